@@ -1,0 +1,103 @@
+# anneal: everything is built from here.   make · make run · make test · make bench · make asan · make fuzz · make install
+# Cross-compile with CC=aarch64-linux-gnu-gcc BUILD=build-arm64; run the result with RUNNER=qemu-aarch64.
+
+CC      ?= cc
+BUILD   ?= build
+PREFIX  ?= /usr/local
+OPT     ?= -O2 -g
+RUNNER  ?=
+VERSION := 0.1.0
+WARN    := -std=c11 -Wall -Wextra -Wpedantic -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+FLAGS    = $(WARN) $(OPT) -fvisibility=hidden -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc $(SAN) $(CPPFLAGS) $(CFLAGS)
+LIBS     = -lm -lpthread
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) --no-builtin-rules
+
+# The library is every folder of src/ but the command; DIRS and TESTS narrow a build while working on one part.
+DIRS    ?= $(filter-out cli,$(notdir $(patsubst %/,%,$(wildcard src/*/))))
+LIB_SRC := $(sort $(foreach d,$(DIRS),$(wildcard src/$(d)/*.c)))
+CLI_SRC := $(sort $(wildcard src/cli/*.c))
+TESTS   ?= $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/api/*.c))
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
+CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
+TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
+BENCH_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
+
+.PHONY: all lib run test bench asan fuzz format install uninstall clean accept deps-run deps-test check-layers check-docs
+all: $(if $(CLI_SRC),$(BUILD)/anneal,$(BUILD)/libanneal.a)
+
+lib: $(BUILD)/libanneal.a
+
+$(BUILD)/libanneal.a: $(LIB_OBJ)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/anneal: $(CLI_OBJ) $(BUILD)/libanneal.a
+	$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+
+# Tests link the library, never a .c file of it.
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libanneal.a
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -Itests -MMD -MP $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a -lcmocka $(LIBS)
+
+$(BUILD)/bench/%: bench/%.c $(BUILD)/libanneal.a
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a $(LIBS)
+
+# ---- the two commands of the README ----
+deps-run:
+	@sh tools/deps.sh cc
+deps-test:
+	@sh tools/deps.sh cc cmocka
+
+run: deps-run
+	@$(MAKE) --no-print-directory all
+	@sh tools/demo.sh $(BUILD)/anneal
+
+test: deps-test
+	@$(MAKE) --no-print-directory all $(TEST_BIN)
+	@RUNNER="$(RUNNER)" sh tools/test.sh $(BUILD) $(TEST_BIN)
+
+check-layers:
+	@sh tools/layers.sh
+
+# Rewrite what tests compare against: printed documents and the second half of golden files. Read the diff.
+accept: all
+	@sh tools/docs.sh $(BUILD)/anneal docs
+	@sh tools/golden.sh $(BUILD)/anneal --accept
+
+bench: all $(BENCH_BIN)
+	@sh tools/bench.sh $(BUILD) $(BENCH_BIN)
+
+asan: deps-test
+	@ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) --no-print-directory test BUILD=$(BUILD)-asan \
+	  OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
+
+# FUZZ_SECONDS per target. clang's libFuzzer; findings belong in tests/fuzz/corpus-*.
+FUZZ_SECONDS ?= 20
+fuzz:
+	@sh tools/deps.sh cc clang
+	@sh tools/fuzz.sh $(FUZZ_SECONDS)
+
+format:
+	clang-format -i $$(git ls-files 'src/*.c' 'src/*.h' 'include/*.h' 'tests/*.c' 'tests/*.h' 'bench/*.c' 'examples/*.c')
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(BUILD)/anneal $(DESTDIR)$(PREFIX)/bin/anneal
+	install -m 644 $(BUILD)/libanneal.a $(DESTDIR)$(PREFIX)/lib/libanneal.a
+	install -m 644 include/anneal.h $(DESTDIR)$(PREFIX)/include/anneal.h
+	install -m 644 docs/anneal.1 $(DESTDIR)$(PREFIX)/share/man/man1/anneal.1
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/anneal.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/anneal.pc
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/anneal $(DESTDIR)$(PREFIX)/lib/libanneal.a $(DESTDIR)$(PREFIX)/include/anneal.h \
+	  $(DESTDIR)$(PREFIX)/share/man/man1/anneal.1 $(DESTDIR)$(PREFIX)/lib/pkgconfig/anneal.pc
+
+clean:
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-fuzz
+
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_BIN:=.d) $(BENCH_BIN:=.d)

@@ -1,0 +1,137 @@
+/* io.c: the only place that opens files. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/io.h"
+
+static an_status say(diag *d, const char *verb, const char *path)
+{
+    return diag_fail(d, AN_INPUT, NOWHERE, "cannot %s %s: %s", verb, path, strerror(errno));
+}
+
+an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d)
+{
+    *out = (file_bytes){ 0 };
+    bool std = !strcmp(path, "-");
+    int fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return say(d, "open", path);
+    size_t cap = 1 << 16;
+    struct stat s;
+    if (!fstat(fd, &s) && S_ISREG(s.st_mode) && s.st_size >= 0) cap = (size_t)s.st_size + 2;
+    an_status st = AN_OK;
+    unsigned char *p = malloc(MIN(cap, limit + 2));
+    cap = MIN(cap, limit + 2);
+    if (!p) st = diag_nomem(d);
+    while (!st) {
+        if (out->n + 1 >= cap) {
+            size_t room = MIN(cap * 2, limit + 2);
+            unsigned char *q = realloc(p, room);
+            if (!q) {
+                st = diag_nomem(d);
+                break;
+            }
+            p = q;
+            cap = room;
+        }
+        ssize_t got = read(fd, p + out->n, cap - 1 - out->n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) st = say(d, "read", path);
+        if (got <= 0) break;
+        out->n += (size_t)got;
+        if (out->n > limit)
+            st = diag_fail(d, AN_INPUT, NOWHERE, "%s is larger than %zu bytes, the most this reader takes", path, limit);
+    }
+    if (!std) close(fd);
+    if (st) {
+        free(p);
+        *out = (file_bytes){ 0 };
+        return st;
+    }
+    p[out->n] = 0;
+    out->at = p;
+    return AN_OK;
+}
+
+an_status file_map(const char *path, file_bytes *out, diag *d)
+{
+    *out = (file_bytes){ 0 };
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return say(d, "open", path);
+    struct stat s;
+    an_status st = AN_OK;
+    if (fstat(fd, &s)) st = say(d, "stat", path);
+    else if (!S_ISREG(s.st_mode)) st = diag_fail(d, AN_INPUT, NOWHERE, "%s is not a regular file", path);
+    else if (s.st_size == 0) {
+        out->at = calloc(1, 1);
+        if (!out->at) st = diag_nomem(d);
+    } else {
+        void *p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) st = say(d, "map", path);
+        else *out = (file_bytes){ .at = p, .n = (size_t)s.st_size, .mapped = true };
+    }
+    close(fd);
+    return st;
+}
+
+void file_drop(file_bytes *f)
+{
+    if (f->mapped) munmap(f->at, f->n);
+    else free(f->at);
+    *f = (file_bytes){ 0 };
+}
+
+static an_status write_all(int fd, const char *path, const unsigned char *p, size_t n, diag *d)
+{
+    while (n) {
+        ssize_t put = write(fd, p, n);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return say(d, "write", path);
+        p += put;
+        n -= (size_t)put;
+    }
+    return AN_OK;
+}
+
+an_status file_write(const char *path, const void *p, size_t n, diag *d)
+{
+    if (!strcmp(path, "-")) return write_all(STDOUT_FILENO, "standard output", p, n, d);
+    size_t len = strlen(path);
+    char *tmp = malloc(len + 24);
+    if (!tmp) return diag_nomem(d);
+    snprintf(tmp, len + 24, "%s.tmp.%ld", path, (long)getpid());
+    an_status st = AN_OK;
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) st = say(d, "create", tmp);
+    else {
+        st = write_all(fd, tmp, p, n, d);
+        if (!st && fsync(fd)) st = say(d, "sync", tmp);
+        if (close(fd) && !st) st = say(d, "close", tmp);
+        if (!st && rename(tmp, path)) st = say(d, "rename to", path);
+        if (st) unlink(tmp);
+    }
+    free(tmp);
+    return st;
+}
+
+an_status dir_make(const char *path, diag *d)
+{
+    size_t len = strlen(path);
+    char *p = malloc(len + 1);
+    if (!p) return diag_nomem(d);
+    memcpy(p, path, len + 1);
+    an_status st = AN_OK;
+    for (size_t i = 1; i <= len && !st; i++) {
+        if (p[i] != '/' && p[i]) continue;
+        char keep = p[i];
+        p[i] = 0;
+        if (mkdir(p, 0777) && errno != EEXIST) st = say(d, "make folder", p);
+        p[i] = keep;
+    }
+    free(p);
+    return st;
+}

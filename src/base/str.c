@@ -1,0 +1,143 @@
+/* str.c: text building, JSON quoting, and an open-addressing string map. */
+#include <stdlib.h>
+
+#include "base/str.h"
+
+static bool room(strbuf *b, size_t more)
+{
+    if (b->oom) return false;
+    if (b->cap - b->n > more) return true;
+    size_t cap = MAX(b->cap * 2, b->n + more + 1);
+    cap = MAX(cap, (size_t)256);
+    char *p = more > SIZE_MAX / 4 ? NULL : realloc(b->at, cap);
+    if (!p) {
+        b->oom = true;
+        return false;
+    }
+    b->at = p;
+    b->cap = cap;
+    return true;
+}
+
+void sb_putn(strbuf *b, const char *s, size_t n)
+{
+    if (!room(b, n)) return;
+    if (n) memcpy(b->at + b->n, s, n);
+    b->at[b->n += n] = 0;
+}
+
+void sb_puts(strbuf *b, const char *s) { sb_putn(b, s, strlen(s)); }
+
+void sb_putc(strbuf *b, char c) { sb_putn(b, &c, 1); }
+
+void sb_printf(strbuf *b, const char *fmt, ...)
+{
+    char small[256];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(small, sizeof small, fmt, ap);
+    va_end(ap);
+    if (n < 0) return;
+    if ((size_t)n < sizeof small) {
+        sb_putn(b, small, (size_t)n);
+        return;
+    }
+    if (!room(b, (size_t)n)) return;
+    va_start(ap, fmt);
+    vsnprintf(b->at + b->n, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    b->n += (size_t)n;
+}
+
+/* Length of the well-formed UTF-8 sequence at s, 0 if there is none. */
+static size_t utf8_len(const unsigned char *s, size_t n)
+{
+    if (s[0] < 0x80) return 1;
+    size_t len = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || len > n) return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    if (s[0] == 0xe0 && s[1] < 0xa0) return 0;
+    if (s[0] == 0xed && s[1] > 0x9f) return 0;
+    if (s[0] == 0xf0 && s[1] < 0x90) return 0;
+    if (s[0] == 0xf4 && s[1] > 0x8f) return 0;
+    return len;
+}
+
+void sb_json(strbuf *b, const char *s, size_t n)
+{
+    sb_putc(b, '"');
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)s[i];
+        size_t len = utf8_len((const unsigned char *)s + i, n - i);
+        if (c == '"' || c == '\\') sb_printf(b, "\\%c", c);
+        else if (c == '\n') sb_puts(b, "\\n");
+        else if (c == '\t') sb_puts(b, "\\t");
+        else if (c < 0x20 || c == 0x7f) sb_printf(b, "\\u%04x", c);
+        else if (!len) sb_puts(b, "\\ufffd");
+        else sb_putn(b, s + i, len);
+        i += len ? len : 1;
+    }
+    sb_putc(b, '"');
+}
+
+void sb_free(strbuf *b)
+{
+    free(b->at);
+    *b = (strbuf){ 0 };
+}
+
+struct str_slot {
+    const char *key; /* NULL: empty */
+    size_t n;
+    uint32_t value;
+};
+
+uint64_t hash_bytes(const void *p, size_t n, uint64_t seed)
+{
+    const unsigned char *s = p;
+    uint64_t h = seed ^ 0x9e3779b97f4a7c15u ^ (n * 0xff51afd7ed558ccdu);
+    for (; n >= 8; n -= 8, s += 8) {
+        uint64_t w;
+        memcpy(&w, s, 8);
+        h = (h ^ w) * 0x9fb21c651e98df25u;
+        h ^= h >> 32;
+    }
+    for (; n; n--, s++) h = (h ^ *s) * 0x100000001b3u;
+    h ^= h >> 29;
+    h *= 0xc4ceb9fe1a85ec53u;
+    return h ^ (h >> 32);
+}
+
+static struct str_slot *find(struct str_slot *slots, size_t cap, const char *key, size_t n)
+{
+    size_t i = (size_t)hash_bytes(key, n, 0) & (cap - 1);
+    while (slots[i].key && (slots[i].n != n || (n && memcmp(slots[i].key, key, n)))) i = (i + 1) & (cap - 1);
+    return &slots[i];
+}
+
+bool str_map_put(arena *a, str_map *m, const char *key, size_t n, uint32_t value)
+{
+    if ((m->n + 1) * 3 > m->cap * 2) {
+        size_t cap = m->cap ? m->cap * 2 : 16;
+        struct str_slot *fresh = TAKE(a, struct str_slot, cap);
+        if (!fresh) return false;
+        for (size_t i = 0; i < m->cap; i++)
+            if (m->slots[i].key) *find(fresh, cap, m->slots[i].key, m->slots[i].n) = m->slots[i];
+        m->slots = fresh;
+        m->cap = cap;
+    }
+    struct str_slot *s = find(m->slots, m->cap, key, n);
+    if (!s->key) m->n++;
+    *s = (struct str_slot){ key, n, value };
+    return true;
+}
+
+bool str_map_get(const str_map *m, const char *key, size_t n, uint32_t *value)
+{
+    if (!m->cap) return false;
+    const struct str_slot *s = find(m->slots, m->cap, key, n);
+    if (!s->key) return false;
+    if (value) *value = s->value;
+    return true;
+}

@@ -1,0 +1,144 @@
+/* base: element types, arena, text, map, files. */
+#include <math.h>
+
+#include "t.h"
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/io.h"
+#include "base/str.h"
+
+static void f16_every_pattern_round_trips(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        double x = f16_to_f64((uint16_t)h);
+        if (isnan(x)) assert_true((f16_from_f64(x) & 0x7c00) == 0x7c00 && (f16_from_f64(x) & 0x3ff));
+        else assert_int_equal(f16_from_f64(x), h);
+        double b = bf16_to_f64((uint16_t)h);
+        if (!isnan(b)) assert_int_equal(bf16_from_f64(b), h);
+    }
+    for (uint32_t h = 0; h < 0x100; h++) {
+        if (!isnan(e4m3_to_f64((uint8_t)h))) assert_int_equal(e4m3_from_f64(e4m3_to_f64((uint8_t)h)), h);
+        if (!isnan(e5m2_to_f64((uint8_t)h))) assert_int_equal(e5m2_from_f64(e5m2_to_f64((uint8_t)h)), h);
+    }
+}
+
+static void f16_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    static const struct {
+        double x;
+        uint16_t want;
+    } rows[] = {
+        { 65504, 0x7bff }, { 65519.99, 0x7bff }, { 65520, 0x7c00 }, { -65520, 0xfc00 }, { 2049, 0x6800 }, { 2051, 0x6802 },
+        { 0x1p-24, 0x0001 }, { 0x1p-25, 0x0000 }, { 0x1.8p-25, 0x0001 }, { 0x1p-14, 0x0400 }, { -0.0, 0x8000 }, { 1e-5, 0x00a8 },
+        { 1.0 + 0x1p-11, 0x3c00 }, { 1.0 + 0x1p-11 + 0x1p-40, 0x3c01 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) assert_int_equal(f16_from_f64(rows[i].x), rows[i].want);
+    assert_true(e4m3_to_f64(0x7e) == 448 && e4m3_from_f64(1e9) == 0x7e);
+    for (uint32_t h = 1; h + 1 < 0x7c00; h++) { /* midpoints go to the even neighbour */
+        double lo = f16_to_f64((uint16_t)h), hi = f16_to_f64((uint16_t)(h + 1));
+        assert_int_equal(f16_from_f64((lo + hi) / 2), h & 1 ? h + 1 : h);
+    }
+}
+
+static void sub_byte_elements_pack_low_bits_first(void **state)
+{
+    (void)state;
+    unsigned char p[2] = { 0 };
+    dtype_store(DT_U4, p, 0, 1), dtype_store(DT_U4, p, 3, 1);
+    assert_int_equal(p[0], 0x01);
+    assert_int_equal(p[1], 0x10);
+    unsigned char q[8] = { 0 };
+    for (int i = 0; i < 16; i++) dtype_store(DT_U3, q, i, i % 8);
+    for (int i = 0; i < 16; i++) assert_true(dtype_load(DT_U3, q, i) == i % 8);
+    dtype_store(DT_I4, q, 1, -3);
+    assert_true(dtype_load(DT_I4, q, 1) == -3);
+    assert_true(dtype_round(DT_I8, 300) == 127 && dtype_round(DT_I8, -300) == -128 && dtype_round(DT_U8, -1) == 0);
+    size_t bytes;
+    assert_true(dtype_bytes(DT_U3, 3, &bytes) && bytes == 2);
+    assert_false(dtype_bytes(DT_F32, INT64_MAX / 8, &bytes));
+}
+
+static void arena_limit_is_kept(void **state)
+{
+    (void)state;
+    arena a = { .limit = 1000 };
+    assert_non_null(TAKE(&a, char, 900));
+    assert_null(TAKE(&a, char, 200));
+    assert_null(TAKE(&a, double, SIZE_MAX / 4));
+    arena_mark m = arena_save(&a);
+    double *p = TAKE(&a, double, 4);
+    assert_non_null(p);
+    assert_true((uintptr_t)p % alignof(double) == 0 && p[3] == 0);
+    arena_back(&a, m);
+    VEC(int) v = { 0 };
+    a.limit = 0;
+    for (int i = 0; i < 10000; i++) assert_true(VEC_PUSH(&a, &v, i));
+    for (int i = 0; i < 10000; i++) assert_int_equal(v.at[i], i);
+    arena_free(&a);
+}
+
+static void json_strings_are_valid(void **state)
+{
+    (void)state;
+    strbuf b = { 0 };
+    sb_json(&b, "a\"\\\n\x01\xff\xc3\xa9", 8);
+    assert_string_equal(b.at, "\"a\\\"\\\\\\n\\u0001\\ufffd\xc3\xa9\"");
+    sb_free(&b);
+}
+
+static void map_finds_what_was_put(void **state)
+{
+    (void)state;
+    arena a = { 0 };
+    str_map m = { 0 };
+    for (uint32_t i = 0; i < 5000; i++) {
+        char *k = arena_printf(&a, "name_%u", i);
+        assert_non_null(k);
+        assert_true(str_map_put(&a, &m, k, strlen(k), i));
+    }
+    uint32_t v;
+    assert_true(str_map_get(&m, "name_4321", 9, &v) && v == 4321);
+    assert_false(str_map_get(&m, "name_", 5, &v));
+    arena_free(&a);
+}
+
+static void files_are_written_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    char dir[] = "/tmp/anneal-test-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    char path[128];
+    snprintf(path, sizeof path, "%s/a/b", dir);
+    assert_ok(dir_make(path, &d), d);
+    snprintf(path, sizeof path, "%s/a/b/f", dir);
+    assert_ok(file_write(path, "hello", 5, &d), d);
+    file_bytes f;
+    assert_ok(file_read(path, 100, &f, &d), d);
+    assert_true(f.n == 5 && !memcmp(f.at, "hello", 6));
+    file_drop(&f);
+    assert_ok(file_map(path, &f, &d), d);
+    assert_true(f.n == 5 && !memcmp(f.at, "hello", 5));
+    file_drop(&f);
+    assert_int_equal(file_read(path, 4, &f, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "larger than 4 bytes"));
+    d = (diag){ 0 };
+    assert_int_equal(file_write("/no/such/folder/f", "x", 1, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "/no/such/folder/f"));
+    char cmd[160];
+    snprintf(cmd, sizeof cmd, "rm -r %s", dir);
+    assert_int_equal(system(cmd), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(f16_every_pattern_round_trips),   cmocka_unit_test(f16_rounds_to_nearest_even),
+        cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
+        cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
+        cmocka_unit_test(files_are_written_whole_or_not_at_all),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Install what is missing: deps.sh cc cmocka clang …   Uses apt-get or brew; says what to do where there is neither.
+set -u
+missing=
+have_header() { echo "$1" | ${CC:-cc} -E - >/dev/null 2>&1; }
+for want in "$@"; do
+    case $want in
+    cc) command -v "${CC:-cc}" >/dev/null 2>&1 || missing="$missing gcc" ;;
+    cmocka)
+        have_header '#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>' || missing="$missing cmocka" ;;
+    clang) command -v clang >/dev/null 2>&1 && [ -n "$(find "$(clang -print-resource-dir)" -name 'libclang_rt.fuzzer*' 2>/dev/null | head -1)" ] || missing="$missing clang" ;;
+    esac
+done
+[ -z "$missing" ] && exit 0
+echo "installing:$missing" >&2
+if command -v apt-get >/dev/null 2>&1; then
+    sudo=
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    packages=
+    for m in $missing; do
+        case $m in
+        gcc) packages="$packages gcc libc6-dev" ;;
+        cmocka) packages="$packages libcmocka-dev" ;;
+        clang) packages="$packages clang libclang-rt-14-dev" ;;
+        esac
+    done
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q $packages >&2 ||
+        { $sudo apt-get update -q >&2 && DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q $packages >&2; }
+elif command -v brew >/dev/null 2>&1; then
+    # shellcheck disable=SC2086
+    brew install $(echo "$missing" | sed 's/gcc//; s/clang/llvm/') >&2
+else
+    echo "deps: neither apt-get nor brew here; please install:$missing" >&2
+    exit 1
+fi
