@@ -56,6 +56,7 @@ typedef struct {
     VEC(val) inputs;    /* program parameters in declaration order; name = the node's */
     VEC(port) outputs;  /* results in declaration order */
     str_map names;      /* value name -> value index */
+    str_map reserved;   /* during a rewrite: names of the old values, so that a made-up name never takes one */
     const char *title;  /* program name, for messages and dumps */
     diag err;           /* sticky */
     loc here;           /* stamped on every node made; a reader moves it along */
@@ -81,6 +82,7 @@ val graph_op(graph *g, op_id op, const val *in, int n_in, const attr *attrs, int
 val graph_op_named(graph *g, const char *name, op_id op, const val *in, int n_in, const attr *attrs, int n_attr);
 val graph_opaque(graph *g, const char *name, const char *mil, const val *in, int n_in, const ttype *out, int n_out);
 val graph_out(val first, int k);                                             /* the k-th result of the same node */
+void graph_rename(graph *g, val v, const char *name);                        /* a result's own name; must be free */
 void graph_output(graph *g, const char *name, val v);
 void graph_fail(graph *g, an_status st, const char *fmt, ...) PRINTF_LIKE(3, 4);
 an_status graph_finish(graph *g, diag *d);                                   /* first error, or OK after graph_verify */
