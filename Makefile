@@ -17,13 +17,13 @@ DIRS    ?= $(filter-out cli,$(notdir $(patsubst %/,%,$(wildcard src/*/))))
 LIB_SRC := $(sort $(foreach d,$(DIRS),$(wildcard src/$(d)/*.c)))
 CLI_SRC := $(sort $(wildcard src/cli/*.c))
 TESTS   ?= $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/api/*.c))
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(if $(filter api,$(DIRS)),$(BUILD)/gen/probes.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
-BENCH_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
+
 
 .PHONY: all lib run test bench asan fuzz format install uninstall clean accept deps-run deps-test check-layers check-docs
-all: $(if $(CLI_SRC),$(BUILD)/anneal,$(BUILD)/libanneal.a)
+all: $(if $(filter api,$(DIRS)),$(BUILD)/anneal,$(BUILD)/libanneal.a)
 
 lib: $(BUILD)/libanneal.a
 
@@ -38,14 +38,17 @@ $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
 
+$(BUILD)/gen/probes.c: tools/embed.sh $(wildcard probe/*.mil)
+	@mkdir -p $(@D)
+	sh $^ > $@
+
+$(BUILD)/gen/probes.o: $(BUILD)/gen/probes.c Makefile
+	$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+
 # Tests link the library, never a .c file of it.
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libanneal.a
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Itests -MMD -MP $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a -lcmocka $(LIBS)
-
-$(BUILD)/bench/%: bench/%.c $(BUILD)/libanneal.a
-	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a $(LIBS)
 
 # ---- the two commands of the README ----
 deps-run:
@@ -69,8 +72,8 @@ accept: all
 	@sh tools/docs.sh $(BUILD)/anneal docs
 	@sh tools/golden.sh $(BUILD)/anneal --accept
 
-bench: all $(BENCH_BIN)
-	@sh tools/bench.sh $(BUILD) $(BENCH_BIN)
+bench: all
+	@$(RUNNER) $(BUILD)/anneal bench
 
 asan: deps-test
 	@ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) --no-print-directory test BUILD=$(BUILD)-asan \
@@ -100,4 +103,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-fuzz
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_BIN:=.d) $(BENCH_BIN:=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_BIN:=.d)

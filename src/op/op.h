@@ -79,6 +79,7 @@ const char *attr_str(op_id op, const attr *at, int n, attr_id id);
 /* Fill out[0..want) from a list attribute; a one-element default is repeated. false: wrong length. */
 bool attr_list(op_id op, const attr *at, int n, attr_id id, int want, int64_t *out) MUST_CHECK;
 bool attr_eq(const attr *a, const attr *b);
+void op_print_table(strbuf *b, const char *format); /* "text", "json", "markdown" */
 
 /* ---- one operation in place, as the rule and cost tables see it: no graph, no text ---- */
 

@@ -1,0 +1,24 @@
+/* api_int.h: what the files of this folder share: handles behind the public header, and the probe programs. */
+#ifndef API_API_INT_H
+#define API_API_INT_H
+
+#include "anneal.h"
+#include "base/str.h"
+#include "graph/graph.h"
+#include "mil/mil.h"
+
+/* One small MIL program per disputed claim, embedded from probe/ when the library is built. */
+typedef struct {
+    const char *name, *claim, *rule, *result, *text;
+} probe_text;
+extern const probe_text probe_texts[];
+extern const size_t n_probe_texts;
+
+an_status api_error(an_error *e, const diag *d); /* copies and returns the status */
+const char *api_format(an_format f);             /* the word the table printers take */
+char *api_take(strbuf *b);                       /* the text, now the caller's; NULL after an allocation failed */
+
+
+graph *api_graph(an_program *p);
+
+#endif

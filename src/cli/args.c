@@ -1,0 +1,93 @@
+/* args.c: one reader of command lines, driven by each command's option table. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+/* Edit distance, to guess what a misspelt word meant. */
+static size_t distance(const char *a, size_t na, const char *b)
+{
+    size_t row[64], nb = strlen(b);
+    if (na >= COUNT(row) || nb >= COUNT(row)) return SIZE_MAX;
+    for (size_t j = 0; j <= nb; j++) row[j] = j;
+    for (size_t i = 1; i <= na; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= nb; j++) {
+            size_t best = MIN(MIN(row[j], row[j - 1]) + 1, diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[nb];
+}
+
+static int unknown_option(const command *c, const char *word, size_t n)
+{
+    const char *best = NULL;
+    size_t near = 3;
+    for (const option *o = c->options; o->name; o++)
+        if (distance(word, n, o->name) < near) near = distance(word, n, o->name), best = o->name;
+    return say(AN_USAGE, "%s has no option --%.*s%s%s%s; see anneal %s --help", c->name, (int)MIN(n, (size_t)80), word,
+               best ? " (did you mean --" : "", best ? best : "", best ? "?)" : "", c->name);
+}
+
+int args_read(const command *c, int argc, char **argv, const char **files, args *out)
+{
+    *out = (args){ .cmd = c, .files = files };
+    for (int i = 0; c->options[i].name; i++) out->value[i] = c->options[i].arg ? c->options[i].def : NULL;
+    bool only_files = false;
+    for (int i = 0; i < argc; i++) {
+        const char *w = argv[i];
+        if (only_files || w[0] != '-' || !w[1]) {
+            files[out->n_files++] = w;
+            continue;
+        }
+        if (!strcmp(w, "--")) {
+            only_files = true;
+            continue;
+        }
+        const char *name = w + 1 + (w[1] == '-');
+        size_t n = strcspn(name, "=");
+        int k = 0;
+        while (c->options[k].name && (strlen(c->options[k].name) != n || memcmp(c->options[k].name, name, n))) k++;
+        const option *o = &c->options[k];
+        if (!o->name) return unknown_option(c, name, n);
+        if (!o->arg) {
+            if (name[n]) return say(AN_USAGE, "--%s takes no value, got \"%s\"", o->name, name + n + 1);
+            out->value[k] = "";
+        } else if (name[n]) out->value[k] = name + n + 1;
+        else if (i + 1 < argc) out->value[k] = argv[++i];
+        else return say(AN_USAGE, "--%s needs a value: %s", o->name, o->arg);
+    }
+    return 0;
+}
+
+const char *arg_of(const args *a, const char *name)
+{
+    for (int i = 0; a->cmd->options[i].name; i++)
+        if (!strcmp(a->cmd->options[i].name, name)) return a->value[i];
+    return NULL;
+}
+
+bool arg_on(const args *a, const char *name) { return arg_of(a, name) != NULL; }
+
+bool arg_int(const args *a, const char *name, long lo, long hi, long *out)
+{
+    const char *s = arg_of(a, name);
+    char *end;
+    errno = 0;
+    long v = s ? strtol(s, &end, 10) : 0;
+    if (s && *s && !*end && !errno && v >= lo && v <= hi) return *out = v, true;
+    say(AN_USAGE, "--%s wants a whole number from %ld to %ld, got \"%s\"", name, lo, hi, s ? s : "");
+    return false;
+}
+
+an_format arg_format(const args *a) { return arg_on(a, "json") ? AN_JSON : arg_on(a, "markdown") ? AN_MARKDOWN : AN_TEXT; }
+
+const option table_options[] = {
+    { "json", NULL, NULL, "one object per line" },
+    { "markdown", NULL, NULL, "as a document" },
+    { NULL, NULL, NULL, NULL },
+};

@@ -1,0 +1,56 @@
+/* cli.h: what the commands share. A command sees the public header and base, nothing else. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "anneal.h"
+#include "base/io.h"
+#include "base/str.h"
+
+typedef struct {
+    const char *name; /* without the dashes */
+    const char *arg;  /* what follows it, for the help; NULL: a switch */
+    const char *def;  /* default, for the help and as the value; NULL: none */
+    const char *help;
+} option;
+
+typedef struct args args;
+
+typedef struct {
+    const char *name, *args, *summary;
+    const option *options; /* ends with a NULL name */
+    const char *example;
+    int (*run)(const args *a);
+} command;
+
+enum { MAX_OPTIONS = 24 };
+struct args {
+    const command *cmd;
+    int n_files;
+    const char *const *files;           /* what is not an option */
+    const char *value[MAX_OPTIONS];     /* by position in cmd->options; NULL: not given and no default */
+};
+
+const command *command_find(const char *name);
+/* 0, or the exit code after saying on stderr what is wrong. files must have room for argc entries. */
+int args_read(const command *c, int argc, char **argv, const char **files, args *out);
+const char *arg_of(const args *a, const char *name); /* value, "" for a given switch, NULL when absent */
+bool arg_on(const args *a, const char *name);
+bool arg_int(const args *a, const char *name, long lo, long hi, long *out); /* false after saying why on stderr */
+an_format arg_format(const args *a);                 /* --json, --markdown */
+
+int usage(FILE *to);
+int help(const command *c, FILE *to);
+
+/* "anneal: message" on stderr; returns the status's exit code. file may be NULL. */
+int say_error(const char *file, const an_error *e);
+int say(an_status st, const char *fmt, ...) PRINTF_LIKE(2, 3);
+int put_text(char *text); /* to stdout, then freed; NULL says no memory */
+int read_text(const char *path, file_bytes *f); /* 0 or the exit code after saying why */
+char *folder_of(const char *path); /* for @model_path; yours to free; "." for stdin */
+extern const option table_options[];
+
+#define CMD(name, ...) int cmd_##name(const args *a);
+#include "cli/cmd.def"
+#undef CMD
+
+#endif

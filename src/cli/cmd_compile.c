@@ -1,0 +1,185 @@
+/* cmd_compile.c: programs through the passes and out again: compile (MIL in), build (a model's kernels), opt (graph text). */
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+const option compile_options[] = {
+    { "target", "CHIP", NULL, "make it fit this chip (m1 … m5); without it only chip-independent passes run" },
+    { "emit", "mil|mil-ios16|graph|dot", "mil", "what to write" },
+    { "out", "FILE", "-", "where to; weights go beside it as weights/weight.bin" },
+    { "ports", NULL, NULL, "also pad, unify and rename ports as the engine's surfaces want" },
+    { "no-opt", NULL, NULL, "print what was read" },
+    { "dump-after", "PASS|all", NULL, "graph text on stderr after a pass" },
+    { NULL, NULL, NULL, NULL },
+};
+
+const option build_options[] = {
+    { "model", "NAME", "stories110m", "a preset; anneal kernels lists them" },
+    { "kernel", "NAME", NULL, "one kernel; without it every program of a training step" },
+    { "layer", "N", "0", "which layer's weights it names" },
+    { "seq", "N", "0", "sequence length; 0: the model's own" },
+    { "target", "CHIP", NULL, "make it fit this chip" },
+    { "emit", "mil|mil-ios16|graph|dot", "mil", "what to write" },
+    { "out", "PATH", "-", "a file for one kernel, a folder for all" },
+    { "ports", NULL, NULL, "also pad, unify and rename ports" },
+    { "no-opt", NULL, NULL, "the kernel as its builder made it" },
+    { "check", NULL, NULL, "also check every program (m1 and m4, or --target) and stop at an error" },
+    { NULL, NULL, NULL, NULL },
+};
+
+const option opt_options[] = {
+    { "passes", "A,B,…", NULL, "these passes once each, in this order; without it the whole pipeline" },
+    { "target", "CHIP", NULL, "legalise for this chip" },
+    { "ports", NULL, NULL, "also rewrite the ports" },
+    { "emit", "mil|mil-ios16|graph|dot", "graph", "what to write" },
+    { "dump-after", "PASS|all", NULL, "graph text on stderr after a pass" },
+    { NULL, NULL, NULL, NULL },
+};
+
+static void dump(void *user, const char *pass, const char *text)
+{
+    (void)user;
+    fprintf(stderr, "# after %s\n%s\n", pass, text);
+}
+
+/* Passes as the options ask; 0 or the exit code after saying why. */
+static int optimize(const args *a, an_program *p, const char *file)
+{
+    an_error e = { 0 };
+    an_pass_options o = { .target = arg_of(a, "target"), .ports = arg_on(a, "ports"), .only = arg_of(a, "passes"),
+                          .dump_after = arg_of(a, "dump-after"), .on_dump = dump };
+    if (o.target && !an_target_known(o.target)) return say(AN_USAGE, "unknown target \"%s\"; anneal targets lists them", o.target);
+    if (arg_on(a, "no-opt")) return 0;
+    return an_program_optimize(p, &o, &e) ? say_error(file, &e) : 0;
+}
+
+/* Write text to `out` ("-": stdout), and its weights beside it. */
+static int put_program(const args *a, an_program *p, const char *out)
+{
+    static const char *const forms[] = { "mil", "mil-ios16", "graph", "dot" };
+    const char *as = arg_of(a, "emit");
+    bool known = false;
+    for (size_t i = 0; i < COUNT(forms); i++) known |= !strcmp(forms[i], as);
+    if (!known) return say(AN_USAGE, "--emit wants mil, mil-ios16, graph or dot, got \"%s\"", as);
+    an_error e = { 0 };
+    char *text = an_program_text(p, as, &e);
+    if (!text) return say_error(an_program_name(p), &e);
+    if (!strcmp(out, "-")) {
+        size_t n;
+        if (an_program_weights(p, &n)) fprintf(stderr, "anneal: %zu bytes of weights are not written; --out FILE puts them beside it\n", n);
+        return put_text(text);
+    }
+    diag d = { 0 };
+    size_t n;
+    const void *w = an_program_weights(p, &n);
+    an_status st = AN_OK;
+    if (w) {
+        char *dir = folder_of(out);
+        strbuf path = { 0 };
+        sb_printf(&path, "%s/weights", dir ? dir : ".");
+        st = dir && !path.oom ? dir_make(path.at, &d) : diag_nomem(&d);
+        sb_puts(&path, "/weight.bin");
+        if (!st) st = path.oom ? diag_nomem(&d) : file_write(path.at, w, n, &d);
+        sb_free(&path);
+        free(dir);
+    }
+    if (!st) st = file_write(out, text, strlen(text), &d);
+    an_free(text);
+    return st ? say(st, "%s", d.msg) : 0;
+}
+
+/* Graph text starts with the word graph (after comments); everything else is MIL. */
+static bool is_graph_text(const char *s, size_t n)
+{
+    size_t i = 0;
+    while (i < n && (s[i] == ' ' || s[i] == '\n' || s[i] == '\t' || s[i] == '\r' || s[i] == '#'))
+        if (s[i] == '#') while (i < n && s[i] != '\n') i++;
+        else i++;
+    return n - i > 6 && !memcmp(s + i, "graph ", 6);
+}
+
+static int from_file(const args *a, bool graph_only)
+{
+    if (a->n_files > 1) return say(AN_USAGE, "%s takes one file, got %d", a->cmd->name, a->n_files);
+    const char *path = a->n_files ? a->files[0] : "-";
+    const char *shown = strcmp(path, "-") ? path : "<stdin>";
+    file_bytes f;
+    int code = read_text(path, &f);
+    if (code) return code;
+    an_program *p = NULL;
+    an_error e = { 0 };
+    char *dir = folder_of(path);
+    an_status st;
+    if (!dir) st = AN_NOMEM, e = (an_error){ .status = AN_NOMEM, .message = "out of memory" };
+    else if (graph_only || is_graph_text((const char *)f.at, f.n)) st = an_program_from_graph(&p, (const char *)f.at, f.n, &e);
+    else st = an_program_from_mil(&p, (const char *)f.at, f.n, &(an_read_options){ .model_dir = dir }, &e);
+    if (st) code = say_error(shown, &e);
+    if (!code) code = optimize(a, p, shown);
+    if (!code) code = put_program(a, p, graph_only ? "-" : arg_of(a, "out"));
+    an_program_free(p);
+    free(dir);
+    file_drop(&f);
+    return code;
+}
+
+int cmd_compile(const args *a) { return from_file(a, false); }
+int cmd_opt(const args *a) { return from_file(a, true); }
+
+static int check_program(const args *a, an_program *p)
+{
+    an_report *r = NULL;
+    an_error e = { 0 };
+    const char *target = arg_of(a, "target");
+    an_check_options o = { .targets = target ? target : "m1,m4", .file = an_program_name(p), .errors_only = 1 };
+    if (an_program_check(&r, p, &o, &e)) return say_error(an_program_name(p), &e);
+    int code = an_exit_code(an_report_status(r));
+    if (code) put_text(an_report_text(r, AN_TEXT));
+    an_report_free(r);
+    return code;
+}
+
+static int one_program(const args *a, an_program *p, const char *out)
+{
+    int code = optimize(a, p, an_program_name(p));
+    if (!code && arg_on(a, "check")) code = check_program(a, p);
+    return code ? code : put_program(a, p, out);
+}
+
+static int whole_step(const args *a, const char *model)
+{
+    const char *out = arg_of(a, "out"), *as = arg_of(a, "emit");
+    size_t n = an_training_programs(model);
+    if (!n) return say(AN_USAGE, "unknown model \"%s\"; anneal kernels lists them", model);
+    diag d = { 0 };
+    if (strcmp(out, "-") && dir_make(out, &d)) return say(d.st, "%s", d.msg);
+    int code = 0;
+    for (size_t k = 0; k < n && !code; k++) {
+        an_program *p = NULL;
+        an_error e = { 0 };
+        if (an_program_from_training(&p, model, k, &e)) return say_error(model, &e);
+        strbuf path = { 0 };
+        if (strcmp(out, "-")) sb_printf(&path, "%s/%03zu_%s.%s", out, k, an_program_name(p), strncmp(as, "mil", 3) ? as : "mil");
+        else sb_puts(&path, "-");
+        code = path.oom ? say(AN_NOMEM, "out of memory") : one_program(a, p, path.at);
+        sb_free(&path);
+        an_program_free(p);
+    }
+    if (!code) fprintf(stderr, "%zu programs\n", n);
+    return code;
+}
+
+int cmd_build(const args *a)
+{
+    if (a->n_files) return say(AN_USAGE, "build takes no file, got \"%s\"", a->files[0]);
+    const char *kernel = arg_of(a, "kernel"), *model = arg_of(a, "model");
+    if (!kernel) return whole_step(a, model);
+    long layer, seq;
+    if (!arg_int(a, "layer", 0, 10000, &layer) || !arg_int(a, "seq", 0, 1 << 20, &seq)) return an_exit_code(AN_USAGE);
+    an_program *p = NULL;
+    an_error e = { 0 };
+    if (an_program_from_kernel(&p, &(an_kernel_options){ .model = model, .kernel = kernel, .layer = (int)layer, .seq = (int)seq }, &e))
+        return say_error(NULL, &e);
+    int code = one_program(a, p, arg_of(a, "out"));
+    an_program_free(p);
+    return code;
+}

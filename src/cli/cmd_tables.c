@@ -1,0 +1,75 @@
+/* cmd_tables.c: the commands that print a table, and doctor. */
+#include <stdlib.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static int no_files(const args *a)
+{
+    return a->n_files ? say(AN_USAGE, "%s takes no file, got \"%s\"", a->cmd->name, a->files[0]) : 0;
+}
+
+static int table(const args *a, const char *which)
+{
+    int code = no_files(a);
+    return code ? code : put_text(an_table(which, arg_format(a)));
+}
+
+int cmd_ops(const args *a) { return table(a, "ops"); }
+int cmd_targets(const args *a) { return table(a, "targets"); }
+int cmd_rules(const args *a) { return table(a, "rules"); }
+int cmd_gates(const args *a) { return table(a, "gates"); }
+int cmd_passes(const args *a) { return table(a, "passes"); }
+
+int cmd_kernels(const args *a)
+{
+    int code = table(a, "kernels");
+    if (code) return code;
+    if (arg_format(a) != AN_JSON) putchar('\n');
+    return table(a, "models");
+}
+
+static bool on_path(const char *tool)
+{
+    const char *path = getenv("PATH");
+    for (const char *p = path; p && *p;) {
+        size_t n = strcspn(p, ":");
+        char full[1024];
+        if (n && snprintf(full, sizeof full, "%.*s/%s", (int)n, p, tool) < (int)sizeof full && !access(full, X_OK)) return true;
+        p += n + (p[n] == ':');
+    }
+    return false;
+}
+
+/* Rows of what a user may want here: found or not, and how to get it. */
+int cmd_doctor(const args *a)
+{
+    int code = no_files(a);
+    if (code) return code;
+    static const struct {
+        const char *what, *path, *for_what, *get;
+    } things[] = {
+        { "apple framework", "/System/Library/PrivateFrameworks/AppleNeuralEngine.framework", "running on the real engine",
+          "macOS on Apple silicon; nothing to install" },
+        { "accel device", "/dev/accel/accel0", "running on the real engine under Linux", "an M1 with the ane kernel driver" },
+        { "cc", NULL, "building", "apt-get install gcc, or xcode-select --install" },
+        { "clang", NULL, "make fuzz, make format", "apt-get install clang" },
+        { "qemu-aarch64", NULL, "testing the other architecture", "apt-get install qemu-user" },
+        { "dot", NULL, "drawing --emit dot", "apt-get install graphviz" },
+    };
+    struct utsname u;
+    if (uname(&u)) return say(AN_BUG, "uname failed");
+    bool json = arg_format(a) == AN_JSON;
+    if (json) printf("{\"kind\":\"machine\",\"system\":\"%s\",\"machine\":\"%s\",\"version\":\"%s\"}\n", u.sysname, u.machine, an_version());
+    else printf("anneal %s on %s %s\n", an_version(), u.sysname, u.machine);
+    for (size_t i = 0; i < COUNT(things); i++) {
+        bool found = things[i].path ? !access(things[i].path, F_OK) : on_path(things[i].what);
+        if (json)
+            printf("{\"kind\":\"part\",\"name\":\"%s\",\"found\":%s,\"for\":\"%s\",\"get\":\"%s\"}\n", things[i].what,
+                   found ? "true" : "false", things[i].for_what, things[i].get);
+        else printf("  %-16s %-8s %s%s%s\n", things[i].what, found ? "found" : "missing", things[i].for_what, found ? "" : "; to get it: ", found ? "" : things[i].get);
+    }
+    if (!json) printf("this version compiles and checks; it does not run programs yet, on any device\n");
+    return 0;
+}

@@ -1,0 +1,134 @@
+#!/bin/sh
+# The command as a stranger uses it: exit codes, streams, messages.   cli.sh ANNEAL; last line "PASSED FAILED"
+anneal=$1
+pass=0 fail=0
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# t NAME CODE COMMAND…: runs with stdin from $in (default empty), expects the exit code; $tmp/out and $tmp/err hold the streams
+in=/dev/null
+t() {
+    name=$1 want=$2
+    shift 2
+    "$@" <"$in" >"$tmp/out" 2>"$tmp/err"
+    code=$?
+    if [ $code -eq "$want" ]; then pass=$((pass + 1)); else
+        fail=$((fail + 1))
+        echo "FAILED cli: $name: exit $code, want $want"
+        head -5 "$tmp/err"
+    fi
+}
+# has NAME FILE PATTERN: the last run's stream holds the pattern
+has() {
+    if grep -q -e "$3" "$tmp/$2"; then pass=$((pass + 1)); else
+        fail=$((fail + 1))
+        echo "FAILED cli: $1: no \"$3\" on $2"
+        head -5 "$tmp/$2"
+    fi
+}
+empty() {
+    if [ ! -s "$tmp/$2" ]; then pass=$((pass + 1)); else
+        fail=$((fail + 1))
+        echo "FAILED cli: $1: $2 should be empty"
+        head -3 "$tmp/$2"
+    fi
+}
+
+# shellcheck disable=SC2086
+{
+    t "no arguments" 2 $anneal
+    has "usage on stderr" err '^usage: anneal'
+    empty "no arguments" out
+    t "help" 0 $anneal --help
+    has "help on stdout" out '^usage: anneal'
+    empty "help" err
+    t "unknown command" 2 $anneal frobnicate
+    has "unknown command" err 'no command "frobnicate"'
+    t "version" 0 $anneal --version
+    has "version" out '^anneal [0-9]'
+    for c in check compile build opt cost ops targets rules gates passes kernels probe bench doctor; do
+        t "$c --help" 0 $anneal $c --help
+        has "$c --help shows an example" out '^example: anneal'
+    done
+    for c in ops targets rules gates passes kernels probe doctor; do
+        t "$c" 0 $anneal $c
+        t "$c --json" 0 $anneal $c --json
+        has "$c --json" out '^{".*}$'
+        if command -v python3 >/dev/null 2>&1; then
+            t "$c --json is JSON" 0 python3 -c 'import json,sys; [json.loads(l) for l in open(sys.argv[1])]' "$tmp/out"
+        fi
+    done
+    t "unknown option" 2 $anneal check --tarket m1 examples/conv.mil
+    has "unknown option is guessed" err 'did you mean --target'
+    t "option without value" 2 $anneal check --target
+    t "table takes no file" 2 $anneal ops examples/conv.mil
+
+    t "check a clean program" 0 $anneal check examples/conv.mil
+    t "check --json" 0 $anneal check --json --target m1,m4 examples/conv.mil
+    has "cost per target" out '^{"kind":"cost","target":"m1","latency_us":'
+    has "cost per target" out '^{"kind":"cost","target":"m4","latency_us":'
+    t "unknown target" 2 $anneal check --target m9 examples/conv.mil
+    has "unknown target" err 'm9'
+    t "missing file" 3 $anneal check "$tmp/nothing.mil"
+    has "missing file" err 'nothing.mil'
+    t "refused by the target" 4 $anneal check --target m1 examples/oldchip.mil
+    has "finding on stdout" out 'sin'
+    has "named on stderr" err 'oldchip.mil:[0-9]*:[0-9]*: '
+    t "accepted by a newer target" 0 $anneal check --target m3 examples/oldchip.mil
+    t "many files, one refused" 4 $anneal check --target m1 examples/conv.mil examples/oldchip.mil
+    in=examples/conv.mil
+    t "check from stdin" 0 $anneal check -
+    t "check from stdin without a dash" 0 $anneal check
+    in=/dev/null
+    printf 'program(1.3)\n[buildInfo = dict<string, string>({})]\n{\n  func main<ios18>(tensor<fp16, [1, 4]> x) {\n    oops\n' >"$tmp/bad.mil"
+    t "bad text" 3 $anneal check --json "$tmp/bad.mil"
+    has "syntax finding on stdout" out '"rule":"syntax","severity":"error"'
+    has "bad text named on stderr" err 'bad.mil:[0-9]*:[0-9]*: '
+    t "bad text, compile" 3 $anneal compile "$tmp/bad.mil"
+    has "bad text named on stderr" err 'bad.mil:[0-9]*:[0-9]*: '
+    t "bad text outranks refusal" 3 $anneal check --target m1 "$tmp/bad.mil" examples/oldchip.mil
+    : >"$tmp/empty.mil"
+    t "empty file" 3 $anneal check "$tmp/empty.mil"
+
+    mkdir -p "$tmp/a"
+    t "compile to MIL" 0 $anneal compile examples/attention.mil --target m1 --emit mil --out "$tmp/a/att.mil"
+    t "what was compiled for m1 is accepted by m1" 0 $anneal check --target m1 "$tmp/a/att.mil"
+    t "compile twice" 0 $anneal compile "$tmp/a/att.mil" --target m1 --out "$tmp/a/att2.mil"
+    t "compiling again changes nothing" 0 cmp "$tmp/a/att.mil" "$tmp/a/att2.mil"
+    t "the older dialect" 0 $anneal compile examples/oldchip.mil --emit mil-ios16
+    has "the older dialect" out 'func main<ios16>'
+    t "graph text" 0 $anneal compile examples/conv.mil --emit graph
+    has "graph text" out '= conv('
+    cp "$tmp/out" "$tmp/conv.ann"
+    t "graph text in" 0 $anneal opt "$tmp/conv.ann"
+    t "graphviz" 0 $anneal compile examples/conv.mil --emit dot
+    has "graphviz" out '^digraph'
+    t "unknown form" 2 $anneal compile examples/conv.mil --emit exe
+    t "unknown pass" 2 $anneal opt --passes=frob "$tmp/conv.ann"
+    t "dump after every pass" 0 $anneal compile examples/conv.mil --target m1 --dump-after all
+    has "dump on stderr" err '^# after '
+
+    t "one kernel" 0 $anneal build --model stories15m --kernel fwd_attn --layer 2 --emit mil
+    has "its weights are references" out 'BLOBFILE'
+    t "unknown model" 2 $anneal build --model gpt9
+    t "unknown kernel" 2 $anneal build --kernel frob
+    t "layer out of range" 3 $anneal build --model stories15m --kernel fwd_attn --layer 99
+    t "layer not a number" 2 $anneal build --kernel fwd_attn --layer x
+    t "a whole training step, checked" 0 $anneal build --model stories260k --check --out "$tmp/step"
+    t "cost per operation" 0 $anneal cost examples/conv.mil
+    has "cost per operation" out 'conv'
+    t "published rows" 0 $anneal cost --published
+    has "published rows" out 'median'
+    t "probe" 0 $anneal probe concat
+    has "probe" out 'concat(axis'
+    t "no such probe" 2 $anneal probe nothing
+    for p in probe/*.mil; do
+        $anneal probe "$(basename "$p" .mil)" >"$tmp/p.mil"
+        t "probe $(basename "$p") parses" 0 $anneal compile --no-opt "$tmp/p.mil"
+    done
+    t "bench list" 0 $anneal bench list
+    t "bench" 0 $anneal bench compile --runs 1 --json
+    has "bench" out '"of_bound":'
+    t "full disk" 3 sh -c "$anneal rules > /dev/full"
+}
+echo "$pass $fail"
