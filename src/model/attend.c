@@ -1,0 +1,114 @@
+/* attend.c: heads, rotary positions, the causal mask, and scores.
+ * In: [1, C, 1, S] projections.  Out: the same layout again; in between, one matrix per kv head.
+ *
+ * Layout. Channel c = h*HD + j, so [1, NH*HD, 1, S] is [1, NH, HD, S] by reshape alone, and both products of attention are
+ * matmuls with a transpose flag: no transpose op is needed when every head has its own keys.
+ *
+ * Groups. Query heads g*G .. g*G+G-1 read kv head g (h div G). They are laid side by side as positions, [1, NKV, HD, G*S],
+ * so keys and values are never copied, and dK, dV come out summed over the group because the contraction runs over G*S.
+ * One function pair does it in both directions: forward and backward cannot pair heads differently.
+ *
+ * Rotation. The partner of each channel comes from a 1x1 convolution with a constant matrix of 0, 1 and -1: exact in fp16,
+ * one product per sum. The other ways are worse here: even and odd slices along the width break above 4094 on two families,
+ * and putting the halves together again needs concat, which some machines refuse. Heads stand on the batch axis for it
+ * ([NH, HD, 1, S] is a reshape too), so one HD x HD matrix serves all. Both pairings are matrices; the inverse turns back
+ * by the opposite sign of the sine, since the two channels of a pair share their angle. */
+#include <math.h>
+
+#include "model/model.h"
+
+static val reshape4(graph *g, val x, int64_t a, int64_t b, int64_t c, int64_t d) { return GA(g, RESHAPE, VALS(x), AT_IS(SHAPE, a, b, c, d)); }
+static val swap12(graph *g, val x) { return GA(g, TRANSPOSE, VALS(x), AT_IS(PERM, 0, 2, 1, 3)); }
+
+val nn_queries_in(graph *g, val x, const nn_heads *h)
+{
+    int64_t group = h->n_heads / h->n_kv_heads;
+    if (group == 1) return reshape4(g, x, 1, h->n_heads, h->head_dim, h->seq);
+    val by_group = reshape4(g, x, h->n_kv_heads, group, h->head_dim, h->seq);
+    return reshape4(g, swap12(g, by_group), 1, h->n_kv_heads, h->head_dim, group * h->seq);
+}
+
+val nn_queries_out(graph *g, val x, const nn_heads *h)
+{
+    int64_t group = h->n_heads / h->n_kv_heads;
+    if (group > 1) x = swap12(g, reshape4(g, x, h->n_kv_heads, h->head_dim, group, h->seq));
+    return reshape4(g, x, 1, h->n_heads * h->head_dim, 1, h->seq);
+}
+
+val nn_keys_in(graph *g, val x, const nn_heads *h) { return reshape4(g, x, 1, h->n_kv_heads, h->head_dim, h->seq); }
+val nn_keys_out(graph *g, val x, const nn_heads *h) { return reshape4(g, x, 1, h->n_kv_heads * h->head_dim, 1, h->seq); }
+
+/* -1e4 and not the lowest fp16: a score added to it stays finite, and exp of it is 0 all the same. */
+val nn_causal_mask(graph *g, dtype dt, int64_t seq)
+{
+    enum { NEVER = -10000 };
+    if (g->err.st) return NO_VAL;
+    ttype t = TTYPE(dt, 1, 1, seq, seq), line = TTYPE(dt, seq);
+    size_t bytes, row;
+    if (!shape_bytes(&t, &bytes) || !shape_bytes(&line, &row)) {
+        graph_fail(g, AN_INPUT, "a causal mask of %lld positions is too large", (long long)seq);
+        return NO_VAL;
+    }
+    unsigned char *p = arena_take(&g->mem, bytes, 1, 64), *never = arena_take(&g->mem, row, 1, 64);
+    if (!p || !never) {
+        graph_fail(g, AN_NOMEM, "out of memory");
+        return NO_VAL;
+    }
+    for (int64_t i = 0; i < seq; i++) dtype_store(dt, never, i, NEVER);
+    size_t each = row / (size_t)seq;
+    for (size_t i = 0; i < (size_t)seq; i++) memcpy(p + i * row + (i + 1) * each, never, row - (i + 1) * each);
+    return graph_const_view(g, "mask", t, p);
+}
+
+val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h)
+{
+    /* scaled before the product: it keeps the scores away from the multiplier's output limit, and HD*S is less than S*S */
+    val near = nn_scale(g, q, 1 / sqrt((double)h->head_dim));
+    val scores = GA(g, MATMUL, VALS(near, k), AT_B(TRANSPOSE_X, true)); /* [1, NKV, G*S, S] */
+    scores = reshape4(g, scores, 1, h->n_heads, h->seq, h->seq);
+    return GA(g, SOFTMAX, VALS(G(g, ADD, scores, mask)), AT_I(AXIS, -1));
+}
+
+val nn_attn_mix(graph *g, val p, val v, const nn_heads *h)
+{
+    val by_group = reshape4(g, p, 1, h->n_kv_heads, h->n_heads / h->n_kv_heads * h->seq, h->seq);
+    return nn_queries_out(g, GA(g, MATMUL, VALS(v, by_group), AT_B(TRANSPOSE_Y, true)), h);
+}
+
+/* ---- rotary position ---- */
+
+nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, double theta, bool half)
+{
+    nn_rope_tables none = { NO_VAL, NO_VAL, NO_VAL };
+    ttype table = TTYPE(dt, 1, head_dim, 1, seq), square = TTYPE(dt, head_dim, head_dim, 1, 1);
+    size_t n_table, n_square;
+    if (g->err.st) return none;
+    if (head_dim % 2 || !shape_bytes(&table, &n_table) || !shape_bytes(&square, &n_square)) {
+        graph_fail(g, AN_INPUT, "rope: head width %lld and %lld positions, wanted an even width and a sane size", (long long)head_dim, (long long)seq);
+        return none;
+    }
+    void *c = arena_take(&g->mem, n_table, 1, 64), *s = arena_take(&g->mem, n_table, 1, 64), *r = arena_take(&g->mem, n_square, 1, 64);
+    if (!c || !s || !r) {
+        graph_fail(g, AN_NOMEM, "out of memory");
+        return none;
+    }
+    for (int64_t i = 0; i < head_dim / 2; i++) {
+        int64_t a = half ? i : 2 * i, b = half ? i + head_dim / 2 : 2 * i + 1;
+        double step = pow(theta, -2.0 * (double)i / (double)head_dim);
+        for (int64_t p = 0; p < seq; p++) {
+            double co = cos((double)p * step), si = sin((double)p * step);
+            dtype_store(dt, c, a * seq + p, co), dtype_store(dt, c, b * seq + p, co);
+            dtype_store(dt, s, a * seq + p, si), dtype_store(dt, s, b * seq + p, si);
+        }
+        dtype_store(dt, r, a * head_dim + b, -1); /* (a, b) turns to (-b, a) */
+        dtype_store(dt, r, b * head_dim + a, 1);
+    }
+    return (nn_rope_tables){ graph_const_view(g, "rope_cos", table, c), graph_const_view(g, "rope_sin", table, s),
+                             graph_const_view(g, "rope_turn", square, r) };
+}
+
+val nn_rope(graph *g, val x, const nn_rope_tables *t, bool inverse)
+{
+    val straight = G(g, MUL, x, t->cos), across = G(g, MUL, G(g, CONV, x, t->turn), t->sin);
+    return inverse ? G(g, SUB, straight, across) : G(g, ADD, straight, across);
+}

@@ -1,0 +1,78 @@
+/* block.c: the two halves of a transformer layer, shared by training and inference programs.
+ * In: a program under construction and its input value.  Out: the block's values, taps included.
+ * One body per half: norm, activation, position, groups and biases are the configuration's, not copies of the code. */
+#include "model/model_int.h"
+
+val block_norm(kernel *k, val x, model_weight_id gain, model_weight_id bias)
+{
+    double eps = k->c->norm_eps;
+    if (k->c->norm == MODEL_NORM_RMS) return nn_rmsnorm(k->g, x, weight(k, gain), eps);
+    return nn_layernorm(k->g, x, weight(k, gain), weight(k, bias), eps);
+}
+
+val block_norm_bwd(kernel *k, val dy, val x, model_weight_id gain)
+{
+    val w = weight(k, gain);
+    return k->c->norm == MODEL_NORM_RMS ? nn_rmsnorm_bwd(k->g, dy, x, w, k->c->norm_eps) : nn_layernorm_bwd(k->g, dy, x, w, k->c->norm_eps);
+}
+
+nn_rope_tables block_rope(kernel *k)
+{
+    const model_config *c = k->c;
+    return nn_rope_make(k->g, c->dt, c->head_dim, k->heads.seq, c->rope_theta, c->rope == MODEL_ROPE_HALF);
+}
+
+/* [1, n*HD, 1, S] with each head on the batch axis: q/k norms and rotation see one head's channels. */
+static val heads_apart(kernel *k, val x, int64_t n) { return GA(k->g, RESHAPE, VALS(x), AT_IS(SHAPE, n, k->heads.head_dim, 1, k->heads.seq)); }
+static val heads_joined(kernel *k, val x, int64_t n) { return GA(k->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, n * k->heads.head_dim, 1, k->heads.seq)); }
+
+static val place(kernel *k, val x, int64_t n, model_weight_id gain, const nn_rope_tables *rope)
+{
+    if (!rope && !k->c->qk_norm) return x;
+    val y = heads_apart(k, x, n);
+    if (k->c->qk_norm) y = nn_rmsnorm(k->g, y, weight(k, gain), k->c->norm_eps);
+    if (rope) y = nn_rope(k->g, y, rope, false);
+    return heads_joined(k, y, n);
+}
+
+qkv block_qkv(kernel *k, val x, bool rotate)
+{
+    qkv p;
+    p.xn = block_norm(k, x, MW_NORM1, MW_NORM1_B);
+    p.qraw = nn_linear(k->g, p.xn, weight(k, MW_WQ), weight(k, MW_BQ));
+    p.kraw = nn_linear(k->g, p.xn, weight(k, MW_WK), weight(k, MW_BK));
+    p.v = nn_linear(k->g, p.xn, weight(k, MW_WV), weight(k, MW_BV));
+    nn_rope_tables t, *rope = NULL;
+    if (rotate && k->c->rope != MODEL_ROPE_NONE) t = block_rope(k), rope = &t;
+    p.q = place(k, p.qraw, k->heads.n_heads, MW_Q_NORM, rope);
+    p.k = place(k, p.kraw, k->heads.n_kv_heads, MW_K_NORM, rope);
+    return p;
+}
+
+val block_attend(kernel *k, const qkv *p)
+{
+    const nn_heads *h = &k->heads;
+    val mask = nn_causal_mask(k->g, k->c->dt, h->seq);
+    val probs = nn_attn_probs(k->g, nn_queries_in(k->g, p->q, h), nn_keys_in(k->g, p->k, h), mask, h);
+    return nn_attn_mix(k->g, probs, nn_keys_in(k->g, p->v, h), h);
+}
+
+val block_residual(kernel *k, val x, val branch)
+{
+    branch = nn_scale(k->g, branch, k->c->alpha);
+    return k->c->host_residual ? branch : G(k->g, ADD, x, branch);
+}
+
+ffn block_ffn(kernel *k, val x)
+{
+    ffn f = { .xn = block_norm(k, x, MW_NORM2, MW_NORM2_B), .h3 = NO_VAL };
+    f.h1 = nn_linear(k->g, f.xn, weight(k, MW_W1), weight(k, MW_B1));
+    if (k->c->act == MODEL_ACT_SWIGLU) {
+        f.h3 = nn_linear(k->g, f.xn, weight(k, MW_W3), weight(k, MW_B3));
+        f.act = nn_swiglu(k->g, f.h1, f.h3);
+    } else {
+        f.act = nn_gelu(k->g, f.h1);
+    }
+    f.y = block_residual(k, x, nn_linear(k->g, f.act, weight(k, MW_W2), weight(k, MW_B2)));
+    return f;
+}
