@@ -10,7 +10,9 @@ VERSION := 0.1.0
 WARN    := -std=c11 -Wall -Wextra -Wpedantic -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 FLAGS    = $(WARN) $(OPT) -fvisibility=hidden -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc $(SAN) $(CPPFLAGS) $(CFLAGS)
 LIBS     = -lm -lpthread
+ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) --no-builtin-rules
+endif
 
 # The library is every folder of src/ but the command; DIRS and TESTS narrow a build while working on one part.
 DIRS    ?= $(filter-out cli,$(notdir $(patsubst %/,%,$(wildcard src/*/))))
@@ -20,6 +22,7 @@ TESTS   ?= $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/api/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(if $(filter api,$(DIRS)),$(BUILD)/gen/probes.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
+EXAMPLES := $(if $(filter api,$(DIRS)),$(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c))))
 
 
 .PHONY: all lib run test bench asan fuzz format install uninstall clean accept deps-run deps-test check-layers check-docs
@@ -50,6 +53,10 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libanneal.a
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Itests -MMD -MP $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a -lcmocka $(LIBS)
 
+$(BUILD)/examples/%: examples/%.c $(BUILD)/libanneal.a
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a $(LIBS)
+
 # ---- the two commands of the README ----
 deps-run:
 	@sh tools/deps.sh cc
@@ -61,7 +68,7 @@ run: deps-run
 	@sh tools/demo.sh $(BUILD)/anneal
 
 test: deps-test
-	@$(MAKE) --no-print-directory all $(TEST_BIN)
+	@$(MAKE) --no-print-directory all $(TEST_BIN) $(EXAMPLES)
 	@RUNNER="$(RUNNER)" sh tools/test.sh $(BUILD) $(TEST_BIN)
 
 check-layers:
@@ -103,4 +110,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-fuzz
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_BIN:=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_BIN:=.d) $(EXAMPLES:=.d)

@@ -35,6 +35,10 @@ for t in "$@"; do
     grep -h 'AN_SEED=' "$log" | sed 's/^/    /'
 done
 one layers sh tools/layers.sh
+for x in "$build"/examples/*; do
+    # shellcheck disable=SC2086
+    case $x in *.d | *'*') ;; *) one "example $(basename "$x")" $RUNNER "$x" ;; esac
+done
 if [ -x "$build/anneal" ]; then
     one docs sh tools/docs.sh "$RUNNER $build/anneal"
     out=$(sh tools/golden.sh "$RUNNER $build/anneal")
