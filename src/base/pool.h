@@ -1,0 +1,29 @@
+/* pool.h: threads that share out the tasks of a region and sleep between regions.
+ *
+ * Tasks 0..n-1 are claimed one by one in order; which thread runs a task is not fixed, so a task must not depend on it:
+ * then results are the same for every thread count. `thread` is 0..pool_threads()-1, unique among tasks that run at the
+ * same moment: use it to pick private scratch, nothing else.
+ * A pool_run inside a task, or while another thread's region is running, runs its tasks inline (thread 0): give it its
+ * own scratch. A NULL pool runs inline as well. */
+#ifndef BASE_POOL_H
+#define BASE_POOL_H
+
+#include "base/base.h"
+
+typedef struct pool pool;
+typedef void pool_fn(void *ctx, int64_t task, int thread);
+
+/* n_threads counts the caller; 0: AN_THREADS, or else the online CPUs. When the system refuses a thread the pool is
+ * smaller, never absent: pool_threads tells. */
+an_status pool_make(pool **out, int n_threads, diag *d) MUST_CHECK;
+void pool_free(pool *p); /* no region may be running; NULL is fine */
+int pool_threads(const pool *p); /* 1 for NULL */
+
+void pool_run(pool *p, pool_fn *fn, void *ctx, int64_t n_tasks); /* returns when all tasks are done */
+
+/* Between enter and leave several pool_run calls form one region: workers wait for the next call by a short bounded
+ * spin before they sleep, so it starts in about a microsecond. Nests. Outside, workers go to sleep at once. */
+void pool_enter(pool *p);
+void pool_leave(pool *p);
+
+#endif
