@@ -1,0 +1,57 @@
+/* lower.h: between graphs and MIL modules, both ways.
+ * In: a parsed module, or a graph.  Out: the other one. Neither side knows the other; only this folder sees both.
+ *
+ * Reading binds every statement to the op table: operands by MIL argument name, attributes from compile-time constants,
+ * declared result types compared with inferred ones. What the table lacks (an unknown op, nested blocks, an attribute that
+ * is a run-time value) stays in the graph as OP_OPAQUE with its declared types, so that checking goes on around it.
+ * Writing gives the canonical text form: constants named first, every argument a name, types in full, dead code left out. */
+#ifndef LOWER_LOWER_H
+#define LOWER_LOWER_H
+
+#include "graph/graph.h"
+#include "mil/mil.h"
+
+/* ---- weight files a program refers to: opened once, mapped until closed ---- */
+typedef struct lower_weights lower_weights;
+/* model_dir is what @model_path stands for; NULL: no file is ever opened. NULL result: no memory. */
+lower_weights *lower_weights_open(const char *model_dir);
+void lower_weights_close(lower_weights *w); /* after graph_free: constants look into the mapped files. NULL is fine */
+
+/* ---- reading ---- */
+/* What reading found wrong while it went on. st AN_OK is a remark, AN_INPUT bad text, AN_UNSUPPORTED beyond the engine. */
+typedef struct {
+    const char *rule; /* "type", "argument", "weights", "name": fixed strings */
+    an_status st;
+    loc at;
+    const char *op, *name; /* MIL spelling and result name, "" when it is not about an operation */
+    const char *msg;
+} lower_issue;
+typedef VEC(lower_issue) lower_issues;
+
+typedef struct {             /* zero means default */
+    lower_weights *weights;  /* NULL: constants in files have no content */
+    bool need_weights;       /* a constant whose file is missing is an error, not a constant without content */
+    size_t limit;            /* bytes the graph may take; 0: none */
+    lower_issues *issues;    /* given: errors are collected here and reading goes on with the declared types */
+    arena *mem;              /* with issues: holds their strings */
+} lower_in;
+
+/* The main function as a graph; opt may be NULL. With opt->issues the result is AN_OK and *out is set unless memory ran out
+ * or there is no function to read (which is an issue, with *out NULL). */
+an_status lower_from_mil(const mil_module *m, const lower_in *opt, graph **out, diag *d) MUST_CHECK;
+
+/* ---- writing ---- */
+typedef enum { DIALECT_IOS18, DIALECT_IOS16 } mil_dialect; /* program(1.3), bare scalars; program(1.0), rank-0 tensors */
+typedef struct {             /* zero means default */
+    mil_dialect dialect;
+    const char *weight_path; /* NULL: "@model_path/weights/weight.bin" */
+    int inline_max;          /* most elements of a constant spelled in the text; 0: 16 */
+    bool inline_all;         /* no weight file: every constant is spelled out */
+} lower_out;
+
+/* Constants too large for the text are added to *weights (blob_finish is the caller's); weights may be NULL with inline_all.
+ * A constant that has a file reference and no content keeps its reference. opt may be NULL. AN_UNSUPPORTED: the graph holds
+ * an operation only its original text could spell (OP_OPAQUE), or a constant without content. */
+an_status lower_to_mil(const graph *g, const lower_out *opt, mil_module **out, blob_writer *weights, diag *d) MUST_CHECK;
+
+#endif

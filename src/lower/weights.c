@@ -1,0 +1,158 @@
+/* weights.c: BLOBFILE references to bytes.
+ * In: "@model_path/weights/weight.bin" and an offset, from text nobody vouches for.  Out: a view into a mapped file.
+ * A path may only name something inside the model folder; it is judged by its words, before any file is touched. Links inside
+ * the folder are followed: whoever made the folder chose them. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "lower/lower_int.h"
+
+typedef struct {
+    const char *path; /* as written */
+    weight_answer answer;
+    char why[200];
+    blob_file blob;
+} weight_file;
+
+struct lower_weights {
+    arena mem;
+    const char *dir;
+    str_map by_path;
+    VEC(weight_file) files;
+};
+
+lower_weights *lower_weights_open(const char *model_dir)
+{
+    lower_weights *w = calloc(1, sizeof *w);
+    if (!w) return NULL;
+    if (!model_dir) return w;
+    w->dir = arena_str(&w->mem, *model_dir ? model_dir : ".");
+    if (w->dir) return w;
+    lower_weights_close(w);
+    return NULL;
+}
+
+void lower_weights_close(lower_weights *w)
+{
+    if (!w) return;
+    for (size_t i = 0; i < w->files.n; i++)
+        if (w->files.at[i].answer == WEIGHT_FOUND) blob_close(&w->files.at[i].blob);
+    arena_free(&w->mem);
+    free(w);
+}
+
+/* True when the words of the relative path p never climb above where they start, and name something. */
+static bool stays_inside(const char *p)
+{
+    int depth = 0;
+    while (*p) {
+        size_t n = strcspn(p, "/");
+        if (n == 2 && !memcmp(p, "..", 2)) depth--;
+        else if (n && !(n == 1 && *p == '.')) depth++;
+        if (depth < 0) return false;
+        p += n;
+        while (*p == '/') p++;
+    }
+    return depth > 0;
+}
+
+/* The path below the model folder, or NULL when it lies (or may lie) outside. */
+static const char *below_model(const lower_weights *w, const char *path)
+{
+    static const char word[] = "@model_path";
+    const char *rest = path;
+    size_t n_dir = strlen(w->dir);
+    if (!strncmp(path, word, sizeof word - 1)) {
+        rest = path + sizeof word - 1;
+        if (*rest != '/') return NULL;
+    } else if (*path == '/') {
+        if (*w->dir != '/' || strncmp(path, w->dir, n_dir) || (path[n_dir] != '/' && w->dir[n_dir - 1] != '/')) return NULL;
+        rest = path + n_dir;
+    }
+    while (*rest == '/') rest++;
+    return stays_inside(rest) ? rest : NULL;
+}
+
+static void open_file(lower_weights *w, weight_file *f)
+{
+    const char *rest = below_model(w, f->path);
+    if (!rest) {
+        f->answer = WEIGHT_BAD;
+        snprintf(f->why, sizeof f->why, "weight path \"%.80s\" leaves the model folder; it must be @model_path/… without climbing out",
+                 f->path);
+        return;
+    }
+    diag d = { 0 };
+    char *full = arena_printf(&w->mem, "%s/%s", w->dir, rest);
+    struct stat s;
+    if (!full) diag_nomem(&d);
+    else if (stat(full, &s)) {
+        f->answer = WEIGHT_MISSING;
+        snprintf(f->why, sizeof f->why, "weight file %.150s is not there", full);
+        return;
+    } else if (!S_ISREG(s.st_mode)) diag_fail(&d, AN_INPUT, NOWHERE, "%s is not a regular file", full);
+    if (d.st || blob_open(full, &f->blob, &d)) {
+        f->answer = WEIGHT_BAD;
+        snprintf(f->why, sizeof f->why, "%.180s", d.msg);
+        return;
+    }
+    f->answer = WEIGHT_FOUND;
+}
+
+static weight_file *file_of(lower_weights *w, const char *path, bool *first)
+{
+    uint32_t i;
+    size_t n = strlen(path);
+    *first = false;
+    if (str_map_get(&w->by_path, path, n, &i)) return &w->files.at[i];
+    *first = true;
+    weight_file f = { .path = arena_strn(&w->mem, path, n) };
+    /* room first: an open file must have a place to be closed from */
+    if (!f.path || !vec_room(&w->mem, &w->files.at, &w->files.cap, w->files.n + 1, sizeof f)) return NULL;
+    if (!str_map_put(&w->mem, &w->by_path, f.path, n, (uint32_t)w->files.n)) return NULL;
+    open_file(w, &f);
+    w->files.at[w->files.n] = f;
+    return &w->files.at[w->files.n++];
+}
+
+/* Nothing can start at 128 but the data of the first record, and nothing at all inside the file's first 64 bytes. */
+static bool is_data_of_previous(const blob_file *b, uint64_t offset)
+{
+    blob_entry e;
+    diag d = { 0 };
+    return offset >= 128 && !blob_at(b, offset - 64, DT_NONE, 0, &e, &d) && e.data == offset;
+}
+
+weight_answer weights_find(lower_weights *w, const char *path, uint64_t offset, const ttype *t, const void **data, bool *first,
+                           bool *data_offset, diag *why)
+{
+    *data = NULL;
+    *first = false;
+    *data_offset = offset == 128;
+    if (!w || !w->dir) return WEIGHT_NOT_ASKED;
+    weight_file *f = file_of(w, path, first);
+    if (!f) {
+        diag_nomem(why);
+        return WEIGHT_BAD;
+    }
+    if (f->answer != WEIGHT_FOUND) {
+        diag_fail(why, AN_INPUT, NOWHERE, "%s", f->why);
+        return f->answer;
+    }
+    size_t bytes = 0;
+    if (!shape_bytes(t, &bytes)) {
+        diag_fail(why, AN_INPUT, NOWHERE, "the size of a weight must be known, its type has a dimension that is not");
+        return WEIGHT_BAD;
+    }
+    blob_entry e;
+    diag blob = { 0 };
+    if (blob_at(&f->blob, offset, t->dt, bytes, &e, &blob)) {
+        diag_fail(why, blob.st, NOWHERE, "%.120s: %.200s", path, blob.msg);
+        *data_offset |= is_data_of_previous(&f->blob, offset);
+        return WEIGHT_BAD;
+    }
+    *data_offset = false;
+    *data = f->blob.file.at + e.data;
+    return WEIGHT_FOUND;
+}
