@@ -84,10 +84,10 @@ static inline double *weight_of(const store *s, model_weight_id id, int layer)
 static inline bool store_get(void *user, const model_weight *w, model_blob *b)
 {
     const store *s = user;
-    int64_t rows = 0, cols = 0, n;
+    int64_t rows = 0, cols = 0, n = 0;
     weight_shape(s->c, w->id, &rows, &cols);
     const double *full = weight_of(s, w->id, w->layer);
-    size_t bytes;
+    size_t bytes = 0;
     assert_true(shape_elems(&w->type.sh, &n) && shape_bytes(&w->type, &bytes));
     unsigned char *p = TAKE(&test_mem, unsigned char, bytes);
     assert_non_null(p);

@@ -263,7 +263,7 @@ static void cross_entropy_matches_differences(void **state)
     eval_program(c, MK_CROSS_ENTROPY, 0, 0, &s,
                  FEED({ "logits0", l }, { "logits1", l + 32 * S }, { "logits2", l + 64 * S }, { "hi", hi }, { "lo", lo }), &o);
     for (int k = 0; k < 3; k++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "dlogits%d", k);
         memcpy(got + 32 * k * S, result(&o, name), (size_t)(32 * S) * sizeof *got);
     }
