@@ -17,7 +17,13 @@
 
 #include "model/model.h"
 
-static val reshape4(graph *g, val x, int64_t a, int64_t b, int64_t c, int64_t d) { return GA(g, RESHAPE, VALS(x), AT_IS(SHAPE, a, b, c, d)); }
+static val reshape4(graph *g, val x, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    shape want = SHAPE(a, b, c, d);
+    if (!g->err.st && shape_eq(&graph_type(g, x)->sh, &want)) return x;
+    return GA(g, RESHAPE, VALS(x), AT_IS(SHAPE, a, b, c, d));
+}
+
 static val swap12(graph *g, val x) { return GA(g, TRANSPOSE, VALS(x), AT_IS(PERM, 0, 2, 1, 3)); }
 
 val nn_queries_in(graph *g, val x, const nn_heads *h)
@@ -87,19 +93,21 @@ nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, d
         graph_fail(g, AN_INPUT, "rope: head width %lld and %lld positions, wanted an even width and a sane size", (long long)head_dim, (long long)seq);
         return none;
     }
-    void *c = arena_take(&g->mem, n_table, 1, 64), *s = arena_take(&g->mem, n_table, 1, 64), *r = arena_take(&g->mem, n_square, 1, 64);
+    unsigned char *c = arena_take(&g->mem, n_table, 1, 64), *s = arena_take(&g->mem, n_table, 1, 64), *r = arena_take(&g->mem, n_square, 1, 64);
     if (!c || !s || !r) {
         graph_fail(g, AN_NOMEM, "out of memory");
         return none;
     }
+    size_t row = n_table / (size_t)head_dim;
     for (int64_t i = 0; i < head_dim / 2; i++) {
         int64_t a = half ? i : 2 * i, b = half ? i + head_dim / 2 : 2 * i + 1;
         double step = pow(theta, -2.0 * (double)i / (double)head_dim);
         for (int64_t p = 0; p < seq; p++) {
-            double co = cos((double)p * step), si = sin((double)p * step);
-            dtype_store(dt, c, a * seq + p, co), dtype_store(dt, c, b * seq + p, co);
-            dtype_store(dt, s, a * seq + p, si), dtype_store(dt, s, b * seq + p, si);
+            dtype_store(dt, c, a * seq + p, cos((double)p * step));
+            dtype_store(dt, s, a * seq + p, sin((double)p * step));
         }
+        memcpy(c + (size_t)b * row, c + (size_t)a * row, row); /* the channels of a pair share their angle */
+        memcpy(s + (size_t)b * row, s + (size_t)a * row, row);
         dtype_store(dt, r, a * head_dim + b, -1); /* (a, b) turns to (-b, a) */
         dtype_store(dt, r, b * head_dim + a, 1);
     }
