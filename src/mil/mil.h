@@ -19,7 +19,7 @@ typedef struct mil_type {
     mil_type_kind kind;
     dtype dt;                /* MT_TENSOR */
     bool bare;               /* a scalar spelled fp16, not tensor<fp16, []> */
-    int rank;
+    int rank;                /* a list<T, n> keeps its length as rank 1 */
     int64_t dim[MIL_MAX_RANK]; /* -1: "?" or a symbol */
     const char *sym[MIL_MAX_RANK]; /* the symbol as written ("?", "n"), for dims that are -1 */
     int n_sub;
@@ -38,6 +38,7 @@ typedef struct mil_lit {
     const char **str;        /* STRINGS: unescaped */
     const char *blob_path;   /* BLOB */
     uint64_t blob_offset;
+    bool blob_bare;          /* BLOB: spelled path = string("…"), offset = uint64(…), not tensor<string, []>("…") */
     struct mil_lit **item;   /* LIST: n items; DICT: 2n, key then value */
 } mil_lit;
 
@@ -125,7 +126,8 @@ typedef struct {
 } blob_entry;
 typedef struct {
     file_bytes file;
-    uint32_t count;    /* as the header says */
+    uint32_t count;    /* as the header says; a file that starts with a record instead of a header counts as 1 */
+    bool borrowed;     /* blob_view: closing leaves the bytes alone */
 } blob_file;
 an_status blob_open(const char *path, blob_file *f, diag *d) MUST_CHECK;            /* header checked */
 an_status blob_view(const void *p, size_t n, blob_file *f, diag *d) MUST_CHECK;     /* borrowed bytes */

@@ -1,0 +1,51 @@
+/* show.c: an error in a text, for a person: the place, the line it is on, and a caret under it.
+ * The text may be anything: control bytes and broken UTF-8 come out as '?', long lines are cut round the place. */
+#include "mil/mil_int.h"
+
+enum { SHOW_BEFORE = 70, SHOW_AFTER = 50 };
+
+/* Bytes of one printable character at s, 0 when it has to be replaced. A tab counts as printable. */
+static size_t printable(const unsigned char *s, size_t n)
+{
+    if (s[0] == '\t' || (s[0] >= 0x20 && s[0] < 0x7f)) return 1;
+    size_t len = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || len > n) return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    if (s[0] == 0xc2 && s[1] < 0xa0) return 0;                                        /* C1 controls */
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90)) return 0;     /* overlong */
+    if ((s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f)) return 0;     /* surrogates, past U+10FFFF */
+    return len;
+}
+
+void mil_show_error(strbuf *b, const char *file, const char *text, size_t n, loc at, const char *msg)
+{
+    if (!at.line) {
+        sb_printf(b, "%s: error: %s\n", file, msg);
+        return;
+    }
+    sb_printf(b, "%s:%u:%u: error: %s\n", file, at.line, at.col, msg);
+    if (!text || at.off > n) return;
+    const char *point = text + at.off, *from = point, *to = point;
+    while (from > text && from[-1] != '\n' && point - from < SHOW_BEFORE) from--;
+    while (to < text + n && *to != '\n' && to - point < SHOW_AFTER) to++;
+    bool cut_left = from > text && from[-1] != '\n', cut_right = to < text + n && *to != '\n';
+    while (cut_left && from < point && ((unsigned char)*from & 0xc0) == 0x80) from++; /* not inside a character */
+    while (cut_right && to > point && ((unsigned char)*to & 0xc0) == 0x80) to--;
+    if (to > point && to[-1] == '\r' && !cut_right) to--;
+
+    strbuf caret = { 0 };
+    if (cut_left) sb_puts(&caret, "   ");
+    if (cut_left) sb_puts(b, "...");
+    for (const char *s = from; s < to;) {
+        size_t len = printable((const unsigned char *)s, (size_t)(to - s));
+        if (s < point) sb_putc(&caret, *s == '\t' ? '\t' : ' ');
+        if (len) sb_putn(b, s, len);
+        else sb_putc(b, '?');
+        s += len ? len : 1;
+    }
+    sb_puts(b, cut_right ? "...\n" : "\n");
+    sb_puts(b, caret.at ? caret.at : "");
+    sb_puts(b, "^\n");
+    sb_free(&caret);
+}
