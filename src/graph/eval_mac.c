@@ -326,11 +326,18 @@ static bool einsum_step(const einsum *e, int from, int to, int64_t *idx, int64_t
 static double einsum_run(const eval_ctx *c, const einsum *e, const int64_t *off)
 {
     bool summed = e->n_label > e->n_out;
-    int64_t n = summed ? e->d[e->n_label - 1] : 1;
+    int last = e->n_label - 1;
+    int64_t n = summed ? e->d[last] : 1;
     double s = 0;
+    if (summed && e->n_term == 2) { /* the usual case, worth a plain loop */
+        const double *x = c->in[0].x + off[0], *y = c->in[1].x + off[1];
+        int64_t sx = e->stride[0][last], sy = e->stride[1][last];
+        for (int64_t j = 0; j < n; j++) s += x[j * sx] * y[j * sy];
+        return s;
+    }
     for (int64_t j = 0; j < n; j++) {
         double p = 1;
-        for (int t = 0; t < e->n_term; t++) p *= c->in[t].x[off[t] + (summed ? j * e->stride[t][e->n_label - 1] : 0)];
+        for (int t = 0; t < e->n_term; t++) p *= c->in[t].x[off[t] + (summed ? j * e->stride[t][last] : 0)];
         s += p;
     }
     return s;
