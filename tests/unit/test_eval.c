@@ -285,6 +285,7 @@ static const ev_row rows[] = {
     R(CROP_RESIZE, "target_width=2 sampling_mode=STRICT_ALIGN_CORNERS padding_value=-1", "[2,1,1,2] 1.. ; [2,4] 0 0 0 1 0 1 0 3 ; int32[2] 1 0",
       "[2,1,1,2] 3 4 2 -1"),
     R(CROP_RESIZE, "target_width=2 sampling_mode=OFFSET_CORNERS", "[1,1,1,5] 0.. ; [1,4] 0 0 0 4", "[1,1,1,2] 1 3"),
+    R(CROP_RESIZE, "target_width=2 sampling_mode=OFFSET_CORNERS", "[1,1,1,5] 0.. ; [1,4] 0 1 0 1.5", "[1,1,1,2] 1.25 1.5"), /* at least a pixel wide */
     R(CROP_RESIZE, "target_width=2", "[1,1,1,5] 0.. ; [1,4] 0 1 0 4", "[1,1,1,2] 1 3"),
     R(RESAMPLE, "", "[1,1,2,2] 1.. ; [1,1,3,2] 0 0 0.5 0.5 1 0", "[1,1,1,3] 1 2.5 2"),
     R(RESAMPLE, "padding_value=8", "[1,1,1,2] 2 4 ; [1,1,3,2] -0.5 0 -1 0 1.25 0", "[1,1,1,3] 5 8 5"),
