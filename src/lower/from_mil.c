@@ -18,7 +18,8 @@ an_status reader_complain(reader *r, an_status st, const char *rule, loc at, con
     /* Remarks stop earlier than errors, so a flood of them cannot hide that there is an error. */
     if (list->n >= (st ? MAX_ISSUES : MAX_REMARKS)) return AN_OK;
     const mil_op *op = r->at_op;
-    lower_issue is = { .rule = rule, .st = st, .at = at, .op = "", .name = "", .msg = arena_str(r->opt->mem, msg) };
+    lower_issue is = { .rule = rule, .st = st, .at = at, .op = "", .name = "", .msg = arena_str(r->opt->mem, msg),
+                       .inferred = r->inferring };
     if (op) {
         is.op = arena_str(r->opt->mem, op->op);
         is.name = arena_str(r->opt->mem, op->n_out ? op->out[0].name : "");
@@ -141,11 +142,13 @@ an_status reader_operand(reader *r, symbol *s, val *out)
     graph *g = r->g;
     if (s->v.i || !s->lit) return *out = s->v, AN_OK;
     loc here = g->here;
+    size_t bytes;
     if (s->name) g->here = s->at;
     if (s->lit->kind == ML_BLOB) s->v = graph_const_blob(g, s->name, s->type, s->lit->blob_path, s->lit->blob_offset, s->data);
     else if (s->type.dt != DT_STRING && s->data) s->v = graph_const(g, s->name, s->type, s->data); /* copied: the module may go first */
     else if (s->type.dt == DT_STRING && s->type.sh.rank == 0 && s->lit->n == 1) s->v = graph_const_str(g, s->name, s->lit->str[0]);
-    else s->v = graph_opaque(g, s->name, "const", NULL, 0, &s->type, 1); /* string lists, and what was complained about */
+    else if (s->type.dt != DT_STRING && shape_bytes(&s->type, &bytes)) s->v = graph_const_view(g, s->name, s->type, NULL); /* complained about */
+    else s->v = graph_opaque(g, s->name, "const", NULL, 0, &s->type, 1); /* lists of strings */
     if (s->v.i) g->nodes.at[g->values.at[s->v.i].node].flags |= s->flags;
     g->here = here;
     *out = s->v;
@@ -189,17 +192,36 @@ static an_status read_const(reader *r, const mil_op *op)
 
 /* ---- statements ---- */
 
+/* Attributes outlive the statement: lists and strings move to the graph. */
+static an_status keep_attrs(reader *r, const call *c, node *n)
+{
+    arena *mem = &r->g->mem;
+    n->attrs = TAKE(mem, attr, (size_t)c->n_at);
+    if (!n->attrs) return diag_nomem(r->d);
+    for (int i = 0; i < c->n_at; i++) {
+        attr a = c->at[i];
+        if (a.kind == ATTR_STR && !(a.u.s = arena_str(mem, a.u.s))) return diag_nomem(r->d);
+        if (a.kind == ATTR_INTS || a.kind == ATTR_BOOLS) {
+            int64_t *p = TAKE(mem, int64_t, (size_t)a.n);
+            if (!p) return diag_nomem(r->d);
+            if (a.n) memcpy(p, a.u.is, (size_t)a.n * sizeof *p);
+            a.u.is = p;
+        }
+        n->attrs[n->n_attr++] = a;
+    }
+    return AN_OK;
+}
+
 static an_status add_opaque(reader *r, const call *c)
 {
     const mil_op *op = c->st;
-    size_t n_in = c->list.n + c->loose.n;
-    for (int i = 0; i < OP_MAX_OPERANDS; i++) n_in += c->in[i].i != 0;
+    const op_info *o = c->info;
+    size_t fixed = o->id == OP_OPAQUE ? 0 : (size_t)(o->n_in - (o->n_in && o->in[o->n_in - 1].list));
+    size_t n_in = fixed + c->list.n + c->loose.n, at = 0;
     val *in = TAKE(&r->tmp, val, n_in);
     ttype *out = TAKE(&r->tmp, ttype, (size_t)op->n_out);
     if (!in || !out) return diag_nomem(r->d);
-    size_t at = 0;
-    for (int i = 0; i < OP_MAX_OPERANDS; i++)
-        if (c->in[i].i) in[at++] = c->in[i];
+    for (size_t i = 0; i < fixed; i++) in[at++] = c->in[i];
     for (size_t i = 0; i < c->list.n; i++) in[at++] = c->list.at[i];
     for (size_t i = 0; i < c->loose.n; i++) in[at++] = c->loose.at[i];
     /* a result that is no tensor gets a stand-in; its symbol is marked and nothing typed is built on it */
@@ -207,7 +229,9 @@ static an_status add_opaque(reader *r, const call *c)
         if (!mil_type_usable(op->out[k].type, &out[k])) out[k] = (ttype){ .dt = DT_I32 };
     val first = graph_opaque(r->g, op->n_out ? op->out[0].name : NULL, op->op, in, (int)n_in, out, op->n_out);
     TRY(graph_problem(r));
-    r->g->nodes.at[r->g->nodes.n - 1].flags |= c->flags;
+    node *n = &r->g->nodes.at[r->g->nodes.n - 1];
+    n->flags |= c->flags;
+    TRY(keep_attrs(r, c, n));
     return define_results(r, op, op->n_out ? first : NO_VAL);
 }
 
@@ -252,8 +276,10 @@ static an_status add_known(reader *r, call *c)
     diag why = { 0 };
     if (graph_infer(o->id, types, n_in, c->at, c->n_at, got, &n_got, max_out, &why)) {
         if (why.st != AN_INPUT && why.st != AN_UNSUPPORTED) return diag_fail(r->d, why.st, op->at, "%s", why.msg);
-        TRY(reader_complain(r, why.st, "type", op->at, "%s", why.msg));
-        return add_opaque(r, c);
+        r->inferring = true;
+        an_status st = reader_complain(r, why.st, "type", op->at, "%s", why.msg);
+        r->inferring = false;
+        return st ? st : add_opaque(r, c);
     }
     /* a state write may leave its result unnamed */
     bool same = o->id == OP_WRITE_STATE && op->n_out == 0;

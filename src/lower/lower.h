@@ -3,7 +3,9 @@
  *
  * Reading binds every statement to the op table: operands by MIL argument name, attributes from compile-time constants,
  * declared result types compared with inferred ones. What the table lacks (an unknown op, nested blocks, an attribute that
- * is a run-time value) stays in the graph as OP_OPAQUE with its declared types, so that checking goes on around it.
+ * is a run-time value) stays in the graph as OP_OPAQUE with its declared types, so that checking goes on around it. When its
+ * spelling is one of the table's, its operands are in the table's places (NO_VAL where missing; run-time attributes follow)
+ * and it carries the attributes that could be read: the rules can still judge it.
  * Writing gives the canonical text form: constants named first, every argument a name, types in full, dead code left out. */
 #ifndef LOWER_LOWER_H
 #define LOWER_LOWER_H
@@ -25,6 +27,7 @@ typedef struct {
     loc at;
     const char *op, *name; /* MIL spelling and result name, "" when it is not about an operation */
     const char *msg;
+    bool inferred; /* a table op whose operands or attributes its shape and type rules refuse; a chip's rule may say more */
 } lower_issue;
 typedef VEC(lower_issue) lower_issues;
 

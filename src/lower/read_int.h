@@ -24,6 +24,7 @@ typedef struct {
     str_map by_name;
     VEC(symbol) syms;
     const mil_op *at_op; /* the statement being read, for issues */
+    bool inferring;      /* the complaint comes from the table's own rules */
 } reader;
 
 /* One statement bound to a row of the table. */
