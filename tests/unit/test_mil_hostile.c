@@ -155,7 +155,7 @@ static void ten_megabytes_of_anything_is_survived(void **state)
     print_message("slowest of 10 MiB: %s, %.0f ms\n", which, (double)worst / 1e6);
 }
 
-/* Many distinct names, and names chosen to collide under a fixed hash would be: checks must stay linear. */
+/* Many distinct names, keys and types: checks must stay linear. */
 static void many_names_are_checked_fast(void **state)
 {
     (void)state;
