@@ -1,0 +1,145 @@
+/* engine.h: the software engine. It is hardware: it sees program bytes, weight bytes and buffers, never a graph or a text.
+ *
+ *   program   what codegen writes: tensors, instructions, ports, a manifest of constants, the numerics it was compiled for.
+ *             Position-independent, the same bytes on every machine, checksummed; a file of them is hostile until decoded.
+ *   image     a program loaded here: constants reconstructed and packed for this CPU's kernels, instructions prepared.
+ *   run       one dispatch of an image against bound buffers. Two runs of one image do not overlap.
+ *
+ * ref.c gives every instruction its slow and obvious meaning; exec.c is the fast one. Both round where `numerics` says, and
+ * agree bit for bit when it says round_each (soft:*), within the bounds of docs/numerics.md otherwise (cpu). */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/pool.h"
+#include "base/str.h"
+
+/* ---- vocabulary ---- */
+
+typedef struct {
+#define NUM(field, cpu, what) double field;
+#include "engine/numerics.def"
+#undef NUM
+} numerics;
+extern const numerics numerics_cpu;
+
+typedef enum {
+#define INSN(id, name, fields, ref, exec, what) IN_##id,
+#include "engine/isa.def"
+#undef INSN
+    IN_COUNT
+} insn_id;
+
+typedef enum {
+#define FN(id, name, operands, params, table) FN_##id,
+#include "engine/fns.def"
+#undef FN
+    FN_COUNT
+} fn_id;
+
+typedef enum { RED_SUM, RED_MEAN, RED_MAX, RED_MIN, RED_SUM_SQUARE, RED_L1, RED_L2, RED_LOG_SUM, RED_LOG_SUM_EXP, RED_COUNT } red_kind;
+typedef enum { NORM_LAYER, NORM_RMS, NORM_L2, NORM_COUNT } norm_kind; /* L2: x / sqrt(sum + eps) */
+typedef enum { POOL_AVG, POOL_MAX, POOL_MIN, POOL_L2, POOL_COUNT } pool_kind;
+typedef enum { GRID_DEFAULT, GRID_STRICT_ALIGN, GRID_ALIGN, GRID_OFFSET, GRID_UNALIGN, GRID_COUNT } grid_kind;
+
+enum { ENGINE_MAX_RANK = 8, CHAIN_STEP = 6 };
+
+typedef enum { SPACE_SCRATCH, SPACE_INPUT, SPACE_OUTPUT, SPACE_CONST } space;
+typedef struct {
+    dtype dt;
+    space where;
+    uint32_t slot;    /* INPUT, OUTPUT: port number; CONST: manifest entry */
+    uint64_t offset;  /* SCRATCH: byte offset in the scratch block */
+    int rank;
+    int64_t dim[ENGINE_MAX_RANK];
+} etensor;
+
+typedef struct {      /* one decoded instruction; t, i and f hold the fields of their kind in table order, lists as length + items */
+    insn_id op;
+    uint32_t n_t, n_i, n_f;
+    const int64_t *t; /* tensor numbers; -1: none. A t* field is its length, then numbers */
+    const int64_t *i;
+    const double *f;
+    uint32_t line;    /* of the MIL statement it came from, for messages and profiles; 0 unknown */
+} insn;
+
+typedef struct {
+    const char *name;
+    uint32_t tensor;
+    uint64_t bytes;   /* packed */
+} eport;
+
+/* A constant: dense bytes, or a compressed form the loader reconstructs. Each source is inline in the program or a record
+ * of a weight file, so weights can be replaced without compiling. */
+typedef enum { CK_DENSE, CK_AFFINE, CK_LUT, CK_SPARSE, CK_BLOCK, CK_COUNT } const_kind;
+typedef struct {
+    const char *path; /* NULL: inline */
+    uint64_t offset;  /* of the metadata record in the file; inline: in the program's data section */
+    dtype dt;
+    int rank;
+    int64_t dim[ENGINE_MAX_RANK];
+    uint64_t bytes;
+} const_source;
+typedef struct {
+    const_kind kind;
+    uint32_t tensor;
+    int n_src;        /* DENSE: data. AFFINE: q, scale, zero. LUT: indices, table. SPARSE: values, mask. BLOCK: q, scale[, offset] */
+    const_source src[4];
+    int64_t axis;     /* AFFINE: channel axis; LUT: vector axis or -1 */
+} const_entry;
+
+typedef struct program {
+    arena mem;        /* holds all of it once decoded */
+    numerics num;
+    const char *target; /* "cpu", "m1" … */
+    const char *title;
+    uint64_t scratch_bytes;
+    uint64_t key;     /* content: what it was compiled from */
+    VEC(etensor) tensors;
+    VEC(insn) insns;
+    VEC(eport) inputs, outputs; /* in binding order: sorted by name */
+    VEC(const_entry) consts;
+    const unsigned char *data; /* inline constants */
+    uint64_t n_data;
+} program;
+
+/* ---- container ---- */
+enum { PROGRAM_VERSION = 1 };
+an_status program_encode(const program *p, strbuf *out, diag *d) MUST_CHECK;
+/* Bytes are copied. Everything is checked: checksum, version, counts, tensor numbers, shapes, sizes, chains, ports. */
+an_status program_decode(const void *bytes, size_t n, program **out, diag *d) MUST_CHECK;
+an_status program_check(const program *p, diag *d) MUST_CHECK; /* what decode checks of a program in memory */
+program *program_new(const char *title, const char *target, const numerics *num); /* empty; NULL: no memory */
+void program_free(program *p); /* NULL is fine */
+void program_print(const program *p, strbuf *b); /* disassembly */
+void isa_print(strbuf *b, const char *format);   /* the instruction table: "text", "json", "markdown" */
+const char *fn_name(fn_id f);
+int fn_operands(fn_id f);
+int fn_params(fn_id f);
+
+/* ---- loading and running ---- */
+/* Where the bytes of a weight file come from: the whole file, borrowed until the image is freed or reloaded. */
+typedef struct {
+    an_status (*file)(void *user, const char *path, const unsigned char **at, size_t *n, diag *d);
+    void *user;
+} weight_source;
+
+typedef struct image image;
+typedef struct {
+    bool reference; /* run ref.c instead of exec.c */
+    pool *pool;     /* NULL: this thread */
+    int fast_math;  /* cpu only: 0 fp32 products, 1 bf16 products, 2 int8 products where the kernel table has them */
+} image_options;
+an_status image_load(image **out, const program *p, const weight_source *w, const image_options *o, diag *d) MUST_CHECK; /* p must outlive it */
+an_status image_reload(image *im, const weight_source *w, diag *d) MUST_CHECK; /* constants again, packing only */
+an_status image_run(image *im, const void *const *inputs, void *const *outputs, diag *d) MUST_CHECK; /* by port number */
+uint64_t image_bytes(const image *im); /* memory it holds */
+void image_free(image *im);
+
+/* ---- scalar arithmetic, for tests and docs ---- */
+double num_fn(const numerics *n, fn_id f, const double *operand, const double *param, dtype result);
+double num_round(const numerics *n, dtype t, double x);       /* at a store */
+double num_tile(const numerics *n, const double *product, int count); /* up to four products through the window */
+
+#endif
