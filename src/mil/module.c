@@ -28,7 +28,7 @@ bool version_is_bare(const char *version)
 
 static bool str_same(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-bool type_same(const mil_type *a, const mil_type *b)
+bool mil_type_same(const mil_type *a, const mil_type *b)
 {
     if (a == b) return true;
     if (!a || !b || a->kind != b->kind || a->rank != b->rank || a->n_sub != b->n_sub) return false;
@@ -36,7 +36,7 @@ bool type_same(const mil_type *a, const mil_type *b)
     for (int k = 0; k < a->rank; k++)
         if (a->dim[k] != b->dim[k] || (a->dim[k] < 0 && !str_same(a->sym[k], b->sym[k]))) return false;
     for (int k = 0; k < a->n_sub; k++)
-        if (!type_same(a->sub[k], b->sub[k])) return false;
+        if (!mil_type_same(a->sub[k], b->sub[k])) return false;
     return str_same(a->text, b->text);
 }
 
@@ -142,7 +142,7 @@ static bool within(cmp *c, const char *what, const char *name)
 
 static bool same_type(cmp *c, const mil_type *a, const mil_type *b)
 {
-    if (type_same(a, b)) return true;
+    if (mil_type_same(a, b)) return true;
     strbuf x = { 0 }, y = { 0 };
     if (a) print_type(&x, a);
     if (b) print_type(&y, b);
