@@ -134,6 +134,13 @@ static void dump_text(void *user, const char *pass, const graph *g)
     sb_free(&b);
 }
 
+static an_status need_pass(const char *name, diag *d)
+{
+    for (size_t i = 0; i < pass_count(); i++)
+        if (!strcmp(pass_name_at(i), name)) return AN_OK;
+    return diag_fail(d, AN_USAGE, NOWHERE, "unknown pass \"%s\"; anneal passes lists them", name);
+}
+
 static an_status run_only(graph *g, const char *list, const pass_options *po, diag *d)
 {
     for (const char *s = list; *s;) {
@@ -142,6 +149,7 @@ static an_status run_only(graph *g, const char *list, const pass_options *po, di
         if (n >= sizeof name) return diag_fail(d, AN_USAGE, NOWHERE, "pass name of %zu characters", n);
         memcpy(name, s, n);
         name[n] = 0;
+        if (n) TRY(need_pass(name, d));
         if (n) TRY(pass_run_one(g, name, po, NULL, NULL, d));
         s += n + (s[n] == ',');
     }
@@ -157,11 +165,7 @@ an_status an_program_optimize(an_program *p, const an_pass_options *o, an_error 
     pass_options po = { .level = 1, .ports = o->ports != 0 };
     if (o->target && !(po.target = chip_find(o->target))) diag_fail(&d, AN_USAGE, NOWHERE, "unknown target \"%s\"", o->target);
     if (o->dump_after && o->on_dump) po.dump_after = o->dump_after, po.dump = dump_text, po.user = &ctx;
-    if (o->dump_after && strcmp(o->dump_after, "all")) {
-        bool known = false;
-        for (size_t i = 0; i < pass_count(); i++) known |= !strcmp(pass_name_at(i), o->dump_after);
-        if (!known) diag_fail(&d, AN_USAGE, NOWHERE, "unknown pass \"%s\"; anneal passes lists them", o->dump_after);
-    }
+    if (o->dump_after && strcmp(o->dump_after, "all") && need_pass(o->dump_after, &d)) return api_error(e, &d);
     if (!d.st && o->level >= 0) {
         if (o->only) run_only(p->g, o->only, &po, &d);
         else if (pass_run(p->g, &po, NULL, &d)) { /* d says why */ }
