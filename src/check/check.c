@@ -247,8 +247,6 @@ static an_status check_targets(checker *c, const graph *g, const mil_module *m)
     for (size_t i = 0; i < c->o->n_target; i++) TRY(check_target(c, c->o->target[i], &v, cost));
     for (size_t i = 0; i < chip_count() && !c->o->n_target; i++)
         if (chip_is_base(chip_at(i))) TRY(check_target(c, chip_at(i), &v, cost));
-    for (size_t i = 0; i < c->judged.n; i++)
-        if (!str_map_get(&c->refused, c->judged.at[i], strlen(c->judged.at[i]), NULL)) c->r->status = AN_INPUT;
     return AN_OK;
 }
 
@@ -285,6 +283,8 @@ static an_status parsed_text(checker *c, const mil_module *m)
     an_status st = w ? lower_from_mil(m, &in, &g, c->d) : diag_nomem(c->d);
     for (size_t i = 0; i < issues.n && !st; i++) st = add_issue(c, &issues.at[i]);
     if (!st && g) st = check_targets(c, g, m);
+    for (size_t i = 0; i < c->judged.n; i++)
+        if (!str_map_get(&c->refused, c->judged.at[i], strlen(c->judged.at[i]), NULL)) c->r->status = AN_INPUT;
     graph_free(g);
     lower_weights_close(w);
     return st;

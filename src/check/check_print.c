@@ -62,9 +62,12 @@ static void json_cost(strbuf *b, const check_report *r, const check_cost *c)
 
 typedef struct {
     const finding *f;
-    size_t seq, n;           /* n: targets that have it */
+    const char *message; /* CHIP_MARK stands for the targets' names */
+    size_t seq, n;       /* n: targets that have it */
     strbuf targets;
 } entry;
+
+enum { CHIP_MARK = 1 }; /* no message has this byte */
 
 static int by_place(const void *pa, const void *pb)
 {
@@ -74,33 +77,56 @@ static int by_place(const void *pa, const void *pb)
     return a->seq < b->seq ? -1 : a->seq > b->seq;
 }
 
-/* Strings of a report are stored once, so equal ones are equal pointers and a finding's identity fits a flat key. */
-typedef struct {
-    const char *rule, *name, *message, *fix;
-    uint64_t line, col, sev;
-} identity;
+static bool word_char(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+
+/* The message with the chip's own name marked: what is said of m1 and of m2 alike is then one sentence. */
+static void mark_chip(strbuf *b, const char *s, const chip *target)
+{
+    const char *name = target ? chip_name(target) : "";
+    size_t n = strlen(name);
+    for (const char *from = s; *s; s++) {
+        bool here = n && !strncmp(s, name, n) && (s == from || !word_char(s[-1])) && !word_char(s[n]);
+        sb_putc(b, here ? CHIP_MARK : *s);
+        if (here) s += n - 1;
+    }
+}
+
+static void put_message(strbuf *b, const entry *e)
+{
+    for (const char *s = e->message; *s; s++)
+        if (*s == CHIP_MARK) sb_puts(b, e->targets.at);
+        else sb_putc(b, *s);
+}
 
 static entry *merge(const check_report *r, size_t *n, arena *tmp)
 {
     str_map seen = { 0 };
     entry *list = calloc(r->found.n + 1, sizeof *list);
+    strbuf id = { 0 };
+    bool ok = list != NULL;
     *n = 0;
-    if (!list) return NULL;
-    for (size_t i = 0; i < r->found.n; i++) {
+    for (size_t i = 0; i < r->found.n && ok; i++) {
         const finding *f = &r->found.at[i];
-        identity *id = TAKE(tmp, identity, 1);
         uint32_t k = (uint32_t)*n;
-        if (!id) break;
-        *id = (identity){ f->rule, f->name, f->message, f->fix, f->at.line, f->at.col, (uint64_t)f->sev };
-        if (!str_map_get(&seen, (const char *)id, sizeof *id, &k)) {
-            if (!str_map_put(tmp, &seen, (const char *)id, sizeof *id, k)) break;
-            list[(*n)++] = (entry){ .f = f, .seq = i };
+        id.n = 0;
+        mark_chip(&id, f->message, f->target);
+        size_t n_message = id.n;
+        sb_printf(&id, "|%s|%s|%s|%u|%u|%d", f->rule, f->name, f->fix, f->at.line, f->at.col, (int)f->sev);
+        if (id.oom) ok = false;
+        else if (!str_map_get(&seen, id.at, id.n, &k)) {
+            char *key_copy = arena_strn(tmp, id.at, id.n), *message = arena_strn(tmp, id.at, n_message);
+            ok = key_copy && message && str_map_put(tmp, &seen, key_copy, id.n, k);
+            if (ok) list[(*n)++] = (entry){ .f = f, .message = message, .seq = i };
         }
-        if (!f->target) continue;
-        sb_printf(&list[k].targets, "%s%s", list[k].n++ ? ", " : "", chip_name(f->target));
+        if (ok && f->target) sb_printf(&list[k].targets, "%s%s", list[k].n++ ? ", " : "", chip_name(f->target));
     }
-    qsort(list, *n, sizeof *list, by_place);
-    return list;
+    for (size_t i = 0; i < *n; i++) ok = ok && !list[i].targets.oom;
+    sb_free(&id);
+    if (list) qsort(list, *n, sizeof *list, by_place);
+    if (ok) return list;
+    for (size_t i = 0; i < *n; i++) sb_free(&list[i].targets);
+    free(list);
+    return NULL;
 }
 
 static void drop(entry *list, size_t n)
@@ -124,7 +150,9 @@ static void text_entry(strbuf *b, const check_report *r, const entry *e)
 {
     const finding *f = e->f;
     strbuf msg = { 0 };
-    sb_printf(&msg, "%s: %s [%s]", severity_name(f->sev), f->message, f->rule);
+    sb_printf(&msg, "%s: ", severity_name(f->sev));
+    put_message(&msg, e);
+    sb_printf(&msg, " [%s]", f->rule);
     if (e->n) sb_printf(&msg, " (%s)", e->n == r->n_targets && e->n > 1 ? "all targets" : e->targets.at);
     if (msg.oom) b->oom = true;
     else if (!f->at.line) sb_printf(b, "%s: %s%s%s\n", r->file, f->name, *f->name ? ": " : "", msg.at);
@@ -139,14 +167,18 @@ static void text_entry(strbuf *b, const check_report *r, const entry *e)
 
 static void human_count(strbuf *b, size_t n, const char *what) { sb_printf(b, "%zu %s%s", n, what, n == 1 ? "" : "s"); }
 
-static void summary(strbuf *b, const check_report *r)
+static void summary(strbuf *b, const check_report *r, const entry *list, size_t n)
 {
+    size_t by_sev[3] = { 0 };
+    for (size_t i = 0; i < n; i++) by_sev[list[i].f->sev]++;
     sb_printf(b, "%s: ", r->file);
-    human_count(b, r->n_errors, "error");
-    sb_puts(b, ", ");
-    human_count(b, r->n_warnings, "warning");
-    sb_puts(b, ", ");
-    human_count(b, r->n_notes, "note");
+    human_count(b, by_sev[SEV_ERROR], "error");
+    if (by_sev[SEV_ERROR] != n || !(r->n_warnings + r->n_notes)) { /* else warnings and notes were left out on request */
+        sb_puts(b, ", ");
+        human_count(b, by_sev[SEV_WARNING], "warning");
+        sb_puts(b, ", ");
+        human_count(b, by_sev[SEV_NOTE], "note");
+    }
     sb_putc(b, '\n');
 }
 
@@ -180,7 +212,11 @@ static void markdown(strbuf *b, const check_report *r, const entry *list, size_t
     for (size_t i = 0; i < n; i++) {
         const finding *f = list[i].f;
         sb_printf(b, "| %s | `%s` | %s | %u | ", severity_name(f->sev), f->rule, list[i].n ? list[i].targets.at : "", f->at.line);
-        cell(b, f->message);
+        strbuf msg = { 0 };
+        put_message(&msg, &list[i]);
+        cell(b, msg.at ? msg.at : "");
+        b->oom |= msg.oom;
+        sb_free(&msg);
         sb_puts(b, " | ");
         cell(b, f->fix);
         sb_puts(b, " |\n");
@@ -208,7 +244,7 @@ void check_print(const check_report *r, const char *format, strbuf *b)
     else if (!strcmp(format, "markdown")) markdown(b, r, list, n);
     else {
         for (size_t i = 0; i < n; i++) text_entry(b, r, &list[i]);
-        summary(b, r);
+        summary(b, r, list, n);
         text_costs(b, r);
     }
     if (list) drop(list, n);

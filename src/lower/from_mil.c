@@ -16,7 +16,7 @@ an_status reader_complain(reader *r, an_status st, const char *rule, loc at, con
     lower_issues *list = r->opt->issues;
     if (!list) return st ? diag_fail(r->d, st, at, "%s", msg) : AN_OK;
     /* Remarks stop earlier than errors, so a flood of them cannot hide that there is an error. */
-    if (list->n >= (st ? MAX_ISSUES : MAX_REMARKS)) return AN_OK;
+    if (list->n >= (st ? MAX_ISSUES : MAX_REMARKS)) return r->stop = r->stop || st != AN_OK, AN_OK;
     const mil_op *op = r->at_op;
     lower_issue is = { .rule = rule, .st = st, .at = at, .op = "", .name = "", .msg = arena_str(r->opt->mem, msg),
                        .inferred = r->inferring };
@@ -383,6 +383,9 @@ static an_status read_function(reader *r, const mil_block *f)
         arena_mark m = arena_save(&r->tmp);
         TRY(read_op(r, &f->op[i]));
         arena_back(&r->tmp, m);
+        if (!r->stop) continue;
+        lower_issue last = { .rule = "argument", .at = f->op[i].at, .op = "", .name = "", .msg = "reading stopped here: the list of problems is full" };
+        return VEC_PUSH(r->opt->mem, r->opt->issues, last) ? AN_OK : diag_nomem(r->d);
     }
     r->at_op = NULL;
     TRY(read_outputs(r, f));
@@ -406,7 +409,7 @@ an_status lower_from_mil(const mil_module *m, const lower_in *opt, graph **out, 
     an_status st = r.g ? read_function(&r, f) : diag_nomem(d);
     arena_free(&r.tmp);
     arena_free(&r.mem);
-    if (st) graph_free(r.g);
+    if (st || r.stop) graph_free(r.g);
     else *out = r.g;
     return st;
 }

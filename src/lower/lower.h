@@ -39,8 +39,8 @@ typedef struct {             /* zero means default */
     arena *mem;              /* with issues: holds their strings */
 } lower_in;
 
-/* The main function as a graph; opt may be NULL. With opt->issues the result is AN_OK and *out is set unless memory ran out
- * or there is no function to read (which is an issue, with *out NULL). */
+/* The main function as a graph; opt may be NULL. With opt->issues the result is AN_OK unless memory ran out, and *out is set
+ * unless there is no function to read or the list of issues is full (a few hundred), where reading stops. */
 an_status lower_from_mil(const mil_module *m, const lower_in *opt, graph **out, diag *d) MUST_CHECK;
 
 /* ---- writing ---- */

@@ -25,6 +25,7 @@ typedef struct {
     VEC(symbol) syms;
     const mil_op *at_op; /* the statement being read, for issues */
     bool inferring;      /* the complaint comes from the table's own rules */
+    bool stop;           /* the list of issues is full: more of them would tell nothing new */
 } reader;
 
 /* One statement bound to a row of the table. */
