@@ -116,6 +116,7 @@ typedef struct {
     const bool *out_is_output; /* result is returned by the program */
     const attr *attrs;
     unsigned flags;
+    uint32_t out_value; /* identity of the first result, as in operand.value; the others follow. 0: not known */
 } op_inst;
 
 #endif
