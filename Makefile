@@ -25,7 +25,7 @@ TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
 EXAMPLES := $(if $(filter api,$(DIRS)),$(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c))))
 
 
-.PHONY: all lib run test bench asan fuzz format install uninstall clean accept deps-run deps-test check-layers check-docs
+.PHONY: all lib run test bench asan other fuzz format install uninstall clean accept deps-run deps-test check-layers check-docs
 all: $(if $(filter api,$(DIRS)),$(BUILD)/anneal,$(BUILD)/libanneal.a)
 
 lib: $(BUILD)/libanneal.a
@@ -37,9 +37,26 @@ $(BUILD)/libanneal.a: $(LIB_OBJ)
 $(BUILD)/anneal: $(CLI_OBJ) $(BUILD)/libanneal.a
 	$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+# A source named x_<isa>.c may use that instruction set; the rest of the library never does. Sources of the other
+# architecture compile to nothing. -O3: their loops of constant length must be unrolled.
+ARCH := $(subst arm64,aarch64,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
+KOPT := $(if $(SAN),,-O3)
+AVX512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(KOPT)
+ISA_x86_64_avx2       := -mavx2 -mfma -mf16c $(KOPT)
+ISA_x86_64_avx512     := $(AVX512)
+ISA_x86_64_avx512bf16 := $(AVX512) -mavx512bf16
+ISA_x86_64_vnni       := $(AVX512) -mavx512vnni
+ISA_x86_64_amx        := -mamx-tile -mamx-bf16 -mamx-int8 $(KOPT)
+ISA_aarch64_neon      := $(KOPT)
+ISA_aarch64_fp16      := -march=armv8.2-a+fp16+fp16fml $(KOPT)
+ISA_aarch64_dot       := -march=armv8.2-a+dotprod $(KOPT)
+ISA_aarch64_bf16      := -march=armv8.2-a+bf16 $(KOPT)
+ISA_aarch64_i8mm      := -march=armv8.2-a+i8mm $(KOPT)
+isa_flags = $(ISA_$(ARCH)_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
+
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+	$(CC) $(FLAGS) $(call isa_flags,$<) -MMD -MP -c -o $@ $<
 
 $(BUILD)/gen/probes.c: tools/embed.sh $(wildcard probe/*.mil)
 	@mkdir -p $(@D)
@@ -85,6 +102,10 @@ bench: all
 asan: deps-test
 	@ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) --no-print-directory test BUILD=$(BUILD)-asan \
 	  OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
+
+# The suite on the architecture this machine is not, under qemu-user.
+other:
+	@MAKE="$(MAKE)" sh tools/other.sh
 
 # FUZZ_SECONDS per target. clang's libFuzzer; findings belong in tests/fuzz/corpus-*.
 FUZZ_SECONDS ?= 20

@@ -1,0 +1,211 @@
+/* gemm.c: the matrix product's driver. In: packed A, a view of B.  Out: C.
+ *
+ * B is packed whole, then C is cut into blocks of whole tiles which are the tasks. In a block, k is walked in steps of
+ * kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished sums rest in the thread's scratch as
+ * fp32 or int32. How C is cut never changes what is added to what, so any pool gives the same bits. */
+#include "kernel/gemm_pack_int.h"
+
+static const gemm_kernel rows[] = {
+#define GEMM(id, math_, need_, mr_, nr_, kc_, a_pk_, a_kr_, b_pk_, b_kr_, k_align_, expand_, tile_, vec_, begin_, end_, sum_)   \
+    {                                                                                                                 \
+        .name = #id, .math = GEMM_##math_, .need = (need_), .mr = mr_, .nr = nr_, .kc = kc_, .a_pk = a_pk_, .a_kr = a_kr_,    \
+        .b_pk = b_pk_, .b_kr = b_kr_, .k_align = k_align_, .expand = expand_, .tile = tile_, .vec = &vec_, .begin = begin_,   \
+        .end = end_, .row_sum = sum_,                                                                                 \
+    },
+#include "kernel/gemm.def"
+#undef GEMM
+};
+
+static const char *const math_names[GEMM_MATHS] = { "f32", "f16", "bf16", "i8" };
+
+const gemm_kernel *gemm_row(size_t i) { return i < COUNT(rows) ? &rows[i] : NULL; }
+const char *gemm_name(const gemm_kernel *k) { return k->name; }
+gemm_math gemm_math_of(const gemm_kernel *k) { return k->math; }
+uint32_t gemm_need(const gemm_kernel *k) { return k->need; }
+const char *gemm_math_name(gemm_math m) { return math_names[m]; }
+
+const gemm_kernel *gemm_pick(gemm_math m, uint32_t isa)
+{
+    const gemm_kernel *k = rows;
+    while (k->math != m || (k->need & ~isa)) k++; /* stops: each math has a scalar row, which needs nothing */
+    return k;
+}
+
+/* How C is cut: m_parts x n_parts blocks of whole panels. */
+typedef struct {
+    packed_layout a, b;
+    int64_t kc, k_steps, m_parts, n_parts;
+    size_t wide_bytes, sums_bytes; /* per thread: widened panel of A, unfinished sums */
+    size_t bytes;
+} plan;
+
+enum {
+    ALIGN = 64,
+    TASKS_PER_THREAD = 4,       /* late or slow threads leave at most a quarter of a share to wait for */
+    SUMS_BYTES = 128 << 10,     /* unfinished sums of a block stay in L2 beside B */
+};
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, plan *out)
+{
+    plan p = { .kc = g->kc };
+    if (n_threads < 1 || !pack_layout(g, true, m, k, &p.a) || !pack_layout(g, false, n, k, &p.b)) return false;
+    /* Even steps: 400 is cut as 200 + 200, not 384 + 16. The cut depends on k alone. */
+    p.k_steps = MAX(ceil_div(p.b.k_pad, g->kc), 1);
+    p.kc = MAX(ROUND_UP(ceil_div(p.b.k_pad, p.k_steps), (int64_t)g->k_align), g->k_align);
+    p.k_steps = MAX(ceil_div(p.b.k_pad, p.kc), 1);
+
+    size_t l2 = cpu_l2_bytes();
+    int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
+    int64_t nb = MAX((int64_t)(l2 / 2) / MAX(b_panel, 1), 1);
+    p.n_parts = ceil_div(MAX(p.b.panels, 1), nb);
+    int64_t mb = p.a.panels;
+    if (p.k_steps > 1) mb = MAX(SUMS_BYTES / (tile * ceil_div(MAX(p.b.panels, 1), p.n_parts)), 1);
+    p.m_parts = MAX(ceil_div(p.a.panels, MAX(mb, 1)), 1);
+    if (n_threads > 1) {
+        int64_t want = (int64_t)TASKS_PER_THREAD * n_threads;
+        if (p.m_parts * p.n_parts < want) p.m_parts = MIN(MAX(p.a.panels, 1), ROUND_UP(ceil_div(want, p.n_parts), (int64_t)n_threads));
+        if (p.m_parts * p.n_parts < want) p.n_parts = MIN(MAX(p.b.panels, 1), ceil_div(want, p.m_parts));
+    }
+    int64_t tiles = p.k_steps > 1 ? ceil_div(MAX(p.a.panels, 1), p.m_parts) * ceil_div(MAX(p.b.panels, 1), p.n_parts) : 1;
+    p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
+    p.wide_bytes = g->expand ? ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN) : 0;
+    size_t per_thread;
+    if (!mul_size(p.sums_bytes + p.wide_bytes, (size_t)n_threads, &per_thread)) return false;
+    p.bytes = p.b.bytes + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
+    *out = p;
+    return true;
+}
+
+bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *bytes)
+{
+    packed_layout l;
+    if (!pack_layout(k, true, m, kk, &l)) return false;
+    *bytes = MAX(l.bytes, ALIGN);
+    return true;
+}
+
+bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes)
+{
+    plan p;
+    if (!plan_make(k, m, n, kk, n_threads, &p)) return false;
+    *bytes = p.bytes;
+    return true;
+}
+
+static bool is_one_of(dtype t, bool int8) { return t == DT_F32 || t == DT_F16 || t == DT_BF16 || (int8 && t == DT_I8); }
+
+an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d)
+{
+    packed_layout l;
+    if (!pack_layout(k, true, m, kk, &l))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot pack %lld x %lld", k->name, (long long)m, (long long)kk);
+    if (k->math == GEMM_I8 ? a.type != DT_I8 : !is_one_of(a.type, true))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the left operand cannot be %s", k->name, dtype_name(a.type));
+    if ((uintptr_t)out % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", k->name, ALIGN);
+    pack_view(k, true, p, m, kk, a, out);
+    return AN_OK;
+}
+
+typedef struct {
+    const gemm_call *c;
+    const plan *p;
+    const char *b;
+    char *threads;
+} run_ctx;
+
+static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
+{
+    const gemm_call *c = x->c;
+    const gemm_kernel *g = c->kernel;
+    const gemm_epilogue *e = &c->epi;
+    int64_t r0 = i * g->mr, c0 = j * g->nr, cb = c->c_type == DT_F32 ? 4 : 2;
+    epi_job job = {
+        .acc = acc,
+        .is_int = g->math == GEMM_I8,
+        .ld = g->nr,
+        .rows = (int)MIN(c->m - r0, g->mr),
+        .cols = (int)MIN(c->n - c0, g->nr),
+        .scale = e->scale ? e->scale + r0 : NULL,
+        .bias = e->bias ? e->bias + r0 : NULL,
+        .act = e->act,
+        .accumulate = e->accumulate,
+        .c_type = c->c_type,
+        .c = (char *)c->c + (r0 * c->ldc + c0) * cb,
+        .ldc = c->ldc * cb,
+        .residual = e->residual ? (const char *)e->residual + (r0 * e->ld_residual + c0) * cb : NULL,
+        .ld_residual = e->ld_residual * cb,
+    };
+    if (g->row_sum) job.row_fix = (const int32_t *)(const void *)((const char *)c->a + x->p->a.extra) + r0;
+    if (job.is_int) job.col_scale = (const float *)(const void *)(x->b + x->p->b.extra) + c0;
+    g->vec->epilogue(&job);
+}
+
+static void run_task(void *ctx, int64_t task, int thread)
+{
+    const run_ctx *x = ctx;
+    const plan *p = x->p;
+    const gemm_call *c = x->c;
+    const gemm_kernel *g = c->kernel;
+    int64_t mi = task % p->m_parts, ni = task / p->m_parts;
+    int64_t i0 = p->a.panels * mi / p->m_parts, i1 = p->a.panels * (mi + 1) / p->m_parts;
+    int64_t j0 = p->b.panels * ni / p->n_parts, j1 = p->b.panels * (ni + 1) / p->n_parts;
+    char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->wide_bytes);
+    float *wide = (float *)(void *)(sums + p->sums_bytes);
+    const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, ab = pk_bytes(g->a_pk), bb = pk_bytes(g->b_pk);
+    if (g->begin) g->begin();
+    for (int64_t s = 0; s < p->k_steps; s++) {
+        int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
+        for (int64_t i = i0; i < i1; i++) {
+            const void *a = (const char *)c->a + i * p->a.panel_bytes + k0 * g->mr * ab;
+            int rows_here = (int)MIN(c->m - i * g->mr, g->mr);
+            if (g->expand) {
+                g->vec->expand(g->a_pk, a, wide, kn * g->mr);
+                a = wide;
+            }
+            for (int64_t j = j0; j < j1; j++) {
+                char *acc = p->k_steps > 1 ? sums + ((i - i0) * (j1 - j0) + (j - j0)) * tile_bytes : sums;
+                const void *b = x->b + j * p->b.panel_bytes + k0 * g->nr * bb;
+                g->tile(kn, a, b, acc, rows_here, (int)MIN(c->n - j * g->nr, g->nr), s == 0);
+                if (s + 1 == p->k_steps) finish_tile(x, i, j, acc);
+            }
+        }
+    }
+    if (g->end) g->end();
+}
+
+static an_status refuse(const gemm_call *c, diag *d)
+{
+    const char *name = c->kernel->name;
+    if (!is_one_of(c->b.type, false))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the right operand cannot be %s", name, dtype_name(c->b.type));
+    if (c->c_type != DT_F32 && c->c_type != DT_F16)
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the result cannot be %s; fp32 or fp16", name, dtype_name(c->c_type));
+    if ((unsigned)c->epi.act >= ACT_COUNT) return diag_fail(d, AN_BUG, NOWHERE, "%s: activation %d", name, (int)c->epi.act);
+    if (c->ldc < c->n || (c->epi.residual && c->epi.ld_residual < c->n))
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: rows of %lld elements cannot hold %lld columns", name,
+                         (long long)(c->ldc < c->n ? c->ldc : c->epi.ld_residual), (long long)c->n);
+    if ((uintptr_t)c->a % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", name, ALIGN);
+    return AN_OK;
+}
+
+an_status gemm_run(const gemm_call *c, diag *d)
+{
+    const gemm_kernel *g = c->kernel;
+    plan p;
+    TRY(refuse(c, d));
+    if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), &p))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,
+                         (long long)c->k, (long long)c->k, (long long)c->n);
+    if (c->scratch_bytes < p.bytes)
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.bytes);
+    if (!c->m || !c->n) return AN_OK;
+    char *b = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
+    run_ctx x = { .c = c, .p = &p, .b = b, .threads = b + p.b.bytes };
+    pool_enter(c->pool);
+    pack_view(g, false, c->pool, c->n, c->k, c->b, b);
+    pool_run(c->pool, run_task, &x, p.m_parts * p.n_parts);
+    pool_leave(c->pool);
+    return AN_OK;
+}

@@ -1,0 +1,24 @@
+/* gemm_avx512bf16.c: the bf16 tile on vdpbf16ps: as the fp32 tile, but a unit is a pair of k. */
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "kernel/gemm_int.h"
+
+#define TILE tile_bf16_14x32_avx512bf16
+#define TILE_KR 2
+#define TILE_MR 14
+#define TILE_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
+#define TILE_VB 64
+#define ACC __m512
+#define ACC_ZERO _mm512_setzero_ps()
+#define ACC_LD(p) _mm512_loadu_ps(p)
+#define ACC_ST(p, x) _mm512_storeu_ps(p, x)
+#define UNIT __m512i
+#define UNIT_BC(p) _mm512_set1_epi32(*(const int32_t *)(const void *)(p))
+#define BVEC __m512i
+#define BVEC_LD(p) _mm512_loadu_si512(p)
+#define MAC(c, u, b) _mm512_dpbf16_ps(c, (__m512bh)(u), (__m512bh)(b))
+#include "kernel/gemm_tile.inc"
+#else
+typedef int gemm_avx512bf16_other_architecture;
+#endif

@@ -1,0 +1,101 @@
+/* gemm_int.h: what the pieces of the matrix product share: the packed layout, the jobs handed to vector code, a kernel row.
+ *
+ * Packed operand: panels of `width` lanes (rows of A, columns of B). In a panel, groups of kr consecutive k follow each
+ * other; in a group each lane has its kr elements side by side: element (lane, k) is at ((k / kr) * width + lane) * kr + k % kr.
+ * Lanes past the matrix and k past the real k, up to a multiple of the kernel's k_align, are zero. */
+#ifndef KERNEL_GEMM_INT_H
+#define KERNEL_GEMM_INT_H
+
+#include "kernel/kernel.h"
+
+/* How a packed element is stored. */
+typedef enum {
+    PK_F32,
+    PK_F16,
+    PK_BF16,
+    PK_F32_OF_F16,  /* fp32 holding the fp16 rounding */
+    PK_F32_OF_BF16, /* fp32 holding the bf16 rounding */
+    PK_I8,
+    PK_U8, /* int8 + 128: for instructions that want one unsigned operand */
+    PK_I16 /* an int8 value in 16 bits */
+} gemm_pk;
+
+static inline int64_t pk_bytes(gemm_pk pk)
+{
+    return pk == PK_F32 || pk == PK_F32_OF_F16 || pk == PK_F32_OF_BF16 ? 4 : pk == PK_I8 || pk == PK_U8 ? 1 : 2;
+}
+
+/* Packs k0..k1 of one panel. */
+typedef struct {
+    const char *src; /* element (lane 0 of this panel, k = 0) */
+    dtype type;
+    int64_t lane_stride, k_stride; /* bytes */
+    int64_t lanes;                 /* real lanes in this panel, 1..width */
+    int64_t k, k0, k1;             /* real k; the range to write, k1 up to the padded k, both multiples of kr */
+    int width, kr;
+    gemm_pk pk;
+    const float *inv; /* per lane: multiply before rounding to int8; NULL: the source holds the integers */
+    char *dst;        /* panel start */
+} pack_job;
+
+/* Writes one finished tile of sums to C. */
+typedef struct {
+    const char *acc; /* fp32 or int32, rows x ld */
+    bool is_int;
+    int ld, rows, cols;
+    const int32_t *row_fix; /* int: 128 * row_fix[i] is subtracted (PK_U8's offset); NULL: none */
+    const float *col_scale; /* int: per column */
+    const float *scale, *bias;
+    gemm_act act;
+    bool accumulate;
+    dtype c_type;
+    char *c;
+    const char *residual;
+    int64_t ldc, ld_residual; /* bytes */
+} epi_job;
+
+/* The vector code every kernel of one instruction set shares. */
+typedef struct {
+    void (*pack)(const pack_job *j);
+    void (*absmax)(const pack_job *j, float *out);                            /* per lane, NaN wins; width values */
+    void (*expand)(gemm_pk from, const void *src, float *dst, int64_t n);     /* PK_F16 or PK_BF16 to fp32 */
+    void (*epilogue)(const epi_job *j);
+    double (*read)(const void *p, size_t bytes); /* touches every byte at full speed; the sum keeps it honest */
+} gemm_vec;
+
+/* acc[rows, cols] (row length nr) = or += the product of two panels over k (a multiple of k_align). It may compute and
+ * write the whole mr x nr tile. a, b and acc are 64-byte aligned. */
+typedef void gemm_tile(int64_t k, const void *a, const void *b, void *acc, int rows, int cols, bool first);
+
+struct gemm_kernel {
+    const char *name;
+    gemm_math math;
+    uint32_t need;
+    int mr, nr, k_align, kc; /* kc: how much k is multiplied before moving on; a multiple of k_align */
+    gemm_pk a_pk;
+    int a_kr;
+    gemm_pk b_pk;
+    int b_kr;
+    bool expand; /* the tile reads A as fp32: a panel is widened just before use */
+    gemm_tile *tile;
+    const gemm_vec *vec;
+    void (*begin)(void), (*end)(void);                                  /* around a thread's tiles, or NULL */
+    void (*row_sum)(int64_t k, const void *panel, int32_t *out);        /* per lane of a PK_I8 panel, or NULL */
+};
+
+#define GEMM(id, math, need, mr, nr, kc, a_pk, a_kr, b_pk, b_kr, k_align, expand, tile, vec, begin, end, row_sum)               \
+    gemm_tile tile;
+#include "kernel/gemm.def"
+#undef GEMM
+
+extern const gemm_vec vec_scalar;
+#if defined(__x86_64__)
+extern const gemm_vec vec_avx2, vec_avx512;
+void row_sum_14_vnni(int64_t k, const void *panel, int32_t *out);
+void amx_begin(void);
+void amx_end(void);
+#elif defined(__aarch64__)
+extern const gemm_vec vec_neon;
+#endif
+
+#endif

@@ -1,0 +1,107 @@
+/* gemm_pack.c: a matrix into panels. In: a strided view.  Out: the packed layout of gemm_int.h, and for int8 the row sums
+ * (A) or column scales (B). Panels are tasks; long panels are cut along k so that few panels still use every thread. */
+#include <math.h>
+
+#include "kernel/gemm_pack_int.h"
+
+enum { ALIGN = 64, CUT_BYTES = 1 << 16 /* source of one task: some microseconds of work */ };
+
+static bool grow(size_t *sum, int64_t a, int64_t b, int64_t each)
+{
+    int64_t n;
+    if (!mul_i64(a, b, &n) || !mul_i64(n, each, &n) || n > PTRDIFF_MAX / 4) return false;
+    *sum = ROUND_UP(*sum, ALIGN) + (size_t)n;
+    return *sum <= PTRDIFF_MAX / 2;
+}
+
+bool pack_layout(const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, packed_layout *out)
+{
+    if (lanes < 0 || k < 0 || lanes > INT32_MAX || k > INT32_MAX || (g->math == GEMM_I8 && k > 65536)) return false;
+    int width = is_a ? g->mr : g->nr;
+    packed_layout l = {
+        .width = width,
+        .kr = is_a ? g->a_kr : g->b_kr,
+        .pk = is_a ? g->a_pk : g->b_pk,
+        .panels = (lanes + width - 1) / width,
+        .k_pad = ROUND_UP(k, (int64_t)g->k_align),
+    };
+    l.panel_bytes = ROUND_UP(l.k_pad * width * pk_bytes(l.pk), (int64_t)ALIGN);
+    size_t n = 0;
+    if (!grow(&n, l.panels, l.panel_bytes, 1)) return false;
+    l.extra = n; /* a multiple of ALIGN: panels are */
+    bool extra = is_a ? g->row_sum != NULL : g->math == GEMM_I8;
+    if (extra && !grow(&n, l.panels, width, 4)) return false;
+    l.bytes = ROUND_UP(n, ALIGN);
+    *out = l;
+    return true;
+}
+
+typedef struct {
+    const gemm_kernel *g;
+    packed_layout l;
+    pack_job job; /* of panel 0, all k */
+    int64_t lanes, cuts, k_cut;
+    int32_t *row_sum;
+    float *col_scale;
+} pack_ctx;
+
+/* Largest magnitude to 127. Columns too small to scale are zero; a column with an infinity or NaN is NaN throughout. */
+static void quantise_scale(const pack_job *j, const gemm_vec *v, float *scale, float *inv)
+{
+    v->absmax(j, scale);
+    for (int i = 0; i < j->width; i++) {
+        float most = scale[i];
+        bool tiny = most < 1e-34f, odd = !isfinite(most);
+        inv[i] = tiny || odd ? 0.0f : 127.0f / most;
+        scale[i] = odd ? NAN : tiny ? 0.0f : most / 127.0f;
+    }
+}
+
+static void pack_task(void *ctx, int64_t task, int thread)
+{
+    const pack_ctx *x = ctx;
+    const packed_layout *l = &x->l;
+    (void)thread;
+    int64_t panel = task / x->cuts, cut = task % x->cuts, lane = panel * l->width;
+    float inv[64];
+    pack_job j = x->job;
+    j.src += lane * j.lane_stride;
+    j.dst += panel * l->panel_bytes;
+    j.lanes = MIN(x->lanes - lane, l->width);
+    j.k0 = cut * x->k_cut;
+    j.k1 = MIN(j.k0 + x->k_cut, l->k_pad);
+    if (x->col_scale) {
+        quantise_scale(&j, x->g->vec, x->col_scale + lane, inv);
+        j.inv = inv;
+    }
+    x->g->vec->pack(&j);
+    if (x->row_sum) x->g->row_sum(l->k_pad, j.dst, x->row_sum + lane);
+}
+
+void pack_view(const gemm_kernel *g, bool is_a, pool *p, int64_t lanes, int64_t k, gemm_view v, void *out)
+{
+    pack_ctx x = { .g = g, .lanes = lanes };
+    if (!pack_layout(g, is_a, lanes, k, &x.l) || !x.l.panels) return;
+    int64_t size = v.type == DT_F32 ? 4 : v.type == DT_I8 ? 1 : 2;
+    x.job = (pack_job){
+        .src = v.at,
+        .type = v.type,
+        .lane_stride = (is_a ? v.row : v.col) * size,
+        .k_stride = (is_a ? v.col : v.row) * size,
+        .k = k,
+        .width = x.l.width,
+        .kr = x.l.kr,
+        .pk = x.l.pk,
+        .dst = out,
+    };
+    void *extra = (char *)out + x.l.extra;
+    if (is_a && g->row_sum) x.row_sum = extra;
+    if (!is_a && g->math == GEMM_I8) x.col_scale = extra;
+    x.cuts = 1;
+    x.k_cut = x.l.k_pad;
+    if (!x.row_sum && !x.col_scale && x.l.k_pad) { /* sums and scales need the whole of k */
+        x.k_cut = ROUND_UP(MAX(CUT_BYTES / (x.l.width * size), 1), (int64_t)64);
+        x.cuts = (x.l.k_pad + x.k_cut - 1) / x.k_cut;
+    }
+    pool_run(p, pack_task, &x, x.l.panels * x.cuts);
+}

@@ -1,0 +1,108 @@
+/* kernel.h: the fast loops, chosen for this CPU at run time. Pointers, strides and counts in; no graph, no allocation.
+ *
+ * Matrix product: C[M,N] = A[M,K] · B[K,N] with an epilogue. A is packed ahead (weights: packed once, used often), B is
+ * packed inside the call. Both take any row and column stride, so W·x, Wᵀ·dy and dy·xᵀ are the same call.
+ *
+ *     const gemm_kernel *k = gemm_pick(GEMM_F16, isa);
+ *     gemm_pack_a_bytes(k, M, K, &na);            a = 64-byte aligned memory of na bytes
+ *     gemm_pack_a(k, pool, M, K, (gemm_view){ .at = W, .type = DT_F16, .row = K, .col = 1 }, a, d);
+ *     gemm_scratch_bytes(k, M, N, K, pool_threads(pool), &ns);
+ *     gemm_run(&(gemm_call){ .kernel = k, .pool = pool, .m = M, .n = N, .k = K, .a = a, .b = {...}, .c = y, ... }, d);
+ *
+ * Summation: each element of C is one chain over k, ascending; a kernel whose instruction adds groups of k at once says
+ * so in gemm.def. Neither the thread count nor the shape changes that order: results are bit-identical for any pool, and a
+ * column or row of C does not depend on its neighbours. */
+#ifndef KERNEL_KERNEL_H
+#define KERNEL_KERNEL_H
+
+#include "base/dtype.h"
+#include "base/pool.h"
+
+/* ---- instruction sets ---- */
+enum {
+#define ISA(id, name, what) ISA_BIT_##id,
+#include "kernel/isa.def"
+#undef ISA
+    ISA_COUNT
+};
+enum {
+    ISA_NONE = 0,
+#define ISA(id, name, what) ISA_##id = 1 << ISA_BIT_##id,
+#include "kernel/isa.def"
+#undef ISA
+};
+
+uint32_t isa_cpu(void); /* all this CPU and system offer; asks the system for AMX */
+an_status isa_have(uint32_t *have, diag *d) MUST_CHECK; /* the same, cut down by AN_ISA=scalar|<row of isa.def> */
+const char *isa_name(int bit);                          /* NULL past the last row */
+const char *isa_what(int bit);
+size_t cpu_l2_bytes(void);
+
+/* ---- matrix product ---- */
+
+/* What is multiplied. Operands of any float type are rounded to nearest even into it when packed. */
+typedef enum {
+    GEMM_F32,  /* fp32 products, fp32 sums */
+    GEMM_F16,  /* operands fp16, products exact, fp32 sums */
+    GEMM_BF16, /* operands bf16, products exact or fp32, fp32 sums */
+    GEMM_I8,   /* A int8 as given, B quantised per column to [-127,127] (scale: largest magnitude / 127), int32 sums */
+    GEMM_MATHS
+} gemm_math;
+
+/* Accuracy of the vector forms, against the exact function of the fp32 argument: sigmoid and tanh 4 ulp; silu 5 ulp;
+ * gelu_tanh 6 ulp above -1, |x| · 4e-7 absolute below. Infinities give the limit, NaN gives NaN. */
+typedef enum { ACT_NONE, ACT_RELU, ACT_SILU, ACT_GELU_TANH, ACT_SIGMOID, ACT_TANH, ACT_COUNT } gemm_act;
+
+typedef struct gemm_kernel gemm_kernel;
+
+const gemm_kernel *gemm_pick(gemm_math m, uint32_t isa); /* the best row; never NULL */
+const gemm_kernel *gemm_row(size_t i);                   /* NULL past the last row of gemm.def */
+const char *gemm_name(const gemm_kernel *k);
+gemm_math gemm_math_of(const gemm_kernel *k);
+uint32_t gemm_need(const gemm_kernel *k);
+const char *gemm_math_name(gemm_math m);
+
+typedef struct {
+    const void *at;
+    dtype type;       /* A: F32 F16 BF16 I8 (GEMM_I8: I8 only); B: F32 F16 BF16 */
+    int64_t row, col; /* strides in elements */
+} gemm_view;
+
+/* v = act(scale[i] · (A·B)[i,j] + bias[i]); C = v, + residual[i,j], + the old C; all in fp32, rounded once to C's type. */
+typedef struct {
+    const float *scale, *bias; /* per row of C; NULL: 1, 0 */
+    const void *residual;      /* C's type, or NULL; may be C itself */
+    int64_t ld_residual;
+    gemm_act act;
+    bool accumulate;
+} gemm_epilogue;
+
+typedef struct {
+    const gemm_kernel *kernel;
+    pool *pool; /* NULL: this thread */
+    int64_t m, n, k;
+    const void *a; /* from gemm_pack_a with the same kernel, m and k */
+    gemm_view b;
+    void *c;
+    dtype c_type; /* F32 F16 */
+    int64_t ldc;
+    gemm_epilogue epi;
+    void *scratch;
+    size_t scratch_bytes;
+} gemm_call;
+
+/* false: sizes are negative or overflow. int8 sums hold k up to 65536. */
+bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *bytes) MUST_CHECK;
+bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes) MUST_CHECK;
+an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
+an_status gemm_run(const gemm_call *c, diag *d) MUST_CHECK;
+
+/* ---- what this CPU can do, measured now ---- */
+
+/* Rate of a row's inner loop with both operands in L1, in 1e9 multiply-adds times two per second, on n_threads. */
+double peak_gemm_gflops(const gemm_kernel *k, pool *p, int n_threads);
+/* Bytes per ns over buffers far larger than the caches; copy counts bytes read and bytes written. 0: no memory. */
+double peak_read_gbs(pool *p, int n_threads);
+double peak_copy_gbs(pool *p, int n_threads);
+
+#endif

@@ -1,0 +1,480 @@
+/* test_gemm.c: every row of gemm.def this CPU can run, against sums in double precision: odd sizes, all layouts and types,
+ * every epilogue; the same bits for any thread count and whatever else is in the matrix.
+ *
+ * Bound on an element of C, with s = sum |a b| of the operands as packed (rounded to the row's type): fp32 sums of k terms in
+ * any order differ from the exact one by at most 2 (k + 2) 2^-24 s (the 2: vdpbf16ps and AMX round products as well; they
+ * also drop denormals, 1e-37 in all). int8 sums are exact, three fp32 roundings follow. The epilogue adds 2^-22 of its
+ * terms, an activation at most 1.13 times the error before it plus 8 ulp, an fp16 result half an fp16 ulp. */
+#include <float.h>
+#include <math.h>
+
+#include "t.h"
+
+#include "kernel/kernel.h"
+
+enum { GUARD = 16 };
+
+typedef struct {
+    dtype type;
+    int64_t row, col;
+    size_t n; /* elements allocated */
+    void *at;
+} matrix;
+
+static void *must(void *p)
+{
+    assert_non_null(p);
+    return p;
+}
+
+static void *aligned(size_t n) { return must(aligned_alloc(64, ROUND_UP(n, 64))); }
+
+/* layout 0: row-major, 1: column-major, 2: both strides larger than one. Exact allocation: overruns are seen by ASan. */
+static matrix matrix_make(rng *r, dtype t, int64_t rows, int64_t cols, int layout)
+{
+    matrix m = { .type = t };
+    int64_t gap = (int64_t)rng_below(r, 3);
+    m.row = layout == 0 ? cols + gap : layout == 1 ? 1 : 2 * cols + 3;
+    m.col = layout == 0 ? 1 : layout == 1 ? rows + gap : 2;
+    m.n = (size_t)((rows - 1) * m.row + (cols - 1) * m.col + 1);
+    size_t bytes;
+    assert_true(dtype_bytes(t, (int64_t)m.n, &bytes));
+    m.at = must(malloc(bytes));
+    for (size_t i = 0; i < m.n; i++)
+        dtype_store(t, m.at, (int64_t)i, t == DT_I8 ? (double)rng_below(r, 256) - 128 : rng_normal(r));
+    return m;
+}
+
+static double at(const matrix *m, int64_t i, int64_t j) { return dtype_load(m->type, m->at, i * m->row + j * m->col); }
+
+static double act_exact(gemm_act a, double x)
+{
+    switch (a) {
+    case ACT_RELU: return x > 0 || x != x ? x : 0;
+    case ACT_SILU: return x < -800 ? 0 : x / (1 + exp(-x));
+    case ACT_SIGMOID: return 1 / (1 + exp(-x));
+    case ACT_TANH: return tanh(x);
+    case ACT_GELU_TANH: {
+        double t = 2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x);
+        return t < -700 ? 0 : x / (1 + exp(-t));
+    }
+    default: return x;
+    }
+}
+
+typedef struct {
+    const gemm_kernel *g;
+    int64_t m, n, k;
+    dtype at, bt, ct;
+    int al, bl; /* layouts */
+    bool scale, bias, residual, accumulate;
+    gemm_act act;
+} problem;
+
+static dtype math_type(gemm_math m) { return m == GEMM_F16 ? DT_F16 : m == GEMM_BF16 ? DT_BF16 : DT_F32; }
+
+/* The operands as the kernel sees them: A as m x k, B transposed to n x k, and for int8 the scale of each column of B. */
+typedef struct {
+    double *a, *b, *b_scale;
+} exact;
+
+static exact exact_make(const problem *p, const matrix *a, const matrix *b)
+{
+    exact e = { must(malloc(sizeof(double) * (size_t)(p->m * p->k))), must(malloc(sizeof(double) * (size_t)(p->n * p->k))),
+                must(malloc(sizeof(double) * (size_t)p->n)) };
+    dtype t = math_type(gemm_math_of(p->g));
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t k = 0; k < p->k; k++) e.a[i * p->k + k] = dtype_round(t, at(a, i, k));
+    for (int64_t j = 0; j < p->n; j++) {
+        float most = 0;
+        for (int64_t k = 0; k < p->k; k++) most = fmaxf(most, (float)fabs(at(b, k, j)));
+        e.b_scale[j] = gemm_math_of(p->g) == GEMM_I8 ? (double)(most / 127.0f) : 1;
+        for (int64_t k = 0; k < p->k; k++) {
+            double x = at(b, k, j);
+            e.b[j * p->k + k] = gemm_math_of(p->g) == GEMM_I8 ? nearbyint((double)((float)x * (127.0f / most))) : dtype_round(t, x);
+        }
+    }
+    return e;
+}
+
+/* The exact product and the sum of magnitudes of one element; an int8 sum is exact, so its magnitude is its own. */
+static void exact_dot(const problem *p, const exact *e, int64_t i, int64_t j, double *sum, double *mag)
+{
+    const double *a = e->a + i * p->k, *b = e->b + j * p->k;
+    double s = 0, g = 0;
+    for (int64_t k = 0; k < p->k; k++) {
+        double x = a[k] * b[k];
+        s += x;
+        g += fabs(x);
+    }
+    *sum = s * e->b_scale[j];
+    *mag = gemm_math_of(p->g) == GEMM_I8 ? fabs(*sum) : g;
+}
+
+static void describe(char *out, size_t n, const problem *p)
+{
+    snprintf(out, n, "%s m=%lld n=%lld k=%lld A %s/%d B %s/%d C %s scale %d bias %d residual %d accumulate %d act %d", gemm_name(p->g),
+             (long long)p->m, (long long)p->n, (long long)p->k, dtype_name(p->at), p->al, dtype_name(p->bt), p->bl,
+             dtype_name(p->ct), p->scale, p->bias, p->residual, p->accumulate, (int)p->act);
+}
+
+static void *pack(const gemm_kernel *g, pool *pl, int64_t m, int64_t k, const matrix *a)
+{
+    size_t n;
+    diag d = { 0 };
+    assert_true(gemm_pack_a_bytes(g, m, k, &n));
+    void *out = aligned(n);
+    memset(out, 0xff, ROUND_UP(n, 64)); /* padding must be written, not inherited */
+    assert_ok(gemm_pack_a(g, pl, m, k, (gemm_view){ a->at, a->type, a->row, a->col }, out, &d), d);
+    return out;
+}
+
+static void run(const gemm_call *call, size_t skew)
+{
+    gemm_call c = *call;
+    diag d = { 0 };
+    assert_true(gemm_scratch_bytes(c.kernel, c.m, c.n, c.k, pool_threads(c.pool), &c.scratch_bytes));
+    char *s = must(malloc(c.scratch_bytes + skew));
+    memset(s, 0xff, c.scratch_bytes + skew);
+    c.scratch = s + skew;
+    assert_ok(gemm_run(&c, &d), d);
+    free(s);
+}
+
+static void check_problem(const problem *p, rng *r, pool *pl)
+{
+    char what[240];
+    describe(what, sizeof what, p);
+    matrix a = matrix_make(r, p->at, p->m, p->k, p->al), b = matrix_make(r, p->bt, p->k, p->n, p->bl);
+    int64_t ldc = p->n + (int64_t)rng_below(r, 4), ldr = p->n + (int64_t)rng_below(r, 4);
+    size_t cb = p->ct == DT_F32 ? 4 : 2, cn = (size_t)(p->m * ldc);
+    char *cbuf = must(malloc(cn * cb + 2 * GUARD)), *c = cbuf + GUARD;
+    memset(cbuf, 0x5a, cn * cb + 2 * GUARD);
+    double *old = must(malloc((cn + 1) * sizeof *old));
+    for (size_t i = 0; i < cn; i++) {
+        if (p->accumulate) dtype_store(p->ct, c, (int64_t)i, rng_normal(r));
+        old[i] = dtype_load(p->ct, c, (int64_t)i);
+    }
+    char *res = must(malloc((size_t)(p->m * ldr) * cb));
+    for (int64_t i = 0; i < p->m * ldr; i++) dtype_store(p->ct, res, i, rng_normal(r));
+    float *scale = must(malloc(4 * (size_t)p->m)), *bias = must(malloc(4 * (size_t)p->m));
+    for (int64_t i = 0; i < p->m; i++) {
+        scale[i] = (float)rng_range(r, -0.2, 0.2);
+        bias[i] = (float)rng_normal(r);
+    }
+    void *pa = pack(p->g, pl, p->m, p->k, &a);
+    gemm_call call = {
+        .kernel = p->g,
+        .pool = pl,
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .a = pa,
+        .b = { b.at, b.type, b.row, b.col },
+        .c = c,
+        .c_type = p->ct,
+        .ldc = ldc,
+        .epi = { p->scale ? scale : NULL, p->bias ? bias : NULL, p->residual ? res : NULL, ldr, p->act, p->accumulate },
+    };
+    run(&call, rng_below(r, 2) * 4);
+    exact e = exact_make(p, &a, &b);
+    for (int i = 0; i < GUARD; i++)
+        if (cbuf[i] != 0x5a || cbuf[GUARD + cn * cb + (size_t)i] != 0x5a) fail_msg("%s: wrote outside C", what);
+    for (int64_t i = 0; i < p->m; i++) {
+        for (int64_t j = p->n; j < ldc; j++)
+            if (dtype_load(p->ct, c, i * ldc + j) != old[i * ldc + j]) fail_msg("%s: wrote past column n in row %lld", what, (long long)i);
+        for (int64_t j = 0; j < p->n; j++) {
+            double sum, mag;
+            exact_dot(p, &e, i, j, &sum, &mag);
+            double s = p->scale ? (double)scale[i] : 1, o = p->bias ? (double)bias[i] : 0;
+            double err = fabs(s) * mag * 2 * (double)(p->k + 2) * 0x1p-24 + 1e-37 * (double)p->k;
+            if (gemm_math_of(p->g) == GEMM_I8) err = fabs(s) * mag * 0x1p-21;
+            err += (fabs(s * mag) + fabs(o)) * 0x1p-22;
+            double v = act_exact(p->act, s * sum + o);
+            if (p->act != ACT_NONE) err = 1.13 * err + fabs(v) * 0x1p-20 + 4e-7;
+            double add = p->residual ? dtype_load(p->ct, res, i * ldr + j) : 0, was = p->accumulate ? old[i * ldc + j] : 0;
+            err += (fabs(v) + fabs(add) + fabs(was)) * 0x1p-22;
+            v += add + was;
+            if (p->ct == DT_F16) {
+                if (fabs(v) > 65000) continue;
+                err += fabs(v) * 0x1p-11 + 0x1p-24;
+            }
+            double got = dtype_load(p->ct, c, i * ldc + j);
+            if (!(fabs(got - v) <= err))
+                fail_msg("%s: C[%lld,%lld] is %.9g, exact %.9g, bound %.3g", what, (long long)i, (long long)j, got, v, err);
+        }
+    }
+    free(e.a);
+    free(e.b);
+    free(e.b_scale);
+    free(pa);
+    free(scale);
+    free(bias);
+    free(res);
+    free(old);
+    free(cbuf);
+    free(a.at);
+    free(b.at);
+}
+
+static uint32_t have(void)
+{
+    uint32_t isa;
+    diag d = { 0 };
+    assert_ok(isa_have(&isa, &d), d);
+    return isa;
+}
+
+static void each_row_against_double(void **state)
+{
+    (void)state;
+    static const dtype a_types[] = { DT_F32, DT_F16, DT_BF16, DT_I8 }, b_types[] = { DT_F32, DT_F16, DT_BF16 };
+    static const int64_t edges[] = { 1, 2, 3, 5, 6, 7, 13, 14, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65 };
+    rng r = { test_seed("gemm rows") };
+    uint32_t isa = have();
+    diag d = { 0 };
+    pool *pl;
+    assert_ok(pool_make(&pl, 2, &d), d);
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if (gemm_need(g) & ~isa) {
+            print_message("  %s: this CPU (or AN_ISA) lacks it, skipped\n", gemm_name(g));
+            continue;
+        }
+        bool i8 = gemm_math_of(g) == GEMM_I8;
+        for (int n = 0; n < 216; n++) { /* every combination of the type, layout and epilogue columns comes up */
+            problem p = {
+                .g = g,
+                .m = n % 5 ? 1 + (int64_t)rng_below(&r, 40) : edges[rng_below(&r, COUNT(edges))],
+                .n = n % 5 ? 1 + (int64_t)rng_below(&r, 40) : edges[rng_below(&r, COUNT(edges))],
+                .k = n % 7 ? 1 + (int64_t)rng_below(&r, 40) : edges[rng_below(&r, COUNT(edges))],
+                .at = i8 ? DT_I8 : a_types[n % 4],
+                .bt = b_types[n / 4 % 3],
+                .ct = n / 12 % 2 ? DT_F16 : DT_F32,
+                .al = n % 3,
+                .bl = n / 3 % 3,
+                .scale = rng_below(&r, 2),
+                .bias = rng_below(&r, 2),
+                .residual = rng_below(&r, 3) == 0,
+                .accumulate = rng_below(&r, 3) == 0,
+                .act = (gemm_act)(n % 2 ? rng_below(&r, ACT_COUNT) : ACT_NONE),
+            };
+            if (p.at == DT_I8 && !p.scale) p.scale = p.ct == DT_F16 || p.act;
+            check_problem(&p, &r, n % 2 ? pl : NULL);
+        }
+        for (int n = 0; n < 3; n++) { /* several blocks of k, several tasks */
+            problem p = { .g = g, .m = 45 + 19 * n, .n = 35 + 23 * n, .k = 600 + 431 * n, .at = i8 ? DT_I8 : DT_F32, .bt = DT_F32,
+                          .ct = DT_F32, .al = n % 2, .bl = n % 3, .accumulate = n == 2 };
+            check_problem(&p, &r, pl);
+        }
+        print_message("  %s: ok\n", gemm_name(g));
+    }
+    pool_free(pl);
+}
+
+/* k = 0 is a sum of nothing, not nothing to do. */
+static void empty_shapes(void **state)
+{
+    (void)state;
+    uint32_t isa = have();
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if (gemm_need(g) & ~isa) continue;
+        float bias[2] = { 1.5f, -2 }, c[6] = { 9, 9, 9, 9, 9, 9 }, b = 0;
+        int8_t a = 0;
+        size_t n;
+        diag d = { 0 };
+        assert_true(gemm_pack_a_bytes(g, 2, 0, &n));
+        void *pa = aligned(n);
+        assert_ok(gemm_pack_a(g, NULL, 2, 0, (gemm_view){ &a, DT_I8, 1, 1 }, pa, &d), d);
+        gemm_call call = { .kernel = g, .m = 2, .n = 3, .a = pa, .b = { &b, DT_F32, 3, 1 }, .c = c, .c_type = DT_F32, .ldc = 3,
+                           .epi = { .bias = bias } };
+        run(&call, 0);
+        for (int k = 0; k < 6; k++) assert_true(c[k] == bias[k / 3]);
+        call.m = 0;
+        run(&call, 0);
+        free(pa);
+    }
+}
+
+/* The same bits for every pool, for one column alone, and for one row alone. */
+static void bits_do_not_depend_on_company(void **state)
+{
+    (void)state;
+    rng r = { test_seed("gemm bits") };
+    uint32_t isa = have();
+    enum { M = 75, N = 83, K = 611 };
+    static float c[4][M * N], col[M], row[N];
+    diag d = { 0 };
+    pool *pools[4] = { NULL };
+    for (int t = 1; t < 4; t++) assert_ok(pool_make(&pools[t], 2 * t - 1 + (t == 1), &d), d); /* 2, 3, 5 threads */
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if (gemm_need(g) & ~isa) continue;
+        bool i8 = gemm_math_of(g) == GEMM_I8;
+        matrix a = matrix_make(&r, i8 ? DT_I8 : DT_F32, M, K, 0), b = matrix_make(&r, DT_F32, K, N, 0);
+        gemm_call call = { .kernel = g, .m = M, .n = N, .k = K, .b = { b.at, b.type, b.row, b.col }, .c_type = DT_F32, .ldc = N,
+                           .epi = { .act = ACT_SILU } };
+        for (int t = 0; t < 4; t++) {
+            void *pa = pack(g, pools[t], M, K, &a);
+            call.a = pa;
+            call.pool = pools[t];
+            call.c = c[t];
+            run(&call, 0);
+            if (memcmp(c[t], c[0], sizeof c[0])) fail_msg("%s: %d threads give other bits", gemm_name(g), pool_threads(pools[t]));
+            if (t == 3) {
+                call.n = 1;
+                call.ldc = 1;
+                call.c = col;
+                call.b.at = (const float *)b.at + 40 * b.col;
+                run(&call, 0);
+                for (int m = 0; m < M; m++)
+                    if (memcmp(&col[m], &c[0][m * N + 40], 4)) fail_msg("%s: column 40 alone gives other bits", gemm_name(g));
+            }
+            free(pa);
+        }
+        matrix one = a;
+        one.at = (char *)a.at + 33 * a.row * (i8 ? 1 : 4);
+        void *pa = pack(g, NULL, 1, K, &one);
+        gemm_call alone = { .kernel = g, .m = 1, .n = N, .k = K, .a = pa, .b = { b.at, b.type, b.row, b.col }, .c = row,
+                            .c_type = DT_F32, .ldc = N, .epi = { .act = ACT_SILU } };
+        run(&alone, 0);
+        if (memcmp(row, &c[0][33 * N], sizeof row)) fail_msg("%s: row 33 alone gives other bits", gemm_name(g));
+        free(pa);
+        free(a.at);
+        free(b.at);
+    }
+    for (int t = 1; t < 4; t++) pool_free(pools[t]);
+}
+
+static double ulp(double x)
+{
+    int e;
+    frexp(x, &e);
+    return ldexp(1, MAX(e - 24, -149));
+}
+
+/* One by one products: C is the activation of B. Accuracy as kernel.h states it. */
+static void activations(void **state)
+{
+    (void)state;
+    enum { N = 4096 };
+    static float x[N], y[N];
+    rng r = { test_seed("activations") };
+    uint32_t isa = have();
+    for (int i = 0; i < N; i++) x[i] = (float)(i < 3000 ? rng_range(&r, -12, 12) : i < 3500 ? rng_range(&r, -85, 85) : rng_range(&r, -1e-3, 1e-3));
+    x[0] = 0, x[1] = -0.0f, x[2] = INFINITY, x[3] = -INFINITY, x[4] = NAN, x[5] = 1e30f, x[6] = -1e30f, x[7] = 88.5f, x[8] = -88.5f;
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if (gemm_math_of(g) != GEMM_F32 || (gemm_need(g) & ~isa)) continue;
+        float one = 1;
+        matrix a = { DT_F32, 1, 1, 1, &one };
+        void *pa = pack(g, NULL, 1, 1, &a);
+        for (gemm_act act = ACT_RELU; act < ACT_COUNT; act++) {
+            gemm_call call = { .kernel = g, .m = 1, .n = N, .k = 1, .a = pa, .b = { x, DT_F32, N, 1 }, .c = y, .c_type = DT_F32,
+                               .ldc = N, .epi = { .act = act } };
+            run(&call, 0);
+            double worst = 0;
+            for (int j = 0; j < N; j++) {
+                double want = act_exact(act, (double)x[j]), got = (double)y[j];
+                if (x[j] != x[j]) {
+                    assert_true(got != got);
+                    continue;
+                }
+                if (isinf(want)) {
+                    assert_true(got == want);
+                    continue;
+                }
+                double allowed = (act == ACT_SILU ? 5 : act == ACT_GELU_TANH ? 6 : 4) * ulp(want) + 4e-37;
+                if (act == ACT_GELU_TANH && x[j] < -1) allowed = fabs((double)x[j]) * 4e-7;
+                if (act == ACT_SILU && x[j] < -80) allowed = 1e-35; /* where e^-x nears the end of the range */
+                worst = fmax(worst, fabs(got - want) / ulp(want));
+                if (!(fabs(got - want) <= allowed))
+                    fail_msg("%s act %d: f(%.9g) = %.9g, exact %.9g", gemm_name(g), (int)act, (double)x[j], got, want);
+            }
+        }
+        free(pa);
+    }
+}
+
+/* A NaN in an int8 product's column makes that column NaN and no other; a column of zeros is zeros. */
+static void int8_keeps_nan(void **state)
+{
+    (void)state;
+    uint32_t isa = have();
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if (gemm_math_of(g) != GEMM_I8 || (gemm_need(g) & ~isa)) continue;
+        int8_t w[5] = { 1, -128, 127, 5, 9 };
+        float b[5][4] = { { 1, 0, 2, INFINITY }, { 2, 0, NAN, 1 }, { 3, 0, 1, 1 }, { -4, 0, 1, 1 }, { 0, 0, 1, 1 } }, c[4];
+        matrix a = { DT_I8, 5, 1, 5, w };
+        void *pa = pack(g, NULL, 1, 5, &a);
+        gemm_call call = { .kernel = g, .m = 1, .n = 4, .k = 5, .a = pa, .b = { b, DT_F32, 4, 1 }, .c = c, .c_type = DT_F32, .ldc = 4 };
+        run(&call, 0);
+        assert_true(fabs(c[0] - (1 - 256 + 381 - 20)) < 9);
+        assert_true(c[1] == 0);
+        assert_true(c[2] != c[2]);
+        assert_true(c[3] != c[3]);
+        free(pa);
+    }
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    const gemm_kernel *f = gemm_pick(GEMM_F32, 0), *q = gemm_pick(GEMM_I8, 0);
+    size_t n;
+    assert_false(gemm_pack_a_bytes(f, -1, 4, &n));
+    assert_false(gemm_pack_a_bytes(f, INT64_MAX, 4, &n));
+    assert_false(gemm_pack_a_bytes(f, INT32_MAX, INT32_MAX, &n) && n < 1u << 31);
+    assert_false(gemm_pack_a_bytes(q, 1, 65537, &n));
+    float x[4] = { 0 };
+    void *pa = aligned(256);
+    diag d = { 0 };
+    assert_int_equal(gemm_pack_a(q, NULL, 1, 1, (gemm_view){ x, DT_F32, 1, 1 }, pa, &d), AN_UNSUPPORTED);
+    assert_non_null(strstr(d.msg, "fp32"));
+    diag e = { 0 };
+    gemm_call call = { .kernel = f, .m = 1, .n = 1, .k = 1, .a = pa, .b = { x, DT_F32, 1, 1 }, .c = x, .c_type = DT_F32, .ldc = 1,
+                       .scratch = x, .scratch_bytes = sizeof x };
+    assert_int_equal(gemm_run(&call, &e), AN_BUG);
+    assert_non_null(strstr(e.msg, "scratch"));
+    diag h = { 0 };
+    call.b.type = DT_I8;
+    assert_int_equal(gemm_run(&call, &h), AN_UNSUPPORTED);
+    free(pa);
+}
+
+static void isa_override(void **state)
+{
+    (void)state;
+    const char *was = getenv("AN_ISA");
+    char keep[32] = "";
+    if (was) snprintf(keep, sizeof keep, "%s", was);
+    uint32_t isa;
+    diag d = { 0 };
+    setenv("AN_ISA", "scalar", 1);
+    assert_ok(isa_have(&isa, &d), d);
+    assert_int_equal(isa, 0);
+    for (gemm_math m = 0; m < GEMM_MATHS; m++) assert_non_null(strstr(gemm_name(gemm_pick(m, isa)), "_scalar"));
+    setenv("AN_ISA", "abacus", 1);
+    assert_int_equal(isa_have(&isa, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "abacus"));
+    for (int i = 0; isa_name(i); i++) {
+        diag e = { 0 };
+        setenv("AN_ISA", isa_name(i), 1);
+        assert_ok(isa_have(&isa, &e), e);
+        assert_int_equal(isa & ~((2u << i) - 1), 0);
+    }
+    if (was) setenv("AN_ISA", keep, 1);
+    else unsetenv("AN_ISA");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_row_against_double), cmocka_unit_test(empty_shapes),
+        cmocka_unit_test(bits_do_not_depend_on_company), cmocka_unit_test(activations),
+        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(isa_override),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
