@@ -240,7 +240,8 @@ static inline void rg_move(rg *s)
         val y = rg_chance(s, 50) ? x : rg_const(s, sh, 2);
         val c = GA(s->g, CONCAT, VALS(x, y), AT_I(AXIS, axis));
         rg_keep(s, c, m + 2);
-        a[axis] = rg_chance(s, 50) ? sh.d[axis] : 0;
+        /* Never the constant half in a smooth graph: what follows would turn constant under a pass, and be rounded from then on. */
+        a[axis] = rg_chance(s, 50) && !(s->o.smooth && y.i != x.i) ? sh.d[axis] : 0;
         if (rg_chance(s, 50)) rg_keep(s, GA(s->g, SLICE_BY_SIZE, VALS(c), AT_LIST(BEGIN, a, sh.rank), AT_LIST(SIZE, sh.d, sh.rank)), m + 2);
         break;
     }
