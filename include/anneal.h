@@ -130,7 +130,9 @@ AN_API an_status an_program_optimize(an_program *p, const an_pass_options *o, an
 
 /* "graph", "dot", "mil", "mil-ios16". yours. For MIL, an_program_weights gives the file the text refers to. */
 AN_API char *an_program_text(an_program *p, const char *as, an_error *e);
-/* Bytes of @model_path/weights/weight.bin for the last MIL text; NULL and 0 when it needs none. Valid until the next call on p. */
+/* Where under @model_path the text says its weights are; NULL: "weights/weight.bin". Programs that share a folder need their own. */
+AN_API an_status an_program_weight_file(an_program *p, const char *path, an_error *e);
+/* Bytes of that file for the last MIL text; NULL and 0 when it needs none. Valid until the next call on p. */
 AN_API const void *an_program_weights(const an_program *p, size_t *size);
 AN_API an_status an_program_check(an_report **out, an_program *p, const an_check_options *o, an_error *e);
 

@@ -115,6 +115,7 @@ empty() {
     t "layer out of range" 3 $anneal build --model stories15m --kernel fwd_attn --layer 99
     t "layer not a number" 2 $anneal build --kernel fwd_attn --layer x
     t "a whole training step, checked" 0 $anneal build --model stories260k --check --out "$tmp/step"
+    t "every program of the step checks from its file" 0 sh -c "$anneal check --quiet --target m1,m4 $tmp/step/*.mil"
     t "cost per operation" 0 $anneal cost examples/conv.mil
     has "cost per operation" out 'conv'
     t "published rows" 0 $anneal cost --published

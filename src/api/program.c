@@ -10,6 +10,7 @@ struct an_program {
     graph *g;
     lower_weights *files; /* constants of g look into these */
     blob_writer weights;  /* of the last MIL text; its bytes are empty when it needed none */
+    char *weight_path;    /* "@model_path/…"; NULL: the default */
 };
 
 static an_status program_new(an_program **out, an_error *e)
@@ -27,6 +28,7 @@ void an_program_free(an_program *p)
     graph_free(p->g);
     lower_weights_close(p->files);
     sb_free(&p->weights.bytes);
+    free(p->weight_path);
     free(p);
 }
 
@@ -181,7 +183,7 @@ static void print_mil(an_program *p, mil_dialect dialect, strbuf *b, diag *d)
     mil_module *m = NULL;
     sb_free(&p->weights.bytes);
     p->weights = (blob_writer){ 0 };
-    lower_out lo = { .dialect = dialect };
+    lower_out lo = { .dialect = dialect, .weight_path = p->weight_path };
     if (lower_to_mil(p->g, &lo, &m, &p->weights, d)) return;
     if (p->weights.count && blob_finish(&p->weights, d)) { /* d says why */ }
     else mil_print(m, b);
@@ -202,6 +204,17 @@ char *an_program_text(an_program *p, const char *as, an_error *e)
     sb_free(&b);
     api_error(e, &d);
     return NULL;
+}
+
+an_status an_program_weight_file(an_program *p, const char *path, an_error *e)
+{
+    strbuf b = { 0 };
+    if (path) sb_printf(&b, "@model_path/%s", path);
+    diag d = { 0 };
+    if (b.oom) return sb_free(&b), diag_nomem(&d), api_error(e, &d);
+    free(p->weight_path);
+    p->weight_path = b.at;
+    return AN_OK;
 }
 
 const void *an_program_weights(const an_program *p, size_t *size)

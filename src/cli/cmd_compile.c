@@ -53,8 +53,8 @@ static int optimize(const args *a, an_program *p, const char *file)
     return an_program_optimize(p, &o, &e) ? say_error(file, &e) : 0;
 }
 
-/* Write text to `out` ("-": stdout), and its weights beside it. */
-static int put_program(const args *a, an_program *p, const char *out)
+/* Write text to `out` ("-": stdout), and its weights beside it as `weights` (NULL: weights/weight.bin). */
+static int put_program(const args *a, an_program *p, const char *out, const char *weights)
 {
     static const char *const forms[] = { "mil", "mil-ios16", "graph", "dot" };
     const char *as = arg_of(a, "emit");
@@ -62,7 +62,7 @@ static int put_program(const args *a, an_program *p, const char *out)
     for (size_t i = 0; i < COUNT(forms); i++) known |= !strcmp(forms[i], as);
     if (!known) return say(AN_USAGE, "--emit wants mil, mil-ios16, graph or dot, got \"%s\"", as);
     an_error e = { 0 };
-    char *text = an_program_text(p, as, &e);
+    char *text = an_program_weight_file(p, weights, &e) ? NULL : an_program_text(p, as, &e);
     if (!text) return say_error(an_program_name(p), &e);
     if (!strcmp(out, "-")) {
         size_t n;
@@ -78,7 +78,8 @@ static int put_program(const args *a, an_program *p, const char *out)
         strbuf path = { 0 };
         sb_printf(&path, "%s/weights", dir ? dir : ".");
         st = dir && !path.oom ? dir_make(path.at, &d) : diag_nomem(&d);
-        sb_puts(&path, "/weight.bin");
+        path.n = 0;
+        sb_printf(&path, "%s/%s", dir ? dir : ".", weights ? weights : "weights/weight.bin");
         if (!st) st = path.oom ? diag_nomem(&d) : file_write(path.at, w, n, &d);
         sb_free(&path);
         free(dir);
@@ -115,7 +116,7 @@ static int from_file(const args *a, bool graph_only)
     else st = an_program_from_mil(&p, (const char *)f.at, f.n, &(an_read_options){ .model_dir = dir }, &e);
     if (st) code = say_error(shown, &e);
     if (!code) code = optimize(a, p, shown);
-    if (!code) code = put_program(a, p, graph_only ? "-" : arg_of(a, "out"));
+    if (!code) code = put_program(a, p, graph_only ? "-" : arg_of(a, "out"), NULL);
     an_program_free(p);
     free(dir);
     file_drop(&f);
@@ -142,7 +143,11 @@ static int one_program(const args *a, an_program *p, const char *out)
 {
     int code = optimize(a, p, an_program_name(p));
     if (!code && arg_on(a, "check")) code = check_program(a, p);
-    return code ? code : put_program(a, p, out);
+    strbuf weights = { 0 }; /* a file of its own: programs of one model share the folder */
+    sb_printf(&weights, "weights/%s.bin", an_program_name(p));
+    if (!code) code = weights.oom ? say(AN_NOMEM, "out of memory") : put_program(a, p, out, weights.at);
+    sb_free(&weights);
+    return code;
 }
 
 static int whole_step(const args *a, const char *model)
