@@ -164,6 +164,45 @@ static void rows(void **state)
     }
 }
 
+/* Weights long enough for the vector loops, against sums done one by one; every kind of fp16 number among them. */
+static void long_sums(void **state)
+{
+    (void)state;
+    rng r = { test_seed("long_sums") };
+    enum { K = 37, N = 300 };
+    static uint16_t w[K * N];
+    for (int round = 0; round < 6; round++) {
+        bool lines = round % 2, odd = round >= 4; /* odd: one infinity or NaN somewhere */
+        for (int i = 0; i < K * N; i++) w[i] = (uint16_t)(rng_next(&r) & 0xbfff) & (uint16_t)(rng_below(&r, 4) ? 0xffff : 0x83ff);
+        if (odd) w[rng_below(&r, K * N)] = round == 4 ? 0xfc00 : 0x7e01;
+        graph *g = graph_new("t", 0);
+        val u = graph_input(g, "u", TTYPE(DT_F16, 2, K)), x = GA(g, CLIP, VALS(u), AT_F(ALPHA, -2), AT_F(BETA, 3));
+        val c = graph_const(g, "w", lines ? TTYPE(DT_F16, N, K) : TTYPE(DT_F16, K, N), w);
+        val y = lines ? G(g, LINEAR, x, c) : G(g, MATMUL, x, c);
+        graph_output(g, "y", y);
+        diag d = { 0 };
+        assert_ok(graph_finish(g, &d), d);
+        double lo = INFINITY, hi = -INFINITY, least = INFINITY, most = -INFINITY;
+        for (int j = 0; j < N; j++) {
+            double plus = 0, minus = 0;
+            for (int k = 0; k < K; k++) {
+                double v = f16_to_f64(w[lines ? j * K + k : k * N + j]);
+                if (v > 0) plus += v;
+                else minus += v;
+                least = fmin(least, v), most = fmax(most, v);
+            }
+            lo = fmin(lo, -2 * plus + 3 * minus), hi = fmax(hi, 3 * plus - 2 * minus);
+        }
+        vrange ranges[8];
+        assert_true(g->values.n <= COUNT(ranges));
+        graph_ranges(g, ranges);
+        if (odd) assert_true(ranges[y.i].lo == -INFINITY && ranges[y.i].hi == INFINITY);
+        else assert_true(ranges[y.i].lo <= lo && ranges[y.i].lo >= lo * (1 + 1e-8) && ranges[y.i].hi >= hi && ranges[y.i].hi <= hi * (1 + 1e-8));
+        if (!odd) assert_true(ranges[c.i].lo == least && ranges[c.i].hi == most);
+        graph_free(g);
+    }
+}
+
 /* ---- the property ---- */
 
 static double draw(rng *r, const value *v, int64_t i)
@@ -363,6 +402,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows),
+        cmocka_unit_test(long_sums),
         cmocka_unit_test(every_op_holds),
         cmocka_unit_test(random_chains_hold),
         cmocka_unit_test(view),
