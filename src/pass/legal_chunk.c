@@ -108,9 +108,9 @@ static val build(legal *l, const node *n)
             continue;
         }
         val one = graph_op(g, n->op, VALS(part(g, x, 1, at, size), part(g, w, 1, at, size), i ? NO_VAL : bias), n->attrs, n->n_attr);
-        if (i + 1 < n_parts || !i) sum = i ? G(g, ADD, sum, one) : one;
-        else return graph_op_named(g, n->name, OP_ADD, VALS(sum, one), NULL, 0);
+        sum = i ? graph_op_named(g, i + 1 == n_parts ? n->name : NULL, OP_ADD, VALS(sum, one), NULL, 0) : one;
     }
+    if (!c.outputs) return sum;
     const attr axis = AT_I(AXIS, 1);
     return graph_op_named(g, n->name, OP_CONCAT, parts, (int)n_parts, &axis, 1);
 }

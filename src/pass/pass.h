@@ -52,6 +52,7 @@ typedef struct {
 } pass_stats;
 
 /* Run the table to a fixpoint. o NULL: level 1, no target. st may be NULL; its port plan lives as long as g.
+ * After a failure g is good for graph_free only.
  * AN_UNSUPPORTED: a limit of the target that no rewrite can meet; the message names the operation, its extent and the limit. */
 an_status pass_run(graph *g, const pass_options *o, pass_stats *st, diag *d) MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /* ports.c: what the rewrites of the program's interface share: the ports as the rules see them, and widening.
- * A widened input is sliced back (begin 0 on every axis) right where it enters, a widened output padded with zeros right where it
+ * A widened input is sliced back (begin 0 on every axis) right where it enters, a widened output grown with zeros right where it
  * leaves, so nothing inside the program changes; the plan keeps where the original tensor lies. */
 #include "pass/ports_int.h"
 
@@ -47,16 +47,23 @@ static val crop(graph *g, val v, const shape *to)
     return GA(g, SLICE_BY_SIZE, VALS(v), AT_LIST(BEGIN, begin, to->rank), AT_LIST(SIZE, to->d, to->rank));
 }
 
-/* v grown to the extents of `to` with zeros behind; only axes from the first that differs are named. */
+/* v grown to the extents of `to` with zeros behind. The engine pads height and width alone; any other axis is joined to zeros. */
 static val grow(graph *g, val v, const shape *to)
 {
+    for (int axis = 0; axis < to->rank - 2 && v.i; axis++) {
+        ttype t = *graph_type(g, v);
+        if (t.sh.d[axis] == to->d[axis]) continue;
+        t.sh.d[axis] = to->d[axis] - t.sh.d[axis];
+        const attr fill[] = { AT_LIST(SHAPE, t.sh.d, t.sh.rank), AT_S(DTYPE, dtype_name(t.dt)) };
+        v = GA(g, CONCAT, VALS(v, graph_op(g, OP_FILL, NULL, 0, fill, 2)), AT_I(AXIS, axis));
+    }
     if (!v.i) return NO_VAL;
     const shape *from = &graph_type(g, v)->sh;
-    int64_t pad[2 * MAX_RANK];
-    int first = 0, n = 0;
-    while (first < to->rank && from->d[first] == to->d[first]) first++;
-    for (int k = first; k < to->rank; k++) pad[n++] = 0, pad[n++] = to->d[k] - from->d[k];
-    return GA(g, PAD, VALS(v), AT_LIST(PAD, pad, n));
+    int64_t pad[4];
+    int n = 0;
+    for (int k = MAX(to->rank - 2, 0); k < to->rank; k++)
+        if (n || from->d[k] != to->d[k]) pad[n++] = 0, pad[n++] = to->d[k] - from->d[k];
+    return n ? GA(g, PAD, VALS(v), AT_LIST(PAD, pad, n)) : v;
 }
 
 an_status ports_widen(graph *g, pass_ctx *c, const shape *in, const shape *out, diag *d)

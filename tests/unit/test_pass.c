@@ -568,6 +568,26 @@ static void ports_are_padded_and_named(void **state)
     graph_free(a), graph_free(b);
 }
 
+static void odd_outputs(graph *g) /* no width or height makes these equal: channels must grow */
+{
+    val x = graph_input(g, "x", TTYPE(DT_F16, 1, 13, 1, 32)), y = graph_input(g, "y", TTYPE(DT_F16, 1, 11, 1, 32));
+    graph_output(g, "a", G(g, TANH, x));
+    graph_output(g, "b", G(g, TANH, y));
+}
+
+static void channels_grow_where_nothing_else_can(void **state)
+{
+    (void)state;
+    graph *a, *b;
+    pass_options o = on("m4", true);
+    both(&a, &b, odd_outputs);
+    port_plan p = run_and_compare(a, b, "uniform_ports", &o, 0, true);
+    assert_true(p.in_uniform && p.out_uniform);
+    assert_int_equal(p.out[1].type.sh.d[1], 13);
+    assert_int_equal(p.out_bytes, 13 * 32 * 2);
+    graph_free(a), graph_free(b);
+}
+
 static void sorted_names_stay(void **state)
 {
     (void)state;
@@ -674,6 +694,7 @@ int main(void)
         cmocka_unit_test(long_axes_are_split),
         cmocka_unit_test(what_cannot_be_split_says_so),
         cmocka_unit_test(ports_are_padded_and_named),
+        cmocka_unit_test(channels_grow_where_nothing_else_can),
         cmocka_unit_test(sorted_names_stay),
         cmocka_unit_test(every_rewrite_a_rule_names_exists),
         cmocka_unit_test(levels_dumps_and_bad_names),
