@@ -71,10 +71,12 @@ static void bad_table(const char *arch, const char *what)
     abort();
 }
 
-static const chip *built(const char *arch, size_t n) /* among the first n rows */
+static chip *build_one(size_t i, int depth);
+
+static const chip *anchor_of(const char *arch, const char *anchor, int depth)
 {
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(chips[i].arch, arch)) return &chips[i];
+    for (size_t i = 0; i < COUNT(parts) && strcmp(arch, anchor) != 0; i++)
+        if (!strcmp(parts[i].arch, anchor)) return build_one(i, depth + 1);
     return NULL;
 }
 
@@ -85,13 +87,13 @@ static bool known(const char *arch, chip_column c, double *value, char *st)
     return false;
 }
 
-static void fill_speeds(chip *c, const char *anchor, size_t n)
+static void fill_speeds(chip *c, const char *anchor, int depth)
 {
-    const chip *a = built(anchor, n);
+    const chip *a = anchor_of(c->arch, anchor, depth);
     for (size_t i = 0; i < COUNT(costs); i++) {
         chip_column k = costs[i].c;
         if (known(c->arch, k, &c->col[k], &c->st[k])) continue;
-        if (!a || a == c) bad_table(c->arch, columns[k].id); /* an anchor must come first and know everything */
+        if (!a) bad_table(c->arch, columns[k].id); /* its own anchor must have seen everything */
         double cores = c->col[COL_cores] / a->col[COL_cores], clock = c->col[COL_clock_ghz] / a->col[COL_clock_ghz];
         double f = 1;
         switch (costs[i].how) {
@@ -107,21 +109,28 @@ static void fill_speeds(chip *c, const char *anchor, size_t n)
     }
 }
 
+static chip *build_one(size_t i, int depth)
+{
+    chip *c = &chips[i];
+    if (c->arch) return c;
+    if (depth > (int)COUNT(parts)) bad_table(parts[i].arch, "anchors go round in a circle");
+    chip x = { .name = parts[i].name, .arch = parts[i].arch, .silicon = parts[i].silicon, .soc = parts[i].soc,
+               .note = parts[i].note, .base = parts[i].base, .at = parts[i].at };
+    memset(x.st, 'D', sizeof x.st);
+    x.col[COL_family] = parts[i].family;
+    x.col[COL_cores] = parts[i].cores;
+    x.col[COL_cpusubtype] = parts[i].cpusubtype;
+    x.col[COL_clock_ghz] = parts[i].clock;
+    x.st[COL_clock_ghz] = parts[i].clock_st;
+    for (size_t k = 0; k < COUNT(limits); k++) x.col[COL_clock_ghz + 1 + k] = limits[k][parts[i].at];
+    fill_speeds(&x, parts[i].anchor, depth);
+    *c = x; /* only now: a row with a name is a finished row */
+    return c;
+}
+
 static void build(void)
 {
-    for (size_t i = 0; i < COUNT(parts); i++) {
-        chip *c = &chips[i];
-        *c = (chip){ .name = parts[i].name, .arch = parts[i].arch, .silicon = parts[i].silicon, .soc = parts[i].soc,
-                     .note = parts[i].note, .base = parts[i].base, .at = parts[i].at };
-        memset(c->st, 'D', sizeof c->st);
-        c->col[COL_family] = parts[i].family;
-        c->col[COL_cores] = parts[i].cores;
-        c->col[COL_cpusubtype] = parts[i].cpusubtype;
-        c->col[COL_clock_ghz] = parts[i].clock;
-        c->st[COL_clock_ghz] = parts[i].clock_st;
-        for (size_t k = 0; k < COUNT(limits); k++) c->col[COL_clock_ghz + 1 + k] = limits[k][parts[i].at];
-        fill_speeds(c, parts[i].anchor, i);
-    }
+    for (size_t i = 0; i < COUNT(parts); i++) build_one(i, 0);
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -2,13 +2,14 @@
  *
  * The published form is t = max(flops / P, bytes / B) + t0 with constants fitted on single operations (facts 9.1, 9.2); this
  * file keeps it for a lone operation and adds what published rows show about fused programs:
- *   - arithmetic: the first matrix operation of a program, and any that reads a program input, runs at the single-operation
- *     rate (its operand still streams in); those fed on chip run at the slope roof           (4.5 P17, P20, P30, P60)
+ *   - arithmetic: a matrix operation that reads a program input runs at the single-operation rate, for its operand still
+ *     streams in; those fed on chip run at the slope roof                                   (4.5 P17, P20, P30, P60)
  *   - program inputs and outputs travel at bw_fit; intermediates stay on chip unless one reaches `resident`, and then are
  *     written and read at bw_dram                                                           (4.5 P20, P21; K19)
  *   - weights stream at bw_weight. H13 keeps a copy per core instead of one shared kernel memory: there the weights of an
  *     operation that has nothing before it to hide behind arrive at bw_fit, except a matrix operand too large to be turned
  *     into a convolution                                                                    (4.5 P10 to P13, P22, P35; 5.4, 6.2)
+ *   - a softmax or norm over something larger than `resident` reads it again for each statistic
  *   - a program input or output of `resident` bytes or more is tiled; on H13 and H14 tiling does not overlap with
  *     arithmetic, so the two times add                                                      (4.5 P7 to P9)
  * Sort and texture operations have no published rows: their counts are nominal. Nothing here models attention beyond its
@@ -204,7 +205,9 @@ static bool rides(const op_inst *op)
 static double spilled(const chip *c, const op_inst *op)
 {
     double b = 0, most = col(c, COL_resident);
-    if (is_alias(op->op) || kind_of(op->op) == KIND_none || is_constexpr(op->op) || rides(op)) return 0;
+    op_kind kind = kind_of(op->op);
+    if (is_alias(op->op) || kind == KIND_none || is_constexpr(op->op) || rides(op)) return 0;
+    if (op->op != OP_BATCH_NORM && in_elems(op, 0) * 2 >= most) b += in_elems(op, 0) * 2 * (kind == KIND_softmax ? 2 : kind == KIND_norm);
     for (int i = 0; i < op->n_in; i++) {
         const operand *x = &op->in[i];
         double n = x->present && !x->is_const && !x->is_input ? tensor_bytes(&x->type) : 0;
@@ -244,18 +247,17 @@ prog_cost cost_program(const chip *c, const prog_view *p)
 {
     prog_cost t = { .floor_us = col(c, COL_t0_us) };
     double compute = 0, io = 0, weight_s = 0, spill = 0, serial = 0, pending = 0;
-    bool first = true;
     for (size_t i = 1; i < p->n_ops; i++) {
         const op_inst *op = &p->ops[i];
         double w = weights_of(c, op), f = flops(op);
-        bool mac = is_mac(op->op), alone = mac && (first || reads_input(op));
+        bool mac = is_mac(op->op), alone = mac && reads_input(op);
         t.flops += f;
         t.weight_bytes += w;
         if (is_constexpr(op->op)) {
             pending += w; /* travels with the operation that uses it */
             continue;
         }
-        if (mac) w += pending, pending = 0, first = false;
+        if (mac) w += pending, pending = 0;
         double busy = f / (alone ? alone_rate(c, op) : fed_rate(c, op));
         compute += busy;
         weight_s += w / weight_rate(c, op, alone, w);

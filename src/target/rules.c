@@ -123,7 +123,7 @@ static bool fires(const rule *r, look *l, double *seen)
 
 static void put_number(strbuf *b, double x)
 {
-    if (isinf(x)) sb_puts(b, x > 0 ? "any magnitude" : "-infinity");
+    if (isinf(x)) sb_puts(b, x > 0 ? "any size" : "-infinity");
     else sb_printf(b, "%.10g", x);
 }
 

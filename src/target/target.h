@@ -67,6 +67,7 @@ void rules_print(strbuf *b, const char *format);
 /* Is an operation (by MIL spelling) there on this chip at all? */
 typedef enum { GATE_NATIVE, GATE_BRIDGE, GATE_NONE, GATE_UNKNOWN } gate;
 gate gate_of(const char *mil, const chip *c, const char **fix);
+void gates_print(strbuf *b, const char *format);
 
 /* ---- cost (facts 9) ---- */
 typedef enum { BOUND_DISPATCH, BOUND_BANDWIDTH, BOUND_COMPUTE } bound;
