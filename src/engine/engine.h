@@ -40,7 +40,7 @@ typedef enum {
 
 typedef enum { RED_SUM, RED_MEAN, RED_MAX, RED_MIN, RED_SUM_SQUARE, RED_L1, RED_L2, RED_LOG_SUM, RED_LOG_SUM_EXP, RED_COUNT } red_kind;
 typedef enum { NORM_LAYER, NORM_RMS, NORM_L2, NORM_COUNT } norm_kind; /* L2: x / sqrt(sum + eps) */
-typedef enum { POOL_AVG, POOL_MAX, POOL_MIN, POOL_L2, POOL_COUNT } pool_kind;
+typedef enum { POOL_AVG, POOL_MAX, POOL_MIN, POOL_L2, POOL_L1, POOL_COUNT } pool_kind;
 typedef enum { GRID_DEFAULT, GRID_STRICT_ALIGN, GRID_ALIGN, GRID_OFFSET, GRID_UNALIGN, GRID_COUNT } grid_kind;
 
 enum { ENGINE_MAX_RANK = 8, CHAIN_STEP = 6 };
@@ -50,7 +50,7 @@ typedef struct {
     dtype dt;
     space where;
     uint32_t slot;    /* INPUT, OUTPUT: port number; CONST: manifest entry */
-    uint64_t offset;  /* SCRATCH: byte offset in the scratch block */
+    uint64_t offset;  /* bytes from the start of the scratch block, the port's buffer or the constant: several tensors may view one */
     int rank;
     int64_t dim[ENGINE_MAX_RANK];
 } etensor;
@@ -72,7 +72,7 @@ typedef struct {
 
 /* A constant: dense bytes, or a compressed form the loader reconstructs. Each source is inline in the program or a record
  * of a weight file, so weights can be replaced without compiling. */
-typedef enum { CK_DENSE, CK_AFFINE, CK_LUT, CK_SPARSE, CK_BLOCK, CK_COUNT } const_kind;
+typedef enum { CK_DENSE, CK_AFFINE, CK_LUT, CK_SPARSE, CK_BLOCK, CK_SPARSE_BLOCK, CK_COUNT } const_kind;
 typedef struct {
     const char *path; /* NULL: inline */
     uint64_t offset;  /* of the metadata record in the file; inline: in the program's data section */
@@ -84,7 +84,8 @@ typedef struct {
 typedef struct {
     const_kind kind;
     uint32_t tensor;
-    int n_src;        /* DENSE: data. AFFINE: q, scale, zero. LUT: indices, table. SPARSE: values, mask. BLOCK: q, scale[, offset] */
+    int n_src;        /* DENSE: data. AFFINE: q, scale, zero. LUT: indices, table. SPARSE: values, mask. BLOCK: q, scale[, offset].
+                         SPARSE_BLOCK: q of the kept places, mask, scale[, offset], blocks counted in the dense tensor */
     const_source src[4];
     int64_t axis;     /* AFFINE: channel axis; LUT: vector axis or -1 */
 } const_entry;
@@ -119,10 +120,13 @@ int fn_operands(fn_id f);
 int fn_params(fn_id f);
 
 /* ---- loading and running ---- */
-/* Where the bytes of a weight file come from: the whole file, borrowed until the image is freed or reloaded. */
+/* Where the bytes of weight files come from, borrowed until the image is freed or reloaded. `record` hands out the data of the
+ * record at `offset`, whose size and type the caller has compared with what the program wants; `file`, used when there is no
+ * `record`, the whole file, of which only conforming records are then read. */
 typedef struct {
     an_status (*file)(void *user, const char *path, const unsigned char **at, size_t *n, diag *d);
     void *user;
+    an_status (*record)(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d);
 } weight_source;
 
 typedef struct image image;
@@ -135,6 +139,7 @@ an_status image_load(image **out, const program *p, const weight_source *w, cons
 an_status image_reload(image *im, const weight_source *w, diag *d) MUST_CHECK; /* constants again, packing only */
 an_status image_run(image *im, const void *const *inputs, void *const *outputs, diag *d) MUST_CHECK; /* by port number */
 uint64_t image_bytes(const image *im); /* memory it holds */
+uint64_t image_digest(const image *im); /* checksum of the constants as it holds them: what a reload must change */
 void image_free(image *im);
 
 /* ---- scalar arithmetic, for tests and docs ---- */

@@ -1,0 +1,513 @@
+/* check_insn.c: operands and shapes of each instruction. What passes can be run by ref and exec without looking again: every
+ * index they compute from shapes and fields stays inside its tensor, and no size overflows.
+ * In: an instruction whose encoding was checked.  Out: AN_OK or what is wrong, with the values seen. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "engine/engine_int.h"
+
+typedef struct {
+    const program *p;
+    const insn *in;
+    size_t index;
+    diag *d;
+} ck;
+typedef an_status check_fn(const ck *c);
+
+static an_status fail(const ck *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static an_status fail(const ck *c, const char *fmt, ...)
+{
+    char msg[260];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(msg, sizeof msg, fmt, ap);
+    va_end(ap);
+    return diag_fail(c->d, AN_INPUT, NOWHERE, "program: instruction %zu (%s): %s", c->index, insn_name(c->in->op), msg);
+}
+
+#define NEED(ok, ...)                                                                                                 \
+    do {                                                                                                              \
+        if (!(ok)) return fail(c, __VA_ARGS__);                                                                       \
+    } while (0)
+
+static const etensor *tensor(const ck *c, const char *name)
+{
+    int64_t t = insn_t(c->in, name);
+    return t < 0 ? NULL : &c->p->tensors.at[t];
+}
+
+static bool same_shape(const etensor *a, const etensor *b)
+{
+    return a->rank == b->rank && !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank);
+}
+
+/* Sizes and steps that are multiplied with one another. */
+enum { SMALL = 1 << 30 };
+static bool small(int64_t v, int64_t least) { return v >= least && v <= SMALL; }
+
+static an_status choice(const ck *c, const char *name, int64_t n)
+{
+    int64_t v = insn_i(c->in, name);
+    NEED(v >= 0 && v < n, "%s is %" PRId64 ", wanted 0 .. %" PRId64, name, v, n - 1);
+    return AN_OK;
+}
+
+static an_status axis_of(const ck *c, const etensor *t, int64_t *axis)
+{
+    *axis = insn_i(c->in, "axis");
+    NEED(*axis >= 0 && *axis < t->rank, "axis %" PRId64 " is outside rank %d", *axis, t->rank);
+    return AN_OK;
+}
+
+static an_status axes_of(const ck *c, const etensor *t, bool *on)
+{
+    int64_t n;
+    const int64_t *axes = insn_is(c->in, "axes", &n);
+    for (int i = 0; i < ENGINE_MAX_RANK; i++) on[i] = false;
+    for (int64_t i = 0; i < n; i++) {
+        NEED(axes[i] >= 0 && axes[i] < t->rank && !on[axes[i]], "axes names %" PRId64 ", outside rank %d or twice", axes[i], t->rank);
+        on[axes[i]] = true;
+    }
+    return AN_OK;
+}
+
+/* ---- chains ---- */
+
+static an_status check_chain(const ck *c, int64_t n_inputs)
+{
+    int64_t n;
+    const int64_t *s = insn_is(c->in, "steps", &n);
+    NEED(n % CHAIN_STEP == 0, "steps has %" PRId64 " integers, wanted a multiple of %d", n, CHAIN_STEP);
+    chain ch = insn_chain(c->in, n_inputs);
+    for (int64_t k = 0; k < ch.n_steps; k++, s += CHAIN_STEP) {
+        NEED(s[STEP_FN] >= 0 && s[STEP_FN] < FN_COUNT, "step %" PRId64 " is function %" PRId64 ", which does not exist", k, s[STEP_FN]);
+        fn_id f = (fn_id)s[STEP_FN];
+        for (int j = 0; j < 3; j++) {
+            int64_t v = s[STEP_A + j];
+            if (j < fn_operands(f))
+                NEED(v >= 0 && v < n_inputs + k, "step %" PRId64 " (%s) reads value %" PRId64 " of %" PRId64, k, fn_name(f), v, n_inputs + k);
+            else NEED(v == -1, "step %" PRId64 " (%s) has an operand too many", k, fn_name(f));
+        }
+        int64_t at = s[STEP_PARAM], need = fn_params(f);
+        NEED(at >= -1 && at <= ch.n_params && (!need || (at >= 0 && need <= ch.n_params - at)),
+             "step %" PRId64 " (%s) has its parameters at %" PRId64 " of %" PRId64, k, fn_name(f), at, ch.n_params);
+        int64_t t = s[STEP_TYPE];
+        NEED(t > DT_NONE && t < DT_COUNT && t != DT_STRING, "step %" PRId64 " (%s) has element type %" PRId64, k, fn_name(f), t);
+    }
+    return AN_OK;
+}
+
+static an_status check_list(const ck *c, const char *name, const etensor *y)
+{
+    int64_t n;
+    const int64_t *t = insn_ts(c->in, name, &n);
+    for (int64_t i = 0; i < n; i++)
+        NEED(et_broadcasts(&c->p->tensors.at[t[i]], y->dim, y->rank), "tensor %" PRId64 " does not broadcast to the result", t[i]);
+    return AN_OK;
+}
+
+static an_status check_epilogue(const ck *c, const etensor *y)
+{
+    int64_t n;
+    insn_ts(c->in, "extra", &n);
+    TRY(check_list(c, "extra", y));
+    return check_chain(c, n + 1);
+}
+
+static an_status check_ew(const ck *c)
+{
+    int64_t n;
+    insn_ts(c->in, "in", &n);
+    NEED(n > 0, "it has no inputs");
+    TRY(check_list(c, "in", tensor(c, "y")));
+    return check_chain(c, n);
+}
+
+/* ---- windows ---- */
+
+/* Windows of k over `wide` give `narrow` places, one more when `ceil` is allowed. */
+static an_status check_window(const ck *c, int axis, int64_t wide, int64_t narrow, int64_t k, int64_t stride, int64_t before, int64_t after,
+                              int64_t dil, bool ceil)
+{
+    NEED(small(wide, 1) && small(narrow, 1) && small(k, 1) && small(stride, 1) && small(before, 0) && small(after, 0) && small(dil, 1),
+         "spatial axis %d has an extent, kernel, stride, padding or dilation out of range", axis);
+    int64_t reach = (k - 1) * dil + 1, slack = wide + before + after - reach;
+    int64_t places = slack < 0 ? 0 : slack / stride + 1;
+    NEED(narrow == places || (ceil && narrow == places + 1), "spatial axis %d has %" PRId64 " places, windows of %" PRId64 " over %" PRId64 " give %" PRId64,
+         axis, narrow, reach, wide, places);
+    return AN_OK;
+}
+
+static an_status check_spatial(const ck *c, const etensor *wide, const etensor *narrow, const int64_t *k, bool dilated, bool ceil)
+{
+    int n = wide->rank - 2;
+    int64_t n_stride, n_pad, n_dil = n, one = 1;
+    const int64_t *stride = insn_is(c->in, "stride", &n_stride), *pad = insn_is(c->in, "pad", &n_pad);
+    const int64_t *dil = dilated ? insn_is(c->in, "dilation", &n_dil) : NULL;
+    NEED(n_stride == n && n_pad == 2 * n && n_dil == n, "stride, pad and dilation have %" PRId64 ", %" PRId64 ", %" PRId64 " entries for %d spatial axes",
+         n_stride, n_pad, n_dil, n);
+    for (int i = 0; i < n; i++)
+        TRY(check_window(c, i, wide->dim[i + 2], narrow->dim[i + 2], k[i], stride[i], pad[2 * i], pad[2 * i + 1], dil ? dil[i] : one, ceil));
+    return AN_OK;
+}
+
+static an_status check_convolution(const ck *c, bool transposed)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *w = tensor(c, "w");
+    int64_t groups = insn_i(c->in, "groups");
+    NEED(x->rank >= 3 && x->rank <= 5 && y->rank == x->rank && w->rank == x->rank, "ranks are %d, %d, %d; wanted 3 to 5, all equal", y->rank, x->rank, w->rank);
+    int64_t cin = x->dim[1], cout = y->dim[1];
+    NEED(small(cin, 1) && small(cout, 1) && groups >= 1 && cin % groups == 0 && cout % groups == 0,
+         "%" PRId64 " groups do not divide %" PRId64 " and %" PRId64 " channels", groups, cin, cout);
+    bool ok = transposed ? w->dim[0] == cin && w->dim[1] == cout / groups : w->dim[0] == cout && w->dim[1] == cin / groups;
+    NEED(ok && y->dim[0] == x->dim[0], "weights [%" PRId64 ",%" PRId64 ",..] do not take %" PRId64 " to %" PRId64 " channels, or the batch differs", w->dim[0],
+         w->dim[1], cin, cout);
+    TRY(transposed ? check_spatial(c, y, x, w->dim + 2, true, false) : check_spatial(c, x, y, w->dim + 2, true, false));
+    return check_epilogue(c, y);
+}
+
+static an_status check_conv(const ck *c) { return check_convolution(c, false); }
+static an_status check_conv_t(const ck *c) { return check_convolution(c, true); }
+
+static an_status check_pool(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
+    int64_t n;
+    const int64_t *k = insn_is(c->in, "kernel", &n);
+    NEED(x->rank >= 3 && x->rank <= 5 && y->rank == x->rank && n == x->rank - 2, "ranks are %d and %d, the kernel has %" PRId64 " axes", y->rank, x->rank, n);
+    NEED(y->dim[0] == x->dim[0] && y->dim[1] == x->dim[1], "batch or channels differ");
+    TRY(choice(c, "kind", POOL_COUNT));
+    TRY(choice(c, "exclude_pad", 2));
+    return check_spatial(c, x, y, k, false, true);
+}
+
+/* ---- products ---- */
+
+static an_status check_matmul(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *z = tensor(c, "z");
+    NEED(x->rank >= 2 && z->rank >= 2 && y->rank >= 2, "ranks are %d, %d, %d; wanted at least 2", y->rank, x->rank, z->rank);
+    TRY(choice(c, "trans_x", 2));
+    TRY(choice(c, "trans_z", 2));
+    int64_t tx = insn_i(c->in, "trans_x"), tz = insn_i(c->in, "trans_z");
+    int64_t m = x->dim[x->rank - 2 + tx], k = x->dim[x->rank - 1 - tx], k2 = z->dim[z->rank - 2 + tz], n = z->dim[z->rank - 1 - tz];
+    NEED(k == k2 && y->dim[y->rank - 2] == m && y->dim[y->rank - 1] == n,
+         "[%" PRId64 ",%" PRId64 "] times [%" PRId64 ",%" PRId64 "] is not [%" PRId64 ",%" PRId64 "]", m, k, k2, n, y->dim[y->rank - 2], y->dim[y->rank - 1]);
+    etensor bx = *x, bz = *z;
+    bx.rank -= 2, bz.rank -= 2;
+    NEED(et_broadcasts(&bx, y->dim, y->rank - 2) && et_broadcasts(&bz, y->dim, y->rank - 2), "the leading axes do not broadcast to the result's");
+    return check_epilogue(c, y);
+}
+
+static an_status check_einsum(const ck *c)
+{
+    static const char *const tensors[] = { "y", "x", "z" }, *const labels[] = { "labels_y", "labels_x", "labels_z" };
+    int64_t extent[64] = { 0 };
+    for (int k = 2; k >= 0; k--) { /* the result last: its labels must be known */
+        const etensor *t = tensor(c, tensors[k]);
+        int64_t n;
+        const int64_t *l = insn_is(c->in, labels[k], &n);
+        NEED(n == t->rank, "%s has %" PRId64 " entries for rank %d", labels[k], n, t->rank);
+        for (int i = 0; i < t->rank; i++) {
+            NEED(l[i] >= 0 && l[i] < 64, "%s has %" PRId64 ", wanted 0 .. 63", labels[k], l[i]);
+            int64_t have = extent[l[i]];
+            if (k == 0) {
+                NEED(have == t->dim[i], "axis %d of the result is %" PRId64 ", its label %" PRId64, i, t->dim[i], have);
+                for (int j = 0; j < i; j++) NEED(l[j] != l[i], "the result repeats label %" PRId64, l[i]);
+            } else {
+                NEED(have <= 1 || t->dim[i] == 1 || have == t->dim[i], "label %" PRId64 " is both %" PRId64 " and %" PRId64, l[i], have, t->dim[i]);
+                extent[l[i]] = MAX(have, t->dim[i]);
+            }
+        }
+    }
+    return AN_OK;
+}
+
+static an_status check_attend(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *q = tensor(c, "q"), *k = tensor(c, "k"), *v = tensor(c, "v"), *mask = tensor(c, "mask");
+    NEED(q->rank >= 2 && k->rank >= 2 && v->rank >= 2 && y->rank >= 2, "an operand has rank below 2");
+    int64_t rows = q->dim[q->rank - 2], inner = q->dim[q->rank - 1], keys = k->dim[k->rank - 2], cols = v->dim[v->rank - 1];
+    NEED(k->dim[k->rank - 1] == inner && v->dim[v->rank - 2] == keys && y->dim[y->rank - 2] == rows && y->dim[y->rank - 1] == cols,
+         "q, k, v and y do not fit: %" PRId64 " x %" PRId64 ", %" PRId64 " keys, %" PRId64 " columns", rows, inner, keys, cols);
+    const etensor *part[] = { q, k, v };
+    for (int i = 0; i < 3; i++) {
+        etensor b = *part[i];
+        b.rank -= 2;
+        NEED(et_broadcasts(&b, y->dim, y->rank - 2), "the leading axes of operand %d do not broadcast to the result's", i);
+    }
+    if (mask) {
+        int64_t scores[ENGINE_MAX_RANK];
+        memcpy(scores, y->dim, sizeof scores);
+        scores[y->rank - 1] = keys;
+        NEED(et_broadcasts(mask, scores, y->rank), "the mask does not broadcast to the scores");
+    }
+    return choice(c, "causal", 2);
+}
+
+/* ---- along axes ---- */
+
+static an_status check_reduce(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
+    bool on[ENGINE_MAX_RANK];
+    TRY(axes_of(c, x, on));
+    TRY(choice(c, "kind", RED_COUNT));
+    int64_t kept = 1;
+    for (int i = 0; i < x->rank; i++) kept *= on[i] ? 1 : x->dim[i];
+    NEED(et_elems(y) == kept, "the result has %" PRId64 " elements, the kept axes have %" PRId64, et_elems(y), kept);
+    return AN_OK;
+}
+
+static an_status check_arg(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
+    int64_t axis;
+    TRY(axis_of(c, x, &axis));
+    TRY(choice(c, "least", 2));
+    NEED(et_elems(y) == et_elems(x) / x->dim[axis], "the result has %" PRId64 " elements, wanted %" PRId64, et_elems(y), et_elems(x) / x->dim[axis]);
+    return AN_OK;
+}
+
+static an_status same_with_axis(const ck *c)
+{
+    const etensor *x = tensor(c, "x");
+    int64_t axis;
+    TRY(axis_of(c, x, &axis));
+    NEED(same_shape(tensor(c, "y"), x), "the shapes of x and y differ");
+    return AN_OK;
+}
+
+static an_status check_softmax(const ck *c) { return same_with_axis(c); }
+
+static an_status check_cumsum(const ck *c)
+{
+    TRY(choice(c, "exclusive", 2));
+    TRY(choice(c, "reverse", 2));
+    return same_with_axis(c);
+}
+
+static an_status check_norm(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *gain = tensor(c, "gain"), *bias = tensor(c, "bias");
+    bool on[ENGINE_MAX_RANK];
+    TRY(axes_of(c, x, on));
+    TRY(choice(c, "kind", NORM_COUNT));
+    NEED(same_shape(y, x), "the shapes of x and y differ");
+    NEED((!gain || et_broadcasts(gain, y->dim, y->rank)) && (!bias || et_broadcasts(bias, y->dim, y->rank)), "gain or bias does not broadcast to y");
+    return AN_OK;
+}
+
+static an_status check_lrn(const ck *c)
+{
+    const etensor *x = tensor(c, "x");
+    NEED(x->rank >= 2 && same_shape(tensor(c, "y"), x), "wanted x and y of one shape, of rank 2 or more");
+    NEED(small(insn_i(c->in, "size"), 1), "size is %" PRId64 ", wanted at least 1", insn_i(c->in, "size"));
+    return AN_OK;
+}
+
+static an_status check_sort(const ck *c)
+{
+    const etensor *values = tensor(c, "values"), *indices = tensor(c, "indices"), *x = tensor(c, "x");
+    int64_t axis, count = insn_i(c->in, "count");
+    TRY(axis_of(c, x, &axis));
+    TRY(choice(c, "ascending", 2));
+    NEED(count >= 1 && count <= x->dim[axis], "count is %" PRId64 " of %" PRId64, count, x->dim[axis]);
+    etensor want = *x;
+    want.dim[axis] = count;
+    NEED((!values || same_shape(values, &want)) && (!indices || same_shape(indices, &want)), "a result does not have x's shape with %" PRId64 " on the axis", count);
+    return AN_OK;
+}
+
+/* ---- movement ---- */
+
+/* Smallest and largest place of a strided walk; false when it cannot be told in 63 bits. */
+static bool span(const int64_t *size, const int64_t *step, int64_t n, int64_t start, int64_t *lo, int64_t *hi)
+{
+    const int64_t far = INT64_MAX / 4;
+    if (start < -far || start > far) return false;
+    *lo = *hi = start;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t reach, a = step[i] < 0 ? -(step[i] + 1) : step[i]; /* |step| less one when negative: no overflow */
+        if (step[i] < 0 && a == INT64_MAX) return false;
+        a += step[i] < 0;
+        if (!mul_i64(size[i] - 1, a, &reach) || reach > far) return false;
+        if (step[i] < 0) *lo -= reach;
+        else *hi += reach;
+        if (*lo < -far || *hi > far) return false;
+    }
+    return true;
+}
+
+static an_status check_move(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
+    int64_t n, ny, nx, lo, hi;
+    const int64_t *size = insn_is(c->in, "size", &n), *ys = insn_is(c->in, "y_step", &ny), *xs = insn_is(c->in, "x_step", &nx);
+    NEED(n <= MOVE_MAX_RANK && ny == n && nx == n, "size, y_step and x_step have %" PRId64 ", %" PRId64 ", %" PRId64 " entries; wanted as many each, at most %d", n, ny,
+         nx, MOVE_MAX_RANK);
+    NEED(y->dt == x->dt, "x is %s and y is %s: a move does not convert", dtype_name(x->dt), dtype_name(y->dt));
+    TRY(choice(c, "width_offset", 2));
+    for (int64_t i = 0; i < n; i++) NEED(size[i] >= 1, "size is %" PRId64 " on axis %" PRId64 ", wanted at least 1", size[i], i);
+    NEED(span(size, ys, n, insn_i(c->in, "y_start"), &lo, &hi) && lo >= 0 && hi < et_elems(y), "it writes outside y");
+    NEED(span(size, xs, n, insn_i(c->in, "x_start"), &lo, &hi) && lo >= 0 && hi < et_elems(x), "it reads outside x");
+    return AN_OK;
+}
+
+static an_status check_fill(const ck *c) { return (void)c, AN_OK; }
+
+static an_status check_random(const ck *c)
+{
+    double lo = insn_f(c->in, "low"), hi = insn_f(c->in, "high");
+    NEED(isfinite(lo) && isfinite(hi), "low and high are %g and %g, wanted finite values", lo, hi);
+    return AN_OK;
+}
+
+static an_status check_pick(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
+    int64_t axis, n;
+    TRY(axis_of(c, x, &axis));
+    const int64_t *index = insn_is(c->in, "index", &n);
+    etensor want = *x;
+    want.dim[axis] = n;
+    NEED(same_shape(y, &want) && y->dt == x->dt, "y is not x with %" PRId64 " places on axis %" PRId64, n, axis);
+    for (int64_t i = 0; i < n; i++)
+        NEED(index[i] >= 0 && index[i] < x->dim[axis], "index %" PRId64 " is outside an extent of %" PRId64, index[i], x->dim[axis]);
+    return AN_OK;
+}
+
+static an_status batch_of(const ck *c, const etensor *x, const etensor *ix, int64_t most, int64_t *batch)
+{
+    int64_t b = *batch = insn_i(c->in, "batch");
+    NEED(b >= 0 && b <= most && b <= ix->rank, "batch is %" PRId64 ", wanted 0 .. %" PRId64, b, MIN(most, (int64_t)ix->rank));
+    for (int64_t i = 0; i < b; i++) NEED(x->dim[i] == ix->dim[i], "batch axis %" PRId64 " is %" PRId64 " and %" PRId64, i, x->dim[i], ix->dim[i]);
+    return AN_OK;
+}
+
+static an_status elems_are(const ck *c, const etensor *y, int64_t a, int64_t b)
+{
+    int64_t n;
+    NEED(mul_i64(a, b, &n) && et_elems(y) == n, "the result has %" PRId64 " elements, wanted %" PRId64 " times %" PRId64, et_elems(y), a, b);
+    return AN_OK;
+}
+
+static an_status check_gather(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *ix = tensor(c, "indices");
+    int64_t axis, batch;
+    TRY(axis_of(c, x, &axis));
+    TRY(batch_of(c, x, ix, axis, &batch));
+    NEED(y->dt == x->dt, "x is %s and y is %s", dtype_name(x->dt), dtype_name(y->dt));
+    return elems_are(c, y, et_elems(x) / x->dim[axis], dims_product(ix->dim, (int)batch, ix->rank));
+}
+
+static an_status check_gather_along(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *ix = tensor(c, "indices");
+    int64_t axis;
+    TRY(axis_of(c, x, &axis));
+    etensor want = *x;
+    want.dim[axis] = ix->rank > axis ? ix->dim[axis] : 0;
+    NEED(same_shape(ix, &want) && same_shape(y, &want) && y->dt == x->dt, "indices and y must have x's shape but for axis %" PRId64, axis);
+    return AN_OK;
+}
+
+static an_status check_gather_nd(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *ix = tensor(c, "indices");
+    int64_t batch;
+    NEED(ix->rank >= 1, "indices has rank 0");
+    TRY(batch_of(c, x, ix, MIN(x->rank, ix->rank - 1), &batch));
+    int64_t k = ix->dim[ix->rank - 1];
+    NEED(k <= x->rank - batch && y->dt == x->dt, "%" PRId64 " indices and %" PRId64 " batch axes for rank %d", k, batch, x->rank);
+    return elems_are(c, y, dims_product(ix->dim, 0, ix->rank - 1), dims_product(x->dim, (int)(batch + k), x->rank));
+}
+
+/* ---- types ---- */
+
+static an_status check_cast(const ck *c)
+{
+    NEED(et_elems(tensor(c, "y")) == et_elems(tensor(c, "x")), "x and y have different numbers of elements");
+    return AN_OK;
+}
+
+static an_status check_quant(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *par[] = { tensor(c, "scale"), tensor(c, "zero") };
+    int64_t axis = insn_i(c->in, "axis");
+    NEED(same_shape(y, x), "the shapes of x and y differ");
+    NEED(axis >= -1 && axis < x->rank, "axis %" PRId64 " is outside rank %d", axis, x->rank);
+    for (int i = 0; i < 2; i++) {
+        int64_t n = par[i] ? et_elems(par[i]) : 1;
+        NEED(n == 1 || (axis >= 0 && n == x->dim[axis]), "%s has %" PRId64 " elements", i ? "zero" : "scale", n);
+    }
+    return AN_OK;
+}
+
+static an_status check_dequant(const ck *c) { return check_quant(c); }
+
+/* ---- images ---- */
+
+static an_status check_resize(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
+    NEED(x->rank >= 2 && y->rank == x->rank, "ranks are %d and %d", y->rank, x->rank);
+    for (int i = 0; i < x->rank - 2; i++) NEED(x->dim[i] == y->dim[i], "axis %d is %" PRId64 " and %" PRId64, i, x->dim[i], y->dim[i]);
+    for (int i = x->rank - 2; i < x->rank; i++) NEED(small(x->dim[i], 1) && small(y->dim[i], 1), "axis %d is too long", i);
+    TRY(choice(c, "linear", 2));
+    return choice(c, "grid", GRID_COUNT);
+}
+
+static an_status check_crop_resize(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *b = tensor(c, "boxes"), *of = tensor(c, "box_of");
+    NEED(x->rank == 4 && (y->rank == 4 || y->rank == 5) && b->rank >= 2, "ranks are %d, %d, %d", y->rank, x->rank, b->rank);
+    int64_t coords = b->rank == 2 ? b->dim[1] : b->dim[2];
+    NEED((coords == 4 || coords == 5) && et_elems(b) == b->dim[0] * coords, "a box has %" PRId64 " numbers, wanted 4 or 5", coords);
+    NEED(y->dim[0] == b->dim[0] && y->dim[y->rank - 3] == x->dim[1], "the result is not boxes by channels");
+    NEED(coords == 4 || y->rank == 4 || y->dim[1] == 1, "boxes name one image each, the result has several per box");
+    NEED(!of || et_elems(of) == b->dim[0], "box_of has %" PRId64 " entries for %" PRId64 " boxes", of ? et_elems(of) : 0, b->dim[0]);
+    TRY(choice(c, "linear", 2));
+    TRY(choice(c, "grid", GRID_COUNT));
+    TRY(choice(c, "normalized", 2));
+    return choice(c, "corner", 4);
+}
+
+static an_status check_sampler(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
+    NEED(x->rank == 4 && y->rank == 4 && x->dim[0] == y->dim[0] && x->dim[1] == y->dim[1], "x and y must be images of one batch and channel count");
+    TRY(choice(c, "linear", 2));
+    TRY(choice(c, "pad", 4));
+    TRY(choice(c, "coords_mode", 3));
+    return choice(c, "align", 2);
+}
+
+static an_status check_resample(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *at = tensor(c, "coords");
+    TRY(check_sampler(c));
+    NEED(et_elems(at) % 2 == 0 && et_elems(at) / 2 == y->dim[0] * y->dim[2] * y->dim[3], "coords has %" PRId64 " numbers, wanted two per place", et_elems(at));
+    return AN_OK;
+}
+
+static an_status check_warp(const ck *c)
+{
+    int64_t n = et_elems(tensor(c, "matrix")), batch = tensor(c, "x")->dim[0];
+    TRY(check_sampler(c));
+    NEED(n == 6 || (n % 6 == 0 && n / 6 == batch), "matrix has %" PRId64 " numbers, wanted six, or six per image", n);
+    return AN_OK;
+}
+
+static check_fn *const checks[IN_COUNT] = {
+#define INSN(id, name, fields, ref, exec, what) [IN_##id] = check_##ref,
+#include "engine/isa.def"
+#undef INSN
+};
+
+an_status check_insn(const program *p, size_t index, diag *d)
+{
+    ck c = { .p = p, .in = &p->insns.at[index], .index = index, .d = d };
+    return checks[c.in->op](&c);
+}

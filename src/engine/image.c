@@ -1,0 +1,176 @@
+/* image.c: a program loaded here, and one dispatch of it.
+ * In: a checked program, weights, bound buffers.  Out: results in the output buffers.
+ *
+ * Loading resolves every tensor to an address, reconstructs constants, and lets each instruction prepare. A run binds the ports
+ * and calls one function per instruction, in order. Reads of a run see the inputs as they were before it: an input whose memory
+ * an output shares is copied first. */
+#include <stdlib.h>
+
+#include "engine/engine_int.h"
+
+void *engine_alloc(uint64_t bytes)
+{
+    size_t n = bytes > SIZE_MAX / 2 ? 0 : ROUND_UP((size_t)bytes, (size_t)64);
+    if (bytes > SIZE_MAX / 2) return NULL;
+    void *p = aligned_alloc(64, n ? n : 64);
+    if (p) memset(p, 0, n ? n : 64);
+    return p;
+}
+
+void image_free(image *im)
+{
+    if (!im) return;
+    for (size_t i = 0; im->const_own && i < im->p->consts.n; i++) free(im->const_own[i]);
+    for (size_t i = 0; im->shadow && i < im->p->inputs.n; i++) free(im->shadow[i]);
+    free(im->scratch);
+    free(im->work);
+    arena_free(&im->mem_image);
+    arena_free(&im->prepared);
+    arena_free(&im->tmp);
+    free(im);
+}
+
+static const exec_entry *entry_of(const image *im, insn_id op)
+{
+    return im->opt.reference ? NULL : exec_entry_of(op);
+}
+
+static an_status load_consts(image *im, const weight_source *w, diag *d)
+{
+    const program *p = im->p;
+    for (size_t k = 0; k < p->consts.n; k++) TRY(const_load(im, w, k, d));
+    for (size_t i = 0; i < p->tensors.n; i++) {
+        const etensor *t = &p->tensors.at[i];
+        if (t->where == SPACE_CONST) im->mem[i] = im->const_at[t->slot] + t->offset;
+    }
+    return AN_OK;
+}
+
+static an_status load(image *im, const weight_source *w, diag *d)
+{
+    const program *p = im->p;
+    arena *a = &im->mem_image;
+    im->mem = TAKE(a, unsigned char *, p->tensors.n);
+    im->const_at = TAKE(a, unsigned char *, p->consts.n);
+    im->const_own = TAKE(a, unsigned char *, p->consts.n);
+    im->shadow = TAKE(a, unsigned char *, p->inputs.n);
+    im->state = TAKE(a, void *, p->insns.n);
+    im->scratch = engine_alloc(p->scratch_bytes);
+    if (!im->mem || !im->const_at || !im->const_own || !im->shadow || !im->state || !im->scratch) return diag_nomem(d);
+    im->own_bytes += p->scratch_bytes;
+    for (size_t i = 0; i < p->tensors.n; i++)
+        if (p->tensors.at[i].where == SPACE_SCRATCH) im->mem[i] = im->scratch + p->tensors.at[i].offset;
+    TRY(load_consts(im, w, d));
+    for (size_t i = 0; i < p->insns.n; i++) {
+        const exec_entry *e = entry_of(im, p->insns.at[i].op);
+        if (e && e->prepare) TRY(e->prepare(im, &p->insns.at[i], &im->state[i], d));
+    }
+    if (im->work_bytes) {
+        if (!(im->work = engine_alloc(im->work_bytes))) return diag_nomem(d);
+        im->own_bytes += im->work_bytes;
+    }
+    return AN_OK;
+}
+
+an_status image_load(image **out, const program *p, const weight_source *w, const image_options *o, diag *d)
+{
+    *out = NULL;
+    TRY(program_check(p, d));
+    image *im = calloc(1, sizeof *im);
+    if (!im) return diag_nomem(d);
+    im->p = p;
+    if (o) im->opt = *o;
+    an_status st = load(im, w, d);
+    if (st) image_free(im);
+    else *out = im;
+    return st;
+}
+
+an_status image_reload(image *im, const weight_source *w, diag *d)
+{
+    im->broken = true; /* until all of it is there again */
+    TRY(load_consts(im, w, d));
+    for (size_t i = 0; i < im->p->insns.n; i++) {
+        const exec_entry *e = entry_of(im, im->p->insns.at[i].op);
+        if (e && e->repack) TRY(e->repack(im, &im->p->insns.at[i], im->state[i], d));
+    }
+    im->broken = false;
+    return AN_OK;
+}
+
+/* ---- running ---- */
+
+static bool overlaps(const void *a, uint64_t n, const void *b, uint64_t m)
+{
+    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return x < y ? y - x < n : x - y < m;
+}
+
+/* Where input k is read during this run. */
+static an_status input_view(image *im, size_t k, const void *const *inputs, void *const *outputs, unsigned char **at, diag *d)
+{
+    const eport *e = &im->p->inputs.at[k];
+    *at = (unsigned char *)(uintptr_t)inputs[k]; /* never written */
+    for (size_t i = 0; i < im->p->outputs.n; i++) {
+        if (!overlaps(inputs[k], e->bytes, outputs[i], im->p->outputs.at[i].bytes)) continue;
+        if (!im->shadow[k]) {
+            if (!(im->shadow[k] = engine_alloc(e->bytes))) return diag_nomem(d);
+            im->own_bytes += e->bytes;
+        }
+        memcpy(im->shadow[k], inputs[k], (size_t)e->bytes);
+        *at = im->shadow[k];
+        break;
+    }
+    return AN_OK;
+}
+
+static an_status bind(image *im, const void *const *inputs, void *const *outputs, diag *d)
+{
+    const program *p = im->p;
+    for (size_t k = 0; k < p->inputs.n; k++)
+        if (!inputs[k]) return diag_fail(d, AN_INPUT, NOWHERE, "input \"%.80s\" is not bound", p->inputs.at[k].name);
+    for (size_t k = 0; k < p->outputs.n; k++)
+        if (!outputs[k]) return diag_fail(d, AN_INPUT, NOWHERE, "output \"%.80s\" is not bound", p->outputs.at[k].name);
+    unsigned char **view = TAKE(&im->tmp, unsigned char *, p->inputs.n);
+    if (!view) return diag_nomem(d);
+    for (size_t k = 0; k < p->inputs.n; k++) TRY(input_view(im, k, inputs, outputs, &view[k], d));
+    for (size_t i = 0; i < p->tensors.n; i++) {
+        const etensor *t = &p->tensors.at[i];
+        if (t->where == SPACE_INPUT) im->mem[i] = view[t->slot] + t->offset;
+        if (t->where == SPACE_OUTPUT) im->mem[i] = (unsigned char *)outputs[t->slot] + t->offset;
+    }
+    return AN_OK;
+}
+
+static an_status run(image *im, const void *const *inputs, void *const *outputs, diag *d)
+{
+    const program *p = im->p;
+    TRY(bind(im, inputs, outputs, d));
+    run_ctx c = { .p = p, .num = &p->num, .pool = im->opt.pool, .mem = im->mem, .tmp = &im->tmp, .work = im->work, .fast_math = im->opt.fast_math };
+    for (size_t i = 0; i < p->insns.n; i++) {
+        const insn *in = &p->insns.at[i];
+        const exec_entry *e = entry_of(im, in->op);
+        arena_mark m = arena_save(&im->tmp);
+        c.state = im->state[i];
+        an_status st = (e ? e->run : ref_entry_of(in->op))(&c, in, d);
+        arena_back(&im->tmp, m);
+        if (st) return st;
+    }
+    return AN_OK;
+}
+
+an_status image_run(image *im, const void *const *inputs, void *const *outputs, diag *d)
+{
+    if (im->broken) return diag_fail(d, AN_INPUT, NOWHERE, "program \"%.80s\" has no weights: its last reload failed", im->p->title);
+    pool_enter(im->opt.pool);
+    arena_mark m = arena_save(&im->tmp);
+    an_status st = run(im, inputs, outputs, d);
+    arena_back(&im->tmp, m);
+    pool_leave(im->opt.pool);
+    return st;
+}
+
+uint64_t image_bytes(const image *im)
+{
+    return sizeof *im + im->own_bytes + im->mem_image.used + im->prepared.used + im->tmp.used;
+}

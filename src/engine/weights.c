@@ -1,0 +1,221 @@
+/* weights.c: constants of a program from their sources: dense as they are, compressed forms reconstructed.
+ * In: an image, one entry of its manifest, where weight files come from.  Out: im->const_at[k], elements of the tensor's type.
+ *
+ * A dense source of the right type and alignment is used in place; everything else is written to memory of our own, once per
+ * load. Reconstruction rounds to nearest even, whatever the device: it happens before the arithmetic. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/engine_int.h"
+
+/* ---- bytes of a source ---- */
+
+static uint64_t get_le(const unsigned char *p, int bytes)
+{
+    uint64_t v = 0;
+    for (int i = bytes; i-- > 0;) v = v << 8 | p[i];
+    return v;
+}
+
+/* The data of a conforming record in a whole file. Sloppy ones are the business of whoever offers `record`. */
+static an_status from_file(const weight_source *w, const const_source *s, const unsigned char **at, diag *d)
+{
+    enum { RECORD = 64, AT_SIZE = 8, AT_DATA = 16 };
+    const unsigned char *file;
+    size_t n;
+    TRY(w->file(w->user, s->path, &file, &n, d));
+    if (n < RECORD || s->offset > n - RECORD || get_le(file + s->offset, 4) != 0xDEADBEEF)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: no weight record at byte %" PRIu64 " of %zu", s->path, s->offset, n);
+    uint64_t size = get_le(file + s->offset + AT_SIZE, 8), data = get_le(file + s->offset + AT_DATA, 8);
+    if (size != s->bytes || data > n || s->bytes > n - data)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the record at byte %" PRIu64 " has %" PRIu64 " bytes at %" PRIu64 ", wanted %" PRIu64 " inside %zu",
+                         s->path, s->offset, size, data, s->bytes, n);
+    *at = file + data;
+    return AN_OK;
+}
+
+static an_status source_bytes(const image *im, const weight_source *w, const const_source *s, const unsigned char **at, diag *d)
+{
+    if (!s->path) {
+        *at = im->p->data + s->offset;
+        return AN_OK;
+    }
+    if (w && w->record) return w->record(w->user, s->path, s->offset, s->dt, s->bytes, at, d);
+    if (w && w->file) return from_file(w, s, at, d);
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the program needs this weight file and none was given", s->path);
+}
+
+/* ---- forms ---- */
+
+typedef struct {
+    const const_entry *c;
+    const etensor *t;
+    const unsigned char *at[4]; /* of the sources */
+    unsigned char *to;
+    size_t k; /* manifest entry, for messages */
+    diag *d;
+} build;
+
+static double load(const build *b, int src, int64_t i) { return dtype_load(b->c->src[src].dt, b->at[src], i); }
+static int64_t elems(const const_source *s) { return dims_product(s->dim, 0, s->rank); }
+
+/* Weights are mostly fp16: skip the general conversion there. */
+static void store(const build *b, int64_t i, double x)
+{
+    float f = (float)x;
+    if (b->t->dt == DT_F16 && (double)f == x) {
+        uint16_t h = f16_from_f32(f);
+        memcpy(b->to + 2 * i, &h, 2);
+    } else dtype_store(b->t->dt, b->to, i, x);
+}
+
+static an_status build_dense(const build *b)
+{
+    int64_t n = et_elems(b->t);
+    if (b->c->src[0].dt == DT_F32 && b->t->dt == DT_F16) {
+        for (int64_t i = 0; i < n; i++) {
+            float f;
+            memcpy(&f, b->at[0] + 4 * i, 4);
+            uint16_t h = f16_from_f32(f);
+            memcpy(b->to + 2 * i, &h, 2);
+        }
+    } else if (b->c->src[0].dt == b->t->dt) memcpy(b->to, b->at[0], (size_t)b->c->src[0].bytes);
+    else
+        for (int64_t i = 0; i < n; i++) store(b, i, load(b, 0, i));
+    return AN_OK;
+}
+
+static double dequantized(double q, double scale, double zero) { return (double)(float)(scale * (q - zero)); }
+
+static an_status build_affine(const build *b)
+{
+    const const_entry *c = b->c;
+    bool many_scales = elems(&c->src[1]) > 1, many_zeros = c->n_src > 2 && elems(&c->src[2]) > 1;
+    axis_view v = many_scales || many_zeros ? et_axis(b->t, c->axis) : (axis_view){ 1, 1, et_elems(b->t) };
+    int64_t i = 0;
+    for (int64_t o = 0; o < v.outer; o++)
+        for (int64_t k = 0; k < v.n; k++) {
+            double scale = load(b, 1, many_scales ? k : 0), zero = c->n_src > 2 ? load(b, 2, many_zeros ? k : 0) : 0;
+            if (c->src[0].dt == DT_I8)
+                for (int64_t j = 0; j < v.inner; j++, i++) store(b, i, dequantized((double)(int8_t)b->at[0][i], scale, zero));
+            else
+                for (int64_t j = 0; j < v.inner; j++, i++) store(b, i, dequantized(load(b, 0, i), scale, zero));
+        }
+    return AN_OK;
+}
+
+/* Element i of bytes that hold `bits` bits per element, low bits first. */
+static int64_t packed_at(const unsigned char *p, int64_t i, int bits)
+{
+    int64_t v = 0;
+    for (int k = 0; k < bits; k++) {
+        int64_t at = i * bits + k;
+        v |= (int64_t)((p[at / 8] >> (at % 8)) & 1) << k;
+    }
+    return v;
+}
+
+static an_status build_lut_packed(const build *b) /* bytes of indices into one table of 2^bits values */
+{
+    int64_t entries = elems(&b->c->src[1]);
+    int bits = 0;
+    while ((int64_t)1 << bits < entries) bits++;
+    for (int64_t i = 0, n = et_elems(b->t); i < n; i++) store(b, i, load(b, 1, packed_at(b->at[0], i, bits)));
+    return AN_OK;
+}
+
+/* table (blocks per axis..., entries, vector): each block of indices has its own table, an entry is laid out along the axis. */
+static an_status build_lut_blocks(const build *b)
+{
+    const const_source *ix = &b->c->src[0], *lut = &b->c->src[1];
+    int k = ix->rank;
+    int64_t entries = lut->dim[k], vector = lut->dim[k + 1], axis = b->c->axis, idx[ENGINE_MAX_RANK] = { 0 };
+    for (int64_t i = 0, n = et_elems(b->t); i < n; i++, next_index(b->t->dim, k, idx)) {
+        int64_t from = 0, table = 0, part = axis < 0 ? 0 : idx[axis] % vector;
+        for (int a = 0; a < k; a++) {
+            int64_t p = a == axis ? idx[a] / vector : idx[a];
+            from = from * ix->dim[a] + p;
+            table = table * lut->dim[a] + p / (ix->dim[a] / lut->dim[a]);
+        }
+        double entry = load(b, 0, from);
+        if (!(entry >= 0 && entry < (double)entries))
+            return diag_fail(b->d, AN_INPUT, NOWHERE, "constant %zu: index %g at element %" PRId64 ", its table has %" PRId64 " entries", b->k, entry, from, entries);
+        store(b, i, load(b, 1, (table * entries + (int64_t)entry) * vector + part));
+    }
+    return AN_OK;
+}
+
+static an_status build_sparse(const build *b) /* the next value where the mask is set, else zero */
+{
+    int64_t have = elems(&b->c->src[0]), used = 0;
+    for (int64_t i = 0, n = et_elems(b->t); i < n; i++) {
+        bool set = packed_at(b->at[1], i, 1) != 0;
+        if (set && used < have) store(b, i, load(b, 0, used));
+        else store(b, i, 0);
+        used += set;
+    }
+    if (used != have)
+        return diag_fail(b->d, AN_INPUT, NOWHERE, "constant %zu: its mask has %" PRId64 " bits set, there are %" PRId64 " values", b->k, used, have);
+    return AN_OK;
+}
+
+static an_status build_block(const build *b) /* scale and offset repeat over boxes of the data */
+{
+    const const_source *q = &b->c->src[0], *s = &b->c->src[1];
+    int64_t idx[ENGINE_MAX_RANK] = { 0 };
+    for (int64_t i = 0, n = et_elems(b->t); i < n; i++, next_index(q->dim, q->rank, idx)) {
+        int64_t at = 0;
+        for (int a = 0; a < q->rank; a++) at = at * s->dim[a] + idx[a] / (q->dim[a] / s->dim[a]);
+        store(b, i, dequantized(load(b, 0, i), load(b, 1, at), b->c->n_src > 2 ? load(b, 2, at) : 0));
+    }
+    return AN_OK;
+}
+
+static an_status build_sparse_block(const build *b) /* the next kept value, scaled by its place's block */
+{
+    const const_source *s = &b->c->src[2];
+    int64_t have = elems(&b->c->src[0]), used = 0, idx[ENGINE_MAX_RANK] = { 0 };
+    for (int64_t i = 0, n = et_elems(b->t); i < n; i++, next_index(b->t->dim, b->t->rank, idx)) {
+        bool set = packed_at(b->at[1], i, 1) != 0;
+        int64_t at = 0;
+        for (int a = 0; a < b->t->rank; a++) at = at * s->dim[a] + idx[a] / (b->t->dim[a] / s->dim[a]);
+        if (set && used < have) store(b, i, dequantized(load(b, 0, used), load(b, 2, at), b->c->n_src > 3 ? load(b, 3, at) : 0));
+        else store(b, i, 0);
+        used += set;
+    }
+    if (used != have)
+        return diag_fail(b->d, AN_INPUT, NOWHERE, "constant %zu: its mask has %" PRId64 " bits set, there are %" PRId64 " values", b->k, used, have);
+    return AN_OK;
+}
+
+an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
+{
+    build b = { .c = &im->p->consts.at[k], .k = k, .d = d };
+    b.t = &im->p->tensors.at[b.c->tensor];
+    for (int i = 0; i < b.c->n_src; i++) {
+        TRY(source_bytes(im, w, &b.c->src[i], &b.at[i], d));
+        if (!b.at[i]) return diag_fail(d, AN_BUG, NOWHERE, "constant %zu: its source has no bytes", k);
+    }
+    size_t unit = (size_t)MAX(1, dtype_bits(b.t->dt) / 8);
+    if (b.c->kind == CK_DENSE && b.c->src[0].dt == b.t->dt && (uintptr_t)b.at[0] % unit == 0) {
+        im->const_at[k] = (unsigned char *)(uintptr_t)b.at[0]; /* never written: the check refuses results in constants */
+        return AN_OK;
+    }
+    if (!im->const_own[k]) {
+        uint64_t bytes;
+        if (!et_bytes(b.t, &bytes) || !(im->const_own[k] = engine_alloc(bytes))) return diag_nomem(d);
+        im->own_bytes += bytes;
+    }
+    im->const_at[k] = b.to = im->const_own[k];
+    switch (b.c->kind) {
+    case CK_DENSE: return build_dense(&b);
+    case CK_AFFINE: return build_affine(&b);
+    case CK_LUT: return b.c->src[1].rank == b.c->src[0].rank + 2 ? build_lut_blocks(&b) : build_lut_packed(&b);
+    case CK_SPARSE: return build_sparse(&b);
+    case CK_BLOCK: return build_block(&b);
+    case CK_SPARSE_BLOCK: return build_sparse_block(&b);
+    case CK_COUNT: break;
+    }
+    return diag_fail(d, AN_BUG, NOWHERE, "constant %zu has no kind", k);
+}
