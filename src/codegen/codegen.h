@@ -1,0 +1,53 @@
+/* codegen.h: from a graph (or a MIL module, by way of lower/) to an engine program.
+ *
+ *   select   each operation becomes instructions; what only renames elements (reshape and its kin) becomes a view
+ *   match    attention, norms and dot products written in small operations are recognised as what they are
+ *   fuse     chains of scalar functions share one instruction, or ride behind the product that feeds them
+ *   plan     every intermediate gets a place in the scratch block, by lifetime
+ *   emit     tensors, instructions, ports and the manifest of constants
+ *
+ * The same graph and options give the same program, byte for byte.
+ *
+ * Rounding. With numerics.round_each (soft:*) every step rounds to its type whether or not it shares an instruction, so
+ * `level` changes speed, never a byte. What the engine itself does in one pass belongs to the meaning and happens at every
+ * level: a constant per-channel scale, a constant bias and an activation behind a convolution or product (gain and offset
+ * are one rounding, the activation a second), and a multiplication whose only use is a sum over a shared axis, which is the
+ * same pass as a matrix product. Wider float types never widen such a device's arithmetic: values inside the program are
+ * fp16, ports keep their declared type and are cast at the border. Without round_each (cpu) a fused chain rounds once.
+ *
+ * Weights. A constant in a weight file stays there: the program holds its path and record, so new weights need no
+ * compiling. Reshaped, it is still the same record; transposed or computed with, it is an instruction that runs each time.
+ * Compressed forms are manifest entries, never expanded here. One exception: a causal mask that is seen in the data is
+ * compiled in as "causal" (cpu only, keep_masks turns it off), because skipping half of the work cannot wait for loading.
+ *
+ * State. A state parameter `s` is an input port; its last write adds an output port of the same name. Binding one buffer to
+ * both is the state: reads see what was there before the dispatch, and the write is the last thing a program does with it.
+ * Any other buffer bound on both sides at once needs `resident`, which delays every output until the inputs have been read. */
+#ifndef CODEGEN_CODEGEN_H
+#define CODEGEN_CODEGEN_H
+
+#include "engine/engine.h"
+#include "graph/graph.h"
+#include "lower/lower.h"
+#include "target/target.h"
+
+typedef struct {            /* zero means default */
+    const numerics *num;    /* NULL: numerics_cpu */
+    const char *target;     /* name kept in the program; NULL: "cpu" */
+    int level;              /* 0: only what rounding asks for; 1: everything that makes it faster */
+    bool inline_consts;     /* constants of weight files whose bytes are at hand move into the program */
+    bool keep_masks;        /* a mask stays data even where it is causal */
+    bool resident;          /* an output buffer may be an input buffer of the same dispatch */
+    bool no_reuse;          /* every intermediate keeps memory of its own: to look at, and to check the plan against */
+    uint64_t key;           /* identity of what is compiled; 0: a hash of the program */
+} codegen_options;
+
+/* o may be NULL. AN_UNSUPPORTED: an operation outside the table, an unknown extent, or a form no instruction has. */
+an_status codegen_program(const graph *g, const codegen_options *o, program **out, diag *d) MUST_CHECK;
+an_status codegen_mil(const mil_module *m, const lower_in *weights, const codegen_options *o, program **out, diag *d) MUST_CHECK;
+
+/* How a chip's arithmetic behaves: the rows of profile.def. false: this chip has no row. */
+bool codegen_numerics(const chip *c, numerics *out) MUST_CHECK;
+void codegen_print_profiles(strbuf *b, const char *format); /* each value with status and evidence: "text", "json", "markdown" */
+
+#endif

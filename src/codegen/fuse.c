@@ -1,0 +1,387 @@
+/* fuse.c: instructions that share a pass.
+ * In: selected instructions with their uses counted.  Out: fewer of them.
+ *
+ * fuse_passes is meaning: what the engine folds into a multiply-accumulate pass (gain and offset by constants, then an
+ * activation) rounds there and nowhere else, so a device that rounds each pass gets it at every level.
+ * fuse_chains is speed: scalar functions that feed each other become one chain. On a device that rounds each step the steps
+ * keep their types, so not a byte changes; on the plain processor floats stay wide inside a chain and it rides behind the
+ * product that feeds it. */
+#include "codegen/codegen_int.h"
+
+void count_uses(cg *c)
+{
+    for (size_t i = 0; i < c->t.n; i++) c->t.at[i].n_def = c->t.at[i].n_use = 0;
+    for (size_t i = 0; i < c->ins.n; i++) {
+        const ins *n = &c->ins.at[i];
+        if (n->dead) continue;
+        for (int k = 0; k < n->n_y; k++)
+            if (n->y[k] >= 0) c->t.at[cg_root(c, n->y[k])].n_def++;
+        for (int k = 0; k < n->n_opnd; k++)
+            if (n->opnd[k] >= 0) c->t.at[cg_root(c, n->opnd[k])].n_use++;
+        for (int k = 0; k < n->n_ext; k++) c->t.at[cg_root(c, n->ext[k])].n_use++;
+    }
+    for (size_t i = 0; i < c->outs.n; i++) c->t.at[cg_root(c, (int)c->outs.at[i].tensor)].n_use++;
+}
+
+/* Backwards: an instruction lives when something it writes is read later or leaves the program. */
+void drop_dead(cg *c)
+{
+    if (c->err.st) return;
+    bool *live = TAKE(&c->mem, bool, c->t.n);
+    if (!live) {
+        diag_nomem(&c->err);
+        return;
+    }
+    for (size_t i = 0; i < c->outs.n; i++) live[cg_root(c, (int)c->outs.at[i].tensor)] = true;
+    for (size_t i = c->ins.n; i-- > 0;) {
+        ins *n = &c->ins.at[i];
+        bool used = false;
+        for (int k = 0; k < n->n_y; k++) {
+            if (n->y[k] < 0) continue;
+            if (live[cg_root(c, n->y[k])]) used = true;
+            else if (n->n_y > 1) n->y[k] = NONE; /* one of two results nobody wants */
+        }
+        n->dead = n->dead || !used;
+        if (n->dead) continue;
+        for (int k = 0; k < n->n_opnd; k++)
+            if (n->opnd[k] >= 0) live[cg_root(c, n->opnd[k])] = true;
+        for (int k = 0; k < n->n_ext; k++) live[cg_root(c, n->ext[k])] = true;
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < c->ins.n; i++)
+        if (!c->ins.at[i].dead) c->ins.at[kept++] = c->ins.at[i];
+    c->ins.n = kept;
+    count_uses(c);
+}
+
+/* maker[root]: the only instruction that writes it, or -1. */
+static int *find_makers(cg *c)
+{
+    int *m = TAKE(&c->mem, int, c->t.n);
+    if (!m) {
+        diag_nomem(&c->err);
+        return NULL;
+    }
+    for (size_t i = 0; i < c->t.n; i++) m[i] = NONE;
+    for (size_t i = 0; i < c->ins.n; i++)
+        for (int k = 0; k < c->ins.at[i].n_y; k++)
+            if (c->ins.at[i].y[k] >= 0) {
+                int r = cg_root(c, c->ins.at[i].y[k]);
+                m[r] = c->t.at[r].n_def == 1 ? (int)i : NONE;
+            }
+    return m;
+}
+
+static bool is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL; }
+
+/* ---- passes of the engine ---- */
+
+static bool is_activation(fn_id f)
+{
+    return fn_operands(f) == 1 && f != FN_COPY && f != FN_NOT && f != FN_AFFINE;
+}
+
+/* t has at most one axis of more than one element under y, and it is the channel axis. */
+static bool per_channel(const cg *c, const ins *m, int t, const shape *y)
+{
+    const shape *s = cg_sh(c, t);
+    int channel = m->op == IN_MATMUL ? y->rank - 1 : 1;
+    if (m->op == IN_MATMUL && c->t.at[cg_root(c, m->opnd[0])].fixed && !c->t.at[cg_root(c, m->opnd[1])].fixed) channel = y->rank - 2;
+    if (!c->t.at[cg_root(c, t)].fixed || s->rank > y->rank) return false;
+    for (int i = 0; i < s->rank; i++)
+        if (s->d[i] != 1 && (i + y->rank - s->rank != channel || s->d[i] != y->d[channel])) return false;
+    return true;
+}
+
+enum { STAGE_SUM, STAGE_GAIN, STAGE_OFFSET, STAGE_ACTIVATION };
+
+static int stage_of(const ins *m) /* how far the pass has got */
+{
+    if (!m->n_step) return STAGE_SUM;
+    fn_id f = m->steps[m->n_step - 1].fn;
+    return f == FN_MUL ? STAGE_GAIN : f == FN_ADD || f == FN_SUB ? STAGE_OFFSET : STAGE_ACTIVATION;
+}
+
+/* Which stage this step of `e` takes the sum to; NONE: another pass. `on` is the number of the value it must continue. */
+static int next_stage(const cg *c, const ins *m, const ins *e, const step *s, int on, int stage, const shape *y)
+{
+    if (s->arg[0] != on && (s->arg[1] != on || s->fn == FN_SUB)) return NONE;
+    if (is_activation(s->fn)) return stage < STAGE_ACTIVATION ? STAGE_ACTIVATION : NONE;
+    int want = s->fn == FN_MUL ? STAGE_GAIN : s->fn == FN_ADD || s->fn == FN_SUB ? STAGE_OFFSET : NONE;
+    int other = s->arg[0] == on ? s->arg[1] : s->arg[0];
+    if (want <= stage || other < 0 || other >= e->n_ext || other == on || !per_channel(c, m, e->ext[other], y)) return NONE;
+    return want;
+}
+
+/* Move the whole chain e behind the product m, if the engine would. */
+static bool join_pass(cg *c, ins *m, const ins *e)
+{
+    const shape *y = cg_sh(c, m->y[0]);
+    int stage = stage_of(m), on = NONE;
+    for (int k = 0; k < e->n_ext; k++)
+        if (cg_root(c, e->ext[k]) == cg_root(c, m->y[0])) on = on == NONE ? k : -2;
+    if (on < 0 || !shape_eq(cg_sh(c, e->ext[on]), cg_sh(c, e->y[0]))) return false;
+    /* constants are placed by the chain's own shape: the product's view of it must be the same, or have only rows before */
+    if (!shape_eq(cg_sh(c, e->y[0]), y)) {
+        const shape *s = cg_sh(c, e->y[0]);
+        if (m->op != IN_MATMUL || y->rank != 2 || s->d[s->rank - 1] != y->d[1]) return false;
+        for (int k = 0; k < e->n_ext; k++) { /* rows were joined: only what varies along the last axis, or not at all, fits */
+            const shape *t = cg_sh(c, e->ext[k]);
+            if (k != on && elems(t) != 1 && (elems(t) != y->d[1] || t->d[t->rank - 1] != y->d[1])) return false;
+        }
+    }
+    ins n = *m;
+    step steps[CHAIN_MAX_STEPS];
+    memcpy(steps, m->steps, sizeof steps);
+    int at = on;
+    for (int k = 0; k < e->n_step; k++) {
+        step s = e->steps[k];
+        int to = next_stage(c, m, e, &s, at, stage, y);
+        if (to < 0 || n.n_step + 2 > CHAIN_MAX_STEPS) return false;
+        if (to == STAGE_ACTIVATION && stage == STAGE_SUM) /* the first rounding point is there without gain and offset too */
+            steps[n.n_step++] = (step){ .fn = FN_COPY, .arg = { -2, NONE, NONE }, .dt = s.dt };
+        if (to == STAGE_ACTIVATION && n.n_step) steps[n.n_step - 1].dt = s.dt; /* gain and offset are rounded before it */
+        if (to == STAGE_OFFSET && stage == STAGE_GAIN) steps[n.n_step - 1].dt = cg_wide(s.dt); /* one rounding for both */
+        step moved = { .fn = s.fn, .arg = { NONE, NONE, NONE }, .p = { s.p[0], s.p[1] }, .dt = s.dt };
+        for (int j = 0; j < 3; j++) {
+            if (s.arg[j] < 0) continue;
+            if (s.arg[j] == at) moved.arg[j] = -2; /* the value so far */
+            else {
+                int t = e->ext[s.arg[j]], found = NONE;
+                if (elems(cg_sh(c, t)) == 1) t = cg_view(c, t, &(shape){ 0 });
+                else if (!shape_eq(cg_sh(c, e->y[0]), y)) t = cg_view(c, t, SH(y->d[1]));
+                for (int q = 0; q < n.n_ext; q++)
+                    if (n.ext[q] == t) found = q;
+                if (found < 0 && n.n_ext == CHAIN_MAX_IN) return false;
+                if (found < 0) n.ext[found = n.n_ext++] = t;
+                moved.arg[j] = -3 - found;
+                y = cg_sh(c, m->y[0]); /* the table of tensors may have moved */
+            }
+        }
+        steps[n.n_step++] = moved;
+        stage = to;
+        at = e->n_ext + k;
+    }
+    /* inputs are complete: number them, and the steps after them */
+    for (int k = 0; k < n.n_step; k++)
+        for (int j = 0; j < 3; j++) {
+            int a = steps[k].arg[j];
+            if (a == -2) steps[k].arg[j] = k ? 1 + n.n_ext + k - 1 : 0;
+            else if (a <= -3) steps[k].arg[j] = 1 + (-3 - a);
+            else if (k < m->n_step && a > m->n_ext) steps[k].arg[j] = a + n.n_ext - m->n_ext;
+        }
+    memcpy(n.steps, steps, sizeof steps);
+    n.y[0] = e->y[0];
+    if (!shape_eq(cg_sh(c, e->y[0]), cg_sh(c, m->y[0]))) {
+        shape own = *cg_sh(c, m->y[0]);
+        n.y[0] = cg_view(c, e->y[0], &own);
+    }
+    *m = n;
+    return !c->err.st;
+}
+
+void fuse_passes(cg *c)
+{
+    if (c->err.st || !c->soft) return;
+    int *by = find_makers(c);
+    size_t known = c->t.n;
+    for (size_t i = 0; i < c->ins.n && by && !c->err.st; i++) {
+        ins *e = &c->ins.at[i];
+        if (e->op != IN_EW || e->dead) continue;
+        for (int k = 0; k < e->n_ext; k++) {
+            int r = cg_root(c, e->ext[k]);
+            if ((size_t)r >= known || by[r] < 0 || c->t.at[r].n_use != 1) continue;
+            ins *m = &c->ins.at[by[r]];
+            if (m->dead || !is_product(m->op)) continue;
+            if (c->t.at[cg_root(c, e->y[0])].dt != c->t.at[r].dt || !join_pass(c, m, e)) continue;
+            /* at e's place: what the chain reads may be made between the two */
+            ins moved = *m;
+            m->dead = true;
+            moved.line = moved.line ? moved.line : e->line;
+            *e = moved;
+            by[cg_root(c, e->y[0])] = (int)i;
+            break;
+        }
+    }
+    drop_dead(c);
+}
+
+/* ---- chains ---- */
+
+static bool keeps_wide(const cg *c) { return !c->soft; }
+
+/* Append the chain a, whose result is input `on` of b, in front of b's steps. */
+static bool absorb(cg *c, ins *b, const ins *a, int on)
+{
+    int ext[CHAIN_MAX_IN], n_ext = 0, map_a[CHAIN_MAX_IN], map_b[CHAIN_MAX_IN], shared[CHAIN_MAX_IN], n_shared = 0;
+    step steps[CHAIN_MAX_STEPS];
+    if (a->n_step + b->n_step > CHAIN_MAX_STEPS) return false;
+    for (int pass = 0; pass < 2; pass++) {
+        const ins *n = pass ? b : a;
+        for (int k = 0; k < n->n_ext; k++) {
+            if (pass && k == on) continue;
+            int found = NONE;
+            for (int q = 0; q < n_ext; q++)
+                if (ext[q] == n->ext[k]) found = q;
+            if (found < 0 && n_ext == CHAIN_MAX_IN) return false;
+            if (found < 0) ext[found = n_ext++] = n->ext[k];
+            else shared[n_shared++] = n->ext[k];
+            (pass ? map_b : map_a)[k] = found;
+        }
+    }
+    c->t.at[cg_root(c, b->ext[on])].n_use--;
+    for (int k = 0; k < n_shared; k++) c->t.at[cg_root(c, shared[k])].n_use--; /* what both read is read once now */
+    for (int pass = 0, at = 0; pass < 2; pass++) {
+        const ins *n = pass ? b : a;
+        int first = at;
+        for (int k = 0; k < n->n_step; k++, at++) {
+            steps[at] = n->steps[k];
+            for (int j = 0; j < 3; j++) {
+                int v = n->steps[k].arg[j];
+                if (v < 0) continue;
+                if (v >= n->n_ext) steps[at].arg[j] = n_ext + first + v - n->n_ext;
+                else if (pass && v == on) steps[at].arg[j] = n_ext + a->n_step - 1;
+                else steps[at].arg[j] = (pass ? map_b : map_a)[v];
+            }
+            if (!pass && keeps_wide(c)) steps[at].dt = cg_wide(steps[at].dt);
+        }
+    }
+    b->n_step += a->n_step;
+    memcpy(b->steps, steps, sizeof *steps * (size_t)b->n_step);
+    memcpy(b->ext, ext, sizeof *ext * (size_t)n_ext);
+    b->n_ext = n_ext;
+    return true;
+}
+
+/* x * sigmoid(x) is one function here: kernels know it. */
+static void name_silu(ins *n)
+{
+    for (int k = 1; k < n->n_step; k++) {
+        step *s = &n->steps[k];
+        for (int j = 0; j < 2 && s->fn == FN_MUL; j++) {
+            int g = s->arg[j] - n->n_ext;
+            if (g < 0 || n->steps[g].fn != FN_SIGMOID || n->steps[g].arg[0] != s->arg[1 - j]) continue;
+            *s = (step){ .fn = FN_SILU, .arg = { s->arg[1 - j], NONE, NONE }, .dt = s->dt };
+        }
+    }
+}
+
+/* Steps nobody reads any more. */
+static void trim(ins *n)
+{
+    bool used[CHAIN_MAX_STEPS] = { false };
+    int first = n->n_ext + (n->op == IN_EW ? 0 : 1), to[CHAIN_MAX_STEPS], kept = 0;
+    used[n->n_step - 1] = true;
+    for (int k = n->n_step - 1; k >= 0; k--)
+        for (int j = 0; used[k] && j < 3; j++)
+            if (n->steps[k].arg[j] >= first) used[n->steps[k].arg[j] - first] = true;
+    for (int k = 0; k < n->n_step; k++) {
+        if (!used[k]) continue;
+        step s = n->steps[k];
+        for (int j = 0; j < 3; j++)
+            if (s.arg[j] >= first) s.arg[j] = first + to[s.arg[j] - first];
+        to[k] = kept;
+        n->steps[kept++] = s;
+    }
+    n->n_step = kept;
+}
+
+static void merge_chains(cg *c)
+{
+    int *by = find_makers(c);
+    for (size_t i = 0; i < c->ins.n && by; i++) {
+        ins *b = &c->ins.at[i];
+        if (b->op != IN_EW) continue;
+        for (int k = 0; k < b->n_ext; k++) {
+            int t = b->ext[k], r = cg_root(c, t);
+            if (by[r] < 0 || c->t.at[r].n_use != 1 || !shape_eq(cg_sh(c, t), cg_sh(c, b->y[0]))) continue;
+            ins *a = &c->ins.at[by[r]];
+            if (a->op != IN_EW || a->dead || !shape_eq(cg_sh(c, a->y[0]), cg_sh(c, t)) || !absorb(c, b, a, k)) continue;
+            a->dead = true;
+            k = -1; /* its inputs may be next */
+        }
+        if (keeps_wide(c)) name_silu(b);
+        trim(b);
+    }
+}
+
+/* A chain behind the product that feeds it. Of two products the later one takes it: the other's result is stored by then. */
+static void merge_epilogues(cg *c)
+{
+    int *by = find_makers(c);
+    for (size_t i = 0; i < c->ins.n && by && !c->err.st; i++) {
+        ins *b = &c->ins.at[i];
+        int on = NONE;
+        if (b->op != IN_EW || b->dead) continue;
+        for (int k = 0; k < b->n_ext; k++) {
+            int t = b->ext[k], r = cg_root(c, t);
+            if ((size_t)r >= c->t.n || by[r] < 0 || c->t.at[r].n_use != 1 || !shape_eq(cg_sh(c, t), cg_sh(c, b->y[0]))) continue;
+            const ins *m = &c->ins.at[by[r]];
+            if (m->dead || !is_product(m->op) || m->n_step + b->n_step > CHAIN_MAX_STEPS || m->n_ext + b->n_ext > CHAIN_MAX_IN) continue;
+            if (on < 0 || by[r] > by[cg_root(c, b->ext[on])]) on = k;
+        }
+        if (on < 0) continue;
+        int at = by[cg_root(c, b->ext[on])];
+        ins m = c->ins.at[at], old = m;
+        shape my = *cg_sh(c, m.y[0]), full = *cg_sh(c, b->y[0]);
+        bool same = shape_eq(&my, &full), ok = true;
+        int map[CHAIN_MAX_IN];
+        for (int k = 0; k < b->n_ext && ok; k++) {
+            if (k == on) continue;
+            int t = b->ext[k];
+            if (!same && elems(cg_sh(c, t)) == elems(&full)) t = cg_view(c, t, &my); /* whole tensors are seen the same way */
+            else if (!same && elems(cg_sh(c, t)) == 1) t = cg_view(c, t, &(shape){ 0 });
+            else if (!same && my.rank == 2 && my.d[1] == full.d[full.rank - 1] && elems(cg_sh(c, t)) == my.d[1] && cg_sh(c, t)->rank &&
+                     cg_sh(c, t)->d[cg_sh(c, t)->rank - 1] == my.d[1])
+                t = cg_view(c, t, SH(my.d[1]));
+            else if (!same) ok = false;
+            if (!ok || t < 0) break;
+            map[k] = NONE;
+            for (int q = 0; q < m.n_ext; q++)
+                if (m.ext[q] == t) map[k] = q + 1;
+            if (map[k] < 0) m.ext[m.n_ext++] = t, map[k] = m.n_ext;
+        }
+        if (!ok || c->err.st) continue;
+        step *steps = TAKE(&c->mem, step, CHAIN_MAX_STEPS);
+        if (!steps) {
+            diag_nomem(&c->err);
+            return;
+        }
+        int grown = m.n_ext - old.n_ext;
+        for (int k = 0; k < old.n_step; k++) {
+            steps[k] = old.steps[k];
+            steps[k].dt = cg_wide(steps[k].dt);
+            for (int j = 0; j < 3; j++)
+                if (steps[k].arg[j] > old.n_ext) steps[k].arg[j] += grown;
+        }
+        int acc = old.n_step ? m.n_ext + old.n_step : 0; /* the product's own result */
+        for (int k = 0; k < b->n_step; k++) {
+            step s = b->steps[k];
+            for (int j = 0; j < 3; j++) {
+                int v = s.arg[j];
+                if (v < 0) continue;
+                if (v >= b->n_ext) s.arg[j] = 1 + m.n_ext + old.n_step + v - b->n_ext;
+                else s.arg[j] = v == on ? acc : map[v];
+            }
+            if (k < b->n_step - 1) s.dt = cg_wide(s.dt);
+            steps[old.n_step + k] = s;
+        }
+        m.steps = steps;
+        m.n_step = old.n_step + b->n_step;
+        m.y[0] = cg_view(c, b->y[0], &my);
+        c->ins.at[at].dead = true;
+        if (c->err.st) return;
+        *b = m;
+        by[cg_root(c, b->y[0])] = (int)i;
+    }
+}
+
+void fuse_chains(cg *c)
+{
+    if (c->err.st || !c->o.level) return;
+    merge_chains(c);
+    drop_dead(c);
+    if (c->soft) return;
+    merge_epilogues(c);
+    drop_dead(c);
+}

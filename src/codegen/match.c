@@ -1,0 +1,431 @@
+/* match.c: operations that are pieces of something larger.
+ * In: the node about to be selected.  Out: true when it was selected as the end of such a thing. The pieces before it have
+ * been selected on their own already; the ones nobody else reads are dropped later.
+ *
+ *   attention   matmul(softmax(matmul(q, k) [* s] [+ mask]), v), in either layout of heads, with reshapes in between
+ *   norms       x * rsqrt(mean(x^2) + eps), the centred form, and the form that first divides by the largest magnitude;
+ *               then gain and bias
+ *   products    reduce_sum(mul(a, b)) over an axis both have: the engine runs it as a matrix product, with the same bytes
+ *
+ * The first two replace roundings by fewer, so only a device that does not round each pass gets them. The third is what
+ * such a device does, so only it gets that. */
+#include <math.h>
+
+#include "codegen/codegen_int.h"
+
+/* ---- reading the graph backwards ---- */
+
+static const node *maker(const cg *c, val v) { return v.i ? graph_maker(c->g, v) : NULL; }
+static bool is(const cg *c, val v, op_id op) { return v.i && graph_maker(c->g, v)->op == op; }
+
+static bool renames(op_id op)
+{
+    return op == OP_IDENTITY || op == OP_RESHAPE || op == OP_EXPAND_DIMS || op == OP_SQUEEZE || op == OP_FLATTEN2D;
+}
+
+static val through_views(const cg *c, val v)
+{
+    while (v.i && renames(graph_maker(c->g, v)->op)) v = graph_maker(c->g, v)->in[0];
+    return v;
+}
+
+static bool same_value(val a, val b) { return a.i && a.i == b.i; }
+
+/* A number in the text itself: a weight file may be replaced, so what it holds now decides nothing. */
+static bool scalar_of(const cg *c, val v, double *x)
+{
+    const node *m = maker(c, v);
+    return m && m->op == OP_CONST && m->cst && !m->cst->blob_path && graph_const_scalar(c->g, v, x);
+}
+
+/* The operands of a commutative op, the one that satisfies `want` second. */
+static bool operands(const cg *c, val v, op_id op, bool (*want)(const cg *, val), val *other, val *wanted)
+{
+    const node *m = maker(c, v);
+    if (!m || m->op != op) return false;
+    for (int k = 0; k < 2; k++)
+        if (want(c, m->in[k])) return *wanted = m->in[k], *other = m->in[1 - k], true;
+    return false;
+}
+
+static bool is_number(const cg *c, val v)
+{
+    double x;
+    return scalar_of(c, v, &x);
+}
+
+/* ---- causal masks ---- */
+
+enum { NEVER = -10000 }; /* a score this far below the others has no weight in any of our types */
+
+bool match_causal(cg *c, val mask, int64_t rows)
+{
+    const node *m = maker(c, mask);
+    if (c->soft || !c->o.level || c->o.keep_masks || !m || m->op != OP_CONST || !m->cst || !m->cst->data) return false;
+    const ttype *t = graph_type(c->g, mask);
+    int r = t->sh.rank;
+    if (r < 2 || t->sh.d[r - 1] != rows || t->sh.d[r - 2] != rows || elems(&t->sh) != rows * rows) return false;
+    bool boolean = t->dt == DT_BOOL;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < rows; j++) {
+            double x = dtype_load(t->dt, m->cst->data, i * rows + j);
+            if (j <= i ? x != (boolean ? 1 : 0) : boolean ? x != 0 : !(x <= NEVER)) return false;
+        }
+    return true;
+}
+
+/* ---- attention ---- */
+
+typedef struct {
+    val q, k, v, mask;
+    bool tq, tk, tv;    /* operand stands the other way round: q [E, L], k [E, S], v [V, S] */
+    bool ty;            /* the result is [V, L] */
+    double scale;
+    int64_t stacks, groups, rows, cols, width, out; /* matrices; row blocks within one; L, S, E, V */
+} attention;
+
+static bool product(const cg *c, val v, val *x, val *z, bool *tx, bool *tz)
+{
+    const node *m = maker(c, v);
+    if (!m || (m->op != OP_MATMUL && m->op != OP_NE_MATMUL)) return false;
+    *x = m->in[0], *z = m->in[1];
+    *tx = attr_bool(m->op, m->attrs, m->n_attr, A_TRANSPOSE_X);
+    *tz = attr_bool(m->op, m->attrs, m->n_attr, A_TRANSPOSE_Y);
+    return graph_type(c->g, *x)->sh.rank >= 2 && graph_type(c->g, *z)->sh.rank >= 2;
+}
+
+/* p is softmax along its last axis, seen through views; its input gives the scores. */
+static bool probabilities(const cg *c, val p, val *softmax, val *scores)
+{
+    *softmax = through_views(c, p);
+    const node *m = maker(c, *softmax);
+    if (!m || m->op != OP_SOFTMAX || c->n_uses[(*softmax).i] != 1) return false;
+    const shape *s = &graph_type(c->g, *softmax)->sh, *seen = &graph_type(c->g, p)->sh;
+    int axis;
+    if (!axis_norm(attr_int(m->op, m->attrs, m->n_attr, A_AXIS), s->rank, &axis) || axis != s->rank - 1 || s->rank < 2) return false;
+    *scores = m->in[0];
+    return seen->rank >= 2 && seen->d[seen->rank - 1] == s->d[s->rank - 1];
+}
+
+static bool read_attention(const cg *c, const node *root, attention *a)
+{
+    val x, z, soft, s;
+    bool tx, tz;
+    if (!product(c, root->out, &x, &z, &tx, &tz)) return false;
+    a->scale = 1;
+    val p;
+    if (!tx && probabilities(c, x, &soft, &s)) p = x, a->v = z, a->tv = tz;                  /* P V */
+    else if (tz && probabilities(c, z, &soft, &s)) p = z, a->v = x, a->tv = !tx, a->ty = true; /* V' P' */
+    else return false;
+    const shape full = graph_type(c->g, soft)->sh, mat = graph_type(c->g, p)->sh;
+    a->rows = full.d[full.rank - 2], a->cols = full.d[full.rank - 1];
+    if (is(c, s, OP_ADD)) { /* scores + mask: the scores lead to a product, the mask has their last two axes */
+        const node *m = maker(c, s);
+        for (int k = 0; k < 2 && !a->mask.i; k++) {
+            val t = through_views(c, m->in[k]);
+            if (!is(c, t, OP_MATMUL) && !is(c, t, OP_NE_MATMUL) && !is(c, t, OP_MUL) && !is(c, t, OP_REAL_DIV)) continue;
+            if (!shape_eq(&graph_type(c->g, m->in[k])->sh, &full)) continue;
+            a->mask = m->in[1 - k], s = m->in[k];
+        }
+        if (!a->mask.i) return false;
+    }
+    s = through_views(c, s);
+    const node *scaled = maker(c, s);
+    double f;
+    if (scaled->op == OP_MUL && scalar_of(c, scaled->in[1], &f)) s = scaled->in[0], a->scale = f;
+    else if (scaled->op == OP_MUL && scalar_of(c, scaled->in[0], &f)) s = scaled->in[1], a->scale = f;
+    else if (scaled->op == OP_REAL_DIV && scalar_of(c, scaled->in[1], &f)) s = scaled->in[0], a->scale = 1 / f;
+    s = through_views(c, s);
+    if (!product(c, s, &a->q, &a->k, &a->tq, &tz)) return false;
+    a->tk = !tz;
+    const shape *sc = &graph_type(c->g, s)->sh, *q = &graph_type(c->g, a->q)->sh, *k = &graph_type(c->g, a->k)->sh, *v = &graph_type(c->g, a->v)->sh;
+    int64_t tall = sc->d[sc->rank - 2];
+    a->stacks = dims_prod(sc->d, 0, sc->rank - 2);
+    a->groups = a->rows ? tall / a->rows : 0;
+    a->width = q->d[q->rank - (a->tq ? 2 : 1)], a->out = v->d[v->rank - (a->tv ? 2 : 1)];
+    /* every stack has its own matrices: broadcast ones are left to the plain instructions */
+    bool whole = dims_prod(q->d, 0, q->rank - 2) == a->stacks && dims_prod(k->d, 0, k->rank - 2) == a->stacks &&
+                 dims_prod(v->d, 0, v->rank - 2) == a->stacks && dims_prod(mat.d, 0, mat.rank - 2) == a->stacks;
+    return whole && tall == a->groups * a->rows && mat.d[mat.rank - 2] == tall && sc->d[sc->rank - 1] == a->cols &&
+           elems(&full) == a->stacks * tall * a->cols && v->d[v->rank - (a->tv ? 1 : 2)] == a->cols;
+}
+
+/* A stack of matrices as [stacks, groups, rows, cols], turned round when it stands the other way. */
+static int matrices(cg *c, val v, bool turn, int64_t stacks, int64_t groups, int64_t rows, int64_t cols)
+{
+    int t = c->of[v.i];
+    if (!turn) return cg_view(c, t, SH(stacks, groups, rows, cols));
+    return cg_permute(c, cg_view(c, t, SH(stacks, cols, groups, rows)), (const int[]){ 0, 2, 3, 1 });
+}
+
+static bool match_attention(cg *c)
+{
+    attention a = { 0 };
+    if (!read_attention(c, c->at, &a)) return false;
+    int mask = NONE;
+    bool causal = false;
+    if (a.mask.i) {
+        shape m = graph_type(c->g, a.mask)->sh;
+        int64_t n = elems(&m), r = m.rank < 2 ? 1 : m.d[m.rank - 2], w = m.rank < 1 ? 1 : m.d[m.rank - 1];
+        causal = a.rows == a.cols && match_causal(c, a.mask, a.rows);
+        if (n == r * w) mask = cg_view(c, c->of[a.mask.i], SH(1, 1, r, w));
+        else if (n == a.stacks * a.groups * a.rows * a.cols) mask = cg_view(c, c->of[a.mask.i], SH(a.stacks, a.groups, a.rows, a.cols));
+        else return false;
+    }
+    int q = matrices(c, a.q, a.tq, a.stacks, a.groups, a.rows, a.width), k = matrices(c, a.k, a.tk, a.stacks, 1, a.cols, a.width),
+        v = matrices(c, a.v, a.tv, a.stacks, 1, a.cols, a.out);
+    int y = cg_attend(c, cg_dt(c, out_type(c, 0)->dt), q, k, v, causal ? NONE : mask, causal, a.scale, SH(a.stacks, a.groups, a.rows, a.out));
+    if (a.ty) y = cg_permute(c, y, (const int[]){ 0, 3, 1, 2 });
+    set_out(c, 0, y);
+    return true;
+}
+
+/* ---- norms ---- */
+
+typedef struct {
+    val x;
+    bool on[MAX_RANK];
+    double eps;
+    bool centre;
+} normal;
+
+static bool reduced_axes(const cg *c, const node *m, bool *on, int64_t *count)
+{
+    const shape *s = &graph_type(c->g, m->in[0])->sh;
+    const attr *l = attr_get(m->attrs, m->n_attr, A_AXES);
+    *count = 1;
+    for (int i = 0; i < MAX_RANK; i++) on[i] = !l && i < s->rank;
+    for (int i = 0, ax; l && i < l->n; i++) {
+        if (!axis_norm(l->u.is[i], s->rank, &ax)) return false;
+        on[ax] = true;
+    }
+    for (int i = 0; i < s->rank; i++)
+        if (on[i]) *count *= s->d[i];
+    const shape *o = &graph_type(c->g, m->out)->sh;
+    return o->rank == s->rank; /* keep_dims: the result broadcasts back */
+}
+
+/* v is the mean of `of` over axes: reduce_mean, or a sum times or divided by the count. */
+static bool mean_of(const cg *c, val v, val *of, bool *on, bool squares)
+{
+    const node *m = maker(c, v);
+    double f = 0;
+    int64_t n;
+    bool divided = m->op == OP_REAL_DIV && scalar_of(c, m->in[1], &f), times = false;
+    if (m->op == OP_MUL)
+        for (int k = 0; k < 2 && !times; k++)
+            if (scalar_of(c, m->in[k], &f)) times = true, v = m->in[1 - k];
+    if (divided) v = m->in[0];
+    m = maker(c, v);
+    op_id sum = squares ? OP_REDUCE_SUM_SQUARE : OP_REDUCE_SUM;
+    if (m->op != (divided || times ? sum : OP_REDUCE_MEAN)) return false;
+    if (!reduced_axes(c, m, on, &n)) return false;
+    if (divided && f != (double)n) return false;
+    if (times && fabs(f * (double)n - 1) > 0x1p-10) return false; /* 1/n as its own type rounds it */
+    *of = m->in[0];
+    return true;
+}
+
+static bool square_of(const cg *c, val v, val *x)
+{
+    const node *m = maker(c, v);
+    double two;
+    if (m->op == OP_SQUARE) return *x = m->in[0], true;
+    if (m->op == OP_MUL && same_value(m->in[0], m->in[1])) return *x = m->in[0], true;
+    if (m->op == OP_POW && scalar_of(c, m->in[1], &two) && two == 2) return *x = m->in[0], true;
+    return false;
+}
+
+static bool mean_square_of(const cg *c, val v, val *x, bool *on)
+{
+    val sq;
+    if (mean_of(c, v, x, on, true)) return true;
+    return mean_of(c, v, &sq, on, false) && square_of(c, sq, x);
+}
+
+/* v = 1 / sqrt(inside); eps in the function itself. */
+static bool root_of(const cg *c, val v, val *inside, double *eps)
+{
+    const node *m = maker(c, v);
+    double e;
+    *eps = 0;
+    if (m->op == OP_RSQRT) {
+        *inside = m->in[0], *eps = attr_float(m->op, m->attrs, m->n_attr, A_EPSILON);
+        if (*eps <= 1e-12) *eps = 0; /* the default: there against 0, not part of the formula */
+        return true;
+    }
+    if (m->op == OP_POW && scalar_of(c, m->in[1], &e) && e == -0.5) return *inside = m->in[0], true;
+    return false;
+}
+
+static bool same_axes(const bool *a, const bool *b) { return !memcmp(a, b, MAX_RANK * sizeof *a); }
+
+/* x minus its mean over the same axes. */
+static bool centred(const cg *c, val v, const bool *on, val *x)
+{
+    const node *m = maker(c, v);
+    bool here[MAX_RANK];
+    val of;
+    if (m->op != OP_SUB || !mean_of(c, m->in[1], &of, here, false) || !same_value(of, m->in[0]) || !same_axes(on, here)) return false;
+    return *x = m->in[0], true;
+}
+
+/* u = x / m with m = max(largest |x|, r), perhaps clipped to one; extra = (r / m)^2. Then u * rsqrt(mean(u^2) + extra) is the
+ * norm of x with eps = r^2: numerator and root are both divided by m. */
+static bool prescaled(const cg *c, val u, val extra, const bool *on, val *x, double *eps)
+{
+    const node *d = maker(c, u), *m, *t;
+    double lo, hi, r;
+    val square, root;
+    if (d->op == OP_CLIP) {
+        lo = attr_float(d->op, d->attrs, d->n_attr, A_ALPHA), hi = attr_float(d->op, d->attrs, d->n_attr, A_BETA);
+        if (lo > -1 || hi < 1) return false;
+        d = maker(c, d->in[0]);
+    }
+    if (d->op != OP_REAL_DIV) return false;
+    m = maker(c, d->in[1]);
+    val top;
+    if (!operands(c, m->out, OP_MAXIMUM, is_number, &top, &root) || !scalar_of(c, root, &r) || r <= 0) return false;
+    const node *big = maker(c, top), *mag;
+    bool here[MAX_RANK];
+    int64_t n;
+    if (big->op != OP_REDUCE_MAX || !reduced_axes(c, big, here, &n) || !same_axes(on, here)) return false;
+    mag = maker(c, big->in[0]);
+    if (mag->op != OP_ABS || !same_value(mag->in[0], d->in[0])) return false;
+    if (!square_of(c, extra, &square)) return false;
+    t = maker(c, square);
+    double r2;
+    if (t->op != OP_REAL_DIV || !scalar_of(c, t->in[0], &r2) || r2 != r || !same_value(t->in[1], d->in[1])) return false;
+    *x = d->in[0], *eps = r * r;
+    return true;
+}
+
+/* base * 1/sqrt(mean(base^2) + eps) */
+static bool read_norm(const cg *c, val base, val inside, double eps, normal *n)
+{
+    val ms = inside, other = NO_VAL, of;
+    const node *m = maker(c, inside);
+    bool found = false;
+    *n = (normal){ .eps = eps };
+    if (m->op == OP_ADD)
+        for (int k = 0; k < 2 && !found; k++) {
+            found = mean_square_of(c, m->in[k], &of, n->on) && same_value(of, base);
+            ms = m->in[k], other = m->in[1 - k];
+        }
+    else found = mean_square_of(c, ms, &of, n->on) && same_value(of, base);
+    if (!found) return false;
+    double e;
+    bool plain = !other.i || scalar_of(c, other, &e);
+    if (plain && other.i) n->eps += e;
+    n->x = base;
+    n->centre = centred(c, base, n->on, &n->x);
+    if (plain) return true;
+    val x;
+    if (!prescaled(c, n->x, other, n->on, &x, &e)) return false;
+    n->x = x, n->eps = e;
+    return true;
+}
+
+static bool find_norm(const cg *c, const node *m, normal *n)
+{
+    val inside;
+    double eps;
+    if (m->op == OP_MUL)
+        for (int k = 0; k < 2; k++)
+            if (root_of(c, m->in[k], &inside, &eps) && read_norm(c, m->in[1 - k], inside, eps, n)) return true;
+    if (m->op == OP_REAL_DIV && is(c, m->in[1], OP_SQRT)) return read_norm(c, m->in[0], maker(c, m->in[1])->in[0], 0, n);
+    return false;
+}
+
+/* What multiplies or is added must broadcast to the result without making it larger. */
+static bool fits(const cg *c, val p, const shape *o)
+{
+    shape both;
+    return shape_broadcast(&graph_type(c->g, p)->sh, o, &both) && shape_eq(&both, o);
+}
+
+static bool match_norm(cg *c)
+{
+    const node *m = c->at, *n = m;
+    normal f;
+    val gain = NO_VAL, bias = NO_VAL;
+    const shape *o = &out_type(c, 0)->sh;
+    bool found = find_norm(c, n, &f);
+    for (int k = 0; m->op == OP_ADD && !found && k < 2; k++) { /* ... * gain + bias, or ... + bias */
+        n = maker(c, m->in[k]);
+        if (c->n_uses[n->out.i] != 1 || !fits(c, m->in[1 - k], o)) continue;
+        bias = m->in[1 - k];
+        found = find_norm(c, n, &f);
+        for (int j = 0; n->op == OP_MUL && !found && j < 2; j++) {
+            if (c->n_uses[n->in[j].i] != 1 || !fits(c, n->in[1 - j], o)) continue;
+            gain = n->in[1 - j];
+            found = find_norm(c, maker(c, n->in[j]), &f);
+        }
+    }
+    for (int k = 0; m->op == OP_MUL && !found && k < 2; k++) {
+        if (c->n_uses[m->in[k].i] != 1 || !fits(c, m->in[1 - k], o)) continue;
+        gain = m->in[1 - k];
+        found = find_norm(c, maker(c, m->in[k]), &f);
+    }
+    if (!found || !shape_eq(&graph_type(c->g, f.x)->sh, o)) return false;
+    int64_t axes[MAX_RANK];
+    int rank = 0, y = cg_tensor(c, cg_dt(c, out_type(c, 0)->dt), o);
+    for (int i = 0; i < o->rank; i++)
+        if (f.on[i]) axes[rank++] = i;
+    ins *k = cg_ins(c, IN_NORM, y, OPS(c->of[f.x.i], gain.i ? c->of[gain.i] : NONE, bias.i ? c->of[bias.i] : NONE));
+    cg_is(c, k, axes, rank);
+    cg_i(c, k, f.centre ? NORM_LAYER : NORM_RMS);
+    cg_f(k, f.eps);
+    set_out(c, 0, y);
+    return true;
+}
+
+/* ---- products written as multiply and sum ---- */
+
+/* Labels of a broadcast operand: axes of one carry no letter, and are dropped from its view. */
+static int labelled(cg *c, val v, const shape *full, char *labels)
+{
+    shape s = graph_type(c->g, v)->sh, o = { 0 };
+    int n = 0;
+    for (int i = 0; i < s.rank; i++) {
+        if (s.d[i] == 1) continue;
+        labels[n++] = (char)('a' + full->rank - s.rank + i);
+        o.d[o.rank++] = s.d[i];
+    }
+    labels[n] = 0;
+    return cg_view(c, c->of[v.i], &o);
+}
+
+static bool match_dot(cg *c)
+{
+    const node *m = maker(c, c->at->in[0]);
+    if (m->op != OP_MUL || c->n_uses[m->out.i] != 1 || same_value(m->in[0], m->in[1])) return false;
+    if (!dtype_is_float(out_type(c, 0)->dt)) return false;
+    const shape full = graph_type(c->g, m->out)->sh;
+    bool on[MAX_RANK];
+    if (!at_axes(c, A_AXES, full.rank, on)) return false;
+    char lx[MAX_RANK + 1], lz[MAX_RANK + 1], ly[MAX_RANK + 1], all = 0;
+    int x = labelled(c, m->in[0], &full, lx), z = labelled(c, m->in[1], &full, lz), n = 0;
+    for (int i = 0; i < full.rank; i++) {
+        char l = (char)('a' + i);
+        if (full.d[i] == 1) continue;
+        if (on[i] && (!strchr(lx, l) || !strchr(lz, l))) return false; /* summed, but only one of them varies along it */
+        if (on[i]) all = 1;
+        else ly[n++] = l;
+    }
+    ly[n] = 0;
+    if (!all) return false;
+    set_out(c, 0, cg_contract(c, cg_dt(c, out_type(c, 0)->dt), x, lx, z, lz, ly));
+    return true;
+}
+
+bool match_node(cg *c)
+{
+    if (c->err.st) return false;
+    op_id op = c->at->op;
+    if (c->soft) return op == OP_REDUCE_SUM && match_dot(c);
+    if (!c->o.level) return false;
+    if (op == OP_MATMUL || op == OP_NE_MATMUL) return match_attention(c);
+    if (op == OP_MUL || op == OP_ADD || op == OP_REAL_DIV) return match_norm(c);
+    return false;
+}
