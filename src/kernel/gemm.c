@@ -41,8 +41,7 @@ typedef struct {
 
 enum {
     ALIGN = 64,
-    TASKS_PER_THREAD = 4,       /* late or slow threads leave at most a quarter of a share to wait for */
-    SUMS_BYTES = 128 << 10,     /* unfinished sums of a block stay in L2 beside B */
+    TASKS_PER_THREAD = 4, /* late or slow threads leave at most a quarter of a share to wait for */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -56,19 +55,15 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     p.kc = MAX(ROUND_UP(ceil_div(p.b.k_pad, p.k_steps), (int64_t)g->k_align), g->k_align);
     p.k_steps = MAX(ceil_div(p.b.k_pad, p.kc), 1);
 
-    size_t l2 = cpu_l2_bytes();
+    /* A block's B panels and its unfinished sums share L2 with the A panels passing through. */
+    int64_t l2 = (int64_t)cpu_l2_bytes(), mp = MAX(p.a.panels, 1), np = MAX(p.b.panels, 1);
     int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
-    int64_t nb = MAX((int64_t)(l2 / 2) / MAX(b_panel, 1), 1);
-    p.n_parts = ceil_div(MAX(p.b.panels, 1), nb);
-    int64_t mb = p.a.panels;
-    if (p.k_steps > 1) mb = MAX(SUMS_BYTES / (tile * ceil_div(MAX(p.b.panels, 1), p.n_parts)), 1);
-    p.m_parts = MAX(ceil_div(p.a.panels, MAX(mb, 1)), 1);
-    if (n_threads > 1) {
-        int64_t want = (int64_t)TASKS_PER_THREAD * n_threads;
-        if (p.m_parts * p.n_parts < want) p.m_parts = MIN(MAX(p.a.panels, 1), ROUND_UP(ceil_div(want, p.n_parts), (int64_t)n_threads));
-        if (p.m_parts * p.n_parts < want) p.n_parts = MIN(MAX(p.b.panels, 1), ceil_div(want, p.m_parts));
-    }
-    int64_t tiles = p.k_steps > 1 ? ceil_div(MAX(p.a.panels, 1), p.m_parts) * ceil_div(MAX(p.b.panels, 1), p.n_parts) : 1;
+    p.n_parts = ceil_div(np, MAX(l2 / 4 / MAX(b_panel, 1), 1));
+    p.m_parts = p.k_steps > 1 ? ceil_div(mp, MAX(l2 / 4 / (tile * ceil_div(np, p.n_parts)), 1)) : 1;
+    int64_t want = n_threads > 1 ? (int64_t)TASKS_PER_THREAD * n_threads : 1;
+    if (p.m_parts * p.n_parts < want) p.m_parts = MIN(mp, ROUND_UP(ceil_div(want, p.n_parts), (int64_t)n_threads));
+    if (p.m_parts * p.n_parts < want) p.n_parts = MIN(np, ceil_div(want, p.m_parts));
+    int64_t tiles = p.k_steps > 1 ? ceil_div(mp, p.m_parts) * ceil_div(np, p.n_parts) : 1;
     p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
     p.wide_bytes = g->expand ? ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN) : 0;
     size_t per_thread;
@@ -113,6 +108,7 @@ typedef struct {
     const plan *p;
     const char *b;
     char *threads;
+    bool plain; /* C is the sums */
 } run_ctx;
 
 static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
@@ -142,33 +138,77 @@ static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
     g->vec->epilogue(&job);
 }
 
+/* A task: panels i0..i1 of A by j0..j1 of B. */
+typedef struct {
+    int64_t i0, i1, j0, j1;
+    const char *next_b; /* first step of the B panels wanted after this task, NULL: none or the same */
+} block;
+
+/* Where A goes on after panel i at step s, and B at the step after; each shared out over the tiles until then. The task
+ * after this one probably starts where this one ends. */
+static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, tile_job *t)
+{
+    const plan *p = x->p;
+    const gemm_kernel *g = x->c->kernel;
+    const int64_t a_unit = g->mr * pk_bytes(g->a_pk) * g->b_kr, b_unit = g->nr * pk_bytes(g->b_pk) * g->b_kr;
+    const bool last_i = i + 1 == w->i1, last_s = s + 1 == p->k_steps;
+    int64_t next = !last_i ? i + 1 : last_s ? MIN(w->i1, p->a.panels - 1) : w->i0, step = !last_i ? s : last_s ? 0 : s + 1;
+    t->ahead[0].at = (const char *)x->c->a + next * p->a.panel_bytes + step * p->kc * (a_unit / g->b_kr);
+    t->ahead[0].step = ceil_div(a_unit, w->j1 - w->j0);
+    t->ahead[1].at = x->b;
+    t->ahead[1].step = 0;
+    if (last_s && !w->next_b) return;
+    /* Tile (i, j) asks for the share i of panel j at the next step. */
+    int64_t share = ceil_div(p->kc / g->b_kr * b_unit, w->i1 - w->i0);
+    t->ahead[1].at = (last_s ? w->next_b : x->b + w->j0 * p->b.panel_bytes + (s + 1) * p->kc * (b_unit / g->b_kr)) + (i - w->i0) * share;
+    t->ahead[1].step = ceil_div(share, MAX(p->kc / g->b_kr, 1));
+}
+
 static void run_task(void *ctx, int64_t task, int thread)
 {
     const run_ctx *x = ctx;
     const plan *p = x->p;
     const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
-    int64_t mi = task % p->m_parts, ni = task / p->m_parts;
-    int64_t i0 = p->a.panels * mi / p->m_parts, i1 = p->a.panels * (mi + 1) / p->m_parts;
-    int64_t j0 = p->b.panels * ni / p->n_parts, j1 = p->b.panels * (ni + 1) / p->n_parts;
+    const int64_t mi = task % p->m_parts, ni = task / p->m_parts;
+    block w = { p->a.panels * mi / p->m_parts, p->a.panels * (mi + 1) / p->m_parts, p->b.panels * ni / p->n_parts,
+                p->b.panels * (ni + 1) / p->n_parts, NULL };
+    if (ni + 1 < p->n_parts && mi + pool_threads(c->pool) >= p->m_parts) w.next_b = x->b + w.j1 * p->b.panel_bytes;
+    const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, a_k = g->mr * pk_bytes(g->a_pk), b_k = g->nr * pk_bytes(g->b_pk);
+    const int64_t c_bytes = c->c_type == DT_F32 ? 4 : 2;
     char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->wide_bytes);
     float *wide = (float *)(void *)(sums + p->sums_bytes);
-    const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, ab = pk_bytes(g->a_pk), bb = pk_bytes(g->b_pk);
     if (g->begin) g->begin();
     for (int64_t s = 0; s < p->k_steps; s++) {
-        int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
-        for (int64_t i = i0; i < i1; i++) {
-            const void *a = (const char *)c->a + i * p->a.panel_bytes + k0 * g->mr * ab;
-            int rows_here = (int)MIN(c->m - i * g->mr, g->mr);
+        const int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
+        const bool last = s + 1 == p->k_steps;
+        for (int64_t i = w.i0; i < w.i1; i++) {
+            tile_job t = { .k = kn, .a = (const char *)c->a + i * p->a.panel_bytes + k0 * a_k, .rows = (int)MIN(c->m - i * g->mr, g->mr) };
+            look_ahead(x, &w, s, i, &t);
             if (g->expand) {
-                g->vec->expand(g->a_pk, a, wide, kn * g->mr);
-                a = wide;
+                g->vec->expand(g->a_pk, t.a, wide, kn * g->mr);
+                t.a = (const char *)wide;
             }
-            for (int64_t j = j0; j < j1; j++) {
-                char *acc = p->k_steps > 1 ? sums + ((i - i0) * (j1 - j0) + (j - j0)) * tile_bytes : sums;
-                const void *b = x->b + j * p->b.panel_bytes + k0 * g->nr * bb;
-                g->tile(kn, a, b, acc, rows_here, (int)MIN(c->n - j * g->nr, g->nr), s == 0);
-                if (s + 1 == p->k_steps) finish_tile(x, i, j, acc);
+            for (int64_t j = w.j0; j < w.j1; j++) {
+                char *acc = p->k_steps > 1 ? sums + ((i - w.i0) * (w.j1 - w.j0) + (j - w.j0)) * tile_bytes : sums;
+                t.b = x->b + j * p->b.panel_bytes + k0 * b_k;
+                t.cols = (int)MIN(c->n - j * g->nr, g->nr);
+                t.from = s ? acc : NULL;
+                t.to = acc;
+                t.to_ld = (int64_t)g->nr * 4;
+                const bool straight = last && x->plain && t.cols == g->nr && t.rows == g->mr;
+                if (straight) { /* sums are the result: no need to pass through scratch */
+                    t.to = (char *)c->c + (i * g->mr * c->ldc + j * g->nr) * c_bytes;
+                    t.to_ld = c->ldc * c_bytes;
+                }
+                if (last) {
+                    t.c_ld = c->ldc * c_bytes;
+                    t.c = (const char *)c->c + i * g->mr * t.c_ld + j * g->nr * c_bytes;
+                }
+                g->tile(&t);
+                if (last && !straight) finish_tile(x, i, j, acc);
+                t.ahead[0].at += t.ahead[0].step * (kn / g->b_kr);
+                t.ahead[1].at += t.ahead[1].step ? p->b.panel_bytes : 0;
             }
         }
     }
@@ -202,7 +242,9 @@ an_status gemm_run(const gemm_call *c, diag *d)
         return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.bytes);
     if (!c->m || !c->n) return AN_OK;
     char *b = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
+    const gemm_epilogue *e = &c->epi;
     run_ctx x = { .c = c, .p = &p, .b = b, .threads = b + p.b.bytes };
+    x.plain = c->c_type == DT_F32 && g->math != GEMM_I8 && !e->scale && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
     pool_enter(c->pool);
     pack_view(g, false, c->pool, c->n, c->k, c->b, b);
     pool_run(c->pool, run_task, &x, p.m_parts * p.n_parts);

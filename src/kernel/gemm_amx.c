@@ -18,16 +18,21 @@ void amx_begin(void)
 
 void amx_end(void) { _tile_release(); }
 
-enum { A_STEP = 2048, B_STEP = 2048, ROW = 128 /* bytes of a row of 32 sums, and of a k group of 32 columns */ };
+enum { STEP = 2048, ROW = 128 /* bytes of a row of 32 sums, and of a k group of 32 columns */ };
 
-#define AMX_TILE(name, per_step, dot)                                                                                 \
-    void name(int64_t k, const void *a, const void *b, void *acc, int rows, int cols, bool first)                     \
+/* A step is 64 lines of operands; as many lines ahead are asked for as the job's steps add up to. */
+static inline const char *look_ahead(const char *at, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) PREFETCH(at + i);
+    return at + bytes;
+}
+
+#define AMX_TILE(name, per_step, kr, dot)                                                                             \
+    void name(const tile_job *t)                                                                                      \
     {                                                                                                                 \
-        const char *pa = a, *pb = b;                                                                                  \
-        char *c = acc;                                                                                                \
-        (void)rows;                                                                                                   \
-        (void)cols;                                                                                                   \
-        if (first) {                                                                                                  \
+        const char *a = t->a, *b = t->b, *near0 = t->ahead[0].at, *near1 = t->ahead[1].at, *c = t->from;              \
+        const int64_t far0 = t->ahead[0].step * (per_step / kr), far1 = t->ahead[1].step * (per_step / kr);           \
+        if (!c) {                                                                                                     \
             _tile_zero(0);                                                                                            \
             _tile_zero(1);                                                                                            \
             _tile_zero(2);                                                                                            \
@@ -38,26 +43,34 @@ enum { A_STEP = 2048, B_STEP = 2048, ROW = 128 /* bytes of a row of 32 sums, and
             _tile_loadd(2, c + 16 * ROW, ROW);                                                                        \
             _tile_loadd(3, c + 16 * ROW + 64, ROW);                                                                   \
         }                                                                                                             \
-        for (int64_t i = 0; i < k; i += per_step) {                                                                   \
-            _tile_loadd(6, pb, ROW);                                                                                  \
-            _tile_loadd(4, pa, 64);                                                                                   \
+        for (int64_t i = 0; i < t->k; i += per_step) {                                                                \
+            _tile_loadd(6, b, ROW);                                                                                   \
+            _tile_loadd(4, a, 64);                                                                                    \
             dot(0, 4, 6);                                                                                             \
-            _tile_loadd(7, pb + 64, ROW);                                                                             \
+            _tile_loadd(7, b + 64, ROW);                                                                              \
             dot(1, 4, 7);                                                                                             \
-            _tile_loadd(5, pa + 1024, 64);                                                                            \
+            _tile_loadd(5, a + 1024, 64);                                                                             \
             dot(2, 5, 6);                                                                                             \
             dot(3, 5, 7);                                                                                             \
-            pa += A_STEP;                                                                                             \
-            pb += B_STEP;                                                                                             \
+            for (int64_t r = i * 32 / t->k; t->c && r < (i + per_step) * 32 / t->k; r++) {                            \
+                PREFETCH_W(t->c + r * t->c_ld);                                                                       \
+                PREFETCH_W(t->c + r * t->c_ld + 64);                                                                  \
+            }                                                                                                         \
+            near0 = look_ahead(near0, far0);                                                                          \
+            near1 = look_ahead(near1, far1);                                                                          \
+            a += STEP;                                                                                                \
+            b += STEP;                                                                                                \
         }                                                                                                             \
-        _tile_stored(0, c, ROW);                                                                                      \
-        _tile_stored(1, c + 64, ROW);                                                                                 \
-        _tile_stored(2, c + 16 * ROW, ROW);                                                                           \
-        _tile_stored(3, c + 16 * ROW + 64, ROW);                                                                      \
+        char *to = t->to;                                                                                             \
+        const int64_t ld = t->to_ld;                                                                                  \
+        _tile_stored(0, to, ld);                                                                                      \
+        _tile_stored(1, to + 64, ld);                                                                                 \
+        _tile_stored(2, to + 16 * ld, ld);                                                                            \
+        _tile_stored(3, to + 16 * ld + 64, ld);                                                                       \
     }
 
-AMX_TILE(tile_bf16_32x32_amx, 32, _tile_dpbf16ps)
-AMX_TILE(tile_i8_32x32_amx, 64, _tile_dpbssd)
+AMX_TILE(tile_bf16_32x32_amx, 32, 2, _tile_dpbf16ps)
+AMX_TILE(tile_i8_32x32_amx, 64, 4, _tile_dpbssd)
 #else
 typedef int gemm_amx_other_architecture;
 #endif

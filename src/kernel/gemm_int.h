@@ -63,9 +63,27 @@ typedef struct {
     double (*read)(const void *p, size_t bytes); /* touches every byte at full speed; the sum keeps it honest */
 } gemm_vec;
 
-/* acc[rows, cols] (row length nr) = or += the product of two panels over k (a multiple of k_align). It may compute and
- * write the whole mr x nr tile. a, b and acc are 64-byte aligned. */
-typedef void gemm_tile(int64_t k, const void *a, const void *b, void *acc, int rows, int cols, bool first);
+/* One tile: to[rows, cols] = from + the product of two panels over k. A kernel may compute and write the whole mr x nr
+ * tile: `to` is scratch, or C itself when all of it is real.
+ * ahead: what to ask memory for meanwhile, step bytes per k unit: the next pieces of A and B come from far away once, and
+ * would be waited for. */
+typedef struct {
+    int64_t k;           /* a multiple of k_align */
+    const char *a, *b;   /* 64-byte aligned */
+    const char *from;    /* sums so far, rows of nr; NULL: zero */
+    char *to;
+    int64_t to_ld;       /* bytes; nr * 4 in scratch */
+    int rows, cols;
+    struct {
+        const char *at;
+        int64_t step;
+    } ahead[2];
+    const char *c; /* rows of C this tile ends in, NULL: not at this step. Asked for bit by bit: a burst of misses, or of
+                    * stores that miss, would leave the loads of B no way to the cache. */
+    int64_t c_ld;  /* bytes */
+} tile_job;
+
+typedef void gemm_tile(const tile_job *t);
 
 struct gemm_kernel {
     const char *name;
@@ -87,6 +105,14 @@ struct gemm_kernel {
     gemm_tile tile;
 #include "kernel/gemm.def"
 #undef GEMM
+
+#if defined(__GNUC__)
+#define PREFETCH(p) __builtin_prefetch((p), 0, 2)
+#define PREFETCH_W(p) __builtin_prefetch((p), 1, 3)
+#else
+#define PREFETCH(p) ((void)(p))
+#define PREFETCH_W(p) ((void)(p))
+#endif
 
 extern const gemm_vec vec_scalar;
 #if defined(__x86_64__)

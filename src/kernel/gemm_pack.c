@@ -4,7 +4,7 @@
 
 #include "kernel/gemm_pack_int.h"
 
-enum { ALIGN = 64, CUT_BYTES = 1 << 16 /* source of one task: some microseconds of work */ };
+enum { ALIGN = 64, CUT_BYTES = 1 << 16 /* source of one task: some microseconds of work */, RUN_BYTES = 1024 };
 
 static bool grow(size_t *sum, int64_t a, int64_t b, int64_t each)
 {
@@ -40,7 +40,7 @@ typedef struct {
     const gemm_kernel *g;
     packed_layout l;
     pack_job job; /* of panel 0, all k */
-    int64_t lanes, cuts, k_cut;
+    int64_t lanes, group, cuts, k_cut, k_step; /* a task: group panels by k_cut, walked k_step at a time */
     int32_t *row_sum;
     float *col_scale;
 } pack_ctx;
@@ -57,25 +57,36 @@ static void quantise_scale(const pack_job *j, const gemm_vec *v, float *scale, f
     }
 }
 
-static void pack_task(void *ctx, int64_t task, int thread)
+static void pack_panel(const pack_ctx *x, int64_t panel, int64_t k0, int64_t k1)
 {
-    const pack_ctx *x = ctx;
     const packed_layout *l = &x->l;
-    (void)thread;
-    int64_t panel = task / x->cuts, cut = task % x->cuts, lane = panel * l->width;
+    int64_t lane = panel * l->width;
     float inv[64];
     pack_job j = x->job;
     j.src += lane * j.lane_stride;
     j.dst += panel * l->panel_bytes;
     j.lanes = MIN(x->lanes - lane, l->width);
-    j.k0 = cut * x->k_cut;
-    j.k1 = MIN(j.k0 + x->k_cut, l->k_pad);
+    j.k0 = k0;
+    j.k1 = k1;
     if (x->col_scale) {
         quantise_scale(&j, x->g->vec, x->col_scale + lane, inv);
         j.inv = inv;
     }
     x->g->vec->pack(&j);
     if (x->row_sum) x->g->row_sum(l->k_pad, j.dst, x->row_sum + lane);
+}
+
+static void pack_task(void *ctx, int64_t task, int thread)
+{
+    const pack_ctx *x = ctx;
+    (void)thread;
+    int64_t p0 = task / x->cuts * x->group, p1 = MIN(p0 + x->group, x->l.panels);
+    int64_t k0 = task % x->cuts * x->k_cut, k1 = MIN(k0 + x->k_cut, x->l.k_pad);
+    int64_t k = k0;
+    do { /* once even when k is 0: scales are written all the same */
+        for (int64_t p = p0; p < p1; p++) pack_panel(x, p, k, MIN(k + x->k_step, k1));
+        k += x->k_step;
+    } while (k < k1);
 }
 
 void pack_view(const gemm_kernel *g, bool is_a, pool *p, int64_t lanes, int64_t k, gemm_view v, void *out)
@@ -97,11 +108,14 @@ void pack_view(const gemm_kernel *g, bool is_a, pool *p, int64_t lanes, int64_t 
     void *extra = (char *)out + x.l.extra;
     if (is_a && g->row_sum) x.row_sum = extra;
     if (!is_a && g->math == GEMM_I8) x.col_scale = extra;
-    x.cuts = 1;
-    x.k_cut = x.l.k_pad;
-    if (!x.row_sum && !x.col_scale && x.l.k_pad) { /* sums and scales need the whole of k */
-        x.k_cut = ROUND_UP(MAX(CUT_BYTES / (x.l.width * size), 1), (int64_t)64);
-        x.cuts = (x.l.k_pad + x.k_cut - 1) / x.k_cut;
+    x.cuts = x.group = 1;
+    x.k_cut = MAX(x.l.k_pad, 1);
+    if (!x.row_sum && !x.col_scale) { /* sums and scales need the whole of k */
+        /* Lanes side by side in memory: a group of panels reads whole runs of each row, not two lines of every page. */
+        if (x.job.lane_stride == size) x.group = MAX(RUN_BYTES / (x.l.width * size), 1);
+        x.k_cut = ROUND_UP(MAX(CUT_BYTES / (x.l.width * size * x.group), 1), (int64_t)64);
+        x.cuts = MAX((x.l.k_pad + x.k_cut - 1) / x.k_cut, 1);
     }
-    pool_run(p, pack_task, &x, x.l.panels * x.cuts);
+    x.k_step = x.group > 1 ? MIN(64, x.k_cut) : x.k_cut; /* a multiple of every kr */
+    pool_run(p, pack_task, &x, (x.l.panels + x.group - 1) / x.group * x.cuts);
 }

@@ -5,18 +5,15 @@
 GEMM_VEC_TABLE(vec_scalar);
 
 #define SCALAR_TILE(name, T, S)                                                                                       \
-    void name(int64_t k, const void *a, const void *b, void *acc, int rows, int cols, bool first)                     \
+    void name(const tile_job *t)                                                                                      \
     {                                                                                                                 \
-        const T *pa = a, *pb = b;                                                                                     \
-        S *c = acc;                                                                                                   \
-        (void)rows;                                                                                                   \
-        (void)cols;                                                                                                   \
-        S s[16] = { 0 };                                                                                              \
-        if (!first) memcpy(s, c, sizeof s);                                                                           \
-        for (int64_t i = 0; i < k; i++, pa += 4, pb += 4)                                                             \
+        const T *a = (const void *)t->a, *b = (const void *)t->b;                                                     \
+        S s[4][4] = { { 0 } };                                                                                        \
+        if (t->from) memcpy(s, t->from, sizeof s);                                                                    \
+        for (int64_t i = 0; i < t->k; i++, a += 4, b += 4)                                                            \
             for (int r = 0; r < 4; r++)                                                                               \
-                for (int j = 0; j < 4; j++) s[4 * r + j] += (S)pa[r] * (S)pb[j];                                      \
-        memcpy(c, s, sizeof s);                                                                                       \
+                for (int j = 0; j < 4; j++) s[r][j] += (S)a[r] * (S)b[j];                                             \
+        for (int r = 0; r < t->rows; r++) memcpy(t->to + r * t->to_ld, s[r], sizeof s[r]);                            \
     }
 
 SCALAR_TILE(tile_f32_4x4_scalar, float, float)
