@@ -63,10 +63,16 @@ void graph_free(graph *g)
 
 /* ---- names ---- */
 
+/* The value that has this name now; 0 when none has (a name that was given up stays in the map with the value 0). */
+static uint32_t name_owner(const graph *g, const char *s)
+{
+    uint32_t v = 0;
+    return str_map_get(&g->names, s, strlen(s), &v) ? v : 0;
+}
+
 static bool name_taken(const graph *g, const char *s)
 {
-    size_t n = strlen(s);
-    return str_map_get(&g->names, s, n, NULL) || str_map_get(&g->reserved, s, n, NULL);
+    return name_owner(g, s) || str_map_get(&g->reserved, s, strlen(s), NULL);
 }
 
 static const char *make_name(graph *g, const char *stem)
@@ -91,7 +97,7 @@ void graph_rename(graph *g, val v, const char *name)
     if (g->err.st || !v.i) return;
     value *x = &g->values.at[v.i];
     if (!strcmp(x->name, name)) return;
-    if (str_map_get(&g->names, name, strlen(name), NULL)) {
+    if (name_owner(g, name)) {
         poison(g, AN_INPUT, "the name %s is already used in %s", name, g->title);
         return;
     }
@@ -100,14 +106,16 @@ void graph_rename(graph *g, val v, const char *name)
         no_memory(g);
         return;
     }
-    /* The old name stays in the map pointing at v: nothing can take it again, which is what keeps dumps unambiguous. */
+    if (!str_map_put(&g->mem, &g->names, x->name, strlen(x->name), 0)) {
+        no_memory(g);
+        return;
+    }
     if (give_name(g, v.i, copy) && x->out == 0) g->nodes.at[x->node].name = copy;
 }
 
 val graph_find(const graph *g, const char *name)
 {
-    uint32_t v;
-    return str_map_get(&g->names, name, strlen(name), &v) ? (val){ v } : NO_VAL;
+    return (val){ name_owner(g, name) };
 }
 
 /* ---- nodes ---- */
@@ -115,7 +123,7 @@ val graph_find(const graph *g, const char *name)
 /* Append a node and its results. n->name NULL: made up from the op's spelling. */
 static val add_node(graph *g, node *n, const ttype *out, int n_out)
 {
-    if (n->name && str_map_get(&g->names, n->name, strlen(n->name), NULL))
+    if (n->name && name_owner(g, n->name))
         return poison(g, AN_INPUT, "the name %s is already used in %s", n->name, g->title);
     n->name = n->name ? arena_str(&g->mem, n->name) : make_name(g, n->mil);
     if (!n->name) return no_memory(g);

@@ -70,6 +70,7 @@ an_status graph_insts(const graph *g, arena *mem, op_inst **out, diag *d)
             .out_is_output = &returned[n->out.i],
             .attrs = n->attrs,
             .flags = n->flags,
+            .out_value = n->out.i,
         };
     }
     *out = inst;

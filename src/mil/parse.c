@@ -329,7 +329,7 @@ an_status mil_parse(const char *text, size_t n, size_t limit, mil_module **out, 
     m->text = text;
     m->n_text = n;
     /* Ordinary text takes 4 bytes of module per byte, terse text 12. The constant lets small texts be as terse as they like. */
-    if (!limit) limit = n < (SIZE_MAX >> 7) ? 64 * n + ((size_t)1 << 20) : SIZE_MAX;
+    if (!limit) limit = n < (SIZE_MAX >> 7) ? 24 * n + ((size_t)1 << 20) : SIZE_MAX;
     bool bom = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3);
     reader p = { .s = text, .end = text + n, .at = text + (bom ? 3 : 0), .line_at = text + (bom ? 3 : 0), .line = 1, .d = d, .m = m,
                  .limit = limit, .seed = hash_bytes(text, n, 0) };

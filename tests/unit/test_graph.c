@@ -86,6 +86,26 @@ static void attributes_are_canonical(void **state)
     graph_free(g);
 }
 
+static void a_name_given_up_is_free_again(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    graph *g = graph_new("names", 0);
+    val x = graph_input(g, "x", T4);
+    val s = graph_op_named(g, "a", OP_SPLIT, VALS(x), (const attr[]){ AT_I(NUM_SPLITS, 2), AT_I(AXIS, 1) }, 2);
+    assert_int_equal(graph_find(g, "a_1").i, graph_out(s, 1).i); /* made up for the second result */
+    graph_rename(g, graph_out(s, 1), "b");
+    assert_int_equal(graph_find(g, "a_1").i, 0);
+    val y = graph_op_named(g, "a_1", OP_RELU, VALS(s), NULL, 0);
+    assert_int_equal(graph_find(g, "a_1").i, y.i);
+    graph_output(g, "y", y);
+    graph_output(g, "b", graph_find(g, "b"));
+    assert_ok(graph_finish(g, &d), d);
+    graph_rename(g, y, "b");
+    assert_int_equal(graph_finish(g, &d), AN_INPUT);
+    graph_free(g);
+}
+
 static void a_rewrite_that_copies_changes_nothing(void **state)
 {
     (void)state;
@@ -144,7 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(builder_infers_and_finishes), cmocka_unit_test(first_error_sticks),
-        cmocka_unit_test(attributes_are_canonical),    cmocka_unit_test(a_rewrite_that_copies_changes_nothing),
+        cmocka_unit_test(attributes_are_canonical),    cmocka_unit_test(a_name_given_up_is_free_again), cmocka_unit_test(a_rewrite_that_copies_changes_nothing),
         cmocka_unit_test(the_verifier_sees_damage),    cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
