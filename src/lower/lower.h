@@ -18,6 +18,10 @@ typedef struct lower_weights lower_weights;
 /* model_dir is what @model_path stands for; NULL: no file is ever opened. NULL result: no memory. */
 lower_weights *lower_weights_open(const char *model_dir);
 void lower_weights_close(lower_weights *w); /* after graph_free: constants look into the mapped files. NULL is fine */
+/* The content of a file, under the path as the text writes it; found before any file of that name. Borrowed until closed. */
+an_status lower_weights_give(lower_weights *w, const char *path, const void *bytes, size_t n, diag *d) MUST_CHECK;
+/* The data of one record: a view until closed. */
+an_status lower_weights_record(lower_weights *w, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **data, diag *d) MUST_CHECK;
 
 /* ---- reading ---- */
 /* What reading found wrong while it went on. st AN_OK is a remark, AN_INPUT bad text, AN_UNSUPPORTED beyond the engine. */

@@ -18,6 +18,7 @@ typedef struct {
 struct lower_weights {
     arena mem;
     const char *dir;
+    bool given; /* some content came from memory */
     str_map by_path;
     VEC(weight_file) files;
 };
@@ -76,6 +77,11 @@ static const char *below_model(const lower_weights *w, const char *path)
 
 static void open_file(lower_weights *w, weight_file *f)
 {
+    if (!w->dir) {
+        f->answer = WEIGHT_MISSING;
+        snprintf(f->why, sizeof f->why, "weight file \"%.120s\" is not among those given", f->path);
+        return;
+    }
     const char *rest = below_model(w, f->path);
     if (!rest) {
         f->answer = WEIGHT_BAD;
@@ -116,6 +122,20 @@ static weight_file *file_of(lower_weights *w, const char *path, bool *first)
     return &w->files.at[w->files.n++];
 }
 
+an_status lower_weights_give(lower_weights *w, const char *path, const void *bytes, size_t n, diag *d)
+{
+    size_t len = strlen(path);
+    if (str_map_get(&w->by_path, path, len, NULL)) return diag_fail(d, AN_INPUT, NOWHERE, "weight file \"%.120s\" is given twice", path);
+    weight_file f = { .path = arena_strn(&w->mem, path, len), .answer = WEIGHT_FOUND };
+    if (!f.path || !vec_room(&w->mem, &w->files.at, &w->files.cap, w->files.n + 1, sizeof f)) return diag_nomem(d);
+    diag why = { 0 };
+    if (blob_view(bytes, n, &f.blob, &why)) return diag_fail(d, why.st, NOWHERE, "%.120s: %s", path, why.msg);
+    if (!str_map_put(&w->mem, &w->by_path, f.path, len, (uint32_t)w->files.n)) return diag_nomem(d);
+    w->files.at[w->files.n++] = f;
+    w->given = true;
+    return AN_OK;
+}
+
 /* Nothing can start at 128 but the data of the first record, and nothing at all inside the file's first 64 bytes. */
 static bool is_data_of_previous(const blob_file *b, uint64_t offset)
 {
@@ -124,13 +144,14 @@ static bool is_data_of_previous(const blob_file *b, uint64_t offset)
     return offset >= 128 && !blob_at(b, offset - 64, DT_NONE, 0, &e, &d) && e.data == offset;
 }
 
-weight_answer weights_find(lower_weights *w, const char *path, uint64_t offset, const ttype *t, const void **data, bool *first,
-                           bool *data_offset, diag *why)
+/* The record of `bytes` bytes of type dt at `offset`, with the answers of weights_find. */
+static weight_answer find_record(lower_weights *w, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **data,
+                                 bool *first, bool *data_offset, diag *why)
 {
     *data = NULL;
     *first = false;
     *data_offset = offset == 128;
-    if (!w || !w->dir) return WEIGHT_NOT_ASKED;
+    if (!w || (!w->dir && !w->given)) return WEIGHT_NOT_ASKED;
     weight_file *f = file_of(w, path, first);
     if (!f) {
         diag_nomem(why);
@@ -140,14 +161,9 @@ weight_answer weights_find(lower_weights *w, const char *path, uint64_t offset, 
         diag_fail(why, AN_INPUT, NOWHERE, "%s", f->why);
         return f->answer;
     }
-    size_t bytes = 0;
-    if (!shape_bytes(t, &bytes)) {
-        diag_fail(why, AN_INPUT, NOWHERE, "the size of a weight must be known, its type has a dimension that is not");
-        return WEIGHT_BAD;
-    }
     blob_entry e;
     diag blob = { 0 };
-    if (blob_at(&f->blob, offset, t->dt, bytes, &e, &blob)) {
+    if (blob_at(&f->blob, offset, dt, bytes, &e, &blob)) {
         diag_fail(why, blob.st, NOWHERE, "%.120s: %.200s", path, blob.msg);
         *data_offset |= is_data_of_previous(&f->blob, offset);
         return WEIGHT_BAD;
@@ -155,4 +171,24 @@ weight_answer weights_find(lower_weights *w, const char *path, uint64_t offset, 
     *data_offset = false;
     *data = f->blob.file.at + e.data;
     return WEIGHT_FOUND;
+}
+
+weight_answer weights_find(lower_weights *w, const char *path, uint64_t offset, const ttype *t, const void **data, bool *first,
+                           bool *data_offset, diag *why)
+{
+    size_t bytes = 0;
+    bool sized = shape_bytes(t, &bytes);
+    weight_answer a = find_record(w, path, offset, t->dt, bytes, data, first, data_offset, why);
+    if (a != WEIGHT_FOUND || sized) return a;
+    *data = NULL;
+    diag_fail(why, AN_INPUT, NOWHERE, "the size of a weight must be known, its type has a dimension that is not");
+    return WEIGHT_BAD;
+}
+
+an_status lower_weights_record(lower_weights *w, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **data, diag *d)
+{
+    bool first, data_offset;
+    weight_answer a = find_record(w, path, offset, dt, bytes, data, &first, &data_offset, d);
+    if (a == WEIGHT_NOT_ASKED) return diag_fail(d, AN_INPUT, NOWHERE, "weight file \"%.120s\" is wanted and no weights were given", path);
+    return a == WEIGHT_FOUND ? AN_OK : d->st;
 }

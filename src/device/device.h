@@ -1,0 +1,218 @@
+/* device.h: every engine behind one interface.
+ *
+ *     device *dev; dev_program *p; dev_surface *x, *y; dev_request *r;
+ *     device_open(&dev, "soft:m1", NULL, &d);
+ *     device_compile(dev, &(dev_source){ .text = mil, .n_text = n, .weights.model_dir = "model" }, &p, &d);
+ *     dev_program_load(p, &d);
+ *     dev_surface_new(dev, 49152, &x, &d); ...                     what a surface must be: dev_program_surface_bytes
+ *     dev_request_new(p, &r, &d);
+ *     dev_request_bind(r, DEV_INPUT, "x", x, &d); ...
+ *     dev_surface_write(x, data, bytes, &d); device_run(r, DEV_QOS, &d); dev_surface_read(y, data, bytes, &d);
+ *
+ * A device string selects one: soft:<chip> (m1 … m5, h13 …) behaves as that chip is measured to behave, limits and errors
+ * included; cpu is the same executor without them; null accepts everything and computes nothing, which times the host.
+ *
+ * Weights are baked: compiling takes a copy of the records the text refers to, and only dev_program_reload changes them.
+ * Dispatches run one at a time, in the order in which they were submitted, on the thread that waits or on the device's own.
+ * A dispatch reads its inputs as they were before it; its outputs land after. So one surface bound as an output and as an
+ * input is state that stays on the device.
+ * Handles may be used from several threads; one request or one surface from one thread at a time.
+ *
+ * Failures come back in diag; where the real system has words for them, device_error gives domain, code and text as well. */
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/pool.h"
+#include "base/str.h"
+
+typedef struct device device;
+typedef struct dev_program dev_program;
+typedef struct dev_surface dev_surface;
+typedef struct dev_request dev_request;
+typedef struct dev_cache dev_cache;
+
+enum { DEV_MAX_RANK = 8, DEV_QOS = 21 /* what real callers pass; no effect was ever measured */ };
+
+/* ---- opening ---- */
+typedef struct {
+#define DEV_LIMIT(field, soft, plain, what, evidence) int64_t field;
+#include "device/limits.def"
+#undef DEV_LIMIT
+} device_limits;
+
+typedef struct {
+    const char *name; /* a row of limits.def */
+    int64_t value;
+} device_limit;
+
+typedef struct {               /* zero means default */
+    int threads;               /* 0: AN_THREADS, or else the CPUs */
+    pool *pool;                /* share this one instead */
+    bool reference;            /* the engine's slow meaning instead of the fast one */
+    int fast_math;             /* cpu: engine.h image_options */
+    const device_limit *limit; /* instead of the profile's */
+    size_t n_limit;
+    dev_cache *cache;          /* compiled programs; NULL: none. Must outlive the device */
+    bool (*fault)(void *user, const char *where); /* tests: true makes that step fail for want of memory */
+    void *user;
+} device_options;
+
+/* name NULL or "": the best one present. AN_USAGE: no such device; AN_UNSUPPORTED: not on this machine. */
+an_status device_open(device **out, const char *name, const device_options *o, diag *d) MUST_CHECK;
+void device_close(device *dev); /* NULL is fine. Frees what is left of programs and surfaces: their handles are dead */
+const char *device_name(const device *dev); /* "soft:m1" */
+const device_limits *device_get_limits(const device *dev);
+bool device_computes(const device *dev);    /* false: outputs are never written */
+bool device_is_plain(const device *dev);    /* no chip's rules */
+void device_limits_print(strbuf *b, const char *format); /* the table: "text", "json", "markdown" */
+
+typedef struct {
+    const char *name;    /* as in a device string; "soft:<chip>" */
+    const char *what;
+    const char *why_not; /* NULL: present */
+} device_info;
+bool device_list(size_t i, device_info *out); /* best first; false: no more */
+bool device_known(const char *name);          /* could be opened on some machine */
+
+/* What the engine itself said about the last call on dev that it refused. */
+typedef struct {
+    const char *domain; /* NULL: nothing yet */
+    int code;
+    uint32_t status;    /* 0x1d, or the kernel's 0xe00002… */
+    char text[400];     /* its words, then what was expected */
+} engine_error;
+void device_error(device *dev, engine_error *out);
+
+typedef struct {
+    uint64_t compiles, cache_hits, cache_bad, unpaced;
+    uint64_t loads, unloads, reloads;
+    uint64_t dispatches, failed;
+    uint64_t bytes_to_device, bytes_from_device; /* through surfaces, by the host */
+    uint64_t surface_bytes, image_bytes;         /* held now */
+    uint64_t programs, loaded, surfaces, requests; /* alive now */
+    double compile_ms, load_ms, run_ms;
+} device_stats;
+void device_get_stats(device *dev, device_stats *out);
+
+/* ---- programs ---- */
+typedef struct {
+    const char *path; /* as the text's BLOBFILE writes it: "@model_path/weights/weight.bin" */
+    const void *bytes; /* the whole file */
+    size_t n;
+} dev_blob;
+typedef struct {             /* zero: no weights */
+    const dev_blob *blob;    /* looked at first */
+    size_t n_blob;
+    const char *model_dir;   /* what @model_path stands for; NULL: no folder */
+    bool stable;             /* the caller keeps bytes and files unchanged until the program is freed or reloaded: no copy is made */
+} dev_weights;
+typedef struct {
+    const char *text;
+    size_t n_text;
+    const char *file;        /* name in messages; NULL: "<text>" */
+    dev_weights weights;
+} dev_source;
+
+typedef struct {
+    const char *name;
+    dtype dt;
+    int rank;
+    int64_t dim[DEV_MAX_RANK];
+    uint64_t bytes; /* packed */
+} dev_port;
+typedef enum { DEV_INPUT, DEV_OUTPUT } dev_side;
+
+an_status device_compile(device *dev, const dev_source *src, dev_program **out, diag *d) MUST_CHECK;
+/* Program bytes made elsewhere (or dev_program_bytes of before). A chip refuses them unless limits say open_images. */
+an_status device_adopt(device *dev, const void *bytes, size_t n, const dev_weights *w, dev_program **out, diag *d) MUST_CHECK;
+void dev_program_free(dev_program *p); /* NULL is fine; waits for its dispatches. Requests of it can no longer be submitted */
+an_status dev_program_load(dev_program *p, diag *d) MUST_CHECK;
+an_status dev_program_unload(dev_program *p, diag *d) MUST_CHECK;
+bool dev_program_loaded(const dev_program *p);
+bool dev_program_from_cache(const dev_program *p);
+an_status dev_program_bytes(const dev_program *p, strbuf *out, diag *d) MUST_CHECK; /* AN_UNSUPPORTED: the device has none */
+
+/* What proves that new weights are in use. weights_*: checksum of the constants the loaded program holds; output_*: of what
+ * it answers to a fixed input, state ports included. */
+typedef struct {
+    uint64_t weights_before, weights_after, output_before, output_after;
+    bool source_changed; /* some record differs from the one in use before */
+} dev_canary;
+/* New content for the same records: no parsing, no planning. On failure the old weights stay in use. With a canary (may be
+ * NULL) the change is proven: AN_BUG when the records differ and the loaded constants do not. It costs two dispatches; if the
+ * second one fails, the new weights are in use and unproven. */
+an_status dev_program_reload(dev_program *p, const dev_weights *w, dev_canary *canary, diag *d) MUST_CHECK;
+
+/* Ports in binding order: sorted by name, whatever the text's order. */
+size_t dev_program_ports(const dev_program *p, dev_side side, const dev_port **out);
+const dev_port *dev_program_port(const dev_program *p, dev_side side, const char *name, size_t *index); /* NULL: none; index may be NULL */
+/* A surface size that any port of this side may be bound to. */
+uint64_t dev_program_surface_bytes(const dev_program *p, dev_side side);
+
+/* ---- surfaces: flat byte buffers ---- */
+an_status dev_surface_new(device *dev, uint64_t bytes, dev_surface **out, diag *d) MUST_CHECK; /* zeroed */
+void dev_surface_free(dev_surface *s); /* NULL is fine; requests that bind it keep it alive */
+uint64_t dev_surface_bytes(const dev_surface *s);
+/* Waits for the dispatches that use it. Locks do not nest, and a locked surface cannot be submitted. */
+an_status dev_surface_lock(dev_surface *s, bool read_only, void **at, diag *d) MUST_CHECK;
+an_status dev_surface_unlock(dev_surface *s, diag *d) MUST_CHECK;
+an_status dev_surface_write(dev_surface *s, const void *data, size_t n, diag *d) MUST_CHECK; /* lock, copy to byte 0, unlock */
+an_status dev_surface_read(dev_surface *s, void *data, size_t n, diag *d) MUST_CHECK;
+
+/* Where element [n][c][h][w] … of a tensor lies in a surface: byte steps per axis, all rows at multiples of row_bytes (0:
+ * packed); *bytes is what it takes. false: overflow. */
+bool dev_surface_steps(const dev_port *p, int64_t row_bytes, int64_t *step, uint64_t *bytes) MUST_CHECK;
+void dev_surface_pack(const dev_port *p, int64_t row_bytes, const void *rows, void *packed);
+void dev_surface_unpack(const dev_port *p, int64_t row_bytes, const void *packed, void *rows);
+
+/* ---- requests: bindings that can be run again and again ---- */
+an_status dev_request_new(dev_program *p, dev_request **out, diag *d) MUST_CHECK;
+void dev_request_free(dev_request *r); /* NULL is fine; waits if it is submitted */
+an_status dev_request_bind(dev_request *r, dev_side side, const char *name, dev_surface *s, diag *d) MUST_CHECK;
+an_status dev_request_bind_at(dev_request *r, dev_side side, size_t index, dev_surface *s, diag *d) MUST_CHECK; /* sorted index */
+/* Bindings are judged here, as the engine judges them. The outcome of the run comes from dev_wait. */
+an_status device_submit(dev_request *r, int qos, diag *d) MUST_CHECK;
+an_status device_wait(dev_request *r, diag *d) MUST_CHECK;
+an_status device_run(dev_request *r, int qos, diag *d) MUST_CHECK; /* both */
+
+/* ---- one program, once ---- */
+typedef struct {
+    const char *name;
+    dtype dt;
+    int rank;
+    int64_t dim[DEV_MAX_RANK];
+    const void *data; /* packed, any alignment */
+} dev_tensor;
+typedef VEC(dev_tensor) dev_tensors;
+/* Compile, bind, run. Inputs are converted to the declared types where no value is lost but by rounding floats; an input that is
+ * a state (an output has its name) may be left out and starts at zero. want: names of the results asked for, all when n_want
+ * is 0; they come as fp16, fp32 or int32 in *out, in the order asked for, and live in *mem. said may be NULL. */
+an_status device_run_once(const char *name, const device_options *o, const dev_source *src, const dev_tensor *in, size_t n_in,
+                          const char *const *want, size_t n_want, arena *mem, dev_tensors *out, engine_error *said, diag *d) MUST_CHECK;
+
+/* ---- compiled programs, kept ---- */
+typedef struct {
+    uint64_t word[2];
+} dev_key;
+typedef struct {              /* zero means default */
+    const char *dir;          /* NULL: $ANNEAL_CACHE, else $XDG_CACHE_HOME/anneal, else ~/.cache/anneal */
+    bool memory_only;
+    uint64_t max_disk_bytes;  /* 0: 1 GiB. The least recently used go first */
+    uint64_t max_memory_bytes; /* 0: 64 MiB */
+} dev_cache_options;
+typedef struct {
+    uint64_t memory_hits, disk_hits, misses, writes, bad, evicted;
+} dev_cache_stats;
+/* A folder that cannot be made or written is no failure: the cache then lives in memory, and why says so (d->st stays AN_OK). */
+an_status dev_cache_open(dev_cache **out, const dev_cache_options *o, diag *d) MUST_CHECK;
+void dev_cache_close(dev_cache *c); /* NULL is fine */
+const char *dev_cache_dir(const dev_cache *c); /* NULL: memory only */
+/* The bytes stored under the key, appended to *out; false: none, or not intact (then it is removed and counted). */
+bool dev_cache_get(dev_cache *c, dev_key key, strbuf *out);
+void dev_cache_put(dev_cache *c, dev_key key, const void *bytes, size_t n); /* best effort */
+void dev_cache_drop(dev_cache *c, dev_key key); /* what was stored turned out to be bad */
+void dev_cache_get_stats(dev_cache *c, dev_cache_stats *out);
+
+#endif

@@ -1,0 +1,168 @@
+/* device_int.h: what the files of device/ share.
+ *
+ *   device.c   opening, limits, errors, programs, reloading     queue.c    requests, judging of bindings, one dispatch at a time
+ *   surface.c  buffers and their layouts                        weights.c  the records a program was compiled with
+ *   host.c     text to program to image: what soft and cpu share  soft.c cpu.c null.c  what tells the devices apart
+ *   cache.c    compiled programs on disk and in memory          run.c      one program, once
+ *
+ * Locks: dev->build serialises compile, load, unload, reload and free; dev->mu guards everything else and is never held while a
+ * program is built or runs. build is taken first. */
+#ifndef DEVICE_DEVICE_INT_H
+#define DEVICE_DEVICE_INT_H
+
+#include <pthread.h>
+
+#include "device/device.h"
+#include "engine/engine.h"
+#include "lower/lower.h"
+#include "mil/mil.h"
+#include "target/target.h"
+
+/* ---- what a kind of device supplies ---- */
+typedef struct {
+    const char *name, *what;
+    const char *arg;  /* what follows the colon, for messages; NULL: nothing does */
+    bool computes, plain;
+    const char *(*absent)(void);                                           /* why it cannot be opened here; NULL: it can */
+    an_status (*open)(device *dev, const char *arg, diag *d);              /* name, limits, arithmetic */
+    void (*close)(device *dev);                                            /* may be NULL */
+    an_status (*build)(dev_program *p, const dev_source *src, diag *d);    /* from text; sets the ports */
+    an_status (*adopt)(dev_program *p, const void *bytes, size_t n, const dev_weights *w, diag *d);
+    an_status (*load)(dev_program *p, diag *d);
+    void (*unload)(dev_program *p);
+    an_status (*reload)(dev_program *p, const dev_weights *w, bool *changed, diag *d); /* old weights stay when it fails */
+    an_status (*run)(dev_program *p, const void *const *in, void *const *out, diag *d);
+    uint64_t (*digest)(const dev_program *p);                              /* of the constants in use */
+    void (*drop)(dev_program *p);                                          /* what build or adopt made */
+} device_class;
+extern const device_class device_soft, device_cpu, device_null;
+
+/* ---- handles ---- */
+typedef struct baked baked; /* weights.c */
+
+struct device {
+    const device_class *cls;
+    char name[40];
+    const chip *chip;         /* soft */
+    numerics num;
+    device_limits lim;
+    device_options opt;
+    pool *pool;
+    pthread_mutex_t mu, build;
+    pthread_cond_t changed;   /* a dispatch ended, one was queued, or the device closes */
+    pthread_t worker;
+    bool has_worker, stop, busy;
+    dev_request *head, *tail; /* submitted, not started */
+    dev_program *programs;
+    dev_surface *surfaces;
+    dev_request *requests;
+    uint64_t budget_used;     /* compiles that count */
+    uint64_t failed_ns;       /* when the last compile failed; 0: never */
+    engine_error err;
+    device_stats st;
+};
+
+struct dev_program {
+    device *dev;
+    dev_program *prev, *next;
+    arena mem;                /* ports */
+    dev_port *port[2];
+    size_t n_port[2];
+    program *prog;            /* host devices */
+    image *im;
+    baked *weights;
+    uint64_t image_bytes;
+    int refs;                 /* the caller's, and one per request */
+    int64_t outstanding;      /* requests submitted and not waited for */
+    int64_t queued;           /* requests submitted and not finished */
+    bool loaded, changing, counted, from_cache, dead;
+};
+
+struct dev_surface {
+    device *dev;
+    dev_surface *prev, *next;
+    unsigned char *at;
+    uint64_t bytes, window;   /* asked for; taken from the device window */
+    int refs;                 /* the caller's, and one per binding */
+    int64_t queued;           /* submitted, unfinished dispatches that use it */
+    bool locked, read_only;
+};
+
+typedef enum { REQ_IDLE, REQ_QUEUED, REQ_RUNNING, REQ_DONE } req_state;
+struct dev_request {
+    device *dev;
+    dev_request *prev, *next;
+    dev_request *after;       /* in the queue */
+    dev_program *p;
+    dev_surface **bound[2];   /* per port; NULL: not bound */
+    void **at[2];             /* per port: what the engine sees */
+    unsigned char **stage[2]; /* per port, where rows are padded: its packed form. Else NULL */
+    req_state state;
+    diag result;
+    arena mem;
+};
+
+/* Doubly linked lists of handles. */
+#define LIST_ADD(head, x) ((x)->prev = NULL, (x)->next = (head), (head) ? (void)((head)->prev = (x)) : (void)0, (head) = (x))
+#define LIST_CUT(head, x)                                                                                             \
+    ((x)->prev ? (void)((x)->prev->next = (x)->next) : (void)((head) = (x)->next), (x)->next ? (void)((x)->next->prev = (x)->prev) : (void)0)
+
+/* ---- device.c ---- */
+typedef enum {
+#define DEV_ERROR(id, outcome, domain, code, status, text) ERR_##id,
+#include "device/errors.def"
+#undef DEV_ERROR
+    ERR_COUNT
+} dev_error;
+/* The engine's words and a sentence of ours, in dev->err and in d. Call without dev->mu. */
+an_status dev_refuse(device *dev, dev_error e, loc at, diag *d, const char *fmt, ...) PRINTF_LIKE(5, 6);
+/* A failure of a lower layer in the engine's words e, with its own outcome and place; AN_NOMEM and AN_BUG stay as they are. */
+an_status dev_refuse_as(device *dev, dev_error e, const diag *why, diag *d);
+void program_unref(dev_program *p); /* dev->mu held */
+bool dev_fault(device *dev, const char *where); /* a test wants this step to fail */
+an_status dev_budget(device *dev, diag *d);     /* may one more program be compiled? */
+void dev_compiled(dev_program *p, double ms, bool ok);
+void dev_lost(dev_program *p); /* a reload left it unloaded */
+
+/* ---- surface.c ---- */
+void surface_ref(dev_surface *s);   /* dev->mu held */
+void surface_unref(dev_surface *s); /* dev->mu held */
+uint64_t surface_need(const device *dev, const dev_port *p); /* bytes a port takes in a surface; UINT64_MAX: too many */
+
+/* ---- queue.c ---- */
+void queue_start(device *dev);
+void queue_stop(device *dev); /* finishes what is queued */
+void queue_quiet(dev_program *p); /* dev->mu held: returns when no dispatch of p is queued or running */
+bool queue_step(device *dev); /* dev->mu held: runs the next dispatch, false when there is none to take */
+void request_drop(dev_request *r); /* dev->mu held, not queued */
+
+/* ---- host.c ---- */
+an_status host_open(device *dev, diag *d);
+void host_close(device *dev);
+an_status host_build(dev_program *p, const dev_source *src, diag *d);
+an_status host_adopt(dev_program *p, const void *bytes, size_t n, const dev_weights *w, diag *d);
+an_status host_load(dev_program *p, diag *d);
+void host_unload(dev_program *p);
+an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag *d);
+an_status host_run(dev_program *p, const void *const *in, void *const *out, diag *d);
+uint64_t host_digest(const dev_program *p);
+void host_drop(dev_program *p);
+an_status soft_judge(device *dev, const dev_source *src, diag *d); /* the chip's rules; soft.c */
+
+/* ---- weights.c ---- */
+an_status weights_open(const dev_weights *w, lower_weights **out, diag *d) MUST_CHECK;
+/* Copies of the records p refers to, or views when w is stable; takes files over (also when it fails). */
+an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_weights *files, baked **out, diag *d) MUST_CHECK;
+void baked_free(baked *b); /* NULL is fine */
+bool baked_same(const baked *a, const baked *b);
+weight_source baked_source(baked *b);
+/* What a text and its weights are, for the cache. Records that cannot be read are left to the compiler to complain about:
+ * false then. */
+bool weights_identity(const mil_module *m, lower_weights *files, dev_key *key);
+
+static inline dev_key key_mix(dev_key k, const void *p, size_t n)
+{
+    return (dev_key){ { hash_bytes(p, n, k.word[0]), hash_bytes(p, n, k.word[1] ^ 0x517cc1b727220a95u) } };
+}
+
+#endif

@@ -1,0 +1,214 @@
+/* host.c: devices that are this machine: MIL text to program to image. soft and cpu differ in arithmetic, rules and limits only.
+ * In: text and weights.  Out: an image that queue.c runs.
+ *
+ *   text ─mil▶ module ─(cache? ▶ program)─ rules of the chip ─lower▶ graph ─codegen▶ program ─▶ image */
+#include <stdlib.h>
+
+#include "codegen/codegen.h"
+#include "device/device_int.h"
+
+an_status host_open(device *dev, diag *d)
+{
+    if (dev->opt.pool) return dev->pool = dev->opt.pool, AN_OK;
+    return dev_fault(dev, "pool") ? diag_nomem(d) : pool_make(&dev->pool, dev->opt.threads, d);
+}
+
+void host_close(device *dev)
+{
+    if (dev->pool != dev->opt.pool) pool_free(dev->pool);
+}
+
+/* ---- program to ports ---- */
+
+static an_status take_ports(dev_program *p, diag *d)
+{
+    const program *g = p->prog;
+    for (int side = 0; side < 2; side++) {
+        size_t n = side == DEV_INPUT ? g->inputs.n : g->outputs.n;
+        const eport *from = side == DEV_INPUT ? g->inputs.at : g->outputs.at;
+        dev_port *to = dev_fault(p->dev, "ports") ? NULL : TAKE(&p->mem, dev_port, n);
+        if (!to) return diag_nomem(d);
+        for (size_t i = 0; i < n; i++) {
+            const etensor *t = &g->tensors.at[from[i].tensor];
+            to[i] = (dev_port){ .name = from[i].name, .dt = t->dt, .rank = t->rank, .bytes = from[i].bytes };
+            memcpy(to[i].dim, t->dim, (size_t)t->rank * sizeof *t->dim);
+        }
+        p->port[side] = to;
+        p->n_port[side] = n;
+    }
+    return AN_OK;
+}
+
+/* ---- cache ---- */
+
+static dev_key source_key(const device *dev, const dev_source *src)
+{
+    dev_key k = { { PROGRAM_VERSION, (uint64_t)dev->opt.fast_math } };
+    k = key_mix(k, AN_VERSION, sizeof AN_VERSION);
+    k = key_mix(k, dev->name, strlen(dev->name));
+    k = key_mix(k, &dev->num, sizeof dev->num); /* doubles without padding */
+    return key_mix(k, src->text, src->n_text);
+}
+
+static an_status from_cache(dev_program *p, dev_key key, diag *d)
+{
+    device *dev = p->dev;
+    strbuf b = { 0 };
+    an_status st = AN_OK;
+    if (dev_cache_get(dev->opt.cache, key, &b)) {
+        diag why = { 0 };
+        if (dev_fault(dev, "decode")) st = diag_nomem(d);
+        else if (!program_decode(b.at, b.n, &p->prog, &why)) p->from_cache = true;
+        else if (why.st == AN_NOMEM) st = diag_nomem(d);
+        else dev_cache_drop(dev->opt.cache, key); /* whole as a file, not as a program: made again below */
+        pthread_mutex_lock(&dev->mu);
+        if (p->from_cache) dev->st.cache_hits++;
+        else dev->st.cache_bad++;
+        pthread_mutex_unlock(&dev->mu);
+    }
+    sb_free(&b);
+    return st;
+}
+
+static void to_cache(dev_program *p, dev_key key)
+{
+    strbuf b = { 0 };
+    diag ignored = { 0 }; /* a program that cannot be kept is still a program */
+    if (!program_encode(p->prog, &b, &ignored) && !b.oom) dev_cache_put(p->dev->opt.cache, key, b.at, b.n);
+    sb_free(&b);
+}
+
+/* ---- compiling ---- */
+
+static dev_error error_of(const diag *why) { return why->st == AN_INPUT ? ERR_BAD_MIL : ERR_COMPILE; }
+
+static an_status compile(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files, uint64_t key, diag *d)
+{
+    device *dev = p->dev;
+    TRY(dev_budget(dev, d));
+    if (dev->chip) TRY(soft_judge(dev, src, d));
+    graph *g = NULL;
+    diag why = { 0 };
+    lower_in in = { .weights = files, .need_weights = true };
+    codegen_options o = { .num = &dev->num, .target = dev->chip ? chip_name(dev->chip) : "cpu", .level = 1, .key = key };
+    if (dev_fault(dev, "lower") || dev_fault(dev, "codegen")) diag_nomem(&why);
+    else if (!lower_from_mil(m, &in, &g, &why) && codegen_program(g, &o, &p->prog, &why)) p->prog = NULL;
+    graph_free(g);
+    return why.st ? dev_refuse_as(dev, error_of(&why), &why, d) : AN_OK;
+}
+
+static an_status build_program(dev_program *p, const dev_source *src, lower_weights *files, diag *d)
+{
+    device *dev = p->dev;
+    mil_module *m = NULL;
+    diag why = { 0 };
+    if (dev_fault(dev, "parse")) return diag_nomem(d);
+    if (mil_parse(src->text, src->n_text, 0, &m, &why)) return dev_refuse_as(dev, ERR_BAD_MIL, &why, d);
+    dev_key key = source_key(dev, src);
+    bool keep = weights_identity(m, files, &key) && dev->opt.cache;
+    an_status st = keep ? from_cache(p, key, d) : AN_OK;
+    if (!st && !p->prog) {
+        uint64_t t0 = clock_ns();
+        st = compile(p, src, m, files, key.word[0], d);
+        dev_compiled(p, (double)(clock_ns() - t0) / 1e6, !st);
+        if (!st && keep) to_cache(p, key);
+    }
+    mil_free(m);
+    return st;
+}
+
+/* ports and weights of p->prog; takes files over */
+static an_status finish(dev_program *p, const dev_weights *w, lower_weights *files, diag *d)
+{
+    diag why = { 0 };
+    if (baked_make(p->dev, p->prog, w, files, &p->weights, &why)) return dev_refuse_as(p->dev, ERR_BAD_MIL, &why, d);
+    return take_ports(p, d);
+}
+
+an_status host_build(dev_program *p, const dev_source *src, diag *d)
+{
+    lower_weights *files;
+    diag why = { 0 };
+    if (dev_fault(p->dev, "weight files")) return diag_nomem(d);
+    if (weights_open(&src->weights, &files, &why)) return dev_refuse_as(p->dev, ERR_BAD_MIL, &why, d);
+    an_status st = build_program(p, src, files, d);
+    if (!st) return finish(p, &src->weights, files, d);
+    lower_weights_close(files);
+    return st;
+}
+
+an_status host_adopt(dev_program *p, const void *bytes, size_t n, const dev_weights *w, diag *d)
+{
+    device *dev = p->dev;
+    lower_weights *files;
+    diag why = { 0 };
+    if (dev_fault(dev, "decode")) return diag_nomem(d);
+    if (program_decode(bytes, n, &p->prog, &why)) return dev_refuse_as(dev, ERR_IMAGE, &why, d);
+    const char *target = dev->chip ? chip_name(dev->chip) : "cpu";
+    if (strcmp(p->prog->target, target))
+        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d, "the program was compiled for %.40s; this device is %s", p->prog->target, target);
+    if (weights_open(w, &files, &why)) return dev_refuse_as(dev, ERR_BAD_MIL, &why, d);
+    return finish(p, w, files, d);
+}
+
+/* ---- loading and running ---- */
+
+an_status host_load(dev_program *p, diag *d)
+{
+    device *dev = p->dev;
+    weight_source w = baked_source(p->weights);
+    image_options o = { .reference = dev->opt.reference, .pool = dev->pool, .fast_math = dev->opt.fast_math };
+    diag why = { 0 };
+    if (dev_fault(dev, "image")) diag_nomem(&why);
+    else if (!image_load(&p->im, p->prog, &w, &o, &why)) p->image_bytes = image_bytes(p->im);
+    return why.st ? dev_refuse_as(dev, ERR_IMAGE, &why, d) : AN_OK;
+}
+
+void host_unload(dev_program *p)
+{
+    image_free(p->im);
+    p->im = NULL;
+    p->image_bytes = 0;
+}
+
+an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag *d)
+{
+    device *dev = p->dev;
+    lower_weights *files;
+    baked *fresh;
+    diag why = { 0 };
+    if (dev_fault(dev, "weight files")) return diag_nomem(d);
+    if (weights_open(w, &files, &why) || baked_make(dev, p->prog, w, files, &fresh, &why)) return dev_refuse_as(dev, ERR_BAD_ARG, &why, d);
+    if (changed) *changed = !baked_same(p->weights, fresh);
+    if (p->im) {
+        weight_source from = baked_source(fresh), back = baked_source(p->weights);
+        if (dev_fault(dev, "reload")) diag_nomem(&why);
+        else if (image_reload(p->im, &from, &why)) {
+            diag again = { 0 };
+            if (image_reload(p->im, &back, &again)) { /* neither old nor new: better none */
+                dev_lost(p);
+                host_unload(p);
+            }
+        }
+    }
+    if (why.st) {
+        baked_free(fresh);
+        return dev_refuse_as(dev, ERR_IMAGE, &why, d);
+    }
+    baked_free(p->weights);
+    p->weights = fresh;
+    return AN_OK;
+}
+
+an_status host_run(dev_program *p, const void *const *in, void *const *out, diag *d) { return image_run(p->im, in, out, d); }
+
+uint64_t host_digest(const dev_program *p) { return p->im ? image_digest(p->im) : 0; }
+
+void host_drop(dev_program *p)
+{
+    host_unload(p);
+    baked_free(p->weights);
+    program_free(p->prog);
+    p->weights = NULL;
+    p->prog = NULL;
+}

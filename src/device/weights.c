@@ -1,0 +1,171 @@
+/* weights.c: the weight records a program was compiled with.
+ * In: a dictionary of files, or the model folder.  Out: the records the program's manifest names, held for its life.
+ * Real programs carry their constants with them: changing a weight file afterwards changes nothing. So records are copied,
+ * unless the caller promises that they stay as they are. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
+
+#include "device/device_int.h"
+
+enum { RECORD_ALIGN = 64 }; /* what the engine may use in place */
+
+typedef struct {
+    const char *path;
+    uint64_t offset, bytes;
+    dtype dt;
+    const unsigned char *at;
+    void *own;
+} record;
+
+struct baked {
+    arena mem;
+    lower_weights *files; /* when records look into them */
+    str_map index;        /* path and offset -> record */
+    VEC(record) records;
+};
+
+an_status weights_open(const dev_weights *w, lower_weights **out, diag *d)
+{
+    *out = lower_weights_open(w->model_dir);
+    if (!*out) return diag_nomem(d);
+    an_status st = AN_OK;
+    for (size_t i = 0; i < w->n_blob && !st; i++) st = lower_weights_give(*out, w->blob[i].path, w->blob[i].bytes, w->blob[i].n, d);
+    if (st) {
+        lower_weights_close(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+static const char *record_key(arena *mem, const char *path, uint64_t offset)
+{
+    return arena_printf(mem, "%llu %s", (unsigned long long)offset, path);
+}
+
+static an_status take(baked *b, const const_source *s, bool view, lower_weights *files, diag *d)
+{
+    arena_mark m = arena_save(&b->mem);
+    const char *key = record_key(&b->mem, s->path, s->offset);
+    if (!key) return diag_nomem(d);
+    uint32_t k;
+    if (str_map_get(&b->index, key, strlen(key), &k)) {
+        const record *r = &b->records.at[k];
+        arena_back(&b->mem, m);
+        if (r->dt == s->dt && r->bytes == s->bytes) return AN_OK;
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the record at %llu is used as two different types", s->path, (unsigned long long)s->offset);
+    }
+    record r = { .path = arena_str(&b->mem, s->path), .offset = s->offset, .bytes = s->bytes, .dt = s->dt };
+    if (!r.path || !vec_room(&b->mem, &b->records.at, &b->records.cap, b->records.n + 1, sizeof r)) return diag_nomem(d);
+    const void *at;
+    TRY(lower_weights_record(files, s->path, s->offset, s->dt, s->bytes, &at, d));
+    r.at = at;
+    if (!view || (uintptr_t)at % RECORD_ALIGN) {
+        if (r.bytes > SIZE_MAX / 2 || posix_memalign(&r.own, RECORD_ALIGN, (size_t)MAX(r.bytes, 1u))) return diag_nomem(d);
+        r.at = memcpy(r.own, at, (size_t)r.bytes);
+    }
+    b->records.at[b->records.n++] = r;
+    return str_map_put(&b->mem, &b->index, key, strlen(key), (uint32_t)b->records.n - 1) ? AN_OK : diag_nomem(d);
+}
+
+an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_weights *files, baked **out, diag *d)
+{
+    *out = NULL;
+    baked *b = dev_fault(dev, "weights") ? NULL : calloc(1, sizeof *b);
+    an_status st = b ? AN_OK : diag_nomem(d);
+    for (size_t i = 0; i < p->consts.n && !st; i++)
+        for (int k = 0; k < p->consts.at[i].n_src && !st; k++) {
+            const const_source *s = &p->consts.at[i].src[k];
+            if (s->path) st = dev_fault(dev, "weight record") ? diag_nomem(d) : take(b, s, w->stable, files, d);
+        }
+    if (!st && w->stable) b->files = files;
+    else lower_weights_close(files);
+    if (st) baked_free(b);
+    else *out = b;
+    return st;
+}
+
+void baked_free(baked *b)
+{
+    if (!b) return;
+    for (size_t i = 0; i < b->records.n; i++) free(b->records.at[i].own);
+    lower_weights_close(b->files);
+    arena_free(&b->mem);
+    free(b);
+}
+
+bool baked_same(const baked *a, const baked *b)
+{
+    if (a->records.n != b->records.n) return false;
+    for (size_t i = 0; i < a->records.n; i++) {
+        const record *x = &a->records.at[i], *y = &b->records.at[i];
+        if (x->bytes != y->bytes || (x->bytes && memcmp(x->at, y->at, (size_t)x->bytes))) return false;
+    }
+    return true;
+}
+
+static an_status find(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const unsigned char **at, diag *d)
+{
+    baked *b = user;
+    arena tmp = { 0 };
+    const char *key = record_key(&tmp, path, offset);
+    uint32_t k = 0;
+    bool known = key && str_map_get(&b->index, key, strlen(key), &k);
+    arena_free(&tmp);
+    if (!key) return diag_nomem(d);
+    const record *r = &b->records.at[k];
+    if (!known || r->dt != dt || r->bytes != bytes)
+        return diag_fail(d, AN_BUG, NOWHERE, "%.120s: the loader asks for a record at %llu that the manifest does not have", path, (unsigned long long)offset);
+    *at = r->at;
+    return AN_OK;
+}
+
+weight_source baked_source(baked *b) { return (weight_source){ .user = b, .record = find }; }
+
+/* ---- identity ---- */
+
+typedef struct {
+    lower_weights *files;
+    dev_key key;
+    bool ok;
+} identity;
+
+static void identify_literal(identity *id, const mil_lit *l)
+{
+    if (!l) return;
+    if (l->kind == ML_LIST || l->kind == ML_DICT) {
+        int64_t n = l->kind == ML_DICT ? 2 * l->n : l->n;
+        for (int64_t i = 0; i < n; i++) identify_literal(id, l->item[i]);
+    }
+    if (l->kind != ML_BLOB || !id->ok) return;
+    int64_t n = 1;
+    size_t bytes;
+    const void *data;
+    diag why = { 0 };
+    id->ok = l->type->kind == MT_TENSOR;
+    for (int i = 0; id->ok && i < l->type->rank; i++) id->ok = l->type->dim[i] >= 0 && mul_i64(n, l->type->dim[i], &n);
+    id->ok = id->ok && dtype_bytes(l->type->dt, n, &bytes) &&
+             !lower_weights_record(id->files, l->blob_path, l->blob_offset, l->type->dt, bytes, &data, &why);
+    if (!id->ok) return;
+    id->key = key_mix(id->key, l->blob_path, strlen(l->blob_path));
+    id->key = key_mix(id->key, &l->blob_offset, sizeof l->blob_offset);
+    id->key = key_mix(id->key, data, bytes);
+}
+
+static void identify_block(identity *id, const mil_block *b)
+{
+    for (size_t i = 0; i < b->n_op; i++) {
+        const mil_op *op = &b->op[i];
+        for (int k = 0; k < op->n_attr; k++) identify_literal(id, op->attr[k].lit);
+        for (int k = 0; k < op->n_arg; k++)
+            for (int j = 0; j < op->arg[k].n; j++) identify_literal(id, op->arg[k].item[j].lit);
+        for (int k = 0; k < op->n_block; k++) identify_block(id, &op->block[k]);
+    }
+}
+
+bool weights_identity(const mil_module *m, lower_weights *files, dev_key *key)
+{
+    identity id = { .files = files, .key = *key, .ok = true };
+    for (size_t i = 0; i < m->n_func; i++) identify_block(&id, &m->func[i]);
+    *key = id.key;
+    return id.ok;
+}

@@ -1,0 +1,146 @@
+/* conform.h: what the device tests share: small programs, weight files in memory, and an open device that checks itself. */
+#ifndef TESTS_CONFORM_H
+#define TESTS_CONFORM_H
+
+#include "device/device.h"
+#include "mil/mil.h"
+#include "t.h"
+
+#define MIL_HEAD                                                                                                      \
+    "program(1.3)\n[buildInfo = dict<string, string>({{\"coremlc-component-MIL\", \"3510.2.1\"}, {\"coremlc-version\", \"3505.4.1\"}, " \
+    "{\"coremltools-component-milinternal\", \"\"}, {\"coremltools-version\", \"9.0\"}})]\n{\n"
+#define WEIGHT_PATH "@model_path/weights/w.bin"
+
+/* y = w·x over channels: 8 to 8, width 32, weights in a file. */
+#define CONV_TEXT                                                                                                     \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"                                                    \
+             "string pt = const()[name = string(\"pt\"), val = string(\"valid\")];\n"                                 \
+             "tensor<int32, [2]> ones = const()[name = string(\"ones\"), val = tensor<int32, [2]>([1, 1])];\n"        \
+             "tensor<int32, [4]> zero = const()[name = string(\"zero\"), val = tensor<int32, [4]>([0, 0, 0, 0])];\n"  \
+             "int32 g = const()[name = string(\"g\"), val = int32(1)];\n"                                             \
+             "tensor<fp16, [8, 8, 1, 1]> w = const()[name = string(\"w\"), val = tensor<fp16, [8, 8, 1, 1]>(BLOBFILE(path = " \
+             "string(\"" WEIGHT_PATH "\"), offset = uint64(64)))];\n"                                                 \
+             "tensor<fp16, [1, 8, 1, 32]> y = conv(dilations = ones, groups = g, pad = zero, pad_type = pt, strides = ones, weight = w, " \
+             "x = x)[name = string(\"y\")];\n} -> (y);\n}\n"
+/* Ports of different sizes, declared against the alphabet: q = zz + zz, k = aa·aa. */
+#define TWO_TEXT                                                                                                      \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> zz, tensor<fp16, [1, 4, 1, 32]> aa) {\n"                   \
+             "tensor<fp16, [1, 8, 1, 32]> q = add(x = zz, y = zz)[name = string(\"q\")];\n"                           \
+             "tensor<fp16, [1, 4, 1, 32]> k = mul(x = aa, y = aa)[name = string(\"k\")];\n} -> (q, k);\n}\n"
+/* next = s + 1, twice = s + s: state and something that reads it in the same dispatch. */
+#define STATE_TEXT                                                                                                    \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [1, 1, 1, 32]> s) {\n"                                                    \
+             "fp16 one = const()[name = string(\"one\"), val = fp16(1)];\n"                                           \
+             "tensor<fp16, [1, 1, 1, 32]> next = add(x = s, y = one)[name = string(\"next\")];\n"                     \
+             "tensor<fp16, [1, 1, 1, 32]> twice = add(x = s, y = s)[name = string(\"twice\")];\n} -> (next, twice);\n}\n"
+/* A cache of six slots: out = cache·(1 - onehot) + value·onehot. */
+#define RING_TEXT                                                                                                     \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [1, 1, 1, 6]> cache, tensor<fp16, [1, 1, 1, 6]> onehot, tensor<fp16, [1, 1, 1, 6]> value) {\n" \
+             "fp16 one = const()[name = string(\"one\"), val = fp16(1)];\n"                                           \
+             "tensor<fp16, [1, 1, 1, 6]> keep = sub(x = one, y = onehot)[name = string(\"keep\")];\n"                 \
+             "tensor<fp16, [1, 1, 1, 6]> old = mul(x = cache, y = keep)[name = string(\"old\")];\n"                   \
+             "tensor<fp16, [1, 1, 1, 6]> put = mul(x = value, y = onehot)[name = string(\"put\")];\n"                 \
+             "tensor<fp16, [1, 1, 1, 6]> out = add(x = old, y = put)[name = string(\"out\")];\n} -> (out);\n}\n"
+
+/* A weight file with one record: an 8 by 8 matrix, `scale` on its diagonal and `off` elsewhere. */
+static inline strbuf weight_file(double scale, double off)
+{
+    uint16_t w[64];
+    for (int i = 0; i < 64; i++) w[i] = f16_from_f64(i % 9 ? off : scale);
+    blob_writer b = { 0 };
+    uint64_t at;
+    diag d = { 0 };
+    assert_ok(blob_add(&b, DT_F16, w, sizeof w, &at, &d), d);
+    assert_ok(blob_finish(&b, &d), d);
+    assert_int_equal(at, 64);
+    return b.bytes;
+}
+
+#define WITH_WEIGHTS(file) { .blob = &(const dev_blob){ WEIGHT_PATH, (file).at, (file).n }, .n_blob = 1 }
+
+static inline dev_program *must_compile(device *dev, const char *text, const strbuf *weights)
+{
+    dev_program *p;
+    diag d = { 0 };
+    dev_blob blob = { WEIGHT_PATH, weights ? weights->at : NULL, weights ? weights->n : 0 };
+    dev_source src = { .text = text, .n_text = strlen(text), .weights = { .blob = &blob, .n_blob = weights != NULL } };
+    assert_ok(device_compile(dev, &src, &p, &d), d);
+    assert_ok(dev_program_load(p, &d), d);
+    return p;
+}
+
+static inline dev_surface *must_surface(device *dev, uint64_t bytes)
+{
+    dev_surface *s;
+    diag d = { 0 };
+    assert_ok(dev_surface_new(dev, bytes, &s, &d), d);
+    return s;
+}
+
+static inline void put_f16(dev_surface *s, int n, double first, double step)
+{
+    uint16_t *x;
+    void *at;
+    diag d = { 0 };
+    assert_ok(dev_surface_lock(s, false, &at, &d), d);
+    x = at;
+    for (int i = 0; i < n; i++) x[i] = f16_from_f64(first + step * i);
+    assert_ok(dev_surface_unlock(s, &d), d);
+}
+
+static inline double get_f16(dev_surface *s, int i)
+{
+    void *at;
+    diag d = { 0 };
+    assert_ok(dev_surface_lock(s, true, &at, &d), d);
+    double x = f16_to_f64(((const uint16_t *)at)[i]);
+    assert_ok(dev_surface_unlock(s, &d), d);
+    return x;
+}
+
+/* A request with a fresh surface of the right size on every port; surface[side][port] are the caller's. */
+typedef struct {
+    dev_request *r;
+    dev_surface *s[2][4];
+    size_t n[2];
+} bound;
+
+static inline bound must_bind(device *dev, dev_program *p)
+{
+    bound b = { 0 };
+    diag d = { 0 };
+    assert_ok(dev_request_new(p, &b.r, &d), d);
+    for (int side = 0; side < 2; side++) {
+        const dev_port *ports;
+        b.n[side] = dev_program_ports(p, (dev_side)side, &ports);
+        assert_true(b.n[side] <= 4);
+        for (size_t i = 0; i < b.n[side]; i++) {
+            b.s[side][i] = must_surface(dev, dev_program_surface_bytes(p, (dev_side)side));
+            assert_ok(dev_request_bind(b.r, (dev_side)side, ports[i].name, b.s[side][i], &d), d);
+        }
+    }
+    return b;
+}
+
+static inline void drop_bound(bound *b)
+{
+    dev_request_free(b->r);
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < b->n[side]; i++) dev_surface_free(b->s[side][i]);
+}
+
+/* Everything was given back; then close. */
+static inline void close_clean(device *dev)
+{
+    device_stats st;
+    device_get_stats(dev, &st);
+    assert_int_equal(st.programs, 0);
+    assert_int_equal(st.loaded, 0);
+    assert_int_equal(st.surfaces, 0);
+    assert_int_equal(st.requests, 0);
+    assert_int_equal(st.surface_bytes, 0);
+    assert_int_equal(st.image_bytes, 0);
+    device_close(dev);
+}
+
+#endif

@@ -1,0 +1,986 @@
+/* test_conform: what every device must do, run against each device string. It knows the device interface and nothing behind
+ * it; a new device is a new row in `devices`. AN_DEVICE=name runs that one alone. */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "conform.h"
+
+static const char *const devices[] = { "soft:m1", "soft:m4", "soft:m5", "cpu", "null" };
+
+static const char *name_of(void **state) { return *state; }
+
+static device *open_with(void **state, const device_limit *limit, size_t n)
+{
+    device *dev;
+    diag d = { 0 };
+    assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 2, .limit = limit, .n_limit = n }, &d), d);
+    return dev;
+}
+#define OPEN(state) open_with(state, NULL, 0)
+#define OPEN_LIMITS(state, ...) open_with(state, (const device_limit[]){ __VA_ARGS__ }, sizeof((const device_limit[]){ __VA_ARGS__ }) / sizeof(device_limit))
+
+#define CLOSE_TO(got, want) assert_true((got) > (want) - 1e-6 && (got) < (want) + 1e-6)
+
+/* The last refusal on dev had this engine code and status, and words in both the message and the engine's text. */
+static void assert_refused(device *dev, an_status got, an_status want, const diag *d, int code, uint32_t status, const char *words)
+{
+    engine_error e;
+    device_error(dev, &e);
+    if (got != want || !strstr(d->msg, words) || !strstr(e.text, words) || e.code != code || e.status != status)
+        fail_msg("wanted status %d, code %d, 0x%x, \"%s\"; got %d, %d, 0x%x: %s", want, code, status, words, got, e.code, e.status, d->msg);
+    assert_non_null(e.domain);
+    assert_non_null(strstr(e.domain, "com.apple.appleneuralengine"));
+}
+
+/* ---- opening ---- */
+
+static void opening(void **state)
+{
+    device *dev = OPEN(state);
+    assert_string_equal(device_name(dev), name_of(state));
+    assert_true(device_known(name_of(state)));
+    device_close(dev);
+    device_close(NULL);
+    diag d = { 0 };
+    assert_int_equal(device_open(&dev, name_of(state), &(device_options){ .limit = &(device_limit){ "nonsense", 1 }, .n_limit = 1 }, &d), AN_USAGE);
+    assert_null(dev);
+    assert_non_null(strstr(d.msg, "nonsense"));
+    dev = OPEN_LIMITS(state, { "compiles", 7 }, { "surface_min", 64 });
+    assert_int_equal(device_get_limits(dev)->compiles, 7);
+    assert_int_equal(device_get_limits(dev)->surface_min, 64);
+    device_close(dev);
+}
+
+/* ---- compile, load, run ---- */
+
+static void compile_and_run(void **state)
+{
+    device *dev = OPEN(state);
+    strbuf w = weight_file(2, 0);
+    diag d = { 0 };
+    dev_program *p;
+    dev_source src = { .text = CONV_TEXT, .n_text = strlen(CONV_TEXT), .weights = WITH_WEIGHTS(w) };
+    assert_ok(device_compile(dev, &src, &p, &d), d);
+    assert_false(dev_program_loaded(p));
+    const dev_port *in, *out;
+    assert_int_equal(dev_program_ports(p, DEV_INPUT, &in), 1);
+    assert_int_equal(dev_program_ports(p, DEV_OUTPUT, &out), 1);
+    assert_string_equal(in[0].name, "x");
+    assert_string_equal(out[0].name, "y");
+    assert_int_equal(in[0].dt, DT_F16);
+    assert_int_equal(in[0].rank, 4);
+    assert_int_equal(in[0].dim[1], 8);
+    assert_int_equal(in[0].bytes, 512);
+    assert_ok(dev_program_load(p, &d), d);
+    assert_true(dev_program_loaded(p));
+    bound b = must_bind(dev, p);
+    put_f16(b.s[0][0], 256, -4, 0.0625);
+    assert_ok(device_run(b.r, DEV_QOS, &d), d);
+    for (int i = 0; i < 256; i++) CLOSE_TO(get_f16(b.s[1][0], i), device_computes(dev) ? 2 * (-4 + 0.0625 * i) : 0);
+    device_stats st;
+    device_get_stats(dev, &st);
+    assert_int_equal(st.compiles, 1);
+    assert_int_equal(st.loads, 1);
+    assert_int_equal(st.loaded, 1);
+    assert_int_equal(st.dispatches, 1);
+    assert_int_equal(st.failed, 0);
+    assert_int_equal(st.surfaces, 2);
+    assert_true(st.bytes_to_device >= 512 && st.bytes_from_device >= 512);
+    assert_ok(dev_program_unload(p, &d), d);
+    drop_bound(&b);
+    dev_program_free(p);
+    dev_program_free(NULL);
+    sb_free(&w);
+    close_clean(dev);
+}
+
+/* ---- binding ---- */
+
+static void binding(void **state)
+{
+    device *dev = OPEN(state);
+    diag d = { 0 };
+    dev_program *p = must_compile(dev, TWO_TEXT, NULL);
+    const dev_port *in, *out;
+    assert_int_equal(dev_program_ports(p, DEV_INPUT, &in), 2);
+    assert_int_equal(dev_program_ports(p, DEV_OUTPUT, &out), 2);
+    assert_string_equal(in[0].name, "aa"); /* sorted, not as declared */
+    assert_string_equal(in[1].name, "zz");
+    assert_string_equal(out[0].name, "k");
+    assert_string_equal(out[1].name, "q");
+    size_t k;
+    assert_ptr_equal(dev_program_port(p, DEV_INPUT, "zz", &k), &in[1]);
+    assert_int_equal(k, 1);
+    assert_null(dev_program_port(p, DEV_INPUT, "q", &k));
+
+    bound b = must_bind(dev, p); /* by name */
+    put_f16(b.s[0][0], 128, 3, 0);
+    put_f16(b.s[0][1], 256, 5, 0.25);
+    assert_ok(device_run(b.r, DEV_QOS, &d), d);
+    if (device_computes(dev)) {
+        CLOSE_TO(get_f16(b.s[1][0], 127), 9);
+        CLOSE_TO(get_f16(b.s[1][1], 255), 2 * (5 + 0.25 * 255));
+    }
+    /* by number: the same surfaces give the same */
+    dev_request *r;
+    assert_ok(dev_request_new(p, &r, &d), d);
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < 2; i++) assert_ok(dev_request_bind_at(r, (dev_side)side, i, b.s[side][i], &d), d);
+    put_f16(b.s[0][0], 128, 4, 0);
+    assert_ok(device_run(r, DEV_QOS, &d), d);
+    if (device_computes(dev)) CLOSE_TO(get_f16(b.s[1][0], 5), 16);
+
+    assert_refused(dev, dev_request_bind(r, DEV_INPUT, "xx", b.s[0][0], &d), AN_INPUT, &d, 8, 0xe00002f0, "\"xx\"; it has: aa, zz");
+    d = (diag){ 0 };
+    assert_refused(dev, dev_request_bind_at(r, DEV_OUTPUT, 2, b.s[0][0], &d), AN_INPUT, &d, 8, 0x1d, "the program has 2");
+    device *other = OPEN(state);
+    dev_surface *foreign = must_surface(other, 65536);
+    d = (diag){ 0 };
+    assert_refused(dev, dev_request_bind(r, DEV_INPUT, "aa", foreign, &d), AN_INPUT, &d, 8, 0xe00002c2, "another device");
+    dev_surface_free(foreign);
+    close_clean(other);
+    dev_request_free(r);
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
+static void sizes(void **state)
+{
+    device *dev = OPEN(state);
+    const device_limits *lim = device_get_limits(dev);
+    dev_program *p = must_compile(dev, TWO_TEXT, NULL);
+    uint64_t fit = dev_program_surface_bytes(p, DEV_INPUT);
+    assert_true(fit >= 512 && fit >= (uint64_t)lim->surface_min);
+    bound b = must_bind(dev, p);
+    diag d = { 0 };
+
+    /* one without a surface */
+    assert_ok(dev_request_bind(b.r, DEV_INPUT, "zz", NULL, &d), d);
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "2 input surfaces are wanted, 1 bound; the first without one is zz");
+    d = (diag){ 0 };
+    dev_surface *small = must_surface(dev, 511);
+    assert_ok(dev_request_bind(b.r, DEV_INPUT, "zz", small, &d), d);
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "input zz needs a surface of 512 bytes, the one bound has 511");
+    d = (diag){ 0 };
+    dev_surface *large = must_surface(dev, fit + 4096);
+    assert_ok(dev_request_bind(b.r, DEV_INPUT, "zz", large, &d), d);
+    if (lim->uniform) assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "input surfaces must have one size");
+    else assert_ok(device_run(b.r, DEV_QOS, &d), d);
+    d = (diag){ 0 };
+    assert_ok(dev_request_bind(b.r, DEV_INPUT, "zz", b.s[0][1], &d), d);
+    assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "q", large, &d), d);
+    if (lim->uniform) assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "output surfaces must have one size");
+    else assert_ok(device_run(b.r, DEV_QOS, &d), d);
+    d = (diag){ 0 };
+    assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "q", b.s[1][0], &d), d);
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "outputs k and q are bound to one surface");
+    dev_surface_free(small);
+    dev_surface_free(large);
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+
+    /* a minimum, lowered so that a test can stand on both sides of it */
+    dev = OPEN_LIMITS(state, { "surface_min", 1024 });
+    p = must_compile(dev, STATE_TEXT, NULL);
+    dev_request *r;
+    d = (diag){ 0 };
+    assert_ok(dev_request_new(p, &r, &d), d);
+    dev_surface *s[3];
+    for (int i = 0; i < 3; i++) s[i] = must_surface(dev, 1023);
+    assert_ok(dev_request_bind(r, DEV_INPUT, "s", s[0], &d), d);
+    assert_ok(dev_request_bind(r, DEV_OUTPUT, "next", s[1], &d), d);
+    assert_ok(dev_request_bind(r, DEV_OUTPUT, "twice", s[2], &d), d);
+    assert_refused(dev, device_run(r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "at least 1024 are wanted");
+    assert_int_equal(dev_program_surface_bytes(p, DEV_INPUT), 1024);
+    dev_request_free(r);
+    for (int i = 0; i < 3; i++) dev_surface_free(s[i]);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
+/* An over-allocated surface holds the tensor packed from byte 0; what lies behind it is neither read nor written. */
+static void packed(void **state)
+{
+    device *dev = OPEN_LIMITS(state, { "surface_min", 0 });
+    dev_program *p = must_compile(dev, TWO_TEXT, NULL);
+    const dev_port *out;
+    dev_program_ports(p, DEV_OUTPUT, &out);
+    dev_request *r;
+    diag d = { 0 };
+    assert_ok(dev_request_new(p, &r, &d), d);
+    dev_surface *s[2][2];
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < 2; i++) {
+            s[side][i] = must_surface(dev, 2048);
+            put_f16(s[side][i], 1024, 777, 0);
+            assert_ok(dev_request_bind_at(r, (dev_side)side, i, s[side][i], &d), d);
+        }
+    put_f16(s[0][0], 128, 1, 0.125);
+    put_f16(s[0][1], 256, 1, 0.125);
+    assert_ok(device_run(r, DEV_QOS, &d), d);
+    for (int i = 0; i < 1024; i++) {
+        double k = get_f16(s[1][0], i), q = get_f16(s[1][1], i), x = 1 + 0.125 * i;
+        if (!device_computes(dev) || i >= 128) CLOSE_TO(k, 777);
+        if (!device_computes(dev) || i >= 256) CLOSE_TO(q, 777);
+        else CLOSE_TO(q, 2 * x);
+    }
+    dev_request_free(r);
+    for (int i = 0; i < 4; i++) dev_surface_free(s[i / 2][i % 2]);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
+/* Rows at multiples of 64 bytes, as containers have them. */
+static void rows(void **state)
+{
+    device *dev = OPEN_LIMITS(state, { "row_bytes", 64 }, { "surface_min", 0 });
+    dev_program *p = must_compile(dev, RING_TEXT, NULL);
+    assert_int_equal(dev_program_surface_bytes(p, DEV_INPUT), 64);
+    bound b = must_bind(dev, p);
+    diag d = { 0 };
+    put_f16(b.s[0][0], 32, 3, 0);
+    put_f16(b.s[0][1], 32, 0, 0);
+    put_f16(b.s[0][1], 1, 1, 0);
+    put_f16(b.s[0][2], 32, 9, 0);
+    assert_ok(device_run(b.r, DEV_QOS, &d), d);
+    if (device_computes(dev)) {
+        CLOSE_TO(get_f16(b.s[1][0], 0), 9);
+        CLOSE_TO(get_f16(b.s[1][0], 5), 3);
+        CLOSE_TO(get_f16(b.s[1][0], 6), 0);
+    }
+    drop_bound(&b);
+    dev_program_free(p);
+    dev_surface *s[4];
+    p = must_compile(dev, TWO_TEXT, NULL); /* width 32 fills its row: packed and padded are the same */
+    assert_int_equal(dev_program_surface_bytes(p, DEV_INPUT), 512);
+    dev_request *r;
+    assert_ok(dev_request_new(p, &r, &d), d);
+    for (size_t i = 0; i < 4; i++) {
+        s[i] = must_surface(dev, 512);
+        put_f16(s[i], 256, 2, 0);
+        assert_ok(dev_request_bind_at(r, i < 2 ? DEV_INPUT : DEV_OUTPUT, i % 2, s[i], &d), d);
+    }
+    assert_ok(device_run(r, DEV_QOS, &d), d);
+    CLOSE_TO(get_f16(s[3], 255), device_computes(dev) ? 4 : 2);
+    dev_request_free(r);
+    for (int i = 0; i < 4; i++) dev_surface_free(s[i]);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
+/* ---- refusals of the compiler ---- */
+
+static void compile_errors(void **state)
+{
+    static const char *const bad_text = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"
+                                                 "tensor<fp16, [1, 8, 1, 32]> y = add(x = x, y = nobody)[name = string(\"y\")];\n} -> (y);\n}\n";
+    static const char *const bad_type = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"
+                                                 "tensor<fp16, [1, 9, 1, 32]> y = add(x = x, y = x)[name = string(\"y\")];\n} -> (y);\n}\n";
+    static const char *const rank6 = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 1, 1, 8, 1, 32]> x) {\n"
+                                              "tensor<fp16, [1, 1, 1, 8, 1, 32]> y = add(x = x, y = x)[name = string(\"y\")];\n} -> (y);\n}\n";
+    device *dev = OPEN(state);
+    dev_program *p;
+    diag d = { 0 };
+    assert_refused(dev, device_compile(dev, &(dev_source){ .text = bad_text, .n_text = strlen(bad_text) }, &p, &d), AN_INPUT, &d, 1, 0, "nobody");
+    assert_null(p);
+    assert_int_equal(d.at.line, 5);
+    d = (diag){ 0 };
+    assert_refused(dev, device_compile(dev, &(dev_source){ .text = bad_type, .n_text = strlen(bad_type) }, &p, &d), AN_INPUT, &d, 1, 0, "9");
+    d = (diag){ 0 };
+    assert_refused(dev, device_compile(dev, &(dev_source){ .text = "", .n_text = 0 }, &p, &d), AN_INPUT, &d, 1, 0, "");
+    d = (diag){ 0 };
+    an_status st = device_compile(dev, &(dev_source){ .text = rank6, .n_text = strlen(rank6) }, &p, &d);
+    if (device_is_plain(dev)) {
+        assert_ok(st, d);
+        dev_program_free(p);
+    } else {
+        assert_refused(dev, st, AN_UNSUPPORTED, &d, 1, 0, "tensor rank 6 exceeds the ANE maximum of 5");
+        assert_non_null(strstr(d.msg, "ANECCompile() FAILED"));
+    }
+    device_stats s;
+    device_get_stats(dev, &s);
+    assert_int_equal(s.programs, 0);
+    close_clean(dev);
+}
+
+static void weight_errors(void **state)
+{
+    device *dev = OPEN(state);
+    if (!device_computes(dev)) { /* null never looks at weights */
+        close_clean(dev);
+        return;
+    }
+    dev_program *p;
+    diag d = { 0 };
+    dev_source src = { .text = CONV_TEXT, .n_text = strlen(CONV_TEXT) };
+    assert_refused(dev, device_compile(dev, &src, &p, &d), AN_INPUT, &d, 1, 0, WEIGHT_PATH);
+    strbuf w = weight_file(2, 0);
+    dev_blob other = { "@model_path/other.bin", w.at, w.n };
+    src.weights = (dev_weights){ .blob = &other, .n_blob = 1 };
+    d = (diag){ 0 };
+    assert_refused(dev, device_compile(dev, &src, &p, &d), AN_INPUT, &d, 1, 0, WEIGHT_PATH);
+    dev_blob cut = { WEIGHT_PATH, w.at, w.n - 1 };
+    src.weights.blob = &cut;
+    d = (diag){ 0 };
+    assert_refused(dev, device_compile(dev, &src, &p, &d), AN_INPUT, &d, 1, 0, "bytes");
+    dev_blob twice[2] = { { WEIGHT_PATH, w.at, w.n }, { WEIGHT_PATH, w.at, w.n } };
+    src.weights = (dev_weights){ .blob = twice, .n_blob = 2 };
+    d = (diag){ 0 };
+    assert_refused(dev, device_compile(dev, &src, &p, &d), AN_INPUT, &d, 1, 0, "twice");
+    sb_free(&w);
+    close_clean(dev);
+}
+
+/* ---- weights ---- */
+
+static double answer(bound *b, int i)
+{
+    diag d = { 0 };
+    put_f16(b->s[0][0], 256, 1, 0.125);
+    assert_ok(device_run(b->r, DEV_QOS, &d), d);
+    return get_f16(b->s[1][0], i);
+}
+
+static void baked_weights(void **state)
+{
+    device *dev = OPEN(state);
+    strbuf w = weight_file(2, 0), w3 = weight_file(3, 0);
+    dev_program *p = must_compile(dev, CONV_TEXT, &w);
+    bound b = must_bind(dev, p);
+    diag d = { 0 };
+    double x = 1 + 0.125 * 40;
+    bool computes = device_computes(dev);
+    if (computes) CLOSE_TO(answer(&b, 40), 2 * x);
+    memcpy(w.at, w3.at, w.n); /* the source changes under the program's feet */
+    if (computes) CLOSE_TO(answer(&b, 40), 2 * x);
+    assert_ok(dev_program_unload(p, &d), d);
+    assert_ok(dev_program_load(p, &d), d);
+    if (computes) CLOSE_TO(answer(&b, 40), 2 * x);
+
+    dev_canary c;
+    dev_blob blob = { WEIGHT_PATH, w3.at, w3.n };
+    dev_weights fresh = { .blob = &blob, .n_blob = 1 };
+    assert_ok(dev_program_reload(p, &fresh, &c, &d), d);
+    if (computes) {
+        CLOSE_TO(answer(&b, 40), 3 * x);
+        assert_true(c.source_changed);
+        assert_true(c.weights_before != c.weights_after);
+        assert_true(c.output_before != c.output_after);
+    }
+    dev_canary again;
+    assert_ok(dev_program_reload(p, &fresh, &again, &d), d); /* the same once more: nothing moves */
+    assert_false(again.source_changed);
+    assert_true(again.weights_before == again.weights_after && again.output_before == again.output_after);
+    assert_true(again.weights_before == c.weights_after && again.output_before == c.output_after);
+    strbuf w5 = weight_file(5, 0.5);
+    blob.bytes = w5.at;
+    assert_ok(dev_program_reload(p, &fresh, NULL, &d), d); /* without a proof */
+    double others = 0;
+    for (int k = 0; k < 8; k++) others += 0.5 * (1 + 0.125 * (8 + 32 * k));
+    if (computes) CLOSE_TO(answer(&b, 40), 4.5 * x + others);
+    /* taken up while unloaded, in use when loaded */
+    blob.bytes = w3.at;
+    assert_ok(dev_program_unload(p, &d), d);
+    assert_ok(dev_program_reload(p, &fresh, &c, &d), d);
+    assert_ok(dev_program_load(p, &d), d);
+    if (computes) CLOSE_TO(answer(&b, 40), 3 * x);
+    device_stats st;
+    device_get_stats(dev, &st);
+    assert_int_equal(st.reloads, 4);
+    assert_int_equal(st.compiles, 1);
+
+    if (computes) { /* what does not fit is refused, and the old weights go on */
+        blob.n--;
+        assert_refused(dev, dev_program_reload(p, &fresh, &c, &d), AN_INPUT, &d, 8, 0xe00002c2, "bytes");
+        d = (diag){ 0 };
+        assert_refused(dev, dev_program_reload(p, &(dev_weights){ 0 }, NULL, &d), AN_INPUT, &d, 8, 0xe00002c2, WEIGHT_PATH);
+        d = (diag){ 0 };
+        CLOSE_TO(answer(&b, 40), 3 * x);
+    }
+    drop_bound(&b);
+    dev_program_free(p);
+    sb_free(&w);
+    sb_free(&w3);
+    sb_free(&w5);
+    close_clean(dev);
+}
+
+static void weight_folder(void **state)
+{
+    char dir[] = "/tmp/anneal-conform-XXXXXX", sub[64], path[80];
+    assert_non_null(mkdtemp(dir));
+    snprintf(sub, sizeof sub, "%s/weights", dir);
+    snprintf(path, sizeof path, "%s/w.bin", sub);
+    diag d = { 0 };
+    assert_ok(dir_make(sub, &d), d);
+    strbuf w = weight_file(2, 0), w3 = weight_file(3, 0);
+    assert_ok(file_write(path, w.at, w.n, &d), d);
+    device *dev = OPEN(state);
+    dev_program *p;
+    dev_source src = { .text = CONV_TEXT, .n_text = strlen(CONV_TEXT), .weights = { .model_dir = dir } };
+    assert_ok(device_compile(dev, &src, &p, &d), d);
+    assert_ok(dev_program_load(p, &d), d);
+    bound b = must_bind(dev, p);
+    if (device_computes(dev)) CLOSE_TO(answer(&b, 0), 2);
+    FILE *f = fopen(path, "r+b"); /* overwritten in place, as a naive patcher does */
+    assert_non_null(f);
+    assert_int_equal(fwrite(w3.at, 1, w3.n, f), w3.n);
+    fclose(f);
+    if (device_computes(dev)) CLOSE_TO(answer(&b, 0), 2);
+    assert_ok(dev_program_reload(p, &src.weights, NULL, &d), d);
+    if (device_computes(dev)) CLOSE_TO(answer(&b, 0), 3);
+    /* kept by the caller: no copy, same results */
+    dev_program *q;
+    src.weights.stable = true;
+    assert_ok(device_compile(dev, &src, &q, &d), d);
+    assert_ok(dev_program_load(q, &d), d);
+    bound c = must_bind(dev, q);
+    if (device_computes(dev)) CLOSE_TO(answer(&c, 0), 3);
+    drop_bound(&b);
+    drop_bound(&c);
+    dev_program_free(p);
+    dev_program_free(q);
+    close_clean(dev);
+    sb_free(&w);
+    sb_free(&w3);
+    unlink(path);
+    rmdir(sub);
+    rmdir(dir);
+}
+
+/* ---- resident state ---- */
+
+static void accumulator(void **state)
+{
+    device *dev = OPEN(state);
+    dev_program *p = must_compile(dev, STATE_TEXT, NULL);
+    bound b = must_bind(dev, p);
+    diag d = { 0 };
+    assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "next", b.s[0][0], &d), d); /* one surface on both sides */
+    for (int t = 1; t <= 4; t++) {
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        if (!device_computes(dev)) continue;
+        CLOSE_TO(get_f16(b.s[0][0], 0), t);            /* 1, 2, 3, 4 without sending anything */
+        CLOSE_TO(get_f16(b.s[1][1], 31), 2 * (t - 1)); /* read as it was before this dispatch */
+    }
+    /* two surfaces that change places: output of one dispatch, input of the next */
+    dev_request *back;
+    assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "next", b.s[1][0], &d), d);
+    assert_ok(dev_request_new(p, &back, &d), d);
+    assert_ok(dev_request_bind(back, DEV_INPUT, "s", b.s[1][0], &d), d);
+    assert_ok(dev_request_bind(back, DEV_OUTPUT, "next", b.s[0][0], &d), d);
+    assert_ok(dev_request_bind(back, DEV_OUTPUT, "twice", b.s[1][1], &d), d);
+    for (int t = 0; t < 3; t++) {
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        assert_ok(device_run(back, DEV_QOS, &d), d);
+    }
+    if (device_computes(dev)) CLOSE_TO(get_f16(b.s[0][0], 7), 10);
+    dev_request_free(back);
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
+static void ring(void **state)
+{
+    static const double want[6] = { 10, 20, 30, 40, 50, 0 };
+    device *dev = OPEN(state);
+    dev_program *p = must_compile(dev, RING_TEXT, NULL);
+    bound b = must_bind(dev, p);
+    diag d = { 0 };
+    assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "out", b.s[0][0], &d), d); /* cache is the first input */
+    for (int t = 0; t < 5; t++) {
+        uint16_t onehot[6] = { 0 };
+        onehot[t] = f16_from_f64(1);
+        assert_ok(dev_surface_write(b.s[0][1], onehot, sizeof onehot, &d), d);
+        put_f16(b.s[0][2], 6, (t + 1) * 10, 0);
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+    }
+    for (int i = 0; i < 6 && device_computes(dev); i++) CLOSE_TO(get_f16(b.s[0][0], i), want[i]);
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
+static void alias_rules(void **state)
+{
+    device *dev = OPEN(state);
+    dev_program *p = must_compile(dev, TWO_TEXT, NULL);
+    bound b = must_bind(dev, p);
+    diag d = { 0 };
+    bool rule = device_get_limits(dev)->alias_pairs;
+    assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "q", b.s[0][0], &d), d); /* q has 512 bytes, aa 256 */
+    put_f16(b.s[0][0], 128, 3, 0);
+    put_f16(b.s[0][1], 256, 5, 0);
+    an_status st = device_run(b.r, DEV_QOS, &d);
+    if (rule) assert_refused(dev, st, AN_INPUT, &d, 8, 0x1d, "state needs equal sizes");
+    else assert_ok(st, d);
+    if (!rule && device_computes(dev)) CLOSE_TO(get_f16(b.s[1][0], 127), 9); /* k from aa as it was */
+    drop_bound(&b);
+    dev_program_free(p);
+    p = must_compile(dev, RING_TEXT, NULL);
+    b = must_bind(dev, p);
+    d = (diag){ 0 };
+    assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "out", b.s[0][0], &d), d);
+    assert_ok(dev_request_bind(b.r, DEV_INPUT, "value", b.s[0][0], &d), d);
+    st = device_run(b.r, DEV_QOS, &d);
+    if (rule) assert_refused(dev, st, AN_INPUT, &d, 8, 0x1d, "shares its surface with 2 inputs");
+    else assert_ok(st, d);
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
+/* ---- queueing ---- */
+
+static void queueing(void **state)
+{
+    enum { DEPTH = 5 };
+    device *dev = OPEN_LIMITS(state, { "queue_depth", DEPTH });
+    dev_program *p = must_compile(dev, STATE_TEXT, NULL), *q = must_compile(dev, STATE_TEXT, NULL);
+    bound b = must_bind(dev, p), c = must_bind(dev, q);
+    diag d = { 0 };
+    assert_refused(dev, device_wait(b.r, &d), AN_INPUT, &d, 8, 0xe00002d0, "not submitted");
+    d = (diag){ 0 };
+    /* a chain of dispatches over one surface: the order of submission shows in the result */
+    dev_request *r[DEPTH + 1];
+    for (int i = 0; i <= DEPTH; i++) {
+        assert_ok(dev_request_new(p, &r[i], &d), d);
+        assert_ok(dev_request_bind(r[i], DEV_INPUT, "s", b.s[0][0], &d), d);
+        assert_ok(dev_request_bind(r[i], DEV_OUTPUT, "next", b.s[0][0], &d), d);
+        assert_ok(dev_request_bind(r[i], DEV_OUTPUT, "twice", b.s[1][1], &d), d);
+    }
+    for (int i = 0; i < DEPTH; i++) assert_ok(device_submit(r[i], i, &d), d);
+    assert_refused(dev, device_submit(r[DEPTH], DEV_QOS, &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "5 is the most");
+    d = (diag){ 0 };
+    assert_ok(device_submit(c.r, DEV_QOS, &d), d); /* the depth is per program */
+    assert_refused(dev, device_submit(r[0], DEV_QOS, &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "submitted already");
+    d = (diag){ 0 };
+    assert_refused(dev, dev_request_bind(r[0], DEV_INPUT, "s", b.s[0][0], &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "wait for it");
+    d = (diag){ 0 };
+    assert_ok(device_wait(r[3], &d), d); /* any order of waiting */
+    assert_ok(device_submit(r[DEPTH], DEV_QOS, &d), d);
+    for (int i = DEPTH; i >= 0; i--)
+        if (i != 3) assert_ok(device_wait(r[i], &d), d);
+    assert_ok(device_wait(c.r, &d), d);
+    if (device_computes(dev)) {
+        CLOSE_TO(get_f16(b.s[0][0], 0), DEPTH + 1);
+        CLOSE_TO(get_f16(b.s[1][1], 0), 2 * DEPTH);
+        CLOSE_TO(get_f16(c.s[1][0], 0), 1);
+    }
+    /* locked surfaces stay out of the queue; reading waits for it */
+    void *at;
+    assert_ok(dev_surface_lock(b.s[0][0], false, &at, &d), d);
+    assert_refused(dev, device_submit(r[0], DEV_QOS, &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "locked");
+    d = (diag){ 0 };
+    assert_refused(dev, dev_surface_lock(b.s[0][0], false, &at, &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "locked already");
+    d = (diag){ 0 };
+    assert_ok(dev_surface_unlock(b.s[0][0], &d), d);
+    assert_refused(dev, dev_surface_unlock(b.s[0][0], &d), AN_INPUT, &d, 8, 0xe00002c2, "not locked");
+    d = (diag){ 0 };
+    for (int i = 0; i < DEPTH; i++) assert_ok(device_submit(r[i], DEV_QOS, &d), d);
+    if (device_computes(dev)) CLOSE_TO(get_f16(b.s[0][0], 0), 2 * DEPTH + 1);
+    for (int i = 0; i <= DEPTH; i++) dev_request_free(r[i]); /* not waited for: freeing does */
+    drop_bound(&b);
+    drop_bound(&c);
+    dev_program_free(p);
+    dev_program_free(q);
+    close_clean(dev);
+}
+
+typedef struct {
+    dev_request *r;
+    an_status st;
+    int runs;
+} runner;
+
+static void *run_many(void *user)
+{
+    runner *x = user;
+    diag d = { 0 };
+    for (int i = 0; i < x->runs && !x->st; i++) x->st = i % 2 ? device_run(x->r, DEV_QOS, &d) : device_submit(x->r, DEV_QOS, &d) ? d.st : device_wait(x->r, &d);
+    return NULL;
+}
+
+/* Several threads on one state: dispatches never overlap, none is lost. */
+static void threads(void **state)
+{
+    enum { THREADS = 4, RUNS = 50 };
+    device *dev = OPEN(state);
+    dev_program *p = must_compile(dev, STATE_TEXT, NULL);
+    bound b = must_bind(dev, p);
+    diag d = { 0 };
+    runner x[THREADS];
+    dev_surface *own[THREADS];
+    pthread_t id[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        x[i] = (runner){ .runs = RUNS };
+        own[i] = must_surface(dev, dev_surface_bytes(b.s[0][0]));
+        assert_ok(dev_request_new(p, &x[i].r, &d), d);
+        assert_ok(dev_request_bind(x[i].r, DEV_INPUT, "s", b.s[0][0], &d), d);
+        assert_ok(dev_request_bind(x[i].r, DEV_OUTPUT, "next", b.s[0][0], &d), d);
+        assert_ok(dev_request_bind(x[i].r, DEV_OUTPUT, "twice", own[i], &d), d);
+    }
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&id[i], NULL, run_many, &x[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(id[i], NULL);
+        assert_int_equal(x[i].st, AN_OK);
+    }
+    if (device_computes(dev)) CLOSE_TO(get_f16(b.s[0][0], 9), THREADS * RUNS);
+    device_stats st;
+    device_get_stats(dev, &st);
+    assert_int_equal(st.dispatches, THREADS * RUNS);
+    for (int i = 0; i < THREADS; i++) {
+        dev_request_free(x[i].r);
+        dev_surface_free(own[i]);
+    }
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
+/* ---- limits and life ---- */
+
+static an_status try_compile(device *dev, const char *text, dev_program **p, diag *d)
+{
+    return device_compile(dev, &(dev_source){ .text = text, .n_text = strlen(text) }, p, d);
+}
+
+static void limits(void **state)
+{
+    diag d = { 0 };
+    dev_program *p[3], *q;
+    device *dev = OPEN_LIMITS(state, { "compiles", 3 }, { "reclaim", 0 }, { "loaded", 2 });
+    for (int i = 0; i < 3; i++) assert_ok(try_compile(dev, STATE_TEXT, &p[i], &d), d);
+    assert_refused(dev, try_compile(dev, STATE_TEXT, &q, &d), AN_UNSUPPORTED, &d, 1, 0, "the budget is 3");
+    d = (diag){ 0 };
+    for (int i = 0; i < 2; i++) assert_ok(dev_program_load(p[i], &d), d);
+    assert_refused(dev, dev_program_load(p[2], &d), AN_UNSUPPORTED, &d, 5, 0, "2 is the most");
+    engine_error e;
+    device_error(dev, &e);
+    assert_non_null(strstr(e.text, "GetANEFModel: must re-compile"));
+    d = (diag){ 0 };
+    assert_ok(dev_program_unload(p[0], &d), d);
+    assert_ok(dev_program_load(p[2], &d), d);
+    for (int i = 0; i < 3; i++) dev_program_free(p[i]);
+    assert_int_equal(try_compile(dev, STATE_TEXT, &q, &d), AN_UNSUPPORTED);
+    close_clean(dev);
+
+    dev = OPEN_LIMITS(state, { "compiles", 1 }, { "reclaim", 1 });
+    d = (diag){ 0 };
+    for (int i = 0; i < 3; i++) {
+        assert_ok(try_compile(dev, STATE_TEXT, &q, &d), d);
+        assert_int_equal(try_compile(dev, STATE_TEXT, &p[0], &(diag){ 0 }), AN_UNSUPPORTED);
+        dev_program_free(q);
+    }
+    close_clean(dev);
+
+    dev = OPEN_LIMITS(state, { "window_bytes", 100000 }, { "page_bytes", 16384 });
+    dev_surface *s[6];
+    for (int i = 0; i < 6; i++) s[i] = must_surface(dev, 1); /* a page each */
+    dev_surface *none;
+    assert_refused(dev, dev_surface_new(dev, 16384, &none, &d), AN_UNSUPPORTED, &d, 8, 0xe00002bd, "98304 of the 100000");
+    assert_null(none);
+    for (int i = 0; i < 6; i++) dev_surface_free(s[i]);
+    d = (diag){ 0 };
+    assert_refused(dev, dev_surface_new(dev, 0, &none, &d), AN_INPUT, &d, 8, 0xe00002c2, "0 bytes");
+    close_clean(dev);
+
+    dev = OPEN(state);
+    q = must_compile(dev, STATE_TEXT, NULL);
+    bound b = must_bind(dev, q);
+    d = (diag){ 0 };
+    for (int qos = 0; qos < 64; qos += 7) assert_ok(device_run(b.r, qos, &d), d);
+    assert_refused(dev, device_run(b.r, -1, &d), AN_INPUT, &d, 8, 0xe00002c2, "quality of service -1");
+    if (device_get_limits(dev)->qos_max) {
+        d = (diag){ 0 };
+        assert_refused(dev, device_run(b.r, 64, &d), AN_INPUT, &d, 8, 0xe00002c2, "0 to 63");
+    }
+    drop_bound(&b);
+    dev_program_free(q);
+    close_clean(dev);
+}
+
+static void published_limits(void **state)
+{
+    device *dev = OPEN(state);
+    const device_limits *lim = device_get_limits(dev);
+    bool plain = device_is_plain(dev);
+    assert_int_equal(lim->compiles, plain ? 0 : 119);
+    assert_int_equal(lim->loaded, plain ? 0 : 128);
+    assert_int_equal(lim->queue_depth, plain ? 0 : 127);
+    assert_int_equal(lim->window_bytes, plain ? 0 : 0xE0000000);
+    dev_program *p[140];
+    diag d = { 0 };
+    int n = 0;
+    while (n < 140 && !try_compile(dev, STATE_TEXT, &p[n], &d)) n++;
+    assert_int_equal(n, plain ? 140 : 119);
+    device_close(dev); /* takes them along */
+}
+
+static void life(void **state)
+{
+    device *dev = OPEN(state);
+    diag d = { 0 };
+    dev_program *p;
+    assert_ok(try_compile(dev, STATE_TEXT, &p, &d), d);
+    bound b = must_bind(dev, p);
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0xe00002d0, "not loaded");
+    d = (diag){ 0 };
+    assert_refused(dev, dev_program_unload(p, &d), AN_INPUT, &d, 8, 0xe00002d0, "not loaded");
+    d = (diag){ 0 };
+    assert_ok(dev_program_load(p, &d), d);
+    assert_refused(dev, dev_program_load(p, &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "loaded already");
+    d = (diag){ 0 };
+    for (int i = 0; i < 3; i++) { /* a request outlives unloading */
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        assert_ok(dev_program_unload(p, &d), d);
+        assert_int_equal(device_run(b.r, DEV_QOS, &(diag){ 0 }), AN_INPUT);
+        assert_ok(dev_program_load(p, &d), d);
+    }
+    for (int i = 0; i < 2; i++) dev_surface_free(b.s[1][i]); /* the request keeps what it binds */
+    dev_surface_free(b.s[0][0]);
+    assert_ok(device_run(b.r, DEV_QOS, &d), d);
+    assert_ok(device_submit(b.r, DEV_QOS, &d), d);
+    dev_program_free(p); /* waits; the request is then good for nothing but freeing */
+    device_stats st;
+    device_get_stats(dev, &st);
+    assert_int_equal(st.loaded, 0);
+    assert_ok(device_wait(b.r, &d), d);
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0xe00002d0, "not loaded");
+    dev_request_free(b.r);
+    dev_request_free(NULL);
+    dev_surface_free(NULL);
+    close_clean(dev);
+}
+
+/* ---- program bytes, cache ---- */
+
+static void adopting(void **state)
+{
+    device *dev = OPEN(state);
+    strbuf w = weight_file(2, 0), bytes = { 0 };
+    dev_program *p = must_compile(dev, CONV_TEXT, &w), *q;
+    dev_weights with = WITH_WEIGHTS(w);
+    diag d = { 0 };
+    an_status st = dev_program_bytes(p, &bytes, &d);
+    dev_program_free(p);
+    if (!device_computes(dev)) { /* no program, no bytes */
+        assert_int_equal(st, AN_UNSUPPORTED);
+        sb_free(&w);
+        close_clean(dev);
+        return;
+    }
+    assert_ok(st, d);
+    if (!device_get_limits(dev)->open_images) {
+        assert_refused(dev, device_adopt(dev, bytes.at, bytes.n, &with, &q, &d), AN_UNSUPPORTED, &d, 8, 0xe00002e2, "program load rejected");
+        close_clean(dev);
+        dev = OPEN_LIMITS(state, { "open_images", 1 });
+    }
+    d = (diag){ 0 };
+    assert_ok(device_adopt(dev, bytes.at, bytes.n, &with, &q, &d), d);
+    assert_ok(dev_program_load(q, &d), d);
+    bound b = must_bind(dev, q);
+    CLOSE_TO(answer(&b, 3), 2 * 1.375);
+    drop_bound(&b);
+    dev_program_free(q);
+    for (size_t i = 0; i < bytes.n; i += 1 + bytes.n / 97) { /* cut, or one bit wrong */
+        d = (diag){ 0 };
+        assert_int_not_equal(device_adopt(dev, bytes.at, i, &with, &q, &d), AN_OK);
+        assert_null(q);
+        assert_true(d.msg[0]);
+        bytes.at[i] ^= 4;
+        d = (diag){ 0 };
+        assert_int_not_equal(device_adopt(dev, bytes.at, bytes.n, &with, &q, &d), AN_OK);
+        bytes.at[i] ^= 4;
+    }
+    sb_free(&bytes);
+    sb_free(&w);
+    close_clean(dev);
+}
+
+static void caching(void **state)
+{
+    dev_cache *cache;
+    diag d = { 0 };
+    assert_ok(dev_cache_open(&cache, &(dev_cache_options){ .memory_only = true }, &d), d);
+    device *dev;
+    device_limit one = { "compiles", 2 };
+    assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 1, .cache = cache, .limit = &one, .n_limit = 1 }, &d), d);
+    if (device_computes(dev)) {
+        strbuf w = weight_file(2, 0), w3 = weight_file(3, 0);
+        dev_program *p = must_compile(dev, CONV_TEXT, &w), *q = must_compile(dev, CONV_TEXT, &w), *r = must_compile(dev, CONV_TEXT, &w3);
+        assert_false(dev_program_from_cache(p));
+        assert_true(dev_program_from_cache(q));
+        assert_false(dev_program_from_cache(r)); /* other weights, another program */
+        dev_program *again = must_compile(dev, CONV_TEXT, &w3); /* the budget is spent; what is kept costs nothing */
+        assert_true(dev_program_from_cache(again));
+        bound b = must_bind(dev, q), c = must_bind(dev, again);
+        CLOSE_TO(answer(&b, 0), 2);
+        CLOSE_TO(answer(&c, 0), 3);
+        device_stats st;
+        device_get_stats(dev, &st);
+        assert_int_equal(st.compiles, 2);
+        assert_int_equal(st.cache_hits, 2);
+        drop_bound(&b);
+        drop_bound(&c);
+        dev_program_free(p);
+        dev_program_free(q);
+        dev_program_free(r);
+        dev_program_free(again);
+        sb_free(&w);
+        sb_free(&w3);
+    }
+    close_clean(dev);
+    dev_cache_close(cache);
+}
+
+/* ---- determinism ---- */
+
+static uint64_t run_hash(const char *name, int n_threads)
+{
+    device *dev;
+    diag d = { 0 };
+    assert_ok(device_open(&dev, name, &(device_options){ .threads = n_threads }, &d), d);
+    strbuf w = weight_file(0.7, 0.113);
+    dev_program *p = must_compile(dev, CONV_TEXT, &w);
+    bound b = must_bind(dev, p);
+    uint64_t sum = 0;
+    for (int k = 0; k < 3; k++) {
+        uint16_t y[256];
+        put_f16(b.s[0][0], 256, -3.3, 0.0417);
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        assert_ok(dev_surface_read(b.s[1][0], y, sizeof y, &d), d);
+        uint64_t h = hash_bytes(y, sizeof y, 0);
+        if (k) assert_true(h == sum);
+        sum = h;
+    }
+    drop_bound(&b);
+    dev_program_free(p);
+    sb_free(&w);
+    close_clean(dev);
+    return sum;
+}
+
+static void determinism(void **state)
+{
+    uint64_t one = run_hash(name_of(state), 1);
+    assert_true(one == run_hash(name_of(state), 1));
+    assert_true(one == run_hash(name_of(state), 2));
+    assert_true(one == run_hash(name_of(state), 5));
+}
+
+/* ---- failures ---- */
+
+typedef struct {
+    int left;     /* steps until one fails; negative: never */
+    int seen;
+    bool fired;
+} fault;
+
+static bool fail_at(void *user, const char *where)
+{
+    (void)where;
+    fault *f = user;
+    f->seen++;
+    if (f->left < 0 || f->left--) return false;
+    f->fired = true;
+    return true;
+}
+
+/* Everything a caller does, stopping at the first failure and leaving what it has to the device. */
+static an_status scenario(device *dev, const strbuf *w, const strbuf *w3, diag *d)
+{
+    dev_program *p;
+    dev_surface *x, *y;
+    dev_request *r;
+    dev_canary c;
+    dev_weights fresh = WITH_WEIGHTS(*w3);
+    dev_source src = { .text = CONV_TEXT, .n_text = strlen(CONV_TEXT), .weights = WITH_WEIGHTS(*w) };
+    TRY(device_compile(dev, &src, &p, d));
+    TRY(dev_program_load(p, d));
+    TRY(dev_surface_new(dev, dev_program_surface_bytes(p, DEV_INPUT), &x, d));
+    TRY(dev_surface_new(dev, dev_program_surface_bytes(p, DEV_OUTPUT), &y, d));
+    TRY(dev_request_new(p, &r, d));
+    TRY(dev_request_bind(r, DEV_INPUT, "x", x, d));
+    TRY(dev_request_bind(r, DEV_OUTPUT, "y", y, d));
+    TRY(device_submit(r, DEV_QOS, d));
+    TRY(device_wait(r, d));
+    TRY(dev_program_reload(p, &fresh, &c, d));
+    TRY(device_run(r, DEV_QOS, d));
+    TRY(dev_program_unload(p, d));
+    TRY(dev_program_load(p, d));
+    return device_run(r, DEV_QOS, d);
+}
+
+static void failures(void **state)
+{
+    strbuf w = weight_file(2, 0), w3 = weight_file(3, 0);
+    dev_cache *cache;
+    diag d0 = { 0 };
+    assert_ok(dev_cache_open(&cache, &(dev_cache_options){ .memory_only = true }, &d0), d0);
+    int steps = 0;
+    for (int with_cache = 0; with_cache < 2; with_cache++)
+        for (int k = 0;; k++) {
+            fault f = { .left = k };
+            device *dev = NULL;
+            diag d = { 0 };
+            device_options o = { .threads = 2, .fault = fail_at, .user = &f, .cache = with_cache ? cache : NULL };
+            an_status st = device_open(&dev, name_of(state), &o, &d);
+            if (!st) st = scenario(dev, &w, &w3, &d);
+            else assert_null(dev);
+            if (!f.fired) {
+                assert_ok(st, d);
+                device_close(dev);
+                break;
+            }
+            /* a thread that cannot be had is done without; everything else says so */
+            if (st) {
+                assert_int_equal(st, AN_NOMEM);
+                assert_true(d.msg[0]);
+            }
+            if (dev) { /* the device goes on as if nothing had been */
+                diag again = { 0 };
+                assert_ok(scenario(dev, &w, &w3, &again), again);
+            }
+            device_close(dev); /* with everything still alive on it */
+            steps++;
+            assert_true(k < 500);
+        }
+    assert_true(steps > 20);
+    dev_cache_close(cache);
+    sb_free(&w);
+    sb_free(&w3);
+}
+
+/* ---- the suite, once per device ---- */
+
+#define ROW(fn) { #fn, fn }
+static const struct {
+    const char *name;
+    CMUnitTestFunction fn;
+} suite[] = {
+    ROW(opening),       ROW(compile_and_run), ROW(binding), ROW(sizes),       ROW(packed),   ROW(rows),    ROW(compile_errors),
+    ROW(weight_errors), ROW(baked_weights),   ROW(weight_folder), ROW(accumulator), ROW(ring), ROW(alias_rules), ROW(queueing),
+    ROW(threads),       ROW(limits),          ROW(published_limits), ROW(life), ROW(adopting), ROW(caching), ROW(determinism), ROW(failures),
+};
+
+int main(void)
+{
+    static struct CMUnitTest tests[COUNT(suite) * COUNT(devices)];
+    static char names[COUNT(suite) * COUNT(devices)][64];
+    const char *only = getenv("AN_DEVICE");
+    size_t n = 0;
+    for (size_t k = 0; k < COUNT(devices); k++) {
+        if (only && (k || !(*only))) break;
+        const char *name = only ? only : devices[k];
+        for (size_t i = 0; i < COUNT(suite); i++, n++) {
+            snprintf(names[n], sizeof names[n], "%s: %s", name, suite[i].name);
+            tests[n] = (struct CMUnitTest){ .name = names[n], .test_func = suite[i].fn, .initial_state = (void *)(uintptr_t)name };
+        }
+    }
+    return _cmocka_run_group_tests("conform", tests, n, NULL, NULL);
+}
