@@ -26,14 +26,14 @@ static int nomem(cg *c)
 dtype cg_dt(const cg *c, dtype t) { return c->soft && (t == DT_F32 || t == DT_BF16 || t == DT_F64) ? DT_F16 : t; }
 dtype cg_wide(dtype t) { return dtype_is_float(t) && t != DT_F64 ? DT_F32 : t; }
 
-int64_t dims_prod(const int64_t *d, int from, int to)
+int64_t cg_prod(const int64_t *d, int from, int to)
 {
     int64_t p = 1;
     for (int i = from; i < to; i++) p *= d[i];
     return p;
 }
 
-int64_t elems(const shape *s) { return dims_prod(s->d, 0, s->rank); }
+int64_t cg_elems(const shape *s) { return cg_prod(s->d, 0, s->rank); }
 
 /* ---- tensors ---- */
 
@@ -55,7 +55,7 @@ int cg_tensor(cg *c, dtype dt, const shape *sh)
         sb_free(&b);
         return NONE;
     }
-    if (!elems(sh)) return cg_fail(c, AN_UNSUPPORTED, "a tensor without elements"), NONE;
+    if (!cg_elems(sh)) return cg_fail(c, AN_UNSUPPORTED, "a tensor without elements"), NONE;
     return add_tensor(c, &(tens){ .dt = dt, .sh = *sh, .root = (int)c->t.n, .where = SPACE_SCRATCH, .slot = NONE, .bytes = bytes });
 }
 
@@ -63,8 +63,8 @@ int cg_view(cg *c, int t, const shape *sh)
 {
     if (c->err.st || t < 0) return NONE;
     if (shape_eq(cg_sh(c, t), sh)) return t;
-    if (elems(cg_sh(c, t)) != elems(sh)) {
-        cg_fail(c, AN_BUG, "a view of %lld elements as %lld", (long long)elems(cg_sh(c, t)), (long long)elems(sh));
+    if (cg_elems(cg_sh(c, t)) != cg_elems(sh)) {
+        cg_fail(c, AN_BUG, "a view of %lld elements as %lld", (long long)cg_elems(cg_sh(c, t)), (long long)cg_elems(sh));
         return NONE;
     }
     return add_tensor(c, &(tens){ .dt = c->t.at[t].dt, .sh = *sh, .root = cg_root(c, t), .slot = NONE });
@@ -136,7 +136,7 @@ static int narrowed(cg *c, int t)
     dtype want = cg_dt(c, c->t.at[t].dt);
     if (want == c->t.at[t].dt) return t;
     cst *k = &c->consts.at[c->t.at[t].slot];
-    int64_t n = elems(cg_sh(c, t));
+    int64_t n = cg_elems(cg_sh(c, t));
     size_t bytes;
     if (k->kind != CK_DENSE || !k->src[0].data || !dtype_bytes(want, n, &bytes)) return cg_cast(c, t, want);
     unsigned char *p = TAKE(&c->mem, unsigned char, bytes);
@@ -173,19 +173,19 @@ static bool gather_sources(cg *c, cst *k, const int *operands, int n)
 static void set_const(cg *c, const_kind kind, int64_t axis, const int *operands, int n)
 {
     cst k = { .kind = kind, .axis = axis };
-    if (gather_sources(c, &k, operands, n)) set_out(c, 0, narrowed(c, add_const(c, &k, out_type(c, 0)->dt, &out_type(c, 0)->sh)));
+    if (gather_sources(c, &k, operands, n)) cg_set(c, 0, narrowed(c, add_const(c, &k, cg_out_type(c, 0)->dt, &cg_out_type(c, 0)->sh)));
 }
 
 void select_cx_affine(cg *c)
 {
     int axis;
-    if (at_axis(c, A_AXIS, in_type(c, 0)->sh.rank, &axis)) set_const(c, CK_AFFINE, axis, (const int[]){ 0, 1, 2 }, 3);
+    if (cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) set_const(c, CK_AFFINE, axis, (const int[]){ 0, 1, 2 }, 3);
 }
 
 void select_cx_lut(cg *c)
 {
     int axis = NONE;
-    if (at_get(c, A_VECTOR_AXIS) && !at_axis(c, A_VECTOR_AXIS, in_type(c, 0)->sh.rank, &axis)) return;
+    if (at_get(c, A_VECTOR_AXIS) && !cg_axis(c, A_VECTOR_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) return;
     set_const(c, CK_LUT, axis, (const int[]){ 0, 1 }, 2);
 }
 
@@ -219,7 +219,7 @@ void select_cx_sparse(cg *c)
     c->at = kept;
     bool ok = gather_sources(c, &k, (const int[]){ 1, 0, 2, 3 }, 4); /* values, mask, scale, offset */
     c->at = here;
-    if (ok) set_out(c, 0, narrowed(c, add_const(c, &k, out_type(c, 0)->dt, &out_type(c, 0)->sh)));
+    if (ok) cg_set(c, 0, narrowed(c, add_const(c, &k, cg_out_type(c, 0)->dt, &cg_out_type(c, 0)->sh)));
 }
 
 /* ---- instructions ---- */
@@ -323,7 +323,7 @@ int cg_copy(cg *c, int x)
     if (c->err.st || x < 0) return NONE;
     shape s = *cg_sh(c, x);
     int y = cg_tensor(c, c->t.at[x].dt, &s);
-    int64_t n = elems(&s), one = 1;
+    int64_t n = cg_elems(&s), one = 1;
     cg_move(c, y, x, 1, &n, 0, &one, 0, &one, false);
     return y;
 }
@@ -365,7 +365,7 @@ int cg_cast(cg *c, int x, dtype dt)
 
 /* ---- the node at hand ---- */
 
-int in_at(cg *c, int k)
+int cg_in(cg *c, int k)
 {
     if (c->err.st || !have(c, k)) return NONE;
     int t = c->of[c->at->in[k].i];
@@ -373,17 +373,17 @@ int in_at(cg *c, int k)
     return t;
 }
 
-const ttype *in_type(const cg *c, int k) { return graph_type(c->g, c->at->in[k]); }
+const ttype *cg_in_type(const cg *c, int k) { return graph_type(c->g, c->at->in[k]); }
 
-void set_out(cg *c, int k, int t)
+void cg_set(cg *c, int k, int t)
 {
     if (c->err.st || t < 0) return;
-    dtype want = cg_dt(c, out_type(c, k)->dt);
+    dtype want = cg_dt(c, cg_out_type(c, k)->dt);
     if (c->t.at[t].dt != want) t = cg_cast(c, t, want);
-    c->of[c->at->out.i + (uint32_t)k] = cg_view(c, t, &out_type(c, k)->sh);
+    c->of[c->at->out.i + (uint32_t)k] = cg_view(c, t, &cg_out_type(c, k)->sh);
 }
 
-bool at_list(cg *c, attr_id a, int want, int64_t *out)
+bool cg_list(cg *c, attr_id a, int want, int64_t *out)
 {
     if (attr_list(c->at->op, c->at->attrs, c->at->n_attr, a, want, out)) return true;
     const attr *got = at_get(c, a);
@@ -391,14 +391,14 @@ bool at_list(cg *c, attr_id a, int want, int64_t *out)
     return false;
 }
 
-bool at_axis(cg *c, attr_id a, int rank, int *axis)
+bool cg_axis(cg *c, attr_id a, int rank, int *axis)
 {
     if (axis_norm(at_int(c, a), rank, axis)) return true;
     cg_fail(c, AN_INPUT, "%s %lld is outside rank %d", attr_name(a), (long long)at_int(c, a), rank);
     return false;
 }
 
-bool at_axes(cg *c, attr_id a, int rank, bool *on)
+bool cg_axes(cg *c, attr_id a, int rank, bool *on)
 {
     const attr *l = at_get(c, a);
     for (int i = 0; i < rank; i++) on[i] = !l;
@@ -410,7 +410,7 @@ bool at_axes(cg *c, attr_id a, int rank, bool *on)
     return true;
 }
 
-bool at_word(cg *c, attr_id a, const char *const *words, int n, int *pick)
+bool cg_word(cg *c, attr_id a, const char *const *words, int n, int *pick)
 {
     const char *s = at_str(c, a);
     for (int i = 0; i < n; i++)
@@ -427,7 +427,7 @@ bool at_word(cg *c, attr_id a, const char *const *words, int n, int *pick)
 int cg_channel(cg *c, int p, int rank)
 {
     if (c->err.st || p < 0) return NONE;
-    int64_t n = elems(cg_sh(c, p));
+    int64_t n = cg_elems(cg_sh(c, p));
     shape s = { 0 };
     if (n > 1) {
         s.rank = rank - 1; /* axis 1 of rank axes */

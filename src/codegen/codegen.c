@@ -80,7 +80,7 @@ void bind_outputs(cg *c)
             const ins *n = &c->ins.at[first[r]];
             bool in_step = (size_t)first[r] + 1 == last_read && n->op == IN_EW;
             for (int k = 0; in_step && k < n->n_ext; k++)
-                if (c->t.at[cg_root(c, n->ext[k])].where == SPACE_INPUT && !can_share(c, n, n->ext[k], n->y[0])) in_step = false;
+                if (c->t.at[cg_root(c, n->ext[k])].where == SPACE_INPUT && !cg_can_share(c, n, n->ext[k], n->y[0])) in_step = false;
             direct = in_step;
         }
         bind_output(c, i, direct);
@@ -113,7 +113,7 @@ static void compile(cg *c)
     check_ports(c);
     select_nodes(c);
     list_outputs(c);
-    drop_dead(c);
+    cg_drop_dead(c);
     fuse_passes(c);
     fuse_chains(c);
     bind_outputs(c);
@@ -128,6 +128,7 @@ an_status codegen_program(const graph *g, const codegen_options *o, program **ou
     cg c = { .g = g, .o = o ? *o : none };
     c.num = c.o.num ? c.o.num : &numerics_cpu;
     c.soft = c.num->round_each != 0;
+    c.mem.limit = c.o.limit;
     compile(&c);
     if (!c.err.st) *out = emit_program(&c, &c.err);
     arena_free(&c.mem);

@@ -39,6 +39,7 @@ typedef struct {            /* zero means default */
     bool keep_masks;        /* a mask stays data even where it is causal */
     bool resident;          /* an output buffer may be an input buffer of the same dispatch */
     bool no_reuse;          /* every intermediate keeps memory of its own: to look at, and to check the plan against */
+    size_t limit;           /* bytes the compile, and then the program, may take; 0: none */
     uint64_t key;           /* identity of what is compiled; 0: a hash of the program */
 } codegen_options;
 

@@ -22,7 +22,7 @@ typedef struct {
     space where;     /* of a root, as are the fields below */
     int slot;        /* INPUT, OUTPUT: port; CONST: entry of c->consts */
     bool fixed;      /* made from constants alone */
-    int n_def, n_use; /* instructions that write it; readers and ports; kept by count_uses */
+    int n_def, n_use; /* instructions that write it; readers and ports; kept by cg_count_uses */
     uint64_t offset, bytes;
 } tens;
 
@@ -119,21 +119,21 @@ int cg_cast(cg *c, int x, dtype dt);                        /* x itself when it 
 
 /* ---- operands, attributes and results of the node at hand ---- */
 static inline bool have(const cg *c, int k) { return k < c->at->n_in && c->at->in[k].i; }
-int in_at(cg *c, int k);                                    /* NONE when left out */
-const ttype *in_type(const cg *c, int k);
-static inline const ttype *out_type(const cg *c, int k) { return graph_type(c->g, graph_out(c->at->out, k)); }
-void set_out(cg *c, int k, int t);                          /* result k; viewed in its shape */
+int cg_in(cg *c, int k);                                    /* NONE when left out */
+const ttype *cg_in_type(const cg *c, int k);
+static inline const ttype *cg_out_type(const cg *c, int k) { return graph_type(c->g, graph_out(c->at->out, k)); }
+void cg_set(cg *c, int k, int t);                          /* result k; viewed in its shape */
 static inline int64_t at_int(const cg *c, attr_id a) { return attr_int(c->at->op, c->at->attrs, c->at->n_attr, a); }
 static inline bool at_bool(const cg *c, attr_id a) { return attr_bool(c->at->op, c->at->attrs, c->at->n_attr, a); }
 static inline double at_float(const cg *c, attr_id a) { return attr_float(c->at->op, c->at->attrs, c->at->n_attr, a); }
 static inline const char *at_str(const cg *c, attr_id a) { return attr_str(c->at->op, c->at->attrs, c->at->n_attr, a); }
 static inline const attr *at_get(const cg *c, attr_id a) { return attr_get(c->at->attrs, c->at->n_attr, a); }
-bool at_list(cg *c, attr_id a, int want, int64_t *out);
-bool at_axis(cg *c, attr_id a, int rank, int *axis);
-bool at_axes(cg *c, attr_id a, int rank, bool *on);         /* absent: every one */
-bool at_word(cg *c, attr_id a, const char *const *words, int n, int *pick);
-int64_t elems(const shape *s);
-int64_t dims_prod(const int64_t *d, int from, int to);
+bool cg_list(cg *c, attr_id a, int want, int64_t *out);
+bool cg_axis(cg *c, attr_id a, int rank, int *axis);
+bool cg_axes(cg *c, attr_id a, int rank, bool *on);         /* absent: every one */
+bool cg_word(cg *c, attr_id a, const char *const *words, int n, int *pick);
+int64_t cg_elems(const shape *s);
+int64_t cg_prod(const int64_t *d, int from, int to);
 int cg_channel(cg *c, int p, int rank);                     /* a per-channel vector seen as [C, 1, ...] under rank axes */
 
 /* ---- select*.c: one function per word of the kernel column ---- */
@@ -151,13 +151,13 @@ bool match_node(cg *c);
 bool match_causal(cg *c, val mask, int64_t rows); /* a constant mask that keeps exactly the positions up to the row's own; cpu only */
 
 /* ---- after selection ---- */
-void count_uses(cg *c);
-void drop_dead(cg *c);
+void cg_count_uses(cg *c);
+void cg_drop_dead(cg *c);
 void fuse_passes(cg *c);   /* what the engine does in one pass, by the rounding rules */
 void fuse_chains(cg *c);   /* speed */
 void bind_outputs(cg *c);  /* instructions write straight into ports where they can */
 void plan_memory(cg *c);
 program *emit_program(cg *c, diag *d);
-bool can_share(const cg *c, const ins *n, int in, int y); /* may the result lie where this input was */
+bool cg_can_share(const cg *c, const ins *n, int in, int y); /* may the result lie where this input was */
 
 #endif

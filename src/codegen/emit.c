@@ -181,6 +181,7 @@ program *emit_program(cg *c, diag *d)
         diag_nomem(d);
         return NULL;
     }
+    o.p->mem.limit = c->o.limit;
     for (size_t i = 0; i < c->t.n; i++) o.tensor[i] = NONE;
     for (size_t i = 0; i < c->consts.n; i++) o.entry[i] = NONE;
     put_inputs(&o);
@@ -201,6 +202,7 @@ program *emit_program(cg *c, diag *d)
         program_free(o.p);
         return NULL;
     }
+    o.p->mem.limit = 0;
     o.p->key = c->o.key ? c->o.key : hash_program(o.p, 0);
     return o.p;
 }

@@ -8,7 +8,7 @@
  * product that feeds it. */
 #include "codegen/codegen_int.h"
 
-void count_uses(cg *c)
+void cg_count_uses(cg *c)
 {
     for (size_t i = 0; i < c->t.n; i++) c->t.at[i].n_def = c->t.at[i].n_use = 0;
     for (size_t i = 0; i < c->ins.n; i++) {
@@ -24,7 +24,7 @@ void count_uses(cg *c)
 }
 
 /* Backwards: an instruction lives when something it writes is read later or leaves the program. */
-void drop_dead(cg *c)
+void cg_drop_dead(cg *c)
 {
     if (c->err.st) return;
     bool *live = TAKE(&c->mem, bool, c->t.n);
@@ -51,7 +51,7 @@ void drop_dead(cg *c)
     for (size_t i = 0; i < c->ins.n; i++)
         if (!c->ins.at[i].dead) c->ins.at[kept++] = c->ins.at[i];
     c->ins.n = kept;
-    count_uses(c);
+    cg_count_uses(c);
 }
 
 /* maker[root]: the only instruction that writes it, or -1. */
@@ -127,7 +127,7 @@ static bool join_pass(cg *c, ins *m, const ins *e)
         if (m->op != IN_MATMUL || y->rank != 2 || s->d[s->rank - 1] != y->d[1]) return false;
         for (int k = 0; k < e->n_ext; k++) { /* rows were joined: only what varies along the last axis, or not at all, fits */
             const shape *t = cg_sh(c, e->ext[k]);
-            if (k != on && elems(t) != 1 && (elems(t) != y->d[1] || t->d[t->rank - 1] != y->d[1])) return false;
+            if (k != on && cg_elems(t) != 1 && (cg_elems(t) != y->d[1] || t->d[t->rank - 1] != y->d[1])) return false;
         }
     }
     ins n = *m;
@@ -148,7 +148,7 @@ static bool join_pass(cg *c, ins *m, const ins *e)
             if (s.arg[j] == at) moved.arg[j] = -2; /* the value so far */
             else {
                 int t = e->ext[s.arg[j]], found = NONE;
-                if (elems(cg_sh(c, t)) == 1) t = cg_view(c, t, &(shape){ 0 });
+                if (cg_elems(cg_sh(c, t)) == 1) t = cg_view(c, t, &(shape){ 0 });
                 else if (!shape_eq(cg_sh(c, e->y[0]), y)) t = cg_view(c, t, SH(y->d[1]));
                 for (int q = 0; q < n.n_ext; q++)
                     if (n.ext[q] == t) found = q;
@@ -203,7 +203,7 @@ void fuse_passes(cg *c)
             break;
         }
     }
-    drop_dead(c);
+    cg_drop_dead(c);
 }
 
 /* ---- chains ---- */
@@ -329,9 +329,9 @@ static void merge_epilogues(cg *c)
         for (int k = 0; k < b->n_ext && ok; k++) {
             if (k == on) continue;
             int t = b->ext[k];
-            if (!same && elems(cg_sh(c, t)) == elems(&full)) t = cg_view(c, t, &my); /* whole tensors are seen the same way */
-            else if (!same && elems(cg_sh(c, t)) == 1) t = cg_view(c, t, &(shape){ 0 });
-            else if (!same && my.rank == 2 && my.d[1] == full.d[full.rank - 1] && elems(cg_sh(c, t)) == my.d[1] && cg_sh(c, t)->rank &&
+            if (!same && cg_elems(cg_sh(c, t)) == cg_elems(&full)) t = cg_view(c, t, &my); /* whole tensors are seen the same way */
+            else if (!same && cg_elems(cg_sh(c, t)) == 1) t = cg_view(c, t, &(shape){ 0 });
+            else if (!same && my.rank == 2 && my.d[1] == full.d[full.rank - 1] && cg_elems(cg_sh(c, t)) == my.d[1] && cg_sh(c, t)->rank &&
                      cg_sh(c, t)->d[cg_sh(c, t)->rank - 1] == my.d[1])
                 t = cg_view(c, t, SH(my.d[1]));
             else if (!same) ok = false;
@@ -380,8 +380,8 @@ void fuse_chains(cg *c)
 {
     if (c->err.st || !c->o.level) return;
     merge_chains(c);
-    drop_dead(c);
+    cg_drop_dead(c);
     if (c->soft) return;
     merge_epilogues(c);
-    drop_dead(c);
+    cg_drop_dead(c);
 }

@@ -64,13 +64,18 @@ bool match_causal(cg *c, val mask, int64_t rows)
     if (c->soft || !c->o.level || c->o.keep_masks || !m || m->op != OP_CONST || !m->cst || !m->cst->data) return false;
     const ttype *t = graph_type(c->g, mask);
     int r = t->sh.rank;
-    if (r < 2 || t->sh.d[r - 1] != rows || t->sh.d[r - 2] != rows || elems(&t->sh) != rows * rows) return false;
+    if (r < 2 || t->sh.d[r - 1] != rows || t->sh.d[r - 2] != rows || cg_elems(&t->sh) != rows * rows) return false;
+    const unsigned char *p = m->cst->data;
+    size_t each = (size_t)dtype_bits(t->dt) / 8;
     bool boolean = t->dt == DT_BOOL;
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < rows; j++) {
-            double x = dtype_load(t->dt, m->cst->data, i * rows + j);
-            if (j <= i ? x != (boolean ? 1 : 0) : boolean ? x != 0 : !(x <= NEVER)) return false;
-        }
+    if (each * 8 != (size_t)dtype_bits(t->dt) || dtype_load(t->dt, p, 0) != (boolean ? 1 : 0)) return false;
+    if (rows > 1 && !(dtype_load(t->dt, p, 1) <= (boolean ? 0 : NEVER))) return false;
+    for (int64_t i = 0; i < rows; i++) { /* every row: one value up to the diagonal, one behind it, the same in all rows */
+        size_t kept = (size_t)(i + 1), rest = (size_t)rows - kept;
+        const unsigned char *row = p + (size_t)i * (size_t)rows * each, *behind = row + kept * each;
+        if (memcmp(row, p, each) || memcmp(row, row + each, (kept - 1) * each)) return false;
+        if (rest && (memcmp(behind, p + each, each) || memcmp(behind, behind + each, (rest - 1) * each))) return false;
+    }
     return true;
 }
 
@@ -140,14 +145,14 @@ static bool read_attention(const cg *c, const node *root, attention *a)
     a->tk = !tz;
     const shape *sc = &graph_type(c->g, s)->sh, *q = &graph_type(c->g, a->q)->sh, *k = &graph_type(c->g, a->k)->sh, *v = &graph_type(c->g, a->v)->sh;
     int64_t tall = sc->d[sc->rank - 2];
-    a->stacks = dims_prod(sc->d, 0, sc->rank - 2);
+    a->stacks = cg_prod(sc->d, 0, sc->rank - 2);
     a->groups = a->rows ? tall / a->rows : 0;
     a->width = q->d[q->rank - (a->tq ? 2 : 1)], a->out = v->d[v->rank - (a->tv ? 2 : 1)];
     /* every stack has its own matrices: broadcast ones are left to the plain instructions */
-    bool whole = dims_prod(q->d, 0, q->rank - 2) == a->stacks && dims_prod(k->d, 0, k->rank - 2) == a->stacks &&
-                 dims_prod(v->d, 0, v->rank - 2) == a->stacks && dims_prod(mat.d, 0, mat.rank - 2) == a->stacks;
+    bool whole = cg_prod(q->d, 0, q->rank - 2) == a->stacks && cg_prod(k->d, 0, k->rank - 2) == a->stacks &&
+                 cg_prod(v->d, 0, v->rank - 2) == a->stacks && cg_prod(mat.d, 0, mat.rank - 2) == a->stacks;
     return whole && tall == a->groups * a->rows && mat.d[mat.rank - 2] == tall && sc->d[sc->rank - 1] == a->cols &&
-           elems(&full) == a->stacks * tall * a->cols && v->d[v->rank - (a->tv ? 1 : 2)] == a->cols;
+           cg_elems(&full) == a->stacks * tall * a->cols && v->d[v->rank - (a->tv ? 1 : 2)] == a->cols;
 }
 
 /* A stack of matrices as [stacks, groups, rows, cols], turned round when it stands the other way. */
@@ -166,7 +171,7 @@ static bool match_attention(cg *c)
     bool causal = false;
     if (a.mask.i) {
         shape m = graph_type(c->g, a.mask)->sh;
-        int64_t n = elems(&m), r = m.rank < 2 ? 1 : m.d[m.rank - 2], w = m.rank < 1 ? 1 : m.d[m.rank - 1];
+        int64_t n = cg_elems(&m), r = m.rank < 2 ? 1 : m.d[m.rank - 2], w = m.rank < 1 ? 1 : m.d[m.rank - 1];
         causal = a.rows == a.cols && match_causal(c, a.mask, a.rows);
         if (n == r * w) mask = cg_view(c, c->of[a.mask.i], SH(1, 1, r, w));
         else if (n == a.stacks * a.groups * a.rows * a.cols) mask = cg_view(c, c->of[a.mask.i], SH(a.stacks, a.groups, a.rows, a.cols));
@@ -174,9 +179,9 @@ static bool match_attention(cg *c)
     }
     int q = matrices(c, a.q, a.tq, a.stacks, a.groups, a.rows, a.width), k = matrices(c, a.k, a.tk, a.stacks, 1, a.cols, a.width),
         v = matrices(c, a.v, a.tv, a.stacks, 1, a.cols, a.out);
-    int y = cg_attend(c, cg_dt(c, out_type(c, 0)->dt), q, k, v, causal ? NONE : mask, causal, a.scale, SH(a.stacks, a.groups, a.rows, a.out));
+    int y = cg_attend(c, cg_dt(c, cg_out_type(c, 0)->dt), q, k, v, causal ? NONE : mask, causal, a.scale, SH(a.stacks, a.groups, a.rows, a.out));
     if (a.ty) y = cg_permute(c, y, (const int[]){ 0, 3, 1, 2 });
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
     return true;
 }
 
@@ -217,8 +222,8 @@ static bool mean_of(const cg *c, val v, val *of, bool *on, bool squares)
             if (scalar_of(c, m->in[k], &f)) times = true, v = m->in[1 - k];
     if (divided) v = m->in[0];
     m = maker(c, v);
-    op_id sum = squares ? OP_REDUCE_SUM_SQUARE : OP_REDUCE_SUM;
-    if (m->op != (divided || times ? sum : OP_REDUCE_MEAN)) return false;
+    op_id want = squares ? OP_REDUCE_SUM_SQUARE : divided || times ? OP_REDUCE_SUM : OP_REDUCE_MEAN;
+    if (m->op != want || (squares && !divided && !times)) return false;
     if (!reduced_axes(c, m, on, &n)) return false;
     if (divided && f != (double)n) return false;
     if (times && fabs(f * (double)n - 1) > 0x1p-10) return false; /* 1/n as its own type rounds it */
@@ -349,7 +354,7 @@ static bool match_norm(cg *c)
     const node *m = c->at, *n = m;
     normal f;
     val gain = NO_VAL, bias = NO_VAL;
-    const shape *o = &out_type(c, 0)->sh;
+    const shape *o = &cg_out_type(c, 0)->sh;
     bool found = find_norm(c, n, &f);
     for (int k = 0; m->op == OP_ADD && !found && k < 2; k++) { /* ... * gain + bias, or ... + bias */
         n = maker(c, m->in[k]);
@@ -369,14 +374,14 @@ static bool match_norm(cg *c)
     }
     if (!found || !shape_eq(&graph_type(c->g, f.x)->sh, o)) return false;
     int64_t axes[MAX_RANK];
-    int rank = 0, y = cg_tensor(c, cg_dt(c, out_type(c, 0)->dt), o);
+    int rank = 0, y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), o);
     for (int i = 0; i < o->rank; i++)
         if (f.on[i]) axes[rank++] = i;
     ins *k = cg_ins(c, IN_NORM, y, OPS(c->of[f.x.i], gain.i ? c->of[gain.i] : NONE, bias.i ? c->of[bias.i] : NONE));
     cg_is(c, k, axes, rank);
     cg_i(c, k, f.centre ? NORM_LAYER : NORM_RMS);
     cg_f(k, f.eps);
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
     return true;
 }
 
@@ -400,10 +405,10 @@ static bool match_dot(cg *c)
 {
     const node *m = maker(c, c->at->in[0]);
     if (m->op != OP_MUL || c->n_uses[m->out.i] != 1 || same_value(m->in[0], m->in[1])) return false;
-    if (!dtype_is_float(out_type(c, 0)->dt)) return false;
+    if (!dtype_is_float(cg_out_type(c, 0)->dt)) return false;
     const shape full = graph_type(c->g, m->out)->sh;
     bool on[MAX_RANK];
-    if (!at_axes(c, A_AXES, full.rank, on)) return false;
+    if (!cg_axes(c, A_AXES, full.rank, on)) return false;
     char lx[MAX_RANK + 1], lz[MAX_RANK + 1], ly[MAX_RANK + 1], all = 0;
     int x = labelled(c, m->in[0], &full, lx), z = labelled(c, m->in[1], &full, lz), n = 0;
     for (int i = 0; i < full.rank; i++) {
@@ -415,7 +420,7 @@ static bool match_dot(cg *c)
     }
     ly[n] = 0;
     if (!all) return false;
-    set_out(c, 0, cg_contract(c, cg_dt(c, out_type(c, 0)->dt), x, lx, z, lz, ly));
+    cg_set(c, 0, cg_contract(c, cg_dt(c, cg_out_type(c, 0)->dt), x, lx, z, lz, ly));
     return true;
 }
 

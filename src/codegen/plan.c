@@ -60,7 +60,7 @@ static uint64_t take(heap *h, uint64_t n)
 }
 
 /* Chains and casts read element i and write element i; anything else may read what was overwritten. */
-bool can_share(const cg *c, const ins *n, int in, int y)
+bool cg_can_share(const cg *c, const ins *n, int in, int y)
 {
     const tens *a = &c->t.at[in], *b = &c->t.at[y];
     if (n->op != IN_EW || dtype_bits(a->dt) != dtype_bits(b->dt) || dtype_bits(a->dt) < 8 || !shape_eq(&a->sh, &b->sh)) return false;
@@ -110,7 +110,7 @@ void plan_memory(cg *c)
             for (int q = 0; q < n->n_ext && from < 0 && !c->o.no_reuse; q++) {
                 int x = cg_root(c, n->ext[q]);
                 bool ends_here = c->t.at[x].where == SPACE_SCRATCH && life[x].last == (int)i && !gone[x];
-                if (ends_here && aligned(c->t.at[x].bytes) == aligned(c->t.at[y].bytes) && can_share(c, n, n->ext[q], n->y[k])) from = x;
+                if (ends_here && aligned(c->t.at[x].bytes) == aligned(c->t.at[y].bytes) && cg_can_share(c, n, n->ext[q], n->y[k])) from = x;
             }
             c->t.at[y].offset = from >= 0 ? c->t.at[from].offset : take(&h, aligned(c->t.at[y].bytes));
             if (from >= 0) gone[from] = true;

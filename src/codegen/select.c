@@ -48,7 +48,7 @@ void select_nodes(cg *c)
         if (n->op == OP_INPUT) select_input(c, n); /* a port even when nothing reads it */
         if (!needed[i]) continue;
         for (int k = 0; k < n->n_out; k++)
-            if (!shape_known(&out_type(c, k)->sh)) cg_fail(c, AN_UNSUPPORTED, "result %d has an extent that is not known", k);
+            if (!shape_known(&cg_out_type(c, k)->sh)) cg_fail(c, AN_UNSUPPORTED, "result %d has an extent that is not known", k);
         if (n->op == OP_CONST) select_const(c, n);
         else if (n->op == OP_OPAQUE) cg_fail(c, AN_UNSUPPORTED, "an operation outside the table has no instructions");
         else if (n->op != OP_INPUT && !match_node(c)) selectors[n->op](c);
@@ -63,13 +63,13 @@ void select_none(cg *c) { cg_fail(c, AN_BUG, "has no instructions"); }
 static void unary(cg *c, fn_id f, attr_id a, attr_id b)
 {
     const double p[2] = { a ? at_float(c, a) : 0, b ? at_float(c, b) : 0 };
-    int x = in_at(c, 0);
-    set_out(c, 0, cg_ew(c, cg_dt(c, out_type(c, 0)->dt), &out_type(c, 0)->sh, f, &x, 1, p));
+    int x = cg_in(c, 0);
+    cg_set(c, 0, cg_ew(c, cg_dt(c, cg_out_type(c, 0)->dt), &cg_out_type(c, 0)->sh, f, &x, 1, p));
 }
 
 static void binary(cg *c, fn_id f)
 {
-    set_out(c, 0, cg_ew(c, cg_dt(c, out_type(c, 0)->dt), &out_type(c, 0)->sh, f, OPS(in_at(c, 0), in_at(c, 1)), NULL));
+    cg_set(c, 0, cg_ew(c, cg_dt(c, cg_out_type(c, 0)->dt), &cg_out_type(c, 0)->sh, f, OPS(cg_in(c, 0), cg_in(c, 1)), NULL));
 }
 
 #define UNARY(name, fn, a, b) void select_##name(cg *c) { unary(c, FN_##fn, a, b); }
@@ -128,7 +128,7 @@ void select_gelu(cg *c)
     static const char *const modes[] = { "EXACT", "TANH_APPROXIMATION", "SIGMOID_APPROXIMATION" };
     static const fn_id forms[] = { FN_GELU, FN_GELU_TANH, FN_GELU_SIGMOID };
     int m;
-    if (at_word(c, A_MODE, modes, COUNT(modes), &m)) unary(c, forms[m], A_NONE, A_NONE);
+    if (cg_word(c, A_MODE, modes, COUNT(modes), &m)) unary(c, forms[m], A_NONE, A_NONE);
 }
 
 void select_pe_elementwise(cg *c)
@@ -136,40 +136,40 @@ void select_pe_elementwise(cg *c)
     static const char *const modes[] = { "add", "sub", "mul", "max", "min", "pow", "div" };
     static const fn_id forms[] = { FN_ADD, FN_SUB, FN_MUL, FN_MAX, FN_MIN, FN_POW, FN_DIV };
     int m;
-    if (at_word(c, A_MODE, modes, COUNT(modes), &m)) binary(c, forms[m]);
+    if (cg_word(c, A_MODE, modes, COUNT(modes), &m)) binary(c, forms[m]);
 }
 
 void select_select(cg *c)
 {
-    set_out(c, 0, cg_ew(c, cg_dt(c, out_type(c, 0)->dt), &out_type(c, 0)->sh, FN_SELECT, OPS(in_at(c, 0), in_at(c, 1), in_at(c, 2)), NULL));
+    cg_set(c, 0, cg_ew(c, cg_dt(c, cg_out_type(c, 0)->dt), &cg_out_type(c, 0)->sh, FN_SELECT, OPS(cg_in(c, 0), cg_in(c, 1), cg_in(c, 2)), NULL));
 }
 
 void select_prelu(cg *c)
 {
-    const ttype *o = out_type(c, 0);
-    set_out(c, 0, cg_ew(c, cg_dt(c, o->dt), &o->sh, FN_PRELU, OPS(in_at(c, 0), cg_channel(c, in_at(c, 1), o->sh.rank)), NULL));
+    const ttype *o = cg_out_type(c, 0);
+    cg_set(c, 0, cg_ew(c, cg_dt(c, o->dt), &o->sh, FN_PRELU, OPS(cg_in(c, 0), cg_channel(c, cg_in(c, 1), o->sh.rank)), NULL));
 }
 
 void select_softplus_parametric(cg *c)
 {
-    const ttype *o = out_type(c, 0);
-    int a = cg_channel(c, in_at(c, 1), o->sh.rank), b = cg_channel(c, in_at(c, 2), o->sh.rank);
-    set_out(c, 0, cg_ew(c, cg_dt(c, o->dt), &o->sh, FN_SOFTPLUS_PAR, OPS(in_at(c, 0), a, b), NULL));
+    const ttype *o = cg_out_type(c, 0);
+    int a = cg_channel(c, cg_in(c, 1), o->sh.rank), b = cg_channel(c, cg_in(c, 2), o->sh.rank);
+    cg_set(c, 0, cg_ew(c, cg_dt(c, o->dt), &o->sh, FN_SOFTPLUS_PAR, OPS(cg_in(c, 0), a, b), NULL));
 }
 
 /* ---- types ---- */
 
-void select_cast(cg *c) { set_out(c, 0, cg_cast(c, in_at(c, 0), cg_dt(c, out_type(c, 0)->dt))); }
+void select_cast(cg *c) { cg_set(c, 0, cg_cast(c, cg_in(c, 0), cg_dt(c, cg_out_type(c, 0)->dt))); }
 
 static void quantized(cg *c, insn_id op)
 {
-    int axis = NONE, x = in_at(c, 0), s = in_at(c, 1), z = in_at(c, 2);
+    int axis = NONE, x = cg_in(c, 0), s = cg_in(c, 1), z = cg_in(c, 2);
     if (c->err.st) return;
-    bool many = elems(cg_sh(c, s)) > 1 || (z >= 0 && elems(cg_sh(c, z)) > 1);
-    if (many && !at_axis(c, A_AXIS, cg_sh(c, x)->rank, &axis)) return;
-    int y = cg_tensor(c, cg_dt(c, out_type(c, 0)->dt), &out_type(c, 0)->sh);
+    bool many = cg_elems(cg_sh(c, s)) > 1 || (z >= 0 && cg_elems(cg_sh(c, z)) > 1);
+    if (many && !cg_axis(c, A_AXIS, cg_sh(c, x)->rank, &axis)) return;
+    int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), &cg_out_type(c, 0)->sh);
     cg_i(c, cg_ins(c, op, y, OPS(x, s, z)), axis);
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_quantize(cg *c) { quantized(c, IN_QUANT); }
@@ -179,28 +179,28 @@ void select_dequantize(cg *c) { quantized(c, IN_DEQUANT); }
 
 void select_fill(cg *c)
 {
-    int y = cg_tensor(c, cg_dt(c, out_type(c, 0)->dt), &out_type(c, 0)->sh);
+    int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), &cg_out_type(c, 0)->sh);
     cg_fill(c, y, at_float(c, A_VALUE));
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_random_uniform(cg *c)
 {
-    int y = cg_tensor(c, cg_dt(c, out_type(c, 0)->dt), &out_type(c, 0)->sh);
+    int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), &cg_out_type(c, 0)->sh);
     ins *n = cg_ins(c, IN_RANDOM, y, NULL, 0);
     int64_t seed = at_int(c, A_SEED);
     cg_f(n, at_float(c, A_LOW));
     cg_f(n, at_float(c, A_HIGH));
     cg_i(c, n, seed == -1 ? 0 : seed); /* "any" is 0, so that runs repeat */
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 /* ---- state ---- */
 
 void select_write_state(cg *c)
 {
-    int t = in_at(c, 1);
-    set_out(c, 0, t);
+    int t = cg_in(c, 1);
+    cg_set(c, 0, t);
     if (graph_maker(c->g, c->at->in[0])->op != OP_INPUT) return; /* an update of a value: nothing outlives the dispatch */
     for (size_t i = 0; i < c->states.n; i++)
         if (c->states.at[i].state.i == c->at->in[0].i) {

@@ -20,7 +20,7 @@ static bool window_steps(cg *c, window *w, const shape *in, const shape *out, bo
 {
     w->n = in->rank - 2;
     for (int i = 0; i < w->n; i++) w->in[i] = in->d[i + 2], w->out[i] = out->d[i + 2], w->dil[i] = 1;
-    return at_list(c, A_STRIDES, w->n, w->stride) && (!dilated || at_list(c, A_DILATIONS, w->n, w->dil));
+    return cg_list(c, A_STRIDES, w->n, w->stride) && (!dilated || cg_list(c, A_DILATIONS, w->n, w->dil));
 }
 
 /* `wide` is the side the window slides over, `narrow` the side with one place per window. "same" pads just enough for the
@@ -30,8 +30,8 @@ static bool window_pad(cg *c, window *w, const int64_t *wide, const int64_t *nar
     static const char *const types[] = { "valid", "same", "same_lower", "custom" };
     int type;
     int64_t pad[2 * MAX_RANK] = { 0 };
-    if (!at_word(c, A_PAD_TYPE, types, COUNT(types), &type)) return false;
-    if (type == PAD_CUSTOM && !at_list(c, A_PAD, 2 * w->n, pad)) return false;
+    if (!cg_word(c, A_PAD_TYPE, types, COUNT(types), &type)) return false;
+    if (type == PAD_CUSTOM && !cg_list(c, A_PAD, 2 * w->n, pad)) return false;
     for (int i = 0; i < w->n; i++) {
         int64_t reach = (w->k[i] - 1) * w->dil[i] + 1, total = MAX((int64_t)0, (narrow[i] - 1) * w->stride[i] + reach - wide[i]);
         if (type == PAD_SAME) pad[2 * i] = total / 2, pad[2 * i + 1] = total - total / 2;
@@ -101,17 +101,17 @@ static int depth_columns(cg *c, int x, const window *w, int64_t batch, int64_t c
 
 void select_conv(cg *c)
 {
-    const shape *xs = &in_type(c, 0)->sh, *ws = &in_type(c, 1)->sh, *o = &out_type(c, 0)->sh;
+    const shape *xs = &cg_in_type(c, 0)->sh, *ws = &cg_in_type(c, 1)->sh, *o = &cg_out_type(c, 0)->sh;
     window w = { 0 };
     if (!window_steps(c, &w, xs, o, true)) return;
     for (int i = 0; i < w.n; i++) w.k[i] = ws->d[i + 2];
     if (!window_pad(c, &w, w.in, w.out)) return;
-    int x = in_at(c, 0), wt = in_at(c, 1), bias = have(c, 2) ? cg_channel(c, in_at(c, 2), 4) : NONE;
-    dtype dt = cg_dt(c, out_type(c, 0)->dt);
+    int x = cg_in(c, 0), wt = cg_in(c, 1), bias = have(c, 2) ? cg_channel(c, cg_in(c, 2), 4) : NONE;
+    dtype dt = cg_dt(c, cg_out_type(c, 0)->dt);
     int64_t batch = xs->d[0], cin = xs->d[1], cout = ws->d[0];
     if (w.n <= 2) {
         shape x4 = planes(batch, cin, w.in, w.n), w4 = planes(cout, ws->d[1], w.k, w.n), y4 = planes(batch, cout, w.out, w.n);
-        set_out(c, 0, conv_insn(c, IN_CONV, &w, cg_tensor(c, dt, &y4), cg_view(c, x, &x4), cg_view(c, wt, &w4), bias));
+        cg_set(c, 0, conv_insn(c, IN_CONV, &w, cg_tensor(c, dt, &y4), cg_view(c, x, &x4), cg_view(c, wt, &w4), bias));
         return;
     }
     int cols = depth_columns(c, x, &w, batch, cin);
@@ -123,37 +123,37 @@ void select_conv(cg *c)
     flat.n = 2;
     int y = conv_insn(c, IN_CONV, &flat, cg_tensor(c, dt, SH(batch * w.out[0], cout, w.out[1], w.out[2])), cols, wt, bias);
     y = cg_permute(c, cg_view(c, y, SH(batch, w.out[0], cout, hw)), (const int[]){ 0, 2, 1, 3 });
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_conv_transpose(cg *c)
 {
-    const shape *xs = &in_type(c, 0)->sh, *ws = &in_type(c, 1)->sh, *o = &out_type(c, 0)->sh;
+    const shape *xs = &cg_in_type(c, 0)->sh, *ws = &cg_in_type(c, 1)->sh, *o = &cg_out_type(c, 0)->sh;
     window w = { 0 };
     if (!window_steps(c, &w, xs, o, true)) return;
     for (int i = 0; i < w.n; i++) w.k[i] = ws->d[i + 2];
     if (!window_pad(c, &w, w.out, w.in)) return;
-    int bias = have(c, 2) ? cg_channel(c, in_at(c, 2), MAX(xs->rank, 4)) : NONE;
+    int bias = have(c, 2) ? cg_channel(c, cg_in(c, 2), MAX(xs->rank, 4)) : NONE;
     shape x4 = planes(xs->d[0], xs->d[1], w.in, w.n), w4 = planes(ws->d[0], ws->d[1], w.k, w.n), y4 = planes(xs->d[0], o->d[1], w.out, w.n);
-    int y = cg_tensor(c, cg_dt(c, out_type(c, 0)->dt), &y4);
-    set_out(c, 0, conv_insn(c, IN_CONV_T, &w, y, cg_view(c, in_at(c, 0), &x4), cg_view(c, in_at(c, 1), &w4), bias));
+    int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), &y4);
+    cg_set(c, 0, conv_insn(c, IN_CONV_T, &w, y, cg_view(c, cg_in(c, 0), &x4), cg_view(c, cg_in(c, 1), &w4), bias));
 }
 
 /* ---- pooling ---- */
 
 static void pool_op(cg *c, pool_kind kind, bool exclude)
 {
-    const shape *xs = &in_type(c, 0)->sh, *o = &out_type(c, 0)->sh;
+    const shape *xs = &cg_in_type(c, 0)->sh, *o = &cg_out_type(c, 0)->sh;
     window w = { 0 };
-    if (!window_steps(c, &w, xs, o, false) || !at_list(c, A_KERNEL_SIZES, w.n, w.k) || !window_pad(c, &w, w.in, w.out)) return;
+    if (!window_steps(c, &w, xs, o, false) || !cg_list(c, A_KERNEL_SIZES, w.n, w.k) || !window_pad(c, &w, w.in, w.out)) return;
     shape x4 = planes(xs->d[0], xs->d[1], w.in, w.n), y4 = planes(xs->d[0], xs->d[1], w.out, w.n), k4 = planes(1, 1, w.k, w.n);
-    int y = cg_tensor(c, cg_dt(c, out_type(c, 0)->dt), &y4);
-    ins *n = cg_ins(c, IN_POOL, y, OPS(cg_view(c, in_at(c, 0), &x4)));
+    int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), &y4);
+    ins *n = cg_ins(c, IN_POOL, y, OPS(cg_view(c, cg_in(c, 0), &x4)));
     cg_is(c, n, k4.d + 2, k4.rank - 2);
     put_window(c, n, &w, false);
     cg_i(c, n, kind);
     cg_i(c, n, exclude);
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_avg_pool(cg *c) { pool_op(c, POOL_AVG, at_bool(c, A_EXCLUDE_PADDING)); }
@@ -164,7 +164,7 @@ void select_mode_pool(cg *c)
 {
     static const char *const modes[] = { [POOL_AVG] = "avg", [POOL_MAX] = "max", [POOL_MIN] = "min", [POOL_L1] = "l1", [POOL_L2] = "l2" };
     int m;
-    if (at_word(c, A_MODE, modes, COUNT(modes), &m)) pool_op(c, (pool_kind)m, false);
+    if (cg_word(c, A_MODE, modes, COUNT(modes), &m)) pool_op(c, (pool_kind)m, false);
 }
 
 /* ---- matrix products ---- */
@@ -179,8 +179,8 @@ int cg_matmul(cg *c, dtype dt, int x, bool tx, int z, bool tz)
     o = stack;
     o.d[o.rank++] = m, o.d[o.rank++] = n;
     int y = cg_tensor(c, dt, &o), vx = x, vy = y, vz = z;
-    if (elems(&sb) == 1 && (!tx || elems(&sa) == 1)) {
-        int64_t rows = elems(&sa) * m;
+    if (cg_elems(&sb) == 1 && (!tx || cg_elems(&sa) == 1)) {
+        int64_t rows = cg_elems(&sa) * m;
         vx = cg_view(c, x, tx ? SH(k, m) : SH(rows, k));
         vz = cg_view(c, z, tz ? SH(n, k) : SH(k, n));
         vy = cg_view(c, y, SH(rows, n));
@@ -199,25 +199,25 @@ int cg_matmul(cg *c, dtype dt, int x, bool tx, int z, bool tz)
 
 void select_linear(cg *c) /* y = x W^T + b, W (Dout, Din) */
 {
-    shape s = in_type(c, 0)->sh;
+    shape s = cg_in_type(c, 0)->sh;
     if (s.rank == 1) s = SHAPE(1, s.d[0]);
-    dtype dt = cg_dt(c, out_type(c, 0)->dt);
-    int bias = in_at(c, 2), y = cg_matmul(c, dt, cg_view(c, in_at(c, 0), &s), false, in_at(c, 1), true);
+    dtype dt = cg_dt(c, cg_out_type(c, 0)->dt);
+    int bias = cg_in(c, 2), y = cg_matmul(c, dt, cg_view(c, cg_in(c, 0), &s), false, cg_in(c, 1), true);
     if (c->err.st) return;
     put_bias(c, &c->ins.at[c->ins.n - 1], bias, dt);
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 /* An operand that is only the transpose of something: read that, the other way round. */
 static int untransposed(cg *c, int k, bool *flip)
 {
     const node *m = graph_maker(c->g, c->at->in[k]);
-    int rank = in_type(c, k)->sh.rank;
-    if (!c->o.level || m->op != OP_TRANSPOSE || rank < 2) return in_at(c, k);
+    int rank = cg_in_type(c, k)->sh.rank;
+    if (!c->o.level || m->op != OP_TRANSPOSE || rank < 2) return cg_in(c, k);
     const attr *p = attr_get(m->attrs, m->n_attr, A_PERM);
     for (int i = 0; i < rank; i++) {
         int want = i < rank - 2 ? i : 2 * rank - 3 - i, ax;
-        if (!p || p->n != rank || !axis_norm(p->u.is[i], rank, &ax) || ax != want) return in_at(c, k);
+        if (!p || p->n != rank || !axis_norm(p->u.is[i], rank, &ax) || ax != want) return cg_in(c, k);
     }
     *flip = !*flip;
     return c->of[m->in[0].i];
@@ -230,7 +230,7 @@ void select_matmul(cg *c)
     if (c->err.st) return;
     if (cg_sh(c, x)->rank == 1) x = cg_view(c, x, SH(1, cg_sh(c, x)->d[0])); /* a vector is a row on the left */
     if (!c->err.st && cg_sh(c, z)->rank == 1) z = cg_view(c, z, SH(cg_sh(c, z)->d[0], 1)); /* and a column on the right */
-    set_out(c, 0, cg_matmul(c, cg_dt(c, out_type(c, 0)->dt), x, tx, z, tz));
+    cg_set(c, 0, cg_matmul(c, cg_dt(c, cg_out_type(c, 0)->dt), x, tx, z, tz));
 }
 
 /* ---- contractions ---- */
@@ -268,8 +268,8 @@ static int oriented(cg *c, int t, const char *l, const char *batch, const char *
     }
     shape s = *cg_sh(c, t), o = shape_of(s.d, (int)strlen(batch));
     int nb = o.rank, first = (int)strlen(*trans ? cols : rows);
-    o.d[o.rank++] = dims_prod(s.d, nb, nb + first);
-    o.d[o.rank++] = dims_prod(s.d, nb + first, s.rank);
+    o.d[o.rank++] = cg_prod(s.d, nb, nb + first);
+    o.d[o.rank++] = cg_prod(s.d, nb + first, s.rank);
     return cg_view(c, t, &o);
 }
 
@@ -325,7 +325,7 @@ void select_einsum(cg *c)
             k++, n = 0;
         } else if (*p != ' ' && k < 3 && n < MAX_RANK) label[k][n++] = *p;
     }
-    set_out(c, 0, cg_contract(c, cg_dt(c, out_type(c, 0)->dt), in_at(c, 0), label[0], in_at(c, 1), label[1], label[2]));
+    cg_set(c, 0, cg_contract(c, cg_dt(c, cg_out_type(c, 0)->dt), cg_in(c, 0), label[0], cg_in(c, 1), label[1], label[2]));
 }
 
 /* ---- attention ---- */
@@ -355,15 +355,15 @@ int cg_attend(cg *c, dtype dt, int q, int k, int v, int mask, bool causal, doubl
 
 void select_sdpa(cg *c)
 {
-    int q = in_at(c, 0), k = in_at(c, 1), v = in_at(c, 2), mask = in_at(c, 3);
-    dtype dt = cg_dt(c, out_type(c, 0)->dt);
+    int q = cg_in(c, 0), k = cg_in(c, 1), v = cg_in(c, 2), mask = cg_in(c, 3);
+    dtype dt = cg_dt(c, cg_out_type(c, 0)->dt);
     if (c->err.st) return;
     if (mask >= 0 && c->t.at[mask].dt == DT_BOOL) { /* what is admitted adds nothing, the rest ends it */
         shape s = *cg_sh(c, mask);
         mask = cg_ew(c, dt, &s, FN_SELECT, OPS(mask, cg_scalar(c, dt, 0), cg_scalar(c, dt, -INFINITY)), NULL);
     }
-    bool causal = mask >= 0 && match_causal(c, c->at->in[3], in_type(c, 0)->sh.d[in_type(c, 0)->sh.rank - 2]);
+    bool causal = mask >= 0 && match_causal(c, c->at->in[3], cg_in_type(c, 0)->sh.d[cg_in_type(c, 0)->sh.rank - 2]);
     if (causal) mask = NONE;
-    int64_t width = in_type(c, 0)->sh.d[in_type(c, 0)->sh.rank - 1];
-    set_out(c, 0, cg_attend(c, dt, q, k, v, mask, causal, 1 / sqrt((double)width), &out_type(c, 0)->sh));
+    int64_t width = cg_in_type(c, 0)->sh.d[cg_in_type(c, 0)->sh.rank - 1];
+    cg_set(c, 0, cg_attend(c, dt, q, k, v, mask, causal, 1 / sqrt((double)width), &cg_out_type(c, 0)->sh));
 }

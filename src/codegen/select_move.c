@@ -2,39 +2,39 @@
  * strides are the whole story. Gathering has instructions of its own, padding by mirrors is a list of places per axis. */
 #include "codegen/codegen_int.h"
 
-void select_identity(cg *c) { set_out(c, 0, in_at(c, 0)); } /* reshapes too: row-major order is the same */
+void select_identity(cg *c) { cg_set(c, 0, cg_in(c, 0)); } /* reshapes too: row-major order is the same */
 
-static int result(cg *c, int k) { return cg_tensor(c, cg_dt(c, out_type(c, k)->dt), &out_type(c, k)->sh); }
+static int result(cg *c, int k) { return cg_tensor(c, cg_dt(c, cg_out_type(c, k)->dt), &cg_out_type(c, k)->sh); }
 
 /* The result in row-major order from a strided box of operand 0. */
 static void copy_box(cg *c, int k, int rank, const int64_t *d, int64_t base, const int64_t *stride, bool width_offset)
 {
-    int x = in_at(c, 0), y = result(c, k);
+    int x = cg_in(c, 0), y = result(c, k);
     int64_t own[2 * MAX_RANK], p = 1;
     for (int i = rank - 1; i >= 0; i--) own[i] = p, p *= d[i];
     cg_move(c, y, x, rank, d, 0, own, base, stride, width_offset);
-    set_out(c, k, y);
+    cg_set(c, k, y);
 }
 
 void select_transpose(cg *c)
 {
-    int rank = in_type(c, 0)->sh.rank, perm[MAX_RANK];
+    int rank = cg_in_type(c, 0)->sh.rank, perm[MAX_RANK];
     int64_t list[MAX_RANK];
-    if (rank && !at_list(c, A_PERM, rank, list)) return;
+    if (rank && !cg_list(c, A_PERM, rank, list)) return;
     for (int i = 0; i < rank; i++)
         if (!axis_norm(list[i], rank, &perm[i])) {
             cg_fail(c, AN_INPUT, "perm has %lld, outside rank %d", (long long)list[i], rank);
             return;
         }
-    set_out(c, 0, cg_permute(c, in_at(c, 0), perm));
+    cg_set(c, 0, cg_permute(c, cg_in(c, 0), perm));
 }
 
 void select_reverse(cg *c)
 {
-    const shape *x = &in_type(c, 0)->sh;
+    const shape *x = &cg_in_type(c, 0)->sh;
     bool on[MAX_RANK];
     int64_t st[MAX_RANK], base = 0;
-    if (!at_axes(c, A_AXES, x->rank, on)) return;
+    if (!cg_axes(c, A_AXES, x->rank, on)) return;
     shape_strides(x, st);
     for (int i = 0; i < x->rank; i++)
         if (on[i]) base += (x->d[i] - 1) * st[i], st[i] = -st[i];
@@ -45,42 +45,42 @@ void select_reverse(cg *c)
 
 void select_concat(cg *c)
 {
-    const shape *o = &out_type(c, 0)->sh;
+    const shape *o = &cg_out_type(c, 0)->sh;
     int axis, y = result(c, 0);
-    if (!at_axis(c, A_AXIS, o->rank, &axis)) return;
+    if (!cg_axis(c, A_AXIS, o->rank, &axis)) return;
     bool interleave = at_bool(c, A_INTERLEAVE);
     int64_t so[MAX_RANK], st[MAX_RANK], to[MAX_RANK], at = 0;
     shape_strides(o, so);
     for (int k = 0; k < c->at->n_in; k++) {
-        const shape *s = &in_type(c, k)->sh;
+        const shape *s = &cg_in_type(c, k)->sh;
         shape_strides(s, st);
         memcpy(to, so, sizeof to);
         if (interleave) to[axis] *= c->at->n_in; /* slices are dealt out in turn */
-        cg_move(c, y, in_at(c, k), s->rank, s->d, (interleave ? k : at) * so[axis], to, 0, st, false);
+        cg_move(c, y, cg_in(c, k), s->rank, s->d, (interleave ? k : at) * so[axis], to, 0, st, false);
         at += s->d[axis];
     }
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_stack(cg *c)
 {
-    const shape *o = &out_type(c, 0)->sh;
+    const shape *o = &cg_out_type(c, 0)->sh;
     int axis, y = result(c, 0);
-    if (!at_axis(c, A_AXIS, o->rank, &axis)) return;
-    int64_t inner = dims_prod(o->d, axis + 1, o->rank), d[2] = { dims_prod(o->d, 0, axis), inner };
+    if (!cg_axis(c, A_AXIS, o->rank, &axis)) return;
+    int64_t inner = cg_prod(o->d, axis + 1, o->rank), d[2] = { cg_prod(o->d, 0, axis), inner };
     int64_t to[2] = { o->d[axis] * inner, 1 }, from[2] = { inner, 1 };
-    for (int k = 0; k < c->at->n_in; k++) cg_move(c, y, in_at(c, k), 2, d, k * inner, to, 0, from, false);
-    set_out(c, 0, y);
+    for (int k = 0; k < c->at->n_in; k++) cg_move(c, y, cg_in(c, k), 2, d, k * inner, to, 0, from, false);
+    cg_set(c, 0, y);
 }
 
 void select_split(cg *c)
 {
-    const shape *x = &in_type(c, 0)->sh;
+    const shape *x = &cg_in_type(c, 0)->sh;
     int axis;
-    if (!at_axis(c, A_AXIS, x->rank, &axis)) return;
-    int64_t inner = dims_prod(x->d, axis + 1, x->rank), outer = dims_prod(x->d, 0, axis), at = 0;
+    if (!cg_axis(c, A_AXIS, x->rank, &axis)) return;
+    int64_t inner = cg_prod(x->d, axis + 1, x->rank), outer = cg_prod(x->d, 0, axis), at = 0;
     for (int k = 0; k < c->at->n_out; k++) {
-        int64_t n = out_type(c, k)->sh.d[axis], d[2] = { outer, n * inner }, from[2] = { x->d[axis] * inner, 1 };
+        int64_t n = cg_out_type(c, k)->sh.d[axis], d[2] = { outer, n * inner }, from[2] = { x->d[axis] * inner, 1 };
         copy_box(c, k, 2, d, at * inner, from, axis == x->rank - 1 && at);
         at += n;
     }
@@ -88,7 +88,7 @@ void select_split(cg *c)
 
 void select_tile(cg *c) /* every axis seen as (rep, extent): rep does not move in x */
 {
-    shape x = in_type(c, 0)->sh, o = out_type(c, 0)->sh, s = x;
+    shape x = cg_in_type(c, 0)->sh, o = cg_out_type(c, 0)->sh, s = x;
     int64_t d[2 * MAX_RANK], st[2 * MAX_RANK], own[MAX_RANK];
     int n = 0;
     shape_strides(&x, own);
@@ -100,9 +100,9 @@ void select_tile(cg *c) /* every axis seen as (rep, extent): rep does not move i
         copy_box(c, 0, n, d, 0, st, false);
         return;
     }
-    int t = in_at(c, 0); /* too many axes for one copy: an axis at a time */
+    int t = cg_in(c, 0); /* too many axes for one copy: an axis at a time */
     for (int i = 0; i < x.rank; i++) {
-        int64_t rep = o.d[i] / x.d[i], row = dims_prod(s.d, i, s.rank), box[3] = { dims_prod(s.d, 0, i), rep, row };
+        int64_t rep = o.d[i] / x.d[i], row = cg_prod(s.d, i, s.rank), box[3] = { cg_prod(s.d, 0, i), rep, row };
         int64_t to[3] = { rep * row, row, 1 }, from[3] = { row, 0, 1 };
         if (rep == 1) continue;
         s.d[i] = o.d[i];
@@ -110,7 +110,7 @@ void select_tile(cg *c) /* every axis seen as (rep, extent): rep does not move i
         cg_move(c, y, t, 3, box, 0, to, 0, from, false);
         t = y;
     }
-    set_out(c, 0, t);
+    cg_set(c, 0, t);
 }
 
 /* ---- slices: begin, stride and count of each axis ---- */
@@ -128,8 +128,8 @@ static bool slice_by_index(cg *c, const shape *x, slice *s)
 {
     int64_t begin[MAX_RANK], end[MAX_RANK], by[MAX_RANK], open_b[MAX_RANK], open_e[MAX_RANK], one[MAX_RANK], st[MAX_RANK];
     int r = x->rank;
-    if (!at_list(c, A_BEGIN, r, begin) || !at_list(c, A_END, r, end) || !at_list(c, A_STRIDE, r, by) ||
-        !at_list(c, A_BEGIN_MASK, r, open_b) || !at_list(c, A_END_MASK, r, open_e) || !at_list(c, A_SQUEEZE_MASK, r, one))
+    if (!cg_list(c, A_BEGIN, r, begin) || !cg_list(c, A_END, r, end) || !cg_list(c, A_STRIDE, r, by) ||
+        !cg_list(c, A_BEGIN_MASK, r, open_b) || !cg_list(c, A_END_MASK, r, open_e) || !cg_list(c, A_SQUEEZE_MASK, r, one))
         return false;
     shape_strides(x, st);
     for (int i = 0; i < r; i++) {
@@ -155,7 +155,7 @@ static bool slice_by_index(cg *c, const shape *x, slice *s)
 static bool slice_by_size(cg *c, const shape *x, slice *s)
 {
     int64_t begin[MAX_RANK], size[MAX_RANK], st[MAX_RANK];
-    if (!at_list(c, A_BEGIN, x->rank, begin) || !at_list(c, A_SIZE, x->rank, size)) return false;
+    if (!cg_list(c, A_BEGIN, x->rank, begin) || !cg_list(c, A_SIZE, x->rank, size)) return false;
     shape_strides(x, st);
     for (int i = 0; i < x->rank; i++) {
         int64_t b = begin[i] < 0 ? begin[i] + x->d[i] : begin[i], n = size[i] == -1 ? x->d[i] - b : size[i];
@@ -167,7 +167,7 @@ static bool slice_by_size(cg *c, const shape *x, slice *s)
 
 void select_slice(cg *c)
 {
-    const shape *x = &in_type(c, 0)->sh;
+    const shape *x = &cg_in_type(c, 0)->sh;
     slice s = { 0 };
     if (c->at->op == OP_SLICE_BY_SIZE ? slice_by_size(c, x, &s) : slice_by_index(c, x, &s))
         copy_box(c, 0, x->rank, s.d, s.base, s.stride, s.width_offset);
@@ -175,21 +175,21 @@ void select_slice(cg *c)
 
 void select_slice_update(cg *c)
 {
-    const shape *x = &in_type(c, 0)->sh;
+    const shape *x = &cg_in_type(c, 0)->sh;
     slice s = { 0 };
     if (!slice_by_index(c, x, &s)) return;
-    int y = cg_copy(c, in_at(c, 0));
+    int y = cg_copy(c, cg_in(c, 0));
     int64_t own[MAX_RANK], p = 1;
     for (int i = x->rank - 1; i >= 0; i--) own[i] = p, p *= s.d[i]; /* the update without its squeezed axes has the same order */
-    cg_move(c, y, in_at(c, 1), x->rank, s.d, s.base, s.stride, 0, own, false);
-    set_out(c, 0, y);
+    cg_move(c, y, cg_in(c, 1), x->rank, s.d, s.base, s.stride, 0, own, false);
+    cg_set(c, 0, y);
 }
 
 void select_crop(cg *c)
 {
-    const shape *x = &in_type(c, 0)->sh, *o = &out_type(c, 0)->sh;
+    const shape *x = &cg_in_type(c, 0)->sh, *o = &cg_out_type(c, 0)->sh;
     int64_t h[2], w[2], st[MAX_RANK];
-    if (!at_list(c, A_CROP_HEIGHT, 2, h) || !at_list(c, A_CROP_WIDTH, 2, w)) return;
+    if (!cg_list(c, A_CROP_HEIGHT, 2, h) || !cg_list(c, A_CROP_WIDTH, 2, w)) return;
     shape_strides(x, st);
     copy_box(c, 0, o->rank, o->d, h[0] * st[x->rank - 2] + w[0] * st[x->rank - 1], st, w[0] != 0);
 }
@@ -225,17 +225,17 @@ static int pick_axis(cg *c, int t, int axis, int64_t before, int64_t count, int 
 void select_pad(cg *c)
 {
     static const char *const modes[] = { "constant", "reflect", "replicate", "symmetric" };
-    const shape *x = &in_type(c, 0)->sh, *o = &out_type(c, 0)->sh;
+    const shape *x = &cg_in_type(c, 0)->sh, *o = &cg_out_type(c, 0)->sh;
     const attr *a = at_get(c, A_PAD);
     int mode;
-    if (!at_word(c, A_MODE, modes, COUNT(modes), &mode)) return;
+    if (!cg_word(c, A_MODE, modes, COUNT(modes), &mode)) return;
     int64_t before[MAX_RANK] = { 0 };
     for (int i = 0; a && i + 1 < a->n; i += 2) before[x->rank - a->n / 2 + i / 2] = a->u.is[i]; /* pairs of the last axes */
     if (mode != PAD_CONSTANT) {
-        int t = in_at(c, 0);
+        int t = cg_in(c, 0);
         for (int i = 0; i < x->rank; i++)
             if (before[i] || o->d[i] != x->d[i]) t = pick_axis(c, t, i, before[i], o->d[i], mode);
-        set_out(c, 0, t);
+        cg_set(c, 0, t);
         return;
     }
     int y = result(c, 0);
@@ -248,8 +248,8 @@ void select_pad(cg *c)
         xs += from * sx[i], ys += to * so[i];
     }
     if (!shape_eq(x, o)) cg_fill(c, y, at_float(c, A_CONSTANT_VAL));
-    cg_move(c, y, in_at(c, 0), x->rank, d, ys, so, xs, sx, false);
-    set_out(c, 0, y);
+    cg_move(c, y, cg_in(c, 0), x->rank, d, ys, so, xs, sx, false);
+    cg_set(c, 0, y);
 }
 
 /* ---- gathering ---- */
@@ -257,26 +257,26 @@ void select_pad(cg *c)
 void select_gather(cg *c)
 {
     int axis, y = result(c, 0);
-    if (!at_axis(c, A_AXIS, in_type(c, 0)->sh.rank, &axis)) return;
-    ins *n = cg_ins(c, IN_GATHER, y, OPS(in_at(c, 0), in_at(c, 1)));
+    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) return;
+    ins *n = cg_ins(c, IN_GATHER, y, OPS(cg_in(c, 0), cg_in(c, 1)));
     cg_i(c, n, axis);
     cg_i(c, n, at_int(c, A_BATCH_DIMS));
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_gather_along_axis(cg *c)
 {
     int axis, y = result(c, 0);
-    if (!at_axis(c, A_AXIS, in_type(c, 0)->sh.rank, &axis)) return;
-    cg_i(c, cg_ins(c, IN_GATHER_ALONG, y, OPS(in_at(c, 0), in_at(c, 1))), axis);
-    set_out(c, 0, y);
+    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) return;
+    cg_i(c, cg_ins(c, IN_GATHER_ALONG, y, OPS(cg_in(c, 0), cg_in(c, 1))), axis);
+    cg_set(c, 0, y);
 }
 
 void select_gather_nd(cg *c)
 {
     int y = result(c, 0);
-    cg_i(c, cg_ins(c, IN_GATHER_ND, y, OPS(in_at(c, 0), in_at(c, 1))), at_int(c, A_BATCH_DIMS));
-    set_out(c, 0, y);
+    cg_i(c, cg_ins(c, IN_GATHER_ND, y, OPS(cg_in(c, 0), cg_in(c, 1))), at_int(c, A_BATCH_DIMS));
+    cg_set(c, 0, y);
 }
 
 /* ---- rearrangements ----
@@ -285,15 +285,15 @@ void select_gather_nd(cg *c)
 
 static void blocks(cg *c, int64_t b, bool to_space, bool block_first)
 {
-    const shape *deep = to_space ? &in_type(c, 0)->sh : &out_type(c, 0)->sh; /* the side with b*b times the channels */
+    const shape *deep = to_space ? &cg_in_type(c, 0)->sh : &cg_out_type(c, 0)->sh; /* the side with b*b times the channels */
     int64_t n = deep->d[0], ch = deep->d[1] / (b * b), h = deep->d[2], w = deep->d[3], hw = h * w;
     int64_t d[6] = { n, ch, h, b, w, b }; /* n, c, y, i, x, j: the order of the wide side */
     int64_t wide[6] = { ch * hw * b * b, hw * b * b, w * b * b, w * b, b, 1 };
     int64_t narrow[6] = { ch * b * b * hw, hw, w, b * ch * hw, 1, ch * hw };
     if (!block_first) narrow[1] = b * b * hw, narrow[3] = b * hw, narrow[5] = hw;
     int y = result(c, 0);
-    cg_move(c, y, in_at(c, 0), 6, d, 0, to_space ? wide : narrow, 0, to_space ? narrow : wide, false);
-    set_out(c, 0, y);
+    cg_move(c, y, cg_in(c, 0), 6, d, 0, to_space ? wide : narrow, 0, to_space ? narrow : wide, false);
+    cg_set(c, 0, y);
 }
 
 void select_depth_to_space(cg *c) { blocks(c, at_int(c, A_BLOCK_SIZE), true, true); }
@@ -305,10 +305,10 @@ void select_pixel_unshuffle(cg *c) { blocks(c, at_int(c, A_DOWNSCALE_FACTOR), fa
  * before images. One copy per block place, over the part of it that exists. */
 static void batch_space(cg *c, bool to_batch)
 {
-    const shape *wide = to_batch ? &in_type(c, 0)->sh : &out_type(c, 0)->sh, *deep = to_batch ? &out_type(c, 0)->sh : &in_type(c, 0)->sh;
+    const shape *wide = to_batch ? &cg_in_type(c, 0)->sh : &cg_out_type(c, 0)->sh, *deep = to_batch ? &cg_out_type(c, 0)->sh : &cg_in_type(c, 0)->sh;
     int m = wide->rank - 2, y = result(c, 0);
     int64_t block[MAX_RANK], edge[2 * MAX_RANK], sw[MAX_RANK], sd[MAX_RANK], idx[MAX_RANK] = { 0 }, places = 1;
-    if (!at_list(c, A_BLOCK_SHAPE, m, block) || !at_list(c, to_batch ? A_PADDINGS : A_CROPS, 2 * m, edge)) return;
+    if (!cg_list(c, A_BLOCK_SHAPE, m, block) || !cg_list(c, to_batch ? A_PADDINGS : A_CROPS, 2 * m, edge)) return;
     shape_strides(wide, sw);
     shape_strides(deep, sd);
     bool padded = false;
@@ -326,14 +326,14 @@ static void batch_space(cg *c, bool to_batch)
             at_w += (first * block[k] + off) * sw[k + 2], at_d += first * sd[k + 2];
             stw[k + 2] = block[k] * sw[k + 2], std[k + 2] = sd[k + 2];
         }
-        if (any && to_batch) cg_move(c, y, in_at(c, 0), wide->rank, d, at_d, std, at_w, stw, false);
-        else if (any) cg_move(c, y, in_at(c, 0), wide->rank, d, at_w, stw, at_d, std, false);
+        if (any && to_batch) cg_move(c, y, cg_in(c, 0), wide->rank, d, at_d, std, at_w, stw, false);
+        else if (any) cg_move(c, y, cg_in(c, 0), wide->rank, d, at_w, stw, at_d, std, false);
         for (int k = m - 1; k >= 0; k--) {
             if (++idx[k] < block[k]) break;
             idx[k] = 0;
         }
     }
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_space_to_batch(cg *c) { batch_space(c, true); }

@@ -1,7 +1,7 @@
 /* select_norm.c: operations that look along axes: norms, softmax, reductions, running sums, sorting; and resampling. */
 #include "codegen/codegen_int.h"
 
-static int result(cg *c, int k) { return cg_tensor(c, cg_dt(c, out_type(c, k)->dt), &out_type(c, k)->sh); }
+static int result(cg *c, int k) { return cg_tensor(c, cg_dt(c, cg_out_type(c, k)->dt), &cg_out_type(c, k)->sh); }
 
 static int list_axes(const bool *on, int rank, int64_t *out)
 {
@@ -30,15 +30,15 @@ static int reduce(cg *c, int x, dtype dt, const shape *o, const bool *on, red_ki
 static void select_reduce(cg *c, red_kind kind)
 {
     bool on[MAX_RANK];
-    int x = in_at(c, 0);
-    const ttype *o = out_type(c, 0);
-    if (!at_axes(c, A_AXES, in_type(c, 0)->sh.rank, on)) return;
+    int x = cg_in(c, 0);
+    const ttype *o = cg_out_type(c, 0);
+    if (!cg_axes(c, A_AXES, cg_in_type(c, 0)->sh.rank, on)) return;
     dtype dt = cg_dt(c, o->dt);
     if (kind == RED_SUM_SQUARE && c->soft) { /* two passes: the squares are rounded */
-        x = cg_ew(c, dt, &in_type(c, 0)->sh, FN_SQUARE, &x, 1, NULL);
+        x = cg_ew(c, dt, &cg_in_type(c, 0)->sh, FN_SQUARE, &x, 1, NULL);
         kind = RED_SUM;
     }
-    set_out(c, 0, reduce(c, x, dt, &o->sh, on, kind));
+    cg_set(c, 0, reduce(c, x, dt, &o->sh, on, kind));
 }
 
 void select_reduce_sum(cg *c) { select_reduce(c, RED_SUM); }
@@ -54,14 +54,14 @@ void select_reduce_log_sum_exp(cg *c) { select_reduce(c, RED_LOG_SUM_EXP); }
 static void arg(cg *c, bool least)
 {
     int axis;
-    if (!at_axis(c, A_AXIS, in_type(c, 0)->sh.rank, &axis)) return;
-    shape keep = in_type(c, 0)->sh;
+    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) return;
+    shape keep = cg_in_type(c, 0)->sh;
     keep.d[axis] = 1;
-    int y = cg_tensor(c, out_type(c, 0)->dt, &keep);
-    ins *n = cg_ins(c, IN_ARG, y, OPS(in_at(c, 0)));
+    int y = cg_tensor(c, cg_out_type(c, 0)->dt, &keep);
+    ins *n = cg_ins(c, IN_ARG, y, OPS(cg_in(c, 0)));
     cg_i(c, n, axis);
     cg_i(c, n, least);
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_reduce_argmax(cg *c) { arg(c, false); }
@@ -72,49 +72,49 @@ void select_reduce_argmin(cg *c) { arg(c, true); }
 void select_softmax(cg *c)
 {
     int axis, y = result(c, 0);
-    if (!at_axis(c, A_AXIS, in_type(c, 0)->sh.rank, &axis)) return;
-    cg_i(c, cg_ins(c, IN_SOFTMAX, y, OPS(in_at(c, 0))), axis);
-    set_out(c, 0, y);
+    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) return;
+    cg_i(c, cg_ins(c, IN_SOFTMAX, y, OPS(cg_in(c, 0))), axis);
+    cg_set(c, 0, y);
 }
 
 void select_cumsum(cg *c)
 {
     int axis, y = result(c, 0);
-    if (!at_axis(c, A_AXIS, in_type(c, 0)->sh.rank, &axis)) return;
-    ins *n = cg_ins(c, IN_CUMSUM, y, OPS(in_at(c, 0)));
+    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) return;
+    ins *n = cg_ins(c, IN_CUMSUM, y, OPS(cg_in(c, 0)));
     cg_i(c, n, axis);
     cg_i(c, n, at_bool(c, A_EXCLUSIVE));
     cg_i(c, n, at_bool(c, A_REVERSE));
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 static void sort(cg *c, int values, int indices, int64_t count)
 {
     int axis;
-    if (!at_axis(c, A_AXIS, in_type(c, 0)->sh.rank, &axis)) return;
-    ins *n = cg_ins(c, IN_SORT, values >= 0 ? values : indices, OPS(in_at(c, 0)));
+    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) return;
+    ins *n = cg_ins(c, IN_SORT, values >= 0 ? values : indices, OPS(cg_in(c, 0)));
     if (!n) return;
     n->n_y = 2, n->y[0] = values, n->y[1] = indices;
     if (values >= 0 && indices >= 0) c->t.at[indices].n_def++;
     cg_i(c, n, axis);
     cg_i(c, n, at_bool(c, A_ASCENDING));
     cg_i(c, n, count);
-    if (values >= 0) set_out(c, 0, values);
-    if (indices >= 0) set_out(c, values >= 0, indices);
+    if (values >= 0) cg_set(c, 0, values);
+    if (indices >= 0) cg_set(c, values >= 0, indices);
 }
 
 void select_topk(cg *c) /* sort=false leaves the order open, so sorted is right for it too */
 {
     int axis;
-    if (!at_axis(c, A_AXIS, in_type(c, 0)->sh.rank, &axis)) return;
-    sort(c, result(c, 0), c->at->n_out > 1 ? result(c, 1) : NONE, out_type(c, 0)->sh.d[axis]);
+    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) return;
+    sort(c, result(c, 0), c->at->n_out > 1 ? result(c, 1) : NONE, cg_out_type(c, 0)->sh.d[axis]);
 }
 
 void select_argsort(cg *c)
 {
     int axis;
-    if (!at_axis(c, A_AXIS, in_type(c, 0)->sh.rank, &axis)) return;
-    sort(c, NONE, result(c, 0), in_type(c, 0)->sh.d[axis]);
+    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) return;
+    sort(c, NONE, result(c, 0), cg_in_type(c, 0)->sh.d[axis]);
 }
 
 /* ---- norms ---- */
@@ -125,20 +125,20 @@ static void norm(cg *c, int x, int gain, int bias, const bool *on, norm_kind kin
     int64_t axes[MAX_RANK];
     int n = list_axes(on, cg_sh(c, x)->rank, axes);
     shape s = *cg_sh(c, x);
-    int y = cg_tensor(c, cg_dt(c, out_type(c, 0)->dt), &s);
+    int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), &s);
     ins *k = cg_ins(c, IN_NORM, y, OPS(x, gain, bias));
     cg_is(c, k, axes, n);
     cg_i(c, k, kind);
     cg_f(k, at_float(c, A_EPSILON));
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_layer_norm(cg *c) /* gamma and beta have the extents of the normalised axes */
 {
     bool on[MAX_RANK];
-    int x = in_at(c, 0), gain = in_at(c, 1), bias = in_at(c, 2);
-    if (!at_axes(c, A_AXES, in_type(c, 0)->sh.rank, on)) return;
-    shape s = in_type(c, 0)->sh;
+    int x = cg_in(c, 0), gain = cg_in(c, 1), bias = cg_in(c, 2);
+    if (!cg_axes(c, A_AXES, cg_in_type(c, 0)->sh.rank, on)) return;
+    shape s = cg_in_type(c, 0)->sh;
     for (int i = 0; i < s.rank; i++)
         if (!on[i]) s.d[i] = 1;
     norm(c, x, gain < 0 ? NONE : cg_view(c, gain, &s), bias < 0 ? NONE : cg_view(c, bias, &s), on, NORM_LAYER);
@@ -146,32 +146,32 @@ void select_layer_norm(cg *c) /* gamma and beta have the extents of the normalis
 
 void select_instance_norm(cg *c)
 {
-    shape s = in_type(c, 0)->sh;
+    shape s = cg_in_type(c, 0)->sh;
     if (s.rank == 2) s.d[s.rank++] = 1; /* one place per channel */
     bool on[MAX_RANK];
     for (int i = 0; i < s.rank; i++) on[i] = i >= 2;
-    int gain = have(c, 1) ? cg_channel(c, in_at(c, 1), s.rank) : NONE, bias = have(c, 2) ? cg_channel(c, in_at(c, 2), s.rank) : NONE;
-    norm(c, cg_view(c, in_at(c, 0), &s), gain, bias, on, NORM_LAYER);
+    int gain = have(c, 1) ? cg_channel(c, cg_in(c, 1), s.rank) : NONE, bias = have(c, 2) ? cg_channel(c, cg_in(c, 2), s.rank) : NONE;
+    norm(c, cg_view(c, cg_in(c, 0), &s), gain, bias, on, NORM_LAYER);
 }
 
 void select_l2_norm(cg *c) /* over the last three axes */
 {
     bool on[MAX_RANK];
-    int rank = in_type(c, 0)->sh.rank;
+    int rank = cg_in_type(c, 0)->sh.rank;
     for (int i = 0; i < rank; i++) on[i] = i >= rank - 3;
-    norm(c, in_at(c, 0), NONE, NONE, on, NORM_L2);
+    norm(c, cg_in(c, 0), NONE, NONE, on, NORM_L2);
 }
 
 /* y = x*s + t with s = gamma / sqrt(var + eps) and t = beta - mean*s, per channel, as the engine's gain and offset take it.
  * s and t are made from the parameters unrounded and rounded once, as a compiler folding them would. */
 void select_batch_norm(cg *c)
 {
-    const shape *o = &out_type(c, 0)->sh;
-    dtype dt = cg_dt(c, out_type(c, 0)->dt), wide = cg_wide(dt);
-    int mean = in_at(c, 1), var = in_at(c, 2), gamma = in_at(c, 3), beta = in_at(c, 4);
+    const shape *o = &cg_out_type(c, 0)->sh;
+    dtype dt = cg_dt(c, cg_out_type(c, 0)->dt), wide = cg_wide(dt);
+    int mean = cg_in(c, 1), var = cg_in(c, 2), gamma = cg_in(c, 3), beta = cg_in(c, 4);
     double eps[2] = { at_float(c, A_EPSILON), 0 }, minus[2] = { -1, 0 };
     if (c->err.st) return;
-    shape ch = SHAPE(elems(cg_sh(c, mean)));
+    shape ch = SHAPE(cg_elems(cg_sh(c, mean)));
     int st[2];
     for (int k = 0; k < 2; k++) {
         st[k] = cg_tensor(c, dt, &ch);
@@ -187,21 +187,21 @@ void select_batch_norm(cg *c)
     }
     int s = cg_channel(c, st[0], o->rank), t = cg_channel(c, st[1], o->rank), y = cg_tensor(c, dt, o);
     ins *n = cg_ins(c, IN_EW, y, NULL, 0);
-    int x = cg_ext(c, n, in_at(c, 0)), a = cg_ext(c, n, s), b = cg_ext(c, n, t);
+    int x = cg_ext(c, n, cg_in(c, 0)), a = cg_ext(c, n, s), b = cg_ext(c, n, t);
     cg_step(c, n, FN_MUL, x, a, NONE, NULL, wide);
     cg_step(c, n, FN_ADD, n ? n->n_ext : NONE, b, NONE, NULL, dt);
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_local_response_norm(cg *c)
 {
     int y = result(c, 0);
-    ins *n = cg_ins(c, IN_LRN, y, OPS(in_at(c, 0)));
+    ins *n = cg_ins(c, IN_LRN, y, OPS(cg_in(c, 0)));
     cg_i(c, n, at_int(c, A_SIZE));
     cg_f(n, at_float(c, A_ALPHA));
     cg_f(n, at_float(c, A_BETA));
     cg_f(n, at_float(c, A_K));
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 /* ---- resampling ---- */
@@ -224,7 +224,7 @@ static int resize_axis(cg *c, int x, int axis, int64_t n, bool linear, int grid)
 {
     if (c->err.st || x < 0) return NONE;
     shape s = *cg_sh(c, x), o = s;
-    int64_t outer = dims_prod(s.d, 0, axis), inner = dims_prod(s.d, axis + 1, s.rank);
+    int64_t outer = cg_prod(s.d, 0, axis), inner = cg_prod(s.d, axis + 1, s.rank);
     o.d[axis] = n;
     int t = cg_permute(c, cg_view(c, x, SH(outer, s.d[axis], inner)), (const int[]){ 0, 2, 1 });
     t = resize(c, cg_view(c, t, SH(outer, inner, s.d[axis], 1)), SH(outer, inner, n, 1), linear, grid);
@@ -235,31 +235,31 @@ void select_resize(cg *c)
 {
     static const char *const modes[] = { "LINEAR", "NEAREST_NEIGHBOR" };
     op_id op = c->at->op;
-    const shape *o = &out_type(c, 0)->sh;
-    int grid = GRID_DEFAULT, nearest = op == OP_RESIZE_NEAREST || op == OP_UPSAMPLE_NEAREST, x = in_at(c, 0);
-    if (op == OP_RESIZE && !at_word(c, A_MODE, modes, COUNT(modes), &nearest)) return;
-    if ((op == OP_RESIZE || op == OP_RESIZE_BILINEAR) && !at_word(c, A_SAMPLING_MODE, grid_words, COUNT(grid_words), &grid)) return;
+    const shape *o = &cg_out_type(c, 0)->sh;
+    int grid = GRID_DEFAULT, nearest = op == OP_RESIZE_NEAREST || op == OP_UPSAMPLE_NEAREST, x = cg_in(c, 0);
+    if (op == OP_RESIZE && !cg_word(c, A_MODE, modes, COUNT(modes), &nearest)) return;
+    if ((op == OP_RESIZE || op == OP_RESIZE_BILINEAR) && !cg_word(c, A_SAMPLING_MODE, grid_words, COUNT(grid_words), &grid)) return;
     if (op == OP_UPSAMPLE_BILINEAR) grid = at_bool(c, A_ALIGN_CORNERS) ? GRID_STRICT_ALIGN : GRID_UNALIGN;
     for (int i = 0; i < o->rank - 2; i++)
-        if (in_type(c, 0)->sh.d[i] != o->d[i]) x = resize_axis(c, x, i, o->d[i], !nearest, grid);
+        if (cg_in_type(c, 0)->sh.d[i] != o->d[i]) x = resize_axis(c, x, i, o->d[i], !nearest, grid);
     if (o->rank >= 2) {
-        set_out(c, 0, resize(c, x, o, !nearest, grid));
+        cg_set(c, 0, resize(c, x, o, !nearest, grid));
         return;
     }
     if (o->rank == 1) {
-        set_out(c, 0, resize_axis(c, x, 0, o->d[0], !nearest, grid));
+        cg_set(c, 0, resize_axis(c, x, 0, o->d[0], !nearest, grid));
         return;
     }
-    set_out(c, 0, x);
+    cg_set(c, 0, x);
 }
 
 /* Every form of boxes becomes [N, 4] with the image's number beside it. */
 void select_crop_resize(cg *c)
 {
     static const char *const modes[] = { "CORNERS_HEIGHT_FIRST", "CORNERS_WIDTH_FIRST", "CENTER_SIZE_HEIGHT_FIRST", "CENTER_SIZE_WIDTH_FIRST" };
-    const shape *o = &out_type(c, 0)->sh, *b = &in_type(c, 1)->sh;
-    int grid, mode, boxes = in_at(c, 1), which;
-    if (!at_word(c, A_SAMPLING_MODE, grid_words, COUNT(grid_words), &grid) || !at_word(c, A_BOX_COORDINATE_MODE, modes, COUNT(modes), &mode)) return;
+    const shape *o = &cg_out_type(c, 0)->sh, *b = &cg_in_type(c, 1)->sh;
+    int grid, mode, boxes = cg_in(c, 1), which;
+    if (!cg_word(c, A_SAMPLING_MODE, grid_words, COUNT(grid_words), &grid) || !cg_word(c, A_BOX_COORDINATE_MODE, modes, COUNT(modes), &mode)) return;
     int64_t n = b->d[0], coords = b->rank == 2 ? b->d[1] : b->d[2], each = o->rank == 5 ? o->d[1] : 1, one[2] = { 4, 1 };
     if (coords == 5 && each != 1) {
         cg_fail(c, AN_INPUT, "boxes name one image each, but the result has %lld per box", (long long)each);
@@ -279,18 +279,18 @@ void select_crop_resize(cg *c)
         which = cg_iota(c, n * each, each);
         boxes = all;
     } else {
-        which = have(c, 2) ? in_at(c, 2) : cg_iota(c, n, o->rank == 5 ? 1 : n);
+        which = have(c, 2) ? cg_in(c, 2) : cg_iota(c, n, o->rank == 5 ? 1 : n);
         boxes = cg_view(c, boxes, SH(n, 4));
     }
-    int y = cg_tensor(c, cg_dt(c, out_type(c, 0)->dt), SH(n * each, o->d[o->rank - 3], o->d[o->rank - 2], o->d[o->rank - 1]));
-    ins *k = cg_ins(c, IN_CROP_RESIZE, y, OPS(in_at(c, 0), boxes, which));
+    int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), SH(n * each, o->d[o->rank - 3], o->d[o->rank - 2], o->d[o->rank - 1]));
+    ins *k = cg_ins(c, IN_CROP_RESIZE, y, OPS(cg_in(c, 0), boxes, which));
     cg_i(c, k, 1);
     cg_i(c, k, grid);
     cg_i(c, k, at_bool(c, A_NORMALIZED_COORDINATES));
     cg_i(c, k, mode);
     cg_f(k, at_float(c, A_SPATIAL_SCALE));
     cg_f(k, at_float(c, A_PADDING_VALUE));
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 static void sample(cg *c, insn_id op)
@@ -298,16 +298,16 @@ static void sample(cg *c, insn_id op)
     static const char *const how[] = { "bilinear", "nearest" }, *const edges[] = { "constant", "border", "reflection", "symmetric" };
     static const char *const spaces[] = { "unnormalized", "normalized_minus_one_to_one", "normalized_zero_to_one" };
     int nearest, edge, coords, y = result(c, 0);
-    if (!at_word(c, A_SAMPLING_MODE, how, COUNT(how), &nearest) || !at_word(c, A_PADDING_MODE, edges, COUNT(edges), &edge) ||
-        !at_word(c, A_COORDINATES_MODE, spaces, COUNT(spaces), &coords))
+    if (!cg_word(c, A_SAMPLING_MODE, how, COUNT(how), &nearest) || !cg_word(c, A_PADDING_MODE, edges, COUNT(edges), &edge) ||
+        !cg_word(c, A_COORDINATES_MODE, spaces, COUNT(spaces), &coords))
         return;
-    ins *n = cg_ins(c, op, y, OPS(in_at(c, 0), in_at(c, 1)));
+    ins *n = cg_ins(c, op, y, OPS(cg_in(c, 0), cg_in(c, 1)));
     cg_i(c, n, !nearest);
     cg_i(c, n, edge);
     cg_i(c, n, coords);
     cg_i(c, n, at_bool(c, A_ALIGN_CORNERS));
     cg_f(n, at_float(c, A_PADDING_VALUE));
-    set_out(c, 0, y);
+    cg_set(c, 0, y);
 }
 
 void select_resample(cg *c) { sample(c, IN_RESAMPLE); }
