@@ -1,0 +1,351 @@
+/* The device folder beyond the conformance suite: device strings, layouts, running a program once with tensors by name, and the
+ * program cache of a device on disk. */
+#include <math.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "conform.h"
+
+/* ---- device strings ---- */
+
+static void strings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        an_status st;
+        const char *opens; /* or part of the message */
+    } rows[] = {
+        { "soft:m1", AN_OK, "soft:m1" },   { "soft:M5", AN_OK, "soft:m5" }, { "soft:h13", AN_OK, "soft:m1" }, { "soft:h17s", AN_OK, "soft:m5" },
+        { "cpu", AN_OK, "cpu" },           { "null", AN_OK, "null" },       { "", AN_OK, "cpu" },             { NULL, AN_OK, "cpu" },
+        { "soft:m9", AN_USAGE, "m9" },     { "soft", AN_USAGE, "soft" },    { "soft:", AN_USAGE, "chip" },    { "cpu:fast", AN_USAGE, "cpu:fast" },
+        { "nothing", AN_USAGE, "nothing" }, { "CPU", AN_USAGE, "CPU" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        device *dev;
+        diag d = { 0 };
+        assert_int_equal(device_open(&dev, rows[i].name, &(device_options){ .threads = 1 }, &d), rows[i].st);
+        if (rows[i].st) {
+            assert_null(dev);
+            assert_non_null(strstr(d.msg, rows[i].opens));
+        } else assert_string_equal(device_name(dev), rows[i].opens);
+        if (rows[i].name && *rows[i].name) assert_int_equal(device_known(rows[i].name), !rows[i].st);
+        device_close(dev);
+    }
+    device_info info;
+    size_t n = 0;
+    for (; device_list(n, &info); n++) assert_true(info.name && info.what);
+    assert_int_equal(n, 3);
+}
+
+static void every_chip_opens(void **state)
+{
+    (void)state;
+    static const char *const chips[] = { "m1", "m2", "m3", "m4", "m5", "h13g", "h14c", "h15g", "h16s", "h17", "h17d", "h18" };
+    for (size_t i = 0; i < COUNT(chips); i++) {
+        char name[32];
+        device *dev;
+        diag d = { 0 };
+        snprintf(name, sizeof name, "soft:%s", chips[i]);
+        assert_ok(device_open(&dev, name, &(device_options){ .threads = 1 }, &d), d);
+        assert_string_equal(device_name(dev), name);
+        dev_program *p = must_compile(dev, STATE_TEXT, NULL);
+        bound b = must_bind(dev, p);
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        assert_true(get_f16(b.s[1][0], 0) == 1);
+        drop_bound(&b);
+        dev_program_free(p);
+        close_clean(dev);
+    }
+}
+
+static void limits_table(void **state)
+{
+    (void)state;
+    static const char *const formats[] = { "text", "json", "markdown" };
+    for (size_t i = 0; i < COUNT(formats); i++) {
+        strbuf b = { 0 };
+        device_limits_print(&b, formats[i]);
+        assert_non_null(strstr(b.at, "compiles"));
+        assert_non_null(strstr(b.at, "surface_min"));
+        assert_non_null(strstr(b.at, "119"));
+        sb_free(&b);
+    }
+}
+
+/* ---- layout ---- */
+
+static void row_steps(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t dim[4], step[4];
+        uint64_t bytes;
+    } rows[] = {
+        { { 1, 3, 1, 1 }, { 192, 64, 64, 2 }, 192 },      /* published: n 192, c 64, h 64, w 2 */
+        { { 1, 64, 1, 1 }, { 4096, 64, 64, 2 }, 4096 },   /* n 4096 */
+        { { 1, 1, 1, 77 }, { 192, 192, 192, 2 }, 192 },   /* row 192 */
+        { { 1, 8, 16, 32 }, { 8192, 1024, 64, 2 }, 8192 }, /* s8192n s1024c s64h s2w */
+        { { 2, 2, 3, 33 }, { 768, 384, 128, 2 }, 1536 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        dev_port p = { .name = "x", .dt = DT_F16, .rank = 4 };
+        memcpy(p.dim, rows[i].dim, sizeof rows[i].dim);
+        int64_t step[8], n = 1;
+        uint64_t bytes;
+        assert_true(dev_surface_steps(&p, 64, step, &bytes));
+        assert_int_equal(bytes, rows[i].bytes);
+        assert_memory_equal(step, rows[i].step, sizeof rows[i].step);
+        for (int k = 0; k < 4; k++) n *= p.dim[k];
+        p.bytes = (uint64_t)n * 2;
+        uint16_t *packed = malloc((size_t)p.bytes), *back = malloc((size_t)p.bytes), *wide = calloc(1, (size_t)bytes);
+        assert_true(packed && back && wide);
+        for (int64_t k = 0; k < n; k++) packed[k] = (uint16_t)(k * 7 + 1);
+        dev_surface_unpack(&p, 64, packed, wide);
+        int64_t a[4], k = 0;
+        for (a[0] = 0; a[0] < p.dim[0]; a[0]++)
+            for (a[1] = 0; a[1] < p.dim[1]; a[1]++)
+                for (a[2] = 0; a[2] < p.dim[2]; a[2]++)
+                    for (a[3] = 0; a[3] < p.dim[3]; a[3]++, k++)
+                        assert_int_equal(wide[(a[0] * step[0] + a[1] * step[1] + a[2] * step[2] + a[3] * step[3]) / 2], packed[k]);
+        dev_surface_pack(&p, 64, wide, back);
+        assert_memory_equal(packed, back, p.bytes);
+        free(packed);
+        free(back);
+        free(wide);
+        assert_true(dev_surface_steps(&p, 0, step, &bytes));
+        assert_int_equal(bytes, p.bytes);
+    }
+    dev_port huge = { .name = "x", .dt = DT_F16, .rank = 4, .dim = { INT64_MAX / 4, 4, 4, 4 } };
+    int64_t step[8];
+    uint64_t bytes;
+    assert_false(dev_surface_steps(&huge, 64, step, &bytes));
+}
+
+/* ---- once ---- */
+
+static const device_options one_thread = { .threads = 1 };
+
+static an_status once(const char *dev, const char *text, const dev_tensor *in, size_t n_in, const char *const *want, size_t n_want, arena *mem,
+                      dev_tensors *out, diag *d)
+{
+    *out = (dev_tensors){ 0 };
+    *d = (diag){ 0 };
+    return device_run_once(dev, &one_thread, &(dev_source){ .text = text, .n_text = strlen(text) }, in, n_in, want, n_want, mem, out, NULL, d);
+}
+
+static void run_once(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "cpu", "soft:m1", "soft:m4", "soft:m5" };
+    float zz[256];
+    double aa[128];
+    for (int i = 0; i < 256; i++) zz[i] = (float)i / 16;
+    for (int i = 0; i < 128; i++) aa[i] = i / 8.0;
+    dev_tensor in[2] = { { "aa", DT_F64, 4, { 1, 4, 1, 32 }, aa }, { "zz", DT_F32, 4, { 1, 8, 1, 32 }, zz } };
+    for (size_t k = 0; k < COUNT(names); k++) {
+        arena mem = { 0 };
+        dev_tensors out;
+        diag d;
+        assert_ok(once(names[k], TWO_TEXT, in, 2, NULL, 0, &mem, &out, &d), d);
+        assert_int_equal(out.n, 2);
+        assert_string_equal(out.at[0].name, "k");
+        assert_int_equal(out.at[1].dt, DT_F16);
+        assert_int_equal(out.at[1].dim[1], 8);
+        for (int i = 0; i < 256; i++) assert_true(dtype_load(DT_F16, out.at[1].data, i) == i / 8.0);
+        const char *want[] = { "q", "k", "q" };
+        assert_ok(once(names[k], TWO_TEXT, in, 2, want, 3, &mem, &out, &d), d);
+        assert_int_equal(out.n, 3);
+        assert_string_equal(out.at[0].name, "q");
+        assert_string_equal(out.at[1].name, "k");
+        arena_free(&mem);
+    }
+}
+
+static void once_refuses(void **state)
+{
+    (void)state;
+    arena mem = { 0 };
+    dev_tensors out;
+    diag d;
+    uint16_t x[256] = { 0 };
+    dev_tensor in[2] = { { "aa", DT_F16, 4, { 1, 4, 1, 32 }, x }, { "zz", DT_F16, 4, { 1, 8, 1, 32 }, x } };
+    static const struct {
+        const char *name;
+        int rank;
+        int64_t dim[4];
+        const char *want;
+    } rows[] = {
+        { "yy", 4, { 1, 8, 1, 32 }, "no input \"yy\"; it has: aa, zz" },
+        { "zz", 4, { 1, 8, 32, 1 }, "input zz has shape [1, 8, 32, 1]; the program declares fp16 [1, 8, 1, 32]" },
+        { "zz", 2, { 8, 32 }, "shape [8, 32]" },
+        { "aa", 4, { 1, 4, 1, 32 }, "given twice" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        dev_tensor bad[2] = { in[0], in[1] };
+        bad[1].name = rows[i].name;
+        bad[1].rank = rows[i].rank;
+        memcpy(bad[1].dim, rows[i].dim, sizeof rows[i].dim);
+        assert_int_equal(once("soft:m1", TWO_TEXT, bad, 2, NULL, 0, &mem, &out, &d), AN_INPUT);
+        if (!strstr(d.msg, rows[i].want)) fail_msg("wanted \"%s\", got: %s", rows[i].want, d.msg);
+    }
+    assert_int_equal(once("cpu", TWO_TEXT, in, 1, NULL, 0, &mem, &out, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "input zz is not given; the program wants fp16 [1, 8, 1, 32]"));
+    const char *want = "zz";
+    assert_int_equal(once("cpu", TWO_TEXT, in, 2, &want, 1, &mem, &out, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "no output \"zz\"; it has: k, q"));
+    assert_int_equal(once("soft:m9", TWO_TEXT, in, 2, NULL, 0, &mem, &out, &d), AN_USAGE);
+    arena_free(&mem);
+}
+
+/* Types at the border: integers that fit are taken, others refused; results come as fp16, fp32 or int32. */
+static void once_types(void **state)
+{
+    (void)state;
+    static const char *const text = MIL_HEAD "func main<ios18>(tensor<int32, [4]> i, tensor<fp32, [4]> f) {\n"
+                                             "tensor<int32, [4]> j = add(x = i, y = i)[name = string(\"j\")];\n"
+                                             "tensor<fp32, [4]> g = add(x = f, y = f)[name = string(\"g\")];\n"
+                                             "tensor<bool, [4]> b = less(x = f, y = g)[name = string(\"b\")];\n} -> (j, g, b);\n}\n";
+    arena mem = { 0 };
+    dev_tensors out;
+    diag d;
+    int64_t i64[4] = { 1, -2, 3, 1 << 20 };
+    uint16_t f16[4];
+    for (int i = 0; i < 4; i++) f16[i] = f16_from_f64(i - 1.5);
+    dev_tensor in[2] = { { "i", DT_I64, 1, { 4 }, i64 }, { "f", DT_F16, 1, { 4 }, f16 } };
+    assert_ok(once("cpu", text, in, 2, NULL, 0, &mem, &out, &d), d);
+    assert_int_equal(out.at[0].dt, DT_I32); /* b, g, j */
+    assert_int_equal(out.at[1].dt, DT_F32);
+    assert_int_equal(out.at[2].dt, DT_I32);
+    assert_int_equal(((const int32_t *)out.at[0].data)[0], 0);
+    assert_int_equal(((const int32_t *)out.at[0].data)[3], 1);
+    assert_true(((const float *)out.at[1].data)[3] == 3.0f);
+    assert_int_equal(((const int32_t *)out.at[2].data)[3], 1 << 21);
+    i64[2] = (int64_t)1 << 40;
+    assert_int_equal(once("cpu", text, in, 2, NULL, 0, &mem, &out, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "element 2"));
+    float half[4] = { 1, 2, 0.5f, 3 };
+    in[0] = (dev_tensor){ "i", DT_F32, 1, { 4 }, half };
+    assert_int_equal(once("cpu", text, in, 2, NULL, 0, &mem, &out, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "element 2 is 0.5"));
+    arena_free(&mem);
+}
+
+/* A chip's refusal carries the engine's own words as well. */
+static void once_says(void **state)
+{
+    (void)state;
+    static const char *const text = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 1, 1, 16385]> x) {\n"
+                                             "tensor<fp16, [1, 1, 1, 16385]> y = add(x = x, y = x)[name = string(\"y\")];\n} -> (y);\n}\n";
+    arena mem = { 0 };
+    dev_tensors out = { 0 };
+    diag d = { 0 };
+    engine_error e;
+    dev_source src = { .text = text, .n_text = strlen(text) };
+    assert_int_equal(device_run_once("soft:m1", &one_thread, &src, NULL, 0, NULL, 0, &mem, &out, &e, &d), AN_UNSUPPORTED);
+    assert_string_equal(e.domain, "com.apple.appleneuralengine.compiler");
+    assert_int_equal(e.code, 1);
+    assert_non_null(strstr(e.text, "ANECCompile() FAILED"));
+    assert_non_null(strstr(d.msg, "exceeds ANE family 2's max dimension 16384"));
+    assert_true(d.at.line);
+    d = (diag){ 0 };
+    uint16_t *x = calloc(16385, 2);
+    assert_non_null(x);
+    dev_tensor in = { "x", DT_F16, 4, { 1, 1, 1, 16385 }, x };
+    assert_ok(device_run_once("soft:m4", &one_thread, &src, &in, 1, NULL, 0, &mem, &out, &e, &d), d); /* 65536 there */
+    assert_ok(device_run_once("cpu", &one_thread, &src, &in, 1, NULL, 0, &mem, &out, &e, &d), d);
+    assert_null(e.domain);
+    free(x);
+    arena_free(&mem);
+}
+
+/* Any declared size that compiles runs: one element, odd widths, rank 0 to 5. */
+static void once_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type;
+        int rank;
+        int64_t dim[5];
+    } rows[] = { { "[1]", 1, { 1 } }, { "[1, 1, 1, 1]", 4, { 1, 1, 1, 1 } }, { "[3, 5]", 2, { 3, 5 } }, { "[1, 2, 1, 3, 7]", 5, { 1, 2, 1, 3, 7 } },
+                 { "[1, 1, 1, 16384]", 4, { 1, 1, 1, 16384 } } };
+    static const char *const names[] = { "cpu", "soft:m1", "soft:m4", "soft:m5" };
+    uint16_t *x = calloc(16384, 2);
+    assert_non_null(x);
+    for (int i = 0; i < 16384; i++) x[i] = f16_from_f64(i % 100);
+    for (size_t k = 0; k < COUNT(names); k++)
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            char text[1200];
+            snprintf(text, sizeof text, MIL_HEAD "func main<ios18>(tensor<fp16, %s> x) {\ntensor<fp16, %s> y = add(x = x, y = x)[name = string(\"y\")];\n} -> (y);\n}\n",
+                     rows[i].type, rows[i].type);
+            arena mem = { 0 };
+            dev_tensors out;
+            diag d;
+            dev_tensor in = { "x", DT_F16, rows[i].rank, { 0 }, x };
+            int64_t n = 1;
+            for (int a = 0; a < in.rank; a++) n *= in.dim[a] = rows[i].dim[a];
+            assert_ok(once(names[k], text, &in, 1, NULL, 0, &mem, &out, &d), d);
+            for (int64_t a = 0; a < n; a++) assert_true(dtype_load(DT_F16, out.at[0].data, a) == 2 * (double)(a % 100));
+            arena_free(&mem);
+        }
+    free(x);
+}
+
+/* ---- a device and its cache on disk ---- */
+
+static void disk_cache(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/anneal-device-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    diag d = { 0 };
+    uint64_t want = 0;
+    char path[200] = "";
+    for (int round = 0; round < 4; round++) {
+        dev_cache *c;
+        device *dev;
+        assert_ok(dev_cache_open(&c, &(dev_cache_options){ .dir = dir }, &d), d);
+        assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .cache = c }, &d), d);
+        strbuf w = weight_file(0.3, 0.7);
+        dev_program *p = must_compile(dev, CONV_TEXT, &w);
+        assert_int_equal(dev_program_from_cache(p), round == 1 || round == 3); /* made, found, damaged and made again, found */
+        bound b = must_bind(dev, p);
+        uint16_t y[256];
+        put_f16(b.s[0][0], 256, -2, 0.03);
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        assert_ok(dev_surface_read(b.s[1][0], y, sizeof y, &d), d);
+        uint64_t h = hash_bytes(y, sizeof y, 0);
+        if (round) assert_true(h == want);
+        want = h;
+        drop_bound(&b);
+        dev_program_free(p);
+        close_clean(dev);
+        dev_cache_close(c);
+        sb_free(&w);
+        if (round != 1) continue;
+        FILE *ls; /* the one entry: change a byte of the program in it */
+        char cmd[120];
+        snprintf(cmd, sizeof cmd, "ls %s", dir);
+        assert_non_null(ls = popen(cmd, "r"));
+        char name[100];
+        assert_int_equal(fscanf(ls, "%99s", name), 1);
+        pclose(ls);
+        snprintf(path, sizeof path, "%s/%s", dir, name);
+        file_bytes f;
+        assert_ok(file_read(path, 1 << 24, &f, &d), d);
+        f.at[f.n / 2] ^= 1;
+        assert_ok(file_write(path, f.at, f.n, &d), d);
+        file_drop(&f);
+    }
+    unlink(path);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
+        cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
