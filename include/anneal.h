@@ -56,7 +56,8 @@ AN_API void an_free(void *p); /* for every char* documented as "yours" */
 
 typedef enum { AN_TEXT, AN_JSON, AN_MARKDOWN } an_format; /* AN_JSON: one object per line */
 
-/* ---- tables: "ops", "targets", "rules", "gates", "passes", "kernels", "models", "published", "probes" ---- */
+/* ---- tables: "ops", "targets", "rules", "gates", "passes", "kernels", "models", "published", "probes",
+ *      "devices", "limits", "isa" ---- */
 AN_API char *an_table(const char *which, an_format f); /* yours; NULL: no such table, or no memory */
 AN_API const char *an_probe(const char *name);         /* MIL text of a probe program; NULL: no such probe */
 AN_API int an_target_known(const char *name);          /* m1 … m5, h13, h13g …, any case */
@@ -135,6 +136,37 @@ AN_API an_status an_program_weight_file(an_program *p, const char *path, an_erro
 /* Bytes of that file for the last MIL text; NULL and 0 when it needs none. Valid until the next call on p. */
 AN_API const void *an_program_weights(const an_program *p, size_t *size);
 AN_API an_status an_program_check(an_report **out, an_program *p, const an_check_options *o, an_error *e);
+
+/* ---- running ---- */
+typedef struct an_array an_array; /* a tensor and its bytes */
+typedef struct {
+    const char *name;  /* port; "" for an array read from a file */
+    const char *dtype; /* "fp16", "fp32", "int32" … */
+    int rank;
+    const int64_t *dim;
+    const void *data;  /* packed, row-major */
+    size_t bytes;
+} an_array_info;
+AN_API an_status an_array_new(an_array **out, const char *name, const char *dtype, int rank, const int64_t *dim, const void *data, an_error *e); /* copies */
+AN_API an_status an_array_read(an_array **out, const char *name, const char *npy_path, an_error *e);
+AN_API an_status an_array_write(const an_array *a, const char *npy_path, an_error *e); /* atomic */
+AN_API void an_array_get(const an_array *a, an_array_info *info); /* valid until an_array_free */
+AN_API void an_array_free(an_array *a);                           /* NULL is fine */
+
+typedef struct {
+    const char *engine;       /* "soft:m1" … "soft:m5", "cpu", "null"; NULL: the best one present */
+    const char *file;         /* name used in messages */
+    const char *model_dir;    /* what @model_path stands for */
+    int threads;              /* 0: the CPUs */
+    int reference;            /* the slow, obvious executor */
+    const char *const *want;  /* results by name; NULL: all */
+    size_t n_want;
+} an_run_options;
+/* Compile, bind by name, run once. results has room for n_want entries, or for n_results (set on return; pass the room in) when
+ * all are wanted; each is yours. AN_UNSUPPORTED: the engine refuses, in its own words after ours. */
+AN_API an_status an_run_mil(an_array **results, size_t *n_results, const char *text, size_t size, const an_array *const *in, size_t n_in,
+                            const an_run_options *o, an_error *e);
+AN_API int an_engine_known(const char *name);
 
 #ifdef __cplusplus
 }

@@ -46,7 +46,7 @@ empty() {
     has "unknown command" err 'no command "frobnicate"'
     t "version" 0 $anneal --version
     has "version" out '^anneal [0-9]'
-    for c in check compile build opt cost ops targets rules gates passes kernels probe bench doctor; do
+    for c in check compile run build opt cost ops targets rules gates passes kernels probe bench doctor; do
         t "$c --help" 0 $anneal $c --help
         has "$c --help shows an example" out '^example: anneal'
     done
@@ -120,6 +120,22 @@ empty() {
     has "cost per operation" out 'conv'
     t "published rows" 0 $anneal cost --published
     has "published rows" out 'median'
+    printf 'program(1.3)\n[buildInfo = dict<string, string>({{"coremlc-version", "1"}})]\n{\nfunc main<ios18>(tensor<fp16, [1, 2, 1, 4]> x) {\ntensor<fp16, [1, 2, 1, 4]> y = relu(x = x)[name = string("y")];\n} -> (y);\n}\n' >"$tmp/relu.mil"
+    # an .npy of eight halves: -1 1 -1 1 -1 1 -1 1
+    { printf '\223NUMPY\001\000v\000'; printf "%-117s\n" "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2, 1, 4), }"; printf '\000\274\000\074\000\274\000\074\000\274\000\074\000\274\000\074'; } >"$tmp/x.npy"
+    { printf '\223NUMPY\001\000v\000'; printf "%-117s\n" "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2, 1, 4), }"; printf '\000\000\000\074\000\000\000\074\000\000\000\074\000\000\000\074'; } >"$tmp/want.npy"
+    for e in cpu soft:m1 soft:m2 soft:m3 soft:m4 soft:m5; do
+        t "run on $e" 0 $anneal run "$tmp/relu.mil" --engine $e --in x="$tmp/x.npy" --out y="$tmp/y.npy"
+        t "the answer on $e" 0 cmp "$tmp/y.npy" "$tmp/want.npy"
+    done
+    t "run, unknown engine" 2 $anneal run "$tmp/relu.mil" --engine soft:m9 --in x="$tmp/x.npy" --out y="$tmp/y.npy"
+    t "run, unknown input" 3 $anneal run "$tmp/relu.mil" --engine cpu --in z="$tmp/x.npy" --out y="$tmp/y.npy"
+    has "run, unknown input" err 'z'
+    t "run, unknown result" 3 $anneal run "$tmp/relu.mil" --engine cpu --in x="$tmp/x.npy" --out q="$tmp/y.npy"
+    t "run, no result asked for" 2 $anneal run "$tmp/relu.mil" --engine cpu --in x="$tmp/x.npy"
+    t "run, not an npy file" 3 $anneal run "$tmp/relu.mil" --engine cpu --in x="$tmp/relu.mil" --out y="$tmp/y.npy"
+    t "run, refused by the chip" 4 $anneal run examples/oldchip.mil --engine soft:m1 --in x="$tmp/x.npy" --out y="$tmp/y.npy"
+    t "run, bad text" 3 $anneal run "$tmp/bad.mil" --engine cpu --in x="$tmp/x.npy" --out y="$tmp/y.npy"
     t "probe" 0 $anneal probe concat
     has "probe" out 'concat(axis'
     t "no such probe" 2 $anneal probe nothing

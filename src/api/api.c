@@ -2,6 +2,8 @@
 #include <stdlib.h>
 
 #include "api/api_int.h"
+#include "device/device.h"
+#include "engine/engine.h"
 #include "model/model.h"
 #include "op/op.h"
 #include "pass/pass.h"
@@ -69,6 +71,24 @@ static void print_probes(strbuf *b, const char *format)
     }
 }
 
+static void print_devices(strbuf *b, const char *format)
+{
+    bool json = !strcmp(format, "json"), markdown = !strcmp(format, "markdown");
+    if (markdown) sb_puts(b, "| device | what it is | here |\n|---|---|---|\n");
+    device_info i;
+    for (size_t k = 0; device_list(k, &i); k++) {
+        const char *here = i.why_not ? i.why_not : "present";
+        if (json) {
+            sb_printf(b, "{\"kind\":\"device\",\"name\":\"%s\",\"present\":%s,\"what\":", i.name, i.why_not ? "false" : "true");
+            sb_json(b, i.what, strlen(i.what));
+            sb_puts(b, ",\"why_not\":");
+            sb_json(b, i.why_not ? i.why_not : "", i.why_not ? strlen(i.why_not) : 0);
+            sb_puts(b, "}\n");
+        } else if (markdown) sb_printf(b, "| `%s` | %s | %s |\n", i.name, i.what, here);
+        else sb_printf(b, "  %-12s %s: %s\n", i.name, here, i.what);
+    }
+}
+
 char *an_table(const char *which, an_format f)
 {
     static const struct {
@@ -77,7 +97,8 @@ char *an_table(const char *which, an_format f)
     } tables[] = {
         { "ops", op_print_table },     { "targets", chip_print },          { "rules", rules_print },       { "gates", gates_print },
         { "passes", print_passes },    { "kernels", model_kernels_print }, { "models", model_presets_print },
-        { "published", cost_report },  { "probes", print_probes },
+        { "published", cost_report },  { "probes", print_probes },           { "devices", print_devices },   { "limits", device_limits_print },
+        { "isa", isa_print },
     };
     for (size_t i = 0; i < COUNT(tables); i++) {
         if (strcmp(tables[i].name, which)) continue;

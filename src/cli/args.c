@@ -33,15 +33,22 @@ static int unknown_option(const command *c, const char *word, size_t n)
                best ? " (did you mean --" : "", best ? best : "", best ? "?)" : "", c->name);
 }
 
-int args_read(const command *c, int argc, char **argv, const char **files, args *out)
+void args_free(args *a)
 {
-    *out = (args){ .cmd = c, .files = files };
+    free(a->files);
+    free(a->list);
+}
+
+int args_read(const command *c, int argc, char **argv, args *out)
+{
+    *out = (args){ .cmd = c, .files = calloc((size_t)argc + 1, sizeof *out->files), .list = calloc((size_t)argc + 1, sizeof *out->list) };
+    if (!out->files || !out->list) return say(AN_NOMEM, "out of memory");
     for (int i = 0; c->options[i].name; i++) out->value[i] = c->options[i].arg ? c->options[i].def : NULL;
     bool only_files = false;
     for (int i = 0; i < argc; i++) {
         const char *w = argv[i];
         if (only_files || w[0] != '-' || !w[1]) {
-            files[out->n_files++] = w;
+            out->files[out->n_files++] = w;
             continue;
         }
         if (!strcmp(w, "--")) {
@@ -60,6 +67,7 @@ int args_read(const command *c, int argc, char **argv, const char **files, args 
         } else if (name[n]) out->value[k] = name + n + 1;
         else if (i + 1 < argc) out->value[k] = argv[++i];
         else return say(AN_USAGE, "--%s needs a value: %s", o->name, o->arg);
+        if (o->arg) out->list[out->n_list].option = o->name, out->list[out->n_list++].value = out->value[k];
     }
     return 0;
 }

@@ -26,13 +26,16 @@ enum { MAX_OPTIONS = 24 };
 struct args {
     const command *cmd;
     int n_files;
-    const char *const *files;           /* what is not an option */
-    const char *value[MAX_OPTIONS];     /* by position in cmd->options; NULL: not given and no default */
+    const char **files;                 /* what is not an option */
+    const char *value[MAX_OPTIONS];     /* by position in cmd->options; the last one given; NULL: none and no default */
+    size_t n_list;                      /* every option with a value in the order given, for those that may repeat */
+    struct { const char *option, *value; } *list;
 };
 
 const command *command_find(const char *name);
-/* 0, or the exit code after saying on stderr what is wrong. files must have room for argc entries. */
-int args_read(const command *c, int argc, char **argv, const char **files, args *out);
+/* 0, or the exit code after saying on stderr what is wrong. args_free in any case. */
+int args_read(const command *c, int argc, char **argv, args *out);
+void args_free(args *a);
 const char *arg_of(const args *a, const char *name); /* value, "" for a given switch, NULL when absent */
 bool arg_on(const args *a, const char *name);
 bool arg_int(const args *a, const char *name, long lo, long hi, long *out); /* false after saying why on stderr */

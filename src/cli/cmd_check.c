@@ -48,8 +48,8 @@ static int worse(int a, int b)
 
 static int each_file(const args *a, char *(*print)(const an_report *, an_format))
 {
-    static const char *const stdin_only[] = { "-" };
-    const char *const *files = a->n_files ? a->files : stdin_only;
+    static const char *stdin_only[] = { "-" };
+    const char **files = a->n_files ? a->files : stdin_only;
     int n = MAX(a->n_files, 1), worst = 0;
     for (int i = 0; i < n; i++) {
         int code = 0;

@@ -109,12 +109,10 @@ int main(int argc, char **argv)
     }
     for (int i = 2; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return help(c, stdout);
-    const char **files = calloc((size_t)argc, sizeof *files);
-    if (!files) return say(AN_NOMEM, "out of memory");
     args a;
-    int code = args_read(c, argc - 2, argv + 2, files, &a);
+    int code = args_read(c, argc - 2, argv + 2, &a);
     if (!code) code = c->run(&a);
-    free(files);
+    args_free(&a);
     if (fflush(stdout) || ferror(stdout)) code = code ? code : say(AN_INPUT, "cannot write to standard output: %s", strerror(errno));
     return code;
 }

@@ -1,0 +1,100 @@
+/* cmd_run.c: compile a MIL program for an engine, run it once on .npy files. */
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+const option run_options[] = {
+    { "engine", "E", NULL, "soft:m1 … soft:m5, cpu, null; without it the best one present" },
+    { "in", "NAME=F.npy", NULL, "an input; once for each" },
+    { "out", "NAME=F.npy", NULL, "where a result goes; once for each" },
+    { "threads", "N", "0", "0: one per CPU" },
+    { "reference", NULL, NULL, "the slow, obvious executor" },
+    { NULL, NULL, NULL, NULL },
+};
+
+/* "NAME=FILE": the name copied, *file pointing behind the sign. NULL after saying what is wrong. */
+static char *name_of(const char *pair, const char *option_name, const char **file)
+{
+    const char *eq = strchr(pair, '=');
+    if (!eq || eq == pair || !eq[1]) {
+        say(AN_USAGE, "--%s wants NAME=FILE.npy, got \"%s\"", option_name, pair);
+        return NULL;
+    }
+    size_t n = (size_t)(eq - pair);
+    char *name = malloc(n + 1);
+    if (!name) {
+        say(AN_NOMEM, "out of memory");
+        return NULL;
+    }
+    memcpy(name, pair, n);
+    name[n] = 0;
+    *file = eq + 1;
+    return name;
+}
+
+typedef struct {
+    an_array **in;
+    char **want;
+    const char **out_file;
+    an_array **got;
+    size_t n_in, n_out;
+} job;
+
+static int read_pairs(const args *a, job *j)
+{
+    for (size_t i = 0; i < a->n_list; i++) {
+        const char *file, *opt = a->list[i].option;
+        bool in = !strcmp(opt, "in");
+        if (!in && strcmp(opt, "out")) continue;
+        char *name = name_of(a->list[i].value, opt, &file);
+        if (!name) return an_exit_code(AN_USAGE);
+        if (!in) {
+            j->want[j->n_out] = name;
+            j->out_file[j->n_out++] = file;
+            continue;
+        }
+        an_error e = { 0 };
+        an_status st = an_array_read(&j->in[j->n_in], name, file, &e);
+        free(name);
+        if (st) return say_error(NULL, &e); /* the reader names the file */
+        j->n_in++;
+    }
+    return 0;
+}
+
+static int run_job(const args *a, const char *path, const file_bytes *f, job *j)
+{
+    long threads;
+    if (!arg_int(a, "threads", 0, 4096, &threads)) return an_exit_code(AN_USAGE);
+    const char *shown = strcmp(path, "-") ? path : "<stdin>";
+    char *dir = folder_of(path);
+    if (!dir) return say(AN_NOMEM, "out of memory");
+    an_error e = { 0 };
+    an_run_options o = { .engine = arg_of(a, "engine"), .file = shown, .model_dir = dir, .threads = (int)threads,
+                         .reference = arg_on(a, "reference"), .want = (const char *const *)j->want, .n_want = j->n_out };
+    size_t n = j->n_out;
+    int code = an_run_mil(j->got, &n, (const char *)f->at, f->n, (const an_array *const *)j->in, j->n_in, &o, &e) ? say_error(shown, &e) : 0;
+    free(dir);
+    for (size_t i = 0; i < n && !code; i++)
+        if (an_array_write(j->got[i], j->out_file[i], &e)) code = say_error(NULL, &e);
+    return code;
+}
+
+int cmd_run(const args *a)
+{
+    if (a->n_files > 1) return say(AN_USAGE, "run takes one file, got %d", a->n_files);
+    const char *engine = arg_of(a, "engine"), *path = a->n_files ? a->files[0] : "-";
+    if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    size_t room = a->n_list + 1;
+    job j = { .in = calloc(room, sizeof *j.in), .want = calloc(room, sizeof *j.want), .out_file = calloc(room, sizeof *j.out_file),
+              .got = calloc(room, sizeof *j.got) };
+    file_bytes f = { 0 };
+    int code = !j.in || !j.want || !j.out_file || !j.got ? say(AN_NOMEM, "out of memory") : read_pairs(a, &j);
+    if (!code && !j.n_out) code = say(AN_USAGE, "run has no --out NAME=FILE.npy: nothing would be kept");
+    if (!code) code = read_text(path, &f);
+    if (!code) code = run_job(a, path, &f, &j);
+    file_drop(&f);
+    for (size_t i = 0; i < room && j.in && j.want && j.got; i++) an_array_free(j.in[i]), an_array_free(j.got[i]), free(j.want[i]);
+    free(j.in), free(j.want), free(j.out_file), free(j.got);
+    return code;
+}
