@@ -6,7 +6,7 @@ BUILD   ?= build
 PREFIX  ?= /usr/local
 OPT     ?= -O2 -g
 RUNNER  ?=
-VERSION := 0.1.0
+VERSION := $(shell sed -n 's/^\#define AN_VERSION "\(.*\)"/\1/p' include/anneal.h)
 WARN    := -std=c11 -Wall -Wextra -Wpedantic -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 FLAGS    = $(WARN) $(OPT) -fvisibility=hidden -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc $(SAN) $(CPPFLAGS) $(CFLAGS)
 LIBS     = -lm -lpthread

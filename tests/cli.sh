@@ -50,7 +50,7 @@ empty() {
         t "$c --help" 0 $anneal $c --help
         has "$c --help shows an example" out '^example: anneal'
     done
-    for c in ops targets rules gates passes kernels probe doctor; do
+    for c in ops targets rules gates passes kernels isa limits probe doctor; do
         t "$c" 0 $anneal $c
         t "$c --json" 0 $anneal $c --json
         has "$c --json" out '^{".*}$'

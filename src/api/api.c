@@ -94,15 +94,27 @@ char *an_table(const char *which, an_format f)
     static const struct {
         const char *name;
         void (*print)(strbuf *b, const char *format);
+        const char *heading; /* of the document, where the printer has none of its own */
     } tables[] = {
-        { "ops", op_print_table },     { "targets", chip_print },          { "rules", rules_print },       { "gates", gates_print },
-        { "passes", print_passes },    { "kernels", model_kernels_print }, { "models", model_presets_print },
-        { "published", cost_report },  { "probes", print_probes },           { "devices", print_devices },   { "limits", device_limits_print },
-        { "isa", isa_print },
+        { "ops", op_print_table, NULL },
+        { "targets", chip_print, NULL },
+        { "rules", rules_print, NULL },
+        { "gates", gates_print, NULL },
+        { "passes", print_passes, NULL },
+        { "kernels", model_kernels_print, NULL },
+        { "models", model_presets_print, NULL },
+        { "published", cost_report, NULL },
+        { "probes", print_probes, NULL },
+        { "devices", print_devices, NULL },
+        { "limits", device_limits_print,
+          "# Run-time limits\n\nPrinted by `anneal limits --markdown` from `src/device/limits.def`: what a software chip enforces, what `cpu` does.\n\n" },
+        { "isa", isa_print,
+          "# Instructions\n\nPrinted by `anneal isa --markdown` from `src/engine/isa.def`. Field types: t tensor, i integer, f real; `?` may be none, `*` a list.\n\n" },
     };
     for (size_t i = 0; i < COUNT(tables); i++) {
         if (strcmp(tables[i].name, which)) continue;
         strbuf b = { 0 };
+        if (f == AN_MARKDOWN && tables[i].heading) sb_puts(&b, tables[i].heading);
         tables[i].print(&b, api_format(f));
         return api_take(&b);
     }

@@ -21,6 +21,8 @@ int cmd_targets(const args *a) { return table(a, "targets"); }
 int cmd_rules(const args *a) { return table(a, "rules"); }
 int cmd_gates(const args *a) { return table(a, "gates"); }
 int cmd_passes(const args *a) { return table(a, "passes"); }
+int cmd_isa(const args *a) { return table(a, "isa"); }
+int cmd_limits(const args *a) { return table(a, "limits"); }
 
 int cmd_kernels(const args *a)
 {

@@ -139,7 +139,7 @@ static void wrong_words_are_named(void **state)
 static void every_table_prints_in_every_format(void **state)
 {
     (void)state;
-    static const char *const tables[] = { "ops", "targets", "rules", "gates", "passes", "kernels", "models", "published", "probes" };
+    static const char *const tables[] = { "ops", "targets", "rules", "gates", "passes", "kernels", "models", "published", "probes", "devices", "limits", "isa" };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (an_format f = AN_TEXT; f <= AN_MARKDOWN; f++) {
             char *s = an_table(tables[i], f);
