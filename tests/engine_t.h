@@ -44,7 +44,7 @@ static inline void prog_open(prog *g, const numerics *num)
 static inline int64_t prog_tensor(prog *g, dtype dt, space where, uint32_t slot, const int64_t *dim, int rank)
 {
     etensor t = { .dt = dt, .where = where, .slot = slot, .rank = rank };
-    memcpy(t.dim, dim, sizeof *dim * (size_t)rank);
+    for (int i = 0; i < rank; i++) t.dim[i] = dim[i];
     int64_t n = 1;
     size_t bytes;
     for (int i = 0; i < rank; i++) n *= dim[i];

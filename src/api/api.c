@@ -106,8 +106,7 @@ char *an_table(const char *which, an_format f)
         { "published", cost_report, NULL },
         { "probes", print_probes, NULL },
         { "devices", print_devices, NULL },
-        { "limits", device_limits_print,
-          "# Run-time limits\n\nPrinted by `anneal limits --markdown` from `src/device/limits.def`: what a software chip enforces, what `cpu` does.\n\n" },
+        { "limits", device_limits_print, NULL },
         { "isa", isa_print,
           "# Instructions\n\nPrinted by `anneal isa --markdown` from `src/engine/isa.def`. Field types: t tensor, i integer, f real; `?` may be none, `*` a list.\n\n" },
     };

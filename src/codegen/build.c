@@ -129,23 +129,25 @@ static bool source_of(cg *c, const node *n, source *s)
     return true;
 }
 
-/* A float wider than the program's: converted here when its bytes are here for good, by an instruction when they may be replaced. */
+/* A float wider than the program's: the loader rounds it when it makes the tensor. */
 static int narrowed(cg *c, int t)
 {
     if (t < 0) return NONE;
-    dtype want = cg_dt(c, c->t.at[t].dt);
-    if (want == c->t.at[t].dt) return t;
-    cst *k = &c->consts.at[c->t.at[t].slot];
-    int64_t n = cg_elems(cg_sh(c, t));
+    tens *k = &c->t.at[t];
     size_t bytes;
-    if (k->kind != CK_DENSE || !k->src[0].data || !dtype_bytes(want, n, &bytes)) return cg_cast(c, t, want);
-    unsigned char *p = TAKE(&c->mem, unsigned char, bytes);
-    if (!p) return nomem(c);
-    for (int64_t i = 0; i < n; i++) dtype_store(want, p, i, dtype_load(k->src[0].dt, k->src[0].data, i));
-    k->src[0].data = p;
-    k->src[0].dt = c->t.at[t].dt = want;
-    k->src[0].bytes = c->t.at[t].bytes = bytes;
+    k->dt = cg_dt(c, k->dt);
+    if (!shape_bytes(&(ttype){ k->dt, k->sh }, &bytes)) return cg_fail(c, AN_UNSUPPORTED, "a constant of unknown size"), NONE;
+    k->bytes = bytes;
     return t;
+}
+
+int cg_const_as(cg *c, int t, dtype dt)
+{
+    if (c->err.st || t < 0) return NONE;
+    int root = cg_root(c, t);
+    shape own = c->t.at[root].sh, seen = *cg_sh(c, t);
+    cst k = c->consts.at[c->t.at[root].slot];
+    return cg_view(c, add_const(c, &k, dt, &own), &seen);
 }
 
 void select_const(cg *c, const node *n)
@@ -235,7 +237,6 @@ ins *cg_ins(cg *c, insn_id op, int y, const int *opnd, int n)
         fixed = fixed && (opnd[i] < 0 || c->t.at[cg_root(c, opnd[i])].fixed);
     }
     x.chain = op == IN_EW || op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL;
-    if (x.chain && !(x.steps = TAKE(&c->mem, step, CHAIN_MAX_STEPS))) return nomem(c), NULL;
     tens *t = &c->t.at[cg_root(c, y)];
     t->fixed = op != IN_RANDOM && fixed && (t->n_def == 0 || t->fixed);
     t->n_def++;
@@ -271,6 +272,18 @@ int cg_ext(cg *c, ins *n, int t)
     return n->n_ext - 1 + first;
 }
 
+bool cg_room(cg *c, ins *n, int steps)
+{
+    if (c->err.st) return false;
+    if (steps <= n->cap_step) return true;
+    int cap = MIN(CHAIN_MAX_STEPS, MAX(steps, 2 * n->cap_step));
+    step *s = TAKE(&c->mem, step, (size_t)cap);
+    if (!s) return nomem(c), false;
+    if (n->n_step) memcpy(s, n->steps, sizeof *s * (size_t)n->n_step);
+    n->steps = s, n->cap_step = cap;
+    return true;
+}
+
 void cg_step(cg *c, ins *n, fn_id f, int a, int b, int e, const double *p, dtype dt)
 {
     if (!n) return;
@@ -278,6 +291,7 @@ void cg_step(cg *c, ins *n, fn_id f, int a, int b, int e, const double *p, dtype
         cg_fail(c, AN_BUG, "a chain of more than %d steps", CHAIN_MAX_STEPS);
         return;
     }
+    if (!cg_room(c, n, n->n_step + 1)) return;
     n->steps[n->n_step++] = (step){ .fn = f, .arg = { a, b, e }, .p = { p ? p[0] : 0, p ? p[1] : 0 }, .dt = dt };
 }
 

@@ -41,8 +41,8 @@ typedef struct {
     int n_opnd, opnd[4];     /* read; NONE: an optional one left out */
     bool chain;              /* has inputs and steps: ew, and the epilogue of products */
     int n_ext, ext[CHAIN_MAX_IN];
-    int n_step;
-    step *steps;             /* CHAIN_MAX_STEPS of them */
+    int n_step, cap_step;
+    step *steps;
     VEC(int64_t) i;          /* integer fields before the steps */
     int n_f;
     double f[4];
@@ -95,6 +95,7 @@ dtype cg_wide(dtype t);                   /* what steps of a chain pass on unrou
 int cg_tensor(cg *c, dtype dt, const shape *sh);
 int cg_view(cg *c, int t, const shape *sh); /* same elements, another shape; t itself when it is the same */
 int cg_inline(cg *c, dtype dt, const shape *sh, const void *data); /* data must outlive the compile */
+int cg_const_as(cg *c, int t, dtype dt);   /* the same constant, made in another type when it is loaded */
 int cg_scalar(cg *c, dtype dt, double x);
 int cg_iota(cg *c, int64_t n, int64_t modulo); /* int32 0, 1, .. modulo-1, 0, .. */
 #define SH(...) ((const shape[]){ SHAPE(__VA_ARGS__) }) /* a shape to point at */
@@ -107,6 +108,7 @@ void cg_i(cg *c, ins *n, int64_t x);
 void cg_is(cg *c, ins *n, const int64_t *x, int len);          /* a list: its length first */
 void cg_f(ins *n, double x);
 int cg_ew(cg *c, dtype dt, const shape *sh, fn_id f, const int *in, int n, const double *p); /* a chain of one step; its result */
+bool cg_room(cg *c, ins *n, int steps); /* for so many steps; false: no memory */
 void cg_step(cg *c, ins *n, fn_id f, int a, int b, int e, const double *p, dtype dt);
 int cg_ext(cg *c, ins *n, int t);         /* input number of t in a chain without steps yet, added when missing */
 

@@ -132,7 +132,7 @@ static bool join_pass(cg *c, ins *m, const ins *e)
     }
     ins n = *m;
     step steps[CHAIN_MAX_STEPS];
-    memcpy(steps, m->steps, sizeof steps);
+    if (m->n_step) memcpy(steps, m->steps, sizeof *steps * (size_t)m->n_step);
     int at = on;
     for (int k = 0; k < e->n_step; k++) {
         step s = e->steps[k];
@@ -170,7 +170,12 @@ static bool join_pass(cg *c, ins *m, const ins *e)
             else if (a <= -3) steps[k].arg[j] = 1 + (-3 - a);
             else if (k < m->n_step && a > m->n_ext) steps[k].arg[j] = a + n.n_ext - m->n_ext;
         }
-    memcpy(n.steps, steps, sizeof steps);
+    n.steps = NULL, n.cap_step = 0;
+    int count = n.n_step;
+    n.n_step = 0;
+    if (!cg_room(c, &n, count)) return false;
+    memcpy(n.steps, steps, sizeof *steps * (size_t)count);
+    n.n_step = count;
     n.y[0] = e->y[0];
     if (!shape_eq(cg_sh(c, e->y[0]), cg_sh(c, m->y[0]))) {
         shape own = *cg_sh(c, m->y[0]);
@@ -246,6 +251,7 @@ static bool absorb(cg *c, ins *b, const ins *a, int on)
             if (!pass && keeps_wide(c)) steps[at].dt = cg_wide(steps[at].dt);
         }
     }
+    if (!cg_room(c, b, a->n_step + b->n_step)) return false;
     b->n_step += a->n_step;
     memcpy(b->steps, steps, sizeof *steps * (size_t)b->n_step);
     memcpy(b->ext, ext, sizeof *ext * (size_t)n_ext);
@@ -342,7 +348,7 @@ static void merge_epilogues(cg *c)
             if (map[k] < 0) m.ext[m.n_ext++] = t, map[k] = m.n_ext;
         }
         if (!ok || c->err.st) continue;
-        step *steps = TAKE(&c->mem, step, CHAIN_MAX_STEPS);
+        step *steps = TAKE(&c->mem, step, (size_t)(old.n_step + b->n_step));
         if (!steps) {
             diag_nomem(&c->err);
             return;
@@ -367,6 +373,7 @@ static void merge_epilogues(cg *c)
             steps[old.n_step + k] = s;
         }
         m.steps = steps;
+        m.cap_step = old.n_step + b->n_step;
         m.n_step = old.n_step + b->n_step;
         m.y[0] = cg_view(c, b->y[0], &my);
         c->ins.at[at].dead = true;

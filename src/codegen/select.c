@@ -159,7 +159,14 @@ void select_softplus_parametric(cg *c)
 
 /* ---- types ---- */
 
-void select_cast(cg *c) { cg_set(c, 0, cg_cast(c, cg_in(c, 0), cg_dt(c, cg_out_type(c, 0)->dt))); }
+void select_cast(cg *c)
+{
+    dtype want = cg_dt(c, cg_out_type(c, 0)->dt);
+    int x = cg_in(c, 0);
+    if (c->err.st) return;
+    bool loaded = c->t.at[cg_root(c, x)].where == SPACE_CONST && dtype_is_float(want) && dtype_is_float(c->t.at[x].dt);
+    cg_set(c, 0, loaded && want != c->t.at[x].dt ? cg_const_as(c, x, want) : cg_cast(c, x, want));
+}
 
 static void quantized(cg *c, insn_id op)
 {

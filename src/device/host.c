@@ -43,7 +43,7 @@ static an_status take_ports(dev_program *p, diag *d)
 
 static dev_key source_key(const device *dev, const dev_source *src)
 {
-    dev_key k = { { PROGRAM_VERSION, (uint64_t)dev->opt.fast_math } };
+    dev_key k = { { PROGRAM_VERSION, 0 } };
     k = key_mix(k, AN_VERSION, sizeof AN_VERSION);
     k = key_mix(k, dev->name, strlen(dev->name));
     k = key_mix(k, &dev->num, sizeof dev->num); /* doubles without padding */
@@ -82,7 +82,7 @@ static void to_cache(dev_program *p, dev_key key)
 
 static dev_error error_of(const diag *why) { return why->st == AN_INPUT ? ERR_BAD_MIL : ERR_COMPILE; }
 
-static an_status compile(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files, uint64_t key, diag *d)
+static an_status compile(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files, diag *d)
 {
     device *dev = p->dev;
     TRY(dev_budget(dev, d));
@@ -90,7 +90,7 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
     graph *g = NULL;
     diag why = { 0 };
     lower_in in = { .weights = files, .need_weights = true };
-    codegen_options o = { .num = &dev->num, .target = dev->chip ? chip_name(dev->chip) : "cpu", .level = 1, .key = key };
+    codegen_options o = { .num = &dev->num, .target = dev->chip ? chip_name(dev->chip) : "cpu", .level = 1 };
     if (dev_fault(dev, "lower") || dev_fault(dev, "codegen")) diag_nomem(&why);
     else if (!lower_from_mil(m, &in, &g, &why) && codegen_program(g, &o, &p->prog, &why)) p->prog = NULL;
     graph_free(g);
@@ -105,11 +105,11 @@ static an_status build_program(dev_program *p, const dev_source *src, lower_weig
     if (dev_fault(dev, "parse")) return diag_nomem(d);
     if (mil_parse(src->text, src->n_text, 0, &m, &why)) return dev_refuse_as(dev, ERR_BAD_MIL, &why, d);
     dev_key key = source_key(dev, src);
-    bool keep = weights_identity(m, files, &key) && dev->opt.cache;
+    bool keep = dev->opt.cache && weights_identity(m, files, &key);
     an_status st = keep ? from_cache(p, key, d) : AN_OK;
     if (!st && !p->prog) {
         uint64_t t0 = clock_ns();
-        st = compile(p, src, m, files, key.word[0], d);
+        st = compile(p, src, m, files, d);
         dev_compiled(p, (double)(clock_ns() - t0) / 1e6, !st);
         if (!st && keep) to_cache(p, key);
     }

@@ -22,18 +22,29 @@ static an_status take_port(dev_program *p, dev_side side, size_t i, const char *
     return q->name ? AN_OK : diag_nomem(d);
 }
 
+/* A state that is written comes out under its own name, as from the devices that compute. */
+static bool is_written_state(const graph *g, val input)
+{
+    for (size_t i = 1; i < g->nodes.n; i++)
+        if (g->nodes.at[i].op == OP_WRITE_STATE && g->nodes.at[i].in[0].i == input.i) return true;
+    return false;
+}
+
 static an_status take_ports(dev_program *p, const graph *g, diag *d)
 {
-    size_t n[2] = { g->inputs.n, g->outputs.n };
+    size_t room[2] = { g->inputs.n, g->outputs.n + g->inputs.n };
     for (int side = 0; side < 2; side++) {
-        p->port[side] = dev_fault(p->dev, "ports") ? NULL : TAKE(&p->mem, dev_port, n[side]);
+        size_t n = 0;
+        p->port[side] = dev_fault(p->dev, "ports") ? NULL : TAKE(&p->mem, dev_port, room[side]);
         if (!p->port[side]) return diag_nomem(d);
-        for (size_t i = 0; i < n[side]; i++) {
-            val v = side == DEV_INPUT ? g->inputs.at[i] : g->outputs.at[i].v;
-            TRY(take_port(p, (dev_side)side, i, side == DEV_INPUT ? graph_value(g, v)->name : g->outputs.at[i].name, graph_type(g, v), d));
+        for (size_t i = 0; i < g->outputs.n && side == DEV_OUTPUT; i++)
+            TRY(take_port(p, DEV_OUTPUT, n++, g->outputs.at[i].name, graph_type(g, g->outputs.at[i].v), d));
+        for (size_t i = 0; i < g->inputs.n; i++) {
+            val v = g->inputs.at[i];
+            if (side == DEV_INPUT || is_written_state(g, v)) TRY(take_port(p, (dev_side)side, n++, graph_value(g, v)->name, graph_type(g, v), d));
         }
-        if (n[side]) qsort(p->port[side], n[side], sizeof *p->port[side], by_name);
-        p->n_port[side] = n[side];
+        if (n) qsort(p->port[side], n, sizeof *p->port[side], by_name);
+        p->n_port[side] = n;
     }
     return AN_OK;
 }

@@ -7,7 +7,7 @@
 
 #include "device/device_int.h"
 
-enum { RECORD_ALIGN = 64 }; /* what the engine may use in place */
+enum { RECORD_ALIGN = 64 };
 
 typedef struct {
     const char *path;
@@ -59,7 +59,7 @@ static an_status take(baked *b, const const_source *s, bool view, lower_weights 
     const void *at;
     TRY(lower_weights_record(files, s->path, s->offset, s->dt, s->bytes, &at, d));
     r.at = at;
-    if (!view || (uintptr_t)at % RECORD_ALIGN) {
+    if (!view) {
         if (r.bytes > SIZE_MAX / 2 || posix_memalign(&r.own, RECORD_ALIGN, (size_t)MAX(r.bytes, 1u))) return diag_nomem(d);
         r.at = memcpy(r.own, at, (size_t)r.bytes);
     }

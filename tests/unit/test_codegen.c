@@ -411,6 +411,25 @@ static void compressed(void **state)
     program_free(p);
 }
 
+/* Another float type is the loader's work, not an instruction's. */
+static void cast_weights(void **state)
+{
+    (void)state;
+    numerics num = rules_of("m1");
+    static const char text[] = "graph \"c\"\nx = input fp16[2, 3]\nw = const fp32[4, 3] all 0.1\nv = reshape(w) {shape=[3, 4]}\nc = cast(v) {dtype=\"fp16\"}\ny = matmul(x, c)\nreturn y\n";
+    for (int k = 0; k < 2; k++) {
+        program *p = compiled(text, &(codegen_options){ .num = k ? &num : NULL });
+        assert_int_equal(p->insns.n, 1);
+        assert_int_equal(p->consts.n, 1);
+        assert_int_equal(p->consts.at[0].src[0].dt, DT_F32);
+        assert_int_equal(p->tensors.at[p->consts.at[0].tensor].dt, DT_F16);
+        uint16_t x[6] = { 0x3c00, 0, 0, 0x4000, 0, 0 }, y[8];
+        cgt_run(p, (const void *const[]){ x }, (void *const[]){ y }, true);
+        assert_true(y[0] == f16_from_f64((double)0.1f) && f16_to_f64(y[4]) == 2 * f16_to_f64(y[0]));
+        program_free(p);
+    }
+}
+
 static void state_ports(void **state)
 {
     (void)state;
@@ -535,7 +554,7 @@ int main(void)
         cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
         cmocka_unit_test(long_chain),    cmocka_unit_test(resident_binding), cmocka_unit_test(port_order),     cmocka_unit_test(weights_outside),
         cmocka_unit_test(compressed),    cmocka_unit_test(state_ports),      cmocka_unit_test(refused),        cmocka_unit_test(dead_is_free),
-        cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),
+        cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -291,6 +291,52 @@ static void once_sizes(void **state)
     free(x);
 }
 
+/* Native state: chips refuse it; the processor has it as a port on both sides, and once it starts at zero unless given. */
+static void native_state(void **state)
+{
+    (void)state;
+    static const char *const text = MIL_HEAD "func main<ios18>(state<tensor<fp16, [1, 4]>> kv, tensor<fp16, [1, 4]> x) {\n"
+                                             "tensor<fp16, [1, 4]> old = read_state(input = kv)[name = string(\"old\")];\n"
+                                             "tensor<fp16, [1, 4]> sum = add(x = old, y = x)[name = string(\"sum\")];\n"
+                                             "write_state(input = kv, data = sum)[name = string(\"w\")];\n"
+                                             "tensor<fp16, [1, 4]> y = mul(x = old, y = x)[name = string(\"y\")];\n} -> (y);\n}\n";
+    arena mem = { 0 };
+    dev_tensors out;
+    diag d;
+    uint16_t x[4], kv[4];
+    for (int i = 0; i < 4; i++) x[i] = f16_from_f64(i + 1), kv[i] = f16_from_f64(10 * i);
+    dev_tensor in[2] = { { "x", DT_F16, 2, { 1, 4 }, x }, { "kv", DT_F16, 2, { 1, 4 }, kv } };
+    static const char *const chips[] = { "soft:m1", "soft:m4", "soft:m5" };
+    for (size_t i = 0; i < COUNT(chips); i++) assert_int_equal(once(chips[i], text, in, 2, NULL, 0, &mem, &out, &d), AN_UNSUPPORTED);
+    assert_ok(once("cpu", text, in, 2, NULL, 0, &mem, &out, &d), d);
+    assert_int_equal(out.n, 2);
+    assert_string_equal(out.at[0].name, "kv");
+    for (int i = 0; i < 4; i++) {
+        assert_true(dtype_load(DT_F16, out.at[0].data, i) == 10 * i + i + 1);
+        assert_true(dtype_load(DT_F16, out.at[1].data, i) == 10.0 * i * (i + 1));
+    }
+    assert_ok(once("cpu", text, in, 1, NULL, 0, &mem, &out, &d), d);
+    for (int i = 0; i < 4; i++) assert_true(dtype_load(DT_F16, out.at[0].data, i) == i + 1);
+
+    assert_ok(once("null", text, in, 1, NULL, 0, &mem, &out, &d), d);
+    assert_int_equal(out.n, 2);
+    device *dev; /* one surface on both sides: the state stays on the device */
+    assert_ok(device_open(&dev, "cpu", &one_thread, &d), d);
+    dev_program *p = must_compile(dev, text, NULL);
+    bound b = must_bind(dev, p);
+    assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "kv", b.s[0][0], &d), d);
+    assert_ok(dev_surface_write(b.s[0][1], x, sizeof x, &d), d);
+    for (int t = 0; t < 3; t++) {
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        assert_true(get_f16(b.s[1][1], 2) == 3.0 * t * 3);
+    }
+    assert_true(get_f16(b.s[0][0], 2) == 9);
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+    arena_free(&mem);
+}
+
 /* ---- a device and its cache on disk ---- */
 
 static void disk_cache(void **state)
@@ -345,7 +391,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
-        cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache),
+        cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
