@@ -16,7 +16,8 @@
  * fp16, ports keep their declared type and are cast at the border. Without round_each (cpu) a fused chain rounds once.
  *
  * Weights. A constant in a weight file stays there: the program holds its path and record, so new weights need no
- * compiling. Reshaped, it is still the same record; transposed or computed with, it is an instruction that runs each time.
+ * compiling. Reshaped or cast to another float type, it is still the same record (the loader makes the type the program
+ * wants); transposed or computed with, it is an instruction that runs each time.
  * Compressed forms are manifest entries, never expanded here. One exception: a causal mask that is seen in the data is
  * compiled in as "causal" (cpu only, keep_masks turns it off), because skipping half of the work cannot wait for loading.
  *
