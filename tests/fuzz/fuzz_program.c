@@ -1,0 +1,77 @@
+/* fuzz_program: any bytes as an engine program. The header is made to fit, so that the fuzzer gets past the checksum; what decodes
+ * must print, encode to the same bytes, and, when it is small, load and run on the reference without going astray. */
+#include <stdlib.h>
+
+#include "engine/engine.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void need(bool ok)
+{
+    if (!ok) abort();
+}
+
+enum { HEADER = 32, SEED = 0x616e, PORTS = 8, SMALL = 1 << 14 };
+
+/* Work is bounded by the product of what the largest tensors hold; skip what would only be slow. */
+static bool is_small(const program *p)
+{
+    uint64_t total = p->scratch_bytes;
+    if (p->inputs.n > PORTS || p->outputs.n > PORTS || p->insns.n > 16 || total > SMALL) return false;
+    for (size_t i = 0; i < p->tensors.n; i++) {
+        int64_t e = 1;
+        for (int a = 0; a < p->tensors.at[i].rank; a++)
+            if (!mul_i64(e, p->tensors.at[i].dim[a], &e) || e > 512) return false;
+        total += (uint64_t)e;
+    }
+    for (size_t i = 0; i < p->insns.n; i++)
+        for (uint32_t k = 0; k < p->insns.at[i].n_i; k++) /* a move repeats as often as its sizes say */
+            if (p->insns.at[i].op == IN_MOVE && p->insns.at[i].i[k] > 64) return false;
+    for (size_t i = 0; i < p->insns.n; i++)
+        if (p->insns.at[i].op == IN_MOVE && p->insns.at[i].i[0] > 3) return false;
+    return total <= SMALL;
+}
+
+static void run(const program *p)
+{
+    image *im = NULL;
+    image_options o = { .reference = true };
+    diag d = { 0 };
+    if (image_load(&im, p, NULL, &o, &d)) {
+        need(d.msg[0]);
+        return;
+    }
+    void *in[PORTS] = { NULL }, *out[PORTS] = { NULL };
+    for (size_t k = 0; k < p->inputs.n; k++) need((in[k] = calloc(1, (size_t)p->inputs.at[k].bytes)) != NULL);
+    for (size_t k = 0; k < p->outputs.n; k++) need((out[k] = calloc(1, (size_t)p->outputs.at[k].bytes)) != NULL);
+    need(!image_run(im, (const void *const *)in, out, &d) || d.msg[0]);
+    image_free(im);
+    for (int k = 0; k < PORTS; k++) free(in[k]), free(out[k]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    if (n < HEADER) return 0;
+    unsigned char *b = malloc(n);
+    need(b != NULL);
+    memcpy(b, data, n);
+    memcpy(b, "ANNLPROG\1\0\0\0\0\0\0\0", 16);
+    uint64_t fix[2] = { n - HEADER, hash_bytes(b + HEADER, n - HEADER, SEED) };
+    memcpy(b + 16, fix, 16); /* little-endian hosts, as the format */
+    program *p = NULL;
+    diag d = { 0 };
+    an_status st = program_decode(b, n, &p, &d);
+    need((st == AN_OK) == (p != NULL));
+    if (st) need((st == AN_INPUT || st == AN_NOMEM) && d.msg[0]);
+    else {
+        strbuf text = { 0 }, again = { 0 };
+        program_print(p, &text);
+        need(!program_encode(p, &again, &d) && again.n == n && !memcmp(again.at, b, n));
+        if (is_small(p)) run(p);
+        sb_free(&text);
+        sb_free(&again);
+    }
+    program_free(p);
+    free(b);
+    return 0;
+}

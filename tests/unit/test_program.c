@@ -1,0 +1,320 @@
+/* test_program.c: program bytes: round trip, and that damaged or absurd ones are refused before anything runs. */
+#include "engine_t.h"
+
+/* A program that uses every kind of field and constant. */
+static void build(prog *g)
+{
+    prog_open(g, &NUM_M1);
+    program *p = g->p;
+    p->key = 0x1234;
+    static const unsigned char data[64] = { 0x00, 0x3c, 0x00, 0x40, 0, 1, 2, 3, 0x21, 0x43, 5, 6, 7, 8, 9, 10, 0x00, 0x38, 0x00, 0x3c };
+    p->data = data, p->n_data = sizeof data;
+    int64_t x = prog_in(g, DT_F16, DIMS(1, 2, 3, 3), NULL), m = prog_in(g, DT_F16, DIMS(3, 4), NULL);
+    int64_t w = prog_tensor(g, DT_F16, SPACE_CONST, 0, DIMS(2, 2, 1, 1)), b = prog_tensor(g, DT_F16, SPACE_CONST, 1, DIMS(2, 1, 1));
+    int64_t c = prog_scratch(g, DT_F16, DIMS(1, 2, 3, 3)), y = prog_out(g, DT_F16, DIMS(1, 2, 3, 3)), z = prog_out(g, DT_F16, DIMS(3));
+    const_entry affine = { .kind = CK_AFFINE, .tensor = (uint32_t)w, .n_src = 3, .axis = 0,
+                           .src = { { .offset = 4, .dt = DT_I8, .rank = 4, .dim = { 2, 2, 1, 1 }, .bytes = 4 },
+                                    { .offset = 0, .dt = DT_F16, .rank = 1, .dim = { 2 }, .bytes = 4 },
+                                    { .path = "@model_path/w.bin", .offset = 64, .dt = DT_I8, .rank = 0, .bytes = 1 } } };
+    const_entry dense = { .kind = CK_DENSE, .tensor = (uint32_t)b, .n_src = 1,
+                          .src = { { .offset = 16, .dt = DT_F16, .rank = 3, .dim = { 2, 1, 1 }, .bytes = 4 } } };
+    assert_true(VEC_PUSH(&p->mem, &p->consts, affine));
+    assert_true(VEC_PUSH(&p->mem, &p->consts, dense));
+    prog_insn(g, IN_CONV, INTS(c, x, w, 1, b),
+              INTS(2, 1, 1, 4, 0, 0, 0, 0, 2, 1, 1, 1, 12, FN_ADD, 0, 1, -1, -1, DT_F16, FN_LEAKY_RELU, 2, -1, -1, 0, DT_F16), REALS(1, 0.25));
+    prog_insn(g, IN_SOFTMAX, INTS(y, c), INTS(3), NO_REALS);
+    prog_insn(g, IN_NORM, INTS(y, y, -1, b), INTS(2, 2, 3, NORM_LAYER), REALS(1e-5));
+    prog_insn(g, IN_REDUCE, INTS(z, m), INTS(1, 1, RED_SUM), NO_REALS);
+    p->insns.at[0].line = 12;
+}
+
+static strbuf encoded(prog *g)
+{
+    strbuf b = { 0 };
+    assert_ok(program_encode(g->p, &b, &g->d), g->d);
+    return b;
+}
+
+static void round_trip(void **s)
+{
+    (void)s;
+    prog g;
+    build(&g);
+    strbuf one = encoded(&g), two = { 0 }, text1 = { 0 }, text2 = { 0 };
+    program *p = NULL;
+    diag d = { 0 };
+    assert_ok(program_decode(one.at, one.n, &p, &d), d);
+    assert_ok(program_encode(p, &two, &d), d);
+    assert_int_equal(one.n, two.n);
+    assert_memory_equal(one.at, two.at, one.n);
+    program_print(g.p, &text1);
+    program_print(p, &text2);
+    assert_string_equal(text1.at, text2.at);
+    assert_non_null(strstr(text1.at, "leaky_relu(s0, 0.25):fp16"));
+    assert_non_null(strstr(text1.at, "# line 12"));
+    assert_int_equal(p->key, 0x1234);
+    assert_memory_equal(&p->num, &NUM_M1, sizeof p->num);
+    program_free(p);
+    sb_free(&one), sb_free(&two), sb_free(&text1), sb_free(&text2);
+    prog_close(&g);
+}
+
+/* The header's size and checksum made to fit the body, as someone who means harm would. */
+static void reseal(unsigned char *b, size_t n)
+{
+    uint64_t v[2] = { n - 32, hash_bytes(b + 32, n - 32, 0x616e) };
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 8; i++) b[16 + 8 * k + i] = (unsigned char)(v[k] >> (8 * i));
+}
+
+static void must_say(an_status st, const diag *d, program *p)
+{
+    assert_true((st == AN_OK) == (p != NULL));
+    if (st) assert_true((st == AN_INPUT || st == AN_NOMEM) && d->msg[0]);
+}
+
+static void damage_is_seen(void **s)
+{
+    (void)s;
+    prog g;
+    build(&g);
+    strbuf b = encoded(&g);
+    unsigned char *bytes = malloc(b.n + 1);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < b.n; i++) { /* the checksum sees every bit */
+        program *p = NULL;
+        diag d = { 0 };
+        memcpy(bytes, b.at, b.n);
+        bytes[i] ^= (unsigned char)(1u << (i % 8));
+        assert_int_equal(program_decode(bytes, b.n, &p, &d), AN_INPUT);
+        assert_true(d.msg[0] && !p);
+    }
+    for (size_t n = 0; n < b.n; n++) { /* cut anywhere */
+        program *p = NULL;
+        diag d = { 0 };
+        memcpy(bytes, b.at, b.n);
+        assert_int_equal(program_decode(bytes, n, &p, &d), AN_INPUT);
+        if (n < 32) continue;
+        reseal(bytes, n);
+        d = (diag){ 0 };
+        an_status st = program_decode(bytes, n, &p, &d);
+        must_say(st, &d, p);
+        assert_int_equal(st, AN_INPUT); /* no prefix of a program is a program */
+    }
+    memcpy(bytes, b.at, b.n), bytes[b.n] = 0;
+    reseal(bytes, b.n + 1);
+    program *p = NULL;
+    diag d = { 0 };
+    assert_int_equal(program_decode(bytes, b.n + 1, &p, &d), AN_INPUT);
+    free(bytes);
+    sb_free(&b);
+    prog_close(&g);
+}
+
+/* Runs a decoded program if it is small enough to be worth it: whatever the bytes, nothing may go astray. */
+static void run_if_small(const program *p)
+{
+    uint64_t total = p->scratch_bytes;
+    for (size_t i = 0; i < p->tensors.n; i++) {
+        int64_t n = 1;
+        for (int a = 0; a < p->tensors.at[i].rank; a++)
+            if (!mul_i64(n, p->tensors.at[i].dim[a], &n) || n > 4096) return;
+        total += (uint64_t)n * 8;
+    }
+    if (total > 1 << 16 || p->inputs.n > 8 || p->outputs.n > 8) return;
+    image *im = NULL;
+    image_options o = { .reference = true };
+    diag d = { 0 };
+    if (image_load(&im, p, NULL, &o, &d)) return;
+    void *in[8], *out[8];
+    for (size_t k = 0; k < p->inputs.n; k++) in[k] = calloc(1, (size_t)p->inputs.at[k].bytes), assert_non_null(in[k]);
+    for (size_t k = 0; k < p->outputs.n; k++) out[k] = calloc(1, (size_t)p->outputs.at[k].bytes), assert_non_null(out[k]);
+    an_status st = image_run(im, (const void *const *)in, out, &d);
+    assert_true(st == AN_OK || d.msg[0]);
+    image_free(im);
+    for (size_t k = 0; k < p->inputs.n; k++) free(in[k]);
+    for (size_t k = 0; k < p->outputs.n; k++) free(out[k]);
+}
+
+static void malice_is_harmless(void **s)
+{
+    (void)s;
+    prog g;
+    build(&g);
+    g.p->consts.at[0].src[2].path = NULL, g.p->consts.at[0].src[2].offset = 4; /* so that it can run */
+    strbuf b = encoded(&g);
+    unsigned char *bytes = malloc(b.n);
+    assert_non_null(bytes);
+    rng r = { .s = test_seed("malice") };
+    static const unsigned char nasty[] = { 0, 1, 2, 0x7f, 0x80, 0xfe, 0xff };
+    int accepted = 0;
+    for (size_t i = 0; i < b.n * 6; i++) {
+        memcpy(bytes, b.at, b.n);
+        if (i < b.n * 3) bytes[i / 3] = i % 3 ? nasty[rng_below(&r, sizeof nasty)] : (unsigned char)(bytes[i / 3] + 1);
+        else
+            for (int k = 0; k < 4; k++) bytes[32 + rng_below(&r, b.n - 32)] = nasty[rng_below(&r, sizeof nasty)];
+        reseal(bytes, b.n);
+        program *p = NULL;
+        diag d = { 0 };
+        an_status st = program_decode(bytes, b.n, &p, &d);
+        must_say(st, &d, p);
+        if (!st) {
+            strbuf text = { 0 }, again = { 0 };
+            program_print(p, &text);
+            assert_ok(program_encode(p, &again, &d), d);
+            assert_true(again.n == b.n && !memcmp(again.at, bytes, b.n));
+            run_if_small(p);
+            accepted++;
+            sb_free(&text), sb_free(&again);
+        }
+        program_free(p);
+    }
+    assert_true(accepted > 10); /* the test would show nothing if all were refused */
+    free(bytes);
+    sb_free(&b);
+    prog_close(&g);
+}
+
+/* ---- one wrong thing at a time, and a word of the message it must give ---- */
+
+static void spoil(prog *g, int what)
+{
+    program *p = g->p;
+    int64_t *t = (int64_t *)(uintptr_t)p->insns.at[0].t, *i = (int64_t *)(uintptr_t)p->insns.at[0].i;
+    double *f = (double *)(uintptr_t)p->insns.at[0].f;
+    switch (what) {
+    case 0: p->tensors.at[0].dim[3] = (int64_t)1 << 62; break;
+    case 1: p->tensors.at[0].dim[3] = 0; break;
+    case 2: p->tensors.at[4].offset = 2; break;
+    case 3: p->tensors.at[4].offset = UINT64_MAX - 1; break;
+    case 4: p->tensors.at[4].offset = 1; break;
+    case 5: p->scratch_bytes = UINT64_MAX; break;
+    case 6: p->tensors.at[4].dt = DT_STRING; break;
+    case 7: p->tensors.at[4].rank = 9; break;
+    case 8: p->inputs.at[0].name = "z"; break;
+    case 9: p->inputs.at[0].bytes = 4; break;
+    case 10: p->inputs.at[1].tensor = 99; break;
+    case 11: p->consts.at[0].src[0].offset = UINT64_MAX - 2; break;
+    case 12: p->consts.at[0].src[1].dim[0] = 3, p->consts.at[0].src[1].bytes = 6; break;
+    case 13: p->consts.at[0].n_src = 1; break;
+    case 14: p->consts.at[0].src[0].bytes = 5; break;
+    case 15: t[0] = 0; break;                       /* writes an input */
+    case 16: t[1] = 77; break;
+    case 17: t[3] = INT64_MAX; break;               /* list length */
+    case 18: t[3] = -1; break;
+    case 19: i[0] = 3; break;                       /* strides of three axes */
+    case 20: i[1] = 0; break;
+    case 21: i[4] = INT64_MAX; break;               /* padding */
+    case 22: i[11] = 3; break;                      /* groups */
+    case 23: i[13] = FN_COUNT; break;
+    case 24: i[14] = 5; break;                      /* a value of a later step */
+    case 25: i[18] = DT_NONE; break;
+    case 26: i[23] = 1; break;                      /* parameter past the end */
+    case 27: f[0] = (double)NAN; break;
+    case 28: f[0] = 1e18; break;
+    case 29: p->insns.at[0].n_i--; break;
+    case 30: p->insns.at[0].op = IN_COUNT; break;
+    case 31: p->num.window_bits = 99; break;
+    case 32: p->num.port_ceiling = (double)NAN; break;
+    case 33: p->outputs.at[0].name = ""; break;
+    case 34: p->consts.at[0].kind = CK_COUNT; break;
+    case 35: p->tensors.at[2].slot = 7; break;
+    default: break;
+    }
+}
+
+static void each_wrong_thing(void **s)
+{
+    (void)s;
+    static const char *const word[] = { "too large", "extent 0", "scratch",  "not a multiple|scratch", "not a multiple", "scratch memory", "element type", "rank 9",
+                                        "order", "bytes", "tensor 99", "inline data", "sources", "sources", "bytes", "writes tensor",
+                                        "tensor 77", "ends inside", "ends inside", "ends inside|more values", "stride", "padding", "groups", "function",
+                                        "reads value", "element type", "parameters", "ends inside", "ends inside", "ends inside", "number", "window_bits",
+                                        "port_ceiling", "no name", "kind", "constant" };
+    for (int k = 0; k < (int)COUNT(word); k++) {
+        prog g;
+        build(&g);
+        diag d = { 0 };
+        assert_ok(program_check(g.p, &d), d);
+        spoil(&g, k);
+        an_status st = program_check(g.p, &d);
+        char first[64];
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(word[k], "|"), word[k]);
+        const char *second = strchr(word[k], '|');
+        if (st != AN_INPUT || (!strstr(d.msg, first) && !(second && strstr(d.msg, second + 1))))
+            fail_msg("case %d: status %d, message \"%s\", wanted \"%s\"", k, (int)st, d.msg, word[k]);
+        strbuf b = { 0 };
+        diag d2 = { 0 };
+        assert_int_equal(program_encode(g.p, &b, &d2), AN_INPUT); /* nor can it be written */
+        sb_free(&b);
+        prog_close(&g);
+    }
+}
+
+/* A move may touch its tensors' elements and nothing else, whatever its steps. */
+static void moves_stay_inside(void **s)
+{
+    (void)s;
+    static const struct {
+        int64_t size, y_start, y_step, x_start, x_step;
+        bool ok;
+    } rows[] = {
+        { 4, 0, 1, 0, 1, true },   { 4, 3, -1, 0, 1, true },      { 5, 0, 1, 0, 1, false },
+        { 4, 0, 1, 1, 1, false },  { 4, 2, -1, 0, 1, false },     { 4, 0, 0, 0, 0, true },
+        { 4, -1, 1, 0, 1, false }, { INT64_MAX, 0, 1, 0, 0, false }, { 2, 0, INT64_MIN, 0, 1, false },
+        { 2, 0, INT64_MAX, 0, 1, false }, { 0, 0, 1, 0, 1, false }, { 2, INT64_MAX, 1, 0, 1, false },
+        { 1, 0, INT64_MAX, 3, INT64_MAX, true },     { 1, 0, INT64_MIN, 3, INT64_MAX, false },
+    };
+    for (size_t k = 0; k < COUNT(rows); k++) {
+        prog g;
+        prog_open(&g, &numerics_cpu);
+        int64_t x = prog_in(&g, DT_F32, DIMS(4), VALUES(1, 2, 3, 4)), y = prog_out(&g, DT_F32, DIMS(4));
+        prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, rows[k].size, rows[k].y_start, 1, rows[k].y_step, rows[k].x_start, 1, rows[k].x_step, 0), NO_REALS);
+        an_status st = prog_try(&g, true);
+        if ((st == AN_OK) != rows[k].ok) fail_msg("row %zu: status %d (%s)", k, (int)st, g.d.msg);
+        prog_close(&g);
+    }
+}
+
+static void not_a_program(void **s)
+{
+    (void)s;
+    program *p = NULL;
+    diag d = { 0 };
+    assert_int_equal(program_decode("", 0, &p, &d), AN_INPUT);
+    char zeros[64] = { 0 };
+    d = (diag){ 0 };
+    assert_int_equal(program_decode(zeros, sizeof zeros, &p, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "not an engine program"));
+    prog g;
+    build(&g);
+    strbuf b = encoded(&g);
+    b.at[8]++;
+    d = (diag){ 0 };
+    assert_int_equal(program_decode(b.at, b.n, &p, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "version"));
+    sb_free(&b);
+    prog_close(&g);
+}
+
+static void table_prints(void **s)
+{
+    (void)s;
+    static const char *const formats[] = { "text", "json", "markdown" };
+    for (int k = 0; k < 3; k++) {
+        strbuf b = { 0 };
+        isa_print(&b, formats[k]);
+        assert_non_null(strstr(b.at, "crop_resize"));
+        assert_non_null(strstr(b.at, "width_offset"));
+        sb_free(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip),        cmocka_unit_test(damage_is_seen), cmocka_unit_test(malice_is_harmless), cmocka_unit_test(each_wrong_thing),
+        cmocka_unit_test(moves_stay_inside), cmocka_unit_test(not_a_program),  cmocka_unit_test(table_prints),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
