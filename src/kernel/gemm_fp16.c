@@ -1,0 +1,10 @@
+/* gemm_fp16.c: fp16 operands, exact products, fp32 sums: FMLAL and FMLAL2 by lane, two k a step. */
+#if defined(__aarch64__)
+#include "kernel/gemm_a64.inc"
+
+#define A64_HALF(c, b, a, lane) "fmlal v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
+#define A64_HALF2(c, b, a, lane) "fmlal2 v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
+A64_TILE(tile_f16_8x12_fp16, EACH_ROW, LOAD_ROW, STORE_ROW, HALF_STEP, 2, 2)
+#else
+typedef int gemm_fp16_other_architecture;
+#endif

@@ -1,0 +1,9 @@
+/* gemm_i8mm.c: int8 on SMMLA, eight k a step. Sums are exact. */
+#if defined(__aarch64__)
+#include "kernel/gemm_a64.inc"
+
+#define A64_MMLA(c, a, b) "smmla v" #c ".4s, v" #a ".16b, v" #b ".16b\n"
+A64_TILE(tile_i8_8x12_i8mm, EACH_PAIR, LOAD_PAIR, STORE_PAIR, MMLA_STEP, 8, 1)
+#else
+typedef int gemm_i8mm_other_architecture;
+#endif

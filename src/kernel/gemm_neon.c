@@ -1,0 +1,19 @@
+/* gemm_neon.c: baseline aarch64: vector code, the fp32 tile (FMLA by lane, two k a step) and an int8 tile that multiplies
+ * 16-bit values, for CPUs without SDOT. */
+#if defined(__aarch64__)
+#include "kernel/vec_neon.inc"
+#include "kernel/gemm_vec.inc"
+#include "kernel/gemm_a64.inc"
+
+GEMM_VEC_TABLE(vec_neon);
+
+#define A64_UNIT(c, b, a, lane) "fmla v" #c ".4s, v" #b ".4s, v" #a ".s[" #lane "]\n"
+#define TWO_STEPS(nv) UNIT_STEP(nv) UNIT_STEP(nv)
+A64_TILE(tile_f32_8x12_neon, EACH_ROW, LOAD_ROW, STORE_ROW, TWO_STEPS, 2, 2)
+
+#define A64_HALF(c, b, a, lane) "smlal v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
+#define A64_HALF2(c, b, a, lane) "smlal2 v" #c ".4s, v" #b ".8h, v" #a ".h[" #lane "]\n"
+A64_TILE(tile_i8_8x12_neon, EACH_ROW, LOAD_ROW, STORE_ROW, HALF_STEP, 2, 2)
+#else
+typedef int gemm_neon_other_architecture;
+#endif

@@ -1,0 +1,90 @@
+/* vector.h: loops over fp32 vectors in cache, and the kernels of devices that do not add as this CPU does.
+ *
+ * A caller works in blocks of some hundred elements: load into fp32, call functions, round, store. Everything marked exact in
+ * vector.def, every conversion and every kernel below gives the same bits on every instruction set, so which one was picked
+ * is a matter of speed. Buffers of floats are any alignment; x and y of one call may be the same buffer, not shifted ones. */
+#ifndef KERNEL_VECTOR_H
+#define KERNEL_VECTOR_H
+
+#include "base/dtype.h"
+#include "kernel/kernel.h"
+
+typedef enum {
+#define VEC_FN(id, operands, params, ulp, what) VF_##id,
+#include "kernel/vector.def"
+#undef VEC_FN
+    VF_COUNT
+} vec_fn;
+
+typedef void vec_run(float *y, const float *a, const float *b, const float *c, const float *p, int64_t n);
+
+/* How a block of results is rounded, in this order: NaN to 0 (CHIP), to nearest even, a tie away from zero (AWAY), -0 to +0
+ * (CHIP). A target type of fp32 leaves values as they are. */
+enum { VR_F16 = 1, VR_BF16 = 2, VR_BOOL = 4, VR_CHIP = 8, VR_AWAY = 16 };
+
+/* A function as lines between 33 knots. x at or below x_lo gives y_lo, at or above x_hi gives y_hi; in between the family says
+ * how x becomes a place t among the knots. All of it in fp32, one rounding per operation. */
+typedef enum { VT_SIDES, VT_LINES, VT_FRACTION, VT_WHOLE, VT_ROOT, VT_INV_ROOT, VT_INV, VT_LOG2, VT_EXP2 } vec_family;
+typedef struct {
+    vec_family family;
+    bool odd;      /* f(-x) = -f(x): only x >= 0 is in the table */
+    bool positive; /* x below 0 gives 0 */
+    float x_lo, x_hi, y_lo, y_hi;
+    float below[2], above[2]; /* slope and offset past the first and last knot; LINES: of the two sides of 0 */
+    float unit, first;        /* SIDES: t = unit * x + first; the others: t = unit * mantissa or fraction (- 32: INV, LOG2) */
+    float knot[32], rise[32];
+} vec_table;
+
+/* One pass of a four-lane adder with a window: for each row and column, tiles of four products in ascending k; in a tile both
+ * operands of an addition are rounded to a multiple of 2^(e - bits + 1), e the exponent of the larger, and nothing after it;
+ * tiles are added to an fp32 sum. With `full`, what has no value is 0 and magnitudes from `ceiling` on are infinite, after every
+ * addition; without it operands are finite and no sum reaches the ceiling.
+ * a: panels of WINDOW_ROWS rows, b: panels of window_cols columns, both k-major fp32, k a multiple of 4 (padded with zeros). */
+enum { WINDOW_ROWS = 4 };
+typedef struct {
+    const float *a, *b;
+    int64_t k;
+    int bits;      /* 4 .. 20 */
+    bool full;
+    float ceiling; /* infinity: none */
+    float *c;      /* WINDOW_ROWS rows of ldc */
+    int64_t ldc;
+    int rows, cols; /* of C to write */
+} window_job;
+
+typedef enum { STAT_SUM, STAT_SQUARES, STAT_ABS, STAT_MAX, STAT_MIN } vec_stat;
+
+typedef struct {
+    const char *name;
+    uint32_t need;
+    int width;       /* lanes */
+    int window_cols; /* of a panel of b */
+    vec_run *const *fn; /* VF_COUNT of them */
+    void (*table)(float *y, const float *x, const vec_table *t, int64_t n);
+    void (*round)(float *x, int how, int64_t n);
+    /* The end of a multiply-accumulate pass: magnitudes below `least` become 0 (0: none do). */
+    void (*flush)(float *x, float least, int64_t n);
+    void (*ceiling)(float *x, float from, int64_t n); /* magnitudes of `from` and more become infinite */
+    /* fp32 from F32 F16 BF16 BOOL I8 U8 I16 U16, and to F32 F16 BF16 BOOL (x != 0). */
+    void (*load)(float *y, dtype t, const void *x, int64_t n);
+    void (*store)(void *y, dtype t, const float *x, int64_t n);
+    void (*clean)(float *x, float nan, int64_t n); /* NaN becomes `nan`, -0 becomes +0 */
+    /* For each of n columns: acc = stat(acc, the rows in ascending order); rows are `ld` floats apart. chip: a sum that has no
+     * value is 0. SQUARES: of x - mean[column] when mean is given. */
+    void (*columns)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean, int64_t n);
+    /* The same along rows: acc[i] over n elements of row i, i < rows <= width. mean[i]. */
+    void (*rows)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean, int64_t n);
+    float (*largest)(const float *x, int64_t n); /* magnitude; infinity when one is not finite */
+    void (*window)(const window_job *j);
+    /* Element (i, j) of y = element (j, i) of x; i < rows, j < cols; strides in elements of 4 or 2 bytes. */
+    void (*transpose)(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t rows, int64_t cols, int bytes);
+    /* Rules for moved fp16 elements, in place: NaN becomes +inf, magnitudes above `last` (bits; 0x7c00: none) infinite. */
+    void (*moved_f16)(void *x, uint16_t last, int64_t n);
+    /* No NaN among n fp16 elements, and with `flush` no subnormal. */
+    bool (*plain_f16)(const void *x, bool flush, int64_t n);
+} vec_kernels;
+
+const vec_kernels *vec_pick(uint32_t isa); /* never NULL */
+const vec_kernels *vec_row(size_t i);      /* NULL past the last */
+
+#endif
