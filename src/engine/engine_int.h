@@ -129,6 +129,7 @@ struct image {
     uint64_t own_bytes;        /* constants, scratch, work, shadows */
     arena mem_image;           /* the arrays above */
     arena prepared;            /* what prepare took */
+    struct exec_env *exec;     /* exec.c: kernels chosen for this CPU; NULL before the first prepare */
     arena tmp;
     bool broken;               /* a reload failed half way */
 };

@@ -1,0 +1,359 @@
+/* exec_chain.c: chains as calls of vector kernels over a block of elements.
+ * In: steps of a checked instruction.  Out: a list of small operations on numbered fp32 buffers ("registers") that stay in the
+ * first cache; the last one writes the result.
+ *
+ * A step is one or more operations: a function by table is the table between its scalings, each rounded where num_fn rounds.
+ * What no exact vector form exists for is computed element by element with num_fn itself. */
+#include <math.h>
+
+#include "engine/exec_int.h"
+
+typedef enum { OP_READ, OP_VECTOR, OP_TABLE, OP_ROUND, OP_SCALAR } op_kind;
+typedef struct {
+    op_kind kind;
+    int y, a, b, c;      /* registers */
+    vec_run *run;        /* VECTOR */
+    const vec_table *table;
+    int how;             /* ROUND */
+    fn_id f;             /* SCALAR */
+    dtype t;
+    const double *param; /* SCALAR */
+    float p[2];
+    int input;           /* READ */
+} op;
+
+struct exec_chain {
+    const exec_env *env;
+    const numerics *num;
+    bool port;
+    int n_in, n_ops, n_reg, result;
+    exec_walk *in; /* without the accumulator */
+    op *ops;
+    int64_t y, n_steps;
+    dtype y_type;
+    int store_how;    /* rounding before the store; 0: none or the store's own */
+    float flush, ceiling; /* 0: none */
+};
+
+/* ---- compiling ---- */
+
+typedef struct {
+    image *im;
+    exec_chain *ch;
+    const chain *src;
+    int *reg;      /* of a value; -1: not yet made, or gone */
+    int *uses;     /* left */
+    bool busy[64];
+    diag *d;
+    bool hard;     /* the reference must do it */
+} maker;
+
+enum { MAX_REGS = 64, OPS_PER_STEP = 10 };
+
+static int take_reg(maker *m)
+{
+    for (int r = 0; r < MAX_REGS; r++)
+        if (!m->busy[r]) {
+            m->busy[r] = true;
+            m->ch->n_reg = MAX(m->ch->n_reg, r + 1);
+            return r;
+        }
+    m->hard = true;
+    return 0;
+}
+
+static op *add(maker *m, op_kind kind, int y, int a, int b, int c)
+{
+    op *o = &m->ch->ops[m->ch->n_ops++];
+    *o = (op){ .kind = kind, .y = y, .a = a, .b = b, .c = c };
+    return o;
+}
+
+static void vector(maker *m, vec_fn f, int y, int a, int b, int c, float p0, float p1)
+{
+    op *o = add(m, OP_VECTOR, y, a, b, c);
+    o->run = m->ch->env->v->fn[f], o->p[0] = p0, o->p[1] = p1;
+}
+
+static void table(maker *m, table_id t, int y, int a)
+{
+    add(m, OP_TABLE, y, a, a, a)->table = exec_table(m->im, t, m->d);
+    if (m->d->st) m->hard = true;
+}
+
+static int how_of(const maker *m, dtype t, bool port)
+{
+    int how = m->ch->env->chip ? VR_CHIP : 0;
+    if (t == DT_F16) how |= VR_F16;
+    if (t == DT_BF16) how |= VR_BF16;
+    if (t == DT_BOOL) return how | VR_BOOL;
+    if (port && m->ch->num->mac_tie_away != 0 && t != DT_F32) how |= VR_AWAY;
+    return how;
+}
+
+static void round_to(maker *m, int r, int how)
+{
+    if (how) add(m, OP_ROUND, r, r, r, r)->how = how;
+}
+
+static const int16_t vec_of[FN_COUNT] = { /* + 1; 0: none */
+#define SAME(id) [FN_##id] = VF_##id + 1
+    SAME(COPY), SAME(ADD), SAME(SUB), SAME(MUL), SAME(DIV), SAME(FLOOR_DIV), SAME(MAX), SAME(MIN), SAME(EQ), SAME(NE), SAME(GT), SAME(GE),
+    SAME(LT), SAME(LE), SAME(NOT), SAME(SELECT), SAME(ABS), SAME(SQUARE), SAME(SIGN), SAME(CEIL), SAME(FLOOR), SAME(ROUND), SAME(SQRT),
+    SAME(RSQRT), SAME(INV), SAME(LOG), SAME(EXP), SAME(EXP2), SAME(ERF), SAME(RELU), SAME(RELU6), SAME(LEAKY_RELU), SAME(PRELU),
+    SAME(CLAMPED_RELU), SAME(THRESHOLDED_RELU), SAME(THRESHOLD), SAME(CLIP), SAME(AFFINE), SAME(SIGMOID), SAME(SIGMOID_HARD), SAME(TANH),
+    SAME(GELU), SAME(GELU_TANH), SAME(GELU_SIGMOID), SAME(SILU), SAME(SOFTSIGN),
+#undef SAME
+};
+static const uint8_t vec_ulp[VF_COUNT] = {
+#define VEC_FN(id, operands, params, ulp, what) [VF_##id] = ulp,
+#include "kernel/vector.def"
+#undef VEC_FN
+};
+
+static bool is_comparison(fn_id f) { return (f >= FN_EQ && f <= FN_LE) || f == FN_NOT; }
+
+/* With a bool result only what cannot tell exact from fp32 arithmetic. */
+static bool fits_bool(fn_id f)
+{
+    return is_comparison(f) || f == FN_SELECT || f == FN_COPY || f == FN_ADD || f == FN_SUB || f == FN_MUL || f == FN_MAX || f == FN_MIN || f == FN_ABS;
+}
+
+/* table_fn of tables.c, one operation at a time. pass: its rounding between two passes. */
+static void by_table(maker *m, fn_id f, int y, const int *a, const float *p, dtype t)
+{
+    int pass = how_of(m, t, false), x = a[0], tmp;
+    table_id tab = fn_table(f);
+    switch (f) {
+    case FN_EXP:
+        vector(m, VF_MUL_P, y, x, x, x, f16_to_f32(LOG2_E), 0);
+        table(m, tab, y, y);
+        return;
+    case FN_LOG:
+        vector(m, VF_ADD_P, y, x, x, x, p[0], 0);
+        table(m, tab, y, y);
+        round_to(m, y, pass);
+        vector(m, VF_BEYOND, y, y, y, y, 0, 0);
+        vector(m, VF_MUL_P, y, y, y, y, f16_to_f32(LN_2), 0);
+        return;
+    case FN_RSQRT:
+    case FN_INV:
+        vector(m, VF_ADD_P, y, x, x, x, p[0], 0);
+        table(m, tab, y, y);
+        return;
+    case FN_SIN:
+        vector(m, VF_TURN, y, x, x, x, 0, 0);
+        table(m, TAB_sin, y, y);
+        return;
+    case FN_COS:
+        vector(m, VF_ADD_P, y, x, x, x, 1.5707964f, 0);
+        vector(m, VF_TURN, y, y, y, y, 0, 0);
+        table(m, TAB_sin, y, y);
+        return;
+    case FN_ELU:
+        tmp = take_reg(m);
+        table(m, tab, y, x);
+        vector(m, VF_COPY, tmp, y, y, y, 0, 0);
+        round_to(m, tmp, pass);
+        vector(m, VF_MUL_P, tmp, tmp, tmp, tmp, p[0], 0);
+        vector(m, VF_ABOVE, y, x, y, tmp, 0, 0);
+        m->busy[tmp] = false;
+        return;
+    case FN_SCALED_TANH:
+        vector(m, VF_MUL_P, y, x, x, x, p[1], 0);
+        table(m, tab, y, y);
+        round_to(m, y, pass);
+        vector(m, VF_MUL_P, y, y, y, y, p[0], 0);
+        return;
+    case FN_SOFTPLUS_PAR:
+        vector(m, VF_MUL, y, x, a[2], a[2], 0, 0);
+        table(m, tab, y, y);
+        round_to(m, y, pass);
+        vector(m, VF_MUL, y, a[1], y, y, 0, 0);
+        return;
+    case FN_SOFTSIGN:
+        vector(m, VF_ABS, y, x, x, x, 0, 0);
+        vector(m, VF_ADD_P, y, y, y, y, 1, 0);
+        round_to(m, y, pass);
+        table(m, TAB_inv, y, y);
+        round_to(m, y, pass);
+        vector(m, VF_MUL, y, x, y, y, 0, 0);
+        return;
+    default: table(m, tab, y, x); return;
+    }
+}
+
+static int value_reg(maker *m, int64_t v) /* the register of a value, read from its tensor when first wanted */
+{
+    if (m->reg[v] >= 0) return m->reg[v];
+    int r = m->reg[v] = take_reg(m); /* never the accumulator: it has one from the start */
+    add(m, OP_READ, r, r, r, r)->input = (int)(v - m->ch->port);
+    return r;
+}
+
+static void release(maker *m, int64_t v)
+{
+    if (--m->uses[v] > 0) return;
+    m->busy[m->reg[v]] = false;
+}
+
+static void make_step(maker *m, int64_t k)
+{
+    const int64_t *s = m->src->step + k * CHAIN_STEP;
+    const exec_env *e = m->ch->env;
+    const numerics *num = m->ch->num;
+    fn_id f = (fn_id)s[STEP_FN];
+    dtype t = (dtype)s[STEP_TYPE];
+    bool real = dtype_is_float(t), odd = false, port = m->ch->port;
+    if (!exec_stores(t) || (t == DT_BOOL && !fits_bool(f))) {
+        m->hard = true;
+        return;
+    }
+    int a[3] = { 0 }, n = fn_operands(f);
+    for (int j = 0; j < n; j++) a[j] = value_reg(m, s[STEP_A + j]);
+    for (int j = n; j < 3; j++) a[j] = a[0];
+    const double *param = fn_params(f) ? m->src->param + s[STEP_PARAM] : NULL;
+    float p[2] = { 0 };
+    for (int j = 0; j < fn_params(f); j++) {
+        p[j] = e->chip && real ? (float)dtype_round(t, param[j]) : (float)param[j];
+        odd = odd || isnan(p[j]);
+    }
+    int y = take_reg(m), vf = vec_of[f] - 1;
+    bool tabled = num->tables != 0 && real && fn_table(f) != TAB_none;
+    if (tabled && !odd) by_table(m, f, y, a, p, t);
+    else if (!tabled && !odd && vf >= 0 && (!e->chip || vec_ulp[vf] == 0)) vector(m, (vec_fn)vf, y, a[0], a[1], a[2], p[0], p[1]);
+    else {
+        op *o = add(m, OP_SCALAR, y, a[0], a[1], a[2]);
+        o->f = f, o->t = t, o->param = param;
+    }
+    if (e->chip || t == DT_BOOL) {
+        bool done = m->ch->ops[m->ch->n_ops - 1].kind == OP_SCALAR || (is_comparison(f) && t == DT_BOOL);
+        if (!done) round_to(m, y, how_of(m, t, port));
+    }
+    for (int j = 0; j < n; j++) release(m, s[STEP_A + j]);
+    m->reg[m->src->n_inputs + k] = y;
+}
+
+static void make_ops(maker *m)
+{
+    const chain *s = m->src;
+    int64_t values = s->n_inputs + s->n_steps;
+    for (int64_t v = 0; v < values; v++) m->reg[v] = -1;
+    for (int64_t k = 0; k < s->n_steps; k++)
+        for (int j = 0; j < fn_operands((fn_id)s->step[k * CHAIN_STEP]); j++) m->uses[s->step[k * CHAIN_STEP + STEP_A + j]]++;
+    int64_t last = s->n_steps ? values - 1 : 0;
+    m->uses[last]++; /* the store */
+    if (m->ch->port) m->reg[0] = take_reg(m);
+    for (int64_t k = 0; k < s->n_steps && !m->hard; k++) {
+        make_step(m, k);
+        if (!m->hard && !m->uses[s->n_inputs + k]) m->busy[m->reg[s->n_inputs + k]] = false; /* nobody reads it */
+    }
+    if (!m->hard) m->ch->result = value_reg(m, last);
+}
+
+an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y, bool port, bool ceiling, exec_chain **out, diag *d)
+{
+    const program *p = im->p;
+    const etensor *ty = &p->tensors.at[y];
+    exec_env *e;
+    int64_t n;
+    *out = NULL;
+    TRY(exec_open(im, &e, d));
+    const int64_t *t = in->t + 1; /* without a list: one operand behind the result, element for element */
+    if (list) t = insn_ts(in, list, &n);
+    else n = 1;
+    chain src = list ? insn_chain(in, n + port) : (chain){ .n_inputs = 1 };
+    bool known = e->fast && exec_stores(ty->dt) && src.n_steps <= 4096;
+    for (int64_t k = 0; k < n; k++) known = known && exec_loads(p->tensors.at[t[k]].dt);
+    if (!known) return AN_OK;
+    arena_mark mark = arena_save(&im->tmp);
+    exec_chain *ch = TAKE(&im->prepared, exec_chain, 1);
+    maker m = { .im = im, .ch = ch, .src = &src, .d = d };
+    size_t values = (size_t)(src.n_inputs + src.n_steps);
+    m.reg = TAKE(&im->tmp, int, values), m.uses = TAKE(&im->tmp, int, values);
+    if (!ch || !m.reg || !m.uses) return diag_nomem(d);
+    *ch = (exec_chain){ .env = e, .num = &p->num, .port = port, .n_in = (int)n, .y = y, .y_type = ty->dt, .n_steps = src.n_steps };
+    ch->in = TAKE(&im->prepared, exec_walk, (size_t)n);
+    ch->ops = TAKE(&im->prepared, op, (size_t)(src.n_steps * OPS_PER_STEP + src.n_inputs + 1));
+    if (!ch->in || !ch->ops) return diag_nomem(d);
+    for (int64_t k = 0; k < n; k++)
+        ch->in[k] = list ? exec_walk_of(p, t[k], ty)
+                         : (exec_walk){ .tensor = t[k], .t = p->tensors.at[t[k]].dt, .rank = 1, .dim = { et_elems(ty) }, .stride = { 1 }, .same = true };
+    make_ops(&m);
+    arena_back(&im->tmp, mark);
+    if (d->st) return d->st;
+    if (m.hard) return AN_OK;
+    dtype last = src.n_steps ? (dtype)src.step[(src.n_steps - 1) * CHAIN_STEP + STEP_TYPE] : DT_NONE;
+    ch->store_how = (e->chip && last != ty->dt) || ty->dt == DT_BOOL ? how_of(&m, ty->dt, port) : 0;
+    if (port && p->num.mac_flush != 0) ch->flush = 0x1p-14f;
+    if (port && ceiling && dtype_is_float(ty->dt) && p->num.port_ceiling != 0) ch->ceiling = (float)p->num.port_ceiling;
+    *out = ch;
+    return AN_OK;
+}
+
+size_t exec_chain_bytes(const exec_chain *ch) { return (size_t)MAX(ch->n_reg, 1) * EXEC_BLOCK * sizeof(float); }
+int64_t exec_chain_steps(const exec_chain *ch) { return ch->n_steps; }
+
+/* ---- running ---- */
+
+static void scalar(const exec_chain *ch, const op *o, float *y, const float *a, const float *b, const float *c, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double x[3] = { (double)a[i], (double)b[i], (double)c[i] };
+        y[i] = (float)(ch->port ? num_fn_port(ch->num, o->f, x, o->param, o->t) : num_fn(ch->num, o->f, x, o->param, o->t));
+    }
+}
+
+static bool aligned(const void *p) { return (uintptr_t)p % sizeof(float) == 0; }
+
+void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
+{
+    const vec_kernels *v = ch->env->v;
+    float *buf = scratch;
+    const float *reg[MAX_REGS];
+    unsigned char *y = (unsigned char *)ctx_mem(c, ch->y) + at * exec_size(ch->y_type);
+    bool straight = ch->y_type == DT_F32 && !ch->store_how && !(ch->ceiling > 0) && aligned(y);
+    if (ch->port) {
+        reg[0] = acc;
+        if (ch->flush > 0) {
+            v->load(buf, DT_F32, acc, n);
+            v->flush(buf, ch->flush, n);
+            reg[0] = buf;
+        }
+    }
+    for (int k = 0; k < ch->n_ops; k++) {
+        const op *o = &ch->ops[k];
+        float *to = buf + o->y * EXEC_BLOCK;
+        const exec_walk *w;
+        switch (o->kind) {
+        case OP_READ:
+            w = &ch->in[o->input];
+            if (w->same && w->rank && w->t == DT_F32 && !ch->env->chip && aligned(ctx_mem(c, w->tensor))) {
+                reg[o->y] = (const float *)ctx_mem(c, w->tensor) + at; /* read in place */
+                continue;
+            }
+            exec_read(ch->env, w, ctx_mem(c, w->tensor), at, to, n);
+            break;
+        case OP_VECTOR:
+            /* the last result goes where it is wanted, when nothing is left to be done with it */
+            if (straight && k == ch->n_ops - 1 && o->y == ch->result) to = (float *)(void *)y;
+            o->run(to, reg[o->a], reg[o->b], reg[o->c], o->p, n);
+            break;
+        case OP_TABLE: v->table(to, reg[o->a], o->table, n); break;
+        case OP_ROUND:
+            v->round(to, o->how, n);
+            break;
+        case OP_SCALAR: scalar(ch, o, to, reg[o->a], reg[o->b], reg[o->c], n); break;
+        }
+        reg[o->y] = to;
+    }
+    const float *r = reg[ch->result];
+    if (ch->store_how || ch->ceiling > 0) {
+        float *to = buf + ch->result * EXEC_BLOCK;
+        v->load(to, DT_F32, r, n);
+        v->round(to, ch->store_how, n);
+        if (ch->ceiling > 0) v->ceiling(to, ch->ceiling, n);
+        r = to;
+    }
+    v->store(y, ch->y_type, r, n);
+}

@@ -1,0 +1,264 @@
+/* prop_exec.c: the fast form of every instruction against its obvious one, on random small programs: the same bits on chips, within
+ * stated bounds on the plain processor, for each instruction set this machine has and for one and two threads. */
+#include "engine_t.h"
+#include "kernel/kernel.h"
+
+static const numerics chip_m1 = { .round_each = 1, .window_bits = 12, .port_ceiling = 32768, .port_partial = 1, .mac_flush = 1, .wslice_last = 4094,
+                                  .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
+static const numerics chip_m4 = { .round_each = 1, .port_ceiling = 32768, .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
+static const numerics chip_m5 = { .round_each = 1, .port_ceiling = 32768, .mac_tie_away = 1, .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
+static const numerics chip_odd = { .round_each = 1, .window_bits = 9, .port_ceiling = 1000, .port_partial = 1, .mac_tie_away = 1, .nan_to_inf = 1,
+                                   .invalid_zero = 1, .plain_zero = 1, .tables = 0 };
+static const struct {
+    const char *name;
+    const numerics *num;
+} devices[] = { { "cpu", &numerics_cpu }, { "m1", &chip_m1 }, { "m4", &chip_m4 }, { "m5", &chip_m5 }, { "odd", &chip_odd } };
+
+static pool *pools[2];
+static rng R;
+
+static int64_t upto(int64_t lo, int64_t hi) { return lo + (int64_t)rng_below(&R, (uint64_t)(hi - lo + 1)); }
+static bool chance(int percent) { return rng_below(&R, 100) < (uint64_t)percent; }
+
+/* ---- values ---- */
+
+typedef enum { TAME, WILD } mood;
+
+static double number(mood m, double scale)
+{
+    static const double wild[] = { 0, -0.0, INFINITY, -INFINITY, NAN, 65504, -65504, 0x1p-24, -0x1p-24, 0x1p-15, 2049, 2051, 32768, 32752, -32768, 4094, 4096, 0.5, 1, -1, 16, -16 };
+    if (m == WILD && chance(6)) return wild[rng_below(&R, COUNT(wild))];
+    double x = rng_range(&R, -1, 1) * scale;
+    if (m == WILD && chance(10)) x = ldexp(x, (int)upto(-20, 12));
+    return x;
+}
+
+static double *numbers(int64_t n, mood m, double scale)
+{
+    double *x = calloc((size_t)MAX(n, 1), sizeof *x);
+    assert_non_null(x);
+    for (int64_t i = 0; i < n; i++) x[i] = number(m, scale);
+    return x;
+}
+
+static int64_t input(prog *g, dtype dt, const int64_t *dim, int rank, mood m, double scale)
+{
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= dim[i];
+    double *x = numbers(n, m, scale);
+    if (dt == DT_BOOL)
+        for (int64_t i = 0; i < n; i++) x[i] = chance(50);
+    int64_t t = prog_in(g, dt, dim, rank, x);
+    free(x);
+    return t;
+}
+
+/* ---- comparing ---- */
+
+static void show(const prog *g, const char *what, const char *isa, int threads, size_t port, int64_t i, double got, double want)
+{
+    strbuf b = { 0 };
+    program_print(g->p, &b);
+    fail_msg("%s, AN_ISA=%s, %d threads: output %zu element %lld is %.9g, wanted %.9g\n%s", what, isa, threads, port, (long long)i, got, want, b.at);
+}
+
+/* tol 0: the same bits. Otherwise |got - want| <= tol * max(least, |want|), plus one step of the type. */
+static bool close_to(dtype t, double got, double want, double tol, double least)
+{
+    if (got == want || (isnan(got) && isnan(want))) return true;
+    if (tol == 0 || isnan(got) || isnan(want)) return false;
+    double step = t == DT_F16 ? 0x1p-10 : t == DT_BF16 ? 0x1p-7 : 0x1p-23;
+    if (isinf(got) || isinf(want)) return fabs(isinf(got) ? want : got) > 65000 && got * want > 0;
+    return fabs(got - want) <= (tol + step) * fmax(least, fabs(want));
+}
+
+static void compare(prog *g, const char *what, double tol, double least)
+{
+    static const char *const isas[] = { "scalar", "avx2", "avx512", "neon", "" };
+    double *want[PROG_PORTS] = { 0 };
+    prog_run(g, true);
+    for (size_t k = 0; k < g->p->outputs.n; k++) want[k] = g->out[k], g->out[k] = NULL;
+    for (size_t a = 0; a < COUNT(isas); a++) {
+        uint32_t have;
+        diag d = { 0 };
+        assert_int_equal(setenv("AN_ISA", isas[a], 1), 0);
+        if (isa_have(&have, &d)) continue; /* of the other architecture */
+        for (int p = 0; p < 2; p++) {
+            image *im = NULL;
+            image_options o = { .pool = pools[p] };
+            for (size_t k = 0; k < g->p->outputs.n; k++) {
+                size_t bytes = (size_t)g->p->outputs.at[k].bytes;
+                memset(g->out_bytes[k], 0xa5, bytes);
+            }
+            assert_ok(image_load(&im, g->p, NULL, &o, &d), d);
+            assert_ok(image_run(im, (const void *const *)g->in, (void *const *)g->out_bytes, &d), d);
+            image_free(im);
+            for (size_t k = 0; k < g->p->outputs.n; k++) {
+                const etensor *t = &g->p->tensors.at[g->p->outputs.at[k].tensor];
+                for (int64_t i = 0; i < g->n_out[k]; i++) {
+                    double got = dtype_load(t->dt, g->out_bytes[k], i);
+                    bool bits = tol != 0 || isnan(got) || signbit(got) == signbit(want[k][i]);
+                    if (!bits || !close_to(t->dt, got, want[k][i], tol, least)) show(g, what, isas[a], pool_threads(pools[p]), k, i, got, want[k][i]);
+                }
+            }
+        }
+    }
+    unsetenv("AN_ISA");
+    for (int k = 0; k < PROG_PORTS; k++) free(want[k]);
+}
+
+/* ---- chains ---- */
+
+enum { STEP_FN, STEP_A, STEP_PARAM = 4, STEP_TYPE }; /* integers of a step */
+
+static bool is_exact(fn_id f) /* in fp32, on the plain processor */
+{
+    switch (f) {
+    case FN_POW: case FN_RSQRT: case FN_LOG: case FN_EXP: case FN_EXP2: case FN_ERF: case FN_SIN: case FN_COS: case FN_ATAN: case FN_ELU: case FN_SIGMOID:
+    case FN_TANH: case FN_SCALED_TANH: case FN_GELU: case FN_GELU_TANH: case FN_GELU_SIGMOID: case FN_SILU: case FN_SOFTPLUS: case FN_SOFTPLUS_PAR:
+    case FN_SOFTSIGN: return false;
+    default: return true;
+    }
+}
+
+typedef struct {
+    int64_t steps[1 + 8 * CHAIN_STEP];
+    double params[1 + 16];
+    bool exact;
+} links;
+
+static dtype any_float(void) { return chance(70) ? DT_F16 : chance(70) ? DT_F32 : DT_BF16; }
+
+static void random_links(links *l, int n_inputs, int n_steps, bool all_exact)
+{
+    int at = 0;
+    l->steps[0] = n_steps * CHAIN_STEP, l->params[0] = 0, l->exact = true;
+    for (int k = 0; k < n_steps; k++) {
+        fn_id f;
+        do f = (fn_id)rng_below(&R, FN_COUNT);
+        while (!is_exact(f) && (all_exact || k + 1 < n_steps));
+        if (!is_exact(f)) l->exact = false;
+        int64_t *s = l->steps + 1 + k * CHAIN_STEP;
+        s[STEP_FN] = f;
+        for (int j = 0; j < 3; j++) s[STEP_A + j] = j < fn_operands(f) ? (chance(50) ? n_inputs + k - 1 : upto(0, n_inputs + k - 1)) : -1;
+        for (int j = 0; j < 3; j++)
+            if (j < fn_operands(f) && s[STEP_A + j] < 0) s[STEP_A + j] = 0;
+        s[STEP_PARAM] = fn_params(f) ? at : -1;
+        for (int j = 0; j < fn_params(f); j++) l->params[1 + at++] = chance(90) ? number(TAME, 2) : 0;
+        bool boolean = f >= FN_EQ && f <= FN_NOT && chance(50);
+        s[STEP_TYPE] = boolean ? DT_BOOL : any_float();
+    }
+    l->params[0] = at;
+}
+
+static uint32_t n_of(const links *l) { return 1 + (uint32_t)l->steps[0]; }
+static uint32_t m_of(const links *l) { return 1 + (uint32_t)l->params[0]; }
+
+static int random_dims(int64_t *d, int64_t most)
+{
+    int rank = (int)upto(1, 4);
+    for (int i = 0; i < rank; i++) d[i] = chance(20) ? 1 : upto(1, i == rank - 1 ? most : 5);
+    return rank;
+}
+
+static int broadcast_dims(const int64_t *y, int rank, int64_t *d) /* something that broadcasts to y */
+{
+    int r = chance(50) ? rank : (int)upto(0, rank);
+    for (int i = 0; i < r; i++) d[i] = chance(30) ? 1 : y[rank - r + i];
+    return r;
+}
+
+static void test_ew(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 400; round++) {
+        size_t dev = rng_below(&R, COUNT(devices));
+        bool cpu = devices[dev].num == &numerics_cpu;
+        prog g;
+        links l;
+        prog_open(&g, devices[dev].num);
+        int64_t y[ENGINE_MAX_RANK], d[ENGINE_MAX_RANK], t[12];
+        int rank = random_dims(y, chance(10) ? 1500 : 40), n = (int)upto(1, 4);
+        random_links(&l, n, (int)upto(0, 5), false);
+        t[1] = n;
+        for (int k = 0; k < n; k++) {
+            int r = broadcast_dims(y, rank, d);
+            static const dtype types[] = { DT_F16, DT_F16, DT_F32, DT_BF16, DT_BOOL, DT_I8, DT_U8, DT_I16 };
+            t[2 + k] = input(&g, types[rng_below(&R, COUNT(types))], d, r, cpu && !l.exact ? TAME : WILD, 8);
+        }
+        t[0] = prog_out(&g, chance(10) ? DT_BOOL : any_float(), y, rank);
+        prog_insn(&g, IN_EW, t, 2 + (uint32_t)n, l.steps, n_of(&l), l.params, m_of(&l));
+        compare(&g, devices[dev].name, cpu && !l.exact ? 2e-6 : 0, 1e-3);
+        prog_close(&g);
+    }
+}
+
+/* Every function alone, over all of fp16 on a chip. */
+static void test_functions(void **state)
+{
+    (void)state;
+    enum { ALL = 1 << 16 };
+    double *x = calloc(ALL, sizeof *x);
+    assert_non_null(x);
+    for (size_t dev = 0; dev < COUNT(devices); dev++)
+        for (fn_id f = 0; f < FN_COUNT; f++) {
+            if (devices[dev].num == &chip_m4) continue; /* chains are as on m5 */
+            bool cpu = devices[dev].num == &numerics_cpu, loose = cpu && !is_exact(f);
+            int64_t n = cpu || (fn_operands(f) > 1) ? 4096 : ALL;
+            prog g;
+            prog_open(&g, devices[dev].num);
+            int64_t t[8] = { 0, fn_operands(f) }, step[7] = { CHAIN_STEP, (int64_t)f, -1, -1, -1, 0, DT_F16 };
+            double p[3] = { fn_params(f), 0.25, 3 };
+            for (int j = 0; j < fn_operands(f); j++) {
+                for (int64_t i = 0; i < n; i++) x[i] = n == ALL ? f16_to_f64((uint16_t)i) : number(loose ? TAME : WILD, 12);
+                t[2 + j] = prog_in(&g, DT_F16, DIMS(n), x), step[2 + j] = j;
+            }
+            t[0] = prog_out(&g, cpu ? DT_F32 : DT_F16, DIMS(n));
+            prog_insn(&g, IN_EW, t, 2 + (uint32_t)fn_operands(f), step, 7, p, 1 + (uint32_t)fn_params(f));
+            compare(&g, fn_name(f), loose ? 2e-6 : 0, 1e-3);
+            prog_close(&g);
+        }
+    free(x);
+}
+
+static void test_cast_fill(void **state)
+{
+    (void)state;
+    static const dtype types[] = { DT_F16, DT_F32, DT_BF16, DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_I64, DT_U4, DT_F64, DT_E4M3 };
+    for (int round = 0; round < 200; round++) {
+        size_t dev = rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t n = upto(1, 3000), x = input(&g, types[rng_below(&R, COUNT(types))], DIMS(n), WILD, 300);
+        int64_t y = prog_out(&g, types[rng_below(&R, COUNT(types))], DIMS(1, n)), z = prog_out(&g, types[rng_below(&R, COUNT(types))], DIMS(n));
+        prog_insn(&g, IN_CAST, INTS(y, x), NO_INTS, NO_REALS);
+        prog_insn(&g, IN_FILL, INTS(z), NO_INTS, REALS(number(WILD, 100)));
+        compare(&g, devices[dev].name, 0, 0);
+        prog_close(&g);
+    }
+}
+
+static int open_pools(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    R.s = test_seed("prop_exec");
+    return pool_make(&pools[0], 1, &d) || pool_make(&pools[1], 2, &d);
+}
+
+static int close_pools(void **state)
+{
+    (void)state;
+    pool_free(pools[0]), pool_free(pools[1]);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_ew),
+        cmocka_unit_test(test_cast_fill),
+    };
+    return cmocka_run_group_tests(tests, open_pools, close_pools);
+}
