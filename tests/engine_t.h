@@ -46,7 +46,7 @@ static inline int64_t prog_tensor(prog *g, dtype dt, space where, uint32_t slot,
     etensor t = { .dt = dt, .where = where, .slot = slot, .rank = rank };
     for (int i = 0; i < rank; i++) t.dim[i] = dim[i];
     int64_t n = 1;
-    size_t bytes;
+    size_t bytes = 0;
     for (int i = 0; i < rank; i++) n *= dim[i];
     assert_true(dtype_bytes(dt, n, &bytes));
     if (where == SPACE_SCRATCH) {
@@ -67,7 +67,7 @@ static inline int64_t prog_elems(const prog *g, int64_t t)
 static inline void prog_port(prog *g, int64_t t, bool output, unsigned slot)
 {
     static const char *const names[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
-    size_t bytes;
+    size_t bytes = 0;
     assert_true(slot < PROG_PORTS && dtype_bytes(g->p->tensors.at[t].dt, prog_elems(g, t), &bytes));
     eport e = { .name = names[slot], .tensor = (uint32_t)t, .bytes = bytes };
     if (output) assert_true(VEC_PUSH(&g->p->mem, &g->p->outputs, e));
