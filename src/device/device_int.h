@@ -71,6 +71,7 @@ struct dev_program {
     program *prog;            /* host devices */
     image *im;
     baked *weights;
+    baked *spare;             /* of the reload before the last: its memory serves the next one */
     uint64_t image_bytes;
     int refs;                 /* the caller's, and one per request */
     int64_t outstanding;      /* requests submitted and not waited for */
@@ -151,8 +152,9 @@ an_status soft_judge(device *dev, const dev_source *src, diag *d); /* the chip's
 
 /* ---- weights.c ---- */
 an_status weights_open(const dev_weights *w, lower_weights **out, diag *d) MUST_CHECK;
-/* Copies of the records p refers to, or views when w is stable; takes files over (also when it fails). */
-an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_weights *files, baked **out, diag *d) MUST_CHECK;
+/* Copies of the records p refers to, or views when w is stable; takes files over (also when it fails). spare (may be NULL): an
+ * earlier one of the same program, whose memory is used first: fresh pages cost several times the copy. */
+an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_weights *files, baked *spare, baked **out, diag *d) MUST_CHECK;
 void baked_free(baked *b); /* NULL is fine */
 bool baked_same(const baked *a, const baked *b);
 weight_source baked_source(baked *b);

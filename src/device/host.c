@@ -121,7 +121,7 @@ static an_status build_program(dev_program *p, const dev_source *src, lower_weig
 static an_status finish(dev_program *p, const dev_weights *w, lower_weights *files, diag *d)
 {
     diag why = { 0 };
-    if (baked_make(p->dev, p->prog, w, files, &p->weights, &why)) return dev_refuse_as(p->dev, ERR_BAD_MIL, &why, d);
+    if (baked_make(p->dev, p->prog, w, files, NULL, &p->weights, &why)) return dev_refuse_as(p->dev, ERR_BAD_MIL, &why, d);
     return take_ports(p, d);
 }
 
@@ -164,8 +164,15 @@ an_status host_load(dev_program *p, diag *d)
     return why.st ? dev_refuse_as(dev, ERR_IMAGE, &why, d) : AN_OK;
 }
 
+static void drop_spare(dev_program *p)
+{
+    baked_free(p->spare);
+    p->spare = NULL;
+}
+
 void host_unload(dev_program *p)
 {
+    drop_spare(p);
     image_free(p->im);
     p->im = NULL;
     p->image_bytes = 0;
@@ -178,7 +185,7 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
     baked *fresh;
     diag why = { 0 };
     if (dev_fault(dev, "weight files")) return diag_nomem(d);
-    if (weights_open(w, &files, &why) || baked_make(dev, p->prog, w, files, &fresh, &why)) return dev_refuse_as(dev, ERR_BAD_ARG, &why, d);
+    if (weights_open(w, &files, &why) || baked_make(dev, p->prog, w, files, p->spare, &fresh, &why)) return dev_refuse_as(dev, ERR_BAD_ARG, &why, d);
     if (changed) *changed = !baked_same(p->weights, fresh);
     if (p->im) {
         weight_source from = baked_source(fresh), back = baked_source(p->weights);
@@ -195,8 +202,10 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
         baked_free(fresh);
         return dev_refuse_as(dev, ERR_IMAGE, &why, d);
     }
-    baked_free(p->weights);
+    baked_free(p->spare);
+    p->spare = p->weights;
     p->weights = fresh;
+    if (w->stable) drop_spare(p); /* the next ones will hardly be copied */
     return AN_OK;
 }
 

@@ -42,7 +42,18 @@ static const char *record_key(arena *mem, const char *path, uint64_t offset)
     return arena_printf(mem, "%llu %s", (unsigned long long)offset, path);
 }
 
-static an_status take(baked *b, const const_source *s, bool view, lower_weights *files, diag *d)
+static void *record_memory(baked *spare, size_t i, uint64_t bytes)
+{
+    record *r = spare && i < spare->records.n ? &spare->records.at[i] : NULL;
+    void *p = NULL;
+    if (r && r->own && r->bytes == bytes) {
+        p = r->own;
+        r->own = NULL;
+    } else if (bytes > SIZE_MAX / 2 || posix_memalign(&p, RECORD_ALIGN, (size_t)MAX(bytes, 1u))) return NULL;
+    return p;
+}
+
+static an_status take(baked *b, const const_source *s, bool view, lower_weights *files, baked *spare, diag *d)
 {
     arena_mark m = arena_save(&b->mem);
     const char *key = record_key(&b->mem, s->path, s->offset);
@@ -60,14 +71,14 @@ static an_status take(baked *b, const const_source *s, bool view, lower_weights 
     TRY(lower_weights_record(files, s->path, s->offset, s->dt, s->bytes, &at, d));
     r.at = at;
     if (!view) {
-        if (r.bytes > SIZE_MAX / 2 || posix_memalign(&r.own, RECORD_ALIGN, (size_t)MAX(r.bytes, 1u))) return diag_nomem(d);
+        if (!(r.own = record_memory(spare, b->records.n, r.bytes))) return diag_nomem(d);
         r.at = memcpy(r.own, at, (size_t)r.bytes);
     }
     b->records.at[b->records.n++] = r;
     return str_map_put(&b->mem, &b->index, key, strlen(key), (uint32_t)b->records.n - 1) ? AN_OK : diag_nomem(d);
 }
 
-an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_weights *files, baked **out, diag *d)
+an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_weights *files, baked *spare, baked **out, diag *d)
 {
     *out = NULL;
     baked *b = dev_fault(dev, "weights") ? NULL : calloc(1, sizeof *b);
@@ -75,7 +86,7 @@ an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_
     for (size_t i = 0; i < p->consts.n && !st; i++)
         for (int k = 0; k < p->consts.at[i].n_src && !st; k++) {
             const const_source *s = &p->consts.at[i].src[k];
-            if (s->path) st = dev_fault(dev, "weight record") ? diag_nomem(d) : take(b, s, w->stable, files, d);
+            if (s->path) st = dev_fault(dev, "weight record") ? diag_nomem(d) : take(b, s, w->stable, files, spare, d);
         }
     if (!st && w->stable) b->files = files;
     else lower_weights_close(files);
