@@ -1,8 +1,20 @@
-/* gemm_avx512bf16.c: the bf16 tile on vdpbf16ps: as the fp32 tile, but a unit is a pair of k. */
+/* gemm_avx512bf16.c: AVX-512 vector code that rounds to bf16 in one instruction, and the bf16 tile on vdpbf16ps: as the fp32
+ * tile, but a unit is a pair of k. Both take denormals for zero. */
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "kernel/vec_avx512.inc"
 
-#include "kernel/gemm_int.h"
+#define VEC_HAS_BF16 1
+static inline vi v_to_bf16(vf x) { return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)); }
+static inline vi v_to_bf16_pair(vf low, vf high)
+{
+    const vi turn = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
+                                     18, 2, 17, 1, 16, 0);
+    return _mm512_permutexvar_epi16(turn, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+}
+
+#include "kernel/gemm_vec.inc"
+
+GEMM_VEC_TABLE(vec_avx512bf16);
 
 #define TILE tile_bf16_14x32_avx512bf16
 #define TILE_KR 2

@@ -116,7 +116,7 @@ struct gemm_kernel {
 
 extern const gemm_vec vec_scalar;
 #if defined(__x86_64__)
-extern const gemm_vec vec_avx2, vec_avx512;
+extern const gemm_vec vec_avx2, vec_avx512, vec_avx512bf16;
 void row_sum_14_vnni(int64_t k, const void *panel, int32_t *out);
 void amx_begin(void);
 void amx_end(void);
