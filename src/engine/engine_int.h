@@ -124,6 +124,7 @@ struct image {
     unsigned char **const_own; /* per manifest entry: memory of our own for it, or NULL when the source is used in place */
     void **state;              /* per instruction */
     unsigned char *scratch, *work;
+    unsigned char **view;      /* per input port: where this run reads it */
     unsigned char **shadow;    /* per input port: copy taken when an output shares its memory; NULL until needed */
     size_t work_bytes;
     uint64_t own_bytes;        /* constants, scratch, work, shadows */

@@ -54,9 +54,10 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->const_at = TAKE(a, unsigned char *, p->consts.n);
     im->const_own = TAKE(a, unsigned char *, p->consts.n);
     im->shadow = TAKE(a, unsigned char *, p->inputs.n);
+    im->view = TAKE(a, unsigned char *, p->inputs.n);
     im->state = TAKE(a, void *, p->insns.n);
     im->scratch = engine_alloc(p->scratch_bytes);
-    if (!im->mem || !im->const_at || !im->const_own || !im->shadow || !im->state || !im->scratch) return diag_nomem(d);
+    if (!im->mem || !im->const_at || !im->const_own || !im->shadow || !im->view || !im->state || !im->scratch) return diag_nomem(d);
     im->own_bytes += p->scratch_bytes;
     for (size_t i = 0; i < p->tensors.n; i++)
         if (p->tensors.at[i].where == SPACE_SCRATCH) im->mem[i] = im->scratch + p->tensors.at[i].offset;
@@ -131,12 +132,10 @@ static an_status bind(image *im, const void *const *inputs, void *const *outputs
         if (!inputs[k]) return diag_fail(d, AN_INPUT, NOWHERE, "input \"%.80s\" is not bound", p->inputs.at[k].name);
     for (size_t k = 0; k < p->outputs.n; k++)
         if (!outputs[k]) return diag_fail(d, AN_INPUT, NOWHERE, "output \"%.80s\" is not bound", p->outputs.at[k].name);
-    unsigned char **view = TAKE(&im->tmp, unsigned char *, p->inputs.n);
-    if (!view) return diag_nomem(d);
-    for (size_t k = 0; k < p->inputs.n; k++) TRY(input_view(im, k, inputs, outputs, &view[k], d));
+    for (size_t k = 0; k < p->inputs.n; k++) TRY(input_view(im, k, inputs, outputs, &im->view[k], d));
     for (size_t i = 0; i < p->tensors.n; i++) {
         const etensor *t = &p->tensors.at[i];
-        if (t->where == SPACE_INPUT) im->mem[i] = view[t->slot] + t->offset;
+        if (t->where == SPACE_INPUT) im->mem[i] = im->view[t->slot] + t->offset;
         if (t->where == SPACE_OUTPUT) im->mem[i] = (unsigned char *)outputs[t->slot] + t->offset;
     }
     return AN_OK;
@@ -163,9 +162,7 @@ an_status image_run(image *im, const void *const *inputs, void *const *outputs, 
 {
     if (im->broken) return diag_fail(d, AN_INPUT, NOWHERE, "program \"%.80s\" has no weights: its last reload failed", im->p->title);
     pool_enter(im->opt.pool);
-    arena_mark m = arena_save(&im->tmp);
     an_status st = run(im, inputs, outputs, d);
-    arena_back(&im->tmp, m);
     pool_leave(im->opt.pool);
     return st;
 }

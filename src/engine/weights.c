@@ -88,6 +88,22 @@ static an_status build_dense(const build *b)
 
 static double dequantized(double q, double scale, double zero) { return (double)(float)(scale * (q - zero)); }
 
+/* All values of an index of one byte or less, in the tensor's type: a lookup per element instead of a conversion. */
+typedef struct {
+    unsigned char at[256][8];
+    size_t unit;
+} lookup;
+
+static void lookup_set(const build *b, lookup *l, unsigned i, double x) { dtype_store(b->t->dt, l->at[i], 0, x); }
+
+static void lookup_copy(const lookup *l, unsigned char *to, const unsigned char *from, int64_t n)
+{
+    if (l->unit == 2)
+        for (int64_t i = 0; i < n; i++) memcpy(to + 2 * i, l->at[from[i]], 2);
+    else
+        for (int64_t i = 0; i < n; i++) memcpy(to + (size_t)i * l->unit, l->at[from[i]], l->unit);
+}
+
 static an_status build_affine(const build *b)
 {
     const const_entry *c = b->c;
@@ -97,9 +113,15 @@ static an_status build_affine(const build *b)
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t k = 0; k < v.n; k++) {
             double scale = load(b, 1, many_scales ? k : 0), zero = c->n_src > 2 ? load(b, 2, many_zeros ? k : 0) : 0;
-            if (c->src[0].dt == DT_I8)
-                for (int64_t j = 0; j < v.inner; j++, i++) store(b, i, dequantized((double)(int8_t)b->at[0][i], scale, zero));
-            else
+            if (dtype_bits(c->src[0].dt) == 8 && dtype_bits(b->t->dt) >= 8 && v.inner >= 1024) {
+                lookup l = { .unit = (size_t)dtype_bits(b->t->dt) / 8 };
+                for (unsigned q = 0; q < 256; q++) {
+                    unsigned char byte = (unsigned char)q;
+                    lookup_set(b, &l, q, dequantized(dtype_load(c->src[0].dt, &byte, 0), scale, zero));
+                }
+                lookup_copy(&l, b->to + (size_t)i * l.unit, b->at[0] + i, v.inner);
+                i += v.inner;
+            } else
                 for (int64_t j = 0; j < v.inner; j++, i++) store(b, i, dequantized(load(b, 0, i), scale, zero));
         }
     return AN_OK;
@@ -121,7 +143,16 @@ static an_status build_lut_packed(const build *b) /* bytes of indices into one t
     int64_t entries = elems(&b->c->src[1]);
     int bits = 0;
     while ((int64_t)1 << bits < entries) bits++;
-    for (int64_t i = 0, n = et_elems(b->t); i < n; i++) store(b, i, load(b, 1, packed_at(b->at[0], i, bits)));
+    int64_t n = et_elems(b->t), i = 0;
+    if (bits <= 8 && 8 % bits == 0 && dtype_bits(b->t->dt) >= 8) { /* whole bytes of indices, by lookup */
+        lookup l = { .unit = (size_t)dtype_bits(b->t->dt) / 8 };
+        int per = 8 / bits;
+        for (unsigned q = 0; q < (unsigned)entries; q++) lookup_set(b, &l, q, load(b, 1, q));
+        for (; i + per <= n; i += per)
+            for (int k = 0; k < per; k++)
+                memcpy(b->to + (size_t)(i + k) * l.unit, l.at[(b->at[0][i / per] >> (k * bits)) & ((1 << bits) - 1)], l.unit);
+    }
+    for (; i < n; i++) store(b, i, load(b, 1, packed_at(b->at[0], i, bits)));
     return AN_OK;
 }
 

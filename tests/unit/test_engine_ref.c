@@ -589,6 +589,36 @@ static void constant_forms(void **s)
     }
 }
 
+/* Long rows take a shorter way to the same values. */
+static void long_constants(void **s)
+{
+    (void)s;
+    enum { ROWS = 3, COLS = 1500, N = ROWS * COLS };
+    static unsigned char data[8192];
+    for (int i = 0; i < N; i++) data[i] = (unsigned char)rng_next(&dice);
+    for (int i = 0; i < ROWS; i++) dtype_store(DT_F16, data + 4608, i, 0.013 * (i + 1)), dtype_store(DT_I8, data + 4640, i, i - 1);
+    for (int i = 0; i < 16; i++) dtype_store(DT_F16, data + 4672, i, rng_normal(&dice));
+    const_source q = { .dt = DT_I8, .rank = 2, .dim = { ROWS, COLS }, .bytes = N }, zero = { .offset = 4640, .dt = DT_I8, .rank = 1, .dim = { ROWS }, .bytes = ROWS };
+    const_source scale = { .offset = 4608, .dt = DT_F16, .rank = 1, .dim = { ROWS }, .bytes = 2 * ROWS };
+    const_source ix = { .dt = DT_U8, .rank = 1, .dim = { N / 2 }, .bytes = N / 2 }, lut = { .offset = 4672, .dt = DT_F16, .rank = 1, .dim = { 16 }, .bytes = 32 };
+    const_entry forms[] = { { .kind = CK_AFFINE, .n_src = 3, .axis = 0, .src = { q, scale, zero } }, { .kind = CK_LUT, .n_src = 2, .axis = -1, .src = { ix, lut } } };
+    for (int k = 0; k < 2; k++) {
+        start();
+        g.p->data = data, g.p->n_data = sizeof data;
+        forms[k].tensor = (uint32_t)prog_tensor(&g, DT_F16, SPACE_CONST, 0, DIMS(ROWS, COLS));
+        int64_t y = prog_out(&g, DT_F16, DIMS(ROWS, COLS));
+        assert_true(VEC_PUSH(&g.p->mem, &g.p->consts, forms[k]));
+        prog_insn(&g, IN_MOVE, INTS(y, forms[k].tensor), INTS(1, N, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
+        prog_run(&g, true);
+        for (int i = 0; i < N; i++) {
+            double want = k == 0 ? dtype_round(DT_F16, dtype_load(DT_F16, data + 4608, i / COLS) * ((double)(int8_t)data[i] - (i / COLS - 1)))
+                                 : dtype_load(DT_F16, data + 4672, (data[i / 2] >> (i % 2 * 4)) & 15); /* low nibble first */
+            if (g.out[0][i] != want) fail_msg("form %d: element %d is %g, wanted %g", k, i, g.out[0][i], want);
+        }
+        prog_close(&g);
+    }
+}
+
 /* A weight file with one record; reloading reads it again. */
 static unsigned char file[192];
 
@@ -695,7 +725,7 @@ int main(void)
         cmocka_unit_test(products), cmocka_unit_test(convolutions), cmocka_unit_test(attention), cmocka_unit_test(functions),
         cmocka_unit_test(chains),   cmocka_unit_test(reductions),   cmocka_unit_test(lines),     cmocka_unit_test(norms),
         cmocka_unit_test(pools),    cmocka_unit_test(movement),     cmocka_unit_test(gathers),   cmocka_unit_test(types),
-        cmocka_unit_test(images),   cmocka_unit_test(constant_forms), cmocka_unit_test(weight_files), cmocka_unit_test(resident_state),
+        cmocka_unit_test(images),   cmocka_unit_test(constant_forms), cmocka_unit_test(long_constants), cmocka_unit_test(weight_files), cmocka_unit_test(resident_state),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
