@@ -53,6 +53,26 @@ static int64_t input(prog *g, dtype dt, const int64_t *dim, int rank, mood m, do
     return t;
 }
 
+static int64_t constant(prog *g, dtype dt, const int64_t *dim, int rank, mood m, double scale)
+{
+    int64_t t = prog_tensor(g, dt, SPACE_CONST, (uint32_t)g->p->consts.n, dim, rank), n = prog_elems(g, t);
+    size_t bytes, at = (size_t)ROUND_UP(g->p->n_data, 64u);
+    assert_true(dtype_bytes(dt, n, &bytes));
+    const_entry e = { .kind = CK_DENSE, .tensor = (uint32_t)t, .n_src = 1, .src = { { .offset = at, .dt = dt, .rank = rank, .bytes = bytes } } };
+    memcpy(e.src[0].dim, dim, sizeof *dim * (size_t)rank);
+    unsigned char *data = arena_take(&g->p->mem, at + bytes, 1, 64);
+    assert_true(data && VEC_PUSH(&g->p->mem, &g->p->consts, e));
+    if (g->p->n_data) memcpy(data, g->p->data, (size_t)g->p->n_data);
+    for (int64_t i = 0; i < n; i++) dtype_store(dt, data + at, i, number(m, scale));
+    g->p->data = data, g->p->n_data = at + bytes;
+    return t;
+}
+
+static int64_t either(prog *g, bool fixed, dtype dt, const int64_t *dim, int rank, mood m, double scale)
+{
+    return fixed ? constant(g, dt, dim, rank, m, scale) : input(g, dt, dim, rank, m, scale);
+}
+
 /* ---- comparing ---- */
 
 static void show(const prog *g, const char *what, const char *isa, int threads, size_t port, int64_t i, double got, double want)
@@ -238,6 +258,138 @@ static void test_cast_fill(void **state)
     }
 }
 
+/* ---- products ---- */
+
+typedef struct {
+    const numerics *num;
+    const char *name;
+    mood m;
+    double scale, tol, least;
+    dtype t;
+} setting;
+
+/* On the plain processor sums are compared with room for another order of rounding: 2^-24 per addition of terms below scale^2. */
+static setting random_setting(int64_t k)
+{
+    size_t dev = rng_below(&R, COUNT(devices));
+    bool cpu = devices[dev].num == &numerics_cpu;
+    setting s = { .num = devices[dev].num, .name = devices[dev].name, .m = !cpu && chance(30) ? WILD : TAME, .t = chance(60) ? DT_F16 : any_float() };
+    s.scale = chance(25) ? 60 : chance(50) ? 4 : 1;
+    s.tol = cpu ? 4e-7 * (double)k : 0, s.least = s.scale * s.scale;
+    return s;
+}
+
+/* An epilogue for a result y: half of the time what the matrix kernel can do by itself. */
+static int64_t random_epilogue(prog *g, const setting *s, links *l, int64_t *t, const int64_t *y, int rank, int channel)
+{
+    int64_t n = 0;
+    int at = 0;
+    if (chance(40)) {
+        int64_t d[ENGINE_MAX_RANK];
+        n = upto(0, 2);
+        for (int64_t k = 0; k < n; k++) {
+            int r = broadcast_dims(y, rank, d);
+            t[k] = input(g, s->t, d, r, s->m, 2);
+        }
+        random_links(l, (int)n + 1, (int)upto(0, 4), true);
+        for (int64_t k = 0; k < l->steps[0]; k += CHAIN_STEP) { /* steps are not continuous: on the plain processor they would magnify the tolerance */
+            fn_id f = (fn_id)l->steps[1 + k];
+            if (s->tol != 0 && !(f <= FN_SUB || f == FN_MAX || f == FN_MIN || f == FN_ABS || f == FN_RELU || f == FN_CLIP)) {
+                l->steps[0] = k;
+                break;
+            }
+            if (s->tol != 0) l->steps[1 + k + STEP_TYPE] = DT_F32;
+        }
+        return n;
+    }
+    l->params[0] = 0;
+    int64_t chan[ENGINE_MAX_RANK];
+    for (int i = 0; i < rank; i++) chan[i] = i == channel ? y[i] : 1;
+    struct {
+        fn_id f;
+        int kind; /* 0 none, 1 per channel, 2 whole */
+    } want[4] = { { FN_MUL, 1 }, { FN_ADD, 1 }, { chance(50) ? FN_RELU : s->tol != 0 ? FN_TANH : FN_SILU, 0 }, { FN_ADD, 2 } };
+    for (int k = 0; k < 4; k++) {
+        if (chance(50)) continue;
+        if (want[k].kind) t[n++] = input(g, s->t, want[k].kind == 1 ? chan : y, rank, s->m, 2);
+        int64_t *q = l->steps + 1 + at * CHAIN_STEP;
+        q[STEP_FN] = want[k].f, q[STEP_A] = at ? -2 : 0, q[STEP_A + 1] = want[k].kind ? n : -1, q[STEP_A + 2] = -1, q[STEP_PARAM] = -1;
+        q[STEP_TYPE] = s->tol != 0 ? DT_F32 : s->t;
+        at++;
+    }
+    for (int k = 1; k < at; k++) l->steps[1 + k * CHAIN_STEP + STEP_A] = 1 + n + k - 1;
+    l->steps[0] = at * CHAIN_STEP;
+    return n;
+}
+
+static void test_matmul(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 250; round++) {
+        int64_t m = upto(1, chance(20) ? 70 : 20), n = upto(1, chance(20) ? 70 : 20), k = upto(1, chance(10) ? 500 : 40), tx = chance(50), tz = chance(50);
+        setting s = random_setting(k);
+        prog g;
+        links l;
+        prog_open(&g, s.num);
+        int64_t y[4], x[4], z[4], t[8], fields[80] = { tx, tz };
+        int rank = (int)upto(2, 4), lead = rank - 2, rx = rank, rz = rank;
+        for (int i = 0; i < lead; i++) y[i] = upto(1, 4), x[i] = chance(80) ? y[i] : 1, z[i] = chance(60) ? y[i] : 1;
+        y[lead] = m, y[lead + 1] = n;
+        x[lead + (tx ? 1 : 0)] = m, x[lead + (tx ? 0 : 1)] = k, z[lead + (tz ? 1 : 0)] = k, z[lead + (tz ? 0 : 1)] = n;
+        if (chance(40)) z[0] = z[lead], z[1] = z[lead + 1], rz = 2;
+        t[0] = 0;
+        t[1] = either(&g, chance(30), s.t, x, rx, s.m, s.scale), t[2] = either(&g, chance(40), chance(90) ? s.t : any_float(), z, rz, s.m, s.scale);
+        t[3] = random_epilogue(&g, &s, &l, t + 4, y, rank, chance(50) ? rank - 1 : rank - 2);
+        t[0] = prog_out(&g, chance(80) ? s.t : any_float(), y, rank);
+        memcpy(fields + 2, l.steps, n_of(&l) * sizeof *fields);
+        prog_insn(&g, IN_MATMUL, t, 4 + (uint32_t)t[3], fields, 2 + n_of(&l), l.params, m_of(&l));
+        compare(&g, s.name, s.tol, s.least);
+        prog_close(&g);
+    }
+}
+
+static void test_conv(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 250; round++) {
+        bool back = chance(30);
+        int n = (int)upto(1, 3), rank = n + 2;
+        int64_t groups = chance(70) ? 1 : upto(2, 3), ci = upto(1, chance(20) ? 40 : 6), co = upto(1, chance(20) ? 30 : 6), x[5], w[5], y[5], k = ci;
+        int64_t stride[3], pad[6], dil[3], fields[120], at = 0, t[8];
+        x[0] = y[0] = upto(1, 2), x[1] = ci * groups, y[1] = co * groups;
+        w[0] = back ? ci * groups : co * groups, w[1] = back ? co : ci;
+        bool plain = chance(40);
+        for (int i = 0; i < n; i++) {
+            int64_t wide = upto(1, n == 1 ? 90 : 12);
+            w[2 + i] = plain ? 1 : upto(1, 3), stride[i] = plain ? 1 : upto(1, 2), dil[i] = plain ? 1 : upto(1, 2);
+            pad[2 * i] = plain ? 0 : upto(0, 2), pad[2 * i + 1] = plain ? 0 : upto(0, 2);
+            int64_t reach = (w[2 + i] - 1) * dil[i] + 1;
+            wide = MAX(wide, reach);
+            int64_t narrow = (wide + pad[2 * i] + pad[2 * i + 1] - reach) / stride[i] + 1;
+            x[2 + i] = back ? narrow : wide, y[2 + i] = back ? wide : narrow;
+            k *= w[2 + i];
+        }
+        setting s = random_setting(k);
+        prog g;
+        links l;
+        prog_open(&g, s.num);
+        t[1] = input(&g, s.t, x, rank, s.m, s.scale), t[2] = either(&g, back || chance(70), s.t, w, rank, s.m, s.scale);
+        t[3] = random_epilogue(&g, &s, &l, t + 4, y, rank, 1);
+        t[0] = prog_out(&g, chance(80) ? s.t : any_float(), y, rank);
+        fields[at++] = n;
+        for (int i = 0; i < n; i++) fields[at++] = stride[i];
+        fields[at++] = 2 * n;
+        for (int i = 0; i < 2 * n; i++) fields[at++] = pad[i];
+        fields[at++] = n;
+        for (int i = 0; i < n; i++) fields[at++] = dil[i];
+        fields[at++] = groups;
+        memcpy(fields + at, l.steps, n_of(&l) * sizeof *fields);
+        prog_insn(&g, back ? IN_CONV_T : IN_CONV, t, 4 + (uint32_t)t[3], fields, (uint32_t)at + n_of(&l), l.params, m_of(&l));
+        compare(&g, s.name, s.tol, s.least);
+        prog_close(&g);
+    }
+}
+
 static int open_pools(void **state)
 {
     (void)state;
@@ -259,6 +411,8 @@ int main(void)
         cmocka_unit_test(test_functions),
         cmocka_unit_test(test_ew),
         cmocka_unit_test(test_cast_fill),
+        cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_conv),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }

@@ -1,0 +1,80 @@
+/* exec_mac_int.h: products as matrices: what exec_mac.c (preparing, running) shares with exec_conv.c (columns of a convolution) and
+ * exec_window.c (the four-lane adder). Private to engine/.
+ *
+ * One instruction is `batches` products C[m,n] = A[m,k]·B[k,n]. A is the operand that is packed ahead; when the constant operand
+ * of a matmul is the right one, everything is turned (C is the transpose of the result: `turned`). C passes through the chain on
+ * its way to y, or goes there straight when the matrix kernel's own epilogue can do what the chain does. */
+#ifndef ENGINE_EXEC_MAC_INT_H
+#define ENGINE_EXEC_MAC_INT_H
+
+#include "engine/exec_int.h"
+
+enum { SPATIAL = 3 };
+typedef struct { /* up to three spatial axes, those a shape lacks have extent 1 */
+    int64_t in[SPATIAL], out[SPATIAL], k[SPATIAL], stride[SPATIAL], pad[SPATIAL], dil[SPATIAL];
+    int64_t batch, cin, cout, groups, taps;
+    bool transposed;
+} geometry;
+geometry exec_geometry(const program *p, const insn *in, bool transposed);
+/* Rows of B for places p0 .. p0 + n of one group: to[(channel, tap)][place], elements as in x (2 or 4 bytes). */
+void exec_columns(const geometry *g, pool *threads, const void *x, int64_t size, int64_t channels, int64_t p0, int64_t n, void *to);
+
+typedef enum { ROW_NONE, ROW_SCALAR, ROW_CHANNEL } row_kind;
+typedef struct {
+    row_kind kind;
+    int64_t tensor;
+} row_value;
+
+typedef struct {
+    const exec_env *env;
+    const numerics *num;
+    int64_t y, m, n, k;
+    dtype y_type;
+    bool window, turned, straight, parallel, columns, ceiling;
+    const gemm_kernel *g;
+    geometry geo;
+    int64_t a_tensor, b_tensor, a_row, a_col, b_row, b_col;
+    dtype a_type, b_type;      /* as stored */
+    dtype a_as, b_as;          /* as multiplied: fp16 on a chip */
+    const unsigned char *a_own; /* weights of a transposed convolution, in the order of a convolution's; NULL: the tensor itself */
+    int64_t batches, packs;
+    int64_t *a_off, *b_off, *y_off, *pack_of; /* per batch, in elements; which packed A */
+    int64_t *pack_off;         /* per packed A: its a_off */
+    unsigned char *packed;     /* NULL: packed at each run */
+    float *packed_bound;       /* window: per pack and panel */
+    size_t pack_bytes;
+    int64_t a_panels;
+    exec_chain *chain;
+    size_t chain_bytes;
+    row_value scale, bias;     /* straight */
+    gemm_act act;
+    int64_t residual;          /* tensor, or -1 */
+    int64_t chunk;             /* columns of C at a time */
+    /* work: clean copies of the operands, then one slot per concurrent batch */
+    size_t at_clean_a, at_clean_b, at_slots, slot_bytes;
+    size_t at_pack, at_bound, at_columns, at_scratch, at_c, at_chain, at_rows; /* in a slot */
+    size_t scratch_bytes;
+    int64_t a_elems, b_elems;
+} mac;
+
+/* One batch under way. */
+typedef struct {
+    const run_ctx *c;
+    const mac *m;
+    pool *pool;
+    unsigned char *slot;
+    int64_t batch, n0, nc;      /* columns n0 .. n0 + nc */
+    const unsigned char *a, *b; /* operands: element (0, 0) of this batch's A, and of column n0 of B */
+    int64_t b_row, b_col;
+    const void *packed;
+    const float *bound;
+    float *sums;                /* C, rows of nc */
+} product;
+
+/* ---- exec_window.c ---- */
+size_t window_a_bytes(const mac *m);
+size_t window_b_bytes(const mac *m); /* panels and bounds of a chunk */
+void window_pack_a(const mac *m, pool *threads, const void *a, void *packed, float *bound);
+void window_multiply(const product *p); /* packs B into the scratch of the slot, then sums */
+
+#endif
