@@ -109,8 +109,10 @@ typedef struct {
 static void ours(const job *j)
 {
     diag d = { 0 };
-    if (!j->s->a_packed_ahead) check(gemm_pack_a(j->g, j->p, j->s->m, j->s->k, j->a, j->packed, &d), &d);
-    check(gemm_run(&(gemm_call){ .kernel = j->g, .pool = j->p, .m = j->s->m, .n = j->s->n, .k = j->s->k, .a = j->packed, .b = j->b,
+    bool fresh = !j->s->a_packed_ahead && gemm_math_of(j->g) != GEMM_I8;
+    if (!j->s->a_packed_ahead && !fresh) check(gemm_pack_a(j->g, j->p, j->s->m, j->s->k, j->a, j->packed, &d), &d);
+    check(gemm_run(&(gemm_call){ .kernel = j->g, .pool = j->p, .m = j->s->m, .n = j->s->n, .k = j->s->k,
+                                 .a = fresh ? NULL : j->packed, .a_view = j->a, .b = j->b,
                                  .c = j->c, .c_type = DT_F32, .ldc = j->s->n, .scratch = j->scratch,
                                  .scratch_bytes = j->scratch_bytes },
                    &d),

@@ -35,7 +35,7 @@ const gemm_kernel *gemm_pick(gemm_math m, uint32_t isa)
 typedef struct {
     packed_layout a, b;
     int64_t kc, k_steps, m_parts, n_parts;
-    size_t wide_bytes, sums_bytes; /* per thread: widened panel of A, unfinished sums */
+    size_t piece_bytes, sums_bytes; /* per thread: a piece of A just widened or packed, unfinished sums */
     size_t bytes;
 } plan;
 
@@ -58,16 +58,16 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     /* A block's B panels and its unfinished sums share L2 with the A panels passing through. */
     int64_t l2 = (int64_t)cpu_l2_bytes(), mp = MAX(p.a.panels, 1), np = MAX(p.b.panels, 1);
     int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
-    p.n_parts = ceil_div(np, MAX(l2 / 4 / MAX(b_panel, 1), 1));
+    p.n_parts = ceil_div(np, MAX(l2 / 2 / MAX(b_panel, 1), 1));
     p.m_parts = p.k_steps > 1 ? ceil_div(mp, MAX(l2 / 4 / (tile * ceil_div(np, p.n_parts)), 1)) : 1;
     int64_t want = n_threads > 1 ? (int64_t)TASKS_PER_THREAD * n_threads : 1;
     if (p.m_parts * p.n_parts < want) p.m_parts = MIN(mp, ROUND_UP(ceil_div(want, p.n_parts), (int64_t)n_threads));
     if (p.m_parts * p.n_parts < want) p.n_parts = MIN(np, ceil_div(want, p.m_parts));
     int64_t tiles = p.k_steps > 1 ? ceil_div(mp, p.m_parts) * ceil_div(np, p.n_parts) : 1;
     p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
-    p.wide_bytes = g->expand ? ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN) : 0;
+    p.piece_bytes = ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN);
     size_t per_thread;
-    if (!mul_size(p.sums_bytes + p.wide_bytes, (size_t)n_threads, &per_thread)) return false;
+    if (!mul_size(p.sums_bytes + p.piece_bytes, (size_t)n_threads, &per_thread)) return false;
     p.bytes = p.b.bytes + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
     *out = p;
     return true;
@@ -144,6 +144,34 @@ typedef struct {
     const char *next_b; /* first step of the B panels wanted after this task, NULL: none or the same */
 } block;
 
+static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
+{
+    const gemm_kernel *g = x->c->kernel;
+    return (const char *)x->c->a + panel * x->p->a.panel_bytes + step * x->p->kc * g->mr * pk_bytes(g->a_pk);
+}
+
+/* Rows from row0, k from k0, of an A that was not packed ahead, in the form the tile reads. */
+static void pack_piece(const gemm_call *c, int64_t row0, int64_t k0, int64_t kn, char *piece)
+{
+    const gemm_kernel *g = c->kernel;
+    const gemm_view *v = &c->a_view;
+    int64_t size = v->type == DT_F32 ? 4 : v->type == DT_I8 ? 1 : 2;
+    pack_job j = {
+        .src = (const char *)v->at + (row0 * v->row + k0 * v->col) * size,
+        .type = v->type,
+        .lane_stride = v->row * size,
+        .k_stride = v->col * size,
+        .lanes = MIN(c->m - row0, g->mr),
+        .k = MIN(c->k - k0, kn),
+        .k1 = kn,
+        .width = g->mr,
+        .kr = g->a_kr,
+        .pk = !g->expand ? g->a_pk : g->a_pk == PK_F16 ? PK_F32_OF_F16 : PK_F32_OF_BF16,
+        .dst = piece,
+    };
+    g->vec->pack(&j);
+}
+
 /* Where A goes on after panel i at step s, and B at the step after; each shared out over the tiles until then. The task
  * after this one probably starts where this one ends. */
 static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, tile_job *t)
@@ -153,8 +181,18 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
     const int64_t a_unit = g->mr * pk_bytes(g->a_pk) * g->b_kr, b_unit = g->nr * pk_bytes(g->b_pk) * g->b_kr;
     const bool last_i = i + 1 == w->i1, last_s = s + 1 == p->k_steps;
     int64_t next = !last_i ? i + 1 : last_s ? MIN(w->i1, p->a.panels - 1) : w->i0, step = !last_i ? s : last_s ? 0 : s + 1;
-    t->ahead[0].at = (const char *)x->c->a + next * p->a.panel_bytes + step * p->kc * (a_unit / g->b_kr);
-    t->ahead[0].step = ceil_div(a_unit, w->j1 - w->j0);
+    const gemm_view *v = &x->c->a_view;
+    if (x->c->a) {
+        t->ahead[0].at = packed_a(x, next, step);
+        t->ahead[0].step = ceil_div(a_unit, w->j1 - w->j0);
+    } else if (v->col == 1 && v->row == x->c->k && p->k_steps == 1) { /* a panel's rows follow each other */
+        int64_t size = v->type == DT_F32 ? 4 : v->type == DT_I8 ? 1 : 2;
+        t->ahead[0].at = (const char *)v->at + next * g->mr * v->row * size;
+        t->ahead[0].step = ceil_div(g->mr * size * g->b_kr, w->j1 - w->j0);
+    } else {
+        t->ahead[0].at = x->b;
+        t->ahead[0].step = 0;
+    }
     t->ahead[1].at = x->b;
     t->ahead[1].step = 0;
     if (last_s && !w->next_b) return;
@@ -174,21 +212,20 @@ static void run_task(void *ctx, int64_t task, int thread)
     block w = { p->a.panels * mi / p->m_parts, p->a.panels * (mi + 1) / p->m_parts, p->b.panels * ni / p->n_parts,
                 p->b.panels * (ni + 1) / p->n_parts, NULL };
     if (ni + 1 < p->n_parts && mi + pool_threads(c->pool) >= p->m_parts) w.next_b = x->b + w.j1 * p->b.panel_bytes;
-    const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, a_k = g->mr * pk_bytes(g->a_pk), b_k = g->nr * pk_bytes(g->b_pk);
+    const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, b_k = g->nr * pk_bytes(g->b_pk);
     const int64_t c_bytes = c->c_type == DT_F32 ? 4 : 2;
-    char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->wide_bytes);
-    float *wide = (float *)(void *)(sums + p->sums_bytes);
+    char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->piece_bytes);
+    char *piece = sums + p->sums_bytes;
     if (g->begin) g->begin();
     for (int64_t s = 0; s < p->k_steps; s++) {
         const int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
         const bool last = s + 1 == p->k_steps;
         for (int64_t i = w.i0; i < w.i1; i++) {
-            tile_job t = { .k = kn, .a = (const char *)c->a + i * p->a.panel_bytes + k0 * a_k, .rows = (int)MIN(c->m - i * g->mr, g->mr) };
+            tile_job t = { .k = kn, .a = piece, .rows = (int)MIN(c->m - i * g->mr, g->mr) };
             look_ahead(x, &w, s, i, &t);
-            if (g->expand) {
-                g->vec->expand(g->a_pk, t.a, wide, kn * g->mr);
-                t.a = (const char *)wide;
-            }
+            if (!c->a) pack_piece(c, i * g->mr, k0, kn, piece);
+            else if (g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)piece, kn * g->mr);
+            else t.a = packed_a(x, i, s);
             for (int64_t j = w.j0; j < w.j1; j++) {
                 char *acc = p->k_steps > 1 ? sums + ((i - w.i0) * (w.j1 - w.j0) + (j - w.j0)) * tile_bytes : sums;
                 t.b = x->b + j * p->b.panel_bytes + k0 * b_k;
@@ -226,6 +263,8 @@ static an_status refuse(const gemm_call *c, diag *d)
     if (c->ldc < c->n || (c->epi.residual && c->epi.ld_residual < c->n))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: rows of %lld elements cannot hold %lld columns", name,
                          (long long)(c->ldc < c->n ? c->ldc : c->epi.ld_residual), (long long)c->n);
+    if (!c->a && (c->kernel->math == GEMM_I8 || !is_one_of(c->a_view.type, true)))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: a left operand of %s must be packed ahead", name, dtype_name(c->a_view.type));
     if ((uintptr_t)c->a % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", name, ALIGN);
     return AN_OK;
 }

@@ -69,6 +69,7 @@ typedef struct {
     int al, bl; /* layouts */
     bool scale, bias, residual, accumulate;
     gemm_act act;
+    bool fresh; /* A is packed inside the call */
 } problem;
 
 static dtype math_type(gemm_math m) { return m == GEMM_F16 ? DT_F16 : m == GEMM_BF16 ? DT_BF16 : DT_F32; }
@@ -113,9 +114,9 @@ static void exact_dot(const problem *p, const exact *e, int64_t i, int64_t j, do
 
 static void describe(char *out, size_t n, const problem *p)
 {
-    snprintf(out, n, "%s m=%lld n=%lld k=%lld A %s/%d B %s/%d C %s scale %d bias %d residual %d accumulate %d act %d", gemm_name(p->g),
+    snprintf(out, n, "%s m=%lld n=%lld k=%lld A %s/%d B %s/%d C %s scale %d bias %d residual %d accumulate %d act %d fresh %d", gemm_name(p->g),
              (long long)p->m, (long long)p->n, (long long)p->k, dtype_name(p->at), p->al, dtype_name(p->bt), p->bl,
-             dtype_name(p->ct), p->scale, p->bias, p->residual, p->accumulate, (int)p->act);
+             dtype_name(p->ct), p->scale, p->bias, p->residual, p->accumulate, (int)p->act, p->fresh);
 }
 
 static void *pack(const gemm_kernel *g, pool *pl, int64_t m, int64_t k, const matrix *a)
@@ -169,7 +170,8 @@ static void check_problem(const problem *p, rng *r, pool *pl)
         .m = p->m,
         .n = p->n,
         .k = p->k,
-        .a = pa,
+        .a = p->fresh ? NULL : pa,
+        .a_view = { a.at, a.type, a.row, a.col },
         .b = { b.at, b.type, b.row, b.col },
         .c = c,
         .c_type = p->ct,
@@ -258,13 +260,14 @@ static void each_row_against_double(void **state)
                 .residual = rng_below(&r, 3) == 0,
                 .accumulate = rng_below(&r, 3) == 0,
                 .act = (gemm_act)(n % 2 ? rng_below(&r, ACT_COUNT) : ACT_NONE),
+                .fresh = !i8 && rng_below(&r, 3) == 0,
             };
             if (p.at == DT_I8 && !p.scale) p.scale = p.ct == DT_F16 || p.act;
             check_problem(&p, &r, n % 2 ? pl : NULL);
         }
         for (int n = 0; n < 3; n++) { /* several blocks of k, several tasks */
             problem p = { .g = g, .m = 45 + 19 * n, .n = 35 + 23 * n, .k = 600 + 431 * n, .at = i8 ? DT_I8 : DT_F32, .bt = DT_F32,
-                          .ct = DT_F32, .al = n % 2, .bl = n % 3, .accumulate = n == 2 };
+                          .ct = DT_F32, .al = n % 2, .bl = n % 3, .accumulate = n == 2, .fresh = !i8 && n == 1 };
             check_problem(&p, &r, pl);
         }
         print_message("  %s: ok\n", gemm_name(g));
@@ -322,6 +325,13 @@ static void bits_do_not_depend_on_company(void **state)
             call.c = c[t];
             run(&call, 0);
             if (memcmp(c[t], c[0], sizeof c[0])) fail_msg("%s: %d threads give other bits", gemm_name(g), pool_threads(pools[t]));
+            if (t == 2 && !i8) {
+                gemm_call fresh = call;
+                fresh.a = NULL;
+                fresh.a_view = (gemm_view){ a.at, a.type, a.row, a.col };
+                run(&fresh, 0);
+                if (memcmp(c[t], c[0], sizeof c[0])) fail_msg("%s: packing inside the call gives other bits", gemm_name(g));
+            }
             if (t == 3) {
                 call.n = 1;
                 call.ldc = 1;
@@ -441,6 +451,11 @@ static void refusals(void **state)
     diag h = { 0 };
     call.b.type = DT_I8;
     assert_int_equal(gemm_run(&call, &h), AN_UNSUPPORTED);
+    call.b.type = DT_F32;
+    call.a = NULL;
+    diag u = { 0 };
+    assert_int_equal(gemm_run(&call, &u), AN_UNSUPPORTED);
+    assert_non_null(strstr(u.msg, "packed ahead"));
     free(pa);
 }
 
