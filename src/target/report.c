@@ -231,19 +231,43 @@ static void put_medians(strbuf *b, const char *format, const chip *c, const outc
     put_median(b, format, name, "check", median(check, n_check), n_check);
 }
 
+static bool outcome_of(const published *r, outcome *o)
+{
+    prog_cost t = { 0 };
+    if (!cost_row(r, &t)) return false;
+    double us = r->use == USE_SLOPE ? t.latency_us - t.floor_us : t.latency_us;
+    *o = (outcome){ .ours = us / 1e3, .error = (us / 1e3 / r->ms - 1) * 100, .limit = t.limit };
+    return true;
+}
+
+size_t cost_measured_count(void) { return COUNT(rows); }
+
+bool cost_measured_at(size_t i, cost_measured *out)
+{
+    outcome o;
+    if (!outcome_of(&rows[i], &o)) return false;
+    *out = (cost_measured){ .id = rows[i].id, .target = chip_name(chip_find(rows[i].chip)), .setup = rows[i].setup, .published_ms = rows[i].ms,
+                            .ours_ms = o.ours, .error_percent = o.error, .fitted = rows[i].use == USE_FIT, .estimate = rows[i].use == USE_MODEL };
+    return true;
+}
+
+const char *cost_unmodelled(const char *id)
+{
+    for (size_t i = 0; i < COUNT(unmodelled); i++)
+        for (const char *p = unmodelled[i].ids; *p; p += strcspn(p, " "), p += strspn(p, " "))
+            if (strlen(id) == strcspn(p, " ") && !strncmp(p, id, strlen(id))) return unmodelled[i].why;
+    return NULL;
+}
+
 void cost_report(strbuf *b, const char *format)
 {
     outcome o[COUNT(rows)];
     bool md = !strcmp(format, "markdown"), js = !strcmp(format, "json");
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        prog_cost t = { 0 };
-        if (!cost_row(&rows[i], &t)) {
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (!outcome_of(&rows[i], &o[i])) {
             b->oom = true;
             return;
         }
-        double us = rows[i].use == USE_SLOPE ? t.latency_us - t.floor_us : t.latency_us;
-        o[i] = (outcome){ .ours = us / 1e3, .error = (us / 1e3 / rows[i].ms - 1) * 100, .limit = t.limit };
-    }
     if (md) sb_puts(b, "| id | target | setup | published ms | ours ms | error % | bound | use |\n|---|---|---|---:|---:|---:|---|---|\n");
     else if (!js) sb_puts(b, "id    chip  published      ours      error  bound      use    setup\n");
     for (size_t i = 0; i < COUNT(rows); i++) put_row(b, format, &rows[i], &o[i]);

@@ -89,5 +89,15 @@ op_cost cost_op(const chip *c, const op_inst *op);
 prog_cost cost_program(const chip *c, const prog_view *p);
 /* The published latency rows (facts 4.5, 4.4) against this model: id, setup, published, ours, error; then the median. */
 void cost_report(strbuf *b, const char *format);
+/* The same rows one by one. An id may have a letter behind it ("P17a"): several settings of one published row. */
+typedef struct {
+    const char *id, *target, *setup;
+    double published_ms, ours_ms, error_percent;
+    bool fitted;   /* the chip's constants come from this row: agreement is no evidence */
+    bool estimate; /* another model's figure, not a measurement */
+} cost_measured;
+size_t cost_measured_count(void);
+bool cost_measured_at(size_t i, cost_measured *out) MUST_CHECK; /* false: no memory */
+const char *cost_unmodelled(const char *id); /* why no program can be built from that published row; NULL: one can, or no such row */
 
 #endif
