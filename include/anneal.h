@@ -168,6 +168,10 @@ AN_API an_status an_run_mil(an_array **results, size_t *n_results, const char *t
                             const an_run_options *o, an_error *e);
 AN_API int an_engine_known(const char *name);
 
+/* ---- published behaviour, row by row, against the software engine ---- */
+/* only: rows whose id begins with it ("N", "C17"), NULL for all. *text is yours. */
+AN_API an_status an_facts(char **text, an_format f, const char *only, size_t *n_pass, size_t *n_fail, an_error *e);
+
 #ifdef __cplusplus
 }
 #endif

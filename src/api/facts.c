@@ -1,0 +1,18 @@
+/* facts.c: the public face of facts/. */
+#include "api/api_int.h"
+#include "facts/facts.h"
+
+an_status an_facts(char **text, an_format f, const char *only, size_t *n_pass, size_t *n_fail, an_error *e)
+{
+    strbuf b = { 0 };
+    diag d = { 0 };
+    facts_total t = { 0 };
+    *text = NULL;
+    if (!facts_print(&b, api_format(f), only, &t, &d)) {
+        *n_pass = t.n[FACT_PASS];
+        *n_fail = t.n[FACT_FAIL];
+        *text = api_take(&b);
+        if (!*text) diag_nomem(&d);
+    } else sb_free(&b);
+    return d.st ? api_error(e, &d) : AN_OK;
+}
