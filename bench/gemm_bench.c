@@ -109,7 +109,7 @@ typedef struct {
 static void ours(const job *j)
 {
     diag d = { 0 };
-    bool fresh = !j->s->a_packed_ahead && gemm_math_of(j->g) != GEMM_I8;
+    bool fresh = !j->s->a_packed_ahead && j->s->k <= 512 && gemm_math_of(j->g) != GEMM_I8;
     if (!j->s->a_packed_ahead && !fresh) check(gemm_pack_a(j->g, j->p, j->s->m, j->s->k, j->a, j->packed, &d), &d);
     check(gemm_run(&(gemm_call){ .kernel = j->g, .pool = j->p, .m = j->s->m, .n = j->s->n, .k = j->s->k,
                                  .a = fresh ? NULL : j->packed, .a_view = j->a, .b = j->b,

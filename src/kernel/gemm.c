@@ -1,8 +1,10 @@
 /* gemm.c: the matrix product's driver. In: packed A, a view of B.  Out: C.
  *
- * B is packed whole, then C is cut into blocks of whole tiles which are the tasks. In a block, k is walked in steps of
- * kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished sums rest in the thread's scratch as
- * fp32 or int32. How C is cut never changes what is added to what, so any pool gives the same bits. */
+ * B is taken in stripes of columns: while one stripe is multiplied, the next is packed into the other of two buffers, so
+ * packed B is fresh in the cache and scratch stays small. Within a stripe C is cut into blocks of whole tiles, the tasks.
+ * In a block, k is walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished
+ * sums rest in the thread's scratch as fp32 or int32. How C is cut never changes what is added to what, so any pool gives
+ * the same bits. */
 #include "kernel/gemm_pack_int.h"
 
 static const gemm_kernel rows[] = {
@@ -31,10 +33,11 @@ const gemm_kernel *gemm_pick(gemm_math m, uint32_t isa)
     return k;
 }
 
-/* How C is cut: m_parts x n_parts blocks of whole panels. */
+/* How C is cut: stripes, each of m_parts x n_parts blocks of whole panels. */
 typedef struct {
-    packed_layout a, b;
-    int64_t kc, k_steps, m_parts, n_parts;
+    packed_layout a;
+    packed_layout b; /* of a full stripe */
+    int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts;
     size_t piece_bytes, sums_bytes; /* per thread: a piece of A just widened or packed, unfinished sums */
     size_t bytes;
 } plan;
@@ -55,20 +58,26 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     p.kc = MAX(ROUND_UP(ceil_div(p.b.k_pad, p.k_steps), (int64_t)g->k_align), g->k_align);
     p.k_steps = MAX(ceil_div(p.b.k_pad, p.kc), 1);
 
-    /* A block's B panels and its unfinished sums share L2 with the A panels passing through. */
+    /* A step of a stripe and its unfinished sums share L2 with the A panels passing through. */
     int64_t l2 = (int64_t)cpu_l2_bytes(), mp = MAX(p.a.panels, 1), np = MAX(p.b.panels, 1);
     int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
-    p.n_parts = ceil_div(np, MAX(l2 / 2 / MAX(b_panel, 1), 1));
-    p.m_parts = p.k_steps > 1 ? ceil_div(mp, MAX(l2 / 4 / (tile * ceil_div(np, p.n_parts)), 1)) : 1;
+    p.n_panels = p.b.panels;
+    p.stripes = ceil_div(np, MAX(l2 / (p.k_steps > 1 ? 4 : 2) / MAX(b_panel, 1), 1));
+    p.stripe_panels = ceil_div(np, p.stripes);
+    p.stripes = ceil_div(np, p.stripe_panels);
+    if (!pack_layout(g, false, p.stripe_panels * g->nr, k, &p.b)) return false;
+
+    p.n_parts = 1;
+    p.m_parts = p.k_steps > 1 ? ceil_div(mp, MAX(l2 / 4 / (tile * p.stripe_panels), 1)) : 1;
     int64_t want = n_threads > 1 ? (int64_t)TASKS_PER_THREAD * n_threads : 1;
-    if (p.m_parts * p.n_parts < want) p.m_parts = MIN(mp, ROUND_UP(ceil_div(want, p.n_parts), (int64_t)n_threads));
-    if (p.m_parts * p.n_parts < want) p.n_parts = MIN(np, ceil_div(want, p.m_parts));
-    int64_t tiles = p.k_steps > 1 ? ceil_div(mp, p.m_parts) * ceil_div(np, p.n_parts) : 1;
+    if (p.m_parts < want) p.m_parts = MIN(mp, want);
+    if (p.m_parts < want) p.n_parts = MIN(p.stripe_panels, ceil_div(want, p.m_parts));
+    int64_t tiles = p.k_steps > 1 ? ceil_div(mp, p.m_parts) * ceil_div(p.stripe_panels, p.n_parts) : 1;
     p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
     p.piece_bytes = ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN);
     size_t per_thread;
     if (!mul_size(p.sums_bytes + p.piece_bytes, (size_t)n_threads, &per_thread)) return false;
-    p.bytes = p.b.bytes + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
+    p.bytes = p.b.bytes * (p.stripes > 1 ? 2 : 1) + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
     *out = p;
     return true;
 }
@@ -99,24 +108,31 @@ an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm
     if (k->math == GEMM_I8 ? a.type != DT_I8 : !is_one_of(a.type, true))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the left operand cannot be %s", k->name, dtype_name(a.type));
     if ((uintptr_t)out % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", k->name, ALIGN);
-    pack_view(k, true, p, m, kk, a, out);
+    pack_ctx x;
+    if (!pack_begin(&x, k, true, m, kk, a, out)) return diag_fail(d, AN_BUG, NOWHERE, "%s: a layout that was fine is not", k->name);
+    pool_run(p, pack_task, &x, x.n_tasks);
     return AN_OK;
 }
 
+/* One region of the pool: a stripe multiplied, and the next one packed. */
 typedef struct {
     const gemm_call *c;
     const plan *p;
-    const char *b;
+    const char *b;      /* the packed stripe */
+    size_t b_extra;     /* its column scales */
+    int64_t j_first, j_count; /* its panels, counted in all of B */
+    pack_ctx pack;      /* of the next stripe; n_tasks 0: none */
     char *threads;
     bool plain; /* C is the sums */
 } run_ctx;
 
+/* j counts within the stripe here and below. */
 static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
 {
     const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
     const gemm_epilogue *e = &c->epi;
-    int64_t r0 = i * g->mr, c0 = j * g->nr, cb = c->c_type == DT_F32 ? 4 : 2;
+    int64_t r0 = i * g->mr, c0 = (x->j_first + j) * g->nr, cb = c->c_type == DT_F32 ? 4 : 2;
     epi_job job = {
         .acc = acc,
         .is_int = g->math == GEMM_I8,
@@ -134,14 +150,13 @@ static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
         .ld_residual = e->ld_residual * cb,
     };
     if (g->row_sum) job.row_fix = (const int32_t *)(const void *)((const char *)c->a + x->p->a.extra) + r0;
-    if (job.is_int) job.col_scale = (const float *)(const void *)(x->b + x->p->b.extra) + c0;
+    if (job.is_int) job.col_scale = (const float *)(const void *)(x->b + x->b_extra) + j * g->nr;
     g->vec->epilogue(&job);
 }
 
 /* A task: panels i0..i1 of A by j0..j1 of B. */
 typedef struct {
     int64_t i0, i1, j0, j1;
-    const char *next_b; /* first step of the B panels wanted after this task, NULL: none or the same */
 } block;
 
 static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
@@ -155,7 +170,7 @@ static void pack_piece(const gemm_call *c, int64_t row0, int64_t k0, int64_t kn,
 {
     const gemm_kernel *g = c->kernel;
     const gemm_view *v = &c->a_view;
-    int64_t size = v->type == DT_F32 ? 4 : v->type == DT_I8 ? 1 : 2;
+    int64_t size = view_bytes(v->type);
     pack_job j = {
         .src = (const char *)v->at + (row0 * v->row + k0 * v->col) * size,
         .type = v->type,
@@ -186,7 +201,7 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
         t->ahead[0].at = packed_a(x, next, step);
         t->ahead[0].step = ceil_div(a_unit, w->j1 - w->j0);
     } else if (v->col == 1 && v->row == x->c->k && p->k_steps == 1) { /* a panel's rows follow each other */
-        int64_t size = v->type == DT_F32 ? 4 : v->type == DT_I8 ? 1 : 2;
+        int64_t size = view_bytes(v->type);
         t->ahead[0].at = (const char *)v->at + next * g->mr * v->row * size;
         t->ahead[0].step = ceil_div(g->mr * size * g->b_kr, w->j1 - w->j0);
     } else {
@@ -195,23 +210,28 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
     }
     t->ahead[1].at = x->b;
     t->ahead[1].step = 0;
-    if (last_s && !w->next_b) return;
+    if (last_s) return;
     /* Tile (i, j) asks for the share i of panel j at the next step. */
     int64_t share = ceil_div(p->kc / g->b_kr * b_unit, w->i1 - w->i0);
-    t->ahead[1].at = (last_s ? w->next_b : x->b + w->j0 * p->b.panel_bytes + (s + 1) * p->kc * (b_unit / g->b_kr)) + (i - w->i0) * share;
+    t->ahead[1].at = x->b + w->j0 * p->b.panel_bytes + (s + 1) * p->kc * (b_unit / g->b_kr) + (i - w->i0) * share;
     t->ahead[1].step = ceil_div(share, MAX(p->kc / g->b_kr, 1));
 }
 
 static void run_task(void *ctx, int64_t task, int thread)
 {
-    const run_ctx *x = ctx;
+    run_ctx *x = ctx;
     const plan *p = x->p;
     const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
+    if (task < x->pack.n_tasks) {
+        pack_task(&x->pack, task, thread);
+        return;
+    }
+    task -= x->pack.n_tasks;
     const int64_t mi = task % p->m_parts, ni = task / p->m_parts;
-    block w = { p->a.panels * mi / p->m_parts, p->a.panels * (mi + 1) / p->m_parts, p->b.panels * ni / p->n_parts,
-                p->b.panels * (ni + 1) / p->n_parts, NULL };
-    if (ni + 1 < p->n_parts && mi + pool_threads(c->pool) >= p->m_parts) w.next_b = x->b + w.j1 * p->b.panel_bytes;
+    const block w = { p->a.panels * mi / p->m_parts, p->a.panels * (mi + 1) / p->m_parts, x->j_count * ni / p->n_parts,
+                      x->j_count * (ni + 1) / p->n_parts };
+    if (w.j0 == w.j1) return; /* a short last stripe */
     const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, b_k = g->nr * pk_bytes(g->b_pk);
     const int64_t c_bytes = c->c_type == DT_F32 ? 4 : 2;
     char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->piece_bytes);
@@ -229,18 +249,19 @@ static void run_task(void *ctx, int64_t task, int thread)
             for (int64_t j = w.j0; j < w.j1; j++) {
                 char *acc = p->k_steps > 1 ? sums + ((i - w.i0) * (w.j1 - w.j0) + (j - w.j0)) * tile_bytes : sums;
                 t.b = x->b + j * p->b.panel_bytes + k0 * b_k;
-                t.cols = (int)MIN(c->n - j * g->nr, g->nr);
+                const int64_t col = (x->j_first + j) * g->nr;
+                t.cols = (int)MIN(c->n - col, g->nr);
                 t.from = s ? acc : NULL;
                 t.to = acc;
                 t.to_ld = (int64_t)g->nr * 4;
                 const bool straight = last && x->plain && t.cols == g->nr && t.rows == g->mr;
                 if (straight) { /* sums are the result: no need to pass through scratch */
-                    t.to = (char *)c->c + (i * g->mr * c->ldc + j * g->nr) * c_bytes;
+                    t.to = (char *)c->c + (i * g->mr * c->ldc + col) * c_bytes;
                     t.to_ld = c->ldc * c_bytes;
                 }
                 if (last) {
                     t.c_ld = c->ldc * c_bytes;
-                    t.c = (const char *)c->c + i * g->mr * t.c_ld + j * g->nr * c_bytes;
+                    t.c = (const char *)c->c + i * g->mr * t.c_ld + col * c_bytes;
                 }
                 g->tile(&t);
                 if (last && !straight) finish_tile(x, i, j, acc);
@@ -250,6 +271,20 @@ static void run_task(void *ctx, int64_t task, int thread)
         }
     }
     if (g->end) g->end();
+}
+
+/* Packing of stripe s, or of nothing past the last. */
+static an_status stripe_begin(const gemm_call *c, const plan *p, int64_t s, char *to, pack_ctx *out, diag *d)
+{
+    const gemm_kernel *g = c->kernel;
+    const int64_t col = s * p->stripe_panels * g->nr;
+    out->n_tasks = 0;
+    if (s >= p->stripes) return AN_OK;
+    gemm_view v = c->b;
+    v.at = (const char *)v.at + col * v.col * view_bytes(v.type);
+    if (!pack_begin(out, g, false, MIN(c->n - col, p->stripe_panels * g->nr), c->k, v, to))
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: a layout that was fine is not", g->name);
+    return AN_OK;
 }
 
 static an_status refuse(const gemm_call *c, diag *d)
@@ -282,11 +317,20 @@ an_status gemm_run(const gemm_call *c, diag *d)
     if (!c->m || !c->n) return AN_OK;
     char *b = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
     const gemm_epilogue *e = &c->epi;
-    run_ctx x = { .c = c, .p = &p, .b = b, .threads = b + p.b.bytes };
+    run_ctx x = { .c = c, .p = &p, .threads = b + p.b.bytes * (p.stripes > 1 ? 2 : 1) };
     x.plain = c->c_type == DT_F32 && g->math != GEMM_I8 && !e->scale && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
+    an_status st = AN_OK;
     pool_enter(c->pool);
-    pack_view(g, false, c->pool, c->n, c->k, c->b, b);
-    pool_run(c->pool, run_task, &x, p.m_parts * p.n_parts);
+    for (int64_t s = -1; s < p.stripes && !st; s++) { /* the first region packs only, the last one only multiplies */
+        char *here = b + (s & 1) * (int64_t)p.b.bytes, *there = b + (~s & 1) * (int64_t)p.b.bytes;
+        x.b = here;
+        x.b_extra = x.pack.l.extra; /* the stripe packed last time */
+        x.j_first = s * p.stripe_panels;
+        x.j_count = MIN(p.stripe_panels, p.n_panels - x.j_first);
+        st = stripe_begin(c, &p, s + 1, p.stripes > 1 ? there : b, &x.pack, d);
+        if (p.stripes == 1) x.b = b;
+        if (!st) pool_run(c->pool, run_task, &x, x.pack.n_tasks + (s < 0 ? 0 : p.m_parts * p.n_parts));
+    }
     pool_leave(c->pool);
-    return AN_OK;
+    return st;
 }

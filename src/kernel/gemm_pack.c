@@ -36,15 +36,6 @@ bool pack_layout(const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, pack
     return true;
 }
 
-typedef struct {
-    const gemm_kernel *g;
-    packed_layout l;
-    pack_job job; /* of panel 0, all k */
-    int64_t lanes, group, cuts, k_cut, k_step; /* a task: group panels by k_cut, walked k_step at a time */
-    int32_t *row_sum;
-    float *col_scale;
-} pack_ctx;
-
 /* Largest magnitude to 127. Columns too small to scale are zero; a column with an infinity or NaN is NaN throughout. */
 static void quantise_scale(const pack_job *j, const gemm_vec *v, float *scale, float *inv)
 {
@@ -76,7 +67,7 @@ static void pack_panel(const pack_ctx *x, int64_t panel, int64_t k0, int64_t k1)
     if (x->row_sum) x->g->row_sum(l->k_pad, j.dst, x->row_sum + lane);
 }
 
-static void pack_task(void *ctx, int64_t task, int thread)
+void pack_task(void *ctx, int64_t task, int thread)
 {
     const pack_ctx *x = ctx;
     (void)thread;
@@ -89,11 +80,11 @@ static void pack_task(void *ctx, int64_t task, int thread)
     } while (k < k1);
 }
 
-void pack_view(const gemm_kernel *g, bool is_a, pool *p, int64_t lanes, int64_t k, gemm_view v, void *out)
+bool pack_begin(pack_ctx *out, const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, gemm_view v, void *to)
 {
     pack_ctx x = { .g = g, .lanes = lanes };
-    if (!pack_layout(g, is_a, lanes, k, &x.l) || !x.l.panels) return;
-    int64_t size = v.type == DT_F32 ? 4 : v.type == DT_I8 ? 1 : 2;
+    if (!pack_layout(g, is_a, lanes, k, &x.l)) return false;
+    int64_t size = view_bytes(v.type);
     x.job = (pack_job){
         .src = v.at,
         .type = v.type,
@@ -103,9 +94,9 @@ void pack_view(const gemm_kernel *g, bool is_a, pool *p, int64_t lanes, int64_t 
         .width = x.l.width,
         .kr = x.l.kr,
         .pk = x.l.pk,
-        .dst = out,
+        .dst = to,
     };
-    void *extra = (char *)out + x.l.extra;
+    void *extra = (char *)to + x.l.extra;
     if (is_a && g->row_sum) x.row_sum = extra;
     if (!is_a && g->math == GEMM_I8) x.col_scale = extra;
     x.cuts = x.group = 1;
@@ -117,5 +108,7 @@ void pack_view(const gemm_kernel *g, bool is_a, pool *p, int64_t lanes, int64_t 
         x.cuts = MAX((x.l.k_pad + x.k_cut - 1) / x.k_cut, 1);
     }
     x.k_step = x.group > 1 ? MIN(64, x.k_cut) : x.k_cut; /* a multiple of every kr */
-    pool_run(p, pack_task, &x, (x.l.panels + x.group - 1) / x.group * x.cuts);
+    x.n_tasks = (x.l.panels + x.group - 1) / x.group * x.cuts;
+    *out = x;
+    return true;
 }

@@ -12,7 +12,21 @@ typedef struct {
     size_t bytes;
 } packed_layout;
 
+/* A packing under way: tasks 0..n_tasks-1 of pack_task, in any order, on any threads. */
+typedef struct {
+    const gemm_kernel *g;
+    packed_layout l;
+    pack_job job; /* of panel 0, all k */
+    int64_t lanes, group, cuts, k_cut, k_step; /* a task: group panels by k_cut, walked k_step at a time */
+    int32_t *row_sum;
+    float *col_scale;
+    int64_t n_tasks;
+} pack_ctx;
+
+static inline int64_t view_bytes(dtype t) { return t == DT_F32 ? 4 : t == DT_I8 ? 1 : 2; }
+
 bool pack_layout(const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, packed_layout *out) MUST_CHECK;
-void pack_view(const gemm_kernel *g, bool is_a, pool *p, int64_t lanes, int64_t k, gemm_view v, void *out);
+bool pack_begin(pack_ctx *x, const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, gemm_view v, void *out) MUST_CHECK;
+pool_fn pack_task; /* ctx is a pack_ctx */
 
 #endif

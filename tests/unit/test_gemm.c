@@ -270,6 +270,8 @@ static void each_row_against_double(void **state)
                           .ct = DT_F32, .al = n % 2, .bl = n % 3, .accumulate = n == 2, .fresh = !i8 && n == 1 };
             check_problem(&p, &r, pl);
         }
+        problem wide = { .g = g, .m = 3, .n = 5001, .k = 66, .at = i8 ? DT_I8 : DT_F32, .bt = DT_F32, .ct = DT_F32, .bias = true };
+        check_problem(&wide, &r, pl); /* several stripes of B, the last one short */
         print_message("  %s: ok\n", gemm_name(g));
     }
     pool_free(pl);
