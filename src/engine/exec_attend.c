@@ -1,0 +1,212 @@
+/* exec_attend.c: attention on the plain processor: a block of queries against the keys it may see.
+ * In: q, k, v, a mask or the word causal.  Out: softmax(q·k^T*scale + mask)·v.
+ *
+ * A task computes the scores of some rows of one matrix (never the whole score matrix), turns them into weights in place and
+ * multiplies by v; the division by their sum rides behind that product. With causal, keys after the block's last row are not
+ * looked at. A chip has no such instruction: its programs spell attention out, and the reference runs what remains. */
+#include <math.h>
+#include <stdatomic.h>
+
+#include "engine/exec_int.h"
+
+enum { ROWS = 64, ROWS_LONG = 128, LONG = 512 };
+
+typedef struct {
+    const exec_env *env;
+    int64_t y, q, k, v, mask, stacks, rows, keys, inner, cols, block, blocks;
+    int64_t *q_off, *k_off, *v_off; /* per stack */
+    dtype tq, tk, tv, ty;
+    bool causal, admits;
+    float scale;
+    exec_walk mask_walk; /* along the scores */
+    const gemm_kernel *scores, *values;
+    size_t at_qpack, at_ppack, at_score, at_out, at_line, at_scratch, scratch_bytes, each; /* scratch of a thread */
+} state;
+
+static bool floats(dtype t) { return t == DT_F32 || t == DT_F16 || t == DT_BF16; }
+
+static void offsets(const etensor *t, const etensor *y, int64_t *off)
+{
+    etensor lead = *t;
+    int rank = y->rank - 2;
+    int64_t stride[ENGINE_MAX_RANK], idx[ENGINE_MAX_RANK] = { 0 }, stacks = dims_product(y->dim, 0, rank);
+    lead.rank -= 2;
+    et_broadcast_strides(&lead, rank, stride);
+    for (int64_t s = 0; s < stacks; s++, next_index(y->dim, rank, idx)) {
+        off[s] = 0;
+        for (int i = 0; i < rank; i++) off[s] += idx[i] * stride[i] * t->dim[t->rank - 2] * t->dim[t->rank - 1];
+    }
+}
+
+static void add(size_t *sum, size_t bytes, size_t *at) { *at = *sum, *sum += ROUND_UP(bytes, (size_t)64); }
+
+static bool lay_out(image *im, state *s)
+{
+    size_t q, p, a, b, n = 0;
+    if (!gemm_pack_a_bytes(s->scores, s->block, s->inner, &q) || !gemm_pack_a_bytes(s->values, s->block, s->keys, &p)) return false;
+    if (s->keys > INT32_MAX / 4 || s->cols > INT32_MAX / 4) return false;
+    for (int64_t i = 0; i < s->blocks; i++) { /* each sees another number of keys, and may be cut another way */
+        int64_t rows = MIN(s->block, s->rows - i * s->block), seen = s->causal ? MIN(s->keys, i * s->block + rows) : s->keys;
+        if (!gemm_scratch_bytes(s->scores, rows, seen, s->inner, 1, &a) || !gemm_scratch_bytes(s->values, rows, s->cols, seen, 1, &b)) return false;
+        s->scratch_bytes = MAX(s->scratch_bytes, MAX(a, b));
+    }
+    add(&n, q, &s->at_qpack), add(&n, p, &s->at_ppack), add(&n, (size_t)(s->block * s->keys) * sizeof(float), &s->at_score);
+    add(&n, (size_t)(s->block * s->cols) * sizeof(float), &s->at_out), add(&n, (size_t)(s->block * 2 + s->keys) * sizeof(float), &s->at_line);
+    add(&n, s->scratch_bytes, &s->at_scratch);
+    s->each = n;
+    size_t all;
+    if (!mul_size(n, (size_t)s->env->threads, &all) || all > SIZE_MAX / 4) return false;
+    exec_need_work(im, all);
+    return true;
+}
+
+static an_status prepare(image *im, const insn *in, void **out, diag *d)
+{
+    exec_env *e;
+    const etensor *t = im->p->tensors.at;
+    state s = { .y = insn_t(in, "y"), .q = insn_t(in, "q"), .k = insn_t(in, "k"), .v = insn_t(in, "v"), .mask = insn_t(in, "mask"),
+                .causal = insn_i(in, "causal"), .scale = (float)insn_f(in, "scale") };
+    const etensor *y = &t[s.y], *q = &t[s.q], *k = &t[s.k], *v = &t[s.v];
+    TRY(exec_open(im, &e, d));
+    s.env = e, s.tq = q->dt, s.tk = k->dt, s.tv = v->dt, s.ty = y->dt;
+    if (!e->fast || e->chip || !floats(s.tq) || !floats(s.tk) || !floats(s.tv) || !floats(s.ty)) return AN_OK;
+    s.rows = y->dim[y->rank - 2], s.cols = y->dim[y->rank - 1], s.inner = q->dim[q->rank - 1], s.keys = k->dim[k->rank - 2];
+    s.stacks = dims_product(y->dim, 0, y->rank - 2);
+    if (s.mask >= 0) {
+        etensor scores = *y;
+        scores.dim[scores.rank - 1] = s.keys;
+        if (!exec_loads(t[s.mask].dt)) return AN_OK;
+        s.admits = t[s.mask].dt == DT_BOOL, s.mask_walk = exec_walk_of(im->p, s.mask, &scores);
+    }
+    s.block = MIN(s.rows, s.rows > LONG ? ROWS_LONG : ROWS), s.blocks = (s.rows + s.block - 1) / s.block;
+    gemm_math m = im->opt.fast_math ? GEMM_BF16 : s.tq == DT_F16 && s.tk == DT_F16 ? GEMM_F16 : GEMM_F32;
+    s.scores = gemm_pick(m, e->isa), s.values = gemm_pick(im->opt.fast_math ? GEMM_BF16 : GEMM_F32, e->isa);
+    if (!lay_out(im, &s)) return AN_OK;
+    s.q_off = TAKE(&im->prepared, int64_t, (size_t)s.stacks), s.k_off = TAKE(&im->prepared, int64_t, (size_t)s.stacks);
+    s.v_off = TAKE(&im->prepared, int64_t, (size_t)s.stacks);
+    state *keep = TAKE(&im->prepared, state, 1);
+    if (!s.q_off || !s.k_off || !s.v_off || !keep) return diag_nomem(d);
+    offsets(q, y, s.q_off), offsets(k, y, s.k_off), offsets(v, y, s.v_off);
+    *keep = s;
+    *out = keep;
+    return AN_OK;
+}
+
+typedef struct {
+    const run_ctx *c;
+    const state *s;
+    atomic_int failed;
+} job;
+
+/* One block at work: rows i0 .. i0 + n, keys 0 .. seen. */
+typedef struct {
+    const run_ctx *c;
+    const state *s;
+    int64_t stack, i0, n, seen;
+    unsigned char *mem;
+    float *score, *out, *total, *most, *line;
+    const unsigned char *q, *k, *v;
+} block;
+
+static int64_t sees(const block *b, int64_t i) { return b->s->causal ? MIN(b->s->keys, b->i0 + i + 1) : b->s->keys; }
+
+static an_status product(const block *b, const gemm_kernel *g, size_t pack, gemm_view a, gemm_view z, int64_t n, int64_t k, float *c, const float *scale, diag *d)
+{
+    const state *s = b->s;
+    TRY(gemm_pack_a(g, NULL, b->n, k, a, b->mem + pack, d));
+    return gemm_run(&(gemm_call){ .kernel = g, .m = b->n, .n = n, .k = k, .a = b->mem + pack, .b = z, .c = c, .c_type = DT_F32, .ldc = n, .epi = { .scale = scale },
+                                  .scratch = b->mem + s->at_scratch, .scratch_bytes = s->scratch_bytes }, d);
+}
+
+static void apply_mask(const block *b)
+{
+    const state *s = b->s;
+    const vec_kernels *v = s->env->v;
+    for (int64_t i = 0; i < b->n; i++) {
+        float *row = b->score + i * b->seen;
+        int64_t n = sees(b, i);
+        if (s->mask >= 0) {
+            exec_read(s->env, &s->mask_walk, ctx_mem(b->c, s->mask), (b->stack * s->rows + b->i0 + i) * s->keys, b->line, n);
+            if (!s->admits) v->fn[VF_ADD](row, row, b->line, NULL, NULL, n);
+            else
+                for (int64_t j = 0; j < n; j++) row[j] = b->line[j] != 0 ? row[j] : -INFINITY;
+        }
+        for (int64_t j = n; j < b->seen; j++) row[j] = -INFINITY;
+    }
+}
+
+/* Weights before division; total: one over their sum. */
+static void weights(const block *b)
+{
+    const vec_kernels *v = b->s->env->v;
+    for (int64_t i = 0; i < b->n; i += v->width) {
+        int64_t n = MIN(v->width, b->n - i);
+        float *rows = b->score + i * b->seen;
+        for (int64_t r = 0; r < n; r++) b->most[i + r] = -INFINITY, b->total[i + r] = 0;
+        v->rows(b->most + i, STAT_MAX, false, rows, n, b->seen, NULL, b->seen);
+        for (int64_t r = 0; r < n; r++) {
+            float less = -b->most[i + r];
+            v->fn[VF_ADD_P](rows + r * b->seen, rows + r * b->seen, NULL, NULL, &less, b->seen);
+        }
+        v->fn[VF_EXP](rows, rows, NULL, NULL, NULL, n * b->seen);
+        v->rows(b->total + i, STAT_SUM, false, rows, n, b->seen, NULL, b->seen);
+        for (int64_t r = 0; r < n; r++) b->total[i + r] = 1 / b->total[i + r];
+    }
+}
+
+/* Keys a row does not see count as nothing, even where v holds no number: sum such a row again. */
+static void mend(const block *b, int64_t i)
+{
+    const state *s = b->s;
+    for (int64_t j = 0; j < s->cols; j++) {
+        float acc = 0;
+        for (int64_t l = 0; l < sees(b, i); l++) acc = fmaf(b->score[i * b->seen + l], (float)dtype_load(s->tv, b->v, l * s->cols + j), acc);
+        b->out[i * s->cols + j] = acc * b->total[i];
+    }
+}
+
+static an_status attend_block(block *b, diag *d)
+{
+    const state *s = b->s;
+    b->seen = sees(b, b->n - 1);
+    for (int64_t i = 0; i < b->n; i++) b->most[i] = s->scale;
+    TRY(product(b, s->scores, s->at_qpack, (gemm_view){ .at = b->q, .type = s->tq, .row = s->inner, .col = 1 },
+                (gemm_view){ .at = b->k, .type = s->tk, .row = 1, .col = s->inner }, b->seen, s->inner, b->score, b->most, d));
+    if (s->mask >= 0 || s->causal) apply_mask(b);
+    weights(b);
+    TRY(product(b, s->values, s->at_ppack, (gemm_view){ .at = b->score, .type = DT_F32, .row = b->seen, .col = 1 },
+                (gemm_view){ .at = b->v, .type = s->tv, .row = s->cols, .col = 1 }, s->cols, b->seen, b->out, b->total, d));
+    for (int64_t i = 0; i < b->n; i++) {
+        float *row = b->out + i * s->cols;
+        if (s->causal && !(s->env->v->largest(row, s->cols) < INFINITY)) mend(b, i);
+    }
+    unsigned char *y = (unsigned char *)ctx_mem(b->c, s->y) + (b->stack * s->rows + b->i0) * s->cols * exec_size(s->ty);
+    s->env->v->store(y, s->ty, b->out, b->n * s->cols);
+    return AN_OK;
+}
+
+static void block_task(void *ctx, int64_t task, int thread)
+{
+    job *j = ctx;
+    const state *s = j->s;
+    diag d = { 0 };
+    unsigned char *mem = (unsigned char *)j->c->work + (size_t)thread * s->each;
+    block b = { .c = j->c, .s = s, .stack = task / s->blocks, .i0 = (s->blocks - 1 - task % s->blocks) * s->block, .mem = mem }; /* the longest first */
+    b.n = MIN(s->block, s->rows - b.i0);
+    b.score = (float *)(void *)(mem + s->at_score), b.out = (float *)(void *)(mem + s->at_out);
+    b.total = (float *)(void *)(mem + s->at_line), b.most = b.total + s->block, b.line = b.most + s->block;
+    b.q = (const unsigned char *)ctx_mem(j->c, s->q) + (s->q_off[b.stack] + b.i0 * s->inner) * exec_size(s->tq);
+    b.k = (const unsigned char *)ctx_mem(j->c, s->k) + s->k_off[b.stack] * exec_size(s->tk);
+    b.v = (const unsigned char *)ctx_mem(j->c, s->v) + s->v_off[b.stack] * exec_size(s->tv);
+    if (attend_block(&b, &d)) atomic_store(&j->failed, 1);
+}
+
+static an_status run(const run_ctx *c, const insn *in, diag *d)
+{
+    job j = { .c = c, .s = c->state };
+    if (!c->state) return ref_attend(c, in, d);
+    pool_run(c->pool, block_task, &j, j.s->stacks * j.s->blocks);
+    return atomic_load(&j.failed) ? diag_fail(d, AN_BUG, (loc){ .line = in->line }, "attend: a matrix kernel refused its operands") : AN_OK;
+}
+
+const exec_entry exec_attend = { .run = run, .prepare = prepare };

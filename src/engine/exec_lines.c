@@ -1,0 +1,359 @@
+/* exec_lines.c: softmax, norms and reductions: what looks along lines of elements.
+ * In: x seen as [outer, n, inner] around the axes looked along.  Out: y of the same shape, or one element per line.
+ *
+ * A task takes some lines side by side and walks them in pieces that fit the first caches. With inner > 1 a piece is a block of
+ * rows, one column per line; with inner = 1 it is some whole lines, which the kernel turns so that every lane is a line. Either way
+ * each line is summed in ascending order by itself: the reference's bits, for any number of threads. A "strip" is a contiguous part
+ * of a piece: a row of columns, or a part of one line. */
+#include <math.h>
+
+#include "engine/exec_int.h"
+
+enum { PIECE = 8192, MOST_COLUMNS = 512, LINE_PART = 1024, PARAMS = 2 };
+
+typedef struct {
+    const exec_env *env;
+    const numerics *num;
+    int64_t x, y, outer, n, inner;
+    dtype tx, ty;
+    bool columns;
+    int64_t lines, part; /* of a task; positions of a piece */
+    int64_t per_outer;   /* columns: tasks per outer */
+    int64_t tasks;
+    size_t each;         /* scratch of a thread */
+    int kind;            /* of norm or reduce */
+    float eps;
+    bool has[PARAMS];    /* norm: gain, bias */
+    exec_walk par[PARAMS];
+    const vec_table *exp2; /* chip with tables */
+} state;
+
+/* Lines of a task, and the piece of them at hand. */
+typedef struct {
+    const run_ctx *c;
+    const state *s;
+    int64_t base, lines; /* place of line 0's first element in x and y */
+    int64_t r0, nr;      /* positions */
+    float *buf, *spare, *acc, *mean;
+} task;
+
+static int64_t strips(const task *t) { return t->s->columns ? t->nr : t->lines; }
+static int64_t strip_len(const task *t) { return t->s->columns ? t->lines : t->nr; }
+static float *strip(const task *t, int64_t i) { return t->buf + i * strip_len(t); }
+static int64_t place(const task *t, int64_t i) /* of strip i in x and y */
+{
+    return t->s->columns ? t->base + (t->r0 + i) * t->s->inner : t->base + i * t->s->n + t->r0;
+}
+
+static void load(const task *t, float nan)
+{
+    const state *s = t->s;
+    const unsigned char *x = ctx_mem(t->c, s->x);
+    for (int64_t i = 0; i < strips(t); i++) s->env->v->load(strip(t, i), s->tx, x + place(t, i) * exec_size(s->tx), strip_len(t));
+    if (s->env->chip && dtype_is_float(s->tx)) s->env->v->clean(t->buf, nan, t->lines * t->nr);
+}
+
+static void store(const task *t)
+{
+    const state *s = t->s;
+    unsigned char *y = ctx_mem(t->c, s->y);
+    for (int64_t i = 0; i < strips(t); i++) s->env->v->store(y + place(t, i) * exec_size(s->ty), s->ty, strip(t, i), strip_len(t));
+}
+
+static void stat(const task *t, float *acc, vec_stat k, const float *mean)
+{
+    const vec_kernels *v = t->s->env->v;
+    if (t->s->columns) v->columns(acc, k, t->s->env->chip, t->buf, t->nr, t->lines, mean, t->lines);
+    else v->rows(acc, k, t->s->env->chip, t->buf, t->lines, t->nr, mean, t->nr);
+}
+
+/* buf = f(buf, by[line]) */
+static void with_line(const task *t, vec_fn f, const float *by)
+{
+    const vec_kernels *v = t->s->env->v;
+    for (int64_t i = 0; i < strips(t); i++) {
+        const float *b = by;
+        if (!t->s->columns) {
+            for (int64_t k = 0; k < t->nr; k++) t->spare[k] = by[i];
+            b = t->spare;
+        }
+        v->fn[f](strip(t, i), strip(t, i), b, NULL, NULL, strip_len(t));
+    }
+}
+
+static int how_of(const state *s)
+{
+    if (!s->env->chip) return 0;
+    return VR_CHIP | (s->ty == DT_F16 ? VR_F16 : s->ty == DT_BF16 ? VR_BF16 : 0);
+}
+
+static void round_piece(const task *t, int how) { t->s->env->v->round(t->buf, how, t->lines * t->nr); }
+
+static void fill(float *x, float v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = v;
+}
+
+/* buf = exp(buf - by[line]), rounded as two passes where the device rounds */
+static void exps(const task *t, const float *by)
+{
+    const state *s = t->s;
+    const vec_kernels *v = s->env->v;
+    int64_t n = t->lines * t->nr;
+    const float log2_e = f16_to_f32(LOG2_E);
+    with_line(t, VF_SUB, by);
+    round_piece(t, how_of(s));
+    if (!s->env->chip) v->fn[VF_EXP](t->buf, t->buf, NULL, NULL, NULL, n);
+    else if (s->exp2) {
+        v->fn[VF_MUL_P](t->buf, t->buf, NULL, NULL, &log2_e, n);
+        v->table(t->buf, t->buf, s->exp2, n);
+        round_piece(t, how_of(s));
+    } else
+        for (int64_t i = 0; i < n; i++) t->buf[i] = (float)num_fn(s->num, FN_EXP, (const double[]){ (double)t->buf[i] }, NULL, s->ty);
+}
+
+#define EACH_PIECE(t) for ((t)->r0 = 0; (t)->nr = MIN((t)->s->part, (t)->s->n - (t)->r0), (t)->r0 < (t)->s->n; (t)->r0 += (t)->s->part)
+
+/* ---- softmax ---- */
+
+static void softmax(task *t)
+{
+    const state *s = t->s;
+    bool whole = s->n <= s->part; /* in one piece: nothing needs to be read again */
+    fill(t->acc, -INFINITY, t->lines);
+    EACH_PIECE(t) load(t, INFINITY), stat(t, t->acc, STAT_MAX, NULL);
+    fill(t->mean, 0, t->lines); /* the sum */
+    EACH_PIECE(t)
+    {
+        if (!whole) load(t, INFINITY);
+        exps(t, t->acc);
+        stat(t, t->mean, STAT_SUM, NULL);
+    }
+    if (!s->env->chip)
+        for (int64_t i = 0; i < t->lines; i++) t->mean[i] = 1 / t->mean[i];
+    EACH_PIECE(t)
+    {
+        if (!whole) load(t, INFINITY), exps(t, t->acc);
+        with_line(t, s->env->chip ? VF_DIV : VF_MUL, t->mean);
+        round_piece(t, how_of(s));
+        store(t);
+    }
+}
+
+/* ---- norms ---- */
+
+static void norm(task *t)
+{
+    const state *s = t->s;
+    const vec_kernels *v = s->env->v;
+    static const vec_fn par_fn[PARAMS] = { VF_MUL, VF_ADD };
+    float nan = s->kind == NORM_LAYER ? 65504.0f : INFINITY, count = (float)s->n;
+    bool whole = s->n <= s->part, centred = s->kind == NORM_LAYER;
+    if (centred) {
+        fill(t->mean, 0, t->lines);
+        EACH_PIECE(t) load(t, nan), stat(t, t->mean, STAT_SUM, NULL);
+        for (int64_t i = 0; i < t->lines; i++) t->mean[i] = t->mean[i] / count;
+    }
+    fill(t->acc, 0, t->lines);
+    EACH_PIECE(t)
+    {
+        if (!whole || !centred) load(t, nan);
+        stat(t, t->acc, STAT_SQUARES, centred ? t->mean : NULL);
+    }
+    for (int64_t i = 0; i < t->lines; i++) {
+        float mean_square = s->kind == NORM_L2 ? t->acc[i] : t->acc[i] / count;
+        float length = sqrtf(mean_square + s->eps);
+        t->acc[i] = 1 / length;
+    }
+    EACH_PIECE(t)
+    {
+        if (!whole) load(t, nan);
+        if (centred) {
+            with_line(t, VF_SUB, t->mean);
+            if (s->env->chip) round_piece(t, VR_CHIP);
+        }
+        with_line(t, VF_MUL, t->acc);
+        round_piece(t, how_of(s));
+        for (int k = 0; k < PARAMS; k++) {
+            if (!s->has[k]) continue;
+            for (int64_t i = 0; i < strips(t); i++) {
+                int64_t n = strip_len(t);
+                exec_read(s->env, &s->par[k], ctx_mem(t->c, s->par[k].tensor), place(t, i), t->spare, n);
+                v->fn[par_fn[k]](strip(t, i), strip(t, i), t->spare, NULL, NULL, n);
+            }
+            round_piece(t, how_of(s));
+        }
+        store(t);
+    }
+}
+
+/* ---- reductions ---- */
+
+static double fn1(const state *s, fn_id f, double x)
+{
+    static const double none[2] = { 0 };
+    return num_fn(s->num, f, &x, none, s->ty);
+}
+
+/* The value of a line from its sum (or largest, least) and, for log_sum_exp, its largest. As `reduced` of ref_reduce.c. */
+static double reduced(const state *s, float acc, float most)
+{
+    double sum = (double)acc, end = s->env->chip ? num_round(s->num, s->ty, sum) : sum;
+    switch ((red_kind)s->kind) {
+    case RED_MEAN: return (double)(acc / (float)s->n);
+    case RED_L2: return fn1(s, FN_SQRT, end);
+    case RED_LOG_SUM: return fn1(s, FN_LOG, end);
+    case RED_LOG_SUM_EXP:
+        if (isinf(most)) return (double)most;
+        return num_fn(s->num, FN_ADD, (const double[]){ fn1(s, FN_LOG, end), (double)most }, NULL, s->ty);
+    default: return sum;
+    }
+}
+
+static void reduce(task *t)
+{
+    const state *s = t->s;
+    red_kind kind = (red_kind)s->kind;
+    vec_stat k = kind == RED_MAX || kind == RED_LOG_SUM_EXP ? STAT_MAX : kind == RED_MIN ? STAT_MIN : kind == RED_L1 ? STAT_ABS : STAT_SUM;
+    bool squares = kind == RED_SUM_SQUARE || kind == RED_L2;
+    fill(t->acc, k == STAT_MAX ? -INFINITY : k == STAT_MIN ? INFINITY : 0, t->lines);
+    EACH_PIECE(t)
+    {
+        load(t, INFINITY);
+        if (squares) {
+            s->env->v->fn[VF_SQUARE](t->buf, t->buf, NULL, NULL, NULL, t->lines * t->nr);
+            round_piece(t, how_of(s));
+        }
+        stat(t, t->acc, k, NULL);
+    }
+    if (kind == RED_LOG_SUM_EXP) {
+        fill(t->mean, 0, t->lines);
+        EACH_PIECE(t) load(t, INFINITY), exps(t, t->acc), stat(t, t->mean, STAT_SUM, NULL);
+    }
+    int64_t at = t->s->columns ? t->base / (s->n * s->inner) * s->inner + t->base % s->inner : t->base / s->n;
+    for (int64_t i = 0; i < t->lines; i++) {
+        double r = kind == RED_LOG_SUM_EXP ? reduced(s, t->mean[i], t->acc[i]) : reduced(s, t->acc[i], 0);
+        dtype_store(s->ty, ctx_mem(t->c, s->y), at + i, num_round(s->num, s->ty, r));
+    }
+}
+
+/* ---- tasks ---- */
+
+typedef struct {
+    const run_ctx *c;
+    const state *s;
+    void (*fn)(task *t);
+} job;
+
+static void line_task(void *ctx, int64_t i, int thread)
+{
+    const job *j = ctx;
+    const state *s = j->s;
+    float *mem = (float *)(void *)((char *)j->c->work + (size_t)thread * s->each);
+    task t = { .c = j->c, .s = s, .buf = mem };
+    t.spare = t.buf + s->lines * s->part;
+    t.acc = t.spare + MAX(s->lines, s->part), t.mean = t.acc + s->lines;
+    if (s->columns) {
+        int64_t o = i / s->per_outer, first = i % s->per_outer * s->lines;
+        t.base = o * s->n * s->inner + first, t.lines = MIN(s->lines, s->inner - first);
+    } else t.base = i * s->lines * s->n, t.lines = MIN(s->lines, s->outer - i * s->lines);
+    j->fn(&t);
+}
+
+static an_status run_lines(const run_ctx *c, const insn *in, void (*fn)(task *t), diag *d)
+{
+    job j = { .c = c, .s = c->state, .fn = fn };
+    if (!c->state) return ref_entry_of(in->op)(c, in, d);
+    pool_run(c->pool, line_task, &j, j.s->tasks);
+    return AN_OK;
+}
+
+/* The axes in one run with nothing that stays between them? */
+static bool one_run(const etensor *t, const int64_t *axes, int64_t n_axes, state *s)
+{
+    bool on[ENGINE_MAX_RANK] = { false };
+    int first = -1, last = -1;
+    for (int64_t i = 0; i < n_axes; i++) on[axes[i]] = true;
+    for (int i = 0; i < t->rank; i++)
+        if (on[i] && t->dim[i] > 1) first = first < 0 ? i : first, last = i;
+    for (int i = first; i >= 0 && i <= last; i++)
+        if (!on[i] && t->dim[i] > 1) return false;
+    if (first < 0) first = t->rank, last = t->rank - 1; /* lines of one element */
+    s->outer = dims_product(t->dim, 0, first), s->n = dims_product(t->dim, first, last + 1), s->inner = dims_product(t->dim, last + 1, t->rank);
+    return true;
+}
+
+static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, state **out, diag *d)
+{
+    exec_env *e;
+    state s = { .x = insn_t(in, "x"), .y = insn_t(in, "y"), .num = &im->p->num };
+    *out = NULL;
+    TRY(exec_open(im, &e, d));
+    const etensor *x = &im->p->tensors.at[s.x], *y = &im->p->tensors.at[s.y];
+    s.env = e, s.tx = x->dt, s.ty = y->dt;
+    if (!e->fast || !exec_loads(s.tx) || !exec_stores(s.ty) || !dtype_is_float(s.ty) || !one_run(x, axes, n_axes, &s)) return AN_OK;
+    s.columns = s.inner > 1;
+    if (s.columns) {
+        int64_t share = ROUND_UP((s.inner + 2 * e->threads - 1) / (2 * e->threads), (int64_t)64);
+        s.lines = MIN(s.inner, MAX(MIN(share, MOST_COLUMNS), 64));
+        s.part = MIN(s.n, MAX(PIECE / s.lines, 1));
+        s.per_outer = (s.inner + s.lines - 1) / s.lines;
+        s.tasks = s.outer * s.per_outer;
+    } else {
+        s.lines = MIN(s.outer, e->v->width);
+        s.part = MIN(s.n, LINE_PART);
+        s.tasks = (s.outer + s.lines - 1) / s.lines;
+    }
+    s.each = ROUND_UP((size_t)(s.lines * s.part + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
+    exec_need_work(im, s.each * (size_t)e->threads);
+    if (e->chip && im->p->num.tables != 0 && !(s.exp2 = exec_table(im, TAB_exp2, d))) return d->st;
+    state *keep = TAKE(&im->prepared, state, 1);
+    if (!keep) return diag_nomem(d);
+    *keep = s;
+    *out = keep;
+    return AN_OK;
+}
+
+static an_status prepare_softmax(image *im, const insn *in, void **out, diag *d)
+{
+    int64_t axis = insn_i(in, "axis");
+    state *s;
+    TRY(prepare(im, in, &axis, 1, &s, d));
+    *out = s;
+    return AN_OK;
+}
+
+static an_status prepare_reduce(image *im, const insn *in, void **out, diag *d)
+{
+    int64_t n;
+    const int64_t *axes = insn_is(in, "axes", &n);
+    state *s;
+    TRY(prepare(im, in, axes, n, &s, d));
+    if (s) s->kind = (int)insn_i(in, "kind");
+    *out = s;
+    return AN_OK;
+}
+
+static an_status prepare_norm(image *im, const insn *in, void **out, diag *d)
+{
+    int64_t n, par[PARAMS] = { insn_t(in, "gain"), insn_t(in, "bias") };
+    const int64_t *axes = insn_is(in, "axes", &n);
+    state *s;
+    for (int k = 0; k < PARAMS; k++)
+        if (par[k] >= 0 && !exec_loads(im->p->tensors.at[par[k]].dt)) return AN_OK;
+    TRY(prepare(im, in, axes, n, &s, d));
+    if (!s) return AN_OK;
+    s->kind = (int)insn_i(in, "kind"), s->eps = (float)insn_f(in, "eps");
+    for (int k = 0; k < PARAMS; k++)
+        if (par[k] >= 0) s->has[k] = true, s->par[k] = exec_walk_of(im->p, par[k], &im->p->tensors.at[s->y]);
+    *out = s;
+    return AN_OK;
+}
+
+static an_status run_softmax(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, softmax, d); }
+static an_status run_norm(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, norm, d); }
+static an_status run_reduce(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, reduce, d); }
+
+const exec_entry exec_softmax = { .run = run_softmax, .prepare = prepare_softmax };
+const exec_entry exec_norm = { .run = run_norm, .prepare = prepare_norm };
+const exec_entry exec_reduce = { .run = run_reduce, .prepare = prepare_reduce };

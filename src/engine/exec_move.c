@@ -1,0 +1,265 @@
+/* exec_move.c: strided copies and gathers.
+ * In: prepared steps.  Out: one result, its elements as they were but for a chip's rules about NaN and width slices.
+ *
+ * A copy is a box of axes with two steps each. If the innermost axis is contiguous on both sides it is made of runs; if each side
+ * is contiguous along another axis it is a transpose in blocks; otherwise it goes element by element. Which element of y is written
+ * twice depends on order, so such a copy is left to the reference. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "engine/exec_int.h"
+
+typedef enum { MOVE_RUNS, MOVE_TURN, MOVE_SINGLES } move_kind;
+typedef struct {
+    const exec_env *env;
+    move_kind kind;
+    int rank; /* of the box outside the inner one or two axes */
+    int64_t size[MOVE_MAX_RANK], ys[MOVE_MAX_RANK], xs[MOVE_MAX_RANK];
+    int64_t n, ny, nx;       /* RUNS: elements; SINGLES: elements and their steps */
+    int64_t rows, cols, ldy, ldx; /* TURN */
+    int64_t outer, y0, x0, bytes;
+    bool rules;
+    uint16_t last; /* bits of the largest fp16 magnitude that survives */
+} move_state;
+
+typedef struct {
+    int64_t size, y, x;
+} axis;
+
+static int by_reach(const void *a, const void *b)
+{
+    int64_t p = llabs((*(const axis *)a).y), q = llabs((*(const axis *)b).y);
+    return (p > q) - (p < q);
+}
+
+/* No two places of the box are the same element of y. */
+static bool writes_once(const axis *ax, int n)
+{
+    axis s[MOVE_MAX_RANK];
+    int64_t reach = 0;
+    memcpy(s, ax, sizeof *s * (size_t)n);
+    qsort(s, (size_t)n, sizeof *s, by_reach);
+    for (int i = 0; i < n; i++) {
+        if (llabs(s[i].y) <= reach) return false;
+        reach += (s[i].size - 1) * llabs(s[i].y);
+    }
+    return true;
+}
+
+static int join_axes(const insn *in, axis *ax) /* without axes of one, neighbours that continue each other joined */
+{
+    int64_t rank;
+    const int64_t *size = insn_is(in, "size", &rank), *ys = insn_is(in, "y_step", &rank), *xs = insn_is(in, "x_step", &rank);
+    int n = 0;
+    for (int64_t i = 0; i < rank; i++) {
+        if (size[i] == 1) continue;
+        if (n && ax[n - 1].y == ys[i] * size[i] && ax[n - 1].x == xs[i] * size[i]) ax[n - 1] = (axis){ ax[n - 1].size * size[i], ys[i], xs[i] };
+        else ax[n++] = (axis){ size[i], ys[i], xs[i] };
+    }
+    if (!n) ax[n++] = (axis){ 1, 1, 1 };
+    return n;
+}
+
+static void drop(axis *ax, int *n, int i)
+{
+    memmove(ax + i, ax + i + 1, sizeof *ax * (size_t)(*n - i - 1));
+    --*n;
+}
+
+static uint16_t last_bits(double last)
+{
+    uint16_t h = f16_from_f64(last);
+    return f16_to_f64(h) > last ? (uint16_t)(h - 1) : h;
+}
+
+static an_status prepare_move(image *im, const insn *in, void **out, diag *d)
+{
+    exec_env *e;
+    axis ax[MOVE_MAX_RANK];
+    const numerics *num = &im->p->num;
+    dtype t = im->p->tensors.at[insn_t(in, "y")].dt;
+    int n = join_axes(in, ax), y1 = -1, x1 = -1;
+    TRY(exec_open(im, &e, d));
+    if (!e->fast || dtype_bits(t) < 8 || (e->chip && dtype_is_float(t) && t != DT_F16) || !writes_once(ax, n)) return AN_OK;
+    move_state *s = TAKE(&im->prepared, move_state, 1);
+    if (!s) return diag_nomem(d);
+    *s = (move_state){ .env = e, .bytes = exec_size(t), .y0 = insn_i(in, "y_start"), .x0 = insn_i(in, "x_start"), .rules = e->chip && t == DT_F16 };
+    s->last = insn_i(in, "width_offset") && num->wslice_last != 0 ? last_bits(num->wslice_last) : 0x7c00;
+    for (int i = 0; i < n; i++) {
+        if (ax[i].y == 1) y1 = i;
+        if (ax[i].x == 1) x1 = i;
+    }
+    if (y1 >= 0 && y1 == x1) {
+        s->kind = MOVE_RUNS, s->n = ax[y1].size;
+        drop(ax, &n, y1);
+    } else if (y1 >= 0 && x1 >= 0 && (s->bytes == 2 || s->bytes == 4)) {
+        s->kind = MOVE_TURN;
+        s->rows = ax[x1].size, s->ldy = ax[x1].y, s->cols = ax[y1].size, s->ldx = ax[y1].x;
+        drop(ax, &n, MAX(x1, y1));
+        drop(ax, &n, MIN(x1, y1));
+    } else {
+        int inner = n - 1; /* the longest one, so that the loop inside is worth it */
+        for (int i = 0; i < n; i++)
+            if (ax[i].size > ax[inner].size) inner = i;
+        s->kind = MOVE_SINGLES, s->n = ax[inner].size, s->ny = ax[inner].y, s->nx = ax[inner].x;
+        drop(ax, &n, inner);
+    }
+    s->rank = n, s->outer = 1;
+    for (int i = 0; i < n; i++) s->size[i] = ax[i].size, s->ys[i] = ax[i].y, s->xs[i] = ax[i].x, s->outer *= ax[i].size;
+    *out = s;
+    return AN_OK;
+}
+
+typedef struct {
+    const move_state *s;
+    unsigned char *y;
+    const unsigned char *x;
+    int64_t cut, cuts; /* a long inner part in pieces */
+} move_job;
+
+static uint16_t moved(uint16_t h, uint16_t last)
+{
+    uint16_t mag = h & 0x7fff;
+    if (mag > 0x7c00) return 0x7c00;
+    return mag > last ? (uint16_t)((h & 0x8000) | 0x7c00) : h;
+}
+
+static void singles(const move_state *s, unsigned char *y, const unsigned char *x, int64_t n)
+{
+    int64_t ny = s->ny * s->bytes, nx = s->nx * s->bytes;
+    for (int64_t i = 0; i < n; i++, y += ny, x += nx) {
+        if (s->rules) {
+            uint16_t h;
+            memcpy(&h, x, 2);
+            h = moved(h, s->last);
+            memcpy(y, &h, 2);
+        } else if (s->bytes == 2) memmove(y, x, 2);
+        else if (s->bytes == 4) memmove(y, x, 4);
+        else memmove(y, x, (size_t)s->bytes);
+    }
+}
+
+static void move_inner(const move_job *j, unsigned char *y, const unsigned char *x, int64_t cut)
+{
+    const move_state *s = j->s;
+    if (s->kind == MOVE_TURN) {
+        int64_t r0 = cut * j->cut, rows = MIN(j->cut, s->rows - r0);
+        y += r0 * s->ldy * s->bytes, x += r0 * s->bytes;
+        s->env->v->transpose(y, s->ldy, x, s->ldx, rows, s->cols, (int)s->bytes);
+        for (int64_t i = 0; s->rules && i < rows; i++) s->env->v->moved_f16(y + i * s->ldy * s->bytes, s->last, s->cols);
+        return;
+    }
+    int64_t i0 = cut * j->cut, n = MIN(j->cut, s->n - i0);
+    if (s->kind == MOVE_SINGLES) {
+        singles(s, y + i0 * s->ny * s->bytes, x + i0 * s->nx * s->bytes, n);
+        return;
+    }
+    memmove(y + i0 * s->bytes, x + i0 * s->bytes, (size_t)(n * s->bytes));
+    if (s->rules) s->env->v->moved_f16(y + i0 * s->bytes, s->last, n);
+}
+
+static void move_span(void *user, int64_t first, int64_t count, int thread)
+{
+    const move_job *j = user;
+    const move_state *s = j->s;
+    (void)thread;
+    for (int64_t i = first; i < first + count; i++) {
+        int64_t o = i / j->cuts, y = s->y0, x = s->x0;
+        for (int a = s->rank - 1; a >= 0; a--) {
+            int64_t k = o % s->size[a];
+            o /= s->size[a], y += k * s->ys[a], x += k * s->xs[a];
+        }
+        move_inner(j, j->y + y * s->bytes, j->x + x * s->bytes, i % j->cuts);
+    }
+}
+
+typedef struct {
+    const move_job *j;
+    int64_t n, each;
+} move_split;
+
+static void move_task(void *ctx, int64_t task, int thread)
+{
+    const move_split *m = ctx;
+    move_span((void *)(uintptr_t)m->j, task * m->each, MIN(m->each, m->n - task * m->each), thread);
+}
+
+static an_status run_move(const run_ctx *c, const insn *in, diag *d)
+{
+    enum { CUT_BYTES = 1 << 16, TASK_BYTES = 1 << 15 };
+    const move_state *s = c->state;
+    if (!s) return ref_move(c, in, d);
+    move_job j = { .s = s, .y = ctx_mem(c, in->t[0]), .x = ctx_mem(c, in->t[1]) };
+    int64_t line = s->kind == MOVE_TURN ? s->cols : 1, lines = s->kind == MOVE_TURN ? s->rows : s->n;
+    j.cut = MIN(lines, MAX(ROUND_UP(CUT_BYTES / (line * s->bytes), (int64_t)32), 32));
+    j.cuts = (lines + j.cut - 1) / j.cut;
+    move_split m = { .j = &j, .n = s->outer * j.cuts, .each = MAX(1, TASK_BYTES / (line * j.cut * s->bytes)) };
+    if (m.n <= m.each || pool_threads(c->pool) == 1) move_span(&j, 0, m.n, 0);
+    else pool_run(c->pool, move_task, &m, (m.n + m.each - 1) / m.each);
+    return AN_OK;
+}
+
+const exec_entry exec_move = { .run = run_move, .prepare = prepare_move };
+
+/* ---- gather: x (batch, before, axis, after), indices (batch, places), y (batch, before, places, after) ---- */
+
+typedef struct {
+    const exec_env *env;
+    int64_t batch, before, n, after, places, bytes; /* bytes of `after` elements */
+    bool rules;
+} gather_state;
+
+static an_status prepare_gather(image *im, const insn *in, void **out, diag *d)
+{
+    exec_env *e;
+    const etensor *x = &im->p->tensors.at[insn_t(in, "x")], *ix = &im->p->tensors.at[insn_t(in, "indices")];
+    int axis_at = (int)insn_i(in, "axis"), b = (int)insn_i(in, "batch");
+    TRY(exec_open(im, &e, d));
+    if (!e->fast || dtype_bits(x->dt) < 8 || (e->chip && dtype_is_float(x->dt) && x->dt != DT_F16)) return AN_OK;
+    gather_state *s = TAKE(&im->prepared, gather_state, 1);
+    if (!s) return diag_nomem(d);
+    *s = (gather_state){ .env = e, .batch = dims_product(x->dim, 0, b), .before = dims_product(x->dim, b, axis_at), .n = x->dim[axis_at],
+                         .after = dims_product(x->dim, axis_at + 1, x->rank), .places = dims_product(ix->dim, b, ix->rank), .rules = e->chip && x->dt == DT_F16 };
+    s->bytes = s->after * exec_size(x->dt);
+    int64_t n;
+    if (!mul_i64(s->batch, s->places, &n) || (uint64_t)n > SIZE_MAX / 16) return AN_OK;
+    exec_need_work(im, (size_t)n * sizeof(int64_t));
+    *out = s;
+    return AN_OK;
+}
+
+typedef struct {
+    const gather_state *s;
+    unsigned char *y;
+    const unsigned char *x;
+    const int64_t *index;
+    int64_t rows, each;
+} gather_job;
+
+static void gather_task(void *ctx, int64_t task, int thread)
+{
+    const gather_job *j = ctx;
+    const gather_state *s = j->s;
+    (void)thread;
+    for (int64_t r = task * j->each; r < MIN(j->rows, (task + 1) * j->each); r++) {
+        int64_t place = r % s->places, outer = r / s->places, from = outer * s->n + j->index[outer / s->before * s->places + place];
+        memmove(j->y + r * s->bytes, j->x + from * s->bytes, (size_t)s->bytes);
+        if (s->rules) s->env->v->moved_f16(j->y + r * s->bytes, 0x7c00, s->after);
+    }
+}
+
+static an_status run_gather(const run_ctx *c, const insn *in, diag *d)
+{
+    const gather_state *s = c->state;
+    if (!s) return ref_gather(c, in, d);
+    int64_t *index = c->work, n = s->batch * s->places, t = insn_t(in, "indices");
+    dtype ti = ctx_tensor(c, t)->dt;
+    for (int64_t i = 0; i < n; i++) TRY(ref_index(c, in, num_in(c->num, ti, dtype_load(ti, ctx_mem(c, t), i)), s->n, &index[i], d));
+    gather_job j = { .s = s, .y = ctx_mem(c, in->t[0]), .x = ctx_mem(c, in->t[1]), .index = index, .rows = s->batch * s->before * s->places };
+    j.each = MAX(1, 32768 / s->bytes);
+    pool_run(c->pool, gather_task, &j, (j.rows + j.each - 1) / j.each);
+    return AN_OK;
+}
+
+const exec_entry exec_gather = { .run = run_gather, .prepare = prepare_gather };
