@@ -292,7 +292,7 @@ static void places(void **state)
     dev_cache *c;
     diag d = { 0 };
     assert_ok(file_write(in_dir("file"), "x", 1, &d), d);
-    char below[400];
+    char below[420];
     snprintf(below, sizeof below, "%s/sub", in_dir("file"));
     assert_ok(dev_cache_open(&c, &(dev_cache_options){ .dir = below }, &d), d);
     assert_null(dev_cache_dir(c));
