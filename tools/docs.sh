@@ -9,4 +9,13 @@ for t in ops targets rules gates passes kernels isa limits; do
         bad=1
     fi
 done
+# numerics.md is written by hand down to a mark; what follows is printed.
+mark='<!-- anneal facts --markdown -->'
+page() { sed "/^$mark\$/q" docs/numerics.md && $anneal facts --markdown; }
+if [ -n "$to" ]; then
+    new=$(page) && printf '%s\n' "$new" >"$to/numerics.md" || exit 1
+elif ! page | cmp -s - docs/numerics.md; then
+    echo "docs/numerics.md does not end with what \`anneal facts --markdown\` prints: run make accept and read the diff"
+    bad=1
+fi
 exit $bad

@@ -57,11 +57,15 @@ const char *fx_list(fx *f, const double *x, int64_t n)
     return s ? s : "";
 }
 
-const char *fx_chip(fx *f, int k)
+const char *fx_chip(fx *f, int k) { return k < f->n_chips ? f->chip[k] : NULL; }
+
+static void split_chips(fx *f)
 {
-    const char *p = f->row->on;
-    for (; k && *p; k--) p += strcspn(p, " "), p += strspn(p, " ");
-    return *p ? arena_strn(&f->mem, p, strcspn(p, " ")) : NULL;
+    for (const char *p = f->row->on; *p && f->n_chips < FX_CHIPS; f->n_chips++) {
+        int n = (int)strcspn(p, " ");
+        snprintf(f->chip[f->n_chips], sizeof f->chip[0], "%.*s", n, p);
+        p += n + (int)strspn(p + n, " ");
+    }
 }
 
 an_status facts_run(size_t i, fact_result *r, diag *d)
@@ -72,6 +76,7 @@ an_status facts_run(size_t i, fact_result *r, diag *d)
     snprintf(r->why, sizeof r->why, "%s", row->note);
     diag own = { 0 };
     fx f = { .row = row, .r = r, .d = &own };
+    split_chips(&f);
     an_status st = row->check(&f);
     arena_free(&f.mem);
     if (st == AN_NOMEM) return diag_nomem(d);
@@ -93,8 +98,10 @@ static void put_json(strbuf *b, const char *key, const char *value)
 
 static void put_cell(strbuf *b, const char *s)
 {
+    bool code = false; /* between backticks only a bar needs help */
     for (; *s; s++) {
-        if (*s == '|' || *s == '<' || *s == '*' || *s == '_') sb_putc(b, '\\');
+        if (*s == '`') code = !code;
+        if (*s == '|' || (!code && strchr("<*_", *s))) sb_putc(b, '\\');
         sb_putc(b, *s == '\n' ? ' ' : *s);
     }
 }

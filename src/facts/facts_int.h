@@ -20,8 +20,11 @@ typedef struct {
     int n_arg;
 } fact_row;
 
+enum { FX_CHIPS = 5 };
 struct fx {
     const fact_row *row;
+    char chip[FX_CHIPS][8];
+    int n_chips;
     fact_result *r;
     arena mem; /* of this run */
     diag *d;
@@ -53,7 +56,6 @@ typedef struct {
 
 /* A program: declared parameters, a body of statements, names of results. Inline arguments keep the body short. */
 const char *fx_text(fx *f, const char *params, const char *results, const char *body, ...) PRINTF_LIKE(4, 5);
-/* One statement `type name = expr`. */
 #define FX_T(dims) "tensor<fp16, [" dims "]>"
 
 /* f->d says what went wrong. blob may be NULL: weight file "@model_path/w.bin". */
@@ -65,8 +67,8 @@ void fx_close(fx_prog *g);
 /* Open, set, go, get, close. */
 an_status fx_once(fx *f, const char *chip, const char *text, const strbuf *blob, const fx_val *in, size_t n_in, fx_val *out, size_t n_out) MUST_CHECK;
 
-double *fx_take(fx *f, int64_t n);                       /* zeros; never NULL for the caller to check: see fx_oom */
-double *fx_fill(fx *f, int64_t n, double x);
+double *fx_take(fx *f, int64_t n);                       /* zeros; NULL: no memory */
+double *fx_fill(fx *f, int64_t n, double x);             /* these too; the setters of inputs take NULL as no memory */
 double *fx_normal(fx *f, int64_t n, uint64_t seed, double scale); /* rounded to fp16 */
 double *fx_uniform(fx *f, int64_t n, uint64_t seed, double lo, double hi); /* rounded to fp16 */
 double fx_cosine(const double *a, const double *b, int64_t n);

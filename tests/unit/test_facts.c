@@ -23,10 +23,60 @@ static void every_row(void **s)
     if (bad) fail_msg("%zu rows fail", bad);
 }
 
+/* The table is whole: so many rows of each family, every id once. */
+static void table_is_whole(void **s)
+{
+    (void)s;
+    static const struct {
+        char family;
+        int rows;
+    } want[] = { { 'N', 86 }, { 'R', 4 }, { 'C', 48 }, { 'W', 20 }, { 'P', 61 }, { 'E', 18 }, { 'F', 15 }, { 'T', 14 } };
+    size_t i = 0;
+    for (size_t k = 0; k < sizeof want / sizeof *want; k++)
+        for (int n = 1; n <= want[k].rows; n++, i++) {
+            char id[16];
+            snprintf(id, sizeof id, "%c%d", want[k].family, n);
+            assert_true(i < facts_count());
+            assert_string_equal(facts_id(i), id);
+        }
+    assert_int_equal(i, facts_count());
+}
+
+static char *print(const char *format, const char *only, facts_total *t)
+{
+    strbuf b = { 0 };
+    diag d = { 0 };
+    assert_ok(facts_print(&b, format, only, t, &d), d);
+    assert_non_null(b.at);
+    return b.at;
+}
+
+static void prints(void **s)
+{
+    (void)s;
+    facts_total t;
+    char *text = print("json", "N1", &t); /* N1 and not N10 */
+    assert_string_equal(text, "{\"id\":\"N1\",\"target\":\"m1\",\"setup\":\"sum of 16000 ones (matmul against ones)\",\"expected\":\"16000 exactly\",\"got\":\"16000\","
+                              "\"status\":\"pass\",\"why\":\"\"}\n{\"kind\":\"total\",\"rows\":1,\"pass\":1,\"fail\":0,\"not_modelled\":0}\n");
+    free(text);
+    text = print("text", "R", &t);
+    assert_non_null(strstr(text, "4 rows: 4 pass, 0 fail, 0 not modelled\n"));
+    assert_int_equal(t.n[FACT_PASS], 4);
+    free(text);
+    text = print("markdown", "E1", &t);
+    assert_non_null(strstr(text, "| E1 | m1 | idle | ~0 mW |  | not modelled | power and energy are not modelled |\n"));
+    free(text);
+    text = print("json", "X", &t);
+    assert_string_equal(text, "{\"kind\":\"total\",\"rows\":0,\"pass\":0,\"fail\":0,\"not_modelled\":0}\n");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table_is_whole),
         cmocka_unit_test(every_row),
+        cmocka_unit_test(prints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
