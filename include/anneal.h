@@ -170,7 +170,10 @@ AN_API int an_engine_known(const char *name);
 
 /* ---- published behaviour, row by row, against the software engine ---- */
 /* only: rows whose id begins with it ("N", "C17"), NULL for all. *text is yours. */
-AN_API an_status an_facts(char **text, an_format f, const char *only, size_t *n_pass, size_t *n_fail, an_error *e);
+typedef struct {
+    size_t pass, fail, not_modelled;
+} an_facts_total;
+AN_API an_status an_facts(char **text, an_facts_total *total, an_format f, const char *only, an_error *e);
 
 #ifdef __cplusplus
 }

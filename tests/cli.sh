@@ -46,7 +46,7 @@ empty() {
     has "unknown command" err 'no command "frobnicate"'
     t "version" 0 $anneal --version
     has "version" out '^anneal [0-9]'
-    for c in check compile run build opt cost ops targets rules gates passes kernels probe bench doctor; do
+    for c in check compile run build opt cost facts ops targets rules gates passes kernels probe bench doctor; do
         t "$c --help" 0 $anneal $c --help
         has "$c --help shows an example" out '^example: anneal'
     done
@@ -136,6 +136,12 @@ empty() {
     t "run, not an npy file" 3 $anneal run "$tmp/relu.mil" --engine cpu --in x="$tmp/relu.mil" --out y="$tmp/y.npy"
     t "run, refused by the chip" 4 $anneal run examples/oldchip.mil --engine soft:m1 --in x="$tmp/x.npy" --out y="$tmp/y.npy"
     t "run, bad text" 3 $anneal run "$tmp/bad.mil" --engine cpu --in x="$tmp/x.npy" --out y="$tmp/y.npy"
+    t "facts, one row" 0 $anneal facts N7
+    has "facts, one row" out '^1 rows: 1 pass'
+    t "facts, a row that is not modelled" 0 $anneal facts E1
+    t "facts --json" 0 $anneal facts --json N5
+    has "facts --json" out '"id":"N5"'
+    t "facts, no such row" 2 $anneal facts Z9
     t "probe" 0 $anneal probe concat
     has "probe" out 'concat(axis'
     t "no such probe" 2 $anneal probe nothing
