@@ -12,5 +12,10 @@ echo
 echo "== anneal compile examples/attention.mil --target m1"
 "$anneal" compile examples/attention.mil --target m1 || exit 1
 echo
+echo "== anneal facts N (published numerics of the silicon beside the software engine), the last lines"
+"$anneal" facts N >/tmp/anneal-facts.$$ || { cat /tmp/anneal-facts.$$; rm -f /tmp/anneal-facts.$$; exit 1; }
+tail -7 /tmp/anneal-facts.$$
+rm -f /tmp/anneal-facts.$$
+echo
 echo "== anneal bench compile"
 "$anneal" bench compile
