@@ -71,6 +71,9 @@ empty() {
     has "unknown target" err 'm9'
     t "missing file" 3 $anneal check "$tmp/nothing.mil"
     has "missing file" err 'nothing.mil'
+    has "missing file is a finding" out 'error: .*\[file\]'
+    t "missing file, as JSON" 3 $anneal check --json "$tmp/nothing.mil"
+    has "missing file, as JSON" out '"rule":"file","severity":"error"'
     t "refused by the target" 4 $anneal check --target m1 examples/oldchip.mil
     has "finding on stdout" out 'sin'
     has "named on stderr" err 'oldchip.mil:[0-9]*:[0-9]*: '

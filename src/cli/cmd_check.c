@@ -18,11 +18,29 @@ const option cost_options[] = {
     { NULL, NULL, NULL, NULL },
 };
 
+/* A file that cannot be read is a finding too: exit 3 never comes without one on stdout. */
+static int unreadable(const args *a, const char *path, const diag *d)
+{
+    fprintf(stderr, "%s: %s\n", path, d->msg);
+    strbuf b = { 0 };
+    if (arg_format(a) == AN_JSON) {
+        sb_puts(&b, "{\"rule\":\"file\",\"severity\":\"error\",\"op\":\"\",\"line\":1,\"col\":1,\"message\":");
+        sb_json(&b, d->msg, strlen(d->msg));
+        sb_puts(&b, ",\"fix\":\"name a file that can be read\",\"evidence\":\"the system\",\"target\":\"\",\"name\":\"\",\"file\":");
+        sb_json(&b, path, strlen(path));
+        sb_puts(&b, "}\n");
+    } else sb_printf(&b, "%s: error: %s [file]\n", path, d->msg);
+    if (!b.oom) fputs(b.at, stdout);
+    sb_free(&b);
+    return an_exit_code(d->st);
+}
+
 /* One file's report, or NULL after saying why. */
 static an_report *report_of(const args *a, const char *path, int *code)
 {
     file_bytes f;
-    if ((*code = read_text(path, &f))) return NULL;
+    diag d = { 0 };
+    if (file_read(path, (size_t)1 << 30, &f, &d)) return *code = unreadable(a, path, &d), NULL;
     char *dir = folder_of(path);
     an_report *r = NULL;
     an_error e = { 0 };
