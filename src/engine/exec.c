@@ -130,7 +130,7 @@ void exec_read(const exec_env *e, const exec_walk *w, const void *mem, int64_t a
     float one;
     if (!w->rank) {
         load(e, w->t, x, &one, 1);
-        for (int64_t i = 0; i < n; i++) to[i] = one;
+        e->v->fill(to, one, n);
         return;
     }
     int64_t idx[ENGINE_MAX_RANK], off = 0;
@@ -141,7 +141,7 @@ void exec_read(const exec_env *e, const exec_walk *w, const void *mem, int64_t a
         if (w->stride[last]) load(e, w->t, x + off * size, to + i, run);
         else {
             load(e, w->t, x + off * size, &one, 1);
-            for (int64_t k = 0; k < run; k++) to[i + k] = one;
+            e->v->fill(to + i, one, run);
         }
         i += run;
         off -= idx[last] * w->stride[last];
@@ -153,6 +153,16 @@ void exec_read(const exec_env *e, const exec_walk *w, const void *mem, int64_t a
             idx[a] = 0;
         }
     }
+}
+
+bool exec_one_value(const exec_env *e, const exec_walk *w, const void *mem, int64_t at, int64_t n, float *value)
+{
+    int last = w->rank - 1;
+    int64_t off = 0;
+    if (w->rank && (w->stride[last] || at % w->dim[last] + n > w->dim[last])) return false;
+    for (int a = last; a >= 0; a--) off += at % w->dim[a] * w->stride[a], at /= w->dim[a];
+    load(e, w->t, (const char *)mem + off * exec_size(w->t), value, 1);
+    return true;
 }
 
 /* ---- threads ---- */

@@ -12,7 +12,7 @@ typedef enum { OP_READ, OP_VECTOR, OP_TABLE, OP_ROUND, OP_SCALAR } op_kind;
 typedef struct {
     op_kind kind;
     int y, a, b, c;      /* registers */
-    vec_run *run;        /* VECTOR */
+    vec_fn vf;           /* VECTOR */
     const vec_table *table;
     int how;             /* ROUND */
     fn_id f;             /* SCALAR */
@@ -21,6 +21,8 @@ typedef struct {
     float p[2];
     int input;           /* READ */
 } op;
+
+enum { MAX_REGS = 64, OPS_PER_STEP = 10 };
 
 struct exec_chain {
     const exec_env *env;
@@ -43,12 +45,10 @@ typedef struct {
     const chain *src;
     int *reg;      /* of a value; -1: not yet made, or gone */
     int *uses;     /* left */
-    bool busy[64];
+    bool busy[MAX_REGS];
     diag *d;
     bool hard;     /* the reference must do it */
 } maker;
-
-enum { MAX_REGS = 64, OPS_PER_STEP = 10 };
 
 static int take_reg(maker *m)
 {
@@ -72,7 +72,7 @@ static op *add(maker *m, op_kind kind, int y, int a, int b, int c)
 static void vector(maker *m, vec_fn f, int y, int a, int b, int c, float p0, float p1)
 {
     op *o = add(m, OP_VECTOR, y, a, b, c);
-    o->run = m->ch->env->v->fn[f], o->p[0] = p0, o->p[1] = p1;
+    o->vf = f, o->p[0] = p0, o->p[1] = p1;
 }
 
 static void table(maker *m, table_id t, int y, int a)
@@ -304,56 +304,99 @@ static void scalar(const exec_chain *ch, const op *o, float *y, const float *a, 
     }
 }
 
+/* The next block, while this one is worked on. Past the end of a tensor nothing is asked for twice, and nothing is touched. */
+static void look_ahead(const char *x, int64_t bytes, bool write)
+{
+    for (int64_t i = 0; i < bytes; i += EXEC_LINE) {
+        if (write) EXEC_PREFETCH_W(x + i);
+        else EXEC_PREFETCH(x + i);
+    }
+}
+
 static bool aligned(const void *p) { return (uintptr_t)p % sizeof(float) == 0; }
+
+/* Registers of a block under way. An operand that is one value all along stays a number as long as it can. */
+typedef struct {
+    const vec_kernels *v;
+    float *buf;
+    int64_t n;
+    const float *at[MAX_REGS];
+    bool one[MAX_REGS];
+    float value[MAX_REGS];
+} registers;
+
+static const float *spread(registers *r, int k)
+{
+    if (r->one[k]) {
+        float *to = r->buf + k * EXEC_BLOCK;
+        r->v->fill(to, r->value[k], r->n);
+        r->at[k] = to, r->one[k] = false;
+    }
+    return r->at[k];
+}
+
+static void run_vector(registers *r, const op *o, float *to)
+{
+    vec_fn f = o->vf;
+    bool swaps = f == VF_ADD || f == VF_MUL;
+    if ((swaps || f == VF_SUB) && r->one[o->b] && !r->one[o->a]) { /* x - v is x + -v, bit for bit */
+        float p = f == VF_SUB ? -r->value[o->b] : r->value[o->b];
+        r->v->fn[f == VF_MUL ? VF_MUL_P : VF_ADD_P](to, r->at[o->a], NULL, NULL, &p, r->n);
+    } else if (swaps && r->one[o->a] && !r->one[o->b]) r->v->fn[f == VF_MUL ? VF_MUL_P : VF_ADD_P](to, r->at[o->b], NULL, NULL, &r->value[o->a], r->n);
+    else r->v->fn[f](to, spread(r, o->a), spread(r, o->b), spread(r, o->c), o->p, r->n);
+}
 
 void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
 {
     const vec_kernels *v = ch->env->v;
-    float *buf = scratch;
-    const float *reg[MAX_REGS];
+    registers r = { .v = v, .buf = scratch, .n = n };
     unsigned char *y = (unsigned char *)ctx_mem(c, ch->y) + at * exec_size(ch->y_type);
     bool straight = ch->y_type == DT_F32 && !ch->store_how && !(ch->ceiling > 0) && aligned(y);
     if (ch->port) {
-        reg[0] = acc;
+        r.at[0] = acc;
         if (ch->flush > 0) {
-            v->load(buf, DT_F32, acc, n);
-            v->flush(buf, ch->flush, n);
-            reg[0] = buf;
+            v->load(r.buf, DT_F32, acc, n);
+            v->flush(r.buf, ch->flush, n);
+            r.at[0] = r.buf;
         }
     }
     for (int k = 0; k < ch->n_ops; k++) {
         const op *o = &ch->ops[k];
-        float *to = buf + o->y * EXEC_BLOCK;
+        float *to = r.buf + o->y * EXEC_BLOCK;
         const exec_walk *w;
+        const unsigned char *x;
         switch (o->kind) {
         case OP_READ:
-            w = &ch->in[o->input];
-            if (w->same && w->rank && w->t == DT_F32 && !ch->env->chip && aligned(ctx_mem(c, w->tensor))) {
-                reg[o->y] = (const float *)ctx_mem(c, w->tensor) + at; /* read in place */
+            w = &ch->in[o->input], x = ctx_mem(c, w->tensor);
+            if (!w->same || !w->rank) {
+                if ((r.one[o->y] = exec_one_value(ch->env, w, x, at, n, &r.value[o->y]))) continue;
+            } else look_ahead((const char *)x + (at + n) * exec_size(w->t), n * exec_size(w->t), false);
+            if (w->same && w->rank && w->t == DT_F32 && !ch->env->chip && aligned(x)) {
+                r.at[o->y] = (const float *)(const void *)x + at; /* read in place */
+                r.one[o->y] = false;
                 continue;
             }
-            exec_read(ch->env, w, ctx_mem(c, w->tensor), at, to, n);
+            exec_read(ch->env, w, x, at, to, n);
             break;
         case OP_VECTOR:
             /* the last result goes where it is wanted, when nothing is left to be done with it */
             if (straight && k == ch->n_ops - 1 && o->y == ch->result) to = (float *)(void *)y;
-            o->run(to, reg[o->a], reg[o->b], reg[o->c], o->p, n);
+            run_vector(&r, o, to);
             break;
-        case OP_TABLE: v->table(to, reg[o->a], o->table, n); break;
-        case OP_ROUND:
-            v->round(to, o->how, n);
-            break;
-        case OP_SCALAR: scalar(ch, o, to, reg[o->a], reg[o->b], reg[o->c], n); break;
+        case OP_TABLE: v->table(to, spread(&r, o->a), o->table, n); break;
+        case OP_ROUND: v->round(to, o->how, n); break;
+        case OP_SCALAR: scalar(ch, o, to, spread(&r, o->a), spread(&r, o->b), spread(&r, o->c), n); break;
         }
-        reg[o->y] = to;
+        r.at[o->y] = to, r.one[o->y] = false;
     }
-    const float *r = reg[ch->result];
+    look_ahead((const char *)y + n * exec_size(ch->y_type), n * exec_size(ch->y_type), true);
+    const float *last = spread(&r, ch->result);
     if (ch->store_how || ch->ceiling > 0) {
-        float *to = buf + ch->result * EXEC_BLOCK;
-        v->load(to, DT_F32, r, n);
+        float *to = r.buf + ch->result * EXEC_BLOCK;
+        v->load(to, DT_F32, last, n);
         v->round(to, ch->store_how, n);
         if (ch->ceiling > 0) v->ceiling(to, ch->ceiling, n);
-        r = to;
+        last = to;
     }
-    v->store(y, ch->y_type, r, n);
+    v->store(y, ch->y_type, last, n);
 }

@@ -40,6 +40,18 @@ exec_walk exec_walk_of(const program *p, int64_t tensor, const etensor *result);
 /* n elements from place `at` of the result on, as an instruction sees them (num_in). */
 void exec_read(const exec_env *e, const exec_walk *w, const void *mem, int64_t at, float *to, int64_t n);
 
+/* They are all the same element: its value. */
+bool exec_one_value(const exec_env *e, const exec_walk *w, const void *mem, int64_t at, int64_t n, float *value);
+
+#if defined(__GNUC__)
+#define EXEC_PREFETCH(p) __builtin_prefetch((p), 0, 3)
+#define EXEC_PREFETCH_W(p) __builtin_prefetch((p), 1, 3)
+#else
+#define EXEC_PREFETCH(p) ((void)(p))
+#define EXEC_PREFETCH_W(p) ((void)(p))
+#endif
+enum { EXEC_LINE = 64 }; /* bytes between two requests for memory ahead of its use */
+
 /* ---- exec_chain.c: a chain as calls of vector kernels ---- */
 typedef struct exec_chain exec_chain;
 /* *out stays NULL when the chain needs the reference. port: input 0 is the accumulator. */

@@ -49,7 +49,12 @@ static void load(const task *t, float nan)
 {
     const state *s = t->s;
     const unsigned char *x = ctx_mem(t->c, s->x);
-    for (int64_t i = 0; i < strips(t); i++) s->env->v->load(strip(t, i), s->tx, x + place(t, i) * exec_size(s->tx), strip_len(t));
+    int64_t len = strip_len(t), size = exec_size(s->tx), on = s->columns ? t->nr * s->inner * size : 0; /* to the next piece, when it is not a neighbour */
+    for (int64_t i = 0; i < strips(t); i++) {
+        const unsigned char *from = x + place(t, i) * size;
+        for (int64_t k = 0; on && k < len * size; k += EXEC_LINE) EXEC_PREFETCH(from + on + k);
+        s->env->v->load(strip(t, i), s->tx, from, len);
+    }
     if (s->env->chip && dtype_is_float(s->tx)) s->env->v->clean(t->buf, nan, t->lines * t->nr);
 }
 
@@ -72,12 +77,15 @@ static void with_line(const task *t, vec_fn f, const float *by)
 {
     const vec_kernels *v = t->s->env->v;
     for (int64_t i = 0; i < strips(t); i++) {
-        const float *b = by;
-        if (!t->s->columns) {
-            for (int64_t k = 0; k < t->nr; k++) t->spare[k] = by[i];
-            b = t->spare;
+        float *x = strip(t, i), less = t->s->columns ? 0 : -by[i];
+        if (t->s->columns) v->fn[f](x, x, by, NULL, NULL, t->lines);
+        else if (f == VF_MUL) v->fn[VF_MUL_P](x, x, NULL, NULL, &by[i], t->nr);
+        else if (f == VF_SUB) v->fn[VF_ADD_P](x, x, NULL, NULL, &less, t->nr);
+        else if (f == VF_EXP_SUB) v->fn[VF_EXP_ADD_P](x, x, NULL, NULL, &less, t->nr);
+        else {
+            v->fill(t->spare, by[i], t->nr);
+            v->fn[f](x, x, t->spare, NULL, NULL, t->nr);
         }
-        v->fn[f](strip(t, i), strip(t, i), b, NULL, NULL, strip_len(t));
     }
 }
 
@@ -89,11 +97,6 @@ static int how_of(const state *s)
 
 static void round_piece(const task *t, int how) { t->s->env->v->round(t->buf, how, t->lines * t->nr); }
 
-static void fill(float *x, float v, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) x[i] = v;
-}
-
 /* buf = exp(buf - by[line]), rounded as two passes where the device rounds */
 static void exps(const task *t, const float *by)
 {
@@ -101,10 +104,13 @@ static void exps(const task *t, const float *by)
     const vec_kernels *v = s->env->v;
     int64_t n = t->lines * t->nr;
     const float log2_e = f16_to_f32(LOG2_E);
+    if (!s->env->chip) {
+        with_line(t, VF_EXP_SUB, by);
+        return;
+    }
     with_line(t, VF_SUB, by);
     round_piece(t, how_of(s));
-    if (!s->env->chip) v->fn[VF_EXP](t->buf, t->buf, NULL, NULL, NULL, n);
-    else if (s->exp2) {
+    if (s->exp2) {
         v->fn[VF_MUL_P](t->buf, t->buf, NULL, NULL, &log2_e, n);
         v->table(t->buf, t->buf, s->exp2, n);
         round_piece(t, how_of(s));
@@ -120,9 +126,9 @@ static void softmax(task *t)
 {
     const state *s = t->s;
     bool whole = s->n <= s->part; /* in one piece: nothing needs to be read again */
-    fill(t->acc, -INFINITY, t->lines);
+    s->env->v->fill(t->acc, -INFINITY, t->lines);
     EACH_PIECE(t) load(t, INFINITY), stat(t, t->acc, STAT_MAX, NULL);
-    fill(t->mean, 0, t->lines); /* the sum */
+    s->env->v->fill(t->mean, 0, t->lines); /* the sum */
     EACH_PIECE(t)
     {
         if (!whole) load(t, INFINITY);
@@ -146,15 +152,15 @@ static void norm(task *t)
 {
     const state *s = t->s;
     const vec_kernels *v = s->env->v;
-    static const vec_fn par_fn[PARAMS] = { VF_MUL, VF_ADD };
+    static const vec_fn par_fn[PARAMS] = { VF_MUL, VF_ADD }, par_fn_p[PARAMS] = { VF_MUL_P, VF_ADD_P };
     float nan = s->kind == NORM_LAYER ? 65504.0f : INFINITY, count = (float)s->n;
     bool whole = s->n <= s->part, centred = s->kind == NORM_LAYER;
     if (centred) {
-        fill(t->mean, 0, t->lines);
+        s->env->v->fill(t->mean, 0, t->lines);
         EACH_PIECE(t) load(t, nan), stat(t, t->mean, STAT_SUM, NULL);
         for (int64_t i = 0; i < t->lines; i++) t->mean[i] = t->mean[i] / count;
     }
-    fill(t->acc, 0, t->lines);
+    s->env->v->fill(t->acc, 0, t->lines);
     EACH_PIECE(t)
     {
         if (!whole || !centred) load(t, nan);
@@ -178,8 +184,13 @@ static void norm(task *t)
             if (!s->has[k]) continue;
             for (int64_t i = 0; i < strips(t); i++) {
                 int64_t n = strip_len(t);
-                exec_read(s->env, &s->par[k], ctx_mem(t->c, s->par[k].tensor), place(t, i), t->spare, n);
-                v->fn[par_fn[k]](strip(t, i), strip(t, i), t->spare, NULL, NULL, n);
+                const void *par = ctx_mem(t->c, s->par[k].tensor);
+                float one, *x = strip(t, i);
+                if (exec_one_value(s->env, &s->par[k], par, place(t, i), n, &one)) v->fn[par_fn_p[k]](x, x, NULL, NULL, &one, n);
+                else {
+                    exec_read(s->env, &s->par[k], par, place(t, i), t->spare, n);
+                    v->fn[par_fn[k]](x, x, t->spare, NULL, NULL, n);
+                }
             }
             round_piece(t, how_of(s));
         }
@@ -216,7 +227,7 @@ static void reduce(task *t)
     red_kind kind = (red_kind)s->kind;
     vec_stat k = kind == RED_MAX || kind == RED_LOG_SUM_EXP ? STAT_MAX : kind == RED_MIN ? STAT_MIN : kind == RED_L1 ? STAT_ABS : STAT_SUM;
     bool squares = kind == RED_SUM_SQUARE || kind == RED_L2;
-    fill(t->acc, k == STAT_MAX ? -INFINITY : k == STAT_MIN ? INFINITY : 0, t->lines);
+    s->env->v->fill(t->acc, k == STAT_MAX ? -INFINITY : k == STAT_MIN ? INFINITY : 0, t->lines);
     EACH_PIECE(t)
     {
         load(t, INFINITY);
@@ -227,7 +238,7 @@ static void reduce(task *t)
         stat(t, t->acc, k, NULL);
     }
     if (kind == RED_LOG_SUM_EXP) {
-        fill(t->mean, 0, t->lines);
+        s->env->v->fill(t->mean, 0, t->lines);
         EACH_PIECE(t) load(t, INFINITY), exps(t, t->acc), stat(t, t->mean, STAT_SUM, NULL);
     }
     int64_t at = t->s->columns ? t->base / (s->n * s->inner) * s->inner + t->base % s->inner : t->base / s->n;

@@ -68,6 +68,7 @@ typedef struct {
     /* fp32 from F32 F16 BF16 BOOL I8 U8 I16 U16, and to F32 F16 BF16 BOOL (x != 0). */
     void (*load)(float *y, dtype t, const void *x, int64_t n);
     void (*store)(void *y, dtype t, const float *x, int64_t n);
+    void (*fill)(float *y, float x, int64_t n);
     void (*clean)(float *x, float nan, int64_t n); /* NaN becomes `nan`, -0 becomes +0 */
     /* For each of n columns: acc = stat(acc, the rows in ascending order); rows are `ld` floats apart. chip: a sum that has no
      * value is 0. SQUARES: of x - mean[column] when mean is given. */

@@ -1,0 +1,187 @@
+/* bench.c: the table of benchmarks, timing, rows, and programs under test. */
+#include "bench/bench_int.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const struct {
+    const char *name, *what;
+    an_status (*run)(bench *b);
+} rows[] = {
+#define BENCH(name, what) { #name, what, bench_##name },
+#include "bench/bench.def"
+#undef BENCH
+};
+
+void bench_list(strbuf *out, bool json)
+{
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (json) sb_printf(out, "{\"bench\":\"%s\",\"what\":\"%s\"}\n", rows[i].name, rows[i].what);
+        else sb_printf(out, "%-10s %s\n", rows[i].name, rows[i].what);
+}
+
+an_status bench_run(const char *name, bool json, strbuf *out, diag *d)
+{
+    bench b = { .json = json, .out = out, .d = d };
+    bool found = false;
+    TRY(isa_have(&b.isa, d));
+    TRY(pool_make(&b.pool, 0, d));
+    for (size_t i = 0; i < COUNT(rows) && !d->st; i++) {
+        if (name && strcmp(name, rows[i].name)) continue;
+        found = true;
+        an_status st = rows[i].run(&b);
+        if (st && !d->st) diag_fail(d, st, NOWHERE, "bench %s failed", rows[i].name);
+    }
+    pool_free(b.pool);
+    if (!found) {
+        strbuf names = { 0 };
+        for (size_t i = 0; i < COUNT(rows); i++) sb_printf(&names, "%s%s", i ? ", " : "", rows[i].name);
+        diag_fail(d, AN_USAGE, NOWHERE, "no benchmark is called \"%.40s\"; there are %s", name, names.at ? names.at : "");
+        sb_free(&names);
+    }
+    if (out->oom) return diag_nomem(d);
+    return d->st;
+}
+
+/* ---- bounds and times ---- */
+
+double bench_copy_gbs(bench *b)
+{
+    if (!(b->copy_gbs > 0)) b->copy_gbs = peak_copy_gbs(b->pool, pool_threads(b->pool));
+    return b->copy_gbs;
+}
+
+double bench_peak(bench *b, gemm_math m)
+{
+    if (!(b->peak[m] > 0)) b->peak[m] = peak_gemm_gflops(gemm_pick(m, b->isa), b->pool, pool_threads(b->pool));
+    return b->peak[m];
+}
+
+static int by_value(const void *p, const void *q)
+{
+    double x = *(const double *)p, y = *(const double *)q;
+    return (x > y) - (x < y);
+}
+
+/* At least RUNS times and until SECONDS are over: other load makes single runs slower, never faster. */
+an_status bench_time(bench *b, bench_fn *fn, void *user, timing *t)
+{
+    enum { RUNS = 7, MOST = 400 };
+    const double seconds = 0.3;
+    double s[MOST], sum = 0;
+    int n = 0;
+    TRY(fn(user, b->d));
+    while (n < MOST && (n < RUNS || sum < seconds)) {
+        uint64_t from = clock_ns();
+        TRY(fn(user, b->d));
+        sum += s[n] = (double)(clock_ns() - from) * 1e-9;
+        n++;
+    }
+    qsort(s, (size_t)n, sizeof *s, by_value);
+    *t = (timing){ s[0], s[n / 2] };
+    return AN_OK;
+}
+
+void bench_row(bench *b, const char *name, const char *what, timing t, double work, const char *unit, double limit, const char *limit_is)
+{
+    double rate = work / t.least * 1e-9, typical = work / t.median * 1e-9;
+    if (b->json)
+        sb_printf(b->out,
+                  "{\"bench\":\"%s\",\"case\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"min_us\":%.2f,\"med_us\":%.2f,\"rate\":%.3f,\"med_rate\":%.3f,\"unit\":\"%s\","
+                  "\"bound\":%.3f,\"bound_is\":\"%s\",\"of_bound\":%.3f}\n",
+                  name, what, gemm_name(gemm_pick(GEMM_F32, b->isa)), pool_threads(b->pool), t.least * 1e6, t.median * 1e6, rate, typical, unit, limit, limit_is,
+                  limit > 0 ? rate / limit : 0);
+    else
+        sb_printf(b->out, "%-10s %-34s %10.1f us  %10.1f us  %8.2f %-8s %5.1f %% of %.2f (%s)\n", name, what, t.least * 1e6, t.median * 1e6, rate, unit,
+                  limit > 0 ? 100 * rate / limit : 0, limit, limit_is);
+}
+
+/* ---- programs ---- */
+
+static void fill(rng *r, dtype t, void *x, int64_t n, double scale)
+{
+    for (int64_t i = 0; i < n; i++) dtype_store(t, x, i, dtype_is_float(t) ? rng_range(r, -scale, scale) : (double)rng_below(r, 2));
+}
+
+static int64_t elems(const etensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++) n *= t->dim[i];
+    return n;
+}
+
+an_status subject_open(bench *b, subject *s, graph *g, const numerics *num, double scale, diag *d)
+{
+    *s = (subject){ .g = g, .r = { SUBJECT_SEED } };
+    if (!g) return diag_nomem(d);
+    TRY(graph_finish(g, d));
+    TRY(codegen_program(g, &(codegen_options){ .num = num, .level = 1 }, &s->p, d));
+    TRY(image_load(&s->im, s->p, NULL, &(image_options){ .pool = b->pool }, d));
+    s->in = TAKE(&s->mem, const void *, s->p->inputs.n + 1), s->out = TAKE(&s->mem, void *, s->p->outputs.n + 1);
+    if (!s->in || !s->out) return diag_nomem(d);
+    for (size_t i = 0; i < s->p->inputs.n; i++) {
+        const eport *e = &s->p->inputs.at[i];
+        void *x = arena_take(&s->mem, (size_t)e->bytes, 1, 64);
+        if (!x) return diag_nomem(d);
+        fill(&s->r, s->p->tensors.at[e->tensor].dt, x, elems(&s->p->tensors.at[e->tensor]), scale);
+        s->in[i] = x;
+    }
+    for (size_t i = 0; i < s->p->outputs.n; i++)
+        if (!(s->out[i] = arena_take(&s->mem, (size_t)s->p->outputs.at[i].bytes, 1, 64))) return diag_nomem(d);
+    return AN_OK;
+}
+
+void subject_close(subject *s)
+{
+    image_free(s->im);
+    image_free(s->ref);
+    program_free(s->p);
+    graph_free(s->g);
+    arena_free(&s->mem);
+}
+
+an_status subject_run(void *subject_, diag *d)
+{
+    subject *s = subject_;
+    return image_run(s->im, s->in, s->out, d);
+}
+
+an_status subject_time(bench *b, subject *s, timing *t) { return bench_time(b, subject_run, s, t); }
+
+double subject_get(const subject *s, bool output, size_t which, int64_t i)
+{
+    const eport *e = output ? &s->p->outputs.at[which] : &s->p->inputs.at[which];
+    return dtype_load(s->p->tensors.at[e->tensor].dt, output ? s->out[which] : s->in[which], i);
+}
+
+an_status subject_check(subject *s, const char *what, double tol, diag *d)
+{
+    void **want = TAKE(&s->mem, void *, s->p->outputs.n + 1);
+    if (!want) return diag_nomem(d);
+    for (size_t k = 0; k < s->p->outputs.n; k++)
+        if (!(want[k] = arena_take(&s->mem, (size_t)s->p->outputs.at[k].bytes, 1, 64))) return diag_nomem(d);
+    TRY(image_load(&s->ref, s->p, NULL, &(image_options){ .reference = true }, d));
+    TRY(image_run(s->ref, s->in, want, d));
+    TRY(subject_run(s, d));
+    for (size_t k = 0; k < s->p->outputs.n; k++) {
+        const etensor *t = &s->p->tensors.at[s->p->outputs.at[k].tensor];
+        for (int64_t i = 0, n = elems(t); i < n; i++) {
+            double x = dtype_load(t->dt, s->out[k], i), y = dtype_load(t->dt, want[k], i);
+            if (x == y || fabs(x - y) <= tol * fmax(1, fabs(y))) continue;
+            return diag_fail(d, AN_MISMATCH, NOWHERE, "bench %s: element %lld of output %zu is %.9g, the reference says %.9g", what, (long long)i, k, x, y);
+        }
+    }
+    return AN_OK;
+}
+
+val bench_weight(graph *g, const char *name, int64_t rows_, int64_t cols, dtype dt, uint64_t seed)
+{
+    ttype t = { .dt = dt, .sh = SHAPE(rows_, cols, 1, 1) };
+    rng r = { seed };
+    size_t bytes;
+    if (!dtype_bytes(dt, rows_ * cols, &bytes)) return NO_VAL;
+    void *x = arena_take(&g->mem, bytes, 1, 64);
+    if (!x) return NO_VAL; /* an operation on it fails, and says so */
+    fill(&r, dt, x, rows_ * cols, sqrt(3.0 / (double)cols));
+    return graph_const_view(g, name, t, x);
+}

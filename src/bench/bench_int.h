@@ -1,0 +1,58 @@
+/* bench_int.h: what the benchmarks share. Private to bench/. */
+#ifndef BENCH_BENCH_INT_H
+#define BENCH_BENCH_INT_H
+
+#include "bench/bench.h"
+#include "base/rng.h"
+#include "codegen/codegen.h"
+#include "kernel/kernel.h"
+
+typedef struct {
+    bool json;
+    strbuf *out;
+    diag *d;
+    pool *pool;
+    uint32_t isa;
+    double copy_gbs;          /* 0: not measured yet */
+    double peak[GEMM_MATHS];
+} bench;
+
+double bench_copy_gbs(bench *b);
+double bench_peak(bench *b, gemm_math m);
+
+/* Least and median time of fn in seconds, after one run to warm up. */
+typedef struct {
+    double least, median;
+} timing;
+typedef an_status bench_fn(void *user, diag *d);
+an_status bench_time(bench *b, bench_fn *fn, void *user, timing *t) MUST_CHECK;
+
+/* One row: work per run in units of `unit` times 1e9 per second, and the bound in the same. */
+void bench_row(bench *b, const char *name, const char *what, timing t, double work, const char *unit, double limit, const char *limit_is);
+
+/* A graph compiled and loaded, its buffers filled with numbers from -scale to scale. */
+typedef struct {
+    graph *g;
+    program *p;
+    image *im, *ref;
+    arena mem;
+    const void **in;
+    void **out;
+    rng r;
+} subject;
+#define SUBJECT_SEED 20260101u
+an_status subject_open(bench *b, subject *s, graph *g, const numerics *num, double scale, diag *d) MUST_CHECK; /* takes g */
+void subject_close(subject *s);
+an_status subject_run(void *subject, diag *d);
+an_status subject_time(bench *b, subject *s, timing *t) MUST_CHECK;
+/* Against the reference: every output element within tol * max(1, |want|); tol 0: the same bits. Slow. */
+an_status subject_check(subject *s, const char *what, double tol, diag *d) MUST_CHECK;
+double subject_get(const subject *s, bool output, size_t which, int64_t i);
+
+val bench_weight(graph *g, const char *name, int64_t rows, int64_t cols, dtype dt, uint64_t seed); /* [rows, cols, 1, 1] of small numbers */
+
+#define BENCH(name, what) an_status bench_##name(bench *b) MUST_CHECK;
+#include "bench/bench.def"
+#undef BENCH
+
+#endif

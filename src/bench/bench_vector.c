@@ -1,0 +1,192 @@
+/* bench_vector.c: what moves memory: elementwise chains, norms, softmax; and attention.
+ * A small twin of each program is compared with the reference, then the large one is timed. Bytes are those of its ports. */
+#include <math.h>
+
+#include "bench/bench_int.h"
+
+typedef graph *make_fn(int64_t rows, int64_t cols, dtype dt);
+
+static double port_bytes(const subject *s)
+{
+    double n = 0;
+    for (size_t i = 0; i < s->p->inputs.n; i++) n += (double)s->p->inputs.at[i].bytes;
+    for (size_t i = 0; i < s->p->outputs.n; i++) n += (double)s->p->outputs.at[i].bytes;
+    return n;
+}
+
+static an_status twin(bench *b, make_fn *make, int64_t rows, int64_t cols, dtype dt, const char *what)
+{
+    subject s;
+    an_status st = subject_open(b, &s, make(rows, cols, dt), NULL, 4, b->d);
+    if (!st) st = subject_check(&s, what, dt == DT_F16 ? 2e-3 : 2e-5, b->d);
+    subject_close(&s);
+    return st;
+}
+
+static an_status moved(bench *b, const char *name, const char *what, make_fn *make, int64_t rows, int64_t cols, dtype dt)
+{
+    char label[64];
+    subject s;
+    timing t;
+    snprintf(label, sizeof label, "%s %s %lldx%lld", what, dtype_name(dt), (long long)rows, (long long)cols);
+    TRY(twin(b, make, MIN(rows, 96), MIN(cols, 80), dt, label));
+    an_status st = subject_open(b, &s, make(rows, cols, dt), NULL, 4, b->d);
+    if (!st) st = subject_time(b, &s, &t);
+    if (!st) bench_row(b, name, label, t, port_bytes(&s), "GB/s", bench_copy_gbs(b), "copy");
+    subject_close(&s);
+    return st;
+}
+
+static ttype plane(int64_t rows, int64_t cols, dtype dt) { return (ttype){ .dt = dt, .sh = SHAPE(1, rows, 1, cols) }; }
+
+/* ---- elementwise ---- */
+
+static graph *make_add(int64_t rows, int64_t cols, dtype dt)
+{
+    graph *g = graph_new("add", 0);
+    if (!g) return NULL;
+    graph_output(g, "y", G(g, ADD, graph_input(g, "a", plane(rows, cols, dt)), graph_input(g, "b", plane(rows, cols, dt))));
+    return g;
+}
+
+static graph *make_scale(int64_t rows, int64_t cols, dtype dt) /* per-channel gain and offset, relu */
+{
+    graph *g = graph_new("scale", 0);
+    if (!g) return NULL;
+    val x = graph_input(g, "a", plane(rows, cols, dt)), gain = graph_input(g, "b", plane(rows, 1, dt)), bias = graph_input(g, "c", plane(rows, 1, dt));
+    graph_output(g, "y", G(g, RELU, G(g, ADD, G(g, MUL, x, gain), bias)));
+    return g;
+}
+
+static graph *make_swiglu(int64_t rows, int64_t cols, dtype dt)
+{
+    graph *g = graph_new("swiglu", 0);
+    if (!g) return NULL;
+    val a = graph_input(g, "a", plane(rows, cols, dt)), b = graph_input(g, "b", plane(rows, cols, dt));
+    graph_output(g, "y", G(g, MUL, G(g, SILU, a), b));
+    return g;
+}
+
+static graph *make_adam(int64_t rows, int64_t cols, dtype dt) /* one AdamW update: four tensors in, three out */
+{
+    graph *g = graph_new("adam", 0);
+    if (!g) return NULL;
+    ttype t = plane(rows, cols, dt);
+    val w = graph_input(g, "w", t), dw = graph_input(g, "g", t), m = graph_input(g, "m", t), v = G(g, ABS, graph_input(g, "v", t));
+#define K(x) graph_scalar(g, dt, x)
+    val m2 = G(g, ADD, G(g, MUL, m, K(0.9)), G(g, MUL, dw, K(0.1))), v2 = G(g, ADD, G(g, MUL, v, K(0.999)), G(g, MUL, G(g, MUL, dw, dw), K(0.001)));
+    val step = G(g, REAL_DIV, m2, G(g, ADD, G(g, SQRT, v2), K(1e-3)));
+    graph_output(g, "w2", G(g, SUB, G(g, MUL, w, K(0.9999)), G(g, MUL, step, K(1e-3))));
+#undef K
+    graph_output(g, "m2", m2);
+    graph_output(g, "v2", v2);
+    return g;
+}
+
+an_status bench_eltwise(bench *b)
+{
+    enum { ROWS = 768, COLS = 16384 };
+    static const dtype types[] = { DT_F16, DT_F32 };
+    for (size_t i = 0; i < COUNT(types); i++) {
+        TRY(moved(b, "eltwise", "add", make_add, ROWS, COLS, types[i]));
+        TRY(moved(b, "eltwise", "relu(gain*x+offset)", make_scale, ROWS, COLS, types[i]));
+        TRY(moved(b, "eltwise", "silu(a)*b", make_swiglu, ROWS, COLS, types[i]));
+    }
+    return moved(b, "eltwise", "adam", make_adam, ROWS, COLS, DT_F32);
+}
+
+/* ---- norms and softmax ---- */
+
+static graph *make_norm(int64_t rows, int64_t cols, dtype dt, int axis, bool layer)
+{
+    graph *g = graph_new("norm", 0);
+    if (!g) return NULL;
+    val x = graph_input(g, "a", plane(rows, cols, dt)), gain = graph_input(g, "b", axis == 1 ? plane(rows, 1, dt) : plane(1, cols, dt));
+    if (layer) x = G(g, SUB, x, GA(g, REDUCE_MEAN, VALS(x), AT_IS(AXES, axis), AT_B(KEEP_DIMS, true)));
+    val ms = GA(g, REDUCE_MEAN, VALS(G(g, MUL, x, x)), AT_IS(AXES, axis), AT_B(KEEP_DIMS, true));
+    val root = GA(g, RSQRT, VALS(G(g, ADD, ms, graph_scalar(g, dt, 1e-3))), AT_F(EPSILON, 1e-12));
+    graph_output(g, "y", G(g, MUL, G(g, MUL, x, root), gain));
+    return g;
+}
+static graph *make_rms_columns(int64_t rows, int64_t cols, dtype dt) { return make_norm(rows, cols, dt, 1, false); }
+static graph *make_rms_rows(int64_t rows, int64_t cols, dtype dt) { return make_norm(rows, cols, dt, 3, false); }
+static graph *make_layer_columns(int64_t rows, int64_t cols, dtype dt) { return make_norm(rows, cols, dt, 1, true); }
+
+an_status bench_norm(bench *b)
+{
+    static const dtype types[] = { DT_F16, DT_F32 };
+    for (size_t i = 0; i < COUNT(types); i++) {
+        TRY(moved(b, "norm", "rms channels", make_rms_columns, 768, 16384, types[i]));
+        TRY(moved(b, "norm", "layer channels", make_layer_columns, 768, 16384, types[i]));
+        TRY(moved(b, "norm", "rms rows", make_rms_rows, 16384, 768, types[i]));
+    }
+    return AN_OK;
+}
+
+static graph *make_softmax(int64_t rows, int64_t cols, dtype dt, int axis)
+{
+    graph *g = graph_new("softmax", 0);
+    if (!g) return NULL;
+    graph_output(g, "y", GA(g, SOFTMAX, VALS(graph_input(g, "a", plane(rows, cols, dt))), AT_I(AXIS, axis)));
+    return g;
+}
+static graph *make_softmax_rows(int64_t rows, int64_t cols, dtype dt) { return make_softmax(rows, cols, dt, 3); }
+static graph *make_softmax_columns(int64_t rows, int64_t cols, dtype dt) { return make_softmax(rows, cols, dt, 1); }
+
+an_status bench_softmax(bench *b)
+{
+    static const dtype types[] = { DT_F16, DT_F32 };
+    for (size_t i = 0; i < COUNT(types); i++) {
+        TRY(moved(b, "softmax", "rows", make_softmax_rows, 12288, 1024, types[i]));
+        TRY(moved(b, "softmax", "channels", make_softmax_columns, 768, 16384, types[i]));
+    }
+    return AN_OK;
+}
+
+/* ---- attention ---- */
+
+enum { HEADS = 12, WIDTH = 64 };
+
+static graph *make_attention(int64_t tokens, dtype dt)
+{
+    graph *g = graph_new("attention", 0);
+    if (!g) return NULL;
+    ttype t = { .dt = dt, .sh = SHAPE(1, HEADS, tokens, WIDTH) }, m = { .dt = dt, .sh = SHAPE(1, 1, tokens, tokens) };
+    double *mask = TAKE(&g->mem, double, (size_t)(tokens * tokens));
+    if (!mask) return g; /* the next call fails on memory too */
+    for (int64_t i = 0; i < tokens; i++)
+        for (int64_t j = i + 1; j < tokens; j++) mask[i * tokens + j] = -1e4;
+    val q = graph_input(g, "q", t), k = graph_input(g, "k", t), v = graph_input(g, "v", t);
+    val s = G(g, MUL, GA(g, MATMUL, VALS(q, k), AT_B(TRANSPOSE_Y, true)), graph_scalar(g, dt, 0.125));
+    val p = GA(g, SOFTMAX, VALS(G(g, ADD, s, graph_const_f64(g, "mask", m, mask))), AT_I(AXIS, 3));
+    graph_output(g, "y", G(g, MATMUL, p, v));
+    return g;
+}
+
+static an_status attention(bench *b, int64_t tokens, dtype dt)
+{
+    char label[64];
+    subject s;
+    timing t;
+    snprintf(label, sizeof label, "%s %lld tokens", dtype_name(dt), (long long)tokens);
+    an_status st = subject_open(b, &s, make_attention(40, dt), NULL, 2, b->d);
+    if (!st) st = subject_check(&s, label, dt == DT_F16 ? 2e-3 : 2e-5, b->d);
+    subject_close(&s);
+    TRY(st);
+    st = subject_open(b, &s, make_attention(tokens, dt), NULL, 2, b->d);
+    if (!st) st = subject_time(b, &s, &t);
+    double pairs = (double)tokens * (double)(tokens + 1) / 2;
+    if (!st) bench_row(b, "attention", label, t, 4.0 * HEADS * WIDTH * pairs, "GFLOP/s", bench_peak(b, GEMM_F32), "matrix kernel");
+    subject_close(&s);
+    return st;
+}
+
+an_status bench_attention(bench *b)
+{
+    static const dtype types[] = { DT_F16, DT_F32 };
+    for (size_t i = 0; i < COUNT(types); i++) {
+        TRY(attention(b, 256, types[i]));
+        TRY(attention(b, 1024, types[i]));
+    }
+    return AN_OK;
+}
