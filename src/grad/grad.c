@@ -1,0 +1,252 @@
+/* grad.c: which nodes lie between the wrt and the loss, and the walk back over them.
+ * In: a graph, a loss, values to differentiate by.  Out: gradients, appended; or the reason why there are none, found first.
+ *
+ * Two sweeps mark the path: forwards, what depends on a wrt through float values; backwards, what the loss depends on. The
+ * nodes in both are visited last to first; a value's gradient is complete when its maker is reached, since every use of it
+ * stands later. */
+#include "grad/grad_int.h"
+
+static vjp_fn *const rules[OP_COUNT] = {
+#define OP(id, mil, in, out, attrs, shape, dtype, vjp, cost, kernel) [OP_##id] = vjp_##vjp,
+#include "op/ops.def"
+#undef OP
+};
+
+void vjp_none(adj *c) { graph_fail(c->g, AN_BUG, "%s %s has no gradient and was asked for one", c->n.mil, c->n.name); }
+
+bool grad_exists(op_id op) { return rules[op] != vjp_none; }
+
+typedef struct {
+    graph *g;
+    val loss;
+    size_t n_nodes, n_values; /* of the forward graph */
+    bool *active;             /* value: depends on a wrt through float values */
+    bool *live;               /* value: the loss depends on it through float values */
+    arena tmp;
+} path;
+
+/* Does the value of operand k, not only its shape, reach a result? */
+static bool passes(const graph *g, const node *n, int k)
+{
+    if (!n->in[k].i || !dtype_is_float(graph_type(g, n->in[k])->dt)) return false;
+    if (n->op == OP_FILL_LIKE) return false;
+    return !(n->op == OP_RESHAPE_LIKE && k > 0);
+}
+
+static bool float_result(const graph *g, const node *n, int k) { return dtype_is_float(graph_type(g, graph_out(n->out, k))->dt); }
+
+static void mark_active(path *p)
+{
+    for (size_t i = 1; i < p->n_nodes; i++) {
+        const node *n = &p->g->nodes.at[i];
+        bool on = false;
+        for (int k = 0; k < n->n_in && !on; k++) on = passes(p->g, n, k) && p->active[n->in[k].i];
+        for (int k = 0; k < n->n_out && on; k++)
+            if (float_result(p->g, n, k)) p->active[n->out.i + (uint32_t)k] = true;
+    }
+}
+
+static void mark_live(path *p)
+{
+    p->live[p->loss.i] = true;
+    for (size_t i = p->n_nodes; i-- > 1;) {
+        const node *n = &p->g->nodes.at[i];
+        bool on = false;
+        for (int k = 0; k < n->n_out && !on; k++) on = p->live[n->out.i + (uint32_t)k];
+        for (int k = 0; k < n->n_in && on; k++)
+            if (passes(p->g, n, k)) p->live[n->in[k].i] = true;
+    }
+}
+
+/* A node between the two: a result the loss needs, an operand that depends on a wrt. */
+static bool on_path(const path *p, const node *n)
+{
+    bool in = false, out = false;
+    for (int k = 0; k < n->n_in && !in; k++) in = passes(p->g, n, k) && p->active[n->in[k].i];
+    for (int k = 0; k < n->n_out && !out; k++) out = p->live[n->out.i + (uint32_t)k] && p->active[n->out.i + (uint32_t)k];
+    return in && out;
+}
+
+/* ---- what is wrong, before anything is built ---- */
+
+static an_status check_arguments(const graph *g, val loss, const val *wrt, int n, const grad_options *o, diag *d)
+{
+    if (g->err.st) return diag_fail(d, g->err.st, g->err.at, "%s", g->err.msg);
+    if (!loss.i || loss.i >= g->values.n) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: the loss is not a value of %s", g->title);
+    const value *l = graph_value(g, loss);
+    loc at = graph_maker(g, loss)->at;
+    int64_t count;
+    if (!dtype_is_float(l->type.dt))
+        return diag_fail(d, AN_INPUT, at, "gradient: the loss %s is %s, wanted a float type", l->name, dtype_name(l->type.dt));
+    if (!shape_elems(&l->type.sh, &count) || count != 1) {
+        strbuf b = { 0 };
+        sb_shape(&b, &l->type.sh);
+        diag_fail(d, AN_INPUT, at, "gradient: the loss %s is %s, wanted one element: sum it or take its mean", l->name, b.at ? b.at : "?");
+        sb_free(&b);
+        return d->st;
+    }
+    for (int i = 0; i < n; i++) {
+        if (!wrt[i].i || wrt[i].i >= g->values.n) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: entry %d to differentiate by is not a value of %s", i, g->title);
+        const value *v = graph_value(g, wrt[i]);
+        if (!dtype_is_float(v->type.dt))
+            return diag_fail(d, AN_INPUT, graph_maker(g, wrt[i])->at, "gradient: %s is %s, wanted a float type", v->name, dtype_name(v->type.dt));
+    }
+    if (!o->seed.i) return AN_OK;
+    if (o->seed.i >= g->values.n) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: the seed is not a value of %s", g->title);
+    const value *s = graph_value(g, o->seed);
+    if (s->type.dt != l->type.dt || !shape_elems(&s->type.sh, &count) || count != 1)
+        return diag_fail(d, AN_INPUT, graph_maker(g, o->seed)->at, "gradient: the seed %s must be one element of type %s like the loss %s", s->name,
+                         dtype_name(l->type.dt), l->name);
+    return AN_OK;
+}
+
+/* The first node that v's float values enter and none leave, among those the loss depends on in any way; NULL: no path at all. */
+static const node *where_cut(path *p, val v)
+{
+    bool *from = TAKE(&p->tmp, bool, p->n_values), *by_any = TAKE(&p->tmp, bool, p->n_values);
+    if (!from || !by_any) return NULL;
+    by_any[p->loss.i] = true;
+    for (size_t i = p->n_nodes; i-- > 1;) {
+        const node *n = &p->g->nodes.at[i];
+        bool on = false;
+        for (int k = 0; k < n->n_out && !on; k++) on = by_any[n->out.i + (uint32_t)k];
+        for (int k = 0; k < n->n_in && on; k++) by_any[n->in[k].i] = true;
+    }
+    from[v.i] = true;
+    for (size_t i = 1; i < p->n_nodes; i++) {
+        const node *n = &p->g->nodes.at[i];
+        bool in = false, passed = false, used = false, carried = false;
+        for (int k = 0; k < n->n_in; k++) {
+            in = in || (n->in[k].i && from[n->in[k].i]);
+            passed = passed || (passes(p->g, n, k) && from[n->in[k].i]);
+        }
+        for (int k = 0; k < n->n_out; k++) {
+            used = used || by_any[n->out.i + (uint32_t)k];
+            carried = carried || float_result(p->g, n, k);
+        }
+        if (!in || !used) continue;
+        if (!passed || !carried) return n;
+        for (int k = 0; k < n->n_out; k++)
+            if (float_result(p->g, n, k)) from[n->out.i + (uint32_t)k] = true;
+    }
+    return NULL;
+}
+
+static an_status check_reach(path *p, const val *wrt, int n, const grad_options *o, diag *d)
+{
+    for (int i = 0; i < n; i++) {
+        bool reached = p->live[wrt[i].i];
+        if (o->info && o->info->reached) o->info->reached[i] = reached;
+        if (reached) continue;
+        const char *name = graph_value(p->g, wrt[i])->name, *loss = graph_value(p->g, p->loss)->name;
+        const node *cut = where_cut(p, wrt[i]);
+        if (cut)
+            return diag_fail(d, AN_UNSUPPORTED, cut->at, "%s %s passes no gradient: %s reaches the loss %s only through it", cut->mil, cut->name, name, loss);
+        if (!o->zeros_when_unreached)
+            return diag_fail(d, AN_INPUT, graph_maker(p->g, wrt[i])->at, "gradient: %s does not reach the loss %s", name, loss);
+    }
+    return AN_OK;
+}
+
+static an_status check_rules(const path *p, diag *d)
+{
+    for (size_t i = p->n_nodes; i-- > 1;) {
+        const node *n = &p->g->nodes.at[i];
+        if (!on_path(p, n)) continue;
+        if (!grad_exists(n->op))
+            return diag_fail(d, AN_UNSUPPORTED, n->at, "%s %s has no gradient, and the loss %s is differentiated through it", n->mil, n->name,
+                             graph_value(p->g, p->loss)->name);
+        for (int k = 0; k < n->n_in + n->n_out; k++) {
+            val v = k < n->n_in ? n->in[k] : graph_out(n->out, k - n->n_in);
+            int64_t count;
+            if (v.i && !shape_elems(&graph_type(p->g, v)->sh, &count))
+                return diag_fail(d, AN_UNSUPPORTED, n->at, "%s %s: the shape of %s is not known, and its gradient needs it", n->mil, n->name,
+                                 graph_value(p->g, v)->name);
+        }
+    }
+    return AN_OK;
+}
+
+/* ---- the walk back ---- */
+
+static void visit(path *p, uint32_t i, val *grad, const grad_options *o)
+{
+    adj c = { .g = p->g, .n = p->g->nodes.at[i], .tmp = &p->tmp, .o = o };
+    bool any = false;
+    for (int k = 0; k < c.n.n_out; k++) any = any || grad[c.n.out.i + (uint32_t)k].i;
+    if (!any) return; /* every use of it gave nothing: a slice that was never read */
+    arena_mark m = arena_save(&p->tmp);
+    bool *need = TAKE(&p->tmp, bool, (size_t)c.n.n_in);
+    val *dx = TAKE(&p->tmp, val, (size_t)c.n.n_in), *dy = TAKE(&p->tmp, val, (size_t)c.n.n_out);
+    if (!need || !dx || !dy) {
+        graph_fail(p->g, AN_NOMEM, "out of memory");
+        return;
+    }
+    for (int k = 0; k < c.n.n_in; k++) need[k] = passes(p->g, &c.n, k) && p->active[c.n.in[k].i];
+    for (int k = 0; k < c.n.n_out; k++) dy[k] = grad[c.n.out.i + (uint32_t)k];
+    c.y = graph_type(p->g, c.n.out)->sh, c.dt = graph_type(p->g, c.n.out)->dt;
+    c.dy = dy, c.need = need, c.dx = dx;
+    p->g->here = c.n.at;
+    rules[c.n.op](&c);
+    for (int k = 0; k < c.n.n_in && !p->g->err.st; k++) {
+        if (!need[k]) continue;
+        if (!dx[k].i) {
+            graph_fail(p->g, AN_BUG, "the gradient rule of %s left operand %d of %s without one", c.n.mil, k, c.n.name);
+            return;
+        }
+        val *sum = &grad[c.n.in[k].i];
+        *sum = sum->i ? G(p->g, ADD, *sum, dx[k]) : dx[k];
+    }
+    arena_back(&p->tmp, m);
+}
+
+static void walk_back(path *p, const val *wrt, int n, val *out, const grad_options *o)
+{
+    graph *g = p->g;
+    loc here = g->here;
+    val *grad = TAKE(&p->tmp, val, p->n_values);
+    if (!grad) {
+        graph_fail(g, AN_NOMEM, "out of memory");
+        return;
+    }
+    grad_info info = { .first_node = (uint32_t)g->nodes.n, .reached = o->info ? o->info->reached : NULL };
+    g->here = graph_maker(g, p->loss)->at;
+    ttype lt = *graph_type(g, p->loss);
+    adj c = { .g = g, .dt = lt.dt, .tmp = &p->tmp, .o = o };
+    info.seed = o->seed.i ? o->seed : graph_fill_const(g, NULL, lt, o->loss_scale == 0 ? 1 : o->loss_scale);
+    grad[p->loss.i] = reshaped(&c, info.seed, &lt.sh);
+    for (size_t i = p->n_nodes; i-- > 1 && !g->err.st;)
+        if (on_path(p, &g->nodes.at[i])) visit(p, (uint32_t)i, grad, o);
+    g->here = here;
+    for (int i = 0; i < n && !g->err.st; i++) {
+        ttype t = *graph_type(g, wrt[i]);
+        val v = grad[wrt[i].i];
+        c.dt = t.dt;
+        out[i] = v.i ? full(&c, v, &t.sh) : graph_fill_const(g, NULL, t, 0);
+    }
+    if (o->info) *o->info = info;
+}
+
+an_status grad_build(graph *g, val loss, const val *wrt, int n, val *out, const grad_options *o, diag *d)
+{
+    static const grad_options plain = { 0 };
+    if (!o) o = &plain;
+    TRY(check_arguments(g, loss, wrt, n, o, d));
+    path p = { .g = g, .loss = loss, .n_nodes = g->nodes.n, .n_values = g->values.n };
+    p.active = TAKE(&p.tmp, bool, p.n_values);
+    p.live = TAKE(&p.tmp, bool, p.n_values);
+    an_status st = p.active && p.live ? AN_OK : diag_nomem(d);
+    if (!st) {
+        for (int i = 0; i < n; i++) p.active[wrt[i].i] = true;
+        mark_active(&p);
+        mark_live(&p);
+        st = check_reach(&p, wrt, n, o, d);
+    }
+    if (!st) st = check_rules(&p, d);
+    if (!st) {
+        walk_back(&p, wrt, n, out, o);
+        if (g->err.st) st = diag_fail(d, g->err.st, g->err.at, "%s", g->err.msg);
+    }
+    arena_free(&p.tmp);
+    return st;
+}

@@ -1,0 +1,94 @@
+/* preflight.c: slices with a width offset that the two oldest families would turn into infinities.
+ * In: a graph, perhaps with a sample of its inputs.  Out: the slices whose operand can pass the limit, and the largest loss scale
+ * that keeps it below.
+ *
+ * Gradients are linear in the seed: a value that depends on it through the backward pass grows in proportion. */
+#include <math.h>
+
+#include "grad/grad_int.h"
+
+/* Does node n read its operand at a place of the last axis that is not 0? */
+static bool width_offset(const graph *g, const node *n)
+{
+    shape x = graph_type(g, n->in[0])->sh;
+    int last = x.rank - 1, axis;
+    int64_t l[MAX_RANK], s[MAX_RANK], two[2];
+    if (last < 0) return false;
+    switch (n->op) {
+    case OP_SLICE_BY_SIZE: return attr_list(n->op, n->attrs, n->n_attr, A_BEGIN, x.rank, l) && l[last] != 0;
+    case OP_SLICE_BY_INDEX:
+        if (!attr_list(n->op, n->attrs, n->n_attr, A_BEGIN, x.rank, l) || !attr_list(n->op, n->attrs, n->n_attr, A_BEGIN_MASK, x.rank, s)) return false;
+        if (!s[last]) return l[last] != 0;
+        return attr_list(n->op, n->attrs, n->n_attr, A_STRIDE, x.rank, s) && s[last] < 0 && x.d[last] > 1;
+    case OP_CROP: return attr_list(n->op, n->attrs, n->n_attr, A_CROP_WIDTH, 2, two) && two[0] != 0;
+    case OP_SPLIT: return axis_norm(attr_int(n->op, n->attrs, n->n_attr, A_AXIS), x.rank, &axis) && axis == last && n->n_out > 1;
+    default: return false;
+    }
+}
+
+static double largest_of(const tensor64 *t)
+{
+    double m = 0;
+    for (int64_t i = 0, n = count_of(&t->type.sh); i < n; i++) {
+        double a = fabs(t->x[i]);
+        if (isnan(a)) return INFINITY;
+        m = MAX(m, a);
+    }
+    return m;
+}
+
+/* Values that grow with the seed. */
+static bool *seeded(const graph *g, val seed, arena *mem)
+{
+    bool *on = TAKE(mem, bool, g->values.n);
+    if (!on || !seed.i) return on;
+    on[seed.i] = true;
+    for (size_t i = 1; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        bool any = false;
+        for (int k = 0; k < n->n_in && !any; k++) any = on[n->in[k].i];
+        for (int k = 0; k < n->n_out && any; k++) on[n->out.i + (uint32_t)k] = true;
+    }
+    return on;
+}
+
+/* The magnitude of each suspect's operand in one run: the suspects' operands are the outputs of a view of the graph. */
+static an_status measure(const graph *g, const tensor64 *sample, grad_hazard *h, size_t n, arena *mem, diag *d)
+{
+    graph view = *g;
+    port *ports = TAKE(mem, port, n);
+    tensor64 *out = TAKE(mem, tensor64, n);
+    if (!ports || !out) return diag_nomem(d);
+    for (size_t i = 0; i < n; i++) ports[i] = (port){ h[i].name, g->nodes.at[h[i].node].in[0] };
+    view.outputs.at = ports, view.outputs.n = view.outputs.cap = n;
+    TRY(graph_eval(&view, sample, out, mem, d));
+    for (size_t i = 0; i < n; i++) h[i].largest = largest_of(&out[i]);
+    return AN_OK;
+}
+
+an_status grad_preflight(const graph *g, val seed, double scale_now, const tensor64 *sample, arena *mem, grad_hazard **out, size_t *n, diag *d)
+{
+    *n = 0;
+    *out = TAKE(mem, grad_hazard, g->nodes.n);
+    bool *grows = seeded(g, seed, mem);
+    vrange *range = TAKE(mem, vrange, g->values.n);
+    if (!*out || !grows || !range) return diag_nomem(d);
+    size_t suspects = 0;
+    graph_ranges(g, range);
+    for (size_t i = 1; i < g->nodes.n; i++) {
+        const node *nd = &g->nodes.at[i];
+        if (!nd->n_in || !nd->in[0].i || graph_type(g, nd->in[0])->dt != DT_F16 || graph_const_of(g, nd->in[0]) || !width_offset(g, nd)) continue;
+        vrange r = range[nd->in[0].i];
+        (*out)[suspects++] = (grad_hazard){ .node = (uint32_t)i, .name = nd->name, .mil = nd->mil, .at = nd->at, .scales = grows[nd->in[0].i],
+                                            .largest = fmax(fabs(r.lo), fabs(r.hi)) };
+    }
+    if (sample && suspects) TRY(measure(g, sample, *out, suspects, mem, d));
+    for (size_t i = 0; i < suspects; i++) {
+        grad_hazard h = (*out)[i];
+        if (h.largest <= GRAD_WIDTH_LIMIT) continue;
+        if (h.scales) h.safe_scale = isfinite(h.largest) ? fabs(scale_now) * GRAD_WIDTH_LIMIT / h.largest : 0;
+        else h.safe_scale = INFINITY;
+        (*out)[(*n)++] = h;
+    }
+    return AN_OK;
+}

@@ -1,0 +1,584 @@
+/* Gradients: every rule against central differences, one table; what has no gradient says so; options; the preflight. */
+#include "grad_t.h"
+
+/* ---- one row per case: statements in graph text ("; " ends one), results to differentiate are named y... ---- */
+typedef struct {
+    double lo, hi; /* of the inputs; 0, 0 means -2 .. 2 */
+    const char *text;
+} row;
+
+#define X "x = input fp64[2, 3, 4]; "
+#define IMG "x = input fp64[2, 4, 5, 6]; "
+static const row rows[] = {
+    /* arithmetic, broadcasting in every position */
+    { 0, 0, X "b = input fp64[3, 1]; y = add(x, b)" },
+    { 0, 0, "x = input fp64[4]; b = input fp64[2, 3, 1]; y = sub(x, b)" },
+    { 0, 0, X "b = input fp64[2, 1, 4]; y = mul(x, b)" },
+    { 0, 0, X "y = mul(x, x)" },
+    { 0, 0, "x = input fp64[]; b = input fp64[2, 3]; y = mul(x, b)" },
+    { 0.5, 2, X "b = input fp64[4]; y = real_div(x, b)" },
+    { 0.5, 2, X "b = input fp64[1, 3, 1]; y = pow(x, b)" },
+    { 0, 0, X "b = const fp64[] {2}; y = pow(x, b)" },
+    { 0, 0, X "b = const fp64[] {3}; y = pow(x, b)" },
+    { 0, 0, X "b = input fp64[3, 4]; y = maximum(x, b)" },
+    { 0, 0, X "b = input fp64[3, 4]; y = minimum(x, b)" },
+    { 0, 0, X "y = maximum(x, x)" },
+    { 0.5, 2, X "b = input fp64[4]; y1 = pe_elementwise(x, b) {mode=\"add\"}; y2 = pe_elementwise(x, b) {mode=\"sub\"}; y3 = pe_elementwise(x, b) {mode=\"mul\"}; "
+              "y4 = pe_elementwise(x, b) {mode=\"max\"}; y5 = pe_elementwise(x, b) {mode=\"min\"}; y6 = pe_elementwise(x, b) {mode=\"pow\"}; y7 = pe_elementwise(x, b) {mode=\"div\"}" },
+    { 0, 0, X "y = abs(x)" },
+    { 0, 0, X "y = square(x)" },
+    { 0.2, 3, X "y = sqrt(x)" },
+    { 0.2, 3, X "y = rsqrt(x) {epsilon=0.25}" },
+    { 0.2, 3, X "y = inverse(x) {epsilon=0.5}" },
+    { 0, 0, X "y = cumsum(x) {axis=1}" },
+    { 0, 0, X "y = cumsum(x) {axis=2, exclusive=true, reverse=true}" },
+    { 0, 0, X "b = input fp64[3, 4]; z = const fp64[] {0.3}; c = greater(x, z); y = select(c, x, b)" },
+    { 0, 0, X "b = input fp64[1, 1, 4]; z = const fp64[3, 1] {0.1, -0.2, 0.4}; c = less(b, z); y = select(c, b, x)" },
+    /* activations */
+    { 0, 0, X "y = relu(x)" },
+    { -2, 9, X "y = relu6(x)" },
+    { 0, 0, X "y = leaky_relu(x) {alpha=0.2}" },
+    { 0, 0, X "a = input fp64[3]; y = prelu(x, a)" },
+    { 0, 0, X "y = clamped_relu(x) {alpha=0.3, beta=1.1}" },
+    { 0, 0, X "y = thresholded_relu(x) {alpha=0.7}" },
+    { 0, 0, X "y = threshold(x) {alpha=-0.6}" },
+    { 0, 0, X "y = clip(x) {alpha=-0.9, beta=1.2}" },
+    { 0, 0, X "y = clip(x) {alpha=-inf, beta=0.5}" },
+    { 0, 0, X "y = linear_activation(x) {alpha=-1.5, beta=2.0}" },
+    { 0, 0, X "y = elu(x) {alpha=0.7}" },
+    { 0, 0, X "y = sigmoid(x)" },
+    { -4, 4, X "y = sigmoid_hard(x) {alpha=0.3, beta=0.4}" },
+    { 0, 0, X "y = tanh(x)" },
+    { 0, 0, X "y = scaled_tanh(x) {alpha=1.7, beta=0.6}" },
+    { -4, 4, X "y1 = gelu(x); y2 = gelu(x) {mode=\"TANH_APPROXIMATION\"}; y3 = gelu(x) {mode=\"SIGMOID_APPROXIMATION\"}" },
+    { -4, 4, X "y = silu(x)" },
+    { 0, 0, X "y1 = softmax(x); y2 = softmax(x) {axis=1}" },
+    { -4, 4, X "y = softplus(x)" },
+    { 0, 0, X "a = input fp64[3]; b = input fp64[3]; y = softplus_parametric(x, a, b)" },
+    { 0, 0, X "y = softsign(x)" },
+    { 0, 0, X "y = erf(x)" },
+    { 0, 0, X "y1 = exp(x); y2 = exp2(x)" },
+    { 0.2, 3, X "y1 = log(x); y2 = log(x) {epsilon=0.5}" },
+    { 0, 0, X "y1 = sin(x); y2 = cos(x); y3 = atan(x)" },
+    { -5, 5, X "three = const fp64[] {3}; sixth = const fp64[] {0.16666666666666666}; a = add(x, three); c = clip(a) {alpha=0.0, beta=6.0}; p = mul(x, c); y = mul(p, sixth)" }, /* hard swish */
+    /* reductions: no axes, some, all, kept and not */
+    { 0, 0, X "y1 = reduce_sum(x); y2 = reduce_sum(x) {axes=[1]}; y3 = reduce_sum(x) {axes=[-1, 0], keep_dims=true}" },
+    { 0, 0, X "y1 = reduce_mean(x); y2 = reduce_mean(x) {axes=[0, 2]}; y3 = reduce_mean(x) {axes=[1], keep_dims=true}" },
+    { 0, 0, X "y1 = reduce_max(x); y2 = reduce_max(x) {axes=[1]}; y3 = reduce_max(x) {axes=[-1, 0], keep_dims=true}" },
+    { 0, 0, X "y1 = reduce_min(x); y2 = reduce_min(x) {axes=[2]}; y3 = reduce_min(x) {axes=[1, 0], keep_dims=true}" },
+    { 0, 0, X "y1 = reduce_sum_square(x); y2 = reduce_sum_square(x) {axes=[1]}" },
+    { 0, 0, X "y1 = reduce_l1_norm(x); y2 = reduce_l1_norm(x) {axes=[1], keep_dims=true}" },
+    { 0, 0, X "y1 = reduce_l2_norm(x); y2 = reduce_l2_norm(x) {axes=[2]}" },
+    { 0.2, 3, X "y1 = reduce_log_sum(x); y2 = reduce_log_sum(x) {axes=[0, 1]}" },
+    { 0, 0, X "y1 = reduce_log_sum_exp(x); y2 = reduce_log_sum_exp(x) {axes=[1]}" },
+    /* norms */
+    { 0, 0, X "g = input fp64[4]; b = input fp64[4]; y1 = layer_norm(x, g, b) {axes=[2], epsilon=0.1}; y2 = layer_norm(x)" },
+    { 0, 0, X "g = input fp64[2, 4]; b = input fp64[2, 4]; y = layer_norm(x, g, b) {axes=[0, -1]}" },
+    { 0, 0, X "g = input fp64[3]; b = input fp64[3]; y1 = instance_norm(x, g, b) {epsilon=0.1}; y2 = instance_norm(x)" },
+    { 0.3, 2, IMG "m = input fp64[4]; v = input fp64[4]; g = input fp64[4]; b = input fp64[4]; y1 = batch_norm(x, m, v, g, b) {epsilon=0.1}; y2 = batch_norm(x, m, v)" },
+    { 0, 0, "x = input fp64[2, 2, 2, 3]; y = l2_norm(x) {epsilon=0.1}" },
+    { 0, 0, IMG "y1 = local_response_norm(x) {size=3, alpha=0.5}; y2 = local_response_norm(x) {size=2, alpha=0.7, beta=0.5, k=2.0}" },
+    { 0, 0, "x = input fp64[1, 6, 1, 5]; g = input fp64[1, 6, 1, 1]; q = square(x); m = reduce_mean(q) {axes=[1], keep_dims=true}; r = rsqrt(m) {epsilon=0.1}; n = mul(x, r); y = mul(n, g)" }, /* rms norm */
+    { 0, 0, IMG "s = reshape(x) {shape=[2, 2, 60]}; n = layer_norm(s) {axes=[2], epsilon=0.1}; y = reshape(n) {shape=[2, 4, 5, 6]}" }, /* group norm */
+    /* products */
+    { 0, 0, "x = input fp64[2, 3]; w = input fp64[3, 4]; y = matmul(x, w)" },
+    { 0, 0, "x = input fp64[3, 2]; w = input fp64[4, 3]; y = matmul(x, w) {transpose_x=true, transpose_y=true}" },
+    { 0, 0, "x = input fp64[5, 3, 2]; w = input fp64[3, 4]; y = matmul(x, w) {transpose_x=true}" },
+    { 0, 0, "x = input fp64[5, 2, 3]; w = input fp64[4, 3]; y = matmul(x, w) {transpose_y=true}" },
+    { 0, 0, "x = input fp64[2, 1, 2, 3]; w = input fp64[4, 3, 2]; y = matmul(x, w)" },
+    { 0, 0, "x = input fp64[4, 2, 3]; w = input fp64[2, 1, 3, 2]; y = matmul(x, w)" },
+    { 0, 0, "x = input fp64[3]; w = input fp64[2, 3, 4]; y1 = matmul(x, w); v = input fp64[4]; y2 = matmul(w, v); y3 = matmul(x, x)" },
+    { 0, 0, "x = input fp64[2, 3]; y = matmul(x, x) {transpose_y=true}" },
+    { 0, 0, "x = input fp64[2, 3]; w = input fp64[3, 4]; y = ne_matmul(x, w)" },
+    { 0, 0, X "w = input fp64[5, 4]; b = input fp64[5]; y1 = linear(x, w, b); y2 = linear(x, w)" },
+    { 0, 0, "x = input fp64[4]; w = input fp64[5, 4]; b = input fp64[5]; y = linear(x, w, b)" },
+    { 0, 0, "x = input fp64[2, 3, 4, 5]; w = input fp64[2, 5, 4, 2]; y = einsum(x, w) {equation=\"nchw,nwhu->nchu\"}" },
+    { 0, 0, "x = input fp64[2, 3]; w = input fp64[3, 4]; y1 = einsum(x, w) {equation=\"ab,bc->ca\"}; y2 = einsum(x, w) {equation=\"ab,cd->db\"}; y3 = einsum(x, w) {equation=\"ab,bc->\"}" },
+    { 0, 0, "q = input fp64[2, 3, 4]; k = input fp64[2, 5, 4]; v = input fp64[2, 5, 6]; m = input fp64[3, 5]; y1 = scaled_dot_product_attention(q, k, v, m); y2 = scaled_dot_product_attention(q, k, v)" },
+    { 0, 0, "q = input fp64[2, 2, 3, 4]; k = input fp64[1, 2, 3, 4]; v = input fp64[2, 1, 3, 2]; b = const bool[3, 3] {1, 0, 0, 1, 1, 0, 1, 1, 1}; y = scaled_dot_product_attention(q, k, v, b)" },
+    /* windows */
+    { 0, 0, "x = input fp64[2, 3, 4, 5]; w = input fp64[2, 3, 1, 1]; b = input fp64[2]; y = conv(x, w, b)" },
+    { 0, 0, "x = input fp64[2, 2, 5, 6]; w = input fp64[3, 2, 3, 2]; y = conv(x, w)" },
+    { 0, 0, "x = input fp64[2, 2, 5, 6]; w = input fp64[3, 2, 3, 3]; y = conv(x, w) {pad_type=\"same\"}" },
+    { 0, 0, "x = input fp64[1, 2, 6, 7]; w = input fp64[2, 2, 3, 2]; y = conv(x, w) {strides=[2, 3], pad_type=\"same_lower\"}" },
+    { 0, 0, "x = input fp64[2, 2, 7, 8]; w = input fp64[3, 2, 3, 2]; y = conv(x, w) {strides=[2, 3], pad_type=\"custom\", pad=[1, 0, 2, 1]}" },
+    { 0, 0, "x = input fp64[1, 2, 7, 8]; w = input fp64[3, 2, 3, 2]; y = conv(x, w) {dilations=[2, 3], pad_type=\"custom\", pad=[3, 1, 0, 4]}" },
+    { 0, 0, "x = input fp64[2, 4, 5, 5]; w = input fp64[6, 2, 2, 3]; b = input fp64[6]; y = conv(x, w, b) {groups=2, strides=[2, 1]}" },
+    { 0, 0, "x = input fp64[2, 4, 4, 4]; w = input fp64[4, 1, 3, 3]; y = conv(x, w) {groups=4, pad_type=\"same\"}" },
+    { 0, 0, "x = input fp64[2, 2, 9]; w = input fp64[3, 2, 3]; y = conv(x, w) {strides=[2], pad_type=\"custom\", pad=[4, 5]}" },
+    { 0, 0, "x = input fp64[1, 2, 3, 4, 3]; w = input fp64[2, 2, 2, 2, 2]; y = conv(x, w) {pad_type=\"custom\", pad=[1, 0, 0, 1, 0, 0]}" },
+    { 0, 0, "x = input fp64[1, 2, 4, 5]; w = input fp64[3, 2, 2, 3]; y = ne_conv(x, w)" },
+    { 0, 0, "x = input fp64[2, 2, 3, 4]; w = input fp64[2, 3, 3, 2]; b = input fp64[3]; y = conv_transpose(x, w, b) {strides=[2, 2]}" },
+    { 0, 0, "x = input fp64[1, 4, 3, 3]; w = input fp64[4, 2, 3, 3]; y = conv_transpose(x, w) {groups=2, pad_type=\"custom\", pad=[1, 0, 2, 1]}" },
+    { 0, 0, "x = input fp64[1, 2, 3, 3]; w = input fp64[2, 2, 2, 2]; y = conv_transpose(x, w) {strides=[3, 2], pad_type=\"same\", dilations=[1, 2]}" },
+    { 0, 0, "x = input fp64[1, 2, 3, 3]; w = input fp64[2, 2, 3, 3]; y = conv_transpose(x, w) {strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 0, 1], output_shape=[1, 2, 7, 6]}" },
+    { 0, 0, IMG "y1 = avg_pool(x) {kernel_sizes=[2, 3], strides=[2, 2]}; y2 = avg_pool(x) {kernel_sizes=[5, 6]}" },
+    { 0, 0, IMG "y1 = avg_pool(x) {kernel_sizes=[3, 3], strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 1, 0], exclude_padding_from_average=true}; "
+            "y2 = avg_pool(x) {kernel_sizes=[3, 2], strides=[2, 2], pad_type=\"same\"}; y3 = avg_pool(x) {kernel_sizes=[2, 4], strides=[2, 3], ceil_mode=true}" },
+    { 0, 0, "x = input fp64[2, 3, 4, 6]; y1 = max_pool(x) {kernel_sizes=[2, 2], strides=[2, 2]}; y2 = max_pool(x) {kernel_sizes=[3, 3], strides=[2, 1], pad_type=\"same\"}" },
+    { -3, -1, IMG "y1 = max_pool(x) {kernel_sizes=[3, 2], strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 0, 1]}; y2 = max_pool(x) {kernel_sizes=[2, 2], strides=[2, 2], ceil_mode=true}" },
+    { 0, 0, "x = input fp64[2, 3, 7]; y1 = max_pool(x) {kernel_sizes=[3], strides=[2]}; y2 = avg_pool(x) {kernel_sizes=[3], strides=[2]}" },
+    { 0, 0, IMG "y1 = l2_pool(x) {kernel_sizes=[2, 3]}; y2 = l2_pool(x) {kernel_sizes=[3, 3], strides=[2, 2], pad_type=\"same\"}" },
+    { 0, 0, IMG "y1 = ne_pool(x) {kernel_sizes=[2, 2]}; y2 = ne_pool(x) {mode=\"max\", kernel_sizes=[2, 3]}; y3 = ne_pool(x) {mode=\"l2\", kernel_sizes=[2, 2]}" },
+    { 0, 0, IMG "y1 = pe_pool(x) {mode=\"min\", kernel_sizes=[2, 2], strides=[2, 2]}; y2 = pe_pool(x) {mode=\"l1\", kernel_sizes=[2, 3]}" },
+    /* movement */
+    { 0, 0, X "y1 = identity(x); y2 = read_state(x); y3 = reshape(x) {shape=[4, -1]}; y4 = expand_dims(x) {axes=[0, -1]}; y5 = flatten2d(x) {axis=2}" },
+    { 0, 0, X "r = input fp64[6, 4]; y1 = reshape_like(x, r) {begins=[0], ends=[2], end_masks=[false]}; y2 = mul(r, r)" },
+    { 0, 0, "x = input fp64[1, 3, 1, 2]; y1 = squeeze(x); y2 = squeeze(x) {axes=[2]}" },
+    { 0, 0, X "y = transpose(x) {perm=[2, 0, -2]}" },
+    { 0, 0, X "b = input fp64[2, 1, 4]; y1 = concat(x, b, x) {axis=1}; y2 = concat(x, x) {axis=2, interleave=true}" },
+    { 0, 0, X "y1, y2 = split(x) {num_splits=2, axis=2}; u, y3, v = split(x) {split_sizes=[1, 1, 1], axis=1}" },
+    { 0, 0, X "b = input fp64[2, 3, 4]; y1 = stack(x, b, x) {axis=1}; y2 = stack(x, b) {axis=-1}" },
+    { 0, 0, X "y1 = pad(x) {pad=[1, 2]}; y2 = pad(x) {pad=[1, 0, 2, 3, 0, 1], constant_val=0.5}" },
+    { 0, 0, X "y1 = pad(x) {pad=[1, 2, 3, 1], mode=\"reflect\"}; y2 = pad(x) {pad=[2, 1, 0, 4], mode=\"symmetric\"}; y3 = pad(x) {pad=[5, 1], mode=\"replicate\"}" },
+    { 0, 0, IMG "y1 = slice_by_size(x) {begin=[1, 0, 2, 3], size=[1, 3, -1, 2]}; y2 = crop(x) {crop_height=[1, 2], crop_width=[0, 3]}" },
+    { 0, 0, IMG "y1 = slice_by_index(x) {begin=[0, 1, 0, 1], end=[2, 4, 5, 6], stride=[1, 2, 3, 2]}; "
+            "y2 = slice_by_index(x) {begin=[0, -1, 4, 5], end=[0, 0, 0, -7], stride=[1, -2, -1, -2], begin_mask=[true, false, true, false], end_mask=[true, false, false, false]}; "
+            "y3 = slice_by_index(x) {begin=[1, -2, 0, 0], end=[0, 0, 0, 3], squeeze_mask=[true, true, false, false], end_mask=[false, false, true, false]}" },
+    { 0, 0, IMG "u = input fp64[2, 2, 5, 3]; y = slice_update(x, u) {begin=[0, 1, 0, 0], end=[0, 3, 0, 6], stride=[1, 1, 1, 2], begin_mask=[true, false, true, true], end_mask=[true, false, true, false]}" },
+    { 0, 0, X "y1 = reverse(x); y2 = reverse(x) {axes=[1]}" },
+    { 0, 0, X "y = tile(x) {reps=[2, 1, 3]}" },
+    { 0, 0, "x = input fp64[4, 3]; i = const int32[5] {0, 3, 0, 1, 3}; y1 = gather(x, i); j = const int32[2, 2] {0, -1, 2, 1}; y2 = gather(x, j) {axis=1}" },
+    { 0, 0, "x = input fp64[2, 3, 4, 2]; i = const int32[2, 3] {0, 3, -1, 1, 1, 2}; y = gather(x, i) {axis=2, batch_dims=1}" },
+    { 0, 0, "x = input fp64[4, 3]; i = const uint8[2] {3, 1}; y = gather(x, i)" },
+    { 0, 0, "x = input fp64[2, 4, 3]; i = const int32[2, 2, 3] {0, 3, 1, 1, -1, 1, 2, 0, 2, 3, 3, 2}; y = gather_along_axis(x, i) {axis=1}" },
+    { 0, 0, "x = input fp64[3, 4, 2]; i = const int32[3, 2] {0, 1, 2, -1, 0, 1}; y1 = gather_nd(x, i); j = const int32[3, 2, 1] {0, 1, 2, 3, 0, 0}; y2 = gather_nd(x, j) {batch_dims=1}" },
+    { 0, 0, "x = input fp64[2, 8, 2, 4]; y1 = depth_to_space(x) {block_size=2}; y2 = space_to_depth(x) {block_size=2}; y3 = pixel_shuffle(x) {upscale_factor=2}; y4 = pixel_unshuffle(x) {downscale_factor=2}" },
+    { 0, 0, "x = input fp64[4, 2, 3, 4]; y1 = space_to_batch(x) {block_shape=[2, 3], paddings=[1, 0, 1, 1]}; y2 = batch_to_space(x) {block_shape=[2, 2], crops=[1, 0, 0, 3]}" },
+    /* images */
+    { 0, 0, "x = input fp64[1, 2, 3, 4]; y1 = resize(x) {shape=[5, 7]}; y2 = resize(x) {shape=[2, 6], sampling_mode=\"ALIGN_CORNERS\"}; y3 = resize(x) {shape=[6, 3], mode=\"NEAREST_NEIGHBOR\"}; y4 = resize(x) {shape=[3, 3, 0], sampling_mode=\"OFFSET_CORNERS\"}" },
+    { 0, 0, "x = input fp64[1, 2, 3, 4]; y1 = resize_bilinear(x) {target_size_height=5, target_size_width=2, sampling_mode=\"UNALIGN_CORNERS\"}; y2 = resize_nearest_neighbor(x) {target_size_height=2, target_size_width=9}" },
+    { 0, 0, "x = input fp64[1, 2, 3, 4]; y1 = upsample_bilinear(x) {scale_factor_height=2.0, scale_factor_width=1.5}; y2 = upsample_bilinear(x) {scale_factor_width=3.0, align_corners=false}; y3 = upsample_nearest_neighbor(x) {scale_factor_height=2.0, scale_factor_width=2.0}" },
+    /* sorting, types */
+    { 0, 0, X "y1, i = topk(x) {k=2, axis=1}; y2 = topk(x) {k=3, ascending=true, return_indices=false}" },
+    { 0, 0, X "h = cast(x) {dtype=\"fp32\"}; s = square(h); y = cast(s) {dtype=\"fp64\"}" },
+    /* losses */
+    { 0, 0, "x = input fp64[3, 5]; t = const fp64[3, 5] {0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1}; l = reduce_log_sum_exp(x) {axes=[1], keep_dims=true}; y1 = sub(x, l); p = mul(x, t); y2 = sub(l, p)" },
+};
+
+/* Every row that has no gradient: x must reach the loss through it, and the error must name the op. `first`: what is named where
+ * the op itself is never the first to stop a gradient. */
+static const struct {
+    const char *op, *text, *first;
+} refused[] = {
+    { "opaque", X "y = opaque \"future_op\"(x) -> fp64[2]", "future_op" },
+    { "floor_div", X "y = floor_div(x, x)", NULL },
+    { "equal", X "y = equal(x, x)", NULL },
+    { "not_equal", X "y = not_equal(x, x)", NULL },
+    { "greater", X "y = greater(x, x)", NULL },
+    { "greater_equal", X "y = greater_equal(x, x)", NULL },
+    { "less", X "y = less(x, x)", NULL },
+    { "less_equal", X "y = less_equal(x, x)", NULL },
+    { "logical_not", X "c = less(x, x); y = logical_not(c)", "less" },
+    { "sign", X "y = sign(x)", NULL },
+    { "ceil", X "y = ceil(x)", NULL },
+    { "floor", X "y = floor(x)", NULL },
+    { "round", X "y = round(x)", NULL },
+    { "reduce_argmax", X "y = reduce_argmax(x)", NULL },
+    { "reduce_argmin", X "y = reduce_argmin(x)", NULL },
+    { "fill_like", X "y = fill_like(x)", NULL },
+    { "crop_resize", "x = input fp64[1, 2, 4, 4]; b = const fp64[1, 4] {0, 0, 2, 2}; y = crop_resize(x, b) {target_height=2, target_width=2}", NULL },
+    { "resample", "x = input fp64[1, 2, 4, 4]; p = const fp64[1, 1, 1, 2] {0, 0}; y = resample(x, p)", NULL },
+    { "affine", "x = input fp64[1, 2, 4, 4]; p = const fp64[1, 6] {1, 0, 0, 0, 1, 0}; y = affine(x, p) {output_height=2, output_width=2}", NULL },
+    { "argsort", X "y = argsort(x)", NULL },
+    { "cast", X "i = cast(x) {dtype=\"int32\"}; y = cast(i) {dtype=\"fp64\"}", NULL },
+    { "quantize", X "s = const fp64[] {0.5}; y = quantize(x, s) {output_dtype=\"int8\"}", NULL },
+    { "dequantize", "x = input fp64[]; q = const int8[2] {1, 2}; y = dequantize(q, x)", NULL },
+    { "constexpr_affine_dequantize", "x = input fp64[]; q = const int8[2] {1, 2}; z = const int8[] {0}; y = constexpr_affine_dequantize(q, x, z)", NULL },
+    { "constexpr_lut_to_dense", "x = input fp64[4]; i = const uint8[1] {27}; y = constexpr_lut_to_dense(i, x) {shape=[2, 2]}", NULL },
+    { "constexpr_sparse_to_dense", "x = input fp64[2]; m = const uint1[2, 2] {1, 0, 0, 1}; y = constexpr_sparse_to_dense(x, m)", NULL },
+    { "constexpr_blockwise_shift_scale", "x = input fp64[3, 1]; q = const int4[3, 3] all 1; y = constexpr_blockwise_shift_scale(q, x)", NULL },
+    { "constexpr_sparse_blockwise_shift_scale", "x = input fp64[1, 2]; m = const uint1[2, 2] {1, 0, 0, 1}; q = const int8[2] {4, 5}; u, y = constexpr_sparse_blockwise_shift_scale(m, q, x)", NULL },
+    { "write_state", X "y = write_state(x, x)", NULL },
+};
+
+/* ---- reading ---- */
+
+static graph *parse(const char *text)
+{
+    strbuf b = { 0 };
+    diag d = { 0 };
+    graph *g = NULL;
+    sb_puts(&b, "graph \"t\"\n");
+    int first = (int)strcspn(text, " ");
+    const char *name = text;
+    for (; *text; text++) sb_putc(&b, *text == ';' ? '\n' : *text);
+    sb_printf(&b, "\nreturn unused=%.*s\n", first, name); /* a text must return something */
+    assert_false(b.oom);
+    if (graph_parse(b.at, b.n, &g, &d)) fail_msg("%s\nline %u: %s", b.at, d.at.line, d.msg);
+    sb_free(&b);
+    g->outputs.n = 0;
+    return g;
+}
+
+static bool is_result(const char *name) { return name[0] == 'y' && (!name[1] || (name[1] >= '1' && name[1] <= '9' && !name[2])); }
+
+/* Sum over the results of their weighed sums. */
+static val total(graph *g, rng *r)
+{
+    val sum = NO_VAL;
+    for (uint32_t i = 1, n = (uint32_t)g->values.n; i < n; i++) {
+        if (!is_result(g->values.at[i].name)) continue;
+        val v = { i };
+        dtype t = g->values.at[i].type.dt;
+        if (!dtype_is_float(t)) v = GA(g, CAST, VALS(v), AT_S(DTYPE, "fp64"));
+        v = weighed(g, r, v);
+        sum = sum.i ? G(g, ADD, sum, v) : v;
+    }
+    return sum;
+}
+
+static tensor64 *inputs(const graph *g, rng *r, arena *mem, double lo, double hi)
+{
+    tensor64 *in = TAKE(mem, tensor64, g->inputs.n + 1);
+    assert_non_null(in);
+    for (size_t i = 0; i < g->inputs.n; i++) {
+        in[i].type = *graph_type(g, g->inputs.at[i]);
+        in[i].x = spaced(mem, r, elems(&in[i].type), lo, hi);
+    }
+    return in;
+}
+
+static void run_row(const row *w, rng *r, const grad_options *o)
+{
+    graph *g = parse(w->text);
+    arena mem = { 0 };
+    val loss = total(g, r);
+    bool plain = w->lo == 0 && w->hi == 0;
+    tensor64 *in = inputs(g, r, &mem, plain ? -2 : w->lo, plain ? 2 : w->hi);
+    check_gradients(g, loss, in, o, w->text);
+    arena_free(&mem);
+    graph_free(g);
+}
+
+/* ---- tests ---- */
+
+static void every_rule_matches_differences(void **state)
+{
+    (void)state;
+    rng r = { test_seed("gradient rules") };
+    for (size_t i = 0; i < COUNT(rows); i++) run_row(&rows[i], &r, NULL);
+}
+
+static void every_op_is_covered(void **state)
+{
+    (void)state;
+    bool seen[OP_COUNT] = { false }, no[OP_COUNT] = { false };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        graph *g = parse(rows[i].text);
+        for (size_t k = 1; k < g->nodes.n; k++) seen[g->nodes.at[k].op] = true;
+        graph_free(g);
+    }
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        op_id op;
+        assert_true(op_find(refused[i].op, strlen(refused[i].op), &op) || !strcmp(refused[i].op, "opaque"));
+        no[strcmp(refused[i].op, "opaque") ? op : OP_OPAQUE] = true;
+    }
+    for (int op = 0; op < OP_COUNT; op++) {
+        const op_info *o = op_get((op_id)op);
+        bool none = !strcmp(o->vjp_rule, "none");
+        assert_int_equal(grad_exists((op_id)op), !none);
+        if (!none && !seen[op]) fail_msg("%s has the gradient rule %s and no row tests it", o->mil, o->vjp_rule);
+        if (none && o->n_in && !no[op]) fail_msg("%s has no gradient and no row says so", o->mil);
+    }
+}
+
+static void what_has_no_gradient_says_so(void **state)
+{
+    (void)state;
+    rng r = { 1 };
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        graph *g = parse(refused[i].text);
+        val loss = total(g, &r), x = g->inputs.at[0], dx;
+        size_t before = g->nodes.n;
+        diag d = { 0 };
+        an_status st = grad_build(g, loss, &x, 1, &dx, &(grad_options){ .zeros_when_unreached = true }, &d);
+        if (st != AN_UNSUPPORTED) fail_msg("%s: status %d, %s", refused[i].op, (int)st, d.msg);
+        const char *name = refused[i].first ? refused[i].first : refused[i].op;
+        if (strncmp(d.msg, name, strlen(name))) fail_msg("%s: the message is \"%s\"", name, d.msg);
+        assert_int_equal(g->nodes.n, before);
+        assert_int_equal(g->err.st, AN_OK);
+        if (!refused[i].first && !strstr(d.msg, " y ") && !strstr(d.msg, " y:") && strcmp(refused[i].op, "cast") && strcmp(refused[i].op, "constexpr_sparse_blockwise_shift_scale"))
+            fail_msg("%s: \"%s\" does not name the value", name, d.msg);
+        graph_free(g);
+    }
+}
+
+static void the_place_is_the_operations(void **state)
+{
+    (void)state;
+    graph *g = graph_new("t", 0);
+    g->here = (loc){ 3, 5, 40 };
+    val x = graph_input(g, "x", TTYPE(DT_F64, 2)), dx;
+    g->here = (loc){ 7, 1, 90 };
+    val f = graph_op_named(g, "steps", OP_FLOOR, &x, 1, NULL, 0);
+    g->here = (loc){ 8, 1, 99 };
+    val loss = G(g, REDUCE_SUM, f);
+    diag d = { 0 };
+    assert_int_equal(grad_build(g, loss, &x, 1, &dx, NULL, &d), AN_UNSUPPORTED);
+    assert_int_equal(d.at.line, 7);
+    assert_non_null(strstr(d.msg, "floor steps"));
+    graph_free(g);
+}
+
+static void bad_arguments(void **state)
+{
+    (void)state;
+    graph *g = parse(X "i = input int32[2]; z = input fp64[2]; y = relu(x); s = reduce_sum(y); one = reduce_sum(y) {keep_dims=true}; k = reduce_argmax(z)");
+    val x = graph_find(g, "x"), s = graph_find(g, "s"), dx[2] = { NO_VAL, NO_VAL };
+    static const struct {
+        const char *loss, *wrt, *seed, *says;
+    } bad[] = {
+        { "y", "x", NULL, "the loss y is [2, 3, 4], wanted one element" },
+        { "k", "x", NULL, "the loss k is int32" },
+        { "s", "i", NULL, "i is int32" },
+        { "s", "z", NULL, "z does not reach the loss s" },
+        { "s", "nothing", NULL, "is not a value" },
+        { "nothing", "x", NULL, "the loss is not a value" },
+        { "s", "x", "z", "the seed z must be one element" },
+    };
+    size_t before = g->nodes.n;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        val loss = graph_find(g, bad[i].loss), w = graph_find(g, bad[i].wrt);
+        grad_options o = { .seed = bad[i].seed ? graph_find(g, bad[i].seed) : NO_VAL };
+        diag d = { 0 };
+        assert_int_equal(grad_build(g, loss, &w, 1, dx, &o, &d), AN_INPUT);
+        if (!strstr(d.msg, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", d.msg, bad[i].says);
+        assert_int_equal(g->nodes.n, before);
+    }
+    /* zeros on request, and who was reached */
+    bool reached[2] = { false, true };
+    grad_info info = { .reached = reached };
+    const val both[] = { x, graph_find(g, "z") };
+    diag d = { 0 };
+    double zero = 1;
+    assert_ok(grad_build(g, s, both, 2, dx, &(grad_options){ .zeros_when_unreached = true, .info = &info }, &d), d);
+    assert_true(reached[0] && !reached[1]);
+    assert_true(graph_const_scalar(g, dx[1], &zero) && zero == 0);
+    assert_int_equal(info.first_node, before);
+    /* one element of any rank will do */
+    val one = graph_find(g, "one");
+    assert_ok(grad_build(g, one, &x, 1, dx, NULL, &d), d);
+    graph_free(g);
+}
+
+static void sticky_errors_come_back(void **state)
+{
+    (void)state;
+    graph *g = graph_new("t", 0);
+    val x = graph_input(g, "x", TTYPE(DT_F64, 2)), loss = G(g, REDUCE_SUM, x), dx;
+    graph_fail(g, AN_INPUT, "broken before");
+    diag d = { 0 };
+    assert_int_equal(grad_build(g, loss, &x, 1, &dx, NULL, &d), AN_INPUT);
+    assert_string_equal(d.msg, "broken before");
+    graph_free(g);
+}
+
+/* Memory may run out anywhere: OK or NOMEM, nothing else, nothing leaked. */
+static void memory_runs_out_cleanly(void **state)
+{
+    (void)state;
+    bool ok = false;
+    for (size_t limit = 2000; !ok && limit < 2000000; limit += limit / 3) {
+        graph *g = graph_new("t", limit);
+        if (!g) continue;
+        val x = graph_input(g, "x", TTYPE(DT_F64, 1, 2, 5, 5)), w = graph_input(g, "w", TTYPE(DT_F64, 3, 2, 3, 3));
+        val y = G(g, CONV, x, w), p = GA(g, MAX_POOL, VALS(y), AT_IS(KERNEL_SIZES, 2, 2)), loss = G(g, REDUCE_MEAN, p), dx[2] = { NO_VAL, NO_VAL };
+        diag d = { 0 };
+        const val wrt[] = { x, w };
+        an_status st = g->err.st ? g->err.st : grad_build(g, loss, wrt, 2, dx, NULL, &d);
+        if (st && st != AN_NOMEM) fail_msg("limit %zu: status %d, %s", limit, (int)st, d.msg);
+        ok = !st;
+        graph_free(g);
+    }
+    assert_true(ok);
+}
+
+static void seeds_scale_the_gradient(void **state)
+{
+    (void)state;
+    graph *g = parse("x = input fp64[2]; k = input fp64[1]; q = square(x); s = reduce_sum(q)");
+    val x = graph_find(g, "x"), s = graph_find(g, "s"), a, b;
+    diag d = { 0 };
+    assert_ok(grad_build(g, s, &x, 1, &a, &(grad_options){ .loss_scale = 1024 }, &d), d);
+    assert_ok(grad_build(g, s, &x, 1, &b, &(grad_options){ .seed = graph_find(g, "k") }, &d), d);
+    graph_output(g, "a", a), graph_output(g, "b", b);
+    double xs[] = { 1.5, -2 }, ks[] = { 8 };
+    tensor64 in[] = { { TTYPE(DT_F64, 2), xs }, { TTYPE(DT_F64, 1), ks } }, out[2];
+    arena mem = { 0 };
+    assert_ok(graph_eval(g, in, out, &mem, &d), d);
+    for (int i = 0; i < 2; i++) {
+        assert_true(out[0].x[i] == 1024 * 2 * xs[i]);
+        assert_true(out[1].x[i] == 8 * 2 * xs[i]);
+    }
+    arena_free(&mem);
+    graph_free(g);
+}
+
+/* A computed value may be differentiated by, together with what it is computed from. */
+static void gradients_of_computed_values(void **state)
+{
+    (void)state;
+    graph *g = parse("x = input fp64[3]; h = exp(x); q = mul(h, x); s = reduce_sum(q)");
+    const val wrt[] = { graph_find(g, "h"), graph_find(g, "x"), graph_find(g, "s") };
+    val dx[3];
+    diag d = { 0 };
+    assert_ok(grad_build(g, graph_find(g, "s"), wrt, 3, dx, NULL, &d), d);
+    for (int i = 0; i < 3; i++) graph_output(g, (const char *[]){ "dh", "dx", "ds" }[i], dx[i]);
+    double xs[] = { 0.5, -1, 2 };
+    tensor64 in = { TTYPE(DT_F64, 3), xs }, out[3];
+    arena mem = { 0 };
+    assert_ok(graph_eval(g, &in, out, &mem, &d), d);
+    for (int i = 0; i < 3; i++) {
+        assert_true(fabs(out[0].x[i] - xs[i]) < 1e-12);
+        assert_true(fabs(out[1].x[i] - exp(xs[i]) * (1 + xs[i])) < 1e-12);
+    }
+    assert_true(out[2].x[0] == 1);
+    arena_free(&mem);
+    graph_free(g);
+}
+
+/* Equal maxima: the shares add up to the whole. */
+static void ties_share(void **state)
+{
+    (void)state;
+    static const char *const cases[] = { "y = reduce_max(x)", "y = reduce_min(x)", "y = max_pool(x) {kernel_sizes=[4, 4], strides=[4, 4]}",
+                                         "y = max_pool(x) {kernel_sizes=[3, 3], strides=[1, 1]}" };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[200];
+        snprintf(text, sizeof text, "x = input fp64[1, 1, 4, 4]; %s; s = reduce_sum(y)", cases[i]);
+        graph *g = parse(text);
+        val x = graph_find(g, "x"), dx;
+        diag d = { 0 };
+        assert_ok(grad_build(g, graph_find(g, "s"), &x, 1, &dx, NULL, &d), d);
+        graph_output(g, "d", dx), graph_output(g, "y", graph_find(g, "y"));
+        double xs[16];
+        for (int k = 0; k < 16; k++) xs[k] = 3;
+        tensor64 in = { TTYPE(DT_F64, 1, 1, 4, 4), xs }, out[2];
+        arena mem = { 0 };
+        assert_ok(graph_eval(g, &in, out, &mem, &d), d);
+        double sum = 0, want = (double)elems(&out[1].type);
+        for (int k = 0; k < 16; k++) sum += out[0].x[k];
+        assert_true(fabs(sum - want) < 1e-12);
+        arena_free(&mem);
+        graph_free(g);
+    }
+}
+
+/* ---- the weight gradient of a convolution ---- */
+
+static const char *const convs[] = {
+    "x = input fp64[2, 4, 6, 7]; w = input fp64[4, 2, 3, 2]; y = conv(x, w) {groups=2, pad_type=\"same\"}",
+    "x = input fp64[2, 2, 6, 7]; w = input fp64[3, 2, 3, 2]; y = conv(x, w) {strides=[2, 2], dilations=[1, 2], pad_type=\"custom\", pad=[0, 2, 1, 1]}",
+    "x = input fp64[2, 2, 5, 5]; w = input fp64[3, 2, 1, 1]; y = conv(x, w)",
+    "x = input fp64[1, 2, 3, 4]; w = input fp64[2, 2, 2, 3]; y = conv_transpose(x, w) {strides=[2, 1]}",
+};
+
+static int width_cuts(const graph *g, uint32_t from)
+{
+    int n = 0;
+    for (size_t i = from; i < g->nodes.n; i++) {
+        const node *s = &g->nodes.at[i];
+        if (s->op != OP_SLICE_BY_SIZE && s->op != OP_SLICE_BY_INDEX) continue;
+        int64_t begin[MAX_RANK];
+        int rank = graph_type(g, s->in[0])->sh.rank;
+        assert_true(attr_list(s->op, s->attrs, s->n_attr, A_BEGIN, rank, begin));
+        n += begin[rank - 1] != 0;
+    }
+    return n;
+}
+
+static void conv_weight_forms_agree(void **state)
+{
+    (void)state;
+    rng r = { test_seed("weight gradient forms") };
+    for (size_t i = 0; i < COUNT(convs); i++)
+        for (int form = GRAD_CONV_PATCHES; form <= GRAD_CONV_NO_WIDTH_OFFSET; form++) {
+            grad_info info = { 0 };
+            run_row(&(row){ 0, 0, convs[i] }, &r, &(grad_options){ .conv_weight = (grad_conv_form)form, .info = &info });
+            graph *g = parse(convs[i]);
+            val loss = total(g, &r), w = graph_find(g, "w"), dw;
+            diag d = { 0 };
+            assert_ok(grad_build(g, loss, &w, 1, &dw, &(grad_options){ .conv_weight = (grad_conv_form)form, .info = &info }, &d), d);
+            bool pointwise = i == 2;
+            assert_int_equal(width_cuts(g, info.first_node) > 0, form != GRAD_CONV_NO_WIDTH_OFFSET && !pointwise);
+            graph_free(g);
+        }
+}
+
+/* ---- preflight ---- */
+
+static graph *small_conv(grad_conv_form form, double loss_scale, grad_info *info)
+{
+    graph *g = graph_new("t", 0);
+    val x = graph_input(g, "x", TTYPE(DT_F16, 1, 1, 1, 6)), w = graph_input(g, "w", TTYPE(DT_F16, 2, 1, 1, 3)), dw;
+    val loss = G(g, REDUCE_SUM, G(g, SQUARE, G(g, CONV, x, w)));
+    diag d = { 0 };
+    assert_ok(grad_build(g, loss, &w, 1, &dw, &(grad_options){ .conv_weight = form, .loss_scale = loss_scale, .info = info }, &d), d);
+    graph_output(g, "dw", dw);
+    assert_ok(graph_finish(g, &d), d);
+    return g;
+}
+
+static size_t preflight(const graph *g, const grad_info *info, double scale, const tensor64 *in, arena *mem, grad_hazard **h)
+{
+    size_t n;
+    diag d = { 0 };
+    assert_ok(grad_preflight(g, info->seed, scale, in, mem, h, &n, &d), d);
+    return n;
+}
+
+static void preflight_names_the_safe_scale(void **state)
+{
+    (void)state;
+    double xs[] = { 1, 2, 3, 4, 5, 6 }, ws[] = { 1, 1, 1, 0.5, 0.25, 0 };
+    tensor64 in[] = { { TTYPE(DT_F16, 1, 1, 1, 6), xs }, { TTYPE(DT_F16, 2, 1, 1, 3), ws } };
+    arena mem = { 0 };
+    grad_hazard *h;
+    grad_info info = { 0 };
+    graph *g = small_conv(GRAD_CONV_PATCHES, 1024, &info);
+    /* nothing is known about inputs: every cut with an offset is named, without a number */
+    size_t n = preflight(g, &info, 1024, NULL, &mem, &h);
+    assert_int_equal(n, width_cuts(g, 1));
+    assert_true(n > 0 && isinf(h[0].largest) && h[0].scales && h[0].safe_scale == 0);
+    /* with a sample: the gradient at the output is 2 y * scale, at most 2 * 15 * 1024 */
+    n = preflight(g, &info, 1024, in, &mem, &h);
+    assert_true(n > 0 && h[0].scales);
+    assert_true(h[0].largest == 2 * 15 * 1024.0);
+    double safe = h[0].safe_scale;
+    assert_true(fabs(safe - GRAD_WIDTH_LIMIT / 30) < 1e-9);
+    assert_non_null(graph_find(g, h[0].name).i ? h[0].name : NULL);
+    graph_free(g);
+    /* at the safe scale it is quiet, a little above it is not */
+    g = small_conv(GRAD_CONV_PATCHES, safe, &info);
+    double used = graph_const_at(graph_const_of(g, info.seed), graph_type(g, info.seed), 0);
+    if (used <= safe) assert_int_equal(preflight(g, &info, used, in, &mem, &h), 0);
+    graph_free(g);
+    g = small_conv(GRAD_CONV_PATCHES, safe * 1.01, &info);
+    assert_true(preflight(g, &info, safe * 1.01, in, &mem, &h) > 0);
+    graph_free(g);
+    /* cuts of the input carry no loss scale; without width offsets there is nothing to name */
+    g = small_conv(GRAD_CONV_INPUT_PATCHES, 65536, &info);
+    assert_int_equal(preflight(g, &info, 65536, in, &mem, &h), 0);
+    xs[5] = 5000;
+    n = preflight(g, &info, 65536, in, &mem, &h);
+    assert_true(n > 0 && !h[0].scales && isinf(h[0].safe_scale) && h[0].largest == 5000);
+    graph_free(g);
+    g = small_conv(GRAD_CONV_NO_WIDTH_OFFSET, 65536, &info);
+    assert_int_equal(preflight(g, &info, 65536, NULL, &mem, &h), 0);
+    graph_free(g);
+    arena_free(&mem);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rule_matches_differences), cmocka_unit_test(every_op_is_covered),
+        cmocka_unit_test(what_has_no_gradient_says_so),   cmocka_unit_test(the_place_is_the_operations),
+        cmocka_unit_test(bad_arguments),                  cmocka_unit_test(sticky_errors_come_back),
+        cmocka_unit_test(memory_runs_out_cleanly),        cmocka_unit_test(seeds_scale_the_gradient),
+        cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(ties_share),
+        cmocka_unit_test(conv_weight_forms_agree),        cmocka_unit_test(preflight_names_the_safe_scale),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
