@@ -175,6 +175,11 @@ typedef struct {
 } an_facts_total;
 AN_API an_status an_facts(char **text, an_facts_total *total, an_format f, const char *only, an_error *e);
 
+/* ---- speed: the answer checked, then timed against a bound measured in the same run ---- */
+/* One case by name, as lines of text or JSON. *text is yours, and holds what was measured before a failure. AN_USAGE: no such case. */
+AN_API an_status an_bench(char **text, const char *name, an_format f, an_error *e);
+AN_API char *an_bench_list(an_format f); /* yours: a name and what it measures, a line each */
+
 #ifdef __cplusplus
 }
 #endif

@@ -153,6 +153,8 @@ empty() {
         t "probe $(basename "$p") parses" 0 $anneal compile --no-opt "$tmp/p.mil"
     done
     t "bench list" 0 $anneal bench list
+    has "bench list" out '^gemm'
+    t "no such benchmark" 2 $anneal bench frob
     t "bench" 0 $anneal bench compile --runs 1 --json
     has "bench" out '"of_bound":'
     t "full disk" 3 sh -c "$anneal rules > /dev/full"

@@ -181,30 +181,47 @@ static const struct {
     { "check", "the same text checked against m1 and m4", bench_check },
 };
 
+static int local_bench(size_t i, long runs, bool json)
+{
+    result r = { 0 };
+    int code = benches[i].run(runs, &r);
+    if (code) return code;
+    if (json)
+        printf("{\"bench\":\"%s\",\"runs\":%ld,\"min_ms\":%.3f,\"med_ms\":%.3f,\"work\":%.3f,\"unit\":\"%s\",\"per_s\":%.1f,"
+               "\"bound\":\"%s\",\"bound_ms\":%.3f,\"of_bound\":%.4f}\n",
+               benches[i].name, runs, r.min_ms, r.med_ms, r.work, r.unit, r.work / r.min_ms * 1e3, r.bound, r.bound_ms, r.bound_ms / r.min_ms);
+    else
+        printf("%-8s %8.1f ms min %8.1f ms median   %.1f %s, %.0f %s/s; %.2f %% of %s\n         %s\n", benches[i].name, r.min_ms, r.med_ms,
+               r.work, r.unit, r.work / r.min_ms * 1e3, r.unit, 100 * r.bound_ms / r.min_ms, r.bound, benches[i].what);
+    return 0;
+}
+
+/* A benchmark of the compiler (here, on the public header) or of the engine (in the library); NULL: every one of the library's. */
+static int bench_named(const char *name, long runs, bool json)
+{
+    for (size_t i = 0; i < COUNT(benches) && name; i++)
+        if (!strcmp(name, benches[i].name)) return local_bench(i, runs, json);
+    char *text;
+    an_error e = { 0 };
+    an_status st = an_bench(&text, name, json ? AN_JSON : AN_TEXT, &e);
+    int code = text && *text ? put_text(text) : (an_free(text), 0);
+    return st ? say_error(NULL, &e) : code;
+}
+
 int cmd_bench(const args *a)
 {
     long runs;
-    if (a->n_files > 1) return say(AN_USAGE, "bench takes one name, got %d", a->n_files);
     if (!arg_int(a, "runs", 1, MAX_RUNS, &runs)) return an_exit_code(AN_USAGE);
-    const char *want = a->n_files ? a->files[0] : NULL;
-    bool found = false, json = arg_on(a, "json");
-    if (want && !strcmp(want, "list")) {
-        for (size_t i = 0; i < COUNT(benches); i++) printf("%-8s %s\n", benches[i].name, benches[i].what);
-        return 0;
+    bool json = arg_on(a, "json");
+    int code = 0;
+    if (a->n_files && !strcmp(a->files[0], "list")) {
+        for (size_t i = 0; i < COUNT(benches); i++)
+            if (json) printf("{\"bench\":\"%s\",\"what\":\"%s\"}\n", benches[i].name, benches[i].what);
+            else printf("%-10s %s\n", benches[i].name, benches[i].what);
+        return put_text(an_bench_list(json ? AN_JSON : AN_TEXT));
     }
-    for (size_t i = 0; i < COUNT(benches); i++) {
-        if (want && strcmp(want, benches[i].name)) continue;
-        found = true;
-        result r = { 0 };
-        int code = benches[i].run(runs, &r);
-        if (code) return code;
-        if (json)
-            printf("{\"bench\":\"%s\",\"runs\":%ld,\"min_ms\":%.3f,\"med_ms\":%.3f,\"work\":%.3f,\"unit\":\"%s\",\"per_s\":%.1f,"
-                   "\"bound\":\"%s\",\"bound_ms\":%.3f,\"of_bound\":%.4f}\n",
-                   benches[i].name, runs, r.min_ms, r.med_ms, r.work, r.unit, r.work / r.min_ms * 1e3, r.bound, r.bound_ms, r.bound_ms / r.min_ms);
-        else
-            printf("%-8s %8.1f ms min %8.1f ms median   %.1f %s, %.0f %s/s; %.2f %% of %s\n         %s\n", benches[i].name, r.min_ms, r.med_ms,
-                   r.work, r.unit, r.work / r.min_ms * 1e3, r.unit, 100 * r.bound_ms / r.min_ms, r.bound, benches[i].what);
-    }
-    return found ? 0 : say(AN_USAGE, "no benchmark is called \"%s\"; anneal bench list names them", want);
+    for (int i = 0; i < a->n_files && !code; i++) code = bench_named(a->files[i], runs, json), fflush(stdout);
+    if (a->n_files) return code;
+    for (size_t i = 0; i < COUNT(benches) && !code; i++) code = local_bench(i, runs, json);
+    return code ? code : bench_named(NULL, runs, json);
 }
