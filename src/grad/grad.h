@@ -7,7 +7,8 @@
  * What carries a gradient: float values. A comparison, a position, a cast to an integer choose; they have no slope and the
  * gradient stops there as it does at constants. Operations whose rule is `none` and that have a float result refuse. Both are
  * found before the graph is touched. At a kink or a tie one subgradient is taken: equal maxima share the gradient evenly,
- * maximum and minimum give it to the first operand, relu and its kin give 0 at the corner. */
+ * maximum and minimum give it to the first operand, relu and its kin give 0 at the corner,
+ * clip passes both its ends. */
 #ifndef GRAD_GRAD_H
 #define GRAD_GRAD_H
 

@@ -120,7 +120,15 @@ static val between(adj *c, val v, double lo, double hi, val dy)
 }
 
 void vjp_relu6(adj *c) { c->dx[0] = between(c, x0(c), 0, 6, c->dy[0]); }
-void vjp_clip(adj *c) { c->dx[0] = between(c, x0(c), at_f(c, A_ALPHA), at_f(c, A_BETA), c->dy[0]); }
+
+/* The ends pass: a clip that only states a bound its operand keeps anyway (x / max|x| in -1 .. 1) must not lose what sits on it. */
+void vjp_clip(adj *c)
+{
+    double lo = at_f(c, A_ALPHA), hi = at_f(c, A_BETA);
+    val d = c->dy[0];
+    if (isfinite(hi)) d = only_if(c, G(c->g, LESS_EQUAL, x0(c), num(c, hi)), d);
+    c->dx[0] = isfinite(lo) ? only_if(c, G(c->g, GREATER_EQUAL, x0(c), num(c, lo)), d) : d;
+}
 void vjp_sigmoid_hard(adj *c) { c->dx[0] = between(c, y0(c), 0, 1, scale(c, c->dy[0], at_f(c, A_ALPHA))); }
 void vjp_threshold(adj *c) { c->dx[0] = only_if(c, above(c, x0(c), at_f(c, A_ALPHA)), c->dy[0]); }
 void vjp_thresholded_relu(adj *c) { c->dx[0] = only_if(c, G(c->g, GREATER_EQUAL, x0(c), num(c, at_f(c, A_ALPHA))), c->dy[0]); }

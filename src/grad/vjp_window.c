@@ -62,6 +62,12 @@ static void next_tap(const window *w, int64_t *tap)
 static val to_wide(adj *c, const window *w, val narrow, val weight, int64_t groups)
 {
     int64_t pad[2 * MAX_RANK];
+    if (c->g->err.st) return NO_VAL;
+    for (int i = 0; i < w->n; i++) {
+        if (overhang(w, i) + w->wide[i] >= 1) continue; /* else every window lies in the padding: nothing comes back */
+        shape s = plane(shape_at(c, narrow).d[0], shape_at(c, weight).d[1] * groups, w->wide, w->n);
+        return graph_fill_const(c->g, NULL, typed(c, s), 0);
+    }
     for (int i = 0; i < w->n; i++) pad[2 * i] = w->before[i], pad[2 * i + 1] = MAX((int64_t)0, overhang(w, i));
     val v = GA(c->g, CONV_TRANSPOSE, VALS(narrow, weight), AT_LIST(STRIDES, w->stride, w->n), AT_LIST(DILATIONS, w->dil, w->n),
                AT_I(GROUPS, groups), AT_S(PAD_TYPE, "custom"), AT_LIST(PAD, pad, 2 * w->n));
