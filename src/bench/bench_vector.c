@@ -37,7 +37,13 @@ static an_status moved(bench *b, const char *name, const char *what, make_fn *ma
     return st;
 }
 
-static ttype plane(int64_t rows, int64_t cols, dtype dt) { return (ttype){ .dt = dt, .sh = SHAPE(1, rows, 1, cols) }; }
+/* Sequences of up to 1024 positions, as the models have them; wider ones are several. */
+static ttype plane(int64_t rows, int64_t cols, dtype dt)
+{
+    int64_t many = cols > 1024 && cols % 1024 == 0 ? cols / 1024 : 1;
+    return (ttype){ .dt = dt, .sh = SHAPE(many, rows, 1, cols / many) };
+}
+static ttype vector(int64_t rows, int64_t cols, dtype dt) { return (ttype){ .dt = dt, .sh = SHAPE(1, rows, 1, cols) }; }
 
 /* ---- elementwise ---- */
 
@@ -53,7 +59,7 @@ static graph *make_scale(int64_t rows, int64_t cols, dtype dt) /* per-channel ga
 {
     graph *g = graph_new("scale", 0);
     if (!g) return NULL;
-    val x = graph_input(g, "a", plane(rows, cols, dt)), gain = graph_input(g, "b", plane(rows, 1, dt)), bias = graph_input(g, "c", plane(rows, 1, dt));
+    val x = graph_input(g, "a", plane(rows, cols, dt)), gain = graph_input(g, "b", vector(rows, 1, dt)), bias = graph_input(g, "c", vector(rows, 1, dt));
     graph_output(g, "y", G(g, RELU, G(g, ADD, G(g, MUL, x, gain), bias)));
     return g;
 }
@@ -101,7 +107,7 @@ static graph *make_norm(int64_t rows, int64_t cols, dtype dt, int axis, bool lay
 {
     graph *g = graph_new("norm", 0);
     if (!g) return NULL;
-    val x = graph_input(g, "a", plane(rows, cols, dt)), gain = graph_input(g, "b", axis == 1 ? plane(rows, 1, dt) : plane(1, cols, dt));
+    val x = graph_input(g, "a", plane(rows, cols, dt)), gain = graph_input(g, "b", axis == 1 ? vector(rows, 1, dt) : vector(1, cols, dt));
     if (layer) x = G(g, SUB, x, GA(g, REDUCE_MEAN, VALS(x), AT_IS(AXES, axis), AT_B(KEEP_DIMS, true)));
     val ms = GA(g, REDUCE_MEAN, VALS(G(g, MUL, x, x)), AT_IS(AXES, axis), AT_B(KEEP_DIMS, true));
     val root = GA(g, RSQRT, VALS(G(g, ADD, ms, graph_scalar(g, dt, 1e-3))), AT_F(EPSILON, 1e-12));

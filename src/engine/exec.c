@@ -38,6 +38,7 @@ an_status exec_open(image *im, exec_env **out, diag *d)
         if (!e) return diag_nomem(d);
         TRY(isa_have(&e->isa, d));
         e->v = vec_pick(e->isa);
+        e->l2 = (int64_t)cpu_l2_bytes();
         e->threads = pool_threads(im->opt.pool);
         e->chip = n->round_each != 0 && n->nan_to_inf != 0 && n->invalid_zero != 0 && n->plain_zero != 0;
         e->fast = e->chip || is_plain(n);

@@ -14,6 +14,7 @@ typedef struct exec_env {
     const vec_kernels *v;
     uint32_t isa;
     int threads;
+    int64_t l2; /* bytes of second-level cache */
     bool fast; /* the numerics are one of the two kinds */
     bool chip;
     const vec_table *tables[TAB_COUNT]; /* those used so far */

@@ -1,15 +1,17 @@
 /* exec_lines.c: softmax, norms and reductions: what looks along lines of elements.
  * In: x seen as [outer, n, inner] around the axes looked along.  Out: y of the same shape, or one element per line.
  *
- * A task takes some lines side by side and walks them in pieces that fit the first caches. With inner > 1 a piece is a block of
- * rows, one column per line; with inner = 1 it is some whole lines, which the kernel turns so that every lane is a line. Either way
- * each line is summed in ascending order by itself: the reference's bits, for any number of threads. A "strip" is a contiguous part
- * of a piece: a row of columns, or a part of one line. */
+ * A task takes some lines side by side and walks them in pieces that fit the first cache. With inner > 1 a piece is a block of
+ * rows, one column per line; with inner = 1 it is a part of some lines, which the kernel turns so that every lane is a line. Either
+ * way each line is summed in ascending order by itself: the reference's bits, for any number of threads. When all pieces of a task
+ * fit the second cache they are kept there as fp32 from one pass to the next: x is read once, and rows that lie a power of two
+ * apart, which a cache cannot hold many of, do not matter. A "strip" is a contiguous part of a piece: a row of columns, or a part
+ * of one line. */
 #include <math.h>
 
 #include "engine/exec_int.h"
 
-enum { PIECE = 8192, MOST_COLUMNS = 512, LINE_PART = 1024, PARAMS = 2 };
+enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = 2 };
 
 typedef struct {
     const exec_env *env;
@@ -18,6 +20,11 @@ typedef struct {
     dtype tx, ty;
     bool columns;
     int64_t lines, part; /* of a task; positions of a piece */
+    bool kept;
+    bool writes;         /* y has x's shape */
+    bool plain;          /* no rules, and types the kernels read and write in place */
+    int64_t groups;      /* rows: of lines, in one task */
+    int64_t room;        /* floats in buf */
     int64_t per_outer;   /* columns: tasks per outer */
     int64_t tasks;
     size_t each;         /* scratch of a thread */
@@ -39,7 +46,15 @@ typedef struct {
 
 static int64_t strips(const task *t) { return t->s->columns ? t->nr : t->lines; }
 static int64_t strip_len(const task *t) { return t->s->columns ? t->lines : t->nr; }
-static float *strip(const task *t, int64_t i) { return t->buf + i * strip_len(t); }
+static int64_t pitch(const task *t) { return t->s->columns ? t->lines : t->s->kept ? t->s->n : t->nr; } /* from strip to strip */
+static float *strip(const task *t, int64_t i)
+{
+    int64_t from = t->s->kept ? t->r0 : 0;
+    return t->buf + (t->s->columns ? (from + i) * pitch(t) : i * pitch(t) + from);
+}
+/* For what treats all elements alike: contiguous strips are one. */
+static int64_t runs(const task *t) { return pitch(t) == strip_len(t) ? 1 : strips(t); }
+static int64_t run_len(const task *t) { return pitch(t) == strip_len(t) ? strips(t) * strip_len(t) : strip_len(t); }
 static int64_t place(const task *t, int64_t i) /* of strip i in x and y */
 {
     return t->s->columns ? t->base + (t->r0 + i) * t->s->inner : t->base + i * t->s->n + t->r0;
@@ -48,14 +63,16 @@ static int64_t place(const task *t, int64_t i) /* of strip i in x and y */
 static void load(const task *t, float nan)
 {
     const state *s = t->s;
-    const unsigned char *x = ctx_mem(t->c, s->x);
-    int64_t len = strip_len(t), size = exec_size(s->tx), on = s->columns ? t->nr * s->inner * size : 0; /* to the next piece, when it is not a neighbour */
+    const unsigned char *x = ctx_mem(t->c, s->x), *y = ctx_mem(t->c, s->y);
+    int64_t len = strip_len(t), size = exec_size(s->tx), y_size = s->writes ? exec_size(s->ty) : 0;
+    int64_t on = (s->columns ? t->nr * s->inner : s->lines * s->n) * size; /* to what is loaded next: rows below, or lines */
     for (int64_t i = 0; i < strips(t); i++) {
-        const unsigned char *from = x + place(t, i) * size;
-        for (int64_t k = 0; on && k < len * size; k += EXEC_LINE) EXEC_PREFETCH(from + on + k);
-        s->env->v->load(strip(t, i), s->tx, from, len);
+        int64_t at = place(t, i);
+        for (int64_t k = 0; k < len * size; k += EXEC_LINE) EXEC_PREFETCH(x + at * size + on + k);
+        for (int64_t k = 0; k < len * y_size; k += EXEC_LINE) EXEC_PREFETCH_W(y + at * y_size + k);
+        s->env->v->load(strip(t, i), s->tx, x + at * size, len);
     }
-    if (s->env->chip && dtype_is_float(s->tx)) s->env->v->clean(t->buf, nan, t->lines * t->nr);
+    for (int64_t i = 0; s->env->chip && dtype_is_float(s->tx) && i < runs(t); i++) s->env->v->clean(strip(t, i), nan, run_len(t));
 }
 
 static void store(const task *t)
@@ -68,8 +85,8 @@ static void store(const task *t)
 static void stat(const task *t, float *acc, vec_stat k, const float *mean)
 {
     const vec_kernels *v = t->s->env->v;
-    if (t->s->columns) v->columns(acc, k, t->s->env->chip, t->buf, t->nr, t->lines, mean, t->lines);
-    else v->rows(acc, k, t->s->env->chip, t->buf, t->lines, t->nr, mean, t->nr);
+    if (t->s->columns) v->columns(acc, k, t->s->env->chip, strip(t, 0), t->nr, pitch(t), mean, t->lines);
+    else v->rows(acc, k, t->s->env->chip, strip(t, 0), t->lines, pitch(t), mean, t->nr);
 }
 
 /* buf = f(buf, by[line]) */
@@ -95,14 +112,17 @@ static int how_of(const state *s)
     return VR_CHIP | (s->ty == DT_F16 ? VR_F16 : s->ty == DT_BF16 ? VR_BF16 : 0);
 }
 
-static void round_piece(const task *t, int how) { t->s->env->v->round(t->buf, how, t->lines * t->nr); }
+static void round_piece(const task *t, int how)
+{
+    for (int64_t i = 0; how && i < runs(t); i++) t->s->env->v->round(strip(t, i), how, run_len(t));
+}
 
 /* buf = exp(buf - by[line]), rounded as two passes where the device rounds */
 static void exps(const task *t, const float *by)
 {
     const state *s = t->s;
     const vec_kernels *v = s->env->v;
-    int64_t n = t->lines * t->nr;
+    int64_t n = run_len(t);
     const float log2_e = f16_to_f32(LOG2_E);
     if (!s->env->chip) {
         with_line(t, VF_EXP_SUB, by);
@@ -110,12 +130,15 @@ static void exps(const task *t, const float *by)
     }
     with_line(t, VF_SUB, by);
     round_piece(t, how_of(s));
-    if (s->exp2) {
-        v->fn[VF_MUL_P](t->buf, t->buf, NULL, NULL, &log2_e, n);
-        v->table(t->buf, t->buf, s->exp2, n);
-        round_piece(t, how_of(s));
-    } else
-        for (int64_t i = 0; i < n; i++) t->buf[i] = (float)num_fn(s->num, FN_EXP, (const double[]){ (double)t->buf[i] }, NULL, s->ty);
+    for (int64_t i = 0; i < runs(t); i++) {
+        float *x = strip(t, i);
+        if (s->exp2) {
+            v->fn[VF_MUL_P](x, x, NULL, NULL, &log2_e, n);
+            v->table(x, x, s->exp2, n);
+            v->round(x, how_of(s), n);
+        } else
+            for (int64_t k = 0; k < n; k++) x[k] = (float)num_fn(s->num, FN_EXP, (const double[]){ (double)x[k] }, NULL, s->ty);
+    }
 }
 
 #define EACH_PIECE(t) for ((t)->r0 = 0; (t)->nr = MIN((t)->s->part, (t)->s->n - (t)->r0), (t)->r0 < (t)->s->n; (t)->r0 += (t)->s->part)
@@ -125,13 +148,12 @@ static void exps(const task *t, const float *by)
 static void softmax(task *t)
 {
     const state *s = t->s;
-    bool whole = s->n <= s->part; /* in one piece: nothing needs to be read again */
     s->env->v->fill(t->acc, -INFINITY, t->lines);
     EACH_PIECE(t) load(t, INFINITY), stat(t, t->acc, STAT_MAX, NULL);
     s->env->v->fill(t->mean, 0, t->lines); /* the sum */
     EACH_PIECE(t)
     {
-        if (!whole) load(t, INFINITY);
+        if (!s->kept) load(t, INFINITY);
         exps(t, t->acc);
         stat(t, t->mean, STAT_SUM, NULL);
     }
@@ -139,7 +161,7 @@ static void softmax(task *t)
         for (int64_t i = 0; i < t->lines; i++) t->mean[i] = 1 / t->mean[i];
     EACH_PIECE(t)
     {
-        if (!whole) load(t, INFINITY), exps(t, t->acc);
+        if (!s->kept) load(t, INFINITY), exps(t, t->acc);
         with_line(t, s->env->chip ? VF_DIV : VF_MUL, t->mean);
         round_piece(t, how_of(s));
         store(t);
@@ -154,7 +176,7 @@ static void norm(task *t)
     const vec_kernels *v = s->env->v;
     static const vec_fn par_fn[PARAMS] = { VF_MUL, VF_ADD }, par_fn_p[PARAMS] = { VF_MUL_P, VF_ADD_P };
     float nan = s->kind == NORM_LAYER ? 65504.0f : INFINITY, count = (float)s->n;
-    bool whole = s->n <= s->part, centred = s->kind == NORM_LAYER;
+    bool centred = s->kind == NORM_LAYER;
     if (centred) {
         s->env->v->fill(t->mean, 0, t->lines);
         EACH_PIECE(t) load(t, nan), stat(t, t->mean, STAT_SUM, NULL);
@@ -163,7 +185,7 @@ static void norm(task *t)
     s->env->v->fill(t->acc, 0, t->lines);
     EACH_PIECE(t)
     {
-        if (!whole || !centred) load(t, nan);
+        if (!s->kept || !centred) load(t, nan);
         stat(t, t->acc, STAT_SQUARES, centred ? t->mean : NULL);
     }
     for (int64_t i = 0; i < t->lines; i++) {
@@ -173,7 +195,7 @@ static void norm(task *t)
     }
     EACH_PIECE(t)
     {
-        if (!whole) load(t, nan);
+        if (!s->kept) load(t, nan);
         if (centred) {
             with_line(t, VF_SUB, t->mean);
             if (s->env->chip) round_piece(t, VR_CHIP);
@@ -195,6 +217,62 @@ static void norm(task *t)
             round_piece(t, how_of(s));
         }
         store(t);
+    }
+}
+
+/* ---- the plain processor: straight from memory to memory, statistics in registers ---- */
+
+static void softmax_plain(task *t)
+{
+    const state *s = t->s;
+    const vec_kernels *v = s->env->v;
+    const unsigned char *x = ctx_mem(t->c, s->x);
+    unsigned char *y = ctx_mem(t->c, s->y);
+    for (int64_t i = 0; i < t->lines; i++) {
+        int64_t at = t->base + i * s->n;
+        float most = v->along(s->tx, x + at * exec_size(s->tx), STAT_MAX, 0, -INFINITY, s->n);
+        float total = v->exps(t->buf, s->tx, x + at * exec_size(s->tx), most, s->n);
+        v->affine(y + at * exec_size(s->ty), s->ty, t->buf, DT_F32, &(vec_affine){ .scale_1 = 1 / total, .gain_1 = 1 }, s->n);
+    }
+}
+
+static float inverse_length(const state *s, float squares)
+{
+    float mean_square = s->kind == NORM_L2 ? squares : squares / (float)s->n;
+    return 1 / sqrtf(mean_square + s->eps);
+}
+
+/* Gain or bias of every position of a line, the same for all lines; without one, what leaves a value as it is. */
+static const float *parameter(const task *t, int k, float *room)
+{
+    const state *s = t->s;
+    if (s->has[k]) s->env->v->load(room, s->par[k].t, ctx_mem(t->c, s->par[k].tensor), s->n);
+    else s->env->v->fill(room, k == 0, s->n);
+    return room;
+}
+
+static void norm_plain(task *t)
+{
+    const state *s = t->s;
+    const vec_kernels *v = s->env->v;
+    bool centred = s->kind == NORM_LAYER;
+    int64_t in = exec_size(s->tx), out = exec_size(s->ty);
+    const unsigned char *x = (const unsigned char *)ctx_mem(t->c, s->x) + t->base * in;
+    unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
+    const float *gain = parameter(t, 0, t->buf), *bias = parameter(t, 1, t->buf + s->n);
+    if (s->columns) {
+        v->fill(t->acc, 0, t->lines), v->fill(t->mean, 0, t->lines);
+        if (centred) v->down(t->mean, s->tx, x, STAT_SUM, NULL, s->n, s->inner * in, t->lines);
+        for (int64_t i = 0; i < t->lines; i++) t->mean[i] /= (float)s->n;
+        v->down(t->acc, s->tx, x, STAT_SQUARES, centred ? t->mean : NULL, s->n, s->inner * in, t->lines);
+        for (int64_t i = 0; i < t->lines; i++) t->acc[i] = inverse_length(s, t->acc[i]);
+        v->affine_rows(y, s->ty, x, s->tx, s->inner, centred ? t->mean : NULL, t->acc, gain, bias, s->n, t->lines);
+        return;
+    }
+    for (int64_t i = 0; i < t->lines; i++, x += s->n * in, y += s->n * out) {
+        float mean = centred ? v->along(s->tx, x, STAT_SUM, 0, 0, s->n) / (float)s->n : 0;
+        float scale = inverse_length(s, v->along(s->tx, x, STAT_SQUARES, mean, 0, s->n));
+        v->affine(y, s->ty, x, s->tx, &(vec_affine){ .mean_1 = mean, .scale_1 = scale, .gain = gain, .bias = bias }, s->n);
     }
 }
 
@@ -232,7 +310,7 @@ static void reduce(task *t)
     {
         load(t, INFINITY);
         if (squares) {
-            s->env->v->fn[VF_SQUARE](t->buf, t->buf, NULL, NULL, NULL, t->lines * t->nr);
+            for (int64_t i = 0; i < runs(t); i++) s->env->v->fn[VF_SQUARE](strip(t, i), strip(t, i), NULL, NULL, NULL, run_len(t));
             round_piece(t, how_of(s));
         }
         stat(t, t->acc, k, NULL);
@@ -262,13 +340,19 @@ static void line_task(void *ctx, int64_t i, int thread)
     const state *s = j->s;
     float *mem = (float *)(void *)((char *)j->c->work + (size_t)thread * s->each);
     task t = { .c = j->c, .s = s, .buf = mem };
-    t.spare = t.buf + s->lines * s->part;
+    t.spare = t.buf + s->room;
     t.acc = t.spare + MAX(s->lines, s->part), t.mean = t.acc + s->lines;
     if (s->columns) {
         int64_t o = i / s->per_outer, first = i % s->per_outer * s->lines;
         t.base = o * s->n * s->inner + first, t.lines = MIN(s->lines, s->inner - first);
-    } else t.base = i * s->lines * s->n, t.lines = MIN(s->lines, s->outer - i * s->lines);
-    j->fn(&t);
+        j->fn(&t);
+        return;
+    }
+    int64_t first = i * s->groups * s->lines, end = MIN(s->outer, first + s->groups * s->lines);
+    for (; first < end; first += s->lines) {
+        t.base = first * s->n, t.lines = MIN(s->lines, end - first);
+        j->fn(&t);
+    }
 }
 
 static an_status run_lines(const run_ctx *c, const insn *in, void (*fn)(task *t), diag *d)
@@ -294,7 +378,8 @@ static bool one_run(const etensor *t, const int64_t *axes, int64_t n_axes, state
     return true;
 }
 
-static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, state **out, diag *d)
+/* again: its elements are looked at more than once */
+static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, bool again, state **out, diag *d)
 {
     exec_env *e;
     state s = { .x = insn_t(in, "x"), .y = insn_t(in, "y"), .num = &im->p->num };
@@ -304,18 +389,28 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     s.env = e, s.tx = x->dt, s.ty = y->dt;
     if (!e->fast || !exec_loads(s.tx) || !exec_stores(s.ty) || !dtype_is_float(s.ty) || !one_run(x, axes, n_axes, &s)) return AN_OK;
     s.columns = s.inner > 1;
+    int64_t room = e->l2 / 2 / (int64_t)sizeof(float); /* the other half is for what passes by */
     if (s.columns) {
-        int64_t share = ROUND_UP((s.inner + 2 * e->threads - 1) / (2 * e->threads), (int64_t)64);
-        s.lines = MIN(s.inner, MAX(MIN(share, MOST_COLUMNS), 64));
+        int64_t share = ROUND_UP((s.inner + 2 * e->threads - 1) / (2 * e->threads), (int64_t)COLUMN_STEP), fit = room / s.n / COLUMN_STEP * COLUMN_STEP;
+        s.lines = MIN(share, MOST_COLUMNS);
+        if (again && fit >= COLUMN_STEP) s.lines = MIN(s.lines, fit);
+        s.lines = MIN(s.inner, s.lines);
         s.part = MIN(s.n, MAX(PIECE / s.lines, 1));
         s.per_outer = (s.inner + s.lines - 1) / s.lines;
         s.tasks = s.outer * s.per_outer;
     } else {
         s.lines = MIN(s.outer, e->v->width);
-        s.part = MIN(s.n, LINE_PART);
-        s.tasks = (s.outer + s.lines - 1) / s.lines;
+        s.part = MIN(s.n, MAX(PIECE / s.lines, 64));
+        int64_t all = (s.outer + s.lines - 1) / s.lines;
+        s.groups = MAX(all / (8 * e->threads), 1); /* neighbours in one task: the next one's lines are on their way */
+        s.tasks = (all + s.groups - 1) / s.groups;
     }
-    s.each = ROUND_UP((size_t)(s.lines * s.part + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
+    s.writes = again;
+    s.plain = !e->chip && (s.tx == DT_F32 || s.tx == DT_F16) && (s.ty == DT_F32 || s.ty == DT_F16);
+    s.kept = again && s.lines <= room / s.n;
+    s.room = s.lines * (s.kept ? s.n : s.part);
+    if (s.plain) s.room = MAX(s.room, 2 * s.n); /* a line, or gain and bias */
+    s.each = ROUND_UP((size_t)(s.room + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
     exec_need_work(im, s.each * (size_t)e->threads);
     if (e->chip && im->p->num.tables != 0 && !(s.exp2 = exec_table(im, TAB_exp2, d))) return d->st;
     state *keep = TAKE(&im->prepared, state, 1);
@@ -329,7 +424,7 @@ static an_status prepare_softmax(image *im, const insn *in, void **out, diag *d)
 {
     int64_t axis = insn_i(in, "axis");
     state *s;
-    TRY(prepare(im, in, &axis, 1, &s, d));
+    TRY(prepare(im, in, &axis, 1, true, &s, d));
     *out = s;
     return AN_OK;
 }
@@ -339,10 +434,19 @@ static an_status prepare_reduce(image *im, const insn *in, void **out, diag *d)
     int64_t n;
     const int64_t *axes = insn_is(in, "axes", &n);
     state *s;
-    TRY(prepare(im, in, axes, n, &s, d));
+    TRY(prepare(im, in, axes, n, false, &s, d));
     if (s) s->kind = (int)insn_i(in, "kind");
     *out = s;
     return AN_OK;
+}
+
+/* One value per position of a line, in order, whatever the line. */
+static bool along_lines(const state *s, const exec_walk *w)
+{
+    int r = w->rank;
+    if (s->columns && (!r || w->dim[r - 1] != s->inner || w->stride[--r])) return false;
+    if (r < 1 || r > 2 || w->dim[r - 1] != s->n || w->stride[r - 1] != 1) return false;
+    return r == 1 || (w->dim[0] == s->outer && w->stride[0] == 0);
 }
 
 static an_status prepare_norm(image *im, const insn *in, void **out, diag *d)
@@ -352,17 +456,24 @@ static an_status prepare_norm(image *im, const insn *in, void **out, diag *d)
     state *s;
     for (int k = 0; k < PARAMS; k++)
         if (par[k] >= 0 && !exec_loads(im->p->tensors.at[par[k]].dt)) return AN_OK;
-    TRY(prepare(im, in, axes, n, &s, d));
+    TRY(prepare(im, in, axes, n, true, &s, d));
     if (!s) return AN_OK;
     s->kind = (int)insn_i(in, "kind"), s->eps = (float)insn_f(in, "eps");
     for (int k = 0; k < PARAMS; k++)
-        if (par[k] >= 0) s->has[k] = true, s->par[k] = exec_walk_of(im->p, par[k], &im->p->tensors.at[s->y]);
+        if (par[k] >= 0) {
+            s->has[k] = true, s->par[k] = exec_walk_of(im->p, par[k], &im->p->tensors.at[s->y]);
+            s->plain = s->plain && along_lines(s, &s->par[k]);
+        }
     *out = s;
     return AN_OK;
 }
 
-static an_status run_softmax(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, softmax, d); }
-static an_status run_norm(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, norm, d); }
+static bool is_plain(const run_ctx *c) { return c->state && ((const state *)c->state)->plain; }
+static an_status run_softmax(const run_ctx *c, const insn *in, diag *d)
+{
+    return run_lines(c, in, is_plain(c) && !((const state *)c->state)->columns ? softmax_plain : softmax, d);
+}
+static an_status run_norm(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, is_plain(c) ? norm_plain : norm, d); }
 static an_status run_reduce(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, reduce, d); }
 
 const exec_entry exec_softmax = { .run = run_softmax, .prepare = prepare_softmax };

@@ -54,6 +54,12 @@ typedef struct {
 
 typedef enum { STAT_SUM, STAT_SQUARES, STAT_ABS, STAT_MAX, STAT_MIN } vec_stat;
 
+/* y = (x - mean) * scale * gain + bias, each a vector, or one value when its pointer is NULL. */
+typedef struct {
+    const float *mean, *scale, *gain, *bias;
+    float mean_1, scale_1, gain_1, bias_1;
+} vec_affine;
+
 typedef struct {
     const char *name;
     uint32_t need;
@@ -75,6 +81,15 @@ typedef struct {
     void (*columns)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean, int64_t n);
     /* The same along rows: acc[i] over n elements of row i, i < rows <= width. mean[i]. */
     void (*rows)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean, int64_t n);
+    /* Straight from memory, F32 or F16, for devices that leave the order of a sum open. The order depends on n alone.
+     * along: of one row; acc is where it starts. down: of n columns, rows `ld` bytes apart; rows ascending. */
+    float (*along)(dtype t, const void *x, vec_stat s, float mean, float acc, int64_t n);
+    void (*down)(float *acc, dtype t, const void *x, vec_stat s, const float *mean, int64_t rows, int64_t ld, int64_t n);
+    float (*exps)(float *y, dtype t, const void *x, float less, int64_t n); /* y = exp(x - less); returns their sum */
+    void (*affine)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, int64_t n);
+    /* The same for rows `ld` elements apart in x and y, with mean and scale per column (mean NULL: 0), gain and bias per row. */
+    void (*affine_rows)(void *y, dtype ty, const void *x, dtype tx, int64_t ld, const float *mean, const float *scale, const float *gain, const float *bias,
+                        int64_t rows, int64_t n);
     float (*largest)(const float *x, int64_t n); /* magnitude; infinity when one is not finite */
     void (*window)(const window_job *j);
     /* Element (i, j) of y = element (j, i) of x; i < rows, j < cols; strides in elements of 4 or 2 bytes. */
