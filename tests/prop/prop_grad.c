@@ -66,7 +66,7 @@ static void check_direction(graph *g, val loss, rng *r, double lo, double hi, co
     const double *way[MAX_IN];
     g->outputs.n = 0;
     for (size_t i = 0; i < n; i++) {
-        char name[24];
+        char name[40];
         snprintf(name, sizeof name, "gradient%zu", i);
         graph_output(g, name, dx[i]);
         in[i].type = moved[i].type = *graph_type(g, wrt[i]);
