@@ -11,19 +11,20 @@ static graph *make_layer(const model_config *c, int64_t seq)
 {
     graph *g = graph_new("layer", 0);
     if (!g) return NULL;
-    int64_t dim = c->dim, hid = c->hidden;
+    int64_t dim = c->dim, hid = c->hidden, kv = c->n_kv_heads * c->head_dim;
     dtype dt = DT_F16;
     nn_heads h = { c->n_heads, c->n_kv_heads, c->head_dim, seq };
     ttype vec = { .dt = dt, .sh = SHAPE(1, dim, 1, 1) };
     val x = graph_input(g, "x", (ttype){ .dt = dt, .sh = SHAPE(1, dim, 1, seq) });
     val xn = nn_rmsnorm(g, x, graph_fill_const(g, "norm1", vec, 1), c->norm_eps);
-    val q = nn_linear(g, xn, bench_weight(g, "wq", dim, dim, dt, 1), NO_VAL), k = nn_linear(g, xn, bench_weight(g, "wk", dim, dim, dt, 2), NO_VAL);
-    val v = nn_linear(g, xn, bench_weight(g, "wv", dim, dim, dt, 3), NO_VAL);
+    val q = nn_linear(g, xn, bench_weight(g, "wq", dim, dim, dt, 1), NO_VAL), k = nn_linear(g, xn, bench_weight(g, "wk", kv, dim, dt, 2), NO_VAL);
+    val v = nn_linear(g, xn, bench_weight(g, "wv", kv, dim, dt, 3), NO_VAL);
     nn_rope_tables rope = nn_rope_make(g, dt, h.head_dim, seq, c->rope_theta, false);
     val *turned[] = { &q, &k };
+    int64_t heads[] = { h.n_heads, h.n_kv_heads };
     for (size_t i = 0; i < COUNT(turned); i++) {
-        val apart = GA(g, RESHAPE, VALS(*turned[i]), AT_IS(SHAPE, h.n_heads, h.head_dim, 1, seq));
-        *turned[i] = GA(g, RESHAPE, VALS(nn_rope(g, apart, &rope, false)), AT_IS(SHAPE, 1, dim, 1, seq));
+        val apart = GA(g, RESHAPE, VALS(*turned[i]), AT_IS(SHAPE, heads[i], h.head_dim, 1, seq));
+        *turned[i] = GA(g, RESHAPE, VALS(nn_rope(g, apart, &rope, false)), AT_IS(SHAPE, 1, heads[i] * h.head_dim, 1, seq));
     }
     val p = nn_attn_probs(g, nn_queries_in(g, q, &h), nn_keys_in(g, k, &h), nn_causal_mask(g, dt, seq), &h);
     val mixed = nn_attn_mix(g, p, nn_keys_in(g, v, &h), &h);
@@ -122,7 +123,7 @@ an_status bench_dispatch(bench *b)
     an_status st = subject_open(b, &s, make_conv(16, 32, 16), NULL, 1, b->d);
     if (!st) st = subject_check(&s, "dispatch", 2e-3, b->d);
     if (!st) st = subject_time(b, &s, &t);
-    if (!st) bench_row(b, "dispatch", "1x1 convolution 16 to 16, 32 wide", t, 1e3, "k/s", 1e3 / 5e-6 * 1e-9, "5 us");
+    if (!st) bench_row(b, "dispatch", "1x1 convolution 16 to 16, 32 wide", t, 1e3, "M/s", 1e3 / 5e-6 * 1e-9, "5 us");
     subject_close(&s);
     TRY(st);
     st = subject_open(b, &s, make_conv(2048, 32, 768), NULL, 1, b->d);

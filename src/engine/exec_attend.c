@@ -9,7 +9,7 @@
 
 #include "engine/exec_int.h"
 
-enum { ROWS = 64, ROWS_LONG = 128, LONG = 512 };
+enum { ROWS = 64, ROWS_LONG = 128, LONG = 512, K_ONCE = 256 };
 
 typedef struct {
     const exec_env *env;
@@ -113,44 +113,32 @@ static int64_t sees(const block *b, int64_t i) { return b->s->causal ? MIN(b->s-
 static an_status product(const block *b, const gemm_kernel *g, size_t pack, gemm_view a, gemm_view z, int64_t n, int64_t k, float *c, const float *scale, diag *d)
 {
     const state *s = b->s;
-    TRY(gemm_pack_a(g, NULL, b->n, k, a, b->mem + pack, d));
-    return gemm_run(&(gemm_call){ .kernel = g, .m = b->n, .n = n, .k = k, .a = b->mem + pack, .b = z, .c = c, .c_type = DT_F32, .ldc = n, .epi = { .scale = scale },
+    bool once = n <= 32 * ROWS && k <= K_ONCE; /* few stripes of B: packing A piece by piece is cheaper than ahead */
+    if (!once) TRY(gemm_pack_a(g, NULL, b->n, k, a, b->mem + pack, d));
+    return gemm_run(&(gemm_call){ .kernel = g, .m = b->n, .n = n, .k = k, .a = once ? NULL : b->mem + pack, .a_view = a, .b = z, .c = c, .c_type = DT_F32, .ldc = n, .epi = { .scale = scale },
                                   .scratch = b->mem + s->at_scratch, .scratch_bytes = s->scratch_bytes }, d);
 }
 
-static void apply_mask(const block *b)
+static void apply_mask(const block *b, int64_t i, float *row, int64_t n)
 {
     const state *s = b->s;
-    const vec_kernels *v = s->env->v;
-    for (int64_t i = 0; i < b->n; i++) {
-        float *row = b->score + i * b->seen;
-        int64_t n = sees(b, i);
-        if (s->mask >= 0) {
-            exec_read(s->env, &s->mask_walk, ctx_mem(b->c, s->mask), (b->stack * s->rows + b->i0 + i) * s->keys, b->line, n);
-            if (!s->admits) v->fn[VF_ADD](row, row, b->line, NULL, NULL, n);
-            else
-                for (int64_t j = 0; j < n; j++) row[j] = b->line[j] != 0 ? row[j] : -INFINITY;
-        }
-        for (int64_t j = n; j < b->seen; j++) row[j] = -INFINITY;
-    }
+    exec_read(s->env, &s->mask_walk, ctx_mem(b->c, s->mask), (b->stack * s->rows + b->i0 + i) * s->keys, b->line, n);
+    if (!s->admits) s->env->v->fn[VF_ADD](row, row, b->line, NULL, NULL, n);
+    else
+        for (int64_t j = 0; j < n; j++) row[j] = b->line[j] != 0 ? row[j] : -INFINITY;
 }
 
-/* Weights before division; total: one over their sum. */
+/* Weights before division; total: one over their sum. Keys a row does not see weigh nothing. */
 static void weights(const block *b)
 {
     const vec_kernels *v = b->s->env->v;
-    for (int64_t i = 0; i < b->n; i += v->width) {
-        int64_t n = MIN(v->width, b->n - i);
-        float *rows = b->score + i * b->seen;
-        for (int64_t r = 0; r < n; r++) b->most[i + r] = -INFINITY, b->total[i + r] = 0;
-        v->rows(b->most + i, STAT_MAX, false, rows, n, b->seen, NULL, b->seen);
-        for (int64_t r = 0; r < n; r++) {
-            float less = -b->most[i + r];
-            v->fn[VF_ADD_P](rows + r * b->seen, rows + r * b->seen, NULL, NULL, &less, b->seen);
-        }
-        v->fn[VF_EXP](rows, rows, NULL, NULL, NULL, n * b->seen);
-        v->rows(b->total + i, STAT_SUM, false, rows, n, b->seen, NULL, b->seen);
-        for (int64_t r = 0; r < n; r++) b->total[i + r] = 1 / b->total[i + r];
+    for (int64_t i = 0; i < b->n; i++) {
+        float *row = b->score + i * b->seen;
+        int64_t n = sees(b, i);
+        if (b->s->mask >= 0) apply_mask(b, i, row, n);
+        float most = v->along(DT_F32, row, STAT_MAX, 0, -INFINITY, n);
+        b->total[i] = 1 / v->exps(row, DT_F32, row, most, n);
+        v->fill(row + n, 0, b->seen - n);
     }
 }
 
@@ -172,7 +160,6 @@ static an_status attend_block(block *b, diag *d)
     for (int64_t i = 0; i < b->n; i++) b->most[i] = s->scale;
     TRY(product(b, s->scores, s->at_qpack, (gemm_view){ .at = b->q, .type = s->tq, .row = s->inner, .col = 1 },
                 (gemm_view){ .at = b->k, .type = s->tk, .row = 1, .col = s->inner }, b->seen, s->inner, b->score, b->most, d));
-    if (s->mask >= 0 || s->causal) apply_mask(b);
     weights(b);
     TRY(product(b, s->values, s->at_ppack, (gemm_view){ .at = b->score, .type = DT_F32, .row = b->seen, .col = 1 },
                 (gemm_view){ .at = b->v, .type = s->tv, .row = s->cols, .col = 1 }, s->cols, b->seen, b->out, b->total, d));

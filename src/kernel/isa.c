@@ -1,5 +1,6 @@
 /* isa.c: what this CPU has. In: cpuid, or the kernel's capability words; AN_ISA.  Out: a set of ISA_* bits. */
 #define _DEFAULT_SOURCE 1 /* syscall() */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/str.h"
@@ -112,15 +113,19 @@ an_status isa_have(uint32_t *have, diag *d)
     return st;
 }
 
-/* Sizes the blocking; a guess costs speed only. */
+/* Sizes the blocking; a guess costs speed only. Asked for at every product: the system is asked once. */
 size_t cpu_l2_bytes(void)
 {
-    size_t n = 0;
+    static atomic_size_t known;
+    size_t n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (n) return n;
     FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index2/size", "r");
     if (f) {
         unsigned long kb;
         if (fscanf(f, "%luK", &kb) == 1 && kb < 1ul << 20) n = (size_t)kb << 10;
         fclose(f);
     }
-    return n ? n : (size_t)1 << 20;
+    n = n ? n : (size_t)1 << 20;
+    atomic_store_explicit(&known, n, memory_order_relaxed); /* every thread finds the same */
+    return n;
 }
