@@ -87,8 +87,96 @@ static void on_chip(const char *name)
 static void every_rule_on_m1(void **state) { (void)state, on_chip("m1"); }
 static void every_rule_on_m4(void **state) { (void)state, on_chip("m4"); }
 
+/* ---- the saturating weight gradient ----
+ * A 1x3 convolution of two places and 18 channels whose output gradient is scale * y^2, with data for which the published counts
+ * come out (the facts rows use the same): what is cut carries the loss scale, and m1 cannot cut above 4094 at a width offset. */
+
+enum { CH = 18, PLACES = 2, TAPS = 3, DATA_SEED = 3235 };
+
+typedef struct {
+    graph *g;
+    grad_info info;
+    tensor64 in[4];
+    double x[PLACES], w[CH * TAPS], scale[1];
+} sweep;
+
+static void sweep_open(sweep *s, double in_scale, double loss_scale, grad_conv_form form)
+{
+    ttype xt = TTYPE(DT_F16, 1, 1, 1, PLACES), wt = TTYPE(DT_F16, CH, 1, 1, TAPS), st = TTYPE(DT_F16, 1);
+    rng r = { .s = DATA_SEED };
+    for (int i = 0; i < PLACES; i++) s->x[i] = in_scale / 16;
+    for (int i = 0; i < CH * TAPS; i++) {
+        double u = rng_unit(&r);
+        s->w[i] = dtype_round(DT_F16, 9 + 18 * u * u);
+    }
+    s->scale[0] = loss_scale;
+    s->in[0] = (tensor64){ xt, s->x }, s->in[1] = s->in[2] = (tensor64){ wt, s->w }, s->in[3] = (tensor64){ st, s->scale };
+    graph *g = s->g = graph_new("sweep", 0);
+    assert_non_null(g);
+    val x = graph_input(g, "x", xt), w = graph_input(g, "w", wt), w2 = graph_input(g, "w2", wt), scale = graph_input(g, "scale", st), dw = NO_VAL;
+    const attr same[] = { AT_S(PAD_TYPE, "same") };
+    const val a[] = { x, w }, b[] = { x, w2 };
+    /* w2 holds the same numbers and is not differentiated by: the gradient at the output is y^2 */
+    val loss = G(g, REDUCE_SUM, G(g, MUL, graph_op(g, OP_CONV, a, 2, same, 1), G(g, SQUARE, graph_op(g, OP_CONV, b, 2, same, 1))));
+    diag d = { 0 };
+    assert_ok(grad_build(g, loss, &w, 1, &dw, &(grad_options){ .seed = scale, .conv_weight = form, .info = &s->info }, &d), d);
+    graph_output(g, "dw", dw);
+    assert_ok(graph_finish(g, &d), d);
+}
+
+static int infinities_on(const sweep *s, const char *chip_name)
+{
+    numerics num;
+    arena mem = { 0 };
+    assert_true(codegen_numerics(chip_find(chip_name), &num));
+    program *p = cgt_compile(s->g, &(codegen_options){ .num = &num, .target = chip_name, .level = 1 });
+    const void **in = cgt_inputs(p, s->g, s->in, &mem);
+    void **out = cgt_outputs(p, &mem);
+    cgt_run(p, in, out, false);
+    int n = 0;
+    for (int i = 0; i < CH * TAPS; i++) n += isinf(dtype_load(DT_F16, out[0], i)) != 0;
+    program_free(p);
+    arena_free(&mem);
+    return n;
+}
+
+static void loss_scale_sweep(void **state)
+{
+    (void)state;
+    static const struct {
+        double in_scale, loss_scale;
+        int infinities; /* published, on m1 */
+    } published[] = { { 1, 256, 0 }, { 1, 384, 0 }, { 1, 512, 1 }, { 1, 768, 3 }, { 1, 1024, 8 }, { 4, 256, 36 } };
+    for (size_t i = 0; i < COUNT(published); i++) {
+        sweep s = { 0 };
+        arena mem = { 0 };
+        diag d = { 0 };
+        grad_hazard *h;
+        size_t n;
+        sweep_open(&s, published[i].in_scale, published[i].loss_scale, GRAD_CONV_PATCHES);
+        assert_int_equal(infinities_on(&s, "m1"), published[i].infinities);
+        assert_int_equal(infinities_on(&s, "m2"), published[i].infinities);
+        assert_int_equal(infinities_on(&s, "m5"), 0);
+        /* the preflight says so before anything runs, and which scale would do */
+        assert_ok(grad_preflight(s.g, s.info.seed, published[i].loss_scale, s.in, &mem, &h, &n, &d), d);
+        assert_int_equal(n > 0, published[i].infinities > 0);
+        for (size_t k = 0; k < n; k++) {
+            assert_true(h[k].scales && h[k].safe_scale < published[i].loss_scale);
+            if (published[i].in_scale == 1) assert_true(h[k].safe_scale >= 384);
+        }
+        graph_free(s.g);
+        /* both other forms keep it finite */
+        for (int form = GRAD_CONV_INPUT_PATCHES; form <= GRAD_CONV_NO_WIDTH_OFFSET; form++) {
+            sweep_open(&s, published[i].in_scale, published[i].loss_scale, (grad_conv_form)form);
+            assert_int_equal(infinities_on(&s, "m1"), 0);
+            graph_free(s.g);
+        }
+        arena_free(&mem);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4), cmocka_unit_test(loss_scale_sweep) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
