@@ -227,7 +227,14 @@ static bool read_pool(adj *c, pooling *p)
     shape x = shape_at(c, c->n.in[0]);
     int64_t k[MAX_RANK];
     if (!at_l(c, A_KERNEL_SIZES, x.rank - 2, k) || !read_window(c, &p->w, &x, &c->y, k)) return false;
-    p->x = plane(x.d[0] * x.d[1], 1, x.d + 2, p->w.n), p->y = plane(x.d[0] * x.d[1], 1, c->y.d + 2, p->w.n);
+    if (p->w.n == 1) { /* a line is an image one pixel high: convolutions of rank 3 are not taken everywhere */
+        window *w = &p->w;
+        int64_t *const lists[] = { w->wide, w->narrow, w->k, w->stride, w->dil }, *const pads[] = { w->before, w->after };
+        for (size_t i = 0; i < COUNT(lists); i++) lists[i][1] = lists[i][0], lists[i][0] = 1;
+        for (size_t i = 0; i < COUNT(pads); i++) pads[i][1] = pads[i][0], pads[i][0] = 0;
+        w->n = 2;
+    }
+    p->x = plane(x.d[0] * x.d[1], 1, p->w.wide, p->w.n), p->y = plane(x.d[0] * x.d[1], 1, p->w.narrow, p->w.n);
     p->in = reshaped(c, c->n.in[0], &p->x), p->dy = reshaped(c, dy_full(c), &p->y);
     return true;
 }

@@ -87,6 +87,39 @@ static void on_chip(const char *name)
 static void every_rule_on_m1(void **state) { (void)state, on_chip("m1"); }
 static void every_rule_on_m4(void **state) { (void)state, on_chip("m4"); }
 
+/* What a chip takes forwards it takes backwards: no operation of the gradient breaks a rule where the case itself breaks none. */
+static void gradients_are_legal_where_the_case_is(void **state)
+{
+    (void)state;
+    rng r = { 1 };
+    const chip *ch = chip_find("m1");
+    int legal = 0;
+    for (size_t i = 0; i < COUNT(grad_rows); i++) {
+        graph *g = narrow_row(grad_rows[i].text);
+        arena mem = { 0 };
+        diag d = { 0 };
+        op_inst *ops;
+        grad_info info = { 0 };
+        val loss = grad_total(g, &r), dx[8] = { NO_VAL };
+        assert_ok(grad_build(g, loss, g->inputs.at, (int)g->inputs.n, dx, &(grad_options){ .info = &info }, &d), d);
+        assert_ok(graph_insts(g, &mem, &ops, &d), d);
+        bool ok = true;
+        for (size_t k = 1; k < g->nodes.n && ok; k++) {
+            findings f = { 0 };
+            assert_ok(rules_check_op(ch, &ops[k], &mem, &f, &d), d);
+            for (size_t q = 0; q < f.n && ok; q++) {
+                if (f.at[q].sev != SEV_ERROR) continue;
+                if (k >= info.first_node) fail_msg("%s\n%s: %s", grad_rows[i].text, f.at[q].rule, f.at[q].message);
+                ok = false;
+            }
+        }
+        legal += ok;
+        arena_free(&mem);
+        graph_free(g);
+    }
+    assert_true(legal > 80); /* not because nothing was legal */
+}
+
 /* ---- the saturating weight gradient ----
  * A 1x3 convolution of two places and 18 channels whose output gradient is scale * y^2, with data for which the published counts
  * come out (the facts rows use the same): what is cut carries the loss scale, and m1 cannot cut above 4094 at a width offset. */
@@ -177,6 +210,7 @@ static void loss_scale_sweep(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4), cmocka_unit_test(loss_scale_sweep) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4),
+                                        cmocka_unit_test(gradients_are_legal_where_the_case_is), cmocka_unit_test(loss_scale_sweep) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
