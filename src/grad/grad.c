@@ -22,6 +22,7 @@ typedef struct {
     size_t n_nodes, n_values; /* of the forward graph */
     bool *active;             /* value: depends on a wrt through float values */
     bool *live;               /* value: the loss depends on it through float values */
+    held_consts held;
     arena tmp;
 } path;
 
@@ -171,7 +172,7 @@ static an_status check_rules(const path *p, diag *d)
 
 static void visit(path *p, uint32_t i, val *grad, const grad_options *o)
 {
-    adj c = { .g = p->g, .n = p->g->nodes.at[i], .tmp = &p->tmp, .o = o };
+    adj c = { .g = p->g, .n = p->g->nodes.at[i], .held = &p->held, .tmp = &p->tmp, .o = o };
     bool any = false;
     for (int k = 0; k < c.n.n_out; k++) any = any || grad[c.n.out.i + (uint32_t)k].i;
     if (!any) return; /* every use of it gave nothing: a slice that was never read */
@@ -200,6 +201,24 @@ static void visit(path *p, uint32_t i, val *grad, const grad_options *o)
     arena_back(&p->tmp, m);
 }
 
+/* A constant that something reads must be a number of its type. */
+static void check_held(path *p, uint32_t first)
+{
+    graph *g = p->g;
+    for (int k = 0; k < p->held.n && !g->err.st; k++) {
+        val v = p->held.at[k].v;
+        double x = p->held.at[k].x, as = dtype_round(graph_type(g, v)->dt, x);
+        if (as == x || (as - as == 0 && as != 0)) continue;
+        for (size_t i = first; i < g->nodes.n && !g->err.st; i++)
+            for (int j = 0; j < g->nodes.at[i].n_in; j++)
+                if (g->nodes.at[i].in[j].i == v.i) {
+                    graph_fail(g, AN_INPUT, "gradient: the loss scale is %g where %s reads it, which is %g in %s: take another, or the mean where the loss takes a sum", x,
+                               g->nodes.at[i].name, as, dtype_name(graph_type(g, v)->dt));
+                    break;
+                }
+    }
+}
+
 static void walk_back(path *p, const val *wrt, int n, val *out, const grad_options *o)
 {
     graph *g = p->g;
@@ -212,9 +231,9 @@ static void walk_back(path *p, const val *wrt, int n, val *out, const grad_optio
     grad_info info = { .first_node = (uint32_t)g->nodes.n, .reached = o->info ? o->info->reached : NULL };
     g->here = graph_maker(g, p->loss)->at;
     ttype lt = *graph_type(g, p->loss);
-    adj c = { .g = g, .dt = lt.dt, .tmp = &p->tmp, .o = o };
-    info.seed = o->seed.i ? o->seed : graph_fill_const(g, NULL, lt, o->loss_scale == 0 ? 1 : o->loss_scale);
-    grad[p->loss.i] = reshaped(&c, info.seed, &lt.sh);
+    adj c = { .g = g, .dt = lt.dt, .held = &p->held, .tmp = &p->tmp, .o = o };
+    val seed = o->seed.i ? o->seed : hold(&c, &lt.sh, o->loss_scale == 0 ? 1 : o->loss_scale);
+    grad[p->loss.i] = reshaped(&c, seed, &lt.sh);
     for (size_t i = p->n_nodes; i-- > 1 && !g->err.st;)
         if (on_path(p, &g->nodes.at[i])) visit(p, (uint32_t)i, grad, o);
     g->here = here;
@@ -224,6 +243,10 @@ static void walk_back(path *p, const val *wrt, int n, val *out, const grad_optio
         c.dt = t.dt;
         out[i] = v.i ? full(&c, v, &t.sh) : graph_fill_const(g, NULL, t, 0);
     }
+    check_held(p, info.first_node);
+    info.seed[info.n_seeds++] = seed;
+    for (int k = 0; k < p->held.n; k++)
+        if (p->held.at[k].v.i != seed.i) info.seed[info.n_seeds++] = p->held.at[k].v;
     if (o->info) *o->info = info;
 }
 

@@ -23,14 +23,18 @@ typedef enum {
     GRAD_CONV_NO_WIDTH_OFFSET, /* the input is cut with its channels moved to the width axis: nothing is cut along the width */
 } grad_conv_form;
 
+enum { GRAD_MAX_SEEDS = 16 };
+
 typedef struct {
-    val seed;            /* the gradient of the loss that was used */
+    val seed[GRAD_MAX_SEEDS]; /* [0] the gradient of the loss that was used; then constants that hold a fraction of it */
+    int n_seeds;
     uint32_t first_node; /* nodes from here on are the backward pass */
     bool *reached;       /* caller's, n entries, or NULL: wrt[i] takes part in the loss */
 } grad_info;
 
 typedef struct {                /* zero is the default */
-    double loss_scale;          /* gradient of the loss as a constant; 0 means 1 */
+    double loss_scale;          /* gradient of the loss as a constant; 0 means 1. It need not be a number of the loss's type as long
+                                   as what is left of it behind the means that follow is (65536 over a batch in fp16) */
     val seed;                   /* or a value of the graph: one element of the loss's type, so that the scale may change from run to run */
     grad_conv_form conv_weight;
     bool zeros_when_unreached;  /* a wrt without any path to the loss gets zeros instead of an error */
@@ -41,7 +45,7 @@ typedef struct {                /* zero is the default */
  * whose own operands may be among the wrt too.
  *   AN_INPUT        the loss is not one float, a wrt is not a float or does not reach the loss
  *   AN_UNSUPPORTED  an operation between a wrt and the loss has no gradient; the message names it, and the place is its own
- * After either the graph is as it was. Other failures (memory) stick to the graph. */
+ * After either the graph is as it was. Other failures (memory, a loss scale that is no number of its type) stick to the graph. */
 an_status grad_build(graph *g, val loss, const val *wrt, int n, val *out, const grad_options *o, diag *d) MUST_CHECK;
 
 bool grad_exists(op_id op); /* the op has a rule */
@@ -59,11 +63,11 @@ typedef struct {
     double safe_scale; /* the largest seed that keeps it within the limit; 0: not known; INFINITY: it does not depend on it */
 } grad_hazard;
 
-/* Every fp16 slice with a width offset whose operand can pass the limit. seed: grad_info's, with its current magnitude `scale`;
- * NO_VAL for a graph without gradients. Without a sample, ranges come from graph_ranges, which knows nothing about float inputs:
+/* Every fp16 slice with a width offset whose operand can pass the limit. info: of the gradients in it, built with a seed of
+ * magnitude `scale`; NULL for a graph without any. Without a sample, ranges come from graph_ranges, which knows nothing about float inputs:
  * what depends on them is reported as not known. sample, one tensor per input: the magnitudes are those of that run, in double
  * precision, and say nothing about other data. *mem owns the list. */
-an_status grad_preflight(const graph *g, val seed, double scale, const tensor64 *sample, arena *mem, grad_hazard **out, size_t *n,
+an_status grad_preflight(const graph *g, const grad_info *info, double scale, const tensor64 *sample, arena *mem, grad_hazard **out, size_t *n,
                          diag *d) MUST_CHECK;
 
 #endif

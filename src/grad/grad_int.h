@@ -10,6 +10,9 @@
 
 /* Short names in the rules, prefixed symbols in the library: somebody else's program may have a `scale` too. */
 #define num vjp_num
+#define mul vjp_times
+#define quo vjp_quo
+#define hold vjp_hold
 #define scale vjp_scale
 #define over_count vjp_over_count
 #define tiny_of vjp_tiny_of
@@ -31,6 +34,16 @@
 #define at_axis vjp_at_axis
 #define broken vjp_broken
 
+/* Constants that still hold nothing but the loss scale, with the number they stand for. A scale of 65536 is no fp16 number, the
+ * 1024 that is left of it behind a mean over 64 is: products and quotients of these are worked out here, not in the graph. */
+typedef struct {
+    struct {
+        val v;
+        double x;
+    } at[GRAD_MAX_SEEDS];
+    int n;
+} held_consts;
+
 typedef struct {
     graph *g;
     node n;            /* a copy: the graph's own array moves as it grows */
@@ -39,6 +52,7 @@ typedef struct {
     const val *dy;     /* per result; thin; NO_VAL where nothing comes back */
     const bool *need;  /* per operand: somebody asks for its gradient */
     val *dx;           /* per operand: to be filled where needed; thin */
+    held_consts *held;
     arena *tmp;        /* until the rule returns */
     const grad_options *o;
 } adj;
@@ -51,8 +65,9 @@ typedef void vjp_fn(adj *c);
 /* ---- building ---- */
 static inline val add(adj *c, val a, val b) { return G(c->g, ADD, a, b); }
 static inline val sub(adj *c, val a, val b) { return G(c->g, SUB, a, b); }
-static inline val mul(adj *c, val a, val b) { return G(c->g, MUL, a, b); }
-static inline val quo(adj *c, val a, val b) { return G(c->g, REAL_DIV, a, b); }
+val mul(adj *c, val a, val b);
+val quo(adj *c, val a, val b);
+val hold(adj *c, const shape *s, double x); /* a constant of the loss scale's, remembered */
 static inline val choose(adj *c, val cond, val a, val b) { return G(c->g, SELECT, cond, a, b); }
 val num(adj *c, double x);             /* a scalar of the rule's type */
 val scale(adj *c, val v, double s);    /* v * s; v itself when s is 1 */

@@ -38,11 +38,11 @@ static double largest_of(const tensor64 *t)
 }
 
 /* Values that grow with the seed. */
-static bool *seeded(const graph *g, val seed, arena *mem)
+static bool *seeded(const graph *g, const grad_info *info, arena *mem)
 {
     bool *on = TAKE(mem, bool, g->values.n);
-    if (!on || !seed.i) return on;
-    on[seed.i] = true;
+    if (!on || !info) return on;
+    for (int k = 0; k < info->n_seeds; k++) on[info->seed[k].i] = true;
     for (size_t i = 1; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
         bool any = false;
@@ -66,11 +66,11 @@ static an_status measure(const graph *g, const tensor64 *sample, grad_hazard *h,
     return AN_OK;
 }
 
-an_status grad_preflight(const graph *g, val seed, double scale_now, const tensor64 *sample, arena *mem, grad_hazard **out, size_t *n, diag *d)
+an_status grad_preflight(const graph *g, const grad_info *info, double scale_now, const tensor64 *sample, arena *mem, grad_hazard **out, size_t *n, diag *d)
 {
     *n = 0;
     *out = TAKE(mem, grad_hazard, g->nodes.n);
-    bool *grows = seeded(g, seed, mem);
+    bool *grows = seeded(g, info, mem);
     vrange *range = TAKE(mem, vrange, g->values.n);
     if (!*out || !grows || !range) return diag_nomem(d);
     size_t suspects = 0;

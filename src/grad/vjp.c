@@ -9,13 +9,56 @@
 val num(adj *c, double x) { return graph_scalar(c->g, c->dt, x); }
 val scale(adj *c, val v, double s) { return s == 1 ? v : mul(c, v, num(c, s)); }
 
+/* ---- the loss scale, as long as it is a number ---- */
+
+val hold(adj *c, const shape *s, double x)
+{
+    val v = graph_fill_const(c->g, NULL, typed(c, *s), x);
+    if (v.i && c->held && c->held->n < GRAD_MAX_SEEDS) c->held->at[c->held->n].v = v, c->held->at[c->held->n++].x = x;
+    return v;
+}
+
+static bool is_held(const adj *c, val v, double *x)
+{
+    if (!c->held || c->held->n == GRAD_MAX_SEEDS) return false; /* no room for another: the graph computes it */
+    for (int i = 0; i < c->held->n; i++)
+        if (v.i && c->held->at[i].v.i == v.i) return *x = c->held->at[i].x, true;
+    return false;
+}
+
+/* a is held and b a constant number: the result is held, in a's shape. */
+static bool both_known(const adj *c, val a, val b, double *x, double *y)
+{
+    shape s = shape_at(c, b);
+    return is_held(c, a, x) && graph_const_scalar(c->g, b, y) && count_of(&s) == 1 && s.rank <= shape_at(c, a).rank;
+}
+
+val mul(adj *c, val a, val b)
+{
+    double x, y;
+    shape s = shape_at(c, a), t = shape_at(c, b);
+    if (both_known(c, a, b, &x, &y)) return hold(c, &s, x * y);
+    if (both_known(c, b, a, &x, &y)) return hold(c, &t, x * y);
+    return G(c->g, MUL, a, b);
+}
+
+val quo(adj *c, val a, val b)
+{
+    double x, y;
+    shape s = shape_at(c, a);
+    if (both_known(c, a, b, &x, &y) && y != 0) return hold(c, &s, x / y);
+    return G(c->g, REAL_DIV, a, b);
+}
+
 double tiny_of(dtype dt) { return dt == DT_F16 ? 0x1p-14 : dt == DT_F64 ? DBL_MIN : (double)FLT_MIN; }
 
 /* A division by the count: n is exact in fp16 to 2048 where 1/n is not. fp16 ends at 65504, so a large one goes in two steps. */
 val over_count(adj *c, val v, int64_t n)
 {
     enum { STEP = 1 << 14 };
-    double rest = (double)n;
+    double rest = (double)n, x;
+    shape s = shape_at(c, v);
+    if (is_held(c, v, &x)) return hold(c, &s, x / rest);
     while (c->dt == DT_F16 && rest > STEP) v = quo(c, v, num(c, STEP)), rest /= STEP;
     return rest == 1 ? v : quo(c, v, num(c, rest));
 }
@@ -23,7 +66,9 @@ val over_count(adj *c, val v, int64_t n)
 static val times_count(adj *c, val v, int64_t n)
 {
     enum { STEP = 1 << 14 };
-    double rest = (double)n;
+    double rest = (double)n, x;
+    shape s = shape_at(c, v);
+    if (is_held(c, v, &x)) return hold(c, &s, x * rest);
     while (c->dt == DT_F16 && rest > STEP) v = scale(c, v, STEP), rest /= STEP;
     return scale(c, v, rest);
 }
@@ -75,6 +120,8 @@ val reshaped(adj *c, val v, const shape *s)
     if (c->g->err.st) return NO_VAL;
     shape now = shape_at(c, v);
     if (shape_eq(&now, s)) return v;
+    double x;
+    if (is_held(c, v, &x)) return hold(c, s, x);
     return GA(c->g, RESHAPE, VALS(v), AT_LIST(SHAPE, s->d, s->rank));
 }
 

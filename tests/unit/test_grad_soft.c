@@ -191,7 +191,7 @@ static void loss_scale_sweep(void **state)
         assert_int_equal(infinities_on(&s, "m2"), published[i].infinities);
         assert_int_equal(infinities_on(&s, "m5"), 0);
         /* the preflight says so before anything runs, and which scale would do */
-        assert_ok(grad_preflight(s.g, s.info.seed, published[i].loss_scale, s.in, &mem, &h, &n, &d), d);
+        assert_ok(grad_preflight(s.g, &s.info, published[i].loss_scale, s.in, &mem, &h, &n, &d), d);
         assert_int_equal(n > 0, published[i].infinities > 0);
         for (size_t k = 0; k < n; k++) {
             assert_true(h[k].scales && h[k].safe_scale < published[i].loss_scale);
