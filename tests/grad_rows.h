@@ -180,7 +180,7 @@ static inline graph *grad_parse(const char *text)
 
 static inline bool grad_is_result(const char *name) { return name[0] == 'y' && (!name[1] || (name[1] >= '1' && name[1] <= '9' && !name[2])); }
 
-/* Sum over the results of their weighed sums. */
+/* Sum over the results of their weighed sums; without r, of their plain sums, whose gradient is one number for all elements. */
 static inline val grad_total(graph *g, rng *r)
 {
     val sum = NO_VAL;
@@ -190,7 +190,7 @@ static inline val grad_total(graph *g, rng *r)
         val v = { i };
         dtype t = g->values.at[i].type.dt;
         if (!dtype_is_float(t)) v = GA(g, CAST, VALS(v), AT_S(DTYPE, dt));
-        v = weighed(g, r, v);
+        v = r ? weighed(g, r, v) : G(g, REDUCE_SUM, v);
         sum = sum.i ? G(g, ADD, sum, v) : v;
     }
     return sum;
