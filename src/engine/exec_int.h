@@ -23,7 +23,7 @@ an_status exec_open(image *im, exec_env **out, diag *d) MUST_CHECK; /* the same 
 void exec_need_work(image *im, size_t bytes);
 const vec_table *exec_table(image *im, table_id t, diag *d); /* NULL: no memory */
 
-enum { EXEC_BLOCK = 512 }; /* elements worked on at a time: some buffers of fp32 fit the first cache */
+enum { EXEC_BLOCK = 1024 }; /* elements worked on at a time: some buffers of fp32 fit the first cache */
 
 bool exec_loads(dtype t); /* fp32 holds every value of it, and the vector kernels read it */
 bool exec_stores(dtype t);

@@ -11,7 +11,7 @@
 
 #include "engine/exec_int.h"
 
-enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = 2 };
+enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, COPY_ROWS = 16, PARAMS = 2 };
 
 typedef struct {
     const exec_env *env;
@@ -22,6 +22,7 @@ typedef struct {
     int64_t lines, part; /* of a task; positions of a piece */
     bool kept;
     bool writes;         /* y has x's shape */
+    bool copied;         /* plain columns: x is too large to stay in cache by itself */
     bool plain;          /* no rules, and types the kernels read and write in place */
     int64_t groups;      /* rows: of lines, in one task */
     int64_t room;        /* floats in buf */
@@ -261,12 +262,28 @@ static void norm_plain(task *t)
     unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
     const float *gain = parameter(t, 0, t->buf), *bias = parameter(t, 1, t->buf + s->n);
     if (s->columns) {
+        int64_t ld = s->inner;
+        const float *mean = centred ? t->mean : NULL;
         v->fill(t->acc, 0, t->lines), v->fill(t->mean, 0, t->lines);
-        if (centred) v->down(t->mean, s->tx, x, STAT_SUM, NULL, s->n, s->inner * in, t->lines);
-        for (int64_t i = 0; i < t->lines; i++) t->mean[i] /= (float)s->n;
-        v->down(t->acc, s->tx, x, STAT_SQUARES, centred ? t->mean : NULL, s->n, s->inner * in, t->lines);
+        if (s->copied) { /* in passing, into rows that lie close: the later passes find them in cache */
+            unsigned char *rows = (unsigned char *)(t->buf + 2 * s->n);
+            ld = t->lines;
+            for (int64_t r = 0; r < s->n; r += COPY_ROWS) {
+                int64_t n = MIN(COPY_ROWS, s->n - r);
+                for (int64_t i = r; i < r + n; i++) {
+                    EXEC_PREFETCH(x + (i + COPY_ROWS) * s->inner * in);
+                    memcpy(rows + i * ld * in, x + i * s->inner * in, (size_t)(ld * in));
+                }
+                v->down(centred ? t->mean : t->acc, s->tx, rows + r * ld * in, centred ? STAT_SUM : STAT_SQUARES, NULL, n, ld * in, t->lines);
+            }
+            x = rows;
+        } else v->down(centred ? t->mean : t->acc, s->tx, x, centred ? STAT_SUM : STAT_SQUARES, NULL, s->n, ld * in, t->lines);
+        if (centred) {
+            for (int64_t i = 0; i < t->lines; i++) t->mean[i] /= (float)s->n;
+            v->down(t->acc, s->tx, x, STAT_SQUARES, t->mean, s->n, ld * in, t->lines);
+        }
         for (int64_t i = 0; i < t->lines; i++) t->acc[i] = inverse_length(s, t->acc[i]);
-        v->affine_rows(y, s->ty, x, s->tx, s->inner, centred ? t->mean : NULL, t->acc, gain, bias, s->n, t->lines);
+        v->affine_rows(y, s->ty, s->inner, x, s->tx, ld, mean, t->acc, gain, bias, s->n, t->lines);
         return;
     }
     for (int64_t i = 0; i < t->lines; i++, x += s->n * in, y += s->n * out) {
@@ -378,9 +395,11 @@ static bool one_run(const etensor *t, const int64_t *axes, int64_t n_axes, state
     return true;
 }
 
-/* again: its elements are looked at more than once */
-static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, bool again, state **out, diag *d)
+typedef enum { LOOK_ONCE, LOOK_AGAIN, LOOK_COLUMNS } look; /* at elements: once, more often, more often with a straight form for columns */
+
+static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, look how, state **out, diag *d)
 {
+    bool again = how != LOOK_ONCE;
     exec_env *e;
     state s = { .x = insn_t(in, "x"), .y = insn_t(in, "y"), .num = &im->p->num };
     *out = NULL;
@@ -389,11 +408,16 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     s.env = e, s.tx = x->dt, s.ty = y->dt;
     if (!e->fast || !exec_loads(s.tx) || !exec_stores(s.ty) || !dtype_is_float(s.ty) || !one_run(x, axes, n_axes, &s)) return AN_OK;
     s.columns = s.inner > 1;
+    s.writes = again;
+    s.plain = !e->chip && (s.tx == DT_F32 || s.tx == DT_F16) && (s.ty == DT_F32 || s.ty == DT_F16);
     int64_t room = e->l2 / 2 / (int64_t)sizeof(float); /* the other half is for what passes by */
     if (s.columns) {
         int64_t share = ROUND_UP((s.inner + 2 * e->threads - 1) / (2 * e->threads), (int64_t)COLUMN_STEP), fit = room / s.n / COLUMN_STEP * COLUMN_STEP;
         s.lines = MIN(share, MOST_COLUMNS);
         if (again && fit >= COLUMN_STEP) s.lines = MIN(s.lines, fit);
+        /* straight from memory: rows as long as the cache allows, since every row of a task is another page */
+        int64_t long_rows = e->l2 / 4 * 3 / (s.n * exec_size(s.tx)) / COLUMN_STEP * COLUMN_STEP;
+        if (s.plain && how == LOOK_COLUMNS && long_rows > s.lines) s.lines = MIN(long_rows, s.outer >= 2 * e->threads ? s.inner : share);
         s.lines = MIN(s.inner, s.lines);
         s.part = MIN(s.n, MAX(PIECE / s.lines, 1));
         s.per_outer = (s.inner + s.lines - 1) / s.lines;
@@ -405,11 +429,10 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
         s.groups = MAX(all / (8 * e->threads), 1); /* neighbours in one task: the next one's lines are on their way */
         s.tasks = (all + s.groups - 1) / s.groups;
     }
-    s.writes = again;
-    s.plain = !e->chip && (s.tx == DT_F32 || s.tx == DT_F16) && (s.ty == DT_F32 || s.ty == DT_F16);
     s.kept = again && s.lines <= room / s.n;
     s.room = s.lines * (s.kept ? s.n : s.part);
-    if (s.plain) s.room = MAX(s.room, 2 * s.n); /* a line, or gain and bias */
+    s.copied = s.plain && how == LOOK_COLUMNS && s.columns && s.lines < s.inner && s.n * s.inner * exec_size(s.tx) > e->l2 / 2 && s.lines * s.n * exec_size(s.tx) <= e->l2 / 4 * 3;
+    if (s.plain) s.room = MAX(s.room, 2 * s.n + (s.copied ? s.lines * s.n : 0)); /* a line, or gain and bias and a copy of the rows */
     s.each = ROUND_UP((size_t)(s.room + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
     exec_need_work(im, s.each * (size_t)e->threads);
     if (e->chip && im->p->num.tables != 0 && !(s.exp2 = exec_table(im, TAB_exp2, d))) return d->st;
@@ -424,7 +447,7 @@ static an_status prepare_softmax(image *im, const insn *in, void **out, diag *d)
 {
     int64_t axis = insn_i(in, "axis");
     state *s;
-    TRY(prepare(im, in, &axis, 1, true, &s, d));
+    TRY(prepare(im, in, &axis, 1, LOOK_AGAIN, &s, d));
     *out = s;
     return AN_OK;
 }
@@ -434,7 +457,7 @@ static an_status prepare_reduce(image *im, const insn *in, void **out, diag *d)
     int64_t n;
     const int64_t *axes = insn_is(in, "axes", &n);
     state *s;
-    TRY(prepare(im, in, axes, n, false, &s, d));
+    TRY(prepare(im, in, axes, n, LOOK_ONCE, &s, d));
     if (s) s->kind = (int)insn_i(in, "kind");
     *out = s;
     return AN_OK;
@@ -456,7 +479,7 @@ static an_status prepare_norm(image *im, const insn *in, void **out, diag *d)
     state *s;
     for (int k = 0; k < PARAMS; k++)
         if (par[k] >= 0 && !exec_loads(im->p->tensors.at[par[k]].dt)) return AN_OK;
-    TRY(prepare(im, in, axes, n, true, &s, d));
+    TRY(prepare(im, in, axes, n, LOOK_COLUMNS, &s, d));
     if (!s) return AN_OK;
     s->kind = (int)insn_i(in, "kind"), s->eps = (float)insn_f(in, "eps");
     for (int k = 0; k < PARAMS; k++)

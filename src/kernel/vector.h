@@ -85,11 +85,12 @@ typedef struct {
      * along: of one row; acc is where it starts. down: of n columns, rows `ld` bytes apart; rows ascending. */
     float (*along)(dtype t, const void *x, vec_stat s, float mean, float acc, int64_t n);
     void (*down)(float *acc, dtype t, const void *x, vec_stat s, const float *mean, int64_t rows, int64_t ld, int64_t n);
-    float (*exps)(float *y, dtype t, const void *x, float less, int64_t n); /* y = exp(x - less); returns their sum */
+    /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x); returns their sum. NaN stays. */
+    float (*exps)(float *y, dtype t, const void *x, float most, int64_t n);
     void (*affine)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, int64_t n);
-    /* The same for rows `ld` elements apart in x and y, with mean and scale per column (mean NULL: 0), gain and bias per row. */
-    void (*affine_rows)(void *y, dtype ty, const void *x, dtype tx, int64_t ld, const float *mean, const float *scale, const float *gain, const float *bias,
-                        int64_t rows, int64_t n);
+    /* The same for rows ldy and ldx elements apart, with mean and scale per column (mean NULL: 0), gain and bias per row. */
+    void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const float *mean, const float *scale, const float *gain,
+                        const float *bias, int64_t rows, int64_t n);
     float (*largest)(const float *x, int64_t n); /* magnitude; infinity when one is not finite */
     void (*window)(const window_job *j);
     /* Element (i, j) of y = element (j, i) of x; i < rows, j < cols; strides in elements of 4 or 2 bytes. */

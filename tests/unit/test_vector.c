@@ -1,0 +1,265 @@
+/* test_vector.c: the loops of vector.h: every instruction set against plain C at odd sizes, and the contracts of the single kernels. */
+#include <math.h>
+
+#include "kernel/vector.h"
+#include "t.h"
+
+enum { MOST = 150 };
+static const int64_t sizes[] = { 1, 2, 3, 7, 15, 16, 17, 31, 33, 64, 65, 127, 149 };
+
+static rng R;
+static float number(void)
+{
+    static const float odd[] = { 0, -0.0f, 1, -1, INFINITY, -INFINITY, NAN, 65504, 0x1p-24f, 0x1p-149f, 2049, 0.5f, -2.5f, 31, 32, -16 };
+    return rng_below(&R, 8) == 0 ? odd[rng_below(&R, COUNT(odd))] : (float)rng_range(&R, -20, 20);
+}
+
+static bool same(float a, float b) { return (isnan(a) && isnan(b)) || (a == b && signbit(a) == signbit(b)); }
+
+static void each_row(void (*f)(const vec_kernels *v, const vec_kernels *plain))
+{
+    const vec_kernels *plain = vec_pick(0);
+    for (size_t i = 0; vec_row(i); i++)
+        if (!(vec_row(i)->need & ~isa_cpu())) f(vec_row(i), plain);
+}
+
+static const struct {
+    const char *name;
+    int ulp;
+} fns[VF_COUNT] = {
+#define VEC_FN(id, operands, params, ulp, what) [VF_##id] = { #id, ulp },
+#include "kernel/vector.def"
+#undef VEC_FN
+};
+
+/* Exact functions give the same bits, and nothing past n is touched; the others stay within their stated error of each other. */
+static void functions(const vec_kernels *v, const vec_kernels *plain)
+{
+    float a[MOST], b[MOST], c[MOST], x[MOST + 1], y[MOST], p[2] = { 0.75f, 3 };
+    for (int f = 0; f < VF_COUNT; f++)
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            int64_t n = sizes[s];
+            for (int64_t i = 0; i < n; i++) a[i] = number(), b[i] = number(), c[i] = number();
+            x[n] = 12345;
+            v->fn[f](x, a, b, c, p, n);
+            plain->fn[f](y, a, b, c, p, n);
+            assert_true(x[n] == 12345);
+            for (int64_t i = 0; i < n; i++) {
+                bool ok = fns[f].ulp == 0 ? same(x[i], y[i]) : same(x[i], y[i]) || fabsf(x[i] - y[i]) <= (float)(2 * fns[f].ulp) * 0x1p-23f * fmaxf(fabsf(y[i]), 1e-30f) + 1e-6f * fabsf(a[i]);
+                if (!ok) fail_msg("%s %s: element %lld of %lld of (%.9g, %.9g, %.9g) is %.9g, plain C says %.9g", v->name, fns[f].name, (long long)i, (long long)n,
+                                  (double)a[i], (double)b[i], (double)c[i], (double)x[i], (double)y[i]);
+            }
+        }
+}
+
+static void test_functions(void **state)
+{
+    (void)state;
+    each_row(functions);
+}
+
+/* Against the C library, in units of the last place where the table says so. */
+static void accuracy(const vec_kernels *v, const vec_kernels *plain)
+{
+    static const struct {
+        vec_fn f;
+        double (*exact)(double);
+        double lo, hi;
+    } rows[] = { { VF_EXP, exp, -87, 88 }, { VF_EXP2, exp2, -125, 127 }, { VF_LOG, log, 1e-6, 1e6 }, { VF_TANH, tanh, -9, 9 }, { VF_ERF, erf, -4, 4 } };
+    (void)plain;
+    for (size_t r = 0; r < COUNT(rows); r++)
+        for (int k = 0; k < 4000; k++) {
+            float x = (float)rng_range(&R, rows[r].lo, rows[r].hi), y, zero[2] = { 0 };
+            v->fn[rows[r].f](&y, &x, NULL, NULL, zero, 1);
+            double want = rows[r].exact((double)x), ulp = ldexp(1, ilogb(want) - 23);
+            if (!(fabs((double)y - want) <= (fns[rows[r].f].ulp + 2) * ulp + 1e-7 * (rows[r].f == VF_LOG)))
+                fail_msg("%s %s(%.9g) is %.9g, wanted %.9g", v->name, fns[rows[r].f].name, (double)x, (double)y, want);
+        }
+}
+
+static void test_accuracy(void **state)
+{
+    (void)state;
+    each_row(accuracy);
+}
+
+static void conversions(const vec_kernels *v, const vec_kernels *plain)
+{
+    static const dtype loads[] = { DT_F32, DT_F16, DT_BF16, DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16 }, stores[] = { DT_F32, DT_F16, DT_BF16, DT_BOOL };
+    static const int hows[] = { 0, VR_F16, VR_BF16, VR_CHIP, VR_F16 | VR_CHIP, VR_F16 | VR_CHIP | VR_AWAY, VR_BF16 | VR_CHIP | VR_AWAY, VR_BOOL, VR_BOOL | VR_CHIP };
+    unsigned char raw[4 * MOST], out[4 * MOST + 4], want[4 * MOST];
+    float x[MOST], y[MOST];
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        int64_t n = sizes[s];
+        for (size_t t = 0; t < COUNT(loads); t++) {
+            for (size_t i = 0; i < sizeof raw; i++) raw[i] = (unsigned char)rng_next(&R);
+            v->load(x, loads[t], raw, n);
+            for (int64_t i = 0; i < n; i++) assert_true(same(x[i], (float)dtype_load(loads[t], raw, i)));
+        }
+        for (size_t t = 0; t < COUNT(stores); t++) {
+            for (int64_t i = 0; i < n; i++) x[i] = number();
+            memset(out, 0xa5, sizeof out);
+            v->store(out, stores[t], x, n);
+            for (int64_t i = 0; i < n; i++) {
+                dtype_store(stores[t], want, 0, (double)x[i]);
+                double g = dtype_load(stores[t], out, i), w = dtype_load(stores[t], want, 0);
+                assert_true(g == w || (isnan(g) && isnan(w)));
+            }
+            assert_int_equal(out[n * dtype_bits(stores[t]) / 8], 0xa5);
+        }
+        for (size_t h = 0; h < COUNT(hows); h++) {
+            for (int64_t i = 0; i < n; i++) x[i] = y[i] = rng_below(&R, 4) ? number() : (float)rng_below(&R, 5000) + 0.5f;
+            v->round(x, hows[h], n);
+            plain->round(y, hows[h], n);
+            for (int64_t i = 0; i < n; i++) assert_true(same(x[i], y[i]));
+        }
+    }
+    float tie[] = { 2049, -2049, 2051, 0x1p-25f, 65520 };
+    v->round(tie, VR_F16 | VR_CHIP | VR_AWAY, COUNT(tie));
+    assert_true(tie[0] == 2050 && tie[1] == -2050 && tie[2] == 2052 && tie[3] == 0x1p-24f && isinf(tie[4]));
+}
+
+static void test_conversions(void **state)
+{
+    (void)state;
+    each_row(conversions);
+}
+
+static void statistics(const vec_kernels *v, const vec_kernels *plain)
+{
+    static const vec_stat stats[] = { STAT_SUM, STAT_SQUARES, STAT_ABS, STAT_MAX, STAT_MIN };
+    static float x[40 * MOST];
+    float a[MOST], b[MOST], mean[MOST];
+    for (size_t s = 0; s < COUNT(sizes); s++)
+        for (size_t k = 0; k < COUNT(stats); k++)
+            for (int chip = 0; chip < 2; chip++) {
+                int64_t n = sizes[s], rows = 1 + (int64_t)rng_below(&R, 20);
+                for (int64_t i = 0; i < rows * n; i++) x[i] = number();
+                for (int64_t i = 0; i < n; i++) a[i] = b[i] = mean[i] = (float)rng_range(&R, -1, 1);
+                v->columns(a, stats[k], chip, x, rows, n, mean, n);
+                plain->columns(b, stats[k], chip, x, rows, n, mean, n);
+                for (int64_t i = 0; i < n; i++) assert_true(same(a[i], b[i]));
+                rows = MIN(rows, v->width);
+                for (int64_t i = 0; i < rows; i++) a[i] = b[i] = 0;
+                v->rows(a, stats[k], chip, x, rows, n, mean, n);
+                for (int64_t i = 0; i < rows; i++) plain->rows(b + i, stats[k], chip, x + i * n, 1, n, mean + i, n);
+                for (int64_t i = 0; i < rows; i++) assert_true(same(a[i], b[i]));
+                for (int64_t i = 0; i < n; i++) x[i] = (float)rng_range(&R, -3, 3);
+                float g = v->along(DT_F32, x, stats[k], 0, 0, n), w = plain->along(DT_F32, x, stats[k], 0, 0, n);
+                assert_true(fabsf(g - w) <= 1e-5f * fmaxf(1, fabsf(w)) * (float)n);
+            }
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        int64_t n = sizes[s];
+        double sum = 0;
+        float base = s % 2 ? 1000 : 0;
+        for (int64_t i = 0; i < n; i++) x[i] = base + (float)rng_range(&R, -30, 0);
+        float got = v->exps(a, DT_F32, x, base, n);
+        for (int64_t i = 0; i < n; i++) {
+            double want = exp((double)x[i] - (double)base);
+            assert_true(fabs((double)a[i] - want) <= want * 0x1p-23 * (4 + (double)base - (double)x[i]));
+            sum += want;
+        }
+        assert_true(fabs((double)got - sum) <= 1e-5 * sum);
+    }
+    float nan[] = { 1, NAN, 3 }, all[] = { -INFINITY, -INFINITY };
+    assert_true(isnan(v->along(DT_F32, nan, STAT_MAX, 0, -INFINITY, 3)) && isinf(v->largest(nan, 3)) && v->along(DT_F32, all, STAT_MAX, 0, -INFINITY, 2) == -INFINITY);
+}
+
+static void test_statistics(void **state)
+{
+    (void)state;
+    each_row(statistics);
+}
+
+static void moving(const vec_kernels *v, const vec_kernels *plain)
+{
+    static uint16_t x[70 * 70], y[70 * 70], m[MOST], k[MOST];
+    static float f[70 * 70], g[70 * 70];
+    for (int round = 0; round < 40; round++) {
+        int64_t rows = 1 + (int64_t)rng_below(&R, 40), cols = 1 + (int64_t)rng_below(&R, 40), ldx = rows + (int64_t)rng_below(&R, 5), ldy = cols + (int64_t)rng_below(&R, 5);
+        for (int i = 0; i < 70 * 70; i++) x[i] = (uint16_t)rng_next(&R), y[i] = 0xa5a5, f[i] = (float)i, g[i] = -1;
+        v->transpose(y, ldy, x, ldx, rows, cols, 2);
+        v->transpose(g, ldy, f, ldx, rows, cols, 4);
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < ldy; j++) {
+                assert_int_equal(y[i * ldy + j], j < cols ? x[j * ldx + i] : i * ldy + j < rows * ldy ? 0xa5a5 : 0);
+                assert_true(g[i * ldy + j] == (j < cols ? f[j * ldx + i] : -1.0f));
+            }
+        int64_t n = 1 + (int64_t)rng_below(&R, MOST - 1);
+        for (int64_t i = 0; i < n; i++) m[i] = k[i] = (uint16_t)rng_next(&R);
+        v->moved_f16(m, 0x6c00, n); /* 4096 */
+        bool nan = false, small = false;
+        for (int64_t i = 0; i < n; i++) {
+            int mag = k[i] & 0x7fff, want = mag > 0x7c00 ? 0x7c00 : mag > 0x6c00 ? (k[i] & 0x8000) | 0x7c00 : k[i];
+            assert_int_equal(m[i], want);
+            nan = nan || mag > 0x7c00, small = small || (mag && mag < 0x400);
+        }
+        assert_int_equal(v->plain_f16(k, false, n), !nan);
+        assert_int_equal(v->plain_f16(k, true, n), !nan && !small);
+    }
+    (void)plain;
+}
+
+static void test_moving(void **state)
+{
+    (void)state;
+    each_row(moving);
+}
+
+/* One addition at a time in double, as vector.h words it. */
+static double window_add(double a, double b, int bits)
+{
+    double large = fmax(fabs(a), fabs(b));
+    if (large == 0 || isinf(large)) return a + b;
+    double unit = ldexp(1, ilogb(large) - bits + 1);
+    return nearbyint(a / unit) * unit + nearbyint(b / unit) * unit;
+}
+
+static double limited(double x, double ceiling) { return isnan(x) ? 0 : fabs(x) >= ceiling ? copysign((double)INFINITY, x) : x; }
+
+static void window(const vec_kernels *v, const vec_kernels *plain)
+{
+    enum { K = 24 };
+    static float a[K * WINDOW_ROWS], b[K * 64], c[WINDOW_ROWS * 64];
+    (void)plain;
+    for (int round = 0; round < 200; round++) {
+        bool full = round % 2;
+        double ceiling = full && round % 4 == 1 ? 300 : (double)INFINITY;
+        for (int i = 0; i < K * WINDOW_ROWS; i++) a[i] = (float)f16_to_f64(f16_from_f64(full && rng_below(&R, 60) == 0 ? (double)INFINITY : rng_range(&R, -8, 8)));
+        for (int i = 0; i < K * v->window_cols; i++) b[i] = (float)f16_to_f64(f16_from_f64(rng_below(&R, 9) ? rng_range(&R, -8, 8) : 0));
+        int bits = round % 3 ? 12 : 4 + (int)rng_below(&R, 17);
+        v->window(&(window_job){ .a = a, .b = b, .k = K, .bits = bits, .full = full, .ceiling = (float)ceiling, .c = c, .ldc = v->window_cols, .rows = WINDOW_ROWS, .cols = v->window_cols });
+        for (int r = 0; r < WINDOW_ROWS; r++)
+            for (int j = 0; j < v->window_cols; j++) {
+                float acc = 0;
+                for (int k = 0; k < K; k += 4) {
+                    double t = 0;
+                    for (int l = k; l < k + 4; l++) t = limited(window_add(t, limited((double)(a[l * WINDOW_ROWS + r] * b[l * v->window_cols + j]), (double)INFINITY), bits), ceiling);
+                    acc = (float)limited((double)(acc + (float)t), ceiling);
+                }
+                if (c[r * v->window_cols + j] != acc) fail_msg("%s: row %d column %d with %d bits is %.9g, wanted %.9g", v->name, r, j, bits, (double)c[r * v->window_cols + j], (double)acc);
+            }
+    }
+}
+
+static void test_window(void **state)
+{
+    (void)state;
+    each_row(window);
+}
+
+static int seed(void **state)
+{
+    (void)state;
+    R.s = test_seed("test_vector");
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_functions), cmocka_unit_test(test_accuracy), cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_statistics), cmocka_unit_test(test_moving), cmocka_unit_test(test_window),
+    };
+    return cmocka_run_group_tests(tests, seed, NULL);
+}
