@@ -1,0 +1,44 @@
+/* test_bench.c: the table of benchmarks: names, an unknown one, and one short run in both forms of output. */
+#include "bench/bench.h"
+#include "t.h"
+
+static void test_list(void **state)
+{
+    (void)state;
+    strbuf b = { 0 };
+    bench_list(&b, false);
+    assert_non_null(strstr(b.at, "gemm"));
+    assert_non_null(strstr(b.at, "attention"));
+    sb_free(&b);
+}
+
+static void test_unknown(void **state)
+{
+    (void)state;
+    strbuf b = { 0 };
+    diag d = { 0 };
+    assert_int_equal(bench_run("nothing", false, &b, &d), AN_USAGE);
+    assert_non_null(strstr(d.msg, "nothing"));
+    assert_non_null(strstr(d.msg, "softmax"));
+    sb_free(&b);
+}
+
+static void test_run(void **state)
+{
+    (void)state;
+    for (int json = 0; json < 2; json++) {
+        strbuf b = { 0 };
+        diag d = { 0 };
+        assert_ok(bench_run("dispatch", json, &b, &d), d);
+        assert_non_null(strstr(b.at, json ? "\"bench\":\"dispatch\"" : "dispatch "));
+        assert_int_equal(b.at[b.n - 1], '\n');
+        if (json) assert_non_null(strstr(b.at, "\"of_bound\":"));
+        sb_free(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_list), cmocka_unit_test(test_unknown), cmocka_unit_test(test_run) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
