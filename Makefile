@@ -25,7 +25,7 @@ TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
 EXAMPLES := $(if $(filter api,$(DIRS)),$(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c))))
 
 
-.PHONY: all lib run test bench asan other fuzz format install uninstall clean accept deps-run deps-test check-layers check-docs
+.PHONY: all lib run test bench bench-peers asan other fuzz format install uninstall clean accept deps-run deps-test check-layers
 all: $(if $(filter api,$(DIRS)),$(BUILD)/anneal,$(BUILD)/libanneal.a)
 
 lib: $(BUILD)/libanneal.a
@@ -98,6 +98,14 @@ accept: all
 
 bench: all
 	@$(RUNNER) $(BUILD)/anneal bench
+
+# Matrix products beside OpenBLAS and BLIS, where they can be loaded (AN_BLAS=dir:dir adds places to look).
+bench-peers: $(BUILD)/bench/gemm_bench
+	@$(RUNNER) $<
+
+$(BUILD)/bench/%: bench/%.c $(BUILD)/libanneal.a
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a $(LIBS) -ldl
 
 asan: deps-test
 	@ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) --no-print-directory test BUILD=$(BUILD)-asan \
