@@ -133,7 +133,7 @@ typedef struct image image;
 typedef struct {
     bool reference; /* run ref.c instead of exec.c */
     pool *pool;     /* NULL: this thread */
-    int fast_math;  /* cpu only: 0 fp32 products, 1 bf16 products, 2 int8 products where the kernel table has them */
+    int fast_math;  /* cpu only: 0 fp32 products, 1 bf16 products; anything else is refused */
 } image_options;
 an_status image_load(image **out, const program *p, const weight_source *w, const image_options *o, diag *d) MUST_CHECK; /* p must outlive it */
 an_status image_reload(image *im, const weight_source *w, diag *d) MUST_CHECK; /* constants again, packing only */
