@@ -9,7 +9,8 @@ RUNNER  ?=
 VERSION := $(shell sed -n 's/^\#define AN_VERSION "\(.*\)"/\1/p' include/anneal.h)
 WARN    := -std=c11 -Wall -Wextra -Wpedantic -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 FLAGS    = $(WARN) $(OPT) -fvisibility=hidden -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc $(SAN) $(CPPFLAGS) $(CFLAGS)
-LIBS     = -lm -lpthread
+DEPS    := jansson libpcre2-8 zlib
+LIBS     = $(or $(shell pkg-config --libs $(DEPS) 2>/dev/null),-ljansson -lpcre2-8 -lz) -lm -lpthread
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) --no-builtin-rules
 endif
@@ -76,9 +77,9 @@ $(BUILD)/examples/%: examples/%.c $(BUILD)/libanneal.a
 
 # ---- the two commands of the README ----
 deps-run:
-	@sh tools/deps.sh cc
+	@sh tools/deps.sh cc jansson pcre2 zlib
 deps-test:
-	@sh tools/deps.sh cc cmocka
+	@sh tools/deps.sh cc jansson pcre2 zlib cmocka
 
 run: deps-run
 	@$(MAKE) --no-print-directory all
@@ -118,7 +119,7 @@ other:
 # FUZZ_SECONDS per target. clang's libFuzzer; findings belong in tests/fuzz/corpus-*.
 FUZZ_SECONDS ?= 20
 fuzz:
-	@sh tools/deps.sh cc clang
+	@sh tools/deps.sh cc jansson pcre2 zlib clang
 	@sh tools/fuzz.sh $(FUZZ_SECONDS)
 
 format:

@@ -12,6 +12,11 @@ for want in "$@"; do
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>' || missing="$missing cmocka" ;;
+    jansson) have_header '#include <jansson.h>' || missing="$missing jansson" ;;
+    pcre2)
+        have_header '#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>' || missing="$missing pcre2" ;;
+    zlib) have_header '#include <zlib.h>' || missing="$missing zlib" ;;
     clang) command -v clang >/dev/null 2>&1 && [ -n "$(find "$(clang -print-resource-dir)" -name 'libclang_rt.fuzzer*' 2>/dev/null | head -1)" ] || missing="$missing clang" ;;
     esac
 done
@@ -25,6 +30,9 @@ if command -v apt-get >/dev/null 2>&1; then
         case $m in
         gcc) packages="$packages gcc libc6-dev" ;;
         cmocka) packages="$packages libcmocka-dev" ;;
+        jansson) packages="$packages libjansson-dev" ;;
+        pcre2) packages="$packages libpcre2-dev" ;;
+        zlib) packages="$packages zlib1g-dev" ;;
         clang) packages="$packages clang libclang-rt-14-dev" ;;
         esac
     done

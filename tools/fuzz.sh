@@ -20,7 +20,7 @@ for t in "$@"; do
     make -s BUILD="$out/$t" DIRS="$dirs" CC="$FUZZ_CC" OPT="-O1 -g -fno-omit-frame-pointer" \
         SAN="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" lib >"$out/$t.log" 2>&1 || { cat "$out/$t.log"; exit 2; }
     # shellcheck disable=SC2086
-    "$FUZZ_CC" $flags -o "$out/fuzz_$t" "tests/fuzz/fuzz_$t.c" "$out/$t/libanneal.a" -lm -lpthread || exit 2
+    "$FUZZ_CC" $flags -o "$out/fuzz_$t" "tests/fuzz/fuzz_$t.c" "$out/$t/libanneal.a" -ljansson -lpcre2-8 -lz -lm -lpthread || exit 2
     mkdir -p "$out/corpus-$t" "tests/fuzz/corpus-$t"
     dict=tests/fuzz/$t.dict
     # New inputs go to the first folder, which is not kept in the tree.
