@@ -97,24 +97,68 @@ static an_status write_all(int fd, const char *path, const unsigned char *p, siz
     return AN_OK;
 }
 
+an_status file_begin(const char *path, file_out *o, diag *d)
+{
+    size_t len = strlen(path);
+    *o = (file_out){ .path = malloc(len + 1), .tmp = malloc(len + 24), .fd = -1 };
+    if (!o->path || !o->tmp) {
+        file_abandon(o);
+        return diag_nomem(d);
+    }
+    memcpy(o->path, path, len + 1);
+    snprintf(o->tmp, len + 24, "%s.tmp.%ld", path, (long)getpid());
+    o->fd = open(o->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (o->fd >= 0) return AN_OK;
+    an_status st = say(d, "create", o->tmp);
+    o->tmp[0] = 0; /* not made, so not ours to remove */
+    file_abandon(o);
+    return st;
+}
+
+an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d)
+{
+    const unsigned char *from = p;
+    while (n) {
+        ssize_t put = pwrite(o->fd, from, n, (off_t)at);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return say(d, "write", o->tmp);
+        from += put;
+        at += (uint64_t)put;
+        n -= (size_t)put;
+    }
+    return AN_OK;
+}
+
+an_status file_finish(file_out *o, diag *d)
+{
+    an_status st = AN_OK;
+    if (fsync(o->fd)) st = say(d, "sync", o->tmp);
+    int fd = o->fd;
+    o->fd = -1;
+    if (close(fd) && !st) st = say(d, "close", o->tmp);
+    if (!st && rename(o->tmp, o->path)) st = say(d, "rename to", o->path);
+    if (!st) o->tmp[0] = 0; /* nothing left to remove */
+    file_abandon(o);
+    return st;
+}
+
+void file_abandon(file_out *o)
+{
+    if (o->tmp && o->fd >= 0) close(o->fd);
+    if (o->path && o->tmp && o->tmp[0]) unlink(o->tmp);
+    free(o->path);
+    free(o->tmp);
+    *o = (file_out){ .fd = -1 };
+}
+
 an_status file_write(const char *path, const void *p, size_t n, diag *d)
 {
     if (!strcmp(path, "-")) return write_all(STDOUT_FILENO, "standard output", p, n, d);
-    size_t len = strlen(path);
-    char *tmp = malloc(len + 24);
-    if (!tmp) return diag_nomem(d);
-    snprintf(tmp, len + 24, "%s.tmp.%ld", path, (long)getpid());
-    an_status st = AN_OK;
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) st = say(d, "create", tmp);
-    else {
-        st = write_all(fd, tmp, p, n, d);
-        if (!st && fsync(fd)) st = say(d, "sync", tmp);
-        if (close(fd) && !st) st = say(d, "close", tmp);
-        if (!st && rename(tmp, path)) st = say(d, "rename to", path);
-        if (st) unlink(tmp);
-    }
-    free(tmp);
+    file_out o;
+    TRY(file_begin(path, &o, d));
+    an_status st = file_put(&o, 0, p, n, d);
+    if (!st) return file_finish(&o, d);
+    file_abandon(&o);
     return st;
 }
 

@@ -16,6 +16,16 @@ an_status file_map(const char *path, file_bytes *out, diag *d) MUST_CHECK; /* re
 void file_drop(file_bytes *f);
 
 an_status file_write(const char *path, const void *p, size_t n, diag *d) MUST_CHECK;
+
+/* A file written in pieces, in any order. Under its own name only after file_finish (fsync, rename); abandoned, it never was. */
+typedef struct {
+    char *path, *tmp; /* NULL: nothing open */
+    int fd;
+} file_out;
+an_status file_begin(const char *path, file_out *o, diag *d) MUST_CHECK;
+an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d) MUST_CHECK;
+an_status file_finish(file_out *o, diag *d) MUST_CHECK; /* closes it in any case; a failure leaves nothing behind */
+void file_abandon(file_out *o); /* fine after file_finish, and on a zeroed one */
 an_status dir_make(const char *path, diag *d) MUST_CHECK; /* like mkdir -p */
 
 #endif
