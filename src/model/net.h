@@ -78,7 +78,7 @@ an_status net_build(const char *name, const net_options *o, net *out, diag *d) M
 void net_free(net *n); /* the graph too; a zeroed net is fine */
 
 int64_t net_param_count(const net *n, int i); /* numbers in parameter i */
-/* Initial values of one parameter: the same rng gives the same numbers on every machine. */
+/* Initial values of one parameter. Zeros, ones and uniform values are the same on every machine; normal ones pass through libm. */
 void net_init_fill(const net *n, int i, rng *r, float *out);
 
 void net_print(strbuf *b, const char *format); /* the table: "text", "json" (an object per line), "markdown" */
