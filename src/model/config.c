@@ -49,6 +49,20 @@ static an_status bad(const model_config *c, diag *d, const char *what, const cha
     return diag_fail(d, AN_INPUT, NOWHERE, "model %s: %s%s is %g, wanted %s", c->name[0] ? c->name : "(unnamed)", what, field, got, want);
 }
 
+static an_status check_scaling(const model_config *c, diag *d)
+{
+    const model_scaling *s = &c->scaling;
+    if (s->kind == MODEL_SCALE_NONE) return AN_OK;
+    if ((int)s->kind < 0 || s->kind > MODEL_SCALE_YARN) return bad(c, d, "", "scaling.kind", (double)s->kind, "none, linear, llama3 or yarn");
+    if (c->rope == MODEL_ROPE_NONE) return bad(c, d, "", "scaling.kind", (double)s->kind, "none in a model that rotates nothing");
+    if (!(s->factor >= 1 && s->factor <= 1e6)) return bad(c, d, "", "scaling.factor", s->factor, "1 to 1e6");
+    if (s->kind == MODEL_SCALE_LINEAR) return AN_OK;
+    if (!(s->original >= 1 && s->original <= 1 << 24)) return bad(c, d, "", "scaling.original", s->original, "1 to 2^24 positions");
+    if (!(s->low > 0 && s->low < s->high && s->high <= 1e6)) return bad(c, d, "", "scaling.low", s->low, "a number above 0 and below scaling.high");
+    if (!(s->attn >= 0 && s->attn <= 100)) return bad(c, d, "", "scaling.attn", s->attn, "0 to 100");
+    return AN_OK;
+}
+
 an_status model_config_check(const model_config *c, diag *d)
 {
     for (size_t i = 0; i < COUNT(ranges); i++) {
@@ -73,6 +87,8 @@ an_status model_config_check(const model_config *c, diag *d)
     if (!(c->norm_eps >= 1e-9 && c->norm_eps <= 1)) return bad(c, d, "", "norm_eps", c->norm_eps, "1e-9 to 1: its root must be a normal fp16");
     if (c->rope != MODEL_ROPE_NONE && !(c->rope_theta > 1 && isfinite(c->rope_theta)))
         return bad(c, d, "", "rope_theta", c->rope_theta, "a finite number above 1");
+    if (c->window < 0) return bad(c, d, "", "window", (double)c->window, "0 (none), or a number of positions");
+    TRY(check_scaling(c, d));
     if (!(c->alpha == 0 || (c->alpha >= 1e-4 && c->alpha <= 1e3))) return bad(c, d, "", "alpha", c->alpha, "0 (for 1), or 1e-4 to 1e3");
     if (!(c->loss_scale == 0 || (c->loss_scale >= 1e-3 && c->loss_scale <= 65504))) return bad(c, d, "", "loss_scale", c->loss_scale, "0 (for 1), or 1e-3 to 65504");
     if (c->dt != DT_NONE && c->dt != DT_F16 && c->dt != DT_F32)
@@ -104,7 +120,7 @@ int64_t model_vocab_part(const model_config *c, int part, int64_t *first)
 /* ---- weights ---- */
 
 typedef enum { SCOPE_LAYER, SCOPE_MODEL } weight_scope;
-typedef enum { WHEN_ALWAYS, WHEN_BIAS, WHEN_LNORM, WHEN_GATED, WHEN_BIAS_GATED, WHEN_QKN, WHEN_HEAD, WHEN_POS } weight_when;
+typedef enum { WHEN_ALWAYS, WHEN_BIAS_QKV, WHEN_BIAS_O, WHEN_BIAS_MLP, WHEN_LNORM, WHEN_GATED, WHEN_BIAS_GATED, WHEN_QKN, WHEN_HEAD, WHEN_POS } weight_when;
 
 static const struct {
     const char *name, *rows, *cols;
@@ -143,10 +159,12 @@ bool weight_exists(const model_config *c, model_weight_id id)
 {
     switch (rows[id].when) {
     case WHEN_ALWAYS: return true;
-    case WHEN_BIAS: return c->bias;
+    case WHEN_BIAS_QKV: return c->bias || c->bias_qkv;
+    case WHEN_BIAS_O: return c->bias || c->bias_o;
+    case WHEN_BIAS_MLP: return c->bias || c->bias_mlp;
     case WHEN_LNORM: return c->norm == MODEL_NORM_LAYER;
     case WHEN_GATED: return c->act == MODEL_ACT_SWIGLU;
-    case WHEN_BIAS_GATED: return c->bias && c->act == MODEL_ACT_SWIGLU;
+    case WHEN_BIAS_GATED: return (c->bias || c->bias_mlp) && c->act == MODEL_ACT_SWIGLU;
     case WHEN_QKN: return c->qk_norm;
     case WHEN_HEAD: return !c->tied;
     case WHEN_POS: return c->rope == MODEL_ROPE_NONE;

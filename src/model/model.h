@@ -18,6 +18,19 @@ typedef enum { MODEL_ROPE_NONE, MODEL_ROPE_INTERLEAVED, MODEL_ROPE_HALF } model_
 typedef enum { MODEL_NORM_RMS, MODEL_NORM_LAYER } model_norm;
 typedef enum { MODEL_ACT_SWIGLU, MODEL_ACT_GELU } model_act;
 
+/* How positions past the length a model was first trained on are squeezed. Fields a kind does not name are unused. */
+typedef enum {
+    MODEL_SCALE_NONE,
+    MODEL_SCALE_LINEAR, /* every angle divided by factor */
+    MODEL_SCALE_LLAMA3, /* waves longer than original/low divided by factor, shorter than original/high kept, a ramp between */
+    MODEL_SCALE_YARN    /* pairs that turn more than high times in `original` positions kept, less than low divided, a ramp
+                           between; tables times attn (0: 0.1 ln factor + 1) */
+} model_scaling_kind;
+typedef struct {
+    model_scaling_kind kind;
+    double factor, low, high, original, attn;
+} model_scaling;
+
 typedef struct {
     char name[32];
     int64_t n_layers, dim, hidden, n_heads, n_kv_heads, head_dim;
@@ -32,6 +45,9 @@ typedef struct {
     model_norm norm;
     model_act act;
     bool bias;           /* every matrix but the classifier has one */
+    bool bias_qkv, bias_o, bias_mlp; /* or only these have */
+    int64_t window;      /* a position sees itself and the window - 1 before it; 0: all before it */
+    model_scaling scaling;
     bool qk_norm;        /* RMSNorm of each query and key head before the rotation */
     bool tied;           /* the classifier is the embedding */
     bool host_residual;  /* programs return the branch alone, and the host adds it in fp32 */
@@ -49,6 +65,8 @@ size_t model_preset_count(void);
 const model_config *model_preset_at(size_t i);
 const model_config *model_preset_find(const char *name); /* NULL when unknown */
 an_status model_config_check(const model_config *c, diag *d) MUST_CHECK;
+/* Angle per position of pair i (HD/2 of them), and the factor of the tables. */
+void model_rope_steps(const model_config *c, double *step, double *scale);
 int model_vocab_parts(const model_config *c);                 /* number of logits tensors */
 int64_t model_vocab_part(const model_config *c, int part, int64_t *first); /* its channels, and the id of channel 0 */
 
