@@ -251,6 +251,7 @@ static inline void m_rope(const model_config *c, const double *x, double *y, int
         for (int64_t i = 0; i < hd / 2; i++)
             for (int64_t p = 0; p < S; p++) {
                 double angle = (double)p / pow(c->rope_theta, 2.0 * (double)i / (double)hd);
+                if (c->scaling.kind == MODEL_SCALE_LINEAR) angle /= c->scaling.factor;
                 double co = rc(c, cos(angle)), si = rc(c, sin(angle)) * (back ? -1 : 1);
                 int64_t a = c->rope == MODEL_ROPE_HALF ? i : 2 * i, b = c->rope == MODEL_ROPE_HALF ? i + hd / 2 : 2 * i + 1;
                 double xa = x[(h * hd + a) * S + p], xb = x[(h * hd + b) * S + p];
@@ -273,6 +274,15 @@ static inline void m_place(const store *s, model_weight_id gain, int layer, cons
     else memcpy(y, t, (size_t)(heads * hd * S) * sizeof *t);
 }
 
+static inline const double *bias_of(const store *s, model_weight_id id, int layer)
+{
+    static model_weight all[4096];
+    size_t n = model_weights(s->c, all, COUNT(all));
+    for (size_t i = 0; i < n; i++)
+        if (all[i].id == id && all[i].layer == layer) return weight_of(s, id, layer);
+    return NULL;
+}
+
 /* causal attention; head h reads kv head h div (NH/NKV). p [NH][S][S] may be NULL */
 static inline void m_attend(const model_config *c, const double *q, const double *k, const double *v, double *attn, double *probs, int64_t S)
 {
@@ -281,15 +291,15 @@ static inline void m_attend(const model_config *c, const double *q, const double
     double *p = room(S);
     for (int64_t h = 0; h < c->n_heads; h++)
         for (int64_t i = 0; i < S; i++) {
-            int64_t kv = h / G;
+            int64_t kv = h / G, from = c->window > 0 && i >= c->window ? i - c->window + 1 : 0;
             double top = -INFINITY, sum = 0;
-            for (int64_t t = 0; t <= i; t++) {
+            for (int64_t t = from; t <= i; t++) {
                 p[t] = 0;
                 for (int64_t j = 0; j < hd; j++) p[t] += q[(h * hd + j) * S + i] * scale * k[(kv * hd + j) * S + t];
                 top = fmax(top, p[t]);
             }
-            for (int64_t t = 0; t <= i; t++) sum += p[t] = exp(p[t] - top);
-            for (int64_t t = 0; t < S; t++) p[t] = t <= i ? p[t] / sum : 0;
+            for (int64_t t = from; t <= i; t++) sum += p[t] = exp(p[t] - top);
+            for (int64_t t = 0; t < S; t++) p[t] = t <= i && t >= from ? p[t] / sum : 0;
             for (int64_t t = 0; t < S && probs; t++) probs[(h * S + i) * S + t] = p[t];
             for (int64_t j = 0; j < hd; j++) {
                 double a = 0;
@@ -308,15 +318,14 @@ static inline m_attn m_attn_from(const store *s, int layer, const double *x, int
     const model_config *c = s->c;
     int64_t D = c->dim, Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim;
     m_attn m = { room(D * S), room(Q * S), room(K * S), room(Q * S), room(K * S), room(K * S), room(Q * S), room(D * S), room(D * S) };
-    const double *none = NULL;
     m_norm(s, MW_NORM1, MW_NORM1_B, layer, x, m.xn, S);
-    m_linear(weight_of(s, MW_WQ, layer), c->bias ? weight_of(s, MW_BQ, layer) : none, m.xn, m.qraw, Q, D, S);
-    m_linear(weight_of(s, MW_WK, layer), c->bias ? weight_of(s, MW_BK, layer) : none, m.xn, m.kraw, K, D, S);
-    m_linear(weight_of(s, MW_WV, layer), c->bias ? weight_of(s, MW_BV, layer) : none, m.xn, m.v, K, D, S);
+    m_linear(weight_of(s, MW_WQ, layer), bias_of(s, MW_BQ, layer), m.xn, m.qraw, Q, D, S);
+    m_linear(weight_of(s, MW_WK, layer), bias_of(s, MW_BK, layer), m.xn, m.kraw, K, D, S);
+    m_linear(weight_of(s, MW_WV, layer), bias_of(s, MW_BV, layer), m.xn, m.v, K, D, S);
     m_place(s, MW_Q_NORM, layer, m.qraw, m.q, c->n_heads, S, rotate);
     m_place(s, MW_K_NORM, layer, m.kraw, m.k, c->n_kv_heads, S, rotate);
     m_attend(c, m.q, m.k, m.v, m.attn, NULL, S);
-    m_linear(weight_of(s, MW_WO, layer), c->bias ? weight_of(s, MW_BO, layer) : none, m.attn, m.o, D, Q, S);
+    m_linear(weight_of(s, MW_WO, layer), bias_of(s, MW_BO, layer), m.attn, m.o, D, Q, S);
     for (int64_t i = 0; i < D * S; i++) m.y[i] = (c->host_residual ? 0 : x[i]) + alpha_of(c) * m.o[i];
     return m;
 }
@@ -343,12 +352,11 @@ static inline m_ffn m_ffn_from(const store *s, int layer, const double *x, int64
     const model_config *c = s->c;
     int64_t D = c->dim, H = c->hidden;
     m_ffn m = { room(D * S), room(H * S), room(H * S), room(H * S), room(D * S), room(D * S) };
-    const double *none = NULL;
     m_norm(s, MW_NORM2, MW_NORM2_B, layer, x, m.xn, S);
-    m_linear(weight_of(s, MW_W1, layer), c->bias ? weight_of(s, MW_B1, layer) : none, m.xn, m.h1, H, D, S);
-    if (c->act == MODEL_ACT_SWIGLU) m_linear(weight_of(s, MW_W3, layer), c->bias ? weight_of(s, MW_B3, layer) : none, m.xn, m.h3, H, D, S);
+    m_linear(weight_of(s, MW_W1, layer), bias_of(s, MW_B1, layer), m.xn, m.h1, H, D, S);
+    if (c->act == MODEL_ACT_SWIGLU) m_linear(weight_of(s, MW_W3, layer), bias_of(s, MW_B3, layer), m.xn, m.h3, H, D, S);
     m_activate(c, m.h1, m.h3, m.act, H * S);
-    m_linear(weight_of(s, MW_W2, layer), c->bias ? weight_of(s, MW_B2, layer) : none, m.act, m.o, D, H, S);
+    m_linear(weight_of(s, MW_W2, layer), bias_of(s, MW_B2, layer), m.act, m.o, D, H, S);
     for (int64_t i = 0; i < D * S; i++) m.y[i] = (c->host_residual ? 0 : x[i]) + alpha_of(c) * m.o[i];
     return m;
 }

@@ -13,7 +13,7 @@ static graph *make_layer(const model_config *c, int64_t seq)
     if (!g) return NULL;
     int64_t dim = c->dim, hid = c->hidden, kv = c->n_kv_heads * c->head_dim;
     dtype dt = DT_F16;
-    nn_heads h = { c->n_heads, c->n_kv_heads, c->head_dim, seq };
+    nn_heads h = { .n_heads = c->n_heads, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .seq = seq };
     ttype vec = { .dt = dt, .sh = SHAPE(1, dim, 1, 1) };
     val x = graph_input(g, "x", (ttype){ .dt = dt, .sh = SHAPE(1, dim, 1, seq) });
     val xn = nn_rmsnorm(g, x, graph_fill_const(g, "norm1", vec, 1), c->norm_eps);

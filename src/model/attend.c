@@ -26,26 +26,44 @@ static val reshape4(graph *g, val x, int64_t a, int64_t b, int64_t c, int64_t d)
 
 static val swap12(graph *g, val x) { return GA(g, TRANSPOSE, VALS(x), AT_IS(PERM, 0, 2, 1, 3)); }
 
+static int64_t batch_of(const nn_heads *h) { return h->batch > 1 ? h->batch : 1; }
+int64_t nn_positions(const nn_heads *h) { return batch_of(h) * h->seq; }
+
+/* [1, n*HD, 1, B*S] to [B, n, HD, S] and back: a reshape alone when there is one sequence. */
+static val sequences_apart(graph *g, val x, int64_t n, const nn_heads *h)
+{
+    if (batch_of(h) == 1) return reshape4(g, x, 1, n, h->head_dim, h->seq);
+    return GA(g, TRANSPOSE, VALS(reshape4(g, x, n, h->head_dim, batch_of(h), h->seq)), AT_IS(PERM, 2, 0, 1, 3));
+}
+
+static val sequences_joined(graph *g, val x, int64_t n, const nn_heads *h)
+{
+    if (batch_of(h) > 1) x = GA(g, TRANSPOSE, VALS(reshape4(g, x, batch_of(h), n, h->head_dim, h->seq)), AT_IS(PERM, 1, 2, 0, 3));
+    return reshape4(g, x, 1, n * h->head_dim, 1, nn_positions(h));
+}
+
 val nn_queries_in(graph *g, val x, const nn_heads *h)
 {
-    int64_t group = h->n_heads / h->n_kv_heads;
-    if (group == 1) return reshape4(g, x, 1, h->n_heads, h->head_dim, h->seq);
-    val by_group = reshape4(g, x, h->n_kv_heads, group, h->head_dim, h->seq);
-    return reshape4(g, swap12(g, by_group), 1, h->n_kv_heads, h->head_dim, group * h->seq);
+    int64_t group = h->n_heads / h->n_kv_heads, stacks = batch_of(h) * h->n_kv_heads;
+    x = sequences_apart(g, x, h->n_heads, h);
+    if (group == 1) return x;
+    return reshape4(g, swap12(g, reshape4(g, x, stacks, group, h->head_dim, h->seq)), batch_of(h), h->n_kv_heads, h->head_dim, group * h->seq);
 }
 
 val nn_queries_out(graph *g, val x, const nn_heads *h)
 {
-    int64_t group = h->n_heads / h->n_kv_heads;
-    if (group > 1) x = swap12(g, reshape4(g, x, h->n_kv_heads, h->head_dim, group, h->seq));
-    return reshape4(g, x, 1, h->n_heads * h->head_dim, 1, h->seq);
+    int64_t group = h->n_heads / h->n_kv_heads, stacks = batch_of(h) * h->n_kv_heads;
+    if (group > 1) x = swap12(g, reshape4(g, x, stacks, h->head_dim, group, h->seq));
+    return sequences_joined(g, x, h->n_heads, h);
 }
 
-val nn_keys_in(graph *g, val x, const nn_heads *h) { return reshape4(g, x, 1, h->n_kv_heads, h->head_dim, h->seq); }
-val nn_keys_out(graph *g, val x, const nn_heads *h) { return reshape4(g, x, 1, h->n_kv_heads * h->head_dim, 1, h->seq); }
+val nn_keys_in(graph *g, val x, const nn_heads *h) { return sequences_apart(g, x, h->n_kv_heads, h); }
+val nn_keys_out(graph *g, val x, const nn_heads *h) { return sequences_joined(g, x, h->n_kv_heads, h); }
 
 /* -1e4 and not the lowest fp16: a score added to it stays finite, and exp of it is 0 all the same. */
-val nn_causal_mask(graph *g, dtype dt, int64_t seq)
+val nn_causal_mask(graph *g, dtype dt, int64_t seq) { return nn_window_mask(g, dt, seq, 0); }
+
+val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window)
 {
     enum { NEVER = -10000 };
     if (g->err.st) return NO_VAL;
@@ -62,7 +80,10 @@ val nn_causal_mask(graph *g, dtype dt, int64_t seq)
     }
     for (int64_t i = 0; i < seq; i++) dtype_store(dt, never, i, NEVER);
     size_t each = row / (size_t)seq;
-    for (size_t i = 0; i < (size_t)seq; i++) memcpy(p + i * row + (i + 1) * each, never, row - (i + 1) * each);
+    for (size_t i = 0; i < (size_t)seq; i++) {
+        memcpy(p + i * row + (i + 1) * each, never, row - (i + 1) * each);
+        if (window > 0 && i >= (size_t)window) memcpy(p + i * row, never, (i + 1 - (size_t)window) * each);
+    }
     return graph_const_view(g, "mask", t, p);
 }
 
@@ -71,48 +92,75 @@ val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h)
     /* scaled before the product: it keeps the scores away from the multiplier's output limit, and HD*S is less than S*S */
     val near = nn_scale(g, q, 1 / sqrt((double)h->head_dim));
     val scores = GA(g, MATMUL, VALS(near, k), AT_B(TRANSPOSE_X, true)); /* [1, NKV, G*S, S] */
-    scores = reshape4(g, scores, 1, h->n_heads, h->seq, h->seq);
+    scores = reshape4(g, scores, batch_of(h), h->n_heads, h->seq, h->seq);
     return GA(g, SOFTMAX, VALS(G(g, ADD, scores, mask)), AT_I(AXIS, -1));
 }
 
 val nn_attn_mix(graph *g, val p, val v, const nn_heads *h)
 {
-    val by_group = reshape4(g, p, 1, h->n_kv_heads, h->n_heads / h->n_kv_heads * h->seq, h->seq);
+    val by_group = reshape4(g, p, batch_of(h), h->n_kv_heads, h->n_heads / h->n_kv_heads * h->seq, h->seq);
     return nn_queries_out(g, GA(g, MATMUL, VALS(v, by_group), AT_B(TRANSPOSE_Y, true)), h);
 }
 
 /* ---- rotary position ---- */
 
-nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, double theta, bool half)
+val nn_rope_turn(graph *g, dtype dt, int64_t head_dim, bool half)
+{
+    ttype square = TTYPE(dt, head_dim, head_dim, 1, 1);
+    size_t n;
+    if (g->err.st) return NO_VAL;
+    if (head_dim < 2 || head_dim % 2 || !shape_bytes(&square, &n)) {
+        graph_fail(g, AN_INPUT, "rope: head width %lld, wanted an even one of sane size", (long long)head_dim);
+        return NO_VAL;
+    }
+    unsigned char *r = arena_take(&g->mem, n, 1, 64);
+    if (!r) {
+        graph_fail(g, AN_NOMEM, "out of memory");
+        return NO_VAL;
+    }
+    for (int64_t i = 0; i < head_dim / 2; i++) {
+        int64_t a = half ? i : 2 * i, b = half ? i + head_dim / 2 : 2 * i + 1;
+        dtype_store(dt, r, a * head_dim + b, -1); /* (a, b) turns to (-b, a) */
+        dtype_store(dt, r, b * head_dim + a, 1);
+    }
+    return graph_const_view(g, "rope_turn", square, r);
+}
+
+nn_rope_tables nn_rope_from(graph *g, dtype dt, int64_t head_dim, int64_t seq, const double *step, double scale, bool half)
 {
     nn_rope_tables none = { NO_VAL, NO_VAL, NO_VAL };
-    ttype table = TTYPE(dt, 1, head_dim, 1, seq), square = TTYPE(dt, head_dim, head_dim, 1, 1);
-    size_t n_table, n_square;
+    ttype table = TTYPE(dt, 1, head_dim, 1, seq);
+    size_t n_table;
+    val turn = nn_rope_turn(g, dt, head_dim, half);
     if (g->err.st) return none;
-    if (head_dim % 2 || !shape_bytes(&table, &n_table) || !shape_bytes(&square, &n_square)) {
-        graph_fail(g, AN_INPUT, "rope: head width %lld and %lld positions, wanted an even width and a sane size", (long long)head_dim, (long long)seq);
+    if (!shape_bytes(&table, &n_table)) {
+        graph_fail(g, AN_INPUT, "rope: head width %lld and %lld positions are too large", (long long)head_dim, (long long)seq);
         return none;
     }
-    unsigned char *c = arena_take(&g->mem, n_table, 1, 64), *s = arena_take(&g->mem, n_table, 1, 64), *r = arena_take(&g->mem, n_square, 1, 64);
-    if (!c || !s || !r) {
+    unsigned char *c = arena_take(&g->mem, n_table, 1, 64), *s = arena_take(&g->mem, n_table, 1, 64);
+    if (!c || !s) {
         graph_fail(g, AN_NOMEM, "out of memory");
         return none;
     }
     size_t row = n_table / (size_t)head_dim;
     for (int64_t i = 0; i < head_dim / 2; i++) {
         int64_t a = half ? i : 2 * i, b = half ? i + head_dim / 2 : 2 * i + 1;
-        double step = pow(theta, -2.0 * (double)i / (double)head_dim);
         for (int64_t p = 0; p < seq; p++) {
-            dtype_store(dt, c, a * seq + p, cos((double)p * step));
-            dtype_store(dt, s, a * seq + p, sin((double)p * step));
+            dtype_store(dt, c, a * seq + p, scale * cos((double)p * step[i]));
+            dtype_store(dt, s, a * seq + p, scale * sin((double)p * step[i]));
         }
         memcpy(c + (size_t)b * row, c + (size_t)a * row, row); /* the channels of a pair share their angle */
         memcpy(s + (size_t)b * row, s + (size_t)a * row, row);
-        dtype_store(dt, r, a * head_dim + b, -1); /* (a, b) turns to (-b, a) */
-        dtype_store(dt, r, b * head_dim + a, 1);
     }
-    return (nn_rope_tables){ graph_const_view(g, "rope_cos", table, c), graph_const_view(g, "rope_sin", table, s),
-                             graph_const_view(g, "rope_turn", square, r) };
+    return (nn_rope_tables){ graph_const_view(g, "rope_cos", table, c), graph_const_view(g, "rope_sin", table, s), turn };
+}
+
+nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, double theta, bool half)
+{
+    double *step = g->err.st || head_dim < 0 ? NULL : TAKE(&g->mem, double, (size_t)head_dim);
+    if (!g->err.st && !step) graph_fail(g, AN_NOMEM, "out of memory");
+    for (int64_t i = 0; step && i < head_dim / 2; i++) step[i] = pow(theta, -2.0 * (double)i / (double)head_dim);
+    return nn_rope_from(g, dt, head_dim, seq, step, 1, half);
 }
 
 val nn_rope(graph *g, val x, const nn_rope_tables *t, bool inverse)

@@ -19,12 +19,13 @@ val block_norm_bwd(kernel *k, val dy, val x, model_weight_id gain)
 nn_rope_tables block_rope(kernel *k)
 {
     const model_config *c = k->c;
+    if (k->rope.turn.i) return k->rope;
     return nn_rope_make(k->g, c->dt, c->head_dim, k->heads.seq, c->rope_theta, c->rope == MODEL_ROPE_HALF);
 }
 
-/* [1, n*HD, 1, S] with each head on the batch axis: q/k norms and rotation see one head's channels. */
-static val heads_apart(kernel *k, val x, int64_t n) { return GA(k->g, RESHAPE, VALS(x), AT_IS(SHAPE, n, k->heads.head_dim, 1, k->heads.seq)); }
-static val heads_joined(kernel *k, val x, int64_t n) { return GA(k->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, n * k->heads.head_dim, 1, k->heads.seq)); }
+/* [1, n*HD, 1, B*S] as [n, HD, B, S], each head on the batch axis: q/k norms and rotation see one head's channels. */
+static val heads_apart(kernel *k, val x, int64_t n) { return GA(k->g, RESHAPE, VALS(x), AT_IS(SHAPE, n, k->heads.head_dim, MAX(k->heads.batch, 1), k->heads.seq)); }
+static val heads_joined(kernel *k, val x, int64_t n) { return GA(k->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, n * k->heads.head_dim, 1, nn_positions(&k->heads))); }
 
 static val place(kernel *k, val x, int64_t n, model_weight_id gain, const nn_rope_tables *rope)
 {
@@ -52,7 +53,7 @@ qkv block_qkv(kernel *k, val x, bool rotate)
 val block_attend(kernel *k, const qkv *p)
 {
     const nn_heads *h = &k->heads;
-    val mask = nn_causal_mask(k->g, k->c->dt, h->seq);
+    val mask = k->mask.i ? k->mask : nn_causal_mask(k->g, k->c->dt, h->seq);
     val probs = nn_attn_probs(k->g, nn_queries_in(k->g, p->q, h), nn_keys_in(k->g, p->k, h), mask, h);
     return nn_attn_mix(k->g, probs, nn_keys_in(k->g, p->v, h), h);
 }

@@ -172,6 +172,9 @@ typedef struct {
     val turn;     /* [HD, HD, 1, 1]: the quarter turn of every pair */
 } nn_rope_tables;
 nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, double theta, bool half);
+/* step[i]: the angle by which pair i turns from one position to the next; scale: of the tables (attention temperature). */
+nn_rope_tables nn_rope_from(graph *g, dtype dt, int64_t head_dim, int64_t seq, const double *step, double scale, bool half);
+val nn_rope_turn(graph *g, dtype dt, int64_t head_dim, bool half);
 val nn_rope(graph *g, val x, const nn_rope_tables *t, bool inverse);
 
 /* Grouped heads. Queries [1, Q, 1, S] become [1, NKV, HD, G*S]: the G heads of a group stand side by side as further
@@ -179,12 +182,15 @@ val nn_rope(graph *g, val x, const nn_rope_tables *t, bool inverse);
  * product's own contraction. Keys and values become [1, NKV, HD, S]. */
 typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, seq;
+    int64_t batch; /* sequences side by side on the position axis, b*S + s; 0 means 1. Above, 1 then reads B and S reads B*S */
 } nn_heads;
+int64_t nn_positions(const nn_heads *h); /* B*S */
 val nn_queries_in(graph *g, val x, const nn_heads *h);
 val nn_queries_out(graph *g, val x, const nn_heads *h); /* back to [1, Q, 1, S] */
 val nn_keys_in(graph *g, val x, const nn_heads *h);
 val nn_keys_out(graph *g, val x, const nn_heads *h);
 val nn_causal_mask(graph *g, dtype dt, int64_t seq); /* [1, 1, S, S]: 0, and -1e4 above the diagonal */
+val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window); /* and where a key is `window` or more positions back; 0: no window */
 /* softmax(q^T k / sqrt(HD) + mask): [1, NH, S, S]. q and k as nn_queries_in and nn_keys_in leave them. */
 val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h);
 val nn_attn_mix(graph *g, val p, val v, const nn_heads *h); /* [1, Q, 1, S] */

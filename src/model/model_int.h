@@ -13,6 +13,10 @@ typedef struct {
     nn_heads heads; /* seq is the program's */
     val in[MODEL_MAX_PORTS], out[MODEL_MAX_PORTS]; /* by place in the table's row, conditional ports that are absent left out */
     int n_in, n_out;
+    /* the whole decoder in one graph (decoder.c): names carry the layer, and what all layers share is made once */
+    bool whole, param_inputs;
+    nn_rope_tables rope;
+    val mask;
 } kernel;
 
 /* A port by the name it has in kernels.def. Reading an absent one, or setting one the row lacks, is a bug and sticks as one. */
@@ -24,6 +28,7 @@ void port_out_part(kernel *k, const char *name, int part, val v);
 /* Constants of the current layer (or of the model). NO_VAL when the config has no such tensor: a bias left out. */
 val weight(kernel *k, model_weight_id id);
 val weight_t(kernel *k, model_weight_id id);
+val vocab_weight(kernel *k, model_weight_id id, int part, bool transposed); /* rows of one part of the vocabulary */
 val classifier_weight(kernel *k, int part, bool transposed);
 
 bool weight_exists(const model_config *c, model_weight_id id);

@@ -136,6 +136,7 @@ static val constant(kernel *k, const model_weight *w, const char *const_name)
     if (k->g->err.st) return NO_VAL;
     val there = graph_find(k->g, const_name);
     if (there.i) return there;
+    if (k->param_inputs) return graph_input(k->g, const_name, w->type);
     char path[80];
     snprintf(path, sizeof path, "@model_path/weights/%s.bin", w->name);
     model_blob b = { .path = path, .offset = 64 };
@@ -156,17 +157,17 @@ static val layer_weight(kernel *k, model_weight_id id, bool transposed)
     const char *suffix = transposed ? "_t" : "";
     if (w.layer >= 0) snprintf(w.name, sizeof w.name, "layer%d.%s%s", w.layer, weight_name(id), suffix);
     else snprintf(w.name, sizeof w.name, "%s%s", weight_name(id), suffix);
-    char name[24];
-    snprintf(name, sizeof name, "%s%s", weight_name(id), suffix);
+    char name[40];
+    if (k->whole && w.layer >= 0) snprintf(name, sizeof name, "l%02d_%s%s", w.layer, weight_name(id), suffix);
+    else snprintf(name, sizeof name, "%s%s", weight_name(id), suffix);
     return constant(k, &w, name);
 }
 
 val weight(kernel *k, model_weight_id id) { return layer_weight(k, id, false); }
 val weight_t(kernel *k, model_weight_id id) { return layer_weight(k, id, true); }
 
-val classifier_weight(kernel *k, int part, bool transposed)
+val vocab_weight(kernel *k, model_weight_id id, int part, bool transposed)
 {
-    model_weight_id id = k->c->tied ? MW_EMBED : MW_HEAD;
     int64_t first, n = model_vocab_part(k->c, part, &first);
     bool whole = model_vocab_parts(k->c) == 1;
     model_weight w = { .id = id, .layer = -1, .transposed = transposed, .part = whole ? -1 : part, .row0 = first };
@@ -180,6 +181,8 @@ val classifier_weight(kernel *k, int part, bool transposed)
     }
     return constant(k, &w, name);
 }
+
+val classifier_weight(kernel *k, int part, bool transposed) { return vocab_weight(k, k->c->tied ? MW_EMBED : MW_HEAD, part, transposed); }
 
 /* ---- building ---- */
 

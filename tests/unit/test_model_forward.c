@@ -106,7 +106,7 @@ static void heads_read_the_kv_head_of_their_group(void **state)
     (void)state;
     rng r = { test_seed("groups") };
     const model_config *c = &shapes[2]; /* six heads on two */
-    nn_heads h = { c->n_heads, c->n_kv_heads, c->head_dim, c->seq };
+    nn_heads h = { .n_heads = c->n_heads, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .seq = c->seq };
     int64_t Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim, S = c->seq, G = c->n_heads / c->n_kv_heads;
     graph *g = graph_new("groups", 0);
     val q = graph_input(g, "q", TTYPE(DT_F16, 1, Q, 1, S)), k = graph_input(g, "k", TTYPE(DT_F16, 1, K, 1, S));

@@ -1,0 +1,262 @@
+/* decoder.c: the whole decoder as one graph, for its uses; decoder.h says what goes in and out.
+ * In: a configuration.  Out: a verified graph. The layers are block.c's; here is what stands around them: ids to vectors,
+ * the cache, the classifier and the loss.
+ *
+ * Positions of all sequences stand side by side on the width axis, so that every matrix sees one product over B*T columns
+ * whatever B is; a convolution with a run-time weight is refused from batch 2 on by some chips.
+ *
+ * Ids. With integers as inputs a lookup is a gather. A chip has neither: an id comes as two digits, one comparison with constant
+ * digits makes the one-hot matrix, and a product with the table picks the row. The vocabulary is then cut into parts. */
+#include <math.h>
+
+#include "model/decoder.h"
+#include "model/model_int.h"
+
+typedef struct {
+    kernel k;
+    const decoder_options *o;
+    decoder *out;
+    int64_t positions; /* of a run, all sequences */
+    int n_parts;
+} maker;
+
+static val reshape(graph *g, val x, const int64_t *d, int rank)
+{
+    return graph_op(g, OP_RESHAPE, VALS(x), (const attr[]){ AT_LIST(SHAPE, d, rank) }, 1);
+}
+#define RESHAPED(g, x, ...) reshape((g), (x), ((const int64_t[]){ __VA_ARGS__ }), (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
+
+/* ---- rotary tables ---- */
+
+void model_rope_row(const model_config *c, const double *step, double scale, int64_t pos, dtype dt, void *cos_to, void *sin_to, int64_t t, int64_t T)
+{
+    for (int64_t i = 0; i < c->head_dim / 2; i++) {
+        bool half = c->rope == MODEL_ROPE_HALF;
+        int64_t a = half ? i : 2 * i, b = half ? i + c->head_dim / 2 : 2 * i + 1;
+        double x = scale * cos((double)pos * step[i]), y = scale * sin((double)pos * step[i]);
+        dtype_store(dt, cos_to, a * T + t, x), dtype_store(dt, cos_to, b * T + t, x);
+        dtype_store(dt, sin_to, a * T + t, y), dtype_store(dt, sin_to, b * T + t, y);
+    }
+}
+
+static void make_rope(maker *m)
+{
+    const model_config *c = m->k.c;
+    graph *g = m->k.g;
+    if (c->rope == MODEL_ROPE_NONE || g->err.st) return;
+    double *step = TAKE(&g->mem, double, (size_t)c->head_dim), scale;
+    if (!step) {
+        graph_fail(g, AN_NOMEM, "out of memory");
+        return;
+    }
+    model_rope_steps(c, step, &scale);
+    m->k.rope = nn_rope_from(g, c->dt, c->head_dim, m->k.heads.seq, step, scale, c->rope == MODEL_ROPE_HALF);
+}
+
+/* ---- parameters ---- */
+
+/* Every tensor of the model, in order. As inputs they are all made here, so that the program has them in this order. */
+static void list_params(maker *m)
+{
+    graph *g = m->k.g;
+    const model_config *c = m->k.c;
+    size_t n = model_weights(c, NULL, 0);
+    model_weight *w = TAKE(&g->mem, model_weight, n);
+    val *v = TAKE(&g->mem, val, n);
+    if (!w || !v) {
+        graph_fail(g, AN_NOMEM, "out of memory");
+        return;
+    }
+    model_weights(c, w, n);
+    for (size_t i = 0; i < n && m->o->param_inputs; i++) {
+        m->k.layer = w[i].layer;
+        v[i] = weight(&m->k, w[i].id);
+    }
+    m->out->weight = w, m->out->param = v, m->out->n_param = n;
+}
+
+static void find_params(maker *m)
+{
+    for (size_t i = 0; i < m->out->n_param && !m->o->param_inputs && !m->k.g->err.st; i++) {
+        const model_weight *w = &m->out->weight[i];
+        char name[40];
+        if (w->layer >= 0) snprintf(name, sizeof name, "l%02d_%s", w->layer, weight_name(w->id));
+        else snprintf(name, sizeof name, "%s", weight_name(w->id));
+        m->out->param[i] = graph_find(m->k.g, name);
+    }
+}
+
+/* Rows of the embedding or the classifier that belong to one part of the vocabulary: [n, D, 1, 1]. */
+static val vocab_rows(maker *m, model_weight_id id, int part, int64_t *first, int64_t *n)
+{
+    const model_config *c = m->k.c;
+    *first = 0, *n = c->vocab;
+    if (m->n_parts == 1) return weight(&m->k, id);
+    *n = model_vocab_part(c, part, first);
+    if (!m->o->param_inputs) return vocab_weight(&m->k, id, part, false);
+    return GA(m->k.g, SLICE_BY_SIZE, VALS(weight(&m->k, id)), AT_IS(BEGIN, *first, 0, 0, 0), AT_IS(SIZE, *n, c->dim, 1, 1));
+}
+
+static val classifier_rows(maker *m, int part, int64_t *first, int64_t *n) { return vocab_rows(m, m->k.c->tied ? MW_EMBED : MW_HEAD, part, first, n); }
+
+/* ---- ids ---- */
+
+/* What names a token: with integers, the id in fp32, exact to 2^24; else its digits. [1, 1, 1, B*T] */
+typedef struct {
+    val id, hi, lo, raw;
+} token;
+
+static token token_input(maker *m, const char *whole, const char *digits)
+{
+    graph *g = m->k.g;
+    const nn_heads *h = &m->k.heads;
+    token t = { 0 };
+    if (!m->o->chip) {
+        t.raw = graph_input(g, whole, TTYPE(DT_I32, MAX(h->batch, 1), h->seq));
+        t.id = GA(g, CAST, VALS(RESHAPED(g, t.raw, 1, 1, 1, m->positions)), AT_S(DTYPE, "fp32"));
+        return t;
+    }
+    char name[16];
+    snprintf(name, sizeof name, "%s_hi", digits);
+    t.hi = graph_input(g, name, TTYPE(m->k.c->dt, 1, 1, 1, m->positions));
+    snprintf(name, sizeof name, "%s_lo", digits);
+    t.lo = graph_input(g, name, TTYPE(m->k.c->dt, 1, 1, 1, m->positions));
+    return t;
+}
+
+/* bool [1, n, 1, B*T]: token s is first + i. */
+static val is_token(maker *m, const token *t, int64_t first, int64_t n, const char *name)
+{
+    graph *g = m->k.g;
+    if (m->o->chip) return nn_is_token(g, t->hi, t->lo, first, n, name);
+    val there = g->err.st ? NO_VAL : graph_find(g, "ids");
+    if (!there.i && !g->err.st) {
+        ttype type = TTYPE(DT_F32, 1, n, 1, 1);
+        float *x = TAKE(&g->mem, float, (size_t)n);
+        if (!x) graph_fail(g, AN_NOMEM, "out of memory");
+        for (int64_t i = 0; x && i < n; i++) x[i] = (float)(first + i);
+        there = x ? graph_const_view(g, "ids", type, x) : NO_VAL;
+    }
+    return G(g, EQUAL, t->id, there);
+}
+
+static val embed(maker *m, const token *t)
+{
+    graph *g = m->k.g;
+    const model_config *c = m->k.c;
+    int64_t D = c->dim, S = m->positions, first, n;
+    if (!m->o->chip) {
+        val rows = GA(g, GATHER, VALS(weight(&m->k, MW_EMBED), RESHAPED(g, t->raw, S)), AT_I(AXIS, 0));
+        return RESHAPED(g, GA(g, TRANSPOSE, VALS(RESHAPED(g, rows, S, D)), AT_IS(PERM, 1, 0)), 1, D, 1, S);
+    }
+    val x = NO_VAL, one = graph_scalar(g, c->dt, 1), zero = graph_scalar(g, c->dt, 0);
+    for (int i = 0; i < m->n_parts && !g->err.st; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "in%d", i);
+        val rows = vocab_rows(m, MW_EMBED, i, &first, &n);
+        val hot = G(g, SELECT, is_token(m, t, first, n, name), one, zero);
+        val y = GA(g, MATMUL, VALS(RESHAPED(g, rows, 1, 1, n, D), RESHAPED(g, hot, 1, 1, n, S)), AT_B(TRANSPOSE_X, true));
+        x = i ? G(g, ADD, x, y) : y; /* one term is not zero: exact */
+    }
+    return RESHAPED(g, x, 1, D, 1, S);
+}
+
+/* Learned positions are the same for every sequence: [1, D, B, T] plus [1, D, 1, T]. */
+static val add_positions(maker *m, val x)
+{
+    graph *g = m->k.g;
+    const model_config *c = m->k.c;
+    const nn_heads *h = &m->k.heads;
+    if (!weight_exists(c, MW_POS)) return x;
+    val rows = GA(g, SLICE_BY_SIZE, VALS(weight(&m->k, MW_POS)), AT_IS(BEGIN, 0, 0, 0, 0), AT_IS(SIZE, h->seq, c->dim, 1, 1));
+    val at = RESHAPED(g, GA(g, TRANSPOSE, VALS(RESHAPED(g, rows, h->seq, c->dim)), AT_IS(PERM, 1, 0)), 1, c->dim, 1, h->seq);
+    val y = G(g, ADD, RESHAPED(g, x, 1, c->dim, MAX(h->batch, 1), h->seq), at);
+    return RESHAPED(g, y, 1, c->dim, 1, m->positions);
+}
+
+/* ---- head ---- */
+
+static void classify(maker *m, val x)
+{
+    m->k.layer = -1;
+    val xn = block_norm(&m->k, x, MW_NORM_F, MW_NORM_F_B);
+    m->out->n_logits = m->n_parts;
+    for (int i = 0; i < m->n_parts; i++) {
+        int64_t first, n;
+        m->out->logits[i] = nn_linear(m->k.g, xn, classifier_rows(m, i, &first, &n), NO_VAL);
+    }
+}
+
+static val mean_loss(maker *m, const token *target)
+{
+    graph *g = m->k.g;
+    val zero = graph_scalar(g, m->k.c->dt, 0), mine = NO_VAL;
+    int64_t first = 0;
+    for (int i = 0; i < m->n_parts && !g->err.st; i++) {
+        int64_t n = graph_type(g, m->out->logits[i])->sh.d[1];
+        char name[24];
+        snprintf(name, sizeof name, "out%d", i);
+        val hit = is_token(m, target, first, n, name);
+        val part = GA(g, REDUCE_SUM, VALS(G(g, SELECT, hit, m->out->logits[i], zero)), AT_IS(AXES, 1), AT_B(KEEP_DIMS, true));
+        mine = i ? G(g, ADD, mine, part) : part; /* one term of the sum is not zero: exact */
+        first += n;
+    }
+    val each = G(g, SUB, nn_log_sum_exp(g, m->out->logits, m->n_parts), mine);
+    return GA(g, REDUCE_MEAN, VALS(each), AT_IS(AXES, 3), AT_B(KEEP_DIMS, true));
+}
+
+/* ---- training ---- */
+
+static void build_train(maker *m)
+{
+    graph *g = m->k.g;
+    const model_config *c = m->k.c;
+    token in = token_input(m, "tokens", "tok"), target = token_input(m, "targets", "tgt");
+    list_params(m);
+    make_rope(m);
+    m->k.mask = nn_window_mask(g, c->dt, m->k.heads.seq, c->window);
+    m->k.layer = -1;
+    val x = add_positions(m, embed(m, &in));
+    for (int i = 0; i < c->n_layers && !g->err.st; i++) {
+        m->k.layer = i;
+        qkv p = block_qkv(&m->k, x, true);
+        x = block_residual(&m->k, x, nn_linear(g, block_attend(&m->k, &p), weight(&m->k, MW_WO), weight(&m->k, MW_BO)));
+        x = block_ffn(&m->k, x).y;
+    }
+    classify(m, x);
+    m->out->loss = mean_loss(m, &target);
+    if (g->err.st) return;
+    graph_rename(g, m->out->loss, "loss");
+    graph_output(g, "loss", m->out->loss);
+    find_params(m);
+}
+
+/* ---- building ---- */
+
+an_status decoder_build(const model_config *config, const decoder_options *o, const model_source *src, decoder *out, diag *d)
+{
+    *out = (decoder){ 0 };
+    model_config c = *config;
+    if (o->seq) c.seq = o->seq;
+    if (!c.dt) c.dt = DT_F16;
+    if (c.alpha == 0) c.alpha = 1;
+    if (c.loss_scale == 0) c.loss_scale = 1;
+    c.host_residual = false; /* there is no host between the halves */
+    TRY(model_config_check(&c, d));
+    if (o->batch < 0 || o->batch > 65536) return diag_fail(d, AN_INPUT, NOWHERE, "%s: batch is %lld, wanted 1 to 65536", c.name, (long long)o->batch);
+    if (o->use != DECODER_TRAIN) return diag_fail(d, AN_INPUT, NOWHERE, "%s: decoder use %d is not known", c.name, (int)o->use);
+    char title[64];
+    snprintf(title, sizeof title, "%.31s_train_b%lld_s%lld", c.name[0] ? c.name : "model", (long long)MAX(o->batch, 1), (long long)c.seq);
+    maker m = { .o = o, .out = out, .n_parts = o->chip ? model_vocab_parts(&c) : 1,
+                .k = { .c = &c, .src = src, .layer = -1, .whole = true, .param_inputs = o->param_inputs,
+                       .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq, .batch = o->batch } } };
+    m.positions = nn_positions(&m.k.heads);
+    if (!(m.k.g = out->g = graph_new(title, 0))) return diag_nomem(d);
+    build_train(&m);
+    an_status st = graph_finish(m.k.g, d);
+    if (st) {
+        graph_free(out->g);
+        *out = (decoder){ 0 };
+    }
+    return st;
+}
