@@ -14,7 +14,7 @@ bad=0
 for t in "$@"; do
     case $t in # the folders a target needs
     program) dirs="base engine kernel" ;;
-    npy) dirs="base format" ;;
+    npy | idx) dirs="base format" ;;
     *) dirs="base op mil" ;;
     esac
     make -s BUILD="$out/$t" DIRS="$dirs" CC="$FUZZ_CC" OPT="-O1 -g -fno-omit-frame-pointer" \
