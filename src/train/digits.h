@@ -20,7 +20,7 @@ typedef struct {
     uint8_t *label; /* n */
 } train_images;
 
-/* Every pixel finite, every label below classes, n at least 1. `what` names the data in messages. */
+/* Every pixel finite, every label below classes, n at least 1; the message names the image. `what` names the data. */
 an_status train_images_check(const train_images *im, const char *what, diag *d) MUST_CHECK;
 void train_images_free(train_images *im);
 /* n drawn digits, h = w = 28, the classes in random order; the seed alone decides. */
@@ -35,7 +35,10 @@ typedef struct {
     int classes;
     uint8_t byte[NET_MAX_CLASSES]; /* class to byte */
 } train_text;
+/* A tenth is held for testing. `what` names the text in messages. */
 an_status train_text_of(const char *bytes, size_t n, const char *what, train_text *out, diag *d) MUST_CHECK;
+/* A built-in text of at least n bytes: sentences of a small grammar. The seed alone decides. */
+an_status train_letters(uint64_t seed, size_t n, strbuf *out, diag *d) MUST_CHECK;
 void train_text_free(train_text *t);
 
 /* One data set behind one face, whatever it holds. */
@@ -51,10 +54,12 @@ typedef struct {
     char name[160];
 } train_data;
 
-/* seq: positions of a text sample; ignored for images. Unknown name: AN_USAGE. */
+/* seq: positions of a text sample; ignored for images. AN_USAGE: a name of no known kind. AN_INPUT: bad data. */
 an_status train_data_open(const char *name, int64_t seq, train_data *out, diag *d) MUST_CHECK;
 void train_data_close(train_data *t); /* a zeroed one is fine */
 const char *train_data_default(net_task task); /* "strokes" or "letters" */
+/* A network for this data: batch and type as in o, sizes and classes the data's. AN_INPUT: the network is for other data. */
+an_status train_data_net(const train_data *t, const char *network, const net_options *o, net *out, diag *d) MUST_CHECK;
 /* Sample i of the training or test part; x_per and y_per numbers. Test windows of a text lie end to end. */
 void train_data_sample(const train_data *t, bool test, int64_t i, float *x, float *y);
 
