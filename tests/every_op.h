@@ -107,6 +107,7 @@ static const char *const every_op[] = {
     "v14 = reverse(m)",
     "v15 = tile(m) {reps=[2, 1]}",
     "v16 = gather(m, ix)",
+    "v16s = scatter(m, ix, v16) {axis=0, mode=\"update\"}",
     "v17 = gather_along_axis(m, i2)",
     "v18 = gather_nd(v4, i2)",
     "v19 = depth_to_space(x) {block_size=2}",

@@ -79,6 +79,52 @@ bool match_causal(cg *c, val mask, int64_t rows)
     return true;
 }
 
+/* ---- masks made from positions ---- */
+
+/* v holds 0, 1, 2, … along its last axis, in the text itself. */
+static bool counts(const cg *c, val v, int64_t n)
+{
+    const node *m = maker(c, v);
+    if (!m || m->op != OP_CONST || !m->cst || m->cst->blob_path || !m->cst->data) return false;
+    const ttype *t = graph_type(c->g, v);
+    if (cg_elems(&t->sh) != n || t->sh.d[t->sh.rank - 1] != n) return false;
+    for (int64_t i = 0; i < n; i++)
+        if (dtype_load(t->dt, m->cst->data, i) != (double)i) return false;
+    return true;
+}
+
+/* One integer for each row. */
+static bool row_numbers(const cg *c, val v, int64_t rows)
+{
+    const ttype *t = graph_type(c->g, v);
+    int r = t->sh.rank;
+    return dtype_is_int(t->dt) && r >= 2 && t->sh.d[r - 1] == 1 && t->sh.d[r - 2] == rows && cg_elems(&t->sh) == rows;
+}
+
+/* mask = select(key > pos, never, 0), and around it select(key <= pos - window, never, ...). */
+static bool match_positions(const cg *c, val mask, int64_t rows, int64_t keys, val *pos, int64_t *window)
+{
+    if (c->soft || !c->o.level || c->o.keep_masks) return false;
+    const node *m = maker(c, mask), *cmp, *sub;
+    double never, zero, w = 0;
+    val late = NO_VAL;
+    *window = 0;
+    for (int depth = 0;; depth++) {
+        if (!m || m->op != OP_SELECT || depth > 1 || !scalar_of(c, m->in[1], &never) || !(never <= NEVER)) return false;
+        cmp = maker(c, m->in[0]);
+        if (!cmp || cmp->n_in < 2 || !counts(c, cmp->in[0], keys)) return false;
+        if (cmp->op == OP_GREATER && row_numbers(c, cmp->in[1], rows)) break;
+        sub = maker(c, cmp->in[1]);
+        if (cmp->op != OP_LESS_EQUAL || !sub || sub->op != OP_SUB || !scalar_of(c, sub->in[1], &w) || w < 1 || w > INT32_MAX) return false;
+        late = sub->in[0];
+        *window = (int64_t)w;
+        m = maker(c, m->in[2]);
+    }
+    if ((late.i && late.i != cmp->in[1].i) || !scalar_of(c, m->in[2], &zero) || zero != 0) return false;
+    *pos = cmp->in[1];
+    return true;
+}
+
 /* ---- attention ---- */
 
 typedef struct {
@@ -169,17 +215,24 @@ static bool match_attention(cg *c)
     if (!read_attention(c, c->at, &a)) return false;
     int mask = NONE;
     bool causal = false;
+    val pos = NO_VAL;
+    int64_t window = 0;
     if (a.mask.i) {
         shape m = graph_type(c->g, a.mask)->sh;
         int64_t n = cg_elems(&m), r = m.rank < 2 ? 1 : m.d[m.rank - 2], w = m.rank < 1 ? 1 : m.d[m.rank - 1];
         causal = a.rows == a.cols && match_causal(c, a.mask, a.rows);
-        if (n == r * w) mask = cg_view(c, c->of[a.mask.i], SH(1, 1, r, w));
+        if (match_positions(c, a.mask, a.rows, a.cols, &pos, &window)) n = 0;
+        if (!n) mask = NONE;
+        else if (n == r * w) mask = cg_view(c, c->of[a.mask.i], SH(1, 1, r, w));
         else if (n == a.stacks * a.groups * a.rows * a.cols) mask = cg_view(c, c->of[a.mask.i], SH(a.stacks, a.groups, a.rows, a.cols));
         else return false;
     }
     int q = matrices(c, a.q, a.tq, a.stacks, a.groups, a.rows, a.width), k = matrices(c, a.k, a.tk, a.stacks, 1, a.cols, a.width),
         v = matrices(c, a.v, a.tv, a.stacks, 1, a.cols, a.out);
-    int y = cg_attend(c, cg_dt(c, cg_out_type(c, 0)->dt), q, k, v, causal ? NONE : mask, causal, a.scale, SH(a.stacks, a.groups, a.rows, a.out));
+    dtype dt = cg_dt(c, cg_out_type(c, 0)->dt);
+    const shape *ysh = SH(a.stacks, a.groups, a.rows, a.out);
+    int y = pos.i ? cg_attend_at(c, dt, q, k, v, cg_view(c, c->of[pos.i], SH(a.rows)), window, a.scale, ysh)
+                  : cg_attend(c, dt, q, k, v, causal ? NONE : mask, causal, a.scale, ysh);
     if (a.ty) y = cg_permute(c, y, (const int[]){ 0, 3, 1, 2 });
     cg_set(c, 0, y);
     return true;

@@ -353,6 +353,16 @@ int cg_attend(cg *c, dtype dt, int q, int k, int v, int mask, bool causal, doubl
     return cg_matmul(c, dt, p, false, v, false);
 }
 
+int cg_attend_at(cg *c, dtype dt, int q, int k, int v, int pos, int64_t last, double scale, const shape *ysh)
+{
+    if (c->err.st || q < 0) return NONE;
+    int y = cg_tensor(c, dt, ysh);
+    ins *n = cg_ins(c, IN_ATTEND_AT, y, OPS(q, k, v, pos));
+    cg_f(n, scale);
+    cg_i(c, n, last);
+    return y;
+}
+
 void select_sdpa(cg *c)
 {
     int q = cg_in(c, 0), k = cg_in(c, 1), v = cg_in(c, 2), mask = cg_in(c, 3);

@@ -264,6 +264,19 @@ void select_gather(cg *c)
     cg_set(c, 0, y);
 }
 
+/* Into a copy: when the data is a port that is written back to itself, the copy is onto itself and costs nothing. */
+void select_scatter(cg *c)
+{
+    static const char *const modes[] = { "add", "update" };
+    int axis, mode;
+    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis) || !cg_word(c, A_MODE, modes, COUNT(modes), &mode)) return;
+    int ix = cg_in(c, 1), u = cg_in(c, 2), y = cg_copy(c, cg_in(c, 0));
+    ins *n = cg_ins(c, IN_SCATTER, y, OPS(ix, u));
+    cg_i(c, n, axis);
+    cg_i(c, n, mode == 0);
+    cg_set(c, 0, y);
+}
+
 void select_gather_along_axis(cg *c)
 {
     int axis, y = result(c, 0);

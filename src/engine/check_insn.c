@@ -223,9 +223,9 @@ static an_status check_einsum(const ck *c)
     return AN_OK;
 }
 
-static an_status check_attend(const ck *c)
+static an_status check_heads(const ck *c)
 {
-    const etensor *y = tensor(c, "y"), *q = tensor(c, "q"), *k = tensor(c, "k"), *v = tensor(c, "v"), *mask = tensor(c, "mask");
+    const etensor *y = tensor(c, "y"), *q = tensor(c, "q"), *k = tensor(c, "k"), *v = tensor(c, "v");
     NEED(q->rank >= 2 && k->rank >= 2 && v->rank >= 2 && y->rank >= 2, "an operand has rank below 2");
     int64_t rows = q->dim[q->rank - 2], inner = q->dim[q->rank - 1], keys = k->dim[k->rank - 2], cols = v->dim[v->rank - 1];
     NEED(k->dim[k->rank - 1] == inner && v->dim[v->rank - 2] == keys && y->dim[y->rank - 2] == rows && y->dim[y->rank - 1] == cols,
@@ -236,13 +236,30 @@ static an_status check_attend(const ck *c)
         b.rank -= 2;
         NEED(et_broadcasts(&b, y->dim, y->rank - 2), "the leading axes of operand %d do not broadcast to the result's", i);
     }
+    return AN_OK;
+}
+
+static an_status check_attend(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *k = tensor(c, "k"), *mask = tensor(c, "mask");
+    TRY(check_heads(c));
     if (mask) {
         int64_t scores[ENGINE_MAX_RANK];
         memcpy(scores, y->dim, sizeof scores);
-        scores[y->rank - 1] = keys;
+        scores[y->rank - 1] = k->dim[k->rank - 2];
         NEED(et_broadcasts(mask, scores, y->rank), "the mask does not broadcast to the scores");
     }
     return choice(c, "causal", 2);
+}
+
+static an_status check_attend_at(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *pos = tensor(c, "pos");
+    TRY(check_heads(c));
+    int64_t rows = y->dim[y->rank - 2], window = insn_i(c->in, "window");
+    NEED(et_elems(pos) == rows && dtype_is_int(pos->dt), "pos has %" PRId64 " elements of %s, wanted one integer for each of %" PRId64 " rows", et_elems(pos), dtype_name(pos->dt), rows);
+    NEED(small(window, 0), "window is %" PRId64 ", wanted 0 or more", window);
+    return AN_OK;
 }
 
 /* ---- along axes ---- */
@@ -400,6 +417,17 @@ static an_status check_gather(const ck *c)
     TRY(batch_of(c, x, ix, axis, &batch));
     NEED(y->dt == x->dt, "x is %s and y is %s", dtype_name(x->dt), dtype_name(y->dt));
     return elems_are(c, y, et_elems(x) / x->dim[axis], dims_product(ix->dim, (int)batch, ix->rank));
+}
+
+static an_status check_scatter(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *ix = tensor(c, "indices");
+    int64_t axis;
+    TRY(axis_of(c, y, &axis));
+    NEED(y->dt == x->dt && dtype_bits(y->dt) >= 8, "x is %s and y is %s, wanted one type of whole bytes", dtype_name(x->dt), dtype_name(y->dt));
+    NEED(y->dim[axis] > 0, "axis %" PRId64 " is empty", axis);
+    TRY(choice(c, "add", 2));
+    return elems_are(c, x, et_elems(y) / y->dim[axis], et_elems(ix));
 }
 
 static an_status check_gather_along(const ck *c)

@@ -125,6 +125,7 @@ struct image {
     void **state;              /* per instruction */
     unsigned char *scratch, *work;
     unsigned char **view;      /* per input port: where this run reads it */
+    int64_t *in_place;         /* per input port: the output that begins as its copy, -1: none */
     unsigned char **shadow;    /* per input port: copy taken when an output shares its memory; NULL until needed */
     size_t work_bytes;
     uint64_t own_bytes;        /* constants, scratch, work, shadows */

@@ -1,15 +1,17 @@
 /* exec_attend.c: attention on the plain processor: a block of queries against the keys it may see.
- * In: q, k, v, a mask or the word causal.  Out: softmax(q·k^T*scale + mask)·v.
+ * In: q, k, v, a mask, the word causal, or positions.  Out: softmax(q·k^T*scale + mask)·v.
  *
  * A task computes the scores of some rows of one matrix (never the whole score matrix), turns them into weights in place and
  * multiplies by v; the division by their sum rides behind that product. With causal, keys after the block's last row are not
- * looked at. A chip has no such instruction: its programs spell attention out, and the reference runs what remains. */
+ * looked at; with positions (a key/value cache) only the keys from the first to the last that one of its rows sees, in steps of
+ * KEY_STEP so that the number of sizes stays small. A chip has no such instruction: its programs spell attention out, and the
+ * reference runs what remains. */
 #include <math.h>
 #include <stdatomic.h>
 
 #include "engine/exec_int.h"
 
-enum { ROWS = 64, ROWS_LONG = 128, LONG = 512, K_ONCE = 256 };
+enum { ROWS = 64, ROWS_LONG = 128, LONG = 512, K_ONCE = 256, KEY_STEP = 64 };
 
 typedef struct {
     const exec_env *env;
@@ -17,6 +19,8 @@ typedef struct {
     int64_t *q_off, *k_off, *v_off; /* per stack */
     dtype tq, tk, tv, ty;
     bool causal, admits;
+    int64_t pos, window; /* tensor of positions, -1: none */
+    size_t at_threads;   /* positions stand in front */
     float scale;
     exec_walk mask_walk; /* along the scores */
     const gemm_kernel *scores, *values;
@@ -40,6 +44,14 @@ static void offsets(const etensor *t, const etensor *y, int64_t *off)
 
 static void add(size_t *sum, size_t bytes, size_t *at) { *at = *sum, *sum += ROUND_UP(bytes, (size_t)64); }
 
+static bool need_scratch(const state *s, int64_t rows, int64_t seen, size_t *bytes)
+{
+    size_t a, b;
+    if (!gemm_scratch_bytes(s->scores, rows, seen, s->inner, 1, &a) || !gemm_scratch_bytes(s->values, rows, s->cols, seen, 1, &b)) return false;
+    *bytes = MAX(a, b);
+    return true;
+}
+
 static bool lay_out(image *im, state *s)
 {
     size_t q, p, a, b, n = 0;
@@ -47,8 +59,13 @@ static bool lay_out(image *im, state *s)
     if (s->keys > INT32_MAX / 4 || s->cols > INT32_MAX / 4) return false;
     for (int64_t i = 0; i < s->blocks; i++) { /* each sees another number of keys, and may be cut another way */
         int64_t rows = MIN(s->block, s->rows - i * s->block), seen = s->causal ? MIN(s->keys, i * s->block + rows) : s->keys;
-        if (!gemm_scratch_bytes(s->scores, rows, seen, s->inner, 1, &a) || !gemm_scratch_bytes(s->values, rows, s->cols, seen, 1, &b)) return false;
-        s->scratch_bytes = MAX(s->scratch_bytes, MAX(a, b));
+        if (s->pos >= 0 && i && i + 1 < s->blocks) continue; /* the first and the last have all sizes there are */
+        for (int64_t wide = s->pos >= 0 ? MIN(seen, KEY_STEP) : seen;; wide = MIN(wide + KEY_STEP, seen)) {
+            int64_t tail = seen % KEY_STEP, odd = s->pos >= 0 && tail && wide > tail ? wide / KEY_STEP * KEY_STEP - KEY_STEP + tail : wide; /* up to the last key */
+            if (!need_scratch(s, rows, wide, &a) || !need_scratch(s, rows, odd, &b)) return false;
+            s->scratch_bytes = MAX(s->scratch_bytes, MAX(a, b));
+            if (wide == seen) break;
+        }
     }
     add(&n, q, &s->at_qpack), add(&n, p, &s->at_ppack), add(&n, (size_t)(s->block * s->keys) * sizeof(float), &s->at_score);
     add(&n, (size_t)(s->block * s->cols) * sizeof(float), &s->at_out), add(&n, (size_t)(s->block * 2 + s->keys) * sizeof(float), &s->at_line);
@@ -56,7 +73,8 @@ static bool lay_out(image *im, state *s)
     s->each = n;
     size_t all;
     if (!mul_size(n, (size_t)s->env->threads, &all) || all > SIZE_MAX / 4) return false;
-    exec_need_work(im, all);
+    s->at_threads = s->pos >= 0 ? ROUND_UP((size_t)s->rows * sizeof(int64_t), (size_t)64) : 0;
+    exec_need_work(im, s->at_threads + all);
     return true;
 }
 
@@ -64,8 +82,10 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
 {
     exec_env *e;
     const etensor *t = im->p->tensors.at;
-    state s = { .y = insn_t(in, "y"), .q = insn_t(in, "q"), .k = insn_t(in, "k"), .v = insn_t(in, "v"), .mask = insn_t(in, "mask"),
-                .causal = insn_i(in, "causal"), .scale = (float)insn_f(in, "scale") };
+    bool at = in->op == IN_ATTEND_AT;
+    state s = { .y = insn_t(in, "y"), .q = insn_t(in, "q"), .k = insn_t(in, "k"), .v = insn_t(in, "v"), .mask = at ? -1 : insn_t(in, "mask"),
+                .causal = !at && insn_i(in, "causal"), .pos = at ? insn_t(in, "pos") : -1, .window = at ? insn_i(in, "window") : 0,
+                .scale = (float)insn_f(in, "scale") };
     const etensor *y = &t[s.y], *q = &t[s.q], *k = &t[s.k], *v = &t[s.v];
     TRY(exec_open(im, &e, d));
     s.env = e, s.tq = q->dt, s.tk = k->dt, s.tv = v->dt, s.ty = y->dt;
@@ -98,17 +118,37 @@ typedef struct {
     atomic_int failed;
 } job;
 
-/* One block at work: rows i0 .. i0 + n, keys 0 .. seen. */
+/* One block at work: rows i0 .. i0 + n, `seen` keys from `first` on. */
 typedef struct {
     const run_ctx *c;
     const state *s;
-    int64_t stack, i0, n, seen;
+    int64_t stack, i0, n, first, seen;
+    const int64_t *pos; /* of row i0 */
     unsigned char *mem;
     float *score, *out, *total, *most, *line;
     const unsigned char *q, *k, *v;
 } block;
 
-static int64_t sees(const block *b, int64_t i) { return b->s->causal ? MIN(b->s->keys, b->i0 + i + 1) : b->s->keys; }
+/* Row i sees keys from(i) .. sees(i) - 1, counted from the block's first. */
+static int64_t sees(const block *b, int64_t i)
+{
+    if (b->pos) return b->pos[i] + 1 - b->first;
+    return b->s->causal ? MIN(b->s->keys, b->i0 + i + 1) : b->s->keys;
+}
+
+static int64_t from(const block *b, int64_t i) { return b->pos && b->s->window ? MAX(b->pos[i] + 1 - b->s->window - b->first, 0) : 0; }
+
+static void key_range(block *b)
+{
+    if (!b->pos) {
+        b->seen = sees(b, b->n - 1);
+        return;
+    }
+    int64_t lo = b->s->keys, hi = 0;
+    for (int64_t i = 0; i < b->n; i++) lo = MIN(lo, from(b, i)), hi = MAX(hi, sees(b, i));
+    b->first = lo / KEY_STEP * KEY_STEP;
+    b->seen = MIN(ROUND_UP(hi, (int64_t)KEY_STEP), b->s->keys) - b->first;
+}
 
 static an_status product(const block *b, const gemm_kernel *g, size_t pack, gemm_view a, gemm_view z, int64_t n, int64_t k, float *c, const float *scale, diag *d)
 {
@@ -134,11 +174,11 @@ static void weights(const block *b)
     const vec_kernels *v = b->s->env->v;
     for (int64_t i = 0; i < b->n; i++) {
         float *row = b->score + i * b->seen;
-        int64_t n = sees(b, i);
+        int64_t k0 = from(b, i), k1 = sees(b, i), n = k1 - k0;
         if (b->s->mask >= 0) apply_mask(b, i, row, n);
-        float most = v->along(DT_F32, row, STAT_MAX, 0, -INFINITY, n);
-        b->total[i] = 1 / v->exps(row, DT_F32, row, most, n);
-        v->fill(row + n, 0, b->seen - n);
+        float most = v->along(DT_F32, row + k0, STAT_MOST, 0, -INFINITY, n);
+        b->total[i] = 1 / v->exps(row + k0, DT_F32, row + k0, most, n);
+        v->fill(row, 0, k0), v->fill(row + k1, 0, b->seen - k1);
     }
 }
 
@@ -148,7 +188,7 @@ static void mend(const block *b, int64_t i)
     const state *s = b->s;
     for (int64_t j = 0; j < s->cols; j++) {
         float acc = 0;
-        for (int64_t l = 0; l < sees(b, i); l++) acc = fmaf(b->score[i * b->seen + l], (float)dtype_load(s->tv, b->v, l * s->cols + j), acc);
+        for (int64_t l = from(b, i); l < sees(b, i); l++) acc = fmaf(b->score[i * b->seen + l], (float)dtype_load(s->tv, b->v, l * s->cols + j), acc);
         b->out[i * s->cols + j] = acc * b->total[i];
     }
 }
@@ -156,7 +196,8 @@ static void mend(const block *b, int64_t i)
 static an_status attend_block(block *b, diag *d)
 {
     const state *s = b->s;
-    b->seen = sees(b, b->n - 1);
+    key_range(b);
+    b->k += b->first * s->inner * exec_size(s->tk), b->v += b->first * s->cols * exec_size(s->tv);
     for (int64_t i = 0; i < b->n; i++) b->most[i] = s->scale;
     TRY(product(b, s->scores, s->at_qpack, (gemm_view){ .at = b->q, .type = s->tq, .row = s->inner, .col = 1 },
                 (gemm_view){ .at = b->k, .type = s->tk, .row = 1, .col = s->inner }, b->seen, s->inner, b->score, b->most, d));
@@ -165,7 +206,7 @@ static an_status attend_block(block *b, diag *d)
                 (gemm_view){ .at = b->v, .type = s->tv, .row = s->cols, .col = 1 }, s->cols, b->seen, b->out, b->total, d));
     for (int64_t i = 0; i < b->n; i++) {
         float *row = b->out + i * s->cols;
-        if (s->causal && !(s->env->v->largest(row, s->cols) < INFINITY)) mend(b, i);
+        if ((s->causal || b->pos) && !(s->env->v->largest(row, s->cols) < INFINITY)) mend(b, i);
     }
     unsigned char *y = (unsigned char *)ctx_mem(b->c, s->y) + (b->stack * s->rows + b->i0) * s->cols * exec_size(s->ty);
     s->env->v->store(y, s->ty, b->out, b->n * s->cols);
@@ -177,9 +218,10 @@ static void block_task(void *ctx, int64_t task, int thread)
     job *j = ctx;
     const state *s = j->s;
     diag d = { 0 };
-    unsigned char *mem = (unsigned char *)j->c->work + (size_t)thread * s->each;
+    unsigned char *mem = (unsigned char *)j->c->work + s->at_threads + (size_t)thread * s->each;
     block b = { .c = j->c, .s = s, .stack = task / s->blocks, .i0 = (s->blocks - 1 - task % s->blocks) * s->block, .mem = mem }; /* the longest first */
     b.n = MIN(s->block, s->rows - b.i0);
+    b.pos = s->pos >= 0 ? (const int64_t *)j->c->work + b.i0 : NULL;
     b.score = (float *)(void *)(mem + s->at_score), b.out = (float *)(void *)(mem + s->at_out);
     b.total = (float *)(void *)(mem + s->at_line), b.most = b.total + s->block, b.line = b.most + s->block;
     b.q = (const unsigned char *)ctx_mem(j->c, s->q) + (s->q_off[b.stack] + b.i0 * s->inner) * exec_size(s->tq);
@@ -191,9 +233,12 @@ static void block_task(void *ctx, int64_t task, int thread)
 static an_status run(const run_ctx *c, const insn *in, diag *d)
 {
     job j = { .c = c, .s = c->state };
-    if (!c->state) return ref_attend(c, in, d);
+    if (!c->state) return (in->op == IN_ATTEND_AT ? ref_attend_at : ref_attend)(c, in, d);
+    int64_t *pos = c->work, t = j.s->pos;
+    for (int64_t i = 0; t >= 0 && i < j.s->rows; i++) TRY(ref_index(c, in, dtype_load(ctx_tensor(c, t)->dt, ctx_mem(c, t), i), j.s->keys, &pos[i], d));
     pool_run(c->pool, block_task, &j, j.s->stacks * j.s->blocks);
     return atomic_load(&j.failed) ? diag_fail(d, AN_BUG, (loc){ .line = in->line }, "attend: a matrix kernel refused its operands") : AN_OK;
 }
 
 const exec_entry exec_attend = { .run = run, .prepare = prepare };
+const exec_entry exec_attend_at = { .run = run, .prepare = prepare };

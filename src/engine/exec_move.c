@@ -191,6 +191,7 @@ static an_status run_move(const run_ctx *c, const insn *in, diag *d)
     const move_state *s = c->state;
     if (!s) return ref_move(c, in, d);
     move_job j = { .s = s, .y = ctx_mem(c, in->t[0]), .x = ctx_mem(c, in->t[1]) };
+    if (j.y == j.x && s->kind == MOVE_RUNS && s->outer == 1 && s->y0 == s->x0 && !s->rules) return AN_OK; /* onto itself: state in place */
     int64_t line = s->kind == MOVE_TURN ? s->cols : 1, lines = s->kind == MOVE_TURN ? s->rows : s->n;
     j.cut = MIN(lines, MAX(ROUND_UP(CUT_BYTES / (line * s->bytes), (int64_t)32), 32));
     j.cuts = (lines + j.cut - 1) / j.cut;
@@ -263,3 +264,61 @@ static an_status run_gather(const run_ctx *c, const insn *in, diag *d)
 }
 
 const exec_entry exec_gather = { .run = run_gather, .prepare = prepare_gather };
+
+/* ---- scatter: y (outer, axis, inner), indices (places), x (outer, places, inner) ---- */
+
+typedef struct {
+    const exec_env *env;
+    int64_t outer, n, inner, places;
+    dtype t;
+    bool add;
+} scatter_state;
+
+static an_status prepare_scatter(image *im, const insn *in, void **out, diag *d)
+{
+    exec_env *e;
+    const etensor *y = &im->p->tensors.at[insn_t(in, "y")];
+    axis_view a = et_axis(y, insn_i(in, "axis"));
+    bool add = insn_i(in, "add");
+    TRY(exec_open(im, &e, d));
+    if (!e->fast || e->chip || (add && y->dt != DT_F32 && y->dt != DT_F16 && y->dt != DT_BF16)) return AN_OK;
+    scatter_state *s = TAKE(&im->prepared, scatter_state, 1);
+    if (!s) return diag_nomem(d);
+    *s = (scatter_state){ .env = e, .outer = a.outer, .n = a.n, .inner = a.inner, .places = et_elems(&im->p->tensors.at[insn_t(in, "indices")]), .t = y->dt, .add = add };
+    if ((uint64_t)s->places > SIZE_MAX / 16) return AN_OK;
+    exec_need_work(im, (size_t)s->places * sizeof(int64_t));
+    *out = s;
+    return AN_OK;
+}
+
+static void add_run(const scatter_state *s, unsigned char *y, const unsigned char *x)
+{
+    float a[EXEC_BLOCK], b[EXEC_BLOCK];
+    for (int64_t i = 0; i < s->inner; i += EXEC_BLOCK) {
+        int64_t n = MIN(EXEC_BLOCK, s->inner - i), at = i * exec_size(s->t);
+        s->env->v->load(a, s->t, y + at, n), s->env->v->load(b, s->t, x + at, n);
+        s->env->v->fn[VF_ADD](a, a, b, NULL, NULL, n);
+        s->env->v->store(y + at, s->t, a, n);
+    }
+}
+
+/* One thread: rows of equal indices must meet in order, and there is little to do. */
+static an_status run_scatter(const run_ctx *c, const insn *in, diag *d)
+{
+    const scatter_state *s = c->state;
+    if (!s) return ref_scatter(c, in, d);
+    int64_t *index = c->work, t = insn_t(in, "indices"), bytes = s->inner * exec_size(s->t);
+    dtype ti = ctx_tensor(c, t)->dt;
+    for (int64_t i = 0; i < s->places; i++) TRY(ref_index(c, in, dtype_load(ti, ctx_mem(c, t), i), s->n, &index[i], d));
+    unsigned char *y = ctx_mem(c, insn_t(in, "y"));
+    const unsigned char *x = ctx_mem(c, insn_t(in, "x"));
+    for (int64_t o = 0; o < s->outer; o++)
+        for (int64_t p = 0; p < s->places; p++, x += bytes) {
+            unsigned char *to = y + (o * s->n + index[p]) * bytes;
+            if (s->add) add_run(s, to, x);
+            else memmove(to, x, (size_t)bytes);
+        }
+    return AN_OK;
+}
+
+const exec_entry exec_scatter = { .run = run_scatter, .prepare = prepare_scatter };

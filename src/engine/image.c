@@ -3,7 +3,8 @@
  *
  * Loading resolves every tensor to an address, reconstructs constants, and lets each instruction prepare. A run binds the ports
  * and calls one function per instruction, in order. Reads of a run see the inputs as they were before it: an input whose memory
- * an output shares is copied first. */
+ * an output shares is copied first. The exception is state in place: an input that is read once, to be copied whole into an output
+ * that nothing has written yet. Bound to the same memory, that copy is already there. */
 #include <stdlib.h>
 
 #include "engine/engine_int.h"
@@ -46,6 +47,54 @@ static an_status load_consts(image *im, const weight_source *w, diag *d)
     return AN_OK;
 }
 
+/* ---- state in place ---- */
+
+/* Does the instruction read (or write, `written`) any tensor of this port? */
+static bool touches(const program *p, const insn *in, space where, uint32_t slot, bool written)
+{
+    insn_field f[ISA_MAX_FIELDS];
+    int n = isa_fields(in->op, f), outputs = insn_outputs(in->op);
+    const int64_t *t = in->t;
+    for (int i = 0; i < n; i++) {
+        if (f[i].kind != FIELD_T && f[i].kind != FIELD_T_OPT && f[i].kind != FIELD_T_LIST) continue;
+        int64_t count = f[i].kind == FIELD_T_LIST ? *t++ : 1;
+        bool out = outputs-- > 0;
+        for (int64_t k = 0; k < count; k++, t++)
+            if (out == written && *t >= 0 && p->tensors.at[*t].where == where && p->tensors.at[*t].slot == slot) return true;
+    }
+    return false;
+}
+
+/* The output that instruction `in` makes a whole copy of input k in; -1: it does something else. */
+static int64_t whole_copy(const program *p, const insn *in, uint32_t k)
+{
+    if (in->op != IN_MOVE) return -1;
+    const etensor *y = &p->tensors.at[insn_t(in, "y")], *x = &p->tensors.at[insn_t(in, "x")];
+    int64_t n, dense = 1;
+    const int64_t *size = insn_is(in, "size", &n), *ys = insn_is(in, "y_step", &n), *xs = insn_is(in, "x_step", &n);
+    if (x->where != SPACE_INPUT || x->slot != k || y->where != SPACE_OUTPUT || x->offset || y->offset || x->dt != y->dt) return -1;
+    for (int64_t i = n - 1; i >= 0; dense *= size[i], i--)
+        if (size[i] != 1 && (ys[i] != dense || xs[i] != dense)) return -1;
+    uint64_t bytes;
+    if (insn_i(in, "y_start") || insn_i(in, "x_start") || dense != et_elems(x) || !et_bytes(x, &bytes)) return -1;
+    return bytes == p->inputs.at[k].bytes && bytes == p->outputs.at[y->slot].bytes ? (int64_t)y->slot : -1;
+}
+
+static int64_t in_place_of(const program *p, uint32_t k)
+{
+    int64_t at = -1;
+    if (p->num.nan_to_inf != 0) return -1; /* a copy on a chip may change a value */
+    for (size_t i = 0; i < p->insns.n; i++) {
+        if (!touches(p, &p->insns.at[i], SPACE_INPUT, k, false)) continue;
+        int64_t y = whole_copy(p, &p->insns.at[i], k);
+        if (y < 0 || at >= 0) return -1;
+        for (size_t j = 0; j < i; j++)
+            if (touches(p, &p->insns.at[j], SPACE_OUTPUT, (uint32_t)y, true)) return -1;
+        at = y;
+    }
+    return at;
+}
+
 static an_status load(image *im, const weight_source *w, diag *d)
 {
     const program *p = im->p;
@@ -55,12 +104,14 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->const_own = TAKE(a, unsigned char *, p->consts.n);
     im->shadow = TAKE(a, unsigned char *, p->inputs.n);
     im->view = TAKE(a, unsigned char *, p->inputs.n);
+    im->in_place = TAKE(a, int64_t, p->inputs.n);
     im->state = TAKE(a, void *, p->insns.n);
     im->scratch = engine_alloc(p->scratch_bytes);
-    if (!im->mem || !im->const_at || !im->const_own || !im->shadow || !im->view || !im->state || !im->scratch) return diag_nomem(d);
+    if (!im->mem || !im->const_at || !im->const_own || !im->shadow || !im->view || !im->in_place || !im->state || !im->scratch) return diag_nomem(d);
     im->own_bytes += p->scratch_bytes;
     for (size_t i = 0; i < p->tensors.n; i++)
         if (p->tensors.at[i].where == SPACE_SCRATCH) im->mem[i] = im->scratch + p->tensors.at[i].offset;
+    for (size_t k = 0; k < p->inputs.n; k++) im->in_place[k] = in_place_of(p, (uint32_t)k);
     TRY(load_consts(im, w, d));
     for (size_t i = 0; i < p->insns.n; i++) {
         const exec_entry *e = entry_of(im, p->insns.at[i].op);
@@ -116,6 +167,7 @@ static an_status input_view(image *im, size_t k, const void *const *inputs, void
     *at = (unsigned char *)(uintptr_t)inputs[k]; /* never written */
     for (size_t i = 0; i < im->p->outputs.n; i++) {
         if (!overlaps(inputs[k], e->bytes, outputs[i], im->p->outputs.at[i].bytes)) continue;
+        if (im->in_place[k] == (int64_t)i && inputs[k] == outputs[i]) continue;
         if (!im->shadow[k]) {
             if (!(im->shadow[k] = engine_alloc(e->bytes))) return diag_nomem(d);
             im->own_bytes += e->bytes;

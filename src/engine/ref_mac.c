@@ -223,11 +223,11 @@ static double pass_end(const run_ctx *c, dtype t, float acc)
     return num_ceiling(c->num, num_round_port(c->num, t, (double)acc));
 }
 
-/* Scores, scale, mask, softmax and the sum over keys, each as the separate instruction would do it. A key left out by `causal`
- * is not there for the softmax; among the products with v it is a lane that holds zero. */
-an_status ref_attend(const run_ctx *c, const insn *in, diag *d)
+/* Scores, scale, mask, softmax and the sum over keys, each as the separate instruction would do it. A key left out by `causal` or
+ * by the row's position is not there for the softmax; among the products with v it is a lane that holds zero. */
+static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool causal, const double *pos, int64_t window, diag *d)
 {
-    int64_t y = insn_t(in, "y"), mask_t = insn_t(in, "mask");
+    int64_t y = insn_t(in, "y");
     const etensor *t = ctx_tensor(c, y), *q = ctx_tensor(c, insn_t(in, "q")), *k = ctx_tensor(c, insn_t(in, "k")), *v = ctx_tensor(c, insn_t(in, "v"));
     const numerics *num = c->num;
     int lead = t->rank - 2;
@@ -238,14 +238,18 @@ an_status ref_attend(const run_ctx *c, const insn *in, diag *d)
     double *mask = mask_t < 0 ? NULL : ref_load(c, mask_t, d), *score = ref_take(c, keys, d);
     float *a = take_lanes(c, keys, d), *b = take_lanes(c, keys, d);
     if (!xq || !xk || !xv || !score || !a || !b || (mask_t >= 0 && !mask)) return d->st;
-    bool admits = mask && ctx_tensor(c, mask_t)->dt == DT_BOOL, causal = insn_i(in, "causal");
+    bool admits = mask && ctx_tensor(c, mask_t)->dt == DT_BOOL;
     if (mask) et_broadcast_strides(ctx_tensor(c, mask_t), t->rank, sm);
     double scale = num->round_each != 0 ? num_round(num, t->dt, insn_f(in, "scale")) : (double)(float)insn_f(in, "scale");
     for (int64_t s = 0, stacks = dims_product(t->dim, 0, lead); s < stacks; s++, next_index(t->dim, lead, idx))
         for (int64_t i = 0; i < rows; i++) {
             const float *row = xq + dot_index(idx, sq, lead) + i * inner, *key = xk + dot_index(idx, sk, lead), *val = xv + dot_index(idx, sv, lead);
-            int64_t count = causal ? MIN(keys, i + 1) : keys;
-            for (int64_t j = 0; j < count; j++) {
+            int64_t count = causal ? MIN(keys, i + 1) : keys, first = 0;
+            if (pos) {
+                TRY(ref_index(c, in, pos[i], keys, &count, d));
+                count++, first = window && window < count ? count - window : 0;
+            }
+            for (int64_t j = first; j < count; j++) {
                 double x[2] = { pass_end(c, t->dt, num_dot(num, row, key + j * inner, inner, true)), scale };
                 score[j] = num_fn(num, FN_MUL, x, NULL, t->dt);
                 if (!mask) continue;
@@ -253,13 +257,21 @@ an_status ref_attend(const run_ctx *c, const insn *in, diag *d)
                 if (admits) score[j] = m != 0 ? score[j] : -(double)INFINITY;
                 else score[j] = num_fn(num, FN_ADD, (const double[]){ score[j], m }, NULL, t->dt);
             }
-            ref_softmax_line(num, t->dt, score, count);
-            for (int64_t j = 0; j < keys; j++) a[j] = j < count ? num_flush(num, score[j]) : 0;
+            ref_softmax_line(num, t->dt, score + first, count - first);
+            for (int64_t j = 0; j < keys; j++) a[j] = j < count && j >= first ? num_flush(num, score[j]) : 0;
             for (int64_t j = 0; j < cols; j++) {
-                for (int64_t l = 0; l < keys; l++) b[l] = l < count ? val[l * cols + j] : 0;
+                for (int64_t l = 0; l < keys; l++) b[l] = l < count && l >= first ? val[l * cols + j] : 0;
                 double r = num_round_port(num, t->dt, (double)num_dot(num, a, b, keys, true));
                 dtype_store(t->dt, ctx_mem(c, y), (s * rows + i) * cols + j, num_ceiling(num, r));
             }
         }
     return AN_OK;
+}
+
+an_status ref_attend(const run_ctx *c, const insn *in, diag *d) { return attend(c, in, insn_t(in, "mask"), insn_i(in, "causal"), NULL, 0, d); }
+
+an_status ref_attend_at(const run_ctx *c, const insn *in, diag *d)
+{
+    double *pos = ref_load(c, insn_t(in, "pos"), d);
+    return pos ? attend(c, in, -1, false, pos, insn_i(in, "window"), d) : d->st;
 }

@@ -67,6 +67,31 @@ an_status ref_gather(const run_ctx *c, const insn *in, diag *d)
     return AN_OK;
 }
 
+an_status ref_scatter(const run_ctx *c, const insn *in, diag *d)
+{
+    int64_t y = insn_t(in, "y"), x = insn_t(in, "x"), from = 0;
+    axis_view a = et_axis(ctx_tensor(c, y), insn_i(in, "axis"));
+    int64_t places = et_elems(ctx_tensor(c, insn_t(in, "indices")));
+    bool add = insn_i(in, "add");
+    dtype t = ctx_tensor(c, y)->dt;
+    double *ix = ref_load(c, insn_t(in, "indices"), d);
+    if (!ix) return d->st;
+    for (int64_t o = 0; o < a.outer; o++)
+        for (int64_t p = 0; p < places; p++) {
+            int64_t k;
+            TRY(ref_index(c, in, ix[p], a.n, &k, d));
+            for (int64_t j = 0; j < a.inner; j++, from++) {
+                int64_t to = (o * a.n + k) * a.inner + j;
+                if (!add) copy_element(c, y, to, x, from, false);
+                else {
+                    double v[2] = { num_in(c->num, t, dtype_load(t, ctx_mem(c, y), to)), num_in(c->num, t, dtype_load(t, ctx_mem(c, x), from)) };
+                    ref_store(c, y, to, num_fn(c->num, FN_ADD, v, NULL, t));
+                }
+            }
+        }
+    return AN_OK;
+}
+
 an_status ref_gather_along(const run_ctx *c, const insn *in, diag *d) /* y[i][j][k] = x[i][indices[i][j][k]][k] */
 {
     int64_t y = insn_t(in, "y"), x = insn_t(in, "x"), axis = insn_i(in, "axis"), at = 0;

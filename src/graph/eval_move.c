@@ -269,6 +269,28 @@ an_status eval_gather(eval_ctx *c)
     return AN_OK;
 }
 
+/* data (before, axis, after), indices (places), updates (before, places, after); later places win, or add up. */
+an_status eval_scatter(eval_ctx *c)
+{
+    const shape *x = &c->in[0].type.sh, *ix = &c->in[1].type.sh;
+    static const char *const modes[] = { "add", "update" };
+    int axis, mode;
+    TRY(at_axis(c, A_AXIS, x->rank, &axis));
+    TRY(at_mode(c, A_MODE, modes, COUNT(modes), &mode));
+    TRY(eval_identity(c));
+    axis_view v = view_axis(x, axis);
+    int64_t places = dims_prod(ix->d, 0, ix->rank);
+    const double *u = c->in[2].x;
+    for (int64_t i = 0; i < v.outer; i++)
+        for (int64_t p = 0; p < places; p++, u += v.inner) {
+            int64_t k;
+            TRY(index_in(c, c->in[1].x[p], v.n, &k));
+            double *y = c->out[0].x + (i * v.n + k) * v.inner;
+            for (int64_t j = 0; j < v.inner; j++) y[j] = mode ? u[j] : y[j] + u[j];
+        }
+    return AN_OK;
+}
+
 an_status eval_gather_along_axis(eval_ctx *c) /* result[i][j][k] = x[i][indices[i][j][k]][k] */
 {
     const shape *x = &c->in[0].type.sh;

@@ -441,6 +441,21 @@ an_status infer_gather(infer *c)
     return put_shape(c, &o);
 }
 
+/* The updates have the indices' axes in place of the one written along. */
+an_status infer_scatter(infer *c)
+{
+    const shape *x = sh(c, 0), *idx = sh(c, 1);
+    int axis;
+    shape o = { 0 };
+    TRY(get_axis(c, A_AXIS, x->rank, &axis));
+    TRY(append(c, &o, x, 0, axis));
+    TRY(append(c, &o, idx, 0, idx->rank));
+    TRY(append(c, &o, x, axis + 1, x->rank));
+    if (!dims_agree(sh(c, 2), &o))
+        return infer_fail(c, "updates is %s, wanted shape %s", show_type(&c->in[2]).s, show_shape(&o).s);
+    return put_shape(c, x);
+}
+
 an_status infer_gather_along_axis(infer *c)
 {
     const shape *x = sh(c, 0), *idx = sh(c, 1);

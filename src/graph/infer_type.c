@@ -132,6 +132,13 @@ an_status type_gather(infer *c)
     return all(c, c->in[0].dt);
 }
 
+an_status type_scatter(infer *c)
+{
+    TRY(need_int(c, 1));
+    if (c->in[2].dt != c->in[0].dt) return differ(c, 0, 2);
+    return all(c, c->in[0].dt);
+}
+
 an_status type_fill(infer *c)
 {
     dtype dt;

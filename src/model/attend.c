@@ -60,12 +60,10 @@ val nn_queries_out(graph *g, val x, const nn_heads *h)
 val nn_keys_in(graph *g, val x, const nn_heads *h) { return sequences_apart(g, x, h->n_kv_heads, h); }
 val nn_keys_out(graph *g, val x, const nn_heads *h) { return sequences_joined(g, x, h->n_kv_heads, h); }
 
-/* -1e4 and not the lowest fp16: a score added to it stays finite, and exp of it is 0 all the same. */
 val nn_causal_mask(graph *g, dtype dt, int64_t seq) { return nn_window_mask(g, dt, seq, 0); }
 
 val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window)
 {
-    enum { NEVER = -10000 };
     if (g->err.st) return NO_VAL;
     ttype t = TTYPE(dt, 1, 1, seq, seq), line = TTYPE(dt, seq);
     size_t bytes, row;
@@ -78,7 +76,7 @@ val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window)
         graph_fail(g, AN_NOMEM, "out of memory");
         return NO_VAL;
     }
-    for (int64_t i = 0; i < seq; i++) dtype_store(dt, never, i, NEVER);
+    for (int64_t i = 0; i < seq; i++) dtype_store(dt, never, i, NN_NEVER);
     size_t each = row / (size_t)seq;
     for (size_t i = 0; i < (size_t)seq; i++) {
         memcpy(p + i * row + (i + 1) * each, never, row - (i + 1) * each);

@@ -20,7 +20,9 @@ nn_rope_tables block_rope(kernel *k)
 {
     const model_config *c = k->c;
     if (k->rope.turn.i) return k->rope;
-    return nn_rope_make(k->g, c->dt, c->head_dim, k->heads.seq, c->rope_theta, c->rope == MODEL_ROPE_HALF);
+    double step[1024], scale; /* the head width is at most 1024 */
+    model_rope_steps(c, step, &scale);
+    return nn_rope_from(k->g, c->dt, c->head_dim, k->heads.seq, step, scale, c->rope == MODEL_ROPE_HALF);
 }
 
 /* [1, n*HD, 1, B*S] as [n, HD, B, S], each head on the batch axis: q/k norms and rotation see one head's channels. */

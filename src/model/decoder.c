@@ -231,7 +231,159 @@ static void build_train(maker *m)
     find_params(m);
 }
 
+/* ---- steps over a cache ---- */
+
+/* Keys hidden from a token: those after it and, with a window, those too far back. */
+static bool hidden(const model_config *c, int64_t key, int64_t pos) { return key > pos || (c->window > 0 && key <= pos - c->window); }
+
+void decoder_mask(const model_config *c, const int32_t *pos, int64_t T, int64_t C, dtype dt, void *to)
+{
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t k = 0; k < C; k++) dtype_store(dt, to, t * C + k, hidden(c, k, pos[t]) ? NN_NEVER : 0);
+}
+
+void decoder_place(const int32_t *pos, int64_t T, int64_t C, dtype dt, void *to)
+{
+    for (int64_t k = 0; k < C; k++)
+        for (int64_t t = 0; t < T; t++) dtype_store(dt, to, k * T + t, k == pos[t]);
+}
+
+typedef struct {
+    val pos;   /* int32 [T] */
+    val mask;  /* [1, 1, T, C] */
+    val place; /* [1, 1, C, T]; chip */
+    val keep;  /* [1, 1, C, 1]: 1 where nothing is stored; chip */
+    int64_t C;
+} cache_in;
+
+/* The mask as a comparison of key numbers with positions: a device that can compare reads only the keys a token sees. */
+static val mask_of(maker *m, val pos, int64_t C)
+{
+    graph *g = m->k.g;
+    const model_config *c = m->k.c;
+    int32_t *n = g->err.st ? NULL : TAKE(&g->mem, int32_t, (size_t)C);
+    if (!n) {
+        graph_fail(g, AN_NOMEM, "out of memory");
+        return NO_VAL;
+    }
+    for (int64_t i = 0; i < C; i++) n[i] = (int32_t)i;
+    val key = graph_const_view(g, "key", TTYPE(DT_I32, 1, 1, 1, C), n), row = RESHAPED(g, pos, 1, 1, m->k.heads.seq, 1);
+    val never = graph_scalar(g, c->dt, NN_NEVER);
+    val mask = G(g, SELECT, G(g, GREATER, key, row), never, graph_scalar(g, c->dt, 0));
+    if (c->window <= 0) return mask;
+    return G(g, SELECT, G(g, LESS_EQUAL, key, G(g, SUB, row, graph_scalar(g, DT_I32, (double)c->window))), never, mask);
+}
+
+static cache_in cache_inputs(maker *m)
+{
+    graph *g = m->k.g;
+    const model_config *c = m->k.c;
+    int64_t T = m->k.heads.seq;
+    cache_in in = { .C = m->o->cache ? m->o->cache : c->context };
+    if (!m->o->chip) {
+        in.pos = graph_input(g, "pos", TTYPE(DT_I32, T));
+        in.mask = mask_of(m, in.pos, in.C);
+        return in;
+    }
+    in.mask = graph_input(g, "mask", TTYPE(c->dt, 1, 1, T, in.C));
+    in.place = graph_input(g, "place", TTYPE(c->dt, 1, 1, in.C, T));
+    val taken = GA(g, REDUCE_SUM, VALS(in.place), AT_IS(AXES, 3), AT_B(KEEP_DIMS, true));
+    in.keep = G(g, SUB, graph_scalar(g, c->dt, 1), taken);
+    return in;
+}
+
+/* [1, NKV, C, HD] with row t where place says. */
+static val spread_rows(maker *m, val place, val rows)
+{
+    graph *g = m->k.g;
+    const nn_heads *h = &m->k.heads;
+    if (h->seq == 1) return G(g, MUL, place, rows);
+    val each = GA(g, TILE, VALS(place), AT_IS(REPS, 1, h->n_kv_heads, 1, 1)); /* every stack its own matrix: a product does not stretch its operands */
+    return G(g, MATMUL, each, rows);
+}
+
+/* The cache with this run's rows in it. x is [1, NKV*HD, 1, T]. On a chip it is the masked update: old where nothing is stored,
+ * else the one row that is (a product with one 1 per stored row is exact). */
+static val store_rows(maker *m, const cache_in *in, val x, char which)
+{
+    graph *g = m->k.g;
+    const nn_heads *h = &m->k.heads;
+    char name[24];
+    snprintf(name, sizeof name, "%c%02d", which, m->k.layer);
+    val old = graph_input(g, name, TTYPE(m->k.c->dt, 1, h->n_kv_heads, in->C, h->head_dim));
+    val rows = GA(g, TRANSPOSE, VALS(RESHAPED(g, x, 1, h->n_kv_heads, h->head_dim, h->seq)), AT_IS(PERM, 0, 1, 3, 2)), y;
+    if (!m->o->chip) y = GA(g, SCATTER, VALS(old, in->pos, rows), AT_I(AXIS, 2), AT_S(MODE, "update"));
+    else y = G(g, ADD, G(g, MUL, old, in->keep), spread_rows(m, in->place, rows));
+    if (g->err.st) return NO_VAL;
+    snprintf(name, sizeof name, "%c%02d_new", which, m->k.layer);
+    graph_rename(g, y, name);
+    graph_output(g, name, y);
+    return y;
+}
+
+/* q [1, Q, 1, T] against the cache: [1, Q, 1, T]. */
+static val attend_cache(maker *m, const cache_in *in, val q, val k, val v)
+{
+    graph *g = m->k.g;
+    const nn_heads *h = &m->k.heads;
+    int64_t tall = h->n_heads / h->n_kv_heads * h->seq;
+    val near = nn_scale(g, nn_queries_in(g, q, h), 1 / sqrt((double)h->head_dim)); /* [1, NKV, HD, G*T] */
+    val scores = GA(g, MATMUL, VALS(near, k), AT_B(TRANSPOSE_X, true), AT_B(TRANSPOSE_Y, true));
+    val p = GA(g, SOFTMAX, VALS(G(g, ADD, RESHAPED(g, scores, 1, h->n_heads, h->seq, in->C), in->mask)), AT_I(AXIS, -1));
+    p = RESHAPED(g, p, 1, h->n_kv_heads, tall, in->C);
+    return nn_queries_out(g, GA(g, MATMUL, VALS(v, p), AT_B(TRANSPOSE_X, true), AT_B(TRANSPOSE_Y, true)), h);
+}
+
+static void build_step(maker *m)
+{
+    graph *g = m->k.g;
+    const model_config *c = m->k.c;
+    int64_t T = m->k.heads.seq;
+    int layer0 = m->o->layer0, layer1 = m->o->layer1 ? m->o->layer1 : (int)c->n_layers;
+    bool head = layer1 == c->n_layers;
+    val x = graph_input(g, "x", TTYPE(c->dt, 1, c->dim, 1, T));
+    if (c->rope != MODEL_ROPE_NONE) {
+        ttype table = TTYPE(c->dt, 1, c->head_dim, 1, T);
+        m->k.rope.cos = graph_input(g, "rope_cos", table), m->k.rope.sin = graph_input(g, "rope_sin", table);
+        m->k.rope.turn = nn_rope_turn(g, c->dt, c->head_dim, c->rope == MODEL_ROPE_HALF);
+    }
+    cache_in in = cache_inputs(m);
+    for (int i = layer0; i < layer1 && !g->err.st; i++) {
+        m->k.layer = i;
+        qkv p = block_qkv(&m->k, x, true);
+        val k = store_rows(m, &in, p.k, 'k'), v = store_rows(m, &in, p.v, 'v');
+        x = block_residual(&m->k, x, nn_linear(g, attend_cache(m, &in, p.q, k, v), weight(&m->k, MW_WO), weight(&m->k, MW_BO)));
+        x = block_ffn(&m->k, x).y;
+    }
+    if (!head) {
+        graph_rename(g, x, "y");
+        graph_output(g, "y", x);
+        return;
+    }
+    if (m->o->last_only && T > 1) { /* one 1 in the column: exact */
+        val pick = graph_input(g, "pick", TTYPE(c->dt, 1, 1, T, 1));
+        x = RESHAPED(g, G(g, MATMUL, RESHAPED(g, x, 1, 1, c->dim, T), pick), 1, c->dim, 1, 1);
+    }
+    classify(m, x);
+    for (int i = 0; i < m->n_parts && !g->err.st; i++) {
+        char name[24] = "logits";
+        if (m->o->chip) snprintf(name, sizeof name, "logits%d", i);
+        graph_rename(g, m->out->logits[i], name);
+        graph_output(g, name, m->out->logits[i]);
+    }
+}
+
 /* ---- building ---- */
+
+static an_status check_step(const model_config *c, const decoder_options *o, diag *d)
+{
+    int64_t C = o->cache ? o->cache : c->context;
+    if (o->batch > 1) return diag_fail(d, AN_INPUT, NOWHERE, "%s: a step has one sequence, not %lld", c->name, (long long)o->batch);
+    if (C < c->seq || C > INT32_MAX) return diag_fail(d, AN_INPUT, NOWHERE, "%s: a cache of %lld positions for steps of %lld", c->name, (long long)C, (long long)c->seq);
+    if (o->layer0 < 0 || o->layer1 < 0 || (o->layer1 ? o->layer1 : c->n_layers) <= o->layer0 || o->layer1 > c->n_layers)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: layers %d to %d of %lld", c->name, o->layer0, o->layer1, (long long)c->n_layers);
+    return AN_OK;
+}
 
 an_status decoder_build(const model_config *config, const decoder_options *o, const model_source *src, decoder *out, diag *d)
 {
@@ -244,15 +396,18 @@ an_status decoder_build(const model_config *config, const decoder_options *o, co
     c.host_residual = false; /* there is no host between the halves */
     TRY(model_config_check(&c, d));
     if (o->batch < 0 || o->batch > 65536) return diag_fail(d, AN_INPUT, NOWHERE, "%s: batch is %lld, wanted 1 to 65536", c.name, (long long)o->batch);
-    if (o->use != DECODER_TRAIN) return diag_fail(d, AN_INPUT, NOWHERE, "%s: decoder use %d is not known", c.name, (int)o->use);
-    char title[64];
-    snprintf(title, sizeof title, "%.31s_train_b%lld_s%lld", c.name[0] ? c.name : "model", (long long)MAX(o->batch, 1), (long long)c.seq);
+    if (o->use == DECODER_STEP) TRY(check_step(&c, o, d));
+    char title[96];
+    const char *name = c.name[0] ? c.name : "model";
+    if (o->use == DECODER_TRAIN) snprintf(title, sizeof title, "%.31s_train_b%lld_s%lld", name, (long long)MAX(o->batch, 1), (long long)c.seq);
+    else snprintf(title, sizeof title, "%.31s_step_s%lld_c%lld_l%d", name, (long long)c.seq, (long long)(o->cache ? o->cache : c.context), o->layer0);
     maker m = { .o = o, .out = out, .n_parts = o->chip ? model_vocab_parts(&c) : 1,
                 .k = { .c = &c, .src = src, .layer = -1, .whole = true, .param_inputs = o->param_inputs,
                        .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq, .batch = o->batch } } };
     m.positions = nn_positions(&m.k.heads);
     if (!(m.k.g = out->g = graph_new(title, 0))) return diag_nomem(d);
-    build_train(&m);
+    if (o->use == DECODER_TRAIN) build_train(&m);
+    else build_step(&m);
     an_status st = graph_finish(m.k.g, d);
     if (st) {
         graph_free(out->g);

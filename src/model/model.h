@@ -190,6 +190,7 @@ val nn_queries_out(graph *g, val x, const nn_heads *h); /* back to [1, Q, 1, S] 
 val nn_keys_in(graph *g, val x, const nn_heads *h);
 val nn_keys_out(graph *g, val x, const nn_heads *h);
 val nn_causal_mask(graph *g, dtype dt, int64_t seq); /* [1, 1, S, S]: 0, and -1e4 above the diagonal */
+enum { NN_NEVER = -10000 }; /* a score added to it stays finite in fp16, and exp of it is 0 all the same */
 val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window); /* and where a key is `window` or more positions back; 0: no window */
 /* softmax(q^T k / sqrt(HD) + mask): [1, NH, S, S]. q and k as nn_queries_in and nn_keys_in leave them. */
 val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h);

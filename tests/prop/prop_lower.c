@@ -202,6 +202,7 @@ static const struct {
     { OP_REVERSE, X "y = reverse(x) {axes=[1, 3]}" },
     { OP_TILE, X "y = tile(x) {reps=[1, 2, 1, 3]}" },
     { OP_GATHER, X "i = const int32[3] {3, 0, 1}\ny = gather(x, i) {axis=1}" },
+    { OP_SCATTER, X "i = const int32[3] {3, 0, 1}\nu = gather(x, i) {axis=1}\ny = scatter(x, i, u) {axis=1, mode=\"update\"}" },
     { OP_GATHER_ALONG_AXIS, X "i = const int32[1, 4, 1, 8] all 3\ny = gather_along_axis(x, i) {axis=2}" },
     { OP_GATHER_ND, X "i = const int32[2, 2] {0, 3, 0, 1}\ny = gather_nd(x, i)" },
     { OP_DEPTH_TO_SPACE, X "y = depth_to_space(x) {block_size=2}" },

@@ -199,11 +199,135 @@ static void gradients_are_those_of_differences(void **state)
         }
 }
 
+/* ---- steps over a cache ---- */
+
+/* Feeds a step graph: tokens ids[p0 .. p0 + T) at those positions. Caches are [NKV][C][HD] per layer and side. */
+typedef struct {
+    const store *s;
+    int64_t C;
+    double *cache[2][2]; /* [layer][k, v] */
+} session;
+
+static double *step_column(const model_config *c, int64_t T, int which, const int32_t *pos)
+{
+    double *x = room(c->head_dim * T), *y = room(c->head_dim * T), *step = room(c->head_dim), scale;
+    model_rope_steps(c, step, &scale);
+    for (int64_t t = 0; t < T; t++) model_rope_row(c, step, scale, pos[t], DT_F64, x, y, t, T);
+    for (int64_t i = 0; i < c->head_dim * T; i++) x[i] = rc(c, x[i]), y[i] = rc(c, y[i]);
+    return which ? y : x;
+}
+
+/* Logits of the run: [V][T], or [V][1] with last_only. layer1 0: the whole model in one graph. */
+static double *run_step(session *se, const int *ids, int64_t p0, int64_t T, const decoder_options *how, const double *x_in)
+{
+    const model_config *c = se->s->c;
+    const double *e = weight_of(se->s, MW_EMBED, -1), *at = bias_of(se->s, MW_POS, -1);
+    decoder dec;
+    diag d = { 0 };
+    decoder_options o = *how;
+    o.use = DECODER_STEP, o.seq = T, o.cache = se->C;
+    model_source src = { .get = store_get, .user = (void *)(uintptr_t)se->s };
+    assert_ok(decoder_build(c, &o, &src, &dec, &d), d);
+    int32_t *pos = TAKE(&test_mem, int32_t, (size_t)T);
+    double *x = room(c->dim * T), *numbers = room(T), *pick = room(T), *mask = room(T * se->C), *place = room(T * se->C);
+    for (int64_t t = 0; t < T; t++) {
+        pos[t] = (int32_t)(p0 + t), numbers[t] = pos[t], pick[t] = t == T - 1;
+        for (int64_t i = 0; i < c->dim; i++) x[i * T + t] = x_in ? x_in[i * T + t] : e[ids[pos[t]] * c->dim + i] + (at ? at[pos[t] * c->dim + i] : 0);
+    }
+    decoder_mask(c, pos, T, se->C, DT_F64, mask);
+    decoder_place(pos, T, se->C, DT_F64, place);
+    named in[16] = { { "x", x }, { "pos", numbers }, { "pick", pick }, { "mask", mask }, { "place", place } };
+    int n = 5;
+    if (c->rope != MODEL_ROPE_NONE) in[n++] = (named){ "rope_cos", step_column(c, T, 0, pos) }, in[n++] = (named){ "rope_sin", step_column(c, T, 1, pos) };
+    static const char *const names[2][4] = { { "k00", "v00", "k00_new", "v00_new" }, { "k01", "v01", "k01_new", "v01_new" } };
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++) in[n++] = (named){ names[i][k], se->cache[i][k] };
+    tensor64 *out = TAKE(&test_mem, tensor64, dec.g->outputs.n);
+    assert_ok(graph_eval(dec.g, feeds(dec.g, in, n), out, &test_mem, &d), d);
+    for (int i = o.layer0; i < (o.layer1 ? o.layer1 : 2); i++)
+        for (int k = 0; k < 2; k++) se->cache[i][k] = (double *)(uintptr_t)output(dec.g, out, names[i][2 + k]);
+    double *y;
+    if (o.layer1 && o.layer1 < c->n_layers) y = (double *)(uintptr_t)output(dec.g, out, "y");
+    else if (!o.chip) y = (double *)(uintptr_t)output(dec.g, out, "logits");
+    else {
+        int64_t wide = o.last_only ? 1 : T, done = 0;
+        y = room(c->vocab * wide);
+        for (int i = 0; i < model_vocab_parts(c); i++) {
+            char name[24];
+            int64_t k = model_vocab_part(c, i, NULL);
+            snprintf(name, sizeof name, "logits%d", i);
+            memcpy(y + done * wide, output(dec.g, out, name), (size_t)(k * wide) * sizeof *y);
+            done += k;
+        }
+    }
+    graph_free(dec.g);
+    return y;
+}
+
+static void steps_repeat_the_whole(void **state)
+{
+    (void)state;
+    static const int64_t cuts[][6] = { { 6 }, { 1, 1, 1, 1, 1, 1 }, { 4, 1, 1 }, { 2, 3, 1 } };
+    rng r = { test_seed("steps") };
+    for (size_t i = 0; i < COUNT(families); i++)
+        for (int form = 0; form < 16; form++) {
+            const model_config *c = &families[i];
+            store s = { c, rng_next(&r) };
+            session se = { .s = &s, .C = 9 };
+            int64_t S = 6, size = c->n_kv_heads * c->head_dim * se.C, p = 0;
+            for (int k = 0; k < 4; k++) se.cache[k / 2][k % 2] = randoms(&r, size, 1); /* what is not written yet must not matter */
+            int *ids = random_ids(&r, c, S);
+            double *want = m_logits(&s, ids, S);
+            decoder_options o = { .chip = form & 1, .last_only = form & 2 };
+            for (int k = 0; p < S; p += cuts[form / 4][k++]) {
+                int64_t T = cuts[form / 4][k], wide = o.last_only ? 1 : T;
+                double *y;
+                if (form % 3) y = run_step(&se, ids, p, T, &o, NULL);
+                else { /* layer by layer */
+                    decoder_options first = o, second = o;
+                    first.layer1 = 1, second.layer0 = 1, second.layer1 = 2;
+                    y = run_step(&se, ids, p, T, &second, run_step(&se, ids, p, T, &first, NULL));
+                }
+                double *part = room(c->vocab * wide);
+                for (int64_t v = 0; v < c->vocab; v++)
+                    for (int64_t t = 0; t < wide; t++) part[v * wide + t] = want[v * S + p + T - wide + t];
+                close_to(c->name, y, part, c->vocab * wide, 1e-9);
+            }
+            drop_memory(NULL);
+        }
+}
+
+static void bad_options_are_refused(void **state)
+{
+    (void)state;
+    const model_config *c = &families[0];
+    static const struct {
+        decoder_options o;
+        const char *say;
+    } rows[] = {
+        { { .batch = -1 }, "batch is -1" },
+        { { .use = DECODER_STEP, .batch = 2 }, "one sequence, not 2" },
+        { { .use = DECODER_STEP, .seq = 8, .cache = 4 }, "a cache of 4 positions for steps of 8" },
+        { { .use = DECODER_STEP, .layer0 = 2 }, "layers 2 to 0 of 2" },
+        { { .use = DECODER_STEP, .layer1 = 3 }, "layers 0 to 3 of 2" },
+        { { .seq = 17 }, "seq is 17" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        decoder dec;
+        diag d = { 0 };
+        assert_int_equal(decoder_build(c, &rows[i].o, NULL, &dec, &d), AN_INPUT);
+        if (!strstr(d.msg, rows[i].say)) fail_msg("message \"%s\" lacks \"%s\"", d.msg, rows[i].say);
+        assert_null(dec.g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(loss_is_that_of_the_formulas, drop_memory),
         cmocka_unit_test_teardown(gradients_are_those_of_differences, drop_memory),
+        cmocka_unit_test_teardown(steps_repeat_the_whole, drop_memory),
+        cmocka_unit_test(bad_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

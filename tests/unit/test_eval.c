@@ -337,6 +337,9 @@ static const ev_row rows[] = {
     R(CX_SPARSE_BLOCK, "", "uint1[4,4] 1 1 0 0 1 1 1 0 0 0 1 1 1 1 0 0 ; int8[9] 10 11 3 4 5 6 7 8 9 ; [1,4] 0.1 0.2 0.3 0.4 ; int8[1,4] 1 2 3 4",
       "uint1[4,4] 1 1 0 0 1 1 1 0 0 0 1 1 1 1 0 0 ; [9] 0.9 1.8 0.2 0.4 0.6 0.9 1.2 0.7 1.4"),
 
+    R(SCATTER, "", "[3,2] 1.. ; int32[2] 2 0 ; [2,2] 10 20 30 40", "[3,2] 31 42 3 4 15 26"),
+    R(SCATTER, "mode=update axis=1", "[2,3] 1.. ; int32[2] -1 0 ; [2,2] 10 20 30 40", "[2,3] 20 2 10 40 5 30"),
+    R(SCATTER, "mode=update", "[2] 1 2 ; int32[2] 1 1 ; [2] 7 8", "[2] 1 8"),
     /* state */
     R(READ_STATE, "", "[2] 1 2", "[2] 1 2"),
     R(WRITE_STATE, "", "[2] 1 2 ; [2] 3 4", "[2] 3 4"),
@@ -366,6 +369,8 @@ static void every_operation_has_a_row(void **state)
 static const ev_row refused[] = { /* want: a part of the message */
     R(GATHER, "", "[3] 1 2 3 ; int32[1] 3", "gather: index 3 is outside an extent of 3"),
     R(GATHER, "", "[3] 1 2 3 ; int32[1] -4", "gather: index -4 is outside an extent of 3"),
+    R(SCATTER, "", "[3] 1 2 3 ; int32[1] 3 ; [1] 0", "scatter: index 3 is outside an extent of 3"),
+    R(SCATTER, "mode=max", "[3] 1 2 3 ; int32[1] 0 ; [1] 0", "\"max\""),
     R(GATHER_ALONG_AXIS, "", "[2] 1 2 ; int32[1] 2", "gather_along_axis: index 2 is outside an extent of 2"),
     R(GATHER_ND, "", "[2,2] 1.. ; int32[1,2] 0 5", "gather_nd: index 5 is outside an extent of 2"),
     R(CROP_RESIZE, "", "[1,1,2,2] 1.. ; [1,4] 0 0 1 1 ; int32[1] 1", "crop_resize: index 1 is outside an extent of 1"),
