@@ -6,8 +6,18 @@
 
 #include "text/text_int.h"
 
-json_t *json_bytes(const tokenizer *t, const char *what, const void *p, size_t n, diag *d)
+/* A few bytes of text ("{},") cost a parser hundreds of bytes, so the text is counted before it is parsed. */
+enum { JSON_MAX_BYTES = 1 << 27, JSON_MAX_GROUPS = 3 << 20, JSON_MAX_VALUES = 8 << 20 };
+
+json_t *js_load(const tokenizer *t, const char *what, const void *p, size_t n, diag *d)
 {
+    const char *s = p;
+    size_t groups = 0, values = 0;
+    for (size_t i = 0; i < n; i++) groups += s[i] == '{' || s[i] == '[', values += s[i] == ',';
+    if (n > JSON_MAX_BYTES || groups > JSON_MAX_GROUPS || values > JSON_MAX_VALUES) {
+        tok_bad(d, t, "%s: %zu bytes, %zu lists and objects, %zu values; at most %d, %d and %d are taken", what, n, groups, values, JSON_MAX_BYTES, JSON_MAX_GROUPS, JSON_MAX_VALUES);
+        return NULL;
+    }
     json_error_t e;
     /* Numbers as reals: files hold integers past 2^63, and ids are exact in a double. */
     json_t *j = json_loadb(p, n, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &e);
@@ -15,7 +25,7 @@ json_t *json_bytes(const tokenizer *t, const char *what, const void *p, size_t n
     return j;
 }
 
-const char *json_text(const json_t *j, size_t *n)
+const char *js_text(const json_t *j, size_t *n)
 {
     *n = json_is_string(j) ? json_string_length(j) : 0;
     return json_is_string(j) ? json_string_value(j) : NULL;
@@ -41,7 +51,7 @@ static an_status bpe_size(tokenizer *t, json_t *vocab, const json_t *added, size
     json_array_foreach(added, i, v) {
         int64_t id = whole(json_object_get(v, "id"), MAX_VOCAB - 1);
         size_t len;
-        if (id < 0 || !json_text(json_object_get(v, "content"), &len)) return tok_bad(d, t, "added_tokens[%zu] wants an id from 0 to %d and a content", i, MAX_VOCAB - 1);
+        if (id < 0 || !js_text(json_object_get(v, "content"), &len)) return tok_bad(d, t, "added_tokens[%zu] wants an id from 0 to %d and a content", i, MAX_VOCAB - 1);
         n = MAX(n, (size_t)id + 1);
     }
     *n_out = n;
@@ -68,7 +78,7 @@ static an_status put_added(tokenizer *t, const json_t *added, diag *d)
     if (!(t->flags = TAKE(&t->mem, added_flags, t->n))) return diag_nomem(d);
     json_array_foreach(added, i, v) {
         size_t id = (size_t)json_number_value(json_object_get(v, "id"));
-        const char *s = json_text(json_object_get(v, "content"), &n);
+        const char *s = js_text(json_object_get(v, "content"), &n);
         float score = t->tok[id].score;
         TRY(tok_put(t, id, s, n, json_is_true(json_object_get(v, "special")) ? TOK_CONTROL : TOK_USER, score, false, false, d));
         added_flags f = { json_is_true(json_object_get(v, "lstrip")), json_is_true(json_object_get(v, "rstrip")), json_is_true(json_object_get(v, "single_word")) };
@@ -85,9 +95,9 @@ static an_status json_merges(tokenizer *t, const json_t *merges, bool byte_level
     if (!json_is_array(merges)) return tok_bad(d, t, "model.merges is no list");
     TRY(tok_room_pairs(t, json_array_size(merges), d));
     json_array_foreach(merges, i, v) {
-        const char *l = json_text(json_array_get(v, 0), &nl), *r = json_text(json_array_get(v, 1), &nr);
+        const char *l = js_text(json_array_get(v, 0), &nl), *r = js_text(json_array_get(v, 1), &nr);
         if (json_array_size(v) != 2) l = r = NULL;
-        if ((l = l ? l : json_text(v, &nl)) && !r) { /* "left right" */
+        if ((l = l ? l : js_text(v, &nl)) && !r) { /* "left right" */
             const char *gap = nl > 1 ? memchr(l + 1, ' ', nl - 1) : NULL;
             if (gap) r = gap + 1, nr = nl - (size_t)(r - l), nl = (size_t)(gap - l);
         }
@@ -101,7 +111,7 @@ static an_status json_merges(tokenizer *t, const json_t *merges, bool byte_level
 static an_status named(const tokenizer *t, const json_t *j, const char *what, int64_t *id, diag *d)
 {
     size_t n;
-    const char *s = json_text(j, &n);
+    const char *s = js_text(j, &n);
     if (!s) return AN_OK;
     if ((*id = tok_find(t, s, n)) < 0) return tok_bad(d, t, "%s is \"%.40s\", which the vocabulary does not hold", what, s);
     return AN_OK;
@@ -145,7 +155,7 @@ static an_status read_unigram(tokenizer *t, const json_t *root, const json_t *mo
     t->fuse_unk = true;
     t->unk = whole(json_object_get(model, "unk_id"), (int64_t)json_array_size(vocab) - 1);
     json_array_foreach(vocab, i, v) {
-        const char *piece = json_text(json_array_get(v, 0), &len);
+        const char *piece = js_text(json_array_get(v, 0), &len);
         const json_t *score = json_array_get(v, 1);
         unsigned char b;
         if (!piece || !json_is_number(score)) return tok_bad(d, t, "model.vocab[%zu] is no [piece, score]", i);
@@ -161,8 +171,8 @@ static an_status replace_out(tokenizer *t, const json_style *s, diag *d)
 {
     for (size_t k = 0; k < s->n_replaced; k++) {
         norm_step step = { .kind = NORM_REPLACE };
-        step.from.at = json_text(json_object_get(json_object_get(s->replaced[k], "pattern"), "String"), &step.from.n);
-        step.to.at = json_text(json_object_get(s->replaced[k], "content"), &step.to.n);
+        step.from.at = js_text(json_object_get(json_object_get(s->replaced[k], "pattern"), "String"), &step.from.n);
+        step.to.at = js_text(json_object_get(s->replaced[k], "content"), &step.to.n);
         strbuf b = { 0 };
         for (uint32_t i = 0; i < t->n && !b.oom; i++) {
             token *x = &t->tok[i];
@@ -198,7 +208,7 @@ static an_status read_root(tokenizer *t, json_t *root, diag *d)
 
 an_status read_json(tokenizer *t, const void *p, size_t n, diag *d)
 {
-    json_t *root = json_bytes(t, "tokenizer.json", p, n, d);
+    json_t *root = js_load(t, "tokenizer.json", p, n, d);
     if (!root) return d->st;
     an_status st = read_root(t, root, d);
     json_decref(root);
@@ -249,7 +259,7 @@ static an_status read_pair_vocab(tokenizer *t, json_t *vocab, const void *merges
 
 an_status read_pair(tokenizer *t, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges, diag *d)
 {
-    json_t *root = json_bytes(t, "vocabulary", vocab, n_vocab, d);
+    json_t *root = js_load(t, "vocabulary", vocab, n_vocab, d);
     if (!root) return d->st;
     an_status st = read_pair_vocab(t, root, merges, n_merges, d);
     json_decref(root);

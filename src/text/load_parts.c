@@ -24,7 +24,7 @@ static bool is(const json_t *j, const char *type) { return !strcmp(type_of(j), t
 static bool text_is(const json_t *j, const char *want)
 {
     size_t n;
-    const char *s = json_text(j, &n);
+    const char *s = js_text(j, &n);
     return s && n == strlen(want) && !memcmp(s, want, n);
 }
 
@@ -99,7 +99,7 @@ static int base64_value(char c)
 static an_status read_charsmap(tokenizer *t, const json_t *j, diag *d)
 {
     size_t n, k = 0;
-    const char *s = json_text(json_object_get(j, "precompiled_charsmap"), &n);
+    const char *s = js_text(json_object_get(j, "precompiled_charsmap"), &n);
     if (!s) return json_is_null(json_object_get(j, "precompiled_charsmap")) ? AN_OK : tok_bad(d, t, "normalizer Precompiled without precompiled_charsmap");
     unsigned char *raw = malloc(n + 1);
     if (!raw) return diag_nomem(d);
@@ -123,10 +123,10 @@ static an_status read_replace(tokenizer *t, const json_t *j, const json_style *s
 {
     size_t n, nc;
     const json_t *pattern = json_object_get(j, "pattern");
-    const char *from = json_text(json_object_get(pattern, "String"), &n), *to = json_text(json_object_get(j, "content"), &nc);
+    const char *from = js_text(json_object_get(pattern, "String"), &n), *to = js_text(json_object_get(j, "content"), &nc);
     norm_step step = { .kind = NORM_REPLACE };
     bool regex = !from;
-    if (!from) from = json_text(json_object_get(pattern, "Regex"), &n);
+    if (!from) from = js_text(json_object_get(pattern, "Regex"), &n);
     if (!from || !to) return tok_bad(d, t, "normalizer Replace wants a pattern (String or Regex) and a content");
     if (!copy_text(t, to, nc, style->marks, &step.to) || !copy_text(t, from, n, style->marks && !regex, &step.from)) return diag_nomem(d);
     if (regex) {
@@ -173,7 +173,7 @@ static an_status read_split(tokenizer *t, const json_t *j, const json_style *sty
 {
     size_t n;
     const json_t *pattern = json_object_get(j, "pattern");
-    const char *s = json_text(json_object_get(pattern, "String"), &n);
+    const char *s = js_text(json_object_get(pattern, "String"), &n);
     bool invert = json_is_true(json_object_get(j, "invert"));
     cut_behavior b;
     TRY(read_behavior(t, j, CUT_ISOLATED, &b, d));
@@ -183,7 +183,7 @@ static an_status read_split(tokenizer *t, const json_t *j, const json_style *sty
         if (!copy_text(t, s, n, style->marks, &step.literal)) return diag_nomem(d);
         return add_split(t, step, d);
     }
-    if (!(s = json_text(json_object_get(pattern, "Regex"), &n))) return tok_bad(d, t, "pre_tokenizer Split wants a pattern (String or Regex)");
+    if (!(s = js_text(json_object_get(pattern, "Regex"), &n))) return tok_bad(d, t, "pre_tokenizer Split wants a pattern (String or Regex)");
     if (style->marks) return tok_bad(d, t, "pre_tokenizer Split by a regular expression together with U+2581 for spaces is not supported");
     return add_pattern(t, s, n, b, invert, d);
 }
@@ -283,7 +283,7 @@ static an_status read_template(tokenizer *t, const json_t *j, diag *d)
             behind = true;
             continue;
         }
-        const char *name = json_text(json_object_get(json_object_get(v, "SpecialToken"), "id"), &n);
+        const char *name = js_text(json_object_get(json_object_get(v, "SpecialToken"), "id"), &n);
         if (!name) return tok_bad(d, t, "post_processor TemplateProcessing: entry %zu is neither Sequence nor SpecialToken", i);
         int64_t id = tok_find(t, name, n);
         if (id < 0) return tok_bad(d, t, "post_processor uses \"%.40s\", which the vocabulary does not hold", name);

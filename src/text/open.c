@@ -34,13 +34,13 @@ static json_t *config_file(tokenizer *t, const char *dir, const char *name, diag
     char path[4096];
     file_bytes f = { 0 };
     if (!join(path, sizeof path, dir, name) || !is_file(path) || file_read(path, MAX_FILE, &f, d)) return NULL;
-    json_t *j = json_bytes(t, name, f.at, f.n, d);
+    json_t *j = js_load(t, name, f.at, f.n, d);
     file_drop(&f);
     return j;
 }
 
 /* "bos_token": a string, or an object with one as its content. */
-static const char *token_name(const json_t *j, size_t *n) { return json_text(json_is_object(j) ? json_object_get(j, "content") : j, n); }
+static const char *token_name(const json_t *j, size_t *n) { return js_text(json_is_object(j) ? json_object_get(j, "content") : j, n); }
 
 static const struct {
     const char *name, *id;
@@ -93,7 +93,7 @@ static an_status take_added(tokenizer *t, const json_t *j, diag *d)
         char *end;
         unsigned long id = strtoul(key, &end, 10);
         size_t n;
-        const char *s = json_text(json_object_get(v, "content"), &n);
+        const char *s = js_text(json_object_get(v, "content"), &n);
         if (*end || !*key || id >= t->n || !s) continue; /* ids past the vocabulary: models pad their embeddings, not the text */
         if (t->tok[id].type == TOK_CONTROL || t->tok[id].type == TOK_USER) continue;
         bool same = t->tok[id].out.n == n && !memcmp(t->tok[id].out.at, s, n);
@@ -108,10 +108,10 @@ static an_status take_template(tokenizer *t, const json_t *j, diag *d)
     const json_t *v = json_object_get(j, "chat_template");
     size_t i, n;
     json_t *row;
-    const char *s = json_text(v, &n);
+    const char *s = js_text(v, &n);
     json_array_foreach(v, i, row) { /* several, by name */
         const char *name = json_string_value(json_object_get(row, "name"));
-        if (!s || (name && !strcmp(name, "default"))) s = json_text(json_object_get(row, "template"), &n);
+        if (!s || (name && !strcmp(name, "default"))) s = js_text(json_object_get(row, "template"), &n);
     }
     if (s && !(t->chat_template = arena_strn(&t->mem, s, n))) return diag_nomem(d);
     return AN_OK;

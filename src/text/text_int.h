@@ -242,7 +242,7 @@ typedef struct {
 an_status parts_style(tokenizer *t, const json_t *root, json_style *s, diag *d) MUST_CHECK;
 an_status parts_read(tokenizer *t, const json_t *root, const json_style *s, diag *d) MUST_CHECK;
 an_status parts_post(tokenizer *t, const json_t *root, diag *d) MUST_CHECK; /* after the added tokens are known */
-const char *json_text(const json_t *j, size_t *n); /* NULL: not a string */
-json_t *json_bytes(const tokenizer *t, const char *what, const void *p, size_t n, diag *d); /* NULL after saying why; json_decref */
+const char *js_text(const json_t *j, size_t *n); /* NULL: not a string */
+json_t *js_load(const tokenizer *t, const char *what, const void *p, size_t n, diag *d); /* NULL after saying why; json_decref */
 
 #endif
