@@ -25,6 +25,9 @@ const vec_table *exec_table(image *im, table_id t, diag *d); /* NULL: no memory 
 
 enum { EXEC_BLOCK = 1024 }; /* elements worked on at a time: some buffers of fp32 fit the first cache */
 
+/* A result of so many bytes is gone from the caches before it is read again: write it past them. */
+static inline bool exec_streams(const exec_env *e, int64_t bytes) { return bytes >= 8 * e->l2; }
+
 bool exec_loads(dtype t); /* fp32 holds every value of it, and the vector kernels read it */
 bool exec_stores(dtype t);
 static inline int64_t exec_size(dtype t) { return dtype_bits(t) / 8; }

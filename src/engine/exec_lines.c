@@ -11,7 +11,7 @@
 
 #include "engine/exec_int.h"
 
-enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, COPY_ROWS = 16, PARAMS = 2 };
+enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = 2, CHUNK = 1 << 16 };
 
 typedef struct {
     const exec_env *env;
@@ -22,7 +22,8 @@ typedef struct {
     int64_t lines, part; /* of a task; positions of a piece */
     bool kept;
     bool writes;         /* y has x's shape */
-    bool copied;         /* plain columns: x is too large to stay in cache by itself */
+    bool copied;         /* plain columns: x is too large to stay in cache by itself, its rows are kept close together */
+    bool stream;         /* plain: y is so large that it is written past the caches */
     bool plain;          /* no rules, and types the kernels read and write in place */
     int64_t groups;      /* rows: of lines, in one task */
     int64_t room;        /* floats in buf */
@@ -223,18 +224,34 @@ static void norm(task *t)
 
 /* ---- the plain processor: straight from memory to memory, statistics in registers ---- */
 
+/* Past the caches only where lines of the cache are whole. */
+static bool streams(const task *t, const void *y)
+{
+    int64_t pitch_bytes = (t->s->columns ? t->s->inner : t->s->n) * exec_size(t->s->ty);
+    return t->s->stream && (uintptr_t)y % VEC_LINE == 0 && pitch_bytes % VEC_LINE == 0;
+}
+
+/* A NaN shows in the sum of the exps, if not in the largest. */
 static void softmax_plain(task *t)
 {
     const state *s = t->s;
     const vec_kernels *v = s->env->v;
-    const unsigned char *x = ctx_mem(t->c, s->x);
-    unsigned char *y = ctx_mem(t->c, s->y);
-    for (int64_t i = 0; i < t->lines; i++) {
-        int64_t at = t->base + i * s->n;
-        float most = v->along(s->tx, x + at * exec_size(s->tx), STAT_MAX, 0, -INFINITY, s->n);
-        float total = v->exps(t->buf, s->tx, x + at * exec_size(s->tx), most, s->n);
-        v->affine(y + at * exec_size(s->ty), s->ty, t->buf, DT_F32, &(vec_affine){ .scale_1 = 1 / total, .gain_1 = 1 }, s->n);
-    }
+    int64_t in = exec_size(s->tx), out = exec_size(s->ty);
+    const unsigned char *x = (const unsigned char *)ctx_mem(t->c, s->x) + t->base * in;
+    unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
+    bool stream = streams(t, y);
+    if (s->columns) {
+        v->fill(t->acc, -INFINITY, t->lines), v->fill(t->mean, 0, t->lines);
+        v->down(t->acc, s->tx, x, STAT_MOST, NULL, s->n, s->inner * in, t->lines, t->buf, DT_F32);
+        v->exps_down(t->buf, DT_F32, t->buf, t->acc, t->mean, s->n, t->lines * (int64_t)sizeof(float), t->lines);
+        for (int64_t i = 0; i < t->lines; i++) t->mean[i] = 1 / t->mean[i];
+        v->affine_rows(y, s->ty, s->inner, t->buf, DT_F32, t->lines, &(vec_affine){ .scale = t->mean, .stream = stream }, s->n, t->lines);
+    } else
+        for (int64_t i = 0; i < t->lines; i++, x += s->n * in, y += s->n * out) {
+            float most = v->along(s->tx, x, STAT_MOST, 0, -INFINITY, s->n), total = v->exps(t->buf, s->tx, x, most, s->n);
+            v->affine(y, s->ty, t->buf, DT_F32, &(vec_affine){ .scale_1 = 1 / total, .stream = stream }, s->n);
+        }
+    if (stream) v->fence();
 }
 
 static float inverse_length(const state *s, float squares)
@@ -243,12 +260,12 @@ static float inverse_length(const state *s, float squares)
     return 1 / sqrtf(mean_square + s->eps);
 }
 
-/* Gain or bias of every position of a line, the same for all lines; without one, what leaves a value as it is. */
+/* Gain or bias of every position of a line, the same for all lines; NULL without one. */
 static const float *parameter(const task *t, int k, float *room)
 {
     const state *s = t->s;
-    if (s->has[k]) s->env->v->load(room, s->par[k].t, ctx_mem(t->c, s->par[k].tensor), s->n);
-    else s->env->v->fill(room, k == 0, s->n);
+    if (!s->has[k]) return NULL;
+    s->env->v->load(room, s->par[k].t, ctx_mem(t->c, s->par[k].tensor), s->n);
     return room;
 }
 
@@ -260,37 +277,27 @@ static void norm_plain(task *t)
     int64_t in = exec_size(s->tx), out = exec_size(s->ty);
     const unsigned char *x = (const unsigned char *)ctx_mem(t->c, s->x) + t->base * in;
     unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
-    const float *gain = parameter(t, 0, t->buf), *bias = parameter(t, 1, t->buf + s->n);
+    vec_affine p = { .gain = parameter(t, 0, t->buf), .bias = parameter(t, 1, t->buf + s->n), .stream = streams(t, y) };
     if (s->columns) {
-        int64_t ld = s->inner;
-        const float *mean = centred ? t->mean : NULL;
+        int64_t ld = s->copied ? t->lines : s->inner;
+        float *rows = s->copied ? t->buf + 2 * s->n : NULL;
+        const void *again = rows ? (const void *)rows : x; /* where the later passes find it, in cache */
         v->fill(t->acc, 0, t->lines), v->fill(t->mean, 0, t->lines);
-        if (s->copied) { /* in passing, into rows that lie close: the later passes find them in cache */
-            unsigned char *rows = (unsigned char *)(t->buf + 2 * s->n);
-            ld = t->lines;
-            for (int64_t r = 0; r < s->n; r += COPY_ROWS) {
-                int64_t n = MIN(COPY_ROWS, s->n - r);
-                for (int64_t i = r; i < r + n; i++) {
-                    EXEC_PREFETCH(x + (i + COPY_ROWS) * s->inner * in);
-                    memcpy(rows + i * ld * in, x + i * s->inner * in, (size_t)(ld * in));
-                }
-                v->down(centred ? t->mean : t->acc, s->tx, rows + r * ld * in, centred ? STAT_SUM : STAT_SQUARES, NULL, n, ld * in, t->lines);
-            }
-            x = rows;
-        } else v->down(centred ? t->mean : t->acc, s->tx, x, centred ? STAT_SUM : STAT_SQUARES, NULL, s->n, ld * in, t->lines);
+        v->down(centred ? t->mean : t->acc, s->tx, x, centred ? STAT_SUM : STAT_SQUARES, NULL, s->n, s->inner * in, t->lines, rows, s->tx);
         if (centred) {
             for (int64_t i = 0; i < t->lines; i++) t->mean[i] /= (float)s->n;
-            v->down(t->acc, s->tx, x, STAT_SQUARES, t->mean, s->n, ld * in, t->lines);
+            v->down(t->acc, s->tx, again, STAT_SQUARES, t->mean, s->n, ld * in, t->lines, NULL, s->tx);
         }
         for (int64_t i = 0; i < t->lines; i++) t->acc[i] = inverse_length(s, t->acc[i]);
-        v->affine_rows(y, s->ty, s->inner, x, s->tx, ld, mean, t->acc, gain, bias, s->n, t->lines);
-        return;
-    }
-    for (int64_t i = 0; i < t->lines; i++, x += s->n * in, y += s->n * out) {
-        float mean = centred ? v->along(s->tx, x, STAT_SUM, 0, 0, s->n) / (float)s->n : 0;
-        float scale = inverse_length(s, v->along(s->tx, x, STAT_SQUARES, mean, 0, s->n));
-        v->affine(y, s->ty, x, s->tx, &(vec_affine){ .mean_1 = mean, .scale_1 = scale, .gain = gain, .bias = bias }, s->n);
-    }
+        p.mean = centred ? t->mean : NULL, p.scale = t->acc;
+        v->affine_rows(y, s->ty, s->inner, again, s->tx, ld, &p, s->n, t->lines);
+    } else
+        for (int64_t i = 0; i < t->lines; i++, x += s->n * in, y += s->n * out) {
+            p.mean_1 = centred ? v->along(s->tx, x, STAT_SUM, 0, 0, s->n) / (float)s->n : 0;
+            p.scale_1 = inverse_length(s, v->along(s->tx, x, STAT_SQUARES, p.mean_1, 0, s->n));
+            v->affine(y, s->ty, x, s->tx, &p, s->n);
+        }
+    if (p.stream) v->fence();
 }
 
 /* ---- reductions ---- */
@@ -395,11 +402,9 @@ static bool one_run(const etensor *t, const int64_t *axes, int64_t n_axes, state
     return true;
 }
 
-typedef enum { LOOK_ONCE, LOOK_AGAIN, LOOK_COLUMNS } look; /* at elements: once, more often, more often with a straight form for columns */
-
-static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, look how, state **out, diag *d)
+/* again: elements are looked at more than once, and y has x's shape. */
+static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, bool again, state **out, diag *d)
 {
-    bool again = how != LOOK_ONCE;
     exec_env *e;
     state s = { .x = insn_t(in, "x"), .y = insn_t(in, "y"), .num = &im->p->num };
     *out = NULL;
@@ -415,9 +420,11 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
         int64_t share = ROUND_UP((s.inner + 2 * e->threads - 1) / (2 * e->threads), (int64_t)COLUMN_STEP), fit = room / s.n / COLUMN_STEP * COLUMN_STEP;
         s.lines = MIN(share, MOST_COLUMNS);
         if (again && fit >= COLUMN_STEP) s.lines = MIN(s.lines, fit);
-        /* straight from memory: rows as long as the cache allows, since every row of a task is another page */
-        int64_t long_rows = e->l2 / 4 * 3 / (s.n * exec_size(s.tx)) / COLUMN_STEP * COLUMN_STEP;
-        if (s.plain && how == LOOK_COLUMNS && long_rows > s.lines) s.lines = MIN(long_rows, s.outer >= 2 * e->threads ? s.inner : share);
+        if (s.plain && again) { /* rows as long as the cache allows, since every row of a task is another page; tasks of one size */
+            int64_t parts = (s.inner + MAX(fit, COLUMN_STEP) - 1) / MAX(fit, COLUMN_STEP);
+            while (s.outer * parts < 4 * e->threads && s.inner / (parts + 1) >= COLUMN_STEP) parts++;
+            s.lines = ROUND_UP((s.inner + parts - 1) / parts, (int64_t)COLUMN_STEP);
+        }
         s.lines = MIN(s.inner, s.lines);
         s.part = MIN(s.n, MAX(PIECE / s.lines, 1));
         s.per_outer = (s.inner + s.lines - 1) / s.lines;
@@ -431,8 +438,10 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     }
     s.kept = again && s.lines <= room / s.n;
     s.room = s.lines * (s.kept ? s.n : s.part);
-    s.copied = s.plain && how == LOOK_COLUMNS && s.columns && s.lines < s.inner && s.n * s.inner * exec_size(s.tx) > e->l2 / 2 && s.lines * s.n * exec_size(s.tx) <= e->l2 / 4 * 3;
-    if (s.plain) s.room = MAX(s.room, 2 * s.n + (s.copied ? s.lines * s.n : 0)); /* a line, or gain and bias and a copy of the rows */
+    /* rows that lie a power of two apart share few sets of a cache: what does not fit as a whole is kept close together */
+    s.copied = s.plain && again && s.columns && s.n * s.inner * exec_size(s.tx) > e->l2 / 2;
+    s.stream = s.plain && again && exec_streams(e, et_elems(x) * exec_size(s.ty));
+    if (s.plain) s.room = MAX(s.room, 2 * s.n + (s.columns && again ? s.lines * s.n : 0)); /* gain and bias and the rows, or a line */
     s.each = ROUND_UP((size_t)(s.room + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
     exec_need_work(im, s.each * (size_t)e->threads);
     if (e->chip && im->p->num.tables != 0 && !(s.exp2 = exec_table(im, TAB_exp2, d))) return d->st;
@@ -447,7 +456,7 @@ static an_status prepare_softmax(image *im, const insn *in, void **out, diag *d)
 {
     int64_t axis = insn_i(in, "axis");
     state *s;
-    TRY(prepare(im, in, &axis, 1, LOOK_AGAIN, &s, d));
+    TRY(prepare(im, in, &axis, 1, true, &s, d));
     *out = s;
     return AN_OK;
 }
@@ -457,7 +466,7 @@ static an_status prepare_reduce(image *im, const insn *in, void **out, diag *d)
     int64_t n;
     const int64_t *axes = insn_is(in, "axes", &n);
     state *s;
-    TRY(prepare(im, in, axes, n, LOOK_ONCE, &s, d));
+    TRY(prepare(im, in, axes, n, false, &s, d));
     if (s) s->kind = (int)insn_i(in, "kind");
     *out = s;
     return AN_OK;
@@ -479,7 +488,7 @@ static an_status prepare_norm(image *im, const insn *in, void **out, diag *d)
     state *s;
     for (int k = 0; k < PARAMS; k++)
         if (par[k] >= 0 && !exec_loads(im->p->tensors.at[par[k]].dt)) return AN_OK;
-    TRY(prepare(im, in, axes, n, LOOK_COLUMNS, &s, d));
+    TRY(prepare(im, in, axes, n, true, &s, d));
     if (!s) return AN_OK;
     s->kind = (int)insn_i(in, "kind"), s->eps = (float)insn_f(in, "eps");
     for (int k = 0; k < PARAMS; k++)
@@ -492,10 +501,7 @@ static an_status prepare_norm(image *im, const insn *in, void **out, diag *d)
 }
 
 static bool is_plain(const run_ctx *c) { return c->state && ((const state *)c->state)->plain; }
-static an_status run_softmax(const run_ctx *c, const insn *in, diag *d)
-{
-    return run_lines(c, in, is_plain(c) && !((const state *)c->state)->columns ? softmax_plain : softmax, d);
-}
+static an_status run_softmax(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, is_plain(c) ? softmax_plain : softmax, d); }
 static an_status run_norm(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, is_plain(c) ? norm_plain : norm, d); }
 static an_status run_reduce(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, reduce, d); }
 

@@ -52,13 +52,17 @@ typedef struct {
     int rows, cols; /* of C to write */
 } window_job;
 
-typedef enum { STAT_SUM, STAT_SQUARES, STAT_ABS, STAT_MAX, STAT_MIN } vec_stat;
+typedef enum { STAT_SUM, STAT_SQUARES, STAT_ABS, STAT_MAX, STAT_MIN, STAT_MOST } vec_stat; /* MOST: MAX that may lose a NaN */
 
-/* y = (x - mean) * scale * gain + bias, each a vector, or one value when its pointer is NULL. */
+/* y = (x - mean) * scale * gain + bias; without a gain or bias they do not count. */
 typedef struct {
-    const float *mean, *scale, *gain, *bias;
-    float mean_1, scale_1, gain_1, bias_1;
+    const float *mean, *scale; /* affine_rows: per column; mean NULL: 0 */
+    const float *gain, *bias;  /* affine: per column; affine_rows: per row */
+    float mean_1, scale_1;     /* affine */
+    bool stream;               /* past the caches, as .stream below; y and its rows begin at multiples of VEC_LINE bytes */
 } vec_affine;
+
+enum { VEC_LINE = 64 }; /* bytes of a line of the caches */
 
 typedef struct {
     const char *name;
@@ -74,6 +78,10 @@ typedef struct {
     /* fp32 from F32 F16 BF16 BOOL I8 U8 I16 U16, and to F32 F16 BF16 BOOL (x != 0). */
     void (*load)(float *y, dtype t, const void *x, int64_t n);
     void (*store)(void *y, dtype t, const float *x, int64_t n);
+    /* As store, past the caches: for results so large that they are read from memory again. Rows of such stores end with a
+     * fence, before another thread is told of them. */
+    void (*stream)(void *y, dtype t, const float *x, int64_t n);
+    void (*fence)(void);
     void (*fill)(float *y, float x, int64_t n);
     void (*clean)(float *x, float nan, int64_t n); /* NaN becomes `nan`, -0 becomes +0 */
     /* For each of n columns: acc = stat(acc, the rows in ascending order); rows are `ld` floats apart. chip: a sum that has no
@@ -82,15 +90,17 @@ typedef struct {
     /* The same along rows: acc[i] over n elements of row i, i < rows <= width. mean[i]. */
     void (*rows)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean, int64_t n);
     /* Straight from memory, F32 or F16, for devices that leave the order of a sum open. The order depends on n alone.
-     * along: of one row; acc is where it starts. down: of n columns, rows `ld` bytes apart; rows ascending. */
+     * along: of one row; acc is where it starts. down: of n columns, rows `ld` bytes apart; rows ascending. keep:
+     * without a mean, x is left there in rows of n elements of type `kept`, t or F32; NULL: it is not. */
     float (*along)(dtype t, const void *x, vec_stat s, float mean, float acc, int64_t n);
-    void (*down)(float *acc, dtype t, const void *x, vec_stat s, const float *mean, int64_t rows, int64_t ld, int64_t n);
+    void (*down)(float *acc, dtype t, const void *x, vec_stat s, const float *mean, int64_t rows, int64_t ld, int64_t n, void *keep, dtype kept);
     /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x); returns their sum. NaN stays. */
     float (*exps)(float *y, dtype t, const void *x, float most, int64_t n);
+    /* The same down n columns: sum[i] += the exps of a column, rows ascending; y has rows of n. y may be x. */
+    void (*exps_down)(float *y, dtype t, const void *x, const float *most, float *sum, int64_t rows, int64_t ld, int64_t n);
     void (*affine)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, int64_t n);
-    /* The same for rows ldy and ldx elements apart, with mean and scale per column (mean NULL: 0), gain and bias per row. */
-    void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const float *mean, const float *scale, const float *gain,
-                        const float *bias, int64_t rows, int64_t n);
+    /* The same for rows ldy and ldx elements apart. */
+    void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n);
     float (*largest)(const float *x, int64_t n); /* magnitude; infinity when one is not finite */
     void (*window)(const window_job *j);
     /* Element (i, j) of y = element (j, i) of x; i < rows, j < cols; strides in elements of 4 or 2 bytes. */

@@ -58,6 +58,9 @@ static void test_functions(void **state)
     each_row(functions);
 }
 
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double silu(double x) { return x * sigmoid(x); }
+
 /* Against the C library, in units of the last place where the table says so. */
 static void accuracy(const vec_kernels *v, const vec_kernels *plain)
 {
@@ -65,7 +68,8 @@ static void accuracy(const vec_kernels *v, const vec_kernels *plain)
         vec_fn f;
         double (*exact)(double);
         double lo, hi;
-    } rows[] = { { VF_EXP, exp, -87, 88 }, { VF_EXP2, exp2, -125, 127 }, { VF_LOG, log, 1e-6, 1e6 }, { VF_TANH, tanh, -9, 9 }, { VF_ERF, erf, -4, 4 } };
+    } rows[] = { { VF_EXP, exp, -87, 88 }, { VF_EXP2, exp2, -125, 127 }, { VF_LOG, log, 1e-6, 1e6 }, { VF_TANH, tanh, -9, 9 }, { VF_ERF, erf, -4, 4 },
+                 { VF_SIGMOID, sigmoid, -80, 30 }, { VF_SILU, silu, -60, 30 } };
     (void)plain;
     for (size_t r = 0; r < COUNT(rows); r++)
         for (int k = 0; k < 4000; k++) {
@@ -128,7 +132,7 @@ static void test_conversions(void **state)
 static void statistics(const vec_kernels *v, const vec_kernels *plain)
 {
     static const vec_stat stats[] = { STAT_SUM, STAT_SQUARES, STAT_ABS, STAT_MAX, STAT_MIN };
-    static float x[40 * MOST];
+    static float x[40 * MOST], kept[40 * MOST];
     float a[MOST], b[MOST], mean[MOST];
     for (size_t s = 0; s < COUNT(sizes); s++)
         for (size_t k = 0; k < COUNT(stats); k++)
@@ -144,6 +148,17 @@ static void statistics(const vec_kernels *v, const vec_kernels *plain)
                 v->rows(a, stats[k], chip, x, rows, n, mean, n);
                 for (int64_t i = 0; i < rows; i++) plain->rows(b + i, stats[k], chip, x + i * n, 1, n, mean + i, n);
                 for (int64_t i = 0; i < rows; i++) assert_true(same(a[i], b[i]));
+                rows = 1 + (int64_t)rng_below(&R, 20);
+                for (int64_t i = 0; i < n; i++) a[i] = b[i] = 0;
+                v->down(a, DT_F32, x, stats[k], NULL, rows, 4 * n, n, kept, DT_F32);
+                plain->columns(b, stats[k], false, x, rows, n, NULL, n);
+                for (int64_t i = 0; i < n; i++) assert_true(same(a[i], b[i]));
+                for (int64_t i = 0; i < rows * n; i++) assert_true(same(kept[i], x[i]));
+                for (int64_t i = 0; i < n; i++) a[i] = b[i] = 0;
+                v->down(a, DT_F32, x, stats[k], mean, rows, 4 * n, n, NULL, DT_F32);
+                for (int64_t i = 0; i < rows * n; i++) kept[i] = x[i] - mean[i % n];
+                plain->columns(b, stats[k], false, kept, rows, n, NULL, n);
+                for (int64_t i = 0; i < n; i++) assert_true(same(a[i], b[i]));
                 for (int64_t i = 0; i < n; i++) x[i] = (float)rng_range(&R, -3, 3);
                 float g = v->along(DT_F32, x, stats[k], 0, 0, n), w = plain->along(DT_F32, x, stats[k], 0, 0, n);
                 assert_true(fabsf(g - w) <= 1e-5f * fmaxf(1, fabsf(w)) * (float)n);
@@ -161,8 +176,82 @@ static void statistics(const vec_kernels *v, const vec_kernels *plain)
         }
         assert_true(fabs((double)got - sum) <= 1e-5 * sum);
     }
+    /* columns: the same exps and sums, in place too; fp16 rows kept as they are or widened */
+    enum { ROWS_ = 19 };
+    static uint16_t half[ROWS_ * MOST], again[ROWS_ * MOST];
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        int64_t n = sizes[s];
+        float most[MOST], sum[MOST] = { 0 }, top[MOST];
+        for (int64_t i = 0; i < ROWS_ * n; i++) x[i] = (float)rng_range(&R, -9, 9);
+        v->store(half, DT_F16, x, ROWS_ * n), v->load(x, DT_F16, half, ROWS_ * n);
+        for (int64_t i = 0; i < n; i++) most[i] = top[i] = -INFINITY;
+        v->down(most, DT_F16, half, STAT_MOST, NULL, ROWS_, 2 * n, n, kept, DT_F32);
+        v->down(top, DT_F16, half, STAT_MAX, NULL, ROWS_, 2 * n, n, again, DT_F16);
+        assert_memory_equal(again, half, (size_t)(ROWS_ * n) * sizeof *half);
+        for (int64_t i = 0; i < ROWS_ * n; i++) assert_true(kept[i] == x[i]);
+        v->exps_down(kept, DT_F32, kept, most, sum, ROWS_, 4 * n, n);
+        for (int64_t i = 0; i < n; i++) {
+            double all_ = 0;
+            for (int64_t r = 0; r < ROWS_; r++) {
+                double want = exp((double)x[r * n + i] - (double)most[i]);
+                assert_true(x[r * n + i] <= most[i] && most[i] == top[i] && fabs((double)kept[r * n + i] - want) <= want * 0x1p-23 * 22);
+                all_ += want;
+            }
+            assert_true(fabs((double)sum[i] - all_) <= 1e-5 * all_);
+        }
+    }
     float nan[] = { 1, NAN, 3 }, all[] = { -INFINITY, -INFINITY };
     assert_true(isnan(v->along(DT_F32, nan, STAT_MAX, 0, -INFINITY, 3)) && isinf(v->largest(nan, 3)) && v->along(DT_F32, all, STAT_MAX, 0, -INFINITY, 2) == -INFINITY);
+}
+
+static bool near(double got, double want, double tol) { return fabs(got - want) <= tol * fmax(1, fabs(want)); }
+
+/* Every mixture of mean, gain and offset, each pair of types, past the caches or not; nothing around a row is touched. */
+static void gains(const vec_kernels *v, const vec_kernels *plain)
+{
+    enum { R_ = 5, PITCH = 160 };
+    static _Alignas(VEC_LINE) unsigned char out[4 * R_ * PITCH], raw[4 * R_ * PITCH];
+    float x[R_ * PITCH], col[2][PITCH], row[2][PITCH], back[PITCH];
+    for (int mix = 0; mix < 64; mix++)
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            dtype tx = mix & 1 ? DT_F16 : DT_F32, ty = mix & 2 ? DT_F16 : DT_F32;
+            int64_t n = sizes[s], sy = dtype_bits(ty) / 8;
+            double tol = ty == DT_F16 ? 1e-3 : 1e-6;
+            for (int i = 0; i < R_ * PITCH; i++) x[i] = (float)rng_range(&R, -4, 4);
+            for (int i = 0; i < PITCH; i++) col[0][i] = (float)rng_range(&R, -1, 1), col[1][i] = (float)rng_range(&R, 0.5, 2), row[0][i] = (float)rng_range(&R, -2, 2), row[1][i] = (float)rng_range(&R, -2, 2);
+            v->store(raw, tx, x, R_ * PITCH), v->load(x, tx, raw, R_ * PITCH);
+            bool mean = mix & 4, gain = mix & 8, bias = mix & 16;
+            vec_affine p = { .gain = gain ? row[0] : NULL, .bias = bias ? row[1] : NULL, .mean_1 = mean ? 0.75f : 0, .scale_1 = 1.5f, .stream = mix & 32 };
+            memset(out, 0xa5, sizeof out);
+            v->affine(out, ty, raw, tx, &p, n);
+            v->fence();
+            assert_int_equal(out[n * sy], 0xa5);
+            v->load(back, ty, out, n);
+            for (int64_t i = 0; i < n; i++) assert_true(near((double)back[i], ((double)x[i] - (double)p.mean_1) * 1.5 * (gain ? (double)row[0][i] : 1) + (bias ? (double)row[1][i] : 0), tol));
+            p.mean = mean ? col[0] : NULL, p.scale = col[1];
+            memset(out, 0xa5, sizeof out);
+            v->affine_rows(out, ty, PITCH, raw, tx, PITCH, &p, R_, n);
+            v->fence();
+            for (int r = 0; r < R_; r++) {
+                assert_int_equal(out[(r * PITCH + n) * sy], 0xa5);
+                v->load(back, ty, out + r * PITCH * sy, n);
+                for (int64_t i = 0; i < n; i++)
+                    assert_true(near((double)back[i], ((double)x[r * PITCH + i] - (mean ? (double)col[0][i] : 0)) * (double)col[1][i] * (gain ? (double)row[0][r] : 1) + (bias ? (double)row[1][r] : 0), tol));
+            }
+            v->store(raw, ty, x, n);
+            memset(out, 0xa5, sizeof out);
+            v->stream(out + (mix % 7) * sy, ty, x, n);
+            v->fence();
+            assert_memory_equal(out + (mix % 7) * sy, raw, (size_t)(n * sy));
+            assert_int_equal(out[(n + mix % 7) * sy], 0xa5);
+        }
+    (void)plain;
+}
+
+static void test_gains(void **state)
+{
+    (void)state;
+    each_row(gains);
 }
 
 static void test_statistics(void **state)
@@ -259,7 +348,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions), cmocka_unit_test(test_accuracy), cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_statistics), cmocka_unit_test(test_moving), cmocka_unit_test(test_window),
+        cmocka_unit_test(test_statistics), cmocka_unit_test(test_gains), cmocka_unit_test(test_moving), cmocka_unit_test(test_window),
     };
     return cmocka_run_group_tests(tests, seed, NULL);
 }
