@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/dtype.h"
+#include "base/plane.h"
 #include "base/pool.h"
 #include "base/str.h"
 
@@ -41,7 +42,6 @@ typedef enum {
 typedef enum { RED_SUM, RED_MEAN, RED_MAX, RED_MIN, RED_SUM_SQUARE, RED_L1, RED_L2, RED_LOG_SUM, RED_LOG_SUM_EXP, RED_COUNT } red_kind;
 typedef enum { NORM_LAYER, NORM_RMS, NORM_L2, NORM_COUNT } norm_kind; /* L2: x / sqrt(sum + eps) */
 typedef enum { POOL_AVG, POOL_MAX, POOL_MIN, POOL_L2, POOL_L1, POOL_COUNT } pool_kind;
-typedef enum { GRID_DEFAULT, GRID_STRICT_ALIGN, GRID_ALIGN, GRID_OFFSET, GRID_UNALIGN, GRID_COUNT } grid_kind;
 
 enum { ENGINE_MAX_RANK = 8, CHAIN_STEP = 6 };
 
@@ -127,6 +127,8 @@ typedef struct {
     an_status (*file)(void *user, const char *path, const unsigned char **at, size_t *n, diag *d);
     void *user;
     an_status (*record)(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d);
+    /* NULL, or told when the bytes of a record are packed and will not be read again. Such an image cannot be reloaded. */
+    void (*done)(void *user, const char *path, uint64_t offset);
 } weight_source;
 
 typedef struct image image;
