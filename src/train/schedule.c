@@ -1,0 +1,29 @@
+/* schedule.c: the learning rate of each update. */
+#include <math.h>
+
+#include "train/train.h"
+
+static const char *const names[SCHEDULE_COUNT] = {
+#define SCHEDULE(id, name, what) name,
+#include "train/schedule.def"
+#undef SCHEDULE
+};
+
+bool train_schedule_find(const char *name, train_schedule_kind *out)
+{
+    for (int i = 0; i < SCHEDULE_COUNT; i++)
+        if (!strcmp(names[i], name)) return *out = (train_schedule_kind)i, true;
+    return false;
+}
+
+const char *train_schedule_at(size_t i) { return i < SCHEDULE_COUNT ? names[i] : NULL; }
+
+double train_schedule_lr(const train_schedule *s, int64_t step)
+{
+    if (s->warmup > 0 && step < s->warmup) return s->lr * (double)(step + 1) / (double)s->warmup;
+    int64_t span = s->steps - s->warmup;
+    double u = span > 0 ? (double)(step - s->warmup) / (double)span : 1;
+    u = MIN(u, 1);
+    double left = s->kind == SCHEDULE_CONSTANT ? 1 : s->kind == SCHEDULE_LINEAR ? 1 - u : 0.5 * (1 + cos(3.14159265358979323846 * u));
+    return s->kind == SCHEDULE_CONSTANT ? s->lr : s->lr * (s->lr_end + (1 - s->lr_end) * left);
+}

@@ -1,0 +1,196 @@
+/* train_int.h: what the files of train/ share.
+ *
+ *   copy.c     the user's graph again, with parameters as state          optim.c    updates as graph nodes, and the host's share of them
+ *   step.c     which states and numbers there are; the three programs    resident.c surfaces, requests, one dispatch per minibatch
+ *   scale.c    loss scale, what counts as overflow                       state.c    reading, writing, saving, restoring
+ *   schedule.c learning rates */
+#ifndef TRAIN_TRAIN_INT_H
+#define TRAIN_TRAIN_INT_H
+
+#include "target/target.h"
+#include "train/train.h"
+
+/* ---- rows of ctl ---- */
+typedef enum {
+#define CTL(id, what) CTL_##id,
+#include "train/ctl.def"
+#undef CTL
+    CTL_COUNT
+} ctl_id;
+
+typedef struct {
+    int row[CTL_COUNT]; /* -1: nobody reads it */
+    int n;
+} ctl_layout;
+
+/* ---- states ---- */
+enum { MAX_SLOTS = 2, PORT_NAME = 64 };
+
+typedef enum { STATE_W, STATE_W_LO, STATE_SLOT, STATE_SLOT_LO, STATE_ACC, STATE_STEP, STATE_STEP_HI } state_kind;
+typedef enum { GROUP_MAIN, GROUP_ACC, GROUP_COUNT } state_group; /* surfaces that change places together */
+
+typedef struct {
+    const char *name;      /* in checkpoints */
+    state_kind kind;
+    state_group group;
+    int param;             /* -1: a counter */
+    int slot;
+    ttype type;
+    char in[PORT_NAME], out[PORT_NAME]; /* ports */
+    size_t bytes;
+    dev_surface *s[2];
+} state;
+
+typedef struct {
+    const char *name;
+    val v;                 /* in the user's graph */
+    bool decay, frozen;
+    ttype type;            /* as the user declared it */
+    int64_t n;             /* numbers */
+    int w, w_lo, slot[MAX_SLOTS], slot_lo[MAX_SLOTS], acc; /* states; -1: none */
+} param;
+
+typedef struct {
+    const char *name;      /* in the user's graph */
+    val v;
+    ttype type;            /* of the port */
+    char port[PORT_NAME];
+    size_t bytes;
+    dev_surface *s;
+    bool set;
+} batch_input;
+
+typedef struct {
+    const char *name;
+    val v;
+    ttype type;            /* of the port */
+    char port[PORT_NAME];
+    dev_surface *s;
+} fetched;
+
+/* ---- programs ---- */
+typedef enum { PROG_STEP, PROG_ACC, PROG_EVAL, PROG_COUNT } prog_kind;
+
+typedef struct {
+    char *text;            /* MIL */
+    strbuf blob;           /* its constants */
+    dev_program *p;
+    dev_request *r[2][2];  /* by the side the main states are on, and the accumulators */
+} prog;
+
+/* What the loss scale went through. */
+typedef struct {
+    double scale, largest; /* largest: it may grow to */
+    double applied;        /* S of the last update; 0: none yet */
+    int64_t good;          /* updates since the scale changed */
+    int64_t skipped_row;   /* skipped in a row */
+} scaler;
+
+typedef struct {
+    train_optimizer kind;
+    double mu, beta1, beta2, eps, decay, clip;
+    int slots;
+    bool decoupled;
+} optim;
+
+struct trainer {
+    arena mem;
+    device *dev;
+    bool own_dev;
+    const chip *chip;      /* NULL: a plain device */
+    train_options o;       /* pointers in it are the caller's and dead after open, but for warn and user */
+    optim opt;
+    int accum;
+    train_state_form form;
+    dtype state_dt;        /* of weights and moments */
+    dtype floats;          /* type the graph's floats become; DT_NONE: they stay */
+    dtype ctl_dt;
+    VEC(param) params;
+    VEC(state) states;
+    VEC(batch_input) inputs;
+    VEC(fetched) fetch;
+    int step_lo, step_hi;  /* states; step_hi -1 when one number is enough */
+    int64_t n_numbers;
+    double peak_limit;     /* largest gradient whose moments are finite */
+    ctl_layout ctl;
+    dev_surface *ctl_s, *loss_s, *peak_s, *power_s;
+    prog prog[PROG_COUNT];
+    int side[GROUP_COUNT]; /* where the current states are */
+    scaler scale;
+    int at;                /* minibatch of the group at hand */
+    bool group_bad;
+    uint64_t steps, skipped, minibatches, dispatches;
+    uint64_t bytes_in, bytes_out; /* of the last minibatch */
+    uint64_t mark_in, mark_out;   /* the device's counts when it began */
+    unsigned char *stage;         /* one tensor on its way to or from a surface */
+    size_t stage_bytes;
+};
+
+#define PORT_CTL "ctl"
+#define PORT_LOSS "train_loss"
+#define PORT_PEAK "train_peak"   /* fp16: the largest gradient */
+#define PORT_POWER "train_power" /* fp32: sum of squares. fp16: mean square of gradient / peak */
+
+/* The low half is worth 1/2048 of its number: hi's unit is at least 2^-11 of hi, so lo has hi's own range. */
+#define LOW_UNIT 2048.0
+
+static inline bool is_half(const trainer *t) { return t->state_dt == DT_F16; }
+static inline bool is_pair(const trainer *t) { return t->form == TRAIN_HALVES; }
+
+/* ---- copy.c ---- */
+typedef struct {
+    const graph *from;
+    graph *g;
+    val *map;      /* per value of from */
+    dtype floats;  /* DT_NONE: as declared */
+    diag *d;
+} copy;
+an_status copy_begin(copy *c, const graph *from, const char *title, dtype floats, diag *d) MUST_CHECK;
+void copy_end(copy *c); /* frees what is left of it, the graph too unless it was taken */
+dtype copy_dt(const copy *c, dtype dt); /* what a float of that type becomes */
+/* Input `v` of the user's graph as the port `name` of type `as`; its value keeps the user's name and the copy's type. Returns the port. */
+val copy_input(copy *c, val v, const char *name, dtype as);
+/* Everything the roots need. Inputs not given by copy_input are an error. */
+an_status copy_nodes(copy *c, const val *root, size_t n) MUST_CHECK;
+/* need[value]: the roots depend on it. */
+void copy_need(const graph *g, const val *root, size_t n, bool *need);
+
+/* ---- optim.c ---- */
+an_status optim_take(trainer *t, diag *d) MUST_CHECK;      /* options to t->opt, checked */
+bool optim_reads(const trainer *t, ctl_id c);              /* in the step program */
+typedef struct {
+    graph *g;
+    const trainer *t;
+    val ctl[CTL_COUNT];    /* [1] each */
+} optim_graph;
+typedef struct {
+    val w, w_lo, slot[MAX_SLOTS], slot_lo[MAX_SLOTS]; /* in: ports; out: what they become */
+} optim_vals;
+/* Size of all gradients together: peak and power as declared above, and the factor each gradient is multiplied by (NO_VAL: 1). */
+void optim_norm(optim_graph *b, const val *grad, int n, val *peak, val *power, val *factor);
+void optim_update(optim_graph *b, const optim_vals *in, val grad, val factor, bool decay, optim_vals *out);
+/* The rows of ctl for an update with this learning rate. S: see ctl.def. step counts from 1. */
+void optim_ctl(const trainer *t, double lr, double S, uint64_t step, double *row);
+double optim_norm_of(const trainer *t, double peak, double power, double S); /* what the host read, as the plain gradient's norm */
+
+/* ---- step.c ---- */
+an_status step_plan(trainer *t, const graph *g, diag *d) MUST_CHECK;  /* parameters, states, inputs, ctl */
+an_status step_build(trainer *t, const graph *g, prog_kind k, diag *d) MUST_CHECK; /* text and constants */
+
+/* ---- scale.c ---- */
+void scale_start(trainer *t);
+bool scale_finite(const trainer *t, double loss, double peak, double power);
+/* An update was taken over, or skipped; may change the scale. AN_MISMATCH: too many skipped. */
+an_status scale_after(trainer *t, bool applied, diag *d) MUST_CHECK;
+
+/* ---- resident.c ---- */
+an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, const void *data, bool finite, const char *what, diag *d) MUST_CHECK;
+an_status surface_get(trainer *t, dev_surface *s, const ttype *type, dtype dt, void *data, diag *d) MUST_CHECK;
+dev_surface *state_now(const trainer *t, const state *s);
+void bytes_mark(trainer *t); /* what was moved until here belongs to no minibatch */
+unsigned char *stage_room(trainer *t, size_t bytes); /* NULL: no memory */
+
+/* ---- state.c ---- */
+const state *state_find(const trainer *t, const char *name);
+
+#endif
