@@ -1,0 +1,315 @@
+/* run.c: the loop around the resident step: data, learning rates, accuracies, log lines, checkpoints. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "model/net.h"
+#include "train/digits.h"
+#include "train/run.h"
+
+enum { EVERY = 50, TEST = 1000 };
+
+typedef struct {
+    const train_run_options *o;
+    train_run_result *out;
+    const net_spec *spec;
+    device *dev;
+    net net;
+    train_data data;
+    train_batches batches;
+    trainer *t;
+    train_schedule schedule;
+    int64_t accum;
+    float *x, *y, *logits;
+    diag *d;
+} run;
+
+static const char LOGITS[] = "logits";
+
+/* ---- setting up ---- */
+
+static an_status check_names(run *r)
+{
+    const train_run_options *o = r->o;
+    if (o->pipeline && strcmp(o->pipeline, "resident"))
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "pipeline \"%.40s\" cannot train %s; resident can", o->pipeline, o->model ? o->model : "it");
+    r->spec = o->model ? net_find(o->model) : NULL;
+    if (!r->spec) {
+        strbuf b = { 0 };
+        for (size_t i = 0; i < net_count(); i++) sb_printf(&b, "%s%s", i ? ", " : "", net_at(i)->name);
+        diag_fail(r->d, AN_USAGE, NOWHERE, "unknown network \"%.40s\"; known are %s", o->model ? o->model : "", b.at ? b.at : "");
+        return sb_free(&b), r->d->st;
+    }
+    if (!train_schedule_find(o->schedule ? o->schedule : "cosine", &r->schedule.kind)) {
+        strbuf b = { 0 };
+        for (size_t i = 0; train_schedule_at(i); i++) sb_printf(&b, "%s%s", i ? ", " : "", train_schedule_at(i));
+        diag_fail(r->d, AN_USAGE, NOWHERE, "unknown schedule \"%.40s\"; known are %s", o->schedule, b.at ? b.at : "");
+        return sb_free(&b), r->d->st;
+    }
+    return AN_OK;
+}
+
+static an_status open_data(run *r)
+{
+    const char *name = r->o->data ? r->o->data : train_data_default(r->spec->task);
+    TRY(train_data_open(name, r->o->seq > 0 ? r->o->seq : r->spec->seq, &r->data, r->d));
+    if (r->data.task != r->spec->task)
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: %s; the network %s wants %s", name, r->data.task == NET_IMAGES ? "images" : "text", r->spec->name,
+                         r->spec->task == NET_IMAGES ? "images" : "text");
+    return train_batches_open(&r->batches, r->data.n_train, r->o->seed, r->d);
+}
+
+static an_status open_net(run *r)
+{
+    net_options no = { .batch = r->o->batch, .classes = r->data.classes, .dt = device_is_plain(r->dev) ? DT_F32 : DT_F16 };
+    if (r->spec->task == NET_IMAGES) no.height = r->data.height, no.width = r->data.width;
+    else no.seq = r->data.seq;
+    return net_build(r->spec->name, &no, &r->net, r->d);
+}
+
+static an_status open_trainer(run *r)
+{
+    const train_run_options *o = r->o;
+    train_param param[NET_MAX_PARAMS];
+    for (int i = 0; i < r->net.n_param; i++) param[i] = (train_param){ .name = r->net.param[i].name, .decay = r->net.param[i].decay };
+    train_options t = { .dev = r->dev, .loss = r->net.loss, .param = param, .n_param = (size_t)r->net.n_param,
+                        .fetch = &(train_fetched){ LOGITS, r->net.logits }, .n_fetch = 1,
+                        .optimizer = o->optimizer ? o->optimizer : r->spec->optimizer,
+                        .decay = o->decay < 0 ? 0 : o->decay > 0 ? o->decay : r->spec->decay, .clip = o->clip, .accum = o->accum,
+                        .state = o->state, .loss_scale = o->loss_scale > 0 ? o->loss_scale : r->spec->loss_scale, .dynamic_scale = o->dynamic_scale,
+                        .warn = o->warn, .user = o->user };
+    if (o->loss_scale == 0 && !o->dynamic_scale) {
+        train_optimizer k;
+        if (device_is_plain(r->dev)) t.loss_scale = 1; /* fp32 needs none */
+        else if (train_optimizer_find(t.optimizer, &k) && (k == OPTIM_ADAM || k == OPTIM_ADAMW)) t.dynamic_scale = true; /* squares leave fp16 soon */
+    }
+    return train_open(&r->t, r->net.g, &t, r->d);
+}
+
+static an_status initial_weights(run *r)
+{
+    rng seed = { r->o->seed };
+    for (int i = 0; i < r->net.n_param; i++) {
+        float *w = malloc((size_t)net_param_count(&r->net, i) * sizeof *w);
+        if (!w) return diag_nomem(r->d);
+        net_init_fill(&r->net, i, &seed, w);
+        an_status st = train_write(r->t, r->net.param[i].name, DT_F32, w, r->d);
+        free(w);
+        TRY(st);
+    }
+    return AN_OK;
+}
+
+static an_status set_up(run *r)
+{
+    const train_run_options *o = r->o;
+    TRY(check_names(r));
+    TRY(device_open(&r->dev, o->engine, &o->device, r->d));
+    TRY(open_data(r));
+    TRY(open_net(r));
+    TRY(open_trainer(r));
+    int64_t rows = r->net.rows, batch = r->net.opt.batch;
+    r->x = calloc((size_t)(batch * r->data.x_per), sizeof *r->x);
+    r->y = calloc((size_t)(batch * r->data.y_per), sizeof *r->y);
+    r->logits = calloc((size_t)(rows * r->net.opt.classes), sizeof *r->logits);
+    if (!r->x || !r->y || !r->logits) return diag_nomem(r->d);
+    r->accum = MAX(o->accum, 1);
+    r->schedule.lr = o->lr > 0 ? o->lr : r->spec->lr;
+    r->schedule.lr_end = o->lr_end > 0 ? o->lr_end : r->spec->lr_end;
+    r->schedule.warmup = o->warmup < 0 ? 0 : o->warmup > 0 ? o->warmup : r->spec->warmup;
+    r->schedule.steps = o->steps > 0 ? o->steps : r->spec->steps;
+    train_run_result *q = r->out;
+    snprintf(q->model, sizeof q->model, "%s", r->spec->name);
+    snprintf(q->data, sizeof q->data, "%s", r->data.name);
+    snprintf(q->engine, sizeof q->engine, "%s", device_name(r->dev));
+    snprintf(q->optimizer, sizeof q->optimizer, "%s", train_optimizer_name(r->t));
+    q->steps = r->schedule.steps, q->batch = batch;
+    q->n_train = r->data.n_train, q->n_test = r->data.n_test;
+    return initial_weights(r);
+}
+
+static void tear_down(run *r)
+{
+    free(r->x), free(r->y), free(r->logits);
+    train_close(r->t);
+    net_free(&r->net);
+    train_batches_close(&r->batches);
+    train_data_close(&r->data);
+    device_close(r->dev);
+}
+
+/* ---- accuracy ---- */
+
+/* Right answers among the first n test samples. A short last batch is filled up with the first sample, which is not counted. */
+static an_status accuracy(run *r, int64_t n, double *out)
+{
+    int64_t batch = r->net.opt.batch, per = r->data.y_per, classes = r->net.opt.classes, right = 0, all = 0;
+    n = MIN(n, r->data.n_test);
+    for (int64_t i = 0; i < n; i += batch) {
+        int64_t real = MIN(batch, n - i);
+        for (int64_t k = 0; k < batch; k++) train_data_sample(&r->data, true, k < real ? i + k : 0, r->x + k * r->data.x_per, r->y + k * per);
+        TRY(train_put(r->t, "x", DT_F32, r->x, r->d));
+        TRY(train_eval(r->t, r->d));
+        TRY(train_fetch(r->t, LOGITS, DT_F32, r->logits, r->d));
+        for (int64_t k = 0; k < real * per; k++) {
+            const float *row = r->logits + k * classes;
+            int64_t best = 0;
+            for (int64_t c = 1; c < classes; c++)
+                if (row[c] > row[best]) best = c;
+            right += best == (int64_t)r->y[k];
+        }
+        all += real * per;
+    }
+    *out = all ? (double)right / (double)all : (double)NAN;
+    return AN_OK;
+}
+
+static an_status note_accuracy(run *r, int64_t step)
+{
+    double a;
+    TRY(accuracy(r, r->o->test > 0 ? r->o->test : TEST, &a));
+    if (r->out->n_trace < TRAIN_RUN_TRACE) r->out->trace[r->out->n_trace].step = step, r->out->trace[r->out->n_trace++].accuracy = a;
+    if (r->o->on_accuracy) r->o->on_accuracy(r->o->user, step, a);
+    return AN_OK;
+}
+
+/* ---- checkpoints ---- */
+
+enum { NOTE_MODEL, NOTE_BATCH, NOTE_SEED, NOTE_DATA, NOTE_DRAWN, NOTES };
+static const char *const note_key[NOTES] = { "run.model", "run.batch", "run.seed", "run.data", "run.drawn" };
+
+static void fill_notes(const run *r, char text[NOTES][200])
+{
+    snprintf(text[NOTE_MODEL], 200, "%s", r->spec->name);
+    snprintf(text[NOTE_BATCH], 200, "%lld", (long long)r->net.opt.batch);
+    snprintf(text[NOTE_SEED], 200, "%llu", (unsigned long long)r->o->seed);
+    snprintf(text[NOTE_DATA], 200, "%s", r->data.name);
+    snprintf(text[NOTE_DRAWN], 200, "%llu", (unsigned long long)r->batches.drawn);
+}
+
+static an_status save(run *r)
+{
+    char text[NOTES][200];
+    train_note note[NOTES];
+    if (!r->o->save) return AN_OK;
+    fill_notes(r, text);
+    for (int i = 0; i < NOTES; i++) note[i] = (train_note){ note_key[i], text[i] };
+    return train_save(r->t, r->o->save, note, NOTES, r->d);
+}
+
+static an_status resume(run *r)
+{
+    char text[NOTES][200];
+    train_note note[NOTES];
+    arena mem = { 0 };
+    if (!r->o->resume) return AN_OK;
+    fill_notes(r, text);
+    for (int i = 0; i < NOTES; i++) note[i] = (train_note){ note_key[i], NULL };
+    an_status st = train_load(r->t, r->o->resume, note, NOTES, &mem, r->d);
+    for (int i = 0; i < NOTE_DRAWN && !st; i++)
+        if (!note[i].value || strcmp(note[i].value, text[i]))
+            st = diag_fail(r->d, AN_INPUT, NOWHERE, "%s: %s is \"%.80s\"; this run has \"%.80s\"", r->o->resume, note_key[i], note[i].value ? note[i].value : "(none)", text[i]);
+    if (!st && !note[NOTE_DRAWN].value) st = diag_fail(r->d, AN_INPUT, NOWHERE, "%s: no %s", r->o->resume, note_key[NOTE_DRAWN]);
+    if (!st) train_batches_seek(&r->batches, strtoull(note[NOTE_DRAWN].value, NULL, 10));
+    arena_free(&mem);
+    return st;
+}
+
+/* ---- the loop ---- */
+
+static void put_number(strbuf *b, const char *key, double x)
+{
+    if (isfinite(x)) sb_printf(b, ",\"%s\":%.6g", key, x);
+    else sb_printf(b, ",\"%s\":null", key); /* JSON has no word for it; nonfinite counts it */
+}
+
+static void log_line(run *r, const train_report *p, double loss, uint64_t ns)
+{
+    strbuf b = { 0 };
+    if (!r->o->on_log) return;
+    double ms = (double)ns / 1e6;
+    sb_printf(&b, "{\"step\":%llu", (unsigned long long)p->step);
+    put_number(&b, "loss", loss);
+    put_number(&b, "lr", p->lr);
+    put_number(&b, "tok_s", ms > 0 ? (double)(r->net.rows * r->accum) / ms * 1e3 : 0);
+    put_number(&b, "ms", ms);
+    put_number(&b, "grad_norm", p->grad_norm);
+    sb_printf(&b, ",\"nonfinite\":%llu", (unsigned long long)p->skipped);
+    put_number(&b, "loss_scale", p->loss_scale);
+    sb_printf(&b, ",\"applied\":%s}", p->applied ? "true" : "false");
+    if (!b.oom) r->o->on_log(r->o->user, b.at);
+    sb_free(&b);
+}
+
+/* One update: every minibatch of its group. */
+static an_status one_step(run *r, double lr, train_report *p, double *loss)
+{
+    *loss = 0;
+    for (int64_t a = 0; a < r->accum; a++) {
+        train_batches_next(&r->batches, &r->data, r->net.opt.batch, r->x, r->y);
+        TRY(train_put(r->t, "x", DT_F32, r->x, r->d));
+        TRY(train_put(r->t, "y", DT_F32, r->y, r->d));
+        TRY(train_step(r->t, lr, p, r->d));
+        *loss += p->loss / (double)r->accum;
+    }
+    return AN_OK;
+}
+
+/* Steps are counted as tried, so that a skipped one uses up its data and its learning rate. */
+static an_status loop(run *r)
+{
+    int64_t every = r->o->every ? r->o->every : EVERY, done;
+    train_stats st;
+    train_get_stats(r->t, &st);
+    done = (int64_t)(st.minibatches / (uint64_t)r->accum);
+    if (every > 0 && done == 0) TRY(note_accuracy(r, 0));
+    for (int64_t i = done; i < r->schedule.steps; i++) {
+        train_report p;
+        double loss;
+        uint64_t t0 = clock_ns();
+        TRY(one_step(r, train_schedule_lr(&r->schedule, i), &p, &loss));
+        uint64_t ns = clock_ns() - t0;
+        r->out->seconds += (double)ns / 1e9;
+        if (p.applied) r->out->loss = loss;
+        log_line(r, &p, loss, ns);
+        if (every > 0 && (i + 1) % every == 0) {
+            TRY(note_accuracy(r, i + 1));
+            TRY(save(r));
+        }
+    }
+    return AN_OK;
+}
+
+static an_status digest(run *r)
+{
+    strbuf b = { 0 };
+    an_status st = train_snapshot(r->t, &b, r->d);
+    if (!st) r->out->digest = hash_bytes(b.at, b.n, 0);
+    sb_free(&b);
+    return st;
+}
+
+static an_status finish(run *r)
+{
+    TRY(save(r));
+    TRY(digest(r));
+    r->out->final_accuracy = NAN;
+    if (r->o->final_test < 0) return AN_OK;
+    r->out->final_n = r->o->final_test > 0 ? MIN(r->o->final_test, r->data.n_test) : r->data.n_test;
+    return accuracy(r, r->out->final_n, &r->out->final_accuracy);
+}
+
+an_status train_run(const train_run_options *o, train_run_result *out, strbuf *stats_line, diag *d)
+{
+    run r = { .o = o, .out = out, .d = d };
+    *out = (train_run_result){ .loss = NAN, .final_accuracy = NAN };
+    an_status st = set_up(&r);
+    if (!st) st = resume(&r);
+    if (!st) st = loop(&r);
+    if (!st) st = finish(&r);
+    if (r.t) {
+        train_get_stats(r.t, &out->stats);
+        if (stats_line) train_print_stats(r.t, stats_line, "text");
+    }
+    tear_down(&r);
+    return st;
+}
