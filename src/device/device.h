@@ -107,6 +107,12 @@ typedef struct {             /* zero: no weights */
     size_t n_blob;
     const char *model_dir;   /* what @model_path stands for; NULL: no folder */
     bool stable;             /* the caller keeps bytes and files unchanged until the program is freed or reloaded: no copy is made */
+    /* Instead of all that: the caller hands out records when the program is loaded, `bytes` bytes of type dt that stay as they are
+     * until `done` of the same record (once it is packed and not looked at again; NULL: never called) or until the program is freed.
+     * Compiling does not look at them, so a compiled program serves any weights of its shapes; such a program cannot be reloaded. */
+    an_status (*record)(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **at, diag *d);
+    void (*done)(void *user, const char *path, uint64_t offset);
+    void *user;
 } dev_weights;
 typedef struct {
     const char *text;

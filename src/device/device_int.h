@@ -158,6 +158,7 @@ an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_
 void baked_free(baked *b); /* NULL is fine */
 bool baked_same(const baked *a, const baked *b);
 weight_source baked_source(baked *b);
+bool baked_handed(const baked *b); /* the caller hands records out: dev_weights.record */
 /* What a text and its weights are, for the cache. Records that cannot be read are left to the compiler to complain about:
  * false then. */
 bool weights_identity(const mil_module *m, lower_weights *files, dev_key *key);

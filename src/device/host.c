@@ -89,7 +89,8 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
     if (dev->chip) TRY(soft_judge(dev, src, d));
     graph *g = NULL;
     diag why = { 0 };
-    lower_in in = { .weights = files, .need_weights = true };
+    bool handed = src->weights.record != NULL;
+    lower_in in = { .weights = handed ? NULL : files, .need_weights = !handed };
     codegen_options o = { .num = &dev->num, .target = dev->chip ? chip_name(dev->chip) : "cpu", .level = 1 };
     if (dev_fault(dev, "lower") || dev_fault(dev, "codegen")) diag_nomem(&why);
     else if (!lower_from_mil(m, &in, &g, &why) && codegen_program(g, &o, &p->prog, &why)) p->prog = NULL;
@@ -105,7 +106,8 @@ static an_status build_program(dev_program *p, const dev_source *src, lower_weig
     if (dev_fault(dev, "parse")) return diag_nomem(d);
     if (mil_parse(src->text, src->n_text, 0, &m, &why)) return dev_refuse_as(dev, ERR_BAD_MIL, &why, d);
     dev_key key = source_key(dev, src);
-    bool keep = dev->opt.cache && weights_identity(m, files, &key);
+    bool keep = dev->opt.cache && (src->weights.record || weights_identity(m, files, &key));
+    if (src->weights.record) key = key_mix(key, "handed", 6); /* compiled without looking at weights */
     an_status st = keep ? from_cache(p, key, d) : AN_OK;
     if (!st && !p->prog) {
         uint64_t t0 = clock_ns();
@@ -185,6 +187,8 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
     baked *fresh;
     diag why = { 0 };
     if (dev_fault(dev, "weight files")) return diag_nomem(d);
+    if (baked_handed(p->weights) || w->record)
+        return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "the program's weights are handed out record by record; load it again instead");
     if (weights_open(w, &files, &why) || baked_make(dev, p->prog, w, files, p->spare, &fresh, &why)) return dev_refuse_as(dev, ERR_BAD_ARG, &why, d);
     if (changed) *changed = !baked_same(p->weights, fresh);
     if (p->im) {

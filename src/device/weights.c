@@ -22,6 +22,7 @@ struct baked {
     lower_weights *files; /* when records look into them */
     str_map index;        /* path and offset -> record */
     VEC(record) records;
+    dev_weights give;     /* when the caller hands records out itself */
 };
 
 an_status weights_open(const dev_weights *w, lower_weights **out, diag *d)
@@ -83,7 +84,8 @@ an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_
     *out = NULL;
     baked *b = dev_fault(dev, "weights") ? NULL : calloc(1, sizeof *b);
     an_status st = b ? AN_OK : diag_nomem(d);
-    for (size_t i = 0; i < p->consts.n && !st; i++)
+    if (b) b->give = *w;
+    for (size_t i = 0; i < p->consts.n && !st && !w->record; i++)
         for (int k = 0; k < p->consts.at[i].n_src && !st; k++) {
             const const_source *s = &p->consts.at[i].src[k];
             if (s->path) st = dev_fault(dev, "weight record") ? diag_nomem(d) : take(b, s, w->stable, files, spare, d);
@@ -130,7 +132,28 @@ static an_status find(void *user, const char *path, uint64_t offset, dtype dt, u
     return AN_OK;
 }
 
-weight_source baked_source(baked *b) { return (weight_source){ .user = b, .record = find }; }
+static an_status handed(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const unsigned char **at, diag *d)
+{
+    const baked *b = user;
+    const void *p = NULL;
+    TRY(b->give.record(b->give.user, path, offset, dt, bytes, &p, d));
+    *at = p;
+    return AN_OK;
+}
+
+static void handed_back(void *user, const char *path, uint64_t offset)
+{
+    const baked *b = user;
+    if (b->give.done) b->give.done(b->give.user, path, offset);
+}
+
+bool baked_handed(const baked *b) { return b->give.record != NULL; }
+
+weight_source baked_source(baked *b)
+{
+    if (baked_handed(b)) return (weight_source){ .user = b, .record = handed, .done = handed_back };
+    return (weight_source){ .user = b, .record = find };
+}
 
 /* ---- identity ---- */
 

@@ -43,7 +43,7 @@ typedef enum { RED_SUM, RED_MEAN, RED_MAX, RED_MIN, RED_SUM_SQUARE, RED_L1, RED_
 typedef enum { NORM_LAYER, NORM_RMS, NORM_L2, NORM_COUNT } norm_kind; /* L2: x / sqrt(sum + eps) */
 typedef enum { POOL_AVG, POOL_MAX, POOL_MIN, POOL_L2, POOL_L1, POOL_COUNT } pool_kind;
 
-enum { ENGINE_MAX_RANK = 8, CHAIN_STEP = 6 };
+enum { ENGINE_MAX_RANK = 8, CHAIN_STEP = 6, CHAIN_MOST_RESULTS = 4 };
 
 typedef enum { SPACE_SCRATCH, SPACE_INPUT, SPACE_OUTPUT, SPACE_CONST } space;
 typedef struct {

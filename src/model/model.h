@@ -97,6 +97,13 @@ typedef struct {
     const char *path;
     uint64_t offset;
     const void *data;
+    /* Compressed: `path` then holds integers q of type `q` in the tensor's shape, and the constant is made from them by one of the
+     * engine's own weight forms. q DT_NONE: dense. Scales and tables are of the tensor's type and have no `data`. */
+    dtype q;             /* DT_I8, DT_I4: q * scale; DT_U4 with `palette`: table[q] */
+    int64_t scale_cols;  /* scales are [rows, scale_cols]; 1: one for each row, a divisor of the columns: one for each block */
+    bool palette;        /* 16 values for the whole tensor */
+    const char *aux_path; /* of scales or table; NULL: the path with ".scale" in it */
+    uint64_t aux_offset;
 } model_blob;
 typedef struct {
     bool (*get)(void *user, const model_weight *w, model_blob *b);

@@ -130,6 +130,26 @@ void port_out(kernel *k, const char *name, val v) { port_out_part(k, name, 0, v)
 
 /* ---- weights ---- */
 
+/* A matrix [rows, cols, 1, 1] by one of the engine's weight forms. */
+static val compressed(graph *g, const char *name, const model_weight *w, const model_blob *b)
+{
+    int64_t n_rows = w->type.sh.d[0], cols = w->type.sh.d[1];
+    char part[48];
+    if (b->scale_cols < 0 || (!b->palette && (b->scale_cols < 1 || cols % b->scale_cols))) {
+        graph_fail(g, AN_INPUT, "%s: %lld scales for rows of %lld", w->name, (long long)b->scale_cols, (long long)cols);
+        return NO_VAL;
+    }
+    snprintf(part, sizeof part, "%s_q", name);
+    val q = graph_const_blob(g, part, TTYPE(b->q, n_rows, cols, 1, 1), b->path, b->offset, b->data);
+    snprintf(part, sizeof part, "%s_s", name);
+    ttype aux = b->palette ? TTYPE(w->type.dt, 1, 1, 1, 1, 16, 1) : b->scale_cols == 1 ? TTYPE(w->type.dt, n_rows) : TTYPE(w->type.dt, n_rows, b->scale_cols, 1, 1);
+    val s = graph_const_blob(g, part, aux, b->aux_path, b->aux_offset, NULL);
+    if (b->palette) return graph_op_named(g, name, OP_CX_LUT, VALS(q, s), NULL, 0);
+    if (b->scale_cols > 1) return graph_op_named(g, name, OP_CX_BLOCK, VALS(q, s), NULL, 0);
+    val zero = graph_scalar(g, b->q, 0);
+    return graph_op_named(g, name, OP_CX_AFFINE, VALS(q, s, zero), (const attr[]){ AT_I(AXIS, 0) }, 1);
+}
+
 /* A constant once per program: asking again gives the same value. */
 static val constant(kernel *k, const model_weight *w, const char *const_name)
 {
@@ -137,13 +157,15 @@ static val constant(kernel *k, const model_weight *w, const char *const_name)
     val there = graph_find(k->g, const_name);
     if (there.i) return there;
     if (k->param_inputs) return graph_input(k->g, const_name, w->type);
-    char path[80];
+    char path[80], aux[80];
     snprintf(path, sizeof path, "@model_path/weights/%s.bin", w->name);
-    model_blob b = { .path = path, .offset = 64 };
+    snprintf(aux, sizeof aux, "@model_path/weights/%s.scale.bin", w->name);
+    model_blob b = { .path = path, .offset = 64, .aux_path = aux, .aux_offset = 64 };
     if (k->src && !k->src->get(k->src->user, w, &b)) {
         graph_fail(k->g, AN_INPUT, "%s: the weight source has no %s", k->g->title, w->name);
         return NO_VAL;
     }
+    if (b.q) return compressed(k->g, const_name, w, &b);
     return graph_const_blob(k->g, const_name, w->type, b.path, b.offset, b.data);
 }
 
