@@ -57,7 +57,7 @@ AN_API void an_free(void *p); /* for every char* documented as "yours" */
 typedef enum { AN_TEXT, AN_JSON, AN_MARKDOWN } an_format; /* AN_JSON: one object per line */
 
 /* ---- tables: "ops", "targets", "rules", "gates", "passes", "kernels", "models", "published", "probes",
- *      "devices", "limits", "isa" ---- */
+ *      "devices", "limits", "isa", "nets" ---- */
 AN_API char *an_table(const char *which, an_format f); /* yours; NULL: no such table, or no memory */
 AN_API const char *an_probe(const char *name);         /* MIL text of a probe program; NULL: no such probe */
 AN_API int an_target_known(const char *name);          /* m1 … m5, h13, h13g …, any case */
@@ -174,6 +174,141 @@ typedef struct {
     size_t pass, fail, not_modelled;
 } an_facts_total;
 AN_API an_status an_facts(char **text, an_facts_total *total, an_format f, const char *only, an_error *e);
+
+/* ---- text: tokenizers, token files, the built-in stories ---- */
+typedef struct an_tokenizer an_tokenizer;
+typedef struct {
+    const char *model, *split;  /* "byte-level BPE" …; how text is cut before merging: "gpt2", "llama3", "regex", "none" … */
+    uint32_t n, n_special;      /* ids are 0 … n-1 */
+    int64_t bos, eos, unk, pad; /* -1: none */
+    int add_bos, add_eos;       /* what the file says a text should get */
+    int byte_fallback;          /* any byte can be spelt */
+    const char *chat_template;  /* NULL: none */
+} an_tokenizer_info;
+enum { AN_TOK_BOS = 1, AN_TOK_EOS = 2, AN_TOK_SPECIAL = 4 };
+/* tokenizer.json, tokenizer.model, tokenizer.bin, GGUF, encoder.json or vocab.json beside its merges, "A,B" for such a pair, a folder, or
+ * "builtin:stories". */
+AN_API an_status an_tokenizer_open(an_tokenizer **out, const char *path, an_error *e);
+AN_API void an_tokenizer_free(an_tokenizer *t); /* NULL is fine */
+AN_API void an_tokenizer_get(const an_tokenizer *t, an_tokenizer_info *info); /* valid until an_tokenizer_free */
+/* Bytes in, ids out, and back; *ids and *bytes are yours. AN_TOK_SPECIAL: special tokens spelt in the text become ids; decoding prints them. */
+AN_API an_status an_encode(an_tokenizer *t, const void *text, size_t n, int flags, uint32_t **ids, size_t *n_ids, an_error *e);
+AN_API an_status an_decode(const an_tokenizer *t, const uint32_t *ids, size_t n, int flags, char **bytes, size_t *n_bytes, an_error *e);
+/* A byte-level BPE vocabulary from a corpus, as tokenizer.json text: yours. split: "gpt2" (NULL), "llama3", "qwen2", "qwen35". */
+AN_API an_status an_tokenizer_train(char **json, size_t *n_json, const void *corpus, size_t n, uint32_t vocab, const char *split, an_error *e);
+
+typedef struct {
+    const char *data;       /* text file */
+    const char *out;        /* .u16, .u32, or .bin for llm.c's form; written atomically */
+    const char *documents;  /* "auto" (NULL), "whole", "endoftext", "blank", "lines": where documents end; each gets BOS in front, or EOS behind */
+    const char *validation; /* second file; NULL: none */
+    uint64_t n_validation;  /* ids from the start that go there */
+    int threads;            /* 0: the CPUs */
+} an_prepare_options;
+typedef struct {
+    uint64_t bytes, documents, tokens, validation_tokens;
+} an_prepare_result;
+AN_API an_status an_data_prepare(an_tokenizer *t, const an_prepare_options *o, an_prepare_result *r, an_error *e);
+AN_API char *an_story(uint64_t seed, uint64_t index, an_error *e); /* one story and a line end: yours; NULL: no memory */
+
+/* ---- building a program by calls ---- */
+typedef struct {
+    unsigned id; /* 0: none; the first mistake sticks to the program and an_program_finish tells it */
+} an_value;
+AN_API an_status an_program_new(an_program **out, const char *name, an_error *e);
+AN_API an_value an_input(an_program *p, const char *name, const char *dtype, int rank, const int64_t *dim);
+AN_API an_value an_constant(an_program *p, const char *name, const char *dtype, int rank, const int64_t *dim, const void *data); /* copies */
+/* op: a row of an_table("ops"); in: its operands in order, { 0 } for an optional one left out. attributes as the graph text writes them
+ * ("axes=[1], keep_dims=true"), NULL: none. name NULL: made up. */
+AN_API an_value an_op(an_program *p, const char *name, const char *op, const an_value *in, size_t n_in, const char *attributes);
+AN_API void an_output(an_program *p, const char *name, an_value v);
+AN_API an_status an_program_finish(an_program *p, an_error *e);
+
+/* ---- gradients ---- */
+typedef struct {
+    const char *loss;           /* a value of one float */
+    const char *const *wrt;     /* values to differentiate by; NULL: every float input */
+    size_t n_wrt;
+    double loss_scale;          /* 0: 1 */
+    const char *conv_form;      /* weight gradient of a convolution: "patches" (NULL), "input-patches", "no-width-offset" */
+} an_grad_options;
+/* Adds an output grad_NAME for each; what was returned before stays. AN_INPUT: the loss is not one float, a value does not reach it;
+ * AN_UNSUPPORTED: an operation has no gradient. Messages name it. hazards (may be NULL): yours, a line for each slice that can pass
+ * the range of m1 and m2, with the largest loss scale that keeps it in; "" when there is none. */
+AN_API an_status an_program_differentiate(an_program *p, const an_grad_options *o, char **hazards, an_format f, an_error *e);
+
+/* ---- training: loss, gradients and update as one program whose weights stay on the device ---- */
+typedef struct an_trainer an_trainer;
+typedef struct {                    /* zero means default */
+    const char *engine;             /* as in an_run_options */
+    int threads;
+    const char *math;               /* cpu: "fp32" (NULL), or "bf16" products */
+    const char *loss;               /* a value of one float */
+    const char *const *params;      /* inputs to train */
+    size_t n_params;
+    const char *const *no_decay;    /* those that weight decay leaves alone: norms, biases */
+    size_t n_no_decay;
+    const char *const *fetch;       /* values an_trainer_eval computes */
+    size_t n_fetch;
+    const char *optimizer;          /* "sgd" (NULL), "momentum", "adam", "adamw" */
+    double momentum, beta1, beta2, eps, decay, clip;
+    int accum;                      /* minibatches per update */
+    const char *state;              /* "fp16", "halves" (fp16 pairs: small updates survive), "fp32"; NULL: fp16 on chips, else fp32 */
+    const char *conv_form;
+    double loss_scale;              /* 0: 1024 on chips, else 1 */
+    int dynamic_scale;
+    int freeze_unreached;           /* a parameter that does not reach the loss is a warning, not an error */
+    void (*on_warning)(void *user, const char *line);
+    void *user;
+} an_train_options;
+typedef struct {
+    double loss, grad_norm, lr, loss_scale;
+    int finite, applied;            /* applied 0: accumulating, or skipped because something was not finite; the weights are as they were */
+    uint64_t step, skipped;
+} an_train_report;
+AN_API an_status an_trainer_open(an_trainer **out, an_program *p, const an_train_options *o, an_error *e); /* p may be freed */
+AN_API void an_trainer_close(an_trainer *t); /* NULL is fine */
+/* A parameter or another state ("w", "w.m", "w.v", …), packed, in any type: it is converted. Weights start at 0. */
+AN_API an_status an_trainer_write(an_trainer *t, const char *name, const char *dtype, const void *data, an_error *e);
+AN_API an_status an_trainer_read(an_trainer *t, const char *name, const char *dtype, void *data, an_error *e);
+AN_API an_status an_trainer_put(an_trainer *t, const char *input, const char *dtype, const void *data, an_error *e); /* the minibatch */
+AN_API an_status an_trainer_step(an_trainer *t, double lr, an_train_report *r, an_error *e); /* AN_MISMATCH: it diverged */
+AN_API an_status an_trainer_eval(an_trainer *t, an_error *e);
+AN_API an_status an_trainer_fetch(an_trainer *t, const char *name, const char *dtype, void *data, an_error *e);
+AN_API an_status an_trainer_save(an_trainer *t, const char *path, an_error *e); /* safetensors: state, counters, loss scale */
+AN_API an_status an_trainer_load(an_trainer *t, const char *path, an_error *e); /* and go on, bit for bit */
+AN_API char *an_trainer_stats(an_trainer *t, an_format f);   /* yours: dispatches and host bytes per minibatch */
+AN_API const char *an_trainer_program(const an_trainer *t);  /* MIL of the step */
+
+/* A built-in network on a data set, from names. */
+typedef struct {                    /* zero means the network's default */
+    const char *model;              /* an_table("nets") */
+    const char *data;               /* "mnist:DIR", "strokes", "text:FILE", "letters"; NULL: built in */
+    const char *engine, *pipeline, *math;
+    int threads;
+    int64_t steps, batch, seq, warmup;
+    double lr, lr_end, decay, clip;
+    int no_warmup, no_decay;        /* instead of the network's */
+    const char *schedule, *optimizer, *state;
+    int accum;
+    double loss_scale;
+    int dynamic_scale;
+    uint64_t seed;
+    int64_t every, test, final_test; /* steps between accuracies (0: 50, -1: none), test samples of them (0: 1000) and of the last (0: all, -1: none) */
+    const char *save, *resume;
+    void (*on_log)(void *user, const char *json);
+    void (*on_accuracy)(void *user, int64_t step, double accuracy);
+    void (*on_warning)(void *user, const char *line);
+    void *user;
+} an_train_run_options;
+typedef struct {
+    char model[24], data[160], engine[40], optimizer[16];
+    int64_t steps, batch, parameters, n_train, n_test, final_n;
+    double loss, final_accuracy, seconds;
+    uint64_t updates, skipped, dispatches, minibatches, host_bytes_in, host_bytes_out, state_bytes;
+    uint64_t digest;                /* of all state at the end: equal runs have equal ones */
+} an_train_result;
+AN_API an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *e);
 
 /* ---- speed: the answer checked, then timed against a bound measured in the same run ---- */
 /* One case by name, as lines of text or JSON. *text is yours, and holds what was measured before a failure. AN_USAGE: no such case. */

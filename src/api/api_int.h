@@ -16,9 +16,12 @@ extern const size_t n_probe_texts;
 
 an_status api_error(an_error *e, const diag *d); /* copies and returns the status */
 const char *api_format(an_format f);             /* the word the table printers take */
+struct tokenizer;
+an_status api_tokenizer_open(const char *path, struct tokenizer **out, diag *d) MUST_CHECK; /* any file, GGUF too, or "builtin:stories"; tok_close */
 char *api_take(strbuf *b);                       /* the text, now the caller's; NULL after an allocation failed */
 
 
 graph *api_graph(an_program *p);
+an_program *api_program(graph *g); /* takes g over; NULL: no memory, and g is still the caller's */
 
 #endif

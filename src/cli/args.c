@@ -92,6 +92,14 @@ bool arg_int(const args *a, const char *name, long lo, long hi, long *out)
     return false;
 }
 
+int args_without(const args *a, const char *verb, const char *const *names)
+{
+    for (size_t i = 0; i < a->n_list; i++)
+        for (const char *const *n = names; *n; n++)
+            if (!strcmp(a->list[i].option, *n)) return say(AN_USAGE, "%s %s has no option --%s", a->cmd->name, verb, *n);
+    return 0;
+}
+
 an_format arg_format(const args *a) { return arg_on(a, "json") ? AN_JSON : arg_on(a, "markdown") ? AN_MARKDOWN : AN_TEXT; }
 
 const option table_options[] = {

@@ -22,7 +22,7 @@ typedef struct {
     int (*run)(const args *a);
 } command;
 
-enum { MAX_OPTIONS = 24 };
+enum { MAX_OPTIONS = 40 };
 struct args {
     const command *cmd;
     int n_files;
@@ -39,6 +39,8 @@ void args_free(args *a);
 const char *arg_of(const args *a, const char *name); /* value, "" for a given switch, NULL when absent */
 bool arg_on(const args *a, const char *name);
 bool arg_int(const args *a, const char *name, long lo, long hi, long *out); /* false after saying why on stderr */
+/* An option that belongs to another verb of the command is a mistake, not something to ignore: 0, or the exit code after saying so. */
+int args_without(const args *a, const char *verb, const char *const *names);
 an_format arg_format(const args *a);                 /* --json, --markdown */
 
 int usage(FILE *to);
@@ -49,6 +51,7 @@ int say_error(const char *file, const an_error *e);
 int say(an_status st, const char *fmt, ...) PRINTF_LIKE(2, 3);
 int put_text(char *text); /* to stdout, then freed; NULL says no memory */
 int read_text(const char *path, file_bytes *f); /* 0 or the exit code after saying why */
+bool is_graph_text(const char *s, size_t n); /* else it is MIL */
 char *folder_of(const char *path); /* for @model_path; yours to free; "." for stdin */
 extern const option table_options[];
 

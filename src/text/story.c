@@ -171,7 +171,7 @@ an_status story_tokenizer(uint32_t vocab, tokenizer **out, diag *d)
     strbuf text = { 0 }, json = { 0 };
     *out = NULL;
     for (uint64_t i = 0; i < STORIES; i++) story_put(&text, 0, i);
-    an_status st = text.oom ? diag_nomem(d) : tok_train(text.at, text.n, &(tok_train_options){ .vocab = vocab ? vocab : 1024 }, &json, d);
+    an_status st = text.oom ? diag_nomem(d) : tok_train(text.at, text.n, &(tok_train_options){ .vocab = vocab ? vocab : 1536 }, &json, d);
     if (!st) st = tok_from_json("builtin:stories", json.at, json.n, out, d);
     sb_free(&text);
     sb_free(&json);

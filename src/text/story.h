@@ -9,7 +9,7 @@
 void story_put(strbuf *out, uint64_t seed, uint64_t index);
 /* Stories 0 … count-1, each followed by a line "<|endoftext|>". */
 void story_corpus(strbuf *out, uint64_t count, uint64_t seed);
-/* Byte-level BPE of `vocab` entries (0: 1024) trained on the first stories of seed 0: nearly every word of the grammar is one token. */
+/* Byte-level BPE of `vocab` entries (0: 1536) trained on the first stories of seed 0: nearly every word of the grammar is one token. */
 an_status story_tokenizer(uint32_t vocab, tokenizer **out, diag *d) MUST_CHECK;
 
 #endif
