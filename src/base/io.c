@@ -1,5 +1,6 @@
 /* io.c: the only place that opens files. */
 #define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE 1 /* madvise() */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -83,6 +84,29 @@ void file_drop(file_bytes *f)
     if (f->mapped) munmap(f->at, f->n);
     else free(f->at);
     *f = (file_bytes){ 0 };
+}
+
+void file_forget(const void *p, size_t n)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ROUND_UP((uintptr_t)p, page), to = ((uintptr_t)p + n) / page * page;
+    if (to > from) (void)madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+bool path_look(const char *path, path_info *out)
+{
+    struct stat s;
+    *out = (path_info){ 0 };
+    if (stat(path, &s)) return false;
+    out->folder = S_ISDIR(s.st_mode);
+    out->device = (uint64_t)s.st_dev;
+    out->inode = (uint64_t)s.st_ino;
+    out->bytes = s.st_size > 0 ? (uint64_t)s.st_size : 0;
+#if defined(__APPLE__)
+    out->changed_ns = (int64_t)s.st_mtimespec.tv_sec * 1000000000 + s.st_mtimespec.tv_nsec;
+#else
+    out->changed_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec;
+#endif
+    return true;
 }
 
 static an_status write_all(int fd, const char *path, const unsigned char *p, size_t n, diag *d)

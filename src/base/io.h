@@ -14,6 +14,16 @@ typedef struct {
 an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d) MUST_CHECK;
 an_status file_map(const char *path, file_bytes *out, diag *d) MUST_CHECK; /* read-only view of a regular file */
 void file_drop(file_bytes *f);
+/* Pages of a mapped file that lie wholly inside need not stay in memory; touching them reads the file again. A hint. */
+void file_forget(const void *p, size_t n);
+
+typedef struct {
+    bool folder;
+    uint64_t bytes;
+    int64_t changed_ns; /* last modification */
+    uint64_t device, inode; /* equal: the same thing under two names */
+} path_info;
+bool path_look(const char *path, path_info *out); /* false: there is no such thing, or it cannot be seen */
 
 an_status file_write(const char *path, const void *p, size_t n, diag *d) MUST_CHECK;
 

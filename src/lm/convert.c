@@ -1,0 +1,225 @@
+/* convert.c: a loaded model written as another kind of file, tensor by tensor, a run of rows at a time.
+ * In: a model.  Out: a file or folder that appears whole or not at all, and how far its numbers are from those read.
+ *
+ * Rows of queries and keys are put into the order of rotary pairs the target has (lm.h); blocks and numbers the target can hold as
+ * they are are copied, so that a way there and back gives the same bytes. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "lm/convert_int.h"
+
+static const char *const target_names[LM_TARGETS] = { "safetensors", "hf", "gguf", "llama2c", "npy" };
+
+bool lm_target_find(const char *name, lm_target *t)
+{
+    for (int i = 0; i < LM_TARGETS; i++)
+        if (!strcmp(target_names[i], name)) return *t = (lm_target)i, true;
+    return false;
+}
+
+/* ---- rows ---- */
+
+static bool turns(model_weight_id id)
+{
+    return id == MW_WQ || id == MW_WK || id == MW_BQ || id == MW_BK || id == MW_Q_NORM || id == MW_K_NORM;
+}
+
+/* Rows of whole heads from one order of pairs to the other, in place; a row is n bytes. */
+static an_status reorder(const conversion *v, unsigned char *rows, int64_t n_rows, size_t n, diag *d)
+{
+    int64_t hd = v->m->c.head_dim, half = hd / 2;
+    unsigned char *head = malloc((size_t)hd * n);
+    if (!head) return diag_nomem(d);
+    for (int64_t h = 0; h + hd <= n_rows; h += hd) {
+        unsigned char *at = rows + (size_t)h * n;
+        memcpy(head, at, (size_t)hd * n);
+        for (int64_t i = 0; i < half; i++)
+            for (int64_t b = 0; b < 2; b++) {
+                int64_t paired = 2 * i + b, split = i + b * half;
+                int64_t to = v->rope == MODEL_ROPE_HALF ? split : paired, from = v->rope == MODEL_ROPE_HALF ? paired : split;
+                memcpy(at + (size_t)to * n, head + (size_t)from * n, n);
+            }
+    }
+    free(head);
+    return AN_OK;
+}
+
+bool conversion_turns(const conversion *v, model_weight_id id)
+{
+    return v->rope != MODEL_ROPE_NONE && v->rope != v->m->c.rope && turns(id);
+}
+
+/* The largest difference between what was read and what is written, over the tensor's largest magnitude. */
+static void measure(conversion *v, const float *x, const float *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double a = fabs((double)x[i]), e = fabs((double)y[i] - (double)x[i]);
+        if (a > v->peak) v->peak = a;
+        if (!(e <= v->error)) v->error = e;
+    }
+}
+
+static void settle(conversion *v)
+{
+    if (v->peak > 0 && !(v->error / v->peak <= v->done.worst)) v->done.worst = v->error / v->peak;
+    v->peak = v->error = 0;
+    v->done.tensors++;
+}
+
+/* Every fp32 is what fp16 or bf16 made of it only when it came from there. */
+static bool holds(dtype to, const store *s)
+{
+    if (s->kind == STORE_PLAIN && (s->dt == to || to == DT_F64)) return true;
+    return to == DT_F32 && !(s->kind == STORE_PLAIN && (s->dt == DT_F64 || s->dt == DT_I64 || s->dt == DT_U64));
+}
+
+static an_status plain_run(conversion *v, const store *s, dtype dt, int64_t r, int64_t n, unsigned char *to, diag *d)
+{
+    lm_model *m = v->m;
+    TRY(store_rows(s, m->v, v->o.threads, r, n, dt, to, s->cols, d));
+    if (holds(dt, s)) return AN_OK;
+    TRY(store_rows(s, m->v, v->o.threads, r, n, DT_F32, v->x, s->cols, d));
+    m->v->load(v->y, dt, to, n * s->cols);
+    measure(v, v->x, v->y, n * s->cols);
+    return AN_OK;
+}
+
+static an_status block_run(conversion *v, const store *s, const block_format *f, int64_t r, int64_t n, unsigned char *to, diag *d)
+{
+    lm_model *m = v->m;
+    size_t bytes;
+    if (!block_bytes(f, n * s->cols, &bytes)) return diag_fail(d, AN_BUG, NOWHERE, "rows of %lld in blocks of %d", (long long)s->cols, f->elems);
+    if (s->kind == STORE_BLOCKS && s->block == f) { /* as they are */
+        memcpy(to, s->data + (size_t)r * (bytes / (size_t)n), bytes);
+        return AN_OK;
+    }
+    TRY(store_rows(s, m->v, v->o.threads, r, n, DT_F32, v->x, s->cols, d));
+    block_encode(f, v->x, to, n * s->cols);
+    block_decode(f, to, v->y, n * s->cols);
+    measure(v, v->x, v->y, n * s->cols);
+    return AN_OK;
+}
+
+an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt, const block_format *f, put_fn *put, void *ctx, diag *d)
+{
+    const store *s = store_at(v->m, id, layer);
+    int64_t hd = v->m->c.head_dim, unit = conversion_turns(v, id) ? hd : 1, run = MAX(CONVERT_RUN / s->cols / unit, 1) * unit;
+    size_t row = 0;
+    if (f && f->dt == DT_NONE ? !block_bytes(f, s->cols, &row) : !dtype_bytes(dt, s->cols, &row))
+        return diag_fail(d, AN_BUG, NOWHERE, "rows of %lld elements do not fit the target's type", (long long)s->cols);
+    size_t elems = (size_t)(run * s->cols);
+    unsigned char *buf = malloc((size_t)run * row);
+    v->x = malloc(elems * sizeof *v->x);
+    v->y = malloc(elems * sizeof *v->y);
+    an_status st = buf && v->x && v->y ? AN_OK : diag_nomem(d);
+    for (int64_t r = 0; r < s->rows && !st; r += run) {
+        int64_t n = MIN(run, s->rows - r);
+        st = f && f->dt == DT_NONE ? block_run(v, s, f, r, n, buf, d) : plain_run(v, s, dt, r, n, buf, d);
+        if (!st && conversion_turns(v, id)) st = reorder(v, buf, n, row, d);
+        if (!st) st = put(ctx, buf, (size_t)n * row, d);
+    }
+    free(buf);
+    free(v->x);
+    free(v->y);
+    v->x = v->y = NULL;
+    settle(v);
+    if (!st && s->data) file_forget(s->data, s->bytes);
+    return st;
+}
+
+an_status conversion_reordered(conversion *v, model_weight_id id, const void *rows, int64_t n_rows, size_t row_bytes, put_fn *put, void *ctx, diag *d)
+{
+    if (!conversion_turns(v, id)) return put(ctx, rows, (size_t)n_rows * row_bytes, d);
+    unsigned char *copy = malloc((size_t)n_rows * row_bytes);
+    if (!copy) return diag_nomem(d);
+    memcpy(copy, rows, (size_t)n_rows * row_bytes);
+    an_status st = reorder(v, copy, n_rows, row_bytes, d);
+    if (!st) st = put(ctx, copy, (size_t)n_rows * row_bytes, d);
+    free(copy);
+    return st;
+}
+
+/* Codes and scales (or a table), compared with the numbers they stand for. */
+an_status conversion_codes(conversion *v, model_weight_id id, int layer, lm_form form, dtype scale_dt, lm_quantized *q, diag *d)
+{
+    const store *s = store_at(v->m, id, layer);
+    TRY(lm_quantize(v->m, id, layer, form, scale_dt, q, d));
+    store made = { .kind = q->table ? STORE_TABLE : STORE_GROUPS, .rows = s->rows, .cols = s->cols, .ld = s->cols, .dt = q->q_dt, .data = q->q,
+                   .scales = q->table ? q->table : q->scale, .scale_dt = scale_dt, .group = q->table ? 0 : s->cols / q->scale_cols };
+    int64_t run = MAX(CONVERT_RUN / s->cols, 1);
+    v->x = malloc((size_t)(run * s->cols) * sizeof *v->x);
+    v->y = malloc((size_t)(run * s->cols) * sizeof *v->y);
+    an_status st = v->x && v->y ? AN_OK : diag_nomem(d);
+    for (int64_t r = 0; r < s->rows && !st; r += run) {
+        int64_t n = MIN(run, s->rows - r);
+        st = store_rows(s, v->m->v, v->o.threads, r, n, DT_F32, v->x, s->cols, d);
+        if (!st) st = store_rows(&made, v->m->v, v->o.threads, r, n, DT_F32, v->y, s->cols, d);
+        if (!st) measure(v, v->x, v->y, n * s->cols);
+    }
+    free(v->x);
+    free(v->y);
+    v->x = v->y = NULL;
+    settle(v);
+    return st;
+}
+
+dtype conversion_dtype(const conversion *v, model_weight_id id, int layer)
+{
+    const store *s = store_at(v->m, id, layer);
+    if (v->o.dt) return v->o.dt;
+    return s->kind == STORE_PLAIN && (s->dt == DT_F16 || s->dt == DT_BF16 || s->dt == DT_F32) ? s->dt : DT_F32;
+}
+
+/* ---- the front ---- */
+
+static an_status read_quantize(conversion *v, diag *d)
+{
+    static const struct {
+        const char *name;
+        lm_form form;
+        const char *block;
+    } rows[] = { { "int8", LM_INT8, "Q8_0" }, { "int4", LM_INT4, "Q4_0" }, { "palette4", LM_PALETTE4, NULL }, { "q8_0", LM_INT8, "Q8_0" }, { "q4_0", LM_INT4, "Q4_0" } };
+    v->form = LM_DENSE;
+    if (!v->o.quantize) return AN_OK;
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (!strcmp(rows[i].name, v->o.quantize)) {
+            bool gguf_name = v->o.quantize[0] == 'q';
+            if (v->o.to == LM_TO_GGUF ? !rows[i].block : gguf_name)
+                return diag_fail(d, AN_USAGE, NOWHERE, "%s files have no form %s", target_names[v->o.to], v->o.quantize);
+            if (v->o.to == LM_TO_NPY || (v->o.to == LM_TO_LLAMA2C && rows[i].form != LM_INT8))
+                return diag_fail(d, AN_USAGE, NOWHERE, "%s files have no form %s", target_names[v->o.to], v->o.quantize);
+            v->form = rows[i].form;
+            v->block = rows[i].block ? block_by_name(rows[i].block) : NULL;
+            return AN_OK;
+        }
+    return diag_fail(d, AN_USAGE, NOWHERE, "unknown form \"%.40s\"; int8, int4, palette4, and for GGUF q8_0 and q4_0, are known", v->o.quantize);
+}
+
+/* A file opened for writing must not be one that is being read. */
+static an_status not_the_source(const lm_model *m, const char *out, diag *d)
+{
+    path_info a, b;
+    if (!path_look(m->path, &a) || !path_look(out, &b)) return AN_OK;
+    if (a.device != b.device || a.inode != b.inode) return AN_OK;
+    return diag_fail(d, AN_USAGE, NOWHERE, "%.200s is the model itself; write to another place", out);
+}
+
+an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, lm_converted *done, diag *d)
+{
+    conversion v = { .m = m, .o = *o, .out = out };
+    *done = (lm_converted){ 0 };
+    if (v.o.dt && v.o.dt != DT_F16 && v.o.dt != DT_BF16 && v.o.dt != DT_F32)
+        return diag_fail(d, AN_USAGE, NOWHERE, "weights as %s; f32, f16 and bf16 are supported", dtype_name(v.o.dt));
+    TRY(read_quantize(&v, d));
+    TRY(not_the_source(m, out, d));
+    for (int id = 0; id < MW_COUNT; id++)
+        for (int l = -1; l < m->c.n_layers; l++) {
+            const store *s = store_at(m, (model_weight_id)id, l);
+            if (s && s->kind != STORE_NONE) v.done.bytes_in += s->bytes;
+        }
+    static an_status (*const write[LM_TARGETS])(conversion *, diag *) = { convert_safetensors, convert_hf, convert_gguf, convert_llama2c, convert_npy };
+    if ((unsigned)o->to >= LM_TARGETS) return diag_fail(d, AN_BUG, NOWHERE, "conversion target %d", (int)o->to);
+    TRY(write[o->to](&v, d));
+    *done = v.done;
+    return AN_OK;
+}

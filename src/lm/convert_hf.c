@@ -1,0 +1,292 @@
+/* convert_hf.c: models as safetensors with Hugging Face names: a folder people's tools open, or one file with the configuration in
+ * its metadata; and as a folder of .npy files under our own names.
+ *
+ * Quantised matrices have no common form there. They stand under their canonical names: "layer0.wq.codes" (int8 [rows, cols], or uint8
+ * [rows, cols / 2] with two 4-bit codes a byte, low first) with ".scale" [rows, blocks] or ".table" [16]; the rest is as ever. */
+#include <stdlib.h>
+
+#include "format/npy.h"
+#include "lm/convert_int.h"
+
+typedef struct {
+    model_weight_id id;
+    int layer;
+    size_t at[2];  /* the tensors of the file it fills; [1]: scales or table */
+    lm_form form;
+    dtype dt;
+    bool turned;   /* stored (inputs, outputs) */
+    int third;     /* 1, 2: its bytes go with those of the first; -1: alone */
+} item;
+
+typedef struct {
+    conversion *v;
+    safetensors_out *w;
+    VEC(item) items;
+    arena mem;
+    model_config c; /* the target's */
+} sheet;
+
+typedef struct {
+    safetensors_out *w;
+    size_t at;
+} slot;
+static an_status put_slot(void *ctx, const void *p, size_t n, diag *d)
+{
+    slot *s = ctx;
+    return safetensors_put(s->w, s->at, p, n, d);
+}
+
+static lm_form form_of(const conversion *v, model_weight_id id, int layer)
+{
+    const store *s = store_at(v->m, id, layer);
+    if (v->form == LM_DENSE || !weight_is_matrix(id) || id == MW_POS) return LM_DENSE;
+    return v->form != LM_INT8 && s->cols % 2 ? LM_INT8 : v->form;
+}
+
+static an_status declare_codes(sheet *h, item *it, const store *s, diag *d)
+{
+    char name[80];
+    bool wide = it->form == LM_INT8, table = it->form == LM_PALETTE4;
+    weight_label(it->id, it->layer, ".codes", name, sizeof name);
+    TRY(safetensors_declare(h->w, name, wide ? DT_I8 : DT_U8, 2, (const int64_t[]){ s->rows, wide ? s->cols : s->cols / 2 }, &it->at[0], d));
+    weight_label(it->id, it->layer, table ? ".table" : ".scale", name, sizeof name);
+    if (table) return safetensors_declare(h->w, name, DT_F16, 1, (const int64_t[]){ 16 }, &it->at[1], d);
+    return safetensors_declare(h->w, name, DT_F16, 2, (const int64_t[]){ s->rows, store_scale_cols(s, it->form) }, &it->at[1], d);
+}
+
+static an_status declare(sheet *h, model_weight_id id, int layer, diag *d)
+{
+    conversion *v = h->v;
+    const store *s = store_at(v->m, id, layer);
+    item it = { .id = id, .layer = layer, .form = form_of(v, id, layer), .dt = conversion_dtype(v, id, layer) };
+    char name[140];
+    bool named = lm_hf_name(&h->c, id, layer, name, sizeof name, &it.third, &it.turned);
+    if (!named) return diag_fail(d, AN_BUG, NOWHERE, "no Hugging Face name for weight %d", (int)id);
+    if (it.form != LM_DENSE) {
+        it.third = -1;
+        it.turned = false;
+        TRY(declare_codes(h, &it, s, d));
+    } else if (it.third > 0) {
+        it.at[0] = 0; /* the first of the three declared it */
+    } else {
+        int64_t many = it.third == 0 ? 3 : 1, dim[2] = { s->rows * (it.turned ? 1 : many), s->cols };
+        if (it.turned) dim[0] = s->cols, dim[1] = s->rows * many;
+        TRY(safetensors_declare(h->w, name, it.dt, weight_is_matrix(id) ? 2 : 1, dim, &it.at[0], d));
+    }
+    return VEC_PUSH(&h->mem, &h->items, it) ? AN_OK : diag_nomem(d);
+}
+
+static an_status put_codes(sheet *h, const item *it, diag *d)
+{
+    lm_quantized q;
+    slot codes = { h->w, it->at[0] }, scales = { h->w, it->at[1] };
+    TRY(conversion_codes(h->v, it->id, it->layer, it->form, DT_F16, &q, d));
+    size_t row = (size_t)(it->form == LM_INT8 ? q.cols : q.cols / 2);
+    TRY(conversion_reordered(h->v, it->id, q.q, q.rows, row, put_slot, &codes, d));
+    TRY(q.table ? put_slot(&scales, q.table, 32, d) : conversion_reordered(h->v, it->id, q.scale, q.rows, (size_t)q.scale_cols * 2, put_slot, &scales, d));
+    lm_release(h->v->m, it->id, it->layer);
+    return AN_OK;
+}
+
+/* A tensor stored (inputs, outputs), with its two neighbours beside it when it is the first of three. */
+static an_status put_turned(sheet *h, const item *it, diag *d)
+{
+    conversion *v = h->v;
+    const store *s = store_at(v->m, it->id, it->layer);
+    int64_t many = it->third == 0 ? 3 : 1, ld = s->rows * many;
+    size_t unit = (size_t)dtype_bits(it->dt) / 8, bytes = (size_t)(ld * s->cols) * unit;
+    unsigned char *buf = malloc(bytes);
+    an_status st = buf ? AN_OK : diag_nomem(d);
+    for (int64_t k = 0; k < many && !st; k++)
+        st = store_columns(store_at(v->m, (model_weight_id)((int)it->id + k), it->layer), v->m->v, v->o.threads, 0, s->rows, it->dt,
+                           buf + (size_t)(k * s->rows) * unit, ld, d);
+    if (!st) st = safetensors_put(h->w, it->at[0], buf, bytes, d);
+    free(buf);
+    v->done.tensors += many;
+    return st;
+}
+
+static an_status put_item(sheet *h, const item *it, diag *d)
+{
+    if (it->form != LM_DENSE) return put_codes(h, it, d);
+    if (it->third > 0) return AN_OK;
+    if (it->turned) return put_turned(h, it, d);
+    slot to = { h->w, it->at[0] };
+    for (int k = 0; k < (it->third == 0 ? 3 : 1); k++)
+        TRY(conversion_rows(h->v, (model_weight_id)((int)it->id + k), it->layer, it->dt, NULL, put_slot, &to, d));
+    return AN_OK;
+}
+
+static an_status put_nothing(void *ctx, const void *p, size_t n, diag *d)
+{
+    (void)ctx, (void)p, (void)n, (void)d;
+    return AN_OK;
+}
+
+/* Rounding of turned tensors is found by reading them once more as rows. */
+static an_status measure_turned(sheet *h, const item *it, diag *d)
+{
+    const store *s = store_at(h->v->m, it->id, it->layer);
+    if (it->form != LM_DENSE || !it->turned || (s->kind == STORE_PLAIN && s->dt == it->dt) || it->dt == DT_F32) return AN_OK;
+    int64_t before = h->v->done.tensors;
+    TRY(conversion_rows(h->v, it->id, it->layer, it->dt, NULL, put_nothing, NULL, d));
+    h->v->done.tensors = before;
+    return AN_OK;
+}
+
+static an_status target_config(sheet *h, diag *d)
+{
+    const char *why;
+    h->c = h->v->m->c;
+    if (h->c.rope != MODEL_ROPE_NONE) h->c.rope = MODEL_ROPE_HALF;
+    h->v->rope = h->c.rope;
+    if (family_of(&h->c, &why) == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no family of Hugging Face models has %s", h->v->m->path, why);
+    return AN_OK;
+}
+
+static an_status fill_sheet(sheet *h, const char *config, diag *d)
+{
+    lm_model *m = h->v->m;
+    TRY(safetensors_put_meta(h->w, "format", "pt", d));
+    if (config) TRY(safetensors_put_meta(h->w, "anneal.config", config, d));
+    if (h->v->form != LM_DENSE) TRY(safetensors_put_meta(h->w, "anneal.quantize", lm_form_name(h->v->form), d));
+    for (int l = -1; l < m->c.n_layers; l++)
+        for (int id = 0; id < MW_COUNT; id++) {
+            const store *s = store_at(m, (model_weight_id)id, l);
+            if (s && s->kind != STORE_NONE) TRY(declare(h, (model_weight_id)id, l, d));
+        }
+    for (size_t i = 0; i < h->items.n; i++) {
+        TRY(put_item(h, &h->items.at[i], d));
+        TRY(measure_turned(h, &h->items.at[i], d));
+    }
+    return AN_OK;
+}
+
+/* file: the safetensors file; in_meta: the configuration goes into it. */
+static an_status write_tensors(conversion *v, const char *file, bool in_meta, diag *d)
+{
+    sheet h = { .v = v };
+    strbuf json = { 0 };
+    TRY(target_config(&h, d));
+    an_status st = in_meta ? lm_config_json(&h.c, &v->m->gen, &json, d) : AN_OK;
+    if (!st) st = safetensors_create(file, &h.w, d);
+    if (!st) {
+        st = fill_sheet(&h, in_meta ? json.at : NULL, d);
+        if (st) safetensors_abandon(h.w);
+        else st = safetensors_finish(h.w, d);
+    }
+    sb_free(&json);
+    arena_free(&h.mem);
+    path_info i;
+    if (!st && path_look(file, &i)) v->done.bytes_out = i.bytes;
+    return st;
+}
+
+an_status convert_safetensors(conversion *v, diag *d) { return write_tensors(v, v->out, true, d); }
+
+/* ---- folders ---- */
+
+static an_status write_in(const char *folder, const char *name, const void *p, size_t n, diag *d)
+{
+    strbuf path = { 0 };
+    sb_printf(&path, "%s/%s", folder, name);
+    an_status st = path.oom ? diag_nomem(d) : file_write(path.at, p, n, d);
+    sb_free(&path);
+    return st;
+}
+
+/* What goes with a model and is not ours to make: the vocabulary and how to talk to it. */
+static an_status copy_companions(const conversion *v, diag *d)
+{
+    static const char *const names[] = { "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "merges.txt", "special_tokens_map.json",
+                                         "added_tokens.json", "chat_template.jinja", "generation_config.json" };
+    if (v->m->origin != LM_FROM_HF) return AN_OK;
+    an_status st = AN_OK;
+    for (size_t i = 0; i < COUNT(names) && !st; i++) {
+        strbuf from = { 0 };
+        path_info info;
+        sb_printf(&from, "%s/%s", v->m->path, names[i]);
+        if (from.oom) st = diag_nomem(d);
+        else if (path_look(from.at, &info) && !info.folder) {
+            file_bytes f;
+            st = file_map(from.at, &f, d);
+            if (!st) {
+                st = write_in(v->out, names[i], f.at, f.n, d);
+                file_drop(&f);
+            }
+        }
+        sb_free(&from);
+    }
+    return st;
+}
+
+static an_status write_config(const conversion *v, const model_config *c, diag *d)
+{
+    strbuf json = { 0 };
+    an_status st = lm_config_json(c, &v->m->gen, &json, d);
+    if (!st) st = write_in(v->out, "config.json", json.at, json.n, d);
+    sb_free(&json);
+    return st;
+}
+
+an_status convert_hf(conversion *v, diag *d)
+{
+    sheet h = { .v = v };
+    TRY(target_config(&h, d));
+    TRY(dir_make(v->out, d));
+    strbuf file = { 0 };
+    sb_printf(&file, "%s/model.safetensors", v->out);
+    an_status st = file.oom ? diag_nomem(d) : write_tensors(v, file.at, false, d);
+    sb_free(&file);
+    if (!st) st = copy_companions(v, d);
+    return st ? st : write_config(v, &h.c, d); /* last: a folder without it is not taken for a model */
+}
+
+/* ---- .npy ---- */
+
+typedef struct {
+    unsigned char *at;
+    size_t n;
+} gather;
+static an_status put_gather(void *ctx, const void *p, size_t n, diag *d)
+{
+    (void)d;
+    gather *g = ctx;
+    memcpy(g->at + g->n, p, n);
+    g->n += n;
+    return AN_OK;
+}
+
+static an_status write_npy(conversion *v, model_weight_id id, int layer, diag *d)
+{
+    const store *s = store_at(v->m, id, layer);
+    dtype dt = conversion_dtype(v, id, layer);
+    char name[64];
+    if (dt == DT_BF16 && !v->o.dt) dt = DT_F32; /* .npy has no bf16; fp32 holds it */
+    weight_label(id, layer, "", name, sizeof name);
+    int64_t dim[2] = { s->rows, s->cols };
+    size_t bytes;
+    if (!dtype_bytes(dt, s->rows * s->cols, &bytes)) return diag_nomem(d);
+    gather g = { .at = malloc(bytes) };
+    strbuf path = { 0 };
+    sb_printf(&path, "%s/%s.npy", v->out, name);
+    an_status st = g.at && !path.oom ? conversion_rows(v, id, layer, dt, NULL, put_gather, &g, d) : diag_nomem(d);
+    if (!st) st = npy_write(path.at, dt, dim, weight_is_matrix(id) ? 2 : 1, g.at, d);
+    free(g.at);
+    sb_free(&path);
+    v->done.bytes_out += bytes;
+    return st;
+}
+
+an_status convert_npy(conversion *v, diag *d)
+{
+    sheet h = { .v = v };
+    TRY(target_config(&h, d)); /* rows as a config.json would have them, so that the two describe each other */
+    TRY(dir_make(v->out, d));
+    for (int l = -1; l < v->m->c.n_layers; l++)
+        for (int id = 0; id < MW_COUNT; id++) {
+            const store *s = store_at(v->m, (model_weight_id)id, l);
+            if (s && s->kind != STORE_NONE) TRY(write_npy(v, (model_weight_id)id, l, d));
+        }
+    return write_config(v, &h.c, d);
+}

@@ -1,0 +1,38 @@
+/* convert_int.h: what the writers of models share: the conversion under way, and its tensors a run of rows at a time. */
+#ifndef LM_CONVERT_INT_H
+#define LM_CONVERT_INT_H
+
+#include "lm/lm_int.h"
+
+enum { CONVERT_RUN = 1 << 18 }; /* elements of a run of rows */
+
+typedef struct {
+    lm_model *m;
+    lm_convert_options o;
+    const char *out;
+    lm_form form;              /* LM_DENSE: not quantised */
+    const block_format *block; /* the same as GGUF has it */
+    model_rope rope;           /* the target's order of pairs; NONE: leave rows alone */
+    lm_converted done;
+    double peak, error;        /* of the tensor under way */
+    float *x, *y;
+} conversion;
+
+typedef an_status put_fn(void *ctx, const void *p, size_t n, diag *d);
+
+dtype conversion_dtype(const conversion *v, model_weight_id id, int layer); /* of a dense tensor */
+bool conversion_turns(const conversion *v, model_weight_id id);
+/* All rows of a tensor in the target's order, as dt, or as blocks when f is a block format. */
+an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt, const block_format *f, put_fn *put, void *ctx, diag *d) MUST_CHECK;
+/* Rows at hand (codes, scales), in the target's order. */
+an_status conversion_reordered(conversion *v, model_weight_id id, const void *rows, int64_t n_rows, size_t row_bytes, put_fn *put, void *ctx, diag *d) MUST_CHECK;
+an_status conversion_codes(conversion *v, model_weight_id id, int layer, lm_form form, dtype scale_dt, lm_quantized *q, diag *d) MUST_CHECK;
+
+/* One writer for each lm_target. */
+an_status convert_safetensors(conversion *v, diag *d) MUST_CHECK;
+an_status convert_hf(conversion *v, diag *d) MUST_CHECK;
+an_status convert_gguf(conversion *v, diag *d) MUST_CHECK;
+an_status convert_llama2c(conversion *v, diag *d) MUST_CHECK;
+an_status convert_npy(conversion *v, diag *d) MUST_CHECK;
+
+#endif

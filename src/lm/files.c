@@ -1,0 +1,222 @@
+/* files.c: opening a model, whatever holds it.
+ * In: a path or a preset's name.  Out: a configuration and a store for each of its tensors, or a message that says what is wrong where. */
+#include <stdlib.h>
+
+#include "lm/lm_int.h"
+
+static an_status take_config(lm_model *m, diag *d)
+{
+    const char *why;
+    m->fam = family_of(&m->c, &why);
+    if (m->fam == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: %s: no family supported here has that", m->path, why);
+    m->c.dt = m->o.dt == DT_F32 ? DT_F32 : DT_F16;
+    m->stores = TAKE(&m->mem, store, (size_t)MW_COUNT * (size_t)(m->c.n_layers + 1));
+    return m->stores ? AN_OK : diag_nomem(d);
+}
+
+/* Paths, sizes and times of files, in the order they are opened. */
+static void digest_file(lm_model *m, const char *path)
+{
+    path_info i;
+    if (!path_look(path, &i)) return;
+    m->digest = hash_bytes(path, strlen(path), m->digest);
+    m->digest = hash_bytes(&i.bytes, sizeof i.bytes, m->digest);
+    m->digest = hash_bytes(&i.changed_ns, sizeof i.changed_ns, m->digest);
+}
+
+/* A file in the folder of `path` (folder: path itself). Lives in the model. NULL: no memory. */
+static char *beside(lm_model *m, const char *path, bool folder, const char *name)
+{
+    const char *cut = folder ? NULL : strrchr(path, '/');
+    if (folder) return arena_printf(&m->mem, "%s/%s", path, name);
+    return arena_printf(&m->mem, "%.*s%s", cut ? (int)(cut - path + 1) : 0, path, name);
+}
+
+static bool is_there(const char *path)
+{
+    path_info i;
+    return path && path_look(path, &i) && !i.folder;
+}
+
+/* ---- configurations beside weights ---- */
+
+static an_status read_config(lm_model *m, const char *file, diag *d)
+{
+    json_t *top;
+    TRY(json_file(file, &top, d));
+    an_status st = config_from_json(file, top, &m->c, &m->gen, d);
+    json_decref(top);
+    digest_file(m, file);
+    return st;
+}
+
+static an_status read_generation(lm_model *m, const char *file, diag *d)
+{
+    if (!is_there(file)) return AN_OK;
+    json_t *top;
+    TRY(json_file(file, &top, d));
+    an_status st = generation_read(file, top, &m->gen, d);
+    json_decref(top);
+    return st;
+}
+
+/* ---- one opener for each kind ---- */
+
+static an_status open_safetensors(lm_model *m, const char *weights, const char *config, diag *d)
+{
+    TRY(safetensors_open(weights, &m->st, d));
+    const char *own = safetensors_meta(m->st, "anneal.config");
+    if (is_there(config)) TRY(read_config(m, config, d));
+    else if (own) TRY(lm_config_read(weights, own, strlen(own), &m->c, &m->gen, d));
+    else return diag_fail(d, AN_INPUT, NOWHERE, "%.180s: no %.150s beside it, and no configuration in its metadata", weights, config);
+    digest_file(m, weights);
+    for (size_t i = 0; i < safetensors_count(m->st); i++) { /* shards: once each */
+        const char *file = safetensors_at(m->st, i)->file;
+        if ((!i || strcmp(file, safetensors_at(m->st, i - 1)->file)) && strcmp(file, weights)) digest_file(m, file);
+    }
+    TRY(take_config(m, d));
+    return bind_safetensors(m, d);
+}
+
+static an_status open_folder(lm_model *m, diag *d)
+{
+    char *config = beside(m, m->path, true, "config.json"), *one = beside(m, m->path, true, "model.safetensors");
+    char *index = beside(m, m->path, true, "model.safetensors.index.json"), *gen = beside(m, m->path, true, "generation_config.json");
+    if (!config || !one || !index || !gen) return diag_nomem(d);
+    m->origin = LM_FROM_HF;
+    if (!is_there(config)) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: a folder without config.json", m->path);
+    const char *weights = is_there(one) ? one : is_there(index) ? index : NULL;
+    if (!weights) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: neither model.safetensors nor model.safetensors.index.json is in it", m->path);
+    TRY(open_safetensors(m, weights, config, d));
+    return read_generation(m, gen, d);
+}
+
+static an_status open_single(lm_model *m, diag *d)
+{
+    char *config = beside(m, m->path, false, "config.json"), *gen = beside(m, m->path, false, "generation_config.json");
+    if (!config || !gen) return diag_nomem(d);
+    m->origin = LM_FROM_SAFETENSORS;
+    TRY(open_safetensors(m, m->path, config, d));
+    return read_generation(m, gen, d);
+}
+
+static an_status open_llama2c(lm_model *m, diag *d)
+{
+    m->origin = LM_FROM_LLAMA2C;
+    TRY(llama2c_open(m->path, &m->l2c, d));
+    m->has_l2c = true;
+    m->gen.bos = 1;
+    m->gen.eos[0] = 2;
+    m->gen.n_eos = 1;
+    TRY(config_from_llama2c(m->path, &m->l2c.shape, &m->c, d));
+    digest_file(m, m->path);
+    TRY(take_config(m, d));
+    return bind_llama2c(m, d);
+}
+
+static an_status open_gguf(lm_model *m, diag *d)
+{
+    m->origin = LM_FROM_GGUF;
+    TRY(gguf_open(m->path, &m->gg, d));
+    TRY(config_from_gguf(m->gg, &m->c, &m->gen, d));
+    digest_file(m, m->path);
+    TRY(take_config(m, d));
+    return bind_gguf(m, d);
+}
+
+static an_status open_seed(lm_model *m, const model_config *preset, diag *d)
+{
+    m->origin = LM_FROM_SEED;
+    if (preset) m->c = *preset;
+    else TRY(read_config(m, m->path, d));
+    m->digest = hash_bytes(m->path, strlen(m->path), m->digest);
+    m->digest = hash_bytes(&m->o.seed, sizeof m->o.seed, m->digest);
+    TRY(take_config(m, d));
+    return bind_random(m, d);
+}
+
+/* ---- what is it ---- */
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+    return n >= k && !strcmp(s + n - k, tail);
+}
+
+static an_status open_file(lm_model *m, uint64_t bytes, diag *d)
+{
+    if (ends_with(m->path, ".index.json")) return open_single(m, d);
+    if (ends_with(m->path, ".json")) return open_seed(m, NULL, d);
+    file_bytes f;
+    unsigned char head[16] = { 0 };
+    TRY(file_map(m->path, &f, d));
+    memcpy(head, f.at, MIN(f.n, sizeof head));
+    file_drop(&f);
+    if (!memcmp(head, "GGUF", 4)) return open_gguf(m, d);
+    uint64_t len = 0;
+    for (int i = 8; i-- > 0;) len = len << 8 | head[i];
+    if (bytes > 8 && head[8] == '{' && len <= bytes - 8) return open_single(m, d);
+    if (ends_with(m->path, ".safetensors")) return open_single(m, d);
+    if (ends_with(m->path, ".gguf")) return open_gguf(m, d);
+    diag why = { 0 }; /* nothing marks a llama2.c file of version 0: say what else was looked for */
+    an_status st = open_llama2c(m, &why);
+    if (st) return diag_fail(d, st, NOWHERE, "%s%s", why.msg, m->has_l2c ? "" : " (nor is it GGUF or safetensors)");
+    return AN_OK;
+}
+
+static an_status open_any(lm_model *m, const char *what, diag *d)
+{
+    path_info i;
+    m->path = arena_str(&m->mem, what);
+    if (!m->path) return diag_nomem(d);
+    if (m->o.dt && m->o.dt != DT_F16 && m->o.dt != DT_BF16 && m->o.dt != DT_F32)
+        return diag_fail(d, AN_INPUT, NOWHERE, "weights as %s; fp16, bf16 and fp32 are supported", dtype_name(m->o.dt));
+    uint32_t isa;
+    TRY(isa_have(&isa, d));
+    m->v = vec_pick(isa);
+    generation_default(&m->gen);
+    if (path_look(what, &i)) return i.folder ? open_folder(m, d) : open_file(m, i.bytes, d);
+    const model_config *preset = model_preset_find(what);
+    if (preset) return open_seed(m, preset, d);
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: no such file or folder, and no model preset of that name", what);
+}
+
+an_status lm_open(const char *what, const lm_options *o, lm_model **out, diag *d)
+{
+    *out = NULL;
+    lm_model *m = calloc(1, sizeof *m);
+    if (!m) return diag_nomem(d);
+    if (o) m->o = *o;
+    an_status st = open_any(m, what, d);
+    if (st) lm_close(m);
+    else *out = m;
+    return st;
+}
+
+void lm_close(lm_model *m)
+{
+    if (!m) return;
+    for (size_t i = 0; i < m->kept.n; i++) {
+        free(m->kept.at[i].at);
+        free(m->kept.at[i].at2);
+    }
+    safetensors_close(m->st);
+    gguf_close(m->gg);
+    if (m->has_l2c) llama2c_close(&m->l2c);
+    arena_free(&m->mem);
+    free(m);
+}
+
+const model_config *lm_config(const lm_model *m) { return &m->c; }
+lm_origin lm_origin_of(const lm_model *m) { return m->origin; }
+const char *lm_path(const lm_model *m) { return m->path; }
+const gguf *lm_gguf(const lm_model *m) { return m->gg; }
+const char *lm_family(const lm_model *m) { return families[m->fam].hf; }
+uint64_t lm_digest(const lm_model *m) { return m->digest; }
+const lm_generation *lm_generation_of(const lm_model *m) { return &m->gen; }
+
+const char *lm_origin_name(lm_origin o)
+{
+    static const char *const names[] = { "Hugging Face folder", "safetensors file", "llama2.c file", "GGUF file", "seeded weights" };
+    return (unsigned)o < COUNT(names) ? names[o] : "?";
+}
