@@ -3,15 +3,21 @@
  * B is taken in stripes of columns: while one stripe is multiplied, the next is packed into the other of two buffers, so
  * packed B is fresh in the cache and scratch stays small. Within a stripe C is cut into blocks of whole tiles, the tasks.
  * In a block, k is walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished
- * sums rest in the thread's scratch as fp32 or int32. How C is cut never changes what is added to what, so any pool gives
- * the same bits. */
+ * sums rest in the thread's scratch as fp32 or int32. Where a fast kernel finds all of k of a stripe in L2 (`deep`), a panel
+ * of A goes through all its steps before the next one comes, so that only one row of tiles is ever unfinished; else a
+ * step is taken for the whole block. How C is cut never changes what is added to what, so any pool gives the same bits.
+ *
+ * Each thread begins with the blocks of its own share of C, the same ones at every call of a shape, and helps the others
+ * when it is done: what it wrote and read last time may still be in its cache. */
+#include <stdatomic.h>
+
 #include "kernel/gemm_pack_int.h"
 
 static const gemm_kernel rows[] = {
-#define GEMM(id, math_, need_, mr_, nr_, kc_, a_pk_, a_kr_, b_pk_, b_kr_, k_align_, expand_, tile_, vec_, begin_, end_, sum_)   \
+#define GEMM(id, math_, need_, mr_, nr_, kc_, a_pk_, a_kr_, b_pk_, b_kr_, k_align_, own_b_, expand_, tile_, vec_, begin_, end_, sum_)   \
     {                                                                                                                 \
         .name = #id, .math = GEMM_##math_, .need = (need_), .mr = mr_, .nr = nr_, .kc = kc_, .a_pk = a_pk_, .a_kr = a_kr_,    \
-        .b_pk = b_pk_, .b_kr = b_kr_, .k_align = k_align_, .expand = expand_, .tile = tile_, .vec = &vec_, .begin = begin_,   \
+        .b_pk = b_pk_, .b_kr = b_kr_, .k_align = k_align_, .own_b = own_b_, .expand = expand_, .tile = tile_, .vec = &vec_, .begin = begin_,   \
         .end = end_, .row_sum = sum_,                                                                                 \
     },
 #include "kernel/gemm.def"
@@ -37,14 +43,19 @@ const gemm_kernel *gemm_pick(gemm_math m, uint32_t isa)
 typedef struct {
     packed_layout a;
     packed_layout b; /* of a full stripe */
-    int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts;
-    size_t piece_bytes, sums_bytes; /* per thread: a piece of A just widened or packed, unfinished sums */
+    int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts, b_copies;
+    bool deep, own; /* own: a packed stripe per thread */
+    size_t piece_bytes, sums_bytes, mark_bytes; /* per thread: a piece of A just widened or packed, unfinished sums,
+                                                  * which pieces of its own B are there */
     size_t bytes;
 } plan;
 
 enum {
     ALIGN = 64,
     TASKS_PER_THREAD = 4, /* late or slow threads leave at most a quarter of a share to wait for */
+    OWN_THREADS = 4,      /* more would spend more on packing the same than they save by not waiting */
+    QUEUES = 64,          /* threads beyond share a queue */
+    DEEP_PANELS = 8,      /* fewer panels of B per stripe would fetch A from afar too often */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -62,22 +73,28 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     int64_t l2 = (int64_t)cpu_l2_bytes(), mp = MAX(p.a.panels, 1), np = MAX(p.b.panels, 1);
     int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
     p.n_panels = p.b.panels;
-    p.stripes = ceil_div(np, MAX(l2 / (p.k_steps > 1 ? 4 : 2) / MAX(b_panel, 1), 1));
+    int64_t deep = l2 / 2 / MAX(p.b.panel_bytes, 1);
+    p.deep = p.k_steps == 1 || (g->own_b && deep >= MIN(DEEP_PANELS, np));
+    p.stripes = ceil_div(np, MAX(p.deep ? deep : l2 / 4 / MAX(b_panel, 1), 1));
     p.stripe_panels = ceil_div(np, p.stripes);
     p.stripes = ceil_div(np, p.stripe_panels);
     if (!pack_layout(g, false, p.stripe_panels * g->nr, k, &p.b)) return false;
 
     p.n_parts = 1;
-    p.m_parts = p.k_steps > 1 ? ceil_div(mp, MAX(l2 / 4 / (tile * p.stripe_panels), 1)) : 1;
+    p.m_parts = !p.deep ? ceil_div(mp, MAX(l2 / 4 / (tile * p.stripe_panels), 1)) : 1;
     int64_t want = n_threads > 1 ? (int64_t)TASKS_PER_THREAD * n_threads : 1;
     if (p.m_parts < want) p.m_parts = MIN(mp, want);
     if (p.m_parts < want) p.n_parts = MIN(p.stripe_panels, ceil_div(want, p.m_parts));
-    int64_t tiles = p.k_steps > 1 ? ceil_div(mp, p.m_parts) * ceil_div(p.stripe_panels, p.n_parts) : 1;
+    int64_t tiles = p.k_steps > 1 ? (p.deep ? 1 : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
     p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
     p.piece_bytes = ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN);
-    size_t per_thread;
-    if (!mul_size(p.sums_bytes + p.piece_bytes, (size_t)n_threads, &per_thread)) return false;
-    p.bytes = p.b.bytes * (p.stripes > 1 ? 2 : 1) + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
+    p.own = g->own_b && p.deep && n_threads <= OWN_THREADS;
+    p.mark_bytes = p.own ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps), ALIGN) : 0;
+    p.b_copies = p.own ? n_threads : p.stripes > 1 ? 2 : 1;
+    size_t per_thread, copies;
+    if (!mul_size(p.sums_bytes + p.piece_bytes + p.mark_bytes, (size_t)n_threads, &per_thread)) return false;
+    if (!mul_size(p.b.bytes, (size_t)p.b_copies, &copies) || copies > SIZE_MAX / 4) return false;
+    p.bytes = copies + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
     *out = p;
     return true;
 }
@@ -118,16 +135,31 @@ an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm
 typedef struct {
     const gemm_call *c;
     const plan *p;
-    const char *b;      /* the packed stripe */
+    char *b;            /* the packed stripe; own: those of the threads, one after the other */
     size_t b_extra;     /* its column scales */
     int64_t j_first, j_count; /* its panels, counted in all of B */
-    pack_ctx pack;      /* of the next stripe; n_tasks 0: none */
+    pack_ctx pack;      /* of the next stripe; n_tasks 0: none. own: of this one, into thread 0's */
     char *threads;
     bool plain; /* C is the sums */
+    int64_t queues;
+    _Atomic int64_t next[QUEUES]; /* blocks claimed so far of each share */
 } run_ctx;
 
+/* As many calls as there are blocks get each block once. */
+static int64_t claim(run_ctx *x, int thread)
+{
+    const int64_t blocks = x->p->m_parts * x->p->n_parts;
+    for (int64_t i = 0; i < x->queues; i++) {
+        int64_t q = (thread + i) % x->queues, first = blocks * q / x->queues, end = blocks * (q + 1) / x->queues;
+        if (atomic_load_explicit(&x->next[q], memory_order_relaxed) >= end - first) continue;
+        int64_t t = first + atomic_fetch_add_explicit(&x->next[q], 1, memory_order_relaxed);
+        if (t < end) return t;
+    }
+    return -1;
+}
+
 /* j counts within the stripe here and below. */
-static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
+static void finish_tile(const run_ctx *x, const char *b, int64_t i, int64_t j, const char *acc)
 {
     const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
@@ -150,13 +182,16 @@ static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
         .ld_residual = e->ld_residual * cb,
     };
     if (g->row_sum) job.row_fix = (const int32_t *)(const void *)((const char *)c->a + x->p->a.extra) + r0;
-    if (job.is_int) job.col_scale = (const float *)(const void *)(x->b + x->b_extra) + j * g->nr;
+    if (job.is_int) job.col_scale = (const float *)(const void *)(b + x->b_extra) + j * g->nr;
     g->vec->epilogue(&job);
 }
 
 /* A task: panels i0..i1 of A by j0..j1 of B. */
 typedef struct {
     int64_t i0, i1, j0, j1;
+    const char *b;         /* the packed stripe it reads */
+    char *piece;           /* its thread's */
+    unsigned char *marks;  /* own: which pieces of b are packed */
 } block;
 
 static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
@@ -196,6 +231,7 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
     const int64_t a_unit = g->mr * pk_bytes(g->a_pk) * g->b_kr, b_unit = g->nr * pk_bytes(g->b_pk) * g->b_kr;
     const bool last_i = i + 1 == w->i1, last_s = s + 1 == p->k_steps;
     int64_t next = !last_i ? i + 1 : last_s ? MIN(w->i1, p->a.panels - 1) : w->i0, step = !last_i ? s : last_s ? 0 : s + 1;
+    if (p->deep) next = !last_s ? i : MIN(i + 1, p->a.panels - 1), step = last_s ? 0 : s + 1;
     const gemm_view *v = &x->c->a_view;
     if (x->c->a) {
         t->ahead[0].at = packed_a(x, next, step);
@@ -205,71 +241,100 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
         t->ahead[0].at = (const char *)v->at + next * g->mr * v->row * size;
         t->ahead[0].step = ceil_div(g->mr * size * g->b_kr, w->j1 - w->j0);
     } else {
-        t->ahead[0].at = x->b;
+        t->ahead[0].at = w->b;
         t->ahead[0].step = 0;
     }
-    t->ahead[1].at = x->b;
+    t->ahead[1].at = w->b;
     t->ahead[1].step = 0;
-    if (last_s) return;
+    if (last_s || p->deep) return;
     /* Tile (i, j) asks for the share i of panel j at the next step. */
     int64_t share = ceil_div(p->kc / g->b_kr * b_unit, w->i1 - w->i0);
-    t->ahead[1].at = x->b + w->j0 * p->b.panel_bytes + (s + 1) * p->kc * (b_unit / g->b_kr) + (i - w->i0) * share;
+    t->ahead[1].at = w->b + w->j0 * p->b.panel_bytes + (s + 1) * p->kc * (b_unit / g->b_kr) + (i - w->i0) * share;
     t->ahead[1].step = ceil_div(share, MAX(p->kc / g->b_kr, 1));
+}
+
+/* own: the piece of panel j at step s, packed now if it is not yet; int8 takes all steps at once, its scales need them. */
+static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
+{
+    const plan *p = x->p;
+    const bool whole = x->pack.col_scale != NULL;
+    unsigned char *mark = w->marks + j * p->k_steps + (whole ? 0 : s);
+    if (*mark) return;
+    pack_ctx mine = x->pack;
+    ptrdiff_t off = w->b - x->b;
+    mine.job.dst += off;
+    if (whole) mine.col_scale = (float *)(void *)((char *)mine.col_scale + off);
+    pack_panel(&mine, j, whole ? 0 : s * p->kc, whole ? p->b.k_pad : MIN((s + 1) * p->kc, p->b.k_pad));
+    *mark = 1;
+}
+
+/* Panel i of A at step s by the panels j0..j1 of B; sums: those of panel i. */
+static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char *sums)
+{
+    const plan *p = x->p;
+    const gemm_call *c = x->c;
+    const gemm_kernel *g = c->kernel;
+    const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, b_k = g->nr * pk_bytes(g->b_pk), c_bytes = c->c_type == DT_F32 ? 4 : 2;
+    const int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
+    const bool last = s + 1 == p->k_steps;
+    tile_job t = { .k = kn, .a = w->piece, .rows = (int)MIN(c->m - i * g->mr, g->mr) };
+    look_ahead(x, w, s, i, &t);
+    if (!c->a) pack_piece(c, i * g->mr, k0, kn, w->piece);
+    else if (g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)w->piece, kn * g->mr);
+    else t.a = packed_a(x, i, s);
+    for (int64_t j = w->j0; j < w->j1; j++) {
+        char *acc = p->k_steps > 1 ? sums + (j - w->j0) * tile_bytes : sums;
+        if (p->own) have_piece(x, w, s, j);
+        t.b = w->b + j * p->b.panel_bytes + k0 * b_k;
+        const int64_t col = (x->j_first + j) * g->nr;
+        t.cols = (int)MIN(c->n - col, g->nr);
+        t.from = s ? acc : NULL;
+        t.to = acc;
+        t.to_ld = (int64_t)g->nr * 4;
+        const bool straight = last && x->plain && t.cols == g->nr && t.rows == g->mr;
+        if (straight) { /* sums are the result: no need to pass through scratch */
+            t.to = (char *)c->c + (i * g->mr * c->ldc + col) * c_bytes;
+            t.to_ld = c->ldc * c_bytes;
+        }
+        if (last) {
+            t.c_ld = c->ldc * c_bytes;
+            t.c = (const char *)c->c + i * g->mr * t.c_ld + col * c_bytes;
+        }
+        g->tile(&t);
+        if (last && !straight) finish_tile(x, w->b, i, j, acc);
+        t.ahead[0].at += t.ahead[0].step * (kn / g->b_kr);
+        t.ahead[1].at += t.ahead[1].step ? p->b.panel_bytes : 0;
+    }
 }
 
 static void run_task(void *ctx, int64_t task, int thread)
 {
     run_ctx *x = ctx;
     const plan *p = x->p;
-    const gemm_call *c = x->c;
-    const gemm_kernel *g = c->kernel;
+    const gemm_kernel *g = x->c->kernel;
     if (task < x->pack.n_tasks) {
         pack_task(&x->pack, task, thread);
         return;
     }
-    task -= x->pack.n_tasks;
+    if ((task = claim(x, thread)) < 0) return;
     const int64_t mi = task % p->m_parts, ni = task / p->m_parts;
-    const block w = { p->a.panels * mi / p->m_parts, p->a.panels * (mi + 1) / p->m_parts, x->j_count * ni / p->n_parts,
-                      x->j_count * (ni + 1) / p->n_parts };
+    char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->piece_bytes + p->mark_bytes);
+    const block w = { .i0 = p->a.panels * mi / p->m_parts,
+                      .i1 = p->a.panels * (mi + 1) / p->m_parts,
+                      .j0 = x->j_count * ni / p->n_parts,
+                      .j1 = x->j_count * (ni + 1) / p->n_parts,
+                      .b = x->b + (p->own ? (size_t)thread * p->b.bytes : 0),
+                      .piece = sums + p->sums_bytes,
+                      .marks = (unsigned char *)sums + p->sums_bytes + p->piece_bytes };
     if (w.j0 == w.j1) return; /* a short last stripe */
-    const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, b_k = g->nr * pk_bytes(g->b_pk);
-    const int64_t c_bytes = c->c_type == DT_F32 ? 4 : 2;
-    char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->piece_bytes);
-    char *piece = sums + p->sums_bytes;
+    const int64_t row_bytes = (int64_t)g->mr * g->nr * 4 * (w.j1 - w.j0);
     if (g->begin) g->begin();
-    for (int64_t s = 0; s < p->k_steps; s++) {
-        const int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
-        const bool last = s + 1 == p->k_steps;
-        for (int64_t i = w.i0; i < w.i1; i++) {
-            tile_job t = { .k = kn, .a = piece, .rows = (int)MIN(c->m - i * g->mr, g->mr) };
-            look_ahead(x, &w, s, i, &t);
-            if (!c->a) pack_piece(c, i * g->mr, k0, kn, piece);
-            else if (g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)piece, kn * g->mr);
-            else t.a = packed_a(x, i, s);
-            for (int64_t j = w.j0; j < w.j1; j++) {
-                char *acc = p->k_steps > 1 ? sums + ((i - w.i0) * (w.j1 - w.j0) + (j - w.j0)) * tile_bytes : sums;
-                t.b = x->b + j * p->b.panel_bytes + k0 * b_k;
-                const int64_t col = (x->j_first + j) * g->nr;
-                t.cols = (int)MIN(c->n - col, g->nr);
-                t.from = s ? acc : NULL;
-                t.to = acc;
-                t.to_ld = (int64_t)g->nr * 4;
-                const bool straight = last && x->plain && t.cols == g->nr && t.rows == g->mr;
-                if (straight) { /* sums are the result: no need to pass through scratch */
-                    t.to = (char *)c->c + (i * g->mr * c->ldc + col) * c_bytes;
-                    t.to_ld = c->ldc * c_bytes;
-                }
-                if (last) {
-                    t.c_ld = c->ldc * c_bytes;
-                    t.c = (const char *)c->c + i * g->mr * t.c_ld + col * c_bytes;
-                }
-                g->tile(&t);
-                if (last && !straight) finish_tile(x, i, j, acc);
-                t.ahead[0].at += t.ahead[0].step * (kn / g->b_kr);
-                t.ahead[1].at += t.ahead[1].step ? p->b.panel_bytes : 0;
-            }
-        }
-    }
+    if (p->deep)
+        for (int64_t i = w.i0; i < w.i1; i++)
+            for (int64_t s = 0; s < p->k_steps; s++) run_row(x, &w, s, i, sums);
+    else
+        for (int64_t s = 0; s < p->k_steps; s++)
+            for (int64_t i = w.i0; i < w.i1; i++) run_row(x, &w, s, i, sums + (i - w.i0) * row_bytes);
     if (g->end) g->end();
 }
 
@@ -317,19 +382,27 @@ an_status gemm_run(const gemm_call *c, diag *d)
     if (!c->m || !c->n) return AN_OK;
     char *b = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
     const gemm_epilogue *e = &c->epi;
-    run_ctx x = { .c = c, .p = &p, .threads = b + p.b.bytes * (p.stripes > 1 ? 2 : 1) };
+    run_ctx x = { .c = c, .p = &p, .b = b, .threads = b + p.b.bytes * (size_t)p.b_copies, .queues = MIN(pool_threads(c->pool), QUEUES) };
     x.plain = c->c_type == DT_F32 && g->math != GEMM_I8 && !e->scale && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
+    const int64_t blocks = p.m_parts * p.n_parts;
     an_status st = AN_OK;
     pool_enter(c->pool);
-    for (int64_t s = -1; s < p.stripes && !st; s++) { /* the first region packs only, the last one only multiplies */
-        char *here = b + (s & 1) * (int64_t)p.b.bytes, *there = b + (~s & 1) * (int64_t)p.b.bytes;
-        x.b = here;
-        x.b_extra = x.pack.l.extra; /* the stripe packed last time */
+    for (int64_t s = p.own ? 0 : -1; s < p.stripes && !st; s++) { /* shared B: the first region packs only, the last one only multiplies */
         x.j_first = s * p.stripe_panels;
         x.j_count = MIN(p.stripe_panels, p.n_panels - x.j_first);
-        st = stripe_begin(c, &p, s + 1, p.stripes > 1 ? there : b, &x.pack, d);
-        if (p.stripes == 1) x.b = b;
-        if (!st) pool_run(c->pool, run_task, &x, x.pack.n_tasks + (s < 0 ? 0 : p.m_parts * p.n_parts));
+        for (int64_t q = 0; q < x.queues; q++) atomic_init(&x.next[q], 0);
+        if (p.own) {
+            st = stripe_begin(c, &p, s, b, &x.pack, d);
+            x.b_extra = x.pack.l.extra;
+            x.pack.n_tasks = 0;
+            for (int t = 0; t < pool_threads(c->pool); t++)
+                memset(x.threads + (size_t)t * (p.sums_bytes + p.piece_bytes + p.mark_bytes) + p.sums_bytes + p.piece_bytes, 0, p.mark_bytes);
+        } else {
+            x.b = b + (p.stripes > 1 ? (s & 1) * (int64_t)p.b.bytes : 0);
+            x.b_extra = x.pack.l.extra; /* the stripe packed last time */
+            st = stripe_begin(c, &p, s + 1, b + (p.stripes > 1 ? (~s & 1) * (int64_t)p.b.bytes : 0), &x.pack, d);
+        }
+        if (!st) pool_run(c->pool, run_task, &x, x.pack.n_tasks + (s < 0 ? 0 : blocks));
     }
     pool_leave(c->pool);
     return st;

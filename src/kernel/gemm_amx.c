@@ -20,10 +20,21 @@ void amx_end(void) { _tile_release(); }
 
 enum { STEP = 2048, ROW = 128 /* bytes of a row of 32 sums, and of a k group of 32 columns */ };
 
-/* A step is 64 lines of operands; as many lines ahead are asked for as the job's steps add up to. */
-static inline const char *look_ahead(const char *at, int64_t bytes)
+/* B passes by from the second cache while a panel of A stays in the first: B's loads carry the streaming hint, without
+ * which they push A out and run at half the rate of that cache.
+ * A step is 64 lines of operands; as many lines ahead are asked for as the job's steps add up to. A short piece of A leaves
+ * room for its successor beside it in the first cache; a long one does not, and is asked into the second. */
+enum { SHORT = 32 << 10 };
+
+static inline const char *to_first(const char *at, int64_t bytes)
 {
-    for (int64_t i = 0; i < bytes; i += 64) PREFETCH(at + i);
+    for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(at + i, _MM_HINT_T0);
+    return at + bytes;
+}
+
+static inline const char *to_second(const char *at, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(at + i, _MM_HINT_T1);
     return at + bytes;
 }
 
@@ -32,6 +43,7 @@ static inline const char *look_ahead(const char *at, int64_t bytes)
     {                                                                                                                 \
         const char *a = t->a, *b = t->b, *near0 = t->ahead[0].at, *near1 = t->ahead[1].at, *c = t->from;              \
         const int64_t far0 = t->ahead[0].step * (per_step / kr), far1 = t->ahead[1].step * (per_step / kr);           \
+        const bool is_short = t->k / per_step * STEP <= SHORT;                                                        \
         if (!c) {                                                                                                     \
             _tile_zero(0);                                                                                            \
             _tile_zero(1);                                                                                            \
@@ -44,20 +56,20 @@ static inline const char *look_ahead(const char *at, int64_t bytes)
             _tile_loadd(3, c + 16 * ROW + 64, ROW);                                                                   \
         }                                                                                                             \
         for (int64_t i = 0; i < t->k; i += per_step) {                                                                \
-            _tile_loadd(6, b, ROW);                                                                                   \
+            _tile_stream_loadd(6, b, ROW);                                                                            \
             _tile_loadd(4, a, 64);                                                                                    \
             dot(0, 4, 6);                                                                                             \
-            _tile_loadd(7, b + 64, ROW);                                                                              \
+            _tile_stream_loadd(7, b + 64, ROW);                                                                       \
             dot(1, 4, 7);                                                                                             \
             _tile_loadd(5, a + 1024, 64);                                                                             \
             dot(2, 5, 6);                                                                                             \
             dot(3, 5, 7);                                                                                             \
             for (int64_t r = i * 32 / t->k; t->c && r < (i + per_step) * 32 / t->k; r++) {                            \
-                PREFETCH_W(t->c + r * t->c_ld);                                                                       \
-                PREFETCH_W(t->c + r * t->c_ld + 64);                                                                  \
+                _mm_prefetch(t->c + r * t->c_ld, _MM_HINT_T1);                                                        \
+                _mm_prefetch(t->c + r * t->c_ld + 64, _MM_HINT_T1);                                                   \
             }                                                                                                         \
-            near0 = look_ahead(near0, far0);                                                                          \
-            near1 = look_ahead(near1, far1);                                                                          \
+            near0 = is_short ? to_first(near0, far0) : to_second(near0, far0);                                        \
+            near1 = to_second(near1, far1);                                                                           \
             a += STEP;                                                                                                \
             b += STEP;                                                                                                \
         }                                                                                                             \

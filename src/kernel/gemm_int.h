@@ -94,6 +94,8 @@ struct gemm_kernel {
     int a_kr;
     gemm_pk b_pk;
     int b_kr;
+    bool own_b;  /* multiplies so fast that packing counts: each of a few threads packs B for itself, a panel just before its
+                  * first use, and neither waits for another nor takes lines out of its cache */
     bool expand; /* the tile reads A as fp32: a panel is widened just before use */
     gemm_tile *tile;
     const gemm_vec *vec;
@@ -101,16 +103,18 @@ struct gemm_kernel {
     void (*row_sum)(int64_t k, const void *panel, int32_t *out);        /* per lane of a PK_I8 panel, or NULL */
 };
 
-#define GEMM(id, math, need, mr, nr, kc, a_pk, a_kr, b_pk, b_kr, k_align, expand, tile, vec, begin, end, row_sum)               \
+#define GEMM(id, math, need, mr, nr, kc, a_pk, a_kr, b_pk, b_kr, k_align, own_b, expand, tile, vec, begin, end, row_sum)          \
     gemm_tile tile;
 #include "kernel/gemm.def"
 #undef GEMM
 
 #if defined(__GNUC__)
 #define PREFETCH(p) __builtin_prefetch((p), 0, 2)
+#define PREFETCH_NEAR(p) __builtin_prefetch((p), 0, 3)
 #define PREFETCH_W(p) __builtin_prefetch((p), 1, 3)
 #else
 #define PREFETCH(p) ((void)(p))
+#define PREFETCH_NEAR(p) ((void)(p))
 #define PREFETCH_W(p) ((void)(p))
 #endif
 

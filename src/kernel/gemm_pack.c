@@ -48,7 +48,7 @@ static void quantise_scale(const pack_job *j, const gemm_vec *v, float *scale, f
     }
 }
 
-static void pack_panel(const pack_ctx *x, int64_t panel, int64_t k0, int64_t k1)
+void pack_panel(const pack_ctx *x, int64_t panel, int64_t k0, int64_t k1)
 {
     const packed_layout *l = &x->l;
     int64_t lane = panel * l->width;
