@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "engine/engine.h"
 #include "model/model.h"
+#include "model/net.h"
 #include "op/op.h"
 #include "pass/pass.h"
 #include "target/target.h"
@@ -107,6 +108,7 @@ char *an_table(const char *which, an_format f)
         { "probes", print_probes, NULL },
         { "devices", print_devices, NULL },
         { "limits", device_limits_print, NULL },
+        { "nets", net_print, NULL },
         { "isa", isa_print,
           "# Instructions\n\nPrinted by `anneal isa --markdown` from `src/engine/isa.def`. Field types: t tensor, i integer, f real; `?` may be none, `*` a list.\n\n" },
     };

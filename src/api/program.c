@@ -35,6 +35,13 @@ void an_program_free(an_program *p)
 const char *an_program_name(const an_program *p) { return p->g->title; }
 graph *api_graph(an_program *p) { return p->g; }
 
+an_program *api_program(graph *g)
+{
+    an_program *p = calloc(1, sizeof *p);
+    if (p) p->g = g;
+    return p;
+}
+
 /* Hand over p, or free it and report d. */
 static an_status program_done(an_program **out, an_program *p, const diag *d, an_error *e)
 {

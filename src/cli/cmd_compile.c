@@ -90,7 +90,7 @@ static int put_program(const args *a, an_program *p, const char *out, const char
 }
 
 /* Graph text starts with the word graph (after comments); everything else is MIL. */
-static bool is_graph_text(const char *s, size_t n)
+bool is_graph_text(const char *s, size_t n)
 {
     size_t i = 0;
     while (i < n && (s[i] == ' ' || s[i] == '\n' || s[i] == '\t' || s[i] == '\r' || s[i] == '#'))

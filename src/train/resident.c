@@ -225,7 +225,7 @@ void train_close(trainer *t)
     if (!t) return;
     for (int k = 0; k < PROG_COUNT; k++) {
         prog *p = &t->prog[k];
-        for (int i = 0; i < 4; i++) dev_request_free(p->r[i / 2][i % 2]);
+        for (int i = 0; i < 8; i++) dev_request_free(p->r[i / 4][i / 2 % 2][i % 2]);
         dev_program_free(p->p);
         free(p->text);
         sb_free(&p->blob);
@@ -260,7 +260,7 @@ static dev_surface *surface_of(trainer *t, dev_side side, const char *name)
 
 static an_status request(trainer *t, prog *p, dev_request **out, diag *d)
 {
-    dev_request **r = &p->r[t->side[GROUP_MAIN]][t->side[GROUP_ACC]];
+    dev_request **r = &p->r[t->side[GROUP_MAIN]][t->side[GROUP_ACC]][t->side[GROUP_STILL]];
     *out = *r;
     if (*r) return AN_OK;
     dev_request *fresh;

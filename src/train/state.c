@@ -230,6 +230,11 @@ static an_status check_tensors(const trainer *t, const safetensors *f, const cha
     return AN_OK;
 }
 
+static void turn_all(trainer *t)
+{
+    for (int g = 0; g < GROUP_COUNT; g++) t->side[g] ^= 1;
+}
+
 static void remember(trainer *t, const memory *m)
 {
     t->steps = m->steps, t->skipped = m->skipped, t->minibatches = m->minibatches;
@@ -251,7 +256,7 @@ static an_status load(trainer *t, const safetensors *f, const char *path, train_
         const state *s = &t->states.at[i];
         TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, safetensors_find(f, s->name)->data, false, s->name, d));
     }
-    t->side[GROUP_MAIN] ^= 1, t->side[GROUP_ACC] ^= 1;
+    turn_all(t);
     remember(t, &m);
     return AN_OK;
 }
@@ -298,7 +303,7 @@ an_status train_restore(trainer *t, const void *bytes, size_t n, diag *d)
         TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, (const char *)bytes + at, false, s->name, d));
         at += s->bytes;
     }
-    t->side[GROUP_MAIN] ^= 1, t->side[GROUP_ACC] ^= 1;
+    turn_all(t);
     remember(t, &m);
     bytes_mark(t);
     return AN_OK;

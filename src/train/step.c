@@ -29,7 +29,7 @@ static void port_name(const graph *g, const char *kind, size_t i, const char *na
 static an_status add_state(trainer *t, const graph *g, state s, int *at, diag *d)
 {
     if (!s.name) return diag_nomem(d);
-    s.group = s.kind == STATE_ACC ? GROUP_ACC : GROUP_MAIN;
+    s.group = s.kind == STATE_ACC ? GROUP_ACC : s.param >= 0 && t->params.at[s.param].frozen ? GROUP_STILL : GROUP_MAIN;
     if (!shape_bytes(&s.type, &s.bytes) || !s.bytes) return diag_fail(d, AN_INPUT, NOWHERE, "parameter %s has no size", s.name);
     for (size_t i = 0; i < t->states.n; i++)
         if (!strcmp(t->states.at[i].name, s.name))

@@ -27,7 +27,7 @@ typedef struct {
 enum { MAX_SLOTS = 2, PORT_NAME = 64 };
 
 typedef enum { STATE_W, STATE_W_LO, STATE_SLOT, STATE_SLOT_LO, STATE_ACC, STATE_STEP, STATE_STEP_HI } state_kind;
-typedef enum { GROUP_MAIN, GROUP_ACC, GROUP_COUNT } state_group; /* surfaces that change places together */
+typedef enum { GROUP_MAIN, GROUP_ACC, GROUP_STILL, GROUP_COUNT } state_group; /* surfaces that change places together; STILL: frozen */
 
 typedef struct {
     const char *name;      /* in checkpoints */
@@ -75,7 +75,7 @@ typedef struct {
     char *text;            /* MIL */
     strbuf blob;           /* its constants */
     dev_program *p;
-    dev_request *r[2][2];  /* by the side the main states are on, and the accumulators */
+    dev_request *r[2][2][2]; /* by the sides of the groups of states */
 } prog;
 
 /* What the loss scale went through. */

@@ -1,0 +1,258 @@
+/* train.c: gradients and training behind the public header: names become values, options become the trainer's. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "api/api_int.h"
+#include "grad/grad.h"
+#include "train/run.h"
+#include "train/train.h"
+
+/* ---- words ---- */
+
+static an_status unknown_word(const char *what, const char *word, const char *known, diag *d)
+{
+    return diag_fail(d, AN_USAGE, NOWHERE, "unknown %s \"%.40s\"; known are %s", what, word, known);
+}
+
+static an_status conv_form(const char *word, grad_conv_form *out, diag *d)
+{
+    static const char *const names[] = { "patches", "input-patches", "no-width-offset" };
+    *out = GRAD_CONV_PATCHES;
+    for (size_t i = 0; word && i < COUNT(names); i++)
+        if (!strcmp(names[i], word)) return *out = (grad_conv_form)i, AN_OK;
+    return word ? unknown_word("form of the convolution's gradient", word, "patches, input-patches, no-width-offset", d) : AN_OK;
+}
+
+static an_status state_form(const char *word, train_state_form *out, diag *d)
+{
+    static const char *const names[] = { "fp16", "halves", "fp32" };
+    *out = TRAIN_STATE_DEFAULT;
+    for (size_t i = 0; word && i < COUNT(names); i++)
+        if (!strcmp(names[i], word)) return *out = (train_state_form)(TRAIN_F16 + i), AN_OK;
+    return word ? unknown_word("state", word, "fp16, halves, fp32", d) : AN_OK;
+}
+
+static an_status math_form(const char *word, int *out, diag *d)
+{
+    *out = word && !strcmp(word, "bf16");
+    return word && !*out && strcmp(word, "fp32") ? unknown_word("arithmetic", word, "fp32, bf16", d) : AN_OK;
+}
+
+static an_status type_word(const char *word, dtype *out, diag *d)
+{
+    *out = dtype_from_name(word, strlen(word));
+    if (*out == DT_NONE || *out == DT_STRING) return diag_fail(d, AN_INPUT, NOWHERE, "unknown element type \"%.20s\"", word);
+    return AN_OK;
+}
+
+static an_status value_of(const graph *g, const char *what, const char *name, val *out, diag *d)
+{
+    *out = name ? graph_find(g, name) : NO_VAL;
+    if (out->i) return AN_OK;
+    return name ? diag_fail(d, AN_INPUT, NOWHERE, "%s %.80s is no value of %s", what, name, g->title)
+                : diag_fail(d, AN_USAGE, NOWHERE, "no %s is named", what);
+}
+
+/* ---- gradients ---- */
+
+static void put_hazard(strbuf *b, const grad_hazard *h, an_format f)
+{
+    bool known = h->largest < HUGE_VAL, bounded = h->safe_scale < HUGE_VAL && h->safe_scale > 0;
+    if (f == AN_JSON) {
+        sb_printf(b, "{\"kind\":\"hazard\",\"op\":\"%s\",\"name\":", h->mil);
+        sb_json(b, h->name, strlen(h->name));
+        sb_printf(b, ",\"line\":%u,\"limit\":%g,\"largest\":", h->at.line, GRAD_WIDTH_LIMIT);
+        if (known) sb_printf(b, "%g", h->largest);
+        else sb_puts(b, "null");
+        sb_printf(b, ",\"scales\":%s,\"safe_loss_scale\":", h->scales ? "true" : "false");
+        if (bounded) sb_printf(b, "%g}\n", h->safe_scale);
+        else sb_puts(b, "null}\n");
+        return;
+    }
+    sb_printf(b, "%s %s: a slice with a width offset; m1 and m2 turn magnitudes above %g into infinity there; ", h->mil, h->name, GRAD_WIDTH_LIMIT);
+    if (known) sb_printf(b, "%g can reach it", h->largest);
+    else sb_puts(b, "what can reach it is not known before running");
+    if (bounded) sb_printf(b, "; a loss scale up to %g is safe", h->safe_scale);
+    else if (h->scales) sb_puts(b, "; it grows with the loss scale");
+    sb_putc(b, '\n');
+}
+
+static an_status hazards_of(const graph *g, const grad_info *info, double scale, char **out, an_format f, diag *d)
+{
+    arena mem = { 0 };
+    grad_hazard *h;
+    size_t n;
+    strbuf b = { 0 };
+    an_status st = grad_preflight(g, info, scale, NULL, &mem, &h, &n, d);
+    for (size_t i = 0; !st && i < n; i++) put_hazard(&b, &h[i], f);
+    arena_free(&mem);
+    if (st) return sb_free(&b), st;
+    *out = api_take(&b);
+    return *out ? AN_OK : diag_nomem(d);
+}
+
+static an_status differentiate(graph *g, const an_grad_options *o, char **hazards, an_format f, diag *d)
+{
+    val loss;
+    grad_info info = { 0 };
+    grad_options go = { .loss_scale = o->loss_scale, .info = &info };
+    size_t n = o->wrt ? o->n_wrt : g->inputs.n, k = 0;
+    TRY(value_of(g, "loss", o->loss, &loss, d));
+    TRY(conv_form(o->conv_form, &go.conv_weight, d));
+    val *wrt = TAKE(&g->mem, val, n), *out = TAKE(&g->mem, val, n);
+    if (!wrt || !out) return diag_nomem(d);
+    for (size_t i = 0; i < n; i++) {
+        if (o->wrt) TRY(value_of(g, "value to differentiate by", o->wrt[i], &wrt[k++], d));
+        else if (dtype_is_float(graph_type(g, g->inputs.at[i])->dt)) wrt[k++] = g->inputs.at[i];
+    }
+    if (!k) return diag_fail(d, AN_INPUT, NOWHERE, "%s has no float input to differentiate by", g->title);
+    TRY(grad_build(g, loss, wrt, (int)k, out, &go, d));
+    for (size_t i = 0; i < k; i++) {
+        char *name = arena_printf(&g->mem, "grad_%s", graph_value(g, wrt[i])->name);
+        if (!name) return diag_nomem(d);
+        graph_output(g, name, out[i]);
+    }
+    TRY(graph_finish(g, d));
+    return hazards ? hazards_of(g, &info, o->loss_scale == 0 ? 1 : o->loss_scale, hazards, f, d) : AN_OK;
+}
+
+an_status an_program_differentiate(an_program *p, const an_grad_options *o, char **hazards, an_format f, an_error *e)
+{
+    diag d = { 0 };
+    if (hazards) *hazards = NULL;
+    return differentiate(api_graph(p), o, hazards, f, &d) ? api_error(e, &d) : AN_OK;
+}
+
+/* ---- a user's own graph ---- */
+
+struct an_trainer {
+    trainer *t;
+};
+
+static bool listed(const char *const *list, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(list[i], name)) return true;
+    return false;
+}
+
+static an_status open_trainer(trainer **out, const graph *g, const an_train_options *o, arena *mem, diag *d)
+{
+    train_options t = { .engine = o->engine, .optimizer = o->optimizer, .momentum = o->momentum, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps,
+                        .decay = o->decay, .clip = o->clip, .accum = o->accum, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale != 0,
+                        .freeze_unreached = o->freeze_unreached != 0, .warn = o->on_warning, .user = o->user, .n_param = o->n_params, .n_fetch = o->n_fetch };
+    t.device.threads = o->threads;
+    TRY(math_form(o->math, &t.device.fast_math, d));
+    TRY(state_form(o->state, &t.state, d));
+    TRY(conv_form(o->conv_form, &t.conv_weight, d));
+    TRY(value_of(g, "loss", o->loss, &t.loss, d));
+    for (size_t i = 0; i < o->n_no_decay; i++)
+        if (!listed(o->params, o->n_params, o->no_decay[i])) return diag_fail(d, AN_INPUT, NOWHERE, "%.80s is to have no decay, but is no parameter", o->no_decay[i]);
+    train_param *p = TAKE(mem, train_param, o->n_params);
+    train_fetched *f = TAKE(mem, train_fetched, o->n_fetch);
+    if (!p || !f) return diag_nomem(d);
+    for (size_t i = 0; i < o->n_params; i++) p[i] = (train_param){ o->params[i], !listed(o->no_decay, o->n_no_decay, o->params[i]) };
+    for (size_t i = 0; i < o->n_fetch; i++) {
+        f[i].name = o->fetch[i];
+        TRY(value_of(g, "fetched value", o->fetch[i], &f[i].v, d));
+    }
+    t.param = p, t.fetch = f;
+    return train_open(out, g, &t, d);
+}
+
+an_status an_trainer_open(an_trainer **out, an_program *p, const an_train_options *o, an_error *e)
+{
+    diag d = { 0 };
+    arena mem = { 0 };
+    *out = NULL;
+    an_trainer *t = calloc(1, sizeof *t);
+    if (!t) diag_nomem(&d);
+    else if (!open_trainer(&t->t, api_graph(p), o, &mem, &d)) *out = t;
+    else free(t);
+    arena_free(&mem);
+    return d.st ? api_error(e, &d) : AN_OK;
+}
+
+void an_trainer_close(an_trainer *t)
+{
+    if (!t) return;
+    train_close(t->t);
+    free(t);
+}
+
+/* The four calls that move numbers differ in one function. */
+#define MOVES(call, inner, constness)                                                                                 \
+    an_status call(an_trainer *t, const char *name, const char *type, constness void *data, an_error *e)              \
+    {                                                                                                                 \
+        diag d = { 0 };                                                                                               \
+        dtype dt;                                                                                                     \
+        return type_word(type, &dt, &d) || inner(t->t, name, dt, data, &d) ? api_error(e, &d) : AN_OK;                \
+    }
+MOVES(an_trainer_write, train_write, const)
+MOVES(an_trainer_put, train_put, const)
+MOVES(an_trainer_read, train_read, )
+MOVES(an_trainer_fetch, train_fetch, )
+#undef MOVES
+
+an_status an_trainer_step(an_trainer *t, double lr, an_train_report *r, an_error *e)
+{
+    diag d = { 0 };
+    train_report p;
+    an_status st = train_step(t->t, lr, &p, &d);
+    *r = (an_train_report){ .loss = p.loss, .grad_norm = p.grad_norm, .lr = p.lr, .loss_scale = p.loss_scale, .finite = p.finite, .applied = p.applied,
+                            .step = p.step, .skipped = p.skipped };
+    return st ? api_error(e, &d) : AN_OK;
+}
+
+an_status an_trainer_eval(an_trainer *t, an_error *e)
+{
+    diag d = { 0 };
+    return train_eval(t->t, &d) ? api_error(e, &d) : AN_OK;
+}
+
+an_status an_trainer_save(an_trainer *t, const char *path, an_error *e)
+{
+    diag d = { 0 };
+    return train_save(t->t, path, NULL, 0, &d) ? api_error(e, &d) : AN_OK;
+}
+
+an_status an_trainer_load(an_trainer *t, const char *path, an_error *e)
+{
+    diag d = { 0 };
+    return train_load(t->t, path, NULL, 0, NULL, &d) ? api_error(e, &d) : AN_OK;
+}
+
+char *an_trainer_stats(an_trainer *t, an_format f)
+{
+    strbuf b = { 0 };
+    train_print_stats(t->t, &b, api_format(f));
+    return api_take(&b);
+}
+
+const char *an_trainer_program(const an_trainer *t) { return train_program_text(t->t); }
+
+/* ---- networks by name ---- */
+
+an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *e)
+{
+    diag d = { 0 };
+    train_run_result q;
+    train_run_options t = { .model = o->model, .data = o->data, .engine = o->engine, .pipeline = o->pipeline, .steps = o->steps, .batch = o->batch, .seq = o->seq,
+                            .lr = o->lr, .lr_end = o->lr_end, .schedule = o->schedule, .warmup = o->no_warmup ? -1 : o->warmup, .optimizer = o->optimizer,
+                            .decay = o->no_decay ? -1 : o->decay, .clip = o->clip, .accum = o->accum, .loss_scale = o->loss_scale,
+                            .dynamic_scale = o->dynamic_scale != 0, .seed = o->seed, .every = o->every, .test = o->test, .final_test = o->final_test,
+                            .save = o->save, .resume = o->resume, .on_log = o->on_log, .on_accuracy = o->on_accuracy, .warn = o->on_warning, .user = o->user };
+    t.device.threads = o->threads;
+    *r = (an_train_result){ .loss = 0 };
+    if (math_form(o->math, &t.device.fast_math, &d) || state_form(o->state, &t.state, &d)) return api_error(e, &d);
+    an_status st = train_run(&t, &q, NULL, &d);
+    memcpy(r->model, q.model, sizeof r->model);
+    memcpy(r->data, q.data, sizeof r->data);
+    memcpy(r->engine, q.engine, sizeof r->engine);
+    memcpy(r->optimizer, q.optimizer, sizeof r->optimizer);
+    r->steps = q.steps, r->batch = q.batch, r->n_train = q.n_train, r->n_test = q.n_test, r->final_n = q.final_n, r->parameters = q.stats.n_numbers;
+    r->loss = q.loss, r->final_accuracy = q.final_accuracy, r->seconds = q.seconds, r->digest = q.digest;
+    r->updates = q.stats.steps, r->skipped = q.stats.skipped, r->dispatches = q.stats.dispatches, r->minibatches = q.stats.minibatches;
+    r->host_bytes_in = q.stats.host_bytes_in, r->host_bytes_out = q.stats.host_bytes_out, r->state_bytes = q.stats.state_bytes;
+    return st ? api_error(e, &d) : AN_OK;
+}

@@ -1,0 +1,107 @@
+/* cmd_grad.c: a program and its gradients; or what could go wrong with them on a chip. */
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+const option grad_options[] = {
+    { "loss", "NAME", NULL, "the value to differentiate: one float" },
+    { "wrt", "A,B,…", NULL, "by these values; without it by every float input" },
+    { "loss-scale", "X", "1", "gradient of the loss" },
+    { "conv-form", "FORM", "patches", "weight gradient of convolutions: patches, input-patches, no-width-offset" },
+    { "check", NULL, NULL, "slices that can pass the range of m1 and m2, and what --engine refuses, instead of the program" },
+    { "engine", "E", NULL, "soft:m1 … soft:m5: make the result fit this chip" },
+    { "emit", "mil|mil-ios16|graph|dot", "graph", "what to write" },
+    { "json", NULL, NULL, "findings as one object per line" },
+    { NULL, NULL, NULL, NULL },
+};
+
+/* "a,b,c" in place: *names is to be freed, its entries lie in text. */
+static size_t split(char *text, const char ***names)
+{
+    size_t n = 1, k = 0;
+    for (const char *p = text; *p; p++) n += *p == ',';
+    const char **out = *names = calloc(n, sizeof *out);
+    for (char *p = text; out && p; k++) {
+        out[k] = p;
+        p = strchr(p, ',');
+        if (p) *p++ = 0;
+    }
+    return k;
+}
+
+static int differentiate(const args *a, an_program *p, const char *file, char **hazards)
+{
+    an_error e = { 0 };
+    char *end, *copy = NULL;
+    const char **names = NULL, *scale = arg_of(a, "loss-scale"), *wrt = arg_of(a, "wrt");
+    an_grad_options o = { .loss = arg_of(a, "loss"), .conv_form = arg_of(a, "conv-form"), .loss_scale = strtod(scale, &end) };
+    if (end == scale || *end || !(o.loss_scale > 0)) return say(AN_USAGE, "--loss-scale wants a positive number, got \"%s\"", scale);
+    if (!o.loss) return say(AN_USAGE, "grad wants --loss NAME: the value to differentiate");
+    if (wrt) {
+        copy = malloc(strlen(wrt) + 1);
+        if (copy) o.n_wrt = split(strcpy(copy, wrt), &names);
+        if (!names) return free(copy), say(AN_NOMEM, "out of memory");
+        o.wrt = names;
+    }
+    int code = an_program_differentiate(p, &o, hazards, arg_format(a), &e) ? say_error(file, &e) : 0;
+    free(copy);
+    free(names);
+    return code;
+}
+
+/* The rules of the chip, on the program with its gradients. */
+static int check_on(const args *a, an_program *p, const char *chip, const char *file)
+{
+    an_report *r;
+    an_error e = { 0 };
+    an_check_options o = { .targets = chip, .file = file, .errors_only = 1 };
+    if (an_program_check(&r, p, &o, &e)) return say_error(file, &e);
+    int code = an_exit_code(an_report_status(r));
+    if (code || arg_on(a, "json")) {
+        int put = put_text(an_report_text(r, arg_format(a)));
+        code = code ? code : put;
+    }
+    an_report_free(r);
+    return code;
+}
+
+static int grad_of(const args *a, an_program *p, const char *file)
+{
+    const char *engine = arg_of(a, "engine"), *chip = engine && !strncmp(engine, "soft:", 5) ? engine + 5 : NULL;
+    char *hazards = NULL;
+    an_error e = { 0 };
+    int code = differentiate(a, p, file, &hazards);
+    bool check = arg_on(a, "check");
+    if (!code && check) {
+        if (!*hazards && !arg_on(a, "json")) puts("no slice can pass the range of m1 and m2");
+        code = put_text(hazards);
+        hazards = NULL;
+    }
+    an_free(hazards);
+    if (!code && chip) code = an_program_optimize(p, &(an_pass_options){ .target = chip }, &e) ? say_error(file, &e) : 0;
+    if (!code && check) return chip ? check_on(a, p, chip, file) : 0;
+    if (code) return code;
+    char *text = an_program_text(p, arg_of(a, "emit"), &e);
+    return text ? put_text(text) : say_error(file, &e);
+}
+
+int cmd_grad(const args *a)
+{
+    if (a->n_files != 1) return say(AN_USAGE, "grad takes one file of MIL or graph text, got %d", a->n_files);
+    const char *engine = arg_of(a, "engine"), *path = a->files[0], *shown = strcmp(path, "-") ? path : "<stdin>";
+    if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    file_bytes f;
+    int code = read_text(path, &f);
+    if (code) return code;
+    an_program *p = NULL;
+    an_error e = { 0 };
+    char *dir = folder_of(path);
+    if (!dir) code = say(AN_NOMEM, "out of memory");
+    else if (is_graph_text((const char *)f.at, f.n)) code = an_program_from_graph(&p, (const char *)f.at, f.n, &e) ? say_error(shown, &e) : 0;
+    else code = an_program_from_mil(&p, (const char *)f.at, f.n, &(an_read_options){ .model_dir = dir }, &e) ? say_error(shown, &e) : 0;
+    if (!code) code = grad_of(a, p, shown);
+    an_program_free(p);
+    file_drop(&f);
+    free(dir);
+    return code;
+}

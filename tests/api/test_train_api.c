@@ -1,0 +1,265 @@
+/* Training through the public header alone: a graph by calls and from text, gradients, steps, reading back, going on from a file. */
+#include <math.h>
+#include <unistd.h>
+
+#include "anneal.h"
+#include "t.h"
+
+static const char text[] = "graph \"line\"\n"
+                           "x = input fp32[4, 3]\n"
+                           "y = input fp32[4, 1]\n"
+                           "w = input fp32[3, 1]\n"
+                           "unused = input fp32[2]\n"
+                           "p = matmul(x, w)\n"
+                           "d = sub(p, y)\n"
+                           "s = square(d)\n"
+                           "loss = reduce_mean(s) {axes=[0, 1], keep_dims=true}\n"
+                           "return p\n";
+static const float xs[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 10, 1, 0, 2 }, ys[4] = { 1, 2, 3, 4 };
+
+static an_error error; /* of the last call */
+#define OK(call)                                                                                                      \
+    do {                                                                                                              \
+        error = (an_error){ 0 };                                                                                      \
+        if (call) fail_msg("%s: %s", #call, error.message);                                                           \
+    } while (0)
+
+static an_program *program(void)
+{
+    an_program *p;
+    OK(an_program_from_graph(&p, text, strlen(text), &error));
+    return p;
+}
+
+static an_trainer *open_line(const char *engine, const char *optimizer)
+{
+    static const char *const params[] = { "w" };
+    an_program *p = program();
+    an_trainer *t;
+    an_train_options o = { .engine = engine, .loss = "loss", .params = params, .n_params = 1, .optimizer = optimizer, .threads = 1, .loss_scale = 8 };
+    OK(an_trainer_open(&t, p, &o, &error));
+    an_program_free(p);
+    OK(an_trainer_put(t, "x", "fp32", xs, &error));
+    OK(an_trainer_put(t, "y", "fp32", ys, &error));
+    return t;
+}
+
+static void steps_and_reading_back(void **state)
+{
+    (void)state;
+    an_trainer *t = open_line("cpu", "sgd");
+    an_train_report r;
+    double w[3] = { 0 };
+    float got[3];
+    for (int s = 0; s < 10; s++) {
+        double g[3] = { 0 }, loss = 0;
+        for (int i = 0; i < 4; i++) {
+            double d = -ys[i];
+            for (int k = 0; k < 3; k++) d += xs[i * 3 + k] * w[k];
+            loss += d * d / 4;
+            for (int k = 0; k < 3; k++) g[k] += 2 * d / 4 * xs[i * 3 + k];
+        }
+        OK(an_trainer_step(t, 0.01, &r, &error));
+        assert_true(fabs(r.loss - loss) < 1e-4 * (1 + loss));
+        for (int k = 0; k < 3; k++) w[k] -= 0.01 * g[k];
+    }
+    OK(an_trainer_read(t, "w", "fp32", got, &error));
+    for (int k = 0; k < 3; k++) assert_true(fabs(got[k] - w[k]) < 1e-4);
+    assert_int_equal(r.step, 10);
+    char *s = an_trainer_stats(t, AN_JSON);
+    assert_non_null(strstr(s, "\"dispatches_per_minibatch\":1,"));
+    an_free(s);
+    assert_non_null(strstr(an_trainer_program(t), "func main"));
+    an_trainer_close(t);
+}
+
+static void a_file_goes_on(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_train_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    static const char *const engines[] = { "cpu", "soft:m1" };
+    for (size_t k = 0; k < 2; k++) {
+        an_trainer *a = open_line(engines[k], "adam"), *b = open_line(engines[k], "adam");
+        an_train_report r, q;
+        float wa[3], wb[3];
+        for (int i = 0; i < 3; i++) OK(an_trainer_step(a, 0.01, &r, &error));
+        OK(an_trainer_save(a, path, &error));
+        OK(an_trainer_load(b, path, &error));
+        for (int i = 0; i < 5; i++) {
+            OK(an_trainer_step(a, 0.01, &r, &error));
+            OK(an_trainer_step(b, 0.01, &q, &error));
+            assert_memory_equal(&r.loss, &q.loss, sizeof r.loss);
+        }
+        OK(an_trainer_read(a, "w", "fp32", wa, &error));
+        OK(an_trainer_read(b, "w", "fp32", wb, &error));
+        assert_memory_equal(wa, wb, sizeof wa);
+        assert_int_equal(q.step, 8);
+        an_trainer *c = open_line(engines[k], "sgd"); /* another optimizer has other states */
+        an_error e = { 0 };
+        assert_int_equal(an_trainer_load(c, path, &e), AN_INPUT);
+        assert_non_null(strstr(e.message, "adam"));
+        an_trainer_close(a), an_trainer_close(b), an_trainer_close(c);
+    }
+    unlink(path);
+}
+
+static void gradients(void **state)
+{
+    (void)state;
+    static const char *const wrt[] = { "w" };
+    an_program *p = program();
+    char *hazards = NULL;
+    an_error e = { 0 };
+    if (an_program_differentiate(p, &(an_grad_options){ .loss = "loss", .wrt = wrt, .n_wrt = 1 }, &hazards, AN_TEXT, &e)) fail_msg("%s", e.message);
+    assert_string_equal(hazards, "");
+    an_free(hazards);
+    char *mil = an_program_text(p, "mil", &e);
+    assert_non_null(mil);
+    assert_non_null(strstr(mil, "grad_w"));
+    float w[3] = { 0 };
+    int64_t dx[] = { 4, 3 }, dy[] = { 4, 1 }, dw[] = { 3, 1 }, du[] = { 2 };
+    an_array *in[4], *out[1] = { NULL };
+    OK(an_array_new(&in[0], "x", "fp32", 2, dx, xs, &error));
+    OK(an_array_new(&in[1], "y", "fp32", 2, dy, ys, &error));
+    OK(an_array_new(&in[2], "w", "fp32", 2, dw, w, &error));
+    OK(an_array_new(&in[3], "unused", "fp32", 1, du, w, &error));
+    const char *want[] = { "grad_w" };
+    size_t n = 1;
+    an_run_options ro = { .engine = "cpu", .want = want, .n_want = 1, .threads = 1 };
+    if (an_run_mil(out, &n, mil, strlen(mil), (const an_array *const *)in, 4, &ro, &e)) fail_msg("%s", e.message);
+    an_array_info info;
+    an_array_get(out[0], &info);
+    const float *g = info.data;
+    for (int k = 0; k < 3; k++) { /* at w = 0: -2/4 sum y x */
+        double s = 0;
+        for (int i = 0; i < 4; i++) s -= 0.5 * ys[i] * xs[i * 3 + k];
+        assert_true(fabs(g[k] - s) < 1e-4);
+    }
+    an_array_free(out[0]);
+    for (int i = 0; i < 4; i++) an_array_free(in[i]);
+    an_free(mil);
+    an_program_free(p);
+}
+
+static void calls(void **state)
+{
+    (void)state;
+    an_program *p;
+    an_error e = { 0 };
+    OK(an_program_new(&p, "calls", &error));
+    an_value x = an_input(p, "x", "fp16", 2, (const int64_t[]){ 2, 6 });
+    an_value y = an_op(p, "y", "reduce_sum", &x, 1, "axes=[1], keep_dims=true");
+    an_value c = an_constant(p, "c", "fp16", 0, NULL, (const uint16_t[]){ 0x3c00 });
+    an_output(p, "z", an_op(p, "z", "add", (an_value[]){ y, c }, 2, NULL));
+    OK(an_program_finish(p, &error));
+    char *s = an_program_text(p, "graph", &e);
+    assert_string_equal(s, "graph \"calls\"\nx = input fp16[2, 6]\ny = reduce_sum(x) {axes=[1], keep_dims=true}\nc = const fp16[] {1}\nz = add(y, c)\nreturn z\n");
+    an_free(s);
+    an_program_free(p);
+    static const struct {
+        const char *op, *attributes, *says;
+    } bad[] = {
+        { "frobnicate", NULL, "no operation \"frobnicate\"" },
+        { "reduce_sum", "axis=[1]", "no such attribute" },
+        { "reduce_sum", "axes=1", "'[' is wanted" },
+        { "reduce_sum", "axes=[x]", "whole number" },
+        { "reduce_sum", "axes=[7]", "axes" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        OK(an_program_new(&p, "bad", &error));
+        x = an_input(p, "x", "fp16", 2, (const int64_t[]){ 2, 6 });
+        an_output(p, "y", an_op(p, "y", bad[i].op, &x, 1, bad[i].attributes));
+        memset(&e, 0, sizeof e);
+        assert_int_equal(an_program_finish(p, &e), AN_INPUT);
+        if (!strstr(e.message, bad[i].says)) fail_msg("%s %s: %s", bad[i].op, bad[i].attributes, e.message);
+        an_program_free(p);
+    }
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const char *const w[] = { "w" }, *const two[] = { "w", "unused" }, *const none[] = { "q" }, *const data[] = { "p" };
+    static const struct {
+        an_train_options o;
+        an_status st;
+        const char *says;
+    } rows[] = {
+        { { .loss = "d", .params = w, .n_params = 1 }, AN_INPUT, "the loss d is fp32[4, 1]" },
+        { { .loss = "nothing", .params = w, .n_params = 1 }, AN_INPUT, "nothing" },
+        { { .params = w, .n_params = 1 }, AN_USAGE, "no loss" },
+        { { .loss = "loss", .params = two, .n_params = 2 }, AN_INPUT, "parameter unused does not reach the loss" },
+        { { .loss = "loss", .params = none, .n_params = 1 }, AN_INPUT, "parameter q" },
+        { { .loss = "loss", .params = data, .n_params = 1 }, AN_INPUT, "parameter p is no input" },
+        { { .loss = "loss" }, AN_INPUT, "no parameter" },
+        { { .loss = "loss", .params = w, .n_params = 1, .optimizer = "lion" }, AN_USAGE, "sgd, momentum, adam, adamw" },
+        { { .loss = "loss", .params = w, .n_params = 1, .state = "int4" }, AN_USAGE, "fp16, halves, fp32" },
+        { { .loss = "loss", .params = w, .n_params = 1, .state = "halves", .engine = "cpu" }, AN_UNSUPPORTED, "rounds every operation" },
+        { { .loss = "loss", .params = w, .n_params = 1, .state = "fp32", .engine = "soft:m1" }, AN_UNSUPPORTED, "fp16" },
+        { { .loss = "loss", .params = w, .n_params = 1, .momentum = 1.5, .optimizer = "momentum" }, AN_INPUT, "momentum is 1.5" },
+        { { .loss = "loss", .params = w, .n_params = 1, .loss_scale = -1 }, AN_INPUT, "loss scale is -1" },
+        { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m9" }, AN_USAGE, "m9" },
+        { { .loss = "loss", .params = w, .n_params = 1, .fetch = none, .n_fetch = 1 }, AN_INPUT, "fetched value q" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        an_program *p = program();
+        an_trainer *t;
+        an_error e = { 0 };
+        an_status st = an_trainer_open(&t, p, &rows[i].o, &e);
+        if (st != rows[i].st || !strstr(e.message, rows[i].says)) fail_msg("row %zu: status %d: %s", i, (int)st, e.message);
+        assert_null(t);
+        an_program_free(p);
+    }
+    an_trainer *t = open_line("cpu", "sgd");
+    an_error e = { 0 };
+    float bad[12] = { 1, 2, NAN };
+    assert_int_equal(an_trainer_put(t, "x", "fp32", bad, &e), AN_INPUT);
+    assert_non_null(strstr(e.message, "x: number 2 is"));
+    an_train_report r;
+    memset(&e, 0, sizeof e);
+    assert_int_equal(an_trainer_step(t, 0.1, &r, &e), AN_INPUT); /* what was put before is gone with it */
+    assert_int_equal(an_trainer_put(t, "z", "fp32", bad, &e), AN_INPUT);
+    assert_int_equal(an_trainer_write(t, "w", "float", bad, &e), AN_INPUT);
+    an_trainer_close(t);
+}
+
+static char warned[200];
+static void on_warning(void *user, const char *line)
+{
+    (void)user;
+    snprintf(warned, sizeof warned, "%s", line);
+}
+
+static void a_parameter_left_out(void **state)
+{
+    (void)state;
+    static const char *const two[] = { "w", "unused" };
+    an_program *p = program();
+    an_trainer *t;
+    an_train_report r;
+    float u[2] = { 3, 4 };
+    an_train_options o = { .engine = "cpu", .loss = "loss", .params = two, .n_params = 2, .freeze_unreached = 1, .on_warning = on_warning, .threads = 1 };
+    OK(an_trainer_open(&t, p, &o, &error));
+    assert_non_null(strstr(warned, "parameter unused does not reach the loss loss"));
+    OK(an_trainer_write(t, "unused", "fp32", u, &error));
+    OK(an_trainer_put(t, "x", "fp32", xs, &error));
+    OK(an_trainer_put(t, "y", "fp32", ys, &error));
+    for (int i = 0; i < 3; i++) OK(an_trainer_step(t, 0.01, &r, &error));
+    memset(u, 0, sizeof u);
+    OK(an_trainer_read(t, "unused", "fp32", u, &error));
+    assert_true(u[0] == 3 && u[1] == 4);
+    an_trainer_close(t);
+    an_program_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_and_reading_back), cmocka_unit_test(a_file_goes_on), cmocka_unit_test(gradients), cmocka_unit_test(calls),
+        cmocka_unit_test(refusals), cmocka_unit_test(a_parameter_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
