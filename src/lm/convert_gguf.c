@@ -71,7 +71,9 @@ static an_status put_values(sheet *h, diag *d)
     const gguf *from = h->v->m->gg;
     bool gpt2 = h->fam == FAM_GPT2;
     TRY(gguf_put_text(h->w, "general.architecture", families[h->fam].gguf, strlen(families[h->fam].gguf), d));
-    TRY(gguf_put_text(h->w, "general.name", c->name, strlen(c->name), d));
+    gguf_str name = { c->name, strlen(c->name) };
+    if (from) (void)gguf_text(from, "general.name", &name); /* absent: its own name stays */
+    TRY(gguf_put_text(h->w, "general.name", name.at, name.n, d));
     TRY(put_arch_u32(h, "context_length", c->context, d));
     TRY(put_arch_u32(h, "embedding_length", c->dim, d));
     TRY(put_arch_u32(h, "block_count", c->n_layers, d));

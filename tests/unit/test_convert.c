@@ -1,0 +1,366 @@
+/* Models written as other files: there and back gives the same bytes where formats allow, the same numbers where they do not hold
+ * them, permuted rows where conventions differ, and refusals that name what a format cannot say. */
+#include <math.h>
+
+#include "lm_t.h"
+
+#define SIZES "\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":8," \
+              "\"vocab_size\":48,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,\"bos_token_id\":1,\"eos_token_id\":2"
+static const struct {
+    const char *name, *json;
+    bool interleaved; /* GGUF has the other order of pairs */
+} models[] = {
+    { "llama", "{\"model_type\":\"llama\"," SIZES "}", true },
+    { "llama-bias", "{\"model_type\":\"llama\"," SIZES ",\"attention_bias\":true,\"mlp_bias\":true,\"tie_word_embeddings\":true}", true },
+    { "llama3", "{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":500000,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+                "\"high_freq_factor\":4,\"original_max_position_embeddings\":8192}}", true },
+    { "mistral", "{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":16}", true },
+    { "qwen2", "{\"model_type\":\"qwen2\"," SIZES ",\"rope_theta\":1000000,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":16}}", false },
+    { "qwen3", "{\"model_type\":\"qwen3\"," SIZES ",\"tie_word_embeddings\":true}", false },
+    { "gpt2", "{\"model_type\":\"gpt2\",\"n_embd\":32,\"n_head\":4,\"n_layer\":2,\"n_positions\":64,\"vocab_size\":48,\"eos_token_id\":2}", false },
+};
+
+static lm_model *open_ok(const char *what)
+{
+    diag d = { 0 };
+    lm_model *m;
+    assert_ok(lm_open(what, &(lm_options){ .seed = 3 }, &m, &d), d);
+    return m;
+}
+
+static lm_converted convert_ok(lm_model *m, const char *out, lm_target to, dtype dt, const char *quantize)
+{
+    diag d = { 0 };
+    lm_converted done;
+    assert_ok(lm_convert(m, out, &(lm_convert_options){ .to = to, .dt = dt, .quantize = quantize, .version = -1 }, &done, &d), d);
+    assert_true(done.tensors > 0 && done.bytes_out > 0);
+    return done;
+}
+
+static lm_converted via(const char *from, const char *out, lm_target to, dtype dt, const char *quantize)
+{
+    lm_model *m = open_ok(from);
+    lm_converted done = convert_ok(m, out, to, dt, quantize);
+    lm_close(m);
+    return done;
+}
+
+static void same_file(const char *a, const char *b, size_t but_last)
+{
+    diag d = { 0 };
+    file_bytes x, y;
+    assert_ok(file_map(a, &x, &d), d);
+    assert_ok(file_map(b, &y, &d), d);
+    if (x.n != y.n) fail_msg("%s has %zu bytes, %s %zu", a, x.n, b, y.n);
+    for (size_t i = 0; i < x.n - but_last; i++)
+        if (x.at[i] != y.at[i]) fail_msg("%s and %s differ at byte %zu of %zu", a, b, i, x.n);
+    file_drop(&x);
+    file_drop(&y);
+}
+
+/* Every tensor of two models, row for row; `turned`: rows of b are a's pairs in the other order. */
+static void same_numbers(lm_model *a, lm_model *b, bool turned)
+{
+    int64_t hd = lm_config(a)->head_dim;
+    for (int id = 0; id < MW_COUNT; id++)
+        for (int l = -1; l < lm_config(a)->n_layers; l++) {
+            lm_tensor s, t;
+            bool has = lm_tensor_info(a, (model_weight_id)id, l, &s);
+            assert_int_equal(has, lm_tensor_info(b, (model_weight_id)id, l, &t));
+            if (!has) continue;
+            assert_true(s.rows == t.rows && s.cols == t.cols);
+            bool pairs = turned && (id == MW_WQ || id == MW_WK || id == MW_BQ || id == MW_BK || id == MW_Q_NORM || id == MW_K_NORM);
+            float *x = all_of(a, (model_weight_id)id, l, &s), *y = all_of(b, (model_weight_id)id, l, &t);
+            for (int64_t r = 0; r < s.rows; r++) {
+                /* a in halves, b interleaved: pair i of a head is rows i and i + hd/2 there, 2i and 2i + 1 here */
+                int64_t i = r % hd % (hd / 2), upper = r % hd / (hd / 2), to = pairs ? r / hd * hd + 2 * i + upper : r;
+                if (memcmp(x + r * s.cols, y + to * s.cols, (size_t)s.cols * 4)) fail_msg("weight %d of layer %d: row %lld differs", id, l, (long long)r);
+            }
+            free(x);
+            free(y);
+        }
+}
+
+static void families_there_and_back(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(models); i++) {
+        empty_folder(scratch, 1);
+        write_text(in_scratch("seed.json"), models[i].json);
+        via(in_scratch("seed.json"), in_scratch("hf"), LM_TO_HF, 0, NULL);
+        lm_converted done = via(in_scratch("hf"), in_scratch("m.gguf"), LM_TO_GGUF, 0, NULL);
+        assert_true(done.worst == 0);
+        via(in_scratch("m.gguf"), in_scratch("hf2"), LM_TO_HF, 0, NULL);
+        same_file(in_scratch("hf/model.safetensors"), in_scratch("hf2/model.safetensors"), 0);
+        same_file(in_scratch("hf/config.json"), in_scratch("hf2/config.json"), 0);
+        via(in_scratch("hf2"), in_scratch("m2.gguf"), LM_TO_GGUF, 0, NULL);
+        same_file(in_scratch("m.gguf"), in_scratch("m2.gguf"), 0);
+        via(in_scratch("m.gguf"), in_scratch("one.safetensors"), LM_TO_SAFETENSORS, 0, NULL);
+
+        lm_model *seed = open_ok(in_scratch("seed.json")), *hf = open_ok(in_scratch("hf")), *gg = open_ok(in_scratch("m.gguf"));
+        lm_model *one = open_ok(in_scratch("one.safetensors"));
+        same_numbers(seed, hf, false);
+        same_numbers(hf, gg, models[i].interleaved);
+        same_numbers(hf, one, false); /* its configuration came from the metadata: no config.json is beside it */
+        assert_int_equal(lm_origin_of(one), LM_FROM_SAFETENSORS);
+        assert_string_equal(lm_family(gg), lm_family(hf));
+        assert_true(lm_config(gg)->window == lm_config(hf)->window && lm_config(gg)->scaling.kind == lm_config(hf)->scaling.kind);
+        assert_true(lm_config(gg)->scaling.factor == lm_config(hf)->scaling.factor && lm_config(gg)->norm_eps == lm_config(hf)->norm_eps);
+        lm_close(seed);
+        lm_close(hf);
+        lm_close(gg);
+        lm_close(one);
+    }
+}
+
+/* Narrower numbers: rounded once, to nearest, and the error told. */
+static void types(void **state)
+{
+    (void)state;
+    static const dtype all[] = { DT_F16, DT_BF16 };
+    for (size_t i = 0; i < COUNT(models); i++)
+        for (size_t t = 0; t < COUNT(all); t++) {
+            empty_folder(scratch, 1);
+            write_text(in_scratch("seed.json"), models[i].json);
+            lm_converted done = via(in_scratch("seed.json"), in_scratch("hf"), LM_TO_HF, all[t], NULL);
+            assert_true(done.worst > 0 && done.worst < (all[t] == DT_F16 ? 0x1p-11 : 0x1p-8) * 1.01);
+            lm_model *a = open_ok(in_scratch("seed.json")), *b = open_ok(in_scratch("hf"));
+            lm_tensor s;
+            float *x = all_of(a, MW_W1, 1, &s), *y = all_of(b, MW_W1, 1, &s);
+            for (int64_t k = 0; k < s.rows * s.cols; k++) assert_true(y[k] == (float)dtype_round(all[t], (double)x[k]));
+            free(x);
+            free(y);
+            lm_close(a);
+            lm_close(b);
+            /* as it came: the types stay, so a second pass changes nothing */
+            done = via(in_scratch("hf"), in_scratch("hf2"), LM_TO_HF, 0, NULL);
+            assert_true(done.worst == 0);
+            same_file(in_scratch("hf/model.safetensors"), in_scratch("hf2/model.safetensors"), 0);
+        }
+}
+
+static void llama2c_there_and_back(void **state)
+{
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        empty_folder(scratch, 1);
+        write_text(in_scratch("seed.json"), tied ? "{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":true}" : "{\"model_type\":\"llama\"," SIZES "}");
+        via(in_scratch("seed.json"), in_scratch("a.bin"), LM_TO_LLAMA2C, 0, NULL);
+        via(in_scratch("a.bin"), in_scratch("a.safetensors"), LM_TO_SAFETENSORS, 0, NULL);
+        via(in_scratch("a.safetensors"), in_scratch("a.gguf"), LM_TO_GGUF, 0, NULL);
+        via(in_scratch("a.gguf"), in_scratch("b.bin"), LM_TO_LLAMA2C, 0, NULL);
+        same_file(in_scratch("a.bin"), in_scratch("b.bin"), 0);
+        /* version 1 holds the same numbers; version 2 stays itself */
+        diag d = { 0 };
+        lm_converted done;
+        lm_model *m = open_ok(in_scratch("a.bin"));
+        assert_ok(lm_convert(m, in_scratch("v1.bin"), &(lm_convert_options){ .to = LM_TO_LLAMA2C, .version = 1 }, &done, &d), d);
+        lm_model *v1 = open_ok(in_scratch("v1.bin"));
+        same_numbers(m, v1, false);
+        lm_close(v1);
+        done = convert_ok(m, in_scratch("q.bin"), LM_TO_LLAMA2C, 0, "int8");
+        assert_true(done.worst > 0 && done.worst < 0.5 / 127 * 1.01);
+        lm_close(m);
+        done = via(in_scratch("q.bin"), in_scratch("q2.bin"), LM_TO_LLAMA2C, 0, "int8");
+        assert_true(done.worst == 0);
+        same_file(in_scratch("q.bin"), in_scratch("q2.bin"), 0);
+    }
+}
+
+static void real_stories(void **state)
+{
+    (void)state;
+    const char *bin = "../shared/data/llama2c/stories260K.bin";
+    if (access(bin, R_OK)) skip();
+    empty_folder(scratch, 1);
+    assert_true(via(bin, in_scratch("s.safetensors"), LM_TO_SAFETENSORS, 0, NULL).worst == 0);
+    assert_true(via(in_scratch("s.safetensors"), in_scratch("s.gguf"), LM_TO_GGUF, 0, NULL).worst == 0);
+    assert_true(via(in_scratch("s.gguf"), in_scratch("hf"), LM_TO_HF, 0, NULL).worst == 0);
+    assert_true(via(in_scratch("hf"), in_scratch("s.bin"), LM_TO_LLAMA2C, 0, NULL).worst == 0);
+    same_file(bin, in_scratch("s.bin"), 2 * 512 * 4 * 4); /* the rotary tables at the end are nobody's weights */
+}
+
+/* Our own compressed files: what lm_quantize made is what is read back, and it stays so from then on. */
+static void compressed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        lm_form form;
+    } rows[] = { { "int8", LM_INT8 }, { "int4", LM_INT4 }, { "palette4", LM_PALETTE4 } };
+    for (size_t i = 0; i < COUNT(models); i++)
+        for (size_t k = 0; k < COUNT(rows); k++) {
+            empty_folder(scratch, 1);
+            diag d = { 0 };
+            write_text(in_scratch("seed.json"), models[i].json);
+            lm_converted done = via(in_scratch("seed.json"), in_scratch("q.safetensors"), LM_TO_SAFETENSORS, DT_F16, rows[k].name);
+            assert_true(done.worst > 0);
+            lm_model *a = open_ok(in_scratch("seed.json")), *b;
+            assert_ok(lm_open(in_scratch("q.safetensors"), &(lm_options){ .form = LM_AS_FILE }, &b, &d), d);
+            assert_int_equal(lm_form_of(b, MW_W2, 1), rows[k].form);
+            lm_quantized p, q;
+            assert_ok(lm_quantize(a, MW_W2, 1, rows[k].form, DT_F16, &p, &d), d);
+            assert_ok(lm_quantize(b, MW_W2, 1, rows[k].form, DT_F16, &q, &d), d);
+            assert_int_equal(lm_bytes(b), 0); /* a view of the file */
+            size_t codes = (size_t)(p.rows * p.cols) / (rows[k].form == LM_INT8 ? 1 : 2);
+            assert_memory_equal(p.q, q.q, codes);
+            if (p.table) assert_memory_equal(p.table, q.table, 32);
+            else {
+                assert_int_equal(p.scale_cols, q.scale_cols);
+                assert_memory_equal(p.scale, q.scale, (size_t)(p.rows * p.scale_cols) * 2);
+                /* with wider scales the codes stay where they are */
+                assert_ok(lm_quantize(b, MW_W2, 1, rows[k].form, DT_F32, &q, &d), d);
+                for (int64_t s = 0; s < p.rows * p.scale_cols; s++) assert_true(dtype_load(DT_F32, q.scale, s) == dtype_load(DT_F16, p.scale, s));
+                assert_memory_equal(p.q, q.q, codes);
+            }
+            lm_close(a);
+            lm_close(b);
+            done = via(in_scratch("q.safetensors"), in_scratch("q2.safetensors"), LM_TO_SAFETENSORS, DT_F16, rows[k].name);
+            assert_true(done.worst == 0);
+            same_file(in_scratch("q.safetensors"), in_scratch("q2.safetensors"), 0);
+            /* opened out again, its numbers are those of the codes */
+            via(in_scratch("q.safetensors"), in_scratch("d.safetensors"), LM_TO_SAFETENSORS, DT_F32, NULL);
+            a = open_ok(in_scratch("q.safetensors"));
+            b = open_ok(in_scratch("d.safetensors"));
+            same_numbers(a, b, false);
+            lm_close(a);
+            lm_close(b);
+        }
+}
+
+static void gguf_blocks(void **state)
+{
+    (void)state;
+    static const char *const forms[] = { "q8_0", "q4_0", "int8", "int4" };
+    for (size_t i = 0; i < COUNT(models); i++)
+        for (size_t k = 0; k < COUNT(forms); k++) {
+            empty_folder(scratch, 1);
+            write_text(in_scratch("seed.json"), models[i].json);
+            lm_converted done = via(in_scratch("seed.json"), in_scratch("q.gguf"), LM_TO_GGUF, 0, forms[k]);
+            assert_true(done.worst > 0 && done.worst < (k % 2 ? 0.13 : 0.0045));
+            done = via(in_scratch("q.gguf"), in_scratch("q2.gguf"), LM_TO_GGUF, 0, NULL); /* blocks as they are */
+            assert_true(done.worst == 0);
+            same_file(in_scratch("q.gguf"), in_scratch("q2.gguf"), 0);
+            lm_model *m = open_ok(in_scratch("q.gguf"));
+            lm_tensor t;
+            assert_true(lm_tensor_info(m, MW_WQ, 0, &t));
+            assert_string_equal(t.type, k % 2 ? "Q4_0" : "Q8_0");
+            assert_true(lm_tensor_info(m, MW_EMBED, -1, &t));
+            assert_string_equal(t.type, "Q8_0");
+            /* our compressed form takes the blocks over without another rounding */
+            lm_converted own = convert_ok(m, in_scratch("q.safetensors"), LM_TO_SAFETENSORS, 0, k % 2 ? "int4" : "int8");
+            if (!(k % 2)) assert_true(own.worst == 0);
+            lm_close(m);
+        }
+}
+
+static void npy_folder(void **state)
+{
+    (void)state;
+    empty_folder(scratch, 1);
+    write_text(in_scratch("seed.json"), models[1].json);
+    via(in_scratch("seed.json"), in_scratch("npy"), LM_TO_NPY, 0, NULL);
+    lm_model *m = open_ok(in_scratch("seed.json"));
+    lm_tensor t;
+    float *x = all_of(m, MW_WQ, 1, &t);
+    diag d = { 0 };
+    file_bytes f;
+    assert_ok(file_map(in_scratch("npy/layer1.wq.npy"), &f, &d), d);
+    assert_memory_equal(f.at + f.n - 32 * 32 * 4, x, 32 * 32 * 4);
+    file_drop(&f);
+    free(x);
+    lm_close(m);
+}
+
+/* ---- refusals ---- */
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t model;
+        lm_target to;
+        dtype dt;
+        const char *quantize;
+        int version;
+        an_status st;
+        const char *want;
+    } rows[] = {
+        { 6, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "learned positions" },
+        { 1, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "biases" },
+        { 2, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "scaled rotary angles" },
+        { 3, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "sliding window" },
+        { 5, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "norms of queries and keys" },
+        { 0, LM_TO_LLAMA2C, DT_F16, NULL, -1, AN_USAGE, "fp16" },
+        { 0, LM_TO_LLAMA2C, 0, "int4", -1, AN_USAGE, "no form int4" },
+        { 0, LM_TO_LLAMA2C, 0, "int8", 0, AN_USAGE, "version 0 with int8" },
+        { 0, LM_TO_LLAMA2C, 0, NULL, 3, AN_USAGE, "version 3" },
+        { 0, LM_TO_NPY, 0, "int8", -1, AN_USAGE, "no form int8" },
+        { 0, LM_TO_NPY, DT_BF16, NULL, -1, AN_INPUT, "bf16" },
+        { 0, LM_TO_GGUF, 0, "palette4", -1, AN_USAGE, "no form palette4" },
+        { 0, LM_TO_SAFETENSORS, 0, "q8_0", -1, AN_USAGE, "no form q8_0" },
+        { 0, LM_TO_SAFETENSORS, 0, "int3", -1, AN_USAGE, "int3" },
+        { 0, LM_TO_SAFETENSORS, DT_I8, NULL, -1, AN_USAGE, "int8" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        empty_folder(scratch, 1);
+        write_text(in_scratch("seed.json"), models[rows[i].model].json);
+        lm_model *m = open_ok(in_scratch("seed.json"));
+        diag d = { 0 };
+        lm_converted done;
+        lm_convert_options o = { .to = rows[i].to, .dt = rows[i].dt, .quantize = rows[i].quantize, .version = rows[i].version };
+        an_status st = lm_convert(m, in_scratch("out"), &o, &done, &d);
+        if (st != rows[i].st || !strstr(d.msg, rows[i].want)) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        path_info info;
+        if (rows[i].to != LM_TO_NPY) assert_false(path_look(in_scratch("out"), &info)); /* nothing left behind */
+        lm_close(m);
+    }
+    /* the model itself is never the target, under whatever name */
+    diag d = { 0 };
+    lm_converted done;
+    via(in_scratch("seed.json"), in_scratch("m.gguf"), LM_TO_GGUF, 0, NULL);
+    lm_model *m = open_ok(in_scratch("m.gguf"));
+    assert_int_equal(symlink(in_scratch("m.gguf"), in_scratch("other.gguf")), 0);
+    assert_int_equal(lm_convert(m, in_scratch("other.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF }, &done, &d), AN_USAGE);
+    assert_non_null(strstr(d.msg, "the model itself"));
+    lm_close(m);
+    lm_target t;
+    assert_true(lm_target_find("gguf", &t) && t == LM_TO_GGUF);
+    assert_false(lm_target_find("onnx", &t));
+}
+
+/* Weights that are not numbers cannot be quantised; the message names the tensor and no file is left. */
+static void not_finite(void **state)
+{
+    (void)state;
+    empty_folder(scratch, 1);
+    diag d = { 0 };
+    assert_ok(dir_make(in_scratch("hf"), &d), d);
+    write_text(in_scratch("hf/config.json"), "{\"model_type\":\"llama\"," LLAMA_JSON "}");
+    write_tensors(in_scratch("hf/model.safetensors"), llama_tensors, NULL, DT_F32, NULL, NULL, NULL);
+    file_bytes f;
+    assert_ok(file_read(in_scratch("hf/model.safetensors"), 1 << 20, &f, &d), d);
+    float bad = NAN;
+    memcpy(f.at + f.n - 4, &bad, 4); /* the last element of lm_head.weight */
+    assert_ok(file_write(in_scratch("hf/model.safetensors"), f.at, f.n, &d), d);
+    file_drop(&f);
+    static const char *const forms[] = { "int8", "int4", "palette4" };
+    for (size_t i = 0; i < COUNT(forms); i++) {
+        lm_model *m = open_ok(in_scratch("hf"));
+        lm_converted done;
+        d = (diag){ 0 };
+        assert_int_equal(lm_convert(m, in_scratch("q.safetensors"), &(lm_convert_options){ .to = LM_TO_SAFETENSORS, .quantize = forms[i] }, &done, &d), AN_INPUT);
+        if (!strstr(d.msg, "lm_head.weight") || !strstr(d.msg, "not finite")) fail_msg("%s: %s", forms[i], d.msg);
+        path_info info;
+        assert_false(path_look(in_scratch("q.safetensors"), &info));
+        lm_close(m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(families_there_and_back), cmocka_unit_test(types),      cmocka_unit_test(llama2c_there_and_back),
+                                        cmocka_unit_test(real_stories),            cmocka_unit_test(compressed), cmocka_unit_test(gguf_blocks),
+                                        cmocka_unit_test(npy_folder),              cmocka_unit_test(refusals),   cmocka_unit_test(not_finite) };
+    return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
+}

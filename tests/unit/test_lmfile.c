@@ -1,0 +1,620 @@
+/* Models from files: configurations there and back, fields that are refused, which tensor is which, what a bad file is told, forms. */
+#include <math.h>
+
+#include "lm_t.h"
+
+/* ---- configurations ---- */
+
+static void read_ok(const char *text, model_config *c, lm_generation *g)
+{
+    diag d = { 0 };
+    assert_ok(lm_config_read("config.json", text, strlen(text), c, g, &d), d);
+}
+
+static void families(void **state)
+{
+    (void)state;
+    model_config c;
+    lm_generation g;
+    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON ",\"bos_token_id\":1,\"eos_token_id\":[2,3],\"torch_dtype\":\"bfloat16\"}", &c, &g);
+    assert_true(c.dim == 8 && c.hidden == 12 && c.n_heads == 4 && c.n_kv_heads == 2 && c.head_dim == 2 && c.context == 64 && c.vocab == 10);
+    assert_true(c.norm == MODEL_NORM_RMS && c.act == MODEL_ACT_SWIGLU && c.rope == MODEL_ROPE_HALF && !c.bias && !c.bias_qkv && !c.tied && !c.window);
+    assert_true(c.rope_theta == 1e4 && c.norm_eps == 1e-5 && c.scaling.kind == MODEL_SCALE_NONE);
+    assert_true(g.bos == 1 && g.n_eos == 2 && g.eos[1] == 3 && g.pad == -1);
+
+    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON ",\"attention_bias\":true,\"mlp_bias\":true,\"tie_word_embeddings\":true,\"head_dim\":6}", &c, &g);
+    assert_true(c.bias_qkv && c.bias_o && c.bias_mlp && c.tied && c.head_dim == 6 && g.bos == -1 && g.n_eos == 0);
+
+    read_ok("{\"model_type\":\"mistral\"," LLAMA_JSON ",\"sliding_window\":32}", &c, &g);
+    assert_int_equal(c.window, 32);
+    read_ok("{\"model_type\":\"mistral\"," LLAMA_JSON ",\"sliding_window\":null}", &c, &g);
+    assert_int_equal(c.window, 0);
+    read_ok("{\"model_type\":\"mistral\"," LLAMA_JSON "}", &c, &g); /* left out, the family means 4096 */
+    assert_int_equal(c.window, 4096);
+
+    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"sliding_window\":32,\"use_sliding_window\":false,\"max_window_layers\":1}", &c, &g);
+    assert_true(c.bias_qkv && !c.bias_o && !c.bias_mlp && !c.window && !c.qk_norm);
+    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":0}", &c, &g);
+    assert_int_equal(c.window, 32);
+    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":1}", &c, &g);
+    assert_int_equal(c.window, 0);
+
+    read_ok("{\"model_type\":\"qwen3\"," LLAMA_JSON ",\"rope_theta\":1000000,\"attention_bias\":false}", &c, &g);
+    assert_true(c.qk_norm && c.head_dim == 128 && c.rope_theta == 1e6 && !c.bias_qkv);
+
+    read_ok("{" GPT2_JSON ",\"bos_token_id\":9,\"eos_token_id\":9}", &c, &g);
+    assert_true(c.norm == MODEL_NORM_LAYER && c.act == MODEL_ACT_GELU && c.rope == MODEL_ROPE_NONE && c.bias && c.tied && c.hidden == 32 && c.head_dim == 4);
+
+    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_theta\":500000.0,\"rope_scaling\":{\"factor\":8.0,\"low_freq_factor\":1.0,"
+            "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"}}", &c, &g);
+    assert_true(c.scaling.kind == MODEL_SCALE_LLAMA3 && c.scaling.factor == 8 && c.scaling.low == 1 && c.scaling.high == 4 && c.scaling.original == 8192);
+    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}}", &c, &g);
+    assert_true(c.scaling.kind == MODEL_SCALE_LINEAR && c.scaling.factor == 4);
+    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":32768}}", &c, &g);
+    assert_true(c.scaling.kind == MODEL_SCALE_YARN && c.scaling.low == 1 && c.scaling.high == 32 && c.scaling.attn == 0);
+    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":7000}}", &c, &g);
+    assert_true(c.scaling.kind == MODEL_SCALE_NONE && c.rope_theta == 7000);
+}
+
+static void configurations_there_and_back(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "{\"model_type\":\"llama\"," LLAMA_JSON ",\"bos_token_id\":1,\"eos_token_id\":[2,3]}",
+        "{\"model_type\":\"llama\"," LLAMA_JSON ",\"attention_bias\":true,\"mlp_bias\":true,\"tie_word_embeddings\":true}",
+        "{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_scaling\":{\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
+        "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"}}",
+        "{\"model_type\":\"mistral\"," LLAMA_JSON ",\"sliding_window\":32,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.5}}",
+        "{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"attention_factor\":1.25}}",
+        "{\"model_type\":\"qwen3\"," LLAMA_JSON ",\"use_sliding_window\":true,\"sliding_window\":16,\"max_window_layers\":0,\"attention_bias\":true}",
+        "{" GPT2_JSON ",\"tie_word_embeddings\":false,\"pad_token_id\":3}",
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        model_config a, b;
+        lm_generation g, h;
+        strbuf out = { 0 };
+        diag d = { 0 };
+        read_ok(rows[i], &a, &g);
+        assert_ok(lm_config_json(&a, &g, &out, &d), d);
+        read_ok(out.at, &b, &h);
+        strbuf again = { 0 };
+        assert_ok(lm_config_json(&b, &h, &again, &d), d);
+        assert_string_equal(out.at, again.at);
+        assert_true(a.dim == b.dim && a.window == b.window && a.scaling.kind == b.scaling.kind && a.scaling.factor == b.scaling.factor);
+        assert_true(a.scaling.attn == b.scaling.attn && a.bias_qkv == b.bias_qkv && a.bias_o == b.bias_o && a.bias == b.bias && a.tied == b.tied);
+        assert_true(g.bos == h.bos && g.n_eos == h.n_eos && g.pad == h.pad && a.qk_norm == b.qk_norm && a.norm_eps == b.norm_eps);
+        sb_free(&out);
+        sb_free(&again);
+    }
+    /* what no family has is refused with the reason */
+    model_config c = *model_preset_find("gpt2");
+    strbuf out = { 0 };
+    diag d = { 0 };
+    c.n_kv_heads = 4;
+    assert_int_equal(lm_config_json(&c, NULL, &out, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "grouped heads"));
+    sb_free(&out);
+}
+
+static void refused_fields(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *want[2];
+    } rows[] = {
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"qk_layernorm\":true}", { "qk_layernorm", "true" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"sliding_window\":4096}", { "sliding_window", "not one of a llama" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"final_logit_softcapping\":30.0}", { "final_logit_softcapping", "30.0" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"partial_rotary_factor\":0.5}", { "partial_rotary_factor", "only 1" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"quantization_config\":{\"bits\":4}}", { "quantization_config", "bits" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"auto_map\":{\"A\":\"b\"}}", { "auto_map", "only null" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", { "rope_type", "dynamic" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"mscale\":1}}", { "mscale", "not known" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":2}}", { "original_max_position_embeddings", "missing" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":0.5}}", { "scaling.factor", "0.5" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_scaling\":[1]}", { "rope_scaling", "[1]" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"architectures\":[\"LlamaForSequenceClassification\"]}", { "LlamaForSequenceClassification", "" } },
+        { "{\"model_type\":\"gemma2\"," LLAMA_JSON "}", { "gemma2", "supported" } },
+        { "{\"model_type\":7}", { "model_type", "" } },
+        { "{}", { "model_type", "" } },
+        { "{\"model_type\":\"llama\",\"hidden_size\":8}", { "missing", "" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"head_dim\":\"x\"}", { "head_dim", "\"x\"" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"head_dim\":-2}", { "head_dim", "-2" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"head_dim\":3}", { "head_dim", "3" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"tie_word_embeddings\":1}", { "tie_word_embeddings", "1" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"eos_token_id\":[1,2,3,4,5,6,7,8,9]}", { "eos_token_id", "9 tokens" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"bos_token_id\":\"<s>\"}", { "bos_token_id", "<s>" } },
+        { "{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"layer_types\":[\"linear_attention\"]}", { "layer_types", "linear_attention" } },
+        { "{\"model_type\":\"qwen2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":10,"
+          "\"max_position_embeddings\":64,\"use_sliding_window\":true,\"sliding_window\":32,\"max_window_layers\":2}", { "some of the 4 layers", "max_window_layers" } },
+        { "{" GPT2_JSON ",\"scale_attn_by_inverse_layer_idx\":true}", { "scale_attn_by_inverse_layer_idx", "only false" } },
+        { "{" GPT2_JSON ",\"scale_attn_weights\":false}", { "scale_attn_weights", "only true" } },
+        { "{" GPT2_JSON ",\"num_key_value_heads\":1}", { "num_key_value_heads", "gpt2" } },
+        { "{\"model_type\":\"gpt2\",\"n_embd\":8,\"n_head\":3,\"n_layer\":1,\"vocab_size\":9}", { "n_head 3", "8" } },
+        { "{\"model_type\":\"gpt2\",\"n_embd\":8,\"n_head\":2,\"n_layer\":1,\"vocab_size\":9,\"activation_function\":\"relu\"}", { "activation_function", "relu" } },
+        { "{\"model_type\":\"gpt2\",\"n_embd\":9223372036854775807,\"n_head\":1,\"n_layer\":1,\"vocab_size\":9}", { "dim", "" } },
+        { "{\"model_type\":\"llama\",\"model_type\":\"llama\"}", { "duplicate", "" } },
+        { "not json", { "not JSON", "" } },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        model_config c;
+        lm_generation g;
+        diag d = { 0 };
+        an_status st = lm_config_read("the/config.json", rows[i].text, strlen(rows[i].text), &c, &g, &d);
+        if (st != AN_INPUT || !strstr(d.msg, rows[i].want[0]) || !strstr(d.msg, rows[i].want[1]) || !strstr(d.msg, "the/config.json"))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+    }
+}
+
+/* Angles per position against numbers worked out elsewhere from the published formulas. */
+static void rope_scaling(void **state)
+{
+    (void)state;
+    static const int at[6] = { 0, 20, 29, 32, 35, 63 };
+    static const struct {
+        double theta;
+        model_scaling s;
+        double want[6], scale;
+    } rows[] = {
+        { 5e5, { .kind = MODEL_SCALE_NONE }, { 1.0, 0.016560440081, 0.00261609925293, 0.00141421356237, 0.000764496988317, 2.45514079113e-06 }, 1 },
+        { 1e4, { .kind = MODEL_SCALE_LINEAR, .factor = 4 }, { 0.25, 0.0140585331298, 0.00384981631515, 0.0025, 0.00162345407894, 2.88695496172e-05 }, 1 },
+        { 5e5, { .kind = MODEL_SCALE_LLAMA3, .factor = 8, .low = 1, .high = 4, .original = 8192 },
+          { 1.0, 0.016560440081, 0.0021665707635, 0.000524846160993, 9.55621235396e-05, 3.06892598891e-07 }, 1 },
+        { 1e6, { .kind = MODEL_SCALE_YARN, .factor = 4, .low = 1, .high = 32, .original = 32768 },
+          { 1.0, 0.0133352143216, 0.0014051124816, 0.000602941176471, 0.000246258406909, 3.10234440188e-07 }, 1.138629436111989 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        model_config c = { .head_dim = 128, .rope_theta = rows[i].theta, .scaling = rows[i].s };
+        double step[64], scale;
+        model_rope_steps(&c, step, &scale);
+        assert_true(fabs(scale - rows[i].scale) < 1e-12);
+        for (int k = 0; k < 6; k++)
+            if (!(fabs(step[at[k]] / rows[i].want[k] - 1) < 1e-10)) fail_msg("row %zu, pair %d: %.12g, wanted %.12g", i, at[k], step[at[k]], rows[i].want[k]);
+    }
+}
+
+/* ---- which tensor is which ---- */
+
+static void make_llama(const char *folder, const char *strip, dtype dt)
+{
+    diag d = { 0 };
+    char path[400];
+    assert_ok(dir_make(folder, &d), d);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    write_text(path, "{\"model_type\":\"llama\"," LLAMA_JSON "}");
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    write_tensors(path, llama_tensors, strip, dt, NULL, NULL, NULL);
+}
+
+static void llama_folder(void **state)
+{
+    (void)state;
+    static const struct {
+        model_weight_id id;
+        int layer;
+        const char *name;
+    } rows[] = {
+        { MW_EMBED, -1, "model.embed_tokens.weight" },           { MW_NORM1, 0, "model.layers.0.input_layernorm.weight" },
+        { MW_WQ, 0, "model.layers.0.self_attn.q_proj.weight" },  { MW_WK, 0, "model.layers.0.self_attn.k_proj.weight" },
+        { MW_WV, 0, "model.layers.0.self_attn.v_proj.weight" },  { MW_WO, 0, "model.layers.0.self_attn.o_proj.weight" },
+        { MW_NORM2, 0, "model.layers.0.post_attention_layernorm.weight" }, { MW_W1, 0, "model.layers.0.mlp.gate_proj.weight" },
+        { MW_W3, 0, "model.layers.0.mlp.up_proj.weight" },       { MW_W2, 0, "model.layers.0.mlp.down_proj.weight" },
+        { MW_NORM_F, -1, "model.norm.weight" },                  { MW_HEAD, -1, "lm_head.weight" },
+    };
+    static const dtype types[] = { DT_F32, DT_F16, DT_BF16, DT_F64 };
+    for (size_t t = 0; t < COUNT(types); t++) {
+        make_llama(in_scratch("llama"), t == 1 ? "model." : NULL, types[t]);
+        diag d = { 0 };
+        lm_model *m;
+        assert_ok(lm_open(in_scratch("llama"), NULL, &m, &d), d);
+        assert_int_equal(lm_origin_of(m), LM_FROM_HF);
+        assert_string_equal(lm_family(m), "llama");
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            lm_tensor info;
+            float *x = all_of(m, rows[i].id, rows[i].layer, &info);
+            for (int64_t k = 0; k < info.rows * info.cols; k++) {
+                float want = (float)dtype_round(types[t], (double)mark(rows[i].name, k));
+                if (x[k] != want) fail_msg("%s element %lld: %g, wanted %g", rows[i].name, (long long)k, (double)x[k], (double)want);
+            }
+            free(x);
+        }
+        lm_tensor info;
+        assert_false(lm_tensor_info(m, MW_BQ, 0, &info));
+        assert_false(lm_tensor_info(m, MW_WQ, 1, &info));
+        assert_false(lm_tensor_info(m, MW_WQ, -1, &info));
+        lm_close(m);
+    }
+}
+
+static void gpt2_folder(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    assert_ok(dir_make(in_scratch("gpt2"), &d), d);
+    write_text(in_scratch("gpt2/config.json"), "{" GPT2_JSON "}");
+    write_text(in_scratch("gpt2/generation_config.json"), "{\"bos_token_id\":7,\"eos_token_id\":8,\"temperature\":0.5,\"top_k\":40,\"do_sample\":true}");
+    write_tensors(in_scratch("gpt2/model.safetensors"), gpt2_tensors, NULL, DT_F32, NULL, NULL, NULL);
+    lm_model *m;
+    assert_ok(lm_open(in_scratch("gpt2"), NULL, &m, &d), d);
+    const lm_generation *g = lm_generation_of(m);
+    assert_true(g->bos == 7 && g->n_eos == 1 && g->eos[0] == 8 && g->temperature == 0.5 && g->top_k == 40 && g->sample && isnan(g->top_p));
+    lm_tensor t;
+    /* queries, keys and values: columns 0.., 8.., 16.. of (in, 3 * out) */
+    for (int third = 0; third < 3; third++) {
+        float *x = all_of(m, (model_weight_id)(MW_WQ + third), 0, &t), *b = all_of(m, (model_weight_id)(MW_BQ + third), 0, &t);
+        for (int r = 0; r < 8; r++) {
+            for (int c = 0; c < 8; c++) assert_true(x[r * 8 + c] == mark("transformer.h.0.attn.c_attn.weight", c * 24 + third * 8 + r));
+            assert_true(b[r] == mark("transformer.h.0.attn.c_attn.bias", third * 8 + r));
+        }
+        free(x);
+        free(b);
+    }
+    float *fc = all_of(m, MW_W1, 0, &t);
+    assert_true(t.rows == 32 && t.cols == 8);
+    for (int r = 0; r < 32; r++)
+        for (int c = 0; c < 8; c++) assert_true(fc[r * 8 + c] == mark("transformer.h.0.mlp.c_fc.weight", c * 32 + r));
+    free(fc);
+    float *pos = all_of(m, MW_POS, -1, &t);
+    assert_true(t.rows == 16 && pos[5] == mark("transformer.wpe.weight", 5));
+    free(pos);
+
+    /* what graphs get: whole, a run of rows, turned; from a turned file both ways round */
+    model_source src = lm_source(m);
+    for (int part = 0; part < 2; part++)
+        for (int turned = 0; turned < 2; turned++) {
+            int64_t row0 = part ? 8 : 0, n = part ? 16 : 32;
+            model_weight w = { .id = MW_W1, .layer = 0, .transposed = turned, .part = part ? 0 : -1, .row0 = row0,
+                               .type = turned ? TTYPE(DT_F16, 8, n, 1, 1) : TTYPE(DT_F16, n, 8, 1, 1) };
+            model_blob blob = { 0 };
+            assert_true(src.get(src.user, &w, &blob));
+            for (int64_t r = 0; r < n; r++)
+                for (int64_t c = 0; c < 8; c++)
+                    assert_true((float)dtype_load(DT_F16, blob.data, turned ? c * n + r : r * 8 + c) == mark("transformer.h.0.mlp.c_fc.weight", c * 32 + row0 + r));
+        }
+    model_weight none = { .id = MW_W3, .layer = 0, .type = TTYPE(DT_F16, 32, 8, 1, 1) };
+    assert_false(src.get(src.user, &none, &(model_blob){ 0 }));
+    assert_ok(lm_source_status(m, &d), d);
+    lm_close(m);
+}
+
+/* A folder the other way round: the real ones, against a direct reading of their tensors. */
+static void real_folders(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *folder, *file, *attn;
+        int64_t vocab;
+    } rows[] = { { "../shared/data/gpt2-hf", "../shared/data/gpt2-hf/model.safetensors", "transformer.h.0.attn.c_attn.weight", 50257 },
+                 { "../shared/data/gpt2-tiny", "../shared/data/gpt2-tiny/model.safetensors", "h.0.attn.c_attn.weight", 21 } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (access(rows[i].file, R_OK)) skip();
+        diag d = { 0 };
+        lm_model *m;
+        safetensors *f;
+        lm_tensor t;
+        assert_ok(lm_open(rows[i].folder, NULL, &m, &d), d);
+        assert_ok(safetensors_open(rows[i].file, &f, &d), d);
+        assert_int_equal(lm_config(m)->vocab, rows[i].vocab);
+        const safetensor *s = safetensors_find(f, rows[i].attn);
+        for (int third = 0; third < 3; third++) {
+            float *x = all_of(m, (model_weight_id)(MW_WQ + third), 0, &t);
+            for (int r = 0; r < 2; r++)
+                for (int c = 0; c < 2; c++) assert_true(x[r * 2 + c] == (float)dtype_load(s->dt, s->data, c * 6 + third * 2 + r));
+            free(x);
+        }
+        safetensors_close(f);
+        lm_close(m);
+    }
+}
+
+/* ---- what a bad file is told ---- */
+
+static void bad_folders(void **state)
+{
+    (void)state;
+    static const file_tensor extra = { "model.layers.0.self_attn.q_norm.weight", 1, { 2, 0 } }, layer1 = { "model.layers.1.input_layernorm.weight", 1, { 8, 0 } };
+    static const struct {
+        const char *config, *without, *longer;
+        const file_tensor *more;
+        dtype dt;
+        const char *want[2];
+    } rows[] = {
+        { "{\"model_type\":\"llama\"," LLAMA_JSON "}", "model.layers.0.mlp.up_proj.weight", NULL, NULL, DT_F32, { "model.layers.0.mlp.up_proj.weight", "missing" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON "}", "lm_head.weight", NULL, NULL, DT_F32, { "lm_head.weight", "missing" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON "}", NULL, "model.embed_tokens.weight", NULL, DT_F32, { "[11, 8]", "[10, 8]" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON "}", NULL, "model.norm.weight", NULL, DT_F32, { "[9]", "[8]" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON "}", NULL, NULL, &extra, DT_F32, { "q_norm", "is not one this configuration" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON "}", NULL, NULL, &layer1, DT_F32, { "layers.1", "is not one" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"tie_word_embeddings\":true}", NULL, NULL, NULL, DT_F32, { "lm_head.weight differs", "tie_word_embeddings" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"attention_bias\":true}", NULL, NULL, NULL, DT_F32, { "q_proj.bias", "missing" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON "}", NULL, NULL, NULL, DT_I32, { "I32", "floating-point" } },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag d = { 0 };
+        assert_ok(dir_make(in_scratch("bad"), &d), d);
+        write_text(in_scratch("bad/config.json"), rows[i].config);
+        write_tensors(in_scratch("bad/model.safetensors"), llama_tensors, NULL, rows[i].dt, rows[i].without, rows[i].longer, rows[i].more);
+        lm_model *m;
+        an_status st = lm_open(in_scratch("bad"), NULL, &m, &d);
+        if (st != AN_INPUT || !strstr(d.msg, rows[i].want[0]) || !strstr(d.msg, rows[i].want[1]) || !strstr(d.msg, "bad") || m)
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+    }
+    static const struct {
+        const char *path, *text, *want; /* text NULL: not made */
+    } files[] = {
+        { "absent", NULL, "no such file or folder, and no model preset" },
+        { "empty.bin", "", "not a llama2.c file" },
+        { "notes.txt", "once upon a time there was a file that is not a model at all", "nor is it GGUF or safetensors" },
+        { "cut.gguf", "GGUF", "inside its version" },
+        { "named.gguf", "hello", "not a GGUF file" },
+        { "named.safetensors", "hello", "not a safetensors file" },
+        { "bare.safetensors", "\2\0\0\0\0\0\0\0{}", "not a safetensors" }, /* a C string ends at its first zero */
+        { "config.json", "{\"model_type\":\"llama\"}", "missing" },
+    };
+    for (size_t i = 0; i < COUNT(files); i++) {
+        diag d = { 0 };
+        lm_model *m;
+        if (files[i].text) write_text(in_scratch(files[i].path), files[i].text);
+        an_status st = lm_open(in_scratch(files[i].path), NULL, &m, &d);
+        if (st != AN_INPUT || !strstr(d.msg, files[i].want) || !strstr(d.msg, files[i].path)) fail_msg("%s: status %d: %s", files[i].path, (int)st, d.msg);
+    }
+    diag d = { 0 };
+    lm_model *m;
+    assert_ok(dir_make(in_scratch("hollow"), &d), d);
+    assert_int_equal(lm_open(in_scratch("hollow"), NULL, &m, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "without config.json"));
+    d = (diag){ 0 };
+    write_text(in_scratch("hollow/config.json"), "{" GPT2_JSON "}");
+    assert_int_equal(lm_open(in_scratch("hollow"), NULL, &m, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "model.safetensors.index.json"));
+    d = (diag){ 0 };
+    assert_int_equal(lm_open("tiny", &(lm_options){ .dt = DT_I8 }, &m, &d), AN_INPUT);
+    lm_close(NULL);
+}
+
+/* ---- GGUF metadata ---- */
+
+typedef struct {
+    const char *key;
+    int kind; /* 'u', 'f', 's', 't' (tokens); 0: take the standard value away */
+    double x;
+    const char *s;
+} patch;
+
+static void write_gguf(const char *path, const patch *p, const char *drop, const char *type)
+{
+    static const patch base[] = { { "general.architecture", 's', 0, "llama" }, { "llama.context_length", 'u', 64, NULL }, { "llama.embedding_length", 'u', 32, NULL },
+                                  { "llama.block_count", 'u', 1, NULL }, { "llama.feed_forward_length", 'u', 64, NULL }, { "llama.attention.head_count", 'u', 4, NULL },
+                                  { "llama.attention.head_count_kv", 'u', 2, NULL }, { "llama.attention.layer_norm_rms_epsilon", 'f', 1e-5, NULL },
+                                  { "llama.rope.dimension_count", 'u', 8, NULL }, { "tokenizer.ggml.bos_token_id", 'u', 1, NULL }, { "tokenizer.ggml.eos_token_id", 'u', 2, NULL } };
+    static const file_tensor list[] = { { "token_embd.weight", 2, { 10, 32 } }, { "blk.0.attn_norm.weight", 1, { 32, 0 } }, { "blk.0.attn_q.weight", 2, { 32, 32 } },
+                                        { "blk.0.attn_k.weight", 2, { 16, 32 } }, { "blk.0.attn_v.weight", 2, { 16, 32 } }, { "blk.0.attn_output.weight", 2, { 32, 32 } },
+                                        { "blk.0.ffn_norm.weight", 1, { 32, 0 } }, { "blk.0.ffn_gate.weight", 2, { 64, 32 } }, { "blk.0.ffn_up.weight", 2, { 64, 32 } },
+                                        { "blk.0.ffn_down.weight", 2, { 32, 64 } }, { "output_norm.weight", 1, { 32, 0 } } };
+    diag d = { 0 };
+    gguf_out *w;
+    bool patched = false;
+    assert_ok(gguf_create(path, &w, &d), d);
+    for (size_t i = 0; i <= COUNT(base); i++) {
+        const patch *v = i < COUNT(base) ? &base[i] : patched ? NULL : p;
+        if (i < COUNT(base) && p && !strcmp(base[i].key, p->key)) v = p, patched = true;
+        if (!v || !v->kind) continue;
+        if (v->kind == 'u') assert_ok(gguf_put_u32(w, v->key, (uint32_t)v->x, &d), d);
+        if (v->kind == 'f') assert_ok(gguf_put_f32(w, v->key, (float)v->x, &d), d);
+        if (v->kind == 's') assert_ok(gguf_put_text(w, v->key, v->s, strlen(v->s), &d), d);
+        if (v->kind == 't') assert_ok(gguf_put_texts(w, v->key, (const gguf_str[]){ { "a", 1 }, { "b", 1 } }, 2, &d), d);
+    }
+    const block_format *f = block_by_name(type);
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0, at = 0; i < COUNT(list); i++) {
+            const file_tensor *t = &list[i];
+            const block_format *as = t->rank > 1 ? f : block_of(BLOCK_F32);
+            if (drop && !strcmp(drop, t->name)) continue;
+            int64_t n = t->d[0] * (t->rank > 1 ? t->d[1] : 1);
+            if (!pass) assert_ok(gguf_declare(w, t->name, as, t->rank, t->d, NULL, &d), d);
+            else {
+                float x[4096];
+                unsigned char b[16384];
+                size_t bytes;
+                for (int64_t k = 0; k < n; k++) x[k] = mark(t->name, k);
+                assert_true(block_bytes(as, n, &bytes));
+                block_encode(as, x, b, n);
+                assert_ok(gguf_put(w, at, b, bytes, &d), d);
+            }
+            at++;
+        }
+    assert_ok(gguf_finish(w, &d), d);
+}
+
+static void gguf_models(void **state)
+{
+    (void)state;
+    static const char *const types[] = { "F32", "F16", "BF16", "Q8_0", "Q4_0" };
+    for (size_t i = 0; i < COUNT(types); i++) {
+        write_gguf(in_scratch("m.gguf"), NULL, NULL, types[i]);
+        diag d = { 0 };
+        lm_model *m;
+        lm_tensor t;
+        assert_ok(lm_open(in_scratch("m.gguf"), &(lm_options){ .form = LM_AS_FILE }, &m, &d), d);
+        const model_config *c = lm_config(m);
+        assert_true(c->rope == MODEL_ROPE_INTERLEAVED && c->tied && c->dim == 32 && c->head_dim == 8 && c->vocab == 10 && c->norm_eps == 1e-5);
+        assert_true(lm_gguf(m) && lm_generation_of(m)->bos == 1 && lm_generation_of(m)->eos[0] == 2);
+        float *x = all_of(m, MW_W2, 0, &t);
+        assert_string_equal(t.type, types[i]);
+        double worst = 0;
+        for (int k = 0; k < 32 * 64; k++) worst = fmax(worst, fabs((double)x[k] - (double)mark("blk.0.ffn_down.weight", k)));
+        assert_true(i < 2 ? worst == 0 : i == 2 ? worst < 0.004 : i == 3 ? worst < 0.006 : worst > 0.01 && worst < 0.15);
+        /* the file's own blocks, taken apart, mean the same numbers */
+        lm_form f = lm_form_of(m, MW_W2, 0);
+        assert_int_equal(f, i == 3 ? LM_INT8 : i == 4 ? LM_INT4 : LM_DENSE);
+        if (f != LM_DENSE) {
+            lm_quantized q;
+            for (int wide = 0; wide < 2; wide++) {
+                dtype sdt = wide ? DT_F32 : DT_F16;
+                assert_ok(lm_quantize(m, MW_W2, 0, f, sdt, &q, &d), d);
+                assert_int_equal(q.scale_cols, 2);
+                for (int k = 0; k < 32 * 64; k++)
+                    assert_true((float)(dtype_load(q.q_dt, q.q, k) * dtype_load(sdt, q.scale, k / 32)) == x[k]);
+            }
+        }
+        free(x);
+        lm_close(m);
+    }
+    static const struct {
+        patch p;
+        const char *drop, *want;
+    } bad[] = {
+        { { "general.architecture", 's', 0, "mamba" }, NULL, "mamba" },
+        { { "general.architecture", 0, 0, NULL }, NULL, "no general.architecture" },
+        { { "llama.attention.head_count", 's', 0, "four" }, NULL, "llama.attention.head_count" },
+        { { "llama.block_count", 0, 0, NULL }, NULL, "llama.block_count" },
+        { { "llama.block_count", 'u', 2, NULL }, NULL, "blk.1.attn_norm.weight" },
+        { { "llama.rope.dimension_count", 'u', 4, NULL }, NULL, "rope.dimension_count is 4" },
+        { { "llama.expert_count", 'u', 8, NULL }, NULL, "experts" },
+        { { "llama.attn_logit_softcapping", 'f', 30, NULL }, NULL, "attn_logit_softcapping" },
+        { { "llama.rope.scaling.type", 's', 0, "longrope" }, NULL, "longrope" },
+        { { "llama.vocab_size", 'u', 11, NULL }, NULL, "11" },
+        { { "tokenizer.ggml.tokens", 't', 0, NULL }, NULL, "2 entries, but token_embd.weight has 10" },
+        { { "split.count", 'u', 3, NULL }, NULL, "3 parts" },
+        { { "llama.feed_forward_length", 'u', 96, NULL }, NULL, "[64, 32], the configuration wants [96, 32]" },
+        { { "x", 'u', 0, NULL }, "blk.0.ffn_up.weight", "blk.0.ffn_up.weight" },
+        { { "x", 'u', 0, NULL }, "token_embd.weight", "token_embd.weight" },
+    };
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        write_gguf(in_scratch("m.gguf"), &bad[i].p, bad[i].drop, "F32");
+        diag d = { 0 };
+        lm_model *m;
+        an_status st = lm_open(in_scratch("m.gguf"), NULL, &m, &d);
+        if (st != AN_INPUT || !strstr(d.msg, bad[i].want) || !strstr(d.msg, "m.gguf")) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+    }
+}
+
+/* ---- memory and forms ---- */
+
+static void views_and_copies(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    lm_model *m;
+    const void *a, *b;
+    make_llama(in_scratch("llama"), NULL, DT_F16);
+    assert_ok(lm_open(in_scratch("llama"), NULL, &m, &d), d);
+    assert_ok(lm_dense(m, MW_WQ, 0, DT_F16, &a, &d), d); /* the file itself */
+    assert_int_equal(lm_bytes(m), 0);
+    assert_ok(lm_dense(m, MW_WQ, 0, DT_F32, &a, &d), d);
+    assert_ok(lm_dense(m, MW_WQ, 0, DT_F32, &b, &d), d); /* converted once */
+    assert_ptr_equal(a, b);
+    assert_int_equal(lm_bytes(m), 256);
+    assert_int_equal((uintptr_t)a % 64, 0);
+    for (int i = 0; i < 64; i++) assert_true(((const float *)a)[i] == mark("model.layers.0.self_attn.q_proj.weight", i));
+    lm_release(m, MW_WQ, 0);
+    assert_int_equal(lm_bytes(m), 0);
+    float x[8];
+    assert_int_equal(lm_rows(m, MW_WQ, 0, 8, 1, DT_F32, x, &d), AN_BUG);
+    d = (diag){ 0 };
+    assert_int_equal(lm_rows(m, MW_WQ, 0, -1, 1, DT_F32, x, &d), AN_BUG);
+    d = (diag){ 0 };
+    assert_int_equal(lm_dense(m, MW_BQ, 0, DT_F32, &a, &d), AN_BUG);
+    d = (diag){ 0 };
+    assert_int_equal(lm_dense(m, MW_WQ, 0, DT_I8, &a, &d), AN_BUG);
+    lm_close(m);
+}
+
+/* Largest error of a form over the tensor's largest magnitude, and its mean square over theirs. */
+static void form_error(lm_model *m, lm_form f, double *worst, double *power)
+{
+    lm_tensor t;
+    lm_quantized q;
+    diag d = { 0 };
+    float *x = all_of(m, MW_W1, 0, &t);
+    assert_ok(lm_quantize(m, MW_W1, 0, f, DT_F16, &q, &d), d);
+    double peak = 0, err = 0, e2 = 0, x2 = 0;
+    for (int64_t i = 0; i < t.rows * t.cols; i++) {
+        double c = dtype_load(q.q_dt, q.q, i), y;
+        if (q.table) y = dtype_load(DT_F16, q.table, (int64_t)c);
+        else y = c * dtype_load(DT_F16, q.scale, i / t.cols * q.scale_cols + i % t.cols / (t.cols / q.scale_cols));
+        peak = fmax(peak, fabs((double)x[i]));
+        err = fmax(err, fabs(y - (double)x[i]));
+        e2 += pow(y - (double)x[i], 2);
+        x2 += pow((double)x[i], 2);
+    }
+    free(x);
+    *worst = err / peak;
+    *power = e2 / x2;
+}
+
+static void forms(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    lm_model *m;
+    double worst, power;
+    assert_ok(lm_open("stories260k", &(lm_options){ .form = LM_INT4, .head = LM_INT8, .seed = 5 }, &m, &d), d);
+    form_error(m, LM_INT8, &worst, &power);
+    assert_true(worst < 0.5 / 127 * 1.01 && power < 1e-4);
+    form_error(m, LM_INT4, &worst, &power);
+    assert_true(worst < 1.0 / 8 && power < 0.01);
+    form_error(m, LM_PALETTE4, &worst, &power);
+    assert_true(power < 0.014); /* sixteen levels of a bell: 0.0095 at best */
+    lm_quantized q;
+    assert_ok(lm_quantize(m, MW_W2, 0, LM_INT4, DT_F16, &q, &d), d); /* rows of 172 = 4 x 43 */
+    assert_int_equal(q.scale_cols, 4);
+    assert_int_equal(lm_form_of(m, MW_WQ, 0), LM_INT4);
+    assert_int_equal(lm_form_of(m, MW_EMBED, -1), LM_INT8); /* tied: it is the classifier */
+    assert_int_equal(lm_form_of(m, MW_NORM1, 0), LM_DENSE);
+    assert_int_equal(lm_quantize(m, MW_NORM1, 0, LM_INT8, DT_F16, &q, &d), AN_BUG);
+    lm_close(m);
+    for (int i = 0; i < LM_FORMS; i++) {
+        lm_form f;
+        assert_true(lm_form_find(lm_form_name((lm_form)i), &f) && f == (lm_form)i);
+    }
+    lm_form f;
+    assert_false(lm_form_find("int9", &f));
+}
+
+static void seeds(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    lm_model *a, *b, *c;
+    lm_tensor t;
+    pool *p;
+    assert_ok(pool_make(&p, 3, &d), d);
+    assert_ok(lm_open("tiny", &(lm_options){ .seed = 7 }, &a, &d), d);
+    assert_ok(lm_open("tiny", &(lm_options){ .seed = 7, .threads = p }, &b, &d), d);
+    assert_ok(lm_open("tiny", &(lm_options){ .seed = 8 }, &c, &d), d);
+    float *x = all_of(a, MW_EMBED, -1, &t), *y = all_of(b, MW_EMBED, -1, &t), *z = all_of(c, MW_EMBED, -1, &t), row[64];
+    size_t n = (size_t)(t.rows * t.cols);
+    assert_memory_equal(x, y, n * sizeof *x);
+    assert_memory_not_equal(x, z, n * sizeof *x);
+    assert_ok(lm_rows(b, MW_EMBED, -1, 100, 1, DT_F32, row, &d), d);
+    assert_memory_equal(row, x + 100 * t.cols, sizeof row);
+    double sum = 0, sq = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i], sq += (double)x[i] * (double)x[i];
+    assert_true(fabs(sum / (double)n) < 5e-4 && fabs(sqrt(sq / (double)n) - 0.02) < 5e-4);
+    free(x);
+    free(y);
+    free(z);
+    x = all_of(a, MW_NORM_F, -1, &t);
+    for (int64_t i = 0; i < t.rows; i++) assert_true(x[i] == 1);
+    free(x);
+    assert_int_equal(lm_origin_of(a), LM_FROM_SEED);
+    assert_true(lm_digest(a) == lm_digest(b) && lm_digest(a) != lm_digest(c));
+    lm_close(a);
+    lm_close(b);
+    lm_close(c);
+    pool_free(p);
+    write_text(in_scratch("config.json"), "{" GPT2_JSON "}");
+    assert_ok(lm_open(in_scratch("config.json"), NULL, &a, &d), d); /* a shape without weights */
+    assert_string_equal(lm_family(a), "gpt2");
+    lm_close(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(families),     cmocka_unit_test(configurations_there_and_back), cmocka_unit_test(refused_fields),
+                                        cmocka_unit_test(rope_scaling), cmocka_unit_test(llama_folder),                  cmocka_unit_test(gpt2_folder),
+                                        cmocka_unit_test(real_folders), cmocka_unit_test(bad_folders),                   cmocka_unit_test(gguf_models),
+                                        cmocka_unit_test(views_and_copies), cmocka_unit_test(forms),                     cmocka_unit_test(seeds) };
+    return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
+}
