@@ -1,0 +1,535 @@
+/* Tokenizer files of every kind, small and made here: what each section means, what is refused and by which name, and files that lie. */
+#include "t.h"
+#include "text/text.h"
+
+typedef struct {
+    tokenizer *t;
+    tok_encoder *e;
+} opened;
+
+static opened wrap(tokenizer *t)
+{
+    diag d = { 0 };
+    opened o = { t, NULL };
+    assert_ok(tok_encoder_new(t, &o.e, &d), d);
+    return o;
+}
+
+static opened from_json(const char *json)
+{
+    diag d = { 0 };
+    tokenizer *t;
+    assert_ok(tok_from_json("test", json, strlen(json), &t, &d), d);
+    return wrap(t);
+}
+
+static void close_tok(opened o)
+{
+    tok_encoder_free(o.e);
+    tok_close(o.t);
+}
+
+static void expect(opened o, const char *text, size_t n, unsigned flags, const char *ids)
+{
+    diag d = { 0 };
+    tok_ids v = { 0 };
+    strbuf b = { 0 };
+    sb_puts(&b, "");
+    assert_ok(tok_encode(o.e, text, n, flags, &v, &d), d);
+    for (size_t i = 0; i < v.n; i++) sb_printf(&b, i ? " %u" : "%u", v.at[i]);
+    assert_string_equal(b.at, ids);
+    sb_free(&b);
+    tok_ids_free(&v);
+}
+
+static void there_and_back(opened o, const char *text, size_t n, unsigned flags)
+{
+    diag d = { 0 };
+    tok_ids v = { 0 };
+    strbuf b = { 0 };
+    sb_puts(&b, "");
+    assert_ok(tok_encode(o.e, text, n, flags, &v, &d), d);
+    assert_ok(tok_decode(o.t, v.at, v.n, flags, &b, &d), d);
+    assert_int_equal(b.n, n);
+    assert_memory_equal(b.at, text, n);
+    sb_free(&b);
+    tok_ids_free(&v);
+}
+#define SAME(o, text, flags) there_and_back(o, text, sizeof(text) - 1, flags)
+#define EXPECT(o, text, flags, ids) expect(o, text, sizeof(text) - 1, flags, ids)
+
+/* ---- tokenizer.json: a Llama-like BPE with byte fallback ---- */
+
+#define MARK "\xe2\x96\x81"
+/* ids: 0 <unk>, 1 <s>, 2 </s>, 3 … 258 bytes, then these */
+static const char *const pieces[] = { MARK, "h", "e", "l", "o", "w", "r", "d", MARK "h", "ll", MARK "he", "llo", MARK "hello", MARK "w", "or", "ld", MARK "wor", MARK "world", MARK MARK };
+static const char *const merges[] = { MARK " h", "l l", MARK "h e", "ll o", MARK "he llo", MARK " w", "o r", "l d", MARK "w or", MARK "wor ld", MARK " " MARK };
+
+static void llama_json(strbuf *b, const char *normalizer, const char *pre, const char *decoder)
+{
+    sb_printf(b, "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},{\"id\":1,\"content\":\"<s>\",\"special\":true},{\"id\":2,\"content\":\"</s>\",\"special\":true}],"
+                 "\"normalizer\":%s,\"pre_tokenizer\":%s,\"decoder\":%s,"
+                 "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}]},"
+                 "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2",
+              normalizer, pre, decoder);
+    for (unsigned i = 0; i < 256; i++) sb_printf(b, ",\"<0x%02X>\":%u", i, 3 + i);
+    for (size_t i = 0; i < COUNT(pieces); i++) sb_printf(b, ",\"%s\":%zu", pieces[i], 259 + i);
+    sb_puts(b, "},\"merges\":[");
+    for (size_t i = 0; i < COUNT(merges); i++) sb_printf(b, "%s\"%s\"", i ? "," : "", merges[i]);
+    sb_puts(b, "]}}");
+}
+
+static void llama_like(void **state)
+{
+    (void)state;
+    static const char back[] = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" MARK "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
+                               "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}";
+    strbuf b = { 0 };
+    llama_json(&b, "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" MARK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" MARK "\"}]}", "null", back);
+    opened o = from_json(b.at);
+    tok_info i;
+    tok_get(o.t, &i);
+    assert_int_equal(i.bos, 1);
+    assert_true(i.add_bos && i.byte_fallback);
+    EXPECT(o, "hello world", 0, "271 276");
+    EXPECT(o, "hello world", TOK_BOS, "1 271 276");
+    EXPECT(o, " hello", 0, "259 271"); /* the merge of a space and h comes before that of two spaces */
+    EXPECT(o, "x", 0, "259 123");
+    EXPECT(o, "<s>", 0, "259 63 118 65");
+    EXPECT(o, "<s>hello", TOK_SPECIAL, "1 271");
+    EXPECT(o, "", 0, "");
+    sb_free(&b);
+    SAME(o, "hello world", 0);
+    SAME(o, "  hello   world  ", 0);
+    SAME(o, "a " MARK "b", 0); /* the mark itself is not a space */
+    SAME(o, "stray \xff\xc3 bytes \xe2\x96", 0);
+    SAME(o, "<s>hello</s> world<s>", TOK_SPECIAL);
+    close_tok(o);
+
+    /* The newer spelling: Metaspace, a space put in front of the first stretch only, unless there is one. */
+    llama_json(&b, "null", "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"first\",\"split\":false}", back);
+    o = from_json(b.at);
+    EXPECT(o, "hello world", 0, "271 276");
+    EXPECT(o, " hello", 0, "271");
+    EXPECT(o, "hello<s>hello", TOK_SPECIAL, "271 1 260 261 270");
+    SAME(o, "hello<s>hello", TOK_SPECIAL);
+    close_tok(o);
+    sb_free(&b);
+
+    /* Words apart: two spaces never meet. */
+    llama_json(&b, "null", "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"always\",\"split\":true}", back);
+    o = from_json(b.at);
+    EXPECT(o, "a  hello", 0, "259 100 259 271");
+    close_tok(o);
+    sb_free(&b);
+}
+
+/* ---- sections, and what is refused ---- */
+
+#define BYTES_JSON(normalizer, pre, decoder, post, model)                                                                                                                  \
+    "{\"normalizer\":" normalizer ",\"pre_tokenizer\":" pre ",\"decoder\":" decoder ",\"post_processor\":" post ",\"model\":{" model "\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}"
+
+static void refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *say[2];
+    } rows[] = {
+        { BYTES_JSON("{\"type\":\"BertNormalizer\"}", "null", "null", "null", "\"type\":\"BPE\","), { "normalizer", "BertNormalizer" } },
+        { BYTES_JSON("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Lowercase\"}]}", "null", "null", "null", "\"type\":\"BPE\","), { "normalizer", "Lowercase" } },
+        { BYTES_JSON("null", "{\"type\":\"UnicodeScripts\"}", "null", "null", "\"type\":\"BPE\","), { "pre_tokenizer", "UnicodeScripts" } },
+        { BYTES_JSON("null", "{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},\"behavior\":\"Sideways\"}", "null", "null", "\"type\":\"BPE\","), { "behavior", "Sideways" } },
+        { BYTES_JSON("null", "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}", "null", "null", "\"type\":\"BPE\","), { "regular expression", "(" } },
+        { BYTES_JSON("null", "null", "{\"type\":\"WordPiece\"}", "null", "\"type\":\"BPE\","), { "decoder", "WordPiece" } },
+        { BYTES_JSON("null", "null", "null", "{\"type\":\"RobertaProcessing\"}", "\"type\":\"BPE\","), { "post_processor", "RobertaProcessing" } },
+        { BYTES_JSON("null", "null", "null", "null", "\"type\":\"WordPiece\","), { "model", "WordPiece" } },
+        { BYTES_JSON("null", "null", "null", "null", "\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\","), { "end_of_word_suffix", "not supported" } },
+        { BYTES_JSON("null", "null", "null", "null", "\"type\":\"BPE\",\"dropout\":0.1,"), { "dropout", "not supported" } },
+        { BYTES_JSON("null", "null", "null", "null", "\"type\":\"BPE\",\"byte_fallback\":true,"), { "bytes", "ByteFallback" } },
+        { BYTES_JSON("null", "null", "null", "null", "\"type\":\"BPE\",\"unk_token\":\"<unk>\","), { "unk_token", "<unk>" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", { "id 0", "another" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", { "\"a\"", "whole number" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":4194304},\"merges\":[]}}", { "\"a\"", "4194303" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1.5},\"merges\":[]}}", { "\"a\"", "whole number" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a c\"]}}", { "merge 0", "\"c\"" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}", { "merge 0", "\"aa\"" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"aa\"]}}", { "merges[0]", "left right" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", { "0 tokens", "" } },
+        { "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}}", { "vocab[0]", "score" } },
+        { "{\"added_tokens\":[{\"id\":0}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", { "added_tokens[0]", "content" } },
+        { "{\"a\":0}", { "model", "" } },
+        { "{\"model\":", { "line 1", "" } },
+        { "", { "line", "" } },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag d = { 0 };
+        tokenizer *t = NULL;
+        assert_int_equal(tok_from_json("bad.json", rows[i].json, strlen(rows[i].json), &t, &d), AN_INPUT);
+        assert_null(t);
+        for (int k = 0; k < 2; k++)
+            if (!strstr(d.msg, rows[i].say[k])) fail_msg("row %zu: \"%s\" does not say \"%s\"", i, d.msg, rows[i].say[k]);
+    }
+}
+
+/* Behaviours as Hugging Face documents them, on the-final--countdown. */
+static void behaviors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *behavior, *invert, *ends;
+    } rows[] = {
+        { "{\"String\":\"-\"}", "Isolated", "false", "3 4 9 10 11 20" },      { "{\"String\":\"-\"}", "Removed", "false", "3 9 20" },
+        { "{\"String\":\"-\"}", "MergedWithPrevious", "false", "4 10 11 20" }, { "{\"String\":\"-\"}", "MergedWithNext", "false", "3 9 10 20" },
+        { "{\"String\":\"-\"}", "Contiguous", "false", "3 4 9 11 20" },        { "{\"Regex\":\"-\"}", "MergedWithNext", "false", "3 9 10 20" },
+        { "{\"Regex\":\"[a-z]+\"}", "Removed", "true", "3 9 20" },             { "{\"Regex\":\"[^-]+\"}", "Isolated", "false", "3 4 9 11 20" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        strbuf b = { 0 }, got = { 0 };
+        diag d = { 0 };
+        tok_cuts c = { 0 };
+        sb_printf(&b, "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":%s,\"behavior\":\"%s\",\"invert\":%s},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", rows[i].pattern,
+                  rows[i].behavior, rows[i].invert);
+        opened o = from_json(b.at);
+        assert_ok(tok_cut(o.e, "the-final--countdown", 20, &c, &d), d);
+        for (size_t k = 0; k < c.n; k++) sb_printf(&got, k ? " %zu" : "%zu", c.at[k]);
+        assert_string_equal(got.at, rows[i].ends);
+        tok_cuts_free(&c);
+        close_tok(o);
+        sb_free(&b);
+        sb_free(&got);
+    }
+    /* One step after the other: numbers apart first, then words. */
+    opened o = from_json("{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]},"
+                         "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}");
+    diag d = { 0 };
+    tok_cuts c = { 0 };
+    static const size_t want[] = { 2, 3, 4, 5, 6, 8 };
+    assert_ok(tok_cut(o.e, "ab 12  c", 8, &c, &d), d);
+    assert_int_equal(c.n, COUNT(want));
+    assert_memory_equal(c.at, want, sizeof want);
+    tok_cuts_free(&c);
+    close_tok(o);
+}
+
+static void added_tokens(void **state)
+{
+    (void)state;
+    opened o = from_json("{\"added_tokens\":[{\"id\":3,\"content\":\"<a>\",\"special\":true},{\"id\":4,\"content\":\"<a><a>\",\"special\":true},{\"id\":5,\"content\":\"mask\",\"special\":false,\"lstrip\":true,\"rstrip\":true},"
+                         "{\"id\":6,\"content\":\"ab\",\"special\":false,\"single_word\":true}],\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"
+                         "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"unk_token\":\"a\",\"vocab\":{\"a\":0,\"b\":1,\"\\u0120\":2},\"merges\":[]}}");
+    EXPECT(o, "a<a>b", TOK_SPECIAL, "0 3 1");
+    EXPECT(o, "<a><a><a>", TOK_SPECIAL, "4 3"); /* the longest at the leftmost place */
+    EXPECT(o, "<a>", 0, "0 0 0");               /* as text: unknown, a, unknown */
+    EXPECT(o, "b mask b", 0, "1 5 1");          /* with the white space around it */
+    EXPECT(o, "ab", 0, "6");
+    EXPECT(o, "bab", 0, "1 0 1");
+    EXPECT(o, "b ab b", 0, "1 2 6 2 1");
+    EXPECT(o, "\xc3\xa9"  "ab", 0, "0 0 0 1");  /* a letter of two bytes before it: no word of its own */
+    assert_int_equal(tok_find(o.t, "<a>", 3), 3);
+    assert_int_equal(tok_find(o.t, "nothing", 7), -1);
+    close_tok(o);
+}
+
+static void unigram_json(void **state)
+{
+    (void)state;
+    opened o = from_json("{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"add_prefix_space\":true},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\"},"
+                         "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"" MARK "\",-2],[\"a\",-2],[\"b\",-2],[\"ab\",-3],[\"" MARK "ab\",-4.5],[\"ba\",-3.5]]}}");
+    EXPECT(o, "ab", 0, "5");
+    EXPECT(o, "abab ab", 0, "5 4 5");
+    EXPECT(o, "aba", 0, "5 2");
+    EXPECT(o, "a??a", 0, "1 2 0 2"); /* a run of unknown characters is one token */
+    close_tok(o);
+}
+
+/* ---- NFC, as a normalizer: what comes back is composed ---- */
+
+static void composes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } rows[] = {
+        { "e\xcc\x81", "\xc3\xa9" },
+        { "A\xcc\x8a\xcc\x81", "\xc7\xba" },
+        { "q\xcc\x87\xcc\xa3", "q\xcc\xa3\xcc\x87" },               /* marks in the order of their classes */
+        { "\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab", "\xed\x95\x9c" }, /* Hangul: three letters, one syllable */
+        { "\xed\x95\x98\xe1\x86\xab", "\xed\x95\x9c" },             /* and a syllable with a final */
+        { "\xe2\x84\xab", "\xc3\x85" },                             /* the angstrom sign is a letter */
+        { "\xe0\xa5\x98", "\xe0\xa4\x95\xe0\xa4\xbc" },             /* excluded: stays apart */
+        { "plain", "plain" },
+        { "\xff" "e\xcc\x81\xfe\xcc\x81", "\xff\xc3\xa9\xfe\xcc\x81" }, /* nothing joins across a stray byte */
+    };
+    strbuf b = { 0 };
+    diag d = { 0 };
+    assert_ok(tok_train("", 0, &(tok_train_options){ .vocab = 257 }, &b, &d), d);
+    char *at = strstr(b.at, "\"normalizer\":null");
+    assert_non_null(at);
+    strbuf json = { 0 };
+    sb_putn(&json, b.at, (size_t)(at - b.at));
+    sb_puts(&json, "\"normalizer\":{\"type\":\"NFC\"}");
+    sb_puts(&json, at + strlen("\"normalizer\":null"));
+    opened o = from_json(json.at);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        tok_ids v = { 0 };
+        strbuf out = { 0 };
+        assert_ok(tok_encode(o.e, rows[i].in, strlen(rows[i].in), 0, &v, &d), d);
+        assert_ok(tok_decode(o.t, v.at, v.n, 0, &out, &d), d);
+        assert_string_equal(out.at, rows[i].out);
+        sb_free(&out);
+        tok_ids_free(&v);
+    }
+    close_tok(o);
+    sb_free(&b);
+    sb_free(&json);
+}
+
+/* ---- tokenizer.model ---- */
+
+static void put_varint(strbuf *b, uint64_t v)
+{
+    for (; v > 127; v >>= 7) sb_putc(b, (char)(v | 128));
+    sb_putc(b, (char)v);
+}
+static void put_bytes(strbuf *b, unsigned field, const char *s, size_t n)
+{
+    put_varint(b, field << 3 | 2);
+    put_varint(b, n);
+    sb_putn(b, s, n);
+}
+static void put_piece(strbuf *b, const char *text, float score, int type)
+{
+    strbuf p = { 0 };
+    uint32_t bits;
+    memcpy(&bits, &score, 4);
+    put_bytes(&p, 1, text, strlen(text));
+    put_varint(&p, 2 << 3 | 5);
+    for (int i = 0; i < 4; i++) sb_putc(&p, (char)(bits >> (8 * i)));
+    put_varint(&p, 3 << 3);
+    put_varint(&p, (uint64_t)type);
+    put_bytes(b, 1, p.at, p.n);
+    sb_free(&p);
+}
+
+/* A BPE or unigram model whose character map turns A into a. */
+static void model_proto(strbuf *b, int type, bool bytes)
+{
+    put_piece(b, "<unk>", 0, TOK_UNKNOWN), put_piece(b, "<s>", 0, TOK_CONTROL), put_piece(b, "</s>", 0, TOK_CONTROL);
+    put_piece(b, MARK, -1, TOK_NORMAL), put_piece(b, "a", -2, TOK_NORMAL), put_piece(b, "b", -3, TOK_NORMAL);
+    put_piece(b, MARK "a", -0.5f, TOK_NORMAL), put_piece(b, "ab", -1.5f, TOK_NORMAL), put_piece(b, "[x]", 0, TOK_USER);
+    for (unsigned i = 0; i < 256 && bytes; i++) {
+        char s[8];
+        snprintf(s, sizeof s, "<0x%02X>", i);
+        put_piece(b, s, 0, TOK_BYTE);
+    }
+    strbuf t = { 0 }, n = { 0 };
+    unsigned char map[4 + 512 * 4 + 2] = { 0 };
+    map[1] = 512 * 4 >> 8;
+    uint32_t units[3][2] = { { 0, 256u << 10 }, { 0x141, 'A' | 1u << 8 | 1u << 10 }, { 0x140, 0x80000000u } };
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 4; k++) map[4 + units[i][0] * 4 + (uint32_t)k] = (unsigned char)(units[i][1] >> (8 * k));
+    map[4 + 512 * 4] = 'a';
+    put_varint(&t, 3 << 3), put_varint(&t, (uint64_t)type);
+    put_varint(&t, 35 << 3), put_varint(&t, bytes);
+    put_varint(&t, 99 << 3 | 1), sb_putn(&t, "12345678", 8); /* fields we do not know */
+    put_bytes(&t, 98, "later", 5);
+    put_bytes(b, 2, t.at, t.n);
+    put_bytes(&n, 2, (char *)map, sizeof map);
+    put_varint(&n, 3 << 3), put_varint(&n, 1);
+    put_varint(&n, 4 << 3), put_varint(&n, 0);
+    put_bytes(b, 3, n.at, n.n);
+    sb_free(&t);
+    sb_free(&n);
+}
+
+static void sentencepiece(void **state)
+{
+    (void)state;
+    strbuf b = { 0 };
+    diag d = { 0 };
+    tokenizer *t;
+    model_proto(&b, 2, true);
+    assert_ok(tok_from_model("toy.model", b.at, b.n, &t, &d), d);
+    opened o = wrap(t);
+    EXPECT(o, "ab", 0, "6 5");     /* the space joins a before b does: its score is better */
+    EXPECT(o, "b ab", 0, "3 5 6 5");
+    EXPECT(o, "Ab", 0, "6 5");     /* the character map */
+    EXPECT(o, "bab", 0, "3 5 7");
+    EXPECT(o, "a[x]b", 0, "6 8 3 5");
+    EXPECT(o, "\xc3\xa9", 0, "3 204 178");
+    SAME(o, "  a  b [x] \xff " MARK, 0);
+    close_tok(o);
+    /* Every way to cut it short: an error, or a smaller vocabulary, never a crash. */
+    for (size_t n = 0; n < b.n; n++) {
+        char *copy = malloc(n + 1); /* its own block: a read past the end is seen */
+        memcpy(copy, b.at, n);
+        d = (diag){ 0 };
+        if (tok_from_model("toy.model", copy, n, &t, &d)) assert_true(d.st == AN_INPUT && strstr(d.msg, "toy.model"));
+        else tok_close(t);
+        free(copy);
+    }
+    b.n = 0;
+    model_proto(&b, 1, false);
+    d = (diag){ 0 };
+    assert_ok(tok_from_model("toy.model", b.at, b.n, &t, &d), d);
+    o = wrap(t);
+    EXPECT(o, "ab", 0, "3 7"); /* -1 - 1.5 is better than -0.5 - 3 */
+    EXPECT(o, "a\xc3\xa9\xc3\xa9", 0, "6 0");
+    close_tok(o);
+    b.n = 0;
+    model_proto(&b, 4, false);
+    assert_int_equal(tok_from_model("toy.model", b.at, b.n, &t, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "char"));
+    sb_free(&b);
+}
+
+/* ---- tokenizer.bin ---- */
+
+static void llama2c_bin(void **state)
+{
+    (void)state;
+    strbuf b = { 0 };
+    diag d = { 0 };
+    tokenizer *t;
+    static const struct { const char *s; float score; } more[] = { { " ", -1 }, { "a", -2 }, { "b", -3 }, { " a", -0.5f }, { "ab", -1.5f } };
+    sb_putn(&b, "\7\0\0\0", 4);
+    for (unsigned i = 0; i < 259 + COUNT(more); i++) {
+        char s[16];
+        if (i < 3) snprintf(s, sizeof s, "%s", ((const char *[]){ "<unk>", "\n<s>\n", "\n</s>\n" })[i]);
+        else if (i < 259) snprintf(s, sizeof s, "<0x%02X>", i - 3);
+        else snprintf(s, sizeof s, "%s", more[i - 259].s);
+        float score = i < 259 ? 0 : more[i - 259].score;
+        sb_putn(&b, (char *)&score, 4);
+        uint32_t n = (uint32_t)strlen(s);
+        sb_putn(&b, (char *)&n, 4);
+        sb_puts(&b, s);
+    }
+    assert_ok(tok_from_bin("toy.bin", b.at, b.n, &t, &d), d);
+    opened o = wrap(t);
+    EXPECT(o, "ab", 0, "262 261");
+    EXPECT(o, "bab", TOK_BOS, "1 259 261 263");
+    SAME(o, "a " MARK "  \xfe", 0);
+    assert_int_equal(tok_find(o.t, "<s>", 3), 1);
+    close_tok(o);
+    for (size_t n = 0; n < b.n; n++) {
+        char *copy = malloc(n + 1);
+        memcpy(copy, b.at, n);
+        d = (diag){ 0 };
+        if (tok_from_bin("toy.bin", copy, n, &t, &d)) assert_true(d.st == AN_INPUT && strstr(d.msg, "toy.bin"));
+        else tok_close(t);
+        free(copy);
+    }
+    memset(b.at + 8, 0xff, 4); /* a token of 2^32-1 bytes */
+    d = (diag){ 0 };
+    assert_int_equal(tok_from_bin("toy.bin", b.at, b.n, &t, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "4294967295"));
+    sb_free(&b);
+}
+
+/* ---- long and hostile texts ---- */
+
+static void long_texts(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20 };
+    char *text = malloc(N);
+    diag d = { 0 };
+    strbuf json = { 0 }, model = { 0 };
+    tokenizer *t;
+    opened o[3];
+    assert_non_null(text);
+    memset(text, 'a', N);
+    assert_ok(tok_train(text, 4000, &(tok_train_options){ .vocab = 280 }, &json, &d), d); /* learns runs of a */
+    o[0] = from_json(json.at);
+    for (int k = 1; k < 3; k++) {
+        model.n = 0;
+        model_proto(&model, 3 - k, true);
+        assert_ok(tok_from_model("toy", model.at, model.n, &t, &d), d);
+        o[k] = wrap(t);
+    }
+    static const char fills[] = { 'a', ' ', '\n', '\xff' };
+    for (size_t f = 0; f < COUNT(fills); f++) {
+        memset(text, fills[f], N);
+        for (int k = 0; k < 3; k++) there_and_back(o[k], text, N, 0);
+        text[N - 1] = 'b';
+        for (int k = 0; k < 3; k++) there_and_back(o[k], text, N, 0);
+    }
+    for (int k = 0; k < 3; k++) close_tok(o[k]);
+    sb_free(&json);
+    sb_free(&model);
+    free(text);
+}
+
+/* ---- training ---- */
+
+static void trains(void **state)
+{
+    (void)state;
+    static const char text[] = "low low low low low lower lower newest newest newest newest newest newest widest widest widest";
+    diag d = { 0 };
+    strbuf a = { 0 }, b = { 0 };
+    tok_train_options op = { .vocab = 262 };
+    assert_ok(tok_train(text, sizeof text - 1, &op, &a, &d), d);
+    assert_ok(tok_train(text, sizeof text - 1, &op, &b, &d), d);
+    assert_int_equal(a.n, b.n);
+    assert_memory_equal(a.at, b.at, a.n);
+    /* es and st nine times each: es has the lower ids; then est, and so on */
+    assert_non_null(strstr(a.at, "\"merges\":[\n\"e s\",\n\"es t\",\n\"l o\""));
+    opened o = from_json(a.at);
+    tok_info i;
+    tok_get(o.t, &i);
+    assert_int_equal(i.n, 262);
+    assert_int_equal(i.bos, 261);
+    SAME(o, "lowest \xf0\x9f\x9a\x80", 0);
+    EXPECT(o, "<|endoftext|>", TOK_SPECIAL, "261");
+    close_tok(o);
+    op.vocab = 100000; /* more than the text can give */
+    a.n = 0;
+    assert_ok(tok_train(text, sizeof text - 1, &op, &a, &d), d);
+    o = from_json(a.at);
+    tok_get(o.t, &i);
+    assert_in_range(i.n, 262, 320);
+    close_tok(o);
+    op.vocab = 256;
+    assert_int_equal(tok_train(text, sizeof text - 1, &op, &a, &d), AN_USAGE);
+    d = (diag){ 0 };
+    op = (tok_train_options){ .vocab = 300, .split = "words" };
+    assert_int_equal(tok_train(text, sizeof text - 1, &op, &a, &d), AN_USAGE);
+    assert_non_null(strstr(d.msg, "words"));
+    sb_free(&a);
+    sb_free(&b);
+}
+
+static void bad_ids_and_flags(void **state)
+{
+    (void)state;
+    opened o = from_json("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}");
+    diag d = { 0 };
+    tok_ids v = { 0 };
+    strbuf b = { 0 };
+    static const uint32_t ids[] = { 0, 1, 2 };
+    assert_int_equal(tok_decode(o.t, ids, 3, 0, &b, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "id 2 at index 2"));
+    d = (diag){ 0 };
+    assert_int_equal(tok_encode(o.e, "a", 1, TOK_BOS, &v, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "BOS"));
+    d = (diag){ 0 };
+    assert_int_equal(tok_encode(o.e, "a?", 2, 0, &v, &d), AN_INPUT); /* neither bytes nor an unknown token */
+    assert_non_null(strstr(d.msg, "3f"));
+    d = (diag){ 0 };
+    tokenizer *t;
+    assert_int_equal(tok_open("/nonexistent/tokenizer.json", &t, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "/nonexistent/tokenizer.json"));
+    tok_ids_free(&v);
+    sb_free(&b);
+    close_tok(o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_like), cmocka_unit_test(refused_by_name), cmocka_unit_test(behaviors),   cmocka_unit_test(added_tokens), cmocka_unit_test(unigram_json), cmocka_unit_test(composes),
+        cmocka_unit_test(sentencepiece), cmocka_unit_test(llama2c_bin),  cmocka_unit_test(long_texts), cmocka_unit_test(trains),       cmocka_unit_test(bad_ids_and_flags),
+    };
+    return cmocka_run_group_tests_name("text", tests, NULL, NULL);
+}

@@ -1,0 +1,375 @@
+/* Token files, documents, batches that resume, and the built-in stories. */
+#include <unistd.h>
+
+#include "base/io.h"
+#include "t.h"
+#include "text/shard.h"
+#include "text/story.h"
+
+static char dir[] = "/tmp/anneal-text-XXXXXX";
+static const char *in_dir(const char *name)
+{
+    static char path[4][300];
+    static int k;
+    k = (k + 1) % 4;
+    snprintf(path[k], sizeof path[k], "%s/%s", dir, name);
+    return path[k];
+}
+
+static void shards(void **state)
+{
+    (void)state;
+    enum { N = 1010 };
+    static const char *const names[] = { "a.u16", "a.u32", "a.bin", "big.bin" };
+    for (size_t k = 0; k < COUNT(names); k++) {
+        uint32_t ids[N];
+        int32_t back[N];
+        diag d = { 0 };
+        shard *s;
+        bool big = k == 3;
+        for (size_t i = 0; i < N; i++) ids[i] = (uint32_t)(i * (big ? 1000 : 61));
+        assert_ok(shard_write(in_dir(names[k]), ids, N, &d), d);
+        assert_true(shard_is(in_dir(names[k])));
+        assert_ok(shard_open(in_dir(names[k]), 0, &s, &d), d);
+        assert_int_equal(shard_count(s), N);
+        assert_int_equal(shard_bytes(s), k == 1 || big ? 4 : 2);
+        assert_ok(shard_read(s, 0, N, back, &d), d);
+        for (size_t i = 0; i < N; i++) assert_int_equal(back[i], ids[i]);
+        assert_int_equal(shard_read(s, N - 1, 2, back, &d), AN_INPUT);
+        d = (diag){ 0 };
+        assert_int_equal(shard_read(s, UINT64_MAX, 2, back, &d), AN_INPUT);
+        shard_close(s);
+        d = (diag){ 0 };
+        assert_int_equal(shard_open(in_dir(names[k]), ids[500], &s, &d), AN_INPUT); /* the first id that is too large, and where */
+        assert_null(s);
+        assert_non_null(strstr(d.msg, "index 500"));
+        assert_non_null(strstr(d.msg, names[k]));
+    }
+    diag d = { 0 };
+    uint32_t wide = 70000;
+    assert_int_equal(shard_write(in_dir("w.u16"), &wide, 1, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "70000"));
+    assert_int_not_equal(access(in_dir("w.u16"), F_OK), 0);
+    d = (diag){ 0 };
+    assert_int_equal(shard_write(in_dir("w.txt"), &wide, 1, &d), AN_USAGE);
+}
+
+static void lying_shards(void **state)
+{
+    (void)state;
+    unsigned char good[1024 + 8] = { 0 };
+    memcpy(good, "\x98\xd8\x34\x01\1\0\0\0\4\0\0\0", 12); /* 20240520, 1, four ids */
+    static const struct {
+        const char *name, *bytes, *say;
+        size_t at, n, size;
+    } rows[] = {
+        { "odd.u16", "", "2-byte", 0, 0, 3 },
+        { "odd.u32", "", "4-byte", 0, 0, 6 },
+        { "v.bin", "\2", "version 2", 4, 1, 1032 },
+        { "count.bin", "\5", "5 ids", 8, 1, 1032 },
+        { "huge.bin", "\xff\xff\xff\xff", "4294967295 ids", 8, 4, 1032 },
+        { "short.bin", "", "header", 0, 0, 100 },
+        { "none.bin", "\0", "magic", 0, 1, 1032 },
+        { "half.bin", "", "4 ids", 0, 0, 1031 },
+        { "empty.bin", "", "token file", 0, 0, 0 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        unsigned char file[sizeof good];
+        diag d = { 0 };
+        shard *s;
+        memcpy(file, good, sizeof good);
+        memcpy(file + rows[i].at, rows[i].bytes, rows[i].n);
+        assert_ok(file_write(in_dir(rows[i].name), file, rows[i].size, &d), d);
+        assert_int_equal(shard_open(in_dir(rows[i].name), 0, &s, &d), AN_INPUT);
+        if (!strstr(d.msg, rows[i].say)) fail_msg("%s: \"%s\" does not say \"%s\"", rows[i].name, d.msg, rows[i].say);
+    }
+    diag d = { 0 };
+    shard *s;
+    assert_ok(file_write(in_dir("good.bin"), good, sizeof good, &d), d);
+    assert_ok(shard_open(in_dir("good.bin"), 1, &s, &d), d);
+    assert_int_equal(shard_count(s), 4);
+    shard_close(s);
+    assert_ok(file_write(in_dir("neg.u32"), "\0\0\0\0\0\0\0\x80", 8, &d), d);
+    assert_int_equal(shard_open(in_dir("neg.u32"), 0, &s, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "index 1"));
+}
+
+/* ---- batches ---- */
+
+static void write_counting(const char *path, size_t n)
+{
+    uint32_t *ids = malloc(n * sizeof *ids);
+    diag d = { 0 };
+    for (size_t i = 0; i < n; i++) ids[i] = (uint32_t)i;
+    assert_ok(shard_write(path, ids, n, &d), d);
+    free(ids);
+}
+
+static void batches(void **state)
+{
+    (void)state;
+    enum { T = 64, B = 4 };
+    diag d = { 0 };
+    corpus *c;
+    write_counting(in_dir("c.u16"), 1010);
+    corpus_options o = { .seq = T, .seed = 5 };
+    assert_ok(corpus_open(in_dir("c.u16"), &o, &c, &d), d);
+    assert_int_equal(corpus_samples(c, CORPUS_TRAIN), 15); /* (1010 - 1) / 64 */
+    assert_int_equal(corpus_samples(c, CORPUS_VALIDATION), 0);
+    /* An epoch is every window once; the next one has another order; ids run on inside a window. */
+    int32_t ids[B * (T + 1)];
+    unsigned seen[3][15] = { { 0 } };
+    int32_t order[3][15];
+    corpus_pos p = { 0 };
+    for (int k = 0; k < 45; k++) {
+        assert_ok(corpus_batch(c, CORPUS_TRAIN, 1, &p, ids, &d), d);
+        assert_int_equal(ids[0] % T, 0);
+        for (int i = 0; i <= T; i++) assert_int_equal(ids[i], ids[0] + i);
+        seen[k / 15][ids[0] / T]++;
+        order[k / 15][k % 15] = ids[0];
+    }
+    for (int e = 0; e < 3; e++)
+        for (int i = 0; i < 15; i++) assert_int_equal(seen[e][i], 1);
+    assert_memory_not_equal(order[0], order[1], sizeof order[0]);
+    /* From any position on, the samples are the same, across the end of an epoch too. */
+    corpus_pos q = { 0 };
+    for (int k = 0; k < 9; k++) {
+        corpus_pos again = q;
+        int32_t twice[B * (T + 1)];
+        assert_ok(corpus_batch(c, CORPUS_TRAIN, B, &q, ids, &d), d);
+        assert_ok(corpus_batch(c, CORPUS_TRAIN, B, &again, twice, &d), d);
+        assert_memory_equal(ids, twice, sizeof ids);
+        assert_int_equal(q.epoch, again.epoch);
+        assert_int_equal(q.sample, again.sample);
+        assert_int_equal(ids[0], order[k * B / 15][k * B % 15]);
+    }
+    q.sample = 99;
+    assert_int_equal(corpus_batch(c, CORPUS_TRAIN, 1, &q, ids, &d), AN_INPUT);
+    uint64_t digest = corpus_digest(c);
+    corpus_close(c);
+    d = (diag){ 0 };
+    /* Another seed, another order and digest; the same one, the same. */
+    assert_ok(corpus_open(in_dir("c.u16"), &o, &c, &d), d);
+    assert_true(corpus_digest(c) == digest);
+    corpus_close(c);
+    o.seed = 6;
+    assert_ok(corpus_open(in_dir("c.u16"), &o, &c, &d), d);
+    assert_true(corpus_digest(c) != digest);
+    p = (corpus_pos){ 0 };
+    bool same = true;
+    for (int k = 0; k < 15; k++) {
+        assert_ok(corpus_batch(c, CORPUS_TRAIN, 1, &p, ids, &d), d);
+        same &= ids[0] == order[0][k];
+    }
+    assert_false(same);
+    corpus_close(c);
+    /* Validation: the last windows, in order, none of them in training. */
+    o = (corpus_options){ .seq = T, .validation = 0.2, .seed = 1 };
+    assert_ok(corpus_open(in_dir("c.u16"), &o, &c, &d), d);
+    assert_int_equal(corpus_samples(c, CORPUS_VALIDATION), 3);
+    p = (corpus_pos){ 0 };
+    for (int k = 0; k < 6; k++) {
+        assert_ok(corpus_batch(c, CORPUS_VALIDATION, 1, &p, ids, &d), d);
+        assert_int_equal(ids[0], (12 + k % 3) * T);
+    }
+    p = (corpus_pos){ 0 };
+    for (int k = 0; k < 24; k++) {
+        assert_ok(corpus_batch(c, CORPUS_TRAIN, 1, &p, ids, &d), d);
+        assert_true(ids[0] < 12 * T);
+    }
+    corpus_close(c);
+    static const struct {
+        corpus_options o;
+        const char *say;
+    } bad[] = { { { .seq = 1010 }, "1010 ids" }, { { .seq = 0 }, "windows of 0" }, { { .seq = 4, .validation = 1 }, "share of 1" }, { { .seq = 4, .vocab = 7 }, "id 7 at index 7" } };
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        d = (diag){ 0 };
+        assert_int_equal(corpus_open(in_dir("c.u16"), &bad[i].o, &c, &d), AN_INPUT);
+        if (!strstr(d.msg, bad[i].say)) fail_msg("\"%s\" does not say \"%s\"", d.msg, bad[i].say);
+    }
+}
+
+/* Large corpora: still every sample once. */
+static void permutation(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    corpus *c;
+    rng r = { test_seed("permutation") };
+    for (int round = 0; round < 20; round++) {
+        size_t n = 2 + rng_below(&r, 3000);
+        write_counting(in_dir("p.u16"), n);
+        corpus_options o = { .seq = 1, .seed = rng_next(&r) };
+        assert_ok(corpus_open(in_dir("p.u16"), &o, &c, &d), d);
+        unsigned char *seen = calloc(n, 1);
+        int32_t ids[2];
+        corpus_pos p = { .epoch = rng_below(&r, 100) };
+        for (size_t i = 0; i < n - 1; i++) {
+            assert_ok(corpus_batch(c, CORPUS_TRAIN, 1, &p, ids, &d), d);
+            assert_int_equal(seen[ids[0]]++, 0);
+        }
+        free(seen);
+        corpus_close(c);
+    }
+}
+
+/* ---- documents ---- */
+
+static void documents(void **state)
+{
+    (void)state;
+    static const struct {
+        docs_rule rule;
+        const char *text, *docs; /* documents with a bar before each */
+    } rows[] = {
+        { DOCS_WHOLE, "a\n\nb\n", "|a\n\nb\n" },
+        { DOCS_AUTO, "a\n\nb\n", "|a\n\nb\n" },
+        { DOCS_AUTO, " a b\n<|endoftext|>\n\n<|endoftext|>\nc ", "|a b|c" },
+        { DOCS_ENDOFTEXT, "<|endoftext|>", "" },
+        { DOCS_BLANK, "a\n\nb\n\n\nc\n", "|a\n\n|b\n\n|\nc\n" },
+        { DOCS_BLANK, "a\n\n", "|a\n\n" },
+        { DOCS_LINES, "a\r\n\nb\nc", "|a|b|c" },
+        { DOCS_WHOLE, "", "" },
+    };
+    diag d = { 0 };
+    strbuf json = { 0 };
+    tokenizer *t;
+    static const char *const bar[] = { "<s>" };
+    assert_ok(tok_train("", 0, &(tok_train_options){ .vocab = 257, .special = bar, .n_special = 1 }, &json, &d), d);
+    assert_ok(tok_from_json("t", json.at, json.n, &t, &d), d);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        tok_ids ids = { 0 };
+        docs_count n;
+        strbuf got = { 0 };
+        sb_puts(&got, "");
+        assert_ok(docs_encode(t, rows[i].text, strlen(rows[i].text), rows[i].rule, NULL, &ids, &n, &d), d);
+        for (size_t k = 0; k < ids.n; k++) {
+            tok_str s = tok_text(t, ids.at[k]);
+            if (ids.at[k] == 256) sb_putc(&got, '|');
+            else sb_putn(&got, s.at, s.n);
+        }
+        if (strcmp(got.at, rows[i].docs)) fail_msg("row %zu: \"%s\", wanted \"%s\"", i, got.at, rows[i].docs);
+        sb_free(&got);
+        tok_ids_free(&ids);
+    }
+    tok_close(t);
+    sb_free(&json);
+}
+
+/* Several megabytes, so several tasks: the same ids for any number of threads. */
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    tokenizer *t;
+    strbuf text = { 0 };
+    docs_count n[2];
+    tok_ids ids[2] = { { 0 }, { 0 } };
+    pool *p;
+    assert_ok(story_tokenizer(300, &t, &d), d);
+    story_corpus(&text, 6000, 11);
+    assert_true(text.n > 3u << 20);
+    assert_ok(pool_make(&p, 3, &d), d);
+    assert_ok(docs_encode(t, text.at, text.n, DOCS_AUTO, NULL, &ids[0], &n[0], &d), d);
+    assert_ok(docs_encode(t, text.at, text.n, DOCS_AUTO, p, &ids[1], &n[1], &d), d);
+    assert_int_equal(n[0].documents, 6000);
+    assert_int_equal(n[1].documents, 6000);
+    assert_int_equal(ids[0].n, ids[1].n);
+    assert_memory_equal(ids[0].at, ids[1].at, ids[0].n * sizeof *ids[0].at);
+    pool_free(p);
+    tok_ids_free(&ids[0]);
+    tok_ids_free(&ids[1]);
+    sb_free(&text);
+    tok_close(t);
+}
+
+/* ---- stories ---- */
+
+static void stories(void **state)
+{
+    (void)state;
+    strbuf a = { 0 }, b = { 0 }, all = { 0 };
+    story_put(&a, 7, 3);
+    story_put(&b, 7, 3);
+    assert_string_equal(a.at, b.at);
+    b.n = 0;
+    story_put(&b, 8, 3);
+    assert_string_not_equal(a.at, b.at);
+    arena mem = { 0 };
+    str_map words = { 0 }, tales = { 0 }, pairs = { 0 };
+    for (uint64_t i = 0; i < 3000; i++) {
+        size_t from = all.n;
+        story_put(&all, 1, i);
+        assert_true(all.n - from > 200 && all.at[all.n - 1] == '\n');
+    }
+    assert_null(strchr(all.at, '{')); /* every slot of the grammar has a word */
+    assert_null(strchr(all.at, '}'));
+    assert_null(strstr(all.at, "  "));
+    for (char *line = all.at, *end; (end = strchr(line, '\n')); line = end + 1) {
+        assert_true(strchr(".\"!", end[-1]) != NULL);
+        assert_true(str_map_put(&mem, &tales, line, (size_t)(end - line), 1));
+        const char *before = NULL;
+        for (char *w = line; w < end;) {
+            size_t n = strspn(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'");
+            if (n) assert_true(str_map_put(&mem, &words, w, n, 1));
+            if (n && before) assert_true(str_map_put(&mem, &pairs, before, (size_t)(w + n - before), 1)); /* a word in its context */
+            if (n) before = w;
+            w += n ? n : 1;
+        }
+    }
+    print_message("3000 stories: %zu different, %zu words, %zu pairs of words, %zu bytes\n", tales.n, words.n, pairs.n, all.n);
+    assert_true(tales.n > 2990);
+    assert_true(words.n > 500);
+    assert_true(pairs.n > 5000);
+    /* The vocabulary: the same each time, and most words are one token. */
+    diag d = { 0 };
+    tokenizer *t;
+    tok_encoder *e;
+    tok_ids ids = { 0 };
+    tok_info info;
+    assert_ok(story_tokenizer(0, &t, &d), d);
+    assert_ok(tok_encoder_new(t, &e, &d), d);
+    assert_ok(tok_encode(e, all.at, all.n, 0, &ids, &d), d);
+    tok_get(t, &info);
+    assert_int_equal(info.n, 1536);
+    assert_true(info.bos >= 0 && info.eos >= 0);
+    assert_true(all.n > 37 * ids.n / 10);
+    corpus *c;
+    assert_ok(corpus_open("builtin:stories", &(corpus_options){ .tok = t, .seq = 32, .stories = 50, .validation = 0.1 }, &c, &d), d);
+    assert_true(corpus_samples(c, CORPUS_TRAIN) > 100);
+    int32_t row[33];
+    corpus_pos p = { 0 };
+    assert_ok(corpus_batch(c, CORPUS_TRAIN, 1, &p, row, &d), d);
+    corpus_close(c);
+    assert_int_equal(corpus_open("builtin:stories", &(corpus_options){ .seq = 32 }, &c, &d), AN_INPUT); /* text without a tokenizer */
+    tok_ids_free(&ids);
+    tok_encoder_free(e);
+    tok_close(t);
+    arena_free(&mem);
+    sb_free(&a);
+    sb_free(&b);
+    sb_free(&all);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    char cmd[64];
+    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
+    return system(cmd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shards),    cmocka_unit_test(lying_shards),          cmocka_unit_test(batches), cmocka_unit_test(permutation),
+        cmocka_unit_test(documents), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(stories),
+    };
+    return cmocka_run_group_tests_name("text_data", tests, setup, teardown);
+}
