@@ -1,6 +1,7 @@
 /* bench_vector.c: what moves memory: elementwise chains, norms, softmax; and attention.
  * A small twin of each program is compared with the reference, then the large one is timed. Bytes are those of its ports. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "bench/bench_int.h"
 
@@ -23,19 +24,95 @@ static an_status twin(bench *b, make_fn *make, int64_t rows, int64_t cols, dtype
     return st;
 }
 
-static an_status moved(bench *b, const char *name, const char *what, make_fn *make, int64_t rows, int64_t cols, dtype dt)
+/* A copy far larger than the caches, as peak_copy_gbs makes it, in turns with the program under test: both see the same other load. */
+typedef struct {
+    bench *b;
+    char *from, *to;
+} beside;
+enum { COPY_BYTES = 256 << 20 };
+
+static an_status beside_open(beside *x, bench *b)
+{
+    *x = (beside){ .b = b, .from = malloc(COPY_BYTES), .to = malloc(COPY_BYTES) };
+    if (!x->from || !x->to) return diag_nomem(b->d);
+    memset(x->from, 1, COPY_BYTES);
+    memset(x->to, 2, COPY_BYTES);
+    return AN_OK;
+}
+
+static void beside_close(beside *x)
+{
+    free(x->from);
+    free(x->to);
+}
+
+static void copy_task(void *ctx, int64_t task, int thread)
+{
+    beside *x = ctx;
+    size_t each = COPY_BYTES / (size_t)pool_threads(x->b->pool);
+    (void)thread;
+    memcpy(x->to + (size_t)task * each, x->from + (size_t)task * each, each);
+}
+
+static int by_value(const void *p, const void *q)
+{
+    double x = *(const double *)p, y = *(const double *)q;
+    return (x > y) - (x < y);
+}
+
+static an_status time_beside(beside *x, subject *s, timing *t, double *copy_gbs)
+{
+    enum { TURNS = 11, A_TURN = 3 };
+    double run[TURNS * A_TURN], copy = 0, threads = (double)pool_threads(x->b->pool);
+    TRY(subject_run(s, x->b->d));
+    for (int i = 0; i < TURNS; i++) {
+        uint64_t from = clock_ns();
+        pool_run(x->b->pool, copy_task, x, pool_threads(x->b->pool));
+        copy = MAX(copy, 2 * floor(COPY_BYTES / threads) * threads / (double)(clock_ns() - from));
+        for (int k = 0; k < A_TURN; k++) {
+            from = clock_ns();
+            TRY(subject_run(s, x->b->d));
+            run[i * A_TURN + k] = (double)(clock_ns() - from) * 1e-9;
+        }
+    }
+    qsort(run, COUNT(run), sizeof *run, by_value);
+    *t = (timing){ run[0], run[COUNT(run) / 2] };
+    *copy_gbs = copy;
+    return AN_OK;
+}
+
+static an_status moved(beside *x, const char *name, const char *what, make_fn *make, int64_t rows, int64_t cols, dtype dt)
 {
     char label[64];
     subject s;
     timing t;
+    double copy;
     snprintf(label, sizeof label, "%s %s %lldx%lld", what, dtype_name(dt), (long long)rows, (long long)cols);
-    TRY(twin(b, make, MIN(rows, 96), MIN(cols, 80), dt, label));
-    an_status st = subject_open(b, &s, make(rows, cols, dt), NULL, 4, b->d);
-    if (!st) st = subject_time(b, &s, &t);
-    if (!st) bench_row(b, name, label, t, port_bytes(&s), "GB/s", bench_copy_gbs(b), "copy");
+    TRY(twin(x->b, make, MIN(rows, 96), MIN(cols, 80), dt, label));
+    an_status st = subject_open(x->b, &s, make(rows, cols, dt), NULL, 4, x->b->d);
+    if (!st) st = time_beside(x, &s, &t, &copy);
+    if (!st) bench_row(x->b, name, label, t, port_bytes(&s), "GB/s", copy, "copy");
     subject_close(&s);
     return st;
 }
+
+typedef struct {
+    const char *what;
+    make_fn *make;
+    int64_t rows, cols;
+} moved_case;
+
+static an_status moved_all(bench *b, const char *name, const moved_case *c, size_t n, const dtype *types, size_t n_types)
+{
+    beside x;
+    an_status st = beside_open(&x, b);
+    for (size_t i = 0; i < n_types; i++)
+        for (size_t k = 0; k < n && !st; k++) st = moved(&x, name, c[k].what, c[k].make, c[k].rows, c[k].cols, types[i]);
+    beside_close(&x);
+    return st;
+}
+
+static const dtype float_types[] = { DT_F16, DT_F32 };
 
 /* Sequences of up to 1024 positions, as the models have them; wider ones are several. */
 static ttype plane(int64_t rows, int64_t cols, dtype dt)
@@ -73,7 +150,16 @@ static graph *make_swiglu(int64_t rows, int64_t cols, dtype dt)
     return g;
 }
 
-static graph *make_adam(int64_t rows, int64_t cols, dtype dt) /* one AdamW update: four tensors in, three out */
+an_status bench_eltwise(bench *b)
+{
+    enum { ROWS = 768, COLS = 16384 };
+    static const moved_case cases[] = { { "add", make_add, ROWS, COLS }, { "relu(gain*x+offset)", make_scale, ROWS, COLS }, { "silu(a)*b", make_swiglu, ROWS, COLS } };
+    return moved_all(b, "eltwise", cases, COUNT(cases), float_types, COUNT(float_types));
+}
+
+/* ---- updates of an optimiser: state of type dt, the parameter also as a copy of another type ---- */
+
+static graph *make_update(int64_t rows, int64_t cols, dtype dt, bool decay, const char *copy)
 {
     graph *g = graph_new("adam", 0);
     if (!g) return NULL;
@@ -82,23 +168,36 @@ static graph *make_adam(int64_t rows, int64_t cols, dtype dt) /* one AdamW updat
 #define K(x) graph_scalar(g, dt, x)
     val m2 = G(g, ADD, G(g, MUL, m, K(0.9)), G(g, MUL, dw, K(0.1))), v2 = G(g, ADD, G(g, MUL, v, K(0.999)), G(g, MUL, G(g, MUL, dw, dw), K(0.001)));
     val step = G(g, REAL_DIV, m2, G(g, ADD, G(g, SQRT, v2), K(1e-3)));
-    graph_output(g, "w2", G(g, SUB, G(g, MUL, w, K(0.9999)), G(g, MUL, step, K(1e-3))));
+    val w2 = G(g, SUB, decay ? G(g, MUL, w, K(0.9999)) : w, G(g, MUL, step, K(1e-3)));
 #undef K
+    graph_output(g, "w2", w2);
     graph_output(g, "m2", m2);
     graph_output(g, "v2", v2);
+    if (copy) graph_output(g, "w_copy", GA(g, CAST, VALS(w2), AT_S(DTYPE, copy)));
+    return g;
+}
+static graph *make_adam(int64_t rows, int64_t cols, dtype dt) { return make_update(rows, cols, dt, false, NULL); }
+static graph *make_adamw_f16(int64_t rows, int64_t cols, dtype dt) { return make_update(rows, cols, dt, true, "fp16"); }
+static graph *make_adamw_bf16(int64_t rows, int64_t cols, dtype dt) { return make_update(rows, cols, dt, true, "bf16"); }
+
+static graph *make_momentum(int64_t rows, int64_t cols, dtype dt)
+{
+    graph *g = graph_new("momentum", 0);
+    if (!g) return NULL;
+    ttype t = plane(rows, cols, dt);
+    val w = graph_input(g, "w", t), m2 = G(g, ADD, G(g, MUL, graph_input(g, "m", t), graph_scalar(g, dt, 0.9)), graph_input(g, "g", t));
+    graph_output(g, "w2", G(g, SUB, w, G(g, MUL, m2, graph_scalar(g, dt, 0.01))));
+    graph_output(g, "m2", m2);
     return g;
 }
 
-an_status bench_eltwise(bench *b)
+an_status bench_adam(bench *b)
 {
     enum { ROWS = 768, COLS = 16384 };
-    static const dtype types[] = { DT_F16, DT_F32 };
-    for (size_t i = 0; i < COUNT(types); i++) {
-        TRY(moved(b, "eltwise", "add", make_add, ROWS, COLS, types[i]));
-        TRY(moved(b, "eltwise", "relu(gain*x+offset)", make_scale, ROWS, COLS, types[i]));
-        TRY(moved(b, "eltwise", "silu(a)*b", make_swiglu, ROWS, COLS, types[i]));
-    }
-    return moved(b, "eltwise", "adam", make_adam, ROWS, COLS, DT_F32);
+    static const moved_case cases[] = { { "adam", make_adam, ROWS, COLS }, { "adamw + fp16 copy", make_adamw_f16, ROWS, COLS },
+                                        { "adamw + bf16 copy", make_adamw_bf16, ROWS, COLS }, { "momentum", make_momentum, ROWS, COLS } };
+    static const dtype types[] = { DT_F32 };
+    return moved_all(b, "adam", cases, COUNT(cases), types, COUNT(types));
 }
 
 /* ---- norms and softmax ---- */
@@ -120,13 +219,8 @@ static graph *make_layer_columns(int64_t rows, int64_t cols, dtype dt) { return 
 
 an_status bench_norm(bench *b)
 {
-    static const dtype types[] = { DT_F16, DT_F32 };
-    for (size_t i = 0; i < COUNT(types); i++) {
-        TRY(moved(b, "norm", "rms channels", make_rms_columns, 768, 16384, types[i]));
-        TRY(moved(b, "norm", "layer channels", make_layer_columns, 768, 16384, types[i]));
-        TRY(moved(b, "norm", "rms rows", make_rms_rows, 16384, 768, types[i]));
-    }
-    return AN_OK;
+    static const moved_case cases[] = { { "rms channels", make_rms_columns, 768, 16384 }, { "layer channels", make_layer_columns, 768, 16384 }, { "rms rows", make_rms_rows, 16384, 768 } };
+    return moved_all(b, "norm", cases, COUNT(cases), float_types, COUNT(float_types));
 }
 
 static graph *make_softmax(int64_t rows, int64_t cols, dtype dt, int axis)
@@ -141,12 +235,8 @@ static graph *make_softmax_columns(int64_t rows, int64_t cols, dtype dt) { retur
 
 an_status bench_softmax(bench *b)
 {
-    static const dtype types[] = { DT_F16, DT_F32 };
-    for (size_t i = 0; i < COUNT(types); i++) {
-        TRY(moved(b, "softmax", "rows", make_softmax_rows, 12288, 1024, types[i]));
-        TRY(moved(b, "softmax", "channels", make_softmax_columns, 768, 16384, types[i]));
-    }
-    return AN_OK;
+    static const moved_case cases[] = { { "rows", make_softmax_rows, 12288, 1024 }, { "channels", make_softmax_columns, 768, 16384 } };
+    return moved_all(b, "softmax", cases, COUNT(cases), float_types, COUNT(float_types));
 }
 
 /* ---- attention ---- */

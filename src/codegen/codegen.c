@@ -78,9 +78,10 @@ void bind_outputs(cg *c)
         if (c->outs.at[i].bytes == IS_STATE) continue;
         if (direct && c->o.resident && first[r] >= 0 && (size_t)first[r] < last_read) {
             const ins *n = &c->ins.at[first[r]];
-            bool in_step = (size_t)first[r] + 1 == last_read && n->op == IN_EW;
+            bool in_step = (size_t)first[r] + 1 == last_read && (n->op == IN_EW || n->op == IN_EWS);
             for (int k = 0; in_step && k < n->n_ext; k++)
-                if (c->t.at[cg_root(c, n->ext[k])].where == SPACE_INPUT && !cg_can_share(c, n, n->ext[k], n->y[0])) in_step = false;
+                for (int q = 0; q < n->n_y; q++)
+                    if (cg_root(c, n->y[q]) == r && c->t.at[cg_root(c, n->ext[k])].where == SPACE_INPUT && !cg_can_share(c, n, n->ext[k], n->y[q])) in_step = false;
             direct = in_step;
         }
         bind_output(c, i, direct);

@@ -37,9 +37,10 @@ typedef struct {
     insn_id op;
     uint32_t line;
     bool dead;
-    int n_y, y[2];           /* written */
+    int n_y, y[CHAIN_MOST_RESULTS]; /* written */
+    int from[CHAIN_MOST_RESULTS]; /* ews: the step that gives a result; of y[0] it is the last */
     int n_opnd, opnd[4];     /* read; NONE: an optional one left out */
-    bool chain;              /* has inputs and steps: ew, and the epilogue of products */
+    bool chain;              /* has inputs and steps: ew, ews, and the epilogue of products */
     int n_ext, ext[CHAIN_MAX_IN];
     int n_step, cap_step;
     step *steps;

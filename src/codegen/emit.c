@@ -79,8 +79,9 @@ static void put_ins(out *o, const ins *n)
     int n_param = 0;
     for (int k = 0; k < n->n_step; k++) n_param += fn_params(n->steps[k].fn);
     insn x = { .op = n->op, .line = n->line };
-    x.n_t = (uint32_t)(n->n_y + n->n_opnd + (n->chain ? 1 + n->n_ext : 0));
-    x.n_i = (uint32_t)(n->i.n + (n->chain ? 1 + (size_t)(n->n_step * CHAIN_STEP) : 0));
+    int n_y = n->op == IN_EWS ? CHAIN_MOST_RESULTS : n->n_y;
+    x.n_t = (uint32_t)(n_y + n->n_opnd + (n->chain ? 1 + n->n_ext : 0));
+    x.n_i = (uint32_t)(n->i.n + (n->op == IN_EWS ? (size_t)n->n_y : 0) + (n->chain ? 1 + (size_t)(n->n_step * CHAIN_STEP) : 0));
     x.n_f = (uint32_t)(n->n_f + (n->chain ? 1 + n_param : 0));
     int64_t *t = TAKE(&o->p->mem, int64_t, x.n_t + 1u), *i = TAKE(&o->p->mem, int64_t, x.n_i + 1u);
     double *f = TAKE(&o->p->mem, double, x.n_f + 1u);
@@ -89,10 +90,14 @@ static void put_ins(out *o, const ins *n)
         return;
     }
     x.t = t, x.i = i, x.f = f;
-    for (int k = 0; k < n->n_y; k++) *t++ = put_tensor(o, n->y[k]);
+    for (int k = 0; k < n_y; k++) *t++ = k < n->n_y ? put_tensor(o, n->y[k]) : NONE;
     for (int k = 0; k < n->n_opnd; k++) *t++ = put_tensor(o, n->opnd[k]);
     for (size_t k = 0; k < n->i.n; k++) *i++ = n->i.at[k];
     for (int k = 0; k < n->n_f; k++) *f++ = n->f[k];
+    if (n->op == IN_EWS) {
+        *i++ = n->n_y - 1;
+        for (int k = 1; k < n->n_y; k++) *i++ = n->from[k];
+    }
     if (n->chain) {
         *t++ = n->n_ext;
         for (int k = 0; k < n->n_ext; k++) *t++ = put_tensor(o, n->ext[k]);

@@ -5,7 +5,7 @@
  * activation) rounds there and nowhere else, so a device that rounds each pass gets it at every level.
  * fuse_chains is speed: scalar functions that feed each other become one chain. On a device that rounds each step the steps
  * keep their types, so not a byte changes; on the plain processor floats stay wide inside a chain and it rides behind the
- * product that feeds it. */
+ * product that feeds it; there chains over the same elements that stand together become one with several results. */
 #include "codegen/codegen_int.h"
 
 void cg_count_uses(cg *c)
@@ -39,7 +39,7 @@ void cg_drop_dead(cg *c)
         for (int k = 0; k < n->n_y; k++) {
             if (n->y[k] < 0) continue;
             if (live[cg_root(c, n->y[k])]) used = true;
-            else if (n->n_y > 1) n->y[k] = NONE; /* one of two results nobody wants */
+            else if (n->op == IN_SORT) n->y[k] = NONE; /* one of two results nobody wants */
         }
         n->dead = n->dead || !used;
         if (n->dead) continue;
@@ -383,6 +383,120 @@ static void merge_epilogues(cg *c)
     }
 }
 
+/* ---- several results of one pass ---- */
+
+static bool is_chain(const ins *n) { return (n->op == IN_EW || n->op == IN_EWS) && !n->dead; }
+
+static bool writes_root(const cg *c, const ins *n, int root)
+{
+    for (int k = 0; k < n->n_y; k++)
+        if (n->y[k] >= 0 && cg_root(c, n->y[k]) == root) return true;
+    return false;
+}
+
+static bool reads_root(const cg *c, const ins *n, int root)
+{
+    for (int k = 0; k < n->n_opnd; k++)
+        if (n->opnd[k] >= 0 && cg_root(c, n->opnd[k]) == root) return true;
+    for (int k = 0; k < n->n_ext; k++)
+        if (cg_root(c, n->ext[k]) == root) return true;
+    return false;
+}
+
+/* May a move down to where `to` stands? Nothing between reads what it writes or writes what it reads. */
+static bool may_sink(const cg *c, size_t from, size_t to)
+{
+    const ins *a = &c->ins.at[from];
+    for (size_t i = from + 1; i < to; i++) {
+        const ins *n = &c->ins.at[i];
+        if (n->dead) continue;
+        for (int k = 0; k < a->n_y; k++)
+            if (reads_root(c, n, cg_root(c, a->y[k])) || writes_root(c, n, cg_root(c, a->y[k]))) return false;
+        for (int k = 0; k < a->n_ext; k++)
+            if (writes_root(c, n, cg_root(c, a->ext[k]))) return false;
+    }
+    return true;
+}
+
+/* Worth a pass of their own no longer: b reads what a makes, or both read a whole tensor of their shape; and where they meet, they
+ * meet element by element. */
+static bool belong(const cg *c, const ins *a, const ins *b)
+{
+    bool meet = false;
+    if (!shape_eq(cg_sh(c, a->y[0]), cg_sh(c, b->y[0]))) return false;
+    for (int k = 0; k < a->n_y; k++)
+        if (c->t.at[cg_root(c, a->y[k])].n_def != 1) return false;
+    for (int k = 0; k < b->n_ext; k++) {
+        const shape *s = cg_sh(c, b->ext[k]);
+        bool whole = shape_eq(s, cg_sh(c, b->y[0]));
+        if (writes_root(c, a, cg_root(c, b->ext[k]))) {
+            bool seen = false;
+            for (int q = 0; q < a->n_y; q++) seen = seen || (whole && cg_root(c, a->y[q]) == cg_root(c, b->ext[k]) && c->t.at[a->y[q]].dt == c->t.at[b->ext[k]].dt);
+            if (!seen) return false;
+            meet = true;
+        }
+        for (int q = 0; whole && q < a->n_ext; q++) meet = meet || a->ext[q] == b->ext[k];
+    }
+    return meet;
+}
+
+/* b becomes a and b: a's steps in front, their results side by side. */
+static bool join_results(cg *c, const ins *a, ins *b)
+{
+    int ext[CHAIN_MAX_IN], n_ext = 0, map_a[CHAIN_MAX_IN], map_b[CHAIN_MAX_IN], made[CHAIN_MAX_IN];
+    int total = a->n_step + b->n_step;
+    if (total > CHAIN_MAX_STEPS || a->n_y + b->n_y > CHAIN_MOST_RESULTS || !a->n_step || !b->n_step) return false;
+    for (int pass = 0; pass < 2; pass++) {
+        const ins *n = pass ? b : a;
+        for (int k = 0; k < n->n_ext; k++) {
+            int found = NONE;
+            made[k] = NONE;
+            for (int q = 0; pass && q < a->n_y; q++)
+                if (cg_root(c, a->y[q]) == cg_root(c, b->ext[k])) made[k] = q ? a->from[q] : a->n_step - 1;
+            if (made[k] >= 0) continue;
+            for (int q = 0; q < n_ext; q++)
+                if (ext[q] == n->ext[k]) found = q;
+            if (found < 0 && n_ext == CHAIN_MAX_IN) return false;
+            if (found < 0) ext[found = n_ext++] = n->ext[k];
+            (pass ? map_b : map_a)[k] = found;
+        }
+    }
+    step *steps = TAKE(&c->mem, step, (size_t)total);
+    if (!steps) return diag_nomem(&c->err), false;
+    for (int pass = 0, at = 0; pass < 2; pass++) {
+        const ins *n = pass ? b : a;
+        int first = at;
+        for (int k = 0; k < n->n_step; k++, at++) {
+            steps[at] = n->steps[k];
+            for (int j = 0; j < 3; j++) {
+                int v = n->steps[k].arg[j];
+                if (v < 0) continue;
+                if (v >= n->n_ext) steps[at].arg[j] = n_ext + first + v - n->n_ext;
+                else if (pass && made[v] >= 0) steps[at].arg[j] = n_ext + made[v];
+                else steps[at].arg[j] = (pass ? map_b : map_a)[v];
+            }
+            if (!pass) steps[at].dt = cg_wide(steps[at].dt);
+        }
+    }
+    for (int k = 1; k < b->n_y; k++) b->from[k] += a->n_step;
+    for (int k = 0; k < a->n_y; k++, b->n_y++) b->y[b->n_y] = a->y[k], b->from[b->n_y] = k ? a->from[k] : a->n_step - 1;
+    b->op = IN_EWS, b->steps = steps, b->n_step = b->cap_step = total, b->n_ext = n_ext;
+    memcpy(b->ext, ext, sizeof *ext * (size_t)n_ext);
+    return true;
+}
+
+/* Chains over the same elements that stand close together: an optimiser's parameter and moments, a value and its copy in another
+ * type. Memory is walked once for all of them. */
+static void merge_results(cg *c)
+{
+    enum { NEAR = 12 };
+    for (size_t i = 0; i < c->ins.n && !c->err.st; i++)
+        for (size_t j = i; is_chain(&c->ins.at[i]) && j-- > 0 && i - j <= NEAR && !c->err.st;) {
+            ins *a = &c->ins.at[j], *b = &c->ins.at[i];
+            if (is_chain(a) && belong(c, a, b) && may_sink(c, j, i) && join_results(c, a, b)) a->dead = true;
+        }
+}
+
 void fuse_chains(cg *c)
 {
     if (c->err.st || !c->o.level) return;
@@ -390,5 +504,7 @@ void fuse_chains(cg *c)
     cg_drop_dead(c);
     if (c->soft) return;
     merge_epilogues(c);
+    cg_drop_dead(c);
+    merge_results(c);
     cg_drop_dead(c);
 }

@@ -63,7 +63,7 @@ static uint64_t take(heap *h, uint64_t n)
 bool cg_can_share(const cg *c, const ins *n, int in, int y)
 {
     const tens *a = &c->t.at[in], *b = &c->t.at[y];
-    if (n->op != IN_EW || dtype_bits(a->dt) != dtype_bits(b->dt) || dtype_bits(a->dt) < 8 || !shape_eq(&a->sh, &b->sh)) return false;
+    if ((n->op != IN_EW && n->op != IN_EWS) || dtype_bits(a->dt) != dtype_bits(b->dt) || dtype_bits(a->dt) < 8 || !shape_eq(&a->sh, &b->sh)) return false;
     for (int k = 0; k < n->n_ext; k++) /* the same storage in another shape, or stretched, is read out of step */
         if (cg_root(c, n->ext[k]) == a->root && !shape_eq(cg_sh(c, n->ext[k]), &b->sh)) return false;
     return true;

@@ -123,6 +123,34 @@ static an_status check_ew(const ck *c)
     return check_chain(c, n);
 }
 
+static bool share_memory(const etensor *a, const etensor *b)
+{
+    uint64_t n, m;
+    if (a->where != b->where || (a->where != SPACE_SCRATCH && a->slot != b->slot) || !et_bytes(a, &n) || !et_bytes(b, &m)) return false;
+    return a->offset < b->offset + m && b->offset < a->offset + n;
+}
+
+static an_status check_ews(const ck *c)
+{
+    static const char *const names[] = { "y", "y2", "y3", "y4" };
+    int64_t more, n, given = 0;
+    const int64_t *step = insn_is(c->in, "results", &more);
+    insn_is(c->in, "steps", &n);
+    for (int k = 1; k < CHAIN_MOST_RESULTS; k++) {
+        const etensor *t = tensor(c, names[k]);
+        if (!t) continue;
+        NEED(++given == k, "%s is there without the one before it", names[k]);
+        NEED(same_shape(t, tensor(c, "y")), "the shapes of y and %s differ", names[k]);
+        for (int j = 0; j < k; j++) NEED(!share_memory(t, tensor(c, names[j])), "%s and %s share memory", names[j], names[k]);
+    }
+    NEED(more == given, "results names %" PRId64 " steps for %" PRId64 " tensors", more, given);
+    for (int64_t k = 0; k < more; k++) {
+        NEED(step[k] >= 0 && step[k] < n / CHAIN_STEP - 1, "result %" PRId64 " is step %" PRId64 ", wanted one before the last of %" PRId64, k + 1, step[k], n / CHAIN_STEP);
+        for (int64_t j = 0; j < k; j++) NEED(step[j] != step[k], "step %" PRId64 " gives two results", step[k]);
+    }
+    return check_ew(c);
+}
+
 /* ---- windows ---- */
 
 /* Windows of k over `wide` give `narrow` places, one more when `ceil` is allowed. */

@@ -50,6 +50,8 @@ typedef struct {
     const double *param;
 } chain;
 chain insn_chain(const insn *in, int64_t n_inputs); /* from `steps` and `params` */
+/* Results of ew and ews: tensor and step (-1: the input, of a chain without steps) of each; returns how many. */
+int insn_results(const insn *in, int64_t tensor[CHAIN_MOST_RESULTS], int64_t step[CHAIN_MOST_RESULTS]);
 enum { STEP_FN, STEP_A, STEP_B, STEP_C, STEP_PARAM, STEP_TYPE };
 /* value: n_inputs entries, then room for n_steps results. The result is the last one; without steps, input 0.
  * port: the chain stands behind a multiply-accumulate pass. Fails on integer division by zero. */

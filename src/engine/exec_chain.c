@@ -28,12 +28,17 @@ struct exec_chain {
     const exec_env *env;
     const numerics *num;
     bool port;
-    int n_in, n_ops, n_reg, result;
+    int n_in, n_ops, n_reg, n_out;
     exec_walk *in; /* without the accumulator */
     op *ops;
-    int64_t y, n_steps;
-    dtype y_type;
-    int store_how;    /* rounding before the store; 0: none or the store's own */
+    int64_t n_steps;
+    struct {
+        int64_t y;    /* tensor */
+        dtype t;
+        int reg;
+        int how;      /* rounding before the store; 0: none or the store's own */
+        bool stream;  /* large enough to go past the caches */
+    } out[CHAIN_MOST_RESULTS];
     float flush, ceiling; /* 0: none */
 };
 
@@ -234,21 +239,24 @@ static void make_step(maker *m, int64_t k)
     m->reg[m->src->n_inputs + k] = y;
 }
 
-static void make_ops(maker *m)
+static void make_ops(maker *m, const int64_t *step)
 {
     const chain *s = m->src;
     int64_t values = s->n_inputs + s->n_steps;
     for (int64_t v = 0; v < values; v++) m->reg[v] = -1;
     for (int64_t k = 0; k < s->n_steps; k++)
         for (int j = 0; j < fn_operands((fn_id)s->step[k * CHAIN_STEP]); j++) m->uses[s->step[k * CHAIN_STEP + STEP_A + j]]++;
-    int64_t last = s->n_steps ? values - 1 : 0;
-    m->uses[last]++; /* the store */
+    int64_t result[CHAIN_MOST_RESULTS];
+    for (int k = 0; k < m->ch->n_out; k++) {
+        result[k] = step[k] < 0 ? 0 : s->n_inputs + step[k];
+        m->uses[result[k]]++; /* the store */
+    }
     if (m->ch->port) m->reg[0] = take_reg(m);
     for (int64_t k = 0; k < s->n_steps && !m->hard; k++) {
         make_step(m, k);
         if (!m->hard && !m->uses[s->n_inputs + k]) m->busy[m->reg[s->n_inputs + k]] = false; /* nobody reads it */
     }
-    if (!m->hard) m->ch->result = value_reg(m, last);
+    for (int k = 0; k < m->ch->n_out && !m->hard; k++) m->ch->out[k].reg = value_reg(m, result[k]);
 }
 
 an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y, bool port, bool ceiling, exec_chain **out, diag *d)
@@ -263,7 +271,10 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
     if (list) t = insn_ts(in, list, &n);
     else n = 1;
     chain src = list ? insn_chain(in, n + port) : (chain){ .n_inputs = 1 };
-    bool known = e->fast && exec_stores(ty->dt) && src.n_steps <= 4096;
+    int64_t result[CHAIN_MOST_RESULTS] = { y }, step[CHAIN_MOST_RESULTS] = { src.n_steps - 1 };
+    int results = in->op == IN_EWS ? insn_results(in, result, step) : 1;
+    bool known = e->fast && src.n_steps <= 4096;
+    for (int k = 0; k < results; k++) known = known && exec_stores(p->tensors.at[result[k]].dt);
     for (int64_t k = 0; k < n; k++) known = known && exec_loads(p->tensors.at[t[k]].dt);
     if (!known) return AN_OK;
     arena_mark mark = arena_save(&im->tmp);
@@ -272,19 +283,24 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
     size_t values = (size_t)(src.n_inputs + src.n_steps);
     m.reg = TAKE(&im->tmp, int, values), m.uses = TAKE(&im->tmp, int, values);
     if (!ch || !m.reg || !m.uses) return diag_nomem(d);
-    *ch = (exec_chain){ .env = e, .num = &p->num, .port = port, .n_in = (int)n, .y = y, .y_type = ty->dt, .n_steps = src.n_steps };
+    *ch = (exec_chain){ .env = e, .num = &p->num, .port = port, .n_in = (int)n, .n_out = results, .n_steps = src.n_steps };
     ch->in = TAKE(&im->prepared, exec_walk, (size_t)n);
     ch->ops = TAKE(&im->prepared, op, (size_t)(src.n_steps * OPS_PER_STEP + src.n_inputs + 1));
     if (!ch->in || !ch->ops) return diag_nomem(d);
     for (int64_t k = 0; k < n; k++)
         ch->in[k] = list ? exec_walk_of(p, t[k], ty)
                          : (exec_walk){ .tensor = t[k], .t = p->tensors.at[t[k]].dt, .rank = 1, .dim = { et_elems(ty) }, .stride = { 1 }, .same = true };
-    make_ops(&m);
+    make_ops(&m, step);
     arena_back(&im->tmp, mark);
     if (d->st) return d->st;
     if (m.hard) return AN_OK;
-    dtype last = src.n_steps ? (dtype)src.step[(src.n_steps - 1) * CHAIN_STEP + STEP_TYPE] : DT_NONE;
-    ch->store_how = (e->chip && last != ty->dt) || ty->dt == DT_BOOL ? how_of(&m, ty->dt, port) : 0;
+    for (int k = 0; k < results; k++) {
+        const etensor *t_k = &p->tensors.at[result[k]];
+        dtype last = step[k] < 0 ? DT_NONE : (dtype)src.step[step[k] * CHAIN_STEP + STEP_TYPE];
+        ch->out[k].y = result[k], ch->out[k].t = t_k->dt;
+        ch->out[k].how = (e->chip && last != t_k->dt) || t_k->dt == DT_BOOL ? how_of(&m, t_k->dt, port) : 0;
+        ch->out[k].stream = !port && exec_streams(e, et_elems(t_k) * exec_size(t_k->dt));
+    }
     if (port && p->num.mac_flush != 0) ch->flush = 0x1p-14f;
     if (port && ceiling && dtype_is_float(ty->dt) && p->num.port_ceiling != 0) ch->ceiling = (float)p->num.port_ceiling;
     *out = ch;
@@ -293,6 +309,12 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
 
 size_t exec_chain_bytes(const exec_chain *ch) { return (size_t)MAX(ch->n_reg, 1) * EXEC_BLOCK * sizeof(float); }
 int64_t exec_chain_steps(const exec_chain *ch) { return ch->n_steps; }
+bool exec_chain_streams(const exec_chain *ch)
+{
+    for (int k = 0; k < ch->n_out; k++)
+        if (ch->out[k].stream) return true;
+    return false;
+}
 
 /* ---- running ---- */
 
@@ -346,14 +368,45 @@ static void run_vector(registers *r, const op *o, float *to)
     else r->v->fn[f](to, spread(r, o->a), spread(r, o->b), spread(r, o->c), o->p, r->n);
 }
 
+/* Written over an operand, a line is in the cache already: past it only where none is. */
+static bool goes_past(const exec_chain *ch, const run_ctx *c, int k)
+{
+    const void *y = ctx_mem(c, ch->out[k].y);
+    for (int i = 0; ch->out[k].stream && i < ch->n_in; i++)
+        if (ctx_mem(c, ch->in[i].tensor) == y) return false;
+    return ch->out[k].stream;
+}
+
+/* All results are stored when all is computed: a result may lie where an operand did. */
+static void store_results(const exec_chain *ch, const run_ctx *c, registers *r, int64_t at)
+{
+    const vec_kernels *v = ch->env->v;
+    for (int k = 0; k < ch->n_out; k++) {
+        unsigned char *y = (unsigned char *)ctx_mem(c, ch->out[k].y) + at * exec_size(ch->out[k].t);
+        const float *x = spread(r, ch->out[k].reg);
+        if (ch->out[k].how || ch->ceiling > 0) {
+            float *to = r->buf + ch->out[k].reg * EXEC_BLOCK;
+            v->load(to, DT_F32, x, r->n);
+            v->round(to, ch->out[k].how, r->n);
+            if (ch->ceiling > 0) v->ceiling(to, ch->ceiling, r->n);
+            x = to;
+        }
+        if (goes_past(ch, c, k)) v->stream(y, ch->out[k].t, x, r->n);
+        else v->store(y, ch->out[k].t, x, r->n);
+    }
+}
+
 void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
 {
     const vec_kernels *v = ch->env->v;
-    registers r = { .v = v, .buf = scratch, .n = n };
-    unsigned char *y = (unsigned char *)ctx_mem(c, ch->y) + at * exec_size(ch->y_type);
-    bool straight = ch->y_type == DT_F32 && !ch->store_how && !(ch->ceiling > 0) && aligned(y);
+    registers r; /* most of it stays as it is: clearing it would take as long as a pass over a block */
+    r.v = v, r.buf = scratch, r.n = n;
+    int64_t y_bytes = n * exec_size(ch->out[0].t);
+    unsigned char *y = (unsigned char *)ctx_mem(c, ch->out[0].y) + at * exec_size(ch->out[0].t);
+    /* an only result goes where it is wanted, when nothing is left to be done with it */
+    bool straight = ch->n_out == 1 && ch->out[0].t == DT_F32 && !ch->out[0].how && !(ch->ceiling > 0) && aligned(y) && !ch->out[0].stream;
     if (ch->port) {
-        r.at[0] = acc;
+        r.at[0] = acc, r.one[0] = false;
         if (ch->flush > 0) {
             v->load(r.buf, DT_F32, acc, n);
             v->flush(r.buf, ch->flush, n);
@@ -379,8 +432,7 @@ void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
             exec_read(ch->env, w, x, at, to, n);
             break;
         case OP_VECTOR:
-            /* the last result goes where it is wanted, when nothing is left to be done with it */
-            if (straight && k == ch->n_ops - 1 && o->y == ch->result) to = (float *)(void *)y;
+            if (straight && k == ch->n_ops - 1 && o->y == ch->out[0].reg) to = (float *)(void *)y;
             run_vector(&r, o, to);
             break;
         case OP_TABLE: v->table(to, spread(&r, o->a), o->table, n); break;
@@ -389,14 +441,6 @@ void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
         }
         r.at[o->y] = to, r.one[o->y] = false;
     }
-    look_ahead((const char *)y + n * exec_size(ch->y_type), n * exec_size(ch->y_type), true);
-    const float *last = spread(&r, ch->result);
-    if (ch->store_how || ch->ceiling > 0) {
-        float *to = r.buf + ch->result * EXEC_BLOCK;
-        v->load(to, DT_F32, last, n);
-        v->round(to, ch->store_how, n);
-        if (ch->ceiling > 0) v->ceiling(to, ch->ceiling, n);
-        last = to;
-    }
-    v->store(y, ch->y_type, last, n);
+    if (!ch->out[0].stream) look_ahead((const char *)y + y_bytes, y_bytes, true);
+    store_results(ch, c, &r, at);
 }

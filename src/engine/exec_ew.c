@@ -1,8 +1,9 @@
 /* exec_ew.c: elementwise chains, casts and fills, block by block.
- * In: prepared chains.  Out: one result. Elements do not depend on one another, so the result may lie where an operand did. */
+ * In: prepared chains.  Out: their results. Elements do not depend on one another, so the result may lie where an operand did. */
 #include "engine/exec_int.h"
 
 typedef struct {
+    const vec_kernels *v;
     exec_chain *ch; /* NULL: cast between types that vectors do not hold */
     int64_t n;
     size_t each; /* scratch of a thread */
@@ -16,7 +17,7 @@ static an_status prepare(image *im, const insn *in, const char *list, void **out
     if (!ch && list) return AN_OK;
     state *s = TAKE(&im->prepared, state, 1);
     if (!s) return diag_nomem(d);
-    *s = (state){ .ch = ch, .n = et_elems(&im->p->tensors.at[y]), .each = ch ? ROUND_UP(exec_chain_bytes(ch), 64u) : 0 };
+    *s = (state){ .v = im->exec->v, .ch = ch, .n = et_elems(&im->p->tensors.at[y]), .each = ch ? ROUND_UP(exec_chain_bytes(ch), 64u) : 0 };
     exec_need_work(im, s->each * (size_t)pool_threads(im->opt.pool));
     *out = s;
     return AN_OK;
@@ -36,6 +37,7 @@ static void chain_span(void *user, int64_t first, int64_t count, int thread)
     const job *j = user;
     char *scratch = (char *)j->c->work + (size_t)thread * j->s->each;
     for (int64_t i = 0; i < count; i += EXEC_BLOCK) exec_chain_block(j->s->ch, j->c, NULL, first + i, MIN(count - i, EXEC_BLOCK), scratch);
+    if (exec_chain_streams(j->s->ch)) j->s->v->fence();
 }
 
 static void cast_span(void *user, int64_t first, int64_t count, int thread)
@@ -67,6 +69,7 @@ static an_status run_cast(const run_ctx *c, const insn *in, diag *d)
 }
 
 const exec_entry exec_ew = { .run = run_ew, .prepare = prepare_ew };
+const exec_entry exec_ews = { .run = run_ew, .prepare = prepare_ew };
 const exec_entry exec_cast = { .run = run_cast, .prepare = prepare_cast };
 
 /* ---- fill ---- */

@@ -25,7 +25,7 @@ static const struct {
 
 const char *insn_name(insn_id op) { return rows[op].name; }
 const char *insn_what(insn_id op) { return rows[op].what; }
-int insn_outputs(insn_id op) { return op == IN_SORT ? 2 : 1; }
+int insn_outputs(insn_id op) { return op == IN_SORT ? 2 : op == IN_EWS ? CHAIN_MOST_RESULTS : 1; }
 const char *fn_name(fn_id f) { return fns[f].name; }
 int fn_operands(fn_id f) { return fns[f].operands; }
 int fn_params(fn_id f) { return fns[f].params; }
@@ -119,6 +119,17 @@ chain insn_chain(const insn *in, int64_t n_inputs)
     c.n_steps = n / CHAIN_STEP;
     c.param = insn_fs(in, "params", &c.n_params);
     return c;
+}
+
+int insn_results(const insn *in, int64_t tensor[CHAIN_MOST_RESULTS], int64_t step[CHAIN_MOST_RESULTS])
+{
+    static const char *const names[CHAIN_MOST_RESULTS] = { "y", "y2", "y3", "y4" };
+    int64_t n, more = 0;
+    insn_is(in, "steps", &n);
+    const int64_t *at = in->op == IN_EWS ? insn_is(in, "results", &more) : NULL;
+    tensor[0] = insn_t(in, "y"), step[0] = n / CHAIN_STEP - 1;
+    for (int64_t k = 0; k < more; k++) tensor[1 + k] = insn_t(in, names[1 + k]), step[1 + k] = at[k];
+    return 1 + (int)more;
 }
 
 /* ---- shapes ---- */

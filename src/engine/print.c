@@ -87,7 +87,7 @@ static void put_insn(strbuf *b, const program *p, size_t index)
             break;
         case FIELD_T_LIST:
             list = insn_ts(in, name, &len);
-            n_inputs = len + (in->op != IN_EW); /* a multiply-accumulate pass brings its sum as input 0 */
+            n_inputs = len + (in->op != IN_EW && in->op != IN_EWS); /* a multiply-accumulate pass brings its sum as input 0 */
             sb_printf(b, " %s=[", name);
             for (int64_t j = 0; j < len; j++) sb_printf(b, "%st%" PRId64, j ? "," : "", list[j]);
             sb_putc(b, ']');

@@ -100,17 +100,21 @@ an_status chain_at(const chain_in *ci, const int64_t *idx, double acc, double *r
 
 an_status ref_ew(const run_ctx *c, const insn *in, diag *d)
 {
-    int64_t y = insn_t(in, "y"), idx[ENGINE_MAX_RANK] = { 0 }, n = et_elems(ctx_tensor(c, y));
-    const etensor *t = ctx_tensor(c, y);
+    int64_t y[CHAIN_MOST_RESULTS], step[CHAIN_MOST_RESULTS], idx[ENGINE_MAX_RANK] = { 0 };
+    int results = insn_results(in, y, step);
+    const etensor *t = ctx_tensor(c, y[0]);
     chain_in ci;
     TRY(chain_open(c, in, "in", false, &ci, d));
-    for (int64_t i = 0; i < n; i++, next_index(t->dim, t->rank, idx)) {
+    for (int64_t i = 0, n = et_elems(t); i < n; i++, next_index(t->dim, t->rank, idx)) {
         double v;
         TRY(chain_at(&ci, idx, 0, &v, d));
-        ref_store(c, y, i, v);
+        ref_store(c, y[0], i, v);
+        for (int k = 1; k < results; k++) ref_store(c, y[k], i, ci.value[ci.ch.n_inputs + step[k]]);
     }
     return AN_OK;
 }
+
+an_status ref_ews(const run_ctx *c, const insn *in, diag *d) { return ref_ew(c, in, d); }
 
 /* ---- types and sources ---- */
 

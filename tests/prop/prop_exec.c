@@ -215,6 +215,34 @@ static void test_ew(void **state)
     }
 }
 
+/* A chain with several results. */
+static void test_ews(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        size_t dev = rng_below(&R, COUNT(devices));
+        bool cpu = devices[dev].num == &numerics_cpu;
+        prog g;
+        links l;
+        prog_open(&g, devices[dev].num);
+        int64_t y[ENGINE_MAX_RANK], d[ENGINE_MAX_RANK], t[16] = { -1, -1, -1, -1 }, fields[80];
+        int rank = random_dims(y, chance(20) ? 1500 : 40), n = (int)upto(1, 4), steps = (int)upto(2, 6), more = (int)upto(1, MIN(steps - 1, CHAIN_MOST_RESULTS - 1));
+        random_links(&l, n, steps, false, cpu);
+        t[4] = n;
+        for (int k = 0; k < n; k++) {
+            int r = broadcast_dims(y, rank, d);
+            t[5 + k] = input(&g, chance(50) ? DT_F16 : DT_F32, d, r, cpu && !l.exact ? TAME : WILD, 8);
+        }
+        for (int k = 0; k <= more; k++) t[k] = prog_out(&g, chance(10) ? DT_BOOL : any_float(), y, rank);
+        fields[0] = more;
+        for (int k = 0; k < more; k++) fields[1 + k] = steps - 2 - k; /* any but the last, each once */
+        memcpy(fields + 1 + more, l.steps, n_of(&l) * sizeof *fields);
+        prog_insn(&g, IN_EWS, t, 5 + (uint32_t)n, fields, 1 + (uint32_t)more + n_of(&l), l.params, m_of(&l));
+        compare(&g, devices[dev].name, cpu && !l.exact ? 2e-6 : 0, 1e-3);
+        prog_close(&g);
+    }
+}
+
 /* Every function alone, over all of fp16 on a chip. */
 static void test_functions(void **state)
 {
@@ -609,7 +637,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_ew),
+        cmocka_unit_test(test_ew), cmocka_unit_test(test_ews),
         cmocka_unit_test(test_cast_fill),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_conv),

@@ -143,6 +143,10 @@ static const struct {
     { "attention", "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\nm = input fp32[4, 4]\ns = matmul(q, k) {transpose_y=true}\nh = const fp32[] {0.5}\n"
                    "t = mul(s, h)\na = add(t, m)\np = softmax(a)\ny = matmul(p, v)\nreturn y\n", 1, IN_ATTEND },
     { "transposed operand", "x = input fp32[2, 4, 8]\nz = input fp32[2, 4, 8]\nt = transpose(z) {perm=[0, 2, 1]}\ny = matmul(x, t)\nreturn y\n", 1, IN_MATMUL },
+    { "adam", "w = input fp32[64]\ng = input fp32[64]\nm = input fp32[64]\nv = input fp32[64]\na = const fp32[] {0.9}\nb = const fp32[] {0.1}\ne = const fp32[] {1e-3}\n"
+              "p = mul(m, a)\nq = mul(g, b)\nm2 = add(p, q)\nr = mul(v, a)\ns = mul(g, g)\nt = mul(s, b)\nv2 = add(r, t)\nx = sqrt(v2)\ny = add(x, e)\nz = real_div(m2, y)\n"
+              "w2 = sub(w, z)\nh = cast(w2) {dtype=\"fp16\"}\nreturn h, m2, v2, w2\n", 1, IN_EWS },
+    { "two passes", "x = input fp32[4, 8]\na = relu(x)\ns = reduce_sum(a) {axes=[1], keep_dims=true}\nb = sub(a, s)\nreturn a, b\n", 3, IN_REDUCE },
     { "views", "x = input fp32[2, 4, 8]\na = reshape(x) {shape=[8, 8]}\nb = relu(a)\nc = expand_dims(b) {axes=[0]}\nd = softmax(c)\ny = squeeze(d)\nreturn y\n", 2, IN_SOFTMAX },
 };
 
@@ -150,7 +154,7 @@ static void fast_forms(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(fast); i++) {
-        char text[1200];
+        char text[1600];
         snprintf(text, sizeof text, "graph \"p\"\n%s", fast[i].text);
         program *p = compiled(text, &(codegen_options){ .level = 1 });
         if ((int)p->insns.n != fast[i].total || !cgt_count(p, fast[i].has)) {
