@@ -12,7 +12,7 @@
 enum {
     MNIST_SIDE = 28,
     MNIST_CLASSES = 10,
-    STROKES_TRAIN = 12000,
+    STROKES_TRAIN = 8000,
     STROKES_TEST = 2000,
     LETTERS = 200000, /* bytes */
     PATH_MOST = 512,

@@ -54,17 +54,18 @@ static hand some_hand(rng *r)
 /* Ink of the line from p to q, the darker of old and new. Only pixels the pen can reach are visited. */
 static void draw_line(float *image, const double *p, const double *q, double pen)
 {
-    double dx = q[0] - p[0], dy = q[1] - p[1], len = dx * dx + dy * dy, reach = pen + 0.5;
-    int x0 = (int)fmax(0, ceil(fmin(p[0], q[0]) - reach)), x1 = (int)fmin(SIDE - 1, floor(fmax(p[0], q[0]) + reach));
-    int y0 = (int)fmax(0, ceil(fmin(p[1], q[1]) - reach)), y1 = (int)fmin(SIDE - 1, floor(fmax(p[1], q[1]) + reach));
+    double dx = q[0] - p[0], dy = q[1] - p[1], len = dx * dx + dy * dy, reach = pen + 0.5, by = len > 0 ? 1 / len : 0;
+    int x0 = MAX(0, (int)ceil(MIN(p[0], q[0]) - reach)), x1 = MIN(SIDE - 1, (int)floor(MAX(p[0], q[0]) + reach));
+    int y0 = MAX(0, (int)ceil(MIN(p[1], q[1]) - reach)), y1 = MIN(SIDE - 1, (int)floor(MAX(p[1], q[1]) + reach));
     for (int y = y0; y <= y1; y++)
         for (int x = x0; x <= x1; x++) {
-            double t = len > 0 ? ((x - p[0]) * dx + (y - p[1]) * dy) / len : 0;
-            t = fmin(1, fmax(0, t));
-            double ex = x - p[0] - t * dx, ey = y - p[1] - t * dy;
-            double ink = fmin(1, fmax(0, reach - sqrt(ex * ex + ey * ey)));
+            double t = ((x - p[0]) * dx + (y - p[1]) * dy) * by;
+            t = t < 0 ? 0 : t > 1 ? 1 : t;
+            double ex = x - p[0] - t * dx, ey = y - p[1] - t * dy, far = ex * ex + ey * ey;
+            if (far >= reach * reach) continue;
+            double ink = reach - sqrt(far);
             float *at = &image[y * SIDE + x];
-            if (ink > *at) *at = (float)ink;
+            if (ink > *at) *at = (float)MIN(1, ink);
         }
 }
 
@@ -102,8 +103,9 @@ static void draw_digit(float *image, int digit, rng *r)
         if (s->chance == 0 || rng_unit(r) < s->chance) draw_stroke(image, s, &h, r);
     }
     for (int i = 0; i < SIDE * SIDE; i++) {
-        double x = dark * image[i] + grain * (rng_unit(r) + rng_unit(r) - 1);
-        image[i] = (float)(floor(255 * fmin(1, fmax(0, x)) + 0.5) / 255);
+        uint64_t bits = rng_next(r); /* two halves: a triangle, nearly a bell */
+        double noise = ((double)(bits >> 32) + (double)(bits & 0xffffffffu)) * 0x1p-32 - 1, x = dark * image[i] + grain * noise;
+        image[i] = (float)(int)(255 * (x < 0 ? 0 : x > 1 ? 1 : x) + 0.5) / 255.0f;
     }
 }
 
