@@ -14,7 +14,10 @@ bad=0
 for t in "$@"; do
     case $t in # the folders a target needs
     program) dirs="base engine kernel" ;;
-    npy | idx) dirs="base format" ;;
+    npy | idx | safetensors | gguf) dirs="base format" ;;
+    json) dirs="base op kernel graph model format lm" ;;
+    hwx) dirs="base hwx" ;;
+    tokenizer_json | tokenizer_model) dirs="base text" ;;
     *) dirs="base op mil" ;;
     esac
     make -s BUILD="$out/$t" DIRS="$dirs" CC="$FUZZ_CC" OPT="-O1 -g -fno-omit-frame-pointer" \

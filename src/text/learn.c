@@ -256,7 +256,7 @@ static an_status start(learner *l, const tok_train_options *o, diag *d)
     size_t total = 0, k = 0;
     for (size_t i = 0; i < l->cap_words; i++) /* words to the front, in the order of the corpus */
         if (l->word[i].n) l->word[k++] = l->word[i], total += l->word[k - 1].n;
-    qsort(l->word, k, sizeof *l->word, by_place);
+    if (k) qsort(l->word, k, sizeof *l->word, by_place);
     l->text = calloc((size_t)o->vocab + 1, sizeof *l->text);
     l->sym = malloc((total + 1) * sizeof *l->sym);
     if (!l->text || !l->sym || total > UINT32_MAX) return diag_nomem(d);

@@ -191,7 +191,7 @@ static void random_spm(rng *r, spm *v, bool across)
         size_t parts = v->n < first + 4 ? 1 : 1 + rng_below(r, 5);
         for (size_t k = 0; k < parts; k++) {
             const char *x = atoms[v->n < first + 4 && parts == 1 ? v->n - first : rng_below(r, COUNT(atoms))];
-            if (!across && k && !strcmp(x, atoms[3]) && strcmp(s + strlen(s) - 3, atoms[3])) continue; /* spaces only in front */
+            if (!across && *s && !strcmp(x, atoms[3]) && (strlen(s) < 3 || strcmp(s + strlen(s) - 3, atoms[3]))) continue; /* spaces only in front */
             if (strlen(s) + strlen(x) < sizeof s) strcat(s, x);
         }
         bool known = false;
