@@ -57,7 +57,7 @@ AN_API void an_free(void *p); /* for every char* documented as "yours" */
 typedef enum { AN_TEXT, AN_JSON, AN_MARKDOWN } an_format; /* AN_JSON: one object per line */
 
 /* ---- tables: "ops", "targets", "rules", "gates", "passes", "kernels", "models", "published", "probes",
- *      "devices", "limits", "isa", "nets" ---- */
+ *      "devices", "limits", "isa", "nets", "hwx" ---- */
 AN_API char *an_table(const char *which, an_format f); /* yours; NULL: no such table, or no memory */
 AN_API const char *an_probe(const char *name);         /* MIL text of a probe program; NULL: no such probe */
 AN_API int an_target_known(const char *name);          /* m1 … m5, h13, h13g …, any case */
@@ -309,6 +309,11 @@ typedef struct {
     uint64_t digest;                /* of all state at the end: equal runs have equal ones */
 } an_train_result;
 AN_API an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *e);
+
+/* ---- program files (hwx): what the engine's own compiler writes ---- */
+/* Every field of a file, as text or JSON lines; *text is yours. first_task: bytes of the first task in a bare task stream, 0 for a whole file.
+ * AN_INPUT: not such a file, or damaged; the message says what was seen and wanted. */
+AN_API an_status an_hwx_dump(char **text, const void *bytes, size_t size, size_t first_task, an_format f, an_error *e);
 
 /* ---- speed: the answer checked, then timed against a bound measured in the same run ---- */
 /* One case by name, as lines of text or JSON. *text is yours, and holds what was measured before a failure. AN_USAGE: no such case. */

@@ -157,6 +157,20 @@ empty() {
     t "no such benchmark" 2 $anneal bench frob
     t "bench" 0 $anneal bench compile --runs 1 --json
     has "bench" out '"of_bound":'
+    tail -c +2 tests/fuzz/corpus-hwx/conv >"$tmp/conv.hwx"
+    t "hwx dump" 0 $anneal hwx dump "$tmp/conv.hwx"
+    has "hwx dump" out 'ConvCfg  *5000a021  Kw 1, Kh 1'
+    t "hwx dump --json" 0 $anneal hwx dump "$tmp/conv.hwx" --json
+    has "hwx dump --json" out '^{"kind":"task","task":0,"offset":0,"bytes":628'
+    t "hwx dump, not a program file" 3 $anneal hwx dump tests/cli.sh
+    has "hwx dump, not a program file" err '^tests/cli.sh: magic 0x[0-9a-f]*, wanted 0xbeefface'
+    empty "hwx dump, not a program file" out
+    head -c 4000 "$tmp/conv.hwx" >"$tmp/cut.hwx"
+    t "hwx dump, cut short" 3 $anneal hwx dump "$tmp/cut.hwx"
+    has "hwx dump, cut short" err 'but the file has 0xfa0'
+    t "hwx without a verb" 2 $anneal hwx
+    t "hwx fields" 0 $anneal hwx fields --json
+    has "hwx fields" out '"name":"OCGSize"'
     t "full disk" 3 sh -c "$anneal rules > /dev/full"
 }
 echo "$pass $fail"

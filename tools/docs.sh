@@ -9,6 +9,13 @@ for t in ops targets rules gates passes kernels isa limits; do
         bad=1
     fi
 done
+# hwx.md: the fields of program files.
+if [ -n "$to" ]; then
+    $anneal hwx fields --markdown >"$to/hwx.md" || exit 1
+elif ! $anneal hwx fields --markdown | cmp -s - docs/hwx.md; then
+    echo "docs/hwx.md is not what \`anneal hwx fields --markdown\` prints: run make accept and read the diff"
+    bad=1
+fi
 # numerics.md is written by hand down to a mark; what follows is printed.
 mark='<!-- anneal facts --markdown -->'
 page() { sed "/^$mark\$/q" docs/numerics.md && $anneal facts --markdown; }

@@ -4,6 +4,7 @@
 #include "api/api_int.h"
 #include "device/device.h"
 #include "engine/engine.h"
+#include "hwx/hwx.h"
 #include "model/model.h"
 #include "model/net.h"
 #include "op/op.h"
@@ -108,6 +109,7 @@ char *an_table(const char *which, an_format f)
         { "probes", print_probes, NULL },
         { "devices", print_devices, NULL },
         { "limits", device_limits_print, NULL },
+        { "hwx", hwx_fields_print, NULL },
         { "nets", net_print, NULL },
         { "isa", isa_print,
           "# Instructions\n\nPrinted by `anneal isa --markdown` from `src/engine/isa.def`. Field types: t tensor, i integer, f real; `?` may be none, `*` a list.\n\n" },

@@ -15,7 +15,7 @@ static void put_str(strbuf *b, const char *key, const char *s)
 static void put_safe(strbuf *b, const char *s)
 {
     for (; *s; s++)
-        if ((unsigned char)*s < 0x20 || *s == 0x7f) sb_printf(b, "\\x%02x", (unsigned char)*s);
+        if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e) sb_printf(b, "\\x%02x", (unsigned char)*s);
         else sb_putc(b, *s);
 }
 
@@ -268,7 +268,7 @@ static void dump_table(const hwx_file *f, size_t task, bool json, strbuf *b)
 {
     const hwx_task *t = &f->task[task];
     uint32_t at, bytes;
-    if (hwx_value(t, HWX_F_NONLINEAR, 0) != 2 || !hwx_value(t, HWX_F_NO_KERNEL, 0) || !task_channel(t, 0, &at, &bytes) || bytes < 2 * HWX_TABLE_WORDS) return;
+    if (hwx_value(t, HWX_F_NONLINEAR, 0) != 2 || !hwx_value(t, HWX_F_NO_KERNEL, 0) || !hwx_channel(t, 0, &at, &bytes) || bytes < 2 * HWX_TABLE_WORDS) return;
     const unsigned char *p = f->image.kernel + at;
     uint32_t mode = (uint32_t)le_get(p + 2 * (HWX_TABLE_WORDS - 1), 2);
     const char *family = "unknown";

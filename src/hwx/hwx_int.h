@@ -129,9 +129,6 @@ extern const hwx_family hwx_family_rows[];
 extern const size_t n_hwx_halves, n_hwx_families;
 
 /* Where the kernel data of a decoded task comes from the program's own section: channels of slot 1. */
-bool task_channel(const hwx_task *t, unsigned i, uint32_t *at, uint32_t *bytes);
-/* The shape symbol of a tensor whose first type number is k. */
-void put_shape(strbuf *b, const hwx_tensor *t, uint32_t k);
-const char *bare_name(const char *name, size_t *n); /* without @output */
+bool hwx_channel(const hwx_task *t, unsigned i, uint32_t *at, uint32_t *bytes);
 
 #endif

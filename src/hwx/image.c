@@ -40,7 +40,7 @@ an_status hwx_image_name(arena *a, hwx_image *im, diag *d)
         unsigned used = 0, distinct = 0;
         for (unsigned k = 0; k < HWX_ENGINES; k++) {
             bytes[k] = 0;
-            if (!task_channel(&t[i], k, &at[k], &bytes[k])) continue;
+            if (!hwx_channel(&t[i], k, &at[k], &bytes[k])) continue;
             if (at[k] > im->n_kernel || bytes[k] > im->n_kernel - at[k])
                 return diag_fail(d, AN_INPUT, NOWHERE, "task %zu, engine %u: kernel bytes 0x%x + 0x%x, but there are 0x%zx", i, k, at[k], bytes[k], im->n_kernel);
             for (int h = 0; h < 4; h++) hash[h] = hash_bytes(im->kernel + at[k], bytes[k], hash[h]);

@@ -15,6 +15,7 @@ typedef struct {
     VEC(struct bound { uint64_t address; const char *name; uint32_t cmd; }) bound;
     VEC(struct described { const unsigned char *at; const char *name; }) described;
     const unsigned char *symtab;
+    size_t kernel_section; /* from 1; 0: none */
 } reader;
 
 /* Far above what any compiler writes; they keep a hostile file from costing more than its size. */
@@ -225,11 +226,7 @@ static an_status read_kernel(reader *r, const hwx_segment *text)
             if (e->address != address || !s->file_bytes || !strcmp(e->name, "__text")) continue;
             im->kernel = r->at + e->at, im->n_kernel = (size_t)e->bytes;
             if (s == text && s->flags == 4 && e->bytes == HWX_EMPTY_CONST && all_zero(im->kernel, im->n_kernel)) im->kernel = NULL, im->n_kernel = 0;
-            for (size_t y = 0; y < f->symbol.n; y++) {
-                const hwx_symbol *sym = &f->symbol.at[y];
-                if (sym->type != 0x0f || sym->section != s->first_section + k + 1 || !im->n_kernel) continue;
-                if (sym->value < address || sym->value - address > e->bytes) return BAD(r, "kernel symbol %.70s: 0x%llx, outside its section 0x%llx + 0x%llx", sym->name, ULL(sym->value), ULL(address), ULL(e->bytes));
-            }
+            r->kernel_section = im->n_kernel ? s->first_section + k + 1 : 0;
             return AN_OK;
         }
     return BAD(r, "slot 1 (kernel data) is 0x%llx, where no section with file bytes starts", ULL(address));
@@ -239,13 +236,12 @@ static an_status name_kernels(reader *r)
 {
     hwx_file *f = r->f;
     VEC(hwx_kernel_name) v = { 0 };
-    size_t section = 0;
-    for (size_t i = 0; i < f->section.n && f->image.n_kernel; i++)
-        if (f->section.at[i].address == f->slot[HWX_SLOT_KERNEL] && strcmp(f->section.at[i].name, "__text")) section = i + 1;
-    for (size_t i = 0; i < f->symbol.n; i++) {
+    uint64_t from = f->slot[HWX_SLOT_KERNEL];
+    for (size_t i = 0; i < f->symbol.n && r->kernel_section; i++) {
         const hwx_symbol *s = &f->symbol.at[i];
-        if (!section || s->type != 0x0f || s->section != section || s->value < f->slot[HWX_SLOT_KERNEL]) continue;
-        if (!VEC_PUSH(&f->mem, &v, ((hwx_kernel_name){ .name = s->name, .at = s->value - f->slot[HWX_SLOT_KERNEL] }))) return diag_nomem(r->d);
+        if (s->type != 0x0f || s->section != r->kernel_section) continue;
+        if (s->value < from || s->value - from > f->image.n_kernel) return BAD(r, "kernel symbol %.70s: 0x%llx, outside its section 0x%llx + 0x%zx", s->name, ULL(s->value), ULL(from), f->image.n_kernel);
+        if (!VEC_PUSH(&f->mem, &v, ((hwx_kernel_name){ .name = s->name, .at = s->value - from }))) return diag_nomem(r->d);
     }
     f->image.kname = v.at, f->image.n_kname = v.n;
     return AN_OK;
@@ -400,7 +396,7 @@ static an_status read_all(reader *r)
     for (size_t i = 0; i < f->n_task; i++)
         for (unsigned k = 0; k < HWX_ENGINES; k++) {
             uint32_t at, bytes;
-            if (task_channel(&f->task[i], k, &at, &bytes) && (at > f->image.n_kernel || bytes > f->image.n_kernel - at))
+            if (hwx_channel(&f->task[i], k, &at, &bytes) && (at > f->image.n_kernel || bytes > f->image.n_kernel - at))
                 return BAD(r, "task %zu, engine %u: kernel bytes 0x%x + 0x%x, but there are 0x%zx", i, k, at, bytes, f->image.n_kernel);
         }
     return AN_OK;

@@ -25,7 +25,7 @@ size_t hwx_word_at(const hwx_task *t, uint32_t addr)
     return found;
 }
 
-bool task_channel(const hwx_task *t, unsigned i, uint32_t *at, uint32_t *bytes)
+bool hwx_channel(const hwx_task *t, unsigned i, uint32_t *at, uint32_t *bytes)
 {
     if (!hwx_value(t, HWX_F_KBE0, 0) || hwx_value(t, HWX_F_KBASE0, 0) != HWX_SLOT_KERNEL || !hwx_value(t, HWX_F_COEFF_EN, i)) return false;
     return hwx_get(t, HWX_F_COEFF_BASE, i, at) && hwx_get(t, HWX_F_COEFF_SIZE, i, bytes);

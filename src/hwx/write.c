@@ -51,6 +51,11 @@ static void add_section(writer *w, plan_segment *s, const char *name, uint64_t o
     s->part[s->n_parts++] = (struct part){ .name = name, .address = offset, .bytes = bytes, .align = align, .flags = flags, .number = ++w->n_sections, .data = data };
 }
 
+static uint64_t last_byte(const hwx_tensor *t)
+{
+    return (t->dim[0] - 1) * t->batch + (t->dim[1] - 1) * t->plane + (t->dim[2] - 1) * t->row + t->dim[3] * t->elem;
+}
+
 static void plan_text(writer *w)
 {
     const hwx_image *im = w->im;
@@ -83,7 +88,8 @@ static void plan_segments(writer *w)
         }
     for (size_t i = 0; i < im->n_tensor; i++) {
         bool in = im->tensor[i].side == HWX_INPUT;
-        w->tensor[i] = add_segment(w, "__FVMLIB", im->tensor[i].bytes, (uint32_t)im->tensor[i].side, 6);
+        w->tensor[i] = add_segment(w, "__FVMLIB", MAX(im->tensor[i].bytes, last_byte(&im->tensor[i])), /* newer files count one element of a batch */
+                                   (uint32_t)im->tensor[i].side, 6);
         add_section(w, w->tensor[i], in ? "__const" : "__data", 0, NULL, im->tensor[i].bytes, 14, in ? 0x21 : 0x23);
     }
     if (!im->form->text_first) plan_text(w);
@@ -184,13 +190,12 @@ static an_status put_program(writer *w)
     return AN_OK;
 }
 
-const char *bare_name(const char *name, size_t *n)
+/* Bytes of the name without @output. */
+static size_t bare_length(const char *name)
 {
     static const char suffix[] = "@output";
-    size_t k = strlen(suffix);
-    *n = strlen(name);
-    if (*n > k && !strcmp(name + *n - k, suffix)) *n -= k;
-    return name;
+    size_t n = strlen(name), k = strlen(suffix);
+    return n > k && !strcmp(name + n - k, suffix) ? n - k : n;
 }
 
 static an_status put_tensor(writer *w, const hwx_tensor *t)
@@ -198,7 +203,7 @@ static an_status put_tensor(writer *w, const hwx_tensor *t)
     const hwx_form *form = w->im->form;
     uint32_t fixed = STRUCT_BYTES(RECORD) + 4 * form->tensor_words;
     size_t procedure = strlen(w->im->procedure) + 1, name = strlen(t->name) + 1, again = name - 1;
-    if (form->drop_suffix && t->side == HWX_OUTPUT) bare_name(t->name, &again);
+    if (form->drop_suffix && t->side == HWX_OUTPUT) again = bare_length(t->name);
     unsigned char *c = put_command(w, HWX_LC_RECORD, fixed, procedure + name + again + 1);
     if (!c) return diag_nomem(w->d);
     static const hwx_part dims[5] = { HWX_C_TENSOR_dim_n, HWX_C_TENSOR_dim_c, HWX_C_TENSOR_dim_h, HWX_C_TENSOR_dim_w, HWX_C_TENSOR_dim_d };
@@ -217,8 +222,7 @@ static an_status put_tensor(writer *w, const hwx_tensor *t)
     PART_PUT(c, TENSOR, bytes, t->bytes);
     PART_PUT(c, TENSOR, interleave, t->interleave);
     PART_PUT(c, TENSOR, again_offset, fixed + procedure + name);
-    uint64_t last = (t->dim[0] - 1) * t->batch + (t->dim[1] - 1) * t->plane + (t->dim[2] - 1) * t->row + t->dim[3] * t->elem;
-    PART_PUT(c, TENSOR, used, t->side == HWX_INPUT ? t->bytes : last);
+    PART_PUT(c, TENSOR, used, t->side == HWX_INPUT ? t->bytes : last_byte(t));
     memcpy(c + fixed, w->im->procedure, procedure);
     memcpy(c + fixed + procedure, t->name, name);
     memcpy(c + fixed + procedure + name, t->name, again);
@@ -240,7 +244,7 @@ static an_status put_tensors(writer *w)
     return AN_OK;
 }
 
-void put_shape(strbuf *b, const hwx_tensor *t, uint32_t k)
+static void put_shape(strbuf *b, const hwx_tensor *t, uint32_t k)
 {
     const struct {
         char axis;
@@ -291,7 +295,7 @@ static an_status put_relocs(writer *w)
     for (size_t i = 0; i < w->n_task; i++)
         for (unsigned k = 0; k < HWX_ENGINES; k++) {
             uint32_t at, bytes;
-            if (!task_channel(&w->task[i], k, &at, &bytes)) continue;
+            if (!hwx_channel(&w->task[i], k, &at, &bytes)) continue;
             unsigned char *p = put_zero(w, STRUCT_BYTES(RELOC));
             if (!p) return diag_nomem(w->d);
             PART_PUT(p, RELOC, address, w->task[i].at + hwx_word_at(&w->task[i], 0x1f848 + 4 * k));
@@ -320,8 +324,12 @@ static an_status check_image(writer *w)
         for (size_t k = 0; k < i; k++)
             if (!strcmp(im->tensor[k].name, t->name)) return BAD(w, "two tensors named \"%.60s\"", t->name);
         if (!*t->name || (t->side != HWX_INPUT && t->side != HWX_OUTPUT)) return BAD(w, "tensor %zu: name \"%.60s\", side %d", i, t->name, (int)t->side);
+        for (int k = 0; k < 5; k++)
+            if (!t->dim[k] || t->dim[k] > lim) return BAD(w, "tensor \"%.60s\": dimension %d is %u", t->name, k, t->dim[k]);
+        if (t->batch >= lim || t->plane >= lim || t->row >= lim || t->elem > 16) return BAD(w, "tensor \"%.60s\": strides of %llu, %llu, %llu and %llu bytes", t->name, (unsigned long long)t->batch,
+                                                                                       (unsigned long long)t->plane, (unsigned long long)t->row, (unsigned long long)t->elem);
         seen |= 1u << t->slot;
-        sum += MIN(t->bytes, lim);
+        sum += MIN(MAX(t->bytes, last_byte(t)), lim);
     }
     for (size_t i = 0; i < im->n_kname; i++)
         if (im->kname[i].at > im->n_kernel) return BAD(w, "kernel %.70s at 0x%llx of 0x%zx bytes", im->kname[i].name, (unsigned long long)im->kname[i].at, im->n_kernel);
@@ -410,7 +418,7 @@ static an_status write_all(writer *w, strbuf *strings)
     for (size_t i = 0; i < w->n_task; i++)
         for (unsigned k = 0; k < HWX_ENGINES; k++) {
             uint32_t at, bytes;
-            if (!task_channel(&w->task[i], k, &at, &bytes)) continue;
+            if (!hwx_channel(&w->task[i], k, &at, &bytes)) continue;
             if (at > im->n_kernel || bytes > im->n_kernel - at) return BAD(w, "task %zu, engine %u: kernel bytes 0x%x + 0x%x of 0x%zx", i, k, at, bytes, im->n_kernel);
             w->n_relocs++;
         }
