@@ -14,7 +14,7 @@ static an_status put_token(const tokenizer *t, uint32_t id, size_t index, unsign
     }
     size_t skip = t->strip != PREFIX_NONE && !*begun && k->type != TOK_USER && k->out.n && k->out.at[0] == ' ';
     sb_putn(out, k->out.at + skip, k->out.n - skip);
-    *begun = k->type != TOK_USER || t->strip != PREFIX_ALWAYS;
+    *begun = k->type != TOK_USER || t->strip != PREFIX_ALWAYS || !t->prefix_after_user;
     return AN_OK;
 }
 

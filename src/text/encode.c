@@ -141,7 +141,8 @@ static an_status cut_at_spaces(void *user, const unsigned char *s, size_t n, dia
 
 /* ---- stretches between special tokens ---- */
 
-static an_status put_stretch(tok_encoder *e, const unsigned char *s, size_t n, bool first, diag *d)
+/* start: of the text, or behind a token that begins it anew. */
+static an_status put_stretch(tok_encoder *e, const unsigned char *s, size_t n, bool start, bool first, diag *d)
 {
     const tokenizer *t = e->t;
     int which = 0;
@@ -150,7 +151,7 @@ static an_status put_stretch(tok_encoder *e, const unsigned char *s, size_t n, b
         s = (const unsigned char *)(e->text[which].at ? e->text[which].at : ""), n = e->text[which].n;
     }
     if (!n) return AN_OK;
-    if ((t->prefix == PREFIX_ALWAYS || (t->prefix == PREFIX_FIRST && first)) && !(t->prefix_unless_space && s[0] == ' ')) {
+    if (((t->prefix == PREFIX_ALWAYS && start) || (t->prefix == PREFIX_FIRST && first)) && !(t->prefix_unless_space && s[0] == ' ')) {
         strbuf *b = &e->text[which];
         b->n = 0;
         sb_putc(b, ' ');
@@ -183,7 +184,7 @@ static an_status encode_text(tok_encoder *e, const unsigned char *s, size_t n, c
 {
     const tokenizer *t = e->t;
     size_t from = 0;
-    bool first = true, none = specials->n_nodes <= 1;
+    bool first = true, start = true, none = specials->n_nodes <= 1;
     for (size_t i = 0; i < n && !none;) {
         while (i < n && !specials->starts[s[i]]) i++;
         if (i == n) break;
@@ -197,12 +198,15 @@ static an_status encode_text(tok_encoder *e, const unsigned char *s, size_t n, c
         size_t end = i, next = i + len;
         while (f.lstrip && end > from && is_blank(s[end - 1])) end--;
         while (f.rstrip && next < n && is_blank(s[next])) next++;
-        if (end > from) TRY(put_stretch(e, s + from, end - from, first, d));
+        bool user = t->tok[id].type == TOK_USER && !t->prefix_after_user;
+        if (end > from) TRY(put_stretch(e, s + from, end - from, start, first, d));
+        else if (start && user && t->prefix != PREFIX_NONE) TRY(put_stretch(e, (const unsigned char *)" ", 1, false, false, d)); /* the space stands alone */
         if (!e->cuts && !tok_ids_push(e->out, (uint32_t)id)) return diag_nomem(d);
         first = false;
+        start = !user;
         from = i = next;
     }
-    return from < n ? put_stretch(e, s + from, n - from, first, d) : AN_OK;
+    return from < n ? put_stretch(e, s + from, n - from, start, first, d) : AN_OK;
 }
 
 an_status tok_encode(tok_encoder *e, const char *text, size_t n, unsigned flags, tok_ids *out, diag *d)

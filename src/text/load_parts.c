@@ -261,6 +261,7 @@ static an_status read_decoder(tokenizer *t, const json_t *j, diag *d)
 an_status parts_read(tokenizer *t, const json_t *root, const json_style *style, diag *d)
 {
     steps s[3] = { { .n = 0 } };
+    t->prefix_after_user = true;
     TRY(all_steps(t, root, s, d));
     for (size_t i = 0; i < s[0].n; i++) TRY(read_norm(t, s[0].at[i], style, d));
     for (size_t i = 0; i < s[1].n; i++) TRY(read_pre(t, s[1].at[i], style, i == 0, d));

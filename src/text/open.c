@@ -65,6 +65,7 @@ static an_status take_names(tokenizer *t, const json_t *j, const char *file, boo
         *id = NO_ID;
         if (!s) continue;
         *id = tok_find(t, s, n);
+        if (*id < 0 && i > 1) continue; /* unknown and padding: trainers name tokens they add themselves, a text never needs them */
         if (*id < 0) return tok_bad(d, t, "%s: %s is \"%.40s\", which the vocabulary does not hold", file, id_keys[i].name, s);
         if (t->tok[*id].type == TOK_NORMAL) t->tok[*id].type = TOK_CONTROL;
     }
@@ -145,7 +146,7 @@ an_status read_config(tokenizer *t, const char *dir, diag *d)
         if (!(t->chat_template = arena_strn(&t->mem, (const char *)f.at, f.n))) diag_nomem(d);
         file_drop(&f);
     }
-    if (!said[0] && !d->st) guess_ids(t);
+    if (!d->st) guess_ids(t, !said[0], !said[1]);
     if (t->bos < 0) t->add_bos = false;
     if (t->eos < 0) t->add_eos = false;
     return d->st;
@@ -156,7 +157,7 @@ an_status read_config(tokenizer *t, const char *dir, diag *d)
 static an_status finish(tokenizer *t, an_status st, const char *dir, tokenizer **out, diag *d)
 {
     if (!st && dir) st = read_config(t, dir, d);
-    if (!st && !dir) guess_ids(t);
+    if (!st && !dir) guess_ids(t, true, true);
     if (!st) st = tok_finish(t, d);
     if (st) tok_close(t), t = NULL;
     *out = t;

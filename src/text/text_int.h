@@ -160,6 +160,7 @@ struct tokenizer {
     size_t n_split;
     prefix_rule prefix;
     bool prefix_unless_space; /* Metaspace and ByteLevel; SentencePiece puts one always */
+    bool prefix_after_user;   /* tokenizer.json: behind any added token; SentencePiece sees its user-defined tokens as text */
     prefix_rule strip;        /* decoding drops the space that encoding put */
 
     trie added[2];            /* [0] user-defined only, [1] with control tokens: as the text may hold them */
@@ -217,7 +218,7 @@ an_status read_model(tokenizer *t, const void *p, size_t n, diag *d) MUST_CHECK;
 an_status read_bin(tokenizer *t, const void *p, size_t n, diag *d) MUST_CHECK;
 an_status read_pair(tokenizer *t, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges, diag *d) MUST_CHECK;
 an_status read_config(tokenizer *t, const char *dir, diag *d) MUST_CHECK; /* the JSON files beside it, where there are any */
-void guess_ids(tokenizer *t); /* BOS and EOS by their usual names, where no file says */
+void guess_ids(tokenizer *t, bool bos, bool eos); /* BOS and EOS by their usual names, where no file says */
 
 /* A token's text set by type: what merging sees and what decoding prints. Copies. */
 an_status tok_put(tokenizer *t, size_t id, const char *s, size_t n, tok_type type, float score, bool byte_level, bool marks, diag *d) MUST_CHECK;

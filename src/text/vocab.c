@@ -274,10 +274,10 @@ an_status tok_put(tokenizer *t, size_t id, const char *s, size_t n, tok_type typ
 {
     token *k = &t->tok[id];
     unsigned char b;
-    bool plain = type == TOK_NORMAL || type == TOK_UNUSED;
+    bool plain = type == TOK_NORMAL || type == TOK_UNUSED, user = type == TOK_USER; /* SentencePiece spells these with its mark, too */
     k->type = (uint8_t)type;
     k->score = score;
-    if (!tok_piece(t, s, n, byte_level && plain, marks && plain, &k->piece)) return diag_nomem(d);
+    if (!tok_piece(t, s, n, byte_level && plain, marks && (plain || user), &k->piece)) return diag_nomem(d);
     k->out = k->piece;
     if (type != TOK_BYTE) return AN_OK;
     if (!byte_token(s, n, &b)) return tok_bad(d, t, "token %zu \"%.*s\" is said to be a byte; \"<0xNN>\" is wanted", id, (int)MIN(n, (size_t)40), s);
@@ -316,12 +316,12 @@ an_status add_norm(tokenizer *t, norm_step step, diag *d)
     return AN_OK;
 }
 
-void guess_ids(tokenizer *t)
+void guess_ids(tokenizer *t, bool guess_bos, bool guess_eos)
 {
     static const char *const bos[] = { "<s>", "<|begin_of_text|>", "<bos>", "<|endoftext|>" };
     static const char *const eos[] = { "</s>", "<|end_of_text|>", "<eos>", "<|endoftext|>" };
-    for (size_t i = 0; i < COUNT(bos) && t->bos < 0; i++) t->bos = tok_find(t, bos[i], strlen(bos[i]));
-    for (size_t i = 0; i < COUNT(eos) && t->eos < 0; i++) t->eos = tok_find(t, eos[i], strlen(eos[i]));
+    for (size_t i = 0; i < COUNT(bos) && t->bos < 0 && guess_bos; i++) t->bos = tok_find(t, bos[i], strlen(bos[i]));
+    for (size_t i = 0; i < COUNT(eos) && t->eos < 0 && guess_eos; i++) t->eos = tok_find(t, eos[i], strlen(eos[i]));
 }
 
 /* ---- looking ---- */

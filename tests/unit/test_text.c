@@ -355,8 +355,10 @@ static void sentencepiece(void **state)
     EXPECT(o, "b ab", 0, "3 5 6 5");
     EXPECT(o, "Ab", 0, "6 5");     /* the character map */
     EXPECT(o, "bab", 0, "3 5 7");
-    EXPECT(o, "a[x]b", 0, "6 8 3 5");
+    EXPECT(o, "a[x]b", 0, "6 8 5");
+    EXPECT(o, "[x]a", 0, "3 8 4");
     EXPECT(o, "\xc3\xa9", 0, "3 204 178");
+    SAME(o, "[x]a [x]", 0);
     SAME(o, "  a  b [x] \xff " MARK, 0);
     close_tok(o);
     /* Every way to cut it short: an error, or a smaller vocabulary, never a crash. */
