@@ -96,15 +96,29 @@ bool optim_reads(const trainer *t, ctl_id c)
 static val num(optim_graph *b, double x) { return graph_scalar(b->g, b->t->state_dt, x); }
 static val times(optim_graph *b, val x, double k) { return k == 1 ? x : G(b->g, MUL, x, num(b, k)); }
 
+static val reduced(graph *g, op_id op, val x, int64_t axis)
+{
+    attr at[] = { AT_LIST(AXES, &axis, 1), AT_B(KEEP_DIMS, true) };
+    return graph_op(g, op, &x, 1, at, 2);
+}
+
 static val flat(optim_graph *b, val x) { return GA(b->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1)); }
 
-static val over_all(optim_graph *b, op_id op, val x)
+/* The whole of x as lines of equal length, short enough to lie beside each other in a cache: 0 when n has no such divisor. */
+static int64_t line_length(int64_t n)
 {
-    int64_t axes[MAX_RANK];
-    int rank = graph_type(b->g, x)->sh.rank;
-    for (int i = 0; i < rank; i++) axes[i] = i;
-    attr at[] = { AT_LIST(AXES, axes, rank), AT_B(KEEP_DIMS, true) };
-    return rank ? flat(b, graph_op(b->g, op, &x, 1, at, 2)) : flat(b, x);
+    for (int64_t k = 1024; k >= 16; k--)
+        if (n % k == 0 && n / k > 1) return k;
+    return 0;
+}
+
+/* One number out of all: down the columns first, which is wide work, then along what is left. `then` joins the columns' results. */
+static val over_all(optim_graph *b, op_id op, op_id then, val x)
+{
+    int64_t n = 0, k = shape_elems(&graph_type(b->g, x)->sh, &n) ? line_length(n) : 0;
+    if (!k) return flat(b, reduced(b->g, op, GA(b->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, n)), 1));
+    val lines = GA(b->g, RESHAPE, VALS(x), AT_IS(SHAPE, n / k, k));
+    return flat(b, reduced(b->g, then, reduced(b->g, op, lines, 0), 1));
 }
 
 static double count_of(const graph *g, val v)
@@ -117,7 +131,7 @@ static void norm_f32(optim_graph *b, const val *grad, int n, val *power, val *fa
 {
     val sum = NO_VAL;
     for (int i = 0; i < n; i++) {
-        val s = graph_type(b->g, grad[i])->sh.rank ? over_all(b, OP_REDUCE_SUM_SQUARE, grad[i]) : flat(b, G(b->g, SQUARE, grad[i]));
+        val s = over_all(b, OP_REDUCE_SUM_SQUARE, OP_REDUCE_SUM, grad[i]);
         sum = sum.i ? G(b->g, ADD, sum, s) : s;
     }
     *power = sum;
@@ -133,14 +147,14 @@ static void norm_f16(optim_graph *b, const val *grad, int n, val *peak, val *pow
     double all = 0;
     val most = NO_VAL, mean = NO_VAL;
     for (int i = 0; i < n; i++) {
-        val m = over_all(b, OP_REDUCE_MAX, G(b->g, ABS, grad[i]));
+        val m = over_all(b, OP_REDUCE_MAX, OP_REDUCE_MAX, G(b->g, ABS, grad[i]));
         most = most.i ? G(b->g, MAXIMUM, most, m) : m;
         all += count_of(b->g, grad[i]);
     }
     val down = G(b->g, REAL_DIV, num(b, 1), G(b->g, MAXIMUM, most, num(b, 0x1p-14)));
     for (int i = 0; i < n; i++) {
         val q = G(b->g, MUL, grad[i], down);
-        val s = times(b, over_all(b, OP_REDUCE_MEAN, G(b->g, SQUARE, q)), count_of(b->g, grad[i]) / all);
+        val s = times(b, over_all(b, OP_REDUCE_MEAN, OP_REDUCE_MEAN, G(b->g, SQUARE, q)), count_of(b->g, grad[i]) / all);
         mean = mean.i ? G(b->g, ADD, mean, s) : s;
     }
     *peak = most;

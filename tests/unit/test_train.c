@@ -228,10 +228,312 @@ static void optimizers(void **state)
     }
 }
 
+/* ---- overflow ---- */
+
+/* Every state's bits, in order. */
+static size_t all_bits(trainer *t, unsigned char *out, size_t room)
+{
+    size_t at = 0;
+    diag d = { 0 };
+    for (size_t i = 0; i < train_state_count(t); i++) {
+        train_state_info s;
+        size_t bytes;
+        train_state_at(t, i, &s);
+        assert_true(shape_bytes(&s.type, &bytes) && at + bytes <= room);
+        if (s.param && !strcmp(s.name, s.param) && s.type.dt == DT_F16) { /* a pair reads as its sum: take the halves as they are */
+            double x[64];
+            assert_ok(train_read(t, s.name, DT_F64, x, &d), d);
+            for (size_t k = 0; k < bytes / 2; k++) dtype_store(DT_F16, out + at, (int64_t)k, x[k]);
+        } else assert_ok(train_read(t, s.name, s.type.dt, out + at, &d), d);
+        at += bytes;
+    }
+    return at;
+}
+
+static const struct {
+    const char *engine, *type, *opt;
+    train_state_form form;
+    double scale, big; /* big: what x becomes */
+} overflows[] = {
+    { "cpu", "fp32", "adamw", 0, 1024, 1e30 },
+    { "cpu", "fp16", "momentum", 0, 1024, 60000 },
+    { "soft:m1", "fp16", "sgd", 0, 1024, 30000 },
+    { "soft:m1", "fp16", "adam", TRAIN_HALVES, 16, 200 }, /* the gradient is finite, its square is not */
+    { "soft:m5", "fp16", "adam", 0, 16, 20000 },
+};
+
+static void overflow_leaves_no_trace(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(overflows); i++)
+        for (int dynamic = 0; dynamic < 2; dynamic++) {
+            plain p;
+            float x[N_X], y[N_Y], huge[N_X];
+            unsigned char before[4096], after[4096];
+            train_report r;
+            diag d = { 0 };
+            start(&p, x, y, 3);
+            for (int k = 0; k < N_X; k++) huge[k] = (float)overflows[i].big * (k % 3 ? 1 : -1);
+            trainer *t = open_trainer(overflows[i].type, (train_options){ .engine = overflows[i].engine, .optimizer = overflows[i].opt, .state = overflows[i].form,
+                                      .loss_scale = overflows[i].scale, .dynamic_scale = dynamic, .max_skipped = 4, .grow_after = 2 });
+            put_weights(t, &p);
+            put_batch(t, x, y);
+            assert_ok(train_step(t, 0.01, &r, &d), d);
+            assert_true(r.applied);
+            size_t n = all_bits(t, before, sizeof before);
+            put_batch(t, huge, y);
+            assert_ok(train_step(t, 0.01, &r, &d), d);
+            if (r.finite || r.applied) fail_msg("row %zu: loss %g, norm %g passed", i, r.loss, r.grad_norm);
+            assert_int_equal(r.skipped, 1);
+            assert_int_equal(all_bits(t, after, sizeof after), n);
+            assert_memory_equal(before, after, n);
+            /* the next good step goes on with the scale halved, and as if nothing had been */
+            put_batch(t, x, y);
+            assert_ok(train_step(t, 0.01, &r, &d), d);
+            assert_true(r.applied);
+            assert_true(r.loss_scale == (dynamic ? overflows[i].scale / 2 : overflows[i].scale));
+            assert_int_equal(r.step, 2);
+            assert_ok(train_step(t, 0.01, &r, &d), d);
+            assert_ok(train_step(t, 0.01, &r, &d), d); /* two good ones double it again */
+            assert_true(r.loss_scale == overflows[i].scale);
+            put_batch(t, huge, y);
+            an_status st = AN_OK;
+            for (int k = 0; k < 4 && !st; k++) st = train_step(t, 0.01, &r, &d);
+            assert_int_equal(st, AN_MISMATCH);
+            assert_non_null(strstr(d.msg, "4 updates in a row"));
+            train_close(t);
+        }
+}
+
+/* A minibatch that overflows spoils its whole group and nothing else. */
+static void a_bad_minibatch_of_a_group(void **state)
+{
+    (void)state;
+    plain p;
+    float x[N_X], y[N_Y], huge[N_X];
+    double w[2][N_ALL];
+    train_report r;
+    diag d = { 0 };
+    start(&p, x, y, 3);
+    for (int k = 0; k < N_X; k++) huge[k] = 30000;
+    for (int bad = 0; bad < 2; bad++) {
+        trainer *t = open_trainer("fp16", (train_options){ .engine = "soft:m1", .optimizer = "momentum", .accum = 3, .loss_scale = 256 });
+        put_weights(t, &p);
+        for (int group = 0; group < 3; group++) {
+            if (group == 1 && !bad) continue;
+            for (int k = 0; k < 3; k++) {
+                put_batch(t, group == 1 && k == 1 ? huge : x, y);
+                assert_ok(train_step(t, 0.01, &r, &d), d);
+                assert_int_equal(r.applied, k == 2 && group != 1);
+            }
+        }
+        assert_int_equal(r.step, 2);
+        assert_int_equal(r.skipped, bad);
+        get_weights(t, w[bad]);
+        train_close(t);
+    }
+    assert_memory_equal(w[0], w[1], sizeof w[0]);
+}
+
+/* ---- what fp16 loses and pairs keep ---- */
+
+static void pairs_keep_small_updates(void **state)
+{
+    (void)state;
+    static const char text[] = "graph \"one\"\nx = input fp16[1, 32]\nw = input fp16[1, 32]\np = mul(x, w)\nloss = reduce_sum(p) {axes=[0, 1], keep_dims=true}\nreturn loss\n";
+    for (int pair = 0; pair < 2; pair++) {
+        graph *g = parse(text, "");
+        trainer *t;
+        diag d = { 0 };
+        train_report r;
+        float x[32], w[32];
+        for (int i = 0; i < 32; i++) x[i] = w[i] = 1;
+        train_options o = { .engine = "soft:m1", .loss = graph_find(g, "loss"), .param = &(train_param){ "w", false }, .n_param = 1, .loss_scale = 1,
+                            .state = pair ? TRAIN_HALVES : TRAIN_F16 };
+        assert_ok(train_open(&t, g, &o, &d), d);
+        assert_ok(train_write(t, "w", DT_F32, w, &d), d);
+        assert_ok(train_put(t, "x", DT_F32, x, &d), d);
+        for (int s = 0; s < 1100; s++) assert_ok(train_step(t, 1e-5, &r, &d), d); /* also: the count passes 1024 */
+        assert_ok(train_read(t, "w", DT_F32, w, &d), d);
+        double count[2];
+        assert_ok(train_read(t, "train.step", DT_F64, &count[0], &d), d);
+        assert_ok(train_read(t, "train.step.1024", DT_F64, &count[1], &d), d);
+        assert_true(count[0] == 1100 - 1024 && count[1] == 1);
+        for (int i = 0; i < 32; i++)
+            if (pair ? fabs(w[i] - 0.989) > 1e-4 : w[i] != 1) fail_msg("%s: w is %g", pair ? "pair" : "fp16", (double)w[i]);
+        train_close(t);
+        graph_free(g);
+    }
+}
+
+/* Scales change what fp16 can hold, not what is learnt: the learning rate absorbs them. */
+static void the_rate_absorbs_the_scale(void **state)
+{
+    (void)state;
+    static const char *const opts[] = { "sgd", "momentum", "adam" };
+    for (size_t k = 0; k < COUNT(opts); k++) {
+        double w[3][N_ALL];
+        static const double scales[] = { 16, 64, 64 }, lr[] = { 0.05, 0.05, 0.05 / 64 };
+        for (int i = 0; i < 3; i++) { /* the third divides by the scale a second time */
+            plain p;
+            float x[N_X], y[N_Y];
+            train_report r;
+            diag d = { 0 };
+            start(&p, x, y, 5);
+            trainer *t = open_trainer("fp16", (train_options){ .engine = "soft:m1", .optimizer = opts[k], .loss_scale = scales[i] });
+            put_weights(t, &p);
+            put_batch(t, x, y);
+            for (int s = 0; s < 20; s++) assert_ok(train_step(t, lr[i], &r, &d), d);
+            get_weights(t, w[i]);
+            train_close(t);
+        }
+        double same = distance(w[1], w[0]), twice = distance(w[2], w[0]);
+        if (!(same < 0.02 && twice > 0.1)) fail_msg("%s: %g between scales, %g when divided twice", opts[k], same, twice);
+    }
+}
+
+/* ---- the width offset of m1 ---- */
+
+static void convolutions(void **state)
+{
+    (void)state;
+    static const char text[] = "graph \"conv\"\nx = input fp16[1, 2, 6, 40]\nw = input fp16[3, 2, 3, 3]\n"
+                               "c = conv(x, w) {strides=[1, 1], pad_type=\"custom\", pad=[1, 1, 1, 1]}\ns = square(c)\n"
+                               "loss = reduce_mean(s) {axes=[0, 1, 2, 3], keep_dims=true}\nreturn loss\n";
+    static const struct {
+        grad_conv_form form;
+        bool finite;
+    } rows_[] = { { GRAD_CONV_PATCHES, false }, { GRAD_CONV_INPUT_PATCHES, true }, { GRAD_CONV_NO_WIDTH_OFFSET, true } };
+    float x[480], w[54];
+    rng r = { 11 };
+    for (int i = 0; i < 480; i++) x[i] = (float)rng_normal(&r) * 0x1p-6f;
+    for (int i = 0; i < 54; i++) w[i] = (float)rng_normal(&r) * 16;
+    for (size_t i = 0; i < COUNT(rows_); i++) {
+        graph *g = parse(text, "");
+        trainer *t;
+        diag d = { 0 };
+        train_report q;
+        /* at the output the gradient is scale * c / 360: beyond 4094 and within fp16; small x keep the sums within 32768 */
+        train_options o = { .engine = "soft:m1", .loss = graph_find(g, "loss"), .param = &(train_param){ "w", true }, .n_param = 1, .loss_scale = 1 << 20,
+                            .conv_weight = rows_[i].form };
+        assert_ok(train_open(&t, g, &o, &d), d);
+        assert_ok(train_write(t, "w", DT_F32, w, &d), d);
+        assert_ok(train_put(t, "x", DT_F32, x, &d), d);
+        assert_ok(train_step(t, 1e-3, &q, &d), d);
+        if (q.finite != rows_[i].finite) fail_msg("form %zu: finite %d, norm %g", i, q.finite, q.grad_norm);
+        train_close(t);
+        graph_free(g);
+    }
+}
+
+/* ---- going on ---- */
+
+static void going_on_bit_for_bit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *engine, *type, *opt;
+        train_state_form form;
+        int accum;
+    } cases[] = { { "cpu", "fp32", "adamw", 0, 1 }, { "cpu", "fp16", "momentum", 0, 2 }, { "soft:m1", "fp16", "adam", TRAIN_HALVES, 2 }, { "soft:m4", "fp16", "sgd", 0, 1 } };
+    char path[] = "/tmp/an_state_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        plain p;
+        float x[N_X], y[N_Y];
+        unsigned char end[3][4096];
+        size_t n[3];
+        strbuf kept = { 0 };
+        diag d = { 0 };
+        start(&p, x, y, 9);
+        for (int way = 0; way < 3; way++) { /* straight on; from a file; from memory */
+            train_options o = { .engine = cases[i].engine, .optimizer = cases[i].opt, .state = cases[i].form, .accum = cases[i].accum, .loss_scale = 8,
+                                .dynamic_scale = true, .grow_after = 3 };
+            trainer *t = open_trainer(cases[i].type, o);
+            train_report r;
+            put_weights(t, &p);
+            put_batch(t, x, y);
+            train_note note[1] = { { "where", "here" } };
+            arena mem = { 0 };
+            if (way == 0) {
+                for (int s = 0; s < 5 * cases[i].accum; s++) assert_ok(train_step(t, 0.01, &r, &d), d);
+                assert_ok(train_save(t, path, note, 1, &d), d);
+                assert_ok(train_snapshot(t, &kept, &d), d);
+            } else {
+                assert_ok(train_step(t, 0.5, &r, &d), d); /* something else first */
+                if (cases[i].accum > 1) {
+                    diag busy = { 0 };
+                    assert_int_equal(train_load(t, path, NULL, 0, NULL, &busy), AN_INPUT); /* in the middle of a group */
+                    assert_ok(train_step(t, 0.5, &r, &d), d);
+                }
+                note[0].value = NULL;
+                if (way == 1) {
+                    assert_ok(train_load(t, path, note, 1, &mem, &d), d);
+                    assert_string_equal(note[0].value, "here");
+                } else assert_ok(train_restore(t, kept.at, kept.n, &d), d);
+            }
+            for (int s = 0; s < 6 * cases[i].accum; s++) assert_ok(train_step(t, 0.01, &r, &d), d);
+            assert_int_equal(r.step, 11);
+            n[way] = all_bits(t, end[way], sizeof end[way]);
+            arena_free(&mem);
+            train_close(t);
+        }
+        for (int way = 1; way < 3; way++) {
+            assert_int_equal(n[way], n[0]);
+            assert_memory_equal(end[way], end[0], n[0]);
+        }
+        sb_free(&kept);
+    }
+    unlink(path);
+}
+
+static void bad_checkpoints(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_state_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    plain p;
+    float x[N_X], y[N_Y];
+    double w[2][N_ALL];
+    train_report r;
+    diag d = { 0 };
+    start(&p, x, y, 9);
+    trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam" });
+    put_weights(t, &p);
+    put_batch(t, x, y);
+    assert_ok(train_step(t, 0.01, &r, &d), d);
+    get_weights(t, w[0]);
+    static const struct {
+        const char *opt;
+        int accum, cut; /* bytes kept of the file; 0: all */
+        double scale;
+    } files[] = { { "sgd", 1, 0, 1 }, { "adamw", 1, 0, 1 }, { "adam", 2, 0, 1 }, { "adam", 1, 0, 64 }, { "adam", 1, 900, 1 }, { "adam", 1, 7, 1 } };
+    for (size_t i = 0; i < COUNT(files); i++) {
+        trainer *other = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = files[i].opt, .accum = files[i].accum, .loss_scale = files[i].scale });
+        assert_ok(train_save(other, path, NULL, 0, &d), d);
+        train_close(other);
+        if (files[i].cut) assert_int_equal(truncate(path, files[i].cut), 0);
+        diag why = { 0 };
+        if (train_load(t, path, NULL, 0, NULL, &why) != AN_INPUT || !strstr(why.msg, path)) fail_msg("file %zu: %d %s", i, (int)why.st, why.msg);
+        get_weights(t, w[1]);
+        assert_memory_equal(w[0], w[1], sizeof w[0]);
+    }
+    diag why = { 0 };
+    assert_int_equal(train_load(t, "/tmp/an_no_such_file", NULL, 0, NULL, &why), AN_INPUT);
+    train_close(t);
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimizers),
+        cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_bad_minibatch_of_a_group),
+        cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
+        cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,124 @@
+/* bench_train.c: a whole training step: minibatch in, loss, gradients and update as one dispatch.
+ * Checked against the reference executor: the loss of the second step, which has the update of the first in it. The bound is the
+ * rate of the matrix kernel with operands in L1, for the products a step needs: forward, gradients of the weights, and gradients
+ * of the activations of every layer but the first. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench/bench_int.h"
+#include "model/net.h"
+#include "train/train.h"
+
+typedef struct {
+    trainer *t;
+    float *x, *y;
+    double loss;
+} mlp;
+
+static an_status step(void *user, diag *d)
+{
+    mlp *m = user;
+    train_report r;
+    TRY(train_put(m->t, "x", DT_F32, m->x, d));
+    TRY(train_put(m->t, "y", DT_F32, m->y, d));
+    TRY(train_step(m->t, 1e-4, &r, d)); /* small: hundreds of steps on one minibatch must not end at a loss of 0 */
+    m->loss = r.loss;
+    return AN_OK;
+}
+
+static void mlp_close(mlp *m)
+{
+    train_close(m->t);
+    free(m->x);
+    free(m->y);
+}
+
+static an_status mlp_fill(mlp *m, const net *n, diag *d)
+{
+    rng r = { 1 };
+    int64_t pixels = n->opt.batch * n->opt.height * n->opt.width;
+    m->x = malloc((size_t)pixels * sizeof *m->x), m->y = malloc((size_t)n->rows * sizeof *m->y);
+    if (!m->x || !m->y) return diag_nomem(d);
+    for (int64_t i = 0; i < pixels; i++) m->x[i] = (float)rng_unit(&r);
+    for (int64_t i = 0; i < n->rows; i++) m->y[i] = (float)rng_below(&r, (uint64_t)n->opt.classes);
+    for (int i = 0; i < n->n_param; i++) {
+        float *w = malloc((size_t)net_param_count(n, i) * sizeof *w);
+        if (!w) return diag_nomem(d);
+        net_init_fill(n, i, &r, w);
+        an_status st = train_write(m->t, n->param[i].name, DT_F32, w, d);
+        free(w);
+        TRY(st);
+    }
+    return AN_OK;
+}
+
+static an_status mlp_open(mlp *m, const char *optimizer, const device_options *o, net *n, diag *d)
+{
+    train_param p[NET_MAX_PARAMS];
+    *m = (mlp){ 0 };
+    TRY(net_build("mlp", &(net_options){ .batch = 64, .dt = DT_F32 }, n, d));
+    for (int i = 0; i < n->n_param; i++) p[i] = (train_param){ n->param[i].name, n->param[i].decay };
+    an_status st = train_open(&m->t, n->g, &(train_options){ .engine = "cpu", .device = *o, .optimizer = optimizer, .loss = n->loss, .param = p,
+                              .n_param = (size_t)n->n_param, .fetch = NULL }, d);
+    if (!st) st = mlp_fill(m, n, d);
+    return st;
+}
+
+/* The loss after one update, by either executor. */
+static an_status second_loss(const char *optimizer, const device_options *o, double *loss, diag *d)
+{
+    mlp m;
+    net n = { 0 };
+    an_status st = mlp_open(&m, optimizer, o, &n, d);
+    for (int i = 0; i < 2 && !st; i++) st = step(&m, d);
+    *loss = m.loss;
+    mlp_close(&m);
+    net_free(&n);
+    return st;
+}
+
+/* Multiply-adds of the matrices, and of the first layer. */
+static double matrix_macs(const net *n, double *first)
+{
+    double all = 0;
+    *first = 0;
+    for (int i = 0; i < n->n_param; i++) {
+        if (!n->param[i].decay) continue; /* biases */
+        double k = (double)net_param_count(n, i) * (double)n->opt.batch;
+        if (!(*first > 0)) *first = k;
+        all += k;
+    }
+    return all;
+}
+
+an_status bench_train_mlp(bench *b)
+{
+    static const struct {
+        const char *optimizer, *math;
+        int fast;
+        gemm_math peak;
+    } rows[] = { { "sgd", "fp32", 0, GEMM_F32 }, { "adam", "fp32", 0, GEMM_F32 }, { "sgd", "bf16", 1, GEMM_BF16 }, { "adam", "bf16", 1, GEMM_BF16 } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        device_options o = { .pool = b->pool, .fast_math = rows[i].fast }, ref = { .pool = b->pool, .reference = true };
+        double got, want, first;
+        TRY(second_loss(rows[i].optimizer, &o, &got, b->d));
+        TRY(second_loss(rows[i].optimizer, &ref, &want, b->d));
+        if (!(fabs(got - want) <= (rows[i].fast ? 2e-2 : 1e-3) * want))
+            return diag_fail(b->d, AN_MISMATCH, NOWHERE, "bench train_mlp: the second loss is %.6g, the reference says %.6g", got, want);
+        mlp m;
+        net n = { 0 };
+        timing t;
+        an_status st = mlp_open(&m, rows[i].optimizer, &o, &n, b->d);
+        if (!st) st = bench_time(b, step, &m, &t);
+        if (!st) {
+            char label[64];
+            double flops = 2 * (3 * matrix_macs(&n, &first) - first);
+            snprintf(label, sizeof label, "%s, %s, %.0f steps/s", rows[i].optimizer, rows[i].math, 1 / t.least);
+            bench_row(b, "train_mlp", label, t, flops, "GFLOP/s", bench_peak(b, rows[i].peak), "kernel in L1");
+        }
+        mlp_close(&m);
+        net_free(&n);
+        TRY(st);
+    }
+    return AN_OK;
+}
