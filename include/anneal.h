@@ -168,6 +168,24 @@ AN_API an_status an_run_mil(an_array **results, size_t *n_results, const char *t
                             const an_run_options *o, an_error *e);
 AN_API int an_engine_known(const char *name);
 
+/* ---- models between file formats ---- */
+typedef struct {
+    const char *to;       /* "safetensors", "hf" (a folder), "gguf", "llama2c", "npy" (a folder); NULL: by the ending of out */
+    const char *dtype;    /* "f32", "f16", "bf16"; NULL: as they are where the target can hold them */
+    const char *quantize; /* "int8", "int4", "palette4"; GGUF: "q8_0", "q4_0"; NULL: no */
+    int version;          /* llama2.c: version + 1; 0: version 0, or 2 with int8 */
+    uint64_t seed;        /* weights of a preset */
+    int threads;          /* 0: the CPUs */
+} an_convert_options;
+typedef struct {
+    int64_t tensors;
+    uint64_t bytes_in, bytes_out; /* of weights; of what was written */
+    double worst;                 /* largest change of a number over the largest magnitude of its tensor; 0: none changed */
+    char from[32], to[16], family[16];
+} an_converted;
+/* model: as for generation. out appears whole or not at all. Messages name the file, the tensor and both values. */
+AN_API an_status an_convert(const char *model, const char *out, const an_convert_options *o, an_converted *done, an_error *e);
+
 /* ---- published behaviour, row by row, against the software engine ---- */
 /* only: rows whose id begins with it ("N", "C17"), NULL for all. *text is yours. */
 typedef struct {
@@ -314,6 +332,74 @@ AN_API an_status an_train(const an_train_run_options *o, an_train_result *r, an_
 /* Every field of a file, as text or JSON lines; *text is yours. first_task: bytes of the first task in a bare task stream, 0 for a whole file.
  * AN_INPUT: not such a file, or damaged; the message says what was seen and wanted. */
 AN_API an_status an_hwx_dump(char **text, const void *bytes, size_t size, size_t first_task, an_format f, an_error *e);
+
+/* ---- language models ---- */
+typedef struct an_lm an_lm;
+typedef struct {           /* zero means default */
+    const char *model;     /* Hugging Face folder, .safetensors, llama2.c .bin, .gguf, config.json or a preset with random weights */
+    const char *tokenizer; /* as an_tokenizer_open; NULL: the model's own, found in its folder, beside its file or in it */
+    int no_tokenizer;      /* ids only */
+    const char *engine;    /* as in an_run_options */
+    int threads;
+    const char *weights;   /* "fp16", "bf16", "fp32", "int8", "int4", "palette4", "file" (its own blocks); NULL: fp32 for an fp32 file of at
+                              most 64 MB on cpu, else fp16 */
+    int64_t context;       /* positions; 0: the model's, at most 4096 */
+    uint64_t seed;         /* of random weights */
+    const char *cache_dir; /* compiled programs; NULL: $ANNEAL_CACHE, else the user's cache folder */
+    int no_cache;
+    const char *draft;     /* a smaller model of the same vocabulary that guesses ahead */
+} an_lm_options;
+/* AN_INPUT: the model, its tokenizer, or that they do not belong together, with file, tensor and both values. */
+AN_API an_status an_lm_open(an_lm **out, const an_lm_options *o, an_error *e);
+AN_API void an_lm_close(an_lm *m); /* NULL is fine */
+
+typedef struct {
+    uint32_t id;
+    size_t index;      /* 0: the first new one */
+    const char *text;  /* bytes it adds; a character may come with a later token */
+    size_t n_text;
+    double logprob;    /* natural log of the model's own probability of it */
+} an_token;
+typedef struct {                /* zero means greedy */
+    int64_t max_tokens;         /* new tokens; -1: to the end of the context */
+    double temperature, top_p, min_p, repetition_penalty;
+    int64_t top_k;
+    uint64_t seed;
+    const char *const *stop;    /* texts that end it and are not part of it */
+    size_t n_stop;
+    int lookup;                 /* guess ahead by what followed the latest 1 to `lookup` tokens before; 0: no */
+    int draft_tokens;           /* most guesses at a time; 0: 4 */
+    int (*on_token)(void *user, const an_token *t); /* 0: stop */
+    void *user;
+} an_generate_options;
+typedef struct {
+    size_t prompt_tokens, new_tokens, reused, drafted, accepted;
+    double prompt_ms, decode_ms;
+    char why[12];               /* "length", "eos", "stop", "context", "caller" */
+} an_generated;
+/* Continues a text. BOS is put in front when the model has one; BOS and EOS end it. What an earlier call left in the cache is used. */
+AN_API an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an_generate_options *o, an_generated *r, an_error *e);
+
+/* A conversation in the model's own form. name: "chatml", "llama2", "llama3", "mistral", "plain"; NULL: the model's template. */
+AN_API an_status an_lm_chat_begin(an_lm *m, const char *name, const char *system, an_error *e);
+AN_API const char *an_lm_chat_form(const an_lm *m);
+/* One turn: the user's text in, the answer through on_token and kept as the assistant's turn. After a failure the turn did not happen. */
+AN_API an_status an_lm_chat(an_lm *m, const char *text, size_t n, const an_generate_options *o, an_generated *r, an_error *e);
+
+typedef struct {
+    size_t tokens;              /* predictions */
+    double nats_per_token, ppl;
+} an_score;
+/* A text file (BOS in front), or ids as .u16 or .u32. Windows of the context, back to back, each token predicted once. */
+AN_API an_status an_lm_eval(an_lm *m, const char *path, void (*progress)(void *user, const an_score *so_far), void *user, an_score *r, an_error *e);
+
+typedef struct {
+    char engine[40], weights[16], family[16];
+    int64_t layers, dim, vocab, context, parameters;
+    uint64_t compiles, cache_hits, programs, weight_bytes, cache_bytes;
+    double open_ms, build_ms;
+} an_lm_info;
+AN_API void an_lm_get(const an_lm *m, an_lm_info *info);
 
 /* ---- speed: the answer checked, then timed against a bound measured in the same run ---- */
 /* One case by name, as lines of text or JSON. *text is yours, and holds what was measured before a failure. AN_USAGE: no such case. */

@@ -60,6 +60,7 @@ struct device {
     uint64_t failed_ns;       /* when the last compile failed; 0: never */
     engine_error err;
     device_stats st;
+    pack_store *packs;        /* host devices: packed weights that programs share */
 };
 
 struct dev_program {
@@ -158,6 +159,7 @@ an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_
 void baked_free(baked *b); /* NULL is fine */
 bool baked_same(const baked *a, const baked *b);
 weight_source baked_source(baked *b);
+const void *baked_owner(const baked *b); /* who hands them out; NULL otherwise */
 bool baked_handed(const baked *b); /* the caller hands records out: dev_weights.record */
 /* What a text and its weights are, for the cache. Records that cannot be read are left to the compiler to complain about:
  * false then. */

@@ -9,12 +9,14 @@
 
 an_status host_open(device *dev, diag *d)
 {
+    if (dev_fault(dev, "packs") || !(dev->packs = pack_store_new())) return diag_nomem(d);
     if (dev->opt.pool) return dev->pool = dev->opt.pool, AN_OK;
     return dev_fault(dev, "pool") ? diag_nomem(d) : pool_make(&dev->pool, dev->opt.threads, d);
 }
 
 void host_close(device *dev)
 {
+    pack_store_free(dev->packs);
     if (dev->pool != dev->opt.pool) pool_free(dev->pool);
 }
 
@@ -159,7 +161,8 @@ an_status host_load(dev_program *p, diag *d)
 {
     device *dev = p->dev;
     weight_source w = baked_source(p->weights);
-    image_options o = { .reference = dev->opt.reference, .pool = dev->pool, .fast_math = dev->opt.fast_math };
+    image_options o = { .reference = dev->opt.reference, .pool = dev->pool, .fast_math = dev->opt.fast_math,
+                        .packs = baked_handed(p->weights) ? dev->packs : NULL, .pack_owner = baked_owner(p->weights) };
     diag why = { 0 };
     if (dev_fault(dev, "image")) diag_nomem(&why);
     else if (!image_load(&p->im, p->prog, &w, &o, &why)) p->image_bytes = image_bytes(p->im);

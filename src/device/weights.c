@@ -147,6 +147,7 @@ static void handed_back(void *user, const char *path, uint64_t offset)
     if (b->give.done) b->give.done(b->give.user, path, offset);
 }
 
+const void *baked_owner(const baked *b) { return b->give.record ? b->give.user : NULL; }
 bool baked_handed(const baked *b) { return b->give.record != NULL; }
 
 weight_source baked_source(baked *b)

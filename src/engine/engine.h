@@ -131,11 +131,19 @@ typedef struct {
     void (*done)(void *user, const char *path, uint64_t offset);
 } weight_source;
 
+/* Packed constants that several images share: programs of one model for other lengths of text. Packed once, freed with the last
+ * image that uses them. One store may serve images of several threads. */
+typedef struct pack_store pack_store;
+pack_store *pack_store_new(void); /* NULL: no memory */
+void pack_store_free(pack_store *s); /* NULL is fine; after the images */
+
 typedef struct image image;
 typedef struct {
     bool reference; /* run ref.c instead of exec.c */
     pool *pool;     /* NULL: this thread */
     int fast_math;  /* cpu only: 0 fp32 products, 1 bf16 products; anything else is refused */
+    pack_store *packs;      /* NULL: every image packs for itself. With it such constants cannot be reloaded */
+    const void *pack_owner; /* whose records they are: the same path of another owner is another constant */
 } image_options;
 an_status image_load(image **out, const program *p, const weight_source *w, const image_options *o, diag *d) MUST_CHECK; /* p must outlive it */
 an_status image_reload(image *im, const weight_source *w, diag *d) MUST_CHECK; /* constants again, packing only */

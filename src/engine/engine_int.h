@@ -136,11 +136,29 @@ struct image {
     struct exec_env *exec;     /* exec.c: kernels chosen for this CPU; NULL before the first prepare */
     arena tmp;
     bool broken;               /* a reload failed half way */
+    /* Constants whose source wants to hear when they are packed (weight_source.done) are loaded when an instruction asks for them, and
+     * let go after the last one that has packed them for itself. */
+    bool lazy;
+    const weight_source *source; /* while loading */
+    int64_t packed_now;          /* the tensor that the instruction being prepared has packed; -1: none */
+    VEC(uint32_t) shared;        /* entries of opt.packs this image holds */
 };
 void *engine_alloc(uint64_t bytes); /* 64-byte aligned, zeroed, free() frees it; NULL: no memory */
 
 /* weights.c: constant k of the manifest, from its sources. */
 an_status const_load(image *im, const weight_source *w, size_t k, diag *d) MUST_CHECK;
+an_status const_ready(image *im, int64_t tensor, diag *d) MUST_CHECK; /* image.c: its elements are in im->mem; not a constant: nothing */
+
+/* packs.c: memory for a packed constant. *fresh: it has to be filled. */
+typedef struct {
+    int64_t tensor;
+    const char *form; /* of the kernel that reads it */
+    int64_t m, k, row, col, packs;
+} pack_key;
+an_status pack_take(image *im, const pack_key *key, size_t bytes, unsigned char **at, bool *fresh, diag *d) MUST_CHECK;
+void packs_lock(pack_store *s); /* NULL is fine */
+void packs_unlock(pack_store *s);
+void packs_drop(image *im); /* what it holds; locks */
 
 /* ---- ref.c: what the reference instructions share ---- */
 #define INSN(id, name, fields, ref, exec, what) insn_fn ref_##ref;

@@ -266,10 +266,15 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     number_packs(m);
     if (!lay_out(im, m)) return AN_OK;
     if (is_const(im, m->a_tensor)) {
-        m->packed = arena_take(&im->prepared, (size_t)m->packs, m->pack_bytes, 64);
-        if (m->window) m->packed_bound = TAKE(&im->prepared, float, (size_t)(m->packs * m->a_panels));
-        if (!m->packed || (m->window && !m->packed_bound)) return diag_nomem(d);
-        TRY(pack_all(im, m, d));
+        pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = m->packs };
+        size_t bytes;
+        bool fresh;
+        if (!mul_size((size_t)m->packs, m->pack_bytes, &bytes)) return diag_nomem(d);
+        TRY(pack_take(im, &key, bytes, &m->packed, &fresh, d));
+        if (m->window && !(m->packed_bound = TAKE(&im->prepared, float, (size_t)(m->packs * m->a_panels)))) return diag_nomem(d);
+        if (fresh) TRY(const_ready(im, m->a_tensor, d));
+        if (fresh) TRY(pack_all(im, m, d));
+        if (!m->env->chip) im->packed_now = m->a_tensor; /* a chip looks at the original where something is infinite */
     }
     *state = m;
     return AN_OK;
@@ -306,6 +311,7 @@ static an_status prepare_conv_as(image *im, const insn *in, bool transposed, voi
     if (transposed) {
         unsigned char *own = arena_take(&im->prepared, (size_t)et_elems(&im->p->tensors.at[m->a_tensor]), (size_t)exec_size(m->a_type), 64);
         if (!own) return diag_nomem(d);
+        TRY(const_ready(im, m->a_tensor, d));
         turn_weights(m, im->mem[m->a_tensor], own);
         m->a_own = own;
     }

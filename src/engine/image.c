@@ -21,6 +21,7 @@ void *engine_alloc(uint64_t bytes)
 void image_free(image *im)
 {
     if (!im) return;
+    packs_drop(im);
     for (size_t i = 0; im->const_own && i < im->p->consts.n; i++) free(im->const_own[i]);
     for (size_t i = 0; im->shadow && i < im->p->inputs.n; i++) free(im->shadow[i]);
     free(im->scratch);
@@ -36,6 +37,16 @@ static const exec_entry *entry_of(const image *im, insn_id op)
     return im->opt.reference ? NULL : exec_entry_of(op);
 }
 
+/* ---- constants ---- */
+
+static void const_seen(image *im, size_t k) /* tensors that view it */
+{
+    for (size_t i = 0; i < im->p->tensors.n; i++) {
+        const etensor *t = &im->p->tensors.at[i];
+        if (t->where == SPACE_CONST && t->slot == k) im->mem[i] = im->const_at[k] ? im->const_at[k] + t->offset : NULL;
+    }
+}
+
 static an_status load_consts(image *im, const weight_source *w, diag *d)
 {
     const program *p = im->p;
@@ -47,21 +58,109 @@ static an_status load_consts(image *im, const weight_source *w, diag *d)
     return AN_OK;
 }
 
+an_status const_ready(image *im, int64_t tensor, diag *d)
+{
+    const etensor *t = &im->p->tensors.at[tensor];
+    if (t->where != SPACE_CONST || im->const_at[t->slot]) return AN_OK;
+    TRY(const_load(im, im->source, t->slot, d));
+    const_seen(im, t->slot);
+    return AN_OK;
+}
+
+static void const_drop(image *im, size_t k)
+{
+    const const_entry *c = &im->p->consts.at[k];
+    uint64_t bytes;
+    if (im->const_own[k] && et_bytes(&im->p->tensors.at[c->tensor], &bytes)) im->own_bytes -= bytes;
+    free(im->const_own[k]);
+    im->const_own[k] = im->const_at[k] = NULL;
+    const_seen(im, k);
+    for (int i = 0; i < c->n_src; i++)
+        if (c->src[i].path) im->source->done(im->source->user, c->src[i].path, c->src[i].offset);
+}
+
+/* The tensors an instruction reads, one after the other; NULL past the last. */
+typedef struct {
+    const int64_t *t;
+    int field, n_fields, outputs;
+    int64_t left;
+    insn_field f[ISA_MAX_FIELDS];
+} reader;
+
+static void reader_begin(reader *r, const insn *in)
+{
+    *r = (reader){ .t = in->t, .outputs = insn_outputs(in->op), .field = -1 };
+    r->n_fields = isa_fields(in->op, r->f);
+}
+
+static bool reader_next(reader *r, bool written, int64_t *tensor)
+{
+    for (;;) {
+        while (r->left > 0) {
+            r->left--;
+            *tensor = *r->t++;
+            if (*tensor >= 0 && (r->outputs >= 0) == written) return true;
+        }
+        do {
+            if (++r->field >= r->n_fields) return false;
+        } while (r->f[r->field].kind > FIELD_T_LIST);
+        r->left = r->f[r->field].kind == FIELD_T_LIST ? *r->t++ : 1;
+        r->outputs--;
+    }
+}
+
+/* ---- preparing ---- */
+
+static an_status prepare(image *im, size_t i, diag *d)
+{
+    const exec_entry *e = entry_of(im, im->p->insns.at[i].op);
+    return e && e->prepare ? e->prepare(im, &im->p->insns.at[i], &im->state[i], d) : AN_OK;
+}
+
+static bool is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL; }
+
+/* Constants one instruction at a time; products ask for theirs themselves. */
+static an_status prepare_lazily(image *im, diag *d)
+{
+    const program *p = im->p;
+    size_t n = p->consts.n;
+    uint32_t *readers = TAKE(&im->mem_image, uint32_t, n);
+    bool *kept = TAKE(&im->mem_image, bool, n);
+    if (!readers || !kept) return diag_nomem(d);
+    reader r;
+    int64_t t;
+    for (size_t i = 0; i < p->insns.n; i++)
+        for (reader_begin(&r, &p->insns.at[i]); reader_next(&r, false, &t);)
+            if (p->tensors.at[t].where == SPACE_CONST) readers[p->tensors.at[t].slot]++;
+    for (size_t i = 0; i < p->insns.n; i++) {
+        const insn *in = &p->insns.at[i];
+        if (!is_product(in->op))
+            for (reader_begin(&r, in); reader_next(&r, false, &t);) TRY(const_ready(im, t, d));
+        im->packed_now = -1;
+        TRY(prepare(im, i, d));
+        int64_t packed = im->packed_now;
+        for (reader_begin(&r, in); reader_next(&r, false, &t);) {
+            if (p->tensors.at[t].where != SPACE_CONST) continue;
+            size_t k = p->tensors.at[t].slot;
+            if (t != packed || !im->state[i]) {
+                TRY(const_ready(im, t, d));
+                kept[k] = true;
+            }
+            if (!--readers[k] && !kept[k] && im->const_at[k]) const_drop(im, k);
+        }
+    }
+    return AN_OK;
+}
+
 /* ---- state in place ---- */
 
 /* Does the instruction read (or write, `written`) any tensor of this port? */
 static bool touches(const program *p, const insn *in, space where, uint32_t slot, bool written)
 {
-    insn_field f[ISA_MAX_FIELDS];
-    int n = isa_fields(in->op, f), outputs = insn_outputs(in->op);
-    const int64_t *t = in->t;
-    for (int i = 0; i < n; i++) {
-        if (f[i].kind != FIELD_T && f[i].kind != FIELD_T_OPT && f[i].kind != FIELD_T_LIST) continue;
-        int64_t count = f[i].kind == FIELD_T_LIST ? *t++ : 1;
-        bool out = outputs-- > 0;
-        for (int64_t k = 0; k < count; k++, t++)
-            if (out == written && *t >= 0 && p->tensors.at[*t].where == where && p->tensors.at[*t].slot == slot) return true;
-    }
+    reader r;
+    int64_t t;
+    for (reader_begin(&r, in); reader_next(&r, written, &t);)
+        if (p->tensors.at[t].where == where && p->tensors.at[t].slot == slot) return true;
     return false;
 }
 
@@ -112,11 +211,14 @@ static an_status load(image *im, const weight_source *w, diag *d)
     for (size_t i = 0; i < p->tensors.n; i++)
         if (p->tensors.at[i].where == SPACE_SCRATCH) im->mem[i] = im->scratch + p->tensors.at[i].offset;
     for (size_t k = 0; k < p->inputs.n; k++) im->in_place[k] = in_place_of(p, (uint32_t)k);
-    TRY(load_consts(im, w, d));
-    for (size_t i = 0; i < p->insns.n; i++) {
-        const exec_entry *e = entry_of(im, p->insns.at[i].op);
-        if (e && e->prepare) TRY(e->prepare(im, &p->insns.at[i], &im->state[i], d));
+    im->lazy = w && w->done && !im->opt.reference;
+    im->source = w;
+    if (im->lazy) TRY(prepare_lazily(im, d));
+    else {
+        TRY(load_consts(im, w, d));
+        for (size_t i = 0; i < p->insns.n; i++) TRY(prepare(im, i, d));
     }
+    im->source = NULL;
     if (im->work_bytes) {
         if (!(im->work = engine_alloc(im->work_bytes))) return diag_nomem(d);
         im->own_bytes += im->work_bytes;
@@ -134,7 +236,9 @@ an_status image_load(image **out, const program *p, const weight_source *w, cons
     if (!im) return diag_nomem(d);
     im->p = p;
     if (o) im->opt = *o;
+    packs_lock(im->opt.packs);
     an_status st = load(im, w, d);
+    packs_unlock(im->opt.packs);
     if (st) image_free(im);
     else *out = im;
     return st;
@@ -142,6 +246,7 @@ an_status image_load(image **out, const program *p, const weight_source *w, cons
 
 an_status image_reload(image *im, const weight_source *w, diag *d)
 {
+    if (im->lazy) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "program \"%.80s\": its weights were let go once they were packed; load it again", im->p->title);
     im->broken = true; /* until all of it is there again */
     TRY(load_consts(im, w, d));
     for (size_t i = 0; i < im->p->insns.n; i++) {

@@ -81,6 +81,15 @@ static an_status hand_out(void *user, const char *path, uint64_t offset, dtype d
     return AN_OK;
 }
 
+/* A tensor whose records are all packed is let go; what the files hold stays in the files. */
+static void take_back(void *user, const char *path, uint64_t offset)
+{
+    lm_session *s = user;
+    const weight_record *r = find_record(s, path);
+    (void)offset;
+    if (r) lm_release(s->m, r->id, r->layer);
+}
+
 /* ---- one device program ---- */
 
 static an_status to_text(lm_session *s, graph *g, mil_module **m, strbuf *text, diag *d)
@@ -108,7 +117,7 @@ static an_status compile(lm_session *s, const decoder_options *o, dev_program **
     }
     an_status st = to_text(s, dec.g, &m, &text, d);
     if (!st) {
-        dev_source from = { .text = text.at, .n_text = text.n, .file = dec.g->title, .weights = { .record = hand_out, .user = s } };
+        dev_source from = { .text = text.at, .n_text = text.n, .file = dec.g->title, .weights = { .record = hand_out, .done = take_back, .user = s } };
         st = device_compile(s->dev, &from, out, d);
     }
     mil_free(m);

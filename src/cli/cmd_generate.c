@@ -1,0 +1,78 @@
+/* cmd_generate.c: a prompt continued by a language model. */
+#include <stdlib.h>
+
+#include "cli/lm_options.h"
+
+const option generate_options[] = {
+    LM_MODEL_OPTIONS,
+    { "prompt", "S", "", "the text to continue; an empty one is the beginning of a text" },
+    { "prompt-file", "F", NULL, "the prompt from a file, - for standard input" },
+    LM_SAMPLING_OPTIONS,
+    { "json", NULL, NULL, "an object for each token, and one at the end" },
+    { NULL, NULL, NULL, NULL },
+};
+
+typedef struct {
+    bool json, begun;
+    const char *prompt;
+    size_t n;
+} writer;
+
+/* The prompt comes with the first token: a failure before it leaves nothing half written. */
+static bool begin(writer *w)
+{
+    bool first = !w->begun && !w->json;
+    w->begun = true;
+    return !first || fwrite(w->prompt, 1, w->n, stdout) == w->n;
+}
+
+static int on_token(void *user, const an_token *t)
+{
+    writer *w = user;
+    if (!w->json) return begin(w) && fwrite(t->text, 1, t->n_text, stdout) == t->n_text && !fflush(stdout);
+    strbuf b = { 0 };
+    sb_printf(&b, "{\"index\":%zu,\"token\":%u,\"text\":", t->index, t->id);
+    sb_json(&b, t->text, t->n_text);
+    sb_printf(&b, ",\"logprob\":%.6f}\n", t->logprob);
+    bool ok = !b.oom && fwrite(b.at, 1, b.n, stdout) == b.n && !fflush(stdout);
+    sb_free(&b);
+    return ok;
+}
+
+static int generate(const args *a, an_lm *m, const char *prompt, size_t n)
+{
+    an_error e = { 0 };
+    writer w = { .json = arg_on(a, "json"), .prompt = prompt, .n = n };
+    lm_choice choice = { .o = { .on_token = on_token, .user = &w } };
+    an_generated r;
+    an_lm_info info;
+    int code = lm_sampling_args(a, &choice);
+    if (!code && an_lm_generate(m, prompt, n, &choice.o, &r, &e)) code = say_error(NULL, &e);
+    lm_choice_free(&choice);
+    if (code) return code;
+    an_lm_get(m, &info);
+    if (w.json)
+        printf("{\"done\":true,\"why\":\"%s\",\"prompt_tokens\":%zu,\"new_tokens\":%zu,\"drafted\":%zu,\"accepted\":%zu,\"prompt_ms\":%.3f,\"decode_ms\":%.3f,"
+               "\"engine\":\"%s\",\"weights\":\"%s\",\"compiles\":%llu,\"cache_hits\":%llu}\n",
+               r.why, r.prompt_tokens, r.new_tokens, r.drafted, r.accepted, r.prompt_ms, r.decode_ms, info.engine, info.weights,
+               (unsigned long long)info.compiles, (unsigned long long)info.cache_hits);
+    else if (begin(&w)) putchar('\n');
+    fflush(stdout);
+    lm_say_speed(&r, &info);
+    return 0;
+}
+
+int cmd_generate(const args *a)
+{
+    an_lm *m = NULL;
+    file_bytes f = { 0 };
+    const char *file = arg_of(a, "prompt-file");
+    if (a->n_files) return say(AN_USAGE, "generate takes no file; the model is --model, the prompt --prompt");
+    int code = lm_open_args(a, &m);
+    if (!code && file) code = read_text(file, &f);
+    const char *prompt = arg_of(a, "prompt");
+    if (!code) code = file ? generate(a, m, (const char *)f.at, f.n) : generate(a, m, prompt, strlen(prompt));
+    if (file) file_drop(&f);
+    an_lm_close(m);
+    return code;
+}

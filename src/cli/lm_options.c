@@ -1,0 +1,82 @@
+/* lm_options.c: a model and a sampler from command-line options. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cli/lm_options.h"
+
+static bool number(const args *a, const char *name, double *out)
+{
+    const char *s = arg_of(a, name);
+    char *end;
+    errno = 0;
+    *out = s ? strtod(s, &end) : 0;
+    if (!s || (*s && !*end && !errno)) return true;
+    say(AN_USAGE, "--%s wants a number, got \"%s\"", name, s);
+    return false;
+}
+
+static bool seed_of(const args *a, const char *name, uint64_t *out)
+{
+    const char *s = arg_of(a, name);
+    char *end;
+    errno = 0;
+    *out = s ? strtoull(s, &end, 10) : 0;
+    if (!s || (*s >= '0' && *s <= '9' && !*end && !errno)) return true;
+    say(AN_USAGE, "--%s wants a whole number, got \"%s\"", name, s);
+    return false;
+}
+
+int lm_open_args(const args *a, an_lm **out)
+{
+    long context, threads;
+    an_error e = { 0 };
+    const char *engine = arg_of(a, "engine");
+    an_lm_options o = { .model = arg_of(a, "model"), .tokenizer = arg_of(a, "tokenizer"), .engine = engine, .weights = arg_of(a, "weights"),
+                        .cache_dir = arg_of(a, "cache"), .no_cache = arg_on(a, "no-cache"), .draft = arg_of(a, "draft") };
+    *out = NULL;
+    if (!o.model) return say(AN_USAGE, "%s needs --model", a->cmd->name);
+    if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    if (!arg_int(a, "context", 0, 1 << 24, &context) || !arg_int(a, "threads", 0, 4096, &threads) || !seed_of(a, "weight-seed", &o.seed)) return an_exit_code(AN_USAGE);
+    o.context = context, o.threads = (int)threads;
+    return an_lm_open(out, &o, &e) ? say_error(NULL, &e) : 0;
+}
+
+int lm_sampling_args(const args *a, lm_choice *c)
+{
+    long max, top_k, lookup, guesses;
+    an_generate_options *o = &c->o;
+    if (!arg_int(a, "max-tokens", -1, 1 << 30, &max) || !arg_int(a, "top-k", 0, 1 << 30, &top_k) || !arg_int(a, "lookup", 0, 64, &lookup) ||
+        !arg_int(a, "draft-tokens", 1, 7, &guesses) || !number(a, "temperature", &o->temperature) || !number(a, "top-p", &o->top_p) ||
+        !number(a, "min-p", &o->min_p) || !number(a, "repetition-penalty", &o->repetition_penalty) || !seed_of(a, "seed", &o->seed))
+        return an_exit_code(AN_USAGE);
+    if (lookup && arg_on(a, "draft")) return say(AN_USAGE, "--lookup and --draft are two ways to guess ahead; choose one");
+    o->max_tokens = max, o->top_k = top_k, o->lookup = (int)lookup, o->draft_tokens = (int)guesses;
+    c->stop = calloc(a->n_list + 1, sizeof *c->stop);
+    if (!c->stop) return say(AN_NOMEM, "out of memory");
+    for (size_t i = 0; i < a->n_list; i++)
+        if (!strcmp(a->list[i].option, "stop")) {
+            if (!*a->list[i].value) return say(AN_USAGE, "--stop wants a text, got an empty one");
+            c->stop[o->n_stop++] = a->list[i].value;
+        }
+    o->stop = c->stop;
+    return 0;
+}
+
+void lm_choice_free(lm_choice *c)
+{
+    free(c->stop);
+    c->stop = NULL;
+}
+
+void lm_say_speed(const an_generated *r, const an_lm_info *info)
+{
+    size_t run = r->prompt_tokens - r->reused, steps = r->new_tokens ? r->new_tokens - 1 : 0; /* the first one comes with the prompt */
+    fprintf(stderr, "%s, %s: prompt %zu tokens", info->engine, info->weights, r->prompt_tokens);
+    if (r->reused) fprintf(stderr, " (%zu kept)", r->reused);
+    fprintf(stderr, " in %.0f ms", r->prompt_ms);
+    if (run > 1 && r->prompt_ms > 0) fprintf(stderr, " (%.0f tok/s)", (double)run * 1e3 / r->prompt_ms);
+    fprintf(stderr, "; %zu new", r->new_tokens);
+    if (steps && r->decode_ms > 0) fprintf(stderr, ", %.1f tok/s", (double)steps * 1e3 / r->decode_ms);
+    if (r->drafted) fprintf(stderr, ", %zu of %zu guesses right", r->accepted, r->drafted);
+    fprintf(stderr, "; ended by %s\n", r->why);
+}

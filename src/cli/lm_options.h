@@ -1,0 +1,42 @@
+/* lm_options.h: what generate, chat and eval share: how a model is named, and how tokens are chosen. */
+#ifndef CLI_LM_OPTIONS_H
+#define CLI_LM_OPTIONS_H
+
+#include "cli/cli.h"
+
+#define LM_MODEL_OPTIONS                                                                                                              \
+    { "model", "M", NULL, "Hugging Face folder, .safetensors, llama2.c .bin, .gguf, or a preset with random weights" },              \
+    { "tokenizer", "T", NULL, "tokenizer.json, tokenizer.model, tokenizer.bin, GGUF or a folder; without it the model's own" },      \
+    { "engine", "E", NULL, "soft:m1 … soft:m5, cpu; without it the best one present" },                                               \
+    { "weights", "W", NULL, "fp16, bf16, fp32, int8, int4, palette4, file; without it fp32 for small fp32 files, else fp16" },       \
+    { "context", "N", "0", "positions; 0: the model's, at most 4096" },                                                               \
+    { "threads", "N", "0", "0: one per CPU" },                                                                                        \
+    { "cache", "DIR", NULL, "compiled programs; without it $ANNEAL_CACHE, or the user's cache folder" },                              \
+    { "no-cache", NULL, NULL, "compile every time" },                                                                                 \
+    { "weight-seed", "N", "0", "of a preset's random weights" }
+
+#define LM_SAMPLING_OPTIONS                                                                                                           \
+    { "max-tokens", "N", "256", "new tokens; -1: to the end of the context" },                                                        \
+    { "temperature", "X", "0", "0: always the likeliest token" },                                                                     \
+    { "top-k", "N", "0", "choose among the N likeliest; 0: all" },                                                                    \
+    { "top-p", "X", "1", "among the fewest whose probabilities reach X" },                                                            \
+    { "min-p", "X", "0", "among those at least X times as likely as the likeliest" },                                                 \
+    { "repetition-penalty", "X", "1", "tokens seen before count less above 1" },                                                      \
+    { "seed", "N", "1", "the same seed gives the same text" },                                                                        \
+    { "stop", "S", NULL, "a text that ends it; may be given several times" },                                                         \
+    { "draft", "M", NULL, "a smaller model that guesses ahead; the text stays the same" },                                            \
+    { "lookup", "N", "0", "guess ahead by what followed the last N tokens before" },                                                  \
+    { "draft-tokens", "N", "4", "most guesses at a time, up to 7" }
+
+typedef struct {
+    an_generate_options o;
+    const char **stop;
+} lm_choice;
+
+/* Each: 0, or the exit code after saying what is wrong. */
+int lm_open_args(const args *a, an_lm **out);
+int lm_sampling_args(const args *a, lm_choice *out); /* keeps on_token and user */
+void lm_choice_free(lm_choice *c);
+void lm_say_speed(const an_generated *r, const an_lm_info *info); /* on stderr */
+
+#endif

@@ -1,0 +1,112 @@
+/* packs.c: packed constants, shared by the images of one model.
+ * In: which constant, packed for which kernel.  Out: memory, and whether it is filled already.
+ *
+ * A model runs as several programs, one for each length of text, and most of its memory is packed weights. The same constant packed the
+ * same way is kept once. Loading images of one store is serialised, so an entry that is found is filled. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "engine/engine_int.h"
+
+typedef struct {
+    unsigned char *at; /* NULL: nobody holds it */
+    size_t bytes;
+    int refs;
+} entry;
+
+struct pack_store {
+    pthread_mutex_t mu;
+    arena mem; /* keys */
+    str_map index;
+    VEC(entry) entries;
+};
+
+pack_store *pack_store_new(void)
+{
+    pack_store *s = calloc(1, sizeof *s);
+    if (s && pthread_mutex_init(&s->mu, NULL)) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void pack_store_free(pack_store *s)
+{
+    if (!s) return;
+    for (size_t i = 0; i < s->entries.n; i++) free(s->entries.at[i].at);
+    pthread_mutex_destroy(&s->mu);
+    arena_free(&s->mem);
+    free(s);
+}
+
+void packs_lock(pack_store *s)
+{
+    if (s) pthread_mutex_lock(&s->mu);
+}
+
+void packs_unlock(pack_store *s)
+{
+    if (s) pthread_mutex_unlock(&s->mu);
+}
+
+void packs_drop(image *im)
+{
+    pack_store *s = im->opt.packs;
+    if (!s || !im->shared.n) return;
+    packs_lock(s);
+    for (size_t i = 0; i < im->shared.n; i++) {
+        entry *e = &s->entries.at[im->shared.at[i]];
+        if (--e->refs) continue;
+        free(e->at);
+        e->at = NULL;
+    }
+    im->shared.n = 0;
+    packs_unlock(s);
+}
+
+/* What the bytes depend on. Constants of the text itself are small and not shared: NULL. */
+static const char *name_of(image *im, const pack_key *k)
+{
+    const etensor *t = &im->p->tensors.at[k->tensor];
+    const const_entry *c = &im->p->consts.at[t->slot];
+    if (!c->src[0].path || t->offset) return NULL;
+    return arena_printf(&im->tmp, "%p %s %" PRIu64 " %d %d %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, im->opt.pack_owner, c->src[0].path,
+                        c->src[0].offset, (int)c->kind, (int)t->dt, k->form, k->m, k->k, k->row, k->col, k->packs);
+}
+
+static an_status take_shared(image *im, const char *name, size_t bytes, unsigned char **at, bool *fresh, diag *d)
+{
+    pack_store *s = im->opt.packs;
+    uint32_t i;
+    if (!str_map_get(&s->index, name, strlen(name), &i)) {
+        char *key = arena_str(&s->mem, name);
+        i = (uint32_t)s->entries.n;
+        if (!key || !VEC_PUSH(&s->mem, &s->entries, ((entry){ NULL, 0, 0 })) || !str_map_put(&s->mem, &s->index, key, strlen(key), i)) return diag_nomem(d);
+    }
+    entry *e = &s->entries.at[i];
+    if (e->at && e->bytes != bytes) return diag_fail(d, AN_BUG, NOWHERE, "a shared constant has %zu bytes, wanted %zu", e->bytes, bytes);
+    if (!VEC_PUSH(&im->mem_image, &im->shared, i)) return diag_nomem(d);
+    *fresh = !e->at;
+    if (*fresh && !(e->at = engine_alloc(bytes))) {
+        im->shared.n--;
+        return diag_nomem(d);
+    }
+    if (*fresh) im->own_bytes += bytes;
+    e->bytes = bytes, e->refs++;
+    *at = e->at;
+    return AN_OK;
+}
+
+an_status pack_take(image *im, const pack_key *key, size_t bytes, unsigned char **at, bool *fresh, diag *d)
+{
+    arena_mark m = arena_save(&im->tmp);
+    const char *name = im->opt.packs && im->lazy ? name_of(im, key) : NULL;
+    an_status st = AN_OK;
+    *fresh = true;
+    if (name) st = take_shared(im, name, bytes, at, fresh, d);
+    else if (!(*at = arena_take(&im->prepared, 1, bytes, 64))) st = diag_nomem(d);
+    arena_back(&im->tmp, m);
+    return st;
+}
