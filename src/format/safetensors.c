@@ -158,7 +158,7 @@ static an_status read_header(const shard *s, const json_t *top)
         if (!name) return diag_nomem(s->d);
         TRY(read_tensor(s, name, v));
     }
-    TRY(check_cover(s, f->all.at + first, f->all.n - first));
+    TRY(check_cover(s, f->all.n ? f->all.at + first : NULL, f->all.n - first));
     if (f->all.n > UINT32_MAX) return BAD(s, "%.120s: too many tensors", s->file);
     for (size_t i = first; i < f->all.n; i++) {
         const char *name = f->all.at[i].name;

@@ -1,0 +1,46 @@
+/* cmd_convert.c: a model as another kind of file. */
+#include "cli/cli.h"
+
+const option convert_options[] = {
+    { "model", "M", NULL, "a Hugging Face folder, .safetensors, llama2.c .bin, .gguf, config.json or a preset (random weights)" },
+    { "out", "PATH", NULL, "the file, or the folder for hf and npy" },
+    { "to", "KIND", NULL, "safetensors, hf, gguf, llama2c or npy; without it the ending of --out says which, and no ending means hf" },
+    { "dtype", "TYPE", NULL, "f32, f16 or bf16 for what is not quantised; without it numbers stay as they are where the target can hold them" },
+    { "quantize", "FORM", NULL, "int8, int4 or palette4; gguf: q8_0 or q4_0; llama2c: int8" },
+    { "bin-version", "N", NULL, "llama2c: 0, 1 or 2; without it 0, or 2 with int8" },
+    { "seed", "N", "0", "of the weights of a preset" },
+    { "threads", "N", "0", "0: the CPUs" },
+    { "json", NULL, NULL, "one object" },
+    { NULL, NULL, NULL, NULL },
+};
+
+int cmd_convert(const args *a)
+{
+    const char *model = arg_of(a, "model"), *out = arg_of(a, "out");
+    long version = -1, seed, threads;
+    if (a->n_files) return say(AN_USAGE, "convert takes no file, got \"%s\"; the model is --model M", a->files[0]);
+    if (!model || !out) return say(AN_USAGE, "convert needs --model M and --out PATH");
+    if (arg_on(a, "bin-version") && !arg_int(a, "bin-version", 0, 2, &version)) return an_exit_code(AN_USAGE);
+    if (!arg_int(a, "seed", 0, 0x7fffffff, &seed) || !arg_int(a, "threads", 0, 1024, &threads)) return an_exit_code(AN_USAGE);
+    an_converted done;
+    an_error e = { 0 };
+    an_convert_options o = { .to = arg_of(a, "to"), .dtype = arg_of(a, "dtype"), .quantize = arg_of(a, "quantize"), .version = (int)version + 1,
+                             .seed = (uint64_t)seed, .threads = (int)threads };
+    if (an_convert(model, out, &o, &done, &e)) return say_error(NULL, &e);
+    if (!arg_on(a, "json")) {
+        fprintf(stderr, "%s: %lld tensors of a %s model from a %s, %.1f MB in, %.1f MB out", out, (long long)done.tensors, done.family, done.from,
+                (double)done.bytes_in * 1e-6, (double)done.bytes_out * 1e-6);
+        if (done.worst > 0) fprintf(stderr, "; off by at most %.2g of a tensor's largest value\n", done.worst);
+        else fprintf(stderr, "; no number changed\n");
+        return 0;
+    }
+    strbuf b = { 0 };
+    sb_puts(&b, "{\"out\":");
+    sb_json(&b, out, strlen(out));
+    sb_printf(&b, ",\"from\":\"%s\",\"to\":\"%s\",\"family\":\"%s\",\"tensors\":%lld,\"bytes_in\":%llu,\"bytes_out\":%llu,\"worst\":%.9g}\n", done.from, done.to,
+              done.family, (long long)done.tensors, (unsigned long long)done.bytes_in, (unsigned long long)done.bytes_out, done.worst);
+    if (b.oom) return sb_free(&b), say(AN_NOMEM, "out of memory");
+    fputs(b.at, stdout);
+    sb_free(&b);
+    return 0;
+}
