@@ -1,0 +1,45 @@
+/* pipe_int.h: what every way of training implements. pipe.c checks options and forwards; each way is a table of functions. */
+#ifndef TRAIN_PIPE_INT_H
+#define TRAIN_PIPE_INT_H
+
+#include "model/decoder.h"
+#include "train/pipe.h"
+
+typedef struct {
+    void *(*make)(pipeline *p, diag *d); /* NULL: d says why */
+    void (*drop)(void *way);
+    an_status (*step)(void *way, const int32_t *tokens, double lr, train_report *r, bool *again, diag *d);
+    an_status (*loss)(void *way, const int32_t *tokens, double *loss, diag *d);
+    size_t (*states)(const void *way);
+    void (*state_at)(const void *way, size_t i, train_state_info *out);
+    an_status (*write)(void *way, const char *name, dtype dt, const void *data, diag *d);
+    an_status (*read)(void *way, const char *name, dtype dt, void *data, diag *d);
+    an_status (*save)(void *way, const char *path, const train_note *note, size_t n_note, diag *d);
+    an_status (*load)(void *way, const char *path, train_note *note, size_t n_note, arena *mem, diag *d);
+    void (*stats)(void *way, pipe_stats *out);
+} pipe_ops;
+
+struct pipeline {
+    pipe_kind kind;
+    pipe_options o;       /* config points to c */
+    model_config c;
+    int64_t B, T;
+    const pipe_ops *ops;
+    void *way;
+};
+
+extern const pipe_ops pipe_resident;
+
+/* A token id as the chip's inputs take it, and the inputs of both kinds. tokens: [B, T + 1]. */
+typedef struct {
+    int32_t *in, *out;                       /* [B, T]: what is read, what is to be predicted */
+    float *in_hi, *in_lo, *out_hi, *out_lo;  /* the same as digits to the base MODEL_ID_BASE */
+} pipe_tokens;
+an_status pipe_tokens_make(pipe_tokens *t, const pipeline *p, diag *d) MUST_CHECK;
+void pipe_tokens_free(pipe_tokens *t);
+void pipe_tokens_take(pipe_tokens *t, const pipeline *p, const int32_t *tokens);
+
+/* Weight decay applies to matrices, not to norms and biases. */
+static inline bool pipe_decays(const model_weight *w) { return w->type.sh.d[0] > 1 && w->type.sh.d[1] > 1; }
+
+#endif

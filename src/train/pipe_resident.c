@@ -1,0 +1,109 @@
+/* pipe_resident.c: the whole model, its gradients and the update as one program: a decoder graph in the hands of a trainer. */
+#include <stdlib.h>
+
+#include "train/pipe_int.h"
+
+typedef struct {
+    pipeline *p;
+    trainer *t;
+    bool chip;
+    pipe_tokens tokens;
+} resident;
+
+static const char LOSS[] = "loss";
+
+static an_status open_trainer(resident *r, diag *d)
+{
+    pipeline *p = r->p;
+    decoder dec;
+    decoder_options o = { .use = DECODER_TRAIN, .chip = r->chip, .param_inputs = true, .batch = p->B, .seq = p->T };
+    TRY(decoder_build(&p->c, &o, NULL, &dec, d));
+    train_param *param = calloc(dec.n_param, sizeof *param);
+    an_status st = param ? AN_OK : diag_nomem(d);
+    for (size_t i = 0; i < dec.n_param && !st; i++)
+        param[i] = (train_param){ .name = graph_value(dec.g, dec.param[i])->name, .decay = pipe_decays(&dec.weight[i]) };
+    train_options t = p->o.train;
+    t.engine = NULL, t.dev = p->o.dev, t.loss = dec.loss, t.param = param, t.n_param = dec.n_param;
+    t.fetch = &(train_fetched){ LOSS, dec.loss }, t.n_fetch = 1;
+    if (!st) st = train_open(&r->t, dec.g, &t, d);
+    free(param);
+    graph_free(dec.g);
+    return st;
+}
+
+static void drop(void *way)
+{
+    resident *r = way;
+    train_close(r->t);
+    pipe_tokens_free(&r->tokens);
+    free(r);
+}
+
+static void *make(pipeline *p, diag *d)
+{
+    resident *r = calloc(1, sizeof *r);
+    if (!r) return diag_nomem(d), NULL;
+    r->p = p, r->chip = !device_is_plain(p->o.dev);
+    if (pipe_tokens_make(&r->tokens, p, d) || open_trainer(r, d)) return drop(r), NULL;
+    return r;
+}
+
+static an_status put_tokens(resident *r, const int32_t *tokens, diag *d)
+{
+    pipe_tokens *k = &r->tokens;
+    pipe_tokens_take(k, r->p, tokens);
+    if (!r->chip) {
+        TRY(train_put(r->t, "tokens", DT_I32, k->in, d));
+        return train_put(r->t, "targets", DT_I32, k->out, d);
+    }
+    TRY(train_put(r->t, "tok_hi", DT_F32, k->in_hi, d));
+    TRY(train_put(r->t, "tok_lo", DT_F32, k->in_lo, d));
+    TRY(train_put(r->t, "tgt_hi", DT_F32, k->out_hi, d));
+    return train_put(r->t, "tgt_lo", DT_F32, k->out_lo, d);
+}
+
+static an_status step(void *way, const int32_t *tokens, double lr, train_report *out, bool *again, diag *d)
+{
+    resident *r = way;
+    pipe_event e = { .lane = "device", .what = "step", .layer = -1 };
+    (void)again; /* one program for the whole run: it is never compiled a second time */
+    TRY(put_tokens(r, tokens, d));
+    e.begin = clock_ns();
+    an_status st = train_step(r->t, lr, out, d);
+    e.end = clock_ns();
+    if (r->p->o.on_event) r->p->o.on_event(r->p->o.user, &e);
+    return st;
+}
+
+static an_status loss_of(void *way, const int32_t *tokens, double *loss, diag *d)
+{
+    resident *r = way;
+    TRY(put_tokens(r, tokens, d));
+    TRY(train_eval(r->t, d));
+    return train_fetch(r->t, LOSS, DT_F64, loss, d);
+}
+
+static size_t states(const void *way) { return train_state_count(((const resident *)way)->t); }
+static void state_at(const void *way, size_t i, train_state_info *out) { train_state_at(((const resident *)way)->t, i, out); }
+static an_status write_state(void *way, const char *name, dtype dt, const void *data, diag *d) { return train_write(((resident *)way)->t, name, dt, data, d); }
+static an_status read_state(void *way, const char *name, dtype dt, void *data, diag *d) { return train_read(((resident *)way)->t, name, dt, data, d); }
+
+static an_status save(void *way, const char *path, const train_note *note, size_t n, diag *d) { return train_save(((resident *)way)->t, path, note, n, d); }
+
+static an_status load(void *way, const char *path, train_note *note, size_t n, arena *mem, diag *d)
+{
+    return train_load(((resident *)way)->t, path, note, n, mem, d);
+}
+
+static void stats(void *way, pipe_stats *out)
+{
+    resident *r = way;
+    device_stats s;
+    train_get_stats(r->t, &out->train);
+    device_get_stats(r->p->o.dev, &s);
+    out->dispatches = out->train.dispatches;
+    out->compiles = s.compiles, out->reloads = s.reloads;
+    out->bytes = s.surface_bytes + s.image_bytes;
+}
+
+const pipe_ops pipe_resident = { make, drop, step, loss_of, states, state_at, write_state, read_state, save, load, stats };
