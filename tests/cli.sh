@@ -171,6 +171,38 @@ empty() {
     t "hwx without a verb" 2 $anneal hwx
     t "hwx fields" 0 $anneal hwx fields --json
     has "hwx fields" out '"name":"OCGSize"'
+    lm="--cache $tmp/programs --threads 1"
+    t "generate, no model" 2 $anneal generate --prompt x
+    t "generate, no tokenizer" 2 $anneal generate --model tiny --prompt x $lm
+    has "generate, no tokenizer" err 'name one with --tokenizer'
+    t "generate, unknown weights" 2 $anneal generate --model tiny --weights fp7 $lm
+    t "generate, not a number" 2 $anneal generate --model tiny --tokenizer builtin:stories --temperature hot $lm
+    t "eval, no data" 2 $anneal eval --model tiny
+    stories=../shared/data/llama2c
+    if [ -r $stories/stories260K.bin ]; then
+        m="--model $stories/stories260K.bin --tokenizer $stories/tok512.bin $lm"
+        t "generate" 0 $anneal generate $m --prompt "" --max-tokens 200 --temperature 0 --engine cpu
+        has "generate" err 'tok/s'
+        { cat $stories/stories260K_greedy_n200.txt; echo; } >"$tmp/want.txt"
+        cp "$tmp/out" "$tmp/got.txt"
+        t "generate, byte for byte" 0 cmp "$tmp/want.txt" "$tmp/got.txt"
+        t "generate on soft:m4" 0 $anneal generate $m --prompt "Once upon" --max-tokens 8 --engine soft:m4
+        has "generate on soft:m4" out '^Once upon a time, there was'
+        t "generate --json" 0 $anneal generate $m --prompt "Once" --max-tokens 3 --json
+        has "generate --json" out '^{"index":2,"token":[0-9]*,"text":".*","logprob":-'
+        t "generate again" 0 $anneal generate $m --prompt "Once" --max-tokens 3 --json
+        has "generate again" out '"why":"length".*"compiles":0,'
+        t "generate, prompt longer than the context" 3 $anneal generate $m --context 8 --prompt "Once upon a time there was a little girl"
+        has "generate, prompt longer than the context" err 'tokens do not fit a context of 8 positions'
+        empty "generate, prompt longer than the context" out
+        t "generate, vocabulary of another model" 3 $anneal generate --model $stories/stories260K.bin --tokenizer $stories/tokenizer.bin $lm
+        has "generate, vocabulary of another model" err '32000 entries, the embedding 512 rows'
+        in="$tmp/want.txt" t "chat, line by line" 0 $anneal chat $m --max-tokens 4 --template plain
+        t "chat, unknown template" 3 $anneal chat $m --template frob
+        printf '\001\000\003\000\004\000' >"$tmp/ids.u16"
+        t "eval --json" 0 $anneal eval $m --data "$tmp/ids.u16" --json
+        has "eval --json" out '^{"tokens":2,"nats_per_token":'
+    fi
     t "full disk" 3 sh -c "$anneal rules > /dev/full"
 }
 echo "$pass $fail"

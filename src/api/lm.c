@@ -183,7 +183,7 @@ static an_status run(an_lm *m, const tok_ids *ids, const an_generate_options *o,
     const lm_generation *g = lm_generation_of(m->model);
     lm_generate_options lo = { .sampling = { .temperature = o->temperature, .top_k = o->top_k, .top_p = o->top_p, .min_p = o->min_p, .repetition = o->repetition_penalty, .seed = o->seed },
                                .max_tokens = o->max_tokens, .stop = o->stop, .n_stop = o->n_stop, .end = ends, .on_token = pass_on, .user = &to,
-                               .draft = { .model = m->draft, .lookup = o->lookup, .tokens = o->draft_tokens } };
+                               .draft = { .model = m->draft, .lookup = o->lookup, .tokens = o->draft_tokens }, .new_text = keep != NULL };
     for (int i = 0; i < g->n_eos && i < LM_MAX_EOS; i++)
         if (g->eos[i] >= 0) ends[lo.n_end++] = (uint32_t)g->eos[i];
     if (end >= 0) ends[lo.n_end++] = (uint32_t)end;

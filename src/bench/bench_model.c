@@ -54,6 +54,8 @@ static an_status time_conv(bench *b, int64_t m, int64_t n, int64_t k, const nume
     return st;
 }
 
+an_status bench_conv(bench *b, int64_t m, int64_t n, int64_t k, timing *t) { return time_conv(b, m, n, k, NULL, t); }
+
 an_status bench_block(bench *b)
 {
     const model_config *c = model_preset_find("stories110m");

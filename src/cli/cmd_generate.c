@@ -39,17 +39,14 @@ static int on_token(void *user, const an_token *t)
     return ok;
 }
 
-static int generate(const args *a, an_lm *m, const char *prompt, size_t n)
+static int generate(const args *a, an_lm *m, lm_choice *choice, const char *prompt, size_t n)
 {
     an_error e = { 0 };
     writer w = { .json = arg_on(a, "json"), .prompt = prompt, .n = n };
-    lm_choice choice = { .o = { .on_token = on_token, .user = &w } };
     an_generated r;
     an_lm_info info;
-    int code = lm_sampling_args(a, &choice);
-    if (!code && an_lm_generate(m, prompt, n, &choice.o, &r, &e)) code = say_error(NULL, &e);
-    lm_choice_free(&choice);
-    if (code) return code;
+    choice->o.on_token = on_token, choice->o.user = &w;
+    if (an_lm_generate(m, prompt, n, &choice->o, &r, &e)) return say_error(NULL, &e);
     an_lm_get(m, &info);
     if (w.json)
         printf("{\"done\":true,\"why\":\"%s\",\"prompt_tokens\":%zu,\"new_tokens\":%zu,\"drafted\":%zu,\"accepted\":%zu,\"prompt_ms\":%.3f,\"decode_ms\":%.3f,"
@@ -68,10 +65,13 @@ int cmd_generate(const args *a)
     file_bytes f = { 0 };
     const char *file = arg_of(a, "prompt-file");
     if (a->n_files) return say(AN_USAGE, "generate takes no file; the model is --model, the prompt --prompt");
-    int code = lm_open_args(a, &m);
+    lm_choice choice = { .stop = NULL };
+    int code = lm_sampling_args(a, &choice);
+    if (!code) code = lm_open_args(a, &m);
     if (!code && file) code = read_text(file, &f);
     const char *prompt = arg_of(a, "prompt");
-    if (!code) code = file ? generate(a, m, (const char *)f.at, f.n) : generate(a, m, prompt, strlen(prompt));
+    if (!code) code = file ? generate(a, m, &choice, (const char *)f.at, f.n) : generate(a, m, &choice, prompt, strlen(prompt));
+    lm_choice_free(&choice);
     if (file) file_drop(&f);
     an_lm_close(m);
     return code;

@@ -168,6 +168,17 @@ static an_status draft_step(run *r, diag *d)
     return AN_OK;
 }
 
+/* The stream as it stands behind the prompt. */
+static an_status read_prompt(run *r, const uint32_t *ids, size_t n, diag *d)
+{
+    strbuf shown = { 0 };
+    an_status st = AN_OK;
+    for (size_t i = 0; i < n && !st && r->t && !r->o->new_text; i++) st = tok_stream_put(r->t, &r->stream, ids[i], 0, &shown, d);
+    r->stream.n_held = 0;
+    sb_free(&shown);
+    return st;
+}
+
 static an_status run_all(run *r, const uint32_t *ids, size_t n, diag *d)
 {
     const float *logits;
@@ -212,6 +223,7 @@ an_status lm_generate(lm_session *s, const tokenizer *t, const uint32_t *ids, si
     an_status st = lm_sampler_new(&o->sampling, (size_t)lm_session_config(s)->vocab, &r.sampler, d);
     for (size_t i = 0; i < n && !st; i++)
         if (!tok_ids_push(&r.ids, ids[i])) st = diag_nomem(d);
+    if (!st) st = read_prompt(&r, ids, n, d);
     if (!st) st = run_all(&r, ids, n, d);
     lm_sampler_free(r.sampler);
     tok_ids_free(&r.ids);

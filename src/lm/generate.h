@@ -56,6 +56,8 @@ typedef struct {                  /* zero means default */
     const uint32_t *end;          /* token ids that end it, as EOS does */
     size_t n_end;
     lm_draft draft;
+    bool new_text;                /* what comes is a text of its own, an answer: a space that only marks its beginning is left out.
+                                     Otherwise it goes on where the prompt ends */
     bool (*on_token)(void *user, const lm_token *t); /* in order, as soon as no stop text can begin in it; false: stop */
     void *user;
 } lm_generate_options;

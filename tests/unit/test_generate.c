@@ -384,6 +384,21 @@ static void texts_end_where_they_should(void **state)
         assert_int_equal(out.why, rows[i].why);
         sb_free(&text);
     }
+    /* a text goes on behind its prompt; an answer begins */
+    for (int fresh = 0; fresh < 2; fresh++) {
+        strbuf text = { 0 };
+        tok_encoder *e;
+        tok_ids ids = { 0 };
+        lm_generated out;
+        assert_ok(tok_encoder_new(t, &e, &d), d);
+        assert_ok(tok_encode(e, "Once upon", 9, TOK_BOS, &ids, &d), d);
+        assert_ok(lm_generate(s, t, ids.at, ids.n, &(lm_generate_options){ .max_tokens = 2, .new_text = fresh, .on_token = add_text, .user = &text }, &out, &d), d);
+        sb_putc(&text, 0);
+        assert_string_equal(text.at, fresh ? "a time" : " a time");
+        sb_free(&text);
+        tok_ids_free(&ids);
+        tok_encoder_free(e);
+    }
     int n = 0;
     lm_generated out;
     assert_ok(lm_generate(s, t, (const uint32_t[]){ 1 }, 1, &(lm_generate_options){ .max_tokens = 50, .on_token = stop_after_three, .user = &n }, &out, &d), d);
