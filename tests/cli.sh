@@ -203,6 +203,40 @@ empty() {
         t "eval --json" 0 $anneal eval $m --data "$tmp/ids.u16" --json
         has "eval --json" out '^{"tokens":2,"nats_per_token":'
     fi
+    # text
+    for c in tokenize tokenizer data; do t "$c --help" 0 $anneal $c --help; done
+    t "data stories" 0 $anneal data stories --count 60 --seed 3
+    cp "$tmp/out" "$tmp/stories.txt"
+    t "tokenizer train" 0 $anneal tokenizer train --data "$tmp/stories.txt" --vocab 400 --out "$tmp/t.json"
+    t "tokenizer info" 0 $anneal tokenizer info "$tmp/t.json" --json
+    has "tokenizer info" out '"tokens":400,.*"bos":399'
+    in="$tmp/stories.txt" t "tokenize" 0 $anneal tokenize --tokenizer "$tmp/t.json"
+    cp "$tmp/out" "$tmp/ids.txt"
+    t "one line of ids" 0 test "$(wc -l <"$tmp/ids.txt")" -eq 1
+    in="$tmp/ids.txt" t "tokenize --decode" 0 $anneal tokenize --tokenizer "$tmp/t.json" --decode
+    t "the same bytes" 0 cmp "$tmp/out" "$tmp/stories.txt"
+    head -c 3000 /dev/urandom >"$tmp/noise"
+    in="$tmp/noise" t "tokenize noise" 0 $anneal tokenize --tokenizer "$tmp/t.json" --bos
+    has "BOS in front" out '^399 '
+    cp "$tmp/out" "$tmp/ids.txt"
+    in="$tmp/ids.txt" t "noise back" 0 $anneal tokenize --tokenizer "$tmp/t.json" --decode
+    t "noise, the same bytes" 0 cmp "$tmp/out" "$tmp/noise"
+    t "tokenize nothing" 0 $anneal tokenize --tokenizer "$tmp/t.json"
+    t "an empty line" 0 test "$(wc -c <"$tmp/out")" -eq 1
+    printf '400' >"$tmp/ids.txt"
+    in="$tmp/ids.txt" t "id past the vocabulary" 3 $anneal tokenize --tokenizer "$tmp/t.json" --decode
+    has "id past the vocabulary" err 'id 400 at index 0, the vocabulary has 400'
+    in="$tmp/stories.txt" t "words are no ids" 3 $anneal tokenize --tokenizer "$tmp/t.json" --decode
+    t "tokenize without a tokenizer" 2 $anneal tokenize
+    t "no tokenizer" 3 $anneal tokenize --tokenizer "$tmp/noise"
+    has "no tokenizer" err 'noise: '
+    t "missing tokenizer" 3 $anneal tokenize --tokenizer "$tmp/nothing.json"
+    t "--bos with --decode" 2 $anneal tokenize --tokenizer "$tmp/t.json" --decode --bos
+    t "data prepare" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/s.u16" --json
+    has "data prepare" out '"documents":60,'
+    t "data prepare, bad name" 2 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/s.tok"
+    t "data prepare, option of stories" 2 $anneal data prepare --count 3
+    t "tokenizer without a verb" 2 $anneal tokenizer
     t "full disk" 3 sh -c "$anneal rules > /dev/full"
 }
 echo "$pass $fail"

@@ -57,8 +57,8 @@ static an_status own_texts(bench *b)
     tokenizer *t = NULL;
     strbuf stories = { 0 }, words = { 0 };
     an_status st = story_tokenizer(4096, &t, b->d);
-    story_corpus(&stories, 4000, 1);
-    made_up(&words, (size_t)1 << 20);
+    story_corpus(&stories, 1500, 1);
+    made_up(&words, (size_t)1 << 19);
     if (!st && (stories.oom || words.oom)) st = diag_nomem(b->d);
     if (!st) st = timed(b, "byte-level BPE, stories", t, stories.at, stories.n);
     if (!st) st = timed(b, "byte-level BPE, made-up words", t, words.at, words.n);

@@ -125,18 +125,25 @@ static an_status put_piece(void *user, const unsigned char *s, size_t n, diag *d
     return AN_OK;
 }
 
-/* A piece may be cut before a space where no token reaches across: then each word is merged on its own, and found in the cache. */
-static an_status cut_at_spaces(void *user, const unsigned char *s, size_t n, diag *d)
+/* A piece may be cut between characters that no token holds side by side: then each part is merged on its own, mostly a word, and found in
+ * the cache. Only a run of unknown characters may be cut in two, and is put together again. */
+static an_status put_parts(void *user, const unsigned char *s, size_t n, diag *d)
 {
     tok_encoder *e = user;
-    const bool *may = e->t->cut_before_space;
+    const tokenizer *t = e->t;
+    bool fuse = t->fuse_unk && !t->byte_fallback;
     size_t from = 0;
-    for (size_t i = 1; i < n; i++) {
-        if (s[i] != ' ' || !may[s[i - 1]]) continue;
+    for (size_t i = 1; i <= n; i++) {
+        if (i < n && (t->joins[s[i - 1]][s[i]] || (s[i] & 0xc0) == 0x80)) continue;
+        size_t had = e->out->n;
         TRY(put_piece(e, s + from, i - from, d));
+        if (fuse && from && e->out->n > had && e->out->at[had] == (uint32_t)t->unk && e->out->at[had - 1] == (uint32_t)t->unk) {
+            memmove(e->out->at + had, e->out->at + had + 1, (e->out->n - had - 1) * sizeof *e->out->at);
+            e->out->n--;
+        }
         from = i;
     }
-    return put_piece(e, s + from, n - from, d);
+    return AN_OK;
 }
 
 /* ---- stretches between special tokens ---- */
@@ -160,7 +167,7 @@ static an_status put_stretch(tok_encoder *e, const unsigned char *s, size_t n, b
         s = (const unsigned char *)b->at, n = b->n;
     }
     e->base = s;
-    return split_text(&e->split, t->split, t->n_split, s, n, t->model == MODEL_BYTE_BPE || e->cuts ? put_piece : cut_at_spaces, e, d);
+    return split_text(&e->split, t->split, t->n_split, s, n, t->joins && !e->cuts ? put_parts : put_piece, e, d);
 }
 
 /* ---- special tokens ---- */

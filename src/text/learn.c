@@ -97,7 +97,7 @@ static int by_place(const void *p, const void *q)
 
 static size_t pair_at(const pair *p, size_t cap, uint64_t key)
 {
-    size_t i = (size_t)((key * 0x9e3779b97f4a7c15u) >> 24) & (cap - 1);
+    size_t i = (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
     while (p[i].used && p[i].key != key) i = (i + 1) & (cap - 1);
     return i;
 }

@@ -165,15 +165,22 @@ void story_corpus(strbuf *out, uint64_t count, uint64_t seed)
     }
 }
 
-an_status story_tokenizer(uint32_t vocab, tokenizer **out, diag *d)
+an_status story_tokenizer_json(uint32_t vocab, strbuf *json, diag *d)
 {
     enum { STORIES = 1500 };
-    strbuf text = { 0 }, json = { 0 };
-    *out = NULL;
+    strbuf text = { 0 };
     for (uint64_t i = 0; i < STORIES; i++) story_put(&text, 0, i);
-    an_status st = text.oom ? diag_nomem(d) : tok_train(text.at, text.n, &(tok_train_options){ .vocab = vocab ? vocab : 1536 }, &json, d);
-    if (!st) st = tok_from_json("builtin:stories", json.at, json.n, out, d);
+    an_status st = text.oom ? diag_nomem(d) : tok_train(text.at, text.n, &(tok_train_options){ .vocab = vocab ? vocab : 1536 }, json, d);
     sb_free(&text);
+    return st;
+}
+
+an_status story_tokenizer(uint32_t vocab, tokenizer **out, diag *d)
+{
+    strbuf json = { 0 };
+    *out = NULL;
+    an_status st = story_tokenizer_json(vocab, &json, d);
+    if (!st) st = tok_from_json("builtin:stories", json.at, json.n, out, d);
     sb_free(&json);
     return st;
 }

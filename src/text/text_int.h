@@ -150,7 +150,7 @@ struct tokenizer {
 
     int32_t byte_id[256];
     bool byte_fallback, fuse_unk, ignore_merges;
-    bool cut_before_space[256]; /* no token holds this byte followed by a space: pieces may be cut there without changing a merge */
+    bool (*joins)[256]; /* [a][b]: some token holds byte a followed by b. Elsewhere a piece may be cut without changing a merge. NULL: never */
     int64_t bos, eos, unk, pad;
     bool add_bos, add_eos;
 

@@ -135,7 +135,7 @@ an_status tok_index(tokenizer *t, diag *d)
 static size_t pair_slot(const tokenizer *t, uint64_t key)
 {
     uint64_t h = key * 0x9e3779b97f4a7c15u;
-    size_t i = (size_t)(h >> 20) & (t->cap_pairs - 1);
+    size_t i = (size_t)(h >> 32) & (t->cap_pairs - 1); /* the upper half depends on both ids */
     while (t->pairs[i].rank != NO_RANK && t->pairs[i].key != key) i = (i + 1) & (t->cap_pairs - 1);
     return i;
 }
@@ -261,12 +261,12 @@ an_status tok_finish(tokenizer *t, diag *d)
     for (int b = 0; b < 256; b++) all &= t->byte_id[b] != NO_ID;
     if (t->model == MODEL_BYTE_BPE) t->byte_fallback = all;
     else if (t->byte_fallback && !all) return tok_bad(d, t, "falls back to bytes, and not every byte has a token <0xNN>");
-    /* With ignore_merges a whole piece is looked up first, so a piece must stay whole. */
-    bool cut = !t->ignore_merges && t->model != MODEL_BYTE_BPE;
-    for (int b = 0; b < 256; b++) t->cut_before_space[b] = cut;
-    for (uint32_t i = 0; i < t->n && cut; i++)
+    /* With ignore_merges a whole piece is looked up first, so a piece must stay whole. Byte-level pieces are words already. */
+    if (t->ignore_merges || t->model == MODEL_BYTE_BPE) return AN_OK;
+    if (!(t->joins = arena_take(&t->mem, 256, sizeof *t->joins, 1))) return diag_nomem(d);
+    for (uint32_t i = 0; i < t->n; i++)
         for (size_t k = 1; k < t->tok[i].piece.n && t->tok[i].type == TOK_NORMAL; k++)
-            if (t->tok[i].piece.at[k] == ' ') t->cut_before_space[(unsigned char)t->tok[i].piece.at[k - 1]] = false;
+            t->joins[(unsigned char)t->tok[i].piece.at[k - 1]][(unsigned char)t->tok[i].piece.at[k]] = true;
     return AN_OK;
 }
 
