@@ -296,6 +296,34 @@ static void unpack_is_the_inverse(void **s)
     }
 }
 
+/* ---- tasks ---- */
+
+/* Padding between records, and the word that names the task to wait for. */
+static void tasks_with_extras(void **s)
+{
+    (void)s;
+    uint32_t word[3] = { 7, 8, 9 };
+    hwx_regs rec[] = { { .addr = 0x4800, .n = 3, .word = word }, { 0 }, { .addr = 0xc804, .n = 1, .word = word }, { .addr = 0xc804, .n = 1, .word = word + 2 } };
+    hwx_task t[2] = { { .has_wait = true, .wait = 5, .rec = rec, .n_rec = COUNT(rec) }, { .rec = rec, .n_rec = 1 } }, *back;
+    arena a = { 0 };
+    diag d = { 0 };
+    strbuf text = { 0 };
+    size_t n;
+    assert_ok(hwx_tasks_link(t, 2, &d), d);
+    assert_int_equal(t[1].at, 0x100);
+    assert_ok(hwx_tasks_write(t, 2, &text, &d), d);
+    assert_ok(hwx_tasks_read(&a, (unsigned char *)text.at, text.n, t[0].bytes, 2, &back, &n, &d), d);
+    assert_true(back[0].has_wait && !back[1].has_wait);
+    assert_int_equal(back[0].wait, 5);
+    assert_int_equal(back[0].n_rec, COUNT(rec));
+    assert_int_equal(back[0].rec[1].n, 0);
+    assert_int_equal(hwx_value(&back[0], HWX_F_OP_MODE, 0), 9 & 7); /* the last write stands */
+    assert_int_equal(hwx_word_at(&back[0], 0x4808), 40 + 4 + 4 + 8);
+    assert_null(hwx_word(&back[1], 0xc804)); /* absent, not zero */
+    assert_null(hwx_word(&back[0], 0x480c));
+    sb_free(&text), arena_free(&a);
+}
+
 /* ---- encoding ---- */
 
 static void encode_refuses(void **s)
@@ -383,7 +411,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(real_files_come_out_again), cmocka_unit_test(real_kernels), cmocka_unit_test(two_of_a_kind), cmocka_unit_test(every_form_reads_back), cmocka_unit_test(fields_of_the_samples),
-        cmocka_unit_test(fields_hold_their_values), cmocka_unit_test(geometry_words), cmocka_unit_test(packs_as_published), cmocka_unit_test(unpack_is_the_inverse), cmocka_unit_test(encode_refuses),
+        cmocka_unit_test(fields_hold_their_values), cmocka_unit_test(geometry_words), cmocka_unit_test(packs_as_published), cmocka_unit_test(unpack_is_the_inverse), cmocka_unit_test(tasks_with_extras), cmocka_unit_test(encode_refuses),
         cmocka_unit_test(encode_without_memory), cmocka_unit_test(dumps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,8 +139,31 @@ static void says_why(void **s)
     }
 }
 
+/* Other chips: the container is shown, the registers are not guessed, and nothing is written. */
+static void other_generations(void **s)
+{
+    (void)s;
+    static const unsigned char subtype[] = { 1, 3, 5, 6, 7, 9, 10 };
+    for (size_t i = 0; i < COUNT(subtype); i++) {
+        size_t n;
+        unsigned char *p = file_of("sum", &n);
+        hwx_file f;
+        diag d = { 0 };
+        strbuf text = { 0 }, out = { 0 };
+        p[8] = subtype[i];
+        assert_ok(hwx_read(p, n, &f, &d), d);
+        assert_null(f.task);
+        assert_int_equal(f.image.n_tensor, 3);
+        hwx_dump(&f, "text", &text);
+        assert_non_null(strstr(text.at, "not decoded"));
+        assert_int_equal(hwx_write(&f.image, &out, &d), AN_UNSUPPORTED);
+        sb_free(&text), sb_free(&out), hwx_close(&f), free(p);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(truncated), cmocka_unit_test(flipped), cmocka_unit_test(random_words), cmocka_unit_test(says_why) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(truncated), cmocka_unit_test(flipped), cmocka_unit_test(random_words), cmocka_unit_test(says_why),
+                                        cmocka_unit_test(other_generations) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
