@@ -1,0 +1,122 @@
+/* gemv.c: few columns: x prepared once, rows shared out. In: a weight as stored, a view of x.  Out: fp32 sums. */
+#include "kernel/gemv_int.h"
+
+enum {
+    ALIGN = 64,
+    PAD = 128,            /* longest run of x a kernel takes at once: eight nibbles in each of sixteen lanes */
+    TASK_BYTES = 1 << 17, /* of the weight: long enough that neither claiming it nor starting four streams counts */
+    TASK_ROWS = 16,
+};
+
+static const gemv_kernel rows[] = {
+#define GEMV(id, need_, width_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##id },
+#include "kernel/gemv.def"
+#undef GEMV
+};
+
+const gemv_kernel *gemv_row(size_t i) { return i < COUNT(rows) ? &rows[i] : NULL; }
+const char *gemv_name(const gemv_kernel *g) { return g->name; }
+uint32_t gemv_need(const gemv_kernel *g) { return g->need; }
+
+const gemv_kernel *gemv_pick(uint32_t isa)
+{
+    const gemv_kernel *g = rows;
+    while (g->need & ~isa) g++; /* stops: the scalar row needs nothing */
+    return g;
+}
+
+bool gemv_block_fits(int64_t block) { return block == 8 || block == 16 || block == 32 || block == 64 || (block > 0 && block % PAD == 0); }
+
+/* Per column: the padded x, the sums of eight, one sum. */
+static bool layout(int64_t n, int64_t k, int64_t *stride, size_t *bytes)
+{
+    if (n < 0 || k < 0 || n > GEMV_COLUMNS || k > INT32_MAX) return false;
+    *stride = ROUND_UP(k, (int64_t)PAD);
+    *bytes = (size_t)(n * (*stride + ROUND_UP(*stride / 8, 16) + 16)) * sizeof(float) + ALIGN;
+    return true;
+}
+
+bool gemv_scratch_bytes(const gemv_kernel *g, int64_t n, int64_t k, size_t *bytes)
+{
+    int64_t stride;
+    (void)g; /* the same for all: an image need not be laid out again for another instruction set */
+    return layout(n, k, &stride, bytes);
+}
+
+static float element(const gemm_view *v, int64_t k, int64_t j)
+{
+    int64_t at = k * v->row + j * v->col;
+    if (v->type == DT_F32) return ((const float *)v->at)[at];
+    return (float)dtype_load(v->type, v->at, at);
+}
+
+/* Column j as the form wants it. */
+static void prepare(const gemv_call *c, int64_t j, int64_t stride, float *x, float *lane_sum, float *sum)
+{
+    const int64_t k = c->w->k, w = c->kernel->width, run = 8 * w;
+    memset(x + k, 0, (size_t)(stride - k) * sizeof *x);
+    if (c->w->form != GEMV_NIBBLE) {
+        double all = 0;
+        for (int64_t i = 0; i < k; i++) all += (double)(x[i] = element(&c->x, i, j));
+        *sum = (float)all;
+        return;
+    }
+    for (int64_t r = 0; r < stride; r += run)
+        for (int64_t d = 0; d < w; d++) {
+            float eight = 0;
+            for (int64_t s = 0; s < 8; s++) {
+                int64_t i = r + 8 * d + s;
+                float v = i < k ? element(&c->x, i, j) : 0;
+                x[r + s * w + d] = v;
+                eight += v;
+            }
+            lane_sum[r / 8 + d] = eight;
+        }
+}
+
+typedef struct {
+    const gemv_call *c;
+    gemv_columns x;
+    int64_t each; /* rows of a task */
+} run_ctx;
+
+static void run_task(void *ctx, int64_t task, int thread)
+{
+    const run_ctx *x = ctx;
+    const gemv_call *c = x->c;
+    (void)thread;
+    int64_t i0 = task * x->each, i1 = MIN(i0 + x->each, c->w->m);
+    c->kernel->rows(c->w, &x->x, c->n, i0, i1, c->y, c->ldy);
+}
+
+static an_status refuse(const gemv_call *c, diag *d)
+{
+    const gemv_weight *w = c->w;
+    const char *name = c->kernel->name;
+    if (c->n < 1 || c->n > GEMV_COLUMNS) return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %lld columns, 1 to %d are possible", name, (long long)c->n, GEMV_COLUMNS);
+    if ((unsigned)w->form >= GEMV_FORMS || w->m < 0 || w->k < 0 || w->k > INT32_MAX)
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: form %d, %lld x %lld", name, (int)w->form, (long long)w->m, (long long)w->k);
+    if (c->x.type != DT_F32 && c->x.type != DT_F16 && c->x.type != DT_BF16)
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "gemv_%s: the right operand cannot be %s", name, dtype_name(c->x.type));
+    if (w->form == GEMV_NIBBLE && (!w->table || w->table_rows < 1 || w->k % GEMV_K_STEP || (w->block && (!gemv_block_fits(w->block) || w->k % w->block || !w->scale))))
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: nibbles of k %lld in blocks of %lld", name, (long long)w->k, (long long)w->block);
+    return AN_OK;
+}
+
+an_status gemv_run(const gemv_call *c, diag *d)
+{
+    int64_t stride;
+    size_t need;
+    TRY(refuse(c, d));
+    if (!layout(c->n, c->w->k, &stride, &need) || c->scratch_bytes < need)
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %zu bytes of scratch are too few", c->kernel->name, c->scratch_bytes);
+    char *at = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
+    float *x = (float *)(void *)at, *lane_sum = x + c->n * stride, *sum = lane_sum + c->n * ROUND_UP(stride / 8, 16);
+    for (int64_t j = 0; j < c->n; j++) prepare(c, j, stride, x + j * stride, lane_sum + j * (stride / 8), sum + j);
+    run_ctx r = { .c = c, .x = { .x = x, .x_stride = stride, .lane_sum = lane_sum, .sum = sum } };
+    int64_t threads = pool_threads(c->pool);
+    r.each = MAX(MAX(TASK_BYTES / MAX(c->w->row_bytes, 1), TASK_ROWS), 1);
+    if (threads > 1) r.each = MIN(r.each, MAX(ROUND_UP(c->w->m / (4 * threads), 4), 4)); /* a small weight is shared all the same */
+    pool_run(c->pool, run_task, &r, (c->w->m + r.each - 1) / r.each);
+    return AN_OK;
+}

@@ -1,0 +1,56 @@
+/* gemv.h: few columns times a large weight that stays as it is stored: token-by-token decoding. The weight is read once, at
+ * memory speed, and widened to fp32 in registers; kernel.h's product would first write it out packed.
+ *
+ *     y[i,j] = sum over k of W[i,k] · x[k,j]         x as fp32, fp32 fused multiply-adds (scalar row: rounded product, then sum)
+ *
+ * Order of summation, the same for every thread count and whatever the other columns: lane l of `width` adds its k = l,
+ * l + width, ... ascending (nibbles: k in groups of eight per lane), then lanes are added in halves. So with s = ceil(k/width)
+ * an element is within (s + 12) · 2^-24 · sum|W·x| of the exact sum over the weights as defined below.
+ *
+ * What a weight is, exactly: the stored number; int8: row_scale · q + row_shift; nibbles: the table's value, times its
+ * block's scale, plus its block's shift. Scales are applied to sums in fp32: an element of W is never rounded to fp16. */
+#ifndef KERNEL_GEMV_H
+#define KERNEL_GEMV_H
+
+#include "kernel/kernel.h"
+
+typedef enum { GEMV_F32, GEMV_F16, GEMV_BF16, GEMV_I8, GEMV_U8, GEMV_NIBBLE, GEMV_FORMS } gemv_form;
+enum { GEMV_COLUMNS = 8, GEMV_K_STEP = 8 /* nibbles: k is a multiple of it, and so is a block */ };
+
+typedef struct {
+    gemv_form form;
+    int64_t m, k;
+    const void *w;     /* k contiguous; nibbles: two to a byte, the low one first */
+    int64_t row_bytes; /* from one row to the next */
+    const float *row_scale, *row_shift; /* I8, U8: per row; NULL: 1, 0 */
+    const float *table;                 /* NIBBLE: 16 finite values per table */
+    int64_t table_rows;                 /* rows that share a table */
+    int64_t block;                      /* NIBBLE: elements of a row per scale, 8 16 32 64 or a multiple of 128; 0: no scales */
+    dtype scale_type;                   /* F32 F16 */
+    const void *scale;                  /* [m, k / block] */
+    const float *shift;                 /* [m, k / block], or NULL */
+} gemv_weight;
+
+typedef struct gemv_kernel gemv_kernel;
+const gemv_kernel *gemv_pick(uint32_t isa); /* never NULL */
+const gemv_kernel *gemv_row(size_t i);      /* NULL past the last row of gemv.def */
+const char *gemv_name(const gemv_kernel *g);
+uint32_t gemv_need(const gemv_kernel *g);
+bool gemv_block_fits(int64_t block); /* one of the sizes above */
+
+typedef struct {
+    const gemv_kernel *kernel;
+    pool *pool; /* NULL: this thread */
+    const gemv_weight *w;
+    int64_t n;   /* 1 .. GEMV_COLUMNS */
+    gemm_view x; /* [k, n]: F32 F16 BF16 */
+    float *y;    /* [m, n], rows of ldy */
+    int64_t ldy;
+    void *scratch;
+    size_t scratch_bytes;
+} gemv_call;
+
+bool gemv_scratch_bytes(const gemv_kernel *g, int64_t n, int64_t k, size_t *bytes) MUST_CHECK; /* false: it overflows */
+an_status gemv_run(const gemv_call *c, diag *d) MUST_CHECK;
+
+#endif

@@ -1,0 +1,185 @@
+/* test_gemv.c: every row of gemv.def this CPU can run, every form of weight, against sums in double precision; the same bits for
+ * any thread count and whatever the other columns. The bound is the one kernel/gemv.h states. */
+#include <math.h>
+
+#include "t.h"
+
+#include "kernel/gemv.h"
+
+typedef struct {
+    gemv_weight w;
+    void *data, *scale;
+    float *row_scale, *row_shift, *table, *shift;
+    double *value, *bound; /* [m, k]: exact; magnitude that roundings are measured in */
+} weight;
+
+static void *must(size_t n)
+{
+    void *p = calloc(n ? n : 1, 1); /* exact: overruns are seen by ASan */
+    assert_non_null(p);
+    return p;
+}
+
+static weight weight_make(rng *r, gemv_form f, int64_t m, int64_t k, int64_t block, dtype scale_type, bool shifted)
+{
+    static const int bits[GEMV_FORMS] = { 32, 16, 16, 8, 8, 4 };
+    static const dtype types[GEMV_FORMS] = { DT_F32, DT_F16, DT_BF16, DT_I8, DT_U8, DT_U4 };
+    weight x = { .w = { .form = f, .m = m, .k = k, .row_bytes = k * bits[f] / 8, .block = block, .scale_type = scale_type, .table_rows = 1 } };
+    size_t n = (size_t)(m * k);
+    x.value = must(n * sizeof(double)), x.bound = must(n * sizeof(double));
+    x.w.w = x.data = must((size_t)(m * x.w.row_bytes));
+    for (size_t i = 0; i < n; i++)
+        dtype_store(types[f], x.data, (int64_t)i, f == GEMV_NIBBLE ? (double)rng_below(r, 16) : f == GEMV_U8 ? (double)rng_below(r, 256) : f == GEMV_I8 ? (double)rng_below(r, 256) - 128 : rng_normal(r));
+    if (f == GEMV_I8 || f == GEMV_U8) {
+        x.w.row_scale = x.row_scale = must((size_t)m * 4);
+        if (shifted) x.w.row_shift = x.row_shift = must((size_t)m * 4);
+        for (int64_t i = 0; i < m; i++) {
+            x.row_scale[i] = (float)rng_range(r, 0.001, 0.1);
+            if (shifted) x.row_shift[i] = (float)rng_normal(r);
+        }
+    }
+    if (f == GEMV_NIBBLE) {
+        x.w.table_rows = 1 + (int64_t)rng_below(r, (uint64_t)m);
+        int64_t tables = (m + x.w.table_rows - 1) / x.w.table_rows, scales = block ? m * (k / block) : 0;
+        x.w.table = x.table = must((size_t)tables * 64);
+        for (int64_t i = 0; i < tables * 16; i++) x.table[i] = (float)rng_normal(r);
+        size_t bytes;
+        assert_true(dtype_bytes(scale_type, scales, &bytes));
+        x.w.scale = x.scale = must(bytes);
+        for (int64_t i = 0; i < scales; i++) dtype_store(scale_type, x.scale, i, rng_range(r, 0.1, 2));
+        if (shifted && scales) {
+            x.w.shift = x.shift = must((size_t)scales * 4);
+            for (int64_t i = 0; i < scales; i++) x.shift[i] = (float)rng_normal(r);
+        }
+    }
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < k; j++) {
+            double q = dtype_load(types[f], x.data, i * k + j), v = q, extra = 0;
+            if (x.row_scale) v = q * (double)x.row_scale[i];
+            if (x.row_shift) extra = (double)x.row_shift[i];
+            if (f == GEMV_NIBBLE) v = (double)x.table[i / x.w.table_rows * 16 + (int64_t)q];
+            if (f == GEMV_NIBBLE && block) v *= dtype_load(scale_type, x.scale, i * (k / block) + j / block);
+            if (x.shift) extra = (double)x.shift[i * (k / block) + j / block];
+            x.value[i * k + j] = v + extra, x.bound[i * k + j] = fabs(v) + fabs(extra);
+        }
+    return x;
+}
+
+static void weight_free(weight *x)
+{
+    free(x->data), free(x->scale), free(x->row_scale), free(x->row_shift), free(x->table), free(x->shift), free(x->value), free(x->bound);
+}
+
+static void run(const gemv_kernel *g, pool *p, const gemv_weight *w, int64_t n, gemm_view x, float *y, int64_t ldy)
+{
+    diag d = { 0 };
+    size_t bytes;
+    assert_true(gemv_scratch_bytes(g, n, w->k, &bytes));
+    void *scratch = must(bytes);
+    assert_ok(gemv_run(&(gemv_call){ .kernel = g, .pool = p, .w = w, .n = n, .x = x, .y = y, .ldy = ldy, .scratch = scratch, .scratch_bytes = bytes }, &d), d);
+    free(scratch);
+}
+
+static uint32_t have(void)
+{
+    diag d = { 0 };
+    uint32_t isa;
+    assert_ok(isa_have(&isa, &d), d);
+    return isa;
+}
+
+static const struct {
+    gemv_form f;
+    int64_t block;
+    dtype scale;
+    bool shifted;
+} forms[] = {
+    { GEMV_F32, 0, DT_F32, false },    { GEMV_F16, 0, DT_F32, false },    { GEMV_BF16, 0, DT_F32, false },    { GEMV_I8, 0, DT_F32, false },
+    { GEMV_I8, 0, DT_F32, true },      { GEMV_U8, 0, DT_F32, true },      { GEMV_NIBBLE, 0, DT_F32, false },  { GEMV_NIBBLE, 8, DT_F32, true },
+    { GEMV_NIBBLE, 16, DT_F16, true }, { GEMV_NIBBLE, 32, DT_F16, false }, { GEMV_NIBBLE, 64, DT_F32, true }, { GEMV_NIBBLE, 128, DT_F16, true },
+    { GEMV_NIBBLE, 256, DT_F32, false },
+};
+
+static void each_row_against_double(void **state)
+{
+    (void)state;
+    rng r = { test_seed("gemv") };
+    uint32_t isa = have();
+    pool *two;
+    diag d = { 0 };
+    assert_ok(pool_make(&two, 2, &d), d);
+    for (int round = 0; round < 3; round++)
+        for (size_t f = 0; f < COUNT(forms); f++) {
+            int64_t m = 1 + (int64_t)rng_below(&r, 40), k = 1 + (int64_t)rng_below(&r, 300), n = 1 + (int64_t)rng_below(&r, GEMV_COLUMNS);
+            if (forms[f].f == GEMV_NIBBLE) k = ROUND_UP(k, MAX(forms[f].block, GEMV_K_STEP));
+            weight w = weight_make(&r, forms[f].f, m, k, forms[f].block, forms[f].scale, forms[f].shifted);
+            dtype xt = rng_below(&r, 2) ? DT_F32 : DT_F16;
+            bool by_rows = rng_below(&r, 2) != 0;
+            gemm_view x = { .type = xt, .row = by_rows ? n : 1, .col = by_rows ? 1 : k };
+            void *xm = must((size_t)(k * n) * 4);
+            x.at = xm;
+            for (int64_t i = 0; i < k * n; i++) dtype_store(xt, xm, i, rng_normal(&r));
+            int64_t ldy = n + (int64_t)rng_below(&r, 3);
+            double *want = must((size_t)(m * n) * sizeof(double)), *mag = must((size_t)(m * n) * sizeof(double));
+            for (int64_t a = 0; a < m; a++)
+                for (int64_t b = 0; b < n; b++)
+                    for (int64_t c = 0; c < k; c++) {
+                        double v = dtype_load(xt, xm, c * x.row + b * x.col);
+                        want[a * n + b] += w.value[a * k + c] * v, mag[a * n + b] += w.bound[a * k + c] * fabs(v);
+                    }
+            float *y = must((size_t)(m * ldy) * 4), *again = must((size_t)(m * ldy) * 4), *alone = must((size_t)m * 4);
+            for (size_t i = 0; gemv_row(i); i++) {
+                const gemv_kernel *g = gemv_row(i);
+                if (gemv_need(g) & ~isa) continue;
+                run(g, NULL, &w.w, n, x, y, ldy);
+                run(g, two, &w.w, n, x, again, ldy);
+                for (int64_t a = 0; a < m; a++)
+                    for (int64_t b = 0; b < n; b++) {
+                        double got = (double)y[a * ldy + b], most = (double)(k + 12) * 0x1p-24 * mag[a * n + b] + 1e-37;
+                        if (!(fabs(got - want[a * n + b]) <= most))
+                            fail_msg("gemv_%s form %d block %d, %dx%dx%d at (%d, %d): %.9g, wanted %.9g within %g", gemv_name(g), (int)forms[f].f, (int)forms[f].block, (int)m,
+                                     (int)n, (int)k, (int)a, (int)b, got, want[a * n + b], most);
+                        if (memcmp(&y[a * ldy + b], &again[a * ldy + b], 4)) fail_msg("gemv_%s: two threads give other bits", gemv_name(g));
+                    }
+                int64_t column = n - 1;
+                gemm_view one = x;
+                one.at = (const char *)x.at + column * x.col * (xt == DT_F32 ? 4 : 2);
+                run(g, NULL, &w.w, 1, one, alone, 1);
+                for (int64_t a = 0; a < m; a++)
+                    if (memcmp(&alone[a], &y[a * ldy + column], 4)) fail_msg("gemv_%s form %d: column %d alone gives other bits", gemv_name(g), (int)forms[f].f, (int)column);
+            }
+            free(want), free(mag), free(xm), free(y), free(again), free(alone);
+            weight_free(&w);
+        }
+    pool_free(two);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    const gemv_kernel *g = gemv_pick(0);
+    float one[128] = { 0 }, y[8], scratch[4096];
+    gemv_weight w = { .form = GEMV_F32, .m = 1, .k = 1, .w = one, .row_bytes = 4 };
+    gemv_call ok = { .kernel = g, .w = &w, .n = 1, .x = { one, DT_F32, 1, 1 }, .y = y, .ldy = 1, .scratch = scratch, .scratch_bytes = sizeof scratch };
+    diag d = { 0 };
+    assert_ok(gemv_run(&ok, &d), d);
+    gemv_call bad = ok;
+    bad.n = 9;
+    assert_int_equal(gemv_run(&bad, &d), AN_BUG);
+    assert_non_null(strstr(d.msg, "9 columns"));
+    d = (diag){ 0 }, bad = ok, bad.x.type = DT_I8;
+    assert_int_equal(gemv_run(&bad, &d), AN_UNSUPPORTED);
+    d = (diag){ 0 }, bad = ok, bad.scratch_bytes = 16;
+    assert_int_equal(gemv_run(&bad, &d), AN_BUG);
+    gemv_weight q = { .form = GEMV_NIBBLE, .m = 1, .k = 48, .w = one, .row_bytes = 24, .table = one, .table_rows = 1, .block = 24, .scale = one, .scale_type = DT_F32 };
+    d = (diag){ 0 }, bad = ok, bad.w = &q;
+    assert_int_equal(gemv_run(&bad, &d), AN_BUG);
+    assert_non_null(strstr(d.msg, "blocks of 24"));
+    assert_true(gemv_block_fits(32) && gemv_block_fits(384) && !gemv_block_fits(0) && !gemv_block_fits(48));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double), cmocka_unit_test(refusals) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
