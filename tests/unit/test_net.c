@@ -2,6 +2,7 @@
  * opinion of the whole of loss and gradients at the default batch. */
 #include "grad_t.h"
 
+#include "base/io.h"
 #include "check/check.h"
 #include "model/net.h"
 #include "pass/pass.h"
@@ -163,6 +164,17 @@ static void patches_are_the_convolution(void **state)
     }
 }
 
+/* m1 and m2 turn what passes 4094 in such a cut into infinity: nothing there may carry the loss scale. */
+static void no_gradient_is_cut_along_the_width(const graph *g, const grad_info *info)
+{
+    for (size_t i = info->first_node; i < g->nodes.n; i++) {
+        const node *k = &g->nodes.at[i];
+        if (k->op != OP_SLICE_BY_SIZE && k->op != OP_SLICE_BY_INDEX) continue;
+        const attr *begin = attr_get(k->attrs, k->n_attr, A_BEGIN);
+        if (begin && begin->n && begin->u.is[begin->n - 1]) fail_msg("%s cuts a gradient at width offset %lld", k->name, (long long)begin->u.is[begin->n - 1]);
+    }
+}
+
 /* Loss and all gradients at the default batch in fp16, through the passes: no chip has an error to report. */
 static void every_chip_takes_them(void **state)
 {
@@ -176,8 +188,10 @@ static void every_chip_takes_them(void **state)
             val wrt[NET_MAX_PARAMS], dx[NET_MAX_PARAMS];
             diag d = { 0 };
             for (int k = 0; k < n.n_param; k++) wrt[k] = n.param[k].v;
-            grad_options go = { .loss_scale = net_at(i)->loss_scale };
+            grad_info info = { 0 };
+            grad_options go = { .loss_scale = net_at(i)->loss_scale, .info = &info };
             assert_ok(grad_build(n.g, n.loss, wrt, n.n_param, dx, &go, &d), d);
+            no_gradient_is_cut_along_the_width(n.g, &info);
             graph_output(n.g, "loss", n.loss);
             graph_output(n.g, "logits", n.logits);
             for (int k = 0; k < n.n_param; k++) {
@@ -271,11 +285,25 @@ static void the_table(void **state)
     assert_ptr_equal(net_find("mlp")->name, net_at(1)->name);
 }
 
+/* docs/training.md shows the table as it is printed. */
+static void the_document(void **state)
+{
+    (void)state;
+    strbuf b = { 0 };
+    file_bytes f;
+    diag d = { 0 };
+    net_print(&b, "markdown");
+    assert_ok(file_read("docs/training.md", 1 << 20, &f, &d), d);
+    if (!strstr((const char *)f.at, b.at)) fail_msg("docs/training.md lacks this:\n%s", b.at);
+    file_drop(&f);
+    sb_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients),       cmocka_unit_test(the_loss), cmocka_unit_test(patches_are_the_convolution), cmocka_unit_test(every_chip_takes_them),
-        cmocka_unit_test(first_values),    cmocka_unit_test(refusals), cmocka_unit_test(the_table),
+        cmocka_unit_test(first_values),    cmocka_unit_test(refusals), cmocka_unit_test(the_table),                   cmocka_unit_test(the_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
