@@ -14,7 +14,8 @@ typedef struct {
 an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d) MUST_CHECK;
 an_status file_map(const char *path, file_bytes *out, diag *d) MUST_CHECK; /* read-only view of a regular file */
 void file_drop(file_bytes *f);
-/* Pages of a mapped file that lie wholly inside need not stay in memory; touching them reads the file again. A hint. */
+/* Pages of a mapped file (never of other memory: its content would be lost) that lie wholly inside need not stay in memory;
+ * touching them reads the file again. */
 void file_forget(const void *p, size_t n);
 
 typedef struct {

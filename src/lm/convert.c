@@ -123,7 +123,7 @@ an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt
     free(v->y);
     v->x = v->y = NULL;
     settle(v);
-    if (!st && s->data) file_forget(s->data, s->bytes);
+    if (!st) store_forget(v->m, s);
     return st;
 }
 

@@ -35,6 +35,13 @@ static kept *find_kept(const lm_model *m, const kept *k)
     return NULL;
 }
 
+/* Only pages of a mapped file can be let go: those of memory would come back as zeros. */
+void store_forget(const lm_model *m, const store *s)
+{
+    bool mapped = m->origin == LM_FROM_HF || m->origin == LM_FROM_SAFETENSORS || m->origin == LM_FROM_GGUF || m->origin == LM_FROM_LLAMA2C;
+    if (mapped && s->data) file_forget(s->data, s->bytes);
+}
+
 /* Takes at and at2 of k over, or frees them when there is no memory. */
 static an_status keep(lm_model *m, const kept *k, const store *s, diag *d)
 {
@@ -44,7 +51,7 @@ static an_status keep(lm_model *m, const kept *k, const store *s, diag *d)
         return diag_nomem(d);
     }
     m->kept_bytes += k->bytes;
-    if (s->data && !s->turned && k->at) file_forget(s->data, s->bytes); /* turned ones share lines with their neighbours */
+    if (k->at) store_forget(m, s);
     return AN_OK;
 }
 

@@ -137,6 +137,7 @@ struct lm_model {
     const vec_kernels *v;
     diag source_err;
 };
+void store_forget(const lm_model *m, const store *s); /* its pages need not stay: it was read for the last time, for now */
 store *store_at(const lm_model *m, model_weight_id id, int layer); /* NULL: no such id or layer */
 
 /* Each fills stores for every tensor of the configuration and refuses what does not fit. */

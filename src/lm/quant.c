@@ -18,26 +18,46 @@ int64_t quant_block(lm_form form, int64_t cols)
     return cols; /* no good divisor: one scale for the row */
 }
 
+/* To the nearest whole number, ties to even: adding 1.5 * 2^23 leaves it in the low bits. |x| is below 2^22. */
+static int nearest(float x)
+{
+    float big = x + 12582912.0f;
+    int32_t bits;
+    memcpy(&bits, &big, 4);
+    return (int)(bits - 0x4b400000);
+}
+
+static float clamped(float x, float lo, float hi) { return x < lo ? lo : x > hi ? hi : x; }
+
 bool quant_row(lm_form form, const quant_shape *q, const float *x, void *codes, int64_t first, void *scales, int64_t first_scale)
 {
-    int lo = form == LM_INT8 ? -127 : -8, hi = form == LM_INT8 ? 127 : 7;
-    dtype dt = form == LM_INT8 ? DT_I8 : DT_I4;
     for (int64_t b = 0; b * q->block < q->cols; b++) {
         const float *y = x + b * q->block;
-        double peak = 0;
-        for (int64_t i = 0; i < q->block; i++)
-            if (!(fabs((double)y[i]) <= fabs(peak))) peak = (double)y[i];
-        double scale = dtype_round(q->scale_dt, form == LM_INT8 ? fabs(peak) / 127 : peak / -8);
-        if (!isfinite(scale)) return false;
-        dtype_store(q->scale_dt, scales, first_scale + b, scale);
-        double inv = scale != 0 ? 1 / scale : 0;
+        float least = 0, most = 0, odd = 0;
         for (int64_t i = 0; i < q->block; i++) {
-            double v = nearbyint((double)y[i] * inv);
-            int c = v <= lo ? lo : v >= hi ? hi : (int)v;
-            int64_t at = first + b * q->block + i;
-            if (dt == DT_I8) ((int8_t *)codes)[at] = (int8_t)c;
-            else dtype_store(dt, codes, at, c);
+            least = y[i] < least ? y[i] : least;
+            most = y[i] > most ? y[i] : most;
+            odd += y[i] * 0; /* NaN once a value is not finite */
         }
+        double peak = most > -least ? (double)most : (double)least;
+        double scale = dtype_round(q->scale_dt, form == LM_INT8 ? fabs(peak) / 127 : peak / -8);
+        if (odd != 0 || !isfinite(scale)) return false;
+        dtype_store(q->scale_dt, scales, first_scale + b, scale);
+        float inv = scale != 0 ? (float)(1 / scale) : 0;
+        int64_t at = first + b * q->block, i = 0;
+        if (!isfinite(inv)) inv = 0; /* a scale so small that its inverse is none: the block is nothing */
+        if (form == LM_INT8) {
+            int8_t *to = (int8_t *)codes + at;
+            for (; i < q->block; i++) to[i] = (int8_t)nearest(clamped(y[i] * inv, -127, 127));
+            continue;
+        }
+        unsigned char *to = codes;
+        for (; i < q->block && ((at + i) % 2 || i + 1 == q->block); i++) dtype_store(DT_I4, codes, at + i, nearest(clamped(y[i] * inv, -8, 7)));
+        for (; i + 1 < q->block; i += 2) {
+            int lo = nearest(clamped(y[i] * inv, -8, 7)), hi = nearest(clamped(y[i + 1] * inv, -8, 7));
+            to[(at + i) / 2] = (unsigned char)((lo & 15) | (hi & 15) << 4);
+        }
+        for (; i < q->block; i++) dtype_store(DT_I4, codes, at + i, nearest(clamped(y[i] * inv, -8, 7)));
     }
     return true;
 }
