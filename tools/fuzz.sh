@@ -15,7 +15,7 @@ for t in "$@"; do
     case $t in # the folders a target needs
     program) dirs="base engine kernel" ;;
     npy | idx | safetensors | gguf) dirs="base format" ;;
-    json) dirs="base op kernel graph model format lm" ;;
+    json) dirs="base op graph model format lm" ;;
     hwx) dirs="base hwx" ;;
     tokenizer_json | tokenizer_model) dirs="base text" ;;
     *) dirs="base op mil" ;;
