@@ -8,6 +8,8 @@
 #include "text/story.h"
 #include "text/text.h"
 
+static const double WANTED_MBS = 20;
+
 typedef struct {
     const tokenizer *t;
     const char *text;
@@ -26,9 +28,9 @@ static an_status encode_all(void *user, diag *d)
     return st;
 }
 
-static an_status timed(bench *b, const char *what, const tokenizer *t, const char *text, size_t n)
+/* *rate: MB/s, best of the runs. */
+static an_status timed(bench *b, const char *what, const tokenizer *t, const char *text, size_t n, double limit, const char *limit_is, double *rate)
 {
-    const double wanted_mbs = 20;
     encoding x = { .t = t, .text = text, .n = n };
     strbuf back = { 0 };
     timing tm;
@@ -36,7 +38,8 @@ static an_status timed(bench *b, const char *what, const tokenizer *t, const cha
     if (!st) st = tok_decode(t, x.ids.at, x.ids.n, 0, &back, b->d);
     if (!st && (back.n != n || memcmp(back.at, text, n))) st = diag_fail(b->d, AN_MISMATCH, NOWHERE, "bench tokenize %s: the text does not come back from its ids", what);
     if (!st) st = bench_time(b, encode_all, &x, &tm);
-    if (!st) bench_row(b, "tokenize", what, tm, (double)n * 1e3, "MB/s", wanted_mbs, "the least wanted, one core");
+    if (!st) bench_row(b, "tokenize", what, tm, (double)n * 1e3, "MB/s", limit, limit_is);
+    if (!st) *rate = (double)n * 1e-6 / tm.least;
     sb_free(&back);
     tok_ids_free(&x.ids);
     return st;
@@ -60,8 +63,9 @@ static an_status own_texts(bench *b)
     story_corpus(&stories, 1500, 1);
     made_up(&words, (size_t)1 << 19);
     if (!st && (stories.oom || words.oom)) st = diag_nomem(b->d);
-    if (!st) st = timed(b, "byte-level BPE, stories", t, stories.at, stories.n);
-    if (!st) st = timed(b, "byte-level BPE, made-up words", t, words.at, words.n);
+    double usual = 0, rate;
+    if (!st) st = timed(b, "byte-level BPE, stories", t, stories.at, stories.n, WANTED_MBS, "the least wanted, one core", &usual);
+    if (!st) st = timed(b, "byte-level BPE, made-up words", t, words.at, words.n, usual, "the stories", &rate);
     sb_free(&stories);
     sb_free(&words);
     tok_close(t);
@@ -74,10 +78,11 @@ an_status bench_tokenize(bench *b)
     TRY(own_texts(b));
     if (!tok || !text) return AN_OK;
     tokenizer *t;
+    double rate;
     file_bytes f = { 0 };
     TRY(tok_open(tok, &t, b->d));
     an_status st = file_map(text, &f, b->d);
-    if (!st) st = timed(b, "AN_BENCH_TEXT", t, (const char *)f.at, f.n);
+    if (!st) st = timed(b, "AN_BENCH_TEXT", t, (const char *)f.at, f.n, WANTED_MBS, "the least wanted, one core", &rate);
     file_drop(&f);
     tok_close(t);
     return st;
