@@ -56,6 +56,7 @@ static void give(run *r, size_t safe)
         from = r->wait[k].end;
         if (r->o->on_token && !r->o->on_token(r->o->user, &t)) r->over = true, r->out->why = LM_STOP_CALLER;
     }
+    if (!k) return;
     memmove(r->wait, r->wait + k, (r->n_wait - k) * sizeof *r->wait);
     r->n_wait -= k;
     for (size_t i = 0; i < r->n_wait; i++) r->wait[i].end -= from;

@@ -170,7 +170,7 @@ static void gradients_are_those_of_differences(void **state)
             assert_true(t.dec.n_param <= COUNT(dw));
             assert_ok(grad_build(t.dec.g, t.dec.loss, t.dec.param, (int)t.dec.n_param, dw, NULL, &d), d);
             for (size_t k = 0; k < t.dec.n_param; k++) {
-                char name[16];
+                char name[32];
                 snprintf(name, sizeof name, "grad%zu", k);
                 graph_output(t.dec.g, name, dw[k]);
             }
