@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "engine/exec_int.h"
+#include "engine/exec_attend_int.h"
 
 enum { ROWS = 64, ROWS_LONG = 128, LONG = 512, K_ONCE = 256, KEY_STEP = 64 };
 
@@ -19,6 +19,7 @@ typedef struct {
     int64_t *q_off, *k_off, *v_off; /* per stack */
     dtype tq, tk, tv, ty;
     bool causal, admits;
+    attend_columns *columns; /* many queries: done there */
     int64_t pos, window; /* tensor of positions, -1: none */
     size_t at_threads;   /* positions stand in front */
     float scale;
@@ -107,6 +108,8 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
     state *keep = TAKE(&im->prepared, state, 1);
     if (!s.q_off || !s.k_off || !s.v_off || !keep) return diag_nomem(d);
     offsets(q, y, s.q_off), offsets(k, y, s.k_off), offsets(v, y, s.v_off);
+    if (s.mask < 0 && s.pos < 0)
+        TRY(attend_columns_make(im, in, &(attend_shape){ s.stacks, s.rows, s.keys, s.inner, s.cols, s.q_off, s.k_off, s.v_off, s.causal, s.scale }, &s.columns, d));
     *keep = s;
     *out = keep;
     return AN_OK;
@@ -204,10 +207,9 @@ static an_status attend_block(block *b, diag *d)
     weights(b);
     TRY(product(b, s->values, s->at_ppack, (gemm_view){ .at = b->score, .type = DT_F32, .row = b->seen, .col = 1 },
                 (gemm_view){ .at = b->v, .type = s->tv, .row = s->cols, .col = 1 }, s->cols, b->seen, b->out, b->total, d));
-    for (int64_t i = 0; i < b->n; i++) {
-        float *row = b->out + i * s->cols;
-        if ((s->causal || b->pos) && !(s->env->v->largest(row, s->cols) < INFINITY)) mend(b, i);
-    }
+    bool odd = (s->causal || b->pos) && !(s->env->v->largest(b->out, b->n * s->cols) < INFINITY);
+    for (int64_t i = 0; odd && i < b->n; i++)
+        if (!(s->env->v->largest(b->out + i * s->cols, s->cols) < INFINITY)) mend(b, i);
     unsigned char *y = (unsigned char *)ctx_mem(b->c, s->y) + (b->stack * s->rows + b->i0) * s->cols * exec_size(s->ty);
     s->env->v->store(y, s->ty, b->out, b->n * s->cols);
     return AN_OK;
@@ -234,6 +236,7 @@ static an_status run(const run_ctx *c, const insn *in, diag *d)
 {
     job j = { .c = c, .s = c->state };
     if (!c->state) return (in->op == IN_ATTEND_AT ? ref_attend_at : ref_attend)(c, in, d);
+    if (j.s->columns) return attend_columns_run(c, in, j.s->columns, d);
     int64_t *pos = c->work, t = j.s->pos;
     for (int64_t i = 0; t >= 0 && i < j.s->rows; i++) TRY(ref_index(c, in, dtype_load(ctx_tensor(c, t)->dt, ctx_mem(c, t), i), j.s->keys, &pos[i], d));
     pool_run(c->pool, block_task, &j, j.s->stacks * j.s->blocks);

@@ -243,7 +243,7 @@ static void softmax_plain(task *t)
     if (s->columns) {
         v->fill(t->acc, -INFINITY, t->lines), v->fill(t->mean, 0, t->lines);
         v->down(t->acc, s->tx, x, STAT_MOST, NULL, s->n, s->inner * in, t->lines, t->buf, DT_F32);
-        v->exps_down(t->buf, DT_F32, t->buf, t->acc, t->mean, s->n, t->lines * (int64_t)sizeof(float), t->lines);
+        v->exps_down(t->buf, DT_F32, t->buf, t->acc, 1, t->mean, s->n, t->lines * (int64_t)sizeof(float), t->lines);
         for (int64_t i = 0; i < t->lines; i++) t->mean[i] = 1 / t->mean[i];
         v->affine_rows(y, s->ty, s->inner, t->buf, DT_F32, t->lines, &(vec_affine){ .scale = t->mean, .stream = stream }, s->n, t->lines);
     } else

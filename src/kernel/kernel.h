@@ -81,7 +81,7 @@ typedef struct {
     const gemm_kernel *kernel;
     pool *pool; /* NULL: this thread */
     int64_t m, n, k;
-    const void *a;    /* from gemm_pack_a with the same kernel, m and k; or NULL: */
+    const void *a;    /* from gemm_pack_a with the same kernel and k, and m rows or more (GEMM_I8: m); or NULL: */
     gemm_view a_view; /* A as it stands, packed piece by piece, again for each stripe of B: faster for an A used once with k up
                        * to some hundreds (dW of a small batch); not for GEMM_I8 */
     gemm_view b;

@@ -94,10 +94,11 @@ typedef struct {
      * without a mean, x is left there in rows of n elements of type `kept`, t or F32; NULL: it is not. */
     float (*along)(dtype t, const void *x, vec_stat s, float mean, float acc, int64_t n);
     void (*down)(float *acc, dtype t, const void *x, vec_stat s, const float *mean, int64_t rows, int64_t ld, int64_t n, void *keep, dtype kept);
-    /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x); returns their sum. NaN stays. */
+    /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x), 0 below exp(-86.99); returns their sum. NaN stays. */
     float (*exps)(float *y, dtype t, const void *x, float most, int64_t n);
-    /* The same down n columns: sum[i] += the exps of a column, rows ascending; y has rows of n. y may be x. */
-    void (*exps_down)(float *y, dtype t, const void *x, const float *most, float *sum, int64_t rows, int64_t ld, int64_t n);
+    /* The same down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has rows of
+     * n. y may be x. */
+    void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows, int64_t ld, int64_t n);
     void (*affine)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, int64_t n);
     /* The same for rows ldy and ldx elements apart. */
     void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n);

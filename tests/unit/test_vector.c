@@ -189,11 +189,11 @@ static void statistics(const vec_kernels *v, const vec_kernels *plain)
         v->down(top, DT_F16, half, STAT_MAX, NULL, ROWS_, 2 * n, n, again, DT_F16);
         assert_memory_equal(again, half, (size_t)(ROWS_ * n) * sizeof *half);
         for (int64_t i = 0; i < ROWS_ * n; i++) assert_true(kept[i] == x[i]);
-        v->exps_down(kept, DT_F32, kept, most, sum, ROWS_, 4 * n, n);
+        v->exps_down(kept, DT_F32, kept, most, 0.25f, sum, ROWS_, 4 * n, n);
         for (int64_t i = 0; i < n; i++) {
             double all_ = 0;
             for (int64_t r = 0; r < ROWS_; r++) {
-                double want = exp((double)x[r * n + i] - (double)most[i]);
+                double want = exp(0.25 * ((double)x[r * n + i] - (double)most[i]));
                 assert_true(x[r * n + i] <= most[i] && most[i] == top[i] && fabs((double)kept[r * n + i] - want) <= want * 0x1p-23 * 22);
                 all_ += want;
             }

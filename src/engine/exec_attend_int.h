@@ -1,0 +1,21 @@
+/* exec_attend_int.h: the two ways of attention on the plain processor. Private to engine/.
+ *   exec_attend.c          few queries, masks, positions: a query is a row
+ *   exec_attend_columns.c  many queries without a mask but causal: a query is a column */
+#ifndef ENGINE_EXEC_ATTEND_INT_H
+#define ENGINE_EXEC_ATTEND_INT_H
+
+#include "engine/exec_int.h"
+
+typedef struct {
+    int64_t stacks, rows, keys, inner, cols; /* stacks of q [rows, inner], k [keys, inner], v [keys, cols] */
+    const int64_t *q_off, *k_off, *v_off;    /* per stack, in elements; they outlive the image's instructions */
+    bool causal;
+    float scale;
+} attend_shape;
+
+typedef struct attend_columns attend_columns;
+/* *out stays NULL where this way has no advantage or no form. */
+an_status attend_columns_make(image *im, const insn *in, const attend_shape *a, attend_columns **out, diag *d) MUST_CHECK;
+an_status attend_columns_run(const run_ctx *c, const insn *in, const attend_columns *s, diag *d) MUST_CHECK;
+
+#endif
