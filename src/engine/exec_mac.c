@@ -303,12 +303,13 @@ static an_status prepare_conv_as(image *im, const insn *in, bool transposed, voi
     m->a_type = im->p->tensors.at[m->a_tensor].dt, m->b_type = im->p->tensors.at[m->b_tensor].dt;
     geometry g = m->geo = exec_geometry(im->p, in, transposed);
     int64_t ci = g.cin / g.groups, co = g.cout / g.groups, plane = dims_product(g.in, 0, SPATIAL), places = dims_product(g.out, 0, SPATIAL);
-    if (!multiplies(m->a_type) || !multiplies(m->b_type) || (transposed && !is_const(im, m->a_tensor))) return AN_OK;
+    if (!multiplies(m->a_type) || !multiplies(m->b_type) || (transposed && !is_const(im, m->a_tensor) && g.taps > 1)) return AN_OK;
     m->m = co, m->n = places, m->k = ci * g.taps;
     m->a_row = m->k, m->a_col = 1, m->b_row = plane, m->b_col = 1;
     m->ceiling = m->k > 1;
     m->columns = g.taps > 1 || g.stride[0] != 1 || g.stride[1] != 1 || g.stride[2] != 1 || plane != places || g.pad[0] || g.pad[1] || g.pad[2];
-    if (transposed) {
+    if (transposed && g.taps == 1) m->a_row = 1, m->a_col = co; /* a single tap lies as [in, out]: read it sideways */
+    else if (transposed) {
         unsigned char *own = arena_take(&im->prepared, (size_t)et_elems(&im->p->tensors.at[m->a_tensor]), (size_t)exec_size(m->a_type), 64);
         if (!own) return diag_nomem(d);
         TRY(const_ready(im, m->a_tensor, d));

@@ -37,6 +37,7 @@ typedef struct {                /* zero is the default */
                                    as what is left of it behind the means that follow is (65536 over a batch in fp16) */
     val seed;                   /* or a value of the graph: one element of the loss's type, so that the scale may change from run to run */
     grad_conv_form conv_weight;
+    bool scatter;               /* the device has scatter: the gradient of a lookup adds rows in place instead of multiplying by a one-hot matrix */
     bool zeros_when_unreached;  /* a wrt without any path to the loss gets zeros instead of an error */
     grad_info *info;            /* filled in when given */
 } grad_options;

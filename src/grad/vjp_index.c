@@ -2,7 +2,7 @@
  * border, resampling along axes.
  * In: an adj.  Out: its dx.
  *
- * The engine has no scatter. What adds rows into places is a product with a one-hot matrix: it is made by comparing the indices
+ * The engine has no scatter (a plain processor does, and then a lookup's gradient is one). What adds rows into places is a product with a one-hot matrix: it is made by comparing the indices
  * with a constant range, so it works for indices that are only known at run time. Where the places are fixed by attributes, the
  * matrix is a constant, found by asking the operation itself what it does to each unit vector. */
 #include "grad/grad_int.h"
@@ -60,10 +60,46 @@ void vjp_gather(adj *c) /* x (batch, before, n, after), indices (batch, places),
     int axis = at_axis(c, A_AXIS, x.rank), b = (int)at_i(c, A_BATCH_DIMS);
     int64_t batch = prod(x.d, 0, b), before = prod(x.d, b, axis), n = x.d[axis], after = prod(x.d, axis + 1, x.rank);
     int64_t places = prod(ix.d, b, ix.rank);
+    if (c->o->scatter && batch == 1 && before == 1) {
+        shape table = SHAPE(n, after), list = SHAPE(places), lines = SHAPE(places, after);
+        val none = GA(c->g, FILL_LIKE, VALS(reshaped(c, c->n.in[0], &table)), AT_F(VALUE, 0));
+        val sum = GA(c->g, SCATTER, VALS(none, reshaped(c, c->n.in[1], &list), reshaped(c, dy_full(c), &lines)), AT_I(AXIS, 0), AT_S(MODE, "add"));
+        c->dx[0] = reshaped(c, sum, &x);
+        return;
+    }
     shape flat = SHAPE(batch, 1, places, 1), line = SHAPE(n), rows = SHAPE(batch, before, places, after);
     val hot = where_named(c, reshaped(c, c->n.in[1], &flat), n, &line, num(c, 1)); /* (batch, 1, places, n) */
     val d = GA(c->g, MATMUL, VALS(hot, reshaped(c, dy_full(c), &rows)), AT_B(TRANSPOSE_X, true));
     c->dx[0] = reshaped(c, d, &x);
+}
+
+/* Which of several updates of one place is the one that stayed: the last. Each writes its number, and finds it there or not. */
+static val stayed(adj *c, val ix, const shape *updates, int axis, int64_t n)
+{
+    shape s = shape_at(c, ix), list = SHAPE(count_of(&s)), mask = *updates;
+    val order = range_of(c, DT_F32, list.d[0], 0, &list), flat = reshaped(c, ix, &list);
+    val none = graph_fill_const(c->g, NULL, TTYPE(DT_F32, n), 0);
+    val last = GA(c->g, SCATTER, VALS(none, flat, order), AT_I(AXIS, 0), AT_S(MODE, "update"));
+    val mine = G(c->g, EQUAL, GA(c->g, GATHER, VALS(last, flat), AT_I(AXIS, 0)), order);
+    for (int i = 0; i < mask.rank; i++)
+        if (i < axis || i >= axis + s.rank) mask.d[i] = 1;
+    return reshaped(c, mine, &mask);
+}
+
+void vjp_scatter(adj *c) /* data (before, n, after), indices (places), updates (before, places, after) */
+{
+    shape x = shape_at(c, c->n.in[0]), u = shape_at(c, c->n.in[2]);
+    int axis = at_axis(c, A_AXIS, x.rank);
+    bool update = !strcmp(at_s(c, A_MODE), "update");
+    val dy = dy_full(c), ix = c->n.in[1];
+    if (c->need[0] && !update) c->dx[0] = dy;
+    if (c->need[0] && update) {
+        val gone = GA(c->g, FILL_LIKE, VALS(c->n.in[2]), AT_F(VALUE, 0));
+        c->dx[0] = GA(c->g, SCATTER, VALS(dy, ix, gone), AT_I(AXIS, axis), AT_S(MODE, "update"));
+    }
+    if (!c->need[2]) return;
+    val back = GA(c->g, GATHER, VALS(dy, ix), AT_I(AXIS, axis));
+    c->dx[2] = update ? only_if(c, stayed(c, ix, &u, axis, x.d[axis]), back) : back;
 }
 
 /* y[i][j][k] = x[i][ix[i][j][k]][k]: dy spread over a new axis of n, summed over j */

@@ -78,8 +78,27 @@ static an_status open_safetensors(lm_model *m, const char *weights, const char *
     return bind_safetensors(m, d);
 }
 
+/* A folder of checkpoints names its newest in a file `latest`: go on there. */
+static an_status follow_latest(lm_model *m, diag *d)
+{
+    char *config = beside(m, m->path, true, "config.json"), *latest = beside(m, m->path, true, "latest");
+    file_bytes f;
+    if (!config || !latest) return diag_nomem(d);
+    if (is_there(config) || !is_there(latest)) return AN_OK;
+    TRY(file_read(latest, 4096, &f, d));
+    size_t n = strcspn((const char *)f.at, "\r\n");
+    bool plain = n && n < 100 && f.at[0] != '.' && !memchr(f.at, '/', n);
+    char *to = plain ? arena_printf(&m->mem, "%s/%.*s", m->path, (int)n, (const char *)f.at) : NULL;
+    file_drop(&f);
+    if (!plain) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: it should hold the name of a checkpoint in the same folder", latest);
+    if (!to) return diag_nomem(d);
+    m->path = to;
+    return AN_OK;
+}
+
 static an_status open_folder(lm_model *m, diag *d)
 {
+    TRY(follow_latest(m, d));
     char *config = beside(m, m->path, true, "config.json"), *one = beside(m, m->path, true, "model.safetensors");
     char *index = beside(m, m->path, true, "model.safetensors.index.json"), *gen = beside(m, m->path, true, "generation_config.json");
     if (!config || !one || !index || !gen) return diag_nomem(d);
@@ -135,6 +154,19 @@ static an_status open_seed(lm_model *m, const model_config *preset, diag *d)
     return bind_random(m, d);
 }
 
+static an_status start(lm_model *m, const char *name, diag *d)
+{
+    m->path = arena_str(&m->mem, name);
+    if (!m->path) return diag_nomem(d);
+    if (m->o.dt && m->o.dt != DT_F16 && m->o.dt != DT_BF16 && m->o.dt != DT_F32)
+        return diag_fail(d, AN_INPUT, NOWHERE, "weights as %s; fp16, bf16 and fp32 are supported", dtype_name(m->o.dt));
+    uint32_t isa;
+    TRY(isa_have(&isa, d));
+    m->v = vec_pick(isa);
+    generation_default(&m->gen);
+    return AN_OK;
+}
+
 /* ---- what is it ---- */
 
 static bool ends_with(const char *s, const char *tail)
@@ -167,14 +199,7 @@ static an_status open_file(lm_model *m, uint64_t bytes, diag *d)
 static an_status open_any(lm_model *m, const char *what, diag *d)
 {
     path_info i;
-    m->path = arena_str(&m->mem, what);
-    if (!m->path) return diag_nomem(d);
-    if (m->o.dt && m->o.dt != DT_F16 && m->o.dt != DT_BF16 && m->o.dt != DT_F32)
-        return diag_fail(d, AN_INPUT, NOWHERE, "weights as %s; fp16, bf16 and fp32 are supported", dtype_name(m->o.dt));
-    uint32_t isa;
-    TRY(isa_have(&isa, d));
-    m->v = vec_pick(isa);
-    generation_default(&m->gen);
+    TRY(start(m, what, d));
     if (path_look(what, &i)) return i.folder ? open_folder(m, d) : open_file(m, i.bytes, d);
     const model_config *preset = model_preset_find(what);
     if (preset) return open_seed(m, preset, d);
@@ -188,6 +213,29 @@ an_status lm_open(const char *what, const lm_options *o, lm_model **out, diag *d
     if (!m) return diag_nomem(d);
     if (o) m->o = *o;
     an_status st = open_any(m, what, d);
+    if (st) lm_close(m);
+    else *out = m;
+    return st;
+}
+
+static an_status open_memory(lm_model *m, const char *name, const model_config *c, const lm_generation *g, lm_fetch *get, void *user, diag *d)
+{
+    TRY(start(m, name, d));
+    m->origin = LM_FROM_MEMORY;
+    m->c = *c;
+    if (g) m->gen = *g;
+    m->digest = hash_bytes(name, strlen(name), 0);
+    TRY(take_config(m, d));
+    return bind_memory(m, get, user, d);
+}
+
+an_status lm_from_memory(const char *name, const model_config *c, const lm_generation *g, lm_fetch *get, void *user, const lm_options *o, lm_model **out, diag *d)
+{
+    *out = NULL;
+    lm_model *m = calloc(1, sizeof *m);
+    if (!m) return diag_nomem(d);
+    if (o) m->o = *o;
+    an_status st = open_memory(m, name, c, g, get, user, d);
     if (st) lm_close(m);
     else *out = m;
     return st;
@@ -217,6 +265,6 @@ const lm_generation *lm_generation_of(const lm_model *m) { return &m->gen; }
 
 const char *lm_origin_name(lm_origin o)
 {
-    static const char *const names[] = { "Hugging Face folder", "safetensors file", "llama2.c file", "GGUF file", "seeded weights" };
+    static const char *const names[] = { "Hugging Face folder", "safetensors file", "llama2.c file", "GGUF file", "seeded weights", "memory" };
     return (unsigned)o < COUNT(names) ? names[o] : "?";
 }

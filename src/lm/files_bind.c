@@ -266,3 +266,28 @@ static an_status bind_seed(lm_model *m, model_weight_id id, int layer, store *s,
 }
 
 an_status bind_random(lm_model *m, diag *d) { return each(m, bind_seed, NULL, d); }
+
+/* ---- weights from the caller ---- */
+
+typedef struct {
+    lm_fetch *get;
+    void *user;
+} fetcher;
+
+static an_status bind_fetched(lm_model *m, model_weight_id id, int layer, store *s, void *ctx, diag *d)
+{
+    const fetcher *f = ctx;
+    float *x = TAKE(&m->mem, float, (size_t)(s->rows * s->cols));
+    if (!x) return diag_nomem(d);
+    s->kind = STORE_PLAIN;
+    s->dt = DT_F32;
+    s->file = m->path;
+    s->type = "F32";
+    s->data = (const unsigned char *)x;
+    s->bytes = (size_t)(s->rows * s->cols) * sizeof *x;
+    TRY(f->get(f->user, id, layer, x, d));
+    m->digest = hash_bytes(x, s->bytes, m->digest);
+    return AN_OK;
+}
+
+an_status bind_memory(lm_model *m, lm_fetch *get, void *user, diag *d) { return each(m, bind_fetched, &(fetcher){ get, user }, d); }

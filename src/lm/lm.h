@@ -43,7 +43,7 @@ typedef struct {      /* zero means default */
     pool *threads;    /* for conversions; NULL: the calling thread. Borrowed until lm_close */
 } lm_options;
 
-typedef enum { LM_FROM_HF, LM_FROM_SAFETENSORS, LM_FROM_LLAMA2C, LM_FROM_GGUF, LM_FROM_SEED } lm_origin;
+typedef enum { LM_FROM_HF, LM_FROM_SAFETENSORS, LM_FROM_LLAMA2C, LM_FROM_GGUF, LM_FROM_SEED, LM_FROM_MEMORY } lm_origin;
 
 typedef struct lm_model lm_model;
 
@@ -72,6 +72,12 @@ typedef struct {
     int64_t top_k;             /* -1: not said */
 } lm_generation;
 const lm_generation *lm_generation_of(const lm_model *m);
+
+/* The same object over weights the caller has (a training run's): get fills all of a tensor as fp32, [rows, cols], and is asked for
+ * each once, here. name stands for the file in messages; g may be NULL. */
+typedef an_status lm_fetch(void *user, model_weight_id id, int layer, float *to, diag *d);
+an_status lm_from_memory(const char *name, const model_config *c, const lm_generation *g, lm_fetch *get, void *user, const lm_options *o, lm_model **out,
+                         diag *d) MUST_CHECK;
 
 /* ---- tensors ---- */
 

@@ -145,5 +145,6 @@ an_status bind_safetensors(lm_model *m, diag *d) MUST_CHECK;
 an_status bind_gguf(lm_model *m, diag *d) MUST_CHECK;
 an_status bind_llama2c(lm_model *m, diag *d) MUST_CHECK;
 an_status bind_random(lm_model *m, diag *d) MUST_CHECK;
+an_status bind_memory(lm_model *m, lm_fetch *get, void *user, diag *d) MUST_CHECK;
 
 #endif

@@ -21,7 +21,7 @@ bool pipe_find(const char *name, pipe_kind *out)
     return false;
 }
 
-static const pipe_ops *const ops[PIPE_COUNT] = { [PIPE_RESIDENT] = &pipe_resident };
+static const pipe_ops *const ops[PIPE_COUNT] = { [PIPE_RESIDENT] = &pipe_resident, [PIPE_DELTA] = &pipe_host, [PIPE_DYNAMIC] = &pipe_host, [PIPE_RESTART] = &pipe_host };
 
 static an_status check(const pipe_options *o, pipe_kind *kind, diag *d)
 {
@@ -105,6 +105,17 @@ void pipe_get_stats(pipeline *p, pipe_stats *out)
 {
     *out = (pipe_stats){ 0 };
     p->ops->stats(p->way, out);
+}
+
+void pipe_weight_name(model_weight_id id, int layer, char *buf, size_t n)
+{
+    static const char *const name[] = {
+#define WEIGHT(wid, text, rows, cols, scope, when) text,
+#include "model/weights.def"
+#undef WEIGHT
+    };
+    if (layer >= 0) snprintf(buf, n, "l%02d_%s", layer, name[id]);
+    else snprintf(buf, n, "%s", name[id]);
 }
 
 /* ---- tokens as inputs ---- */

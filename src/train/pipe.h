@@ -59,6 +59,9 @@ an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report 
 /* Mean loss in nats with the weights as they are; nothing moves. */
 an_status pipe_loss(pipeline *p, const int32_t *tokens, double *loss, diag *d) MUST_CHECK;
 
+/* "l00_wq", "embed": how states call a weight of the model. */
+void pipe_weight_name(model_weight_id id, int layer, char *buf, size_t n);
+
 /* ---- state: everything a run needs to go on bit for bit ---- */
 size_t pipe_state_count(const pipeline *p);
 void pipe_state_at(const pipeline *p, size_t i, train_state_info *out);

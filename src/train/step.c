@@ -248,7 +248,7 @@ static an_status differentiate(builder *w, bool first)
     if (!wrt || !out) return diag_nomem(w->d);
     for (size_t i = 0; i < t->params.n; i++)
         if (!t->params.at[i].frozen) wrt[n++] = w->c.map[t->params.at[i].v.i];
-    grad_options go = { .loss_scale = t->scale.scale, .conv_weight = t->o.conv_weight };
+    grad_options go = { .loss_scale = t->scale.scale, .conv_weight = t->o.conv_weight, .scatter = !t->chip };
     if (t->o.dynamic_scale) {
         ttype lt = *graph_type(g, loss);
         attr at = AT_LIST(SHAPE, lt.sh.d, lt.sh.rank);

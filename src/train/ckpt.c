@@ -1,0 +1,344 @@
+/* ckpt.c: folders that are whole or not there; ckpt.h says what is in them. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "format/json.h"
+#include "train/ckpt.h"
+
+enum { CKPT_VERSION = 1, KEEP = 2 };
+static const char STATE[] = "state.safetensors", TRAIN[] = "train.json", TOKENIZER[] = "tokenizer.json", LATEST[] = "latest";
+
+/* ---- weights as a model ---- */
+
+static an_status fetch(void *user, model_weight_id id, int layer, float *to, diag *d)
+{
+    char name[48];
+    pipe_weight_name(id, layer, name, sizeof name);
+    return pipe_read(user, name, DT_F32, to, d);
+}
+
+an_status ckpt_model(pipeline *p, const model_config *c, const lm_generation *g, const lm_options *o, lm_model **out, diag *d)
+{
+    return lm_from_memory("the weights in training", c, g, fetch, p, o, out, d);
+}
+
+/* ---- folders ---- */
+
+static an_status sync_folder(const char *path, diag *d)
+{
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", path, strerror(errno));
+    int bad = fsync(fd) ? errno : 0;
+    close(fd);
+    /* some file systems cannot sync a folder; what they can is done */
+    return bad && bad != EINVAL && bad != ENOTSUP ? diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", path, strerror(bad)) : AN_OK;
+}
+
+/* A folder of plain files and everything in it. */
+static void remove_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    if (!dir) return;
+    for (struct dirent *e; (e = readdir(dir));) {
+        strbuf b = { 0 };
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+        sb_printf(&b, "%s/%s", path, e->d_name);
+        if (!b.oom) unlink(b.at);
+        sb_free(&b);
+    }
+    closedir(dir);
+    rmdir(path);
+}
+
+static int64_t step_of(const char *name) /* -1: no checkpoint's name */
+{
+    char *end;
+    if (strncmp(name, "step-", 5) || name[5] < '0' || name[5] > '9') return -1;
+    errno = 0;
+    long long v = strtoll(name + 5, &end, 10);
+    return *end || errno ? -1 : v;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* Steps of the checkpoints in dir, newest first. */
+static an_status list(const char *dir, arena *mem, int64_t **out, size_t *n, diag *d)
+{
+    VEC(int64_t) v = { 0 };
+    DIR *at = opendir(dir);
+    *out = NULL, *n = 0;
+    if (!at) return errno == ENOENT ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", dir, strerror(errno));
+    an_status st = AN_OK;
+    for (struct dirent *e; !st && (e = readdir(at));) {
+        int64_t s = step_of(e->d_name);
+        if (s >= 0 && !VEC_PUSH(mem, &v, s)) st = diag_nomem(d);
+    }
+    closedir(at);
+    if (v.n) qsort(v.at, v.n, sizeof *v.at, newest_first);
+    *out = v.at, *n = v.n;
+    return st;
+}
+
+static void sweep(const char *dir, int keep, const char *temp)
+{
+    arena mem = { 0 };
+    diag d = { 0 };
+    int64_t *step;
+    size_t n;
+    if (!list(dir, &mem, &step, &n, &d))
+        for (size_t i = (size_t)keep; i < n; i++) {
+            char *old = arena_printf(&mem, "%s/step-%08lld", dir, (long long)step[i]);
+            if (old) remove_folder(old);
+        }
+    DIR *at = opendir(dir); /* what died half way */
+    for (struct dirent *e; at && (e = readdir(at));) {
+        char *left = strncmp(e->d_name, ".tmp-", 5) ? NULL : arena_printf(&mem, "%s/%s", dir, e->d_name);
+        if (left && strcmp(left, temp)) remove_folder(left);
+    }
+    if (at) closedir(at);
+    arena_free(&mem);
+}
+
+/* ---- checksums ---- */
+
+static an_status digest_of(const char *path, uint64_t *hash, uint64_t *bytes, diag *d)
+{
+    file_bytes f;
+    TRY(file_map(path, &f, d));
+    *hash = hash_bytes(f.at, f.n, 0), *bytes = f.n;
+    file_drop(&f);
+    return AN_OK;
+}
+
+static an_status intact(const char *path, diag *d);
+
+/* ---- writing ---- */
+
+static void put_note(strbuf *b, const ckpt_note *n)
+{
+    sb_printf(b, "{\n  \"version\": %d,\n  \"anneal\": \"" AN_VERSION "\",\n  \"step\": %lld,\n  \"epoch\": %llu,\n  \"sample\": %llu,\n", CKPT_VERSION, (long long)n->step,
+              (unsigned long long)n->pos.epoch, (unsigned long long)n->pos.sample);
+    sb_printf(b, "  \"data\": \"%016llx\",\n  \"seed\": \"%llu\",\n  \"smooth\": ", (unsigned long long)n->data_digest, (unsigned long long)n->seed);
+    if (isfinite(n->smooth)) sb_printf(b, "%.17g", n->smooth);
+    else sb_puts(b, "null");
+    sb_puts(b, ",\n  \"setting\": ");
+    sb_json(b, n->setting, strlen(n->setting));
+}
+
+static an_status put_files(strbuf *b, const char *dir, diag *d)
+{
+    DIR *at = opendir(dir);
+    const char *between = "";
+    an_status st = AN_OK;
+    if (!at) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", dir, strerror(errno));
+    sb_puts(b, ",\n  \"files\": {");
+    for (struct dirent *e; !st && (e = readdir(at));) {
+        uint64_t hash = 0, bytes = 0;
+        strbuf path = { 0 };
+        if (e->d_name[0] == '.') continue;
+        sb_printf(&path, "%s/%s", dir, e->d_name);
+        st = path.oom ? diag_nomem(d) : digest_of(path.at, &hash, &bytes, d);
+        sb_free(&path);
+        sb_printf(b, "%s\n    ", between);
+        sb_json(b, e->d_name, strlen(e->d_name));
+        sb_printf(b, ": { \"bytes\": %llu, \"hash\": \"%016llx\" }", (unsigned long long)bytes, (unsigned long long)hash);
+        between = ",";
+    }
+    closedir(at);
+    sb_puts(b, "\n  }\n}\n");
+    return st ? st : b->oom ? diag_nomem(d) : AN_OK;
+}
+
+static an_status fill(const ckpt_options *o, pipeline *p, const model_config *c, const ckpt_note *note, const char *dir, arena *mem, diag *d)
+{
+    lm_model *m;
+    char *path = arena_printf(mem, "%s/%s", dir, STATE);
+    if (!path) return diag_nomem(d);
+    TRY(pipe_save(p, path, NULL, 0, d));
+    TRY(ckpt_model(p, c, o->generation, &(lm_options){ .dt = DT_F32, .threads = o->pool }, &m, d));
+    lm_converted done;
+    an_status st = lm_convert(m, dir, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1, .threads = o->pool }, &done, d);
+    lm_close(m);
+    TRY(st);
+    if (o->tokenizer) {
+        if (!(path = arena_printf(mem, "%s/%s", dir, TOKENIZER))) return diag_nomem(d);
+        TRY(file_write(path, o->tokenizer, o->n_tokenizer, d));
+    }
+    strbuf b = { 0 };
+    put_note(&b, note);
+    st = put_files(&b, dir, d);
+    path = arena_printf(mem, "%s/%s", dir, TRAIN);
+    if (!st) st = path ? file_write(path, b.at, b.n, d) : diag_nomem(d);
+    sb_free(&b);
+    return st ? st : sync_folder(dir, d);
+}
+
+static an_status publish(const ckpt_options *o, const char *temp, const char *name, arena *mem, diag *d)
+{
+    char *to = arena_printf(mem, "%s/%s", o->dir, name), *latest = arena_printf(mem, "%s/%s", o->dir, LATEST), *line = arena_printf(mem, "%s\n", name);
+    if (!to || !latest || !line) return diag_nomem(d);
+    path_info i;
+    diag why = { 0 };
+    if (path_look(to, &i)) {
+        if (!intact(to, &why)) return remove_folder(temp), AN_OK; /* the same step of the same run: it is there */
+        remove_folder(to);
+    }
+    if (rename(temp, to)) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", to, strerror(errno));
+    TRY(sync_folder(o->dir, d));
+    return file_write(latest, line, strlen(line), d);
+}
+
+an_status ckpt_save(const ckpt_options *o, pipeline *p, const model_config *c, const ckpt_note *note, diag *d)
+{
+    arena mem = { 0 };
+    char *temp = arena_printf(&mem, "%s/.tmp-%ld", o->dir, (long)getpid()), *name = arena_printf(&mem, "step-%08lld", (long long)note->step);
+    an_status st = temp && name ? dir_make(o->dir, d) : diag_nomem(d);
+    if (!st) {
+        remove_folder(temp);
+        st = dir_make(temp, d);
+        if (!st) st = fill(o, p, c, note, temp, &mem, d);
+        if (!st) st = publish(o, temp, name, &mem, d);
+        if (st) remove_folder(temp);
+        else sweep(o->dir, o->keep > 0 ? o->keep : KEEP, temp);
+    }
+    arena_free(&mem);
+    return st;
+}
+
+/* ---- reading ---- */
+
+static an_status bad(const char *path, const char *what, diag *d) { return diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: %s", path, TRAIN, what); }
+
+static bool text_u64(const json_t *top, const char *key, int base, uint64_t *out)
+{
+    const char *s = json_string_value(json_object_get(top, key));
+    char *end;
+    if (!s || !*s || *s == '-') return false;
+    errno = 0;
+    *out = strtoull(s, &end, base);
+    return !*end && !errno;
+}
+
+static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
+{
+    const json_t *step = json_object_get(top, "step"), *epoch = json_object_get(top, "epoch"), *sample = json_object_get(top, "sample");
+    const json_t *smooth = json_object_get(top, "smooth"), *version = json_object_get(top, "version");
+    const char *setting = json_string_value(json_object_get(top, "setting"));
+    if (!json_is_integer(version) || json_integer_value(version) != CKPT_VERSION) return bad(path, "version is not 1", d);
+    if (!json_is_integer(step) || !json_is_integer(epoch) || !json_is_integer(sample) || json_integer_value(step) < 0 || json_integer_value(epoch) < 0 || json_integer_value(sample) < 0)
+        return bad(path, "step, epoch and sample must be whole numbers of at least 0", d);
+    *n = (ckpt_note){ .step = json_integer_value(step), .pos = { (uint64_t)json_integer_value(epoch), (uint64_t)json_integer_value(sample) },
+                      .smooth = json_is_number(smooth) ? json_number_value(smooth) : (double)NAN };
+    if (!text_u64(top, "data", 16, &n->data_digest) || !text_u64(top, "seed", 10, &n->seed)) return bad(path, "data or seed is not a number", d);
+    if (!setting || strlen(setting) >= sizeof n->setting) return bad(path, "there is no setting", d);
+    snprintf(n->setting, sizeof n->setting, "%s", setting);
+    return AN_OK;
+}
+
+static an_status open_note(const char *path, json_t **top, diag *d)
+{
+    strbuf b = { 0 };
+    sb_printf(&b, "%s/%s", path, TRAIN);
+    an_status st = b.oom ? diag_nomem(d) : json_file(b.at, top, d);
+    sb_free(&b);
+    return st;
+}
+
+static an_status check_files(const char *path, json_t *top, diag *d)
+{
+    const char *name;
+    json_t *files = json_object_get(top, "files"), *f;
+    if (!json_is_object(files) || !json_object_get(files, STATE)) return bad(path, "it names no state.safetensors", d);
+    json_object_foreach(files, name, f)
+    {
+        uint64_t want, hash = 0, bytes = 0;
+        strbuf b = { 0 };
+        const json_t *size = json_object_get(f, "bytes");
+        if (strchr(name, '/') || !text_u64(f, "hash", 16, &want) || !json_is_integer(size)) return bad(path, "a file's size or hash is missing", d);
+        sb_printf(&b, "%s/%s", path, name);
+        an_status st = b.oom ? diag_nomem(d) : digest_of(b.at, &hash, &bytes, d);
+        sb_free(&b);
+        TRY(st);
+        if ((json_int_t)bytes != json_integer_value(size) || hash != want)
+            return diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: %llu bytes with checksum %016llx; %lld with %016llx were written", path, name, (unsigned long long)bytes,
+                             (unsigned long long)hash, (long long)json_integer_value(size), (unsigned long long)want);
+    }
+    return AN_OK;
+}
+
+static an_status intact(const char *path, diag *d)
+{
+    json_t *top;
+    ckpt_note n;
+    TRY(open_note(path, &top, d));
+    an_status st = read_note(path, top, &n, d);
+    if (!st) st = check_files(path, top, d);
+    json_decref(top);
+    return st;
+}
+
+static bool has_note(const char *path)
+{
+    path_info i;
+    strbuf b = { 0 };
+    sb_printf(&b, "%s/%s", path, TRAIN);
+    bool is = !b.oom && path_look(b.at, &i);
+    sb_free(&b);
+    return is;
+}
+
+bool ckpt_any(const char *dir)
+{
+    arena mem = { 0 };
+    diag d = { 0 };
+    int64_t *step;
+    size_t n;
+    bool any = has_note(dir) || (!list(dir, &mem, &step, &n, &d) && n);
+    arena_free(&mem);
+    return any;
+}
+
+an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)(void *user, const char *line), void *user, diag *d)
+{
+    int64_t *step;
+    size_t n;
+    if (has_note(dir)) return (*path = arena_str(mem, dir)) ? intact(*path, d) : diag_nomem(d);
+    TRY(list(dir, mem, &step, &n, d));
+    for (size_t i = 0; i < n; i++) {
+        diag why = { 0 };
+        if (!(*path = arena_printf(mem, "%s/step-%08lld", dir, (long long)step[i]))) return diag_nomem(d);
+        if (!intact(*path, &why)) return AN_OK;
+        if (why.st == AN_NOMEM) return diag_nomem(d);
+        strbuf b = { 0 };
+        sb_printf(&b, "%s; trying the checkpoint before it", why.msg);
+        if (warn && !b.oom) warn(user, b.at);
+        sb_free(&b);
+    }
+    return diag_fail(d, AN_INPUT, NOWHERE, n ? "%s: none of its checkpoints is intact" : "%s: there is no checkpoint in it", dir);
+}
+
+an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d)
+{
+    json_t *top;
+    ckpt_note n;
+    arena mem = { 0 };
+    TRY(open_note(path, &top, d));
+    an_status st = read_note(path, top, &n, d);
+    json_decref(top);
+    if (!st && strcmp(n.setting, note->setting))
+        st = diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained as \"%.150s\"; this run is \"%.150s\"", path, n.setting, note->setting);
+    char *state = arena_printf(&mem, "%s/%s", path, STATE);
+    if (!st) st = state ? pipe_load(p, state, NULL, 0, &mem, d) : diag_nomem(d);
+    arena_free(&mem);
+    if (!st) *note = n;
+    return st;
+}

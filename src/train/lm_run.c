@@ -1,0 +1,395 @@
+/* lm_run.c: the loop around a pipeline: data, learning rates, losses, samples, checkpoints. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "lm/generate.h"
+#include "text/story.h"
+#include "train/ckpt.h"
+#include "train/lm_run.h"
+
+enum { STEPS = 300, BATCH = 8, WARMUP = 20, SAVE_EVERY = 100, SAMPLE = 80, EVAL_BATCHES = 8 };
+static const char STORIES[] = "builtin:stories";
+
+typedef struct {
+    const lm_run_options *o;
+    lm_run_result *out;
+    pool *pool;
+    device *dev;
+    lm_model *model;        /* where the weights start; closed once they are on the device */
+    model_config c;
+    lm_generation gen;
+    tokenizer *tok;
+    file_bytes tok_text;    /* of a tokenizer.json, for checkpoints */
+    strbuf tok_made;        /* or the one made here */
+    corpus *data;
+    pipeline *p;
+    train_schedule schedule;
+    ckpt_note note;
+    int64_t batch, seq, accum;
+    int32_t *ids;
+    diag unsaved;           /* the last save that failed */
+    diag *d;
+} run;
+
+/* ---- setting up ---- */
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+    return n >= k && !strcmp(s + n - k, tail);
+}
+
+static an_status open_model(run *r)
+{
+    const lm_run_options *o = r->o;
+    TRY(lm_open(o->model ? o->model : "tiny", &(lm_options){ .dt = DT_F32, .seed = o->seed, .threads = r->pool }, &r->model, r->d));
+    r->c = *lm_config(r->model);
+    r->gen = *lm_generation_of(r->model);
+    return AN_OK;
+}
+
+/* The text of a tokenizer.json goes into checkpoints. */
+static an_status open_tokenizer(run *r)
+{
+    const lm_run_options *o = r->o;
+    const char *from = o->tokenizer ? o->tokenizer : NULL;
+    bool stories = !o->data || !strcmp(o->data, STORIES);
+    path_info i;
+    if (!from && lm_origin_of(r->model) == LM_FROM_HF) {
+        diag none = { 0 };
+        if (!tok_open(lm_path(r->model), &r->tok, &none)) from = lm_path(r->model);
+    } else if (from) TRY(tok_open(from, &r->tok, r->d));
+    if (!r->tok && stories) {
+        TRY(story_tokenizer_json((uint32_t)MIN(r->c.vocab, 4096), &r->tok_made, r->d));
+        return tok_from_json("builtin:stories", r->tok_made.at, r->tok_made.n, &r->tok, r->d);
+    }
+    if (from && path_look(from, &i)) {
+        strbuf b = { 0 };
+        sb_printf(&b, "%s%s", from, i.folder ? "/tokenizer.json" : "");
+        an_status st = b.oom ? diag_nomem(r->d) : AN_OK;
+        if (!st && ends_with(b.at, ".json") && path_look(b.at, &i)) st = file_read(b.at, (size_t)256 << 20, &r->tok_text, r->d);
+        sb_free(&b);
+        TRY(st);
+    }
+    return AN_OK;
+}
+
+/* A preset or bare configuration learns whatever vocabulary it is given; a trained model must have it already. */
+static an_status fit_vocabulary(run *r)
+{
+    tok_info t;
+    if (!r->tok) return AN_OK;
+    tok_get(r->tok, &t);
+    if ((int64_t)t.n > r->c.vocab)
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "the tokenizer has %u tokens, the model's vocabulary %lld", t.n, (long long)r->c.vocab);
+    if (lm_origin_of(r->model) != LM_FROM_SEED) return AN_OK;
+    r->gen.bos = t.bos;
+    r->gen.n_eos = t.eos >= 0;
+    r->gen.eos[0] = t.eos;
+    return AN_OK;
+}
+
+static an_status open_data(run *r)
+{
+    const lm_run_options *o = r->o;
+    double kept = o->validation < 0 ? 0 : o->validation > 0 ? o->validation : 0.02;
+    const char *name = o->data ? o->data : STORIES;
+    if (!r->tok && !shard_is(name))
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is text: name its tokenizer with --tokenizer", name);
+    TRY(corpus_open(name, &(corpus_options){ .tok = r->tok, .vocab = (uint32_t)r->c.vocab, .seq = r->seq, .seed = o->seed, .validation = kept, .pool = r->pool }, &r->data, r->d));
+    r->note.data_digest = corpus_digest(r->data);
+    snprintf(r->out->data, sizeof r->out->data, "%s", name);
+    return AN_OK;
+}
+
+static double default_lr(int64_t numbers)
+{
+    double x = log10((double)MAX(numbers, 1)); /* 3e-3 to a million, 3e-4 from a hundred million, even steps between */
+    return 3e-3 * pow(10, -MIN(MAX((x - 6) / 2, 0.0), 1.0));
+}
+
+static an_status take_numbers(run *r)
+{
+    const lm_run_options *o = r->o;
+    r->batch = o->batch > 0 ? o->batch : BATCH;
+    r->seq = o->seq > 0 ? o->seq : r->c.seq;
+    r->accum = MAX(o->accum, 1);
+    int64_t steps = o->steps > 0 ? o->steps : STEPS;
+    r->schedule = (train_schedule){ .lr = o->lr > 0 ? o->lr : default_lr(model_params(&r->c)), .lr_end = o->lr_end > 0 ? o->lr_end : 0.1, .steps = steps,
+                                    .warmup = o->warmup < 0 ? 0 : o->warmup > 0 ? o->warmup : MIN(WARMUP, steps / 10) };
+    if (!train_schedule_find(o->schedule ? o->schedule : "cosine", &r->schedule.kind))
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "unknown schedule \"%.40s\"", o->schedule);
+    r->ids = calloc((size_t)(r->batch * (r->seq + 1)), sizeof *r->ids);
+    return r->ids ? AN_OK : diag_nomem(r->d);
+}
+
+static an_status open_pipeline(run *r)
+{
+    const lm_run_options *o = r->o;
+    pipe_options po = { .pipeline = o->pipeline, .dev = r->dev, .pool = r->pool, .config = &r->c, .batch = r->batch, .seq = r->seq, .on_event = o->on_event, .user = o->user };
+    po.train = (train_options){ .optimizer = o->optimizer ? o->optimizer : "adamw", .beta1 = 0.9, .beta2 = 0.95,
+                                .decay = o->decay < 0 ? 0 : o->decay > 0 ? o->decay : 0.1, .clip = o->clip < 0 ? 0 : o->clip > 0 ? o->clip : 1,
+                                .accum = (int)r->accum, .state = o->state, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale, .warn = o->warn, .user = o->user };
+    if (!device_is_plain(r->dev)) { /* fp16: small updates must survive, squares of gradients must not overflow */
+        if (!o->state) po.train.state = TRAIN_HALVES;
+        if (o->loss_scale == 0 && !o->dynamic_scale) po.train.loss_scale = 16, po.train.dynamic_scale = true;
+        po.train.eps = 1e-5;
+    }
+    return pipe_open(&r->p, &po, r->d);
+}
+
+static an_status initial_weights(run *r)
+{
+    size_t n = model_weights(&r->c, NULL, 0);
+    model_weight *w = calloc(n, sizeof *w);
+    if (!w) return diag_nomem(r->d);
+    model_weights(&r->c, w, n);
+    an_status st = AN_OK;
+    for (size_t i = 0; i < n && !st; i++) {
+        char name[48];
+        lm_tensor t;
+        if (!lm_tensor_info(r->model, w[i].id, w[i].layer, &t)) st = diag_fail(r->d, AN_BUG, NOWHERE, "the model has no %s", w[i].name);
+        float *x = st ? NULL : malloc((size_t)(t.rows * t.cols) * sizeof *x);
+        if (!st && !x) st = diag_nomem(r->d);
+        if (!st) st = lm_rows(r->model, w[i].id, w[i].layer, 0, t.rows, DT_F32, x, r->d);
+        pipe_weight_name(w[i].id, w[i].layer, name, sizeof name);
+        if (!st) st = pipe_write(r->p, name, DT_F32, x, r->d);
+        free(x);
+    }
+    free(w);
+    return st;
+}
+
+static void fill_setting(run *r)
+{
+    const lm_run_options *o = r->o;
+    snprintf(r->note.setting, sizeof r->note.setting,
+             "layers %lld width %lld hidden %lld heads %lld/%lld vocabulary %lld; batch %lld x %lld x %lld; %s lr %g to %g over %lld, %lld of warm-up, %s; decay %g clip %g; engine %s, "
+             "pipeline %s",
+             (long long)r->c.n_layers, (long long)r->c.dim, (long long)r->c.hidden, (long long)r->c.n_heads, (long long)r->c.n_kv_heads, (long long)r->c.vocab, (long long)r->accum,
+             (long long)r->batch, (long long)r->seq, o->optimizer ? o->optimizer : "adamw", r->schedule.lr, r->schedule.lr_end, (long long)r->schedule.steps,
+             (long long)r->schedule.warmup, train_schedule_at((size_t)r->schedule.kind), o->decay, o->clip, device_name(r->dev), pipe_name(pipe_kind_of(r->p)));
+}
+
+static an_status resume(run *r)
+{
+    const lm_run_options *o = r->o;
+    arena mem = { 0 };
+    const char *path;
+    uint64_t data = r->note.data_digest;
+    an_status st = ckpt_find(o->save, &mem, &path, o->warn, o->user, r->d);
+    if (!st) st = ckpt_load(path, r->p, &r->note, r->d);
+    if (!st && (r->note.data_digest != data || r->note.seed != o->seed))
+        st = diag_fail(r->d, AN_INPUT, NOWHERE, "%s: it was trained on other data or with seed %llu; this run has seed %llu", path, (unsigned long long)r->note.seed, (unsigned long long)o->seed);
+    arena_free(&mem);
+    return st;
+}
+
+static void describe(run *r)
+{
+    lm_run_result *q = r->out;
+    snprintf(q->model, sizeof q->model, "%s", r->o->model ? r->o->model : "tiny");
+    snprintf(q->engine, sizeof q->engine, "%s", device_name(r->dev));
+    snprintf(q->pipeline, sizeof q->pipeline, "%s", pipe_name(pipe_kind_of(r->p)));
+    snprintf(q->optimizer, sizeof q->optimizer, "%s", r->o->optimizer ? r->o->optimizer : "adamw");
+    q->steps = r->schedule.steps, q->batch = r->batch, q->seq = r->seq, q->vocab = r->c.vocab, q->parameters = model_params(&r->c);
+    q->tokens = corpus_tokens(r->data), q->validation_samples = corpus_samples(r->data, CORPUS_VALIDATION);
+}
+
+static an_status set_up(run *r)
+{
+    const lm_run_options *o = r->o;
+    r->note = (ckpt_note){ .seed = o->seed, .smooth = (double)NAN };
+    if (o->save && !o->resume && ckpt_any(o->save))
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "%s has checkpoints already: go on from them with --resume, or name another folder", o->save);
+    TRY(pool_make(&r->pool, o->device.threads, r->d));
+    device_options dev = o->device;
+    dev.pool = r->pool;
+    TRY(device_open(&r->dev, o->engine, &dev, r->d));
+    TRY(open_model(r));
+    TRY(open_tokenizer(r));
+    TRY(fit_vocabulary(r));
+    TRY(take_numbers(r));
+    TRY(open_data(r));
+    TRY(open_pipeline(r));
+    fill_setting(r);
+    describe(r);
+    if (o->resume && o->save && ckpt_any(o->save)) TRY(resume(r));
+    else TRY(initial_weights(r));
+    lm_close(r->model);
+    r->model = NULL;
+    return AN_OK;
+}
+
+static void tear_down(run *r)
+{
+    pipe_close(r->p);
+    lm_close(r->model);
+    corpus_close(r->data);
+    tok_close(r->tok);
+    if (r->tok_text.at) file_drop(&r->tok_text);
+    sb_free(&r->tok_made);
+    device_close(r->dev);
+    pool_free(r->pool);
+    free(r->ids);
+}
+
+/* ---- between updates ---- */
+
+static an_status validate(run *r, double *loss)
+{
+    corpus_pos pos = { 0 };
+    int64_t samples = (int64_t)corpus_samples(r->data, CORPUS_VALIDATION), n = MIN(samples / r->batch, EVAL_BATCHES);
+    *loss = (double)NAN;
+    if (samples && !n) n = 1; /* fewer than a batch: the split comes round again */
+    for (int64_t i = 0; i < n; i++) {
+        double x;
+        TRY(corpus_batch(r->data, CORPUS_VALIDATION, r->batch, &pos, r->ids, r->d));
+        TRY(pipe_loss(r->p, r->ids, &x, r->d));
+        *loss = (i ? *loss : 0) + x / (double)n;
+    }
+    return AN_OK;
+}
+
+static bool take_token(void *user, const lm_token *t)
+{
+    sb_putn(user, t->text, t->n_text);
+    return true;
+}
+
+static an_status sample_text(run *r, int64_t step)
+{
+    const lm_run_options *o = r->o;
+    lm_model *m;
+    lm_session *s = NULL;
+    tok_encoder *e = NULL;
+    tok_ids ids = { 0 };
+    strbuf text = { 0 };
+    tok_info t;
+    if (!r->tok || !o->on_sample) return AN_OK;
+    tok_get(r->tok, &t);
+    /* On the plain processor whatever the run is on: a sample should show the weights, and cost the run no compile. */
+    TRY(ckpt_model(r->p, &r->c, &r->gen, &(lm_options){ .dt = DT_F32, .threads = r->pool }, &m, r->d));
+    an_status st = lm_session_open(m, &(lm_session_options){ .engine = "cpu", .no_cache = true, .context = MIN(r->c.context, 512) }, &s, r->d);
+    if (!st) st = tok_encoder_new(r->tok, &e, r->d);
+    if (!st) st = tok_encode(e, o->prompt ? o->prompt : "", o->prompt ? strlen(o->prompt) : 0, t.bos >= 0 ? TOK_BOS : 0, &ids, r->d);
+    if (!st && !ids.n) st = tok_ids_push(&ids, t.eos >= 0 ? (uint32_t)t.eos : 0) ? AN_OK : diag_nomem(r->d);
+    lm_generated g;
+    if (o->prompt) sb_puts(&text, o->prompt);
+    lm_generate_options go = { .sampling = { .temperature = 0.7, .top_p = 0.95, .seed = o->seed + (uint64_t)step },
+                               .max_tokens = o->sample_tokens > 0 ? o->sample_tokens : SAMPLE, .on_token = take_token, .user = &text };
+    if (!st) st = lm_generate(s, r->tok, ids.at, ids.n, &go, &g, r->d);
+    if (!st && !text.oom) o->on_sample(o->user, step, text.at ? text.at : "", text.n);
+    sb_free(&text);
+    tok_ids_free(&ids);
+    tok_encoder_free(e);
+    lm_session_close(s);
+    lm_close(m);
+    return st;
+}
+
+/* A save that fails is no reason to lose the run: it goes on, says so, and the run ends badly if the last one failed too. */
+static void save(run *r)
+{
+    const lm_run_options *o = r->o;
+    diag why = { 0 };
+    if (!o->save) return;
+    ckpt_options k = { .dir = o->save, .keep = o->keep, .generation = &r->gen, .pool = r->pool };
+    if (r->tok_made.n) k.tokenizer = r->tok_made.at, k.n_tokenizer = r->tok_made.n;
+    else if (r->tok_text.at) k.tokenizer = (const char *)r->tok_text.at, k.n_tokenizer = r->tok_text.n;
+    an_status st = ckpt_save(&k, r->p, &r->c, &r->note, &why);
+    r->unsaved = why;
+    if (!st || !o->warn) return;
+    strbuf b = { 0 };
+    sb_printf(&b, "step %lld was not saved: %s; training goes on, earlier checkpoints are intact", (long long)r->note.step, why.msg);
+    if (!b.oom) o->warn(o->user, b.at);
+    sb_free(&b);
+}
+
+/* ---- the loop ---- */
+
+static an_status update(run *r, lm_progress *q, bool *again)
+{
+    train_report rep = { 0 };
+    uint64_t t0 = clock_ns(), data = 0;
+    q->loss = 0;
+    for (int64_t a = 0; a < r->accum; a++) {
+        uint64_t t1 = clock_ns();
+        TRY(corpus_batch(r->data, CORPUS_TRAIN, r->batch, &r->note.pos, r->ids, r->d));
+        data += clock_ns() - t1;
+        TRY(pipe_step(r->p, r->ids, q->lr, &rep, again, r->d));
+        q->loss += rep.loss / (double)r->accum;
+    }
+    q->grad_norm = rep.grad_norm, q->loss_scale = rep.loss_scale, q->skipped = rep.skipped, q->applied = rep.applied;
+    q->tokens = r->accum * r->batch * r->seq;
+    q->ms = (double)(clock_ns() - t0) / 1e6, q->data_ms = (double)data / 1e6, q->device_ms = q->ms - q->data_ms;
+    return AN_OK;
+}
+
+static an_status loop(run *r)
+{
+    const lm_run_options *o = r->o;
+    int64_t save_every = o->save_every > 0 ? o->save_every : SAVE_EVERY, saved = o->resume ? r->note.step : -1;
+    while (r->note.step < r->schedule.steps && !r->out->stopped && !r->out->again) {
+        lm_progress q = { .steps = r->schedule.steps, .lr = train_schedule_lr(&r->schedule, r->note.step) };
+        TRY(update(r, &q, &r->out->again));
+        q.step = ++r->note.step;
+        if (isfinite(q.loss)) r->note.smooth = isfinite(r->note.smooth) ? 0.95 * r->note.smooth + 0.05 * q.loss : q.loss;
+        q.smooth = r->note.smooth;
+        r->out->loss = q.loss, r->out->smooth = q.smooth, r->out->seconds += q.ms / 1e3;
+        if (o->on_progress) o->on_progress(o->user, &q);
+        bool last = q.step == q.steps;
+        if (o->eval_every > 0 && !last && q.step % o->eval_every == 0) {
+            double loss;
+            TRY(validate(r, &loss));
+            if (o->on_eval && isfinite(loss)) o->on_eval(o->user, q.step, loss);
+        }
+        if (o->sample_every > 0 && !last && q.step % o->sample_every == 0) TRY(sample_text(r, q.step));
+        r->out->stopped = o->stop && o->stop(o->user);
+        if (q.step % save_every == 0 || r->out->again) save(r), saved = q.step;
+    }
+    if (saved != r->note.step) save(r);
+    r->out->done = r->note.step;
+    return AN_OK;
+}
+
+static an_status digest(run *r)
+{
+    for (size_t i = 0; i < pipe_state_count(r->p); i++) {
+        train_state_info s;
+        size_t bytes;
+        pipe_state_at(r->p, i, &s);
+        if (!shape_bytes(&s.type, &bytes)) return diag_fail(r->d, AN_BUG, NOWHERE, "state %s has no size", s.name);
+        void *x = malloc(bytes ? bytes : 1);
+        if (!x) return diag_nomem(r->d);
+        an_status st = pipe_read(r->p, s.name, s.type.dt, x, r->d);
+        r->out->digest = hash_bytes(x, bytes, r->out->digest);
+        free(x);
+        TRY(st);
+    }
+    return AN_OK;
+}
+
+static an_status finish(run *r)
+{
+    const lm_run_options *o = r->o;
+    TRY(digest(r));
+    if (r->out->again) return AN_OK;
+    TRY(validate(r, &r->out->validation));
+    if (o->on_eval && isfinite(r->out->validation)) o->on_eval(o->user, r->note.step, r->out->validation);
+    if (o->sample_every >= 0) TRY(sample_text(r, r->note.step));
+    if (r->unsaved.st) return diag_fail(r->d, AN_INPUT, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
+    return AN_OK;
+}
+
+an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d)
+{
+    run r = { .o = o, .out = out, .d = d };
+    *out = (lm_run_result){ .loss = (double)NAN, .smooth = (double)NAN, .validation = (double)NAN };
+    an_status st = set_up(&r);
+    if (!st) st = loop(&r);
+    if (!st) st = finish(&r);
+    if (r.p) pipe_get_stats(r.p, &out->stats);
+    tear_down(&r);
+    return st;
+}

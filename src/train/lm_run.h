@@ -1,0 +1,74 @@
+/* lm_run.h: a language model trained on text, from the first batch to the last checkpoint.
+ * In: names and numbers.  Out: a report per update, losses on text kept back, samples, checkpoints.
+ *
+ * The same options and seed give the same bits, straight through or in pieces: everything the next update depends on is in a
+ * checkpoint, and a skipped update uses up its data and its learning rate. */
+#ifndef TRAIN_LM_RUN_H
+#define TRAIN_LM_RUN_H
+
+#include "lm/lm.h"
+#include "text/text.h"
+#include "train/pipe.h"
+
+typedef struct {
+    int64_t step, steps;  /* updates tried, this one included */
+    double loss, smooth;  /* mean of the update's minibatches; smoothed over about 20 */
+    double lr, grad_norm, loss_scale;
+    uint64_t skipped;     /* updates, so far */
+    bool applied;
+    int64_t tokens;       /* of this update */
+    double ms, data_ms, device_ms; /* device_ms: in the pipeline, host work included */
+} lm_progress;
+
+typedef struct {             /* zero means default */
+    const char *model;       /* preset, config.json, or a model to continue (lm_open); NULL: "tiny" */
+    const char *tokenizer;   /* for text: a file or folder; NULL: the model's own, or the built-in stories' */
+    const char *data;        /* a shard, a text file, "builtin:stories"; NULL: the stories */
+    const char *engine;      /* NULL: the best one present */
+    const char *pipeline;
+    device_options device;
+    int64_t steps;           /* 0: 300 */
+    int64_t batch, seq;      /* 0: 8, the config's */
+    int accum;
+    double lr, lr_end;       /* 0: 3e-3 below a million numbers … 3e-4 above a hundred million; 0.1 */
+    const char *schedule;    /* NULL: cosine */
+    int64_t warmup;          /* 0: 20, or a tenth of the steps if that is less; -1: none */
+    double decay, clip;      /* 0: 0.1 and 1; -1: none */
+    const char *optimizer;   /* NULL: adamw */
+    double loss_scale;
+    bool dynamic_scale;
+    train_state_form state;
+    uint64_t seed;
+    double validation;       /* share of the data kept back; 0: 0.02, -1: none */
+    int64_t eval_every;      /* updates between losses on it; 0: none but the last */
+    int64_t sample_every;    /* updates between samples; 0: none but the last; -1: none */
+    int64_t sample_tokens;   /* 0: 80 */
+    const char *prompt;      /* of samples; NULL: the beginning of a text */
+    const char *save;        /* folder of checkpoints; NULL: none */
+    int64_t save_every;      /* updates; 0: 100 */
+    int keep;
+    bool resume;             /* go on from the newest checkpoint in save. Without it a folder that has one is refused */
+    void (*on_progress)(void *user, const lm_progress *p);
+    void (*on_eval)(void *user, int64_t step, double loss);
+    void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
+    void (*on_event)(void *user, const pipe_event *e);
+    bool (*stop)(void *user); /* asked between updates: true ends the run as if it were whole, with a checkpoint */
+    void (*warn)(void *user, const char *line);
+    void *user;
+} lm_run_options;
+
+typedef struct {
+    char model[64], data[160], engine[40], pipeline[16], optimizer[16];
+    int64_t steps, done, batch, seq, vocab, parameters;
+    uint64_t tokens, validation_samples;
+    double loss, smooth, validation; /* NAN: none */
+    bool stopped, again;             /* asked to stop; the process must start itself anew to go on (restart) */
+    uint64_t digest;                 /* of every state's bits at the end */
+    double seconds;
+    pipe_stats stats;
+} lm_run_result;
+
+/* AN_MISMATCH: it diverged. What cannot be saved is a warning until the end, and then AN_INPUT. */
+an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d) MUST_CHECK;
+
+#endif
