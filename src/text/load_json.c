@@ -7,7 +7,7 @@
 #include "text/text_int.h"
 
 /* A few bytes of text ("{},") cost a parser hundreds of bytes, so the text is counted before it is parsed. */
-enum { JSON_MAX_BYTES = 1 << 27, JSON_MAX_GROUPS = 3 << 20, JSON_MAX_VALUES = 8 << 20 };
+enum { JSON_MAX_BYTES = 1 << 26, JSON_MAX_GROUPS = 3 << 19, JSON_MAX_VALUES = 6 << 20 };
 
 json_t *js_load(const tokenizer *t, const char *what, const void *p, size_t n, diag *d)
 {
@@ -38,15 +38,28 @@ static int64_t whole(const json_t *j, int64_t most)
     return x >= 0 && x <= (double)most && x == floor(x) ? (int64_t)x : -1;
 }
 
-static an_status bpe_size(tokenizer *t, json_t *vocab, const json_t *added, size_t *n_out, diag *d)
+static an_status bad_list(const tokenizer *t, const char *what, const json_scan *s, diag *d)
 {
-    const char *key;
+    return tok_bad(d, t, "%s: not understood at byte %zu of the file", what, s->at);
+}
+
+/* Ids of the vocabulary (which may be absent) and of the added tokens: how many there are. */
+static an_status count_ids(const tokenizer *t, const json_scan *vocab, const json_t *added, size_t *n_out, diag *d)
+{
     json_t *v;
     size_t n = 0, i;
-    json_object_foreach(vocab, key, v) {
-        int64_t id = whole(v, MAX_VOCAB - 1);
-        if (id < 0) return tok_bad(d, t, "the id of \"%.40s\" is no whole number from 0 to %d", key, MAX_VOCAB - 1);
-        n = MAX(n, (size_t)id + 1);
+    if (vocab) {
+        json_scan s = *vocab;
+        strbuf hold = { 0 };
+        tok_str text;
+        double id;
+        while (!d->st && next_token(&s, &hold, &text, &id)) {
+            if (id < 0 || id >= MAX_VOCAB) tok_bad(d, t, "the id of \"%.*s\" is no whole number from 0 to %d", (int)MIN(text.n, (size_t)40), text.at, MAX_VOCAB - 1);
+            else n = MAX(n, (size_t)id + 1);
+        }
+        sb_free(&hold);
+        if (d->st) return d->st;
+        if (s.bad) return bad_list(t, "model.vocab", &s, d);
     }
     json_array_foreach(added, i, v) {
         int64_t id = whole(json_object_get(v, "id"), MAX_VOCAB - 1);
@@ -58,17 +71,19 @@ static an_status bpe_size(tokenizer *t, json_t *vocab, const json_t *added, size
     return AN_OK;
 }
 
-static an_status put_vocab(tokenizer *t, json_t *vocab, bool byte_level, bool marks, bool bytes, diag *d)
+static an_status put_vocab(tokenizer *t, json_scan s, bool byte_level, bool marks, bool bytes, diag *d)
 {
-    const char *key;
-    json_t *v;
-    json_object_foreach(vocab, key, v) {
-        size_t id = (size_t)json_number_value(v), n = strlen(key);
+    strbuf hold = { 0 };
+    tok_str text;
+    double x;
+    while (!d->st && next_token(&s, &hold, &text, &x)) { /* count_ids has been through it */
+        size_t id = (size_t)x;
         unsigned char b;
-        if (t->tok[id].type != TOK_UNUSED) return tok_bad(d, t, "\"%.40s\" and another token have the id %zu", key, id);
-        TRY(tok_put(t, id, key, n, bytes && byte_token(key, n, &b) ? TOK_BYTE : TOK_NORMAL, 0, byte_level, marks, d));
+        if (t->tok[id].type != TOK_UNUSED) tok_bad(d, t, "\"%.*s\" and another token have the id %zu", (int)MIN(text.n, (size_t)40), text.at, id);
+        else if (tok_put(t, id, text.at, text.n, bytes && byte_token(text.at, text.n, &b) ? TOK_BYTE : TOK_NORMAL, 0, byte_level, marks, d)) break;
     }
-    return AN_OK;
+    sb_free(&hold);
+    return d->st;
 }
 
 static an_status put_added(tokenizer *t, const json_t *added, diag *d)
@@ -88,23 +103,22 @@ static an_status put_added(tokenizer *t, const json_t *added, diag *d)
     return AN_OK;
 }
 
-static an_status json_merges(tokenizer *t, const json_t *merges, bool byte_level, bool marks, diag *d)
+static an_status put_merges(tokenizer *t, json_scan s, bool byte_level, bool marks, diag *d)
 {
-    size_t i, nl, nr;
-    json_t *v;
-    if (!json_is_array(merges)) return tok_bad(d, t, "model.merges is no list");
-    TRY(tok_room_pairs(t, json_array_size(merges), d));
-    json_array_foreach(merges, i, v) {
-        const char *l = js_text(json_array_get(v, 0), &nl), *r = js_text(json_array_get(v, 1), &nr);
-        if (json_array_size(v) != 2) l = r = NULL;
-        if ((l = l ? l : js_text(v, &nl)) && !r) { /* "left right" */
-            const char *gap = nl > 1 ? memchr(l + 1, ' ', nl - 1) : NULL;
-            if (gap) r = gap + 1, nr = nl - (size_t)(r - l), nl = (size_t)(gap - l);
-        }
-        if (!l || !r) return tok_bad(d, t, "model.merges[%zu] is neither \"left right\" nor [left, right]", i);
-        TRY(tok_merge(t, i, l, nl, r, nr, byte_level, marks, d));
+    strbuf hold[2] = { { 0 }, { 0 } };
+    tok_str l, r;
+    size_t n = 0;
+    json_scan count = s;
+    while (next_merge(&count, hold, &l, &r)) n++;
+    if (count.bad) bad_list(t, "model.merges", &count, d);
+    if (!d->st && tok_room_pairs(t, n, d)) { /* d says why */ }
+    for (size_t i = 0; !d->st && next_merge(&s, hold, &l, &r); i++) {
+        if (!r.at) tok_bad(d, t, "model.merges[%zu] is neither \"left right\" nor [left, right]", i);
+        else if (tok_merge(t, i, l.at, l.n, r.at, r.n, byte_level, marks, d)) break;
     }
-    return AN_OK;
+    sb_free(&hold[0]);
+    sb_free(&hold[1]);
+    return d->st;
 }
 
 /* A token named by a string; NO_ID for null, AN_INPUT when it is not there. */
@@ -117,26 +131,25 @@ static an_status named(const tokenizer *t, const json_t *j, const char *what, in
     return AN_OK;
 }
 
-static an_status read_bpe(tokenizer *t, const json_t *root, json_t *model, const json_style *s, diag *d)
+static an_status read_bpe(tokenizer *t, const json_t *root, const json_t *model, const json_scan *vocab, const json_scan *merges, const json_style *s, diag *d)
 {
-    json_t *vocab = json_object_get(model, "vocab");
     const json_t *added = json_object_get(root, "added_tokens"), *dropout = json_object_get(model, "dropout");
     static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
     for (size_t i = 0; i < COUNT(affixes); i++)
         if (json_string_length(json_object_get(model, affixes[i]))) return tok_bad(d, t, "model.%s is not supported", affixes[i]);
     if (json_is_number(dropout) && json_number_value(dropout) > 0) return tok_bad(d, t, "model.dropout is not supported");
-    if (!json_is_object(vocab)) return tok_bad(d, t, "model.vocab is no object");
+    if (!vocab->p) return tok_bad(d, t, "model.vocab is no object, or model.merges no list");
     size_t n = 0;
     bool bytes = json_is_true(json_object_get(model, "byte_fallback"));
-    TRY(bpe_size(t, vocab, added, &n, d));
+    TRY(count_ids(t, vocab, added, &n, d));
     TRY(tok_size(t, n, d));
     t->model = s->byte_level ? MODEL_BYTE_BPE : MODEL_CHAR_BPE;
     t->byte_fallback = bytes;
     t->fuse_unk = json_is_true(json_object_get(model, "fuse_unk"));
     t->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
-    TRY(put_vocab(t, vocab, s->byte_level, s->marks, bytes, d));
+    TRY(put_vocab(t, *vocab, s->byte_level, s->marks, bytes, d));
     TRY(tok_index(t, d)); /* before the added tokens: a merge may make one */
-    TRY(json_merges(t, json_object_get(model, "merges"), s->byte_level, s->marks, d));
+    TRY(put_merges(t, *merges, s->byte_level, s->marks, d));
     TRY(put_added(t, added, d));
     return named(t, json_object_get(model, "unk_token"), "model.unk_token", &t->unk, d);
 }
@@ -148,7 +161,7 @@ static an_status read_unigram(tokenizer *t, const json_t *root, const json_t *mo
     size_t i, n = 0, len;
     if (!json_is_array(vocab)) return tok_bad(d, t, "model.vocab of a Unigram model is no list");
     if (s->byte_level) return tok_bad(d, t, "a Unigram model with ByteLevel is not supported");
-    TRY(bpe_size(t, NULL, added, &n, d));
+    TRY(count_ids(t, NULL, added, &n, d));
     TRY(tok_size(t, MAX(n, json_array_size(vocab)), d));
     t->model = MODEL_UNIGRAM;
     t->byte_fallback = json_is_true(json_object_get(model, "byte_fallback"));
@@ -190,15 +203,15 @@ static an_status replace_out(tokenizer *t, const json_style *s, diag *d)
     return d->st;
 }
 
-static an_status read_root(tokenizer *t, json_t *root, diag *d)
+static an_status read_root(tokenizer *t, const json_t *root, const json_scan *vocab, const json_scan *merges, diag *d)
 {
-    json_t *model = json_object_get(root, "model");
+    const json_t *model = json_object_get(root, "model");
     const char *type = json_string_value(json_object_get(model, "type"));
     json_style s = { 0 };
     if (!json_is_object(model)) return tok_bad(d, t, "no tokenizer.json: it has no model");
     if (!type) type = json_object_get(model, "merges") ? "BPE" : "(none)"; /* old files do not say */
     TRY(parts_style(t, root, &s, d));
-    if (!strcmp(type, "BPE")) TRY(read_bpe(t, root, model, &s, d));
+    if (!strcmp(type, "BPE")) TRY(read_bpe(t, root, model, vocab, merges, &s, d));
     else if (!strcmp(type, "Unigram")) TRY(read_unigram(t, root, model, &s, d));
     else return tok_bad(d, t, "model type \"%.40s\" is not supported; BPE and Unigram are", type);
     TRY(parts_read(t, root, &s, d));
@@ -208,10 +221,13 @@ static an_status read_root(tokenizer *t, json_t *root, diag *d)
 
 an_status read_json(tokenizer *t, const void *p, size_t n, diag *d)
 {
-    json_t *root = js_load(t, "tokenizer.json", p, n, d);
-    if (!root) return d->st;
-    an_status st = read_root(t, root, d);
+    json_scan vocab, merges;
+    strbuf rest = { 0 };
+    bool lifted = lift_lists(p, n, &vocab, &merges, &rest);
+    json_t *root = rest.oom ? (diag_nomem(d), NULL) : js_load(t, "tokenizer.json", lifted ? rest.at : p, lifted ? rest.n : n, d);
+    an_status st = root ? read_root(t, root, &vocab, &merges, d) : d->st;
     json_decref(root);
+    sb_free(&rest);
     return st;
 }
 
@@ -236,16 +252,16 @@ static an_status text_merges(tokenizer *t, const char *p, size_t n, diag *d)
     return AN_OK;
 }
 
-static an_status read_pair_vocab(tokenizer *t, json_t *vocab, const void *merges, size_t n_merges, diag *d)
+an_status read_pair(tokenizer *t, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges, diag *d)
 {
     size_t n = 0;
     static const char *const special[] = { "<|endoftext|>", "<unk>", "<s>", "</s>", "<pad>" };
     split_step gpt2;
-    if (!json_is_object(vocab)) return tok_bad(d, t, "the vocabulary is no JSON object of token: id");
-    TRY(bpe_size(t, vocab, NULL, &n, d));
+    const json_scan s = { .p = vocab, .n = n_vocab };
+    TRY(count_ids(t, &s, NULL, &n, d));
     TRY(tok_size(t, n, d));
     t->model = MODEL_BYTE_BPE;
-    TRY(put_vocab(t, vocab, true, false, false, d));
+    TRY(put_vocab(t, s, true, false, false, d));
     TRY(tok_index(t, d));
     TRY(text_merges(t, merges, n_merges, d));
     for (size_t i = 0; i < COUNT(special); i++) {
@@ -255,13 +271,4 @@ static an_status read_pair_vocab(tokenizer *t, json_t *vocab, const void *merges
         if (i == 1) t->unk = id;
     }
     return split_named("gpt2", &gpt2) ? add_split(t, gpt2, d) : AN_BUG;
-}
-
-an_status read_pair(tokenizer *t, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges, diag *d)
-{
-    json_t *root = js_load(t, "vocabulary", vocab, n_vocab, d);
-    if (!root) return d->st;
-    an_status st = read_pair_vocab(t, root, merges, n_merges, d);
-    json_decref(root);
-    return st;
 }

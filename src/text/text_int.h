@@ -232,6 +232,16 @@ an_status add_split(tokenizer *t, split_step step, diag *d) MUST_CHECK;
 an_status add_pattern(tokenizer *t, const char *regex, size_t n, cut_behavior b, bool invert, diag *d) MUST_CHECK;
 an_status add_norm(tokenizer *t, norm_step step, diag *d) MUST_CHECK;
 
+/* lift.c: model.vocab and model.merges of a tokenizer.json, straight from the text */
+typedef struct {
+    const char *p; /* NULL: no such list */
+    size_t n, at;
+    bool begun, done, bad; /* bad: no JSON, or not such a list, at byte `at` */
+} json_scan;
+bool lift_lists(const char *p, size_t n, json_scan *vocab, json_scan *merges, strbuf *rest); /* false: not both there, or no memory; rest is the file without them */
+bool next_token(json_scan *s, strbuf *hold, tok_str *text, double *id);                    /* false: the end, or bad. id -1: no whole number */
+bool next_merge(json_scan *s, strbuf hold[2], tok_str *left, tok_str *right);              /* right NULL: no "left right" */
+
 /* load_parts.c: the sections of tokenizer.json around the model */
 typedef struct json_t json_t;
 typedef struct {

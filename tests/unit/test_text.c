@@ -157,6 +157,14 @@ static void refused_by_name(void **state)
         { "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", { "0 tokens", "" } },
         { "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}}", { "vocab[0]", "score" } },
         { "{\"added_tokens\":[{\"id\":0}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", { "added_tokens[0]", "content" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,},\"merges\":[]}}", { "vocab", "byte 38" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0 \"b\":1},\"merges\":[]}}", { "vocab", "byte" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":[0]},\"merges\":[]}}", { "vocab", "byte" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\\ud800\":0},\"merges\":[]}}", { "vocab", "byte" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\xff\":0},\"merges\":[]}}", { "vocab", "byte" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\",]}}", { "merges", "byte" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"a\",\"a\"]]}}", { "merges", "byte" } },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}", { "vocab", "no object" } },
         { "{\"a\":0}", { "model", "" } },
         { "{\"model\":", { "line 1", "" } },
         { "", { "line", "" } },
@@ -168,6 +176,22 @@ static void refused_by_name(void **state)
         assert_null(t);
         for (int k = 0; k < 2; k++)
             if (!strstr(d.msg, rows[i].say[k])) fail_msg("row %zu: \"%s\" does not say \"%s\"", i, d.msg, rows[i].say[k]);
+    }
+}
+
+/* The lists in every spelling JSON has: escapes, surrogate pairs, pairs as lists, white space, merges first. */
+static void spellings(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\xf0\x9f\x9a\x80\":1,\"a\xf0\x9f\x9a\x80\":2,\"\\\"\":3},\"merges\":[\"a \xf0\x9f\x9a\x80\"]}}",
+        "{ \"model\" : {\"merges\" :\t[ [ \"\\u0061\" , \"\\uD83D\\ude80\" ] ] ,\n\"vocab\": { \"\\u0061\" : 0 , \"\\ud83d\\uDE80\" : 1 , \"a\\ud83d\\ude80\":2 , \"\\u0022\":3 } , \"type\":\"BPE\" } }",
+        "{\"version\":\"1.0 \\\"model\\\":{\",\"model\":{\"extra\":{\"vocab\":{\"z\":9}},\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\\ud83d\\ude80\":1,\"a\\ud83d\\ude80\":2,\"\\\"\":3},\"merges\":[[\"a\",\"\\ud83d\\ude80\"]]}}",
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        opened o = from_json(rows[i]);
+        EXPECT(o, "aa\xf0\x9f\x9a\x80\xf0\x9f\x9a\x80\"", 0, "0 2 1 3");
+        close_tok(o);
     }
 }
 
@@ -530,7 +554,7 @@ static void bad_ids_and_flags(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_like), cmocka_unit_test(refused_by_name), cmocka_unit_test(behaviors),   cmocka_unit_test(added_tokens), cmocka_unit_test(unigram_json), cmocka_unit_test(composes),
+        cmocka_unit_test(llama_like), cmocka_unit_test(refused_by_name), cmocka_unit_test(spellings), cmocka_unit_test(behaviors),   cmocka_unit_test(added_tokens), cmocka_unit_test(unigram_json), cmocka_unit_test(composes),
         cmocka_unit_test(sentencepiece), cmocka_unit_test(llama2c_bin),  cmocka_unit_test(long_texts), cmocka_unit_test(trains),       cmocka_unit_test(bad_ids_and_flags),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
