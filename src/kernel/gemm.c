@@ -99,6 +99,21 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     return true;
 }
 
+/* Few columns of a packed A: rows are the lanes, and A passes by once, at memory speed. */
+static bool is_few(const gemm_kernel *g, int64_t n) { return g->a_kr == 1 && g->math != GEMM_I8 && n > 0 && n <= FEW_COLUMNS; }
+
+enum { FEW_PANELS = 8 /* of a task: the most the kernel takes side by side */ };
+
+typedef struct {
+    size_t x_bytes, acc_bytes, tile_bytes; /* x once; sums, and a tile of them by rows, per thread */
+} few_plan;
+
+static few_plan few_make(const gemm_kernel *g, int64_t n, int64_t k)
+{
+    int64_t lanes = ROUND_UP(g->mr, g->vec->lanes);
+    return (few_plan){ ROUND_UP((size_t)(MAX(k, 1) * n) * 4, ALIGN), ROUND_UP((size_t)(FEW_PANELS * n * lanes) * 4, ALIGN), ROUND_UP((size_t)(g->mr * g->nr) * 4, ALIGN) };
+}
+
 bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *bytes)
 {
     packed_layout l;
@@ -112,6 +127,10 @@ bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, 
     plan p;
     if (!plan_make(k, m, n, kk, n_threads, &p)) return false;
     *bytes = p.bytes;
+    if (is_few(k, n)) {
+        few_plan f = few_make(k, n, kk);
+        *bytes = MAX(*bytes, f.x_bytes + (size_t)n_threads * (f.acc_bytes + f.tile_bytes) + ALIGN);
+    }
     return true;
 }
 
@@ -338,6 +357,64 @@ static void run_task(void *ctx, int64_t task, int thread)
     if (g->end) g->end();
 }
 
+typedef struct {
+    run_ctx *x;
+    few_plan f;
+    const float *b;
+    char *threads;
+} few_ctx;
+
+static void few_task(void *ctx, int64_t task, int thread)
+{
+    const few_ctx *f = ctx;
+    const run_ctx *x = f->x;
+    const gemm_call *c = x->c;
+    const gemm_kernel *g = c->kernel;
+    const packed_layout *l = &x->p->a;
+    char *mine = f->threads + (size_t)thread * (f->f.acc_bytes + f->f.tile_bytes);
+    float *tile = (float *)(void *)(mine + f->f.acc_bytes);
+    const int64_t p0 = task * FEW_PANELS, lanes = ROUND_UP(g->mr, g->vec->lanes);
+    few_job j = { .a = (const char *)c->a + p0 * l->panel_bytes, .panel_bytes = l->panel_bytes, .panels = MIN(FEW_PANELS, l->panels - p0), .k = c->k, .n = c->n,
+                  .width = g->mr, .pk = g->a_pk, .x = f->b, .acc = (float *)(void *)mine };
+    g->vec->few(&j);
+    memset(tile, 0, f->f.tile_bytes); /* the epilogue reads whole vectors */
+    for (int64_t p = 0; p < j.panels; p++) {
+        const float *acc = j.acc + p * c->n * lanes;
+        for (int64_t j0 = 0; j0 < c->n; j0 += g->nr) {
+            for (int64_t r = 0; r < g->mr; r++)
+                for (int64_t i = j0; i < MIN(c->n, j0 + g->nr); i++) tile[r * g->nr + i - j0] = acc[i * lanes + r];
+            finish_tile(x, x->b, p0 + p, j0 / g->nr, (const char *)tile);
+        }
+    }
+}
+
+/* x as the kernel stores B, but [k, n] in fp32. */
+static void few_x(const gemm_call *c, float *to)
+{
+    const gemm_kernel *g = c->kernel;
+    const bool f16 = g->b_pk == PK_F16 || g->b_pk == PK_F32_OF_F16, bf16 = g->b_pk == PK_BF16 || g->b_pk == PK_F32_OF_BF16;
+    const bool rounds = (f16 && c->b.type != DT_F16) || (bf16 && c->b.type != DT_BF16), run = (c->b.col == 1 || c->n == 1) && c->b.row == c->n;
+    if (run && !rounds) {
+        if (c->b.type == DT_F32) memcpy(to, c->b.at, (size_t)(c->k * c->n) * sizeof *to);
+        else g->vec->expand(c->b.type == DT_F16 ? PK_F16 : PK_BF16, c->b.at, to, c->k * c->n);
+        return;
+    }
+    for (int64_t k = 0; k < c->k; k++)
+        for (int64_t j = 0; j < c->n; j++) {
+            double v = dtype_load(c->b.type, c->b.at, k * c->b.row + j * c->b.col);
+            if (rounds) v = f16 ? f16_to_f64(f16_from_f64(v)) : bf16_to_f64(bf16_from_f64(v));
+            to[k * c->n + j] = (float)v;
+        }
+}
+
+static void run_few(const gemm_call *c, run_ctx *x, char *scratch)
+{
+    few_ctx f = { .x = x, .f = few_make(c->kernel, c->n, c->k), .b = (const float *)(void *)scratch };
+    few_x(c, (float *)(void *)scratch);
+    f.threads = scratch + f.f.x_bytes;
+    pool_run(c->pool, few_task, &f, ceil_div(x->p->a.panels, FEW_PANELS));
+}
+
 /* Packing of stripe s, or of nothing past the last. */
 static an_status stripe_begin(const gemm_call *c, const plan *p, int64_t s, char *to, pack_ctx *out, diag *d)
 {
@@ -377,13 +454,18 @@ an_status gemm_run(const gemm_call *c, diag *d)
     if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,
                          (long long)c->k, (long long)c->k, (long long)c->n);
-    if (c->scratch_bytes < p.bytes)
+    size_t need;
+    if (!gemm_scratch_bytes(g, c->m, c->n, c->k, pool_threads(c->pool), &need) || c->scratch_bytes < need)
         return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.bytes);
     if (!c->m || !c->n) return AN_OK;
     char *b = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
     const gemm_epilogue *e = &c->epi;
     run_ctx x = { .c = c, .p = &p, .b = b, .threads = b + p.b.bytes * (size_t)p.b_copies, .queues = MIN(pool_threads(c->pool), QUEUES) };
     x.plain = c->c_type == DT_F32 && g->math != GEMM_I8 && !e->scale && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
+    if (c->a && is_few(g, c->n)) {
+        run_few(c, &x, b);
+        return AN_OK;
+    }
     const int64_t blocks = p.m_parts * p.n_parts;
     an_status st = AN_OK;
     pool_enter(c->pool);

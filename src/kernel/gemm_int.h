@@ -54,12 +54,26 @@ typedef struct {
     int64_t ldc, ld_residual; /* bytes */
 } epi_job;
 
+/* Few columns: panels panel0..panel1 of A, groups of one k, times x. acc: per panel, x n, sums by column: acc[(panel - panel0) * n
+ * + j] is a run of `width` rows. The chain of an element is the tile's: k ascending. */
+enum { FEW_COLUMNS = 8 };
+typedef struct {
+    const char *a; /* the first panel */
+    int64_t panel_bytes, panels, k, n;
+    int width;
+    gemm_pk pk;
+    const float *x; /* [k, n], rounded to what B is stored as */
+    float *acc;     /* panels x n x ROUND_UP(width, lanes of the vector code) */
+} few_job;
+
 /* The vector code every kernel of one instruction set shares. */
 typedef struct {
     void (*pack)(const pack_job *j);
     void (*absmax)(const pack_job *j, float *out);                            /* per lane, NaN wins; width values */
     void (*expand)(gemm_pk from, const void *src, float *dst, int64_t n);     /* PK_F16 or PK_BF16 to fp32 */
     void (*epilogue)(const epi_job *j);
+    void (*few)(const few_job *j);
+    int lanes;
     double (*read)(const void *p, size_t bytes); /* touches every byte at full speed; the sum keeps it honest */
 } gemm_vec;
 
