@@ -15,8 +15,9 @@ static const struct {
     const char *name;
     int slots;
     bool decoupled;
+    double lr;
 } rows[OPTIM_COUNT] = {
-#define OPTIM(id, name_, slots_, m1, m2, decoupled_, what) { name_, slots_, decoupled_ },
+#define OPTIM(id, name_, slots_, m1, m2, decoupled_, lr_, what) { name_, slots_, decoupled_, lr_ },
 #include "train/optim.def"
 #undef OPTIM
 };
@@ -29,6 +30,7 @@ bool train_optimizer_find(const char *name, train_optimizer *out)
 }
 
 const char *train_optimizer_at(size_t i) { return i < OPTIM_COUNT ? rows[i].name : NULL; }
+double train_optimizer_lr(train_optimizer k) { return rows[k].lr; }
 const char *train_optimizer_name(const trainer *t) { return rows[t->opt.kind].name; }
 
 /* ---- options ---- */

@@ -18,6 +18,7 @@ typedef struct {
     train_batches batches;
     trainer *t;
     train_schedule schedule;
+    train_optimizer optimizer;
     int64_t accum;
     float *x, *y, *logits;
     diag *d;
@@ -51,7 +52,7 @@ static an_status check_names(run *r)
 static an_status open_data(run *r)
 {
     const char *name = r->o->data ? r->o->data : train_data_default(r->spec->task);
-    TRY(train_data_open(name, r->o->seq > 0 ? r->o->seq : r->spec->seq, &r->data, r->d));
+    TRY(train_data_open(name, r->o->seq > 0 ? r->o->seq : MAX(r->spec->seq, 1), &r->data, r->d));
     if (r->data.task != r->spec->task)
         return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: %s; the network %s wants %s", name, r->data.task == NET_IMAGES ? "images" : "text", r->spec->name,
                          r->spec->task == NET_IMAGES ? "images" : "text");
@@ -77,12 +78,20 @@ static an_status open_trainer(run *r)
                         .decay = o->decay < 0 ? 0 : o->decay > 0 ? o->decay : r->spec->decay, .clip = o->clip, .accum = o->accum,
                         .state = o->state, .loss_scale = o->loss_scale > 0 ? o->loss_scale : r->spec->loss_scale, .dynamic_scale = o->dynamic_scale,
                         .warn = o->warn, .user = o->user };
+    if (!train_optimizer_find(t.optimizer, &r->optimizer)) r->optimizer = OPTIM_SGD; /* train_open says so */
     if (o->loss_scale == 0 && !o->dynamic_scale) {
-        train_optimizer k;
         if (device_is_plain(r->dev)) t.loss_scale = 1; /* fp32 needs none */
-        else if (train_optimizer_find(t.optimizer, &k) && (k == OPTIM_ADAM || k == OPTIM_ADAMW)) t.dynamic_scale = true; /* squares leave fp16 soon */
+        else if (r->optimizer == OPTIM_ADAM || r->optimizer == OPTIM_ADAMW) t.dynamic_scale = true; /* squares leave fp16 soon */
     }
     return train_open(&r->t, r->net.g, &t, r->d);
+}
+
+/* The network's rate is meant for its optimizer: steps of the two kinds with and without division by a root differ in size. */
+static bool own_rate(const run *r)
+{
+    train_optimizer own;
+    if (!train_optimizer_find(r->spec->optimizer, &own)) return false;
+    return own == r->optimizer || ((own == OPTIM_ADAM || own == OPTIM_ADAMW) && (r->optimizer == OPTIM_ADAM || r->optimizer == OPTIM_ADAMW));
 }
 
 static an_status initial_weights(run *r)
@@ -113,7 +122,7 @@ static an_status set_up(run *r)
     r->logits = calloc((size_t)(rows * r->net.opt.classes), sizeof *r->logits);
     if (!r->x || !r->y || !r->logits) return diag_nomem(r->d);
     r->accum = MAX(o->accum, 1);
-    r->schedule.lr = o->lr > 0 ? o->lr : r->spec->lr;
+    r->schedule.lr = o->lr > 0 ? o->lr : own_rate(r) ? r->spec->lr : train_optimizer_lr(r->optimizer);
     r->schedule.lr_end = o->lr_end > 0 ? o->lr_end : r->spec->lr_end;
     r->schedule.warmup = o->warmup < 0 ? 0 : o->warmup > 0 ? o->warmup : r->spec->warmup;
     r->schedule.steps = o->steps > 0 ? o->steps : r->spec->steps;
@@ -240,17 +249,19 @@ static void log_line(run *r, const train_report *p, double loss, uint64_t ns)
     sb_free(&b);
 }
 
-/* One update: every minibatch of its group. */
+/* One update: every minibatch of its group. The loss is the mean of those that ran. */
 static an_status one_step(run *r, double lr, train_report *p, double *loss)
 {
-    *loss = 0;
+    double sum = 0;
+    int64_t n = 0;
     for (int64_t a = 0; a < r->accum; a++) {
         train_batches_next(&r->batches, &r->data, r->net.opt.batch, r->x, r->y);
         TRY(train_put(r->t, "x", DT_F32, r->x, r->d));
         TRY(train_put(r->t, "y", DT_F32, r->y, r->d));
         TRY(train_step(r->t, lr, p, r->d));
-        *loss += p->loss / (double)r->accum;
+        if (!isnan(p->loss)) sum += p->loss, n++;
     }
+    *loss = n ? sum / (double)n : (double)NAN;
     return AN_OK;
 }
 

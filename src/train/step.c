@@ -3,6 +3,7 @@
  *   step   loss, gradients (added to those accumulated), update of every state
  *   acc    loss, gradients added to the accumulators: the minibatches of a group before its last
  *   eval   the fetched values */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -41,7 +42,7 @@ static an_status add_state(trainer *t, const graph *g, state s, int *at, diag *d
 }
 
 static const char *const moment[OPTIM_COUNT][MAX_SLOTS] = {
-#define OPTIM(id, name, slots, m1, m2, decoupled, what) { m1, m2 },
+#define OPTIM(id, name, slots, m1, m2, decoupled, lr, what) { m1, m2 },
 #include "train/optim.def"
 #undef OPTIM
 };
@@ -184,6 +185,7 @@ typedef struct {
     val *grad;  /* per parameter, in the state's type; NO_VAL for a frozen one */
     val *list;  /* the same without the gaps */
     int n_list;
+    val counts; /* in place: the step is finite, and so it counts */
     diag *d;
 } builder;
 
@@ -205,6 +207,7 @@ static void state_becomes(builder *w, int s, val v)
         attr at = AT_LIST(SHAPE, want->d, want->rank);
         v = graph_op(g, OP_RESHAPE, &v, 1, &at, 1);
     }
+    if (w->counts.i && stays(w->t, &w->t->states.at[s])) v = G(g, SELECT, w->counts, v, state_port(w, s));
     graph_output(g, w->t->states.at[s].out, v);
 }
 
@@ -282,6 +285,10 @@ static void report(builder *w, val *factor)
     graph_output(g, PORT_LOSS, loss);
     if (peak.i) graph_output(g, PORT_PEAK, peak);
     graph_output(g, PORT_POWER, power);
+    if (w->t->in_place) { /* what scale_finite asks on the host: 0 times what is not finite is no number, and no number is below another */
+        val sum = G(g, ADD, power, G(g, MUL, GA(g, CAST, VALS(loss), AT_S(DTYPE, dtype_name(w->t->state_dt))), graph_scalar(g, w->t->state_dt, 0)));
+        w->counts = G(g, LESS_EQUAL, sum, graph_scalar(g, w->t->state_dt, (double)FLT_MAX));
+    }
 }
 
 static void count_step(builder *w)

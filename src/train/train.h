@@ -8,9 +8,9 @@
  *     train_read(t, "w", DT_F32, w, &d);
  *
  * The user's graph (inputs, parameters among them, a loss) is copied; loss, gradients and the optimizer's update become one program.
- * Weights, moments and the step count stay on the device: every state has two surfaces, a dispatch reads one and writes the
- * other, and the two change places when the step counts. So a step whose loss or gradients are not finite leaves every bit of the
- * state as it was, by never being taken over; only the loss scale moves. Per step the host sends the minibatch and a short row of
+ * Weights, moments and the step count stay on the device. On a chip every state has two surfaces: a dispatch reads one and writes the
+ * other, and the two change places when the step counts. In fp32 a state has one, written over in place, and the program keeps the old
+ * number where loss or gradients are not finite. Either way such a step leaves every bit of the state as it was; only the loss scale moves. Per step the host sends the minibatch and a short row of
  * numbers (learning rate first), and reads the loss and the size of the gradients.
  *
  * Numbers. On a chip everything is fp16: moments and gradients stay multiplied by the loss scale, and the learning rate the host
@@ -28,7 +28,7 @@
 typedef struct trainer trainer;
 
 typedef enum {
-#define OPTIM(id, name, slots, moment1, moment2, decoupled, what) OPTIM_##id,
+#define OPTIM(id, name, slots, moment1, moment2, decoupled, lr, what) OPTIM_##id,
 #include "train/optim.def"
 #undef OPTIM
     OPTIM_COUNT
@@ -166,6 +166,7 @@ double train_schedule_lr(const train_schedule *s, int64_t step); /* of update nu
 bool train_schedule_find(const char *name, train_schedule_kind *out);
 bool train_optimizer_find(const char *name, train_optimizer *out);
 const char *train_optimizer_at(size_t i); /* NULL past the end; for messages and help */
+double train_optimizer_lr(train_optimizer k); /* a rate to start from */
 const char *train_schedule_at(size_t i);
 
 #endif
