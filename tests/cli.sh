@@ -239,6 +239,30 @@ empty() {
     t "data prepare, bad name" 2 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/s.tok"
     t "data prepare, option of stories" 2 $anneal data prepare --count 3
     t "tokenizer without a verb" 2 $anneal tokenizer
+    # models between files
+    t "convert --help" 0 $anneal convert --help
+    t "convert a preset" 0 $anneal convert --model tiny --out "$tmp/a.bin" --seed 4
+    empty "convert a preset" out
+    t "convert to GGUF" 0 $anneal convert --model "$tmp/a.bin" --out "$tmp/a.gguf" --json
+    has "convert to GGUF" out '"from":"llama2.c file","to":"gguf","family":"llama","tensors":20,.*"worst":0}'
+    t "convert to a folder" 0 $anneal convert --model "$tmp/a.gguf" --out "$tmp/hf"
+    t "convert back" 0 $anneal convert --model "$tmp/hf" --out "$tmp/b.bin"
+    t "there and back, the same bytes" 0 cmp "$tmp/a.bin" "$tmp/b.bin"
+    t "convert, quantised" 0 $anneal convert --model "$tmp/hf" --out "$tmp/q.safetensors" --quantize int4
+    has "convert, quantised" err 'off by at most'
+    t "convert, no model" 2 $anneal convert --out "$tmp/x.gguf"
+    t "convert, unknown kind" 2 $anneal convert --model tiny --out "$tmp/x" --to onnx
+    t "convert, unknown form" 2 $anneal convert --model tiny --out "$tmp/x.gguf" --quantize q9_9
+    t "convert, a form of other files" 2 $anneal convert --model tiny --out "$tmp/x.gguf" --quantize palette4
+    t "convert, what the target cannot say" 3 $anneal convert --model gpt2 --out "$tmp/x.bin"
+    has "convert, what the target cannot say" err 'learned positions'
+    head -c 5000 "$tmp/a.gguf" >"$tmp/cut.gguf"
+    t "convert, a cut file" 3 $anneal convert --model "$tmp/cut.gguf" --out "$tmp/x.bin"
+    has "convert, a cut file" err 'cut.gguf: .*tensor "'
+    sed 's/"rope_theta": 10000/"rope_theta": 10000, "qk_clip": 3/' "$tmp/hf/config.json" >"$tmp/c.json" && cp "$tmp/c.json" "$tmp/hf/config.json"
+    t "convert, an unknown field" 3 $anneal convert --model "$tmp/hf" --out "$tmp/x.bin"
+    has "convert, an unknown field" err 'config.json: field "qk_clip" (3) is not known'
+    t "convert leaves nothing behind" 1 sh -c "ls $tmp | grep -e '^x' -e tmp"
     t "full disk" 3 sh -c "$anneal rules > /dev/full"
 }
 echo "$pass $fail"
