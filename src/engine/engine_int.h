@@ -128,6 +128,7 @@ struct image {
     unsigned char *scratch, *work;
     unsigned char **view;      /* per input port: where this run reads it */
     int64_t *in_place;         /* per input port: the output that begins as its copy, -1: none */
+    int64_t *last_chain, *chain_of; /* per input: the elementwise chain that reads it last; per output: the one that makes it; -1 */
     unsigned char **shadow;    /* per input port: copy taken when an output shares its memory; NULL until needed */
     size_t work_bytes;
     uint64_t own_bytes;        /* constants, scratch, work, shadows */

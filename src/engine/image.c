@@ -194,6 +194,54 @@ static int64_t in_place_of(const program *p, uint32_t k)
     return at;
 }
 
+static bool is_chain(const insn *in) { return in->op == IN_EW || in->op == IN_EWS; }
+
+/* All of the port's memory, one element of it for each of the chain's results: read and written at the same place. */
+static bool in_step(const program *p, const insn *in, const etensor *t, uint64_t port_bytes)
+{
+    int64_t y[CHAIN_MOST_RESULTS], step[CHAIN_MOST_RESULTS];
+    uint64_t bytes;
+    insn_results(in, y, step);
+    return !t->offset && et_elems(t) == et_elems(&p->tensors.at[y[0]]) && et_bytes(t, &bytes) && bytes == port_bytes;
+}
+
+/* The elementwise chain that is the last to read input k, in step with what it writes; -1: another reads it last. */
+static int64_t last_chain_of(const program *p, uint32_t k)
+{
+    int64_t at = -1;
+    for (size_t i = 0; i < p->insns.n; i++)
+        if (touches(p, &p->insns.at[i], SPACE_INPUT, k, false)) at = (int64_t)i;
+    if (at < 0 || !is_chain(&p->insns.at[at])) return -1;
+    reader r;
+    int64_t t;
+    for (reader_begin(&r, &p->insns.at[at]); reader_next(&r, false, &t);) {
+        const etensor *x = &p->tensors.at[t];
+        if (x->where == SPACE_INPUT && x->slot == k && !in_step(p, &p->insns.at[at], x, p->inputs.at[k].bytes)) return -1;
+    }
+    return at;
+}
+
+/* The chain that alone writes output i; -1: something else does, or before it. */
+static int64_t chain_of(const program *p, uint32_t i)
+{
+    int64_t at = -1;
+    for (size_t k = 0; k < p->insns.n; k++) {
+        const insn *in = &p->insns.at[k];
+        if (!touches(p, in, SPACE_OUTPUT, i, true) && !touches(p, in, SPACE_OUTPUT, i, false)) continue;
+        if (at < 0 && !is_chain(in)) return -1;
+        if (at < 0) at = (int64_t)k;
+        else if (touches(p, in, SPACE_OUTPUT, i, true)) return -1;
+    }
+    if (at < 0) return -1;
+    int64_t y[CHAIN_MOST_RESULTS], step[CHAIN_MOST_RESULTS];
+    int n = insn_results(&p->insns.at[at], y, step);
+    for (int k = 0; k < n; k++) {
+        const etensor *t = &p->tensors.at[y[k]];
+        if (t->where == SPACE_OUTPUT && t->slot == i && in_step(p, &p->insns.at[at], t, p->outputs.at[i].bytes)) return at;
+    }
+    return -1;
+}
+
 static an_status load(image *im, const weight_source *w, diag *d)
 {
     const program *p = im->p;
@@ -204,13 +252,16 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->shadow = TAKE(a, unsigned char *, p->inputs.n);
     im->view = TAKE(a, unsigned char *, p->inputs.n);
     im->in_place = TAKE(a, int64_t, p->inputs.n);
+    im->last_chain = TAKE(a, int64_t, p->inputs.n);
+    im->chain_of = TAKE(a, int64_t, p->outputs.n);
     im->state = TAKE(a, void *, p->insns.n);
     im->scratch = engine_alloc(p->scratch_bytes);
-    if (!im->mem || !im->const_at || !im->const_own || !im->shadow || !im->view || !im->in_place || !im->state || !im->scratch) return diag_nomem(d);
+    if (!im->mem || !im->const_at || !im->const_own || !im->shadow || !im->view || !im->in_place || !im->last_chain || !im->chain_of || !im->state || !im->scratch) return diag_nomem(d);
     im->own_bytes += p->scratch_bytes;
     for (size_t i = 0; i < p->tensors.n; i++)
         if (p->tensors.at[i].where == SPACE_SCRATCH) im->mem[i] = im->scratch + p->tensors.at[i].offset;
-    for (size_t k = 0; k < p->inputs.n; k++) im->in_place[k] = in_place_of(p, (uint32_t)k);
+    for (size_t k = 0; k < p->inputs.n; k++) im->in_place[k] = in_place_of(p, (uint32_t)k), im->last_chain[k] = last_chain_of(p, (uint32_t)k);
+    for (size_t k = 0; k < p->outputs.n; k++) im->chain_of[k] = chain_of(p, (uint32_t)k);
     im->lazy = w && w->done && !im->opt.reference;
     im->source = w;
     if (im->lazy) TRY(prepare_lazily(im, d));
@@ -272,7 +323,8 @@ static an_status input_view(image *im, size_t k, const void *const *inputs, void
     *at = (unsigned char *)(uintptr_t)inputs[k]; /* never written */
     for (size_t i = 0; i < im->p->outputs.n; i++) {
         if (!overlaps(inputs[k], e->bytes, outputs[i], im->p->outputs.at[i].bytes)) continue;
-        if (im->in_place[k] == (int64_t)i && inputs[k] == outputs[i]) continue;
+        bool in_place = im->in_place[k] == (int64_t)i || (im->last_chain[k] >= 0 && im->last_chain[k] == im->chain_of[i]);
+        if (in_place && inputs[k] == outputs[i] && e->bytes == im->p->outputs.at[i].bytes) continue;
         if (!im->shadow[k]) {
             if (!(im->shadow[k] = engine_alloc(e->bytes))) return diag_nomem(d);
             im->own_bytes += e->bytes;

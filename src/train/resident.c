@@ -134,6 +134,7 @@ static an_status choose_types(trainer *t, diag *d)
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "two halves need a device that rounds every operation; %s has fp32 state", device_name(t->dev));
     t->state_dt = t->form == TRAIN_F32 ? DT_F32 : DT_F16;
     t->ctl_dt = t->state_dt;
+    t->in_place = t->state_dt == DT_F32; /* a chip shows overflow as infinity or 0 in places: there the host judges, before anything is taken over */
     t->floats = plain ? DT_NONE : DT_F16;
     return AN_OK;
 }
@@ -172,8 +173,12 @@ static an_status make_surfaces(trainer *t, diag *d)
     uint64_t all = one_size(t);
     ttype one = { t->state_dt, SHAPE(1) }, row = TTYPE(t->ctl_dt, MAX(t->ctl.n, 1), 1);
     ttype loss = { t->floats != DT_NONE ? t->floats : DT_F32, SHAPE(1) };
-    for (size_t i = 0; i < t->states.n; i++)
-        for (int k = 0; k < 2; k++) TRY(surface(t, &t->states.at[i].type, all, &t->states.at[i].s[k], d));
+    for (size_t i = 0; i < t->states.n; i++) {
+        state *s = &t->states.at[i];
+        TRY(surface(t, &s->type, all, &s->s[0], d));
+        if (stays(t, s)) s->s[1] = s->s[0];
+        else TRY(surface(t, &s->type, all, &s->s[1], d));
+    }
     for (size_t i = 0; i < t->inputs.n; i++) TRY(surface(t, &t->inputs.at[i].type, all, &t->inputs.at[i].s, d));
     for (size_t i = 0; i < t->fetch.n; i++) TRY(surface(t, &t->fetch.at[i].type, all, &t->fetch.at[i].s, d));
     TRY(surface(t, &row, all, &t->ctl_s, d));
@@ -230,7 +235,11 @@ void train_close(trainer *t)
         free(p->text);
         sb_free(&p->blob);
     }
-    for (size_t i = 0; i < t->states.n; i++) dev_surface_free(t->states.at[i].s[0]), dev_surface_free(t->states.at[i].s[1]);
+    for (size_t i = 0; i < t->states.n; i++) {
+        const state *s = &t->states.at[i];
+        dev_surface_free(s->s[0]);
+        if (s->s[1] != s->s[0]) dev_surface_free(s->s[1]);
+    }
     for (size_t i = 0; i < t->inputs.n; i++) dev_surface_free(t->inputs.at[i].s);
     for (size_t i = 0; i < t->fetch.n; i++) dev_surface_free(t->fetch.at[i].s);
     dev_surface_free(t->ctl_s), dev_surface_free(t->loss_s), dev_surface_free(t->peak_s), dev_surface_free(t->power_s);

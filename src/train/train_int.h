@@ -97,6 +97,7 @@ struct trainer {
     arena mem;
     device *dev;
     bool own_dev;
+    bool in_place;         /* one surface per weight and moment, written over by the step that counts; the program itself decides whether it does */
     const chip *chip;      /* NULL: a plain device */
     train_options o;       /* pointers in it are the caller's and dead after open, but for warn and user */
     optim opt;
@@ -134,6 +135,7 @@ struct trainer {
 /* The low half is worth 1/2048 of its number: hi's unit is at least 2^-11 of hi, so lo has hi's own range. */
 #define LOW_UNIT 2048.0
 
+static inline bool stays(const trainer *t, const state *s) { return t->in_place && s->group == GROUP_MAIN; }
 static inline bool is_half(const trainer *t) { return t->state_dt == DT_F16; }
 static inline bool is_pair(const trainer *t) { return t->form == TRAIN_HALVES; }
 
