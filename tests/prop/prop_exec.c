@@ -596,6 +596,40 @@ static void test_pool(void **state)
     }
 }
 
+/* Places, and by place: the same results everywhere, NaN and ties among them. */
+static void test_index(void **state)
+{
+    (void)state;
+    static const dtype places[] = { DT_I32, DT_U16, DT_F32 };
+    for (int round = 0; round < 200; round++) {
+        size_t dev = rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t outer = upto(1, 4), n = upto(1, chance(10) ? 2500 : 30), inner = chance(50) ? 1 : upto(1, chance(10) ? 600 : 20), flag = chance(50), back = chance(50);
+        if (inner > 20) n = MIN(n, 40);
+        dtype t = chance(20) ? DT_I8 : any_float(), tp = places[rng_below(&R, COUNT(places))];
+        int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, chance(30) ? 2 : 100), count = upto(1, chance(50) ? n : MIN(n, 5));
+        switch (rng_below(&R, 4)) {
+        case 0: prog_insn(&g, IN_ARG, INTS(prog_out(&g, tp, DIMS(outer, inner)), x), INTS(1, flag), NO_REALS); break;
+        case 1: prog_insn(&g, IN_CUMSUM, INTS(prog_out(&g, any_float(), DIMS(outer, n, inner)), x), INTS(1, flag, back), NO_REALS); break;
+        case 2: {
+            int64_t v = chance(80) ? prog_out(&g, t, DIMS(outer, count, inner)) : -1, i = v < 0 || chance(80) ? prog_out(&g, tp, DIMS(outer, count, inner)) : -1;
+            prog_insn(&g, IN_SORT, INTS(v, i, x), INTS(1, flag, count), NO_REALS);
+            break;
+        }
+        default: {
+            double *ix = numbers(outer * count * inner, TAME, 1);
+            for (int64_t i = 0; i < outer * count * inner; i++) ix[i] = (double)upto(-n, n - 1);
+            int64_t at = prog_in(&g, DT_I32, DIMS(outer, count, inner), ix);
+            free(ix);
+            prog_insn(&g, IN_GATHER_ALONG, INTS(prog_out(&g, t, DIMS(outer, count, inner)), x, at), INTS(1), NO_REALS);
+        }
+        }
+        compare(&g, devices[dev].name, 0, 0);
+        prog_close(&g);
+    }
+}
+
 static void test_attend(void **state)
 {
     (void)state;
@@ -639,7 +673,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_ew), cmocka_unit_test(test_ews),
+        cmocka_unit_test(test_ew), cmocka_unit_test(test_ews), cmocka_unit_test(test_index),
         cmocka_unit_test(test_cast_fill),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_conv),
