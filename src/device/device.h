@@ -57,6 +57,10 @@ typedef struct {               /* zero means default */
     dev_cache *cache;          /* compiled programs; NULL: none. Must outlive the device */
     bool (*fault)(void *user, const char *where); /* tests: true makes that step fail for want of memory */
     void *user;
+    /* tests: an engine that misbehaves. true at "compile" or "dispatch": it answers with an error; at "output": a NaN in the first
+     * result; at "reload": the old weights stay in use and nothing is said */
+    bool (*spoil)(void *spoiler, const char *what);
+    void *spoiler;
 } device_options;
 
 /* name NULL or "": the best one present. AN_USAGE: no such device; AN_UNSUPPORTED: not on this machine. */

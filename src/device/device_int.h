@@ -4,6 +4,7 @@
  *   surface.c  buffers and their layouts                        weights.c  the records a program was compiled with
  *   host.c     text to program to image: what soft and cpu share  soft.c cpu.c null.c  what tells the devices apart
  *   cache.c    compiled programs on disk and in memory          run.c      one program, once
+ *   fault.c    engines that misbehave, for tests
  *
  * Locks: dev->build serialises compile, load, unload, reload and free; dev->mu guards everything else and is never held while a
  * program is built or runs. build is taken first. */
@@ -125,6 +126,10 @@ bool dev_fault(device *dev, const char *where); /* a test wants this step to fai
 an_status dev_budget(device *dev, diag *d);     /* may one more program be compiled? */
 void dev_compiled(dev_program *p, double ms, bool ok);
 void dev_lost(dev_program *p); /* a reload left it unloaded */
+
+/* ---- fault.c ---- */
+bool dev_spoil(device *dev, const char *what); /* a test wants this to go wrong as an engine would */
+void spoil_output(dev_request *r);
 
 /* ---- surface.c ---- */
 void surface_ref(dev_surface *s);   /* dev->mu held */

@@ -88,6 +88,7 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
 {
     device *dev = p->dev;
     TRY(dev_budget(dev, d));
+    if (dev_spoil(dev, "compile")) return dev_refuse(dev, ERR_COMPILE, NOWHERE, d, "a failure that was asked for");
     if (dev->chip) TRY(soft_judge(dev, src, d));
     graph *g = NULL;
     diag why = { 0 };
@@ -197,7 +198,7 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
     if (p->im) {
         weight_source from = baked_source(fresh), back = baked_source(p->weights);
         if (dev_fault(dev, "reload")) diag_nomem(&why);
-        else if (image_reload(p->im, &from, &why)) {
+        else if (!dev_spoil(dev, "reload") && image_reload(p->im, &from, &why)) {
             diag again = { 0 };
             if (image_reload(p->im, &back, &again)) { /* neither old nor new: better none */
                 dev_lost(p);

@@ -15,9 +15,11 @@ static an_status dispatch(dev_request *r, diag *d)
     device *dev = r->dev;
     int64_t row = dev->lim.row_bytes;
     if (dev_fault(dev, "dispatch")) return diag_nomem(d);
+    if (dev_spoil(dev, "dispatch")) return diag_fail(d, AN_INPUT, NOWHERE, "a failure that was asked for");
     for (size_t i = 0; row && i < p->n_port[DEV_INPUT]; i++)
         dev_surface_pack(&p->port[DEV_INPUT][i], row, r->bound[DEV_INPUT][i]->at, r->stage[DEV_INPUT][i]);
     TRY(dev->cls->run(p, (const void *const *)r->at[DEV_INPUT], r->at[DEV_OUTPUT], d));
+    if (dev_spoil(dev, "output")) spoil_output(r);
     for (size_t i = 0; row && dev->cls->computes && i < p->n_port[DEV_OUTPUT]; i++)
         dev_surface_unpack(&p->port[DEV_OUTPUT][i], row, r->stage[DEV_OUTPUT][i], r->bound[DEV_OUTPUT][i]->at);
     return AN_OK;

@@ -55,7 +55,7 @@ qkv block_qkv(kernel *k, val x, bool rotate)
 val block_attend(kernel *k, const qkv *p)
 {
     const nn_heads *h = &k->heads;
-    val mask = k->mask.i ? k->mask : nn_causal_mask(k->g, k->c->dt, h->seq);
+    val mask = k->mask.i ? k->mask : nn_window_mask(k->g, k->c->dt, h->seq, k->c->window);
     val probs = nn_attn_probs(k->g, nn_queries_in(k->g, p->q, h), nn_keys_in(k->g, p->k, h), mask, h);
     return nn_attn_mix(k->g, probs, nn_keys_in(k->g, p->v, h), h);
 }

@@ -123,7 +123,7 @@ typedef enum {
     MK_COUNT
 } model_kind;
 
-typedef enum { MODEL_SET_TRAIN = 1, MODEL_SET_PREFILL = 2, MODEL_SET_DECODE = 4 } model_set;
+typedef enum { MODEL_SET_TRAIN = 1, MODEL_SET_PREFILL = 2, MODEL_SET_DECODE = 4, MODEL_SET_FUSED = 8 } model_set;
 
 typedef struct {
     model_kind kind;
@@ -150,6 +150,8 @@ size_t model_program_list(const model_config *c, model_set set, model_program *o
 void model_program_name(const model_config *c, const model_program *p, char *buf, size_t n);
 /* src NULL: every weight is a reference without bytes. */
 an_status model_program_build(const model_config *c, const model_program *p, const model_source *src, graph **out, diag *d) MUST_CHECK;
+/* The same with every weight as an input, called as its constant would be: "wq", "w2_t", "embed_part1", without the layer. */
+an_status model_program_build_open(const model_config *c, const model_program *p, graph **out, diag *d) MUST_CHECK;
 
 /* The tables; format is "text", "json" (one object per line) or "markdown". */
 void model_kernels_print(strbuf *b, const char *format);

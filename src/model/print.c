@@ -8,7 +8,7 @@ static const char *const act_words[] = { [MODEL_ACT_SWIGLU] = "swiglu", [MODEL_A
 static const struct {
     int set;
     const char *name;
-} sets[] = { { MODEL_SET_TRAIN, "train" }, { MODEL_SET_PREFILL, "prefill" }, { MODEL_SET_DECODE, "decode" } };
+} sets[] = { { MODEL_SET_TRAIN, "train" }, { MODEL_SET_PREFILL, "prefill" }, { MODEL_SET_DECODE, "decode" }, { MODEL_SET_FUSED, "fused" } };
 
 static void put_sets(strbuf *b, int have, const char *quote, const char *between)
 {

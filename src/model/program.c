@@ -5,6 +5,7 @@
 #define TRAIN   MODEL_SET_TRAIN
 #define PREFILL MODEL_SET_PREFILL
 #define DECODE  MODEL_SET_DECODE
+#define FUSED   MODEL_SET_FUSED
 const kernel_row kernel_rows[MK_COUNT] = {
 #define KERNEL(id, nm, sets_, scope_, in_, out_, doc_) \
     [MK_##id] = { .name = #nm, .doc = doc_, .in = in_, .out = out_, .sets = sets_, .scope = RUN_##scope_, .build = build_##nm },
@@ -250,7 +251,7 @@ static an_status build_into(kernel *k, const model_program *p, diag *d)
     return graph_finish(k->g, d);
 }
 
-an_status model_program_build(const model_config *config, const model_program *p, const model_source *src, graph **out, diag *d)
+static an_status build(const model_config *config, const model_program *p, const model_source *src, bool open, graph **out, diag *d)
 {
     *out = NULL;
     if ((int)p->kind < 0 || p->kind >= MK_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "program kind %d, wanted 0 to %d", (int)p->kind, MK_COUNT - 1);
@@ -264,7 +265,7 @@ an_status model_program_build(const model_config *config, const model_program *p
         return diag_fail(d, AN_INPUT, NOWHERE, "%s of %s: layer %d, wanted 0 to %lld", rows[p->kind].name, c.name, p->layer, (long long)c.n_layers - 1);
     char title[96];
     model_program_name(&c, p, title, sizeof title);
-    kernel k = { .c = &c, .src = src, .layer = p->layer, .spec_in = rows[p->kind].in, .spec_out = rows[p->kind].out,
+    kernel k = { .c = &c, .src = src, .param_inputs = open, .layer = p->layer, .spec_in = rows[p->kind].in, .spec_out = rows[p->kind].out,
                  .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq } };
     k.g = graph_new(title, 0);
     if (!k.g) return diag_nomem(d);
@@ -273,6 +274,9 @@ an_status model_program_build(const model_config *config, const model_program *p
     else *out = k.g;
     return st;
 }
+
+an_status model_program_build(const model_config *c, const model_program *p, const model_source *src, graph **out, diag *d) { return build(c, p, src, false, out, d); }
+an_status model_program_build_open(const model_config *c, const model_program *p, graph **out, diag *d) { return build(c, p, NULL, true, out, d); }
 
 /* ---- lists ---- */
 

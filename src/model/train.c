@@ -43,10 +43,18 @@ void build_fwd_ffn(kernel *k)
 
 void build_final_norm(kernel *k) { port_out(k, "xn", block_norm(k, port_in(k, "x"), MW_NORM_F, MW_NORM_F_B)); }
 
+static int classify(kernel *k, val xn, val *logits)
+{
+    int n = model_vocab_parts(k->c);
+    for (int i = 0; i < n; i++) logits[i] = nn_linear(k->g, xn, classifier_weight(k, i, false), NO_VAL);
+    return n;
+}
+
 void build_classifier(kernel *k)
 {
-    val x = port_in(k, "xn");
-    for (int i = 0; i < model_vocab_parts(k->c); i++) port_out_part(k, "logits", i, nn_linear(k->g, x, classifier_weight(k, i, false), NO_VAL));
+    val logits[NN_MAX_PARTS] = { { 0 } };
+    int n = classify(k, port_in(k, "xn"), logits);
+    for (int i = 0; i < n; i++) port_out_part(k, "logits", i, logits[i]);
 }
 
 void build_vocab_softmax(kernel *k)
@@ -58,31 +66,54 @@ void build_vocab_softmax(kernel *k)
     for (int i = 0; i < n; i++) port_out_part(k, "probs", i, probs[i]);
 }
 
+/* The loss is the mean over positions. */
+static double mean_scale(const kernel *k) { return k->c->loss_scale / (double)k->heads.seq; }
+
 void build_cross_entropy(kernel *k)
 {
     const val *logits;
     val d[NN_MAX_PARTS] = { { 0 } };
     int n = ports_in(k, "logits", &logits);
-    double scale = k->c->loss_scale / (double)k->heads.seq; /* the loss is the mean over positions */
-    port_out(k, "loss", nn_cross_entropy(k->g, logits, n, port_in(k, "hi"), port_in(k, "lo"), scale, d));
+    port_out(k, "loss", nn_cross_entropy(k->g, logits, n, port_in(k, "hi"), port_in(k, "lo"), mean_scale(k), d));
     for (int i = 0; i < n; i++) port_out_part(k, "dlogits", i, d[i]);
 }
 
 /* ---- backward ---- */
 
-void build_classifier_bwd(kernel *k)
+static val classify_bwd(kernel *k, const val *d, int n)
 {
-    const val *d;
-    int n = ports_in(k, "dlogits", &d);
     val dx = NO_VAL;
     for (int i = 0; i < n; i++) {
         val part = nn_linear(k->g, d[i], classifier_weight(k, i, true), NO_VAL);
         dx = i ? G(k->g, ADD, dx, part) : part;
     }
-    port_out(k, "dxn", dx);
+    return dx;
+}
+
+void build_classifier_bwd(kernel *k)
+{
+    const val *d;
+    int n = ports_in(k, "dlogits", &d);
+    port_out(k, "dxn", classify_bwd(k, d, n));
 }
 
 void build_final_norm_bwd(kernel *k) { port_out(k, "dx", block_norm_bwd(k, port_in(k, "dxn"), port_in(k, "x"), MW_NORM_F)); }
+
+void build_head(kernel *k)
+{
+    val x = port_in(k, "x"), seed = port_in(k, "seed"), xn = block_norm(k, x, MW_NORM_F, MW_NORM_F_B);
+    val logits[NN_MAX_PARTS] = { { 0 } }, d[NN_MAX_PARTS] = { { 0 } };
+    int n = classify(k, xn, logits);
+    port_out(k, "loss", nn_cross_entropy(k->g, logits, n, port_in(k, "hi"), port_in(k, "lo"), mean_scale(k), d));
+    for (int i = 0; i < n; i++) {
+        d[i] = G(k->g, MUL, d[i], seed);
+        port_out_part(k, "dlogits", i, d[i]);
+    }
+    val dxn = classify_bwd(k, d, n);
+    port_out(k, "xn", xn);
+    port_out(k, "dxn", dxn);
+    port_out(k, "dx", block_norm_bwd(k, dxn, x, MW_NORM_F));
+}
 
 static void layer_norm_bwd(kernel *k, model_weight_id gain)
 {
@@ -126,7 +157,7 @@ void build_attn_bwd1(kernel *k)
     val dy = nn_scale(g, port_in(k, "dy"), k->c->alpha);
     val da = nn_queries_in(g, nn_linear(g, dy, weight_t(k, MW_WO), NO_VAL), h);
     val q = nn_queries_in(g, port_in(k, "q"), h), key = nn_keys_in(g, port_in(k, "k"), h), v = nn_keys_in(g, port_in(k, "v"), h);
-    val p = nn_attn_probs(g, q, key, nn_causal_mask(g, k->c->dt, h->seq), h);
+    val p = nn_attn_probs(g, q, key, nn_window_mask(g, k->c->dt, h->seq, k->c->window), h);
     port_out(k, "dv", nn_keys_out(g, G(g, MATMUL, da, grouped(k, p)), h)); /* sums over positions and over the group */
     port_out(k, "p", flat(k, p));
     port_out(k, "dp", flat(k, GA(g, MATMUL, VALS(da, v), AT_B(TRANSPOSE_X, true))));
