@@ -28,7 +28,7 @@ struct pipeline {
     void *way;
 };
 
-extern const pipe_ops pipe_resident;
+extern const pipe_ops pipe_resident, pipe_host; /* host: delta, dynamic, restart */
 
 /* A token id as the chip's inputs take it, and the inputs of both kinds. tokens: [B, T + 1]. */
 typedef struct {

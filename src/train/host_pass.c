@@ -1,0 +1,132 @@
+/* host_pass.c: one sequence through the layers and back.
+ * In: token ids.  Out: the loss; taps and gradients of activations in the programs' buffers; jobs for the weight gradients.
+ *
+ * Residuals are added by the programs, or by the host in fp32 when the configuration says so. */
+#include "train/pipe_host.h"
+
+enum { MOST = 8 };
+typedef struct {
+    const float *at[MOST];
+    int n;
+} feeds;
+
+/* Ports a configuration does not have are left out, as in kernels.def. */
+static void feed(feeds *f, const float *x, bool there)
+{
+    if (there) f->at[f->n++] = x;
+}
+#define ALWAYS true
+
+static void add(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] += x[i];
+}
+
+/* Rows of the table, one column per position. */
+static an_status embed(host *h, diag *d)
+{
+    int64_t D = h->c.dim, T = h->c.seq;
+    int table = weight_index(h, MW_EMBED, -1), pos = weight_index(h, MW_POS, -1);
+    const float *w;
+    TRY(books_weight(h, table, &w, d));
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t c = 0; c < D; c++) h->x0[c * T + t] = w[h->ids[t] * D + c];
+    TRY(books_done(h, table, d));
+    if (pos < 0) return AN_OK;
+    TRY(books_weight(h, pos, &w, d));
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t c = 0; c < D; c++) h->x0[c * T + t] += w[t * D + c];
+    return books_done(h, pos, d);
+}
+
+float *pass_input(host *h, int l) { return l ? prog_tap(h, MK_FWD_FFN, l - 1, "x") : h->x0; }
+
+static an_status up(host *h, int l, diag *d)
+{
+    int64_t n = h->c.dim * h->c.seq;
+    const float *x = pass_input(h, l);
+    TRY(prog_run(h, MK_FWD_ATTN, l, &x, d));
+    float *mid = prog_tap(h, MK_FWD_ATTN, l, "x"), *y = prog_tap(h, MK_FWD_FFN, l, "x");
+    if (h->c.host_residual) add(mid, x, n);
+    const float *in = mid;
+    TRY(prog_run(h, MK_FWD_FFN, l, &in, d));
+    if (h->c.host_residual) add(y, mid, n);
+    return AN_OK;
+}
+
+static an_status head(host *h, double *loss, diag *d)
+{
+    int64_t T = h->c.seq;
+    float ratio = (float)(books_scale(h) / h->c.loss_scale);
+    for (int64_t t = 0; t < T; t++) {
+        h->digit[0][t] = (float)(h->targets[t] / MODEL_ID_BASE), h->digit[1][t] = (float)(h->targets[t] % MODEL_ID_BASE);
+        h->seed[t] = ratio;
+    }
+    const float *in[] = { pass_input(h, (int)h->c.n_layers), h->digit[0], h->digit[1], h->seed };
+    TRY(prog_run(h, MK_HEAD, 0, in, d));
+    const float *each = prog_tap(h, MK_HEAD, 0, "loss");
+    *loss = 0;
+    for (int64_t t = 0; t < T; t++) *loss += each[t];
+    return AN_OK;
+}
+
+an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d)
+{
+    h->ids = tokens, h->targets = tokens + 1;
+    TRY(embed(h, d));
+    for (int l = 0; l < h->c.n_layers; l++) TRY(up(h, l, d));
+    return head(h, loss, d);
+}
+
+static an_status down(host *h, int l, const float *dy, diag *d)
+{
+    int64_t n = h->c.dim * h->c.seq;
+    bool gated = h->c.act == MODEL_ACT_SWIGLU, qkn = h->c.qk_norm, inside = !h->c.host_residual;
+    feeds f = { 0 };
+    feed(&f, dy, ALWAYS);
+    feed(&f, prog_tap(h, MK_FWD_FFN, l, "h1"), ALWAYS);
+    feed(&f, prog_tap(h, MK_FWD_FFN, l, "h3"), gated);
+    TRY(prog_run(h, MK_FFN_BWD, l, f.at, d));
+
+    float *mid = prog_tap(h, MK_FFN_NORM_BWD, l, "dx"), *dx = prog_tap(h, MK_ATTN_NORM_BWD, l, "dx");
+    f.n = 0;
+    feed(&f, prog_tap(h, MK_FFN_BWD, l, "dxn"), ALWAYS);
+    feed(&f, prog_tap(h, MK_FWD_ATTN, l, "x"), ALWAYS);
+    feed(&f, dy, inside);
+    TRY(prog_run(h, MK_FFN_NORM_BWD, l, f.at, d));
+    if (!inside) add(mid, dy, n);
+
+    const float *q = prog_tap(h, MK_FWD_ATTN, l, "q"), *k = prog_tap(h, MK_FWD_ATTN, l, "k");
+    TRY(prog_run(h, MK_ATTN_BWD1, l, (const float *[]){ q, k, prog_tap(h, MK_FWD_ATTN, l, "v"), mid }, d));
+    f.n = 0;
+    feed(&f, prog_tap(h, MK_ATTN_BWD1, l, "p"), ALWAYS);
+    feed(&f, prog_tap(h, MK_ATTN_BWD1, l, "dp"), ALWAYS);
+    feed(&f, q, ALWAYS);
+    feed(&f, k, ALWAYS);
+    feed(&f, prog_tap(h, MK_FWD_ATTN, l, "qraw"), qkn);
+    feed(&f, prog_tap(h, MK_FWD_ATTN, l, "kraw"), qkn);
+    TRY(prog_run(h, MK_ATTN_BWD2, l, f.at, d));
+
+    const float *dqkv[] = { prog_tap(h, MK_ATTN_BWD2, l, "dq"), prog_tap(h, MK_ATTN_BWD2, l, "dk"), prog_tap(h, MK_ATTN_BWD1, l, "dv") };
+    TRY(prog_run(h, MK_QKV_BWD, l, dqkv, d));
+    f.n = 0;
+    feed(&f, prog_tap(h, MK_QKV_BWD, l, "dxn"), ALWAYS);
+    feed(&f, pass_input(h, l), ALWAYS);
+    feed(&f, mid, inside);
+    TRY(prog_run(h, MK_ATTN_NORM_BWD, l, f.at, d));
+    if (!inside) add(dx, mid, n);
+    return AN_OK;
+}
+
+an_status pass_backward(host *h, diag *d)
+{
+    const float *dy = prog_tap(h, MK_HEAD, 0, "dx");
+    host_queue_push(h->queue, grad_head, h, 0);
+    for (int l = (int)h->c.n_layers - 1; l >= 0; l--) {
+        TRY(down(h, l, dy, d));
+        host_queue_push(h->queue, grad_layer, h, l); /* reads what stands in this layer's buffers and above */
+        dy = prog_tap(h, MK_ATTN_NORM_BWD, l, "dx");
+    }
+    host_queue_push(h->queue, grad_embed, h, 0);
+    return AN_OK;
+}

@@ -1,0 +1,236 @@
+/* pipe_host.c: a language model trained by kernels on the device and the rest on the host: delta, dynamic and restart.
+ * In: minibatches.  Out: reports; the state is the books'.
+ *
+ *   sync ─▶ sequences: forward, backward (dW on the work queue) ─▶ update of the books
+ * The books move in one place, at the end: a device that fails before it, however, costs the minibatch and nothing else. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "train/pipe_host.h"
+
+void host_event(const host *h, const char *lane, const char *what, int layer, uint64_t begin)
+{
+    pipe_event e = { .lane = lane, .what = what, .layer = layer, .begin = begin, .end = clock_ns() };
+    if (h->p->o.on_event) h->p->o.on_event(h->p->o.user, &e);
+}
+
+void host_warn(const host *h, const char *fmt, ...)
+{
+    char line[600];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (h->p->o.train.warn) h->p->o.train.warn(h->p->o.train.user, line);
+}
+
+/* ---- opening ---- */
+
+static an_status index_weights(host *h, diag *d)
+{
+    size_t n = model_weights(&h->c, NULL, 0), cells = (size_t)MW_COUNT * (size_t)(h->c.n_layers + 1);
+    h->param_at = TAKE(&h->mem, int, cells);
+    if (!h->param_at || !vec_room(&h->mem, &h->weight.at, &h->weight.cap, n, sizeof *h->weight.at)) return diag_nomem(d);
+    h->weight.n = model_weights(&h->c, h->weight.at, n);
+    for (size_t i = 0; i < cells; i++) h->param_at[i] = -1;
+    for (size_t i = 0; i < n; i++) h->param_at[(int64_t)h->weight.at[i].id * (h->c.n_layers + 1) + h->weight.at[i].layer + 1] = (int)i;
+    return AN_OK;
+}
+
+static an_status make_buffers(host *h, diag *d)
+{
+    size_t T = (size_t)h->c.seq, D = (size_t)h->c.dim;
+    h->x0 = TAKE(&h->mem, float, D * T);
+    float *row = TAKE(&h->mem, float, 5 * T);
+    if (!h->x0 || !row) return diag_nomem(d);
+    h->digit[0] = row, h->digit[1] = row + T, h->seed = row + 2 * T, h->rstd = row + 3 * T, h->mean = row + 4 * T;
+    h->buffer_bytes += (D + 5) * T * sizeof(float);
+    if (h->c.alpha == 1) return AN_OK;
+    if (!(h->alpha = TAKE(&h->mem, float, D))) return diag_nomem(d);
+    for (size_t i = 0; i < D; i++) h->alpha[i] = (float)h->c.alpha;
+    return AN_OK;
+}
+
+/* A round that never fits would be found out only after the first update. */
+static an_status check_budget(const host *h, diag *d)
+{
+    int64_t most = device_get_limits(h->p->o.dev)->compiles, need = 0;
+    for (size_t i = 0; i < h->progs.n; i++) need += h->progs.at[i].same == (int)i;
+    if (!most || need <= most) return AN_OK;
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "pipeline %s takes %lld programs for %lld layers; %s compiles %lld: take %s or %s", pipe_name(h->p->kind),
+                     (long long)need, (long long)h->c.n_layers, device_name(h->p->o.dev), (long long)most, pipe_name(PIPE_DYNAMIC), pipe_name(PIPE_RESIDENT));
+}
+
+static an_status open(host *h, diag *d)
+{
+    static const host_way *const ways[PIPE_COUNT] = { [PIPE_DELTA] = &host_delta, [PIPE_DYNAMIC] = &host_dynamic, [PIPE_RESTART] = &host_restart };
+    pipeline *p = h->p;
+    uint32_t isa;
+    const char *colon = strchr(device_name(p->o.dev), ':');
+    h->way = ways[p->kind];
+    h->chip = device_is_plain(p->o.dev) || !colon ? NULL : chip_find(colon + 1);
+    h->c = p->c;
+    h->c.seq = p->T;
+    if (h->c.alpha == 0) h->c.alpha = 1;
+    TRY(isa_have(&isa, d));
+    h->vk = vec_pick(isa), h->gk = gemm_pick(GEMM_F32, isa);
+    TRY(index_weights(h, d));
+    TRY(books_open(h, d));
+    h->c.loss_scale = books_scale(h);
+    TRY(make_buffers(h, d));
+    TRY(prog_plan(h, d));
+    TRY(check_budget(h, d));
+    h->stale = true;
+    return host_queue_make(&h->queue, d);
+}
+
+static void drop(void *way)
+{
+    host *h = way;
+    host_queue_free(h->queue);
+    prog_drop(h);
+    books_close(h);
+    free(h->scratch);
+    arena_free(&h->mem);
+    free(h);
+}
+
+static void *make(pipeline *p, diag *d)
+{
+    host *h = calloc(1, sizeof *h);
+    if (!h) return diag_nomem(d), NULL;
+    h->p = p;
+    if (!open(h, d)) return h;
+    drop(h);
+    return NULL;
+}
+
+/* ---- minibatches ---- */
+
+static an_status sync(host *h, diag *d)
+{
+    if (!h->stale) return AN_OK;
+    uint64_t t0 = clock_ns();
+    TRY(h->way->sync(h, d));
+    h->stale = false;
+    host_event(h, "host", "weights", -1, t0);
+    return AN_OK;
+}
+
+static void drain(host *h)
+{
+    uint64_t t0 = clock_ns();
+    host_queue_drain(h->queue);
+    host_event(h, "host", "wait", -1, t0);
+}
+
+/* Every sequence; *loss is the mean over all positions. What is not finite ends it early: the update will be skipped. */
+static an_status sequences(host *h, const int32_t *tokens, double *loss, diag *d)
+{
+    pipeline *p = h->p;
+    an_status st = AN_OK;
+    double sum = 0;
+    h->bad[0] = 0, h->job = (diag){ 0 };
+    for (int64_t b = 0; b < p->B && !st && !h->bad[0]; b++) {
+        double one = 0;
+        st = pass_forward(h, tokens + b * (p->T + 1), &one, d);
+        sum += one;
+        if (!st && !h->bad[0]) st = pass_backward(h, d);
+        drain(h); /* the next sequence goes into the same buffers */
+    }
+    if (!st && h->job.st) st = diag_fail(d, h->job.st, h->job.at, "%s", h->job.msg);
+    *loss = h->bad[0] ? (double)NAN : sum / (double)(p->B * p->T);
+    return st;
+}
+
+/* What the taps did not show: products that overflowed on the host. */
+static void look_at_gradients(host *h)
+{
+    for (size_t i = 0; i < h->weight.n && !h->bad[0]; i++) {
+        int64_t n = 0;
+        char name[40];
+        if (!shape_elems(&h->weight.at[i].type.sh, &n) || isfinite(h->vk->largest(h->grad[i], n))) continue;
+        pipe_weight_name(h->weight.at[i].id, h->weight.at[i].layer, name, sizeof name);
+        snprintf(h->bad, sizeof h->bad, "the gradient of %s", name);
+    }
+}
+
+static an_status gradients(host *h, const int32_t *tokens, double *loss, diag *d)
+{
+    an_status st = books_lock(h, d);
+    if (!st) st = sequences(h, tokens, loss, d);
+    if (!st) look_at_gradients(h);
+    diag also = { 0 };
+    an_status un = books_unlock(h, st ? &also : d);
+    return st ? st : un;
+}
+
+static an_status step(void *way, const int32_t *tokens, double lr, train_report *r, bool *again, diag *d)
+{
+    host *h = way;
+    double loss = NAN, unit = books_scale(h) * (double)h->p->B;
+    *r = (train_report){ .lr = lr, .loss = NAN, .grad_norm = NAN, .loss_scale = books_scale(h), .step = h->t->steps, .skipped = h->t->skipped };
+    TRY(sync(h, d));
+    if (!h->t->group_bad) TRY(gradients(h, tokens, &loss, d)); /* else the group is skipped anyway */
+    uint64_t t0 = clock_ns();
+    diag why = { 0 };
+    an_status st = books_step(h, loss, unit, lr, r, &why);
+    host_event(h, "host", "update", -1, t0);
+    if (st == AN_MISMATCH) return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, h->bad[0] ? h->bad : "not known");
+    if (st) return *d = why, st;
+    if (!r->finite && h->bad[0]) host_warn(h, "%s is not finite (loss scale %g): the update is skipped", h->bad, r->loss_scale);
+    if (!r->applied) return AN_OK;
+    h->stale = true;
+    *again = h->way->spent(h);
+    h->restarts_wanted += *again;
+    return AN_OK;
+}
+
+static an_status loss_of(void *way, const int32_t *tokens, double *loss, diag *d)
+{
+    host *h = way;
+    pipeline *p = h->p;
+    *loss = 0;
+    TRY(sync(h, d));
+    for (int64_t b = 0; b < p->B; b++) {
+        double one = 0;
+        TRY(pass_forward(h, tokens + b * (p->T + 1), &one, d));
+        *loss += one / (double)(p->B * p->T);
+    }
+    return AN_OK;
+}
+
+/* ---- state ---- */
+
+static trainer *books(const void *way) { return ((const host *)way)->t; }
+static size_t states(const void *way) { return train_state_count(books(way)); }
+static void state_at(const void *way, size_t i, train_state_info *out) { train_state_at(books(way), i, out); }
+static an_status read_state(void *way, const char *name, dtype dt, void *data, diag *d) { return train_read(books(way), name, dt, data, d); }
+static an_status save(void *way, const char *path, const train_note *note, size_t n, diag *d) { return train_save(books(way), path, note, n, d); }
+
+static an_status write_state(void *way, const char *name, dtype dt, const void *data, diag *d)
+{
+    ((host *)way)->stale = true;
+    return train_write(books(way), name, dt, data, d);
+}
+
+static an_status load(void *way, const char *path, train_note *note, size_t n, arena *mem, diag *d)
+{
+    ((host *)way)->stale = true;
+    return train_load(books(way), path, note, n, mem, d);
+}
+
+static void stats(void *way, pipe_stats *out)
+{
+    host *h = way;
+    device_stats s, mine;
+    train_get_stats(h->t, &out->train);
+    device_get_stats(h->p->o.dev, &s);
+    device_get_stats(h->cpu, &mine);
+    out->train.dispatches = out->dispatches = h->dispatches;
+    out->compiles = s.compiles, out->reloads = h->reloads, out->canaries = h->canaries, out->restarts_wanted = h->restarts_wanted;
+    out->bytes = h->buffer_bytes + mine.surface_bytes + mine.image_bytes + s.surface_bytes + s.image_bytes;
+}
+
+const pipe_ops pipe_host = { make, drop, step, loss_of, states, state_at, write_state, read_state, save, load, stats };

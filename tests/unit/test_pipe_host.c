@@ -1,0 +1,477 @@
+/* test_pipe_host: the pipelines the host drives: their gradients are those of the differentiated graph, all ways give one curve,
+ * checkpoints are exchanged, restarts go on exactly, and an engine that misbehaves costs nothing but what is said. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "grad/grad.h"
+#include "t.h"
+#include "train/pipe_int.h"
+
+enum { B = 2, T = 16, V = 40, MAX_STEPS = 50 };
+
+static model_config small(int layers)
+{
+    model_config c = *model_preset_find("tiny");
+    c.n_layers = layers, c.dim = 32, c.hidden = 48, c.n_heads = 4, c.n_kv_heads = 2, c.head_dim = 8, c.vocab = V, c.seq = T, c.context = T;
+    return c;
+}
+
+static void batch(uint64_t k, int32_t *to)
+{
+    rng r = { 77 + k };
+    for (int b = 0; b < B; b++) {
+        int32_t x = (int32_t)rng_below(&r, V);
+        for (int i = 0; i <= T; i++) to[b * (T + 1) + i] = x, x = (x * 3 + (int32_t)rng_below(&r, 2)) % V;
+    }
+}
+
+static float start(const char *name, rng *r) { return (float)(strstr(name, "norm") && !strstr(name, "_b") ? 1 + 0.1 * rng_normal(r) : 0.1 * rng_normal(r)); }
+
+static void fill(pipeline *p)
+{
+    rng r = { 5 };
+    for (size_t i = 0; i < pipe_state_count(p); i++) {
+        train_state_info s;
+        diag d = { 0 };
+        int64_t n;
+        pipe_state_at(p, i, &s);
+        if (!s.param || strcmp(s.param, s.name)) continue;
+        assert_true(shape_elems(&s.type.sh, &n));
+        float *x = malloc((size_t)n * sizeof *x);
+        for (int64_t k = 0; k < n; k++) x[k] = start(s.name, &r);
+        assert_ok(pipe_write(p, s.name, DT_F32, x, &d), d);
+        free(x);
+    }
+}
+
+/* ---- a device that may misbehave, a pipe on it, and what was said ---- */
+
+typedef struct {
+    const char *what;  /* which call goes wrong; NULL: none */
+    int after, times;  /* from which one on, and how many */
+    int warned;
+    char said[600];
+    atomic_int events[2]; /* host, device */
+} trouble;
+
+static bool spoil(void *user, const char *what)
+{
+    trouble *t = user;
+    if (!t->what || strcmp(t->what, what) || t->after-- > 0 || t->times <= 0) return false;
+    t->times--;
+    return true;
+}
+
+static void warn(void *user, const char *line)
+{
+    trouble *t = user;
+    t->warned++;
+    snprintf(t->said, sizeof t->said, "%s", line);
+}
+
+static void event(void *user, const pipe_event *e)
+{
+    trouble *t = user;
+    assert_true(e->end >= e->begin);
+    atomic_fetch_add(&t->events[!strcmp(e->lane, "device")], 1);
+}
+
+typedef struct {
+    device *dev;
+    pipeline *p;
+    pool *pool;
+    trouble t;
+} rig;
+
+typedef struct {
+    const char *engine, *way, *optimizer;
+    const model_config *c;
+    int64_t compiles;
+    int accum;
+} setup;
+
+static void open_rig(rig *r, const setup *s)
+{
+    diag d = { 0 };
+    model_config c = s->c ? *s->c : small(2);
+    device_limit limit = { "compiles", s->compiles };
+    assert_ok(pool_make(&r->pool, 2, &d), d);
+    device_options o = { .pool = r->pool, .limit = s->compiles ? &limit : NULL, .n_limit = s->compiles ? 1 : 0, .spoil = spoil, .spoiler = &r->t };
+    assert_ok(device_open(&r->dev, s->engine, &o, &d), d);
+    pipe_options po = { .pipeline = s->way, .dev = r->dev, .pool = r->pool, .config = &c, .batch = B, .on_event = event, .user = &r->t,
+                        .train = { .optimizer = s->optimizer ? s->optimizer : "adamw", .beta2 = 0.95, .eps = 1e-3, .decay = 0.1, .clip = 1, .accum = s->accum, .warn = warn, .user = &r->t } };
+    if (s->optimizer) po.train.clip = po.train.decay = 0;
+    if (!device_is_plain(r->dev)) po.train.state = TRAIN_HALVES, po.train.loss_scale = 16, po.train.dynamic_scale = true;
+    assert_ok(pipe_open(&r->p, &po, &d), d);
+    fill(r->p);
+}
+
+static void close_rig(rig *r)
+{
+    pipe_close(r->p);
+    device_close(r->dev);
+    pool_free(r->pool);
+}
+
+static an_status one(rig *r, uint64_t k, train_report *out, bool *again, diag *d)
+{
+    int32_t ids[B * (T + 1)];
+    batch(k, ids);
+    return pipe_step(r->p, ids, 0.003, out, again, d);
+}
+
+static void run(rig *r, uint64_t from, int n, double *loss)
+{
+    for (int i = 0; i < n; i++) {
+        train_report rep;
+        bool again;
+        diag d = { 0 };
+        assert_ok(one(r, from + (uint64_t)i, &rep, &again, &d), d);
+        assert_true(rep.applied);
+        loss[i] = rep.loss;
+    }
+}
+
+/* ---- gradients ---- */
+
+static int64_t count(const ttype *t)
+{
+    int64_t n = 0;
+    assert_true(shape_elems(&t->sh, &n));
+    return n;
+}
+
+static tensor64 tensor_of(arena *mem, const ttype *t)
+{
+    return (tensor64){ *t, TAKE(mem, double, (size_t)count(t)) };
+}
+
+/* Every gradient of the model by grad_build, in double precision. */
+static void reference(const model_config *config, tensor64 *out, size_t *n, double *loss, arena *mem)
+{
+    model_config c = *config;
+    diag d = { 0 };
+    decoder dec;
+    int32_t ids[B * (T + 1)];
+    c.dt = DT_F32;
+    batch(0, ids);
+    assert_ok(decoder_build(&c, &(decoder_options){ .use = DECODER_TRAIN, .param_inputs = true, .batch = B, .seq = T }, NULL, &dec, &d), d);
+    val *grad = TAKE(mem, val, dec.n_param);
+    assert_ok(grad_build(dec.g, dec.loss, dec.param, (int)dec.n_param, grad, NULL, &d), d);
+    for (size_t i = 0; i < dec.n_param; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "grad%zu", i);
+        graph_output(dec.g, name, grad[i]);
+    }
+    assert_ok(graph_finish(dec.g, &d), d);
+    tensor64 *in = TAKE(mem, tensor64, dec.g->inputs.n), *all = TAKE(mem, tensor64, dec.n_param + 1);
+    rng r = { 5 };
+    for (size_t i = 0; i < dec.g->inputs.n; i++) {
+        const value *v = graph_value(dec.g, dec.g->inputs.at[i]);
+        int64_t k = count(&v->type);
+        in[i] = tensor_of(mem, &v->type);
+        bool target = !strcmp(v->name, "targets");
+        for (int64_t j = 0; j < k; j++) in[i].x[j] = v->type.dt == DT_I32 ? ids[j / T * (T + 1) + j % T + target] : (double)start(v->name, &r);
+    }
+    assert_ok(graph_eval(dec.g, in, all, mem, &d), d);
+    *loss = all[0].x[0];
+    memcpy(out, all + 1, dec.n_param * sizeof *all);
+    *n = dec.n_param;
+    graph_free(dec.g);
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) s += a[i] * b[i];
+    return s;
+}
+
+/* Same direction and size. What is 0 in exact arithmetic (a key's bias without rotation shifts all scores alike) is noise. */
+static bool same_gradient(const double *x, const double *want, int64_t n, double all, double *cos, double *ratio)
+{
+    double a = sqrt(dot(x, x, n)), b = sqrt(dot(want, want, n));
+    *cos = dot(x, want, n) / (a * b), *ratio = a / b;
+    if (b < 1e-9 * all) return a < 1e-6 * all;
+    return *cos > 0.99999 && fabs(*ratio - 1) < 1e-4;
+}
+
+static void gradients(void **state)
+{
+    (void)state;
+    model_config c[6];
+    for (size_t i = 0; i < COUNT(c); i++) c[i] = small(2);
+    c[1].qk_norm = true, c[1].tied = !c[1].tied, c[1].vocab_part = 16;
+    c[2].norm = MODEL_NORM_LAYER, c[2].act = MODEL_ACT_GELU, c[2].rope = MODEL_ROPE_NONE, c[2].bias = true, c[2].n_kv_heads = 4;
+    c[3].host_residual = true, c[3].alpha = 0.5;
+    c[4].window = 5, c[4].bias_qkv = true, c[4].rope = MODEL_ROPE_HALF;
+    c[5].n_layers = 3, c[5].alpha = 0.25, c[5].bias = true;
+    static const char *const ways[] = { "delta", "dynamic", "restart" };
+    for (size_t i = 0; i < COUNT(c); i++) {
+        arena mem = { 0 };
+        tensor64 want[128];
+        size_t n;
+        double loss, all = 0;
+        reference(&c[i], want, &n, &loss, &mem);
+        for (size_t k = 0; k < n; k++) all += dot(want[k].x, want[k].x, count(&want[k].type));
+        all = sqrt(all);
+        for (size_t w = 0; w < COUNT(ways); w++) {
+            rig r = { 0 };
+            train_report rep;
+            bool again;
+            diag d = { 0 };
+            open_rig(&r, &(setup){ .engine = "cpu", .way = ways[w], .optimizer = "momentum", .c = &c[i] });
+            assert_ok(one(&r, 0, &rep, &again, &d), d);
+            assert_true(fabs(rep.loss - loss) < 1e-5 * loss);
+            size_t at = 0;
+            for (size_t k = 0; k < pipe_state_count(r.p); k++) { /* the first momentum is the gradient */
+                train_state_info s;
+                double cos, ratio, *x;
+                pipe_state_at(r.p, k, &s);
+                if (!s.param || strcmp(s.name + strlen(s.param), ".m")) continue;
+                int64_t m = count(&s.type);
+                x = TAKE(&mem, double, (size_t)m);
+                assert_ok(pipe_read(r.p, s.name, DT_F64, x, &d), d);
+                assert_true(at < n);
+                if (!same_gradient(x, want[at++].x, m, all, &cos, &ratio)) fail_msg("config %zu, %s: %s has cosine %.7f, ratio %.6f", i, ways[w], s.name, cos, ratio);
+            }
+            assert_int_equal(at, n);
+            close_rig(&r);
+        }
+        arena_free(&mem);
+    }
+}
+
+/* ---- curves ---- */
+
+static void one_curve(void **state)
+{
+    (void)state;
+    static const setup rows[] = { { .engine = "cpu", .way = "resident" },     { .engine = "cpu", .way = "delta" },       { .engine = "cpu", .way = "dynamic" },     { .engine = "cpu", .way = "restart" },
+                                  { .engine = "soft:m4", .way = "resident" }, { .engine = "soft:m4", .way = "delta" },   { .engine = "soft:m4", .way = "dynamic" }, { .engine = "soft:m4", .way = "restart", .compiles = 100000 } };
+    double loss[COUNT(rows)][MAX_STEPS], most = 0;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        rig r = { 0 };
+        pipe_stats s;
+        open_rig(&r, &rows[i]);
+        run(&r, 0, MAX_STEPS, loss[i]);
+        pipe_get_stats(r.p, &s);
+        bool delta = !strcmp(rows[i].way, "delta"), restart = !strcmp(rows[i].way, "restart"), dynamic = !strcmp(rows[i].way, "dynamic");
+        /* two layers: 17 programs; attn_bwd2 has no weights and serves both layers. With weights as inputs one of each kind is enough */
+        if (delta) assert_int_equal(s.compiles, 16), assert_int_equal(s.canaries, 15 * (MAX_STEPS - 1));
+        if (restart) assert_int_equal(s.compiles, 16 + 15 * (MAX_STEPS - 1));
+        if (dynamic) assert_int_equal(s.compiles, 9);
+        if (delta || restart || dynamic) {
+            assert_int_equal(s.dispatches, MAX_STEPS * B * 17);
+            assert_true(r.t.events[0] > 0 && r.t.events[1] >= MAX_STEPS * B * 17);
+        }
+        assert_int_equal(r.t.warned, 0);
+        close_rig(&r);
+    }
+    assert_true(loss[0][MAX_STEPS - 1] < loss[0][0] - 0.5);
+    /* cpu: all is fp32, what differs is the order of sums: 1e-6 per number and step, fed back fifty times. soft: taps and gradients
+     * are fp16, good to about 1e-3, and AdamW divides each gradient by its own size; epsilon 1e-3 keeps the smallest from steering.
+     * Measured: 1e-3 of the first loss at most, over all ways and steps */
+    for (size_t i = 1; i < COUNT(rows); i++)
+        for (int k = 0; k < MAX_STEPS; k++) {
+            double off = fabs(loss[i][k] - loss[0][k]), limit = (strcmp(rows[i].engine, "cpu") ? 0.005 : 1e-4) * loss[0][0];
+            most = MAX(most, off / loss[0][0]);
+            if (!(off < limit)) fail_msg("%s %s: step %d has loss %.6f, wanted %.6f within %.6f", rows[i].engine, rows[i].way, k, loss[i][k], loss[0][k], limit);
+        }
+    print_message("largest distance between curves: %.2e of the first loss\n", most);
+    /* the host's ways differ in nothing but how weights get in */
+    assert_memory_equal(loss[1], loss[3], sizeof loss[1]);
+    assert_memory_equal(loss[5], loss[7], sizeof loss[5]);
+}
+
+/* ---- state ---- */
+
+static void temp(char *path)
+{
+    strcpy(path, "/tmp/anneal-pipe-XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+/* Ten compiles are one round of a one-layer model: after every update the process has to start anew. */
+static void restarts(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    model_config c = small(1);
+    double whole[N], pieces[N];
+    char path[40];
+    temp(path);
+    rig r = { 0 };
+    open_rig(&r, &(setup){ .engine = "soft:m4", .way = "restart", .c = &c, .compiles = 1000 });
+    run(&r, 0, N, whole);
+    close_rig(&r);
+    for (int i = 0; i < N; i++) {
+        rig part = { 0 };
+        arena mem = { 0 };
+        train_report rep;
+        bool again = false;
+        diag d = { 0 };
+        open_rig(&part, &(setup){ .engine = "soft:m4", .way = "restart", .c = &c, .compiles = 10 });
+        if (i) assert_ok(pipe_load(part.p, path, NULL, 0, &mem, &d), d);
+        assert_ok(one(&part, (uint64_t)i, &rep, &again, &d), d);
+        assert_true(again);
+        pieces[i] = rep.loss;
+        assert_ok(pipe_save(part.p, path, NULL, 0, &d), d);
+        close_rig(&part);
+        arena_free(&mem);
+    }
+    assert_memory_equal(whole, pieces, sizeof whole);
+    unlink(path);
+    /* a budget no round fits into is refused at once */
+    diag d = { 0 };
+    device *dev;
+    pipeline *p;
+    device_limit limit = { "compiles", 8 };
+    assert_ok(device_open(&dev, "soft:m4", &(device_options){ .limit = &limit, .n_limit = 1 }, &d), d);
+    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "restart", .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
+    assert_non_null(strstr(d.msg, "9 programs"));
+    device_close(dev);
+}
+
+/* A checkpoint of one way goes on in another. */
+static void exchange(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    static const char *const chain[] = { "delta", "resident", "dynamic", "restart", "resident", "delta" };
+    double whole[N], pieces[N];
+    char path[40];
+    temp(path);
+    rig r = { 0 };
+    open_rig(&r, &(setup){ .engine = "cpu", .way = "resident" });
+    run(&r, 0, N, whole);
+    close_rig(&r);
+    for (int i = 0; i < N; i++) {
+        rig part = { 0 };
+        arena mem = { 0 };
+        diag d = { 0 };
+        open_rig(&part, &(setup){ .engine = "cpu", .way = chain[i] });
+        if (i) assert_ok(pipe_load(part.p, path, NULL, 0, &mem, &d), d);
+        run(&part, (uint64_t)i, 1, pieces + i);
+        assert_ok(pipe_save(part.p, path, NULL, 0, &d), d);
+        close_rig(&part);
+        arena_free(&mem);
+    }
+    for (int i = 0; i < N; i++) assert_true(fabs(whole[i] - pieces[i]) < 1e-5);
+    unlink(path);
+}
+
+/* Two minibatches per update; nothing moves before the second, and pipe_loss moves nothing. */
+static void accumulation(void **state)
+{
+    (void)state;
+    double a[4], b[4];
+    rig x = { 0 }, y = { 0 };
+    train_report rep;
+    bool again;
+    diag d = { 0 };
+    int32_t ids[B * (T + 1)];
+    open_rig(&x, &(setup){ .engine = "cpu", .way = "resident", .accum = 2 });
+    open_rig(&y, &(setup){ .engine = "cpu", .way = "delta", .accum = 2 });
+    for (int i = 0; i < 4; i++) {
+        double before, after;
+        batch((uint64_t)i, ids);
+        assert_ok(pipe_loss(y.p, ids, &before, &d), d);
+        assert_ok(one(&x, (uint64_t)i, &rep, &again, &d), d);
+        a[i] = rep.loss;
+        assert_ok(one(&y, (uint64_t)i, &rep, &again, &d), d);
+        b[i] = rep.loss;
+        assert_int_equal(rep.applied, i % 2);
+        assert_true(fabs(a[i] - b[i]) < 1e-5 && fabs(before - b[i]) < 1e-6);
+        assert_ok(pipe_loss(y.p, ids, &after, &d), d);
+        assert_true(i % 2 ? after < before : after == before);
+    }
+    close_rig(&x);
+    close_rig(&y);
+}
+
+/* ---- an engine that misbehaves ---- */
+
+static void faults(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    double good[N], bad[N];
+    rig r = { 0 };
+    train_report rep;
+    bool again;
+    diag d = { 0 };
+    open_rig(&r, &(setup){ .engine = "soft:m4", .way = "delta" });
+    run(&r, 0, N, good);
+    close_rig(&r);
+
+    /* a dispatch that stumbles, a compile that stumbles: said, done again, same bits */
+    static const struct {
+        const char *what, *said;
+        int after;
+    } once[] = { { "dispatch", "running it once more", 40 }, { "compile", "compiling it once more", 3 }, { "reload", "does not honour reloads", 20 } };
+    for (size_t i = 0; i < COUNT(once); i++) {
+        rig s = { 0 };
+        open_rig(&s, &(setup){ .engine = "soft:m4", .way = "delta", .compiles = 1000 });
+        s.t.what = once[i].what, s.t.after = once[i].after, s.t.times = 1;
+        run(&s, 0, N, bad);
+        assert_int_equal(s.t.times, 0);
+        assert_int_equal(s.t.warned, 1);
+        assert_non_null(strstr(s.t.said, once[i].said));
+        assert_memory_equal(good, bad, sizeof good);
+        close_rig(&s);
+    }
+
+    /* an engine that is gone: the step fails by name, nothing has moved, and when it is back the run goes on */
+    static const char *const gone[] = { "dispatch", "compile" };
+    for (size_t i = 0; i < COUNT(gone); i++) {
+        rig s = { 0 };
+        open_rig(&s, &(setup){ .engine = "soft:m4", .way = "restart", .compiles = 1000 });
+        run(&s, 0, 2, bad);
+        s.t.what = gone[i], s.t.after = 5, s.t.times = 1000;
+        diag e = { 0 };
+        assert_int_not_equal(one(&s, 2, &rep, &again, &e), AN_OK);
+        assert_non_null(strstr(e.msg, "l0"));
+        s.t.what = NULL;
+        run(&s, 2, N - 2, bad + 2);
+        assert_memory_equal(good, bad, sizeof good);
+        close_rig(&s);
+    }
+
+    /* one NaN: the update is skipped, the scale halved, the weights untouched, the tensor named */
+    rig s = { 0 };
+    float before[32 * 32], after[32 * 32];
+    open_rig(&s, &(setup){ .engine = "soft:m4", .way = "dynamic" });
+    assert_ok(pipe_read(s.p, "l00_wq", DT_F32, before, &d), d);
+    s.t.what = "output", s.t.after = 3, s.t.times = 1;
+    assert_ok(one(&s, 0, &rep, &again, &d), d);
+    assert_false(rep.applied || rep.finite || isfinite(rep.loss));
+    assert_int_equal(rep.skipped, 1);
+    assert_non_null(strstr(s.t.said, "x of l01_fwd_ffn is not finite"));
+    assert_ok(pipe_read(s.p, "l00_wq", DT_F32, after, &d), d);
+    assert_memory_equal(before, after, sizeof before);
+    pipe_stats st;
+    pipe_get_stats(s.p, &st);
+    assert_true(st.train.loss_scale == 8);
+    run(&s, 0, 1, bad);
+    assert_true(fabs(bad[0] - good[0]) < 1e-3);
+    /* and one that never ends stops the run by name */
+    s.t.what = "output", s.t.after = 0, s.t.times = 1 << 30;
+    an_status end = AN_OK;
+    for (int i = 0; i < 40 && !end; i++) end = one(&s, 1, &rep, &again, &d);
+    assert_int_equal(end, AN_MISMATCH);
+    assert_non_null(strstr(d.msg, "the first tensor that went bad is x of l00_fwd_attn"));
+    close_rig(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(gradients),    cmocka_unit_test(one_curve), cmocka_unit_test(restarts),
+                                        cmocka_unit_test(accumulation), cmocka_unit_test(exchange),  cmocka_unit_test(faults) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
