@@ -401,6 +401,77 @@ typedef struct {
 } an_lm_info;
 AN_API void an_lm_get(const an_lm *m, an_lm_info *info);
 
+/* ---- training a language model on text ---- */
+typedef struct {
+    int64_t step, steps;          /* updates tried, this one included; of the whole run */
+    double loss, smooth;          /* mean of the update's minibatches in nats; smoothed over about 20 updates */
+    double lr, grad_norm, loss_scale;
+    uint64_t skipped;             /* updates so far that were not finite: weights kept, data used up */
+    int applied;
+    int64_t tokens;               /* of this update */
+    double ms, data_ms, device_ms; /* device_ms: in the pipeline, host work included */
+} an_lm_progress;
+/* AN_JSON: one object; AN_TEXT: a row of CSV, NULL for p the row of names. No line end; yours. NULL: no memory. */
+AN_API char *an_lm_progress_text(const an_lm_progress *p, an_format f);
+
+typedef struct {                  /* zero means default */
+    const char *model;            /* preset, config.json, or a model to continue; NULL: "tiny" */
+    const char *tokenizer;        /* NULL: the model's own, or the built-in stories' */
+    const char *data;             /* a token file, a text file, "builtin:stories"; NULL: the stories */
+    const char *engine, *pipeline; /* pipeline: "resident" (NULL), "delta", "dynamic", "restart" */
+    const char *math, *state;     /* as in an_train_options */
+    int threads, compile_limit;   /* compile_limit: programs the process may compile on a chip; 0: the chip's own number */
+    int64_t steps, batch, seq;    /* 0: 300, 8, the model's */
+    int accum;
+    double lr, lr_end;            /* 0: by the model's size; 0.1 */
+    const char *schedule, *optimizer; /* NULL: "cosine", "adamw" */
+    int64_t warmup;               /* 0: 20, at most a tenth of the steps; -1: none */
+    double decay, clip;           /* 0: 0.1 and 1; -1: none */
+    double loss_scale;
+    int dynamic_scale;
+    uint64_t seed;
+    double validation;            /* share of the data kept back; 0: 0.02; -1: none */
+    int64_t eval_every;           /* updates between losses on it; 0: at the end only */
+    int64_t sample_every, sample_tokens; /* 0: at the end only, 80; sample_every -1: none */
+    const char *prompt;
+    const char *save;             /* folder of checkpoints: whole or not there, checksummed, `latest` names the newest */
+    int64_t save_every;           /* updates; 0: 100 */
+    int keep;                     /* newest that stay; 0: 2 */
+    int resume;                   /* go on from the newest intact one in save, bit for bit; without any, begin */
+    int64_t stop_after;           /* updates of this call; 0: to the end */
+    int profile;                  /* fill in result.lanes and result.trace */
+    void (*on_progress)(void *user, const an_lm_progress *p);
+    void (*on_eval)(void *user, int64_t step, double loss);
+    void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
+    void (*on_warning)(void *user, const char *line);
+    int (*stop)(void *user);      /* asked after every update: true ends the run there, with a checkpoint */
+    void *user;
+} an_lm_train_options;
+typedef struct {
+    char model[64], data[160], engine[40], pipeline[16], optimizer[16];
+    int64_t steps, done, batch, seq, vocab, parameters;
+    uint64_t tokens, validation_samples, updates, skipped, compiles, reloads, dispatches;
+    double loss, smooth, validation, seconds; /* not a number: none */
+    int stopped;                  /* before the last update, as asked */
+    int again;                    /* "restart": saved; the process must start itself anew with resume to go on */
+    uint64_t digest;              /* of every number the next update depends on */
+    char *plot, *plot_ascii, *svg; /* the losses of this call; NULL: none, or no memory */
+    char *lanes, *trace;          /* what ran where and when; as a Chrome trace */
+} an_lm_train_result;
+/* AN_MISMATCH: it diverged. A checkpoint that cannot be written is a warning, and AN_INPUT at the end if the last one was not.
+ * r is filled in as far as the run came; an_lm_train_result_free in any case. */
+AN_API an_status an_lm_train(const an_lm_train_options *o, an_lm_train_result *r, an_error *e);
+AN_API void an_lm_train_result_free(an_lm_train_result *r);
+AN_API int an_net_known(const char *name); /* a network of an_train, not a language model */
+
+typedef struct {
+    double loss;                  /* mean over B*T predictions, in nats */
+    int64_t tokens;               /* predictions */
+} an_lm_gradients;
+/* Gradients of the mean loss of ids [B, T + 1] by every tensor of the model, fp32, as safetensors with the tensor names and shapes of the
+ * model's file (Hugging Face names for files of other kinds). A tied head is one tensor with both paths added up. */
+AN_API an_status an_lm_grad(const char *model, const char *engine, int threads, const an_array *ids, const char *out, an_lm_gradients *r, an_error *e);
+
 /* ---- speed: the answer checked, then timed against a bound measured in the same run ---- */
 /* One case by name, as lines of text or JSON. *text is yours, and holds what was measured before a failure. AN_USAGE: no such case. */
 AN_API an_status an_bench(char **text, const char *name, an_format f, an_error *e);

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "graph/graph.h"
 #include "mil/mil.h"
+#include "train/train.h"
 
 /* One small MIL program per disputed claim, embedded from probe/ when the library is built. */
 typedef struct {
@@ -19,7 +20,8 @@ const char *api_format(an_format f);             /* the word the table printers 
 struct tokenizer;
 an_status api_tokenizer_open(const char *path, struct tokenizer **out, diag *d) MUST_CHECK; /* any file, GGUF too, or "builtin:stories"; tok_close */
 char *api_take(strbuf *b);                       /* the text, now the caller's; NULL after an allocation failed */
-
+an_status api_state_form(const char *word, train_state_form *out, diag *d) MUST_CHECK; /* "fp16", "halves", "fp32", NULL */
+an_status api_math_form(const char *word, int *out, diag *d) MUST_CHECK;                 /* "fp32", "bf16", NULL */
 
 graph *api_graph(an_program *p);
 an_program *api_program(graph *g); /* takes g over; NULL: no memory, and g is still the caller's */

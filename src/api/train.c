@@ -23,7 +23,7 @@ static an_status conv_form(const char *word, grad_conv_form *out, diag *d)
     return word ? unknown_word("form of the convolution's gradient", word, "patches, input-patches, no-width-offset", d) : AN_OK;
 }
 
-static an_status state_form(const char *word, train_state_form *out, diag *d)
+an_status api_state_form(const char *word, train_state_form *out, diag *d)
 {
     static const char *const names[] = { "fp16", "halves", "fp32" };
     *out = TRAIN_STATE_DEFAULT;
@@ -32,7 +32,7 @@ static an_status state_form(const char *word, train_state_form *out, diag *d)
     return word ? unknown_word("state", word, "fp16, halves, fp32", d) : AN_OK;
 }
 
-static an_status math_form(const char *word, int *out, diag *d)
+an_status api_math_form(const char *word, int *out, diag *d)
 {
     *out = word && !strcmp(word, "bf16");
     return word && !*out && strcmp(word, "fp32") ? unknown_word("arithmetic", word, "fp32, bf16", d) : AN_OK;
@@ -142,8 +142,8 @@ static an_status open_trainer(trainer **out, const graph *g, const an_train_opti
                         .decay = o->decay, .clip = o->clip, .accum = o->accum, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale != 0,
                         .freeze_unreached = o->freeze_unreached != 0, .warn = o->on_warning, .user = o->user, .n_param = o->n_params, .n_fetch = o->n_fetch };
     t.device.threads = o->threads;
-    TRY(math_form(o->math, &t.device.fast_math, d));
-    TRY(state_form(o->state, &t.state, d));
+    TRY(api_math_form(o->math, &t.device.fast_math, d));
+    TRY(api_state_form(o->state, &t.state, d));
     TRY(conv_form(o->conv_form, &t.conv_weight, d));
     TRY(value_of(g, "loss", o->loss, &t.loss, d));
     for (size_t i = 0; i < o->n_no_decay; i++)
@@ -244,7 +244,7 @@ an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *
                             .save = o->save, .resume = o->resume, .on_log = o->on_log, .on_accuracy = o->on_accuracy, .warn = o->on_warning, .user = o->user };
     t.device.threads = o->threads;
     *r = (an_train_result){ .loss = 0 };
-    if (math_form(o->math, &t.device.fast_math, &d) || state_form(o->state, &t.state, &d)) return api_error(e, &d);
+    if (api_math_form(o->math, &t.device.fast_math, &d) || api_state_form(o->state, &t.state, &d)) return api_error(e, &d);
     an_status st = train_run(&t, &q, NULL, &d);
     memcpy(r->model, q.model, sizeof r->model);
     memcpy(r->data, q.data, sizeof r->data);

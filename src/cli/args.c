@@ -65,6 +65,7 @@ int args_read(const command *c, int argc, char **argv, args *out)
             if (name[n]) return say(AN_USAGE, "--%s takes no value, got \"%s\"", o->name, name + n + 1);
             out->value[k] = "";
         } else if (name[n]) out->value[k] = name + n + 1;
+        else if (o->arg[0] == '[' && (i + 1 == argc || argv[i + 1][0] == '-')) out->value[k] = "";
         else if (i + 1 < argc) out->value[k] = argv[++i];
         else return say(AN_USAGE, "--%s needs a value: %s", o->name, o->arg);
         if (o->arg) out->list[out->n_list].option = o->name, out->list[out->n_list++].value = out->value[k];

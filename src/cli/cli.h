@@ -8,7 +8,7 @@
 
 typedef struct {
     const char *name; /* without the dashes */
-    const char *arg;  /* what follows it, for the help; NULL: a switch */
+    const char *arg;  /* what follows it, for the help; NULL: a switch; "[X]": may be left out */
     const char *def;  /* default, for the help and as the value; NULL: none */
     const char *help;
 } option;
@@ -22,9 +22,10 @@ typedef struct {
     int (*run)(const args *a);
 } command;
 
-enum { MAX_OPTIONS = 40 };
+enum { MAX_OPTIONS = 64 };
 struct args {
     const command *cmd;
+    char **argv;                        /* the whole command line, for a command that starts itself anew */
     int n_files;
     const char **files;                 /* what is not an option */
     const char *value[MAX_OPTIONS];     /* by position in cmd->options; the last one given; NULL: none and no default */

@@ -1,38 +1,52 @@
-/* cmd_train.c: train a built-in network; accuracies as a table, log lines, a checkpoint. */
+/* cmd_train.c: the training command: its options, and a built-in network trained: accuracies as a table, log lines, a checkpoint.
+ * The name of the model decides; language models are in cmd_train_lm.c. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "cli/cli.h"
+#include "cli/train_int.h"
 
 const option train_options[] = {
-    { "model", "NAME", NULL, "digits, mlp, charlm, normconv, glu" },
-    { "data", "DATA", NULL, "mnist:DIR, text:FILE, strokes[:SEED], letters[:SEED]; without it what is built in" },
+    { "model", "M", "tiny", "language model: a preset (tiny, stories15m …), config.json, or a model to continue; network: digits, mlp, charlm, normconv, glu" },
+    { "data", "DATA", NULL, "language models: a text or token file, builtin:stories; networks: mnist:DIR, text:FILE, strokes[:SEED], letters[:SEED]; without it what is built in" },
+    { "tokenizer", "T", NULL, "language models: for text; without it the model's own, or the stories'" },
     { "engine", "E", NULL, "soft:m1 … soft:m5, cpu; without it the best one present" },
-    { "pipeline", "P", "resident", "resident: loss, gradients and update are one program" },
-    { "steps", "N", NULL, "updates; default: the network's" },
-    { "batch", "N", NULL, "samples of a minibatch; default: the network's" },
-    { "seq", "N", NULL, "positions of a text sample; default: the network's" },
+    { "pipeline", "P", "resident", "resident: loss, gradients and update are one program; language models also delta, dynamic, restart" },
+    { "steps", "N", NULL, "updates; default: 300, or the network's" },
+    { "batch", "N", NULL, "samples of a minibatch; default: 8, or the network's" },
+    { "seq", "N", NULL, "positions of a text sample; default: the model's" },
     { "accum", "N", "1", "minibatches per update" },
-    { "optimizer", "O", NULL, "sgd, momentum, adam, adamw; default: the network's" },
-    { "lr", "X", NULL, "learning rate; default: the network's" },
-    { "lr-end", "X", NULL, "what is left of it at the end, as a fraction; default: the network's" },
+    { "optimizer", "O", NULL, "sgd, momentum, adam, adamw; default: adamw, or the network's" },
+    { "lr", "X", NULL, "learning rate; default: by the model's size, or the network's" },
+    { "lr-end", "X", NULL, "what is left of it at the end, as a fraction; default: 0.1, or the network's" },
     { "schedule", "S", "cosine", "constant, linear, cosine" },
-    { "warmup", "N", NULL, "updates over which the rate rises; default: the network's" },
-    { "decay", "X", NULL, "weight decay; default: the network's" },
-    { "clip", "X", "0", "largest norm of the gradient; 0: any" },
-    { "loss-scale", "N|dynamic", NULL, "default: 1 on cpu; on chips the network's, dynamic with adam" },
-    { "state", "fp16|halves|fp32", NULL, "weights and moments; default fp16 on chips, fp32 on cpu" },
+    { "warmup", "N", NULL, "updates over which the rate rises; default: 20, at most a tenth of the steps, or the network's" },
+    { "decay", "X", NULL, "weight decay; default: 0.1, or the network's" },
+    { "clip", "X", NULL, "largest norm of the gradient, 0: any; default: 1, networks 0" },
+    { "loss-scale", "N|dynamic", NULL, "default: 1 on cpu; on chips dynamic, or the network's" },
+    { "state", "fp16|halves|fp32", NULL, "weights and moments; default on chips halves (networks fp16), fp32 on cpu" },
     { "math", "fp32|bf16", "fp32", "products on cpu" },
     { "seed", "N", "1", "of weights and the order of samples" },
-    { "every", "N", "50", "updates between accuracies; 0: none" },
-    { "test", "N", "1000", "test samples of those accuracies" },
-    { "final-test", "N", NULL, "test samples of the last accuracy; default all, 0: none" },
-    { "save", "FILE", NULL, "checkpoint (safetensors), at every accuracy and at the end" },
-    { "resume", "FILE", NULL, "go on from a checkpoint" },
+    { "every", "N", NULL, "updates between accuracies (networks: 50, 0: none), or between lines where no terminal is (a twentieth of the run)" },
+    { "test", "N", NULL, "networks: test samples of those accuracies (1000)" },
+    { "final-test", "N", NULL, "networks: test samples of the last accuracy; default all, 0: none" },
+    { "validation", "X", NULL, "language models: share of the data kept back (0.02); 0: none" },
+    { "eval-every", "N", NULL, "language models: updates between losses on it; default: at the end only" },
+    { "sample-every", "N", NULL, "language models: updates between samples; default: at the end only, 0: none" },
+    { "sample-tokens", "N", NULL, "language models: tokens of a sample (80)" },
+    { "prompt", "S", NULL, "language models: what samples begin with" },
+    { "save", "PATH", NULL, "checkpoints: a folder of them (language models), a safetensors file at every accuracy and at the end (networks)" },
+    { "save-every", "N", NULL, "language models: updates between checkpoints (100)" },
+    { "keep", "N", NULL, "language models: newest checkpoints that stay (2)" },
+    { "resume", "[PATH]", NULL, "go on from the newest intact checkpoint of --save, or of PATH" },
+    { "stop-after", "N", NULL, "language models: updates of this process; --resume goes on" },
+    { "compile-limit", "N", NULL, "language models: programs this process may compile on a chip; default: the chip's" },
     { "log", "FILE", NULL, "a JSON line for every update is added to it" },
+    { "csv", "FILE", NULL, "language models: the same as CSV" },
+    { "plot", "FILE", NULL, "language models: the losses as SVG" },
+    { "profile", "FILE", NULL, "language models: what ran where and when, as a Chrome trace; sums on standard error" },
     { "threads", "N", "0", "0: one per CPU" },
-    { "json", NULL, NULL, "log lines, accuracies and the result on standard output, one object a line" },
+    { "json", NULL, NULL, "log lines, accuracies, samples and the result on standard output, one object a line" },
     { NULL, NULL, NULL, NULL },
 };
 
@@ -75,7 +89,7 @@ static void on_warning(void *user, const char *line)
 
 /* ---- numbers of the command line ---- */
 
-static bool real_of(const args *a, const char *name, double *out)
+bool real_of(const args *a, const char *name, double *out)
 {
     const char *s = arg_of(a, name);
     char *end;
@@ -86,7 +100,7 @@ static bool real_of(const args *a, const char *name, double *out)
     return false;
 }
 
-static bool whole_of(const args *a, const char *name, long lo, int64_t *out)
+bool whole_of(const args *a, const char *name, long lo, int64_t *out)
 {
     long v;
     if (!arg_on(a, name)) return true;
@@ -94,34 +108,51 @@ static bool whole_of(const args *a, const char *name, long lo, int64_t *out)
     return *out = v, true;
 }
 
-static bool scale_of(const args *a, an_train_run_options *o)
+bool scale_of(const args *a, double *scale, int *dynamic)
 {
     const char *s = arg_of(a, "loss-scale");
-    if (s && !strcmp(s, "dynamic")) return o->dynamic_scale = 1, true;
-    if (!real_of(a, "loss-scale", &o->loss_scale)) return false;
-    if (!s || o->loss_scale > 0) return true;
+    if (s && !strcmp(s, "dynamic")) return *dynamic = 1, true;
+    if (!real_of(a, "loss-scale", scale)) return false;
+    if (!s || *scale > 0) return true;
     say(AN_USAGE, "--loss-scale wants a positive number or dynamic, got \"%s\"", s);
     return false;
 }
 
+bool threads_of(const args *a, int *out)
+{
+    int64_t v = 0;
+    if (!whole_of(a, "threads", 0, &v)) return false;
+    if (v > 4096) return say(AN_USAGE, "--threads goes to 4096, got %lld", (long long)v), false;
+    return *out = (int)v, true;
+}
+
+bool accum_of(const args *a, int *out)
+{
+    int64_t v = 1;
+    if (!whole_of(a, "accum", 1, &v)) return false;
+    if (v > 100000) return say(AN_USAGE, "--accum goes to 100000, got %lld", (long long)v), false;
+    return *out = (int)v, true;
+}
+
 static bool read_options(const args *a, an_train_run_options *o)
 {
-    int64_t accum = 1, threads = 0, seed = 1;
+    int64_t seed = 1;
+    const char *resume = arg_of(a, "resume");
     *o = (an_train_run_options){ .model = arg_of(a, "model"), .data = arg_of(a, "data"), .engine = arg_of(a, "engine"), .pipeline = arg_of(a, "pipeline"),
                                  .math = arg_of(a, "math"), .schedule = arg_of(a, "schedule"), .optimizer = arg_of(a, "optimizer"), .state = arg_of(a, "state"),
-                                 .save = arg_of(a, "save"), .resume = arg_of(a, "resume"), .on_warning = on_warning };
+                                 .save = arg_of(a, "save"), .resume = resume && !*resume ? arg_of(a, "save") : resume, .on_warning = on_warning };
+    if (resume && !o->resume) return say(AN_USAGE, "--resume wants a checkpoint: its own, or that of --save"), false;
     if (!whole_of(a, "steps", 1, &o->steps) || !whole_of(a, "batch", 1, &o->batch) || !whole_of(a, "seq", 1, &o->seq)) return false;
-    if (!whole_of(a, "accum", 1, &accum) || !whole_of(a, "warmup", 0, &o->warmup) || !whole_of(a, "threads", 0, &threads)) return false;
+    if (!accum_of(a, &o->accum) || !whole_of(a, "warmup", 0, &o->warmup) || !threads_of(a, &o->threads)) return false;
     if (!whole_of(a, "seed", 0, &seed) || !whole_of(a, "every", 0, &o->every) || !whole_of(a, "test", 1, &o->test) || !whole_of(a, "final-test", 0, &o->final_test))
         return false;
     if (!real_of(a, "lr", &o->lr) || !real_of(a, "lr-end", &o->lr_end) || !real_of(a, "decay", &o->decay) || !real_of(a, "clip", &o->clip)) return false;
-    if (accum > 100000 || threads > 4096) return say(AN_USAGE, "--accum goes to 100000, --threads to 4096"), false;
-    o->accum = (int)accum, o->threads = (int)threads, o->seed = (uint64_t)seed;
+    o->seed = (uint64_t)seed;
     o->no_warmup = arg_on(a, "warmup") && !o->warmup;
     o->no_decay = arg_on(a, "decay") && o->decay == 0;
-    if (!o->every) o->every = -1;
+    if (arg_on(a, "every") && !o->every) o->every = -1;
     if (arg_on(a, "final-test") && !o->final_test) o->final_test = -1;
-    return scale_of(a, o);
+    return scale_of(a, &o->loss_scale, &o->dynamic_scale);
 }
 
 /* ---- the result ---- */
@@ -149,15 +180,16 @@ static void put_result(const listener *l, const an_train_result *r)
             (unsigned long long)r->digest);
 }
 
-int cmd_train(const args *a)
+static int train_net(const args *a)
 {
+    static const char *const others[] = { "tokenizer", "validation", "eval-every", "sample-every", "sample-tokens", "prompt", "save-every", "keep", "stop-after", "compile-limit",
+                                          "csv", "plot", "profile", NULL };
     an_train_run_options o;
     an_train_result r;
     an_error e = { 0 };
-    if (a->n_files) return say(AN_USAGE, "train takes options only, got \"%s\"", a->files[0]);
+    int code = args_without(a, "--model of a built-in network", others);
+    if (code) return code;
     if (!read_options(a, &o)) return an_exit_code(AN_USAGE);
-    if (!o.model) return say(AN_USAGE, "train wants --model; digits, mlp, charlm, normconv and glu are built in");
-    if (o.engine && !an_engine_known(o.engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", o.engine);
     listener l = { .json = arg_on(a, "json"), .log_path = arg_of(a, "log"), .engine = o.engine };
     if (l.log_path && !(l.log = fopen(l.log_path, "a"))) return say(AN_INPUT, "%s: %s", l.log_path, strerror(errno));
     o.on_log = on_log, o.on_accuracy = on_accuracy, o.user = &l;
@@ -166,4 +198,12 @@ int cmd_train(const args *a)
     if (!st || r.minibatches) put_result(&l, &r);
     if (st) return say_error(NULL, &e);
     return lost ? say(AN_INPUT, "%s: not all log lines could be written", l.log_path) : 0;
+}
+
+int cmd_train(const args *a)
+{
+    const char *engine = arg_of(a, "engine");
+    if (a->n_files) return say(AN_USAGE, "train takes options only, got \"%s\"", a->files[0]);
+    if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    return an_net_known(arg_of(a, "model")) ? train_net(a) : train_lm(a);
 }

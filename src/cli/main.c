@@ -111,6 +111,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return help(c, stdout);
     args a;
     int code = args_read(c, argc - 2, argv + 2, &a);
+    a.argv = argv;
     if (!code) code = c->run(&a);
     args_free(&a);
     if (fflush(stdout) || ferror(stdout)) code = code ? code : say(AN_INPUT, "cannot write to standard output: %s", strerror(errno));

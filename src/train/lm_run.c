@@ -5,6 +5,7 @@
 #include "lm/generate.h"
 #include "text/story.h"
 #include "train/ckpt.h"
+#include "train/lm_grad.h"
 #include "train/lm_run.h"
 
 enum { STEPS = 300, BATCH = 8, WARMUP = 20, SAVE_EVERY = 100, SAMPLE = 80, EVAL_BATCHES = 8 };
@@ -138,28 +139,6 @@ static an_status open_pipeline(run *r)
     return pipe_open(&r->p, &po, r->d);
 }
 
-static an_status initial_weights(run *r)
-{
-    size_t n = model_weights(&r->c, NULL, 0);
-    model_weight *w = calloc(n, sizeof *w);
-    if (!w) return diag_nomem(r->d);
-    model_weights(&r->c, w, n);
-    an_status st = AN_OK;
-    for (size_t i = 0; i < n && !st; i++) {
-        char name[48];
-        lm_tensor t;
-        if (!lm_tensor_info(r->model, w[i].id, w[i].layer, &t)) st = diag_fail(r->d, AN_BUG, NOWHERE, "the model has no %s", w[i].name);
-        float *x = st ? NULL : malloc((size_t)(t.rows * t.cols) * sizeof *x);
-        if (!st && !x) st = diag_nomem(r->d);
-        if (!st) st = lm_rows(r->model, w[i].id, w[i].layer, 0, t.rows, DT_F32, x, r->d);
-        pipe_weight_name(w[i].id, w[i].layer, name, sizeof name);
-        if (!st) st = pipe_write(r->p, name, DT_F32, x, r->d);
-        free(x);
-    }
-    free(w);
-    return st;
-}
-
 static void fill_setting(run *r)
 {
     const lm_run_options *o = r->o;
@@ -212,10 +191,12 @@ static an_status set_up(run *r)
     TRY(take_numbers(r));
     TRY(open_data(r));
     TRY(open_pipeline(r));
+    if (pipe_kind_of(r->p) == PIPE_RESTART && !o->save)
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "the restart pipeline goes on from checkpoints: name a folder for them with --save");
     fill_setting(r);
     describe(r);
     if (o->resume && o->save && ckpt_any(o->save)) TRY(resume(r));
-    else TRY(initial_weights(r));
+    else TRY(lm_weights_to(r->model, r->p, r->d));
     lm_close(r->model);
     r->model = NULL;
     return AN_OK;
@@ -374,10 +355,11 @@ static an_status finish(run *r)
 {
     const lm_run_options *o = r->o;
     TRY(digest(r));
-    if (r->out->again) return AN_OK;
-    TRY(validate(r, &r->out->validation));
-    if (o->on_eval && isfinite(r->out->validation)) o->on_eval(o->user, r->note.step, r->out->validation);
-    if (o->sample_every >= 0) TRY(sample_text(r, r->note.step));
+    if (!r->out->again && !r->out->stopped) { /* who asked it to stop wants it to end */
+        TRY(validate(r, &r->out->validation));
+        if (o->on_eval && isfinite(r->out->validation)) o->on_eval(o->user, r->note.step, r->out->validation);
+        if (o->sample_every >= 0) TRY(sample_text(r, r->note.step));
+    }
     if (r->unsaved.st) return diag_fail(r->d, AN_INPUT, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
     return AN_OK;
 }

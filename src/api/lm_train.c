@@ -1,0 +1,183 @@
+/* lm_train.c: language-model runs behind the public header: options handed on, progress as lines, curves and lanes kept on the way. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "api/api_int.h"
+#include "model/net.h"
+#include "train/lm_grad.h"
+#include "train/lm_run.h"
+#include "train/log.h"
+#include "train/plot.h"
+
+enum { PLOT_COLS = 68, PLOT_ROWS = 14, LANE_COLS = 70 };
+
+typedef struct {
+    const an_lm_train_options *o;
+    plot_series raw, smooth, kept;
+    plot_lanes *lanes;
+    int64_t updates;
+} watch;
+
+/* ---- on the way ---- */
+
+static an_lm_progress outside(const lm_progress *p)
+{
+    return (an_lm_progress){ .step = p->step, .steps = p->steps, .loss = p->loss, .smooth = p->smooth, .lr = p->lr, .grad_norm = p->grad_norm, .loss_scale = p->loss_scale,
+                             .skipped = p->skipped, .applied = p->applied, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms };
+}
+
+static lm_progress inside(const an_lm_progress *p)
+{
+    return (lm_progress){ .step = p->step, .steps = p->steps, .loss = p->loss, .smooth = p->smooth, .lr = p->lr, .grad_norm = p->grad_norm, .loss_scale = p->loss_scale,
+                          .skipped = p->skipped, .applied = p->applied != 0, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms };
+}
+
+char *an_lm_progress_text(const an_lm_progress *p, an_format f)
+{
+    strbuf b = { 0 };
+    lm_progress q = p ? inside(p) : (lm_progress){ 0 };
+    if (f == AN_JSON) log_json(&b, &q);
+    else if (p) log_csv(&b, &q);
+    else log_csv_head(&b);
+    return api_take(&b);
+}
+
+static void on_progress(void *user, const lm_progress *p)
+{
+    watch *w = user;
+    an_lm_progress q = outside(p);
+    w->updates++;
+    plot_add(&w->raw, (double)p->step, p->loss);
+    plot_add(&w->smooth, (double)p->step, p->smooth);
+    if (w->lanes) plot_lanes_mark(w->lanes);
+    if (w->o->on_progress) w->o->on_progress(w->o->user, &q);
+}
+
+static void on_eval(void *user, int64_t step, double loss)
+{
+    watch *w = user;
+    plot_add(&w->kept, (double)step, loss);
+    if (w->o->on_eval) w->o->on_eval(w->o->user, step, loss);
+}
+
+static void on_sample(void *user, int64_t step, const char *text, size_t n)
+{
+    watch *w = user;
+    w->o->on_sample(w->o->user, step, text, n);
+}
+
+static void on_event(void *user, const pipe_event *e)
+{
+    watch *w = user;
+    plot_lanes_add(w->lanes, e);
+}
+
+static void on_warning(void *user, const char *line)
+{
+    watch *w = user;
+    w->o->on_warning(w->o->user, line);
+}
+
+static bool stop(void *user)
+{
+    watch *w = user;
+    if (w->o->stop_after > 0 && w->updates >= w->o->stop_after) return true;
+    return w->o->stop && w->o->stop(w->o->user);
+}
+
+/* ---- the run ---- */
+
+static void draw(const watch *w, an_lm_train_result *r)
+{
+    char title[320];
+    snprintf(title, sizeof title, "%s on %s, %s: loss by update", r->model, r->data, r->engine);
+    plot_losses p = { .title = title, .x = "update", .y = "nats per token", .raw = &w->raw, .smooth = &w->smooth, .kept = &w->kept };
+    strbuf text = { 0 }, ascii = { 0 }, svg = { 0 }, lanes = { 0 }, trace = { 0 };
+    if (w->raw.n) {
+        plot_text(&text, &p, PLOT_COLS, PLOT_ROWS, false);
+        plot_text(&ascii, &p, PLOT_COLS, PLOT_ROWS, true);
+        plot_svg(&svg, &p);
+        r->plot = api_take(&text), r->plot_ascii = api_take(&ascii), r->svg = api_take(&svg);
+    }
+    if (w->lanes) {
+        plot_lanes_text(&lanes, w->lanes, LANE_COLS);
+        plot_lanes_trace(&trace, w->lanes);
+        r->lanes = api_take(&lanes), r->trace = api_take(&trace);
+    }
+}
+
+static void take_result(const lm_run_result *q, an_lm_train_result *r)
+{
+    memcpy(r->model, q->model, sizeof r->model);
+    memcpy(r->data, q->data, sizeof r->data);
+    memcpy(r->engine, q->engine, sizeof r->engine);
+    memcpy(r->pipeline, q->pipeline, sizeof r->pipeline);
+    memcpy(r->optimizer, q->optimizer, sizeof r->optimizer);
+    r->steps = q->steps, r->done = q->done, r->batch = q->batch, r->seq = q->seq, r->vocab = q->vocab, r->parameters = q->parameters;
+    r->tokens = q->tokens, r->validation_samples = q->validation_samples, r->updates = q->stats.train.steps, r->skipped = q->stats.train.skipped;
+    r->compiles = q->stats.compiles, r->reloads = q->stats.reloads, r->dispatches = q->stats.dispatches;
+    r->loss = q->loss, r->smooth = q->smooth, r->validation = q->validation, r->seconds = q->seconds;
+    r->stopped = q->stopped, r->again = q->again, r->digest = q->digest;
+}
+
+static an_status run_it(const an_lm_train_options *o, watch *w, an_lm_train_result *r, diag *d)
+{
+    lm_run_result q;
+    device_limit limit = { "compiles", o->compile_limit };
+    lm_run_options t = { .model = o->model, .tokenizer = o->tokenizer, .data = o->data, .engine = o->engine, .pipeline = o->pipeline, .steps = o->steps, .batch = o->batch,
+                         .seq = o->seq, .accum = o->accum, .lr = o->lr, .lr_end = o->lr_end, .schedule = o->schedule, .warmup = o->warmup, .decay = o->decay, .clip = o->clip,
+                         .optimizer = o->optimizer, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale != 0, .seed = o->seed, .validation = o->validation,
+                         .eval_every = o->eval_every, .sample_every = o->sample_every, .sample_tokens = o->sample_tokens, .prompt = o->prompt, .save = o->save,
+                         .save_every = o->save_every, .keep = o->keep, .resume = o->resume != 0, .on_progress = on_progress, .on_eval = on_eval,
+                         .on_sample = o->on_sample ? on_sample : NULL, .on_event = o->profile ? on_event : NULL, .stop = stop, .warn = o->on_warning ? on_warning : NULL, .user = w };
+    t.device.threads = o->threads;
+    if (o->compile_limit > 0) t.device.limit = &limit, t.device.n_limit = 1;
+    TRY(api_math_form(o->math, &t.device.fast_math, d));
+    TRY(api_state_form(o->state, &t.state, d));
+    an_status st = lm_run(&t, &q, d);
+    take_result(&q, r);
+    return st;
+}
+
+an_status an_lm_train(const an_lm_train_options *o, an_lm_train_result *r, an_error *e)
+{
+    diag d = { 0 };
+    *r = (an_lm_train_result){ .loss = (double)NAN, .smooth = (double)NAN, .validation = (double)NAN };
+    watch *w = calloc(1, sizeof *w);
+    if (!w || (o->profile && !(w->lanes = plot_lanes_new()))) return free(w), diag_nomem(&d), api_error(e, &d);
+    w->o = o;
+    an_status st = run_it(o, w, r, &d);
+    draw(w, r);
+    plot_lanes_free(w->lanes);
+    free(w);
+    return st ? api_error(e, &d) : AN_OK;
+}
+
+void an_lm_train_result_free(an_lm_train_result *r)
+{
+    free(r->plot), free(r->plot_ascii), free(r->svg), free(r->lanes), free(r->trace);
+    r->plot = r->plot_ascii = r->svg = r->lanes = r->trace = NULL;
+}
+
+int an_net_known(const char *name)
+{
+    return net_find(name) != NULL;
+}
+
+/* ---- gradients ---- */
+
+an_status an_lm_grad(const char *model, const char *engine, int threads, const an_array *ids, const char *out, an_lm_gradients *r, an_error *e)
+{
+    diag d = { 0 };
+    an_array_info a;
+    lm_grad_result q = { 0 };
+    an_array_get(ids, &a);
+    *r = (an_lm_gradients){ .loss = (double)NAN };
+    if (strcmp(a.dtype, "int32") || a.rank != 2 || a.dim[0] < 1 || a.dim[1] < 2)
+        return diag_fail(&d, AN_INPUT, NOWHERE, "the ids are %s of rank %d; int32 [B, T + 1] is wanted", a.dtype, a.rank), api_error(e, &d);
+    lm_grad_options o = { .model = model, .engine = engine, .tokens = a.data, .batch = a.dim[0], .seq = a.dim[1] - 1, .out = out };
+    o.device.threads = threads;
+    an_status st = lm_grad(&o, &q, &d);
+    r->loss = q.loss, r->tokens = q.tokens;
+    return st ? api_error(e, &d) : AN_OK;
+}

@@ -1,0 +1,274 @@
+/* cmd_train_lm.c: a language model trained on text: options, the live line, logs, plots, signals, starting anew. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/train_int.h"
+#include "cli/ui.h"
+
+typedef struct {
+    FILE *f;
+    const char *path;
+    bool lost;
+} sink;
+
+typedef struct {
+    bool json;
+    ui ui;
+    sink log, csv;
+} listener;
+
+/* ---- signals: the first one ends the run after the update it is in, the second one at once ---- */
+
+static volatile sig_atomic_t asked;
+
+static void on_signal(int sig)
+{
+    if (asked) _exit(128 + sig);
+    asked = sig;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction s = { .sa_handler = on_signal };
+    sigemptyset(&s.sa_mask);
+    s.sa_flags = SA_RESTART; /* a write that is under way is finished */
+    sigaction(SIGINT, &s, NULL);
+    sigaction(SIGTERM, &s, NULL);
+}
+
+static int stop(void *user)
+{
+    (void)user;
+    return asked != 0;
+}
+
+/* ---- lines ---- */
+
+static void put_line(listener *l, sink *s, const char *line)
+{
+    if (!s->f) return;
+    if (fputs(line, s->f) >= 0 && fputc('\n', s->f) != EOF && !fflush(s->f)) return; /* flushed: a run that dies leaves whole lines */
+    ui_clear(&l->ui);
+    say(AN_INPUT, "%s: cannot write: %s; training goes on without it", s->path, strerror(errno));
+    fclose(s->f);
+    s->f = NULL, s->lost = true;
+}
+
+static void on_progress(void *user, const an_lm_progress *p)
+{
+    listener *l = user;
+    char *json = l->json || l->log.f ? an_lm_progress_text(p, AN_JSON) : NULL, *csv = l->csv.f ? an_lm_progress_text(p, AN_TEXT) : NULL;
+    if (json && l->json) puts(json), fflush(stdout);
+    if (json) put_line(l, &l->log, json);
+    if (csv) put_line(l, &l->csv, csv);
+    an_free(json);
+    an_free(csv);
+    if (!l->json || l->ui.terminal) ui_step(&l->ui, p);
+}
+
+static void on_eval(void *user, int64_t step, double loss)
+{
+    listener *l = user;
+    strbuf b = { 0 };
+    sb_printf(&b, "{\"kind\":\"validation\",\"step\":%lld,\"loss\":%.6f}", (long long)step, loss);
+    if (b.oom) return;
+    if (l->json) puts(b.at);
+    put_line(l, &l->log, b.at);
+    sb_free(&b);
+    ui_clear(&l->ui);
+    if (!l->json) fprintf(stderr, "step %lld: loss %.4f on text kept back\n", (long long)step, loss);
+}
+
+static void on_sample(void *user, int64_t step, const char *text, size_t n)
+{
+    listener *l = user;
+    ui_clear(&l->ui);
+    if (!l->json) {
+        printf("-- sample after step %lld --\n", (long long)step);
+        fwrite(text, 1, n, stdout);
+        puts(n && text[n - 1] == '\n' ? "" : "\n");
+    } else {
+        strbuf b = { 0 };
+        sb_printf(&b, "{\"kind\":\"sample\",\"step\":%lld,\"text\":", (long long)step);
+        sb_json(&b, text, n);
+        if (!b.oom) printf("%s}\n", b.at);
+        sb_free(&b);
+    }
+    fflush(stdout);
+}
+
+static void on_warning(void *user, const char *line)
+{
+    listener *l = user;
+    ui_clear(&l->ui);
+    fprintf(stderr, "anneal: warning: %s\n", line);
+}
+
+static int open_sink(sink *s, const char *path, bool csv)
+{
+    *s = (sink){ .path = path };
+    if (!path) return 0;
+    if (!(s->f = fopen(path, "a"))) return say(AN_INPUT, "%s: %s", path, strerror(errno));
+    if (csv && !fseek(s->f, 0, SEEK_END) && ftell(s->f) == 0) {
+        char *head = an_lm_progress_text(NULL, AN_TEXT);
+        if (head) fprintf(s->f, "%s\n", head);
+        an_free(head);
+    }
+    return 0;
+}
+
+static void close_sink(sink *s)
+{
+    if (s->f && fclose(s->f)) s->lost = true;
+    s->f = NULL;
+}
+
+/* ---- options ---- */
+
+/* 0 on the command line means none; 0 in the library's options means its default. */
+static bool real_or_none(const args *a, const char *name, double *out)
+{
+    if (!real_of(a, name, out)) return false;
+    if (arg_on(a, name) && *out == 0) *out = -1;
+    return true;
+}
+
+static bool whole_or_none(const args *a, const char *name, int64_t *out)
+{
+    if (!whole_of(a, name, 0, out)) return false;
+    if (arg_on(a, name) && *out == 0) *out = -1;
+    return true;
+}
+
+static bool folder_of_run(const args *a, an_lm_train_options *o)
+{
+    const char *from = arg_of(a, "resume");
+    o->save = arg_of(a, "save"), o->resume = from != NULL;
+    if (!from) return true;
+    if (*from && o->save && strcmp(from, o->save))
+        return say(AN_USAGE, "--resume %s and --save %s are two folders; a run goes on in its own (a model trained elsewhere is continued with --model)", from, o->save), false;
+    if (*from) o->save = from;
+    return o->save ? true : (say(AN_USAGE, "--resume wants a folder of checkpoints: its own, or that of --save"), false);
+}
+
+static bool read_options(const args *a, an_lm_train_options *o, int64_t *every)
+{
+    int64_t seed = 1, keep = 0, limit = 0;
+    *o = (an_lm_train_options){ .model = arg_of(a, "model"), .tokenizer = arg_of(a, "tokenizer"), .data = arg_of(a, "data"), .engine = arg_of(a, "engine"),
+                                .pipeline = arg_of(a, "pipeline"), .math = arg_of(a, "math"), .state = arg_of(a, "state"), .schedule = arg_of(a, "schedule"),
+                                .optimizer = arg_of(a, "optimizer"), .prompt = arg_of(a, "prompt"), .profile = arg_on(a, "profile"), .stop = stop };
+    if (!folder_of_run(a, o)) return false;
+    if (!whole_of(a, "steps", 1, &o->steps) || !whole_of(a, "batch", 1, &o->batch) || !whole_of(a, "seq", 1, &o->seq) || !accum_of(a, &o->accum)) return false;
+    if (!real_of(a, "lr", &o->lr) || !real_of(a, "lr-end", &o->lr_end) || !whole_or_none(a, "warmup", &o->warmup)) return false;
+    if (!real_or_none(a, "decay", &o->decay) || !real_or_none(a, "clip", &o->clip) || !scale_of(a, &o->loss_scale, &o->dynamic_scale)) return false;
+    if (!real_or_none(a, "validation", &o->validation) || !whole_of(a, "eval-every", 1, &o->eval_every)) return false;
+    if (!whole_or_none(a, "sample-every", &o->sample_every) || !whole_of(a, "sample-tokens", 1, &o->sample_tokens)) return false;
+    if (!whole_of(a, "save-every", 1, &o->save_every) || !whole_of(a, "keep", 1, &keep) || !whole_of(a, "stop-after", 1, &o->stop_after)) return false;
+    if (!whole_of(a, "compile-limit", 1, &limit) || !whole_of(a, "seed", 0, &seed) || !whole_of(a, "every", 1, every) || !threads_of(a, &o->threads)) return false;
+    if (o->validation > 0.9) return say(AN_USAGE, "--validation goes to 0.9, got %g", o->validation), false;
+    if ((arg_on(a, "save-every") || arg_on(a, "keep")) && !o->save) return say(AN_USAGE, "--save-every and --keep are about checkpoints: name their folder with --save"), false;
+    if (limit > 1000000) return say(AN_USAGE, "--compile-limit goes to 1000000, got %lld", (long long)limit), false;
+    o->keep = (int)MIN(keep, 1000000), o->compile_limit = (int)limit, o->seed = (uint64_t)seed;
+    return true;
+}
+
+/* ---- at the end ---- */
+
+static void put_number(const char *key, double v)
+{
+    if (isfinite(v)) printf(",\"%s\":%.6g", key, v);
+    else printf(",\"%s\":null", key);
+}
+
+static void put_json(const an_lm_train_result *r)
+{
+    strbuf b = { 0 };
+    sb_json(&b, r->model, strlen(r->model));
+    printf("{\"kind\":\"result\",\"model\":%s,\"engine\":\"%s\",\"pipeline\":\"%s\",\"optimizer\":\"%s\",\"parameters\":%lld,\"vocab\":%lld,\"steps\":%lld,\"done\":%lld", b.oom ? "\"\"" : b.at,
+           r->engine, r->pipeline, r->optimizer, (long long)r->parameters, (long long)r->vocab, (long long)r->steps, (long long)r->done);
+    sb_free(&b);
+    put_number("loss", r->loss);
+    put_number("smooth", r->smooth);
+    put_number("validation", r->validation);
+    printf(",\"nonfinite\":%llu,\"compiles\":%llu,\"reloads\":%llu,\"dispatches\":%llu,\"stopped\":%s,\"again\":%s,\"seconds\":%.3f,\"digest\":\"%016llx\"}\n", (unsigned long long)r->skipped,
+           (unsigned long long)r->compiles, (unsigned long long)r->reloads, (unsigned long long)r->dispatches, r->stopped ? "true" : "false", r->again ? "true" : "false", r->seconds,
+           (unsigned long long)r->digest);
+}
+
+static void put_result(const listener *l, const an_lm_train_result *r)
+{
+    const char *plot = l->ui.utf8 ? r->plot : r->plot_ascii;
+    if (l->json) put_json(r);
+    else if (plot && !r->again) puts(plot);
+    fprintf(stderr, "%s on %s by %s, %s, %lld parameters: ", r->model, r->engine, r->pipeline, r->optimizer, (long long)r->parameters);
+    fprintf(stderr, "step %lld of %lld, loss %.4f (smoothed %.4f)", (long long)r->done, (long long)r->steps, r->loss, r->smooth);
+    if (isfinite(r->validation)) fprintf(stderr, ", %.4f on text kept back", r->validation);
+    fprintf(stderr, "; %.1f s in updates, %llu skipped; digest %016llx\n", r->seconds, (unsigned long long)r->skipped, (unsigned long long)r->digest);
+    if (r->lanes) fputs(r->lanes, stderr);
+}
+
+static int put_file(const char *path, const char *text)
+{
+    diag d = { 0 };
+    if (!path || !text) return 0;
+    return file_write(path, text, strlen(text), &d) ? say(d.st, "%s", d.msg) : 0;
+}
+
+/* The same command line with --resume: only a new process may compile again. */
+static int start_anew(const args *a)
+{
+    size_t n = 0;
+    while (a->argv[n]) n++;
+    char **argv = calloc(n + 2, sizeof *argv), resume[] = "--resume";
+    if (!argv) return say(AN_NOMEM, "out of memory");
+    memcpy(argv, a->argv, n * sizeof *argv);
+    if (!arg_on(a, "resume")) argv[n] = resume;
+    fflush(NULL);
+    execv("/proc/self/exe", argv);
+    execvp(argv[0], argv);
+    free(argv);
+    return say(AN_INPUT, "%s: cannot start anew: %s; go on with --resume", a->argv[0], strerror(errno));
+}
+
+static int finish(const args *a, listener *l, const an_lm_train_options *o, an_lm_train_result *r, an_status st, const an_error *e)
+{
+    int code = st ? say_error(NULL, e) : 0, files;
+    close_sink(&l->log);
+    close_sink(&l->csv);
+    if ((files = put_file(arg_of(a, "plot"), r->svg)) && !code) code = files;
+    if ((files = put_file(arg_of(a, "profile"), r->trace)) && !code) code = files;
+    if (l->log.lost || l->csv.lost) code = code ? code : say(AN_INPUT, "%s: not all lines could be written", l->log.lost ? l->log.path : l->csv.path);
+    if (st) return code;
+    if (r->stopped && r->done < r->steps) {
+        if (o->save) fprintf(stderr, "anneal: stopped after step %lld and saved in %s; --resume goes on from there\n", (long long)r->done, o->save);
+        else fprintf(stderr, "anneal: stopped after step %lld; nothing was saved, as there is no --save\n", (long long)r->done);
+    }
+    return code;
+}
+
+int train_lm(const args *a)
+{
+    static const char *const others[] = { "test", "final-test", NULL };
+    an_lm_train_options o;
+    an_lm_train_result r;
+    an_error e = { 0 };
+    int64_t every = 0;
+    listener l = { .json = arg_on(a, "json") };
+    int code = args_without(a, "--model of a language model", others);
+    if (code) return code;
+    if (!read_options(a, &o, &every)) return an_exit_code(AN_USAGE);
+    if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log), code;
+    ui_begin(&l.ui, every);
+    catch_signals();
+    o.on_progress = on_progress, o.on_eval = on_eval, o.on_sample = on_sample, o.on_warning = on_warning, o.user = &l;
+    an_status st = an_lm_train(&o, &r, &e);
+    ui_end(&l.ui);
+    if (r.updates || r.done) put_result(&l, &r);
+    code = finish(a, &l, &o, &r, st, &e);
+    bool again = !code && r.again && !asked;
+    an_lm_train_result_free(&r);
+    return again ? start_anew(a) : code;
+}

@@ -1,0 +1,21 @@
+/* ui.h: a run as a person sees it: one line that changes on a terminal, a line now and then elsewhere. */
+#ifndef CLI_UI_H
+#define CLI_UI_H
+
+#include "cli/cli.h"
+
+typedef struct {
+    bool terminal;    /* of standard error */
+    bool utf8;        /* standard output shows more than ASCII */
+    int64_t every;    /* updates between lines where no terminal is; 0: a twentieth of the run */
+    int shown;        /* characters of the line on the screen */
+    uint64_t last_ns; /* when it was drawn */
+    double ms;        /* an update, smoothed */
+} ui;
+
+void ui_begin(ui *u, int64_t every);
+void ui_step(ui *u, const an_lm_progress *p);
+void ui_clear(ui *u); /* before anything else is printed: the line goes away, the next update draws it again */
+void ui_end(ui *u);   /* the last state of the line stays */
+
+#endif
