@@ -1,6 +1,7 @@
 /* io.c: the only place that opens files. */
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE 1 /* madvise() */
+#define _DARWIN_C_SOURCE 1 /* the same, and times of files */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -31,6 +31,7 @@ static const struct {
     { "rope.scaling.attn_factor", KEY_USED },
     { "rope.scaling.finetuned", KEY_HARMLESS },
     { "vocab_size", KEY_USED },
+    { "tensor_data_layout", KEY_HARMLESS },
     { "expert_count", KEY_ZERO },
     { "expert_used_count", KEY_ZERO },
 };

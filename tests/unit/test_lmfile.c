@@ -56,6 +56,49 @@ static void families(void **state)
     assert_true(c.scaling.kind == MODEL_SCALE_NONE && c.rope_theta == 7000);
 }
 
+/* Whole files as they were published, field for field. */
+static void published_configurations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t params; /* in thousands, rounded down; the models' own pages say so */
+    } rows[] = {
+        { "{\"activation_function\":\"gelu_new\",\"architectures\":[\"GPT2LMHeadModel\"],\"attn_pdrop\":0.1,\"bos_token_id\":50256,\"embd_pdrop\":0.1,"
+          "\"eos_token_id\":50256,\"initializer_range\":0.02,\"layer_norm_epsilon\":1e-05,\"model_type\":\"gpt2\",\"n_ctx\":1024,\"n_embd\":768,\"n_head\":12,"
+          "\"n_layer\":12,\"n_positions\":1024,\"resid_pdrop\":0.1,\"summary_activation\":null,\"summary_first_dropout\":0.1,\"summary_proj_to_labels\":true,"
+          "\"summary_type\":\"cls_index\",\"summary_use_proj\":true,\"task_specific_params\":{\"text-generation\":{\"do_sample\":true,\"max_length\":50}},\"vocab_size\":50257}",
+          124439 },
+        { "{\"architectures\":[\"Qwen3ForCausalLM\"],\"attention_bias\":false,\"attention_dropout\":0.0,\"bos_token_id\":151643,\"eos_token_id\":151645,\"head_dim\":128,"
+          "\"hidden_act\":\"silu\",\"hidden_size\":1024,\"initializer_range\":0.02,\"intermediate_size\":3072,\"max_position_embeddings\":40960,\"max_window_layers\":28,"
+          "\"model_type\":\"qwen3\",\"num_attention_heads\":16,\"num_hidden_layers\":28,\"num_key_value_heads\":8,\"rms_norm_eps\":1e-06,\"rope_scaling\":null,"
+          "\"rope_theta\":1000000,\"sliding_window\":null,\"tie_word_embeddings\":true,\"torch_dtype\":\"bfloat16\",\"transformers_version\":\"4.51.0\",\"use_cache\":true,"
+          "\"use_sliding_window\":false,\"vocab_size\":151936}",
+          596049 },
+        { "{\"architectures\":[\"Qwen2ForCausalLM\"],\"attention_dropout\":0.0,\"bos_token_id\":151643,\"eos_token_id\":151643,\"hidden_act\":\"silu\",\"hidden_size\":896,"
+          "\"initializer_range\":0.02,\"intermediate_size\":4864,\"max_position_embeddings\":32768,\"max_window_layers\":24,\"model_type\":\"qwen2\","
+          "\"num_attention_heads\":14,\"num_hidden_layers\":24,\"num_key_value_heads\":2,\"rms_norm_eps\":1e-06,\"rope_theta\":1000000.0,\"sliding_window\":32768,"
+          "\"tie_word_embeddings\":true,\"torch_dtype\":\"bfloat16\",\"use_cache\":true,\"use_mrope\":false,\"use_sliding_window\":false,\"vocab_size\":151936}",
+          494032 },
+        { "{\"architectures\":[\"LlamaForCausalLM\"],\"attention_bias\":false,\"attention_dropout\":0.0,\"bos_token_id\":128000,\"eos_token_id\":128001,\"head_dim\":64,"
+          "\"hidden_act\":\"silu\",\"hidden_size\":2048,\"initializer_range\":0.02,\"intermediate_size\":8192,\"max_position_embeddings\":131072,\"mlp_bias\":false,"
+          "\"model_type\":\"llama\",\"num_attention_heads\":32,\"num_hidden_layers\":16,\"num_key_value_heads\":8,\"pretraining_tp\":1,\"rms_norm_eps\":1e-05,"
+          "\"rope_scaling\":{\"factor\":32.0,\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
+          "\"rope_theta\":500000.0,\"tie_word_embeddings\":true,\"torch_dtype\":\"bfloat16\",\"use_cache\":true,\"vocab_size\":128256}",
+          1235814 },
+        { "{\"architectures\":[\"MistralForCausalLM\"],\"bos_token_id\":1,\"eos_token_id\":2,\"hidden_act\":\"silu\",\"hidden_size\":4096,\"initializer_range\":0.02,"
+          "\"intermediate_size\":14336,\"max_position_embeddings\":32768,\"model_type\":\"mistral\",\"num_attention_heads\":32,\"num_hidden_layers\":32,"
+          "\"num_key_value_heads\":8,\"rms_norm_eps\":1e-05,\"rope_theta\":10000.0,\"sliding_window\":4096,\"tie_word_embeddings\":false,\"vocab_size\":32000}",
+          7241732 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        model_config c;
+        lm_generation g;
+        read_ok(rows[i].text, &c, &g);
+        if (model_params(&c) / 1000 != rows[i].params) fail_msg("row %zu: %lld parameters, wanted %lld thousand", i, (long long)model_params(&c), (long long)rows[i].params);
+    }
+}
+
 static void configurations_there_and_back(void **state)
 {
     (void)state;
@@ -612,7 +655,7 @@ static void seeds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(families),     cmocka_unit_test(configurations_there_and_back), cmocka_unit_test(refused_fields),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(families),     cmocka_unit_test(published_configurations), cmocka_unit_test(configurations_there_and_back), cmocka_unit_test(refused_fields),
                                         cmocka_unit_test(rope_scaling), cmocka_unit_test(llama_folder),                  cmocka_unit_test(gpt2_folder),
                                         cmocka_unit_test(real_folders), cmocka_unit_test(bad_folders),                   cmocka_unit_test(gguf_models),
                                         cmocka_unit_test(views_and_copies), cmocka_unit_test(forms),                     cmocka_unit_test(seeds) };
