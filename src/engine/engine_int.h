@@ -123,6 +123,9 @@ struct image {
     image_options opt;
     unsigned char **mem;       /* per tensor; ports are bound at run */
     unsigned char **const_at;  /* per manifest entry: its elements in the tensor's type */
+    struct {
+        const unsigned char *at[4];
+    } *stored;                 /* per manifest entry: its sources, read by an instruction as they are; at[0] NULL: by none */
     unsigned char **const_own; /* per manifest entry: memory of our own for it, or NULL when the source is used in place */
     void **state;              /* per instruction */
     unsigned char *scratch, *work;
@@ -148,6 +151,7 @@ void *engine_alloc(uint64_t bytes); /* 64-byte aligned, zeroed, free() frees it;
 
 /* weights.c: constant k of the manifest, from its sources. */
 an_status const_load(image *im, const weight_source *w, size_t k, diag *d) MUST_CHECK;
+an_status const_sources(const image *im, const weight_source *w, size_t k, const unsigned char *at[4], diag *d) MUST_CHECK;
 an_status const_ready(image *im, int64_t tensor, diag *d) MUST_CHECK; /* image.c: its elements are in im->mem; not a constant: nothing */
 
 /* packs.c: memory for a packed constant. *fresh: it has to be filled. */

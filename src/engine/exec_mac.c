@@ -15,7 +15,6 @@ enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64 };
 /* ---- operands ---- */
 
 static bool multiplies(dtype t) { return t == DT_F32 || t == DT_F16 || t == DT_BF16; }
-static bool is_const(const image *im, int64_t t) { return im->p->tensors.at[t].where == SPACE_CONST; }
 
 /* fp16 as a chip's multiplier reads it. */
 typedef struct {
@@ -105,6 +104,7 @@ static an_status repack(image *im, const insn *in, void *state, diag *d)
 {
     mac *m = state;
     (void)in;
+    if (m && m->vec) return mac_vec_again(im, m, d);
     if (!m || !m->packed) return AN_OK;
     if (m->a_own) turn_weights(m, im->mem[m->a_tensor], (unsigned char *)(uintptr_t)m->a_own);
     return pack_all(im, m, d);
@@ -136,7 +136,7 @@ static bool fits_kernel(const program *p, const insn *in, mac *m)
     chain ch = insn_chain(in, n + 1);
     int stage = SUM;
     m->residual = -1;
-    if (m->env->chip || m->turned || (m->y_type != DT_F32 && m->y_type != DT_F16)) return false;
+    if (m->vec || m->env->chip || m->turned || (m->y_type != DT_F32 && m->y_type != DT_F16)) return false;
     for (int64_t k = 0, on = 0; k < ch.n_steps; on = ch.n_inputs + k, k++) {
         const int64_t *s = ch.step + k * CHAIN_STEP;
         fn_id f = (fn_id)s[STEP_FN];
@@ -197,7 +197,7 @@ static bool lay_out(image *im, mac *m)
     else if (!gemm_pack_a_bytes(m->g, m->m, m->k, &m->pack_bytes)) return false;
     m->pack_bytes = ROUND_UP(m->pack_bytes, (size_t)64);
     bool clean = m->env->chip && !m->window;
-    pack = is_const(im, m->a_tensor) ? 0 : m->pack_bytes; /* constants are packed once, elsewhere */
+    pack = m->vec || mac_is_const(im, m->a_tensor) ? 0 : m->pack_bytes; /* constants are packed once, elsewhere */
     if (!add_size(&shared, clean && pack ? (size_t)m->a_elems * 2 : 0, &m->at_clean_a)) return false;
     if (!add_size(&shared, clean ? (size_t)m->b_elems * 2 : 0, &m->at_clean_b)) return false;
     m->at_slots = shared;
@@ -205,7 +205,9 @@ static bool lay_out(image *im, mac *m)
     if (!add_size(&slot, m->window && pack ? (size_t)m->a_panels * sizeof(float) : 0, &m->at_bound)) return false;
     if (!mul3(m->columns ? m->k : 0, m->chunk, exec_size(m->b_as), &n) || !add_size(&slot, n, &m->at_columns)) return false;
     if (m->window) m->scratch_bytes = window_b_bytes(m);
-    else if (!gemm_scratch_bytes(m->g, m->m, m->chunk, m->k, inner, &m->scratch_bytes)) return false;
+    else if (m->vec) {
+        if (!mac_vec_bytes(m, &m->scratch_bytes)) return false;
+    } else if (!gemm_scratch_bytes(m->g, m->m, m->chunk, m->k, inner, &m->scratch_bytes)) return false;
     if (m->n % m->chunk && !m->window) { /* the last cut is narrower and may be blocked differently */
         if (!gemm_scratch_bytes(m->g, m->m, m->n % m->chunk, m->k, inner, &n)) return false;
         m->scratch_bytes = MAX(m->scratch_bytes, n);
@@ -258,6 +260,7 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     m->g = gemm_pick(math, m->env->isa);
     m->a_elems = et_elems(&p->tensors.at[m->a_tensor]), m->b_elems = et_elems(&p->tensors.at[m->b_tensor]);
     m->a_panels = (m->m + WINDOW_ROWS - 1) / WINDOW_ROWS;
+    TRY(mac_vec_make(im, m, d));
     m->straight = fits_kernel(p, in, m);
     if (!m->straight) {
         TRY(exec_chain_make(im, in, "extra", m->y, true, m->ceiling, &m->chain, d));
@@ -265,7 +268,7 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     }
     number_packs(m);
     if (!lay_out(im, m)) return AN_OK;
-    if (is_const(im, m->a_tensor)) {
+    if (mac_is_const(im, m->a_tensor) && !m->vec) {
         pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = m->packs };
         size_t bytes;
         bool fresh;
@@ -303,7 +306,7 @@ static an_status prepare_conv_as(image *im, const insn *in, bool transposed, voi
     m->a_type = im->p->tensors.at[m->a_tensor].dt, m->b_type = im->p->tensors.at[m->b_tensor].dt;
     geometry g = m->geo = exec_geometry(im->p, in, transposed);
     int64_t ci = g.cin / g.groups, co = g.cout / g.groups, plane = dims_product(g.in, 0, SPATIAL), places = dims_product(g.out, 0, SPATIAL);
-    if (!multiplies(m->a_type) || !multiplies(m->b_type) || (transposed && !is_const(im, m->a_tensor) && g.taps > 1)) return AN_OK;
+    if (!multiplies(m->a_type) || !multiplies(m->b_type) || (transposed && !mac_is_const(im, m->a_tensor) && g.taps > 1)) return AN_OK;
     m->m = co, m->n = places, m->k = ci * g.taps;
     m->a_row = m->k, m->a_col = 1, m->b_row = plane, m->b_col = 1;
     m->ceiling = m->k > 1;
@@ -351,7 +354,7 @@ static an_status prepare_matmul(image *im, const insn *in, void **state, diag *d
     bool one_z = dims_product(et_z->dim, 0, et_z->rank - 2) == 1, own_x = dims_product(et_x->dim, 0, et_x->rank - 2) == stacks;
     if (one_z && own_x && !tx) rows *= stacks, stacks = 1; /* a stack of rows times one matrix is one product */
     m->ceiling = true;
-    m->turned = is_const(im, z) && !is_const(im, x);
+    m->turned = mac_is_const(im, z) && !mac_is_const(im, x);
     TRY(take_batches(im, m, stacks, d));
     int64_t idx[ENGINE_MAX_RANK] = { 0 };
     for (int64_t b = 0; b < stacks; b++, next_index(y->dim, lead, idx)) {
@@ -491,6 +494,7 @@ static an_status multiply(product *p, diag *d)
         window_multiply(p);
         return AN_OK;
     }
+    if (m->vec) return mac_vec_multiply(p, d);
     gemm_call call = {
         .kernel = m->g,
         .pool = p->pool,
@@ -520,7 +524,9 @@ static an_status run_batch(product *p, const unsigned char *a, const unsigned ch
     const mac *m = p->m;
     int64_t a_size = exec_size(m->a_as), b_size = exec_size(m->b_as);
     p->sums = (float *)(void *)(p->slot + m->at_c);
-    if (m->packed) {
+    if (m->vec) {
+        p->packed = NULL;
+    } else if (m->packed) {
         p->packed = m->packed + (size_t)m->pack_of[p->batch] * m->pack_bytes;
         p->bound = m->packed_bound ? m->packed_bound + m->pack_of[p->batch] * m->a_panels : NULL;
     } else {
@@ -564,7 +570,7 @@ static an_status run_mac(const run_ctx *c, const insn *in, diag *d)
     unsigned char *work = c->work;
     batch_job j = { .c = c, .m = m, .slots = work + m->at_slots };
     j.b = operand(m, c->pool, m->b_type, ctx_mem(c, m->b_tensor), m->b_elems, work + m->at_clean_b);
-    if (!m->packed) j.a = operand(m, c->pool, m->a_type, ctx_mem(c, m->a_tensor), m->a_elems, work + m->at_clean_a);
+    if (!m->packed && !m->vec) j.a = operand(m, c->pool, m->a_type, ctx_mem(c, m->a_tensor), m->a_elems, work + m->at_clean_a);
     if (m->parallel) {
         pool_run(c->pool, batch_task, &j, m->batches);
         return atomic_load(&j.failed) ? diag_fail(d, AN_BUG, (loc){ .line = in->line }, "%s: a matrix kernel refused its operands", insn_name(in->op)) : AN_OK;

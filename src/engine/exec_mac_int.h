@@ -8,6 +8,7 @@
 #define ENGINE_EXEC_MAC_INT_H
 
 #include "engine/exec_int.h"
+#include "kernel/gemv.h"
 
 enum { SPATIAL = 3 };
 typedef struct { /* up to three spatial axes, those a shape lacks have extent 1 */
@@ -25,6 +26,8 @@ typedef struct {
     int64_t tensor;
 } row_value;
 
+typedef struct mac_vec mac_vec;
+
 typedef struct {
     const exec_env *env;
     const numerics *num;
@@ -32,6 +35,7 @@ typedef struct {
     dtype y_type;
     bool window, turned, straight, parallel, columns, ceiling;
     const gemm_kernel *g;
+    mac_vec *vec; /* few columns of a weight left as it is stored; NULL: a packed product */
     geometry geo;
     int64_t a_tensor, b_tensor, a_row, a_col, b_row, b_col;
     dtype a_type, b_type;      /* as stored */
@@ -70,6 +74,14 @@ typedef struct {
     const float *bound;
     float *sums;                /* C, rows of nc */
 } product;
+
+static inline bool mac_is_const(const image *im, int64_t t) { return im->p->tensors.at[t].where == SPACE_CONST; }
+
+/* ---- exec_mac_vec.c ---- */
+an_status mac_vec_make(image *im, mac *m, diag *d) MUST_CHECK;  /* sets m->vec where it can */
+an_status mac_vec_again(image *im, mac *m, diag *d) MUST_CHECK; /* after a reload */
+bool mac_vec_bytes(const mac *m, size_t *bytes);                /* scratch */
+an_status mac_vec_multiply(const product *p, diag *d) MUST_CHECK;
 
 /* ---- exec_window.c ---- */
 size_t window_a_bytes(const mac *m);

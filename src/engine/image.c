@@ -50,10 +50,10 @@ static void const_seen(image *im, size_t k) /* tensors that view it */
 static an_status load_consts(image *im, const weight_source *w, diag *d)
 {
     const program *p = im->p;
-    for (size_t k = 0; k < p->consts.n; k++) TRY(const_load(im, w, k, d));
-    for (size_t i = 0; i < p->tensors.n; i++) {
-        const etensor *t = &p->tensors.at[i];
-        if (t->where == SPACE_CONST) im->mem[i] = im->const_at[t->slot] + t->offset;
+    for (size_t k = 0; k < p->consts.n; k++) {
+        if (!im->const_at[k] && im->stored[k].at[0]) continue; /* read as it is stored: its instructions look for it themselves */
+        TRY(const_load(im, w, k, d));
+        const_seen(im, k);
     }
     return AN_OK;
 }
@@ -75,7 +75,7 @@ static void const_drop(image *im, size_t k)
     free(im->const_own[k]);
     im->const_own[k] = im->const_at[k] = NULL;
     const_seen(im, k);
-    for (int i = 0; i < c->n_src; i++)
+    for (int i = 0; i < c->n_src && !im->stored[k].at[0]; i++)
         if (c->src[i].path) im->source->done(im->source->user, c->src[i].path, c->src[i].offset);
 }
 
@@ -146,7 +146,7 @@ static an_status prepare_lazily(image *im, diag *d)
                 TRY(const_ready(im, t, d));
                 kept[k] = true;
             }
-            if (!--readers[k] && !kept[k] && im->const_at[k]) const_drop(im, k);
+            if (!--readers[k] && !kept[k] && im->const_at[k] && im->lazy) const_drop(im, k);
         }
     }
     return AN_OK;
@@ -249,6 +249,7 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->mem = TAKE(a, unsigned char *, p->tensors.n);
     im->const_at = TAKE(a, unsigned char *, p->consts.n);
     im->const_own = TAKE(a, unsigned char *, p->consts.n);
+    im->stored = arena_take(a, p->consts.n, sizeof *im->stored, alignof(void *));
     im->shadow = TAKE(a, unsigned char *, p->inputs.n);
     im->view = TAKE(a, unsigned char *, p->inputs.n);
     im->in_place = TAKE(a, int64_t, p->inputs.n);
@@ -256,7 +257,7 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->chain_of = TAKE(a, int64_t, p->outputs.n);
     im->state = TAKE(a, void *, p->insns.n);
     im->scratch = engine_alloc(p->scratch_bytes);
-    if (!im->mem || !im->const_at || !im->const_own || !im->shadow || !im->view || !im->in_place || !im->last_chain || !im->chain_of || !im->state || !im->scratch) return diag_nomem(d);
+    if (!im->mem || !im->const_at || !im->const_own || !im->stored || !im->shadow || !im->view || !im->in_place || !im->last_chain || !im->chain_of || !im->state || !im->scratch) return diag_nomem(d);
     im->own_bytes += p->scratch_bytes;
     for (size_t i = 0; i < p->tensors.n; i++)
         if (p->tensors.at[i].where == SPACE_SCRATCH) im->mem[i] = im->scratch + p->tensors.at[i].offset;
@@ -264,11 +265,9 @@ static an_status load(image *im, const weight_source *w, diag *d)
     for (size_t k = 0; k < p->outputs.n; k++) im->chain_of[k] = chain_of(p, (uint32_t)k);
     im->lazy = w && w->done && !im->opt.reference;
     im->source = w;
-    if (im->lazy) TRY(prepare_lazily(im, d));
-    else {
-        TRY(load_consts(im, w, d));
-        for (size_t i = 0; i < p->insns.n; i++) TRY(prepare(im, i, d));
-    }
+    if (!im->opt.reference) TRY(prepare_lazily(im, d));
+    for (size_t k = 0; k < p->consts.n && !im->lazy; k++)
+        if (!im->stored[k].at[0]) TRY(const_ready(im, p->consts.at[k].tensor, d)); /* those that no instruction reads too: a digest is of all */
     im->source = NULL;
     if (im->work_bytes) {
         if (!(im->work = engine_alloc(im->work_bytes))) return diag_nomem(d);
@@ -299,11 +298,13 @@ an_status image_reload(image *im, const weight_source *w, diag *d)
 {
     if (im->lazy) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "program \"%.80s\": its weights were let go once they were packed; load it again", im->p->title);
     im->broken = true; /* until all of it is there again */
+    im->source = w;
     TRY(load_consts(im, w, d));
     for (size_t i = 0; i < im->p->insns.n; i++) {
         const exec_entry *e = entry_of(im, im->p->insns.at[i].op);
         if (e && e->repack) TRY(e->repack(im, &im->p->insns.at[i], im->state[i], d));
     }
+    im->source = NULL;
     im->broken = false;
     return AN_OK;
 }

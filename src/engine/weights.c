@@ -220,14 +220,21 @@ static an_status build_sparse_block(const build *b) /* the next kept value, scal
     return AN_OK;
 }
 
+an_status const_sources(const image *im, const weight_source *w, size_t k, const unsigned char *at[4], diag *d)
+{
+    const const_entry *c = &im->p->consts.at[k];
+    for (int i = 0; i < c->n_src; i++) {
+        TRY(source_bytes(im, w, &c->src[i], &at[i], d));
+        if (!at[i]) return diag_fail(d, AN_BUG, NOWHERE, "constant %zu: its source has no bytes", k);
+    }
+    return AN_OK;
+}
+
 an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
 {
     build b = { .c = &im->p->consts.at[k], .k = k, .d = d };
     b.t = &im->p->tensors.at[b.c->tensor];
-    for (int i = 0; i < b.c->n_src; i++) {
-        TRY(source_bytes(im, w, &b.c->src[i], &b.at[i], d));
-        if (!b.at[i]) return diag_fail(d, AN_BUG, NOWHERE, "constant %zu: its source has no bytes", k);
-    }
+    TRY(const_sources(im, w, k, b.at, d));
     size_t unit = (size_t)MAX(1, dtype_bits(b.t->dt) / 8);
     if (b.c->kind == CK_DENSE && b.c->src[0].dt == b.t->dt && (uintptr_t)b.at[0] % unit == 0) {
         im->const_at[k] = (unsigned char *)(uintptr_t)b.at[0]; /* never written: the check refuses results in constants */

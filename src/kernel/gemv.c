@@ -25,7 +25,11 @@ const gemv_kernel *gemv_pick(uint32_t isa)
     return g;
 }
 
-bool gemv_block_fits(int64_t block) { return block == 8 || block == 16 || block == 32 || block == 64 || (block > 0 && block % PAD == 0); }
+bool gemv_block_fits(gemv_form f, int64_t block)
+{
+    if (f == GEMV_I8 || f == GEMV_U8) return block > 0 && block % 16 == 0;
+    return f == GEMV_NIBBLE && (block == 8 || block == 16 || block == 32 || block == 64 || (block > 0 && block % PAD == 0));
+}
 
 /* Per column: the padded x, the sums of eight, one sum. */
 static bool layout(int64_t n, int64_t k, int64_t *stride, size_t *bytes)
@@ -98,8 +102,10 @@ static an_status refuse(const gemv_call *c, diag *d)
         return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: form %d, %lld x %lld", name, (int)w->form, (long long)w->m, (long long)w->k);
     if (c->x.type != DT_F32 && c->x.type != DT_F16 && c->x.type != DT_BF16)
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "gemv_%s: the right operand cannot be %s", name, dtype_name(c->x.type));
-    if (w->form == GEMV_NIBBLE && (!w->table || w->table_rows < 1 || w->k % GEMV_K_STEP || (w->block && (!gemv_block_fits(w->block) || w->k % w->block || !w->scale))))
-        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: nibbles of k %lld in blocks of %lld", name, (long long)w->k, (long long)w->block);
+    if (w->form == GEMV_NIBBLE && (!w->table || w->table_rows < 1 || w->k % GEMV_K_STEP))
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: nibbles of k %lld, which is no multiple of %d, or no table", name, (long long)w->k, GEMV_K_STEP);
+    if (w->block && (!gemv_block_fits(w->form, w->block) || w->k % w->block || !w->scale || (w->scale_type != DT_F32 && w->scale_type != DT_F16)))
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: k %lld in blocks of %lld with scales of %s", name, (long long)w->k, (long long)w->block, dtype_name(w->scale_type));
     return AN_OK;
 }
 

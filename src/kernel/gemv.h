@@ -4,18 +4,18 @@
  *     y[i,j] = sum over k of W[i,k] · x[k,j]         x as fp32, fp32 fused multiply-adds (scalar row: rounded product, then sum)
  *
  * Order of summation, the same for every thread count and whatever the other columns: lane l of `width` adds its k = l,
- * l + width, ... ascending (nibbles: k in groups of eight per lane), then lanes are added in halves. So with s = ceil(k/width)
+ * l + width, ... ascending (nibbles: k in groups of eight per lane; blocks: their sums, scaled, in turn), then lanes are added in halves. So with s = ceil(k/width)
  * an element is within (s + 12) · 2^-24 · sum|W·x| of the exact sum over the weights as defined below.
  *
- * What a weight is, exactly: the stored number; int8: row_scale · q + row_shift; nibbles: the table's value, times its
- * block's scale, plus its block's shift. Scales are applied to sums in fp32: an element of W is never rounded to fp16. */
+ * What a weight is, exactly: the stored number; int8: row_scale · q + row_shift, or its block's scale · q; nibbles: the table's
+ * value, times its block's scale, plus its block's shift. Scales are applied to sums in fp32: an element of W is never rounded to fp16. */
 #ifndef KERNEL_GEMV_H
 #define KERNEL_GEMV_H
 
 #include "kernel/kernel.h"
 
-typedef enum { GEMV_F32, GEMV_F16, GEMV_BF16, GEMV_I8, GEMV_U8, GEMV_NIBBLE, GEMV_FORMS } gemv_form;
-enum { GEMV_COLUMNS = 8, GEMV_K_STEP = 8 /* nibbles: k is a multiple of it, and so is a block */ };
+typedef enum { GEMV_F16, GEMV_BF16, GEMV_I8, GEMV_U8, GEMV_NIBBLE, GEMV_FORMS } gemv_form;
+enum { GEMV_COLUMNS = 8, GEMV_K_STEP = 8 /* nibbles: k is a multiple of it */ };
 
 typedef struct {
     gemv_form form;
@@ -25,10 +25,10 @@ typedef struct {
     const float *row_scale, *row_shift; /* I8, U8: per row; NULL: 1, 0 */
     const float *table;                 /* NIBBLE: 16 finite values per table */
     int64_t table_rows;                 /* rows that share a table */
-    int64_t block;                      /* NIBBLE: elements of a row per scale, 8 16 32 64 or a multiple of 128; 0: no scales */
+    int64_t block;                      /* elements of a row per scale: gemv_block_fits; 0: no such scales */
     dtype scale_type;                   /* F32 F16 */
     const void *scale;                  /* [m, k / block] */
-    const float *shift;                 /* [m, k / block], or NULL */
+    const float *shift;                 /* NIBBLE: [m, k / block], or NULL */
 } gemv_weight;
 
 typedef struct gemv_kernel gemv_kernel;
@@ -36,7 +36,7 @@ const gemv_kernel *gemv_pick(uint32_t isa); /* never NULL */
 const gemv_kernel *gemv_row(size_t i);      /* NULL past the last row of gemv.def */
 const char *gemv_name(const gemv_kernel *g);
 uint32_t gemv_need(const gemv_kernel *g);
-bool gemv_block_fits(int64_t block); /* one of the sizes above */
+bool gemv_block_fits(gemv_form f, int64_t block); /* NIBBLE: 8 16 32 64 and multiples of 128; I8 U8: multiples of 16 */
 
 typedef struct {
     const gemv_kernel *kernel;

@@ -22,15 +22,15 @@ static void *must(size_t n)
 
 static weight weight_make(rng *r, gemv_form f, int64_t m, int64_t k, int64_t block, dtype scale_type, bool shifted)
 {
-    static const int bits[GEMV_FORMS] = { 32, 16, 16, 8, 8, 4 };
-    static const dtype types[GEMV_FORMS] = { DT_F32, DT_F16, DT_BF16, DT_I8, DT_U8, DT_U4 };
+    static const int bits[GEMV_FORMS] = { 16, 16, 8, 8, 4 };
+    static const dtype types[GEMV_FORMS] = { DT_F16, DT_BF16, DT_I8, DT_U8, DT_U4 };
     weight x = { .w = { .form = f, .m = m, .k = k, .row_bytes = k * bits[f] / 8, .block = block, .scale_type = scale_type, .table_rows = 1 } };
     size_t n = (size_t)(m * k);
     x.value = must(n * sizeof(double)), x.bound = must(n * sizeof(double));
     x.w.w = x.data = must((size_t)(m * x.w.row_bytes));
     for (size_t i = 0; i < n; i++)
         dtype_store(types[f], x.data, (int64_t)i, f == GEMV_NIBBLE ? (double)rng_below(r, 16) : f == GEMV_U8 ? (double)rng_below(r, 256) : f == GEMV_I8 ? (double)rng_below(r, 256) - 128 : rng_normal(r));
-    if (f == GEMV_I8 || f == GEMV_U8) {
+    if ((f == GEMV_I8 || f == GEMV_U8) && !block) {
         x.w.row_scale = x.row_scale = must((size_t)m * 4);
         if (shifted) x.w.row_shift = x.row_shift = must((size_t)m * 4);
         for (int64_t i = 0; i < m; i++) {
@@ -40,14 +40,17 @@ static weight weight_make(rng *r, gemv_form f, int64_t m, int64_t k, int64_t blo
     }
     if (f == GEMV_NIBBLE) {
         x.w.table_rows = 1 + (int64_t)rng_below(r, (uint64_t)m);
-        int64_t tables = (m + x.w.table_rows - 1) / x.w.table_rows, scales = block ? m * (k / block) : 0;
+        int64_t tables = (m + x.w.table_rows - 1) / x.w.table_rows;
         x.w.table = x.table = must((size_t)tables * 64);
         for (int64_t i = 0; i < tables * 16; i++) x.table[i] = (float)rng_normal(r);
+    }
+    if (block) {
+        int64_t scales = m * (k / block);
         size_t bytes;
         assert_true(dtype_bytes(scale_type, scales, &bytes));
         x.w.scale = x.scale = must(bytes);
         for (int64_t i = 0; i < scales; i++) dtype_store(scale_type, x.scale, i, rng_range(r, 0.1, 2));
-        if (shifted && scales) {
+        if (shifted) {
             x.w.shift = x.shift = must((size_t)scales * 4);
             for (int64_t i = 0; i < scales; i++) x.shift[i] = (float)rng_normal(r);
         }
@@ -58,7 +61,7 @@ static weight weight_make(rng *r, gemv_form f, int64_t m, int64_t k, int64_t blo
             if (x.row_scale) v = q * (double)x.row_scale[i];
             if (x.row_shift) extra = (double)x.row_shift[i];
             if (f == GEMV_NIBBLE) v = (double)x.table[i / x.w.table_rows * 16 + (int64_t)q];
-            if (f == GEMV_NIBBLE && block) v *= dtype_load(scale_type, x.scale, i * (k / block) + j / block);
+            if (block) v *= dtype_load(scale_type, x.scale, i * (k / block) + j / block);
             if (x.shift) extra = (double)x.shift[i * (k / block) + j / block];
             x.value[i * k + j] = v + extra, x.bound[i * k + j] = fabs(v) + fabs(extra);
         }
@@ -94,10 +97,10 @@ static const struct {
     dtype scale;
     bool shifted;
 } forms[] = {
-    { GEMV_F32, 0, DT_F32, false },    { GEMV_F16, 0, DT_F32, false },    { GEMV_BF16, 0, DT_F32, false },    { GEMV_I8, 0, DT_F32, false },
+    { GEMV_F16, 0, DT_F32, false },    { GEMV_BF16, 0, DT_F32, false },    { GEMV_I8, 0, DT_F32, false },
     { GEMV_I8, 0, DT_F32, true },      { GEMV_U8, 0, DT_F32, true },      { GEMV_NIBBLE, 0, DT_F32, false },  { GEMV_NIBBLE, 8, DT_F32, true },
     { GEMV_NIBBLE, 16, DT_F16, true }, { GEMV_NIBBLE, 32, DT_F16, false }, { GEMV_NIBBLE, 64, DT_F32, true }, { GEMV_NIBBLE, 128, DT_F16, true },
-    { GEMV_NIBBLE, 256, DT_F32, false },
+    { GEMV_NIBBLE, 256, DT_F32, false }, { GEMV_I8, 16, DT_F16, false }, { GEMV_I8, 64, DT_F32, false }, { GEMV_U8, 48, DT_F16, false },
 };
 
 static void each_row_against_double(void **state)
@@ -111,7 +114,7 @@ static void each_row_against_double(void **state)
     for (int round = 0; round < 3; round++)
         for (size_t f = 0; f < COUNT(forms); f++) {
             int64_t m = 1 + (int64_t)rng_below(&r, 40), k = 1 + (int64_t)rng_below(&r, 300), n = 1 + (int64_t)rng_below(&r, GEMV_COLUMNS);
-            if (forms[f].f == GEMV_NIBBLE) k = ROUND_UP(k, MAX(forms[f].block, GEMV_K_STEP));
+            if (forms[f].f == GEMV_NIBBLE || forms[f].block) k = ROUND_UP(k, MAX(forms[f].block, GEMV_K_STEP));
             weight w = weight_make(&r, forms[f].f, m, k, forms[f].block, forms[f].scale, forms[f].shifted);
             dtype xt = rng_below(&r, 2) ? DT_F32 : DT_F16;
             bool by_rows = rng_below(&r, 2) != 0;
@@ -159,7 +162,7 @@ static void refusals(void **state)
     (void)state;
     const gemv_kernel *g = gemv_pick(0);
     float one[128] = { 0 }, y[8], scratch[4096];
-    gemv_weight w = { .form = GEMV_F32, .m = 1, .k = 1, .w = one, .row_bytes = 4 };
+    gemv_weight w = { .form = GEMV_F16, .m = 1, .k = 1, .w = one, .row_bytes = 2 };
     gemv_call ok = { .kernel = g, .w = &w, .n = 1, .x = { one, DT_F32, 1, 1 }, .y = y, .ldy = 1, .scratch = scratch, .scratch_bytes = sizeof scratch };
     diag d = { 0 };
     assert_ok(gemv_run(&ok, &d), d);
@@ -175,7 +178,8 @@ static void refusals(void **state)
     d = (diag){ 0 }, bad = ok, bad.w = &q;
     assert_int_equal(gemv_run(&bad, &d), AN_BUG);
     assert_non_null(strstr(d.msg, "blocks of 24"));
-    assert_true(gemv_block_fits(32) && gemv_block_fits(384) && !gemv_block_fits(0) && !gemv_block_fits(48));
+    assert_true(gemv_block_fits(GEMV_NIBBLE, 32) && gemv_block_fits(GEMV_NIBBLE, 384) && !gemv_block_fits(GEMV_NIBBLE, 0) && !gemv_block_fits(GEMV_NIBBLE, 48));
+    assert_true(gemv_block_fits(GEMV_I8, 48) && !gemv_block_fits(GEMV_I8, 8) && !gemv_block_fits(GEMV_F16, 32));
 }
 
 int main(void)

@@ -1,0 +1,158 @@
+/* test_mac_vec.c: products with few columns whose constant weight stays compressed: against sums in double of the weight's definition,
+ * beside the reference, for every form that can stay and some that cannot; after a reload; and that nothing was expanded.
+ *
+ * Bound: the reference rounds each element of W to the tensor's type (2^-11 of it when fp16), the fast form does not; sums of k
+ * terms are within (k + 12) 2^-24 of the magnitudes; the result is rounded once. */
+#include <math.h>
+
+#include "t.h"
+
+#include "codegen/codegen.h"
+#include "engine/engine.h"
+#include "graph/graph.h"
+
+typedef enum { AFFINE_ONE, AFFINE_ROWS, AFFINE_U8, LUT_BYTES, LUT_ROWS, BLOCK_I4, BLOCK_U4_OFFSET, BLOCK_I8, BLOCK_I8_ROW, BLOCK_ODD, LUT_SMALL, HALF_BY_FLOAT, KINDS } kind;
+static const char *const names[KINDS] = { "int8, one scale", "int8, a scale per row", "uint8 with zero points", "palette as bytes", "palette per group of rows", "int4 blocks",
+                                          "uint4 blocks with offsets", "int8 blocks", "int8 blocks of a row", "blocks of 24", "2-bit palette", "fp16 by fp32" };
+static bool stays(kind k) { return k < BLOCK_ODD || k == HALF_BY_FLOAT; }
+
+typedef struct {
+    graph *g;
+    double *w; /* [m, k] */
+} subject;
+
+static void *must(size_t n)
+{
+    void *p = calloc(n, 1);
+    assert_non_null(p);
+    return p;
+}
+
+static val make_const(graph *g, const char *name, dtype dt, int rank, const int64_t *d, const double *x)
+{
+    ttype t = { .dt = dt, .sh = { .rank = rank } };
+    for (int i = 0; i < rank; i++) t.sh.d[i] = d[i];
+    return graph_const_f64(g, name, t, x);
+}
+
+/* W [m, k, 1, 1] in the given form; dt: what it is reconstructed as. */
+static val make_weight(rng *r, graph *g, kind f, int64_t m, int64_t k, dtype dt, double *w)
+{
+    size_t n = (size_t)(m * k);
+    double *q = must(n * sizeof *q), *s = must(n * sizeof *s), *z = must(n * sizeof *z);
+    int64_t block = f == BLOCK_I8_ROW ? k : f == BLOCK_ODD ? 24 : f == BLOCK_I8 ? 16 : 32, blocks = k / block;
+    val v = NO_VAL;
+    const int64_t dims[] = { m, k, 1, 1 };
+    if (f == HALF_BY_FLOAT) {
+        for (size_t i = 0; i < n; i++) w[i] = q[i] = f16_to_f64(f16_from_f64(rng_normal(r)));
+        v = make_const(g, "w", DT_F16, 4, dims, q);
+    } else if (f <= AFFINE_U8) {
+        bool u8 = f == AFFINE_U8;
+        for (int64_t i = 0; i < m; i++) s[i] = f16_to_f64(f16_from_f64(rng_range(r, 0.01, 0.1))), z[i] = u8 ? (double)rng_below(r, 256) : 0;
+        for (size_t i = 0; i < n; i++) {
+            size_t row = f == AFFINE_ONE ? 0 : i / (size_t)k;
+            q[i] = (double)rng_below(r, 256) - (u8 ? 0 : 128);
+            w[i] = (q[i] - z[row]) * s[row];
+        }
+        int rank = f == AFFINE_ONE ? 0 : 1;
+        v = GA(g, CX_AFFINE, VALS(make_const(g, "q", u8 ? DT_U8 : DT_I8, 4, dims, q), make_const(g, "s", dt, rank, &m, s), make_const(g, "z", u8 ? DT_U8 : DT_I8, rank, &m, z)), AT_I(AXIS, 0));
+    } else if (f == LUT_BYTES || f == LUT_ROWS || f == LUT_SMALL) {
+        int64_t entries = f == LUT_SMALL ? 4 : 16, groups = f == LUT_ROWS ? m / 2 : 1;
+        for (int64_t i = 0; i < groups * entries; i++) s[i] = f16_to_f64(f16_from_f64(rng_normal(r)));
+        for (size_t i = 0; i < n; i++) q[i] = (double)rng_below(r, (uint64_t)entries), w[i] = s[(int64_t)i / k / (m / groups) * entries + (int64_t)q[i]];
+        const int64_t lut[] = { groups, 1, 1, 1, entries, 1 };
+        if (f == LUT_BYTES) {
+            for (size_t i = 0; i < n / 2; i++) z[i] = q[2 * i] + 16 * q[2 * i + 1];
+            int64_t bytes = (int64_t)n / 2;
+            v = GA(g, CX_LUT, VALS(make_const(g, "q", DT_U8, 1, &bytes, z), make_const(g, "s", dt, 1, &entries, s)), AT_IS(SHAPE, m, k, 1, 1));
+        } else v = G(g, CX_LUT, make_const(g, "q", f == LUT_SMALL ? DT_U2 : DT_U4, 4, dims, q), make_const(g, "s", dt, 6, lut, s));
+    } else {
+        bool i8 = f == BLOCK_I8 || f == BLOCK_I8_ROW, offset = f == BLOCK_U4_OFFSET;
+        dtype qt = i8 ? DT_I8 : offset ? DT_U4 : DT_I4;
+        for (int64_t i = 0; i < m * blocks; i++) s[i] = f16_to_f64(f16_from_f64(rng_range(r, 0.01, 0.1))), z[i] = offset ? (double)rng_below(r, 16) : 0;
+        for (size_t i = 0; i < n; i++) {
+            size_t b = i / (size_t)block;
+            q[i] = (double)rng_below(r, i8 ? 256 : 16) - (i8 ? 128 : offset ? 0 : 8);
+            w[i] = (q[i] - z[b]) * s[b];
+        }
+        const int64_t sd[] = { m, blocks, 1, 1 };
+        val qv = make_const(g, "q", qt, 4, dims, q), sv = make_const(g, "s", dt, 4, sd, s);
+        v = offset ? G(g, CX_BLOCK, qv, sv, make_const(g, "z", qt, 4, sd, z)) : G(g, CX_BLOCK, qv, sv);
+    }
+    free(q), free(s), free(z);
+    return v;
+}
+
+static void run_one(const program *p, const image_options *o, const void *x, void *y, uint64_t *bytes, bool again)
+{
+    diag d = { 0 };
+    image *im;
+    assert_ok(image_load(&im, p, NULL, o, &d), d);
+    uint64_t sum = image_digest(im);
+    if (again) assert_ok(image_reload(im, NULL, &d), d);
+    assert_true(image_digest(im) == sum);
+    assert_ok(image_run(im, &x, &y, &d), d);
+    *bytes = image_bytes(im);
+    image_free(im);
+}
+
+static void each_form(void **state)
+{
+    (void)state;
+    rng r = { test_seed("mac_vec") };
+    diag d = { 0 };
+    pool *two;
+    assert_ok(pool_make(&two, 2, &d), d);
+    for (kind f = 0; f < KINDS; f++)
+        for (int c = 0; c < 6; c++) {
+            int64_t m = 2 * (1 + (int64_t)rng_below(&r, 40)), k = 96 * (1 + (int64_t)rng_below(&r, 4)), n = c == 5 ? 9 : 1 + (int64_t)rng_below(&r, 8);
+            if (c == 4) m = 256, k = 1536, n = 1;
+            dtype dt = c % 2 ? DT_F16 : DT_F32, xt = f == HALF_BY_FLOAT ? DT_F32 : dt;
+            double *w = must((size_t)(m * k) * sizeof *w);
+            graph *g = graph_new("few", 0);
+            assert_non_null(g);
+            val x = graph_input(g, "x", (ttype){ .dt = xt, .sh = SHAPE(1, k, 1, n) });
+            val wv = make_weight(&r, g, f, m, k, dt, w);
+            if (f == HALF_BY_FLOAT) wv = GA(g, CAST, VALS(wv), AT_S(DTYPE, "fp32"));
+            val y = G(g, CONV, x, wv);
+            if (c % 3 == 0) y = G(g, RELU, G(g, ADD, y, graph_fill_const(g, "b", (ttype){ .dt = xt, .sh = SHAPE(1, m, 1, 1) }, 0.5)));
+            graph_output(g, "y", y);
+            assert_ok(graph_finish(g, &d), d);
+            program *p;
+            assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
+            size_t xn, yn;
+            assert_true(dtype_bytes(xt, k * n, &xn) && dtype_bytes(xt, m * n, &yn));
+            void *xm = must(xn), *fast = must(yn), *again = must(yn), *ref = must(yn);
+            for (int64_t i = 0; i < k * n; i++) dtype_store(xt, xm, i, rng_normal(&r));
+            uint64_t bytes, unused;
+            run_one(p, &(image_options){ 0 }, xm, fast, &bytes, false);
+            run_one(p, &(image_options){ .pool = two }, xm, again, &unused, true);
+            run_one(p, &(image_options){ .reference = true }, xm, ref, &unused, false);
+            if (memcmp(fast, again, yn)) fail_msg("%s: another thread or a reload changes bits", names[f]);
+            for (int64_t i = 0; i < m; i++)
+                for (int64_t j = 0; j < n; j++) {
+                    double want = 0, mag = 0;
+                    for (int64_t a = 0; a < k; a++) {
+                        double t = w[i * k + a] * dtype_load(xt, xm, a * n + j);
+                        want += t, mag += fabs(t);
+                    }
+                    if (c % 3 == 0) want = fmax(want + 0.5, 0), mag += 0.5;
+                    double most = mag * ((double)(k + 14) * 0x1p-24 + (dt == DT_F16 ? 0x1p-11 : 0)) + (xt == DT_F16 ? fabs(want) * 0x1p-10 + 1e-6 : fabs(want) * 0x1p-23);
+                    double a = dtype_load(xt, fast, i * n + j), b = dtype_load(xt, ref, i * n + j);
+                    if (!(fabs(a - want) <= most)) fail_msg("%s %dx%dx%d at (%d, %d): %.9g, wanted %.9g within %g", names[f], (int)m, (int)n, (int)k, (int)i, (int)j, a, want, most);
+                    if (!(fabs(b - want) <= most)) fail_msg("%s: the reference says %.9g, wanted %.9g within %g", names[f], b, want, most);
+                }
+            if (c == 4 && stays(f) && f != HALF_BY_FLOAT && bytes > (uint64_t)(m * k)) fail_msg("%s: an image of %d bytes holds more than its %d weights", names[f], (int)bytes, (int)(m * k));
+            if (c == 4 && !stays(f) && bytes < (uint64_t)(m * k)) fail_msg("%s: expected to be expanded", names[f]);
+            free(xm), free(fast), free(again), free(ref), free(w);
+            program_free(p);
+            graph_free(g);
+        }
+    pool_free(two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
