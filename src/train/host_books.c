@@ -11,18 +11,10 @@
 
 static const char LOSS[] = "host_loss", UNIT[] = "host_unit", GRAD[] = "grad_";
 
-static val numbers_of(graph *g, val x)
-{
-    int64_t n = 0;
-    if (g->err.st || !shape_elems(&graph_type(g, x)->sh, &n)) return x;
-    return GA(g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, n));
-}
+static val over(graph *g, val x, int64_t axis) { return GA(g, REDUCE_SUM, VALS(x), AT_LIST(AXES, &axis, 1), AT_B(KEEP_DIMS, true)); }
 
-static val product(graph *g, val w, val dw)
-{
-    val sum = GA(g, REDUCE_SUM, VALS(G(g, MUL, numbers_of(g, w), numbers_of(g, dw))), AT_IS(AXES, 1), AT_B(KEEP_DIMS, true));
-    return GA(g, RESHAPE, VALS(sum), AT_IS(SHAPE, 1));
-}
+/* Down the columns first, which is wide work. */
+static val product(graph *g, val w, val dw) { return GA(g, RESHAPE, VALS(over(g, over(g, G(g, MUL, w, dw), 0), 1)), AT_IS(SHAPE, 1)); }
 
 static an_status build(host *h, graph *g, train_param *list, val *out, diag *d)
 {
