@@ -263,6 +263,44 @@ empty() {
     t "convert, an unknown field" 3 $anneal convert --model "$tmp/hf" --out "$tmp/x.bin"
     has "convert, an unknown field" err 'config.json: field "qk_clip" (3) is not known'
     t "convert leaves nothing behind" 1 sh -c "ls $tmp | grep -e '^x' -e tmp"
+    # training a built-in network; gradients of a program
+    t "train --help" 0 $anneal train --help
+    has "train --help" out '^example: anneal train'
+    small="--steps 4 --batch 8 --every 2 --test 16 --final-test 16"
+    t "train" 0 $anneal train --model mlp --engine cpu $small --log "$tmp/train.jsonl" --save "$tmp/train.safetensors"
+    has "train, the table" out '^| 4 | 0\.[0-9]* |$'
+    has "train, the last accuracy" out '^accuracy 0\.[0-9]* on 16 test samples$'
+    has "train, one dispatch" err '1 dispatch per minibatch'
+    t "train, a line for each update" 0 test "$(grep -c '^{"step":[0-9]*,"loss":.*"loss_scale":1' "$tmp/train.jsonl")" -eq 4
+    t "train on, from a file" 0 $anneal train --model mlp --engine cpu --steps 6 --batch 8 --every 0 --final-test 16 --resume "$tmp/train.safetensors" --json
+    has "train on, from a file" out '^{"step":6,'
+    t "train from a file of another network" 3 $anneal train --model glu --engine cpu $small --resume "$tmp/train.safetensors"
+    has "train from a file of another network" err 'train.safetensors: '
+    t "train, unknown optimizer" 2 $anneal train --model mlp --optimizer lion
+    t "train, unknown pipeline" 2 $anneal train --model mlp --pipeline sideways
+    has "train, unknown pipeline" err 'sideways'
+    t "train, a pipeline of language models" 2 $anneal train --model mlp --pipeline delta
+    t "train, no such data" 3 $anneal train --model mlp --data "mnist:$tmp/nowhere"
+    has "train, no such data" err 'nowhere'
+    t "train, a scale of 0" 2 $anneal train --model mlp --loss-scale 0
+    t "train, fp32 state on a chip" 4 $anneal train --model mlp --engine soft:m1 --state fp32
+    printf 'graph "g"\nx = input fp16[4, 8]\nw = input fp16[8, 2]\nu = input fp16[2]\ny = matmul(x, w)\nf = floor_div(y, u)\ns = square(y)\nloss = reduce_mean(s) {axes=[0, 1]}\nbad = reduce_sum(f) {axes=[0, 1]}\nreturn loss\n' >"$tmp/g.ann"
+    t "grad" 0 $anneal grad "$tmp/g.ann" --loss loss --wrt w
+    has "grad" out '^return loss, grad_w='
+    t "grad, every input" 3 $anneal grad "$tmp/g.ann" --loss loss
+    has "grad, one that does not reach the loss" err 'u does not reach the loss'
+    t "grad --check" 0 $anneal grad "$tmp/g.ann" --loss loss --wrt w,x --check --engine soft:m1
+    has "grad --check" out 'no slice can pass'
+    t "grad, a loss of several numbers" 3 $anneal grad "$tmp/g.ann" --loss s --wrt w
+    has "grad, a loss of several numbers" err 'the loss s is '
+    t "grad, an operation without one" 4 $anneal grad "$tmp/g.ann" --loss bad --wrt w
+    has "grad, an operation without one" err 'g.ann:6:.*floor_div'
+    t "grad without a loss" 2 $anneal grad "$tmp/g.ann"
+    printf 'graph "c"\nx = input fp16[1, 2, 6, 40]\nw = input fp16[3, 2, 3, 3]\nc = conv(x, w) {pad_type="custom", pad=[1, 1, 1, 1]}\ns = square(c)\nloss = reduce_mean(s) {axes=[0, 1, 2, 3]}\nreturn loss\n' >"$tmp/c.ann"
+    t "grad --check, slices of m1" 0 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --json
+    has "grad --check, slices of m1" out '^{"kind":"hazard","op":"slice'
+    t "grad --check, without width offsets" 0 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --conv-form no-width-offset
+    has "grad --check, without width offsets" out 'no slice can pass'
     t "full disk" 3 sh -c "$anneal rules > /dev/full"
 }
 echo "$pass $fail"
