@@ -1,9 +1,13 @@
-/* cmd_grad.c: a program and its gradients; or what could go wrong with them on a chip. */
+/* cmd_grad.c: a program and its gradients; or what could go wrong with them on a chip; or the gradients of a language model as a file. */
 #include <stdlib.h>
 
 #include "cli/cli.h"
 
 const option grad_options[] = {
+    { "model", "M", NULL, "a language model instead of a program: gradients of its loss by every tensor" },
+    { "tokens", "F.npy", NULL, "with --model: int32 [B, T + 1]; position t predicts token t + 1" },
+    { "out", "G.safetensors", NULL, "with --model: where they go, under the names and in the shapes of the model's own tensors" },
+    { "threads", "N", NULL, "with --model; default: one per CPU" },
     { "loss", "NAME", NULL, "the value to differentiate: one float" },
     { "wrt", "A,B,…", NULL, "by these values; without it by every float input" },
     { "loss-scale", "X", "1", "gradient of the loss" },
@@ -85,8 +89,36 @@ static int grad_of(const args *a, an_program *p, const char *file)
     return text ? put_text(text) : say_error(file, &e);
 }
 
+/* Gradients of a language model by its tensors, as a file. */
+static int grad_model(const args *a)
+{
+    static const char *const others[] = { "loss", "wrt", "loss-scale", "conv-form", "emit", NULL };
+    const char *model = arg_of(a, "model"), *tokens = arg_of(a, "tokens"), *out = arg_of(a, "out"), *engine = arg_of(a, "engine");
+    long threads = 0;
+    an_array *ids = NULL;
+    an_lm_gradients r;
+    an_error e = { 0 };
+    int code = args_without(a, "--model", others);
+    if (code) return code;
+    if (a->n_files) return say(AN_USAGE, "grad --model takes options only, got \"%s\"", a->files[0]);
+    if (arg_on(a, "check")) return say(AN_USAGE, "grad --model has no option --check");
+    if (!tokens || !out) return say(AN_USAGE, "grad --model wants --tokens F.npy and --out G.safetensors");
+    if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    if (arg_on(a, "threads") && !arg_int(a, "threads", 0, 4096, &threads)) return an_exit_code(AN_USAGE);
+    if (an_array_read(&ids, "", tokens, &e)) return say_error(strstr(e.message, tokens) ? NULL : tokens, &e);
+    code = an_lm_grad(model, engine, (int)threads, ids, out, &r, &e) ? say_error(NULL, &e) : 0;
+    an_array_free(ids);
+    if (code) return code;
+    printf(arg_on(a, "json") ? "{\"loss\":%.9g,\"tokens\":%lld}\n" : "loss %.6f over %lld tokens\n", r.loss, (long long)r.tokens);
+    return 0;
+}
+
 int cmd_grad(const args *a)
 {
+    static const char *const others[] = { "tokens", "out", "threads", NULL };
+    if (arg_on(a, "model")) return grad_model(a);
+    int wrong = args_without(a, "of a program", others);
+    if (wrong) return wrong;
     if (a->n_files != 1) return say(AN_USAGE, "grad takes one file of MIL or graph text, got %d", a->n_files);
     const char *engine = arg_of(a, "engine"), *path = a->files[0], *shown = strcmp(path, "-") ? path : "<stdin>";
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);

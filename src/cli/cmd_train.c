@@ -7,7 +7,7 @@
 #include "cli/train_int.h"
 
 const option train_options[] = {
-    { "model", "M", "tiny", "language model: a preset (tiny, stories15m …), config.json, or a model to continue; network: digits, mlp, charlm, normconv, glu" },
+    { "model", "M", "stories1m", "language model: a preset (tiny, stories1m, stories15m …), config.json, or a model to continue; network: digits, mlp, charlm, normconv, glu" },
     { "data", "DATA", NULL, "language models: a text or token file, builtin:stories; networks: mnist:DIR, text:FILE, strokes[:SEED], letters[:SEED]; without it what is built in" },
     { "tokenizer", "T", NULL, "language models: for text; without it the model's own, or the stories'" },
     { "engine", "E", NULL, "soft:m1 … soft:m5, cpu; without it the best one present" },

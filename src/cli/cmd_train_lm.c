@@ -37,6 +37,8 @@ static void catch_signals(void)
     s.sa_flags = SA_RESTART; /* a write that is under way is finished */
     sigaction(SIGINT, &s, NULL);
     sigaction(SIGTERM, &s, NULL);
+    s.sa_handler = SIG_IGN; /* a file that may grow no further is an error of the write, not the end of the run */
+    sigaction(SIGXFSZ, &s, NULL);
 }
 
 static int stop(void *user)

@@ -326,6 +326,15 @@ an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)
     return diag_fail(d, AN_INPUT, NOWHERE, n ? "%s: none of its checkpoints is intact" : "%s: there is no checkpoint in it", dir);
 }
 
+/* Settings are lists; what both begin with alike says nothing. */
+static an_status differs(const char *path, const char *file, const char *here, diag *d)
+{
+    size_t from = 0;
+    for (size_t i = 0; file[i] && file[i] == here[i]; i++)
+        if (file[i] == ' ' && i && file[i - 1] == ',') from = i + 1;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.100s: it was trained with \"%.110s\"; this run has \"%.110s\"", path, file + from, here + from);
+}
+
 an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d)
 {
     json_t *top;
@@ -335,7 +344,7 @@ an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d)
     an_status st = read_note(path, top, &n, d);
     json_decref(top);
     if (!st && strcmp(n.setting, note->setting))
-        st = diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained as \"%.150s\"; this run is \"%.150s\"", path, n.setting, note->setting);
+        st = differs(path, n.setting, note->setting, d);
     char *state = arena_printf(&mem, "%s/%s", path, STATE);
     if (!st) st = state ? pipe_load(p, state, NULL, 0, &mem, d) : diag_nomem(d);
     arena_free(&mem);

@@ -124,12 +124,15 @@ static an_status take_numbers(run *r)
     return r->ids ? AN_OK : diag_nomem(r->d);
 }
 
+/* 0 asks for the default, a negative number for none. */
+static double given(double x, double otherwise) { return x < 0 ? 0 : x > 0 ? x : otherwise; }
+
 static an_status open_pipeline(run *r)
 {
     const lm_run_options *o = r->o;
     pipe_options po = { .pipeline = o->pipeline, .dev = r->dev, .pool = r->pool, .config = &r->c, .batch = r->batch, .seq = r->seq, .on_event = o->on_event, .user = o->user };
     po.train = (train_options){ .optimizer = o->optimizer ? o->optimizer : "adamw", .beta1 = 0.9, .beta2 = 0.95,
-                                .decay = o->decay < 0 ? 0 : o->decay > 0 ? o->decay : 0.1, .clip = o->clip < 0 ? 0 : o->clip > 0 ? o->clip : 1,
+                                .decay = given(o->decay, 0.1), .clip = given(o->clip, 1),
                                 .accum = (int)r->accum, .state = o->state, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale, .warn = o->warn, .user = o->user };
     if (!device_is_plain(r->dev)) { /* fp16: small updates must survive, squares of gradients must not overflow */
         if (!o->state) po.train.state = TRAIN_HALVES;
@@ -143,11 +146,11 @@ static void fill_setting(run *r)
 {
     const lm_run_options *o = r->o;
     snprintf(r->note.setting, sizeof r->note.setting,
-             "layers %lld width %lld hidden %lld heads %lld/%lld vocabulary %lld; batch %lld x %lld x %lld; %s lr %g to %g over %lld, %lld of warm-up, %s; decay %g clip %g; engine %s, "
+             "layers %lld, width %lld, hidden %lld, heads %lld/%lld, vocabulary %lld, batch %lld x %lld x %lld, %s, lr %g to %g over %lld, %lld of warm-up, %s, decay %g, clip %g, engine %s%s, "
              "pipeline %s",
              (long long)r->c.n_layers, (long long)r->c.dim, (long long)r->c.hidden, (long long)r->c.n_heads, (long long)r->c.n_kv_heads, (long long)r->c.vocab, (long long)r->accum,
              (long long)r->batch, (long long)r->seq, o->optimizer ? o->optimizer : "adamw", r->schedule.lr, r->schedule.lr_end, (long long)r->schedule.steps,
-             (long long)r->schedule.warmup, train_schedule_at((size_t)r->schedule.kind), o->decay, o->clip, device_name(r->dev), pipe_name(pipe_kind_of(r->p)));
+             (long long)r->schedule.warmup, train_schedule_at((size_t)r->schedule.kind), given(o->decay, 0.1), given(o->clip, 1), device_name(r->dev), o->device.fast_math ? " in bf16" : "", pipe_name(pipe_kind_of(r->p)));
 }
 
 static an_status resume(run *r)
@@ -311,11 +314,13 @@ static an_status loop(run *r)
 {
     const lm_run_options *o = r->o;
     int64_t save_every = o->save_every > 0 ? o->save_every : SAVE_EVERY, saved = o->resume ? r->note.step : -1;
+    r->out->smooth = r->note.smooth;
     while (r->note.step < r->schedule.steps && !r->out->stopped && !r->out->again) {
         lm_progress q = { .steps = r->schedule.steps, .lr = train_schedule_lr(&r->schedule, r->note.step) };
         TRY(update(r, &q, &r->out->again));
         q.step = ++r->note.step;
-        if (isfinite(q.loss)) r->note.smooth = isfinite(r->note.smooth) ? 0.95 * r->note.smooth + 0.05 * q.loss : q.loss;
+        double share = MAX(0.05, 1.0 / (double)q.step); /* a plain mean until there are 20 */
+        if (isfinite(q.loss)) r->note.smooth = isfinite(r->note.smooth) ? (1 - share) * r->note.smooth + share * q.loss : q.loss;
         q.smooth = r->note.smooth;
         r->out->loss = q.loss, r->out->smooth = q.smooth, r->out->seconds += q.ms / 1e3;
         if (o->on_progress) o->on_progress(o->user, &q);

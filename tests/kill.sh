@@ -1,0 +1,76 @@
+#!/bin/sh
+# A run that is killed again and again ends like one that was left alone; single updates in processes of their own do not go astray; a full
+# disk costs checkpoints, not the run.   kill.sh ANNEAL [KILLS]
+anneal=$1 kills=${2:-50}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+bad() {
+    echo "kill.sh: $*"
+    exit 1
+}
+cat >"$tmp/config.json" <<EOF
+{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":16,"intermediate_size":32,"num_hidden_layers":2,"num_attention_heads":2,
+"num_key_value_heads":1,"vocab_size":300,"max_position_embeddings":64,"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":true,"hidden_act":"silu"}
+EOF
+# shellcheck disable=SC2086
+{
+    $anneal data stories --count 40 --seed 1 >"$tmp/text" && $anneal tokenizer train --data "$tmp/text" --vocab 300 --out "$tmp/t.json" >"$tmp/log" 2>&1 &&
+        $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/text" --out "$tmp/s.u16" >"$tmp/log" 2>&1 || bad "no data: $(cat "$tmp/log")"
+    train="$anneal train --model $tmp/config.json --data $tmp/s.u16 --engine cpu --threads 1 --batch 2 --seq 16 --sample-every 0 --json"
+    digest() { sed -n 's/.*"kind":"result".*"digest":"\([0-9a-f]*\)".*/\1/p' "$1" | tail -1; }
+
+    steps=5000
+    $train --steps $steps >"$tmp/whole" 2>"$tmp/err" || bad "the undisturbed run: $(cat "$tmp/err")"
+    want=$(digest "$tmp/whole")
+    n=0
+    while [ $n -lt "$kills" ]; do
+        $train --steps $steps --save "$tmp/run" --save-every 3 --resume >"$tmp/out" 2>"$tmp/err" &
+        pid=$!
+        # between 20 and 275 ms: before the first update, between saves, within one
+        sleep "0.$(printf '%03d' $((20 + $(od -An -N1 -tu1 /dev/urandom))))"
+        kill -9 $pid 2>/dev/null || bad "the run ended by itself after $n kills: $(tail -3 "$tmp/err")"
+        wait $pid 2>/dev/null
+        n=$((n + 1))
+        if [ -e "$tmp/run/latest" ]; then
+            [ -e "$tmp/run/$(cat "$tmp/run/latest")/train.json" ] || bad "after $n kills latest names what is not there"
+        fi
+    done
+    $train --steps $steps --save "$tmp/run" --save-every $steps --resume >"$tmp/last" 2>"$tmp/err" || bad "after $n kills: $(cat "$tmp/err")"
+    first=$(sed -n 's/^{"step":\([0-9]*\),.*/\1/p' "$tmp/last" | head -1)
+    [ "$(digest "$tmp/last")" = "$want" ] || bad "after $n kills the digest is $(digest "$tmp/last"), undisturbed it is $want"
+    [ "$n" -lt 20 ] || [ "${first:-1}" -gt 1 ] || bad "no checkpoint survived $n kills"
+
+    # five chains of five processes, one update each
+    for seed in 1 2 3 4 5; do
+        for k in 1 2 3 4 5; do
+            $train --steps 5 --batch 8 --lr 0.03 --schedule constant --warmup 0 --seed $seed --save "$tmp/chain$seed" --stop-after 1 --resume >"$tmp/out" 2>"$tmp/err" ||
+                bad "chain $seed, process $k: $(cat "$tmp/err")"
+            sed -n 's/^{"step":[0-9]*,"loss":\([^,]*\),.*"nonfinite":\([0-9]*\).*/\1 \2/p' "$tmp/out" >>"$tmp/losses$seed"
+        done
+        awk 'NR == 1 { a = $1 } { b = $1; if ($1 == "null" || $2 != 0) bad = 1 } END { exit !(NR == 5 && !bad && b < a) }' "$tmp/losses$seed" ||
+            bad "chain $seed: losses and skipped updates: $(tr '\n' ';' <"$tmp/losses$seed")"
+    done
+
+    # files may not grow: the run goes on, says so, ends with exit 3, and what was saved before stays
+    $train --steps 12 --save "$tmp/full" --save-every 3 --stop-after 6 >"$tmp/out" 2>"$tmp/err" || bad "before the disk was full: $(cat "$tmp/err")"
+    (ulimit -f 4 && exec $train --steps 12 --save "$tmp/full" --save-every 3 --resume) >"$tmp/out" 2>"$tmp/err"
+    code=$?
+    [ $code -eq 3 ] || bad "a full disk: exit $code, want 3: $(cat "$tmp/err")"
+    grep -q 'was not saved' "$tmp/err" || bad "a full disk: no warning: $(cat "$tmp/err")"
+    full=$(digest "$tmp/out")
+    $train --steps 12 --save "$tmp/full" --resume >"$tmp/out" 2>"$tmp/err" || bad "after the disk was full: $(cat "$tmp/err")"
+    [ "$(digest "$tmp/out")" = "$full" ] || bad "after the disk was full: another digest"
+
+    # asked to end: the update is finished and saved, exit 0
+    $train --steps 100000 --save "$tmp/asked" >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    until grep -q '"step":20,' "$tmp/out"; do
+        kill -0 $pid 2>/dev/null || bad "it ended by itself: $(cat "$tmp/err")"
+        sleep 0.05
+    done
+    kill -TERM $pid
+    wait $pid || bad "SIGTERM: exit $?: $(cat "$tmp/err")"
+    grep -q 'stopped after step [0-9]* and saved' "$tmp/err" || bad "SIGTERM: no message: $(cat "$tmp/err")"
+    step=$(sed -n 's/.*stopped after step \([0-9]*\) and saved.*/\1/p' "$tmp/err")
+    [ "$(cat "$tmp/asked/latest")" = "step-$(printf '%08d' "$step")" ] || bad "SIGTERM after step $step: latest is $(cat "$tmp/asked/latest")"
+}

@@ -1,0 +1,173 @@
+/* test_ckpt: checkpoints that were damaged, left half written, or could not be written at all. */
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "lm_run_t.h"
+#include "train/ckpt.h"
+
+static void run_to(small_run *r, int64_t steps, int stop, bool resume, lm_run_result *q)
+{
+    diag d = { 0 };
+    lm_run_options o = small_options(r, "cpu");
+    o.steps = steps, o.save_every = 2, o.resume = resume;
+    r->n = 0, r->stop_at = stop;
+    assert_ok(lm_run(&o, q, &d), d);
+}
+
+static bool there(const small_run *r, const char *tail)
+{
+    char path[200];
+    path_info i;
+    small_path(r, tail, path, sizeof path);
+    return path_look(path, &i);
+}
+
+static void spoil(const small_run *r, const char *tail, int how) /* 0: a byte, 1: cut, 2: gone, 3: emptied */
+{
+    char path[200];
+    file_bytes f;
+    diag d = { 0 };
+    small_path(r, tail, path, sizeof path);
+    if (how == 2) {
+        assert_int_equal(unlink(path), 0);
+        return;
+    }
+    assert_ok(file_read(path, (size_t)1 << 30, &f, &d), d);
+    if (how == 0) f.at[f.n / 2] ^= 1;
+    assert_ok(file_write(path, f.at, how == 1 ? f.n - 9 : how == 3 ? 0 : f.n, &d), d);
+    file_drop(&f);
+}
+
+static void rotation(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    char path[200];
+    file_bytes f;
+    small_begin(&r);
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 8, o.save_every = 2, o.data = NULL; /* the stories: with a vocabulary of their own */
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(there(&r, "step-00000008") && there(&r, "step-00000006") && !there(&r, "step-00000004"));
+    small_path(&r, "latest", path, sizeof path);
+    assert_ok(file_read(path, 100, &f, &d), d);
+    assert_string_equal((char *)f.at, "step-00000008\n");
+    file_drop(&f);
+    assert_true(there(&r, "step-00000008/config.json") && there(&r, "step-00000008/model.safetensors") && there(&r, "step-00000008/tokenizer.json"));
+    small_end(&r);
+}
+
+/* Whatever happened to the newest, the run goes on from the one before, says so, and ends with the same bits. */
+static void falls_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        int how;
+    } rows[] = { { "state.safetensors", 0 }, { "state.safetensors", 1 }, { "state.safetensors", 2 }, { "train.json", 2 },   { "train.json", 1 },
+                 { "train.json", 3 },        { "model.safetensors", 0 }, { "config.json", 2 } };
+    small_run whole;
+    lm_run_result want;
+    small_begin(&whole);
+    run_to(&whole, 8, 0, false, &want);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        small_run r;
+        lm_run_result q;
+        char tail[100], path[200];
+        diag d = { 0 };
+        small_begin(&r);
+        run_to(&r, 8, 6, false, &q);
+        snprintf(tail, sizeof tail, "step-00000006/%s", rows[i].file);
+        spoil(&r, tail, rows[i].how);
+        small_path(&r, ".tmp-1", path, sizeof path); /* and a process died while it saved */
+        assert_ok(dir_make(path, &d), d);
+        small_path(&r, ".tmp-1/state.safetensors", path, sizeof path);
+        assert_ok(file_write(path, "x", 1, &d), d);
+        run_to(&r, 8, 0, true, &q);
+        if (!strstr(r.warned, rows[i].file)) fail_msg("%s: not named in \"%s\"", rows[i].file, r.warned);
+        assert_non_null(strstr(r.warned, "the checkpoint before it"));
+        assert_true(r.n == 4 && q.digest == want.digest && !there(&r, ".tmp-1"));
+        small_end(&r);
+    }
+    small_end(&whole);
+}
+
+static void none_intact(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    small_begin(&r);
+    run_to(&r, 8, 4, false, &q);
+    spoil(&r, "step-00000002/state.safetensors", 0);
+    spoil(&r, "step-00000004/state.safetensors", 0);
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 8, o.resume = true;
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "none of its checkpoints is intact"));
+    small_end(&r);
+}
+
+/* A folder that cannot be: the run goes to its end, warns on the way, and says at the end that nothing was kept. */
+static void nowhere_to_save(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    small_begin(&r);
+    assert_ok(file_write(r.save, "a file", 6, &d), d);
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 4, o.save_every = 2;
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_true(r.n == 4 && q.done == 4 && q.digest);
+    assert_non_null(strstr(d.msg, "the last checkpoint could not be written"));
+    assert_non_null(strstr(r.warned, "step 2 was not saved"));
+    small_end(&r);
+}
+
+/* Files may grow to 4 kB only, as on a full disk: what was saved before is still whole. */
+static void no_room(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q, want;
+    small_run whole;
+    small_begin(&whole);
+    run_to(&whole, 8, 0, false, &want);
+    small_begin(&r);
+    run_to(&r, 8, 4, false, &q);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        diag d = { 0 };
+        struct rlimit limit = { 4096, 4096 };
+        signal(SIGXFSZ, SIG_IGN);
+        if (setrlimit(RLIMIT_FSIZE, &limit)) _exit(9);
+        lm_run_options o = small_options(&r, "cpu");
+        o.steps = 8, o.save_every = 2, o.resume = true, r.n = 0, r.stop_at = 0;
+        an_status st = lm_run(&o, &q, &d);
+        _exit(st == AN_INPUT && q.done == 8 && q.digest == want.digest && strstr(r.warned, "was not saved") ? 0 : 1);
+    }
+    int code;
+    assert_true(waitpid(pid, &code, 0) == pid);
+    assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
+    r.warned[0] = 0;
+    run_to(&r, 8, 0, true, &q);
+    assert_string_equal(r.warned, "");
+    assert_true(r.n == 4 && q.digest == want.digest);
+    small_end(&r);
+    small_end(&whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(no_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

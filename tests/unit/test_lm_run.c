@@ -1,0 +1,232 @@
+/* test_lm_run: whole runs of a small Llama: the same bits straight through or in pieces, chains of single updates, what is refused, what
+ * is said; and the gradients a run is made of. */
+#include <math.h>
+
+#include "format/safetensors.h"
+#include "lm_run_t.h"
+#include "train/lm_grad.h"
+#include "train/log.h"
+#include "train/plot.h"
+
+static const char *const engines[] = { "cpu", "soft:m4" };
+
+static void pieces_equal_the_whole(void **state)
+{
+    (void)state;
+    for (size_t e = 0; e < COUNT(engines); e++) {
+        small_run a, b;
+        lm_run_result whole, half, rest;
+        diag d = { 0 };
+        small_begin(&a), small_begin(&b);
+        lm_run_options x = small_options(&a, engines[e]), y = small_options(&b, engines[e]);
+        assert_ok(lm_run(&x, &whole, &d), d);
+        b.stop_at = 10;
+        assert_ok(lm_run(&y, &half, &d), d);
+        assert_true(half.stopped && half.done == 10 && half.digest != whole.digest);
+        b.stop_at = 0, y.resume = true;
+        assert_ok(lm_run(&y, &rest, &d), d);
+        assert_true(rest.done == 20 && b.n == 20);
+        assert_memory_equal(a.loss, b.loss, 20 * sizeof *a.loss);
+        assert_true(rest.digest == whole.digest && rest.validation == whole.validation && rest.smooth == whole.smooth);
+        small_end(&a), small_end(&b);
+    }
+}
+
+/* Each update in a run of its own, everything it needs from the one before by way of files. */
+static void chains(void **state)
+{
+    (void)state;
+    for (size_t e = 0; e < COUNT(engines); e++)
+        for (uint64_t seed = 1; seed <= 5; seed++) {
+            small_run r;
+            small_begin(&r);
+            for (int k = 0; k < 5; k++) {
+                lm_run_options o = small_options(&r, engines[e]);
+                lm_run_result q;
+                diag d = { 0 };
+                o.steps = 5, o.warmup = -1, o.batch = 8, o.lr = 3e-2, o.schedule = "constant", o.seed = seed, o.resume = k > 0;
+                r.stop_at = k + 1;
+                assert_ok(lm_run(&o, &q, &d), d);
+                assert_true(q.done == k + 1 && isfinite(q.loss) && q.stats.train.skipped == 0);
+            }
+            assert_true(r.n == 5 && r.loss[4] < r.loss[0] && r.loss[4] < r.loss[1]);
+            small_end(&r);
+        }
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    small_begin(&r);
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 4;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_int_equal(lm_run(&o, &q, &d), AN_USAGE); /* it would write over what is there */
+    assert_non_null(strstr(d.msg, "--resume"));
+    d = (diag){ 0 }, o.resume = true, o.steps = 8;
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_true(strstr(d.msg, "over 4") && strstr(d.msg, "over 8"));
+    d = (diag){ 0 }, o.steps = 4, o.clip = 0.5;
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_true(strstr(d.msg, "clip 1") && strstr(d.msg, "clip 0.5"));
+    d = (diag){ 0 }, o.clip = 0, o.seed = 4;
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "seed 3"));
+    d = (diag){ 0 }, o.seed = 3, o.schedule = "sine";
+    assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+    d = (diag){ 0 }, o.schedule = NULL, o.pipeline = "restart", o.save = NULL, o.resume = false, o.engine = "soft:m4";
+    assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+    small_end(&r);
+}
+
+static void lines(void **state)
+{
+    (void)state;
+    lm_progress p = { .step = 3, .steps = 9, .loss = NAN, .smooth = 2.5, .lr = 1e-3, .tokens = 100, .ms = 50, .skipped = 2 };
+    strbuf j = { 0 }, c = { 0 }, h = { 0 };
+    log_json(&j, &p);
+    log_csv(&c, &p);
+    log_csv_head(&h);
+    assert_non_null(strstr(j.at, "{\"step\":3,\"loss\":null,\"smooth\":2.5,\"lr\":0.001,\"tok_s\":2000,\"ms\":50"));
+    assert_non_null(strstr(j.at, "\"nonfinite\":2,"));
+    assert_int_equal(strncmp(c.at, "3,,2.5,0.001,2000,50,", 21), 0);
+    int a = 0, b = 0;
+    for (size_t i = 0; i < c.n; i++) a += c.at[i] == ',';
+    for (size_t i = 0; i < h.n; i++) b += h.at[i] == ',';
+    assert_int_equal(a, b);
+    sb_free(&j), sb_free(&c), sb_free(&h);
+}
+
+/* Any number of points fits; means stay means; nothing is drawn outside. */
+static void curves(void **state)
+{
+    (void)state;
+    static plot_series s, one;
+    for (int i = 1; i <= 5000; i++) plot_add(&s, i, 10.0 - i * 1e-3);
+    plot_add(&s, 5001, NAN);
+    assert_true(s.n <= PLOT_POINTS && s.n > PLOT_POINTS / 4);
+    for (size_t i = 0; i < s.n; i++) assert_true(fabs(s.y[i] - (10.0 - s.x[i] * 1e-3)) < 1e-9);
+    plot_add(&one, 1, 2);
+    strbuf text = { 0 }, svg = { 0 }, none = { 0 };
+    plot_text(&text, &(plot_losses){ .title = "t", .raw = &s }, 40, 8, true);
+    assert_true(strchr(text.at, '*') && strstr(text.at, "10.19"));
+    plot_svg(&svg, &(plot_losses){ .title = "a<b & \"c\"", .raw = &s, .kept = &one });
+    assert_true(strstr(svg.at, "a&lt;b &amp; &quot;c&quot;") && strstr(svg.at, "<polyline") && strstr(svg.at, "<circle") && strstr(svg.at, "</svg>"));
+    plot_text(&none, &(plot_losses){ .title = "t" }, 40, 8, true);
+    assert_true(none.n == 0);
+    sb_free(&text), sb_free(&svg), sb_free(&none);
+}
+
+static void lanes(void **state)
+{
+    (void)state;
+    plot_lanes *l = plot_lanes_new();
+    assert_non_null(l);
+    uint64_t t = clock_ns();
+    plot_lanes_add(l, &(pipe_event){ .lane = "device", .what = "forward", .layer = 1, .begin = t, .end = t + 1000000 });
+    plot_lanes_add(l, &(pipe_event){ .lane = "host", .what = "dW", .layer = -1, .begin = t + 500000, .end = t + 900000 });
+    plot_lanes_add(l, &(pipe_event){ .lane = "device", .what = "forward", .layer = 2, .begin = t + 3000000, .end = t + 4000000 });
+    plot_lanes_mark(l);
+    strbuf text = { 0 }, trace = { 0 };
+    plot_lanes_text(&text, l, 40);
+    plot_lanes_trace(&trace, l);
+    assert_true(strstr(text.at, "forward") && strstr(text.at, "waiting"));
+    assert_non_null(strstr(text.at, " 50.0%")); /* two of four milliseconds */
+    assert_non_null(strstr(trace.at, "\"ts\":3000.000,\"dur\":1000.000,\"name\":\"forward\",\"args\":{\"layer\":2}}"));
+    sb_free(&text), sb_free(&trace);
+    plot_lanes_free(l);
+}
+
+/* ---- gradients ---- */
+
+enum { GB = 2, GT = 5 };
+
+static double loss_of(const model_config *c, lm_model *m, const int32_t *ids, const char *bump, int64_t at, double by)
+{
+    diag d = { 0 };
+    device *dev;
+    pipeline *p;
+    double loss;
+    assert_ok(device_open(&dev, "cpu", &(device_options){ .threads = 1 }, &d), d);
+    pipe_options o = { .dev = dev, .config = c, .batch = GB, .seq = GT, .train = { .optimizer = "sgd" } };
+    assert_ok(pipe_open(&p, &o, &d), d);
+    assert_ok(lm_weights_to(m, p, &d), d);
+    if (bump) {
+        float x[8192];
+        assert_ok(pipe_read(p, bump, DT_F32, x, &d), d);
+        x[at] = (float)(x[at] + by);
+        assert_ok(pipe_write(p, bump, DT_F32, x, &d), d);
+    }
+    assert_ok(pipe_loss(p, ids, &loss, &d), d);
+    pipe_close(p);
+    device_close(dev);
+    return loss;
+}
+
+/* The file beside the model's own: names, shapes; and slopes of the loss by a few numbers of each kind of tensor. */
+static void gradients(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *weight, *tensor;
+        int64_t at, in_file; /* canonical index, index in the file's order */
+    } rows[] = {
+        { "embed", "model.embed_tokens.weight", 7 * 16 + 3, 7 * 16 + 3 },
+        { "l00_wo", "model.layers.0.self_attn.o_proj.weight", 5 * 16 + 2, 5 * 16 + 2 },
+        { "l01_w2", "model.layers.1.mlp.down_proj.weight", 3 * 32 + 9, 3 * 32 + 9 },
+        { "l01_wq", "model.layers.1.self_attn.q_proj.weight", 4 * 16 + 1, 4 * 16 + 1 },
+        { "norm_f", "model.norm.weight", 6, 6 },
+    };
+    small_run r;
+    small_begin(&r);
+    diag d = { 0 };
+    lm_model *m;
+    int32_t ids[GB * (GT + 1)];
+    char out[100], folder[100];
+    lm_grad_result q;
+    lm_converted done;
+    safetensors *g, *w;
+    for (int i = 0; i < GB * (GT + 1); i++) ids[i] = (i * 37 + 7) % 300;
+    snprintf(out, sizeof out, "%s/g.safetensors", r.dir);
+    snprintf(folder, sizeof folder, "%s/hf", r.dir);
+    assert_ok(lm_open(r.model, &(lm_options){ .dt = DT_F32, .seed = 9 }, &m, &d), d);
+    assert_ok(lm_convert(m, folder, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1 }, &done, &d), d);
+    for (size_t e = 0; e < COUNT(engines); e++) {
+        lm_grad_options o = { .model = folder, .engine = engines[e], .tokens = ids, .batch = GB, .seq = GT, .out = out };
+        o.device.threads = 1;
+        assert_ok(lm_grad(&o, &q, &d), d);
+        double base = loss_of(lm_config(m), m, ids, NULL, 0, 0), loose = e ? 0.02 : 1e-5;
+        assert_true(q.tokens == GB * GT && fabs(q.loss - base) < loose);
+        assert_ok(safetensors_open(out, &g, &d), d);
+        snprintf(out, sizeof out, "%s/hf/model.safetensors", r.dir);
+        assert_ok(safetensors_open(out, &w, &d), d);
+        assert_int_equal(safetensors_count(g), safetensors_count(w));
+        for (size_t i = 0; i < safetensors_count(w); i++) {
+            const safetensor *t = safetensors_at(w, i), *x = safetensors_find(g, t->name);
+            assert_true(x && x->rank == t->rank && !memcmp(x->dim, t->dim, sizeof(int64_t) * (size_t)t->rank));
+        }
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            float got;
+            double h = 2e-2, slope = (loss_of(lm_config(m), m, ids, rows[i].weight, rows[i].at, h) - loss_of(lm_config(m), m, ids, rows[i].weight, rows[i].at, -h)) / (2 * h);
+            memcpy(&got, (const char *)safetensors_find(g, rows[i].tensor)->data + rows[i].in_file * 4, 4);
+            if (fabs(got - slope) > 0.03 * fabs(slope) + 2e-4) fail_msg("%s on %s: %g, by differences %g", rows[i].weight, engines[e], (double)got, slope);
+            assert_true(slope != 0);
+        }
+        safetensors_close(g), safetensors_close(w);
+        snprintf(out, sizeof out, "%s/g.safetensors", r.dir);
+    }
+    lm_close(m);
+    small_end(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(lines),
+        cmocka_unit_test(curves),                 cmocka_unit_test(lanes),  cmocka_unit_test(gradients),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
