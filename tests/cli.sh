@@ -301,6 +301,23 @@ empty() {
     has "grad --check, slices of m1" out '^{"kind":"hazard","op":"slice'
     t "grad --check, without width offsets" 0 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --conv-form no-width-offset
     has "grad --check, without width offsets" out 'no slice can pass'
+    # training a language model
+    lt="--model tiny --engine cpu --threads 1 --batch 2 --seq 16 --steps 4"
+    t "train tiny" 0 $anneal train $lt --json --save "$tmp/lt" --plot "$tmp/p.svg" --csv "$tmp/p.csv" --profile "$tmp/p.json"
+    has "train tiny" out '^{"step":4,"loss":[0-9.]*,"smooth":[0-9.]*,"lr":.*"tok_s":.*"ms":.*"grad_norm":.*"nonfinite":0,"loss_scale":'
+    has "train tiny" out '^{"kind":"sample","step":4,"text":"'
+    has "train tiny" out '"kind":"result".*"digest":"[0-9a-f]\{16\}"'
+    t "train tiny, plot" 0 grep -q '</svg>' "$tmp/p.svg"
+    t "train tiny, csv" 0 test "$(wc -l <"$tmp/p.csv")" -eq 5
+    t "train tiny again" 2 $anneal train $lt --save "$tmp/lt"
+    has "train tiny again" err 'has checkpoints already: go on from them with --resume'
+    t "generate from a checkpoint" 0 $anneal generate --model "$tmp/lt/$(cat "$tmp/lt/latest")" --max-tokens 4 --no-cache --engine cpu
+    t "train tiny, other settings" 3 $anneal train $lt --save "$tmp/lt" --resume --lr 0.5
+    has "train tiny, other settings" err 'trained with "lr 0.003 to .*this run has "lr 0.5 to'
+    t "train a language model, option of networks" 2 $anneal train $lt --final-test 3
+    t "train a network, option of language models" 2 $anneal train --model mlp --prompt x
+    t "grad --model without tokens" 2 $anneal grad --model tiny --out "$tmp/g.safetensors"
+
     t "full disk" 3 sh -c "$anneal rules > /dev/full"
 }
 echo "$pass $fail"
