@@ -42,7 +42,8 @@ typedef struct {             /* zero means default */
     const model_config *config; /* copied */
     int64_t batch, seq;      /* of a minibatch; seq 0: the config's */
     train_options train;     /* optimizer, momentum, betas, eps, decay, clip, accum, state, loss_scale, dynamic_scale …; graph,
-                                parameters and device in it are ignored */
+                                parameters and device in it are ignored. State of the ways the host drives is fp32 on every
+                                device: two halves are no better and mean the same, fp16 alone is refused */
     void (*on_event)(void *user, const pipe_event *e); /* may be NULL; from the thread that did it */
     void *user;
 } pipe_options;
