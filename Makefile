@@ -10,7 +10,7 @@ VERSION := $(shell sed -n 's/^\#define AN_VERSION "\(.*\)"/\1/p' include/anneal.
 WARN    := -std=c11 -Wall -Wextra -Wpedantic -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 FLAGS    = $(WARN) $(OPT) -fvisibility=hidden -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc $(SAN) $(CPPFLAGS) $(CFLAGS)
 DEPS    := jansson libpcre2-8 zlib
-LIBS     = $(or $(shell pkg-config --libs $(DEPS) 2>/dev/null),-ljansson -lpcre2-8 -lz) -lm -lpthread
+LIBS     = $(or $(shell pkg-config --libs $(DEPS) 2>/dev/null),-ljansson -lpcre2-8 -lz) -lm -lpthread -ldl
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) --no-builtin-rules
 endif
@@ -101,12 +101,8 @@ bench: all
 	@$(RUNNER) $(BUILD)/anneal bench
 
 # Matrix products beside OpenBLAS and BLIS, where they can be loaded (AN_BLAS=dir:dir adds places to look).
-bench-peers: $(BUILD)/bench/gemm_bench
-	@$(RUNNER) $<
-
-$(BUILD)/bench/%: bench/%.c $(BUILD)/libanneal.a
-	@mkdir -p $(@D)
-	$(CC) $(FLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a $(LIBS) -ldl
+bench-peers: all
+	@$(RUNNER) $(BUILD)/anneal bench gemm
 
 asan: deps-test
 	@ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) --no-print-directory test BUILD=$(BUILD)-asan \

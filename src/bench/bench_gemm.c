@@ -1,77 +1,254 @@
-/* bench_gemm.c: matrix products at the shapes of a Stories110M training step. */
+/* bench_gemm.c: matrix products at the shapes of a Stories110M training step, and products with few columns.
+ * In: nothing but this CPU.  Out: rows, each with what bounds it, measured in the same seconds.
+ *
+ * A product is compared with its kernel's rate with operands in L1. Where its operands and result cannot come from that near, a second
+ * row compares it with the slower of that rate and the bytes it must move (packed A, B as it is given, C read and written) over the
+ * rate at which as many bytes are read again and again. OpenBLAS and BLIS sgemm run in turn with ours when they can be loaded. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "bench/bench_int.h"
+#include "kernel/gemv.h"
 
-typedef enum { FORWARD, DX, DW } form; /* W x; W^T dy; dy x^T */
+typedef enum { FORWARD, DX, DW } form; /* W x; W^T dy; dy x^T, whose left operand is packed while the clock runs */
 static const struct {
     form f;
     int64_t m, n, k;
 } cases[] = {
-    { FORWARD, 768, 256, 768 }, { FORWARD, 2048, 256, 768 }, { FORWARD, 768, 256, 2048 }, { FORWARD, 32000, 256, 768 }, { FORWARD, 768, 1024, 768 },
-    { FORWARD, 2048, 1024, 768 }, { DX, 768, 256, 768 }, { DX, 768, 256, 2048 }, { DW, 768, 768, 256 }, { DW, 2048, 768, 256 },
+    { FORWARD, 768, 256, 768 },  { FORWARD, 2048, 256, 768 },  { FORWARD, 768, 256, 2048 },  { FORWARD, 32000, 256, 768 },
+    { FORWARD, 768, 1024, 768 }, { FORWARD, 2048, 1024, 768 }, { FORWARD, 768, 1024, 2048 }, { FORWARD, 32000, 1024, 768 },
+    { DX, 768, 256, 768 },       { DX, 768, 256, 2048 },       { DX, 2048, 256, 768 },       { DX, 768, 256, 32000 },
+    { DX, 768, 1024, 2048 },     { DW, 768, 768, 256 },        { DW, 2048, 768, 256 },       { DW, 768, 2048, 256 },
+    { DW, 32000, 768, 256 },     { DW, 2048, 768, 1024 },
 };
 static const char *const form_names[] = { "Wx", "dX", "dW" };
+enum { FRESH_K = 512 /* an A used once is packed in passing up to here */, RUNS = 5, MOST_RUNS = 400 };
 
 typedef struct {
     gemm_call call;
-    float *a, *b, *c;
-    void *mem;
-    gemm_view av, bv;
+    void *a, *packed, *scratch;
+    float *b, *c;
+    gemm_view av;
+    bool pack_each; /* A is packed at each run */
+    size_t packed_bytes;
 } product;
 
-static an_status run(void *user, diag *d) { return gemm_run(&((product *)user)->call, d); }
+typedef struct {
+    blas_sgemm *sgemm;
+    const product *p;
+} peer;
 
-/* Some elements against double: rounding of k products and sums, in units of the largest term. */
+static an_status run(void *user, diag *d)
+{
+    product *p = user;
+    if (p->pack_each) TRY(gemm_pack_a(p->call.kernel, p->call.pool, p->call.m, p->call.k, p->av, p->packed, d));
+    return gemm_run(&p->call, d);
+}
+
+static an_status run_peer(void *user, diag *d)
+{
+    const peer *x = user;
+    const product *p = x->p;
+    const gemm_call *c = &p->call;
+    (void)d;
+    bool ta = p->av.col != 1, tb = c->b.col != 1;
+    x->sgemm(BLAS_ROW_MAJOR, ta ? BLAS_TRANS : BLAS_PLAIN, tb ? BLAS_TRANS : BLAS_PLAIN, (int)c->m, (int)c->n, (int)c->k, 1, p->a, (int)(ta ? p->av.col : p->av.row), p->b,
+             (int)(tb ? c->b.col : c->b.row), 0, p->c, (int)c->ldc);
+    return AN_OK;
+}
+
+static int by_value(const void *p, const void *q)
+{
+    double x = *(const double *)p, y = *(const double *)q;
+    return (x > y) - (x < y);
+}
+
+/* Several functions in turn, so that whatever else the machine does slows all of them alike. */
+static an_status race(bench *b, int n, bench_fn *const *fn, void *const *user, timing *t)
+{
+    static double s[1 + BLAS_MOST][MOST_RUNS];
+    const double seconds = 0.3 * n;
+    double sum = 0;
+    int runs = 0;
+    for (int i = 0; i < n; i++) TRY(fn[i](user[i], b->d));
+    for (; runs < MOST_RUNS && (runs < RUNS || sum < seconds); runs++)
+        for (int i = 0; i < n; i++) {
+            uint64_t from = clock_ns();
+            TRY(fn[i](user[i], b->d));
+            sum += s[i][runs] = (double)(clock_ns() - from) * 1e-9;
+        }
+    for (int i = 0; i < n; i++) {
+        qsort(s[i], (size_t)runs, sizeof *s[i], by_value);
+        t[i] = (timing){ s[i][0], s[i][runs / 2] };
+    }
+    return AN_OK;
+}
+
+/* Some elements against double: rounding of operands, products and sums, in units of the terms' magnitudes. */
 static an_status check(const product *p, const char *what, double tol, diag *d)
 {
     const gemm_call *c = &p->call;
     for (int s = 0; s < 64; s++) {
         int64_t i = s * 7919 % c->m, j = s * 104729 % c->n;
-        double want = 0;
-        for (int64_t k = 0; k < c->k; k++) want += (double)p->a[i * p->av.row + k * p->av.col] * (double)p->b[k * p->bv.row + j * p->bv.col];
+        double want = 0, mag = 0;
+        for (int64_t k = 0; k < c->k; k++) {
+            double t = dtype_load(p->av.type, p->a, i * p->av.row + k * p->av.col) * (double)p->b[k * c->b.row + j * c->b.col];
+            want += t, mag += fabs(t);
+        }
         double got = (double)p->c[i * c->ldc + j];
-        if (!(fabs(got - want) <= tol * sqrt((double)c->k)))
-            return diag_fail(d, AN_MISMATCH, NOWHERE, "bench gemm %s: element (%lld, %lld) is %.9g, wanted %.9g", what, (long long)i, (long long)j, got, want);
+        if (!(fabs(got - want) <= tol * mag))
+            return diag_fail(d, AN_MISMATCH, NOWHERE, "bench %s: element (%lld, %lld) is %.9g, wanted %.9g", what, (long long)i, (long long)j, got, want);
     }
     return AN_OK;
 }
 
-static an_status one(bench *b, gemm_math math, size_t k)
+static void *take(size_t n) { return aligned_alloc(64, ROUND_UP(MAX(n, 1), (size_t)64)); }
+
+static void product_free(product *p) { free(p->packed), free(p->scratch), free(p->a), free(p->b), free(p->c); }
+
+static an_status product_make(bench *b, gemm_math math, size_t i, product *p)
 {
-    int64_t m = cases[k].m, n = cases[k].n, kk = cases[k].k;
-    form f = cases[k].f;
+    int64_t m = cases[i].m, n = cases[i].n, k = cases[i].k;
+    form f = cases[i].f;
     const gemm_kernel *g = gemm_pick(math, b->isa);
-    product p = { 0 };
-    size_t na, ns;
+    size_t ns;
     rng r = { 1 };
-    int threads = pool_threads(b->pool);
-    if (!gemm_pack_a_bytes(g, m, kk, &na) || !gemm_scratch_bytes(g, m, n, kk, threads, &ns)) return diag_nomem(b->d);
-    char *packed = aligned_alloc(64, ROUND_UP(na, (size_t)64)), *scratch = aligned_alloc(64, ROUND_UP(ns, (size_t)64));
-    p.a = malloc((size_t)(m * kk) * 4), p.b = malloc((size_t)(kk * n) * 4), p.c = malloc((size_t)(m * n) * 4);
-    an_status st = packed && scratch && p.a && p.b && p.c ? AN_OK : diag_nomem(b->d);
-    for (int64_t i = 0; !st && i < m * kk; i++) p.a[i] = (float)f16_to_f64(f16_from_f64(rng_range(&r, -1, 1)));
-    for (int64_t i = 0; !st && i < kk * n; i++) p.b[i] = (float)f16_to_f64(f16_from_f64(rng_range(&r, -1, 1)));
-    p.av = (gemm_view){ .at = p.a, .type = DT_F32, .row = f == DX ? 1 : kk, .col = f == DX ? m : 1 };
-    p.bv = (gemm_view){ .at = p.b, .type = DT_F32, .row = f == DW ? 1 : n, .col = f == DW ? kk : 1 };
-    p.call = (gemm_call){ .kernel = g, .pool = b->pool, .m = m, .n = n, .k = kk, .a = packed, .b = p.bv, .c = p.c, .c_type = DT_F32, .ldc = n, .scratch = scratch, .scratch_bytes = ns };
-    char what[64];
-    snprintf(what, sizeof what, "%s %s %lldx%lldx%lld", gemm_math_name(math), form_names[f], (long long)m, (long long)n, (long long)kk);
-    timing t;
-    if (!st) st = gemm_pack_a(g, b->pool, m, kk, p.av, packed, b->d);
+    *p = (product){ .pack_each = false };
+    if (!gemm_pack_a_bytes(g, m, k, &p->packed_bytes) || !gemm_scratch_bytes(g, m, n, k, pool_threads(b->pool), &ns)) return diag_nomem(b->d);
+    p->packed = take(p->packed_bytes), p->scratch = take(ns), p->a = take((size_t)(m * k) * 4), p->b = take((size_t)(k * n) * 4), p->c = take((size_t)(m * n) * 4);
+    if (!p->packed || !p->scratch || !p->a || !p->b || !p->c) return diag_nomem(b->d);
+    dtype at = math == GEMM_I8 ? DT_I8 : DT_F32;
+    float noise[4093]; /* drawing each number would take longer than the bench */
+    for (size_t x = 0; x < COUNT(noise); x++) noise[x] = (float)f16_to_f64(f16_from_f64(rng_range(&r, -1, 1)));
+    for (int64_t x = 0; x < m * k; x++)
+        if (at == DT_I8) ((int8_t *)p->a)[x] = (int8_t)(127 * noise[x % 4093]);
+        else ((float *)p->a)[x] = noise[x % 4093];
+    for (int64_t x = 0; x < k * n; x++) p->b[x] = noise[x * 7 % 4093];
+    p->av = (gemm_view){ .at = p->a, .type = at, .row = f == DX ? 1 : k, .col = f == DX ? m : 1 };
+    gemm_view bv = { .at = p->b, .type = DT_F32, .row = f == DW ? 1 : n, .col = f == DW ? k : 1 };
+    bool fresh = f == DW && k <= FRESH_K && math != GEMM_I8;
+    p->pack_each = f == DW && !fresh;
+    p->call = (gemm_call){ .kernel = g, .pool = b->pool, .m = m, .n = n, .k = k, .a = fresh ? NULL : p->packed, .a_view = p->av, .b = bv, .c = p->c, .c_type = DT_F32, .ldc = n, .scratch = p->scratch, .scratch_bytes = ns };
+    return gemm_pack_a(g, b->pool, m, k, p->av, p->packed, b->d);
+}
+
+static an_status one(bench *b, gemm_math math, size_t i)
+{
+    product p;
+    timing t[1 + BLAS_MOST];
+    bench_fn *fn[1 + BLAS_MOST] = { run };
+    void *user[1 + BLAS_MOST] = { &p };
+    peer peers[BLAS_MOST];
+    const char *names[1 + BLAS_MOST] = { NULL };
+    int n = 1, threads = pool_threads(b->pool);
+    char what[64], other[80];
+    const gemm_kernel *g = gemm_pick(math, b->isa);
+    snprintf(what, sizeof what, "%s %s %lldx%lldx%lld", gemm_math_name(math), form_names[cases[i].f], (long long)cases[i].m, (long long)cases[i].n, (long long)cases[i].k);
+    an_status st = product_make(b, math, i, &p);
     if (!st) st = run(&p, b->d);
-    if (!st) st = check(&p, what, math == GEMM_BF16 ? 4e-3 : 2e-6 * sqrt((double)kk), b->d);
-    if (!st) st = bench_time(b, run, &p, &t);
-    if (!st) bench_row(b, "gemm", what, t, 2.0 * (double)m * (double)n * (double)kk, "GFLOP/s", bench_peak(b, math), gemm_name(g));
-    free(packed), free(scratch), free(p.a), free(p.b), free(p.c);
+    if (!st) st = check(&p, what, math == GEMM_I8 ? 0x1p-7 : math == GEMM_BF16 ? 0x1p-7 : 2e-6 * sqrt((double)cases[i].k), b->d);
+    for (size_t l = 0; math == GEMM_F32 && l < BLAS_MOST; l++) {
+        peers[l] = (peer){ .sgemm = bench_blas(l, threads, &names[n]), .p = &p };
+        if (peers[l].sgemm) fn[n] = run_peer, user[n++] = &peers[l];
+    }
+    pool_enter(b->pool);
+    double peak = peak_gemm_gflops(g, b->pool, threads);
+    if (!st) st = race(b, n, fn, user, t);
+    peak = MAX(peak, peak_gemm_gflops(g, b->pool, threads));
+    pool_leave(b->pool);
+    double ops = 2.0 * (double)cases[i].m * (double)cases[i].n * (double)cases[i].k;
+    double bytes = (double)p.packed_bytes + 4.0 * (double)(cases[i].k * cases[i].n) + 8.0 * (double)(cases[i].m * cases[i].n);
+    double roof = st ? 0 : ops / bytes * peak_read_again_gbs(b->pool, threads, (size_t)bytes);
+    const char *unit = math == GEMM_I8 ? "Gop/s" : "GFLOP/s";
+    if (!st) {
+        bench_row(b, "gemm", what, t[0], ops, unit, peak, gemm_name(g));
+        snprintf(other, sizeof other, "%s, memory", what);
+        if (roof < peak) bench_row(b, "gemm", other, t[0], ops, unit, roof, "its bytes at the rate they can be read");
+        for (int l = 1; l < n; l++) {
+            snprintf(other, sizeof other, "%s, %s", what, names[l]);
+            bench_row(b, "gemm", other, t[l], ops, unit, peak, gemm_name(g));
+        }
+    }
+    product_free(&p);
     return st;
 }
 
 an_status bench_gemm(bench *b)
 {
-    static const gemm_math maths[] = { GEMM_F16, GEMM_F32, GEMM_BF16 };
+    static const gemm_math maths[] = { GEMM_F16, GEMM_F32, GEMM_BF16, GEMM_I8 };
     for (size_t i = 0; i < COUNT(maths); i++)
         for (size_t k = 0; k < COUNT(cases); k++) TRY(one(b, maths[i], k));
     return AN_OK;
+}
+
+/* ---- few columns ---- */
+
+enum { VEC_M = 11008, VEC_K = 4096, VEC_BLOCK = 32 };
+static const struct {
+    const char *name;
+    gemv_form form; /* GEMV_FORMS: a packed product */
+    gemm_math math;
+    double bytes; /* per weight */
+    int64_t block;
+} vec_forms[] = {
+    { "fp32", GEMV_FORMS, GEMM_F32, 4, 0 }, { "fp16", GEMV_FORMS, GEMM_F16, 2, 0 },        { "bf16", GEMV_BF16, GEMM_F32, 2, 0 },
+    { "int8", GEMV_I8, GEMM_F32, 1, 0 },    { "4-bit palette", GEMV_NIBBLE, GEMM_F32, 0.5, 0 }, { "int4 blocks of 32", GEMV_NIBBLE, GEMM_F32, 0.5 + 2.0 / VEC_BLOCK, VEC_BLOCK },
+};
+
+typedef struct {
+    gemv_weight w;
+    gemv_call vec;
+    gemm_call mat;
+    bool packed;
+} few;
+
+static an_status run_few(void *user, diag *d)
+{
+    few *f = user;
+    return f->packed ? gemm_run(&f->mat, d) : gemv_run(&f->vec, d);
+}
+
+static an_status one_few(bench *b, size_t i, int64_t n, void *weight, void *scale, float *rows, float *x, float *y)
+{
+    few f = { .packed = vec_forms[i].form == GEMV_FORMS };
+    const gemm_kernel *g = gemm_pick(vec_forms[i].math, b->isa);
+    const gemv_kernel *v = gemv_pick(b->isa);
+    static const float table[16] = { -8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7 };
+    size_t ns, nv;
+    if (!gemm_scratch_bytes(g, VEC_M, n, VEC_K, pool_threads(b->pool), &ns) || !gemv_scratch_bytes(v, n, VEC_K, &nv)) return diag_nomem(b->d);
+    void *scratch = take(MAX(ns, nv));
+    if (!scratch) return diag_nomem(b->d);
+    gemm_view xv = { .at = x, .type = vec_forms[i].math == GEMM_F16 ? DT_F16 : DT_F32, .row = n, .col = 1 };
+    double bytes = vec_forms[i].bytes * VEC_M * VEC_K;
+    f.w = (gemv_weight){ .form = vec_forms[i].form, .m = VEC_M, .k = VEC_K, .w = weight, .row_bytes = (int64_t)(VEC_K * (vec_forms[i].block ? 0.5 : vec_forms[i].bytes)), .row_scale = rows,
+                         .table = table, .table_rows = VEC_M, .block = vec_forms[i].block, .scale_type = DT_F16, .scale = scale };
+    f.vec = (gemv_call){ .kernel = v, .pool = b->pool, .w = &f.w, .n = n, .x = xv, .y = y, .ldy = n, .scratch = scratch, .scratch_bytes = MAX(ns, nv) };
+    f.mat = (gemm_call){ .kernel = g, .pool = b->pool, .m = VEC_M, .n = n, .k = VEC_K, .a = weight, .b = xv, .c = y, .c_type = DT_F32, .ldc = n, .scratch = scratch, .scratch_bytes = MAX(ns, nv) };
+    char what[64];
+    timing t;
+    snprintf(what, sizeof what, "%s %dx%lldx%d", vec_forms[i].name, VEC_M, (long long)n, VEC_K);
+    double limit = peak_read_again_gbs(b->pool, pool_threads(b->pool), (size_t)bytes);
+    pool_enter(b->pool);
+    an_status st = bench_time(b, run_few, &f, &t);
+    pool_leave(b->pool);
+    limit = MAX(limit, peak_read_again_gbs(b->pool, pool_threads(b->pool), (size_t)bytes));
+    if (!st) bench_row(b, "gemv", what, t, bytes, "GB/s", limit, "reading as many bytes");
+    free(scratch);
+    return st;
+}
+
+an_status bench_gemv(bench *b)
+{
+    static const int64_t columns[] = { 1, 4, 8 };
+    size_t most = 0, na;
+    for (size_t i = 0; i < COUNT(vec_forms); i++)
+        if (vec_forms[i].form == GEMV_FORMS && gemm_pack_a_bytes(gemm_pick(vec_forms[i].math, b->isa), VEC_M, VEC_K, &na)) most = MAX(most, na);
+    void *weight = take(most), *scale = take((size_t)VEC_M * VEC_K / VEC_BLOCK * 2);
+    float *rows = take(VEC_M * sizeof(float)), *x = take((size_t)VEC_K * GEMV_COLUMNS * sizeof(float)), *y = take((size_t)VEC_M * GEMV_COLUMNS * sizeof(float));
+    an_status st = weight && scale && rows && x && y ? AN_OK : diag_nomem(b->d);
+    if (!st) memset(weight, 0, most), memset(scale, 0, (size_t)VEC_M * VEC_K / VEC_BLOCK * 2), memset(rows, 0, VEC_M * sizeof(float)), memset(x, 0, (size_t)VEC_K * GEMV_COLUMNS * sizeof(float));
+    for (size_t i = 0; i < COUNT(vec_forms) && !st; i++)
+        for (size_t k = 0; k < COUNT(columns) && !st; k++) st = one_few(b, i, columns[k], weight, scale, rows, x, y);
+    free(weight), free(scale), free(rows), free(x), free(y);
+    return st;
 }

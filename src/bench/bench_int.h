@@ -30,6 +30,12 @@ an_status bench_time(bench *b, bench_fn *fn, void *user, timing *t) MUST_CHECK;
 /* One row: work per run in units of `unit` times 1e9 per second, and the bound in the same. */
 void bench_row(bench *b, const char *name, const char *what, timing t, double work, const char *unit, double limit, const char *limit_is);
 
+/* bench_blas.c: other people's sgemm, where a library can be loaded (AN_BLAS=dir:dir adds places to look). NULL: it cannot; name NULL:
+ * past the last. */
+typedef void blas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+enum { BLAS_ROW_MAJOR = 101, BLAS_PLAIN = 111, BLAS_TRANS = 112, BLAS_MOST = 2 };
+blas_sgemm *bench_blas(size_t i, int threads, const char **name);
+
 /* A graph compiled and loaded, its buffers filled with numbers from -scale to scale. */
 typedef struct {
     graph *g;

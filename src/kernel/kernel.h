@@ -106,5 +106,7 @@ double peak_gemm_gflops(const gemm_kernel *k, pool *p, int n_threads);
 /* Bytes per ns over buffers far larger than the caches; copy counts bytes read and bytes written. 0: no memory. */
 double peak_read_gbs(pool *p, int n_threads);
 double peak_copy_gbs(pool *p, int n_threads);
+/* The same bytes again and again: what caches of that reach give. */
+double peak_read_again_gbs(pool *p, int n_threads, size_t bytes);
 
 #endif
