@@ -106,10 +106,10 @@ static val reduced(graph *g, op_id op, val x, int64_t axis)
 
 static val flat(optim_graph *b, val x) { return GA(b->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1)); }
 
-/* The whole of x as lines of equal length, short enough to lie beside each other in a cache: 0 when n has no such divisor. */
+/* The whole of x as lines of equal length: 0 when n has no such divisor. Of 64 to 4096 numbers, 256 was fastest for 784 x 256 and 256 x 128. */
 static int64_t line_length(int64_t n)
 {
-    for (int64_t k = 1024; k >= 16; k--)
+    for (int64_t k = 256; k >= 16; k--)
         if (n % k == 0 && n / k > 1) return k;
     return 0;
 }
