@@ -137,11 +137,16 @@ typedef struct pack_store pack_store;
 pack_store *pack_store_new(void); /* NULL: no memory */
 void pack_store_free(pack_store *s); /* NULL is fine; after the images */
 
+/* FAST_BF16: operands of products rounded to bf16, fp32 sums. FAST_INT8: a constant weight stored as int8 with scales by row times the other
+ * operand quantised to int8 by its columns (tokens), sums exact: within max|x| / 254 · sum|w| of the exact product; all other products as
+ * FAST_BF16. Few columns of a compressed weight multiply in fp32 whatever this says: reading the weight is all they wait for. */
+enum { FAST_NONE, FAST_BF16, FAST_INT8, FAST_COUNT };
+
 typedef struct image image;
 typedef struct {
     bool reference; /* run ref.c instead of exec.c */
     pool *pool;     /* NULL: this thread */
-    int fast_math;  /* cpu only: 0 fp32 products, 1 bf16 products; anything else is refused */
+    int fast_math;  /* cpu only, FAST_*: what is multiplied; anything else is refused */
     pack_store *packs;      /* NULL: every image packs for itself. With it such constants cannot be reloaded */
     const void *pack_owner; /* whose records they are: the same path of another owner is another constant */
 } image_options;

@@ -77,7 +77,7 @@ static an_status pack_one(const mac *m, pool *threads, const unsigned char *a, v
 
 static an_status pack_all(image *im, const mac *m, diag *d)
 {
-    const unsigned char *raw = m->a_own ? m->a_own : im->mem[m->a_tensor], *a = raw;
+    const unsigned char *raw = m->i8 ? m->i8 : m->a_own ? m->a_own : im->mem[m->a_tensor], *a = raw;
     unsigned char *room = NULL;
     if (m->env->chip && !m->window) {
         if (!(room = engine_alloc((uint64_t)m->a_elems * 2))) return diag_nomem(d);
@@ -106,6 +106,7 @@ static an_status repack(image *im, const insn *in, void *state, diag *d)
     (void)in;
     if (m && m->vec) return mac_vec_again(im, m, d);
     if (!m || !m->packed) return AN_OK;
+    if (m->i8) TRY(mac_i8_again(im, m, d));
     if (m->a_own) turn_weights(m, im->mem[m->a_tensor], (unsigned char *)(uintptr_t)m->a_own);
     return pack_all(im, m, d);
 }
@@ -260,13 +261,14 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     m->g = gemm_pick(math, m->env->isa);
     m->a_elems = et_elems(&p->tensors.at[m->a_tensor]), m->b_elems = et_elems(&p->tensors.at[m->b_tensor]);
     m->a_panels = (m->m + WINDOW_ROWS - 1) / WINDOW_ROWS;
+    number_packs(m);
     TRY(mac_vec_make(im, m, d));
+    if (!m->vec && !m->env->chip && im->opt.fast_math == FAST_INT8) TRY(mac_i8_make(im, m, d));
     m->straight = fits_kernel(p, in, m);
     if (!m->straight) {
         TRY(exec_chain_make(im, in, "extra", m->y, true, m->ceiling, &m->chain, d));
         if (!m->chain) return AN_OK;
     }
-    number_packs(m);
     if (!lay_out(im, m)) return AN_OK;
     if (mac_is_const(im, m->a_tensor) && !m->vec) {
         pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = m->packs };
@@ -275,7 +277,7 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
         if (!mul_size((size_t)m->packs, m->pack_bytes, &bytes)) return diag_nomem(d);
         TRY(pack_take(im, &key, bytes, &m->packed, &fresh, d));
         if (m->window && !(m->packed_bound = TAKE(&im->prepared, float, (size_t)(m->packs * m->a_panels)))) return diag_nomem(d);
-        if (fresh) TRY(const_ready(im, m->a_tensor, d));
+        if (fresh && !m->i8) TRY(const_ready(im, m->a_tensor, d));
         if (fresh) TRY(pack_all(im, m, d));
         if (!m->env->chip) im->packed_now = m->a_tensor; /* a chip looks at the original where something is infinite */
     }
@@ -509,11 +511,14 @@ static an_status multiply(product *p, diag *d)
         .scratch = p->slot + m->at_scratch,
         .scratch_bytes = m->scratch_bytes,
     };
+    if (m->i8) call.epi.scale = m->i8_scale;
     if (m->straight) {
         float *rows = (float *)(void *)(p->slot + m->at_rows);
         int64_t at = (m->y_off[p->batch] + p->n0) * exec_size(m->y_type);
         call.c = (unsigned char *)ctx_mem(p->c, m->y) + at, call.c_type = m->y_type, call.ldc = m->n;
-        call.epi.scale = row_values(p, &m->scale, rows), call.epi.bias = row_values(p, &m->bias, rows + m->m), call.epi.act = m->act;
+        if (m->scale.kind != ROW_NONE) call.epi.scale = row_values(p, &m->scale, rows);
+        for (int64_t i = 0; m->i8 && m->scale.kind != ROW_NONE && i < m->m; i++) rows[i] *= m->i8_scale[i];
+        call.epi.bias = row_values(p, &m->bias, rows + m->m), call.epi.act = m->act;
         if (m->residual >= 0) call.epi.residual = (const unsigned char *)ctx_mem(p->c, m->residual) + at, call.epi.ld_residual = m->n;
     }
     return gemm_run(&call, d);

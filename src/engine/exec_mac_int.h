@@ -35,6 +35,8 @@ typedef struct {
     dtype y_type;
     bool window, turned, straight, parallel, columns, ceiling;
     const gemm_kernel *g;
+    const unsigned char *i8; /* int8 products: the weight as it is stored, and its rows' scales; NULL: other products */
+    float *i8_scale;
     mac_vec *vec; /* few columns of a weight left as it is stored; NULL: a packed product */
     geometry geo;
     int64_t a_tensor, b_tensor, a_row, a_col, b_row, b_col;
@@ -76,6 +78,18 @@ typedef struct {
 } product;
 
 static inline bool mac_is_const(const image *im, int64_t t) { return im->p->tensors.at[t].where == SPACE_CONST; }
+
+/* Along which axis of a weight its rows are counted: the axes before it are 1, those behind it make up k. -1: none. */
+static inline int mac_row_axis(const etensor *t, int64_t rows)
+{
+    int a = 0;
+    while (a < t->rank && t->dim[a] == 1) a++;
+    return a < t->rank && t->dim[a] == rows ? a : rows == 1 ? MAX(a - 1, 0) : -1;
+}
+
+/* ---- exec_mac_i8.c ---- */
+an_status mac_i8_make(image *im, mac *m, diag *d) MUST_CHECK;  /* sets m->i8, its kernel and type where it can */
+an_status mac_i8_again(image *im, mac *m, diag *d) MUST_CHECK; /* after a reload, before packing */
 
 /* ---- exec_mac_vec.c ---- */
 an_status mac_vec_make(image *im, mac *m, diag *d) MUST_CHECK;  /* sets m->vec where it can */

@@ -23,14 +23,6 @@ static bool is_matrix(const image *im, const mac *m)
     return !t->offset && m->a_col == 1 && m->a_row == m->k && et_elems(t) == m->m * m->k && im->p->consts.at[t->slot].tensor == m->a_tensor;
 }
 
-/* Along which axis of a tensor its rows are counted: the axes before it are 1, those behind it make up k. -1: none. */
-static int row_axis(const etensor *t, int64_t rows)
-{
-    int a = 0;
-    while (a < t->rank && t->dim[a] == 1) a++;
-    return a < t->rank && t->dim[a] == rows ? a : rows == 1 ? MAX(a - 1, 0) : -1;
-}
-
 /* Dims of scales over a tensor: one or `rows` along the row axis, one along all others but the last that counts (blocks of k). */
 static bool block_dims(const etensor *t, const const_source *s, int row, int64_t m, int64_t k, int64_t *block)
 {
@@ -55,7 +47,7 @@ static bool describe(const image *im, const mac *m, mac_vec *v)
     const etensor *t = &im->p->tensors.at[m->a_tensor];
     const const_entry *c = &im->p->consts.at[t->slot];
     gemv_weight *w = &v->w;
-    int row = row_axis(t, m->m);
+    int row = mac_row_axis(t, m->m);
     dtype q = c->src[0].dt;
     *w = (gemv_weight){ .m = m->m, .k = m->k, .table_rows = 1, .scale_type = DT_F32 };
     v->slot = t->slot, v->stored = true;

@@ -280,8 +280,8 @@ an_status image_load(image **out, const program *p, const weight_source *w, cons
 {
     *out = NULL;
     TRY(program_check(p, d));
-    if (o && (o->fast_math < 0 || o->fast_math > 1))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "fast_math %d: 0 (fp32 products) and 1 (bf16 products) are there", o->fast_math);
+    if (o && (o->fast_math < 0 || o->fast_math >= FAST_COUNT))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "fast_math %d: 0 (fp32 products), 1 (bf16 products) and 2 (int8 products) are there", o->fast_math);
     image *im = calloc(1, sizeof *im);
     if (!im) return diag_nomem(d);
     im->p = p;

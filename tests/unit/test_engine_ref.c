@@ -703,7 +703,7 @@ static void resident_state(void **s)
     assert_non_null(strstr(d.msg, "not bound"));
     image_free(im);
     d = (diag){ 0 };
-    assert_int_equal(image_load(&im, g.p, NULL, &(image_options){ .fast_math = 2 }, &d), AN_UNSUPPORTED); /* never quietly something else */
+    assert_int_equal(image_load(&im, g.p, NULL, &(image_options){ .fast_math = 3 }, &d), AN_UNSUPPORTED); /* never quietly something else */
     assert_null(im);
     prog_close(&g);
 }

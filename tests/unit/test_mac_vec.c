@@ -1,5 +1,5 @@
-/* test_mac_vec.c: products with few columns whose constant weight stays compressed: against sums in double of the weight's definition,
- * beside the reference, for every form that can stay and some that cannot; after a reload; and that nothing was expanded.
+/* test_mac_vec.c: products whose constant weight stays compressed, few columns and int8 products: against sums in double of the weight's
+ * definition, beside the reference, for every form that can stay and some that cannot; after a reload; and that nothing was expanded.
  *
  * Bound: the reference rounds each element of W to the tensor's type (2^-11 of it when fp16), the fast form does not; sums of k
  * terms are within (k + 12) 2^-24 of the magnitudes; the result is rounded once. */
@@ -151,8 +151,58 @@ static void each_form(void **state)
     pool_free(two);
 }
 
+/* fast_math 2: weights of int8 with scales by row times columns quantised as they come: within max|x| / 254 of the sum of |w|. With zero
+ * points it is bf16's business: both operands rounded, 2^-8 of the magnitudes. */
+static void int8_products(void **state)
+{
+    (void)state;
+    static const kind forms[] = { AFFINE_ONE, AFFINE_ROWS, BLOCK_I8_ROW, AFFINE_U8 };
+    rng r = { test_seed("int8 products") };
+    diag d = { 0 };
+    pool *two;
+    assert_ok(pool_make(&two, 2, &d), d);
+    for (size_t f = 0; f < COUNT(forms); f++)
+        for (int c = 0; c < 4; c++) {
+            int64_t m = c == 3 ? 256 : 2 * (1 + (int64_t)rng_below(&r, 40)), k = c == 3 ? 1536 : 96 * (1 + (int64_t)rng_below(&r, 4)), n = 9 + (int64_t)rng_below(&r, 40);
+            double *w = must((size_t)(m * k) * sizeof *w);
+            graph *g = graph_new("int8", 0);
+            assert_non_null(g);
+            val x = graph_input(g, "x", (ttype){ .dt = DT_F32, .sh = SHAPE(1, k, 1, n) });
+            val y = G(g, CONV, x, make_weight(&r, g, forms[f], m, k, DT_F32, w));
+            ttype row = { .dt = DT_F32, .sh = SHAPE(1, m, 1, 1) };
+            if (c % 2) y = G(g, ADD, G(g, MUL, y, graph_fill_const(g, "gain", row, 0.5)), graph_fill_const(g, "bias", row, 0.25));
+            graph_output(g, "y", y);
+            assert_ok(graph_finish(g, &d), d);
+            program *p;
+            assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
+            float *xm = must((size_t)(k * n) * 4), *fast = must((size_t)(m * n) * 4), *again = must((size_t)(m * n) * 4);
+            for (int64_t i = 0; i < k * n; i++) xm[i] = (float)rng_normal(&r);
+            uint64_t bytes, unused;
+            run_one(p, &(image_options){ .fast_math = FAST_INT8 }, xm, fast, &bytes, false);
+            run_one(p, &(image_options){ .fast_math = FAST_INT8, .pool = two }, xm, again, &unused, true);
+            if (memcmp(fast, again, (size_t)(m * n) * 4)) fail_msg("%s: another thread or a reload changes bits", names[forms[f]]);
+            for (int64_t i = 0; i < m; i++)
+                for (int64_t j = 0; j < n; j++) {
+                    double want = 0, mag = 0, sum = 0, most = 0;
+                    for (int64_t a = 0; a < k; a++) {
+                        double t = (double)xm[a * n + j];
+                        want += w[i * k + a] * t, mag += fabs(w[i * k + a] * t), sum += fabs(w[i * k + a]), most = fmax(most, fabs(t));
+                    }
+                    double bad = forms[f] == AFFINE_U8 ? mag * 0x1p-7 : most / 254 * sum * 1.00001 + mag * 0x1p-20;
+                    if (c % 2) want = want * 0.5 + 0.25, bad *= 0.5;
+                    double got = (double)fast[i * n + j];
+                    if (!(fabs(got - want) <= bad + fabs(want) * 0x1p-22)) fail_msg("%s at (%d, %d): %.9g, wanted %.9g within %g", names[forms[f]], (int)i, (int)j, got, want, bad);
+                }
+            if (c == 3 && forms[f] != AFFINE_U8 && bytes > (uint64_t)(m * k) * 3) fail_msg("%s: an image of %d bytes for %d weights was expanded", names[forms[f]], (int)bytes, (int)(m * k));
+            free(xm), free(fast), free(again), free(w);
+            program_free(p);
+            graph_free(g);
+        }
+    pool_free(two);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(int8_products) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
