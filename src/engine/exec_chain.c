@@ -326,12 +326,32 @@ static void scalar(const exec_chain *ch, const op *o, float *y, const float *a, 
     }
 }
 
-/* The next block, while this one is worked on. Past the end of a tensor nothing is asked for twice, and nothing is touched. */
-static void look_ahead(const char *x, int64_t bytes, bool write)
+/* The next block, asked for while this one is worked on: some lines of its operands between one operation and the next, as many
+ * as are on their way at a time, so that memory and arithmetic run side by side. Past the end of a tensor nothing is touched. */
+typedef struct {
+    int input;      /* whose turn it is */
+    int64_t at;     /* bytes of it already asked for */
+    int64_t share;  /* bytes between two operations */
+} ahead;
+
+static bool walks(const exec_walk *w) { return w->same && w->rank; }
+
+static ahead ahead_of(const exec_chain *ch, int64_t n)
 {
-    for (int64_t i = 0; i < bytes; i += EXEC_LINE) {
-        if (write) EXEC_PREFETCH_W(x + i);
-        else EXEC_PREFETCH(x + i);
+    int64_t bytes = 0, work = 0;
+    for (int i = 0; i < ch->n_in; i++) bytes += walks(&ch->in[i]) ? n * exec_size(ch->in[i].t) : 0;
+    for (int k = 0; k < ch->n_ops; k++) work += ch->ops[k].kind != OP_READ || ch->in[ch->ops[k].input].t != DT_F32;
+    return (ahead){ .share = ROUND_UP(bytes / MAX(work, 1) + 1, (int64_t)EXEC_LINE) };
+}
+
+static void look_ahead(const exec_chain *ch, const run_ctx *c, ahead *a, int64_t at, int64_t n)
+{
+    for (int64_t left = a->share; left > 0 && a->input < ch->n_in;) {
+        const exec_walk *w = &ch->in[a->input];
+        int64_t bytes = walks(w) ? n * exec_size(w->t) : 0, to = MIN(bytes, a->at + left);
+        const char *x = (const char *)ctx_mem(c, w->tensor) + (at + n) * exec_size(w->t);
+        for (left -= to - a->at; a->at < to; a->at += EXEC_LINE) EXEC_PREFETCH(x + a->at);
+        if (a->at >= bytes) a->input++, a->at = 0;
     }
 }
 
@@ -405,6 +425,7 @@ void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
     unsigned char *y = (unsigned char *)ctx_mem(c, ch->out[0].y) + at * exec_size(ch->out[0].t);
     /* an only result goes where it is wanted, when nothing is left to be done with it */
     bool straight = ch->n_out == 1 && ch->out[0].t == DT_F32 && !ch->out[0].how && !(ch->ceiling > 0) && aligned(y) && !ch->out[0].stream;
+    ahead next = ahead_of(ch, n);
     if (ch->port) {
         r.at[0] = acc, r.one[0] = false;
         if (ch->flush > 0) {
@@ -423,7 +444,7 @@ void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
             w = &ch->in[o->input], x = ctx_mem(c, w->tensor);
             if (!w->same || !w->rank) {
                 if ((r.one[o->y] = exec_one_value(ch->env, w, x, at, n, &r.value[o->y]))) continue;
-            } else look_ahead((const char *)x + (at + n) * exec_size(w->t), n * exec_size(w->t), false);
+            }
             if (w->same && w->rank && w->t == DT_F32 && !ch->env->chip && aligned(x)) {
                 r.at[o->y] = (const float *)(const void *)x + at; /* read in place */
                 r.one[o->y] = false;
@@ -440,7 +461,8 @@ void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
         case OP_SCALAR: scalar(ch, o, to, spread(&r, o->a), spread(&r, o->b), spread(&r, o->c), n); break;
         }
         r.at[o->y] = to, r.one[o->y] = false;
+        look_ahead(ch, c, &next, at, n);
     }
-    if (!ch->out[0].stream) look_ahead((const char *)y + y_bytes, y_bytes, true);
+    for (int64_t i = 0; !ch->out[0].stream && i < y_bytes; i += EXEC_LINE) EXEC_PREFETCH_W(y + y_bytes + i);
     store_results(ch, c, &r, at);
 }
