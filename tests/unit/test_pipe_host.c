@@ -165,7 +165,7 @@ static void reference(const model_config *config, tensor64 *out, size_t *n, doub
     val *grad = TAKE(mem, val, dec.n_param);
     assert_ok(grad_build(dec.g, dec.loss, dec.param, (int)dec.n_param, grad, NULL, &d), d);
     for (size_t i = 0; i < dec.n_param; i++) {
-        char name[24];
+        char name[32];
         snprintf(name, sizeof name, "grad%zu", i);
         graph_output(dec.g, name, grad[i]);
     }
