@@ -4,6 +4,7 @@
 
 #include "model/net.h"
 #include "train/digits.h"
+#include "train/log.h"
 #include "train/run.h"
 
 enum { EVERY = 50, TEST = 1000 };
@@ -21,6 +22,8 @@ typedef struct {
     train_optimizer optimizer;
     int64_t accum;
     float *x, *y, *logits;
+    double smooth;     /* loss of the last updates, the older the less */
+    uint64_t data_ns;  /* of the last update: making its minibatches */
     diag *d;
 } run;
 
@@ -225,26 +228,14 @@ static an_status resume(run *r)
 
 /* ---- the loop ---- */
 
-static void put_number(strbuf *b, const char *key, double x)
-{
-    if (isfinite(x)) sb_printf(b, ",\"%s\":%.6g", key, x);
-    else sb_printf(b, ",\"%s\":null", key); /* JSON has no word for it; nonfinite counts it */
-}
-
 static void log_line(run *r, const train_report *p, double loss, uint64_t ns)
 {
     strbuf b = { 0 };
+    if (isfinite(loss)) r->smooth = isfinite(r->smooth) ? 0.95 * r->smooth + 0.05 * loss : loss;
     if (!r->o->on_log) return;
-    double ms = (double)ns / 1e6;
-    sb_printf(&b, "{\"step\":%llu", (unsigned long long)p->step);
-    put_number(&b, "loss", loss);
-    put_number(&b, "lr", p->lr);
-    put_number(&b, "tok_s", ms > 0 ? (double)(r->net.rows * r->accum) / ms * 1e3 : 0);
-    put_number(&b, "ms", ms);
-    put_number(&b, "grad_norm", p->grad_norm);
-    sb_printf(&b, ",\"nonfinite\":%llu", (unsigned long long)p->skipped);
-    put_number(&b, "loss_scale", p->loss_scale);
-    sb_printf(&b, ",\"applied\":%s}", p->applied ? "true" : "false");
+    log_json(&b, &(lm_progress){ .step = (int64_t)(p->step + p->skipped), .steps = r->schedule.steps, .loss = loss, .smooth = r->smooth, .lr = p->lr, .ms = (double)ns / 1e6,
+                                 .data_ms = (double)r->data_ns / 1e6, .device_ms = (double)(ns - r->data_ns) / 1e6, .grad_norm = p->grad_norm,
+                                 .loss_scale = p->loss_scale, .skipped = p->skipped, .applied = p->applied, .tokens = r->net.rows * r->accum });
     if (!b.oom) r->o->on_log(r->o->user, b.at);
     sb_free(&b);
 }
@@ -254,8 +245,11 @@ static an_status one_step(run *r, double lr, train_report *p, double *loss)
 {
     double sum = 0;
     int64_t n = 0;
+    r->data_ns = 0;
     for (int64_t a = 0; a < r->accum; a++) {
+        uint64_t t0 = clock_ns();
         train_batches_next(&r->batches, &r->data, r->net.opt.batch, r->x, r->y);
+        r->data_ns += clock_ns() - t0;
         TRY(train_put(r->t, "x", DT_F32, r->x, r->d));
         TRY(train_put(r->t, "y", DT_F32, r->y, r->d));
         TRY(train_step(r->t, lr, p, r->d));
@@ -311,7 +305,7 @@ static an_status finish(run *r)
 
 an_status train_run(const train_run_options *o, train_run_result *out, strbuf *stats_line, diag *d)
 {
-    run r = { .o = o, .out = out, .d = d };
+    run r = { .o = o, .out = out, .smooth = NAN, .d = d };
     *out = (train_run_result){ .loss = NAN, .final_accuracy = NAN };
     an_status st = set_up(&r);
     if (!st) st = resume(&r);
