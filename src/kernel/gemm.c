@@ -83,12 +83,15 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     p.n_parts = 1;
     p.m_parts = !p.deep ? ceil_div(mp, MAX(l2 / 4 / (tile * p.stripe_panels), 1)) : 1;
     int64_t want = n_threads > 1 ? (int64_t)TASKS_PER_THREAD * n_threads : 1;
-    if (p.m_parts < want) p.m_parts = MIN(mp, want);
-    if (p.m_parts < want) p.n_parts = MIN(p.stripe_panels, ceil_div(want, p.m_parts));
+    p.own = g->own_b && p.deep && n_threads <= OWN_THREADS;
+    /* Threads that pack for themselves: a larger B is shared out by columns, a larger A by rows, for each thread reads all of the other. */
+    const bool by_columns = p.n_panels * p.b.panel_bytes > p.a.panels * p.a.panel_bytes;
+    if (p.own && n_threads > 1 && by_columns && p.stripe_panels >= 2 * n_threads) p.n_parts = n_threads;
+    if (p.m_parts < want) p.m_parts = MIN(mp, ceil_div(want, p.n_parts));
+    if (p.m_parts * p.n_parts < want) p.n_parts = MIN(p.stripe_panels, ceil_div(want, p.m_parts));
     int64_t tiles = p.k_steps > 1 ? (p.deep ? 1 : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
     p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
     p.piece_bytes = ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN);
-    p.own = g->own_b && p.deep && n_threads <= OWN_THREADS;
     p.mark_bytes = p.own ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps), ALIGN) : 0;
     p.b_copies = p.own ? n_threads : p.stripes > 1 ? 2 : 1;
     size_t per_thread, copies;
