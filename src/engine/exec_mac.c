@@ -10,7 +10,7 @@
 
 #include "engine/exec_mac_int.h"
 
-enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64 };
+enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64, PASSING_K = 512 };
 
 /* ---- operands ---- */
 
@@ -198,8 +198,9 @@ static bool lay_out(image *im, mac *m)
     else if (!gemm_pack_a_bytes(m->g, m->m, m->k, &m->pack_bytes)) return false;
     m->pack_bytes = ROUND_UP(m->pack_bytes, (size_t)64);
     bool clean = m->env->chip && !m->window;
-    pack = m->vec || mac_is_const(im, m->a_tensor) ? 0 : m->pack_bytes; /* constants are packed once, elsewhere */
-    if (!add_size(&shared, clean && pack ? (size_t)m->a_elems * 2 : 0, &m->at_clean_a)) return false;
+    m->in_passing = !m->window && !mac_is_const(im, m->a_tensor) && m->k <= PASSING_K && m->chunk == m->n;
+    pack = m->vec || m->in_passing || mac_is_const(im, m->a_tensor) ? 0 : m->pack_bytes; /* constants are packed once, elsewhere */
+    if (!add_size(&shared, clean && !mac_is_const(im, m->a_tensor) ? (size_t)m->a_elems * 2 : 0, &m->at_clean_a)) return false;
     if (!add_size(&shared, clean ? (size_t)m->b_elems * 2 : 0, &m->at_clean_b)) return false;
     m->at_slots = shared;
     if (!add_size(&slot, pack, &m->at_pack)) return false;
@@ -504,6 +505,7 @@ static an_status multiply(product *p, diag *d)
         .n = p->nc,
         .k = m->k,
         .a = p->packed,
+        .a_view = { .at = p->a, .type = m->a_as, .row = m->a_row, .col = m->a_col },
         .b = { .at = p->b, .type = m->b_as, .row = p->b_row, .col = p->b_col },
         .c = p->sums,
         .c_type = DT_F32,
@@ -529,7 +531,8 @@ static an_status run_batch(product *p, const unsigned char *a, const unsigned ch
     const mac *m = p->m;
     int64_t a_size = exec_size(m->a_as), b_size = exec_size(m->b_as);
     p->sums = (float *)(void *)(p->slot + m->at_c);
-    if (m->vec) {
+    p->a = m->in_passing ? a + m->a_off[p->batch] * a_size : NULL;
+    if (m->vec || m->in_passing) {
         p->packed = NULL;
     } else if (m->packed) {
         p->packed = m->packed + (size_t)m->pack_of[p->batch] * m->pack_bytes;

@@ -34,6 +34,7 @@ typedef struct {
     int64_t y, m, n, k;
     dtype y_type;
     bool window, turned, straight, parallel, columns, ceiling;
+    bool in_passing; /* A changes from run to run and is short: the product packs it piece by piece */
     const gemm_kernel *g;
     const unsigned char *i8; /* int8 products: the weight as it is stored, and its rows' scales; NULL: other products */
     float *i8_scale;
