@@ -45,12 +45,6 @@ an_status bench_run(const char *name, bool json, strbuf *out, diag *d)
 
 /* ---- bounds and times ---- */
 
-double bench_copy_gbs(bench *b)
-{
-    if (!(b->copy_gbs > 0)) b->copy_gbs = peak_copy_gbs(b->pool, pool_threads(b->pool));
-    return b->copy_gbs;
-}
-
 double bench_peak(bench *b, gemm_math m)
 {
     if (!(b->peak[m] > 0)) b->peak[m] = peak_gemm_gflops(gemm_pick(m, b->isa), b->pool, pool_threads(b->pool));
@@ -63,37 +57,52 @@ static int by_value(const void *p, const void *q)
     return (x > y) - (x < y);
 }
 
-/* At least RUNS times and until SECONDS are over: other load makes single runs slower, never faster. */
-an_status bench_time(bench *b, bench_fn *fn, void *user, timing *t)
+double bound_peak(void *p) { return peak_rate(p); }
+
+/* At least RUNS turns and until each has had SECONDS: other load makes single runs slower, never faster. */
+an_status bench_race(bench *b, int n, bench_fn *const *fn, void *const *user, const ruler *with, timing *t)
 {
     enum { RUNS = 7, MOST = 400 };
-    const double seconds = 0.3;
-    double s[MOST], sum = 0;
-    int n = 0;
-    TRY(fn(user, b->d));
-    while (n < MOST && (n < RUNS || sum < seconds)) {
-        uint64_t from = clock_ns();
-        TRY(fn(user, b->d));
-        sum += s[n] = (double)(clock_ns() - from) * 1e-9;
-        n++;
+    static double s[RACE_MOST][MOST], could[RACE_MOST][MOST];
+    const double seconds = 0.3 * n;
+    double sum = 0, limit = 0;
+    int turns = 0;
+    for (int i = 0; i < n; i++) TRY(fn[i](user[i], b->d));
+    double before = with ? with->rate(with->user) : 0;
+    for (; turns < MOST && (turns < RUNS || sum < seconds); turns++) {
+        for (int i = 0; i < n; i++) {
+            uint64_t from = clock_ns();
+            TRY(fn[i](user[i], b->d));
+            sum += s[i][turns] = (double)(clock_ns() - from) * 1e-9;
+        }
+        if (!with) continue;
+        double after = with->rate(with->user);
+        if (!(after > 0)) return diag_fail(b->d, AN_BUG, NOWHERE, "a bound could not be measured");
+        limit = MAX(limit, MAX(before, after));
+        for (int i = 0; i < n; i++) could[i][turns] = s[i][turns] * (before + after) / 2;
+        before = after;
     }
-    qsort(s, (size_t)n, sizeof *s, by_value);
-    *t = (timing){ s[0], s[n / 2] };
+    for (int i = 0; i < n; i++) {
+        qsort(s[i], (size_t)turns, sizeof *s[i], by_value);
+        qsort(could[i], (size_t)turns, sizeof *could[i], by_value);
+        t[i] = (timing){ .least = s[i][0], .median = s[i][turns / 2], .limit = limit, .could = with ? could[i][turns / 2] : 0 };
+    }
     return AN_OK;
 }
 
+an_status bench_time(bench *b, bench_fn *fn, void *user, timing *t) { return bench_race(b, 1, &fn, &user, NULL, t); }
+an_status bench_beside(bench *b, bench_fn *fn, void *user, ruler with, timing *t) { return bench_race(b, 1, &fn, &user, &with, t); }
+
 void bench_row(bench *b, const char *name, const char *what, timing t, double work, const char *unit, double limit, const char *limit_is)
 {
-    double rate = work / t.least * 1e-9, typical = work / t.median * 1e-9;
+    double rate = work / t.least * 1e-9, typical = work / t.median * 1e-9, share = t.could > 0 ? work * 1e-9 / t.could : limit > 0 ? rate / limit : 0;
     if (b->json)
         sb_printf(b->out,
                   "{\"bench\":\"%s\",\"case\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"min_us\":%.2f,\"med_us\":%.2f,\"rate\":%.3f,\"med_rate\":%.3f,\"unit\":\"%s\","
                   "\"bound\":%.3f,\"bound_is\":\"%s\",\"of_bound\":%.3f}\n",
-                  name, what, gemm_name(gemm_pick(GEMM_F32, b->isa)), pool_threads(b->pool), t.least * 1e6, t.median * 1e6, rate, typical, unit, limit, limit_is,
-                  limit > 0 ? rate / limit : 0);
+                  name, what, gemm_name(gemm_pick(GEMM_F32, b->isa)), pool_threads(b->pool), t.least * 1e6, t.median * 1e6, rate, typical, unit, limit, limit_is, share);
     else
-        sb_printf(b->out, "%-10s %-34s %10.1f us  %10.1f us  %8.2f %-8s %5.1f %% of %.2f (%s)\n", name, what, t.least * 1e6, t.median * 1e6, rate, unit,
-                  limit > 0 ? 100 * rate / limit : 0, limit, limit_is);
+        sb_printf(b->out, "%-10s %-34s %10.1f us  %10.1f us  %8.2f %-8s %5.1f %% of %.2f (%s)\n", name, what, t.least * 1e6, t.median * 1e6, rate, unit, 100 * share, limit, limit_is);
 }
 
 /* ---- programs ---- */
@@ -147,6 +156,7 @@ an_status subject_run(void *subject_, diag *d)
 }
 
 an_status subject_time(bench *b, subject *s, timing *t) { return bench_time(b, subject_run, s, t); }
+an_status subject_beside(bench *b, subject *s, ruler with, timing *t) { return bench_beside(b, subject_run, s, with, t); }
 
 double subject_get(const subject *s, bool output, size_t which, int64_t i)
 {

@@ -22,7 +22,7 @@ static const struct {
     { DW, 32000, 768, 256 },     { DW, 2048, 768, 1024 },
 };
 static const char *const form_names[] = { "Wx", "dX", "dW" };
-enum { FRESH_K = 512 /* an A used once is packed in passing up to here */, RUNS = 5, MOST_RUNS = 400 };
+enum { FRESH_K = 512 /* an A used once is packed in passing up to here */ };
 
 typedef struct {
     gemm_call call;
@@ -54,33 +54,6 @@ static an_status run_peer(void *user, diag *d)
     bool ta = p->av.col != 1, tb = c->b.col != 1;
     x->sgemm(BLAS_ROW_MAJOR, ta ? BLAS_TRANS : BLAS_PLAIN, tb ? BLAS_TRANS : BLAS_PLAIN, (int)c->m, (int)c->n, (int)c->k, 1, p->a, (int)(ta ? p->av.col : p->av.row), p->b,
              (int)(tb ? c->b.col : c->b.row), 0, p->c, (int)c->ldc);
-    return AN_OK;
-}
-
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
-/* Several functions in turn, so that whatever else the machine does slows all of them alike. */
-static an_status race(bench *b, int n, bench_fn *const *fn, void *const *user, timing *t)
-{
-    static double s[1 + BLAS_MOST][MOST_RUNS];
-    const double seconds = 0.3 * n;
-    double sum = 0;
-    int runs = 0;
-    for (int i = 0; i < n; i++) TRY(fn[i](user[i], b->d));
-    for (; runs < MOST_RUNS && (runs < RUNS || sum < seconds); runs++)
-        for (int i = 0; i < n; i++) {
-            uint64_t from = clock_ns();
-            TRY(fn[i](user[i], b->d));
-            sum += s[i][runs] = (double)(clock_ns() - from) * 1e-9;
-        }
-    for (int i = 0; i < n; i++) {
-        qsort(s[i], (size_t)runs, sizeof *s[i], by_value);
-        t[i] = (timing){ s[i][0], s[i][runs / 2] };
-    }
     return AN_OK;
 }
 
@@ -132,10 +105,25 @@ static an_status product_make(bench *b, gemm_math math, size_t i, product *p)
     return gemm_pack_a(g, b->pool, m, k, p->av, p->packed, b->d);
 }
 
+/* The kernel in L1, and reading as many bytes as the product must move. */
+typedef struct {
+    peak *kernel, *bytes;
+    double per_byte; /* operations */
+} gemm_bounds;
+
+static double near_rate(void *user) { return peak_rate(((gemm_bounds *)user)->kernel); }
+
+static double roof_rate(void *user)
+{
+    gemm_bounds *x = user;
+    double roof = x->per_byte * peak_rate(x->bytes), near = peak_rate(x->kernel);
+    return MIN(roof, near);
+}
+
 static an_status one(bench *b, gemm_math math, size_t i)
 {
     product p;
-    timing t[1 + BLAS_MOST];
+    timing t[1 + BLAS_MOST], roofed;
     bench_fn *fn[1 + BLAS_MOST] = { run };
     void *user[1 + BLAS_MOST] = { &p };
     peer peers[BLAS_MOST];
@@ -151,24 +139,27 @@ static an_status one(bench *b, gemm_math math, size_t i)
         peers[l] = (peer){ .sgemm = bench_blas(l, threads, &names[n]), .p = &p };
         if (peers[l].sgemm) fn[n] = run_peer, user[n++] = &peers[l];
     }
-    pool_enter(b->pool);
-    double peak = peak_gemm_gflops(g, b->pool, threads);
-    if (!st) st = race(b, n, fn, user, t);
-    peak = MAX(peak, peak_gemm_gflops(g, b->pool, threads));
-    pool_leave(b->pool);
     double ops = 2.0 * (double)cases[i].m * (double)cases[i].n * (double)cases[i].k;
     double bytes = (double)p.packed_bytes + 4.0 * (double)(cases[i].k * cases[i].n) + 8.0 * (double)(cases[i].m * cases[i].n);
-    double roof = st ? 0 : ops / bytes * peak_read_again_gbs(b->pool, threads, (size_t)bytes);
+    gemm_bounds at = { .kernel = peak_gemm(g, b->pool, threads), .bytes = peak_read(b->pool, threads, (size_t)bytes), .per_byte = ops / bytes };
+    if (!st && (!at.kernel || !at.bytes)) st = diag_nomem(b->d);
+    pool_enter(b->pool);
+    if (!st) st = bench_race(b, n, fn, user, &(ruler){ near_rate, &at }, t);
+    bool is_roofed = !st && at.per_byte * peak_rate(at.bytes) < t[0].limit;
+    if (is_roofed) st = bench_beside(b, run, &p, (ruler){ roof_rate, &at }, &roofed);
+    pool_leave(b->pool);
     const char *unit = math == GEMM_I8 ? "Gop/s" : "GFLOP/s";
     if (!st) {
-        bench_row(b, "gemm", what, t[0], ops, unit, peak, gemm_name(g));
+        bench_row(b, "gemm", what, t[0], ops, unit, t[0].limit, gemm_name(g));
         snprintf(other, sizeof other, "%s, memory", what);
-        if (roof < peak) bench_row(b, "gemm", other, t[0], ops, unit, roof, "its bytes at the rate they can be read");
+        if (is_roofed) bench_row(b, "gemm", other, roofed, ops, unit, roofed.limit, "its bytes at the rate they can be read");
         for (int l = 1; l < n; l++) {
             snprintf(other, sizeof other, "%s, %s", what, names[l]);
-            bench_row(b, "gemm", other, t[l], ops, unit, peak, gemm_name(g));
+            bench_row(b, "gemm", other, t[l], ops, unit, t[l].limit, gemm_name(g));
         }
     }
+    peak_free(at.kernel);
+    peak_free(at.bytes);
     product_free(&p);
     return st;
 }
@@ -227,12 +218,13 @@ static an_status one_few(bench *b, size_t i, int64_t n, void *weight, void *scal
     char what[64];
     timing t;
     snprintf(what, sizeof what, "%s %dx%lldx%d", vec_forms[i].name, VEC_M, (long long)n, VEC_K);
-    double limit = peak_read_again_gbs(b->pool, pool_threads(b->pool), (size_t)bytes);
+    peak *bytes_read = peak_read(b->pool, pool_threads(b->pool), (size_t)bytes);
+    an_status st = bytes_read ? AN_OK : diag_nomem(b->d);
     pool_enter(b->pool);
-    an_status st = bench_time(b, run_few, &f, &t);
+    if (!st) st = bench_beside(b, run_few, &f, (ruler){ bound_peak, bytes_read }, &t);
     pool_leave(b->pool);
-    limit = MAX(limit, peak_read_again_gbs(b->pool, pool_threads(b->pool), (size_t)bytes));
-    if (!st) bench_row(b, "gemv", what, t, bytes, "GB/s", limit, "reading as many bytes");
+    if (!st) bench_row(b, "gemv", what, t, bytes, "GB/s", t.limit, "reading as many bytes");
+    peak_free(bytes_read);
     free(scratch);
     return st;
 }

@@ -13,21 +13,32 @@ typedef struct {
     diag *d;
     pool *pool;
     uint32_t isa;
-    double copy_gbs;          /* 0: not measured yet */
-    double peak[GEMM_MATHS];
+    double peak[GEMM_MATHS]; /* 0: not measured yet */
 } bench;
 
-double bench_copy_gbs(bench *b);
 double bench_peak(bench *b, gemm_math m);
 
-/* Least and median time of fn in seconds, after one run to warm up. */
+/* What a time is compared with: a rate, in units of a row, taken in turns with the runs. */
 typedef struct {
-    double least, median;
+    double (*rate)(void *user); /* of one short run; 0: it failed */
+    void *user;
+} ruler;
+double bound_peak(void *peak); /* a rate function: peak_rate */
+
+/* Times of a run in seconds, after one run to warm up; with a bound, its best rate, and what it would have done in the time of a run:
+ * the median over the turns, so that whatever slows both alike does not count. */
+typedef struct {
+    double least, median, limit, could;
 } timing;
 typedef an_status bench_fn(void *user, diag *d);
 an_status bench_time(bench *b, bench_fn *fn, void *user, timing *t) MUST_CHECK;
+an_status bench_beside(bench *b, bench_fn *fn, void *user, ruler with, timing *t) MUST_CHECK;
+/* Several in turns; t: one each. */
+enum { RACE_MOST = 4 };
+an_status bench_race(bench *b, int n, bench_fn *const *fn, void *const *user, const ruler *with, timing *t) MUST_CHECK;
 
-/* One row: work per run in units of `unit` times 1e9 per second, and the bound in the same. */
+/* One row: work per run in units of `unit` times 1e9 per second, and the bound in the same. Its share is that of the turns where t
+ * has it, else that of the least time. */
 void bench_row(bench *b, const char *name, const char *what, timing t, double work, const char *unit, double limit, const char *limit_is);
 
 /* bench_blas.c: other people's sgemm, where a library can be loaded (AN_BLAS=dir:dir adds places to look). NULL: it cannot; name NULL:
@@ -51,6 +62,7 @@ an_status subject_open(bench *b, subject *s, graph *g, const numerics *num, doub
 void subject_close(subject *s);
 an_status subject_run(void *subject, diag *d);
 an_status subject_time(bench *b, subject *s, timing *t) MUST_CHECK;
+an_status subject_beside(bench *b, subject *s, ruler with, timing *t) MUST_CHECK;
 /* Against the reference: every output element within tol * max(1, |want|); tol 0: the same bits. Slow. */
 an_status subject_check(subject *s, const char *what, double tol, diag *d) MUST_CHECK;
 double subject_get(const subject *s, bool output, size_t which, int64_t i);

@@ -45,16 +45,46 @@ static graph *make_conv(int64_t m, int64_t n, int64_t k)
     return g;
 }
 
-static an_status time_conv(bench *b, int64_t m, int64_t n, int64_t k, const numerics *num, timing *t)
+an_status bench_conv(bench *b, int64_t m, int64_t n, int64_t k, timing *t)
 {
     subject s;
-    an_status st = subject_open(b, &s, make_conv(m, n, k), num, 1, b->d);
+    an_status st = subject_open(b, &s, make_conv(m, n, k), NULL, 1, b->d);
     if (!st) st = subject_time(b, &s, t);
     subject_close(&s);
     return st;
 }
 
-an_status bench_conv(bench *b, int64_t m, int64_t n, int64_t k, timing *t) { return time_conv(b, m, n, k, NULL, t); }
+/* The products of a layer, one after the other: flops per ns. */
+typedef struct {
+    subject square, up, down;
+    double flops;
+    diag *d;
+} products;
+
+static double products_rate(void *user)
+{
+    products *x = user;
+    subject *order[] = { &x->square, &x->square, &x->square, &x->square, &x->up, &x->up, &x->down };
+    uint64_t from = clock_ns();
+    for (size_t i = 0; i < COUNT(order); i++)
+        if (subject_run(order[i], x->d)) return 0;
+    return x->flops / (double)(clock_ns() - from);
+}
+
+static an_status products_open(bench *b, const model_config *c, int64_t seq, products *x)
+{
+    *x = (products){ .flops = 2.0 * (double)seq * (4.0 * (double)(c->dim * c->dim) + 3.0 * (double)(c->dim * c->hidden)), .d = b->d };
+    TRY(subject_open(b, &x->square, make_conv(c->dim, seq, c->dim), NULL, 1, b->d));
+    TRY(subject_open(b, &x->up, make_conv(c->hidden, seq, c->dim), NULL, 1, b->d));
+    return subject_open(b, &x->down, make_conv(c->dim, seq, c->hidden), NULL, 1, b->d);
+}
+
+static void products_close(products *x)
+{
+    subject_close(&x->square);
+    subject_close(&x->up);
+    subject_close(&x->down);
+}
 
 an_status bench_block(bench *b)
 {
@@ -68,22 +98,36 @@ an_status bench_block(bench *b)
     for (size_t i = 0; i < COUNT(lengths) && !st; i++) {
         char label[64];
         int64_t seq = lengths[i];
-        timing t, square, up, down;
+        timing t;
+        products alone;
         snprintf(label, sizeof label, "%s layer, %lld tokens", c->name, (long long)seq);
-        TRY(time_conv(b, c->dim, seq, c->dim, NULL, &square));
-        TRY(time_conv(b, c->hidden, seq, c->dim, NULL, &up));
-        TRY(time_conv(b, c->dim, seq, c->hidden, NULL, &down));
-        st = subject_open(b, &s, make_layer(c, seq), NULL, 1, b->d);
-        if (!st) st = subject_time(b, &s, &t);
-        double flops = 2.0 * (double)seq * (4.0 * (double)(c->dim * c->dim) + 3.0 * (double)(c->dim * c->hidden));
-        double attention = 4.0 * (double)(seq * (seq + 1) / 2) * (double)c->dim, alone = 4 * square.least + 2 * up.least + down.least;
-        if (!st) bench_row(b, "block", label, t, flops + attention, "GFLOP/s", flops / alone * 1e-9, "its products alone");
+        st = products_open(b, c, seq, &alone);
+        if (!st) st = subject_open(b, &s, make_layer(c, seq), NULL, 1, b->d);
+        else s = (subject){ 0 };
+        if (!st) st = subject_beside(b, &s, (ruler){ products_rate, &alone }, &t);
+        double attention = 4.0 * (double)(seq * (seq + 1) / 2) * (double)c->dim;
+        if (!st) bench_row(b, "block", label, t, alone.flops + attention, "GFLOP/s", t.limit, "its products alone");
         subject_close(&s);
+        products_close(&alone);
     }
     return st;
 }
 
 /* ---- chips ---- */
+
+typedef struct {
+    subject *cpu;
+    diag *d;
+    double work;
+} cpu_at;
+
+static double cpu_rate(void *user)
+{
+    cpu_at *x = user;
+    uint64_t from = clock_ns();
+    if (subject_run(x->cpu, x->d)) return 0;
+    return x->work / (double)(clock_ns() - from);
+}
 
 an_status bench_soft(bench *b)
 {
@@ -92,26 +136,32 @@ an_status bench_soft(bench *b)
         double times; /* allowed */
     } chips[] = { { "m4", 2 }, { "m1", 12 } };
     enum { M = 768, N = 256, K = 768 };
-    timing cpu;
-    TRY(time_conv(b, M, N, K, NULL, &cpu));
-    for (size_t i = 0; i < COUNT(chips); i++) {
+    subject cpu;
+    an_status st = subject_open(b, &cpu, make_conv(M, N, K), NULL, 1, b->d);
+    for (size_t i = 0; i < COUNT(chips) && !st; i++) {
         numerics num;
         subject s;
         timing t;
         const chip *c = chip_find(chips[i].chip);
         if (!c || !codegen_numerics(c, &num)) return diag_fail(b->d, AN_BUG, NOWHERE, "no numerics for %s", chips[i].chip);
-        an_status st = subject_open(b, &s, make_conv(96, 40, 112), &num, 1, b->d);
+        st = subject_open(b, &s, make_conv(96, 40, 112), &num, 1, b->d);
         if (!st) st = subject_check(&s, chips[i].chip, 0, b->d);
         subject_close(&s);
-        TRY(st);
-        TRY(time_conv(b, M, N, K, &num, &t));
-        char label[64], limit[64];
-        snprintf(label, sizeof label, "soft:%s %dx%dx%d, %.2f x cpu", chips[i].chip, M, N, K, t.least / cpu.least);
-        snprintf(limit, sizeof limit, "cpu fp16 / %g", chips[i].times);
+        if (st) break;
         double flops = 2.0 * M * N * K;
-        bench_row(b, "soft", label, t, flops, "GFLOP/s", flops / cpu.least / chips[i].times * 1e-9, limit);
+        cpu_at x = { &cpu, b->d, flops / chips[i].times };
+        st = subject_open(b, &s, make_conv(M, N, K), &num, 1, b->d);
+        if (!st) st = subject_beside(b, &s, (ruler){ cpu_rate, &x }, &t);
+        char label[64], limit[64];
+        if (!st) {
+            snprintf(label, sizeof label, "soft:%s %dx%dx%d, %.2f x cpu", chips[i].chip, M, N, K, chips[i].times * t.could * 1e9 / flops);
+            snprintf(limit, sizeof limit, "cpu fp16 / %g", chips[i].times);
+            bench_row(b, "soft", label, t, flops, "GFLOP/s", t.limit, limit);
+        }
+        subject_close(&s);
     }
-    return AN_OK;
+    subject_close(&cpu);
+    return st;
 }
 
 /* ---- starting, and new weights ---- */
@@ -129,8 +179,11 @@ an_status bench_dispatch(bench *b)
     subject_close(&s);
     TRY(st);
     st = subject_open(b, &s, make_conv(2048, 32, 768), NULL, 1, b->d);
-    if (!st) st = bench_time(b, reload, &s, &t);
-    if (!st) bench_row(b, "dispatch", "reload 2048x768 fp16 weights", t, 2.0 * 2 * 2048 * 768, "GB/s", bench_copy_gbs(b), "copy");
+    peak *copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR);
+    if (!st && !copy) st = diag_nomem(b->d);
+    if (!st) st = bench_beside(b, reload, &s, (ruler){ bound_peak, copy }, &t);
+    if (!st) bench_row(b, "dispatch", "reload 2048x768 fp16 weights", t, 2.0 * 2 * 2048 * 768, "GB/s", t.limit, "copy");
+    peak_free(copy);
     subject_close(&s);
     return st;
 }

@@ -24,74 +24,16 @@ static an_status twin(bench *b, make_fn *make, int64_t rows, int64_t cols, dtype
     return st;
 }
 
-/* A copy far larger than the caches, as peak_copy_gbs makes it, in turns with the program under test: both see the same other load. */
-typedef struct {
-    bench *b;
-    char *from, *to;
-} beside;
-enum { COPY_BYTES = 256 << 20 };
-
-static an_status beside_open(beside *x, bench *b)
-{
-    *x = (beside){ .b = b, .from = malloc(COPY_BYTES), .to = malloc(COPY_BYTES) };
-    if (!x->from || !x->to) return diag_nomem(b->d);
-    memset(x->from, 1, COPY_BYTES);
-    memset(x->to, 2, COPY_BYTES);
-    return AN_OK;
-}
-
-static void beside_close(beside *x)
-{
-    free(x->from);
-    free(x->to);
-}
-
-static void copy_task(void *ctx, int64_t task, int thread)
-{
-    beside *x = ctx;
-    size_t each = COPY_BYTES / (size_t)pool_threads(x->b->pool);
-    (void)thread;
-    memcpy(x->to + (size_t)task * each, x->from + (size_t)task * each, each);
-}
-
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
-static an_status time_beside(beside *x, subject *s, timing *t, double *copy_gbs)
-{
-    enum { TURNS = 11, A_TURN = 3 };
-    double run[TURNS * A_TURN], copy = 0, threads = (double)pool_threads(x->b->pool);
-    TRY(subject_run(s, x->b->d));
-    for (int i = 0; i < TURNS; i++) {
-        uint64_t from = clock_ns();
-        pool_run(x->b->pool, copy_task, x, pool_threads(x->b->pool));
-        copy = MAX(copy, 2 * floor(COPY_BYTES / threads) * threads / (double)(clock_ns() - from));
-        for (int k = 0; k < A_TURN; k++) {
-            from = clock_ns();
-            TRY(subject_run(s, x->b->d));
-            run[i * A_TURN + k] = (double)(clock_ns() - from) * 1e-9;
-        }
-    }
-    qsort(run, COUNT(run), sizeof *run, by_value);
-    *t = (timing){ run[0], run[COUNT(run) / 2] };
-    *copy_gbs = copy;
-    return AN_OK;
-}
-
-static an_status moved(beside *x, const char *name, const char *what, make_fn *make, int64_t rows, int64_t cols, dtype dt)
+static an_status moved(bench *b, peak *copy, const char *name, const char *what, make_fn *make, int64_t rows, int64_t cols, dtype dt)
 {
     char label[64];
     subject s;
     timing t;
-    double copy;
     snprintf(label, sizeof label, "%s %s %lldx%lld", what, dtype_name(dt), (long long)rows, (long long)cols);
-    TRY(twin(x->b, make, MIN(rows, 96), MIN(cols, 80), dt, label));
-    an_status st = subject_open(x->b, &s, make(rows, cols, dt), NULL, 4, x->b->d);
-    if (!st) st = time_beside(x, &s, &t, &copy);
-    if (!st) bench_row(x->b, name, label, t, port_bytes(&s), "GB/s", copy, "copy");
+    TRY(twin(b, make, MIN(rows, 96), MIN(cols, 80), dt, label));
+    an_status st = subject_open(b, &s, make(rows, cols, dt), NULL, 4, b->d);
+    if (!st) st = subject_beside(b, &s, (ruler){ bound_peak, copy }, &t);
+    if (!st) bench_row(b, name, label, t, port_bytes(&s), "GB/s", t.limit, "copy");
     subject_close(&s);
     return st;
 }
@@ -104,11 +46,11 @@ typedef struct {
 
 static an_status moved_all(bench *b, const char *name, const moved_case *c, size_t n, const dtype *types, size_t n_types)
 {
-    beside x;
-    an_status st = beside_open(&x, b);
+    peak *copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR);
+    an_status st = copy ? AN_OK : diag_nomem(b->d);
     for (size_t i = 0; i < n_types; i++)
-        for (size_t k = 0; k < n && !st; k++) st = moved(&x, name, c[k].what, c[k].make, c[k].rows, c[k].cols, types[i]);
-    beside_close(&x);
+        for (size_t k = 0; k < n && !st; k++) st = moved(b, copy, name, c[k].what, c[k].make, c[k].rows, c[k].cols, types[i]);
+    peak_free(copy);
     return st;
 }
 
@@ -269,10 +211,13 @@ static an_status attention(bench *b, int64_t tokens, dtype dt)
     if (!st) st = subject_check(&s, label, dt == DT_F16 ? 2e-3 : 2e-5, b->d);
     subject_close(&s);
     TRY(st);
+    peak *kernel = peak_gemm(gemm_pick(GEMM_F32, b->isa), b->pool, pool_threads(b->pool));
     st = subject_open(b, &s, make_attention(tokens, dt), NULL, 2, b->d);
-    if (!st) st = subject_time(b, &s, &t);
+    if (!st && !kernel) st = diag_nomem(b->d);
+    if (!st) st = subject_beside(b, &s, (ruler){ bound_peak, kernel }, &t);
     double pairs = (double)tokens * (double)(tokens + 1) / 2;
-    if (!st) bench_row(b, "attention", label, t, 4.0 * HEADS * WIDTH * pairs, "GFLOP/s", bench_peak(b, GEMM_F32), "matrix kernel");
+    if (!st) bench_row(b, "attention", label, t, 4.0 * HEADS * WIDTH * pairs, "GFLOP/s", t.limit, "matrix kernel");
+    peak_free(kernel);
     subject_close(&s);
     return st;
 }

@@ -101,12 +101,19 @@ an_status gemm_run(const gemm_call *c, diag *d) MUST_CHECK;
 
 /* ---- what this CPU can do, measured now ---- */
 
-/* Rate of a row's inner loop with both operands in L1, in 1e9 multiply-adds times two per second, on n_threads. */
+/* Something to run again and again: a row's inner loop with both operands in L1 (in 1e9 multiply-adds times two per second), or bytes
+ * read, or copied (counted read and written), over one buffer of that size. NULL: no memory. */
+typedef struct peak peak;
+enum { PEAK_FAR = 256 << 20 }; /* far larger than the caches of most */
+peak *peak_gemm(const gemm_kernel *k, pool *p, int n_threads);
+peak *peak_read(pool *p, int n_threads, size_t bytes);
+peak *peak_copy(pool *p, int n_threads, size_t bytes);
+double peak_rate(peak *x); /* of one run, a fraction of a millisecond or one pass over the buffer, per ns */
+void peak_free(peak *x);
+
+/* The best of some runs; 0: no memory. Read and copy: of PEAK_FAR bytes. */
 double peak_gemm_gflops(const gemm_kernel *k, pool *p, int n_threads);
-/* Bytes per ns over buffers far larger than the caches; copy counts bytes read and bytes written. 0: no memory. */
 double peak_read_gbs(pool *p, int n_threads);
 double peak_copy_gbs(pool *p, int n_threads);
-/* The same bytes again and again: what caches of that reach give. */
-double peak_read_again_gbs(pool *p, int n_threads, size_t bytes);
 
 #endif

@@ -1,116 +1,148 @@
 /* peak.c: what this CPU can do, measured in this run, so that a bench can state fractions. In: a kernel row or nothing.
- * Out: the best of several short runs: other load only ever makes a run slower. */
+ * Out: rates of short runs. A machine that others share swings by half within a second, so a rate is taken again and again, in turns
+ * with what is compared with it. */
 #include <stdlib.h>
 
 #include "kernel/gemm_pack_int.h"
 
-enum { ROUNDS = 60, MOST_THREADS = 64 };
+enum { MOST_THREADS = 64 };
+static const double LEAST_NS = 2e5; /* so long that starting the threads does not count */
 
-typedef struct {
+struct peak {
+    pool *pool;
+    int threads;
+    pool_fn *task;
+    int64_t passes; /* of a run */
+    double work;    /* of a pass */
+    char *mem;      /* what malloc gave */
+    /* products */
     const gemm_kernel *g;
-    char *mem; /* per thread: panel of A, panel of B, sums */
+    char *at; /* per thread: panel of A, panel of B, sums */
     size_t stride, b_at, acc_at;
-    int64_t k, reps;
-} inner;
+    int64_t k;
+    /* moves */
+    char *to;
+    size_t each;
+    const gemm_vec *vec;
+    double sums[MOST_THREADS];
+};
 
 static void inner_task(void *ctx, int64_t task, int thread)
 {
-    const inner *x = ctx;
-    char *m = x->mem + (size_t)task * x->stride;
+    const peak *x = ctx;
+    char *m = x->at + (size_t)task * x->stride;
     (void)thread;
     tile_job t = { .k = x->k, .a = m, .b = m + x->b_at, .from = m + x->acc_at, .to = m + x->acc_at, .to_ld = x->g->nr * 4,
                    .rows = x->g->mr, .cols = x->g->nr, .ahead = { { m, 0 }, { m, 0 } } };
     if (x->g->begin) x->g->begin();
-    for (int64_t i = 0; i < x->reps; i++) x->g->tile(&t);
+    for (int64_t i = 0; i < x->passes; i++) x->g->tile(&t);
     if (x->g->end) x->g->end();
 }
 
-double peak_gemm_gflops(const gemm_kernel *g, pool *p, int n_threads)
-{
-    n_threads = MIN(MAX(n_threads, 1), MOST_THREADS);
-    /* Both panels together in about 20 KB: L1 with room for the sums and whatever else runs. */
-    int64_t per_k = g->mr * (g->expand ? 4 : pk_bytes(g->a_pk)) + g->nr * pk_bytes(g->b_pk);
-    inner x = { .g = g, .k = MAX((20 << 10) / per_k / g->k_align * g->k_align, g->k_align) };
-    x.b_at = ROUND_UP((size_t)(x.k * g->mr * 4), 64);
-    x.acc_at = x.b_at + ROUND_UP((size_t)(x.k * g->nr * 4), 64);
-    x.stride = ROUND_UP(x.acc_at + (size_t)(g->mr * g->nr * 4), 4096) + 4096;
-    void *raw = malloc(x.stride * (size_t)n_threads + 4096);
-    if (!raw) return 0;
-    memset(raw, 0, x.stride * (size_t)n_threads + 4096);
-    x.mem = (char *)raw + (4096 - (uintptr_t)raw % 4096);
-    double best = 0, per_rep = 2.0 * (double)(x.k * g->mr * g->nr) * n_threads;
-    x.reps = 8;
-    pool_enter(p);
-    for (int i = 0; i < ROUNDS; i++) {
-        uint64_t t = clock_ns();
-        pool_run(n_threads > 1 ? p : NULL, inner_task, &x, n_threads);
-        double ns = (double)(clock_ns() - t);
-        if (ns < 2e5 && i < 16) { /* long enough that starting the threads does not count */
-            x.reps *= 2;
-            continue;
-        }
-        best = MAX(best, per_rep * (double)x.reps / ns);
-    }
-    pool_leave(p);
-    free(raw);
-    return best;
-}
-
-typedef struct {
-    char *from, *to;
-    size_t each;
-    const gemm_vec *vec;
-    double sums[MOST_THREADS];
-} moving;
-
 static void read_task(void *ctx, int64_t task, int thread)
 {
-    moving *m = ctx;
+    peak *x = ctx;
     (void)thread;
-    m->sums[task] += m->vec->read(m->from + (size_t)task * m->each, m->each);
+    for (int64_t i = 0; i < x->passes; i++) x->sums[task] += x->vec->read(x->at + (size_t)task * x->each, x->each);
 }
 
 static void copy_task(void *ctx, int64_t task, int thread)
 {
-    moving *m = ctx;
+    const peak *x = ctx;
     (void)thread;
-    memcpy(m->to + (size_t)task * m->each, m->from + (size_t)task * m->each, m->each);
+    for (int64_t i = 0; i < x->passes; i++) memcpy(x->to + (size_t)task * x->each, x->at + (size_t)task * x->each, x->each);
 }
 
-/* Runs of at least LEAST_NS each: over a small buffer several passes make one. */
-static double move_gbs(pool_fn *fn, bool copy, pool *p, int n_threads, size_t all)
+static double run_ns(peak *x)
 {
-    enum { RUNS = 7, LEAST_NS = 200000, MOST_PASSES = 4096 };
-    n_threads = MIN(MAX(n_threads, 1), MOST_THREADS);
-    moving m = { .each = all / (size_t)n_threads / 4096 * 4096, .vec = gemm_pick(GEMM_F32, isa_cpu())->vec };
-    if (!m.each) return 0;
-    m.from = malloc(all);
-    m.to = copy ? malloc(all) : NULL;
-    double best = 0;
-    if (m.from && (m.to || !copy)) {
-        memset(m.from, 1, all);
-        if (copy) memset(m.to, 2, all);
-        pool_enter(p);
-        for (int i = 0, passes = 1; i < RUNS;) {
-            uint64_t t = clock_ns();
-            for (int k = 0; k < passes; k++) pool_run(n_threads > 1 ? p : NULL, fn, &m, n_threads);
-            double ns = (double)(clock_ns() - t);
-            if (ns < LEAST_NS && passes < MOST_PASSES) {
-                passes *= 2;
-                continue;
-            }
-            best = MAX(best, (double)(m.each * (size_t)n_threads) * passes * (copy ? 2 : 1) / ns);
-            i++;
-        }
-        pool_leave(p);
-    }
-    free(m.from);
-    free(m.to);
-    return best;
+    uint64_t from = clock_ns();
+    pool_run(x->threads > 1 ? x->pool : NULL, x->task, x, x->threads);
+    return (double)(clock_ns() - from);
 }
 
-enum { FAR_BYTES = 256 << 20 };
+double peak_rate(peak *x)
+{
+    pool_enter(x->pool);
+    double ns = run_ns(x);
+    pool_leave(x->pool);
+    return x->work * (double)x->passes * x->threads / ns;
+}
 
-double peak_read_gbs(pool *p, int n_threads) { return move_gbs(read_task, false, p, n_threads, FAR_BYTES); }
-double peak_copy_gbs(pool *p, int n_threads) { return move_gbs(copy_task, true, p, n_threads, FAR_BYTES); }
-double peak_read_again_gbs(pool *p, int n_threads, size_t bytes) { return move_gbs(read_task, false, p, n_threads, bytes); }
+/* Ready to run: memory is touched, runs are long enough. */
+static peak *settled(peak *x)
+{
+    enum { MOST_PASSES = 1 << 24 };
+    pool_enter(x->pool);
+    for (x->passes = 1; run_ns(x) < LEAST_NS && x->passes < MOST_PASSES;) x->passes *= 2;
+    pool_leave(x->pool);
+    return x;
+}
+
+static peak *peak_new(pool *p, int n_threads, pool_fn *task)
+{
+    peak *x = calloc(1, sizeof *x);
+    if (x) *x = (peak){ .pool = p, .threads = MIN(MAX(n_threads, 1), MOST_THREADS), .task = task };
+    return x;
+}
+
+void peak_free(peak *x)
+{
+    if (!x) return;
+    free(x->mem);
+    free(x);
+}
+
+peak *peak_gemm(const gemm_kernel *g, pool *p, int n_threads)
+{
+    enum { PAGE = 4096 };
+    peak *x = peak_new(p, n_threads, inner_task);
+    if (!x) return NULL;
+    /* Both panels together in about 20 KB: L1 with room for the sums and whatever else runs. */
+    int64_t per_k = g->mr * (g->expand ? 4 : pk_bytes(g->a_pk)) + g->nr * pk_bytes(g->b_pk);
+    x->g = g;
+    x->k = MAX((20 << 10) / per_k / g->k_align * g->k_align, g->k_align);
+    x->b_at = ROUND_UP((size_t)(x->k * g->mr * 4), 64);
+    x->acc_at = x->b_at + ROUND_UP((size_t)(x->k * g->nr * 4), 64);
+    x->stride = ROUND_UP(x->acc_at + (size_t)(g->mr * g->nr * 4), PAGE) + PAGE;
+    x->work = 2.0 * (double)(x->k * g->mr * g->nr);
+    x->mem = calloc(1, x->stride * (size_t)x->threads + PAGE);
+    if (!x->mem) return peak_free(x), NULL;
+    x->at = x->mem + (PAGE - (uintptr_t)x->mem % PAGE);
+    return settled(x);
+}
+
+static peak *mover(pool *p, int n_threads, size_t bytes, bool copy)
+{
+    peak *x = peak_new(p, n_threads, copy ? copy_task : read_task);
+    if (!x) return NULL;
+    x->each = MAX(bytes / (size_t)x->threads / 64 * 64, 64);
+    size_t all = x->each * (size_t)x->threads;
+    x->work = (double)x->each * (copy ? 2 : 1);
+    x->vec = gemm_pick(GEMM_F32, isa_cpu())->vec;
+    x->mem = malloc(all * (copy ? 2 : 1));
+    if (!x->mem) return peak_free(x), NULL;
+    memset(x->mem, 1, all * (copy ? 2 : 1));
+    x->at = x->mem, x->to = x->mem + (copy ? all : 0);
+    return settled(x);
+}
+
+peak *peak_read(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, false); }
+peak *peak_copy(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, true); }
+
+static double best(peak *x)
+{
+    enum { ROUNDS = 40 };
+    const double enough = 0.25e9;
+    double most = 0;
+    uint64_t from = clock_ns();
+    for (int i = 0; x && i < ROUNDS && (i < 5 || (double)(clock_ns() - from) < enough); i++) {
+        double r = peak_rate(x);
+        most = MAX(most, r);
+    }
+    peak_free(x);
+    return most;
+}
+
+double peak_gemm_gflops(const gemm_kernel *g, pool *p, int n_threads) { return best(peak_gemm(g, p, n_threads)); }
+double peak_read_gbs(pool *p, int n_threads) { return best(peak_read(p, n_threads, PEAK_FAR)); }
+double peak_copy_gbs(pool *p, int n_threads) { return best(peak_copy(p, n_threads, PEAK_FAR)); }
