@@ -107,7 +107,7 @@ static an_status product_make(bench *b, gemm_math math, size_t i, product *p)
 
 /* The kernel in L1, and reading as many bytes as the product must move. */
 typedef struct {
-    peak *kernel, *bytes;
+    peak_meter *kernel, *bytes;
     double per_byte; /* operations */
 } gemm_bounds;
 
@@ -218,7 +218,7 @@ static an_status one_few(bench *b, size_t i, int64_t n, void *weight, void *scal
     char what[64];
     timing t;
     snprintf(what, sizeof what, "%s %dx%lldx%d", vec_forms[i].name, VEC_M, (long long)n, VEC_K);
-    peak *bytes_read = peak_read(b->pool, pool_threads(b->pool), (size_t)bytes);
+    peak_meter *bytes_read = peak_read(b->pool, pool_threads(b->pool), (size_t)bytes);
     an_status st = bytes_read ? AN_OK : diag_nomem(b->d);
     pool_enter(b->pool);
     if (!st) st = bench_beside(b, run_few, &f, (ruler){ bound_peak, bytes_read }, &t);

@@ -179,7 +179,7 @@ an_status bench_dispatch(bench *b)
     subject_close(&s);
     TRY(st);
     st = subject_open(b, &s, make_conv(2048, 32, 768), NULL, 1, b->d);
-    peak *copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR);
+    peak_meter *copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR);
     if (!st && !copy) st = diag_nomem(b->d);
     if (!st) st = bench_beside(b, reload, &s, (ruler){ bound_peak, copy }, &t);
     if (!st) bench_row(b, "dispatch", "reload 2048x768 fp16 weights", t, 2.0 * 2 * 2048 * 768, "GB/s", t.limit, "copy");

@@ -24,7 +24,7 @@ static an_status twin(bench *b, make_fn *make, int64_t rows, int64_t cols, dtype
     return st;
 }
 
-static an_status moved(bench *b, peak *copy, const char *name, const char *what, make_fn *make, int64_t rows, int64_t cols, dtype dt)
+static an_status moved(bench *b, peak_meter *copy, const char *name, const char *what, make_fn *make, int64_t rows, int64_t cols, dtype dt)
 {
     char label[64];
     subject s;
@@ -46,7 +46,7 @@ typedef struct {
 
 static an_status moved_all(bench *b, const char *name, const moved_case *c, size_t n, const dtype *types, size_t n_types)
 {
-    peak *copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR);
+    peak_meter *copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR);
     an_status st = copy ? AN_OK : diag_nomem(b->d);
     for (size_t i = 0; i < n_types; i++)
         for (size_t k = 0; k < n && !st; k++) st = moved(b, copy, name, c[k].what, c[k].make, c[k].rows, c[k].cols, types[i]);
@@ -211,7 +211,7 @@ static an_status attention(bench *b, int64_t tokens, dtype dt)
     if (!st) st = subject_check(&s, label, dt == DT_F16 ? 2e-3 : 2e-5, b->d);
     subject_close(&s);
     TRY(st);
-    peak *kernel = peak_gemm(gemm_pick(GEMM_F32, b->isa), b->pool, pool_threads(b->pool));
+    peak_meter *kernel = peak_gemm(gemm_pick(GEMM_F32, b->isa), b->pool, pool_threads(b->pool));
     st = subject_open(b, &s, make_attention(tokens, dt), NULL, 2, b->d);
     if (!st && !kernel) st = diag_nomem(b->d);
     if (!st) st = subject_beside(b, &s, (ruler){ bound_peak, kernel }, &t);

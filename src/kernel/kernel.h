@@ -103,13 +103,13 @@ an_status gemm_run(const gemm_call *c, diag *d) MUST_CHECK;
 
 /* Something to run again and again: a row's inner loop with both operands in L1 (in 1e9 multiply-adds times two per second), or bytes
  * read, or copied (counted read and written), over one buffer of that size. NULL: no memory. */
-typedef struct peak peak;
+typedef struct peak_meter peak_meter;
 enum { PEAK_FAR = 256 << 20 }; /* far larger than the caches of most */
-peak *peak_gemm(const gemm_kernel *k, pool *p, int n_threads);
-peak *peak_read(pool *p, int n_threads, size_t bytes);
-peak *peak_copy(pool *p, int n_threads, size_t bytes);
-double peak_rate(peak *x); /* of one run, a fraction of a millisecond or one pass over the buffer, per ns */
-void peak_free(peak *x);
+peak_meter *peak_gemm(const gemm_kernel *k, pool *p, int n_threads);
+peak_meter *peak_read(pool *p, int n_threads, size_t bytes);
+peak_meter *peak_copy(pool *p, int n_threads, size_t bytes);
+double peak_rate(peak_meter *x); /* of one run, a fraction of a millisecond or one pass over the buffer, per ns */
+void peak_free(peak_meter *x);
 
 /* The best of some runs; 0: no memory. Read and copy: of PEAK_FAR bytes. */
 double peak_gemm_gflops(const gemm_kernel *k, pool *p, int n_threads);

@@ -8,7 +8,7 @@
 enum { MOST_THREADS = 64 };
 static const double LEAST_NS = 2e5; /* so long that starting the threads does not count */
 
-struct peak {
+struct peak_meter {
     pool *pool;
     int threads;
     pool_fn *task;
@@ -29,7 +29,7 @@ struct peak {
 
 static void inner_task(void *ctx, int64_t task, int thread)
 {
-    const peak *x = ctx;
+    const peak_meter *x = ctx;
     char *m = x->at + (size_t)task * x->stride;
     (void)thread;
     tile_job t = { .k = x->k, .a = m, .b = m + x->b_at, .from = m + x->acc_at, .to = m + x->acc_at, .to_ld = x->g->nr * 4,
@@ -41,26 +41,26 @@ static void inner_task(void *ctx, int64_t task, int thread)
 
 static void read_task(void *ctx, int64_t task, int thread)
 {
-    peak *x = ctx;
+    peak_meter *x = ctx;
     (void)thread;
     for (int64_t i = 0; i < x->passes; i++) x->sums[task] += x->vec->read(x->at + (size_t)task * x->each, x->each);
 }
 
 static void copy_task(void *ctx, int64_t task, int thread)
 {
-    const peak *x = ctx;
+    const peak_meter *x = ctx;
     (void)thread;
     for (int64_t i = 0; i < x->passes; i++) memcpy(x->to + (size_t)task * x->each, x->at + (size_t)task * x->each, x->each);
 }
 
-static double run_ns(peak *x)
+static double run_ns(peak_meter *x)
 {
     uint64_t from = clock_ns();
     pool_run(x->threads > 1 ? x->pool : NULL, x->task, x, x->threads);
     return (double)(clock_ns() - from);
 }
 
-double peak_rate(peak *x)
+double peak_rate(peak_meter *x)
 {
     pool_enter(x->pool);
     double ns = run_ns(x);
@@ -69,7 +69,7 @@ double peak_rate(peak *x)
 }
 
 /* Ready to run: memory is touched, runs are long enough. */
-static peak *settled(peak *x)
+static peak_meter *settled(peak_meter *x)
 {
     enum { MOST_PASSES = 1 << 24 };
     pool_enter(x->pool);
@@ -78,24 +78,24 @@ static peak *settled(peak *x)
     return x;
 }
 
-static peak *peak_new(pool *p, int n_threads, pool_fn *task)
+static peak_meter *peak_new(pool *p, int n_threads, pool_fn *task)
 {
-    peak *x = calloc(1, sizeof *x);
-    if (x) *x = (peak){ .pool = p, .threads = MIN(MAX(n_threads, 1), MOST_THREADS), .task = task };
+    peak_meter *x = calloc(1, sizeof *x);
+    if (x) *x = (peak_meter){ .pool = p, .threads = MIN(MAX(n_threads, 1), MOST_THREADS), .task = task };
     return x;
 }
 
-void peak_free(peak *x)
+void peak_free(peak_meter *x)
 {
     if (!x) return;
     free(x->mem);
     free(x);
 }
 
-peak *peak_gemm(const gemm_kernel *g, pool *p, int n_threads)
+peak_meter *peak_gemm(const gemm_kernel *g, pool *p, int n_threads)
 {
     enum { PAGE = 4096 };
-    peak *x = peak_new(p, n_threads, inner_task);
+    peak_meter *x = peak_new(p, n_threads, inner_task);
     if (!x) return NULL;
     /* Both panels together in about 20 KB: L1 with room for the sums and whatever else runs. */
     int64_t per_k = g->mr * (g->expand ? 4 : pk_bytes(g->a_pk)) + g->nr * pk_bytes(g->b_pk);
@@ -111,9 +111,9 @@ peak *peak_gemm(const gemm_kernel *g, pool *p, int n_threads)
     return settled(x);
 }
 
-static peak *mover(pool *p, int n_threads, size_t bytes, bool copy)
+static peak_meter *mover(pool *p, int n_threads, size_t bytes, bool copy)
 {
-    peak *x = peak_new(p, n_threads, copy ? copy_task : read_task);
+    peak_meter *x = peak_new(p, n_threads, copy ? copy_task : read_task);
     if (!x) return NULL;
     x->each = MAX(bytes / (size_t)x->threads / 64 * 64, 64);
     size_t all = x->each * (size_t)x->threads;
@@ -126,10 +126,10 @@ static peak *mover(pool *p, int n_threads, size_t bytes, bool copy)
     return settled(x);
 }
 
-peak *peak_read(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, false); }
-peak *peak_copy(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, true); }
+peak_meter *peak_read(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, false); }
+peak_meter *peak_copy(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, true); }
 
-static double best(peak *x)
+static double best(peak_meter *x)
 {
     enum { ROUNDS = 40 };
     const double enough = 0.25e9;
