@@ -67,7 +67,7 @@ int cg_view(cg *c, int t, const shape *sh)
         cg_fail(c, AN_BUG, "a view of %lld elements as %lld", (long long)cg_elems(cg_sh(c, t)), (long long)cg_elems(sh));
         return NONE;
     }
-    return add_tensor(c, &(tens){ .dt = c->t.at[t].dt, .sh = *sh, .root = cg_root(c, t), .slot = NONE });
+    return add_tensor(c, &(tens){ .dt = c->t.at[t].dt, .sh = *sh, .root = cg_root(c, t), .at = c->t.at[t].at, .slot = NONE });
 }
 
 static int add_const(cg *c, const cst *k, dtype dt, const shape *sh)

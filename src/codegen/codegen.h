@@ -3,6 +3,7 @@
  *   select   each operation becomes instructions; what only renames elements (reshape and its kin) becomes a view
  *   match    attention, norms and dot products written in small operations are recognised as what they are
  *   fuse     chains of scalar functions share one instruction, or ride behind the product that feeds them
+ *   alias    a run of elements that is only copied becomes a part of what it is copied from, or of what it is copied into
  *   plan     every intermediate gets a place in the scratch block, by lifetime
  *   emit     tensors, instructions, ports and the manifest of constants
  *

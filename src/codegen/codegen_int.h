@@ -1,6 +1,6 @@
 /* codegen_int.h: the program while it is being made. Private to codegen/.
  *
- * Tensors are numbers; a view shares its root's storage and has a shape of its own. Instructions keep their operands apart
+ * Tensors are numbers; a view shares its root's storage, all or a run of it, and has a shape of its own. Instructions keep their operands apart
  * (results, operands, chain inputs, chain steps) until emit.c lays them out by the instruction table.
  * The first error sticks in c->err: after it builders return -1 or do nothing, and selection stops. */
 #ifndef CODEGEN_CODEGEN_INT_H
@@ -19,6 +19,7 @@ typedef struct {
     dtype dt;
     shape sh;
     int root;        /* itself when it owns its storage */
+    uint64_t at;     /* bytes of the root's storage before it */
     space where;     /* of a root, as are the fields below */
     int slot;        /* INPUT, OUTPUT: port; CONST: entry of c->consts */
     bool fixed;      /* made from constants alone */
@@ -159,6 +160,7 @@ void cg_count_uses(cg *c);
 void cg_drop_dead(cg *c);
 void fuse_passes(cg *c);   /* what the engine does in one pass, by the rounding rules */
 void fuse_chains(cg *c);   /* speed */
+void alias_copies(cg *c);  /* tensors that lie inside others instead of being copied */
 void bind_outputs(cg *c);  /* instructions write straight into ports where they can */
 void plan_memory(cg *c);
 program *emit_program(cg *c, diag *d);

@@ -38,9 +38,9 @@ static int put_tensor(out *o, int t)
     if (o->tensor[t] >= 0) return o->tensor[t];
     const tens *v = &o->c->t.at[t], *r = &o->c->t.at[v->root];
     if (r->where == SPACE_CONST && v->root != t) put_tensor(o, v->root); /* the manifest names the tensor that is not a view */
-    etensor e = { .dt = v->dt, .where = r->where };
+    etensor e = { .dt = v->dt, .where = r->where, .offset = v->at };
     put_dims(&v->sh, &e.rank, e.dim);
-    if (r->where == SPACE_SCRATCH) e.offset = r->offset;
+    if (r->where == SPACE_SCRATCH) e.offset += r->offset;
     if (r->where == SPACE_INPUT) e.slot = (uint32_t)o->in_port[r->slot];
     if (r->where == SPACE_OUTPUT) e.slot = (uint32_t)r->slot;
     o->tensor[t] = (int)o->p->tensors.n;

@@ -63,9 +63,10 @@ static uint64_t take(heap *h, uint64_t n)
 bool cg_can_share(const cg *c, const ins *n, int in, int y)
 {
     const tens *a = &c->t.at[in], *b = &c->t.at[y];
+    if (a->at != b->at) return false; /* parts of larger tensors, at different places of them */
     if ((n->op != IN_EW && n->op != IN_EWS) || dtype_bits(a->dt) != dtype_bits(b->dt) || dtype_bits(a->dt) < 8 || !shape_eq(&a->sh, &b->sh)) return false;
     for (int k = 0; k < n->n_ext; k++) /* the same storage in another shape, or stretched, is read out of step */
-        if (cg_root(c, n->ext[k]) == a->root && !shape_eq(cg_sh(c, n->ext[k]), &b->sh)) return false;
+        if (cg_root(c, n->ext[k]) == a->root && (c->t.at[n->ext[k]].at != a->at || !shape_eq(cg_sh(c, n->ext[k]), &b->sh))) return false;
     return true;
 }
 
@@ -107,6 +108,9 @@ void plan_memory(cg *c)
         for (int k = 0; k < n->n_y; k++) {
             int y = n->y[k] < 0 ? NONE : cg_root(c, n->y[k]), from = NONE;
             if (y < 0 || c->t.at[y].where != SPACE_SCRATCH || life[y].first != (int)i) continue;
+            bool placed = false; /* several results of one chain may be parts of one tensor */
+            for (int q = 0; q < k; q++) placed = placed || (n->y[q] >= 0 && cg_root(c, n->y[q]) == y);
+            if (placed) continue;
             for (int q = 0; q < n->n_ext && from < 0 && !c->o.no_reuse; q++) {
                 int x = cg_root(c, n->ext[q]);
                 bool ends_here = c->t.at[x].where == SPACE_SCRATCH && life[x].last == (int)i && !gone[x];
