@@ -35,25 +35,44 @@ static int64_t fold(int64_t p, int64_t n, edge_kind edge) /* the pixel that stan
     return edge == EDGE_SYMMETRIC ? period - 1 - p : period - p;
 }
 
-static double pixel(const plane_sampler *s, const double *plane, int64_t y, int64_t x)
+static int64_t pixel(const plane_sampler *s, int64_t y, int64_t x)
 {
     int64_t py = fold(y, s->h, s->edge), px = fold(x, s->w, s->edge);
-    return py < 0 || px < 0 ? s->fill : plane[py * s->w + px];
+    return py < 0 || px < 0 ? -1 : py * s->w + px;
+}
+
+void plane_find(const plane_sampler *s, double y, double x, plane_taps *t)
+{
+    double far = 4e15; /* beyond this a double has no fraction and soon no integer: call it padding */
+    t->n = 0;
+    if (isnan(x) || isnan(y)) return;
+    if (s->edge == EDGE_BORDER) y = MIN(MAX(y, 0.0), (double)(s->h - 1)), x = MIN(MAX(x, 0.0), (double)(s->w - 1));
+    t->n = 1, t->weight[0] = 1;
+    if (!(fabs(y) < far && fabs(x) < far)) {
+        t->at[0] = -1;
+        return;
+    }
+    if (s->nearest) {
+        t->at[0] = pixel(s, (int64_t)nearbyint(y), (int64_t)nearbyint(x));
+        return;
+    }
+    double fy = floor(y), fx = floor(x), ty = y - fy, tx = x - fx;
+    int64_t iy = (int64_t)fy, ix = (int64_t)fx;
+    t->at[0] = pixel(s, iy, ix), t->weight[0] = (1 - ty) * (1 - tx);
+    if (tx > 0) t->at[t->n] = pixel(s, iy, ix + 1), t->weight[t->n++] = (1 - ty) * tx;
+    if (ty > 0) t->at[t->n] = pixel(s, iy + 1, ix), t->weight[t->n++] = ty * (1 - tx);
+    if (tx > 0 && ty > 0) t->at[t->n] = pixel(s, iy + 1, ix + 1), t->weight[t->n++] = ty * tx;
 }
 
 double plane_sample(const plane_sampler *s, const double *plane, double y, double x)
 {
-    if (isnan(x) || isnan(y)) return (double)NAN;
-    if (s->edge == EDGE_BORDER) y = MIN(MAX(y, 0.0), (double)(s->h - 1)), x = MIN(MAX(x, 0.0), (double)(s->w - 1));
-    double far = 4e15; /* beyond this a double has no fraction and soon no integer: call it padding */
-    if (!(fabs(y) < far && fabs(x) < far)) return s->fill;
-    if (s->nearest) return pixel(s, plane, (int64_t)nearbyint(y), (int64_t)nearbyint(x));
-    double fy = floor(y), fx = floor(x), ty = y - fy, tx = x - fx;
-    int64_t iy = (int64_t)fy, ix = (int64_t)fx;
-    double v = (1 - ty) * (1 - tx) * pixel(s, plane, iy, ix);
-    if (tx > 0) v += (1 - ty) * tx * pixel(s, plane, iy, ix + 1);
-    if (ty > 0) v += ty * (1 - tx) * pixel(s, plane, iy + 1, ix);
-    if (tx > 0 && ty > 0) v += ty * tx * pixel(s, plane, iy + 1, ix + 1);
+    plane_taps t;
+    plane_find(s, y, x, &t);
+    double v = t.n ? 0 : (double)NAN;
+    for (int i = 0; i < t.n; i++) {
+        double one = t.weight[i] * (t.at[i] < 0 ? s->fill : plane[t.at[i]]);
+        v = i ? v + one : one;
+    }
     return v;
 }
 

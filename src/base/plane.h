@@ -23,6 +23,14 @@ typedef struct {
 } plane_sampler;
 double plane_sample(const plane_sampler *s, const double *plane, double y, double x); /* NAN at a point that is none */
 
+/* The same in two steps, for points read in many planes: what stands at a point is the sum, in this order, of weight times pixel. */
+typedef struct {
+    int n;         /* 0: the point is none */
+    int64_t at[4]; /* in the plane; -1: the fill value */
+    double weight[4];
+} plane_taps;
+void plane_find(const plane_sampler *s, double y, double x, plane_taps *t);
+
 typedef struct {
     double y0, x0, y1, x1;
 } plane_box;

@@ -3,9 +3,13 @@
 
 #include "base/rng.h"
 
+static const uint64_t STEP = 0x9e3779b97f4a7c15u;
+
+void rng_skip(rng *r, uint64_t n) { r->s += n * STEP; }
+
 uint64_t rng_next(rng *r)
 {
-    uint64_t z = (r->s += 0x9e3779b97f4a7c15u);
+    uint64_t z = (r->s += STEP);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);

@@ -287,6 +287,46 @@ static int einsum_insn(cg *c, dtype dt, int x, const char *lx, int z, const char
     return y;
 }
 
+/* Labels that only this operand has and the result lacks are summed first, in fp32; the plain processor alone leaves the order open. */
+static int sum_own(cg *c, int x, const char *lx, const char *lz, const char *ly, char *left)
+{
+    int64_t axes[MAX_RANK];
+    shape o = { 0 }, keep = *cg_sh(c, x);
+    int n = 0;
+    for (int i = 0; lx[i]; i++) {
+        if (find(lz, lx[i]) || find(ly, lx[i])) left[o.rank] = lx[i], o.d[o.rank++] = keep.d[i];
+        else axes[n++] = i, keep.d[i] = 1;
+    }
+    left[o.rank] = 0;
+    if (!n) return x;
+    int y = cg_tensor(c, cg_wide(c->t.at[x].dt), &keep);
+    ins *k = cg_ins(c, IN_REDUCE, y, OPS(x));
+    cg_is(c, k, axes, n);
+    cg_i(c, k, RED_SUM);
+    return cg_view(c, y, &o);
+}
+
+/* An operand in the order of the result's labels, with extents of one where it lacks one. */
+static int spread(cg *c, int x, const char *lx, const char *ly)
+{
+    int perm[MAX_RANK], n = 0;
+    shape o = { .rank = (int)strlen(ly) };
+    for (int i = 0; ly[i]; i++) {
+        const char *p = find(lx, ly[i]);
+        o.d[i] = p ? cg_sh(c, x)->d[p - lx] : 1;
+        if (p) perm[n++] = (int)(p - lx);
+    }
+    return cg_view(c, cg_permute(c, x, perm), &o);
+}
+
+static int multiply(cg *c, dtype dt, int x, const char *lx, int z, const char *lz, const char *ly)
+{
+    shape o = { .rank = (int)strlen(ly) };
+    for (int i = 0; ly[i]; i++) o.d[i] = extent_of(c, x, lx, z, lz, ly[i]);
+    int a = spread(c, x, lx, ly), b = spread(c, z, lz, ly);
+    return cg_ew(c, dt, &o, FN_MUL, OPS(a, b), NULL);
+}
+
 int cg_contract(cg *c, dtype dt, int x, const char *lx, int z, const char *lz, const char *ly)
 {
     char batch[MAX_RANK + 1] = "", m[MAX_RANK + 1] = "", n[MAX_RANK + 1] = "", k[MAX_RANK + 1] = "";
@@ -302,7 +342,14 @@ int cg_contract(cg *c, dtype dt, int x, const char *lx, int z, const char *lz, c
             else plain = false; /* a letter of one operand, summed */
         }
     for (const char *p = lz; *p; p++) plain = plain && (find(ly, *p) || find(lx, *p));
-    if (!plain || !*k || strlen(batch) + 2 > ENGINE_MAX_RANK) return einsum_insn(c, dt, x, lx, z, lz, ly);
+    bool floats = dtype_is_float(dt) && dtype_is_float(c->t.at[x].dt) && dtype_is_float(c->t.at[z].dt);
+    if (!plain && !c->soft && floats) {
+        char own_x[MAX_RANK + 1], own_z[MAX_RANK + 1];
+        int a = sum_own(c, x, lx, lz, ly, own_x), b = sum_own(c, z, lz, lx, ly, own_z);
+        return cg_contract(c, dt, a, own_x, b, own_z, ly);
+    }
+    if (plain && !*k && !c->soft && floats) return multiply(c, dt, x, lx, z, lz, ly);
+    if (!plain || (!*k && (!*m || !*n)) || strlen(batch) + 2 > ENGINE_MAX_RANK) return einsum_insn(c, dt, x, lx, z, lz, ly); /* one row or column, one lane: no matrix */
     if (*m && *n && in_order(ly, batch, n, m)) return cg_contract(c, dt, z, lz, x, lx, ly); /* the other way round needs no copy */
     int a = oriented(c, x, lx, batch, m, k, &tx), b = oriented(c, z, lz, batch, k, n, &tz), y = cg_matmul(c, dt, a, tx, b, tz);
     if (y < 0) return NONE;

@@ -276,6 +276,7 @@ typedef struct {
     axis_view a;
     int64_t places, bytes, n;
     dtype ti;
+    const vec_kernels *rules; /* of moved elements: a chip's; NULL: none */
 } along_state;
 
 typedef struct {
@@ -292,10 +293,10 @@ static an_status prepare_along(image *im, const insn *in, void **out, diag *d)
     exec_env *e;
     TRY(exec_open(im, &e, d));
     const etensor *x = &im->p->tensors.at[insn_t(in, "x")], *ix = &im->p->tensors.at[insn_t(in, "indices")];
-    if (!e->fast || e->chip || dtype_bits(x->dt) < 8) return AN_OK;
+    if (!e->fast || dtype_bits(x->dt) < 8 || (e->chip && dtype_is_float(x->dt) && x->dt != DT_F16)) return AN_OK;
     along_state *s = TAKE(&im->prepared, along_state, 1);
     if (!s) return diag_nomem(d);
-    *s = (along_state){ .a = et_axis(x, insn_i(in, "axis")), .places = ix->dim[insn_i(in, "axis")], .bytes = exec_size(x->dt), .n = et_elems(ix), .ti = ix->dt };
+    *s = (along_state){ .a = et_axis(x, insn_i(in, "axis")), .places = ix->dim[insn_i(in, "axis")], .bytes = exec_size(x->dt), .n = et_elems(ix), .ti = ix->dt, .rules = e->chip && x->dt == DT_F16 ? e->v : NULL };
     *out = s;
     return AN_OK;
 }
@@ -306,7 +307,7 @@ static void along_span(void *user, int64_t first, int64_t count, int thread)
     const along_state *s = j->s;
     (void)thread;
     for (int64_t at = first; at < first + count; at++) {
-        double v = dtype_load(s->ti, j->ix, at);
+        double v = num_in(j->c->num, s->ti, dtype_load(s->ti, j->ix, at));
         if (!(v >= -(double)s->a.n && v < (double)s->a.n)) {
             atomic_store(&j->odd, 1);
             return;
@@ -314,6 +315,7 @@ static void along_span(void *user, int64_t first, int64_t count, int thread)
         int64_t k = (int64_t)v, o = at / (s->places * s->a.inner), from = (o * s->a.n + (k < 0 ? k + s->a.n : k)) * s->a.inner + at % s->a.inner;
         memcpy(j->y + at * s->bytes, j->x + from * s->bytes, (size_t)s->bytes);
     }
+    if (s->rules) s->rules->moved_f16(j->y + first * s->bytes, 0x7c00, count);
 }
 
 static an_status run_along(const run_ctx *c, const insn *in, diag *d)

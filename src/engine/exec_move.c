@@ -1,4 +1,4 @@
-/* exec_move.c: strided copies and gathers.
+/* exec_move.c: strided copies, gathers and scatters.
  * In: prepared steps.  Out: one result, its elements as they were but for a chip's rules about NaN and width slices.
  *
  * A copy is a box of axes with two steps each. If the innermost axis is contiguous on both sides it is made of runs; if each side
@@ -203,67 +203,156 @@ static an_status run_move(const run_ctx *c, const insn *in, diag *d)
 
 const exec_entry exec_move = { .run = run_move, .prepare = prepare_move };
 
-/* ---- gather: x (batch, before, axis, after), indices (batch, places), y (batch, before, places, after) ---- */
+/* ---- rows of x, by number: pick, gather, gather_nd ---- */
 
-typedef struct {
+typedef struct rows_state rows_state;
+struct rows_state {
     const exec_env *env;
-    int64_t batch, before, n, after, places, bytes; /* bytes of `after` elements */
+    int64_t (*from)(const rows_state *s, const int64_t *index, int64_t row); /* the row of x that becomes row `row` of y */
+    int64_t rows, after, bytes; /* of y; elements and bytes of one row */
+    int64_t before, n, places;  /* what `from` asks for */
+    const int64_t *index;       /* pick: compiled in. The others find theirs in the image's work */
     bool rules;
-} gather_state;
+};
 
-static an_status prepare_gather(image *im, const insn *in, void **out, diag *d)
+/* *out stays NULL where the elements have rules of their own, or share bytes. */
+static an_status prepare_rows(image *im, const insn *in, rows_state **out, diag *d)
 {
     exec_env *e;
-    const etensor *x = &im->p->tensors.at[insn_t(in, "x")], *ix = &im->p->tensors.at[insn_t(in, "indices")];
-    int axis_at = (int)insn_i(in, "axis"), b = (int)insn_i(in, "batch");
+    dtype t = im->p->tensors.at[insn_t(in, "x")].dt;
+    *out = NULL;
     TRY(exec_open(im, &e, d));
-    if (!e->fast || dtype_bits(x->dt) < 8 || (e->chip && dtype_is_float(x->dt) && x->dt != DT_F16)) return AN_OK;
-    gather_state *s = TAKE(&im->prepared, gather_state, 1);
+    if (!e->fast || dtype_bits(t) < 8 || (e->chip && dtype_is_float(t) && t != DT_F16)) return AN_OK;
+    rows_state *s = TAKE(&im->prepared, rows_state, 1);
     if (!s) return diag_nomem(d);
-    *s = (gather_state){ .env = e, .batch = dims_product(x->dim, 0, b), .before = dims_product(x->dim, b, axis_at), .n = x->dim[axis_at],
-                         .after = dims_product(x->dim, axis_at + 1, x->rank), .places = dims_product(ix->dim, b, ix->rank), .rules = e->chip && x->dt == DT_F16 };
-    s->bytes = s->after * exec_size(x->dt);
-    int64_t n;
-    if (!mul_i64(s->batch, s->places, &n) || (uint64_t)n > SIZE_MAX / 16) return AN_OK;
-    exec_need_work(im, (size_t)n * sizeof(int64_t));
+    *s = (rows_state){ .env = e, .bytes = exec_size(t), .rules = e->chip && t == DT_F16 };
     *out = s;
     return AN_OK;
 }
 
 typedef struct {
-    const gather_state *s;
+    const rows_state *s;
     unsigned char *y;
     const unsigned char *x;
     const int64_t *index;
-    int64_t rows, each;
-} gather_job;
+    int64_t each;
+} rows_job;
 
-static void gather_task(void *ctx, int64_t task, int thread)
+static void rows_task(void *ctx, int64_t task, int thread)
 {
-    const gather_job *j = ctx;
-    const gather_state *s = j->s;
+    const rows_job *j = ctx;
+    const rows_state *s = j->s;
+    int64_t first = task * j->each, end = MIN(s->rows, first + j->each);
     (void)thread;
-    for (int64_t r = task * j->each; r < MIN(j->rows, (task + 1) * j->each); r++) {
-        int64_t place = r % s->places, outer = r / s->places, from = outer * s->n + j->index[outer / s->before * s->places + place];
-        memmove(j->y + r * s->bytes, j->x + from * s->bytes, (size_t)s->bytes);
-        if (s->rules) s->env->v->moved_f16(j->y + r * s->bytes, 0x7c00, s->after);
+    for (int64_t r = first; r < end; r++) {
+        const unsigned char *x = j->x + s->from(s, j->index, r) * s->bytes;
+        unsigned char *y = j->y + r * s->bytes;
+        if (s->bytes == 2) memmove(y, x, 2);
+        else if (s->bytes == 4) memmove(y, x, 4);
+        else memmove(y, x, (size_t)s->bytes);
     }
+    if (s->rules) s->env->v->moved_f16(j->y + first * s->bytes, 0x7c00, (end - first) * s->after);
+}
+
+static an_status run_rows(const run_ctx *c, const insn *in, const int64_t *index)
+{
+    const rows_state *s = c->state;
+    rows_job j = { .s = s, .y = ctx_mem(c, in->t[0]), .x = ctx_mem(c, in->t[1]), .index = index, .each = MAX(1, 32768 / s->bytes) };
+    pool_run(c->pool, rows_task, &j, (s->rows + j.each - 1) / j.each);
+    return AN_OK;
+}
+
+static int64_t from_pick(const rows_state *s, const int64_t *index, int64_t row) { return row / s->places * s->n + index[row % s->places]; }
+
+static an_status prepare_pick(image *im, const insn *in, void **out, diag *d)
+{
+    rows_state *s;
+    axis_view a = et_axis(&im->p->tensors.at[insn_t(in, "x")], insn_i(in, "axis"));
+    TRY(prepare_rows(im, in, &s, d));
+    if (!s) return AN_OK;
+    s->from = from_pick, s->n = a.n, s->after = a.inner, s->bytes *= a.inner;
+    s->index = insn_is(in, "index", &s->places), s->rows = a.outer * s->places;
+    *out = s;
+    return AN_OK;
+}
+
+static an_status run_pick(const run_ctx *c, const insn *in, diag *d)
+{
+    const rows_state *s = c->state;
+    return s ? run_rows(c, in, s->index) : ref_pick(c, in, d);
+}
+
+const exec_entry exec_pick = { .run = run_pick, .prepare = prepare_pick };
+
+/* x (batch, before, axis, after), indices (batch, places), y (batch, before, places, after) */
+static int64_t from_gather(const rows_state *s, const int64_t *index, int64_t row)
+{
+    int64_t outer = row / s->places;
+    return outer * s->n + index[outer / s->before * s->places + row % s->places];
+}
+
+static an_status prepare_gather(image *im, const insn *in, void **out, diag *d)
+{
+    rows_state *s;
+    const etensor *x = &im->p->tensors.at[insn_t(in, "x")], *ix = &im->p->tensors.at[insn_t(in, "indices")];
+    int axis_at = (int)insn_i(in, "axis"), b = (int)insn_i(in, "batch");
+    TRY(prepare_rows(im, in, &s, d));
+    if (!s || (uint64_t)et_elems(ix) > SIZE_MAX / 16) return AN_OK;
+    s->from = from_gather, s->before = dims_product(x->dim, b, axis_at), s->n = x->dim[axis_at], s->places = dims_product(ix->dim, b, ix->rank);
+    s->after = dims_product(x->dim, axis_at + 1, x->rank), s->bytes *= s->after, s->rows = dims_product(x->dim, 0, axis_at) * s->places;
+    exec_need_work(im, (size_t)et_elems(ix) * sizeof(int64_t));
+    *out = s;
+    return AN_OK;
 }
 
 static an_status run_gather(const run_ctx *c, const insn *in, diag *d)
 {
-    const gather_state *s = c->state;
+    const rows_state *s = c->state;
     if (!s) return ref_gather(c, in, d);
-    int64_t *index = c->work, n = s->batch * s->places, t = insn_t(in, "indices");
+    int64_t *index = c->work, t = insn_t(in, "indices"), n = et_elems(ctx_tensor(c, t));
     dtype ti = ctx_tensor(c, t)->dt;
     for (int64_t i = 0; i < n; i++) TRY(ref_index(c, in, num_in(c->num, ti, dtype_load(ti, ctx_mem(c, t), i)), s->n, &index[i], d));
-    gather_job j = { .s = s, .y = ctx_mem(c, in->t[0]), .x = ctx_mem(c, in->t[1]), .index = index, .rows = s->batch * s->before * s->places };
-    j.each = MAX(1, 32768 / s->bytes);
-    pool_run(c->pool, gather_task, &j, (j.rows + j.each - 1) / j.each);
-    return AN_OK;
+    return run_rows(c, in, index);
 }
 
 const exec_entry exec_gather = { .run = run_gather, .prepare = prepare_gather };
+
+/* indices (batch, places, K): the numbers of a tuple count as digits of a row's number. */
+static int64_t from_tuple(const rows_state *s, const int64_t *index, int64_t row) { return (void)s, index[row]; }
+
+static an_status prepare_gather_nd(image *im, const insn *in, void **out, diag *d)
+{
+    rows_state *s;
+    const etensor *x = &im->p->tensors.at[insn_t(in, "x")], *ix = &im->p->tensors.at[insn_t(in, "indices")];
+    int b = (int)insn_i(in, "batch"), k = (int)ix->dim[ix->rank - 1];
+    TRY(prepare_rows(im, in, &s, d));
+    if (!s || (uint64_t)et_elems(ix) > SIZE_MAX / 16) return AN_OK;
+    s->from = from_tuple, s->places = dims_product(ix->dim, b, ix->rank - 1), s->rows = dims_product(x->dim, 0, b) * s->places;
+    s->after = dims_product(x->dim, b + k, x->rank), s->bytes *= s->after;
+    exec_need_work(im, (size_t)s->rows * sizeof(int64_t));
+    *out = s;
+    return AN_OK;
+}
+
+static an_status run_gather_nd(const run_ctx *c, const insn *in, diag *d)
+{
+    const rows_state *s = c->state;
+    if (!s) return ref_gather_nd(c, in, d);
+    int64_t *index = c->work, t = insn_t(in, "indices"), at = 0;
+    const etensor *x = ctx_tensor(c, insn_t(in, "x")), *ix = ctx_tensor(c, t);
+    int b = (int)insn_i(in, "batch"), k = (int)ix->dim[ix->rank - 1];
+    for (int64_t r = 0; r < s->rows; r++) {
+        index[r] = r / s->places;
+        for (int j = 0; j < k; j++) {
+            int64_t digit;
+            TRY(ref_index(c, in, num_in(c->num, ix->dt, dtype_load(ix->dt, ctx_mem(c, t), at++)), x->dim[b + j], &digit, d));
+            index[r] = index[r] * x->dim[b + j] + digit;
+        }
+    }
+    return run_rows(c, in, index);
+}
+
+const exec_entry exec_gather_nd = { .run = run_gather_nd, .prepare = prepare_gather_nd };
 
 /* ---- scatter: y (outer, axis, inner), indices (places), x (outer, places, inner) ---- */
 
@@ -281,7 +370,8 @@ static an_status prepare_scatter(image *im, const insn *in, void **out, diag *d)
     axis_view a = et_axis(y, insn_i(in, "axis"));
     bool add = insn_i(in, "add");
     TRY(exec_open(im, &e, d));
-    if (!e->fast || e->chip || (add && y->dt != DT_F32 && y->dt != DT_F16 && y->dt != DT_BF16)) return AN_OK;
+    if (!e->fast || dtype_bits(y->dt) < 8 || (add && y->dt != DT_F32 && y->dt != DT_F16 && y->dt != DT_BF16)) return AN_OK;
+    if (e->chip && dtype_is_float(y->dt) && y->dt != DT_F16) return AN_OK;
     scatter_state *s = TAKE(&im->prepared, scatter_state, 1);
     if (!s) return diag_nomem(d);
     *s = (scatter_state){ .env = e, .outer = a.outer, .n = a.n, .inner = a.inner, .places = et_elems(&im->p->tensors.at[insn_t(in, "indices")]), .t = y->dt, .add = add };
@@ -297,7 +387,9 @@ static void add_run(const scatter_state *s, unsigned char *y, const unsigned cha
     for (int64_t i = 0; i < s->inner; i += EXEC_BLOCK) {
         int64_t n = MIN(EXEC_BLOCK, s->inner - i), at = i * exec_size(s->t);
         s->env->v->load(a, s->t, y + at, n), s->env->v->load(b, s->t, x + at, n);
+        if (s->env->chip) s->env->v->clean(a, INFINITY, n), s->env->v->clean(b, INFINITY, n);
         s->env->v->fn[VF_ADD](a, a, b, NULL, NULL, n);
+        if (s->env->chip) s->env->v->round(a, VR_CHIP | VR_F16, n);
         s->env->v->store(y + at, s->t, a, n);
     }
 }
@@ -309,14 +401,17 @@ static an_status run_scatter(const run_ctx *c, const insn *in, diag *d)
     if (!s) return ref_scatter(c, in, d);
     int64_t *index = c->work, t = insn_t(in, "indices"), bytes = s->inner * exec_size(s->t);
     dtype ti = ctx_tensor(c, t)->dt;
-    for (int64_t i = 0; i < s->places; i++) TRY(ref_index(c, in, dtype_load(ti, ctx_mem(c, t), i), s->n, &index[i], d));
+    for (int64_t i = 0; i < s->places; i++) TRY(ref_index(c, in, num_in(c->num, ti, dtype_load(ti, ctx_mem(c, t), i)), s->n, &index[i], d));
     unsigned char *y = ctx_mem(c, insn_t(in, "y"));
     const unsigned char *x = ctx_mem(c, insn_t(in, "x"));
     for (int64_t o = 0; o < s->outer; o++)
         for (int64_t p = 0; p < s->places; p++, x += bytes) {
             unsigned char *to = y + (o * s->n + index[p]) * bytes;
             if (s->add) add_run(s, to, x);
-            else memmove(to, x, (size_t)bytes);
+            else {
+                memmove(to, x, (size_t)bytes);
+                if (s->env->chip && s->t == DT_F16) s->env->v->moved_f16(to, 0x7c00, s->inner);
+            }
         }
     return AN_OK;
 }

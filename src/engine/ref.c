@@ -145,10 +145,12 @@ an_status ref_cast(const run_ctx *c, const insn *in, diag *d)
     return AN_OK;
 }
 
-static double quantized(double x, double scale, double zero) { return nearbyint((double)(float)(x / scale)) + zero; } /* half to even */
-static double dequantized(double q, double scale, double zero) { return (double)(float)(scale * (q - zero)); }
+double ref_affine(bool to_int, double x, double scale, double zero) /* half to even */
+{
+    return to_int ? nearbyint((double)(float)(x / scale)) + zero : (double)(float)(scale * (x - zero));
+}
 
-static an_status affine(const run_ctx *c, const insn *in, double (*f)(double, double, double), diag *d)
+static an_status affine(const run_ctx *c, const insn *in, bool to_int, diag *d)
 {
     int64_t y = insn_t(in, "y"), zero_t = insn_t(in, "zero"), axis = insn_i(in, "axis"), i = 0;
     const etensor *t = ctx_tensor(c, insn_t(in, "x"));
@@ -159,9 +161,9 @@ static an_status affine(const run_ctx *c, const insn *in, double (*f)(double, do
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t k = 0; k < v.n; k++)
             for (int64_t j = 0; j < v.inner; j++, i++)
-                ref_store(c, y, i, f(x[i], scale[many_scales ? k : 0], zero ? zero[many_zeros ? k : 0] : 0));
+                ref_store(c, y, i, ref_affine(to_int, x[i], scale[many_scales ? k : 0], zero ? zero[many_zeros ? k : 0] : 0));
     return AN_OK;
 }
 
-an_status ref_quant(const run_ctx *c, const insn *in, diag *d) { return affine(c, in, quantized, d); }
-an_status ref_dequant(const run_ctx *c, const insn *in, diag *d) { return affine(c, in, dequantized, d); }
+an_status ref_quant(const run_ctx *c, const insn *in, diag *d) { return affine(c, in, true, d); }
+an_status ref_dequant(const run_ctx *c, const insn *in, diag *d) { return affine(c, in, false, d); }

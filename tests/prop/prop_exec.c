@@ -564,6 +564,144 @@ static void test_gather(void **state)
     }
 }
 
+/* Rows by number: compiled in, by tuples, written by number. */
+static void test_rows(void **state)
+{
+    (void)state;
+    static const dtype types[] = { DT_F16, DT_F16, DT_F32, DT_BF16, DT_I8, DT_I32, DT_BOOL };
+    for (int round = 0; round < 250; round++) {
+        size_t dev = rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t outer = upto(1, 5), n = upto(1, 9), inner = chance(40) ? 1 : upto(1, chance(20) ? 300 : 12), places = upto(1, 12), fields[20], k = upto(1, 3);
+        dtype t = types[rng_below(&R, COUNT(types))];
+        double index[64];
+        switch (rng_below(&R, 3)) {
+        case 0: { /* pick */
+            int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, 100);
+            fields[0] = 1, fields[1] = places;
+            for (int64_t i = 0; i < places; i++) fields[2 + i] = upto(0, n - 1);
+            prog_insn(&g, IN_PICK, INTS(prog_out(&g, t, DIMS(outer, places, inner)), x), fields, 2 + (uint32_t)places, NO_REALS);
+            break;
+        }
+        case 1: { /* gather_nd: x (outer, n, 3, inner), with and without outer as batch */
+            int64_t batch = k == 3 ? 0 : upto(0, 1), lead = batch ? outer : 1, x = input(&g, t, DIMS(outer, n, 3, inner), WILD, 100);
+            const int64_t dims[4] = { outer, n, 3, inner };
+            for (int64_t i = 0; i < lead * places * k; i++) index[i % 64] = 0;
+            places = MIN(places, 64 / (lead * k));
+            for (int64_t i = 0; i < lead * places * k; i++) index[i] = (double)upto(-dims[batch + i % k], dims[batch + i % k] - 1);
+            int64_t ix = batch ? prog_in(&g, DT_I32, DIMS(outer, places, k), index) : prog_in(&g, DT_I32, DIMS(places, k), index), d[6];
+            int rank = 0;
+            if (batch) d[rank++] = outer;
+            d[rank++] = places;
+            for (int64_t i = batch + k; i < 4; i++) d[rank++] = dims[i];
+            prog_insn(&g, IN_GATHER_ND, INTS(prog_out(&g, t, d, rank), x, ix), INTS(batch), NO_REALS);
+            break;
+        }
+        default: { /* scatter into a copy */
+            if (t == DT_BOOL || t == DT_I8 || t == DT_I32) t = DT_F16;
+            for (int64_t i = 0; i < places; i++) index[i] = (double)upto(-n, n - 1);
+            int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, 100), u = input(&g, t, DIMS(outer, places, inner), WILD, 100);
+            int64_t ix = prog_in(&g, DT_I32, DIMS(places), index), y = prog_out(&g, t, DIMS(outer, n, inner));
+            prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, outer * n * inner, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
+            prog_insn(&g, IN_SCATTER, INTS(y, ix, u), INTS(1, chance(50)), NO_REALS);
+        }
+        }
+        compare(&g, devices[dev].name, 0, 0);
+        prog_close(&g);
+    }
+}
+
+static void test_affine(void **state)
+{
+    (void)state;
+    static const dtype ints[] = { DT_I8, DT_U8, DT_I8, DT_U8, DT_I16, DT_I32, DT_U4 };
+    for (int round = 0; round < 250; round++) {
+        size_t dev = rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t outer = upto(1, 4), n = upto(1, chance(20) ? 1500 : 9), inner = chance(40) ? 1 : upto(1, 40), many = chance(60), zero = -1;
+        bool to_int = chance(50);
+        dtype q = ints[rng_below(&R, COUNT(ints))], f = any_float(), from = to_int ? f : q, to = to_int ? q : f;
+        int64_t x = input(&g, from, DIMS(outer, n, inner), WILD, to_int ? 40 : 200), scale = input(&g, f, DIMS(many ? n : 1), chance(20) ? WILD : TAME, 0.5);
+        if (chance(60)) zero = input(&g, chance(90) ? (q == DT_U8 ? DT_U8 : DT_I8) : DT_I32, DIMS(many && chance(80) ? n : 1), TAME, 100);
+        prog_insn(&g, to_int ? IN_QUANT : IN_DEQUANT, INTS(prog_out(&g, to, DIMS(outer, n, inner)), x, scale, zero), INTS(many ? 1 : -1), NO_REALS);
+        compare(&g, devices[dev].name, 0, 0);
+        prog_close(&g);
+    }
+}
+
+static void test_planes(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 250; round++) {
+        size_t dev = rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t images = upto(1, 3), ch = upto(1, 4), h = upto(1, 9), w = upto(1, 9), oh = upto(1, 12), ow = upto(1, 12), linear = chance(60);
+        dtype t = chance(90) ? any_float() : DT_I8, out = any_float();
+        int64_t x = input(&g, t, DIMS(images, ch, h, w), chance(30) ? WILD : TAME, 50), grid = upto(0, GRID_COUNT - 1), y;
+        double fill = number(TAME, 5);
+        switch (rng_below(&R, 4)) {
+        case 0: prog_insn(&g, IN_RESIZE, INTS(prog_out(&g, out, DIMS(images, ch, oh, ow)), x), INTS(linear, grid), NO_REALS); break;
+        case 1: {
+            int64_t n = upto(1, 4), form = upto(0, 2), of = -1, boxes;
+            double *b = numbers(n * 5, TAME, 3), which[4];
+            for (int64_t i = 0; i < n; i++) which[i] = (double)upto(0, images - 1);
+            for (int64_t i = 0; form == 1 && i < n; i++) b[i * 5] = which[i];
+            boxes = prog_in(&g, DT_F32, DIMS(n, form == 1 ? 5 : 4), b);
+            free(b);
+            if (form == 0) of = prog_in(&g, DT_I32, DIMS(n), which);
+            y = form == 2 ? prog_out(&g, out, DIMS(n, images, ch, oh, ow)) : prog_out(&g, out, DIMS(n, ch, oh, ow));
+            prog_insn(&g, IN_CROP_RESIZE, INTS(y, x, boxes, of), INTS(linear, grid, chance(30), upto(0, BOX_COUNT - 1)), REALS(1, fill));
+            break;
+        }
+        case 2: {
+            int64_t coords = input(&g, DT_F32, DIMS(images, oh, ow, 2), chance(20) ? WILD : TAME, chance(50) ? 1.5 : 10);
+            prog_insn(&g, IN_RESAMPLE, INTS(prog_out(&g, out, DIMS(images, ch, oh, ow)), x, coords), INTS(linear, upto(0, EDGE_COUNT - 1), upto(0, COORD_COUNT - 1), chance(50)), REALS(fill));
+            break;
+        }
+        default: {
+            int64_t matrix = input(&g, DT_F32, DIMS(chance(50) ? 1 : images, 6), TAME, 1.5);
+            prog_insn(&g, IN_WARP, INTS(prog_out(&g, out, DIMS(images, ch, oh, ow)), x, matrix), INTS(linear, upto(0, EDGE_COUNT - 1), upto(0, COORD_COUNT - 1), chance(50)), REALS(fill));
+        }
+        }
+        compare(&g, devices[dev].name, 0, 0);
+        prog_close(&g);
+    }
+}
+
+/* Neighbouring channels, random numbers, sums of products that are no matrix product. */
+static void test_odds(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        size_t dev = rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t a = upto(1, 4), b = upto(1, 9), e = upto(1, chance(20) ? 600 : 12);
+        dtype t = any_float();
+        switch (rng_below(&R, 3)) {
+        case 0: {
+            int64_t x = input(&g, t, DIMS(a, b, e), chance(30) ? WILD : TAME, 4);
+            prog_insn(&g, IN_LRN, INTS(prog_out(&g, any_float(), DIMS(a, b, e)), x), INTS(upto(1, 6)), REALS(0.5, 0.75, 2));
+            break;
+        }
+        case 1: prog_insn(&g, IN_RANDOM, INTS(prog_out(&g, chance(80) ? t : DT_I8, DIMS(a * 3000, b))), INTS(upto(-1, 99)), REALS(-3, 7)); break;
+        default: { /* x [a, b, e] and z [b, a]: labels 0, 1, 2 */
+            static const int64_t forms[][12] = { { 3, 2, 0, 1, 3, 0, 1, 2, 2, 1, 0 }, { 1, 1, 3, 0, 1, 2, 2, 1, 0 }, { 2, 0, 1, 3, 0, 1, 2, 2, 1, 0 }, { 1, 2, 3, 0, 1, 2, 2, 1, 0 } };
+            static const uint32_t lengths[] = { 11, 9, 10, 9 };
+            size_t f = rng_below(&R, COUNT(forms));
+            int64_t x = input(&g, t, DIMS(a, b, e), chance(30) ? WILD : TAME, 4), z = input(&g, t, DIMS(b, a), chance(30) ? WILD : TAME, 4);
+            int64_t y = f == 0 ? prog_out(&g, t, DIMS(e, a, b)) : f == 1 ? prog_out(&g, t, DIMS(b)) : f == 2 ? prog_out(&g, t, DIMS(a, b)) : prog_out(&g, t, DIMS(e));
+            prog_insn(&g, IN_EINSUM, INTS(y, x, z), forms[f], lengths[f], NO_REALS);
+        }
+        }
+        compare(&g, devices[dev].name, 0, 0);
+        prog_close(&g);
+    }
+}
+
 /* ---- windows and attention ---- */
 
 static void test_pool(void **state)
@@ -680,6 +818,10 @@ int main(void)
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_move),
         cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_affine),
+        cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_odds),
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_attend),
     };
