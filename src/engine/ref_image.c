@@ -2,7 +2,7 @@
  * In: a run_ctx and a checked instruction.  Out: one result. The last two axes are height and width.
  *
  * Where to sample is one question (a grid point per output place), how to read there another (two neighbours weighted by
- * distance, or the nearest). There is no fast form: places and weights are doubles, a result is rounded when stored. */
+ * distance, or the nearest). Places and weights are doubles, a result is rounded when stored. */
 #include <math.h>
 
 #include "engine/engine_int.h"
