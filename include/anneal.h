@@ -438,11 +438,19 @@ typedef struct {                  /* zero means default */
     int64_t save_every;           /* updates; 0: 100 */
     int keep;                     /* newest that stay; 0: 2 */
     int resume;                   /* go on from the newest intact one in save, bit for bit; without any, begin */
+    double residual_scale;        /* residual branches are multiplied by it (files have it inside their matrices); 0: 1; -1: 1/sqrt(2 layers) */
+    double softcap;               /* logits become softcap * tanh(logits / softcap); config.json keeps it; 0: as the model says */
+    int zero_init;                /* matrices that end residual branches start at 0 */
+    int compact_vocab;            /* train the rows of tokens that occur in the data and choose among those; the others stay as they were */
+    int recompute;                /* a layer's activations are computed again in the backward pass: the same bits in less memory */
+    int64_t stats_every;          /* updates between norms of weights and gradients (on_note); 0: none */
+    const char *history;          /* JSON lines of earlier calls (an_lm_progress_text): the curve then begins where the run did; NULL: none */
     int64_t stop_after;           /* updates of this call; 0: to the end */
     int profile;                  /* fill in result.lanes and result.trace */
     void (*on_progress)(void *user, const an_lm_progress *p);
     void (*on_eval)(void *user, int64_t step, double loss);
     void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
+    void (*on_note)(void *user, const char *line); /* a JSON object: "kind":"nonfinite" (what was not, counted by kind, and where it began) or "statistics" */
     void (*on_warning)(void *user, const char *line);
     int (*stop)(void *user);      /* asked after every update: true ends the run there, with a checkpoint */
     void *user;
@@ -455,7 +463,7 @@ typedef struct {
     int stopped;                  /* before the last update, as asked */
     int again;                    /* "restart": saved; the process must start itself anew with resume to go on */
     uint64_t digest;              /* of every number the next update depends on */
-    char *plot, *plot_ascii, *svg; /* the losses of this call; NULL: none, or no memory */
+    char *plot, *plot_ascii, *svg; /* the losses of the run as far as they are known; NULL: none, or no memory */
     char *lanes, *trace;          /* what ran where and when; as a Chrome trace */
 } an_lm_train_result;
 /* AN_MISMATCH: it diverged. A checkpoint that cannot be written is a warning, and AN_INPUT at the end if the last one was not.

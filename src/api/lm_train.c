@@ -15,7 +15,7 @@ typedef struct {
     const an_lm_train_options *o;
     plot_series raw, smooth, kept;
     plot_lanes *lanes;
-    int64_t updates;
+    int64_t updates, first; /* of this call; the last update before it */
 } watch;
 
 /* ---- on the way ---- */
@@ -42,10 +42,26 @@ char *an_lm_progress_text(const an_lm_progress *p, an_format f)
     return api_take(&b);
 }
 
+/* What earlier processes of the run logged, up to where this one goes on. */
+static void on_old_line(void *user, const log_past *l)
+{
+    watch *w = user;
+    if (l->step > w->first) return;
+    if (l->kept) plot_add(&w->kept, (double)l->step, l->loss);
+    else plot_add(&w->raw, (double)l->step, l->loss), plot_add(&w->smooth, (double)l->step, l->smooth);
+}
+
+static void remember(watch *w, int64_t first)
+{
+    w->first = first;
+    if (w->o->history && w->o->resume && first > 0) log_read(w->o->history, on_old_line, w); /* a log that is not there is a shorter curve */
+}
+
 static void on_progress(void *user, const lm_progress *p)
 {
     watch *w = user;
     an_lm_progress q = outside(p);
+    if (!w->updates) remember(w, p->step - 1);
     w->updates++;
     plot_add(&w->raw, (double)p->step, p->loss);
     plot_add(&w->smooth, (double)p->step, p->smooth);
@@ -64,6 +80,12 @@ static void on_sample(void *user, int64_t step, const char *text, size_t n)
 {
     watch *w = user;
     w->o->on_sample(w->o->user, step, text, n);
+}
+
+static void on_note(void *user, const char *line)
+{
+    watch *w = user;
+    w->o->on_note(w->o->user, line);
 }
 
 static void on_event(void *user, const pipe_event *e)
@@ -128,7 +150,9 @@ static an_status run_it(const an_lm_train_options *o, watch *w, an_lm_train_resu
                          .seq = o->seq, .accum = o->accum, .lr = o->lr, .lr_end = o->lr_end, .schedule = o->schedule, .warmup = o->warmup, .decay = o->decay, .clip = o->clip,
                          .optimizer = o->optimizer, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale != 0, .seed = o->seed, .validation = o->validation,
                          .eval_every = o->eval_every, .sample_every = o->sample_every, .sample_tokens = o->sample_tokens, .prompt = o->prompt, .save = o->save,
-                         .save_every = o->save_every, .keep = o->keep, .resume = o->resume != 0, .on_progress = on_progress, .on_eval = on_eval,
+                         .save_every = o->save_every, .keep = o->keep, .resume = o->resume != 0, .residual = o->residual_scale, .softcap = o->softcap,
+                         .zero_init = o->zero_init != 0, .compact_vocab = o->compact_vocab != 0, .recompute = o->recompute != 0, .stats_every = o->stats_every,
+                         .on_note = o->on_note ? on_note : NULL, .on_progress = on_progress, .on_eval = on_eval,
                          .on_sample = o->on_sample ? on_sample : NULL, .on_event = o->profile ? on_event : NULL, .stop = stop, .warn = o->on_warning ? on_warning : NULL, .user = w };
     t.device.threads = o->threads;
     if (o->compile_limit > 0) t.device.limit = &limit, t.device.n_limit = 1;

@@ -25,6 +25,11 @@ const option train_options[] = {
     { "clip", "X", NULL, "largest norm of the gradient, 0: any; default: 1, networks 0" },
     { "loss-scale", "N|dynamic", NULL, "default: 1 on cpu; on chips dynamic, or the network's" },
     { "state", "fp16|halves|fp32", NULL, "weights and moments; default on chips halves (networks fp16), fp32 on cpu" },
+    { "residual-scale", "X|depth", NULL, "language models: residual branches times X, or times 1/sqrt(2 layers); the files hold it inside their matrices" },
+    { "softcap", "X", NULL, "language models: logits become X tanh(logits / X); the model's config.json keeps it" },
+    { "zero-init", NULL, NULL, "language models from a seed: the matrices that end residual branches start at 0" },
+    { "compact-vocab", NULL, NULL, "language models: train rows of tokens that occur in the data, and choose among those; other rows stay" },
+    { "recompute", NULL, NULL, "language models: compute a layer's activations again in the backward pass instead of holding them: less memory, same bits" },
     { "math", "fp32|bf16", "fp32", "products on cpu" },
     { "seed", "N", "1", "of weights and the order of samples" },
     { "every", "N", NULL, "updates between accuracies (networks: 50, 0: none), or between lines where no terminal is (a twentieth of the run)" },
@@ -42,8 +47,9 @@ const option train_options[] = {
     { "stop-after", "N", NULL, "language models: updates of this process; --resume goes on" },
     { "compile-limit", "N", NULL, "language models: programs this process may compile on a chip; default: the chip's" },
     { "log", "FILE", NULL, "a JSON line for every update is added to it" },
+    { "stats", "N", NULL, "language models: updates between lines with the norms of weights and gradients, by kind, in the log" },
     { "csv", "FILE", NULL, "language models: the same as CSV" },
-    { "plot", "FILE", NULL, "language models: the losses as SVG" },
+    { "plot", "FILE", NULL, "language models: the losses as SVG; those of earlier processes of the run from --log" },
     { "profile", "FILE", NULL, "language models: what ran where and when, as a Chrome trace; sums on standard error" },
     { "threads", "N", "0", "0: one per CPU" },
     { "json", NULL, NULL, "log lines, accuracies, samples and the result on standard output, one object a line" },
@@ -183,7 +189,7 @@ static void put_result(const listener *l, const an_train_result *r)
 static int train_net(const args *a)
 {
     static const char *const others[] = { "tokenizer", "validation", "eval-every", "sample-every", "sample-tokens", "prompt", "save-every", "keep", "stop-after", "compile-limit",
-                                          "csv", "plot", "profile", NULL };
+                                          "csv", "plot", "profile", "residual-scale", "softcap", "zero-init", "compact-vocab", "recompute", "stats", NULL };
     an_train_run_options o;
     an_train_result r;
     an_error e = { 0 };

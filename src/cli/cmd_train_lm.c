@@ -84,6 +84,13 @@ static void on_eval(void *user, int64_t step, double loss)
     if (!l->json) fprintf(stderr, "step %lld: loss %.4f on text kept back\n", (long long)step, loss);
 }
 
+static void on_note(void *user, const char *line)
+{
+    listener *l = user;
+    if (l->json) puts(line);
+    put_line(l, &l->log, line);
+}
+
 static void on_sample(void *user, int64_t step, const char *text, size_t n)
 {
     listener *l = user;
@@ -170,6 +177,14 @@ static bool read_options(const args *a, an_lm_train_options *o, int64_t *every)
     if (!whole_or_none(a, "sample-every", &o->sample_every) || !whole_of(a, "sample-tokens", 1, &o->sample_tokens)) return false;
     if (!whole_of(a, "save-every", 1, &o->save_every) || !whole_of(a, "keep", 1, &keep) || !whole_of(a, "stop-after", 1, &o->stop_after)) return false;
     if (!whole_of(a, "compile-limit", 1, &limit) || !whole_of(a, "seed", 0, &seed) || !whole_of(a, "every", 1, every) || !threads_of(a, &o->threads)) return false;
+    const char *residual = arg_of(a, "residual-scale");
+    if (residual && !strcmp(residual, "depth")) o->residual_scale = -1;
+    else if (!real_of(a, "residual-scale", &o->residual_scale)) return false;
+    if (residual && o->residual_scale == 0) return say(AN_USAGE, "--residual-scale wants a number from 0.001 to 1, or depth"), false;
+    if (!real_of(a, "softcap", &o->softcap)) return false;
+    if (arg_on(a, "softcap") && o->softcap == 0) return say(AN_USAGE, "--softcap wants a number from 1 to 10000"), false;
+    if (!whole_of(a, "stats", 1, &o->stats_every)) return false;
+    o->zero_init = arg_on(a, "zero-init"), o->compact_vocab = arg_on(a, "compact-vocab"), o->recompute = arg_on(a, "recompute"), o->history = arg_of(a, "log");
     if (o->validation > 0.9) return say(AN_USAGE, "--validation goes to 0.9, got %g", o->validation), false;
     if ((arg_on(a, "save-every") || arg_on(a, "keep")) && !o->save) return say(AN_USAGE, "--save-every and --keep are about checkpoints: name their folder with --save"), false;
     if (limit > 1000000) return say(AN_USAGE, "--compile-limit goes to 1000000, got %lld", (long long)limit), false;
@@ -265,7 +280,7 @@ int train_lm(const args *a)
     if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log), code;
     ui_begin(&l.ui, every);
     catch_signals();
-    o.on_progress = on_progress, o.on_eval = on_eval, o.on_sample = on_sample, o.on_warning = on_warning, o.user = &l;
+    o.on_progress = on_progress, o.on_eval = on_eval, o.on_sample = on_sample, o.on_note = on_note, o.on_warning = on_warning, o.user = &l;
     an_status st = an_lm_train(&o, &r, &e);
     ui_end(&l.ui);
     if (r.updates || r.done) put_result(&l, &r);

@@ -39,6 +39,8 @@ typedef struct {            /* zero means default */
     int level;              /* 0: only what rounding asks for; 1: everything that makes it faster */
     bool inline_consts;     /* constants of weight files whose bytes are at hand move into the program */
     bool keep_masks;        /* a mask stays data even where it is causal */
+    bool separate;          /* cpu: pieces of attention and norms that others could read are computed as if others did, so that a value has the same bits
+                               in every program that computes it from the same ones */
     bool resident;          /* an output buffer may be an input buffer of the same dispatch */
     bool no_reuse;          /* every intermediate keeps memory of its own: to look at, and to check the plan against */
     size_t limit;           /* bytes the compile, and then the program, may take; 0: none */

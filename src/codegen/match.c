@@ -38,6 +38,9 @@ static bool scalar_of(const cg *c, val v, double *x)
     return m && m->op == OP_CONST && m->cst && !m->cst->blob_path && graph_const_scalar(c->g, v, x);
 }
 
+/* Nobody but the operation at hand reads it: it may vanish into a larger one. */
+static bool alone(const cg *c, val v) { return c->n_uses[v.i] == 1 && !c->o.separate; }
+
 /* The operands of a commutative op, the one that satisfies `want` second. */
 static bool operands(const cg *c, val v, op_id op, bool (*want)(const cg *, val), val *other, val *wanted)
 {
@@ -150,7 +153,7 @@ static bool probabilities(const cg *c, val p, val *softmax, val *scores)
 {
     *softmax = through_views(c, p);
     const node *m = maker(c, *softmax);
-    if (!m || m->op != OP_SOFTMAX || c->n_uses[(*softmax).i] != 1) return false;
+    if (!m || m->op != OP_SOFTMAX || !alone(c, *softmax)) return false;
     const shape *s = &graph_type(c->g, *softmax)->sh, *seen = &graph_type(c->g, p)->sh;
     int axis;
     if (!axis_norm(attr_int(m->op, m->attrs, m->n_attr, A_AXIS), s->rank, &axis) || axis != s->rank - 1 || s->rank < 2) return false;
@@ -411,17 +414,17 @@ static bool match_norm(cg *c)
     bool found = find_norm(c, n, &f);
     for (int k = 0; m->op == OP_ADD && !found && k < 2; k++) { /* ... * gain + bias, or ... + bias */
         n = maker(c, m->in[k]);
-        if (c->n_uses[n->out.i] != 1 || !fits(c, m->in[1 - k], o)) continue;
+        if (!alone(c, n->out) || !fits(c, m->in[1 - k], o)) continue;
         bias = m->in[1 - k];
         found = find_norm(c, n, &f);
         for (int j = 0; n->op == OP_MUL && !found && j < 2; j++) {
-            if (c->n_uses[n->in[j].i] != 1 || !fits(c, n->in[1 - j], o)) continue;
+            if (!alone(c, n->in[j]) || !fits(c, n->in[1 - j], o)) continue;
             gain = n->in[1 - j];
             found = find_norm(c, maker(c, n->in[j]), &f);
         }
     }
     for (int k = 0; m->op == OP_MUL && !found && k < 2; k++) {
-        if (c->n_uses[m->in[k].i] != 1 || !fits(c, m->in[1 - k], o)) continue;
+        if (!alone(c, m->in[k]) || !fits(c, m->in[1 - k], o)) continue;
         gain = m->in[1 - k];
         found = find_norm(c, maker(c, m->in[k]), &f);
     }

@@ -123,6 +123,8 @@ typedef struct {
     size_t n_text;
     const char *file;        /* name in messages; NULL: "<text>" */
     dev_weights weights;
+    bool separate;           /* cpu: attention and norms are not joined into operations that round less often because nobody else reads their pieces: the
+                                same values have the same bits whatever else a program computes. Chips never join them */
 } dev_source;
 
 typedef struct {

@@ -23,6 +23,8 @@ typedef struct {
     bool *active;             /* value: depends on a wrt through float values */
     bool *live;               /* value: the loss depends on it through float values */
     held_consts held;
+    val *again;               /* value: the same computed a second time; NULL: nothing is */
+    uint32_t first, last;     /* nodes strictly behind the first kept value, up to the last one's: computed again */
     arena tmp;
 } path;
 
@@ -168,6 +170,61 @@ static an_status check_rules(const path *p, diag *d)
     return AN_OK;
 }
 
+/* ---- values computed a second time ---- */
+
+static an_status plan_again(path *p, const grad_options *o, diag *d)
+{
+    uint32_t before = 0;
+    if (o->n_keep < 2) return AN_OK; /* nothing lies between */
+    for (int i = 0; i < o->n_keep; i++) {
+        if (!o->keep[i].i || o->keep[i].i >= p->n_values) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: entry %d of the values to keep is not a value of %s", i, p->g->title);
+        uint32_t at = graph_value(p->g, o->keep[i])->node;
+        if (i && at <= before) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: the values to keep are not in the order in which they are made: %s", graph_value(p->g, o->keep[i])->name);
+        before = at;
+    }
+    if (!(p->again = TAKE(&p->tmp, val, p->n_values))) return diag_nomem(d);
+    for (int i = 0; i < o->n_keep; i++) p->again[o->keep[i].i] = o->keep[i];
+    p->first = graph_value(p->g, o->keep[0])->node + 1, p->last = before;
+    return AN_OK;
+}
+
+/* Layers are chains of a few dozen nodes between two kept values: recursion ends there. */
+static val once_more(path *p, val v)
+{
+    graph *g = p->g;
+    if (!p->again || !v.i || v.i >= p->n_values || g->err.st) return v;
+    uint32_t i = graph_value(g, v)->node;
+    node n = g->nodes.at[i];
+    if (i < p->first || i > p->last || n.op == OP_CONST || n.op == OP_INPUT) return v;
+    if (p->again[v.i].i) return p->again[v.i];
+    val *in = TAKE(&g->mem, val, (size_t)n.n_in + 1);
+    if (!in) {
+        graph_fail(g, AN_NOMEM, "out of memory");
+        return NO_VAL;
+    }
+    for (int k = 0; k < n.n_in; k++) in[k] = once_more(p, n.in[k]);
+    val out = graph_op(g, n.op, in, n.n_in, n.attrs, n.n_attr);
+    if (!out.i) return NO_VAL;
+    g->nodes.at[graph_value(g, out)->node].flags = n.flags | INST_AGAIN;
+    for (int k = 0; k < n.n_out; k++)
+        if (!p->again[n.out.i + (uint32_t)k].i) p->again[n.out.i + (uint32_t)k] = graph_out(out, k);
+    return p->again[v.i];
+}
+
+/* The node as the rule shall see it: operands and results that are at hand now. */
+static void renew(path *p, node *n)
+{
+    if (!p->again) return;
+    val *in = TAKE(&p->tmp, val, (size_t)n->n_in + 1);
+    if (!in) {
+        graph_fail(p->g, AN_NOMEM, "out of memory");
+        return;
+    }
+    for (int k = 0; k < n->n_in; k++) in[k] = once_more(p, n->in[k]);
+    n->in = in;
+    n->out = once_more(p, n->out);
+}
+
 /* ---- the walk back ---- */
 
 static void visit(path *p, uint32_t i, val *grad, const grad_options *o)
@@ -188,14 +245,16 @@ static void visit(path *p, uint32_t i, val *grad, const grad_options *o)
     c.y = graph_type(p->g, c.n.out)->sh, c.dt = graph_type(p->g, c.n.out)->dt;
     c.dy = dy, c.need = need, c.dx = dx;
     p->g->here = c.n.at;
-    rules[c.n.op](&c);
+    const val *in = c.n.in;
+    renew(p, &c.n);
+    if (!p->g->err.st) rules[c.n.op](&c);
     for (int k = 0; k < c.n.n_in && !p->g->err.st; k++) {
         if (!need[k]) continue;
         if (!dx[k].i) {
             graph_fail(p->g, AN_BUG, "the gradient rule of %s left operand %d of %s without one", c.n.mil, k, c.n.name);
             return;
         }
-        val *sum = &grad[c.n.in[k].i];
+        val *sum = &grad[in[k].i];
         *sum = sum->i ? G(p->g, ADD, *sum, dx[k]) : dx[k];
     }
     arena_back(&p->tmp, m);
@@ -266,6 +325,7 @@ an_status grad_build(graph *g, val loss, const val *wrt, int n, val *out, const 
         st = check_reach(&p, wrt, n, o, d);
     }
     if (!st) st = check_rules(&p, d);
+    if (!st) st = plan_again(&p, o, d);
     if (!st) {
         walk_back(&p, wrt, n, out, o);
         if (g->err.st) st = diag_fail(d, g->err.st, g->err.at, "%s", g->err.msg);

@@ -2,7 +2,7 @@
  * In: a graph, its loss, the values to differentiate by.  Out: more nodes in the same graph that compute the gradients.
  *
  * No operation is new: the backward pass is made of the table's rows, and each row's gradient is the rule its vjp column names.
- * The forward values are reused, never copied. A gradient has the shape and element type of the value it belongs to.
+ * The forward values are reused, never copied, but for those the caller asks to be computed again (keep). A gradient has the shape and element type of the value it belongs to.
  *
  * What carries a gradient: float values. A comparison, a position, a cast to an integer choose; they have no slope and the
  * gradient stops there as it does at constants. Operations whose rule is `none` and that have a float result refuse. Both are
@@ -38,6 +38,9 @@ typedef struct {                /* zero is the default */
     val seed;                   /* or a value of the graph: one element of the loss's type, so that the scale may change from run to run */
     grad_conv_form conv_weight;
     bool scatter;               /* the device has scatter: the gradient of a lookup adds rows in place instead of multiplying by a one-hot matrix */
+    const val *keep;            /* n_keep values in the order in which they are made: what is computed between the first and the last of them is not held for
+                                   the backward pass but computed again from the one before it, when the walk back gets there. Same bits, less memory */
+    int n_keep;
     bool zeros_when_unreached;  /* a wrt without any path to the loss gets zeros instead of an error */
     grad_info *info;            /* filled in when given */
 } grad_options;

@@ -14,6 +14,7 @@ static const struct {
     { INST_INLINE_ARG, "inline" },
     { INST_DYNAMIC_ATTR, "dynamic" },
     { INST_BLOB_DATA_OFFSET, "data_offset" },
+    { INST_AGAIN, "again" },
 };
 
 bool text_bare(const char *s); /* a name that needs no quotes */

@@ -296,6 +296,7 @@ an_status config_from_json(const char *file, const json_t *top, model_config *c,
     snprintf(c->name, sizeof c->name, "%s", families[r.fam].hf);
     TRY(get_int(&r, top, "vocab_size", -1, &c->vocab));
     TRY(r.fam == FAM_GPT2 ? read_gpt2(&r, c) : read_llama_like(&r, c));
+    TRY(get_num(&r, top, "final_logit_softcapping", 0, &c->softcap));
     config_defaults(c);
     diag why = { 0 };
     if (model_config_check(c, &why)) return BAD(&r, "%.150s: %s", file, why.msg);

@@ -83,6 +83,7 @@ an_status lm_config_json(const model_config *c, const lm_generation *g, strbuf *
     if (f == FAM_GPT2) put_gpt2(out, c);
     else put_llama_like(out, c, f);
     put_bool(out, "tie_word_embeddings", c->tied);
+    if (c->softcap != 0) put_num(out, "final_logit_softcapping", c->softcap);
     if (g) put_ids(out, g);
     sb_puts(out, "\n}\n");
     return out->oom ? diag_nomem(d) : AN_OK;

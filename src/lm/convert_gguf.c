@@ -178,6 +178,7 @@ an_status convert_gguf(conversion *v, diag *d)
     const char *why;
     sheet h = { .v = v, .fam = family_of(&v->m->c, &why) };
     if (h.fam == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no GGUF architecture has %s", v->m->path, why);
+    if (v->m->c.softcap != 0) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: a GGUF file of architecture %s cannot say that the logits have a soft cap", v->m->path, families[h.fam].gguf);
     v->rope = families[h.fam].gguf_rope;
     TRY(gguf_create(v->out, &h.w, d));
     an_status st = fill(&h, d);

@@ -239,6 +239,7 @@ an_status convert_hf(conversion *v, diag *d)
     an_status st = file.oom ? diag_nomem(d) : write_tensors(v, file.at, false, d);
     sb_free(&file);
     if (!st) st = copy_companions(v, d);
+    if (!st) st = active_write(v->m, v->out, d);
     return st ? st : write_config(v, &h.c, d); /* last: a folder without it is not taken for a model */
 }
 

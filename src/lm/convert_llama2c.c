@@ -27,6 +27,7 @@ static an_status can_say(const conversion *v, diag *d)
         { c->rope_theta == 1e4, "a rope_theta other than 10000" },
         { c->norm_eps == 1e-5, "a norm epsilon other than 1e-5" },
         { c->alpha == 0 || c->alpha == 1, "scaled residual branches" },
+        { c->softcap == 0, "a soft cap on its logits" },
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         if (!rows[i].ok) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: llama2.c files cannot say that the model has %s", v->m->path, rows[i].what);

@@ -19,6 +19,7 @@ static void score(void *user, size_t i, const float *logits)
 an_status lm_eval(lm_session *s, const uint32_t *ids, size_t n, void (*progress)(void *user, const lm_score *so_far), void *user, lm_score *out, diag *d)
 {
     size_t window = (size_t)lm_session_context(s);
+    const unsigned char *may = lm_active(s->m);
     *out = (lm_score){ 0 };
     if (n < 2) return diag_fail(d, AN_INPUT, NOWHERE, "%zu token%s to predict from; at least 2 are wanted", n, n == 1 ? "" : "s");
     for (size_t at = 0; at + 1 < n;) {
@@ -26,6 +27,9 @@ an_status lm_eval(lm_session *s, const uint32_t *ids, size_t n, void (*progress)
         scoring c = { .next = ids + at + 1, .n = fed, .vocab = (size_t)lm_session_config(s)->vocab, .sum = out };
         for (size_t i = 0; i < fed; i++)
             if (c.next[i] >= c.vocab) return diag_fail(d, AN_INPUT, NOWHERE, "token %zu is %u, the model's vocabulary has %zu entries", at + 1 + i, c.next[i], c.vocab);
+        for (size_t i = 0; may && i < fed; i++)
+            if (!may[c.next[i]])
+                return diag_fail(d, AN_INPUT, NOWHERE, "token %zu is %u, which did not occur in what this model was trained on: it was trained to choose among other tokens", at + 1 + i, c.next[i]);
         lm_session_cut(s, 0);
         TRY(lm_session_feed_each(s, ids + at, fed, score, &c, d));
         at += fed;

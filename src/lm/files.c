@@ -101,12 +101,14 @@ static an_status open_folder(lm_model *m, diag *d)
     TRY(follow_latest(m, d));
     char *config = beside(m, m->path, true, "config.json"), *one = beside(m, m->path, true, "model.safetensors");
     char *index = beside(m, m->path, true, "model.safetensors.index.json"), *gen = beside(m, m->path, true, "generation_config.json");
-    if (!config || !one || !index || !gen) return diag_nomem(d);
+    char *active = beside(m, m->path, true, LM_ACTIVE_FILE);
+    if (!config || !one || !index || !gen || !active) return diag_nomem(d);
     m->origin = LM_FROM_HF;
     if (!is_there(config)) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: a folder without config.json", m->path);
     const char *weights = is_there(one) ? one : is_there(index) ? index : NULL;
     if (!weights) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: neither model.safetensors nor model.safetensors.index.json is in it", m->path);
     TRY(open_safetensors(m, weights, config, d));
+    TRY(active_read(m, active, d));
     return read_generation(m, gen, d);
 }
 

@@ -61,6 +61,11 @@ const gguf *lm_gguf(const lm_model *m);  /* its metadata hold the vocabulary; NU
 const char *lm_family(const lm_model *m); /* "llama", "mistral", "qwen2", "qwen3", "gpt2" */
 uint64_t lm_digest(const lm_model *m);   /* of what the weights depend on (path, size and time of files, seed): a key for caches */
 
+/* Which ids the model may answer with, [vocab], where that is not all of them: a run over part of a vocabulary leaves the file active.u32 beside the
+ * weights, and rows it does not name are as they were before the run. Any id may be read. NULL: all. */
+const unsigned char *lm_active(const lm_model *m);
+an_status lm_restrict(lm_model *m, const uint32_t *ids, size_t n, diag *d) MUST_CHECK; /* AN_INPUT: an id out of the vocabulary, or no id */
+
 /* What config.json, generation_config.json or the GGUF metadata say about producing text. */
 enum { LM_MAX_EOS = 8 };
 typedef struct {

@@ -136,7 +136,11 @@ struct lm_model {
     uint64_t kept_bytes, digest;
     const vec_kernels *v;
     diag source_err;
+    unsigned char *active; /* NULL: every id may be answered */
 };
+#define LM_ACTIVE_FILE "active.u32"
+an_status active_read(lm_model *m, const char *path, diag *d) MUST_CHECK; /* a file that is not there is no failure */
+an_status active_write(const lm_model *m, const char *folder, diag *d) MUST_CHECK;
 void store_forget(const lm_model *m, const store *s); /* its pages need not stay: it was read for the last time, for now */
 store *store_at(const lm_model *m, model_weight_id id, int layer); /* NULL: no such id or layer */
 

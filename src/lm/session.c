@@ -1,5 +1,6 @@
 /* session.c: tokens through the programs of a model, and the cache they share.
  * In: token ids.  Out: logits. step.c builds the programs; here is what goes into their inputs, and which of them runs. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "lm/session_int.h"
@@ -194,6 +195,9 @@ static an_status take_logits(lm_session *s, const step_program *p, int64_t n, di
         TRY(dev_surface_unlock(p->logits[k], d));
         first += rows;
     }
+    const unsigned char *may = lm_active(s->m);
+    for (int64_t v = 0; may && v < c->vocab; v++)
+        for (int64_t t = 0; t < n && !may[v]; t++) s->logits[t * c->vocab + v] = -INFINITY;
     return AN_OK;
 }
 

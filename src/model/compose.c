@@ -138,3 +138,18 @@ val nn_gelu_bwd(graph *g, val dy, val x)
     val slope = G(g, MUL, half, G(g, ADD, G(g, ADD, p.t, one), G(g, MUL, p.x, bell)));
     return G(g, MUL, dy, slope);
 }
+
+/* ---- logits kept within a bound ---- */
+
+/* A quotient, not a factor: 1/30 is no fp16 number, 30 is. */
+static val capped(graph *g, val x, double cap) { return G(g, TANH, G(g, REAL_DIV, x, scalar_like(g, x, cap))); }
+
+val nn_softcap(graph *g, val x, double cap) { return cap == 0 ? x : G(g, MUL, capped(g, x, cap), scalar_like(g, x, cap)); }
+
+/* slope = 1 - tanh(x / cap)^2 */
+val nn_softcap_bwd(graph *g, val dy, val x, double cap)
+{
+    if (cap == 0) return dy;
+    val t = capped(g, x, cap);
+    return G(g, MUL, dy, G(g, SUB, scalar_like(g, x, 1), G(g, MUL, t, t)));
+}

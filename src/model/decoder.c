@@ -183,7 +183,7 @@ static void classify(maker *m, val x)
     m->out->n_logits = m->n_parts;
     for (int i = 0; i < m->n_parts; i++) {
         int64_t first, n;
-        m->out->logits[i] = nn_linear(m->k.g, xn, classifier_rows(m, i, &first, &n), NO_VAL);
+        m->out->logits[i] = nn_softcap(m->k.g, nn_linear(m->k.g, xn, classifier_rows(m, i, &first, &n), NO_VAL), m->k.c->softcap);
     }
 }
 
@@ -216,8 +216,10 @@ static void build_train(maker *m)
     make_rope(m);
     m->k.mask = nn_window_mask(g, c->dt, m->k.heads.seq, c->window);
     m->k.layer = -1;
-    val x = add_positions(m, embed(m, &in));
+    val x = add_positions(m, embed(m, &in)), *entry = g->err.st ? NULL : TAKE(&g->mem, val, (size_t)c->n_layers + 1);
+    if (!g->err.st && !entry) graph_fail(g, AN_NOMEM, "out of memory");
     for (int i = 0; i < c->n_layers && !g->err.st; i++) {
+        entry[i] = x;
         m->k.layer = i;
         qkv p = block_qkv(&m->k, x, true);
         x = block_residual(&m->k, x, nn_linear(g, block_attend(&m->k, &p), weight(&m->k, MW_WO), weight(&m->k, MW_BO)));
@@ -226,6 +228,8 @@ static void build_train(maker *m)
     classify(m, x);
     m->out->loss = mean_loss(m, &target);
     if (g->err.st) return;
+    entry[c->n_layers] = x;
+    m->out->layer_in = entry;
     graph_rename(g, m->out->loss, "loss");
     graph_output(g, "loss", m->out->loss);
     find_params(m);

@@ -47,6 +47,7 @@ typedef struct {
     const model_weight *weight; /* TRAIN: every tensor of the model, whole: model_weights(c) */
     val *param;                 /* TRAIN: its value in the graph; NO_VAL where only parts of it are constants */
     size_t n_param;
+    val *layer_in;              /* TRAIN: the stream as it enters each layer, and behind the last: n_layers + 1 */
 } decoder;
 
 /* src NULL: constants are references without bytes; it is not asked for parameters that are inputs. */

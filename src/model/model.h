@@ -41,6 +41,7 @@ typedef struct {
     double norm_eps, rope_theta;
     double alpha;        /* residual branches are scaled by it; 0 means 1 */
     double loss_scale;   /* of dlogits; 0 means 1 */
+    double softcap;      /* logits become softcap * tanh(logits / softcap); 0: they stay as they are */
     model_rope rope;
     model_norm norm;
     model_act act;
@@ -174,6 +175,8 @@ val nn_gelu_bwd(graph *g, val dy, val x);
 val nn_swiglu(graph *g, val h1, val h3); /* silu(h1) * h3 */
 void nn_swiglu_bwd(graph *g, val dy, val h1, val h3, val *dh1, val *dh3);
 val nn_scale(graph *g, val x, double s); /* x itself when s is 1 */
+val nn_softcap(graph *g, val x, double cap); /* cap * tanh(x / cap); x itself when cap is 0 */
+val nn_softcap_bwd(graph *g, val dy, val x, double cap);
 
 /* Rotary position: tables for positions 0 .. S-1, and the rotation of x [heads, HD, 1, S] by +angle or -angle. */
 typedef struct {

@@ -60,21 +60,32 @@ void build_classifier(kernel *k)
 void build_vocab_softmax(kernel *k)
 {
     const val *logits;
-    val probs[NN_MAX_PARTS] = { { 0 } };
+    val probs[NN_MAX_PARTS] = { { 0 } }, capped[NN_MAX_PARTS] = { { 0 } };
     int n = ports_in(k, "logits", &logits);
-    nn_vocab_softmax(k->g, logits, n, probs);
+    for (int i = 0; i < n; i++) capped[i] = nn_softcap(k->g, logits[i], k->c->softcap);
+    nn_vocab_softmax(k->g, capped, n, probs);
     for (int i = 0; i < n; i++) port_out_part(k, "probs", i, probs[i]);
 }
 
 /* The loss is the mean over positions. */
 static double mean_scale(const kernel *k) { return k->c->loss_scale / (double)k->heads.seq; }
 
+/* Logits are capped where they are compared: what travels between programs, and what dlogits is the gradient of, are those before the cap. */
+static val capped_loss(kernel *k, const val *logits, int n, val *d)
+{
+    val capped[NN_MAX_PARTS] = { { 0 } };
+    for (int i = 0; i < n; i++) capped[i] = nn_softcap(k->g, logits[i], k->c->softcap);
+    val loss = nn_cross_entropy(k->g, capped, n, port_in(k, "hi"), port_in(k, "lo"), mean_scale(k), d);
+    for (int i = 0; i < n; i++) d[i] = nn_softcap_bwd(k->g, d[i], logits[i], k->c->softcap);
+    return loss;
+}
+
 void build_cross_entropy(kernel *k)
 {
     const val *logits;
     val d[NN_MAX_PARTS] = { { 0 } };
     int n = ports_in(k, "logits", &logits);
-    port_out(k, "loss", nn_cross_entropy(k->g, logits, n, port_in(k, "hi"), port_in(k, "lo"), mean_scale(k), d));
+    port_out(k, "loss", capped_loss(k, logits, n, d));
     for (int i = 0; i < n; i++) port_out_part(k, "dlogits", i, d[i]);
 }
 
@@ -104,7 +115,7 @@ void build_head(kernel *k)
     val x = port_in(k, "x"), seed = port_in(k, "seed"), xn = block_norm(k, x, MW_NORM_F, MW_NORM_F_B);
     val logits[NN_MAX_PARTS] = { { 0 } }, d[NN_MAX_PARTS] = { { 0 } };
     int n = classify(k, xn, logits);
-    port_out(k, "loss", nn_cross_entropy(k->g, logits, n, port_in(k, "hi"), port_in(k, "lo"), mean_scale(k), d));
+    port_out(k, "loss", capped_loss(k, logits, n, d));
     for (int i = 0; i < n; i++) {
         d[i] = G(k->g, MUL, d[i], seed);
         port_out_part(k, "dlogits", i, d[i]);

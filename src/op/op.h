@@ -103,6 +103,7 @@ enum { /* how the text was written, where it matters to a route */
     INST_INLINE_ARG = 1,     /* an argument given as a literal, not a name */
     INST_DYNAMIC_ATTR = 2,   /* an attribute that is a run-time value */
     INST_BLOB_DATA_OFFSET = 4, /* BLOBFILE offset points at the data (128), not the record */
+    INST_AGAIN = 8,          /* computed a second time on purpose: not to be merged with the first */
 };
 
 typedef struct {

@@ -13,20 +13,6 @@
 enum { CKPT_VERSION = 1, KEEP = 2 };
 static const char STATE[] = "state.safetensors", TRAIN[] = "train.json", TOKENIZER[] = "tokenizer.json", LATEST[] = "latest";
 
-/* ---- weights as a model ---- */
-
-static an_status fetch(void *user, model_weight_id id, int layer, float *to, diag *d)
-{
-    char name[48];
-    pipe_weight_name(id, layer, name, sizeof name);
-    return pipe_read(user, name, DT_F32, to, d);
-}
-
-an_status ckpt_model(pipeline *p, const model_config *c, const lm_generation *g, const lm_options *o, lm_model **out, diag *d)
-{
-    return lm_from_memory("the weights in training", c, g, fetch, p, o, out, d);
-}
-
 /* ---- folders ---- */
 
 static an_status sync_folder(const char *path, diag *d)
@@ -158,13 +144,13 @@ static an_status put_files(strbuf *b, const char *dir, diag *d)
     return st ? st : b->oom ? diag_nomem(d) : AN_OK;
 }
 
-static an_status fill(const ckpt_options *o, pipeline *p, const model_config *c, const ckpt_note *note, const char *dir, arena *mem, diag *d)
+static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, const char *dir, arena *mem, diag *d)
 {
     lm_model *m;
     char *path = arena_printf(mem, "%s/%s", dir, STATE);
     if (!path) return diag_nomem(d);
     TRY(pipe_save(p, path, NULL, 0, d));
-    TRY(ckpt_model(p, c, o->generation, &(lm_options){ .dt = DT_F32, .threads = o->pool }, &m, d));
+    TRY(lm_shape_model(s, p, o->generation, &(lm_options){ .dt = DT_F32, .threads = o->pool }, &m, d));
     lm_converted done;
     an_status st = lm_convert(m, dir, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1, .threads = o->pool }, &done, d);
     lm_close(m);
@@ -197,7 +183,7 @@ static an_status publish(const ckpt_options *o, const char *temp, const char *na
     return file_write(latest, line, strlen(line), d);
 }
 
-an_status ckpt_save(const ckpt_options *o, pipeline *p, const model_config *c, const ckpt_note *note, diag *d)
+an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, diag *d)
 {
     arena mem = { 0 };
     char *temp = arena_printf(&mem, "%s/.tmp-%ld", o->dir, (long)getpid()), *name = arena_printf(&mem, "step-%08lld", (long long)note->step);
@@ -205,7 +191,7 @@ an_status ckpt_save(const ckpt_options *o, pipeline *p, const model_config *c, c
     if (!st) {
         remove_folder(temp);
         st = dir_make(temp, d);
-        if (!st) st = fill(o, p, c, note, temp, &mem, d);
+        if (!st) st = fill(o, p, s, note, temp, &mem, d);
         if (!st) st = publish(o, temp, name, &mem, d);
         if (st) remove_folder(temp);
         else sweep(o->dir, o->keep > 0 ? o->keep : KEEP, temp);

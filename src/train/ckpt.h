@@ -1,6 +1,7 @@
 /* ckpt.h: checkpoints of a language-model run: folders that are whole or not there.
  *
  *   DIR/step-00000040/   model.safetensors, config.json …   the model as Hugging Face keeps it: `generate` and Python open it
+ *                        active.u32                          the tokens that were trained, when not all are (lm_shape.h)
  *                        tokenizer.json                      when the run has one as text
  *                        state.safetensors                   weights, moments, counters, loss scale: what goes on bit for bit
  *                        train.json                          step, data position, seed, options, versions, size and checksum of the rest
@@ -12,9 +13,7 @@
 #ifndef TRAIN_CKPT_H
 #define TRAIN_CKPT_H
 
-#include "lm/lm.h"
-#include "text/shard.h"
-#include "train/pipe.h"
+#include "train/lm_shape.h"
 
 typedef struct {
     int64_t step;             /* updates tried so far */
@@ -22,7 +21,7 @@ typedef struct {
     uint64_t data_digest;     /* corpus_digest */
     uint64_t seed;
     double smooth;            /* smoothed loss; NAN: none yet */
-    char setting[400];        /* what must be the same for the run to go on: model, batch, pipeline's state form, schedule … */
+    char setting[600];        /* what must be the same for the run to go on: model, batch, pipeline's state form, schedule … */
 } ckpt_note;
 
 typedef struct {
@@ -35,15 +34,12 @@ typedef struct {
 } ckpt_options;
 
 /* On failure the checkpoints that were there stay as they were. */
-an_status ckpt_save(const ckpt_options *o, pipeline *p, const model_config *c, const ckpt_note *note, diag *d) MUST_CHECK;
+an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, diag *d) MUST_CHECK;
 /* The newest intact checkpoint of a folder of checkpoints, or the folder itself when it is one. warn (may be NULL) is told of damaged ones.
  * AN_INPUT: there is none. The path lives in *mem. */
 an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)(void *user, const char *line), void *user, diag *d) MUST_CHECK;
 bool ckpt_any(const char *dir); /* DIR has a checkpoint, intact or not */
 /* State and note of the checkpoint at `path`, which ckpt_find gave. AN_INPUT when note->setting is not the file's: both are in the message. */
 an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d) MUST_CHECK;
-
-/* The weights of a pipeline as a model: copied now. */
-an_status ckpt_model(pipeline *p, const model_config *c, const lm_generation *g, const lm_options *o, lm_model **out, diag *d) MUST_CHECK;
 
 #endif

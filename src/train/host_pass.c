@@ -39,7 +39,7 @@ static an_status embed(host *h, diag *d)
     return books_done(h, pos, d);
 }
 
-float *pass_input(host *h, int l) { return l ? prog_tap(h, MK_FWD_FFN, l - 1, "x") : h->x0; }
+float *pass_input(host *h, int l) { return h->kept ? h->kept[l] : l ? prog_tap(h, MK_FWD_FFN, l - 1, "x") : h->x0; }
 
 static an_status up(host *h, int l, diag *d)
 {
@@ -54,10 +54,17 @@ static an_status up(host *h, int l, diag *d)
     return AN_OK;
 }
 
+/* The last layers' taps are still there when the way back begins; the worker may be at the one above, so what is kept is not written again. */
+static an_status up_again(host *h, int l, diag *d)
+{
+    if (!h->kept || l + HOST_SETS >= h->c.n_layers) return AN_OK;
+    return up(h, l, d);
+}
+
 static an_status head(host *h, double *loss, diag *d)
 {
     int64_t T = h->c.seq;
-    float ratio = (float)(books_scale(h) / h->c.loss_scale);
+    float ratio = (float)((h->look_scale != 0 ? h->look_scale : books_scale(h)) / h->c.loss_scale);
     for (int64_t t = 0; t < T; t++) {
         h->digit[0][t] = (float)(h->targets[t] / MODEL_ID_BASE), h->digit[1][t] = (float)(h->targets[t] % MODEL_ID_BASE);
         h->seed[t] = ratio;
@@ -74,7 +81,10 @@ an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d)
 {
     h->ids = tokens, h->targets = tokens + 1;
     TRY(embed(h, d));
-    for (int l = 0; l < h->c.n_layers; l++) TRY(up(h, l, d));
+    for (int l = 0; l < h->c.n_layers; l++) {
+        TRY(up(h, l, d));
+        if (h->kept) memcpy(h->kept[l + 1], prog_tap(h, MK_FWD_FFN, l, "x"), (size_t)(h->c.dim * h->c.seq) * sizeof(float));
+    }
     return head(h, loss, d);
 }
 
@@ -123,6 +133,8 @@ an_status pass_backward(host *h, diag *d)
     const float *dy = prog_tap(h, MK_HEAD, 0, "dx");
     host_queue_push(h->queue, grad_head, h, 0);
     for (int l = (int)h->c.n_layers - 1; l >= 0; l--) {
+        if (h->kept) host_queue_wait(h->queue, 1); /* who reads the buffers this layer writes over is done; the layer above may still be read */
+        TRY(up_again(h, l, d));
         TRY(down(h, l, dy, d));
         host_queue_push(h->queue, grad_layer, h, l); /* reads what stands in this layer's buffers and above */
         dy = prog_tap(h, MK_ATTN_NORM_BWD, l, "dx");

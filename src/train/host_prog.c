@@ -82,15 +82,25 @@ static const host_prog *first_of(const host *h, model_kind k)
 /* Scores are wanted by the next program alone: one pair of buffers serves all layers. */
 static bool passing(const host_prog *g, const char *name) { return g->id.kind == MK_ATTN_BWD1 && (!strcmp(name + 4, "p") || !strcmp(name + 4, "dp")); }
 
+/* The program whose buffers this one writes over when layers are computed again; itself when there is none. */
+static const host_prog *in_turn(const host *h, const host_prog *g)
+{
+    int sets = g->id.kind == MK_ATTN_NORM_BWD ? HOST_HANDED : HOST_SETS;
+    if (!h->kept || !model_kernel_per_layer(g->id.kind)) return g;
+    for (const host_prog *o = h->progs.at; o < g; o++)
+        if (o->id.kind == g->id.kind && o->id.layer % sets == g->id.layer % sets) return o;
+    return g;
+}
+
 static an_status make_outputs(host *h, host_prog *g, diag *d)
 {
     host_io *io = &h->io[g->id.kind];
     io->n_in = model_kernel_ports(&h->c, &g->id, true, io->in_port);
     io->n_out = model_kernel_ports(&h->c, &g->id, false, io->out_port);
-    const host_prog *first = first_of(h, g->id.kind);
+    const host_prog *first = first_of(h, g->id.kind), *before = in_turn(h, g);
     for (int i = 0; i < io->n_out; i++) {
-        bool share = first != g && passing(g, io->out_port[i].name) && first->out[i];
-        g->out[i] = share ? first->out[i] : floats(h, io->out_port[i].channels * h->c.seq);
+        const host_prog *from = passing(g, io->out_port[i].name) ? first : before;
+        g->out[i] = from != g ? from->out[i] : floats(h, io->out_port[i].channels * h->c.seq);
         if (!g->out[i]) return diag_nomem(d);
     }
     return AN_OK;
@@ -326,7 +336,9 @@ an_status prog_bind(host *h, host_prog *g, diag *d)
 /* Remembers the first tensor that is not finite. */
 static void look(host *h, const host_prog *g, const char *name, const float *x, int64_t n)
 {
-    if (!h->bad[0] && !isfinite(h->vk->largest(x, n))) snprintf(h->bad, sizeof h->bad, "%s of %s", name + 4, g->name);
+    if (isfinite(h->vk->largest(x, n))) return;
+    pipe_count(&h->count, x, n);
+    if (!h->bad[0]) snprintf(h->bad, sizeof h->bad, "%s of %s", name + 4, g->name);
 }
 
 static an_status dispatch(host *h, host_prog *g, diag *d)

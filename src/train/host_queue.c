@@ -79,9 +79,11 @@ void host_queue_push(host_queue *q, host_job *fn, void *user, int64_t arg)
     pthread_mutex_unlock(&q->mu);
 }
 
-void host_queue_drain(host_queue *q)
+void host_queue_wait(host_queue *q, int left)
 {
     pthread_mutex_lock(&q->mu);
-    while (q->n || q->busy) pthread_cond_wait(&q->changed, &q->mu);
+    while (q->n + q->busy > left) pthread_cond_wait(&q->changed, &q->mu);
     pthread_mutex_unlock(&q->mu);
 }
+
+void host_queue_drain(host_queue *q) { host_queue_wait(q, 0); }

@@ -5,7 +5,6 @@
 #include "lm/generate.h"
 #include "text/story.h"
 #include "train/ckpt.h"
-#include "train/lm_grad.h"
 #include "train/lm_run.h"
 
 enum { STEPS = 300, BATCH = 8, WARMUP = 20, SAVE_EVERY = 100, SAMPLE = 80, EVAL_BATCHES = 8 };
@@ -16,8 +15,9 @@ typedef struct {
     lm_run_result *out;
     pool *pool;
     device *dev;
-    lm_model *model;        /* where the weights start; closed once they are on the device */
-    model_config c;
+    lm_model *model;        /* where the weights start */
+    lm_shape shape;         /* what of it is trained, and how */
+    model_config c;         /* the shape's: as the pipeline has it */
     lm_generation gen;
     tokenizer *tok;
     file_bytes tok_text;    /* of a tokenizer.json, for checkpoints */
@@ -44,8 +44,10 @@ static an_status open_model(run *r)
 {
     const lm_run_options *o = r->o;
     TRY(lm_open(o->model ? o->model : "tiny", &(lm_options){ .dt = DT_F32, .seed = o->seed, .threads = r->pool }, &r->model, r->d));
-    r->c = *lm_config(r->model);
     r->gen = *lm_generation_of(r->model);
+    lm_shape_options so = { .residual = o->residual, .softcap = o->softcap, .zero = o->zero_init, .compact = o->compact_vocab };
+    TRY(lm_shape_make(&r->shape, r->model, &so, r->d));
+    r->c = r->shape.c;
     return AN_OK;
 }
 
@@ -100,6 +102,8 @@ static an_status open_data(run *r)
     TRY(corpus_open(name, &(corpus_options){ .tok = r->tok, .vocab = (uint32_t)r->c.vocab, .seq = r->seq, .seed = o->seed, .validation = kept, .pool = r->pool }, &r->data, r->d));
     r->note.data_digest = corpus_digest(r->data);
     snprintf(r->out->data, sizeof r->out->data, "%s", name);
+    if (o->compact_vocab) TRY(lm_shape_compact(&r->shape, r->data, r->seq, r->d));
+    r->c = r->shape.c;
     return AN_OK;
 }
 
@@ -130,7 +134,7 @@ static double given(double x, double otherwise) { return x < 0 ? 0 : x > 0 ? x :
 static an_status open_pipeline(run *r)
 {
     const lm_run_options *o = r->o;
-    pipe_options po = { .pipeline = o->pipeline, .dev = r->dev, .pool = r->pool, .config = &r->c, .batch = r->batch, .seq = r->seq, .on_event = o->on_event, .user = o->user };
+    pipe_options po = { .pipeline = o->pipeline, .dev = r->dev, .pool = r->pool, .config = &r->c, .batch = r->batch, .seq = r->seq, .recompute = o->recompute, .on_event = o->on_event, .user = o->user };
     po.train = (train_options){ .optimizer = o->optimizer ? o->optimizer : "adamw", .beta1 = 0.9, .beta2 = 0.95,
                                 .decay = given(o->decay, 0.1), .clip = given(o->clip, 1),
                                 .accum = (int)r->accum, .state = o->state, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale, .warn = o->warn, .user = o->user };
@@ -151,6 +155,13 @@ static void fill_setting(run *r)
              (long long)r->c.n_layers, (long long)r->c.dim, (long long)r->c.hidden, (long long)r->c.n_heads, (long long)r->c.n_kv_heads, (long long)r->c.vocab, (long long)r->accum,
              (long long)r->batch, (long long)r->seq, o->optimizer ? o->optimizer : "adamw", r->schedule.lr, r->schedule.lr_end, (long long)r->schedule.steps,
              (long long)r->schedule.warmup, train_schedule_at((size_t)r->schedule.kind), given(o->decay, 0.1), given(o->clip, 1), device_name(r->dev), o->device.fast_math ? " in bf16" : "", pipe_name(pipe_kind_of(r->p)));
+    char *end = r->note.setting + strlen(r->note.setting);
+    size_t left = sizeof r->note.setting - strlen(r->note.setting);
+    int n = 0; /* only what was asked for, so that a run from before there were such options goes on */
+    if (r->c.alpha != 1) n += snprintf(end + n, left - (size_t)n, ", residuals times %.9g", r->c.alpha);
+    if (r->c.softcap != 0) n += snprintf(end + n, left - (size_t)n, ", logits capped at %.9g", r->c.softcap);
+    if (o->zero_init) n += snprintf(end + n, left - (size_t)n, ", output projections from 0");
+    if (r->shape.ids) snprintf(end + n, left - (size_t)n, ", out of %lld tokens", (long long)r->shape.file.vocab);
 }
 
 static an_status resume(run *r)
@@ -199,15 +210,17 @@ static an_status set_up(run *r)
     fill_setting(r);
     describe(r);
     if (o->resume && o->save && ckpt_any(o->save)) TRY(resume(r));
-    else TRY(lm_weights_to(r->model, r->p, r->d));
+    else TRY(lm_shape_put(&r->shape, r->p, r->d));
+    if (r->shape.ids) return AN_OK; /* rows that are not trained are looked up in it */
     lm_close(r->model);
-    r->model = NULL;
+    r->model = r->shape.start = NULL;
     return AN_OK;
 }
 
 static void tear_down(run *r)
 {
     pipe_close(r->p);
+    lm_shape_free(&r->shape);
     lm_close(r->model);
     corpus_close(r->data);
     tok_close(r->tok);
@@ -229,6 +242,7 @@ static an_status validate(run *r, double *loss)
     for (int64_t i = 0; i < n; i++) {
         double x;
         TRY(corpus_batch(r->data, CORPUS_VALIDATION, r->batch, &pos, r->ids, r->d));
+        lm_shape_rows(&r->shape, r->ids, (size_t)(r->batch * (r->seq + 1)));
         TRY(pipe_loss(r->p, r->ids, &x, r->d));
         *loss = (i ? *loss : 0) + x / (double)n;
     }
@@ -253,7 +267,7 @@ static an_status sample_text(run *r, int64_t step)
     if (!r->tok || !o->on_sample) return AN_OK;
     tok_get(r->tok, &t);
     /* On the plain processor whatever the run is on: a sample should show the weights, and cost the run no compile. */
-    TRY(ckpt_model(r->p, &r->c, &r->gen, &(lm_options){ .dt = DT_F32, .threads = r->pool }, &m, r->d));
+    TRY(lm_shape_model(&r->shape, r->p, &r->gen, &(lm_options){ .dt = DT_F32, .threads = r->pool }, &m, r->d));
     an_status st = lm_session_open(m, &(lm_session_options){ .engine = "cpu", .no_cache = true, .context = MIN(r->c.context, 512) }, &s, r->d);
     if (!st) st = tok_encoder_new(r->tok, &e, r->d);
     if (!st) st = tok_encode(e, o->prompt ? o->prompt : "", o->prompt ? strlen(o->prompt) : 0, t.bos >= 0 ? TOK_BOS : 0, &ids, r->d);
@@ -281,7 +295,7 @@ static void save(run *r)
     ckpt_options k = { .dir = o->save, .keep = o->keep, .generation = &r->gen, .pool = r->pool };
     if (r->tok_made.n) k.tokenizer = r->tok_made.at, k.n_tokenizer = r->tok_made.n;
     else if (r->tok_text.at) k.tokenizer = (const char *)r->tok_text.at, k.n_tokenizer = r->tok_text.n;
-    an_status st = ckpt_save(&k, r->p, &r->c, &r->note, &why);
+    an_status st = ckpt_save(&k, r->p, &r->shape, &r->note, &why);
     r->unsaved = why;
     if (!st || !o->warn) return;
     strbuf b = { 0 };
@@ -290,18 +304,52 @@ static void save(run *r)
     sb_free(&b);
 }
 
+/* ---- what is not finite, and how large everything is ---- */
+
+static an_status tell(run *r, double loss, double scale, bool bad)
+{
+    const lm_run_options *o = r->o;
+    pipe_seen seen;
+    strbuf b = { 0 };
+    TRY(pipe_inspect(r->p, r->ids, scale, &seen, r->d));
+    if (bad) pipe_bad_json(&b, r->note.step + 1, loss, &seen);
+    else pipe_norms_json(&b, r->note.step + 1, &seen);
+    if (!b.oom && o->on_note) o->on_note(o->user, b.at);
+    bool silent = pipe_kind_of(r->p) == PIPE_RESIDENT; /* the others say so themselves */
+    b.n = 0;
+    if (bad && silent && o->warn) {
+        sb_printf(&b, "%s is not finite (loss scale %g): the update is skipped", seen.first[0] ? seen.first : "the loss or a gradient", scale);
+        if (!b.oom) o->warn(o->user, b.at);
+    }
+    sb_free(&b);
+    return AN_OK;
+}
+
 /* ---- the loop ---- */
+
+static double scale_now(run *r)
+{
+    pipe_stats s;
+    pipe_get_stats(r->p, &s);
+    return s.train.loss_scale;
+}
 
 static an_status update(run *r, lm_progress *q, bool *again)
 {
     train_report rep = { 0 };
+    an_status st = AN_OK;
     uint64_t t0 = clock_ns(), data = 0;
+    bool bad = false, due = r->o->stats_every > 0 && (r->note.step + 1) % r->o->stats_every == 0;
     q->loss = 0;
     for (int64_t a = 0; a < r->accum; a++) {
         uint64_t t1 = clock_ns();
         TRY(corpus_batch(r->data, CORPUS_TRAIN, r->batch, &r->note.pos, r->ids, r->d));
+        lm_shape_rows(&r->shape, r->ids, (size_t)(r->batch * (r->seq + 1)));
         data += clock_ns() - t1;
+        if (due && a == 0) TRY(tell(r, NAN, scale_now(r), false));
         TRY(pipe_step(r->p, r->ids, q->lr, &rep, again, r->d));
+        if (!rep.finite && !bad) bad = true, st = tell(r, rep.loss, rep.loss_scale, true);
+        TRY(st);
         q->loss += rep.loss / (double)r->accum;
     }
     q->grad_norm = rep.grad_norm, q->loss_scale = rep.loss_scale, q->skipped = rep.skipped, q->applied = rep.applied;

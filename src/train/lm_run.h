@@ -47,10 +47,17 @@ typedef struct {             /* zero means default */
     const char *save;        /* folder of checkpoints; NULL: none */
     int64_t save_every;      /* updates; 0: 100 */
     int keep;
+    double residual;         /* residual branches are multiplied by it; 0: 1; -1: 1/sqrt(2 layers) */
+    double softcap;          /* logits become softcap * tanh(logits / softcap); 0: as the model says */
+    bool zero_init;          /* the matrices that end residual branches start at 0 */
+    bool compact_vocab;      /* train rows of tokens that occur in the data, and choose among those */
+    bool recompute;          /* activations of a layer are computed again instead of being held: less memory, same bits */
+    int64_t stats_every;     /* updates between norms of weights and gradients (on_note); 0: none */
     bool resume;             /* go on from the newest checkpoint in save. Without it a folder that has one is refused */
     void (*on_progress)(void *user, const lm_progress *p);
     void (*on_eval)(void *user, int64_t step, double loss);
     void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
+    void (*on_note)(void *user, const char *line); /* JSON: "kind":"nonfinite" for an update that was, "statistics" every stats_every */
     void (*on_event)(void *user, const pipe_event *e);
     bool (*stop)(void *user); /* asked between updates: true ends the run as if it were whole, with a checkpoint */
     void (*warn)(void *user, const char *line);
@@ -59,7 +66,7 @@ typedef struct {             /* zero means default */
 
 typedef struct {
     char model[64], data[160], engine[40], pipeline[16], optimizer[16];
-    int64_t steps, done, batch, seq, vocab, parameters;
+    int64_t steps, done, batch, seq, vocab, parameters; /* vocab, parameters: of what is trained */
     uint64_t tokens, validation_samples;
     double loss, smooth, validation; /* NAN: none */
     bool stopped, again;             /* asked to stop; the process must start itself anew to go on (restart) */

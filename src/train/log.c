@@ -1,6 +1,8 @@
 /* log.c: the fields of a line are one list; JSON and CSV are two ways to print it. */
 #include <math.h>
+#include <stdlib.h>
 
+#include "format/json.h"
 #include "train/log.h"
 
 typedef struct {
@@ -67,4 +69,59 @@ void log_csv(strbuf *b, const lm_progress *p)
         if (i) sb_putc(b, ',');
         put_value(b, &f[i], false);
     }
+}
+
+/* ---- reading ---- */
+
+static double number_of(const json_t *top, const char *key)
+{
+    const json_t *v = json_object_get(top, key);
+    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+}
+
+static bool line_of(const char *text, size_t n, log_past *l)
+{
+    json_t *top;
+    diag none = { 0 };
+    if (!n || text[0] != '{' || json_text(text, n, "log", &top, &none)) return false; /* a process that died may have left half a line */
+    const json_t *step = json_object_get(top, "step");
+    const char *kind = json_string_value(json_object_get(top, "kind"));
+    *l = (log_past){ .step = json_is_integer(step) ? json_integer_value(step) : -1, .loss = number_of(top, "loss"), .smooth = number_of(top, "smooth"),
+                     .kept = kind && !strcmp(kind, "validation") };
+    json_decref(top);
+    return l->step >= 0 && (!kind || l->kept);
+}
+
+typedef struct {
+    log_past l;
+    size_t at; /* in the file */
+} entry;
+
+static int by_step(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->l.step != y->l.step) return x->l.step < y->l.step ? -1 : 1;
+    if (x->l.kept != y->l.kept) return x->l.kept - y->l.kept;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+void log_read(const char *path, void (*take)(void *user, const log_past *l), void *user)
+{
+    file_bytes f;
+    diag none = { 0 };
+    arena mem = { 0 };
+    VEC(entry) all = { 0 };
+    if (file_map(path, &f, &none)) return;
+    for (size_t at = 0; at < f.n;) {
+        const char *line = (const char *)f.at + at, *end = memchr(line, '\n', f.n - at);
+        size_t n = end ? (size_t)(end - line) : f.n - at;
+        entry e = { .at = at };
+        if (line_of(line, n, &e.l) && !VEC_PUSH(&mem, &all, e)) break;
+        at += n + 1;
+    }
+    if (all.n) qsort(all.at, all.n, sizeof *all.at, by_step);
+    for (size_t i = 0; i < all.n; i++)
+        if (i + 1 == all.n || all.at[i].l.step != all.at[i + 1].l.step || all.at[i].l.kept != all.at[i + 1].l.kept) take(user, &all.at[i].l);
+    file_drop(&f);
+    arena_free(&mem);
 }

@@ -59,6 +59,7 @@ an_status pipe_open(pipeline **out, const pipe_options *o, diag *d)
 void pipe_close(pipeline *p)
 {
     if (!p) return;
+    pipe_close(p->probe);
     p->ops->drop(p->way);
     free(p);
 }
@@ -77,7 +78,13 @@ an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report 
 {
     *again = false;
     TRY(check_ids(p, tokens, d));
-    return p->ops->step(p->way, tokens, lr, r, again, d);
+    diag why = { 0 };
+    an_status st = p->ops->step(p->way, tokens, lr, r, again, &why);
+    if (st != AN_MISMATCH || p->kind != PIPE_RESIDENT) return st ? diag_fail(d, st, why.at, "%s", why.msg) : AN_OK;
+    pipe_seen seen; /* it ends here: find out where it began */
+    diag none = { 0 };
+    bool known = !pipe_inspect(p, tokens, r->loss_scale, &seen, &none) && seen.first[0];
+    return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, known ? seen.first : "not known");
 }
 
 an_status pipe_loss(pipeline *p, const int32_t *tokens, double *loss, diag *d)

@@ -44,6 +44,7 @@ typedef struct {             /* zero means default */
     train_options train;     /* optimizer, momentum, betas, eps, decay, clip, accum, state, loss_scale, dynamic_scale …; graph,
                                 parameters and device in it are ignored. State of the ways the host drives is fp32 on every
                                 device: two halves are no better and mean the same, fp16 alone is refused */
+    bool recompute;          /* a layer's activations are computed again in the backward pass: the same bits in less memory */
     void (*on_event)(void *user, const pipe_event *e); /* may be NULL; from the thread that did it */
     void *user;
 } pipe_options;
@@ -59,6 +60,24 @@ pipe_kind pipe_kind_of(const pipeline *p);
 an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report *r, bool *again, diag *d) MUST_CHECK;
 /* Mean loss in nats with the weights as they are; nothing moves. */
 an_status pipe_loss(pipeline *p, const int32_t *tokens, double *loss, diag *d) MUST_CHECK;
+
+/* ---- looking ---- */
+typedef struct {
+    uint64_t nan, pos, neg; /* numbers that are not finite, by kind */
+} pipe_bad;
+typedef struct {
+    pipe_bad activations, gradients, weights; /* activations: of every program's results, up and down the layers */
+    char first[96];              /* the first tensor that is not finite: "x of l01_fwd_ffn", "the weight l00_wq", "the gradient of embed"; "": all are finite */
+    char unknown[200];           /* why gradients could not be looked at; "": they were */
+    double loss_scale;
+    double weight_norm[MW_COUNT], grad_norm[MW_COUNT]; /* of a kind of weight, over all layers; NAN: the model has none, or it is not known */
+} pipe_seen;
+/* Weights as they are and the gradients of this minibatch at this loss scale, a forward and a backward pass on the side. Between two calls of
+ * pipe_step, and nothing moves. What the last step itself found is counted as well: a fault need not come a second time. */
+an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK;
+/* Lines for a log, without their end. */
+void pipe_bad_json(strbuf *b, int64_t step, double loss, const pipe_seen *s);
+void pipe_norms_json(strbuf *b, int64_t step, const pipe_seen *s);
 
 /* "l00_wq", "embed": how states call a weight of the model. */
 void pipe_weight_name(model_weight_id id, int layer, char *buf, size_t n);
@@ -76,6 +95,7 @@ typedef struct {
     train_stats train;
     uint64_t compiles, reloads, restarts_wanted, canaries, dispatches;
     uint64_t bytes; /* memory of the pipe itself: weights, moments, activations */
+    uint64_t work_bytes; /* of these, what a minibatch is worked out in: activations and what programs need beside their ports */
 } pipe_stats;
 void pipe_get_stats(pipeline *p, pipe_stats *out);
 

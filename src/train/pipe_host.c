@@ -46,6 +46,14 @@ static an_status make_buffers(host *h, diag *d)
     if (!h->x0 || !row) return diag_nomem(d);
     h->digit[0] = row, h->digit[1] = row + T, h->seed = row + 2 * T, h->rstd = row + 3 * T, h->mean = row + 4 * T;
     h->buffer_bytes += (D + 5) * T * sizeof(float);
+    if (h->p->o.recompute) {
+        size_t L = (size_t)h->c.n_layers;
+        float *all = TAKE(&h->mem, float, D * T * L);
+        if (!all || !(h->kept = TAKE(&h->mem, float *, L + 1))) return diag_nomem(d);
+        h->kept[0] = h->x0;
+        for (size_t l = 0; l < L; l++) h->kept[l + 1] = all + l * D * T;
+        h->buffer_bytes += D * T * L * sizeof(float);
+    }
     if (h->c.alpha == 1) return AN_OK;
     if (!(h->alpha = TAKE(&h->mem, float, D))) return diag_nomem(d);
     for (size_t i = 0; i < D; i++) h->alpha[i] = (float)h->c.alpha;
@@ -131,12 +139,12 @@ static an_status sequences(host *h, const int32_t *tokens, double *loss, diag *d
     pipeline *p = h->p;
     an_status st = AN_OK;
     double sum = 0;
-    h->bad[0] = 0, h->job = (diag){ 0 };
-    for (int64_t b = 0; b < p->B && !st && !h->bad[0]; b++) {
+    h->bad[0] = 0, h->count = (pipe_bad){ 0 }, h->job = (diag){ 0 };
+    for (int64_t b = 0; b < p->B && !st && (!h->bad[0] || h->to_the_end); b++) {
         double one = 0;
         st = pass_forward(h, tokens + b * (p->T + 1), &one, d);
         sum += one;
-        if (!st && !h->bad[0]) st = pass_backward(h, d);
+        if (!st && (!h->bad[0] || h->to_the_end)) st = pass_backward(h, d);
         drain(h); /* the next sequence goes into the same buffers */
     }
     if (!st && h->job.st) st = diag_fail(d, h->job.st, h->job.at, "%s", h->job.msg);
@@ -156,11 +164,26 @@ static void look_at_gradients(host *h)
     }
 }
 
-static an_status gradients(host *h, const int32_t *tokens, double *loss, diag *d)
+/* Every gradient, while they are at hand. */
+static void measure_gradients(host *h, pipe_seen *out)
+{
+    double unit = out->loss_scale * (double)h->p->B;
+    for (size_t i = 0; i < h->weight.n; i++) {
+        double power = 0, *norm = &out->grad_norm[h->weight.at[i].id];
+        int64_t n = 0;
+        if (!shape_elems(&h->weight.at[i].type.sh, &n)) continue;
+        pipe_count(&out->gradients, h->grad[i], n);
+        for (int64_t k = 0; k < n; k++) power += (double)h->grad[i][k] * h->grad[i][k];
+        *norm = sqrt((isnan(*norm) ? 0 : *norm * *norm) + power / (unit * unit));
+    }
+}
+
+static an_status gradients(host *h, const int32_t *tokens, double *loss, pipe_seen *seen, diag *d)
 {
     an_status st = books_lock(h, d);
     if (!st) st = sequences(h, tokens, loss, d);
     if (!st) look_at_gradients(h);
+    if (!st && seen) measure_gradients(h, seen);
     diag also = { 0 };
     an_status un = books_unlock(h, st ? &also : d);
     return st ? st : un;
@@ -172,7 +195,7 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     double loss = NAN, unit = books_scale(h) * (double)h->p->B;
     *r = (train_report){ .lr = lr, .loss = NAN, .grad_norm = NAN, .loss_scale = books_scale(h), .step = h->t->steps, .skipped = h->t->skipped };
     TRY(sync(h, d));
-    if (!h->t->group_bad) TRY(gradients(h, tokens, &loss, d)); /* else the group is skipped anyway */
+    if (!h->t->group_bad) TRY(gradients(h, tokens, &loss, NULL, d)); /* else the group is skipped anyway */
     uint64_t t0 = clock_ns();
     diag why = { 0 };
     an_status st = books_step(h, loss, unit, lr, r, &why);
@@ -185,6 +208,24 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     *again = h->way->spent(h);
     h->restarts_wanted += *again;
     return AN_OK;
+}
+
+an_status host_look(void *way, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d)
+{
+    host *h = way;
+    char first[sizeof h->bad];
+    pipe_bad count = h->count;
+    double loss;
+    memcpy(first, h->bad, sizeof first);
+    TRY(sync(h, d));
+    h->to_the_end = true, h->look_scale = loss_scale;
+    an_status st = gradients(h, tokens, &loss, out, d);
+    h->to_the_end = false, h->look_scale = 0;
+    bool came = first[0] && !h->bad[0]; /* once, and not again */
+    out->activations = came ? count : h->count;
+    if (!out->first[0]) snprintf(out->first, sizeof out->first, "%s", first[0] ? first : h->bad);
+    h->bad[0] = 0, h->count = (pipe_bad){ 0 };
+    return st;
 }
 
 static an_status loss_of(void *way, const int32_t *tokens, double *loss, diag *d)
@@ -230,6 +271,7 @@ static void stats(void *way, pipe_stats *out)
     device_get_stats(h->cpu, &mine);
     out->train.dispatches = out->dispatches = h->dispatches;
     out->compiles = s.compiles, out->reloads = h->reloads, out->canaries = h->canaries, out->restarts_wanted = h->restarts_wanted;
+    out->work_bytes = h->buffer_bytes;
     out->bytes = h->buffer_bytes + mine.surface_bytes + mine.image_bytes + s.surface_bytes + s.image_bytes;
 }
 

@@ -23,6 +23,7 @@ an_status host_queue_make(host_queue **out, diag *d) MUST_CHECK;
 void host_queue_free(host_queue *q); /* finishes what is left; NULL is fine */
 void host_queue_push(host_queue *q, host_job *fn, void *user, int64_t arg); /* without a thread it runs here and now */
 void host_queue_drain(host_queue *q); /* returns when every job is done */
+void host_queue_wait(host_queue *q, int left); /* returns when at most `left` of them are not */
 
 /* ---- programs ---- */
 typedef struct {
@@ -86,6 +87,7 @@ struct host {
     /* one sequence */
     const int32_t *ids, *targets;
     float *x0, *digit[2], *seed; /* embedded input; target digits; [T] */
+    float **kept;        /* recompute: the stream as it enters each layer, and behind the last; NULL: every tap has a buffer of its own */
     float *stage;        /* one weight on its way to a program */
     unsigned char *pack; /* one port where rows of surfaces are padded */
     host_queue *queue;
@@ -95,6 +97,9 @@ struct host {
     float *rstd, *mean;  /* [T], the worker's */
     diag job;            /* the first job that failed */
     char bad[96];        /* the first tensor of the minibatch that is not finite; "" none */
+    pipe_bad count;      /* numbers of its programs' results that are not */
+    bool to_the_end;     /* looking: go on behind what is not finite */
+    double look_scale;   /* looking: the loss scale; 0: the books' */
     uint64_t dispatches, canaries, reloads, restarts_wanted, buffer_bytes;
 };
 
@@ -115,6 +120,9 @@ an_status prog_run(host *h, model_kind k, int layer, const float *const *in, dia
 float *prog_tap(host *h, model_kind k, int layer, const char *name); /* of the last run; ports in parts: their first */
 
 /* ---- host_pass.c ---- */
+/* Recompute: layers whose taps are at hand at once. One is worked on by the device, the gradients of the one above are made meanwhile, from
+ * what the one above that handed down. */
+enum { HOST_SETS = 2, HOST_HANDED = 3 };
 an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d) MUST_CHECK; /* [T + 1]; sum over positions */
 an_status pass_backward(host *h, diag *d) MUST_CHECK; /* jobs are pushed, not waited for */
 float *pass_input(host *h, int layer);                /* x as it enters a layer; n_layers: the head */

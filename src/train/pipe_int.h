@@ -26,7 +26,13 @@ struct pipeline {
     int64_t B, T;
     const pipe_ops *ops;
     void *way;
+    pipeline *probe;      /* resident: where gradients are looked at; NULL until somebody does */
 };
+
+/* pipe_look.c */
+void pipe_count(pipe_bad *b, const float *x, int64_t n);
+uint64_t pipe_bad_sum(const pipe_bad *b);
+an_status host_look(void *way, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK; /* pipe_host.c */
 
 extern const pipe_ops pipe_resident, pipe_host; /* host: delta, dynamic, restart */
 

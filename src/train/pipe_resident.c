@@ -25,6 +25,7 @@ static an_status open_trainer(resident *r, diag *d)
     train_options t = p->o.train;
     t.engine = NULL, t.dev = p->o.dev, t.loss = dec.loss, t.param = param, t.n_param = dec.n_param;
     t.fetch = &(train_fetched){ LOSS, dec.loss }, t.n_fetch = 1;
+    if (p->o.recompute) t.keep = dec.layer_in, t.n_keep = (size_t)p->c.n_layers + 1;
     if (!st) st = train_open(&r->t, dec.g, &t, d);
     free(param);
     graph_free(dec.g);
@@ -103,7 +104,7 @@ static void stats(void *way, pipe_stats *out)
     device_get_stats(r->p->o.dev, &s);
     out->dispatches = out->train.dispatches;
     out->compiles = s.compiles, out->reloads = s.reloads;
-    out->bytes = s.surface_bytes + s.image_bytes;
+    out->bytes = s.surface_bytes + s.image_bytes, out->work_bytes = s.image_bytes;
 }
 
 const pipe_ops pipe_resident = { make, drop, step, loss_of, states, state_at, write_state, read_state, save, load, stats };

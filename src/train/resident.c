@@ -144,7 +144,7 @@ static const char WEIGHTS[] = "@model_path/weights/weight.bin";
 static an_status compile(trainer *t, prog *p, diag *d)
 {
     dev_blob blob = { .path = WEIGHTS, .bytes = p->blob.at, .n = p->blob.n };
-    dev_source src = { .text = p->text, .n_text = strlen(p->text), .file = "<train>", .weights = { .blob = &blob, .n_blob = p->blob.n ? 1 : 0, .stable = true } };
+    dev_source src = { .text = p->text, .n_text = strlen(p->text), .file = "<train>", .weights = { .blob = &blob, .n_blob = p->blob.n ? 1 : 0, .stable = true }, .separate = t->keeps };
     TRY(device_compile(t->dev, &src, &p->p, d));
     return dev_program_load(p->p, d);
 }
@@ -217,9 +217,9 @@ an_status train_open(trainer **out, const graph *g, const train_options *o, diag
     *out = NULL;
     trainer *t = calloc(1, sizeof *t);
     if (!t) return diag_nomem(d);
-    t->o = *o;
+    t->o = *o, t->keeps = o->n_keep > 0;
     an_status st = open(t, g, d);
-    t->o.param = NULL, t->o.fetch = NULL, t->o.engine = t->o.optimizer = NULL; /* the caller's, and no longer needed */
+    t->o.param = NULL, t->o.fetch = NULL, t->o.keep = NULL, t->o.engine = t->o.optimizer = NULL; /* the caller's, and no longer needed */
     if (st) train_close(t);
     else *out = t;
     return st;

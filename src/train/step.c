@@ -252,6 +252,10 @@ static an_status differentiate(builder *w, bool first)
     for (size_t i = 0; i < t->params.n; i++)
         if (!t->params.at[i].frozen) wrt[n++] = w->c.map[t->params.at[i].v.i];
     grad_options go = { .loss_scale = t->scale.scale, .conv_weight = t->o.conv_weight, .scatter = !t->chip };
+    val *keep = TAKE(&g->mem, val, t->o.n_keep + 1);
+    if (!keep) return diag_nomem(w->d);
+    for (size_t i = 0; i < t->o.n_keep; i++) keep[i] = w->c.map[t->o.keep[i].i];
+    go.keep = keep, go.n_keep = (int)t->o.n_keep;
     if (t->o.dynamic_scale) {
         ttype lt = *graph_type(g, loss);
         attr at = AT_LIST(SHAPE, lt.sh.d, lt.sh.rank);

@@ -74,6 +74,9 @@ typedef struct {               /* zero means default */
     bool dynamic_scale;        /* halve it after a step that overflowed, double it after grow_after good ones */
     int grow_after;            /* 0: 200 */
     int max_skipped;           /* skipped updates in a row that end the training; 0: 32 */
+    const val *keep;           /* n_keep values of the graph in the order in which they are made: what lies between them is computed again in the backward
+                                  pass instead of being held for it (grad.h). Same bits, less memory, more work */
+    size_t n_keep;
     bool freeze_unreached;     /* a parameter that does not reach the loss is a warning and stays as it is, not an error */
     int level;                 /* of the passes: 0 default (all), -1 legalisation only */
     void (*warn)(void *user, const char *line); /* may be NULL */

@@ -97,6 +97,7 @@ struct trainer {
     arena mem;
     device *dev;
     bool own_dev;
+    bool keeps;            /* values are computed again in the backward pass */
     bool in_place;         /* one surface per weight and moment, written over by the step that counts; the program itself decides whether it does */
     const chip *chip;      /* NULL: a plain device */
     train_options o;       /* pointers in it are the caller's and dead after open, but for warn and user */

@@ -147,7 +147,8 @@ static void refused_fields(void **state)
     } rows[] = {
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"qk_layernorm\":true}", { "qk_layernorm", "true" } },
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"sliding_window\":4096}", { "sliding_window", "not one of a llama" } },
-        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"final_logit_softcapping\":30.0}", { "final_logit_softcapping", "30.0" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"final_logit_softcapping\":0.5}", { "softcap", "0.5" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"attn_logit_softcapping\":30.0}", { "attn_logit_softcapping", "30.0" } },
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"partial_rotary_factor\":0.5}", { "partial_rotary_factor", "only 1" } },
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"quantization_config\":{\"bits\":4}}", { "quantization_config", "bits" } },
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"auto_map\":{\"A\":\"b\"}}", { "auto_map", "only null" } },
