@@ -6,41 +6,9 @@
  * What no exact vector form exists for is computed element by element with num_fn itself. */
 #include <math.h>
 
-#include "engine/exec_int.h"
+#include "engine/exec_chain_int.h"
 
-typedef enum { OP_READ, OP_VECTOR, OP_TABLE, OP_ROUND, OP_SCALAR } op_kind;
-typedef struct {
-    op_kind kind;
-    int y, a, b, c;      /* registers */
-    vec_fn vf;           /* VECTOR */
-    const vec_table *table;
-    int how;             /* ROUND */
-    fn_id f;             /* SCALAR */
-    dtype t;
-    const double *param; /* SCALAR */
-    float p[2];
-    int input;           /* READ */
-} op;
-
-enum { MAX_REGS = 64, OPS_PER_STEP = 10 };
-
-struct exec_chain {
-    const exec_env *env;
-    const numerics *num;
-    bool port;
-    int n_in, n_ops, n_reg, n_out;
-    exec_walk *in; /* without the accumulator */
-    op *ops;
-    int64_t n_steps;
-    struct {
-        int64_t y;    /* tensor */
-        dtype t;
-        int reg;
-        int how;      /* rounding before the store; 0: none or the store's own */
-        bool stream;  /* large enough to go past the caches */
-    } out[CHAIN_MOST_RESULTS];
-    float flush, ceiling; /* 0: none */
-};
+enum { OPS_PER_STEP = 10 };
 
 /* ---- compiling ---- */
 
@@ -50,14 +18,14 @@ typedef struct {
     const chain *src;
     int *reg;      /* of a value; -1: not yet made, or gone */
     int *uses;     /* left */
-    bool busy[MAX_REGS];
+    bool busy[CHAIN_REGS];
     diag *d;
     bool hard;     /* the reference must do it */
 } maker;
 
 static int take_reg(maker *m)
 {
-    for (int r = 0; r < MAX_REGS; r++)
+    for (int r = 0; r < CHAIN_REGS; r++)
         if (!m->busy[r]) {
             m->busy[r] = true;
             m->ch->n_reg = MAX(m->ch->n_reg, r + 1);
@@ -67,16 +35,16 @@ static int take_reg(maker *m)
     return 0;
 }
 
-static op *add(maker *m, op_kind kind, int y, int a, int b, int c)
+static chain_op *add(maker *m, op_kind kind, int y, int a, int b, int c)
 {
-    op *o = &m->ch->ops[m->ch->n_ops++];
-    *o = (op){ .kind = kind, .y = y, .a = a, .b = b, .c = c };
+    chain_op *o = &m->ch->ops[m->ch->n_ops++];
+    *o = (chain_op){ .kind = kind, .y = y, .a = a, .b = b, .c = c };
     return o;
 }
 
 static void vector(maker *m, vec_fn f, int y, int a, int b, int c, float p0, float p1)
 {
-    op *o = add(m, OP_VECTOR, y, a, b, c);
+    chain_op *o = add(m, OP_VECTOR, y, a, b, c);
     o->vf = f, o->p[0] = p0, o->p[1] = p1;
 }
 
@@ -228,7 +196,7 @@ static void make_step(maker *m, int64_t k)
     if (tabled && !odd) by_table(m, f, y, a, p, t);
     else if (!tabled && !odd && vf >= 0 && (!e->chip || vec_ulp[vf] == 0)) vector(m, (vec_fn)vf, y, a[0], a[1], a[2], p[0], p[1]);
     else {
-        op *o = add(m, OP_SCALAR, y, a[0], a[1], a[2]);
+        chain_op *o = add(m, OP_SCALAR, y, a[0], a[1], a[2]);
         o->f = f, o->t = t, o->param = param;
     }
     if (e->chip || t == DT_BOOL) {
@@ -285,7 +253,7 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
     if (!ch || !m.reg || !m.uses) return diag_nomem(d);
     *ch = (exec_chain){ .env = e, .num = &p->num, .port = port, .n_in = (int)n, .n_out = results, .n_steps = src.n_steps };
     ch->in = TAKE(&im->prepared, exec_walk, (size_t)n);
-    ch->ops = TAKE(&im->prepared, op, (size_t)(src.n_steps * OPS_PER_STEP + src.n_inputs + 1));
+    ch->ops = TAKE(&im->prepared, chain_op, (size_t)(src.n_steps * OPS_PER_STEP + src.n_inputs + 1));
     if (!ch->in || !ch->ops) return diag_nomem(d);
     for (int64_t k = 0; k < n; k++)
         ch->in[k] = list ? exec_walk_of(p, t[k], ty)
@@ -304,12 +272,16 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
     if (port && p->num.mac_flush != 0) ch->flush = 0x1p-14f;
     if (port && ceiling && dtype_is_float(ty->dt) && p->num.port_ceiling != 0) ch->ceiling = (float)p->num.port_ceiling;
     *out = ch;
-    return AN_OK;
+    return exec_tape_make(im, ch, d);
 }
 
-size_t exec_chain_bytes(const exec_chain *ch) { return (size_t)MAX(ch->n_reg, 1) * EXEC_BLOCK * sizeof(float); }
+size_t exec_chain_bytes(const exec_chain *ch)
+{
+    size_t blocks = (size_t)MAX(ch->n_reg, 1) * EXEC_BLOCK * sizeof(float);
+    return ch->tape ? MAX(blocks, exec_tape_bytes(ch)) : blocks;
+}
 int64_t exec_chain_steps(const exec_chain *ch) { return ch->n_steps; }
-bool exec_chain_streams(const exec_chain *ch)
+static bool streams(const exec_chain *ch)
 {
     for (int k = 0; k < ch->n_out; k++)
         if (ch->out[k].stream) return true;
@@ -318,7 +290,7 @@ bool exec_chain_streams(const exec_chain *ch)
 
 /* ---- running ---- */
 
-static void scalar(const exec_chain *ch, const op *o, float *y, const float *a, const float *b, const float *c, int64_t n)
+static void scalar(const exec_chain *ch, const chain_op *o, float *y, const float *a, const float *b, const float *c, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         double x[3] = { (double)a[i], (double)b[i], (double)c[i] };
@@ -362,9 +334,9 @@ typedef struct {
     const vec_kernels *v;
     float *buf;
     int64_t n;
-    const float *at[MAX_REGS];
-    bool one[MAX_REGS];
-    float value[MAX_REGS];
+    const float *at[CHAIN_REGS];
+    bool one[CHAIN_REGS];
+    float value[CHAIN_REGS];
 } registers;
 
 static const float *spread(registers *r, int k)
@@ -377,7 +349,7 @@ static const float *spread(registers *r, int k)
     return r->at[k];
 }
 
-static void run_vector(registers *r, const op *o, float *to)
+static void run_vector(registers *r, const chain_op *o, float *to)
 {
     vec_fn f = o->vf;
     bool swaps = f == VF_ADD || f == VF_MUL;
@@ -388,8 +360,7 @@ static void run_vector(registers *r, const op *o, float *to)
     else r->v->fn[f](to, spread(r, o->a), spread(r, o->b), spread(r, o->c), o->p, r->n);
 }
 
-/* Written over an operand, a line is in the cache already: past it only where none is. */
-static bool goes_past(const exec_chain *ch, const run_ctx *c, int k)
+bool exec_chain_past(const exec_chain *ch, const run_ctx *c, int k)
 {
     const void *y = ctx_mem(c, ch->out[k].y);
     for (int i = 0; ch->out[k].stream && i < ch->n_in; i++)
@@ -411,12 +382,12 @@ static void store_results(const exec_chain *ch, const run_ctx *c, registers *r, 
             if (ch->ceiling > 0) v->ceiling(to, ch->ceiling, r->n);
             x = to;
         }
-        if (goes_past(ch, c, k)) v->stream(y, ch->out[k].t, x, r->n);
+        if (exec_chain_past(ch, c, k)) v->stream(y, ch->out[k].t, x, r->n);
         else v->store(y, ch->out[k].t, x, r->n);
     }
 }
 
-void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
+static void run_block(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
 {
     const vec_kernels *v = ch->env->v;
     registers r; /* most of it stays as it is: clearing it would take as long as a pass over a block */
@@ -435,7 +406,7 @@ void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
         }
     }
     for (int k = 0; k < ch->n_ops; k++) {
-        const op *o = &ch->ops[k];
+        const chain_op *o = &ch->ops[k];
         float *to = r.buf + o->y * EXEC_BLOCK;
         const exec_walk *w;
         const unsigned char *x;
@@ -465,4 +436,19 @@ void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
     }
     for (int64_t i = 0; !ch->out[0].stream && i < y_bytes; i += EXEC_LINE) EXEC_PREFETCH_W(y + y_bytes + i);
     store_results(ch, c, &r, at);
+}
+
+/* A tape takes tiles; what is shorter than two of them would mostly be copied. */
+void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
+{
+    if (ch->tape && n >= 2 * ch->env->v->tile) exec_tape_run(ch, c, acc, at, n, scratch);
+    else run_block(ch, c, acc, at, n, scratch);
+}
+
+void exec_chain_span(const exec_chain *ch, const run_ctx *c, int64_t at, int64_t n, void *scratch)
+{
+    if (ch->tape) exec_tape_run(ch, c, NULL, at, n, scratch);
+    else
+        for (int64_t i = 0; i < n; i += EXEC_BLOCK) run_block(ch, c, NULL, at + i, MIN(n - i, EXEC_BLOCK), scratch);
+    if (streams(ch)) ch->env->v->fence();
 }

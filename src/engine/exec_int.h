@@ -62,9 +62,10 @@ typedef struct exec_chain exec_chain;
 an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y, bool port, bool ceiling, exec_chain **out, diag *d) MUST_CHECK;
 size_t exec_chain_bytes(const exec_chain *ch); /* scratch of one thread */
 int64_t exec_chain_steps(const exec_chain *ch);
-bool exec_chain_streams(const exec_chain *ch); /* writes past the caches: a thread ends its share with a fence */
 /* Elements at .. at + n of y, n <= EXEC_BLOCK; acc: the sums of a multiply-accumulate pass, NULL without one. */
 void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch);
+/* A thread's share of a chain without an accumulator: any n. */
+void exec_chain_span(const exec_chain *ch, const run_ctx *c, int64_t at, int64_t n, void *scratch);
 
 /* Splits n elements into tasks of whole blocks; fn(user, first, count, thread). */
 typedef void exec_span_fn(void *user, int64_t first, int64_t count, int thread);

@@ -64,12 +64,33 @@ typedef struct {
 
 enum { VEC_LINE = 64 }; /* bytes of a line of the caches */
 
+/* A chain as a list of acts on a tile of elements, x, that stays in registers. A function (a code below VF_COUNT) makes x of x, of
+ * the fp32 elements at `at` when it has a second operand, and of those at `z` when it has a third. The others load x from `at` or
+ * set it to p[0], combine it with fp16 elements at `at`, make fp32 of those and leave it at `z`, or store x at `at`: as a type, or
+ * past the caches to an address that is a multiple of VEC_LINE. ASK asks memory for what lies VEC_ASK_AHEAD bytes behind `at`. */
+enum { VEC_ASK_AHEAD = 2048 };
+typedef enum {
+    VA_ASK = VF_COUNT, VA_X_F32, VA_X_F16, VA_X_BF16, VA_X_ONE,
+    VA_ADD_F16, VA_SUB_F16, VA_MUL_F16,
+    VA_MOVE_F16, VA_MOVE_BF16,
+    VA_PUT_F32, VA_PUT_F16, VA_PUT_BF16,
+    VA_PAST_F32, VA_PAST_F16, VA_PAST_BF16
+} vec_code;
+typedef struct {
+    int code;
+    int step, z_step; /* bytes from the place of one tile to that of the next; 0: always the same */
+    float p[2];
+    void *at, *z;
+} vec_act;
+
 typedef struct {
     const char *name;
     uint32_t need;
     int width;       /* lanes */
     int window_cols; /* of a panel of b */
     vec_run *const *fn; /* VF_COUNT of them */
+    int tile;        /* elements of a tile */
+    void (*tape)(const vec_act *acts, int n, int64_t tiles);
     void (*table)(float *y, const float *x, const vec_table *t, int64_t n);
     void (*round)(float *x, int how, int64_t n);
     /* The end of a multiply-accumulate pass: magnitudes below `least` become 0 (0: none do). */

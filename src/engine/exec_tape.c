@@ -1,0 +1,384 @@
+/* exec_tape.c: a chain as a tape: acts on a tile of elements that stays in registers from its load to its store.
+ * In: the operations of a prepared chain on the plain processor.  Out: its results, the same bits as operation by operation.
+ *
+ * The tile is one register; a value wanted again later, or as a second operand, is kept in a slot of the scratch. Operands are
+ * read where they lie: an operand broadcast along the last axes is one number for as long as its run lasts, so a stretch of elements
+ * ends where the shortest run does. Results are stored when all is computed: a result may lie where an operand did. */
+#include "engine/exec_chain_int.h"
+
+enum { TAPE_INPUTS = 32, MOST_ACTS = 192, SLOTS = 24, SHORTEST_RUN = 256, NONE = -1 };
+
+typedef enum { AT_NOTHING, AT_SLOT, AT_INPUT, AT_ACC, AT_RESULT } place_kind;
+typedef struct {
+    place_kind kind;
+    int which;
+} place;
+
+typedef struct {
+    vec_act act; /* without its places */
+    place at, z;
+    int value;   /* input whose one value is p[0]; NONE: it has its own */
+    bool minus;  /* less that value */
+} tape_act;
+
+struct exec_tape {
+    int n_acts, n_slots, tile;
+    tape_act *acts;
+    int n_fills;
+    struct {
+        int slot, input;
+    } fill[SLOTS]; /* one value, spread over a slot once a stretch */
+};
+
+/* ---- making ---- */
+
+typedef struct {
+    int input;      /* NONE: made by an operation; n_in: the accumulator */
+    int slot;       /* NONE: not kept */
+    int uses;       /* left */
+} value;
+
+typedef struct {
+    const exec_chain *ch;
+    exec_tape *t;
+    value *values;
+    int n_values, in_x; /* the value the tile holds */
+    bool busy[SLOTS];
+    bool hard;
+} maker;
+
+static const struct {
+    uint8_t operands, params;
+} fns[VF_COUNT] = {
+#define VEC_FN(id, operands, params, ulp, what) [VF_##id] = { operands, params },
+#include "kernel/vector.def"
+#undef VEC_FN
+};
+
+static int take_slot(maker *m)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (!m->busy[i]) {
+            m->busy[i] = true;
+            m->t->n_slots = MAX(m->t->n_slots, i + 1);
+            return i;
+        }
+    m->hard = true;
+    return 0;
+}
+
+static tape_act *put(maker *m, int code, place at, int size)
+{
+    if (m->t->n_acts == MOST_ACTS) {
+        m->hard = true;
+        m->t->n_acts = 0;
+    }
+    tape_act *a = &m->t->acts[m->t->n_acts++];
+    *a = (tape_act){ .act = { .code = code, .step = size * m->t->tile }, .at = at, .value = NONE };
+    return a;
+}
+
+static place slot_at(int s) { return (place){ AT_SLOT, s }; }
+
+static void keep_x(maker *m) /* the tile's value stays in a slot */
+{
+    value *v = &m->values[m->in_x];
+    if (v->slot != NONE || v->input != NONE) return;
+    v->slot = take_slot(m);
+    put(m, VA_PUT_F32, slot_at(v->slot), 0);
+}
+
+static bool is_one(const maker *m, const value *v)
+{
+    if (v->input == NONE || v->input == m->ch->n_in) return false;
+    const exec_walk *w = &m->ch->in[v->input];
+    return !w->rank || !w->stride[w->rank - 1];
+}
+static dtype type_of(const maker *m, const value *v) { return v->input == NONE || v->input == m->ch->n_in ? DT_F32 : m->ch->in[v->input].t; }
+static place place_of(const maker *m, const value *v)
+{
+    if (v->input == NONE) return slot_at(v->slot);
+    return v->input == m->ch->n_in ? (place){ AT_ACC, 0 } : (place){ AT_INPUT, v->input };
+}
+static int step_of(const maker *m, const value *v) { return v->input == NONE ? 0 : (int)exec_size(type_of(m, v)); }
+
+static void load_x(maker *m, int v)
+{
+    const value *x = &m->values[v];
+    if (m->in_x == v) return;
+    if (is_one(m, x)) put(m, VA_X_ONE, (place){ 0 }, 0)->value = x->input;
+    else {
+        dtype t = type_of(m, x);
+        put(m, t == DT_F16 ? VA_X_F16 : t == DT_BF16 ? VA_X_BF16 : VA_X_F32, place_of(m, x), step_of(m, x));
+    }
+    m->in_x = v;
+}
+
+/* Where fp32 elements of an operand are while the function runs; *drop: a slot to be given back after it. */
+static place operand(maker *m, int v, int *step, int *drop)
+{
+    value *x = &m->values[v];
+    dtype t = type_of(m, x);
+    *drop = NONE, *step = 0;
+    if (is_one(m, x)) {
+        for (int i = 0; i < m->t->n_fills; i++)
+            if (m->t->fill[i].input == x->input) return slot_at(m->t->fill[i].slot);
+        int s = m->t->n_slots; /* one that nothing else ever uses */
+        if ((m->hard = m->hard || s == SLOTS)) return slot_at(0);
+        m->t->n_slots++, m->busy[s] = true;
+        m->t->fill[m->t->n_fills].slot = s, m->t->fill[m->t->n_fills++].input = x->input;
+        return slot_at(s);
+    }
+    if (t == DT_F32) {
+        *step = step_of(m, x);
+        return place_of(m, x);
+    }
+    *drop = take_slot(m);
+    put(m, t == DT_F16 ? VA_MOVE_F16 : VA_MOVE_BF16, place_of(m, x), step_of(m, x))->z = slot_at(*drop);
+    return slot_at(*drop);
+}
+
+static void used(maker *m, int v)
+{
+    value *x = &m->values[v];
+    if (--x->uses == 0 && x->slot != NONE) m->busy[x->slot] = false;
+}
+
+static int coded(vec_fn f) { return f == VF_ADD ? VA_ADD_F16 : f == VF_SUB ? VA_SUB_F16 : f == VF_MUL ? VA_MUL_F16 : NONE; }
+
+static void make_fn(maker *m, const chain_op *o, const int *given, int result)
+{
+    vec_fn f = o->vf;
+    int n = fns[f].operands, v[3] = { given[0], given[1], given[2] }, drop[2] = { NONE, NONE };
+    bool swaps = f == VF_ADD || f == VF_MUL;
+    if (swaps && v[0] != v[1] && (m->in_x == v[1] || (m->in_x != v[0] && is_one(m, &m->values[v[0]])))) v[0] = given[1], v[1] = given[0];
+    if (f == VF_MUL && v[0] == v[1]) f = VF_SQUARE, used(m, v[1]), n = 1;
+    if (m->in_x >= 0) {
+        bool now = v[0] == m->in_x;
+        if (m->values[m->in_x].uses > now) keep_x(m); /* wanted in other ways than as the tile */
+    }
+    load_x(m, v[0]);
+    const value *y = &m->values[v[1]];
+    tape_act *a;
+    if (n == 2 && is_one(m, y) && (swaps || f == VF_SUB)) { /* x - v is x + -v, bit for bit */
+        a = put(m, f == VF_MUL ? VF_MUL_P : VF_ADD_P, (place){ 0 }, 0);
+        a->value = y->input, a->minus = f == VF_SUB;
+    } else if (n == 2 && type_of(m, y) == DT_F16 && coded(f) != NONE) a = put(m, coded(f), place_of(m, y), step_of(m, y));
+    else {
+        place at[2] = { { 0 } };
+        int step[2] = { 0 };
+        for (int i = 1; i < n; i++) at[i - 1] = operand(m, v[i], &step[i - 1], &drop[i - 1]);
+        a = put(m, f, at[0], step[0]);
+        a->z = at[1], a->act.z_step = step[1] * m->t->tile;
+        a->act.p[0] = o->p[0], a->act.p[1] = o->p[1];
+    }
+    for (int i = 0; i < n; i++) used(m, v[i]);
+    for (int i = 0; i < 2; i++)
+        if (drop[i] != NONE) m->busy[drop[i]] = false;
+    m->in_x = result;
+}
+
+static void store_out(maker *m, int k)
+{
+    static const vec_code puts[] = { [DT_F32] = VA_PUT_F32, [DT_F16] = VA_PUT_F16, [DT_BF16] = VA_PUT_BF16 };
+    dtype t = m->ch->out[k].t;
+    put(m, (int)puts[t], (place){ AT_RESULT, k }, (int)exec_size(t));
+}
+
+static bool held(dtype t) { return t == DT_F32 || t == DT_F16 || t == DT_BF16; }
+
+static bool fits(const exec_chain *ch)
+{
+    if (ch->n_in > TAPE_INPUTS || ch->env->chip || ch->flush > 0 || ch->ceiling > 0) return false;
+    for (int k = 0; k < ch->n_out; k++)
+        if (ch->out[k].how || !held(ch->out[k].t)) return false;
+    for (int i = 0; i < ch->n_in; i++) {
+        const exec_walk *w = &ch->in[i];
+        if (!held(w->t) || (w->rank && w->stride[w->rank - 1] > 1) || (w->rank && !w->same && w->dim[w->rank - 1] < SHORTEST_RUN)) return false;
+    }
+    for (int k = 0; k < ch->n_ops; k++)
+        if (ch->ops[k].kind != OP_READ && ch->ops[k].kind != OP_VECTOR) return false;
+    return true;
+}
+
+static void make_acts(maker *m, int (*of)[3])
+{
+    const exec_chain *ch = m->ch;
+    int reg[CHAIN_REGS], made[CHAIN_MOST_RESULTS];
+    if (ch->port) m->values[m->n_values] = (value){ .input = ch->n_in, .slot = NONE }, reg[0] = m->n_values++;
+    for (int k = 0; k < ch->n_ops; k++) { /* who reads what */
+        const chain_op *o = &ch->ops[k];
+        int n = o->kind == OP_READ ? 0 : fns[o->vf].operands;
+        for (int i = 0; i < 3; i++) of[k][i] = n ? reg[i == 0 || i >= n ? o->a : i == 1 ? o->b : o->c] : 0;
+        for (int i = 0; i < n; i++) m->values[of[k][i]].uses++;
+        m->values[m->n_values] = (value){ .input = o->kind == OP_READ ? o->input : NONE, .slot = NONE };
+        reg[o->y] = m->n_values++;
+    }
+    for (int k = 0; k < ch->n_out; k++) m->values[made[k] = reg[ch->out[k].reg]].uses++;
+    for (int i = 0; i < ch->n_in; i++) /* a processor by itself looks no further than the end of a page */
+        if (ch->in[i].same && ch->in[i].rank) put(m, VA_ASK, (place){ AT_INPUT, i }, (int)exec_size(ch->in[i].t));
+    for (int k = 0; k < ch->n_ops && !m->hard; k++)
+        if (ch->ops[k].kind == OP_VECTOR) make_fn(m, &ch->ops[k], of[k], k + ch->port);
+    bool done[CHAIN_MOST_RESULTS] = { false };
+    for (int k = 0; k < ch->n_out && !m->hard; k++) { /* what the tile holds goes first */
+        if ((done[k] = made[k] == m->in_x)) store_out(m, k);
+    }
+    for (int k = 0; k < ch->n_out && !m->hard; k++)
+        if (!done[k]) load_x(m, made[k]), store_out(m, k);
+}
+
+an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
+{
+    if (!fits(ch)) return AN_OK;
+    arena_mark mark = arena_save(&im->tmp);
+    maker m = { .ch = ch, .in_x = NONE };
+    m.values = TAKE(&im->tmp, value, (size_t)ch->n_ops + 1);
+    int(*of)[3] = arena_take(&im->tmp, (size_t)ch->n_ops + 1, sizeof *of, alignof(int));
+    tape_act *acts = TAKE(&im->tmp, tape_act, MOST_ACTS);
+    exec_tape *t = TAKE(&im->prepared, exec_tape, 1);
+    if (!m.values || !of || !acts || !t) return diag_nomem(d);
+    m.t = t, t->acts = acts, t->tile = ch->env->v->tile;
+    make_acts(&m, of);
+    if (!m.hard) {
+        t->acts = TAKE(&im->prepared, tape_act, (size_t)t->n_acts);
+        if (!t->acts) return diag_nomem(d);
+        memcpy(t->acts, acts, (size_t)t->n_acts * sizeof *acts);
+        ch->tape = t;
+    }
+    arena_back(&im->tmp, mark);
+    return AN_OK;
+}
+
+/* ---- running ---- */
+
+/* Behind the slots: a tile of every operand and result, for the end of a stretch. */
+static int edge_of(const exec_chain *ch, place p)
+{
+    int at = ch->tape->n_slots;
+    return p.kind == AT_INPUT ? at + p.which : p.kind == AT_RESULT ? at + ch->n_in + p.which : at + ch->n_in + ch->n_out;
+}
+size_t exec_tape_bytes(const exec_chain *ch)
+{
+    return (size_t)(ch->tape->n_slots + ch->n_in + ch->n_out + 1) * (size_t)ch->tape->tile * sizeof(float);
+}
+
+typedef struct {
+    const exec_chain *ch;
+    char *scratch;
+    int64_t slot_bytes;
+    char *in[TAPE_INPUTS], *result[CHAIN_MOST_RESULTS], *acc;
+    bool past[CHAIN_MOST_RESULTS];
+    float one[TAPE_INPUTS];
+} stretch;
+
+static char *slot_mem(const stretch *s, int slot) { return s->scratch + slot * s->slot_bytes; }
+
+static char *mem_of(const stretch *s, place p)
+{
+    switch (p.kind) {
+    case AT_SLOT: return slot_mem(s, p.which);
+    case AT_INPUT: return s->in[p.which];
+    case AT_RESULT: return s->result[p.which];
+    case AT_ACC: return s->acc;
+    case AT_NOTHING: break;
+    }
+    return s->scratch;
+}
+
+static void bind(const stretch *s, vec_act *to)
+{
+    const exec_tape *t = s->ch->tape;
+    for (int i = 0; i < t->n_acts; i++) {
+        const tape_act *a = &t->acts[i];
+        to[i] = a->act;
+        to[i].at = mem_of(s, a->at), to[i].z = mem_of(s, a->z);
+        if (a->value != NONE) to[i].p[0] = a->minus ? -s->one[a->value] : s->one[a->value];
+        if (a->at.kind == AT_RESULT && s->past[a->at.which]) to[i].code += VA_PAST_F32 - VA_PUT_F32;
+    }
+}
+
+/* The last elements, less than a tile: through copies of a whole one. */
+static void run_edge(const stretch *full, int64_t done, int64_t n)
+{
+    const exec_chain *ch = full->ch;
+    const exec_tape *t = ch->tape;
+    stretch s = *full;
+    vec_act acts[MOST_ACTS];
+    for (int i = 0; i < t->n_acts; i++)
+        for (int k = 0; k < 2; k++) {
+            const place p = k ? t->acts[i].z : t->acts[i].at;
+            if (p.kind != AT_INPUT && p.kind != AT_ACC) continue;
+            int64_t size = p.kind == AT_ACC ? (int64_t)sizeof(float) : exec_size(ch->in[p.which].t);
+            char *to = slot_mem(&s, edge_of(ch, p)), **from = p.kind == AT_ACC ? &s.acc : &s.in[p.which];
+            if (*from == to) continue;
+            memset(to, 0, (size_t)s.slot_bytes);
+            memcpy(to, *from + done * size, (size_t)(n * size));
+            *from = to;
+        }
+    for (int k = 0; k < ch->n_out; k++) s.result[k] = slot_mem(&s, edge_of(ch, (place){ AT_RESULT, k })), s.past[k] = false;
+    bind(&s, acts);
+    ch->env->v->tape(acts, t->n_acts, 1);
+    for (int k = 0; k < ch->n_out; k++) {
+        int64_t size = exec_size(ch->out[k].t);
+        memcpy(full->result[k] + done * size, s.result[k], (size_t)(n * size));
+    }
+}
+
+/* Where a broadcast operand stands: the place of the stretch along each of its axes, and in its memory. Moved on from stretch to
+ * stretch: finding it anew takes divisions, as many as a short stretch has vectors. */
+typedef struct {
+    int64_t idx[ENGINE_MAX_RANK], off;
+} walker;
+
+static walker walker_at(const exec_walk *w, int64_t at)
+{
+    walker k = { .off = 0 };
+    for (int a = w->rank - 1; a >= 0; a--) k.idx[a] = at % w->dim[a], at /= w->dim[a], k.off += k.idx[a] * w->stride[a];
+    return k;
+}
+
+static void walker_on(walker *k, const exec_walk *w, int64_t n) /* n: not past the end of a run */
+{
+    int a = w->rank - 1;
+    k->idx[a] += n, k->off += n * w->stride[a];
+    for (; a > 0 && k->idx[a] == w->dim[a]; a--) {
+        k->off += w->stride[a - 1] - k->idx[a] * w->stride[a];
+        k->idx[a] = 0, k->idx[a - 1]++;
+    }
+}
+
+static bool walks(const exec_walk *w) { return w->rank && !w->same; }
+
+void exec_tape_run(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
+{
+    const exec_tape *t = ch->tape;
+    const vec_kernels *v = ch->env->v;
+    vec_act acts[MOST_ACTS];
+    stretch s;
+    walker walk[TAPE_INPUTS];
+    s.ch = ch, s.scratch = scratch, s.slot_bytes = t->tile * (int64_t)sizeof(float);
+    for (int i = 0; i < ch->n_in; i++) walk[i] = walker_at(&ch->in[i], walks(&ch->in[i]) ? at : 0);
+    for (int64_t done = 0, len; done < n; done += len) {
+        len = n - done;
+        for (int i = 0; i < ch->n_in; i++)
+            if (walks(&ch->in[i])) len = MIN(len, ch->in[i].dim[ch->in[i].rank - 1] - walk[i].idx[ch->in[i].rank - 1]);
+        for (int i = 0; i < ch->n_in; i++) {
+            const exec_walk *w = &ch->in[i];
+            s.in[i] = (char *)ctx_mem(c, w->tensor) + (w->same && w->rank ? at + done : walk[i].off) * exec_size(w->t);
+            if (!w->rank || !w->stride[w->rank - 1]) v->load(&s.one[i], w->t, s.in[i], 1);
+            if (walks(w)) walker_on(&walk[i], w, len);
+        }
+        s.acc = (char *)(uintptr_t)(acc ? acc + done : NULL);
+        for (int k = 0; k < ch->n_out; k++) {
+            s.result[k] = (char *)ctx_mem(c, ch->out[k].y) + (at + done) * exec_size(ch->out[k].t);
+            s.past[k] = exec_chain_past(ch, c, k) && (uintptr_t)s.result[k] % VEC_LINE == 0;
+        }
+        for (int i = 0; i < t->n_fills; i++) v->fill((float *)(void *)slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].input], t->tile);
+        int64_t whole = len / t->tile;
+        if (whole) {
+            bind(&s, acts);
+            v->tape(acts, t->n_acts, whole);
+        }
+        if (len % t->tile) run_edge(&s, whole * t->tile, len % t->tile);
+    }
+}
