@@ -1,5 +1,6 @@
-/* exec_ew.c: elementwise chains, casts and fills, block by block.
+/* exec_ew.c: elementwise chains, casts, fills and random numbers, block by block.
  * In: prepared chains.  Out: their results. Elements do not depend on one another, so the result may lie where an operand did. */
+#include "base/rng.h"
 #include "engine/exec_int.h"
 
 typedef struct {
@@ -104,3 +105,33 @@ static an_status run_fill(const run_ctx *c, const insn *in, diag *d)
 }
 
 const exec_entry exec_fill = { .run = run_fill, .prepare = prepare_fill };
+
+/* ---- random numbers: the generator counts, so element i needs none of those before it ---- */
+
+typedef struct {
+    const run_ctx *c;
+    int64_t y;
+    uint64_t seed;
+    double low, high;
+} random_job;
+
+static void random_span(void *user, int64_t first, int64_t count, int thread)
+{
+    const random_job *j = user;
+    dtype t = ctx_tensor(j->c, j->y)->dt;
+    rng r = { .s = j->seed };
+    (void)thread;
+    rng_skip(&r, (uint64_t)first);
+    for (int64_t i = first; i < first + count; i++) dtype_store(t, ctx_mem(j->c, j->y), i, num_round(j->c->num, t, rng_range(&r, j->low, j->high)));
+}
+
+static an_status run_random(const run_ctx *c, const insn *in, diag *d)
+{
+    int64_t seed = insn_i(in, "seed"), y = insn_t(in, "y");
+    random_job j = { .c = c, .y = y, .seed = seed == -1 ? 0 : (uint64_t)seed, .low = insn_f(in, "low"), .high = insn_f(in, "high") };
+    (void)d;
+    exec_spans(c->pool, et_elems(ctx_tensor(c, y)), TASK_LEAST, random_span, &j);
+    return AN_OK;
+}
+
+const exec_entry exec_random = { .run = run_random };
