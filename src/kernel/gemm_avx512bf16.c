@@ -11,6 +11,7 @@ static inline vi v_to_bf16_pair(vf low, vf high)
                                      18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(turn, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
+static inline vi v_bf16_run(vf low, vf high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
 
 #include "kernel/gemm_vec.inc"
 
