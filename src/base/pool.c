@@ -4,8 +4,12 @@
  * the job and leaves `active` when no task is left; the caller works too, closes the state, then waits for active == 0.
  * Both sides write their own word before reading the other's, in sequential consistency, so a worker that wakes late
  * sees "closed" and a job's fields are never rewritten under a reader. No worker has to arrive: the caller alone can
- * finish the job, so a busy machine costs speed and never progress. */
+ * finish the job, so a busy machine costs speed and never progress.
+ *
+ * Tasks are cut into one queue per thread. A thread empties its own, then helps at the next ones: regions that cut the same
+ * memory the same way find it in the caches of the same cores, which is several times faster than fetching it from another's. */
 #include <pthread.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -22,18 +26,27 @@
 #endif
 
 enum {
-    SPINS = 1500,      /* 15 to 60 us: about what it costs to sleep and be woken again */
+    SPINS = 1500,      /* 15 to 90 us: about what it costs to sleep and be woken again */
+    REGION = 4,        /* as many times that inside a region: work that one thread does alone lies between two runs */
+    LINE = 64,         /* bytes that move between caches together */
     MAX_THREADS = 1024 /* a typing error in AN_THREADS should not make a million threads */
 };
 
+typedef struct {
+    alignas(LINE) _Atomic int64_t next; /* of its share; past `end` when it is empty */
+    int64_t end;
+} queue;
+
 struct pool {
-    _Atomic uint64_t state;
-    _Atomic int64_t next;
-    _Atomic int active, sleepers, hold, caller_waits;
-    _Atomic bool quit;
-    pool_fn *fn; /* fn, ctx, n_tasks: written while the state is closed and nobody is active */
+    alignas(LINE) _Atomic uint64_t state;
+    pool_fn *fn; /* fn, ctx, n_queues, queues: written while the state is closed and nobody is active */
     void *ctx;
-    int64_t n_tasks;
+    int n_queues;
+    queue *queues; /* n_threads */
+    alignas(LINE) _Atomic int active;
+    alignas(LINE) _Atomic int sleepers;
+    _Atomic int hold, caller_waits;
+    _Atomic bool quit;
     pthread_mutex_t owner; /* held by the thread whose region runs */
     pthread_mutex_t mu;
     pthread_cond_t wake, idle;
@@ -51,8 +64,13 @@ static void work(pool *p, int thread)
 {
     bool was = in_task;
     in_task = true;
-    int64_t n = p->n_tasks;
-    for (int64_t t; (t = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < n;) p->fn(p->ctx, t, thread);
+    for (int i = 0, n = p->n_queues; i < n; i++) {
+        queue *q = &p->queues[(thread + i) % n];
+        while (atomic_load_explicit(&q->next, memory_order_relaxed) < q->end) { /* asked first: an empty queue is not written to */
+            int64_t t = atomic_fetch_add_explicit(&q->next, 1, memory_order_relaxed);
+            if (t < q->end) p->fn(p->ctx, t, thread);
+        }
+    }
     in_task = was;
 }
 
@@ -64,8 +82,8 @@ static bool has_work(pool *p, uint64_t seen)
 
 static void wait_work(pool *p, uint64_t seen)
 {
-    for (int i = 0; i < SPINS && atomic_load_explicit(&p->hold, memory_order_relaxed) > 0; i++) {
-        if (has_work(p, seen)) return;
+    for (int i = 0; i < SPINS || (i < REGION * SPINS && atomic_load_explicit(&p->hold, memory_order_relaxed) > 0); i++) {
+        if (has_work(p, seen) || atomic_load_explicit(&p->quit, memory_order_relaxed)) return;
         RELAX();
     }
     pthread_mutex_lock(&p->mu);
@@ -128,8 +146,11 @@ void pool_run(pool *p, pool_fn *fn, void *ctx, int64_t n_tasks)
     }
     p->fn = fn;
     p->ctx = ctx;
-    p->n_tasks = n_tasks;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+    int n = p->n_queues = (int)MIN(n_tasks, p->n_threads);
+    for (int i = 0; i < n; i++) {
+        atomic_store_explicit(&p->queues[i].next, n_tasks / n * i + MIN(i, n_tasks % n), memory_order_relaxed);
+        p->queues[i].end = n_tasks / n * (i + 1) + MIN(i + 1, n_tasks % n);
+    }
     uint64_t open = (atomic_load_explicit(&p->state, memory_order_relaxed) | 1) + 2;
     atomic_store(&p->state, open);
     if (atomic_load(&p->sleepers)) {
@@ -157,13 +178,18 @@ an_status pool_make(pool **out, int n_threads, diag *d)
     if (n_threads < 0 || n_threads > MAX_THREADS)
         return diag_fail(d, AN_INPUT, NOWHERE, "%d threads asked for; 0 (automatic) to %d are possible", n_threads, MAX_THREADS);
     if (n_threads == 0) n_threads = default_threads();
-    pool *p = calloc(1, sizeof *p);
+    pool *p = aligned_alloc(LINE, sizeof *p);
     if (!p) return diag_nomem(d);
+    memset(p, 0, sizeof *p);
     p->workers = calloc((size_t)n_threads, sizeof *p->workers);
-    if (!p->workers) {
+    p->queues = aligned_alloc(LINE, (size_t)n_threads * sizeof *p->queues);
+    if (!p->workers || !p->queues) {
+        free(p->workers);
+        free(p->queues);
         free(p);
         return diag_nomem(d);
     }
+    memset(p->queues, 0, (size_t)n_threads * sizeof *p->queues);
     pthread_mutex_init(&p->owner, NULL);
     pthread_mutex_init(&p->mu, NULL);
     pthread_cond_init(&p->wake, NULL);
@@ -193,6 +219,7 @@ void pool_free(pool *p)
     pthread_mutex_destroy(&p->mu);
     pthread_mutex_destroy(&p->owner);
     free(p->workers);
+    free(p->queues);
     free(p);
 }
 

@@ -1,8 +1,9 @@
 /* pool.h: threads that share out the tasks of a region and sleep between regions.
  *
- * Tasks 0..n-1 are claimed one by one in order; which thread runs a task is not fixed, so a task must not depend on it:
- * then results are the same for every thread count. `thread` is 0..pool_threads()-1, unique among tasks that run at the
- * same moment: use it to pick private scratch, nothing else.
+ * Of tasks 0..n-1 thread t of T begins with those from n·t/T on and helps the others when it is done with its share: cut an
+ * array into tasks in order, and each thread finds its part of it in its cache the next time. Which thread runs a task is not
+ * promised, so a task must not depend on it: then results are the same for every thread count. `thread` is
+ * 0..pool_threads()-1, unique among tasks that run at the same moment: use it to pick private scratch, nothing else.
  * A pool_run inside a task, or while another thread's region is running, runs its tasks inline (thread 0): give it its
  * own scratch. A NULL pool runs inline as well. */
 #ifndef BASE_POOL_H
@@ -21,8 +22,9 @@ int pool_threads(const pool *p); /* 1 for NULL */
 
 void pool_run(pool *p, pool_fn *fn, void *ctx, int64_t n_tasks); /* returns when all tasks are done */
 
-/* Between enter and leave several pool_run calls form one region: workers wait for the next call by a short bounded
- * spin before they sleep, so it starts in about a microsecond. Nests. Outside, workers go to sleep at once. */
+/* Between enter and leave several pool_run calls form one region: workers wait for the next call by a bounded spin before
+ * they sleep, so it starts in about a microsecond. Nests. Outside they spin for a shorter time, some tens of microseconds:
+ * what lies between one dispatch and the next. */
 void pool_enter(pool *p);
 void pool_leave(pool *p);
 

@@ -440,12 +440,26 @@ static bool belong(const cg *c, const ins *a, const ins *b)
     return meet;
 }
 
-/* b becomes a and b: a's steps in front, their results side by side. */
+/* Does anything but a and b read the root, or is it a result of the program? */
+static bool wanted_elsewhere(const cg *c, const ins *a, const ins *b, int root)
+{
+    for (size_t i = 0; i < c->ins.n; i++) {
+        const ins *n = &c->ins.at[i];
+        if (n != a && n != b && !n->dead && reads_root(c, n, root)) return true;
+    }
+    for (size_t i = 0; i < c->outs.n; i++)
+        if (cg_root(c, (int)c->outs.at[i].tensor) == root) return true;
+    return c->t.at[root].where != SPACE_SCRATCH;
+}
+
+/* b becomes a and b: a's steps in front, their results side by side. What only b read of a's is stored no longer. */
 static bool join_results(cg *c, const ins *a, ins *b)
 {
     int ext[CHAIN_MAX_IN], n_ext = 0, map_a[CHAIN_MAX_IN], map_b[CHAIN_MAX_IN], made[CHAIN_MAX_IN];
-    int total = a->n_step + b->n_step;
-    if (total > CHAIN_MAX_STEPS || a->n_y + b->n_y > CHAIN_MOST_RESULTS || !a->n_step || !b->n_step) return false;
+    int total = a->n_step + b->n_step, results = b->n_y;
+    bool stored[CHAIN_MOST_RESULTS];
+    for (int k = 0; k < a->n_y; k++) results += stored[k] = wanted_elsewhere(c, a, b, cg_root(c, a->y[k]));
+    if (total > CHAIN_MAX_STEPS || results > CHAIN_MOST_RESULTS || !a->n_step || !b->n_step) return false;
     for (int pass = 0; pass < 2; pass++) {
         const ins *n = pass ? b : a;
         for (int k = 0; k < n->n_ext; k++) {
@@ -479,8 +493,9 @@ static bool join_results(cg *c, const ins *a, ins *b)
         }
     }
     for (int k = 1; k < b->n_y; k++) b->from[k] += a->n_step;
-    for (int k = 0; k < a->n_y; k++, b->n_y++) b->y[b->n_y] = a->y[k], b->from[b->n_y] = k ? a->from[k] : a->n_step - 1;
-    b->op = IN_EWS, b->steps = steps, b->n_step = b->cap_step = total, b->n_ext = n_ext;
+    for (int k = 0; k < a->n_y; k++)
+        if (stored[k]) b->y[b->n_y] = a->y[k], b->from[b->n_y++] = k ? a->from[k] : a->n_step - 1;
+    b->op = b->n_y > 1 ? IN_EWS : IN_EW, b->steps = steps, b->n_step = b->cap_step = total, b->n_ext = n_ext;
     memcpy(b->ext, ext, sizeof *ext * (size_t)n_ext);
     return true;
 }

@@ -106,10 +106,10 @@ static val reduced(graph *g, op_id op, val x, int64_t axis)
 
 static val flat(optim_graph *b, val x) { return GA(b->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1)); }
 
-/* The whole of x as lines of equal length: 0 when n has no such divisor. Of 64 to 4096 numbers, 256 was fastest for 784 x 256 and 256 x 128. */
-static int64_t line_length(int64_t n)
+/* The whole of x as lines of equal length, `most` or shorter: 0 when n has no such divisor. */
+static int64_t line_length(int64_t n, int64_t most)
 {
-    for (int64_t k = 256; k >= 16; k--)
+    for (int64_t k = most; k >= 16; k--)
         if (n % k == 0 && n / k > 1) return k;
     return 0;
 }
@@ -117,10 +117,23 @@ static int64_t line_length(int64_t n)
 /* One number out of all: down the columns first, which is wide work, then along what is left. `then` joins the columns' results. */
 static val over_all(optim_graph *b, op_id op, op_id then, val x)
 {
-    int64_t n = 0, k = shape_elems(&graph_type(b->g, x)->sh, &n) ? line_length(n) : 0;
+    int64_t n = 0, k = shape_elems(&graph_type(b->g, x)->sh, &n) ? line_length(n, 256) : 0;
     if (!k) return flat(b, reduced(b->g, op, GA(b->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, n)), 1));
     val lines = GA(b->g, RESHAPE, VALS(x), AT_IS(SHAPE, n / k, k));
     return flat(b, reduced(b->g, then, reduced(b->g, op, lines, 0), 1));
+}
+
+/* The same for fp32 on a processor, part by part: parts follow each other in memory, so that the thread that made a part of the gradient,
+ * and will update that part, sums it; lines are so short that a part is one task. */
+static val sum_of_squares(optim_graph *b, val x)
+{
+    enum { LINE = 64, PARTS = 64, PART_LEAST = 16384 };
+    int64_t n = 0, k = shape_elems(&graph_type(b->g, x)->sh, &n) ? line_length(n, LINE) : 0, parts = PARTS;
+    if (!k) return over_all(b, OP_REDUCE_SUM_SQUARE, OP_REDUCE_SUM, x);
+    while (parts > 1 && (n / k % parts || n / parts < PART_LEAST)) parts /= 2;
+    val lines = GA(b->g, RESHAPE, VALS(x), AT_IS(SHAPE, parts, n / k / parts, k));
+    val sums = GA(b->g, RESHAPE, VALS(reduced(b->g, OP_REDUCE_SUM_SQUARE, lines, 1)), AT_IS(SHAPE, 1, parts * k));
+    return flat(b, reduced(b->g, OP_REDUCE_SUM, sums, 1));
 }
 
 static double count_of(const graph *g, val v)
@@ -133,7 +146,7 @@ static void norm_f32(optim_graph *b, const val *grad, int n, val *power, val *fa
 {
     val sum = NO_VAL;
     for (int i = 0; i < n; i++) {
-        val s = over_all(b, OP_REDUCE_SUM_SQUARE, OP_REDUCE_SUM, grad[i]);
+        val s = sum_of_squares(b, grad[i]);
         sum = sum.i ? G(b->g, ADD, sum, s) : s;
     }
     *power = sum;
