@@ -20,6 +20,7 @@ typedef struct {
     dtype tq, tk, tv, ty;
     bool causal, admits;
     attend_columns *columns; /* many queries: done there */
+    attend_few *few;         /* few queries with positions: done there */
     int64_t pos, window; /* tensor of positions, -1: none */
     size_t at_threads;   /* positions stand in front */
     float scale;
@@ -110,6 +111,7 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
     offsets(q, y, s.q_off), offsets(k, y, s.k_off), offsets(v, y, s.v_off);
     if (s.mask < 0 && s.pos < 0)
         TRY(attend_columns_make(im, in, &(attend_shape){ s.stacks, s.rows, s.keys, s.inner, s.cols, s.q_off, s.k_off, s.v_off, s.causal, s.scale }, &s.columns, d));
+    if (s.pos >= 0) TRY(attend_few_make(im, in, &(attend_shape){ s.stacks, s.rows, s.keys, s.inner, s.cols, s.q_off, s.k_off, s.v_off, false, s.scale }, &s.few, d));
     *keep = s;
     *out = keep;
     return AN_OK;
@@ -237,6 +239,7 @@ static an_status run(const run_ctx *c, const insn *in, diag *d)
     job j = { .c = c, .s = c->state };
     if (!c->state) return (in->op == IN_ATTEND_AT ? ref_attend_at : ref_attend)(c, in, d);
     if (j.s->columns) return attend_columns_run(c, in, j.s->columns, d);
+    if (j.s->few) return attend_few_run(c, in, j.s->few, d);
     int64_t *pos = c->work, t = j.s->pos;
     for (int64_t i = 0; t >= 0 && i < j.s->rows; i++) TRY(ref_index(c, in, dtype_load(ctx_tensor(c, t)->dt, ctx_mem(c, t), i), j.s->keys, &pos[i], d));
     pool_run(c->pool, block_task, &j, j.s->stacks * j.s->blocks);

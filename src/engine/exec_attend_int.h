@@ -1,5 +1,6 @@
-/* exec_attend_int.h: the two ways of attention on the plain processor. Private to engine/.
- *   exec_attend.c          few queries, masks, positions: a query is a row
+/* exec_attend_int.h: the ways of attention on the plain processor. Private to engine/.
+ *   exec_attend.c          masks, positions: a query is a row
+ *   exec_attend_few.c      one or a few queries with positions: the next tokens of a text
  *   exec_attend_columns.c  many queries without a mask but causal: a query is a column */
 #ifndef ENGINE_EXEC_ATTEND_INT_H
 #define ENGINE_EXEC_ATTEND_INT_H
@@ -17,5 +18,9 @@ typedef struct attend_columns attend_columns;
 /* *out stays NULL where this way has no advantage or no form. */
 an_status attend_columns_make(image *im, const insn *in, const attend_shape *a, attend_columns **out, diag *d) MUST_CHECK;
 an_status attend_columns_run(const run_ctx *c, const insn *in, const attend_columns *s, diag *d) MUST_CHECK;
+
+typedef struct attend_few attend_few;
+an_status attend_few_make(image *im, const insn *in, const attend_shape *a, attend_few **out, diag *d) MUST_CHECK;
+an_status attend_few_run(const run_ctx *c, const insn *in, const attend_few *s, diag *d) MUST_CHECK;
 
 #endif

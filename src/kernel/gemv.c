@@ -1,5 +1,8 @@
 /* gemv.c: few columns: x prepared once, rows shared out. In: a weight as stored, a view of x.  Out: fp32 sums. */
+#include <math.h>
+
 #include "kernel/gemv_int.h"
+#include "kernel/vector.h"
 
 enum {
     ALIGN = 64,
@@ -9,7 +12,7 @@ enum {
 };
 
 static const gemv_kernel rows[] = {
-#define GEMV(id, need_, width_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##id },
+#define GEMV(id, need_, width_, digits_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##id, .scores = gemv_scores_##id, .mix = gemv_mix_##id, .digits = digits_ },
 #include "kernel/gemv.def"
 #undef GEMV
 };
@@ -25,18 +28,21 @@ const gemv_kernel *gemv_pick(uint32_t isa)
     return g;
 }
 
+void gemv_scores(const gemv_kernel *g, dtype t, const void *k, int64_t n, int64_t inner, const float *q, float *y) { g->scores(t, k, n, inner, q, y); }
+void gemv_mix(const gemv_kernel *g, dtype t, const void *v, int64_t n, int64_t cols, const float *p, float *y) { g->mix(t, v, n, cols, p, y); }
+
 bool gemv_block_fits(gemv_form f, int64_t block)
 {
     if (f == GEMV_I8 || f == GEMV_U8) return block > 0 && block % 16 == 0;
     return f == GEMV_NIBBLE && (block == 8 || block == 16 || block == 32 || block == 64 || (block > 0 && block % PAD == 0));
 }
 
-/* Per column: the padded x, the sums of eight, one sum. */
+/* Per column: the padded x, its digits, three values for each eight, one sum. */
 static bool layout(int64_t n, int64_t k, int64_t *stride, size_t *bytes)
 {
     if (n < 0 || k < 0 || n > GEMV_COLUMNS || k > INT32_MAX) return false;
     *stride = ROUND_UP(k, (int64_t)PAD);
-    *bytes = (size_t)(n * (*stride + ROUND_UP(*stride / 8, 16) + 16)) * sizeof(float) + ALIGN;
+    *bytes = (size_t)(n * (*stride + *stride / 2 + 3 * (*stride / 8) + 16)) * sizeof(float) + ALIGN;
     return true;
 }
 
@@ -47,42 +53,80 @@ bool gemv_scratch_bytes(const gemv_kernel *g, int64_t n, int64_t k, size_t *byte
     return layout(n, k, &stride, bytes);
 }
 
-static float element(const gemm_view *v, int64_t k, int64_t j)
+/* Column j in order, as fp32. Neighbours of a row lie between its elements: runs of them are widened together. */
+static void widen(const gemv_call *c, const vec_kernels *v, int64_t j, float *x)
 {
-    int64_t at = k * v->row + j * v->col;
-    if (v->type == DT_F32) return ((const float *)v->at)[at];
-    return (float)dtype_load(v->type, v->at, at);
+    enum { RUN = 512 };
+    const int64_t k = c->w->k, size = dtype_bits(c->x.type) / 8, step = c->x.row;
+    const char *at = (const char *)c->x.at + j * c->x.col * size;
+    if (step == 1) {
+        v->load(x, c->x.type, at, k);
+        return;
+    }
+    float run[RUN];
+    const int64_t each = step > 0 && step <= RUN / 8 ? (RUN - 1) / step + 1 : 1;
+    for (int64_t i = 0; i < k; i += each) {
+        int64_t n = MIN(each, k - i);
+        v->load(run, c->x.type, at + i * step * size, (n - 1) * step + 1);
+        for (int64_t l = 0; l < n; l++) x[i + l] = run[l * step];
+    }
 }
 
 /* Column j as the form wants it. */
 static void prepare(const gemv_call *c, int64_t j, int64_t stride, float *x, float *lane_sum, float *sum)
 {
+    const vec_kernels *v = vec_pick(c->kernel->need);
     const int64_t k = c->w->k, w = c->kernel->width, run = 8 * w;
+    widen(c, v, j, x);
     memset(x + k, 0, (size_t)(stride - k) * sizeof *x);
     if (c->w->form != GEMV_NIBBLE) {
         double all = 0;
-        for (int64_t i = 0; i < k; i++) all += (double)(x[i] = element(&c->x, i, j));
+        for (int64_t i = 0; c->w->row_shift && i < k; i++) all += (double)x[i];
         *sum = (float)all;
         return;
     }
-    for (int64_t r = 0; r < stride; r += run)
-        for (int64_t d = 0; d < w; d++) {
-            float eight = 0;
-            for (int64_t s = 0; s < 8; s++) {
-                int64_t i = r + 8 * d + s;
-                float v = i < k ? element(&c->x, i, j) : 0;
-                x[r + s * w + d] = v;
-                eight += v;
+    for (int64_t r = 0; r < stride; r += run) {
+        float turned[PAD];
+        if (c->w->shift)
+            for (int64_t d = 0; d < w; d++) {
+                float eight = 0;
+                for (int64_t s = 0; s < 8; s++) eight += x[r + 8 * d + s];
+                lane_sum[r / 8 + d] = eight;
             }
-            lane_sum[r / 8 + d] = eight;
-        }
+        v->transpose(turned, w, x + r, 8, 8, w, sizeof *x);
+        memcpy(x + r, turned, (size_t)run * sizeof *x);
+    }
+}
+
+/* The table says that nibbles are numbers, and which: 0 to 15, or -8 to 7. */
+static bool are_numbers(const gemv_weight *w, bool *zero)
+{
+    if (w->form != GEMV_NIBBLE || !w->block || w->table_rows < w->m) return false;
+    *zero = w->table[8] < 0;
+    for (int i = 0; i < 16; i++)
+        if (w->table[i] != (float)(*zero && i >= 8 ? i - 16 : i)) return false;
+    return true;
 }
 
 typedef struct {
     const gemv_call *c;
     gemv_columns x;
-    int64_t each; /* rows of a task */
+    int64_t each;                 /* rows of a task */
+    bool mixed, odd[GEMV_COLUMNS]; /* some columns are not finite: each goes alone, those without digits */
 } run_ctx;
+
+static void run_mixed(const run_ctx *x, int64_t i0, int64_t i1)
+{
+    const gemv_call *c = x->c;
+    const int64_t stride = x->x.x_stride;
+    for (int64_t j = 0; j < c->n; j++) {
+        gemv_columns one = x->x;
+        one.x += j * stride, one.lane_sum += j * (stride / 8), one.sum += j;
+        one.digits = x->odd[j] ? NULL : one.digits + j * 2 * stride;
+        one.start += j * (stride / 8), one.step += j * (stride / 8);
+        c->kernel->rows(c->w, &one, 1, i0, i1, c->y + j, c->ldy);
+    }
+}
 
 static void run_task(void *ctx, int64_t task, int thread)
 {
@@ -90,7 +134,8 @@ static void run_task(void *ctx, int64_t task, int thread)
     const gemv_call *c = x->c;
     (void)thread;
     int64_t i0 = task * x->each, i1 = MIN(i0 + x->each, c->w->m);
-    c->kernel->rows(c->w, &x->x, c->n, i0, i1, c->y, c->ldy);
+    if (x->mixed) run_mixed(x, i0, i1);
+    else c->kernel->rows(c->w, &x->x, c->n, i0, i1, c->y, c->ldy);
 }
 
 static an_status refuse(const gemv_call *c, diag *d)
@@ -117,9 +162,16 @@ an_status gemv_run(const gemv_call *c, diag *d)
     if (!layout(c->n, c->w->k, &stride, &need) || c->scratch_bytes < need)
         return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %zu bytes of scratch are too few", c->kernel->name, c->scratch_bytes);
     char *at = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
-    float *x = (float *)(void *)at, *lane_sum = x + c->n * stride, *sum = lane_sum + c->n * ROUND_UP(stride / 8, 16);
+    float *x = (float *)(void *)at, *digits = x + c->n * stride, *lane_sum = digits + c->n * (stride / 2), *step = lane_sum + c->n * (stride / 8);
+    float *start = step + c->n * (stride / 8), *sum = start + c->n * (stride / 8);
     for (int64_t j = 0; j < c->n; j++) prepare(c, j, stride, x + j * stride, lane_sum + j * (stride / 8), sum + j);
     run_ctx r = { .c = c, .x = { .x = x, .x_stride = stride, .lane_sum = lane_sum, .sum = sum } };
+    if (c->kernel->digits && are_numbers(c->w, &r.x.zero)) {
+        const vec_kernels *v = vec_pick(c->kernel->need);
+        for (int64_t j = 0; j < c->n; j++) r.mixed |= r.odd[j] = !(v->largest(x + j * stride, stride) < INFINITY);
+        r.x.digits = (int8_t *)(void *)digits, r.x.start = (int32_t *)(void *)start, r.x.step = step;
+        c->kernel->digits(x, c->n * stride, r.x.zero, (int8_t *)(void *)digits, (int32_t *)(void *)start, step); /* columns lie end to end, in whole runs */
+    }
     int64_t threads = pool_threads(c->pool);
     r.each = MAX(MAX(TASK_BYTES / MAX(c->w->row_bytes, 1), TASK_ROWS), 1);
     if (threads > 1) r.each = MIN(r.each, MAX(ROUND_UP(c->w->m / (4 * threads), 4), 4)); /* a small weight is shared all the same */

@@ -7,6 +7,11 @@
  * l + width, ... ascending (nibbles: k in groups of eight per lane; blocks: their sums, scaled, in turn), then lanes are added in halves. So with s = ceil(k/width)
  * an element is within (s + 12) · 2^-24 · sum|W·x| of the exact sum over the weights as defined below.
  *
+ * Nibbles that are numbers (a table of 0 to 15 or of -8 to 7, one for all rows) with a scale per block meet x by digits, where a
+ * kernel has them: x in units of 2^-14 of the largest of each eight, sums of integers, exact. Then an element may be off by
+ * another 2^-15 · sum over eights of (largest |x|) · (sum|W|), and eights whose largest is below 2^-100 count as zero. Columns with
+ * an infinity or NaN go the other way.
+ *
  * What a weight is, exactly: the stored number; int8: row_scale · q + row_shift, or its block's scale · q; nibbles: the table's
  * value, times its block's scale, plus its block's shift. Scales are applied to sums in fp32: an element of W is never rounded to fp16. */
 #ifndef KERNEL_GEMV_H
@@ -52,5 +57,11 @@ typedef struct {
 
 bool gemv_scratch_bytes(const gemv_kernel *g, int64_t n, int64_t k, size_t *bytes) MUST_CHECK; /* false: it overflows */
 an_status gemv_run(const gemv_call *c, diag *d) MUST_CHECK;
+
+/* One query of attention, on this thread; k and v lie row by row, F32 F16 BF16, and are widened to fp32.
+ * y[i] = sum over j of k[i,j] · q[j], in the order of the product above. */
+void gemv_scores(const gemv_kernel *g, dtype t, const void *k, int64_t rows, int64_t inner, const float *q, float *y);
+/* y[j] = sum over i of p[i] · v[i,j], rows ascending, fused multiply-adds from 0 (scalar row: rounded product, then sum). */
+void gemv_mix(const gemv_kernel *g, dtype t, const void *v, int64_t rows, int64_t cols, const float *p, float *y);
 
 #endif

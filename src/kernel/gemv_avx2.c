@@ -18,8 +18,14 @@ static inline float v_sum(vf v)
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
 static inline vf v_ld_u8(const void *p, int n) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(ldn_bytes(p, n))); }
+static inline vi d_even(vi v, vi f) { return i_and(i_xor(v, f), i_set1(0x0f0f0f0f)); }
+static inline vi d_odd(vi v, vi f) { return d_even(_mm256_srli_epi16(v, 4), f); }
+static inline vi d_dot(vi c, vi u, vi x) { return i_add(c, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1))); }
 
 #define GEMV_ROWS gemv_rows_avx2
+#define GEMV_SCORES gemv_scores_avx2
+#define GEMV_MIX gemv_mix_avx2
+#define GEMV_DIGITS gemv_digits_avx2
 #include "kernel/gemv.inc"
 #else
 typedef int gemv_avx2_other_architecture;

@@ -13,4 +13,6 @@ static inline float v_sum(vf v) { return v; }
 static inline vf v_ld_u8(const void *p, int n) { return n > 0 ? (vf) * (const uint8_t *)p : 0.0f; }
 
 #define GEMV_ROWS gemv_rows_scalar
+#define GEMV_SCORES gemv_scores_scalar
+#define GEMV_MIX gemv_mix_scalar
 #include "kernel/gemv.inc"

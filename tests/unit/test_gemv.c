@@ -20,7 +20,8 @@ static void *must(size_t n)
     return p;
 }
 
-static weight weight_make(rng *r, gemv_form f, int64_t m, int64_t k, int64_t block, dtype scale_type, bool shifted)
+/* numbers: nibbles stand for DT_U4 or DT_I4; DT_NONE: for values of a table. */
+static weight weight_make(rng *r, gemv_form f, int64_t m, int64_t k, int64_t block, dtype scale_type, bool shifted, dtype numbers)
 {
     static const int bits[GEMV_FORMS] = { 16, 16, 8, 8, 4 };
     static const dtype types[GEMV_FORMS] = { DT_F16, DT_BF16, DT_I8, DT_U8, DT_U4 };
@@ -39,10 +40,13 @@ static weight weight_make(rng *r, gemv_form f, int64_t m, int64_t k, int64_t blo
         }
     }
     if (f == GEMV_NIBBLE) {
-        x.w.table_rows = 1 + (int64_t)rng_below(r, (uint64_t)m);
+        x.w.table_rows = numbers ? m : 1 + (int64_t)rng_below(r, (uint64_t)m);
         int64_t tables = (m + x.w.table_rows - 1) / x.w.table_rows;
         x.w.table = x.table = must((size_t)tables * 64);
-        for (int64_t i = 0; i < tables * 16; i++) x.table[i] = (float)rng_normal(r);
+        for (int64_t i = 0; i < tables * 16; i++) {
+            unsigned char code = (unsigned char)(i % 16);
+            x.table[i] = (float)(numbers ? dtype_load(numbers, &code, 0) : rng_normal(r));
+        }
     }
     if (block) {
         int64_t scales = m * (k / block);
@@ -96,12 +100,24 @@ static const struct {
     int64_t block;
     dtype scale;
     bool shifted;
+    dtype numbers;
 } forms[] = {
-    { GEMV_F16, 0, DT_F32, false },    { GEMV_BF16, 0, DT_F32, false },    { GEMV_I8, 0, DT_F32, false },
-    { GEMV_I8, 0, DT_F32, true },      { GEMV_U8, 0, DT_F32, true },      { GEMV_NIBBLE, 0, DT_F32, false },  { GEMV_NIBBLE, 8, DT_F32, true },
-    { GEMV_NIBBLE, 16, DT_F16, true }, { GEMV_NIBBLE, 32, DT_F16, false }, { GEMV_NIBBLE, 64, DT_F32, true }, { GEMV_NIBBLE, 128, DT_F16, true },
-    { GEMV_NIBBLE, 256, DT_F32, false }, { GEMV_I8, 16, DT_F16, false }, { GEMV_I8, 64, DT_F32, false }, { GEMV_U8, 48, DT_F16, false },
+    { GEMV_F16, 0, DT_F32, false, DT_NONE },     { GEMV_BF16, 0, DT_F32, false, DT_NONE },   { GEMV_I8, 0, DT_F32, false, DT_NONE },
+    { GEMV_I8, 0, DT_F32, true, DT_NONE },       { GEMV_U8, 0, DT_F32, true, DT_NONE },      { GEMV_NIBBLE, 0, DT_F32, false, DT_NONE },
+    { GEMV_NIBBLE, 8, DT_F32, true, DT_NONE },   { GEMV_NIBBLE, 16, DT_F16, true, DT_NONE }, { GEMV_NIBBLE, 32, DT_F16, false, DT_NONE },
+    { GEMV_NIBBLE, 64, DT_F32, true, DT_NONE },  { GEMV_NIBBLE, 128, DT_F16, true, DT_NONE }, { GEMV_NIBBLE, 256, DT_F32, false, DT_NONE },
+    { GEMV_I8, 16, DT_F16, false, DT_NONE },     { GEMV_I8, 64, DT_F32, false, DT_NONE },    { GEMV_U8, 48, DT_F16, false, DT_NONE },
+    { GEMV_NIBBLE, 8, DT_F16, false, DT_I4 },    { GEMV_NIBBLE, 32, DT_F16, false, DT_I4 },  { GEMV_NIBBLE, 32, DT_F32, true, DT_U4 },
+    { GEMV_NIBBLE, 64, DT_F16, true, DT_I4 },    { GEMV_NIBBLE, 128, DT_F32, false, DT_U4 }, { GEMV_NIBBLE, 256, DT_F16, true, DT_I4 },
+    { GEMV_NIBBLE, 0, DT_F32, false, DT_I4 },
 };
+
+static double largest_of_eight(dtype t, const void *x, gemm_view v, int64_t k, int64_t row, int64_t col)
+{
+    double most = 0;
+    for (int64_t i = row / 8 * 8; i < MIN(k, row / 8 * 8 + 8); i++) most = MAX(most, fabs(dtype_load(t, x, i * v.row + col * v.col)));
+    return most;
+}
 
 static void each_row_against_double(void **state)
 {
@@ -115,20 +131,21 @@ static void each_row_against_double(void **state)
         for (size_t f = 0; f < COUNT(forms); f++) {
             int64_t m = 1 + (int64_t)rng_below(&r, 40), k = 1 + (int64_t)rng_below(&r, 300), n = 1 + (int64_t)rng_below(&r, GEMV_COLUMNS);
             if (forms[f].f == GEMV_NIBBLE || forms[f].block) k = ROUND_UP(k, MAX(forms[f].block, GEMV_K_STEP));
-            weight w = weight_make(&r, forms[f].f, m, k, forms[f].block, forms[f].scale, forms[f].shifted);
+            weight w = weight_make(&r, forms[f].f, m, k, forms[f].block, forms[f].scale, forms[f].shifted, forms[f].numbers);
             dtype xt = rng_below(&r, 2) ? DT_F32 : DT_F16;
             bool by_rows = rng_below(&r, 2) != 0;
             gemm_view x = { .type = xt, .row = by_rows ? n : 1, .col = by_rows ? 1 : k };
             void *xm = must((size_t)(k * n) * 4);
             x.at = xm;
-            for (int64_t i = 0; i < k * n; i++) dtype_store(xt, xm, i, rng_normal(&r));
+            for (int64_t i = 0; i < k * n; i++) dtype_store(xt, xm, i, rng_normal(&r) * (rng_below(&r, 9) ? 1 : 64));
             int64_t ldy = n + (int64_t)rng_below(&r, 3);
-            double *want = must((size_t)(m * n) * sizeof(double)), *mag = must((size_t)(m * n) * sizeof(double));
+            double *want = must((size_t)(m * n) * sizeof(double)), *mag = must((size_t)(m * n) * sizeof(double)), *unit = must((size_t)(m * n) * sizeof(double));
             for (int64_t a = 0; a < m; a++)
                 for (int64_t b = 0; b < n; b++)
                     for (int64_t c = 0; c < k; c++) {
                         double v = dtype_load(xt, xm, c * x.row + b * x.col);
                         want[a * n + b] += w.value[a * k + c] * v, mag[a * n + b] += w.bound[a * k + c] * fabs(v);
+                        if (forms[f].numbers && forms[f].block) unit[a * n + b] += w.bound[a * k + c] * largest_of_eight(xt, xm, x, k, c, b);
                     }
             float *y = must((size_t)(m * ldy) * 4), *again = must((size_t)(m * ldy) * 4), *alone = must((size_t)m * 4);
             for (size_t i = 0; gemv_row(i); i++) {
@@ -138,7 +155,7 @@ static void each_row_against_double(void **state)
                 run(g, two, &w.w, n, x, again, ldy);
                 for (int64_t a = 0; a < m; a++)
                     for (int64_t b = 0; b < n; b++) {
-                        double got = (double)y[a * ldy + b], most = (double)(k + 12) * 0x1p-24 * mag[a * n + b] + 1e-37;
+                        double got = (double)y[a * ldy + b], most = (double)(k + 12) * 0x1p-24 * mag[a * n + b] + 0x1p-15 * unit[a * n + b] + 1e-37;
                         if (!(fabs(got - want[a * n + b]) <= most))
                             fail_msg("gemv_%s form %d block %d, %dx%dx%d at (%d, %d): %.9g, wanted %.9g within %g", gemv_name(g), (int)forms[f].f, (int)forms[f].block, (int)m,
                                      (int)n, (int)k, (int)a, (int)b, got, want[a * n + b], most);
@@ -151,10 +168,76 @@ static void each_row_against_double(void **state)
                 for (int64_t a = 0; a < m; a++)
                     if (memcmp(&alone[a], &y[a * ldy + column], 4)) fail_msg("gemv_%s form %d: column %d alone gives other bits", gemv_name(g), (int)forms[f].f, (int)column);
             }
-            free(want), free(mag), free(xm), free(y), free(again), free(alone);
+            free(want), free(mag), free(unit), free(xm), free(y), free(again), free(alone);
             weight_free(&w);
         }
     pool_free(two);
+}
+
+/* Digits: zeros, tiny numbers, and columns that are not finite beside ones that are. */
+static void odd_columns(void **state)
+{
+    (void)state;
+    enum { M = 9, K = 64, N = 3 };
+    rng r = { test_seed("gemv odd") };
+    weight w = weight_make(&r, GEMV_NIBBLE, M, K, 32, DT_F16, false, DT_I4);
+    float x[N][K], y[M * N], alone[M];
+    for (int i = 0; i < K; i++) x[0][i] = (float)rng_normal(&r), x[1][i] = 0, x[2][i] = i < 8 ? 0x1p-120f : i < 16 ? 0x1p-90f : 0;
+    for (size_t i = 0; gemv_row(i); i++) {
+        const gemv_kernel *g = gemv_row(i);
+        if (gemv_need(g) & ~have()) continue;
+        gemm_view v = { .at = x, .type = DT_F32, .row = 1, .col = K };
+        run(g, NULL, &w.w, N, v, y, N);
+        for (int a = 0; a < M; a++) {
+            double want = 0;
+            for (int k = 0; k < 16; k++) want += w.value[a * K + k] * (double)x[2][k];
+            assert_true(y[a * N + 1] == 0.0f);
+            assert_true(fabs((double)y[a * N + 2] - want) <= 0x1p-90);
+        }
+        float keep = x[1][5];
+        x[1][5] = INFINITY;
+        run(g, NULL, &w.w, 1, v, alone, 1);
+        run(g, NULL, &w.w, N, v, y, N);
+        for (int a = 0; a < M; a++) {
+            double q = w.value[a * K + 5];
+            if (memcmp(&y[a * N], &alone[a], 4)) fail_msg("gemv_%s: an infinity in another column changes the first", gemv_name(g));
+            if (q == 0 ? !isnan(y[a * N + 1]) : y[a * N + 1] != (q > 0 ? INFINITY : -INFINITY)) fail_msg("gemv_%s: infinity times %g gives %g", gemv_name(g), q, (double)y[a * N + 1]);
+        }
+        x[1][5] = keep;
+    }
+    weight_free(&w);
+}
+
+static void one_query(void **state)
+{
+    (void)state;
+    static const dtype types[] = { DT_F32, DT_F16, DT_BF16 };
+    rng r = { test_seed("gemv query") };
+    for (int round = 0; round < 40; round++) {
+        dtype t = types[round % 3];
+        int64_t rows = 1 + (int64_t)rng_below(&r, 70), cols = 1 + (int64_t)rng_below(&r, 140), size = dtype_bits(t) / 8;
+        void *lines = must((size_t)(rows * cols * size));
+        float *x = must((size_t)MAX(rows, cols) * 4), *y = must((size_t)MAX(rows, cols) * 4);
+        for (int64_t i = 0; i < rows * cols; i++) dtype_store(t, lines, i, rng_normal(&r));
+        for (int64_t i = 0; i < MAX(rows, cols); i++) x[i] = (float)rng_normal(&r);
+        for (size_t i = 0; gemv_row(i); i++) {
+            const gemv_kernel *g = gemv_row(i);
+            if (gemv_need(g) & ~have()) continue;
+            for (int mix = 0; mix < 2; mix++) {
+                (mix ? gemv_mix : gemv_scores)(g, t, lines, rows, cols, x, y);
+                for (int64_t a = 0; a < (mix ? cols : rows); a++) {
+                    double want = 0, mag = 0;
+                    for (int64_t b = 0; b < (mix ? rows : cols); b++) {
+                        double p = dtype_load(t, lines, mix ? b * cols + a : a * cols + b) * (double)x[b];
+                        want += p, mag += fabs(p);
+                    }
+                    if (!(fabs((double)y[a] - want) <= (double)(MAX(rows, cols) + 12) * 0x1p-24 * mag + 1e-37))
+                        fail_msg("gemv_%s %s of %s, %dx%d at %d: %.9g, wanted %.9g", gemv_name(g), mix ? "mix" : "scores", dtype_name(t), (int)rows, (int)cols, (int)a, (double)y[a], want);
+                }
+            }
+        }
+        free(lines), free(x), free(y);
+    }
 }
 
 static void refusals(void **state)
@@ -184,6 +267,6 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double), cmocka_unit_test(refusals) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double), cmocka_unit_test(odd_columns), cmocka_unit_test(one_query), cmocka_unit_test(refusals) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
