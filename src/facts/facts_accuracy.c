@@ -54,14 +54,24 @@ static size_t function_named(const char *name, size_t n)
     return i;
 }
 
-/* text: function; args: published worst error to four decimals, lo, hi, number of even points */
+/* text: function; args: published worst error to four decimals. The published sweep is not known: every fp16, and 256 to 65536 even points of
+ * three ranges. The figure has to be among theirs. */
 an_status fact_table_error(fx *f)
 {
-    double worst, at = 0, all, all_at = 0;
+    static const double range[] = { 4, 8, 16 };
     size_t fn = function_named(f->row->text, strlen(f->row->text));
-    TRY(worst_error(f, fx_chip(f, 0), fn, fx_arg(f, 1), fx_arg(f, 2), (int)fx_arg(f, 3), &worst, &at));
-    TRY(worst_error(f, fx_chip(f, 0), fn, fx_arg(f, 1), fx_arg(f, 2), 0, &all, &all_at));
-    return fx_verdict(f, fabs(worst - fx_arg(f, 0)) <= 0.00005, "%.4f at %.3f (over every fp16 %.4f at %.3f)", worst, at, all, all_at);
+    double least = INF, most = 0, all = 0;
+    int n = 0;
+    for (size_t k = 0; k < COUNT(range); k++)
+        for (int even = 256; even <= ALL; even *= 2, n++) {
+            double worst, at;
+            TRY(worst_error(f, fx_chip(f, 0), fn, -range[k], range[k], even, &worst, &at));
+            least = MIN(least, worst), most = MAX(most, worst);
+        }
+    double at;
+    TRY(worst_error(f, fx_chip(f, 0), fn, -range[1], range[1], 0, &all, &at));
+    least = MIN(least, all), most = MAX(most, all);
+    return fx_verdict(f, fx_arg(f, 0) >= least - 0.00005 && fx_arg(f, 0) <= most + 0.00005, "%.4f to %.4f over %d sweeps, %.4f over every fp16", least, most, n, all);
 }
 
 /* text: functions, one per chip of the row; args: least and greatest worst error, then lo, hi per function */
@@ -107,12 +117,12 @@ typedef struct {
 static const char CONV_ARGS[] = "pad_type = string(\"valid\"), strides = tensor<int32, [2]>([1, 1]), pad = tensor<int32, [4]>([0, 0, 0, 0]), dilations = tensor<int32, [2]>([1, 1]), groups = int32(1)";
 
 /* The same 1x1 layer with fp16 weights and with int8 weights and one scale per output channel. */
-static an_status stored_convs(fx *f, const char *chip, conv_data *c)
+static an_status stored_convs(fx *f, const char *chip, int seed, conv_data *c)
 {
     uint16_t *dense = TAKE(&f->mem, uint16_t, CIN * COUT), *scale = TAKE(&f->mem, uint16_t, COUT);
     int8_t *q = TAKE(&f->mem, int8_t, CIN * COUT);
-    rng r = { .s = 64 };
-    c->x = fx_normal(f, CIN * AREA, 63, 1), c->w = fx_take(f, CIN * COUT), c->exact = fx_take(f, COUT * AREA), c->rounded = fx_take(f, COUT * AREA);
+    rng r = { .s = 64 + 1000 * (uint64_t)seed };
+    c->x = fx_normal(f, CIN * AREA, 63 + 1000 * (uint64_t)seed, 1), c->w = fx_take(f, CIN * COUT), c->exact = fx_take(f, COUT * AREA), c->rounded = fx_take(f, COUT * AREA);
     if (!dense || !scale || !q || !c->x || !c->w || !c->exact || !c->rounded) return diag_nomem(f->d);
     for (int i = 0; i < CIN * AREA; i++) c->x[i] = MAX(c->x[i], 0);
     for (int o = 0; o < COUT; o++) {
@@ -150,65 +160,110 @@ static an_status stored_convs(fx *f, const char *chip, conv_data *c)
     return st;
 }
 
+enum { SEEDS = 8 }; /* of data: what is judged holds for seeds 1 .. SEEDS */
+
 an_status fact_int8_cosine(fx *f)
 {
-    conv_data c = { 0 };
-    TRY(stored_convs(f, fx_chip(f, 0), &c));
-    double cosine = fx_cosine(c.int8, c.dense, COUT * AREA);
-    return fx_verdict(f, cosine >= 0.9999, "%.6f", cosine);
+    double least = 1;
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        conv_data c = { 0 };
+        TRY(stored_convs(f, fx_chip(f, 0), seed, &c));
+        least = MIN(least, fx_cosine(c.int8, c.dense, COUT * AREA));
+    }
+    return fx_verdict(f, least >= 0.9999, "%.6f or more over %d seeds", least, SEEDS);
 }
 
 /* args: 1 for int8, 0 for fp16; least and greatest relative error that the published digits stand for */
 an_status fact_conv_error(fx *f)
 {
-    conv_data c = { 0 };
-    TRY(stored_convs(f, fx_chip(f, 0), &c));
-    double e = fx_arg(f, 0) != 0 ? fx_relative(c.int8, c.exact, COUT * AREA) : fx_relative(c.dense, c.rounded, COUT * AREA);
-    return fx_verdict(f, e >= fx_arg(f, 1) && e <= fx_arg(f, 2), "%.2f percent", 100 * e);
+    double least = INF, most = 0;
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        conv_data c = { 0 };
+        TRY(stored_convs(f, fx_chip(f, 0), seed, &c));
+        double e = fx_arg(f, 0) != 0 ? fx_relative(c.int8, c.exact, COUT * AREA) : fx_relative(c.dense, c.rounded, COUT * AREA);
+        least = MIN(least, e), most = MAX(most, e);
+    }
+    return fx_verdict(f, least >= fx_arg(f, 1) && most <= fx_arg(f, 2), "%.3f to %.3f percent over %d seeds", 100 * least, 100 * most, SEEDS);
 }
 
 /* ---- the order of two additions ---- */
 
-/* args: share of elements that differ, its tolerance, largest difference */
-an_status fact_association(fx *f)
+typedef struct {
+    double share, ulps, most; /* of elements that differ; mean distance in ulp of the largest number at hand; largest difference */
+} association;
+
+static an_status associate(fx *f, int seed, double scale, association *out)
 {
     enum { N = ALL };
     const char *params = FX_T("1, 1, 256, 256") " a, " FX_T("1, 1, 256, 256") " b, " FX_T("1, 1, 256, 256") " c";
     const char *text = fx_text(f, params, "l, r",
                                FX_T("1, 1, 256, 256") " ab = add(x = a, y = b)[name = string(\"ab\")];\n" FX_T("1, 1, 256, 256") " l = add(x = ab, y = c)[name = string(\"l\")];\n"
                                FX_T("1, 1, 256, 256") " bc = add(x = b, y = c)[name = string(\"bc\")];\n" FX_T("1, 1, 256, 256") " r = add(x = a, y = bc)[name = string(\"r\")];");
-    double scale = fx_arg(f, 3);
-    fx_val in[3] = { { "a", fx_normal(f, N, 661, scale), N }, { "b", fx_normal(f, N, 662, scale), N }, { "c", fx_normal(f, N, 663, scale), N } };
-    fx_val out[2] = { { .name = "l" }, { .name = "r" } };
-    TRY(fx_once(f, fx_chip(f, 0), text, NULL, in, 3, out, 2));
-    double most = 0, differ = 0, ulps = 0;
+    uint64_t s = 661 + 1000 * (uint64_t)seed;
+    fx_val in[3] = { { "a", fx_normal(f, N, s, scale), N }, { "b", fx_normal(f, N, s + 1, scale), N }, { "c", fx_normal(f, N, s + 2, scale), N } };
+    fx_val y[2] = { { .name = "l" }, { .name = "r" } };
+    TRY(fx_once(f, fx_chip(f, 0), text, NULL, in, 3, y, 2));
+    double differ = 0;
+    *out = (association){ 0 };
     for (int i = 0; i < N; i++) {
-        double e = fabs(out[0].x[i] - out[1].x[i]);
+        double e = fabs(y[0].x[i] - y[1].x[i]);
         if (e == 0) continue;
         differ++;
-        most = MAX(most, e);
-        double largest = MAX(MAX(fabs(in[0].x[i]), fabs(in[1].x[i])), MAX(fabs(in[2].x[i]), fabs(out[0].x[i])));
-        ulps += e / ldexp(1, MAX(ilogb(largest), -14) - 10);
+        out->most = MAX(out->most, e);
+        double largest = MAX(MAX(fabs(in[0].x[i]), fabs(in[1].x[i])), MAX(fabs(in[2].x[i]), fabs(y[0].x[i])));
+        out->ulps += e / ldexp(1, MAX(ilogb(largest), -14) - 10);
     }
-    double share = differ / N;
-    return fx_verdict(f, fabs(share - fx_arg(f, 0)) <= fx_arg(f, 1) && most <= fx_arg(f, 2), "%.1f percent of elements, mean %.2f ulp of the largest operand, max %.2g", 100 * share,
-                      ulps / MAX(differ, 1), most);
+    out->ulps /= MAX(differ, 1);
+    out->share = differ / N;
+    return AN_OK;
+}
+
+/* args: share of elements that differ, its tolerance, for every seed; largest difference, to two digits, which must be among those of the
+ * seeds; deviation of the data. */
+an_status fact_association(fx *f)
+{
+    double least = 1, most = 0, ulps = 0, largest[2] = { INF, 0 };
+    bool ok = true;
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        association a;
+        TRY(associate(f, seed, fx_arg(f, 3), &a));
+        least = MIN(least, a.share), most = MAX(most, a.share), ulps += a.ulps / SEEDS;
+        largest[0] = MIN(largest[0], a.most), largest[1] = MAX(largest[1], a.most);
+    }
+    ok = fabs(least - fx_arg(f, 0)) <= fx_arg(f, 1) && fabs(most - fx_arg(f, 0)) <= fx_arg(f, 1) && largest[0] <= fx_arg(f, 2) + 5e-5 && largest[1] >= fx_arg(f, 2) - 5e-5;
+    return fx_verdict(f, ok, "%.1f to %.1f percent of elements, mean %.2f ulp of the largest operand, max %.2g to %.2g over %d seeds", 100 * least, 100 * most, ulps, largest[0], largest[1], SEEDS);
 }
 
 /* ---- long products: reported, not judged ---- */
 
-/* args: terms, columns. Rows of normal data against the sum in double. */
+/* args: terms …. Rows of normal data against the sum in double, by three measures: all results together, the worst one against the largest
+ * result, and the median of each against itself. None is known to be the published one. */
 an_status fact_deep_product(fx *f)
 {
-    int64_t k = (int64_t)fx_arg(f, 0), n = (int64_t)fx_arg(f, 1);
-    char params[160];
-    snprintf(params, sizeof params, "tensor<fp16, [1, %lld]> x, tensor<fp16, [%lld, %lld]> w", (long long)k, (long long)k, (long long)n);
-    const char *text = fx_text(f, params, "y", "tensor<fp16, [1, %lld]> y = matmul(x = x, y = w, transpose_x = bool(false), transpose_y = bool(false))[name = string(\"y\")];", (long long)n);
-    double *x = fx_normal(f, k, 731, 1), *w = fx_normal(f, k * n, 732, 1), *want = fx_take(f, n);
-    fx_val y = { .name = "y" };
-    if (!x || !w || !want) return diag_nomem(f->d);
-    for (int64_t i = 0; i < k; i++)
-        for (int64_t j = 0; j < n; j++) want[j] += x[i] * w[i * n + j];
-    TRY(fx_once(f, fx_chip(f, 0), text, NULL, (fx_val[]){ { "x", x, k }, { "w", w, k * n } }, 2, &y, 1));
-    return fx_skip(f, "relative error %.1e at %lld terms", fx_relative(y.x, want, n), (long long)k);
+    enum { N = 64 };
+    strbuf b = { 0 };
+    an_status st = AN_OK;
+    for (int t = 0; t < f->row->n_arg && !st; t++) {
+        int64_t k = (int64_t)fx_arg(f, t);
+        char params[160];
+        snprintf(params, sizeof params, "tensor<fp16, [1, %lld]> x, tensor<fp16, [%lld, %d]> w", (long long)k, (long long)k, N);
+        const char *text = fx_text(f, params, "y", "tensor<fp16, [1, %d]> y = matmul(x = x, y = w, transpose_x = bool(false), transpose_y = bool(false))[name = string(\"y\")];", N);
+        double *x = fx_normal(f, k, 731, 1), *w = fx_normal(f, k * N, 732, 1), *want = fx_take(f, N), each[N], largest = 0, worst = 0;
+        fx_val y = { .name = "y" };
+        if (!x || !w || !want) st = diag_nomem(f->d);
+        for (int64_t i = 0; !st && i < k; i++)
+            for (int64_t j = 0; j < N; j++) want[j] += x[i] * w[i * N + j];
+        if (!st) st = fx_once(f, fx_chip(f, 0), text, NULL, (fx_val[]){ { "x", x, k }, { "w", w, k * N } }, 2, &y, 1);
+        for (int j = 0; !st && j < N; j++) {
+            double e = fabs(y.x[j] - want[j]);
+            int at = j;
+            worst = MAX(worst, e), largest = MAX(largest, fabs(want[j]));
+            for (e /= fabs(want[j]); at > 0 && each[at - 1] > e; at--) each[at] = each[at - 1]; /* kept sorted */
+            each[at] = e;
+        }
+        if (!st) sb_printf(&b, "%s%lld terms: %.1e Euclidean, %.1e of the largest, median %.1e", t ? "; " : "", (long long)k, fx_relative(y.x, want, N), worst / largest, each[N / 2]);
+    }
+    if (!st) st = b.oom ? diag_nomem(f->d) : fx_skip(f, "%s", b.at);
+    sb_free(&b);
+    return st;
 }
