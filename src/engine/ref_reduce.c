@@ -3,8 +3,8 @@
  *
  * Sums of floats are fp32 and ascend in row-major order; sums of integers are exact. The wide sum has no ceiling. */
 #include <math.h>
-#include <stdlib.h>
 
+#include "base/order.h"
 #include "engine/engine_int.h"
 #include "engine/ref_int.h"
 
@@ -279,46 +279,21 @@ an_status ref_lrn(const run_ctx *c, const insn *in, diag *d)
 
 /* ---- sorting: stable; NaN counts as larger than everything ---- */
 
-typedef struct {
-    double v;
-    int64_t i;
-} item;
-
-static int by_value(double a, double b)
-{
-    if (isnan(a) || isnan(b)) return isnan(a) - isnan(b);
-    return (a > b) - (a < b);
-}
-
-static int ascending(const void *pa, const void *pb)
-{
-    const item *a = pa, *b = pb;
-    int o = by_value(a->v, b->v);
-    return o ? o : (a->i > b->i) - (a->i < b->i);
-}
-
-static int descending(const void *pa, const void *pb)
-{
-    const item *a = pa, *b = pb;
-    int o = by_value(b->v, a->v);
-    return o ? o : (a->i > b->i) - (a->i < b->i);
-}
-
 an_status ref_sort(const run_ctx *c, const insn *in, diag *d)
 {
     int64_t values = insn_t(in, "values"), indices = insn_t(in, "indices"), count = insn_i(in, "count");
     axis_view a = et_axis(ctx_tensor(c, insn_t(in, "x")), insn_i(in, "axis"));
     double *x = ref_load(c, insn_t(in, "x"), d);
-    item *line = TAKE(c->tmp, item, (size_t)a.n);
+    ordered *line = TAKE(c->tmp, ordered, (size_t)a.n);
     if (!x || !line) return diag_nomem(d);
     for (int64_t o = 0; o < a.outer; o++)
         for (int64_t j = 0; j < a.inner; j++) {
-            for (int64_t i = 0; i < a.n; i++) line[i] = (item){ x[(o * a.n + i) * a.inner + j], i };
-            qsort(line, (size_t)a.n, sizeof *line, insn_i(in, "ascending") ? ascending : descending);
+            for (int64_t i = 0; i < a.n; i++) line[i] = (ordered){ x[(o * a.n + i) * a.inner + j], i };
+            order_line(line, a.n, insn_i(in, "ascending"));
             for (int64_t i = 0; i < count; i++) {
                 int64_t to = (o * count + i) * a.inner + j;
-                if (values >= 0) ref_store(c, values, to, line[i].v);
-                if (indices >= 0) ref_store(c, indices, to, (double)line[i].i);
+                if (values >= 0) ref_store(c, values, to, line[i].value);
+                if (indices >= 0) ref_store(c, indices, to, (double)line[i].place);
             }
         }
     return AN_OK;

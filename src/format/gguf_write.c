@@ -2,21 +2,16 @@
 #include <stdlib.h>
 
 #include "format/gguf.h"
+#include "format/slot.h"
 
 enum { ALIGN = 32 };
-
-typedef struct {
-    const char *name;
-    size_t bytes, put;
-    uint64_t at; /* in the data; in the file once the head is written */
-} slot;
 
 struct gguf_out {
     arena mem;
     file_out file;
     strbuf values, infos; /* as they will stand in the file */
     uint64_t n_values;
-    VEC(slot) slots;
+    VEC(file_slot) slots;
     str_map names;
     uint64_t data_bytes;
     bool sealed;
@@ -158,7 +153,7 @@ an_status gguf_put_value(gguf_out *w, const gguf_value *v, diag *d)
 
 an_status gguf_declare(gguf_out *w, const char *name, const block_format *type, int rank, const int64_t *dim, size_t *index, diag *d)
 {
-    slot s = { .at = w->data_bytes };
+    file_slot s = { .at = w->data_bytes };
     int64_t count = 1;
     if (rank < 1 || rank > GGUF_MAX_RANK) return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" has %d axes; GGUF has 1 to %d", name, rank, GGUF_MAX_RANK);
     for (int i = 0; i < rank; i++)
@@ -204,21 +199,13 @@ an_status gguf_put(gguf_out *w, size_t index, const void *p, size_t n, diag *d)
 {
     if (!w->sealed) TRY(seal(w, d));
     if (index >= w->slots.n) return diag_fail(d, AN_BUG, NOWHERE, "GGUF tensor %zu of %zu", index, w->slots.n);
-    slot *s = &w->slots.at[index];
-    if (n > s->bytes - s->put)
-        return diag_fail(d, AN_BUG, NOWHERE, "tensor \"%.100s\" is given %zu bytes past its %zu", s->name, n - (s->bytes - s->put), s->bytes);
-    TRY(file_put(&w->file, s->at + s->put, p, n, d));
-    s->put += n;
-    return AN_OK;
+    return slot_put(&w->file, &w->slots.at[index], p, n, d);
 }
 
 an_status gguf_finish(gguf_out *w, diag *d)
 {
     an_status st = w->sealed ? AN_OK : seal(w, d);
-    for (size_t i = 0; i < w->slots.n && !st; i++) {
-        const slot *s = &w->slots.at[i];
-        if (s->put != s->bytes) st = diag_fail(d, AN_BUG, NOWHERE, "tensor \"%.100s\" got %zu of its %zu bytes", s->name, s->put, s->bytes);
-    }
+    for (size_t i = 0; i < w->slots.n && !st; i++) st = slot_is_full(&w->slots.at[i], d);
     if (!st) st = file_finish(&w->file, d);
     gguf_abandon(w);
     return st;

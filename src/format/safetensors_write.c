@@ -7,14 +7,13 @@
 #include "format/json.h"
 #include "format/safetensors.h"
 #include "format/safetensors_int.h"
+#include "format/slot.h"
 
 typedef struct {
-    const char *name;
+    file_slot in;
     dtype dt;
     int rank;
     int64_t dim[SAFETENSORS_MAX_RANK];
-    size_t bytes, put; /* put: how many have been written */
-    uint64_t at;       /* in the data; in the file once the header is written */
 } slot;
 
 struct safetensors_out {
@@ -89,8 +88,8 @@ an_status safetensors_declare(safetensors_out *w, const char *name, dtype dt, in
         if (dim[i] < 0 || !mul_i64(count, dim[i], &count)) return diag_fail(d, AN_INPUT, NOWHERE, "shape of tensor \"%.100s\" is out of range", name);
         s.dim[i] = dim[i];
     }
-    if (!dtype_bytes(dt, count, &s.bytes)) return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" is too large", name);
-    TRY(claim(w, "tensor", name, &s.name, d));
+    if (!dtype_bytes(dt, count, &s.in.bytes)) return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" is too large", name);
+    TRY(claim(w, "tensor", name, &s.in.name, d));
     if (index) *index = w->slots.n;
     return VEC_PUSH(&w->mem, &w->slots, s) ? AN_OK : diag_nomem(d);
 }
@@ -98,10 +97,10 @@ an_status safetensors_declare(safetensors_out *w, const char *name, dtype dt, in
 static void put_entry(strbuf *h, const slot *s)
 {
     sb_puts(h, h->n > 1 ? "," : "");
-    sb_json(h, s->name, strlen(s->name));
+    sb_json(h, s->in.name, strlen(s->in.name));
     sb_printf(h, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtype(s->dt));
     for (int i = 0; i < s->rank; i++) sb_printf(h, "%s%lld", i ? "," : "", (long long)s->dim[i]);
-    sb_printf(h, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)s->at, (unsigned long long)(s->at + s->bytes));
+    sb_printf(h, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)s->in.at, (unsigned long long)(s->in.at + s->in.bytes));
 }
 
 /* Lay out the data and write the header in front of it. */
@@ -115,12 +114,12 @@ static an_status seal(safetensors_out *w, diag *d)
         for (size_t i = 0; i < w->slots.n; i++) {
             slot *s = &w->slots.at[i];
             if (dtype_bits(s->dt) != bits) continue;
-            if (s->bytes > INT64_MAX - at) {
+            if (s->in.bytes > INT64_MAX - at) {
                 sb_free(&h);
                 return diag_fail(d, AN_INPUT, NOWHERE, "safetensors file would pass 2^63 bytes");
             }
-            s->at = at;
-            at += s->bytes;
+            s->in.at = at;
+            at += s->in.bytes;
             put_entry(&h, s);
         }
     sb_putc(&h, '}');
@@ -132,7 +131,7 @@ static an_status seal(safetensors_out *w, diag *d)
     for (int i = 0; i < 8; i++) len[i] = (unsigned char)((uint64_t)h.n >> 8 * i);
     if (!st) st = file_put(&w->file, 0, len, 8, d);
     if (!st) st = file_put(&w->file, 8, h.at, h.n, d);
-    for (size_t i = 0; i < w->slots.n; i++) w->slots.at[i].at += 8 + h.n;
+    for (size_t i = 0; i < w->slots.n; i++) w->slots.at[i].in.at += 8 + h.n;
     w->sealed = true;
     sb_free(&h);
     return st;
@@ -142,21 +141,13 @@ an_status safetensors_put(safetensors_out *w, size_t index, const void *p, size_
 {
     if (!w->sealed) TRY(seal(w, d));
     if (index >= w->slots.n) return diag_fail(d, AN_BUG, NOWHERE, "safetensors tensor %zu of %zu", index, w->slots.n);
-    slot *s = &w->slots.at[index];
-    if (n > s->bytes - s->put)
-        return diag_fail(d, AN_BUG, NOWHERE, "tensor \"%.100s\" is given %zu bytes past its %zu", s->name, n - (s->bytes - s->put), s->bytes);
-    TRY(file_put(&w->file, s->at + s->put, p, n, d));
-    s->put += n;
-    return AN_OK;
+    return slot_put(&w->file, &w->slots.at[index].in, p, n, d);
 }
 
 an_status safetensors_finish(safetensors_out *w, diag *d)
 {
     an_status st = w->sealed ? AN_OK : seal(w, d);
-    for (size_t i = 0; i < w->slots.n && !st; i++) {
-        const slot *s = &w->slots.at[i];
-        if (s->put != s->bytes) st = diag_fail(d, AN_BUG, NOWHERE, "tensor \"%.100s\" got %zu of its %zu bytes", s->name, s->put, s->bytes);
-    }
+    for (size_t i = 0; i < w->slots.n && !st; i++) st = slot_is_full(&w->slots.at[i].in, d);
     if (!st) st = file_finish(&w->file, d);
     safetensors_abandon(w);
     return st;

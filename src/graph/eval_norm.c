@@ -2,8 +2,8 @@
  * In: an eval_ctx.  Out: its results. Most kernels copy one line or group of elements to scratch, apply a formula that
  * reads like the definition, and copy back. */
 #include <math.h>
-#include <stdlib.h>
 
+#include "base/order.h"
 #include "graph/eval_int.h"
 
 /* x split in two boxes: the axes that stay and the axes that are summed over, both with x's strides, both in axis order. */
@@ -186,31 +186,6 @@ an_status eval_cumsum(eval_ctx *c) { return along_axis(c, true, g_cumsum); }
 
 /* ---- sorting: stable, lower index first among equals; NaN counts as larger than everything ---- */
 
-typedef struct {
-    double v;
-    int64_t i;
-} item;
-
-static int by_value(double a, double b)
-{
-    if (isnan(a) || isnan(b)) return isnan(a) - isnan(b);
-    return (a > b) - (a < b);
-}
-
-static int ascending(const void *pa, const void *pb)
-{
-    const item *a = pa, *b = pb;
-    int o = by_value(a->v, b->v);
-    return o ? o : (a->i > b->i) - (a->i < b->i);
-}
-
-static int descending(const void *pa, const void *pb)
-{
-    const item *a = pa, *b = pb;
-    int o = by_value(b->v, a->v);
-    return o ? o : (a->i > b->i) - (a->i < b->i);
-}
-
 /* Sort each line along the axis and keep its first k: values and positions, either of which may be unwanted. */
 static an_status sort_lines(eval_ctx *c, int64_t k, double *values, double *places)
 {
@@ -219,16 +194,16 @@ static an_status sort_lines(eval_ctx *c, int64_t k, double *values, double *plac
     TRY(at_axis(c, A_AXIS, x->type.sh.rank, &axis));
     axis_view v = view_axis(&x->type.sh, axis);
     if (k < 0 || k > v.n) return eval_fail(c, "k %lld is outside 0 .. %lld", (long long)k, (long long)v.n);
-    item *line = TAKE(c->mem, item, (size_t)v.n);
+    ordered *line = TAKE(c->mem, ordered, (size_t)v.n);
     if (!line) return diag_nomem(c->d);
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t j = 0; j < v.inner; j++) {
-            for (int64_t i = 0; i < v.n; i++) line[i] = (item){ x->x[(o * v.n + i) * v.inner + j], i };
-            qsort(line, (size_t)v.n, sizeof *line, at_bool(c, A_ASCENDING) ? ascending : descending);
+            for (int64_t i = 0; i < v.n; i++) line[i] = (ordered){ x->x[(o * v.n + i) * v.inner + j], i };
+            order_line(line, v.n, at_bool(c, A_ASCENDING));
             for (int64_t i = 0; i < k; i++) {
                 int64_t to = (o * k + i) * v.inner + j;
-                if (values) values[to] = line[i].v;
-                if (places) places[to] = (double)line[i].i;
+                if (values) values[to] = line[i].value;
+                if (places) places[to] = (double)line[i].place;
             }
         }
     return AN_OK;
