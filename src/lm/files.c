@@ -261,6 +261,7 @@ const model_config *lm_config(const lm_model *m) { return &m->c; }
 lm_origin lm_origin_of(const lm_model *m) { return m->origin; }
 const char *lm_path(const lm_model *m) { return m->path; }
 const gguf *lm_gguf(const lm_model *m) { return m->gg; }
+const vec_kernels *lm_kernels(const lm_model *m) { return m->v; }
 const char *lm_family(const lm_model *m) { return families[m->fam].hf; }
 uint64_t lm_digest(const lm_model *m) { return m->digest; }
 const lm_generation *lm_generation_of(const lm_model *m) { return &m->gen; }

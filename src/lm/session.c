@@ -59,7 +59,7 @@ static an_status open_session(lm_session *s, const lm_session_options *o, diag *
     if (s->bucket_max < 1) return diag_fail(d, AN_INPUT, NOWHERE, "prompts in programs of %lld tokens, wanted 1 or more", (long long)s->bucket_max);
     s->bucket_max = MIN(s->bucket_max, s->C);
     s->rope_step = TAKE(&s->mem, double, (size_t)c->head_dim);
-    s->row = malloc((size_t)c->dim * 2 * sizeof *s->row);
+    s->row = malloc((size_t)c->dim * sizeof *s->row);
     s->logits = malloc((size_t)c->vocab * LM_EACH_TOKENS * sizeof *s->logits);
     if (!s->rope_step || !s->row || !s->logits) return diag_nomem(d);
     model_rope_steps(c, s->rope_step, &s->rope_scale);
@@ -116,21 +116,37 @@ void lm_session_get_stats(const lm_session *s, lm_session_stats *out)
 
 /* ---- inputs of a step ---- */
 
-/* Column t of x: the token's row of the embedding, plus its learned position. */
-static an_status put_token(lm_session *s, uint32_t id, int64_t pos, void *x, int64_t t, int64_t T, diag *d)
+/* A token's row of the embedding, plus its learned position. */
+static an_status token_row(lm_session *s, uint32_t id, int64_t pos, float *row, diag *d)
 {
     const model_config *c = &s->c;
-    float *row = s->row, *at = s->row + c->dim;
     lm_tensor info;
     TRY(lm_rows(s->m, MW_EMBED, -1, id, 1, DT_F32, row, d));
     if (lm_tensor_info(s->m, MW_POS, -1, &info)) {
-        TRY(lm_rows(s->m, MW_POS, -1, pos, 1, DT_F32, at, d));
-        for (int64_t i = 0; i < c->dim; i++) row[i] += at[i];
+        TRY(lm_rows(s->m, MW_POS, -1, pos, 1, DT_F32, s->row, d));
+        for (int64_t i = 0; i < c->dim; i++) row[i] += s->row[i];
     }
-    if (c->dt == DT_F32)
-        for (int64_t i = 0; i < c->dim; i++) ((float *)x)[i * T + t] = row[i];
-    else
-        for (int64_t i = 0; i < c->dim; i++) dtype_store(c->dt, x, i * T + t, (double)row[i]);
+    return AN_OK;
+}
+
+/* Rows of T tokens as the columns of x [dim, T]. */
+static an_status put_columns(const lm_session *s, const float *rows, int64_t T, void *x, diag *d)
+{
+    enum { LINES = 16 };
+    const vec_kernels *v = lm_kernels(s->m);
+    const int64_t D = s->c.dim, size = dtype_bits(s->c.dt) / 8;
+    if (T == 1) {
+        v->store(x, s->c.dt, rows, D);
+        return AN_OK;
+    }
+    float *lines = malloc((size_t)T * LINES * sizeof *lines);
+    if (!lines) return diag_nomem(d);
+    for (int64_t i = 0; i < D; i += LINES) {
+        int64_t n = MIN(LINES, D - i);
+        v->transpose(lines, T, rows + i, D, n, T, sizeof *lines);
+        v->store((char *)x + i * T * size, s->c.dt, lines, n * T);
+    }
+    free(lines);
     return AN_OK;
 }
 
@@ -144,8 +160,8 @@ static an_status fill(lm_session *s, const step_program *p, const uint32_t *ids,
     int64_t T = p->T;
     void *x, *co = NULL, *si = NULL, *pos = NULL, *mask = NULL, *place = NULL, *pick = NULL;
     int32_t *at = malloc((size_t)T * sizeof *at);
-    if (!at) return diag_nomem(d);
-    an_status st = lock(p->x, &x, d);
+    float *rows = malloc((size_t)(T * c->dim) * sizeof *rows);
+    an_status st = at && rows ? lock(p->x, &x, d) : diag_nomem(d);
     if (!st) st = lock(p->rope_cos, &co, d);
     if (!st) st = lock(p->rope_sin, &si, d);
     if (!st) st = lock(p->pos, &pos, d);
@@ -154,14 +170,16 @@ static an_status fill(lm_session *s, const step_program *p, const uint32_t *ids,
     if (!st) st = lock(p->pick, &pick, d);
     for (int64_t t = 0; t < T && !st; t++) {
         at[t] = (int32_t)(p0 + t);
-        st = put_token(s, ids[MIN(t, n - 1)], at[t], x, t, T, d);
+        st = token_row(s, ids[MIN(t, n - 1)], at[t], rows + t * c->dim, d);
         if (co) model_rope_row(c, s->rope_step, s->rope_scale, at[t], c->dt, co, si, t, T);
         if (pick) dtype_store(c->dt, pick, t, t == n - 1);
     }
+    if (!st) st = put_columns(s, rows, T, x, d);
     if (!st && pos) memcpy(pos, at, (size_t)T * sizeof *at);
     if (!st && mask) decoder_mask(c, at, T, s->C, c->dt, mask);
     if (!st && place) decoder_place(at, T, s->C, c->dt, place);
     free(at);
+    free(rows);
     if (st) return st;
     TRY(unlock(p->x, d));
     TRY(unlock(p->rope_cos, d));
@@ -183,15 +201,13 @@ static an_status take_logits(lm_session *s, const step_program *p, int64_t n, di
         int64_t rows = s->chip ? model_vocab_part(c, k, NULL) : c->vocab;
         void *at;
         TRY(dev_surface_lock(p->logits[k], true, &at, d));
-        if (p->logits_dt == DT_F32) {
-            const float *y = at;
-            if (wide == 1) memcpy(s->logits + first, y, (size_t)rows * sizeof *y);
-            else
-                for (int64_t v = 0; v < rows; v++)
-                    for (int64_t t = 0; t < n; t++) s->logits[t * c->vocab + first + v] = y[v * wide + t];
-        } else
-            for (int64_t v = 0; v < rows; v++)
-                for (int64_t t = 0; t < n; t++) s->logits[t * c->vocab + first + v] = (float)dtype_load(p->logits_dt, at, v * wide + t);
+        const vec_kernels *vec = lm_kernels(s->m);
+        if (wide == 1) vec->load(s->logits + first, p->logits_dt, at, rows);
+        for (int64_t v = 0; v < rows && wide > 1; v++) {
+            float line[LM_EACH_TOKENS];
+            vec->load(line, p->logits_dt, (const char *)at + v * wide * dtype_bits(p->logits_dt) / 8, wide);
+            for (int64_t t = 0; t < n; t++) s->logits[t * c->vocab + first + v] = line[t];
+        }
         TRY(dev_surface_unlock(p->logits[k], d));
         first += rows;
     }

@@ -50,7 +50,7 @@ struct lm_session {
     step_program *programs;
     tok_ids ids;              /* what the cache holds */
     double *rope_step, rope_scale;
-    float *row;               /* two embedding rows */
+    float *row;               /* of the learned positions */
     float *logits;            /* LM_EACH_TOKENS rows of the vocabulary */
     uint64_t cache_bytes;
     lm_session_stats st;

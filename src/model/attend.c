@@ -126,7 +126,7 @@ val nn_rope_turn(graph *g, dtype dt, int64_t head_dim, bool half)
 
 nn_rope_tables nn_rope_from(graph *g, dtype dt, int64_t head_dim, int64_t seq, const double *step, double scale, bool half)
 {
-    nn_rope_tables none = { NO_VAL, NO_VAL, NO_VAL };
+    nn_rope_tables none = { NO_VAL, NO_VAL, NO_VAL, half };
     ttype table = TTYPE(dt, 1, head_dim, 1, seq);
     size_t n_table;
     val turn = nn_rope_turn(g, dt, head_dim, half);
@@ -150,7 +150,7 @@ nn_rope_tables nn_rope_from(graph *g, dtype dt, int64_t head_dim, int64_t seq, c
         memcpy(c + (size_t)b * row, c + (size_t)a * row, row); /* the channels of a pair share their angle */
         memcpy(s + (size_t)b * row, s + (size_t)a * row, row);
     }
-    return (nn_rope_tables){ graph_const_view(g, "rope_cos", table, c), graph_const_view(g, "rope_sin", table, s), turn };
+    return (nn_rope_tables){ graph_const_view(g, "rope_cos", table, c), graph_const_view(g, "rope_sin", table, s), turn, half };
 }
 
 nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, double theta, bool half)
@@ -161,8 +161,35 @@ nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, d
     return nn_rope_from(g, dt, head_dim, seq, step, 1, half);
 }
 
+/* The pairs of x [n, HD, B, S] apart, on an axis of their own: [n, HD/2, 2, B*S], or [n, 2, HD/2, B*S] where they are halves. */
+static val pairs_apart(graph *g, val x, bool half)
+{
+    const int64_t *d = graph_type(g, x)->sh.d;
+    return reshape4(g, x, d[0], half ? 2 : d[1] / 2, half ? d[1] / 2 : 2, d[2] * d[3]);
+}
+
+static val one_of_pair(graph *g, val x, bool half, int64_t which)
+{
+    const int64_t *d = graph_type(g, x)->sh.d;
+    return GA(g, SLICE_BY_SIZE, VALS(x), AT_IS(BEGIN, 0, half ? which : 0, half ? 0 : which, 0), AT_IS(SIZE, d[0], half ? 1 : d[1], half ? d[2] : 1, d[3]));
+}
+
+/* (a, b) becomes (a cos - b sin, b cos + a sin), pair by pair: where slices cost nothing and a product with mostly zeros does. */
+static val turn_pairs(graph *g, val x, const nn_rope_tables *t, bool inverse)
+{
+    if (g->err.st) return NO_VAL;
+    const int64_t d[4] = { graph_type(g, x)->sh.d[0], graph_type(g, x)->sh.d[1], graph_type(g, x)->sh.d[2], graph_type(g, x)->sh.d[3] };
+    val p = pairs_apart(g, x, t->half), c = pairs_apart(g, t->cos, t->half), s = pairs_apart(g, t->sin, t->half);
+    if (g->err.st) return NO_VAL;
+    val a = one_of_pair(g, p, t->half, 0), b = one_of_pair(g, p, t->half, 1), co = one_of_pair(g, c, t->half, 0), si = one_of_pair(g, s, t->half, 0);
+    op_id minus = inverse ? OP_ADD : OP_SUB, plus = inverse ? OP_SUB : OP_ADD;
+    val first = graph_op(g, minus, VALS(G(g, MUL, a, co), G(g, MUL, b, si)), NULL, 0), second = graph_op(g, plus, VALS(G(g, MUL, b, co), G(g, MUL, a, si)), NULL, 0);
+    return reshape4(g, GA(g, CONCAT, VALS(first, second), AT_I(AXIS, t->half ? 1 : 2)), d[0], d[1], d[2], d[3]);
+}
+
 val nn_rope(graph *g, val x, const nn_rope_tables *t, bool inverse)
 {
+    if (!t->turn.i) return turn_pairs(g, x, t, inverse);
     val straight = G(g, MUL, x, t->cos), across = G(g, MUL, G(g, CONV, x, t->turn), t->sin);
     return inverse ? G(g, SUB, straight, across) : G(g, ADD, straight, across);
 }

@@ -349,7 +349,8 @@ static void build_step(maker *m)
     if (c->rope != MODEL_ROPE_NONE) {
         ttype table = TTYPE(c->dt, 1, c->head_dim, 1, T);
         m->k.rope.cos = graph_input(g, "rope_cos", table), m->k.rope.sin = graph_input(g, "rope_sin", table);
-        m->k.rope.turn = nn_rope_turn(g, c->dt, c->head_dim, c->rope == MODEL_ROPE_HALF);
+        m->k.rope.half = c->rope == MODEL_ROPE_HALF;
+        if (m->o->chip) m->k.rope.turn = nn_rope_turn(g, c->dt, c->head_dim, m->k.rope.half);
     }
     cache_in in = cache_inputs(m);
     for (int i = layer0; i < layer1 && !g->err.st; i++) {

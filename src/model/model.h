@@ -181,7 +181,8 @@ val nn_softcap_bwd(graph *g, val dy, val x, double cap);
 /* Rotary position: tables for positions 0 .. S-1, and the rotation of x [heads, HD, 1, S] by +angle or -angle. */
 typedef struct {
     val cos, sin; /* [1, HD, 1, S] */
-    val turn;     /* [HD, HD, 1, 1]: the quarter turn of every pair */
+    val turn;     /* [HD, HD, 1, 1]: the quarter turn of every pair, as a product; NO_VAL: pairs are taken apart, one sequence only */
+    bool half;    /* without turn: pair i is channels i and i + HD/2, else 2i and 2i + 1 */
 } nn_rope_tables;
 nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, double theta, bool half);
 /* step[i]: the angle by which pair i turns from one position to the next; scale: of the tables (attention temperature). */
