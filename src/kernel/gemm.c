@@ -1,7 +1,8 @@
 /* gemm.c: the matrix product's driver. In: packed A, a view of B.  Out: C.
  *
- * B is taken in stripes of columns: while one stripe is multiplied, the next is packed into the other of two buffers, so
- * packed B is fresh in the cache and scratch stays small. Within a stripe C is cut into blocks of whole tiles, the tasks.
+ * B is taken in stripes of columns, so that packed B is fresh in the cache and scratch stays small. Within a stripe C is cut
+ * into blocks of whole tiles, the tasks. A few threads pack a piece of B when one of them first comes to it (`lazy`); many pack
+ * the next stripe together into the other of two buffers while one is multiplied.
  * In a block, k is walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished
  * sums rest in the thread's scratch as fp32 or int32. Where a fast kernel finds all of k of a stripe in L2 (`deep`), a panel
  * of A goes through all its steps before the next one comes, so that only one row of tiles is ever unfinished; else a
@@ -9,15 +10,16 @@
  *
  * Each thread begins with the blocks of its own share of C, the same ones at every call of a shape, and helps the others
  * when it is done: what it wrote and read last time may still be in its cache. */
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "kernel/gemm_pack_int.h"
 
 static const gemm_kernel rows[] = {
-#define GEMM(id, math_, need_, mr_, nr_, kc_, a_pk_, a_kr_, b_pk_, b_kr_, k_align_, own_b_, expand_, tile_, vec_, begin_, end_, sum_)   \
+#define GEMM(id, math_, need_, mr_, nr_, kc_, a_pk_, a_kr_, b_pk_, b_kr_, k_align_, fast_, expand_, tile_, vec_, begin_, end_, sum_)   \
     {                                                                                                                 \
         .name = #id, .math = GEMM_##math_, .need = (need_), .mr = mr_, .nr = nr_, .kc = kc_, .a_pk = a_pk_, .a_kr = a_kr_,    \
-        .b_pk = b_pk_, .b_kr = b_kr_, .k_align = k_align_, .own_b = own_b_, .expand = expand_, .tile = tile_, .vec = &vec_, .begin = begin_,   \
+        .b_pk = b_pk_, .b_kr = b_kr_, .k_align = k_align_, .fast = fast_, .expand = expand_, .tile = tile_, .vec = &vec_, .begin = begin_,   \
         .end = end_, .row_sum = sum_,                                                                                 \
     },
 #include "kernel/gemm.def"
@@ -44,60 +46,68 @@ typedef struct {
     packed_layout a;
     packed_layout b; /* of a full stripe */
     int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts, b_copies;
-    bool deep, own; /* own: a packed stripe per thread */
-    size_t piece_bytes, sums_bytes, mark_bytes; /* per thread: a piece of A just widened or packed, unfinished sums,
-                                                  * which pieces of its own B are there */
+    bool deep, lazy;
+    size_t piece_bytes, sums_bytes; /* per thread: a piece of A just widened or packed, unfinished sums */
+    size_t mark_bytes;              /* lazy: which pieces of the stripe are there */
     size_t bytes;
 } plan;
 
 enum {
     ALIGN = 64,
-    TASKS_PER_THREAD = 4, /* late or slow threads leave at most a quarter of a share to wait for */
-    OWN_THREADS = 4,      /* more would spend more on packing the same than they save by not waiting */
-    QUEUES = 64,          /* threads beyond share a queue */
-    DEEP_PANELS = 8,      /* fewer panels of B per stripe would fetch A from afar too often */
+    TASKS_PER_THREAD = 16, /* a thread that is late or slowed by its neighbours leaves little of its share to wait for */
+    LAZY_THREADS = 4,      /* more would wait for each other's pieces longer than for a stripe packed together */
+    QUEUES = 64,           /* threads beyond share a queue */
+    DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
+    FAR_LARGER = 16,       /* than B: A passing by each thread in full costs more than packing B in shares saves */
 };
+
+/* A piece of B: not there, being packed, packed. */
+typedef _Atomic unsigned char mark;
+enum { MISSING, UNDER_WAY, PACKED };
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, plan *out)
+/* fresh: A is packed in passing. */
+static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, bool fresh, plan *out)
 {
-    plan p = { .kc = g->kc };
+    plan p = { .kc = g->kc, .lazy = n_threads <= LAZY_THREADS };
     if (n_threads < 1 || !pack_layout(g, true, m, k, &p.a) || !pack_layout(g, false, n, k, &p.b)) return false;
     /* Even steps: 400 is cut as 200 + 200, not 384 + 16. The cut depends on k alone. */
     p.k_steps = MAX(ceil_div(p.b.k_pad, g->kc), 1);
     p.kc = MAX(ROUND_UP(ceil_div(p.b.k_pad, p.k_steps), (int64_t)g->k_align), g->k_align);
     p.k_steps = MAX(ceil_div(p.b.k_pad, p.kc), 1);
 
-    /* A step of a stripe and its unfinished sums share L2 with the A panels passing through. */
+    /* A few threads share C out by columns where they can: each packs what it multiplies by, and no line of packed B has to come
+     * from another's cache. Each then reads all of A, which counts once A is far larger than B, or is to be packed as well. */
     int64_t l2 = (int64_t)cpu_l2_bytes(), mp = MAX(p.a.panels, 1), np = MAX(p.b.panels, 1);
-    int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
     p.n_panels = p.b.panels;
+    const bool by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && mp * p.a.panel_bytes <= np * p.b.panel_bytes * (fresh ? 1 : FAR_LARGER) / (fresh ? 2 : 1);
+    const int64_t sharers = by_columns ? n_threads : 1;
+
+    /* A step of a stripe and its unfinished sums share L2 with the A panels passing through. */
+    int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
     int64_t deep = l2 / 2 / MAX(p.b.panel_bytes, 1);
-    p.deep = p.k_steps == 1 || (g->own_b && deep >= MIN(DEEP_PANELS, np));
-    p.stripes = ceil_div(np, MAX(p.deep ? deep : l2 / 4 / MAX(b_panel, 1), 1));
+    p.deep = p.k_steps == 1 || (g->fast && deep >= MIN(DEEP_PANELS, ceil_div(np, sharers)));
+    p.stripes = ceil_div(np, MAX(p.deep ? deep : l2 / 4 / MAX(b_panel, 1), 1) * sharers);
     p.stripe_panels = ceil_div(np, p.stripes);
     p.stripes = ceil_div(np, p.stripe_panels);
     if (!pack_layout(g, false, p.stripe_panels * g->nr, k, &p.b)) return false;
 
-    p.n_parts = 1;
-    p.m_parts = !p.deep ? ceil_div(mp, MAX(l2 / 4 / (tile * p.stripe_panels), 1)) : 1;
+    p.n_parts = MIN(sharers, p.stripe_panels);
+    p.m_parts = !p.deep ? ceil_div(mp, MAX(l2 / 4 / (tile * ceil_div(p.stripe_panels, p.n_parts)), 1)) : 1;
     int64_t want = n_threads > 1 ? (int64_t)TASKS_PER_THREAD * n_threads : 1;
-    p.own = g->own_b && p.deep && n_threads <= OWN_THREADS;
-    /* Threads that pack for themselves: a larger B is shared out by columns, a larger A by rows, for each thread reads all of the other. */
-    const bool by_columns = p.n_panels * p.b.panel_bytes > p.a.panels * p.a.panel_bytes;
-    if (p.own && n_threads > 1 && by_columns && p.stripe_panels >= 2 * n_threads) p.n_parts = n_threads;
-    if (p.m_parts < want) p.m_parts = MIN(mp, ceil_div(want, p.n_parts));
-    if (p.m_parts * p.n_parts < want) p.n_parts = MIN(p.stripe_panels, ceil_div(want, p.m_parts));
+    if (p.m_parts * p.n_parts < want) p.m_parts = MAX(p.m_parts, ceil_div(mp, ceil_div(mp, MIN(mp, ceil_div(want, p.n_parts))))); /* even ones */
+    if (p.m_parts * p.n_parts < 4 * n_threads) p.n_parts = MIN(p.stripe_panels, ceil_div(4 * n_threads, p.m_parts));
+    if (n_threads == 1) p.n_parts = 1;
     int64_t tiles = p.k_steps > 1 ? (p.deep ? 1 : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
     p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
     p.piece_bytes = ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN);
-    p.mark_bytes = p.own ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps), ALIGN) : 0;
-    p.b_copies = p.own ? n_threads : p.stripes > 1 ? 2 : 1;
+    p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) : 0;
+    p.b_copies = !p.lazy && p.stripes > 1 ? 2 : 1;
     size_t per_thread, copies;
-    if (!mul_size(p.sums_bytes + p.piece_bytes + p.mark_bytes, (size_t)n_threads, &per_thread)) return false;
+    if (!mul_size(p.sums_bytes + p.piece_bytes, (size_t)n_threads, &per_thread)) return false;
     if (!mul_size(p.b.bytes, (size_t)p.b_copies, &copies) || copies > SIZE_MAX / 4) return false;
-    p.bytes = copies + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
+    p.bytes = copies + p.mark_bytes + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
     *out = p;
     return true;
 }
@@ -127,9 +137,9 @@ bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *byte
 
 bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes)
 {
-    plan p;
-    if (!plan_make(k, m, n, kk, n_threads, &p)) return false;
-    *bytes = p.bytes;
+    plan p, q;
+    if (!plan_make(k, m, n, kk, n_threads, false, &p) || !plan_make(k, m, n, kk, n_threads, true, &q)) return false;
+    *bytes = MAX(p.bytes, q.bytes);
     if (is_few(k, n)) {
         few_plan f = few_make(k, n, kk);
         *bytes = MAX(*bytes, f.x_bytes + (size_t)n_threads * (f.acc_bytes + f.tile_bytes) + ALIGN);
@@ -157,10 +167,11 @@ an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm
 typedef struct {
     const gemm_call *c;
     const plan *p;
-    char *b;            /* the packed stripe; own: those of the threads, one after the other */
+    char *b;            /* the packed stripe */
+    mark *marks;        /* lazy: of panel j at step s: [j * k_steps + s] */
     size_t b_extra;     /* its column scales */
     int64_t j_first, j_count; /* its panels, counted in all of B */
-    pack_ctx pack;      /* of the next stripe; n_tasks 0: none. own: of this one, into thread 0's */
+    pack_ctx pack;      /* of the next stripe; n_tasks 0: none. lazy: of this one */
     char *threads;
     bool plain; /* C is the sums */
     int64_t queues;
@@ -181,7 +192,7 @@ static int64_t claim(run_ctx *x, int thread)
 }
 
 /* j counts within the stripe here and below. */
-static void finish_tile(const run_ctx *x, const char *b, int64_t i, int64_t j, const char *acc)
+static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
 {
     const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
@@ -204,16 +215,15 @@ static void finish_tile(const run_ctx *x, const char *b, int64_t i, int64_t j, c
         .ld_residual = e->ld_residual * cb,
     };
     if (g->row_sum) job.row_fix = (const int32_t *)(const void *)((const char *)c->a + x->p->a.extra) + r0;
-    if (job.is_int) job.col_scale = (const float *)(const void *)(b + x->b_extra) + j * g->nr;
+    if (job.is_int) job.col_scale = (const float *)(const void *)(x->b + x->b_extra) + j * g->nr;
     g->vec->epilogue(&job);
 }
 
 /* A task: panels i0..i1 of A by j0..j1 of B. */
 typedef struct {
     int64_t i0, i1, j0, j1;
-    const char *b;         /* the packed stripe it reads */
-    char *piece;           /* its thread's */
-    unsigned char *marks;  /* own: which pieces of b are packed */
+    int64_t turn; /* which panel of B it begins with: threads with the same ones begin with different ones, and pack those */
+    char *piece;  /* its thread's */
 } block;
 
 static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
@@ -263,31 +273,32 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
         t->ahead[0].at = (const char *)v->at + next * g->mr * v->row * size;
         t->ahead[0].step = ceil_div(g->mr * size * g->b_kr, w->j1 - w->j0);
     } else {
-        t->ahead[0].at = w->b;
+        t->ahead[0].at = x->b;
         t->ahead[0].step = 0;
     }
-    t->ahead[1].at = w->b;
+    t->ahead[1].at = x->b;
     t->ahead[1].step = 0;
     if (last_s || p->deep) return;
     /* Tile (i, j) asks for the share i of panel j at the next step. */
     int64_t share = ceil_div(p->kc / g->b_kr * b_unit, w->i1 - w->i0);
-    t->ahead[1].at = w->b + w->j0 * p->b.panel_bytes + (s + 1) * p->kc * (b_unit / g->b_kr) + (i - w->i0) * share;
+    t->ahead[1].at = x->b + (s + 1) * p->kc * (b_unit / g->b_kr) + (i - w->i0) * share;
     t->ahead[1].step = ceil_div(share, MAX(p->kc / g->b_kr, 1));
 }
 
-/* own: the piece of panel j at step s, packed now if it is not yet; int8 takes all steps at once, its scales need them. */
-static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
+/* lazy: the piece of panel j at step s, packed now if nobody began to; int8 takes all steps at once, its scales need them. */
+static void have_piece(const run_ctx *x, int64_t s, int64_t j)
 {
     const plan *p = x->p;
     const bool whole = x->pack.col_scale != NULL;
-    unsigned char *mark = w->marks + j * p->k_steps + (whole ? 0 : s);
-    if (*mark) return;
-    pack_ctx mine = x->pack;
-    ptrdiff_t off = w->b - x->b;
-    mine.job.dst += off;
-    if (whole) mine.col_scale = (float *)(void *)((char *)mine.col_scale + off);
-    pack_panel(&mine, j, whole ? 0 : s * p->kc, whole ? p->b.k_pad : MIN((s + 1) * p->kc, p->b.k_pad));
-    *mark = 1;
+    mark *at = x->marks + j * p->k_steps + (whole ? 0 : s);
+    unsigned char seen = atomic_load_explicit(at, memory_order_acquire);
+    if (seen == PACKED) return;
+    if (seen == MISSING && atomic_compare_exchange_strong_explicit(at, &seen, UNDER_WAY, memory_order_relaxed, memory_order_relaxed)) {
+        pack_panel(&x->pack, j, whole ? 0 : s * p->kc, whole ? p->b.k_pad : MIN((s + 1) * p->kc, p->b.k_pad));
+        atomic_store_explicit(at, PACKED, memory_order_release);
+        return;
+    }
+    while (atomic_load_explicit(at, memory_order_acquire) != PACKED) sched_yield(); /* rare: microseconds, unless its packer was put to sleep */
 }
 
 /* Panel i of A at step s by the panels j0..j1 of B; sums: those of panel i. */
@@ -304,10 +315,13 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     if (!c->a) pack_piece(c, i * g->mr, k0, kn, w->piece);
     else if (g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)w->piece, kn * g->mr);
     else t.a = packed_a(x, i, s);
-    for (int64_t j = w->j0; j < w->j1; j++) {
+    const char *ahead = t.ahead[1].at;
+    for (int64_t l = w->j0; l < w->j1; l++) {
+        const int64_t j = l + w->turn < w->j1 ? l + w->turn : l + w->turn - (w->j1 - w->j0);
         char *acc = p->k_steps > 1 ? sums + (j - w->j0) * tile_bytes : sums;
-        if (p->own) have_piece(x, w, s, j);
-        t.b = w->b + j * p->b.panel_bytes + k0 * b_k;
+        if (p->lazy) have_piece(x, s, j);
+        t.b = x->b + j * p->b.panel_bytes + k0 * b_k;
+        if (t.ahead[1].step) t.ahead[1].at = ahead + j * p->b.panel_bytes;
         const int64_t col = (x->j_first + j) * g->nr;
         t.cols = (int)MIN(c->n - col, g->nr);
         t.from = s ? acc : NULL;
@@ -323,9 +337,8 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
             t.c = (const char *)c->c + i * g->mr * t.c_ld + col * c_bytes;
         }
         g->tile(&t);
-        if (last && !straight) finish_tile(x, w->b, i, j, acc);
+        if (last && !straight) finish_tile(x, i, j, acc);
         t.ahead[0].at += t.ahead[0].step * (kn / g->b_kr);
-        t.ahead[1].at += t.ahead[1].step ? p->b.panel_bytes : 0;
     }
 }
 
@@ -340,15 +353,14 @@ static void run_task(void *ctx, int64_t task, int thread)
     }
     if ((task = claim(x, thread)) < 0) return;
     const int64_t mi = task % p->m_parts, ni = task / p->m_parts;
-    char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->piece_bytes + p->mark_bytes);
-    const block w = { .i0 = p->a.panels * mi / p->m_parts,
-                      .i1 = p->a.panels * (mi + 1) / p->m_parts,
-                      .j0 = x->j_count * ni / p->n_parts,
-                      .j1 = x->j_count * (ni + 1) / p->n_parts,
-                      .b = x->b + (p->own ? (size_t)thread * p->b.bytes : 0),
-                      .piece = sums + p->sums_bytes,
-                      .marks = (unsigned char *)sums + p->sums_bytes + p->piece_bytes };
+    char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->piece_bytes);
+    block w = { .i0 = p->a.panels * mi / p->m_parts,
+                .i1 = p->a.panels * (mi + 1) / p->m_parts,
+                .j0 = x->j_count * ni / p->n_parts,
+                .j1 = x->j_count * (ni + 1) / p->n_parts,
+                .piece = sums + p->sums_bytes };
     if (w.j0 == w.j1) return; /* a short last stripe */
+    if (p->lazy && p->n_parts == 1) w.turn = (w.j1 - w.j0) * (thread % x->queues) / x->queues;
     const int64_t row_bytes = (int64_t)g->mr * g->nr * 4 * (w.j1 - w.j0);
     if (g->begin) g->begin();
     if (p->deep)
@@ -386,7 +398,7 @@ static void few_task(void *ctx, int64_t task, int thread)
         for (int64_t j0 = 0; j0 < c->n; j0 += g->nr) {
             for (int64_t r = 0; r < g->mr; r++)
                 for (int64_t i = j0; i < MIN(c->n, j0 + g->nr); i++) tile[r * g->nr + i - j0] = acc[i * lanes + r];
-            finish_tile(x, x->b, p0 + p, j0 / g->nr, (const char *)tile);
+            finish_tile(x, p0 + p, j0 / g->nr, (const char *)tile);
         }
     }
 }
@@ -454,7 +466,7 @@ an_status gemm_run(const gemm_call *c, diag *d)
     const gemm_kernel *g = c->kernel;
     plan p;
     TRY(refuse(c, d));
-    if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), &p))
+    if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), !c->a, &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,
                          (long long)c->k, (long long)c->k, (long long)c->n);
     size_t need;
@@ -463,7 +475,9 @@ an_status gemm_run(const gemm_call *c, diag *d)
     if (!c->m || !c->n) return AN_OK;
     char *b = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
     const gemm_epilogue *e = &c->epi;
-    run_ctx x = { .c = c, .p = &p, .b = b, .threads = b + p.b.bytes * (size_t)p.b_copies, .queues = MIN(pool_threads(c->pool), QUEUES) };
+    run_ctx x = { .c = c, .p = &p, .b = b, .queues = MIN(pool_threads(c->pool), QUEUES) };
+    x.marks = (mark *)(void *)(b + p.b.bytes * (size_t)p.b_copies);
+    x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes;
     x.plain = c->c_type == DT_F32 && g->math != GEMM_I8 && !e->scale && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
     if (c->a && is_few(g, c->n)) {
         run_few(c, &x, b);
@@ -472,16 +486,15 @@ an_status gemm_run(const gemm_call *c, diag *d)
     const int64_t blocks = p.m_parts * p.n_parts;
     an_status st = AN_OK;
     pool_enter(c->pool);
-    for (int64_t s = p.own ? 0 : -1; s < p.stripes && !st; s++) { /* shared B: the first region packs only, the last one only multiplies */
+    for (int64_t s = p.lazy ? 0 : -1; s < p.stripes && !st; s++) { /* else the first region packs only, the last one only multiplies */
         x.j_first = s * p.stripe_panels;
         x.j_count = MIN(p.stripe_panels, p.n_panels - x.j_first);
         for (int64_t q = 0; q < x.queues; q++) atomic_init(&x.next[q], 0);
-        if (p.own) {
+        if (p.lazy) {
             st = stripe_begin(c, &p, s, b, &x.pack, d);
             x.b_extra = x.pack.l.extra;
             x.pack.n_tasks = 0;
-            for (int t = 0; t < pool_threads(c->pool); t++)
-                memset(x.threads + (size_t)t * (p.sums_bytes + p.piece_bytes + p.mark_bytes) + p.sums_bytes + p.piece_bytes, 0, p.mark_bytes);
+            for (int64_t i = 0; i < p.stripe_panels * p.k_steps; i++) atomic_init(&x.marks[i], MISSING);
         } else {
             x.b = b + (p.stripes > 1 ? (s & 1) * (int64_t)p.b.bytes : 0);
             x.b_extra = x.pack.l.extra; /* the stripe packed last time */

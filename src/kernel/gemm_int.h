@@ -108,8 +108,7 @@ struct gemm_kernel {
     int a_kr;
     gemm_pk b_pk;
     int b_kr;
-    bool own_b;  /* multiplies so fast that packing counts: each of a few threads packs B for itself, a panel just before its
-                  * first use, and neither waits for another nor takes lines out of its cache */
+    bool fast;   /* unfinished sums of a whole block passing through memory would be felt */
     bool expand; /* the tile reads A as fp32: a panel is widened just before use */
     gemm_tile *tile;
     const gemm_vec *vec;
@@ -117,7 +116,7 @@ struct gemm_kernel {
     void (*row_sum)(int64_t k, const void *panel, int32_t *out);        /* per lane of a PK_I8 panel, or NULL */
 };
 
-#define GEMM(id, math, need, mr, nr, kc, a_pk, a_kr, b_pk, b_kr, k_align, own_b, expand, tile, vec, begin, end, row_sum)          \
+#define GEMM(id, math, need, mr, nr, kc, a_pk, a_kr, b_pk, b_kr, k_align, fast, expand, tile, vec, begin, end, row_sum)          \
     gemm_tile tile;
 #include "kernel/gemm.def"
 #undef GEMM
