@@ -78,7 +78,8 @@ struct dev_program {
     int refs;                 /* the caller's, and one per request */
     int64_t outstanding;      /* requests submitted and not waited for */
     int64_t queued;           /* requests submitted and not finished */
-    bool loaded, changing, counted, from_cache, dead;
+    uint64_t digest;          /* of its constants, as the last proven reload left them */
+    bool loaded, changing, counted, from_cache, dead, digest_known;
 };
 
 struct dev_surface {

@@ -223,6 +223,8 @@ static bool judge_side(const dev_request *r, dev_side side, verdict *v)
     if (missing)
         return SAY(v, INFERENCE, "%zu %s surface%s wanted, %zu bound; the first without one is %s", n, side_name(side), n == 1 ? " is" : "s are", have,
                    missing->name);
+    if (side == DEV_INPUT && lim->inputs && n > (size_t)lim->inputs)
+        return SAY(v, INFERENCE, "%zu input surfaces; at most %lld are taken: pack them side by side", n, (long long)lim->inputs);
     for (size_t i = 0; i < n; i++) {
         const dev_port *q = &p->port[side][i];
         const dev_surface *s = r->bound[side][i], *first = r->bound[side][0];

@@ -88,6 +88,10 @@ static void copy_node(copy *c, const node *n)
     for (int k = 0; k < n->n_in; k++) ins[k] = c->map[n->in[k].i];
     for (int k = 0; k < n->n_attr; k++) at[k] = retyped(c, n->attrs[k]);
     c->g->here = n->at;
+    if (c->instead && n->n_out == 1 && (out = c->instead(c, n, c->user)).i) {
+        c->map[n->out.i] = out;
+        return;
+    }
     switch (n->op) {
     case OP_INPUT: return; /* given by the caller, or not needed */
     case OP_CONST: out = copy_const(c, n); break;

@@ -48,17 +48,42 @@ static an_status lower(host *h, host_prog *g, graph *gr, diag *d)
     return st;
 }
 
+static an_status free_on(an_status st, graph *g)
+{
+    if (st) graph_free(g);
+    return st;
+}
+
+/* Asked of every kind of program before any is planned: one that has to be packed makes all of them packed. */
+static an_status choose_inputs(host *h, diag *d)
+{
+    for (size_t i = 0; i < h->progs.n && h->way->open && !h->packed; i++) {
+        graph *gr;
+        if (h->progs.at[i].id.layer) continue;
+        TRY(model_program_build_open(&h->c, &h->progs.at[i].id, &gr, d));
+        an_status st = pack_wanted(h, gr, d);
+        graph_free(gr);
+        TRY(st);
+    }
+    return AN_OK;
+}
+
 static an_status make_text(host *h, host_prog *g, diag *d)
 {
     taker t = { .h = h, .g = g };
     graph *gr;
     TRY(model_program_build(&h->c, &g->id, &(model_source){ take_const, &t }, &gr, d));
     if (t.oom) return graph_free(gr), diag_nomem(d);
-    if (h->way->open && g->same == (int)(g - h->progs.at)) {
+    bool own = g->same == (int)(g - h->progs.at);
+    if (h->packed) TRY(free_on(pack_plan(h, g, d), gr));
+    if (h->way->open && own) {
         graph_free(gr);
         TRY(model_program_build_open(&h->c, &g->id, &gr, d));
     }
-    an_status st = g->same == (int)(g - h->progs.at) ? lower(h, g, gr, d) : AN_OK;
+    graph *one = NULL; /* looks into gr's constants */
+    an_status st = own && h->packed ? pack_program(h, g, gr, &one, d) : AN_OK;
+    if (!st && own) st = lower(h, g, one ? one : gr, d);
+    graph_free(one);
     graph_free(gr);
     return st;
 }
@@ -153,6 +178,7 @@ an_status prog_plan(host *h, diag *d)
 {
     int64_t widest = 1, tall = 1;
     TRY(list_programs(h, d));
+    TRY(choose_inputs(h, d));
     for (size_t i = 0; i < h->progs.n; i++) {
         host_prog *g = &h->progs.at[i];
         const host_prog *first = first_of(h, g->id.kind);
@@ -168,6 +194,7 @@ an_status prog_plan(host *h, diag *d)
         }
     }
     h->stage = floats(h, widest);
+    if (h->packed && !(h->turned = floats(h, widest))) return diag_nomem(d);
     h->pack = device_get_limits(h->p->o.dev)->row_bytes ? arena_take(&h->mem, (size_t)MAX(widest, tall * h->c.seq), sizeof(float), 64) : NULL;
     return h->stage && (h->pack || !device_get_limits(h->p->o.dev)->row_bytes) ? AN_OK : diag_nomem(d);
 }
@@ -185,6 +212,7 @@ void prog_drop(host *h)
         host_prog *g = &h->progs.at[i];
         forget(g);
         for (size_t k = 0; k < g->c.n; k++) sb_free(&g->c.at[k].file), dev_surface_free(g->c.at[k].s);
+        dev_surface_free(g->packed);
         free(g->text);
         sb_free(&g->blob);
     }
@@ -240,8 +268,9 @@ an_status prog_fill(host *h, host_prog *g, diag *d)
         int64_t n;
         TRY(weight_as(h, c, &x, &n, d));
         an_status st = AN_OK;
-        const dev_port *p = h->way->open ? dev_program_port(compiled(h, g), DEV_INPUT, c->port, NULL) : NULL;
-        if (!h->way->open) h->vk->store(c->file.at + c->at, h->c.dt, x, n);
+        const dev_port *p = h->way->open && !h->packed ? dev_program_port(compiled(h, g), DEV_INPUT, c->port, NULL) : NULL;
+        if (h->packed) st = pack_weight(h, g, compiled(h, g), c, x, n, d);
+        else if (!h->way->open) h->vk->store(c->file.at + c->at, h->c.dt, x, n);
         else st = p ? put(h, c->s, p, x, n, d) : diag_fail(d, AN_BUG, NOWHERE, "%s has no input %s", g->name, c->port);
         diag also = { 0 };
         if (books_done(h, c->param, st ? &also : d) && !st) st = d->st;
@@ -288,7 +317,7 @@ static an_status make_io(host *h, host_prog *g, diag *d)
     host_io *io = &h->io[g->id.kind];
     dev_program *p = compiled(h, g);
     if (io->made) return AN_OK;
-    for (int i = 0; i < io->n_in; i++)
+    for (int i = 0; i < io->n_in && !h->packed; i++)
         if (!io->in[i]) TRY(dev_surface_new(h->p->o.dev, dev_program_surface_bytes(p, DEV_INPUT), &io->in[i], d));
     for (int i = 0; i < io->n_out; i++)
         if (!io->out[i]) TRY(dev_surface_new(h->p->o.dev, dev_program_surface_bytes(p, DEV_OUTPUT), &io->out[i], d));
@@ -299,6 +328,7 @@ static an_status make_io(host *h, host_prog *g, diag *d)
 static dev_surface *bound_to(const host *h, const host_prog *g, dev_side side, const char *name)
 {
     const host_io *io = &h->io[g->id.kind];
+    if (side == DEV_INPUT && h->packed) return g->packed;
     for (int i = 0; side == DEV_INPUT && i < io->n_in; i++)
         if (!strcmp(io->in_port[i].name, name)) return io->in[i];
     for (int i = 0; side == DEV_OUTPUT && i < io->n_out; i++)
@@ -313,7 +343,8 @@ an_status prog_bind(host *h, host_prog *g, diag *d)
     dev_program *p = compiled(h, g);
     if (g->r) return AN_OK;
     TRY(make_io(h, g, d));
-    for (size_t i = 0; i < g->c.n && h->way->open; i++)
+    if (h->packed && !g->packed) TRY(dev_surface_new(h->p->o.dev, dev_program_surface_bytes(p, DEV_INPUT), &g->packed, d));
+    for (size_t i = 0; i < g->c.n && h->way->open && !h->packed; i++)
         if (!g->c.at[i].s) TRY(dev_surface_new(h->p->o.dev, dev_program_surface_bytes(p, DEV_INPUT), &g->c.at[i].s, d));
     dev_request *r;
     TRY(dev_request_new(p, &r, d));
@@ -353,7 +384,8 @@ an_status prog_run(host *h, model_kind k, int layer, const float *const *in, dia
     host_prog *g = prog_of(h, k, layer);
     const host_io *io = &h->io[k];
     dev_program *p = compiled(h, g);
-    for (int i = 0; i < io->n_in; i++) {
+    if (h->packed) TRY(pack_activations(h, g, p, in, d));
+    for (int i = 0; i < io->n_in && !h->packed; i++) {
         const dev_port *q = dev_program_port(p, DEV_INPUT, io->in_port[i].name, NULL);
         if (q) TRY(put(h, io->in[i], q, in[i], io->in_port[i].channels * h->c.seq, d));
     }

@@ -53,7 +53,7 @@ const host_way host_restart = { .sync = restart_sync, .spent = restart_spent };
 static an_status reload(host *h, host_prog *g, dev_blob *blob, diag *d)
 {
     dev_weights w = prog_weights(g, blob);
-    dev_canary canary;
+    dev_canary canary = { .constants_only = true };
     uint64_t t0 = clock_ns();
     an_status st = dev_program_reload(g->p, &w, &canary, d);
     host_event(h, "device", "reload", g->id.layer, t0);

@@ -95,6 +95,7 @@ typedef struct {
     train_stats train;
     uint64_t compiles, reloads, restarts_wanted, canaries, dispatches;
     uint64_t bytes; /* memory of the pipe itself: weights, moments, activations */
+    bool packed;    /* dynamic: one input per program, weights beside activations */
     uint64_t work_bytes; /* of these, what a minibatch is worked out in: activations and what programs need beside their ports */
 } pipe_stats;
 void pipe_get_stats(pipeline *p, pipe_stats *out);

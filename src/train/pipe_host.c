@@ -271,7 +271,7 @@ static void stats(void *way, pipe_stats *out)
     device_get_stats(h->cpu, &mine);
     out->train.dispatches = out->dispatches = h->dispatches;
     out->compiles = s.compiles, out->reloads = h->reloads, out->canaries = h->canaries, out->restarts_wanted = h->restarts_wanted;
-    out->work_bytes = h->buffer_bytes;
+    out->work_bytes = h->buffer_bytes, out->packed = h->packed;
     out->bytes = h->buffer_bytes + mine.surface_bytes + mine.image_bytes + s.surface_bytes + s.image_bytes;
 }
 

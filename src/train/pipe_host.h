@@ -3,6 +3,7 @@
  *   pipe_host.c   a minibatch from tokens to update; the pipe's functions     host_pass.c   one sequence up and down the layers
  *   host_prog.c   programs: text, weights, surfaces, dispatch                 host_grad.c   weight gradients from the taps
  *   host_ways.c   the three ways weights get into programs                    host_queue.c  the host's work, beside the device's
+ *   host_pack.c   weights and activations in one input, for devices that take no more
  *   host_books.c  fp32 weights, moments, update, scale and files: a trainer whose gradients come from here
  *
  * The device runs the fused kernels of model/ (MODEL_SET_FUSED), one sequence at a time. Activations pass through the host, which
@@ -26,8 +27,15 @@ void host_queue_drain(host_queue *q); /* returns when every job is done */
 void host_queue_wait(host_queue *q, int left); /* returns when at most `left` of them are not */
 
 /* ---- programs ---- */
+typedef enum { PLACE_ROWS, PLACE_TURNED, PLACE_RUN } host_form; /* as it is; rows and columns exchanged; one run of numbers */
+typedef struct {         /* of a weight in a packed input: rows from the top, cols columns from `at` on */
+    int64_t rows, cols, at;
+    host_form form;
+} host_place;
+
 typedef struct {
     model_weight w;
+    host_place place;    /* packed */
     char port[40];       /* as an input of an open program */
     char path[80];       /* as a constant's file */
     int param;           /* of the model, whole and untransposed */
@@ -52,6 +60,8 @@ typedef struct {
     int same;            /* index of the program whose compiled form it shares: its own when it has one */
     dev_program *p;      /* its own; NULL: shared, or not compiled */
     dev_request *r;
+    int64_t high, wide;  /* packed: its input is [1, high, 1, wide] */
+    dev_surface *packed;
     float *out[MODEL_MAX_PORTS]; /* what it answered last, [channels, T] */
 } host_prog;
 
@@ -83,6 +93,8 @@ struct host {
     VEC(host_prog) progs;
     int *prog_at;        /* [MK_COUNT][layers] */
     host_io io[MK_COUNT];
+    bool packed;         /* open programs have one input: pack_wanted */
+    float *turned;       /* packed: a weight on its way */
     bool stale;          /* the books moved on: sync before the next dispatch */
     /* one sequence */
     const int32_t *ids, *targets;
@@ -118,6 +130,14 @@ dev_weights prog_weights(const host_prog *g, dev_blob *blob);   /* blob holds c.
 /* in: one per input port, [channels, T]. Results are in g->out. A dispatch that fails is tried once more. */
 an_status prog_run(host *h, model_kind k, int layer, const float *const *in, diag *d) MUST_CHECK;
 float *prog_tap(host *h, model_kind k, int layer, const char *name); /* of the last run; ports in parts: their first */
+
+/* ---- host_pack.c ---- */
+#define HOST_PACKED "i00_packed"
+an_status pack_wanted(host *h, const graph *open, diag *d) MUST_CHECK; /* sets h->packed when limits or rules ask for it */
+an_status pack_plan(host *h, host_prog *g, diag *d) MUST_CHECK;
+an_status pack_program(host *h, host_prog *g, const graph *open, graph **out, diag *d) MUST_CHECK; /* *out borrows the constants of open */
+an_status pack_activations(host *h, host_prog *g, dev_program *p, const float *const *in, diag *d) MUST_CHECK;
+an_status pack_weight(host *h, host_prog *g, dev_program *p, const host_const *c, const float *x, int64_t n, diag *d) MUST_CHECK;
 
 /* ---- host_pass.c ---- */
 /* Recompute: layers whose taps are at hand at once. One is worked on by the device, the gradients of the one above are made meanwhile, from

@@ -141,13 +141,16 @@ static inline bool is_half(const trainer *t) { return t->state_dt == DT_F16; }
 static inline bool is_pair(const trainer *t) { return t->form == TRAIN_HALVES; }
 
 /* ---- copy.c ---- */
-typedef struct {
+typedef struct copy copy;
+struct copy {
     const graph *from;
     graph *g;
     val *map;      /* per value of from */
     dtype floats;  /* DT_NONE: as declared */
+    val (*instead)(copy *c, const node *n, void *user); /* may be NULL: what stands for a node's one result; NO_VAL: the node itself */
+    void *user;
     diag *d;
-} copy;
+};
 an_status copy_begin(copy *c, const graph *from, const char *title, dtype floats, diag *d) MUST_CHECK;
 void copy_end(copy *c); /* frees what is left of it, the graph too unless it was taken */
 dtype copy_dt(const copy *c, dtype dt); /* what a float of that type becomes */

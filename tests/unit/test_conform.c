@@ -360,7 +360,7 @@ static void baked_weights(void **state)
     assert_ok(dev_program_load(p, &d), d);
     if (computes) CLOSE_TO(answer(&b, 40), 2 * x);
 
-    dev_canary c;
+    dev_canary c = { 0 };
     dev_blob blob = { WEIGHT_PATH, w3.at, w3.n };
     dev_weights fresh = { .blob = &blob, .n_blob = 1 };
     assert_ok(dev_program_reload(p, &fresh, &c, &d), d);
@@ -370,7 +370,7 @@ static void baked_weights(void **state)
         assert_true(c.weights_before != c.weights_after);
         assert_true(c.output_before != c.output_after);
     }
-    dev_canary again;
+    dev_canary again = { 0 };
     assert_ok(dev_program_reload(p, &fresh, &again, &d), d); /* the same once more: nothing moves */
     assert_false(again.source_changed);
     assert_true(again.weights_before == again.weights_after && again.output_before == again.output_after);
@@ -897,7 +897,7 @@ static an_status scenario(device *dev, const strbuf *w, const strbuf *w3, diag *
     dev_program *p;
     dev_surface *x, *y;
     dev_request *r;
-    dev_canary c;
+    dev_canary c = { 0 };
     dev_weights fresh = WITH_WEIGHTS(*w3);
     dev_source src = { .text = CONV_TEXT, .n_text = strlen(CONV_TEXT), .weights = WITH_WEIGHTS(*w) };
     TRY(device_compile(dev, &src, &p, d));
