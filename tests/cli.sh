@@ -316,6 +316,20 @@ empty() {
     has "train tiny, other settings" err 'trained with "lr 0.003 to .*this run has "lr 0.5 to'
     t "train a language model, option of networks" 2 $anneal train $lt --final-test 3
     t "train a network, option of language models" 2 $anneal train --model mlp --prompt x
+    t "train a network, another option of language models" 2 $anneal train --model mlp --compact-vocab
+    lo="$lt --sample-every 0 --residual-scale depth --softcap 30 --zero-init --compact-vocab --recompute --stats 2 --log $tmp/lo.json"
+    t "train with options" 0 $anneal train $lo --save "$tmp/lo" --stop-after 2
+    t "train with options, on" 0 $anneal train $lo --save "$tmp/lo" --resume --plot "$tmp/lo.svg"
+    t "train with options, norms" 0 test "$(grep -c '"kind":"statistics".*"weights":{"embed":[0-9.]*.*"gradients":{"embed":' "$tmp/lo.json")" -eq 2
+    t "train with options, the whole curve" 0 test "$(sed -n 's/<polyline points="\([^"]*\)".*/\1/p' "$tmp/lo.svg" | head -1 | wc -w)" -eq 4
+    t "a compact checkpoint" 0 test -s "$tmp/lo/$(cat "$tmp/lo/latest")/active.u32"
+    t "a capped checkpoint" 0 grep -q '"final_logit_softcapping": 30' "$tmp/lo/$(cat "$tmp/lo/latest")/config.json"
+    t "generate from a compact checkpoint" 0 $anneal generate --model "$tmp/lo" --engine cpu --max-tokens 4 --prompt "Once"
+    t "convert a capped checkpoint to llama2.c" 3 $anneal convert --model "$tmp/lo" --to llama2c --out "$tmp/lo.bin"
+    has "convert a capped checkpoint to llama2.c" err 'soft cap'
+    t "train, a cap of 0" 2 $anneal train $lt --softcap 0
+    t "train, a residual scale of 7" 2 $anneal train $lt --residual-scale 7
+    t "train, zeros in a trained model" 2 $anneal train --model "$tmp/lo" --zero-init --steps 1 --engine cpu
     t "grad --model without tokens" 2 $anneal grad --model tiny --out "$tmp/g.safetensors"
 
     t "full disk" 3 sh -c "$anneal rules > /dev/full"

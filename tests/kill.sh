@@ -73,4 +73,28 @@ EOF
     grep -q 'stopped after step [0-9]* and saved' "$tmp/err" || bad "SIGTERM: no message: $(cat "$tmp/err")"
     step=$(sed -n 's/.*stopped after step \([0-9]*\) and saved.*/\1/p' "$tmp/err")
     [ "$(cat "$tmp/asked/latest")" = "step-$(printf '%08d' "$step")" ] || bad "SIGTERM after step $step: latest is $(cat "$tmp/asked/latest")"
+
+    # asked twice, the second time while it saves: it ends at once, and the checkpoint before is whole. A large vocabulary makes saving take a while
+    sed 's/"vocab_size":300/"vocab_size":60000/; s/"hidden_size":16/"hidden_size":64/' "$tmp/config.json" >"$tmp/large.json"
+    slow="$anneal train --model $tmp/large.json --data $tmp/s.u16 --engine cpu --threads 1 --batch 1 --seq 8 --steps 40 --sample-every 0 --validation 0 --json --compact-vocab"
+    $slow --save "$tmp/calm" >"$tmp/out" 2>"$tmp/err" || bad "a large vocabulary: $(cat "$tmp/err")"
+    want=$(digest "$tmp/out") hit=
+    for try in 1 2 3 4 5 6 7 8; do
+        rm -rf "$tmp/twice"
+        $slow --save "$tmp/twice" --save-every 4 >"$tmp/out" 2>"$tmp/err" &
+        pid=$!
+        until [ -e "$tmp/twice/latest" ]; do kill -0 $pid 2>/dev/null || bad "asked twice: it ended by itself: $(cat "$tmp/err")"; done
+        kill -TERM $pid
+        while ! ls -d "$tmp/twice"/.tmp-* >/dev/null 2>&1 && kill -0 $pid 2>/dev/null; do :; done
+        kill -TERM $pid 2>/dev/null
+        wait $pid
+        code=$?
+        [ $code -eq 0 ] || [ $code -eq 143 ] || bad "asked twice: exit $code: $(cat "$tmp/err")"
+        [ -e "$tmp/twice/$(cat "$tmp/twice/latest")/train.json" ] || bad "asked twice: latest names what is not there"
+        [ $code -ne 143 ] || ! ls -d "$tmp/twice"/.tmp-* >/dev/null 2>&1 || { hit=1 && break; }
+    done
+    [ -n "$hit" ] || bad "asked twice: no save was interrupted in $try tries"
+    $slow --save "$tmp/twice" --resume >"$tmp/out" 2>"$tmp/err" || bad "after an interrupted save: $(cat "$tmp/err")"
+    [ "$(digest "$tmp/out")" = "$want" ] || bad "after an interrupted save: another digest"
+    ! ls -d "$tmp/twice"/.tmp-* >/dev/null 2>&1 || bad "after an interrupted save: what it left is still there"
 }
