@@ -10,7 +10,7 @@
 
 enum {
     NONE = -1,
-    CHAIN_MAX_IN = 12,    /* tensors a chain may read */
+    CHAIN_MAX_IN = 16,    /* tensors a chain may read: AdamW that clips and may not count reads 13 */
     CHAIN_MAX_STEPS = 32,
     MEMORY_ALIGN = 64,
 };
