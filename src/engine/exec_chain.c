@@ -18,6 +18,7 @@ typedef struct {
     const chain *src;
     int *reg;      /* of a value; -1: not yet made, or gone */
     int *uses;     /* left */
+    bool *half;    /* of a value: only results narrower than fp32 are made of it, by what leaves a relative error as it is */
     bool busy[CHAIN_REGS];
     diag *d;
     bool hard;     /* the reference must do it */
@@ -78,11 +79,15 @@ static const int16_t vec_of[FN_COUNT] = { /* + 1; 0: none */
     SAME(GELU), SAME(GELU_TANH), SAME(GELU_SIGMOID), SAME(SILU), SAME(SOFTSIGN),
 #undef SAME
 };
-static const uint8_t vec_ulp[VF_COUNT] = {
+static const uint16_t vec_ulp[VF_COUNT] = {
 #define VEC_FN(id, operands, params, ulp, what) [VF_##id] = ulp,
 #include "kernel/vector.def"
 #undef VEC_FN
 };
+
+/* + 1: quicker forms for what becomes fp16. */
+static const int16_t half_of[FN_COUNT] = { [FN_EXP] = VF_EXP_HALF + 1, [FN_SIGMOID] = VF_SIGMOID_HALF + 1, [FN_SILU] = VF_SILU_HALF + 1,
+                                           [FN_GELU_TANH] = VF_GELU_TANH_HALF + 1, [FN_GELU_SIGMOID] = VF_GELU_SIGMOID_HALF + 1 };
 
 static bool is_comparison(fn_id f) { return (f >= FN_EQ && f <= FN_LE) || f == FN_NOT; }
 
@@ -192,6 +197,7 @@ static void make_step(maker *m, int64_t k)
         odd = odd || isnan(p[j]);
     }
     int y = take_reg(m), vf = vec_of[f] - 1;
+    if (!e->chip && t == DT_F16 && half_of[f] && m->half[m->src->n_inputs + k]) vf = half_of[f] - 1;
     bool tabled = num->tables != 0 && real && fn_table(f) != TAB_none;
     if (tabled && !odd) by_table(m, f, y, a, p, t);
     else if (!tabled && !odd && vf >= 0 && (!e->chip || vec_ulp[vf] == 0)) vector(m, (vec_fn)vf, y, a[0], a[1], a[2], p[0], p[1]);
@@ -207,6 +213,21 @@ static void make_step(maker *m, int64_t k)
     m->reg[m->src->n_inputs + k] = y;
 }
 
+static bool keeps_error(fn_id f) { return f == FN_MUL || f == FN_DIV || f == FN_COPY || f == FN_ABS || f == FN_RELU; }
+
+static void find_half(maker *m, const int64_t *result)
+{
+    const chain *s = m->src;
+    for (int64_t v = 0; v < s->n_inputs + s->n_steps; v++) m->half[v] = true;
+    for (int k = 0; k < m->ch->n_out; k++)
+        if (m->ch->out[k].t == DT_F32) m->half[result[k]] = false;
+    for (int64_t k = s->n_steps - 1; k >= 0; k--) {
+        fn_id f = (fn_id)s->step[k * CHAIN_STEP + STEP_FN];
+        bool on = keeps_error(f) && m->half[s->n_inputs + k];
+        for (int j = 0; j < fn_operands(f) && !on; j++) m->half[s->step[k * CHAIN_STEP + STEP_A + j]] = false;
+    }
+}
+
 static void make_ops(maker *m, const int64_t *step)
 {
     const chain *s = m->src;
@@ -219,6 +240,7 @@ static void make_ops(maker *m, const int64_t *step)
         result[k] = step[k] < 0 ? 0 : s->n_inputs + step[k];
         m->uses[result[k]]++; /* the store */
     }
+    find_half(m, result);
     if (m->ch->port) m->reg[0] = take_reg(m);
     for (int64_t k = 0; k < s->n_steps && !m->hard; k++) {
         make_step(m, k);
@@ -249,8 +271,8 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
     exec_chain *ch = TAKE(&im->prepared, exec_chain, 1);
     maker m = { .im = im, .ch = ch, .src = &src, .d = d };
     size_t values = (size_t)(src.n_inputs + src.n_steps);
-    m.reg = TAKE(&im->tmp, int, values), m.uses = TAKE(&im->tmp, int, values);
-    if (!ch || !m.reg || !m.uses) return diag_nomem(d);
+    m.reg = TAKE(&im->tmp, int, values), m.uses = TAKE(&im->tmp, int, values), m.half = TAKE(&im->tmp, bool, values);
+    if (!ch || !m.reg || !m.uses || !m.half) return diag_nomem(d);
     *ch = (exec_chain){ .env = e, .num = &p->num, .port = port, .n_in = (int)n, .n_out = results, .n_steps = src.n_steps };
     ch->in = TAKE(&im->prepared, exec_walk, (size_t)n);
     ch->ops = TAKE(&im->prepared, chain_op, (size_t)(src.n_steps * OPS_PER_STEP + src.n_inputs + 1));
@@ -258,6 +280,7 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
     for (int64_t k = 0; k < n; k++)
         ch->in[k] = list ? exec_walk_of(p, t[k], ty)
                          : (exec_walk){ .tensor = t[k], .t = p->tensors.at[t[k]].dt, .rank = 1, .dim = { et_elems(ty) }, .stride = { 1 }, .same = true };
+    for (int k = 0; k < results; k++) ch->out[k].y = result[k], ch->out[k].t = p->tensors.at[result[k]].dt;
     make_ops(&m, step);
     arena_back(&im->tmp, mark);
     if (d->st) return d->st;
@@ -265,7 +288,6 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
     for (int k = 0; k < results; k++) {
         const etensor *t_k = &p->tensors.at[result[k]];
         dtype last = step[k] < 0 ? DT_NONE : (dtype)src.step[step[k] * CHAIN_STEP + STEP_TYPE];
-        ch->out[k].y = result[k], ch->out[k].t = t_k->dt;
         ch->out[k].how = (e->chip && last != t_k->dt) || t_k->dt == DT_BOOL ? how_of(&m, t_k->dt, port) : 0;
         ch->out[k].stream = !port && exec_streams(e, et_elems(t_k) * exec_size(t_k->dt));
     }

@@ -240,15 +240,20 @@ static void softmax_plain(task *t)
     const unsigned char *x = (const unsigned char *)ctx_mem(t->c, s->x) + t->base * in;
     unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
     bool stream = streams(t, y);
+    bool half = s->ty == DT_F16;
     if (s->columns) {
+        float *bands = t->buf + s->n * t->lines;
         v->fill(t->acc, -INFINITY, t->lines), v->fill(t->mean, 0, t->lines);
-        v->down(t->acc, s->tx, x, STAT_MOST, NULL, s->n, s->inner * in, t->lines, t->buf, DT_F32);
-        v->exps_down(t->buf, DT_F32, t->buf, t->acc, 1, t->mean, s->n, t->lines * (int64_t)sizeof(float), t->lines);
-        for (int64_t i = 0; i < t->lines; i++) t->mean[i] = 1 / t->mean[i];
-        v->affine_rows(y, s->ty, s->inner, t->buf, DT_F32, t->lines, &(vec_affine){ .scale = t->mean, .stream = stream }, s->n, t->lines);
+        v->exps_run(t->buf, bands, s->tx, x, t->acc, t->mean, s->n, s->inner * in, t->lines, half);
+        for (int64_t i = 0; i < t->lines; i++) {
+            bool none = t->acc[i] == -INFINITY; /* nothing to divide by */
+            t->mean[i] = none ? NAN : 1 / t->mean[i], t->acc[i] = none ? 0 : t->acc[i];
+        }
+        v->scale_run(y, s->ty, s->inner, t->buf, bands, t->acc, &(vec_affine){ .scale = t->mean, .stream = stream }, s->n, t->lines, half);
     } else
         for (int64_t i = 0; i < t->lines; i++, x += s->n * in, y += s->n * out) {
-            float most = v->along(s->tx, x, STAT_MOST, 0, -INFINITY, s->n), total = v->exps(t->buf, s->tx, x, most, s->n);
+            float most = v->along(s->tx, x, STAT_MOST, 0, -INFINITY, s->n);
+            float total = (half ? v->exps_half : v->exps)(t->buf, s->tx, x, most, s->n);
             v->affine(y, s->ty, t->buf, DT_F32, &(vec_affine){ .scale_1 = 1 / total, .stream = stream }, s->n);
         }
     if (stream) v->fence();
@@ -283,11 +288,8 @@ static void norm_plain(task *t)
         float *rows = s->copied ? t->buf + 2 * s->n : NULL;
         const void *again = rows ? (const void *)rows : x; /* where the later passes find it, in cache */
         v->fill(t->acc, 0, t->lines), v->fill(t->mean, 0, t->lines);
-        v->down(centred ? t->mean : t->acc, s->tx, x, centred ? STAT_SUM : STAT_SQUARES, NULL, s->n, s->inner * in, t->lines, rows, s->tx);
-        if (centred) {
-            for (int64_t i = 0; i < t->lines; i++) t->mean[i] /= (float)s->n;
-            v->down(t->acc, s->tx, again, STAT_SQUARES, t->mean, s->n, ld * in, t->lines, NULL, s->tx);
-        }
+        if (centred) v->moments(t->mean, t->acc, s->tx, x, s->n, s->inner * in, t->lines, rows);
+        else v->down(t->acc, s->tx, x, STAT_SQUARES, NULL, s->n, s->inner * in, t->lines, rows, s->tx);
         for (int64_t i = 0; i < t->lines; i++) t->acc[i] = inverse_length(s, t->acc[i]);
         p.mean = centred ? t->mean : NULL, p.scale = t->acc;
         v->affine_rows(y, s->ty, s->inner, again, s->tx, ld, &p, s->n, t->lines);
@@ -441,7 +443,7 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     /* rows that lie a power of two apart share few sets of a cache: what does not fit as a whole is kept close together */
     s.copied = s.plain && again && s.columns && s.n * s.inner * exec_size(s.tx) > e->l2 / 2;
     s.stream = s.plain && again && exec_streams(e, et_elems(x) * exec_size(s.ty));
-    if (s.plain) s.room = MAX(s.room, 2 * s.n + (s.columns && again ? s.lines * s.n : 0)); /* gain and bias and the rows, or a line */
+    if (s.plain) s.room = MAX(s.room, 2 * s.n + (s.columns && again ? s.lines * (s.n + s.n / VEC_BAND + 1) : 0)); /* gain and bias and the rows, or a line */
     s.each = ROUND_UP((size_t)(s.room + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
     exec_need_work(im, s.each * (size_t)e->threads);
     if (e->chip && im->p->num.tables != 0 && !(s.exp2 = exec_table(im, TAB_exp2, d))) return d->st;

@@ -62,7 +62,7 @@ typedef struct {
     bool stream;               /* past the caches, as .stream below; y and its rows begin at multiples of VEC_LINE bytes */
 } vec_affine;
 
-enum { VEC_LINE = 64 }; /* bytes of a line of the caches */
+enum { VEC_LINE = 64 /* bytes of a line of the caches */, VEC_BAND = 8 };
 
 /* A chain as a list of acts on a tile of elements, x, that stays in registers. A function (a code below VF_COUNT) makes x of x, of
  * the fp32 elements at `at` when it has a second operand, and of those at `z` when it has a third. The others load x from `at` or
@@ -117,7 +117,15 @@ typedef struct {
     void (*down)(float *acc, dtype t, const void *x, vec_stat s, const float *mean, int64_t rows, int64_t ld, int64_t n, void *keep, dtype kept);
     /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x), 0 below exp(-86.99); returns their sum. NaN stays. */
     float (*exps)(float *y, dtype t, const void *x, float most, int64_t n);
-    /* The same down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has rows of
+    float (*exps_half)(float *y, dtype t, const void *x, float most, int64_t n); /* for fp16: relative error 1e-5, never below 1e-38 */
+    /* Softmax down n columns in one look at x and one at the exps. exps_run: rows of n exps, each band of VEC_BAND rows against the
+     * largest until its end, which goes to a row of `band` (never -inf); most and sum, of the whole column, begin at -inf and 0.
+     * scale_run: y = exps * exp(band - most) * scale, most not -inf; `band` is used up. */
+    void (*exps_run)(float *y, float *band, dtype t, const void *x, float *most, float *sum, int64_t rows, int64_t ld, int64_t n, bool half);
+    void (*scale_run)(void *y, dtype ty, int64_t ldy, const float *e, float *band, const float *most, const vec_affine *p, int64_t rows, int64_t n, bool half);
+    /* Mean and sum of squared deviations of n columns; both begin at 0. keep: as of `down`, in type t. */
+    void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, void *keep);
+    /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has rows of
      * n. y may be x. */
     void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows, int64_t ld, int64_t n);
     void (*affine)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, int64_t n);

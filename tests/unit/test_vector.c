@@ -60,6 +60,8 @@ static void test_functions(void **state)
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double silu(double x) { return x * sigmoid(x); }
+static double gelu_sigmoid(double x) { return x * sigmoid(1.702 * x); }
+static double gelu_tanh(double x) { return x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x)); }
 
 /* Against the C library, in units of the last place where the table says so. */
 static void accuracy(const vec_kernels *v, const vec_kernels *plain)
@@ -69,7 +71,8 @@ static void accuracy(const vec_kernels *v, const vec_kernels *plain)
         double (*exact)(double);
         double lo, hi;
     } rows[] = { { VF_EXP, exp, -87, 88 }, { VF_EXP2, exp2, -125, 127 }, { VF_LOG, log, 1e-6, 1e6 }, { VF_TANH, tanh, -9, 9 }, { VF_ERF, erf, -4, 4 },
-                 { VF_SIGMOID, sigmoid, -80, 30 }, { VF_SILU, silu, -60, 30 } };
+                 { VF_SIGMOID, sigmoid, -80, 30 }, { VF_SILU, silu, -60, 30 }, { VF_EXP_HALF, exp, -87, 88 },
+                 { VF_SIGMOID_HALF, sigmoid, -80, 30 }, { VF_SILU_HALF, silu, -60, 30 }, { VF_GELU_SIGMOID_HALF, gelu_sigmoid, -40, 20 }, { VF_GELU_TANH_HALF, gelu_tanh, -6, 20 } };
     (void)plain;
     for (size_t r = 0; r < COUNT(rows); r++)
         for (int k = 0; k < 4000; k++) {
@@ -248,6 +251,117 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
     (void)plain;
 }
 
+/* Softmax and moments down columns in one look, against double precision; nothing past a row is touched. */
+static void looks(const vec_kernels *v, const vec_kernels *plain)
+{
+    enum { ROWS = 21, PITCH = 160 };
+    static _Alignas(VEC_LINE) unsigned char raw[4 * ROWS * PITCH], out[4 * ROWS * PITCH];
+    static float x[ROWS * PITCH], e[ROWS * PITCH], kept[ROWS * PITCH];
+    float band[(ROWS / VEC_BAND + 1) * PITCH], most[PITCH], sum[PITCH], mean[PITCH], squares[PITCH], back[PITCH];
+    (void)plain;
+    for (int mix = 0; mix < 16; mix++)
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            dtype t = mix & 1 ? DT_F16 : DT_F32, ty = mix & 2 ? DT_F16 : DT_F32;
+            bool half = mix & 2;
+            int64_t n = sizes[s], rows = mix & 4 ? ROWS : 1 + (int64_t)rng_below(&R, ROWS), size = dtype_bits(t) / 8, sy = dtype_bits(ty) / 8;
+            for (int i = 0; i < ROWS * PITCH; i++) x[i] = (float)rng_range(&R, -4, 4) + (mix & 8 ? 300.0f : 0);
+            for (int r = 0; r < VEC_BAND && rows > VEC_BAND; r++) x[r * PITCH] = -INFINITY; /* a whole band without a value */
+            v->store(raw, t, x, ROWS * PITCH), v->load(x, t, raw, ROWS * PITCH);
+            v->fill(most, -INFINITY, n), v->fill(sum, 0, n);
+            v->exps_run(e, band, t, raw, most, sum, rows, PITCH * size, n, half);
+            for (int64_t i = 0; i < n; i++) sum[i] = 1 / sum[i];
+            memset(out, 0xa5, sizeof out);
+            v->scale_run(out, ty, PITCH, e, band, most, &(vec_affine){ .scale = sum, .stream = mix & 8 }, rows, n, half);
+            v->fence();
+            for (int64_t i = 0; i < n; i++) {
+                double top = -INFINITY, all = 0;
+                for (int64_t r = 0; r < rows; r++) top = fmax(top, (double)x[r * PITCH + i]);
+                for (int64_t r = 0; r < rows; r++) all += exp((double)x[r * PITCH + i] - top);
+                for (int64_t r = 0; r < rows; r++) {
+                    double got = dtype_load(ty, out, r * PITCH + i);
+                    if (!near(got, exp((double)x[r * PITCH + i] - top) / all, half ? 6e-4 : 2e-6)) fail_msg("%s: softmax of row %lld of %lld, column %lld is %.9g", v->name, (long long)r, (long long)rows, (long long)i, got);
+                }
+            }
+            for (int64_t r = 0; r < rows; r++) assert_int_equal(out[(r * PITCH + n) * sy], 0xa5);
+            for (int r = 0; r < ROWS; r++) x[r * PITCH] = 1;
+            v->store(raw, t, x, ROWS * PITCH);
+            v->fill(mean, 0, n), v->fill(squares, 0, n);
+            v->moments(mean, squares, t, raw, rows, PITCH * size, n, mix & 4 ? kept : NULL);
+            for (int64_t i = 0; i < n; i++) {
+                double m = 0, q = 0;
+                for (int64_t r = 0; r < rows; r++) m += (double)x[r * PITCH + i] / (double)rows;
+                for (int64_t r = 0; r < rows; r++) q += ((double)x[r * PITCH + i] - m) * ((double)x[r * PITCH + i] - m);
+                assert_true(near((double)mean[i], m, 1e-6) && near((double)squares[i], q, 1e-4));
+            }
+            for (int64_t r = 0; mix & 4 && r < rows; r++) {
+                v->load(back, t, (const char *)kept + r * n * size, n);
+                for (int64_t i = 0; i < n; i++) assert_true(back[i] == x[r * PITCH + i]);
+            }
+        }
+}
+
+static void test_looks(void **state)
+{
+    (void)state;
+    each_row(looks);
+}
+
+/* Each function on a tape gives the bits of its loop, from and to every type, past the caches or not. */
+static void tapes(const vec_kernels *v, const vec_kernels *plain)
+{
+    enum { TILES = 3, MOST_TILE = 128 };
+    static const struct {
+        dtype t;
+        int load, put, past;
+    } types[] = { { DT_F32, VA_X_F32, VA_PUT_F32, VA_PAST_F32 }, { DT_F16, VA_X_F16, VA_PUT_F16, VA_PAST_F16 }, { DT_BF16, VA_X_BF16, VA_PUT_BF16, VA_PAST_BF16 } };
+    static _Alignas(VEC_LINE) unsigned char from[4 * TILES * MOST_TILE], to[4 * TILES * MOST_TILE], want[4 * TILES * MOST_TILE];
+    static float a[TILES * MOST_TILE], b[TILES * MOST_TILE], c[TILES * MOST_TILE], y[TILES * MOST_TILE];
+    float p[2] = { 0.75f, 3 };
+    int64_t n = TILES * (int64_t)v->tile;
+    assert_true(v->tile <= MOST_TILE);
+    (void)plain;
+    for (int f = 0; f < VF_COUNT; f++)
+        for (size_t k = 0; k < COUNT(types); k++) {
+            int size = dtype_bits(types[k].t) / 8;
+            for (int64_t i = 0; i < n; i++) a[i] = number(), b[i] = number(), c[i] = number();
+            v->store(from, types[k].t, a, n), v->load(a, types[k].t, from, n);
+            const vec_act acts[] = { { .code = VA_ASK, .step = size * v->tile, .at = from, .z = b }, { .code = types[k].load, .step = size * v->tile, .at = from, .z = b },
+                                     { .code = f, .step = 4 * v->tile, .z_step = 4 * v->tile, .p = { p[0], p[1] }, .at = b, .z = c },
+                                     { .code = f % 2 ? types[k].put : types[k].past, .step = size * v->tile, .at = to, .z = b } };
+            v->tape(acts, COUNT(acts), TILES);
+            v->fence();
+            v->fn[f](y, a, b, c, p, n);
+            v->store(want, types[k].t, y, n);
+            for (int64_t i = 0; i < n; i++) {
+                double got = dtype_load(types[k].t, to, i), exact = dtype_load(types[k].t, want, i);
+                if (!same((float)got, (float)exact)) fail_msg("%s: %s on a tape gives %.9g, its loop %.9g", v->name, fns[f].name, got, exact);
+            }
+        }
+    static const struct {
+        int code;
+        vec_fn f;
+    } with[] = { { VA_ADD_F16, VF_ADD }, { VA_SUB_F16, VF_SUB }, { VA_MUL_F16, VF_MUL } };
+    for (size_t k = 0; k < COUNT(with); k++) { /* x of one value, with fp16 elements, and with the same ones moved to a slot */
+        float slot[MOST_TILE];
+        for (int64_t i = 0; i < n; i++) b[i] = number();
+        v->store(from, DT_F16, b, n), v->load(b, DT_F16, from, n);
+        const vec_act acts[] = { { .code = VA_X_ONE, .p = { 3 }, .at = from, .z = slot }, { .code = with[k].code, .step = 2 * v->tile, .at = from, .z = slot },
+                                 { .code = VA_MOVE_F16, .step = 2 * v->tile, .at = from, .z = slot }, { .code = VF_ADD, .at = slot, .z = slot },
+                                 { .code = VA_PUT_F32, .step = 4 * v->tile, .at = to, .z = slot } };
+        v->tape(acts, COUNT(acts), TILES);
+        v->fill(a, 3, n);
+        v->fn[with[k].f](y, a, b, NULL, NULL, n);
+        v->fn[VF_ADD](y, y, b, NULL, NULL, n);
+        for (int64_t i = 0; i < n; i++) assert_true(same((float)dtype_load(DT_F32, to, i), y[i]));
+    }
+}
+
+static void test_tapes(void **state)
+{
+    (void)state;
+    each_row(tapes);
+}
+
 static void test_gains(void **state)
 {
     (void)state;
@@ -348,7 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions), cmocka_unit_test(test_accuracy), cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_statistics), cmocka_unit_test(test_gains), cmocka_unit_test(test_moving), cmocka_unit_test(test_window),
+        cmocka_unit_test(test_statistics), cmocka_unit_test(test_gains), cmocka_unit_test(test_looks), cmocka_unit_test(test_tapes), cmocka_unit_test(test_moving), cmocka_unit_test(test_window),
     };
     return cmocka_run_group_tests(tests, seed, NULL);
 }
