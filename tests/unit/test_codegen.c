@@ -146,9 +146,11 @@ static const struct {
     { "adam", "w = input fp32[64]\ng = input fp32[64]\nm = input fp32[64]\nv = input fp32[64]\na = const fp32[] {0.9}\nb = const fp32[] {0.1}\ne = const fp32[] {1e-3}\n"
               "p = mul(m, a)\nq = mul(g, b)\nm2 = add(p, q)\nr = mul(v, a)\ns = mul(g, g)\nt = mul(s, b)\nv2 = add(r, t)\nx = sqrt(v2)\ny = add(x, e)\nz = real_div(m2, y)\n"
               "w2 = sub(w, z)\nh = cast(w2) {dtype=\"fp16\"}\nreturn h, m2, v2, w2\n", 1, IN_EWS },
-    { "adam that may not count", "w = input fp32[64]\ng = input fp32[64]\nm = input fp32[64]\nv = input fp32[64]\nf = input fp32[1]\na = const fp32[] {0.9}\nb = const fp32[] {0.1}\n"
-                                 "e = const fp32[] {1e-3}\nc = less_equal(f, e)\np = mul(m, a)\nq = mul(g, b)\nm2 = add(p, q)\nr = mul(v, a)\ns = mul(g, g)\nt = mul(s, b)\nv2 = add(r, t)\n"
-                                 "x = sqrt(v2)\ny = add(x, e)\nz = real_div(m2, y)\nw2 = sub(w, z)\nw3 = select(c, w2, w)\nm3 = select(c, m2, m)\nv3 = select(c, v2, v)\nreturn m3, v3, w3\n", 2, IN_EWS },
+    { "adamw that clips and may not count",
+      "w = input fp32[64]\ng = input fp32[64]\nm = input fp32[64]\nv = input fp32[64]\nf = input fp32[1]\nlr = input fp32[1]\ne = input fp32[1]\ndk = input fp32[1]\na = const fp32[] {0.9}\nb = const fp32[] {0.1}\n"
+      "a2 = const fp32[] {0.95}\nb2 = const fp32[] {0.05}\nc = less_equal(f, a)\ngc = mul(g, f)\np = mul(m, a)\nq = mul(gc, b)\nm2 = add(p, q)\nr = mul(v, a2)\ns = mul(gc, gc)\nt = mul(s, b2)\n"
+      "v2 = add(r, t)\nx = sqrt(v2)\ny = add(x, e)\nz = real_div(m2, y)\nu = mul(z, lr)\nk = mul(w, dk)\nuk = add(u, k)\nw2 = sub(w, uk)\nw3 = select(c, w2, w)\nm3 = select(c, m2, m)\nv3 = select(c, v2, v)\n"
+      "return m3, v3, w3\n", 2, IN_EWS },
     { "two passes", "x = input fp32[4, 8]\na = relu(x)\ns = reduce_sum(a) {axes=[1], keep_dims=true}\nb = sub(a, s)\nreturn a, b\n", 3, IN_REDUCE },
     { "views", "x = input fp32[2, 4, 8]\na = reshape(x) {shape=[8, 8]}\nb = relu(a)\nc = expand_dims(b) {axes=[0]}\nd = softmax(c)\ny = squeeze(d)\nreturn y\n", 2, IN_SOFTMAX },
 };
