@@ -324,7 +324,7 @@ empty() {
     t "train with options, the whole curve" 0 test "$(sed -n 's/<polyline points="\([^"]*\)".*/\1/p' "$tmp/lo.svg" | head -1 | wc -w)" -eq 4
     t "a compact checkpoint" 0 test -s "$tmp/lo/$(cat "$tmp/lo/latest")/active.u32"
     t "a capped checkpoint" 0 grep -q '"final_logit_softcapping": 30' "$tmp/lo/$(cat "$tmp/lo/latest")/config.json"
-    t "generate from a compact checkpoint" 0 $anneal generate --model "$tmp/lo" --engine cpu --max-tokens 4 --prompt "Once"
+    t "generate from a compact checkpoint" 0 $anneal generate --model "$tmp/lo/$(cat "$tmp/lo/latest")" --no-cache --engine cpu --max-tokens 4 --prompt "Once"
     t "convert a capped checkpoint to llama2.c" 3 $anneal convert --model "$tmp/lo" --to llama2c --out "$tmp/lo.bin"
     has "convert a capped checkpoint to llama2.c" err 'soft cap'
     t "train, a cap of 0" 2 $anneal train $lt --softcap 0

@@ -98,6 +98,9 @@ int args_without(const args *a, const char *verb, const char *const *names)
     for (size_t i = 0; i < a->n_list; i++)
         for (const char *const *n = names; *n; n++)
             if (!strcmp(a->list[i].option, *n)) return say(AN_USAGE, "%s %s has no option --%s", a->cmd->name, verb, *n);
+    for (int i = 0; a->cmd->options[i].name; i++) /* switches have no value, and are not in the list */
+        for (const char *const *n = names; *n && !a->cmd->options[i].arg; n++)
+            if (!strcmp(a->cmd->options[i].name, *n) && a->value[i]) return say(AN_USAGE, "%s %s has no option --%s", a->cmd->name, verb, *n);
     return 0;
 }
 
