@@ -249,6 +249,27 @@ static void number_packs(mac *m)
     }
 }
 
+static bool overlap(const etensor *a, const etensor *b)
+{
+    uint64_t n, k;
+    if (a->where != b->where || (a->where != SPACE_SCRATCH && a->slot != b->slot)) return false;
+    return !et_bytes(a, &n) || !et_bytes(b, &k) || (a->offset < b->offset + k && b->offset < a->offset + n);
+}
+
+/* Several products of one value (queries, keys and values of one norm) come one after the other: B is packed once for them. */
+static bool packed_before(const image *im, const insn *in, const mac *m)
+{
+    const program *p = im->p;
+    size_t i = (size_t)(in - p->insns.at);
+    insn_id op = i ? p->insns.at[i - 1].op : IN_COUNT;
+    const mac *q = op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL ? im->state[i - 1] : NULL;
+    if (!q || m->window || m->vec || q->vec || m->columns || q->columns || m->batches != 1 || q->batches != 1) return false;
+    const etensor *b = &p->tensors.at[m->b_tensor], *was = &p->tensors.at[q->b_tensor];
+    bool same = b->where == was->where && b->slot == was->slot && b->offset == was->offset && m->b_type == q->b_type && m->b_off[0] == q->b_off[0] && m->b_row == q->b_row && m->b_col == q->b_col;
+    bool alike = m->g == q->g && m->m == q->m && m->n == q->n && m->k == q->k && m->chunk == m->n && q->chunk == q->n && m->in_passing == q->in_passing;
+    return same && alike && m->at_slots + m->at_scratch == q->at_slots + q->at_scratch && !overlap(&p->tensors.at[q->y], b);
+}
+
 /* What is left to decide once operands, sizes and batches are known. */
 static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d)
 {
@@ -273,6 +294,7 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
         if (!m->chain) return AN_OK;
     }
     if (!lay_out(im, m)) return AN_OK;
+    m->same_b = packed_before(im, in, m);
     if (mac_is_const(im, m->a_tensor) && !m->vec) {
         pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = m->packs };
         size_t bytes;
@@ -509,6 +531,7 @@ static an_status multiply(product *p, diag *d)
         .a = p->packed,
         .a_view = { .at = p->a, .type = m->a_as, .row = m->a_row, .col = m->a_col },
         .b = { .at = p->b, .type = m->b_as, .row = p->b_row, .col = p->b_col },
+        .same_b = m->same_b,
         .c = p->sums,
         .c_type = DT_F32,
         .ldc = p->nc,

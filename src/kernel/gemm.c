@@ -484,9 +484,10 @@ an_status gemm_run(const gemm_call *c, diag *d)
         return AN_OK;
     }
     const int64_t blocks = p.m_parts * p.n_parts;
-    an_status st = AN_OK;
+    const bool there = c->same_b && p.stripes == 1; /* of several stripes only the last would still be there */
+    an_status st = there ? stripe_begin(c, &p, 0, b, &x.pack, d) : AN_OK;
     pool_enter(c->pool);
-    for (int64_t s = p.lazy ? 0 : -1; s < p.stripes && !st; s++) { /* else the first region packs only, the last one only multiplies */
+    for (int64_t s = p.lazy || there ? 0 : -1; s < p.stripes && !st; s++) { /* else the first region packs only, the last one only multiplies */
         x.j_first = s * p.stripe_panels;
         x.j_count = MIN(p.stripe_panels, p.n_panels - x.j_first);
         for (int64_t q = 0; q < x.queues; q++) atomic_init(&x.next[q], 0);
@@ -494,7 +495,7 @@ an_status gemm_run(const gemm_call *c, diag *d)
             st = stripe_begin(c, &p, s, b, &x.pack, d);
             x.b_extra = x.pack.l.extra;
             x.pack.n_tasks = 0;
-            for (int64_t i = 0; i < p.stripe_panels * p.k_steps; i++) atomic_init(&x.marks[i], MISSING);
+            for (int64_t i = 0; !there && i < p.stripe_panels * p.k_steps; i++) atomic_init(&x.marks[i], MISSING);
         } else {
             x.b = b + (p.stripes > 1 ? (s & 1) * (int64_t)p.b.bytes : 0);
             x.b_extra = x.pack.l.extra; /* the stripe packed last time */

@@ -85,6 +85,8 @@ typedef struct {
     gemm_view a_view; /* A as it stands, packed piece by piece, again for each stripe of B: faster for an A used once with k up
                        * to some hundreds (dW of a small batch); not for GEMM_I8 */
     gemm_view b;
+    bool same_b;      /* the call before on this scratch had this kernel, pool, m, n, k and B, and A in the same way: what it packed of B is
+                       * used again */
     void *c;
     dtype c_type; /* F32 F16 */
     int64_t ldc;

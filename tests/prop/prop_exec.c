@@ -485,6 +485,27 @@ static void test_lines(void **state)
     }
 }
 
+/* Products of one value, one after the other: what the first packed serves the others, unless the value changes in between. */
+static void test_siblings(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        int64_t m = upto(1, 60), k = upto(1, 200), n = upto(1, chance(30) ? 400 : 60);
+        setting s = random_setting(k);
+        prog g;
+        prog_open(&g, s.num);
+        bool changes = chance(30);
+        int64_t x = input(&g, s.t, DIMS(k, n), TAME, s.scale), z = changes ? prog_scratch(&g, s.t, DIMS(k, n)) : x;
+        for (int i = 0; i < 3; i++) {
+            if (changes) prog_insn(&g, IN_EW, INTS(z, 1, x), INTS(CHAIN_STEP, i == 1 ? FN_ABS : FN_RELU, 0, -1, -1, -1, s.t), REALS(0));
+            int64_t a = constant(&g, s.t, DIMS(m, k), TAME, s.scale), y = prog_out(&g, DT_F32, DIMS(m, n));
+            prog_insn(&g, IN_MATMUL, INTS(y, a, z, 0), INTS(0, 0, 0), REALS(0));
+        }
+        compare(&g, s.name, s.tol, s.least);
+        prog_close(&g);
+    }
+}
+
 /* ---- moving ---- */
 
 /* Steps that lay a box out densely in a random order of axes, with gaps and turned round now and then; its span and start. */
@@ -814,6 +835,7 @@ int main(void)
         cmocka_unit_test(test_ew), cmocka_unit_test(test_ews), cmocka_unit_test(test_index),
         cmocka_unit_test(test_cast_fill),
         cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_siblings),
         cmocka_unit_test(test_conv),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_move),
