@@ -61,6 +61,13 @@ EOF
     $train --steps 12 --save "$tmp/full" --resume >"$tmp/out" 2>"$tmp/err" || bad "after the disk was full: $(cat "$tmp/err")"
     [ "$(digest "$tmp/out")" = "$full" ] || bad "after the disk was full: another digest"
 
+    # a compile budget of one round: the command executes itself after every update, and ends where one with room to spare does
+    again="$anneal train --model $tmp/config.json --data $tmp/s.u16 --engine soft:m4 --pipeline restart --threads 1 --batch 1 --seq 16 --steps 3 --sample-every 0 --validation 0 --json"
+    $again --save "$tmp/roomy" --compile-limit 1000 >"$tmp/out" 2>"$tmp/err" || bad "restart, room to spare: $(cat "$tmp/err")"
+    $again --save "$tmp/tight" --compile-limit 20 >"$tmp/tight.out" 2>"$tmp/err" || bad "restart: $(cat "$tmp/err")"
+    [ "$(grep -c '"again":true' "$tmp/tight.out")" -ge 2 ] || bad "restart: it did not execute itself: $(cat "$tmp/tight.out")"
+    [ "$(digest "$tmp/tight.out")" = "$(digest "$tmp/out")" ] || bad "restart: another digest"
+
     # asked to end: the update is finished and saved, exit 0
     $train --steps 100000 --save "$tmp/asked" >"$tmp/out" 2>"$tmp/err" &
     pid=$!
