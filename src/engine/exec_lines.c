@@ -11,12 +11,13 @@
 
 #include "engine/exec_int.h"
 
-enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = 2, CHUNK = 1 << 16 };
+enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = 2, CHUNK = 1 << 14 };
 
 typedef struct {
     const exec_env *env;
     const numerics *num;
     int64_t x, y, outer, n, inner;
+    int64_t repeats;     /* reductions with inner = 1: a line is so many runs of n, outer * n apart */
     dtype tx, ty;
     bool columns;
     int64_t lines, part; /* of a task; positions of a piece */
@@ -25,6 +26,7 @@ typedef struct {
     bool copied;         /* plain columns: x is too large to stay in cache by itself, its rows are kept close together */
     bool stream;         /* plain: y is so large that it is written past the caches */
     bool plain;          /* no rules, and types the kernels read and write in place */
+    bool split;          /* plain reductions: few lines, parts of them shared out */
     int64_t groups;      /* rows: of lines, in one task */
     int64_t room;        /* floats in buf */
     int64_t per_outer;   /* columns: tasks per outer */
@@ -315,7 +317,7 @@ static double reduced(const state *s, float acc, float most)
 {
     double sum = (double)acc, end = s->env->chip ? num_round(s->num, s->ty, sum) : sum;
     switch ((red_kind)s->kind) {
-    case RED_MEAN: return (double)(acc / (float)s->n);
+    case RED_MEAN: return (double)(acc / (float)(s->n * s->repeats));
     case RED_L2: return fn1(s, FN_SQRT, end);
     case RED_LOG_SUM: return fn1(s, FN_LOG, end);
     case RED_LOG_SUM_EXP:
@@ -331,8 +333,9 @@ static void reduce(task *t)
     red_kind kind = (red_kind)s->kind;
     vec_stat k = kind == RED_MAX || kind == RED_LOG_SUM_EXP ? STAT_MAX : kind == RED_MIN ? STAT_MIN : kind == RED_L1 ? STAT_ABS : STAT_SUM;
     bool squares = kind == RED_SUM_SQUARE || kind == RED_L2;
+    int64_t base = t->base, again = s->outer * s->n;
     s->env->v->fill(t->acc, k == STAT_MAX ? -INFINITY : k == STAT_MIN ? INFINITY : 0, t->lines);
-    EACH_PIECE(t)
+    for (int64_t r = 0; r < s->repeats; r++, t->base += again) EACH_PIECE(t)
     {
         load(t, INFINITY);
         if (squares) {
@@ -341,14 +344,85 @@ static void reduce(task *t)
         }
         stat(t, t->acc, k, NULL);
     }
+    t->base = base;
     if (kind == RED_LOG_SUM_EXP) {
         s->env->v->fill(t->mean, 0, t->lines);
-        EACH_PIECE(t) load(t, INFINITY), exps(t, t->acc), stat(t, t->mean, STAT_SUM, NULL);
+        for (int64_t r = 0; r < s->repeats; r++, t->base += again) EACH_PIECE(t) load(t, INFINITY), exps(t, t->acc), stat(t, t->mean, STAT_SUM, NULL);
+        t->base = base;
     }
     int64_t at = t->s->columns ? t->base / (s->n * s->inner) * s->inner + t->base % s->inner : t->base / s->n;
     for (int64_t i = 0; i < t->lines; i++) {
         double r = kind == RED_LOG_SUM_EXP ? reduced(s, t->mean[i], t->acc[i]) : reduced(s, t->acc[i], 0);
         dtype_store(s->ty, ctx_mem(t->c, s->y), at + i, num_round(s->num, s->ty, r));
+    }
+}
+
+/* ---- reductions on the plain processor: a line in parts of CHUNK, whose values are put together in ascending order by whoever
+ * made them: the order is the same for any number of threads ---- */
+
+static const vec_stat plain_stat[RED_COUNT] = { [RED_SUM] = STAT_SUM, [RED_MEAN] = STAT_SUM, [RED_LOG_SUM] = STAT_SUM, [RED_SUM_SQUARE] = STAT_SQUARES,
+                                                [RED_L2] = STAT_SQUARES, [RED_L1] = STAT_ABS, [RED_MAX] = STAT_MAX, [RED_MIN] = STAT_MIN };
+
+static int64_t parts_of_run(const state *s) { return (s->n + CHUNK - 1) / CHUNK; }
+static int64_t parts_of_line(const state *s) { return s->repeats * parts_of_run(s); }
+static float start_of(const state *s) { return s->kind == RED_MAX ? -INFINITY : s->kind == RED_MIN ? INFINITY : 0; }
+
+static float part(const run_ctx *c, const state *s, int64_t line, int64_t i)
+{
+    int64_t run = i / parts_of_run(s), from = i % parts_of_run(s) * CHUNK, at = (run * s->outer + line) * s->n + from;
+    const char *x = (const char *)ctx_mem(c, s->x) + at * exec_size(s->tx);
+    return s->env->v->along(s->tx, x, plain_stat[s->kind], 0, start_of(s), MIN(CHUNK, s->n - from));
+}
+
+static float joined(const state *s, float acc, float x)
+{
+    if (s->kind != RED_MAX && s->kind != RED_MIN) return acc + x;
+    return isnan(acc) || (!isnan(x) && (s->kind == RED_MAX ? x <= acc : x >= acc)) ? acc : x;
+}
+
+static void store_line(const run_ctx *c, const state *s, int64_t line, float acc)
+{
+    dtype_store(s->ty, ctx_mem(c, s->y), line, num_round(s->num, s->ty, reduced(s, acc, 0)));
+}
+
+typedef struct {
+    const run_ctx *c;
+    const state *s;
+    int64_t each; /* lines or parts of a task */
+} plain_job;
+
+static void whole_lines(void *ctx, int64_t which, int thread)
+{
+    const plain_job *j = ctx;
+    (void)thread;
+    for (int64_t line = which * j->each; line < MIN(j->s->outer, (which + 1) * j->each); line++) {
+        float acc = start_of(j->s);
+        for (int64_t i = 0; i < parts_of_line(j->s); i++) acc = joined(j->s, acc, part(j->c, j->s, line, i));
+        store_line(j->c, j->s, line, acc);
+    }
+}
+
+static void single_parts(void *ctx, int64_t which, int thread)
+{
+    const plain_job *j = ctx;
+    int64_t parts = parts_of_line(j->s);
+    float *all = (float *)j->c->work;
+    (void)thread;
+    for (int64_t i = which * j->each; i < MIN(j->s->outer * parts, (which + 1) * j->each); i++) all[i] = part(j->c, j->s, i / parts, i % parts);
+}
+
+static void reduce_plain(const run_ctx *c)
+{
+    const state *s = c->state;
+    int64_t tasks = 4 * s->env->threads, parts = parts_of_line(s), units = s->split ? s->outer * parts : s->outer;
+    plain_job j = { .c = c, .s = s, .each = MAX((units + tasks - 1) / tasks, 1) };
+    int64_t n = (units + j.each - 1) / j.each;
+    pool_run(c->pool, s->split ? single_parts : whole_lines, &j, n);
+    for (int64_t line = 0; s->split && line < s->outer; line++) {
+        const float *all = (const float *)c->work + line * parts;
+        float acc = start_of(s);
+        for (int64_t i = 0; i < parts; i++) acc = joined(s, acc, all[i]);
+        store_line(c, s, line, acc);
     }
 }
 
@@ -404,16 +478,31 @@ static bool one_run(const etensor *t, const int64_t *axes, int64_t n_axes, state
     return true;
 }
 
+/* Or the first axes and the last ones, with what stays between them? Then a line is a run in every one of the first. */
+static bool two_runs(const etensor *t, const int64_t *axes, int64_t n_axes, state *s)
+{
+    bool on[ENGINE_MAX_RANK] = { false };
+    int a = 0, b;
+    for (int64_t i = 0; i < n_axes; i++) on[axes[i]] = true;
+    while (a < t->rank && (on[a] || t->dim[a] == 1)) a++;
+    for (b = a; b < t->rank && (!on[b] || t->dim[b] == 1);) b++;
+    for (int i = b; i < t->rank; i++)
+        if (!on[i] && t->dim[i] > 1) return false;
+    s->repeats = dims_product(t->dim, 0, a), s->outer = dims_product(t->dim, a, b), s->n = dims_product(t->dim, b, t->rank), s->inner = 1;
+    return true;
+}
+
 /* again: elements are looked at more than once, and y has x's shape. */
 static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, bool again, state **out, diag *d)
 {
     exec_env *e;
-    state s = { .x = insn_t(in, "x"), .y = insn_t(in, "y"), .num = &im->p->num };
+    state s = { .x = insn_t(in, "x"), .y = insn_t(in, "y"), .num = &im->p->num, .repeats = 1 };
     *out = NULL;
     TRY(exec_open(im, &e, d));
     const etensor *x = &im->p->tensors.at[s.x], *y = &im->p->tensors.at[s.y];
     s.env = e, s.tx = x->dt, s.ty = y->dt;
-    if (!e->fast || !exec_loads(s.tx) || !exec_stores(s.ty) || !dtype_is_float(s.ty) || !one_run(x, axes, n_axes, &s)) return AN_OK;
+    if (!e->fast || !exec_loads(s.tx) || !exec_stores(s.ty) || !dtype_is_float(s.ty)) return AN_OK;
+    if (!one_run(x, axes, n_axes, &s) && (again || !two_runs(x, axes, n_axes, &s))) return AN_OK;
     s.columns = s.inner > 1;
     s.writes = again;
     s.plain = !e->chip && (s.tx == DT_F32 || s.tx == DT_F16) && (s.ty == DT_F32 || s.ty == DT_F16);
@@ -433,6 +522,8 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
         s.tasks = s.outer * s.per_outer;
     } else {
         s.lines = MIN(s.outer, e->v->width);
+        if (!again) s.lines = MIN(s.lines, (s.outer + e->threads - 1) / e->threads); /* few lines: some for every thread */
+        s.lines = MAX(s.lines, 1);
         s.part = MIN(s.n, MAX(PIECE / s.lines, 64));
         int64_t all = (s.outer + s.lines - 1) / s.lines;
         s.groups = MAX(all / (8 * e->threads), 1); /* neighbours in one task: the next one's lines are on their way */
@@ -469,7 +560,13 @@ static an_status prepare_reduce(image *im, const insn *in, void **out, diag *d)
     const int64_t *axes = insn_is(in, "axes", &n);
     state *s;
     TRY(prepare(im, in, axes, n, false, &s, d));
-    if (s) s->kind = (int)insn_i(in, "kind");
+    if (s) {
+        s->kind = (int)insn_i(in, "kind");
+        s->plain = s->plain && !s->columns && s->kind != RED_LOG_SUM_EXP;
+        int64_t parts = parts_of_line(s);
+        s->split = s->plain && parts > 1 && s->outer < 4 * s->env->threads;
+        if (s->split) exec_need_work(im, (size_t)(s->outer * parts) * sizeof(float));
+    }
     *out = s;
     return AN_OK;
 }
@@ -505,7 +602,12 @@ static an_status prepare_norm(image *im, const insn *in, void **out, diag *d)
 static bool is_plain(const run_ctx *c) { return c->state && ((const state *)c->state)->plain; }
 static an_status run_softmax(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, is_plain(c) ? softmax_plain : softmax, d); }
 static an_status run_norm(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, is_plain(c) ? norm_plain : norm, d); }
-static an_status run_reduce(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, reduce, d); }
+static an_status run_reduce(const run_ctx *c, const insn *in, diag *d)
+{
+    if (!is_plain(c)) return run_lines(c, in, reduce, d);
+    reduce_plain(c);
+    return AN_OK;
+}
 
 const exec_entry exec_softmax = { .run = run_softmax, .prepare = prepare_softmax };
 const exec_entry exec_norm = { .run = run_norm, .prepare = prepare_norm };

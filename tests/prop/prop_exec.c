@@ -485,6 +485,42 @@ static void test_lines(void **state)
     }
 }
 
+/* Lines so long that threads share one, in one run or in one of every batch: near the reference, and the same bits for any number
+ * of threads. */
+static void test_long_lines(void **state)
+{
+    static const struct {
+        int64_t d[3];
+        int n_axes;
+        int64_t axes[2];
+    } rows[] = { { { 1, 1, 70001 }, 1, { 2 } }, { { 3, 2, 17003 }, 2, { 0, 2 } }, { { 40, 5, 33 }, 2, { 0, 2 } } };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int kind = 0; kind < RED_COUNT; kind++)
+            for (size_t dev = 0; dev < COUNT(devices); dev++) {
+                bool cpu = devices[dev].num == &numerics_cpu;
+                int64_t n = 1, keep = rows[i].n_axes == 1 ? 1 : rows[i].d[1], fields[8] = { rows[i].n_axes };
+                for (int k = 0; k < rows[i].n_axes; k++) fields[1 + k] = rows[i].axes[k], n *= rows[i].d[rows[i].axes[k]];
+                fields[1 + rows[i].n_axes] = kind;
+                prog g;
+                prog_open(&g, devices[dev].num);
+                int64_t x = input(&g, DT_F16, rows[i].d, 3, TAME, 1);
+                prog_insn(&g, IN_REDUCE, INTS(prog_out(&g, DT_F32, &keep, 1), x), fields, 2 + (uint32_t)rows[i].n_axes, NO_REALS);
+                compare(&g, devices[dev].name, cpu ? 4e-7 * (double)n : 0, 1);
+                unsigned char bytes[COUNT(pools)][64] = { { 0 } };
+                for (size_t p = 0; p < COUNT(pools); p++) {
+                    image *im = NULL;
+                    diag d = { 0 };
+                    void *out = bytes[p];
+                    assert_ok(image_load(&im, g.p, NULL, &(image_options){ .pool = pools[p] }, &d), d);
+                    assert_ok(image_run(im, (const void *const *)g.in, &out, &d), d);
+                    image_free(im);
+                    assert_memory_equal(bytes[0], bytes[p], sizeof bytes[0]);
+                }
+                prog_close(&g);
+            }
+}
+
 /* Products of one value, one after the other: what the first packed serves the others, unless the value changes in between. */
 static void test_siblings(void **state)
 {
@@ -837,7 +873,7 @@ int main(void)
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_siblings),
         cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_lines), cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_move),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_rows),
