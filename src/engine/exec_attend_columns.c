@@ -1,7 +1,7 @@
 /* exec_attend_columns.c: attention of many queries on the plain processor, with a query in every column.
  * In: q, k, v and perhaps the word causal.  Out: softmax(q·k^T*scale)·v.
  *
- * A task takes one matrix of keys and values, or a share of its queries. The keys are packed once; then, for some queries at a
+ * A task takes one matrix of keys and values, or a share of its queries. Both are packed once; then, for some queries at a
  * time, k·q^T has a row per key and a column per query, so that the largest, the exponentials and their sums run down columns,
  * every lane a query of its own, and the weights are already what v^T·weights wants on its right. Only the scores of those
  * queries ever exist. With causal, keys after the last query at hand are not looked at, and what lies above the diagonal is
@@ -21,7 +21,7 @@ struct attend_columns {
     bool causal;
     float scale;
     const gemm_kernel *scores, *values;
-    size_t at_pack, at_score, at_out, at_turned, at_line, at_scratch, scratch_bytes, each;
+    size_t at_pack, at_values, at_score, at_out, at_turned, at_line, at_scratch, scratch_bytes, each;
 };
 
 static void add(size_t *sum, size_t bytes, size_t *at) { *at = *sum, *sum += ROUND_UP(bytes, (size_t)64); }
@@ -33,14 +33,15 @@ static int64_t seen_by(const attend_columns *s, int64_t block) /* keys the last 
 
 static bool lay_out(attend_columns *s)
 {
-    size_t pack, a, b, n = 0;
-    if (s->keys > INT32_MAX / 4 || s->cols > INT32_MAX / 4 || !gemm_pack_a_bytes(s->scores, s->keys, s->inner, &pack)) return false;
+    size_t pack, values, a, b, n = 0;
+    if (s->keys > INT32_MAX / 4 || s->cols > INT32_MAX / 4) return false;
+    if (!gemm_pack_a_bytes(s->scores, s->keys, s->inner, &pack) || !gemm_pack_a_bytes(s->values, s->cols, s->keys, &values)) return false;
     for (int64_t i = 0; i < s->blocks; i++) {
         int64_t queries = MIN(QUERIES, s->rows - i * QUERIES), seen = seen_by(s, i);
         if (!gemm_scratch_bytes(s->scores, seen, queries, s->inner, 1, &a) || !gemm_scratch_bytes(s->values, s->cols, queries, seen, 1, &b)) return false;
         s->scratch_bytes = MAX(s->scratch_bytes, MAX(a, b));
     }
-    add(&n, pack, &s->at_pack), add(&n, (size_t)(s->keys * QUERIES) * sizeof(float), &s->at_score);
+    add(&n, pack, &s->at_pack), add(&n, values, &s->at_values), add(&n, (size_t)(s->keys * QUERIES) * sizeof(float), &s->at_score);
     add(&n, (size_t)(s->cols * QUERIES) * sizeof(float), &s->at_out), add(&n, (size_t)(s->cols * QUERIES) * sizeof(float), &s->at_turned);
     add(&n, 2 * QUERIES * sizeof(float), &s->at_line), add(&n, s->scratch_bytes, &s->at_scratch);
     s->each = n;
@@ -74,7 +75,7 @@ typedef struct {
 /* Queries i0 .. i0 + n of one matrix, against the keys 0 .. seen. */
 typedef struct {
     const attend_columns *s;
-    int64_t i0, n, seen;
+    int64_t i0, n, seen, most_seen; /* most_seen: keys packed for the task */
     unsigned char *mem, *y;
     float *score, *out, *turned, *most, *sum;
     const unsigned char *q, *v;
@@ -105,7 +106,7 @@ static an_status attend_block(const block *b, diag *d)
     v->fill(b->most, -INFINITY, n), v->fill(b->sum, 0, n);
     v->down(b->most, DT_F32, b->score, STAT_MOST, NULL, b->seen, row, n, NULL, DT_F32);
     v->exps_down(b->score, DT_F32, b->score, b->most, s->scale, b->sum, b->seen, row, n);
-    g = (gemm_call){ .kernel = s->values, .m = s->cols, .n = n, .k = b->seen, .a_view = { .at = b->v, .type = s->tv, .row = 1, .col = s->cols },
+    g = (gemm_call){ .kernel = s->values, .m = s->cols, .n = n, .k = b->seen, .a = b->mem + s->at_values, .a_k = b->most_seen,
                      .b = { .at = b->score, .type = DT_F32, .row = n, .col = 1 }, .c = b->out, .c_type = DT_F32, .ldc = n, .scratch = g.scratch, .scratch_bytes = g.scratch_bytes };
     TRY(gemm_run(&g, d));
     if (s->causal && !(v->largest(b->out, s->cols * n) < INFINITY)) mend(b);
@@ -131,7 +132,10 @@ static void part_task(void *ctx, int64_t task, int thread)
     const unsigned char *q = (const unsigned char *)ctx_mem(j->c, s->q) + s->q_off[stack] * exec_size(s->tq);
     b.v = (const unsigned char *)ctx_mem(j->c, s->v) + s->v_off[stack] * exec_size(s->tv);
     b.y = (unsigned char *)ctx_mem(j->c, s->y) + stack * s->rows * s->cols * exec_size(s->ty);
-    if (gemm_pack_a(s->scores, NULL, seen_by(s, last), s->inner, (gemm_view){ .at = k, .type = s->tk, .row = s->inner, .col = 1 }, mem + s->at_pack, &d)) atomic_store(&j->failed, 1);
+    b.most_seen = seen_by(s, last);
+    if (gemm_pack_a(s->scores, NULL, b.most_seen, s->inner, (gemm_view){ .at = k, .type = s->tk, .row = s->inner, .col = 1 }, mem + s->at_pack, &d) ||
+        gemm_pack_a(s->values, NULL, s->cols, b.most_seen, (gemm_view){ .at = b.v, .type = s->tv, .row = 1, .col = s->cols }, mem + s->at_values, &d))
+        atomic_store(&j->failed, 1);
     for (int64_t i = last; i >= 0 && !d.st; i -= s->parts) {
         b.i0 = i * QUERIES, b.n = MIN(QUERIES, s->rows - b.i0), b.seen = seen_by(s, i), b.q = q + b.i0 * s->inner * exec_size(s->tq);
         if (attend_block(&b, &d)) atomic_store(&j->failed, 1);

@@ -147,6 +147,9 @@ bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, 
     return true;
 }
 
+/* Past k the packed A goes on, and only B is zero there: that is enough for numbers, not for what is none. Hence whole groups. */
+bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k) { return k == a_k || (g->math != GEMM_I8 && k < a_k && k % g->k_align == 0); }
+
 static bool is_one_of(dtype t, bool int8) { return t == DT_F32 || t == DT_F16 || t == DT_BF16 || (int8 && t == DT_I8); }
 
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d)
@@ -457,6 +460,8 @@ static an_status refuse(const gemm_call *c, diag *d)
                          (long long)(c->ldc < c->n ? c->ldc : c->epi.ld_residual), (long long)c->n);
     if (!c->a && (c->kernel->math == GEMM_I8 || !is_one_of(c->a_view.type, true)))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: a left operand of %s must be packed ahead", name, dtype_name(c->a_view.type));
+    if (c->a && c->a_k && !gemm_can_begin(c->kernel, c->k, c->a_k))
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: a product over %lld cannot take the beginning of %lld packed", name, (long long)c->k, (long long)c->a_k);
     if ((uintptr_t)c->a % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", name, ALIGN);
     return AN_OK;
 }
@@ -469,6 +474,8 @@ an_status gemm_run(const gemm_call *c, diag *d)
     if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), !c->a, &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,
                          (long long)c->k, (long long)c->k, (long long)c->n);
+    if (c->a && c->a_k && !pack_layout(g, true, c->m, c->a_k, &p.a))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot hold %lld x %lld packed", g->name, (long long)c->m, (long long)c->a_k);
     size_t need;
     if (!gemm_scratch_bytes(g, c->m, c->n, c->k, pool_threads(c->pool), &need) || c->scratch_bytes < need)
         return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.bytes);

@@ -82,6 +82,7 @@ typedef struct {
     pool *pool; /* NULL: this thread */
     int64_t m, n, k;
     const void *a;    /* from gemm_pack_a with the same kernel and k, and m rows or more (GEMM_I8: m); or NULL: */
+    int64_t a_k;      /* k of the packed A, when the product takes only its beginning; 0: k. Not for GEMM_I8, and k as gemm_can_begin says */
     gemm_view a_view; /* A as it stands, packed piece by piece, again for each stripe of B: faster for an A used once with k up
                        * to some hundreds (dW of a small batch); not for GEMM_I8 */
     gemm_view b;
@@ -99,6 +100,7 @@ typedef struct {
 bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *bytes) MUST_CHECK;
 bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes) MUST_CHECK;
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
+bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k); /* may a product over k take the beginning of an A packed with a_k? */
 an_status gemm_run(const gemm_call *c, diag *d) MUST_CHECK;
 
 /* ---- what this CPU can do, measured now ---- */

@@ -431,6 +431,44 @@ static void int8_keeps_nan(void **state)
     }
 }
 
+/* An A packed with more k: the product over its beginning has the bits of one packed with that k alone, whatever follows. */
+static void beginning_of_packed(void **state)
+{
+    (void)state;
+    enum { M = 37, K = 128, MORE = 300, N = 40, FEW = 3 };
+    rng r = { test_seed("gemm beginning") };
+    uint32_t isa = have();
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if (gemm_need(g) & ~isa) continue;
+        bool i8 = gemm_math_of(g) == GEMM_I8;
+        matrix a = matrix_make(&r, i8 ? DT_I8 : DT_F32, M, MORE, 0), b = matrix_make(&r, DT_F32, K, N, 0);
+        for (int64_t row = 0; !i8 && row < M; row++) ((float *)a.at)[row * a.row + K] = NAN;
+        void *whole = pack(g, NULL, M, MORE, &a), *alone = pack(g, NULL, M, K, &a);
+        for (int64_t n = FEW; n <= N; n += N - FEW) {
+            float c[2][M * N];
+            memset(c, 0, sizeof c);
+            for (int t = 0; t < 2; t++) {
+                gemm_call call = { .kernel = g, .m = M, .n = n, .k = K, .a = t ? whole : alone, .a_k = t ? MORE : 0,
+                                   .b = { b.at, b.type, b.row, b.col }, .c = c[t], .c_type = DT_F32, .ldc = N };
+                diag d = { 0 };
+                if (!t || gemm_can_begin(g, K, MORE)) run(&call, 0);
+                else {
+                    char room[64];
+                    call.scratch = room;
+                    assert_int_equal(gemm_run(&call, &d), AN_BUG);
+                    memcpy(c[1], c[0], sizeof c[0]);
+                }
+            }
+            if (memcmp(c[0], c[1], sizeof c[0])) fail_msg("%s: %lld columns: the beginning of a longer A gives other bits", gemm_name(g), (long long)n);
+        }
+        assert_int_equal(gemm_can_begin(g, K, MORE), !i8);
+        assert_false(gemm_can_begin(g, MORE, K));
+        assert_true(gemm_can_begin(g, MORE, MORE));
+        free(whole), free(alone), free(a.at), free(b.at);
+    }
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -491,7 +529,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row_against_double), cmocka_unit_test(empty_shapes),
         cmocka_unit_test(bits_do_not_depend_on_company), cmocka_unit_test(activations),
-        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(isa_override),
+        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(isa_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
