@@ -262,6 +262,13 @@ empty() {
     sed 's/"rope_theta": 10000/"rope_theta": 10000, "qk_clip": 3/' "$tmp/hf/config.json" >"$tmp/c.json" && cp "$tmp/c.json" "$tmp/hf/config.json"
     t "convert, an unknown field" 3 $anneal convert --model "$tmp/hf" --out "$tmp/x.bin"
     has "convert, an unknown field" err 'config.json: field "qk_clip" (3) is not known'
+    t "convert, a tokenizer for nothing" 2 $anneal convert --model tiny --out "$tmp/x" --tokenizer nowhere.json
+    has "convert, a tokenizer for nothing" err 'goes with --data'
+    if [ -r $stories/stories260K.bin ]; then
+        t "convert, perplexity" 0 $anneal convert --model $stories/stories260K.bin --out "$tmp/q4.gguf" --quantize q4_0 --tokenizer $stories/tok512.bin \
+            --data $stories/stories260K_greedy_n200.txt
+        has "convert, perplexity" err 'perplexity of 200 tokens: 1[.]6[0-9]* before, 1[.][67][0-9]* after, +[0-9.]* %'
+    fi
     t "convert leaves nothing behind" 1 sh -c "ls -a '$tmp' | grep -e '^[.]*x[.]bin' -e '[.]gguf[.]'"
     # training a built-in network; gradients of a program
     t "train --help" 0 $anneal train --help

@@ -8,11 +8,24 @@ const option convert_options[] = {
     { "dtype", "TYPE", NULL, "f32, f16 or bf16 for what is not quantised; without it numbers stay as they are where the target can hold them" },
     { "quantize", "FORM", NULL, "int8, int4 or palette4; gguf: q8_0 or q4_0; llama2c: int8" },
     { "bin-version", "N", NULL, "llama2c: 0, 1 or 2; without it 0, or 2 with int8" },
+    { "data", "F", NULL, "afterwards, how well both predict a text, or ids as .u16 or .u32: perplexity before and after" },
+    { "tokenizer", "T", NULL, "with --data: tokenizer.json, tokenizer.model, tokenizer.bin, GGUF or a folder; without it each model's own" },
     { "seed", "N", "0", "of the weights of a preset" },
     { "threads", "N", "0", "0: the CPUs" },
     { "json", NULL, NULL, "one object" },
     { NULL, NULL, NULL, NULL },
 };
+
+/* Perplexity of a model as its file has it. */
+static int score(const args *a, const char *model, uint64_t seed, int threads, an_score *s)
+{
+    an_lm *m = NULL;
+    an_error e = { 0 };
+    an_lm_options o = { .model = model, .tokenizer = arg_of(a, "tokenizer"), .engine = "cpu", .weights = "file", .no_cache = true, .seed = seed, .threads = threads };
+    int code = an_lm_open(&m, &o, &e) || an_lm_eval(m, arg_of(a, "data"), NULL, NULL, s, &e) ? say_error(NULL, &e) : 0;
+    an_lm_close(m);
+    return code;
+}
 
 int cmd_convert(const args *a)
 {
@@ -26,19 +39,30 @@ int cmd_convert(const args *a)
     an_error e = { 0 };
     an_convert_options o = { .to = arg_of(a, "to"), .dtype = arg_of(a, "dtype"), .quantize = arg_of(a, "quantize"), .version = (int)version + 1,
                              .seed = (uint64_t)seed, .threads = (int)threads };
+    an_score before, after;
+    bool scored = arg_of(a, "data") != NULL;
+    int code;
+    if (arg_of(a, "tokenizer") && !scored) return say(AN_USAGE, "convert needs a tokenizer only to judge the result: --tokenizer goes with --data");
+    if (scored && (code = score(a, model, (uint64_t)seed, (int)threads, &before))) return code;
     if (an_convert(model, out, &o, &done, &e)) return say_error(NULL, &e);
+    if (scored && (code = score(a, out, 0, (int)threads, &after))) return code;
     if (!arg_on(a, "json")) {
         fprintf(stderr, "%s: %lld tensors of a %s model from a %s, %.1f MB in, %.1f MB out", out, (long long)done.tensors, done.family, done.from,
                 (double)done.bytes_in * 1e-6, (double)done.bytes_out * 1e-6);
         if (done.worst > 0) fprintf(stderr, "; off by at most %.2g of a tensor's largest value\n", done.worst);
         else fprintf(stderr, "; no number changed\n");
+        if (scored)
+            fprintf(stderr, "perplexity of %zu tokens: %.4f before, %.4f after, %+.2f %% (%+.5f nats a token)\n", after.tokens, before.ppl, after.ppl,
+                    100 * (after.ppl / before.ppl - 1), after.nats_per_token - before.nats_per_token);
         return 0;
     }
     strbuf b = { 0 };
     sb_puts(&b, "{\"out\":");
     sb_json(&b, out, strlen(out));
-    sb_printf(&b, ",\"from\":\"%s\",\"to\":\"%s\",\"family\":\"%s\",\"tensors\":%lld,\"bytes_in\":%llu,\"bytes_out\":%llu,\"worst\":%.9g}\n", done.from, done.to,
+    sb_printf(&b, ",\"from\":\"%s\",\"to\":\"%s\",\"family\":\"%s\",\"tensors\":%lld,\"bytes_in\":%llu,\"bytes_out\":%llu,\"worst\":%.9g", done.from, done.to,
               done.family, (long long)done.tensors, (unsigned long long)done.bytes_in, (unsigned long long)done.bytes_out, done.worst);
+    if (scored) sb_printf(&b, ",\"tokens\":%zu,\"ppl_before\":%.9g,\"ppl_after\":%.9g", after.tokens, before.ppl, after.ppl);
+    sb_puts(&b, "}\n");
     if (b.oom) return sb_free(&b), say(AN_NOMEM, "out of memory");
     fputs(b.at, stdout);
     sb_free(&b);

@@ -9,11 +9,28 @@
 
 #include "engine/engine_int.h"
 
+enum { PACK_ALIGN = 64 };
+
 typedef struct {
     unsigned char *at; /* NULL: nobody holds it */
+    void *block;       /* what at lies in */
     size_t bytes;
     int refs;
 } entry;
+
+/* Zeroed by the system where it is large: pages are then touched first by the threads that fill them, not all by one. */
+static bool entry_alloc(entry *e, size_t bytes)
+{
+    if (bytes > SIZE_MAX - PACK_ALIGN || !(e->block = calloc(1, bytes + PACK_ALIGN))) return false;
+    e->at = (unsigned char *)e->block + (PACK_ALIGN - (uintptr_t)e->block % PACK_ALIGN) % PACK_ALIGN;
+    return true;
+}
+
+static void entry_free(entry *e)
+{
+    free(e->block);
+    e->at = NULL, e->block = NULL;
+}
 
 struct pack_store {
     pthread_mutex_t mu;
@@ -35,7 +52,7 @@ pack_store *pack_store_new(void)
 void pack_store_free(pack_store *s)
 {
     if (!s) return;
-    for (size_t i = 0; i < s->entries.n; i++) free(s->entries.at[i].at);
+    for (size_t i = 0; i < s->entries.n; i++) entry_free(&s->entries.at[i]);
     pthread_mutex_destroy(&s->mu);
     arena_free(&s->mem);
     free(s);
@@ -58,9 +75,7 @@ void packs_drop(image *im)
     packs_lock(s);
     for (size_t i = 0; i < im->shared.n; i++) {
         entry *e = &s->entries.at[im->shared.at[i]];
-        if (--e->refs) continue;
-        free(e->at);
-        e->at = NULL;
+        if (!--e->refs) entry_free(e);
     }
     im->shared.n = 0;
     packs_unlock(s);
@@ -83,13 +98,13 @@ static an_status take_shared(image *im, const char *name, size_t bytes, unsigned
     if (!str_map_get(&s->index, name, strlen(name), &i)) {
         char *key = arena_str(&s->mem, name);
         i = (uint32_t)s->entries.n;
-        if (!key || !VEC_PUSH(&s->mem, &s->entries, ((entry){ NULL, 0, 0 })) || !str_map_put(&s->mem, &s->index, key, strlen(key), i)) return diag_nomem(d);
+        if (!key || !VEC_PUSH(&s->mem, &s->entries, ((entry){ NULL, NULL, 0, 0 })) || !str_map_put(&s->mem, &s->index, key, strlen(key), i)) return diag_nomem(d);
     }
     entry *e = &s->entries.at[i];
     if (e->at && e->bytes != bytes) return diag_fail(d, AN_BUG, NOWHERE, "a shared constant has %zu bytes, wanted %zu", e->bytes, bytes);
     if (!VEC_PUSH(&im->mem_image, &im->shared, i)) return diag_nomem(d);
     *fresh = !e->at;
-    if (*fresh && !(e->at = engine_alloc(bytes))) {
+    if (*fresh && !entry_alloc(e, bytes)) {
         im->shared.n--;
         return diag_nomem(d);
     }

@@ -9,7 +9,7 @@ static an_status take_config(lm_model *m, diag *d)
     const char *why;
     m->fam = family_of(&m->c, &why);
     if (m->fam == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: %s: no family supported here has that", m->path, why);
-    m->c.dt = m->o.dt == DT_F32 ? DT_F32 : DT_F16;
+    m->c.dt = m->o.dt ? m->o.dt : DT_F16;
     m->stores = TAKE(&m->mem, store, (size_t)MW_COUNT * (size_t)(m->c.n_layers + 1));
     return m->stores ? AN_OK : diag_nomem(d);
 }

@@ -92,8 +92,8 @@ an_status model_config_check(const model_config *c, diag *d)
     if (!(c->alpha == 0 || (c->alpha >= 1e-4 && c->alpha <= 1e3))) return bad(c, d, "", "alpha", c->alpha, "0 (for 1), or 1e-4 to 1e3");
     if (!(c->loss_scale == 0 || (c->loss_scale >= 1e-3 && c->loss_scale <= 65504))) return bad(c, d, "", "loss_scale", c->loss_scale, "0 (for 1), or 1e-3 to 65504");
     if (!(c->softcap == 0 || (c->softcap >= 1 && c->softcap <= 1e4))) return bad(c, d, "", "softcap", c->softcap, "0 (none), or 1 to 1e4");
-    if (c->dt != DT_NONE && c->dt != DT_F16 && c->dt != DT_F32)
-        return diag_fail(d, AN_INPUT, NOWHERE, "model %s: dt is %s, wanted fp16 or fp32", c->name, dtype_name(c->dt));
+    if (c->dt != DT_NONE && c->dt != DT_F16 && c->dt != DT_BF16 && c->dt != DT_F32)
+        return diag_fail(d, AN_INPUT, NOWHERE, "model %s: dt is %s, wanted fp16, bf16 or fp32", c->name, dtype_name(c->dt));
     if (model_vocab_parts(c) > NN_MAX_PARTS)
         return bad(c, d, "", "the number of vocabulary parts", (double)model_vocab_parts(c), "at most 64: raise vocab_part");
     return AN_OK;

@@ -272,7 +272,7 @@ static val mask_of(maker *m, val pos, int64_t C)
     }
     for (int64_t i = 0; i < C; i++) n[i] = (int32_t)i;
     val key = graph_const_view(g, "key", TTYPE(DT_I32, 1, 1, 1, C), n), row = RESHAPED(g, pos, 1, 1, m->k.heads.seq, 1);
-    val never = graph_scalar(g, c->dt, NN_NEVER);
+    val never = graph_scalar(g, c->dt, c->dt == DT_BF16 ? NN_NEVER * 1.024 : NN_NEVER); /* bf16 would round NN_NEVER up, to where a device may take it for a number */
     val mask = G(g, SELECT, G(g, GREATER, key, row), never, graph_scalar(g, c->dt, 0));
     if (c->window <= 0) return mask;
     return G(g, SELECT, G(g, LESS_EQUAL, key, G(g, SUB, row, graph_scalar(g, DT_I32, (double)c->window))), never, mask);

@@ -457,7 +457,8 @@ static void compressed_weights_cost_little(void **state)
         const char *engine;
         double most; /* nats more than fp32 */
     } rows[] = { { DT_F16, LM_DENSE, "cpu", 0.001 }, { DT_F16, LM_INT8, "cpu", 0.02 },         { DT_F16, LM_INT4, "cpu", 0.5 },
-                 { DT_F16, LM_PALETTE4, "cpu", 0.6 }, { DT_F16, LM_DENSE, "soft:m4", 0.01 }, { DT_F16, LM_INT8, "soft:m4", 0.03 } };
+                 { DT_F16, LM_PALETTE4, "cpu", 0.6 }, { DT_F16, LM_DENSE, "soft:m4", 0.01 }, { DT_F16, LM_INT8, "soft:m4", 0.03 },
+                 { DT_BF16, LM_DENSE, "cpu", 0.02 },  { DT_BF16, LM_DENSE, "soft:m4", 0.01 } };
     lm_model *m = open_model(DATA "stories260K.bin", DT_F32, LM_DENSE, 0);
     lm_session *s = open_session(m, "cpu", 0);
     uint32_t text[260] = { 1 };
@@ -470,7 +471,7 @@ static void compressed_weights_cost_little(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         m = open_model(DATA "stories260K.bin", rows[i].dt, rows[i].form, 0);
         double nats = nats_of(m, rows[i].engine, text, 256, &n);
-        print_message("%s on %s: %+.5f nats\n", lm_form_name(rows[i].form), rows[i].engine, nats - base);
+        print_message("%s %s on %s: %+.5f nats\n", lm_form_name(rows[i].form), dtype_name(rows[i].dt), rows[i].engine, nats - base);
         if (!(fabs(nats - base) <= rows[i].most)) fail_msg("%s on %s: %g nats, fp32 has %g", lm_form_name(rows[i].form), rows[i].engine, nats, base);
         lm_close(m);
     }
