@@ -55,6 +55,15 @@ static const struct {
 #undef VEC_FN
 };
 
+static const struct {
+    vec_code load, move, put; /* 0: a type no tile is made of */
+} codes[DT_COUNT] = {
+    [DT_F32] = { VA_X_F32, VA_X_F32, VA_PUT_F32 }, /* fp32 elements are read where they lie, never moved */
+    [DT_F16] = { VA_X_F16, VA_MOVE_F16, VA_PUT_F16 },
+    [DT_BF16] = { VA_X_BF16, VA_MOVE_BF16, VA_PUT_BF16 },
+    [DT_BOOL] = { VA_X_BOOL, VA_MOVE_BOOL, VA_PUT_BOOL },
+};
+
 static int take_slot(maker *m)
 {
     for (int i = 0; i < SLOTS; i++)
@@ -108,8 +117,7 @@ static void load_x(maker *m, int v)
     if (m->in_x == v) return;
     if (is_one(m, x)) put(m, VA_X_ONE, (place){ 0 }, 0)->value = x->input;
     else {
-        dtype t = type_of(m, x);
-        put(m, t == DT_F16 ? VA_X_F16 : t == DT_BF16 ? VA_X_BF16 : VA_X_F32, place_of(m, x), step_of(m, x));
+        put(m, (int)codes[type_of(m, x)].load, place_of(m, x), step_of(m, x));
     }
     m->in_x = v;
 }
@@ -134,7 +142,7 @@ static place operand(maker *m, int v, int *step, int *drop)
         return place_of(m, x);
     }
     *drop = take_slot(m);
-    put(m, t == DT_F16 ? VA_MOVE_F16 : VA_MOVE_BF16, place_of(m, x), step_of(m, x))->z = slot_at(*drop);
+    put(m, (int)codes[t].move, place_of(m, x), step_of(m, x))->z = slot_at(*drop);
     return slot_at(*drop);
 }
 
@@ -180,18 +188,18 @@ static void make_fn(maker *m, const chain_op *o, const int *given, int result)
 
 static void store_out(maker *m, int k)
 {
-    static const vec_code puts[] = { [DT_F32] = VA_PUT_F32, [DT_F16] = VA_PUT_F16, [DT_BF16] = VA_PUT_BF16 };
     dtype t = m->ch->out[k].t;
-    put(m, (int)puts[t], (place){ AT_RESULT, k }, (int)exec_size(t));
+    put(m, (int)codes[t].put, (place){ AT_RESULT, k }, (int)exec_size(t));
 }
 
-static bool held(dtype t) { return t == DT_F32 || t == DT_F16 || t == DT_BF16; }
+static bool held(dtype t) { return codes[t].load != 0; }
+static bool stored_as_is(dtype t, int how) { return held(t) && (!how || (t == DT_BOOL && how == VR_BOOL)); } /* storing a bool is making one */
 
 static bool fits(const exec_chain *ch)
 {
     if (ch->n_in > TAPE_INPUTS || ch->env->chip || ch->flush > 0 || ch->ceiling > 0) return false;
     for (int k = 0; k < ch->n_out; k++)
-        if (ch->out[k].how || !held(ch->out[k].t)) return false;
+        if (!stored_as_is(ch->out[k].t, ch->out[k].how)) return false;
     for (int i = 0; i < ch->n_in; i++) {
         const exec_walk *w = &ch->in[i];
         if (!held(w->t) || (w->rank && w->stride[w->rank - 1] > 1) || (w->rank && !w->same && w->dim[w->rank - 1] < SHORTEST_RUN)) return false;
@@ -371,7 +379,7 @@ void exec_tape_run(const exec_chain *ch, const run_ctx *c, const float *acc, int
         s.acc = (char *)(uintptr_t)(acc ? acc + done : NULL);
         for (int k = 0; k < ch->n_out; k++) {
             s.result[k] = (char *)ctx_mem(c, ch->out[k].y) + (at + done) * exec_size(ch->out[k].t);
-            s.past[k] = exec_chain_past(ch, c, k) && (uintptr_t)s.result[k] % VEC_LINE == 0;
+            s.past[k] = ch->out[k].t != DT_BOOL && exec_chain_past(ch, c, k) && (uintptr_t)s.result[k] % VEC_LINE == 0;
         }
         for (int i = 0; i < t->n_fills; i++) v->fill((float *)(void *)slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].input], t->tile);
         int64_t whole = len / t->tile;
