@@ -89,6 +89,18 @@ static an_status prompt(void *user, diag *d)
     return lm_session_feed(x->s, x->ids, COUNT(x->ids), NULL, d);
 }
 
+/* Tokens per second if reading the weights were all. */
+typedef struct {
+    peak_meter *read;
+    double bytes; /* a token */
+} weights_read;
+
+static double tokens_rate(void *user)
+{
+    weights_read *x = user;
+    return peak_rate(x->read) * 1e9 / x->bytes;
+}
+
 an_status bench_decode(bench *b)
 {
     TRY(check_lm(b));
@@ -99,13 +111,16 @@ an_status bench_decode(bench *b)
             an_status st = open_lm(b, models[k], forms[f].form, &x);
             if (!st) st = lm_session_feed(x.s, x.ids, 128, NULL, b->d);
             x.n = 1;
-            if (!st) st = bench_time(b, feed, &x, &t);
+            double mb = peak_mb();
+            weights_read w = { .bytes = st ? 0 : matrix_elems(lm_config(x.m)) * forms[f].bits / 8 };
+            if (!st && !(w.read = peak_read(b->pool, pool_threads(b->pool), (size_t)w.bytes))) st = diag_nomem(b->d);
+            if (!st) st = bench_beside(b, feed, &x, (ruler){ tokens_rate, &w }, &t);
             if (!st) {
                 char label[96];
-                double bytes = matrix_elems(lm_config(x.m)) * forms[f].bits / 8, gbs = peak_read_gbs(b->pool, pool_threads(b->pool));
-                snprintf(label, sizeof label, "%s %s, token 129; %.0f MB a token, peak memory %.0f MB", models[k], forms[f].name, bytes / 1e6, peak_mb());
-                bench_row(b, "decode", label, t, 1e9, "tok/s", gbs * 1e9 / bytes, "read bandwidth");
+                snprintf(label, sizeof label, "%s %s, token 129; %.0f MB a token, peak memory %.0f MB", models[k], forms[f].name, w.bytes / 1e6, mb);
+                bench_row(b, "decode", label, t, 1e9, "tok/s", t.limit, "reading as many bytes");
             }
+            peak_free(w.read);
             close_lm(&x);
             TRY(st);
         }
