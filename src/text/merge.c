@@ -1,6 +1,8 @@
 /* merge.c: a piece to ids by merging neighbours, best rank first, leftmost of equals.
  * BPE ranks pairs by their place in the merge list; SentencePiece's BPE ranks them by the score of the token they make.
- * Short pieces are scanned; long ones use a heap over a linked list: n log n however long a word someone feeds us. */
+ * Short pieces are scanned. Long ones are a linked list, and pairs wait in lists by rank: the merges of a vocabulary were learned in the order of their
+ * ranks, so a pair that appears ranks behind the merge that made it, and each list is worked off once, left to right. Where a vocabulary has it
+ * otherwise, a heap of pairs takes over: n log n however long a word someone feeds us. */
 #include <stdlib.h>
 
 #include "text/text_int.h"
@@ -11,6 +13,10 @@ void merge_free(merge_scratch *m)
 {
     free(m->sym);
     free(m->heap);
+    free(m->first);
+    free(m->item);
+    free(m->rank);
+    free(m->line);
     free(m->best);
     free(m->back);
     *m = (merge_scratch){ 0 };
@@ -118,13 +124,13 @@ static bool offer(const tokenizer *t, merge_scratch *m, const unsigned char *s, 
     return heap_push(m, (heap_item){ .key = (uint64_t)rank << 32 | (uint32_t)left, .right = (uint32_t)right, .size = m->sym[left].n + m->sym[right].n, .to = to });
 }
 
-static an_status merge_long(const tokenizer *t, merge_scratch *m, const unsigned char *s, size_t n, diag *d)
+/* All pairs there are into the heap, then best first. */
+static an_status merge_heap(const tokenizer *t, merge_scratch *m, const unsigned char *s, diag *d)
 {
     symbol *sym = m->sym;
     m->n_heap = 0;
-    for (size_t i = 0; i < n; i++) sym[i].prev = (int32_t)i - 1, sym[i].next = i + 1 < n ? (int32_t)i + 1 : -1;
-    for (size_t i = 0; i + 1 < n; i++)
-        if (!offer(t, m, s, (int32_t)i, (int32_t)i + 1)) return diag_nomem(d);
+    for (int32_t i = 0; sym[i].next >= 0; i = sym[i].next)
+        if (!offer(t, m, s, i, sym[i].next)) return diag_nomem(d);
     while (m->n_heap) {
         heap_item x = heap_pop(m);
         symbol *a = &sym[(uint32_t)x.key], *b = &sym[x.right];
@@ -138,6 +144,143 @@ static an_status merge_long(const tokenizer *t, merge_scratch *m, const unsigned
         if (!offer(t, m, s, a->prev, (int32_t)(uint32_t)x.key) || !offer(t, m, s, (int32_t)(uint32_t)x.key, a->next)) return diag_nomem(d);
     }
     return AN_OK;
+}
+
+/* ---- lists by rank ---- */
+
+enum { NO_ITEM = -1 };
+
+/* The array with room for element n; NULL: no memory, and it is as it was. */
+static void *grown(void *at, size_t *cap, size_t n, size_t size)
+{
+    if (n < *cap) return at;
+    size_t more = MAX(MAX(*cap * 2, n + 1), (size_t)1024);
+    void *p = more < SIZE_MAX / size ? realloc(at, more * size) : NULL;
+    if (p) *cap = more;
+    return p;
+}
+#define GROWN(array, cap, n) grown((array), (cap), (n), sizeof *(array))
+
+static bool rank_push(merge_scratch *m, uint32_t r)
+{
+    uint32_t *p = GROWN(m->rank, &m->cap_rank, m->n_rank);
+    if (!p) return false;
+    m->rank = p;
+    size_t i = m->n_rank++;
+    for (; i && m->rank[(i - 1) / 2] > r; i = (i - 1) / 2) m->rank[i] = m->rank[(i - 1) / 2];
+    m->rank[i] = r;
+    return true;
+}
+
+static uint32_t rank_pop(merge_scratch *m)
+{
+    uint32_t top = m->rank[0], x = m->rank[--m->n_rank];
+    size_t i = 0;
+    for (size_t k; (k = 2 * i + 1) < m->n_rank; i = k) {
+        if (k + 1 < m->n_rank && m->rank[k + 1] < m->rank[k]) k++;
+        if (m->rank[k] >= x) break;
+        m->rank[i] = m->rank[k];
+    }
+    if (m->n_rank) m->rank[i] = x;
+    return top;
+}
+
+/* The pair that begins at symbol i, into the list of its rank, which the symbol remembers: what waits under another rank is stale. */
+static bool wait_for(const tokenizer *t, merge_scratch *m, const unsigned char *s, int32_t i)
+{
+    symbol *a = &m->sym[i];
+    a->rank = NO_RANK;
+    if (a->next < 0) return true;
+    rank_pair(t, s, a, &m->sym[a->next], &a->rank, &a->to);
+    if (a->rank == NO_RANK) return true;
+    if (a->rank >= m->cap_first) {
+        size_t had = m->cap_first;
+        uint32_t *p = GROWN(m->first, &m->cap_first, a->rank);
+        if (!p) return false;
+        for (m->first = p; had < m->cap_first; had++) m->first[had] = (uint32_t)NO_ITEM;
+    }
+    uint32_t k = m->spare;
+    if (k != (uint32_t)NO_ITEM) m->spare = m->item[k].next;
+    else {
+        void *p = GROWN(m->item, &m->cap_item, m->n_item);
+        if (!p) return false;
+        m->item = p;
+        k = (uint32_t)m->n_item++;
+    }
+    uint32_t *first = &m->first[a->rank];
+    if (*first == (uint32_t)NO_ITEM && !rank_push(m, a->rank)) return false;
+    m->item[k].at = (uint32_t)i, m->item[k].next = *first;
+    *first = k;
+    return true;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The list of a rank as a line, left to right; it is empty then. */
+static bool take_line(merge_scratch *m, uint32_t r, size_t *n)
+{
+    bool down = true;
+    uint32_t k = m->first[r];
+    m->first[r] = (uint32_t)NO_ITEM;
+    *n = 0;
+    for (uint32_t next; k != (uint32_t)NO_ITEM; k = next) {
+        uint32_t *p = GROWN(m->line, &m->cap_line, *n);
+        if (!p) return false;
+        m->line = p;
+        m->line[(*n)++] = m->item[k].at;
+        down &= *n < 2 || m->line[*n - 1] < m->line[*n - 2];
+        next = m->item[k].next;
+        m->item[k].next = m->spare;
+        m->spare = k;
+    }
+    if (!down) qsort(m->line, *n, sizeof *m->line, by_place);
+    for (size_t i = 0; down && i < *n / 2; i++) {
+        uint32_t x = m->line[i];
+        m->line[i] = m->line[*n - 1 - i], m->line[*n - 1 - i] = x;
+    }
+    return true;
+}
+
+/* *ahead: a pair appeared that ranks before the merge that made it; the rest is for the heap. */
+static an_status merge_ranks(const tokenizer *t, merge_scratch *m, const unsigned char *s, size_t n, bool *ahead, diag *d)
+{
+    symbol *sym = m->sym;
+    m->n_item = m->n_rank = 0, m->spare = (uint32_t)NO_ITEM;
+    for (size_t i = 0; i < n; i++)
+        if (!wait_for(t, m, s, (int32_t)i)) return diag_nomem(d);
+    while (m->n_rank && !*ahead) {
+        uint32_t r = rank_pop(m);
+        size_t count;
+        if (!take_line(m, r, &count)) return diag_nomem(d);
+        for (size_t i = 0; i < count && !*ahead; i++) {
+            int32_t at = (int32_t)m->line[i];
+            symbol *a = &sym[at];
+            if (!a->n || a->rank != r) continue;
+            symbol *b = &sym[a->next];
+            a->n += b->n;
+            a->id = (int32_t)a->to;
+            b->n = 0;
+            a->next = b->next;
+            if (b->next >= 0) sym[b->next].prev = at;
+            if (!wait_for(t, m, s, at) || (a->prev >= 0 && !wait_for(t, m, s, a->prev))) return diag_nomem(d);
+            *ahead = a->rank <= r || (a->prev >= 0 && sym[a->prev].rank <= r);
+        }
+    }
+    return AN_OK;
+}
+
+static an_status merge_long(const tokenizer *t, merge_scratch *m, const unsigned char *s, size_t n, diag *d)
+{
+    bool ahead = false;
+    for (size_t i = 0; i < n; i++) m->sym[i].prev = (int32_t)i - 1, m->sym[i].next = i + 1 < n ? (int32_t)i + 1 : -1;
+    an_status st = merge_ranks(t, m, s, n, &ahead, d);
+    if (st || ahead) /* lists left half way are of no use to the next piece */
+        for (; m->n_rank; m->n_rank--) m->first[m->rank[m->n_rank - 1]] = (uint32_t)NO_ITEM;
+    return !st && ahead ? merge_heap(t, m, s, d) : st;
 }
 
 an_status merge_piece(const tokenizer *t, merge_scratch *m, const unsigned char *s, size_t n, tok_ids *out, diag *d)

@@ -190,7 +190,7 @@ bool byte_token(const char *s, size_t n, unsigned char *b); /* "<0xNN>" */
 typedef struct {
     uint32_t at, n;    /* bytes of the piece; n 0: merged away */
     int32_t id, prev, next;
-    uint32_t rank, to; /* short pieces: of this symbol and the next */
+    uint32_t rank, to; /* of this symbol and the next */
 } symbol;
 typedef struct {
     uint64_t key;      /* rank << 32 | left */
@@ -201,6 +201,15 @@ typedef struct {
     size_t cap_sym;
     heap_item *heap;
     size_t n_heap, cap_heap;
+    uint32_t *first;     /* per rank: the newest pair that waits, NO_ITEM: none */
+    size_t cap_first;
+    struct { uint32_t at, next; } *item; /* pairs that wait: their left symbol, the one before of the same rank */
+    size_t n_item, cap_item;
+    uint32_t spare;      /* items to be used again */
+    uint32_t *rank;      /* ranks that have any, a heap */
+    size_t n_rank, cap_rank;
+    uint32_t *line;      /* the pairs of one rank, left to right */
+    size_t cap_line;
     double *best;
     struct { uint32_t from; int32_t id; } *back;
     size_t cap_best;
