@@ -62,7 +62,7 @@ static an_status find_tokenizer(const an_lm_options *o, lm_model *m, tokenizer *
 {
     struct stat st;
     if (o->tokenizer) return api_tokenizer_open(o->tokenizer, out, d);
-    if (lm_origin_of(m) == LM_FROM_GGUF || (!stat(o->model, &st) && S_ISDIR(st.st_mode))) return api_tokenizer_open(o->model, out, d);
+    if (lm_origin_of(m) == LM_FROM_GGUF || (!stat(lm_path(m), &st) && S_ISDIR(st.st_mode))) return api_tokenizer_open(lm_path(m), out, d);
     if (lm_origin_of(m) == LM_FROM_SEED && stat(o->model, &st))
         return diag_fail(d, AN_USAGE, NOWHERE, "the model %s has random weights and no tokenizer; name one with --tokenizer", o->model);
     /* a single file: a tokenizer in its folder */

@@ -380,6 +380,7 @@ typedef struct {
     few_plan f;
     const float *b;
     char *threads;
+    int64_t panels; /* of a task */
 } few_ctx;
 
 static void few_task(void *ctx, int64_t task, int thread)
@@ -391,8 +392,8 @@ static void few_task(void *ctx, int64_t task, int thread)
     const packed_layout *l = &x->p->a;
     char *mine = f->threads + (size_t)thread * (f->f.acc_bytes + f->f.tile_bytes);
     float *tile = (float *)(void *)(mine + f->f.acc_bytes);
-    const int64_t p0 = task * FEW_PANELS, lanes = ROUND_UP(g->mr, g->vec->lanes);
-    few_job j = { .a = (const char *)c->a + p0 * l->panel_bytes, .panel_bytes = l->panel_bytes, .panels = MIN(FEW_PANELS, l->panels - p0), .k = c->k, .n = c->n,
+    const int64_t p0 = task * f->panels, lanes = ROUND_UP(g->mr, g->vec->lanes);
+    few_job j = { .a = (const char *)c->a + p0 * l->panel_bytes, .panel_bytes = l->panel_bytes, .panels = MIN(f->panels, l->panels - p0), .k = c->k, .n = c->n,
                   .width = g->mr, .pk = g->a_pk, .x = f->b, .acc = (float *)(void *)mine };
     g->vec->few(&j);
     memset(tile, 0, f->f.tile_bytes); /* the epilogue reads whole vectors */
@@ -430,7 +431,10 @@ static void run_few(const gemm_call *c, run_ctx *x, char *scratch)
     few_ctx f = { .x = x, .f = few_make(c->kernel, c->n, c->k), .b = (const float *)(void *)scratch };
     few_x(c, (float *)(void *)scratch);
     f.threads = scratch + f.f.x_bytes;
-    pool_run(c->pool, few_task, &f, ceil_div(x->p->a.panels, FEW_PANELS));
+    /* as many tasks for each thread: a matrix of a small model is half a dozen */
+    const int64_t panels = MAX(x->p->a.panels, 1), tasks = ROUND_UP(ceil_div(panels, FEW_PANELS), pool_threads(c->pool));
+    f.panels = ceil_div(panels, tasks);
+    pool_run(c->pool, few_task, &f, ceil_div(x->p->a.panels, f.panels));
 }
 
 /* Packing of stripe s, or of nothing past the last. */
