@@ -13,10 +13,9 @@ typedef struct {
     diag *d;
     pool *pool;
     uint32_t isa;
-    double peak[GEMM_MATHS]; /* 0: not measured yet */
 } bench;
 
-double bench_peak(bench *b, gemm_math m);
+double bench_peak_mb(void); /* most memory this process has had */
 
 /* What a time is compared with: a rate, in units of a row, taken in turns with the runs. */
 typedef struct {

@@ -3,8 +3,6 @@
  *
  * Decoding reads every weight once per token: the bound is read bandwidth over the bytes of the form, scales included, the embedding
  * counted as the classifier it also is. A prompt is bound by its products: the same convolutions timed alone. */
-#include <sys/resource.h>
-
 #include "bench/bench_int.h"
 #include "lm/session.h"
 
@@ -14,12 +12,6 @@ static const struct {
     double bits; /* per weight of a matrix */
 } forms[] = { { "fp16", LM_DENSE, 16 }, { "int8", LM_INT8, 8 }, { "int4", LM_INT4, 4.5 } }; /* int4: fp16 scales of blocks of 32 */
 static const char *const models[] = { "stories110m", "gpt2" };
-
-static double peak_mb(void)
-{
-    struct rusage u;
-    return getrusage(RUSAGE_SELF, &u) ? 0 : (double)u.ru_maxrss / 1024;
-}
 
 /* Weights a token passes through: matrices of the layers and the classifier. */
 static double matrix_elems(const model_config *c)
@@ -111,7 +103,7 @@ an_status bench_decode(bench *b)
             an_status st = open_lm(b, models[k], forms[f].form, &x);
             if (!st) st = lm_session_feed(x.s, x.ids, 128, NULL, b->d);
             x.n = 1;
-            double mb = peak_mb();
+            double mb = bench_peak_mb();
             weights_read w = { .bytes = st ? 0 : matrix_elems(lm_config(x.m)) * forms[f].bits / 8 };
             if (!st && !(w.read = peak_read(b->pool, pool_threads(b->pool), (size_t)w.bytes))) st = diag_nomem(b->d);
             if (!st) st = bench_beside(b, feed, &x, (ruler){ tokens_rate, &w }, &t);
@@ -149,7 +141,7 @@ an_status bench_prefill(bench *b)
             if (!st) st = bench_time(b, prompt, &x, &t);
             if (!st) {
                 char label[96];
-                snprintf(label, sizeof label, "%s %s, 256 tokens; peak memory %.0f MB", models[k], forms[f].name, peak_mb());
+                snprintf(label, sizeof label, "%s %s, 256 tokens; peak memory %.0f MB", models[k], forms[f].name, bench_peak_mb());
                 bench_row(b, "prefill", label, t, 256e9, "tok/s", 256 / alone, "its fp16 products alone");
             }
             close_lm(&x);

@@ -6,7 +6,6 @@
  * first in it; the large one by a loss that begins at what guessing gives and falls. */
 #include <math.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "bench/bench_int.h"
 #include "model/decoder.h"
@@ -169,12 +168,6 @@ static an_status floor_of(bench *b, const model_config *c, gemm_math math, int64
 
 /* ---- rows ---- */
 
-static double peak_mb(void)
-{
-    struct rusage u;
-    return getrusage(RUSAGE_SELF, &u) ? 0 : (double)u.ru_maxrss / 1024;
-}
-
 static an_status steps(bench *b, const model_config *c, int64_t B, int64_t T, int fast, timing *t, double *params)
 {
     lm m;
@@ -211,7 +204,7 @@ an_status bench_train(bench *b)
         char label[128];
         TRY(check(b, small, rows[i].fast));
         TRY(steps(b, c, rows[i].batch, T, rows[i].fast, &t, &params));
-        mb = peak_mb(); /* of the process: rows before this one count, and they are smaller */
+        mb = bench_peak_mb(); /* of the process: rows before this one count, and they are smaller */
         TRY(floor_of(b, c, rows[i].floor, rows[i].batch, T, params, &products, &update));
         double tokens = (double)(rows[i].batch * T), all = products + update;
         snprintf(label, sizeof label, "%s, B %lld T %lld, %.2f of the floor %.3f + %.3f s, peak memory %.0f MB", rows[i].math, (long long)rows[i].batch, (long long)T,

@@ -115,9 +115,6 @@ peak_meter *peak_copy(pool *p, int n_threads, size_t bytes);
 double peak_rate(peak_meter *x); /* of one run, a fraction of a millisecond or one pass over the buffer, per ns */
 void peak_free(peak_meter *x);
 
-/* The best of some runs; 0: no memory. Read and copy: of PEAK_FAR bytes. */
-double peak_gemm_gflops(const gemm_kernel *k, pool *p, int n_threads);
-double peak_read_gbs(pool *p, int n_threads);
-double peak_copy_gbs(pool *p, int n_threads);
+double peak_copy_gbs(pool *p, int n_threads); /* the best of some runs over PEAK_FAR bytes; 0: no memory */
 
 #endif

@@ -129,20 +129,15 @@ static peak_meter *mover(pool *p, int n_threads, size_t bytes, bool copy)
 peak_meter *peak_read(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, false); }
 peak_meter *peak_copy(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, true); }
 
-static double best(peak_meter *x)
+double peak_copy_gbs(pool *p, int n_threads)
 {
-    enum { ROUNDS = 40 };
-    const double enough = 0.25e9;
+    enum { ROUNDS = 7 };
+    peak_meter *x = peak_copy(p, n_threads, PEAK_FAR);
     double most = 0;
-    uint64_t from = clock_ns();
-    for (int i = 0; x && i < ROUNDS && (i < 5 || (double)(clock_ns() - from) < enough); i++) {
+    for (int i = 0; x && i < ROUNDS; i++) {
         double r = peak_rate(x);
         most = MAX(most, r);
     }
     peak_free(x);
     return most;
 }
-
-double peak_gemm_gflops(const gemm_kernel *g, pool *p, int n_threads) { return best(peak_gemm(g, p, n_threads)); }
-double peak_read_gbs(pool *p, int n_threads) { return best(peak_read(p, n_threads, PEAK_FAR)); }
-double peak_copy_gbs(pool *p, int n_threads) { return best(peak_copy(p, n_threads, PEAK_FAR)); }
