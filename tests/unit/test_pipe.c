@@ -3,46 +3,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/rng.h"
-#include "t.h"
-#include "train/pipe.h"
+#include "pipe_t.h"
 
-enum { B = 2, T = 16, STEPS = 40 };
+enum { STEPS = 40 };
 
-static model_config small(void)
-{
-    model_config c = *model_preset_find("tiny");
-    c.n_layers = 2, c.dim = 32, c.hidden = 48, c.n_heads = 4, c.n_kv_heads = 2, c.head_dim = 8, c.vocab = 40, c.seq = T, c.context = T;
-    return c;
-}
-
-/* Sentences of a small grammar: token t + 1 depends on token t, so there is something to learn. */
-static void batch(uint64_t k, int32_t *to)
-{
-    rng r = { 77 + k };
-    for (int b = 0; b < B; b++) {
-        int32_t x = (int32_t)rng_below(&r, 40);
-        for (int i = 0; i <= T; i++) to[b * (T + 1) + i] = x, x = (x * 3 + (int32_t)rng_below(&r, 2)) % 40;
-    }
-}
-
-static void fill(pipeline *p)
-{
-    rng r = { 5 };
-    for (size_t i = 0; i < pipe_state_count(p); i++) {
-        train_state_info s;
-        diag d = { 0 };
-        int64_t n;
-        pipe_state_at(p, i, &s);
-        if (!s.param || strcmp(s.param, s.name)) continue;
-        assert_true(shape_elems(&s.type.sh, &n));
-        float *x = malloc((size_t)n * sizeof *x);
-        bool norm = strstr(s.name, "norm");
-        for (int64_t k = 0; k < n; k++) x[k] = norm ? 1.0f : (float)(0.1 * rng_normal(&r));
-        assert_ok(pipe_write(p, s.name, DT_F32, x, &d), d);
-        free(x);
-    }
-}
+static float start(const char *name, double size, rng *r) { return strstr(name, "norm") ? 1.0f : (float)(size * rng_normal(r)); }
+static void fill(pipeline *p) { fill_with(p, start, 0.1); }
 
 typedef struct {
     device *dev;
@@ -53,7 +19,7 @@ static rig open_rig(const char *engine, const char *way)
 {
     rig r;
     diag d = { 0 };
-    model_config c = small();
+    model_config c = small(2);
     assert_ok(device_open(&r.dev, engine, NULL, &d), d);
     pipe_options o = { .pipeline = way, .dev = r.dev, .config = &c, .batch = B,
                        .train = { .optimizer = "adamw", .beta2 = 0.95, .eps = 1e-3, .decay = 0.1, .clip = 1 } };
@@ -129,7 +95,7 @@ static void refusals(void **state)
     (void)state;
     diag d = { 0 };
     rig x = open_rig("cpu", "resident");
-    model_config c = small();
+    model_config c = small(2);
     pipeline *p;
     int32_t ids[B * (T + 1)] = { [5] = 40 };
     train_report r;

@@ -5,47 +5,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/rng.h"
 #include "grad/grad.h"
-#include "t.h"
+#include "pipe_t.h"
 #include "train/pipe_int.h"
 
-enum { B = 2, T = 16, V = 40, MAX_STEPS = 50 };
+enum { MAX_STEPS = 50 };
 
-static model_config small(int layers)
-{
-    model_config c = *model_preset_find("tiny");
-    c.n_layers = layers, c.dim = 32, c.hidden = 48, c.n_heads = 4, c.n_kv_heads = 2, c.head_dim = 8, c.vocab = V, c.seq = T, c.context = T;
-    return c;
-}
+static float start(const char *name, double size, rng *r) { return (float)((strstr(name, "norm") && !strstr(name, "_b") ? 1 : 0) + size * rng_normal(r)); }
 
-static void batch(uint64_t k, int32_t *to)
-{
-    rng r = { 77 + k };
-    for (int b = 0; b < B; b++) {
-        int32_t x = (int32_t)rng_below(&r, V);
-        for (int i = 0; i <= T; i++) to[b * (T + 1) + i] = x, x = (x * 3 + (int32_t)rng_below(&r, 2)) % V;
-    }
-}
-
-static float start(const char *name, rng *r) { return (float)(strstr(name, "norm") && !strstr(name, "_b") ? 1 + 0.1 * rng_normal(r) : 0.1 * rng_normal(r)); }
-
-static void fill(pipeline *p)
-{
-    rng r = { 5 };
-    for (size_t i = 0; i < pipe_state_count(p); i++) {
-        train_state_info s;
-        diag d = { 0 };
-        int64_t n;
-        pipe_state_at(p, i, &s);
-        if (!s.param || strcmp(s.param, s.name)) continue;
-        assert_true(shape_elems(&s.type.sh, &n));
-        float *x = malloc((size_t)n * sizeof *x);
-        for (int64_t k = 0; k < n; k++) x[k] = start(s.name, &r);
-        assert_ok(pipe_write(p, s.name, DT_F32, x, &d), d);
-        free(x);
-    }
-}
+static void fill(pipeline *p) { fill_with(p, start, 0.1); }
 
 /* ---- a device that may misbehave, a pipe on it, and what was said ---- */
 
@@ -177,7 +145,7 @@ static void reference(const model_config *config, tensor64 *out, size_t *n, doub
         int64_t k = count(&v->type);
         in[i] = tensor_of(mem, &v->type);
         bool target = !strcmp(v->name, "targets");
-        for (int64_t j = 0; j < k; j++) in[i].x[j] = v->type.dt == DT_I32 ? ids[j / T * (T + 1) + j % T + target] : (double)start(v->name, &r);
+        for (int64_t j = 0; j < k; j++) in[i].x[j] = v->type.dt == DT_I32 ? ids[j / T * (T + 1) + j % T + target] : (double)start(v->name, 0.1, &r);
     }
     assert_ok(graph_eval(dec.g, in, all, mem, &d), d);
     *loss = all[0].x[0];

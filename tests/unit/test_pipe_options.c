@@ -3,49 +3,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/rng.h"
-#include "t.h"
+#include "pipe_t.h"
 #include "train/pipe_int.h"
-
-enum { B = 2, T = 16, V = 40 };
-
-static model_config small(int layers)
-{
-    model_config c = *model_preset_find("tiny");
-    c.n_layers = layers, c.dim = 32, c.hidden = 48, c.n_heads = 4, c.n_kv_heads = 2, c.head_dim = 8, c.vocab = V, c.seq = T, c.context = T;
-    return c;
-}
-
-static void batch(uint64_t k, int32_t *to)
-{
-    rng r = { 77 + k };
-    for (int b = 0; b < B; b++) {
-        int32_t x = (int32_t)rng_below(&r, V);
-        for (int i = 0; i <= T; i++) to[b * (T + 1) + i] = x, x = (x * 3 + (int32_t)rng_below(&r, 2)) % V;
-    }
-}
 
 typedef struct {
     device *dev;
     pipeline *p;
 } rig;
 
-static void fill(pipeline *p, double size)
-{
-    rng r = { 5 };
-    for (size_t i = 0; i < pipe_state_count(p); i++) {
-        train_state_info s;
-        diag d = { 0 };
-        int64_t n;
-        pipe_state_at(p, i, &s);
-        if (!s.param || strcmp(s.param, s.name)) continue;
-        assert_true(shape_elems(&s.type.sh, &n));
-        float *x = malloc((size_t)n * sizeof *x);
-        for (int64_t k = 0; k < n; k++) x[k] = (float)(strstr(s.name, "norm") ? 1 + 0.1 * rng_normal(&r) : size * rng_normal(&r));
-        assert_ok(pipe_write(p, s.name, DT_F32, x, &d), d);
-        free(x);
-    }
-}
+static float start(const char *name, double size, rng *r) { return (float)(strstr(name, "norm") ? 1 + 0.1 * rng_normal(r) : size * rng_normal(r)); }
+static void fill(pipeline *p, double size) { fill_with(p, start, size); }
 
 static void warn(void *user, const char *line)
 {
