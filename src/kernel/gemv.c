@@ -6,13 +6,14 @@
 
 enum {
     ALIGN = 64,
+    LANES = 16,           /* at most */
     PAD = 128,            /* longest run of x a kernel takes at once: eight nibbles in each of sixteen lanes */
     TASK_BYTES = 1 << 17, /* of the weight: long enough that neither claiming it nor starting four streams counts */
     TASK_ROWS = 16,
 };
 
 static const gemv_kernel rows[] = {
-#define GEMV(id, need_, width_, digits_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##id, .scores = gemv_scores_##id, .mix = gemv_mix_##id, .digits = digits_ },
+#define GEMV(id, need_, width_, digits_, bytes_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##id, .scores = gemv_scores_##id, .mix = gemv_mix_##id, .digits = digits_, .bytes = bytes_ },
 #include "kernel/gemv.def"
 #undef GEMV
 };
@@ -37,20 +38,21 @@ bool gemv_block_fits(gemv_form f, int64_t block)
     return f == GEMV_NIBBLE && (block == 8 || block == 16 || block == 32 || block == 64 || (block > 0 && block % PAD == 0));
 }
 
-/* Per column: the padded x, its digits, three values for each eight, one sum. */
-static bool layout(int64_t n, int64_t k, int64_t *stride, size_t *bytes)
+/* Per column: the padded x, up to three digits of it, three values for each eight, one sum. */
+static bool layout(int64_t n, int64_t k, int64_t *stride, int64_t *lanes, size_t *bytes)
 {
     if (n < 0 || k < 0 || n > GEMV_COLUMNS || k > INT32_MAX) return false;
     *stride = ROUND_UP(k, (int64_t)PAD);
-    *bytes = (size_t)(n * (*stride + *stride / 2 + 3 * (*stride / 8) + 16)) * sizeof(float) + ALIGN;
+    *lanes = MAX(*stride / 8, ROUND_UP(BYTE_DIGITS * LANES, 16));
+    *bytes = (size_t)(n * (*stride + *stride / 4 * BYTE_DIGITS + 3 * *lanes + 16)) * sizeof(float) + ALIGN;
     return true;
 }
 
 bool gemv_scratch_bytes(const gemv_kernel *g, int64_t n, int64_t k, size_t *bytes)
 {
-    int64_t stride;
+    int64_t stride, lanes;
     (void)g; /* the same for all: an image need not be laid out again for another instruction set */
-    return layout(n, k, &stride, bytes);
+    return layout(n, k, &stride, &lanes, bytes);
 }
 
 /* Column j in order, as fp32. Neighbours of a row lie between its elements: runs of them are widened together. */
@@ -118,12 +120,11 @@ typedef struct {
 static void run_mixed(const run_ctx *x, int64_t i0, int64_t i1)
 {
     const gemv_call *c = x->c;
-    const int64_t stride = x->x.x_stride;
     for (int64_t j = 0; j < c->n; j++) {
         gemv_columns one = x->x;
-        one.x += j * stride, one.lane_sum += j * (stride / 8), one.sum += j;
-        one.digits = x->odd[j] ? NULL : one.digits + j * 2 * stride;
-        one.start += j * (stride / 8), one.step += j * (stride / 8);
+        one.x += j * one.x_stride, one.lane_sum += j * one.lane_stride, one.sum += j;
+        one.digits = x->odd[j] ? NULL : one.digits + j * one.digit_stride;
+        one.start += j * one.lane_stride, one.step += j * one.lane_stride;
         c->kernel->rows(c->w, &one, 1, i0, i1, c->y + j, c->ldy);
     }
 }
@@ -154,24 +155,38 @@ static an_status refuse(const gemv_call *c, diag *d)
     return AN_OK;
 }
 
+/* x in digits, where the kernel has a form for the weight. */
+static void cut(const gemv_call *c, run_ctx *r, int8_t *digits, int32_t *start, float *step)
+{
+    const gemv_kernel *g = c->kernel;
+    const gemv_weight *w = c->w;
+    const vec_kernels *v = vec_pick(g->need);
+    const bool nibbles = g->digits && are_numbers(w, &r->x.zero), bytes = g->bytes && (w->form == GEMV_I8 || w->form == GEMV_U8) && !w->block && w->k <= BYTE_MOST_K;
+    const int64_t stride = r->x.x_stride, lanes = r->x.lane_stride;
+    if (!nibbles && !bytes) return;
+    r->x.digits = digits, r->x.start = start, r->x.step = step, r->x.digit_stride = stride * (bytes ? BYTE_DIGITS : 2);
+    for (int64_t j = 0; j < c->n; j++) {
+        const float *x = r->x.x + j * stride, largest = v->largest(x, stride);
+        r->mixed |= r->odd[j] = !(largest < INFINITY);
+        if (r->odd[j]) continue;
+        if (nibbles) g->digits(x, stride, r->x.zero, digits + j * r->x.digit_stride, start + j * lanes, step + j * lanes);
+        else g->bytes(x, stride, largest, digits + j * r->x.digit_stride, start + j * lanes, step + j * lanes);
+    }
+}
+
 an_status gemv_run(const gemv_call *c, diag *d)
 {
-    int64_t stride;
+    int64_t stride, lanes;
     size_t need;
     TRY(refuse(c, d));
-    if (!layout(c->n, c->w->k, &stride, &need) || c->scratch_bytes < need)
+    if (!layout(c->n, c->w->k, &stride, &lanes, &need) || c->scratch_bytes < need)
         return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %zu bytes of scratch are too few", c->kernel->name, c->scratch_bytes);
     char *at = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
-    float *x = (float *)(void *)at, *digits = x + c->n * stride, *lane_sum = digits + c->n * (stride / 2), *step = lane_sum + c->n * (stride / 8);
-    float *start = step + c->n * (stride / 8), *sum = start + c->n * (stride / 8);
-    for (int64_t j = 0; j < c->n; j++) prepare(c, j, stride, x + j * stride, lane_sum + j * (stride / 8), sum + j);
-    run_ctx r = { .c = c, .x = { .x = x, .x_stride = stride, .lane_sum = lane_sum, .sum = sum } };
-    if (c->kernel->digits && are_numbers(c->w, &r.x.zero)) {
-        const vec_kernels *v = vec_pick(c->kernel->need);
-        for (int64_t j = 0; j < c->n; j++) r.mixed |= r.odd[j] = !(v->largest(x + j * stride, stride) < INFINITY);
-        r.x.digits = (int8_t *)(void *)digits, r.x.start = (int32_t *)(void *)start, r.x.step = step;
-        c->kernel->digits(x, c->n * stride, r.x.zero, (int8_t *)(void *)digits, (int32_t *)(void *)start, step); /* columns lie end to end, in whole runs */
-    }
+    float *x = (float *)(void *)at, *digits = x + c->n * stride, *lane_sum = digits + c->n * (stride / 4 * BYTE_DIGITS), *step = lane_sum + c->n * lanes;
+    float *start = step + c->n * lanes, *sum = start + c->n * lanes;
+    for (int64_t j = 0; j < c->n; j++) prepare(c, j, stride, x + j * stride, lane_sum + j * lanes, sum + j);
+    run_ctx r = { .c = c, .x = { .x = x, .x_stride = stride, .lane_stride = lanes, .lane_sum = lane_sum, .sum = sum } };
+    cut(c, &r, (int8_t *)(void *)digits, (int32_t *)(void *)start, step);
     int64_t threads = pool_threads(c->pool);
     r.each = MAX(MAX(TASK_BYTES / MAX(c->w->row_bytes, 1), TASK_ROWS), 1);
     if (threads > 1) r.each = MIN(r.each, MAX(ROUND_UP(c->w->m / (4 * threads), 4), 4)); /* a small weight is shared all the same */

@@ -9,13 +9,17 @@
 typedef struct {
     const float *x;        /* per column: x_stride apart */
     int64_t x_stride;
-    const float *lane_sum; /* per column: x_stride / 8 apart; NIBBLE with shift */
+    int64_t lane_stride;   /* of what is there once for eight elements */
+    const float *lane_sum; /* per column: lane_stride apart; NIBBLE with shift */
     const float *sum;      /* per column; I8 and U8 */
-    /* NIBBLE by digits, else NULL. In each run of 8 · width, lane d stands for elements 8·d .. 8·d + 7: high digits of the even ones
-     * (four bytes a lane), of the odd ones, then their low digits. */
-    const int8_t *digits;  /* per column: 2 · x_stride apart */
-    const int32_t *start;  /* per lane: what sums begin with, since nibbles are taken as 0 to 15; x_stride / 8 apart */
-    const float *step;     /* per lane: what a unit of its digits is */
+    /* By digits, else NULL. NIBBLE: in each run of 8 · width, lane d stands for elements 8·d .. 8·d + 7: high digits of the even ones
+     * (four bytes a lane), of the odd ones, then their low digits. I8 and U8: in each run of 4 · width, high digits in the order of x,
+     * middle ones, low ones. */
+    const int8_t *digits;
+    int64_t digit_stride;  /* from column to column, bytes */
+    const int32_t *start;  /* lane_stride apart. NIBBLE: what a lane's sum begins with, since nibbles are taken as 0 to 15; else what the
+                              sums of each digit, `width` lanes each, begin with where bytes are taken with the other sign */
+    const float *step;     /* lane_stride apart: what a unit of the digits is, NIBBLE: of each lane */
     bool zero;             /* nibbles are -8 to 7 */
 } gemv_columns;
 
@@ -23,11 +27,15 @@ typedef struct {
 enum { DIGIT_BITS = 7 };
 #define DIGIT_MOST (127 * 128 + 63.0f)
 #define DIGIT_TINY 0x1p-100f /* eight numbers below it are zero */
+/* Bytes: three digits, x to 2^-21 of the largest of its column. */
+enum { BYTE_DIGITS = 3, BYTE_MOST_K = 1 << 20 /* what int32 sums of a lane hold */ };
+#define BYTE_MOST (127 * 16384 + 63 * 128 + 63.0f)
 
 /* Rows i0..i1, n columns: y[i, j]. */
 typedef void gemv_rows(const gemv_weight *w, const gemv_columns *x, int64_t n, int64_t i0, int64_t i1, float *y, int64_t ldy);
 
 typedef void gemv_digits(const float *x, int64_t n, bool zero, int8_t *digits, int32_t *start, float *step);
+typedef void gemv_bytes(const float *x, int64_t n, float largest, int8_t *digits, int32_t *start, float *step); /* one column */
 typedef void gemv_lines(dtype t, const void *lines, int64_t rows, int64_t cols, const float *x, float *y);
 
 struct gemv_kernel {
@@ -36,16 +44,19 @@ struct gemv_kernel {
     int width; /* lanes */
     gemv_rows *rows;
     gemv_lines *scores, *mix;
-    gemv_digits *digits; /* NULL: products in fp32 only */
+    gemv_digits *digits; /* NULL: products of nibbles in fp32 only */
+    gemv_bytes *bytes;   /* the same for bytes */
 };
 
-#define GEMV(id, need, width, digits) gemv_rows gemv_rows_##id; gemv_lines gemv_scores_##id, gemv_mix_##id;
+#define GEMV(id, need, width, digits, bytes) gemv_rows gemv_rows_##id; gemv_lines gemv_scores_##id, gemv_mix_##id;
 #include "kernel/gemv.def"
 #undef GEMV
 #if defined(__x86_64__)
 gemv_digits gemv_digits_vnni, gemv_digits_avx512, gemv_digits_avx2;
+gemv_bytes gemv_bytes_vnni;
 #elif defined(__aarch64__)
 gemv_digits gemv_digits_dot;
+gemv_bytes gemv_bytes_dot;
 #endif
 
 #endif

@@ -112,10 +112,11 @@ static const struct {
     { GEMV_NIBBLE, 0, DT_F32, false, DT_I4 },
 };
 
-static double largest_of_eight(dtype t, const void *x, gemm_view v, int64_t k, int64_t row, int64_t col)
+/* Of the `each` elements of a column that row belongs to. */
+static double largest_of(int64_t each, dtype t, const void *x, gemm_view v, int64_t k, int64_t row, int64_t col)
 {
     double most = 0;
-    for (int64_t i = row / 8 * 8; i < MIN(k, row / 8 * 8 + 8); i++) most = MAX(most, fabs(dtype_load(t, x, i * v.row + col * v.col)));
+    for (int64_t i = row / each * each; i < MIN(k, row / each * each + each); i++) most = MAX(most, fabs(dtype_load(t, x, i * v.row + col * v.col)));
     return most;
 }
 
@@ -145,7 +146,8 @@ static void each_row_against_double(void **state)
                     for (int64_t c = 0; c < k; c++) {
                         double v = dtype_load(xt, xm, c * x.row + b * x.col);
                         want[a * n + b] += w.value[a * k + c] * v, mag[a * n + b] += w.bound[a * k + c] * fabs(v);
-                        if (forms[f].numbers && forms[f].block) unit[a * n + b] += w.bound[a * k + c] * largest_of_eight(xt, xm, x, k, c, b);
+                        if (forms[f].numbers && forms[f].block) unit[a * n + b] += 0x1p-15 * w.bound[a * k + c] * largest_of(8, xt, xm, x, k, c, b);
+                        if (w.row_scale) unit[a * n + b] += 0x1p-21 * fabs(w.value[a * k + c] - (w.row_shift ? (double)w.row_shift[a] : 0)) * largest_of(k, xt, xm, x, k, c, b);
                     }
             float *y = must((size_t)(m * ldy) * 4), *again = must((size_t)(m * ldy) * 4), *alone = must((size_t)m * 4);
             for (size_t i = 0; gemv_row(i); i++) {
@@ -155,7 +157,7 @@ static void each_row_against_double(void **state)
                 run(g, two, &w.w, n, x, again, ldy);
                 for (int64_t a = 0; a < m; a++)
                     for (int64_t b = 0; b < n; b++) {
-                        double got = (double)y[a * ldy + b], most = (double)(k + 12) * 0x1p-24 * mag[a * n + b] + 0x1p-15 * unit[a * n + b] + 1e-37;
+                        double got = (double)y[a * ldy + b], most = (double)(k + 12) * 0x1p-24 * mag[a * n + b] + unit[a * n + b] + 1e-37;
                         if (!(fabs(got - want[a * n + b]) <= most))
                             fail_msg("gemv_%s form %d block %d, %dx%dx%d at (%d, %d): %.9g, wanted %.9g within %g", gemv_name(g), (int)forms[f].f, (int)forms[f].block, (int)m,
                                      (int)n, (int)k, (int)a, (int)b, got, want[a * n + b], most);
@@ -175,12 +177,11 @@ static void each_row_against_double(void **state)
 }
 
 /* Digits: zeros, tiny numbers, and columns that are not finite beside ones that are. */
-static void odd_columns(void **state)
+static void odd_columns_of(gemv_form f)
 {
-    (void)state;
     enum { M = 9, K = 64, N = 3 };
     rng r = { test_seed("gemv odd") };
-    weight w = weight_make(&r, GEMV_NIBBLE, M, K, 32, DT_F16, false, DT_I4);
+    weight w = weight_make(&r, f, M, K, f == GEMV_NIBBLE ? 32 : 0, DT_F16, false, f == GEMV_NIBBLE ? DT_I4 : DT_NONE);
     float x[N][K], y[M * N], alone[M];
     for (int i = 0; i < K; i++) x[0][i] = (float)rng_normal(&r), x[1][i] = 0, x[2][i] = i < 8 ? 0x1p-120f : i < 16 ? 0x1p-90f : 0;
     for (size_t i = 0; gemv_row(i); i++) {
@@ -206,6 +207,41 @@ static void odd_columns(void **state)
         x[1][5] = keep;
     }
     weight_free(&w);
+}
+
+static void odd_columns(void **state)
+{
+    (void)state;
+    odd_columns_of(GEMV_NIBBLE);
+    odd_columns_of(GEMV_I8);
+    odd_columns_of(GEMV_U8);
+}
+
+/* The largest bytes and digits there are, along a row as long as a model's: integers must not run over. */
+static void extremes(void **state)
+{
+    (void)state;
+    enum { K = 65536 };
+    static const gemv_form forms_of[] = { GEMV_I8, GEMV_U8 };
+    unsigned char *q = must(K);
+    float *x = must(K * 4), scale = 0.5f, y;
+    for (size_t f = 0; f < COUNT(forms_of); f++)
+        for (int side = 0; side < 2; side++) {
+            bool is_signed = forms_of[f] == GEMV_I8;
+            int value = is_signed ? (side ? -128 : 127) : (side ? 255 : 0);
+            memset(q, value & 0xff, K);
+            for (int i = 0; i < K; i++) x[i] = i % 3 ? 3.0f : -2.999f * (float)side;
+            double want = 0;
+            for (int i = 0; i < K; i++) want += 0.5 * value * (double)x[i];
+            gemv_weight w = { .form = forms_of[f], .m = 1, .k = K, .w = q, .row_bytes = K, .row_scale = &scale };
+            for (size_t i = 0; gemv_row(i); i++) {
+                if (gemv_need(gemv_row(i)) & ~have()) continue;
+                run(gemv_row(i), NULL, &w, 1, (gemm_view){ .at = x, .type = DT_F32, .row = 1, .col = 1 }, &y, 1);
+                if (!(fabs((double)y - want) <= 0.5 * 255 * 3.0 * K * ((K + 12) * 0x1p-24 / 16 + 0x1p-21)))
+                    fail_msg("gemv_%s form %d: %.9g, wanted %.9g", gemv_name(gemv_row(i)), (int)forms_of[f], (double)y, want);
+            }
+        }
+    free(q), free(x);
 }
 
 static void one_query(void **state)
@@ -267,6 +303,6 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double), cmocka_unit_test(odd_columns), cmocka_unit_test(one_query), cmocka_unit_test(refusals) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double), cmocka_unit_test(odd_columns), cmocka_unit_test(extremes), cmocka_unit_test(one_query), cmocka_unit_test(refusals) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
