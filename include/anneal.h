@@ -176,12 +176,17 @@ typedef struct {
     int version;          /* llama2.c: version + 1; 0: version 0, or 2 with int8 */
     uint64_t seed;        /* weights of a preset */
     int threads;          /* 0: the CPUs */
+    uint64_t shard_bytes; /* hf: most bytes of tensors in a file, with an index beside them; 0: one file */
+    const char *tokenizer; /* whose vocabulary goes along into a GGUF file; NULL: the model's own, where there is one */
 } an_convert_options;
 typedef struct {
     int64_t tensors;
     uint64_t bytes_in, bytes_out; /* of weights; of what was written */
     double worst;                 /* largest change of a number over the largest magnitude of its tensor; 0: none changed */
     char from[32], to[16], family[16];
+    int shards;                   /* files the tensors are in */
+    int vocabulary;               /* one went along */
+    char lost[240];               /* what the target has no place for; "": nothing */
 } an_converted;
 /* model: as for generation. out appears whole or not at all. Messages name the file, the tensor and both values. */
 AN_API an_status an_convert(const char *model, const char *out, const an_convert_options *o, an_converted *done, an_error *e);

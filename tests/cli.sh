@@ -244,7 +244,7 @@ empty() {
     t "convert a preset" 0 $anneal convert --model tiny --out "$tmp/a.bin" --seed 4
     empty "convert a preset" out
     t "convert to GGUF" 0 $anneal convert --model "$tmp/a.bin" --out "$tmp/a.gguf" --json
-    has "convert to GGUF" out '"from":"llama2.c file","to":"gguf","family":"llama","tensors":20,.*"worst":0}'
+    has "convert to GGUF" out '"from":"llama2.c file","to":"gguf","family":"llama","tensors":20,.*"worst":0,"shards":1,"vocabulary":false,"lost":""}'
     t "convert to a folder" 0 $anneal convert --model "$tmp/a.gguf" --out "$tmp/hf"
     t "convert back" 0 $anneal convert --model "$tmp/hf" --out "$tmp/b.bin"
     t "there and back, the same bytes" 0 cmp "$tmp/a.bin" "$tmp/b.bin"
@@ -263,11 +263,22 @@ empty() {
     t "convert, an unknown field" 3 $anneal convert --model "$tmp/hf" --out "$tmp/x.bin"
     has "convert, an unknown field" err 'config.json: field "qk_clip" (3) is not known'
     t "convert, a tokenizer for nothing" 2 $anneal convert --model tiny --out "$tmp/x" --tokenizer nowhere.json
-    has "convert, a tokenizer for nothing" err 'goes with --data'
+    has "convert, a tokenizer for nothing" err 'a tokenizer goes into gguf alone'
+    t "convert to shards" 0 $anneal convert --model "$tmp/a.bin" --out "$tmp/shards" --shard-size 100kB
+    has "convert to shards" err 'in 5 files, with model.safetensors.index.json'
+    t "convert shards back" 0 $anneal convert --model "$tmp/shards" --out "$tmp/c.bin"
+    t "shards there and back" 0 cmp "$tmp/a.bin" "$tmp/c.bin"
+    t "convert, shards of no size" 2 $anneal convert --model tiny --out "$tmp/x" --shard-size 5TB
+    has "convert, shards of no size" err '500MB or 5GB, got "5TB"'
+    t "convert, shards of one file" 2 $anneal convert --model tiny --out "$tmp/x.gguf" --shard-size 5GB
+    t "convert, a vocabulary of another model" 3 $anneal convert --model tiny --out "$tmp/x.gguf" --tokenizer builtin:stories
+    has "convert, a vocabulary of another model" err 'builtin:stories has [0-9]* entries, the embedding 512 rows'
     if [ -r $stories/stories260K.bin ]; then
         t "convert, perplexity" 0 $anneal convert --model $stories/stories260K.bin --out "$tmp/q4.gguf" --quantize q4_0 --tokenizer $stories/tok512.bin \
             --data $stories/stories260K_greedy_n200.txt
         has "convert, perplexity" err 'perplexity of 200 tokens: 1[.]6[0-9]* before, 1[.][67][0-9]* after, +[0-9.]* %'
+        t "a GGUF file needs nothing beside it" 0 $anneal generate --model "$tmp/q4.gguf" --prompt "Once upon a time" --max-tokens 8 --temperature 0 --engine cpu
+        has "a GGUF file needs nothing beside it" out 'there was'
     fi
     t "convert leaves nothing behind" 1 sh -c "ls -a '$tmp' | grep -e '^[.]*x[.]bin' -e '[.]gguf[.]'"
     # training a built-in network; gradients of a program

@@ -1,5 +1,6 @@
 /* convert.c: models between file formats, as the public header has it. */
 #include "api/api_int.h"
+#include "base/io.h"
 #include "lm/lm.h"
 
 static bool ends_with(const char *s, const char *tail)
@@ -26,8 +27,38 @@ static an_status read_options(const char *out, const an_convert_options *o, lm_c
         if (!strcmp(types[i].name, o->dtype)) c->dt = types[i].dt;
     if (o->dtype && !c->dt) return diag_fail(d, AN_USAGE, NOWHERE, "unknown type \"%.40s\"; f32, f16 and bf16 are known", o->dtype);
     if (o->version && c->to != LM_TO_LLAMA2C) return diag_fail(d, AN_USAGE, NOWHERE, "%s files have no version to choose", *to);
+    if (o->tokenizer && c->to != LM_TO_GGUF) return diag_fail(d, AN_USAGE, NOWHERE, "%s files hold no vocabulary: a tokenizer goes into gguf alone", *to);
     c->quantize = o->quantize;
     c->version = o->version - 1;
+    c->shard = o->shard_bytes;
+    return AN_OK;
+}
+
+/* ---- the vocabulary that goes along ---- */
+
+/* The one named, or one that is in the model's folder or beside its file: that one only if it is the model's by its size. */
+static an_status find_vocab(const lm_model *m, const char *named, lm_convert_options *c, tokenizer **out, diag *d)
+{
+    char folder[1024];
+    diag why = { 0 };
+    path_info i;
+    const char *path = lm_path(m), *slash = strrchr(path, '/');
+    int64_t rows = lm_config(m)->vocab;
+    *out = NULL;
+    if (named) {
+        TRY(api_tokenizer_open(named, out, d));
+        tok_info info;
+        tok_get(*out, &info);
+        c->vocab = *out;
+        if (api_vocab_fits(*out, rows)) return AN_OK;
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the tokenizer %.120s has %lld entries, the embedding %lld rows", path, named, (long long)info.n, (long long)rows);
+    }
+    if (c->to != LM_TO_GGUF || lm_origin_of(m) == LM_FROM_GGUF || !path_look(path, &i)) return AN_OK;
+    int n = i.folder ? snprintf(folder, sizeof folder, "%s", path) : slash ? snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) : snprintf(folder, sizeof folder, ".");
+    if (n < 0 || (size_t)n >= sizeof folder || api_tokenizer_open(folder, out, &why)) return AN_OK; /* the result says that it has none */
+    if (!api_vocab_fits(*out, rows)) return AN_OK;
+    c->vocab = *out;
+    c->vocab_if_fits = true;
     return AN_OK;
 }
 
@@ -36,6 +67,7 @@ an_status an_convert(const char *model, const char *out, const an_convert_option
     diag d = { 0 };
     lm_model *m = NULL;
     pool *threads = NULL;
+    tokenizer *vocab = NULL;
     lm_convert_options c = { 0 };
     lm_converted r = { 0 };
     an_convert_options none = { 0 };
@@ -46,13 +78,16 @@ an_status an_convert(const char *model, const char *out, const an_convert_option
     if (!st) st = pool_make(&threads, o->threads, &d);
     c.threads = threads;
     if (!st) st = lm_open(model, &(lm_options){ .seed = o->seed, .threads = threads }, &m, &d);
+    if (!st) st = find_vocab(m, o->tokenizer, &c, &vocab, &d);
     if (!st) st = lm_convert(m, out, &c, &r, &d);
     if (!st) {
-        *done = (an_converted){ .tensors = r.tensors, .bytes_in = r.bytes_in, .bytes_out = r.bytes_out, .worst = r.worst };
+        *done = (an_converted){ .tensors = r.tensors, .bytes_in = r.bytes_in, .bytes_out = r.bytes_out, .worst = r.worst, .shards = r.shards, .vocabulary = r.vocabulary };
+        snprintf(done->lost, sizeof done->lost, "%s", r.lost);
         snprintf(done->from, sizeof done->from, "%s", lm_origin_name(lm_origin_of(m)));
         snprintf(done->family, sizeof done->family, "%s", lm_family(m));
         snprintf(done->to, sizeof done->to, "%s", to);
     }
+    tok_close(vocab);
     lm_close(m);
     pool_free(threads);
     return st ? api_error(e, &d) : AN_OK;

@@ -77,16 +77,22 @@ static an_status find_tokenizer(const an_lm_options *o, lm_model *m, tokenizer *
     return diag_fail(d, why.st, NOWHERE, "%.120s: no tokenizer was named, and none is beside it (%.160s)", o->model, why.msg);
 }
 
-/* An embedding may be padded, never much, and never shorter than the vocabulary. */
-static an_status check_vocab(const an_lm_options *o, const model_config *c, const tokenizer *t, diag *d)
+bool api_vocab_fits(const tokenizer *t, int64_t rows)
 {
     enum { MOST_PADDING = 1024 };
     tok_info info;
     tok_get(t, &info);
-    int64_t n = (int64_t)info.n, v = c->vocab;
-    if (n <= v && v - n <= MOST_PADDING && v - n < MAX(n, 2)) return AN_OK;
+    int64_t n = (int64_t)info.n;
+    return n <= rows && rows - n <= MOST_PADDING && rows - n < MAX(n, 2);
+}
+
+static an_status check_vocab(const an_lm_options *o, const model_config *c, const tokenizer *t, diag *d)
+{
+    tok_info info;
+    tok_get(t, &info);
+    if (api_vocab_fits(t, c->vocab)) return AN_OK;
     return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the tokenizer %.120s has %lld entries, the embedding %lld rows", o->model,
-                     o->tokenizer ? o->tokenizer : "of the model", (long long)n, (long long)v);
+                     o->tokenizer ? o->tokenizer : "of the model", (long long)info.n, (long long)c->vocab);
 }
 
 /* ---- opening ---- */

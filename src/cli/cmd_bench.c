@@ -208,6 +208,27 @@ static int bench_named(const char *name, long runs, bool json)
     return st ? say_error(NULL, &e) : code;
 }
 
+/* Whether a word is one of the names; if not, all of them are said, since the library knows only its own. */
+static int bench_known(const char *name)
+{
+    strbuf names = { 0 };
+    bool found = false, bare = true;
+    char *list = an_bench_list(AN_TEXT);
+    if (!list) return say(AN_NOMEM, "out of memory");
+    for (size_t i = 0; i < COUNT(benches); i++) sb_printf(&names, "%s, ", benches[i].name), found |= !strcmp(name, benches[i].name);
+    for (const char *s = list, *end; *s; s = *end ? end + 1 : end) {
+        size_t n = strcspn(s, " \n");
+        end = s + strcspn(s, "\n");
+        sb_printf(&names, "%s%.*s", bare ? "" : ", ", (int)n, s);
+        bare = false;
+        found |= n == strlen(name) && !memcmp(name, s, n);
+    }
+    an_free(list);
+    int code = found ? 0 : say(AN_USAGE, "no benchmark is called \"%.40s\"; there are %s", name, names.at ? names.at : "");
+    sb_free(&names);
+    return code;
+}
+
 int cmd_bench(const args *a)
 {
     long runs;
@@ -220,6 +241,7 @@ int cmd_bench(const args *a)
             else printf("%-10s %s\n", benches[i].name, benches[i].what);
         return put_text(an_bench_list(json ? AN_JSON : AN_TEXT));
     }
+    for (int i = 0; i < a->n_files && !code; i++) code = bench_known(a->files[i]); /* before the first one runs for a minute */
     for (int i = 0; i < a->n_files && !code; i++) code = bench_named(a->files[i], runs, json), fflush(stdout);
     if (a->n_files) return code;
     for (size_t i = 0; i < COUNT(benches) && !code; i++) code = local_bench(i, runs, json);

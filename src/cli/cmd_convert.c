@@ -1,4 +1,7 @@
 /* cmd_convert.c: a model as another kind of file. */
+#include <errno.h>
+#include <stdlib.h>
+
 #include "cli/cli.h"
 
 const option convert_options[] = {
@@ -8,8 +11,9 @@ const option convert_options[] = {
     { "dtype", "TYPE", NULL, "f32, f16 or bf16 for what is not quantised; without it numbers stay as they are where the target can hold them" },
     { "quantize", "FORM", NULL, "int8, int4 or palette4; gguf: q8_0 or q4_0; llama2c: int8" },
     { "bin-version", "N", NULL, "llama2c: 0, 1 or 2; without it 0, or 2 with int8" },
+    { "shard-size", "SIZE", NULL, "hf: files of at most so many bytes of tensors, and their index: 500MB, 5GB, or a number of bytes" },
     { "data", "F", NULL, "afterwards, how well both predict a text, or ids as .u16 or .u32: perplexity before and after" },
-    { "tokenizer", "T", NULL, "with --data: tokenizer.json, tokenizer.model, tokenizer.bin, GGUF or a folder; without it each model's own" },
+    { "tokenizer", "T", NULL, "goes into a gguf file, and reads --data: tokenizer.json, tokenizer.model, tokenizer.bin, GGUF or a folder; without it the model's own" },
     { "seed", "N", "0", "of the weights of a preset" },
     { "threads", "N", "0", "0: the CPUs" },
     { "json", NULL, NULL, "one object" },
@@ -27,6 +31,29 @@ static int score(const args *a, const char *model, uint64_t seed, int threads, a
     return code;
 }
 
+/* "5GB", "500MB", "20kB" or bytes; powers of ten, as the tools that write such shards count. */
+static bool read_size(const char *s, uint64_t *out)
+{
+    static const struct {
+        const char *tail;
+        uint64_t unit;
+    } units[] = { { "", 1 }, { "B", 1 }, { "kB", 1000 }, { "KB", 1000 }, { "MB", 1000000 }, { "GB", 1000000000 } };
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(s, &end, 10);
+    for (size_t i = 0; i < COUNT(units) && *s >= '0' && *s <= '9' && !errno; i++)
+        if (!strcmp(end, units[i].tail) && n && n <= INT64_MAX / units[i].unit) return *out = n * units[i].unit, true;
+    say(AN_USAGE, "--shard-size wants a size above 0 such as 500MB or 5GB, got \"%s\"", s);
+    return false;
+}
+
+static bool gguf_wanted(const args *a)
+{
+    const char *to = arg_of(a, "to"), *out = arg_of(a, "out");
+    size_t n = strlen(out);
+    return to ? !strcmp(to, "gguf") : n >= 5 && !strcmp(out + n - 5, ".gguf");
+}
+
 int cmd_convert(const args *a)
 {
     const char *model = arg_of(a, "model"), *out = arg_of(a, "out");
@@ -42,7 +69,8 @@ int cmd_convert(const args *a)
     an_score before, after;
     bool scored = arg_of(a, "data") != NULL;
     int code;
-    if (arg_of(a, "tokenizer") && !scored) return say(AN_USAGE, "convert needs a tokenizer only to judge the result: --tokenizer goes with --data");
+    if (arg_of(a, "shard-size") && !read_size(arg_of(a, "shard-size"), &o.shard_bytes)) return an_exit_code(AN_USAGE);
+    if (gguf_wanted(a) || !scored) o.tokenizer = arg_of(a, "tokenizer"); /* elsewhere it serves to judge the result */
     if (scored && (code = score(a, model, (uint64_t)seed, (int)threads, &before))) return code;
     if (an_convert(model, out, &o, &done, &e)) return say_error(NULL, &e);
     if (scored && (code = score(a, out, 0, (int)threads, &after))) return code;
@@ -51,6 +79,9 @@ int cmd_convert(const args *a)
                 (double)done.bytes_in * 1e-6, (double)done.bytes_out * 1e-6);
         if (done.worst > 0) fprintf(stderr, "; off by at most %.2g of a tensor's largest value\n", done.worst);
         else fprintf(stderr, "; no number changed\n");
+        if (done.shards > 1) fprintf(stderr, "in %d files, with model.safetensors.index.json beside them\n", done.shards);
+        if (!strcmp(done.to, "gguf")) fprintf(stderr, "%s\n", done.vocabulary ? "its vocabulary is in the file" : "no vocabulary is in the file; --tokenizer names one");
+        if (done.lost[0]) fprintf(stderr, "not kept: %s\n", done.lost);
         if (scored)
             fprintf(stderr, "perplexity of %zu tokens: %.4f before, %.4f after, %+.2f %% (%+.5f nats a token)\n", after.tokens, before.ppl, after.ppl,
                     100 * (after.ppl / before.ppl - 1), after.nats_per_token - before.nats_per_token);
@@ -61,6 +92,8 @@ int cmd_convert(const args *a)
     sb_json(&b, out, strlen(out));
     sb_printf(&b, ",\"from\":\"%s\",\"to\":\"%s\",\"family\":\"%s\",\"tensors\":%lld,\"bytes_in\":%llu,\"bytes_out\":%llu,\"worst\":%.9g", done.from, done.to,
               done.family, (long long)done.tensors, (unsigned long long)done.bytes_in, (unsigned long long)done.bytes_out, done.worst);
+    sb_printf(&b, ",\"shards\":%d,\"vocabulary\":%s,\"lost\":", done.shards, done.vocabulary ? "true" : "false");
+    sb_json(&b, done.lost, strlen(done.lost));
     if (scored) sb_printf(&b, ",\"tokens\":%zu,\"ppl_before\":%.9g,\"ppl_after\":%.9g", after.tokens, before.ppl, after.ppl);
     sb_puts(&b, "}\n");
     if (b.oom) return sb_free(&b), say(AN_NOMEM, "out of memory");

@@ -206,10 +206,12 @@ static an_status not_the_source(const lm_model *m, const char *out, diag *d)
 
 an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, lm_converted *done, diag *d)
 {
-    conversion v = { .m = m, .o = *o, .out = out };
+    conversion v = { .m = m, .o = *o, .out = out, .done.shards = 1 };
     *done = (lm_converted){ 0 };
+    if ((unsigned)o->to >= LM_TARGETS) return diag_fail(d, AN_BUG, NOWHERE, "conversion target %d", (int)o->to);
     if (v.o.dt && v.o.dt != DT_F16 && v.o.dt != DT_BF16 && v.o.dt != DT_F32)
         return diag_fail(d, AN_USAGE, NOWHERE, "weights as %s; f32, f16 and bf16 are supported", dtype_name(v.o.dt));
+    if (v.o.shard && o->to != LM_TO_HF) return diag_fail(d, AN_USAGE, NOWHERE, "shards stand in a folder with an index: they go with the target hf, not %s", target_names[o->to]);
     TRY(read_quantize(&v, d));
     TRY(not_the_source(m, out, d));
     for (int id = 0; id < MW_COUNT; id++)
@@ -218,7 +220,6 @@ an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, 
             if (s && s->kind != STORE_NONE) v.done.bytes_in += s->bytes;
         }
     static an_status (*const write[LM_TARGETS])(conversion *, diag *) = { convert_safetensors, convert_hf, convert_gguf, convert_llama2c, convert_npy };
-    if ((unsigned)o->to >= LM_TARGETS) return diag_fail(d, AN_BUG, NOWHERE, "conversion target %d", (int)o->to);
     TRY(write[o->to](&v, d));
     *done = v.done;
     return AN_OK;

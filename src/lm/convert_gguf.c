@@ -1,6 +1,6 @@
 /* convert_gguf.c: models as GGUF. Vectors are F32, as every reader wants them; matrices have the type they came in, the one asked for,
  * or blocks. A row that is no whole number of blocks stays F16. When 4-bit blocks are asked for, the embedding and the classifier
- * get Q8_0: they are what 4 bits hurt most. The vocabulary is taken along from a GGUF file; other files do not carry one. */
+ * get Q8_0: they are what 4 bits hurt most. The vocabulary goes into the file (convert_vocab.c), and the ids of a run over part of it: LM_ACTIVE_KEY. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -67,7 +67,6 @@ static an_status put_scaling(sheet *h, const model_config *c, diag *d)
 static an_status put_values(sheet *h, diag *d)
 {
     const model_config *c = &h->v->m->c;
-    const lm_generation *g = &h->v->m->gen;
     const gguf *from = h->v->m->gg;
     bool gpt2 = h->fam == FAM_GPT2;
     TRY(gguf_put_text(h->w, "general.architecture", families[h->fam].gguf, strlen(families[h->fam].gguf), d));
@@ -90,17 +89,8 @@ static an_status put_values(sheet *h, diag *d)
         if (c->window) TRY(put_arch_u32(h, "attention.sliding_window", c->window, d));
         TRY(put_scaling(h, c, d));
     }
-    bool vocabulary = false;
-    for (size_t i = 0; from && i < gguf_value_count(from); i++) {
-        const gguf_value *v = gguf_value_at(from, i);
-        if (strncmp(v->key, "tokenizer.", 10)) continue;
-        TRY(gguf_put_value(h->w, v, d));
-        vocabulary = true;
-    }
-    if (vocabulary) return AN_OK;
-    if (g->bos >= 0) TRY(gguf_put_u32(h->w, "tokenizer.ggml.bos_token_id", (uint32_t)g->bos, d));
-    if (g->n_eos) TRY(gguf_put_u32(h->w, "tokenizer.ggml.eos_token_id", (uint32_t)g->eos[0], d));
-    return AN_OK;
+    TRY(convert_vocab(h->v, h->w, d));
+    return active_to_gguf(h->v->m, h->w, d);
 }
 
 /* ---- tensors ---- */

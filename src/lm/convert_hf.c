@@ -1,6 +1,8 @@
 /* convert_hf.c: models as safetensors with Hugging Face names: a folder people's tools open, or one file with the configuration in
  * its metadata; and as a folder of .npy files under our own names.
  *
+ * A folder's tensors may be spread over several files of a bounded size, "model-00001-of-00003.safetensors", with an index that says what is where.
+ *
  * Quantised matrices have no common form there. They stand under their canonical names: "layer0.wq.codes" (int8 [rows, cols], or uint8
  * [rows, cols / 2] with two 4-bit codes a byte, low first) with ".scale" [rows, blocks] or ".table" [16]; the rest is as ever. */
 #include <stdlib.h>
@@ -16,6 +18,8 @@ typedef struct {
     dtype dt;
     bool turned;   /* stored (inputs, outputs) */
     int third;     /* 1, 2: its bytes go with those of the first; -1: alone */
+    int shard;     /* the file it goes into */
+    char name[140];
 } item;
 
 typedef struct {
@@ -24,6 +28,10 @@ typedef struct {
     VEC(item) items;
     arena mem;
     model_config c; /* the target's */
+    int shards;
+    uint64_t bytes;     /* of all tensors */
+    const char *file;   /* the shard under way, for the index */
+    strbuf index;       /* members of weight_map */
 } sheet;
 
 typedef struct {
@@ -43,37 +51,64 @@ static lm_form form_of(const conversion *v, model_weight_id id, int layer)
     return v->form != LM_INT8 && s->cols % 2 ? LM_INT8 : v->form;
 }
 
+static an_status declare_tensor(sheet *h, const char *name, dtype dt, int rank, const int64_t *dim, size_t *at, diag *d)
+{
+    sb_puts(&h->index, h->index.n ? ",\n    " : "    ");
+    sb_json(&h->index, name, strlen(name));
+    sb_puts(&h->index, ": ");
+    sb_json(&h->index, h->file, strlen(h->file));
+    return safetensors_declare(h->w, name, dt, rank, dim, at, d);
+}
+
 static an_status declare_codes(sheet *h, item *it, const store *s, diag *d)
 {
     char name[80];
     bool wide = it->form == LM_INT8, table = it->form == LM_PALETTE4;
     weight_label(it->id, it->layer, ".codes", name, sizeof name);
-    TRY(safetensors_declare(h->w, name, wide ? DT_I8 : DT_U8, 2, (const int64_t[]){ s->rows, wide ? s->cols : s->cols / 2 }, &it->at[0], d));
+    TRY(declare_tensor(h, name, wide ? DT_I8 : DT_U8, 2, (const int64_t[]){ s->rows, wide ? s->cols : s->cols / 2 }, &it->at[0], d));
     weight_label(it->id, it->layer, table ? ".table" : ".scale", name, sizeof name);
-    if (table) return safetensors_declare(h->w, name, DT_F16, 1, (const int64_t[]){ 16 }, &it->at[1], d);
-    return safetensors_declare(h->w, name, DT_F16, 2, (const int64_t[]){ s->rows, store_scale_cols(s, it->form) }, &it->at[1], d);
+    if (table) return declare_tensor(h, name, DT_F16, 1, (const int64_t[]){ 16 }, &it->at[1], d);
+    return declare_tensor(h, name, DT_F16, 2, (const int64_t[]){ s->rows, store_scale_cols(s, it->form) }, &it->at[1], d);
 }
 
-static an_status declare(sheet *h, model_weight_id id, int layer, diag *d)
+static an_status declare(sheet *h, item *it, diag *d)
+{
+    const store *s = store_at(h->v->m, it->id, it->layer);
+    if (it->form != LM_DENSE) return declare_codes(h, it, s, d);
+    if (it->third > 0) return AN_OK; /* the first of the three declares it */
+    int64_t many = it->third == 0 ? 3 : 1, dim[2] = { s->rows * (it->turned ? 1 : many), s->cols };
+    if (it->turned) dim[0] = s->cols, dim[1] = s->rows * many;
+    return declare_tensor(h, it->name, it->dt, weight_is_matrix(it->id) ? 2 : 1, dim, &it->at[0], d);
+}
+
+/* Bytes an item adds to its file. */
+static uint64_t bytes_of(const item *it, const store *s)
+{
+    uint64_t n = (uint64_t)s->rows * (uint64_t)s->cols;
+    if (it->form == LM_DENSE) return n * (uint64_t)dtype_bits(it->dt) / 8;
+    return n / (it->form == LM_INT8 ? 1 : 2) + (it->form == LM_PALETTE4 ? 32 : 2 * (uint64_t)s->rows * (uint64_t)store_scale_cols(s, it->form));
+}
+
+/* Every tensor, and which file it goes into: in order, a new one when it would pass the limit. The parts of a fused tensor stay together. */
+static an_status plan(sheet *h, diag *d)
 {
     conversion *v = h->v;
-    const store *s = store_at(v->m, id, layer);
-    item it = { .id = id, .layer = layer, .form = form_of(v, id, layer), .dt = conversion_dtype(v, id, layer) };
-    char name[140];
-    bool named = lm_hf_name(&h->c, id, layer, name, sizeof name, &it.third, &it.turned);
-    if (!named) return diag_fail(d, AN_BUG, NOWHERE, "no Hugging Face name for weight %d", (int)id);
-    if (it.form != LM_DENSE) {
-        it.third = -1;
-        it.turned = false;
-        TRY(declare_codes(h, &it, s, d));
-    } else if (it.third > 0) {
-        it.at[0] = 0; /* the first of the three declared it */
-    } else {
-        int64_t many = it.third == 0 ? 3 : 1, dim[2] = { s->rows * (it.turned ? 1 : many), s->cols };
-        if (it.turned) dim[0] = s->cols, dim[1] = s->rows * many;
-        TRY(safetensors_declare(h->w, name, it.dt, weight_is_matrix(id) ? 2 : 1, dim, &it.at[0], d));
-    }
-    return VEC_PUSH(&h->mem, &h->items, it) ? AN_OK : diag_nomem(d);
+    uint64_t in_file = 0;
+    for (int l = -1; l < v->m->c.n_layers; l++)
+        for (int id = 0; id < MW_COUNT; id++) {
+            const store *s = store_at(v->m, (model_weight_id)id, l);
+            if (!s || s->kind == STORE_NONE) continue;
+            item it = { .id = (model_weight_id)id, .layer = l, .form = form_of(v, (model_weight_id)id, l), .dt = conversion_dtype(v, (model_weight_id)id, l) };
+            if (!lm_hf_name(&h->c, it.id, l, it.name, sizeof it.name, &it.third, &it.turned)) return diag_fail(d, AN_BUG, NOWHERE, "no Hugging Face name for weight %d", id);
+            if (it.form != LM_DENSE) it.third = -1, it.turned = false;
+            uint64_t n = bytes_of(&it, s), whole = it.third == 0 ? 3 * n : n;
+            if (v->o.shard && it.third <= 0 && in_file && whole > v->o.shard - MIN(in_file, v->o.shard)) h->shards++, in_file = 0;
+            it.shard = h->shards;
+            in_file += n, h->bytes += n;
+            if (!VEC_PUSH(&h->mem, &h->items, it)) return diag_nomem(d);
+        }
+    h->shards++;
+    return AN_OK;
 }
 
 static an_status put_codes(sheet *h, const item *it, diag *d)
@@ -144,45 +179,46 @@ static an_status target_config(sheet *h, diag *d)
     return AN_OK;
 }
 
-static an_status fill_sheet(sheet *h, const char *config, diag *d)
+static an_status fill_file(sheet *h, int shard, const char *config, diag *d)
 {
-    lm_model *m = h->v->m;
     TRY(safetensors_put_meta(h->w, "format", "pt", d));
     if (config) TRY(safetensors_put_meta(h->w, "anneal.config", config, d));
+    if (config) TRY(active_to_meta(h->v->m, h->w, d)); /* in a folder it is a file of its own */
     if (h->v->form != LM_DENSE) TRY(safetensors_put_meta(h->w, "anneal.quantize", lm_form_name(h->v->form), d));
-    for (int l = -1; l < m->c.n_layers; l++)
-        for (int id = 0; id < MW_COUNT; id++) {
-            const store *s = store_at(m, (model_weight_id)id, l);
-            if (s && s->kind != STORE_NONE) TRY(declare(h, (model_weight_id)id, l, d));
-        }
+    for (size_t i = 0; i < h->items.n; i++)
+        if (h->items.at[i].shard == shard) TRY(declare(h, &h->items.at[i], d));
     for (size_t i = 0; i < h->items.n; i++) {
+        if (h->items.at[i].shard != shard) continue;
         TRY(put_item(h, &h->items.at[i], d));
         TRY(measure_turned(h, &h->items.at[i], d));
     }
     return AN_OK;
 }
 
-/* file: the safetensors file; in_meta: the configuration goes into it. */
-static an_status write_tensors(conversion *v, const char *file, bool in_meta, diag *d)
+static an_status write_file(sheet *h, int shard, const char *file, const char *config, diag *d)
 {
-    sheet h = { .v = v };
-    strbuf json = { 0 };
-    TRY(target_config(&h, d));
-    an_status st = in_meta ? lm_config_json(&h.c, &v->m->gen, &json, d) : AN_OK;
-    if (!st) st = safetensors_create(file, &h.w, d);
-    if (!st) {
-        st = fill_sheet(&h, in_meta ? json.at : NULL, d);
-        if (st) safetensors_abandon(h.w);
-        else st = safetensors_finish(h.w, d);
-    }
-    sb_free(&json);
-    arena_free(&h.mem);
+    TRY(safetensors_create(file, &h->w, d));
+    an_status st = fill_file(h, shard, config, d);
+    if (st) safetensors_abandon(h->w);
+    else st = safetensors_finish(h->w, d);
     path_info i;
-    if (!st && path_look(file, &i)) v->done.bytes_out = i.bytes;
+    if (!st && path_look(file, &i)) h->v->done.bytes_out += i.bytes;
     return st;
 }
 
-an_status convert_safetensors(conversion *v, diag *d) { return write_tensors(v, v->out, true, d); }
+an_status convert_safetensors(conversion *v, diag *d)
+{
+    sheet h = { .v = v, .file = "" };
+    strbuf json = { 0 };
+    an_status st = target_config(&h, d);
+    if (!st) st = plan(&h, d);
+    if (!st) st = lm_config_json(&h.c, &v->m->gen, &json, d);
+    if (!st) st = write_file(&h, 0, v->out, json.at, d);
+    sb_free(&json);
+    sb_free(&h.index);
+    arena_free(&h.mem);
+    return st;
+}
 
 /* ---- folders ---- */
 
@@ -229,18 +265,58 @@ static an_status write_config(const conversion *v, const model_config *c, diag *
     return st;
 }
 
+/* NULL: no memory. */
+static const char *shard_name(sheet *h, int i)
+{
+    if (h->shards == 1) return "model.safetensors";
+    return arena_printf(&h->mem, "model-%05d-of-%05d.safetensors", i + 1, h->shards);
+}
+
+static an_status write_index(const sheet *h, diag *d)
+{
+    strbuf b = { 0 };
+    sb_printf(&b, "{\n  \"metadata\": {\"total_size\": %llu},\n  \"weight_map\": {\n%s\n  }\n}\n", (unsigned long long)h->bytes, h->index.at ? h->index.at : "");
+    an_status st = b.oom || h->index.oom ? diag_nomem(d) : write_in(h->v->out, "model.safetensors.index.json", b.at, b.n, d);
+    sb_free(&b);
+    return st;
+}
+
+/* Weights of a folder: one file, or shards and their index. */
+static an_status write_shards(sheet *h, diag *d)
+{
+    int done = 0;
+    an_status st = AN_OK;
+    const char **paths = TAKE(&h->mem, const char *, (size_t)h->shards);
+    path_info there;
+    if (!paths) return diag_nomem(d);
+    const char *one = arena_printf(&h->mem, "%s/model.safetensors", h->v->out);
+    if (!one) return diag_nomem(d);
+    if (h->shards > 1 && path_look(one, &there))
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is there, and readers would take it instead of %d shards: remove it, or write to another folder", one, h->shards);
+    for (; done < h->shards && !st; done++) {
+        if (!(h->file = shard_name(h, done)) || !(paths[done] = arena_printf(&h->mem, "%s/%s", h->v->out, h->file))) st = diag_nomem(d);
+        else st = write_file(h, done, paths[done], NULL, d);
+    }
+    if (!st && h->shards > 1) st = write_index(h, d);
+    for (int i = 0; i < done && st; i++) /* none of them is a model */
+        if (paths[i] && h->shards > 1) remove(paths[i]);
+    h->v->done.shards = h->shards;
+    return st;
+}
+
 an_status convert_hf(conversion *v, diag *d)
 {
     sheet h = { .v = v };
-    TRY(target_config(&h, d));
-    TRY(dir_make(v->out, d));
-    strbuf file = { 0 };
-    sb_printf(&file, "%s/model.safetensors", v->out);
-    an_status st = file.oom ? diag_nomem(d) : write_tensors(v, file.at, false, d);
-    sb_free(&file);
+    an_status st = target_config(&h, d);
+    if (!st) st = plan(&h, d);
+    if (!st) st = dir_make(v->out, d);
+    if (!st) st = write_shards(&h, d);
     if (!st) st = copy_companions(v, d);
     if (!st) st = active_write(v->m, v->out, d);
-    return st ? st : write_config(v, &h.c, d); /* last: a folder without it is not taken for a model */
+    if (!st) st = write_config(v, &h.c, d); /* last: a folder without it is not taken for a model */
+    sb_free(&h.index);
+    arena_free(&h.mem);
+    return st;
 }
 
 /* ---- .npy ---- */
@@ -284,6 +360,7 @@ an_status convert_npy(conversion *v, diag *d)
     sheet h = { .v = v };
     TRY(target_config(&h, d)); /* rows as a config.json would have them, so that the two describe each other */
     TRY(dir_make(v->out, d));
+    TRY(active_write(v->m, v->out, d));
     for (int l = -1; l < v->m->c.n_layers; l++)
         for (int id = 0; id < MW_COUNT; id++) {
             const store *s = store_at(v->m, (model_weight_id)id, l);

@@ -28,6 +28,10 @@ an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt
 an_status conversion_reordered(conversion *v, model_weight_id id, const void *rows, int64_t n_rows, size_t row_bytes, put_fn *put, void *ctx, diag *d) MUST_CHECK;
 an_status conversion_codes(conversion *v, model_weight_id id, int layer, lm_form form, dtype scale_dt, lm_quantized *q, diag *d) MUST_CHECK;
 
+/* A vocabulary as GGUF has it, as many tokens as the embedding has rows; ids the model's own files name come before the tokenizer's. */
+an_status convert_vocab(conversion *v, gguf_out *w, diag *d) MUST_CHECK;
+void conversion_loses(conversion *v, const char *fmt, ...) PRINTF_LIKE(2, 3); /* one more sentence of done.lost */
+
 /* One writer for each lm_target. */
 an_status convert_safetensors(conversion *v, diag *d) MUST_CHECK;
 an_status convert_hf(conversion *v, diag *d) MUST_CHECK;

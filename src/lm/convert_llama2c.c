@@ -114,6 +114,7 @@ an_status convert_llama2c(conversion *v, diag *d)
     llama2c_shape s = { .version = version, .dim = c->dim, .hidden = c->hidden, .layers = c->n_layers, .heads = c->n_heads, .kv_heads = c->n_kv_heads,
                         .vocab = c->vocab, .seq = c->context, .shared = c->tied, .group = version == 2 ? group_for(c) : 0 };
     v->rope = MODEL_ROPE_INTERLEAVED;
+    if (v->m->active) conversion_loses(v, "a llama2.c file cannot hold which tokens the model was trained on: all may be answered");
     llama2c_out *w;
     TRY(llama2c_create(v->out, &s, &w, d));
     an_status st = fill(v, w, &s, d);

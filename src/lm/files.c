@@ -118,6 +118,7 @@ static an_status open_single(lm_model *m, diag *d)
     if (!config || !gen) return diag_nomem(d);
     m->origin = LM_FROM_SAFETENSORS;
     TRY(open_safetensors(m, m->path, config, d));
+    TRY(active_from_meta(m, d));
     return read_generation(m, gen, d);
 }
 
@@ -142,6 +143,7 @@ static an_status open_gguf(lm_model *m, diag *d)
     TRY(config_from_gguf(m->gg, &m->c, &m->gen, d));
     digest_file(m, m->path);
     TRY(take_config(m, d));
+    TRY(active_from_gguf(m, d));
     return bind_gguf(m, d);
 }
 
@@ -268,6 +270,6 @@ const lm_generation *lm_generation_of(const lm_model *m) { return &m->gen; }
 
 const char *lm_origin_name(lm_origin o)
 {
-    static const char *const names[] = { "Hugging Face folder", "safetensors file", "llama2.c file", "GGUF file", "seeded weights", "memory" };
+    static const char *const names[] = { "Hugging Face folder", "safetensors file", "llama2.c file", "GGUF file", "seed", "memory" };
     return (unsigned)o < COUNT(names) ? names[o] : "?";
 }

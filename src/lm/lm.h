@@ -22,6 +22,7 @@
 #include "format/gguf.h"
 #include "kernel/vector.h"
 #include "model/model.h"
+#include "text/text.h"
 
 /* ---- opening ---- */
 
@@ -143,12 +144,18 @@ typedef struct {
     dtype dt;            /* of dense tensors; DT_NONE: as in the file where the format can say it, else fp32 */
     const char *quantize; /* "int8", "int4", "palette4", "q8_0", "q4_0"; NULL: no */
     int version;         /* llama2.c: 0, 1 or 2; -1: 0, or 2 with int8 */
+    uint64_t shard;      /* LM_TO_HF: most bytes of tensors in a file, larger tensors alone; 0: one file, model.safetensors */
+    const tokenizer *vocab; /* goes along into a GGUF file; NULL: the vocabulary of a GGUF model, or none */
+    bool vocab_if_fits;  /* one that does not fit is left out, and done.lost says why */
     pool *threads;
 } lm_convert_options;
 typedef struct {
     int64_t tensors;
     uint64_t bytes_in, bytes_out;
     double worst;        /* largest |written - read| over the largest magnitude of its tensor; 0 when exact */
+    int shards;          /* files the tensors are in */
+    bool vocabulary;     /* one went along */
+    char lost[240];      /* what the target has no place for; "": nothing */
 } lm_converted;
 /* out is a file, or a folder for LM_TO_HF and LM_TO_NPY. Nothing is left behind by a failure except a new folder. */
 an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, lm_converted *done, diag *d) MUST_CHECK;

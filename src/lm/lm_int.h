@@ -139,8 +139,13 @@ struct lm_model {
     unsigned char *active; /* NULL: every id may be answered */
 };
 #define LM_ACTIVE_FILE "active.u32"
+#define LM_ACTIVE_KEY "anneal.active_tokens" /* the same list in the metadata of a single file */
 an_status active_read(lm_model *m, const char *path, diag *d) MUST_CHECK; /* a file that is not there is no failure */
 an_status active_write(const lm_model *m, const char *folder, diag *d) MUST_CHECK;
+an_status active_to_gguf(const lm_model *m, gguf_out *w, diag *d) MUST_CHECK;
+an_status active_from_gguf(lm_model *m, diag *d) MUST_CHECK;
+an_status active_to_meta(const lm_model *m, safetensors_out *w, diag *d) MUST_CHECK;
+an_status active_from_meta(lm_model *m, diag *d) MUST_CHECK;
 void store_forget(const lm_model *m, const store *s); /* its pages need not stay: it was read for the last time, for now */
 store *store_at(const lm_model *m, model_weight_id id, int layer); /* NULL: no such id or layer */
 

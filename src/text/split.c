@@ -18,7 +18,7 @@ static const struct {
 };
 
 static const struct pre_row pre_rows[] = {
-#define PRE(name, first, second, ignore_merges) { name, { first, second }, ignore_merges },
+#define PRE(name, ignore_merges, ...) { name, { __VA_ARGS__ }, ignore_merges },
 #include "text/pattern.def"
 };
 
@@ -28,6 +28,8 @@ const struct pre_row *pre_find(const char *name)
         if (!strcmp(pre_rows[i].name, name)) return &pre_rows[i];
     return NULL;
 }
+
+const struct pre_row *pre_at(size_t i) { return i < COUNT(pre_rows) ? &pre_rows[i] : NULL; }
 
 const char *split_pattern(const char *name)
 {

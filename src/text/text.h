@@ -55,10 +55,14 @@ typedef struct {
     const char *chat_template;   /* NULL: none */
 } tok_vocab;
 an_status tok_from_vocab(const char *name, const tok_vocab *v, tokenizer **out, diag *d) MUST_CHECK;
+/* The other way round: what tok_from_vocab makes the same tokenizer of, in mem and borrowed from t. `rows`: at least so many tokens, since embeddings
+ * may be longer than vocabularies; further ones are unused. AN_INPUT names what such a vocabulary cannot say; `lost`, a sentence in mem, what it
+ * leaves out that few texts notice; "": nothing. */
+an_status tok_to_vocab(const tokenizer *t, size_t rows, arena *mem, tok_vocab *out, const char **lost, diag *d) MUST_CHECK;
 
 typedef struct {
     const char *model;         /* "byte-level BPE", "BPE", "SentencePiece BPE", "SentencePiece unigram" */
-    const char *split;         /* how text is cut before merging: "gpt2", "llama3", "qwen2", "qwen35", "regex", "words", "none" */
+    const char *split;         /* how text is cut before merging, the last step of it: a name of pattern.def, "regex", "words", "none" */
     uint32_t n;                /* ids are 0 … n-1 */
     uint32_t n_special;        /* control and user-defined tokens */
     int64_t bos, eos, unk, pad; /* -1: none */

@@ -232,11 +232,13 @@ void guess_ids(tokenizer *t, bool bos, bool eos); /* BOS and EOS by their usual 
 /* A token's text set by type: what merging sees and what decoding prints. Copies. */
 an_status tok_put(tokenizer *t, size_t id, const char *s, size_t n, tok_type type, float score, bool byte_level, bool marks, diag *d) MUST_CHECK;
 
+enum { MAX_PRE = 4 };
 struct pre_row {
-    const char *name, *split[2]; /* names of patterns, applied in turn */
+    const char *name, *split[MAX_PRE]; /* names of patterns, applied in turn; NULL: no more */
     bool ignore_merges;
 };
 const struct pre_row *pre_find(const char *name);
+const struct pre_row *pre_at(size_t i); /* NULL: past the last */
 an_status add_split(tokenizer *t, split_step step, diag *d) MUST_CHECK;
 an_status add_pattern(tokenizer *t, const char *regex, size_t n, cut_behavior b, bool invert, diag *d) MUST_CHECK;
 an_status add_norm(tokenizer *t, norm_step step, diag *d) MUST_CHECK;

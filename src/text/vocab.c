@@ -299,9 +299,9 @@ an_status add_split(tokenizer *t, split_step step, diag *d)
 
 an_status add_pattern(tokenizer *t, const char *regex, size_t n, cut_behavior b, bool invert, diag *d)
 {
-    split_step s;
-    if (b == CUT_ISOLATED && !invert && split_known(regex, n, &s)) return add_split(t, s, d);
-    s = (split_step){ .kind = SPLIT_REGEX, .behavior = b, .invert = invert };
+    split_step known = { 0 };
+    if (b == CUT_ISOLATED && !invert && split_known(regex, n, &known)) return add_split(t, known, d);
+    split_step s = { .kind = SPLIT_REGEX, .behavior = b, .invert = invert, .name = known.name };
     TRY(split_compile(regex, n, &s.code, d));
     return add_split(t, s, d);
 }

@@ -357,10 +357,192 @@ static void not_finite(void **state)
     }
 }
 
+/* ---- in several files ---- */
+
+static void spread(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = { 1, 9000, 40000, 1 << 30 }; /* each tensor alone, some together, few, all */
+    for (size_t i = 0; i < COUNT(models); i++)
+        for (size_t k = 0; k < COUNT(sizes); k++)
+            for (int q = 0; q < 2; q++) {
+                empty_folder(scratch, 1);
+                write_text(in_scratch("seed.json"), models[i].json);
+                diag d = { 0 };
+                lm_converted done;
+                lm_model *m = open_ok(in_scratch("seed.json"));
+                lm_convert_options o = { .to = LM_TO_HF, .version = -1, .shard = sizes[k], .quantize = q ? "int4" : NULL };
+                assert_ok(lm_convert(m, in_scratch("many"), &o, &done, &d), d);
+                o.shard = 0;
+                assert_ok(lm_convert(m, in_scratch("one"), &o, &done, &d), d);
+                assert_int_equal(done.shards, 1);
+                lm_close(m);
+                via(in_scratch("many"), in_scratch("a.safetensors"), LM_TO_SAFETENSORS, 0, q ? "int4" : NULL);
+                via(in_scratch("one"), in_scratch("b.safetensors"), LM_TO_SAFETENSORS, 0, q ? "int4" : NULL);
+                same_file(in_scratch("a.safetensors"), in_scratch("b.safetensors"), 0);
+                safetensors *f;
+                path_info info;
+                bool single = path_look(in_scratch("many/model.safetensors"), &info);
+                if (!q || k == 0 || k == 3) assert_int_equal(single, k == 3);
+                assert_ok(safetensors_open(single ? in_scratch("many/model.safetensors") : in_scratch("many/model.safetensors.index.json"), &f, &d), d);
+                uint64_t bytes = 0;
+                for (size_t t = 0; t < safetensors_count(f); t++) { /* no file holds more than it may, unless it is one tensor or a quantised one's two */
+                    const safetensor *x = safetensors_at(f, t), *before = t ? safetensors_at(f, t - 1) : NULL;
+                    bool fresh = !before || strcmp(before->file, x->file);
+                    bytes = fresh ? x->bytes : bytes + x->bytes;
+                    if (!fresh && !q) assert_true(bytes <= sizes[k]);
+                }
+                safetensors_close(f);
+            }
+}
+
+/* A folder that would still be read as the model before is not written into; a failure takes its shards with it. */
+static void spread_refused(void **state)
+{
+    (void)state;
+    empty_folder(scratch, 1);
+    diag d = { 0 };
+    lm_converted done;
+    path_info info;
+    write_text(in_scratch("seed.json"), models[0].json);
+    lm_model *m = open_ok(in_scratch("seed.json"));
+    lm_convert_options o = { .to = LM_TO_HF, .version = -1 };
+    assert_ok(lm_convert(m, in_scratch("hf"), &o, &done, &d), d);
+    o.shard = 5000;
+    assert_int_equal(lm_convert(m, in_scratch("hf"), &o, &done, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "hf/model.safetensors is there"));
+    lm_close(m);
+    write_text(in_scratch("hf/config.json"), "{\"model_type\":\"llama\"," LLAMA_JSON "}");
+    write_tensors(in_scratch("hf/model.safetensors"), llama_tensors, NULL, DT_F32, NULL, NULL, NULL);
+    file_bytes f;
+    d = (diag){ 0 };
+    assert_ok(file_read(in_scratch("hf/model.safetensors"), 1 << 20, &f, &d), d);
+    float bad = NAN;
+    memcpy(f.at + f.n - 4, &bad, 4); /* of lm_head.weight: the shard of the embedding is whole by then */
+    assert_ok(file_write(in_scratch("hf/model.safetensors"), f.at, f.n, &d), d);
+    file_drop(&f);
+    m = open_ok(in_scratch("hf"));
+    o.shard = 1, o.quantize = "int8";
+    assert_int_equal(lm_convert(m, in_scratch("out"), &o, &done, &d), AN_INPUT);
+    DIR *p = opendir(in_scratch("out"));
+    for (struct dirent *e; p && (e = readdir(p));)
+        if (e->d_name[0] != '.') fail_msg("%s is left", e->d_name);
+    if (p) closedir(p);
+    assert_false(path_look(in_scratch("out/config.json"), &info));
+    lm_close(m);
+    static const lm_target others[] = { LM_TO_SAFETENSORS, LM_TO_GGUF, LM_TO_LLAMA2C, LM_TO_NPY };
+    m = open_ok(in_scratch("seed.json"));
+    for (size_t i = 0; i < COUNT(others); i++) {
+        d = (diag){ 0 };
+        assert_int_equal(lm_convert(m, in_scratch("x"), &(lm_convert_options){ .to = others[i], .version = -1, .shard = 100 }, &done, &d), AN_USAGE);
+        assert_non_null(strstr(d.msg, "target hf"));
+    }
+    lm_close(m);
+}
+
+/* ---- vocabularies and lists of tokens that go along ---- */
+
+static void with_vocabulary(void **state)
+{
+    (void)state;
+    static const char corpus[] = "the cat and the hat and the bat and that other cat that sat there";
+    empty_folder(scratch, 1);
+    diag d = { 0 };
+    strbuf json = { 0 };
+    tokenizer *t;
+    tok_info info;
+    char want[100];
+    assert_ok(tok_train(corpus, sizeof corpus - 1, &(tok_train_options){ .vocab = 270 }, &json, &d), d);
+    assert_ok(tok_from_json("test", json.at, json.n, &t, &d), d);
+    sb_free(&json);
+    tok_get(t, &info);
+    write_text(in_scratch("seed.json"), "{\"model_type\":\"qwen2\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":280,"
+                                        "\"max_position_embeddings\":64,\"eos_token_id\":[3,4,5,6],\"pad_token_id\":9}");
+    lm_model *m = open_ok(in_scratch("seed.json")), *g;
+    lm_converted done;
+    assert_ok(lm_convert(m, in_scratch("m.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1, .vocab = t }, &done, &d), d);
+    assert_true(done.vocabulary);
+    assert_non_null(strstr(done.lost, "of 4 tokens that end a text GGUF can name 3"));
+    lm_close(m);
+    g = open_ok(in_scratch("m.gguf"));
+    const gguf *f = lm_gguf(g);
+    const gguf_value *v = gguf_get(f, "tokenizer.ggml.tokens"), *types = gguf_get(f, "tokenizer.ggml.token_type");
+    gguf_str s;
+    double last;
+    int64_t id;
+    assert_true(v && types && v->n == 280 && types->n == 280 && gguf_item(types, 279, &last) && last == TOK_UNUSED);
+    assert_true(v->strs[279].n == 8 && !memcmp(v->strs[279].at, "[PAD279]", 8));
+    assert_true(gguf_text(f, "tokenizer.ggml.pre", &s) && s.n == 5 && !memcmp(s.at, "gpt-2", 5));
+    assert_true(gguf_int(f, "tokenizer.ggml.eot_token_id", &id) && id == 4 && gguf_int(f, "tokenizer.ggml.padding_token_id", &id) && id == 9);
+    assert_true(gguf_int(f, "tokenizer.ggml.bos_token_id", &id) && id == info.bos); /* the tokenizer's: the configuration names none */
+    assert_int_equal(lm_generation_of(g)->n_eos, 3);
+    /* from GGUF to GGUF it stays as it is; another one in its place must fit */
+    done = convert_ok(g, in_scratch("n.gguf"), LM_TO_GGUF, 0, NULL);
+    assert_true(done.vocabulary && !done.lost[0]);
+    same_file(in_scratch("m.gguf"), in_scratch("n.gguf"), 0);
+    lm_close(g);
+    write_text(in_scratch("seed.json"), models[0].json); /* 48 rows */
+    m = open_ok(in_scratch("seed.json"));
+    assert_int_equal(lm_convert(m, in_scratch("x.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1, .vocab = t }, &done, &d), AN_INPUT);
+    snprintf(want, sizeof want, "has %u entries, the embedding 48 rows", info.n);
+    assert_non_null(strstr(d.msg, want));
+    path_info there;
+    assert_false(path_look(in_scratch("x.gguf"), &there));
+    d = (diag){ 0 };
+    assert_ok(lm_convert(m, in_scratch("x.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1, .vocab = t, .vocab_if_fits = true }, &done, &d), d);
+    assert_true(!done.vocabulary && strstr(done.lost, want));
+    lm_close(m);
+    tok_close(t);
+}
+
+static void part_of_a_vocabulary(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = { 3, 7, 8, 47 };
+    static const struct { lm_target to; const char *out; } rows[] = { { LM_TO_GGUF, "a.gguf" }, { LM_TO_SAFETENSORS, "a.safetensors" }, { LM_TO_HF, "hf" } };
+    empty_folder(scratch, 1);
+    write_text(in_scratch("seed.json"), models[0].json);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag d = { 0 };
+        lm_model *m = open_ok(in_scratch("seed.json")), *n;
+        assert_ok(lm_restrict(m, ids, COUNT(ids), &d), d);
+        lm_converted done = convert_ok(m, in_scratch(rows[i].out), rows[i].to, 0, NULL);
+        assert_string_equal(done.lost, "");
+        n = open_ok(in_scratch(rows[i].out));
+        assert_non_null(lm_active(n));
+        assert_memory_equal(lm_active(m), lm_active(n), 48);
+        lm_close(n);
+        done = convert_ok(m, in_scratch("a.bin"), LM_TO_LLAMA2C, 0, NULL); /* which has no place for it, and says so */
+        assert_non_null(strstr(done.lost, "which tokens the model was trained on"));
+        lm_close(m);
+    }
+    /* lists that lie */
+    static const struct { const char *text, *want; } bad[] = { { "3 x", "no list of numbers" }, { "3 10", "entry 1 of its list of tokens is 10; the vocabulary has 10" }, { "-1", "no list of numbers" }, { "99999999999", "is 4294967295" } };
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        diag d = { 0 };
+        safetensors_out *w;
+        lm_model *m;
+        assert_ok(safetensors_create(in_scratch("bad.safetensors"), &w, &d), d);
+        assert_ok(safetensors_put_meta(w, "anneal.config", "{\"model_type\":\"llama\"," LLAMA_JSON "}", &d), d);
+        assert_ok(safetensors_put_meta(w, "anneal.active_tokens", bad[i].text, &d), d);
+        for (const file_tensor *t = llama_tensors; t->name; t++) assert_ok(safetensors_declare(w, t->name, DT_F32, t->rank, t->d, NULL, &d), d);
+        for (size_t k = 0; llama_tensors[k].name; k++) {
+            static const float zeros[512];
+            int64_t count = llama_tensors[k].d[0] * (llama_tensors[k].rank > 1 ? llama_tensors[k].d[1] : 1);
+            assert_ok(safetensors_put(w, k, zeros, (size_t)count * 4, &d), d);
+        }
+        assert_ok(safetensors_finish(w, &d), d);
+        an_status st = lm_open(in_scratch("bad.safetensors"), NULL, &m, &d);
+        if (st != AN_INPUT || !strstr(d.msg, bad[i].want)) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(families_there_and_back), cmocka_unit_test(types),      cmocka_unit_test(llama2c_there_and_back),
                                         cmocka_unit_test(real_stories),            cmocka_unit_test(compressed), cmocka_unit_test(gguf_blocks),
-                                        cmocka_unit_test(npy_folder),              cmocka_unit_test(refusals),   cmocka_unit_test(not_finite) };
+                                        cmocka_unit_test(npy_folder),              cmocka_unit_test(refusals),   cmocka_unit_test(not_finite),
+                                        cmocka_unit_test(spread),                  cmocka_unit_test(spread_refused), cmocka_unit_test(with_vocabulary),
+                                        cmocka_unit_test(part_of_a_vocabulary) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }

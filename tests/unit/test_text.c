@@ -551,11 +551,165 @@ static void bad_ids_and_flags(void **state)
     close_tok(o);
 }
 
+/* ---- vocabularies as GGUF has them: out, and in again ---- */
+
+static opened again(const opened *o, size_t rows, const char *model, const char *pre, const char *lost)
+{
+    arena mem = { 0 };
+    tok_vocab v;
+    const char *told;
+    diag d = { 0 };
+    tokenizer *t;
+    assert_ok(tok_to_vocab(o->t, rows, &mem, &v, &told, &d), d);
+    assert_string_equal(v.model, model);
+    assert_string_equal(v.pre, pre);
+    if (*lost ? !strstr(told, lost) : *told) fail_msg("lost: \"%s\", wanted \"%s\"", told, lost);
+    assert_ok(tok_from_vocab("again", &v, &t, &d), d);
+    tok_info a, b;
+    tok_get(o->t, &a);
+    tok_get(t, &b);
+    assert_int_equal(b.n, rows > a.n ? rows : a.n);
+    assert_true(a.bos == b.bos && a.eos == b.eos && a.unk == b.unk && a.pad == b.pad && a.add_bos == b.add_bos && a.add_eos == b.add_eos && a.byte_fallback == b.byte_fallback);
+    assert_int_equal(a.n_special, b.n_special + (a.unk >= 0 && !strcmp(model, "llama") && tok_type_of(o->t, (uint32_t)a.unk) == TOK_CONTROL));
+    for (uint32_t i = 0; i < a.n; i++) {
+        tok_str x = tok_text(o->t, i), y = tok_text(t, i);
+        if (x.n && (x.n != y.n || memcmp(x.at, y.at, x.n))) fail_msg("token %u is \"%.*s\", was \"%.*s\"", i, (int)y.n, y.at, (int)x.n, x.at);
+    }
+    for (uint32_t i = a.n; i < b.n; i++) assert_int_equal(tok_type_of(t, i), TOK_UNUSED);
+    arena_free(&mem); /* everything was copied */
+    return wrap(t);
+}
+
+static void same_ids(const opened *a, const opened *b, const char *text, size_t n, unsigned flags)
+{
+    diag d = { 0 };
+    tok_ids x = { 0 }, y = { 0 };
+    assert_ok(tok_encode(a->e, text, n, flags, &x, &d), d);
+    assert_ok(tok_encode(b->e, text, n, flags, &y, &d), d);
+    if (x.n != y.n || (x.n && memcmp(x.at, y.at, x.n * sizeof *x.at))) fail_msg("\"%.*s\": %zu ids, %zu again, or others", (int)n, text, x.n, y.n);
+    tok_ids_free(&x);
+    tok_ids_free(&y);
+}
+
+static void same_tokenizer(const opened *a, const opened *b)
+{
+    static const char *const words[] = { "hello", " ", "world", "wor", "\xff", "ll", "o", "caf\xc3\xa9", "\n", "12345", "don't", "<s>", "\xe2\x96\x81", "!", "  ", "h" };
+    uint64_t r = 1;
+    for (int i = 0; i < 400; i++) {
+        strbuf text = { 0 };
+        sb_puts(&text, "");
+        for (int k = 0; k < i % 12; k++) r = r * 6364136223846793005u + 1442695040888963407u, sb_puts(&text, words[r >> 60]);
+        if (text.n && text.at[0] == ' ') text.at[0] = 'x'; /* a leading space is what a vocabulary out of Metaspace loses */
+        same_ids(a, b, text.at, text.n, i % 2 ? TOK_SPECIAL : 0);
+        sb_free(&text);
+    }
+}
+
+static void vocabularies_out(void **state)
+{
+    (void)state;
+    static const char corpus[] = "hello world, hello worlds: the world's 1234 hellos and 12345 more; don't café the hello wor world hello hello 'll low older wold";
+    static const struct { const char *split, *pre; } cuts[] = { { "gpt2", "gpt-2" }, { "llama3", "llama-bpe" }, { "qwen2", "qwen2" }, { "qwen35", "qwen35" } };
+    diag d = { 0 };
+    for (size_t i = 0; i < COUNT(cuts); i++) { /* by merges; Llama 3's pieces are looked up whole first, which changes nothing for a vocabulary learnt so */
+        strbuf json = { 0 };
+        assert_ok(tok_train(corpus, sizeof corpus - 1, &(tok_train_options){ .vocab = 300, .split = cuts[i].split }, &json, &d), d);
+        opened o = from_json(json.at), p = again(&o, i % 2 ? 320 : 0, "gpt2", cuts[i].pre, "");
+        same_tokenizer(&o, &p);
+        close_tok(o), close_tok(p);
+        sb_free(&json);
+    }
+    strbuf json = { 0 };
+    llama_json(&json, "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" MARK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" MARK "\"}]}", "null",
+               "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" MARK "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}");
+    opened o = from_json(json.at), p = again(&o, 300, "llama", "default", "");
+    same_tokenizer(&o, &p);
+    EXPECT(p, "hello world", TOK_BOS, "1 271 276");
+    close_tok(o), close_tok(p);
+    json.n = 0;
+    llama_json(&json, "null", "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"first\",\"split\":false}",
+               "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"first\"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}");
+    o = from_json(json.at), p = again(&o, 0, "llama", "default", "behind a special token");
+    EXPECT(p, "hello world", TOK_BOS, "1 271 276");
+    close_tok(o), close_tok(p);
+    sb_free(&json);
+    o = from_json("{\"added_tokens\":[{\"id\":6,\"content\":\"<pad>\",\"special\":true}],\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"" MARK "a\",-1],[\"b\",-2],[\"ab\",-2.5],[\"a\",-3],[\"" MARK "\",-4]]},"
+                  "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"always\"},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"always\"}}");
+    p = again(&o, 0, "t5", "default", "begins with a space");
+    static const char *const few[] = { "ab", "abab ab b", "b  a", "abc", "" };
+    for (size_t i = 0; i < COUNT(few); i++) same_ids(&o, &p, few[i], strlen(few[i]), 0);
+    close_tok(o), close_tok(p);
+}
+
+/* What no such vocabulary can say is refused by name. */
+static void not_sayable(void **state)
+{
+    (void)state;
+    static const struct { const char *json, *want; } rows[] = {
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}", "neither bytes nor an unknown token" },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\"},{\"type\":\"ByteLevel\"}]}}",
+          "no value of tokenizer.ggml.pre" },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]},\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}", "Strip" },
+        { "{\"added_tokens\":[{\"id\":2,\"content\":\"ab\",\"special\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}",
+          "merge 0 uses token 2" },
+        { "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"a\":1,\"b\":2,\"ab\":3,\"aab\":4,\"aa\":5},\"merges\":[\"a b\",\"a ab\"]}}", "token 4 could be made of tokens 5 and 2" },
+        { "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"a\":1,\"b\":2,\"ab\":3,\"aab\":4,\"aa\":5},\"merges\":[\"a b\",\"a ab\",\"a a\",\"aa b\"]}}", "merges of token 4 do not stand together" },
+        { "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"a b\",-1]]},\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"}}", "cuts text before it is merged" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        opened o = from_json(rows[i].json);
+        arena mem = { 0 };
+        tok_vocab v;
+        const char *lost;
+        diag d = { 0 };
+        an_status st = tok_to_vocab(o.t, 0, &mem, &v, &lost, &d);
+        if (st != AN_INPUT || !strstr(d.msg, rows[i].want)) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        arena_free(&mem);
+        close_tok(o);
+    }
+}
+
+/* The names of ways to cut text: llama.cpp's default is four steps, each inside what the one before left. */
+static void pre_names(void **state)
+{
+    (void)state;
+    static const struct { const char *pre, *text, *cuts; } rows[] = {
+        { "default", "Hello 12345 (world)!! it's", "Hello| |123|45| |(|world|)!!| it|'|s" },
+        { "default", "a<b $5,000.00\n\n  x_y~", "a|<|b| |$|5|,|000|.|00|\n\n | x|_|y|~" },
+        { "default", "\xd9\xa1\xd9\xa2\xd9\xa3\xd9\xa4 \xe2\x82\xac" "9", "\xd9\xa1\xd9\xa2\xd9\xa3\xd9\xa4| \xe2\x82\xac|9" }, /* three digits are ASCII ones; a currency sign but $ is no symbol of the first step */
+        { "gpt-2", "Hello 12345 (world)!! it's", "Hello| 12345| (|world|)!!| it|'s" },
+        { "llama-bpe", "Hello 12345 (world)!! it's", "Hello| |123|45| (|world|)!!| it|'s" },
+        { "smollm", "Hello 123 it's", "Hello| |1|2|3| it|'s" },
+    };
+    static const tok_str tokens[] = { { "a", 1 }, { "b", 1 } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        tok_vocab v = { .model = "gpt2", .pre = rows[i].pre, .n = 2, .token = tokens, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
+        diag d = { 0 };
+        tokenizer *t;
+        assert_ok(tok_from_vocab("test", &v, &t, &d), d);
+        opened o = wrap(t);
+        tok_cuts c = { 0 };
+        strbuf b = { 0 };
+        assert_ok(tok_cut(o.e, rows[i].text, strlen(rows[i].text), &c, &d), d);
+        for (size_t k = 0, from = 0; k < c.n; from = c.at[k++]) sb_printf(&b, "%s%.*s", k ? "|" : "", (int)(c.at[k] - from), rows[i].text + from);
+        assert_string_equal(b.at, rows[i].cuts);
+        sb_free(&b);
+        tok_cuts_free(&c);
+        close_tok(o);
+    }
+    tok_vocab v = { .model = "gpt2", .pre = "nobody", .n = 2, .token = tokens, .bos = -1, .eos = -1, .unk = -1, .pad = -1 };
+    diag d = { 0 };
+    tokenizer *t;
+    assert_int_equal(tok_from_vocab("test", &v, &t, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "tokenizer.ggml.pre is \"nobody\""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_like), cmocka_unit_test(refused_by_name), cmocka_unit_test(spellings), cmocka_unit_test(behaviors),   cmocka_unit_test(added_tokens), cmocka_unit_test(unigram_json), cmocka_unit_test(composes),
         cmocka_unit_test(sentencepiece), cmocka_unit_test(llama2c_bin),  cmocka_unit_test(long_texts), cmocka_unit_test(trains),       cmocka_unit_test(bad_ids_and_flags),
+        cmocka_unit_test(vocabularies_out), cmocka_unit_test(not_sayable), cmocka_unit_test(pre_names),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }

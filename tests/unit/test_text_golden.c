@@ -4,6 +4,7 @@
 
 #include "anneal.h"
 #include "base/io.h"
+#include "format/gguf.h"
 #include "t.h"
 #include "text/shard.h"
 #include "text/text.h"
@@ -376,10 +377,52 @@ static void published_shards(void **state)
     }
 }
 
+/* What is written for a GGUF file is what llama.cpp wrote there: the same tokens, types, scores and merges, out of other files. */
+static void as_llama_cpp_writes(void **state)
+{
+    (void)state;
+    static const struct { const char *from, *gguf; } rows[] = {
+        { DATA "gpt2-hf", DATA "gguf-vocab/ggml-vocab-gpt-2.gguf" },
+        { DATA "gpt2", DATA "gguf-vocab/ggml-vocab-gpt-2.gguf" },
+        { DATA "llama2c/tokenizer.model", DATA "gguf-vocab/ggml-vocab-llama-spm.gguf" },
+    };
+    if (!have_data()) skip();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag d = { 0 };
+        arena mem = { 0 };
+        tok_vocab v;
+        const char *lost;
+        gguf *g;
+        gguf_str s;
+        opened o = open_tok(rows[i].from);
+        assert_ok(tok_to_vocab(o.t, 0, &mem, &v, &lost, &d), d);
+        assert_string_equal(lost, "");
+        assert_ok(gguf_open(rows[i].gguf, &g, &d), d);
+        assert_true(gguf_text(g, "tokenizer.ggml.model", &s) && s.n == strlen(v.model) && !memcmp(s.at, v.model, s.n));
+        assert_true(gguf_text(g, "tokenizer.ggml.pre", &s) && s.n == strlen(v.pre) && !memcmp(s.at, v.pre, s.n));
+        const gguf_value *tokens = gguf_get(g, "tokenizer.ggml.tokens"), *types = gguf_get(g, "tokenizer.ggml.token_type");
+        const gguf_value *merges = gguf_get(g, "tokenizer.ggml.merges"), *scores = gguf_get(g, "tokenizer.ggml.scores");
+        assert_int_equal(tokens->n, v.n);
+        assert_int_equal(merges ? merges->n : 0, v.n_merges);
+        assert_true(!scores == !v.score);
+        for (size_t k = 0; k < v.n; k++) {
+            double x;
+            if (tokens->strs[k].n != v.token[k].n || memcmp(tokens->strs[k].at, v.token[k].at, v.token[k].n)) fail_msg("%s: token %zu is \"%.*s\"", rows[i].from, k, (int)v.token[k].n, v.token[k].at);
+            assert_true(gguf_item(types, k, &x) && x == v.type[k]);
+            if (scores) assert_true(gguf_item(scores, k, &x) && x == (double)v.score[k]);
+        }
+        for (size_t k = 0; k < v.n_merges; k++)
+            if (merges->strs[k].n != v.merge[k].n || memcmp(merges->strs[k].at, v.merge[k].at, v.merge[k].n)) fail_msg("%s: merge %zu is \"%.*s\"", rows[i].from, k, (int)v.merge[k].n, v.merge[k].at);
+        gguf_close(g);
+        arena_free(&mem);
+        close_tok(o);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_table), cmocka_unit_test(llama_cpp_cases), cmocka_unit_test(gguf_cases), cmocka_unit_test(cuts_fit_ids), cmocka_unit_test(published_shards),
+        cmocka_unit_test(gpt2_table), cmocka_unit_test(as_llama_cpp_writes), cmocka_unit_test(llama_cpp_cases), cmocka_unit_test(gguf_cases), cmocka_unit_test(cuts_fit_ids), cmocka_unit_test(published_shards),
     };
     return cmocka_run_group_tests_name("text_golden", tests, NULL, NULL);
 }
