@@ -197,7 +197,7 @@ static void make_step(maker *m, int64_t k)
         odd = odd || isnan(p[j]);
     }
     int y = take_reg(m), vf = vec_of[f] - 1;
-    if (!e->chip && t == DT_F16 && half_of[f] && m->half[m->src->n_inputs + k]) vf = half_of[f] - 1;
+    if (!e->chip && half_of[f] && m->half[m->src->n_inputs + k]) vf = half_of[f] - 1;
     bool tabled = num->tables != 0 && real && fn_table(f) != TAB_none;
     if (tabled && !odd) by_table(m, f, y, a, p, t);
     else if (!tabled && !odd && vf >= 0 && (!e->chip || vec_ulp[vf] == 0)) vector(m, (vec_fn)vf, y, a[0], a[1], a[2], p[0], p[1]);
@@ -220,7 +220,7 @@ static void find_half(maker *m, const int64_t *result)
     const chain *s = m->src;
     for (int64_t v = 0; v < s->n_inputs + s->n_steps; v++) m->half[v] = true;
     for (int k = 0; k < m->ch->n_out; k++)
-        if (m->ch->out[k].t == DT_F32) m->half[result[k]] = false;
+        if (m->ch->out[k].t != DT_F16 && m->ch->out[k].t != DT_BF16) m->half[result[k]] = false;
     for (int64_t k = s->n_steps - 1; k >= 0; k--) {
         fn_id f = (fn_id)s->step[k * CHAIN_STEP + STEP_FN];
         bool on = keeps_error(f) && m->half[s->n_inputs + k];

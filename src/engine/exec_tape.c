@@ -17,8 +17,8 @@ typedef struct {
 typedef struct {
     vec_act act; /* without its places */
     place at, z;
-    int value;   /* input whose one value is p[0]; NONE: it has its own */
-    bool minus;  /* less that value */
+    int value[2];   /* input whose one value is this parameter; NONE: it has its own */
+    bool minus[2];  /* less that value */
 } tape_act;
 
 struct exec_tape {
@@ -56,13 +56,18 @@ static const struct {
 };
 
 static const struct {
-    vec_code load, move, put; /* 0: a type no tile is made of */
+    vec_code load, move, put, ask; /* 0: a type no tile is made of */
 } codes[DT_COUNT] = {
-    [DT_F32] = { VA_X_F32, VA_X_F32, VA_PUT_F32 }, /* fp32 elements are read where they lie, never moved */
-    [DT_F16] = { VA_X_F16, VA_MOVE_F16, VA_PUT_F16 },
-    [DT_BF16] = { VA_X_BF16, VA_MOVE_BF16, VA_PUT_BF16 },
-    [DT_BOOL] = { VA_X_BOOL, VA_MOVE_BOOL, VA_PUT_BOOL },
+    [DT_F32] = { VA_X_F32, VA_X_F32, VA_PUT_F32, VA_ASK_4 }, /* fp32 elements are read where they lie, never moved */
+    [DT_F16] = { VA_X_F16, VA_MOVE_F16, VA_PUT_F16, VA_ASK_2 },
+    [DT_BF16] = { VA_X_BF16, VA_MOVE_BF16, VA_PUT_BF16, VA_ASK_2 },
+    [DT_BOOL] = { VA_X_BOOL, VA_MOVE_BOOL, VA_PUT_BOOL, VA_ASK_1 },
 };
+
+/* Two acts in a row that one does with the same bits; the second's parameter follows the first's. */
+static const struct {
+    vec_fn first, then, both;
+} joined[] = { { VF_MUL_P, VF_ADD_P, VF_AFFINE } };
 
 static int take_slot(maker *m)
 {
@@ -83,7 +88,7 @@ static tape_act *put(maker *m, int code, place at, int size)
         m->t->n_acts = 0;
     }
     tape_act *a = &m->t->acts[m->t->n_acts++];
-    *a = (tape_act){ .act = { .code = code, .step = size * m->t->tile }, .at = at, .value = NONE };
+    *a = (tape_act){ .act = { .code = code, .step = size * m->t->tile }, .at = at, .value = { NONE, NONE } };
     return a;
 }
 
@@ -115,7 +120,7 @@ static void load_x(maker *m, int v)
 {
     const value *x = &m->values[v];
     if (m->in_x == v) return;
-    if (is_one(m, x)) put(m, VA_X_ONE, (place){ 0 }, 0)->value = x->input;
+    if (is_one(m, x)) put(m, VA_X_ONE, (place){ 0 }, 0)->value[0] = x->input;
     else {
         put(m, (int)codes[type_of(m, x)].load, place_of(m, x), step_of(m, x));
     }
@@ -154,6 +159,20 @@ static void used(maker *m, int v)
 
 static int coded(vec_fn f) { return f == VF_ADD ? VA_ADD_F16 : f == VF_SUB ? VA_SUB_F16 : f == VF_MUL ? VA_MUL_F16 : NONE; }
 
+static void join(maker *m) /* the last act with the one before it, where that can be */
+{
+    exec_tape *t = m->t;
+    if (t->n_acts < 2) return;
+    tape_act *a = &t->acts[t->n_acts - 2], *b = a + 1;
+    for (size_t i = 0; i < COUNT(joined); i++)
+        if (a->act.code == (int)joined[i].first && b->act.code == (int)joined[i].then) {
+            a->act.code = (int)joined[i].both;
+            a->act.p[1] = b->act.p[0], a->value[1] = b->value[0], a->minus[1] = b->minus[0];
+            t->n_acts--;
+            return;
+        }
+}
+
 static void make_fn(maker *m, const chain_op *o, const int *given, int result)
 {
     vec_fn f = o->vf;
@@ -170,7 +189,7 @@ static void make_fn(maker *m, const chain_op *o, const int *given, int result)
     tape_act *a;
     if (n == 2 && is_one(m, y) && (swaps || f == VF_SUB)) { /* x - v is x + -v, bit for bit */
         a = put(m, f == VF_MUL ? VF_MUL_P : VF_ADD_P, (place){ 0 }, 0);
-        a->value = y->input, a->minus = f == VF_SUB;
+        a->value[0] = y->input, a->minus[0] = f == VF_SUB;
     } else if (n == 2 && type_of(m, y) == DT_F16 && coded(f) != NONE) a = put(m, coded(f), place_of(m, y), step_of(m, y));
     else {
         place at[2] = { { 0 } };
@@ -184,6 +203,7 @@ static void make_fn(maker *m, const chain_op *o, const int *given, int result)
     for (int i = 0; i < 2; i++)
         if (drop[i] != NONE) m->busy[drop[i]] = false;
     m->in_x = result;
+    join(m);
 }
 
 static void store_out(maker *m, int k)
@@ -224,7 +244,7 @@ static void make_acts(maker *m, int (*of)[3])
     }
     for (int k = 0; k < ch->n_out; k++) m->values[made[k] = reg[ch->out[k].reg]].uses++;
     for (int i = 0; i < ch->n_in; i++) /* a processor by itself looks no further than the end of a page */
-        if (ch->in[i].same && ch->in[i].rank) put(m, VA_ASK, (place){ AT_INPUT, i }, (int)exec_size(ch->in[i].t));
+        if (ch->in[i].same && ch->in[i].rank) put(m, (int)codes[ch->in[i].t].ask, (place){ AT_INPUT, i }, (int)exec_size(ch->in[i].t));
     for (int k = 0; k < ch->n_ops && !m->hard; k++)
         if (ch->ops[k].kind == OP_VECTOR) make_fn(m, &ch->ops[k], of[k], k + ch->port);
     bool done[CHAIN_MOST_RESULTS] = { false };
@@ -300,7 +320,8 @@ static void bind(const stretch *s, vec_act *to)
         const tape_act *a = &t->acts[i];
         to[i] = a->act;
         to[i].at = mem_of(s, a->at), to[i].z = mem_of(s, a->z);
-        if (a->value != NONE) to[i].p[0] = a->minus ? -s->one[a->value] : s->one[a->value];
+        for (int k = 0; k < 2; k++)
+            if (a->value[k] != NONE) to[i].p[k] = a->minus[k] ? -s->one[a->value[k]] : s->one[a->value[k]];
         if (a->at.kind == AT_RESULT && s->past[a->at.which]) to[i].code += VA_PAST_F32 - VA_PUT_F32;
     }
 }
@@ -357,29 +378,68 @@ static void walker_on(walker *k, const exec_walk *w, int64_t n) /* n: not past t
 
 static bool walks(const exec_walk *w) { return w->rank && !w->same; }
 
+/* What stays the same from stretch to stretch. */
+typedef struct {
+    char *in[TAPE_INPUTS], *result[CHAIN_MOST_RESULTS]; /* where tensors begin */
+    int64_t in_size[TAPE_INPUTS], result_size[CHAIN_MOST_RESULTS];
+    bool past[CHAIN_MOST_RESULTS];
+    int walkers[TAPE_INPUTS], n_walkers;
+    int ones[TAPE_INPUTS], n_ones;
+} ground;
+
+static void find_ground(const exec_chain *ch, const run_ctx *c, ground *g)
+{
+    g->n_walkers = g->n_ones = 0;
+    for (int i = 0; i < ch->n_in; i++) {
+        const exec_walk *w = &ch->in[i];
+        g->in[i] = ctx_mem(c, w->tensor), g->in_size[i] = exec_size(w->t);
+        if (walks(w)) g->walkers[g->n_walkers++] = i;
+        if (!w->rank || !w->stride[w->rank - 1]) g->ones[g->n_ones++] = i;
+    }
+    for (int k = 0; k < ch->n_out; k++) {
+        g->result[k] = ctx_mem(c, ch->out[k].y), g->result_size[k] = exec_size(ch->out[k].t);
+        g->past[k] = ch->out[k].t != DT_BOOL && exec_chain_past(ch, c, k);
+    }
+}
+
+/* A number alone: through a vector it would wait for the store of its lanes. */
+static float one_at(const vec_kernels *v, dtype t, const char *x)
+{
+    float y;
+    uint16_t h;
+    if (t == DT_F32) memcpy(&y, x, sizeof y);
+    else if (t == DT_F16) memcpy(&h, x, sizeof h), y = f16_to_f32(h);
+    else v->load(&y, t, x, 1);
+    return y;
+}
+
 void exec_tape_run(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
 {
     const exec_tape *t = ch->tape;
     const vec_kernels *v = ch->env->v;
     vec_act acts[MOST_ACTS];
+    ground g;
     stretch s;
     walker walk[TAPE_INPUTS];
+    find_ground(ch, c, &g);
     s.ch = ch, s.scratch = scratch, s.slot_bytes = t->tile * (int64_t)sizeof(float);
     for (int i = 0; i < ch->n_in; i++) walk[i] = walker_at(&ch->in[i], walks(&ch->in[i]) ? at : 0);
     for (int64_t done = 0, len; done < n; done += len) {
         len = n - done;
-        for (int i = 0; i < ch->n_in; i++)
-            if (walks(&ch->in[i])) len = MIN(len, ch->in[i].dim[ch->in[i].rank - 1] - walk[i].idx[ch->in[i].rank - 1]);
+        for (int i = 0; i < g.n_walkers; i++) {
+            const exec_walk *w = &ch->in[g.walkers[i]];
+            len = MIN(len, w->dim[w->rank - 1] - walk[g.walkers[i]].idx[w->rank - 1]);
+        }
         for (int i = 0; i < ch->n_in; i++) {
             const exec_walk *w = &ch->in[i];
-            s.in[i] = (char *)ctx_mem(c, w->tensor) + (w->same && w->rank ? at + done : walk[i].off) * exec_size(w->t);
-            if (!w->rank || !w->stride[w->rank - 1]) v->load(&s.one[i], w->t, s.in[i], 1);
-            if (walks(w)) walker_on(&walk[i], w, len);
+            s.in[i] = g.in[i] + (w->same && w->rank ? at + done : walk[i].off) * g.in_size[i];
         }
+        for (int i = 0; i < g.n_ones; i++) s.one[g.ones[i]] = one_at(v, ch->in[g.ones[i]].t, s.in[g.ones[i]]);
+        for (int i = 0; i < g.n_walkers; i++) walker_on(&walk[g.walkers[i]], &ch->in[g.walkers[i]], len);
         s.acc = (char *)(uintptr_t)(acc ? acc + done : NULL);
         for (int k = 0; k < ch->n_out; k++) {
-            s.result[k] = (char *)ctx_mem(c, ch->out[k].y) + (at + done) * exec_size(ch->out[k].t);
-            s.past[k] = ch->out[k].t != DT_BOOL && exec_chain_past(ch, c, k) && (uintptr_t)s.result[k] % VEC_LINE == 0;
+            s.result[k] = g.result[k] + (at + done) * g.result_size[k];
+            s.past[k] = g.past[k] && (uintptr_t)s.result[k] % VEC_LINE == 0;
         }
         for (int i = 0; i < t->n_fills; i++) v->fill((float *)(void *)slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].input], t->tile);
         int64_t whole = len / t->tile;

@@ -67,10 +67,11 @@ enum { VEC_LINE = 64 /* bytes of a line of the caches */, VEC_BAND = 8 };
 /* A chain as a list of acts on a tile of elements, x, that stays in registers. A function (a code below VF_COUNT) makes x of x, of
  * the fp32 elements at `at` when it has a second operand, and of those at `z` when it has a third. The others load x from `at` or
  * set it to p[0], combine it with fp16 elements at `at`, make fp32 of elements there and leave it at `z`, or store x at `at`: as a type, or
- * past the caches to an address that is a multiple of VEC_LINE. ASK asks memory for what lies VEC_ASK_AHEAD bytes behind `at`. */
-enum { VEC_ASK_AHEAD = 2048 };
+ * past the caches to an address that is a multiple of VEC_LINE. ASK asks memory for the elements of so many
+ * bytes that lie VEC_ASK_AHEAD bytes behind `at`. */
+enum { VEC_ASK_AHEAD = 4096 };
 typedef enum {
-    VA_ASK = VF_COUNT, VA_X_F32, VA_X_F16, VA_X_BF16, VA_X_BOOL, VA_X_ONE,
+    VA_ASK_4 = VF_COUNT, VA_ASK_2, VA_ASK_1, VA_X_F32, VA_X_F16, VA_X_BF16, VA_X_BOOL, VA_X_ONE,
     VA_ADD_F16, VA_SUB_F16, VA_MUL_F16,
     VA_MOVE_F16, VA_MOVE_BF16, VA_MOVE_BOOL,
     VA_PUT_F32, VA_PUT_F16, VA_PUT_BF16, VA_PUT_BOOL,

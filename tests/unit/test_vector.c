@@ -309,11 +309,11 @@ static void test_looks(void **state)
 /* Each function on a tape gives the bits of its loop, from and to every type, past the caches or not. */
 static void tapes(const vec_kernels *v, const vec_kernels *plain)
 {
-    enum { TILES = 3, MOST_TILE = 128 };
+    enum { TILES = 3, MOST_TILE = 256 };
     static const struct {
         dtype t;
-        int load, put, past;
-    } types[] = { { DT_F32, VA_X_F32, VA_PUT_F32, VA_PAST_F32 }, { DT_F16, VA_X_F16, VA_PUT_F16, VA_PAST_F16 }, { DT_BF16, VA_X_BF16, VA_PUT_BF16, VA_PAST_BF16 } };
+        int load, put, past, ask;
+    } types[] = { { DT_F32, VA_X_F32, VA_PUT_F32, VA_PAST_F32, VA_ASK_4 }, { DT_F16, VA_X_F16, VA_PUT_F16, VA_PAST_F16, VA_ASK_2 }, { DT_BF16, VA_X_BF16, VA_PUT_BF16, VA_PAST_BF16, VA_ASK_2 } };
     static _Alignas(VEC_LINE) unsigned char from[4 * TILES * MOST_TILE], to[4 * TILES * MOST_TILE], want[4 * TILES * MOST_TILE];
     static float a[TILES * MOST_TILE], b[TILES * MOST_TILE], c[TILES * MOST_TILE], y[TILES * MOST_TILE];
     float p[2] = { 0.75f, 3 };
@@ -325,7 +325,7 @@ static void tapes(const vec_kernels *v, const vec_kernels *plain)
             int size = dtype_bits(types[k].t) / 8;
             for (int64_t i = 0; i < n; i++) a[i] = number(), b[i] = number(), c[i] = number();
             v->store(from, types[k].t, a, n), v->load(a, types[k].t, from, n);
-            const vec_act acts[] = { { .code = VA_ASK, .step = size * v->tile, .at = from, .z = b }, { .code = types[k].load, .step = size * v->tile, .at = from, .z = b },
+            const vec_act acts[] = { { .code = types[k].ask, .step = size * v->tile, .at = from, .z = b }, { .code = types[k].load, .step = size * v->tile, .at = from, .z = b },
                                      { .code = f, .step = 4 * v->tile, .z_step = 4 * v->tile, .p = { p[0], p[1] }, .at = b, .z = c },
                                      { .code = f % 2 ? types[k].put : types[k].past, .step = size * v->tile, .at = to, .z = b } };
             v->tape(acts, COUNT(acts), TILES);
