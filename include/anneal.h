@@ -231,6 +231,7 @@ typedef struct {
 typedef struct {
     uint64_t bytes, documents, tokens, validation_tokens;
 } an_prepare_result;
+AN_API int an_is_token_file(const char *path); /* ids one after the other: named .u16 or .u32, or llm.c's form */
 AN_API an_status an_data_prepare(an_tokenizer *t, const an_prepare_options *o, an_prepare_result *r, an_error *e);
 AN_API char *an_story(uint64_t seed, uint64_t index, an_error *e); /* one story and a line end: yours; NULL: no memory */
 
@@ -395,7 +396,7 @@ typedef struct {
     size_t tokens;              /* predictions */
     double nats_per_token, ppl;
 } an_score;
-/* A text file (BOS in front), or ids as .u16 or .u32. Windows of the context, back to back, each token predicted once. */
+/* A text file (BOS in front), or ids as .u16, .u32 or in llm.c's form, which need no tokenizer. Windows of the context, back to back, each token predicted once. */
 AN_API an_status an_lm_eval(an_lm *m, const char *path, void (*progress)(void *user, const an_score *so_far), void *user, an_score *r, an_error *e);
 
 typedef struct {

@@ -287,7 +287,7 @@ static inline const double *bias_of(const store *s, model_weight_id id, int laye
 static inline void m_attend(const model_config *c, const double *q, const double *k, const double *v, double *attn, double *probs, int64_t S)
 {
     int64_t hd = c->head_dim, G = c->n_heads / c->n_kv_heads;
-    double scale = rc(c, 1 / sqrt((double)hd));
+    double scale = rc(c, 1 / sqrt(c->query_dim != 0 ? c->query_dim : (double)hd)), cap = c->attn_softcap;
     double *p = room(S);
     for (int64_t h = 0; h < c->n_heads; h++)
         for (int64_t i = 0; i < S; i++) {
@@ -296,6 +296,7 @@ static inline void m_attend(const model_config *c, const double *q, const double
             for (int64_t t = from; t <= i; t++) {
                 p[t] = 0;
                 for (int64_t j = 0; j < hd; j++) p[t] += q[(h * hd + j) * S + i] * scale * k[(kv * hd + j) * S + t];
+                if (cap != 0) p[t] = cap * tanh(p[t] / cap);
                 top = fmax(top, p[t]);
             }
             for (int64_t t = from; t <= i; t++) sum += p[t] = exp(p[t] - top);
@@ -307,6 +308,16 @@ static inline void m_attend(const model_config *c, const double *q, const double
                 attn[(h * hd + j) * S + i] = a;
             }
         }
+}
+
+/* The norm of a branch, in place. */
+static inline void m_post(const store *s, model_weight_id gain, int layer, double *o, int64_t S)
+{
+    const model_config *c = s->c;
+    double *y = room(c->dim * S);
+    if (!c->post_norm) return;
+    m_rms(o, weight_of(s, gain, layer), pow(rc(c, sqrt(c->norm_eps)), 2), y, c->dim, S);
+    memcpy(o, y, (size_t)(c->dim * S) * sizeof *o);
 }
 
 typedef struct { /* the attention half of a layer */
@@ -324,8 +335,11 @@ static inline m_attn m_attn_from(const store *s, int layer, const double *x, int
     m_linear(weight_of(s, MW_WV, layer), bias_of(s, MW_BV, layer), m.xn, m.v, K, D, S);
     m_place(s, MW_Q_NORM, layer, m.qraw, m.q, c->n_heads, S, rotate);
     m_place(s, MW_K_NORM, layer, m.kraw, m.k, c->n_kv_heads, S, rotate);
-    m_attend(c, m.q, m.k, m.v, m.attn, NULL, S);
+    model_config one = *c;
+    if (c->window_every > 1 && layer % c->window_every) one.window = 0;
+    m_attend(&one, m.q, m.k, m.v, m.attn, NULL, S);
     m_linear(weight_of(s, MW_WO, layer), bias_of(s, MW_BO, layer), m.attn, m.o, D, Q, S);
+    m_post(s, MW_POST1, layer, m.o, S);
     for (int64_t i = 0; i < D * S; i++) m.y[i] = (c->host_residual ? 0 : x[i]) + alpha_of(c) * m.o[i];
     return m;
 }
@@ -344,7 +358,8 @@ typedef struct {
 
 static inline void m_activate(const model_config *c, const double *h1, const double *h3, double *act, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) act[i] = c->act == MODEL_ACT_GELU ? m_gelu(c, h1[i]) : h1[i] * m_sigmoid(h1[i]) * h3[i];
+    for (int64_t i = 0; i < n; i++)
+        act[i] = c->act == MODEL_ACT_GELU ? m_gelu(c, h1[i]) : c->act == MODEL_ACT_GEGLU ? m_gelu(c, h1[i]) * h3[i] : h1[i] * m_sigmoid(h1[i]) * h3[i];
 }
 
 static inline m_ffn m_ffn_from(const store *s, int layer, const double *x, int64_t S)
@@ -354,9 +369,10 @@ static inline m_ffn m_ffn_from(const store *s, int layer, const double *x, int64
     m_ffn m = { room(D * S), room(H * S), room(H * S), room(H * S), room(D * S), room(D * S) };
     m_norm(s, MW_NORM2, MW_NORM2_B, layer, x, m.xn, S);
     m_linear(weight_of(s, MW_W1, layer), bias_of(s, MW_B1, layer), m.xn, m.h1, H, D, S);
-    if (c->act == MODEL_ACT_SWIGLU) m_linear(weight_of(s, MW_W3, layer), bias_of(s, MW_B3, layer), m.xn, m.h3, H, D, S);
+    if (c->act != MODEL_ACT_GELU) m_linear(weight_of(s, MW_W3, layer), bias_of(s, MW_B3, layer), m.xn, m.h3, H, D, S);
     m_activate(c, m.h1, m.h3, m.act, H * S);
     m_linear(weight_of(s, MW_W2, layer), bias_of(s, MW_B2, layer), m.act, m.o, D, H, S);
+    m_post(s, MW_POST2, layer, m.o, S);
     for (int64_t i = 0; i < D * S; i++) m.y[i] = (c->host_residual ? 0 : x[i]) + alpha_of(c) * m.o[i];
     return m;
 }

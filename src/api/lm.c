@@ -6,6 +6,7 @@
 #include "api/api_int.h"
 #include "base/io.h"
 #include "lm/generate.h"
+#include "text/shard.h"
 
 typedef struct {
     lm_role role;
@@ -307,30 +308,28 @@ static void progress(void *user, const lm_score *s)
     if (p->fn) p->fn(p->user, &now);
 }
 
-static bool ends_with(const char *s, const char *tail)
+static an_status read_shard(an_lm *m, const char *path, tok_ids *ids, diag *d)
 {
-    size_t n = strlen(s), k = strlen(tail);
-    return n >= k && !strcmp(s + n - k, tail);
+    shard *s;
+    TRY(shard_open(path, (uint32_t)lm_config(m->model)->vocab, &s, d));
+    size_t n = (size_t)shard_count(s);
+    ids->at = calloc(n + 1, sizeof *ids->at);
+    ids->cap = n + 1;
+    an_status st = ids->at ? shard_read(s, 0, n, (int32_t *)ids->at, d) : diag_nomem(d); /* below the vocabulary, so never negative */
+    if (!st) ids->n = n;
+    shard_close(s);
+    return st;
 }
 
 static an_status read_ids(an_lm *m, const char *path, tok_ids *ids, diag *d)
 {
-    size_t wide = ends_with(path, ".u16") ? 2 : ends_with(path, ".u32") ? 4 : 0;
+    if (shard_is(path)) return read_shard(m, path, ids, d);
     file_bytes f;
+    TRY(need_tokenizer(m, d));
     TRY(file_map(path, &f, d));
-    an_status st = AN_OK;
-    if (wide && f.n % wide) st = diag_fail(d, AN_INPUT, NOWHERE, "%s: %zu bytes are no whole number of %zu-byte ids", path, f.n, wide);
-    for (size_t i = 0; wide && i < f.n / wide && !st; i++) {
-        const unsigned char *p = f.at + i * wide;
-        uint32_t id = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (wide == 4 ? (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24 : 0);
-        if (!tok_ids_push(ids, id)) st = diag_nomem(d);
-    }
-    if (!wide && !st) st = need_tokenizer(m, d);
-    if (!wide && !st) {
-        tok_info info;
-        tok_get(m->t, &info);
-        st = tok_encode(m->e, (const char *)f.at, f.n, info.bos >= 0 ? TOK_BOS : 0, ids, d);
-    }
+    tok_info info;
+    tok_get(m->t, &info);
+    an_status st = tok_encode(m->e, (const char *)f.at, f.n, info.bos >= 0 ? TOK_BOS : 0, ids, d);
     file_drop(&f);
     return st;
 }

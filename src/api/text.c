@@ -248,6 +248,8 @@ an_status an_data_prepare(an_tokenizer *t, const an_prepare_options *o, an_prepa
     return d.st ? api_error(e, &d) : AN_OK;
 }
 
+int an_is_token_file(const char *path) { return shard_is(path); }
+
 char *an_story(uint64_t seed, uint64_t index, an_error *e)
 {
     strbuf b = { 0 };

@@ -12,7 +12,7 @@ const option convert_options[] = {
     { "quantize", "FORM", NULL, "int8, int4 or palette4; gguf: q8_0 or q4_0; llama2c: int8" },
     { "bin-version", "N", NULL, "llama2c: 0, 1 or 2; without it 0, or 2 with int8" },
     { "shard-size", "SIZE", NULL, "hf: files of at most so many bytes of tensors, and their index: 500MB, 5GB, or a number of bytes" },
-    { "data", "F", NULL, "afterwards, how well both predict a text, or ids as .u16 or .u32: perplexity before and after" },
+    { "data", "F", NULL, "afterwards, how well both predict a text, or ids as .u16, .u32 or llm.c's .bin: perplexity before and after" },
     { "tokenizer", "T", NULL, "goes into a gguf file, and reads --data: tokenizer.json, tokenizer.model, tokenizer.bin, GGUF or a folder; without it the model's own" },
     { "seed", "N", "0", "of the weights of a preset" },
     { "threads", "N", "0", "0: the CPUs" },
@@ -26,6 +26,7 @@ static int score(const args *a, const char *model, uint64_t seed, int threads, a
     an_lm *m = NULL;
     an_error e = { 0 };
     an_lm_options o = { .model = model, .tokenizer = arg_of(a, "tokenizer"), .engine = "cpu", .weights = "file", .no_cache = true, .seed = seed, .threads = threads };
+    o.no_tokenizer = !o.tokenizer && an_is_token_file(arg_of(a, "data"));
     int code = an_lm_open(&m, &o, &e) || an_lm_eval(m, arg_of(a, "data"), NULL, NULL, s, &e) ? say_error(NULL, &e) : 0;
     an_lm_close(m);
     return code;

@@ -5,7 +5,7 @@
 
 const option eval_options[] = {
     LM_MODEL_OPTIONS,
-    { "data", "F", NULL, "a text, or ids as .u16 or .u32" },
+    { "data", "F", NULL, "a text, or ids as .u16, .u32 or llm.c's .bin: these need no tokenizer" },
     { "json", NULL, NULL, "one object" },
     { NULL, NULL, NULL, NULL },
 };

@@ -35,6 +35,7 @@ int lm_open_args(const args *a, an_lm **out)
                         .cache_dir = arg_of(a, "cache"), .no_cache = arg_on(a, "no-cache"), .draft = arg_of(a, "draft") };
     *out = NULL;
     if (!o.model) return say(AN_USAGE, "%s needs --model", a->cmd->name);
+    o.no_tokenizer = !o.tokenizer && arg_of(a, "data") && an_is_token_file(arg_of(a, "data")); /* eval: ids need none */
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
     if (!arg_int(a, "context", 0, 1 << 24, &context) || !arg_int(a, "threads", 0, 4096, &threads) || !seed_of(a, "weight-seed", &o.seed)) return an_exit_code(AN_USAGE);
     o.context = context, o.threads = (int)threads;

@@ -165,7 +165,24 @@ static an_status read_rope(const reader *r, model_config *c)
 
 /* ---- sliding windows ---- */
 
-/* One window for all layers, or none: the decoder has no layers of two kinds. */
+/* Gemma 2: layers 0, 2, 4, … have the window. */
+static an_status read_alternating(const reader *r, model_config *c)
+{
+    const json_t *types = get(r->top, "layer_types");
+    char text[64];
+    TRY(get_int(r, r->top, "sliding_window", 4096, &c->window));
+    if (!c->window) return BAD(r, "%.150s: \"sliding_window\" is 0, wanted a number of positions", r->file);
+    if (types && json_array_size(types) != (size_t)c->n_layers)
+        return BAD(r, "%.150s: \"layer_types\" lists %zu layers, the model has %lld", r->file, json_array_size(types), (long long)c->n_layers);
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *t = json_string_value(json_array_get(types, i)), *want = i % 2 ? "full_attention" : "sliding_attention";
+        if (!t || strcmp(t, want)) return BAD(r, "%.150s: \"layer_types\" has %s for layer %zu; only %s is supported there", r->file, shown(json_array_get(types, i), text, sizeof text), i, want);
+    }
+    c->window_every = 2;
+    return AN_OK;
+}
+
+/* One window for all layers, or none. */
 static an_status read_window(const reader *r, model_config *c)
 {
     bool use = true;
@@ -210,7 +227,7 @@ static an_status read_family(reader *r)
     if (!word) return BAD(r, "%.200s: no \"model_type\"", r->file);
     for (int i = 0; i < FAM_COUNT; i++)
         if (!strcmp(families[i].hf, word)) r->fam = (family_id)i;
-    if (r->fam == FAM_COUNT) return BAD(r, "%.150s: \"model_type\" is \"%.40s\"; llama, mistral, qwen2, qwen3 and gpt2 are supported", r->file, word);
+    if (r->fam == FAM_COUNT) return BAD(r, "%.150s: \"model_type\" is \"%.40s\"; llama, mistral, qwen2, qwen3, gemma, gemma2 and gpt2 are supported", r->file, word);
     const json_t *list = get(r->top, "architectures");
     for (size_t i = 0; i < json_array_size(list); i++) {
         /* the model alone, or with its classifier; other heads compute something else */
@@ -246,16 +263,37 @@ static an_status read_gpt2(const reader *r, model_config *c)
     return AN_OK;
 }
 
+/* A field that is not there has the class's default, one that is null means none. */
+static an_status get_cap(const reader *r, const char *key, double def, double *out)
+{
+    return get_num(r, r->top, key, json_object_get(r->top, key) ? 0 : def, out);
+}
+
+/* hidden_activation counts; where it is missing or null the library takes the tanh form, whatever the older hidden_act says. */
+static an_status read_gemma(const reader *r, model_config *c)
+{
+    TRY(want_text(r, "hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh", "gelu_pytorch_tanh"));
+    TRY(want_text(r, "hidden_act", "gelu_pytorch_tanh", "gelu_pytorch_tanh", "gelu"));
+    c->act = MODEL_ACT_GEGLU;
+    c->embed_scale = sqrt((double)c->dim);
+    if (r->fam == FAM_GEMMA) return AN_OK;
+    TRY(get_num(r, r->top, "query_pre_attn_scalar", 256, &c->query_dim));
+    if (c->query_dim == (double)c->head_dim) c->query_dim = 0;
+    TRY(get_cap(r, "attn_logit_softcapping", 50, &c->attn_softcap));
+    c->post_norm = true;
+    return read_alternating(r, c);
+}
+
 static an_status read_llama_like(const reader *r, model_config *c)
 {
-    bool bias;
+    bool bias, gemma = r->fam == FAM_GEMMA || r->fam == FAM_GEMMA2;
     TRY(get_int(r, r->top, "hidden_size", -1, &c->dim));
     TRY(get_int(r, r->top, "intermediate_size", -1, &c->hidden));
     TRY(get_int(r, r->top, "num_hidden_layers", -1, &c->n_layers));
     TRY(get_int(r, r->top, "num_attention_heads", -1, &c->n_heads));
     TRY(get_int(r, r->top, "num_key_value_heads", r->fam == FAM_MISTRAL ? 8 : c->n_heads, &c->n_kv_heads));
     if (!c->n_heads) return BAD(r, "%.150s: num_attention_heads is 0", r->file);
-    TRY(get_int(r, r->top, "head_dim", r->fam == FAM_QWEN3 ? 128 : 0, &c->head_dim));
+    TRY(get_int(r, r->top, "head_dim", r->fam == FAM_QWEN3 ? 128 : gemma ? 256 : 0, &c->head_dim));
     if (!c->head_dim) {
         if (c->dim % c->n_heads)
             return BAD(r, "%.150s: hidden_size is %lld and num_attention_heads %lld: without head_dim the heads must divide it", r->file,
@@ -264,12 +302,13 @@ static an_status read_llama_like(const reader *r, model_config *c)
     }
     TRY(get_int(r, r->top, "max_position_embeddings", -1, &c->context));
     TRY(get_num(r, r->top, "rms_norm_eps", 1e-6, &c->norm_eps));
-    TRY(want_text(r, "hidden_act", "silu", "silu", "swish"));
-    TRY(get_bool(r, "tie_word_embeddings", false, &c->tied));
+    if (!gemma) TRY(want_text(r, "hidden_act", "silu", "silu", "swish"));
+    TRY(get_bool(r, "tie_word_embeddings", gemma, &c->tied));
     TRY(get_bool(r, "attention_bias", false, &bias));
     TRY(get_bool(r, "mlp_bias", false, &c->bias_mlp));
     TRY(read_rope(r, c));
-    TRY(read_window(r, c));
+    TRY(gemma ? read_gemma(r, c) : read_window(r, c));
+    if (gemma && bias) return BAD(r, "%.150s: \"attention_bias\" is true; only false is supported in a %s model", r->file, families[r->fam].hf);
     c->bias_qkv = bias || r->fam == FAM_QWEN2;
     c->bias_o = bias;
     c->qk_norm = r->fam == FAM_QWEN3;
@@ -296,7 +335,7 @@ an_status config_from_json(const char *file, const json_t *top, model_config *c,
     snprintf(c->name, sizeof c->name, "%s", families[r.fam].hf);
     TRY(get_int(&r, top, "vocab_size", -1, &c->vocab));
     TRY(r.fam == FAM_GPT2 ? read_gpt2(&r, c) : read_llama_like(&r, c));
-    TRY(get_num(&r, top, "final_logit_softcapping", 0, &c->softcap));
+    TRY(get_cap(&r, "final_logit_softcapping", r.fam == FAM_GEMMA2 ? 30 : 0, &c->softcap));
     config_defaults(c);
     diag why = { 0 };
     if (model_config_check(c, &why)) return BAD(&r, "%.150s: %s", file, why.msg);

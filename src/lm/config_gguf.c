@@ -6,7 +6,7 @@
 
 #include "lm/lm_int.h"
 
-typedef enum { KEY_USED, KEY_HARMLESS, KEY_ZERO } key_what;
+typedef enum { KEY_USED, KEY_HARMLESS, KEY_ZERO, KEY_GEMMA2 /* used there, unknown elsewhere */ } key_what;
 static const struct {
     const char *tail;
     key_what what;
@@ -30,6 +30,8 @@ static const struct {
     { "rope.scaling.original_context_length", KEY_USED },
     { "rope.scaling.attn_factor", KEY_USED },
     { "rope.scaling.finetuned", KEY_HARMLESS },
+    { "attn_logit_softcapping", KEY_GEMMA2 },
+    { "final_logit_softcapping", KEY_GEMMA2 },
     { "vocab_size", KEY_USED },
     { "tensor_data_layout", KEY_HARMLESS },
     { "expert_count", KEY_ZERO },
@@ -93,7 +95,7 @@ static an_status check_keys(const reader *r)
         if (strncmp(v->key, r->arch, n) || v->key[n] != '.') continue;
         size_t k = 0;
         while (k < COUNT(keys) && strcmp(keys[k].tail, v->key + n + 1)) k++;
-        if (k == COUNT(keys)) return BAD(r, "%.150s: key \"%.80s\" is not known here; it could change what the model computes", gguf_file(r->f), v->key);
+        if (k == COUNT(keys) || (keys[k].what == KEY_GEMMA2 && strcmp(r->arch, "gemma2"))) return BAD(r, "%.150s: key \"%.80s\" is not known here; it could change what the model computes", gguf_file(r->f), v->key);
         int64_t x;
         if (keys[k].what == KEY_ZERO && !(gguf_int(r->f, v->key, &x) && !x))
             return BAD(r, "%.150s: \"%.80s\" is not 0; mixtures of experts are not supported", gguf_file(r->f), v->key);
@@ -113,7 +115,7 @@ static an_status read_arch(reader *r)
             snprintf(r->arch, sizeof r->arch, "%s", families[i].gguf);
             return AN_OK;
         }
-    return BAD(r, "%.150s: general.architecture is \"%.*s\"; llama, qwen2, qwen3 and gpt2 are supported", gguf_file(r->f), (int)MIN(s.n, 40), s.at);
+    return BAD(r, "%.150s: general.architecture is \"%.*s\"; llama, qwen2, qwen3, gemma, gemma2 and gpt2 are supported", gguf_file(r->f), (int)MIN(s.n, 40), s.at);
 }
 
 static an_status read_scaling(const reader *r, model_config *c)
@@ -171,6 +173,26 @@ static an_status read_factors(const reader *r, model_config *c)
     return BAD(r, "%.150s: tensor rope_freqs.weight does not hold the Llama 3 scaling by 4, 8, 16 or 32 of 8192 positions", gguf_file(r->f));
 }
 
+/* The 27B model, 46 layers deep, divides by the width of a head as the embedding has it; the others by that of a head. */
+double gemma2_query_dim(const model_config *c)
+{
+    double by_embedding = (double)c->dim / (double)c->n_heads;
+    return c->n_layers == 46 && by_embedding != (double)c->head_dim ? by_embedding : 0;
+}
+
+static an_status read_gemma(const reader *r, model_config *c)
+{
+    c->act = MODEL_ACT_GEGLU;
+    c->embed_scale = sqrt((double)c->dim);
+    if (strcmp(r->arch, "gemma2")) return AN_OK;
+    c->post_norm = true;
+    c->window_every = 2;
+    c->query_dim = gemma2_query_dim(c);
+    TRY(get_int(r, "attention.sliding_window", 4096, &c->window));
+    TRY(get_num(r, "attn_logit_softcapping", 50, &c->attn_softcap));
+    return get_num(r, "final_logit_softcapping", 30, &c->softcap);
+}
+
 static an_status read_rest(const reader *r, model_config *c)
 {
     bool gpt2 = !strcmp(r->arch, "gpt2");
@@ -207,6 +229,7 @@ static an_status read_rest(const reader *r, model_config *c)
         c->qk_norm = gguf_find(r->f, "blk.0.attn_q_norm.weight") != NULL;
         TRY(read_scaling(r, c));
         TRY(read_factors(r, c));
+        if (!strncmp(r->arch, "gemma", 5)) TRY(read_gemma(r, c));
     }
     /* the vocabulary is as long as the embedding; both other places that say so must agree */
     const gguf_tensor *embed = gguf_find(r->f, "token_embd.weight");

@@ -7,6 +7,13 @@ static void put_int(strbuf *b, const char *key, int64_t x) { sb_printf(b, ",\n  
 static void put_num(strbuf *b, const char *key, double x) { sb_printf(b, ",\n  \"%s\": %.17g", key, x); }
 static void put_bool(strbuf *b, const char *key, bool x) { sb_printf(b, ",\n  \"%s\": %s", key, x ? "true" : "false"); }
 
+/* Gemma 2's caps are there unless they are said not to be. */
+static void put_cap(strbuf *b, const char *key, double x)
+{
+    if (x != 0) put_num(b, key, x);
+    else sb_printf(b, ",\n  \"%s\": null", key);
+}
+
 static void put_rope(strbuf *b, const model_config *c)
 {
     const model_scaling *s = &c->scaling;
@@ -35,11 +42,16 @@ static void put_llama_like(strbuf *b, const model_config *c, family_id f)
     put_int(b, "head_dim", c->head_dim);
     put_int(b, "max_position_embeddings", c->context);
     put_num(b, "rms_norm_eps", c->norm_eps);
-    sb_puts(b, ",\n  \"hidden_act\": \"silu\"");
+    if (f == FAM_GEMMA || f == FAM_GEMMA2) sb_puts(b, ",\n  \"hidden_act\": \"gelu_pytorch_tanh\",\n  \"hidden_activation\": \"gelu_pytorch_tanh\"");
+    else sb_puts(b, ",\n  \"hidden_act\": \"silu\"");
     put_rope(b, c);
     if (f == FAM_LLAMA || f == FAM_QWEN3) put_bool(b, "attention_bias", c->bias || c->bias_qkv);
     if (f == FAM_LLAMA) put_bool(b, "mlp_bias", c->bias || c->bias_mlp);
-    if (f == FAM_MISTRAL) put_int(b, "sliding_window", c->window);
+    if (f == FAM_MISTRAL || f == FAM_GEMMA2) put_int(b, "sliding_window", c->window);
+    if (f == FAM_GEMMA2) {
+        put_num(b, "query_pre_attn_scalar", c->query_dim != 0 ? c->query_dim : (double)c->head_dim);
+        put_cap(b, "attn_logit_softcapping", c->attn_softcap);
+    }
     if ((f == FAM_QWEN2 || f == FAM_QWEN3) && c->window) {
         put_bool(b, "use_sliding_window", true);
         put_int(b, "sliding_window", c->window);
@@ -83,7 +95,8 @@ an_status lm_config_json(const model_config *c, const lm_generation *g, strbuf *
     if (f == FAM_GPT2) put_gpt2(out, c);
     else put_llama_like(out, c, f);
     put_bool(out, "tie_word_embeddings", c->tied);
-    if (c->softcap != 0) put_num(out, "final_logit_softcapping", c->softcap);
+    if (f == FAM_GEMMA2) put_cap(out, "final_logit_softcapping", c->softcap);
+    else if (c->softcap != 0) put_num(out, "final_logit_softcapping", c->softcap);
     if (g) put_ids(out, g);
     sb_puts(out, "\n}\n");
     return out->oom ? diag_nomem(d) : AN_OK;

@@ -69,7 +69,7 @@ static void settle(conversion *v)
 /* Every fp32 is what fp16 or bf16 made of it only when it came from there. */
 static bool holds(dtype to, const store *s)
 {
-    if (s->kind == STORE_PLAIN && (s->dt == to || to == DT_F64)) return true;
+    if (s->kind == STORE_PLAIN && s->add == 0 && (s->dt == to || to == DT_F64)) return true;
     return to == DT_F32 && !(s->kind == STORE_PLAIN && (s->dt == DT_F64 || s->dt == DT_I64 || s->dt == DT_U64));
 }
 
@@ -102,7 +102,13 @@ static an_status block_run(conversion *v, const store *s, const block_format *f,
 
 an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt, const block_format *f, put_fn *put, void *ctx, diag *d)
 {
-    const store *s = store_at(v->m, id, layer);
+    const store *from = store_at(v->m, id, layer), *s = from;
+    store gain; /* as the target has it: where both leave the same off, the file's own numbers */
+    if (weight_is_gain(id) && (from->add != 0 || v->less != 0)) {
+        gain = *from;
+        gain.add -= v->less;
+        s = &gain;
+    }
     int64_t hd = v->m->c.head_dim, unit = conversion_turns(v, id) ? hd : 1, run = MAX(CONVERT_RUN / s->cols / unit, 1) * unit;
     size_t row = 0;
     if (f && f->dt == DT_NONE ? !block_bytes(f, s->cols, &row) : !dtype_bytes(dt, s->cols, &row))
@@ -123,7 +129,7 @@ an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt
     free(v->y);
     v->x = v->y = NULL;
     settle(v);
-    if (!st) store_forget(v->m, s);
+    if (!st) store_forget(v->m, from);
     return st;
 }
 

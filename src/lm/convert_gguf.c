@@ -64,6 +64,16 @@ static an_status put_scaling(sheet *h, const model_config *c, diag *d)
     return put_arch_u32(h, "rope.scaling.original_context_length", (int64_t)s->original, d);
 }
 
+/* Both caps have a default there, so their absence has to be sayable: 0 is no cap. Of queries such files say nothing. */
+static an_status put_gemma2(sheet *h, const model_config *c, diag *d)
+{
+    if (c->query_dim != gemma2_query_dim(c))
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: queries scaled by the root of %g; a GGUF file of architecture gemma2 with these sizes means %g", h->v->m->path,
+                         c->query_dim != 0 ? c->query_dim : (double)c->head_dim, gemma2_query_dim(c) != 0 ? gemma2_query_dim(c) : (double)c->head_dim);
+    TRY(put_arch_f32(h, "attn_logit_softcapping", c->attn_softcap, d));
+    return put_arch_f32(h, "final_logit_softcapping", c->softcap, d);
+}
+
 static an_status put_values(sheet *h, diag *d)
 {
     const model_config *c = &h->v->m->c;
@@ -87,6 +97,7 @@ static an_status put_values(sheet *h, diag *d)
         TRY(put_arch_f32(h, "rope.freq_base", c->rope_theta, d));
         TRY(put_arch_u32(h, "vocab_size", c->vocab, d));
         if (c->window) TRY(put_arch_u32(h, "attention.sliding_window", c->window, d));
+        if (h->fam == FAM_GEMMA2) TRY(put_gemma2(h, c, d));
         TRY(put_scaling(h, c, d));
     }
     TRY(convert_vocab(h->v, h->w, d));
@@ -112,7 +123,7 @@ static const block_format *type_of(const conversion *v, model_weight_id id, int 
 static an_status declare(sheet *h, model_weight_id id, int layer, diag *d)
 {
     const store *s = store_at(h->v->m, id, layer);
-    name_column col = h->fam == FAM_GPT2 ? COL_GGUF2 : COL_GGUF;
+    name_column col = gguf_column(h->fam);
     item it = { .id = id, .layer = layer, .type = type_of(h->v, id, layer) };
     char name[100];
     int third = name_third(col, id);
@@ -168,7 +179,7 @@ an_status convert_gguf(conversion *v, diag *d)
     const char *why;
     sheet h = { .v = v, .fam = family_of(&v->m->c, &why) };
     if (h.fam == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no GGUF architecture has %s", v->m->path, why);
-    if (v->m->c.softcap != 0) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: a GGUF file of architecture %s cannot say that the logits have a soft cap", v->m->path, families[h.fam].gguf);
+    if (v->m->c.softcap != 0 && h.fam != FAM_GEMMA2) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: a GGUF file of architecture %s cannot say that the logits have a soft cap", v->m->path, families[h.fam].gguf);
     v->rope = families[h.fam].gguf_rope;
     TRY(gguf_create(v->out, &h.w, d));
     an_status st = fill(&h, d);

@@ -175,7 +175,9 @@ static an_status target_config(sheet *h, diag *d)
     h->c = h->v->m->c;
     if (h->c.rope != MODEL_ROPE_NONE) h->c.rope = MODEL_ROPE_HALF;
     h->v->rope = h->c.rope;
-    if (family_of(&h->c, &why) == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no family of Hugging Face models has %s", h->v->m->path, why);
+    family_id f = family_of(&h->c, &why);
+    if (f != FAM_COUNT) h->v->less = families[f].less;
+    if (f == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no family of Hugging Face models has %s", h->v->m->path, why);
     return AN_OK;
 }
 

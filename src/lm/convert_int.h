@@ -13,6 +13,7 @@ typedef struct {
     lm_form form;              /* LM_DENSE: not quantised */
     const block_format *block; /* the same as GGUF has it */
     model_rope rope;           /* the target's order of pairs; NONE: leave rows alone */
+    float less;                /* what the target leaves off the gains of norms */
     lm_converted done;
     double peak, error;        /* of the tensor under way */
     float *x, *y;

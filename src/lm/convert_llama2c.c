@@ -18,7 +18,7 @@ static an_status can_say(const conversion *v, diag *d)
     } rows[] = {
         { c->rope != MODEL_ROPE_NONE, "learned positions" },
         { c->norm == MODEL_NORM_RMS, "layer norms" },
-        { c->act == MODEL_ACT_SWIGLU, "a feed-forward part without a gate" },
+        { c->act == MODEL_ACT_SWIGLU, c->act == MODEL_ACT_GELU ? "a feed-forward part without a gate" : "a GELU gate" },
         { !c->bias && !c->bias_qkv && !c->bias_o && !c->bias_mlp, "biases" },
         { !c->qk_norm, "norms of queries and keys" },
         { c->n_heads * c->head_dim == c->dim, "heads that do not divide the width" },

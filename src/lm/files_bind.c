@@ -133,6 +133,7 @@ static an_status bind_st(lm_model *m, model_weight_id id, int layer, store *s, v
     s->data = (const unsigned char *)t->data + (size_t)skip * unit;
     s->bytes = (size_t)((lines - 1) * s->ld + len) * unit;
     if (vector) s->bytes = (size_t)s->rows * unit;
+    if (weight_is_gain(id)) s->add = families[m->fam].less;
     return third > 0 ? AN_OK : use(m, b, t, d);
 }
 
@@ -150,7 +151,7 @@ static bool is_buffer(const char *name)
 
 an_status bind_safetensors(lm_model *m, diag *d)
 {
-    st_binding b = { .col = families[m->fam].names == NAMES_GPT2 ? COL_GPT2 : COL_HF };
+    st_binding b = { .col = hf_column(m->fam) };
     b.prefix = find_prefix(m, b.col);
     TRY(each(m, bind_st, &b, d));
     for (size_t i = 0; i < safetensors_count(m->st); i++) {
@@ -171,7 +172,7 @@ an_status bind_safetensors(lm_model *m, diag *d)
 
 static an_status bind_gg(lm_model *m, model_weight_id id, int layer, store *s, void *ctx, diag *d)
 {
-    name_column col = families[m->fam].names == NAMES_GPT2 ? COL_GGUF2 : COL_GGUF;
+    name_column col = gguf_column(m->fam);
     char name[100];
     str_map *used = ctx;
     if (!name_make(name_pattern(col, id), layer, name, sizeof name))
@@ -255,7 +256,7 @@ static an_status bind_seed(lm_model *m, model_weight_id id, int layer, store *s,
     (void)d;
     char name[60];
     weight_label(id, layer, "", name, sizeof name);
-    bool joins = id == MW_WO || id == MW_W2, gain = id == MW_NORM1 || id == MW_NORM2 || id == MW_NORM_F || id == MW_Q_NORM || id == MW_K_NORM;
+    bool joins = id == MW_WO || id == MW_W2, gain = weight_is_gain(id) || id == MW_Q_NORM || id == MW_K_NORM;
     s->kind = STORE_RANDOM;
     s->file = m->path;
     s->type = "seed";

@@ -13,7 +13,7 @@ enum { RUN_BYTES = 1 << 18 };
 
 const void *store_as_is(const store *s, dtype dt)
 {
-    bool canonical = s->kind == STORE_PLAIN && s->dt == dt && (!s->turned ? s->ld == s->cols || s->rows == 1 : s->cols == 1 && s->ld == s->rows);
+    bool canonical = s->kind == STORE_PLAIN && s->dt == dt && s->add == 0 && (!s->turned ? s->ld == s->cols || s->rows == 1 : s->cols == 1 && s->ld == s->rows);
     return canonical ? s->data : NULL;
 }
 
@@ -70,6 +70,7 @@ static void load_flat(const store *s, const vec_kernels *v, int64_t at, int64_t 
         break;
     case STORE_NONE: break;
     }
+    for (int64_t i = 0; i < n && s->add != 0; i++) y[i] += s->add;
 }
 
 typedef struct {
@@ -92,7 +93,7 @@ static void run_slow(const job *j, int64_t r0, int64_t n)
         for (int64_t c = 0; c < s->cols; c++) {
             int64_t from = s->turned ? c * s->ld + r0 + r : (r0 + r) * s->ld + c;
             int64_t at = r0 + r - j->row0;
-            dtype_store(j->dt, j->to, j->turned_out ? c * j->ld + at : at * j->ld + c, dtype_load(s->dt, s->data, from));
+            dtype_store(j->dt, j->to, j->turned_out ? c * j->ld + at : at * j->ld + c, dtype_load(s->dt, s->data, from) + (double)s->add);
         }
 }
 
@@ -103,7 +104,7 @@ static void copy_lines(const job *j, int64_t line0, int64_t lines, int64_t from0
     for (int64_t i = 0; i < lines; i++) {
         int64_t from = (line0 + i) * s->ld + from0;
         unsigned char *to = j->to + (size_t)((to_line0 + i) * j->ld + to0) * unit(j->dt);
-        if (s->kind == STORE_PLAIN && s->dt == j->dt) memcpy(to, s->data + (size_t)from * unit(s->dt), (size_t)len * unit(s->dt));
+        if (s->kind == STORE_PLAIN && s->dt == j->dt && s->add == 0) memcpy(to, s->data + (size_t)from * unit(s->dt), (size_t)len * unit(s->dt));
         else {
             load_flat(s, j->v, from, len, tmp);
             j->v->store(to, j->dt, tmp, len);

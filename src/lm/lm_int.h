@@ -11,28 +11,32 @@
 /* ---- families ---- */
 
 typedef enum {
-#define FAMILY(id, letter, hf, cls, gguf, hf_rope, gguf_rope, names) FAM_##id,
+#define FAMILY(id, letter, hf, cls, gguf, hf_rope, gguf_rope, names, less) FAM_##id,
 #include "lm/families.def"
 #undef FAMILY
     FAM_COUNT
 } family_id;
 
-typedef enum { NAMES_HF, NAMES_GPT2 } name_style;
+typedef enum { COL_HF, COL_HF4, COL_GPT2, COL_GGUF, COL_GGUF2 } name_column;
+typedef enum { NAMES_HF, NAMES_HF4, NAMES_GPT2 } name_style;
 typedef struct {
     char letter;
     const char *hf, *cls, *gguf;
     model_rope hf_rope, gguf_rope;
     name_style names;
+    float less;
 } family;
+name_column hf_column(family_id f);
+name_column gguf_column(family_id f);
 extern const family families[FAM_COUNT];
 
 /* The family whose files can say everything this configuration does; FAM_COUNT: none. `why` names the field that no family has. */
 family_id family_of(const model_config *c, const char **why);
 
-typedef enum { COL_HF, COL_GPT2, COL_GGUF, COL_GGUF2 } name_column;
 const char *name_pattern(name_column col, model_weight_id id);  /* "" when that kind of file has no such tensor */
 bool name_make(const char *pattern, int layer, char *buf, size_t n);
 int name_third(name_column col, model_weight_id id);            /* of a fused tensor: 0, 1, 2; -1: alone */
+bool weight_is_gain(model_weight_id id);                        /* of a norm over the width */
 bool weight_is_matrix(model_weight_id id);                      /* more than one column */
 bool weight_in(const model_config *c, model_weight_id id);      /* the configuration has it */
 bool weight_per_layer(model_weight_id id);
@@ -47,6 +51,7 @@ an_status generation_read(const char *file, const json_t *top, lm_generation *g,
 an_status config_from_json(const char *file, const json_t *top, model_config *c, lm_generation *g, diag *d) MUST_CHECK;
 an_status config_from_gguf(const gguf *f, model_config *c, lm_generation *g, diag *d) MUST_CHECK;
 an_status config_from_llama2c(const char *file, const llama2c_shape *s, model_config *c, diag *d) MUST_CHECK;
+double gemma2_query_dim(const model_config *c); /* what GGUF files of that architecture mean without saying: query_dim by the number of layers */
 void config_defaults(model_config *c); /* seq, alpha, loss_scale, dt of a configuration read from a file */
 
 /* ---- a tensor as it lies in a file ---- */
@@ -75,6 +80,7 @@ typedef struct {
     int64_t group;
     uint64_t seed;               /* RANDOM: element i is mean + std * noise(seed, i) */
     float mean, std;
+    float add;                   /* to every element: what the file leaves off */
 } store;
 
 /* Rows row0 .. row0+n-1 as dt, each `ld` elements behind the one before. */

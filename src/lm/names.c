@@ -1,17 +1,21 @@
 /* names.c: families and tensor names: families.def and names.def as data. */
+#include <math.h>
+
 #include "lm/lm_int.h"
 
 const family families[FAM_COUNT] = {
-#define FAMILY(id, letter_, hf_, cls_, gguf_, hf_rope_, gguf_rope_, names_)                                                                \
+#define FAMILY(id, letter_, hf_, cls_, gguf_, hf_rope_, gguf_rope_, names_, less_)                                                         \
     [FAM_##id] = { .letter = letter_, .hf = hf_, .cls = cls_, .gguf = gguf_, .hf_rope = MODEL_ROPE_##hf_rope_,                             \
-                   .gguf_rope = MODEL_ROPE_##gguf_rope_, .names = NAMES_##names_ },
+                   .gguf_rope = MODEL_ROPE_##gguf_rope_, .names = NAMES_##names_, .less = less_ },
 #include "lm/families.def"
 #undef FAMILY
 };
 
-static const char *const patterns[MW_COUNT][4] = {
-#define NAME(id, hf, gpt2, gguf, gguf2) [MW_##id] = { hf, gpt2, gguf, gguf2 },
+static const char *const patterns[MW_COUNT][COL_GGUF2 + 1] = {
+#define NAME(id, hf, gpt2, gguf, gguf2) NAME4(id, hf, hf, gpt2, gguf, gguf2)
+#define NAME4(id, hf, hf4, gpt2, gguf, gguf2) [MW_##id] = { hf, hf4, gpt2, gguf, gguf2 },
 #include "lm/names.def"
+#undef NAME4
 #undef NAME
 };
 
@@ -27,6 +31,10 @@ static const struct {
 #undef WEIGHT
 };
 
+name_column hf_column(family_id f) { return families[f].names == NAMES_GPT2 ? COL_GPT2 : families[f].names == NAMES_HF4 ? COL_HF4 : COL_HF; }
+name_column gguf_column(family_id f) { return families[f].names == NAMES_GPT2 ? COL_GGUF2 : COL_GGUF; }
+
+bool weight_is_gain(model_weight_id id) { return id == MW_NORM1 || id == MW_NORM2 || id == MW_NORM_F || id == MW_POST1 || id == MW_POST2; }
 bool weight_is_matrix(model_weight_id id) { return weights[id].cols != '1'; }
 bool weight_per_layer(model_weight_id id) { return weights[id].layers; }
 
@@ -87,7 +95,7 @@ bool lm_hf_name(const model_config *c, model_weight_id id, int layer, char *buf,
     family_id f = family_of(c, &why);
     char tail[100];
     if (f == FAM_COUNT || !weight_in(c, id)) return false;
-    name_column col = families[f].names == NAMES_GPT2 ? COL_GPT2 : COL_HF;
+    name_column col = hf_column(f);
     if (!name_make(name_pattern(col, id), layer, tail, sizeof tail)) return false;
     const char *prefix = id == MW_HEAD ? "" : col == COL_GPT2 ? "transformer." : "model.";
     *part = name_third(col, id);
@@ -111,6 +119,19 @@ family_id family_of(const model_config *c, const char **why)
         return *why ? FAM_COUNT : FAM_GPT2;
     }
     if (c->norm != MODEL_NORM_RMS) return *why = "rotary positions with layer norms", FAM_COUNT;
+    if (c->act == MODEL_ACT_GEGLU) {
+        if (qkv || o || mlp) *why = "a GELU gate with biases";
+        else if (c->qk_norm) *why = "a GELU gate with norms of queries and keys";
+        else if (c->embed_scale != sqrt((double)c->dim)) *why = "a GELU gate with an embedding not scaled by the root of its width";
+        else if (!c->post_norm && (c->attn_softcap != 0 || c->query_dim != 0 || c->window)) *why = "a GELU gate with capped scores, queries of another scale or a window, but no norms of the branches";
+        else if (c->post_norm && (!c->window || c->window_every != 2)) *why = "norms of the branches without a window on every second layer";
+        return *why ? FAM_COUNT : c->post_norm ? FAM_GEMMA2 : FAM_GEMMA;
+    }
+    if (c->embed_scale != 0) return *why = "a scaled embedding without a GELU gate", FAM_COUNT;
+    if (c->post_norm) return *why = "norms of the branches without a GELU gate", FAM_COUNT;
+    if (c->attn_softcap != 0) return *why = "capped scores of attention without a GELU gate", FAM_COUNT;
+    if (c->query_dim != 0) return *why = "queries of another scale without a GELU gate", FAM_COUNT;
+    if (c->window_every > 1) return *why = "a window on some layers without a GELU gate", FAM_COUNT;
     if (c->act != MODEL_ACT_SWIGLU) return *why = "rotary positions without a gated feed-forward part", FAM_COUNT;
     if (c->qk_norm) {
         if (mlp || qkv != o) *why = "norms of queries and keys with that choice of biases";

@@ -116,12 +116,13 @@ void lm_session_get_stats(const lm_session *s, lm_session_stats *out)
 
 /* ---- inputs of a step ---- */
 
-/* A token's row of the embedding, plus its learned position. */
+/* A token's row of the embedding, scaled, plus its learned position. */
 static an_status token_row(lm_session *s, uint32_t id, int64_t pos, float *row, diag *d)
 {
     const model_config *c = &s->c;
     lm_tensor info;
     TRY(lm_rows(s->m, MW_EMBED, -1, id, 1, DT_F32, row, d));
+    for (int64_t i = 0; i < c->dim && c->embed_scale != 0; i++) row[i] *= (float)c->embed_scale;
     if (lm_tensor_info(s->m, MW_POS, -1, &info)) {
         TRY(lm_rows(s->m, MW_POS, -1, pos, 1, DT_F32, s->row, d));
         for (int64_t i = 0; i < c->dim; i++) row[i] += s->row[i];

@@ -82,15 +82,17 @@ val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window)
         memcpy(p + i * row + (i + 1) * each, never, row - (i + 1) * each);
         if (window > 0 && i >= (size_t)window) memcpy(p + i * row, never, (i + 1 - (size_t)window) * each);
     }
-    return graph_const_view(g, "mask", t, p);
+    return graph_const_view(g, graph_find(g, "mask").i ? "near" : "mask", t, p); /* a decoder may have one with and one without a window */
 }
+
+double nn_query_scale(const nn_heads *h) { return 1 / sqrt(h->query_dim > 0 ? h->query_dim : (double)h->head_dim); }
 
 val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h)
 {
     /* scaled before the product: it keeps the scores away from the multiplier's output limit, and HD*S is less than S*S */
-    val near = nn_scale(g, q, 1 / sqrt((double)h->head_dim));
+    val near = nn_scale(g, q, nn_query_scale(h));
     val scores = GA(g, MATMUL, VALS(near, k), AT_B(TRANSPOSE_X, true)); /* [1, NKV, G*S, S] */
-    scores = reshape4(g, scores, batch_of(h), h->n_heads, h->seq, h->seq);
+    scores = nn_softcap(g, reshape4(g, scores, batch_of(h), h->n_heads, h->seq, h->seq), h->softcap);
     return GA(g, SOFTMAX, VALS(G(g, ADD, scores, mask)), AT_I(AXIS, -1));
 }
 

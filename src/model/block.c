@@ -55,13 +55,16 @@ qkv block_qkv(kernel *k, val x, bool rotate)
 val block_attend(kernel *k, const qkv *p)
 {
     const nn_heads *h = &k->heads;
-    val mask = k->mask.i ? k->mask : nn_window_mask(k->g, k->c->dt, h->seq, k->c->window);
+    int64_t window = model_window(k->c, k->layer);
+    val mask = window ? k->near : k->mask;
+    if (!mask.i) mask = nn_window_mask(k->g, k->c->dt, h->seq, window);
     val probs = nn_attn_probs(k->g, nn_queries_in(k->g, p->q, h), nn_keys_in(k->g, p->k, h), mask, h);
     return nn_attn_mix(k->g, probs, nn_keys_in(k->g, p->v, h), h);
 }
 
-val block_residual(kernel *k, val x, val branch)
+val block_residual(kernel *k, val x, val branch, model_weight_id post)
 {
+    if (k->c->post_norm) branch = nn_rmsnorm(k->g, branch, weight(k, post), k->c->norm_eps);
     branch = nn_scale(k->g, branch, k->c->alpha);
     return k->c->host_residual ? branch : G(k->g, ADD, x, branch);
 }
@@ -70,12 +73,12 @@ ffn block_ffn(kernel *k, val x)
 {
     ffn f = { .xn = block_norm(k, x, MW_NORM2, MW_NORM2_B), .h3 = NO_VAL };
     f.h1 = nn_linear(k->g, f.xn, weight(k, MW_W1), weight(k, MW_B1));
-    if (k->c->act == MODEL_ACT_SWIGLU) {
+    if (model_gated(k->c)) {
         f.h3 = nn_linear(k->g, f.xn, weight(k, MW_W3), weight(k, MW_B3));
-        f.act = nn_swiglu(k->g, f.h1, f.h3);
+        f.act = k->c->act == MODEL_ACT_GEGLU ? nn_geglu(k->g, f.h1, f.h3) : nn_swiglu(k->g, f.h1, f.h3);
     } else {
         f.act = nn_gelu(k->g, f.h1);
     }
-    f.y = block_residual(k, x, nn_linear(k->g, f.act, weight(k, MW_W2), weight(k, MW_B2)));
+    f.y = block_residual(k, x, nn_linear(k->g, f.act, weight(k, MW_W2), weight(k, MW_B2)), MW_POST2);
     return f;
 }

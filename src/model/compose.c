@@ -93,6 +93,8 @@ val nn_layernorm_bwd(graph *g, val dy, val x, val gain, double eps) { return nor
 val nn_silu(graph *g, val x) { return G(g, MUL, x, G(g, SIGMOID, x)); }
 val nn_swiglu(graph *g, val h1, val h3) { return G(g, MUL, nn_silu(g, h1), h3); }
 
+val nn_geglu(graph *g, val h1, val h3) { return G(g, MUL, nn_gelu(g, h1), h3); }
+
 void nn_swiglu_bwd(graph *g, val dy, val h1, val h3, val *dh1, val *dh3)
 {
     val s = G(g, SIGMOID, h1);

@@ -82,22 +82,30 @@ an_status model_config_check(const model_config *c, diag *d)
     if (c->rope != MODEL_ROPE_NONE && c->head_dim % 2) return bad(c, d, "", "head_dim", (double)c->head_dim, "an even number: rope turns pairs");
     if ((int)c->rope < 0 || c->rope > MODEL_ROPE_HALF) return bad(c, d, "", "rope", (double)c->rope, "none, interleaved or half");
     if ((int)c->norm < 0 || c->norm > MODEL_NORM_LAYER) return bad(c, d, "", "norm", (double)c->norm, "rms or layer");
-    if ((int)c->act < 0 || c->act > MODEL_ACT_GELU) return bad(c, d, "", "act", (double)c->act, "swiglu or gelu");
+    if ((int)c->act < 0 || c->act > MODEL_ACT_GEGLU) return bad(c, d, "", "act", (double)c->act, "swiglu, gelu or geglu");
     if (c->seq > c->context) return bad(c, d, "", "seq", (double)c->seq, "at most the context");
     if (!(c->norm_eps >= 1e-9 && c->norm_eps <= 1)) return bad(c, d, "", "norm_eps", c->norm_eps, "1e-9 to 1: its root must be a normal fp16");
     if (c->rope != MODEL_ROPE_NONE && !(c->rope_theta > 1 && isfinite(c->rope_theta)))
         return bad(c, d, "", "rope_theta", c->rope_theta, "a finite number above 1");
     if (c->window < 0) return bad(c, d, "", "window", (double)c->window, "0 (none), or a number of positions");
+    if (c->window_every < 0 || c->window_every > 1000) return bad(c, d, "", "window_every", (double)c->window_every, "0 to 1000 layers");
     TRY(check_scaling(c, d));
     if (!(c->alpha == 0 || (c->alpha >= 1e-4 && c->alpha <= 1e3))) return bad(c, d, "", "alpha", c->alpha, "0 (for 1), or 1e-4 to 1e3");
     if (!(c->loss_scale == 0 || (c->loss_scale >= 1e-3 && c->loss_scale <= 65504))) return bad(c, d, "", "loss_scale", c->loss_scale, "0 (for 1), or 1e-3 to 65504");
     if (!(c->softcap == 0 || (c->softcap >= 1 && c->softcap <= 1e4))) return bad(c, d, "", "softcap", c->softcap, "0 (none), or 1 to 1e4");
+    if (!(c->attn_softcap == 0 || (c->attn_softcap >= 1 && c->attn_softcap <= 1e4))) return bad(c, d, "", "attn_softcap", c->attn_softcap, "0 (none), or 1 to 1e4");
+    if (!(c->query_dim == 0 || (c->query_dim >= 1e-2 && c->query_dim <= 1e6))) return bad(c, d, "", "query_dim", c->query_dim, "0 (the head width), or 0.01 to 1e6");
+    if (!(c->embed_scale == 0 || (c->embed_scale >= 1e-3 && c->embed_scale <= 1e3))) return bad(c, d, "", "embed_scale", c->embed_scale, "0 (for 1), or 1e-3 to 1e3");
+    if (c->post_norm && c->norm != MODEL_NORM_RMS) return bad(c, d, "", "norm", (double)c->norm, "rms where branches are normed as well");
     if (c->dt != DT_NONE && c->dt != DT_F16 && c->dt != DT_BF16 && c->dt != DT_F32)
         return diag_fail(d, AN_INPUT, NOWHERE, "model %s: dt is %s, wanted fp16, bf16 or fp32", c->name, dtype_name(c->dt));
     if (model_vocab_parts(c) > NN_MAX_PARTS)
         return bad(c, d, "", "the number of vocabulary parts", (double)model_vocab_parts(c), "at most 64: raise vocab_part");
     return AN_OK;
 }
+
+int64_t model_window(const model_config *c, int64_t layer) { return c->window_every > 1 && layer % c->window_every ? 0 : c->window; }
+bool model_gated(const model_config *c) { return c->act != MODEL_ACT_GELU; }
 
 /* ---- vocabulary in parts ---- */
 
@@ -121,7 +129,7 @@ int64_t model_vocab_part(const model_config *c, int part, int64_t *first)
 /* ---- weights ---- */
 
 typedef enum { SCOPE_LAYER, SCOPE_MODEL } weight_scope;
-typedef enum { WHEN_ALWAYS, WHEN_BIAS_QKV, WHEN_BIAS_O, WHEN_BIAS_MLP, WHEN_LNORM, WHEN_GATED, WHEN_BIAS_GATED, WHEN_QKN, WHEN_HEAD, WHEN_POS } weight_when;
+typedef enum { WHEN_ALWAYS, WHEN_BIAS_QKV, WHEN_BIAS_O, WHEN_BIAS_MLP, WHEN_LNORM, WHEN_GATED, WHEN_BIAS_GATED, WHEN_QKN, WHEN_HEAD, WHEN_POS, WHEN_POST } weight_when;
 
 static const struct {
     const char *name, *rows, *cols;
@@ -164,11 +172,12 @@ bool weight_exists(const model_config *c, model_weight_id id)
     case WHEN_BIAS_O: return c->bias || c->bias_o;
     case WHEN_BIAS_MLP: return c->bias || c->bias_mlp;
     case WHEN_LNORM: return c->norm == MODEL_NORM_LAYER;
-    case WHEN_GATED: return c->act == MODEL_ACT_SWIGLU;
-    case WHEN_BIAS_GATED: return (c->bias || c->bias_mlp) && c->act == MODEL_ACT_SWIGLU;
+    case WHEN_GATED: return model_gated(c);
+    case WHEN_BIAS_GATED: return (c->bias || c->bias_mlp) && model_gated(c);
     case WHEN_QKN: return c->qk_norm;
     case WHEN_HEAD: return !c->tied;
     case WHEN_POS: return c->rope == MODEL_ROPE_NONE;
+    case WHEN_POST: return c->post_norm;
     }
     return false;
 }

@@ -145,9 +145,10 @@ static val embed(maker *m, const token *t)
     graph *g = m->k.g;
     const model_config *c = m->k.c;
     int64_t D = c->dim, S = m->positions, first, n;
+    double scale = c->embed_scale != 0 ? c->embed_scale : 1;
     if (!m->o->chip) {
         val rows = GA(g, GATHER, VALS(weight(&m->k, MW_EMBED), RESHAPED(g, t->raw, S)), AT_I(AXIS, 0));
-        return RESHAPED(g, GA(g, TRANSPOSE, VALS(RESHAPED(g, rows, S, D)), AT_IS(PERM, 1, 0)), 1, D, 1, S);
+        return nn_scale(g, RESHAPED(g, GA(g, TRANSPOSE, VALS(RESHAPED(g, rows, S, D)), AT_IS(PERM, 1, 0)), 1, D, 1, S), scale);
     }
     val x = NO_VAL, one = graph_scalar(g, c->dt, 1), zero = graph_scalar(g, c->dt, 0);
     for (int i = 0; i < m->n_parts && !g->err.st; i++) {
@@ -158,7 +159,7 @@ static val embed(maker *m, const token *t)
         val y = GA(g, MATMUL, VALS(RESHAPED(g, rows, 1, 1, n, D), RESHAPED(g, hot, 1, 1, n, S)), AT_B(TRANSPOSE_X, true));
         x = i ? G(g, ADD, x, y) : y; /* one term is not zero: exact */
     }
-    return RESHAPED(g, x, 1, D, 1, S);
+    return nn_scale(g, RESHAPED(g, x, 1, D, 1, S), scale);
 }
 
 /* Learned positions are the same for every sequence: [1, D, B, T] plus [1, D, 1, T]. */
@@ -214,7 +215,8 @@ static void build_train(maker *m)
     token in = token_input(m, "tokens", "tok"), target = token_input(m, "targets", "tgt");
     list_params(m);
     make_rope(m);
-    m->k.mask = nn_window_mask(g, c->dt, m->k.heads.seq, c->window);
+    if (c->window <= 0 || c->window_every > 1) m->k.mask = nn_window_mask(g, c->dt, m->k.heads.seq, 0);
+    if (c->window > 0) m->k.near = nn_window_mask(g, c->dt, m->k.heads.seq, c->window);
     m->k.layer = -1;
     val x = add_positions(m, embed(m, &in)), *entry = g->err.st ? NULL : TAKE(&g->mem, val, (size_t)c->n_layers + 1);
     if (!g->err.st && !entry) graph_fail(g, AN_NOMEM, "out of memory");
@@ -222,7 +224,7 @@ static void build_train(maker *m)
         entry[i] = x;
         m->k.layer = i;
         qkv p = block_qkv(&m->k, x, true);
-        x = block_residual(&m->k, x, nn_linear(g, block_attend(&m->k, &p), weight(&m->k, MW_WO), weight(&m->k, MW_BO)));
+        x = block_residual(&m->k, x, nn_linear(g, block_attend(&m->k, &p), weight(&m->k, MW_WO), weight(&m->k, MW_BO)), MW_POST1);
         x = block_ffn(&m->k, x).y;
     }
     classify(m, x);
@@ -254,28 +256,29 @@ void decoder_place(const int32_t *pos, int64_t T, int64_t C, dtype dt, void *to)
 
 typedef struct {
     val pos;   /* int32 [T] */
-    val mask;  /* [1, 1, T, C] */
+    val mask;  /* [1, 1, T, C]: of layers without a window */
+    val near;  /* and of those with one */
     val place; /* [1, 1, C, T]; chip */
     val keep;  /* [1, 1, C, 1]: 1 where nothing is stored; chip */
     int64_t C;
 } cache_in;
 
 /* The mask as a comparison of key numbers with positions: a device that can compare reads only the keys a token sees. */
-static val mask_of(maker *m, val pos, int64_t C)
+static void make_masks(maker *m, cache_in *in)
 {
     graph *g = m->k.g;
     const model_config *c = m->k.c;
+    int64_t C = in->C;
     int32_t *n = g->err.st ? NULL : TAKE(&g->mem, int32_t, (size_t)C);
     if (!n) {
         graph_fail(g, AN_NOMEM, "out of memory");
-        return NO_VAL;
+        return;
     }
     for (int64_t i = 0; i < C; i++) n[i] = (int32_t)i;
-    val key = graph_const_view(g, "key", TTYPE(DT_I32, 1, 1, 1, C), n), row = RESHAPED(g, pos, 1, 1, m->k.heads.seq, 1);
+    val key = graph_const_view(g, "key", TTYPE(DT_I32, 1, 1, 1, C), n), row = RESHAPED(g, in->pos, 1, 1, m->k.heads.seq, 1);
     val never = graph_scalar(g, c->dt, c->dt == DT_BF16 ? NN_NEVER * 1.024 : NN_NEVER); /* bf16 would round NN_NEVER up, to where a device may take it for a number */
-    val mask = G(g, SELECT, G(g, GREATER, key, row), never, graph_scalar(g, c->dt, 0));
-    if (c->window <= 0) return mask;
-    return G(g, SELECT, G(g, LESS_EQUAL, key, G(g, SUB, row, graph_scalar(g, DT_I32, (double)c->window))), never, mask);
+    in->mask = in->near = G(g, SELECT, G(g, GREATER, key, row), never, graph_scalar(g, c->dt, 0));
+    if (c->window > 0) in->near = G(g, SELECT, G(g, LESS_EQUAL, key, G(g, SUB, row, graph_scalar(g, DT_I32, (double)c->window))), never, in->mask);
 }
 
 static cache_in cache_inputs(maker *m)
@@ -286,10 +289,10 @@ static cache_in cache_inputs(maker *m)
     cache_in in = { .C = m->o->cache ? m->o->cache : c->context };
     if (!m->o->chip) {
         in.pos = graph_input(g, "pos", TTYPE(DT_I32, T));
-        in.mask = mask_of(m, in.pos, in.C);
+        make_masks(m, &in);
         return in;
     }
-    in.mask = graph_input(g, "mask", TTYPE(c->dt, 1, 1, T, in.C));
+    in.mask = in.near = graph_input(g, "mask", TTYPE(c->dt, 1, 1, T, in.C)); /* check_step: all layers see the same */
     in.place = graph_input(g, "place", TTYPE(c->dt, 1, 1, in.C, T));
     val taken = GA(g, REDUCE_SUM, VALS(in.place), AT_IS(AXES, 3), AT_B(KEEP_DIMS, true));
     in.keep = G(g, SUB, graph_scalar(g, c->dt, 1), taken);
@@ -331,9 +334,10 @@ static val attend_cache(maker *m, const cache_in *in, val q, val k, val v)
     graph *g = m->k.g;
     const nn_heads *h = &m->k.heads;
     int64_t tall = h->n_heads / h->n_kv_heads * h->seq;
-    val near = nn_scale(g, nn_queries_in(g, q, h), 1 / sqrt((double)h->head_dim)); /* [1, NKV, HD, G*T] */
+    val near = nn_scale(g, nn_queries_in(g, q, h), nn_query_scale(h)); /* [1, NKV, HD, G*T] */
     val scores = GA(g, MATMUL, VALS(near, k), AT_B(TRANSPOSE_X, true), AT_B(TRANSPOSE_Y, true));
-    val p = GA(g, SOFTMAX, VALS(G(g, ADD, RESHAPED(g, scores, 1, h->n_heads, h->seq, in->C), in->mask)), AT_I(AXIS, -1));
+    val mask = model_window(m->k.c, m->k.layer) ? in->near : in->mask, capped = nn_softcap(g, RESHAPED(g, scores, 1, h->n_heads, h->seq, in->C), h->softcap);
+    val p = GA(g, SOFTMAX, VALS(G(g, ADD, capped, mask)), AT_I(AXIS, -1));
     p = RESHAPED(g, p, 1, h->n_kv_heads, tall, in->C);
     return nn_queries_out(g, GA(g, MATMUL, VALS(v, p), AT_B(TRANSPOSE_X, true), AT_B(TRANSPOSE_Y, true)), h);
 }
@@ -357,7 +361,7 @@ static void build_step(maker *m)
         m->k.layer = i;
         qkv p = block_qkv(&m->k, x, true);
         val k = store_rows(m, &in, p.k, 'k'), v = store_rows(m, &in, p.v, 'v');
-        x = block_residual(&m->k, x, nn_linear(g, attend_cache(m, &in, p.q, k, v), weight(&m->k, MW_WO), weight(&m->k, MW_BO)));
+        x = block_residual(&m->k, x, nn_linear(g, attend_cache(m, &in, p.q, k, v), weight(&m->k, MW_WO), weight(&m->k, MW_BO)), MW_POST1);
         x = block_ffn(&m->k, x).y;
     }
     if (!head) {
@@ -387,6 +391,9 @@ static an_status check_step(const model_config *c, const decoder_options *o, dia
     if (C < c->seq || C > INT32_MAX) return diag_fail(d, AN_INPUT, NOWHERE, "%s: a cache of %lld positions for steps of %lld", c->name, (long long)C, (long long)c->seq);
     if (o->layer0 < 0 || o->layer1 < 0 || (o->layer1 ? o->layer1 : c->n_layers) <= o->layer0 || o->layer1 > c->n_layers)
         return diag_fail(d, AN_INPUT, NOWHERE, "%s: layers %d to %d of %lld", c->name, o->layer0, o->layer1, (long long)c->n_layers);
+    if (o->chip && c->window_every > 1 && C > c->window)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: a window of %lld on layers 0, %lld, … alone: a chip has one mask for all layers, so the context may be %lld there, not %lld", c->name,
+                         (long long)c->window, (long long)c->window_every, (long long)c->window, (long long)C);
     return AN_OK;
 }
 
@@ -408,7 +415,8 @@ an_status decoder_build(const model_config *config, const decoder_options *o, co
     else snprintf(title, sizeof title, "%.31s_step_s%lld_c%lld_l%d", name, (long long)c.seq, (long long)(o->cache ? o->cache : c.context), o->layer0);
     maker m = { .o = o, .out = out, .n_parts = o->chip ? model_vocab_parts(&c) : 1,
                 .k = { .c = &c, .src = src, .layer = -1, .whole = true, .param_inputs = o->param_inputs,
-                       .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq, .batch = o->batch } } };
+                       .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq, .batch = o->batch,
+                                  .query_dim = c.query_dim, .softcap = c.attn_softcap } } };
     m.positions = nn_positions(&m.k.heads);
     if (!(m.k.g = out->g = graph_new(title, 0))) return diag_nomem(d);
     if (o->use == DECODER_TRAIN) build_train(&m);

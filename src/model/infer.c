@@ -11,7 +11,7 @@ void build_prefill_attn(kernel *k)
     val x = port_in(k, "x");
     qkv p = block_qkv(k, x, true);
     val attn = block_attend(k, &p);
-    port_out(k, "x", block_residual(k, x, nn_linear(k->g, attn, weight(k, MW_WO), weight(k, MW_BO))));
+    port_out(k, "x", block_residual(k, x, nn_linear(k->g, attn, weight(k, MW_WO), weight(k, MW_BO)), MW_POST1));
     port_out(k, "k", p.k);
     port_out(k, "v", p.v);
 }

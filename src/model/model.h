@@ -16,7 +16,7 @@
 
 typedef enum { MODEL_ROPE_NONE, MODEL_ROPE_INTERLEAVED, MODEL_ROPE_HALF } model_rope; /* pairs (2i, 2i+1) or (i, i+HD/2) */
 typedef enum { MODEL_NORM_RMS, MODEL_NORM_LAYER } model_norm;
-typedef enum { MODEL_ACT_SWIGLU, MODEL_ACT_GELU } model_act;
+typedef enum { MODEL_ACT_SWIGLU, MODEL_ACT_GELU, MODEL_ACT_GEGLU } model_act;
 
 /* How positions past the length a model was first trained on are squeezed. Fields a kind does not name are unused. */
 typedef enum {
@@ -42,12 +42,17 @@ typedef struct {
     double alpha;        /* residual branches are scaled by it; 0 means 1 */
     double loss_scale;   /* of dlogits; 0 means 1 */
     double softcap;      /* logits become softcap * tanh(logits / softcap); 0: they stay as they are */
+    double attn_softcap; /* the same for the scores of attention, before the mask */
+    double query_dim;    /* scores are divided by its root; 0: by that of the head width */
+    double embed_scale;  /* rows of the embedding are multiplied by it on the way in; 0 means 1 */
     model_rope rope;
     model_norm norm;
     model_act act;
     bool bias;           /* every matrix but the classifier has one */
     bool bias_qkv, bias_o, bias_mlp; /* or only these have */
     int64_t window;      /* a position sees itself and the window - 1 before it; 0: all before it */
+    int64_t window_every; /* only layers 0, n, 2n, … have the window; 0 means 1 */
+    bool post_norm;      /* what a branch gives is normed before it is added */
     model_scaling scaling;
     bool qk_norm;        /* RMSNorm of each query and key head before the rotation */
     bool tied;           /* the classifier is the embedding */
@@ -68,6 +73,8 @@ const model_config *model_preset_find(const char *name); /* NULL when unknown */
 an_status model_config_check(const model_config *c, diag *d) MUST_CHECK;
 /* Angle per position of pair i (HD/2 of them), and the factor of the tables. */
 void model_rope_steps(const model_config *c, double *step, double *scale);
+int64_t model_window(const model_config *c, int64_t layer); /* of that layer; 0: none */
+bool model_gated(const model_config *c);                    /* the feed-forward part has a gate */
 int model_vocab_parts(const model_config *c);                 /* number of logits tensors */
 int64_t model_vocab_part(const model_config *c, int part, int64_t *first); /* its channels, and the id of channel 0 */
 
@@ -173,6 +180,7 @@ val nn_silu(graph *g, val x);
 val nn_gelu(graph *g, val x); /* tanh form */
 val nn_gelu_bwd(graph *g, val dy, val x);
 val nn_swiglu(graph *g, val h1, val h3); /* silu(h1) * h3 */
+val nn_geglu(graph *g, val h1, val h3);  /* gelu(h1) * h3 */
 void nn_swiglu_bwd(graph *g, val dy, val h1, val h3, val *dh1, val *dh3);
 val nn_scale(graph *g, val x, double s); /* x itself when s is 1 */
 val nn_softcap(graph *g, val x, double cap); /* cap * tanh(x / cap); x itself when cap is 0 */
@@ -196,7 +204,9 @@ val nn_rope(graph *g, val x, const nn_rope_tables *t, bool inverse);
 typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, seq;
     int64_t batch; /* sequences side by side on the position axis, b*S + s; 0 means 1. Above, 1 then reads B and S reads B*S */
+    double query_dim, softcap; /* as the configuration has them; 0: the head width, none */
 } nn_heads;
+double nn_query_scale(const nn_heads *h); /* of queries, so that scores are right */
 int64_t nn_positions(const nn_heads *h); /* B*S */
 val nn_queries_in(graph *g, val x, const nn_heads *h);
 val nn_queries_out(graph *g, val x, const nn_heads *h); /* back to [1, Q, 1, S] */
@@ -205,7 +215,7 @@ val nn_keys_out(graph *g, val x, const nn_heads *h);
 val nn_causal_mask(graph *g, dtype dt, int64_t seq); /* [1, 1, S, S]: 0, and -1e4 above the diagonal */
 enum { NN_NEVER = -10000 }; /* a score added to it stays finite in fp16, and exp of it is 0 all the same */
 val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window); /* and where a key is `window` or more positions back; 0: no window */
-/* softmax(q^T k / sqrt(HD) + mask): [1, NH, S, S]. q and k as nn_queries_in and nn_keys_in leave them. */
+/* softmax(softcap(q^T k / sqrt(HD)) + mask): [1, NH, S, S]. q and k as nn_queries_in and nn_keys_in leave them. */
 val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h);
 val nn_attn_mix(graph *g, val p, val v, const nn_heads *h); /* [1, Q, 1, S] */
 

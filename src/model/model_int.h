@@ -16,7 +16,7 @@ typedef struct {
     /* the whole decoder in one graph (decoder.c): names carry the layer, and what all layers share is made once */
     bool whole, param_inputs;
     nn_rope_tables rope;
-    val mask;
+    val mask, near; /* of layers without and with a window; NO_VAL: made on the spot */
 } kernel;
 
 /* A port by the name it has in kernels.def. Reading an absent one, or setting one the row lacks, is a bug and sticks as one. */
@@ -59,7 +59,7 @@ val block_norm(kernel *k, val x, model_weight_id gain, model_weight_id bias);
 val block_norm_bwd(kernel *k, val dy, val x, model_weight_id gain);
 qkv block_qkv(kernel *k, val x, bool rotate);
 val block_attend(kernel *k, const qkv *p);
-val block_residual(kernel *k, val x, val branch); /* x + alpha*branch, or alpha*branch when the host adds */
+val block_residual(kernel *k, val x, val branch, model_weight_id post); /* x + alpha*branch, or alpha*branch when the host adds; post: gain of the branch's own norm */
 typedef struct {
     val xn, h1, h3, act, y;
 } ffn;

@@ -4,7 +4,7 @@
 static const char *const scope_words[] = { [RUN_UP] = "per layer, up", [RUN_DOWN] = "per layer, down", [RUN_ONCE] = "once" };
 static const char *const rope_words[] = { [MODEL_ROPE_NONE] = "none", [MODEL_ROPE_INTERLEAVED] = "interleaved", [MODEL_ROPE_HALF] = "half" };
 static const char *const norm_words[] = { [MODEL_NORM_RMS] = "rms", [MODEL_NORM_LAYER] = "layer" };
-static const char *const act_words[] = { [MODEL_ACT_SWIGLU] = "swiglu", [MODEL_ACT_GELU] = "gelu" };
+static const char *const act_words[] = { [MODEL_ACT_SWIGLU] = "swiglu", [MODEL_ACT_GELU] = "gelu", [MODEL_ACT_GEGLU] = "geglu" };
 static const struct {
     int set;
     const char *name;

@@ -55,7 +55,7 @@ static bool next_port(const char **at, port_spec *p)
 static bool port_there(const model_config *c, char when)
 {
     switch (when) {
-    case 'g': return c->act == MODEL_ACT_SWIGLU;
+    case 'g': return model_gated(c);
     case 'n': return c->qk_norm;
     case 'r': return !c->host_residual;
     default: return true;
@@ -251,6 +251,19 @@ static an_status build_into(kernel *k, const model_program *p, diag *d)
     return graph_finish(k->g, d);
 }
 
+/* Programs of single layers are made for one kind of them, and their backward halves by hand: the rest is the whole decoder's. */
+static an_status check_plain(const model_config *c, diag *d)
+{
+    const struct {
+        bool has;
+        const char *field;
+    } fields[] = { { c->act == MODEL_ACT_GEGLU, "act (geglu)" },   { c->post_norm, "post_norm" },       { c->attn_softcap != 0, "attn_softcap" },
+                  { c->query_dim != 0, "query_dim" },             { c->embed_scale != 0, "embed_scale" }, { c->window_every > 1, "window_every" } };
+    for (size_t i = 0; i < COUNT(fields); i++)
+        if (fields[i].has) return diag_fail(d, AN_INPUT, NOWHERE, "model %s: programs of single layers, as training steps are, do not have %s", c->name, fields[i].field);
+    return AN_OK;
+}
+
 static an_status build(const model_config *config, const model_program *p, const model_source *src, bool open, graph **out, diag *d)
 {
     *out = NULL;
@@ -258,6 +271,7 @@ static an_status build(const model_config *config, const model_program *p, const
     model_config c = *config;
     if (p->seq || rows[p->kind].sets == DECODE) c.seq = seq_of(config, p);
     TRY(model_config_check(&c, d));
+    TRY(check_plain(&c, d));
     if (!c.dt) c.dt = DT_F16;
     if (c.alpha == 0) c.alpha = 1;
     if (c.loss_scale == 0) c.loss_scale = 1;

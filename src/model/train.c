@@ -20,7 +20,7 @@ void build_fwd_attn(kernel *k)
     val x = port_in(k, "x");
     qkv p = block_qkv(k, x, true);
     val attn = block_attend(k, &p);
-    port_out(k, "x", block_residual(k, x, nn_linear(k->g, attn, weight(k, MW_WO), weight(k, MW_BO))));
+    port_out(k, "x", block_residual(k, x, nn_linear(k->g, attn, weight(k, MW_WO), weight(k, MW_BO)), MW_POST1));
     port_out(k, "q", p.q);
     port_out(k, "k", p.k);
     port_out(k, "v", p.v);
@@ -36,7 +36,7 @@ void build_fwd_ffn(kernel *k)
     ffn f = block_ffn(k, port_in(k, "x"));
     port_out(k, "x", f.y);
     port_out(k, "h1", f.h1);
-    if (k->c->act == MODEL_ACT_SWIGLU) port_out(k, "h3", f.h3);
+    if (model_gated(k->c)) port_out(k, "h3", f.h3);
     port_out(k, "act", f.act);
     port_out(k, "xn", f.xn);
 }

@@ -17,6 +17,8 @@ static const struct {
     { "mistral", "{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":16}", true },
     { "qwen2", "{\"model_type\":\"qwen2\"," SIZES ",\"rope_theta\":1000000,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":16}}", false },
     { "qwen3", "{\"model_type\":\"qwen3\"," SIZES ",\"tie_word_embeddings\":true}", false },
+    { "gemma", "{\"model_type\":\"gemma\"," SIZES ",\"hidden_act\":\"gelu\",\"hidden_activation\":null}", false },
+    { "gemma2", "{\"model_type\":\"gemma2\"," SIZES ",\"query_pre_attn_scalar\":8,\"sliding_window\":16,\"attn_logit_softcapping\":null,\"final_logit_softcapping\":20}", false },
     { "gpt2", "{\"model_type\":\"gpt2\",\"n_embd\":32,\"n_head\":4,\"n_layer\":2,\"n_positions\":64,\"vocab_size\":48,\"eos_token_id\":2}", false },
 };
 
@@ -286,7 +288,8 @@ static void refusals(void **state)
         an_status st;
         const char *want;
     } rows[] = {
-        { 6, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "learned positions" },
+        { 8, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "learned positions" },
+        { 6, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "a GELU gate" },
         { 1, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "biases" },
         { 2, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "scaled rotary angles" },
         { 3, LM_TO_LLAMA2C, 0, NULL, -1, AN_INPUT, "sliding window" },
@@ -537,12 +540,86 @@ static void part_of_a_vocabulary(void **state)
     }
 }
 
+/* Gemma's files leave one off the gains of norms, GGUF files do not; Hugging Face to Hugging Face they are copied. */
+static void gains(void **state)
+{
+    (void)state;
+    static const file_tensor tensors[] = {
+        { "model.embed_tokens.weight", 2, { 10, 8 } },
+        { "model.layers.0.input_layernorm.weight", 1, { 8, 0 } },
+        { "model.layers.0.self_attn.q_proj.weight", 2, { 8, 8 } },
+        { "model.layers.0.self_attn.k_proj.weight", 2, { 4, 8 } },
+        { "model.layers.0.self_attn.v_proj.weight", 2, { 4, 8 } },
+        { "model.layers.0.self_attn.o_proj.weight", 2, { 8, 8 } },
+        { "model.layers.0.post_attention_layernorm.weight", 1, { 8, 0 } },
+        { "model.layers.0.pre_feedforward_layernorm.weight", 1, { 8, 0 } },
+        { "model.layers.0.mlp.gate_proj.weight", 2, { 12, 8 } },
+        { "model.layers.0.mlp.up_proj.weight", 2, { 12, 8 } },
+        { "model.layers.0.mlp.down_proj.weight", 2, { 8, 12 } },
+        { "model.layers.0.post_feedforward_layernorm.weight", 1, { 8, 0 } },
+        { "model.norm.weight", 1, { 8, 0 } },
+        { NULL, 0, { 0, 0 } },
+    };
+    static const struct {
+        model_weight_id id;
+        int layer;
+        const char *name, *gguf;
+    } norms[] = {
+        { MW_NORM1, 0, "model.layers.0.input_layernorm.weight", "blk.0.attn_norm.weight" },
+        { MW_POST1, 0, "model.layers.0.post_attention_layernorm.weight", "blk.0.post_attention_norm.weight" },
+        { MW_NORM2, 0, "model.layers.0.pre_feedforward_layernorm.weight", "blk.0.ffn_norm.weight" },
+        { MW_POST2, 0, "model.layers.0.post_feedforward_layernorm.weight", "blk.0.post_ffw_norm.weight" },
+        { MW_NORM_F, -1, "model.norm.weight", "output_norm.weight" },
+    };
+    static const dtype types[] = { DT_F32, DT_BF16, DT_F16 };
+    for (size_t k = 0; k < COUNT(types); k++) {
+        empty_folder(scratch, 1);
+        diag d = { 0 };
+        assert_ok(dir_make(in_scratch("a"), &d), d);
+        write_text(in_scratch("a/config.json"), "{\"model_type\":\"gemma2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":2,"
+                                                "\"vocab_size\":10,\"max_position_embeddings\":64,\"query_pre_attn_scalar\":2}");
+        write_tensors(in_scratch("a/model.safetensors"), tensors, NULL, types[k], NULL, NULL, NULL);
+        via(in_scratch("a"), in_scratch("b"), LM_TO_HF, 0, NULL);
+        via(in_scratch("b"), in_scratch("m.gguf"), LM_TO_GGUF, 0, NULL);
+        via(in_scratch("m.gguf"), in_scratch("c"), LM_TO_HF, types[k], NULL);
+        same_file(in_scratch("b/model.safetensors"), in_scratch("c/model.safetensors"), 0);
+        lm_model *a = open_ok(in_scratch("a")), *b = open_ok(in_scratch("b")), *g = open_ok(in_scratch("m.gguf"));
+        same_numbers(a, b, false);
+        assert_string_equal(lm_family(g), "gemma2");
+        for (size_t i = 0; i < COUNT(norms); i++) {
+            lm_tensor t;
+            float *x = all_of(a, norms[i].id, norms[i].layer, &t), *y = all_of(g, norms[i].id, norms[i].layer, &t);
+            assert_string_equal(t.name, norms[i].gguf);
+            const void *dense;
+            assert_ok(lm_dense(a, norms[i].id, norms[i].layer, types[k], &dense, &d), d); /* not the file's own bytes */
+            for (int64_t j = 0; j < t.rows; j++) {
+                double want = 1 + dtype_round(types[k], (double)mark(norms[i].name, j));
+                assert_true((double)x[j] == want && (double)y[j] == want && dtype_load(types[k], dense, j) == dtype_round(types[k], want));
+            }
+            free(x);
+            free(y);
+        }
+        lm_close(a);
+        lm_close(b);
+        lm_close(g);
+    }
+    /* what GGUF files mean by the architecture alone is the only scale of queries they can say */
+    write_text(in_scratch("seed.json"), "{\"model_type\":\"gemma2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"head_dim\":2,\"vocab_size\":10,"
+                                        "\"max_position_embeddings\":64}");
+    lm_model *m = open_ok(in_scratch("seed.json"));
+    diag d = { 0 };
+    lm_converted done;
+    assert_int_equal(lm_convert(m, in_scratch("x.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1 }, &done, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "the root of 256"));
+    lm_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(families_there_and_back), cmocka_unit_test(types),      cmocka_unit_test(llama2c_there_and_back),
                                         cmocka_unit_test(real_stories),            cmocka_unit_test(compressed), cmocka_unit_test(gguf_blocks),
                                         cmocka_unit_test(npy_folder),              cmocka_unit_test(refusals),   cmocka_unit_test(not_finite),
                                         cmocka_unit_test(spread),                  cmocka_unit_test(spread_refused), cmocka_unit_test(with_vocabulary),
-                                        cmocka_unit_test(part_of_a_vocabulary) };
+                                        cmocka_unit_test(part_of_a_vocabulary),    cmocka_unit_test(gains) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }

@@ -14,7 +14,12 @@ static const model_config families[] = {
     { .name = "mistral", FAMILY, .n_heads = 4, .n_kv_heads = 1, .head_dim = 6, .rope = MODEL_ROPE_HALF, .window = 3 },
     { .name = "gpt2", FAMILY, .n_heads = 3, .n_kv_heads = 3, .head_dim = 8, .norm = MODEL_NORM_LAYER, .act = MODEL_ACT_GELU, .bias = true, .tied = true },
     { .name = "scaled", FAMILY, .n_heads = 2, .n_kv_heads = 2, .head_dim = 12, .rope = MODEL_ROPE_HALF, .scaling = { .kind = MODEL_SCALE_LINEAR, .factor = 4 } },
+    { .name = "gemma", FAMILY, .n_heads = 4, .n_kv_heads = 1, .head_dim = 8, .rope = MODEL_ROPE_HALF, .act = MODEL_ACT_GEGLU, .embed_scale = 4.898979486, .tied = true },
+    { .name = "gemma2", FAMILY, .n_heads = 4, .n_kv_heads = 2, .head_dim = 6, .rope = MODEL_ROPE_HALF, .act = MODEL_ACT_GEGLU, .embed_scale = 4.898979486, .tied = true, .post_norm = true,
+      .attn_softcap = 2, .softcap = 3, .query_dim = 10, .window = 3, .window_every = 2 },
 };
+
+static double embed_scale(const model_config *c) { return c->embed_scale != 0 ? rc(c, c->embed_scale) : 1; }
 
 /* ---- plain maths ---- */
 
@@ -26,10 +31,11 @@ static double *m_logits(const store *s, const int *ids, int64_t S)
     double *x = room(D * S), *xn = room(D * S), *y = room(c->vocab * S);
     const double *e = weight_of(s, MW_EMBED, -1), *p = bias_of(s, MW_POS, -1);
     for (int64_t i = 0; i < D; i++)
-        for (int64_t t = 0; t < S; t++) x[i * S + t] = e[ids[t] * D + i] + (p ? p[t * D + i] : 0);
+        for (int64_t t = 0; t < S; t++) x[i * S + t] = e[ids[t] * D + i] * embed_scale(c) + (p ? p[t * D + i] : 0);
     for (int layer = 0; layer < c->n_layers; layer++) x = m_ffn_from(s, layer, m_attn_from(s, layer, x, S, true).y, S).y;
     m_norm(s, MW_NORM_F, MW_NORM_F_B, -1, x, xn, S);
     m_linear(c->tied ? e : weight_of(s, MW_HEAD, -1), NULL, xn, y, c->vocab, D, S);
+    for (int64_t i = 0; i < c->vocab * S && c->softcap != 0; i++) y[i] = c->softcap * tanh(y[i] / c->softcap);
     return y;
 }
 
@@ -232,7 +238,7 @@ static double *run_step(session *se, const int *ids, int64_t p0, int64_t T, cons
     double *x = room(c->dim * T), *numbers = room(T), *pick = room(T), *mask = room(T * se->C), *place = room(T * se->C);
     for (int64_t t = 0; t < T; t++) {
         pos[t] = (int32_t)(p0 + t), numbers[t] = pos[t], pick[t] = t == T - 1;
-        for (int64_t i = 0; i < c->dim; i++) x[i * T + t] = x_in ? x_in[i * T + t] : e[ids[pos[t]] * c->dim + i] + (at ? at[pos[t] * c->dim + i] : 0);
+        for (int64_t i = 0; i < c->dim; i++) x[i * T + t] = x_in ? x_in[i * T + t] : e[ids[pos[t]] * c->dim + i] * embed_scale(c) + (at ? at[pos[t] * c->dim + i] : 0);
     }
     decoder_mask(c, pos, T, se->C, DT_F64, mask);
     decoder_place(pos, T, se->C, DT_F64, place);
@@ -278,7 +284,7 @@ static void steps_repeat_the_whole(void **state)
             for (int k = 0; k < 4; k++) se.cache[k / 2][k % 2] = randoms(&r, size, 1); /* what is not written yet must not matter */
             int *ids = random_ids(&r, c, S);
             double *want = m_logits(&s, ids, S);
-            decoder_options o = { .chip = form & 1, .last_only = form & 2 };
+            decoder_options o = { .chip = form & 1 && c->window_every < 2, .last_only = form & 2 }; /* a chip has one mask for all layers */
             for (int k = 0; p < S; p += cuts[form / 4][k++]) {
                 int64_t T = cuts[form / 4][k], wide = o.last_only ? 1 : T;
                 double *y;
@@ -318,6 +324,28 @@ static void bad_options_are_refused(void **state)
         assert_int_equal(decoder_build(c, &rows[i].o, NULL, &dec, &d), AN_INPUT);
         if (!strstr(d.msg, rows[i].say)) fail_msg("message \"%s\" lacks \"%s\"", d.msg, rows[i].say);
         assert_null(dec.g);
+    }
+    decoder dec;
+    diag d = { 0 };
+    const model_config *two = &families[COUNT(families) - 1]; /* windows on some layers: on a chip only where they cut nothing off */
+    assert_int_equal(decoder_build(two, &(decoder_options){ .use = DECODER_STEP, .chip = true, .seq = 1, .cache = 4 }, NULL, &dec, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "a window of 3 on layers 0, 2"));
+    d = (diag){ 0 };
+    assert_ok(decoder_build(two, &(decoder_options){ .use = DECODER_STEP, .chip = true, .seq = 1, .cache = 3 }, NULL, &dec, &d), d);
+    graph_free(dec.g);
+    /* programs of single layers have none of this, and name the field */
+    graph *g;
+    static const struct { model_config c; const char *want; } plain[] = {
+        { { .act = MODEL_ACT_GEGLU }, "act (geglu)" }, { { .post_norm = true }, "post_norm" }, { { .attn_softcap = 5 }, "attn_softcap" },
+        { { .query_dim = 5 }, "query_dim" },           { { .embed_scale = 5 }, "embed_scale" }, { { .window_every = 2 }, "window_every" },
+    };
+    for (size_t i = 0; i < COUNT(plain); i++) {
+        model_config one = families[0];
+        one.act = plain[i].c.act, one.post_norm = plain[i].c.post_norm, one.attn_softcap = plain[i].c.attn_softcap;
+        one.query_dim = plain[i].c.query_dim, one.embed_scale = plain[i].c.embed_scale, one.window_every = plain[i].c.window_every;
+        d = (diag){ 0 };
+        assert_int_equal(model_program_build(&one, &(model_program){ .kind = MK_FWD_FFN }, NULL, &g, &d), AN_INPUT);
+        if (!strstr(d.msg, plain[i].want)) fail_msg("row %zu: %s", i, d.msg);
     }
 }
 

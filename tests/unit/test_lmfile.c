@@ -57,6 +57,8 @@ static void families(void **state)
 }
 
 /* Whole files as they were published, field for field. */
+#define GEMMA_JSON "\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":2," \
+                   "\"vocab_size\":10,\"max_position_embeddings\":64"
 static void published_configurations(void **state)
 {
     (void)state;
@@ -90,6 +92,17 @@ static void published_configurations(void **state)
           "\"intermediate_size\":14336,\"max_position_embeddings\":32768,\"model_type\":\"mistral\",\"num_attention_heads\":32,\"num_hidden_layers\":32,"
           "\"num_key_value_heads\":8,\"rms_norm_eps\":1e-05,\"rope_theta\":10000.0,\"sliding_window\":4096,\"tie_word_embeddings\":false,\"vocab_size\":32000}",
           7241732 },
+        { "{\"architectures\":[\"GemmaForCausalLM\"],\"attention_bias\":false,\"attention_dropout\":0.0,\"bos_token_id\":2,\"eos_token_id\":1,\"head_dim\":256,\"hidden_act\":\"gelu\","
+          "\"hidden_activation\":null,\"hidden_size\":2048,\"initializer_range\":0.02,\"intermediate_size\":16384,\"max_position_embeddings\":8192,\"model_type\":\"gemma\","
+          "\"num_attention_heads\":8,\"num_hidden_layers\":18,\"num_key_value_heads\":1,\"pad_token_id\":0,\"rms_norm_eps\":1e-06,\"rope_scaling\":null,\"rope_theta\":10000.0,"
+          "\"torch_dtype\":\"bfloat16\",\"transformers_version\":\"4.38.0.dev0\",\"use_cache\":true,\"vocab_size\":256000}",
+          2506172 },
+        { "{\"architectures\":[\"Gemma2ForCausalLM\"],\"attention_bias\":false,\"attention_dropout\":0.0,\"attn_logit_softcapping\":50.0,\"bos_token_id\":2,\"cache_implementation\":\"hybrid\","
+          "\"eos_token_id\":1,\"final_logit_softcapping\":30.0,\"head_dim\":256,\"hidden_act\":\"gelu_pytorch_tanh\",\"hidden_activation\":\"gelu_pytorch_tanh\",\"hidden_size\":2304,"
+          "\"initializer_range\":0.02,\"intermediate_size\":9216,\"max_position_embeddings\":8192,\"model_type\":\"gemma2\",\"num_attention_heads\":8,\"num_hidden_layers\":26,"
+          "\"num_key_value_heads\":4,\"pad_token_id\":0,\"query_pre_attn_scalar\":256,\"rms_norm_eps\":1e-06,\"rope_theta\":10000.0,\"sliding_window\":4096,\"torch_dtype\":\"float32\","
+          "\"transformers_version\":\"4.42.4\",\"use_cache\":true,\"vocab_size\":256000}",
+          2614341 },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         model_config c;
@@ -111,6 +124,10 @@ static void configurations_there_and_back(void **state)
         "{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"attention_factor\":1.25}}",
         "{\"model_type\":\"qwen3\"," LLAMA_JSON ",\"use_sliding_window\":true,\"sliding_window\":16,\"max_window_layers\":0,\"attention_bias\":true}",
         "{" GPT2_JSON ",\"tie_word_embeddings\":false,\"pad_token_id\":3}",
+        "{\"model_type\":\"gemma\"," GEMMA_JSON ",\"final_logit_softcapping\":20.0}",
+        "{\"model_type\":\"gemma2\"," GEMMA_JSON "}", /* both caps by default, queries by 256 */
+        "{\"model_type\":\"gemma2\"," GEMMA_JSON ",\"attn_logit_softcapping\":null,\"final_logit_softcapping\":null,\"query_pre_attn_scalar\":2,\"sliding_window\":8,"
+        "\"layer_types\":[\"sliding_attention\"]}",
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         model_config a, b;
@@ -125,7 +142,8 @@ static void configurations_there_and_back(void **state)
         assert_string_equal(out.at, again.at);
         assert_true(a.dim == b.dim && a.window == b.window && a.scaling.kind == b.scaling.kind && a.scaling.factor == b.scaling.factor);
         assert_true(a.scaling.attn == b.scaling.attn && a.bias_qkv == b.bias_qkv && a.bias_o == b.bias_o && a.bias == b.bias && a.tied == b.tied);
-        assert_true(g.bos == h.bos && g.n_eos == h.n_eos && g.pad == h.pad && a.qk_norm == b.qk_norm && a.norm_eps == b.norm_eps);
+        assert_true(a.act == b.act && a.softcap == b.softcap && a.attn_softcap == b.attn_softcap && a.query_dim == b.query_dim && a.embed_scale == b.embed_scale && a.post_norm == b.post_norm);
+        assert_true(a.window_every == b.window_every && g.bos == h.bos && g.n_eos == h.n_eos && g.pad == h.pad && a.qk_norm == b.qk_norm && a.norm_eps == b.norm_eps);
         sb_free(&out);
         sb_free(&again);
     }
@@ -158,7 +176,16 @@ static void refused_fields(void **state)
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":0.5}}", { "scaling.factor", "0.5" } },
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_scaling\":[1]}", { "rope_scaling", "[1]" } },
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"architectures\":[\"LlamaForSequenceClassification\"]}", { "LlamaForSequenceClassification", "" } },
-        { "{\"model_type\":\"gemma2\"," LLAMA_JSON "}", { "gemma2", "supported" } },
+        { "{\"model_type\":\"gemma3_text\"," LLAMA_JSON "}", { "gemma3_text", "gemma2 and gpt2 are supported" } },
+        { "{\"model_type\":\"gemma2\"," LLAMA_JSON "}", { "hidden_act", "silu" } },
+        { "{\"model_type\":\"gemma\"," GEMMA_JSON ",\"hidden_activation\":\"gelu\"}", { "hidden_activation", "\"gelu\"" } },
+        { "{\"model_type\":\"gemma\"," GEMMA_JSON ",\"attn_logit_softcapping\":50.0}", { "attn_logit_softcapping", "not one of a gemma model" } },
+        { "{\"model_type\":\"gemma\"," GEMMA_JSON ",\"attention_bias\":true}", { "attention_bias", "only false" } },
+        { "{\"model_type\":\"gemma2\"," GEMMA_JSON ",\"layer_types\":[\"full_attention\"]}", { "layer_types", "full_attention" } },
+        { "{\"model_type\":\"gemma2\"," GEMMA_JSON ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]}", { "lists 2 layers", "1" } },
+        { "{\"model_type\":\"gemma2\"," GEMMA_JSON ",\"attn_logit_softcapping\":0.5}", { "attn_softcap", "0.5" } },
+        { "{\"model_type\":\"gemma2\"," GEMMA_JSON ",\"sliding_window\":0}", { "sliding_window", "0" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"query_pre_attn_scalar\":256}", { "query_pre_attn_scalar", "not one of a llama" } },
         { "{\"model_type\":7}", { "model_type", "" } },
         { "{}", { "model_type", "" } },
         { "{\"model_type\":\"llama\",\"hidden_size\":8}", { "missing", "" } },
