@@ -386,7 +386,7 @@ typedef struct {
 /* Continues a text. BOS is put in front when the model has one; BOS and EOS end it. What an earlier call left in the cache is used. */
 AN_API an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an_generate_options *o, an_generated *r, an_error *e);
 
-/* A conversation in the model's own form. name: "chatml", "llama2", "llama3", "mistral", "plain"; NULL: the model's template. */
+/* A conversation in the model's own form. name: "chatml", "llama2", "llama3", "mistral", "gemma", "plain"; NULL: the model's template. */
 AN_API an_status an_lm_chat_begin(an_lm *m, const char *name, const char *system, an_error *e);
 AN_API const char *an_lm_chat_form(const an_lm *m);
 /* One turn: the user's text in, the answer through on_token and kept as the assistant's turn. After a failure the turn did not happen. */

@@ -7,7 +7,7 @@
 const option chat_options[] = {
     LM_MODEL_OPTIONS,
     { "system", "S", NULL, "what the model is told first" },
-    { "template", "NAME", NULL, "chatml, llama2, llama3, mistral, plain; without it the model's own" },
+    { "template", "NAME", NULL, "chatml, llama2, llama3, mistral, gemma, plain; without it the model's own" },
     LM_SAMPLING_OPTIONS,
     { "json", NULL, NULL, "an object for each token, and one at the end of each turn" },
     { NULL, NULL, NULL, NULL },

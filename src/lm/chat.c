@@ -18,13 +18,14 @@ static const struct {
     [CHAT_LLAMA3] = { "llama3", { "<|start_header_id|>", "<|eot_id|>" } },
     [CHAT_LLAMA2] = { "llama2", { "[INST]", "<<SYS>>" } },
     [CHAT_MISTRAL] = { "mistral", { "[INST]", NULL } },
+    [CHAT_GEMMA] = { "gemma", { "<start_of_turn>", "<end_of_turn>" } },
 };
 
 const char *lm_chat_name(lm_chat c) { return kinds[c].name; }
 
 an_status lm_chat_find(const char *template, lm_chat *out, diag *d)
 {
-    static const lm_chat order[] = { CHAT_CHATML, CHAT_LLAMA3, CHAT_LLAMA2, CHAT_MISTRAL };
+    static const lm_chat order[] = { CHAT_CHATML, CHAT_LLAMA3, CHAT_LLAMA2, CHAT_MISTRAL, CHAT_GEMMA };
     *out = CHAT_PLAIN;
     if (!template || !*template) return AN_OK;
     for (int i = 0; i < CHAT_KINDS; i++)
@@ -33,7 +34,7 @@ an_status lm_chat_find(const char *template, lm_chat *out, diag *d)
         const char *const *m = kinds[order[i]].marks;
         if (strstr(template, m[0]) && (!m[1] || strstr(template, m[1]))) return *out = order[i], AN_OK;
     }
-    return diag_fail(d, AN_INPUT, NOWHERE, "the chat template is not understood: it begins \"%.80s\"; known are chatml, llama2, llama3, mistral and plain", template);
+    return diag_fail(d, AN_INPUT, NOWHERE, "the chat template is not understood: it begins \"%.80s\"; known are chatml, llama2, llama3, mistral, gemma and plain", template);
 }
 
 /* ---- pieces ---- */
@@ -147,6 +148,22 @@ static an_status write_llama3(writer *w, const lm_message *m, size_t n)
     return llama3_turn(w, "assistant", NULL);
 }
 
+/* No turn of its own for a system text: such programs refuse one. */
+static an_status write_gemma(writer *w, const lm_message *m, size_t n)
+{
+    TRY(put_bos(w));
+    for (size_t i = 0; i <= n; i++) {
+        if (i < n && m[i].role == CHAT_SYSTEM) return diag_fail(w->d, AN_INPUT, NOWHERE, "the chat template (gemma) has no place for a system text");
+        TRY(put_control(w, "<start_of_turn>"));
+        put_text(w, i < n && m[i].role == CHAT_USER ? "user\n" : "model\n");
+        if (i == n) break;
+        put_message(w, &m[i]);
+        TRY(put_control(w, "<end_of_turn>"));
+        put_text(w, "\n");
+    }
+    return AN_OK;
+}
+
 /* [INST] around each user message; a system text stands in front of the first one, between marks of its own or by itself. */
 static an_status write_inst(writer *w, const lm_message *m, size_t n, bool llama2)
 {
@@ -188,6 +205,7 @@ static an_status write(writer *w, lm_chat c, const char *template, const lm_mess
     case CHAT_LLAMA3: TRY(write_llama3(w, m, n)); break;
     case CHAT_LLAMA2: TRY(write_inst(w, m, n, true)); break;
     case CHAT_MISTRAL: TRY(write_inst(w, m, n, false)); break;
+    case CHAT_GEMMA: TRY(write_gemma(w, m, n)); break;
     case CHAT_PLAIN: TRY(write_plain(w, m, n)); break;
     case CHAT_KINDS: break;
     }
@@ -205,6 +223,6 @@ an_status lm_chat_encode(lm_chat c, const char *template, const tokenizer *t, to
 
 int64_t lm_chat_end(lm_chat c, const tokenizer *t)
 {
-    const char *name = c == CHAT_CHATML ? "<|im_end|>" : c == CHAT_LLAMA3 ? "<|eot_id|>" : NULL;
+    const char *name = c == CHAT_CHATML ? "<|im_end|>" : c == CHAT_LLAMA3 ? "<|eot_id|>" : c == CHAT_GEMMA ? "<end_of_turn>" : NULL;
     return name ? tok_find(t, name, strlen(name)) : -1;
 }

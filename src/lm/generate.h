@@ -75,7 +75,7 @@ typedef struct {
 an_status lm_generate(lm_session *s, const tokenizer *t, const uint32_t *ids, size_t n, const lm_generate_options *o, lm_generated *out, diag *d) MUST_CHECK;
 
 /* ---- chat ---- */
-typedef enum { CHAT_PLAIN, CHAT_CHATML, CHAT_LLAMA2, CHAT_LLAMA3, CHAT_MISTRAL, CHAT_KINDS } lm_chat;
+typedef enum { CHAT_PLAIN, CHAT_CHATML, CHAT_LLAMA2, CHAT_LLAMA3, CHAT_MISTRAL, CHAT_GEMMA, CHAT_KINDS } lm_chat;
 const char *lm_chat_name(lm_chat c);
 /* template: Jinja text of the model, or one of the names above; NULL: plain. AN_INPUT: a template that is none of the known ones. */
 an_status lm_chat_find(const char *template, lm_chat *out, diag *d) MUST_CHECK;

@@ -175,7 +175,7 @@ static tokenizer *byte_vocab(const char *const *control, size_t n_control)
     return t;
 }
 
-static const char *const control[] = { "<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" };
+static const char *const control[] = { "<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<start_of_turn>", "<end_of_turn>" };
 #define QWEN "{%- if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou are kind.<|im_end|>\\n' }}{% endif %}{{ '<|im_start|>' + message.role }}"
 
 static void chat_forms(void **state)
@@ -193,6 +193,7 @@ static void chat_forms(void **state)
         { "{{ '<|start_header_id|>' }} … {{ '<|eot_id|>' }}", CHAT_LLAMA3, 2, "{<s>}{<|start_header_id|>}assistant{<|end_header_id|>}\n\nyo{<|eot_id|>}{<|start_header_id|>}user{<|end_header_id|>}\n\n?{<|eot_id|>}{<|start_header_id|>}assistant{<|end_header_id|>}\n\n" },
         { "{{ '[INST] ' + '<<SYS>>' }}", CHAT_LLAMA2, 0, "{<s>}[INST] <<SYS>>\nS\n<</SYS>>\n\nhi <|im_end|> [/INST] yo {</s>}{<s>}[INST] ? [/INST]" },
         { "{{ '[INST] ' }}", CHAT_MISTRAL, 1, "{<s>}[INST] hi <|im_end|> [/INST]yo{</s>}[INST] ? [/INST]" },
+        { "{{ '<start_of_turn>' + role }}{{ '<end_of_turn>' }}", CHAT_GEMMA, 1, "{<s>}{<start_of_turn>}user\nhi <|im_end|>{<end_of_turn>}\n{<start_of_turn>}model\nyo{<end_of_turn>}\n{<start_of_turn>}user\n?{<end_of_turn>}\n{<start_of_turn>}model\n" },
         { NULL, CHAT_PLAIN, 2, "{<s>}yo\n?\n" },
     };
     tokenizer *t = byte_vocab(control, COUNT(control));
@@ -219,6 +220,11 @@ static void chat_forms(void **state)
     }
     assert_int_equal(lm_chat_end(CHAT_CHATML, t), 260);
     assert_int_equal(lm_chat_end(CHAT_LLAMA2, t), -1);
+    assert_int_equal(lm_chat_end(CHAT_GEMMA, t), 265);
+    tok_ids none = { 0 };
+    assert_int_equal(lm_chat_encode(CHAT_GEMMA, NULL, t, e, talk, COUNT(talk), &none, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "no place for a system text"));
+    tok_ids_free(&none);
     tok_encoder_free(e);
     tok_close(t);
 }
@@ -228,9 +234,9 @@ static void unknown_templates_and_missing_tokens_are_said(void **state)
     (void)state;
     diag d = { 0 };
     lm_chat kind;
-    assert_int_equal(lm_chat_find("{{ '<start_of_turn>' }}", &kind, &d), AN_INPUT);
+    assert_int_equal(lm_chat_find("{{ '<|turn|>' }}", &kind, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "not understood"));
-    assert_non_null(strstr(d.msg, "<start_of_turn>"));
+    assert_non_null(strstr(d.msg, "<|turn|>"));
     tokenizer *t = byte_vocab(NULL, 0);
     tok_encoder *e;
     tok_ids ids = { 0 };
