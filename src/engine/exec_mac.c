@@ -199,7 +199,7 @@ static bool lay_out(image *im, mac *m)
     m->pack_bytes = ROUND_UP(m->pack_bytes, (size_t)64);
     bool clean = m->env->chip && !m->window;
     /* An A that changes and is short; or the larger operand, with rows that lie as they are read: packed ahead it would leave the cache and come back. */
-    bool passes = m->k <= PASSING_K || (m->k <= PASSING_ROWS_K && m->a_col == 1 && m->m > m->n);
+    bool passes = m->k <= PASSING_K || (m->k <= PASSING_ROWS_K && m->a_col == 1 && m->m > m->n) || (m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k));
     m->in_passing = !m->window && !mac_is_const(im, m->a_tensor) && passes && m->chunk == m->n;
     pack = m->vec || m->in_passing || mac_is_const(im, m->a_tensor) ? 0 : m->pack_bytes; /* constants are packed once, elsewhere */
     if (!add_size(&shared, clean && !mac_is_const(im, m->a_tensor) ? (size_t)m->a_elems * 2 : 0, &m->at_clean_a)) return false;

@@ -3,6 +3,8 @@
  * B is taken in stripes of columns, so that packed B is fresh in the cache and scratch stays small. Within a stripe C is cut
  * into blocks of whole tiles, the tasks. A few threads pack a piece of B when one of them first comes to it (`lazy`); many pack
  * the next stripe together into the other of two buffers while one is multiplied.
+ * A B whose rows are rows of memory, for few rows of C: of whole panels of fp32 it is read where it lies, as nothing would pay for a
+ * copy (`as_is`); a long one is shared out by k, so that a thread meets again the rows it wrote last (`by_k`).
  * In a block, k is walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished
  * sums rest in the thread's scratch as fp32 or int32. Where a fast kernel finds all of k of a stripe in L2 (`deep`), a panel
  * of A goes through all its steps before the next one comes, so that only one row of tiles is ever unfinished; else a
@@ -58,6 +60,9 @@ enum {
     LAZY_THREADS = 4,      /* more would wait for each other's pieces longer than for a stripe packed together */
     QUEUES = 64,           /* threads beyond share a queue */
     DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
+    ROWS_AHEAD = 32,       /* of a B read as it is */
+    BY_K = 256,            /* the longest part of k: sums of parts are added in order, so parts come from the shape alone */
+    FEW_ROWS = 112,        /* of A: packing fp32 costs more than steps through memory */
     FAR_LARGER = 16,       /* than B: A passing by each thread in full costs more than packing B in shares saves */
 };
 
@@ -112,6 +117,16 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     return true;
 }
 
+/* Into how many parts k is cut when A is not packed ahead and the rows of B are rows of memory; 1: not at all. Sums of the parts should
+ * be small beside B. A part is no longer than a step. */
+static int64_t k_parts(const gemm_kernel *g, int64_t m, int64_t k)
+{
+    int64_t parts = MAX(ceil_div(k, BY_K), 2);
+    return (g->math == GEMM_F32 || g->math == GEMM_BF16) && k >= BY_K && m <= FEW_ROWS && 2 * m * parts <= k ? parts : 1;
+}
+
+bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k) { return k_parts(g, m, k) > 1; }
+
 /* Few columns of a packed A: rows are the lanes, and A passes by once, at memory speed. */
 static bool is_few(const gemm_kernel *g, int64_t n) { return g->a_kr == 1 && g->math != GEMM_I8 && n > 0 && n <= FEW_COLUMNS; }
 
@@ -143,6 +158,12 @@ bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, 
     if (is_few(k, n)) {
         few_plan f = few_make(k, n, kk);
         *bytes = MAX(*bytes, f.x_bytes + (size_t)n_threads * (f.acc_bytes + f.tile_bytes) + ALIGN);
+    }
+    const int64_t parts = k_parts(k, m, kk);
+    packed_layout whole;
+    if (parts > 1) {
+        if (!pack_layout(k, false, n, kk, &whole)) return false;
+        *bytes += whole.bytes + (size_t)(parts * ROUND_UP(m, (int64_t)k->mr) * whole.panels * k->nr) * sizeof(float);
     }
     return true;
 }
@@ -177,6 +198,7 @@ typedef struct {
     pack_ctx pack;      /* of the next stripe; n_tasks 0: none. lazy: of this one */
     char *threads;
     bool plain; /* C is the sums */
+    bool as_is; /* nothing of B is packed */
     int64_t queues;
     _Atomic int64_t next[QUEUES]; /* blocks claimed so far of each share */
 } run_ctx;
@@ -281,11 +303,17 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
     }
     t->ahead[1].at = x->b;
     t->ahead[1].step = 0;
-    if (last_s || p->deep) return;
+    if (last_s || p->deep || x->as_is) return;
     /* Tile (i, j) asks for the share i of panel j at the next step. */
     int64_t share = ceil_div(p->kc / g->b_kr * b_unit, w->i1 - w->i0);
     t->ahead[1].at = x->b + (s + 1) * p->kc * (b_unit / g->b_kr) + (i - w->i0) * share;
     t->ahead[1].step = ceil_div(share, MAX(p->kc / g->b_kr, 1));
+}
+
+static bool b_as_is(const gemm_call *c)
+{
+    const gemm_kernel *g = c->kernel;
+    return g->math == GEMM_F32 && c->b.type == DT_F32 && c->b.col == 1 && c->n % g->nr == 0 && c->k % g->k_align == 0 && c->m <= FEW_ROWS;
 }
 
 /* lazy: the piece of panel j at step s, packed now if nobody began to; int8 takes all steps at once, its scales need them. */
@@ -322,10 +350,18 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     for (int64_t l = w->j0; l < w->j1; l++) {
         const int64_t j = l + w->turn < w->j1 ? l + w->turn : l + w->turn - (w->j1 - w->j0);
         char *acc = p->k_steps > 1 ? sums + (j - w->j0) * tile_bytes : sums;
-        if (p->lazy) have_piece(x, s, j);
-        t.b = x->b + j * p->b.panel_bytes + k0 * b_k;
-        if (t.ahead[1].step) t.ahead[1].at = ahead + j * p->b.panel_bytes;
         const int64_t col = (x->j_first + j) * g->nr;
+        if (x->as_is) {
+            t.b = (const char *)((const float *)c->b.at + k0 * c->b.row + col);
+            t.b_step = c->b.row * (int64_t)sizeof(float);
+            t.ahead[1].at = t.b + ROWS_AHEAD * t.b_step; /* of memory no prefetcher follows so far */
+            t.ahead[1].step = t.b_step;
+        } else {
+            if (p->lazy) have_piece(x, s, j);
+            t.b = x->b + j * p->b.panel_bytes + k0 * b_k;
+            t.b_step = b_k * g->b_kr;
+        }
+        if (!x->as_is && t.ahead[1].step) t.ahead[1].at = ahead + j * p->b.panel_bytes;
         t.cols = (int)MIN(c->n - col, g->nr);
         t.from = s ? acc : NULL;
         t.to = acc;
@@ -437,6 +473,67 @@ static void run_few(const gemm_call *c, run_ctx *x, char *scratch)
     pool_run(c->pool, few_task, &f, ceil_div(x->p->a.panels, f.panels));
 }
 
+/* ---- by parts of k: first each part's sums, then their sum ---- */
+
+typedef struct {
+    run_ctx *x;
+    int64_t parts, part; /* how many, how long */
+    int64_t across;      /* panels of B */
+    float *sums;         /* per part: tile after tile, panel of A after panel */
+    int64_t tile, each;  /* floats of a tile, of a part */
+} by_k;
+
+static void part_task(void *ctx, int64_t task, int thread)
+{
+    const by_k *y = ctx;
+    const run_ctx *x = y->x;
+    const gemm_call *c = x->c;
+    const gemm_kernel *g = c->kernel;
+    const packed_layout *l = &x->pack.l;
+    const int64_t k0 = task * y->part, kn = MIN(y->part, l->k_pad - k0), b_k = g->nr * pk_bytes(g->b_pk);
+    char *piece = x->threads + (size_t)thread * (x->p->sums_bytes + x->p->piece_bytes) + x->p->sums_bytes;
+    if (g->begin) g->begin();
+    for (int64_t i = 0; i < x->p->a.panels; i++) {
+        tile_job t = { .k = kn, .a = piece, .b_step = x->as_is ? c->b.row * (int64_t)sizeof(float) : b_k * g->b_kr, .rows = (int)MIN(c->m - i * g->mr, g->mr),
+                       .to_ld = (int64_t)g->nr * 4 };
+        pack_piece(c, i * g->mr, k0, kn, piece);
+        t.ahead[0].at = t.a;
+        for (int64_t j = 0; j < y->across; j++) {
+            t.b = x->as_is ? (const char *)((const float *)c->b.at + k0 * c->b.row + j * g->nr) : x->b + j * l->panel_bytes + k0 * b_k;
+            if (!x->as_is && !i) pack_panel(&x->pack, j, k0, k0 + kn);
+            t.cols = (int)MIN(c->n - j * g->nr, g->nr);
+            t.to = (char *)(y->sums + task * y->each + (i * y->across + j) * y->tile);
+            t.ahead[1].at = x->as_is ? t.b + ROWS_AHEAD * t.b_step : t.b;
+            t.ahead[1].step = x->as_is ? t.b_step : 0;
+            g->tile(&t);
+        }
+    }
+    if (g->end) g->end();
+}
+
+static void sum_task(void *ctx, int64_t task, int thread)
+{
+    const by_k *y = ctx;
+    const run_ctx *x = y->x;
+    float *sum = (float *)(void *)(x->threads + (size_t)thread * (x->p->sums_bytes + x->p->piece_bytes));
+    x->c->kernel->vec->sum(sum, y->sums + task * y->tile, y->each, y->parts, y->tile);
+    finish_tile(x, task / y->across, task % y->across, (const char *)sum);
+}
+
+static void run_by_k(const gemm_call *c, run_ctx *x, int64_t parts)
+{
+    const gemm_kernel *g = c->kernel;
+    by_k y = { .x = x, .part = ROUND_UP(ceil_div(c->k, parts), (int64_t)g->k_align), .across = x->pack.l.panels, .tile = g->mr * g->nr };
+    y.parts = ceil_div(x->pack.l.k_pad, y.part);
+    y.each = x->p->a.panels * y.across * y.tile;
+    x->threads = x->b + x->pack.l.bytes;
+    y.sums = (float *)(void *)(x->threads + (size_t)pool_threads(c->pool) * (x->p->sums_bytes + x->p->piece_bytes));
+    pool_enter(c->pool);
+    pool_run(c->pool, part_task, &y, y.parts);
+    pool_run(c->pool, sum_task, &y, x->p->a.panels * y.across);
+    pool_leave(c->pool);
+}
+
 /* Packing of stripe s, or of nothing past the last. */
 static an_status stripe_begin(const gemm_call *c, const plan *p, int64_t s, char *to, pack_ctx *out, diag *d)
 {
@@ -495,10 +592,17 @@ an_status gemm_run(const gemm_call *c, diag *d)
         return AN_OK;
     }
     const int64_t blocks = p.m_parts * p.n_parts;
+    x.as_is = b_as_is(c);
+    const int64_t parts = !c->a && c->b.col == 1 ? k_parts(g, c->m, c->k) : 1;
+    if (parts > 1) {
+        if (!pack_begin(&x.pack, g, false, c->n, c->k, c->b, b)) return diag_fail(d, AN_BUG, NOWHERE, "%s: a layout that was fine is not", g->name);
+        run_by_k(c, &x, parts);
+        return AN_OK;
+    }
     const bool there = c->same_b && p.stripes == 1; /* of several stripes only the last would still be there */
     an_status st = there ? stripe_begin(c, &p, 0, b, &x.pack, d) : AN_OK;
     pool_enter(c->pool);
-    for (int64_t s = p.lazy || there ? 0 : -1; s < p.stripes && !st; s++) { /* else the first region packs only, the last one only multiplies */
+    for (int64_t s = p.lazy || there || x.as_is ? 0 : -1; s < p.stripes && !st; s++) { /* else the first region packs only, the last one only multiplies */
         x.j_first = s * p.stripe_panels;
         x.j_count = MIN(p.stripe_panels, p.n_panels - x.j_first);
         for (int64_t q = 0; q < x.queues; q++) atomic_init(&x.next[q], 0);
@@ -510,7 +614,7 @@ an_status gemm_run(const gemm_call *c, diag *d)
         } else {
             x.b = b + (p.stripes > 1 ? (s & 1) * (int64_t)p.b.bytes : 0);
             x.b_extra = x.pack.l.extra; /* the stripe packed last time */
-            st = stripe_begin(c, &p, s + 1, b + (p.stripes > 1 ? (~s & 1) * (int64_t)p.b.bytes : 0), &x.pack, d);
+            if (!x.as_is) st = stripe_begin(c, &p, s + 1, b + (p.stripes > 1 ? (~s & 1) * (int64_t)p.b.bytes : 0), &x.pack, d);
         }
         if (!st) pool_run(c->pool, run_task, &x, x.pack.n_tasks + (s < 0 ? 0 : blocks));
     }

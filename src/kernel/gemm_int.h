@@ -73,6 +73,7 @@ typedef struct {
     void (*expand)(gemm_pk from, const void *src, float *dst, int64_t n);     /* PK_F16 or PK_BF16 to fp32 */
     void (*epilogue)(const epi_job *j);
     void (*few)(const few_job *j);
+    void (*sum)(float *to, const float *from, int64_t step, int64_t parts, int64_t n); /* runs of n, `step` apart, added in order */
     int lanes;
     double (*read)(const void *p, size_t bytes); /* touches every byte at full speed; the sum keeps it honest */
 } gemm_vec;
@@ -83,7 +84,8 @@ typedef struct {
  * would be waited for. */
 typedef struct {
     int64_t k;           /* a multiple of k_align */
-    const char *a, *b;   /* 64-byte aligned */
+    const char *a, *b;   /* 64-byte aligned, but not a B that was not packed */
+    int64_t b_step;      /* bytes of B from one k unit to the next; only tiles of fp32 look, the others know it */
     const char *from;    /* sums so far, rows of nr; NULL: zero */
     char *to;
     int64_t to_ld;       /* bytes; nr * 4 in scratch */

@@ -10,7 +10,7 @@ GEMM_VEC_TABLE(vec_scalar);
         const T *a = (const void *)t->a, *b = (const void *)t->b;                                                     \
         S s[4][4] = { { 0 } };                                                                                        \
         if (t->from) memcpy(s, t->from, sizeof s);                                                                    \
-        for (int64_t i = 0; i < t->k; i++, a += 4, b += 4)                                                            \
+        for (int64_t i = 0; i < t->k; i++, a += 4, b += t->b_step / (int64_t)sizeof(T))                                                            \
             for (int r = 0; r < 4; r++)                                                                               \
                 for (int j = 0; j < 4; j++) s[r][j] += (S)a[r] * (S)b[j];                                             \
         for (int r = 0; r < t->rows; r++) memcpy(t->to + r * t->to_ld, s[r], sizeof s[r]);                            \

@@ -13,7 +13,7 @@ enum {
 };
 
 static const gemv_kernel rows[] = {
-#define GEMV(id, need_, width_, digits_, bytes_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##id, .scores = gemv_scores_##id, .mix = gemv_mix_##id, .digits = digits_, .bytes = bytes_ },
+#define GEMV(id, need_, width_, digits_, bytes_, quad_, quad_rows_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##id, .scores = gemv_scores_##id, .mix = gemv_mix_##id, .digits = digits_, .bytes = bytes_, .quad = quad_, .quad_rows = quad_rows_ },
 #include "kernel/gemv.def"
 #undef GEMV
 };
@@ -74,19 +74,22 @@ static void widen(const gemv_call *c, const vec_kernels *v, int64_t j, float *x)
     }
 }
 
-/* Column j as the form wants it. */
-static void prepare(const gemv_call *c, int64_t j, int64_t stride, float *x, float *lane_sum, float *sum)
+/* Column j as fp32, in order; where the form wants it their sum. */
+static void prepare(const gemv_call *c, int64_t j, int64_t stride, float *x, float *sum)
+{
+    const int64_t k = c->w->k;
+    widen(c, vec_pick(c->kernel->need), j, x);
+    memset(x + k, 0, (size_t)(stride - k) * sizeof *x);
+    double all = 0;
+    for (int64_t i = 0; c->w->row_shift && i < k; i++) all += (double)x[i];
+    *sum = (float)all;
+}
+
+/* A column in the order nibbles want, and its sums of eight. */
+static void turn(const gemv_call *c, int64_t stride, float *x, float *lane_sum)
 {
     const vec_kernels *v = vec_pick(c->kernel->need);
-    const int64_t k = c->w->k, w = c->kernel->width, run = 8 * w;
-    widen(c, v, j, x);
-    memset(x + k, 0, (size_t)(stride - k) * sizeof *x);
-    if (c->w->form != GEMV_NIBBLE) {
-        double all = 0;
-        for (int64_t i = 0; c->w->row_shift && i < k; i++) all += (double)x[i];
-        *sum = (float)all;
-        return;
-    }
+    const int64_t w = c->kernel->width, run = 8 * w;
     for (int64_t r = 0; r < stride; r += run) {
         float turned[PAD];
         if (c->w->shift)
@@ -112,6 +115,7 @@ static bool are_numbers(const gemv_weight *w, bool *zero)
 
 typedef struct {
     const gemv_call *c;
+    gemv_rows *rows;              /* for columns in digits */
     gemv_columns x;
     int64_t each;                 /* rows of a task */
     bool mixed, odd[GEMV_COLUMNS]; /* some columns are not finite: each goes alone, those without digits */
@@ -125,7 +129,7 @@ static void run_mixed(const run_ctx *x, int64_t i0, int64_t i1)
         one.x += j * one.x_stride, one.lane_sum += j * one.lane_stride, one.sum += j;
         one.digits = x->odd[j] ? NULL : one.digits + j * one.digit_stride;
         one.start += j * one.lane_stride, one.step += j * one.lane_stride;
-        c->kernel->rows(c->w, &one, 1, i0, i1, c->y + j, c->ldy);
+        (x->odd[j] ? c->kernel->rows : x->rows)(c->w, &one, 1, i0, i1, c->y + j, c->ldy);
     }
 }
 
@@ -136,7 +140,7 @@ static void run_task(void *ctx, int64_t task, int thread)
     (void)thread;
     int64_t i0 = task * x->each, i1 = MIN(i0 + x->each, c->w->m);
     if (x->mixed) run_mixed(x, i0, i1);
-    else c->kernel->rows(c->w, &x->x, c->n, i0, i1, c->y, c->ldy);
+    else x->rows(c->w, &x->x, c->n, i0, i1, c->y, c->ldy);
 }
 
 static an_status refuse(const gemv_call *c, diag *d)
@@ -155,22 +159,24 @@ static an_status refuse(const gemv_call *c, diag *d)
     return AN_OK;
 }
 
-/* x in digits, where the kernel has a form for the weight. */
-static void cut(const gemv_call *c, run_ctx *r, int8_t *digits, int32_t *start, float *step)
+/* x in the order and the digits the kernel has for this weight. */
+static void cut(const gemv_call *c, run_ctx *r, float *x, float *lane_sum, int8_t *digits, int32_t *start, float *step)
 {
     const gemv_kernel *g = c->kernel;
     const gemv_weight *w = c->w;
     const vec_kernels *v = vec_pick(g->need);
     const bool nibbles = g->digits && are_numbers(w, &r->x.zero), bytes = g->bytes && (w->form == GEMV_I8 || w->form == GEMV_U8) && !w->block && w->k <= BYTE_MOST_K;
+    const bool quad = nibbles && g->quad && w->block == 32 && w->scale_type == DT_F16 && !w->shift;
     const int64_t stride = r->x.x_stride, lanes = r->x.lane_stride;
-    if (!nibbles && !bytes) return;
-    r->x.digits = digits, r->x.start = start, r->x.step = step, r->x.digit_stride = stride * (bytes ? BYTE_DIGITS : 2);
-    for (int64_t j = 0; j < c->n; j++) {
-        const float *x = r->x.x + j * stride, largest = v->largest(x, stride);
+    r->rows = quad ? g->quad_rows : g->rows;
+    if (nibbles || bytes) r->x.digits = digits, r->x.start = start, r->x.step = step, r->x.digit_stride = stride * (bytes ? BYTE_DIGITS : 2);
+    for (int64_t j = 0; j < c->n; j++, x += stride, lane_sum += lanes, start += lanes, step += lanes, digits += r->x.digit_stride) {
+        float largest = r->x.digits ? v->largest(x, stride) : 0;
         r->mixed |= r->odd[j] = !(largest < INFINITY);
-        if (r->odd[j]) continue;
-        if (nibbles) g->digits(x, stride, r->x.zero, digits + j * r->x.digit_stride, start + j * lanes, step + j * lanes);
-        else g->bytes(x, stride, largest, digits + j * r->x.digit_stride, start + j * lanes, step + j * lanes);
+        if (w->form == GEMV_NIBBLE && (!quad || r->odd[j])) turn(c, stride, x, lane_sum);
+        if (r->odd[j] || !r->x.digits) continue;
+        if (bytes) g->bytes(x, stride, largest, digits, start, step);
+        else (quad ? g->quad : g->digits)(x, stride, r->x.zero, digits, start, step);
     }
 }
 
@@ -184,9 +190,9 @@ an_status gemv_run(const gemv_call *c, diag *d)
     char *at = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
     float *x = (float *)(void *)at, *digits = x + c->n * stride, *lane_sum = digits + c->n * (stride / 4 * BYTE_DIGITS), *step = lane_sum + c->n * lanes;
     float *start = step + c->n * lanes, *sum = start + c->n * lanes;
-    for (int64_t j = 0; j < c->n; j++) prepare(c, j, stride, x + j * stride, lane_sum + j * lanes, sum + j);
+    for (int64_t j = 0; j < c->n; j++) prepare(c, j, stride, x + j * stride, sum + j);
     run_ctx r = { .c = c, .x = { .x = x, .x_stride = stride, .lane_stride = lanes, .lane_sum = lane_sum, .sum = sum } };
-    cut(c, &r, (int8_t *)(void *)digits, (int32_t *)(void *)start, step);
+    cut(c, &r, x, lane_sum, (int8_t *)(void *)digits, (int32_t *)(void *)start, step);
     int64_t threads = pool_threads(c->pool);
     r.each = MAX(MAX(TASK_BYTES / MAX(c->w->row_bytes, 1), TASK_ROWS), 1);
     if (threads > 1) r.each = MIN(r.each, MAX(ROUND_UP(c->w->m / (4 * threads), 4), 4)); /* a small weight is shared all the same */

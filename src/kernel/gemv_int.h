@@ -4,7 +4,7 @@
 
 #include "kernel/gemv.h"
 
-/* A column of x, prepared: k padded with zeros to a multiple of pad. Nibbles want, in each run of 8 · width, element 8·d + s at
+/* A column of x, prepared: k padded with zeros to a multiple of pad. Nibbles not by digits of four rows want, in each run of 8 · width, element 8·d + s at
  * s · width + d, so that shifting a vector of words by four brings up the neighbours; lane_sum then holds the sums of eight. */
 typedef struct {
     const float *x;        /* per column: x_stride apart */
@@ -46,14 +46,18 @@ struct gemv_kernel {
     gemv_lines *scores, *mix;
     gemv_digits *digits; /* NULL: products of nibbles in fp32 only */
     gemv_bytes *bytes;   /* the same for bytes */
+    gemv_digits *quad;   /* blocks of 32 nibbles with fp16 scales, or NULL: x in its order, lanes are blocks (gemv_quad.inc) */
+    gemv_rows *quad_rows;
 };
 
-#define GEMV(id, need, width, digits, bytes) gemv_rows gemv_rows_##id; gemv_lines gemv_scores_##id, gemv_mix_##id;
+#define GEMV(id, need, width, digits, bytes, quad, quad_rows) gemv_rows gemv_rows_##id; gemv_lines gemv_scores_##id, gemv_mix_##id;
 #include "kernel/gemv.def"
 #undef GEMV
 #if defined(__x86_64__)
 gemv_digits gemv_digits_vnni, gemv_digits_avx512, gemv_digits_avx2;
 gemv_bytes gemv_bytes_vnni;
+gemv_digits gemv_quad_vnni, gemv_quad_avx512;
+gemv_rows gemv_quad_rows_vnni, gemv_quad_rows_avx512;
 #elif defined(__aarch64__)
 gemv_digits gemv_digits_dot;
 gemv_bytes gemv_bytes_dot;

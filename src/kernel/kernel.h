@@ -11,7 +11,8 @@
  *
  * Summation: each element of C is one chain over k, ascending; a kernel whose instruction adds groups of k at once says
  * so in gemm.def. Neither the thread count nor the shape changes that order: results are bit-identical for any pool, and a
- * column or row of C does not depend on its neighbours. */
+ * column or row of C does not depend on its neighbours. One exception: few rows of an A that was not packed ahead, by a long B, are
+ * summed in parts of k, which depend on m and k alone. */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
@@ -101,6 +102,7 @@ bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *byte
 bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes) MUST_CHECK;
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
 bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k); /* may a product over k take the beginning of an A packed with a_k? */
+bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k);            /* will k be cut in parts, if A is not packed ahead and B's columns are side by side? */
 an_status gemm_run(const gemm_call *c, diag *d) MUST_CHECK;
 
 /* ---- what this CPU can do, measured now ---- */

@@ -32,7 +32,7 @@ static void inner_task(void *ctx, int64_t task, int thread)
     const peak_meter *x = ctx;
     char *m = x->at + (size_t)task * x->stride;
     (void)thread;
-    tile_job t = { .k = x->k, .a = m, .b = m + x->b_at, .from = m + x->acc_at, .to = m + x->acc_at, .to_ld = x->g->nr * 4,
+    tile_job t = { .k = x->k, .a = m, .b = m + x->b_at, .b_step = x->g->nr * pk_bytes(x->g->b_pk) * x->g->b_kr, .from = m + x->acc_at, .to = m + x->acc_at, .to_ld = x->g->nr * 4,
                    .rows = x->g->mr, .cols = x->g->nr, .ahead = { { m, 0 }, { m, 0 } } };
     if (x->g->begin) x->g->begin();
     for (int64_t i = 0; i < x->passes; i++) x->g->tile(&t);

@@ -60,6 +60,7 @@ typedef struct {
     const float *gain, *bias;  /* affine: per column; affine_rows: per row */
     float mean_1, scale_1;     /* affine */
     bool stream;               /* past the caches, as .stream below; y and its rows begin at multiples of VEC_LINE bytes */
+    int64_t ahead;             /* what lies so many bytes behind x is asked for in passing */
 } vec_affine;
 
 enum { VEC_LINE = 64 /* bytes of a line of the caches */, VEC_BAND = 8 };
@@ -116,12 +117,15 @@ typedef struct {
      * without a mean, x is left there in rows of n elements of type `kept`, t or F32; NULL: it is not. */
     float (*along)(dtype t, const void *x, vec_stat s, float mean, float acc, int64_t n);
     void (*down)(float *acc, dtype t, const void *x, vec_stat s, const float *mean, int64_t rows, int64_t ld, int64_t n, void *keep, dtype kept);
-    /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x), 0 below exp(-86.99); returns their sum. NaN stays. */
-    float (*exps)(float *y, dtype t, const void *x, float most, int64_t n);
-    float (*exps_half)(float *y, dtype t, const void *x, float most, int64_t n); /* for fp16: relative error 1e-5, never below 1e-38 */
+    /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x), 0 below exp(-86.99); returns their sum. NaN stays. What lies
+     * `ahead` bytes behind x is asked for. */
+    float (*exps)(float *y, dtype t, const void *x, float most, int64_t n, int64_t ahead);
+    /* For softmax from fp16 to fp16: 2^(x log2(e) - b), b the whole number nearest most * log2(e); relative error 1e-5, never below 2^-64. */
+    float (*exps_half)(float *y, const void *x, float most, int64_t n, int64_t ahead);
     /* Softmax down n columns in one look at x and one at the exps. exps_run: rows of n exps, each band of VEC_BAND rows against the
      * largest until its end, which goes to a row of `band` (never -inf); most and sum, of the whole column, begin at -inf and 0.
-     * scale_run: y = exps * exp(band - most) * scale, most not -inf; `band` is used up. */
+     * scale_run: y = exps * exp(band - most) * scale, most not -inf; `band` is used up. half: x and y are fp16, and exps, band and
+     * most are as of exps_half: powers of two. */
     void (*exps_run)(float *y, float *band, dtype t, const void *x, float *most, float *sum, int64_t rows, int64_t ld, int64_t n, bool half);
     void (*scale_run)(void *y, dtype ty, int64_t ldy, const float *e, float *band, const float *most, const vec_affine *p, int64_t rows, int64_t n, bool half);
     /* Mean and sum of squared deviations of n columns; both begin at 0. keep: as of `down`, in type t. */

@@ -123,17 +123,12 @@ static val over_all(optim_graph *b, op_id op, op_id then, val x)
     return flat(b, reduced(b->g, then, reduced(b->g, op, lines, 0), 1));
 }
 
-/* The same for fp32 on a processor, part by part: parts follow each other in memory, so that the thread that made a part of the gradient,
- * and will update that part, sums it; lines are so short that a part is one task. */
+/* The same for fp32 on a processor, which cuts a long line itself: the thread that made a part of the gradient, and will update it, sums it. */
 static val sum_of_squares(optim_graph *b, val x)
 {
-    enum { LINE = 64, PARTS = 64, PART_LEAST = 16384 };
-    int64_t n = 0, k = shape_elems(&graph_type(b->g, x)->sh, &n) ? line_length(n, LINE) : 0, parts = PARTS;
-    if (!k) return over_all(b, OP_REDUCE_SUM_SQUARE, OP_REDUCE_SUM, x);
-    while (parts > 1 && (n / k % parts || n / parts < PART_LEAST)) parts /= 2;
-    val lines = GA(b->g, RESHAPE, VALS(x), AT_IS(SHAPE, parts, n / k / parts, k));
-    val sums = GA(b->g, RESHAPE, VALS(reduced(b->g, OP_REDUCE_SUM_SQUARE, lines, 1)), AT_IS(SHAPE, 1, parts * k));
-    return flat(b, reduced(b->g, OP_REDUCE_SUM, sums, 1));
+    int64_t n = 0;
+    if (!shape_elems(&graph_type(b->g, x)->sh, &n)) return NO_VAL;
+    return flat(b, reduced(b->g, OP_REDUCE_SUM_SQUARE, GA(b->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, n)), 1));
 }
 
 static double count_of(const graph *g, val v)

@@ -308,7 +308,7 @@ static void bits_do_not_depend_on_company(void **state)
     (void)state;
     rng r = { test_seed("gemm bits") };
     uint32_t isa = have();
-    enum { M = 75, N = 83, K = 611 };
+    enum { M = 115, N = 83, K = 611 };
     static float c[4][M * N], col[M], row[N];
     diag d = { 0 };
     pool *pools[4] = { NULL };
@@ -357,6 +357,43 @@ static void bits_do_not_depend_on_company(void **state)
         free(b.at);
     }
     for (int t = 1; t < 4; t++) pool_free(pools[t]);
+}
+
+/* Few rows by a B whose rows are rows of memory: read where it lies, k in parts, or both; the same bits for every pool. */
+static void few_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t m, n, k;
+        bool packed; /* A is */
+    } cases[] = { { 20, 96, 80, false }, { 64, 96, 256, false }, { 64, 96, 784, false }, { 33, 70, 611, false }, { 1, 96, 1024, false }, { 50, 96, 422, true }, { 112, 192, 448, false } };
+    rng r = { test_seed("few rows") };
+    uint32_t isa = have();
+    diag d = { 0 };
+    pool *pools[3] = { NULL };
+    for (int t = 1; t < 3; t++) assert_ok(pool_make(&pools[t], 2 * t, &d), d);
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if ((gemm_need(g) & ~isa) || gemm_math_of(g) == GEMM_I8) continue;
+        for (size_t k = 0; k < COUNT(cases); k++) {
+            const int64_t M = cases[k].m, N = cases[k].n, K = cases[k].k;
+            problem p = { .g = g, .m = M, .n = N, .k = K, .at = DT_F32, .bt = DT_F32, .ct = DT_F32, .bias = k % 2, .fresh = !cases[k].packed, .act = k % 3 ? ACT_NONE : ACT_RELU };
+            for (int t = 0; t < 3; t++) check_problem(&p, &r, pools[t]);
+            matrix a = matrix_make(&r, DT_F32, M, K, 0), b = matrix_make(&r, DT_F32, K, N, 0);
+            float *c = must(malloc(3 * sizeof *c * (size_t)(M * N)));
+            gemm_call call = { .kernel = g, .m = M, .n = N, .k = K, .a_view = { a.at, a.type, a.row, a.col }, .b = { b.at, b.type, b.row, b.col }, .c_type = DT_F32, .ldc = N };
+            for (int t = 0; t < 3; t++) {
+                call.pool = pools[t];
+                call.c = c + t * M * N;
+                run(&call, 0);
+                if (memcmp(call.c, c, sizeof *c * (size_t)(M * N))) fail_msg("%s %lldx%lldx%lld: %d threads give other bits", gemm_name(g), (long long)M, (long long)N, (long long)K, pool_threads(pools[t]));
+            }
+            free(c);
+            free(a.at);
+            free(b.at);
+        }
+    }
+    for (int t = 1; t < 3; t++) pool_free(pools[t]);
 }
 
 static double ulp(double x)
@@ -528,7 +565,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row_against_double), cmocka_unit_test(empty_shapes),
-        cmocka_unit_test(bits_do_not_depend_on_company), cmocka_unit_test(activations),
+        cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(few_rows), cmocka_unit_test(activations),
         cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(isa_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
