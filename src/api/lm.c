@@ -342,6 +342,7 @@ an_status an_lm_eval(an_lm *m, const char *path, void (*fn)(void *user, const an
     progress_to to = { fn, user };
     *r = (an_score){ 0 };
     an_status st = read_ids(m, path, &ids, &d);
+    if (!st && ids.n < 2) st = diag_fail(&d, AN_INPUT, NOWHERE, "%.200s: %zu token%s to predict from; at least 2 are wanted", path, ids.n, ids.n == 1 ? "" : "s");
     if (!st) st = lm_eval(m->s, ids.at, ids.n, progress, &to, &score, &d);
     if (!st) *r = score_of(&score);
     tok_ids_free(&ids);

@@ -50,6 +50,7 @@ int lm_sampling_args(const args *a, lm_choice *c)
         !arg_int(a, "draft-tokens", 1, 7, &guesses) || !number(a, "temperature", &o->temperature) || !number(a, "top-p", &o->top_p) ||
         !number(a, "min-p", &o->min_p) || !number(a, "repetition-penalty", &o->repetition_penalty) || !seed_of(a, "seed", &o->seed))
         return an_exit_code(AN_USAGE);
+    if (o->repetition_penalty == 0) return say(AN_USAGE, "--repetition-penalty wants a number above 0 (1: none), got \"%s\"", arg_of(a, "repetition-penalty"));
     if (lookup && arg_on(a, "draft")) return say(AN_USAGE, "--lookup and --draft are two ways to guess ahead; choose one");
     o->max_tokens = max, o->top_k = top_k, o->lookup = (int)lookup, o->draft_tokens = (int)guesses;
     c->stop = calloc(a->n_list + 1, sizeof *c->stop);

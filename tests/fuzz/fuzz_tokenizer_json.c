@@ -2,6 +2,7 @@
  * every id it gave; a vocabulary that spells every byte, and changes no text on the way, gives the bytes back. */
 #include <stdlib.h>
 
+#include "fuzz_vocab.h"
 #include "text/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -23,6 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     tok_info info;
     tok_get(t, &info);
     need(info.n > 0 && info.bos < (int64_t)info.n && info.eos < (int64_t)info.n);
+    need(goes_out_and_in(t));
     need(!tok_encoder_new(t, &e, &d));
     for (unsigned flags = 0; flags <= TOK_SPECIAL; flags += TOK_SPECIAL) {
         tok_ids ids = { 0 };

@@ -2,6 +2,7 @@
  * says why not, and decodes every id it gave. */
 #include <stdlib.h>
 
+#include "fuzz_vocab.h"
 #include "text/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -26,6 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         strbuf out = { 0 };
         size_t most = n < 512 ? n : 512;
         tok_get(t, &info);
+        need(goes_out_and_in(t));
         need(!tok_encoder_new(t, &e, &d));
         if (tok_encode(e, (const char *)data + n - most, most, TOK_SPECIAL, &ids, &d)) need(d.st == AN_INPUT && d.msg[0]);
         else {

@@ -21,10 +21,13 @@ static const char qwen_json[] = "{\"model_type\":\"qwen3\",\"architectures\":[\"
 static const char mistral_json[] = "{\"model_type\":\"mistral\",\"architectures\":[\"MistralForCausalLM\"],\"num_hidden_layers\":2,\"hidden_size\":48,\"num_attention_heads\":4,"
                                    "\"num_key_value_heads\":1,\"intermediate_size\":96,\"max_position_embeddings\":160,\"sliding_window\":12,\"vocab_size\":300,"
                                    "\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5,\"rope_theta\":10000,\"tie_word_embeddings\":false}";
+#define GEMMA_JSON "\"num_hidden_layers\":2,\"hidden_size\":48,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,\"intermediate_size\":96,\"max_position_embeddings\":160,\"vocab_size\":300"
+static const char gemma_json[] = "{\"model_type\":\"gemma\",\"architectures\":[\"GemmaForCausalLM\"]," GEMMA_JSON "}";
+static const char gemma2_json[] = "{\"model_type\":\"gemma2\",\"architectures\":[\"Gemma2ForCausalLM\"]," GEMMA_JSON ",\"sliding_window\":160}"; /* a chip takes windows that cut nothing off */
 typedef struct {
     const char *name, *json;
 } family;
-static const family families[] = { { "gpt2", gpt2_json }, { "qwen3", qwen_json }, { "mistral", mistral_json } };
+static const family families[] = { { "gpt2", gpt2_json }, { "qwen3", qwen_json }, { "mistral", mistral_json }, { "gemma", gemma_json }, { "gemma2", gemma2_json } };
 
 static void config_path(const family *f, char *path, size_t n)
 {
