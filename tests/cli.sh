@@ -262,8 +262,8 @@ empty() {
     sed 's/"rope_theta": 10000/"rope_theta": 10000, "qk_clip": 3/' "$tmp/hf/config.json" >"$tmp/c.json" && cp "$tmp/c.json" "$tmp/hf/config.json"
     t "convert, an unknown field" 3 $anneal convert --model "$tmp/hf" --out "$tmp/x.bin"
     has "convert, an unknown field" err 'config.json: field "qk_clip" (3) is not known'
-    t "convert, a tokenizer for nothing" 2 $anneal convert --model tiny --out "$tmp/x" --tokenizer nowhere.json
-    has "convert, a tokenizer for nothing" err 'a tokenizer goes into gguf alone'
+    t "convert, a tokenizer for nothing" 2 $anneal convert --model tiny --out "$tmp/x.bin" --tokenizer nowhere.json
+    has "convert, a tokenizer for nothing" err 'tokenizer goes into gguf and hf alone'
     t "convert to shards" 0 $anneal convert --model "$tmp/a.bin" --out "$tmp/shards" --shard-size 100kB
     has "convert to shards" err 'in 5 files, with model.safetensors.index.json'
     t "convert shards back" 0 $anneal convert --model "$tmp/shards" --out "$tmp/c.bin"

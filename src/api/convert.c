@@ -27,7 +27,8 @@ static an_status read_options(const char *out, const an_convert_options *o, lm_c
         if (!strcmp(types[i].name, o->dtype)) c->dt = types[i].dt;
     if (o->dtype && !c->dt) return diag_fail(d, AN_USAGE, NOWHERE, "unknown type \"%.40s\"; f32, f16 and bf16 are known", o->dtype);
     if (o->version && c->to != LM_TO_LLAMA2C) return diag_fail(d, AN_USAGE, NOWHERE, "%s files have no version to choose", *to);
-    if (o->tokenizer && c->to != LM_TO_GGUF) return diag_fail(d, AN_USAGE, NOWHERE, "%s files hold no vocabulary: a tokenizer goes into gguf alone", *to);
+    if (o->tokenizer && c->to != LM_TO_GGUF && c->to != LM_TO_HF)
+        return diag_fail(d, AN_USAGE, NOWHERE, "%s files have no vocabulary beside them: a tokenizer goes into gguf and hf alone", *to);
     c->quantize = o->quantize;
     c->version = o->version - 1;
     c->shard = o->shard_bytes;
@@ -53,9 +54,11 @@ static an_status find_vocab(const lm_model *m, const char *named, lm_convert_opt
         if (api_vocab_fits(*out, rows)) return AN_OK;
         return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the tokenizer %.120s has %lld entries, the embedding %lld rows", path, named, (long long)info.n, (long long)rows);
     }
-    if (c->to != LM_TO_GGUF || lm_origin_of(m) == LM_FROM_GGUF || !path_look(path, &i)) return AN_OK;
-    int n = i.folder ? snprintf(folder, sizeof folder, "%s", path) : slash ? snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) : snprintf(folder, sizeof folder, ".");
-    if (n < 0 || (size_t)n >= sizeof folder || api_tokenizer_open(folder, out, &why)) return AN_OK; /* the result says that it has none */
+    bool folder_out = c->to == LM_TO_HF;
+    if ((c->to != LM_TO_GGUF && !folder_out) || lm_origin_of(m) == (folder_out ? LM_FROM_HF : LM_FROM_GGUF) || !path_look(path, &i)) return AN_OK; /* its own goes along as it is */
+    bool inside = i.folder || lm_origin_of(m) == LM_FROM_GGUF;
+    int n = slash ? snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) : snprintf(folder, sizeof folder, ".");
+    if (n < 0 || (size_t)n >= sizeof folder || api_tokenizer_open(inside ? path : folder, out, &why)) return AN_OK; /* the result says that it has none */
     if (!api_vocab_fits(*out, rows)) return AN_OK;
     c->vocab = *out;
     c->vocab_if_fits = true;

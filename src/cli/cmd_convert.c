@@ -13,7 +13,7 @@ const option convert_options[] = {
     { "bin-version", "N", NULL, "llama2c: 0, 1 or 2; without it 0, or 2 with int8" },
     { "shard-size", "SIZE", NULL, "hf: files of at most so many bytes of tensors, and their index: 500MB, 5GB, or a number of bytes" },
     { "data", "F", NULL, "afterwards, how well both predict a text, or ids as .u16, .u32 or llm.c's .bin: perplexity before and after" },
-    { "tokenizer", "T", NULL, "goes into a gguf file, and reads --data: tokenizer.json, tokenizer.model, tokenizer.bin, GGUF or a folder; without it the model's own" },
+    { "tokenizer", "T", NULL, "goes into a gguf file or an hf folder, and reads --data: tokenizer.json, tokenizer.model, tokenizer.bin, GGUF or a folder; without it the model's own" },
     { "seed", "N", "0", "of the weights of a preset" },
     { "threads", "N", "0", "0: the CPUs" },
     { "json", NULL, NULL, "one object" },
@@ -48,11 +48,16 @@ static bool read_size(const char *s, uint64_t *out)
     return false;
 }
 
-static bool gguf_wanted(const args *a)
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+    return n >= k && !strcmp(s + n - k, tail);
+}
+
+static bool takes_vocabulary(const args *a)
 {
     const char *to = arg_of(a, "to"), *out = arg_of(a, "out");
-    size_t n = strlen(out);
-    return to ? !strcmp(to, "gguf") : n >= 5 && !strcmp(out + n - 5, ".gguf");
+    return to ? !strcmp(to, "gguf") || !strcmp(to, "hf") : !ends_with(out, ".safetensors") && !ends_with(out, ".bin");
 }
 
 int cmd_convert(const args *a)
@@ -71,7 +76,7 @@ int cmd_convert(const args *a)
     bool scored = arg_of(a, "data") != NULL;
     int code;
     if (arg_of(a, "shard-size") && !read_size(arg_of(a, "shard-size"), &o.shard_bytes)) return an_exit_code(AN_USAGE);
-    if (gguf_wanted(a) || !scored) o.tokenizer = arg_of(a, "tokenizer"); /* elsewhere it serves to judge the result */
+    if (takes_vocabulary(a) || !scored) o.tokenizer = arg_of(a, "tokenizer"); /* elsewhere it serves to judge the result */
     if (scored && (code = score(a, model, (uint64_t)seed, (int)threads, &before))) return code;
     if (an_convert(model, out, &o, &done, &e)) return say_error(NULL, &e);
     if (scored && (code = score(a, out, 0, (int)threads, &after))) return code;
@@ -81,7 +86,7 @@ int cmd_convert(const args *a)
         if (done.worst > 0) fprintf(stderr, "; off by at most %.2g of a tensor's largest value\n", done.worst);
         else fprintf(stderr, "; no number changed\n");
         if (done.shards > 1) fprintf(stderr, "in %d files, with model.safetensors.index.json beside them\n", done.shards);
-        if (!strcmp(done.to, "gguf")) fprintf(stderr, "%s\n", done.vocabulary ? "its vocabulary is in the file" : "no vocabulary is in the file; --tokenizer names one");
+        if (!strcmp(done.to, "gguf") || !strcmp(done.to, "hf")) fprintf(stderr, "%s\n", done.vocabulary ? "its vocabulary goes along" : "no vocabulary goes along; --tokenizer names one");
         if (done.lost[0]) fprintf(stderr, "not kept: %s\n", done.lost);
         if (scored)
             fprintf(stderr, "perplexity of %zu tokens: %.4f before, %.4f after, %+.2f %% (%+.5f nats a token)\n", after.tokens, before.ppl, after.ppl,

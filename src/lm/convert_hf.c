@@ -224,7 +224,7 @@ an_status convert_safetensors(conversion *v, diag *d)
 
 /* ---- folders ---- */
 
-static an_status write_in(const char *folder, const char *name, const void *p, size_t n, diag *d)
+an_status write_in(const char *folder, const char *name, const void *p, size_t n, diag *d)
 {
     strbuf path = { 0 };
     sb_printf(&path, "%s/%s", folder, name);
@@ -234,23 +234,26 @@ static an_status write_in(const char *folder, const char *name, const void *p, s
 }
 
 /* What goes with a model and is not ours to make: the vocabulary and how to talk to it. */
-static an_status copy_companions(const conversion *v, diag *d)
+static an_status copy_companions(conversion *v, diag *d)
 {
     static const char *const names[] = { "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "merges.txt", "special_tokens_map.json",
                                          "added_tokens.json", "chat_template.jinja", "generation_config.json" };
     if (v->m->origin != LM_FROM_HF) return AN_OK;
     an_status st = AN_OK;
+    bool other = v->o.vocab != NULL; /* another vocabulary than the folder's own */
     for (size_t i = 0; i < COUNT(names) && !st; i++) {
         strbuf from = { 0 };
         path_info info;
         sb_printf(&from, "%s/%s", v->m->path, names[i]);
         if (from.oom) st = diag_nomem(d);
+        else if (other && strcmp(names[i], "generation_config.json")) { /* not these */ }
         else if (path_look(from.at, &info) && !info.folder) {
             file_bytes f;
             st = file_map(from.at, &f, d);
             if (!st) {
                 st = write_in(v->out, names[i], f.at, f.n, d);
                 file_drop(&f);
+                v->done.vocabulary |= !strncmp(names[i], "tokenizer.", 10) || !strcmp(names[i], "vocab.json");
             }
         }
         sb_free(&from);
@@ -314,6 +317,7 @@ an_status convert_hf(conversion *v, diag *d)
     if (!st) st = dir_make(v->out, d);
     if (!st) st = write_shards(&h, d);
     if (!st) st = copy_companions(v, d);
+    if (!st && v->o.vocab) st = convert_vocab_files(v, d);
     if (!st) st = active_write(v->m, v->out, d);
     if (!st) st = write_config(v, &h.c, d); /* last: a folder without it is not taken for a model */
     sb_free(&h.index);

@@ -31,6 +31,9 @@ an_status conversion_codes(conversion *v, model_weight_id id, int layer, lm_form
 
 /* A vocabulary as GGUF has it, as many tokens as the embedding has rows; ids the model's own files name come before the tokenizer's. */
 an_status convert_vocab(conversion *v, gguf_out *w, diag *d) MUST_CHECK;
+/* The same for a folder: tokenizer.json or tokenizer.model, and tokenizer_config.json. */
+an_status convert_vocab_files(conversion *v, diag *d) MUST_CHECK;
+an_status write_in(const char *folder, const char *name, const void *p, size_t n, diag *d) MUST_CHECK;
 void conversion_loses(conversion *v, const char *fmt, ...) PRINTF_LIKE(2, 3); /* one more sentence of done.lost */
 
 /* One writer for each lm_target. */

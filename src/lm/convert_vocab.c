@@ -1,5 +1,6 @@
-/* convert_vocab.c: the vocabulary of a GGUF file that is being written.
- * In: a tokenizer, or the GGUF file the model came from.  Out: its tokenizer.* values, so that the file needs no other beside it. */
+/* convert_vocab.c: the vocabulary that goes along with a model.
+ * In: a tokenizer, or the GGUF file the model came from.  Out: the tokenizer.* values of a GGUF file, so that it needs no other beside it, or the files
+ * of a folder. */
 #include <stdarg.h>
 
 #include "lm/convert_int.h"
@@ -82,24 +83,50 @@ static an_status ids_alone(conversion *v, gguf_out *w, diag *d)
     return put_ends(v, w, -1, d);
 }
 
+/* The tokenizer as such a vocabulary; `there` false: it cannot be one, which was no condition, and done.lost says why. */
+static an_status vocab_of(conversion *v, size_t rows, arena *mem, tok_vocab *t, bool *there, diag *d)
+{
+    const char *lost = "";
+    diag why = { 0 };
+    an_status st = tok_to_vocab(v->o.vocab, rows, mem, t, &lost, &why);
+    if (!st && t->n > (uint64_t)v->m->c.vocab)
+        st = diag_fail(&why, AN_INPUT, NOWHERE, "%.150s: the tokenizer has %zu entries, the embedding %lld rows", v->m->path, t->n, (long long)v->m->c.vocab);
+    *there = !st;
+    if (!st && *lost) conversion_loses(v, "with the vocabulary that goes along %s", lost);
+    if (st != AN_INPUT || !v->o.vocab_if_fits) return st ? diag_fail(d, st, NOWHERE, "%s", why.msg) : AN_OK;
+    conversion_loses(v, "no vocabulary goes along: %.160s", why.msg);
+    return AN_OK;
+}
+
 an_status convert_vocab(conversion *v, gguf_out *w, diag *d)
 {
     if (!v->o.vocab) return v->m->gg ? copy_vocab(v, w, d) : ids_alone(v, w, d);
     arena mem = { 0 };
     tok_vocab t;
-    const char *lost = "";
-    diag why = { 0 };
-    an_status st = tok_to_vocab(v->o.vocab, (size_t)v->m->c.vocab, &mem, &t, &lost, &why);
-    if (!st && t.n > (uint64_t)v->m->c.vocab)
-        st = diag_fail(&why, AN_INPUT, NOWHERE, "%.150s: the tokenizer has %zu entries, the embedding %lld rows", v->m->path, t.n, (long long)v->m->c.vocab);
-    if (!st) {
-        st = put_vocab(v, w, &t, &mem, d);
-        if (*lost) conversion_loses(v, "with the vocabulary in the file %s", lost);
+    bool there;
+    an_status st = vocab_of(v, (size_t)v->m->c.vocab, &mem, &t, &there, d);
+    if (!st) st = there ? put_vocab(v, w, &t, &mem, d) : ids_alone(v, w, d);
+    v->done.vocabulary = !st && there;
+    arena_free(&mem);
+    return st;
+}
+
+an_status convert_vocab_files(conversion *v, diag *d)
+{
+    arena mem = { 0 };
+    strbuf file = { 0 }, config = { 0 };
+    tok_vocab t;
+    bool there;
+    an_status st = vocab_of(v, 0, &mem, &t, &there, d);
+    if (!st && there) {
+        const char *name = tok_vocab_file(&t, &file);
+        tok_vocab_config(&t, &config);
+        st = file.oom || config.oom ? diag_nomem(d) : write_in(v->out, name, file.at, file.n, d);
+        if (!st) st = write_in(v->out, "tokenizer_config.json", config.at, config.n, d);
         v->done.vocabulary = !st;
-    } else if (st == AN_INPUT && v->o.vocab_if_fits) {
-        conversion_loses(v, "no vocabulary is in the file: %.160s", why.msg);
-        st = ids_alone(v, w, d);
-    } else st = diag_fail(d, st, NOWHERE, "%s", why.msg);
+    }
+    sb_free(&file);
+    sb_free(&config);
     arena_free(&mem);
     return st;
 }

@@ -145,7 +145,7 @@ typedef struct {
     const char *quantize; /* "int8", "int4", "palette4", "q8_0", "q4_0"; NULL: no */
     int version;         /* llama2.c: 0, 1 or 2; -1: 0, or 2 with int8 */
     uint64_t shard;      /* LM_TO_HF: most bytes of tensors in a file, larger tensors alone; 0: one file, model.safetensors */
-    const tokenizer *vocab; /* goes along into a GGUF file; NULL: the vocabulary of a GGUF model, or none */
+    const tokenizer *vocab; /* goes along into a GGUF file or a folder; NULL: for GGUF that of a GGUF model, for a folder the files of a folder, or none */
     bool vocab_if_fits;  /* one that does not fit is left out, and done.lost says why */
     pool *threads;
 } lm_convert_options;

@@ -279,55 +279,39 @@ static an_status start(learner *l, const tok_train_options *o, diag *d)
 
 /* ---- writing ---- */
 
-static void put_token(strbuf *b, tok_str s)
+static bool spell_bytes(arena *mem, tok_str s, tok_str *out)
 {
-    unsigned char text[4 * 2 * MAX_WORD];
+    unsigned char *p = arena_take(mem, 2 * s.n + 1, 1, 1);
     size_t n = 0;
-    for (size_t i = 0; i < s.n; i++) n += utf8_put(text + n, byte_to_char((unsigned char)s.at[i]));
-    sb_json(b, (const char *)text, n);
+    if (!p) return false;
+    for (size_t i = 0; i < s.n; i++) n += utf8_put(p + n, byte_to_char((unsigned char)s.at[i]));
+    *out = (tok_str){ (const char *)p, n };
+    return true;
 }
 
-static void put_merge(strbuf *b, tok_str l, tok_str r)
+/* What was learnt as a vocabulary, and that as a file. */
+static an_status put_json(const learner *l, const tok_train_options *o, const split_step *split, strbuf *b, diag *d)
 {
-    unsigned char text[4 * 2 * MAX_WORD + 1];
-    size_t n = 0;
-    for (size_t i = 0; i < l.n; i++) n += utf8_put(text + n, byte_to_char((unsigned char)l.at[i]));
-    text[n++] = ' ';
-    for (size_t i = 0; i < r.n; i++) n += utf8_put(text + n, byte_to_char((unsigned char)r.at[i]));
-    sb_json(b, (const char *)text, n);
-}
-
-static void put_json(const learner *l, const tok_train_options *o, const split_step *split, strbuf *b)
-{
-    static const char level[] = "\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":";
-    sb_puts(b, "{\n\"version\":\"1.0\",\n\"truncation\":null,\n\"padding\":null,\n\"added_tokens\":[");
-    for (size_t i = 0; i < o->n_special; i++) {
-        sb_printf(b, "%s\n {\"id\":%zu,\"content\":", i ? "," : "", l->n_tokens + i);
-        sb_json(b, o->special[i], strlen(o->special[i]));
-        sb_puts(b, ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}");
+    arena mem = { 0 };
+    size_t n = l->n_tokens + o->n_special;
+    tok_str *spelt = TAKE(&mem, tok_str, n), *merge = TAKE(&mem, tok_str, l->n_merges + 1);
+    int32_t *type = TAKE(&mem, int32_t, n);
+    bool ok = spelt && merge && type;
+    for (size_t i = 0; i < n && ok; i++) {
+        type[i] = i < l->n_tokens ? TOK_NORMAL : TOK_CONTROL;
+        if (i < l->n_tokens) ok = spell_bytes(&mem, l->text[i], &spelt[i]);
+        else spelt[i] = (tok_str){ o->special[i - l->n_tokens], strlen(o->special[i - l->n_tokens]) };
     }
-    sb_puts(b, "],\n\"normalizer\":null,\n\"pre_tokenizer\":");
-    if (split->kind == SPLIT_GPT2) sb_printf(b, "{%strue}", level);
-    else {
-        const char *regex = split_pattern(split->name);
-        sb_puts(b, "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":");
-        sb_json(b, regex, strlen(regex));
-        sb_printf(b, "},\"behavior\":\"Isolated\",\"invert\":false},{%sfalse}]}", level);
+    for (size_t i = 0; i < l->n_merges && ok; i++) {
+        tok_str x = spelt[l->merge[i].left], y = spelt[l->merge[i].right];
+        char *p = arena_printf(&mem, "%.*s %.*s", (int)x.n, x.at, (int)y.n, y.at);
+        ok = p != NULL;
+        if (ok) merge[i] = (tok_str){ p, x.n + y.n + 1 };
     }
-    sb_printf(b, ",\n\"post_processor\":{%strue},\n\"decoder\":{%strue},\n", level, level);
-    sb_puts(b, "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
-               "\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\n\"vocab\":{");
-    for (uint32_t i = 0; i < l->n_tokens; i++) {
-        sb_puts(b, i ? ",\n" : "\n");
-        put_token(b, l->text[i]);
-        sb_printf(b, ":%u", i);
-    }
-    sb_puts(b, "},\n\"merges\":[");
-    for (size_t i = 0; i < l->n_merges; i++) {
-        sb_puts(b, i ? ",\n" : "\n");
-        put_merge(b, l->text[l->merge[i].left], l->text[l->merge[i].right]);
-    }
-    sb_puts(b, "]}\n}\n");
+    tok_vocab v = { .model = "gpt2", .n = n, .token = spelt, .type = type, .n_merges = l->n_merges, .merge = merge, .bos = -1, .eos = -1, .unk = -1, .pad = -1 };
+    if (ok) vocab_json(b, &v, &(struct pre_row){ .split = { split->name } });
+    arena_free(&mem);
+    return ok && !b->oom ? AN_OK : diag_nomem(d);
 }
 
 an_status tok_train(const char *corpus, size_t n, const tok_train_options *options, strbuf *json, diag *d)
@@ -346,8 +330,7 @@ an_status tok_train(const char *corpus, size_t n, const tok_train_options *optio
     split_scratch_free(&x);
     if (!st) st = start(&l, &o, d);
     if (!st) learn_merges(&l, o.vocab - (uint32_t)o.n_special);
-    if (!st && !l.oom) put_json(&l, &o, &split, json);
-    if (!st && (l.oom || json->oom)) st = diag_nomem(d);
+    if (!st) st = l.oom ? diag_nomem(d) : put_json(&l, &o, &split, json, d);
     learner_free(&l);
     return st;
 }

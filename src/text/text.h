@@ -60,6 +60,11 @@ an_status tok_from_vocab(const char *name, const tok_vocab *v, tokenizer **out, 
  * leaves out that few texts notice; "": nothing. */
 an_status tok_to_vocab(const tokenizer *t, size_t rows, arena *mem, tok_vocab *out, const char **lost, diag *d) MUST_CHECK;
 
+/* Such a vocabulary as a file of a folder: its content to out, its name back: tokenizer.json, or tokenizer.model where it has scores. And what stands in
+ * tokenizer_config.json beside it. out->oom: no memory. */
+const char *tok_vocab_file(const tok_vocab *v, strbuf *out);
+void tok_vocab_config(const tok_vocab *v, strbuf *out);
+
 typedef struct {
     const char *model;         /* "byte-level BPE", "BPE", "SentencePiece BPE", "SentencePiece unigram" */
     const char *split;         /* how text is cut before merging, the last step of it: a name of pattern.def, "regex", "words", "none" */

@@ -253,6 +253,8 @@ bool lift_lists(const char *p, size_t n, json_scan *vocab, json_scan *merges, st
 bool next_token(json_scan *s, strbuf *hold, tok_str *text, double *id);                    /* false: the end, or bad. id -1: no whole number */
 bool next_merge(json_scan *s, strbuf hold[2], tok_str *left, tok_str *right);              /* right NULL: no "left right" */
 
+void vocab_json(strbuf *b, const tok_vocab *v, const struct pre_row *pre); /* write.c: tokenizer.json of byte-level BPE */
+
 /* load_parts.c: the sections of tokenizer.json around the model */
 typedef struct json_t json_t;
 typedef struct {

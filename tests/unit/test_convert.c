@@ -479,6 +479,15 @@ static void with_vocabulary(void **state)
     assert_true(gguf_int(f, "tokenizer.ggml.eot_token_id", &id) && id == 4 && gguf_int(f, "tokenizer.ggml.padding_token_id", &id) && id == 9);
     assert_true(gguf_int(f, "tokenizer.ggml.bos_token_id", &id) && id == info.bos); /* the tokenizer's: the configuration names none */
     assert_int_equal(lm_generation_of(g)->n_eos, 3);
+    /* in a folder it is the files a folder has */
+    assert_ok(lm_convert(g, in_scratch("hf"), &(lm_convert_options){ .to = LM_TO_HF, .version = -1, .vocab = t }, &done, &d), d);
+    tokenizer *u;
+    tok_info back;
+    assert_true(done.vocabulary);
+    assert_ok(tok_open(in_scratch("hf"), &u, &d), d);
+    tok_get(u, &back);
+    assert_true(back.n == info.n && back.bos == info.bos && back.eos == info.eos && !strcmp(back.split, "gpt2"));
+    tok_close(u);
     /* from GGUF to GGUF it stays as it is; another one in its place must fit */
     done = convert_ok(g, in_scratch("n.gguf"), LM_TO_GGUF, 0, NULL);
     assert_true(done.vocabulary && !done.lost[0]);

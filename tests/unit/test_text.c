@@ -553,6 +553,27 @@ static void bad_ids_and_flags(void **state)
 
 /* ---- vocabularies as GGUF has them: out, and in again ---- */
 
+static void same_tokenizer(const opened *a, const opened *b);
+
+/* And as a folder's file: the same tokenizer once more. */
+static void as_file(const tok_vocab *v, const opened *o)
+{
+    strbuf b = { 0 };
+    diag d = { 0 };
+    tokenizer *t;
+    bool json = !strcmp(v->model, "gpt2");
+    assert_string_equal(tok_vocab_file(v, &b), json ? "tokenizer.json" : "tokenizer.model");
+    assert_false(b.oom);
+    assert_ok(json ? tok_from_json("file", b.at, b.n, &t, &d) : tok_from_model("file", b.at, b.n, &t, &d), d);
+    opened p = wrap(t);
+    same_tokenizer(o, &p);
+    close_tok(p);
+    b.n = 0;
+    tok_vocab_config(v, &b);
+    assert_non_null(strstr(b.at, "\"add_bos_token\": "));
+    sb_free(&b);
+}
+
 static opened again(const opened *o, size_t rows, const char *model, const char *pre, const char *lost)
 {
     arena mem = { 0 };
@@ -576,8 +597,10 @@ static opened again(const opened *o, size_t rows, const char *model, const char 
         if (x.n && (x.n != y.n || memcmp(x.at, y.at, x.n))) fail_msg("token %u is \"%.*s\", was \"%.*s\"", i, (int)y.n, y.at, (int)x.n, x.at);
     }
     for (uint32_t i = a.n; i < b.n; i++) assert_int_equal(tok_type_of(t, i), TOK_UNUSED);
+    opened p = wrap(t);
+    as_file(&v, &p);
     arena_free(&mem); /* everything was copied */
-    return wrap(t);
+    return p;
 }
 
 static void same_ids(const opened *a, const opened *b, const char *text, size_t n, unsigned flags)
@@ -639,6 +662,35 @@ static void vocabularies_out(void **state)
     static const char *const few[] = { "ab", "abab ab b", "b  a", "abc", "" };
     for (size_t i = 0; i < COUNT(few); i++) same_ids(&o, &p, few[i], strlen(few[i]), 0);
     close_tok(o), close_tok(p);
+}
+
+/* What a text gets around it travels in tokenizer.json's own way. */
+static void around_a_text(void **state)
+{
+    (void)state;
+    static const tok_str tokens[] = { { "a", 1 }, { "b", 1 }, { "<s>", 3 }, { "</s>", 4 }, { "ab", 2 }, { "\"x", 2 } };
+    static const int32_t types[] = { TOK_NORMAL, TOK_NORMAL, TOK_CONTROL, TOK_CONTROL, TOK_NORMAL, TOK_USER };
+    static const tok_str join[] = { { "a b", 3 } };
+    for (int i = 0; i < 4; i++) {
+        tok_vocab v = { .model = "gpt2", .pre = "llama-bpe", .n = COUNT(tokens), .token = tokens, .type = types, .n_merges = 1, .merge = join, .bos = 2, .eos = i & 1 ? 3 : 2, .unk = -1, .pad = -1,
+                        .add_bos = 1, .add_eos = i >> 1, .add_space_prefix = 0, .chat_template = "{{ '\\n' }}" };
+        strbuf b = { 0 };
+        diag d = { 0 };
+        tokenizer *t;
+        tok_info info;
+        assert_string_equal(tok_vocab_file(&v, &b), "tokenizer.json");
+        assert_ok(tok_from_json("file", b.at, b.n, &t, &d), d);
+        tok_get(t, &info);
+        assert_true(info.bos == 2 && info.add_bos && info.add_eos == (i >> 1) && (!info.add_eos || info.eos == v.eos));
+        assert_string_equal(info.split, "llama3");
+        opened o = wrap(t);
+        EXPECT(o, "ab\"xa", 0, "4 5 0");
+        close_tok(o);
+        b.n = 0;
+        tok_vocab_config(&v, &b);
+        assert_non_null(strstr(b.at, "\"chat_template\": \"{{ '\\\\n' }}\""));
+        sb_free(&b);
+    }
 }
 
 /* What no such vocabulary can say is refused by name. */
@@ -709,7 +761,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_like), cmocka_unit_test(refused_by_name), cmocka_unit_test(spellings), cmocka_unit_test(behaviors),   cmocka_unit_test(added_tokens), cmocka_unit_test(unigram_json), cmocka_unit_test(composes),
         cmocka_unit_test(sentencepiece), cmocka_unit_test(llama2c_bin),  cmocka_unit_test(long_texts), cmocka_unit_test(trains),       cmocka_unit_test(bad_ids_and_flags),
-        cmocka_unit_test(vocabularies_out), cmocka_unit_test(not_sayable), cmocka_unit_test(pre_names),
+        cmocka_unit_test(vocabularies_out), cmocka_unit_test(around_a_text), cmocka_unit_test(not_sayable), cmocka_unit_test(pre_names),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }
