@@ -38,13 +38,13 @@ bool gemv_block_fits(gemv_form f, int64_t block)
     return f == GEMV_NIBBLE && (block == 8 || block == 16 || block == 32 || block == 64 || (block > 0 && block % PAD == 0));
 }
 
-/* Per column: the padded x, up to three digits of it, three values for each eight, one sum. */
+/* Per column: the padded x, up to four bytes of digits for each element, three values for each eight, one sum. */
 static bool layout(int64_t n, int64_t k, int64_t *stride, int64_t *lanes, size_t *bytes)
 {
     if (n < 0 || k < 0 || n > GEMV_COLUMNS || k > INT32_MAX) return false;
     *stride = ROUND_UP(k, (int64_t)PAD);
     *lanes = MAX(*stride / 8, ROUND_UP(BYTE_DIGITS * LANES, 16));
-    *bytes = (size_t)(n * (*stride + *stride / 4 * BYTE_DIGITS + 3 * *lanes + 16)) * sizeof(float) + ALIGN;
+    *bytes = (size_t)(n * (*stride + *stride + 3 * *lanes + 16)) * sizeof(float) + ALIGN;
     return true;
 }
 
@@ -166,17 +166,18 @@ static void cut(const gemv_call *c, run_ctx *r, float *x, float *lane_sum, int8_
     const gemv_weight *w = c->w;
     const vec_kernels *v = vec_pick(g->need);
     const bool nibbles = g->digits && are_numbers(w, &r->x.zero), bytes = g->bytes && (w->form == GEMV_I8 || w->form == GEMV_U8) && !w->block && w->k <= BYTE_MOST_K;
-    const bool quad = nibbles && g->quad && w->block == 32 && w->scale_type == DT_F16 && !w->shift;
+    const bool quad = nibbles && g->quad && w->block == 32 && w->scale_type == DT_F16 && !w->shift && w->k % 256 == 0;
     const int64_t stride = r->x.x_stride, lanes = r->x.lane_stride;
     r->rows = quad ? g->quad_rows : g->rows;
-    if (nibbles || bytes) r->x.digits = digits, r->x.start = start, r->x.step = step, r->x.digit_stride = stride * (bytes ? BYTE_DIGITS : 2);
+    if (nibbles || bytes) r->x.digits = digits, r->x.start = start, r->x.step = step, r->x.digit_stride = stride * (bytes ? BYTE_DIGITS : quad ? 4 : 2); /* a row of 256: half a step, in four bytes each */
     for (int64_t j = 0; j < c->n; j++, x += stride, lane_sum += lanes, start += lanes, step += lanes, digits += r->x.digit_stride) {
         float largest = r->x.digits ? v->largest(x, stride) : 0;
         r->mixed |= r->odd[j] = !(largest < INFINITY);
         if (w->form == GEMV_NIBBLE && (!quad || r->odd[j])) turn(c, stride, x, lane_sum);
         if (r->odd[j] || !r->x.digits) continue;
         if (bytes) g->bytes(x, stride, largest, digits, start, step);
-        else (quad ? g->quad : g->digits)(x, stride, r->x.zero, digits, start, step);
+        else if (quad) g->quad(x, w->k, r->x.zero, digits, start, step);
+        else g->digits(x, stride, r->x.zero, digits, start, step);
     }
 }
 
@@ -188,7 +189,7 @@ an_status gemv_run(const gemv_call *c, diag *d)
     if (!layout(c->n, c->w->k, &stride, &lanes, &need) || c->scratch_bytes < need)
         return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %zu bytes of scratch are too few", c->kernel->name, c->scratch_bytes);
     char *at = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
-    float *x = (float *)(void *)at, *digits = x + c->n * stride, *lane_sum = digits + c->n * (stride / 4 * BYTE_DIGITS), *step = lane_sum + c->n * lanes;
+    float *x = (float *)(void *)at, *digits = x + c->n * stride, *lane_sum = digits + c->n * stride, *step = lane_sum + c->n * lanes;
     float *start = step + c->n * lanes, *sum = start + c->n * lanes;
     for (int64_t j = 0; j < c->n; j++) prepare(c, j, stride, x + j * stride, sum + j);
     run_ctx r = { .c = c, .x = { .x = x, .x_stride = stride, .lane_stride = lanes, .lane_sum = lane_sum, .sum = sum } };
