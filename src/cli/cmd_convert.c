@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 
 const option convert_options[] = {
-    { "model", "M", NULL, "a Hugging Face folder, .safetensors, llama2.c .bin, .gguf, config.json or a preset (random weights)" },
+    { "model", "M", NULL, "a Hugging Face folder, a folder of .npy files, .safetensors, llama2.c .bin, .gguf, config.json or a preset (random weights)" },
     { "out", "PATH", NULL, "the file, or the folder for hf and npy" },
     { "to", "KIND", NULL, "safetensors, hf, gguf, llama2c or npy; without it the ending of --out says which, and no ending means hf" },
     { "dtype", "TYPE", NULL, "f32, f16 or bf16 for what is not quantised; without it numbers stay as they are where the target can hold them" },

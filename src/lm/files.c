@@ -96,18 +96,29 @@ static an_status follow_latest(lm_model *m, diag *d)
     return AN_OK;
 }
 
+static an_status open_npy(lm_model *m, const char *config, diag *d)
+{
+    m->origin = LM_FROM_NPY;
+    TRY(read_config(m, config, d));
+    TRY(take_config(m, d));
+    TRY(bind_npy(m, d));
+    for (size_t i = 0; i < (size_t)MW_COUNT * (size_t)(m->c.n_layers + 1); i++)
+        if (m->stores[i].file) digest_file(m, m->stores[i].file);
+    return AN_OK;
+}
+
 static an_status open_folder(lm_model *m, diag *d)
 {
     TRY(follow_latest(m, d));
     char *config = beside(m, m->path, true, "config.json"), *one = beside(m, m->path, true, "model.safetensors");
     char *index = beside(m, m->path, true, "model.safetensors.index.json"), *gen = beside(m, m->path, true, "generation_config.json");
-    char *active = beside(m, m->path, true, LM_ACTIVE_FILE);
-    if (!config || !one || !index || !gen || !active) return diag_nomem(d);
+    char *active = beside(m, m->path, true, LM_ACTIVE_FILE), *npy = beside(m, m->path, true, "embed.npy");
+    if (!config || !one || !index || !gen || !active || !npy) return diag_nomem(d);
     m->origin = LM_FROM_HF;
     if (!is_there(config)) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: a folder without config.json", m->path);
     const char *weights = is_there(one) ? one : is_there(index) ? index : NULL;
-    if (!weights) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: neither model.safetensors nor model.safetensors.index.json is in it", m->path);
-    TRY(open_safetensors(m, weights, config, d));
+    if (!weights && !is_there(npy)) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: neither model.safetensors, nor model.safetensors.index.json, nor embed.npy is in it", m->path);
+    TRY(weights ? open_safetensors(m, weights, config, d) : open_npy(m, config, d));
     TRY(active_read(m, active, d));
     return read_generation(m, gen, d);
 }
@@ -255,6 +266,7 @@ void lm_close(lm_model *m)
     safetensors_close(m->st);
     gguf_close(m->gg);
     if (m->has_l2c) llama2c_close(&m->l2c);
+    for (size_t i = 0; i < m->npy.n; i++) npy_close(&m->npy.at[i]);
     arena_free(&m->mem);
     free(m);
 }
@@ -270,6 +282,6 @@ const lm_generation *lm_generation_of(const lm_model *m) { return &m->gen; }
 
 const char *lm_origin_name(lm_origin o)
 {
-    static const char *const names[] = { "Hugging Face folder", "safetensors file", "llama2.c file", "GGUF file", "seed", "memory" };
+    static const char *const names[] = { "Hugging Face folder", "safetensors file", "llama2.c file", "GGUF file", "seed", "memory", "folder of .npy files" };
     return (unsigned)o < COUNT(names) ? names[o] : "?";
 }

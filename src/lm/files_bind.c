@@ -1,6 +1,7 @@
 /* files_bind.c: which tensor of a file is which tensor of the model.
  * In: an opened file and its configuration.  Out: a store for every tensor the configuration has. A tensor that is missing, has another
  * shape, or that the configuration has no use for is refused with its name and both values. */
+#include <dirent.h>
 #include <math.h>
 
 #include "lm/lm_int.h"
@@ -245,6 +246,55 @@ static an_status bind_l2c(lm_model *m, model_weight_id id, int layer, store *s, 
 }
 
 an_status bind_llama2c(lm_model *m, diag *d) { return each(m, bind_l2c, NULL, d); }
+
+/* ---- a folder of .npy files ---- */
+
+static an_status bind_array(lm_model *m, model_weight_id id, int layer, store *s, void *ctx, diag *d)
+{
+    char label[64];
+    npy_file f;
+    path_info info;
+    str_map *used = ctx;
+    const char *path = arena_printf(&m->mem, "%s/%s", m->path, weight_label(id, layer, ".npy", label, sizeof label));
+    if (!path) return diag_nomem(d);
+    if (!path_look(path, &info)) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.60s\" is missing", m->path, label);
+    TRY(npy_open(path, &f, d));
+    if (!VEC_PUSH(&m->mem, &m->npy, f)) {
+        npy_close(&f);
+        return diag_nomem(d);
+    }
+    const npy_array *a = &f.array;
+    bool vector = !weight_is_matrix(id);
+    if (a->rank != (vector ? 1 : 2) || a->dim[0] != s->rows || (!vector && a->dim[1] != s->cols))
+        return wrong_shape(d, m->path, label, a->rank, a->dim, vector ? 1 : 2, s->rows, s->cols);
+    if (!dtype_is_float(a->dt)) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: it holds %s, wanted floating-point numbers", path, dtype_name(a->dt));
+    s->kind = STORE_PLAIN;
+    s->dt = a->dt;
+    s->name = arena_str(&m->mem, weight_label(id, layer, "", label, sizeof label));
+    s->file = path;
+    s->type = dtype_name(a->dt);
+    s->data = a->data;
+    s->bytes = a->bytes;
+    if (weight_is_gain(id)) s->add = families[m->fam].less;
+    const char *tail = strrchr(path, '/') + 1;
+    return s->name && str_map_put(&m->mem, used, tail, strlen(tail), 1) ? AN_OK : diag_nomem(d);
+}
+
+an_status bind_npy(lm_model *m, diag *d)
+{
+    str_map used = { 0 };
+    TRY(each(m, bind_array, &used, d));
+    DIR *p = opendir(m->path);
+    an_status st = p ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "%.200s: the folder cannot be listed", m->path);
+    for (struct dirent *e; !st && (e = readdir(p));) {
+        size_t n = strlen(e->d_name);
+        uint32_t k;
+        if (n > 4 && !strcmp(e->d_name + n - 4, ".npy") && !str_map_get(&used, e->d_name, n, &k))
+            st = diag_fail(d, AN_INPUT, NOWHERE, "%.150s: \"%.80s\" is not a tensor this configuration (%s) has", m->path, e->d_name, families[m->fam].hf);
+    }
+    if (p) closedir(p);
+    return st;
+}
 
 /* ---- weights from a seed ---- */
 

@@ -38,7 +38,7 @@ static kept *find_kept(const lm_model *m, const kept *k)
 /* Only pages of a mapped file can be let go: those of memory would come back as zeros. */
 void store_forget(const lm_model *m, const store *s)
 {
-    bool mapped = m->origin == LM_FROM_HF || m->origin == LM_FROM_SAFETENSORS || m->origin == LM_FROM_GGUF || m->origin == LM_FROM_LLAMA2C;
+    bool mapped = m->origin == LM_FROM_HF || m->origin == LM_FROM_SAFETENSORS || m->origin == LM_FROM_GGUF || m->origin == LM_FROM_LLAMA2C; /* .npy files may be copies */
     if (mapped && s->data) file_forget(s->data, s->bytes);
 }
 

@@ -45,11 +45,12 @@ typedef struct {      /* zero means default */
     pool *threads;    /* for conversions; NULL: the calling thread. Borrowed until lm_close */
 } lm_options;
 
-typedef enum { LM_FROM_HF, LM_FROM_SAFETENSORS, LM_FROM_LLAMA2C, LM_FROM_GGUF, LM_FROM_SEED, LM_FROM_MEMORY } lm_origin;
+typedef enum { LM_FROM_HF, LM_FROM_SAFETENSORS, LM_FROM_LLAMA2C, LM_FROM_GGUF, LM_FROM_SEED, LM_FROM_MEMORY, LM_FROM_NPY } lm_origin;
 
 typedef struct lm_model lm_model;
 
-/* what: a Hugging Face folder (config.json, model.safetensors or its index; our checkpoints are such folders), a .safetensors file (with
+/* what: a Hugging Face folder (config.json, model.safetensors or its index; our checkpoints are such folders), a folder with config.json and a .npy file
+ * for each tensor under its canonical name (what lm_convert writes as npy), a .safetensors file (with
  * config.json beside it, or our own in its metadata), a llama2.c .bin, a .gguf, a config.json or the name of a preset (random weights
  * from the seed). Files are told apart by their content. AN_INPUT names the file, the tensor or field, what it is and what was wanted. */
 an_status lm_open(const char *what, const lm_options *o, lm_model **out, diag *d) MUST_CHECK;

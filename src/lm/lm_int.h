@@ -4,6 +4,7 @@
 
 #include "format/json.h"
 #include "format/llama2c.h"
+#include "format/npy.h"
 #include "format/safetensors.h"
 #include "kernel/vector.h"
 #include "lm/lm.h"
@@ -137,6 +138,7 @@ struct lm_model {
     gguf *gg;
     llama2c l2c;
     bool has_l2c;
+    VEC(npy_file) npy;
     store *stores;     /* by id and layer: store_at */
     VEC(kept) kept;
     uint64_t kept_bytes, digest;
@@ -159,6 +161,7 @@ store *store_at(const lm_model *m, model_weight_id id, int layer); /* NULL: no s
 an_status bind_safetensors(lm_model *m, diag *d) MUST_CHECK;
 an_status bind_gguf(lm_model *m, diag *d) MUST_CHECK;
 an_status bind_llama2c(lm_model *m, diag *d) MUST_CHECK;
+an_status bind_npy(lm_model *m, diag *d) MUST_CHECK;
 an_status bind_random(lm_model *m, diag *d) MUST_CHECK;
 an_status bind_memory(lm_model *m, lm_fetch *get, void *user, diag *d) MUST_CHECK;
 

@@ -2,6 +2,7 @@
  * them, permuted rows where conventions differ, and refusals that name what a format cannot say. */
 #include <math.h>
 
+#include "format/npy.h"
 #include "lm_t.h"
 
 #define SIZES "\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":8," \
@@ -272,6 +273,39 @@ static void npy_folder(void **state)
     file_drop(&f);
     free(x);
     lm_close(m);
+    /* and in again, every family, whole or rounded */
+    for (size_t i = 0; i < COUNT(models); i++)
+        for (int half = 0; half < 2; half++) {
+            empty_folder(scratch, 1);
+            write_text(in_scratch("seed.json"), models[i].json);
+            via(in_scratch("seed.json"), in_scratch("hf"), LM_TO_HF, half ? DT_F16 : 0, NULL);
+            via(in_scratch("hf"), in_scratch("npy"), LM_TO_NPY, 0, NULL);
+            lm_converted done = via(in_scratch("npy"), in_scratch("hf2"), LM_TO_HF, 0, NULL);
+            assert_true(done.worst == 0);
+            same_file(in_scratch("hf/model.safetensors"), in_scratch("hf2/model.safetensors"), 0);
+            same_file(in_scratch("hf/config.json"), in_scratch("hf2/config.json"), 0);
+        }
+    /* what does not fit is named */
+    static const struct { const char *file; dtype dt; int64_t dim[2]; int rank; const char *want[2]; } bad[] = {
+        { "npy/layer0.wq.npy", DT_F32, { 47, 32 }, 2, { "layer0.wq.npy", "[47, 32], the configuration wants [32, 32]" } },
+        { "npy/layer0.norm1.npy", DT_F32, { 32, 1 }, 2, { "layer0.norm1.npy", "wants [32]" } },
+        { "npy/embed.npy", DT_I8, { 48, 32 }, 2, { "embed.npy", "int8" } },
+        { "npy/layer0.wx.npy", DT_F32, { 32, 32 }, 2, { "layer0.wx.npy", "not a tensor this configuration (llama) has" } },
+        { "npy/embed.npy", 0, { 0, 0 }, 0, { "neither model.safetensors", "embed.npy" } },
+        { "npy/layer1.w2.npy", 0, { 0, 0 }, 0, { "layer1.w2.npy", "is missing" } },
+    };
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        static const float zeros[64 * 64];
+        lm_model *n;
+        d = (diag){ 0 };
+        empty_folder(scratch, 1);
+        write_text(in_scratch("seed.json"), models[0].json);
+        via(in_scratch("seed.json"), in_scratch("npy"), LM_TO_NPY, 0, NULL);
+        if (bad[i].rank) assert_ok(npy_write(in_scratch(bad[i].file), bad[i].dt, bad[i].dim, bad[i].rank, zeros, &d), d);
+        else assert_int_equal(unlink(in_scratch(bad[i].file)), 0);
+        an_status st = lm_open(in_scratch("npy"), NULL, &n, &d);
+        if (st != AN_INPUT || !strstr(d.msg, bad[i].want[0]) || !strstr(d.msg, bad[i].want[1])) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+    }
 }
 
 /* ---- refusals ---- */
