@@ -142,14 +142,18 @@ static void each_row_against_double(void **state)
             for (int64_t i = 0; i < k * n; i++) dtype_store(xt, xm, i, rng_normal(&r) * (rng_below(&r, 9) ? 1 : 64));
             int64_t ldy = n + (int64_t)rng_below(&r, 3);
             double *want = must((size_t)(m * n) * sizeof(double)), *mag = must((size_t)(m * n) * sizeof(double)), *unit = must((size_t)(m * n) * sizeof(double));
-            for (int64_t a = 0; a < m; a++)
-                for (int64_t b = 0; b < n; b++)
-                    for (int64_t c = 0; c < k; c++) {
-                        double v = dtype_load(xt, xm, c * x.row + b * x.col);
+            for (int64_t b = 0; b < n; b++) {
+                double most = 0;
+                for (int64_t c = 0, each = w.row_scale ? k : forms[f].block == 32 ? 32 : 8; c < k; c++) {
+                    double v = dtype_load(xt, xm, c * x.row + b * x.col);
+                    if (c % each == 0) most = largest_of(each, xt, xm, x, k, c, b);
+                    for (int64_t a = 0; a < m; a++) {
                         want[a * n + b] += w.value[a * k + c] * v, mag[a * n + b] += w.bound[a * k + c] * fabs(v);
-                        if (forms[f].numbers && forms[f].block) unit[a * n + b] += 0x1p-15 * w.bound[a * k + c] * largest_of(forms[f].block == 32 ? 32 : 8, xt, xm, x, k, c, b);
-                        if (w.row_scale) unit[a * n + b] += 0x1p-21 * fabs(w.value[a * k + c] - (w.row_shift ? (double)w.row_shift[a] : 0)) * largest_of(k, xt, xm, x, k, c, b);
+                        if (forms[f].numbers && forms[f].block) unit[a * n + b] += 0x1p-15 * w.bound[a * k + c] * most;
+                        if (w.row_scale) unit[a * n + b] += 0x1p-21 * fabs(w.value[a * k + c] - (w.row_shift ? (double)w.row_shift[a] : 0)) * most;
                     }
+                }
+            }
             float *y = must((size_t)(m * ldy) * 4), *again = must((size_t)(m * ldy) * 4), *alone = must((size_t)m * 4);
             for (size_t i = 0; gemv_row(i); i++) {
                 const gemv_kernel *g = gemv_row(i);
