@@ -182,7 +182,7 @@ static void weights(const block *b)
         int64_t k0 = from(b, i), k1 = sees(b, i), n = k1 - k0;
         if (b->s->mask >= 0) apply_mask(b, i, row, n);
         float most = v->along(DT_F32, row + k0, STAT_MOST, 0, -INFINITY, n);
-        b->total[i] = 1 / v->exps(row + k0, DT_F32, row + k0, most, n);
+        b->total[i] = 1 / v->exps(row + k0, DT_F32, row + k0, most, n, 0);
         v->fill(row, 0, k0), v->fill(row + k1, 0, b->seen - k1);
     }
 }

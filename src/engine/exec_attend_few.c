@@ -61,7 +61,7 @@ static void query_task(void *ctx, int64_t task, int thread)
     v->load(q, s->tq, at_q, a->inner);
     v->fn[VF_MUL_P](q, q, NULL, NULL, &a->scale, a->inner);
     gemv_scores(s->g, s->tk, at_k, n, a->inner, q, score);
-    float most = v->along(DT_F32, score, STAT_MOST, 0, -INFINITY, n), by = 1 / v->exps(score, DT_F32, score, most, n);
+    float most = v->along(DT_F32, score, STAT_MOST, 0, -INFINITY, n), by = 1 / v->exps(score, DT_F32, score, most, n, 0);
     gemv_mix(s->g, s->tv, at_v, n, a->cols, score, out);
     v->fn[VF_MUL_P](out, out, NULL, NULL, &by, a->cols);
     v->store((unsigned char *)ctx_mem(j->c, s->y) + (stack * a->rows + row) * a->cols * exec_size(s->ty), s->ty, out, a->cols);

@@ -11,7 +11,7 @@
 
 #include "engine/exec_int.h"
 
-enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = 2, CHUNK = 1 << 14 };
+enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = 2, CHUNK = 1 << 14, MOST_BESIDE = 4, ROWS_AT_ONCE = 16 };
 
 typedef struct {
     const exec_env *env;
@@ -28,6 +28,7 @@ typedef struct {
     bool plain;          /* no rules, and types the kernels read and write in place */
     bool split;          /* plain reductions: few lines, parts of them shared out */
     int64_t groups;      /* rows: of lines, in one task */
+    int64_t beside;      /* plain rows: lines that take each step together, so that none waits for the end of another's sum */
     int64_t room;        /* floats in buf */
     int64_t per_outer;   /* columns: tasks per outer */
     int64_t tasks;
@@ -242,21 +243,27 @@ static void softmax_plain(task *t)
     const unsigned char *x = (const unsigned char *)ctx_mem(t->c, s->x) + t->base * in;
     unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
     bool stream = streams(t, y);
-    bool half = s->ty == DT_F16;
+    bool half = s->tx == DT_F16 && s->ty == DT_F16;
     if (s->columns) {
-        float *bands = t->buf + s->n * t->lines;
-        v->fill(t->acc, -INFINITY, t->lines), v->fill(t->mean, 0, t->lines);
-        v->exps_run(t->buf, bands, s->tx, x, t->acc, t->mean, s->n, s->inner * in, t->lines, half);
-        for (int64_t i = 0; i < t->lines; i++) {
-            bool none = t->acc[i] == -INFINITY; /* nothing to divide by */
-            t->mean[i] = none ? NAN : 1 / t->mean[i], t->acc[i] = none ? 0 : t->acc[i];
+        vec_affine p = { .mean = t->acc, .scale = t->mean, .stream = stream, .ahead = -ROWS_AT_ONCE * s->inner * in };
+        v->soft_look(t->acc, t->mean, s->tx, x, s->n, s->inner * in, t->lines, half);
+        for (int64_t end = s->n, k; end > 0; end -= k) { /* from the last rows up: they are still in cache when not all are */
+            k = end % ROWS_AT_ONCE ? end % ROWS_AT_ONCE : ROWS_AT_ONCE;
+            int64_t at = (end - k) * s->inner;
+            v->soft_rows(y + at * out, s->ty, s->inner, x + at * in, s->tx, s->inner, &p, k, t->lines, half);
         }
-        v->scale_run(y, s->ty, s->inner, t->buf, bands, t->acc, &(vec_affine){ .scale = t->mean, .stream = stream }, s->n, t->lines, half);
     } else
-        for (int64_t i = 0; i < t->lines; i++, x += s->n * in, y += s->n * out) {
-            float most = v->along(s->tx, x, STAT_MOST, 0, -INFINITY, s->n);
-            float total = (half ? v->exps_half : v->exps)(t->buf, s->tx, x, most, s->n);
-            v->affine(y, s->ty, t->buf, DT_F32, &(vec_affine){ .scale_1 = 1 / total, .stream = stream }, s->n);
+        for (int64_t i = 0, k; i < t->lines; i += k, x += k * s->n * in, y += k * s->n * out) {
+            k = MIN(s->beside, t->lines - i);
+            float some[MOST_BESIDE];
+            for (int64_t l = 0; l < k; l++) some[l] = v->along(s->tx, x + l * s->n * in, STAT_MOST, 0, -INFINITY, s->n);
+            for (int64_t l = 0; l < k; l++) { /* the next lines are asked for where there is most to do beside it */
+                float *e = t->buf + l * s->n;
+                const void *from = x + l * s->n * in;
+                some[l] = half ? v->exps_half(e, from, some[l], s->n, k * s->n * in) : v->exps(e, s->tx, from, some[l], s->n, k * s->n * in);
+            }
+            for (int64_t l = 0; l < k; l++)
+                v->affine(y + l * s->n * out, s->ty, t->buf + l * s->n, DT_F32, &(vec_affine){ .scale_1 = 1 / some[l], .stream = stream }, s->n);
         }
     if (stream) v->fence();
 }
@@ -288,18 +295,32 @@ static void norm_plain(task *t)
     if (s->columns) {
         int64_t ld = s->copied ? t->lines : s->inner;
         float *rows = s->copied ? t->buf + 2 * s->n : NULL;
-        const void *again = rows ? (const void *)rows : x; /* where the later passes find it, in cache */
+        const unsigned char *again = rows ? (const unsigned char *)(const void *)rows : x; /* where the later passes find it, in cache */
         v->fill(t->acc, 0, t->lines), v->fill(t->mean, 0, t->lines);
         if (centred) v->moments(t->mean, t->acc, s->tx, x, s->n, s->inner * in, t->lines, rows);
         else v->down(t->acc, s->tx, x, STAT_SQUARES, NULL, s->n, s->inner * in, t->lines, rows, s->tx);
         for (int64_t i = 0; i < t->lines; i++) t->acc[i] = inverse_length(s, t->acc[i]);
         p.mean = centred ? t->mean : NULL, p.scale = t->acc;
-        v->affine_rows(y, s->ty, s->inner, again, s->tx, ld, &p, s->n, t->lines);
+        p.ahead = -ROWS_AT_ONCE * ld * in;
+        const float *gain = p.gain, *bias = p.bias;
+        for (int64_t end = s->n, k; end > 0; end -= k) { /* from the last rows up: they are still in cache when not all are */
+            k = end % ROWS_AT_ONCE ? end % ROWS_AT_ONCE : ROWS_AT_ONCE;
+            int64_t r = end - k;
+            p.gain = gain ? gain + r : NULL, p.bias = bias ? bias + r : NULL;
+            v->affine_rows(y + r * s->inner * out, s->ty, s->inner, again + r * ld * in, s->tx, ld, &p, k, t->lines);
+        }
     } else
-        for (int64_t i = 0; i < t->lines; i++, x += s->n * in, y += s->n * out) {
-            p.mean_1 = centred ? v->along(s->tx, x, STAT_SUM, 0, 0, s->n) / (float)s->n : 0;
-            p.scale_1 = inverse_length(s, v->along(s->tx, x, STAT_SQUARES, p.mean_1, 0, s->n));
-            v->affine(y, s->ty, x, s->tx, &p, s->n);
+        for (int64_t i = 0, k; i < t->lines; i += k, x += k * s->n * in, y += k * s->n * out) {
+            k = MIN(s->beside, t->lines - i);
+            float mean[MOST_BESIDE] = { 0 }, by[MOST_BESIDE];
+            for (int64_t l = 0; centred && l < k; l++) mean[l] = v->along(s->tx, x + l * s->n * in, STAT_SUM, 0, 0, s->n) / (float)s->n;
+            for (int64_t l = 0; l < k; l++) by[l] = v->along(s->tx, x + l * s->n * in, STAT_SQUARES, mean[l], 0, s->n);
+            for (int64_t l = 0; l < k; l++) by[l] = inverse_length(s, by[l]);
+            p.ahead = k * s->n * in;
+            for (int64_t l = 0; l < k; l++) {
+                p.mean_1 = mean[l], p.scale_1 = by[l];
+                v->affine(y + l * s->n * out, s->ty, x + l * s->n * in, s->tx, &p, s->n);
+            }
         }
     if (p.stream) v->fence();
 }
@@ -492,8 +513,8 @@ static bool two_runs(const etensor *t, const int64_t *axes, int64_t n_axes, stat
     return true;
 }
 
-/* again: elements are looked at more than once, and y has x's shape. */
-static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, bool again, state **out, diag *d)
+/* again: elements are looked at more than once, and y has x's shape. whole: as they are, nothing else is kept of them. */
+static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, bool again, bool whole, state **out, diag *d)
 {
     exec_env *e;
     state s = { .x = insn_t(in, "x"), .y = insn_t(in, "y"), .num = &im->p->num, .repeats = 1 };
@@ -513,6 +534,7 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
         if (again && fit >= COLUMN_STEP) s.lines = MIN(s.lines, fit);
         if (s.plain && again) { /* rows as long as the cache allows, since every row of a task is another page; tasks of one size */
             int64_t parts = (s.inner + MAX(fit, COLUMN_STEP) - 1) / MAX(fit, COLUMN_STEP);
+            if (s.n * s.inner * exec_size(s.tx) <= 2 * e->l2) parts = 1; /* rows one behind the other: nothing to be kept close together */
             while (s.outer * parts < 4 * e->threads && s.inner / (parts + 1) >= COLUMN_STEP) parts++;
             s.lines = ROUND_UP((s.inner + parts - 1) / parts, (int64_t)COLUMN_STEP);
         }
@@ -532,9 +554,10 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     s.kept = again && s.lines <= room / s.n;
     s.room = s.lines * (s.kept ? s.n : s.part);
     /* rows that lie a power of two apart share few sets of a cache: what does not fit as a whole is kept close together */
-    s.copied = s.plain && again && s.columns && s.n * s.inner * exec_size(s.tx) > e->l2 / 2;
+    s.copied = s.plain && whole && s.columns && s.lines < s.inner && s.n * s.inner * exec_size(s.tx) > e->l2 / 2;
     s.stream = s.plain && again && exec_streams(e, et_elems(x) * exec_size(s.ty));
-    if (s.plain) s.room = MAX(s.room, 2 * s.n + (s.columns && again ? s.lines * (s.n + s.n / VEC_BAND + 1) : 0)); /* gain and bias and the rows, or a line */
+    s.beside = MIN(MAX(PIECE / s.n / (whole ? 1 : 2 * exec_size(s.tx)), 1), MOST_BESIDE); /* softmax keeps their exps in the first cache too */
+    if (s.plain && again) s.room = MAX(s.room, 2 * s.n + (s.copied ? s.lines * s.n : s.columns ? 0 : s.beside * s.n)); /* gain and bias and the rows, or lines */
     s.each = ROUND_UP((size_t)(s.room + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
     exec_need_work(im, s.each * (size_t)e->threads);
     if (e->chip && im->p->num.tables != 0 && !(s.exp2 = exec_table(im, TAB_exp2, d))) return d->st;
@@ -549,7 +572,7 @@ static an_status prepare_softmax(image *im, const insn *in, void **out, diag *d)
 {
     int64_t axis = insn_i(in, "axis");
     state *s;
-    TRY(prepare(im, in, &axis, 1, true, &s, d));
+    TRY(prepare(im, in, &axis, 1, true, false, &s, d));
     *out = s;
     return AN_OK;
 }
@@ -559,7 +582,7 @@ static an_status prepare_reduce(image *im, const insn *in, void **out, diag *d)
     int64_t n;
     const int64_t *axes = insn_is(in, "axes", &n);
     state *s;
-    TRY(prepare(im, in, axes, n, false, &s, d));
+    TRY(prepare(im, in, axes, n, false, false, &s, d));
     if (s) {
         s->kind = (int)insn_i(in, "kind");
         s->plain = s->plain && !s->columns && s->kind != RED_LOG_SUM_EXP;
@@ -587,7 +610,7 @@ static an_status prepare_norm(image *im, const insn *in, void **out, diag *d)
     state *s;
     for (int k = 0; k < PARAMS; k++)
         if (par[k] >= 0 && !exec_loads(im->p->tensors.at[par[k]].dt)) return AN_OK;
-    TRY(prepare(im, in, axes, n, true, &s, d));
+    TRY(prepare(im, in, axes, n, true, true, &s, d));
     if (!s) return AN_OK;
     s->kind = (int)insn_i(in, "kind"), s->eps = (float)insn_f(in, "eps");
     for (int k = 0; k < PARAMS; k++)

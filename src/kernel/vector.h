@@ -122,12 +122,11 @@ typedef struct {
     float (*exps)(float *y, dtype t, const void *x, float most, int64_t n, int64_t ahead);
     /* For softmax from fp16 to fp16: 2^(x log2(e) - b), b the whole number nearest most * log2(e); relative error 1e-5, never below 2^-64. */
     float (*exps_half)(float *y, const void *x, float most, int64_t n, int64_t ahead);
-    /* Softmax down n columns in one look at x and one at the exps. exps_run: rows of n exps, each band of VEC_BAND rows against the
-     * largest until its end, which goes to a row of `band` (never -inf); most and sum, of the whole column, begin at -inf and 0.
-     * scale_run: y = exps * exp(band - most) * scale, most not -inf; `band` is used up. half: x and y are fp16, and exps, band and
-     * most are as of exps_half: powers of two. */
-    void (*exps_run)(float *y, float *band, dtype t, const void *x, float *most, float *sum, int64_t rows, int64_t ld, int64_t n, bool half);
-    void (*scale_run)(void *y, dtype ty, int64_t ldy, const float *e, float *band, const float *most, const vec_affine *p, int64_t rows, int64_t n, bool half);
+    /* Softmax down n columns, in two looks at x; keeping exps between them takes longer than making them again. soft_look: what exps of a
+     * column are taken against, and one over their sum. soft_rows: y = exp(x - base) * scale, base as p->mean. half: x and y are
+     * fp16, exps as of exps_half, the base the power of two. A column without a value above -inf, or with a NaN, is NaN. */
+    void (*soft_look)(float *base, float *scale, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, bool half);
+    void (*soft_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n, bool half);
     /* Mean and sum of squared deviations of n columns; both begin at 0. keep: as of `down`, in type t. */
     void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, void *keep);
     /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has rows of

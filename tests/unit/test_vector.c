@@ -171,10 +171,25 @@ static void statistics(const vec_kernels *v, const vec_kernels *plain)
         double sum = 0;
         float base = s % 2 ? 1000 : 0;
         for (int64_t i = 0; i < n; i++) x[i] = base + (float)rng_range(&R, -30, 0);
-        float got = v->exps(a, DT_F32, x, base, n);
+        float got = v->exps(a, DT_F32, x, base, n, 0);
         for (int64_t i = 0; i < n; i++) {
             double want = exp((double)x[i] - (double)base);
             assert_true(fabs((double)a[i] - want) <= want * 0x1p-23 * (4 + (double)base - (double)x[i]));
+            sum += want;
+        }
+        assert_true(fabs((double)got - sum) <= 1e-5 * sum);
+    }
+    for (size_t s = 0; s < COUNT(sizes); s++) { /* from fp16: powers of two against a whole one, never tiny */
+        static uint16_t raw[MOST];
+        int64_t n = sizes[s];
+        float most = s % 2 ? 60000 : 3, base = rintf(most * 1.44269504f);
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++) x[i] = most - (float)rng_range(&R, 0, s % 3 ? 20 : 2000);
+        v->store(raw, DT_F16, x, n), v->load(x, DT_F16, raw, n);
+        float got = v->exps_half(a, raw, most, n, 0);
+        for (int64_t i = 0; i < n; i++) {
+            double want = fmax(exp2((double)x[i] * (double)1.44269504f - (double)base), 0x1p-64);
+            assert_true(fabs((double)a[i] - want) <= want * 1e-5);
             sum += want;
         }
         assert_true(fabs((double)got - sum) <= 1e-5 * sum);
@@ -256,22 +271,20 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
 {
     enum { ROWS = 21, PITCH = 160 };
     static _Alignas(VEC_LINE) unsigned char raw[4 * ROWS * PITCH], out[4 * ROWS * PITCH];
-    static float x[ROWS * PITCH], e[ROWS * PITCH], kept[ROWS * PITCH];
-    float band[(ROWS / VEC_BAND + 1) * PITCH], most[PITCH], sum[PITCH], mean[PITCH], squares[PITCH], back[PITCH];
+    static float x[ROWS * PITCH], kept[ROWS * PITCH];
+    float most[PITCH], sum[PITCH], mean[PITCH], squares[PITCH], back[PITCH];
     (void)plain;
     for (int mix = 0; mix < 16; mix++)
         for (size_t s = 0; s < COUNT(sizes); s++) {
             dtype t = mix & 1 ? DT_F16 : DT_F32, ty = mix & 2 ? DT_F16 : DT_F32;
-            bool half = mix & 2;
+            bool half = t == DT_F16 && ty == DT_F16;
             int64_t n = sizes[s], rows = mix & 4 ? ROWS : 1 + (int64_t)rng_below(&R, ROWS), size = dtype_bits(t) / 8, sy = dtype_bits(ty) / 8;
             for (int i = 0; i < ROWS * PITCH; i++) x[i] = (float)rng_range(&R, -4, 4) + (mix & 8 ? 300.0f : 0);
             for (int r = 0; r < VEC_BAND && rows > VEC_BAND; r++) x[r * PITCH] = -INFINITY; /* a whole band without a value */
             v->store(raw, t, x, ROWS * PITCH), v->load(x, t, raw, ROWS * PITCH);
-            v->fill(most, -INFINITY, n), v->fill(sum, 0, n);
-            v->exps_run(e, band, t, raw, most, sum, rows, PITCH * size, n, half);
-            for (int64_t i = 0; i < n; i++) sum[i] = 1 / sum[i];
             memset(out, 0xa5, sizeof out);
-            v->scale_run(out, ty, PITCH, e, band, most, &(vec_affine){ .scale = sum, .stream = mix & 8 }, rows, n, half);
+            v->soft_look(most, sum, t, raw, rows, PITCH * size, n, half);
+            v->soft_rows(out, ty, PITCH, raw, t, PITCH, &(vec_affine){ .mean = most, .scale = sum, .stream = mix & 8 }, rows, n, half);
             v->fence();
             for (int64_t i = 0; i < n; i++) {
                 double top = -INFINITY, all = 0;
@@ -279,10 +292,17 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
                 for (int64_t r = 0; r < rows; r++) all += exp((double)x[r * PITCH + i] - top);
                 for (int64_t r = 0; r < rows; r++) {
                     double got = dtype_load(ty, out, r * PITCH + i);
-                    if (!near(got, exp((double)x[r * PITCH + i] - top) / all, half ? 6e-4 : 2e-6)) fail_msg("%s: softmax of row %lld of %lld, column %lld is %.9g", v->name, (long long)r, (long long)rows, (long long)i, got);
+                    if (!near(got, exp((double)x[r * PITCH + i] - top) / all, ty == DT_F16 ? 6e-4 : 2e-6)) fail_msg("%s: softmax of row %lld of %lld, column %lld is %.9g", v->name, (long long)r, (long long)rows, (long long)i, got);
                 }
             }
             for (int64_t r = 0; r < rows; r++) assert_int_equal(out[(r * PITCH + n) * sy], 0xa5);
+            for (int odd = 0; odd < 3; odd++) { /* nothing to divide by, a NaN, an infinity: none has a value */
+                for (int r = 0; r < ROWS; r++) x[r * PITCH] = odd ? 1 : -INFINITY;
+                if (odd) x[(rows - 1) * PITCH] = odd == 1 ? NAN : INFINITY;
+                v->store(raw, t, x, ROWS * PITCH);
+                v->soft_look(most, sum, t, raw, rows, PITCH * size, n, half);
+                assert_true(isnan(sum[0]) && (n == 1 || sum[1] > 0));
+            }
             for (int r = 0; r < ROWS; r++) x[r * PITCH] = 1;
             v->store(raw, t, x, ROWS * PITCH);
             v->fill(mean, 0, n), v->fill(squares, 0, n);
