@@ -8,9 +8,10 @@
  * an element is within (s + 12) · 2^-24 · sum|W·x| of the exact sum over the weights as defined below.
  *
  * Nibbles that are numbers (a table of 0 to 15 or of -8 to 7, one for all rows) with a scale per block meet x by digits, where a
- * kernel has them: x in units of 2^-14 of the largest of each eight, sums of integers, exact. Then an element may be off by
- * another 2^-15 · sum over eights of (largest |x|) · (sum|W|), and eights whose largest is below 2^-100 count as zero. Columns with
- * an infinity or NaN go the other way.
+ * kernel has them: x in units of 2^-14 of the largest of each eight (or each 32, where those are a block), sums of integers, exact. Then
+ * an element may be off by another 2^-15 · sum over them of (largest |x|) · (sum|W|), and those whose largest is below 2^-100 count as
+ * zero. Bytes with a scale per row likewise, where a kernel can: x in units of 2^-20 of the largest of its column, off by another
+ * 2^-21 · (largest |x|) · (sum|W|). Columns with an infinity or NaN go the other way.
  *
  * What a weight is, exactly: the stored number; int8: row_scale · q + row_shift, or its block's scale · q; nibbles: the table's
  * value, times its block's scale, plus its block's shift. Scales are applied to sums in fp32: an element of W is never rounded to fp16. */
