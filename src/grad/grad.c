@@ -234,16 +234,16 @@ static void visit(path *p, uint32_t i, val *grad, const grad_options *o)
     for (int k = 0; k < c.n.n_out; k++) any = any || grad[c.n.out.i + (uint32_t)k].i;
     if (!any) return; /* every use of it gave nothing: a slice that was never read */
     arena_mark m = arena_save(&p->tmp);
-    bool *need = TAKE(&p->tmp, bool, (size_t)c.n.n_in);
-    val *dx = TAKE(&p->tmp, val, (size_t)c.n.n_in), *dy = TAKE(&p->tmp, val, (size_t)c.n.n_out);
-    if (!need || !dx || !dy) {
+    bool *need = TAKE(&p->tmp, bool, (size_t)c.n.n_in), *joined = TAKE(&p->tmp, bool, (size_t)c.n.n_in);
+    val *dx = TAKE(&p->tmp, val, (size_t)c.n.n_in), *dy = TAKE(&p->tmp, val, (size_t)c.n.n_out), *so_far = TAKE(&p->tmp, val, (size_t)c.n.n_in);
+    if (!need || !joined || !dx || !dy || !so_far) {
         graph_fail(p->g, AN_NOMEM, "out of memory");
         return;
     }
-    for (int k = 0; k < c.n.n_in; k++) need[k] = passes(p->g, &c.n, k) && p->active[c.n.in[k].i];
+    for (int k = 0; k < c.n.n_in; k++) need[k] = passes(p->g, &c.n, k) && p->active[c.n.in[k].i], so_far[k] = grad[c.n.in[k].i];
     for (int k = 0; k < c.n.n_out; k++) dy[k] = grad[c.n.out.i + (uint32_t)k];
     c.y = graph_type(p->g, c.n.out)->sh, c.dt = graph_type(p->g, c.n.out)->dt;
-    c.dy = dy, c.need = need, c.dx = dx;
+    c.dy = dy, c.need = need, c.dx = dx, c.so_far = so_far, c.joined = joined;
     p->g->here = c.n.at;
     const val *in = c.n.in;
     renew(p, &c.n);
@@ -255,7 +255,7 @@ static void visit(path *p, uint32_t i, val *grad, const grad_options *o)
             return;
         }
         val *sum = &grad[in[k].i];
-        *sum = sum->i ? G(p->g, ADD, *sum, dx[k]) : dx[k];
+        *sum = sum->i && !joined[k] ? G(p->g, ADD, *sum, dx[k]) : dx[k];
     }
     arena_back(&p->tmp, m);
 }

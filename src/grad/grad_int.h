@@ -52,6 +52,8 @@ typedef struct {
     const val *dy;     /* per result; thin; NO_VAL where nothing comes back */
     const bool *need;  /* per operand: somebody asks for its gradient */
     val *dx;           /* per operand: to be filled where needed; thin */
+    const val *so_far; /* per operand: what its later uses gave, or NO_VAL; thin */
+    bool *joined;      /* per operand: the rule has put dx into so_far itself */
     held_consts *held;
     arena *tmp;        /* until the rule returns */
     const grad_options *o;

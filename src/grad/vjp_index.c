@@ -62,8 +62,11 @@ void vjp_gather(adj *c) /* x (batch, before, n, after), indices (batch, places),
     int64_t places = prod(ix.d, b, ix.rank);
     if (c->o->scatter && batch == 1 && before == 1) {
         shape table = SHAPE(n, after), list = SHAPE(places), lines = SHAPE(places, after);
-        val none = GA(c->g, FILL_LIKE, VALS(reshaped(c, c->n.in[0], &table)), AT_F(VALUE, 0));
-        val sum = GA(c->g, SCATTER, VALS(none, reshaped(c, c->n.in[1], &list), reshaped(c, dy_full(c), &lines)), AT_I(AXIS, 0), AT_S(MODE, "add"));
+        val to = c->so_far[0]; /* a table that is read elsewhere as well, as a tied head does: no second one is made */
+        c->joined[0] = to.i && shape_eq(&graph_type(c->g, to)->sh, &x);
+        if (c->joined[0]) to = reshaped(c, to, &table);
+        else to = GA(c->g, FILL_LIKE, VALS(reshaped(c, c->n.in[0], &table)), AT_F(VALUE, 0));
+        val sum = GA(c->g, SCATTER, VALS(to, reshaped(c, c->n.in[1], &list), reshaped(c, dy_full(c), &lines)), AT_I(AXIS, 0), AT_S(MODE, "add"));
         c->dx[0] = reshaped(c, sum, &x);
         return;
     }

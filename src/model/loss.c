@@ -62,6 +62,7 @@ static val lse_of(graph *g, const exps *x)
 val nn_log_sum_exp(graph *g, const val *logits, int n)
 {
     if (!parts_ok(g, n)) return NO_VAL;
+    if (n == 1 && type_of(g, logits[0]) == DT_F32) return over_channels(g, OP_REDUCE_LOG_SUM_EXP, logits[0]); /* which holds any sum */
     exps x = exps_of(g, logits, n);
     return lse_of(g, &x);
 }
