@@ -122,7 +122,7 @@ typedef struct {
     float (*exps)(float *y, dtype t, const void *x, float most, int64_t n, int64_t ahead);
     /* For softmax from fp16 to fp16: 2^(x log2(e) - b), b the whole number nearest most * log2(e); relative error 1e-5, never below 2^-64. */
     float (*exps_half)(float *y, const void *x, float most, int64_t n, int64_t ahead);
-    /* Softmax down n columns, in two looks at x; keeping exps between them takes longer than making them again. soft_look: what exps of a
+    /* Softmax down n columns, in two looks at x; the second makes the exps again, so that none are kept. soft_look: what exps of a
      * column are taken against, and one over their sum. soft_rows: y = exp(x - base) * scale, base as p->mean. half: x and y are
      * fp16, exps as of exps_half, the base the power of two. A column without a value above -inf, or with a NaN, is NaN. */
     void (*soft_look)(float *base, float *scale, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, bool half);
