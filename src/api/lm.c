@@ -216,7 +216,7 @@ an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an_genera
     *r = (an_generated){ 0 };
     if (!st) {
         tok_get(m->t, &info);
-        st = tok_encode(m->e, prompt, n, info.bos >= 0 ? TOK_BOS : 0, &ids, &d);
+        st = tok_encode(m->e, prompt, n, info.bos >= 0 && (info.add_bos || !n) ? TOK_BOS : 0, &ids, &d);
     }
     if (!st && !ids.n) st = diag_fail(&d, AN_INPUT, NOWHERE, "the prompt is empty, and the model has no BOS token to begin with");
     if (!st) st = run(m, &ids, o, -1, NULL, r, &d);
@@ -329,7 +329,7 @@ static an_status read_ids(an_lm *m, const char *path, tok_ids *ids, diag *d)
     TRY(file_map(path, &f, d));
     tok_info info;
     tok_get(m->t, &info);
-    an_status st = tok_encode(m->e, (const char *)f.at, f.n, info.bos >= 0 ? TOK_BOS : 0, ids, d);
+    an_status st = tok_encode(m->e, (const char *)f.at, f.n, info.bos >= 0 && info.add_bos ? TOK_BOS : 0, ids, d);
     file_drop(&f);
     return st;
 }

@@ -309,6 +309,7 @@ static an_status put_json(const learner *l, const tok_train_options *o, const sp
         if (ok) merge[i] = (tok_str){ p, x.n + y.n + 1 };
     }
     tok_vocab v = { .model = "gpt2", .n = n, .token = spelt, .type = type, .n_merges = l->n_merges, .merge = merge, .bos = -1, .eos = -1, .unk = -1, .pad = -1 };
+    if (o->n_special) v.bos = (int64_t)l->n_tokens, v.add_bos = 1; /* the first one stands between documents, so a text begins behind one */
     if (ok) vocab_json(b, &v, &(struct pre_row){ .split = { split->name } });
     arena_free(&mem);
     return ok && !b->oom ? AN_OK : diag_nomem(d);
