@@ -10,7 +10,7 @@
 
 #include "engine/exec_mac_int.h"
 
-enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64, PASSING_K = 512, PASSING_ROWS_K = 2048 };
+enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64, PASSING_K = 512, PASSING_RUNS_K = 2048 };
 
 /* ---- operands ---- */
 
@@ -198,8 +198,9 @@ static bool lay_out(image *im, mac *m)
     else if (!gemm_pack_a_bytes(m->g, m->m, m->k, &m->pack_bytes)) return false;
     m->pack_bytes = ROUND_UP(m->pack_bytes, (size_t)64);
     bool clean = m->env->chip && !m->window;
-    /* An A that changes and is short; or the larger operand, with rows that lie as they are read: packed ahead it would leave the cache and come back. */
-    bool passes = m->k <= PASSING_K || (m->k <= PASSING_ROWS_K && m->a_col == 1 && m->m > m->n) || (m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k));
+    /* An A that changes and is short; or one that lies in runs and passes by once: packed ahead it would leave the cache and come back. */
+    bool runs = m->a_col == 1 || m->a_row == 1, once = gemm_at_once(m->g, m->m, m->n, m->k, inner);
+    bool passes = m->k <= PASSING_K || (m->k <= PASSING_RUNS_K && runs && once) || (m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k));
     m->in_passing = !m->window && !mac_is_const(im, m->a_tensor) && passes && m->chunk == m->n;
     pack = m->vec || m->in_passing || mac_is_const(im, m->a_tensor) ? 0 : m->pack_bytes; /* constants are packed once, elsewhere */
     if (!add_size(&shared, clean && !mac_is_const(im, m->a_tensor) ? (size_t)m->a_elems * 2 : 0, &m->at_clean_a)) return false;

@@ -127,6 +127,12 @@ static int64_t k_parts(const gemm_kernel *g, int64_t m, int64_t k)
 
 bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k) { return k_parts(g, m, k) > 1; }
 
+bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads)
+{
+    plan p;
+    return plan_make(g, m, n, k, n_threads, true, &p) && p.stripes == 1;
+}
+
 /* Few columns of a packed A: rows are the lanes, and A passes by once, at memory speed. */
 static bool is_few(const gemm_kernel *g, int64_t n) { return g->a_kr == 1 && g->math != GEMM_I8 && n > 0 && n <= FEW_COLUMNS; }
 

@@ -103,6 +103,7 @@ bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, 
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
 bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k); /* may a product over k take the beginning of an A packed with a_k? */
 bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k);            /* will k be cut in parts, if A is not packed ahead and B's columns are side by side? */
+bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads); /* does an A that is not packed ahead pass by once, all of B packed beside it? */
 an_status gemm_run(const gemm_call *c, diag *d) MUST_CHECK;
 
 /* ---- what this CPU can do, measured now ---- */
