@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/big.h"
 #include "bench/bench_int.h"
 #include "kernel/gemv.h"
 
@@ -76,7 +77,7 @@ static an_status check(const product *p, const char *what, double tol, diag *d)
     return AN_OK;
 }
 
-static void *take(size_t n) { return aligned_alloc(64, ROUND_UP(MAX(n, 1), (size_t)64)); }
+static void *take(size_t n) { return big_alloc(64, n); }
 
 static void product_free(product *p) { free(p->packed), free(p->scratch), free(p->a), free(p->b), free(p->c); }
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/big.h"
 #include "bench/bench_int.h"
 #include "model/decoder.h"
 #include "train/train.h"
@@ -108,7 +109,7 @@ typedef struct {
     void *scratch;
 } product;
 
-static void *take(size_t n) { return aligned_alloc(64, ROUND_UP(MAX(n, 1), (size_t)64)); }
+static void *take(size_t n) { return big_alloc(64, n); }
 
 /* Least seconds of C[m,n] = A·B with A packed; turned: B lies as [n, k]. */
 static an_status product_seconds(bench *b, gemm_math math, int64_t m, int64_t n, int64_t k, bool turned, double *seconds)

@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 
+#include "base/big.h"
 #include "device/device_int.h"
 
 enum { SURFACE_ALIGN = 64 };
@@ -30,7 +31,7 @@ an_status dev_surface_new(device *dev, uint64_t bytes, dev_surface **out, diag *
                           (unsigned long long)bytes, (unsigned long long)held, (unsigned long long)room);
     dev_surface *s = dev_fault(dev, "surface") ? NULL : calloc(1, sizeof *s);
     void *at = NULL;
-    if (s && (dev_fault(dev, "surface memory") || bytes > SIZE_MAX / 2 || posix_memalign(&at, SURFACE_ALIGN, (size_t)bytes))) at = NULL;
+    if (s && (dev_fault(dev, "surface memory") || bytes > SIZE_MAX / 2 || !(at = big_alloc(SURFACE_ALIGN, (size_t)bytes)))) at = NULL;
     if (!at) {
         free(s);
         pthread_mutex_lock(&dev->mu);

@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 
+#include "base/big.h"
 #include "device/device_int.h"
 
 enum { RECORD_ALIGN = 64 };
@@ -50,7 +51,7 @@ static void *record_memory(baked *spare, size_t i, uint64_t bytes)
     if (r && r->own && r->bytes == bytes) {
         p = r->own;
         r->own = NULL;
-    } else if (bytes > SIZE_MAX / 2 || posix_memalign(&p, RECORD_ALIGN, (size_t)MAX(bytes, 1u))) return NULL;
+    } else if (bytes <= SIZE_MAX / 2) p = big_alloc(RECORD_ALIGN, (size_t)bytes);
     return p;
 }
 

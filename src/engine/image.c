@@ -7,14 +7,15 @@
  * that nothing has written yet. Bound to the same memory, that copy is already there. */
 #include <stdlib.h>
 
+#include "base/big.h"
 #include "engine/engine_int.h"
 
 void *engine_alloc(uint64_t bytes)
 {
-    size_t n = bytes > SIZE_MAX / 2 ? 0 : ROUND_UP((size_t)bytes, (size_t)64);
     if (bytes > SIZE_MAX / 2) return NULL;
-    void *p = aligned_alloc(64, n ? n : 64);
-    if (p) memset(p, 0, n ? n : 64);
+    size_t n = ROUND_UP((size_t)MAX(bytes, 1), (size_t)64);
+    void *p = big_alloc(64, n);
+    if (p) memset(p, 0, n);
     return p;
 }
 

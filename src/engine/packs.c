@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/big.h"
 #include "engine/engine_int.h"
 
 enum { PACK_ALIGN = 64 };
@@ -21,8 +22,10 @@ typedef struct {
 /* Zeroed by the system where it is large: pages are then touched first by the threads that fill them, not all by one. */
 static bool entry_alloc(entry *e, size_t bytes)
 {
-    if (bytes > SIZE_MAX - PACK_ALIGN || !(e->block = calloc(1, bytes + PACK_ALIGN))) return false;
-    e->at = (unsigned char *)e->block + (PACK_ALIGN - (uintptr_t)e->block % PACK_ALIGN) % PACK_ALIGN;
+    const size_t align = bytes >= BIG ? BIG_PAGE : PACK_ALIGN;
+    if (bytes > SIZE_MAX - align || !(e->block = calloc(1, bytes + align))) return false;
+    e->at = (unsigned char *)e->block + (align - (uintptr_t)e->block % align) % align;
+    big_ask(e->at, bytes);
     return true;
 }
 

@@ -3,6 +3,7 @@
  * with what is compared with it. */
 #include <stdlib.h>
 
+#include "base/big.h"
 #include "kernel/gemm_pack_int.h"
 
 enum { MOST_THREADS = 64 };
@@ -119,7 +120,7 @@ static peak_meter *mover(pool *p, int n_threads, size_t bytes, bool copy)
     size_t all = x->each * (size_t)x->threads;
     x->work = (double)x->each * (copy ? 2 : 1);
     x->vec = gemm_pick(GEMM_F32, isa_cpu())->vec;
-    x->mem = malloc(all * (copy ? 2 : 1));
+    x->mem = big_alloc(64, all * (copy ? 2 : 1));
     if (!x->mem) return peak_free(x), NULL;
     memset(x->mem, 1, all * (copy ? 2 : 1));
     x->at = x->mem, x->to = x->mem + (copy ? all : 0);

@@ -3,11 +3,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/big.h"
 #include "lm/lm_int.h"
 
 enum { ALIGN = 64 };
 
-static void *room(size_t n) { return aligned_alloc(ALIGN, ROUND_UP(MAX(n, 1), (size_t)ALIGN)); }
+static void *room(size_t n) { return big_alloc(ALIGN, n); }
 
 static an_status need(const lm_model *m, model_weight_id id, int layer, store **s, diag *d)
 {
