@@ -425,6 +425,29 @@ typedef struct {
     int64_t panels; /* of a task */
 } few_ctx;
 
+/* One column: its sums lie side by side as its elements do, so it is finished as a row. */
+static void finish_column(const run_ctx *x, int64_t i, const float *acc)
+{
+    const gemm_call *c = x->c;
+    const gemm_kernel *g = c->kernel;
+    const gemm_epilogue *e = &c->epi;
+    const int64_t r0 = i * g->mr, cb = c->c_type == DT_F32 ? 4 : 2;
+    g->vec->epilogue(&(epi_job){
+        .acc = (const char *)acc,
+        .ld = g->mr,
+        .rows = 1,
+        .cols = (int)MIN(c->m - r0, g->mr),
+        .scale = e->scale ? e->scale + r0 : NULL,
+        .bias = e->bias ? e->bias + r0 : NULL,
+        .by_lane = true,
+        .act = e->act,
+        .accumulate = e->accumulate,
+        .c_type = c->c_type,
+        .c = (char *)c->c + r0 * cb,
+        .residual = e->residual ? (const char *)e->residual + r0 * cb : NULL,
+    });
+}
+
 static void few_task(void *ctx, int64_t task, int thread)
 {
     const few_ctx *f = ctx;
@@ -438,6 +461,10 @@ static void few_task(void *ctx, int64_t task, int thread)
     few_job j = { .a = (const char *)c->a + p0 * l->panel_bytes, .panel_bytes = l->panel_bytes, .panels = MIN(f->panels, l->panels - p0), .k = c->k, .n = c->n,
                   .width = g->mr, .pk = g->a_pk, .x = f->b, .acc = (float *)(void *)mine };
     g->vec->few(&j);
+    if (c->n == 1 && c->ldc == 1 && (!c->epi.residual || c->epi.ld_residual == 1)) {
+        for (int64_t p = 0; p < j.panels; p++) finish_column(x, p0 + p, j.acc + p * lanes);
+        return;
+    }
     memset(tile, 0, f->f.tile_bytes); /* the epilogue reads whole vectors */
     for (int64_t p = 0; p < j.panels; p++) {
         const float *acc = j.acc + p * c->n * lanes;

@@ -45,7 +45,8 @@ typedef struct {
     int ld, rows, cols;
     const int32_t *row_fix; /* int: 128 * row_fix[i] is subtracted (PK_U8's offset); NULL: none */
     const float *col_scale; /* int: per column */
-    const float *scale, *bias;
+    const float *scale, *bias; /* per row */
+    bool by_lane;              /* one row, which is a column of C: scale and bias are per lane */
     gemm_act act;
     bool accumulate;
     dtype c_type;
