@@ -9,8 +9,9 @@
 static const struct {
     const char *name;
     lm_form form;
+    dtype dt;
     double bits; /* per weight of a matrix */
-} forms[] = { { "fp16", LM_DENSE, 16 }, { "int8", LM_INT8, 8 }, { "int4", LM_INT4, 4.5 } }; /* int4: fp16 scales of blocks of 32 */
+} forms[] = { { "fp16", LM_DENSE, DT_F16, 16 }, { "bf16", LM_DENSE, DT_BF16, 16 }, { "int8", LM_INT8, DT_F16, 8 }, { "int4", LM_INT4, DT_F16, 4.5 } }; /* int4: fp16 scales of blocks of 32 */
 static const char *const models[] = { "stories110m", "gpt2" };
 
 /* Weights a token passes through: matrices of the layers and the classifier. */
@@ -31,10 +32,10 @@ typedef struct {
     size_t n;
 } subject_lm;
 
-static an_status open_lm(bench *b, const char *model, lm_form form, subject_lm *x)
+static an_status open_lm(bench *b, const char *model, lm_form form, dtype dt, subject_lm *x)
 {
     *x = (subject_lm){ 0 };
-    lm_options lo = { .dt = DT_F16, .form = form, .seed = 1, .threads = b->pool };
+    lm_options lo = { .dt = dt, .form = form, .seed = 1, .threads = b->pool };
     TRY(lm_open(model, &lo, &x->m, b->d));
     lm_session_options so = { .engine = "cpu", .context = MIN(512, lm_config(x->m)->context), .bucket_max = 256, .threads = pool_threads(b->pool), .no_cache = true };
     TRY(lm_session_open(x->m, &so, &x->s, b->d));
@@ -54,7 +55,7 @@ static an_status check_lm(bench *b)
     subject_lm x;
     const float *logits;
     float keep[512];
-    an_status st = open_lm(b, "tiny", LM_DENSE, &x);
+    an_status st = open_lm(b, "tiny", LM_DENSE, DT_F16, &x);
     size_t vocab = st ? 0 : MIN((size_t)lm_config(x.m)->vocab, COUNT(keep));
     if (!st) st = lm_session_feed(x.s, x.ids, 50, &logits, b->d);
     for (size_t i = 0; i < vocab && !st; i++) keep[i] = logits[i];
@@ -100,7 +101,7 @@ an_status bench_decode(bench *b)
         for (size_t f = 0; f < COUNT(forms); f++) {
             subject_lm x;
             timing t;
-            an_status st = open_lm(b, models[k], forms[f].form, &x);
+            an_status st = open_lm(b, models[k], forms[f].form, forms[f].dt, &x);
             if (!st) st = lm_session_feed(x.s, x.ids, 128, NULL, b->d);
             x.n = 1;
             double mb = bench_peak_mb();
@@ -119,30 +120,39 @@ an_status bench_decode(bench *b)
     return AN_OK;
 }
 
+/* Seconds of the layers' products for 256 tokens; the classifier sees one. */
+static an_status products_alone(bench *b, const model_config *c, dtype dt, double *seconds)
+{
+    int64_t S = 256, Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim;
+    timing q, kv, o, h, down;
+    TRY(bench_conv(b, dt, Q, S, c->dim, &q));
+    TRY(bench_conv(b, dt, K, S, c->dim, &kv));
+    TRY(bench_conv(b, dt, c->dim, S, Q, &o));
+    TRY(bench_conv(b, dt, c->hidden, S, c->dim, &h));
+    TRY(bench_conv(b, dt, c->dim, S, c->hidden, &down));
+    *seconds = (double)c->n_layers * (q.least + 2 * kv.least + o.least + (c->act == MODEL_ACT_SWIGLU ? 2 : 1) * h.least + down.least);
+    return AN_OK;
+}
+
 an_status bench_prefill(bench *b)
 {
     TRY(check_lm(b));
     for (size_t k = 0; k < COUNT(models); k++) {
         const model_config *c = model_preset_find(models[k]);
         if (!c) return diag_fail(b->d, AN_BUG, NOWHERE, "no preset %s", models[k]);
-        int64_t S = 256, Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim;
-        double up = c->act == MODEL_ACT_SWIGLU ? 2 : 1, alone;
-        timing q, kv, o, h, down;
-        TRY(bench_conv(b, Q, S, c->dim, &q));
-        TRY(bench_conv(b, K, S, c->dim, &kv));
-        TRY(bench_conv(b, c->dim, S, Q, &o));
-        TRY(bench_conv(b, c->hidden, S, c->dim, &h));
-        TRY(bench_conv(b, c->dim, S, c->hidden, &down));
-        alone = (double)c->n_layers * (q.least + 2 * kv.least + o.least + up * h.least + down.least); /* the classifier sees one token */
+        double f16, bf16;
+        TRY(products_alone(b, c, DT_F16, &f16));
+        TRY(products_alone(b, c, DT_BF16, &bf16));
         for (size_t f = 0; f < COUNT(forms); f++) {
             subject_lm x;
             timing t;
-            an_status st = open_lm(b, models[k], forms[f].form, &x);
+            const bool is_bf16 = forms[f].dt == DT_BF16;
+            an_status st = open_lm(b, models[k], forms[f].form, forms[f].dt, &x);
             if (!st) st = bench_time(b, prompt, &x, &t);
             if (!st) {
                 char label[96];
                 snprintf(label, sizeof label, "%s %s, 256 tokens; peak memory %.0f MB", models[k], forms[f].name, bench_peak_mb());
-                bench_row(b, "prefill", label, t, 256e9, "tok/s", 256 / alone, "its fp16 products alone");
+                bench_row(b, "prefill", label, t, 256e9, "tok/s", 256 / (is_bf16 ? bf16 : f16), is_bf16 ? "its bf16 products alone" : "its fp16 products alone");
             }
             close_lm(&x);
             TRY(st);

@@ -36,19 +36,19 @@ static graph *make_layer(const model_config *c, int64_t seq)
     return g;
 }
 
-static graph *make_conv(int64_t m, int64_t n, int64_t k)
+static graph *make_conv(dtype dt, int64_t m, int64_t n, int64_t k)
 {
     graph *g = graph_new("conv", 0);
     if (!g) return NULL;
-    val x = graph_input(g, "x", (ttype){ .dt = DT_F16, .sh = SHAPE(1, k, 1, n) });
-    graph_output(g, "y", nn_linear(g, x, bench_weight(g, "w", m, k, DT_F16, 1), NO_VAL));
+    val x = graph_input(g, "x", (ttype){ .dt = dt, .sh = SHAPE(1, k, 1, n) });
+    graph_output(g, "y", nn_linear(g, x, bench_weight(g, "w", m, k, dt, 1), NO_VAL));
     return g;
 }
 
-an_status bench_conv(bench *b, int64_t m, int64_t n, int64_t k, timing *t)
+an_status bench_conv(bench *b, dtype dt, int64_t m, int64_t n, int64_t k, timing *t)
 {
     subject s;
-    an_status st = subject_open(b, &s, make_conv(m, n, k), NULL, 1, b->d);
+    an_status st = subject_open(b, &s, make_conv(dt, m, n, k), NULL, 1, b->d);
     if (!st) st = subject_time(b, &s, t);
     subject_close(&s);
     return st;
@@ -74,9 +74,9 @@ static double products_rate(void *user)
 static an_status products_open(bench *b, const model_config *c, int64_t seq, products *x)
 {
     *x = (products){ .flops = 2.0 * (double)seq * (4.0 * (double)(c->dim * c->dim) + 3.0 * (double)(c->dim * c->hidden)), .d = b->d };
-    TRY(subject_open(b, &x->square, make_conv(c->dim, seq, c->dim), NULL, 1, b->d));
-    TRY(subject_open(b, &x->up, make_conv(c->hidden, seq, c->dim), NULL, 1, b->d));
-    return subject_open(b, &x->down, make_conv(c->dim, seq, c->hidden), NULL, 1, b->d);
+    TRY(subject_open(b, &x->square, make_conv(DT_F16, c->dim, seq, c->dim), NULL, 1, b->d));
+    TRY(subject_open(b, &x->up, make_conv(DT_F16, c->hidden, seq, c->dim), NULL, 1, b->d));
+    return subject_open(b, &x->down, make_conv(DT_F16, c->dim, seq, c->hidden), NULL, 1, b->d);
 }
 
 static void products_close(products *x)
@@ -137,20 +137,20 @@ an_status bench_soft(bench *b)
     } chips[] = { { "m4", 2 }, { "m1", 12 } };
     enum { M = 768, N = 256, K = 768 };
     subject cpu;
-    an_status st = subject_open(b, &cpu, make_conv(M, N, K), NULL, 1, b->d);
+    an_status st = subject_open(b, &cpu, make_conv(DT_F16, M, N, K), NULL, 1, b->d);
     for (size_t i = 0; i < COUNT(chips) && !st; i++) {
         numerics num;
         subject s;
         timing t;
         const chip *c = chip_find(chips[i].chip);
         if (!c || !codegen_numerics(c, &num)) return diag_fail(b->d, AN_BUG, NOWHERE, "no numerics for %s", chips[i].chip);
-        st = subject_open(b, &s, make_conv(96, 40, 112), &num, 1, b->d);
+        st = subject_open(b, &s, make_conv(DT_F16, 96, 40, 112), &num, 1, b->d);
         if (!st) st = subject_check(&s, chips[i].chip, 0, b->d);
         subject_close(&s);
         if (st) break;
         double flops = 2.0 * M * N * K;
         cpu_at x = { &cpu, b->d, flops / chips[i].times };
-        st = subject_open(b, &s, make_conv(M, N, K), &num, 1, b->d);
+        st = subject_open(b, &s, make_conv(DT_F16, M, N, K), &num, 1, b->d);
         if (!st) st = subject_beside(b, &s, (ruler){ cpu_rate, &x }, &t);
         char label[64], limit[64];
         if (!st) {
@@ -172,13 +172,13 @@ an_status bench_dispatch(bench *b)
 {
     subject s;
     timing t;
-    an_status st = subject_open(b, &s, make_conv(16, 32, 16), NULL, 1, b->d);
+    an_status st = subject_open(b, &s, make_conv(DT_F16, 16, 32, 16), NULL, 1, b->d);
     if (!st) st = subject_check(&s, "dispatch", 2e-3, b->d);
     if (!st) st = subject_time(b, &s, &t);
     if (!st) bench_row(b, "dispatch", "1x1 convolution 16 to 16, 32 wide", t, 1e3, "M/s", 1e3 / 5e-6 * 1e-9, "5 us");
     subject_close(&s);
     TRY(st);
-    st = subject_open(b, &s, make_conv(2048, 32, 768), NULL, 1, b->d);
+    st = subject_open(b, &s, make_conv(DT_F16, 2048, 32, 768), NULL, 1, b->d);
     peak_meter *copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR);
     if (!st && !copy) st = diag_nomem(b->d);
     if (!st) st = bench_beside(b, reload, &s, (ruler){ bound_peak, copy }, &t);
