@@ -137,7 +137,7 @@ static bool fits_kernel(const program *p, const insn *in, mac *m)
     chain ch = insn_chain(in, n + 1);
     int stage = SUM;
     m->residual = -1;
-    if (m->vec || m->env->chip || m->turned || (m->y_type != DT_F32 && m->y_type != DT_F16)) return false;
+    if (m->vec || m->env->chip || m->turned || (m->y_type != DT_F32 && m->y_type != DT_F16 && m->y_type != DT_BF16)) return false;
     for (int64_t k = 0, on = 0; k < ch.n_steps; on = ch.n_inputs + k, k++) {
         const int64_t *s = ch.step + k * CHAIN_STEP;
         fn_id f = (fn_id)s[STEP_FN];

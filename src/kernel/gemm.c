@@ -586,8 +586,8 @@ static an_status refuse(const gemm_call *c, diag *d)
     const char *name = c->kernel->name;
     if (!is_one_of(c->b.type, false))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the right operand cannot be %s", name, dtype_name(c->b.type));
-    if (c->c_type != DT_F32 && c->c_type != DT_F16)
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the result cannot be %s; fp32 or fp16", name, dtype_name(c->c_type));
+    if (!is_one_of(c->c_type, false))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the result cannot be %s; fp32, fp16 or bf16", name, dtype_name(c->c_type));
     if ((unsigned)c->epi.act >= ACT_COUNT) return diag_fail(d, AN_BUG, NOWHERE, "%s: activation %d", name, (int)c->epi.act);
     if (c->ldc < c->n || (c->epi.residual && c->epi.ld_residual < c->n))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: rows of %lld elements cannot hold %lld columns", name,

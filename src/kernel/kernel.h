@@ -90,7 +90,7 @@ typedef struct {
     bool same_b;      /* the call before on this scratch had this kernel, pool, m, n, k and B, and A in the same way: what it packed of B is
                        * used again */
     void *c;
-    dtype c_type; /* F32 F16 */
+    dtype c_type; /* F32 F16 BF16 */
     int64_t ldc;
     gemm_epilogue epi;
     void *scratch;

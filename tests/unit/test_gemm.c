@@ -201,6 +201,7 @@ static void check_problem(const problem *p, rng *r, pool *pl)
                 if (fabs(v) > 65000) continue;
                 err += fabs(v) * 0x1p-11 + 0x1p-24;
             }
+            if (p->ct == DT_BF16) err += fabs(v) * 0x1p-8 + 0x1p-126;
             double got = dtype_load(p->ct, c, i * ldc + j);
             if (!(fabs(got - v) <= err))
                 fail_msg("%s: C[%lld,%lld] is %.9g, exact %.9g, bound %.3g", what, (long long)i, (long long)j, got, v, err);
@@ -230,7 +231,7 @@ static uint32_t have(void)
 static void each_row_against_double(void **state)
 {
     (void)state;
-    static const dtype a_types[] = { DT_F32, DT_F16, DT_BF16, DT_I8 }, b_types[] = { DT_F32, DT_F16, DT_BF16 };
+    static const dtype a_types[] = { DT_F32, DT_F16, DT_BF16, DT_I8 }, b_types[] = { DT_F32, DT_F16, DT_BF16 }, c_types[] = { DT_F32, DT_F16, DT_BF16 };
     static const int64_t edges[] = { 1, 2, 3, 5, 6, 7, 13, 14, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65 };
     rng r = { test_seed("gemm rows") };
     uint32_t isa = have();
@@ -252,7 +253,7 @@ static void each_row_against_double(void **state)
                 .k = n % 7 ? 1 + (int64_t)rng_below(&r, 40) : edges[rng_below(&r, COUNT(edges))],
                 .at = i8 ? DT_I8 : a_types[n % 4],
                 .bt = b_types[n / 4 % 3],
-                .ct = n / 12 % 2 ? DT_F16 : DT_F32,
+                .ct = c_types[n / 12 % 3],
                 .al = n % 3,
                 .bl = n / 3 % 3,
                 .scale = rng_below(&r, 2),
