@@ -262,6 +262,7 @@ an_status device_compile(device *dev, const dev_source *src, dev_program **out, 
     *out = NULL;
     dev_program *p = program_make(dev);
     if (!p) return diag_nomem(d);
+    p->stats_mask = src->stats_mask;
     pthread_mutex_lock(&dev->build);
     an_status st = dev->cls->build(p, src, d);
     pthread_mutex_unlock(&dev->build);
@@ -339,6 +340,8 @@ static an_status load(dev_program *p, diag *d)
     uint64_t now = dev->st.loaded, held = dev->st.surface_bytes + dev->st.image_bytes;
     pthread_mutex_unlock(&dev->mu);
     if (p->loaded) return dev_refuse(dev, ERR_BUSY, NOWHERE, d, "the program is loaded already");
+    if (p->stats_mask && !dev->lim.stats) /* known by its outcome alone: the real system's words are not */
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "the program was made with statistics mask 0x%x and has no section for statistics; make it with 0", (unsigned)p->stats_mask);
     if (most && now >= most)
         return dev_refuse(dev, ERR_LOADED, NOWHERE, d, "%llu programs are loaded, %llu is the most; unload one", (unsigned long long)now,
                           (unsigned long long)most);

@@ -123,6 +123,7 @@ typedef struct {
     size_t n_text;
     const char *file;        /* name in messages; NULL: "<text>" */
     dev_weights weights;
+    uint32_t stats_mask;     /* performance counters asked for. No device has any: the program is made, and not loaded unless limits say stats */
     bool separate;           /* cpu: attention and norms are not joined into operations that round less often because nobody else reads their pieces: the
                                 same values have the same bits whatever else a program computes. Chips never join them */
 } dev_source;

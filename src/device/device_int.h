@@ -75,6 +75,7 @@ struct dev_program {
     baked *weights;
     baked *spare;             /* of the reload before the last: its memory serves the next one */
     uint64_t image_bytes;
+    uint32_t stats_mask;
     int refs;                 /* the caller's, and one per request */
     int64_t outstanding;      /* requests submitted and not waited for */
     int64_t queued;           /* requests submitted and not finished */

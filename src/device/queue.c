@@ -245,15 +245,18 @@ static bool judge_alias(const dev_request *r, verdict *v)
 {
     const dev_program *p = r->p;
     int64_t most = r->dev->lim.alias_pairs;
+    bool chaining = r->dev->lim.chaining;
     for (size_t i = 0; i < p->n_port[DEV_OUTPUT]; i++) {
         const dev_surface *s = r->bound[DEV_OUTPUT][i];
         const dev_port *q = &p->port[DEV_OUTPUT][i];
         for (size_t k = 0; k < i; k++)
             if (r->bound[DEV_OUTPUT][k] == s) return SAY(v, INFERENCE, "outputs %s and %s are bound to one surface; each needs its own", p->port[DEV_OUTPUT][k].name, q->name);
         int64_t pairs = 0;
-        for (size_t k = 0; k < p->n_port[DEV_INPUT] && most; k++) {
+        for (size_t k = 0; k < p->n_port[DEV_INPUT] && (most || !chaining); k++) {
             const dev_port *in = &p->port[DEV_INPUT][k];
             if (r->bound[DEV_INPUT][k] != s) continue;
+            if (!chaining)
+                return SAY(v, UNENTITLED, "output %s and input %s share a surface; that takes com.apple.ane.allow-dataChaining-access, which this caller lacks", q->name, in->name);
             if (in->bytes != q->bytes)
                 return SAY(v, INFERENCE, "output %s (%llu bytes) and input %s (%llu bytes) share a surface; state needs equal sizes", q->name,
                            (unsigned long long)q->bytes, in->name, (unsigned long long)in->bytes);

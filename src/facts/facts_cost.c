@@ -1,5 +1,5 @@
-/* facts_cost.c: published times beside the cost model's, and caps of the runtime.
- * In: rows with a latency or a cap.  Out: the model's figure and its error. A row passes within the stated fidelity, 17 % for the four
+/* facts_cost.c: published times beside the cost model's.
+ * In: rows with a latency.  Out: the model's figure and its error. A row passes within the stated fidelity, 17 % for the four
  * convolutions the published model was fitted on and 31 %, its median, elsewhere; the figure is there either way. */
 #include <stdlib.h>
 
@@ -90,72 +90,4 @@ an_status fact_intensity(fx *f)
     an_status st = b.oom ? diag_nomem(f->d) : fx_verdict(f, ok, "%s FLOP/byte", b.at);
     sb_free(&b);
     return st;
-}
-
-/* ---- caps ---- */
-
-static const char *relu_text(fx *f) { return fx_text(f, FX_T("1, 32, 1, 1024") " x", "y", FX_T("1, 32, 1, 1024") " y = relu(x = x)[name = string(\"y\")];"); }
-
-static an_status load_one(fx *f, device *dev, const char *text, dev_program **p, diag *d)
-{
-    if (!text) return diag_nomem(d);
-    TRY(device_compile(dev, &(dev_source){ .text = text, .n_text = strlen(text), .file = f->row->id }, p, d));
-    return dev_program_load(*p, d);
-}
-
-/* How many requests of one program may be outstanding, and how many programs may be loaded. */
-an_status fact_caps(fx *f)
-{
-    enum { MOST = 200 };
-    int in_flight = 0, loaded = 0;
-    char name[40];
-    device *dev = NULL;
-    snprintf(name, sizeof name, "soft:%s", fx_chip(f, 0));
-    device_limit many[] = { { "compiles", 0 } }; /* the compile budget would end it sooner */
-    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .limit = many, .n_limit = 1 }, f->d));
-    const char *text = relu_text(f);
-    dev_program *p[MOST] = { NULL };
-    dev_surface *s[2] = { NULL };
-    diag stop = { 0 };
-    while (loaded < MOST && !load_one(f, dev, text, &p[loaded], &stop)) loaded++;
-    an_status st = stop.st == AN_NOMEM ? diag_nomem(f->d) : AN_OK;
-    for (int k = 0; !st && k < 2; k++) st = dev_surface_new(dev, dev_program_surface_bytes(p[0], (dev_side)k), &s[k], f->d);
-    stop = (diag){ 0 };
-    while (!st && in_flight < MOST) {
-        dev_request *r;
-        st = dev_request_new(p[0], &r, f->d);
-        if (!st) st = dev_request_bind_at(r, DEV_INPUT, 0, s[0], f->d);
-        if (!st) st = dev_request_bind_at(r, DEV_OUTPUT, 0, s[1], f->d);
-        if (st || device_submit(r, DEV_QOS, &stop)) break;
-        in_flight++;
-    }
-    device_close(dev);
-    TRY(st);
-    return fx_verdict(f, in_flight == (int)fx_arg(f, 0) && loaded == (int)fx_arg(f, 1), "%d in flight, %d loaded", in_flight, loaded);
-}
-
-/* args: devices, programs on each */
-an_status fact_many_programs(fx *f)
-{
-    enum { DEVICES = 4, PROGRAMS = 32 };
-    int n_dev = (int)fx_arg(f, 0), n = (int)fx_arg(f, 1), right = 0;
-    fx_prog g[DEVICES * PROGRAMS];
-    int opened = 0;
-    an_status st = AN_OK;
-    for (int i = 0; !st && i < n_dev * n; i++) { /* every program differs, so none is another's */
-        st = fx_open(f, &g[i], fx_chip(f, 0), fx_text(f, FX_T("1, 32, 1, 64") " x", "y", FX_T("1, 32, 1, 64") " y = add(x = x, y = fp16(%d))[name = string(\"y\")];", i), NULL);
-        if (!st) opened++;
-        if (!st) st = fx_set(f, &g[i], "x", fx_fill(f, 2048, 1), 2048);
-    }
-    for (int pass = 0; !st && pass < 2; pass++)
-        for (int i = 0; !st && i < opened; i++) {
-            double *y;
-            int64_t count;
-            st = fx_go(f, &g[i]);
-            if (!st) st = fx_get(f, &g[i], "y", &y, &count);
-            if (!st) right += pass && y[0] == 1 + i && y[count - 1] == 1 + i;
-        }
-    for (int i = 0; i < opened; i++) fx_close(&g[i]);
-    TRY(st);
-    return fx_verdict(f, right == n_dev * n, "%d/%d right when run again", right, n_dev * n);
 }

@@ -534,6 +534,40 @@ static void alias_rules(void **state)
     close_clean(dev);
 }
 
+/* What a caller may not do is a limit that can be lowered; what no program can do is refused when it is loaded. */
+static void unentitled(void **state)
+{
+    device *dev = OPEN_LIMITS(state, { "chaining", 0 });
+    dev_program *p = must_compile(dev, RING_TEXT, NULL);
+    bound b = must_bind(dev, p);
+    diag d = { 0 };
+    assert_ok(device_run(b.r, DEV_QOS, &d), d); /* surfaces of their own need no leave */
+    assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "out", b.s[0][0], &d), d);
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_UNSUPPORTED, &d, 8, 0xe00002c7, "allow-dataChaining-access");
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
+static void statistics(void **state)
+{
+    for (int granted = 0; granted < 2; granted++) {
+        device *dev = OPEN_LIMITS(state, { "stats", granted });
+        dev_program *p;
+        diag d = { 0 };
+        assert_ok(device_compile(dev, &(dev_source){ .text = RING_TEXT, .n_text = strlen(RING_TEXT), .stats_mask = 5 }, &p, &d), d);
+        an_status st = dev_program_load(p, &d);
+        assert_int_equal(dev_program_loaded(p), granted);
+        if (granted) assert_ok(st, d);
+        else {
+            assert_int_equal(st, AN_UNSUPPORTED);
+            assert_non_null(strstr(d.msg, "mask 0x5"));
+        }
+        dev_program_free(p);
+        close_clean(dev);
+    }
+}
+
 /* ---- queueing ---- */
 
 static void queueing(void **state)
@@ -964,7 +998,7 @@ static const struct {
     CMUnitTestFunction fn;
 } suite[] = {
     ROW(opening),       ROW(compile_and_run), ROW(binding), ROW(sizes),       ROW(packed),   ROW(rows),    ROW(compile_errors),
-    ROW(weight_errors), ROW(baked_weights),   ROW(weight_folder), ROW(accumulator), ROW(ring), ROW(alias_rules), ROW(queueing),
+    ROW(weight_errors), ROW(baked_weights),   ROW(weight_folder), ROW(accumulator), ROW(ring), ROW(alias_rules), ROW(unentitled), ROW(statistics), ROW(queueing),
     ROW(threads),       ROW(limits),          ROW(published_limits), ROW(life), ROW(adopting), ROW(caching), ROW(determinism), ROW(failures),
 };
 

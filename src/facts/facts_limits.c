@@ -1,0 +1,125 @@
+/* facts_limits.c: what the runtime grants a caller: requests in flight, programs loaded, features and statistics.
+ * In: rows with a cap or a refusal.  Out: where the device stops, and what it says. Each is a row of device/limits.def. */
+#include "facts/facts_int.h"
+
+static const char *relu_text(fx *f) { return fx_text(f, FX_T("1, 32, 1, 1024") " x", "y", FX_T("1, 32, 1, 1024") " y = relu(x = x)[name = string(\"y\")];"); }
+
+static an_status load_one(fx *f, device *dev, const char *text, dev_program **p, diag *d)
+{
+    if (!text) return diag_nomem(d);
+    TRY(device_compile(dev, &(dev_source){ .text = text, .n_text = strlen(text), .file = f->row->id }, p, d));
+    return dev_program_load(*p, d);
+}
+
+/* How many requests of one program may be outstanding, and how many programs may be loaded. */
+an_status fact_caps(fx *f)
+{
+    enum { MOST = 200 };
+    int in_flight = 0, loaded = 0;
+    char name[40];
+    device *dev = NULL;
+    snprintf(name, sizeof name, "soft:%s", fx_chip(f, 0));
+    device_limit many[] = { { "compiles", 0 } }; /* the compile budget would end it sooner */
+    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .limit = many, .n_limit = 1 }, f->d));
+    const char *text = relu_text(f);
+    dev_program *p[MOST] = { NULL };
+    dev_surface *s[2] = { NULL };
+    diag stop = { 0 };
+    while (loaded < MOST && !load_one(f, dev, text, &p[loaded], &stop)) loaded++;
+    an_status st = stop.st == AN_NOMEM ? diag_nomem(f->d) : AN_OK;
+    for (int k = 0; !st && k < 2; k++) st = dev_surface_new(dev, dev_program_surface_bytes(p[0], (dev_side)k), &s[k], f->d);
+    stop = (diag){ 0 };
+    while (!st && in_flight < MOST) {
+        dev_request *r;
+        st = dev_request_new(p[0], &r, f->d);
+        if (!st) st = dev_request_bind_at(r, DEV_INPUT, 0, s[0], f->d);
+        if (!st) st = dev_request_bind_at(r, DEV_OUTPUT, 0, s[1], f->d);
+        if (st || device_submit(r, DEV_QOS, &stop)) break;
+        in_flight++;
+    }
+    device_close(dev);
+    TRY(st);
+    return fx_verdict(f, in_flight == (int)fx_arg(f, 0) && loaded == (int)fx_arg(f, 1), "%d in flight, %d loaded", in_flight, loaded);
+}
+
+/* args: devices, programs on each */
+an_status fact_many_programs(fx *f)
+{
+    enum { DEVICES = 4, PROGRAMS = 32 };
+    int n_dev = (int)fx_arg(f, 0), n = (int)fx_arg(f, 1), right = 0;
+    fx_prog g[DEVICES * PROGRAMS];
+    int opened = 0;
+    an_status st = AN_OK;
+    for (int i = 0; !st && i < n_dev * n; i++) { /* every program differs, so none is another's */
+        st = fx_open(f, &g[i], fx_chip(f, 0), fx_text(f, FX_T("1, 32, 1, 64") " x", "y", FX_T("1, 32, 1, 64") " y = add(x = x, y = fp16(%d))[name = string(\"y\")];", i), NULL);
+        if (!st) opened++;
+        if (!st) st = fx_set(f, &g[i], "x", fx_fill(f, 2048, 1), 2048);
+    }
+    for (int pass = 0; !st && pass < 2; pass++)
+        for (int i = 0; !st && i < opened; i++) {
+            double *y;
+            int64_t count;
+            st = fx_go(f, &g[i]);
+            if (!st) st = fx_get(f, &g[i], "y", &y, &count);
+            if (!st) right += pass && y[0] == 1 + i && y[count - 1] == 1 + i;
+        }
+    for (int i = 0; i < opened; i++) fx_close(&g[i]);
+    TRY(st);
+    return fx_verdict(f, right == n_dev * n, "%d/%d right when run again", right, n_dev * n);
+}
+
+/* ---- features that take leave ---- */
+
+/* The accumulator of R1 by a caller with and without the entitlement. args: status without it */
+an_status fact_unentitled(fx *f)
+{
+    int ran[2] = { 0, 0 };
+    engine_error said = { 0 };
+    const char *text = relu_text(f);
+    char name[40];
+    snprintf(name, sizeof name, "soft:%s", fx_chip(f, 0));
+    for (int held = 0; held < 2; held++) {
+        device *dev = NULL;
+        dev_program *p = NULL;
+        dev_surface *s = NULL;
+        dev_request *r = NULL;
+        diag refused = { 0 };
+        device_limit lim = { "chaining", held };
+        TRY(device_open(&dev, name, &(device_options){ .threads = 1, .limit = &lim, .n_limit = 1 }, f->d));
+        an_status st = load_one(f, dev, text, &p, f->d);
+        if (!st) st = dev_surface_new(dev, dev_program_surface_bytes(p, DEV_INPUT), &s, f->d);
+        if (!st) st = dev_request_new(p, &r, f->d);
+        for (int side = 0; !st && side < 2; side++) st = dev_request_bind_at(r, (dev_side)side, 0, s, f->d);
+        if (!st) ran[held] = device_run(r, DEV_QOS, &refused) == AN_OK;
+        if (!st && !held) device_error(dev, &said);
+        device_close(dev);
+        if (!st && refused.st == AN_NOMEM) st = diag_nomem(f->d);
+        TRY(st);
+    }
+    bool ok = !ran[0] && ran[1] && said.status == (uint32_t)fx_arg(f, 0);
+    return fx_verdict(f, ok, "status 0x%08x: %.160s; %s with it", (unsigned)said.status, said.text, ran[1] ? "runs" : "refused");
+}
+
+/* args: what making and loading a program return, 1 for done */
+an_status fact_stats_mask(fx *f)
+{
+    int got[2][2] = { { 0 } }; /* without a mask, with one; made, loaded */
+    const char *text = relu_text(f);
+    char name[40];
+    diag refused = { 0 };
+    if (!text) return diag_nomem(f->d);
+    snprintf(name, sizeof name, "soft:%s", fx_chip(f, 0));
+    for (uint32_t mask = 0; mask < 2; mask++) {
+        device *dev = NULL;
+        dev_program *p = NULL;
+        diag d = { 0 };
+        TRY(device_open(&dev, name, &(device_options){ .threads = 1 }, f->d));
+        got[mask][0] = !device_compile(dev, &(dev_source){ .text = text, .n_text = strlen(text), .file = f->row->id, .stats_mask = mask }, &p, &d);
+        got[mask][1] = got[mask][0] && !dev_program_load(p, &d);
+        device_close(dev);
+        if (d.st == AN_NOMEM) return diag_nomem(f->d);
+        if (mask) refused = d;
+    }
+    bool ok = got[0][0] && got[0][1] && got[1][0] == (int)fx_arg(f, 0) && got[1][1] == (int)fx_arg(f, 1);
+    return fx_verdict(f, ok, "create returns %d, load returns %d: %.140s; %d and %d without a mask", got[1][0], got[1][1], refused.msg, got[0][0], got[0][1]);
+}
