@@ -272,6 +272,22 @@ static void name_silu(ins *n)
     }
 }
 
+/* x / (sqrt(y) + z) likewise: the divider is slow, and it waits for the root. */
+static void name_root_div(ins *n)
+{
+    for (int k = 2; k < n->n_step; k++) {
+        step *s = &n->steps[k];
+        int sum = s->fn == FN_DIV ? s->arg[1] - n->n_ext : NONE;
+        if (sum < 0 || n->steps[sum].fn != FN_ADD || !dtype_is_float(s->dt)) continue;
+        for (int j = 0; j < 2; j++) {
+            int root = n->steps[sum].arg[j] - n->n_ext;
+            if (root < 0 || n->steps[root].fn != FN_SQRT) continue;
+            *s = (step){ .fn = FN_ROOT_DIV, .arg = { s->arg[0], n->steps[root].arg[0], n->steps[sum].arg[1 - j] }, .dt = s->dt };
+            break;
+        }
+    }
+}
+
 /* Steps nobody reads any more. */
 static void trim(ins *n)
 {
@@ -306,7 +322,7 @@ static void merge_chains(cg *c)
             a->dead = true;
             k = -1; /* its inputs may be next */
         }
-        if (keeps_wide(c)) name_silu(b);
+        if (keeps_wide(c)) name_silu(b), name_root_div(b);
         trim(b);
     }
 }

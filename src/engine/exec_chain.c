@@ -74,6 +74,7 @@ static const int16_t vec_of[FN_COUNT] = { /* + 1; 0: none */
 #define SAME(id) [FN_##id] = VF_##id + 1
     SAME(COPY), SAME(ADD), SAME(SUB), SAME(MUL), SAME(DIV), SAME(FLOOR_DIV), SAME(MAX), SAME(MIN), SAME(EQ), SAME(NE), SAME(GT), SAME(GE),
     SAME(LT), SAME(LE), SAME(NOT), SAME(SELECT), SAME(ABS), SAME(SQUARE), SAME(SIGN), SAME(CEIL), SAME(FLOOR), SAME(ROUND), SAME(SQRT),
+    SAME(ROOT_DIV),
     SAME(RSQRT), SAME(INV), SAME(LOG), SAME(EXP), SAME(EXP2), SAME(ERF), SAME(RELU), SAME(RELU6), SAME(LEAKY_RELU), SAME(PRELU),
     SAME(CLAMPED_RELU), SAME(THRESHOLDED_RELU), SAME(THRESHOLD), SAME(CLIP), SAME(AFFINE), SAME(SIGMOID), SAME(SIGMOID_HARD), SAME(TANH),
     SAME(GELU), SAME(GELU_TANH), SAME(GELU_SIGMOID), SAME(SILU), SAME(SOFTSIGN),
@@ -233,20 +234,38 @@ static void make_ops(maker *m, const int64_t *step)
     const chain *s = m->src;
     int64_t values = s->n_inputs + s->n_steps;
     for (int64_t v = 0; v < values; v++) m->reg[v] = -1;
-    for (int64_t k = 0; k < s->n_steps; k++)
-        for (int j = 0; j < fn_operands((fn_id)s->step[k * CHAIN_STEP]); j++) m->uses[s->step[k * CHAIN_STEP + STEP_A + j]]++;
     int64_t result[CHAIN_MOST_RESULTS];
     for (int k = 0; k < m->ch->n_out; k++) {
         result[k] = step[k] < 0 ? 0 : s->n_inputs + step[k];
         m->uses[result[k]]++; /* the store */
     }
+    for (int64_t k = s->n_steps - 1; k >= 0; k--) /* backwards: a step nobody reads reads nothing */
+        for (int j = 0; m->uses[s->n_inputs + k] && j < fn_operands((fn_id)s->step[k * CHAIN_STEP]); j++) m->uses[s->step[k * CHAIN_STEP + STEP_A + j]]++;
     find_half(m, result);
     if (m->ch->port) m->reg[0] = take_reg(m);
-    for (int64_t k = 0; k < s->n_steps && !m->hard; k++) {
-        make_step(m, k);
-        if (!m->hard && !m->uses[s->n_inputs + k]) m->busy[m->reg[s->n_inputs + k]] = false; /* nobody reads it */
-    }
+    for (int64_t k = 0; k < s->n_steps && !m->hard; k++)
+        if (m->uses[s->n_inputs + k]) make_step(m, k);
     for (int k = 0; k < m->ch->n_out && !m->hard; k++) m->ch->out[k].reg = value_reg(m, result[k]);
+}
+
+/* Every result is what it was unless one number says otherwise: an optimiser's step that may not count. The choice is made once, and
+ * the chain is that of the new values; step[k] becomes the one that makes them. */
+static void find_choice(exec_chain *ch, const chain *src, int64_t *step)
+{
+    int64_t when = -1, made[CHAIN_MOST_RESULTS];
+    for (int k = 0; k < ch->n_out; k++) {
+        const int64_t *s = step[k] < 0 ? NULL : src->step + step[k] * CHAIN_STEP;
+        if (ch->port || ch->env->chip || !s || s[STEP_FN] != FN_SELECT || s[STEP_A] >= ch->n_in || s[STEP_A + 1] < ch->n_in || s[STEP_A + 2] >= ch->n_in) return;
+        const exec_walk *old = &ch->in[s[STEP_A + 2]];
+        if ((k && s[STEP_A] != when) || ch->in[s[STEP_A]].rank || !old->same || old->t != ch->out[k].t || !dtype_is_float(old->t)) return;
+        when = s[STEP_A];
+        made[k] = s[STEP_A + 1] - ch->n_in;
+    }
+    for (int k = 0; k < ch->n_out; k++) {
+        ch->out[k].old = (int)src->step[step[k] * CHAIN_STEP + STEP_A + 2];
+        step[k] = made[k];
+    }
+    ch->when = (int)when;
 }
 
 an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y, bool port, bool ceiling, exec_chain **out, diag *d)
@@ -273,7 +292,7 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
     size_t values = (size_t)(src.n_inputs + src.n_steps);
     m.reg = TAKE(&im->tmp, int, values), m.uses = TAKE(&im->tmp, int, values), m.half = TAKE(&im->tmp, bool, values);
     if (!ch || !m.reg || !m.uses || !m.half) return diag_nomem(d);
-    *ch = (exec_chain){ .env = e, .num = &p->num, .port = port, .n_in = (int)n, .n_out = results, .n_steps = src.n_steps };
+    *ch = (exec_chain){ .env = e, .num = &p->num, .port = port, .n_in = (int)n, .n_out = results, .n_steps = src.n_steps, .when = -1 };
     ch->in = TAKE(&im->prepared, exec_walk, (size_t)n);
     ch->ops = TAKE(&im->prepared, chain_op, (size_t)(src.n_steps * OPS_PER_STEP + src.n_inputs + 1));
     if (!ch->in || !ch->ops) return diag_nomem(d);
@@ -281,6 +300,7 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
         ch->in[k] = list ? exec_walk_of(p, t[k], ty)
                          : (exec_walk){ .tensor = t[k], .t = p->tensors.at[t[k]].dt, .rank = 1, .dim = { et_elems(ty) }, .stride = { 1 }, .same = true };
     for (int k = 0; k < results; k++) ch->out[k].y = result[k], ch->out[k].t = p->tensors.at[result[k]].dt;
+    find_choice(ch, &src, step);
     make_ops(&m, step);
     arena_back(&im->tmp, mark);
     if (d->st) return d->st;
@@ -467,8 +487,32 @@ void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
     else run_block(ch, c, acc, at, n, scratch);
 }
 
+/* Is it the old values? Then they are the results: all of a piece are read before one is written, for a result may lie where another
+ * one's old value does. */
+static bool stays(const exec_chain *ch, const run_ctx *c, int64_t at, int64_t n)
+{
+    enum { PIECE = 1024 };
+    char kept[CHAIN_MOST_RESULTS][PIECE];
+    float yes = 1;
+    if (ch->when >= 0) ch->env->v->load(&yes, ch->in[ch->when].t, ctx_mem(c, ch->in[ch->when].tensor), 1);
+    if (yes != 0) return false;
+    for (int64_t end = at + n, len; at < end; at += len) {
+        len = MIN(end - at, (int64_t)(PIECE / sizeof(float)));
+        for (int k = 0; k < ch->n_out; k++) {
+            size_t size = (size_t)exec_size(ch->out[k].t);
+            memcpy(kept[k], (const char *)ctx_mem(c, ch->in[ch->out[k].old].tensor) + (size_t)at * size, (size_t)len * size);
+        }
+        for (int k = 0; k < ch->n_out; k++) {
+            size_t size = (size_t)exec_size(ch->out[k].t);
+            memcpy((char *)ctx_mem(c, ch->out[k].y) + (size_t)at * size, kept[k], (size_t)len * size);
+        }
+    }
+    return true;
+}
+
 void exec_chain_span(const exec_chain *ch, const run_ctx *c, int64_t at, int64_t n, void *scratch)
 {
+    if (stays(ch, c, at, n)) return;
     if (ch->tape) exec_tape_run(ch, c, NULL, at, n, scratch);
     else
         for (int64_t i = 0; i < n; i += EXEC_BLOCK) run_block(ch, c, NULL, at + i, MIN(n - i, EXEC_BLOCK), scratch);

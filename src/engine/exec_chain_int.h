@@ -37,7 +37,9 @@ struct exec_chain {
         int reg;
         int how;      /* rounding before the store; 0: none or the store's own */
         bool stream;  /* large enough to go past the caches */
+        int old;      /* input it stays when the step does not count */
     } out[CHAIN_MOST_RESULTS];
+    int when;         /* input that says whether anything changes; -1: it does */
     float flush, ceiling; /* 0: none */
     const exec_tape *tape; /* NULL: only operation by operation */
 };

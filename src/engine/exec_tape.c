@@ -36,6 +36,7 @@ typedef struct {
     int input;      /* NONE: made by an operation; n_in: the accumulator */
     int slot;       /* NONE: not kept */
     int uses;       /* left */
+    int times, by;  /* an operand in memory times one number, multiplied where it is added; NONE: made as it comes */
 } value;
 
 typedef struct {
@@ -173,12 +174,51 @@ static void join(maker *m) /* the last act with the one before it, where that ca
         }
 }
 
+/* Products of an operand and a number that are only added to something, or taken from it, need no tile of their own. */
+static void find_products(maker *m, const int (*of)[3])
+{
+    const exec_chain *ch = m->ch;
+    for (int k = 0; k < ch->n_ops; k++) {
+        vec_fn f = ch->ops[k].vf;
+        if (ch->ops[k].kind != OP_VECTOR || (f != VF_ADD && f != VF_SUB) || of[k][0] == of[k][1]) continue;
+        for (int i = f == VF_SUB; i < 2; i++) {
+            value *v = &m->values[of[k][i]];
+            int at = of[k][i] - ch->port;
+            if (at < 0 || v->uses != 1 || ch->ops[at].kind != OP_VECTOR || ch->ops[at].vf != VF_MUL) continue;
+            int a = of[at][0], b = of[at][1];
+            if (is_one(m, &m->values[a])) a = of[at][1], b = of[at][0];
+            const value *x = &m->values[a];
+            if (!is_one(m, &m->values[b]) || is_one(m, x) || x->input == NONE || type_of(m, x) != DT_F32) continue;
+            v->times = a, v->by = b;
+            break; /* the other one is the tile's */
+        }
+    }
+}
+
+static void make_sum(maker *m, int x, int product, bool minus, int result)
+{
+    const value *p = &m->values[product];
+    if (m->in_x >= 0 && m->values[m->in_x].uses > (m->in_x == x)) keep_x(m);
+    load_x(m, x);
+    tape_act *a = put(m, VF_ADD_MUL_P, place_of(m, &m->values[p->times]), step_of(m, &m->values[p->times]));
+    a->value[0] = m->values[p->by].input, a->minus[0] = minus; /* x - v y is x + -v y, bit for bit */
+    used(m, p->times), used(m, p->by), used(m, product), used(m, x);
+    m->in_x = result;
+}
+
 static void make_fn(maker *m, const chain_op *o, const int *given, int result)
 {
     vec_fn f = o->vf;
     int n = fns[f].operands, v[3] = { given[0], given[1], given[2] }, drop[2] = { NONE, NONE };
     bool swaps = f == VF_ADD || f == VF_MUL;
+    if (m->values[result].times != NONE) return;
+    for (int i = 0; i < 2 && (f == VF_ADD || f == VF_SUB); i++)
+        if (m->values[v[i]].times != NONE) {
+            make_sum(m, v[1 - i], v[i], f == VF_SUB, result);
+            return;
+        }
     if (swaps && v[0] != v[1] && (m->in_x == v[1] || (m->in_x != v[0] && is_one(m, &m->values[v[0]])))) v[0] = given[1], v[1] = given[0];
+    if (f == VF_SUB && m->in_x == v[1] && v[0] != v[1]) f = VF_SUB_FROM, v[0] = given[1], v[1] = given[0];
     if (f == VF_MUL && v[0] == v[1]) f = VF_SQUARE, used(m, v[1]), n = 1;
     if (m->in_x >= 0) {
         bool now = v[0] == m->in_x;
@@ -233,16 +273,17 @@ static void make_acts(maker *m, int (*of)[3])
 {
     const exec_chain *ch = m->ch;
     int reg[CHAIN_REGS], made[CHAIN_MOST_RESULTS];
-    if (ch->port) m->values[m->n_values] = (value){ .input = ch->n_in, .slot = NONE }, reg[0] = m->n_values++;
+    if (ch->port) m->values[m->n_values] = (value){ .input = ch->n_in, .slot = NONE, .times = NONE, .by = NONE }, reg[0] = m->n_values++;
     for (int k = 0; k < ch->n_ops; k++) { /* who reads what */
         const chain_op *o = &ch->ops[k];
         int n = o->kind == OP_READ ? 0 : fns[o->vf].operands;
         for (int i = 0; i < 3; i++) of[k][i] = n ? reg[i == 0 || i >= n ? o->a : i == 1 ? o->b : o->c] : 0;
         for (int i = 0; i < n; i++) m->values[of[k][i]].uses++;
-        m->values[m->n_values] = (value){ .input = o->kind == OP_READ ? o->input : NONE, .slot = NONE };
+        m->values[m->n_values] = (value){ .input = o->kind == OP_READ ? o->input : NONE, .slot = NONE, .times = NONE, .by = NONE };
         reg[o->y] = m->n_values++;
     }
     for (int k = 0; k < ch->n_out; k++) m->values[made[k] = reg[ch->out[k].reg]].uses++;
+    find_products(m, (const int(*)[3])of);
     for (int i = 0; i < ch->n_in; i++) /* a processor by itself looks no further than the end of a page */
         if (ch->in[i].same && ch->in[i].rank) put(m, (int)codes[ch->in[i].t].ask, (place){ AT_INPUT, i }, (int)exec_size(ch->in[i].t));
     for (int k = 0; k < ch->n_ops && !m->hard; k++)

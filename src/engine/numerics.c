@@ -197,6 +197,7 @@ static double formula(fn_id f, const double *v, const double *p, bool whole)
     case FN_FLOOR: return floor(x);
     case FN_ROUND: return nearbyint(x); /* half to even */
     case FN_SQRT: return sqrt(x);
+    case FN_ROOT_DIV: return x / f32(f32(sqrt(v[1])) + v[2]);
     case FN_RSQRT: return 1 / sqrt(f32(x + p[0]));
     case FN_INV: return 1 / f32(x + p[0]);
     case FN_LOG: return log(f32(x + p[0]));

@@ -135,7 +135,7 @@ enum { STEP_FN, STEP_A, STEP_PARAM = 4, STEP_TYPE }; /* integers of a step */
 static bool is_exact(fn_id f) /* in fp32, on the plain processor */
 {
     switch (f) {
-    case FN_POW: case FN_RSQRT: case FN_LOG: case FN_EXP: case FN_EXP2: case FN_ERF: case FN_SIN: case FN_COS: case FN_ATAN: case FN_ELU: case FN_SIGMOID:
+    case FN_POW: case FN_ROOT_DIV: case FN_RSQRT: case FN_LOG: case FN_EXP: case FN_EXP2: case FN_ERF: case FN_SIN: case FN_COS: case FN_ATAN: case FN_ELU: case FN_SIGMOID:
     case FN_TANH: case FN_SCALED_TANH: case FN_GELU: case FN_GELU_TANH: case FN_GELU_SIGMOID: case FN_SILU: case FN_SOFTPLUS: case FN_SOFTPLUS_PAR:
     case FN_SOFTSIGN: return false;
     default: return true;
@@ -239,6 +239,32 @@ static void test_ews(void **state)
         memcpy(fields + 1 + more, l.steps, n_of(&l) * sizeof *fields);
         prog_insn(&g, IN_EWS, t, 5 + (uint32_t)n, fields, 1 + (uint32_t)more + n_of(&l), l.params, m_of(&l));
         compare(&g, devices[dev].name, cpu && !l.exact ? 2e-6 : 0, 1e-3);
+        prog_close(&g);
+    }
+}
+
+/* An optimiser's shape: results that become something new, or stay what they were, as one number says; products that are only added. */
+static void test_choice(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        size_t dev = rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t d[2] = { upto(1, 4), upto(1, chance(50) ? 1500 : 40) };
+        dtype t = chance(70) ? DT_F32 : DT_F16, wide = chance(70) ? t : DT_F32;
+        int64_t w = input(&g, t, d, 2, WILD, 8), m = input(&g, t, d, 2, WILD, 8), grad = input(&g, DT_F32, d, 2, WILD, 8), k = input(&g, DT_F32, DIMS(1), TAME, 2);
+        double yes = chance(50), other = chance(80) ? yes : 1 - yes;
+        dtype flag = chance(70) ? DT_BOOL : DT_F32;
+        int64_t c = prog_in(&g, flag, DIMS(1), &yes), e = chance(80) ? c : prog_in(&g, flag, DIMS(1), &other);
+        int64_t y = prog_out(&g, t, d, 2), y2 = prog_out(&g, wide, d, 2);
+        enum { W, M, GRAD, K, C, E, S };
+#define STEP(f, a, b, c_) FN_##f, a, b, c_, -1, DT_F32
+        prog_insn(&g, IN_EWS, INTS(y, y2, -1, -1, 6, w, m, grad, k, c, e),
+                  INTS(1, 5, 7 * CHAIN_STEP, STEP(MUL, GRAD, K, -1), STEP(MUL, K, M, -1), STEP(ADD, S + 1, GRAD, -1), STEP(SUB, W, S, -1), STEP(SUB, S + 2, S + 3, -1),
+                       STEP(SELECT, C, S + 4, W), STEP(SELECT, E, S + 2, M)), REALS(0));
+#undef STEP
+        compare(&g, devices[dev].name, 0, 0);
         prog_close(&g);
     }
 }
@@ -868,7 +894,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_ew), cmocka_unit_test(test_ews), cmocka_unit_test(test_index),
+        cmocka_unit_test(test_ew), cmocka_unit_test(test_ews), cmocka_unit_test(test_choice), cmocka_unit_test(test_index),
         cmocka_unit_test(test_cast_fill),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_siblings),

@@ -84,9 +84,35 @@ static void accuracy(const vec_kernels *v, const vec_kernels *plain)
         }
 }
 
+/* A moment over the root of another: ordinary sizes, roots of nothing, and what no approximation can do. */
+static void root_div(const vec_kernels *v, const vec_kernels *plain)
+{
+    enum { N = 48 };
+    static const float odd[] = { 0, -0.0f, INFINITY, NAN, -1, 0x1p-149f, 0x1p-127f, 0x1p-126f, 0x1.fffffep127f, 1e-8f };
+    float x[N], y[N], z[N], got[N];
+    (void)plain;
+    for (int round = 0; round < 600; round++) { /* by turns: nothing odd, some roots of 0, some of everything; all lanes take the same way */
+        for (int i = 0; i < N; i++) {
+            x[i] = (float)(rng_range(&R, -1, 1) * ldexp(1, (int)rng_below(&R, 80) - 40)), y[i] = (float)ldexp(rng_range(&R, 1, 2), (int)rng_below(&R, 160) - 100);
+            z[i] = (float)ldexp(rng_range(&R, 1, 2), (int)rng_below(&R, 60) - 40);
+            if (round % 3 && i % 5 == 0) y[i] = round % 3 == 1 ? 0 : odd[rng_below(&R, COUNT(odd))];
+            if (round % 3 == 2 && i % 7 == 0) x[i] = odd[rng_below(&R, COUNT(odd))];
+            if (round % 3 == 2 && i % 11 == 0) z[i] = odd[rng_below(&R, COUNT(odd))];
+        }
+        v->fn[VF_ROOT_DIV](got, x, y, z, NULL, N);
+        for (int i = 0; i < N; i++) {
+            float want = x[i] / (sqrtf(y[i]) + z[i]);
+            double ulp = isfinite(want) ? ldexp(1, (want == 0 ? -126 : MAX(ilogb((double)want), -126)) - 23) : 0;
+            if (!same(got[i], want) && !(fabs((double)got[i] - (double)want) <= fns[VF_ROOT_DIV].ulp * ulp))
+                fail_msg("%s %.9g / (sqrt(%.9g) + %.9g) is %.9g, wanted %.9g", v->name, (double)x[i], (double)y[i], (double)z[i], (double)got[i], (double)want);
+        }
+    }
+}
+
 static void test_accuracy(void **state)
 {
     (void)state;
+    each_row(root_div);
     each_row(accuracy);
 }
 
