@@ -195,6 +195,7 @@ AN_API an_status an_convert(const char *model, const char *out, const an_convert
 /* only: rows whose id begins with it ("N", "C17"), NULL for all. *text is yours. */
 typedef struct {
     size_t pass, fail, not_modelled;
+    size_t off; /* the cost model misses them by more than its stated fidelity; the row shows by how much */
 } an_facts_total;
 AN_API an_status an_facts(char **text, an_facts_total *total, an_format f, const char *only, an_error *e);
 

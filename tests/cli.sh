@@ -142,6 +142,8 @@ empty() {
     t "facts, one row" 0 $anneal facts N7
     has "facts, one row" out '^1 rows: 1 pass'
     t "facts, a row that is not modelled" 0 $anneal facts E1
+    t "facts, a row the cost model misses" 0 $anneal facts P26
+    has "facts, a row the cost model misses" out '^P26  off '
     t "facts --json" 0 $anneal facts --json N5
     has "facts --json" out '"id":"N5"'
     t "facts, no such row" 2 $anneal facts Z9

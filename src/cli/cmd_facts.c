@@ -8,7 +8,7 @@ int cmd_facts(const args *a)
     an_facts_total n;
     an_error e = { 0 };
     if (an_facts(&text, &n, arg_format(a), a->n_files ? a->files[0] : NULL, &e)) return say_error(NULL, &e);
-    if (!n.pass && !n.fail && !n.not_modelled) {
+    if (!n.pass && !n.fail && !n.off && !n.not_modelled) {
         an_free(text);
         return say(AN_USAGE, "no row begins with \"%s\"; ids are N1 … N86, R1 …, C1 …, W1 …, P1 …, E1 …, F1 …, T1 …", a->files[0]);
     }

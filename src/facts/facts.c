@@ -15,7 +15,7 @@ const char *facts_id(size_t i) { return rows[i].id; }
 
 const char *fact_status_name(fact_status s)
 {
-    static const char *const name[] = { "pass", "fail", "not_modelled" };
+    static const char *const name[] = { "pass", "fail", "off", "not_modelled" };
     return name[s];
 }
 
@@ -40,6 +40,18 @@ an_status fx_skip(fx *f, const char *got, ...)
     put_got(f->r, got, ap);
     va_end(ap);
     f->r->status = FACT_NOT_MODELLED;
+    return AN_OK;
+}
+
+an_status fx_off(fx *f, double percent, const char *got, ...)
+{
+    va_list ap;
+    va_start(ap, got);
+    put_got(f->r, got, ap);
+    va_end(ap);
+    size_t at = strlen(f->r->why);
+    snprintf(f->r->why + at, sizeof f->r->why - at, "%sthe cost model is off by more than its stated fidelity of %g %%", at ? "; " : "", percent);
+    f->r->status = FACT_OFF;
     return AN_OK;
 }
 
@@ -106,6 +118,8 @@ static void put_cell(strbuf *b, const char *s)
     }
 }
 
+static const char *people(fact_status s) { return s == FACT_NOT_MODELLED ? "not modelled" : fact_status_name(s); }
+
 static void put_row(strbuf *b, const char *format, const fact_result *r)
 {
     const char *status = fact_status_name(r->status);
@@ -120,7 +134,7 @@ static void put_row(strbuf *b, const char *format, const fact_result *r)
         put_json(b, "why", r->why);
         sb_puts(b, "}\n");
     } else if (!strcmp(format, "markdown")) {
-        const char *const cell[] = { r->id, r->target, r->setup, r->expected, r->got, r->status == FACT_PASS ? "pass" : r->status == FACT_FAIL ? "**fail**" : "not modelled", r->why };
+        const char *const cell[] = { r->id, r->target, r->setup, r->expected, r->got, r->status == FACT_FAIL ? "**fail**" : people(r->status), r->why };
         for (size_t i = 0; i < COUNT(cell); i++) {
             sb_puts(b, i ? " | " : "| ");
             if (i == 5) sb_puts(b, cell[i]);
@@ -128,7 +142,7 @@ static void put_row(strbuf *b, const char *format, const fact_result *r)
         }
         sb_puts(b, " |\n");
     } else {
-        sb_printf(b, "%-4s %-12s %s\n     expected %s\n", r->id, r->status == FACT_NOT_MODELLED ? "not modelled" : status, r->setup, r->expected);
+        sb_printf(b, "%-4s %-12s %s\n     expected %s\n", r->id, people(r->status), r->setup, r->expected);
         if (*r->got) sb_printf(b, "     got      %s\n", r->got);
         if (*r->why) sb_printf(b, "     %s      %s\n", r->status == FACT_PASS ? "note" : "why ", r->why);
     }
@@ -136,13 +150,13 @@ static void put_row(strbuf *b, const char *format, const fact_result *r)
 
 static void put_total(strbuf *b, const char *format, const facts_total *t)
 {
-    size_t all = t->n[FACT_PASS] + t->n[FACT_FAIL] + t->n[FACT_NOT_MODELLED];
+    size_t all = t->n[FACT_PASS] + t->n[FACT_FAIL] + t->n[FACT_OFF] + t->n[FACT_NOT_MODELLED];
     if (!strcmp(format, "json"))
-        sb_printf(b, "{\"kind\":\"total\",\"rows\":%zu,\"pass\":%zu,\"fail\":%zu,\"not_modelled\":%zu}\n", all, t->n[FACT_PASS], t->n[FACT_FAIL],
-                  t->n[FACT_NOT_MODELLED]);
+        sb_printf(b, "{\"kind\":\"total\",\"rows\":%zu,\"pass\":%zu,\"fail\":%zu,\"off\":%zu,\"not_modelled\":%zu}\n", all, t->n[FACT_PASS], t->n[FACT_FAIL],
+                  t->n[FACT_OFF], t->n[FACT_NOT_MODELLED]);
     else
-        sb_printf(b, "%s%zu rows: %zu pass, %zu fail, %zu not modelled\n", strcmp(format, "markdown") ? "" : "\n", all, t->n[FACT_PASS], t->n[FACT_FAIL],
-                  t->n[FACT_NOT_MODELLED]);
+        sb_printf(b, "%s%zu rows: %zu pass, %zu fail, %zu off, %zu not modelled\n", strcmp(format, "markdown") ? "" : "\n", all, t->n[FACT_PASS], t->n[FACT_FAIL],
+                  t->n[FACT_OFF], t->n[FACT_NOT_MODELLED]);
 }
 
 an_status facts_print(strbuf *b, const char *format, const char *only, facts_total *total, diag *d)

@@ -3,14 +3,15 @@
  *
  * A row passes because a program written for it, compiled and run on the device it was measured on (soft:m1 …), gives the
  * published answer; legality rows ask the same rules `anneal check` prints, latency rows the cost model. Nothing in the engine
- * knows these rows. A row that nothing here can produce is "not_modelled" and says why. */
+ * knows these rows. A row the cost model misses by more than its stated fidelity is "off" and shows by how much; one that nothing here can
+ * produce is "not_modelled" and says why. */
 #ifndef FACTS_FACTS_H
 #define FACTS_FACTS_H
 
 #include "base/str.h"
 
-typedef enum { FACT_PASS, FACT_FAIL, FACT_NOT_MODELLED } fact_status;
-const char *fact_status_name(fact_status s); /* "pass", "fail", "not_modelled" */
+typedef enum { FACT_PASS, FACT_FAIL, FACT_OFF, FACT_NOT_MODELLED, FACT_STATUSES } fact_status;
+const char *fact_status_name(fact_status s); /* "pass", "fail", "off", "not_modelled" */
 
 typedef struct {
     const char *id;       /* "N1" */
@@ -28,7 +29,7 @@ const char *facts_id(size_t i);
 an_status facts_run(size_t i, fact_result *r, diag *d) MUST_CHECK;
 
 typedef struct {
-    size_t n[3]; /* by fact_status */
+    size_t n[FACT_STATUSES];
 } facts_total;
 /* Runs the row `only`, or every row whose id begins with it (NULL: all), and prints it: "text", "json" (an object per row, then the total),
  * "markdown". Times and host speed never appear in the output: it is the same on every machine. */

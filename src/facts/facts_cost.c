@@ -27,15 +27,13 @@ an_status fact_latency(fx *f)
         if (!belongs(m.id, f->row->id)) continue;
         sb_printf(&b, "%s%.3f ms for %.3f (%+.0f %%)%s", n++ ? ", " : "", m.ours_ms, m.published_ms, m.error_percent, m.fitted ? " fitted" : "");
         worst = MAX(worst, fabs(m.error_percent));
-        if (n == 1 && !*f->r->why) snprintf(f->r->why, sizeof f->r->why, "%s", m.setup);
+        size_t at = strlen(f->r->why);
+        if (!*f->row->note) snprintf(f->r->why + at, sizeof f->r->why - at, "%s%s", at ? "; " : "", m.setup);
     }
     an_status st;
     if (b.oom) st = diag_nomem(f->d);
-    else if (n && worst > fx_arg(f, 0)) { /* the model ranks, it does not promise: a row it misses is shown, and not claimed */
-        size_t at = strlen(f->r->why);
-        snprintf(f->r->why + at, sizeof f->r->why - at, "%sthe cost model is off by more than its stated fidelity of %g %%", at ? "; " : "", fx_arg(f, 0));
-        st = fx_skip(f, "%s", b.at);
-    } else st = fx_verdict(f, n > 0, "%s", n ? b.at : "no such row");
+    else if (n && worst > fx_arg(f, 0)) st = fx_off(f, fx_arg(f, 0), "%s", b.at); /* the model ranks, it does not promise */
+    else st = fx_verdict(f, n > 0, "%s", n ? b.at : "no such row");
     sb_free(&b);
     return st;
 }
@@ -64,30 +62,106 @@ an_status fact_cost_median(fx *f)
     return fx_verdict(f, median <= fx_arg(f, 0) && near >= (size_t)fx_arg(f, 1), "median %.0f %% over %zu rows no constant came from, %zu within 17 %%", median, n, near);
 }
 
-/* args: published FLOP per byte, tolerance; then channels, side, kernel for each */
+/* ---- questions that are no row of published.def ---- */
+
+/* What one convolution of a square image, "same" padding, should take. */
+static an_status conv_cost(fx *f, const char *on, long long cin, long long cout, long long side, long long k, prog_cost *out)
+{
+    char params[96];
+    const chip *c = chip_find(on);
+    check_report *r = NULL;
+    snprintf(params, sizeof params, "tensor<fp16, [1, %lld, %lld, %lld]> x", cin, side, side);
+    const char *text = fx_text(f, params, "y",
+                               "tensor<fp16, [%lld, %lld, %lld, %lld]> w = const()[name = string(\"w\"), val = tensor<fp16, [%lld, %lld, %lld, %lld]>(BLOBFILE(path = string(\"@model_path/w.bin\"), offset = uint64(64)))];\n"
+                               "tensor<fp16, [1, %lld, %lld, %lld]> y = conv(x = x, weight = w, pad_type = string(\"same\"), strides = tensor<int32, [2]>([1, 1]), pad = tensor<int32, [4]>([0, 0, 0, 0]), dilations = tensor<int32, [2]>([1, 1]), groups = int32(1))[name = string(\"y\")];",
+                               cout, cin, k, k, cout, cin, k, k, cout, side, side);
+    if (!text || !c) return diag_nomem(f->d);
+    TRY(check_text(text, strlen(text), &(check_options){ .target = &c, .n_target = 1, .errors_only = true }, &r, f->d));
+    an_status st = AN_OK;
+    if (r->costs.n) *out = r->costs.at[0].total;
+    else st = diag_fail(f->d, AN_INPUT, NOWHERE, "%s", r->found.n ? r->found.at[0].message : "no cost");
+    check_free(r);
+    return st;
+}
+
+/* args: tolerance; then published FLOP per byte, channels, side, kernel for each */
 an_status fact_intensity(fx *f)
 {
     strbuf b = { 0 };
     bool ok = true;
-    const chip *c = chip_find(fx_chip(f, 0));
-    for (int i = 0; 4 * i + 1 < f->row->n_arg; i++) {
+    an_status st = AN_OK;
+    for (int i = 0; !st && 4 * i + 1 < f->row->n_arg; i++) {
         long long ch = (long long)fx_arg(f, 4 * i + 2), side = (long long)fx_arg(f, 4 * i + 3), k = (long long)fx_arg(f, 4 * i + 4);
-        char params[96];
-        snprintf(params, sizeof params, "tensor<fp16, [1, %lld, %lld, %lld]> x", ch, side, side);
-        const char *text = fx_text(f, params, "y",
-                                   "tensor<fp16, [%lld, %lld, %lld, %lld]> w = const()[name = string(\"w\"), val = tensor<fp16, [%lld, %lld, %lld, %lld]>(BLOBFILE(path = string(\"@model_path/w.bin\"), offset = uint64(64)))];\n"
-                                   "tensor<fp16, [1, %lld, %lld, %lld]> y = conv(x = x, weight = w, pad_type = string(\"same\"), strides = tensor<int32, [2]>([1, 1]), pad = tensor<int32, [4]>([0, 0, 0, 0]), dilations = tensor<int32, [2]>([1, 1]), groups = int32(1))[name = string(\"y\")];",
-                                   ch, ch, k, k, ch, ch, k, k, ch, side, side);
-        check_report *r = NULL;
-        if (!text || !c) return sb_free(&b), diag_nomem(f->d);
-        an_status st = check_text(text, strlen(text), &(check_options){ .target = &c, .n_target = 1, .errors_only = true }, &r, f->d);
-        if (st) return sb_free(&b), st;
-        double flops = r->costs.n ? r->costs.at[0].total.flops / r->costs.at[0].total.bytes : 0;
-        check_free(r);
-        ok = ok && fabs(flops / fx_arg(f, 4 * i + 1) - 1) <= fx_arg(f, 0);
-        sb_printf(&b, "%s%.0f", i ? ", " : "", flops);
+        prog_cost t;
+        st = conv_cost(f, fx_chip(f, 0), ch, ch, side, k, &t);
+        if (st) break;
+        ok = ok && fabs(t.flops / t.bytes / fx_arg(f, 4 * i + 1) - 1) <= fx_arg(f, 0);
+        sb_printf(&b, "%s%.0f", i ? ", " : "", t.flops / t.bytes);
     }
-    an_status st = b.oom ? diag_nomem(f->d) : fx_verdict(f, ok, "%s FLOP/byte", b.at);
+    if (!st) st = b.oom ? diag_nomem(f->d) : fx_verdict(f, ok, "%s FLOP/byte", b.at);
     sb_free(&b);
     return st;
+}
+
+/* args: tolerance in percent; input channels, side, kernel; then the published rate at 1, 2 … output channels */
+an_status fact_channel_rates(fx *f)
+{
+    enum { FIRST = 4 };
+    strbuf b = { 0 };
+    double worst = 0, one = 0;
+    an_status st = AN_OK;
+    for (int i = 0; !st && FIRST + i < f->row->n_arg; i++) {
+        prog_cost t;
+        st = conv_cost(f, fx_chip(f, 0), (long long)fx_arg(f, 1), i + 1, (long long)fx_arg(f, 2), (long long)fx_arg(f, 3), &t);
+        if (st) break;
+        double rate = t.flops / t.latency_us;
+        if (!i) one = rate;
+        double want = fx_arg(f, FIRST + i) / fx_arg(f, FIRST), error = (rate / one / want - 1) * 100;
+        worst = MAX(worst, fabs(error));
+        sb_printf(&b, "%s%.2fx for %.2f (%+.0f %%)", i ? ", " : "", rate / one, want, error);
+    }
+    if (!st && b.oom) st = diag_nomem(f->d);
+    else if (!st) st = worst > fx_arg(f, 0) ? fx_off(f, fx_arg(f, 0), "%s", b.at) : fx_verdict(f, true, "%s", b.at);
+    sb_free(&b);
+    return st;
+}
+
+/* The model of the row's second chip for the first. args: tolerance in percent of the ratio; published excess in percent; then channels,
+ * side, kernel of each convolution */
+an_status fact_other_anchors(fx *f)
+{
+    double sum = 0;
+    int n = 0;
+    for (; 3 * n + 4 < f->row->n_arg; n++) {
+        long long ch = (long long)fx_arg(f, 3 * n + 2);
+        prog_cost own, other;
+        TRY(conv_cost(f, fx_chip(f, 0), ch, ch, (long long)fx_arg(f, 3 * n + 3), (long long)fx_arg(f, 3 * n + 4), &own));
+        TRY(conv_cost(f, fx_chip(f, 1), ch, ch, (long long)fx_arg(f, 3 * n + 3), (long long)fx_arg(f, 3 * n + 4), &other));
+        sum += other.latency_us / own.latency_us - 1;
+    }
+    double excess = 100 * sum / n, error = ((100 + excess) / (100 + fx_arg(f, 1)) - 1) * 100;
+    char got[160];
+    snprintf(got, sizeof got, "over by %.0f %% for %.0f on %d convolutions (%+.0f %% of the ratio)", excess, fx_arg(f, 1), n, error);
+    return fabs(error) > fx_arg(f, 0) ? fx_off(f, fx_arg(f, 0), "%s", got) : fx_verdict(f, true, "%s", got);
+}
+
+/* text: a row of published.def, or a convolution of 64 channels at 16 by 16 when there is none. args: tolerance in percent; seconds of idling;
+ * 0: time, 1: ratio to a warm call, 2: what is added; published least and greatest, ms */
+an_status fact_after_idle(fx *f)
+{
+    const chip *c = chip_find(fx_chip(f, 0));
+    prog_cost t = { 0 };
+    if (!*f->row->text) TRY(conv_cost(f, fx_chip(f, 0), 64, 64, 16, 3, &t));
+    for (size_t i = 0; i < cost_measured_count(); i++) {
+        cost_measured m;
+        if (!cost_measured_at(i, &m)) return diag_nomem(f->d);
+        if (!strcmp(m.id, f->row->text)) t.latency_us = m.ours_ms * 1e3;
+    }
+    double first = cost_after_idle_us(c, &t, fx_arg(f, 1)), how = fx_arg(f, 2), lo = fx_arg(f, 3), hi = fx_arg(f, 4);
+    double ours = how == 1 ? first / t.latency_us : (how == 2 ? first - t.latency_us : first) / 1e3;
+    double error = ours < lo ? (ours / lo - 1) * 100 : ours > hi ? (ours / hi - 1) * 100 : 0;
+    char got[120];
+    if (lo == hi) snprintf(got, sizeof got, "%.3g%s for %.3g (%+.0f %%)%s", ours, how == 1 ? "x" : " ms", lo, error, how == 1 ? "" : " fitted");
+    else snprintf(got, sizeof got, "%.3g%s for %.3g to %.3g (%+.0f %%)", ours, how == 1 ? "x" : " ms", lo, hi, error);
+    return fabs(error) > fx_arg(f, 0) ? fx_off(f, fx_arg(f, 0), "%s", got) : fx_verdict(f, true, "%s", got);
 }

@@ -1,5 +1,7 @@
 /* facts_limits.c: what the runtime grants a caller: requests in flight, programs loaded, features and statistics.
  * In: rows with a cap or a refusal.  Out: where the device stops, and what it says. Each is a row of device/limits.def. */
+#include <pthread.h>
+
 #include "facts/facts_int.h"
 
 static const char *relu_text(fx *f) { return fx_text(f, FX_T("1, 32, 1, 1024") " x", "y", FX_T("1, 32, 1, 1024") " y = relu(x = x)[name = string(\"y\")];"); }
@@ -66,6 +68,75 @@ an_status fact_many_programs(fx *f)
     for (int i = 0; i < opened; i++) fx_close(&g[i]);
     TRY(st);
     return fx_verdict(f, right == n_dev * n, "%d/%d right when run again", right, n_dev * n);
+}
+
+/* ---- several submitters ---- */
+
+typedef struct {
+    pthread_mutex_t mu;
+    int now, most;
+} overlap;
+
+/* Sees every dispatch begin and end, and spoils none. */
+static bool watch(void *user, const char *what)
+{
+    overlap *o = user;
+    pthread_mutex_lock(&o->mu);
+    if (!strcmp(what, "dispatch")) o->now++;
+    o->most = MAX(o->most, o->now);
+    if (!strcmp(what, "output")) o->now--;
+    pthread_mutex_unlock(&o->mu);
+    return false;
+}
+
+typedef struct {
+    dev_request *r;
+    int rounds, ran;
+} submitter;
+
+static void *submit_rounds(void *user)
+{
+    submitter *s = user;
+    diag d = { 0 };
+    for (int i = 0; i < s->rounds && !device_run(s->r, DEV_QOS, &d); i++) s->ran++;
+    return NULL;
+}
+
+/* args: tolerance in percent; published throughput of two threads over one; dispatches of each */
+an_status fact_submitters(fx *f)
+{
+    enum { N = 2 };
+    overlap o = { .mu = PTHREAD_MUTEX_INITIALIZER };
+    submitter by[N] = { { 0 } };
+    pthread_t id[N];
+    int started = 0, ran = 0, rounds = (int)fx_arg(f, 2);
+    char name[40];
+    device *dev = NULL;
+    snprintf(name, sizeof name, "soft:%s", fx_chip(f, 0));
+    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .spoil = watch, .spoiler = &o }, f->d));
+    an_status st = AN_OK;
+    for (int k = 0; !st && k < N; k++) {
+        dev_program *p;
+        dev_surface *s[2];
+        st = load_one(f, dev, relu_text(f), &p, f->d);
+        if (!st) st = dev_request_new(p, &by[k].r, f->d);
+        for (int side = 0; !st && side < 2; side++) {
+            st = dev_surface_new(dev, dev_program_surface_bytes(p, (dev_side)side), &s[side], f->d);
+            if (!st) st = dev_request_bind_at(by[k].r, (dev_side)side, 0, s[side], f->d);
+        }
+        by[k].rounds = rounds;
+    }
+    for (; !st && started < N; started++)
+        if (pthread_create(&id[started], NULL, submit_rounds, &by[started])) {
+            st = diag_nomem(f->d);
+            break;
+        }
+    for (int k = 0; k < started; k++) pthread_join(id[k], NULL), ran += by[k].ran;
+    device_close(dev);
+    TRY(st);
+    double ours = o.most, error = (ours / fx_arg(f, 1) - 1) * 100; /* so many at once, so many times the throughput */
+    bool ok = ran == N * rounds && fabs(error) <= fx_arg(f, 0);
+    return fx_verdict(f, ok, "%d dispatches from %d threads, %d at a time: %.2fx for %.2f (%+.0f %%)", ran, N, o.most, ours, fx_arg(f, 1), error);
 }
 
 /* ---- features that take leave ---- */

@@ -269,14 +269,16 @@ an_status fact_form_family(fx *f)
     return fx_verdict(f, ok, "%.2fx to %.2fx over %d stacks, %.2fx bytes", least, most, count, bytes[1]);
 }
 
-/* text: form. args: as form_speed; what the model says of a figure that contradicts another */
+/* text: form. args: as form_speed: a figure that contradicts another, and by how much the model misses it */
 an_status fact_form_unjudged(fx *f)
 {
     stack_shape s = stack_of(f, 3);
     prog_cost dense, packed;
     TRY(stack_cost(f, fx_chip(f, 0), "fp16", &s, &dense));
     TRY(stack_cost(f, fx_chip(f, 0), f->row->text, &s, &packed));
-    return fx_skip(f, "%.2fx (%s-bound, %.0f us)", dense.latency_us / packed.latency_us, bound_name(dense.limit), dense.latency_us);
+    double ours = dense.latency_us / packed.latency_us, error = (ours / fx_arg(f, 0) - 1) * 100;
+    if (fabs(error) > fx_arg(f, 2) * 100) return fx_off(f, fx_arg(f, 2) * 100, "%.2fx for %.2f (%+.0f %%), %s-bound, %.0f us", ours, fx_arg(f, 0), error, bound_name(dense.limit), dense.latency_us);
+    return fx_verdict(f, true, "%.2fx for %.2f (%+.0f %%)", ours, fx_arg(f, 0), error);
 }
 
 /* text: form. args: published GB/s of fp16 and of the form (bytes of the dense weight over time), tolerance, shape */

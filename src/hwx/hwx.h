@@ -146,6 +146,7 @@ typedef struct {
     int64_t cout, cin, kh, kw;
     int64_t hin, win; /* of the layer's input: decides how many channels stand side by side */
     bool bias;
+    bool product;     /* a constant matrix as newer compilers lay it out: never more than 16 channels side by side */
 } hwx_weights;
 typedef struct {
     uint32_t at[HWX_ENGINES], bytes[HWX_ENGINES]; /* bytes 0: the engine gets none */

@@ -2,7 +2,7 @@
  * In: w[cout][cin][kh][kw] in float16.  Out: one stream per engine, each padded to 64 bytes, one after the other.
  *
  * Output channels are taken in chunks of 16 L: L is the largest power of two that leaves every engine something (at most 32 for an input of
- * 8 by 8 pixels or less, else 16). In a chunk engine e owns L neighbouring channels, and its stream holds a row of L values for each weight:
+ * 8 by 8 pixels or less, else 16; 16 for the matrices of newer compilers' products). In a chunk engine e owns L neighbouring channels, and its stream holds a row of L values for each weight:
  * first the biases, then w[.][0][0][0], w[.][0][0][1] … Counts above 16 that 16 does not divide were not seen in files. */
 #include "hwx/hwx_int.h"
 
@@ -14,7 +14,7 @@ typedef struct {
 
 static int64_t lanes_at(const hwx_weights *s, int64_t first)
 {
-    int64_t cap = s->hin <= 8 && s->win <= 8 ? 32 : 16, lanes = 1;
+    int64_t cap = s->hin <= 8 && s->win <= 8 && !s->product ? 32 : 16, lanes = 1;
     while (2 * lanes <= cap && 2 * lanes * HWX_ENGINES <= s->cout - first) lanes *= 2;
     return lanes;
 }

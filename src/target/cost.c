@@ -167,7 +167,7 @@ static double fed_rate(const chip *c, const op_inst *op) /* operands already on 
 static double weight_rate(const chip *c, const op_inst *op, bool alone, double bytes)
 {
     if (col(c, COL_f_shared_kmem) > 0 || !alone) return col(c, COL_bw_weight);
-    return kind_of(op->op) == KIND_gemm && bytes >= col(c, COL_resident) ? col(c, COL_bw_weight) : col(c, COL_bw_fit);
+    return kind_of(op->op) == KIND_gemm && bytes >= col(c, COL_weight_step) ? col(c, COL_bw_weight) : col(c, COL_bw_fit);
 }
 
 op_cost cost_op(const chip *c, const op_inst *op)
@@ -278,6 +278,14 @@ prog_cost cost_program(const chip *c, const prog_view *p)
     t.over_budget = t.working_set > col(c, COL_resident);
     t.limit = work_us < t.floor_us ? BOUND_DISPATCH : memory >= compute ? BOUND_BANDWIDTH : BOUND_COMPUTE;
     return t;
+}
+
+double cost_placement_us(const chip *c, const prog_cost *t) { return fmax(t->flops / col(c, COL_place_peak), t->bytes / col(c, COL_place_bw)) * 1e6; }
+
+double cost_after_idle_us(const chip *c, const prog_cost *t, double idle_s)
+{
+    enum { COLD_S = 5 }; /* where it was measured; where the one becomes the other was not */
+    return t->latency_us + (idle_s >= COLD_S ? col(c, COL_cold_us) : idle_s >= 0.1 ? col(c, COL_wake_us) : 0);
 }
 
 const char *bound_name(bound b)

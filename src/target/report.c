@@ -4,9 +4,12 @@
 
 #include "target/target_int.h"
 
-typedef enum { PUB_CONV, PUB_VALID, PUB_GEMM, PUB_RELU, PUB_SOFTMAX, PUB_TINY } pub_kind;
+typedef enum { PUB_CONV, PUB_VALID, PUB_GEMM, PUB_RELU, PUB_SOFTMAX, PUB_NORM, PUB_TINY, PUB_ATTEND, PUB_MATVEC } pub_kind;
 typedef enum { FORM_DENSE, FORM_INT8, FORM_INT4, FORM_SPARSE, FORM_W8A8 } pub_form;
-typedef enum { USE_FIT, USE_CHECK, USE_SLOPE, USE_MODEL } pub_use;
+typedef enum { USE_FIT, USE_FIT_SLOPE, USE_CHECK, USE_SLOPE, USE_MODEL, USE_PLACE } pub_use;
+static bool is_fit(pub_use u) { return u == USE_FIT || u == USE_FIT_SLOPE; }
+static bool is_slope(pub_use u) { return u == USE_SLOPE || u == USE_FIT_SLOPE; }
+static bool is_estimate(pub_use u) { return u == USE_MODEL || u == USE_PLACE; }
 
 typedef struct {
     const char *id, *chip;
@@ -128,6 +131,15 @@ static ttype build_gemms(builder *b, const published *r, ttype x)
     return x;
 }
 
+static ttype build_attention(builder *b, const published *r, ttype x)
+{
+    ttype w = TTYPE(DT_F16, 1, 1, r->b, r->b), head = TTYPE(DT_F16, 1, r->c, r->a, r->b / r->c);
+    for (int i = 0; i < 3; i++) push(b, OP_MATMUL, (operand[]){ live(x, OP_INPUT), weight(b, w, r->form) }, 2, x, NULL, 0);
+    push(b, OP_SDPA, (operand[]){ live(head, OP_MATMUL), live(head, OP_MATMUL), live(head, OP_MATMUL) }, 3, head, NULL, 0);
+    push(b, OP_MATMUL, (operand[]){ live(x, OP_SDPA), weight(b, w, r->form) }, 2, x, NULL, 0);
+    return x;
+}
+
 static ttype build_row(builder *b, const published *r, ttype x)
 {
     switch (r->kind) {
@@ -136,6 +148,14 @@ static ttype build_row(builder *b, const published *r, ttype x)
     case PUB_GEMM: return build_gemms(b, r, x);
     case PUB_RELU: push(b, OP_RELU, (operand[]){ live(x, OP_INPUT) }, 1, x, NULL, 0); return x;
     case PUB_SOFTMAX: push(b, OP_SOFTMAX, (operand[]){ live(x, OP_INPUT) }, 1, x, NULL, 0); return x;
+    case PUB_NORM: push(b, OP_LAYER_NORM, (operand[]){ live(x, OP_INPUT) }, 1, x, NULL, 0); return x;
+    case PUB_ATTEND: return build_attention(b, r, x);
+    case PUB_MATVEC: {
+        ttype m = TTYPE(DT_F16, 1, 1, r->a, r->a), y = TTYPE(DT_F16, 1, 1, r->a, 1);
+        push(b, OP_MUL, (operand[]){ live(m, OP_INPUT), live(x, OP_INPUT) }, 2, m, NULL, 0);
+        push(b, OP_REDUCE_SUM, (operand[]){ live(m, OP_MUL) }, 1, y, NULL, 0);
+        return y;
+    }
     case PUB_TINY: {
         ttype y = build_convs(b, r, x), m = TTYPE(DT_F16, 1, r->b, 1, 1);
         push(b, OP_RELU, (operand[]){ live(y, OP_CONV) }, 1, y, NULL, 0);
@@ -149,15 +169,15 @@ static ttype build_row(builder *b, const published *r, ttype x)
 static bool cost_row(const published *r, prog_cost *out)
 {
     builder b = { 0 };
-    ttype x = r->kind == PUB_GEMM ? TTYPE(DT_F16, 1, 1, r->a, r->b) : TTYPE(DT_F16, 1, r->a, r->h, r->w);
+    ttype x = r->kind == PUB_GEMM || r->kind == PUB_ATTEND ? TTYPE(DT_F16, 1, 1, r->a, r->b) : r->kind == PUB_MATVEC ? TTYPE(DT_F16, 1, 1, 1, r->a) : TTYPE(DT_F16, 1, r->a, r->h, r->w);
     op_inst none = { .op = OP_INPUT, .mil = "input", .name = "" };
     const chip *c = chip_find(r->chip);
     if (!c || !VEC_PUSH(&b.mem, &b.ops, none)) return arena_free(&b.mem), false;
     ttype y = build_row(&b, r, x);
-    port_view in = { .name = "x", .type = x }, ret = { .name = "y", .type = y };
+    port_view in[2] = { { .name = "x", .type = x }, { .name = "m", .type = TTYPE(DT_F16, 1, 1, r->a, r->a) } }, ret = { .name = "y", .type = y };
     if (!b.failed) {
         *b.returned = true;
-        prog_view v = { .ops = b.ops.at, .n_ops = b.ops.n, .in = &in, .out = &ret, .n_in = 1, .n_out = 1 };
+        prog_view v = { .ops = b.ops.at, .n_ops = b.ops.n, .in = in, .out = &ret, .n_in = r->kind == PUB_MATVEC ? 2 : 1, .n_out = 1 };
         *out = cost_program(c, &v);
     }
     arena_free(&b.mem);
@@ -168,7 +188,7 @@ static bool cost_row(const published *r, prog_cost *out)
 
 static const char *use_text(pub_use u)
 {
-    static const char *const text[] = { "fit", "check", "check", "model" };
+    static const char *const text[] = { [USE_FIT] = "fit", [USE_FIT_SLOPE] = "fit", [USE_CHECK] = "check", [USE_SLOPE] = "check", [USE_MODEL] = "model", [USE_PLACE] = "model" };
     return text[u];
 }
 
@@ -222,9 +242,9 @@ static void put_medians(strbuf *b, const char *format, const chip *c, const outc
     double all[COUNT(rows)], check[COUNT(rows)];
     size_t n_all = 0, n_check = 0;
     for (size_t i = 0; i < COUNT(rows); i++) {
-        if (rows[i].use == USE_MODEL || (c && chip_find(rows[i].chip) != c)) continue;
+        if (is_estimate(rows[i].use) || (c && chip_find(rows[i].chip) != c)) continue;
         all[n_all++] = fabs(o[i].error);
-        if (rows[i].use != USE_FIT) check[n_check++] = fabs(o[i].error);
+        if (!is_fit(rows[i].use)) check[n_check++] = fabs(o[i].error);
     }
     const char *name = c ? chip_name(c) : "all";
     put_median(b, format, name, "all", median(all, n_all), n_all);
@@ -235,7 +255,7 @@ static bool outcome_of(const published *r, outcome *o)
 {
     prog_cost t = { 0 };
     if (!cost_row(r, &t)) return false;
-    double us = r->use == USE_SLOPE ? t.latency_us - t.floor_us : t.latency_us;
+    double us = is_slope(r->use) ? t.latency_us - t.floor_us : r->use == USE_PLACE ? cost_placement_us(chip_find(r->chip), &t) : t.latency_us;
     *o = (outcome){ .ours = us / 1e3, .error = (us / 1e3 / r->ms - 1) * 100, .limit = t.limit };
     return true;
 }
@@ -247,7 +267,7 @@ bool cost_measured_at(size_t i, cost_measured *out)
     outcome o;
     if (!outcome_of(&rows[i], &o)) return false;
     *out = (cost_measured){ .id = rows[i].id, .target = chip_name(chip_find(rows[i].chip)), .setup = rows[i].setup, .published_ms = rows[i].ms,
-                            .ours_ms = o.ours, .error_percent = o.error, .fitted = rows[i].use == USE_FIT, .estimate = rows[i].use == USE_MODEL };
+                            .ours_ms = o.ours, .error_percent = o.error, .fitted = is_fit(rows[i].use), .estimate = is_estimate(rows[i].use) };
     return true;
 }
 

@@ -87,6 +87,10 @@ typedef struct {
 } prog_cost;
 op_cost cost_op(const chip *c, const op_inst *op);
 prog_cost cost_program(const chip *c, const prog_view *p);
+/* What the runtime's own model says when it chooses a processor (facts 9.1): the larger of two quotients, no floor. */
+double cost_placement_us(const chip *c, const prog_cost *t);
+/* The same program when the engine has had nothing to do for so long. */
+double cost_after_idle_us(const chip *c, const prog_cost *t, double idle_s);
 /* The published latency rows (facts 4.5, 4.4) against this model: id, setup, published, ours, error; then the median. */
 void cost_report(strbuf *b, const char *format);
 /* The same rows one by one. An id may have a letter behind it ("P17a"): several settings of one published row. */

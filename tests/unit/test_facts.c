@@ -6,7 +6,7 @@
 static void every_row(void **s)
 {
     (void)s;
-    size_t n[3] = { 0 }, bad = 0;
+    size_t n[FACT_STATUSES] = { 0 }, bad = 0;
     for (size_t i = 0; i < facts_count(); i++) {
         fact_result r;
         diag d = { 0 };
@@ -16,10 +16,11 @@ static void every_row(void **s)
             print_message("%s: %s: published %s, got %s\n", r.id, r.setup, r.expected, r.got);
             bad++;
         }
-        if (r.status == FACT_NOT_MODELLED && !*r.why) fail_msg("%s does not say why", r.id);
+        if ((r.status == FACT_NOT_MODELLED || r.status == FACT_OFF) && !*r.why) fail_msg("%s does not say why", r.id);
+        if (r.status == FACT_OFF && !strchr(r.got, '%')) fail_msg("%s does not say by how much", r.id);
         if (r.status == FACT_PASS && !*r.got) fail_msg("%s passes without a value", r.id);
     }
-    print_message("%zu rows: %zu pass, %zu fail, %zu not modelled\n", facts_count(), n[FACT_PASS], n[FACT_FAIL], n[FACT_NOT_MODELLED]);
+    print_message("%zu rows: %zu pass, %zu fail, %zu off, %zu not modelled\n", facts_count(), n[FACT_PASS], n[FACT_FAIL], n[FACT_OFF], n[FACT_NOT_MODELLED]);
     if (bad) fail_msg("%zu rows fail", bad);
 }
 
@@ -57,17 +58,17 @@ static void prints(void **s)
     facts_total t;
     char *text = print("json", "N1", &t); /* N1 and not N10 */
     assert_string_equal(text, "{\"id\":\"N1\",\"target\":\"m1\",\"setup\":\"sum of 16000 ones (matmul against ones)\",\"expected\":\"16000 exactly\",\"got\":\"16000\","
-                              "\"status\":\"pass\",\"why\":\"\"}\n{\"kind\":\"total\",\"rows\":1,\"pass\":1,\"fail\":0,\"not_modelled\":0}\n");
+                              "\"status\":\"pass\",\"why\":\"\"}\n{\"kind\":\"total\",\"rows\":1,\"pass\":1,\"fail\":0,\"off\":0,\"not_modelled\":0}\n");
     free(text);
     text = print("text", "R", &t);
-    assert_non_null(strstr(text, "4 rows: 4 pass, 0 fail, 0 not modelled\n"));
+    assert_non_null(strstr(text, "4 rows: 4 pass, 0 fail, 0 off, 0 not modelled\n"));
     assert_int_equal(t.n[FACT_PASS], 4);
     free(text);
     text = print("markdown", "E1", &t);
     assert_non_null(strstr(text, "| E1 | m1 | idle | ~0 mW |  | not modelled | power and energy are not modelled |\n"));
     free(text);
     text = print("json", "X", &t);
-    assert_string_equal(text, "{\"kind\":\"total\",\"rows\":0,\"pass\":0,\"fail\":0,\"not_modelled\":0}\n");
+    assert_string_equal(text, "{\"kind\":\"total\",\"rows\":0,\"pass\":0,\"fail\":0,\"off\":0,\"not_modelled\":0}\n");
     free(text);
 }
 

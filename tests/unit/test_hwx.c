@@ -249,9 +249,10 @@ static void packs_as_published(void **s)
         hwx_weights shape;
         uint32_t used, bytes, ocg, engines;
     } row[] = {
-        { { 3, 3, 1, 1, 1, 1, false }, 3, 0x40, 0, 4 },        { { 512, 512, 1, 1, 1, 1, false }, 16, 0x8000, 5, 16 }, { { 64, 64, 3, 3, 8, 8, true }, 16, 0x1240, 2, 16 },
-        { { 64, 64, 1, 1, 1, 1, false }, 16, 0x200, 2, 16 },   { { 8, 8, 3, 3, 16, 16, false }, 8, 0xc0, 0, 8 },       { { 4, 8, 1, 1, 1, 1, false }, 4, 0x40, 0, 4 },
-        { { 768, 1, 1, 1, 1, 1, false }, 16, 0x80, 5, 16 },    { { 512, 4, 1, 1, 9, 1, false }, 16, 0x100, 4, 16 },
+        { { 3, 3, 1, 1, 1, 1, false, false }, 3, 0x40, 0, 4 },        { { 512, 512, 1, 1, 1, 1, false, false }, 16, 0x8000, 5, 16 }, { { 64, 64, 3, 3, 8, 8, true, false }, 16, 0x1240, 2, 16 },
+        { { 64, 64, 1, 1, 1, 1, false, false }, 16, 0x200, 2, 16 },   { { 8, 8, 3, 3, 16, 16, false, false }, 8, 0xc0, 0, 8 },       { { 4, 8, 1, 1, 1, 1, false, false }, 4, 0x40, 0, 4 },
+        { { 768, 1, 1, 1, 1, 1, false, false }, 16, 0x80, 5, 16 },    { { 512, 4, 1, 1, 9, 1, false, false }, 16, 0x100, 4, 16 },
+        { { 512, 512, 1, 1, 1, 1, false, true }, 16, 0x8000, 4, 16 }, { { 128, 4, 1, 1, 1, 1, false, true }, 16, 0x40, 3, 16 },
     };
     for (size_t i = 0; i < COUNT(row); i++) {
         diag d = { 0 };
@@ -276,7 +277,7 @@ static void unpack_is_the_inverse(void **s)
     rng r = { .s = test_seed("test_hwx pack") };
     for (int round = 0; round < 40; round++) {
         hwx_weights shape = { .cout = 1 + (int64_t)(rng_next(&r) % 700), .cin = 1 + (int64_t)(rng_next(&r) % 20), .kh = 1 + (int64_t)(rng_next(&r) % 3), .kw = 1 + (int64_t)(rng_next(&r) % 3),
-                              .hin = 1 + (int64_t)(rng_next(&r) % 12), .win = 1 + (int64_t)(rng_next(&r) % 12), .bias = rng_next(&r) % 2 };
+                              .hin = 1 + (int64_t)(rng_next(&r) % 12), .win = 1 + (int64_t)(rng_next(&r) % 12), .bias = rng_next(&r) % 2, .product = rng_next(&r) % 2 };
         size_t n = (size_t)(shape.cout * shape.cin * shape.kh * shape.kw), all = n + (size_t)shape.cout;
         uint16_t *w = calloc(all, 2), *back = calloc(all, 2);
         strbuf b = { 0 };
