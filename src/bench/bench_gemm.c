@@ -216,7 +216,7 @@ static an_status one_few(bench *b, size_t i, int64_t n, void *weight, void *scal
     double bytes = vec_forms[i].bytes * VEC_M * VEC_K;
     f.w = (gemv_weight){ .form = vec_forms[i].form, .m = VEC_M, .k = VEC_K, .w = weight, .row_bytes = (int64_t)(VEC_K * (vec_forms[i].block ? 0.5 : vec_forms[i].bytes)), .row_scale = rows,
                          .table = table, .table_rows = VEC_M, .block = vec_forms[i].block, .scale_type = DT_F16, .scale = scale };
-    f.vec = (gemv_call){ .kernel = v, .pool = b->pool, .w = &f.w, .n = n, .x = xv, .y = y, .ldy = n, .scratch = scratch, .scratch_bytes = MAX(ns, nv) };
+    f.vec = (gemv_call){ .kernel = v, .pool = b->pool, .part = { { &f.w, y } }, .parts = 1, .n = n, .x = xv, .ldy = n, .scratch = scratch, .scratch_bytes = MAX(ns, nv) };
     f.mat = (gemm_call){ .kernel = g, .pool = b->pool, .m = VEC_M, .n = n, .k = VEC_K, .a = weight, .b = xv, .c = y, .c_type = DT_F32, .ldc = n, .scratch = scratch, .scratch_bytes = MAX(ns, nv) };
     char what[64];
     timing t;

@@ -60,9 +60,10 @@ static void query_task(void *ctx, int64_t task, int thread)
     const unsigned char *at_v = (const unsigned char *)ctx_mem(j->c, s->v) + (a->v_off[stack] + first * a->cols) * exec_size(s->tv);
     v->load(q, s->tq, at_q, a->inner);
     v->fn[VF_MUL_P](q, q, NULL, NULL, &a->scale, a->inner);
-    gemv_scores(s->g, s->tk, at_k, n, a->inner, q, score);
+    gemv_scores(s->g, s->tk, at_k, n, a->inner, q, score, at_v);
     float most = v->along(DT_F32, score, STAT_MOST, 0, -INFINITY, n), by = 1 / v->exps(score, DT_F32, score, most, n, 0);
-    gemv_mix(s->g, s->tv, at_v, n, a->cols, score, out);
+    const int64_t after = MIN(task + 1, a->stacks * a->rows - 1) / a->rows; /* most likely this thread's next stack */
+    gemv_mix(s->g, s->tv, at_v, n, a->cols, score, out, (const unsigned char *)ctx_mem(j->c, s->k) + (a->k_off[after] + first * a->inner) * exec_size(s->tk));
     v->fn[VF_MUL_P](out, out, NULL, NULL, &by, a->cols);
     v->store((unsigned char *)ctx_mem(j->c, s->y) + (stack * a->rows + row) * a->cols * exec_size(s->ty), s->ty, out, a->cols);
 }

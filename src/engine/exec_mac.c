@@ -225,7 +225,7 @@ static bool lay_out(image *im, mac *m)
     m->slot_bytes = slot;
     size_t all;
     if (!mul_size(slot, m->parallel ? (size_t)threads : 1, &all) || all > SIZE_MAX / 4) return false;
-    exec_need_work(im, shared + all);
+    exec_need_work(im, m->extent = shared + all);
     return true;
 }
 
@@ -257,18 +257,25 @@ static bool overlap(const etensor *a, const etensor *b)
     return !et_bytes(a, &n) || !et_bytes(b, &k) || (a->offset < b->offset + k && b->offset < a->offset + n);
 }
 
-/* Several products of one value (queries, keys and values of one norm) come one after the other: B is packed once for them. */
-static bool packed_before(const image *im, const insn *in, const mac *m)
+/* Several products of one value (queries, keys and values of one norm) come one after the other: the one before, which leaves that value
+ * as it is; NULL: something else is before. */
+static const mac *same_before(const image *im, const insn *in, const mac *m)
 {
     const program *p = im->p;
     size_t i = (size_t)(in - p->insns.at);
     insn_id op = i ? p->insns.at[i - 1].op : IN_COUNT;
     const mac *q = op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL ? im->state[i - 1] : NULL;
-    if (!q || m->window || m->vec || q->vec || m->columns || q->columns || m->batches != 1 || q->batches != 1) return false;
+    if (!q || m->window || m->columns || q->columns || m->batches != 1 || q->batches != 1) return NULL;
     const etensor *b = &p->tensors.at[m->b_tensor], *was = &p->tensors.at[q->b_tensor];
     bool same = b->where == was->where && b->slot == was->slot && b->offset == was->offset && m->b_type == q->b_type && m->b_off[0] == q->b_off[0] && m->b_row == q->b_row && m->b_col == q->b_col;
-    bool alike = m->g == q->g && m->m == q->m && m->n == q->n && m->k == q->k && m->chunk == m->n && q->chunk == q->n && m->in_passing == q->in_passing;
-    return same && alike && m->at_slots + m->at_scratch == q->at_slots + q->at_scratch && !overlap(&p->tensors.at[q->y], b);
+    return same && m->n == q->n && m->k == q->k && !overlap(&p->tensors.at[q->y], b) ? q : NULL;
+}
+
+/* B is packed once for them. */
+static bool packed_before(const mac *q, const mac *m)
+{
+    bool alike = !q->vec && m->g == q->g && m->m == q->m && m->chunk == m->n && q->chunk == q->n && m->in_passing == q->in_passing;
+    return alike && m->at_slots + m->at_scratch == q->at_slots + q->at_scratch;
 }
 
 /* What is left to decide once operands, sizes and batches are known. */
@@ -295,7 +302,9 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
         if (!m->chain) return AN_OK;
     }
     if (!lay_out(im, m)) return AN_OK;
-    m->same_b = packed_before(im, in, m);
+    const mac *before = same_before(im, in, m);
+    if (before && m->vec && before->vec) mac_vec_join(im, before, m);
+    m->same_b = before && !m->vec && packed_before(before, m);
     if (mac_is_const(im, m->a_tensor) && !m->vec) {
         pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = m->packs };
         size_t bytes;
@@ -556,7 +565,7 @@ static an_status run_batch(product *p, const unsigned char *a, const unsigned ch
 {
     const mac *m = p->m;
     int64_t a_size = exec_size(m->a_as), b_size = exec_size(m->b_as);
-    p->sums = (float *)(void *)(p->slot + m->at_c);
+    p->sums = (float *)(void *)(m->summed ? (unsigned char *)p->c->work + m->at_sums : p->slot + m->at_c);
     p->a = m->in_passing ? a + m->a_off[p->batch] * a_size : NULL;
     if (m->vec || m->in_passing) {
         p->packed = NULL;

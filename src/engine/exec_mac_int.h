@@ -40,6 +40,8 @@ typedef struct {
     const unsigned char *i8; /* int8 products: the weight as it is stored, and its rows' scales; NULL: other products */
     float *i8_scale;
     mac_vec *vec; /* few columns of a weight left as it is stored; NULL: a packed product */
+    bool summed;  /* a product before it has left its sums at at_sums of the work memory */
+    size_t at_sums, extent; /* extent: bytes of work memory of its own */
     geometry geo;
     int64_t a_tensor, b_tensor, a_row, a_col, b_row, b_col;
     dtype a_type, b_type;      /* as stored */
@@ -97,6 +99,7 @@ an_status mac_i8_again(image *im, mac *m, diag *d) MUST_CHECK; /* after a reload
 an_status mac_vec_make(image *im, mac *m, diag *d) MUST_CHECK;  /* sets m->vec where it can */
 an_status mac_vec_again(image *im, mac *m, diag *d) MUST_CHECK; /* after a reload */
 bool mac_vec_bytes(const mac *m, size_t *bytes);                /* scratch */
+void mac_vec_join(image *im, const mac *before, mac *m);        /* m is laid out; before: the product just before it, of the same B */
 an_status mac_vec_multiply(const product *p, diag *d) MUST_CHECK;
 
 /* ---- exec_window.c ---- */

@@ -29,8 +29,8 @@ const gemv_kernel *gemv_pick(uint32_t isa)
     return g;
 }
 
-void gemv_scores(const gemv_kernel *g, dtype t, const void *k, int64_t n, int64_t inner, const float *q, float *y) { g->scores(t, k, n, inner, q, y); }
-void gemv_mix(const gemv_kernel *g, dtype t, const void *v, int64_t n, int64_t cols, const float *p, float *y) { g->mix(t, v, n, cols, p, y); }
+void gemv_scores(const gemv_kernel *g, dtype t, const void *k, int64_t n, int64_t inner, const float *q, float *y, const void *then) { g->scores(t, k, n, inner, q, y, then); }
+void gemv_mix(const gemv_kernel *g, dtype t, const void *v, int64_t n, int64_t cols, const float *p, float *y, const void *then) { g->mix(t, v, n, cols, p, y, then); }
 
 bool gemv_block_fits(gemv_form f, int64_t block)
 {
@@ -55,11 +55,13 @@ bool gemv_scratch_bytes(const gemv_kernel *g, int64_t n, int64_t k, size_t *byte
     return layout(n, k, &stride, &lanes, bytes);
 }
 
+static const gemv_weight *first(const gemv_call *c) { return c->part[0].w; } /* stands for all: they are alike */
+
 /* Column j in order, as fp32. Neighbours of a row lie between its elements: runs of them are widened together. */
 static void widen(const gemv_call *c, const vec_kernels *v, int64_t j, float *x)
 {
     enum { RUN = 512 };
-    const int64_t k = c->w->k, size = dtype_bits(c->x.type) / 8, step = c->x.row;
+    const int64_t k = first(c)->k, size = dtype_bits(c->x.type) / 8, step = c->x.row;
     const char *at = (const char *)c->x.at + j * c->x.col * size;
     if (step == 1) {
         v->load(x, c->x.type, at, k);
@@ -77,11 +79,11 @@ static void widen(const gemv_call *c, const vec_kernels *v, int64_t j, float *x)
 /* Column j as fp32, in order; where the form wants it their sum. */
 static void prepare(const gemv_call *c, int64_t j, int64_t stride, float *x, float *sum)
 {
-    const int64_t k = c->w->k;
+    const int64_t k = first(c)->k;
     widen(c, vec_pick(c->kernel->need), j, x);
     memset(x + k, 0, (size_t)(stride - k) * sizeof *x);
     double all = 0;
-    for (int64_t i = 0; c->w->row_shift && i < k; i++) all += (double)x[i];
+    for (int64_t i = 0; first(c)->row_shift && i < k; i++) all += (double)x[i];
     *sum = (float)all;
 }
 
@@ -92,7 +94,7 @@ static void turn(const gemv_call *c, int64_t stride, float *x, float *lane_sum)
     const int64_t w = c->kernel->width, run = 8 * w;
     for (int64_t r = 0; r < stride; r += run) {
         float turned[PAD];
-        if (c->w->shift)
+        if (first(c)->shift)
             for (int64_t d = 0; d < w; d++) {
                 float eight = 0;
                 for (int64_t s = 0; s < 8; s++) eight += x[r + 8 * d + s];
@@ -113,6 +115,13 @@ static bool are_numbers(const gemv_weight *w, bool *zero)
     return true;
 }
 
+bool gemv_alike(const gemv_weight *a, const gemv_weight *b)
+{
+    bool zero_a = false, zero_b = false, numbers = are_numbers(a, &zero_a);
+    return a->form == b->form && a->k == b->k && a->block == b->block && a->scale_type == b->scale_type && !a->shift == !b->shift && !a->row_shift == !b->row_shift &&
+           numbers == are_numbers(b, &zero_b) && zero_a == zero_b;
+}
+
 typedef struct {
     const gemv_call *c;
     gemv_rows *rows;              /* for columns in digits */
@@ -121,7 +130,7 @@ typedef struct {
     bool mixed, odd[GEMV_COLUMNS]; /* some columns are not finite: each goes alone, those without digits */
 } run_ctx;
 
-static void run_mixed(const run_ctx *x, int64_t i0, int64_t i1)
+static void run_mixed(const run_ctx *x, const gemv_part *part, int64_t i0, int64_t i1)
 {
     const gemv_call *c = x->c;
     for (int64_t j = 0; j < c->n; j++) {
@@ -129,24 +138,28 @@ static void run_mixed(const run_ctx *x, int64_t i0, int64_t i1)
         one.x += j * one.x_stride, one.lane_sum += j * one.lane_stride, one.sum += j;
         one.digits = x->odd[j] ? NULL : one.digits + j * one.digit_stride;
         one.start += j * one.lane_stride, one.step += j * one.lane_stride;
-        (x->odd[j] ? c->kernel->rows : x->rows)(c->w, &one, 1, i0, i1, c->y + j, c->ldy);
+        (x->odd[j] ? c->kernel->rows : x->rows)(part->w, &one, 1, i0, i1, part->y + j, c->ldy);
     }
 }
+
+static int64_t tasks_of(const run_ctx *x, const gemv_weight *w) { return (w->m + x->each - 1) / x->each; }
 
 static void run_task(void *ctx, int64_t task, int thread)
 {
     const run_ctx *x = ctx;
     const gemv_call *c = x->c;
+    const gemv_part *part = c->part;
     (void)thread;
-    int64_t i0 = task * x->each, i1 = MIN(i0 + x->each, c->w->m);
-    if (x->mixed) run_mixed(x, i0, i1);
-    else x->rows(c->w, &x->x, c->n, i0, i1, c->y, c->ldy);
+    for (int64_t n; task >= (n = tasks_of(x, part->w)); part++) task -= n;
+    int64_t i0 = task * x->each, i1 = MIN(i0 + x->each, part->w->m);
+    if (x->mixed) run_mixed(x, part, i0, i1);
+    else x->rows(part->w, &x->x, c->n, i0, i1, part->y, c->ldy);
 }
 
-static an_status refuse(const gemv_call *c, diag *d)
+static an_status refuse(const gemv_call *c, const gemv_weight *w, diag *d)
 {
-    const gemv_weight *w = c->w;
     const char *name = c->kernel->name;
+    if (w != first(c) && !gemv_alike(first(c), w)) return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: weights that want different things of one x", name);
     if (c->n < 1 || c->n > GEMV_COLUMNS) return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %lld columns, 1 to %d are possible", name, (long long)c->n, GEMV_COLUMNS);
     if ((unsigned)w->form >= GEMV_FORMS || w->m < 0 || w->k < 0 || w->k > INT32_MAX)
         return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: form %d, %lld x %lld", name, (int)w->form, (long long)w->m, (long long)w->k);
@@ -163,7 +176,7 @@ static an_status refuse(const gemv_call *c, diag *d)
 static void cut(const gemv_call *c, run_ctx *r, float *x, float *lane_sum, int8_t *digits, int32_t *start, float *step)
 {
     const gemv_kernel *g = c->kernel;
-    const gemv_weight *w = c->w;
+    const gemv_weight *w = first(c);
     const vec_kernels *v = vec_pick(g->need);
     const bool nibbles = g->digits && are_numbers(w, &r->x.zero), bytes = g->bytes && (w->form == GEMV_I8 || w->form == GEMV_U8) && !w->block && w->k <= BYTE_MOST_K;
     const bool quad = nibbles && g->quad && w->block == 32 && w->scale_type == DT_F16 && !w->shift && w->k % 256 == 0;
@@ -183,10 +196,11 @@ static void cut(const gemv_call *c, run_ctx *r, float *x, float *lane_sum, int8_
 
 an_status gemv_run(const gemv_call *c, diag *d)
 {
-    int64_t stride, lanes;
+    int64_t stride, lanes, rows_all = 0, tasks = 0;
     size_t need;
-    TRY(refuse(c, d));
-    if (!layout(c->n, c->w->k, &stride, &lanes, &need) || c->scratch_bytes < need)
+    if (c->parts < 1 || c->parts > GEMV_PARTS) return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %d weights, 1 to %d are possible", c->kernel->name, c->parts, GEMV_PARTS);
+    for (int i = 0; i < c->parts; i++) TRY(refuse(c, c->part[i].w, d));
+    if (!layout(c->n, first(c)->k, &stride, &lanes, &need) || c->scratch_bytes < need)
         return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %zu bytes of scratch are too few", c->kernel->name, c->scratch_bytes);
     char *at = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
     float *x = (float *)(void *)at, *digits = x + c->n * stride, *lane_sum = digits + c->n * stride, *step = lane_sum + c->n * lanes;
@@ -195,8 +209,10 @@ an_status gemv_run(const gemv_call *c, diag *d)
     run_ctx r = { .c = c, .x = { .x = x, .x_stride = stride, .lane_stride = lanes, .lane_sum = lane_sum, .sum = sum } };
     cut(c, &r, x, lane_sum, (int8_t *)(void *)digits, (int32_t *)(void *)start, step);
     int64_t threads = pool_threads(c->pool);
-    r.each = MAX(MAX(TASK_BYTES / MAX(c->w->row_bytes, 1), TASK_ROWS), 1);
-    if (threads > 1) r.each = MIN(r.each, MAX(ROUND_UP(c->w->m / (4 * threads), 4), 4)); /* a small weight is shared all the same */
-    pool_run(c->pool, run_task, &r, (c->w->m + r.each - 1) / r.each);
+    for (int i = 0; i < c->parts; i++) rows_all += c->part[i].w->m;
+    r.each = MAX(MAX(TASK_BYTES / MAX(first(c)->row_bytes, 1), TASK_ROWS), 1);
+    if (threads > 1) r.each = MIN(r.each, MAX(ROUND_UP(rows_all / (4 * threads), 4), 4)); /* a small weight is shared all the same */
+    for (int i = 0; i < c->parts; i++) tasks += tasks_of(&r, c->part[i].w);
+    pool_run(c->pool, run_task, &r, tasks);
     return AN_OK;
 }

@@ -44,13 +44,21 @@ const char *gemv_name(const gemv_kernel *g);
 uint32_t gemv_need(const gemv_kernel *g);
 bool gemv_block_fits(gemv_form f, int64_t block); /* NIBBLE: 8 16 32 64 and multiples of 128; I8 U8: multiples of 16 */
 
+/* Several weights can meet the same x in one call: prepared once, their rows shared out among the threads as those of one. */
+enum { GEMV_PARTS = 4 };
+typedef struct {
+    const gemv_weight *w;
+    float *y; /* [m, n], rows of ldy */
+} gemv_part;
+bool gemv_alike(const gemv_weight *a, const gemv_weight *b); /* x is prepared for one as for the other */
+
 typedef struct {
     const gemv_kernel *kernel;
     pool *pool; /* NULL: this thread */
-    const gemv_weight *w;
+    gemv_part part[GEMV_PARTS];
+    int parts;
     int64_t n;   /* 1 .. GEMV_COLUMNS */
     gemm_view x; /* [k, n]: F32 F16 BF16 */
-    float *y;    /* [m, n], rows of ldy */
     int64_t ldy;
     void *scratch;
     size_t scratch_bytes;
@@ -59,10 +67,11 @@ typedef struct {
 bool gemv_scratch_bytes(const gemv_kernel *g, int64_t n, int64_t k, size_t *bytes) MUST_CHECK; /* false: it overflows */
 an_status gemv_run(const gemv_call *c, diag *d) MUST_CHECK;
 
-/* One query of attention, on this thread; k and v lie row by row, F32 F16 BF16, and are widened to fp32.
+/* One query of attention, on this thread; k and v lie row by row, F32 F16 BF16, and are widened to fp32. then: memory that is read
+ * next, which is asked for in passing, as much as is read here; it need not be anything.
  * y[i] = sum over j of k[i,j] · q[j], in the order of the product above. */
-void gemv_scores(const gemv_kernel *g, dtype t, const void *k, int64_t rows, int64_t inner, const float *q, float *y);
+void gemv_scores(const gemv_kernel *g, dtype t, const void *k, int64_t rows, int64_t inner, const float *q, float *y, const void *then);
 /* y[j] = sum over i of p[i] · v[i,j], rows ascending, fused multiply-adds from 0 (scalar row: rounded product, then sum). */
-void gemv_mix(const gemv_kernel *g, dtype t, const void *v, int64_t rows, int64_t cols, const float *p, float *y);
+void gemv_mix(const gemv_kernel *g, dtype t, const void *v, int64_t rows, int64_t cols, const float *p, float *y, const void *then);
 
 #endif

@@ -36,7 +36,7 @@ typedef void gemv_rows(const gemv_weight *w, const gemv_columns *x, int64_t n, i
 
 typedef void gemv_digits(const float *x, int64_t n, bool zero, int8_t *digits, int32_t *start, float *step);
 typedef void gemv_bytes(const float *x, int64_t n, float largest, int8_t *digits, int32_t *start, float *step); /* one column */
-typedef void gemv_lines(dtype t, const void *lines, int64_t rows, int64_t cols, const float *x, float *y);
+typedef void gemv_lines(dtype t, const void *lines, int64_t rows, int64_t cols, const float *x, float *y, const void *then);
 
 struct gemv_kernel {
     const char *name;

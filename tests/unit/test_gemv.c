@@ -83,7 +83,7 @@ static void run(const gemv_kernel *g, pool *p, const gemv_weight *w, int64_t n, 
     size_t bytes;
     assert_true(gemv_scratch_bytes(g, n, w->k, &bytes));
     void *scratch = must(bytes);
-    assert_ok(gemv_run(&(gemv_call){ .kernel = g, .pool = p, .w = w, .n = n, .x = x, .y = y, .ldy = ldy, .scratch = scratch, .scratch_bytes = bytes }, &d), d);
+    assert_ok(gemv_run(&(gemv_call){ .kernel = g, .pool = p, .part = { { w, y } }, .parts = 1, .n = n, .x = x, .ldy = ldy, .scratch = scratch, .scratch_bytes = bytes }, &d), d);
     free(scratch);
 }
 
@@ -265,7 +265,7 @@ static void one_query(void **state)
             const gemv_kernel *g = gemv_row(i);
             if (gemv_need(g) & ~have()) continue;
             for (int mix = 0; mix < 2; mix++) {
-                (mix ? gemv_mix : gemv_scores)(g, t, lines, rows, cols, x, y);
+                (mix ? gemv_mix : gemv_scores)(g, t, lines, rows, cols, x, y, lines);
                 for (int64_t a = 0; a < (mix ? cols : rows); a++) {
                     double want = 0, mag = 0;
                     for (int64_t b = 0; b < (mix ? rows : cols); b++) {
@@ -287,7 +287,7 @@ static void refusals(void **state)
     const gemv_kernel *g = gemv_pick(0);
     float one[128] = { 0 }, y[8], scratch[4096];
     gemv_weight w = { .form = GEMV_F16, .m = 1, .k = 1, .w = one, .row_bytes = 2 };
-    gemv_call ok = { .kernel = g, .w = &w, .n = 1, .x = { one, DT_F32, 1, 1 }, .y = y, .ldy = 1, .scratch = scratch, .scratch_bytes = sizeof scratch };
+    gemv_call ok = { .kernel = g, .part = { { &w, y } }, .parts = 1, .n = 1, .x = { one, DT_F32, 1, 1 }, .ldy = 1, .scratch = scratch, .scratch_bytes = sizeof scratch };
     diag d = { 0 };
     assert_ok(gemv_run(&ok, &d), d);
     gemv_call bad = ok;
@@ -296,10 +296,16 @@ static void refusals(void **state)
     assert_non_null(strstr(d.msg, "9 columns"));
     d = (diag){ 0 }, bad = ok, bad.x.type = DT_I8;
     assert_int_equal(gemv_run(&bad, &d), AN_UNSUPPORTED);
+    gemv_weight other = w;
+    other.form = GEMV_BF16;
+    d = (diag){ 0 }, bad = ok, bad.parts = 2, bad.part[1] = (gemv_part){ &other, y };
+    assert_int_equal(gemv_run(&bad, &d), AN_BUG);
+    d = (diag){ 0 }, bad = ok, bad.parts = GEMV_PARTS + 1;
+    assert_int_equal(gemv_run(&bad, &d), AN_BUG);
     d = (diag){ 0 }, bad = ok, bad.scratch_bytes = 16;
     assert_int_equal(gemv_run(&bad, &d), AN_BUG);
     gemv_weight q = { .form = GEMV_NIBBLE, .m = 1, .k = 48, .w = one, .row_bytes = 24, .table = one, .table_rows = 1, .block = 24, .scale = one, .scale_type = DT_F32 };
-    d = (diag){ 0 }, bad = ok, bad.w = &q;
+    d = (diag){ 0 }, bad = ok, bad.part[0].w = &q;
     assert_int_equal(gemv_run(&bad, &d), AN_BUG);
     assert_non_null(strstr(d.msg, "blocks of 24"));
     assert_true(gemv_block_fits(GEMV_NIBBLE, 32) && gemv_block_fits(GEMV_NIBBLE, 384) && !gemv_block_fits(GEMV_NIBBLE, 0) && !gemv_block_fits(GEMV_NIBBLE, 48));

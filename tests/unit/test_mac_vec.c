@@ -32,7 +32,10 @@ static val make_const(graph *g, const char *name, dtype dt, int rank, const int6
 {
     ttype t = { .dt = dt, .sh = { .rank = rank } };
     for (int i = 0; i < rank; i++) t.sh.d[i] = d[i];
-    return graph_const_f64(g, name, t, x);
+    static int count;
+    char unique[32];
+    snprintf(unique, sizeof unique, "%s%d", name, count++);
+    return graph_const_f64(g, unique, t, x);
 }
 
 /* W [m, k, 1, 1] in the given form; dt: what it is reconstructed as. */
@@ -201,8 +204,78 @@ static void int8_products(void **state)
     pool_free(two);
 }
 
+/* Several products of one x are summed together, at most four at a time and only those that want x alike; each has the bits it has alone,
+ * also when its chain reads what one of the others made. */
+static void together(void **state)
+{
+    (void)state;
+    static const kind all[][6] = {
+        { BLOCK_I4, BLOCK_I4, BLOCK_I4, BLOCK_I4, BLOCK_I4, BLOCK_I4 },
+        { AFFINE_ROWS, AFFINE_ROWS, AFFINE_U8, BLOCK_I8_ROW, AFFINE_U8, AFFINE_U8 },
+        { LUT_BYTES, BLOCK_I4, BLOCK_I4, BLOCK_U4_OFFSET, BLOCK_I8, BLOCK_ODD },
+    };
+    enum { MOST = 6 };
+    diag d = { 0 };
+    pool *two;
+    assert_ok(pool_make(&two, 2, &d), d);
+    for (size_t f = 0; f < COUNT(all); f++)
+        for (int c = 0; c < 4; c++) {
+            rng r = { test_seed("together") + f * 4 + (uint64_t)c };
+            const int64_t k = c == 3 ? 768 : 96 * (1 + (int64_t)rng_below(&r, 4)), n = c == 2 ? 3 : 1;
+            const dtype dt = c % 2 ? DT_F16 : DT_F32;
+            const uint64_t seed = r.s;
+            int64_t m[MOST];
+            for (int i = 0; i < MOST; i++) m[i] = i == 1 ? m[0] : 2 * (1 + (int64_t)rng_below(&r, c == 3 ? 200 : 20));
+            size_t xn, yn[MOST];
+            assert_true(dtype_bytes(dt, k * n, &xn));
+            void *x = must(xn), *joint[2][MOST], *alone[MOST];
+            for (int64_t i = 0; i < k * n; i++) dtype_store(dt, x, i, rng_normal(&r));
+            for (int i = 0; i < MOST; i++) {
+                assert_true(dtype_bytes(dt, m[i] * n, &yn[i]));
+                joint[0][i] = must(yn[i]), joint[1][i] = must(yn[i]), alone[i] = must(yn[i]);
+            }
+            for (int only = -1; only < MOST; only++) { /* -1: all of them */
+                graph *g = graph_new("together", 0);
+                assert_non_null(g);
+                val in = graph_input(g, "x", (ttype){ .dt = dt, .sh = SHAPE(1, k, 1, n) }), first = NO_VAL;
+                for (int i = 0; i < MOST; i++) {
+                    if (only >= 0 && i != only && !(only == 1 && i == 0)) continue;
+                    rng own = { seed + (uint64_t)i };
+                    double *w = must((size_t)(m[i] * k) * sizeof *w);
+                    val y = G(g, CONV, in, make_weight(&own, g, all[f][i], m[i], k, dt, w));
+                    free(w);
+                    if (i == 0) first = y;
+                    if (i == 1) y = G(g, MUL, G(g, SILU, first), y);
+                    char name[8];
+                    snprintf(name, sizeof name, "y%d", i);
+                    if (only < 0 || i == only) graph_output(g, name, y);
+                }
+                assert_ok(graph_finish(g, &d), d);
+                program *p;
+                assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
+                for (int t = 0; t < 2; t++) {
+                    image *im;
+                    const void *xs = x;
+                    assert_ok(image_load(&im, p, NULL, &(image_options){ .pool = t ? two : NULL }, &d), d);
+                    if (t) assert_ok(image_reload(im, NULL, &d), d);
+                    assert_ok(image_run(im, &xs, only < 0 ? joint[t] : &alone[only], &d), d);
+                    image_free(im);
+                }
+                program_free(p);
+                graph_free(g);
+            }
+            for (int i = 0; i < MOST; i++) {
+                if (memcmp(joint[0][i], alone[i], yn[i])) fail_msg("%s, product %d of %d (case %d): other bits than alone", names[all[f][i]], i, MOST, c);
+                if (memcmp(joint[1][i], alone[i], yn[i])) fail_msg("%s, product %d of %d (case %d): other bits on two threads", names[all[f][i]], i, MOST, c);
+                free(joint[0][i]), free(joint[1][i]), free(alone[i]);
+            }
+            free(x);
+        }
+    pool_free(two);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(int8_products) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(together), cmocka_unit_test(int8_products) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
