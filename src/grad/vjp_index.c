@@ -48,6 +48,12 @@ static val where_named(adj *c, val ix, int64_t n, const shape *s, val v)
     bool plain = never_negative(c, ix);
     ix = wide_index(c, ix, n);
     if (c->g->err.st) return NO_VAL;
+    if (c->o->scatter && n <= 1 << 24) { /* a processor compares floats many at a time, and has no objection to changing a negative one */
+        ix = GA(c->g, CAST, VALS(ix), AT_S(DTYPE, "fp32"));
+        val zero = graph_scalar(c->g, DT_F32, 0), all = graph_scalar(c->g, DT_F32, (double)n);
+        if (!plain) ix = choose(c, G(c->g, LESS, ix, zero), G(c->g, ADD, ix, all), ix);
+        return choose(c, G(c->g, EQUAL, ix, range_of(c, DT_F32, n, 0, s)), v, num(c, 0));
+    }
     dtype t = graph_type(c->g, ix)->dt;
     val none = num(c, 0);
     if (!plain) none = choose(c, G(c->g, EQUAL, ix, range_of(c, t, n, -n, s)), v, none);
@@ -111,6 +117,13 @@ static val scatter_lines(adj *c, val ix, val dy, const shape *x, int axis)
     if (c->g->err.st) return NO_VAL;
     shape s = shape_at(c, ix);
     int64_t outer = prod(x->d, 0, axis), inner = prod(x->d, axis + 1, x->rank), n = x->d[axis];
+    if (s.d[axis] == 1) { /* one per line: in x's own shape there is nothing to sum */
+        shape along = { .rank = x->rank - axis };
+        for (int i = 0; i < along.rank; i++) along.d[i] = i ? 1 : n;
+        val d = where_named(c, ix, n, &along, dy);
+        shape got = c->g->err.st ? *x : shape_at(c, d);
+        return shape_eq(&got, x) ? d : reshaped(c, d, x);
+    }
     shape apart = SHAPE(outer, s.d[axis], 1, inner), line = SHAPE(n, 1);
     val d = where_named(c, reshaped(c, ix, &apart), n, &line, reshaped(c, dy, &apart));
     return reshaped(c, sum_axes(c, d, 1u << 1), x);

@@ -111,7 +111,8 @@ void vjp_atan(adj *c) { c->dx[0] = quo(c, c->dy[0], add(c, num(c, 1), mul(c, x0(
 
 /* ---- pieces ---- */
 
-void vjp_relu(adj *c) { c->dx[0] = only_if(c, above(c, x0(c), 0), c->dy[0]); }
+/* y is above 0 where x is; asking y leaves x to be forgotten inside the pass that made it. */
+void vjp_relu(adj *c) { c->dx[0] = only_if(c, above(c, y0(c), 0), c->dy[0]); }
 
 static val between(adj *c, val v, double lo, double hi, val dy)
 {

@@ -12,6 +12,8 @@
  * >= 1/D, and squares or a t^2 too small for fp16 are below its last bit; where m is sqrt(eps), t is 1 and dominates. Only
  * sqrt(eps) has to be representable, and 1e-3 is an ordinary fp16 number.
  *
+ * fp32 holds any of these squares and any eps: there the textbook order it is, which has a quarter of the passes forward and back.
+ *
  * Means are a sum and a division by D: D is exact in fp16 where 1/D is not, and reduce_mean is not taken everywhere.
  * rsqrt rather than pow(-0.5): the engine's is the correctly rounded function. Its epsilon stays unset: the sum is never 0. */
 #include <math.h>
@@ -44,9 +46,20 @@ typedef struct {
     val n, r;
 } normed;
 
+static normed normalise_f32(graph *g, val x, double eps, bool centre)
+{
+    if (centre) x = G(g, SUB, x, channel_mean(g, x));
+    if (g->err.st) return (normed){ NO_VAL, NO_VAL };
+    val sum = GA(g, REDUCE_SUM_SQUARE, VALS(x), AT_IS(AXES, 1), AT_B(KEEP_DIMS, true));
+    val mean = G(g, REAL_DIV, sum, scalar_like(g, x, (double)graph_type(g, x)->sh.d[1]));
+    val r = GA(g, RSQRT, VALS(G(g, ADD, mean, scalar_like(g, x, eps))), AT_F(EPSILON, 0));
+    return (normed){ .n = G(g, MUL, x, r), .r = r };
+}
+
 static normed normalise(graph *g, val x, double eps, bool centre)
 {
     if (g->err.st) return (normed){ NO_VAL, NO_VAL };
+    if (type_of(g, x) == DT_F32) return normalise_f32(g, x, eps, centre);
     val root = scalar_like(g, x, sqrt(eps));
     val top = GA(g, REDUCE_MAX, VALS(G(g, ABS, x)), AT_IS(AXES, 1), AT_B(KEEP_DIMS, true));
     val m = G(g, MAXIMUM, top, root);
@@ -61,6 +74,7 @@ static normed normalise(graph *g, val x, double eps, bool centre)
 
 double nn_eps(dtype dt, double eps)
 {
+    if (dt == DT_F32) return dtype_round(dt, eps);
     double root = dtype_round(dt, sqrt(eps));
     return root * root;
 }

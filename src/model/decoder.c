@@ -193,7 +193,9 @@ static val mean_loss(maker *m, const token *target)
     graph *g = m->k.g;
     val zero = graph_scalar(g, m->k.c->dt, 0), mine = NO_VAL;
     int64_t first = 0;
-    for (int i = 0; i < m->n_parts && !g->err.st; i++) {
+    bool named = target->raw.i && m->n_parts == 1;
+    if (named) mine = GA(g, GATHER_ALONG_AXIS, VALS(m->out->logits[0], RESHAPED(g, target->raw, 1, 1, 1, m->positions)), AT_I(AXIS, 1));
+    for (int i = 0; i < m->n_parts && !named && !g->err.st; i++) {
         int64_t n = graph_type(g, m->out->logits[i])->sh.d[1];
         char name[24];
         snprintf(name, sizeof name, "out%d", i);

@@ -170,7 +170,7 @@ void model_presets_print(strbuf *b, const char *format);
 /* y = W x (+ b): 1x1 convolution, and an add since the engine's convolution takes no bias argument. */
 val nn_linear(graph *g, val x, val w, val bias);
 /* Over axis 1 (channels). gain and bias are [1, C, 1, 1]; NO_VAL leaves a bias out. The eps in force is the square of
- * sqrt(eps) rounded to the tensor's type: nn_eps says which. */
+ * sqrt(eps) rounded to the tensor's type, in fp32 eps so rounded: nn_eps says which. */
 val nn_rmsnorm(graph *g, val x, val gain, double eps);
 val nn_layernorm(graph *g, val x, val gain, val bias, double eps);
 val nn_rmsnorm_bwd(graph *g, val dy, val x, val gain, double eps);   /* dx */
