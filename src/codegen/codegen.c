@@ -117,6 +117,7 @@ static void compile(cg *c)
     cg_drop_dead(c);
     fuse_passes(c);
     fuse_chains(c);
+    order_reductions(c);
     alias_copies(c);
     bind_outputs(c);
     plan_memory(c);

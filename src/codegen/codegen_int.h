@@ -160,6 +160,7 @@ void cg_count_uses(cg *c);
 void cg_drop_dead(cg *c);
 void fuse_passes(cg *c);   /* what the engine does in one pass, by the rounding rules */
 void fuse_chains(cg *c);   /* speed */
+void order_reductions(cg *c); /* to where their operands are still in a cache */
 void alias_copies(cg *c);  /* tensors that lie inside others instead of being copied */
 void bind_outputs(cg *c);  /* instructions write straight into ports where they can */
 void plan_memory(cg *c);

@@ -104,7 +104,12 @@ val nn_layernorm_bwd(graph *g, val dy, val x, val gain, double eps) { return nor
 
 /* ---- activations ---- */
 
-val nn_silu(graph *g, val x) { return G(g, MUL, x, G(g, SIGMOID, x)); }
+/* fp32 is of a processor, which has the function itself: the gradient makes the sigmoid again, and none is kept for it. */
+val nn_silu(graph *g, val x)
+{
+    if (!g->err.st && type_of(g, x) == DT_F32) return G(g, SILU, x);
+    return G(g, MUL, x, G(g, SIGMOID, x));
+}
 val nn_swiglu(graph *g, val h1, val h3) { return G(g, MUL, nn_silu(g, h1), h3); }
 
 val nn_geglu(graph *g, val h1, val h3) { return G(g, MUL, nn_gelu(g, h1), h3); }

@@ -155,6 +155,51 @@ static const struct {
     { "views", "x = input fp32[2, 4, 8]\na = reshape(x) {shape=[8, 8]}\nb = relu(a)\nc = expand_dims(b) {axes=[0]}\nd = softmax(c)\ny = squeeze(d)\nreturn y\n", 2, IN_SOFTMAX },
 };
 
+/* The quotient by a root and a number is one function, in the row above that asks for it. */
+static void root_is_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(fast); i++) {
+        if (strncmp(fast[i].what, "adam", 4)) continue;
+        char text[2048];
+        snprintf(text, sizeof text, "graph \"p\"\n%s", fast[i].text);
+        program *p = compiled(text, &(codegen_options){ .level = 1 });
+        strbuf b = { 0 };
+        program_print(p, &b);
+        assert_non_null(b.at);
+        assert_non_null(strstr(b.at, "root_div("));
+        assert_null(strstr(b.at, " div("));
+        assert_null(strstr(b.at, " sqrt("));
+        sb_free(&b);
+        program_free(p);
+    }
+}
+
+/* A large tensor is reduced right behind what made it, products that share an operand stay side by side. */
+static void reductions_stand_close(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int at;
+    } rows[] = {
+        { "graph \"p\"\nx = input fp32[300, 300]\nz = input fp32[300, 300]\na = matmul(x, z)\nb = matmul(a, x)\nc = softmax(b)\n"
+          "s = reduce_sum_square(a) {axes=[0, 1]}\nreturn a, c, s\n", 1 },
+        { "graph \"p\"\nx = input fp32[300, 300]\nz = input fp32[300, 300]\nw = input fp32[300, 300]\na = matmul(x, z)\nb = matmul(x, w)\nc = softmax(b)\n"
+          "s = reduce_sum_square(a) {axes=[0, 1]}\nreturn a, c, s\n", 2 },
+        { "graph \"p\"\nx = input fp32[30, 30]\nz = input fp32[30, 30]\na = matmul(x, z)\nb = matmul(a, x)\nc = softmax(b)\n"
+          "s = reduce_sum_square(a) {axes=[0, 1]}\nreturn a, c, s\n", 3 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        program *p = compiled(rows[i].text, &(codegen_options){ .level = 1 });
+        int at = -1;
+        for (size_t k = 0; k < p->insns.n; k++)
+            if (p->insns.at[k].op == IN_REDUCE) at = (int)k;
+        assert_int_equal(at, rows[i].at);
+        program_free(p);
+    }
+}
+
 static void fast_forms(void **state)
 {
     (void)state;
@@ -560,7 +605,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_passes), cmocka_unit_test(one_rounding),     cmocka_unit_test(dot_is_product), cmocka_unit_test(narrow_inside),
-        cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
+        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
         cmocka_unit_test(long_chain),    cmocka_unit_test(resident_binding), cmocka_unit_test(port_order),     cmocka_unit_test(weights_outside),
         cmocka_unit_test(compressed),    cmocka_unit_test(state_ports),      cmocka_unit_test(refused),        cmocka_unit_test(dead_is_free),
         cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),
