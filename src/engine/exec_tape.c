@@ -6,7 +6,7 @@
  * ends where the shortest run does. Results are stored when all is computed: a result may lie where an operand did. */
 #include "engine/exec_chain_int.h"
 
-enum { TAPE_INPUTS = 32, MOST_ACTS = 192, SLOTS = 24, SHORTEST_RUN = 256, NONE = -1 };
+enum { TAPE_INPUTS = 32, MOST_ACTS = 192, SLOTS = 24, SHORTEST_RUN = 256, TAPE_VALUES = 32, MOST_ROWS = 32, NONE = -1 };
 
 typedef enum { AT_NOTHING, AT_SLOT, AT_INPUT, AT_ACC, AT_RESULT } place_kind;
 typedef struct {
@@ -17,16 +17,21 @@ typedef struct {
 typedef struct {
     vec_act act; /* without its places */
     place at, z;
-    int value[2];   /* input whose one value is this parameter; NONE: it has its own */
-    bool minus[2];  /* less that value */
+    int value[2];   /* the tape's value that is this parameter; NONE: it has its own */
+    float own[2];
 } tape_act;
 
 struct exec_tape {
     int n_acts, n_slots, tile;
     tape_act *acts;
+    int n_values;
+    struct {
+        int input;
+        bool minus;
+    } value[TAPE_VALUES]; /* of operands that are one number for as long as a run lasts */
     int n_fills;
     struct {
-        int slot, input;
+        int slot, value;
     } fill[SLOTS]; /* one value, spread over a slot once a stretch */
 };
 
@@ -117,11 +122,21 @@ static place place_of(const maker *m, const value *v)
 }
 static int step_of(const maker *m, const value *v) { return v->input == NONE ? 0 : (int)exec_size(type_of(m, v)); }
 
+static int value_of(maker *m, int input, bool minus)
+{
+    exec_tape *t = m->t;
+    for (int i = 0; i < t->n_values; i++)
+        if (t->value[i].input == input && t->value[i].minus == minus) return i;
+    if ((m->hard = m->hard || t->n_values == TAPE_VALUES)) return 0;
+    t->value[t->n_values].input = input, t->value[t->n_values].minus = minus;
+    return t->n_values++;
+}
+
 static void load_x(maker *m, int v)
 {
     const value *x = &m->values[v];
     if (m->in_x == v) return;
-    if (is_one(m, x)) put(m, VA_X_ONE, (place){ 0 }, 0)->value[0] = x->input;
+    if (is_one(m, x)) put(m, VA_X_ONE, (place){ 0 }, 0)->value[0] = value_of(m, x->input, false);
     else {
         put(m, (int)codes[type_of(m, x)].load, place_of(m, x), step_of(m, x));
     }
@@ -135,12 +150,13 @@ static place operand(maker *m, int v, int *step, int *drop)
     dtype t = type_of(m, x);
     *drop = NONE, *step = 0;
     if (is_one(m, x)) {
+        int one = value_of(m, x->input, false);
         for (int i = 0; i < m->t->n_fills; i++)
-            if (m->t->fill[i].input == x->input) return slot_at(m->t->fill[i].slot);
+            if (m->t->fill[i].value == one) return slot_at(m->t->fill[i].slot);
         int s = m->t->n_slots; /* one that nothing else ever uses */
         if ((m->hard = m->hard || s == SLOTS)) return slot_at(0);
         m->t->n_slots++, m->busy[s] = true;
-        m->t->fill[m->t->n_fills].slot = s, m->t->fill[m->t->n_fills++].input = x->input;
+        m->t->fill[m->t->n_fills].slot = s, m->t->fill[m->t->n_fills++].value = one;
         return slot_at(s);
     }
     if (t == DT_F32) {
@@ -168,7 +184,7 @@ static void join(maker *m) /* the last act with the one before it, where that ca
     for (size_t i = 0; i < COUNT(joined); i++)
         if (a->act.code == (int)joined[i].first && b->act.code == (int)joined[i].then) {
             a->act.code = (int)joined[i].both;
-            a->act.p[1] = b->act.p[0], a->value[1] = b->value[0], a->minus[1] = b->minus[0];
+            a->own[1] = b->own[0], a->value[1] = b->value[0];
             t->n_acts--;
             return;
         }
@@ -229,7 +245,7 @@ static void make_fn(maker *m, const chain_op *o, const int *given, int result)
     tape_act *a;
     if (n == 2 && is_one(m, y) && (swaps || f == VF_SUB)) { /* x - v is x + -v, bit for bit */
         a = put(m, f == VF_MUL ? VF_MUL_P : VF_ADD_P, (place){ 0 }, 0);
-        a->value[0] = y->input, a->minus[0] = f == VF_SUB;
+        a->value[0] = value_of(m, y->input, f == VF_SUB);
     } else if (n == 2 && type_of(m, y) == DT_F16 && coded(f) != NONE) a = put(m, coded(f), place_of(m, y), step_of(m, y));
     else {
         place at[2] = { { 0 } };
@@ -237,7 +253,7 @@ static void make_fn(maker *m, const chain_op *o, const int *given, int result)
         for (int i = 1; i < n; i++) at[i - 1] = operand(m, v[i], &step[i - 1], &drop[i - 1]);
         a = put(m, f, at[0], step[0]);
         a->z = at[1], a->act.z_step = step[1] * m->t->tile;
-        a->act.p[0] = o->p[0], a->act.p[1] = o->p[1];
+        a->own[0] = o->p[0], a->own[1] = o->p[1];
     }
     for (int i = 0; i < n; i++) used(m, v[i]);
     for (int i = 0; i < 2; i++)
@@ -331,24 +347,28 @@ size_t exec_tape_bytes(const exec_chain *ch)
     return (size_t)(ch->tape->n_slots + ch->n_in + ch->n_out + 1) * (size_t)ch->tape->tile * sizeof(float);
 }
 
+/* Rows of equal length one behind the other, or one of any length. */
 typedef struct {
     const exec_chain *ch;
     char *scratch;
-    int64_t slot_bytes;
+    int64_t slot_bytes, rows;
     char *in[TAPE_INPUTS], *result[CHAIN_MOST_RESULTS], *acc;
+    int64_t in_row[TAPE_INPUTS], result_row[CHAIN_MOST_RESULTS], acc_row; /* bytes from row to row */
     bool past[CHAIN_MOST_RESULTS];
-    float one[TAPE_INPUTS];
+    float (*one)[MOST_ROWS]; /* per value of the tape */
+    int *one_row;            /* 0: the same for all rows */
 } stretch;
 
 static char *slot_mem(const stretch *s, int slot) { return s->scratch + slot * s->slot_bytes; }
 
-static char *mem_of(const stretch *s, place p)
+static char *mem_of(const stretch *s, place p, int64_t *row)
 {
+    *row = 0;
     switch (p.kind) {
     case AT_SLOT: return slot_mem(s, p.which);
-    case AT_INPUT: return s->in[p.which];
-    case AT_RESULT: return s->result[p.which];
-    case AT_ACC: return s->acc;
+    case AT_INPUT: *row = s->in_row[p.which]; return s->in[p.which];
+    case AT_RESULT: *row = s->result_row[p.which]; return s->result[p.which];
+    case AT_ACC: *row = s->acc_row; return s->acc;
     case AT_NOTHING: break;
     }
     return s->scratch;
@@ -360,9 +380,12 @@ static void bind(const stretch *s, vec_act *to)
     for (int i = 0; i < t->n_acts; i++) {
         const tape_act *a = &t->acts[i];
         to[i] = a->act;
-        to[i].at = mem_of(s, a->at), to[i].z = mem_of(s, a->z);
-        for (int k = 0; k < 2; k++)
-            if (a->value[k] != NONE) to[i].p[k] = a->minus[k] ? -s->one[a->value[k]] : s->one[a->value[k]];
+        to[i].at = mem_of(s, a->at, &to[i].row), to[i].z = mem_of(s, a->z, &to[i].z_row);
+        for (int k = 0; k < 2; k++) {
+            bool given = a->value[k] != NONE;
+            to[i].p[k] = given ? s->one[a->value[k]] : &a->own[k];
+            to[i].p_row[k] = given ? s->one_row[a->value[k]] : 0;
+        }
         if (a->at.kind == AT_RESULT && s->past[a->at.which]) to[i].code += VA_PAST_F32 - VA_PUT_F32;
     }
 }
@@ -387,7 +410,7 @@ static void run_edge(const stretch *full, int64_t done, int64_t n)
         }
     for (int k = 0; k < ch->n_out; k++) s.result[k] = slot_mem(&s, edge_of(ch, (place){ AT_RESULT, k })), s.past[k] = false;
     bind(&s, acts);
-    ch->env->v->tape(acts, t->n_acts, 1);
+    ch->env->v->tape(acts, t->n_acts, 1, 1);
     for (int k = 0; k < ch->n_out; k++) {
         int64_t size = exec_size(ch->out[k].t);
         memcpy(full->result[k] + done * size, s.result[k], (size_t)(n * size));
@@ -417,7 +440,20 @@ static void walker_on(walker *k, const exec_walk *w, int64_t n) /* n: not past t
     }
 }
 
+/* Past rows of len elements: either a run each, not past the end of the axis before the last, or all in one run. */
+static void walker_rows(walker *k, const exec_walk *w, int64_t rows, int64_t len)
+{
+    const int a = w->rank - 2;
+    if (a < 0 || w->dim[a + 1] != len) {
+        walker_on(k, w, rows * len);
+        return;
+    }
+    k->idx[a] += rows - 1, k->off += (rows - 1) * w->stride[a];
+    walker_on(k, w, len);
+}
+
 static bool walks(const exec_walk *w) { return w->rank && !w->same; }
+static int64_t row_stride(const exec_walk *w, int64_t len) { return w->rank > 1 && w->dim[w->rank - 1] == len ? w->stride[w->rank - 2] : 0; }
 
 /* What stays the same from stretch to stretch. */
 typedef struct {
@@ -425,18 +461,19 @@ typedef struct {
     int64_t in_size[TAPE_INPUTS], result_size[CHAIN_MOST_RESULTS];
     bool past[CHAIN_MOST_RESULTS];
     int walkers[TAPE_INPUTS], n_walkers;
-    int ones[TAPE_INPUTS], n_ones;
+    bool by_row; /* nothing but parameters and places changes between rows */
 } ground;
 
 static void find_ground(const exec_chain *ch, const run_ctx *c, ground *g)
 {
-    g->n_walkers = g->n_ones = 0;
+    const exec_tape *t = ch->tape;
+    g->n_walkers = 0, g->by_row = true;
     for (int i = 0; i < ch->n_in; i++) {
         const exec_walk *w = &ch->in[i];
         g->in[i] = ctx_mem(c, w->tensor), g->in_size[i] = exec_size(w->t);
         if (walks(w)) g->walkers[g->n_walkers++] = i;
-        if (!w->rank || !w->stride[w->rank - 1]) g->ones[g->n_ones++] = i;
     }
+    for (int i = 0; i < t->n_fills; i++) g->by_row = g->by_row && !walks(&ch->in[t->value[t->fill[i].value].input]);
     for (int k = 0; k < ch->n_out; k++) {
         g->result[k] = ctx_mem(c, ch->out[k].y), g->result_size[k] = exec_size(ch->out[k].t);
         g->past[k] = ch->out[k].t != DT_BOOL && exec_chain_past(ch, c, k);
@@ -454,39 +491,87 @@ static float one_at(const vec_kernels *v, dtype t, const char *x)
     return y;
 }
 
+/* The value of an operand in every row. */
+static void find_ones(const exec_chain *ch, const ground *g, stretch *s, int64_t len)
+{
+    const exec_tape *t = ch->tape;
+    const vec_kernels *v = ch->env->v;
+    for (int i = 0; i < t->n_values; i++) {
+        const int input = t->value[i].input;
+        const exec_walk *w = &ch->in[input];
+        const int64_t stride = s->rows > 1 ? row_stride(w, len) : 0, n = stride ? s->rows : 1;
+        float *to = s->one[i];
+        s->one_row[i] = stride ? 1 : 0;
+        if (stride == 1) v->load(to, w->t, s->in[input], n);
+        else
+            for (int64_t r = 0; r < n; r++) to[r] = one_at(v, w->t, s->in[input] + r * stride * g->in_size[input]);
+        for (int64_t r = 0; t->value[i].minus && r < n; r++) to[r] = -to[r];
+    }
+}
+
+/* How many rows of the length at hand are alike from here on. */
+static int64_t rows_alike(const exec_chain *ch, const ground *g, const walker *walk, int64_t len, int64_t left)
+{
+    if (!g->by_row || len % ch->tape->tile) return 1;
+    int64_t rows = MIN(left / len, MOST_ROWS);
+    for (int i = 0; i < g->n_walkers; i++) {
+        const exec_walk *w = &ch->in[g->walkers[i]];
+        const walker *k = &walk[g->walkers[i]];
+        const int last = w->rank - 1;
+        if (w->dim[last] != len) { /* a longer run: one number for all rows in it */
+            if (w->stride[last]) return 1;
+            rows = MIN(rows, (w->dim[last] - k->idx[last]) / len);
+        } else if (last) rows = MIN(rows, w->dim[last - 1] - k->idx[last - 1]);
+    }
+    return rows;
+}
+
+static int64_t shortest_run(const exec_chain *ch, const ground *g, const walker *walk, int64_t len)
+{
+    for (int i = 0; i < g->n_walkers; i++) {
+        const exec_walk *w = &ch->in[g->walkers[i]];
+        len = MIN(len, w->dim[w->rank - 1] - walk[g->walkers[i]].idx[w->rank - 1]);
+    }
+    return len;
+}
+
 void exec_tape_run(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
 {
     const exec_tape *t = ch->tape;
     const vec_kernels *v = ch->env->v;
     vec_act acts[MOST_ACTS];
     ground g;
-    stretch s;
+    float one[TAPE_VALUES][MOST_ROWS];
+    int one_row[TAPE_VALUES];
+    stretch s = { .one = one, .one_row = one_row };
     walker walk[TAPE_INPUTS];
     find_ground(ch, c, &g);
     s.ch = ch, s.scratch = scratch, s.slot_bytes = t->tile * (int64_t)sizeof(float);
     for (int i = 0; i < ch->n_in; i++) walk[i] = walker_at(&ch->in[i], walks(&ch->in[i]) ? at : 0);
-    for (int64_t done = 0, len; done < n; done += len) {
-        len = n - done;
-        for (int i = 0; i < g.n_walkers; i++) {
-            const exec_walk *w = &ch->in[g.walkers[i]];
-            len = MIN(len, w->dim[w->rank - 1] - walk[g.walkers[i]].idx[w->rank - 1]);
-        }
+    for (int64_t done = 0, len; done < n; done += s.rows * len) {
+        len = shortest_run(ch, &g, walk, n - done);
+        s.rows = rows_alike(ch, &g, walk, len, n - done);
         for (int i = 0; i < ch->n_in; i++) {
             const exec_walk *w = &ch->in[i];
-            s.in[i] = g.in[i] + (w->same && w->rank ? at + done : walk[i].off) * g.in_size[i];
+            bool same = w->same && w->rank;
+            s.in[i] = g.in[i] + (same ? at + done : walk[i].off) * g.in_size[i];
+            s.in_row[i] = (same ? len : row_stride(w, len)) * g.in_size[i];
         }
-        for (int i = 0; i < g.n_ones; i++) s.one[g.ones[i]] = one_at(v, ch->in[g.ones[i]].t, s.in[g.ones[i]]);
-        for (int i = 0; i < g.n_walkers; i++) walker_on(&walk[g.walkers[i]], &ch->in[g.walkers[i]], len);
-        s.acc = (char *)(uintptr_t)(acc ? acc + done : NULL);
+        find_ones(ch, &g, &s, len);
+        for (int i = 0; i < g.n_walkers; i++) {
+            const int k = g.walkers[i];
+            walker_rows(&walk[k], &ch->in[k], s.rows, len);
+        }
+        s.acc = (char *)(uintptr_t)(acc ? acc + done : NULL), s.acc_row = len * (int64_t)sizeof *acc;
         for (int k = 0; k < ch->n_out; k++) {
-            s.result[k] = g.result[k] + (at + done) * g.result_size[k];
+            s.result[k] = g.result[k] + (at + done) * g.result_size[k], s.result_row[k] = len * g.result_size[k];
             s.past[k] = g.past[k] && (uintptr_t)s.result[k] % VEC_LINE == 0;
         }
-        for (int i = 0; i < t->n_fills; i++) v->fill((float *)(void *)slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].input], t->tile);
+        for (int i = 0; i < t->n_fills; i++) v->fill((float *)(void *)slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].value][0], t->tile);
         int64_t whole = len / t->tile;
         if (whole) {
             bind(&s, acts);
-            v->tape(acts, t->n_acts, whole);
+            v->tape(acts, t->n_acts, s.rows, whole);
         }
         if (len % t->tile) run_edge(&s, whole * t->tile, len % t->tile);
     }

@@ -70,7 +70,7 @@ enum { VEC_LINE = 64 /* bytes of a line of the caches */, VEC_BAND = 8 };
  * set it to p[0], combine it with fp16 elements at `at`, make fp32 of elements there and leave it at `z`, or store x at `at`: as a type, or
  * past the caches to an address that is a multiple of VEC_LINE. ASK asks memory for the elements of so many
  * bytes that lie VEC_ASK_AHEAD bytes behind `at`. */
-enum { VEC_ASK_AHEAD = 4096 };
+enum { VEC_ASK_AHEAD = 8192 };
 typedef enum {
     VA_ASK_4 = VF_COUNT, VA_ASK_2, VA_ASK_1, VA_X_F32, VA_X_F16, VA_X_BF16, VA_X_BOOL, VA_X_ONE,
     VA_ADD_F16, VA_SUB_F16, VA_MUL_F16,
@@ -80,8 +80,10 @@ typedef enum {
 } vec_code;
 typedef struct {
     int code;
-    int step, z_step; /* bytes from the place of one tile to that of the next; 0: always the same */
-    float p[2];
+    int step, z_step;    /* bytes from the place of one tile to that of the next; 0: always the same */
+    int64_t row, z_row;  /* and from one row of tiles to the next */
+    const float *p[2];
+    int p_row[2];        /* 1: the next row's follows; 0: they have the same */
     void *at, *z;
 } vec_act;
 
@@ -92,7 +94,7 @@ typedef struct {
     int window_cols; /* of a panel of b */
     vec_run *const *fn; /* VF_COUNT of them */
     int tile;        /* elements of a tile */
-    void (*tape)(const vec_act *acts, int n, int64_t tiles);
+    void (*tape)(vec_act *acts, int n, int64_t rows, int64_t tiles); /* tiles: of a row; acts go along from row to row */
     void (*table)(float *y, const float *x, const vec_table *t, int64_t n);
     void (*round)(float *x, int how, int64_t n);
     /* The end of a multiply-accumulate pass: magnitudes below `least` become 0 (0: none do). */

@@ -215,6 +215,32 @@ static void test_ew(void **state)
     }
 }
 
+/* Rows of whole tiles, more of them than are taken at a time, with operands that change from row to row or never. */
+static void test_tile_rows(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 16; round++) {
+        prog g;
+        links l;
+        prog_open(&g, &numerics_cpu);
+        l.steps[0] = 4 * CHAIN_STEP, l.params[0] = 0;
+        const int64_t y[] = { 2, upto(60, 70), 256 * upto(1, 2) };
+        const int64_t per_row[] = { y[1], 1 }, per_column[] = { y[2] }, each_row[] = { 2, y[1], 1 }, outer[] = { 2, 1, 1 };
+        dtype t = chance(50) ? DT_F16 : DT_F32;
+        int64_t ts[] = { 0, 5, input(&g, t, y, 3, TAME, 8), input(&g, t, per_row, 2, TAME, 8), input(&g, t, each_row, 3, TAME, 8), input(&g, t, per_column, 1, TAME, 8), input(&g, t, outer, 3, TAME, 8) };
+        for (int k = 0; k < 4; k++) { /* one operand after the other */
+            static const fn_id fns[] = { FN_ADD, FN_MUL, FN_SUB };
+            int64_t *step = l.steps + 1 + k * CHAIN_STEP;
+            for (int j = 0; j < CHAIN_STEP; j++) step[j] = -1;
+            step[STEP_FN] = fns[rng_below(&R, COUNT(fns))], step[STEP_A] = k ? 5 + k - 1 : 0, step[STEP_A + 1] = 1 + k, step[STEP_TYPE] = t;
+        }
+        ts[0] = prog_out(&g, t, y, 3);
+        prog_insn(&g, IN_EW, ts, (uint32_t)COUNT(ts), l.steps, n_of(&l), l.params, m_of(&l));
+        compare(&g, "cpu", 0, 1e-3);
+        prog_close(&g);
+    }
+}
+
 /* A chain with several results. */
 static void test_ews(void **state)
 {
@@ -894,7 +920,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_ew), cmocka_unit_test(test_ews), cmocka_unit_test(test_choice), cmocka_unit_test(test_index),
+        cmocka_unit_test(test_ew), cmocka_unit_test(test_tile_rows), cmocka_unit_test(test_ews), cmocka_unit_test(test_choice), cmocka_unit_test(test_index),
         cmocka_unit_test(test_cast_fill),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_siblings),

@@ -371,10 +371,10 @@ static void tapes(const vec_kernels *v, const vec_kernels *plain)
             int size = dtype_bits(types[k].t) / 8;
             for (int64_t i = 0; i < n; i++) a[i] = number(), b[i] = number(), c[i] = number();
             v->store(from, types[k].t, a, n), v->load(a, types[k].t, from, n);
-            const vec_act acts[] = { { .code = types[k].ask, .step = size * v->tile, .at = from, .z = b }, { .code = types[k].load, .step = size * v->tile, .at = from, .z = b },
-                                     { .code = f, .step = 4 * v->tile, .z_step = 4 * v->tile, .p = { p[0], p[1] }, .at = b, .z = c },
-                                     { .code = f % 2 ? types[k].put : types[k].past, .step = size * v->tile, .at = to, .z = b } };
-            v->tape(acts, COUNT(acts), TILES);
+            vec_act acts[] = { { .code = types[k].ask, .step = size * v->tile, .at = from, .z = b }, { .code = types[k].load, .step = size * v->tile, .at = from, .z = b },
+                               { .code = f, .step = 4 * v->tile, .z_step = 4 * v->tile, .p = { &p[0], &p[1] }, .at = b, .z = c },
+                               { .code = f % 2 ? types[k].put : types[k].past, .step = size * v->tile, .at = to, .z = b } };
+            v->tape(acts, COUNT(acts), 1, TILES);
             v->fence();
             v->fn[f](y, a, b, c, p, n);
             v->store(want, types[k].t, y, n);
@@ -388,17 +388,38 @@ static void tapes(const vec_kernels *v, const vec_kernels *plain)
         vec_fn f;
     } with[] = { { VA_ADD_F16, VF_ADD }, { VA_SUB_F16, VF_SUB }, { VA_MUL_F16, VF_MUL } };
     for (size_t k = 0; k < COUNT(with); k++) { /* x of one value, with fp16 elements, and with the same ones moved to a slot */
-        float slot[MOST_TILE];
+        float slot[MOST_TILE], three = 3;
         for (int64_t i = 0; i < n; i++) b[i] = number();
         v->store(from, DT_F16, b, n), v->load(b, DT_F16, from, n);
-        const vec_act acts[] = { { .code = VA_X_ONE, .p = { 3 }, .at = from, .z = slot }, { .code = with[k].code, .step = 2 * v->tile, .at = from, .z = slot },
-                                 { .code = VA_MOVE_F16, .step = 2 * v->tile, .at = from, .z = slot }, { .code = VF_ADD, .at = slot, .z = slot },
-                                 { .code = VA_PUT_F32, .step = 4 * v->tile, .at = to, .z = slot } };
-        v->tape(acts, COUNT(acts), TILES);
+        vec_act acts[] = { { .code = VA_X_ONE, .p = { &three }, .at = from, .z = slot }, { .code = with[k].code, .step = 2 * v->tile, .at = from, .z = slot },
+                           { .code = VA_MOVE_F16, .step = 2 * v->tile, .at = from, .z = slot }, { .code = VF_ADD, .at = slot, .z = slot },
+                           { .code = VA_PUT_F32, .step = 4 * v->tile, .at = to, .z = slot } };
+        v->tape(acts, COUNT(acts), 1, TILES);
         v->fill(a, 3, n);
         v->fn[with[k].f](y, a, b, NULL, NULL, n);
         v->fn[VF_ADD](y, y, b, NULL, NULL, n);
         for (int64_t i = 0; i < n; i++) assert_true(same((float)dtype_load(DT_F32, to, i), y[i]));
+    }
+    /* rows: each with parameters and a place of its own, one operand the same for all */
+    enum { ROWS = 3 };
+    float gain[ROWS] = { 2, -3, 0.5f }, offset = 1;
+    int64_t len = 2 * (int64_t)v->tile;
+    static float x[ROWS * 2 * MOST_TILE], same_row[2 * MOST_TILE], made[ROWS * 2 * MOST_TILE], line[2 * MOST_TILE];
+    for (int64_t i = 0; i < ROWS * len; i++) x[i] = number();
+    for (int64_t i = 0; i < len; i++) same_row[i] = number();
+    vec_act acts[] = { { .code = VA_X_F32, .step = 4 * v->tile, .row = 4 * len, .at = x, .z = x },
+                       { .code = VF_AFFINE, .p = { gain, &offset }, .p_row = { 1, 0 }, .at = x, .z = x },
+                       { .code = VF_MUL, .step = 4 * v->tile, .at = same_row, .z = x },
+                       { .code = VA_PUT_F32, .step = 4 * v->tile, .row = 4 * len, .at = made, .z = x } };
+    for (size_t k = 0; k < COUNT(acts); k++)
+        for (int m = 0; m < 2; m++)
+            if (!acts[k].p[m]) acts[k].p[m] = &offset;
+    v->tape(acts, COUNT(acts), ROWS, 2);
+    for (int r = 0; r < ROWS; r++) {
+        const float both[2] = { gain[r], offset };
+        v->fn[VF_AFFINE](line, x + r * len, NULL, NULL, both, len);
+        v->fn[VF_MUL](line, line, same_row, NULL, NULL, len);
+        for (int64_t i = 0; i < len; i++) assert_true(same(made[r * len + i], line[i]));
     }
 }
 
