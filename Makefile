@@ -47,6 +47,7 @@ ISA_x86_64_avx2       := -mavx2 -mfma -mf16c $(KOPT)
 ISA_x86_64_avx512     := $(AVX512)
 ISA_x86_64_avx512bf16 := $(AVX512) -mavx512bf16
 ISA_x86_64_vnni       := $(AVX512) -mavx512vnni
+ISA_x86_64_gfni       := $(AVX512) -mavx512vnni -mgfni
 ISA_x86_64_amx        := -mamx-tile -mamx-bf16 -mamx-int8 $(KOPT)
 ISA_aarch64_neon      := $(KOPT)
 ISA_aarch64_fp16      := -march=armv8.2-a+fp16+fp16fml $(KOPT)

@@ -13,7 +13,7 @@ enum {
 };
 
 static const gemv_kernel rows[] = {
-#define GEMV(id, need_, width_, digits_, bytes_, quad_, quad_rows_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##id, .scores = gemv_scores_##id, .mix = gemv_mix_##id, .digits = digits_, .bytes = bytes_, .quad = quad_, .quad_rows = quad_rows_ },
+#define GEMV(id, like, need_, width_, digits_, bytes_, quad_, quad_rows_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##like, .scores = gemv_scores_##like, .mix = gemv_mix_##like, .digits = digits_, .bytes = bytes_, .quad = quad_, .quad_rows = quad_rows_ },
 #include "kernel/gemv.def"
 #undef GEMV
 };

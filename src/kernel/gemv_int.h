@@ -50,14 +50,14 @@ struct gemv_kernel {
     gemv_rows *quad_rows;
 };
 
-#define GEMV(id, need, width, digits, bytes, quad, quad_rows) gemv_rows gemv_rows_##id; gemv_lines gemv_scores_##id, gemv_mix_##id;
+#define GEMV(id, like, need, width, digits, bytes, quad, quad_rows) gemv_rows gemv_rows_##like; gemv_lines gemv_scores_##like, gemv_mix_##like;
 #include "kernel/gemv.def"
 #undef GEMV
 #if defined(__x86_64__)
 gemv_digits gemv_digits_vnni, gemv_digits_avx512, gemv_digits_avx2;
 gemv_bytes gemv_bytes_vnni;
 gemv_digits gemv_quad_vnni, gemv_quad_avx512;
-gemv_rows gemv_quad_rows_vnni, gemv_quad_rows_avx512;
+gemv_rows gemv_quad_rows_gfni, gemv_quad_rows_vnni, gemv_quad_rows_avx512;
 #elif defined(__aarch64__)
 gemv_digits gemv_digits_dot;
 gemv_bytes gemv_bytes_dot;

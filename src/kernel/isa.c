@@ -53,6 +53,7 @@ static uint32_t detect(void)
     if (!(set & ISA_AVX2) || (os & 0xe6) != 0xe6 || !f512) return set;
     set |= ISA_AVX512;
     if (c >> 11 & 1) set |= ISA_VNNI;
+    if (c >> 8 & 1) set |= ISA_GFNI;
     uint32_t a71, b71, c71, d71;
     if (a >= 1 && __get_cpuid_count(7, 1, &a71, &b71, &c71, &d71) && (a71 >> 5 & 1)) set |= ISA_AVX512BF16;
     bool tiles = (d >> 22 & 1) && (d >> 24 & 1) && (d >> 25 & 1) && (os & 0x60000) == 0x60000;
