@@ -101,7 +101,7 @@ static an_status product_make(bench *b, gemm_math math, size_t i, product *p)
     for (int64_t x = 0; x < k * n; x++) p->b[x] = noise[x * 7 % 4093];
     p->av = (gemm_view){ .at = p->a, .type = at, .row = f == DX ? 1 : k, .col = f == DX ? m : 1 };
     gemm_view bv = { .at = p->b, .type = DT_F32, .row = f == DW ? 1 : n, .col = f == DW ? k : 1 };
-    bool fresh = f == DW && k <= FRESH_K && math != GEMM_I8;
+    bool fresh = f == DW && k <= FRESH_K;
     p->pack_each = f == DW && !fresh;
     p->call = (gemm_call){ .kernel = g, .pool = b->pool, .m = m, .n = n, .k = k, .a = fresh ? NULL : p->packed, .a_view = p->av, .b = bv, .c = p->c, .c_type = DT_F32, .ldc = n, .scratch = p->scratch, .scratch_bytes = ns };
     return gemm_pack_a(g, b->pool, m, k, p->av, p->packed, b->d);

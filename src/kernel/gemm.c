@@ -1,7 +1,7 @@
 /* gemm.c: the matrix product's driver. In: packed A, a view of B.  Out: C.
  *
  * B is taken in stripes of columns, so that packed B is fresh in the cache and scratch stays small. Within a stripe C is cut
- * into blocks of whole tiles, the tasks. A few threads pack a piece of B when one of them first comes to it (`lazy`); many pack
+ * into blocks of whole tiles, smaller ones towards the end. A few threads pack a piece of B when one of them first comes to it (`lazy`); many pack
  * the next stripe together into the other of two buffers while one is multiplied.
  * A B whose rows are rows of memory, for few rows of C: of whole panels of fp32 it is read where it lies, as nothing would pay for a
  * copy (`as_is`); a long one is shared out by k, so that a thread meets again the rows it wrote last (`by_k`).
@@ -18,11 +18,11 @@
 #include "kernel/gemm_pack_int.h"
 
 static const gemm_kernel rows[] = {
-#define GEMM(id, math_, need_, mr_, nr_, kc_, a_pk_, a_kr_, b_pk_, b_kr_, k_align_, fast_, expand_, tile_, vec_, begin_, end_, sum_)   \
+#define GEMM(id, math_, need_, mr_, nr_, kc_, a_pk_, a_kr_, b_pk_, b_kr_, k_align_, fast_, expand_, finishes_, tile_, vec_, begin_, end_, sum_) \
     {                                                                                                                 \
         .name = #id, .math = GEMM_##math_, .need = (need_), .mr = mr_, .nr = nr_, .kc = kc_, .a_pk = a_pk_, .a_kr = a_kr_,    \
-        .b_pk = b_pk_, .b_kr = b_kr_, .k_align = k_align_, .fast = fast_, .expand = expand_, .tile = tile_, .vec = &vec_, .begin = begin_,   \
-        .end = end_, .row_sum = sum_,                                                                                 \
+        .b_pk = b_pk_, .b_kr = b_kr_, .k_align = k_align_, .fast = fast_, .expand = expand_, .finishes = finishes_, .tile = tile_, .vec = &vec_, \
+        .begin = begin_, .end = end_, .row_sum = sum_,                                                                \
     },
 #include "kernel/gemm.def"
 #undef GEMM
@@ -43,20 +43,24 @@ const gemm_kernel *gemm_pick(gemm_math m, uint32_t isa)
     return k;
 }
 
-/* How C is cut: stripes, each of m_parts x n_parts blocks of whole panels. */
+/* How C is cut: stripes, each of m_parts x n_parts parts of whole panels; a thread claims several parts, one below the other, or, towards
+ * the end, a cut of one. */
 typedef struct {
     packed_layout a;
     packed_layout b; /* of a full stripe */
-    int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts, b_copies;
+    int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts, cuts, b_copies;
     bool deep, lazy;
-    size_t piece_bytes, sums_bytes; /* per thread: a piece of A just widened or packed, unfinished sums */
+    size_t piece_bytes, sums_bytes; /* per thread: a piece of A just widened or packed and its row sums, unfinished sums */
+    size_t fix_at;                  /* where in the piece the row sums of a block's panels are */
     size_t mark_bytes;              /* lazy: which pieces of the stripe are there */
     size_t bytes;
 } plan;
 
 enum {
     ALIGN = 64,
-    TASKS_PER_THREAD = 16, /* a thread that is late or slowed by its neighbours leaves little of its share to wait for */
+    PARTS_PER_THREAD = 16, /* where a part is several panels high */
+    OF_WHAT_IS_LEFT = 8,   /* this fraction of it is claimed at once: a thread that is late or slowed by its neighbours leaves little to wait for */
+    CUTS = 4,              /* of a share's last part */
     LAZY_THREADS = 4,      /* more would wait for each other's pieces longer than for a stripe packed together */
     QUEUES = 64,           /* threads beyond share a queue */
     DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
@@ -99,14 +103,16 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     if (!pack_layout(g, false, p.stripe_panels * g->nr, k, &p.b)) return false;
 
     p.n_parts = MIN(sharers, p.stripe_panels);
-    p.m_parts = !p.deep ? ceil_div(mp, MAX(l2 / 4 / (tile * ceil_div(p.stripe_panels, p.n_parts)), 1)) : 1;
-    int64_t want = n_threads > 1 ? (int64_t)TASKS_PER_THREAD * n_threads : 1;
+    p.m_parts = p.deep ? mp : ceil_div(mp, MAX(l2 / 4 / (tile * ceil_div(p.stripe_panels, p.n_parts)), 1));
+    int64_t want = n_threads > 1 ? (int64_t)PARTS_PER_THREAD * n_threads : 1;
     if (p.m_parts * p.n_parts < want) p.m_parts = MAX(p.m_parts, ceil_div(mp, ceil_div(mp, MIN(mp, ceil_div(want, p.n_parts))))); /* even ones */
     if (p.m_parts * p.n_parts < 4 * n_threads) p.n_parts = MIN(p.stripe_panels, ceil_div(4 * n_threads, p.m_parts));
     if (n_threads == 1) p.n_parts = 1;
+    p.cuts = n_threads > 1 ? MIN(CUTS, ceil_div(p.stripe_panels, p.n_parts)) : 1;
     int64_t tiles = p.k_steps > 1 ? (p.deep ? 1 : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
     p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
-    p.piece_bytes = ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN);
+    p.fix_at = ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN);
+    p.piece_bytes = p.fix_at + (g->row_sum ? ROUND_UP((size_t)(ceil_div(mp, p.m_parts) * g->mr) * sizeof(int32_t), ALIGN) : 0); /* deep: of one panel */
     p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) : 0;
     p.b_copies = !p.lazy && p.stripes > 1 ? 2 : 1;
     size_t per_thread, copies;
@@ -179,13 +185,15 @@ bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k) { return k == 
 
 static bool is_one_of(dtype t, bool int8) { return t == DT_F32 || t == DT_F16 || t == DT_BF16 || (int8 && t == DT_I8); }
 
+static bool can_be_a(const gemm_kernel *g, dtype t) { return g->math == GEMM_I8 ? t == DT_I8 : is_one_of(t, true); }
+static an_status refuse_a(const gemm_kernel *g, dtype t, diag *d) { return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the left operand cannot be %s", g->name, dtype_name(t)); }
+
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d)
 {
     packed_layout l;
     if (!pack_layout(k, true, m, kk, &l))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot pack %lld x %lld", k->name, (long long)m, (long long)kk);
-    if (k->math == GEMM_I8 ? a.type != DT_I8 : !is_one_of(a.type, true))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the left operand cannot be %s", k->name, dtype_name(a.type));
+    if (!can_be_a(k, a.type)) return refuse_a(k, a.type, d);
     if ((uintptr_t)out % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", k->name, ALIGN);
     pack_ctx x;
     if (!pack_begin(&x, k, true, m, kk, a, out)) return diag_fail(d, AN_BUG, NOWHERE, "%s: a layout that was fine is not", k->name);
@@ -203,27 +211,39 @@ typedef struct {
     int64_t j_first, j_count; /* its panels, counted in all of B */
     pack_ctx pack;      /* of the next stripe; n_tasks 0: none. lazy: of this one */
     char *threads;
-    bool plain; /* C is the sums */
+    bool plain; /* C is what the tile gives */
     bool as_is; /* nothing of B is packed */
     int64_t queues;
-    _Atomic int64_t next[QUEUES]; /* blocks claimed so far of each share */
+    _Atomic int64_t next[QUEUES]; /* cuts claimed so far of each share */
 } run_ctx;
 
-/* As many calls as there are blocks get each block once. */
-static int64_t claim(run_ctx *x, int thread)
+/* Cuts of parts, first..end: whole parts of one column of them, or one cut. */
+typedef struct {
+    int64_t first, end;
+} claimed;
+
+static claimed claim(run_ctx *x, int thread)
 {
-    const int64_t blocks = x->p->m_parts * x->p->n_parts;
+    const plan *p = x->p;
+    const int64_t parts = p->m_parts * p->n_parts;
     for (int64_t i = 0; i < x->queues; i++) {
-        int64_t q = (thread + i) % x->queues, first = blocks * q / x->queues, end = blocks * (q + 1) / x->queues;
-        if (atomic_load_explicit(&x->next[q], memory_order_relaxed) >= end - first) continue;
-        int64_t t = first + atomic_fetch_add_explicit(&x->next[q], 1, memory_order_relaxed);
-        if (t < end) return t;
+        const int64_t q = (thread + i) % x->queues, first = parts * q / x->queues * p->cuts, end = parts * (q + 1) / x->queues * p->cuts;
+        int64_t at = atomic_load_explicit(&x->next[q], memory_order_relaxed);
+        while (first + at < end) {
+            const int64_t left = (end - first - at) / p->cuts, below = p->m_parts - (first + at) / p->cuts % p->m_parts;
+            int64_t n = 1;
+            if (at % p->cuts == 0 && (left > 1 || x->queues == 1)) n = p->cuts * (p->deep ? MIN(MAX(x->queues > 1 ? left / OF_WHAT_IS_LEFT : left, 1), below) : 1);
+            if (atomic_compare_exchange_weak_explicit(&x->next[q], &at, at + n, memory_order_relaxed, memory_order_relaxed)) return (claimed){ first + at, first + at + n };
+        }
     }
-    return -1;
+    return (claimed){ 0, 0 };
 }
 
-/* j counts within the stripe here and below. */
-static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
+/* int8: the scales of panel j of B. j counts within the stripe here and below. */
+static const float *col_scale(const run_ctx *x, int64_t j) { return (const float *)(const void *)(x->b + x->b_extra) + j * x->c->kernel->nr; }
+
+/* fix: row sums of panel i of A, where the kernel has them. */
+static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc, const int32_t *fix)
 {
     const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
@@ -232,6 +252,7 @@ static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
     epi_job job = {
         .acc = acc,
         .is_int = g->math == GEMM_I8,
+        .row_fix = fix,
         .ld = g->nr,
         .rows = (int)MIN(c->m - r0, g->mr),
         .cols = (int)MIN(c->n - c0, g->nr),
@@ -245,12 +266,11 @@ static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc)
         .residual = e->residual ? (const char *)e->residual + (r0 * e->ld_residual + c0) * cb : NULL,
         .ld_residual = e->ld_residual * cb,
     };
-    if (g->row_sum) job.row_fix = (const int32_t *)(const void *)((const char *)c->a + x->p->a.extra) + r0;
-    if (job.is_int) job.col_scale = (const float *)(const void *)(x->b + x->b_extra) + j * g->nr;
+    if (job.is_int) job.col_scale = col_scale(x, j);
     g->vec->epilogue(&job);
 }
 
-/* A task: panels i0..i1 of A by j0..j1 of B. */
+/* Panels i0..i1 of A by j0..j1 of B. */
 typedef struct {
     int64_t i0, i1, j0, j1;
     int64_t turn; /* which panel of B it begins with: threads with the same ones begin with different ones, and pack those */
@@ -283,6 +303,16 @@ static void pack_piece(const gemm_call *c, int64_t row0, int64_t k0, int64_t kn,
         .dst = piece,
     };
     g->vec->pack(&j);
+}
+
+/* Row sums of panel i up to and with the piece that was packed last. */
+static const int32_t *piece_sums(const run_ctx *x, const block *w, int64_t i, bool first, int64_t kn)
+{
+    const gemm_kernel *g = x->c->kernel;
+    int32_t now[64], *sum = (int32_t *)(void *)(w->piece + x->p->fix_at) + (x->p->deep ? 0 : i - w->i0) * g->mr;
+    g->row_sum(kn, w->piece, first ? sum : now);
+    for (int r = 0; !first && r < g->mr; r++) sum[r] += now[r];
+    return sum;
 }
 
 /* Where A goes on after panel i at step s, and B at the step after; each shared out over the tiles until then. The task
@@ -349,9 +379,16 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     const bool last = s + 1 == p->k_steps;
     tile_job t = { .k = kn, .a = w->piece, .rows = (int)MIN(c->m - i * g->mr, g->mr) };
     look_ahead(x, w, s, i, &t);
-    if (!c->a) pack_piece(c, i * g->mr, k0, kn, w->piece);
-    else if (g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)w->piece, kn * g->mr);
+    const int32_t *fix = c->a && g->row_sum ? (const int32_t *)(const void *)((const char *)c->a + p->a.extra) + i * g->mr : NULL;
+    if (!c->a) {
+        pack_piece(c, i * g->mr, k0, kn, w->piece);
+        if (g->row_sum) fix = piece_sums(x, w, i, !s, kn);
+    } else if (g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)w->piece, kn * g->mr);
     else t.a = packed_a(x, i, s);
+    if (x->plain && g->math == GEMM_I8) {
+        t.row_scale = c->epi.scale ? c->epi.scale + i * g->mr : NULL;
+        t.row_fix = fix;
+    }
     const char *ahead = t.ahead[1].at;
     for (int64_t l = w->j0; l < w->j1; l++) {
         const int64_t j = l + w->turn < w->j1 ? l + w->turn : l + w->turn - (w->j1 - w->j0);
@@ -373,7 +410,8 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
         t.to = acc;
         t.to_ld = (int64_t)g->nr * 4;
         const bool straight = last && x->plain && t.cols == g->nr && t.rows == g->mr;
-        if (straight) { /* sums are the result: no need to pass through scratch */
+        t.col_scale = straight && g->math == GEMM_I8 ? col_scale(x, j) : NULL;
+        if (straight) { /* no need to pass through scratch */
             t.to = (char *)c->c + (i * g->mr * c->ldc + col) * c_bytes;
             t.to_ld = c->ldc * c_bytes;
         }
@@ -382,38 +420,47 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
             t.c = (const char *)c->c + i * g->mr * t.c_ld + col * c_bytes;
         }
         g->tile(&t);
-        if (last && !straight) finish_tile(x, i, j, acc);
+        if (last && !straight) finish_tile(x, i, j, acc, fix);
         t.ahead[0].at += t.ahead[0].step * (kn / g->b_kr);
     }
 }
 
-static void run_task(void *ctx, int64_t task, int thread)
+static void run_block(const run_ctx *x, claimed now, int thread)
 {
-    run_ctx *x = ctx;
     const plan *p = x->p;
     const gemm_kernel *g = x->c->kernel;
-    if (task < x->pack.n_tasks) {
-        pack_task(&x->pack, task, thread);
-        return;
-    }
-    if ((task = claim(x, thread)) < 0) return;
-    const int64_t mi = task % p->m_parts, ni = task / p->m_parts;
+    const int64_t part = now.first / p->cuts, mi = part % p->m_parts, ni = part / p->m_parts, high = MAX((now.end - now.first) / p->cuts, 1);
     char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->piece_bytes);
     block w = { .i0 = p->a.panels * mi / p->m_parts,
-                .i1 = p->a.panels * (mi + 1) / p->m_parts,
+                .i1 = p->a.panels * (mi + high) / p->m_parts,
                 .j0 = x->j_count * ni / p->n_parts,
                 .j1 = x->j_count * (ni + 1) / p->n_parts,
                 .piece = sums + p->sums_bytes };
+    if (now.end - now.first < p->cuts) {
+        const int64_t j0 = w.j0, wide = w.j1 - w.j0, cut = now.first % p->cuts;
+        w.j0 = j0 + wide * cut / p->cuts, w.j1 = j0 + wide * (cut + 1) / p->cuts;
+    } else if (p->lazy && p->n_parts == 1) w.turn = (w.j1 - w.j0) * (thread % x->queues) / x->queues;
     if (w.j0 == w.j1) return; /* a short last stripe */
-    if (p->lazy && p->n_parts == 1) w.turn = (w.j1 - w.j0) * (thread % x->queues) / x->queues;
     const int64_t row_bytes = (int64_t)g->mr * g->nr * 4 * (w.j1 - w.j0);
-    if (g->begin) g->begin();
     if (p->deep)
         for (int64_t i = w.i0; i < w.i1; i++)
             for (int64_t s = 0; s < p->k_steps; s++) run_row(x, &w, s, i, sums);
     else
         for (int64_t s = 0; s < p->k_steps; s++)
             for (int64_t i = w.i0; i < w.i1; i++) run_row(x, &w, s, i, sums + (i - w.i0) * row_bytes);
+}
+
+/* Packs something of the next stripe, or multiplies until nothing of this one is left. */
+static void run_task(void *ctx, int64_t task, int thread)
+{
+    run_ctx *x = ctx;
+    const gemm_kernel *g = x->c->kernel;
+    if (task < x->pack.n_tasks) {
+        pack_task(&x->pack, task, thread);
+        return;
+    }
+    if (g->begin) g->begin();
+    for (claimed now = claim(x, thread); now.first < now.end; now = claim(x, thread)) run_block(x, now, thread);
     if (g->end) g->end();
 }
 
@@ -471,7 +518,7 @@ static void few_task(void *ctx, int64_t task, int thread)
         for (int64_t j0 = 0; j0 < c->n; j0 += g->nr) {
             for (int64_t r = 0; r < g->mr; r++)
                 for (int64_t i = j0; i < MIN(c->n, j0 + g->nr); i++) tile[r * g->nr + i - j0] = acc[i * lanes + r];
-            finish_tile(x, p0 + p, j0 / g->nr, (const char *)tile);
+            finish_tile(x, p0 + p, j0 / g->nr, (const char *)tile, NULL);
         }
     }
 }
@@ -550,7 +597,7 @@ static void sum_task(void *ctx, int64_t task, int thread)
     const run_ctx *x = y->x;
     float *sum = (float *)(void *)(x->threads + (size_t)thread * (x->p->sums_bytes + x->p->piece_bytes));
     x->c->kernel->vec->sum(sum, y->sums + task * y->tile, y->each, y->parts, y->tile);
-    finish_tile(x, task / y->across, task % y->across, (const char *)sum);
+    finish_tile(x, task / y->across, task % y->across, (const char *)sum, NULL);
 }
 
 static void run_by_k(const gemm_call *c, run_ctx *x, int64_t parts)
@@ -592,8 +639,7 @@ static an_status refuse(const gemm_call *c, diag *d)
     if (c->ldc < c->n || (c->epi.residual && c->epi.ld_residual < c->n))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: rows of %lld elements cannot hold %lld columns", name,
                          (long long)(c->ldc < c->n ? c->ldc : c->epi.ld_residual), (long long)c->n);
-    if (!c->a && (c->kernel->math == GEMM_I8 || !is_one_of(c->a_view.type, true)))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: a left operand of %s must be packed ahead", name, dtype_name(c->a_view.type));
+    if (!c->a && !can_be_a(c->kernel, c->a_view.type)) return refuse_a(c->kernel, c->a_view.type, d);
     if (c->a && c->a_k && !gemm_can_begin(c->kernel, c->k, c->a_k))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: a product over %lld cannot take the beginning of %lld packed", name, (long long)c->k, (long long)c->a_k);
     if ((uintptr_t)c->a % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", name, ALIGN);
@@ -619,12 +665,11 @@ an_status gemm_run(const gemm_call *c, diag *d)
     run_ctx x = { .c = c, .p = &p, .b = b, .queues = MIN(pool_threads(c->pool), QUEUES) };
     x.marks = (mark *)(void *)(b + p.b.bytes * (size_t)p.b_copies);
     x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes;
-    x.plain = c->c_type == DT_F32 && g->math != GEMM_I8 && !e->scale && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
+    x.plain = c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
     if (c->a && is_few(g, c->n)) {
         run_few(c, &x, b);
         return AN_OK;
     }
-    const int64_t blocks = p.m_parts * p.n_parts;
     x.as_is = b_as_is(c);
     const int64_t parts = !c->a && c->b.col == 1 ? k_parts(g, c->m, c->k) : 1;
     if (parts > 1) {
@@ -649,7 +694,7 @@ an_status gemm_run(const gemm_call *c, diag *d)
             x.b_extra = x.pack.l.extra; /* the stripe packed last time */
             if (!x.as_is) st = stripe_begin(c, &p, s + 1, b + (p.stripes > 1 ? (~s & 1) * (int64_t)p.b.bytes : 0), &x.pack, d);
         }
-        if (!st) pool_run(c->pool, run_task, &x, x.pack.n_tasks + (s < 0 ? 0 : blocks));
+        if (!st) pool_run(c->pool, run_task, &x, x.pack.n_tasks + (s < 0 ? 0 : pool_threads(c->pool)));
     }
     pool_leave(c->pool);
     return st;

@@ -98,6 +98,10 @@ typedef struct {
     const char *c; /* rows of C this tile ends in, NULL: not at this step. Asked for bit by bit: a burst of misses, or of
                     * stores that miss, would leave the loads of B no way to the cache. */
     int64_t c_ld;  /* bytes */
+    /* A kernel that finishes: sums less 128 * row_fix[i] (NULL: 0), as fp32, times col_scale[j], times row_scale[i] (NULL: 1) are what
+     * goes to `to`, bit for bit as the epilogue has it. col_scale NULL: the sums go. */
+    const float *col_scale, *row_scale;
+    const int32_t *row_fix;
 } tile_job;
 
 typedef void gemm_tile(const tile_job *t);
@@ -113,13 +117,14 @@ struct gemm_kernel {
     int b_kr;
     bool fast;   /* unfinished sums of a whole block passing through memory would be felt */
     bool expand; /* the tile reads A as fp32: a panel is widened just before use */
+    bool finishes; /* the tile scales int32 sums itself: they need not pass through memory */
     gemm_tile *tile;
     const gemm_vec *vec;
     void (*begin)(void), (*end)(void);                                  /* around a thread's tiles, or NULL */
     void (*row_sum)(int64_t k, const void *panel, int32_t *out);        /* per lane of a PK_I8 panel, or NULL */
 };
 
-#define GEMM(id, math, need, mr, nr, kc, a_pk, a_kr, b_pk, b_kr, k_align, fast, expand, tile, vec, begin, end, row_sum)          \
+#define GEMM(id, math, need, mr, nr, kc, a_pk, a_kr, b_pk, b_kr, k_align, fast, expand, finishes, tile, vec, begin, end, row_sum)          \
     gemm_tile tile;
 #include "kernel/gemm.def"
 #undef GEMM

@@ -85,7 +85,7 @@ typedef struct {
     const void *a;    /* from gemm_pack_a with the same kernel and k, and m rows or more (GEMM_I8: m); or NULL: */
     int64_t a_k;      /* k of the packed A, when the product takes only its beginning; 0: k. Not for GEMM_I8, and k as gemm_can_begin says */
     gemm_view a_view; /* A as it stands, packed piece by piece, again for each stripe of B: faster for an A used once with k up
-                       * to some hundreds (dW of a small batch); not for GEMM_I8 */
+                       * to some hundreds (dW of a small batch) */
     gemm_view b;
     bool same_b;      /* the call before on this scratch had this kernel, pool, m, n, k and B, and A in the same way: what it packed of B is
                        * used again */
