@@ -217,7 +217,7 @@ static void make_sum(maker *m, int x, int product, bool minus, int result)
     if (m->in_x >= 0 && m->values[m->in_x].uses > (m->in_x == x)) keep_x(m);
     load_x(m, x);
     tape_act *a = put(m, VF_ADD_MUL_P, place_of(m, &m->values[p->times]), step_of(m, &m->values[p->times]));
-    a->value[0] = m->values[p->by].input, a->minus[0] = minus; /* x - v y is x + -v y, bit for bit */
+    a->value[0] = value_of(m, m->values[p->by].input, minus); /* x - v y is x + -v y, bit for bit */
     used(m, p->times), used(m, p->by), used(m, product), used(m, x);
     m->in_x = result;
 }
