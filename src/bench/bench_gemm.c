@@ -3,7 +3,7 @@
  *
  * A product is compared with its kernel's rate with operands in L1. Where its operands and result cannot come from that near, a second
  * row compares it with the slower of that rate and the bytes it must move (packed A, B as it is given, C read and written) over the
- * rate at which as many bytes are read again and again. OpenBLAS and BLIS sgemm run in turn with ours when they can be loaded; their
+ * rate at which as many bytes are read again and again. Of a machine with AMX the best vector kernels of bf16 and int8 have rows, too. OpenBLAS and BLIS sgemm run in turn with ours when they can be loaded; their
  * share is that of our best. */
 #include <math.h>
 #include <stdlib.h>
@@ -81,11 +81,11 @@ static void *take(size_t n) { return big_alloc(64, n); }
 
 static void product_free(product *p) { free(p->packed), free(p->scratch), free(p->a), free(p->b), free(p->c); }
 
-static an_status product_make(bench *b, gemm_math math, size_t i, product *p)
+static an_status product_make(bench *b, const gemm_kernel *g, size_t i, product *p)
 {
+    const gemm_math math = gemm_math_of(g);
     int64_t m = cases[i].m, n = cases[i].n, k = cases[i].k;
     form f = cases[i].f;
-    const gemm_kernel *g = gemm_pick(math, b->isa);
     size_t ns;
     rng r = { 1 };
     *p = (product){ .pack_each = false };
@@ -122,8 +122,9 @@ static double roof_rate(void *user)
     return MIN(roof, near);
 }
 
-static an_status one(bench *b, gemm_math math, size_t i)
+static an_status one(bench *b, const gemm_kernel *g, const char *by, size_t i)
 {
+    const gemm_math math = gemm_math_of(g);
     product p;
     timing alone, roofed, t[1 + BLAS_MOST];
     bench_fn *fn[1 + BLAS_MOST] = { run };
@@ -132,9 +133,8 @@ static an_status one(bench *b, gemm_math math, size_t i)
     const char *names[1 + BLAS_MOST] = { NULL };
     int n = 1, threads = pool_threads(b->pool);
     char what[64], other[80];
-    const gemm_kernel *g = gemm_pick(math, b->isa);
-    snprintf(what, sizeof what, "%s %s %lldx%lldx%lld", gemm_math_name(math), form_names[cases[i].f], (long long)cases[i].m, (long long)cases[i].n, (long long)cases[i].k);
-    an_status st = product_make(b, math, i, &p);
+    snprintf(what, sizeof what, "%s %s %lldx%lldx%lld%s%s", gemm_math_name(math), form_names[cases[i].f], (long long)cases[i].m, (long long)cases[i].n, (long long)cases[i].k, *by ? ", " : "", by);
+    an_status st = product_make(b, g, i, &p);
     if (!st) st = run(&p, b->d);
     if (!st) st = check(&p, what, math == GEMM_I8 ? 0x1p-7 : math == GEMM_BF16 ? 0x1p-7 : 2e-6 * sqrt((double)cases[i].k), b->d);
     for (size_t l = 0; math == GEMM_F32 && l < BLAS_MOST; l++) {
@@ -167,11 +167,28 @@ static an_status one(bench *b, gemm_math math, size_t i)
     return st;
 }
 
+#if defined(__x86_64__)
+enum { TILES = ISA_AMX };
+#else
+enum { TILES = ISA_NONE };
+#endif
+
+/* Where a machine has tiles, which others of its kind have not, the vector kernel they would use is shown as well, at 256 columns. */
+static const struct {
+    gemm_math math;
+    bool vectors; /* no tiles */
+} maths[] = { { GEMM_F16, false }, { GEMM_F32, false }, { GEMM_BF16, false }, { GEMM_I8, false }, { GEMM_BF16, true }, { GEMM_I8, true } };
+
 an_status bench_gemm(bench *b)
 {
-    static const gemm_math maths[] = { GEMM_F16, GEMM_F32, GEMM_BF16, GEMM_I8 };
-    for (size_t i = 0; i < COUNT(maths); i++)
-        for (size_t k = 0; k < COUNT(cases); k++) TRY(one(b, maths[i], k));
+    enum { COLUMNS = 256 };
+    for (size_t i = 0; i < COUNT(maths); i++) {
+        const gemm_kernel *best = gemm_pick(maths[i].math, b->isa), *g = maths[i].vectors ? gemm_pick(maths[i].math, b->isa & ~(uint32_t)TILES) : best;
+        if (maths[i].vectors && g == best) continue; /* it has rows already */
+        const char *by = g == best ? "" : strrchr(gemm_name(g), '_') + 1; /* math_tile_isa */
+        for (size_t k = 0; k < COUNT(cases); k++)
+            if (g == best || (cases[k].f == DW ? cases[k].k : cases[k].n) == COLUMNS) TRY(one(b, g, by, k));
+    }
     return AN_OK;
 }
 
