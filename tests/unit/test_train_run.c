@@ -142,19 +142,23 @@ static void schedules(void **state)
     assert_true(train_schedule_lr(&s, 0) == 1 && fabs(train_schedule_lr(&s, 5) - 0.5) < 1e-12);
 }
 
+#define MNIST "../shared/data/mnist"
+static const char *const data = "mnist:" MNIST;
+
+static bool no_mnist(void)
+{
+    if (!access(MNIST, R_OK)) return false;
+    print_message("%s is not here\n", MNIST);
+    return true;
+}
+
 /* The published run's bar on the published data, where the data is. */
 static void digits_on_mnist(void **state)
 {
     (void)state;
-    static const char *const dir = "../shared/data/mnist";
-    if (access(dir, R_OK)) {
-        print_message("%s is not here\n", dir);
-        return;
-    }
+    if (no_mnist()) return;
     train_run_result m1, m5;
     diag d = { 0 };
-    char data[64];
-    snprintf(data, sizeof data, "mnist:%s", dir);
     train_run_options o = { .model = "digits", .data = data, .engine = "soft:m1", .seed = 1, .every = -1, .final_test = 1000 };
     assert_ok(train_run(&o, &m1, NULL, &d), d);
     o.engine = "soft:m5";
@@ -164,10 +168,22 @@ static void digits_on_mnist(void **state)
     assert_true(fabs(m1.final_accuracy - m5.final_accuracy) < 0.00151);
 }
 
+static void mlp_on_mnist(void **state)
+{
+    (void)state;
+    if (no_mnist()) return;
+    train_run_result cpu;
+    diag d = { 0 };
+    train_run_options o = { .model = "mlp", .data = data, .engine = "cpu", .seed = 1, .steps = 2000, .every = -1 };
+    assert_ok(train_run(&o, &cpu, NULL, &d), d);
+    print_message("%.4f on all test images\n", cpu.final_accuracy);
+    assert_true(cpu.final_accuracy >= 0.975);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(interrupted_or_not), cmocka_unit_test(refusals), cmocka_unit_test(schedules), cmocka_unit_test(digits_on_mnist),
+        cmocka_unit_test(interrupted_or_not), cmocka_unit_test(refusals), cmocka_unit_test(schedules), cmocka_unit_test(digits_on_mnist), cmocka_unit_test(mlp_on_mnist),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
