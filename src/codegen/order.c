@@ -28,7 +28,7 @@ static bool is_hoisted(const cg *c, const ins *n)
 
 void order_reductions(cg *c)
 {
-    if (c->err.st || c->soft || !c->o.level) return;
+    if (c->err.st || c->soft || !c->o.level || !c->ins.n) return;
     size_t n = c->ins.n, at = 0;
     int *last = TAKE(&c->mem, int, c->t.n), *first = TAKE(&c->mem, int, n), *next = TAKE(&c->mem, int, n);
     ins *to = TAKE(&c->mem, ins, n);
