@@ -432,13 +432,20 @@ static void single_parts(void *ctx, int64_t which, int thread)
     for (int64_t i = which * j->each; i < MIN(j->s->outer * parts, (which + 1) * j->each); i++) all[i] = part(j->c, j->s, i / parts, i % parts);
 }
 
+/* Waking other threads and waiting for them takes about as long as this many elements. */
+static pool *pool_for(const run_ctx *c, const state *s)
+{
+    enum { FEW = 1 << 14 };
+    return s->repeats * s->outer * s->n * s->inner <= FEW ? NULL : c->pool;
+}
+
 static void reduce_plain(const run_ctx *c)
 {
     const state *s = c->state;
     int64_t tasks = 4 * s->env->threads, parts = parts_of_line(s), units = s->split ? s->outer * parts : s->outer;
     plain_job j = { .c = c, .s = s, .each = MAX((units + tasks - 1) / tasks, 1) };
     int64_t n = (units + j.each - 1) / j.each;
-    pool_run(c->pool, s->split ? single_parts : whole_lines, &j, n);
+    pool_run(pool_for(c, s), s->split ? single_parts : whole_lines, &j, n);
     for (int64_t line = 0; s->split && line < s->outer; line++) {
         const float *all = (const float *)c->work + line * parts;
         float acc = start_of(s);
@@ -480,7 +487,7 @@ static an_status run_lines(const run_ctx *c, const insn *in, void (*fn)(task *t)
 {
     job j = { .c = c, .s = c->state, .fn = fn };
     if (!c->state) return ref_entry_of(in->op)(c, in, d);
-    pool_run(c->pool, line_task, &j, j.s->tasks);
+    pool_run(pool_for(c, j.s), line_task, &j, j.s->tasks);
     return AN_OK;
 }
 
