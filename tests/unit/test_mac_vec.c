@@ -123,7 +123,7 @@ static void each_form(void **state)
             assert_ok(graph_finish(g, &d), d);
             program *p;
             assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
-            size_t xn, yn;
+            size_t xn = 0, yn = 0;
             assert_true(dtype_bytes(xt, k * n, &xn) && dtype_bytes(xt, m * n, &yn));
             void *xm = must(xn), *fast = must(yn), *again = must(yn), *ref = must(yn);
             for (int64_t i = 0; i < k * n; i++) dtype_store(xt, xm, i, rng_normal(&r));
