@@ -143,4 +143,34 @@ static inline void close_clean(device *dev)
     device_close(dev);
 }
 
+/* ---- the suites, once per device: a new one is a new name here; AN_DEVICE=name runs that one alone ---- */
+
+typedef struct {
+    const char *name;
+    CMUnitTestFunction fn;
+} conform_row;
+#define ROW(fn) { #fn, fn }
+
+static inline const char *name_of(void **state) { return *state; }
+
+static inline int conform_main(const char *group, const conform_row *suite, size_t rows)
+{
+    static const char *const devices[] = { "soft:m1", "soft:m4", "soft:m5", "cpu", "null" };
+    enum { MOST = 200 };
+    static struct CMUnitTest tests[MOST];
+    static char names[MOST][64];
+    const char *only = getenv("AN_DEVICE");
+    size_t n = 0;
+    for (size_t k = 0; k < COUNT(devices); k++) {
+        if (only && (k || !(*only))) break;
+        const char *name = only ? only : devices[k];
+        for (size_t i = 0; i < rows; i++, n++) {
+            assert_true(n < MOST);
+            snprintf(names[n], sizeof names[n], "%s: %s", name, suite[i].name);
+            tests[n] = (struct CMUnitTest){ .name = names[n], .test_func = suite[i].fn, .initial_state = (void *)(uintptr_t)name };
+        }
+    }
+    return _cmocka_run_group_tests(group, tests, n, NULL, NULL);
+}
+
 #endif
