@@ -139,8 +139,7 @@ bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_t
     return plan_make(g, m, n, k, n_threads, true, &p) && p.stripes == 1;
 }
 
-/* Few columns of a packed A: rows are the lanes, and A passes by once, at memory speed. */
-static bool is_few(const gemm_kernel *g, int64_t n) { return g->a_kr == 1 && g->math != GEMM_I8 && n > 0 && n <= FEW_COLUMNS; }
+bool gemm_few(const gemm_kernel *g, int64_t n) { return g->a_kr == 1 && g->math != GEMM_I8 && n > 0 && n <= FEW_COLUMNS; }
 
 enum { FEW_PANELS = 8 /* of a task: the most the kernel takes side by side */ };
 
@@ -153,6 +152,8 @@ static few_plan few_make(const gemm_kernel *g, int64_t n, int64_t k)
     int64_t lanes = ROUND_UP(g->mr, g->vec->lanes);
     return (few_plan){ ROUND_UP((size_t)(MAX(k, 1) * n) * 4, ALIGN), ROUND_UP((size_t)(FEW_PANELS * n * lanes) * 4, ALIGN), ROUND_UP((size_t)(g->mr * g->nr) * 4, ALIGN) };
 }
+
+static size_t few_bytes(const few_plan *f, int n_threads) { return f->x_bytes + (size_t)n_threads * (f->acc_bytes + f->tile_bytes) + ALIGN; }
 
 bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *bytes)
 {
@@ -167,9 +168,9 @@ bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, 
     plan p, q;
     if (!plan_make(k, m, n, kk, n_threads, false, &p) || !plan_make(k, m, n, kk, n_threads, true, &q)) return false;
     *bytes = MAX(p.bytes, q.bytes);
-    if (is_few(k, n)) {
+    if (gemm_few(k, n)) {
         few_plan f = few_make(k, n, kk);
-        *bytes = MAX(*bytes, f.x_bytes + (size_t)n_threads * (f.acc_bytes + f.tile_bytes) + ALIGN);
+        *bytes = MAX(*bytes, few_bytes(&f, n_threads));
     }
     const int64_t parts = k_parts(k, m, kk);
     packed_layout whole;
@@ -242,13 +243,12 @@ static claimed claim(run_ctx *x, int thread)
 /* int8: the scales of panel j of B. j counts within the stripe here and below. */
 static const float *col_scale(const run_ctx *x, int64_t j) { return (const float *)(const void *)(x->b + x->b_extra) + j * x->c->kernel->nr; }
 
-/* fix: row sums of panel i of A, where the kernel has them. */
-static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc, const int32_t *fix)
+/* fix: row sums of panel i of A, where the kernel has them; scales: of panel j of B, counted in all of it, int8. */
+static void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales)
 {
-    const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
     const gemm_epilogue *e = &c->epi;
-    int64_t r0 = i * g->mr, c0 = (x->j_first + j) * g->nr, cb = c->c_type == DT_F32 ? 4 : 2;
+    int64_t r0 = i * g->mr, c0 = j * g->nr, cb = c->c_type == DT_F32 ? 4 : 2;
     epi_job job = {
         .acc = acc,
         .is_int = g->math == GEMM_I8,
@@ -265,8 +265,8 @@ static void finish_tile(const run_ctx *x, int64_t i, int64_t j, const char *acc,
         .ldc = c->ldc * cb,
         .residual = e->residual ? (const char *)e->residual + (r0 * e->ld_residual + c0) * cb : NULL,
         .ld_residual = e->ld_residual * cb,
+        .col_scale = scales,
     };
-    if (job.is_int) job.col_scale = col_scale(x, j);
     g->vec->epilogue(&job);
 }
 
@@ -420,7 +420,7 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
             t.c = (const char *)c->c + i * g->mr * t.c_ld + col * c_bytes;
         }
         g->tile(&t);
-        if (last && !straight) finish_tile(x, i, j, acc, fix);
+        if (last && !straight) finish_tile(c, i, x->j_first + j, acc, fix, g->math == GEMM_I8 ? col_scale(x, j) : NULL);
         t.ahead[0].at += t.ahead[0].step * (kn / g->b_kr);
     }
 }
@@ -464,8 +464,12 @@ static void run_task(void *ctx, int64_t task, int thread)
     if (g->end) g->end();
 }
 
+/* ---- few columns: rows are the lanes, and A passes by once, at memory speed ---- */
+
 typedef struct {
-    run_ctx *x;
+    gemm_call part[1 + GEMM_MORE];
+    int64_t first[1 + GEMM_MORE]; /* task of each */
+    packed_layout l;              /* of any of them, but for the panels */
     few_plan f;
     const float *b;
     char *threads;
@@ -473,9 +477,8 @@ typedef struct {
 } few_ctx;
 
 /* One column: its sums lie side by side as its elements do, so it is finished as a row. */
-static void finish_column(const run_ctx *x, int64_t i, const float *acc)
+static void finish_column(const gemm_call *c, int64_t i, const float *acc)
 {
-    const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
     const gemm_epilogue *e = &c->epi;
     const int64_t r0 = i * g->mr, cb = c->c_type == DT_F32 ? 4 : 2;
@@ -498,18 +501,19 @@ static void finish_column(const run_ctx *x, int64_t i, const float *acc)
 static void few_task(void *ctx, int64_t task, int thread)
 {
     const few_ctx *f = ctx;
-    const run_ctx *x = f->x;
-    const gemm_call *c = x->c;
+    int part = f->part[0].n_more;
+    while (task < f->first[part]) part--;
+    const gemm_call *c = &f->part[part];
     const gemm_kernel *g = c->kernel;
-    const packed_layout *l = &x->p->a;
+    const packed_layout *l = &f->l;
     char *mine = f->threads + (size_t)thread * (f->f.acc_bytes + f->f.tile_bytes);
     float *tile = (float *)(void *)(mine + f->f.acc_bytes);
-    const int64_t p0 = task * f->panels, lanes = ROUND_UP(g->mr, g->vec->lanes);
-    few_job j = { .a = (const char *)c->a + p0 * l->panel_bytes, .panel_bytes = l->panel_bytes, .panels = MIN(f->panels, l->panels - p0), .k = c->k, .n = c->n,
+    const int64_t p0 = (task - f->first[part]) * f->panels, lanes = ROUND_UP(g->mr, g->vec->lanes);
+    few_job j = { .a = (const char *)c->a + p0 * l->panel_bytes, .panel_bytes = l->panel_bytes, .panels = MIN(f->panels, ceil_div(c->m, g->mr) - p0), .k = c->k, .n = c->n,
                   .width = g->mr, .pk = g->a_pk, .x = f->b, .acc = (float *)(void *)mine };
     g->vec->few(&j);
     if (c->n == 1 && c->ldc == 1 && (!c->epi.residual || c->epi.ld_residual == 1)) {
-        for (int64_t p = 0; p < j.panels; p++) finish_column(x, p0 + p, j.acc + p * lanes);
+        for (int64_t p = 0; p < j.panels; p++) finish_column(c, p0 + p, j.acc + p * lanes);
         return;
     }
     memset(tile, 0, f->f.tile_bytes); /* the epilogue reads whole vectors */
@@ -518,7 +522,7 @@ static void few_task(void *ctx, int64_t task, int thread)
         for (int64_t j0 = 0; j0 < c->n; j0 += g->nr) {
             for (int64_t r = 0; r < g->mr; r++)
                 for (int64_t i = j0; i < MIN(c->n, j0 + g->nr); i++) tile[r * g->nr + i - j0] = acc[i * lanes + r];
-            finish_tile(x, p0 + p, j0 / g->nr, (const char *)tile, NULL);
+            finish_tile(c, p0 + p, j0 / g->nr, (const char *)tile, NULL, NULL);
         }
     }
 }
@@ -542,15 +546,32 @@ static void few_x(const gemm_call *c, float *to)
         }
 }
 
-static void run_few(const gemm_call *c, run_ctx *x, char *scratch)
+static an_status run_few(const gemm_call *c, diag *d)
 {
-    few_ctx f = { .x = x, .f = few_make(c->kernel, c->n, c->k), .b = (const float *)(void *)scratch };
+    const gemm_kernel *g = c->kernel;
+    char *scratch = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
+    few_ctx f = { .part[0] = *c, .f = few_make(g, c->n, c->k), .b = (const float *)(void *)scratch };
+    if (!pack_layout(g, true, c->m, c->a_k ? c->a_k : c->k, &f.l))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld columns", g->name, (long long)c->m, (long long)c->k, (long long)c->n);
+    if (c->scratch_bytes < few_bytes(&f.f, pool_threads(c->pool)))
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, few_bytes(&f.f, pool_threads(c->pool)));
+    int64_t panels = ceil_div(c->m, g->mr), tasks = 0;
+    for (int i = 0; i < c->n_more; i++) {
+        gemm_call *more = &f.part[i + 1];
+        *more = *c;
+        more->a = c->more[i].a, more->m = c->more[i].m, more->c = c->more[i].c, more->c_type = DT_F32, more->ldc = c->n, more->epi = (gemm_epilogue){ 0 };
+        panels += ceil_div(more->m, g->mr);
+    }
     few_x(c, (float *)(void *)scratch);
     f.threads = scratch + f.f.x_bytes;
     /* as many tasks for each thread: a matrix of a small model is half a dozen */
-    const int64_t panels = MAX(x->p->a.panels, 1), tasks = ROUND_UP(ceil_div(panels, FEW_PANELS), pool_threads(c->pool));
-    f.panels = ceil_div(panels, tasks);
-    pool_run(c->pool, few_task, &f, ceil_div(x->p->a.panels, f.panels));
+    f.panels = MAX(ceil_div(panels, ROUND_UP(ceil_div(MAX(panels, 1), FEW_PANELS), pool_threads(c->pool))), 1);
+    for (int i = 0; i <= c->n_more; i++) {
+        f.first[i] = tasks;
+        tasks += ceil_div(ceil_div(f.part[i].m, g->mr), f.panels);
+    }
+    pool_run(c->pool, few_task, &f, tasks);
+    return AN_OK;
 }
 
 /* ---- by parts of k: first each part's sums, then their sum ---- */
@@ -597,7 +618,7 @@ static void sum_task(void *ctx, int64_t task, int thread)
     const run_ctx *x = y->x;
     float *sum = (float *)(void *)(x->threads + (size_t)thread * (x->p->sums_bytes + x->p->piece_bytes));
     x->c->kernel->vec->sum(sum, y->sums + task * y->tile, y->each, y->parts, y->tile);
-    finish_tile(x, task / y->across, task % y->across, (const char *)sum, NULL);
+    finish_tile(x->c, task / y->across, task % y->across, (const char *)sum, NULL, NULL);
 }
 
 static void run_by_k(const gemm_call *c, run_ctx *x, int64_t parts)
@@ -643,6 +664,10 @@ static an_status refuse(const gemm_call *c, diag *d)
     if (c->a && c->a_k && !gemm_can_begin(c->kernel, c->k, c->a_k))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: a product over %lld cannot take the beginning of %lld packed", name, (long long)c->k, (long long)c->a_k);
     if ((uintptr_t)c->a % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", name, ALIGN);
+    if (c->n_more < 0 || c->n_more > (c->a && gemm_few(c->kernel, c->n) ? GEMM_MORE : 0))
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: %d further left operands; %d where the first is packed and columns are few", name, c->n_more, GEMM_MORE);
+    for (int i = 0; i < c->n_more; i++)
+        if (!c->more[i].a || (uintptr_t)c->more[i].a % ALIGN || c->more[i].m < 0) return diag_fail(d, AN_BUG, NOWHERE, "%s: further operand %d is not packed memory", name, i);
     return AN_OK;
 }
 
@@ -651,6 +676,7 @@ an_status gemm_run(const gemm_call *c, diag *d)
     const gemm_kernel *g = c->kernel;
     plan p;
     TRY(refuse(c, d));
+    if (c->a && gemm_few(g, c->n)) return run_few(c, d);
     if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), !c->a, &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,
                          (long long)c->k, (long long)c->k, (long long)c->n);
@@ -666,10 +692,6 @@ an_status gemm_run(const gemm_call *c, diag *d)
     x.marks = (mark *)(void *)(b + p.b.bytes * (size_t)p.b_copies);
     x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes;
     x.plain = c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
-    if (c->a && is_few(g, c->n)) {
-        run_few(c, &x, b);
-        return AN_OK;
-    }
     x.as_is = b_as_is(c);
     const int64_t parts = !c->a && c->b.col == 1 ? k_parts(g, c->m, c->k) : 1;
     if (parts > 1) {

@@ -78,6 +78,14 @@ typedef struct {
     bool accumulate;
 } gemm_epilogue;
 
+/* A further packed A that meets the B of a call, where that has few columns: one region reads them all. Its sums as they are: rows of n. */
+enum { GEMM_MORE = 3 };
+typedef struct {
+    const void *a; /* as that of the call */
+    int64_t m;
+    float *c;
+} gemm_more;
+
 typedef struct {
     const gemm_kernel *kernel;
     pool *pool; /* NULL: this thread */
@@ -93,6 +101,8 @@ typedef struct {
     dtype c_type; /* F32 F16 BF16 */
     int64_t ldc;
     gemm_epilogue epi;
+    gemm_more more[GEMM_MORE];
+    int n_more; /* only where gemm_few says so */
     void *scratch;
     size_t scratch_bytes;
 } gemm_call;
@@ -101,6 +111,7 @@ typedef struct {
 bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *bytes) MUST_CHECK;
 bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes) MUST_CHECK;
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
+bool gemm_few(const gemm_kernel *g, int64_t n); /* are n columns few: a packed A passes by once, its rows are the lanes */
 bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k); /* may a product over k take the beginning of an A packed with a_k? */
 bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k);            /* will k be cut in parts, if A is not packed ahead and B's columns are side by side? */
 bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads); /* does an A that is not packed ahead pass by once, all of B packed beside it? */

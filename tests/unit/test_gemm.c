@@ -401,6 +401,60 @@ static void few_rows(void **state)
     for (int t = 1; t < 3; t++) pool_free(pools[t]);
 }
 
+/* Few columns of one or several packed A in one region, any number of panels left over: the bits each has alone among many columns. */
+static void few_columns(void **state)
+{
+    (void)state;
+    enum { M = 331, WIDE = 40, K = 130 };
+    static const int64_t columns[] = { 1, 2, 3, 5, 8 }, depths[] = { K, 37, 1 };
+    static float wide[M * WIDE], got[GEMM_MORE + 1][M * 8];
+    rng r = { test_seed("few columns") };
+    uint32_t isa = have();
+    diag d = { 0 };
+    pool *pl;
+    assert_ok(pool_make(&pl, 2, &d), d);
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if ((gemm_need(g) & ~isa) || !gemm_few(g, 1)) continue;
+        matrix a = matrix_make(&r, DT_F32, M, K, 0), b = matrix_make(&r, DT_F32, K, WIDE, 0);
+        for (size_t k = 0; k < COUNT(depths); k++) {
+            gemm_call all = { .kernel = g, .pool = pl, .m = M, .n = WIDE, .k = depths[k], .b = { b.at, b.type, b.row, b.col }, .c = wide, .c_type = DT_F32, .ldc = WIDE };
+            void *pa = pack(g, pl, M, depths[k], &a);
+            all.a = pa;
+            run(&all, 0);
+            for (size_t c = 0; c < COUNT(columns); c++)
+                for (int64_t m = 1; m <= M; m += m < 20 ? 1 : 1 + (int64_t)rng_below(&r, 9)) {
+                    const int64_t n = columns[c], rows[GEMM_MORE + 1] = { m, m % 5 ? M - m : 0, m / 2, MIN(2 * m, M) };
+                    gemm_call few = all;
+                    few.pool = m % 2 ? pl : NULL, few.m = m, few.n = n, few.c = got[0], few.ldc = n, few.n_more = (int)(m % (GEMM_MORE + 1));
+                    for (int p = 0; p < few.n_more; p++) few.more[p] = (gemm_more){ pa, rows[p + 1], got[p + 1] };
+                    memset(got, 0xff, sizeof got);
+                    run(&few, 0);
+                    for (int p = 0; p <= few.n_more; p++) {
+                        for (int64_t y = 0; y < rows[p] * n; y++)
+                            if (memcmp(&got[p][y], &wide[y / n * WIDE + y % n], 4))
+                                fail_msg("%s: %lld columns, k %lld: operand %d, element %lld of %lld rows is %g, among many %g", gemm_name(g), (long long)n, (long long)depths[k], p,
+                                         (long long)y, (long long)rows[p], (double)got[p][y], (double)wide[y / n * WIDE + y % n]);
+                        for (int64_t y = rows[p] * n; y < M * 8; y++) assert_true(isnan(got[p][y])); /* nothing past the end */
+                    }
+                }
+            gemm_call bad = all;
+            size_t bytes;
+            assert_true(gemm_scratch_bytes(g, M, WIDE, K, 2, &bytes));
+            bad.scratch = must(malloc(bytes)), bad.scratch_bytes = bytes, bad.n_more = 1, bad.more[0] = (gemm_more){ pa, M, got[0] };
+            assert_int_equal(gemm_run(&bad, &d), AN_BUG); /* many columns */
+            d = (diag){ 0 }, bad.n = 1, bad.n_more = GEMM_MORE + 1;
+            assert_int_equal(gemm_run(&bad, &d), AN_BUG);
+            d = (diag){ 0 };
+            free(bad.scratch);
+            free(pa);
+        }
+        free(a.at);
+        free(b.at);
+    }
+    pool_free(pl);
+}
+
 static double ulp(double x)
 {
     int e;
@@ -571,7 +625,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row_against_double), cmocka_unit_test(empty_shapes),
         cmocka_unit_test(bits_do_not_depend_on_company),
-        cmocka_unit_test(few_rows), cmocka_unit_test(activations),
+        cmocka_unit_test(few_rows), cmocka_unit_test(few_columns), cmocka_unit_test(activations),
         cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(isa_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
