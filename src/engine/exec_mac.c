@@ -259,12 +259,12 @@ static bool overlap(const etensor *a, const etensor *b)
 
 /* Several products of one value (queries, keys and values of one norm) come one after the other: the one before, which leaves that value
  * as it is; NULL: something else is before. */
-static const mac *same_before(const image *im, const insn *in, const mac *m)
+static mac *same_before(const image *im, const insn *in, const mac *m)
 {
     const program *p = im->p;
     size_t i = (size_t)(in - p->insns.at);
     insn_id op = i ? p->insns.at[i - 1].op : IN_COUNT;
-    const mac *q = op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL ? im->state[i - 1] : NULL;
+    mac *q = op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL ? im->state[i - 1] : NULL;
     if (!q || m->window || m->columns || q->columns || m->batches != 1 || q->batches != 1) return NULL;
     const etensor *b = &p->tensors.at[m->b_tensor], *was = &p->tensors.at[q->b_tensor];
     bool same = b->where == was->where && b->slot == was->slot && b->offset == was->offset && m->b_type == q->b_type && m->b_off[0] == q->b_off[0] && m->b_row == q->b_row && m->b_col == q->b_col;
@@ -296,14 +296,15 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     number_packs(m);
     TRY(mac_vec_make(im, m, d));
     if (!m->vec && !m->env->chip && im->opt.fast_math == FAST_INT8) TRY(mac_i8_make(im, m, d));
-    m->straight = fits_kernel(p, in, m);
+    mac *before = same_before(im, in, m);
+    const bool joins = before && mac_can_join(im, before, m);
+    m->straight = !joins && fits_kernel(p, in, m);
     if (!m->straight) {
         TRY(exec_chain_make(im, in, "extra", m->y, true, m->ceiling, &m->chain, d));
         if (!m->chain) return AN_OK;
     }
     if (!lay_out(im, m)) return AN_OK;
-    const mac *before = same_before(im, in, m);
-    if (before && m->vec && before->vec) mac_vec_join(im, before, m);
+    if (joins) mac_join(im, before, m);
     m->same_b = before && !m->vec && packed_before(before, m);
     if (mac_is_const(im, m->a_tensor) && !m->vec) {
         pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = m->packs };
@@ -527,6 +528,7 @@ static const float *row_values(const product *p, const row_value *r, float *to)
 static an_status multiply(product *p, diag *d)
 {
     const mac *m = p->m;
+    if (m->first) return AN_OK; /* it has been summed */
     if (m->window) {
         window_multiply(p);
         return AN_OK;
@@ -548,6 +550,7 @@ static an_status multiply(product *p, diag *d)
         .scratch = p->slot + m->at_scratch,
         .scratch_bytes = m->scratch_bytes,
     };
+    for (int i = 0; i < m->n_after; i++) call.more[call.n_more++] = (gemm_more){ m->after[i]->packed, m->after[i]->m, mac_sums(p->c, m->after[i]) };
     if (m->i8) call.epi.scale = m->i8_scale;
     if (m->straight) {
         float *rows = (float *)(void *)(p->slot + m->at_rows);
@@ -565,7 +568,7 @@ static an_status run_batch(product *p, const unsigned char *a, const unsigned ch
 {
     const mac *m = p->m;
     int64_t a_size = exec_size(m->a_as), b_size = exec_size(m->b_as);
-    p->sums = (float *)(void *)(m->summed ? (unsigned char *)p->c->work + m->at_sums : p->slot + m->at_c);
+    p->sums = m->first ? mac_sums(p->c, m) : (float *)(void *)(p->slot + m->at_c);
     p->a = m->in_passing ? a + m->a_off[p->batch] * a_size : NULL;
     if (m->vec || m->in_passing) {
         p->packed = NULL;

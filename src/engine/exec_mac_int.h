@@ -28,7 +28,9 @@ typedef struct {
 
 typedef struct mac_vec mac_vec;
 
-typedef struct {
+enum { MAC_JOINED = 4 /* products of a group at most */ };
+
+typedef struct mac {
     const exec_env *env;
     const numerics *num;
     int64_t y, m, n, k;
@@ -40,8 +42,12 @@ typedef struct {
     const unsigned char *i8; /* int8 products: the weight as it is stored, and its rows' scales; NULL: other products */
     float *i8_scale;
     mac_vec *vec; /* few columns of a weight left as it is stored; NULL: a packed product */
-    bool summed;  /* a product before it has left its sums at at_sums of the work memory */
-    size_t at_sums, extent; /* extent: bytes of work memory of its own */
+    /* exec_mac_join.c */
+    struct mac *first;             /* of the group, which leaves the sums at at_sums of the work memory; NULL: itself */
+    struct mac *after[MAC_JOINED]; /* first: those that follow, in order */
+    int n_after;
+    size_t at_sums, end;           /* end: first: of the group's work memory */
+    size_t extent;                 /* bytes of work memory of its own */
     geometry geo;
     int64_t a_tensor, b_tensor, a_row, a_col, b_row, b_col;
     dtype a_type, b_type;      /* as stored */
@@ -81,6 +87,7 @@ typedef struct {
     float *sums;                /* C, rows of nc */
 } product;
 
+static inline float *mac_sums(const run_ctx *c, const mac *m) { return (float *)(void *)((unsigned char *)c->work + m->at_sums); } /* of one that follows */
 static inline bool mac_is_const(const image *im, int64_t t) { return im->p->tensors.at[t].where == SPACE_CONST; }
 
 /* Along which axis of a weight its rows are counted: the axes before it are 1, those behind it make up k. -1: none. */
@@ -99,8 +106,12 @@ an_status mac_i8_again(image *im, mac *m, diag *d) MUST_CHECK; /* after a reload
 an_status mac_vec_make(image *im, mac *m, diag *d) MUST_CHECK;  /* sets m->vec where it can */
 an_status mac_vec_again(image *im, mac *m, diag *d) MUST_CHECK; /* after a reload */
 bool mac_vec_bytes(const mac *m, size_t *bytes);                /* scratch */
-void mac_vec_join(image *im, const mac *before, mac *m);        /* m is laid out; before: the product just before it, of the same B */
+bool mac_vec_alike(const mac *a, const mac *b);                 /* both can meet x in one call */
 an_status mac_vec_multiply(const product *p, diag *d) MUST_CHECK;
+
+/* ---- exec_mac_join.c ---- before: the product just before m, of the same B */
+bool mac_can_join(const image *im, const mac *before, const mac *m);
+void mac_join(image *im, mac *before, mac *m); /* m is laid out and goes through its chain */
 
 /* ---- exec_window.c ---- */
 size_t window_a_bytes(const mac *m);

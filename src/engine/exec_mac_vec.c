@@ -12,13 +12,7 @@ struct mac_vec {
     size_t slot;       /* manifest entry */
     bool stored;       /* read from its sources; else from the tensor's memory, where it lies as it is */
     float *row_scale, *row_shift, *table, *shift; /* taken once, filled at each load */
-    /* Products of one B that come one after the other are one parallel region: the first sums for all, each takes its own through its
-     * chain in its turn. Sums wait behind all the work memory those before them use. */
-    struct mac_vec *first;         /* of the group; NULL: itself */
-    bool apart;                    /* since a reload it wants x in another form than the first: a region of its own */
-    const mac *after[GEMV_PARTS];  /* first: those that follow, in order */
-    int n_after;
-    size_t end;                    /* first: of the group's work memory */
+    bool apart;        /* since a reload it wants x in another form than the first of its group: a region of its own */
 };
 
 static int64_t source_elems(const const_source *s) { return dims_product(s->dim, 0, s->rank); }
@@ -180,23 +174,13 @@ an_status mac_vec_again(image *im, mac *m, diag *d)
     bool fits;
     mac_vec *v = m->vec;
     TRY(fill(im, m, v, &fits, d));
-    v->apart = v->first && !gemv_alike(&v->first->w, &v->w); /* the first has been filled before */
+    v->apart = m->first && !mac_vec_alike(m->first, m); /* the first has been filled before */
     return fits ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "constant %zu: its new table holds an infinity or NaN; load the program again", v->slot);
 }
 
 bool mac_vec_bytes(const mac *m, size_t *bytes) { return gemv_scratch_bytes(gemv_pick(m->env->isa), m->n, m->k, bytes); }
 
-void mac_vec_join(image *im, const mac *before, mac *m)
-{
-    mac_vec *v = before->vec->first ? before->vec->first : before->vec;
-    if (v->n_after + 1 >= GEMV_PARTS || !gemv_alike(&v->w, &m->vec->w) || m->chunk != m->n || m->parallel) return;
-    if (!v->n_after) v->end = before->extent; /* nobody follows yet: it is the one before */
-    m->at_sums = ROUND_UP(MAX(v->end, m->extent), (size_t)64), m->summed = true;
-    v->end = m->at_sums + (size_t)(m->m * m->n) * sizeof(float);
-    exec_need_work(im, v->end);
-    m->vec->first = v;
-    v->after[v->n_after++] = m;
-}
+bool mac_vec_alike(const mac *a, const mac *b) { return gemv_alike(&a->vec->w, &b->vec->w); }
 
 an_status mac_vec_multiply(const product *p, diag *d)
 {
@@ -209,13 +193,13 @@ an_status mac_vec_multiply(const product *p, diag *d)
                     .ldy = p->nc,
                     .scratch = p->slot + m->at_scratch,
                     .scratch_bytes = m->scratch_bytes };
-    if (m->summed) return AN_OK;
     g.part[g.parts++] = (gemv_part){ &v->w, p->sums };
-    for (int i = 0; i < v->n_after; i++) {
-        gemv_part next = { &v->after[i]->vec->w, (float *)(void *)((unsigned char *)p->c->work + v->after[i]->at_sums) };
+    for (int i = 0; i < m->n_after; i++) {
+        const mac *after = m->after[i];
+        gemv_part next = { &after->vec->w, mac_sums(p->c, after) };
         gemv_call own = g;
         own.part[0] = next, own.parts = 1;
-        if (v->after[i]->vec->apart) TRY(gemv_run(&own, d));
+        if (after->vec->apart) TRY(gemv_run(&own, d));
         else g.part[g.parts++] = next;
     }
     return gemv_run(&g, d);

@@ -11,9 +11,9 @@
 #include "engine/engine.h"
 #include "graph/graph.h"
 
-typedef enum { AFFINE_ONE, AFFINE_ROWS, AFFINE_U8, LUT_BYTES, LUT_ROWS, BLOCK_I4, BLOCK_U4_OFFSET, BLOCK_I8, BLOCK_I8_ROW, BLOCK_ODD, LUT_SMALL, HALF_BY_FLOAT, KINDS } kind;
+typedef enum { AFFINE_ONE, AFFINE_ROWS, AFFINE_U8, LUT_BYTES, LUT_ROWS, BLOCK_I4, BLOCK_U4_OFFSET, BLOCK_I8, BLOCK_I8_ROW, BLOCK_ODD, LUT_SMALL, HALF_BY_FLOAT, DENSE, KINDS } kind;
 static const char *const names[KINDS] = { "int8, one scale", "int8, a scale per row", "uint8 with zero points", "palette as bytes", "palette per group of rows", "int4 blocks",
-                                          "uint4 blocks with offsets", "int8 blocks", "int8 blocks of a row", "blocks of 24", "2-bit palette", "fp16 by fp32" };
+                                          "uint4 blocks with offsets", "int8 blocks", "int8 blocks of a row", "blocks of 24", "2-bit palette", "fp16 by fp32", "dense" };
 static bool stays(kind k) { return k < BLOCK_ODD || k == HALF_BY_FLOAT; }
 
 typedef struct {
@@ -46,9 +46,9 @@ static val make_weight(rng *r, graph *g, kind f, int64_t m, int64_t k, dtype dt,
     int64_t block = f == BLOCK_I8_ROW ? k : f == BLOCK_ODD ? 24 : f == BLOCK_I8 ? 16 : 32, blocks = k / block;
     val v = NO_VAL;
     const int64_t dims[] = { m, k, 1, 1 };
-    if (f == HALF_BY_FLOAT) {
+    if (f == HALF_BY_FLOAT || f == DENSE) {
         for (size_t i = 0; i < n; i++) w[i] = q[i] = f16_to_f64(f16_from_f64(rng_normal(r)));
-        v = make_const(g, "w", DT_F16, 4, dims, q);
+        v = make_const(g, "w", f == DENSE ? dt : DT_F16, 4, dims, q);
     } else if (f <= AFFINE_U8) {
         bool u8 = f == AFFINE_U8;
         for (int64_t i = 0; i < m; i++) s[i] = f16_to_f64(f16_from_f64(rng_range(r, 0.01, 0.1))), z[i] = u8 ? (double)rng_below(r, 256) : 0;
@@ -213,6 +213,7 @@ static void together(void **state)
         { BLOCK_I4, BLOCK_I4, BLOCK_I4, BLOCK_I4, BLOCK_I4, BLOCK_I4 },
         { AFFINE_ROWS, AFFINE_ROWS, AFFINE_U8, BLOCK_I8_ROW, AFFINE_U8, AFFINE_U8 },
         { LUT_BYTES, BLOCK_I4, BLOCK_I4, BLOCK_U4_OFFSET, BLOCK_I8, BLOCK_ODD },
+        { DENSE, DENSE, DENSE, DENSE, DENSE, BLOCK_I4 },
     };
     enum { MOST = 6 };
     diag d = { 0 };
