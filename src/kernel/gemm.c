@@ -4,7 +4,8 @@
  * into blocks of whole tiles, smaller ones towards the end. A few threads pack a piece of B when one of them first comes to it (`lazy`); many pack
  * the next stripe together into the other of two buffers while one is multiplied.
  * A B whose rows are rows of memory, for few rows of C: of whole panels of fp32 it is read where it lies, as nothing would pay for a
- * copy (`as_is`); a long one is shared out by k, so that a thread meets again the rows it wrote last (`by_k`).
+ * copy (`as_is`); a long one is shared out by k, so that a thread meets again the rows it wrote last (`by_k`), and so are operands
+ * so long that bringing them is the work: each is then read once, in whole rows.
  * In a block, k is walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished
  * sums rest in the thread's scratch as fp32 or int32. Where a fast kernel finds all of k of a stripe in L2 (`deep`), a panel
  * of A goes through all its steps before the next one comes, so that only one row of tiles is ever unfinished; else a
@@ -49,9 +50,10 @@ typedef struct {
     packed_layout a;
     packed_layout b; /* of a full stripe */
     int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts, cuts, b_copies;
+    int64_t group; /* panels of A packed together in passing */
     bool deep, lazy;
-    size_t piece_bytes, sums_bytes; /* per thread: a piece of A just widened or packed and its row sums, unfinished sums */
-    size_t fix_at;                  /* where in the piece the row sums of a block's panels are */
+    size_t piece_bytes, sums_bytes; /* per thread: pieces of A just widened or packed and their row sums, unfinished sums */
+    size_t each, fix_at;            /* bytes of one piece; where behind the pieces the row sums of a block's panels are */
     size_t mark_bytes;              /* lazy: which pieces of the stripe are there */
     size_t bytes;
 } plan;
@@ -65,8 +67,12 @@ enum {
     QUEUES = 64,           /* threads beyond share a queue */
     DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
     ROWS_AHEAD = 32,       /* of a B read as it is */
-    BY_K = 256,            /* the longest part of k: sums of parts are added in order, so parts come from the shape alone */
+    LONG = 16,             /* times as long as there are rows, a k is cut into parts as well, where products take less time than bringing operands */
+    LONG_PART = 2048,
+    BY_K = 256,            /* the longest part of k for few rows: sums of parts are added in order, so parts come from the shape alone */
     FEW_ROWS = 112,        /* of A: packing fp32 costs more than steps through memory */
+    RUN_BYTES = 512,       /* of an A whose rows lie side by side: shorter runs, a panel's alone, come slowly from memory */
+    GROUP_STEP = 64,       /* of k, a multiple of every kr: so much of a group's panel is packed before its neighbour's */
     FAR_LARGER = 16,       /* than B: A passing by each thread in full costs more than packing B in shares saves */
 };
 
@@ -76,9 +82,12 @@ enum { MISSING, UNDER_WAY, PACKED };
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* fresh: A is packed in passing. */
-static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, bool fresh, plan *out)
+/* How A comes: packed ahead, or as it lies, its k or its rows side by side. */
+typedef enum { A_PACKED, A_RUNS, A_LANES, A_WAYS } a_way;
+
+static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, a_way way, plan *out)
 {
+    const bool fresh = way != A_PACKED;
     plan p = { .kc = g->kc, .lazy = n_threads <= LAZY_THREADS };
     if (n_threads < 1 || !pack_layout(g, true, m, k, &p.a) || !pack_layout(g, false, n, k, &p.b)) return false;
     /* Even steps: 400 is cut as 200 + 200, not 384 + 16. The cut depends on k alone. */
@@ -108,10 +117,14 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     if (p.m_parts * p.n_parts < want) p.m_parts = MAX(p.m_parts, ceil_div(mp, ceil_div(mp, MIN(mp, ceil_div(want, p.n_parts))))); /* even ones */
     if (p.m_parts * p.n_parts < 4 * n_threads) p.n_parts = MIN(p.stripe_panels, ceil_div(4 * n_threads, p.m_parts));
     if (n_threads == 1) p.n_parts = 1;
-    p.cuts = n_threads > 1 ? MIN(CUTS, ceil_div(p.stripe_panels, p.n_parts)) : 1;
-    int64_t tiles = p.k_steps > 1 ? (p.deep ? 1 : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
+    p.group = way == A_LANES && !g->row_sum ? MAX(RUN_BYTES / (g->mr * (int64_t)sizeof(float)), 1) : 1;
+    if (p.group > 1) p.m_parts = MIN(p.m_parts, MAX(ceil_div(mp, p.group), MIN(mp, n_threads)));
+    p.group = MIN(p.group, ceil_div(mp, p.m_parts));
+    p.cuts = p.group > 1 ? 1 : n_threads > 1 ? MIN(CUTS, ceil_div(p.stripe_panels, p.n_parts)) : 1;
+    int64_t tiles = p.k_steps > 1 ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
     p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
-    p.fix_at = ROUND_UP((size_t)(g->mr * p.kc * 4), ALIGN);
+    p.each = ROUND_UP((size_t)(g->mr * p.kc * (g->expand ? 4 : pk_bytes(g->a_pk))), ALIGN);
+    p.fix_at = p.each * (size_t)p.group;
     p.piece_bytes = p.fix_at + (g->row_sum ? ROUND_UP((size_t)(ceil_div(mp, p.m_parts) * g->mr) * sizeof(int32_t), ALIGN) : 0); /* deep: of one panel */
     p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) : 0;
     p.b_copies = !p.lazy && p.stripes > 1 ? 2 : 1;
@@ -124,10 +137,11 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
 }
 
 /* Into how many parts k is cut when A is not packed ahead and the rows of B are rows of memory; 1: not at all. Sums of the parts should
- * be small beside B. A part is no longer than a step. */
+ * be small beside the operands. */
 static int64_t k_parts(const gemm_kernel *g, int64_t m, int64_t k)
 {
-    int64_t parts = MAX(ceil_div(k, BY_K), 2);
+    const int64_t parts = MAX(ceil_div(k, BY_K), 2);
+    if (g->math == GEMM_BF16 && m > FEW_ROWS && k >= LONG * m && k > LONG_PART) return ceil_div(k, LONG_PART);
     return (g->math == GEMM_F32 || g->math == GEMM_BF16) && k >= BY_K && m <= FEW_ROWS && 2 * m * parts <= k ? parts : 1;
 }
 
@@ -136,7 +150,38 @@ bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k) { return k_parts(
 bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads)
 {
     plan p;
-    return plan_make(g, m, n, k, n_threads, true, &p) && p.stripes == 1;
+    return plan_make(g, m, n, k, n_threads, A_RUNS, &p) && p.stripes == 1;
+}
+
+/* A thread packs all of A's part, which then lies in the second or third cache, and a stripe of B's. */
+typedef struct {
+    int64_t parts, part;    /* how many, how long */
+    int64_t kc;             /* a step of a part: as in any product, a piece of A in L1 is multiplied by panels of B from L2 */
+    int64_t down, across;   /* panels of A, of B */
+    int64_t stripe;         /* panels of B packed at a time */
+    int64_t tile, each;     /* floats of a tile, of a part's sums */
+    size_t a_panel, b_panel; /* bytes of a panel's part */
+    size_t room, bytes;     /* of a thread; of all */
+} parts_plan;
+
+static bool parts_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, parts_plan *out)
+{
+    packed_layout a, b;
+    if (!pack_layout(g, true, m, k, &a) || !pack_layout(g, false, n, k, &b)) return false;
+    parts_plan p = { .down = a.panels, .across = b.panels, .tile = (int64_t)g->mr * g->nr };
+    p.part = ROUND_UP(ceil_div(k, k_parts(g, m, k)), (int64_t)g->k_align);
+    p.parts = ceil_div(b.k_pad, p.part);
+    p.kc = ROUND_UP(ceil_div(p.part, ceil_div(p.part, g->kc)), (int64_t)g->k_align);
+    p.a_panel = ROUND_UP((size_t)(g->mr * p.part * (g->expand ? 4 : pk_bytes(g->a_pk))), ALIGN);
+    p.b_panel = ROUND_UP((size_t)(g->nr * p.part * pk_bytes(g->b_pk)), ALIGN);
+    p.stripe = MIN(MAX((int64_t)(cpu_l2_bytes() / 2 / p.b_panel), 1), p.across);
+    p.each = p.down * p.across * p.tile;
+    p.room = p.a_panel * (size_t)p.down + p.b_panel * (size_t)p.stripe + ROUND_UP((size_t)p.tile * sizeof(float), ALIGN);
+    size_t sums;
+    if (!mul_size((size_t)(p.parts * p.each), sizeof(float), &sums) || sums > SIZE_MAX / 4) return false;
+    p.bytes = p.room * (size_t)n_threads + sums + ALIGN;
+    *out = p;
+    return true;
 }
 
 bool gemm_few(const gemm_kernel *g, int64_t n) { return g->a_kr == 1 && g->math != GEMM_I8 && n > 0 && n <= FEW_COLUMNS; }
@@ -165,18 +210,20 @@ bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *byte
 
 bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes)
 {
-    plan p, q;
-    if (!plan_make(k, m, n, kk, n_threads, false, &p) || !plan_make(k, m, n, kk, n_threads, true, &q)) return false;
-    *bytes = MAX(p.bytes, q.bytes);
+    *bytes = 0;
+    for (a_way w = A_PACKED; w < A_WAYS; w++) {
+        plan p;
+        if (!plan_make(k, m, n, kk, n_threads, w, &p)) return false;
+        *bytes = MAX(*bytes, p.bytes);
+    }
     if (gemm_few(k, n)) {
         few_plan f = few_make(k, n, kk);
         *bytes = MAX(*bytes, few_bytes(&f, n_threads));
     }
-    const int64_t parts = k_parts(k, m, kk);
-    packed_layout whole;
-    if (parts > 1) {
-        if (!pack_layout(k, false, n, kk, &whole)) return false;
-        *bytes += whole.bytes + (size_t)(parts * ROUND_UP(m, (int64_t)k->mr) * whole.panels * k->nr) * sizeof(float);
+    if (k_parts(k, m, kk) > 1) {
+        parts_plan p;
+        if (!parts_make(k, m, n, kk, n_threads, &p)) return false;
+        *bytes = MAX(*bytes, p.bytes);
     }
     return true;
 }
@@ -275,6 +322,7 @@ typedef struct {
     int64_t i0, i1, j0, j1;
     int64_t turn; /* which panel of B it begins with: threads with the same ones begin with different ones, and pack those */
     char *piece;  /* its thread's */
+    int64_t g0;   /* the first panel of those packed together */
 } block;
 
 static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
@@ -283,26 +331,36 @@ static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
     return (const char *)x->c->a + panel * x->p->a.panel_bytes + step * x->p->kc * g->mr * pk_bytes(g->a_pk);
 }
 
-/* Rows from row0, k from k0, of an A that was not packed ahead, in the form the tile reads. */
-static void pack_piece(const gemm_call *c, int64_t row0, int64_t k0, int64_t kn, char *piece)
+/* k from k0 of a panel of A (not packed ahead) or B, in the form the tile reads: from..to of the piece's kn. */
+static void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t kn, int64_t from, int64_t to, char *piece)
 {
     const gemm_kernel *g = c->kernel;
-    const gemm_view *v = &c->a_view;
-    int64_t size = view_bytes(v->type);
+    const gemm_view *v = is_a ? &c->a_view : &c->b;
+    const int64_t size = view_bytes(v->type), width = is_a ? g->mr : g->nr, lane = is_a ? v->row : v->col, along = is_a ? v->col : v->row;
     pack_job j = {
-        .src = (const char *)v->at + (row0 * v->row + k0 * v->col) * size,
+        .src = (const char *)v->at + (panel * width * lane + k0 * along) * size,
         .type = v->type,
-        .lane_stride = v->row * size,
-        .k_stride = v->col * size,
-        .lanes = MIN(c->m - row0, g->mr),
+        .lane_stride = lane * size,
+        .k_stride = along * size,
+        .lanes = MIN((is_a ? c->m : c->n) - panel * width, width),
         .k = MIN(c->k - k0, kn),
-        .k1 = kn,
-        .width = g->mr,
-        .kr = g->a_kr,
-        .pk = !g->expand ? g->a_pk : g->a_pk == PK_F16 ? PK_F32_OF_F16 : PK_F32_OF_BF16,
+        .k0 = from,
+        .k1 = to,
+        .width = (int)width,
+        .kr = is_a ? g->a_kr : g->b_kr,
+        .pk = !is_a ? g->b_pk : !g->expand ? g->a_pk : g->a_pk == PK_F16 ? PK_F32_OF_F16 : PK_F32_OF_BF16,
         .dst = piece,
     };
     g->vec->pack(&j);
+}
+
+/* Pieces of panels i0..i1 at step s, one behind the other. Their rows lie side by side: what is read of each k is one run. */
+static void pack_group(const run_ctx *x, int64_t s, int64_t i0, int64_t i1, char *pieces)
+{
+    const gemm_call *c = x->c;
+    const int64_t k0 = s * x->p->kc, kn = MIN(x->p->kc, x->p->b.k_pad - k0);
+    for (int64_t k = 0; k < kn; k += GROUP_STEP)
+        for (int64_t i = i0; i < i1; i++) pack_part(c, true, i, k0, kn, k, MIN(k + GROUP_STEP, kn), pieces + (i - i0) * (int64_t)x->p->each);
 }
 
 /* Row sums of panel i up to and with the piece that was packed last. */
@@ -377,14 +435,14 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, b_k = g->nr * pk_bytes(g->b_pk), c_bytes = c->c_type == DT_F32 ? 4 : 2;
     const int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
     const bool last = s + 1 == p->k_steps;
-    tile_job t = { .k = kn, .a = w->piece, .rows = (int)MIN(c->m - i * g->mr, g->mr) };
+    tile_job t = { .k = kn, .a = w->piece + (p->group > 1 ? (i - w->g0) * (int64_t)p->each : 0), .rows = (int)MIN(c->m - i * g->mr, g->mr) };
     look_ahead(x, w, s, i, &t);
     const int32_t *fix = c->a && g->row_sum ? (const int32_t *)(const void *)((const char *)c->a + p->a.extra) + i * g->mr : NULL;
-    if (!c->a) {
-        pack_piece(c, i * g->mr, k0, kn, w->piece);
+    if (!c->a && p->group == 1) {
+        pack_part(c, true, i, k0, kn, 0, kn, w->piece);
         if (g->row_sum) fix = piece_sums(x, w, i, !s, kn);
-    } else if (g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)w->piece, kn * g->mr);
-    else t.a = packed_a(x, i, s);
+    } else if (c->a && g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)w->piece, kn * g->mr);
+    else if (c->a) t.a = packed_a(x, i, s);
     if (x->plain && g->math == GEMM_I8) {
         t.row_scale = c->epi.scale ? c->epi.scale + i * g->mr : NULL;
         t.row_fix = fix;
@@ -425,6 +483,13 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     }
 }
 
+static void run_group(const run_ctx *x, block *w, int64_t s, char *sums, int64_t row_bytes)
+{
+    const int64_t end = MIN(w->g0 + x->p->group, w->i1);
+    if (x->p->group > 1) pack_group(x, s, w->g0, end, w->piece);
+    for (int64_t i = w->g0; i < end; i++) run_row(x, w, s, i, sums + (i - w->g0) * row_bytes);
+}
+
 static void run_block(const run_ctx *x, claimed now, int thread)
 {
     const plan *p = x->p;
@@ -441,13 +506,13 @@ static void run_block(const run_ctx *x, claimed now, int thread)
         w.j0 = j0 + wide * cut / p->cuts, w.j1 = j0 + wide * (cut + 1) / p->cuts;
     } else if (p->lazy && p->n_parts == 1) w.turn = (w.j1 - w.j0) * (thread % x->queues) / x->queues;
     if (w.j0 == w.j1) return; /* a short last stripe */
-    const int64_t row_bytes = (int64_t)g->mr * g->nr * 4 * (w.j1 - w.j0);
+    const int64_t row_bytes = p->k_steps > 1 ? (int64_t)g->mr * g->nr * 4 * (w.j1 - w.j0) : 0; /* of one step: only a tile is ever unfinished */
     if (p->deep)
-        for (int64_t i = w.i0; i < w.i1; i++)
-            for (int64_t s = 0; s < p->k_steps; s++) run_row(x, &w, s, i, sums);
+        for (w.g0 = w.i0; w.g0 < w.i1; w.g0 += p->group)
+            for (int64_t s = 0; s < p->k_steps; s++) run_group(x, &w, s, sums, row_bytes);
     else
         for (int64_t s = 0; s < p->k_steps; s++)
-            for (int64_t i = w.i0; i < w.i1; i++) run_row(x, &w, s, i, sums + (i - w.i0) * row_bytes);
+            for (w.g0 = w.i0; w.g0 < w.i1; w.g0 += p->group) run_group(x, &w, s, sums + (w.g0 - w.i0) * row_bytes, row_bytes);
 }
 
 /* Packs something of the next stripe, or multiplies until nothing of this one is left. */
@@ -577,37 +642,45 @@ static an_status run_few(const gemm_call *c, diag *d)
 /* ---- by parts of k: first each part's sums, then their sum ---- */
 
 typedef struct {
-    run_ctx *x;
-    int64_t parts, part; /* how many, how long */
-    int64_t across;      /* panels of B */
-    float *sums;         /* per part: tile after tile, panel of A after panel */
-    int64_t tile, each;  /* floats of a tile, of a part */
+    const run_ctx *x;
+    const parts_plan *p;
+    char *rooms;
+    float *sums; /* per part: tile after tile, panel of A after panel */
 } by_k;
 
 static void part_task(void *ctx, int64_t task, int thread)
 {
     const by_k *y = ctx;
     const run_ctx *x = y->x;
+    const parts_plan *p = y->p;
     const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
-    const packed_layout *l = &x->pack.l;
-    const int64_t k0 = task * y->part, kn = MIN(y->part, l->k_pad - k0), b_k = g->nr * pk_bytes(g->b_pk);
-    char *piece = x->threads + (size_t)thread * (x->p->sums_bytes + x->p->piece_bytes) + x->p->sums_bytes;
+    const int64_t k0 = task * p->part, kn = MIN(p->part, ROUND_UP(c->k, (int64_t)g->k_align) - k0), b_k = g->nr * pk_bytes(g->b_pk);
+    const int64_t a_k = g->mr * (g->expand ? 4 : pk_bytes(g->a_pk));
+    char *a = y->rooms + (size_t)thread * p->room, *b = a + p->a_panel * (size_t)p->down;
+    float *sums = y->sums + task * p->each;
+    for (int64_t k = 0; k < kn; k += GROUP_STEP)
+        for (int64_t i = 0; i < p->down; i++) pack_part(c, true, i, k0, kn, k, MIN(k + GROUP_STEP, kn), a + (size_t)i * p->a_panel);
     if (g->begin) g->begin();
-    for (int64_t i = 0; i < x->p->a.panels; i++) {
-        tile_job t = { .k = kn, .a = piece, .b_step = x->as_is ? c->b.row * (int64_t)sizeof(float) : b_k * g->b_kr, .rows = (int)MIN(c->m - i * g->mr, g->mr),
-                       .to_ld = (int64_t)g->nr * 4 };
-        pack_piece(c, i * g->mr, k0, kn, piece);
-        t.ahead[0].at = t.a;
-        for (int64_t j = 0; j < y->across; j++) {
-            t.b = x->as_is ? (const char *)((const float *)c->b.at + k0 * c->b.row + j * g->nr) : x->b + j * l->panel_bytes + k0 * b_k;
-            if (!x->as_is && !i) pack_panel(&x->pack, j, k0, k0 + kn);
-            t.cols = (int)MIN(c->n - j * g->nr, g->nr);
-            t.to = (char *)(y->sums + task * y->each + (i * y->across + j) * y->tile);
-            t.ahead[1].at = x->as_is ? t.b + ROWS_AHEAD * t.b_step : t.b;
-            t.ahead[1].step = x->as_is ? t.b_step : 0;
-            g->tile(&t);
-        }
+    for (int64_t j0 = 0; j0 < p->across; j0 += p->stripe) {
+        const int64_t j1 = MIN(j0 + p->stripe, p->across);
+        for (int64_t k = 0; k < kn && !x->as_is; k += GROUP_STEP)
+            for (int64_t j = j0; j < j1; j++) pack_part(c, false, j, k0, kn, k, MIN(k + GROUP_STEP, kn), b + (size_t)(j - j0) * p->b_panel);
+        for (int64_t i = 0; i < p->down; i++)
+            for (int64_t k = 0; k < kn; k += p->kc) {
+                tile_job t = { .k = MIN(p->kc, kn - k), .a = a + (size_t)i * p->a_panel + k * a_k, .b_step = x->as_is ? c->b.row * (int64_t)sizeof(float) : b_k * g->b_kr,
+                               .rows = (int)MIN(c->m - i * g->mr, g->mr), .to_ld = (int64_t)g->nr * 4 };
+                t.ahead[0].at = t.a;
+                for (int64_t j = j0; j < j1; j++) {
+                    t.b = x->as_is ? (const char *)((const float *)c->b.at + (k0 + k) * c->b.row + j * g->nr) : b + (size_t)(j - j0) * p->b_panel + k * b_k;
+                    t.cols = (int)MIN(c->n - j * g->nr, g->nr);
+                    t.to = (char *)(sums + (i * p->across + j) * p->tile);
+                    t.from = k ? t.to : NULL;
+                    t.ahead[1].at = x->as_is ? t.b + ROWS_AHEAD * t.b_step : t.b;
+                    t.ahead[1].step = x->as_is ? t.b_step : 0;
+                    g->tile(&t);
+                }
+            }
     }
     if (g->end) g->end();
 }
@@ -615,23 +688,18 @@ static void part_task(void *ctx, int64_t task, int thread)
 static void sum_task(void *ctx, int64_t task, int thread)
 {
     const by_k *y = ctx;
-    const run_ctx *x = y->x;
-    float *sum = (float *)(void *)(x->threads + (size_t)thread * (x->p->sums_bytes + x->p->piece_bytes));
-    x->c->kernel->vec->sum(sum, y->sums + task * y->tile, y->each, y->parts, y->tile);
-    finish_tile(x->c, task / y->across, task % y->across, (const char *)sum, NULL, NULL);
+    const parts_plan *p = y->p;
+    float *sum = (float *)(void *)(y->rooms + (size_t)(thread + 1) * p->room) - p->tile;
+    y->x->c->kernel->vec->sum(sum, y->sums + task * p->tile, p->each, p->parts, p->tile);
+    finish_tile(y->x->c, task / p->across, task % p->across, (const char *)sum, NULL, NULL);
 }
 
-static void run_by_k(const gemm_call *c, run_ctx *x, int64_t parts)
+static void run_by_k(const gemm_call *c, run_ctx *x, const parts_plan *p, char *scratch)
 {
-    const gemm_kernel *g = c->kernel;
-    by_k y = { .x = x, .part = ROUND_UP(ceil_div(c->k, parts), (int64_t)g->k_align), .across = x->pack.l.panels, .tile = g->mr * g->nr };
-    y.parts = ceil_div(x->pack.l.k_pad, y.part);
-    y.each = x->p->a.panels * y.across * y.tile;
-    x->threads = x->b + x->pack.l.bytes;
-    y.sums = (float *)(void *)(x->threads + (size_t)pool_threads(c->pool) * (x->p->sums_bytes + x->p->piece_bytes));
+    by_k y = { .x = x, .p = p, .rooms = scratch, .sums = (float *)(void *)(scratch + p->room * (size_t)pool_threads(c->pool)) };
     pool_enter(c->pool);
-    pool_run(c->pool, part_task, &y, y.parts);
-    pool_run(c->pool, sum_task, &y, x->p->a.panels * y.across);
+    pool_run(c->pool, part_task, &y, p->parts);
+    pool_run(c->pool, sum_task, &y, p->down * p->across);
     pool_leave(c->pool);
 }
 
@@ -677,7 +745,7 @@ an_status gemm_run(const gemm_call *c, diag *d)
     plan p;
     TRY(refuse(c, d));
     if (c->a && gemm_few(g, c->n)) return run_few(c, d);
-    if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), !c->a, &p))
+    if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), c->a ? A_PACKED : c->a_view.row == 1 && c->a_view.col != 1 ? A_LANES : A_RUNS, &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,
                          (long long)c->k, (long long)c->k, (long long)c->n);
     if (c->a && c->a_k && !pack_layout(g, true, c->m, c->a_k, &p.a))
@@ -693,10 +761,10 @@ an_status gemm_run(const gemm_call *c, diag *d)
     x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes;
     x.plain = c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
     x.as_is = b_as_is(c);
-    const int64_t parts = !c->a && c->b.col == 1 ? k_parts(g, c->m, c->k) : 1;
-    if (parts > 1) {
-        if (!pack_begin(&x.pack, g, false, c->n, c->k, c->b, b)) return diag_fail(d, AN_BUG, NOWHERE, "%s: a layout that was fine is not", g->name);
-        run_by_k(c, &x, parts);
+    parts_plan parts;
+    if (!c->a && c->b.col == 1 && k_parts(g, c->m, c->k) > 1) {
+        if (!parts_make(g, c->m, c->n, c->k, pool_threads(c->pool), &parts)) return diag_fail(d, AN_BUG, NOWHERE, "%s: a layout that was fine is not", g->name);
+        run_by_k(c, &x, &parts, b);
         return AN_OK;
     }
     const bool there = c->same_b && p.stripes == 1; /* of several stripes only the last would still be there */

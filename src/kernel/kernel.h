@@ -11,8 +11,8 @@
  *
  * Summation: each element of C is one chain over k, ascending; a kernel whose instruction adds groups of k at once says
  * so in gemm.def. Neither the thread count nor the shape changes that order: results are bit-identical for any pool, and a
- * column or row of C does not depend on its neighbours. One exception: few rows of an A that was not packed ahead, by a long B, are
- * summed in parts of k, which depend on m and k alone. */
+ * column or row of C does not depend on its neighbours. One exception: rows of an A that was not packed ahead, few or (bf16) far fewer
+ * than k, are summed in parts of k, which depend on m and k alone. */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 

@@ -371,7 +371,9 @@ static void few_rows(void **state)
     static const struct {
         int64_t m, n, k;
         bool packed; /* A is */
-    } cases[] = { { 20, 96, 80, false }, { 64, 96, 256, false }, { 64, 96, 784, false }, { 33, 70, 611, false }, { 1, 96, 1024, false }, { 50, 96, 422, true }, { 112, 192, 448, false } };
+        int a_as;    /* how A lies: 1 with its rows side by side */
+    } cases[] = { { 20, 96, 80, false, 0 }, { 64, 96, 256, false, 0 }, { 64, 96, 784, false, 0 }, { 33, 70, 611, false, 0 }, { 1, 96, 1024, false, 0 }, { 50, 96, 422, true, 0 },
+                  { 112, 192, 448, false, 0 }, { 113, 70, 4131, false, 1 }, { 300, 70, 1600, false, 1 }, { 150, 40, 200, false, 1 } };
     rng r = { test_seed("few rows") };
     uint32_t isa = have();
     diag d = { 0 };
@@ -382,9 +384,9 @@ static void few_rows(void **state)
         if ((gemm_need(g) & ~isa) || gemm_math_of(g) == GEMM_I8) continue;
         for (size_t k = 0; k < COUNT(cases); k++) {
             const int64_t M = cases[k].m, N = cases[k].n, K = cases[k].k;
-            problem p = { .g = g, .m = M, .n = N, .k = K, .at = DT_F32, .bt = DT_F32, .ct = DT_F32, .bias = k % 2, .fresh = !cases[k].packed, .act = k % 3 ? ACT_NONE : ACT_RELU };
+            problem p = { .g = g, .m = M, .n = N, .k = K, .at = DT_F32, .bt = DT_F32, .ct = DT_F32, .al = cases[k].a_as, .bias = k % 2, .fresh = !cases[k].packed, .act = k % 3 ? ACT_NONE : ACT_RELU };
             for (int t = 0; t < 3; t++) check_problem(&p, &r, pools[t]);
-            matrix a = matrix_make(&r, DT_F32, M, K, 0), b = matrix_make(&r, DT_F32, K, N, 0);
+            matrix a = matrix_make(&r, DT_F32, M, K, cases[k].a_as), b = matrix_make(&r, DT_F32, K, N, 0);
             float *c = must(malloc(3 * sizeof *c * (size_t)(M * N)));
             gemm_call call = { .kernel = g, .m = M, .n = N, .k = K, .a_view = { a.at, a.type, a.row, a.col }, .b = { b.at, b.type, b.row, b.col }, .c_type = DT_F32, .ldc = N };
             for (int t = 0; t < 3; t++) {
