@@ -11,7 +11,7 @@
 
 #include "engine/exec_int.h"
 
-enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = 2, CHUNK = 1 << 14, MOST_BESIDE = 4, ROWS_AT_ONCE = 16 };
+enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = 2, CHUNK = 1 << 14, MOST_BESIDE = 4, ROWS_AT_ONCE = 16, LONG_LINE = 256, LONGEST_LINE = 4096 };
 
 typedef struct {
     const exec_env *env;
@@ -234,6 +234,29 @@ static bool streams(const task *t, const void *y)
     return t->s->stream && (uintptr_t)y % VEC_LINE == 0 && pitch_bytes % VEC_LINE == 0;
 }
 
+/* Lines behind each other, each at another of three steps. */
+static void softmax_lines(task *t, const unsigned char *x, unsigned char *y, bool stream)
+{
+    const state *s = t->s;
+    const vec_kernels *v = s->env->v;
+    const int64_t n = s->n, in = n * exec_size(s->tx), out = n * exec_size(s->ty);
+    const bool half = s->tx == DT_F16 && s->ty == DT_F16;
+    float *room[2] = { t->buf, t->buf + n };
+    vec_three p = { .stream = stream, .sum = 1, .most = v->along(s->tx, x, STAT_MOST, 0, -INFINITY, n) };
+    for (int64_t i = 0; i < t->lines; i++) {
+        p.e = room[i % 2], p.x = x + i * in, p.next = x + (i + 1) * in;
+        p.y = y + (i - 1) * out, p.done = room[(i + 1) % 2], p.scale = 1 / p.sum;
+        if (i > 0 && i + 1 < t->lines) {
+            v->soft_three(&p, s->ty, s->tx, n);
+            continue;
+        }
+        if (i > 0) v->affine(p.y, s->ty, p.done, DT_F32, &(vec_affine){ .scale_1 = p.scale, .stream = stream }, n);
+        p.sum = half ? v->exps_half(p.e, p.x, p.most, n, in) : v->exps(p.e, s->tx, p.x, p.most, n, in);
+        if (i + 1 < t->lines) p.most = v->along(s->tx, p.next, STAT_MOST, 0, -INFINITY, n);
+        else v->affine(y + i * out, s->ty, p.e, DT_F32, &(vec_affine){ .scale_1 = 1 / p.sum, .stream = stream }, n);
+    }
+}
+
 /* A NaN shows in the sum of the exps, if not in the largest. */
 static void softmax_plain(task *t)
 {
@@ -252,7 +275,9 @@ static void softmax_plain(task *t)
             int64_t at = (end - k) * s->inner;
             v->soft_rows(y + at * out, s->ty, s->inner, x + at * in, s->tx, s->inner, &p, k, t->lines, half);
         }
-    } else
+    } else if (s->n >= LONG_LINE && s->n <= LONGEST_LINE)
+        softmax_lines(t, x, y, stream);
+    else
         for (int64_t i = 0, k; i < t->lines; i += k, x += k * s->n * in, y += k * s->n * out) {
             k = MIN(s->beside, t->lines - i);
             float some[MOST_BESIDE];
@@ -476,9 +501,9 @@ static void line_task(void *ctx, int64_t i, int thread)
         j->fn(&t);
         return;
     }
-    int64_t first = i * s->groups * s->lines, end = MIN(s->outer, first + s->groups * s->lines);
-    for (; first < end; first += s->lines) {
-        t.base = first * s->n, t.lines = MIN(s->lines, end - first);
+    int64_t first = i * s->groups * s->lines, end = MIN(s->outer, first + s->groups * s->lines), each = s->plain ? end - first : s->lines;
+    for (; first < end; first += each) {
+        t.base = first * s->n, t.lines = MIN(each, end - first);
         j->fn(&t);
     }
 }
@@ -564,7 +589,7 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     s.copied = s.plain && whole && s.columns && s.lines < s.inner && s.n * s.inner * exec_size(s.tx) > e->l2 / 2;
     s.stream = s.plain && again && exec_streams(e, et_elems(x) * exec_size(s.ty));
     s.beside = MIN(MAX(PIECE / s.n / (whole ? 1 : 2 * exec_size(s.tx)), 1), MOST_BESIDE); /* softmax keeps their exps in the first cache too */
-    if (s.plain && again) s.room = MAX(s.room, 2 * s.n + (s.copied ? s.lines * s.n : s.columns ? 0 : s.beside * s.n)); /* gain and bias and the rows, or lines */
+    if (s.plain && again) s.room = MAX(s.room, 2 * s.n + (s.copied ? s.lines * s.n : s.columns ? 0 : MAX(s.beside, 2) * s.n)); /* gain and bias and the rows, or lines */
     s.each = ROUND_UP((size_t)(s.room + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
     exec_need_work(im, s.each * (size_t)e->threads);
     if (e->chip && im->p->num.tables != 0 && !(s.exp2 = exec_table(im, TAB_exp2, d))) return d->st;

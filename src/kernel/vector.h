@@ -69,8 +69,8 @@ enum { VEC_LINE = 64 /* bytes of a line of the caches */, VEC_BAND = 8 };
  * the fp32 elements at `at` when it has a second operand, and of those at `z` when it has a third. The others load x from `at` or
  * set it to p[0], combine it with fp16 elements at `at`, make fp32 of elements there and leave it at `z`, or store x at `at`: as a type, or
  * past the caches to an address that is a multiple of VEC_LINE. ASK asks memory for the elements of so many
- * bytes that lie VEC_ASK_AHEAD bytes behind `at`. */
-enum { VEC_ASK_AHEAD = 8192 };
+ * bytes that lie VEC_ASK_FAR bytes behind `at`, and the second cache for those VEC_ASK_NEAR bytes behind it. */
+enum { VEC_ASK_FAR = 8192, VEC_ASK_NEAR = 2048 };
 typedef enum {
     VA_ASK_4 = VF_COUNT, VA_ASK_2, VA_ASK_1, VA_X_F32, VA_X_F16, VA_X_BF16, VA_X_BOOL, VA_X_ONE,
     VA_ADD_F16, VA_SUB_F16, VA_MUL_F16,
@@ -86,6 +86,19 @@ typedef struct {
     int p_row[2];        /* 1: the next row's follows; 0: they have the same */
     void *at, *z;
 } vec_act;
+
+/* Lines of a softmax, one behind the other: soft_three. */
+typedef struct {
+    void *y;           /* = done * scale */
+    const float *done; /* its exps */
+    float scale;
+    const void *x;     /* e = exps of it, as of exps, or of exps_half from fp16 to fp16 */
+    float *e;
+    const void *next;
+    float most;        /* in: the largest of x. Out: of next, as STAT_MOST */
+    float sum;         /* out: of e */
+    bool stream;       /* y, as of vec_affine */
+} vec_three;
 
 typedef struct {
     const char *name;
@@ -124,6 +137,7 @@ typedef struct {
     float (*exps)(float *y, dtype t, const void *x, float most, int64_t n, int64_t ahead);
     /* For softmax from fp16 to fp16: 2^(x log2(e) - b), b the whole number nearest most * log2(e); relative error 1e-5, never below 2^-64. */
     float (*exps_half)(float *y, const void *x, float most, int64_t n, int64_t ahead);
+    void (*soft_three)(vec_three *p, dtype ty, dtype tx, int64_t n); /* the same bits as one by one */
     /* Softmax down n columns, in two looks at x; the second makes the exps again, so that none are kept. soft_look: what exps of a
      * column are taken against, and one over their sum. soft_rows: y = exp(x - base) * scale, base as p->mean. half: x and y are
      * fp16, exps as of exps_half, the base the power of two. A column without a value above -inf, or with a NaN, is NaN. */

@@ -573,6 +573,48 @@ static void test_long_lines(void **state)
             }
 }
 
+/* Softmax and norms of many lines, side by side or behind each other, on the plain processor: near the reference, and the same bits
+ * for any number of threads. */
+static void test_many_lines(void **state)
+{
+    enum { KINDS = 1 + NORM_COUNT };
+    static const struct {
+        int64_t d[3], axis;
+    } rows[] = { { { 1, 70, 300 }, 2 }, { { 3, 37, 1024 }, 2 }, { { 1, 5, 4099 }, 2 }, { { 1, 130, 64 }, 2 }, { { 2, 97, 640 }, 1 }, { { 9, 40, 130 }, 1 }, { { 1, 1500, 200 }, 1 }, { { 2, 3, 64 }, 1 } };
+    static const dtype types[] = { DT_F16, DT_F32 };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int k = 0; k < 4 * KINDS; k++) {
+            const int kind = k / 4 - 1;
+            const dtype tx = types[k % 2], ty = types[k / 2 % 2];
+            const int64_t *d = rows[i].d, n = d[0] * d[1] * d[2], par[] = { d[1], 1 };
+            prog g;
+            prog_open(&g, &numerics_cpu);
+            int64_t x = input(&g, tx, d, 3, TAME, 2), y;
+            if (kind < 0) y = prog_out(&g, ty, d, 3), prog_insn(&g, IN_SOFTMAX, INTS(y, x), INTS(rows[i].axis), NO_REALS);
+            else {
+                int64_t gain = rows[i].axis == 1 ? either(&g, true, tx, par, 2, TAME, 2) : -1;
+                y = prog_out(&g, ty, d, 3);
+                prog_insn(&g, IN_NORM, INTS(y, x, gain, -1), INTS(1, rows[i].axis, kind), REALS(1e-5));
+            }
+            compare(&g, kind < 0 ? "softmax" : "norm", tx == DT_F16 || ty == DT_F16 ? 1e-3 : 1e-5, kind < 0 ? 1e-3 : 1);
+            size_t bytes = (size_t)n * (size_t)dtype_bits(ty) / 8;
+            unsigned char *got[COUNT(pools)];
+            for (size_t p = 0; p < COUNT(pools); p++) {
+                image *im = NULL;
+                diag e = { 0 };
+                void *out = got[p] = malloc(bytes);
+                assert_non_null(out);
+                assert_ok(image_load(&im, g.p, NULL, &(image_options){ .pool = pools[p] }, &e), e);
+                assert_ok(image_run(im, (const void *const *)g.in, &out, &e), e);
+                image_free(im);
+                assert_memory_equal(got[0], got[p], bytes);
+            }
+            for (size_t p = 0; p < COUNT(pools); p++) free(got[p]);
+            prog_close(&g);
+        }
+}
+
 /* Products of one value, one after the other: what the first packed serves the others, unless the value changes in between. */
 static void test_siblings(void **state)
 {
@@ -925,7 +967,7 @@ int main(void)
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_siblings),
         cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_lines), cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_lines), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines),
         cmocka_unit_test(test_move),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_rows),

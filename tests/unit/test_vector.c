@@ -346,6 +346,44 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
         }
 }
 
+/* Lines at three steps in one call: the bits of the steps by themselves. The largest of fp16 lines, also when all are negative. */
+static void threes(const vec_kernels *v, const vec_kernels *plain)
+{
+    enum { ROOM = 640 };
+    static _Alignas(VEC_LINE) unsigned char raw[2][ROOM], out[2][ROOM];
+    float x[MOST], e[2][MOST], done[MOST];
+    for (int mix = 0; mix < 16; mix++)
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            dtype tx = mix & 1 ? DT_F16 : DT_F32, ty = mix & 2 ? DT_F16 : DT_F32;
+            const bool half = tx == DT_F16 && ty == DT_F16;
+            int64_t n = sizes[s], sy = dtype_bits(ty) / 8;
+            for (int k = 0; k < 2; k++) {
+                for (int64_t i = 0; i < n; i++) x[i] = (float)rng_range(&R, -9, mix & 4 ? -1 : 9);
+                if (mix & 4 && rng_below(&R, 3) == 0) x[rng_below(&R, (uint32_t)n)] = -0.0f;
+                if (rng_below(&R, 4) == 0) x[rng_below(&R, (uint32_t)n)] = -INFINITY;
+                v->store(raw[k], tx, x, n);
+            }
+            for (int64_t i = 0; i < n; i++) done[i] = (float)rng_range(&R, 0, 1);
+            const float most = v->along(tx, raw[0], STAT_MOST, 0, -INFINITY, n), next = v->along(tx, raw[1], STAT_MOST, 0, -INFINITY, n);
+            assert_true(same(next, plain->along(tx, raw[1], STAT_MOST, 0, -INFINITY, n)) || next == 0);
+            const float sum = half ? v->exps_half(e[0], raw[0], most, n, 0) : v->exps(e[0], tx, raw[0], most, n, 0);
+            memset(out, 0xa5, sizeof out);
+            v->affine(out[0], ty, done, DT_F32, &(vec_affine){ .scale_1 = 0.375f, .stream = mix & 8 }, n);
+            vec_three p = { .y = out[1], .done = done, .scale = 0.375f, .x = raw[0], .e = e[1], .next = raw[1], .most = most, .stream = mix & 8 };
+            v->soft_three(&p, ty, tx, n);
+            v->fence();
+            assert_memory_equal(out[0], out[1], (size_t)(n * sy + 4));
+            assert_memory_equal(e[0], e[1], (size_t)n * sizeof(float));
+            assert_true(same(p.sum, sum) && p.most == next);
+        }
+}
+
+static void test_threes(void **state)
+{
+    (void)state;
+    each_row(threes);
+}
+
 static void test_looks(void **state)
 {
     (void)state;
@@ -529,7 +567,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions), cmocka_unit_test(test_accuracy), cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_statistics), cmocka_unit_test(test_gains), cmocka_unit_test(test_looks), cmocka_unit_test(test_tapes), cmocka_unit_test(test_moving), cmocka_unit_test(test_window),
+        cmocka_unit_test(test_statistics), cmocka_unit_test(test_gains), cmocka_unit_test(test_looks), cmocka_unit_test(test_threes), cmocka_unit_test(test_tapes), cmocka_unit_test(test_moving), cmocka_unit_test(test_window),
     };
     return cmocka_run_group_tests(tests, seed, NULL);
 }
