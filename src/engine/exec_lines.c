@@ -9,9 +9,9 @@
  * of one line. */
 #include <math.h>
 
-#include "engine/exec_int.h"
+#include "engine/exec_columns.h"
 
-enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = 2, CHUNK = 1 << 14, MOST_BESIDE = 4, ROWS_AT_ONCE = 16, LONG_LINE = 256, LONGEST_LINE = 4096 };
+enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = COLUMNS_PARAMS, CHUNK = 1 << 14, MOST_BESIDE = 4, LONG_LINE = 256, LONGEST_LINE = 4096 };
 
 typedef struct {
     const exec_env *env;
@@ -23,7 +23,6 @@ typedef struct {
     int64_t lines, part; /* of a task; positions of a piece */
     bool kept;
     bool writes;         /* y has x's shape */
-    bool copied;         /* plain columns: x is too large to stay in cache by itself, its rows are kept close together */
     bool stream;         /* plain: y is so large that it is written past the caches */
     bool plain;          /* no rules, and types the kernels read and write in place */
     bool split;          /* plain reductions: few lines, parts of them shared out */
@@ -38,6 +37,7 @@ typedef struct {
     bool has[PARAMS];    /* norm: gain, bias */
     exec_walk par[PARAMS];
     const vec_table *exp2; /* chip with tables */
+    columns down;          /* plain columns of softmax and norms */
 } state;
 
 /* Lines of a task, and the piece of them at hand. */
@@ -230,8 +230,7 @@ static void norm(task *t)
 /* Past the caches only where lines of the cache are whole. */
 static bool streams(const task *t, const void *y)
 {
-    int64_t pitch_bytes = (t->s->columns ? t->s->inner : t->s->n) * exec_size(t->s->ty);
-    return t->s->stream && (uintptr_t)y % VEC_LINE == 0 && pitch_bytes % VEC_LINE == 0;
+    return t->s->stream && (uintptr_t)y % VEC_LINE == 0 && t->s->n * exec_size(t->s->ty) % VEC_LINE == 0;
 }
 
 /* Lines behind each other, each at another of three steps. */
@@ -267,15 +266,7 @@ static void softmax_plain(task *t)
     unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
     bool stream = streams(t, y);
     bool half = s->tx == DT_F16 && s->ty == DT_F16;
-    if (s->columns) {
-        vec_affine p = { .mean = t->acc, .scale = t->mean, .stream = stream, .ahead = -ROWS_AT_ONCE * s->inner * in };
-        v->soft_look(t->acc, t->mean, s->tx, x, s->n, s->inner * in, t->lines, half);
-        for (int64_t end = s->n, k; end > 0; end -= k) { /* from the last rows up: they are still in cache when not all are */
-            k = end % ROWS_AT_ONCE ? end % ROWS_AT_ONCE : ROWS_AT_ONCE;
-            int64_t at = (end - k) * s->inner;
-            v->soft_rows(y + at * out, s->ty, s->inner, x + at * in, s->tx, s->inner, &p, k, t->lines, half);
-        }
-    } else if (s->n >= LONG_LINE && s->n <= LONGEST_LINE)
+    if (s->n >= LONG_LINE && s->n <= LONGEST_LINE)
         softmax_lines(t, x, y, stream);
     else
         for (int64_t i = 0, k; i < t->lines; i += k, x += k * s->n * in, y += k * s->n * out) {
@@ -317,36 +308,18 @@ static void norm_plain(task *t)
     const unsigned char *x = (const unsigned char *)ctx_mem(t->c, s->x) + t->base * in;
     unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
     vec_affine p = { .gain = parameter(t, 0, t->buf), .bias = parameter(t, 1, t->buf + s->n), .stream = streams(t, y) };
-    if (s->columns) {
-        int64_t ld = s->copied ? t->lines : s->inner;
-        float *rows = s->copied ? t->buf + 2 * s->n : NULL;
-        const unsigned char *again = rows ? (const unsigned char *)(const void *)rows : x; /* where the later passes find it, in cache */
-        v->fill(t->acc, 0, t->lines), v->fill(t->mean, 0, t->lines);
-        if (centred) v->moments(t->mean, t->acc, s->tx, x, s->n, s->inner * in, t->lines, rows);
-        else v->down(t->acc, s->tx, x, STAT_SQUARES, NULL, s->n, s->inner * in, t->lines, rows, s->tx);
-        for (int64_t i = 0; i < t->lines; i++) t->acc[i] = inverse_length(s, t->acc[i]);
-        p.mean = centred ? t->mean : NULL, p.scale = t->acc;
-        p.ahead = -ROWS_AT_ONCE * ld * in;
-        const float *gain = p.gain, *bias = p.bias;
-        for (int64_t end = s->n, k; end > 0; end -= k) { /* from the last rows up: they are still in cache when not all are */
-            k = end % ROWS_AT_ONCE ? end % ROWS_AT_ONCE : ROWS_AT_ONCE;
-            int64_t r = end - k;
-            p.gain = gain ? gain + r : NULL, p.bias = bias ? bias + r : NULL;
-            v->affine_rows(y + r * s->inner * out, s->ty, s->inner, again + r * ld * in, s->tx, ld, &p, k, t->lines);
+    for (int64_t i = 0, k; i < t->lines; i += k, x += k * s->n * in, y += k * s->n * out) {
+        k = MIN(s->beside, t->lines - i);
+        float mean[MOST_BESIDE] = { 0 }, by[MOST_BESIDE];
+        for (int64_t l = 0; centred && l < k; l++) mean[l] = v->along(s->tx, x + l * s->n * in, STAT_SUM, 0, 0, s->n) / (float)s->n;
+        for (int64_t l = 0; l < k; l++) by[l] = v->along(s->tx, x + l * s->n * in, STAT_SQUARES, mean[l], 0, s->n);
+        for (int64_t l = 0; l < k; l++) by[l] = inverse_length(s, by[l]);
+        p.ahead = k * s->n * in;
+        for (int64_t l = 0; l < k; l++) {
+            p.mean_1 = mean[l], p.scale_1 = by[l];
+            v->affine(y + l * s->n * out, s->ty, x + l * s->n * in, s->tx, &p, s->n);
         }
-    } else
-        for (int64_t i = 0, k; i < t->lines; i += k, x += k * s->n * in, y += k * s->n * out) {
-            k = MIN(s->beside, t->lines - i);
-            float mean[MOST_BESIDE] = { 0 }, by[MOST_BESIDE];
-            for (int64_t l = 0; centred && l < k; l++) mean[l] = v->along(s->tx, x + l * s->n * in, STAT_SUM, 0, 0, s->n) / (float)s->n;
-            for (int64_t l = 0; l < k; l++) by[l] = v->along(s->tx, x + l * s->n * in, STAT_SQUARES, mean[l], 0, s->n);
-            for (int64_t l = 0; l < k; l++) by[l] = inverse_length(s, by[l]);
-            p.ahead = k * s->n * in;
-            for (int64_t l = 0; l < k; l++) {
-                p.mean_1 = mean[l], p.scale_1 = by[l];
-                v->affine(y + l * s->n * out, s->ty, x + l * s->n * in, s->tx, &p, s->n);
-            }
-        }
+    }
     if (p.stream) v->fence();
 }
 
@@ -564,12 +537,6 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
         int64_t share = ROUND_UP((s.inner + 2 * e->threads - 1) / (2 * e->threads), (int64_t)COLUMN_STEP), fit = room / s.n / COLUMN_STEP * COLUMN_STEP;
         s.lines = MIN(share, MOST_COLUMNS);
         if (again && fit >= COLUMN_STEP) s.lines = MIN(s.lines, fit);
-        if (s.plain && again) { /* rows as long as the cache allows, since every row of a task is another page; tasks of one size */
-            int64_t parts = (s.inner + MAX(fit, COLUMN_STEP) - 1) / MAX(fit, COLUMN_STEP);
-            if (s.n * s.inner * exec_size(s.tx) <= 2 * e->l2) parts = 1; /* rows one behind the other: nothing to be kept close together */
-            while (s.outer * parts < 4 * e->threads && s.inner / (parts + 1) >= COLUMN_STEP) parts++;
-            s.lines = ROUND_UP((s.inner + parts - 1) / parts, (int64_t)COLUMN_STEP);
-        }
         s.lines = MIN(s.inner, s.lines);
         s.part = MIN(s.n, MAX(PIECE / s.lines, 1));
         s.per_outer = (s.inner + s.lines - 1) / s.lines;
@@ -585,11 +552,9 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     }
     s.kept = again && s.lines <= room / s.n;
     s.room = s.lines * (s.kept ? s.n : s.part);
-    /* rows that lie a power of two apart share few sets of a cache: what does not fit as a whole is kept close together */
-    s.copied = s.plain && whole && s.columns && s.lines < s.inner && s.n * s.inner * exec_size(s.tx) > e->l2 / 2;
     s.stream = s.plain && again && exec_streams(e, et_elems(x) * exec_size(s.ty));
     s.beside = MIN(MAX(PIECE / s.n / (whole ? 1 : 2 * exec_size(s.tx)), 1), MOST_BESIDE); /* softmax keeps their exps in the first cache too */
-    if (s.plain && again) s.room = MAX(s.room, 2 * s.n + (s.copied ? s.lines * s.n : s.columns ? 0 : MAX(s.beside, 2) * s.n)); /* gain and bias and the rows, or lines */
+    if (s.plain && again && !s.columns) s.room = MAX(s.room, PARAMS * s.n + MAX(s.beside, 2) * s.n); /* gain and bias, and lines */
     s.each = ROUND_UP((size_t)(s.room + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
     exec_need_work(im, s.each * (size_t)e->threads);
     if (e->chip && im->p->num.tables != 0 && !(s.exp2 = exec_table(im, TAB_exp2, d))) return d->st;
@@ -600,11 +565,21 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     return AN_OK;
 }
 
+static void prepare_columns(image *im, state *s, bool exps)
+{
+    columns *k = &s->down;
+    *k = (columns){ .env = s->env, .x = s->x, .y = s->y, .outer = s->outer, .n = s->n, .inner = s->inner, .tx = s->tx, .ty = s->ty, .exps = exps, .kind = (norm_kind)s->kind, .eps = s->eps, .stream = s->stream };
+    for (int i = 0; i < PARAMS; i++) k->par[i] = s->has[i] ? s->par[i].tensor : -1, k->par_t[i] = s->par[i].t;
+    columns_plan(k);
+    exec_need_work(im, k->each * (size_t)s->env->threads);
+}
+
 static an_status prepare_softmax(image *im, const insn *in, void **out, diag *d)
 {
     int64_t axis = insn_i(in, "axis");
     state *s;
     TRY(prepare(im, in, &axis, 1, true, false, &s, d));
+    if (s && s->plain && s->columns) prepare_columns(im, s, true);
     *out = s;
     return AN_OK;
 }
@@ -650,13 +625,22 @@ static an_status prepare_norm(image *im, const insn *in, void **out, diag *d)
             s->has[k] = true, s->par[k] = exec_walk_of(im->p, par[k], &im->p->tensors.at[s->y]);
             s->plain = s->plain && along_lines(s, &s->par[k]);
         }
+    if (s->plain && s->columns) prepare_columns(im, s, false);
     *out = s;
     return AN_OK;
 }
 
 static bool is_plain(const run_ctx *c) { return c->state && ((const state *)c->state)->plain; }
-static an_status run_softmax(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, is_plain(c) ? softmax_plain : softmax, d); }
-static an_status run_norm(const run_ctx *c, const insn *in, diag *d) { return run_lines(c, in, is_plain(c) ? norm_plain : norm, d); }
+/* One that writes as much as it reads. */
+static an_status run_whole(const run_ctx *c, const insn *in, void (*any)(task *t), void (*plain)(task *t), diag *d)
+{
+    if (!is_plain(c)) return run_lines(c, in, any, d);
+    if (!((const state *)c->state)->columns) return run_lines(c, in, plain, d);
+    columns_run(c, &((const state *)c->state)->down);
+    return AN_OK;
+}
+static an_status run_softmax(const run_ctx *c, const insn *in, diag *d) { return run_whole(c, in, softmax, softmax_plain, d); }
+static an_status run_norm(const run_ctx *c, const insn *in, diag *d) { return run_whole(c, in, norm, norm_plain, d); }
 static an_status run_reduce(const run_ctx *c, const insn *in, diag *d)
 {
     if (!is_plain(c)) return run_lines(c, in, reduce, d);

@@ -60,7 +60,7 @@ typedef struct {
     const float *gain, *bias;  /* affine: per column; affine_rows: per row */
     float mean_1, scale_1;     /* affine */
     bool stream;               /* past the caches, as .stream below; y and its rows begin at multiples of VEC_LINE bytes */
-    int64_t ahead;             /* what lies so many bytes behind x is asked for in passing */
+    int64_t ahead;             /* what lies so many bytes behind x is asked for, to the first cache */
 } vec_affine;
 
 enum { VEC_LINE = 64 /* bytes of a line of the caches */, VEC_BAND = 8 };
@@ -138,13 +138,15 @@ typedef struct {
     /* For softmax from fp16 to fp16: 2^(x log2(e) - b), b the whole number nearest most * log2(e); relative error 1e-5, never below 2^-64. */
     float (*exps_half)(float *y, const void *x, float most, int64_t n, int64_t ahead);
     void (*soft_three)(vec_three *p, dtype ty, dtype tx, int64_t n); /* the same bits as one by one */
-    /* Softmax down n columns, in two looks at x; the second makes the exps again, so that none are kept. soft_look: what exps of a
-     * column are taken against, and one over their sum. soft_rows: y = exp(x - base) * scale, base as p->mean. half: x and y are
+    /* Softmax down n columns, in two looks at x; the second makes the exps again, so that none are kept. soft_look: the largest and
+     * the sum of exps, which begin at -inf and 0 and go on from call to call; soft_settle makes of them what exps of a column are
+     * taken against, and one over their sum. soft_rows: y = exp(x - base) * scale, base as p->mean. half: x and y are
      * fp16, exps as of exps_half, the base the power of two. A column without a value above -inf, or with a NaN, is NaN. */
-    void (*soft_look)(float *base, float *scale, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, bool half);
+    void (*soft_look)(float *most, float *sum, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, bool half);
+    void (*soft_settle)(float *most, float *sum, int64_t n, bool half);
     void (*soft_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n, bool half);
-    /* Mean and sum of squared deviations of n columns; both begin at 0. keep: as of `down`, in type t. */
-    void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, void *keep);
+    /* Mean and sum of squared deviations of n columns; both begin at 0, and go on after `before` rows. keep: as of `down`, in type t. */
+    void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t before, int64_t rows, int64_t ld, int64_t n, void *keep);
     /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has rows of
      * n. y may be x. */
     void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows, int64_t ld, int64_t n);

@@ -292,6 +292,13 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
     (void)plain;
 }
 
+static void soft_columns(const vec_kernels *v, float *most, float *sum, dtype t, const unsigned char *x, int64_t rows, int64_t ld, int64_t n, bool half)
+{
+    v->fill(most, -INFINITY, n), v->fill(sum, 0, n);
+    for (int64_t r = 0; r < rows; r += 2 * VEC_BAND) v->soft_look(most, sum, t, x + r * ld, MIN(2 * VEC_BAND, rows - r), ld, n, half);
+    v->soft_settle(most, sum, n, half);
+}
+
 /* Softmax and moments down columns in one look, against double precision; nothing past a row is touched. */
 static void looks(const vec_kernels *v, const vec_kernels *plain)
 {
@@ -309,7 +316,7 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
             for (int r = 0; r < VEC_BAND && rows > VEC_BAND; r++) x[r * PITCH] = -INFINITY; /* a whole band without a value */
             v->store(raw, t, x, ROWS * PITCH), v->load(x, t, raw, ROWS * PITCH);
             memset(out, 0xa5, sizeof out);
-            v->soft_look(most, sum, t, raw, rows, PITCH * size, n, half);
+            soft_columns(v, most, sum, t, raw, rows, PITCH * size, n, half);
             v->soft_rows(out, ty, PITCH, raw, t, PITCH, &(vec_affine){ .mean = most, .scale = sum, .stream = mix & 8 }, rows, n, half);
             v->fence();
             for (int64_t i = 0; i < n; i++) {
@@ -326,13 +333,14 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
                 for (int r = 0; r < ROWS; r++) x[r * PITCH] = odd ? 1 : -INFINITY;
                 if (odd) x[(rows - 1) * PITCH] = odd == 1 ? NAN : INFINITY;
                 v->store(raw, t, x, ROWS * PITCH);
-                v->soft_look(most, sum, t, raw, rows, PITCH * size, n, half);
+                soft_columns(v, most, sum, t, raw, rows, PITCH * size, n, half);
                 assert_true(isnan(sum[0]) && (n == 1 || sum[1] > 0));
             }
             for (int r = 0; r < ROWS; r++) x[r * PITCH] = 1;
             v->store(raw, t, x, ROWS * PITCH);
             v->fill(mean, 0, n), v->fill(squares, 0, n);
-            v->moments(mean, squares, t, raw, rows, PITCH * size, n, mix & 4 ? kept : NULL);
+            for (int64_t r = 0; r < rows; r += 2 * VEC_BAND)
+                v->moments(mean, squares, t, raw + r * PITCH * size, r, MIN(2 * VEC_BAND, rows - r), PITCH * size, n, mix & 4 ? (char *)kept + r * n * size : NULL);
             for (int64_t i = 0; i < n; i++) {
                 double m = 0, q = 0;
                 for (int64_t r = 0; r < rows; r++) m += (double)x[r * PITCH + i] / (double)rows;

@@ -1,0 +1,167 @@
+/* exec_columns.c: softmax and norms down columns on the plain processor.
+ * In: x seen as [outer, n, inner], lines along n.  Out: y of the same shape.
+ *
+ * Columns are taken in blocks. A block is looked at once, a band of rows after the other, for what its columns have in common; then it
+ * is read again, from the second cache, and written. When a plane of x fits that cache, the bands of one block are written in turns
+ * with looking at those of the next: memory is read and written all the time. Blocks beside each other lie in different sets of the
+ * cache, so none drives the other out, however far rows are apart. A larger plane is one block, written from its last rows up, which
+ * are still in cache; of one larger still a norm keeps rows close together in scratch, since a cache holds few that lie a power of two
+ * apart. */
+#include <math.h>
+
+#include "engine/exec_columns.h"
+
+enum { COLUMN_STEP = 64, SUMS = 3 };
+
+typedef struct {
+    const unsigned char *x;
+    unsigned char *y;
+    int64_t lines;
+    bool stream;
+    float *most, *mean, *sum; /* per column: of a softmax the first, of a layer norm the second; at last sum is what it is scaled by */
+} block;
+
+typedef struct {
+    const run_ctx *c;
+    const columns *k;
+    float *gain, *bias; /* NULL: none */
+    unsigned char *kept;
+    float *sums;
+} room;
+
+static bool half(const columns *k) { return k->tx == DT_F16 && k->ty == DT_F16; }
+
+/* Blocks may be of two widths, so a band of any has the room of a wide one. */
+static unsigned char *kept_band(const room *m, int64_t r) { return m->kept + r * m->k->block * exec_size(m->k->tx); }
+
+static void open_block(const room *m, int64_t which, block *b)
+{
+    const columns *k = m->k;
+    const int64_t first = which % k->per_outer * k->block, at = which / k->per_outer * k->n * k->inner + first, out = exec_size(k->ty);
+    const vec_kernels *v = k->env->v;
+    float *sums = m->sums + which % 2 * SUMS * k->block;
+    *b = (block){ .x = (const unsigned char *)ctx_mem(m->c, k->x) + at * exec_size(k->tx), .y = (unsigned char *)ctx_mem(m->c, k->y) + at * out,
+                  .lines = MIN(k->block, k->inner - first), .most = sums, .mean = sums + k->block, .sum = sums + 2 * k->block };
+    b->stream = k->stream && (uintptr_t)b->y % VEC_LINE == 0 && k->inner * out % VEC_LINE == 0;
+    v->fill(b->most, -INFINITY, b->lines), v->fill(b->mean, 0, b->lines), v->fill(b->sum, 0, b->lines);
+}
+
+static void look(const room *m, const block *b, int64_t r, int64_t rows)
+{
+    const columns *k = m->k;
+    const vec_kernels *v = k->env->v;
+    const int64_t ld = k->inner * exec_size(k->tx);
+    const unsigned char *x = b->x + r * ld;
+    void *keep = k->kept ? kept_band(m, r) : NULL;
+    if (k->exps) v->soft_look(b->most, b->sum, k->tx, x, rows, ld, b->lines, half(k));
+    else if (k->kind == NORM_LAYER) v->moments(b->mean, b->sum, k->tx, x, r, rows, ld, b->lines, keep);
+    else v->down(b->sum, k->tx, x, STAT_SQUARES, NULL, rows, ld, b->lines, keep, k->tx);
+}
+
+static void settle(const columns *k, const block *b)
+{
+    const vec_kernels *v = k->env->v;
+    const float per = 1 / (float)k->n;
+    if (k->exps) {
+        v->soft_settle(b->most, b->sum, b->lines, half(k));
+        return;
+    }
+    if (k->kind != NORM_L2) v->fn[VF_MUL_P](b->sum, b->sum, NULL, NULL, &per, b->lines);
+    v->fn[VF_RSQRT](b->sum, b->sum, NULL, NULL, &k->eps, b->lines);
+}
+
+static void put(const room *m, const block *b, int64_t r, int64_t rows)
+{
+    const columns *k = m->k;
+    const vec_kernels *v = k->env->v;
+    const int64_t in = exec_size(k->tx), ld = k->kept ? b->lines : k->inner;
+    const unsigned char *x = k->kept ? kept_band(m, r) : b->x + r * k->inner * in;
+    void *y = b->y + r * k->inner * exec_size(k->ty);
+    vec_affine p = { .scale = b->sum, .stream = b->stream, .ahead = ld * in }; /* the next row */
+    if (k->exps) {
+        p.mean = b->most;
+        v->soft_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines, half(k));
+        return;
+    }
+    p.mean = k->kind == NORM_LAYER ? b->mean : NULL;
+    p.gain = m->gain ? m->gain + r : NULL, p.bias = m->bias ? m->bias + r : NULL;
+    v->affine_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines);
+}
+
+static float *parameter(const room *m, int which, float *at)
+{
+    const columns *k = m->k;
+    if (k->par[which] < 0) return NULL;
+    k->env->v->load(at, k->par_t[which], ctx_mem(m->c, k->par[which]), k->n);
+    return at;
+}
+
+static void in_turns(const room *m, int64_t first, int64_t end)
+{
+    const columns *k = m->k;
+    block two[2];
+    for (int64_t i = first; i <= end; i++) {
+        block *now = i < end ? &two[i % 2] : NULL;
+        const block *done = i > first ? &two[(i + 1) % 2] : NULL;
+        if (now) open_block(m, i, now);
+        for (int64_t r = 0; r < k->n; r += VEC_BAND) {
+            const int64_t rows = MIN(VEC_BAND, k->n - r);
+            if (done) put(m, done, r, rows);
+            if (now) look(m, now, r, rows);
+        }
+        if (now) settle(k, now);
+    }
+}
+
+static void one_by_one(const room *m, int64_t first, int64_t end)
+{
+    const columns *k = m->k;
+    for (int64_t i = first; i < end; i++) {
+        block b;
+        open_block(m, i, &b);
+        for (int64_t r = 0; r < k->n; r += VEC_BAND) look(m, &b, r, MIN(VEC_BAND, k->n - r));
+        settle(k, &b);
+        for (int64_t r = (k->n - 1) / VEC_BAND * VEC_BAND; r >= 0; r -= VEC_BAND) put(m, &b, r, MIN(VEC_BAND, k->n - r));
+    }
+}
+
+static void some_blocks(void *ctx, int64_t task, int thread)
+{
+    room m = *(const room *)ctx;
+    const columns *k = m.k;
+    float *mem = (float *)(void *)((char *)m.c->work + (size_t)thread * k->each);
+    m.gain = parameter(&m, 0, mem), m.bias = parameter(&m, 1, mem + k->n);
+    m.sums = mem + COLUMNS_PARAMS * k->n;
+    m.kept = (unsigned char *)(void *)(m.sums + 2 * SUMS * k->block);
+    const int64_t first = task * k->group, end = MIN(k->outer * k->per_outer, first + k->group);
+    if (k->in_turns) in_turns(&m, first, end);
+    else one_by_one(&m, first, end);
+    if (k->stream) k->env->v->fence();
+}
+
+/* Rows as long as can be, since every one is another page; enough tasks for all threads. */
+void columns_plan(columns *k)
+{
+    enum { TURNS = 2 }; /* blocks of a plane */
+    const exec_env *e = k->env;
+    const int64_t many = 4 * e->threads, in = exec_size(k->tx), plane = k->n * k->inner * in;
+    k->in_turns = plane <= e->l2 / 5 * 4;
+    k->kept = !k->exps && plane > 2 * e->l2;
+    const int64_t fit = MAX(e->l2 / 2 / (k->n * in) / COLUMN_STEP, 1) * COLUMN_STEP;
+    int64_t parts = k->in_turns ? TURNS : plane <= 2 * e->l2 ? 1 : (k->inner + fit - 1) / fit;
+    while (k->outer * parts < many && k->inner / (parts + 1) >= COLUMN_STEP) parts++;
+    k->block = MIN(k->inner, ROUND_UP((k->inner + parts - 1) / parts, (int64_t)COLUMN_STEP));
+    k->per_outer = (k->inner + k->block - 1) / k->block;
+    const int64_t blocks = k->outer * k->per_outer;
+    k->group = MAX(blocks / many, 1);
+    k->tasks = (blocks + k->group - 1) / k->group;
+    const int64_t floats = COLUMNS_PARAMS * k->n + 2 * SUMS * k->block;
+    k->each = ROUND_UP((size_t)floats * sizeof(float) + (size_t)(k->kept ? k->n * k->block * in : 0), (size_t)VEC_LINE);
+}
+
+void columns_run(const run_ctx *c, const columns *k)
+{
+    enum { FEW = 1 << 14 }; /* elements that take about as long as waking other threads */
+    room m = { .c = c, .k = k };
+    pool_run(k->outer * k->n * k->inner <= FEW ? NULL : c->pool, some_blocks, &m, k->tasks);
+}
