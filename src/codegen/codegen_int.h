@@ -40,7 +40,7 @@ typedef struct {
     bool dead;
     int n_y, y[CHAIN_MOST_RESULTS]; /* written */
     int from[CHAIN_MOST_RESULTS]; /* ews: the step that gives a result; of y[0] it is the last */
-    int n_opnd, opnd[4];     /* read; NONE: an optional one left out */
+    int n_opnd, opnd[5];     /* read; NONE: an optional one left out */
     bool chain;              /* has inputs and steps: ew, ews, and the epilogue of products */
     int n_ext, ext[CHAIN_MAX_IN];
     int n_step, cap_step;
@@ -72,6 +72,12 @@ typedef struct {
 } state_write;
 
 typedef struct {
+    val scores;  /* a gradient of scores: the products that read it, and the values they multiply it by */
+    val q, k;
+    int dq, dk;
+} attend_grad;
+
+typedef struct {
     const graph *g;
     codegen_options o;
     const numerics *num;
@@ -85,6 +91,7 @@ typedef struct {
     VEC(ins) ins;
     VEC(cst) consts;
     VEC(state_write) states;
+    VEC(attend_grad) backs; /* attentions whose way back is one instruction */
     VEC(struct scalar_const { dtype dt; double x; int tensor; }) scalars;
     VEC(eport) outs; /* name and tensor (of c->t) while compiling */
     uint64_t scratch;

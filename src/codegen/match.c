@@ -3,11 +3,12 @@
  * been selected on their own already; the ones nobody else reads are dropped later.
  *
  *   attention   matmul(softmax(matmul(q, k) [* s] [+ mask]), v), in either layout of heads, with reshapes in between
+ *   its way back  the products with v, p, k and q around p * (dp - sum(p * dp)), in the layout [width, positions]
  *   norms       x * rsqrt(mean(x^2) + eps), the centred form, and the form that first divides by the largest magnitude;
  *               then gain and bias
  *   products    reduce_sum(mul(a, b)) over an axis both have: the engine runs it as a matrix product, with the same bytes
  *
- * The first two replace roundings by fewer, so only a device that does not round each pass gets them. The third is what
+ * The first three replace roundings by fewer, so only a device that does not round each pass gets them. The last is what
  * such a device does, so only it gets that. */
 #include <math.h>
 
@@ -238,6 +239,117 @@ static bool match_attention(cg *c)
                   : cg_attend(c, dt, q, k, v, causal ? NONE : mask, causal, a.scale, ysh);
     if (a.ty) y = cg_permute(c, y, (const int[]){ 0, 3, 1, 2 });
     cg_set(c, 0, y);
+    return true;
+}
+
+/* ---- back through attention ---- */
+
+typedef struct {
+    val q, k, v, p, dy;
+    int64_t stacks, rows, keys, width, cols, period;
+} attention_back;
+
+/* Is `sum` the sum of p * dp along the last axis, which it keeps? */
+static bool sums_product(const cg *c, val sum, val p, val dp)
+{
+    const node *m = maker(c, sum), *f;
+    if (!m || m->op != OP_REDUCE_SUM) return false;
+    const shape *s = &graph_type(c->g, m->in[0])->sh, *o = &graph_type(c->g, sum)->sh;
+    const attr *axes = attr_get(m->attrs, m->n_attr, A_AXES);
+    int ax;
+    if (!axes || axes->n != 1 || !axis_norm(axes->u.is[0], s->rank, &ax) || ax != s->rank - 1 || o->rank != s->rank) return false;
+    f = maker(c, m->in[0]);
+    return f && f->op == OP_MUL && ((same_value(f->in[0], p) && same_value(f->in[1], dp)) || (same_value(f->in[1], p) && same_value(f->in[0], dp)));
+}
+
+static bool as_matrices(const cg *c, val v, int64_t stacks, int64_t rows, int64_t cols)
+{
+    const shape *s = &graph_type(c->g, v)->sh;
+    int t = c->of[v.i];
+    return t >= 0 && c->t.at[t].dt == DT_F32 && s->rank >= 2 && s->d[s->rank - 2] == rows && s->d[s->rank - 1] == cols && cg_elems(s) == stacks * rows * cols;
+}
+
+/* s = p * (dp - sum(p * dp)), dp = dy^T·v, p = softmax(q^T·k + mask) by rows. */
+static bool read_back(cg *c, val s, attention_back *a)
+{
+    const node *m = maker(c, s), *less = NULL;
+    val scores = NO_VAL, mask = NO_VAL;
+    bool tx, tz;
+    int axis;
+    if (!m || m->op != OP_MUL) return false;
+    for (int i = 0; i < 2 && !less; i++) {
+        const node *n = maker(c, m->in[i]);
+        if (n && n->op == OP_SUB && sums_product(c, n->in[1], m->in[1 - i], n->in[0])) less = n, a->p = m->in[1 - i];
+    }
+    if (!less || !product(c, through_views(c, less->in[0]), &a->dy, &a->v, &tx, &tz) || !tx || tz) return false;
+    m = maker(c, a->p);
+    const shape *full = &graph_type(c->g, a->p)->sh;
+    if (!m || m->op != OP_SOFTMAX || full->rank < 2) return false;
+    if (!axis_norm(attr_int(m->op, m->attrs, m->n_attr, A_AXIS), full->rank, &axis) || axis != full->rank - 1) return false;
+    scores = m->in[0];
+    const node *sum = maker(c, scores);
+    for (int i = 0; sum && sum->op == OP_ADD && i < 2 && !mask.i; i++)
+        if (is(c, through_views(c, sum->in[i]), OP_MATMUL) && shape_eq(&graph_type(c->g, sum->in[i])->sh, full)) scores = sum->in[i], mask = sum->in[1 - i];
+    if (!product(c, through_views(c, scores), &a->q, &a->k, &tx, &tz) || !tx || tz) return false;
+    const shape *q = &graph_type(c->g, a->q)->sh, *k = &graph_type(c->g, a->k)->sh, *v = &graph_type(c->g, a->v)->sh;
+    a->stacks = cg_prod(q->d, 0, q->rank - 2), a->width = q->d[q->rank - 2], a->rows = q->d[q->rank - 1], a->keys = k->d[k->rank - 1], a->cols = v->d[v->rank - 2];
+    const int64_t high = full->d[full->rank - 2];
+    if (mask.i && high == a->keys && a->rows % high == 0 && match_causal(c, mask, high)) a->period = high;
+    return as_matrices(c, a->q, a->stacks, a->width, a->rows) && as_matrices(c, a->k, a->stacks, a->width, a->keys) && as_matrices(c, a->v, a->stacks, a->cols, a->keys) &&
+           as_matrices(c, a->dy, a->stacks, a->cols, a->rows) && cg_elems(full) == a->stacks * a->rows * a->keys && c->of[a->p.i] >= 0 && c->t.at[c->of[a->p.i]].dt == DT_F32;
+}
+
+/* The product dy·p, whose result nothing has read yet; -1: there is none. */
+static int64_t find_dv(const cg *c, const attention_back *a)
+{
+    const int dy = cg_root(c, c->of[a->dy.i]), p = cg_root(c, c->of[a->p.i]);
+    int64_t at = -1;
+    for (size_t i = 0; i < c->ins.n; i++) {
+        const ins *n = &c->ins.at[i];
+        if (at >= 0) {
+            const int y = cg_root(c, c->ins.at[at].y[0]);
+            for (int k = 0; k < n->n_opnd; k++)
+                if (n->opnd[k] >= 0 && cg_root(c, n->opnd[k]) == y) return -1;
+            for (int k = 0; k < n->n_ext; k++)
+                if (cg_root(c, n->ext[k]) == y) return -1;
+        } else if (n->op == IN_MATMUL && !n->dead && !n->n_step && cg_root(c, n->opnd[0]) == dy && cg_root(c, n->opnd[1]) == p && !n->i.at[0] && !n->i.at[1] &&
+                   c->t.at[n->y[0]].dt == DT_F32 && cg_elems(cg_sh(c, n->y[0])) == a->stacks * a->cols * a->keys)
+            at = (int64_t)i;
+    }
+    return at;
+}
+
+/* At the first of the two products that end it. The other one, when it comes, finds its result there. */
+static bool match_attention_back(cg *c)
+{
+    val x, z, s;
+    bool tx, tz;
+    attention_back a = { 0 };
+    if (!product(c, c->at->out, &x, &z, &tx, &tz) || tx || c->o.separate) return false;
+    uint32_t uses = c->n_uses[z.i];
+    for (s = z; renames(graph_maker(c->g, s)->op) && uses == 1;) s = graph_maker(c->g, s)->in[0], uses = c->n_uses[s.i];
+    s = through_views(c, s);
+    for (size_t i = 0; i < c->backs.n; i++) {
+        const attend_grad *b = &c->backs.at[i];
+        if (!same_value(b->scores, s) || !same_value(tz ? b->k : b->q, x)) continue;
+        cg_set(c, 0, tz ? b->dq : b->dk);
+        return true;
+    }
+    if (uses != 2 || !read_back(c, s, &a) || !same_value(tz ? a.k : a.q, x)) return false;
+    const int64_t at = find_dv(c, &a);
+    if (at < 0) return false;
+    int dq = cg_tensor(c, DT_F32, SH(a.stacks, a.width, a.rows)), dk = cg_tensor(c, DT_F32, SH(a.stacks, a.width, a.keys));
+    int dv = cg_view(c, c->ins.at[at].y[0], SH(a.stacks, a.cols, a.keys)), p = cg_view(c, c->of[a.p.i], SH(a.stacks, a.rows, a.keys));
+    int q = cg_view(c, c->of[a.q.i], SH(a.stacks, a.width, a.rows)), k = cg_view(c, c->of[a.k.i], SH(a.stacks, a.width, a.keys));
+    int v = cg_view(c, c->of[a.v.i], SH(a.stacks, a.cols, a.keys)), dy = cg_view(c, c->of[a.dy.i], SH(a.stacks, a.cols, a.rows));
+    ins *n = cg_ins(c, IN_ATTEND_BACK, dq, OPS(p, q, k, v, dy));
+    if (!n) return true;
+    n->n_y = 3, n->y[1] = dk, n->y[2] = dv;
+    c->t.at[dk].n_def++;
+    cg_i(c, n, a.period);
+    c->ins.at[at].dead = true;
+    if (!VEC_PUSH(&c->mem, &c->backs, ((attend_grad){ .scores = s, .q = a.q, .k = a.k, .dq = dq, .dk = dk }))) diag_nomem(&c->err);
+    cg_set(c, 0, tz ? dq : dk);
     return true;
 }
 
@@ -486,7 +598,7 @@ bool match_node(cg *c)
     op_id op = c->at->op;
     if (c->soft) return op == OP_REDUCE_SUM && match_dot(c);
     if (!c->o.level) return false;
-    if (op == OP_MATMUL || op == OP_NE_MATMUL) return match_attention(c);
+    if (op == OP_MATMUL || op == OP_NE_MATMUL) return match_attention(c) || match_attention_back(c);
     if (op == OP_MUL || op == OP_ADD || op == OP_REAL_DIV) return match_norm(c);
     return false;
 }

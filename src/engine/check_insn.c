@@ -290,6 +290,29 @@ static an_status check_attend_at(const ck *c)
     return AN_OK;
 }
 
+static an_status check_attend_back(const ck *c)
+{
+    static const char *const names[] = { "dq", "dk", "dv", "p", "q", "k", "v", "dy" };
+    const etensor *p = tensor(c, "p"), *q = tensor(c, "q"), *v = tensor(c, "v");
+    NEED(p->rank >= 2 && q->rank >= 2 && v->rank >= 2, "an operand has rank below 2");
+    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], period = insn_i(c->in, "period");
+    const int64_t stacks = dims_product(p->dim, 0, p->rank - 2), width = q->dim[q->rank - 2], cols = v->dim[v->rank - 2];
+    const struct {
+        const char *name;
+        int64_t rows, cols;
+    } want[] = { { "dq", width, rows }, { "q", width, rows }, { "dk", width, keys }, { "k", width, keys }, { "dv", cols, keys }, { "v", cols, keys }, { "dy", cols, rows } };
+    for (size_t i = 0; i < COUNT(want); i++) {
+        const etensor *t = tensor(c, want[i].name);
+        NEED(t->rank >= 2 && t->dim[t->rank - 2] == want[i].rows && t->dim[t->rank - 1] == want[i].cols && dims_product(t->dim, 0, t->rank - 2) == stacks,
+             "%s is not %" PRId64 " matrices of %" PRId64 " x %" PRId64, want[i].name, stacks, want[i].rows, want[i].cols);
+    }
+    for (size_t i = 0; i < COUNT(names); i++) NEED(dtype_is_float(tensor(c, names[i])->dt), "%s is not of a float type", names[i]);
+    for (size_t i = 0; i < 3; i++)
+        for (size_t j = i + 1; j < COUNT(names); j++) NEED(!share_memory(tensor(c, names[i]), tensor(c, names[j])), "%s and %s share memory", names[i], names[j]);
+    NEED(period == 0 || (period == keys && rows % period == 0), "a period of %" PRId64 " for %" PRId64 " rows and %" PRId64 " keys", period, rows, keys);
+    return AN_OK;
+}
+
 /* ---- along axes ---- */
 
 static an_status check_reduce(const ck *c)

@@ -270,6 +270,43 @@ static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool c
 
 an_status ref_attend(const run_ctx *c, const insn *in, diag *d) { return attend(c, in, insn_t(in, "mask"), insn_i(in, "causal"), NULL, 0, d); }
 
+/* Sums in double, results rounded once: only the plain processor has programs with it. */
+an_status ref_attend_back(const run_ctx *c, const insn *in, diag *d)
+{
+    const int64_t out[] = { insn_t(in, "dq"), insn_t(in, "dk"), insn_t(in, "dv") }, period = insn_i(in, "period");
+    const etensor *t = ctx_tensor(c, insn_t(in, "p")), *tq = ctx_tensor(c, insn_t(in, "q")), *tv = ctx_tensor(c, insn_t(in, "v"));
+    const int64_t rows = t->dim[t->rank - 2], keys = t->dim[t->rank - 1], width = tq->dim[tq->rank - 2], cols = tv->dim[tv->rank - 2];
+    double *p = ref_load(c, insn_t(in, "p"), d), *q = ref_load(c, insn_t(in, "q"), d), *k = ref_load(c, insn_t(in, "k"), d), *v = ref_load(c, insn_t(in, "v"), d);
+    double *dy = ref_load(c, insn_t(in, "dy"), d), *s = ref_take(c, rows * keys, d), *dk = ref_take(c, width * keys, d), *dv = ref_take(c, cols * keys, d);
+    if (!p || !q || !k || !v || !dy || !s || !dk || !dv) return d->st;
+    for (int64_t m = 0, stacks = dims_product(t->dim, 0, t->rank - 2); m < stacks; m++) {
+        const double *pm = p + m * rows * keys, *qm = q + m * width * rows, *km = k + m * width * keys, *vm = v + m * cols * keys, *dym = dy + m * cols * rows;
+        memset(dk, 0, sizeof *dk * (size_t)(width * keys)), memset(dv, 0, sizeof *dv * (size_t)(cols * keys));
+        for (int64_t i = 0; i < rows; i++) {
+            const int64_t seen = period ? i % period + 1 : keys;
+            double *row = s + i * keys, sum = 0;
+            for (int64_t j = 0; j < seen; j++) {
+                row[j] = 0;
+                for (int64_t e = 0; e < cols; e++) row[j] += dym[e * rows + i] * vm[e * keys + j];
+                sum += row[j] * pm[i * keys + j];
+            }
+            for (int64_t j = 0; j < seen; j++) {
+                row[j] = pm[i * keys + j] * (row[j] - sum);
+                for (int64_t e = 0; e < width; e++) dk[e * keys + j] += qm[e * rows + i] * row[j];
+                for (int64_t e = 0; e < cols; e++) dv[e * keys + j] += dym[e * rows + i] * pm[i * keys + j];
+            }
+            for (int64_t e = 0; e < width; e++) {
+                double x = 0;
+                for (int64_t j = 0; j < seen; j++) x += km[e * keys + j] * row[j];
+                ref_store(c, out[0], (m * width + e) * rows + i, x);
+            }
+        }
+        for (int64_t e = 0; e < width * keys; e++) ref_store(c, out[1], m * width * keys + e, dk[e]);
+        for (int64_t e = 0; e < cols * keys; e++) ref_store(c, out[2], m * cols * keys + e, dv[e]);
+    }
+    return AN_OK;
+}
+
 an_status ref_attend_at(const run_ctx *c, const insn *in, diag *d)
 {
     double *pos = ref_load(c, insn_t(in, "pos"), d);

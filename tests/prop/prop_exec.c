@@ -944,6 +944,28 @@ static void test_attend(void **state)
     }
 }
 
+static void test_attend_back(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        size_t dev = chance(90) ? 0 : rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t heads = upto(1, 3), keys = upto(1, chance(30) ? 300 : 20), rows = upto(1, chance(20) ? 150 : 20), inner = upto(1, 40), cols = upto(1, 40);
+        bool causal = chance(60);
+        if (causal) rows = keys * upto(1, 2);
+        dtype t = chance(85) ? DT_F32 : any_float();
+        int64_t dq = prog_out(&g, t, DIMS(heads, inner, rows)), dk = prog_out(&g, t, DIMS(heads, inner, keys)), dv = prog_out(&g, t, DIMS(heads, cols, keys));
+        int64_t p = input(&g, t, DIMS(heads, rows, keys), TAME, 1), q = input(&g, t, DIMS(heads, inner, rows), TAME, 1), k = input(&g, t, DIMS(heads, inner, keys), TAME, 1);
+        int64_t v = input(&g, t, DIMS(heads, cols, keys), TAME, 1), dy = input(&g, t, DIMS(heads, cols, rows), TAME, 1);
+        for (int64_t i = 0; causal && i < heads * rows; i++) /* as the period says */
+            for (int64_t j = i % rows % keys + 1; j < keys; j++) dtype_store(t, g.in[0], i * keys + j, 0);
+        prog_insn(&g, IN_ATTEND_BACK, INTS(dq, dk, dv, p, q, k, v, dy), INTS(causal ? keys : 0), NO_REALS);
+        compare(&g, devices[dev].name, dev ? 0 : 1e-5, 8 * (double)(keys + rows));
+        prog_close(&g);
+    }
+}
+
 static int open_pools(void **state)
 {
     (void)state;
@@ -976,7 +998,7 @@ int main(void)
         cmocka_unit_test(test_planes),
         cmocka_unit_test(test_odds),
         cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_attend), cmocka_unit_test(test_attend_back),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }

@@ -1,5 +1,7 @@
 /* test_codegen.c: what becomes one instruction and what does not, where roundings fall, where memory goes, what stays in
  * weight files, how state and ports look, and what is refused. */
+#include <math.h>
+
 #include "codegen_t.h"
 #include "model/model.h"
 
@@ -197,6 +199,49 @@ static void reductions_stand_close(void **state)
             if (p->insns.at[k].op == IN_REDUCE) at = (int)k;
         assert_int_equal(at, rows[i].at);
         program_free(p);
+    }
+}
+
+/* Back through attention is one instruction, and gives what the operations give; also where heads share their keys. */
+static void attention_back(void **state)
+{
+    (void)state;
+    enum { IN = 2 * 8 * 8, OUT = 2 * 8 * 8, MASK = 1, GROUP = 2, DV_READ = 4, EXTRA = 8 };
+    static const int rows[] = { 0, MASK, GROUP, MASK | GROUP, MASK | DV_READ, MASK | EXTRA };
+    rng r = { test_seed("attention back") };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const bool mask = rows[i] & MASK, group = rows[i] & GROUP, read = rows[i] & DV_READ, extra = rows[i] & EXTRA;
+        const char *from = group ? "reshape(" : "identity(", *to = group ? ") {shape=[1, 4, 4, 4]}" : ")", *back = group ? ") {shape=[1, 2, 8, 4]}" : ")";
+        char text[2048];
+        snprintf(text, sizeof text,
+                 "graph \"p\"\nq = input fp32[1, 2, 8, %d]\nk = input fp32[1, 2, 8, 4]\nv = input fp32[1, 2, 5, 4]\ndy = input fp32[1, 2, 5, %d]\n"
+                 "m = const fp32[4, 4] {0, %d, %d, %d, 0, 0, %d, %d, 0, 0, 0, %d, 0, 0, 0, 0}\n"
+                 "s = matmul(q, k) {transpose_x=true}\ns2 = %ss%s\nsm = add(s2, m)\np = softmax(sm)\np2 = %sp%s\ny = matmul(v, p2) {transpose_y=true}\n"
+                 "dv = matmul(dy, p2)\n%sd = matmul(dy, v) {transpose_x=true}\ndp = %sd%s\nt = mul(dp, p)\nu = reduce_sum(t) {axes=[3], keep_dims=true}\nw = sub(dp, u)\n"
+                 "ds = mul(p, w)\nds2 = %sds%s\ndq = matmul(k, ds2) {transpose_y=true}\ndk = matmul(q, ds2)\n%sreturn dk, dq, dv, y%s\n",
+                 group ? 8 : 4, group ? 8 : 4, mask ? -10000 : 1, mask ? -10000 : 2, mask ? -10000 : 3, mask ? -10000 : 1, mask ? -10000 : 2, mask ? -10000 : 1, from, to, from, back,
+                 read ? "z = tanh(dv)\n" : "", from, to, from, back, extra ? "z = tanh(ds2)\n" : "", read || extra ? ", z" : "");
+        program *p = compiled(text, &(codegen_options){ .level = 1 }), *plain = compiled(text, &(codegen_options){ .level = 0 });
+        assert_int_equal(cgt_count(plain, IN_ATTEND_BACK), 0);
+        assert_int_equal(cgt_count(p, IN_ATTEND_BACK), read || extra ? 0 : 1);
+        float in[4][IN], got[5][OUT], want[5][OUT];
+        for (int k = 0; k < 4; k++)
+            for (int j = 0; j < IN; j++) in[k][j] = (float)rng_normal(&r);
+        const void *const feed[] = { in[0], in[1], in[2], in[3] };
+        memset(got, 0, sizeof got), memset(want, 0, sizeof want);
+        cgt_run(p, feed, (void *const[]){ got[0], got[1], got[2], got[3], got[4] }, false);
+        cgt_run(plain, feed, (void *const[]){ want[0], want[1], want[2], want[3], want[4] }, true);
+        for (int k = 0; k < 5; k++)
+            for (int j = 0; j < OUT; j++)
+                if (!(fabsf(got[k][j] - want[k][j]) <= 1e-5f * fmaxf(1, fabsf(want[k][j])))) fail_msg("row %zu: result %d element %d is %g, wanted %g", i, k, j, (double)got[k][j], (double)want[k][j]);
+        if (!read && !extra) {
+            const insn *n = NULL;
+            for (size_t k = 0; k < p->insns.n; k++)
+                if (p->insns.at[k].op == IN_ATTEND_BACK) n = &p->insns.at[k];
+            assert_int_equal(n->i[0], mask ? 4 : 0);
+        }
+        program_free(p);
+        program_free(plain);
     }
 }
 
@@ -605,7 +650,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_passes), cmocka_unit_test(one_rounding),     cmocka_unit_test(dot_is_product), cmocka_unit_test(narrow_inside),
-        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
+        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(attention_back), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
         cmocka_unit_test(long_chain),    cmocka_unit_test(resident_binding), cmocka_unit_test(port_order),     cmocka_unit_test(weights_outside),
         cmocka_unit_test(compressed),    cmocka_unit_test(state_ports),      cmocka_unit_test(refused),        cmocka_unit_test(dead_is_free),
         cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),
