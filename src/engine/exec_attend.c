@@ -1,21 +1,26 @@
 /* exec_attend.c: attention on the plain processor: a block of queries against the keys it may see.
  * In: q, k, v, a mask, the word causal, or positions.  Out: softmax(q·k^T*scale + mask)·v.
  *
- * A task computes the scores of some rows of one matrix (never the whole score matrix), turns them into weights in place and
- * multiplies by v; the division by their sum rides behind that product. With causal, keys after the block's last row are not
- * looked at; with positions (a key/value cache) only the keys from the first to the last that one of its rows sees, in steps of
- * KEY_STEP so that the number of sizes stays small. A chip has no such instruction: its programs spell attention out, and the
- * reference runs what remains. */
+ * A task takes one matrix of keys and values, or a share of its queries, and packs both once. Then, for a block of queries at a time, it
+ * computes their scores (never the whole score matrix), turns them into weights in place and multiplies by v; the division by their
+ * sum rides behind that product. Keys that none of the block sees are not looked at, in steps of KEY_STEP: with causal those after its
+ * last row, with positions (a key/value cache) also those before the first in its window. How queries are shared out among tasks changes
+ * nothing in what is added to what: keys before and behind those a query sees add nothing. A chip has no such instruction: its
+ * programs spell attention out, and the reference runs what remains. */
 #include <math.h>
 #include <stdatomic.h>
 
 #include "engine/exec_attend_int.h"
 
-enum { ROWS = 64, ROWS_LONG = 128, LONG = 512, K_ONCE = 256, KEY_STEP = 64 };
+enum {
+    ROWS = 64,
+    KEY_STEP = 64, /* a multiple of what any kernel takes of k at once: the beginning of packed values is enough for those who see less */
+    APART = 16,    /* floats between the rows of scores, whose length is often a power of two: they would share few places of the cache */
+};
 
 typedef struct {
     const exec_env *env;
-    int64_t y, q, k, v, mask, stacks, rows, keys, inner, cols, block, blocks;
+    int64_t y, q, k, v, mask, stacks, rows, keys, inner, cols, block, blocks, parts;
     int64_t *q_off, *k_off, *v_off; /* per stack */
     dtype tq, tk, tv, ty;
     bool causal, admits;
@@ -26,7 +31,7 @@ typedef struct {
     float scale;
     exec_walk mask_walk; /* along the scores */
     const gemm_kernel *scores, *values;
-    size_t at_qpack, at_ppack, at_score, at_out, at_line, at_scratch, scratch_bytes, each; /* scratch of a thread */
+    size_t at_keys, at_values, at_qpack, at_ppack, at_score, at_out, at_line, at_scratch, scratch_bytes, each; /* scratch of a thread */
 } state;
 
 static bool floats(dtype t) { return t == DT_F32 || t == DT_F16 || t == DT_BF16; }
@@ -46,34 +51,18 @@ static void offsets(const etensor *t, const etensor *y, int64_t *off)
 
 static void add(size_t *sum, size_t bytes, size_t *at) { *at = *sum, *sum += ROUND_UP(bytes, (size_t)64); }
 
-static bool need_scratch(const state *s, int64_t rows, int64_t seen, size_t *bytes)
-{
-    size_t a, b;
-    if (!gemm_scratch_bytes(s->scores, rows, seen, s->inner, 1, &a) || !gemm_scratch_bytes(s->values, rows, s->cols, seen, 1, &b)) return false;
-    *bytes = MAX(a, b);
-    return true;
-}
-
 static bool lay_out(image *im, state *s)
 {
-    size_t q, p, a, b, n = 0;
-    if (!gemm_pack_a_bytes(s->scores, s->block, s->inner, &q) || !gemm_pack_a_bytes(s->values, s->block, s->keys, &p)) return false;
+    size_t q, p, k, v, a, b, n = 0, all;
     if (s->keys > INT32_MAX / 4 || s->cols > INT32_MAX / 4) return false;
-    for (int64_t i = 0; i < s->blocks; i++) { /* each sees another number of keys, and may be cut another way */
-        int64_t rows = MIN(s->block, s->rows - i * s->block), seen = s->causal ? MIN(s->keys, i * s->block + rows) : s->keys;
-        if (s->pos >= 0 && i && i + 1 < s->blocks) continue; /* the first and the last have all sizes there are */
-        for (int64_t wide = s->pos >= 0 ? MIN(seen, KEY_STEP) : seen;; wide = MIN(wide + KEY_STEP, seen)) {
-            int64_t tail = seen % KEY_STEP, odd = s->pos >= 0 && tail && wide > tail ? wide / KEY_STEP * KEY_STEP - KEY_STEP + tail : wide; /* up to the last key */
-            if (!need_scratch(s, rows, wide, &a) || !need_scratch(s, rows, odd, &b)) return false;
-            s->scratch_bytes = MAX(s->scratch_bytes, MAX(a, b));
-            if (wide == seen) break;
-        }
-    }
-    add(&n, q, &s->at_qpack), add(&n, p, &s->at_ppack), add(&n, (size_t)(s->block * s->keys) * sizeof(float), &s->at_score);
-    add(&n, (size_t)(s->block * s->cols) * sizeof(float), &s->at_out), add(&n, (size_t)(s->block * 2 + s->keys) * sizeof(float), &s->at_line);
-    add(&n, s->scratch_bytes, &s->at_scratch);
+    if (!gemm_pack_a_bytes(s->scores, s->block, s->inner, &q) || !gemm_pack_a_bytes(s->values, s->block, s->keys, &p)) return false;
+    if (!gemm_pack_b_bytes(s->scores, s->keys, s->inner, &k) || !gemm_pack_b_bytes(s->values, s->cols, s->keys, &v)) return false;
+    if (!gemm_packed_scratch_bytes(s->scores, s->keys, s->inner, &a) || !gemm_packed_scratch_bytes(s->values, s->cols, s->keys, &b)) return false;
+    s->scratch_bytes = MAX(a, b);
+    add(&n, k, &s->at_keys), add(&n, v, &s->at_values), add(&n, q, &s->at_qpack), add(&n, p, &s->at_ppack);
+    add(&n, (size_t)(s->block * (s->keys + APART)) * sizeof(float), &s->at_score), add(&n, (size_t)(s->block * s->cols) * sizeof(float), &s->at_out);
+    add(&n, (size_t)(s->block * 2 + s->keys) * sizeof(float), &s->at_line), add(&n, s->scratch_bytes, &s->at_scratch);
     s->each = n;
-    size_t all;
     if (!mul_size(n, (size_t)s->env->threads, &all) || all > SIZE_MAX / 4) return false;
     s->at_threads = s->pos >= 0 ? ROUND_UP((size_t)s->rows * sizeof(int64_t), (size_t)64) : 0;
     exec_need_work(im, s->at_threads + all);
@@ -100,18 +89,20 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
         if (!exec_loads(t[s.mask].dt)) return AN_OK;
         s.admits = t[s.mask].dt == DT_BOOL, s.mask_walk = exec_walk_of(im->p, s.mask, &scores);
     }
-    s.block = MIN(s.rows, s.rows > LONG ? ROWS_LONG : ROWS), s.blocks = (s.rows + s.block - 1) / s.block;
-    gemm_math m = im->opt.fast_math ? GEMM_BF16 : s.tq == DT_F16 && s.tk == DT_F16 ? GEMM_F16 : GEMM_F32;
-    s.scores = gemm_pick(m, e->isa), s.values = gemm_pick(im->opt.fast_math ? GEMM_BF16 : GEMM_F32, e->isa);
+    s.block = MIN(s.rows, ROWS), s.blocks = (s.rows + s.block - 1) / s.block;
+    s.parts = s.window && s.window < s.rows ? s.blocks : MIN(s.blocks, (2 * e->threads + s.stacks - 1) / s.stacks); /* a narrow window: other keys for each */
+    bool bf16 = im->opt.fast_math || (s.tq == DT_BF16 && s.tk == DT_BF16 && s.tv == DT_BF16 && s.ty == DT_BF16);
+    gemm_math m = bf16 ? GEMM_BF16 : s.tq == DT_F16 && s.tk == DT_F16 ? GEMM_F16 : GEMM_F32;
+    s.scores = gemm_pick(m, e->isa), s.values = gemm_pick(bf16 ? GEMM_BF16 : GEMM_F32, e->isa);
     if (!lay_out(im, &s)) return AN_OK;
     s.q_off = TAKE(&im->prepared, int64_t, (size_t)s.stacks), s.k_off = TAKE(&im->prepared, int64_t, (size_t)s.stacks);
     s.v_off = TAKE(&im->prepared, int64_t, (size_t)s.stacks);
     state *keep = TAKE(&im->prepared, state, 1);
     if (!s.q_off || !s.k_off || !s.v_off || !keep) return diag_nomem(d);
     offsets(q, y, s.q_off), offsets(k, y, s.k_off), offsets(v, y, s.v_off);
-    if (s.mask < 0 && s.pos < 0)
-        TRY(attend_columns_make(im, in, &(attend_shape){ s.stacks, s.rows, s.keys, s.inner, s.cols, s.q_off, s.k_off, s.v_off, s.causal, s.scale }, &s.columns, d));
-    if (s.pos >= 0) TRY(attend_few_make(im, in, &(attend_shape){ s.stacks, s.rows, s.keys, s.inner, s.cols, s.q_off, s.k_off, s.v_off, false, s.scale }, &s.few, d));
+    const attend_shape a = { s.stacks, s.rows, s.keys, s.inner, s.cols, s.q_off, s.k_off, s.v_off, s.causal, bf16, s.scale };
+    if (s.pos >= 0) TRY(attend_few_make(im, in, &a, &s.few, d));
+    if (s.mask < 0 && s.pos < 0) TRY(attend_columns_make(im, in, &a, &s.columns, d));
     *keep = s;
     *out = keep;
     return AN_OK;
@@ -127,41 +118,27 @@ typedef struct {
 typedef struct {
     const run_ctx *c;
     const state *s;
-    int64_t stack, i0, n, first, seen;
+    int64_t stack, i0, n, first, seen, most_seen; /* first and most_seen: of the keys packed for the task */
     const int64_t *pos; /* of row i0 */
     unsigned char *mem;
-    float *score, *out, *total, *most, *line;
-    const unsigned char *q, *k, *v;
+    float *score, *out, *total, *scale, *line;
+    int64_t ld; /* of score */
+    const unsigned char *q, *v; /* v: of key `first` */
 } block;
 
-/* Row i sees keys from(i) .. sees(i) - 1, counted from the block's first. */
-static int64_t sees(const block *b, int64_t i)
-{
-    if (b->pos) return b->pos[i] + 1 - b->first;
-    return b->s->causal ? MIN(b->s->keys, b->i0 + i + 1) : b->s->keys;
-}
+/* Row i sees keys from(i) .. sees(i) - 1, counted from the first of all. */
+static int64_t sees(const block *b, int64_t i) { return b->pos ? b->pos[i] + 1 : b->s->causal ? MIN(b->s->keys, b->i0 + i + 1) : b->s->keys; }
+static int64_t from(const block *b, int64_t i) { return b->pos && b->s->window ? MAX(b->pos[i] + 1 - b->s->window, 0) : 0; }
 
-static int64_t from(const block *b, int64_t i) { return b->pos && b->s->window ? MAX(b->pos[i] + 1 - b->s->window - b->first, 0) : 0; }
-
-static void key_range(block *b)
-{
-    if (!b->pos) {
-        b->seen = sees(b, b->n - 1);
-        return;
-    }
-    int64_t lo = b->s->keys, hi = 0;
-    for (int64_t i = 0; i < b->n; i++) lo = MIN(lo, from(b, i)), hi = MAX(hi, sees(b, i));
-    b->first = lo / KEY_STEP * KEY_STEP;
-    b->seen = MIN(ROUND_UP(hi, (int64_t)KEY_STEP), b->s->keys) - b->first;
-}
-
-static an_status product(const block *b, const gemm_kernel *g, size_t pack, gemm_view a, gemm_view z, int64_t n, int64_t k, float *c, const float *scale, diag *d)
+/* Block i of a task: its rows, and the keys they see: first .. *end. */
+static void take_block(block *b, int64_t i, int64_t *first, int64_t *end)
 {
     const state *s = b->s;
-    bool once = n <= 32 * ROWS && k <= K_ONCE; /* few stripes of B: packing A piece by piece is cheaper than ahead */
-    if (!once) TRY(gemm_pack_a(g, NULL, b->n, k, a, b->mem + pack, d));
-    return gemm_run(&(gemm_call){ .kernel = g, .m = b->n, .n = n, .k = k, .a = once ? NULL : b->mem + pack, .a_view = a, .b = z, .c = c, .c_type = DT_F32, .ldc = n, .epi = { .scale = scale },
-                                  .scratch = b->mem + s->at_scratch, .scratch_bytes = s->scratch_bytes }, d);
+    int64_t lo = s->keys, hi = 0;
+    b->i0 = i * s->block, b->n = MIN(s->block, s->rows - b->i0);
+    b->pos = s->pos >= 0 ? (const int64_t *)b->c->work + b->i0 : NULL;
+    for (int64_t l = 0; l < b->n; l++) lo = MIN(lo, from(b, l)), hi = MAX(hi, sees(b, l));
+    *first = lo / KEY_STEP * KEY_STEP, *end = MIN(ROUND_UP(hi, (int64_t)KEY_STEP), s->keys);
 }
 
 static void apply_mask(const block *b, int64_t i, float *row, int64_t n)
@@ -178,8 +155,8 @@ static void weights(const block *b)
 {
     const vec_kernels *v = b->s->env->v;
     for (int64_t i = 0; i < b->n; i++) {
-        float *row = b->score + i * b->seen;
-        int64_t k0 = from(b, i), k1 = sees(b, i), n = k1 - k0;
+        float *row = b->score + i * b->ld;
+        int64_t k0 = from(b, i) - b->first, k1 = sees(b, i) - b->first, n = k1 - k0;
         if (b->s->mask >= 0) apply_mask(b, i, row, n);
         float most = v->along(DT_F32, row + k0, STAT_MOST, 0, -INFINITY, n);
         b->total[i] = 1 / v->exps(row + k0, DT_F32, row + k0, most, n, 0);
@@ -193,22 +170,23 @@ static void mend(const block *b, int64_t i)
     const state *s = b->s;
     for (int64_t j = 0; j < s->cols; j++) {
         float acc = 0;
-        for (int64_t l = from(b, i); l < sees(b, i); l++) acc = fmaf(b->score[i * b->seen + l], (float)dtype_load(s->tv, b->v, l * s->cols + j), acc);
+        for (int64_t l = from(b, i) - b->first; l < sees(b, i) - b->first; l++) acc = fmaf(b->score[i * b->ld + l], (float)dtype_load(s->tv, b->v, l * s->cols + j), acc);
         b->out[i * s->cols + j] = acc * b->total[i];
     }
 }
 
-static an_status attend_block(block *b, diag *d)
+static an_status attend_block(const block *b, diag *d)
 {
     const state *s = b->s;
-    key_range(b);
-    b->k += b->first * s->inner * exec_size(s->tk), b->v += b->first * s->cols * exec_size(s->tv);
-    for (int64_t i = 0; i < b->n; i++) b->most[i] = s->scale;
-    TRY(product(b, s->scores, s->at_qpack, (gemm_view){ .at = b->q, .type = s->tq, .row = s->inner, .col = 1 },
-                (gemm_view){ .at = b->k, .type = s->tk, .row = 1, .col = s->inner }, b->seen, s->inner, b->score, b->most, d));
+    TRY(gemm_pack_a(s->scores, NULL, b->n, s->inner, (gemm_view){ .at = b->q, .type = s->tq, .row = s->inner, .col = 1 }, b->mem + s->at_qpack, d));
+    gemm_call g = { .kernel = s->scores, .m = b->n, .n = b->seen, .k = s->inner, .a = b->mem + s->at_qpack, .b_packed = b->mem + s->at_keys, .c = b->score, .c_type = DT_F32,
+                    .ldc = b->ld, .epi = { .scale = s->scale == 1 ? NULL : b->scale }, .scratch = b->mem + s->at_scratch, .scratch_bytes = s->scratch_bytes };
+    TRY(gemm_run(&g, d));
     weights(b);
-    TRY(product(b, s->values, s->at_ppack, (gemm_view){ .at = b->score, .type = DT_F32, .row = b->seen, .col = 1 },
-                (gemm_view){ .at = b->v, .type = s->tv, .row = s->cols, .col = 1 }, s->cols, b->seen, b->out, b->total, d));
+    TRY(gemm_pack_a(s->values, NULL, b->n, b->seen, (gemm_view){ .at = b->score, .type = DT_F32, .row = b->ld, .col = 1 }, b->mem + s->at_ppack, d));
+    g = (gemm_call){ .kernel = s->values, .m = b->n, .n = s->cols, .k = b->seen, .a = b->mem + s->at_ppack, .b_packed = b->mem + s->at_values, .b_k = b->most_seen, .c = b->out,
+                     .c_type = DT_F32, .ldc = s->cols, .epi = { .scale = b->total }, .scratch = g.scratch, .scratch_bytes = g.scratch_bytes };
+    TRY(gemm_run(&g, d));
     bool odd = (s->causal || b->pos) && !(s->env->v->largest(b->out, b->n * s->cols) < INFINITY);
     for (int64_t i = 0; odd && i < b->n; i++)
         if (!(s->env->v->largest(b->out + i * s->cols, s->cols) < INFINITY)) mend(b, i);
@@ -217,21 +195,39 @@ static an_status attend_block(block *b, diag *d)
     return AN_OK;
 }
 
-static void block_task(void *ctx, int64_t task, int thread)
+static an_status attend_part(block *b, int64_t part, diag *d)
+{
+    const state *s = b->s;
+    int64_t first, end, last = s->blocks - 1 - part; /* every parts-th block, the longest first */
+    b->first = s->keys, b->most_seen = 0;
+    for (int64_t i = last; i >= 0; i -= s->parts) {
+        take_block(b, i, &first, &end);
+        b->first = MIN(b->first, first), b->most_seen = MAX(b->most_seen, end);
+    }
+    b->most_seen -= b->first;
+    const unsigned char *k = (const unsigned char *)ctx_mem(b->c, s->k) + (s->k_off[b->stack] + b->first * s->inner) * exec_size(s->tk);
+    const unsigned char *q = (const unsigned char *)ctx_mem(b->c, s->q) + s->q_off[b->stack] * exec_size(s->tq);
+    b->v = (const unsigned char *)ctx_mem(b->c, s->v) + (s->v_off[b->stack] + b->first * s->cols) * exec_size(s->tv);
+    TRY(gemm_pack_b(s->scores, NULL, b->most_seen, s->inner, (gemm_view){ .at = k, .type = s->tk, .row = 1, .col = s->inner }, b->mem + s->at_keys, d));
+    TRY(gemm_pack_b(s->values, NULL, s->cols, b->most_seen, (gemm_view){ .at = b->v, .type = s->tv, .row = s->cols, .col = 1 }, b->mem + s->at_values, d));
+    for (int64_t i = 0; i < s->block && s->scale != 1; i++) b->scale[i] = s->scale;
+    for (int64_t i = last; i >= 0; i -= s->parts) {
+        take_block(b, i, &first, &end);
+        b->seen = end - b->first, b->ld = b->seen + APART, b->q = q + b->i0 * s->inner * exec_size(s->tq);
+        TRY(attend_block(b, d));
+    }
+    return AN_OK;
+}
+
+static void part_task(void *ctx, int64_t task, int thread)
 {
     job *j = ctx;
     const state *s = j->s;
     diag d = { 0 };
     unsigned char *mem = (unsigned char *)j->c->work + s->at_threads + (size_t)thread * s->each;
-    block b = { .c = j->c, .s = s, .stack = task / s->blocks, .i0 = (s->blocks - 1 - task % s->blocks) * s->block, .mem = mem }; /* the longest first */
-    b.n = MIN(s->block, s->rows - b.i0);
-    b.pos = s->pos >= 0 ? (const int64_t *)j->c->work + b.i0 : NULL;
-    b.score = (float *)(void *)(mem + s->at_score), b.out = (float *)(void *)(mem + s->at_out);
-    b.total = (float *)(void *)(mem + s->at_line), b.most = b.total + s->block, b.line = b.most + s->block;
-    b.q = (const unsigned char *)ctx_mem(j->c, s->q) + (s->q_off[b.stack] + b.i0 * s->inner) * exec_size(s->tq);
-    b.k = (const unsigned char *)ctx_mem(j->c, s->k) + s->k_off[b.stack] * exec_size(s->tk);
-    b.v = (const unsigned char *)ctx_mem(j->c, s->v) + s->v_off[b.stack] * exec_size(s->tv);
-    if (attend_block(&b, &d)) atomic_store(&j->failed, 1);
+    block b = { .c = j->c, .s = s, .stack = task / s->parts, .mem = mem, .score = (float *)(void *)(mem + s->at_score), .out = (float *)(void *)(mem + s->at_out) };
+    b.total = (float *)(void *)(mem + s->at_line), b.scale = b.total + s->block, b.line = b.scale + s->block;
+    if (attend_part(&b, task % s->parts, &d)) atomic_store(&j->failed, 1);
 }
 
 static an_status run(const run_ctx *c, const insn *in, diag *d)
@@ -242,7 +238,7 @@ static an_status run(const run_ctx *c, const insn *in, diag *d)
     if (j.s->few) return attend_few_run(c, in, j.s->few, d);
     int64_t *pos = c->work, t = j.s->pos;
     for (int64_t i = 0; t >= 0 && i < j.s->rows; i++) TRY(ref_index(c, in, dtype_load(ctx_tensor(c, t)->dt, ctx_mem(c, t), i), j.s->keys, &pos[i], d));
-    pool_run(c->pool, block_task, &j, j.s->stacks * j.s->blocks);
+    pool_run(c->pool, part_task, &j, j.s->stacks * j.s->parts);
     return atomic_load(&j.failed) ? diag_fail(d, AN_BUG, (loc){ .line = in->line }, "attend: a matrix kernel refused its operands") : AN_OK;
 }
 

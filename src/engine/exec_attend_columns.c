@@ -56,7 +56,7 @@ an_status attend_columns_make(image *im, const insn *in, const attend_shape *a, 
                          .keys = a->keys, .inner = a->inner, .cols = a->cols, .q_off = a->q_off, .k_off = a->k_off, .v_off = a->v_off, .causal = a->causal, .scale = a->scale };
     const etensor *t = im->p->tensors.at;
     s.tq = t[s.q].dt, s.tk = t[s.k].dt, s.tv = t[s.v].dt, s.ty = t[s.y].dt;
-    s.scores = s.values = gemm_pick(im->opt.fast_math ? GEMM_BF16 : GEMM_F32, s.env->isa);
+    s.scores = s.values = gemm_pick(a->bf16 ? GEMM_BF16 : GEMM_F32, s.env->isa);
     s.blocks = (s.rows + QUERIES - 1) / QUERIES;
     s.parts = MIN(s.blocks, (2 * s.env->threads + s.stacks - 1) / s.stacks);
     if (!lay_out(&s)) return AN_OK;

@@ -11,6 +11,7 @@ typedef struct {
     int64_t stacks, rows, keys, inner, cols; /* stacks of q [rows, inner], k [keys, inner], v [keys, cols] */
     const int64_t *q_off, *k_off, *v_off;    /* per stack, in elements; they outlive the image's instructions */
     bool causal;
+    bool bf16; /* the program's own products are of bf16 numbers, or it was told so: weights are rounded to bf16 before they meet v, as softmax's result is */
     float scale;
 } attend_shape;
 

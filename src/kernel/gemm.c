@@ -208,6 +208,14 @@ bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *byte
     return true;
 }
 
+bool gemm_pack_b_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes)
+{
+    packed_layout l;
+    if (!pack_layout(k, false, n, kk, &l)) return false;
+    *bytes = MAX(l.bytes, ALIGN);
+    return true;
+}
+
 bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes)
 {
     *bytes = 0;
@@ -234,19 +242,27 @@ bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k) { return k == 
 static bool is_one_of(dtype t, bool int8) { return t == DT_F32 || t == DT_F16 || t == DT_BF16 || (int8 && t == DT_I8); }
 
 static bool can_be_a(const gemm_kernel *g, dtype t) { return g->math == GEMM_I8 ? t == DT_I8 : is_one_of(t, true); }
+static an_status refuse_b(const gemm_kernel *g, dtype t, diag *d) { return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the right operand cannot be %s", g->name, dtype_name(t)); }
 static an_status refuse_a(const gemm_kernel *g, dtype t, diag *d) { return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the left operand cannot be %s", g->name, dtype_name(t)); }
+
+static an_status pack_ahead(const gemm_kernel *k, bool is_a, pool *p, int64_t lanes, int64_t kk, gemm_view v, void *out, diag *d)
+{
+    pack_ctx x;
+    if ((uintptr_t)out % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", k->name, ALIGN);
+    if (!pack_begin(&x, k, is_a, lanes, kk, v, out))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot pack %lld x %lld", k->name, (long long)(is_a ? lanes : kk), (long long)(is_a ? kk : lanes));
+    pool_run(p, pack_task, &x, x.n_tasks);
+    return AN_OK;
+}
 
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d)
 {
-    packed_layout l;
-    if (!pack_layout(k, true, m, kk, &l))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot pack %lld x %lld", k->name, (long long)m, (long long)kk);
-    if (!can_be_a(k, a.type)) return refuse_a(k, a.type, d);
-    if ((uintptr_t)out % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", k->name, ALIGN);
-    pack_ctx x;
-    if (!pack_begin(&x, k, true, m, kk, a, out)) return diag_fail(d, AN_BUG, NOWHERE, "%s: a layout that was fine is not", k->name);
-    pool_run(p, pack_task, &x, x.n_tasks);
-    return AN_OK;
+    return can_be_a(k, a.type) ? pack_ahead(k, true, p, m, kk, a, out, d) : refuse_a(k, a.type, d);
+}
+
+an_status gemm_pack_b(const gemm_kernel *k, pool *p, int64_t n, int64_t kk, gemm_view b, void *out, diag *d)
+{
+    return is_one_of(b.type, false) && k->math != GEMM_I8 ? pack_ahead(k, false, p, n, kk, b, out, d) : refuse_b(k, b.type, d);
 }
 
 /* One region of the pool: a stripe multiplied, and the next one packed. */
@@ -720,8 +736,7 @@ static an_status stripe_begin(const gemm_call *c, const plan *p, int64_t s, char
 static an_status refuse(const gemm_call *c, diag *d)
 {
     const char *name = c->kernel->name;
-    if (!is_one_of(c->b.type, false))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the right operand cannot be %s", name, dtype_name(c->b.type));
+    if (!c->b_packed && !is_one_of(c->b.type, false)) return refuse_b(c->kernel, c->b.type, d);
     if (!is_one_of(c->c_type, false))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the result cannot be %s; fp32, fp16 or bf16", name, dtype_name(c->c_type));
     if ((unsigned)c->epi.act >= ACT_COUNT) return diag_fail(d, AN_BUG, NOWHERE, "%s: activation %d", name, (int)c->epi.act);
@@ -731,11 +746,76 @@ static an_status refuse(const gemm_call *c, diag *d)
     if (!c->a && !can_be_a(c->kernel, c->a_view.type)) return refuse_a(c->kernel, c->a_view.type, d);
     if (c->a && c->a_k && !gemm_can_begin(c->kernel, c->k, c->a_k))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: a product over %lld cannot take the beginning of %lld packed", name, (long long)c->k, (long long)c->a_k);
-    if ((uintptr_t)c->a % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", name, ALIGN);
+    if (((uintptr_t)c->a | (uintptr_t)c->b_packed) % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", name, ALIGN);
+    if (c->b_packed && (!c->a || c->kernel->math == GEMM_I8 || (c->b_k && !gemm_can_begin(c->kernel, c->k, c->b_k))))
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: a packed right operand of %lld does not fit a product over %lld", name, (long long)c->b_k, (long long)c->k);
     if (c->n_more < 0 || c->n_more > (c->a && gemm_few(c->kernel, c->n) ? GEMM_MORE : 0))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: %d further left operands; %d where the first is packed and columns are few", name, c->n_more, GEMM_MORE);
     for (int i = 0; i < c->n_more; i++)
         if (!c->more[i].a || (uintptr_t)c->more[i].a % ALIGN || c->more[i].m < 0) return diag_fail(d, AN_BUG, NOWHERE, "%s: further operand %d is not packed memory", name, i);
+    return AN_OK;
+}
+
+/* ---- both operands packed ---- */
+
+typedef struct {
+    int64_t kc, k_steps;
+    size_t sums_bytes, piece_bytes; /* unfinished sums of a row of tiles; a widened piece of A */
+} near_plan;
+
+static near_plan near_make(const gemm_kernel *g, int64_t n, int64_t k)
+{
+    const int64_t tile = (int64_t)g->mr * g->nr * 4;
+    near_plan p = { .kc = g->kc, .k_steps = MAX(ceil_div(k, g->kc), 1) };
+    p.sums_bytes = (size_t)(tile * (p.k_steps > 1 ? MAX(ceil_div(n, g->nr), 1) : 1));
+    p.piece_bytes = g->expand ? ROUND_UP((size_t)(g->mr * g->kc) * sizeof(float), ALIGN) : 0;
+    return p;
+}
+
+bool gemm_packed_scratch_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes)
+{
+    packed_layout l;
+    if (!pack_layout(k, false, n, kk, &l) || l.panels > INT32_MAX / 4 / k->mr) return false;
+    near_plan p = near_make(k, n, kk);
+    *bytes = p.sums_bytes + p.piece_bytes + ALIGN;
+    return true;
+}
+
+/* The loops of a block, with nothing to share out, to pack or to ask for ahead: what takes longer than a product this small. */
+static an_status run_near(const gemm_call *c, diag *d)
+{
+    const gemm_kernel *g = c->kernel;
+    const near_plan p = near_make(g, c->n, c->k);
+    const gemm_epilogue *e = &c->epi;
+    const int64_t a_k = g->mr * pk_bytes(g->a_pk), b_k = g->nr * pk_bytes(g->b_pk), k_pad = ROUND_UP(c->k, (int64_t)g->k_align), c_bytes = c->c_type == DT_F32 ? 4 : 2;
+    const int64_t a_panel = ROUND_UP(ROUND_UP(c->a_k ? c->a_k : c->k, (int64_t)g->k_align) * a_k, (int64_t)ALIGN);
+    const int64_t b_panel = ROUND_UP(ROUND_UP(c->b_k ? c->b_k : c->k, (int64_t)g->k_align) * b_k, (int64_t)ALIGN);
+    const bool plain = c->c_type == DT_F32 && !e->scale && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
+    if (c->scratch_bytes < p.sums_bytes + p.piece_bytes + ALIGN)
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.sums_bytes + p.piece_bytes + ALIGN);
+    char *sums = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN, *piece = sums + p.sums_bytes;
+    if (g->begin) g->begin();
+    for (int64_t i = 0; i * g->mr < c->m; i++)
+        for (int64_t s = 0; s < p.k_steps; s++) {
+            const int64_t k0 = s * p.kc;
+            const bool last = s + 1 == p.k_steps;
+            const char *a = (const char *)c->a + i * a_panel + k0 * a_k;
+            tile_job t = { .k = MIN(p.kc, k_pad - k0), .a = g->expand ? piece : a, .b_step = b_k * g->b_kr, .rows = (int)MIN(c->m - i * g->mr, g->mr) };
+            if (g->expand) g->vec->expand(g->a_pk, a, (float *)(void *)piece, t.k * g->mr);
+            t.ahead[0].at = t.ahead[1].at = t.a;
+            for (int64_t j = 0; j * g->nr < c->n; j++) {
+                char *acc = sums + (p.k_steps > 1 ? j * g->mr * g->nr * 4 : 0);
+                t.b = (const char *)c->b_packed + j * b_panel + k0 * b_k;
+                t.cols = (int)MIN(c->n - j * g->nr, g->nr);
+                t.from = s ? acc : NULL;
+                const bool straight = last && plain && t.cols == g->nr && t.rows == g->mr;
+                t.to = straight ? (char *)c->c + (i * g->mr * c->ldc + j * g->nr) * c_bytes : acc;
+                t.to_ld = straight ? c->ldc * c_bytes : (int64_t)g->nr * 4;
+                g->tile(&t);
+                if (last && !straight) finish_tile(c, i, j, acc, NULL, NULL);
+            }
+        }
+    if (g->end) g->end();
     return AN_OK;
 }
 
@@ -744,6 +824,7 @@ an_status gemm_run(const gemm_call *c, diag *d)
     const gemm_kernel *g = c->kernel;
     plan p;
     TRY(refuse(c, d));
+    if (c->b_packed) return run_near(c, d);
     if (c->a && gemm_few(g, c->n)) return run_few(c, d);
     if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), c->a ? A_PACKED : c->a_view.row == 1 && c->a_view.col != 1 ? A_LANES : A_RUNS, &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,

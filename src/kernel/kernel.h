@@ -51,7 +51,8 @@ typedef enum {
 } gemm_math;
 
 /* Accuracy of the vector forms, against the exact function of the fp32 argument: sigmoid and tanh 4 ulp; silu 5 ulp;
- * gelu_tanh 6 ulp above -1, |x| · 4e-7 absolute below. Infinities give the limit, NaN gives NaN. */
+ * gelu_tanh 6 ulp above -1, |x| · 4e-7 absolute below; for a C of fp16 or bf16 with nothing to add, sigmoid and those made of it
+ * 7e-5 of themselves, or zero where that is below 1e-30. Infinities give the limit, NaN gives NaN. */
 typedef enum { ACT_NONE, ACT_RELU, ACT_SILU, ACT_GELU_TANH, ACT_SIGMOID, ACT_TANH, ACT_COUNT } gemm_act;
 
 typedef struct gemm_kernel gemm_kernel;
@@ -95,6 +96,8 @@ typedef struct {
     gemm_view a_view; /* A as it stands, packed piece by piece, again for each stripe of B: faster for an A used once with k up
                        * to some hundreds (dW of a small batch) */
     gemm_view b;
+    const void *b_packed; /* from gemm_pack_b with the same kernel, n columns or more, and then A is packed too: a small product on this thread. Not for GEMM_I8 */
+    int64_t b_k;          /* as a_k */
     bool same_b;      /* the call before on this scratch had this kernel, pool, m, n, k and B, and A in the same way: what it packed of B is
                        * used again */
     void *c;
@@ -112,7 +115,11 @@ bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *byte
 bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes) MUST_CHECK;
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
 bool gemm_few(const gemm_kernel *g, int64_t n); /* are n columns few: a packed A passes by once, its rows are the lanes */
-bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k); /* may a product over k take the beginning of an A packed with a_k? */
+/* The right operand ahead, for many small products by the same one: attention's keys and values. Their scratch is smaller. */
+bool gemm_pack_b_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes) MUST_CHECK;
+an_status gemm_pack_b(const gemm_kernel *k, pool *p, int64_t n, int64_t kk, gemm_view b, void *out, diag *d) MUST_CHECK;
+bool gemm_packed_scratch_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes) MUST_CHECK; /* grows with n and kk, and serves any smaller ones */
+bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k); /* may a product over k take the beginning of an A, or a B, packed with a_k? */
 bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k);            /* will k be cut in parts, if A is not packed ahead and B's columns are side by side? */
 bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads); /* does an A that is not packed ahead pass by once, all of B packed beside it? */
 an_status gemm_run(const gemm_call *c, diag *d) MUST_CHECK;
