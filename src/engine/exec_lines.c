@@ -531,7 +531,8 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     if (!one_run(x, axes, n_axes, &s) && (again || !two_runs(x, axes, n_axes, &s))) return AN_OK;
     s.columns = s.inner > 1;
     s.writes = again;
-    s.plain = !e->chip && (s.tx == DT_F32 || s.tx == DT_F16) && (s.ty == DT_F32 || s.ty == DT_F16);
+    bool bf16 = whole && s.tx == DT_BF16 && s.ty == DT_BF16;
+    s.plain = !e->chip && (bf16 || ((s.tx == DT_F32 || s.tx == DT_F16) && (s.ty == DT_F32 || s.ty == DT_F16)));
     int64_t room = e->l2 / 2 / (int64_t)sizeof(float); /* the other half is for what passes by */
     if (s.columns) {
         int64_t share = ROUND_UP((s.inner + 2 * e->threads - 1) / (2 * e->threads), (int64_t)COLUMN_STEP), fit = room / s.n / COLUMN_STEP * COLUMN_STEP;

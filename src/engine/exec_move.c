@@ -394,25 +394,42 @@ static void add_run(const scatter_state *s, unsigned char *y, const unsigned cha
     }
 }
 
-/* One thread: rows of equal indices must meet in order, and there is little to do. */
+typedef struct {
+    const scatter_state *s;
+    const int64_t *index;
+    unsigned char *y;
+    const unsigned char *x;
+} scatter_job;
+
+/* One of the outer: rows of equal indices must meet in order. Rows that go side by side are moved as one. */
+static void scatter_task(void *ctx, int64_t outer, int thread)
+{
+    const scatter_job *j = ctx;
+    const scatter_state *s = j->s;
+    int64_t bytes = s->inner * exec_size(s->t);
+    (void)thread;
+    for (int64_t p = 0, k; p < s->places; p += k) {
+        unsigned char *to = j->y + (outer * s->n + j->index[p]) * bytes;
+        const unsigned char *from = j->x + (outer * s->places + p) * bytes;
+        for (k = 1; !s->add && p + k < s->places && j->index[p + k] == j->index[p] + k;) k++;
+        if (s->add) add_run(s, to, from);
+        else {
+            memmove(to, from, (size_t)(k * bytes));
+            if (s->env->chip && s->t == DT_F16) s->env->v->moved_f16(to, 0x7c00, k * s->inner);
+        }
+    }
+}
+
 static an_status run_scatter(const run_ctx *c, const insn *in, diag *d)
 {
+    enum { FEW = 1 << 16 }; /* bytes: waking another thread takes longer */
     const scatter_state *s = c->state;
     if (!s) return ref_scatter(c, in, d);
-    int64_t *index = c->work, t = insn_t(in, "indices"), bytes = s->inner * exec_size(s->t);
+    int64_t *index = c->work, t = insn_t(in, "indices");
     dtype ti = ctx_tensor(c, t)->dt;
     for (int64_t i = 0; i < s->places; i++) TRY(ref_index(c, in, num_in(c->num, ti, dtype_load(ti, ctx_mem(c, t), i)), s->n, &index[i], d));
-    unsigned char *y = ctx_mem(c, insn_t(in, "y"));
-    const unsigned char *x = ctx_mem(c, insn_t(in, "x"));
-    for (int64_t o = 0; o < s->outer; o++)
-        for (int64_t p = 0; p < s->places; p++, x += bytes) {
-            unsigned char *to = y + (o * s->n + index[p]) * bytes;
-            if (s->add) add_run(s, to, x);
-            else {
-                memmove(to, x, (size_t)bytes);
-                if (s->env->chip && s->t == DT_F16) s->env->v->moved_f16(to, 0x7c00, s->inner);
-            }
-        }
+    scatter_job j = { .s = s, .index = index, .y = ctx_mem(c, insn_t(in, "y")), .x = ctx_mem(c, insn_t(in, "x")) };
+    pool_run(s->places * s->inner * s->outer * exec_size(s->t) <= FEW ? NULL : c->pool, scatter_task, &j, s->outer);
     return AN_OK;
 }
 

@@ -2,6 +2,11 @@
  * multiplies 16-bit pairs: vpmaddubsw would saturate. */
 #if defined(__x86_64__)
 #include "kernel/vec_avx2.inc"
+
+#include <math.h>
+
+#include "kernel/more_avx2.inc"
+
 #include "kernel/gemm_vec.inc"
 
 GEMM_VEC_TABLE(vec_avx2);

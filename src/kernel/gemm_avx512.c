@@ -2,6 +2,11 @@
  * takes 16 loads for 28 multiply-adds, so two FMA ports stay busy while B comes from L2. */
 #if defined(__x86_64__)
 #include "kernel/vec_avx512.inc"
+
+#include <math.h>
+
+#include "kernel/more_avx512.inc"
+
 #include "kernel/gemm_vec.inc"
 
 GEMM_VEC_TABLE(vec_avx512);

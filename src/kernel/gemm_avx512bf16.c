@@ -13,6 +13,10 @@ static inline vi v_to_bf16_pair(vf low, vf high)
 }
 static inline vi v_bf16_run(vf low, vf high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
 
+#include <math.h>
+
+#include "kernel/more_avx512.inc"
+
 #include "kernel/gemm_vec.inc"
 
 GEMM_VEC_TABLE(vec_avx512bf16);

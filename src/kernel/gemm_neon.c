@@ -2,6 +2,11 @@
  * 16-bit values, for CPUs without SDOT. */
 #if defined(__aarch64__)
 #include "kernel/vec_neon.inc"
+
+#include <math.h>
+
+#include "kernel/more_neon.inc"
+
 #include "kernel/gemm_vec.inc"
 #include "kernel/gemm_a64.inc"
 

@@ -1,5 +1,10 @@
 /* gemm_scalar.c: plain C for any CPU: the vector code on one lane, and two small tiles. */
 #include "kernel/vec_scalar.inc"
+
+#include <math.h>
+
+#include "kernel/more_scalar.inc"
+
 #include "kernel/gemm_vec.inc"
 
 GEMM_VEC_TABLE(vec_scalar);

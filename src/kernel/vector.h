@@ -127,7 +127,7 @@ typedef struct {
     void (*columns)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean, int64_t n);
     /* The same along rows: acc[i] over n elements of row i, i < rows <= width. mean[i]. */
     void (*rows)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean, int64_t n);
-    /* Straight from memory, F32 or F16, for devices that leave the order of a sum open. The order depends on n alone.
+    /* Straight from memory, F32, F16 or BF16, for devices that leave the order of a sum open. The order depends on n alone.
      * along: of one row; acc is where it starts. down: of n columns, rows `ld` bytes apart; rows ascending. keep:
      * without a mean, x is left there in rows of n elements of type `kept`, t or F32; NULL: it is not. */
     float (*along)(dtype t, const void *x, vec_stat s, float mean, float acc, int64_t n);
@@ -150,6 +150,7 @@ typedef struct {
     /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has rows of
      * n. y may be x. */
     void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows, int64_t ld, int64_t n);
+    /* F32 and F16 in any pair, or BF16 to BF16. */
     void (*affine)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, int64_t n);
     /* The same for rows ldy and ldx elements apart. */
     void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n);

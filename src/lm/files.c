@@ -276,6 +276,7 @@ lm_origin lm_origin_of(const lm_model *m) { return m->origin; }
 const char *lm_path(const lm_model *m) { return m->path; }
 const gguf *lm_gguf(const lm_model *m) { return m->gg; }
 const vec_kernels *lm_kernels(const lm_model *m) { return m->v; }
+pool *lm_threads(const lm_model *m) { return m->o.threads; }
 const char *lm_family(const lm_model *m) { return families[m->fam].hf; }
 uint64_t lm_digest(const lm_model *m) { return m->digest; }
 const lm_generation *lm_generation_of(const lm_model *m) { return &m->gen; }

@@ -62,6 +62,7 @@ const char *lm_origin_name(lm_origin o); /* "Hugging Face folder" … */
 const char *lm_path(const lm_model *m);  /* as opened; the preset's name */
 const gguf *lm_gguf(const lm_model *m);  /* its metadata hold the vocabulary; NULL: not from GGUF */
 const vec_kernels *lm_kernels(const lm_model *m); /* those of this processor */
+pool *lm_threads(const lm_model *m);     /* as it was opened with */
 const char *lm_family(const lm_model *m); /* "llama", "mistral", "qwen2", "qwen3", "gpt2" */
 uint64_t lm_digest(const lm_model *m);   /* of what the weights depend on (path, size and time of files, seed): a key for caches */
 

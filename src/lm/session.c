@@ -1,6 +1,7 @@
 /* session.c: tokens through the programs of a model, and the cache they share.
  * In: token ids.  Out: logits. step.c builds the programs; here is what goes into their inputs, and which of them runs. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "lm/session_int.h"
@@ -59,9 +60,9 @@ static an_status open_session(lm_session *s, const lm_session_options *o, diag *
     if (s->bucket_max < 1) return diag_fail(d, AN_INPUT, NOWHERE, "prompts in programs of %lld tokens, wanted 1 or more", (long long)s->bucket_max);
     s->bucket_max = MIN(s->bucket_max, s->C);
     s->rope_step = TAKE(&s->mem, double, (size_t)c->head_dim);
-    s->row = malloc((size_t)c->dim * sizeof *s->row);
+    s->rows = malloc((size_t)(2 * LM_FILL_TOKENS * c->dim * pool_threads(lm_threads(s->m))) * sizeof *s->rows);
     s->logits = malloc((size_t)c->vocab * LM_EACH_TOKENS * sizeof *s->logits);
-    if (!s->rope_step || !s->row || !s->logits) return diag_nomem(d);
+    if (!s->rope_step || !s->rows || !s->logits) return diag_nomem(d);
     model_rope_steps(c, s->rope_step, &s->rope_scale);
     return make_surfaces(s, d);
 }
@@ -86,7 +87,7 @@ void lm_session_close(lm_session *s)
     for (size_t i = 0; s->kv && i < 2 * (size_t)s->c.n_layers; i++) dev_surface_free(s->kv[i]);
     if (s->own_device) device_close(s->dev);
     dev_cache_close(s->cache);
-    free(s->row);
+    free(s->rows);
     free(s->logits);
     tok_ids_free(&s->ids);
     arena_free(&s->mem);
@@ -116,39 +117,57 @@ void lm_session_get_stats(const lm_session *s, lm_session_stats *out)
 
 /* ---- inputs of a step ---- */
 
+/* What goes into a step's inputs, in tasks: some tokens' columns of x, or a pair of rope's channels. */
+typedef struct {
+    lm_session *s;
+    const step_program *p;
+    const uint32_t *ids;
+    const int32_t *at; /* positions */
+    int64_t n, groups; /* real tokens; tasks of tokens */
+    void *x, *co, *si;
+    atomic_int failed;
+    diag why; /* of the first that failed */
+} fill_job;
+
 /* A token's row of the embedding, scaled, plus its learned position. */
-static an_status token_row(lm_session *s, uint32_t id, int64_t pos, float *row, diag *d)
+static an_status token_row(lm_session *s, uint32_t id, int64_t pos, float *row, float *learned, diag *d)
 {
     const model_config *c = &s->c;
     lm_tensor info;
     TRY(lm_rows(s->m, MW_EMBED, -1, id, 1, DT_F32, row, d));
     for (int64_t i = 0; i < c->dim && c->embed_scale != 0; i++) row[i] *= (float)c->embed_scale;
     if (lm_tensor_info(s->m, MW_POS, -1, &info)) {
-        TRY(lm_rows(s->m, MW_POS, -1, pos, 1, DT_F32, s->row, d));
-        for (int64_t i = 0; i < c->dim; i++) row[i] += s->row[i];
+        TRY(lm_rows(s->m, MW_POS, -1, pos, 1, DT_F32, learned, d));
+        for (int64_t i = 0; i < c->dim; i++) row[i] += learned[i];
     }
     return AN_OK;
 }
 
-/* Rows of T tokens as the columns of x [dim, T]. */
-static an_status put_columns(const lm_session *s, const float *rows, int64_t T, void *x, diag *d)
+/* Tokens t0 .. t0 + n as columns of x [dim, T]; those behind the last repeat it. */
+static an_status put_columns(const fill_job *j, int64_t t0, int64_t n, float *rows, diag *d)
 {
-    enum { LINES = 16 };
+    lm_session *s = j->s;
     const vec_kernels *v = lm_kernels(s->m);
-    const int64_t D = s->c.dim, size = dtype_bits(s->c.dt) / 8;
+    const int64_t D = s->c.dim, T = j->p->T, size = dtype_bits(s->c.dt) / 8;
+    float *lines = rows + LM_FILL_TOKENS * D;
+    for (int64_t t = 0; t < n; t++) TRY(token_row(s, j->ids[MIN(t0 + t, j->n - 1)], j->at[t0 + t], rows + t * D, lines, d));
     if (T == 1) {
-        v->store(x, s->c.dt, rows, D);
+        v->store(j->x, s->c.dt, rows, D);
         return AN_OK;
     }
-    float *lines = malloc((size_t)T * LINES * sizeof *lines);
-    if (!lines) return diag_nomem(d);
-    for (int64_t i = 0; i < D; i += LINES) {
-        int64_t n = MIN(LINES, D - i);
-        v->transpose(lines, T, rows + i, D, n, T, sizeof *lines);
-        v->store((char *)x + i * T * size, s->c.dt, lines, n * T);
-    }
-    free(lines);
+    v->transpose(lines, n, rows, D, D, n, sizeof *lines);
+    for (int64_t i = 0; i < D; i++) v->store((char *)j->x + (i * T + t0) * size, s->c.dt, lines + i * n, n);
     return AN_OK;
+}
+
+static void fill_task(void *ctx, int64_t task, int thread)
+{
+    fill_job *j = ctx;
+    lm_session *s = j->s;
+    diag d = { 0 };
+    int64_t t0 = task * LM_FILL_TOKENS;
+    if (task >= j->groups) model_rope_pair(&s->c, s->rope_step, s->rope_scale, j->at, j->p->T, task - j->groups, s->c.dt, j->co, j->si);
+    else if (put_columns(j, t0, MIN(LM_FILL_TOKENS, j->p->T - t0), s->rows + thread * 2 * LM_FILL_TOKENS * s->c.dim, &d) && !atomic_exchange(&j->failed, 1)) j->why = d;
 }
 
 static an_status lock(dev_surface *s, void **at, diag *d) { return s ? dev_surface_lock(s, false, at, d) : AN_OK; }
@@ -159,28 +178,26 @@ static an_status fill(lm_session *s, const step_program *p, const uint32_t *ids,
 {
     const model_config *c = &s->c;
     int64_t T = p->T;
-    void *x, *co = NULL, *si = NULL, *pos = NULL, *mask = NULL, *place = NULL, *pick = NULL;
+    void *pos = NULL, *mask = NULL, *place = NULL, *pick = NULL;
     int32_t *at = malloc((size_t)T * sizeof *at);
-    float *rows = malloc((size_t)(T * c->dim) * sizeof *rows);
-    an_status st = at && rows ? lock(p->x, &x, d) : diag_nomem(d);
-    if (!st) st = lock(p->rope_cos, &co, d);
-    if (!st) st = lock(p->rope_sin, &si, d);
+    fill_job j = { .s = s, .p = p, .ids = ids, .at = at, .n = n, .groups = (T + LM_FILL_TOKENS - 1) / LM_FILL_TOKENS };
+    an_status st = at ? lock(p->x, &j.x, d) : diag_nomem(d);
+    if (!st) st = lock(p->rope_cos, &j.co, d);
+    if (!st) st = lock(p->rope_sin, &j.si, d);
     if (!st) st = lock(p->pos, &pos, d);
     if (!st) st = lock(p->mask, &mask, d);
     if (!st) st = lock(p->place, &place, d);
     if (!st) st = lock(p->pick, &pick, d);
     for (int64_t t = 0; t < T && !st; t++) {
         at[t] = (int32_t)(p0 + t);
-        st = token_row(s, ids[MIN(t, n - 1)], at[t], rows + t * c->dim, d);
-        if (co) model_rope_row(c, s->rope_step, s->rope_scale, at[t], c->dt, co, si, t, T);
         if (pick) dtype_store(c->dt, pick, t, t == n - 1);
     }
-    if (!st) st = put_columns(s, rows, T, x, d);
+    if (!st) pool_run(j.groups > 1 ? lm_threads(s->m) : NULL, fill_task, &j, j.groups + (j.co ? c->head_dim / 2 : 0));
+    if (atomic_load(&j.failed)) st = diag_fail(d, j.why.st, j.why.at, "%s", j.why.msg);
     if (!st && pos) memcpy(pos, at, (size_t)T * sizeof *at);
     if (!st && mask) decoder_mask(c, at, T, s->C, c->dt, mask);
     if (!st && place) decoder_place(at, T, s->C, c->dt, place);
     free(at);
-    free(rows);
     if (st) return st;
     TRY(unlock(p->x, d));
     TRY(unlock(p->rope_cos, d));

@@ -6,7 +6,8 @@
 #include "model/decoder.h"
 #include "text/text.h"
 
-enum { LM_EACH_TOKENS = 8 }; /* of a program that gives the logits of every token */
+enum { LM_EACH_TOKENS = 8,    /* of a program that gives the logits of every token */
+       LM_FILL_TOKENS = 32 }; /* whose columns of the input are made at a time */
 
 typedef struct {
     dev_program *p;
@@ -50,7 +51,7 @@ struct lm_session {
     step_program *programs;
     tok_ids ids;              /* what the cache holds */
     double *rope_step, rope_scale;
-    float *row;               /* of the learned positions */
+    float *rows;              /* for each thread of the model's: some tokens' rows, and the same turned */
     float *logits;            /* LM_EACH_TOKENS rows of the vocabulary */
     uint64_t cache_bytes;
     lm_session_stats st;

@@ -69,15 +69,17 @@ val block_residual(kernel *k, val x, val branch, model_weight_id post)
     return k->c->host_residual ? branch : G(k->g, ADD, x, branch);
 }
 
+static val gelu(kernel *k, val x) { return k->one_gelu ? GA(k->g, GELU, VALS(x), AT_S(MODE, "TANH_APPROXIMATION")) : nn_gelu(k->g, x); }
+
 ffn block_ffn(kernel *k, val x)
 {
     ffn f = { .xn = block_norm(k, x, MW_NORM2, MW_NORM2_B), .h3 = NO_VAL };
     f.h1 = nn_linear(k->g, f.xn, weight(k, MW_W1), weight(k, MW_B1));
     if (model_gated(k->c)) {
         f.h3 = nn_linear(k->g, f.xn, weight(k, MW_W3), weight(k, MW_B3));
-        f.act = k->c->act == MODEL_ACT_GEGLU ? nn_geglu(k->g, f.h1, f.h3) : nn_swiglu(k->g, f.h1, f.h3);
+        f.act = k->c->act == MODEL_ACT_GEGLU ? G(k->g, MUL, gelu(k, f.h1), f.h3) : nn_swiglu(k->g, f.h1, f.h3);
     } else {
-        f.act = nn_gelu(k->g, f.h1);
+        f.act = gelu(k, f.h1);
     }
     f.y = block_residual(k, x, nn_linear(k->g, f.act, weight(k, MW_W2), weight(k, MW_B2)), MW_POST2);
     return f;

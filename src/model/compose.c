@@ -112,8 +112,6 @@ val nn_silu(graph *g, val x)
 }
 val nn_swiglu(graph *g, val h1, val h3) { return G(g, MUL, nn_silu(g, h1), h3); }
 
-val nn_geglu(graph *g, val h1, val h3) { return G(g, MUL, nn_gelu(g, h1), h3); }
-
 void nn_swiglu_bwd(graph *g, val dy, val h1, val h3, val *dh1, val *dh3)
 {
     val s = G(g, SIGMOID, h1);

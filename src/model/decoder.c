@@ -28,15 +28,16 @@ static val reshape(graph *g, val x, const int64_t *d, int rank)
 
 /* ---- rotary tables ---- */
 
-void model_rope_row(const model_config *c, const double *step, double scale, int64_t pos, dtype dt, void *cos_to, void *sin_to, int64_t t, int64_t T)
+void model_rope_pair(const model_config *c, const double *step, double scale, const int32_t *pos, int64_t T, int64_t i, dtype dt, void *cos_to, void *sin_to)
 {
-    for (int64_t i = 0; i < c->head_dim / 2; i++) {
-        bool half = c->rope == MODEL_ROPE_HALF;
-        int64_t a = half ? i : 2 * i, b = half ? i + c->head_dim / 2 : 2 * i + 1;
-        double x = scale * cos((double)pos * step[i]), y = scale * sin((double)pos * step[i]);
-        dtype_store(dt, cos_to, a * T + t, x), dtype_store(dt, cos_to, b * T + t, x);
-        dtype_store(dt, sin_to, a * T + t, y), dtype_store(dt, sin_to, b * T + t, y);
+    bool half = c->rope == MODEL_ROPE_HALF;
+    int64_t a = half ? i : 2 * i, b = half ? i + c->head_dim / 2 : 2 * i + 1, row = T * dtype_bits(dt) / 8;
+    for (int64_t t = 0; t < T; t++) {
+        dtype_store(dt, cos_to, a * T + t, scale * cos((double)pos[t] * step[i]));
+        dtype_store(dt, sin_to, a * T + t, scale * sin((double)pos[t] * step[i]));
     }
+    memcpy((char *)cos_to + b * row, (char *)cos_to + a * row, (size_t)row); /* they share their angle */
+    memcpy((char *)sin_to + b * row, (char *)sin_to + a * row, (size_t)row);
 }
 
 static void make_rope(maker *m)
@@ -416,7 +417,7 @@ an_status decoder_build(const model_config *config, const decoder_options *o, co
     if (o->use == DECODER_TRAIN) snprintf(title, sizeof title, "%.31s_train_b%lld_s%lld", name, (long long)MAX(o->batch, 1), (long long)c.seq);
     else snprintf(title, sizeof title, "%.31s_step_s%lld_c%lld_l%d", name, (long long)c.seq, (long long)(o->cache ? o->cache : c.context), o->layer0);
     maker m = { .o = o, .out = out, .n_parts = o->chip ? model_vocab_parts(&c) : 1,
-                .k = { .c = &c, .src = src, .layer = -1, .whole = true, .param_inputs = o->param_inputs,
+                .k = { .c = &c, .src = src, .layer = -1, .whole = true, .param_inputs = o->param_inputs, .one_gelu = o->use == DECODER_STEP && !o->chip,
                        .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq, .batch = o->batch,
                                   .query_dim = c.query_dim, .softcap = c.attn_softcap } } };
     m.positions = nn_positions(&m.k.heads);

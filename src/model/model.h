@@ -180,7 +180,6 @@ val nn_silu(graph *g, val x);
 val nn_gelu(graph *g, val x); /* tanh form */
 val nn_gelu_bwd(graph *g, val dy, val x);
 val nn_swiglu(graph *g, val h1, val h3); /* silu(h1) * h3 */
-val nn_geglu(graph *g, val h1, val h3);  /* gelu(h1) * h3 */
 void nn_swiglu_bwd(graph *g, val dy, val h1, val h3, val *dh1, val *dh3);
 val nn_scale(graph *g, val x, double s); /* x itself when s is 1 */
 val nn_softcap(graph *g, val x, double cap); /* cap * tanh(x / cap); x itself when cap is 0 */

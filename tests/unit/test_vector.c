@@ -256,11 +256,11 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
     enum { R_ = 5, PITCH = 160 };
     static _Alignas(VEC_LINE) unsigned char out[4 * R_ * PITCH], raw[4 * R_ * PITCH];
     float x[R_ * PITCH], col[2][PITCH], row[2][PITCH], back[PITCH];
-    for (int mix = 0; mix < 64; mix++)
+    for (int mix = 0; mix < 128; mix++)
         for (size_t s = 0; s < COUNT(sizes); s++) {
-            dtype tx = mix & 1 ? DT_F16 : DT_F32, ty = mix & 2 ? DT_F16 : DT_F32;
+            dtype tx = mix & 64 ? DT_BF16 : mix & 1 ? DT_F16 : DT_F32, ty = mix & 64 ? DT_BF16 : mix & 2 ? DT_F16 : DT_F32;
             int64_t n = sizes[s], sy = dtype_bits(ty) / 8;
-            double tol = ty == DT_F16 ? 1e-3 : 1e-6;
+            double tol = ty == DT_BF16 ? 0x1p-8 : ty == DT_F16 ? 1e-3 : 1e-6;
             for (int i = 0; i < R_ * PITCH; i++) x[i] = (float)rng_range(&R, -4, 4);
             for (int i = 0; i < PITCH; i++) col[0][i] = (float)rng_range(&R, -1, 1), col[1][i] = (float)rng_range(&R, 0.5, 2), row[0][i] = (float)rng_range(&R, -2, 2), row[1][i] = (float)rng_range(&R, -2, 2);
             v->store(raw, tx, x, R_ * PITCH), v->load(x, tx, raw, R_ * PITCH);
@@ -307,46 +307,53 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
     static float x[ROWS * PITCH], kept[ROWS * PITCH];
     float most[PITCH], sum[PITCH], mean[PITCH], squares[PITCH], back[PITCH];
     (void)plain;
-    for (int mix = 0; mix < 16; mix++)
+    for (int mix = 0; mix < 32; mix++)
         for (size_t s = 0; s < COUNT(sizes); s++) {
-            dtype t = mix & 1 ? DT_F16 : DT_F32, ty = mix & 2 ? DT_F16 : DT_F32;
+            dtype t = mix & 1 ? DT_F16 : mix & 16 ? DT_BF16 : DT_F32, ty = mix & 2 ? DT_F16 : DT_F32;
             bool half = t == DT_F16 && ty == DT_F16;
             int64_t n = sizes[s], rows = mix & 4 ? ROWS : 1 + (int64_t)rng_below(&R, ROWS), size = dtype_bits(t) / 8, sy = dtype_bits(ty) / 8;
             for (int i = 0; i < ROWS * PITCH; i++) x[i] = (float)rng_range(&R, -4, 4) + (mix & 8 ? 300.0f : 0);
             for (int r = 0; r < VEC_BAND && rows > VEC_BAND; r++) x[r * PITCH] = -INFINITY; /* a whole band without a value */
             v->store(raw, t, x, ROWS * PITCH), v->load(x, t, raw, ROWS * PITCH);
-            memset(out, 0xa5, sizeof out);
-            soft_columns(v, most, sum, t, raw, rows, PITCH * size, n, half);
-            v->soft_rows(out, ty, PITCH, raw, t, PITCH, &(vec_affine){ .mean = most, .scale = sum, .stream = mix & 8 }, rows, n, half);
-            v->fence();
-            for (int64_t i = 0; i < n; i++) {
-                double top = -INFINITY, all = 0;
-                for (int64_t r = 0; r < rows; r++) top = fmax(top, (double)x[r * PITCH + i]);
-                for (int64_t r = 0; r < rows; r++) all += exp((double)x[r * PITCH + i] - top);
-                for (int64_t r = 0; r < rows; r++) {
-                    double got = dtype_load(ty, out, r * PITCH + i);
-                    if (!near(got, exp((double)x[r * PITCH + i] - top) / all, ty == DT_F16 ? 6e-4 : 2e-6)) fail_msg("%s: softmax of row %lld of %lld, column %lld is %.9g", v->name, (long long)r, (long long)rows, (long long)i, got);
-                }
-            }
-            for (int64_t r = 0; r < rows; r++) assert_int_equal(out[(r * PITCH + n) * sy], 0xa5);
-            for (int odd = 0; odd < 3; odd++) { /* nothing to divide by, a NaN, an infinity: none has a value */
-                for (int r = 0; r < ROWS; r++) x[r * PITCH] = odd ? 1 : -INFINITY;
-                if (odd) x[(rows - 1) * PITCH] = odd == 1 ? NAN : INFINITY;
-                v->store(raw, t, x, ROWS * PITCH);
+            if (t != DT_BF16) {
+                memset(out, 0xa5, sizeof out);
                 soft_columns(v, most, sum, t, raw, rows, PITCH * size, n, half);
-                assert_true(isnan(sum[0]) && (n == 1 || sum[1] > 0));
+                v->soft_rows(out, ty, PITCH, raw, t, PITCH, &(vec_affine){ .mean = most, .scale = sum, .stream = mix & 8 }, rows, n, half);
+                v->fence();
+                for (int64_t i = 0; i < n; i++) {
+                    double top = -INFINITY, all = 0;
+                    for (int64_t r = 0; r < rows; r++) top = fmax(top, (double)x[r * PITCH + i]);
+                    for (int64_t r = 0; r < rows; r++) all += exp((double)x[r * PITCH + i] - top);
+                    for (int64_t r = 0; r < rows; r++) {
+                        double got = dtype_load(ty, out, r * PITCH + i);
+                        if (!near(got, exp((double)x[r * PITCH + i] - top) / all, ty == DT_F16 ? 6e-4 : 2e-6)) fail_msg("%s: softmax of row %lld of %lld, column %lld is %.9g", v->name, (long long)r, (long long)rows, (long long)i, got);
+                    }
+                }
+                for (int64_t r = 0; r < rows; r++) assert_int_equal(out[(r * PITCH + n) * sy], 0xa5);
+                for (int odd = 0; odd < 3; odd++) { /* nothing to divide by, a NaN, an infinity: none has a value */
+                    for (int r = 0; r < ROWS; r++) x[r * PITCH] = odd ? 1 : -INFINITY;
+                    if (odd) x[(rows - 1) * PITCH] = odd == 1 ? NAN : INFINITY;
+                    v->store(raw, t, x, ROWS * PITCH);
+                    soft_columns(v, most, sum, t, raw, rows, PITCH * size, n, half);
+                    assert_true(isnan(sum[0]) && (n == 1 || sum[1] > 0));
+                }
             }
             for (int r = 0; r < ROWS; r++) x[r * PITCH] = 1;
             v->store(raw, t, x, ROWS * PITCH);
             v->fill(mean, 0, n), v->fill(squares, 0, n);
             for (int64_t r = 0; r < rows; r += 2 * VEC_BAND)
                 v->moments(mean, squares, t, raw + r * PITCH * size, r, MIN(2 * VEC_BAND, rows - r), PITCH * size, n, mix & 4 ? (char *)kept + r * n * size : NULL);
+            v->fill(sum, 0, n);
+            v->down(sum, t, raw, STAT_SQUARES, NULL, rows, PITCH * size, n, NULL, t);
             for (int64_t i = 0; i < n; i++) {
-                double m = 0, q = 0;
-                for (int64_t r = 0; r < rows; r++) m += (double)x[r * PITCH + i] / (double)rows;
+                double m = 0, q = 0, all = 0;
+                for (int64_t r = 0; r < rows; r++) m += (double)x[r * PITCH + i] / (double)rows, all += (double)x[r * PITCH + i] * (double)x[r * PITCH + i];
                 for (int64_t r = 0; r < rows; r++) q += ((double)x[r * PITCH + i] - m) * ((double)x[r * PITCH + i] - m);
-                assert_true(near((double)mean[i], m, 1e-6) && near((double)squares[i], q, 1e-4));
+                assert_true(near((double)mean[i], m, 1e-6) && near((double)squares[i], q, 1e-4) && near((double)sum[i], all, 1e-5));
             }
+            double along = 0, squared = 0;
+            for (int64_t i = 0; i < n; i++) along += (double)x[i], squared += ((double)x[i] - 0.5) * ((double)x[i] - 0.5);
+            assert_true(near((double)v->along(t, raw, STAT_SUM, 0, 0, n), along, 1e-4) && near((double)v->along(t, raw, STAT_SQUARES, 0.5f, 0, n), squared, 1e-4));
             for (int64_t r = 0; mix & 4 && r < rows; r++) {
                 v->load(back, t, (const char *)kept + r * n * size, n);
                 for (int64_t i = 0; i < n; i++) assert_true(back[i] == x[r * PITCH + i]);
