@@ -3,7 +3,8 @@
  * been selected on their own already; the ones nobody else reads are dropped later.
  *
  *   attention   matmul(softmax(matmul(q, k) [* s] [+ mask]), v), in either layout of heads, with reshapes in between
- *   its way back  the products with v, p, k and q around p * (dp - sum(p * dp)), in the layout [width, positions]
+ *   attention that is trained   in the layout [width, positions], its weights read again by the way back; and that: the
+ *               products with v, p, k and q around p * (dp - sum(p * dp))
  *   norms       x * rsqrt(mean(x^2) + eps), the centred form, and the form that first divides by the largest magnitude;
  *               then gain and bias
  *   products    reduce_sum(mul(a, b)) over an axis both have: the engine runs it as a matrix product, with the same bytes
@@ -242,7 +243,7 @@ static bool match_attention(cg *c)
     return true;
 }
 
-/* ---- back through attention ---- */
+/* ---- attention that is trained ---- */
 
 typedef struct {
     val q, k, v, p, dy;
@@ -269,21 +270,14 @@ static bool as_matrices(const cg *c, val v, int64_t stacks, int64_t rows, int64_
     return t >= 0 && c->t.at[t].dt == DT_F32 && s->rank >= 2 && s->d[s->rank - 2] == rows && s->d[s->rank - 1] == cols && cg_elems(s) == stacks * rows * cols;
 }
 
-/* s = p * (dp - sum(p * dp)), dp = dy^T·v, p = softmax(q^T·k + mask) by rows. */
-static bool read_back(cg *c, val s, attention_back *a)
+/* p = softmax(q^T·k + mask) by rows, and what v it weighs; the mask causal, or *masked. */
+static bool read_weights(cg *c, attention_back *a, bool *masked)
 {
-    const node *m = maker(c, s), *less = NULL;
-    val scores = NO_VAL, mask = NO_VAL;
+    const node *m = maker(c, a->p);
+    const shape *full = &graph_type(c->g, a->p)->sh;
+    val scores, mask = NO_VAL;
     bool tx, tz;
     int axis;
-    if (!m || m->op != OP_MUL) return false;
-    for (int i = 0; i < 2 && !less; i++) {
-        const node *n = maker(c, m->in[i]);
-        if (n && n->op == OP_SUB && sums_product(c, n->in[1], m->in[1 - i], n->in[0])) less = n, a->p = m->in[1 - i];
-    }
-    if (!less || !product(c, through_views(c, less->in[0]), &a->dy, &a->v, &tx, &tz) || !tx || tz) return false;
-    m = maker(c, a->p);
-    const shape *full = &graph_type(c->g, a->p)->sh;
     if (!m || m->op != OP_SOFTMAX || full->rank < 2) return false;
     if (!axis_norm(attr_int(m->op, m->attrs, m->n_attr, A_AXIS), full->rank, &axis) || axis != full->rank - 1) return false;
     scores = m->in[0];
@@ -295,28 +289,74 @@ static bool read_back(cg *c, val s, attention_back *a)
     a->stacks = cg_prod(q->d, 0, q->rank - 2), a->width = q->d[q->rank - 2], a->rows = q->d[q->rank - 1], a->keys = k->d[k->rank - 1], a->cols = v->d[v->rank - 2];
     const int64_t high = full->d[full->rank - 2];
     if (mask.i && high == a->keys && a->rows % high == 0 && match_causal(c, mask, high)) a->period = high;
+    *masked = mask.i && !a->period;
     return as_matrices(c, a->q, a->stacks, a->width, a->rows) && as_matrices(c, a->k, a->stacks, a->width, a->keys) && as_matrices(c, a->v, a->stacks, a->cols, a->keys) &&
-           as_matrices(c, a->dy, a->stacks, a->cols, a->rows) && cg_elems(full) == a->stacks * a->rows * a->keys && c->of[a->p.i] >= 0 && c->t.at[c->of[a->p.i]].dt == DT_F32;
+           cg_elems(full) == a->stacks * a->rows * a->keys && c->of[a->p.i] >= 0 && c->t.at[c->of[a->p.i]].dt == DT_F32;
+}
+
+/* s = p * (dp - sum(p * dp)), dp = dy^T·v. */
+static bool read_back(cg *c, val s, attention_back *a)
+{
+    const node *m = maker(c, s), *less = NULL;
+    bool tx, tz, masked;
+    if (!m || m->op != OP_MUL) return false;
+    for (int i = 0; i < 2 && !less; i++) {
+        const node *n = maker(c, m->in[i]);
+        if (n && n->op == OP_SUB && sums_product(c, n->in[1], m->in[1 - i], n->in[0])) less = n, a->p = m->in[1 - i];
+    }
+    if (!less || !product(c, through_views(c, less->in[0]), &a->dy, &a->v, &tx, &tz) || !tx || tz) return false;
+    return read_weights(c, a, &masked) && as_matrices(c, a->dy, a->stacks, a->cols, a->rows);
+}
+
+/* Does an instruction behind `at` read what that one writes? */
+static bool is_read(const cg *c, size_t at)
+{
+    const int y = cg_root(c, c->ins.at[at].y[0]);
+    for (size_t i = at + 1; i < c->ins.n; i++) {
+        const ins *n = &c->ins.at[i];
+        for (int k = 0; k < n->n_opnd; k++)
+            if (n->opnd[k] >= 0 && cg_root(c, n->opnd[k]) == y) return true;
+        for (int k = 0; k < n->n_ext; k++)
+            if (cg_root(c, n->ext[k]) == y) return true;
+    }
+    return false;
+}
+
+/* v·p^T of weights that are read again later: one instruction that keeps them. */
+static bool match_attention_kept(cg *c)
+{
+    attention_back a = { 0 };
+    val z;
+    bool tx, tz, masked;
+    if (!product(c, c->at->out, &a.v, &z, &tx, &tz) || tx || !tz || c->o.separate) return false;
+    a.p = through_views(c, z);
+    if (!read_weights(c, &a, &masked) || masked) return false;
+    size_t at = c->ins.n;
+    for (size_t i = 0; i < c->ins.n; i++)
+        if (c->ins.at[i].op == IN_SOFTMAX && cg_root(c, c->ins.at[i].y[0]) == cg_root(c, c->of[a.p.i])) at = i;
+    if (at == c->ins.n || is_read(c, at)) return false;
+    int y = cg_tensor(c, DT_F32, SH(a.stacks, a.cols, a.rows)), p = cg_view(c, c->ins.at[at].y[0], SH(a.stacks, a.rows, a.keys)), v = cg_view(c, c->of[a.v.i], SH(a.stacks, a.cols, a.keys));
+    int q = cg_view(c, c->of[a.q.i], SH(a.stacks, a.width, a.rows)), k = cg_view(c, c->of[a.k.i], SH(a.stacks, a.width, a.keys));
+    ins *n = cg_ins(c, IN_ATTEND_KEEP, y, OPS(q, k, v));
+    if (!n) return true;
+    n->n_y = 2, n->y[1] = p;
+    cg_i(c, n, a.period);
+    c->ins.at[at].dead = true;
+    cg_set(c, 0, y);
+    return true;
 }
 
 /* The product dy·p, whose result nothing has read yet; -1: there is none. */
 static int64_t find_dv(const cg *c, const attention_back *a)
 {
     const int dy = cg_root(c, c->of[a->dy.i]), p = cg_root(c, c->of[a->p.i]);
-    int64_t at = -1;
     for (size_t i = 0; i < c->ins.n; i++) {
         const ins *n = &c->ins.at[i];
-        if (at >= 0) {
-            const int y = cg_root(c, c->ins.at[at].y[0]);
-            for (int k = 0; k < n->n_opnd; k++)
-                if (n->opnd[k] >= 0 && cg_root(c, n->opnd[k]) == y) return -1;
-            for (int k = 0; k < n->n_ext; k++)
-                if (cg_root(c, n->ext[k]) == y) return -1;
-        } else if (n->op == IN_MATMUL && !n->dead && !n->n_step && cg_root(c, n->opnd[0]) == dy && cg_root(c, n->opnd[1]) == p && !n->i.at[0] && !n->i.at[1] &&
-                   c->t.at[n->y[0]].dt == DT_F32 && cg_elems(cg_sh(c, n->y[0])) == a->stacks * a->cols * a->keys)
-            at = (int64_t)i;
+        if (n->op == IN_MATMUL && !n->dead && !n->n_step && cg_root(c, n->opnd[0]) == dy && cg_root(c, n->opnd[1]) == p && !n->i.at[0] && !n->i.at[1] &&
+            c->t.at[n->y[0]].dt == DT_F32 && cg_elems(cg_sh(c, n->y[0])) == a->stacks * a->cols * a->keys)
+            return is_read(c, i) ? -1 : (int64_t)i;
     }
-    return at;
+    return -1;
 }
 
 /* At the first of the two products that end it. The other one, when it comes, finds its result there. */
@@ -598,7 +638,7 @@ bool match_node(cg *c)
     op_id op = c->at->op;
     if (c->soft) return op == OP_REDUCE_SUM && match_dot(c);
     if (!c->o.level) return false;
-    if (op == OP_MATMUL || op == OP_NE_MATMUL) return match_attention(c) || match_attention_back(c);
+    if (op == OP_MATMUL || op == OP_NE_MATMUL) return match_attention(c) || match_attention_kept(c) || match_attention_back(c);
     if (op == OP_MUL || op == OP_ADD || op == OP_REAL_DIV) return match_norm(c);
     return false;
 }

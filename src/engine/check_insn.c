@@ -290,27 +290,45 @@ static an_status check_attend_at(const ck *c)
     return AN_OK;
 }
 
-static an_status check_attend_back(const ck *c)
+/* Matrices named by their rows and columns, as many as p has, and the results apart from everything else. */
+typedef struct {
+    const char *name;
+    int64_t rows, cols;
+} stack_want;
+
+static an_status check_stacks(const ck *c, const stack_want *want, int n, int n_out)
 {
-    static const char *const names[] = { "dq", "dk", "dv", "p", "q", "k", "v", "dy" };
-    const etensor *p = tensor(c, "p"), *q = tensor(c, "q"), *v = tensor(c, "v");
-    NEED(p->rank >= 2 && q->rank >= 2 && v->rank >= 2, "an operand has rank below 2");
-    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], period = insn_i(c->in, "period");
-    const int64_t stacks = dims_product(p->dim, 0, p->rank - 2), width = q->dim[q->rank - 2], cols = v->dim[v->rank - 2];
-    const struct {
-        const char *name;
-        int64_t rows, cols;
-    } want[] = { { "dq", width, rows }, { "q", width, rows }, { "dk", width, keys }, { "k", width, keys }, { "dv", cols, keys }, { "v", cols, keys }, { "dy", cols, rows } };
-    for (size_t i = 0; i < COUNT(want); i++) {
+    const etensor *p = tensor(c, "p");
+    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], period = insn_i(c->in, "period"), stacks = dims_product(p->dim, 0, p->rank - 2);
+    for (int i = 0; i < n; i++) {
         const etensor *t = tensor(c, want[i].name);
         NEED(t->rank >= 2 && t->dim[t->rank - 2] == want[i].rows && t->dim[t->rank - 1] == want[i].cols && dims_product(t->dim, 0, t->rank - 2) == stacks,
              "%s is not %" PRId64 " matrices of %" PRId64 " x %" PRId64, want[i].name, stacks, want[i].rows, want[i].cols);
+        NEED(dtype_is_float(t->dt), "%s is not of a float type", want[i].name);
     }
-    for (size_t i = 0; i < COUNT(names); i++) NEED(dtype_is_float(tensor(c, names[i])->dt), "%s is not of a float type", names[i]);
-    for (size_t i = 0; i < 3; i++)
-        for (size_t j = i + 1; j < COUNT(names); j++) NEED(!share_memory(tensor(c, names[i]), tensor(c, names[j])), "%s and %s share memory", names[i], names[j]);
+    for (int i = 0; i < n_out; i++)
+        for (int j = i + 1; j < n; j++) NEED(!share_memory(tensor(c, want[i].name), tensor(c, want[j].name)), "%s and %s share memory", want[i].name, want[j].name);
     NEED(period == 0 || (period == keys && rows % period == 0), "a period of %" PRId64 " for %" PRId64 " rows and %" PRId64 " keys", period, rows, keys);
     return AN_OK;
+}
+
+static an_status check_attend_keep(const ck *c)
+{
+    const etensor *p = tensor(c, "p"), *q = tensor(c, "q"), *v = tensor(c, "v");
+    NEED(p->rank >= 2 && q->rank >= 2 && v->rank >= 2, "an operand has rank below 2");
+    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], width = q->dim[q->rank - 2], cols = v->dim[v->rank - 2];
+    const stack_want want[] = { { "y", cols, rows }, { "p", rows, keys }, { "q", width, rows }, { "k", width, keys }, { "v", cols, keys } };
+    return check_stacks(c, want, COUNT(want), 2);
+}
+
+static an_status check_attend_back(const ck *c)
+{
+    const etensor *p = tensor(c, "p"), *q = tensor(c, "q"), *v = tensor(c, "v");
+    NEED(p->rank >= 2 && q->rank >= 2 && v->rank >= 2, "an operand has rank below 2");
+    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], width = q->dim[q->rank - 2], cols = v->dim[v->rank - 2];
+    const stack_want want[] = { { "dq", width, rows }, { "dk", width, keys }, { "dv", cols, keys }, { "p", rows, keys },
+                                { "q", width, rows },  { "k", width, keys },  { "v", cols, keys },  { "dy", cols, rows } };
+    return check_stacks(c, want, COUNT(want), 3);
 }
 
 /* ---- along axes ---- */

@@ -1,10 +1,12 @@
-/* exec_attend_back.c: back through attention on the plain processor, one matrix of weights at a time.
- * In: the weights p, what they were made of (q, k), what they weighed (v), the gradient of the result.  Out: the gradients of q, k, v.
+/* exec_attend_back.c: attention that is trained, on the plain processor: forward with its weights kept, and back, one matrix of weights
+ * at a time; columns are positions.
+ * In: q, k, v.  Out: the weights p, their use of v.  Back: and the gradient of the result.  Out: the gradients of q, k, v.
  *
- * A task takes one stack. The gradient of the weights exists for that stack alone, in the thread's second cache: it is made, turned
+ * A task takes one stack. Weights are made and used some rows at a time, while they are in the thread's cache. The gradient of the weights exists for that stack alone, in the thread's second cache: it is made, turned
  * into that of the scores row by row, and multiplied by k and q at once. With a period nothing is looked at behind the diagonal, in
  * steps of a block: rows of a block see the keys up to its last row; columns of a block are seen from their first row on. How stacks
  * are shared out changes nothing in what is added to what. */
+#include <math.h>
 #include <stdatomic.h>
 
 #include "engine/exec_int.h"
@@ -13,7 +15,8 @@ enum { BLOCK = 128 }; /* rows or columns at a time */
 
 typedef struct {
     const exec_env *env;
-    int64_t dq, dk, dv, p, q, k, v, dy, stacks, rows, keys, width, cols, period;
+    bool back;
+    int64_t dq, dk, dv, p, q, k, v, y, stacks, rows, keys, width, cols, period; /* y: back, its gradient */
     const gemm_kernel *g;
     size_t at_score, at_line, at_scratch, scratch_bytes, each; /* scratch of a thread */
 } state;
@@ -37,13 +40,13 @@ static bool lay_out(image *im, state *s)
     if (s->rows > INT32_MAX / 4 || s->keys > INT32_MAX / 4 || !mul_size((size_t)s->rows, (size_t)s->keys, &score) || score > SIZE_MAX / 64) return false;
     for (int64_t i = 0; i < span(s); i += BLOCK) { /* each block sees another number of keys, and may be cut another way */
         const int64_t end = MIN(i + BLOCK, span(s)), seen = seen_by(s, end);
-        if (!need(s, end - i, seen, s->cols) || !need(s, s->width, end - i, seen)) return false;
+        if (!need(s, end - i, seen, s->back ? s->cols : s->width) || !need(s, s->back ? s->width : s->cols, end - i, seen)) return false;
     }
-    for (int64_t j = 0; j < s->keys; j += BLOCK) {
+    for (int64_t j = 0; s->back && j < s->keys; j += BLOCK) {
         const int64_t wide = MIN(BLOCK, s->keys - j), high = s->period ? s->period - j : s->rows;
         if (!need(s, s->width, wide, high) || !need(s, s->cols, wide, high)) return false;
     }
-    add(&n, score * sizeof(float), &s->at_score), add(&n, (size_t)s->keys * sizeof(float), &s->at_line), add(&n, s->scratch_bytes, &s->at_scratch);
+    add(&n, s->back ? score * sizeof(float) : 0, &s->at_score), add(&n, (size_t)s->keys * sizeof(float), &s->at_line), add(&n, s->scratch_bytes, &s->at_scratch);
     s->each = n;
     if (!mul_size(n, (size_t)s->env->threads, &all) || all > SIZE_MAX / 4) return false;
     exec_need_work(im, all);
@@ -53,10 +56,11 @@ static bool lay_out(image *im, state *s)
 static an_status prepare(image *im, const insn *in, void **out, diag *d)
 {
     exec_env *e;
-    state s = { .dq = insn_t(in, "dq"), .dk = insn_t(in, "dk"), .dv = insn_t(in, "dv"), .p = insn_t(in, "p"), .q = insn_t(in, "q"), .k = insn_t(in, "k"), .v = insn_t(in, "v"),
-                .dy = insn_t(in, "dy"), .period = insn_i(in, "period") };
+    const bool back = in->op == IN_ATTEND_BACK;
+    state s = { .back = back, .p = insn_t(in, "p"), .q = insn_t(in, "q"), .k = insn_t(in, "k"), .v = insn_t(in, "v"), .y = insn_t(in, back ? "dy" : "y"), .period = insn_i(in, "period") };
     const etensor *t = im->p->tensors.at, *p = &t[s.p];
-    const int64_t all[] = { s.dq, s.dk, s.dv, s.p, s.q, s.k, s.v, s.dy };
+    if (back) s.dq = insn_t(in, "dq"), s.dk = insn_t(in, "dk"), s.dv = insn_t(in, "dv");
+    const int64_t all[] = { s.p, s.q, s.k, s.v, s.y, back ? s.dq : s.p, back ? s.dk : s.p, back ? s.dv : s.p };
     TRY(exec_open(im, &e, d));
     if (!e->fast || e->chip) return AN_OK;
     for (size_t i = 0; i < COUNT(all); i++)
@@ -99,7 +103,36 @@ static void through_softmax(const state *s, const float *p, float *dp, float *li
     if (own < seen) memset(dp + own, 0, sizeof *dp * (size_t)(seen - own));
 }
 
-static void stack_task(void *ctx, int64_t m, int thread)
+/* A row of scores becomes weights; zero from `own` on. */
+static void softmax_row(const state *s, float *p, int64_t own)
+{
+    const vec_kernels *v = s->env->v;
+    const float most = v->along(DT_F32, p, STAT_MAX, 0, -INFINITY, own), by = 1 / v->exps(p, DT_F32, p, most, own, 0);
+    v->fn[VF_MUL_P](p, p, NULL, NULL, &by, own);
+    memset(p + own, 0, sizeof *p * (size_t)(s->keys - own));
+}
+
+static void forward_task(void *ctx, int64_t m, int thread)
+{
+    job *j = ctx;
+    const state *s = j->s;
+    const run_ctx *c = j->c;
+    const int64_t L = s->rows, S = s->keys, E = s->width, V = s->cols;
+    unsigned char *scratch = (unsigned char *)c->work + (size_t)thread * s->each + s->at_scratch;
+    const float *q = (const float *)ctx_mem(c, s->q) + m * E * L, *k = (const float *)ctx_mem(c, s->k) + m * E * S, *v = (const float *)ctx_mem(c, s->v) + m * V * S;
+    float *p = (float *)ctx_mem(c, s->p) + m * L * S, *y = (float *)ctx_mem(c, s->y) + m * V * L;
+    bool ok = true;
+    for (int64_t from = 0; from < L; from += span(s))
+        for (int64_t i = 0; i < span(s) && ok; i += BLOCK) {
+            const int64_t n = MIN(BLOCK, span(s) - i), seen = seen_by(s, i + n), at = from + i;
+            ok = product(s, scratch, n, seen, E, view(q + at, 1, L), view(k, S, 1), p + at * S, S, false);
+            for (int64_t r = 0; r < n; r++) softmax_row(s, p + (at + r) * S, s->period ? i + r + 1 : S);
+            ok = ok && product(s, scratch, V, n, seen, view(v, S, 1), view(p + at * S, 1, S), y + at, L, false);
+        }
+    if (!ok) atomic_store(&j->failed, 1);
+}
+
+static void back_task(void *ctx, int64_t m, int thread)
 {
     job *j = ctx;
     const state *s = j->s;
@@ -108,7 +141,7 @@ static void stack_task(void *ctx, int64_t m, int thread)
     unsigned char *room = (unsigned char *)c->work + (size_t)thread * s->each, *scratch = room + s->at_scratch;
     float *score = (float *)(void *)(room + s->at_score), *line = (float *)(void *)(room + s->at_line);
     const float *p = (const float *)ctx_mem(c, s->p) + m * L * S, *q = (const float *)ctx_mem(c, s->q) + m * E * L, *k = (const float *)ctx_mem(c, s->k) + m * E * S;
-    const float *v = (const float *)ctx_mem(c, s->v) + m * V * S, *dy = (const float *)ctx_mem(c, s->dy) + m * V * L;
+    const float *v = (const float *)ctx_mem(c, s->v) + m * V * S, *dy = (const float *)ctx_mem(c, s->y) + m * V * L;
     float *dq = (float *)ctx_mem(c, s->dq) + m * E * L, *dk = (float *)ctx_mem(c, s->dk) + m * E * S, *dv = (float *)ctx_mem(c, s->dv) + m * V * S;
     bool ok = true;
     for (int64_t from = 0; from < L; from += span(s))
@@ -130,10 +163,11 @@ static void stack_task(void *ctx, int64_t m, int thread)
 static an_status run(const run_ctx *c, const insn *in, diag *d)
 {
     const state *s = c->state;
-    if (!s) return ref_attend_back(c, in, d);
+    if (!s) return ref_entry_of(in->op)(c, in, d);
     job j = { .c = c, .s = s };
-    pool_run(c->pool, stack_task, &j, s->stacks);
+    pool_run(c->pool, s->back ? back_task : forward_task, &j, s->stacks);
     return atomic_load(&j.failed) ? diag_fail(d, AN_BUG, (loc){ .line = in->line }, "%s: a matrix kernel refused its operands", insn_name(in->op)) : AN_OK;
 }
 
+const exec_entry exec_attend_keep = { .run = run, .prepare = prepare };
 const exec_entry exec_attend_back = { .run = run, .prepare = prepare };

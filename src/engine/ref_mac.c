@@ -270,7 +270,31 @@ static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool c
 
 an_status ref_attend(const run_ctx *c, const insn *in, diag *d) { return attend(c, in, insn_t(in, "mask"), insn_i(in, "causal"), NULL, 0, d); }
 
-/* Sums in double, results rounded once: only the plain processor has programs with it. */
+/* This and its way back: sums in double, results rounded once. Only the plain processor has programs with them. */
+an_status ref_attend_keep(const run_ctx *c, const insn *in, diag *d)
+{
+    const int64_t y = insn_t(in, "y"), pt = insn_t(in, "p"), period = insn_i(in, "period");
+    const etensor *t = ctx_tensor(c, pt), *tq = ctx_tensor(c, insn_t(in, "q")), *tv = ctx_tensor(c, insn_t(in, "v"));
+    const int64_t rows = t->dim[t->rank - 2], keys = t->dim[t->rank - 1], width = tq->dim[tq->rank - 2], cols = tv->dim[tv->rank - 2];
+    double *q = ref_load(c, insn_t(in, "q"), d), *k = ref_load(c, insn_t(in, "k"), d), *v = ref_load(c, insn_t(in, "v"), d), *p = ref_take(c, keys, d);
+    if (!q || !k || !v || !p) return d->st;
+    for (int64_t m = 0, stacks = dims_product(t->dim, 0, t->rank - 2); m < stacks; m++)
+        for (int64_t i = 0; i < rows; i++) {
+            const int64_t seen = period ? i % period + 1 : keys;
+            memset(p, 0, sizeof *p * (size_t)keys);
+            for (int64_t j = 0; j < seen; j++)
+                for (int64_t e = 0; e < width; e++) p[j] += q[(m * width + e) * rows + i] * k[(m * width + e) * keys + j];
+            ref_softmax_line(c->num, t->dt, p, seen);
+            for (int64_t j = 0; j < keys; j++) ref_store(c, pt, (m * rows + i) * keys + j, p[j]);
+            for (int64_t e = 0; e < cols; e++) {
+                double x = 0;
+                for (int64_t j = 0; j < seen; j++) x += v[(m * cols + e) * keys + j] * p[j];
+                ref_store(c, y, (m * cols + e) * rows + i, x);
+            }
+        }
+    return AN_OK;
+}
+
 an_status ref_attend_back(const run_ctx *c, const insn *in, diag *d)
 {
     const int64_t out[] = { insn_t(in, "dq"), insn_t(in, "dk"), insn_t(in, "dv") }, period = insn_i(in, "period");

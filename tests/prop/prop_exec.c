@@ -1016,6 +1016,27 @@ static void test_attend_back(void **state)
     }
 }
 
+static void test_attend_keep(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        size_t dev = chance(90) ? 0 : rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t heads = upto(1, 3), keys = upto(1, chance(30) ? 300 : 20), rows = upto(1, chance(20) ? 150 : 20), inner = upto(1, 40), cols = upto(1, 40);
+        bool causal = chance(60);
+        if (causal) rows = keys * upto(1, 2);
+        dtype t = chance(85) ? DT_F32 : any_float();
+        int64_t y = prog_out(&g, t, DIMS(heads, cols, rows)), p = prog_out(&g, t, DIMS(heads, rows, keys));
+        int64_t q = input(&g, t, DIMS(heads, inner, rows), TAME, 1), k = input(&g, t, DIMS(heads, inner, keys), TAME, 1), v = input(&g, t, DIMS(heads, cols, keys), TAME, 1);
+        bool odd = dev == 0 && causal && chance(30); /* only the last row sees the last key */
+        if (odd) dtype_store(t, g.in[1], heads * inner * keys - 1, NAN);
+        prog_insn(&g, IN_ATTEND_KEEP, INTS(y, p, q, k, v), INTS(causal ? keys : 0), NO_REALS);
+        compare(&g, devices[dev].name, dev ? 0 : 2e-5, 1);
+        prog_close(&g);
+    }
+}
+
 static int open_pools(void **state)
 {
     (void)state;
@@ -1048,7 +1069,7 @@ int main(void)
         cmocka_unit_test(test_planes),
         cmocka_unit_test(test_odds),
         cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_attend), cmocka_unit_test(test_attend_at), cmocka_unit_test(test_attend_back),
+        cmocka_unit_test(test_attend), cmocka_unit_test(test_attend_at), cmocka_unit_test(test_attend_keep), cmocka_unit_test(test_attend_back),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }

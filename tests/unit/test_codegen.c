@@ -202,7 +202,8 @@ static void reductions_stand_close(void **state)
     }
 }
 
-/* Back through attention is one instruction, and gives what the operations give; also where heads share their keys. */
+/* Attention that is trained is one instruction if its mask is causal, and its way back one; they give what the operations give, also where
+ * heads share their keys. */
 static void attention_back(void **state)
 {
     (void)state;
@@ -224,6 +225,8 @@ static void attention_back(void **state)
         program *p = compiled(text, &(codegen_options){ .level = 1 }), *plain = compiled(text, &(codegen_options){ .level = 0 });
         assert_int_equal(cgt_count(plain, IN_ATTEND_BACK), 0);
         assert_int_equal(cgt_count(p, IN_ATTEND_BACK), read || extra ? 0 : 1);
+        assert_int_equal(cgt_count(p, IN_ATTEND_KEEP), mask ? 1 : 0);
+        assert_int_equal(cgt_count(p, IN_SOFTMAX), mask ? 0 : 1);
         float in[4][IN], got[5][OUT], want[5][OUT];
         for (int k = 0; k < 4; k++)
             for (int j = 0; j < IN; j++) in[k][j] = (float)rng_normal(&r);
