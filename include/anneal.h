@@ -81,6 +81,7 @@ typedef struct {
 typedef struct {
     const char *target;
     double latency_us, flops, bytes, working_set_bytes;
+    double energy_mj;  /* as published for m1, a power for each bound; on other chips predicted */
     const char *bound; /* "dispatch", "bandwidth", "compute" */
 } an_cost;
 

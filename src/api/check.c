@@ -81,7 +81,7 @@ void an_report_cost(const an_report *r, size_t i, an_cost *c)
 {
     const check_cost *x = &r->r->costs.at[i];
     *c = (an_cost){ .target = chip_name(x->target), .latency_us = x->total.latency_us, .flops = x->total.flops, .bytes = x->total.bytes,
-                    .working_set_bytes = x->total.working_set, .bound = bound_name(x->total.limit) };
+                    .working_set_bytes = x->total.working_set, .energy_mj = x->total.energy_mj, .bound = bound_name(x->total.limit) };
 }
 
 static char *text_of(const an_report *r, an_format f, void (*print)(const check_report *, const char *, strbuf *))

@@ -51,6 +51,7 @@ static void json_cost(strbuf *b, const check_report *r, const check_cost *c)
     number(b, "compute_us", t->compute_us);
     number(b, "memory_us", t->memory_us);
     number(b, "weight_bytes", t->weight_bytes);
+    number(b, "energy_mj", t->energy_mj);
     number(b, "working_set_bytes", t->working_set);
     number(b, "over_budget", t->over_budget ? 1 : 0);
     sb_putc(b, ',');
@@ -185,11 +186,11 @@ static void summary(strbuf *b, const check_report *r, const entry *list, size_t 
 static void text_costs(strbuf *b, const check_report *r)
 {
     if (!r->costs.n) return;
-    sb_printf(b, "%-8s %12s  %-10s %14s %14s %14s\n", "target", "latency us", "bound", "flops", "bytes", "live bytes");
+    sb_printf(b, "%-8s %12s  %-10s %10s %14s %14s %14s\n", "target", "latency us", "bound", "energy mJ", "flops", "bytes", "live bytes");
     for (size_t i = 0; i < r->costs.n; i++) {
         const check_cost *c = &r->costs.at[i];
         const prog_cost *t = &c->total;
-        sb_printf(b, "%-8s %12.1f  %-10s %14.0f %14.0f %14.0f%s\n", chip_name(c->target), t->latency_us, bound_name(t->limit), t->flops, t->bytes,
+        sb_printf(b, "%-8s %12.1f  %-10s %10.3f %14.0f %14.0f %14.0f%s\n", chip_name(c->target), t->latency_us, bound_name(t->limit), t->energy_mj, t->flops, t->bytes,
                   t->working_set, t->over_budget ? "  past the on-chip budget" : "");
     }
 }
@@ -222,10 +223,10 @@ static void markdown(strbuf *b, const check_report *r, const entry *list, size_t
         sb_puts(b, " |\n");
     }
     if (!r->costs.n) return;
-    sb_puts(b, "\n| target | latency us | bound | flops | bytes | live bytes |\n|---|---:|---|---:|---:|---:|\n");
+    sb_puts(b, "\n| target | latency us | bound | energy mJ | flops | bytes | live bytes |\n|---|---:|---|---:|---:|---:|---:|\n");
     for (size_t i = 0; i < r->costs.n; i++) {
         const prog_cost *t = &r->costs.at[i].total;
-        sb_printf(b, "| %s | %.1f | %s | %.0f | %.0f | %.0f |\n", chip_name(r->costs.at[i].target), t->latency_us, bound_name(t->limit), t->flops,
+        sb_printf(b, "| %s | %.1f | %s | %.3f | %.0f | %.0f | %.0f |\n", chip_name(r->costs.at[i].target), t->latency_us, bound_name(t->limit), t->energy_mj, t->flops,
                   t->bytes, t->working_set);
     }
 }

@@ -38,6 +38,31 @@ an_status fact_latency(fx *f)
     return st;
 }
 
+/* The same for power. args: tolerance in percent */
+an_status fact_power(fx *f)
+{
+    strbuf b = { 0 };
+    double worst = 0;
+    int n = 0;
+    const char *why = cost_unmodelled(f->row->id);
+    if (why) return snprintf(f->r->why, sizeof f->r->why, "%s", why), fx_skip(f, "%s", "");
+    for (size_t i = 0; i < cost_power_count(); i++) {
+        cost_power p;
+        if (!cost_power_at(i, &p)) return sb_free(&b), diag_nomem(f->d);
+        if (!belongs(p.id, f->row->id)) continue;
+        sb_printf(&b, "%s%.3g %s for %.4g (%+.0f %%)%s", n++ ? ", " : "", p.ours, p.unit, p.published, p.error_percent, p.fitted ? " fitted" : "");
+        worst = MAX(worst, fabs(p.error_percent));
+        size_t at = strlen(f->r->why);
+        if (!*f->row->note) snprintf(f->r->why + at, sizeof f->r->why - at, "%s%s", at ? "; " : "", p.setup);
+    }
+    an_status st;
+    if (b.oom) st = diag_nomem(f->d);
+    else if (n && worst > fx_arg(f, 0)) st = fx_off(f, fx_arg(f, 0), "%s", b.at);
+    else st = fx_verdict(f, n > 0, "%s", n ? b.at : "no such row");
+    sb_free(&b);
+    return st;
+}
+
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

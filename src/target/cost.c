@@ -12,6 +12,7 @@
  *   - a softmax or norm over something larger than `resident` reads it again for each statistic
  *   - a program input or output of `resident` bytes or more is tiled; on H13 and H14 tiling does not overlap with
  *     arithmetic, so the two times add                                                      (4.5 P7 to P9)
+ * Energy is the power published for what a program waits for, one number each, times its latency.
  * Sort and texture operations have no published rows: their counts are nominal. Nothing here models attention beyond its
  * two products and a softmax, nor Winograd. Use the result to rank, not to promise. */
 #include "target/target_int.h"
@@ -252,6 +253,7 @@ prog_cost cost_program(const chip *c, const prog_view *p)
         double w = weights_of(c, op), f = flops(op);
         bool mac = is_mac(op->op), alone = mac && reads_input(op);
         t.flops += f;
+        if (mac && both_int8(op)) t.int8_flops += f;
         t.weight_bytes += w;
         if (is_constexpr(op->op)) {
             pending += w; /* travels with the operation that uses it */
@@ -277,7 +279,14 @@ prog_cost cost_program(const chip *c, const prog_view *p)
     t.working_set = p->n_live_bytes ? (double)p->n_live_bytes : largest_step(p);
     t.over_budget = t.working_set > col(c, COL_resident);
     t.limit = work_us < t.floor_us ? BOUND_DISPATCH : memory >= compute ? BOUND_BANDWIDTH : BOUND_COMPUTE;
+    t.energy_mj = cost_watts(c, &t) * t.latency_us / 1e3;
     return t;
+}
+
+double cost_watts(const chip *c, const prog_cost *t)
+{
+    if (t->limit == BOUND_COMPUTE) return col(c, 2 * t->int8_flops > t->flops ? COL_w_int8 : COL_w_compute);
+    return col(c, t->limit == BOUND_DISPATCH ? COL_w_dispatch : COL_w_bandwidth);
 }
 
 double cost_placement_us(const chip *c, const prog_cost *t) { return fmax(t->flops / col(c, COL_place_peak), t->bytes / col(c, COL_place_bw)) * 1e6; }

@@ -1,4 +1,4 @@
-/* report.c: the cost model beside published latencies. Each row of published.def is built as operations in memory, costed,
+/* report.c: the cost model beside published latencies and powers. Each row of published.def is built as operations in memory, costed,
  * and printed with its error; then the median absolute error per chip and overall, rows the constants were fitted on apart. */
 #include <stdlib.h>
 
@@ -6,6 +6,7 @@
 
 typedef enum { PUB_CONV, PUB_VALID, PUB_GEMM, PUB_RELU, PUB_SOFTMAX, PUB_NORM, PUB_TINY, PUB_ATTEND, PUB_MATVEC } pub_kind;
 typedef enum { FORM_DENSE, FORM_INT8, FORM_INT4, FORM_SPARSE, FORM_W8A8 } pub_form;
+typedef enum { UNIT_MS, UNIT_W, UNIT_PER_W, UNIT_PJ } pub_unit;
 typedef enum { USE_FIT, USE_FIT_SLOPE, USE_CHECK, USE_SLOPE, USE_MODEL, USE_PLACE } pub_use;
 static bool is_fit(pub_use u) { return u == USE_FIT || u == USE_FIT_SLOPE; }
 static bool is_slope(pub_use u) { return u == USE_SLOPE || u == USE_FIT_SLOPE; }
@@ -17,7 +18,8 @@ typedef struct {
     int64_t a, b, c, h, w;
     int depth;
     pub_form form;
-    double ms;
+    double value;
+    pub_unit unit;
     pub_use use;
     const char *setup;
 } published;
@@ -25,7 +27,16 @@ typedef struct {
 static const published rows[] = {
 #define PUB(id_, chip_, kind_, a_, b_, c_, h_, w_, depth_, form_, ms_, use_, setup_)                                  \
     { .id = id_, .chip = chip_, .kind = PUB_##kind_, .a = a_, .b = b_, .c = c_, .h = h_, .w = w_, .depth = depth_,    \
-      .form = FORM_##form_, .ms = ms_, .use = USE_##use_, .setup = setup_ },
+      .form = FORM_##form_, .value = ms_, .use = USE_##use_, .setup = setup_ },
+#include "target/published.def"
+#undef PUB
+};
+
+static const published powers[] = {
+#define PUB(...)
+#define WATT(id_, chip_, kind_, a_, b_, c_, h_, w_, depth_, form_, value_, unit_, use_, setup_)                       \
+    { .id = id_, .chip = chip_, .kind = PUB_##kind_, .a = a_, .b = b_, .c = c_, .h = h_, .w = w_, .depth = depth_,    \
+      .form = FORM_##form_, .value = value_, .unit = UNIT_##unit_, .use = USE_##use_, .setup = setup_ },
 #include "target/published.def"
 #undef PUB
 };
@@ -99,6 +110,16 @@ static operand weight(builder *b, ttype t, pub_form form)
     return fixed(t, OP_CONST);
 }
 
+/* With int8 activations x is rounded to them first. Returns what makes it. */
+static op_id in_int8(builder *b, const published *r, ttype x, op_id from)
+{
+    if (r->form != FORM_W8A8) return from;
+    ttype q = { DT_I8, x.sh };
+    push(b, OP_QUANTIZE, (operand[]){ live(x, from) }, 1, q, NULL, 0);
+    push(b, OP_DEQUANTIZE, (operand[]){ live(q, OP_QUANTIZE) }, 1, x, NULL, 0);
+    return OP_DEQUANTIZE;
+}
+
 static ttype build_convs(builder *b, const published *r, ttype x)
 {
     bool valid = r->kind == PUB_VALID;
@@ -106,12 +127,7 @@ static ttype build_convs(builder *b, const published *r, ttype x)
     for (int i = 0; i < r->depth; i++) {
         int64_t cut = valid ? r->c - 1 : 0;
         ttype y = TTYPE(DT_F16, 1, r->b, x.sh.d[2] - cut, x.sh.d[3] - cut);
-        if (r->form == FORM_W8A8) {
-            ttype q = { DT_I8, x.sh };
-            push(b, OP_QUANTIZE, (operand[]){ live(x, from) }, 1, q, NULL, 0);
-            push(b, OP_DEQUANTIZE, (operand[]){ live(q, OP_QUANTIZE) }, 1, x, NULL, 0);
-            from = OP_DEQUANTIZE;
-        }
+        from = in_int8(b, r, x, from);
         operand w = weight(b, TTYPE(DT_F16, r->b, x.sh.d[1], r->c, r->c), r->form);
         push(b, OP_CONV, (operand[]){ live(x, from), w }, 2, y, (attr[]){ AT_S(PAD_TYPE, valid ? "valid" : "same") }, 1);
         from = OP_CONV;
@@ -122,10 +138,13 @@ static ttype build_convs(builder *b, const published *r, ttype x)
 
 static ttype build_gemms(builder *b, const published *r, ttype x)
 {
+    op_id from = OP_INPUT;
     for (int i = 0; i < r->depth; i++) {
         ttype y = TTYPE(DT_F16, 1, 1, r->a, r->c);
+        from = in_int8(b, r, x, from);
         operand w = weight(b, TTYPE(DT_F16, 1, 1, x.sh.d[3], r->c), r->form);
-        push(b, OP_MATMUL, (operand[]){ live(x, i ? OP_MATMUL : OP_INPUT), w }, 2, y, NULL, 0);
+        push(b, OP_MATMUL, (operand[]){ live(x, from), w }, 2, y, NULL, 0);
+        from = OP_MATMUL;
         x = y;
     }
     return x;
@@ -216,14 +235,14 @@ static void put_row(strbuf *b, const char *format, const published *r, const out
     if (!strcmp(format, "json")) {
         sb_printf(b, "{\"kind\":\"latency\",\"id\":\"%s\",\"target\":\"%s\",\"setup\":", r->id, name);
         sb_json(b, r->setup, strlen(r->setup));
-        sb_printf(b, ",\"published_ms\":%.4g,\"ours_ms\":%.4g,\"error_percent\":%.1f,\"bound\":\"%s\",\"use\":\"%s\"}\n", r->ms, o->ours,
+        sb_printf(b, ",\"published_ms\":%.4g,\"ours_ms\":%.4g,\"error_percent\":%.1f,\"bound\":\"%s\",\"use\":\"%s\"}\n", r->value, o->ours,
                   o->error, bound_name(o->limit), use_text(r->use));
     } else if (!strcmp(format, "markdown")) {
         sb_printf(b, "| %s | %s | ", r->id, name);
         md_cell(b, r->setup);
-        sb_printf(b, " | %.3f | %.3f | %+.1f | %s | %s |\n", r->ms, o->ours, o->error, bound_name(o->limit), use_text(r->use));
+        sb_printf(b, " | %.3f | %.3f | %+.1f | %s | %s |\n", r->value, o->ours, o->error, bound_name(o->limit), use_text(r->use));
     } else
-        sb_printf(b, "%-5s %-5s %9.3f %9.3f %+8.1f %%  %-9s  %-5s  %s\n", r->id, name, r->ms, o->ours, o->error, bound_name(o->limit),
+        sb_printf(b, "%-5s %-5s %9.3f %9.3f %+8.1f %%  %-9s  %-5s  %s\n", r->id, name, r->value, o->ours, o->error, bound_name(o->limit),
                   use_text(r->use), r->setup);
 }
 
@@ -256,7 +275,7 @@ static bool outcome_of(const published *r, outcome *o)
     prog_cost t = { 0 };
     if (!cost_row(r, &t)) return false;
     double us = is_slope(r->use) ? t.latency_us - t.floor_us : r->use == USE_PLACE ? cost_placement_us(chip_find(r->chip), &t) : t.latency_us;
-    *o = (outcome){ .ours = us / 1e3, .error = (us / 1e3 / r->ms - 1) * 100, .limit = t.limit };
+    *o = (outcome){ .ours = us / 1e3, .error = (us / 1e3 / r->value - 1) * 100, .limit = t.limit };
     return true;
 }
 
@@ -266,9 +285,49 @@ bool cost_measured_at(size_t i, cost_measured *out)
 {
     outcome o;
     if (!outcome_of(&rows[i], &o)) return false;
-    *out = (cost_measured){ .id = rows[i].id, .target = chip_name(chip_find(rows[i].chip)), .setup = rows[i].setup, .published_ms = rows[i].ms,
+    *out = (cost_measured){ .id = rows[i].id, .target = chip_name(chip_find(rows[i].chip)), .setup = rows[i].setup, .published_ms = rows[i].value,
                             .ours_ms = o.ours, .error_percent = o.error, .fitted = is_fit(rows[i].use), .estimate = is_estimate(rows[i].use) };
     return true;
+}
+
+static const char *const unit_names[] = { [UNIT_MS] = "ms", [UNIT_W] = "W", [UNIT_PER_W] = "GFLOP/s/W", [UNIT_PJ] = "pJ/FLOP" };
+
+size_t cost_power_count(void) { return COUNT(powers); }
+
+bool cost_power_at(size_t i, cost_power *out)
+{
+    const published *r = &powers[i];
+    prog_cost t = { 0 };
+    if (!cost_row(r, &t)) return false;
+    double watts = cost_watts(chip_find(r->chip), &t), ours = r->unit == UNIT_W ? watts : r->unit == UNIT_PJ ? t.energy_mj * 1e9 / t.flops : t.flops / t.energy_mj / 1e6;
+    *out = (cost_power){ .id = r->id, .target = chip_name(chip_find(r->chip)), .setup = r->setup, .unit = unit_names[r->unit], .published = r->value, .ours = ours,
+                         .error_percent = (ours / r->value - 1) * 100, .fitted = is_fit(r->use) };
+    return true;
+}
+
+static void put_powers(strbuf *b, const char *format)
+{
+    bool md = !strcmp(format, "markdown"), js = !strcmp(format, "json");
+    if (md) sb_puts(b, "\n| id | target | setup | published | ours | unit | error % | use |\n|---|---|---|---:|---:|---|---:|---|\n");
+    else if (!js) sb_puts(b, "\nid    chip  published      ours      error  unit       use    setup\n");
+    for (size_t i = 0; i < COUNT(powers); i++) {
+        cost_power p;
+        if (!cost_power_at(i, &p)) {
+            b->oom = true;
+            return;
+        }
+        const char *use = use_text(powers[i].use);
+        if (js) {
+            sb_printf(b, "{\"kind\":\"power\",\"id\":\"%s\",\"target\":\"%s\",\"setup\":", p.id, p.target);
+            sb_json(b, p.setup, strlen(p.setup));
+            sb_printf(b, ",\"published\":%.4g,\"ours\":%.4g,\"unit\":\"%s\",\"error_percent\":%.1f,\"use\":\"%s\"}\n", p.published, p.ours, p.unit, p.error_percent, use);
+        } else if (md) {
+            sb_printf(b, "| %s | %s | ", p.id, p.target);
+            md_cell(b, p.setup);
+            sb_printf(b, " | %.4g | %.4g | %s | %+.1f | %s |\n", p.published, p.ours, p.unit, p.error_percent, use);
+        } else
+            sb_printf(b, "%-5s %-5s %9.4g %9.4g %+8.1f %%  %-9s  %-5s  %s\n", p.id, p.target, p.published, p.ours, p.error_percent, p.unit, use, p.setup);
+    }
 }
 
 const char *cost_unmodelled(const char *id)
@@ -294,6 +353,7 @@ void cost_report(strbuf *b, const char *format)
     if (md) sb_puts(b, "\n| target | rows | count | median error % |\n|---|---|---:|---:|\n");
     for (size_t i = 0; i < chip_count(); i++) put_medians(b, format, chip_at(i), o);
     put_medians(b, format, NULL, o);
+    put_powers(b, format);
     if (md) sb_puts(b, "\n| not modelled | why |\n|---|---|\n");
     for (size_t i = 0; i < COUNT(unmodelled); i++) {
         if (js) sb_printf(b, "{\"kind\":\"unmodelled\",\"ids\":\"%s\",\"why\":\"%s\"}\n", unmodelled[i].ids, unmodelled[i].why);

@@ -81,12 +81,15 @@ typedef struct {
 typedef struct {
     double latency_us, floor_us, compute_us, memory_us;
     double flops, bytes, weight_bytes;
+    double int8_flops;    /* of flops: int8 by int8 */
+    double energy_mj;     /* power of the bound times latency (facts 9.1) */
     double working_set;   /* bytes: largest live set */
     bool over_budget;     /* working set past the on-chip budget */
     bound limit;
 } prog_cost;
 op_cost cost_op(const chip *c, const op_inst *op);
 prog_cost cost_program(const chip *c, const prog_view *p);
+double cost_watts(const chip *c, const prog_cost *t);
 /* What the runtime's own model says when it chooses a processor (facts 9.1): the larger of two quotients, no floor. */
 double cost_placement_us(const chip *c, const prog_cost *t);
 /* The same program when the engine has had nothing to do for so long. */
@@ -102,6 +105,14 @@ typedef struct {
 } cost_measured;
 size_t cost_measured_count(void);
 bool cost_measured_at(size_t i, cost_measured *out) MUST_CHECK; /* false: no memory */
+/* The published rows of power (facts 4.6): watts, GFLOP/s per watt, or pJ per FLOP. */
+typedef struct {
+    const char *id, *target, *setup, *unit;
+    double published, ours, error_percent;
+    bool fitted;
+} cost_power;
+size_t cost_power_count(void);
+bool cost_power_at(size_t i, cost_power *out) MUST_CHECK; /* false: no memory */
 const char *cost_unmodelled(const char *id); /* why no program can be built from that published row; NULL: one can, or no such row */
 
 #endif

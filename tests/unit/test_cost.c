@@ -119,6 +119,11 @@ static void test_program(void **state)
 
     prog_cost over = cost_line("m1", "live=2097153"), under = cost_line("m1", "live=2097152");
     assert_true(over.over_budget && !under.over_budget && over.working_set == 2097153);
+    /* a power for each bound, facts 9.1 */
+    const chip *m1 = chip_find("m1");
+    assert_true(fabs(a.energy_mj - 0.9 * a.latency_us / 1e3) < 1e-9);
+    assert_true(cost_watts(m1, &(prog_cost){ .limit = BOUND_BANDWIDTH, .flops = 1 }) == 1.4 && cost_watts(m1, &(prog_cost){ .limit = BOUND_COMPUTE, .flops = 1 }) == 4.3);
+    assert_true(cost_watts(m1, &(prog_cost){ .limit = BOUND_COMPUTE, .flops = 3, .int8_flops = 2 }) == 5.8 && cost_watts(m1, &(prog_cost){ .limit = BOUND_BANDWIDTH, .flops = 3, .int8_flops = 3 }) == 1.4);
     assert_string_equal(bound_name(BOUND_DISPATCH), "dispatch");
     assert_string_equal(bound_name(BOUND_BANDWIDTH), "bandwidth");
     assert_string_equal(bound_name(BOUND_COMPUTE), "compute");
@@ -154,6 +159,7 @@ static void test_report(void **state)
     }
     assert_non_null(strstr(t.at, "not modelled"));
     assert_non_null(strstr(m.at, "| P30 | m1 |"));
+    assert_true(fabs(number_after(j.at, "\"kind\":\"power\",\"id\":\"E5\"", "\"error_percent\":")) < 5);
     sb_free(&j);
     sb_free(&t);
     sb_free(&m);

@@ -65,7 +65,7 @@ static void prints(void **s)
     assert_int_equal(t.n[FACT_PASS], 4);
     free(text);
     text = print("markdown", "E1", &t);
-    assert_non_null(strstr(text, "| E1 | m1 | idle | ~0 mW |  | not modelled | power and energy are not modelled |\n"));
+    assert_non_null(strstr(text, "| E1 | m1 | idle | ~0 mW |  | not modelled | an engine that runs nothing: the model's power is that of programs |\n"));
     free(text);
     text = print("json", "X", &t);
     assert_string_equal(text, "{\"kind\":\"total\",\"rows\":0,\"pass\":0,\"fail\":0,\"off\":0,\"not_modelled\":0}\n");
