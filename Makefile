@@ -48,7 +48,7 @@ ISA_x86_64_avx512     := $(AVX512)
 ISA_x86_64_avx512bf16 := $(AVX512) -mavx512bf16
 ISA_x86_64_vnni       := $(AVX512) -mavx512vnni
 ISA_x86_64_gfni       := $(AVX512) -mavx512vnni -mgfni
-ISA_x86_64_amx        := -mamx-tile -mamx-bf16 -mamx-int8 $(KOPT)
+ISA_x86_64_amx        := -mprfchw -mamx-tile -mamx-bf16 -mamx-int8 $(KOPT)
 ISA_aarch64_neon      := $(KOPT)
 ISA_aarch64_fp16      := -march=armv8.2-a+fp16+fp16fml $(KOPT)
 ISA_aarch64_dot       := -march=armv8.2-a+dotprod $(KOPT)

@@ -14,6 +14,7 @@
  * Each thread begins with the blocks of its own share of C, the same ones at every call of a shape, and helps the others
  * when it is done: what it wrote and read last time may still be in its cache. */
 #include <sched.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 
 #include "kernel/gemm_pack_int.h"
@@ -265,6 +266,11 @@ an_status gemm_pack_b(const gemm_kernel *k, pool *p, int64_t n, int64_t kk, gemm
     return is_one_of(b.type, false) && k->math != GEMM_I8 ? pack_ahead(k, false, p, n, kk, b, out, d) : refuse_b(k, b.type, d);
 }
 
+/* Cuts claimed so far of a share. On a line of its own: every thread reads what lies beside it, at every tile. */
+typedef struct {
+    alignas(ALIGN) _Atomic int64_t next;
+} counter;
+
 /* One region of the pool: a stripe multiplied, and the next one packed. */
 typedef struct {
     const gemm_call *c;
@@ -278,7 +284,7 @@ typedef struct {
     bool plain; /* C is what the tile gives */
     bool as_is; /* nothing of B is packed */
     int64_t queues;
-    _Atomic int64_t next[QUEUES]; /* cuts claimed so far of each share */
+    counter shares[QUEUES];
 } run_ctx;
 
 /* Cuts of parts, first..end: whole parts of one column of them, or one cut. */
@@ -292,12 +298,12 @@ static claimed claim(run_ctx *x, int thread)
     const int64_t parts = p->m_parts * p->n_parts;
     for (int64_t i = 0; i < x->queues; i++) {
         const int64_t q = (thread + i) % x->queues, first = parts * q / x->queues * p->cuts, end = parts * (q + 1) / x->queues * p->cuts;
-        int64_t at = atomic_load_explicit(&x->next[q], memory_order_relaxed);
+        int64_t at = atomic_load_explicit(&x->shares[q].next, memory_order_relaxed);
         while (first + at < end) {
             const int64_t left = (end - first - at) / p->cuts, below = p->m_parts - (first + at) / p->cuts % p->m_parts;
             int64_t n = 1;
             if (at % p->cuts == 0 && (left > 1 || x->queues == 1)) n = p->cuts * (p->deep ? MIN(MAX(x->queues > 1 ? left / OF_WHAT_IS_LEFT : left, 1), below) : 1);
-            if (atomic_compare_exchange_weak_explicit(&x->next[q], &at, at + n, memory_order_relaxed, memory_order_relaxed)) return (claimed){ first + at, first + at + n };
+            if (atomic_compare_exchange_weak_explicit(&x->shares[q].next, &at, at + n, memory_order_relaxed, memory_order_relaxed)) return (claimed){ first + at, first + at + n };
         }
     }
     return (claimed){ 0, 0 };
@@ -854,7 +860,7 @@ an_status gemm_run(const gemm_call *c, diag *d)
     for (int64_t s = p.lazy || there || x.as_is ? 0 : -1; s < p.stripes && !st; s++) { /* else the first region packs only, the last one only multiplies */
         x.j_first = s * p.stripe_panels;
         x.j_count = MIN(p.stripe_panels, p.n_panels - x.j_first);
-        for (int64_t q = 0; q < x.queues; q++) atomic_init(&x.next[q], 0);
+        for (int64_t q = 0; q < x.queues; q++) atomic_init(&x.shares[q].next, 0);
         if (p.lazy) {
             st = stripe_begin(c, &p, s, b, &x.pack, d);
             x.b_extra = x.pack.l.extra;
