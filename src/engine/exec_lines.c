@@ -346,6 +346,13 @@ static double reduced(const state *s, float acc, float most)
     }
 }
 
+/* The plain processor's values that are what was summed, or the largest or least: nothing is done to them one by one. */
+static bool as_summed(const state *s)
+{
+    const red_kind k = (red_kind)s->kind;
+    return !s->env->chip && (k == RED_SUM || k == RED_SUM_SQUARE || k == RED_L1 || k == RED_MAX || k == RED_MIN);
+}
+
 static void reduce(task *t)
 {
     const state *s = t->s;
@@ -353,8 +360,10 @@ static void reduce(task *t)
     vec_stat k = kind == RED_MAX || kind == RED_LOG_SUM_EXP ? STAT_MAX : kind == RED_MIN ? STAT_MIN : kind == RED_L1 ? STAT_ABS : STAT_SUM;
     bool squares = kind == RED_SUM_SQUARE || kind == RED_L2;
     int64_t base = t->base, again = s->outer * s->n;
+    const bool in_place = as_summed(s) && s->columns && !squares && (s->tx == DT_F32 || s->tx == DT_F16);
     s->env->v->fill(t->acc, k == STAT_MAX ? -INFINITY : k == STAT_MIN ? INFINITY : 0, t->lines);
-    for (int64_t r = 0; r < s->repeats; r++, t->base += again) EACH_PIECE(t)
+    if (in_place) s->env->v->down(t->acc, s->tx, (const char *)ctx_mem(t->c, s->x) + base * exec_size(s->tx), k, NULL, s->n, s->inner * exec_size(s->tx), t->lines, NULL, s->tx);
+    for (int64_t r = 0; r < s->repeats && !in_place; r++, t->base += again) EACH_PIECE(t)
     {
         load(t, INFINITY);
         if (squares) {
@@ -370,6 +379,10 @@ static void reduce(task *t)
         t->base = base;
     }
     int64_t at = t->s->columns ? t->base / (s->n * s->inner) * s->inner + t->base % s->inner : t->base / s->n;
+    if (as_summed(s)) {
+        s->env->v->store((char *)ctx_mem(t->c, s->y) + at * exec_size(s->ty), s->ty, t->acc, t->lines);
+        return;
+    }
     for (int64_t i = 0; i < t->lines; i++) {
         double r = kind == RED_LOG_SUM_EXP ? reduced(s, t->mean[i], t->acc[i]) : reduced(s, t->acc[i], 0);
         dtype_store(s->ty, ctx_mem(t->c, s->y), at + i, num_round(s->num, s->ty, r));

@@ -10,7 +10,7 @@
 
 #include "engine/exec_mac_int.h"
 
-enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64, PASSING_K = 512, PASSING_RUNS_K = 2048 };
+enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64, PASSING_K = 512, PASSING_RUNS_K = 2048, ALONE = 500000 /* multiply-adds */ };
 
 /* ---- operands ---- */
 
@@ -192,7 +192,9 @@ static bool lay_out(image *im, mac *m)
     /* Many small products: each on one thread. Few or large ones: one after the other, on all threads. */
     double flops = 2.0 * (double)m->m * (double)m->n * (double)m->k;
     m->parallel = threads > 1 && m->batches >= threads && (m->batches >= 4 * threads || flops < 4e6);
-    int inner = m->parallel ? 1 : threads;
+    m->alone = !m->window && !m->vec && flops * (double)m->batches < 2.0 * ALONE;
+    m->parallel = m->parallel && !m->alone;
+    int inner = m->parallel || m->alone ? 1 : threads;
     size_t shared = 0, slot = 0, n, pack;
     if (m->window) m->pack_bytes = ROUND_UP(window_a_bytes(m), (size_t)64);
     else if (!gemm_pack_a_bytes(m->g, m->m, m->k, &m->pack_bytes)) return false;
@@ -202,6 +204,7 @@ static bool lay_out(image *im, mac *m)
     bool runs = m->a_col == 1 || m->a_row == 1, once = gemm_at_once(m->g, m->m, m->n, m->k, inner);
     bool passes = m->k <= PASSING_K || (m->k <= PASSING_RUNS_K && runs && once) || (m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k));
     m->in_passing = !m->window && !mac_is_const(im, m->a_tensor) && passes && m->chunk == m->n;
+    m->by_rows = m->in_passing && !m->straight && !m->turned && !m->vec && m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k);
     pack = m->vec || m->in_passing || mac_is_const(im, m->a_tensor) ? 0 : m->pack_bytes; /* constants are packed once, elsewhere */
     if (!add_size(&shared, clean && !mac_is_const(im, m->a_tensor) ? (size_t)m->a_elems * 2 : 0, &m->at_clean_a)) return false;
     if (!add_size(&shared, clean ? (size_t)m->b_elems * 2 : 0, &m->at_clean_b)) return false;
@@ -486,6 +489,12 @@ static void chain_turned(void *user, int64_t task, int thread)
     }
 }
 
+static void chain_finished(void *user, int64_t row, int64_t rows, int thread)
+{
+    const product *p = user;
+    chain_elements(user, row * p->m->n, rows * p->m->n, thread);
+}
+
 typedef struct {
     const product *p;
     exec_span_fn *fn;
@@ -551,6 +560,7 @@ static an_status multiply(product *p, diag *d)
         .scratch_bytes = m->scratch_bytes,
     };
     for (int i = 0; i < m->n_after; i++) call.more[call.n_more++] = (gemm_more){ m->after[i]->packed, m->after[i]->m, mac_sums(p->c, m->after[i]) };
+    if (m->by_rows) call.rows_done = chain_finished, call.user = p;
     if (m->i8) call.epi.scale = m->i8_scale;
     if (m->straight) {
         float *rows = (float *)(void *)(p->slot + m->at_rows);
@@ -588,7 +598,7 @@ static an_status run_batch(product *p, const unsigned char *a, const unsigned ch
             p->b = p->slot + m->at_columns, p->b_row = p->nc, p->b_col = 1;
         } else p->b = from + p->n0 * m->b_col * b_size, p->b_row = m->b_row, p->b_col = m->b_col;
         TRY(multiply(p, d));
-        if (!m->straight) epilogue(p);
+        if (!m->straight && !m->by_rows) epilogue(p);
     }
     return AN_OK;
 }
@@ -622,7 +632,7 @@ static an_status run_mac(const run_ctx *c, const insn *in, diag *d)
         return atomic_load(&j.failed) ? diag_fail(d, AN_BUG, (loc){ .line = in->line }, "%s: a matrix kernel refused its operands", insn_name(in->op)) : AN_OK;
     }
     for (int64_t b = 0; b < m->batches; b++) {
-        product p = { .c = c, .m = m, .pool = c->pool, .slot = j.slots, .batch = b };
+        product p = { .c = c, .m = m, .pool = m->alone ? NULL : c->pool, .slot = j.slots, .batch = b };
         TRY(run_batch(&p, j.a, j.b, d));
     }
     return AN_OK;

@@ -70,7 +70,9 @@ enum {
     ROWS_AHEAD = 32,       /* of a B read as it is */
     LONG = 16,             /* times as long as there are rows, a k is cut into parts as well, where products take less time than bringing operands */
     LONG_PART = 2048,
-    BY_K = 256,            /* the longest part of k for few rows: sums of parts are added in order, so parts come from the shape alone */
+    LEAST_BY_K = 256,
+    BY_K = 512,            /* the longest part of k for few rows: sums of parts are added in order, so parts come from the shape alone */
+    ABREAST = 4,           /* tasks of such a part: what a late thread has left of it is shared */
     FEW_ROWS = 112,        /* of A: packing fp32 costs more than steps through memory */
     RUN_BYTES = 512,       /* of an A whose rows lie side by side: shorter runs, a panel's alone, come slowly from memory */
     GROUP_STEP = 64,       /* of k, a multiple of every kr: so much of a group's panel is packed before its neighbour's */
@@ -143,7 +145,7 @@ static int64_t k_parts(const gemm_kernel *g, int64_t m, int64_t k)
 {
     const int64_t parts = MAX(ceil_div(k, BY_K), 2);
     if (g->math == GEMM_BF16 && m > FEW_ROWS && k >= LONG * m && k > LONG_PART) return ceil_div(k, LONG_PART);
-    return (g->math == GEMM_F32 || g->math == GEMM_BF16) && k >= BY_K && m <= FEW_ROWS && 2 * m * parts <= k ? parts : 1;
+    return (g->math == GEMM_F32 || g->math == GEMM_BF16) && k >= LEAST_BY_K && m <= FEW_ROWS && 2 * m * parts <= k ? parts : 1;
 }
 
 bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k) { return k_parts(g, m, k) > 1; }
@@ -154,13 +156,16 @@ bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_t
     return plan_make(g, m, n, k, n_threads, A_RUNS, &p) && p.stripes == 1;
 }
 
-/* A thread packs all of A's part, which then lies in the second or third cache, and a stripe of B's. */
+/* A thread packs all of A's part, which then lies in the second or third cache, and a stripe of B's: of one panel for few rows of A, which
+ * all take it while it is in the first cache. */
 typedef struct {
-    int64_t parts, part;    /* how many, how long */
+    int64_t parts, part;    /* how many, how long the longest is */
+    int64_t abreast;        /* tasks of a part */
     int64_t kc;             /* a step of a part: as in any product, a piece of A in L1 is multiplied by panels of B from L2 */
     int64_t down, across;   /* panels of A, of B */
     int64_t stripe;         /* panels of B packed at a time */
     int64_t tile, each;     /* floats of a tile, of a part's sums */
+    int64_t rows;           /* of C: of a task that adds up */
     size_t a_panel, b_panel; /* bytes of a panel's part */
     size_t room, bytes;     /* of a thread; of all */
 } parts_plan;
@@ -172,12 +177,15 @@ static bool parts_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, in
     parts_plan p = { .down = a.panels, .across = b.panels, .tile = (int64_t)g->mr * g->nr };
     p.part = ROUND_UP(ceil_div(k, k_parts(g, m, k)), (int64_t)g->k_align);
     p.parts = ceil_div(b.k_pad, p.part);
-    p.kc = ROUND_UP(ceil_div(p.part, ceil_div(p.part, g->kc)), (int64_t)g->k_align);
+    const bool few = m <= FEW_ROWS;
+    p.abreast = few ? MIN(ABREAST, MAX(p.across, 1)) : 1;
+    p.kc = few ? p.part : ROUND_UP(ceil_div(p.part, ceil_div(p.part, g->kc)), (int64_t)g->k_align);
+    p.rows = MAX(ceil_div(m, 4 * n_threads), 1);
     p.a_panel = ROUND_UP((size_t)(g->mr * p.part * (g->expand ? 4 : pk_bytes(g->a_pk))), ALIGN);
     p.b_panel = ROUND_UP((size_t)(g->nr * p.part * pk_bytes(g->b_pk)), ALIGN);
-    p.stripe = MIN(MAX((int64_t)(cpu_l2_bytes() / 2 / p.b_panel), 1), p.across);
+    p.stripe = few ? 1 : MIN(MAX((int64_t)(cpu_l2_bytes() / 2 / p.b_panel), 1), p.across);
     p.each = p.down * p.across * p.tile;
-    p.room = p.a_panel * (size_t)p.down + p.b_panel * (size_t)p.stripe + ROUND_UP((size_t)p.tile * sizeof(float), ALIGN);
+    p.room = ALIGN + p.a_panel * (size_t)p.down + p.b_panel * (size_t)p.stripe + ROUND_UP((size_t)p.tile * sizeof(float), ALIGN);
     size_t sums;
     if (!mul_size((size_t)(p.parts * p.each), sizeof(float), &sums) || sums > SIZE_MAX / 4) return false;
     p.bytes = p.room * (size_t)n_threads + sums + ALIGN;
@@ -457,7 +465,8 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, b_k = g->nr * pk_bytes(g->b_pk), c_bytes = c->c_type == DT_F32 ? 4 : 2;
     const int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
     const bool last = s + 1 == p->k_steps;
-    tile_job t = { .k = kn, .a = w->piece + (p->group > 1 ? (i - w->g0) * (int64_t)p->each : 0), .rows = (int)MIN(c->m - i * g->mr, g->mr) };
+    const int64_t high = MIN(c->m - i * g->mr, g->mr);
+    tile_job t = { .k = kn, .a = w->piece + (p->group > 1 ? (i - w->g0) * (int64_t)p->each : 0), .rows = (int)high };
     look_ahead(x, w, s, i, &t);
     const int32_t *fix = c->a && g->row_sum ? (const int32_t *)(const void *)((const char *)c->a + p->a.extra) + i * g->mr : NULL;
     if (!c->a && p->group == 1) {
@@ -485,11 +494,13 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
             t.b_step = b_k * g->b_kr;
         }
         if (!x->as_is && t.ahead[1].step) t.ahead[1].at = ahead + j * p->b.panel_bytes;
-        t.cols = (int)MIN(c->n - col, g->nr);
+        const int64_t wide = MIN(c->n - col, g->nr);
+        t.cols = (int)wide;
         t.from = s ? acc : NULL;
         t.to = acc;
         t.to_ld = (int64_t)g->nr * 4;
-        const bool straight = last && x->plain && t.cols == g->nr && t.rows == g->mr;
+        /* Not what t holds: two fields read as one wait until they are in the cache, behind all that the tile before has stored. */
+        const bool straight = last && x->plain && wide == g->nr && high == g->mr;
         t.col_scale = straight && g->math == GEMM_I8 ? col_scale(x, j) : NULL;
         if (straight) { /* no need to pass through scratch */
             t.to = (char *)c->c + (i * g->mr * c->ldc + col) * c_bytes;
@@ -670,6 +681,13 @@ typedef struct {
     float *sums; /* per part: tile after tile, panel of A after panel */
 } by_k;
 
+static int64_t part_from(const by_k *y, int64_t part)
+{
+    const int64_t unit = y->x->c->kernel->k_align;
+    return ceil_div(y->x->c->k, unit) * part / y->p->parts * unit;
+}
+
+/* A thread keeps the rows of A of the part it is at: its tasks of a part follow each other. */
 static void part_task(void *ctx, int64_t task, int thread)
 {
     const by_k *y = ctx;
@@ -677,30 +695,36 @@ static void part_task(void *ctx, int64_t task, int thread)
     const parts_plan *p = y->p;
     const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
-    const int64_t k0 = task * p->part, kn = MIN(p->part, ROUND_UP(c->k, (int64_t)g->k_align) - k0), b_k = g->nr * pk_bytes(g->b_pk);
+    const int64_t part = task / p->abreast, k0 = part_from(y, part), kn = part_from(y, part + 1) - k0, b_k = g->nr * pk_bytes(g->b_pk);
+    const int64_t turn = task % p->abreast, first = p->across * turn / p->abreast, end = p->across * (turn + 1) / p->abreast, stripe = x->as_is ? p->across : p->stripe;
     const int64_t a_k = g->mr * (g->expand ? 4 : pk_bytes(g->a_pk));
-    char *a = y->rooms + (size_t)thread * p->room, *b = a + p->a_panel * (size_t)p->down;
-    float *sums = y->sums + task * p->each;
-    for (int64_t k = 0; k < kn; k += GROUP_STEP)
+    char *room = y->rooms + (size_t)thread * p->room, *a = room + ALIGN, *b = a + p->a_panel * (size_t)p->down;
+    int64_t *kept = (int64_t *)(void *)room;
+    float *sums = y->sums + part * p->each;
+    for (int64_t k = 0; k < kn && *kept != part; k += GROUP_STEP)
         for (int64_t i = 0; i < p->down; i++) pack_part(c, true, i, k0, kn, k, MIN(k + GROUP_STEP, kn), a + (size_t)i * p->a_panel);
+    *kept = part;
     if (g->begin) g->begin();
-    for (int64_t j0 = 0; j0 < p->across; j0 += p->stripe) {
-        const int64_t j1 = MIN(j0 + p->stripe, p->across);
-        for (int64_t k = 0; k < kn && !x->as_is; k += GROUP_STEP)
-            for (int64_t j = j0; j < j1; j++) pack_part(c, false, j, k0, kn, k, MIN(k + GROUP_STEP, kn), b + (size_t)(j - j0) * p->b_panel);
+    for (int64_t j0 = first; j0 < end; j0 += stripe) {
+        const int64_t j1 = MIN(j0 + stripe, end);
+        for (int64_t k = 0, step = j1 - j0 > 1 ? GROUP_STEP : kn; k < kn && !x->as_is; k += step)
+            for (int64_t j = j0; j < j1; j++) pack_part(c, false, j, k0, kn, k, MIN(k + step, kn), b + (size_t)(j - j0) * p->b_panel);
         for (int64_t i = 0; i < p->down; i++)
             for (int64_t k = 0; k < kn; k += p->kc) {
                 tile_job t = { .k = MIN(p->kc, kn - k), .a = a + (size_t)i * p->a_panel + k * a_k, .b_step = x->as_is ? c->b.row * (int64_t)sizeof(float) : b_k * g->b_kr,
                                .rows = (int)MIN(c->m - i * g->mr, g->mr), .to_ld = (int64_t)g->nr * 4 };
                 t.ahead[0].at = t.a;
+                if (x->as_is && i + 1 < p->down) t.ahead[0].at += p->a_panel, t.ahead[0].step = ceil_div(a_k, end - first);
                 for (int64_t j = j0; j < j1; j++) {
                     t.b = x->as_is ? (const char *)((const float *)c->b.at + (k0 + k) * c->b.row + j * g->nr) : b + (size_t)(j - j0) * p->b_panel + k * b_k;
                     t.cols = (int)MIN(c->n - j * g->nr, g->nr);
                     t.to = (char *)(sums + (i * p->across + j) * p->tile);
                     t.from = k ? t.to : NULL;
+                    t.c = t.to, t.c_ld = t.to_ld;
                     t.ahead[1].at = x->as_is ? t.b + ROWS_AHEAD * t.b_step : t.b;
                     t.ahead[1].step = x->as_is ? t.b_step : 0;
                     g->tile(&t);
+                    t.ahead[0].at += t.ahead[0].step * t.k;
                 }
             }
     }
@@ -711,17 +735,42 @@ static void sum_task(void *ctx, int64_t task, int thread)
 {
     const by_k *y = ctx;
     const parts_plan *p = y->p;
+    const gemm_call *c = y->x->c;
+    const gemm_kernel *g = c->kernel;
+    const gemm_epilogue *e = &c->epi;
+    const int64_t r0 = task * p->rows, r1 = MIN(r0 + p->rows, c->m), cb = c->c_type == DT_F32 ? 4 : 2;
     float *sum = (float *)(void *)(y->rooms + (size_t)(thread + 1) * p->room) - p->tile;
-    y->x->c->kernel->vec->sum(sum, y->sums + task * p->tile, p->each, p->parts, p->tile);
-    finish_tile(y->x->c, task / p->across, task % p->across, (const char *)sum, NULL, NULL);
+    for (int64_t r = r0, high; r < r1; r += high) { /* within one row of tiles */
+        high = MIN(r1 - r, g->mr - r % g->mr);
+        for (int64_t j = 0; j < p->across; j++) {
+            g->vec->sum(sum, y->sums + (r / g->mr * p->across + j) * p->tile + r % g->mr * g->nr, p->each, p->parts, high * g->nr);
+            g->vec->epilogue(&(epi_job){
+                .acc = (const char *)sum,
+                .ld = g->nr,
+                .rows = (int)high,
+                .cols = (int)MIN(c->n - j * g->nr, g->nr),
+                .scale = e->scale ? e->scale + r : NULL,
+                .bias = e->bias ? e->bias + r : NULL,
+                .act = e->act,
+                .accumulate = e->accumulate,
+                .c_type = c->c_type,
+                .c = (char *)c->c + (r * c->ldc + j * g->nr) * cb,
+                .ldc = c->ldc * cb,
+                .residual = e->residual ? (const char *)e->residual + (r * e->ld_residual + j * g->nr) * cb : NULL,
+                .ld_residual = e->ld_residual * cb,
+            });
+        }
+    }
+    if (c->rows_done) c->rows_done(c->user, r0, r1 - r0, thread);
 }
 
 static void run_by_k(const gemm_call *c, run_ctx *x, const parts_plan *p, char *scratch)
 {
     by_k y = { .x = x, .p = p, .rooms = scratch, .sums = (float *)(void *)(scratch + p->room * (size_t)pool_threads(c->pool)) };
+    for (int t = 0; t < pool_threads(c->pool); t++) *(int64_t *)(void *)(scratch + p->room * (size_t)t) = -1;
     pool_enter(c->pool);
-    pool_run(c->pool, part_task, &y, p->parts);
-    pool_run(c->pool, sum_task, &y, p->down * p->across);
+    pool_run(c->pool, part_task, &y, p->parts * p->abreast);
+    pool_run(c->pool, sum_task, &y, ceil_div(c->m, p->rows));
     pool_leave(c->pool);
 }
 
@@ -837,9 +886,7 @@ an_status gemm_run(const gemm_call *c, diag *d)
                          (long long)c->k, (long long)c->k, (long long)c->n);
     if (c->a && c->a_k && !pack_layout(g, true, c->m, c->a_k, &p.a))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot hold %lld x %lld packed", g->name, (long long)c->m, (long long)c->a_k);
-    size_t need;
-    if (!gemm_scratch_bytes(g, c->m, c->n, c->k, pool_threads(c->pool), &need) || c->scratch_bytes < need)
-        return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.bytes);
+    if (c->scratch_bytes < p.bytes) return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.bytes);
     if (!c->m || !c->n) return AN_OK;
     char *b = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
     const gemm_epilogue *e = &c->epi;
@@ -850,7 +897,8 @@ an_status gemm_run(const gemm_call *c, diag *d)
     x.as_is = b_as_is(c);
     parts_plan parts;
     if (!c->a && c->b.col == 1 && k_parts(g, c->m, c->k) > 1) {
-        if (!parts_make(g, c->m, c->n, c->k, pool_threads(c->pool), &parts)) return diag_fail(d, AN_BUG, NOWHERE, "%s: a layout that was fine is not", g->name);
+        if (!parts_make(g, c->m, c->n, c->k, pool_threads(c->pool), &parts) || c->scratch_bytes < parts.bytes)
+            return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, parts.bytes);
         run_by_k(c, &x, &parts, b);
         return AN_OK;
     }

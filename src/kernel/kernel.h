@@ -106,6 +106,9 @@ typedef struct {
     gemm_epilogue epi;
     gemm_more more[GEMM_MORE];
     int n_more; /* only where gemm_few says so */
+    /* A product by parts of k (gemm_by_parts) hands on rows of C that are finished, while they are near; others do not. NULL: nobody waits. */
+    void (*rows_done)(void *user, int64_t row, int64_t rows, int thread);
+    void *user;
     void *scratch;
     size_t scratch_bytes;
 } gemm_call;

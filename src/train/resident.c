@@ -49,20 +49,12 @@ static an_status move_out(trainer *t, dev_surface *s, const ttype *type, void *p
     return dev_surface_unlock(s, d);
 }
 
-/* Blocks of fixed length, so that the compiler can do several at a time. */
-static int64_t first_bad_f32(const float *x, int64_t n)
+static int64_t first_bad_f32(const vec_kernels *v, const float *x, int64_t n)
 {
-    enum { BLOCK = 64 };
+    if (v->largest(x, n) < INFINITY) return -1;
     int64_t i = 0;
-    for (; i + BLOCK <= n; i += BLOCK) {
-        uint32_t bits[BLOCK], bad = 0;
-        memcpy(bits, x + i, sizeof bits);
-        for (int k = 0; k < BLOCK; k++) bad |= (bits[k] & 0x7f800000u) == 0x7f800000u;
-        if (bad) break;
-    }
-    for (; i < n; i++)
-        if (!isfinite(x[i])) return i;
-    return -1;
+    while (i < n && isfinite(x[i])) i++;
+    return i < n ? i : -1;
 }
 
 static an_status not_finite(const char *what, int64_t i, double x, const ttype *type, diag *d)
@@ -77,7 +69,7 @@ an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, c
     int64_t n;
     if (!shape_bytes(type, &bytes) || !shape_elems(&type->sh, &n)) return diag_fail(d, AN_BUG, NOWHERE, "%s has no size", what);
     if (dt == type->dt && (dt == DT_F32 || !finite || !dtype_is_float(dt))) {
-        int64_t bad = finite && dt == DT_F32 ? first_bad_f32(data, n) : -1;
+        int64_t bad = finite && dt == DT_F32 ? first_bad_f32(t->vec, data, n) : -1;
         if (bad >= 0) return not_finite(what, bad, ((const float *)data)[bad], type, d);
         return move_in(t, s, type, data, bytes, d);
     }
@@ -218,7 +210,9 @@ an_status train_open(trainer **out, const graph *g, const train_options *o, diag
     trainer *t = calloc(1, sizeof *t);
     if (!t) return diag_nomem(d);
     t->o = *o, t->keeps = o->n_keep > 0;
-    an_status st = open(t, g, d);
+    uint32_t isa;
+    an_status st = isa_have(&isa, d);
+    if (!st) t->vec = vec_pick(isa), st = open(t, g, d);
     t->o.param = NULL, t->o.fetch = NULL, t->o.keep = NULL, t->o.engine = t->o.optimizer = NULL; /* the caller's, and no longer needed */
     if (st) train_close(t);
     else *out = t;

@@ -7,6 +7,7 @@
 #ifndef TRAIN_TRAIN_INT_H
 #define TRAIN_TRAIN_INT_H
 
+#include "kernel/vector.h"
 #include "target/target.h"
 #include "train/train.h"
 
@@ -124,6 +125,7 @@ struct trainer {
     uint64_t steps, skipped, minibatches, dispatches;
     uint64_t bytes_in, bytes_out; /* of the last minibatch */
     uint64_t mark_in, mark_out;   /* the device's counts when it began */
+    const vec_kernels *vec;
     unsigned char *stage;         /* one tensor on its way to or from a surface */
     size_t stage_bytes;
 };
