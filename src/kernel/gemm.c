@@ -120,7 +120,8 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     if (p.m_parts * p.n_parts < want) p.m_parts = MAX(p.m_parts, ceil_div(mp, ceil_div(mp, MIN(mp, ceil_div(want, p.n_parts))))); /* even ones */
     if (p.m_parts * p.n_parts < 4 * n_threads) p.n_parts = MIN(p.stripe_panels, ceil_div(4 * n_threads, p.m_parts));
     if (n_threads == 1) p.n_parts = 1;
-    p.group = way == A_LANES && !g->row_sum ? MAX(RUN_BYTES / (g->mr * (int64_t)sizeof(float)), 1) : 1;
+    const bool far = m * k * (int64_t)sizeof(float) > l2 / 2; /* a smaller A is in the cache after the first panel */
+    p.group = way == A_LANES && far && !g->row_sum ? MAX(RUN_BYTES / (g->mr * (int64_t)sizeof(float)), 1) : 1;
     if (p.group > 1) p.m_parts = MIN(p.m_parts, MAX(ceil_div(mp, p.group), MIN(mp, n_threads)));
     p.group = MIN(p.group, ceil_div(mp, p.m_parts));
     p.cuts = p.group > 1 ? 1 : n_threads > 1 ? MIN(CUTS, ceil_div(p.stripe_panels, p.n_parts)) : 1;
@@ -165,10 +166,14 @@ typedef struct {
     int64_t down, across;   /* panels of A, of B */
     int64_t stripe;         /* panels of B packed at a time */
     int64_t tile, each;     /* floats of a tile, of a part's sums */
+    int64_t beside;         /* panels of B whose sums are rows of memory: all of them, or one where sums rest between steps */
     int64_t rows;           /* of C: of a task that adds up */
     size_t a_panel, b_panel; /* bytes of a panel's part */
     size_t room, bytes;     /* of a thread; of all */
 } parts_plan;
+
+/* What is added up of a row of tiles at a time. */
+static size_t sum_bytes(const gemm_kernel *g, const parts_plan *p) { return ROUND_UP((size_t)(MIN(p->rows, g->mr) * p->beside * g->nr) * sizeof(float), ALIGN); }
 
 static bool parts_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, parts_plan *out)
 {
@@ -181,11 +186,12 @@ static bool parts_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, in
     p.abreast = few ? MIN(ABREAST, MAX(p.across, 1)) : 1;
     p.kc = few ? p.part : ROUND_UP(ceil_div(p.part, ceil_div(p.part, g->kc)), (int64_t)g->k_align);
     p.rows = MAX(ceil_div(m, 4 * n_threads), 1);
+    p.beside = few ? MAX(p.across, 1) : 1;
     p.a_panel = ROUND_UP((size_t)(g->mr * p.part * (g->expand ? 4 : pk_bytes(g->a_pk))), ALIGN);
     p.b_panel = ROUND_UP((size_t)(g->nr * p.part * pk_bytes(g->b_pk)), ALIGN);
     p.stripe = few ? 1 : MIN(MAX((int64_t)(cpu_l2_bytes() / 2 / p.b_panel), 1), p.across);
     p.each = p.down * p.across * p.tile;
-    p.room = ALIGN + p.a_panel * (size_t)p.down + p.b_panel * (size_t)p.stripe + ROUND_UP((size_t)p.tile * sizeof(float), ALIGN);
+    p.room = ALIGN + p.a_panel * (size_t)p.down + p.b_panel * (size_t)p.stripe + sum_bytes(g, &p);
     size_t sums;
     if (!mul_size((size_t)(p.parts * p.each), sizeof(float), &sums) || sums > SIZE_MAX / 4) return false;
     p.bytes = p.room * (size_t)n_threads + sums + ALIGN;
@@ -678,7 +684,7 @@ typedef struct {
     const run_ctx *x;
     const parts_plan *p;
     char *rooms;
-    float *sums; /* per part: tile after tile, panel of A after panel */
+    float *sums; /* per part: panel of A after panel, of each its rows, or tile after tile */
 } by_k;
 
 static int64_t part_from(const by_k *y, int64_t part)
@@ -712,13 +718,13 @@ static void part_task(void *ctx, int64_t task, int thread)
         for (int64_t i = 0; i < p->down; i++)
             for (int64_t k = 0; k < kn; k += p->kc) {
                 tile_job t = { .k = MIN(p->kc, kn - k), .a = a + (size_t)i * p->a_panel + k * a_k, .b_step = x->as_is ? c->b.row * (int64_t)sizeof(float) : b_k * g->b_kr,
-                               .rows = (int)MIN(c->m - i * g->mr, g->mr), .to_ld = (int64_t)g->nr * 4 };
+                               .rows = (int)MIN(c->m - i * g->mr, g->mr), .to_ld = p->beside * g->nr * 4 };
                 t.ahead[0].at = t.a;
                 if (x->as_is && i + 1 < p->down) t.ahead[0].at += p->a_panel, t.ahead[0].step = ceil_div(a_k, end - first);
                 for (int64_t j = j0; j < j1; j++) {
                     t.b = x->as_is ? (const char *)((const float *)c->b.at + (k0 + k) * c->b.row + j * g->nr) : b + (size_t)(j - j0) * p->b_panel + k * b_k;
                     t.cols = (int)MIN(c->n - j * g->nr, g->nr);
-                    t.to = (char *)(sums + (i * p->across + j) * p->tile);
+                    t.to = (char *)(sums + (i * p->across + j / p->beside * p->beside) * p->tile + j % p->beside * g->nr);
                     t.from = k ? t.to : NULL;
                     t.c = t.to, t.c_ld = t.to_ld;
                     t.ahead[1].at = x->as_is ? t.b + ROWS_AHEAD * t.b_step : t.b;
@@ -739,22 +745,26 @@ static void sum_task(void *ctx, int64_t task, int thread)
     const gemm_kernel *g = c->kernel;
     const gemm_epilogue *e = &c->epi;
     const int64_t r0 = task * p->rows, r1 = MIN(r0 + p->rows, c->m), cb = c->c_type == DT_F32 ? 4 : 2;
-    float *sum = (float *)(void *)(y->rooms + (size_t)(thread + 1) * p->room) - p->tile;
+    const int64_t ld = p->beside * g->nr;
+    const bool there = y->x->plain && ld == c->n && c->ldc == c->n; /* sums added up are C */
+    float *sum = (float *)(void *)(y->rooms + (size_t)(thread + 1) * p->room - sum_bytes(g, p));
     for (int64_t r = r0, high; r < r1; r += high) { /* within one row of tiles */
         high = MIN(r1 - r, g->mr - r % g->mr);
-        for (int64_t j = 0; j < p->across; j++) {
-            g->vec->sum(sum, y->sums + (r / g->mr * p->across + j) * p->tile + r % g->mr * g->nr, p->each, p->parts, high * g->nr);
+        for (int64_t j = 0; j < p->across; j += p->beside) {
+            char *to = (char *)c->c + (r * c->ldc + j * g->nr) * cb;
+            g->vec->sum(there ? (float *)(void *)to : sum, y->sums + (r / g->mr * p->across + j) * p->tile + r % g->mr * ld, p->each, p->parts, high * ld);
+            if (there) continue;
             g->vec->epilogue(&(epi_job){
                 .acc = (const char *)sum,
-                .ld = g->nr,
+                .ld = (int)ld,
                 .rows = (int)high,
-                .cols = (int)MIN(c->n - j * g->nr, g->nr),
+                .cols = (int)MIN(c->n - j * g->nr, ld),
                 .scale = e->scale ? e->scale + r : NULL,
                 .bias = e->bias ? e->bias + r : NULL,
                 .act = e->act,
                 .accumulate = e->accumulate,
                 .c_type = c->c_type,
-                .c = (char *)c->c + (r * c->ldc + j * g->nr) * cb,
+                .c = to,
                 .ldc = c->ldc * cb,
                 .residual = e->residual ? (const char *)e->residual + (r * e->ld_residual + j * g->nr) * cb : NULL,
                 .ld_residual = e->ld_residual * cb,
