@@ -108,6 +108,7 @@ static an_status repack(image *im, const insn *in, void *state, diag *d)
     if (!m || !m->packed) return AN_OK;
     if (m->i8) TRY(mac_i8_again(im, m, d));
     if (m->a_own) turn_weights(m, im->mem[m->a_tensor], (unsigned char *)(uintptr_t)m->a_own);
+    mac_turn_again(im, m);
     return pack_all(im, m, d);
 }
 
@@ -277,7 +278,7 @@ static mac *same_before(const image *im, const insn *in, const mac *m)
 /* B is packed once for them. */
 static bool packed_before(const mac *q, const mac *m)
 {
-    bool alike = !q->vec && m->g == q->g && m->m == q->m && m->chunk == m->n && q->chunk == q->n && m->in_passing == q->in_passing;
+    bool alike = !q->vec && !q->turn && m->g == q->g && m->m == q->m && m->chunk == m->n && q->chunk == q->n && m->in_passing == q->in_passing;
     return alike && m->at_slots + m->at_scratch == q->at_slots + q->at_scratch;
 }
 
@@ -318,6 +319,7 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
         if (m->window && !(m->packed_bound = TAKE(&im->prepared, float, (size_t)(m->packs * m->a_panels)))) return diag_nomem(d);
         if (fresh && !m->i8) TRY(const_ready(im, m->a_tensor, d));
         if (fresh) TRY(pack_all(im, m, d));
+        TRY(mac_turn_make(im, m, d));
         if (!m->env->chip) im->packed_now = m->a_tensor; /* a chip looks at the original where something is infinite */
     }
     *state = m;
@@ -543,6 +545,10 @@ static an_status multiply(product *p, diag *d)
         return AN_OK;
     }
     if (m->vec) return mac_vec_multiply(p, d);
+    if (mac_turn_holds(m) && p->b_col == 1) {
+        mac_turn_rows(p);
+        return AN_OK;
+    }
     gemm_call call = {
         .kernel = m->g,
         .pool = p->pool,

@@ -27,6 +27,7 @@ typedef struct {
 } row_value;
 
 typedef struct mac_vec mac_vec;
+typedef struct mac_turn mac_turn;
 
 enum { MAC_JOINED = 4 /* products of a group at most */ };
 
@@ -43,6 +44,7 @@ typedef struct mac {
     const gemm_kernel *g;
     const unsigned char *i8; /* int8 products: the weight as it is stored, and its rows' scales; NULL: other products */
     float *i8_scale;
+    mac_turn *turn; /* a matrix that may only move rows; NULL: it does more, or the product is short without that */
     mac_vec *vec; /* few columns of a weight left as it is stored; NULL: a packed product */
     /* exec_mac_join.c */
     struct mac *first;             /* of the group, which leaves the sums at at_sums of the work memory; NULL: itself */
@@ -103,6 +105,12 @@ static inline int mac_row_axis(const etensor *t, int64_t rows)
 /* ---- exec_mac_i8.c ---- */
 an_status mac_i8_make(image *im, mac *m, diag *d) MUST_CHECK;  /* sets m->i8, its kernel and type where it can */
 an_status mac_i8_again(image *im, mac *m, diag *d) MUST_CHECK; /* after a reload, before packing */
+
+/* ---- exec_mac_turn.c ---- */
+an_status mac_turn_make(image *im, mac *m, diag *d) MUST_CHECK; /* sets m->turn where the product may be one */
+void mac_turn_again(image *im, mac *m);                         /* after a reload */
+bool mac_turn_holds(const mac *m);
+void mac_turn_rows(const product *p);                           /* the sums */
 
 /* ---- exec_mac_vec.c ---- */
 an_status mac_vec_make(image *im, mac *m, diag *d) MUST_CHECK;  /* sets m->vec where it can */
