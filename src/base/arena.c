@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/big.h"
 
 struct arena_chunk {
     arena_chunk *prev;
@@ -22,6 +23,7 @@ void *arena_take(arena *a, size_t n, size_t size, size_t align)
         size_t cap = MAX(bytes + align, c ? MIN(c->cap * 2, (size_t)1 << 22) : (size_t)CHUNK_MIN);
         arena_chunk *fresh = malloc(sizeof *fresh + cap);
         if (!fresh) return NULL;
+        if (bytes >= BIG_PAGE) big_ask(fresh->bytes, cap); /* before it is touched */
         *fresh = (arena_chunk){ .prev = c, .cap = cap };
         a->head = c = fresh;
         pad = (align - ((uintptr_t)c->bytes & (align - 1))) & (align - 1);

@@ -124,7 +124,7 @@ an_status pack_take(image *im, const pack_key *key, size_t bytes, unsigned char 
     an_status st = AN_OK;
     *fresh = true;
     if (name) st = take_shared(im, name, bytes, at, fresh, d);
-    else if (!(*at = arena_take(&im->prepared, 1, bytes, 64))) st = diag_nomem(d);
+    else if (!(*at = arena_take(&im->prepared, 1, bytes, bytes >= BIG_PAGE ? BIG_PAGE : PACK_ALIGN))) st = diag_nomem(d);
     arena_back(&im->tmp, m);
     return st;
 }

@@ -7,6 +7,15 @@
 
 #include "kernel/more_avx512.inc"
 
+#define VEC_HAS_HALVES 1
+static inline vi halves_order(int n) /* of the first n lanes: the low halves, then the high ones */
+{
+    int16_t at[32];
+    for (int i = 0; i < 32; i++) at[i] = (int16_t)(i < n ? 2 * i : 2 * (i - n) + 1);
+    return i_ld(at);
+}
+static inline void i_st_halves(void *p, vi v, vi order, int n) { _mm512_mask_storeu_epi16(p, (__mmask32)(((uint64_t)1 << (2 * n)) - 1), _mm512_permutexvar_epi16(order, v)); }
+
 #include "kernel/gemm_vec.inc"
 
 GEMM_VEC_TABLE(vec_avx512);
