@@ -15,6 +15,7 @@ typedef struct {
 } turn;
 
 struct an_lm {
+    pool *threads; /* of the models and of the devices they run on */
     lm_model *model, *draft_model;
     lm_session *s, *draft;
     tokenizer *t;
@@ -104,6 +105,8 @@ static an_status open_all(an_lm *m, const an_lm_options *o, diag *d)
     lm_options lo = { .seed = o->seed };
     if (!o->model) return diag_fail(d, AN_USAGE, NOWHERE, "no model is named");
     TRY(pick_form(o, &lo, &m->weights, d));
+    TRY(pool_make(&m->threads, o->threads, d));
+    lo.threads = m->threads;
     TRY(lm_open(o->model, &lo, &m->model, d));
     if (!o->no_tokenizer) {
         TRY(find_tokenizer(o, m->model, &m->t, d));
@@ -152,6 +155,7 @@ void an_lm_close(an_lm *m)
     lm_close(m->model);
     drop_turns(m, 0);
     free(m->turns);
+    pool_free(m->threads);
     free(m);
 }
 

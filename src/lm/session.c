@@ -14,7 +14,8 @@ static an_status open_device(lm_session *s, const lm_session_options *o, diag *d
     diag why = { 0 };
     dev_cache_options c = { .dir = o->cache_dir };
     if (!o->no_cache) TRY(dev_cache_open(&s->cache, &c, &why));
-    device_options dopt = { .threads = o->threads, .cache = s->cache };
+    pool *own = lm_threads(s->m); /* the model's serve the device as well, unless another number is asked for */
+    device_options dopt = { .threads = o->threads, .pool = own && (!o->threads || o->threads == pool_threads(own)) ? own : NULL, .cache = s->cache };
     TRY(device_open(&s->dev, o->engine, &dopt, d));
     s->own_device = true;
     return AN_OK;
