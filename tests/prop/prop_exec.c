@@ -1,132 +1,6 @@
 /* prop_exec.c: the fast form of every instruction against its obvious one, on random small programs: the same bits on chips, within
  * stated bounds on the plain processor, for each instruction set this machine has and for one and two threads. */
-#include "engine_t.h"
-#include "kernel/kernel.h"
-
-static const numerics chip_m1 = { .round_each = 1, .window_bits = 12, .port_ceiling = 32768, .port_partial = 1, .mac_flush = 1, .wslice_last = 4094,
-                                  .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
-static const numerics chip_m4 = { .round_each = 1, .port_ceiling = 32768, .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
-static const numerics chip_m5 = { .round_each = 1, .port_ceiling = 32768, .mac_tie_away = 1, .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
-static const numerics chip_odd = { .round_each = 1, .window_bits = 9, .port_ceiling = 1000, .port_partial = 1, .mac_tie_away = 1, .nan_to_inf = 1,
-                                   .invalid_zero = 1, .plain_zero = 1, .tables = 0 };
-static const struct {
-    const char *name;
-    const numerics *num;
-} devices[] = { { "cpu", &numerics_cpu }, { "m1", &chip_m1 }, { "m4", &chip_m4 }, { "m5", &chip_m5 }, { "odd", &chip_odd } };
-
-static pool *pools[2];
-static rng R;
-
-static int64_t upto(int64_t lo, int64_t hi) { return lo + (int64_t)rng_below(&R, (uint64_t)(hi - lo + 1)); }
-static bool chance(int percent) { return rng_below(&R, 100) < (uint64_t)percent; }
-
-/* ---- values ---- */
-
-typedef enum { TAME, WILD } mood;
-
-static double number(mood m, double scale)
-{
-    static const double wild[] = { 0, -0.0, INFINITY, -INFINITY, NAN, 65504, -65504, 0x1p-24, -0x1p-24, 0x1p-15, 2049, 2051, 32768, 32752, -32768, 4094, 4096, 0.5, 1, -1, 16, -16 };
-    if (m == WILD && chance(6)) return wild[rng_below(&R, COUNT(wild))];
-    double x = rng_range(&R, -1, 1) * scale;
-    if (m == WILD && chance(10)) x = ldexp(x, (int)upto(-20, 12));
-    return x;
-}
-
-static double *numbers(int64_t n, mood m, double scale)
-{
-    double *x = calloc((size_t)MAX(n, 1), sizeof *x);
-    assert_non_null(x);
-    for (int64_t i = 0; i < n; i++) x[i] = number(m, scale);
-    return x;
-}
-
-static int64_t input(prog *g, dtype dt, const int64_t *dim, int rank, mood m, double scale)
-{
-    int64_t n = 1;
-    for (int i = 0; i < rank; i++) n *= dim[i];
-    double *x = numbers(n, m, scale);
-    if (dt == DT_BOOL)
-        for (int64_t i = 0; i < n; i++) x[i] = chance(50);
-    int64_t t = prog_in(g, dt, dim, rank, x);
-    free(x);
-    return t;
-}
-
-static int64_t constant(prog *g, dtype dt, const int64_t *dim, int rank, mood m, double scale)
-{
-    int64_t t = prog_tensor(g, dt, SPACE_CONST, (uint32_t)g->p->consts.n, dim, rank), n = prog_elems(g, t);
-    size_t bytes, at = (size_t)ROUND_UP(g->p->n_data, 64u);
-    assert_true(dtype_bytes(dt, n, &bytes));
-    const_entry e = { .kind = CK_DENSE, .tensor = (uint32_t)t, .n_src = 1, .src = { { .offset = at, .dt = dt, .rank = rank, .bytes = bytes } } };
-    memcpy(e.src[0].dim, dim, sizeof *dim * (size_t)rank);
-    unsigned char *data = arena_take(&g->p->mem, at + bytes, 1, 64);
-    assert_true(data && VEC_PUSH(&g->p->mem, &g->p->consts, e));
-    if (g->p->n_data) memcpy(data, g->p->data, (size_t)g->p->n_data);
-    for (int64_t i = 0; i < n; i++) dtype_store(dt, data + at, i, number(m, scale));
-    g->p->data = data, g->p->n_data = at + bytes;
-    return t;
-}
-
-static int64_t either(prog *g, bool fixed, dtype dt, const int64_t *dim, int rank, mood m, double scale)
-{
-    return fixed ? constant(g, dt, dim, rank, m, scale) : input(g, dt, dim, rank, m, scale);
-}
-
-/* ---- comparing ---- */
-
-static void show(const prog *g, const char *what, const char *isa, int threads, size_t port, int64_t i, double got, double want)
-{
-    strbuf b = { 0 };
-    program_print(g->p, &b);
-    fail_msg("%s, AN_ISA=%s, %d threads: output %zu element %lld is %.9g, wanted %.9g\n%s", what, isa, threads, port, (long long)i, got, want, b.at);
-}
-
-/* tol 0: the same bits. Otherwise |got - want| <= tol * max(least, |want|), plus one step of the type. */
-static bool close_to(dtype t, double got, double want, double tol, double least)
-{
-    if (got == want || (isnan(got) && isnan(want))) return true;
-    if (tol == 0 || isnan(got) || isnan(want)) return false;
-    double step = t == DT_F16 ? 0x1p-10 : t == DT_BF16 ? 0x1p-7 : 0x1p-23;
-    if (isinf(got) || isinf(want)) return fabs(isinf(got) ? want : got) > 65000 && got * want > 0;
-    return fabs(got - want) <= (tol + step) * fmax(least, fabs(want));
-}
-
-static void compare(prog *g, const char *what, double tol, double least)
-{
-    static const char *const isas[] = { "scalar", "avx2", "avx512", "neon", "" }; /* the last: all there is */
-    static size_t turn;
-    double *want[PROG_PORTS] = { 0 };
-    for (size_t k = 0; k < g->p->outputs.n; k++) memset(g->out_bytes[k], 0xa5, (size_t)g->p->outputs.at[k].bytes); /* what is not written shows */
-    prog_run(g, true);
-    for (size_t k = 0; k < g->p->outputs.n; k++) want[k] = g->out[k], g->out[k] = NULL;
-    for (size_t a = 0; a < COUNT(isas); a++) {
-        uint32_t have;
-        diag d = { 0 };
-        assert_int_equal(setenv("AN_ISA", isas[a], 1), 0);
-        if (isa_have(&have, &d)) continue; /* of the other architecture */
-        turn++;
-        for (size_t p = 0; p < COUNT(pools); p++) {
-            if (isas[a][0] && p == turn % 2) continue; /* one of the two, in turn */
-            image *im = NULL;
-            image_options o = { .pool = pools[p] };
-            for (size_t k = 0; k < g->p->outputs.n; k++) memset(g->out_bytes[k], 0xa5, (size_t)g->p->outputs.at[k].bytes);
-            assert_ok(image_load(&im, g->p, NULL, &o, &d), d);
-            assert_ok(image_run(im, (const void *const *)g->in, (void *const *)g->out_bytes, &d), d);
-            image_free(im);
-            for (size_t k = 0; k < g->p->outputs.n; k++) {
-                const etensor *t = &g->p->tensors.at[g->p->outputs.at[k].tensor];
-                for (int64_t i = 0; i < g->n_out[k]; i++) {
-                    double got = dtype_load(t->dt, g->out_bytes[k], i);
-                    bool bits = tol != 0 || isnan(got) || signbit(got) == signbit(want[k][i]);
-                    if (!bits || !close_to(t->dt, got, want[k][i], tol, least)) show(g, what, isas[a], pool_threads(pools[p]), k, i, got, want[k][i]);
-                }
-            }
-        }
-    }
-    unsetenv("AN_ISA");
-    for (int k = 0; k < PROG_PORTS; k++) free(want[k]);
-}
+#include "exec_t.h"
 
 /* ---- chains ---- */
 
@@ -148,7 +22,6 @@ typedef struct {
     bool exact;
 } links;
 
-static dtype any_float(void) { return chance(70) ? DT_F16 : chance(70) ? DT_F32 : DT_BF16; }
 
 /* tame: nothing that makes infinities, where the fast forms of gated functions take the limit and the formula has no value */
 static void random_links(links *l, int n_inputs, int n_steps, bool all_exact, bool tame)
@@ -854,7 +727,7 @@ static void test_odds(void **state)
     }
 }
 
-/* ---- windows and attention ---- */
+/* ---- windows ---- */
 
 static void test_pool(void **state)
 {
@@ -920,138 +793,6 @@ static void test_index(void **state)
     }
 }
 
-static void test_attend(void **state)
-{
-    (void)state;
-    for (int round = 0; round < 90; round++) {
-        size_t dev = chance(85) ? 0 : rng_below(&R, COUNT(devices));
-        prog g;
-        prog_open(&g, devices[dev].num);
-        int64_t heads = upto(1, 3), rows = upto(1, chance(40) ? 150 : 20), keys = upto(1, chance(20) ? 150 : 20), inner = upto(1, 40), cols = upto(1, 40);
-        bool causal = chance(50);
-        if (chance(50)) keys = rows;
-        dtype t = any_float();
-        int64_t q = input(&g, t, DIMS(heads, rows, inner), TAME, 1), k = input(&g, t, DIMS(chance(70) ? heads : 1, keys, inner), TAME, 1);
-        int64_t v = input(&g, t, DIMS(heads, keys, cols), TAME, 1), mask = -1;
-        bool odd = dev == 0 && causal && keys == rows && chance(40); /* only the last row sees the last key */
-        if (odd) dtype_store(t, g.in[2], heads * keys * cols - 1, chance(50) ? NAN : INFINITY);
-        if (!odd && chance(40)) mask = input(&g, t, DIMS(rows, keys), TAME, 3);
-        else if (!odd && chance(30)) mask = input(&g, DT_BOOL, DIMS(heads, 1, keys), TAME, 1);
-        int64_t y = prog_out(&g, chance(80) ? t : any_float(), DIMS(heads, rows, cols));
-        prog_insn(&g, IN_ATTEND, INTS(y, q, k, v, mask), INTS(causal), REALS(1 / sqrt((double)inner)));
-        compare(&g, devices[dev].name, dev ? 0 : t == DT_BF16 ? 0x1p-9 : 1e-5, 1);
-        prog_close(&g);
-    }
-}
-
-/* Output 0 on one thread and on two: the same bits. */
-static void same_on_threads(prog *g, const char *what)
-{
-    unsigned char *first = NULL;
-    size_t n = (size_t)g->p->outputs.at[0].bytes;
-    for (size_t p = 0; p < COUNT(pools); p++) {
-        diag d = { 0 };
-        image *im = NULL;
-        image_options o = { .pool = pools[p] };
-        assert_ok(image_load(&im, g->p, NULL, &o, &d), d);
-        assert_ok(image_run(im, (const void *const *)g->in, (void *const *)g->out_bytes, &d), d);
-        image_free(im);
-        if (first && memcmp(first, g->out_bytes[0], n)) fail_msg("%s: other bits on %d threads", what, pool_threads(pools[p]));
-        if (!first && (first = malloc(n))) memcpy(first, g->out_bytes[0], n);
-        assert_non_null(first);
-    }
-    free(first);
-}
-
-/* Queries with positions: as those of a text, one after the other, or any; what no query sees may hold no number. bf16 programs
- * multiply bf16 numbers: a weight is off by 2^-9 of itself, so a result by that of the largest value, beside one step of its type. */
-static void test_attend_at(void **state)
-{
-    (void)state;
-    for (int round = 0; round < 120; round++) {
-        prog g;
-        prog_open(&g, devices[0].num);
-        int64_t heads = upto(1, 3), rows = upto(1, chance(60) ? 150 : 20), keys = rows + upto(0, chance(60) ? 300 : 20), inner = upto(1, 70), cols = upto(1, 70);
-        int64_t window = chance(40) ? upto(1, keys) : 0, start = upto(0, keys - rows), least = keys - 1, most = 0;
-        bool text = chance(70);
-        dtype t = round % 2 ? DT_BF16 : any_float(), ty = chance(80) ? t : any_float();
-        int64_t q = input(&g, t, DIMS(heads, rows, inner), TAME, 1), k = input(&g, t, DIMS(heads, keys, inner), TAME, 1), v = input(&g, t, DIMS(heads, keys, cols), TAME, 1);
-        double *at = numbers(rows, TAME, 1);
-        for (int64_t i = 0; i < rows; i++) {
-            int64_t p = text ? start + i : upto(0, keys - 1);
-            at[i] = (double)(chance(20) ? p - keys : p); /* the same place, counted from the end */
-            least = MIN(least, window ? MAX(p + 1 - window, 0) : 0), most = MAX(most, p);
-        }
-        int64_t pos = prog_in(&g, DT_I32, DIMS(rows), at);
-        free(at);
-        for (int64_t h = 0; h < heads; h++)
-            for (int64_t l = 0; l < keys; l++)
-                if (l < least || l > most) dtype_store(t, g.in[2], (h * keys + l) * cols + upto(0, cols - 1), chance(50) ? NAN : INFINITY), dtype_store(t, g.in[1], (h * keys + l) * inner, NAN);
-        prog_insn(&g, IN_ATTEND_AT, INTS(prog_out(&g, ty, DIMS(heads, rows, cols)), q, k, v, pos), INTS(window), REALS(chance(50) ? 1 : 1 / sqrt((double)inner)));
-        compare(&g, "attend_at", t == DT_BF16 && ty == DT_BF16 ? 0x1p-9 : 1e-5, 1);
-        same_on_threads(&g, "attend_at");
-        prog_close(&g);
-    }
-}
-
-static void test_attend_back(void **state)
-{
-    (void)state;
-    for (int round = 0; round < 60; round++) {
-        size_t dev = chance(90) ? 0 : rng_below(&R, COUNT(devices));
-        prog g;
-        prog_open(&g, devices[dev].num);
-        int64_t heads = upto(1, 3), keys = upto(1, chance(30) ? 300 : 20), rows = upto(1, chance(20) ? 150 : 20), inner = upto(1, 40), cols = upto(1, 40);
-        bool causal = chance(60);
-        if (causal) rows = keys * upto(1, 2);
-        dtype t = chance(85) ? DT_F32 : any_float();
-        int64_t dq = prog_out(&g, t, DIMS(heads, inner, rows)), dk = prog_out(&g, t, DIMS(heads, inner, keys)), dv = prog_out(&g, t, DIMS(heads, cols, keys));
-        int64_t p = input(&g, t, DIMS(heads, rows, keys), TAME, 1), q = input(&g, t, DIMS(heads, inner, rows), TAME, 1), k = input(&g, t, DIMS(heads, inner, keys), TAME, 1);
-        int64_t v = input(&g, t, DIMS(heads, cols, keys), TAME, 1), dy = input(&g, t, DIMS(heads, cols, rows), TAME, 1);
-        for (int64_t i = 0; causal && i < heads * rows; i++) /* as the period says */
-            for (int64_t j = i % rows % keys + 1; j < keys; j++) dtype_store(t, g.in[0], i * keys + j, 0);
-        prog_insn(&g, IN_ATTEND_BACK, INTS(dq, dk, dv, p, q, k, v, dy), INTS(causal ? keys : 0), NO_REALS);
-        compare(&g, devices[dev].name, dev ? 0 : 1e-5, 8 * (double)(keys + rows));
-        prog_close(&g);
-    }
-}
-
-static void test_attend_keep(void **state)
-{
-    (void)state;
-    for (int round = 0; round < 60; round++) {
-        size_t dev = chance(90) ? 0 : rng_below(&R, COUNT(devices));
-        prog g;
-        prog_open(&g, devices[dev].num);
-        int64_t heads = upto(1, 3), keys = upto(1, chance(30) ? 300 : 20), rows = upto(1, chance(20) ? 150 : 20), inner = upto(1, 40), cols = upto(1, 40);
-        bool causal = chance(60);
-        if (causal) rows = keys * upto(1, 2);
-        dtype t = chance(85) ? DT_F32 : any_float();
-        int64_t y = prog_out(&g, t, DIMS(heads, cols, rows)), p = prog_out(&g, t, DIMS(heads, rows, keys));
-        int64_t q = input(&g, t, DIMS(heads, inner, rows), TAME, 1), k = input(&g, t, DIMS(heads, inner, keys), TAME, 1), v = input(&g, t, DIMS(heads, cols, keys), TAME, 1);
-        bool odd = dev == 0 && causal && chance(30); /* only the last row sees the last key */
-        if (odd) dtype_store(t, g.in[1], heads * inner * keys - 1, NAN);
-        prog_insn(&g, IN_ATTEND_KEEP, INTS(y, p, q, k, v), INTS(causal ? keys : 0), NO_REALS);
-        compare(&g, devices[dev].name, dev ? 0 : 2e-5, 1);
-        prog_close(&g);
-    }
-}
-
-static int open_pools(void **state)
-{
-    (void)state;
-    diag d = { 0 };
-    R.s = test_seed("prop_exec");
-    return pool_make(&pools[0], 1, &d) || pool_make(&pools[1], 2, &d);
-}
-
-static int close_pools(void **state)
-{
-    (void)state;
-    pool_free(pools[0]), pool_free(pools[1]);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1069,7 +810,6 @@ int main(void)
         cmocka_unit_test(test_planes),
         cmocka_unit_test(test_odds),
         cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_attend), cmocka_unit_test(test_attend_at), cmocka_unit_test(test_attend_keep), cmocka_unit_test(test_attend_back),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }

@@ -1,0 +1,130 @@
+/* prop_attend.c: the fast forms of attention against the obvious ones, on random small programs, as prop_exec.c does it. */
+#include "exec_t.h"
+
+static void test_attend(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 90; round++) {
+        size_t dev = chance(85) ? 0 : rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t heads = upto(1, 3), rows = upto(1, chance(40) ? 150 : 20), keys = upto(1, chance(20) ? 150 : 20), inner = upto(1, 40), cols = upto(1, 40);
+        bool causal = chance(50);
+        if (chance(50)) keys = rows;
+        dtype t = any_float();
+        int64_t q = input(&g, t, DIMS(heads, rows, inner), TAME, 1), k = input(&g, t, DIMS(chance(70) ? heads : 1, keys, inner), TAME, 1);
+        int64_t v = input(&g, t, DIMS(heads, keys, cols), TAME, 1), mask = -1;
+        bool odd = dev == 0 && causal && keys == rows && chance(40); /* only the last row sees the last key */
+        if (odd) dtype_store(t, g.in[2], heads * keys * cols - 1, chance(50) ? NAN : INFINITY);
+        if (!odd && chance(40)) mask = input(&g, t, DIMS(rows, keys), TAME, 3);
+        else if (!odd && chance(30)) mask = input(&g, DT_BOOL, DIMS(heads, 1, keys), TAME, 1);
+        int64_t y = prog_out(&g, chance(80) ? t : any_float(), DIMS(heads, rows, cols));
+        prog_insn(&g, IN_ATTEND, INTS(y, q, k, v, mask), INTS(causal), REALS(1 / sqrt((double)inner)));
+        compare(&g, devices[dev].name, dev ? 0 : t == DT_BF16 ? 0x1p-9 : 1e-5, 1);
+        prog_close(&g);
+    }
+}
+
+/* Output 0 on one thread and on two: the same bits. */
+static void same_on_threads(prog *g, const char *what)
+{
+    unsigned char *first = NULL;
+    size_t n = (size_t)g->p->outputs.at[0].bytes;
+    for (size_t p = 0; p < COUNT(pools); p++) {
+        diag d = { 0 };
+        image *im = NULL;
+        image_options o = { .pool = pools[p] };
+        assert_ok(image_load(&im, g->p, NULL, &o, &d), d);
+        assert_ok(image_run(im, (const void *const *)g->in, (void *const *)g->out_bytes, &d), d);
+        image_free(im);
+        if (first && memcmp(first, g->out_bytes[0], n)) fail_msg("%s: other bits on %d threads", what, pool_threads(pools[p]));
+        if (!first && (first = malloc(n))) memcpy(first, g->out_bytes[0], n);
+        assert_non_null(first);
+    }
+    free(first);
+}
+
+/* Queries with positions: as those of a text, one after the other, or any; what no query sees may hold no number. bf16 programs
+ * multiply bf16 numbers: a weight is off by 2^-9 of itself, so a result by that of the largest value, beside one step of its type. */
+static void test_attend_at(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        prog g;
+        prog_open(&g, devices[0].num);
+        int64_t heads = upto(1, 3), rows = upto(1, chance(60) ? 150 : 20), keys = rows + upto(0, chance(60) ? 300 : 20), inner = upto(1, 70), cols = upto(1, 70);
+        int64_t window = chance(40) ? upto(1, keys) : 0, start = upto(0, keys - rows), least = keys - 1, most = 0;
+        bool text = chance(70);
+        dtype t = round % 2 ? DT_BF16 : any_float(), ty = chance(80) ? t : any_float();
+        int64_t q = input(&g, t, DIMS(heads, rows, inner), TAME, 1), k = input(&g, t, DIMS(heads, keys, inner), TAME, 1), v = input(&g, t, DIMS(heads, keys, cols), TAME, 1);
+        double *at = numbers(rows, TAME, 1);
+        for (int64_t i = 0; i < rows; i++) {
+            int64_t p = text ? start + i : upto(0, keys - 1);
+            at[i] = (double)(chance(20) ? p - keys : p); /* the same place, counted from the end */
+            least = MIN(least, window ? MAX(p + 1 - window, 0) : 0), most = MAX(most, p);
+        }
+        int64_t pos = prog_in(&g, DT_I32, DIMS(rows), at);
+        free(at);
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t l = 0; l < keys; l++)
+                if (l < least || l > most) dtype_store(t, g.in[2], (h * keys + l) * cols + upto(0, cols - 1), chance(50) ? NAN : INFINITY), dtype_store(t, g.in[1], (h * keys + l) * inner, NAN);
+        prog_insn(&g, IN_ATTEND_AT, INTS(prog_out(&g, ty, DIMS(heads, rows, cols)), q, k, v, pos), INTS(window), REALS(chance(50) ? 1 : 1 / sqrt((double)inner)));
+        compare(&g, "attend_at", t == DT_BF16 && ty == DT_BF16 ? 0x1p-9 : 1e-5, 1);
+        same_on_threads(&g, "attend_at");
+        prog_close(&g);
+    }
+}
+
+static void test_attend_back(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        size_t dev = chance(90) ? 0 : rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t heads = upto(1, 3), keys = upto(1, chance(30) ? 300 : 20), rows = upto(1, chance(20) ? 150 : 20), inner = upto(1, 40), cols = upto(1, 40);
+        bool causal = chance(60);
+        if (causal) rows = keys * upto(1, 2);
+        dtype t = chance(85) ? DT_F32 : any_float();
+        int64_t dq = prog_out(&g, t, DIMS(heads, inner, rows)), dk = prog_out(&g, t, DIMS(heads, inner, keys)), dv = prog_out(&g, t, DIMS(heads, cols, keys));
+        int64_t p = input(&g, t, DIMS(heads, rows, keys), TAME, 1), q = input(&g, t, DIMS(heads, inner, rows), TAME, 1), k = input(&g, t, DIMS(heads, inner, keys), TAME, 1);
+        int64_t v = input(&g, t, DIMS(heads, cols, keys), TAME, 1), dy = input(&g, t, DIMS(heads, cols, rows), TAME, 1);
+        for (int64_t i = 0; causal && i < heads * rows; i++) /* as the period says */
+            for (int64_t j = i % rows % keys + 1; j < keys; j++) dtype_store(t, g.in[0], i * keys + j, 0);
+        prog_insn(&g, IN_ATTEND_BACK, INTS(dq, dk, dv, p, q, k, v, dy), INTS(causal ? keys : 0), NO_REALS);
+        compare(&g, devices[dev].name, dev ? 0 : 1e-5, 8 * (double)(keys + rows));
+        prog_close(&g);
+    }
+}
+
+static void test_attend_keep(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        size_t dev = chance(90) ? 0 : rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t heads = upto(1, 3), keys = upto(1, chance(30) ? 300 : 20), rows = upto(1, chance(20) ? 150 : 20), inner = upto(1, 40), cols = upto(1, 40);
+        bool causal = chance(60);
+        if (causal) rows = keys * upto(1, 2);
+        dtype t = chance(85) ? DT_F32 : any_float();
+        int64_t y = prog_out(&g, t, DIMS(heads, cols, rows)), p = prog_out(&g, t, DIMS(heads, rows, keys));
+        int64_t q = input(&g, t, DIMS(heads, inner, rows), TAME, 1), k = input(&g, t, DIMS(heads, inner, keys), TAME, 1), v = input(&g, t, DIMS(heads, cols, keys), TAME, 1);
+        bool odd = dev == 0 && causal && chance(30); /* only the last row sees the last key */
+        if (odd) dtype_store(t, g.in[1], heads * inner * keys - 1, NAN);
+        prog_insn(&g, IN_ATTEND_KEEP, INTS(y, p, q, k, v), INTS(causal ? keys : 0), NO_REALS);
+        compare(&g, devices[dev].name, dev ? 0 : 2e-5, 1);
+        prog_close(&g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_attend_at),
+        cmocka_unit_test(test_attend_back),
+        cmocka_unit_test(test_attend_keep),
+    };
+    return cmocka_run_group_tests(tests, open_pools, close_pools);
+}
