@@ -2,8 +2,9 @@
  * at a time; columns are positions.
  * In: q, k, v.  Out: the weights p, their use of v.  Back: and the gradient of the result.  Out: the gradients of q, k, v.
  *
- * A task takes one stack. Weights are made and used some rows at a time, while they are in the thread's cache. The gradient of the weights exists for that stack alone, in the thread's second cache: it is made, turned
- * into that of the scores row by row, and multiplied by k and q at once. With a period nothing is looked at behind the diagonal, in
+ * A task takes one stack. Weights are made and used some rows at a time, while they are in the thread's cache. The gradient of the
+ * weights exists for that stack alone, in the thread's second cache: it is made, turned into that of the scores row by row, and
+ * multiplied by k and q at once. With a period nothing is looked at behind the diagonal, in
  * steps of a block: rows of a block see the keys up to its last row; columns of a block are seen from their first row on. How stacks
  * are shared out changes nothing in what is added to what. */
 #include <math.h>
