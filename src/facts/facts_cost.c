@@ -13,54 +13,67 @@ static bool belongs(const char *id, const char *fact)
     return !strncmp(id, fact, n) && (!id[n] || (id[n] >= 'a' && id[n] <= 'z' && !id[n + 1]));
 }
 
+/* What the rows of one fact come to. */
+typedef struct {
+    strbuf b;
+    double worst;
+    int n;
+} tally;
+
+static void count_row(fx *f, tally *t, const char *setup, double error_percent, bool fitted, const char *ours)
+{
+    sb_printf(&t->b, "%s%s (%+.0f %%)%s", t->n++ ? ", " : "", ours, error_percent, fitted ? " fitted" : "");
+    t->worst = MAX(t->worst, fabs(error_percent));
+    size_t at = strlen(f->r->why);
+    if (!*f->row->note) snprintf(f->r->why + at, sizeof f->r->why - at, "%s%s", at ? "; " : "", setup);
+}
+
+static an_status judge(fx *f, tally *t)
+{
+    an_status st;
+    if (t->b.oom) st = diag_nomem(f->d);
+    else if (t->n && t->worst > fx_arg(f, 0)) st = fx_off(f, fx_arg(f, 0), "%s", t->b.at); /* the model ranks, it does not promise */
+    else st = fx_verdict(f, t->n > 0, "%s", t->n ? t->b.at : "no such row");
+    sb_free(&t->b);
+    return st;
+}
+
+static bool skipped(fx *f)
+{
+    const char *why = cost_unmodelled(f->row->id);
+    return why && (snprintf(f->r->why, sizeof f->r->why, "%s", why), fx_skip(f, "%s", ""), true);
+}
+
 /* args: tolerance in percent */
 an_status fact_latency(fx *f)
 {
-    strbuf b = { 0 };
-    double worst = 0;
-    int n = 0;
-    const char *why = cost_unmodelled(f->row->id);
-    if (why) return snprintf(f->r->why, sizeof f->r->why, "%s", why), fx_skip(f, "%s", "");
+    tally t = { 0 };
+    if (skipped(f)) return AN_OK;
     for (size_t i = 0; i < cost_measured_count(); i++) {
         cost_measured m;
-        if (!cost_measured_at(i, &m)) return sb_free(&b), diag_nomem(f->d);
+        char ours[64];
+        if (!cost_measured_at(i, &m)) return sb_free(&t.b), diag_nomem(f->d);
         if (!belongs(m.id, f->row->id)) continue;
-        sb_printf(&b, "%s%.3f ms for %.3f (%+.0f %%)%s", n++ ? ", " : "", m.ours_ms, m.published_ms, m.error_percent, m.fitted ? " fitted" : "");
-        worst = MAX(worst, fabs(m.error_percent));
-        size_t at = strlen(f->r->why);
-        if (!*f->row->note) snprintf(f->r->why + at, sizeof f->r->why - at, "%s%s", at ? "; " : "", m.setup);
+        snprintf(ours, sizeof ours, "%.3f ms for %.3f", m.ours_ms, m.published_ms);
+        count_row(f, &t, m.setup, m.error_percent, m.fitted, ours);
     }
-    an_status st;
-    if (b.oom) st = diag_nomem(f->d);
-    else if (n && worst > fx_arg(f, 0)) st = fx_off(f, fx_arg(f, 0), "%s", b.at); /* the model ranks, it does not promise */
-    else st = fx_verdict(f, n > 0, "%s", n ? b.at : "no such row");
-    sb_free(&b);
-    return st;
+    return judge(f, &t);
 }
 
 /* The same for power. args: tolerance in percent */
 an_status fact_power(fx *f)
 {
-    strbuf b = { 0 };
-    double worst = 0;
-    int n = 0;
-    const char *why = cost_unmodelled(f->row->id);
-    if (why) return snprintf(f->r->why, sizeof f->r->why, "%s", why), fx_skip(f, "%s", "");
+    tally t = { 0 };
+    if (skipped(f)) return AN_OK;
     for (size_t i = 0; i < cost_power_count(); i++) {
         cost_power p;
-        if (!cost_power_at(i, &p)) return sb_free(&b), diag_nomem(f->d);
+        char ours[64];
+        if (!cost_power_at(i, &p)) return sb_free(&t.b), diag_nomem(f->d);
         if (!belongs(p.id, f->row->id)) continue;
-        sb_printf(&b, "%s%.3g %s for %.4g (%+.0f %%)%s", n++ ? ", " : "", p.ours, p.unit, p.published, p.error_percent, p.fitted ? " fitted" : "");
-        worst = MAX(worst, fabs(p.error_percent));
-        size_t at = strlen(f->r->why);
-        if (!*f->row->note) snprintf(f->r->why + at, sizeof f->r->why - at, "%s%s", at ? "; " : "", p.setup);
+        snprintf(ours, sizeof ours, "%.3g %s for %.4g", p.ours, p.unit, p.published);
+        count_row(f, &t, p.setup, p.error_percent, p.fitted, ours);
     }
-    an_status st;
-    if (b.oom) st = diag_nomem(f->d);
-    else if (n && worst > fx_arg(f, 0)) st = fx_off(f, fx_arg(f, 0), "%s", b.at);
-    else st = fx_verdict(f, n > 0, "%s", n ? b.at : "no such row");
-    sb_free(&b);
-    return st;
+    return judge(f, &t);
 }
 
 static int by_value(const void *a, const void *b)

@@ -75,17 +75,33 @@ static void test_attend_at(void **state)
     }
 }
 
+/* An attention that is trained: its sizes, most often on the plain processor in fp32. */
+typedef struct {
+    size_t dev;
+    int64_t heads, keys, rows, inner, cols;
+    bool causal;
+    dtype t;
+} trained;
+
+static trained random_trained(void)
+{
+    trained a = { .dev = chance(90) ? 0 : rng_below(&R, COUNT(devices)), .heads = upto(1, 3), .keys = upto(1, chance(30) ? 300 : 20), .rows = upto(1, chance(20) ? 150 : 20),
+                  .inner = upto(1, 40), .cols = upto(1, 40), .causal = chance(60), .t = chance(85) ? DT_F32 : any_float() };
+    if (a.causal) a.rows = a.keys * upto(1, 2);
+    return a;
+}
+
 static void test_attend_back(void **state)
 {
     (void)state;
     for (int round = 0; round < 60; round++) {
-        size_t dev = chance(90) ? 0 : rng_below(&R, COUNT(devices));
+        const trained a = random_trained();
+        const int64_t heads = a.heads, keys = a.keys, rows = a.rows, inner = a.inner, cols = a.cols;
+        const bool causal = a.causal;
+        const dtype t = a.t;
+        const size_t dev = a.dev;
         prog g;
         prog_open(&g, devices[dev].num);
-        int64_t heads = upto(1, 3), keys = upto(1, chance(30) ? 300 : 20), rows = upto(1, chance(20) ? 150 : 20), inner = upto(1, 40), cols = upto(1, 40);
-        bool causal = chance(60);
-        if (causal) rows = keys * upto(1, 2);
-        dtype t = chance(85) ? DT_F32 : any_float();
         int64_t dq = prog_out(&g, t, DIMS(heads, inner, rows)), dk = prog_out(&g, t, DIMS(heads, inner, keys)), dv = prog_out(&g, t, DIMS(heads, cols, keys));
         int64_t p = input(&g, t, DIMS(heads, rows, keys), TAME, 1), q = input(&g, t, DIMS(heads, inner, rows), TAME, 1), k = input(&g, t, DIMS(heads, inner, keys), TAME, 1);
         int64_t v = input(&g, t, DIMS(heads, cols, keys), TAME, 1), dy = input(&g, t, DIMS(heads, cols, rows), TAME, 1);
@@ -101,13 +117,13 @@ static void test_attend_keep(void **state)
 {
     (void)state;
     for (int round = 0; round < 60; round++) {
-        size_t dev = chance(90) ? 0 : rng_below(&R, COUNT(devices));
+        const trained a = random_trained();
+        const int64_t heads = a.heads, keys = a.keys, rows = a.rows, inner = a.inner, cols = a.cols;
+        const bool causal = a.causal;
+        const dtype t = a.t;
+        const size_t dev = a.dev;
         prog g;
         prog_open(&g, devices[dev].num);
-        int64_t heads = upto(1, 3), keys = upto(1, chance(30) ? 300 : 20), rows = upto(1, chance(20) ? 150 : 20), inner = upto(1, 40), cols = upto(1, 40);
-        bool causal = chance(60);
-        if (causal) rows = keys * upto(1, 2);
-        dtype t = chance(85) ? DT_F32 : any_float();
         int64_t y = prog_out(&g, t, DIMS(heads, cols, rows)), p = prog_out(&g, t, DIMS(heads, rows, keys));
         int64_t q = input(&g, t, DIMS(heads, inner, rows), TAME, 1), k = input(&g, t, DIMS(heads, inner, keys), TAME, 1), v = input(&g, t, DIMS(heads, cols, keys), TAME, 1);
         bool odd = dev == 0 && causal && chance(30); /* only the last row sees the last key */
