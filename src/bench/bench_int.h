@@ -66,7 +66,6 @@ an_status subject_beside(bench *b, subject *s, ruler with, timing *t) MUST_CHECK
 an_status subject_check(subject *s, const char *what, double tol, diag *d) MUST_CHECK;
 double subject_get(const subject *s, bool output, size_t which, int64_t i);
 
-an_status bench_conv(bench *b, dtype dt, int64_t m, int64_t n, int64_t k, timing *t) MUST_CHECK; /* a 1x1 convolution k to m, n wide, on cpu */
 val bench_weight(graph *g, const char *name, int64_t rows, int64_t cols, dtype dt, uint64_t seed); /* [rows, cols, 1, 1] of small numbers */
 
 #define BENCH(name, what) an_status bench_##name(bench *b) MUST_CHECK;

@@ -2,7 +2,11 @@
  * In: presets with random weights.  Out: tokens per second beside what memory or the products alone would allow, in the same run.
  *
  * Decoding reads every weight once per token: the bound is read bandwidth over the bytes of the form, scales included, the embedding
- * counted as the classifier it also is. A prompt is bound by its products: the same convolutions timed alone. */
+ * counted as the classifier it also is. A prompt is bound by its products: the layers' own, in their order, each with a weight of its
+ * own. A prompt reads every weight once, so none of them is in the cache when its turn comes, here as there. */
+#include <stdlib.h>
+
+#include "base/big.h"
 #include "bench/bench_int.h"
 #include "lm/session.h"
 
@@ -13,6 +17,7 @@ static const struct {
     double bits; /* per weight of a matrix */
 } forms[] = { { "fp16", LM_DENSE, DT_F16, 16 }, { "bf16", LM_DENSE, DT_BF16, 16 }, { "int8", LM_INT8, DT_F16, 8 }, { "int4", LM_INT4, DT_F16, 4.5 } }; /* int4: fp16 scales of blocks of 32 */
 static const char *const models[] = { "stories110m", "gpt2" };
+enum { PROMPT = 256, OF_A_LAYER = 7 };
 
 /* Weights a token passes through: matrices of the layers and the classifier. */
 static double matrix_elems(const model_config *c)
@@ -28,7 +33,7 @@ static double matrix_elems(const model_config *c)
 typedef struct {
     lm_model *m;
     lm_session *s;
-    uint32_t ids[256];
+    uint32_t ids[PROMPT];
     size_t n;
 } subject_lm;
 
@@ -37,7 +42,7 @@ static an_status open_lm(bench *b, const char *model, lm_form form, dtype dt, su
     *x = (subject_lm){ 0 };
     lm_options lo = { .dt = dt, .form = form, .seed = 1, .threads = b->pool };
     TRY(lm_open(model, &lo, &x->m, b->d));
-    lm_session_options so = { .engine = "cpu", .context = MIN(512, lm_config(x->m)->context), .bucket_max = 256, .threads = pool_threads(b->pool), .no_cache = true };
+    lm_session_options so = { .engine = "cpu", .context = MIN(512, lm_config(x->m)->context), .bucket_max = PROMPT, .threads = pool_threads(b->pool), .no_cache = true };
     TRY(lm_session_open(x->m, &so, &x->s, b->d));
     for (uint32_t i = 0; i < COUNT(x->ids); i++) x->ids[i] = (i * 7919 + 3) % (uint32_t)lm_config(x->m)->vocab;
     return AN_OK;
@@ -120,43 +125,108 @@ an_status bench_decode(bench *b)
     return AN_OK;
 }
 
-/* Seconds of the layers' products for 256 tokens; the classifier sees one. */
-static an_status products_alone(bench *b, const model_config *c, dtype dt, double *seconds)
+/* The layers' products for a prompt of PROMPT tokens and nothing else; the classifier, which sees one token, is left out. Weights lie one
+ * behind the other on large pages; values and results lie where the ones before did. */
+typedef struct {
+    gemm_call one[OF_A_LAYER]; /* of the first layer */
+    size_t bytes[OF_A_LAYER];  /* of its packed weight */
+    int n;
+    int64_t layers;
+    char *weights;
+    void *x, *y, *scratch;
+    diag *d;
+} products;
+
+static an_status products_run(const products *p, diag *d)
 {
-    int64_t S = 256, Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim;
-    timing q, kv, o, h, down;
-    TRY(bench_conv(b, dt, Q, S, c->dim, &q));
-    TRY(bench_conv(b, dt, K, S, c->dim, &kv));
-    TRY(bench_conv(b, dt, c->dim, S, Q, &o));
-    TRY(bench_conv(b, dt, c->hidden, S, c->dim, &h));
-    TRY(bench_conv(b, dt, c->dim, S, c->hidden, &down));
-    *seconds = (double)c->n_layers * (q.least + 2 * kv.least + o.least + (c->act == MODEL_ACT_SWIGLU ? 2 : 1) * h.least + down.least);
+    const char *w = p->weights;
+    for (int64_t l = 0; l < p->layers; l++)
+        for (int i = 0; i < p->n; w += p->bytes[i++]) {
+            gemm_call c = p->one[i];
+            c.a = w;
+            TRY(gemm_run(&c, d));
+        }
+    return AN_OK;
+}
+
+static double products_rate(void *user)
+{
+    products *p = user;
+    pool_enter(p->one[0].pool);
+    uint64_t from = clock_ns();
+    an_status st = products_run(p, p->d);
+    double seconds = (double)(clock_ns() - from) * 1e-9;
+    pool_leave(p->one[0].pool);
+    return st ? 0 : PROMPT / seconds;
+}
+
+static void products_close(products *p)
+{
+    free(p->weights);
+    free(p->x);
+    free(p->y);
+    free(p->scratch);
+}
+
+static an_status products_open(bench *b, const model_config *c, dtype dt, products *p)
+{
+    const int64_t Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim, gates = c->act == MODEL_ACT_SWIGLU ? 2 : 1, wide = MAX(MAX(c->dim, c->hidden), Q);
+    const struct {
+        int64_t times, m, k;
+    } shapes[] = { { 1, Q, c->dim }, { 2, K, c->dim }, { 1, c->dim, Q }, { gates, c->hidden, c->dim }, { 1, c->dim, c->hidden } };
+    const gemm_kernel *g = gemm_pick(dt == DT_BF16 ? GEMM_BF16 : GEMM_F16, b->isa);
+    const int threads = pool_threads(b->pool);
+    size_t layer = 0, most = 0, need, bytes;
+    *p = (products){ .layers = c->n_layers, .d = b->d };
+    for (size_t s = 0; s < COUNT(shapes); s++)
+        for (int64_t i = 0; i < shapes[s].times; i++, p->n++) {
+            const gemm_call *before = p->n ? &p->one[p->n - 1] : NULL;
+            const bool again = before && s != 2 && s != 4 && before->m == shapes[s].m && before->k == shapes[s].k; /* of the same value: it is packed */
+            p->one[p->n] = (gemm_call){ .kernel = g, .pool = b->pool, .m = shapes[s].m, .n = PROMPT, .k = shapes[s].k, .same_b = again, .c_type = dt, .ldc = PROMPT };
+            if (!gemm_pack_a_bytes(g, shapes[s].m, shapes[s].k, &p->bytes[p->n]) || !gemm_scratch_bytes(g, shapes[s].m, PROMPT, shapes[s].k, threads, &need))
+                return diag_fail(b->d, AN_BUG, NOWHERE, "%s: %lld x %lld is too large", gemm_name(g), (long long)shapes[s].m, (long long)shapes[s].k);
+            layer += p->bytes[p->n];
+            most = MAX(most, need);
+        }
+    if (!mul_size(layer, (size_t)c->n_layers, &bytes) || !dtype_bytes(dt, wide * MAX(PROMPT, c->dim), &need)) return diag_nomem(b->d);
+    p->weights = big_alloc(64, bytes), p->x = big_alloc(64, need), p->y = big_alloc(64, need), p->scratch = big_alloc(64, most);
+    if (!p->weights || !p->x || !p->y || !p->scratch) return diag_nomem(b->d);
+    rng r = { 1 };
+    for (int64_t i = 0; i < wide * MAX(PROMPT, c->dim); i++) dtype_store(dt, p->x, i, rng_range(&r, -0.05, 0.05));
+    char *w = p->weights;
+    for (int i = 0; i < p->n; i++) {
+        gemm_call *x = &p->one[i];
+        x->b = (gemm_view){ .at = p->x, .type = dt, .row = PROMPT, .col = 1 };
+        x->c = p->y, x->scratch = p->scratch, x->scratch_bytes = most;
+    }
+    for (int64_t l = 0; l < p->layers; l++)
+        for (int i = 0; i < p->n; w += p->bytes[i++])
+            TRY(gemm_pack_a(g, b->pool, p->one[i].m, p->one[i].k, (gemm_view){ .at = p->x, .type = dt, .row = p->one[i].k, .col = 1 }, w, b->d));
     return AN_OK;
 }
 
 an_status bench_prefill(bench *b)
 {
     TRY(check_lm(b));
-    for (size_t k = 0; k < COUNT(models); k++) {
-        const model_config *c = model_preset_find(models[k]);
-        if (!c) return diag_fail(b->d, AN_BUG, NOWHERE, "no preset %s", models[k]);
-        double f16, bf16;
-        TRY(products_alone(b, c, DT_F16, &f16));
-        TRY(products_alone(b, c, DT_BF16, &bf16));
+    for (size_t k = 0; k < COUNT(models); k++)
         for (size_t f = 0; f < COUNT(forms); f++) {
             subject_lm x;
             timing t;
+            const model_config *c = model_preset_find(models[k]);
+            if (!c) return diag_fail(b->d, AN_BUG, NOWHERE, "no preset %s", models[k]);
             const bool is_bf16 = forms[f].dt == DT_BF16;
+            products p = { 0 };
             an_status st = open_lm(b, models[k], forms[f].form, forms[f].dt, &x);
-            if (!st) st = bench_time(b, prompt, &x, &t);
+            if (!st) st = products_open(b, c, forms[f].dt, &p);
+            if (!st) st = bench_beside(b, prompt, &x, (ruler){ products_rate, &p }, &t);
             if (!st) {
                 char label[96];
-                snprintf(label, sizeof label, "%s %s, 256 tokens; peak memory %.0f MB", models[k], forms[f].name, bench_peak_mb());
-                bench_row(b, "prefill", label, t, 256e9, "tok/s", 256 / (is_bf16 ? bf16 : f16), is_bf16 ? "its bf16 products alone" : "its fp16 products alone");
+                snprintf(label, sizeof label, "%s %s, %d tokens", models[k], forms[f].name, PROMPT);
+                bench_row(b, "prefill", label, t, PROMPT * 1e9, "tok/s", t.limit, is_bf16 ? "its bf16 products alone, in turns, weights from memory" : "its fp16 products alone, in turns, weights from memory");
             }
+            products_close(&p);
             close_lm(&x);
             TRY(st);
         }
-    }
     return AN_OK;
 }

@@ -45,15 +45,6 @@ static graph *make_conv(dtype dt, int64_t m, int64_t n, int64_t k)
     return g;
 }
 
-an_status bench_conv(bench *b, dtype dt, int64_t m, int64_t n, int64_t k, timing *t)
-{
-    subject s;
-    an_status st = subject_open(b, &s, make_conv(dt, m, n, k), NULL, 1, b->d);
-    if (!st) st = subject_time(b, &s, t);
-    subject_close(&s);
-    return st;
-}
-
 /* The products of a layer, one after the other: flops per ns. */
 typedef struct {
     subject square, up, down;
