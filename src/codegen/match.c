@@ -346,7 +346,17 @@ static bool match_attention_kept(cg *c)
     return true;
 }
 
-/* The product dy·p, whose result nothing has read yet; -1: there is none. */
+/* Does an instruction behind `at` write what v is? */
+static bool made_later(const cg *c, val v, size_t at)
+{
+    const int t = cg_root(c, c->of[v.i]);
+    for (size_t i = at + 1; i < c->ins.n; i++)
+        for (int k = 0; k < c->ins.at[i].n_y; k++)
+            if (cg_root(c, c->ins.at[i].y[k]) == t) return true;
+    return false;
+}
+
+/* The product dy·p, behind which nothing is made that the way back reads; -1: there is none. */
 static int64_t find_dv(const cg *c, const attention_back *a)
 {
     const int dy = cg_root(c, c->of[a->dy.i]), p = cg_root(c, c->of[a->p.i]);
@@ -354,12 +364,13 @@ static int64_t find_dv(const cg *c, const attention_back *a)
         const ins *n = &c->ins.at[i];
         if (n->op == IN_MATMUL && !n->dead && !n->n_step && cg_root(c, n->opnd[0]) == dy && cg_root(c, n->opnd[1]) == p && !n->i.at[0] && !n->i.at[1] &&
             c->t.at[n->y[0]].dt == DT_F32 && cg_elems(cg_sh(c, n->y[0])) == a->stacks * a->cols * a->keys)
-            return is_read(c, i) ? -1 : (int64_t)i;
+            return made_later(c, a->q, i) || made_later(c, a->k, i) || made_later(c, a->v, i) ? -1 : (int64_t)i;
     }
     return -1;
 }
 
-/* At the first of the two products that end it. The other one, when it comes, finds its result there. */
+/* At the first of the two products that end it. The other one, when it comes, finds its result there. It takes the place of the product
+ * dy·p: with several sequences the result of that one is laid out anew at once. */
 static bool match_attention_back(cg *c)
 {
     val x, z, s;
@@ -387,7 +398,10 @@ static bool match_attention_back(cg *c)
     n->n_y = 3, n->y[1] = dk, n->y[2] = dv;
     c->t.at[dk].n_def++;
     cg_i(c, n, a.period);
-    c->ins.at[at].dead = true;
+    ins was = c->ins.at[at];
+    was.dead = true;
+    c->ins.at[at] = *n;
+    *n = was;
     if (!VEC_PUSH(&c->mem, &c->backs, ((attend_grad){ .scores = s, .q = a.q, .k = a.k, .dq = dq, .dk = dk }))) diag_nomem(&c->err);
     cg_set(c, 0, tz ? dq : dk);
     return true;
