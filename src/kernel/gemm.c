@@ -102,7 +102,11 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
      * from another's cache. Each then reads all of A, which counts once A is far larger than B, or is to be packed as well. */
     int64_t l2 = (int64_t)cpu_l2_bytes(), mp = MAX(p.a.panels, 1), np = MAX(p.b.panels, 1);
     p.n_panels = p.b.panels;
-    const bool by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && mp * p.a.panel_bytes <= np * p.b.panel_bytes * (fresh ? 1 : FAR_LARGER) / (fresh ? 2 : 1);
+    const int64_t all_a = mp * p.a.panel_bytes, all_b = np * p.b.panel_bytes;
+    /* A fast kernel feels where A comes from. Weights come from memory: the larger they are beside a B that each thread can keep, the
+     * more it counts that only one of them fetches a row of them. */
+    const bool by_rows = g->fast && !fresh && all_a > all_b && all_b <= l2 / 2;
+    const bool by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && !by_rows && all_a <= all_b * (fresh ? 1 : FAR_LARGER) / (fresh ? 2 : 1);
     const int64_t sharers = by_columns ? n_threads : 1;
 
     /* A step of a stripe and its unfinished sums share L2 with the A panels passing through. */

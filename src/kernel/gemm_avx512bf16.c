@@ -11,6 +11,14 @@ static inline vi v_to_bf16_pair(vf low, vf high)
                                      18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(turn, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
+/* Two rows of bf16 as they are, a line each, zipped: what the products take for zero may stay. */
+static inline void bf16_zip(void *to, const void *even, const void *odd)
+{
+    const vi low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const vi a = _mm512_loadu_si512(even), b = _mm512_loadu_si512(odd), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
+    _mm512_storeu_si512((char *)to + 64, _mm512_permutex2var_epi16(a, high, b));
+}
 static inline vi v_bf16_run(vf low, vf high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
 
 #include <math.h>
