@@ -30,6 +30,14 @@ static bool is_plain(const numerics *n)
     return true;
 }
 
+static uint64_t weight_bytes(const program *p)
+{
+    uint64_t sum = 0, n;
+    for (size_t i = 0; i < p->consts.n; i++)
+        if (et_bytes(&p->tensors.at[p->consts.at[i].tensor], &n)) sum += n;
+    return sum;
+}
+
 an_status exec_open(image *im, exec_env **out, diag *d)
 {
     if (!im->exec) {
@@ -40,6 +48,7 @@ an_status exec_open(image *im, exec_env **out, diag *d)
         e->v = vec_pick(e->isa);
         e->l2 = (int64_t)cpu_l2_bytes();
         e->threads = pool_threads(im->opt.pool);
+        e->many_weights = weight_bytes(im->p) > (uint64_t)(e->l2 * e->threads);
         e->chip = n->round_each != 0 && n->nan_to_inf != 0 && n->invalid_zero != 0 && n->plain_zero != 0;
         e->fast = e->chip || is_plain(n);
         im->exec = e;

@@ -15,6 +15,7 @@ typedef struct exec_env {
     uint32_t isa;
     int threads;
     int64_t l2; /* bytes of second-level cache */
+    bool many_weights; /* more than the second caches hold: each comes from memory when it is used */
     bool fast; /* the numerics are one of the two kinds */
     bool chip;
     const vec_table *tables[TAB_COUNT]; /* those used so far */

@@ -70,7 +70,8 @@ static const unsigned char *operand(const mac *m, pool *threads, dtype t, const 
 
 static an_status pack_one(const mac *m, pool *threads, const unsigned char *a, void *to, float *bound, diag *d)
 {
-    if (!m->window) return gemm_pack_a(m->g, threads, m->m, m->k, (gemm_view){ .at = a, .type = m->a_as, .row = m->a_row, .col = m->a_col }, to, d);
+    const gemm_view v = { .at = a, .type = m->a_as, .row = m->a_row, .col = m->a_col };
+    if (!m->window) return (m->packed && m->env->many_weights ? gemm_pack_a_past : gemm_pack_a)(m->g, threads, m->m, m->k, v, to, d);
     window_pack_a(m, threads, a, to, bound);
     return AN_OK;
 }

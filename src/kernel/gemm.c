@@ -264,24 +264,30 @@ static bool can_be_a(const gemm_kernel *g, dtype t) { return g->math == GEMM_I8 
 static an_status refuse_b(const gemm_kernel *g, dtype t, diag *d) { return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the right operand cannot be %s", g->name, dtype_name(t)); }
 static an_status refuse_a(const gemm_kernel *g, dtype t, diag *d) { return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the left operand cannot be %s", g->name, dtype_name(t)); }
 
-static an_status pack_ahead(const gemm_kernel *k, bool is_a, pool *p, int64_t lanes, int64_t kk, gemm_view v, void *out, diag *d)
+static an_status pack_ahead(const gemm_kernel *k, bool is_a, pool *p, int64_t lanes, int64_t kk, gemm_view v, bool past, void *out, diag *d)
 {
     pack_ctx x;
     if ((uintptr_t)out % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", k->name, ALIGN);
     if (!pack_begin(&x, k, is_a, lanes, kk, v, out))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot pack %lld x %lld", k->name, (long long)(is_a ? lanes : kk), (long long)(is_a ? kk : lanes));
+    x.job.past = past;
     pool_run(p, pack_task, &x, x.n_tasks);
     return AN_OK;
 }
 
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d)
 {
-    return can_be_a(k, a.type) ? pack_ahead(k, true, p, m, kk, a, out, d) : refuse_a(k, a.type, d);
+    return can_be_a(k, a.type) ? pack_ahead(k, true, p, m, kk, a, false, out, d) : refuse_a(k, a.type, d);
+}
+
+an_status gemm_pack_a_past(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d)
+{
+    return can_be_a(k, a.type) ? pack_ahead(k, true, p, m, kk, a, true, out, d) : refuse_a(k, a.type, d);
 }
 
 an_status gemm_pack_b(const gemm_kernel *k, pool *p, int64_t n, int64_t kk, gemm_view b, void *out, diag *d)
 {
-    return is_one_of(b.type, false) && k->math != GEMM_I8 ? pack_ahead(k, false, p, n, kk, b, out, d) : refuse_b(k, b.type, d);
+    return is_one_of(b.type, false) && k->math != GEMM_I8 ? pack_ahead(k, false, p, n, kk, b, false, out, d) : refuse_b(k, b.type, d);
 }
 
 /* Cuts claimed so far of a share. On a line of its own: every thread reads what lies beside it, at every tile. */

@@ -34,6 +34,7 @@ typedef struct {
     int64_t k, k0, k1;             /* real k; the range to write, k1 up to the padded k, both multiples of kr */
     int width, kr;
     gemm_pk pk;
+    bool past;        /* whole lines, where a form makes such, are written past the caches; fence() after the last */
     const float *inv; /* per lane: multiply before rounding to int8; NULL: the source holds the integers */
     char *dst;        /* panel start */
 } pack_job;
@@ -70,6 +71,7 @@ typedef struct {
 /* The vector code every kernel of one instruction set shares. */
 typedef struct {
     void (*pack)(const pack_job *j);
+    void (*fence)(void);                                                      /* lines written past the caches are seen by who comes after */
     void (*absmax)(const pack_job *j, float *out);                            /* per lane, NaN wins; width values */
     void (*expand)(gemm_pk from, const void *src, float *dst, int64_t n);     /* PK_F16 or PK_BF16 to fp32 */
     void (*epilogue)(const epi_job *j);

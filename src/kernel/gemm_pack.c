@@ -4,7 +4,7 @@
 
 #include "kernel/gemm_pack_int.h"
 
-enum { ALIGN = 64, CUT_BYTES = 1 << 16 /* source of one task: some microseconds of work */, RUN_BYTES = 1024 };
+enum { ALIGN = 64, CUT_BYTES = 1 << 16 /* source of one task: some microseconds of work */, RUN_BYTES = 1024, K_UNIT = 64 /* a multiple of every kr */ };
 
 static bool grow(size_t *sum, int64_t a, int64_t b, int64_t each)
 {
@@ -78,6 +78,7 @@ void pack_task(void *ctx, int64_t task, int thread)
         for (int64_t p = p0; p < p1; p++) pack_panel(x, p, k, MIN(k + x->k_step, k1));
         k += x->k_step;
     } while (k < k1);
+    if (x->job.past) x->g->vec->fence();
 }
 
 bool pack_begin(pack_ctx *out, const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, gemm_view v, void *to)
@@ -104,10 +105,11 @@ bool pack_begin(pack_ctx *out, const gemm_kernel *g, bool is_a, int64_t lanes, i
     if (!x.row_sum && !x.col_scale) { /* sums and scales need the whole of k */
         /* Lanes side by side in memory: a group of panels reads whole runs of each row, not two lines of every page. */
         if (x.job.lane_stride == size) x.group = MAX(RUN_BYTES / (x.l.width * size), 1);
-        x.k_cut = ROUND_UP(MAX(CUT_BYTES / (x.l.width * size * x.group), 1), (int64_t)64);
+        x.k_cut = ROUND_UP(MAX(CUT_BYTES / (x.l.width * size * x.group), 1), (int64_t)K_UNIT);
         x.cuts = MAX((x.l.k_pad + x.k_cut - 1) / x.k_cut, 1);
     }
-    x.k_step = x.group > 1 ? MIN(64, x.k_cut) : x.k_cut; /* a multiple of every kr */
+    x.k_step = x.group > 1 ? MIN(K_UNIT, x.k_cut) : x.k_cut;
+    if (x.cuts == 1 && x.group == 1) x.group = MAX(CUT_BYTES / MAX(x.l.k_pad * x.l.width * size, 1), 1); /* short panels */
     x.n_tasks = (x.l.panels + x.group - 1) / x.group * x.cuts;
     *out = x;
     return true;

@@ -615,6 +615,41 @@ static void both_packed(void **state)
     }
 }
 
+/* Whatever way a matrix lies in memory, and whether the packed one goes past the caches: the same bytes. */
+static void packed_bytes(void **state)
+{
+    (void)state;
+    static const struct { int64_t m, k; } sizes[] = { { 79, 200 }, { 14, 32 }, { 15, 33 }, { 13, 64 }, { 1, 31 }, { 300, 2500 } };
+    static const dtype types[] = { DT_F32, DT_F16, DT_BF16 };
+    rng r = { test_seed("gemm packed bytes") };
+    uint32_t isa = have();
+    pool *pl;
+    diag none = { 0 };
+    assert_ok(pool_make(&pl, 3, &none), none);
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        const bool i8 = gemm_math_of(g) == GEMM_I8;
+        if (gemm_need(g) & ~isa) continue;
+        for (size_t s = 0; s < COUNT(sizes); s++)
+            for (size_t t = 0; t < (i8 ? 1 : COUNT(types)); t++) {
+                const int64_t m = sizes[s].m, k = sizes[s].k;
+                matrix a = matrix_make(&r, i8 ? DT_I8 : types[t], m, k, 0), b = matrix_make(&r, a.type, m, k, 1);
+                for (int64_t row = 0; row < m; row++)
+                    for (int64_t col = 0; col < k; col++) dtype_store(a.type, b.at, row * b.row + col * b.col, at(&a, row, col));
+                size_t bytes;
+                diag d = { 0 };
+                assert_true(gemm_pack_a_bytes(g, m, k, &bytes));
+                void *rows = pack(g, NULL, m, k, &a), *columns = pack(g, pl, m, k, &b), *past = aligned(bytes);
+                memset(past, 0xff, ROUND_UP(bytes, 64));
+                assert_ok(gemm_pack_a_past(g, pl, m, k, (gemm_view){ a.at, a.type, a.row, a.col }, past, &d), d);
+                if (memcmp(rows, columns, bytes)) fail_msg("%s: %lld x %lld %s: other bytes of columns", gemm_name(g), (long long)m, (long long)k, dtype_name(a.type));
+                if (memcmp(rows, past, bytes)) fail_msg("%s: %lld x %lld %s: other bytes past the caches", gemm_name(g), (long long)m, (long long)k, dtype_name(a.type));
+                free(rows), free(columns), free(past), free(a.at), free(b.at);
+            }
+    }
+    pool_free(pl);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -676,7 +711,7 @@ int main(void)
         cmocka_unit_test(each_row_against_double), cmocka_unit_test(empty_shapes),
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(few_rows), cmocka_unit_test(few_columns), cmocka_unit_test(activations),
-        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(both_packed), cmocka_unit_test(isa_override),
+        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(both_packed), cmocka_unit_test(packed_bytes), cmocka_unit_test(isa_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
