@@ -122,6 +122,13 @@ static an_status write_all(int fd, const char *path, const unsigned char *p, siz
     return AN_OK;
 }
 
+/* A terminal, a pipe, /dev/null: written to. Renaming a file over one would take it away from everybody. */
+static bool is_stream(const char *path)
+{
+    struct stat s;
+    return !stat(path, &s) && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode);
+}
+
 an_status file_begin(const char *path, file_out *o, diag *d)
 {
     size_t len = strlen(path);
@@ -131,14 +138,18 @@ an_status file_begin(const char *path, file_out *o, diag *d)
         return diag_nomem(d);
     }
     memcpy(o->path, path, len + 1);
-    snprintf(o->tmp, len + 24, "%s.tmp.%ld", path, (long)getpid());
-    o->fd = open(o->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    o->tmp[0] = 0; /* nothing that would be ours to remove */
+    bool stream = is_stream(path);
+    if (!stream) snprintf(o->tmp, len + 24, "%s.tmp.%ld", path, (long)getpid());
+    o->fd = stream ? open(path, O_WRONLY | O_CLOEXEC) : open(o->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (o->fd >= 0) return AN_OK;
-    an_status st = say(d, "create", o->tmp);
-    o->tmp[0] = 0; /* not made, so not ours to remove */
+    an_status st = say(d, stream ? "open" : "create", stream ? path : o->tmp);
+    o->tmp[0] = 0;
     file_abandon(o);
     return st;
 }
+
+static const char *name_now(const file_out *o) { return o->tmp[0] ? o->tmp : o->path; }
 
 an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d)
 {
@@ -146,7 +157,7 @@ an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d)
     while (n) {
         ssize_t put = pwrite(o->fd, from, n, (off_t)at);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return say(d, "write", o->tmp);
+        if (put < 0) return say(d, "write", name_now(o));
         from += put;
         at += (uint64_t)put;
         n -= (size_t)put;
@@ -157,11 +168,11 @@ an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d)
 an_status file_finish(file_out *o, diag *d)
 {
     an_status st = AN_OK;
-    if (fsync(o->fd)) st = say(d, "sync", o->tmp);
+    if (o->tmp[0] && fsync(o->fd)) st = say(d, "sync", o->tmp); /* a stream has nothing to sync */
     int fd = o->fd;
     o->fd = -1;
-    if (close(fd) && !st) st = say(d, "close", o->tmp);
-    if (!st && rename(o->tmp, o->path)) st = say(d, "rename to", o->path);
+    if (close(fd) && !st) st = say(d, "close", name_now(o));
+    if (!st && o->tmp[0] && rename(o->tmp, o->path)) st = say(d, "rename to", o->path);
     if (!st) o->tmp[0] = 0; /* nothing left to remove */
     file_abandon(o);
     return st;
@@ -181,7 +192,7 @@ an_status file_write(const char *path, const void *p, size_t n, diag *d)
     if (!strcmp(path, "-")) return write_all(STDOUT_FILENO, "standard output", p, n, d);
     file_out o;
     TRY(file_begin(path, &o, d));
-    an_status st = file_put(&o, 0, p, n, d);
+    an_status st = o.tmp[0] ? file_put(&o, 0, p, n, d) : write_all(o.fd, path, p, n, d); /* a pipe has no places to write at */
     if (!st) return file_finish(&o, d);
     file_abandon(&o);
     return st;

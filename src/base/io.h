@@ -1,4 +1,5 @@
-/* io.h: whole files in, whole files out. Reading maps or copies; writing is atomic (temporary name, fsync, rename). */
+/* io.h: whole files in, whole files out. Reading maps or copies; writing is atomic (temporary name, fsync, rename),
+ * but for pipes and devices, which are written to as they are. */
 #ifndef BASE_IO_H
 #define BASE_IO_H
 

@@ -1,5 +1,8 @@
 /* base: element types, arena, text, map, files. */
+#include <fcntl.h>
 #include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "t.h"
 #include "base/arena.h"
@@ -132,13 +135,39 @@ static void files_are_written_whole_or_not_at_all(void **state)
     assert_int_equal(system(cmd), 0);
 }
 
+/* A pipe with a name is written into and stays a pipe; nothing is left beside it. */
+static void streams_stay_what_they_are(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    char dir[] = "/tmp/anneal-test-XXXXXX", path[128], got[8] = { 0 };
+    struct stat s;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/pipe", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int fd = open(path, O_RDWR); /* a reader, so that opening it for writing does not wait */
+    assert_true(fd >= 0);
+    assert_ok(file_write(path, "hello", 5, &d), d);
+    assert_int_equal(read(fd, got, sizeof got), 5);
+    assert_string_equal(got, "hello");
+    close(fd);
+    assert_true(!lstat(path, &s) && S_ISFIFO(s.st_mode));
+    file_out o;
+    assert_ok(file_begin("/dev/null", &o, &d), d);
+    assert_ok(file_put(&o, 100, "x", 1, &d), d);
+    assert_ok(file_finish(&o, &d), d);
+    assert_true(!lstat("/dev/null", &s) && S_ISCHR(s.st_mode));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0); /* nothing else was in it */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f16_every_pattern_round_trips),   cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
-        cmocka_unit_test(files_are_written_whole_or_not_at_all),
+        cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
