@@ -138,6 +138,13 @@ AN_API an_status an_program_weight_file(an_program *p, const char *path, an_erro
 AN_API const void *an_program_weights(const an_program *p, size_t *size);
 AN_API an_status an_program_check(an_report **out, an_program *p, const an_check_options *o, an_error *e);
 
+/* The program compiled for an engine ("soft:m1" …, "cpu"): the file that `an_run_mil` takes instead of text, and that engines keep. Its weights
+ * stay apart: an_program_weights gives them. *bytes is yours. AN_UNSUPPORTED: the engine refuses it. */
+AN_API an_status an_program_compile(an_program *p, const char *engine, void **bytes, size_t *size, an_error *e);
+AN_API int an_program_is(const void *bytes, size_t size); /* they begin as such a file does */
+/* Its instructions, tensors and ports as text, yours. NULL: the bytes are no program, or a damaged one; nothing of them is run to find out. */
+AN_API char *an_program_listing(const void *bytes, size_t size, an_error *e);
+
 /* ---- running ---- */
 typedef struct an_array an_array; /* a tensor and its bytes */
 typedef struct {
@@ -163,7 +170,7 @@ typedef struct {
     const char *const *want;  /* results by name; NULL: all */
     size_t n_want;
 } an_run_options;
-/* Compile, bind by name, run once. results has room for n_want entries, or for n_results (set on return; pass the room in) when
+/* Compile (text may also be the bytes of a compiled program, where the engine takes such from outside), bind by name, run once. results has room for n_want entries, or for n_results (set on return; pass the room in) when
  * all are wanted; each is yours. AN_UNSUPPORTED: the engine refuses, in its own words after ours. */
 AN_API an_status an_run_mil(an_array **results, size_t *n_results, const char *text, size_t size, const an_array *const *in, size_t n_in,
                             const an_run_options *o, an_error *e);
@@ -331,7 +338,7 @@ typedef struct {
     char model[24], data[160], engine[40], optimizer[16];
     int64_t steps, batch, parameters, n_train, n_test, final_n;
     double loss, final_accuracy, seconds;
-    uint64_t updates, skipped, dispatches, minibatches, host_bytes_in, host_bytes_out, state_bytes;
+    uint64_t updates, skipped, dispatches, minibatches, ran, host_bytes_in, host_bytes_out, state_bytes; /* ran: minibatches this call dispatched */
     uint64_t digest;                /* of all state at the end: equal runs have equal ones */
 } an_train_result;
 AN_API an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *e);
@@ -445,7 +452,7 @@ typedef struct {                  /* zero means default */
     const char *save;             /* folder of checkpoints: whole or not there, checksummed, `latest` names the newest */
     int64_t save_every;           /* updates; 0: 100 */
     int keep;                     /* newest that stay; 0: 2 */
-    int resume;                   /* go on from the newest intact one in save, bit for bit; without any, begin */
+    int resume;                   /* go on from the newest intact one in save, bit for bit; without any, begin (2: fail) */
     double residual_scale;        /* residual branches are multiplied by it (files have it inside their matrices); 0: 1; -1: 1/sqrt(2 layers) */
     double softcap;               /* logits become softcap * tanh(logits / softcap); config.json keeps it; 0: as the model says */
     int zero_init;                /* matrices that end residual branches start at 0 */

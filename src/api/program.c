@@ -2,6 +2,8 @@
 #include <stdlib.h>
 
 #include "api/api_int.h"
+#include "device/device.h"
+#include "engine/engine.h"
 #include "lower/lower.h"
 #include "model/model.h"
 #include "pass/pass.h"
@@ -13,7 +15,7 @@ struct an_program {
     char *weight_path;    /* "@model_path/…"; NULL: the default */
 };
 
-static an_status program_new(an_program **out, an_error *e)
+static an_status handle_new(an_program **out, an_error *e)
 {
     *out = calloc(1, sizeof **out);
     if (*out) return AN_OK;
@@ -54,7 +56,7 @@ an_status an_program_from_mil(an_program **out, const char *text, size_t size, c
 {
     an_program *p;
     *out = NULL;
-    TRY(program_new(&p, e));
+    TRY(handle_new(&p, e));
     diag d = { 0 };
     mil_module *m = NULL;
     p->files = lower_weights_open(o ? o->model_dir : NULL);
@@ -71,7 +73,7 @@ an_status an_program_from_graph(an_program **out, const char *text, size_t size,
 {
     an_program *p;
     *out = NULL;
-    TRY(program_new(&p, e));
+    TRY(handle_new(&p, e));
     diag d = { 0 };
     if (graph_parse(text, size, &p->g, &d)) p->g = NULL;
     return program_done(out, p, &d, e);
@@ -87,7 +89,7 @@ static const model_config *preset(const char *name, diag *d)
 static an_status from_model(an_program **out, const model_config *c, const model_program *mp, diag *d, an_error *e)
 {
     an_program *p;
-    TRY(program_new(&p, e));
+    TRY(handle_new(&p, e));
     if (!d->st && model_program_build(c, mp, NULL, &p->g, d)) p->g = NULL;
     return program_done(out, p, d, e);
 }
@@ -228,4 +230,49 @@ const void *an_program_weights(const an_program *p, size_t *size)
 {
     *size = p->weights.count ? p->weights.bytes.n : 0;
     return p->weights.count ? p->weights.bytes.at : NULL;
+}
+
+/* ---- compiled ---- */
+
+static an_status compile_on(device *dev, const an_program *p, const strbuf *text, strbuf *out, diag *d)
+{
+    dev_blob blob = { .path = p->weight_path ? p->weight_path : "@model_path/weights/weight.bin", .bytes = p->weights.bytes.at, .n = p->weights.bytes.n };
+    dev_source src = { .text = text->at, .n_text = text->n, .file = p->g->title, .weights = { .blob = &blob, .n_blob = p->weights.count ? 1 : 0 } };
+    dev_program *made;
+    TRY(device_compile(dev, &src, &made, d));
+    an_status st = dev_program_bytes(made, out, d);
+    dev_program_free(made);
+    return st ? st : out->oom ? diag_nomem(d) : AN_OK;
+}
+
+an_status an_program_compile(an_program *p, const char *engine, void **bytes, size_t *size, an_error *e)
+{
+    strbuf text = { 0 }, out = { 0 };
+    diag d = { 0 };
+    device *dev = NULL;
+    *bytes = NULL, *size = 0;
+    print_mil(p, DIALECT_IOS18, &text, &d);
+    if (text.oom) diag_nomem(&d);
+    if (!d.st && !device_open(&dev, engine, NULL, &d) && compile_on(dev, p, &text, &out, &d)) { /* d says why */ }
+    device_close(dev);
+    sb_free(&text);
+    if (d.st) return sb_free(&out), api_error(e, &d);
+    *bytes = out.at, *size = out.n;
+    return AN_OK;
+}
+
+int an_program_is(const void *bytes, size_t size) { return program_is(bytes, size); }
+
+char *an_program_listing(const void *bytes, size_t size, an_error *e)
+{
+    program *p;
+    strbuf b = { 0 };
+    diag d = { 0 };
+    if (program_decode(bytes, size, &p, &d)) return api_error(e, &d), NULL;
+    program_print(p, &b);
+    program_free(p);
+    if (!b.oom) return api_take(&b);
+    sb_free(&b);
+    diag_nomem(&d);
+    return api_error(e, &d), NULL;
 }

@@ -5,7 +5,7 @@
 
 const option compile_options[] = {
     { "target", "CHIP", NULL, "make it fit this chip (m1 … m5); without it only chip-independent passes run" },
-    { "emit", "mil|mil-ios16|graph|dot", "mil", "what to write" },
+    { "emit", "mil|mil-ios16|graph|dot|program|listing", "mil", "what to write; program: what engines run, for the chip or else for cpu; listing: such a program, or FILE when it is one, as text" },
     { "out", "FILE", "-", "where to; weights go beside it as weights/weight.bin" },
     { "ports", NULL, NULL, "also pad, unify and rename ports as the engine's surfaces want" },
     { "no-opt", NULL, NULL, "print what was read" },
@@ -53,27 +53,51 @@ static int optimize(const args *a, an_program *p, const char *file)
     return an_program_optimize(p, &o, &e) ? say_error(file, &e) : 0;
 }
 
-/* Write text to `out` ("-": stdout), and its weights beside it as `weights` (NULL: weights/weight.bin). */
+static bool engine_form(const char *as) { return !strcmp(as, "program") || !strcmp(as, "listing"); }
+
+/* The program as `as` says: bytes that are the caller's, or NULL after saying why. */
+static void *made(const args *a, an_program *p, const char *as, size_t *n, int *code)
+{
+    static const char *const text[] = { "mil", "mil-ios16", "graph", "dot" };
+    bool listing = !strcmp(as, "listing");
+    const char *target = arg_of(a, "target");
+    char engine[80];
+    an_error e = { 0 };
+    void *out = NULL;
+    for (size_t i = 0; i < COUNT(text); i++)
+        if (!strcmp(text[i], as)) {
+            if ((out = an_program_text(p, as, &e))) *n = strlen(out);
+            else *code = say_error(an_program_name(p), &e);
+            return out;
+        }
+    if (a->cmd->run != cmd_compile || !engine_form(as)) {
+        *code = say(AN_USAGE, "--emit wants mil, mil-ios16, graph%s, got \"%s\"", a->cmd->run == cmd_compile ? ", dot, program or listing" : " or dot", as);
+        return NULL;
+    }
+    snprintf(engine, sizeof engine, target ? "soft:%.60s" : "cpu", target);
+    if (an_program_compile(p, engine, &out, n, &e)) return *code = say_error(an_program_name(p), &e), NULL;
+    if (!listing) return out;
+    char *shown = an_program_listing(out, *n, &e);
+    an_free(out);
+    if (shown) *n = strlen(shown);
+    else *code = say_error(an_program_name(p), &e);
+    return shown;
+}
+
+/* Write it to `out` ("-": stdout), and its weights beside it as `weights` (NULL: weights/weight.bin). */
 static int put_program(const args *a, an_program *p, const char *out, const char *weights)
 {
-    static const char *const forms[] = { "mil", "mil-ios16", "graph", "dot" };
-    const char *as = arg_of(a, "emit");
-    bool known = false;
-    for (size_t i = 0; i < COUNT(forms); i++) known |= !strcmp(forms[i], as);
-    if (!known) return say(AN_USAGE, "--emit wants mil, mil-ios16, graph or dot, got \"%s\"", as);
     an_error e = { 0 };
-    char *text = an_program_weight_file(p, weights, &e) ? NULL : an_program_text(p, as, &e);
-    if (!text) return say_error(an_program_name(p), &e);
-    if (!strcmp(out, "-")) {
-        size_t n;
-        if (an_program_weights(p, &n)) fprintf(stderr, "anneal: %zu bytes of weights are not written; --out FILE puts them beside it\n", n);
-        return put_text(text);
-    }
+    size_t size = 0, n;
+    int code = 0;
+    if (an_program_weight_file(p, weights, &e)) return say_error(an_program_name(p), &e);
+    void *bytes = made(a, p, arg_of(a, "emit"), &size, &code);
+    if (!bytes) return code;
     diag d = { 0 };
-    size_t n;
     const void *w = an_program_weights(p, &n);
     an_status st = AN_OK;
-    if (w) {
+    if (w && !strcmp(out, "-")) fprintf(stderr, "anneal: %zu bytes of weights are not written; --out FILE puts them beside it\n", n);
+    else if (w) {
         char *dir = folder_of(out);
         strbuf path = { 0 };
         sb_printf(&path, "%s/weights", dir ? dir : ".");
@@ -84,7 +108,21 @@ static int put_program(const args *a, an_program *p, const char *out, const char
         sb_free(&path);
         free(dir);
     }
-    if (!st) st = file_write(out, text, strlen(text), &d);
+    if (!st) st = file_write(out, bytes, size, &d);
+    an_free(bytes);
+    return st ? say(st, "%s", d.msg) : 0;
+}
+
+/* A compiled program can be looked at, and nothing else. */
+static int show_compiled(const args *a, const char *shown, const file_bytes *f)
+{
+    an_error e = { 0 };
+    if (strcmp(arg_of(a, "emit"), "listing"))
+        return say(AN_USAGE, "%s is compiled already: --emit listing shows it, anneal run runs it", shown);
+    char *text = an_program_listing(f->at, f->n, &e);
+    if (!text) return say_error(shown, &e);
+    diag d = { 0 };
+    an_status st = file_write(arg_of(a, "out"), text, strlen(text), &d);
     an_free(text);
     return st ? say(st, "%s", d.msg) : 0;
 }
@@ -107,13 +145,14 @@ static int from_file(const args *a, bool graph_only)
     file_bytes f;
     int code = read_text(path, &f);
     if (code) return code;
+    if (!graph_only && an_program_is(f.at, f.n)) return code = show_compiled(a, shown, &f), file_drop(&f), code;
     an_program *p = NULL;
     an_error e = { 0 };
     char *dir = folder_of(path);
     an_status st;
     if (!dir) st = AN_NOMEM, e = (an_error){ .status = AN_NOMEM, .message = "out of memory" };
     else if (graph_only || is_graph_text((const char *)f.at, f.n)) st = an_program_from_graph(&p, (const char *)f.at, f.n, &e);
-    else st = an_program_from_mil(&p, (const char *)f.at, f.n, &(an_read_options){ .model_dir = dir }, &e);
+    else st = an_program_from_mil(&p, (const char *)f.at, f.n, &(an_read_options){ .model_dir = dir, .need_weights = engine_form(arg_of(a, "emit")) }, &e);
     if (st) code = say_error(shown, &e);
     if (!code) code = optimize(a, p, shown);
     if (!code) code = put_program(a, p, graph_only ? "-" : arg_of(a, "out"), NULL);

@@ -1,4 +1,4 @@
-/* cmd_run.c: compile a MIL program for an engine, run it once on .npy files. */
+/* cmd_run.c: compile a MIL program for an engine, or take a compiled one, and run it once on .npy files. */
 #include <stdlib.h>
 
 #include "cli/cli.h"

@@ -200,7 +200,7 @@ typedef struct {
     const void *data; /* packed, any alignment */
 } dev_tensor;
 typedef VEC(dev_tensor) dev_tensors;
-/* Compile, bind, run. Inputs are converted to the declared types where no value is lost but by rounding floats; an input that is
+/* Compile (or adopt, when the text is program bytes), bind, run. Inputs are converted to the declared types where no value is lost but by rounding floats; an input that is
  * a state (an output has its name) may be left out and starts at zero. want: names of the results asked for, all when n_want
  * is 0; they come as fp16, fp32 or int32 in *out, in the order asked for, and live in *mem. said may be NULL. */
 an_status device_run_once(const char *name, const device_options *o, const dev_source *src, const dev_tensor *in, size_t n_in,

@@ -162,10 +162,20 @@ static an_status fill_inputs(once *c, const dev_tensor *in, size_t n_in, arena *
     return AN_OK;
 }
 
+/* Text is compiled. Program bytes are looked through before the device is asked: what is wrong with them comes before who may load them. */
+static an_status take_program(once *c, const dev_source *src, diag *d)
+{
+    if (!program_is(src->text, src->n_text)) return device_compile(c->dev, src, &c->p, d);
+    program *p;
+    TRY(program_decode(src->text, src->n_text, &p, d));
+    program_free(p);
+    return device_adopt(c->dev, src->text, src->n_text, &src->weights, &c->p, d);
+}
+
 static an_status run(once *c, const dev_source *src, const dev_tensor *in, size_t n_in, const char *const *want, size_t n_want, arena *mem,
                      dev_tensors *out, diag *d)
 {
-    TRY(device_compile(c->dev, src, &c->p, d));
+    TRY(take_program(c, src, d));
     const dev_port *ports;
     size_t n = dev_program_ports(c->p, DEV_OUTPUT, &ports);
     for (size_t i = 0; i < n_want; i++)

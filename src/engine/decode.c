@@ -281,12 +281,14 @@ static an_status get_program(reader *r)
     return program_check(r->p, r->d);
 }
 
+bool program_is(const void *bytes, size_t n) { return n >= 8 && !memcmp(bytes, PROGRAM_MAGIC, 8); }
+
 an_status program_decode(const void *bytes, size_t n, program **out, diag *d)
 {
     reader r = { .at = bytes, .start = bytes, .part = "header", .d = d };
     r.end = r.start + n;
     *out = NULL;
-    if (n < PROGRAM_HEADER || memcmp(bytes, PROGRAM_MAGIC, 8))
+    if (n < PROGRAM_HEADER || !program_is(bytes, n))
         return diag_fail(d, AN_INPUT, NOWHERE, "these %zu bytes are not an engine program: one begins with \"%s\" and a header of %d bytes", n,
                          PROGRAM_MAGIC, PROGRAM_HEADER);
     uint64_t version, zero, body, sum;

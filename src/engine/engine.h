@@ -107,6 +107,7 @@ typedef struct program {
 
 /* ---- container ---- */
 enum { PROGRAM_VERSION = 9 };
+bool program_is(const void *bytes, size_t n); /* they begin as one does */
 an_status program_encode(const program *p, strbuf *out, diag *d) MUST_CHECK;
 /* Bytes are copied. Everything is checked: checksum, version, counts, tensor numbers, shapes, sizes, chains, ports. */
 an_status program_decode(const void *bytes, size_t n, program **out, diag *d) MUST_CHECK;
