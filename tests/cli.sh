@@ -139,6 +139,23 @@ empty() {
     t "run, not an npy file" 3 $anneal run "$tmp/relu.mil" --engine cpu --in x="$tmp/relu.mil" --out y="$tmp/y.npy"
     t "run, refused by the chip" 4 $anneal run examples/oldchip.mil --engine soft:m1 --in x="$tmp/x.npy" --out y="$tmp/y.npy"
     t "run, bad text" 3 $anneal run "$tmp/bad.mil" --engine cpu --in x="$tmp/x.npy" --out y="$tmp/y.npy"
+    t "compile to a program" 0 $anneal compile "$tmp/relu.mil" --emit program --out "$tmp/relu.prog"
+    t "a program, listed" 0 $anneal compile "$tmp/relu.prog" --emit listing
+    has "a program, listed" out '^program "main" for "cpu"'
+    t "a program is no text" 2 $anneal compile "$tmp/relu.prog"
+    t "run a program" 0 $anneal run "$tmp/relu.prog" --engine cpu --in x="$tmp/x.npy" --out y="$tmp/yp.npy"
+    t "the answer of a program" 0 cmp "$tmp/yp.npy" "$tmp/want.npy"
+    t "a chip loads what it compiled itself" 4 $anneal run "$tmp/relu.prog" --engine soft:m1 --in x="$tmp/x.npy" --out y="$tmp/yp.npy"
+    t "compile to a program, refused by the chip" 4 $anneal compile examples/oldchip.mil --target m1 --emit program --out "$tmp/old.prog"
+    t "a program for a chip, listed" 0 $anneal compile "$tmp/relu.mil" --target m1 --emit listing
+    has "a program for a chip, listed" out 'port_ceiling=32768'
+    head -c 100 "$tmp/relu.prog" >"$tmp/cut.prog"
+    { head -c 60 "$tmp/relu.prog" && printf X && tail -c +62 "$tmp/relu.prog"; } >"$tmp/spoilt.prog"
+    for f in cut spoilt; do
+        t "list a program that is $f" 3 $anneal compile "$tmp/$f.prog" --emit listing
+        for e in cpu soft:m1; do t "run a program that is $f on $e" 3 $anneal run "$tmp/$f.prog" --engine $e --in x="$tmp/x.npy" --out y="$tmp/yp.npy"; done
+        has "run a program that is $f" err "$f.prog: "
+    done
     t "facts, one row" 0 $anneal facts N7
     has "facts, one row" out '^1 rows: 1 pass'
     t "facts, a row that is not modelled" 0 $anneal facts E1
@@ -334,6 +351,14 @@ empty() {
     t "generate from the newest checkpoint of a folder" 0 $anneal generate --model "$tmp/lt" --max-tokens 4 --no-cache --engine cpu
     t "train tiny, other settings" 3 $anneal train $lt --save "$tmp/lt" --resume --lr 0.5
     has "train tiny, other settings" err 'trained with "lr 0.003 to .*this run has "lr 0.5 to'
+    t "train tiny, gone on from nowhere" 3 $anneal train $lt --resume "$tmp/nowhere"
+    has "train tiny, gone on from nowhere" err 'nowhere: there is no checkpoint in it'
+    t "train tiny, saved in a file" 3 $anneal train $lt --save "$tmp/p.svg"
+    has "train tiny, saved in a file" err 'p.svg.*Not a directory'
+    t "train on text that is not there" 3 $anneal train $lt --data "$tmp/nowhere.txt"
+    has "train on text that is not there" err 'nowhere.txt: no such file'
+    t "train tiny, all of it done before" 0 $anneal train $lt --save "$tmp/lt" --resume
+    has "train tiny, all of it done before" err 'step 4 of 4, smoothed loss [0-9.]*,'
     t "train a language model, option of networks" 2 $anneal train $lt --final-test 3
     t "train a network, option of language models" 2 $anneal train --model mlp --prompt x
     t "train a network, another option of language models" 2 $anneal train --model mlp --compact-vocab

@@ -73,6 +73,15 @@ EOF
     [ "$(grep -c '"again":true' "$tmp/tight.out")" -ge 2 ] || bad "restart: it did not execute itself: $(cat "$tmp/tight.out")"
     [ "$(digest "$tmp/tight.out")" = "$(digest "$tmp/out")" ] || bad "restart: another digest"
 
+    # the same with a budget of ten, which one round of one layer takes, and losses on text kept back that the next process has to find
+    sed 's/"num_hidden_layers":2/"num_hidden_layers":1/' "$tmp/config.json" >"$tmp/one.json"
+    again="$anneal train --model $tmp/one.json --data $tmp/s.u16 --engine soft:m4 --pipeline restart --threads 1 --batch 1 --seq 16 --steps 4 --sample-every 0 --eval-every 2 --json"
+    $again --save "$tmp/roomy1" --compile-limit 1000 >"$tmp/out" 2>"$tmp/err" || bad "restart of one layer, room to spare: $(cat "$tmp/err")"
+    $again --save "$tmp/ten" --compile-limit 10 >"$tmp/ten.out" 2>"$tmp/err" || bad "restart with a budget of ten: $(cat "$tmp/err")"
+    [ "$(grep -c 'going on in a new one' "$tmp/err")" -ge 3 ] || bad "restart with a budget of ten: it did not execute itself: $(cat "$tmp/err")"
+    [ "$(digest "$tmp/ten.out")" = "$(digest "$tmp/out")" ] || bad "restart with a budget of ten: another digest"
+    [ "$(grep '"validation","step"' "$tmp/ten.out")" = "$(grep '"validation","step"' "$tmp/out")" ] || bad "restart with a budget of ten: other losses on text kept back"
+
     # asked to end: the update is finished and saved, exit 0
     $train --steps 100000 --save "$tmp/asked" >"$tmp/out" 2>"$tmp/err" &
     pid=$!

@@ -150,7 +150,7 @@ static an_status run_it(const an_lm_train_options *o, watch *w, an_lm_train_resu
                          .seq = o->seq, .accum = o->accum, .lr = o->lr, .lr_end = o->lr_end, .schedule = o->schedule, .warmup = o->warmup, .decay = o->decay, .clip = o->clip,
                          .optimizer = o->optimizer, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale != 0, .seed = o->seed, .validation = o->validation,
                          .eval_every = o->eval_every, .sample_every = o->sample_every, .sample_tokens = o->sample_tokens, .prompt = o->prompt, .save = o->save,
-                         .save_every = o->save_every, .keep = o->keep, .resume = o->resume != 0, .residual = o->residual_scale, .softcap = o->softcap,
+                         .save_every = o->save_every, .keep = o->keep, .resume = o->resume != 0, .must_resume = o->resume > 1, .residual = o->residual_scale, .softcap = o->softcap,
                          .zero_init = o->zero_init != 0, .compact_vocab = o->compact_vocab != 0, .recompute = o->recompute != 0, .stats_every = o->stats_every,
                          .on_note = o->on_note ? on_note : NULL, .on_progress = on_progress, .on_eval = on_eval,
                          .on_sample = o->on_sample ? on_sample : NULL, .on_event = o->profile ? on_event : NULL, .stop = stop, .warn = o->on_warning ? on_warning : NULL, .user = w };
@@ -171,6 +171,7 @@ an_status an_lm_train(const an_lm_train_options *o, an_lm_train_result *r, an_er
     if (!w || (o->profile && !(w->lanes = plot_lanes_new()))) return free(w), diag_nomem(&d), api_error(e, &d);
     w->o = o;
     an_status st = run_it(o, w, r, &d);
+    if (!w->updates) remember(w, r->done); /* all of it was done by earlier processes */
     draw(w, r);
     plot_lanes_free(w->lanes);
     free(w);

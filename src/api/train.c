@@ -252,7 +252,7 @@ an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *
     memcpy(r->optimizer, q.optimizer, sizeof r->optimizer);
     r->steps = q.steps, r->batch = q.batch, r->n_train = q.n_train, r->n_test = q.n_test, r->final_n = q.final_n, r->parameters = q.stats.n_numbers;
     r->loss = q.loss, r->final_accuracy = q.final_accuracy, r->seconds = q.seconds, r->digest = q.digest;
-    r->updates = q.stats.steps, r->skipped = q.stats.skipped, r->dispatches = q.stats.dispatches, r->minibatches = q.stats.minibatches;
+    r->updates = q.stats.steps, r->skipped = q.stats.skipped, r->dispatches = q.stats.dispatches, r->minibatches = q.stats.minibatches, r->ran = q.stats.ran;
     r->host_bytes_in = q.stats.host_bytes_in, r->host_bytes_out = q.stats.host_bytes_out, r->state_bytes = q.stats.state_bytes;
     return st ? api_error(e, &d) : AN_OK;
 }

@@ -165,7 +165,7 @@ static bool read_options(const args *a, an_train_run_options *o)
 
 static void put_result(const listener *l, const an_train_result *r)
 {
-    double per = r->minibatches ? (double)r->dispatches / (double)r->minibatches : 0;
+    double per = r->ran ? (double)r->dispatches / (double)r->ran : 0; /* the rest of a group that overflowed is left out */
     if (l->json) {
         printf("{\"kind\":\"result\",\"model\":\"%s\",\"engine\":\"%s\",\"optimizer\":\"%s\",\"parameters\":%lld,\"steps\":%lld,\"loss\":", r->model, r->engine, r->optimizer,
                (long long)r->parameters, (long long)r->steps);

@@ -159,7 +159,7 @@ static bool folder_of_run(const args *a, an_lm_train_options *o)
     if (!from) return true;
     if (*from && o->save && strcmp(from, o->save))
         return say(AN_USAGE, "--resume %s and --save %s are two folders; a run goes on in its own (a model trained elsewhere is continued with --model)", from, o->save), false;
-    if (*from) o->save = from;
+    if (*from) o->save = from, o->resume = 2; /* named: a name that is wrong must not begin another run */
     return o->save ? true : (say(AN_USAGE, "--resume wants a folder of checkpoints: its own, or that of --save"), false);
 }
 
@@ -221,7 +221,9 @@ static void put_result(const listener *l, const an_lm_train_result *r)
     if (l->json) put_json(r);
     else if (plot && !r->again) puts(plot);
     fprintf(stderr, "%s on %s by %s, %s, %lld parameters: ", r->model, r->engine, r->pipeline, r->optimizer, (long long)r->parameters);
-    fprintf(stderr, "step %lld of %lld, loss %.4f (smoothed %.4f)", (long long)r->done, (long long)r->steps, r->loss, r->smooth);
+    fprintf(stderr, "step %lld of %lld", (long long)r->done, (long long)r->steps);
+    if (isfinite(r->loss)) fprintf(stderr, ", loss %.4f", r->loss); /* a process may have had nothing left to do */
+    if (isfinite(r->smooth)) fprintf(stderr, "%s %.4f%s", isfinite(r->loss) ? " (smoothed" : ", smoothed loss", r->smooth, isfinite(r->loss) ? ")" : "");
     if (isfinite(r->validation)) fprintf(stderr, ", %.4f on text kept back", r->validation);
     fprintf(stderr, "; %.1f s in updates, %llu skipped; digest %016llx\n", r->seconds, (unsigned long long)r->skipped, (unsigned long long)r->digest);
     if (r->lanes) fputs(r->lanes, stderr);
@@ -286,6 +288,7 @@ int train_lm(const args *a)
     if (r.updates || r.done) put_result(&l, &r);
     code = finish(a, &l, &o, &r, st, &e);
     bool again = !code && r.again && !asked;
+    if (again) fprintf(stderr, "anneal: %s compiles no more programs in this process: going on in a new one after step %lld\n", r.engine, (long long)r.done);
     an_lm_train_result_free(&r);
     return again ? start_anew(a) : code;
 }

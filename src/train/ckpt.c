@@ -74,14 +74,17 @@ static an_status list(const char *dir, arena *mem, int64_t **out, size_t *n, dia
     return st;
 }
 
-static void sweep(const char *dir, int keep, const char *temp)
+/* Behind `step`, which was just written, there may be folders that were not intact when the run went on from an earlier one. They are
+ * none of the newest: counted as such they would push out the only one that is whole. */
+static void sweep(const char *dir, int keep, int64_t step_now, const char *temp)
 {
     arena mem = { 0 };
     diag d = { 0 };
     int64_t *step;
     size_t n;
     if (!list(dir, &mem, &step, &n, &d))
-        for (size_t i = (size_t)keep; i < n; i++) {
+        for (size_t i = 0, seen = 0; i < n; i++) {
+            if (step[i] > step_now || ++seen <= (size_t)keep) continue;
             char *old = arena_printf(&mem, "%s/step-%08lld", dir, (long long)step[i]);
             if (old) remove_folder(old);
         }
@@ -116,6 +119,7 @@ static void put_note(strbuf *b, const ckpt_note *n)
     sb_printf(b, "  \"data\": \"%016llx\",\n  \"seed\": \"%llu\",\n  \"smooth\": ", (unsigned long long)n->data_digest, (unsigned long long)n->seed);
     if (isfinite(n->smooth)) sb_printf(b, "%.17g", n->smooth);
     else sb_puts(b, "null");
+    if (n->owed) sb_puts(b, ",\n  \"owed\": true");
     sb_puts(b, ",\n  \"setting\": ");
     sb_json(b, n->setting, strlen(n->setting));
 }
@@ -183,10 +187,23 @@ static an_status publish(const ckpt_options *o, const char *temp, const char *na
     return file_write(latest, line, strlen(line), d);
 }
 
+static char *temp_name(arena *mem, const char *dir) { return arena_printf(mem, "%s/.tmp-%ld", dir, (long)getpid()); }
+
+an_status ckpt_ready(const char *dir, diag *d)
+{
+    arena mem = { 0 };
+    char *temp = temp_name(&mem, dir);
+    an_status st = temp ? dir_make(dir, d) : diag_nomem(d);
+    if (!st) remove_folder(temp), st = dir_make(temp, d);
+    if (!st) remove_folder(temp);
+    arena_free(&mem);
+    return st;
+}
+
 an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, diag *d)
 {
     arena mem = { 0 };
-    char *temp = arena_printf(&mem, "%s/.tmp-%ld", o->dir, (long)getpid()), *name = arena_printf(&mem, "step-%08lld", (long long)note->step);
+    char *temp = temp_name(&mem, o->dir), *name = arena_printf(&mem, "step-%08lld", (long long)note->step);
     an_status st = temp && name ? dir_make(o->dir, d) : diag_nomem(d);
     if (!st) {
         remove_folder(temp);
@@ -194,7 +211,7 @@ an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const
         if (!st) st = fill(o, p, s, note, temp, &mem, d);
         if (!st) st = publish(o, temp, name, &mem, d);
         if (st) remove_folder(temp);
-        else sweep(o->dir, o->keep > 0 ? o->keep : KEEP, temp);
+        else sweep(o->dir, o->keep > 0 ? o->keep : KEEP, note->step, temp);
     }
     arena_free(&mem);
     return st;
@@ -223,7 +240,7 @@ static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
     if (!json_is_integer(step) || !json_is_integer(epoch) || !json_is_integer(sample) || json_integer_value(step) < 0 || json_integer_value(epoch) < 0 || json_integer_value(sample) < 0)
         return bad(path, "step, epoch and sample must be whole numbers of at least 0", d);
     *n = (ckpt_note){ .step = json_integer_value(step), .pos = { (uint64_t)json_integer_value(epoch), (uint64_t)json_integer_value(sample) },
-                      .smooth = json_is_number(smooth) ? json_number_value(smooth) : (double)NAN };
+                      .smooth = json_is_number(smooth) ? json_number_value(smooth) : (double)NAN, .owed = json_is_true(json_object_get(top, "owed")) };
     if (!text_u64(top, "data", 16, &n->data_digest) || !text_u64(top, "seed", 10, &n->seed)) return bad(path, "data or seed is not a number", d);
     if (!setting || strlen(setting) >= sizeof n->setting) return bad(path, "there is no setting", d);
     snprintf(n->setting, sizeof n->setting, "%s", setting);

@@ -21,6 +21,7 @@ typedef struct {
     uint64_t data_digest;     /* corpus_digest */
     uint64_t seed;
     double smooth;            /* smoothed loss; NAN: none yet */
+    bool owed;                /* the loss on text kept back was due after this step, and the process had no compiles left for it */
     char setting[600];        /* what must be the same for the run to go on: model, batch, pipeline's state form, schedule … */
 } ckpt_note;
 
@@ -33,7 +34,10 @@ typedef struct {
     pool *pool;
 } ckpt_options;
 
-/* On failure the checkpoints that were there stay as they were. */
+/* Is there a folder that can be written, or can one be made? Asked before the first update: later it costs what was learned. */
+an_status ckpt_ready(const char *dir, diag *d) MUST_CHECK;
+/* On failure the checkpoints that were there stay as they were. Ones of later steps, which could not be gone on from, are neither
+ * counted among those that stay nor removed. */
 an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, diag *d) MUST_CHECK;
 /* The newest intact checkpoint of a folder of checkpoints, or the folder itself when it is one. warn (may be NULL) is told of damaged ones.
  * AN_INPUT: there is none. The path lives in *mem. */

@@ -83,8 +83,8 @@ static an_status delta_sync(host *h, diag *d)
         if (!st) continue;
         host_warn(h, "%s: %s; %s does not honour reloads: programs are compiled again instead", g->name, why.msg, device_name(h->p->o.dev));
         h->way = &host_restart;
-        if (restart_spent(h)) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s took no reload and compiles no more in this process: save, and go on in a new one", device_name(h->p->o.dev));
-        return restart_sync(h, d);
+        h->put_off = restart_spent(h);
+        return h->put_off ? AN_OK : restart_sync(h, d);
     }
     return AN_OK;
 }

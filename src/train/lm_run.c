@@ -29,6 +29,7 @@ typedef struct {
     int64_t batch, seq, accum;
     int32_t *ids;
     diag unsaved;           /* the last save that failed */
+    bool settled;           /* the state is that behind note.step updates, none begun */
     diag *d;
 } run;
 
@@ -97,8 +98,10 @@ static an_status open_data(run *r)
     const lm_run_options *o = r->o;
     double kept = o->validation < 0 ? 0 : o->validation > 0 ? o->validation : 0.02;
     const char *name = o->data ? o->data : STORIES;
+    path_info i;
+    if (strcmp(name, STORIES) && !path_look(name, &i)) return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: no such file", name);
     if (!r->tok && !shard_is(name))
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is text: name its tokenizer with --tokenizer", name);
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is text: name its tokenizer with --tokenizer (bare ids end in .u16 or .u32; llm.c's .bin begins with its header)", name);
     TRY(corpus_open(name, &(corpus_options){ .tok = r->tok, .vocab = (uint32_t)r->c.vocab, .seq = r->seq, .seed = o->seed, .validation = kept, .pool = r->pool }, &r->data, r->d));
     r->note.data_digest = corpus_digest(r->data);
     snprintf(r->out->data, sizeof r->out->data, "%s", name);
@@ -195,6 +198,9 @@ static an_status set_up(run *r)
     r->note = (ckpt_note){ .seed = o->seed, .smooth = (double)NAN };
     if (o->save && !o->resume && ckpt_any(o->save))
         return diag_fail(r->d, AN_USAGE, NOWHERE, "%s has checkpoints already: go on from them with --resume, or name another folder", o->save);
+    if (o->resume && o->must_resume && !(o->save && ckpt_any(o->save)))
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: there is no checkpoint in it", o->save ? o->save : "the run has no folder");
+    if (o->save) TRY(ckpt_ready(o->save, r->d));
     TRY(pool_make(&r->pool, o->device.threads, r->d));
     device_options dev = o->device;
     dev.pool = r->pool;
@@ -334,22 +340,35 @@ static double scale_now(run *r)
     return s.train.loss_scale;
 }
 
-static an_status update(run *r, lm_progress *q, bool *again)
+/* One minibatch of an update, the a-th. */
+static an_status minibatch(run *r, int64_t a, double lr, train_report *rep, uint64_t *data_ns, bool *bad)
+{
+    bool due = r->o->stats_every > 0 && (r->note.step + 1) % r->o->stats_every == 0, again = false;
+    uint64_t t0 = clock_ns();
+    TRY(corpus_batch(r->data, CORPUS_TRAIN, r->batch, &r->note.pos, r->ids, r->d));
+    lm_shape_rows(&r->shape, r->ids, (size_t)(r->batch * (r->seq + 1)));
+    *data_ns += clock_ns() - t0;
+    if (due && a == 0) TRY(tell(r, NAN, scale_now(r), false));
+    TRY(pipe_step(r->p, r->ids, lr, rep, &again, r->d));
+    r->out->again |= again;
+    if (rep->put_off || rep->finite || *bad) return AN_OK;
+    *bad = true;
+    return tell(r, rep->loss, rep->loss_scale, true);
+}
+
+static an_status update(run *r, lm_progress *q, bool *put_off)
 {
     train_report rep = { 0 };
-    an_status st = AN_OK;
     uint64_t t0 = clock_ns(), data = 0;
-    bool bad = false, due = r->o->stats_every > 0 && (r->note.step + 1) % r->o->stats_every == 0;
+    corpus_pos from = r->note.pos;
+    bool bad = false;
     q->loss = 0;
     for (int64_t a = 0; a < r->accum; a++) {
-        uint64_t t1 = clock_ns();
-        TRY(corpus_batch(r->data, CORPUS_TRAIN, r->batch, &r->note.pos, r->ids, r->d));
-        lm_shape_rows(&r->shape, r->ids, (size_t)(r->batch * (r->seq + 1)));
-        data += clock_ns() - t1;
-        if (due && a == 0) TRY(tell(r, NAN, scale_now(r), false));
-        TRY(pipe_step(r->p, r->ids, q->lr, &rep, again, r->d));
-        if (!rep.finite && !bad) bad = true, st = tell(r, rep.loss, rep.loss_scale, true);
-        TRY(st);
+        an_status st = minibatch(r, a, q->lr, &rep, &data, &bad);
+        if (st || rep.put_off) { /* the first of a group failed, or was put off: the state is as it was, and its samples are still to come */
+            if (a == 0) r->note.pos = from;
+            return r->settled = a == 0, *put_off = rep.put_off, st;
+        }
         q->loss += rep.loss / (double)r->accum;
     }
     q->grad_norm = rep.grad_norm, q->loss_scale = rep.loss_scale, q->skipped = rep.skipped, q->applied = rep.applied;
@@ -358,33 +377,59 @@ static an_status update(run *r, lm_progress *q, bool *again)
     return AN_OK;
 }
 
+static an_status evaluate(run *r)
+{
+    double loss;
+    TRY(validate(r, &loss));
+    r->note.owed = false;
+    if (r->o->on_eval && isfinite(loss)) r->o->on_eval(r->o->user, r->note.step, loss);
+    return AN_OK;
+}
+
+/* What is due after an update that is not the last. Where the process has no compiles left, the next one looks at the text kept back. */
+static an_status look_around(run *r)
+{
+    const lm_run_options *o = r->o;
+    bool look = o->eval_every > 0 && r->note.step % o->eval_every == 0;
+    r->note.owed = look && r->out->again;
+    if (look && !r->note.owed) TRY(evaluate(r));
+    return o->sample_every > 0 && r->note.step % o->sample_every == 0 ? sample_text(r, r->note.step) : AN_OK;
+}
+
+static an_status only_a_new_process(run *r, int64_t first)
+{
+    if (!r->out->again) return AN_OK;
+    if (r->note.step == first && first < r->schedule.steps)
+        return diag_fail(r->d, AN_UNSUPPORTED, NOWHERE, "%s compiles too few programs in a process for one update by %s", device_name(r->dev), pipe_name(pipe_kind_of(r->p)));
+    if (r->o->save) return AN_OK;
+    return diag_fail(r->d, AN_UNSUPPORTED, NOWHERE, "%s compiles no more programs in this process after step %lld; a new one could go on from a checkpoint, but there is no --save",
+                     device_name(r->dev), (long long)r->note.step);
+}
+
 static an_status loop(run *r)
 {
     const lm_run_options *o = r->o;
-    int64_t save_every = o->save_every > 0 ? o->save_every : SAVE_EVERY, saved = o->resume ? r->note.step : -1;
+    int64_t save_every = o->save_every > 0 ? o->save_every : SAVE_EVERY, first = r->note.step, saved = first;
     r->out->smooth = r->note.smooth;
-    while (r->note.step < r->schedule.steps && !r->out->stopped && !r->out->again) {
+    r->settled = true;
+    an_status st = r->note.owed ? evaluate(r) : AN_OK;
+    while (!st && r->note.step < r->schedule.steps && !r->out->stopped && !r->out->again) {
         lm_progress q = { .steps = r->schedule.steps, .lr = train_schedule_lr(&r->schedule, r->note.step) };
-        TRY(update(r, &q, &r->out->again));
+        bool put_off = false;
+        if ((st = update(r, &q, &put_off)) || put_off) break;
         q.step = ++r->note.step;
         double share = MAX(0.05, 1.0 / (double)q.step); /* a plain mean until there are 20 */
         if (isfinite(q.loss)) r->note.smooth = isfinite(r->note.smooth) ? (1 - share) * r->note.smooth + share * q.loss : q.loss;
         q.smooth = r->note.smooth;
         r->out->loss = q.loss, r->out->smooth = q.smooth, r->out->seconds += q.ms / 1e3;
         if (o->on_progress) o->on_progress(o->user, &q);
-        bool last = q.step == q.steps;
-        if (o->eval_every > 0 && !last && q.step % o->eval_every == 0) {
-            double loss;
-            TRY(validate(r, &loss));
-            if (o->on_eval && isfinite(loss)) o->on_eval(o->user, q.step, loss);
-        }
-        if (o->sample_every > 0 && !last && q.step % o->sample_every == 0) TRY(sample_text(r, q.step));
+        if (q.step < q.steps) st = look_around(r);
         r->out->stopped = o->stop && o->stop(o->user);
         if (q.step % save_every == 0 || r->out->again) save(r), saved = q.step;
     }
-    if (saved != r->note.step) save(r);
+    if (r->note.step > saved && r->settled) save(r); /* after a failure too: what was learned before it is worth keeping */
     r->out->done = r->note.step;
-    return AN_OK;
+    return st ? st : only_a_new_process(r, first);
 }
 
 static an_status digest(run *r)

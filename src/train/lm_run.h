@@ -54,6 +54,7 @@ typedef struct {             /* zero means default */
     bool recompute;          /* activations of a layer are computed again instead of being held: less memory, same bits */
     int64_t stats_every;     /* updates between norms of weights and gradients (on_note); 0: none */
     bool resume;             /* go on from the newest checkpoint in save. Without it a folder that has one is refused */
+    bool must_resume;        /* and there must be one: where there is none, the run does not begin */
     void (*on_progress)(void *user, const lm_progress *p);
     void (*on_eval)(void *user, int64_t step, double loss);
     void (*on_sample)(void *user, int64_t step, const char *text, size_t n);

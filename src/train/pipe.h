@@ -56,7 +56,8 @@ pipe_kind pipe_kind_of(const pipeline *p);
 
 /* tokens: [batch, seq + 1]; position t predicts token t + 1. One minibatch; the last of a group of train.accum updates.
  * AN_MISMATCH: it cannot recover; the message names the first tensor that went bad where that is known.
- * restart: r->applied may come with *again set: the state must be saved and the process started anew before the next step. */
+ * restart: r->applied may come with *again set: the state must be saved and the process started anew before the next step; so may
+ * r->put_off, where a device that took no reload has no compiles left for this one. */
 an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report *r, bool *again, diag *d) MUST_CHECK;
 /* Mean loss in nats with the weights as they are; nothing moves. */
 an_status pipe_loss(pipeline *p, const int32_t *tokens, double *loss, diag *d) MUST_CHECK;

@@ -120,10 +120,19 @@ static an_status sync(host *h, diag *d)
 {
     if (!h->stale) return AN_OK;
     uint64_t t0 = clock_ns();
+    h->put_off = false;
     TRY(h->way->sync(h, d));
-    h->stale = false;
+    h->stale = h->put_off;
     host_event(h, "host", "weights", -1, t0);
     return AN_OK;
+}
+
+/* For those who cannot put it off. */
+static an_status sync_now(host *h, diag *d)
+{
+    TRY(sync(h, d));
+    if (!h->put_off) return AN_OK;
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s took no reload and compiles no more in this process: save, and go on in a new one", device_name(h->p->o.dev));
 }
 
 static void drain(host *h)
@@ -195,6 +204,7 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     double loss = NAN, unit = books_scale(h) * (double)h->p->B;
     *r = (train_report){ .lr = lr, .loss = NAN, .grad_norm = NAN, .loss_scale = books_scale(h), .step = h->t->steps, .skipped = h->t->skipped };
     TRY(sync(h, d));
+    if (h->put_off) return r->put_off = *again = true, h->restarts_wanted++, AN_OK;
     if (!h->t->group_bad) TRY(gradients(h, tokens, &loss, NULL, d)); /* else the group is skipped anyway */
     uint64_t t0 = clock_ns();
     diag why = { 0 };
@@ -217,7 +227,7 @@ an_status host_look(void *way, const int32_t *tokens, double loss_scale, pipe_se
     pipe_bad count = h->count;
     double loss;
     memcpy(first, h->bad, sizeof first);
-    TRY(sync(h, d));
+    TRY(sync_now(h, d));
     h->to_the_end = true, h->look_scale = loss_scale;
     an_status st = gradients(h, tokens, &loss, out, d);
     h->to_the_end = false, h->look_scale = 0;
@@ -233,7 +243,7 @@ static an_status loss_of(void *way, const int32_t *tokens, double *loss, diag *d
     host *h = way;
     pipeline *p = h->p;
     *loss = 0;
-    TRY(sync(h, d));
+    TRY(sync_now(h, d));
     for (int64_t b = 0; b < p->B; b++) {
         double one = 0;
         TRY(pass_forward(h, tokens + b * (p->T + 1), &one, d));

@@ -69,7 +69,7 @@ typedef struct {
 typedef struct host host;
 typedef struct {
     bool open;           /* weights are inputs */
-    an_status (*sync)(host *h, diag *d); /* programs compute with the weights of the books */
+    an_status (*sync)(host *h, diag *d); /* programs compute with the weights of the books, or h->put_off */
     bool (*spent)(const host *h);        /* the device will not take the weights of another update */
 } host_way;
 extern const host_way host_delta, host_dynamic, host_restart;
@@ -96,6 +96,7 @@ struct host {
     bool packed;         /* open programs have one input: pack_wanted */
     float *turned;       /* packed: a weight on its way */
     bool stale;          /* the books moved on: sync before the next dispatch */
+    bool put_off;        /* the sync found no compiles left: still stale, and only a new process can go on */
     /* one sequence */
     const int32_t *ids, *targets;
     float *x0, *digit[2], *seed; /* embedded input; target digits; [T] */

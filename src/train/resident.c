@@ -287,7 +287,17 @@ static an_status dispatch(trainer *t, prog_kind k, diag *d)
         if (!t->inputs.at[i].set && dev_program_port(p->p, DEV_INPUT, t->inputs.at[i].port, NULL))
             return diag_fail(d, AN_INPUT, NOWHERE, "input %s was not put", t->inputs.at[i].name);
     TRY(request(t, p, &r, d));
-    return device_run(r, DEV_QOS, d);
+    diag why = { 0 };
+    an_status st = device_run(r, DEV_QOS, &why);
+    if (st && st != AN_NOMEM) { /* it reads one side of every state and writes the other: an engine that only stumbled goes on */
+        strbuf b = { 0 };
+        sb_printf(&b, "%s; running it once more", why.msg);
+        if (!b.oom && t->o.warn) t->o.warn(t->o.user, b.at);
+        sb_free(&b);
+        why = (diag){ 0 };
+        st = device_run(r, DEV_QOS, &why);
+    }
+    return st ? diag_fail(d, st, why.at, "%s", why.msg) : AN_OK;
 }
 
 an_status train_put(trainer *t, const char *name, dtype dt, const void *data, diag *d)
@@ -340,6 +350,7 @@ static an_status run_minibatch(trainer *t, bool last, double lr, double S, train
     TRY(get_one(t, t->power_s, t->state_dt, &power, d));
     device_get_stats(t->dev, &after);
     t->dispatches += after.dispatches - before.dispatches;
+    t->ran++;
     t->bytes_in = after.bytes_to_device - t->mark_in, t->bytes_out = after.bytes_from_device - t->mark_out;
     t->mark_in = after.bytes_to_device, t->mark_out = after.bytes_from_device;
     r->finite = scale_finite(t, r->loss, peak, power);
@@ -398,7 +409,7 @@ void train_get_stats(trainer *t, train_stats *out)
 {
     device_stats st;
     device_get_stats(t->dev, &st);
-    *out = (train_stats){ .steps = t->steps, .skipped = t->skipped, .minibatches = t->minibatches, .dispatches = t->dispatches,
+    *out = (train_stats){ .steps = t->steps, .skipped = t->skipped, .minibatches = t->minibatches, .ran = t->ran, .dispatches = t->dispatches,
                           .host_bytes_in = t->bytes_in, .host_bytes_out = t->bytes_out, .n_params = t->params.n, .n_states = t->states.n,
                           .n_numbers = t->n_numbers, .loss_scale = t->scale.scale, .compile_ms = st.compile_ms };
     for (size_t i = 0; i < t->states.n; i++) out->state_bytes += t->states.at[i].bytes;
@@ -408,10 +419,10 @@ void train_print_stats(trainer *t, strbuf *b, const char *format)
 {
     train_stats s;
     train_get_stats(t, &s);
-    double per = s.minibatches ? (double)s.dispatches / (double)s.minibatches : 0;
+    double per = s.ran ? (double)s.dispatches / (double)s.ran : 0;
     bool json = !strcmp(format, "json");
-    sb_printf(b, json ? "{\"kind\":\"stats\",\"steps\":%llu,\"skipped\":%llu,\"minibatches\":%llu,\"dispatches\":%llu,\"dispatches_per_minibatch\":%g,\"host_bytes_in\":%llu,\"host_bytes_out\":%llu,\"state_bytes\":%llu,\"params\":%lld}\n"
-                      : "%llu updates, %llu skipped, %llu minibatches, %llu dispatches: %g per minibatch; %llu bytes from the host and %llu to it per minibatch; %llu bytes of state on the device for %lld parameters\n",
-              (unsigned long long)s.steps, (unsigned long long)s.skipped, (unsigned long long)s.minibatches, (unsigned long long)s.dispatches, per,
+    sb_printf(b, json ? "{\"kind\":\"stats\",\"steps\":%llu,\"skipped\":%llu,\"minibatches\":%llu,\"ran\":%llu,\"dispatches\":%llu,\"dispatches_per_minibatch\":%g,\"host_bytes_in\":%llu,\"host_bytes_out\":%llu,\"state_bytes\":%llu,\"params\":%lld}\n"
+                      : "%llu updates, %llu skipped, %llu minibatches, of which %llu ran here in %llu dispatches: %g each; %llu bytes from the host and %llu to it per minibatch; %llu bytes of state on the device for %lld parameters\n",
+              (unsigned long long)s.steps, (unsigned long long)s.skipped, (unsigned long long)s.minibatches, (unsigned long long)s.ran, (unsigned long long)s.dispatches, per,
               (unsigned long long)s.host_bytes_in, (unsigned long long)s.host_bytes_out, (unsigned long long)s.state_bytes, (long long)s.n_numbers);
 }

@@ -90,12 +90,14 @@ typedef struct {
     double lr, loss_scale;
     bool finite;
     bool applied;      /* the weights moved. false: accumulating, or skipped */
+    bool put_off;      /* pipelines: nothing was done, and the same minibatch is wanted again in a new process */
     uint64_t step;     /* updates so far */
     uint64_t skipped;  /* updates that were skipped so far */
 } train_report;
 
 typedef struct {
     uint64_t steps, skipped, minibatches;
+    uint64_t ran;                                /* minibatches that were dispatched since it was opened: not the rest of a group that had overflowed */
     uint64_t dispatches;                         /* of this trainer's step programs */
     uint64_t host_bytes_in, host_bytes_out;      /* per minibatch, as the device counted them in the last one */
     uint64_t state_bytes;                        /* resident numbers: one copy */

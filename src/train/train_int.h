@@ -122,7 +122,7 @@ struct trainer {
     scaler scale;
     int at;                /* minibatch of the group at hand */
     bool group_bad;
-    uint64_t steps, skipped, minibatches, dispatches;
+    uint64_t steps, skipped, minibatches, ran, dispatches;
     uint64_t bytes_in, bytes_out; /* of the last minibatch */
     uint64_t mark_in, mark_out;   /* the device's counts when it began */
     const vec_kernels *vec;

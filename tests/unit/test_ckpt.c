@@ -1,4 +1,5 @@
 /* test_ckpt: checkpoints that were damaged, left half written, or could not be written at all. */
+#include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -112,7 +113,7 @@ static void none_intact(void **state)
     small_end(&r);
 }
 
-/* A folder that cannot be: the run goes to its end, warns on the way, and says at the end that nothing was kept. */
+/* A folder that cannot be is found out before the first update; so is a name that was to be gone on from. */
 static void nowhere_to_save(void **state)
 {
     (void)state;
@@ -120,14 +121,151 @@ static void nowhere_to_save(void **state)
     lm_run_result q;
     diag d = { 0 };
     small_begin(&r);
-    assert_ok(file_write(r.save, "a file", 6, &d), d);
     lm_run_options o = small_options(&r, "cpu");
-    o.steps = 4, o.save_every = 2;
+    o.steps = 4, o.save_every = 2, o.resume = o.must_resume = true;
     assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
-    assert_true(r.n == 4 && q.done == 4 && q.digest);
-    assert_non_null(strstr(d.msg, "the last checkpoint could not be written"));
-    assert_non_null(strstr(r.warned, "step 2 was not saved"));
+    assert_true(r.n == 0 && strstr(d.msg, "there is no checkpoint in it"));
+    assert_ok(file_write(r.save, "a file", 6, &d), d);
+    o.resume = o.must_resume = false, d = (diag){ 0 };
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_true(r.n == 0 && strstr(d.msg, r.save) && strstr(d.msg, "Not a directory"));
     small_end(&r);
+}
+
+/* Damaged ones of later steps do not push out the one that was just written, however few stay. */
+static void damaged_ones_do_not_count(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    char path[200];
+    file_bytes f;
+    diag d = { 0 };
+    small_begin(&r);
+    run_to(&r, 8, 6, false, &q); /* 4 and 6 are there */
+    spoil(&r, "step-00000006/state.safetensors", 0);
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 8, o.save_every = 1, o.keep = 1, o.resume = true, r.n = 0, r.stop_at = 1;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_int_equal(q.done, 5);
+    small_path(&r, "latest", path, sizeof path);
+    assert_ok(file_read(path, 100, &f, &d), d);
+    assert_string_equal((char *)f.at, "step-00000005\n");
+    file_drop(&f);
+    assert_true(there(&r, "step-00000005") && there(&r, "step-00000006") && !there(&r, "step-00000004"));
+    r.n = r.stop_at = 0;
+    assert_ok(lm_run(&o, &q, &d), d); /* the damaged one is written anew on the way */
+    assert_true(r.n == 3 && q.done == 8 && there(&r, "step-00000008") && !there(&r, "step-00000006"));
+    small_end(&r);
+}
+
+/* ---- devices that give up ---- */
+
+typedef struct {
+    const char *what;
+    int after; /* that many go well */
+} trouble;
+
+static bool give_up(void *user, const char *what)
+{
+    trouble *t = user;
+    return t->what && !strcmp(t->what, what) && t->after-- <= 0;
+}
+
+/* An engine that is gone in the middle: the run ends with its words, and the updates before are saved although none was due. */
+static void engine_gone(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "resident", "dynamic" };
+    for (size_t i = 0; i < COUNT(ways); i++) {
+        small_run whole, r;
+        lm_run_result want, q;
+        diag d = { 0 };
+        small_begin(&whole);
+        lm_run_options o = small_options(&whole, "soft:m4");
+        o.pipeline = ways[i], o.steps = 8, o.save_every = 100, o.validation = -1;
+        assert_ok(lm_run(&o, &want, &d), d);
+        trouble t = { "dispatch", i ? 200 : 5 };
+        small_begin(&r);
+        o = small_options(&r, "soft:m4");
+        o.pipeline = ways[i], o.steps = 8, o.save_every = 100, o.validation = -1, o.device.spoil = give_up, o.device.spoiler = &t;
+        assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+        assert_non_null(strstr(d.msg, "a failure that was asked for"));
+        assert_true(r.n >= 2 && r.n < 8 && q.done == r.n);
+        int before = r.n;
+        t.what = NULL, o.resume = o.must_resume = true, d = (diag){ 0 };
+        assert_ok(lm_run(&o, &q, &d), d);
+        assert_true(r.n == 8 && before < 8 && q.digest == want.digest);
+        small_end(&r);
+        small_end(&whole);
+    }
+}
+
+static void count_evals(void *user, int64_t step, double loss)
+{
+    small_run *r = user;
+    assert_true(isfinite(loss) && step > 0 && step < 40);
+    r->loss[step] = loss;
+}
+
+/* Updates in as many processes as it takes. */
+static int in_turns(small_run *r, lm_run_options o, lm_run_result *q)
+{
+    int turns = 0;
+    do {
+        diag d = { 0 };
+        assert_true(++turns < 30);
+        o.resume = turns > 1;
+        r->n = 0;
+        assert_ok(lm_run(&o, q, &d), d);
+    } while (q->again);
+    return turns;
+}
+
+/* Few compiles: losses on text kept back are those of a run with many, though another process has to find them. */
+static void few_compiles(void **state)
+{
+    (void)state;
+    small_run whole, r;
+    lm_run_result want, q;
+    device_limit many = { "compiles", 10000 }, few = { "compiles", 20 };
+    small_begin(&whole);
+    lm_run_options o = small_options(&whole, "soft:m4");
+    o.pipeline = "restart", o.steps = 4, o.eval_every = 1, o.validation = 0.1, o.on_progress = NULL, o.on_eval = count_evals;
+    o.device.limit = &many, o.device.n_limit = 1;
+    assert_int_equal(in_turns(&whole, o, &want), 1);
+    small_begin(&r);
+    o.save = r.save, o.user = &r, o.device.limit = &few;
+    assert_true(in_turns(&r, o, &q) > 3);
+    assert_true(q.digest == want.digest && q.validation == want.validation);
+    for (int i = 1; i <= 4; i++) assert_true(whole.loss[i] > 0 && r.loss[i] == whole.loss[i]);
+    small_end(&r);
+    small_end(&whole);
+}
+
+/* A device that takes no reload and has no compiles left goes on in a new process, bit for bit; without a folder it says why it ends. */
+static void no_reload_no_compiles(void **state)
+{
+    (void)state;
+    small_run whole, r;
+    lm_run_result want, q;
+    device_limit few = { "compiles", 20 };
+    diag d = { 0 };
+    small_begin(&whole);
+    lm_run_options o = small_options(&whole, "soft:m4");
+    o.pipeline = "delta", o.steps = 4, o.validation = -1, o.device.limit = &few, o.device.n_limit = 1;
+    assert_int_equal(in_turns(&whole, o, &want), 1);
+    trouble t = { "reload", 0 };
+    small_begin(&r);
+    o.save = r.save, o.user = &r, o.device.spoil = give_up, o.device.spoiler = &t;
+    assert_true(in_turns(&r, o, &q) >= 4);
+    assert_true(q.digest == want.digest);
+    assert_non_null(strstr(r.warned, "does not honour reloads"));
+    o.save = NULL, o.resume = false;
+    assert_int_equal(lm_run(&o, &q, &d), AN_UNSUPPORTED);
+    assert_non_null(strstr(d.msg, "there is no --save"));
+    small_end(&r);
+    small_end(&whole);
 }
 
 /* Files may grow to 4 kB only, as on a full disk: what was saved before is still whole. */
@@ -168,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(no_room),
+        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(few_compiles), cmocka_unit_test(no_reload_no_compiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -424,6 +424,18 @@ static void faults(void **state)
         close_rig(&s);
     }
 
+    /* the same where a step is one program: what it had written is written over */
+    double whole[N];
+    for (int stumble = 0; stumble < 2; stumble++) {
+        rig s = { 0 };
+        open_rig(&s, &(setup){ .engine = "soft:m4", .way = "resident" });
+        if (stumble) s.t.what = "dispatch", s.t.after = 2, s.t.times = 1;
+        run(&s, 0, N, stumble ? bad : whole);
+        assert_int_equal(s.t.warned, stumble);
+        close_rig(&s);
+    }
+    assert_memory_equal(whole, bad, sizeof whole);
+
     /* an engine that is gone: the step fails by name, nothing has moved, and when it is back the run goes on */
     static const char *const gone[] = { "dispatch", "compile" };
     for (size_t i = 0; i < COUNT(gone); i++) {

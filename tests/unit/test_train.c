@@ -329,6 +329,9 @@ static void a_bad_minibatch_of_a_group(void **state)
         }
         assert_int_equal(r.step, 2);
         assert_int_equal(r.skipped, bad);
+        train_stats st;
+        train_get_stats(t, &st);
+        assert_true(st.minibatches == (bad ? 9u : 6u) && st.ran == (bad ? 8u : 6u) && st.dispatches == st.ran); /* behind the bad one there is nothing to run */
         get_weights(t, w[bad]);
         train_close(t);
     }
