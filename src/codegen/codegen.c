@@ -115,11 +115,13 @@ static void compile(cg *c)
     select_nodes(c);
     list_outputs(c);
     cg_drop_dead(c);
+    attend_apart(c);
     fuse_passes(c);
     fuse_chains(c);
     order_reductions(c);
     alias_copies(c);
     bind_outputs(c);
+    narrow_operands(c);
     plan_memory(c);
 }
 

@@ -2,8 +2,10 @@
  *
  *   select   each operation becomes instructions; what only renames elements (reshape and its kin) becomes a view
  *   match    attention, norms and dot products written in small operations are recognised as what they are
+ *   apart    attention of several sequences takes them as they lie
  *   fuse     chains of scalar functions share one instruction, or ride behind the product that feeds them
  *   alias    a run of elements that is only copied becomes a part of what it is copied from, or of what it is copied into
+ *   narrow   what only products of bf16 read is kept as bf16
  *   plan     every intermediate gets a place in the scratch block, by lifetime
  *   emit     tensors, instructions, ports and the manifest of constants
  *
@@ -41,6 +43,7 @@ typedef struct {            /* zero means default */
     bool keep_masks;        /* a mask stays data even where it is causal */
     bool separate;          /* cpu: pieces of attention and norms that others could read are computed as if others did, so that a value has the same bits
                                in every program that computes it from the same ones */
+    bool bf16;              /* cpu: products will multiply bf16 (image_options.fast_math): what only they read is kept as that */
     bool resident;          /* an output buffer may be an input buffer of the same dispatch */
     bool no_reuse;          /* every intermediate keeps memory of its own: to look at, and to check the plan against */
     size_t limit;           /* bytes the compile, and then the program, may take; 0: none */

@@ -167,9 +167,11 @@ void cg_count_uses(cg *c);
 void cg_drop_dead(cg *c);
 void fuse_passes(cg *c);   /* what the engine does in one pass, by the rounding rules */
 void fuse_chains(cg *c);   /* speed */
+void attend_apart(cg *c); /* copies around attention of several sequences */
 void order_reductions(cg *c); /* to where their operands are still in a cache */
 void alias_copies(cg *c);  /* tensors that lie inside others instead of being copied */
 void bind_outputs(cg *c);  /* instructions write straight into ports where they can */
+void narrow_operands(cg *c); /* what only products read, in the type they multiply */
 void plan_memory(cg *c);
 program *emit_program(cg *c, diag *d);
 bool cg_can_share(const cg *c, const ins *n, int in, int y); /* may the result lie where this input was */

@@ -340,7 +340,7 @@ static bool match_attention_kept(cg *c)
     ins *n = cg_ins(c, IN_ATTEND_KEEP, y, OPS(q, k, v));
     if (!n) return true;
     n->n_y = 2, n->y[1] = p;
-    cg_i(c, n, a.period);
+    cg_i(c, n, a.period), cg_i(c, n, 0);
     c->ins.at[at].dead = true;
     cg_set(c, 0, y);
     return true;
@@ -397,7 +397,7 @@ static bool match_attention_back(cg *c)
     if (!n) return true;
     n->n_y = 3, n->y[1] = dk, n->y[2] = dv;
     c->t.at[dk].n_def++;
-    cg_i(c, n, a.period);
+    cg_i(c, n, a.period), cg_i(c, n, 0);
     ins was = c->ins.at[at];
     was.dead = true;
     c->ins.at[at] = *n;

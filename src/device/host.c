@@ -43,6 +43,8 @@ static an_status take_ports(dev_program *p, diag *d)
 
 /* ---- cache ---- */
 
+static bool multiplies_bf16(const device *dev) { return !dev->chip && dev->opt.fast_math == FAST_BF16; }
+
 static dev_key source_key(const device *dev, const dev_source *src)
 {
     dev_key k = { { PROGRAM_VERSION, 0 } };
@@ -50,6 +52,7 @@ static dev_key source_key(const device *dev, const dev_source *src)
     k = key_mix(k, dev->name, strlen(dev->name));
     k = key_mix(k, &dev->num, sizeof dev->num); /* doubles without padding */
     if (src->separate) k = key_mix(k, "separate", 8);
+    if (multiplies_bf16(dev)) k = key_mix(k, "bf16", 4);
     return key_mix(k, src->text, src->n_text);
 }
 
@@ -95,7 +98,7 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
     diag why = { 0 };
     bool handed = src->weights.record != NULL;
     lower_in in = { .weights = handed ? NULL : files, .need_weights = !handed };
-    codegen_options o = { .num = &dev->num, .target = dev->chip ? chip_name(dev->chip) : "cpu", .level = 1, .separate = src->separate };
+    codegen_options o = { .num = &dev->num, .target = dev->chip ? chip_name(dev->chip) : "cpu", .level = 1, .separate = src->separate, .bf16 = multiplies_bf16(dev) && !src->separate };
     if (dev_fault(dev, "lower") || dev_fault(dev, "codegen")) diag_nomem(&why);
     else if (!lower_from_mil(m, &in, &g, &why) && codegen_program(g, &o, &p->prog, &why)) p->prog = NULL;
     graph_free(g);

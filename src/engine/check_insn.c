@@ -299,11 +299,16 @@ typedef struct {
 static an_status check_stacks(const ck *c, const stack_want *want, int n, int n_out)
 {
     const etensor *p = tensor(c, "p");
-    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], period = insn_i(c->in, "period"), stacks = dims_product(p->dim, 0, p->rank - 2);
+    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], period = insn_i(c->in, "period"), stacks = dims_product(p->dim, 0, p->rank - 2), apart = insn_i(c->in, "apart");
+    NEED(apart == 0 || (apart > 0 && stacks % apart == 0), "%" PRId64 " sequences apart of %" PRId64 " matrices", apart, stacks);
     for (int i = 0; i < n; i++) {
         const etensor *t = tensor(c, want[i].name);
-        NEED(t->rank >= 2 && t->dim[t->rank - 2] == want[i].rows && t->dim[t->rank - 1] == want[i].cols && dims_product(t->dim, 0, t->rank - 2) == stacks,
-             "%s is not %" PRId64 " matrices of %" PRId64 " x %" PRId64, want[i].name, stacks, want[i].rows, want[i].cols);
+        if (apart && t != p)
+            NEED(t->rank == 4 && t->dim[0] == stacks / apart && t->dim[1] == want[i].rows && t->dim[2] == apart && t->dim[3] == want[i].cols,
+                 "%s is not %" PRId64 " heads of %" PRId64 " x %" PRId64 " for %" PRId64 " sequences", want[i].name, stacks / apart, want[i].rows, want[i].cols, apart);
+        else
+            NEED(t->rank >= 2 && t->dim[t->rank - 2] == want[i].rows && t->dim[t->rank - 1] == want[i].cols && dims_product(t->dim, 0, t->rank - 2) == stacks,
+                 "%s is not %" PRId64 " matrices of %" PRId64 " x %" PRId64, want[i].name, stacks, want[i].rows, want[i].cols);
         NEED(dtype_is_float(t->dt), "%s is not of a float type", want[i].name);
     }
     for (int i = 0; i < n_out; i++)
@@ -315,8 +320,9 @@ static an_status check_stacks(const ck *c, const stack_want *want, int n, int n_
 static an_status check_attend_keep(const ck *c)
 {
     const etensor *p = tensor(c, "p"), *q = tensor(c, "q"), *v = tensor(c, "v");
-    NEED(p->rank >= 2 && q->rank >= 2 && v->rank >= 2, "an operand has rank below 2");
-    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], width = q->dim[q->rank - 2], cols = v->dim[v->rank - 2];
+    const int64_t apart = insn_i(c->in, "apart"), least = apart ? 4 : 2;
+    NEED(p->rank >= 2 && q->rank >= least && v->rank >= least, "an operand has rank below %" PRId64, p->rank < 2 ? 2 : least);
+    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], width = q->dim[apart ? 1 : q->rank - 2], cols = v->dim[apart ? 1 : v->rank - 2];
     const stack_want want[] = { { "y", cols, rows }, { "p", rows, keys }, { "q", width, rows }, { "k", width, keys }, { "v", cols, keys } };
     return check_stacks(c, want, COUNT(want), 2);
 }
@@ -324,8 +330,9 @@ static an_status check_attend_keep(const ck *c)
 static an_status check_attend_back(const ck *c)
 {
     const etensor *p = tensor(c, "p"), *q = tensor(c, "q"), *v = tensor(c, "v");
-    NEED(p->rank >= 2 && q->rank >= 2 && v->rank >= 2, "an operand has rank below 2");
-    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], width = q->dim[q->rank - 2], cols = v->dim[v->rank - 2];
+    const int64_t apart = insn_i(c->in, "apart"), least = apart ? 4 : 2;
+    NEED(p->rank >= 2 && q->rank >= least && v->rank >= least, "an operand has rank below %" PRId64, p->rank < 2 ? 2 : least);
+    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], width = q->dim[apart ? 1 : q->rank - 2], cols = v->dim[apart ? 1 : v->rank - 2];
     const stack_want want[] = { { "dq", width, rows }, { "dk", width, keys }, { "dv", cols, keys }, { "p", rows, keys },
                                 { "q", width, rows },  { "k", width, keys },  { "v", cols, keys },  { "dy", cols, rows } };
     return check_stacks(c, want, COUNT(want), 3);

@@ -270,26 +270,38 @@ static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool c
 
 an_status ref_attend(const run_ctx *c, const insn *in, diag *d) { return attend(c, in, insn_t(in, "mask"), insn_i(in, "causal"), NULL, 0, d); }
 
+/* Where element (i, j) of matrix m lies, of `stacks` matrices of high x wide: one behind the other, or (apart) sequences beside each other. */
+typedef struct {
+    int64_t stacks, apart;
+} stacked;
+
+static int64_t place(const stacked *s, int64_t m, int64_t high, int64_t wide, int64_t i, int64_t j)
+{
+    const int64_t each = s->apart ? s->apart : 1, heads = s->stacks / each;
+    return ((m % heads * high + i) * each + m / heads) * wide + j;
+}
+
 /* This and its way back: sums in double, results rounded once. Only the plain processor has programs with them. */
 an_status ref_attend_keep(const run_ctx *c, const insn *in, diag *d)
 {
     const int64_t y = insn_t(in, "y"), pt = insn_t(in, "p"), period = insn_i(in, "period");
     const etensor *t = ctx_tensor(c, pt), *tq = ctx_tensor(c, insn_t(in, "q")), *tv = ctx_tensor(c, insn_t(in, "v"));
-    const int64_t rows = t->dim[t->rank - 2], keys = t->dim[t->rank - 1], width = tq->dim[tq->rank - 2], cols = tv->dim[tv->rank - 2];
+    const stacked z = { .stacks = dims_product(t->dim, 0, t->rank - 2), .apart = insn_i(in, "apart") };
+    const int64_t rows = t->dim[t->rank - 2], keys = t->dim[t->rank - 1], width = tq->dim[z.apart ? 1 : tq->rank - 2], cols = tv->dim[z.apart ? 1 : tv->rank - 2];
     double *q = ref_load(c, insn_t(in, "q"), d), *k = ref_load(c, insn_t(in, "k"), d), *v = ref_load(c, insn_t(in, "v"), d), *p = ref_take(c, keys, d);
     if (!q || !k || !v || !p) return d->st;
-    for (int64_t m = 0, stacks = dims_product(t->dim, 0, t->rank - 2); m < stacks; m++)
+    for (int64_t m = 0; m < z.stacks; m++)
         for (int64_t i = 0; i < rows; i++) {
             const int64_t seen = period ? i % period + 1 : keys;
             memset(p, 0, sizeof *p * (size_t)keys);
             for (int64_t j = 0; j < seen; j++)
-                for (int64_t e = 0; e < width; e++) p[j] += q[(m * width + e) * rows + i] * k[(m * width + e) * keys + j];
+                for (int64_t e = 0; e < width; e++) p[j] += q[place(&z, m, width, rows, e, i)] * k[place(&z, m, width, keys, e, j)];
             ref_softmax_line(c->num, t->dt, p, seen);
             for (int64_t j = 0; j < keys; j++) ref_store(c, pt, (m * rows + i) * keys + j, p[j]);
             for (int64_t e = 0; e < cols; e++) {
                 double x = 0;
-                for (int64_t j = 0; j < seen; j++) x += v[(m * cols + e) * keys + j] * p[j];
-                ref_store(c, y, (m * cols + e) * rows + i, x);
+                for (int64_t j = 0; j < seen; j++) x += v[place(&z, m, cols, keys, e, j)] * p[j];
+                ref_store(c, y, place(&z, m, cols, rows, e, i), x);
             }
         }
     return AN_OK;
@@ -299,34 +311,35 @@ an_status ref_attend_back(const run_ctx *c, const insn *in, diag *d)
 {
     const int64_t out[] = { insn_t(in, "dq"), insn_t(in, "dk"), insn_t(in, "dv") }, period = insn_i(in, "period");
     const etensor *t = ctx_tensor(c, insn_t(in, "p")), *tq = ctx_tensor(c, insn_t(in, "q")), *tv = ctx_tensor(c, insn_t(in, "v"));
-    const int64_t rows = t->dim[t->rank - 2], keys = t->dim[t->rank - 1], width = tq->dim[tq->rank - 2], cols = tv->dim[tv->rank - 2];
+    const stacked z = { .stacks = dims_product(t->dim, 0, t->rank - 2), .apart = insn_i(in, "apart") };
+    const int64_t rows = t->dim[t->rank - 2], keys = t->dim[t->rank - 1], width = tq->dim[z.apart ? 1 : tq->rank - 2], cols = tv->dim[z.apart ? 1 : tv->rank - 2];
     double *p = ref_load(c, insn_t(in, "p"), d), *q = ref_load(c, insn_t(in, "q"), d), *k = ref_load(c, insn_t(in, "k"), d), *v = ref_load(c, insn_t(in, "v"), d);
     double *dy = ref_load(c, insn_t(in, "dy"), d), *s = ref_take(c, rows * keys, d), *dk = ref_take(c, width * keys, d), *dv = ref_take(c, cols * keys, d);
     if (!p || !q || !k || !v || !dy || !s || !dk || !dv) return d->st;
-    for (int64_t m = 0, stacks = dims_product(t->dim, 0, t->rank - 2); m < stacks; m++) {
-        const double *pm = p + m * rows * keys, *qm = q + m * width * rows, *km = k + m * width * keys, *vm = v + m * cols * keys, *dym = dy + m * cols * rows;
+    for (int64_t m = 0; m < z.stacks; m++) {
+        const double *pm = p + m * rows * keys;
         memset(dk, 0, sizeof *dk * (size_t)(width * keys)), memset(dv, 0, sizeof *dv * (size_t)(cols * keys));
         for (int64_t i = 0; i < rows; i++) {
             const int64_t seen = period ? i % period + 1 : keys;
             double *row = s + i * keys, sum = 0;
             for (int64_t j = 0; j < seen; j++) {
                 row[j] = 0;
-                for (int64_t e = 0; e < cols; e++) row[j] += dym[e * rows + i] * vm[e * keys + j];
+                for (int64_t e = 0; e < cols; e++) row[j] += dy[place(&z, m, cols, rows, e, i)] * v[place(&z, m, cols, keys, e, j)];
                 sum += row[j] * pm[i * keys + j];
             }
             for (int64_t j = 0; j < seen; j++) {
                 row[j] = pm[i * keys + j] * (row[j] - sum);
-                for (int64_t e = 0; e < width; e++) dk[e * keys + j] += qm[e * rows + i] * row[j];
-                for (int64_t e = 0; e < cols; e++) dv[e * keys + j] += dym[e * rows + i] * pm[i * keys + j];
+                for (int64_t e = 0; e < width; e++) dk[e * keys + j] += q[place(&z, m, width, rows, e, i)] * row[j];
+                for (int64_t e = 0; e < cols; e++) dv[e * keys + j] += dy[place(&z, m, cols, rows, e, i)] * pm[i * keys + j];
             }
             for (int64_t e = 0; e < width; e++) {
                 double x = 0;
-                for (int64_t j = 0; j < seen; j++) x += km[e * keys + j] * row[j];
-                ref_store(c, out[0], (m * width + e) * rows + i, x);
+                for (int64_t j = 0; j < seen; j++) x += k[place(&z, m, width, keys, e, j)] * row[j];
+                ref_store(c, out[0], place(&z, m, width, rows, e, i), x);
             }
         }
-        for (int64_t e = 0; e < width * keys; e++) ref_store(c, out[1], m * width * keys + e, dk[e]);
-        for (int64_t e = 0; e < cols * keys; e++) ref_store(c, out[2], m * cols * keys + e, dv[e]);
+        for (int64_t e = 0; e < width * keys; e++) ref_store(c, out[1], place(&z, m, width, keys, e / keys, e % keys), dk[e]);
+        for (int64_t e = 0; e < cols * keys; e++) ref_store(c, out[2], place(&z, m, cols, keys, e / keys, e % keys), dv[e]);
     }
     return AN_OK;
 }

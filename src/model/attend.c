@@ -87,10 +87,18 @@ val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window)
 
 double nn_query_scale(const nn_heads *h) { return 1 / sqrt(h->query_dim > 0 ? h->query_dim : (double)h->head_dim); }
 
-val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h)
+val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h) { return nn_attn_probs_near(g, nn_scale(g, q, nn_query_scale(h)), k, mask, h); }
+
+/* Scaled before the product: it keeps the scores away from the multiplier's output limit, and HD*S is less than S*S. Of several sequences
+ * before they are laid apart: what made them can do it in passing. */
+val nn_queries_near(graph *g, val x, const nn_heads *h)
 {
-    /* scaled before the product: it keeps the scores away from the multiplier's output limit, and HD*S is less than S*S */
-    val near = nn_scale(g, q, nn_query_scale(h));
+    const double by = nn_query_scale(h);
+    return batch_of(h) > 1 ? nn_queries_in(g, nn_scale(g, x, by), h) : nn_scale(g, nn_queries_in(g, x, h), by);
+}
+
+val nn_attn_probs_near(graph *g, val near, val k, val mask, const nn_heads *h)
+{
     val scores = GA(g, MATMUL, VALS(near, k), AT_B(TRANSPOSE_X, true)); /* [1, NKV, G*S, S] */
     scores = nn_softcap(g, reshape4(g, scores, batch_of(h), h->n_heads, h->seq, h->seq), h->softcap);
     return GA(g, SOFTMAX, VALS(G(g, ADD, scores, mask)), AT_I(AXIS, -1));

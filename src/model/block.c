@@ -58,7 +58,7 @@ val block_attend(kernel *k, const qkv *p)
     int64_t window = model_window(k->c, k->layer);
     val mask = window ? k->near : k->mask;
     if (!mask.i) mask = nn_window_mask(k->g, k->c->dt, h->seq, window);
-    val probs = nn_attn_probs(k->g, nn_queries_in(k->g, p->q, h), nn_keys_in(k->g, p->k, h), mask, h);
+    val probs = nn_attn_probs_near(k->g, nn_queries_near(k->g, p->q, h), nn_keys_in(k->g, p->k, h), mask, h);
     return nn_attn_mix(k->g, probs, nn_keys_in(k->g, p->v, h), h);
 }
 

@@ -216,6 +216,8 @@ enum { NN_NEVER = -10000 }; /* a score added to it stays finite in fp16, and exp
 val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window); /* and where a key is `window` or more positions back; 0: no window */
 /* softmax(softcap(q^T k / sqrt(HD)) + mask): [1, NH, S, S]. q and k as nn_queries_in and nn_keys_in leave them. */
 val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h);
+val nn_queries_near(graph *g, val x, const nn_heads *h); /* as nn_queries_in, scaled */
+val nn_attn_probs_near(graph *g, val near, val k, val mask, const nn_heads *h); /* the same of queries that are scaled */
 val nn_attn_mix(graph *g, val p, val v, const nn_heads *h); /* [1, Q, 1, S] */
 
 /* Vocabulary-wide, with the logits in n parts [1, Vi, 1, S]. */

@@ -79,6 +79,7 @@ static void test_attend_at(void **state)
 typedef struct {
     size_t dev;
     int64_t heads, keys, rows, inner, cols;
+    int64_t apart; /* sequences beside each other; 0: a matrix is one piece */
     bool causal;
     dtype t;
 } trained;
@@ -88,7 +89,15 @@ static trained random_trained(void)
     trained a = { .dev = chance(90) ? 0 : rng_below(&R, COUNT(devices)), .heads = upto(1, 3), .keys = upto(1, chance(30) ? 300 : 20), .rows = upto(1, chance(20) ? 150 : 20),
                   .inner = upto(1, 40), .cols = upto(1, 40), .causal = chance(60), .t = chance(85) ? DT_F32 : any_float() };
     if (a.causal) a.rows = a.keys * upto(1, 2);
+    if (chance(50)) a.apart = upto(1, 3);
     return a;
+}
+
+/* An operand or a result of high x wide for every head and sequence. */
+static int64_t stacked(prog *g, const trained *a, int64_t high, int64_t wide, bool out)
+{
+    const int64_t plain[] = { a->heads, high, wide }, apart[] = { a->heads, high, a->apart, wide }, *dim = a->apart ? apart : plain;
+    return out ? prog_out(g, a->t, dim, a->apart ? 4 : 3) : input(g, a->t, dim, a->apart ? 4 : 3, TAME, 1);
 }
 
 static void test_attend_back(void **state)
@@ -96,18 +105,18 @@ static void test_attend_back(void **state)
     (void)state;
     for (int round = 0; round < 60; round++) {
         const trained a = random_trained();
-        const int64_t heads = a.heads, keys = a.keys, rows = a.rows, inner = a.inner, cols = a.cols;
+        const int64_t heads = a.heads * (a.apart ? a.apart : 1), keys = a.keys, rows = a.rows, inner = a.inner, cols = a.cols;
         const bool causal = a.causal;
         const dtype t = a.t;
         const size_t dev = a.dev;
         prog g;
         prog_open(&g, devices[dev].num);
-        int64_t dq = prog_out(&g, t, DIMS(heads, inner, rows)), dk = prog_out(&g, t, DIMS(heads, inner, keys)), dv = prog_out(&g, t, DIMS(heads, cols, keys));
-        int64_t p = input(&g, t, DIMS(heads, rows, keys), TAME, 1), q = input(&g, t, DIMS(heads, inner, rows), TAME, 1), k = input(&g, t, DIMS(heads, inner, keys), TAME, 1);
-        int64_t v = input(&g, t, DIMS(heads, cols, keys), TAME, 1), dy = input(&g, t, DIMS(heads, cols, rows), TAME, 1);
+        int64_t dq = stacked(&g, &a, inner, rows, true), dk = stacked(&g, &a, inner, keys, true), dv = stacked(&g, &a, cols, keys, true);
+        int64_t p = input(&g, t, DIMS(heads, rows, keys), TAME, 1), q = stacked(&g, &a, inner, rows, false), k = stacked(&g, &a, inner, keys, false);
+        int64_t v = stacked(&g, &a, cols, keys, false), dy = stacked(&g, &a, cols, rows, false);
         for (int64_t i = 0; causal && i < heads * rows; i++) /* as the period says */
             for (int64_t j = i % rows % keys + 1; j < keys; j++) dtype_store(t, g.in[0], i * keys + j, 0);
-        prog_insn(&g, IN_ATTEND_BACK, INTS(dq, dk, dv, p, q, k, v, dy), INTS(causal ? keys : 0), NO_REALS);
+        prog_insn(&g, IN_ATTEND_BACK, INTS(dq, dk, dv, p, q, k, v, dy), INTS(causal ? keys : 0, a.apart), NO_REALS);
         compare(&g, devices[dev].name, dev ? 0 : 1e-5, 8 * (double)(keys + rows));
         prog_close(&g);
     }
@@ -118,17 +127,17 @@ static void test_attend_keep(void **state)
     (void)state;
     for (int round = 0; round < 60; round++) {
         const trained a = random_trained();
-        const int64_t heads = a.heads, keys = a.keys, rows = a.rows, inner = a.inner, cols = a.cols;
+        const int64_t heads = a.heads * (a.apart ? a.apart : 1), keys = a.keys, rows = a.rows, inner = a.inner, cols = a.cols;
         const bool causal = a.causal;
         const dtype t = a.t;
         const size_t dev = a.dev;
         prog g;
         prog_open(&g, devices[dev].num);
-        int64_t y = prog_out(&g, t, DIMS(heads, cols, rows)), p = prog_out(&g, t, DIMS(heads, rows, keys));
-        int64_t q = input(&g, t, DIMS(heads, inner, rows), TAME, 1), k = input(&g, t, DIMS(heads, inner, keys), TAME, 1), v = input(&g, t, DIMS(heads, cols, keys), TAME, 1);
+        int64_t y = stacked(&g, &a, cols, rows, true), p = prog_out(&g, t, DIMS(heads, rows, keys));
+        int64_t q = stacked(&g, &a, inner, rows, false), k = stacked(&g, &a, inner, keys, false), v = stacked(&g, &a, cols, keys, false);
         bool odd = dev == 0 && causal && chance(30); /* only the last row sees the last key */
-        if (odd) dtype_store(t, g.in[1], heads * inner * keys - 1, NAN);
-        prog_insn(&g, IN_ATTEND_KEEP, INTS(y, p, q, k, v), INTS(causal ? keys : 0), NO_REALS);
+        if (odd) dtype_store(t, g.in[1], heads * inner * keys - 1, NAN); /* of the last head and sequence either way */
+        prog_insn(&g, IN_ATTEND_KEEP, INTS(y, p, q, k, v), INTS(causal ? keys : 0, a.apart), NO_REALS);
         compare(&g, devices[dev].name, dev ? 0 : 2e-5, 1);
         prog_close(&g);
     }

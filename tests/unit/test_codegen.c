@@ -248,6 +248,70 @@ static void attention_back(void **state)
     }
 }
 
+/* Two sequences beside each other: forward and back take them as they lie, and with bf16 products what only those read is bf16. */
+static void attention_apart(void **state)
+{
+    (void)state;
+    enum { N = 2 * 8 * 3 * 4, IN = 4, OUT = 4 };
+    static const char text[] =
+        "graph \"p\"\nq0 = input fp32[2, 8, 3, 4]\nk0 = input fp32[2, 8, 3, 4]\nv0 = input fp32[2, 8, 3, 4]\ndy0 = input fp32[2, 8, 3, 4]\n"
+        "m = const fp32[4, 4] {0, -10000, -10000, -10000, 0, 0, -10000, -10000, 0, 0, 0, -10000, 0, 0, 0, 0}\n"
+        "q1 = tanh(q0)\nk1 = tanh(k0)\nv1 = tanh(v0)\ndy1 = tanh(dy0)\n"
+        "q = transpose(q1) {perm=[2, 0, 1, 3]}\nk = transpose(k1) {perm=[2, 0, 1, 3]}\nv = transpose(v1) {perm=[2, 0, 1, 3]}\ndy = transpose(dy1) {perm=[2, 0, 1, 3]}\n"
+        "s = matmul(q, k) {transpose_x=true}\nsm = add(s, m)\np = softmax(sm)\ny = matmul(v, p) {transpose_y=true}\ny1 = transpose(y) {perm=[1, 2, 0, 3]}\ny2 = tanh(y1)\n"
+        "dv = matmul(dy, p)\ndv1 = transpose(dv) {perm=[1, 2, 0, 3]}\ndv2 = tanh(dv1)\ndp = matmul(dy, v) {transpose_x=true}\nt = mul(dp, p)\nu = reduce_sum(t) {axes=[3], keep_dims=true}\n"
+        "w = sub(dp, u)\nds = mul(p, w)\ndq = matmul(k, ds) {transpose_y=true}\ndq1 = transpose(dq) {perm=[1, 2, 0, 3]}\ndq2 = tanh(dq1)\n"
+        "dk = matmul(q, ds)\ndk1 = transpose(dk) {perm=[1, 2, 0, 3]}\ndk2 = tanh(dk1)\nreturn y2, dq2, dk2, dv2\n";
+    rng r = { test_seed("attention apart") };
+    float in[IN][N], got[OUT][N], want[OUT][N];
+    for (int k = 0; k < IN; k++)
+        for (int j = 0; j < N; j++) in[k][j] = (float)rng_normal(&r);
+    const void *const feed[] = { in[0], in[1], in[2], in[3] };
+    program *plain = compiled(text, &(codegen_options){ .level = 0 });
+    cgt_run(plain, feed, (void *const[]){ want[0], want[1], want[2], want[3] }, true);
+    program_free(plain);
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        program *p = compiled(text, &(codegen_options){ .level = 1, .bf16 = bf16 });
+        int narrow = 0;
+        for (size_t i = 0; i < p->tensors.n; i++) narrow += p->tensors.at[i].dt == DT_BF16;
+        assert_int_equal(cgt_count(p, IN_ATTEND_KEEP), 1);
+        assert_int_equal(cgt_count(p, IN_ATTEND_BACK), 1);
+        assert_int_equal(cgt_count(p, IN_MOVE), 0);
+        assert_int_equal(narrow, bf16 ? 6 : 0); /* q, k, v, dy and the weights, seen by each of the two; what tanh reads stays as it is */
+        cgt_run(p, feed, (void *const[]){ got[0], got[1], got[2], got[3] }, false);
+        for (int k = 0; k < OUT; k++)
+            for (int j = 0; j < N; j++)
+                if (!(fabsf(got[k][j] - want[k][j]) <= (bf16 ? 2e-2f : 1e-5f))) fail_msg("bf16 %d: result %d element %d is %g, wanted %g", bf16, k, j, (double)got[k][j], (double)want[k][j]);
+        program_free(p);
+    }
+}
+
+/* What only products read is rounded where it is made; what something else reads too, or what leaves, is not. */
+static void narrow_operands(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int narrow; /* tensors */
+    } rows[] = {
+        { "a = tanh(x)\nb = tanh(w)\ny = matmul(a, b)\nreturn y\n", 2 },
+        { "a = tanh(x)\nb = tanh(w)\ny = matmul(a, b)\nz = exp(a)\nreturn y, z\n", 1 },
+        { "a = tanh(x)\nb = tanh(w)\ny = matmul(a, b)\nreturn y, b\n", 1 },
+        { "a = tanh(x)\nb = const fp32[4, 4] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}\ny = matmul(a, b)\nreturn y\n", 0 },
+        { "a = matmul(x, w)\nb = matmul(w, x)\ny = matmul(a, b)\nreturn y\n", 2 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            char text[512];
+            snprintf(text, sizeof text, "graph \"p\"\nx = input fp32[4, 4]\nw = input fp32[4, 4]\n%s", rows[i].text);
+            program *p = compiled(text, &(codegen_options){ .level = 1, .bf16 = bf16 });
+            int narrow = 0;
+            for (size_t k = 0; k < p->tensors.n; k++) narrow += p->tensors.at[k].dt == DT_BF16;
+            if (narrow != (bf16 ? rows[i].narrow : 0)) fail_msg("row %zu, bf16 %d: %d tensors of bf16", i, bf16, narrow);
+            program_free(p);
+        }
+}
+
 static void fast_forms(void **state)
 {
     (void)state;
@@ -653,7 +717,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_passes), cmocka_unit_test(one_rounding),     cmocka_unit_test(dot_is_product), cmocka_unit_test(narrow_inside),
-        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(attention_back), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
+        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(narrow_operands), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
         cmocka_unit_test(long_chain),    cmocka_unit_test(resident_binding), cmocka_unit_test(port_order),     cmocka_unit_test(weights_outside),
         cmocka_unit_test(compressed),    cmocka_unit_test(state_ports),      cmocka_unit_test(refused),        cmocka_unit_test(dead_is_free),
         cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),

@@ -1,0 +1,62 @@
+/* narrow.c: values that only products read are kept as bf16 where products multiply bf16.
+ * In: the final instructions, outputs bound, nothing placed yet.  Out: the same ones; some intermediates have half the bytes.
+ *
+ * A product rounds its operands to bf16 when it packs them. A value nobody else reads is rounded where it is made instead, once: the
+ * products get the same numbers, and memory moves half of them. What is added up, compared or passed on stays as wide as it was.
+ * A product by a constant is left alone: it may be computed in ways that do not round (exec_mac_turn.c, exec_mac_vec.c). */
+#include "codegen/codegen_int.h"
+
+static bool is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL; }
+
+/* Does n write a result by way of a store that rounds to any float type? Sums over several queries of a key are not finished at once. */
+static bool rounds_result(const cg *c, const ins *n)
+{
+    const bool back = n->op == IN_ATTEND_BACK;
+    if (back || n->op == IN_ATTEND_KEEP) {
+        const shape *p = cg_sh(c, back ? n->opnd[0] : n->y[1]);
+        return !n->i.at[0] || p->d[1] == p->d[2];
+    }
+    return n->op == IN_EW || n->op == IN_EWS || is_product(n->op);
+}
+
+/* Does n do nothing with operand k but multiply it as bf16? Weights of attention count: what they are multiplied by on the way back is
+ * rounded right after it. */
+static bool multiplies(const cg *c, const ins *n, int k)
+{
+    if (n->op == IN_ATTEND_KEEP || n->op == IN_ATTEND_BACK) return true;
+    return is_product(n->op) && k < 2 && c->t.at[cg_root(c, n->opnd[1 - k])].where != SPACE_CONST;
+}
+
+static void refuse(const cg *c, bool *can, int t)
+{
+    if (t >= 0) can[cg_root(c, t)] = false;
+}
+
+void narrow_operands(cg *c)
+{
+    if (c->err.st || !c->o.bf16 || c->soft || !c->o.level) return;
+    bool *can = TAKE(&c->mem, bool, c->t.n);
+    if (!can) {
+        diag_nomem(&c->err);
+        return;
+    }
+    for (size_t i = 0; i < c->t.n; i++) can[i] = c->t.at[i].root == (int)i && c->t.at[i].where == SPACE_SCRATCH && c->t.at[i].dt == DT_F32;
+    for (size_t i = 0; i < c->t.n; i++) { /* views of a part, or of the bits as another type */
+        const tens *t = &c->t.at[i];
+        if (t->at || t->dt != DT_F32 || cg_elems(&t->sh) != cg_elems(cg_sh(c, t->root))) can[t->root] = false;
+    }
+    for (size_t i = 0; i < c->ins.n; i++) {
+        const ins *n = &c->ins.at[i];
+        for (int k = 0; k < n->n_y; k++)
+            if (!rounds_result(c, n)) refuse(c, can, n->y[k]);
+        for (int k = 0; k < n->n_opnd; k++)
+            if (!multiplies(c, n, k)) refuse(c, can, n->opnd[k]);
+        for (int k = 0; k < n->n_ext; k++) refuse(c, can, n->ext[k]);
+    }
+    for (size_t i = 0; i < c->t.n; i++) {
+        tens *t = &c->t.at[i];
+        if (!can[t->root]) continue;
+        t->dt = DT_BF16;
+        if (t->root == (int)i) t->bytes /= 2;
+    }
+}
