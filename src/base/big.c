@@ -15,6 +15,16 @@ void big_ask(void *p, size_t bytes)
 #endif
 }
 
+void *big_zeroed(size_t align, size_t bytes, void **block)
+{
+    *block = NULL;
+    if (bytes >= BIG) align = MAX(align, (size_t)BIG_PAGE);
+    if (bytes > SIZE_MAX / 2 || !(*block = calloc(1, MAX(bytes, 1) + align))) return NULL;
+    unsigned char *at = (unsigned char *)*block + (align - (uintptr_t)*block % align) % align;
+    if (bytes >= BIG) big_ask(at, bytes);
+    return at;
+}
+
 void *big_alloc(size_t align, size_t bytes)
 {
     void *p = NULL;

@@ -12,6 +12,8 @@
 enum { BIG_PAGE = 2 << 20, BIG = 2 * BIG_PAGE /* what counts as large */ };
 
 void *big_alloc(size_t align, size_t bytes) MUST_CHECK; /* align: a power of two, 64 or more; 0 bytes count as 1; NULL: no memory */
+/* The same, zeroed by the system where it is large: its pages are first touched by whoever first uses them. *block is for free(). */
+void *big_zeroed(size_t align, size_t bytes, void **block) MUST_CHECK;
 void big_ask(void *p, size_t bytes);                    /* large pages for what lies there */
 
 #endif

@@ -87,6 +87,7 @@ struct dev_surface {
     device *dev;
     dev_surface *prev, *next;
     unsigned char *at;
+    void *block;              /* what at lies in */
     uint64_t bytes, window;   /* asked for; taken from the device window */
     int refs;                 /* the caller's, and one per binding */
     int64_t queued;           /* submitted, unfinished dispatches that use it */

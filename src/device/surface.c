@@ -30,8 +30,8 @@ an_status dev_surface_new(device *dev, uint64_t bytes, dev_surface **out, diag *
         return dev_refuse(dev, ERR_NO_MEMORY, NOWHERE, d, "a surface of %llu bytes was asked for; %llu of the %llu the device addresses are taken",
                           (unsigned long long)bytes, (unsigned long long)held, (unsigned long long)room);
     dev_surface *s = dev_fault(dev, "surface") ? NULL : calloc(1, sizeof *s);
-    void *at = NULL;
-    if (s && (dev_fault(dev, "surface memory") || bytes > SIZE_MAX / 2 || !(at = big_alloc(SURFACE_ALIGN, (size_t)bytes)))) at = NULL;
+    void *at = NULL, *block = NULL;
+    if (s && (dev_fault(dev, "surface memory") || bytes > SIZE_MAX / 2 || !(at = big_zeroed(SURFACE_ALIGN, (size_t)bytes, &block)))) at = NULL;
     if (!at) {
         free(s);
         pthread_mutex_lock(&dev->mu);
@@ -39,7 +39,7 @@ an_status dev_surface_new(device *dev, uint64_t bytes, dev_surface **out, diag *
         pthread_mutex_unlock(&dev->mu);
         return diag_nomem(d);
     }
-    *s = (dev_surface){ .dev = dev, .at = memset(at, 0, (size_t)bytes), .bytes = bytes, .window = window, .refs = 1 };
+    *s = (dev_surface){ .dev = dev, .at = at, .block = block, .bytes = bytes, .window = window, .refs = 1 };
     pthread_mutex_lock(&dev->mu);
     LIST_ADD(dev->surfaces, s);
     dev->st.surfaces++;
@@ -56,7 +56,7 @@ void surface_unref(dev_surface *s)
     LIST_CUT(s->dev->surfaces, s);
     s->dev->st.surfaces--;
     s->dev->st.surface_bytes -= s->window;
-    free(s->at);
+    free(s->block);
     free(s);
 }
 

@@ -263,6 +263,7 @@ void lm_close(lm_model *m)
         free(m->kept.at[i].at);
         free(m->kept.at[i].at2);
     }
+    lm_settle(m);
     safetensors_close(m->st);
     gguf_close(m->gg);
     if (m->has_l2c) llama2c_close(&m->l2c);

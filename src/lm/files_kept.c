@@ -6,7 +6,7 @@
 #include "base/big.h"
 #include "lm/lm_int.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, SLICE_BYTES = 16 << 20 /* of a file, read and let go before the next */, SPARE_LEAST = 256 << 10 };
 
 static void *room(size_t n) { return big_alloc(ALIGN, n); }
 
@@ -37,10 +37,42 @@ static kept *find_kept(const lm_model *m, const kept *k)
 }
 
 /* Only pages of a mapped file can be let go: those of memory would come back as zeros. */
-void store_forget(const lm_model *m, const store *s)
+static void forget_bytes(const lm_model *m, const store *s, size_t from, size_t n)
 {
     bool mapped = m->origin == LM_FROM_HF || m->origin == LM_FROM_SAFETENSORS || m->origin == LM_FROM_GGUF || m->origin == LM_FROM_LLAMA2C; /* .npy files may be copies */
-    if (mapped && s->data) file_forget(s->data, s->bytes);
+    if (mapped && s->data) file_forget(s->data + from, n);
+}
+
+void store_forget(const lm_model *m, const store *s) { forget_bytes(m, s, 0, s->bytes); }
+
+/* Memory for a converted tensor: what the last one let go, where that is enough, so that its pages need not be made again. A small
+ * tensor, which may stay for long, leaves it to the next large one. */
+static void *take_room(lm_model *m, size_t n, size_t *got)
+{
+    *got = n;
+    if (n < SPARE_LEAST) return room(n);
+    void *p = m->spare;
+    size_t had = m->spare_bytes;
+    m->spare = NULL, m->spare_bytes = 0;
+    if (had >= n) return *got = had, p;
+    free(p);
+    return room(n);
+}
+
+static void let_go(lm_model *m, kept *k)
+{
+    if (k->form == LM_DENSE && k->room >= SPARE_LEAST && k->room > m->spare_bytes) {
+        free(m->spare);
+        m->spare = k->at, m->spare_bytes = k->room;
+    } else free(k->at);
+    free(k->at2);
+    m->kept_bytes -= k->bytes;
+}
+
+void lm_settle(lm_model *m)
+{
+    free(m->spare);
+    m->spare = NULL, m->spare_bytes = 0;
 }
 
 /* Takes at and at2 of k over, or frees them when there is no memory. */
@@ -62,6 +94,19 @@ static an_status is_weight_type(dtype dt, diag *d)
     return diag_fail(d, AN_BUG, NOWHERE, "weights as %s; fp16, bf16 and fp32 are supported", dtype_name(dt));
 }
 
+/* Rows as rows. A large tensor goes in slices, so that its file and its copy are not in memory both and whole. */
+static an_status read_rows(lm_model *m, const store *s, int64_t row0, int64_t n, dtype dt, unsigned char *to, diag *d)
+{
+    const size_t row_from = s->bytes / (size_t)MAX(s->rows, 1), row_to = (size_t)s->cols * ((size_t)dtype_bits(dt) / 8);
+    const int64_t slice = s->turned || !row_from ? n : MAX(SLICE_BYTES / (int64_t)row_from, 1);
+    for (int64_t r = 0; r < n; r += slice) {
+        const int64_t rows = MIN(slice, n - r);
+        TRY(store_rows(s, m->v, m->o.threads, row0 + r, rows, dt, to + (size_t)r * row_to, s->cols, d));
+        if (slice < n) forget_bytes(m, s, (size_t)(row0 + r) * row_from, (size_t)rows * row_from);
+    }
+    return AN_OK;
+}
+
 /* Rows row0 .. row0+n-1, as rows or as columns, kept. */
 static an_status dense_part(lm_model *m, model_weight_id id, int layer, dtype dt, bool turned, int64_t row0, int64_t n, const void **at, diag *d)
 {
@@ -73,9 +118,9 @@ static an_status dense_part(lm_model *m, model_weight_id id, int layer, dtype dt
     if (was) return *at = was->at, AN_OK;
     int64_t elems;
     if (!mul_i64(n, s->cols, &elems) || !dtype_bytes(dt, elems, &k.bytes)) return diag_nomem(d);
-    k.at = room(k.bytes);
+    k.at = take_room(m, k.bytes, &k.room);
     if (!k.at) return diag_nomem(d);
-    an_status st = turned ? store_columns(s, m->v, m->o.threads, row0, n, dt, k.at, n, d) : store_rows(s, m->v, m->o.threads, row0, n, dt, k.at, s->cols, d);
+    an_status st = turned ? store_columns(s, m->v, m->o.threads, row0, n, dt, k.at, n, d) : read_rows(m, s, row0, n, dt, k.at, d);
     if (st) {
         free(k.at);
         return st;
@@ -107,11 +152,8 @@ void lm_release(lm_model *m, model_weight_id id, int layer)
     size_t n = 0;
     for (size_t i = 0; i < m->kept.n; i++) {
         kept *k = &m->kept.at[i];
-        if (k->id == id && k->layer == layer) {
-            free(k->at);
-            free(k->at2);
-            m->kept_bytes -= k->bytes;
-        } else m->kept.at[n++] = *k;
+        if (k->id == id && k->layer == layer) let_go(m, k);
+        else m->kept.at[n++] = *k;
     }
     m->kept.n = n;
 }

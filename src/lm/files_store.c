@@ -80,7 +80,8 @@ typedef struct {
     unsigned char *to;
     int64_t row0, n, ld, run;
     bool turned_out;
-    int *failed; /* one per task: no memory */
+    float *scratch; /* room_elems for each thread */
+    size_t room_elems;
 } job;
 
 static size_t unit(dtype dt) { return (size_t)dtype_bits(dt) / 8; }
@@ -97,6 +98,19 @@ static void run_slow(const job *j, int64_t r0, int64_t n)
         }
 }
 
+/* Elements the file holds as they are wanted. */
+static bool same_bits(const job *j) { return j->s->kind == STORE_PLAIN && j->s->dt == j->dt && j->s->add == 0; }
+
+/* n elements from flat place `at`, in the type wanted; tmp has room for n. */
+static void convert_flat(const job *j, int64_t at, int64_t n, unsigned char *to, float *tmp)
+{
+    const store *s = j->s;
+    const float *x = tmp;
+    if (s->kind == STORE_PLAIN && s->dt == DT_F32 && s->add == 0 && (uintptr_t)s->data % alignof(float) == 0) x = (const float *)(const void *)s->data + at;
+    else load_flat(s, j->v, at, n, tmp);
+    j->v->store(to, j->dt, x, n);
+}
+
 /* Lines that lie as they are wanted: stored rows to rows, or stored columns to columns. `lines` of `len` from (line0, from0). */
 static void copy_lines(const job *j, int64_t line0, int64_t lines, int64_t from0, int64_t len, int64_t to_line0, int64_t to0, float *tmp)
 {
@@ -104,42 +118,47 @@ static void copy_lines(const job *j, int64_t line0, int64_t lines, int64_t from0
     for (int64_t i = 0; i < lines; i++) {
         int64_t from = (line0 + i) * s->ld + from0;
         unsigned char *to = j->to + (size_t)((to_line0 + i) * j->ld + to0) * unit(j->dt);
-        if (s->kind == STORE_PLAIN && s->dt == j->dt && s->add == 0) memcpy(to, s->data + (size_t)from * unit(s->dt), (size_t)len * unit(s->dt));
-        else {
-            load_flat(s, j->v, from, len, tmp);
-            j->v->store(to, j->dt, tmp, len);
-        }
+        if (same_bits(j)) memcpy(to, s->data + (size_t)from * unit(s->dt), (size_t)len * unit(s->dt));
+        else convert_flat(j, from, len, to, tmp);
     }
 }
 
+/* Lines that become columns: turned as they are, or converted to the type wanted first, so that the smaller ones are turned. */
+static void turn_lines(const job *j, int64_t lines, int64_t len, int64_t from0, unsigned char *to, float *tmp)
+{
+    const store *s = j->s;
+    const int bytes = (int)unit(j->dt);
+    if (same_bits(j)) {
+        j->v->transpose(to, j->ld, s->data + (size_t)from0 * unit(s->dt), s->ld, len, lines, bytes);
+        return;
+    }
+    unsigned char *as_wanted = (unsigned char *)(tmp + len);
+    for (int64_t i = 0; i < lines; i++) convert_flat(j, from0 + i * s->ld, len, as_wanted + (size_t)(i * len) * unit(j->dt), tmp);
+    j->v->transpose(to, j->ld, as_wanted, len, len, lines, bytes);
+}
+
+static bool is_slow(const job *j) { return (j->s->kind == STORE_PLAIN && !fits_f32(j->s->dt)) || !stores_f32(j->dt); }
+static bool is_across(const job *j) { return j->s->turned != j->turned_out; } /* rows become columns on the way */
+
 static void run_task(void *ctx, int64_t task, int thread)
 {
-    (void)thread;
     const job *j = ctx;
     const store *s = j->s;
     int64_t r0 = j->row0 + task * j->run, n = MIN(j->run, j->row0 + j->n - r0), at = r0 - j->row0;
-    if ((s->kind == STORE_PLAIN && !fits_f32(s->dt)) || !stores_f32(j->dt)) {
-        run_slow(j, r0, n);
-        return;
-    }
-    bool across = s->turned != j->turned_out; /* rows become columns on the way */
     int64_t lines = s->turned ? s->cols : n, len = s->turned ? n : s->cols;
-    float *tmp = malloc((size_t)(across ? lines * len + n * s->cols : len) * sizeof *tmp);
-    if (!tmp) {
-        j->failed[task] = 1;
-        return;
-    }
-    if (!across) {
-        if (s->turned) copy_lines(j, 0, lines, r0, len, 0, at, tmp);
-        else copy_lines(j, r0, lines, 0, len, at, 0, tmp);
-    } else {
-        float *out = tmp + lines * len;
-        for (int64_t i = 0; i < lines; i++) load_flat(s, j->v, s->turned ? i * s->ld + r0 : (r0 + i) * s->ld, len, tmp + i * len);
-        j->v->transpose(out, lines, tmp, len, len, lines, 4);
-        for (int64_t i = 0; i < len; i++) /* the other way round: len lines of `lines` */
-            j->v->store(j->to + (size_t)(j->turned_out ? i * j->ld + at : (at + i) * j->ld) * unit(j->dt), j->dt, out + i * lines, lines);
-    }
-    free(tmp);
+    float *tmp = j->scratch ? j->scratch + (size_t)thread * j->room_elems : NULL;
+    if (is_slow(j)) run_slow(j, r0, n);
+    else if (is_across(j)) turn_lines(j, lines, len, s->turned ? r0 : r0 * s->ld, j->to + (size_t)(j->turned_out ? at : at * j->ld) * unit(j->dt), tmp);
+    else if (s->turned) copy_lines(j, 0, lines, r0, len, 0, at, tmp);
+    else copy_lines(j, r0, lines, 0, len, at, 0, tmp);
+}
+
+/* What turn_lines and copy_lines put down on the way, in floats. */
+static size_t scratch_elems(const job *j)
+{
+    if (is_slow(j) || same_bits(j)) return 0;
+    int64_t len = j->s->turned ? j->run : j->s->cols;
+    return (size_t)(len + (is_across(j) ? (j->run * j->s->cols * (int64_t)unit(j->dt) + 3) / 4 : 0));
 }
 
 static an_status fill(const store *s, const vec_kernels *v, pool *threads, int64_t row0, int64_t n, dtype dt, void *to, int64_t ld, bool turned_out, diag *d)
@@ -151,14 +170,12 @@ static an_status fill(const store *s, const vec_kernels *v, pool *threads, int64
     if (!n || !s->cols) return AN_OK;
     job j = { .s = s, .v = v, .dt = dt, .to = to, .row0 = row0, .n = n, .ld = ld, .turned_out = turned_out };
     j.run = MAX(RUN_BYTES / 4 / s->cols, s->turned ? 16 : 1); /* turned: a line of the file is read in pieces no shorter than this */
-    int64_t tasks = (n + j.run - 1) / j.run;
-    j.failed = calloc((size_t)tasks, sizeof *j.failed);
-    if (!j.failed) return diag_nomem(d);
-    pool_run(threads, run_task, &j, tasks);
-    int bad = 0;
-    for (int64_t i = 0; i < tasks; i++) bad |= j.failed[i];
-    free(j.failed);
-    return bad ? diag_nomem(d) : AN_OK;
+    j.run = MIN(j.run, n);
+    j.room_elems = ROUND_UP(scratch_elems(&j), (size_t)64); /* threads write lines of their own */
+    if (j.room_elems && !(j.scratch = malloc((size_t)pool_threads(threads) * j.room_elems * sizeof *j.scratch))) return diag_nomem(d);
+    pool_run(threads, run_task, &j, (n + j.run - 1) / j.run);
+    free(j.scratch);
+    return AN_OK;
 }
 
 an_status store_rows(const store *s, const vec_kernels *v, pool *threads, int64_t row0, int64_t n, dtype dt, void *to, int64_t ld, diag *d)

@@ -125,6 +125,7 @@ const char *lm_form_name(lm_form f); /* "dense", "int8", "int4", "palette4", "fi
 bool lm_form_find(const char *name, lm_form *f);
 
 void lm_release(lm_model *m, model_weight_id id, int layer); /* converted copies of it, when no graph points at them any more */
+void lm_settle(lm_model *m);                                 /* after a run of conversions and releases: memory kept for the next one goes back */
 uint64_t lm_bytes(const lm_model *m);                        /* memory held by converted copies */
 
 /* Constants for model/ builders: dense, in the type each asks for, whole, transposed or a run of rows. A failure is kept:

@@ -123,6 +123,7 @@ typedef struct {
     int64_t row0, n;
     void *at, *at2;    /* elements; scales or table */
     size_t bytes;
+    size_t room;       /* of at, when it may serve again: dense ones */
     int64_t scale_cols;
 } kept;
 
@@ -142,6 +143,8 @@ struct lm_model {
     store *stores;     /* by id and layer: store_at */
     VEC(kept) kept;
     uint64_t kept_bytes, digest;
+    void *spare;       /* what lm_release let go last, for the next conversion */
+    size_t spare_bytes;
     const vec_kernels *v;
     diag source_err;
     unsigned char *active; /* NULL: every id may be answered */

@@ -124,6 +124,7 @@ static an_status compile(lm_session *s, const decoder_options *o, dev_program **
     sb_free(&text);
     graph_free(dec.g);
     if (!st) st = dev_program_load(*out, d);
+    lm_settle(s->m);
     if (st) {
         dev_program_free(*out);
         *out = NULL;

@@ -6,6 +6,7 @@
 
 #include "t.h"
 #include "base/arena.h"
+#include "base/big.h"
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/str.h"
@@ -161,13 +162,35 @@ static void streams_stay_what_they_are(void **state)
     assert_int_equal(rmdir(dir), 0); /* nothing else was in it */
 }
 
+/* Memory a neighbour wrote and gave back comes as zeros again, aligned as asked. */
+static void zeroed_memory(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = { 0, 1, 63, 64, 4095, 1 << 20, BIG - 1, BIG, BIG + 1, 3 * BIG + 12345 };
+    for (int turn = 0; turn < 2; turn++)
+        for (size_t i = 0; i < COUNT(sizes); i++) {
+            void *block;
+            unsigned char *p = big_zeroed(64, sizes[i], &block);
+            assert_non_null(p);
+            assert_int_equal((uintptr_t)p % (sizes[i] >= BIG ? BIG_PAGE : 64), 0);
+            size_t sum = 0;
+            for (size_t k = 0; k < sizes[i]; k++) sum += p[k];
+            assert_int_equal(sum, 0);
+            memset(p, 0xff, sizes[i]);
+            free(block);
+        }
+    void *block;
+    assert_null(big_zeroed(64, SIZE_MAX - 8, &block));
+    assert_null(block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f16_every_pattern_round_trips),   cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
-        cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are),
+        cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(zeroed_memory),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -591,6 +591,44 @@ static void views_and_copies(void **state)
     lm_close(m);
 }
 
+/* A tensor of more bytes than are read at a time, and the memory of one that serves the next. */
+static void large_tensors(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    lm_model *seeded, *m;
+    lm_converted done;
+    const void *at, *again;
+    assert_ok(lm_open("stories15m", &(lm_options){ .seed = 3 }, &seeded, &d), d);
+    assert_ok(lm_convert(seeded, in_scratch("large"), &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1 }, &done, &d), d);
+    assert_ok(lm_open(in_scratch("large"), NULL, &m, &d), d);
+    lm_tensor t;
+    assert_true(lm_tensor_info(m, MW_EMBED, -1, &t) && t.rows * t.cols * 4 > 2 * (16 << 20));
+    for (int turn = 0; turn < 2; turn++) { /* the second reads pages that were let go */
+        assert_ok(lm_dense(m, MW_EMBED, -1, DT_F16, &at, &d), d);
+        for (int64_t r = 0; r < t.rows; r += 97) {
+            float x[288];
+            uint16_t want[288];
+            assert_int_equal(t.cols, COUNT(x));
+            assert_ok(lm_rows(seeded, MW_EMBED, -1, r, 1, DT_F32, x, &d), d);
+            for (size_t i = 0; i < COUNT(x); i++) dtype_store(DT_F16, want, (int64_t)i, (double)x[i]);
+            assert_memory_equal((const uint16_t *)at + r * t.cols, want, sizeof want);
+        }
+        lm_release(m, MW_EMBED, -1);
+    }
+    lm_settle(m);
+    assert_ok(lm_dense(m, MW_W1, 0, DT_F16, &at, &d), d);
+    lm_release(m, MW_W1, 0);
+    assert_ok(lm_dense(m, MW_NORM1, 0, DT_F16, &again, &d), d); /* stays for long: not in the large one's place */
+    assert_ptr_not_equal(at, again);
+    assert_ok(lm_dense(m, MW_W1, 1, DT_F16, &again, &d), d);
+    assert_ptr_equal(at, again);
+    assert_ok(lm_dense(m, MW_W1, 2, DT_F16, &again, &d), d); /* layer 1 is still out */
+    assert_ptr_not_equal(at, again);
+    lm_close(m);
+    lm_close(seeded);
+}
+
 /* Largest error of a form over the tensor's largest magnitude, and its mean square over theirs. */
 static void form_error(lm_model *m, lm_form f, double *worst, double *power)
 {
@@ -686,6 +724,6 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(families),     cmocka_unit_test(published_configurations), cmocka_unit_test(configurations_there_and_back), cmocka_unit_test(refused_fields),
                                         cmocka_unit_test(rope_scaling), cmocka_unit_test(llama_folder),                  cmocka_unit_test(gpt2_folder),
                                         cmocka_unit_test(real_folders), cmocka_unit_test(bad_folders),                   cmocka_unit_test(gguf_models),
-                                        cmocka_unit_test(views_and_copies), cmocka_unit_test(forms),                     cmocka_unit_test(seeds) };
+                                        cmocka_unit_test(views_and_copies), cmocka_unit_test(large_tensors), cmocka_unit_test(forms),                     cmocka_unit_test(seeds) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
