@@ -217,13 +217,14 @@ typedef struct {
     int byte_fallback;          /* any byte can be spelt */
     const char *chat_template;  /* NULL: none */
 } an_tokenizer_info;
-enum { AN_TOK_BOS = 1, AN_TOK_EOS = 2, AN_TOK_SPECIAL = 4 };
+enum { AN_TOK_BOS = 1, AN_TOK_EOS = 2, AN_TOK_SPECIAL = 4, AN_TOK_UTF8 = 8 };
 /* tokenizer.json, tokenizer.model, tokenizer.bin, GGUF, encoder.json or vocab.json beside its merges, "A,B" for such a pair, a folder, or
  * "builtin:stories". */
 AN_API an_status an_tokenizer_open(an_tokenizer **out, const char *path, an_error *e);
 AN_API void an_tokenizer_free(an_tokenizer *t); /* NULL is fine */
 AN_API void an_tokenizer_get(const an_tokenizer *t, an_tokenizer_info *info); /* valid until an_tokenizer_free */
-/* Bytes in, ids out, and back; *ids and *bytes are yours. AN_TOK_SPECIAL: special tokens spelt in the text become ids; decoding prints them. */
+/* Bytes in, ids out, and back; *ids and *bytes are yours. AN_TOK_SPECIAL: special tokens spelt in the text become ids; decoding prints them.
+ * AN_TOK_UTF8: what is not UTF-8 is AN_INPUT with the byte; else it is kept where the vocabulary can spell bytes. */
 AN_API an_status an_encode(an_tokenizer *t, const void *text, size_t n, int flags, uint32_t **ids, size_t *n_ids, an_error *e);
 AN_API an_status an_decode(const an_tokenizer *t, const uint32_t *ids, size_t n, int flags, char **bytes, size_t *n_bytes, an_error *e);
 /* A byte-level BPE vocabulary from a corpus, as tokenizer.json text: yours. split: "gpt2" (NULL), "llama3", "qwen2", "qwen35". */
@@ -387,6 +388,9 @@ typedef struct {                /* zero means greedy */
     int (*on_token)(void *user, const an_token *t); /* 0: stop */
     void *user;
 } an_generate_options;
+/* What the model's files (generation_config.json) say about temperature, top_k, top_p, min_p and repetition_penalty; the rest of o stays. Without a
+ * word of theirs: greedy. */
+AN_API void an_lm_suggest(const an_lm *m, an_generate_options *o);
 typedef struct {
     size_t prompt_tokens, new_tokens, reused, drafted, accepted;
     double prompt_ms, decode_ms;

@@ -214,6 +214,21 @@ empty() {
         t "generate, prompt longer than the context" 3 $anneal generate $m --context 8 --prompt "Once upon a time there was a little girl"
         has "generate, prompt longer than the context" err 'tokens do not fit a context of 8 positions'
         empty "generate, prompt longer than the context" out
+        printf 'abc\377' >"$tmp/not.txt"
+        t "generate, not UTF-8" 3 $anneal generate $m --prompt-file "$tmp/not.txt"
+        has "generate, not UTF-8" err 'not.txt: the text is not UTF-8: byte 3 is 0xff'
+        empty "generate, not UTF-8" out
+        in="$tmp/not.txt" t "tokenize, any bytes" 0 $anneal tokenize --tokenizer $stories/tok512.bin
+        has "tokenize, any bytes" out ' 258$'
+        in="$tmp/not.txt" t "chat, not UTF-8" 3 $anneal chat $m --template plain
+        t "eval, not UTF-8" 3 $anneal eval $m --data "$tmp/not.txt"
+        $anneal convert --model $stories/stories260K.bin --tokenizer $stories/tok512.bin --out "$tmp/asks" --to hf 2>/dev/null
+        echo '{"do_sample":true,"temperature":0.8,"top_k":9}' >"$tmp/asks/generation_config.json"
+        t "generate as the model asks" 0 $anneal generate --model "$tmp/asks" $lm --prompt "Once" --max-tokens 12 --seed 5
+        has "generate as the model asks" err 'as the model asks for: temperature 0.8, top-k 9'
+        cp "$tmp/out" "$tmp/got.txt"
+        $anneal generate --model "$tmp/asks" $lm --prompt "Once" --max-tokens 12 --seed 5 --temperature 0.8 --top-k 9 >"$tmp/same.txt" 2>/dev/null
+        t "generate as the command line asks" 0 cmp "$tmp/got.txt" "$tmp/same.txt"
         t "generate, vocabulary of another model" 3 $anneal generate --model $stories/stories260K.bin --tokenizer $stories/tokenizer.bin $lm
         has "generate, vocabulary of another model" err '32000 entries, the embedding 512 rows'
         in="$tmp/want.txt" t "chat, line by line" 0 $anneal chat $m --max-tokens 4 --template plain

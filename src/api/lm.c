@@ -174,6 +174,12 @@ void an_lm_get(const an_lm *m, an_lm_info *info)
 
 /* ---- generating ---- */
 
+void an_lm_suggest(const an_lm *m, an_generate_options *o)
+{
+    lm_sampling s = lm_suggested(lm_generation_of(m->model));
+    o->temperature = s.temperature, o->top_k = s.top_k, o->top_p = s.top_p, o->min_p = s.min_p, o->repetition_penalty = s.repetition;
+}
+
 typedef struct {
     const an_generate_options *o;
     strbuf *keep; /* the text, for a conversation; NULL: not wanted */
@@ -220,7 +226,7 @@ an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an_genera
     *r = (an_generated){ 0 };
     if (!st) {
         tok_get(m->t, &info);
-        st = tok_encode(m->e, prompt, n, info.bos >= 0 && (info.add_bos || !n) ? TOK_BOS : 0, &ids, &d);
+        st = tok_encode(m->e, prompt, n, (info.bos >= 0 && (info.add_bos || !n) ? TOK_BOS : 0) | TOK_UTF8, &ids, &d);
     }
     if (!st && !ids.n) st = diag_fail(&d, AN_INPUT, NOWHERE, "the prompt is empty, and the model has no BOS token to begin with");
     if (!st) st = run(m, &ids, o, -1, NULL, r, &d);
@@ -333,9 +339,10 @@ static an_status read_ids(an_lm *m, const char *path, tok_ids *ids, diag *d)
     TRY(file_map(path, &f, d));
     tok_info info;
     tok_get(m->t, &info);
-    an_status st = tok_encode(m->e, (const char *)f.at, f.n, info.bos >= 0 && info.add_bos ? TOK_BOS : 0, ids, d);
+    diag why = { 0 };
+    an_status st = tok_encode(m->e, (const char *)f.at, f.n, (info.bos >= 0 && info.add_bos ? TOK_BOS : 0) | TOK_UTF8, ids, &why);
     file_drop(&f);
-    return st;
+    return st ? diag_fail(d, st, NOWHERE, "%.200s: %s", path, why.msg) : AN_OK;
 }
 
 an_status an_lm_eval(an_lm *m, const char *path, void (*fn)(void *user, const an_score *so_far), void *user, an_score *r, an_error *e)

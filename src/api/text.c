@@ -96,7 +96,7 @@ static an_status fill_vocab(const gguf *g, const char *path, arena *mem, tok_voc
     if ((score && !f) || (type && !k)) return diag_nomem(d);
     for (size_t i = 0; i < v->n; i++) {
         if (score) f[i] = (float)score[i];
-        if (type) k[i] = type[i] >= 0 && type[i] <= 6 ? (int32_t)type[i] : -1;
+        if (type) k[i] = type[i] >= INT32_MIN && type[i] <= INT32_MAX ? (int32_t)type[i] : -1;
     }
     v->score = f, v->type = k;
     if (map) {

@@ -77,6 +77,7 @@ int cmd_chat(const args *a)
     if (a->n_files) return say(AN_USAGE, "chat takes no file; lines come from standard input");
     int code = lm_sampling_args(a, &choice);
     if (!code) code = lm_open_args(a, &m);
+    if (!code) lm_sampling_rest(a, m, &choice);
     if (!code) code = talk(a, m, &choice, &w);
     lm_choice_free(&choice);
     an_lm_close(m);

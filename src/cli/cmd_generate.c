@@ -39,14 +39,14 @@ static int on_token(void *user, const an_token *t)
     return ok;
 }
 
-static int generate(const args *a, an_lm *m, lm_choice *choice, const char *prompt, size_t n)
+static int generate(const args *a, an_lm *m, lm_choice *choice, const char *file, const char *prompt, size_t n)
 {
     an_error e = { 0 };
     writer w = { .json = arg_on(a, "json"), .prompt = prompt, .n = n };
     an_generated r;
     an_lm_info info;
     choice->o.on_token = on_token, choice->o.user = &w;
-    if (an_lm_generate(m, prompt, n, &choice->o, &r, &e)) return say_error(NULL, &e);
+    if (an_lm_generate(m, prompt, n, &choice->o, &r, &e)) return say_error(file, &e);
     an_lm_get(m, &info);
     if (w.json)
         printf("{\"done\":true,\"why\":\"%s\",\"prompt_tokens\":%zu,\"new_tokens\":%zu,\"drafted\":%zu,\"accepted\":%zu,\"prompt_ms\":%.3f,\"decode_ms\":%.3f,"
@@ -68,9 +68,10 @@ int cmd_generate(const args *a)
     lm_choice choice = { .stop = NULL };
     int code = lm_sampling_args(a, &choice);
     if (!code) code = lm_open_args(a, &m);
+    if (!code) lm_sampling_rest(a, m, &choice);
     if (!code && file) code = read_text(file, &f);
     const char *prompt = arg_of(a, "prompt");
-    if (!code) code = file ? generate(a, m, &choice, (const char *)f.at, f.n) : generate(a, m, &choice, prompt, strlen(prompt));
+    if (!code) code = file ? generate(a, m, &choice, strcmp(file, "-") ? file : "<stdin>", (const char *)f.at, f.n) : generate(a, m, &choice, NULL, prompt, strlen(prompt));
     lm_choice_free(&choice);
     if (file) file_drop(&f);
     an_lm_close(m);

@@ -44,13 +44,13 @@ int lm_open_args(const args *a, an_lm **out)
 
 int lm_sampling_args(const args *a, lm_choice *c)
 {
-    long max, top_k, lookup, guesses;
+    long max, top_k = 0, lookup, guesses;
     an_generate_options *o = &c->o;
-    if (!arg_int(a, "max-tokens", -1, 1 << 30, &max) || !arg_int(a, "top-k", 0, 1 << 30, &top_k) || !arg_int(a, "lookup", 0, 64, &lookup) ||
+    if (!arg_int(a, "max-tokens", -1, 1 << 30, &max) || (arg_on(a, "top-k") && !arg_int(a, "top-k", 0, 1 << 30, &top_k)) || !arg_int(a, "lookup", 0, 64, &lookup) ||
         !arg_int(a, "draft-tokens", 1, 7, &guesses) || !number(a, "temperature", &o->temperature) || !number(a, "top-p", &o->top_p) ||
         !number(a, "min-p", &o->min_p) || !number(a, "repetition-penalty", &o->repetition_penalty) || !seed_of(a, "seed", &o->seed))
         return an_exit_code(AN_USAGE);
-    if (o->repetition_penalty == 0) return say(AN_USAGE, "--repetition-penalty wants a number above 0 (1: none), got \"%s\"", arg_of(a, "repetition-penalty"));
+    if (arg_on(a, "repetition-penalty") && o->repetition_penalty == 0) return say(AN_USAGE, "--repetition-penalty wants a number above 0 (1: none), got \"%s\"", arg_of(a, "repetition-penalty"));
     if (lookup && arg_on(a, "draft")) return say(AN_USAGE, "--lookup and --draft are two ways to guess ahead; choose one");
     o->max_tokens = max, o->top_k = top_k, o->lookup = (int)lookup, o->draft_tokens = (int)guesses;
     c->stop = calloc(a->n_list + 1, sizeof *c->stop);
@@ -62,6 +62,24 @@ int lm_sampling_args(const args *a, lm_choice *c)
         }
     o->stop = c->stop;
     return 0;
+}
+
+void lm_sampling_rest(const args *a, const an_lm *m, lm_choice *c)
+{
+    an_generate_options said = { 0 };
+    strbuf b = { 0 };
+    an_lm_suggest(m, &said);
+    const struct {
+        const char *name;
+        double from, *to;
+        bool cut; /* among what, where the likeliest is not simply taken */
+    } rows[] = { { "temperature", said.temperature, &c->o.temperature, false }, { "top-p", said.top_p, &c->o.top_p, true },
+                 { "min-p", said.min_p, &c->o.min_p, true }, { "repetition-penalty", said.repetition_penalty, &c->o.repetition_penalty, false } };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (!arg_on(a, rows[i].name) && rows[i].from != *rows[i].to && (c->o.temperature > 0 || !rows[i].cut)) sb_printf(&b, "%s%s %g", b.n ? ", " : "", rows[i].name, *rows[i].to = rows[i].from);
+    if (!arg_on(a, "top-k") && said.top_k != c->o.top_k && c->o.temperature > 0) sb_printf(&b, "%stop-k %lld", b.n ? ", " : "", (long long)(c->o.top_k = said.top_k));
+    if (b.n && !b.oom) fprintf(stderr, "as the model asks for: %.*s\n", (int)b.n, b.at);
+    sb_free(&b);
 }
 
 void lm_choice_free(lm_choice *c)

@@ -17,11 +17,11 @@
 
 #define LM_SAMPLING_OPTIONS                                                                                                           \
     { "max-tokens", "N", "256", "new tokens; -1: to the end of the context" },                                                        \
-    { "temperature", "X", "0", "0: always the likeliest token" },                                                                     \
-    { "top-k", "N", "0", "choose among the N likeliest; 0: all" },                                                                    \
-    { "top-p", "X", "1", "among the fewest whose probabilities reach X" },                                                            \
-    { "min-p", "X", "0", "among those at least X times as likely as the likeliest" },                                                 \
-    { "repetition-penalty", "X", "1", "tokens seen before count less above 1" },                                                      \
+    { "temperature", "X", NULL, "0: always the likeliest token. Without it, as for the next four, what generation_config.json says, or 0" }, \
+    { "top-k", "N", NULL, "choose among the N likeliest; 0: all" },                                                                   \
+    { "top-p", "X", NULL, "among the fewest whose probabilities reach X; 1: all" },                                                   \
+    { "min-p", "X", NULL, "among those at least X times as likely as the likeliest; 0: all" },                                        \
+    { "repetition-penalty", "X", NULL, "tokens seen before count less above 1; 1: no" },                                              \
     { "seed", "N", "1", "the same seed gives the same text" },                                                                        \
     { "stop", "S", NULL, "a text that ends it; may be given several times" },                                                         \
     { "draft", "M", NULL, "a smaller model that guesses ahead; the text stays the same" },                                            \
@@ -36,6 +36,7 @@ typedef struct {
 /* Each: 0, or the exit code after saying what is wrong. */
 int lm_open_args(const args *a, an_lm **out);
 int lm_sampling_args(const args *a, lm_choice *out); /* keeps on_token and user */
+void lm_sampling_rest(const args *a, const an_lm *m, lm_choice *c); /* what the command line left to the model; told on stderr */
 void lm_choice_free(lm_choice *c);
 void lm_say_speed(const an_generated *r, const an_lm_info *info); /* on stderr */
 

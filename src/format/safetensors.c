@@ -129,14 +129,17 @@ static an_status check_cover(const shard *s, safetensor *t, size_t n)
 {
     if (n) qsort(t, n, sizeof *t, by_place);
     size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t begin = (size_t)((const unsigned char *)t[i].data - s->data);
-        if (begin < at)
-            return BAD(s, "%.100s: tensors \"%.70s\" and \"%.70s\" overlap: one ends at byte %zu, the other begins at %zu", s->file, t[i - 1].name,
-                       t[i].name, at, begin);
-        if (begin > at)
-            return BAD(s, "%.120s: bytes %zu to %zu before tensor \"%.80s\" belong to no tensor", s->file, at, begin, t[i].name);
-        at = begin + t[i].bytes;
+    for (int holes = 0; holes < 2; holes++) { /* bytes of two tensors first: a tensor moved onto another leaves a hole as well */
+        at = 0;
+        for (size_t i = 0; i < n; i++) {
+            size_t begin = (size_t)((const unsigned char *)t[i].data - s->data);
+            if (begin < at)
+                return BAD(s, "%.100s: tensors \"%.70s\" and \"%.70s\" overlap: one ends at byte %zu, the other begins at %zu", s->file, t[i - 1].name,
+                           t[i].name, at, begin);
+            if (holes && begin > at)
+                return BAD(s, "%.120s: bytes %zu to %zu before tensor \"%.80s\" belong to no tensor", s->file, at, begin, t[i].name);
+            at = begin + t[i].bytes;
+        }
     }
     if (at == s->n_data) return AN_OK;
     return BAD(s, "%.120s: its tensors end at byte %zu of %zu bytes of data", s->file, at, s->n_data);

@@ -51,7 +51,7 @@ static an_status flush(writer *w)
 {
     if (w->text.oom) return diag_nomem(w->d);
     if (!w->text.n) return AN_OK;
-    an_status st = tok_encode(w->e, w->text.at, w->text.n, 0, w->out, w->d);
+    an_status st = tok_encode(w->e, w->text.at, w->text.n, TOK_UTF8, w->out, w->d);
     w->text.n = 0;
     return st;
 }

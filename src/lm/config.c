@@ -5,18 +5,21 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "lm/generate.h"
 #include "lm/lm_int.h"
 
 /* ---- the table of fields ---- */
 
 typedef enum { DO_USED, DO_HARMLESS, DO_FALSE, DO_TRUE, DO_ZERO, DO_ONE, DO_NULL, DO_EMPTY } field_what;
-static const struct {
-    const char *name, *families;
+static const struct field {
+    const char *name, *families; /* NULL: about producing text */
     field_what what;
 } fields[] = {
 #define FIELD(name, families, what) { name, families, DO_##what },
+#define GENERATION(name, what) { name, NULL, DO_##what },
 #include "lm/fields.def"
 #undef FIELD
+#undef GENERATION
 };
 static const char *const wanted[] = { [DO_FALSE] = "false", [DO_TRUE] = "true", [DO_ZERO] = "0", [DO_ONE] = "1", [DO_NULL] = "null", [DO_EMPTY] = "empty" };
 
@@ -51,6 +54,14 @@ static bool allowed(const json_t *v, field_what what)
     }
 }
 
+static const struct field *find_field(const char *key)
+{
+    for (size_t i = 0; i < COUNT(fields); i++)
+        if (!strcmp(fields[i].name, key)) return &fields[i];
+    return NULL;
+}
+
+/* A family reads its own fields and those about producing text; FAM_COUNT, generation_config.json, only these. */
 static an_status check_fields(const reader *r)
 {
     const char *key;
@@ -58,15 +69,15 @@ static an_status check_fields(const reader *r)
     char text[64];
     json_object_foreach((json_t *)r->top, key, v)
     {
-        size_t i = 0;
         if (json_is_null(v)) continue;
-        while (i < COUNT(fields) && strcmp(fields[i].name, key)) i++;
-        if (i == COUNT(fields))
-            return BAD(r, "%.150s: field \"%.60s\" (%s) is not known here; it could change what the model computes", r->file, key, shown(v, text, sizeof text));
-        if (fields[i].families[0] != '*' && !strchr(fields[i].families, families[r->fam].letter) && fields[i].what == DO_USED)
+        const struct field *f = find_field(key);
+        if (!f || (f->families && r->fam == FAM_COUNT))
+            return BAD(r, "%.150s: field \"%.60s\" (%s) is not known here; it could change what the model %s", r->file, key, shown(v, text, sizeof text),
+                       r->fam == FAM_COUNT ? "answers" : "computes");
+        if (f->families && f->families[0] != '*' && !strchr(f->families, families[r->fam].letter) && f->what == DO_USED)
             return BAD(r, "%.150s: field \"%.60s\" (%s) is not one of a %s model", r->file, key, shown(v, text, sizeof text), families[r->fam].hf);
-        if (!allowed(v, fields[i].what))
-            return BAD(r, "%.150s: \"%.60s\" is %s; only %s is supported", r->file, key, shown(v, text, sizeof text), wanted[fields[i].what]);
+        if (!allowed(v, f->what))
+            return BAD(r, "%.150s: \"%.60s\" is %s; only %s is supported", r->file, key, shown(v, text, sizeof text), wanted[f->what]);
     }
     return AN_OK;
 }
@@ -326,6 +337,70 @@ void config_defaults(model_config *c)
     c->dt = DT_F16;
 }
 
+/* ---- producing text ---- */
+
+void generation_default(lm_generation *g)
+{
+    *g = (lm_generation){ .bos = -1, .pad = -1, .top_k = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN };
+}
+
+static an_status read_id(const reader *r, const char *key, const json_t *v, int64_t vocab, int64_t *out)
+{
+    char text[64];
+    if (!json_is_integer(v) || json_integer_value(v) < -1) return BAD(r, "%.150s: \"%s\" is %s, wanted the number of a token", r->file, key, shown(v, text, sizeof text));
+    *out = json_integer_value(v);
+    if (*out < vocab) return AN_OK;
+    return BAD(r, "%.150s: \"%s\" is %lld, the vocabulary has %lld entries", r->file, key, (long long)*out, (long long)vocab);
+}
+
+/* Nothing is done with the id of padding, and files have one behind the end of the vocabulary. */
+static an_status generation_values(const reader *r, int64_t vocab, lm_generation *g)
+{
+    const json_t *v, *top = r->top;
+    char text[64];
+    if ((v = get(top, "bos_token_id"))) TRY(read_id(r, "bos_token_id", v, vocab, &g->bos));
+    if ((v = get(top, "pad_token_id"))) TRY(read_id(r, "pad_token_id", v, INT64_MAX, &g->pad));
+    if ((v = get(top, "eos_token_id"))) {
+        size_t n = json_is_array(v) ? json_array_size(v) : 1;
+        if (n > LM_MAX_EOS) return BAD(r, "%.150s: \"eos_token_id\" lists %zu tokens; %d are the most", r->file, n, LM_MAX_EOS);
+        for (size_t i = 0; i < n; i++) TRY(read_id(r, "eos_token_id", json_is_array(v) ? json_array_get(v, i) : v, vocab, &g->eos[i]));
+        g->n_eos = n == 1 && g->eos[0] < 0 ? 0 : (int)n;
+    }
+    if ((v = get(top, "do_sample"))) {
+        if (!json_is_boolean(v)) return BAD(r, "%.150s: \"do_sample\" is %s, wanted true or false", r->file, shown(v, text, sizeof text));
+        g->sample = json_is_true(v);
+    }
+    const struct {
+        const char *key;
+        double *to;
+    } numbers[] = { { "temperature", &g->temperature }, { "top_p", &g->top_p }, { "min_p", &g->min_p }, { "repetition_penalty", &g->repetition_penalty } };
+    for (size_t i = 0; i < COUNT(numbers); i++)
+        if (get(top, numbers[i].key)) TRY(get_num(r, top, numbers[i].key, 0, numbers[i].to));
+    if (get(top, "top_k")) TRY(get_int(r, top, "top_k", 0, &g->top_k));
+    lm_sampling how = lm_suggested(g);
+    diag why = { 0 };
+    return lm_sampling_check(&how, &why) ? BAD(r, "%.150s: %s", r->file, why.msg) : AN_OK;
+}
+
+an_status generation_read(const char *file, const json_t *top, int64_t vocab, lm_generation *g, diag *d)
+{
+    reader r = { .file = file, .top = top, .fam = FAM_COUNT, .d = d };
+    TRY(check_fields(&r));
+    return generation_values(&r, vocab, g);
+}
+
+/* Cuts are for sampling; tokens seen before count less either way. */
+lm_sampling lm_suggested(const lm_generation *g)
+{
+    lm_sampling s = { .repetition = isnan(g->repetition_penalty) ? 0 : g->repetition_penalty };
+    if (!g->sample) return s;
+    s.temperature = isnan(g->temperature) ? 1 : g->temperature;
+    s.top_p = isnan(g->top_p) ? 0 : g->top_p;
+    s.min_p = isnan(g->min_p) ? 0 : g->min_p;
+    s.top_k = MAX(g->top_k, 0);
+    return s;
+}
+
 an_status config_from_json(const char *file, const json_t *top, model_config *c, lm_generation *g, diag *d)
 {
     reader r = { .file = file, .top = top, .fam = FAM_COUNT, .d = d };
@@ -339,7 +414,7 @@ an_status config_from_json(const char *file, const json_t *top, model_config *c,
     config_defaults(c);
     diag why = { 0 };
     if (model_config_check(c, &why)) return BAD(&r, "%.150s: %s", file, why.msg);
-    return generation_read(file, top, g, d);
+    return generation_values(&r, c->vocab, g);
 }
 
 an_status lm_config_read(const char *file, const void *text, size_t n, model_config *c, lm_generation *g, diag *d)
@@ -360,42 +435,5 @@ an_status config_from_llama2c(const char *file, const llama2c_shape *s, model_co
     config_defaults(c);
     diag why = { 0 };
     if (model_config_check(c, &why)) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: %s", file, why.msg);
-    return AN_OK;
-}
-
-/* ---- producing text ---- */
-
-void generation_default(lm_generation *g)
-{
-    *g = (lm_generation){ .bos = -1, .pad = -1, .top_k = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN };
-}
-
-static an_status read_id(const reader *r, const char *key, const json_t *v, int64_t *out)
-{
-    char text[64];
-    if (json_is_integer(v) && json_integer_value(v) >= -1) return *out = json_integer_value(v), AN_OK;
-    return BAD(r, "%.150s: \"%s\" is %s, wanted the number of a token", r->file, key, shown(v, text, sizeof text));
-}
-
-an_status generation_read(const char *file, const json_t *top, lm_generation *g, diag *d)
-{
-    reader r = { .file = file, .top = top, .d = d };
-    const json_t *v;
-    if ((v = get(top, "bos_token_id"))) TRY(read_id(&r, "bos_token_id", v, &g->bos));
-    if ((v = get(top, "pad_token_id"))) TRY(read_id(&r, "pad_token_id", v, &g->pad));
-    if ((v = get(top, "eos_token_id"))) {
-        size_t n = json_is_array(v) ? json_array_size(v) : 1;
-        if (n > LM_MAX_EOS) return BAD(&r, "%.150s: \"eos_token_id\" lists %zu tokens; %d are the most", file, n, LM_MAX_EOS);
-        for (size_t i = 0; i < n; i++) TRY(read_id(&r, "eos_token_id", json_is_array(v) ? json_array_get(v, i) : v, &g->eos[i]));
-        g->n_eos = n == 1 && g->eos[0] < 0 ? 0 : (int)n;
-    }
-    if ((v = get(top, "do_sample"))) g->sample = json_is_true(v);
-    const struct {
-        const char *key;
-        double *to;
-    } numbers[] = { { "temperature", &g->temperature }, { "top_p", &g->top_p }, { "min_p", &g->min_p }, { "repetition_penalty", &g->repetition_penalty } };
-    for (size_t i = 0; i < COUNT(numbers); i++)
-        if (get(top, numbers[i].key)) TRY(get_num(&r, top, numbers[i].key, 0, numbers[i].to));
-    if (get(top, "top_k")) TRY(get_int(&r, top, "top_k", 0, &g->top_k));
     return AN_OK;
 }

@@ -55,7 +55,7 @@ static an_status read_generation(lm_model *m, const char *file, diag *d)
     if (!is_there(file)) return AN_OK;
     json_t *top;
     TRY(json_file(file, &top, d));
-    an_status st = generation_read(file, top, &m->gen, d);
+    an_status st = generation_read(file, top, m->c.vocab, &m->gen, d);
     json_decref(top);
     return st;
 }

@@ -19,6 +19,8 @@ typedef struct {        /* zero means greedy */
     uint64_t seed;
 } lm_sampling;
 
+lm_sampling lm_suggested(const lm_generation *g); /* what a model's files ask for; greedy where they say nothing */
+
 typedef struct lm_sampler lm_sampler;
 /* AN_USAGE names the option, its value and what is wanted. */
 an_status lm_sampling_check(const lm_sampling *o, diag *d) MUST_CHECK;

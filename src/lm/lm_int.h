@@ -48,7 +48,7 @@ void weight_shape(const model_config *c, model_weight_id id, int64_t *rows, int6
 
 void generation_default(lm_generation *g);
 /* Fields of config.json that say how text is made, and those of generation_config.json, into g. */
-an_status generation_read(const char *file, const json_t *top, lm_generation *g, diag *d) MUST_CHECK;
+an_status generation_read(const char *file, const json_t *top, int64_t vocab, lm_generation *g, diag *d) MUST_CHECK; /* generation_config.json */
 an_status config_from_json(const char *file, const json_t *top, model_config *c, lm_generation *g, diag *d) MUST_CHECK;
 an_status config_from_gguf(const gguf *f, model_config *c, lm_generation *g, diag *d) MUST_CHECK;
 an_status config_from_llama2c(const char *file, const llama2c_shape *s, model_config *c, diag *d) MUST_CHECK;

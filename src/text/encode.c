@@ -222,6 +222,8 @@ an_status tok_encode(tok_encoder *e, const char *text, size_t n, unsigned flags,
     e->out = out;
     e->cuts = NULL;
     if (n > INT32_MAX) return diag_fail(d, AN_INPUT, NOWHERE, "a text of %zu bytes; at most 2^31-1 are taken at once", n);
+    size_t good = flags & TOK_UTF8 ? utf8_span((const unsigned char *)text, n) : n;
+    if (good < n) return diag_fail(d, AN_INPUT, NOWHERE, "the text is not UTF-8: byte %zu is 0x%02x, where a character should begin", good, (unsigned char)text[good]);
     if (flags & TOK_BOS && t->bos < 0) return tok_bad(d, t, "BOS was asked for, and this vocabulary has none");
     if (flags & TOK_EOS && t->eos < 0) return tok_bad(d, t, "EOS was asked for, and this vocabulary has none");
     if (flags & TOK_BOS && !tok_ids_push(out, (uint32_t)t->bos)) return diag_nomem(d);

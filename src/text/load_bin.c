@@ -45,6 +45,7 @@ an_status read_bin(tokenizer *t, const void *p, size_t n, diag *d)
             while (len && *s == '\n') s++, len--;
             while (len && s[len - 1] == '\n') len--;
         }
+        TRY(tok_is_utf8(t, id, s, len, d));
         TRY(tok_put(t, id, s, len, type, score, false, false, d));
     }
     return tok_index(t, d);
@@ -78,6 +79,7 @@ static an_status read_vocab(tokenizer *t, const tok_vocab *v, diag *d)
         if (type < TOK_NORMAL || type > TOK_BYTE) type = type == 0 ? TOK_UNUSED : -1;
         if (type < 0) return tok_bad(d, t, "token %zu has type %d; 0 to 6 are known", i, v->type[i]);
         if (type == TOK_BYTE && byte_token(v->token[i].at, v->token[i].n, &b)) bytes[b] = true;
+        TRY(tok_is_utf8(t, i, v->token[i].at, v->token[i].n, d));
         TRY(tok_put(t, i, v->token[i].at, v->token[i].n, (tok_type)type, v->score ? v->score[i] : 0, bpe, !bpe, d));
     }
     t->byte_fallback = true;

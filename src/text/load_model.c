@@ -129,7 +129,10 @@ static an_status read_piece(tokenizer *t, cursor c, size_t id, diag *d)
     }
     if (bad) return tok_bad(d, t, "piece %zu is malformed", id);
     if (type < TOK_NORMAL || type > TOK_BYTE) return tok_bad(d, t, "piece %zu has type %llu; 1 to 6 are known", id, (unsigned long long)type);
-    return tok_put(t, id, text.at ? (const char *)text.at : "", (size_t)(text.end - text.at), (tok_type)type, score, false, true, d);
+    const char *s = text.at ? (const char *)text.at : "";
+    const size_t n = (size_t)(text.end - text.at);
+    TRY(tok_is_utf8(t, id, s, n, d));
+    return tok_put(t, id, s, n, (tok_type)type, score, false, true, d);
 }
 
 an_status read_model(tokenizer *t, const void *p, size_t n, diag *d)

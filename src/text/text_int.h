@@ -27,6 +27,7 @@ typedef struct {
 /* Length of the well-formed UTF-8 character at s, 0 if there is none; *cp is its code point. */
 size_t utf8_read(const unsigned char *s, size_t n, uint32_t *cp);
 size_t utf8_put(unsigned char *to, uint32_t cp); /* 1 … 4 */
+size_t utf8_span(const unsigned char *s, size_t n); /* bytes of the well-formed beginning */
 bool utf8_valid(const unsigned char *s, size_t n);
 /* GPT-2's spelling of bytes as printable characters. */
 uint32_t byte_to_char(unsigned char b);
@@ -230,6 +231,7 @@ an_status read_config(tokenizer *t, const char *dir, diag *d) MUST_CHECK; /* the
 void guess_ids(tokenizer *t, bool bos, bool eos); /* BOS and EOS by their usual names, where no file says */
 
 /* A token's text set by type: what merging sees and what decoding prints. Copies. */
+an_status tok_is_utf8(const tokenizer *t, size_t id, const char *s, size_t n, diag *d) MUST_CHECK; /* AN_INPUT: it is not */
 an_status tok_put(tokenizer *t, size_t id, const char *s, size_t n, tok_type type, float score, bool byte_level, bool marks, diag *d) MUST_CHECK;
 
 enum { MAX_PRE = 4 };

@@ -36,18 +36,21 @@ size_t utf8_put(unsigned char *to, uint32_t c)
     return 4;
 }
 
-bool utf8_valid(const unsigned char *s, size_t n)
+size_t utf8_span(const unsigned char *s, size_t n)
 {
     uint32_t cp;
-    for (size_t i = 0, len; i < n; i += len) {
+    size_t i = 0;
+    for (size_t len; i < n; i += len) {
         if (s[i] < 0x80) {
             len = 1;
             continue;
         }
-        if (!(len = utf8_read(s + i, n - i, &cp))) return false;
+        if (!(len = utf8_read(s + i, n - i, &cp))) break;
     }
-    return true;
+    return i;
 }
+
+bool utf8_valid(const unsigned char *s, size_t n) { return utf8_span(s, n) == n; }
 
 /* Printable Latin-1 stands for itself; the other 68 bytes, in order, are U+0100 and up. */
 static bool printable(uint32_t b) { return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff); }

@@ -270,6 +270,12 @@ an_status tok_finish(tokenizer *t, diag *d)
     return AN_OK;
 }
 
+an_status tok_is_utf8(const tokenizer *t, size_t id, const char *s, size_t n, diag *d)
+{
+    size_t good = utf8_span((const unsigned char *)s, n);
+    return good == n ? AN_OK : tok_bad(d, t, "token %zu is not UTF-8: byte %zu of %zu is 0x%02x", id, good, n, (unsigned char)s[good]);
+}
+
 an_status tok_put(tokenizer *t, size_t id, const char *s, size_t n, tok_type type, float score, bool byte_level, bool marks, diag *d)
 {
     token *k = &t->tok[id];

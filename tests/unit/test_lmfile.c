@@ -1,6 +1,7 @@
 /* Models from files: configurations there and back, fields that are refused, which tensor is which, what a bad file is told, forms. */
 #include <math.h>
 
+#include "lm/generate.h"
 #include "lm_t.h"
 
 /* ---- configurations ---- */
@@ -195,6 +196,9 @@ static void refused_fields(void **state)
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"tie_word_embeddings\":1}", { "tie_word_embeddings", "1" } },
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"eos_token_id\":[1,2,3,4,5,6,7,8,9]}", { "eos_token_id", "9 tokens" } },
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"bos_token_id\":\"<s>\"}", { "bos_token_id", "<s>" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"eos_token_id\":10}", { "eos_token_id", "10, the vocabulary has 10 entries" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"num_beams\":4}", { "num_beams", "only 1" } },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"do_sample\":1}", { "do_sample", "1, wanted true or false" } },
         { "{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"layer_types\":[\"linear_attention\"]}", { "layer_types", "linear_attention" } },
         { "{\"model_type\":\"qwen2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":10,"
           "\"max_position_embeddings\":64,\"use_sliding_window\":true,\"sliding_window\":32,\"max_window_layers\":2}", { "some of the 4 layers", "max_window_layers" } },
@@ -560,6 +564,50 @@ static void gguf_models(void **state)
     }
 }
 
+/* ---- how text is produced ---- */
+
+static void generation_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *want; /* NULL: fine */
+        lm_sampling how;
+    } rows[] = {
+        { "{}", NULL, { .temperature = 0 } },
+        { "{\"temperature\":0.7,\"top_k\":20}", NULL, { .temperature = 0 } }, /* for sampling, which is not asked for */
+        { "{\"do_sample\":true}", NULL, { .temperature = 1 } },
+        { "{\"do_sample\":true,\"temperature\":0.6,\"top_k\":20,\"top_p\":0.95,\"min_p\":0.05,\"repetition_penalty\":1.1,\"_from_model_config\":true,\"max_new_tokens\":32768}", NULL,
+          { .temperature = 0.6, .top_k = 20, .top_p = 0.95, .min_p = 0.05, .repetition = 1.1 } },
+        { "{\"repetition_penalty\":1.05,\"suppress_tokens\":[],\"forced_bos_token_id\":null}", NULL, { .repetition = 1.05 } },
+        { "{\"no_repeat_ngram_size\":3}", "\"no_repeat_ngram_size\" is 3; only 0 is supported", { .temperature = 0 } },
+        { "{\"num_beams\":4}", "\"num_beams\" is 4; only 1 is supported", { .temperature = 0 } },
+        { "{\"suppress_tokens\":[1]}", "\"suppress_tokens\" is [1]; only empty", { .temperature = 0 } },
+        { "{\"hidden_size\":8}", "\"hidden_size\" (8) is not known here", { .temperature = 0 } },
+        { "{\"frobnicate\":1}", "\"frobnicate\" (1) is not known here", { .temperature = 0 } },
+        { "{\"do_sample\":true,\"temperature\":-5}", "temperature is -5, wanted 0 to 100", { .temperature = 0 } },
+        { "{\"do_sample\":true,\"top_p\":1.5}", "top-p is 1.5, wanted 0 to 1", { .temperature = 0 } },
+        { "{\"temperature\":\"hot\"}", "\"temperature\" is \"hot\"", { .temperature = 0 } },
+        { "{\"eos_token_id\":[1,99]}", "\"eos_token_id\" is 99, the vocabulary has 10 entries", { .temperature = 0 } },
+        { "[]", "not an object", { .temperature = 0 } },
+    };
+    make_llama(in_scratch("said"), NULL, DT_F32);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag d = { 0 };
+        lm_model *m;
+        write_text(in_scratch("said/generation_config.json"), rows[i].text);
+        an_status st = lm_open(in_scratch("said"), NULL, &m, &d);
+        if (rows[i].want) {
+            if (st != AN_INPUT || !strstr(d.msg, rows[i].want) || !strstr(d.msg, "said/generation_config.json") || m) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+            continue;
+        }
+        assert_ok(st, d);
+        lm_sampling s = lm_suggested(lm_generation_of(m));
+        const lm_sampling *w = &rows[i].how;
+        assert_true(s.temperature == w->temperature && s.top_k == w->top_k && s.top_p == w->top_p && s.min_p == w->min_p && s.repetition == w->repetition);
+        lm_close(m);
+    }
+}
+
 /* ---- memory and forms ---- */
 
 static void views_and_copies(void **state)
@@ -724,6 +772,6 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(families),     cmocka_unit_test(published_configurations), cmocka_unit_test(configurations_there_and_back), cmocka_unit_test(refused_fields),
                                         cmocka_unit_test(rope_scaling), cmocka_unit_test(llama_folder),                  cmocka_unit_test(gpt2_folder),
                                         cmocka_unit_test(real_folders), cmocka_unit_test(bad_folders),                   cmocka_unit_test(gguf_models),
-                                        cmocka_unit_test(views_and_copies), cmocka_unit_test(large_tensors), cmocka_unit_test(forms),                     cmocka_unit_test(seeds) };
+                                        cmocka_unit_test(generation_files), cmocka_unit_test(views_and_copies), cmocka_unit_test(large_tensors), cmocka_unit_test(forms),                     cmocka_unit_test(seeds) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }

@@ -542,8 +542,30 @@ static void bad_ids_and_flags(void **state)
     d = (diag){ 0 };
     assert_int_equal(tok_encode(o.e, "a?", 2, 0, &v, &d), AN_INPUT); /* neither bytes nor an unknown token */
     assert_non_null(strstr(d.msg, "3f"));
+    static const struct {
+        const char *text;
+        size_t n, good; /* n: all of it is fine */
+    } utf8[] = { { "ab", 2, 2 }, { "a\xff", 2, 1 }, { "\xc3", 1, 0 }, { "b\xed\xa0\x80", 4, 1 }, { "\xc0\x80", 2, 0 }, { "a\xf5\x80\x80\x80", 5, 1 } };
+    for (size_t i = 0; i < COUNT(utf8); i++) {
+        char want[40];
+        d = (diag){ 0 };
+        snprintf(want, sizeof want, "byte %zu is 0x%02x", utf8[i].good, (unsigned char)utf8[i].text[utf8[i].good]);
+        an_status st = tok_encode(o.e, utf8[i].text, utf8[i].n, TOK_UTF8, &v, &d);
+        if (utf8[i].good == utf8[i].n) assert_ok(st, d);
+        else if (st != AN_INPUT || !strstr(d.msg, want)) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+    }
     d = (diag){ 0 };
     tokenizer *t;
+    tok_vocab vocab = { .model = "gpt2", .n = 2, .token = (tok_str[]){ { "a", 1 }, { "b\xff", 2 } }, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
+    assert_int_equal(tok_from_vocab("words.gguf", &vocab, &t, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "words.gguf"));
+    assert_non_null(strstr(d.msg, "token 1 is not UTF-8: byte 1 of 2 is 0xff"));
+    b.n = 0;
+    put_piece(&b, "<unk>", 0, TOK_UNKNOWN), put_piece(&b, "\xe2\x96", -1, TOK_NORMAL);
+    d = (diag){ 0 };
+    assert_int_equal(tok_from_model("pieces.model", b.at, b.n, &t, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "token 1 is not UTF-8: byte 0 of 2 is 0xe2"));
+    d = (diag){ 0 };
     assert_int_equal(tok_open("/nonexistent/tokenizer.json", &t, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "/nonexistent/tokenizer.json"));
     tok_ids_free(&v);
