@@ -93,6 +93,16 @@ shown show_type(const ttype *t)
     return o;
 }
 
+/* As the chips' compiler writes it, no dimension below `floor_at`. */
+static shown chip_type(const ttype *t, int64_t floor_at)
+{
+    shown o = { { 0 } };
+    size_t n = (size_t)snprintf(o.s, sizeof o.s, "tensor<%s,[", dtype_name(t->dt));
+    for (int i = 0; i < t->sh.rank && n < sizeof o.s; i++) n += (size_t)snprintf(o.s + n, sizeof o.s - n, "%s%lld", i ? "," : "", (long long)MAX(t->sh.d[i], floor_at));
+    if (n < sizeof o.s) snprintf(o.s + n, sizeof o.s - n, "]>");
+    return o;
+}
+
 shown show_shape(const shape *s)
 {
     shown o = { { 0 } };
@@ -229,7 +239,8 @@ static an_status check_operands(infer *c)
         if (c->in[i].dt == DT_STRING) return infer_fail(c, "operand %s is a string, wanted a tensor", operand_name(c, i));
         for (int k = 0; k < s->rank; k++)
             if (s->d[k] < (may_be_empty(c->op, i) ? 0 : 1) && s->d[k] != DIM_UNKNOWN)
-                return infer_fail(c, "%s is %s: dimension %d has no elements", operand_name(c, i), show_type(&c->in[i]).s, k);
+                return infer_fail(c, "%s is %s: dimension %d has no elements: Expected %s; got %s", operand_name(c, i), show_type(&c->in[i]).s, k, chip_type(&c->in[i], 1).s,
+                                  chip_type(&c->in[i], 0).s); /* the second half in the words of the chips' compiler */
             else if (s->d[k] > EXTENT_MAX)
                 return infer_fail(c, "%s is %s: dimension %d is too large", operand_name(c, i), show_type(&c->in[i]).s, k);
     }

@@ -76,6 +76,9 @@ an_status infer_conv(infer *c) /* weight [Cout, Cin / groups, kernel...] */
     int64_t groups = get_int(c, A_GROUPS);
     window win;
     TRY(read_window(c, x->rank - 2, &win));
+    if (x->d[1] >= 0 && x->d[1] % groups) /* the second half in the words of the chips' compiler */
+        return infer_fail(c, "%lld input channels do not divide into %lld groups: KernelChannels (%lld) != InputChannels (%lld) / Group (%lld)", (long long)x->d[1], (long long)groups,
+                          (long long)w->d[1], (long long)x->d[1], (long long)groups);
     TRY(check_groups(c, x->d[1], "input"));
     TRY(check_groups(c, w->d[0], "output"));
     if (!dim_agree(w->d[1], x->d[1] / groups))

@@ -101,8 +101,14 @@ double m_fp32_math(look *l)
 double m_u8_math(look *l)
 {
     if (!computes(l->op->op) || l->op->op == OP_DEQUANTIZE) return NAN;
-    for (int i = 0; i < l->op->n_in; i++)
-        if (l->op->in[i].present && l->op->in[i].is_input && l->op->in[i].type.dt == DT_U8) return type_text(l, &l->op->in[i].type), 1;
+    const op_info *info = op_get(l->op->op);
+    for (int i = l->op->n_in; i-- > 0;) { /* from the last: of add's two the chip names y */
+        const operand *x = &l->op->in[i];
+        if (!x->present || !x->is_input || x->type.dt != DT_U8) continue;
+        size_t n = strlen(type_text(l, &x->type));
+        snprintf(l->detail + n, sizeof l->detail - n, " as param %s", info->n_in ? info->in[MIN(i, info->n_in - 1)].name : "?");
+        return 1;
+    }
     return 0;
 }
 
