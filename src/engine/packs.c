@@ -20,14 +20,7 @@ typedef struct {
 } entry;
 
 /* Zeroed by the system where it is large: pages are then touched first by the threads that fill them, not all by one. */
-static bool entry_alloc(entry *e, size_t bytes)
-{
-    const size_t align = bytes >= BIG ? BIG_PAGE : PACK_ALIGN;
-    if (bytes > SIZE_MAX - align || !(e->block = calloc(1, bytes + align))) return false;
-    e->at = (unsigned char *)e->block + (align - (uintptr_t)e->block % align) % align;
-    big_ask(e->at, bytes);
-    return true;
-}
+static bool entry_alloc(entry *e, size_t bytes) { return (e->at = big_zeroed(PACK_ALIGN, bytes, &e->block)) != NULL; }
 
 static void entry_free(entry *e)
 {
