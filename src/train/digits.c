@@ -204,6 +204,17 @@ static an_status open_letters(const char *name, const char *rest, int64_t seq, t
     return st ? st : use_text(t, seq, d);
 }
 
+bool train_data_task(const char *name, net_task *out)
+{
+    static const struct {
+        const char *kind;
+        net_task task;
+    } kinds[] = { { "mnist", NET_IMAGES }, { "strokes", NET_IMAGES }, { "text", NET_TEXT }, { "letters", NET_TEXT } };
+    for (size_t i = 0; i < COUNT(kinds); i++)
+        if (kind_is(name, kinds[i].kind)) return *out = kinds[i].task, true;
+    return false;
+}
+
 an_status train_data_open(const char *name, int64_t seq, train_data *out, diag *d)
 {
     train_data t = { 0 };

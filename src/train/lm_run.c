@@ -205,6 +205,7 @@ static an_status set_up(run *r)
     device_options dev = o->device;
     dev.pool = r->pool;
     TRY(device_open(&r->dev, o->engine, &dev, r->d));
+    if (!device_computes(r->dev) && o->warn) o->warn(o->user, "this device computes nothing: times are the host's share, losses and weights mean nothing");
     TRY(open_model(r));
     TRY(open_tokenizer(r));
     TRY(fit_vocabulary(r));
@@ -235,6 +236,13 @@ static void tear_down(run *r)
     device_close(r->dev);
     pool_free(r->pool);
     free(r->ids);
+}
+
+/* What the loop itself does, beside the lanes of the pipeline. */
+static void event(run *r, const char *what, uint64_t begin)
+{
+    pipe_event e = { .lane = "run", .what = what, .layer = -1, .begin = begin, .end = clock_ns() };
+    if (r->o->on_event) r->o->on_event(r->o->user, &e);
 }
 
 /* ---- between updates ---- */
@@ -301,7 +309,9 @@ static void save(run *r)
     ckpt_options k = { .dir = o->save, .keep = o->keep, .generation = &r->gen, .pool = r->pool };
     if (r->tok_made.n) k.tokenizer = r->tok_made.at, k.n_tokenizer = r->tok_made.n;
     else if (r->tok_text.at) k.tokenizer = (const char *)r->tok_text.at, k.n_tokenizer = r->tok_text.n;
+    uint64_t t0 = clock_ns();
     an_status st = ckpt_save(&k, r->p, &r->shape, &r->note, &why);
+    event(r, "checkpoint", t0);
     r->unsaved = why;
     if (!st || !o->warn) return;
     strbuf b = { 0 };
@@ -348,6 +358,7 @@ static an_status minibatch(run *r, int64_t a, double lr, train_report *rep, uint
     TRY(corpus_batch(r->data, CORPUS_TRAIN, r->batch, &r->note.pos, r->ids, r->d));
     lm_shape_rows(&r->shape, r->ids, (size_t)(r->batch * (r->seq + 1)));
     *data_ns += clock_ns() - t0;
+    event(r, "data", t0);
     if (due && a == 0) TRY(tell(r, NAN, scale_now(r), false));
     TRY(pipe_step(r->p, r->ids, lr, rep, &again, r->d));
     r->out->again |= again;
@@ -380,7 +391,9 @@ static an_status update(run *r, lm_progress *q, bool *put_off)
 static an_status evaluate(run *r)
 {
     double loss;
+    uint64_t t0 = clock_ns();
     TRY(validate(r, &loss));
+    event(r, "text kept back", t0);
     r->note.owed = false;
     if (r->o->on_eval && isfinite(loss)) r->o->on_eval(r->o->user, r->note.step, loss);
     return AN_OK;
@@ -393,7 +406,11 @@ static an_status look_around(run *r)
     bool look = o->eval_every > 0 && r->note.step % o->eval_every == 0;
     r->note.owed = look && r->out->again;
     if (look && !r->note.owed) TRY(evaluate(r));
-    return o->sample_every > 0 && r->note.step % o->sample_every == 0 ? sample_text(r, r->note.step) : AN_OK;
+    if (o->sample_every <= 0 || r->note.step % o->sample_every) return AN_OK;
+    uint64_t t0 = clock_ns();
+    an_status st = sample_text(r, r->note.step);
+    event(r, "sample", t0);
+    return st;
 }
 
 static an_status only_a_new_process(run *r, int64_t first)

@@ -66,10 +66,11 @@ static an_status put_tokens(resident *r, const int32_t *tokens, diag *d)
 static an_status step(void *way, const int32_t *tokens, double lr, train_report *out, bool *again, diag *d)
 {
     resident *r = way;
-    pipe_event e = { .lane = "device", .what = "step", .layer = -1 };
+    pipe_event e = { .lane = "device", .what = "step", .layer = -1 }, put = { .lane = "host", .what = "tokens", .layer = -1, .begin = clock_ns() };
     (void)again; /* one program for the whole run: it is never compiled a second time */
     TRY(put_tokens(r, tokens, d));
-    e.begin = clock_ns();
+    put.end = e.begin = clock_ns();
+    if (r->p->o.on_event) r->p->o.on_event(r->p->o.user, &put);
     an_status st = train_step(r->t, lr, out, d);
     e.end = clock_ns();
     if (r->p->o.on_event) r->p->o.on_event(r->p->o.user, &e);

@@ -55,10 +55,11 @@ static an_status check_names(run *r)
 static an_status open_data(run *r)
 {
     const char *name = r->o->data ? r->o->data : train_data_default(r->spec->task);
-    TRY(train_data_open(name, r->o->seq > 0 ? r->o->seq : MAX(r->spec->seq, 1), &r->data, r->d));
-    if (r->data.task != r->spec->task)
-        return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: %s; the network %s wants %s", name, r->data.task == NET_IMAGES ? "images" : "text", r->spec->name,
+    net_task task;
+    if (train_data_task(name, &task) && task != r->spec->task) /* before a file is looked for that would be of no use */
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "data %.150s is %s; the network %s wants %s", name, task == NET_IMAGES ? "images" : "text", r->spec->name,
                          r->spec->task == NET_IMAGES ? "images" : "text");
+    TRY(train_data_open(name, r->o->seq > 0 ? r->o->seq : MAX(r->spec->seq, 1), &r->data, r->d));
     return train_batches_open(&r->batches, r->data.n_train, r->o->seed, r->d);
 }
 

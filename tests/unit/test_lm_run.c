@@ -140,6 +140,36 @@ static void lanes(void **state)
     plot_lanes_free(l);
 }
 
+/* ---- what a run does besides, in a lane of its own ---- */
+
+static const char *const works[] = { "data", "text kept back", "checkpoint", "sample" };
+static int seen[COUNT(works) + 1];
+
+static void note_event(void *user, const pipe_event *e)
+{
+    (void)user;
+    assert_true(e->end >= e->begin);
+    if (!strcmp(e->lane, "device")) seen[COUNT(works)]++;
+    for (size_t i = 0; i < COUNT(works) && !strcmp(e->lane, "run"); i++) seen[i] += !strcmp(e->what, works[i]);
+}
+
+static void ignore_sample(void *user, int64_t step, const char *text, size_t n) { (void)user, (void)step, (void)text, (void)n; }
+
+static void events(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    small_begin(&r);
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 6, o.accum = 2, o.save_every = 2, o.eval_every = 3, o.sample_every = 3, o.data = NULL, o.on_event = note_event, o.on_sample = ignore_sample, o.sample_tokens = 2;
+    memset(seen, 0, sizeof seen);
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(seen[0] == 12 && seen[1] == 1 && seen[2] == 3 && seen[3] == 1 && seen[4] == 12);
+    small_end(&r);
+}
+
 /* ---- gradients ---- */
 
 enum { GB = 2, GT = 5 };
@@ -226,7 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(lines),
-        cmocka_unit_test(curves),                 cmocka_unit_test(lanes),  cmocka_unit_test(gradients),
+        cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events),  cmocka_unit_test(gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

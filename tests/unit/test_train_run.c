@@ -115,6 +115,7 @@ static void refusals(void **state)
         { { .model = "mlp", .data = "mnist:/nowhere" }, AN_INPUT, "/nowhere" },
         { { .model = "mlp", .data = "letters" }, AN_INPUT, "wants images" },
         { { .model = "charlm", .data = "strokes" }, AN_INPUT, "wants text" },
+        { { .model = "digits", .data = "text:/no/such/file" }, AN_INPUT, "data text:/no/such/file is text; the network digits wants images" },
         { { .model = "mlp", .resume = "/nowhere/file" }, AN_INPUT, "/nowhere/file" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
