@@ -25,6 +25,7 @@ typedef struct {
     bool writes;         /* y has x's shape */
     bool stream;         /* plain: y is so large that it is written past the caches */
     bool plain;          /* no rules, and types the kernels read and write in place */
+    bool look;           /* columns of log_sum_exp on the plain processor: in one look */
     bool split;          /* plain reductions: few lines, parts of them shared out */
     int64_t groups;      /* rows: of lines, in one task */
     int64_t beside;      /* plain rows: lines that take each step together, so that none waits for the end of another's sum */
@@ -353,7 +354,9 @@ static bool as_summed(const state *s)
     return !s->env->chip && (k == RED_SUM || k == RED_SUM_SQUARE || k == RED_L1 || k == RED_MAX || k == RED_MIN);
 }
 
-static void reduce(task *t)
+static int64_t first_of(const task *t) { return t->s->columns ? t->base / (t->s->n * t->s->inner) * t->s->inner + t->base % t->s->inner : t->base / t->s->n; } /* its element of y */
+
+static void reduce_in_steps(task *t)
 {
     const state *s = t->s;
     red_kind kind = (red_kind)s->kind;
@@ -378,7 +381,7 @@ static void reduce(task *t)
         for (int64_t r = 0; r < s->repeats; r++, t->base += again) EACH_PIECE(t) load(t, INFINITY), exps(t, t->acc), stat(t, t->mean, STAT_SUM, NULL);
         t->base = base;
     }
-    int64_t at = t->s->columns ? t->base / (s->n * s->inner) * s->inner + t->base % s->inner : t->base / s->n;
+    int64_t at = first_of(t);
     if (as_summed(s)) {
         s->env->v->store((char *)ctx_mem(t->c, s->y) + at * exec_size(s->ty), s->ty, t->acc, t->lines);
         return;
@@ -387,6 +390,32 @@ static void reduce(task *t)
         double r = kind == RED_LOG_SUM_EXP ? reduced(s, t->mean[i], t->acc[i]) : reduced(s, t->acc[i], 0);
         dtype_store(s->ty, ctx_mem(t->c, s->y), at + i, num_round(s->num, s->ty, r));
     }
+}
+
+/* log(sum(exp(x))) of columns on the plain processor in one look at them. Lines without a value are left to the steps, each alone: its
+ * neighbours are not the same ones on every number of threads. */
+static void log_sum_exp_columns(task *t)
+{
+    const state *s = t->s;
+    const vec_kernels *v = s->env->v;
+    const float none = 0;
+    v->fill(t->acc, -INFINITY, t->lines), v->fill(t->mean, 0, t->lines);
+    v->soft_look(t->acc, t->mean, s->tx, (const char *)ctx_mem(t->c, s->x) + t->base * exec_size(s->tx), s->n, s->inner * exec_size(s->tx), t->lines, false);
+    v->soft_settle(t->acc, t->mean, t->lines, false);
+    v->fn[VF_LOG](t->mean, t->mean, NULL, NULL, &none, t->lines);
+    v->fn[VF_SUB](t->acc, t->acc, t->mean, NULL, NULL, t->lines);
+    v->store((char *)ctx_mem(t->c, s->y) + first_of(t) * exec_size(s->ty), s->ty, t->acc, t->lines);
+    for (int64_t i = 0; i < t->lines; i++) {
+        task one = *t;
+        one.base += i, one.lines = 1, one.acc += i, one.mean += i;
+        if (!isfinite(t->acc[i])) reduce_in_steps(&one);
+    }
+}
+
+static void reduce(task *t)
+{
+    if (t->s->look) log_sum_exp_columns(t);
+    else reduce_in_steps(t);
 }
 
 /* ---- reductions on the plain processor: a line in parts of CHUNK, whose values are put together in ascending order by whoever
@@ -606,6 +635,7 @@ static an_status prepare_reduce(image *im, const insn *in, void **out, diag *d)
     TRY(prepare(im, in, axes, n, false, false, &s, d));
     if (s) {
         s->kind = (int)insn_i(in, "kind");
+        s->look = s->plain && s->columns && s->kind == RED_LOG_SUM_EXP && s->repeats == 1;
         s->plain = s->plain && !s->columns && s->kind != RED_LOG_SUM_EXP;
         int64_t parts = parts_of_line(s);
         s->split = s->plain && parts > 1 && s->outer < 4 * s->env->threads;
