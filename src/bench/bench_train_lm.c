@@ -1,6 +1,6 @@
 /* bench_train_lm.c: a whole training step of a language model: tokens in, loss, gradients, AdamW with clipping, as one dispatch.
- * In: Stories110M with random weights, one batch.  Out: seconds of a step beside its floor: the products alone, each at the rate of its
- * own shape with its left operand packed ahead, and the bytes an update must move at copy bandwidth, measured right behind the steps.
+ * In: Stories110M with random weights, one batch.  Out: seconds of a step beside its floor: the products alone, left operands packed
+ * ahead, and the bytes an update must move at copy bandwidth, measured in turns with the steps; the ratio is the median over the turns.
  *
  * Checked: a small model of the same kind against the reference executor, by the loss of the second step, which has the update of the
  * first in it; the large one by a loss that begins at what guessing gives and falls. */
@@ -100,91 +100,176 @@ static an_status check(bench *b, const model_config *small, int fast)
 
 /* ---- the floor ---- */
 
-enum { RUNS = 3, STEPS = 2 };
-
+/* A step's products in its order and nothing else: forward, and back the gradients of inputs and weights. Left operands are packed ahead; each
+ * of them, and each result, has its own place in a stretch of memory as large as all weights, or all gradients, so that none is in a cache when its turn comes,
+ * here as there. Right operands stay where they are. */
 typedef struct {
-    gemm_call call;
-    void *a;
-    float *b, *c;
+    bench *b;
+    const gemm_kernel *g;
+    const model_config *c;
+    int64_t seq, tokens;
+    struct stretch {
+        char *memory;
+        size_t bytes, at;
+    } left, results;
+    float *right;
     void *scratch;
-} product;
+    size_t scratch_bytes;
+    double squares; /* seconds of the products of queries and of what follows attention, so far */
+} floor_run;
 
-static void *take(size_t n) { return big_alloc(64, n); }
+enum { ALIGN = 64 };
 
-/* Least seconds of C[m,n] = A·B with A packed; turned: B lies as [n, k]. */
-static an_status product_seconds(bench *b, gemm_math math, int64_t m, int64_t n, int64_t k, bool turned, double *seconds)
+static void *next_place(struct stretch *s, size_t n)
 {
-    const gemm_kernel *g = gemm_pick(math, b->isa);
-    size_t na, ns;
-    if (!gemm_pack_a_bytes(g, m, k, &na) || !gemm_scratch_bytes(g, m, n, k, pool_threads(b->pool), &ns)) return diag_nomem(b->d);
-    product p = { .a = take(na), .b = take((size_t)(k * n) * 4), .c = take((size_t)(m * n) * 4), .scratch = take(ns) };
-    an_status st = p.a && p.b && p.c && p.scratch ? AN_OK : diag_nomem(b->d);
-    if (!st) {
-        memset(p.a, 0, na), memset(p.c, 0, (size_t)(m * n) * 4);
-        for (int64_t i = 0; i < k * n; i++) p.b[i] = 1;
-        p.call = (gemm_call){ .kernel = g, .pool = b->pool, .m = m, .n = n, .k = k, .a = p.a, .c = p.c, .c_type = DT_F32, .ldc = n, .scratch = p.scratch, .scratch_bytes = ns,
-                              .b = { .at = p.b, .type = DT_F32, .row = turned ? 1 : n, .col = turned ? k : 1 } };
-    }
-    pool_enter(b->pool);
-    for (int i = 0; i < RUNS && !st; i++) {
-        uint64_t from = clock_ns();
-        st = gemm_run(&p.call, b->d);
-        double s = (double)(clock_ns() - from) * 1e-9;
-        if (!i || s < *seconds) *seconds = s;
-    }
-    pool_leave(b->pool);
-    free(p.a), free(p.b), free(p.c), free(p.scratch);
-    return st;
+    if (s->at + n > s->bytes) s->at = 0;
+    void *at = s->memory + s->at;
+    s->at += ROUND_UP(n, (size_t)ALIGN);
+    return at;
 }
 
-/* A matrix of out x in: forward, and the gradients of its input and of itself. */
-static an_status three(bench *b, gemm_math math, int64_t out, int64_t in, int64_t tokens, double times, double *sum)
+/* C[m,n] = A·B; turned: B lies as [n, k]. */
+static an_status floor_product(floor_run *f, int64_t m, int64_t n, int64_t k, bool turned)
 {
-    double s[3];
-    TRY(product_seconds(b, math, out, tokens, in, false, &s[0]));
-    TRY(product_seconds(b, math, in, tokens, out, false, &s[1]));
-    TRY(product_seconds(b, math, out, in, tokens, true, &s[2]));
-    *sum += times * (s[0] + s[1] + s[2]);
+    size_t na;
+    if (!gemm_pack_a_bytes(f->g, m, k, &na)) return diag_nomem(f->b->d);
+    const void *a = next_place(&f->left, na);
+    float *c = next_place(&f->results, (size_t)(m * n) * sizeof(float));
+    return gemm_run(&(gemm_call){ .kernel = f->g, .pool = f->b->pool, .m = m, .n = n, .k = k, .a = a, .c = c, .c_type = DT_F32, .ldc = n, .scratch = f->scratch,
+                                  .scratch_bytes = f->scratch_bytes, .b = { .at = f->right, .type = DT_F32, .row = turned ? 1 : n, .col = turned ? k : 1 } }, f->b->d);
+}
+
+/* A matrix of out x in: forward, or back. */
+static an_status floor_matrix(floor_run *f, int64_t out, int64_t in, int64_t times, bool back)
+{
+    for (int64_t i = 0; i < times; i++) {
+        if (!back) TRY(floor_product(f, out, f->tokens, in, false));
+        if (back) TRY(floor_product(f, in, f->tokens, out, false));
+        if (back) TRY(floor_product(f, out, in, f->tokens, true));
+    }
     return AN_OK;
 }
 
-static an_status floor_of(bench *b, const model_config *c, gemm_math math, int64_t B, int64_t T, double params, double *products, double *update)
+static an_status floor_layer(floor_run *f, bool back)
 {
-    int64_t Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim;
-    double L = (double)c->n_layers, square = 0;
-    *products = 0;
-    TRY(three(b, math, Q, c->dim, B * T, 1, &square));
-    *products += 2 * L * square; /* queries, and what follows attention */
-    TRY(three(b, math, K, c->dim, B * T, 2 * L, products));
-    TRY(three(b, math, c->hidden, c->dim, B * T, c->act == MODEL_ACT_SWIGLU ? 2 * L : L, products));
-    TRY(three(b, math, c->dim, c->hidden, B * T, L, products));
-    TRY(three(b, math, c->vocab, c->dim, B * T, 1, products));
+    const model_config *c = f->c;
+    const int64_t Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim;
+    uint64_t from = clock_ns();
+    TRY(floor_matrix(f, Q, c->dim, 2, back));
+    f->squares += (double)(clock_ns() - from) * 1e-9;
+    TRY(floor_matrix(f, K, c->dim, 2, back));
+    TRY(floor_matrix(f, c->hidden, c->dim, c->act == MODEL_ACT_SWIGLU ? 2 : 1, back));
+    return floor_matrix(f, c->dim, c->hidden, 1, back);
+}
+
+static an_status floor_products(floor_run *f, double *seconds)
+{
+    const model_config *c = f->c;
+    an_status st = AN_OK;
+    f->squares = 0;
+    pool_enter(f->b->pool);
+    uint64_t from = clock_ns();
+    for (int64_t l = 0; l < c->n_layers && !st; l++) st = floor_layer(f, false);
+    if (!st) st = floor_matrix(f, c->vocab, c->dim, 1, false);
+    if (!st) st = floor_matrix(f, c->vocab, c->dim, 1, true);
+    for (int64_t l = 0; l < c->n_layers && !st; l++) st = floor_layer(f, true);
+    *seconds = (double)(clock_ns() - from) * 1e-9;
+    pool_leave(f->b->pool);
     /* scores and their use, the half that is not masked, three times, at the rate of the square products */
-    *products += L * (double)(B * T * T * Q) * 6 / (6.0 * (double)(Q * c->dim * B * T)) * square;
-    double gbs = peak_copy_gbs(b->pool, pool_threads(b->pool));
-    if (!(gbs > 0)) return diag_nomem(b->d);
-    *update = params * 28 / (gbs * 1e9); /* four arrays read, three written */
+    *seconds += (double)f->seq / (2 * (double)c->dim) * f->squares;
+    return st;
+}
+
+static void floor_close(floor_run *f)
+{
+    free(f->left.memory), free(f->results.memory), free(f->right), free(f->scratch);
+}
+
+static bool stretch_make(struct stretch *s, size_t bytes)
+{
+    s->bytes = bytes, s->memory = big_alloc(ALIGN, bytes);
+    if (s->memory) memset(s->memory, 0x3c, bytes); /* 0.01 in fp32 and in bf16 */
+    return s->memory != NULL;
+}
+
+static an_status floor_open(bench *b, const model_config *c, gemm_math math, int64_t B, int64_t T, double params, floor_run *f)
+{
+    const int64_t tokens = B * T, Q = c->n_heads * c->head_dim, wide = MAX(MAX(c->vocab, c->hidden), MAX(c->dim, Q)), most = wide * MAX(tokens, MAX(c->dim, Q));
+    const int64_t out[] = { Q, c->n_kv_heads * c->head_dim, c->hidden, c->dim, c->vocab }, in[] = { c->dim, c->dim, c->dim, c->hidden, c->dim };
+    *f = (floor_run){ .b = b, .g = gemm_pick(math, b->isa), .c = c, .seq = T, .tokens = tokens };
+    for (size_t i = 0; i < COUNT(out); i++) {
+        size_t n[3];
+        if (!gemm_scratch_bytes(f->g, out[i], tokens, in[i], pool_threads(b->pool), &n[0]) || !gemm_scratch_bytes(f->g, in[i], tokens, out[i], pool_threads(b->pool), &n[1]) ||
+            !gemm_scratch_bytes(f->g, out[i], in[i], tokens, pool_threads(b->pool), &n[2]))
+            return diag_nomem(b->d);
+        f->scratch_bytes = MAX(f->scratch_bytes, MAX(n[0], MAX(n[1], n[2])));
+    }
+    f->scratch = big_alloc(ALIGN, f->scratch_bytes), f->right = big_alloc(ALIGN, (size_t)most * sizeof(float));
+    if (!f->scratch || !f->right || !stretch_make(&f->left, MAX((size_t)(params * 4), (size_t)most * 5)) || !stretch_make(&f->results, MAX((size_t)(params * 4), (size_t)most * 4)))
+        return diag_nomem(b->d);
+    for (int64_t i = 0; i < most; i++) f->right[i] = 1;
     return AN_OK;
 }
 
 /* ---- rows ---- */
 
-static an_status steps(bench *b, const model_config *c, int64_t B, int64_t T, int fast, timing *t, double *params)
+/* Steps and floors in turns: what slows this machine for some seconds slows both. */
+enum { TURNS = 5, LEAST_TURNS = 2, ENOUGH_SECONDS = 12 };
+
+typedef struct {
+    timing t;
+    double products, update, of_floor, mb; /* seconds and their ratio: medians */
+} outcome;
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(const double *x, int n)
+{
+    double s[TURNS];
+    memcpy(s, x, sizeof *s * (size_t)n);
+    qsort(s, (size_t)n, sizeof *s, ascending);
+    return n % 2 ? s[n / 2] : (s[n / 2 - 1] + s[n / 2]) / 2;
+}
+
+static an_status take_turns(bench *b, lm *m, floor_run *f, peak_meter *copy, outcome *o)
+{
+    double step[TURNS], products[TURNS], update[TURNS], ratio[TURNS], least = INFINITY;
+    int n = 0;
+    for (uint64_t from = clock_ns(); n < TURNS && (n < LEAST_TURNS || (double)(clock_ns() - from) * 1e-9 < ENOUGH_SECONDS); n++) {
+        uint64_t at = clock_ns();
+        TRY(lm_step(m, b->d));
+        step[n] = (double)(clock_ns() - at) * 1e-9;
+        TRY(floor_products(f, &products[n]));
+        update[n] = m->params * 28 / (peak_rate(copy) * 1e9); /* four arrays read, three written */
+        ratio[n] = step[n] / (products[n] + update[n]);
+        least = MIN(least, step[n]);
+    }
+    o->products = median(products, n), o->update = median(update, n), o->of_floor = median(ratio, n);
+    o->t = (timing){ .least = least, .median = median(step, n), .limit = (double)f->tokens / (o->products + o->update), .could = (double)f->tokens * o->of_floor };
+    return AN_OK;
+}
+
+static an_status measure(bench *b, const model_config *c, int64_t B, int64_t T, int fast, gemm_math math, outcome *o)
 {
     lm m;
-    double first = 0, s[STEPS] = { 0 };
+    floor_run f = { 0 };
+    peak_meter *copy = NULL;
     an_status st = lm_make(&m, c, B, T, &(device_options){ .pool = b->pool, .fast_math = fast }, b->d);
-    for (int i = -1; i < STEPS && !st; i++) { /* the first touches memory for the first time */
-        uint64_t from = clock_ns();
-        st = lm_step(&m, b->d);
-        if (i < 0) first = m.loss;
-        else s[i] = (double)(clock_ns() - from) * 1e-9;
-    }
+    if (!st) st = lm_step(&m, b->d); /* the first touches memory for the first time */
+    const double first = m.loss;
+    o->mb = bench_peak_mb(); /* of the process: rows before this one count, and they are smaller */
+    if (!st) st = floor_open(b, c, math, B, T, m.params, &f);
+    if (!st && !(copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR))) st = diag_nomem(b->d);
+    if (!st) st = take_turns(b, &m, &f, copy, o);
     if (!st && !(fabs(first - log((double)c->vocab)) < 0.5 && m.loss < first))
         st = diag_fail(b->d, AN_MISMATCH, NOWHERE, "bench train: the loss went from %.4g to %.4g; it begins at %.4g by guessing and should fall", first, m.loss, log((double)c->vocab));
-    *params = m.params;
+    peak_free(copy);
+    floor_close(&f);
     lm_drop(&m);
-    *t = (timing){ .least = MIN(s[0], s[1]), .median = MAX(s[0], s[1]) };
     return st;
 }
 
@@ -200,17 +285,13 @@ an_status bench_train(bench *b)
     const int64_t T = 256;
     if (!c || !small) return diag_fail(b->d, AN_BUG, NOWHERE, "a preset is missing");
     for (size_t i = 0; i < COUNT(rows); i++) {
-        timing t;
-        double params, mb, products = 0, update = 0;
+        outcome o = { 0 };
         char label[128];
         TRY(check(b, small, rows[i].fast));
-        TRY(steps(b, c, rows[i].batch, T, rows[i].fast, &t, &params));
-        mb = bench_peak_mb(); /* of the process: rows before this one count, and they are smaller */
-        TRY(floor_of(b, c, rows[i].floor, rows[i].batch, T, params, &products, &update));
-        double tokens = (double)(rows[i].batch * T), all = products + update;
+        TRY(measure(b, c, rows[i].batch, T, rows[i].fast, rows[i].floor, &o));
         snprintf(label, sizeof label, "%s, B %lld T %lld, %.2f of the floor %.3f + %.3f s, peak memory %.0f MB", rows[i].math, (long long)rows[i].batch, (long long)T,
-                 t.least / all, products, update, mb);
-        bench_row(b, "train", label, t, tokens * 1e9, "tok/s", tokens / all, "its products packed, and the update's bytes");
+                 o.of_floor, o.products, o.update, o.mb);
+        bench_row(b, "train", label, o.t, (double)(rows[i].batch * T) * 1e9, "tok/s", o.t.limit, "its products packed, and the update's bytes, in turns");
     }
     return AN_OK;
 }
