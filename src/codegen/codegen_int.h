@@ -155,7 +155,7 @@ void select_nodes(cg *c);
 void select_const(cg *c, const node *n);
 int cg_matmul(cg *c, dtype dt, int x, bool tx, int z, bool tz);       /* [stack.., M, N] of operands of rank 2 and more */
 int cg_contract(cg *c, dtype dt, int x, const char *lx, int z, const char *lz, const char *ly); /* labels as in einsum */
-int cg_attend_at(cg *c, dtype dt, int q, int k, int v, int pos, int64_t window, double scale, const shape *y); /* plain processor only */
+int cg_attend_at(cg *c, dtype dt, int q, int k, int v, int pos, int64_t window, bool turned, double scale, const shape *y); /* plain processor only */
 int cg_attend(cg *c, dtype dt, int q, int k, int v, int mask, bool causal, double scale, const shape *y);
 
 /* ---- match.c: the node at hand as part of something larger. true: its result is set. ---- */

@@ -214,6 +214,22 @@ static int matrices(cg *c, val v, bool turn, int64_t stacks, int64_t groups, int
     return cg_permute(c, cg_view(c, t, SH(stacks, cols, groups, rows)), (const int[]){ 0, 2, 3, 1 });
 }
 
+/* Queries multiplied by a power of two: the scores are instead, by which no bit changes. */
+static void scale_scores(const cg *c, attention *a)
+{
+    const node *m = maker(c, a->q);
+    double f;
+    int exponent;
+    if (!m || m->op != OP_MUL || !alone(c, a->q)) return;
+    for (int i = 0; i < 2; i++)
+        if (scalar_of(c, m->in[1 - i], &f) && f > 0 && frexp(f, &exponent) == 0.5 && shape_eq(&graph_type(c->g, m->in[i])->sh, &graph_type(c->g, a->q)->sh)) {
+            a->q = m->in[i], a->scale *= f;
+            return;
+        }
+}
+
+enum { TURNED_ROWS = 16 /* fewer are read row by row */ };
+
 static bool match_attention(cg *c)
 {
     attention a = { 0 };
@@ -232,13 +248,15 @@ static bool match_attention(cg *c)
         else if (n == a.stacks * a.groups * a.rows * a.cols) mask = cg_view(c, c->of[a.mask.i], SH(a.stacks, a.groups, a.rows, a.cols));
         else return false;
     }
-    int q = matrices(c, a.q, a.tq, a.stacks, a.groups, a.rows, a.width), k = matrices(c, a.k, a.tk, a.stacks, 1, a.cols, a.width),
+    if (pos.i) scale_scores(c, &a);
+    const bool turned = pos.i && a.tq && a.ty && a.groups == 1 && a.rows >= TURNED_ROWS; /* as it stands, and so does the result */
+    int q = turned ? cg_view(c, c->of[a.q.i], SH(a.stacks, 1, a.width, a.rows)) : matrices(c, a.q, a.tq, a.stacks, a.groups, a.rows, a.width), k = matrices(c, a.k, a.tk, a.stacks, 1, a.cols, a.width),
         v = matrices(c, a.v, a.tv, a.stacks, 1, a.cols, a.out);
     dtype dt = cg_dt(c, cg_out_type(c, 0)->dt);
-    const shape *ysh = SH(a.stacks, a.groups, a.rows, a.out);
-    int y = pos.i ? cg_attend_at(c, dt, q, k, v, cg_view(c, c->of[pos.i], SH(a.rows)), window, a.scale, ysh)
+    const shape *ysh = turned ? SH(a.stacks, 1, a.out, a.rows) : SH(a.stacks, a.groups, a.rows, a.out);
+    int y = pos.i ? cg_attend_at(c, dt, q, k, v, cg_view(c, c->of[pos.i], SH(a.rows)), window, turned, a.scale, ysh)
                   : cg_attend(c, dt, q, k, v, causal ? NONE : mask, causal, a.scale, ysh);
-    if (a.ty) y = cg_permute(c, y, (const int[]){ 0, 3, 1, 2 });
+    if (a.ty && !turned) y = cg_permute(c, y, (const int[]){ 0, 3, 1, 2 });
     cg_set(c, 0, y);
     return true;
 }

@@ -400,13 +400,14 @@ int cg_attend(cg *c, dtype dt, int q, int k, int v, int mask, bool causal, doubl
     return cg_matmul(c, dt, p, false, v, false);
 }
 
-int cg_attend_at(cg *c, dtype dt, int q, int k, int v, int pos, int64_t last, double scale, const shape *ysh)
+int cg_attend_at(cg *c, dtype dt, int q, int k, int v, int pos, int64_t last, bool turned, double scale, const shape *ysh)
 {
     if (c->err.st || q < 0) return NONE;
     int y = cg_tensor(c, dt, ysh);
     ins *n = cg_ins(c, IN_ATTEND_AT, y, OPS(q, k, v, pos));
     cg_f(n, scale);
     cg_i(c, n, last);
+    cg_i(c, n, turned);
     return y;
 }
 

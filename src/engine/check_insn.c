@@ -251,12 +251,12 @@ static an_status check_einsum(const ck *c)
     return AN_OK;
 }
 
-static an_status check_heads(const ck *c)
+static an_status check_heads(const ck *c, bool turned)
 {
     const etensor *y = tensor(c, "y"), *q = tensor(c, "q"), *k = tensor(c, "k"), *v = tensor(c, "v");
     NEED(q->rank >= 2 && k->rank >= 2 && v->rank >= 2 && y->rank >= 2, "an operand has rank below 2");
-    int64_t rows = q->dim[q->rank - 2], inner = q->dim[q->rank - 1], keys = k->dim[k->rank - 2], cols = v->dim[v->rank - 1];
-    NEED(k->dim[k->rank - 1] == inner && v->dim[v->rank - 2] == keys && y->dim[y->rank - 2] == rows && y->dim[y->rank - 1] == cols,
+    int64_t rows = q->dim[q->rank - 2 + turned], inner = q->dim[q->rank - 1 - turned], keys = k->dim[k->rank - 2], cols = v->dim[v->rank - 1];
+    NEED(k->dim[k->rank - 1] == inner && v->dim[v->rank - 2] == keys && y->dim[y->rank - 2 + turned] == rows && y->dim[y->rank - 1 - turned] == cols,
          "q, k, v and y do not fit: %" PRId64 " x %" PRId64 ", %" PRId64 " keys, %" PRId64 " columns", rows, inner, keys, cols);
     const etensor *part[] = { q, k, v };
     for (int i = 0; i < 3; i++) {
@@ -270,7 +270,7 @@ static an_status check_heads(const ck *c)
 static an_status check_attend(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *k = tensor(c, "k"), *mask = tensor(c, "mask");
-    TRY(check_heads(c));
+    TRY(check_heads(c, false));
     if (mask) {
         int64_t scores[ENGINE_MAX_RANK];
         memcpy(scores, y->dim, sizeof scores);
@@ -283,8 +283,10 @@ static an_status check_attend(const ck *c)
 static an_status check_attend_at(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *pos = tensor(c, "pos");
-    TRY(check_heads(c));
-    int64_t rows = y->dim[y->rank - 2], window = insn_i(c->in, "window");
+    TRY(choice(c, "turned", 2));
+    const bool turned = insn_i(c->in, "turned");
+    TRY(check_heads(c, turned));
+    int64_t rows = y->dim[y->rank - 2 + turned], window = insn_i(c->in, "window");
     NEED(et_elems(pos) == rows && dtype_is_int(pos->dt), "pos has %" PRId64 " elements of %s, wanted one integer for each of %" PRId64 " rows", et_elems(pos), dtype_name(pos->dt), rows);
     NEED(small(window, 0), "window is %" PRId64 ", wanted 0 or more", window);
     return AN_OK;

@@ -23,7 +23,7 @@ typedef struct {
     int64_t y, q, k, v, mask, stacks, rows, keys, inner, cols, block, blocks, parts;
     int64_t *q_off, *k_off, *v_off; /* per stack */
     dtype tq, tk, tv, ty;
-    bool causal, admits;
+    bool causal, admits, turned;
     attend_columns *columns; /* many queries: done there */
     attend_few *few;         /* few queries with positions: done there */
     int64_t pos, window; /* tensor of positions, -1: none */
@@ -31,7 +31,7 @@ typedef struct {
     float scale;
     exec_walk mask_walk; /* along the scores */
     const gemm_kernel *scores, *values;
-    size_t at_keys, at_values, at_qpack, at_ppack, at_score, at_out, at_line, at_scratch, scratch_bytes, each; /* scratch of a thread */
+    size_t at_keys, at_values, at_qpack, at_ppack, at_score, at_out, at_turned, at_line, at_scratch, scratch_bytes, each; /* scratch of a thread */
 } state;
 
 static bool floats(dtype t) { return t == DT_F32 || t == DT_F16 || t == DT_BF16; }
@@ -61,7 +61,7 @@ static bool lay_out(image *im, state *s)
     s->scratch_bytes = MAX(a, b);
     add(&n, k, &s->at_keys), add(&n, v, &s->at_values), add(&n, q, &s->at_qpack), add(&n, p, &s->at_ppack);
     add(&n, (size_t)(s->block * (s->keys + APART)) * sizeof(float), &s->at_score), add(&n, (size_t)(s->block * s->cols) * sizeof(float), &s->at_out);
-    add(&n, (size_t)(s->block * 2 + s->keys) * sizeof(float), &s->at_line), add(&n, s->scratch_bytes, &s->at_scratch);
+    add(&n, s->turned ? (size_t)(s->block * s->cols) * sizeof(float) : 0, &s->at_turned), add(&n, (size_t)(s->block * 2 + s->keys) * sizeof(float), &s->at_line), add(&n, s->scratch_bytes, &s->at_scratch);
     s->each = n;
     if (!mul_size(n, (size_t)s->env->threads, &all) || all > SIZE_MAX / 4) return false;
     s->at_threads = s->pos >= 0 ? ROUND_UP((size_t)s->rows * sizeof(int64_t), (size_t)64) : 0;
@@ -76,12 +76,12 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
     bool at = in->op == IN_ATTEND_AT;
     state s = { .y = insn_t(in, "y"), .q = insn_t(in, "q"), .k = insn_t(in, "k"), .v = insn_t(in, "v"), .mask = at ? -1 : insn_t(in, "mask"),
                 .causal = !at && insn_i(in, "causal"), .pos = at ? insn_t(in, "pos") : -1, .window = at ? insn_i(in, "window") : 0,
-                .scale = (float)insn_f(in, "scale") };
+                .turned = at && insn_i(in, "turned"), .scale = (float)insn_f(in, "scale") };
     const etensor *y = &t[s.y], *q = &t[s.q], *k = &t[s.k], *v = &t[s.v];
     TRY(exec_open(im, &e, d));
     s.env = e, s.tq = q->dt, s.tk = k->dt, s.tv = v->dt, s.ty = y->dt;
     if (!e->fast || e->chip || !floats(s.tq) || !floats(s.tk) || !floats(s.tv) || !floats(s.ty)) return AN_OK;
-    s.rows = y->dim[y->rank - 2], s.cols = y->dim[y->rank - 1], s.inner = q->dim[q->rank - 1], s.keys = k->dim[k->rank - 2];
+    s.rows = y->dim[y->rank - 2 + s.turned], s.cols = y->dim[y->rank - 1 - s.turned], s.inner = q->dim[q->rank - 1 - s.turned], s.keys = k->dim[k->rank - 2];
     s.stacks = dims_product(y->dim, 0, y->rank - 2);
     if (s.mask >= 0) {
         etensor scores = *y;
@@ -100,9 +100,9 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
     state *keep = TAKE(&im->prepared, state, 1);
     if (!s.q_off || !s.k_off || !s.v_off || !keep) return diag_nomem(d);
     offsets(q, y, s.q_off), offsets(k, y, s.k_off), offsets(v, y, s.v_off);
-    const attend_shape a = { s.stacks, s.rows, s.keys, s.inner, s.cols, s.q_off, s.k_off, s.v_off, s.causal, bf16, s.scale };
+    const attend_shape a = { s.stacks, s.rows, s.keys, s.inner, s.cols, s.q_off, s.k_off, s.v_off, s.causal || s.pos >= 0, s.turned, bf16, s.scale };
     if (s.pos >= 0) TRY(attend_few_make(im, in, &a, &s.few, d));
-    if (s.mask < 0 && s.pos < 0) TRY(attend_columns_make(im, in, &a, &s.columns, d));
+    if (s.mask < 0 && !s.few) TRY(attend_columns_make(im, in, &a, &s.columns, d));
     *keep = s;
     *out = keep;
     return AN_OK;
@@ -178,7 +178,7 @@ static void mend(const block *b, int64_t i)
 static an_status attend_block(const block *b, diag *d)
 {
     const state *s = b->s;
-    TRY(gemm_pack_a(s->scores, NULL, b->n, s->inner, (gemm_view){ .at = b->q, .type = s->tq, .row = s->inner, .col = 1 }, b->mem + s->at_qpack, d));
+    TRY(gemm_pack_a(s->scores, NULL, b->n, s->inner, (gemm_view){ .at = b->q, .type = s->tq, .row = s->turned ? 1 : s->inner, .col = s->turned ? s->rows : 1 }, b->mem + s->at_qpack, d));
     gemm_call g = { .kernel = s->scores, .m = b->n, .n = b->seen, .k = s->inner, .a = b->mem + s->at_qpack, .b_packed = b->mem + s->at_keys, .c = b->score, .c_type = DT_F32,
                     .ldc = b->ld, .epi = { .scale = s->scale == 1 ? NULL : b->scale }, .scratch = b->mem + s->at_scratch, .scratch_bytes = s->scratch_bytes };
     TRY(gemm_run(&g, d));
@@ -190,8 +190,14 @@ static an_status attend_block(const block *b, diag *d)
     bool odd = (s->causal || b->pos) && !(s->env->v->largest(b->out, b->n * s->cols) < INFINITY);
     for (int64_t i = 0; odd && i < b->n; i++)
         if (!(s->env->v->largest(b->out + i * s->cols, s->cols) < INFINITY)) mend(b, i);
-    unsigned char *y = (unsigned char *)ctx_mem(b->c, s->y) + (b->stack * s->rows + b->i0) * s->cols * exec_size(s->ty);
-    s->env->v->store(y, s->ty, b->out, b->n * s->cols);
+    unsigned char *y = (unsigned char *)ctx_mem(b->c, s->y) + (b->stack * s->rows * s->cols + b->i0 * (s->turned ? 1 : s->cols)) * exec_size(s->ty);
+    if (!s->turned) {
+        s->env->v->store(y, s->ty, b->out, b->n * s->cols);
+        return AN_OK;
+    }
+    float *lines = (float *)(void *)(b->mem + s->at_turned);
+    s->env->v->transpose(lines, b->n, b->out, s->cols, s->cols, b->n, sizeof *lines);
+    for (int64_t j = 0; j < s->cols; j++) s->env->v->store(y + j * s->rows * exec_size(s->ty), s->ty, lines + j * b->n, b->n);
     return AN_OK;
 }
 
@@ -213,7 +219,7 @@ static an_status attend_part(block *b, int64_t part, diag *d)
     for (int64_t i = 0; i < s->block && s->scale != 1; i++) b->scale[i] = s->scale;
     for (int64_t i = last; i >= 0; i -= s->parts) {
         take_block(b, i, &first, &end);
-        b->seen = end - b->first, b->ld = b->seen + APART, b->q = q + b->i0 * s->inner * exec_size(s->tq);
+        b->seen = end - b->first, b->ld = b->seen + APART, b->q = q + b->i0 * (s->turned ? 1 : s->inner) * exec_size(s->tq);
         TRY(attend_block(b, d));
     }
     return AN_OK;
@@ -230,14 +236,23 @@ static void part_task(void *ctx, int64_t task, int thread)
     if (attend_part(&b, task % s->parts, &d)) atomic_store(&j->failed, 1);
 }
 
+/* Positions one after the other, and each sees all keys before its own. */
+static bool follow(const int64_t *pos, const state *s)
+{
+    for (int64_t i = 1; i < s->rows; i++)
+        if (pos[i] != pos[0] + i) return false;
+    return !s->window || pos[0] + s->rows <= s->window;
+}
+
 static an_status run(const run_ctx *c, const insn *in, diag *d)
 {
     job j = { .c = c, .s = c->state };
     if (!c->state) return (in->op == IN_ATTEND_AT ? ref_attend_at : ref_attend)(c, in, d);
-    if (j.s->columns) return attend_columns_run(c, in, j.s->columns, d);
+    if (j.s->columns && j.s->pos < 0) return attend_columns_run(c, in, j.s->columns, 0, d);
     if (j.s->few) return attend_few_run(c, in, j.s->few, d);
     int64_t *pos = c->work, t = j.s->pos;
     for (int64_t i = 0; t >= 0 && i < j.s->rows; i++) TRY(ref_index(c, in, dtype_load(ctx_tensor(c, t)->dt, ctx_mem(c, t), i), j.s->keys, &pos[i], d));
+    if (j.s->columns && follow(pos, j.s)) return attend_columns_run(c, in, j.s->columns, pos[0], d);
     pool_run(c->pool, part_task, &j, j.s->stacks * j.s->parts);
     return atomic_load(&j.failed) ? diag_fail(d, AN_BUG, (loc){ .line = in->line }, "attend: a matrix kernel refused its operands") : AN_OK;
 }

@@ -28,7 +28,7 @@ an_status attend_few_make(image *im, const insn *in, const attend_shape *a, atte
                      .window = insn_i(in, "window"), .a = *a };
     size_t n = 0, all;
     *out = NULL;
-    if (a->rows > QUERIES) return AN_OK;
+    if (a->rows > QUERIES || (a->turned && a->rows > 1)) return AN_OK;
     s.g = gemv_pick(s.env->isa);
     s.tq = t[s.q].dt, s.tk = t[s.k].dt, s.tv = t[s.v].dt, s.ty = t[s.y].dt;
     add(&n, (size_t)a->inner, &s.at_q), add(&n, (size_t)a->cols, &s.at_out), add(&n, (size_t)a->keys, &s.at_score);

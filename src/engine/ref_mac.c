@@ -225,26 +225,27 @@ static double pass_end(const run_ctx *c, dtype t, float acc)
 
 /* Scores, scale, mask, softmax and the sum over keys, each as the separate instruction would do it. A key left out by `causal` or
  * by the row's position is not there for the softmax; among the products with v it is a lane that holds zero. */
-static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool causal, const double *pos, int64_t window, diag *d)
+static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool causal, const double *pos, int64_t window, bool turned, diag *d)
 {
     int64_t y = insn_t(in, "y");
     const etensor *t = ctx_tensor(c, y), *q = ctx_tensor(c, insn_t(in, "q")), *k = ctx_tensor(c, insn_t(in, "k")), *v = ctx_tensor(c, insn_t(in, "v"));
     const numerics *num = c->num;
     int lead = t->rank - 2;
-    int64_t inner = q->dim[q->rank - 1], rows = t->dim[lead], cols = t->dim[lead + 1], keys = k->dim[k->rank - 2];
+    int64_t inner = q->dim[q->rank - 1 - turned], rows = t->dim[lead + turned], cols = t->dim[lead + !turned], keys = k->dim[k->rank - 2];
     int64_t sq[ENGINE_MAX_RANK], sk[ENGINE_MAX_RANK], sv[ENGINE_MAX_RANK], sm[ENGINE_MAX_RANK] = { 0 }, idx[ENGINE_MAX_RANK] = { 0 };
     stack_strides(q, lead, sq), stack_strides(k, lead, sk), stack_strides(v, lead, sv);
     float *xq = load_mac(c, insn_t(in, "q"), d), *xk = load_mac(c, insn_t(in, "k"), d), *xv = load_mac(c, insn_t(in, "v"), d);
     double *mask = mask_t < 0 ? NULL : ref_load(c, mask_t, d), *score = ref_take(c, keys, d);
-    float *a = take_lanes(c, keys, d), *b = take_lanes(c, keys, d);
-    if (!xq || !xk || !xv || !score || !a || !b || (mask_t >= 0 && !mask)) return d->st;
+    float *a = take_lanes(c, keys, d), *b = take_lanes(c, keys, d), *row = take_lanes(c, inner, d);
+    if (!xq || !xk || !xv || !score || !a || !b || !row || (mask_t >= 0 && !mask)) return d->st;
     bool admits = mask && ctx_tensor(c, mask_t)->dt == DT_BOOL;
     if (mask) et_broadcast_strides(ctx_tensor(c, mask_t), t->rank, sm);
     double scale = num->round_each != 0 ? num_round(num, t->dt, insn_f(in, "scale")) : (double)(float)insn_f(in, "scale");
     for (int64_t s = 0, stacks = dims_product(t->dim, 0, lead); s < stacks; s++, next_index(t->dim, lead, idx))
         for (int64_t i = 0; i < rows; i++) {
-            const float *row = xq + dot_index(idx, sq, lead) + i * inner, *key = xk + dot_index(idx, sk, lead), *val = xv + dot_index(idx, sv, lead);
+            const float *query = xq + dot_index(idx, sq, lead), *key = xk + dot_index(idx, sk, lead), *val = xv + dot_index(idx, sv, lead);
             int64_t count = causal ? MIN(keys, i + 1) : keys, first = 0;
+            for (int64_t e = 0; e < inner; e++) row[e] = query[turned ? e * rows + i : i * inner + e];
             if (pos) {
                 TRY(ref_index(c, in, pos[i], keys, &count, d));
                 count++, first = window && window < count ? count - window : 0;
@@ -262,13 +263,13 @@ static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool c
             for (int64_t j = 0; j < cols; j++) {
                 for (int64_t l = 0; l < keys; l++) b[l] = l < count && l >= first ? val[l * cols + j] : 0;
                 double r = num_round_port(num, t->dt, (double)num_dot(num, a, b, keys, true));
-                dtype_store(t->dt, ctx_mem(c, y), (s * rows + i) * cols + j, num_ceiling(num, r));
+                dtype_store(t->dt, ctx_mem(c, y), turned ? (s * cols + j) * rows + i : (s * rows + i) * cols + j, num_ceiling(num, r));
             }
         }
     return AN_OK;
 }
 
-an_status ref_attend(const run_ctx *c, const insn *in, diag *d) { return attend(c, in, insn_t(in, "mask"), insn_i(in, "causal"), NULL, 0, d); }
+an_status ref_attend(const run_ctx *c, const insn *in, diag *d) { return attend(c, in, insn_t(in, "mask"), insn_i(in, "causal"), NULL, 0, false, d); }
 
 /* Where element (i, j) of matrix m lies, of `stacks` matrices of high x wide: one behind the other, or (apart) sequences beside each other. */
 typedef struct {
@@ -347,5 +348,5 @@ an_status ref_attend_back(const run_ctx *c, const insn *in, diag *d)
 an_status ref_attend_at(const run_ctx *c, const insn *in, diag *d)
 {
     double *pos = ref_load(c, insn_t(in, "pos"), d);
-    return pos ? attend(c, in, -1, false, pos, insn_i(in, "window"), d) : d->st;
+    return pos ? attend(c, in, -1, false, pos, insn_i(in, "window"), insn_i(in, "turned"), d) : d->st;
 }

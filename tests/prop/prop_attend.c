@@ -55,8 +55,9 @@ static void test_attend_at(void **state)
         int64_t heads = upto(1, 3), rows = upto(1, chance(60) ? 150 : 20), keys = rows + upto(0, chance(60) ? 300 : 20), inner = upto(1, 70), cols = upto(1, 70);
         int64_t window = chance(40) ? upto(1, keys) : 0, start = upto(0, keys - rows), least = keys - 1, most = 0;
         bool text = chance(70);
+        bool turned = chance(50);
         dtype t = round % 2 ? DT_BF16 : any_float(), ty = chance(80) ? t : any_float();
-        int64_t q = input(&g, t, DIMS(heads, rows, inner), TAME, 1), k = input(&g, t, DIMS(heads, keys, inner), TAME, 1), v = input(&g, t, DIMS(heads, keys, cols), TAME, 1);
+        int64_t q = turned ? input(&g, t, DIMS(heads, inner, rows), TAME, 1) : input(&g, t, DIMS(heads, rows, inner), TAME, 1), k = input(&g, t, DIMS(heads, keys, inner), TAME, 1), v = input(&g, t, DIMS(heads, keys, cols), TAME, 1);
         double *at = numbers(rows, TAME, 1);
         for (int64_t i = 0; i < rows; i++) {
             int64_t p = text ? start + i : upto(0, keys - 1);
@@ -68,7 +69,7 @@ static void test_attend_at(void **state)
         for (int64_t h = 0; h < heads; h++)
             for (int64_t l = 0; l < keys; l++)
                 if (l < least || l > most) dtype_store(t, g.in[2], (h * keys + l) * cols + upto(0, cols - 1), chance(50) ? NAN : INFINITY), dtype_store(t, g.in[1], (h * keys + l) * inner, NAN);
-        prog_insn(&g, IN_ATTEND_AT, INTS(prog_out(&g, ty, DIMS(heads, rows, cols)), q, k, v, pos), INTS(window), REALS(chance(50) ? 1 : 1 / sqrt((double)inner)));
+        prog_insn(&g, IN_ATTEND_AT, INTS(turned ? prog_out(&g, ty, DIMS(heads, cols, rows)) : prog_out(&g, ty, DIMS(heads, rows, cols)), q, k, v, pos), INTS(window, turned), REALS(chance(50) ? 1 : 1 / sqrt((double)inner)));
         compare(&g, "attend_at", t == DT_BF16 && ty == DT_BF16 ? 0x1p-9 : 1e-5, 1);
         same_on_threads(&g, "attend_at");
         prog_close(&g);
