@@ -126,43 +126,57 @@ static bool row_value_of(const program *p, const mac *m, int64_t tensor, row_val
     return true;
 }
 
-/* scale, bias, activation, residual: in this order, each at most once. */
+static bool whole(const program *p, const mac *m, int64_t tensor)
+{
+    return p->tensors.at[tensor].dt == m->y_type && et_elems(&p->tensors.at[tensor]) == et_elems(&p->tensors.at[m->y]);
+}
+
+/* scale, bias, activation, a gate, residual: in this order, each at most once. */
 static bool fits_kernel(const program *p, const insn *in, mac *m)
 {
     static const struct {
         fn_id f;
         gemm_act act;
     } acts[] = { { FN_RELU, ACT_RELU }, { FN_SILU, ACT_SILU }, { FN_GELU_TANH, ACT_GELU_TANH }, { FN_SIGMOID, ACT_SIGMOID }, { FN_TANH, ACT_TANH } };
-    enum { SUM, SCALED, BIASED, ACTED, ADDED };
-    int64_t n;
+    enum { SUM, SCALED, BIASED, ACTED, GATED, ADDED };
+    int64_t n, gate = -1, on = 0; /* the step that has the gate; where the result stands */
     const int64_t *extra = insn_ts(in, "extra", &n);
     chain ch = insn_chain(in, n + 1);
     int stage = SUM;
-    m->residual = -1;
+    bool gated = false;
+    m->residual = m->gate = -1;
     if (m->vec || m->env->chip || m->turned || (m->y_type != DT_F32 && m->y_type != DT_F16 && m->y_type != DT_BF16)) return false;
-    for (int64_t k = 0, on = 0; k < ch.n_steps; on = ch.n_inputs + k, k++) {
+    for (int64_t k = 0; k < ch.n_steps; k++) {
         const int64_t *s = ch.step + k * CHAIN_STEP;
         fn_id f = (fn_id)s[STEP_FN];
         if (!dtype_is_float((dtype)s[STEP_TYPE]) || s[STEP_TYPE] == DT_F64) return false;
+        if (f == FN_SILU && gate < 0 && s[STEP_A] >= 1 && s[STEP_A] < ch.n_inputs && s[STEP_TYPE] == DT_F32 && whole(p, m, extra[s[STEP_A] - 1])) {
+            gate = ch.n_inputs + k, m->gate = extra[s[STEP_A] - 1];
+            continue;
+        }
         if (fn_operands(f) == 1) {
             bool found = false;
             for (size_t i = 0; i < COUNT(acts); i++)
                 if (acts[i].f == f) m->act = acts[i].act, found = true;
             if (!found || s[STEP_A] != on || stage >= ACTED) return false;
-            stage = ACTED;
+            stage = ACTED, on = ch.n_inputs + k;
             continue;
         }
         if (f != FN_MUL && f != FN_ADD) return false;
         int64_t other = s[STEP_A] == on ? s[STEP_B] : s[STEP_B] == on ? s[STEP_A] : -1;
+        on = ch.n_inputs + k;
+        if (f == FN_MUL && gate >= 0 && other == gate && stage < GATED) {
+            stage = GATED, gated = true;
+            continue;
+        }
         if (other < 1 || other >= ch.n_inputs) return false;
         int64_t t = extra[other - 1];
         if (f == FN_MUL && stage < SCALED && row_value_of(p, m, t, &m->scale)) stage = SCALED;
         else if (f == FN_ADD && stage < BIASED && row_value_of(p, m, t, &m->bias)) stage = BIASED;
-        else if (f == FN_ADD && stage < ADDED && p->tensors.at[t].dt == m->y_type && et_elems(&p->tensors.at[t]) == et_elems(&p->tensors.at[m->y]))
-            stage = ADDED, m->residual = t;
+        else if (f == FN_ADD && stage < ADDED && whole(p, m, t)) stage = ADDED, m->residual = t;
         else return false;
     }
-    return true;
+    return gate < 0 || gated;
 }
 
 /* ---- preparing ---- */
@@ -335,7 +349,7 @@ static an_status open(image *im, const insn *in, mac **out, diag *d)
     if (!e->fast) return AN_OK;
     mac *m = TAKE(&im->prepared, mac, 1);
     if (!m) return diag_nomem(d);
-    *m = (mac){ .env = e, .num = &im->p->num, .y = insn_t(in, "y"), .residual = -1 };
+    *m = (mac){ .env = e, .num = &im->p->num, .y = insn_t(in, "y"), .residual = -1, .gate = -1 };
     m->y_type = im->p->tensors.at[m->y].dt;
     *out = m;
     return AN_OK;
@@ -576,6 +590,7 @@ static an_status multiply(product *p, diag *d)
         if (m->scale.kind != ROW_NONE) call.epi.scale = row_values(p, &m->scale, rows);
         for (int64_t i = 0; m->i8 && m->scale.kind != ROW_NONE && i < m->m; i++) rows[i] *= m->i8_scale[i];
         call.epi.bias = row_values(p, &m->bias, rows + m->m), call.epi.act = m->act;
+        if (m->gate >= 0) call.epi.gate = (const unsigned char *)ctx_mem(p->c, m->gate) + at, call.epi.ld_gate = m->n;
         if (m->residual >= 0) call.epi.residual = (const unsigned char *)ctx_mem(p->c, m->residual) + at, call.epi.ld_residual = m->n;
     }
     return gemm_run(&call, d);

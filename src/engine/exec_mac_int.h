@@ -68,7 +68,7 @@ typedef struct mac {
     size_t chain_bytes;
     row_value scale, bias;     /* straight */
     gemm_act act;
-    int64_t residual;          /* tensor, or -1 */
+    int64_t residual, gate;    /* tensors, or -1 */
     int64_t chunk;             /* columns of C at a time */
     /* work: clean copies of the operands, then one slot per concurrent batch */
     size_t at_clean_a, at_clean_b, at_slots, slot_bytes;

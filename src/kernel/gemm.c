@@ -358,6 +358,8 @@ static void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *ac
         .ldc = c->ldc * cb,
         .residual = e->residual ? (const char *)e->residual + (r0 * e->ld_residual + c0) * cb : NULL,
         .ld_residual = e->ld_residual * cb,
+        .gate = e->gate ? (const char *)e->gate + (r0 * e->ld_gate + c0) * cb : NULL,
+        .ld_gate = e->ld_gate * cb,
         .col_scale = scales,
     };
     g->vec->epilogue(&job);
@@ -525,6 +527,11 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
         if (last) {
             t.c_ld = c->ldc * c_bytes;
             t.c = (const char *)c->c + i * g->mr * t.c_ld + col * c_bytes;
+            t.c_wide = (int)(wide * c_bytes);
+            const gemm_epilogue *e = &c->epi;
+            t.beside_ld = (e->gate ? e->ld_gate : e->ld_residual) * c_bytes;
+            const char *beside = e->gate ? e->gate : e->residual;
+            t.beside = beside ? beside + i * g->mr * t.beside_ld + col * c_bytes : NULL;
         }
         g->tile(&t);
         if (last && !straight) finish_tile(c, i, x->j_first + j, acc, fix, g->math == GEMM_I8 ? col_scale(x, j) : NULL);
@@ -609,6 +616,7 @@ static void finish_column(const gemm_call *c, int64_t i, const float *acc)
         .c_type = c->c_type,
         .c = (char *)c->c + r0 * cb,
         .residual = e->residual ? (const char *)e->residual + r0 * cb : NULL,
+        .gate = e->gate ? (const char *)e->gate + r0 * cb : NULL,
     });
 }
 
@@ -626,7 +634,7 @@ static void few_task(void *ctx, int64_t task, int thread)
     few_job j = { .a = (const char *)c->a + p0 * l->panel_bytes, .panel_bytes = l->panel_bytes, .panels = MIN(f->panels, ceil_div(c->m, g->mr) - p0), .k = c->k, .n = c->n,
                   .width = g->mr, .pk = g->a_pk, .x = f->b, .acc = (float *)(void *)mine };
     g->vec->few(&j);
-    if (c->n == 1 && c->ldc == 1 && (!c->epi.residual || c->epi.ld_residual == 1)) {
+    if (c->n == 1 && c->ldc == 1 && (!c->epi.residual || c->epi.ld_residual == 1) && (!c->epi.gate || c->epi.ld_gate == 1)) {
         for (int64_t p = 0; p < j.panels; p++) finish_column(c, p0 + p, j.acc + p * lanes);
         return;
     }
@@ -736,7 +744,7 @@ static void part_task(void *ctx, int64_t task, int thread)
                     t.cols = (int)MIN(c->n - j * g->nr, g->nr);
                     t.to = (char *)(sums + (i * p->across + j / p->beside * p->beside) * p->tile + j % p->beside * g->nr);
                     t.from = k ? t.to : NULL;
-                    t.c = t.to, t.c_ld = t.to_ld;
+                    t.c = t.to, t.c_ld = t.to_ld, t.c_wide = g->nr * 4;
                     t.ahead[1].at = x->as_is ? t.b + ROWS_AHEAD * t.b_step : t.b;
                     t.ahead[1].step = x->as_is ? t.b_step : 0;
                     g->tile(&t);
@@ -778,6 +786,8 @@ static void sum_task(void *ctx, int64_t task, int thread)
                 .ldc = c->ldc * cb,
                 .residual = e->residual ? (const char *)e->residual + (r * e->ld_residual + j * g->nr) * cb : NULL,
                 .ld_residual = e->ld_residual * cb,
+                .gate = e->gate ? (const char *)e->gate + (r * e->ld_gate + j * g->nr) * cb : NULL,
+                .ld_gate = e->ld_gate * cb,
             });
         }
     }
@@ -815,9 +825,9 @@ static an_status refuse(const gemm_call *c, diag *d)
     if (!is_one_of(c->c_type, false))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the result cannot be %s; fp32, fp16 or bf16", name, dtype_name(c->c_type));
     if ((unsigned)c->epi.act >= ACT_COUNT) return diag_fail(d, AN_BUG, NOWHERE, "%s: activation %d", name, (int)c->epi.act);
-    if (c->ldc < c->n || (c->epi.residual && c->epi.ld_residual < c->n))
+    if (c->ldc < c->n || (c->epi.residual && c->epi.ld_residual < c->n) || (c->epi.gate && c->epi.ld_gate < c->n))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: rows of %lld elements cannot hold %lld columns", name,
-                         (long long)(c->ldc < c->n ? c->ldc : c->epi.ld_residual), (long long)c->n);
+                         (long long)(c->ldc < c->n ? c->ldc : c->epi.residual && c->epi.ld_residual < c->n ? c->epi.ld_residual : c->epi.ld_gate), (long long)c->n);
     if (!c->a && !can_be_a(c->kernel, c->a_view.type)) return refuse_a(c->kernel, c->a_view.type, d);
     if (c->a && c->a_k && !gemm_can_begin(c->kernel, c->k, c->a_k))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: a product over %lld cannot take the beginning of %lld packed", name, (long long)c->k, (long long)c->a_k);
@@ -865,7 +875,7 @@ static an_status run_near(const gemm_call *c, diag *d)
     const int64_t a_k = g->mr * pk_bytes(g->a_pk), b_k = g->nr * pk_bytes(g->b_pk), k_pad = ROUND_UP(c->k, (int64_t)g->k_align), c_bytes = c->c_type == DT_F32 ? 4 : 2;
     const int64_t a_panel = ROUND_UP(ROUND_UP(c->a_k ? c->a_k : c->k, (int64_t)g->k_align) * a_k, (int64_t)ALIGN);
     const int64_t b_panel = ROUND_UP(ROUND_UP(c->b_k ? c->b_k : c->k, (int64_t)g->k_align) * b_k, (int64_t)ALIGN);
-    const bool plain = c->c_type == DT_F32 && !e->scale && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
+    const bool plain = c->c_type == DT_F32 && !e->scale && !e->bias && !e->residual && !e->gate && !e->accumulate && e->act == ACT_NONE;
     if (c->scratch_bytes < p.sums_bytes + p.piece_bytes + ALIGN)
         return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.sums_bytes + p.piece_bytes + ALIGN);
     char *sums = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN, *piece = sums + p.sums_bytes;
@@ -913,7 +923,7 @@ an_status gemm_run(const gemm_call *c, diag *d)
     run_ctx x = { .c = c, .p = &p, .b = b, .queues = MIN(pool_threads(c->pool), QUEUES) };
     x.marks = (mark *)(void *)(b + p.b.bytes * (size_t)p.b_copies);
     x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes;
-    x.plain = c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->residual && !e->accumulate && e->act == ACT_NONE;
+    x.plain = c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->residual && !e->gate && !e->accumulate && e->act == ACT_NONE;
     x.as_is = b_as_is(c);
     parts_plan parts;
     if (!c->a && c->b.col == 1 && k_parts(g, c->m, c->k) > 1) {

@@ -66,7 +66,8 @@ static inline const char *to_second(const char *at, int64_t bytes)
             dot(3, 5, 7);                                                                                             \
             for (int64_t r = i * 32 / t->k; t->c && r < (i + per_step) * 32 / t->k; r++) {                            \
                 _mm_prefetch(t->c + r * t->c_ld, _MM_HINT_ET0);                                                        \
-                _mm_prefetch(t->c + r * t->c_ld + 64, _MM_HINT_ET0);                                                   \
+                if (t->c_wide > 64) _mm_prefetch(t->c + r * t->c_ld + 64, _MM_HINT_ET0);                               \
+                if (t->beside) _mm_prefetch(t->beside + r * t->beside_ld, _MM_HINT_T0);                                \
             }                                                                                                         \
             near0 = is_short ? to_first(near0, far0) : to_second(near0, far0);                                        \
             near1 = to_second(near1, far1);                                                                           \

@@ -52,8 +52,8 @@ typedef struct {
     bool accumulate;
     dtype c_type;
     char *c;
-    const char *residual;
-    int64_t ldc, ld_residual; /* bytes */
+    const char *residual, *gate;
+    int64_t ldc, ld_residual, ld_gate; /* bytes */
 } epi_job;
 
 /* Few columns: panels panel0..panel1 of A, groups of one k, times x. acc: per panel, x n, sums by column: acc[(panel - panel0) * n
@@ -100,6 +100,9 @@ typedef struct {
     const char *c; /* rows of C this tile ends in, NULL: not at this step. Asked for bit by bit: a burst of misses, or of
                     * stores that miss, would leave the loads of B no way to the cache. */
     int64_t c_ld;  /* bytes */
+    int c_wide;    /* bytes of a row of it */
+    const char *beside; /* rows that are combined with those of C, asked for likewise; NULL: none */
+    int64_t beside_ld;
     /* A kernel that finishes: sums less 128 * row_fix[i] (NULL: 0), as fp32, times col_scale[j], times row_scale[i] (NULL: 1) are what
      * goes to `to`, bit for bit as the epilogue has it. col_scale NULL: the sums go. */
     const float *col_scale, *row_scale;

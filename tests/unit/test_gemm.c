@@ -67,7 +67,7 @@ typedef struct {
     int64_t m, n, k;
     dtype at, bt, ct;
     int al, bl; /* layouts */
-    bool scale, bias, residual, accumulate;
+    bool scale, bias, gate, residual, accumulate;
     gemm_act act;
     bool fresh; /* A is packed inside the call */
 } problem;
@@ -114,9 +114,9 @@ static void exact_dot(const problem *p, const exact *e, int64_t i, int64_t j, do
 
 static void describe(char *out, size_t n, const problem *p)
 {
-    snprintf(out, n, "%s m=%lld n=%lld k=%lld A %s/%d B %s/%d C %s scale %d bias %d residual %d accumulate %d act %d fresh %d", gemm_name(p->g),
+    snprintf(out, n, "%s m=%lld n=%lld k=%lld A %s/%d B %s/%d C %s scale %d bias %d gate %d residual %d accumulate %d act %d fresh %d", gemm_name(p->g),
              (long long)p->m, (long long)p->n, (long long)p->k, dtype_name(p->at), p->al, dtype_name(p->bt), p->bl,
-             dtype_name(p->ct), p->scale, p->bias, p->residual, p->accumulate, (int)p->act, p->fresh);
+             dtype_name(p->ct), p->scale, p->bias, p->gate, p->residual, p->accumulate, (int)p->act, p->fresh);
 }
 
 static void *pack(const gemm_kernel *g, pool *pl, int64_t m, int64_t k, const matrix *a)
@@ -147,7 +147,7 @@ static void check_problem(const problem *p, rng *r, pool *pl)
     char what[240];
     describe(what, sizeof what, p);
     matrix a = matrix_make(r, p->at, p->m, p->k, p->al), b = matrix_make(r, p->bt, p->k, p->n, p->bl);
-    int64_t ldc = p->n + (int64_t)rng_below(r, 4), ldr = p->n + (int64_t)rng_below(r, 4);
+    int64_t ldc = p->n + (int64_t)rng_below(r, 4), ldr = p->n + (int64_t)rng_below(r, 4), ldg = p->n + (int64_t)rng_below(r, 4);
     size_t cb = p->ct == DT_F32 ? 4 : 2, cn = (size_t)(p->m * ldc);
     char *cbuf = must(malloc(cn * cb + 2 * GUARD)), *c = cbuf + GUARD;
     memset(cbuf, 0x5a, cn * cb + 2 * GUARD);
@@ -158,6 +158,8 @@ static void check_problem(const problem *p, rng *r, pool *pl)
     }
     char *res = must(malloc((size_t)(p->m * ldr) * cb));
     for (int64_t i = 0; i < p->m * ldr; i++) dtype_store(p->ct, res, i, rng_normal(r));
+    char *gate = must(malloc((size_t)(p->m * ldg) * cb));
+    for (int64_t i = 0; i < p->m * ldg; i++) dtype_store(p->ct, gate, i, rng_normal(r));
     float *scale = must(malloc(4 * (size_t)p->m)), *bias = must(malloc(4 * (size_t)p->m));
     for (int64_t i = 0; i < p->m; i++) {
         scale[i] = (float)rng_range(r, -0.2, 0.2);
@@ -176,7 +178,8 @@ static void check_problem(const problem *p, rng *r, pool *pl)
         .c = c,
         .c_type = p->ct,
         .ldc = ldc,
-        .epi = { p->scale ? scale : NULL, p->bias ? bias : NULL, p->residual ? res : NULL, ldr, p->act, p->accumulate },
+        .epi = { .scale = p->scale ? scale : NULL, .bias = p->bias ? bias : NULL, .residual = p->residual ? res : NULL, .ld_residual = ldr,
+                 .gate = p->gate ? gate : NULL, .ld_gate = ldg, .act = p->act, .accumulate = p->accumulate },
     };
     run(&call, rng_below(r, 2) * 4);
     exact e = exact_make(p, &a, &b);
@@ -195,6 +198,11 @@ static void check_problem(const problem *p, rng *r, pool *pl)
             double v = act_exact(p->act, s * sum + o);
             if (p->act != ACT_NONE) err = 1.13 * err + fabs(v) * 0x1p-20 + 4e-7;
             if (p->act > ACT_RELU && p->act != ACT_TANH && p->ct != DT_F32 && !p->residual && !p->accumulate) err += fabs(v) * 7e-5;
+            if (p->gate) {
+                double by = act_exact(ACT_SILU, dtype_load(p->ct, gate, i * ldg + j));
+                v *= by;
+                err = err * fabs(by) + fabs(v) * (p->ct != DT_F32 && !p->residual && !p->accumulate ? 7.1e-5 : 0x1p-19);
+            }
             double add = p->residual ? dtype_load(p->ct, res, i * ldr + j) : 0, was = p->accumulate ? old[i * ldc + j] : 0;
             err += (fabs(v) + fabs(add) + fabs(was)) * 0x1p-22;
             v += add + was;
@@ -215,6 +223,7 @@ static void check_problem(const problem *p, rng *r, pool *pl)
     free(scale);
     free(bias);
     free(res);
+    free(gate);
     free(old);
     free(cbuf);
     free(a.at);
@@ -259,6 +268,7 @@ static void each_row_against_double(void **state)
                 .bl = n / 3 % 3,
                 .scale = rng_below(&r, 2),
                 .bias = rng_below(&r, 2),
+                .gate = rng_below(&r, 3) == 0,
                 .residual = rng_below(&r, 3) == 0,
                 .accumulate = rng_below(&r, 3) == 0,
                 .act = (gemm_act)(n % 2 ? rng_below(&r, ACT_COUNT) : ACT_NONE),
