@@ -444,7 +444,8 @@ static an_status loop(run *r)
         r->out->stopped = o->stop && o->stop(o->user);
         if (q.step % save_every == 0 || r->out->again) save(r), saved = q.step;
     }
-    if (r->note.step > saved && r->settled) save(r); /* after a failure too: what was learned before it is worth keeping */
+    /* after a failure too, as what was learned before it is worth keeping; but not what diverged, which would push out what did not */
+    if (r->note.step > saved && r->settled && st != AN_MISMATCH) save(r);
     r->out->done = r->note.step;
     return st ? st : only_a_new_process(r, first);
 }

@@ -201,6 +201,23 @@ static void engine_gone(void **state)
     }
 }
 
+/* What diverged is not saved: it could push out what did not. */
+static void diverged(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    small_begin(&r);
+    trouble t = { "output", 200 };
+    lm_run_options o = small_options(&r, "soft:m4");
+    o.pipeline = "dynamic", o.steps = 60, o.save_every = 100, o.validation = -1, o.device.spoil = give_up, o.device.spoiler = &t;
+    assert_int_equal(lm_run(&o, &q, &d), AN_MISMATCH);
+    assert_non_null(strstr(d.msg, "the first tensor that went bad is"));
+    assert_true(q.done > 2 && q.done < 60 && !there(&r, "latest"));
+    small_end(&r);
+}
+
 static void count_evals(void *user, int64_t step, double loss)
 {
     small_run *r = user;
@@ -306,7 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(no_room),
-        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(few_compiles), cmocka_unit_test(no_reload_no_compiles),
+        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(few_compiles), cmocka_unit_test(no_reload_no_compiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
