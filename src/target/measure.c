@@ -25,10 +25,15 @@ static bool made_of_constants(const look *l) { return l->op->op == OP_CONST || i
 
 double m_present(look *l) { return l->op ? 1 : 0; }
 
+/* A constant counts where it is read: the tables and scales of stored weights have two axes more than the weight and are no tensors of
+ * the engine. */
 double m_rank(look *l)
 {
     double r = 0;
+    if (l->op->op == OP_CONST) return NAN;
     for (int i = 0; i < l->op->n_out; i++) r = MAX(r, l->op->out[i].sh.rank);
+    for (int i = 0; i < l->op->n_in && !is_constexpr(l->op->op); i++)
+        if (l->op->in[i].present && l->op->in[i].is_const) r = MAX(r, l->op->in[i].type.sh.rank);
     return r;
 }
 

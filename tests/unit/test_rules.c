@@ -6,6 +6,8 @@ static const struct {
 } cases[] = {
     /* front end */
     { "rank", "m1", "relu [1,1,1,1,1,2] > [1,1,1,1,1,2]", "relu [1,1,1,1,2] > [1,1,1,1,2]", NULL },
+    /* a table of a palette has two axes more than the weight; any other constant counts as what reads it does */
+    { "rank", "m1", "squeeze c[1,1,1,1,1,2] > [2]", "constexpr_lut_to_dense cuint4[8,8,1,1] c[1,1,1,1,16,1] > [8,8,1,1]", NULL },
     { "zero-extent", "m1", "relu [0,8] > [0,8]", "relu [1,8] > [1,8]", NULL },
     { "symbolic-shape", "m1", "input > [1,?,64]", "input > [1,8,64]", NULL },
     { "symbolic-shape", "m5", "input > [1,?,64]", "relu [1,?,64] > [1,?,64]", NULL }, /* said once, where it enters */
