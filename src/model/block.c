@@ -3,11 +3,25 @@
  * One body per half: norm, activation, position, groups and biases are the configuration's, not copies of the code. */
 #include "model/model_int.h"
 
+/* bias NO_VAL with centre false: RMS. Positions on their own lie one after the other, as many programs of one position would have them:
+ * how a sum is ordered then does not depend on how many there are. */
+static val normed(kernel *k, val x, val gain, val bias, bool centre)
+{
+    graph *g = k->g;
+    const double eps = k->c->norm_eps;
+    if (!k->alone || g->err.st) return centre ? nn_layernorm(g, x, gain, bias, eps) : nn_rmsnorm(g, x, gain, eps);
+    const shape sh = graph_type(g, x)->sh;
+    val rows = GA(g, TRANSPOSE, VALS(x), AT_IS(PERM, 0, 2, 3, 1));
+    rows = GA(g, RESHAPE, VALS(rows), AT_IS(SHAPE, sh.d[0] * sh.d[2] * sh.d[3], sh.d[1], 1, 1));
+    rows = centre ? nn_layernorm(g, rows, gain, bias, eps) : nn_rmsnorm(g, rows, gain, eps);
+    rows = GA(g, RESHAPE, VALS(rows), AT_IS(SHAPE, sh.d[0], sh.d[2], sh.d[3], sh.d[1]));
+    return GA(g, TRANSPOSE, VALS(rows), AT_IS(PERM, 0, 3, 1, 2));
+}
+
 val block_norm(kernel *k, val x, model_weight_id gain, model_weight_id bias)
 {
-    double eps = k->c->norm_eps;
-    if (k->c->norm == MODEL_NORM_RMS) return nn_rmsnorm(k->g, x, weight(k, gain), eps);
-    return nn_layernorm(k->g, x, weight(k, gain), weight(k, bias), eps);
+    const bool rms = k->c->norm == MODEL_NORM_RMS;
+    return normed(k, x, weight(k, gain), rms ? NO_VAL : weight(k, bias), !rms);
 }
 
 val block_norm_bwd(kernel *k, val dy, val x, model_weight_id gain)
@@ -33,7 +47,7 @@ static val place(kernel *k, val x, int64_t n, model_weight_id gain, const nn_rop
 {
     if (!rope && !k->c->qk_norm) return x;
     val y = heads_apart(k, x, n);
-    if (k->c->qk_norm) y = nn_rmsnorm(k->g, y, weight(k, gain), k->c->norm_eps);
+    if (k->c->qk_norm) y = normed(k, y, weight(k, gain), NO_VAL, false);
     if (rope) y = nn_rope(k->g, y, rope, false);
     return heads_joined(k, y, n);
 }
@@ -64,7 +78,7 @@ val block_attend(kernel *k, const qkv *p)
 
 val block_residual(kernel *k, val x, val branch, model_weight_id post)
 {
-    if (k->c->post_norm) branch = nn_rmsnorm(k->g, branch, weight(k, post), k->c->norm_eps);
+    if (k->c->post_norm) branch = normed(k, branch, weight(k, post), NO_VAL, false);
     branch = nn_scale(k->g, branch, k->c->alpha);
     return k->c->host_residual ? branch : G(k->g, ADD, x, branch);
 }

@@ -257,6 +257,8 @@ void decoder_place(const int32_t *pos, int64_t T, int64_t C, dtype dt, void *to)
         for (int64_t t = 0; t < T; t++) dtype_store(dt, to, k * T + t, k == pos[t]);
 }
 
+enum { MOST_ALONE = 8 }; /* positions of a step whose every logit is asked for: drafts of a text */
+
 typedef struct {
     val pos;   /* int32 [T] */
     val mask;  /* [1, 1, T, C]: of layers without a window */
@@ -331,18 +333,35 @@ static val store_rows(maker *m, const cache_in *in, val x, char which)
     return y;
 }
 
-/* q [1, Q, 1, T] against the cache: [1, Q, 1, T]. */
+/* q [1, Q, 1, T] against the cache, mask [1, 1, T, C]: [1, Q, 1, T]. */
+static val attend_rows(maker *m, const cache_in *in, const nn_heads *h, val q, val k, val v, val mask)
+{
+    graph *g = m->k.g;
+    int64_t tall = h->n_heads / h->n_kv_heads * h->seq;
+    val near = nn_scale(g, nn_queries_in(g, q, h), nn_query_scale(h)); /* [1, NKV, HD, G*T] */
+    val scores = GA(g, MATMUL, VALS(near, k), AT_B(TRANSPOSE_X, true), AT_B(TRANSPOSE_Y, true));
+    val capped = nn_softcap(g, RESHAPED(g, scores, 1, h->n_heads, h->seq, in->C), h->softcap);
+    val p = GA(g, SOFTMAX, VALS(G(g, ADD, capped, mask)), AT_I(AXIS, -1));
+    p = RESHAPED(g, p, 1, h->n_kv_heads, tall, in->C);
+    return nn_queries_out(g, GA(g, MATMUL, VALS(v, p), AT_B(TRANSPOSE_X, true), AT_B(TRANSPOSE_Y, true)), h);
+}
+
+/* Attention that a device has as one instruction takes its queries one by one anyway. With a soft cap it is products, which may sum in another
+ * order for more of them: positions on their own are then attended apart. */
 static val attend_cache(maker *m, const cache_in *in, val q, val k, val v)
 {
     graph *g = m->k.g;
     const nn_heads *h = &m->k.heads;
-    int64_t tall = h->n_heads / h->n_kv_heads * h->seq;
-    val near = nn_scale(g, nn_queries_in(g, q, h), nn_query_scale(h)); /* [1, NKV, HD, G*T] */
-    val scores = GA(g, MATMUL, VALS(near, k), AT_B(TRANSPOSE_X, true), AT_B(TRANSPOSE_Y, true));
-    val mask = model_window(m->k.c, m->k.layer) ? in->near : in->mask, capped = nn_softcap(g, RESHAPED(g, scores, 1, h->n_heads, h->seq, in->C), h->softcap);
-    val p = GA(g, SOFTMAX, VALS(G(g, ADD, capped, mask)), AT_I(AXIS, -1));
-    p = RESHAPED(g, p, 1, h->n_kv_heads, tall, in->C);
-    return nn_queries_out(g, GA(g, MATMUL, VALS(v, p), AT_B(TRANSPOSE_X, true), AT_B(TRANSPOSE_Y, true)), h);
+    val mask = model_window(m->k.c, m->k.layer) ? in->near : in->mask, y[MOST_ALONE];
+    if (!m->k.alone || h->softcap == 0) return attend_rows(m, in, h, q, k, v, mask);
+    nn_heads one = *h;
+    one.seq = 1;
+    for (int64_t t = 0; t < h->seq; t++) {
+        val qt = GA(g, SLICE_BY_SIZE, VALS(q), AT_IS(BEGIN, 0, 0, 0, t), AT_IS(SIZE, 1, h->n_heads * h->head_dim, 1, 1));
+        val mt = GA(g, SLICE_BY_SIZE, VALS(mask), AT_IS(BEGIN, 0, 0, t, 0), AT_IS(SIZE, 1, 1, 1, in->C));
+        y[t] = attend_rows(m, in, &one, qt, k, v, mt);
+    }
+    return graph_op(g, OP_CONCAT, y, (int)h->seq, &AT_I(AXIS, 3), 1);
 }
 
 static void build_step(maker *m)
@@ -400,6 +419,13 @@ static an_status check_step(const model_config *c, const decoder_options *o, dia
     return AN_OK;
 }
 
+/* Is each position computed on its own? Steps that answer for every position are: drafts must not change a text. So is a step of one position where
+ * norms stand behind products: they would take sums before these are rounded, which positions on their own cannot. */
+static bool positions_alone(const model_config *c, const decoder_options *o)
+{
+    return o->use == DECODER_STEP && !o->chip && (o->last_only ? c->seq == 1 && c->post_norm : c->seq <= MOST_ALONE);
+}
+
 an_status decoder_build(const model_config *config, const decoder_options *o, const model_source *src, decoder *out, diag *d)
 {
     *out = (decoder){ 0 };
@@ -418,6 +444,7 @@ an_status decoder_build(const model_config *config, const decoder_options *o, co
     else snprintf(title, sizeof title, "%.31s_step_s%lld_c%lld_l%d", name, (long long)c.seq, (long long)(o->cache ? o->cache : c.context), o->layer0);
     maker m = { .o = o, .out = out, .n_parts = o->chip ? model_vocab_parts(&c) : 1,
                 .k = { .c = &c, .src = src, .layer = -1, .whole = true, .param_inputs = o->param_inputs, .one_gelu = o->use == DECODER_STEP && !o->chip,
+                       .alone = positions_alone(&c, o),
                        .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq, .batch = o->batch,
                                   .query_dim = c.query_dim, .softcap = c.attn_softcap } } };
     m.positions = nn_positions(&m.k.heads);

@@ -15,6 +15,7 @@ typedef struct {
     int n_in, n_out;
     /* the whole decoder in one graph (decoder.c): names carry the layer, and what all layers share is made once */
     bool whole, param_inputs;
+    bool alone;    /* every position is computed as a program of one would: no sum depends on how many there are */
     bool one_gelu; /* GELU is the op: no chip is asked, nor a gradient */
     nn_rope_tables rope;
     val mask, near; /* of layers without and with a window; NO_VAL: made on the spot */

@@ -302,6 +302,66 @@ static void what_does_not_fit_is_said(void **state)
 /* ---- drafts ---- */
 
 typedef struct {
+    const float *want; /* rows of the vocabulary */
+    size_t vocab, first;
+    long differ;
+} together;
+
+static void same_row(void *user, size_t i, const float *logits)
+{
+    together *t = user;
+    for (size_t v = 0; v < t->vocab; v++) t->differ += memcmp(&logits[v], &t->want[(t->first + i) * t->vocab + v], sizeof *logits) != 0;
+}
+
+/* Logits of positions fed together, as drafts are, are those of positions fed one by one, to the bit: else a close decision could turn. */
+static void check_together(lm_model *m, const char *engine, const char *what)
+{
+    enum { ALL = 40, BEGIN = 13 };
+    lm_session *s = open_session(m, engine, 64);
+    together t = { .vocab = (size_t)lm_config(m)->vocab, .first = BEGIN };
+    float *want = calloc(ALL * t.vocab, sizeof *want);
+    uint32_t ids[ALL];
+    const float *x;
+    diag d = { 0 };
+    assert_non_null(want);
+    t.want = want;
+    for (size_t i = 0; i < ALL; i++) {
+        ids[i] = (uint32_t)((i * 7919 + 3) % t.vocab);
+        assert_ok(lm_session_feed(s, &ids[i], 1, &x, &d), d);
+        memcpy(want + i * t.vocab, x, t.vocab * sizeof *x);
+    }
+    lm_session_cut(s, BEGIN);
+    for (size_t n = 2; t.first + n <= ALL; t.first += n, n = n % 7 + 2) assert_ok(lm_session_feed_each(s, ids + t.first, n, same_row, &t, &d), d);
+    if (t.differ) fail_msg("%s on %s: %ld logits of %zu differ", what, engine, t.differ, (ALL - BEGIN) * t.vocab);
+    free(want);
+    lm_session_close(s);
+}
+
+static void together_is_as_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        dtype dt;
+        lm_form form;
+    } rows[] = { { "fp32", DT_F32, LM_DENSE }, { "fp16", DT_F16, LM_DENSE }, { "bf16", DT_BF16, LM_DENSE }, { "int8", DT_F16, LM_INT8 }, { "int4", DT_F16, LM_INT4 }, { "palette4", DT_F16, LM_PALETTE4 } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        lm_model *m = open_model("stories1m", rows[i].dt, rows[i].form, 5);
+        check_together(m, "cpu", rows[i].name);
+        lm_close(m);
+        m = open_model("tiny", rows[i].dt, rows[i].form, 5);
+        if (rows[i].dt == DT_F16) check_together(m, "soft:m4", rows[i].name);
+        lm_close(m);
+    }
+    for (size_t i = 0; i < COUNT(families); i++)
+        for (int wide = 0; wide < 2; wide++) {
+            lm_model *m = open_family(i, wide ? DT_F32 : DT_F16, 7);
+            check_together(m, "cpu", families[i].name);
+            lm_close(m);
+        }
+}
+
+typedef struct {
     uint32_t id[200];
     double logprob[200];
     size_t n;
@@ -461,7 +521,8 @@ static void compressed_weights_cost_little(void **state)
         double most; /* nats more than fp32 */
     } rows[] = { { DT_F16, LM_DENSE, "cpu", 0.001 }, { DT_F16, LM_INT8, "cpu", 0.02 },         { DT_F16, LM_INT4, "cpu", 0.5 },
                  { DT_F16, LM_PALETTE4, "cpu", 0.6 }, { DT_F16, LM_DENSE, "soft:m4", 0.01 }, { DT_F16, LM_INT8, "soft:m4", 0.03 },
-                 { DT_BF16, LM_DENSE, "cpu", 0.02 },  { DT_BF16, LM_DENSE, "soft:m4", 0.01 } };
+                 { DT_BF16, LM_DENSE, "cpu", 0.02 },  { DT_BF16, LM_DENSE, "soft:m4", 0.01 },  { DT_F16, LM_INT4, "soft:m4", 0.5 },
+                 { DT_F16, LM_PALETTE4, "soft:m4", 0.6 } };
     lm_model *m = open_model(DATA "stories260K.bin", DT_F32, LM_DENSE, 0);
     lm_session *s = open_session(m, "cpu", 0);
     uint32_t text[260] = { 1 };
@@ -503,6 +564,7 @@ int main(void)
         cmocka_unit_test(the_second_start_compiles_nothing),
         cmocka_unit_test(any_cutting_gives_the_same_logits),
         cmocka_unit_test(what_does_not_fit_is_said),
+        cmocka_unit_test(together_is_as_alone),
         cmocka_unit_test(drafts_change_nothing),
         cmocka_unit_test(texts_end_where_they_should),
         cmocka_unit_test(windows_predict_each_token_once),
