@@ -210,7 +210,7 @@ empty() {
         t "generate --json" 0 $anneal generate $m --prompt "Once" --max-tokens 3 --json
         has "generate --json" out '^{"index":2,"token":[0-9]*,"text":".*","logprob":-'
         t "generate again" 0 $anneal generate $m --prompt "Once" --max-tokens 3 --json
-        has "generate again" out '"why":"length".*"compiles":0,'
+        has "generate again" out '"why":"length".*"first_token_ms":[1-9].*"peak_mb":[1-9].*"compiles":0,'
         t "generate, prompt longer than the context" 3 $anneal generate $m --context 8 --prompt "Once upon a time there was a little girl"
         has "generate, prompt longer than the context" err 'tokens do not fit a context of 8 positions'
         empty "generate, prompt longer than the context" out

@@ -1,5 +1,6 @@
 /* cmd_generate.c: a prompt continued by a language model. */
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "cli/lm_options.h"
 
@@ -16,7 +17,19 @@ typedef struct {
     bool json, begun;
     const char *prompt;
     size_t n;
+    uint64_t start_ns, first_ns; /* of the command; of its first token */
 } writer;
+
+static double peak_mb(void)
+{
+    struct rusage r = { 0 };
+    if (getrusage(RUSAGE_SELF, &r)) return 0;
+#if defined(__APPLE__)
+    return (double)r.ru_maxrss / 1e6;
+#else
+    return (double)r.ru_maxrss * 1024 / 1e6;
+#endif
+}
 
 /* The prompt comes with the first token: a failure before it leaves nothing half written. */
 static bool begin(writer *w)
@@ -29,6 +42,7 @@ static bool begin(writer *w)
 static int on_token(void *user, const an_token *t)
 {
     writer *w = user;
+    if (!w->first_ns) w->first_ns = clock_ns();
     if (!w->json) return begin(w) && fwrite(t->text, 1, t->n_text, stdout) == t->n_text && !fflush(stdout);
     strbuf b = { 0 };
     sb_printf(&b, "{\"index\":%zu,\"token\":%u,\"text\":", t->index, t->id);
@@ -39,10 +53,10 @@ static int on_token(void *user, const an_token *t)
     return ok;
 }
 
-static int generate(const args *a, an_lm *m, lm_choice *choice, const char *file, const char *prompt, size_t n)
+static int generate(const args *a, an_lm *m, lm_choice *choice, const char *file, const char *prompt, size_t n, uint64_t start_ns)
 {
     an_error e = { 0 };
-    writer w = { .json = arg_on(a, "json"), .prompt = prompt, .n = n };
+    writer w = { .json = arg_on(a, "json"), .prompt = prompt, .n = n, .start_ns = start_ns };
     an_generated r;
     an_lm_info info;
     choice->o.on_token = on_token, choice->o.user = &w;
@@ -50,8 +64,8 @@ static int generate(const args *a, an_lm *m, lm_choice *choice, const char *file
     an_lm_get(m, &info);
     if (w.json)
         printf("{\"done\":true,\"why\":\"%s\",\"prompt_tokens\":%zu,\"new_tokens\":%zu,\"drafted\":%zu,\"accepted\":%zu,\"prompt_ms\":%.3f,\"decode_ms\":%.3f,"
-               "\"engine\":\"%s\",\"weights\":\"%s\",\"compiles\":%llu,\"cache_hits\":%llu}\n",
-               r.why, r.prompt_tokens, r.new_tokens, r.drafted, r.accepted, r.prompt_ms, r.decode_ms, info.engine, info.weights,
+               "\"first_token_ms\":%.3f,\"peak_mb\":%.1f,\"engine\":\"%s\",\"weights\":\"%s\",\"compiles\":%llu,\"cache_hits\":%llu}\n",
+               r.why, r.prompt_tokens, r.new_tokens, r.drafted, r.accepted, r.prompt_ms, r.decode_ms, w.first_ns ? (double)(w.first_ns - w.start_ns) / 1e6 : 0, peak_mb(), info.engine, info.weights,
                (unsigned long long)info.compiles, (unsigned long long)info.cache_hits);
     else if (begin(&w)) putchar('\n');
     fflush(stdout);
@@ -61,6 +75,7 @@ static int generate(const args *a, an_lm *m, lm_choice *choice, const char *file
 
 int cmd_generate(const args *a)
 {
+    const uint64_t start_ns = clock_ns();
     an_lm *m = NULL;
     file_bytes f = { 0 };
     const char *file = arg_of(a, "prompt-file");
@@ -71,7 +86,7 @@ int cmd_generate(const args *a)
     if (!code) lm_sampling_rest(a, m, &choice);
     if (!code && file) code = read_text(file, &f);
     const char *prompt = arg_of(a, "prompt");
-    if (!code) code = file ? generate(a, m, &choice, strcmp(file, "-") ? file : "<stdin>", (const char *)f.at, f.n) : generate(a, m, &choice, NULL, prompt, strlen(prompt));
+    if (!code) code = file ? generate(a, m, &choice, strcmp(file, "-") ? file : "<stdin>", (const char *)f.at, f.n, start_ns) : generate(a, m, &choice, NULL, prompt, strlen(prompt), start_ns);
     lm_choice_free(&choice);
     if (file) file_drop(&f);
     an_lm_close(m);
