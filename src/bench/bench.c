@@ -52,6 +52,14 @@ double bench_peak_mb(void)
     return getrusage(RUSAGE_SELF, &u) ? 0 : (double)u.ru_maxrss / 1024;
 }
 
+void bench_peak_anew(void)
+{
+    FILE *f = fopen("/proc/self/clear_refs", "w"); /* where there is none, rows before count as well */
+    if (!f) return;
+    fputs("5", f);
+    fclose(f);
+}
+
 static int by_value(const void *p, const void *q)
 {
     double x = *(const double *)p, y = *(const double *)q;

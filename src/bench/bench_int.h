@@ -16,6 +16,7 @@ typedef struct {
 } bench;
 
 double bench_peak_mb(void); /* most memory this process has had */
+void bench_peak_anew(void);   /* from now on */
 
 /* What a time is compared with: a rate, in units of a row, taken in turns with the runs. */
 typedef struct {

@@ -81,6 +81,7 @@ static an_status lm_step(lm *m, diag *d)
 static an_status second_loss(const model_config *c, const device_options *o, double *loss, diag *d)
 {
     lm m;
+    bench_peak_anew();
     an_status st = lm_make(&m, c, 2, 32, o, d);
     for (int i = 0; i < 2 && !st; i++) st = lm_step(&m, d);
     *loss = m.loss;
@@ -261,7 +262,7 @@ static an_status measure(bench *b, const model_config *c, int64_t B, int64_t T, 
     an_status st = lm_make(&m, c, B, T, &(device_options){ .pool = b->pool, .fast_math = fast }, b->d);
     if (!st) st = lm_step(&m, b->d); /* the first touches memory for the first time */
     const double first = m.loss;
-    o->mb = bench_peak_mb(); /* of the process: rows before this one count, and they are smaller */
+    o->mb = bench_peak_mb();
     if (!st) st = floor_open(b, c, math, B, T, m.params, &f);
     if (!st && !(copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR))) st = diag_nomem(b->d);
     if (!st) st = take_turns(b, &m, &f, copy, o);

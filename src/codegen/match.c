@@ -346,7 +346,7 @@ static bool match_attention_kept(cg *c)
     attention_back a = { 0 };
     val z;
     bool tx, tz, masked;
-    if (!product(c, c->at->out, &a.v, &z, &tx, &tz) || tx || !tz || c->o.separate) return false;
+    if (!product(c, c->at->out, &a.v, &z, &tx, &tz) || tx || !tz) return false;
     a.p = through_views(c, z);
     if (!read_weights(c, &a, &masked) || masked) return false;
     size_t at = c->ins.n;
@@ -394,7 +394,7 @@ static bool match_attention_back(cg *c)
     val x, z, s;
     bool tx, tz;
     attention_back a = { 0 };
-    if (!product(c, c->at->out, &x, &z, &tx, &tz) || tx || c->o.separate) return false;
+    if (!product(c, c->at->out, &x, &z, &tx, &tz) || tx) return false;
     uint32_t uses = c->n_uses[z.i];
     for (s = z; renames(graph_maker(c->g, s)->op) && uses == 1;) s = graph_maker(c->g, s)->in[0], uses = c->n_uses[s.i];
     s = through_views(c, s);

@@ -131,7 +131,8 @@ static bool whole(const program *p, const mac *m, int64_t tensor)
     return p->tensors.at[tensor].dt == m->y_type && et_elems(&p->tensors.at[tensor]) == et_elems(&p->tensors.at[m->y]);
 }
 
-/* scale, bias, activation, a gate, residual: in this order, each at most once. */
+/* scale, bias, activation, a gate, residual: in this order, each at most once. No gate in fp32: what is computed again in a backward pass, where
+ * others read its pieces, must have the same bits, and there a chain computes it. */
 static bool fits_kernel(const program *p, const insn *in, mac *m)
 {
     static const struct {
@@ -150,7 +151,7 @@ static bool fits_kernel(const program *p, const insn *in, mac *m)
         const int64_t *s = ch.step + k * CHAIN_STEP;
         fn_id f = (fn_id)s[STEP_FN];
         if (!dtype_is_float((dtype)s[STEP_TYPE]) || s[STEP_TYPE] == DT_F64) return false;
-        if (f == FN_SILU && gate < 0 && s[STEP_A] >= 1 && s[STEP_A] < ch.n_inputs && s[STEP_TYPE] == DT_F32 && whole(p, m, extra[s[STEP_A] - 1])) {
+        if (f == FN_SILU && gate < 0 && m->y_type != DT_F32 && s[STEP_A] >= 1 && s[STEP_A] < ch.n_inputs && s[STEP_TYPE] == DT_F32 && whole(p, m, extra[s[STEP_A] - 1])) {
             gate = ch.n_inputs + k, m->gate = extra[s[STEP_A] - 1];
             continue;
         }

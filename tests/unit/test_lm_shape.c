@@ -308,13 +308,13 @@ static void swim(void **state)
         for (size_t k = 0; k < COUNT(both); k++)
             if (!strstr(text.at, both[k])) fail_msg("%s: no %s in\n%s", on[i].way, both[k], text.at);
         assert_ok(json_text(trace.at, trace.n, "trace", &top, &d), d);
-        size_t events = json_array_size(json_object_get(top, "traceEvents")), busy[3] = { 0 };
+        size_t events = json_array_size(json_object_get(top, "traceEvents")), busy[4] = { 0 };
         for (size_t k = 0; k < events; k++) {
             const json_t *e = json_array_get(json_object_get(top, "traceEvents"), k);
             json_int_t lane = json_integer_value(json_object_get(e, "tid"));
-            if (!strcmp(json_string_value(json_object_get(e, "ph")), "X") && lane < 3) busy[lane]++;
+            if (!strcmp(json_string_value(json_object_get(e, "ph")), "X") && lane < 4) busy[lane]++;
         }
-        assert_true(events > 3 * 2 * 17 && busy[1] > 20 && busy[2] > 20); /* both lanes have work */
+        assert_true(events > 3 * 2 * 17 && (busy[1] > 20) + (busy[2] > 20) + (busy[3] > 20) == 2); /* device and host have work; the loop itself has little */
         json_decref(top);
         sb_free(&text), sb_free(&trace);
         plot_lanes_free(h.lanes);
@@ -374,7 +374,7 @@ static void read_only(void **state)
     lm_run_options o = small_options(&r, "cpu");
     o.steps = 4, o.save_every = 2, o.save = nowhere;
     assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
-    assert_true(q.done == 4 && r.n == 4 && strstr(d.msg, nowhere) && strstr(r.warned, "step 2 was not saved"));
+    assert_true(q.done == 0 && r.n == 0 && strstr(d.msg, nowhere)); /* before the first update */
     small_end(&r);
 }
 
