@@ -4,7 +4,7 @@
  * into blocks of whole tiles, smaller ones towards the end. A few threads pack a piece of B when one of them first comes to it (`lazy`); many pack
  * the next stripe together into the other of two buffers while one is multiplied.
  * A B whose rows are rows of memory, for few rows of C: of whole panels of fp32 it is read where it lies, as nothing would pay for a
- * copy (`as_is`); a long one is shared out by k, so that a thread meets again the rows it wrote last (`by_k`), and so are operands
+ * copy (`as_is`); a long one is shared out by k, so that a thread meets again the rows it wrote last (gemm_parts.c), and so are operands
  * so long that bringing them is the work: each is then read once, in whole rows.
  * In a block, k is walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished
  * sums rest in the thread's scratch as fp32 or int32. Where a fast kernel finds all of k of a stripe in L2 (`deep`), a panel
@@ -17,7 +17,7 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 
-#include "kernel/gemm_pack_int.h"
+#include "kernel/gemm_run_int.h"
 
 static const gemm_kernel rows[] = {
 #define GEMM(id, math_, need_, mr_, nr_, kc_, a_pk_, a_kr_, b_pk_, b_kr_, k_align_, fast_, expand_, finishes_, tile_, vec_, begin_, end_, sum_) \
@@ -60,30 +60,19 @@ typedef struct {
 } plan;
 
 enum {
-    ALIGN = 64,
     PARTS_PER_THREAD = 16, /* where a part is several panels high */
     OF_WHAT_IS_LEFT = 8,   /* this fraction of it is claimed at once: a thread that is late or slowed by its neighbours leaves little to wait for */
     CUTS = 4,              /* of a share's last part */
     LAZY_THREADS = 4,      /* more would wait for each other's pieces longer than for a stripe packed together */
     QUEUES = 64,           /* threads beyond share a queue */
     DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
-    ROWS_AHEAD = 32,       /* of a B read as it is */
-    LONG = 16,             /* times as long as there are rows, a k is cut into parts as well, where products take less time than bringing operands */
-    LONG_PART = 2048,
-    LEAST_BY_K = 256,
-    BY_K = 512,            /* the longest part of k for few rows: sums of parts are added in order, so parts come from the shape alone */
-    ABREAST = 4,           /* tasks of such a part: what a late thread has left of it is shared */
-    FEW_ROWS = 112,        /* of A: packing fp32 costs more than steps through memory */
     RUN_BYTES = 512,       /* of an A whose rows lie side by side: shorter runs, a panel's alone, come slowly from memory */
-    GROUP_STEP = 64,       /* of k, a multiple of every kr: so much of a group's panel is packed before its neighbour's */
     FAR_LARGER = 16,       /* than B: A passing by each thread in full costs more than packing B in shares saves */
 };
 
 /* A piece of B: not there, being packed, packed. */
 typedef _Atomic unsigned char mark;
 enum { MISSING, UNDER_WAY, PACKED };
-
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* How A comes: packed ahead, or as it lies, its k or its rows side by side. */
 typedef enum { A_PACKED, A_RUNS, A_LANES, A_WAYS } a_way;
@@ -144,80 +133,11 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     return true;
 }
 
-/* Into how many parts k is cut when A is not packed ahead and the rows of B are rows of memory; 1: not at all. Sums of the parts should
- * be small beside the operands. */
-static int64_t k_parts(const gemm_kernel *g, int64_t m, int64_t k)
-{
-    const int64_t parts = MAX(ceil_div(k, BY_K), 2);
-    if (g->math == GEMM_BF16 && m > FEW_ROWS && k >= LONG * m && k > LONG_PART) return ceil_div(k, LONG_PART);
-    return (g->math == GEMM_F32 || g->math == GEMM_BF16) && k >= LEAST_BY_K && m <= FEW_ROWS && 2 * m * parts <= k ? parts : 1;
-}
-
-bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k) { return k_parts(g, m, k) > 1; }
-
 bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads)
 {
     plan p;
     return plan_make(g, m, n, k, n_threads, A_RUNS, &p) && p.stripes == 1;
 }
-
-/* A thread packs all of A's part, which then lies in the second or third cache, and a stripe of B's: of one panel for few rows of A, which
- * all take it while it is in the first cache. */
-typedef struct {
-    int64_t parts, part;    /* how many, how long the longest is */
-    int64_t abreast;        /* tasks of a part */
-    int64_t kc;             /* a step of a part: as in any product, a piece of A in L1 is multiplied by panels of B from L2 */
-    int64_t down, across;   /* panels of A, of B */
-    int64_t stripe;         /* panels of B packed at a time */
-    int64_t tile, each;     /* floats of a tile, of a part's sums */
-    int64_t beside;         /* panels of B whose sums are rows of memory: all of them, or one where sums rest between steps */
-    int64_t rows;           /* of C: of a task that adds up */
-    size_t a_panel, b_panel; /* bytes of a panel's part */
-    size_t room, bytes;     /* of a thread; of all */
-} parts_plan;
-
-/* What is added up of a row of tiles at a time. */
-static size_t sum_bytes(const gemm_kernel *g, const parts_plan *p) { return ROUND_UP((size_t)(MIN(p->rows, g->mr) * p->beside * g->nr) * sizeof(float), ALIGN); }
-
-static bool parts_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, parts_plan *out)
-{
-    packed_layout a, b;
-    if (!pack_layout(g, true, m, k, &a) || !pack_layout(g, false, n, k, &b)) return false;
-    parts_plan p = { .down = a.panels, .across = b.panels, .tile = (int64_t)g->mr * g->nr };
-    p.part = ROUND_UP(ceil_div(k, k_parts(g, m, k)), (int64_t)g->k_align);
-    p.parts = ceil_div(b.k_pad, p.part);
-    const bool few = m <= FEW_ROWS;
-    p.abreast = few ? MIN(ABREAST, MAX(p.across, 1)) : 1;
-    p.kc = few ? p.part : ROUND_UP(ceil_div(p.part, ceil_div(p.part, g->kc)), (int64_t)g->k_align);
-    p.rows = MAX(ceil_div(m, 4 * n_threads), 1);
-    p.beside = few ? MAX(p.across, 1) : 1;
-    p.a_panel = ROUND_UP((size_t)(g->mr * p.part * (g->expand ? 4 : pk_bytes(g->a_pk))), ALIGN);
-    p.b_panel = ROUND_UP((size_t)(g->nr * p.part * pk_bytes(g->b_pk)), ALIGN);
-    p.stripe = few ? 1 : MIN(MAX((int64_t)(cpu_l2_bytes() / 2 / p.b_panel), 1), p.across);
-    p.each = p.down * p.across * p.tile;
-    p.room = ALIGN + p.a_panel * (size_t)p.down + p.b_panel * (size_t)p.stripe + sum_bytes(g, &p);
-    size_t sums;
-    if (!mul_size((size_t)(p.parts * p.each), sizeof(float), &sums) || sums > SIZE_MAX / 4) return false;
-    p.bytes = p.room * (size_t)n_threads + sums + ALIGN;
-    *out = p;
-    return true;
-}
-
-bool gemm_few(const gemm_kernel *g, int64_t n) { return g->a_kr == 1 && g->math != GEMM_I8 && n > 0 && n <= FEW_COLUMNS; }
-
-enum { FEW_PANELS = 8 /* of a task: the most the kernel takes side by side */ };
-
-typedef struct {
-    size_t x_bytes, acc_bytes, tile_bytes; /* x once; sums, and a tile of them by rows, per thread */
-} few_plan;
-
-static few_plan few_make(const gemm_kernel *g, int64_t n, int64_t k)
-{
-    int64_t lanes = ROUND_UP(g->mr, g->vec->lanes);
-    return (few_plan){ ROUND_UP((size_t)(MAX(k, 1) * n) * 4, ALIGN), ROUND_UP((size_t)(FEW_PANELS * n * lanes) * 4, ALIGN), ROUND_UP((size_t)(g->mr * g->nr) * 4, ALIGN) };
-}
-
-static size_t few_bytes(const few_plan *f, int n_threads) { return f->x_bytes + (size_t)n_threads * (f->acc_bytes + f->tile_bytes) + ALIGN; }
 
 bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *bytes)
 {
@@ -243,14 +163,11 @@ bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, 
         if (!plan_make(k, m, n, kk, n_threads, w, &p)) return false;
         *bytes = MAX(*bytes, p.bytes);
     }
-    if (gemm_few(k, n)) {
-        few_plan f = few_make(k, n, kk);
-        *bytes = MAX(*bytes, few_bytes(&f, n_threads));
-    }
-    if (k_parts(k, m, kk) > 1) {
-        parts_plan p;
-        if (!parts_make(k, m, n, kk, n_threads, &p)) return false;
-        *bytes = MAX(*bytes, p.bytes);
+    if (gemm_few(k, n)) *bytes = MAX(*bytes, few_bytes(k, n, kk, n_threads));
+    if (gemm_by_parts(k, m, kk)) {
+        size_t parts;
+        if (!parts_bytes(k, m, n, kk, n_threads, &parts)) return false;
+        *bytes = MAX(*bytes, parts);
     }
     return true;
 }
@@ -336,8 +253,14 @@ static claimed claim(run_ctx *x, int thread)
 /* int8: the scales of panel j of B. j counts within the stripe here and below. */
 static const float *col_scale(const run_ctx *x, int64_t j) { return (const float *)(const void *)(x->b + x->b_extra) + j * x->c->kernel->nr; }
 
-/* fix: row sums of panel i of A, where the kernel has them; scales: of panel j of B, counted in all of it, int8. */
-static void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales)
+bool is_plain(const gemm_call *c)
+{
+    const gemm_epilogue *e = &c->epi;
+    const gemm_kernel *g = c->kernel;
+    return c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->residual && !e->gate && !e->accumulate && e->act == ACT_NONE;
+}
+
+void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales)
 {
     const gemm_kernel *g = c->kernel;
     const gemm_epilogue *e = &c->epi;
@@ -377,29 +300,6 @@ static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
 {
     const gemm_kernel *g = x->c->kernel;
     return (const char *)x->c->a + panel * x->p->a.panel_bytes + step * x->p->kc * g->mr * pk_bytes(g->a_pk);
-}
-
-/* k from k0 of a panel of A (not packed ahead) or B, in the form the tile reads: from..to of the piece's kn. */
-static void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t kn, int64_t from, int64_t to, char *piece)
-{
-    const gemm_kernel *g = c->kernel;
-    const gemm_view *v = is_a ? &c->a_view : &c->b;
-    const int64_t size = view_bytes(v->type), width = is_a ? g->mr : g->nr, lane = is_a ? v->row : v->col, along = is_a ? v->col : v->row;
-    pack_job j = {
-        .src = (const char *)v->at + (panel * width * lane + k0 * along) * size,
-        .type = v->type,
-        .lane_stride = lane * size,
-        .k_stride = along * size,
-        .lanes = MIN((is_a ? c->m : c->n) - panel * width, width),
-        .k = MIN(c->k - k0, kn),
-        .k0 = from,
-        .k1 = to,
-        .width = (int)width,
-        .kr = is_a ? g->a_kr : g->b_kr,
-        .pk = !is_a ? g->b_pk : !g->expand ? g->a_pk : g->a_pk == PK_F16 ? PK_F32_OF_F16 : PK_F32_OF_BF16,
-        .dst = piece,
-    };
-    g->vec->pack(&j);
 }
 
 /* Pieces of panels i0..i1 at step s, one behind the other. Their rows lie side by side: what is read of each k is one run. */
@@ -585,225 +485,6 @@ static void run_task(void *ctx, int64_t task, int thread)
     if (g->end) g->end();
 }
 
-/* ---- few columns: rows are the lanes, and A passes by once, at memory speed ---- */
-
-typedef struct {
-    gemm_call part[1 + GEMM_MORE];
-    int64_t first[1 + GEMM_MORE]; /* task of each */
-    packed_layout l;              /* of any of them, but for the panels */
-    few_plan f;
-    const float *b;
-    char *threads;
-    int64_t panels; /* of a task */
-} few_ctx;
-
-/* One column: its sums lie side by side as its elements do, so it is finished as a row. */
-static void finish_column(const gemm_call *c, int64_t i, const float *acc)
-{
-    const gemm_kernel *g = c->kernel;
-    const gemm_epilogue *e = &c->epi;
-    const int64_t r0 = i * g->mr, cb = c->c_type == DT_F32 ? 4 : 2;
-    g->vec->epilogue(&(epi_job){
-        .acc = (const char *)acc,
-        .ld = g->mr,
-        .rows = 1,
-        .cols = (int)MIN(c->m - r0, g->mr),
-        .scale = e->scale ? e->scale + r0 : NULL,
-        .bias = e->bias ? e->bias + r0 : NULL,
-        .by_lane = true,
-        .act = e->act,
-        .accumulate = e->accumulate,
-        .c_type = c->c_type,
-        .c = (char *)c->c + r0 * cb,
-        .residual = e->residual ? (const char *)e->residual + r0 * cb : NULL,
-        .gate = e->gate ? (const char *)e->gate + r0 * cb : NULL,
-    });
-}
-
-static void few_task(void *ctx, int64_t task, int thread)
-{
-    const few_ctx *f = ctx;
-    int part = f->part[0].n_more;
-    while (task < f->first[part]) part--;
-    const gemm_call *c = &f->part[part];
-    const gemm_kernel *g = c->kernel;
-    const packed_layout *l = &f->l;
-    char *mine = f->threads + (size_t)thread * (f->f.acc_bytes + f->f.tile_bytes);
-    float *tile = (float *)(void *)(mine + f->f.acc_bytes);
-    const int64_t p0 = (task - f->first[part]) * f->panels, lanes = ROUND_UP(g->mr, g->vec->lanes);
-    few_job j = { .a = (const char *)c->a + p0 * l->panel_bytes, .panel_bytes = l->panel_bytes, .panels = MIN(f->panels, ceil_div(c->m, g->mr) - p0), .k = c->k, .n = c->n,
-                  .width = g->mr, .pk = g->a_pk, .x = f->b, .acc = (float *)(void *)mine };
-    g->vec->few(&j);
-    if (c->n == 1 && c->ldc == 1 && (!c->epi.residual || c->epi.ld_residual == 1) && (!c->epi.gate || c->epi.ld_gate == 1)) {
-        for (int64_t p = 0; p < j.panels; p++) finish_column(c, p0 + p, j.acc + p * lanes);
-        return;
-    }
-    memset(tile, 0, f->f.tile_bytes); /* the epilogue reads whole vectors */
-    for (int64_t p = 0; p < j.panels; p++) {
-        const float *acc = j.acc + p * c->n * lanes;
-        for (int64_t j0 = 0; j0 < c->n; j0 += g->nr) {
-            for (int64_t r = 0; r < g->mr; r++)
-                for (int64_t i = j0; i < MIN(c->n, j0 + g->nr); i++) tile[r * g->nr + i - j0] = acc[i * lanes + r];
-            finish_tile(c, p0 + p, j0 / g->nr, (const char *)tile, NULL, NULL);
-        }
-    }
-}
-
-/* x as the kernel stores B, but [k, n] in fp32. */
-static void few_x(const gemm_call *c, float *to)
-{
-    const gemm_kernel *g = c->kernel;
-    const bool f16 = g->b_pk == PK_F16 || g->b_pk == PK_F32_OF_F16, bf16 = g->b_pk == PK_BF16 || g->b_pk == PK_F32_OF_BF16;
-    const bool rounds = (f16 && c->b.type != DT_F16) || (bf16 && c->b.type != DT_BF16), run = (c->b.col == 1 || c->n == 1) && c->b.row == c->n;
-    if (run && !rounds) {
-        if (c->b.type == DT_F32) memcpy(to, c->b.at, (size_t)(c->k * c->n) * sizeof *to);
-        else g->vec->expand(c->b.type == DT_F16 ? PK_F16 : PK_BF16, c->b.at, to, c->k * c->n);
-        return;
-    }
-    for (int64_t k = 0; k < c->k; k++)
-        for (int64_t j = 0; j < c->n; j++) {
-            double v = dtype_load(c->b.type, c->b.at, k * c->b.row + j * c->b.col);
-            if (rounds) v = f16 ? f16_to_f64(f16_from_f64(v)) : bf16_to_f64(bf16_from_f64(v));
-            to[k * c->n + j] = (float)v;
-        }
-}
-
-static an_status run_few(const gemm_call *c, diag *d)
-{
-    const gemm_kernel *g = c->kernel;
-    char *scratch = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
-    few_ctx f = { .part[0] = *c, .f = few_make(g, c->n, c->k), .b = (const float *)(void *)scratch };
-    if (!pack_layout(g, true, c->m, c->a_k ? c->a_k : c->k, &f.l))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld columns", g->name, (long long)c->m, (long long)c->k, (long long)c->n);
-    if (c->scratch_bytes < few_bytes(&f.f, pool_threads(c->pool)))
-        return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, few_bytes(&f.f, pool_threads(c->pool)));
-    int64_t panels = ceil_div(c->m, g->mr), tasks = 0;
-    for (int i = 0; i < c->n_more; i++) {
-        gemm_call *more = &f.part[i + 1];
-        *more = *c;
-        more->a = c->more[i].a, more->m = c->more[i].m, more->c = c->more[i].c, more->c_type = DT_F32, more->ldc = c->n, more->epi = (gemm_epilogue){ 0 };
-        panels += ceil_div(more->m, g->mr);
-    }
-    few_x(c, (float *)(void *)scratch);
-    f.threads = scratch + f.f.x_bytes;
-    /* as many tasks for each thread: a matrix of a small model is half a dozen */
-    f.panels = MAX(ceil_div(panels, ROUND_UP(ceil_div(MAX(panels, 1), FEW_PANELS), pool_threads(c->pool))), 1);
-    for (int i = 0; i <= c->n_more; i++) {
-        f.first[i] = tasks;
-        tasks += ceil_div(ceil_div(f.part[i].m, g->mr), f.panels);
-    }
-    pool_run(c->pool, few_task, &f, tasks);
-    return AN_OK;
-}
-
-/* ---- by parts of k: first each part's sums, then their sum ---- */
-
-typedef struct {
-    const run_ctx *x;
-    const parts_plan *p;
-    char *rooms;
-    float *sums; /* per part: panel of A after panel, of each its rows, or tile after tile */
-} by_k;
-
-static int64_t part_from(const by_k *y, int64_t part)
-{
-    const int64_t unit = y->x->c->kernel->k_align;
-    return ceil_div(y->x->c->k, unit) * part / y->p->parts * unit;
-}
-
-/* A thread keeps the rows of A of the part it is at: its tasks of a part follow each other. */
-static void part_task(void *ctx, int64_t task, int thread)
-{
-    const by_k *y = ctx;
-    const run_ctx *x = y->x;
-    const parts_plan *p = y->p;
-    const gemm_call *c = x->c;
-    const gemm_kernel *g = c->kernel;
-    const int64_t part = task / p->abreast, k0 = part_from(y, part), kn = part_from(y, part + 1) - k0, b_k = g->nr * pk_bytes(g->b_pk);
-    const int64_t turn = task % p->abreast, first = p->across * turn / p->abreast, end = p->across * (turn + 1) / p->abreast, stripe = x->as_is ? p->across : p->stripe;
-    const int64_t a_k = g->mr * (g->expand ? 4 : pk_bytes(g->a_pk));
-    char *room = y->rooms + (size_t)thread * p->room, *a = room + ALIGN, *b = a + p->a_panel * (size_t)p->down;
-    int64_t *kept = (int64_t *)(void *)room;
-    float *sums = y->sums + part * p->each;
-    for (int64_t k = 0; k < kn && *kept != part; k += GROUP_STEP)
-        for (int64_t i = 0; i < p->down; i++) pack_part(c, true, i, k0, kn, k, MIN(k + GROUP_STEP, kn), a + (size_t)i * p->a_panel);
-    *kept = part;
-    if (g->begin) g->begin();
-    for (int64_t j0 = first; j0 < end; j0 += stripe) {
-        const int64_t j1 = MIN(j0 + stripe, end);
-        for (int64_t k = 0, step = j1 - j0 > 1 ? GROUP_STEP : kn; k < kn && !x->as_is; k += step)
-            for (int64_t j = j0; j < j1; j++) pack_part(c, false, j, k0, kn, k, MIN(k + step, kn), b + (size_t)(j - j0) * p->b_panel);
-        for (int64_t i = 0; i < p->down; i++)
-            for (int64_t k = 0; k < kn; k += p->kc) {
-                tile_job t = { .k = MIN(p->kc, kn - k), .a = a + (size_t)i * p->a_panel + k * a_k, .b_step = x->as_is ? c->b.row * (int64_t)sizeof(float) : b_k * g->b_kr,
-                               .rows = (int)MIN(c->m - i * g->mr, g->mr), .to_ld = p->beside * g->nr * 4 };
-                t.ahead[0].at = t.a;
-                if (x->as_is && i + 1 < p->down) t.ahead[0].at += p->a_panel, t.ahead[0].step = ceil_div(a_k, end - first);
-                for (int64_t j = j0; j < j1; j++) {
-                    t.b = x->as_is ? (const char *)((const float *)c->b.at + (k0 + k) * c->b.row + j * g->nr) : b + (size_t)(j - j0) * p->b_panel + k * b_k;
-                    t.cols = (int)MIN(c->n - j * g->nr, g->nr);
-                    t.to = (char *)(sums + (i * p->across + j / p->beside * p->beside) * p->tile + j % p->beside * g->nr);
-                    t.from = k ? t.to : NULL;
-                    t.c = t.to, t.c_ld = t.to_ld, t.c_wide = g->nr * 4;
-                    t.ahead[1].at = x->as_is ? t.b + ROWS_AHEAD * t.b_step : t.b;
-                    t.ahead[1].step = x->as_is ? t.b_step : 0;
-                    g->tile(&t);
-                    t.ahead[0].at += t.ahead[0].step * t.k;
-                }
-            }
-    }
-    if (g->end) g->end();
-}
-
-static void sum_task(void *ctx, int64_t task, int thread)
-{
-    const by_k *y = ctx;
-    const parts_plan *p = y->p;
-    const gemm_call *c = y->x->c;
-    const gemm_kernel *g = c->kernel;
-    const gemm_epilogue *e = &c->epi;
-    const int64_t r0 = task * p->rows, r1 = MIN(r0 + p->rows, c->m), cb = c->c_type == DT_F32 ? 4 : 2;
-    const int64_t ld = p->beside * g->nr;
-    const bool there = y->x->plain && ld == c->n && c->ldc == c->n; /* sums added up are C */
-    float *sum = (float *)(void *)(y->rooms + (size_t)(thread + 1) * p->room - sum_bytes(g, p));
-    for (int64_t r = r0, high; r < r1; r += high) { /* within one row of tiles */
-        high = MIN(r1 - r, g->mr - r % g->mr);
-        for (int64_t j = 0; j < p->across; j += p->beside) {
-            char *to = (char *)c->c + (r * c->ldc + j * g->nr) * cb;
-            g->vec->sum(there ? (float *)(void *)to : sum, y->sums + (r / g->mr * p->across + j) * p->tile + r % g->mr * ld, p->each, p->parts, high * ld);
-            if (there) continue;
-            g->vec->epilogue(&(epi_job){
-                .acc = (const char *)sum,
-                .ld = (int)ld,
-                .rows = (int)high,
-                .cols = (int)MIN(c->n - j * g->nr, ld),
-                .scale = e->scale ? e->scale + r : NULL,
-                .bias = e->bias ? e->bias + r : NULL,
-                .act = e->act,
-                .accumulate = e->accumulate,
-                .c_type = c->c_type,
-                .c = to,
-                .ldc = c->ldc * cb,
-                .residual = e->residual ? (const char *)e->residual + (r * e->ld_residual + j * g->nr) * cb : NULL,
-                .ld_residual = e->ld_residual * cb,
-                .gate = e->gate ? (const char *)e->gate + (r * e->ld_gate + j * g->nr) * cb : NULL,
-                .ld_gate = e->ld_gate * cb,
-            });
-        }
-    }
-    if (c->rows_done) c->rows_done(c->user, r0, r1 - r0, thread);
-}
-
-static void run_by_k(const gemm_call *c, run_ctx *x, const parts_plan *p, char *scratch)
-{
-    by_k y = { .x = x, .p = p, .rooms = scratch, .sums = (float *)(void *)(scratch + p->room * (size_t)pool_threads(c->pool)) };
-    for (int t = 0; t < pool_threads(c->pool); t++) *(int64_t *)(void *)(scratch + p->room * (size_t)t) = -1;
-    pool_enter(c->pool);
-    pool_run(c->pool, part_task, &y, p->parts * p->abreast);
-    pool_run(c->pool, sum_task, &y, ceil_div(c->m, p->rows));
-    pool_leave(c->pool);
-}
-
 /* Packing of stripe s, or of nothing past the last. */
 static an_status stripe_begin(const gemm_call *c, const plan *p, int64_t s, char *to, pack_ctx *out, diag *d)
 {
@@ -841,69 +522,6 @@ static an_status refuse(const gemm_call *c, diag *d)
     return AN_OK;
 }
 
-/* ---- both operands packed ---- */
-
-typedef struct {
-    int64_t kc, k_steps;
-    size_t sums_bytes, piece_bytes; /* unfinished sums of a row of tiles; a widened piece of A */
-} near_plan;
-
-static near_plan near_make(const gemm_kernel *g, int64_t n, int64_t k)
-{
-    const int64_t tile = (int64_t)g->mr * g->nr * 4;
-    near_plan p = { .kc = g->kc, .k_steps = MAX(ceil_div(k, g->kc), 1) };
-    p.sums_bytes = (size_t)(tile * (p.k_steps > 1 ? MAX(ceil_div(n, g->nr), 1) : 1));
-    p.piece_bytes = g->expand ? ROUND_UP((size_t)(g->mr * g->kc) * sizeof(float), ALIGN) : 0;
-    return p;
-}
-
-bool gemm_packed_scratch_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes)
-{
-    packed_layout l;
-    if (!pack_layout(k, false, n, kk, &l) || l.panels > INT32_MAX / 4 / k->mr) return false;
-    near_plan p = near_make(k, n, kk);
-    *bytes = p.sums_bytes + p.piece_bytes + ALIGN;
-    return true;
-}
-
-/* The loops of a block, with nothing to share out, to pack or to ask for ahead: what takes longer than a product this small. */
-static an_status run_near(const gemm_call *c, diag *d)
-{
-    const gemm_kernel *g = c->kernel;
-    const near_plan p = near_make(g, c->n, c->k);
-    const gemm_epilogue *e = &c->epi;
-    const int64_t a_k = g->mr * pk_bytes(g->a_pk), b_k = g->nr * pk_bytes(g->b_pk), k_pad = ROUND_UP(c->k, (int64_t)g->k_align), c_bytes = c->c_type == DT_F32 ? 4 : 2;
-    const int64_t a_panel = ROUND_UP(ROUND_UP(c->a_k ? c->a_k : c->k, (int64_t)g->k_align) * a_k, (int64_t)ALIGN);
-    const int64_t b_panel = ROUND_UP(ROUND_UP(c->b_k ? c->b_k : c->k, (int64_t)g->k_align) * b_k, (int64_t)ALIGN);
-    const bool plain = c->c_type == DT_F32 && !e->scale && !e->bias && !e->residual && !e->gate && !e->accumulate && e->act == ACT_NONE;
-    if (c->scratch_bytes < p.sums_bytes + p.piece_bytes + ALIGN)
-        return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.sums_bytes + p.piece_bytes + ALIGN);
-    char *sums = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN, *piece = sums + p.sums_bytes;
-    if (g->begin) g->begin();
-    for (int64_t i = 0; i * g->mr < c->m; i++)
-        for (int64_t s = 0; s < p.k_steps; s++) {
-            const int64_t k0 = s * p.kc;
-            const bool last = s + 1 == p.k_steps;
-            const char *a = (const char *)c->a + i * a_panel + k0 * a_k;
-            tile_job t = { .k = MIN(p.kc, k_pad - k0), .a = g->expand ? piece : a, .b_step = b_k * g->b_kr, .rows = (int)MIN(c->m - i * g->mr, g->mr) };
-            if (g->expand) g->vec->expand(g->a_pk, a, (float *)(void *)piece, t.k * g->mr);
-            t.ahead[0].at = t.ahead[1].at = t.a;
-            for (int64_t j = 0; j * g->nr < c->n; j++) {
-                char *acc = sums + (p.k_steps > 1 ? j * g->mr * g->nr * 4 : 0);
-                t.b = (const char *)c->b_packed + j * b_panel + k0 * b_k;
-                t.cols = (int)MIN(c->n - j * g->nr, g->nr);
-                t.from = s ? acc : NULL;
-                const bool straight = last && plain && t.cols == g->nr && t.rows == g->mr;
-                t.to = straight ? (char *)c->c + (i * g->mr * c->ldc + j * g->nr) * c_bytes : acc;
-                t.to_ld = straight ? c->ldc * c_bytes : (int64_t)g->nr * 4;
-                g->tile(&t);
-                if (last && !straight) finish_tile(c, i, j, acc, NULL, NULL);
-            }
-        }
-    if (g->end) g->end();
-    return AN_OK;
-}
-
 an_status gemm_run(const gemm_call *c, diag *d)
 {
     const gemm_kernel *g = c->kernel;
@@ -919,19 +537,12 @@ an_status gemm_run(const gemm_call *c, diag *d)
     if (c->scratch_bytes < p.bytes) return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.bytes);
     if (!c->m || !c->n) return AN_OK;
     char *b = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
-    const gemm_epilogue *e = &c->epi;
     run_ctx x = { .c = c, .p = &p, .b = b, .queues = MIN(pool_threads(c->pool), QUEUES) };
     x.marks = (mark *)(void *)(b + p.b.bytes * (size_t)p.b_copies);
     x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes;
-    x.plain = c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->residual && !e->gate && !e->accumulate && e->act == ACT_NONE;
+    x.plain = is_plain(c);
     x.as_is = b_as_is(c);
-    parts_plan parts;
-    if (!c->a && c->b.col == 1 && k_parts(g, c->m, c->k) > 1) {
-        if (!parts_make(g, c->m, c->n, c->k, pool_threads(c->pool), &parts) || c->scratch_bytes < parts.bytes)
-            return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, parts.bytes);
-        run_by_k(c, &x, &parts, b);
-        return AN_OK;
-    }
+    if (!c->a && c->b.col == 1 && gemm_by_parts(g, c->m, c->k)) return run_parts(c, x.as_is, d);
     const bool there = c->same_b && p.stripes == 1; /* of several stripes only the last would still be there */
     an_status st = there ? stripe_begin(c, &p, 0, b, &x.pack, d) : AN_OK;
     pool_enter(c->pool);

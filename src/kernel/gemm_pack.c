@@ -2,9 +2,9 @@
  * (A) or column scales (B). Panels are tasks; long panels are cut along k so that few panels still use every thread. */
 #include <math.h>
 
-#include "kernel/gemm_pack_int.h"
+#include "kernel/gemm_run_int.h"
 
-enum { ALIGN = 64, CUT_BYTES = 1 << 16 /* source of one task: some microseconds of work */, RUN_BYTES = 1024, K_UNIT = 64 /* a multiple of every kr */ };
+enum { CUT_BYTES = 1 << 16 /* source of one task: some microseconds of work */, RUN_BYTES = 1024, K_UNIT = 64 /* a multiple of every kr */ };
 
 static bool grow(size_t *sum, int64_t a, int64_t b, int64_t each)
 {
@@ -113,4 +113,26 @@ bool pack_begin(pack_ctx *out, const gemm_kernel *g, bool is_a, int64_t lanes, i
     x.n_tasks = (x.l.panels + x.group - 1) / x.group * x.cuts;
     *out = x;
     return true;
+}
+
+void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t kn, int64_t from, int64_t to, char *piece)
+{
+    const gemm_kernel *g = c->kernel;
+    const gemm_view *v = is_a ? &c->a_view : &c->b;
+    const int64_t size = view_bytes(v->type), width = is_a ? g->mr : g->nr, lane = is_a ? v->row : v->col, along = is_a ? v->col : v->row;
+    pack_job j = {
+        .src = (const char *)v->at + (panel * width * lane + k0 * along) * size,
+        .type = v->type,
+        .lane_stride = lane * size,
+        .k_stride = along * size,
+        .lanes = MIN((is_a ? c->m : c->n) - panel * width, width),
+        .k = MIN(c->k - k0, kn),
+        .k0 = from,
+        .k1 = to,
+        .width = (int)width,
+        .kr = is_a ? g->a_kr : g->b_kr,
+        .pk = !is_a ? g->b_pk : !g->expand ? g->a_pk : g->a_pk == PK_F16 ? PK_F32_OF_F16 : PK_F32_OF_BF16,
+        .dst = piece,
+    };
+    g->vec->pack(&j);
 }

@@ -4,6 +4,8 @@
 
 #include "kernel/gemm_int.h"
 
+enum { ALIGN = 64 }; /* of packed operands and of what lies in scratch */
+
 typedef struct {
     int width, kr;
     gemm_pk pk;
