@@ -265,6 +265,8 @@ typedef struct {
     size_t n_wrt;
     double loss_scale;          /* 0: 1 */
     const char *conv_form;      /* weight gradient of a convolution: "patches" (NULL), "input-patches", "no-width-offset" */
+    const an_array *const *sample; /* an array for every input, found by its name: hazards then tell what reaches each slice with them. NULL: what is known of any */
+    size_t n_sample;
 } an_grad_options;
 /* Adds an output grad_NAME for each; what was returned before stays. AN_INPUT: the loss is not one float, a value does not reach it;
  * AN_UNSUPPORTED: an operation has no gradient. Messages name it. hazards (may be NULL): yours, a line for each slice that can pass

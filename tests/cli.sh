@@ -353,6 +353,8 @@ empty() {
     has "grad --check, slices of m1" out '^{"kind":"hazard","op":"slice'
     t "grad --check, without width offsets" 0 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --conv-form no-width-offset
     has "grad --check, without width offsets" out 'no slice can pass'
+    t "grad, numbers without a check" 2 $anneal grad "$tmp/c.ann" --loss loss --wrt w --in x=x.npy
+    t "grad --check, numbers that are not there" 3 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --in "x=$tmp/nowhere.npy"
     # training a language model
     lt="--model tiny --engine cpu --threads 1 --batch 2 --seq 16 --steps 4"
     t "train tiny" 0 $anneal train $lt --json --save "$tmp/lt" --plot "$tmp/p.svg" --csv "$tmp/p.csv" --profile "$tmp/p.json"

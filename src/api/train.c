@@ -77,14 +77,68 @@ static void put_hazard(strbuf *b, const grad_hazard *h, an_format f)
     sb_putc(b, '\n');
 }
 
-static an_status hazards_of(const graph *g, const grad_info *info, double scale, char **out, an_format f, diag *d)
+/* One tensor per input in the graph's order, rounded to the input's type as the engine would get them. */
+static an_status sample_of(const graph *g, const an_grad_options *o, arena *mem, tensor64 **out, diag *d)
+{
+    *out = NULL;
+    if (!o->sample) return AN_OK;
+    for (size_t k = 0; k < o->n_sample; k++) {
+        an_array_info a;
+        an_array_get(o->sample[k], &a);
+        val v = graph_find(g, a.name);
+        if (!v.i || graph_maker(g, v)->op != OP_INPUT) return diag_fail(d, AN_INPUT, NOWHERE, "sample %.80s is no input of %s", a.name, g->title);
+    }
+    if (!(*out = TAKE(mem, tensor64, g->inputs.n))) return diag_nomem(d);
+    for (size_t i = 0; i < g->inputs.n; i++) {
+        const value *v = graph_value(g, g->inputs.at[i]);
+        const ttype *t = &v->type;
+        an_array_info a = { 0 };
+        int64_t n;
+        bool same = false;
+        for (size_t k = 0; k < o->n_sample && !same; k++) {
+            an_array_get(o->sample[k], &a);
+            same = !strcmp(a.name, v->name);
+        }
+        if (!same) return diag_fail(d, AN_INPUT, NOWHERE, "there is no sample of the input %s", v->name);
+        same = shape_elems(&t->sh, &n) && a.rank == t->sh.rank;
+        for (int k = 0; same && k < a.rank; k++) same = a.dim[k] == t->sh.d[k];
+        if (!same) {
+            strbuf b = { 0 };
+            sb_shape(&b, &t->sh);
+            diag_fail(d, AN_INPUT, NOWHERE, "the sample of %s has another shape; wanted %s", v->name, b.at ? b.at : "?");
+            return sb_free(&b), d->st;
+        }
+        dtype from = dtype_from_name(a.dtype, strlen(a.dtype));
+        (*out)[i] = (tensor64){ *t, TAKE(mem, double, n) };
+        if (!(*out)[i].x) return diag_nomem(d);
+        for (int64_t k = 0; k < n; k++) (*out)[i].x[k] = dtype_round(t->dt, dtype_load(from, a.data, k));
+    }
+    return AN_OK;
+}
+
+static bool has_op(const graph *g, op_id op)
+{
+    for (size_t i = 1; i < g->nodes.n; i++)
+        if (g->nodes.at[i].op == op) return true;
+    return false;
+}
+
+static an_status hazards_of(const graph *g, const an_grad_options *o, const grad_options *go, char **out, an_format f, diag *d)
 {
     arena mem = { 0 };
     grad_hazard *h;
     size_t n;
+    bool grows = false;
     strbuf b = { 0 };
-    an_status st = grad_preflight(g, info, scale, NULL, &mem, &h, &n, d);
-    for (size_t i = 0; !st && i < n; i++) put_hazard(&b, &h[i], f);
+    tensor64 *sample;
+    an_status st = sample_of(g, o, &mem, &sample, d);
+    if (!st) st = grad_preflight(g, go->info, o->loss_scale == 0 ? 1 : o->loss_scale, sample, &mem, &h, &n, d);
+    for (size_t i = 0; !st && i < n; i++) {
+        put_hazard(&b, &h[i], f);
+        grows = grows || h[i].scales;
+    }
+    if (grows && f == AN_TEXT && go->conv_weight == GRAD_CONV_PATCHES && has_op(g, OP_CONV))
+        sb_puts(&b, "fix: the forms input-patches and no-width-offset of a convolution's weight gradient have no slice that carries the loss scale; the second has none with a width offset\n");
     arena_free(&mem);
     if (st) return sb_free(&b), st;
     *out = api_take(&b);
@@ -113,7 +167,7 @@ static an_status differentiate(graph *g, const an_grad_options *o, char **hazard
         graph_output(g, name, out[i]);
     }
     TRY(graph_finish(g, d));
-    return hazards ? hazards_of(g, &info, o->loss_scale == 0 ? 1 : o->loss_scale, hazards, f, d) : AN_OK;
+    return hazards ? hazards_of(g, o, &go, hazards, f, d) : AN_OK;
 }
 
 an_status an_program_differentiate(an_program *p, const an_grad_options *o, char **hazards, an_format f, an_error *e)

@@ -106,6 +106,42 @@ int args_without(const args *a, const char *verb, const char *const *names)
 
 an_format arg_format(const args *a) { return arg_on(a, "json") ? AN_JSON : arg_on(a, "markdown") ? AN_MARKDOWN : AN_TEXT; }
 
+char *pair_name(const char *pair, const char *option_name, const char **file)
+{
+    const char *eq = strchr(pair, '=');
+    if (!eq || eq == pair || !eq[1]) {
+        say(AN_USAGE, "--%s wants NAME=FILE.npy, got \"%s\"", option_name, pair);
+        return NULL;
+    }
+    size_t n = (size_t)(eq - pair);
+    char *name = malloc(n + 1);
+    if (!name) {
+        say(AN_NOMEM, "out of memory");
+        return NULL;
+    }
+    memcpy(name, pair, n);
+    name[n] = 0;
+    *file = eq + 1;
+    return name;
+}
+
+int read_arrays(const args *a, const char *option_name, an_array **out, size_t *n)
+{
+    *n = 0;
+    for (size_t i = 0; i < a->n_list; i++) {
+        const char *file;
+        if (strcmp(a->list[i].option, option_name)) continue;
+        char *name = pair_name(a->list[i].value, option_name, &file);
+        if (!name) return an_exit_code(AN_USAGE);
+        an_error e = { 0 };
+        an_status st = an_array_read(&out[*n], name, file, &e);
+        free(name);
+        if (st) return say_error(NULL, &e); /* the reader names the file */
+        ++*n;
+    }
+    return 0;
+}
+
 const option table_options[] = {
     { "json", NULL, NULL, "one object per line" },
     { "markdown", NULL, NULL, "as a document" },

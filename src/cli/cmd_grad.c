@@ -13,6 +13,7 @@ const option grad_options[] = {
     { "loss-scale", "X", "1", "gradient of the loss" },
     { "conv-form", "FORM", "patches", "weight gradient of convolutions: patches, input-patches, no-width-offset" },
     { "check", NULL, NULL, "slices that can pass the range of m1 and m2, and what --engine refuses, instead of the program" },
+    { "in", "NAME=F.npy", NULL, "with --check: numbers for an input, once for each; what reaches the slices is then known, and so is the largest safe loss scale" },
     { "engine", "E", NULL, "soft:m1 … soft:m5: make the result fit this chip" },
     { "emit", "mil|mil-ios16|graph|dot", "graph", "what to write" },
     { "json", NULL, NULL, "findings as one object per line" },
@@ -33,12 +34,13 @@ static size_t split(char *text, const char ***names)
     return k;
 }
 
-static int differentiate(const args *a, an_program *p, const char *file, char **hazards)
+static int differentiate(const args *a, an_program *p, const char *file, const an_array *const *sample, size_t n_sample, char **hazards)
 {
     an_error e = { 0 };
     char *end, *copy = NULL;
     const char **names = NULL, *scale = arg_of(a, "loss-scale"), *wrt = arg_of(a, "wrt");
-    an_grad_options o = { .loss = arg_of(a, "loss"), .conv_form = arg_of(a, "conv-form"), .loss_scale = strtod(scale, &end) };
+    an_grad_options o = { .loss = arg_of(a, "loss"), .conv_form = arg_of(a, "conv-form"), .loss_scale = strtod(scale, &end),
+                          .sample = n_sample ? sample : NULL, .n_sample = n_sample };
     if (end == scale || *end || !(o.loss_scale > 0)) return say(AN_USAGE, "--loss-scale wants a positive number, got \"%s\"", scale);
     if (!o.loss) return say(AN_USAGE, "grad wants --loss NAME: the value to differentiate");
     if (wrt) {
@@ -69,12 +71,12 @@ static int check_on(const args *a, an_program *p, const char *chip, const char *
     return code;
 }
 
-static int grad_of(const args *a, an_program *p, const char *file)
+static int grad_of(const args *a, an_program *p, const char *file, const an_array *const *sample, size_t n_sample)
 {
     const char *engine = arg_of(a, "engine"), *chip = engine && !strncmp(engine, "soft:", 5) ? engine + 5 : NULL;
     char *hazards = NULL;
     an_error e = { 0 };
-    int code = differentiate(a, p, file, &hazards);
+    int code = differentiate(a, p, file, sample, n_sample, &hazards);
     bool check = arg_on(a, "check");
     if (!code && check) {
         if (!*hazards && !arg_on(a, "json")) puts("no slice can pass the range of m1 and m2");
@@ -92,7 +94,7 @@ static int grad_of(const args *a, an_program *p, const char *file)
 /* Gradients of a language model by its tensors, as a file. */
 static int grad_model(const args *a)
 {
-    static const char *const others[] = { "loss", "wrt", "loss-scale", "conv-form", "emit", NULL };
+    static const char *const others[] = { "loss", "wrt", "loss-scale", "conv-form", "emit", "in", NULL };
     const char *model = arg_of(a, "model"), *tokens = arg_of(a, "tokens"), *out = arg_of(a, "out"), *engine = arg_of(a, "engine");
     long threads = 0;
     an_array *ids = NULL;
@@ -122,16 +124,24 @@ int cmd_grad(const args *a)
     if (a->n_files != 1) return say(AN_USAGE, "grad takes one file of MIL or graph text, got %d", a->n_files);
     const char *engine = arg_of(a, "engine"), *path = a->files[0], *shown = strcmp(path, "-") ? path : "<stdin>";
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    if (arg_on(a, "in") && !arg_on(a, "check")) return say(AN_USAGE, "grad --in goes with --check");
     file_bytes f;
     int code = read_text(path, &f);
     if (code) return code;
+    size_t n_sample = 0;
+    an_array **sample = calloc(a->n_list + 1, sizeof *sample);
+    if (!sample) code = say(AN_NOMEM, "out of memory");
+    else code = read_arrays(a, "in", sample, &n_sample);
     an_program *p = NULL;
     an_error e = { 0 };
     char *dir = folder_of(path);
-    if (!dir) code = say(AN_NOMEM, "out of memory");
+    if (code) { /* said */ }
+    else if (!dir) code = say(AN_NOMEM, "out of memory");
     else if (is_graph_text((const char *)f.at, f.n)) code = an_program_from_graph(&p, (const char *)f.at, f.n, &e) ? say_error(shown, &e) : 0;
     else code = an_program_from_mil(&p, (const char *)f.at, f.n, &(an_read_options){ .model_dir = dir }, &e) ? say_error(shown, &e) : 0;
-    if (!code) code = grad_of(a, p, shown);
+    if (!code) code = grad_of(a, p, shown, (const an_array *const *)sample, n_sample);
+    for (size_t i = 0; i < n_sample; i++) an_array_free(sample[i]);
+    free(sample);
     an_program_free(p);
     file_drop(&f);
     free(dir);

@@ -12,26 +12,6 @@ const option run_options[] = {
     { NULL, NULL, NULL, NULL },
 };
 
-/* "NAME=FILE": the name copied, *file pointing behind the sign. NULL after saying what is wrong. */
-static char *name_of(const char *pair, const char *option_name, const char **file)
-{
-    const char *eq = strchr(pair, '=');
-    if (!eq || eq == pair || !eq[1]) {
-        say(AN_USAGE, "--%s wants NAME=FILE.npy, got \"%s\"", option_name, pair);
-        return NULL;
-    }
-    size_t n = (size_t)(eq - pair);
-    char *name = malloc(n + 1);
-    if (!name) {
-        say(AN_NOMEM, "out of memory");
-        return NULL;
-    }
-    memcpy(name, pair, n);
-    name[n] = 0;
-    *file = eq + 1;
-    return name;
-}
-
 typedef struct {
     an_array **in;
     char **want;
@@ -43,23 +23,12 @@ typedef struct {
 static int read_pairs(const args *a, job *j)
 {
     for (size_t i = 0; i < a->n_list; i++) {
-        const char *file, *opt = a->list[i].option;
-        bool in = !strcmp(opt, "in");
-        if (!in && strcmp(opt, "out")) continue;
-        char *name = name_of(a->list[i].value, opt, &file);
+        if (strcmp(a->list[i].option, "out")) continue;
+        char *name = pair_name(a->list[i].value, "out", &j->out_file[j->n_out]);
         if (!name) return an_exit_code(AN_USAGE);
-        if (!in) {
-            j->want[j->n_out] = name;
-            j->out_file[j->n_out++] = file;
-            continue;
-        }
-        an_error e = { 0 };
-        an_status st = an_array_read(&j->in[j->n_in], name, file, &e);
-        free(name);
-        if (st) return say_error(NULL, &e); /* the reader names the file */
-        j->n_in++;
+        j->want[j->n_out++] = name;
     }
-    return 0;
+    return read_arrays(a, "in", j->in, &j->n_in);
 }
 
 static int run_job(const args *a, const char *path, const file_bytes *f, job *j)

@@ -144,6 +144,54 @@ static void gradients(void **state)
     an_program_free(p);
 }
 
+/* The preflight with numbers: x of ones and w of threes make y = 27 inside; its gradient is 2 y scale / 256 */
+static void hazards_of_a_sample(void **state)
+{
+    (void)state;
+    static const char conv[] = "graph \"c\"\nx = input fp16[1, 3, 8, 8]\nw = input fp16[4, 3, 3, 3]\ny = conv(x, w) {pad_type=\"same\"}\ns = square(y)\n"
+                               "loss = reduce_mean(s) {axes=[0, 1, 2, 3], keep_dims=true}\nreturn loss\n";
+    static const char *const wrt[] = { "w" };
+    static const struct {
+        double scale;
+        const char *form, *says;
+    } rows[] = { { 65536, NULL, "41472 can reach it; a loss scale up to 6469.53 is safe\n" }, { 65536, "patches", "fix: the forms input-patches and no-width-offset" },
+                 { 6464, NULL, NULL }, { 65536, "input-patches", NULL }, { 65536, "no-width-offset", NULL } };
+    float ones[192], threes[108];
+    for (int i = 0; i < 192; i++) ones[i] = 1;
+    for (int i = 0; i < 108; i++) threes[i] = 3;
+    an_array *in[3];
+    OK(an_array_new(&in[0], "w", "fp32", 4, (const int64_t[]){ 4, 3, 3, 3 }, threes, &error));
+    OK(an_array_new(&in[1], "x", "fp32", 4, (const int64_t[]){ 1, 3, 8, 8 }, ones, &error));
+    OK(an_array_new(&in[2], "v", "fp32", 1, (const int64_t[]){ 4 }, ones, &error));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        an_program *p;
+        char *said = NULL;
+        an_error e = { 0 };
+        OK(an_program_from_graph(&p, conv, strlen(conv), &error));
+        an_grad_options o = { .loss = "loss", .wrt = wrt, .n_wrt = 1, .loss_scale = rows[i].scale, .conv_form = rows[i].form, .sample = (const an_array *const *)in, .n_sample = 2 };
+        if (an_program_differentiate(p, &o, &said, AN_TEXT, &e)) fail_msg("%s", e.message);
+        if (rows[i].says ? !strstr(said, rows[i].says) : *said) fail_msg("row %zu said \"%s\"", i, said);
+        an_free(said);
+        an_program_free(p);
+    }
+    static const struct {
+        size_t first, n;
+        const char *says;
+    } wrong[] = { { 0, 1, "there is no sample of the input x" }, { 1, 2, "sample v is no input of c" } };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        an_program *p;
+        char *said = NULL;
+        an_error e = { 0 };
+        OK(an_program_from_graph(&p, conv, strlen(conv), &error));
+        an_grad_options o = { .loss = "loss", .wrt = wrt, .n_wrt = 1, .sample = (const an_array *const *)in + wrong[i].first, .n_sample = wrong[i].n };
+        assert_int_equal(an_program_differentiate(p, &o, &said, AN_TEXT, &e), AN_INPUT);
+        assert_non_null(strstr(e.message, wrong[i].says));
+        assert_null(said);
+        an_program_free(p);
+    }
+    for (int i = 0; i < 3; i++) an_array_free(in[i]);
+}
+
 static void calls(void **state)
 {
     (void)state;
@@ -258,7 +306,7 @@ static void a_parameter_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_and_reading_back), cmocka_unit_test(a_file_goes_on), cmocka_unit_test(gradients), cmocka_unit_test(calls),
+        cmocka_unit_test(steps_and_reading_back), cmocka_unit_test(a_file_goes_on), cmocka_unit_test(gradients), cmocka_unit_test(hazards_of_a_sample), cmocka_unit_test(calls),
         cmocka_unit_test(refusals), cmocka_unit_test(a_parameter_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
