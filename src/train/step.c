@@ -241,6 +241,33 @@ static void read_ctl(builder *w)
     }
 }
 
+/* A chip whose slices with a width offset end at 4094: those of the backward pass grow with the loss scale, and what reaches them is not known before
+ * running. Said once, since a scale that is too large shows as updates that are skipped and nothing else. */
+static an_status warn_of_slices(builder *w, const grad_info *info)
+{
+    trainer *t = w->t;
+    grad_hazard *h;
+    arena mem = { 0 };
+    size_t n, grows = 0, first = 0;
+    if (!t->o.warn || !t->chip || !(chip_limit(t->chip, "f_slice_x16") > 0)) return AN_OK;
+    an_status st = grad_preflight(w->c.g, info, t->scale.scale, NULL, &mem, &h, &n, w->d);
+    for (size_t i = 0; !st && i < n; i++)
+        if (h[i].scales && !grows++) first = i;
+    if (grows) {
+        strbuf b = { 0 };
+        sb_printf(&b, "%s %s", h[first].mil, h[first].name);
+        if (grows > 1) sb_printf(&b, " and %zu more of the gradient's slices have", grows - 1);
+        else sb_puts(&b, " of the gradient has");
+        sb_printf(&b, " a width offset and carry the loss scale of %g: above %g they give infinity on %s, and the update is skipped", t->scale.scale, GRAD_WIDTH_LIMIT,
+                  device_name(t->dev));
+        if (t->o.conv_weight == GRAD_CONV_PATCHES) sb_puts(&b, "; the convolution's gradient has forms without them: input-patches, no-width-offset");
+        if (!b.oom) t->o.warn(t->o.user, b.at);
+        sb_free(&b);
+    }
+    arena_free(&mem);
+    return st;
+}
+
 /* Gradients by the parameters' values, in the type of the state, accumulated ones added. */
 static an_status differentiate(builder *w, bool first)
 {
@@ -251,7 +278,8 @@ static an_status differentiate(builder *w, bool first)
     if (!wrt || !out) return diag_nomem(w->d);
     for (size_t i = 0; i < t->params.n; i++)
         if (!t->params.at[i].frozen) wrt[n++] = w->c.map[t->params.at[i].v.i];
-    grad_options go = { .loss_scale = t->scale.scale, .conv_weight = t->o.conv_weight, .scatter = !t->chip };
+    grad_info info = { 0 };
+    grad_options go = { .loss_scale = t->scale.scale, .conv_weight = t->o.conv_weight, .scatter = !t->chip, .info = &info };
     val *keep = TAKE(&g->mem, val, t->o.n_keep + 1);
     if (!keep) return diag_nomem(w->d);
     for (size_t i = 0; i < t->o.n_keep; i++) keep[i] = w->c.map[t->o.keep[i].i];
@@ -264,6 +292,7 @@ static an_status differentiate(builder *w, bool first)
         go.seed = graph_op(g, OP_RESHAPE, &seed, 1, &at, 1);
     }
     TRY(grad_build(g, loss, wrt, n, out, &go, w->d));
+    if (!first) TRY(warn_of_slices(w, &info));
     n = 0;
     for (size_t i = 0; i < t->params.n; i++) {
         const param *p = &t->params.at[i];
