@@ -18,6 +18,7 @@ enum {
     PATH_MOST = 512,
 };
 #define TEXT_LIMIT ((size_t)1 << 28)
+#define PIXEL_MOST 65504.0 /* of fp16 */
 
 /* ---- images ---- */
 
@@ -72,7 +73,13 @@ static an_status images_of(const idx_array *a, const char *path, train_images *i
     if (a->dt == DT_U8)
         for (int64_t i = 0; i < a->count; i++) im->x[i] = (float)a->data[i] / 255.0f;
     else
-        for (int64_t i = 0; i < a->count; i++) im->x[i] = (float)idx_load(a, i);
+        for (int64_t i = 0; i < a->count; i++) {
+            double x = idx_load(a, i);
+            im->x[i] = (float)x;
+            if (isfinite(x) && fabs(x) > PIXEL_MOST)
+                return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: image %lld has %g at row %lld, column %lld, wanted at most %g, the largest number of chips", path,
+                                 (long long)(i / (im->h * im->w)), x, (long long)(i % (im->h * im->w) / im->w), (long long)(i % im->w), PIXEL_MOST);
+        }
     return AN_OK;
 }
 

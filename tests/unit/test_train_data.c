@@ -99,6 +99,9 @@ static void bad_folders(void **state)
     memcpy(f + 4 * (784 + 28 * 2 + 5), "\x7f\xc0\0\0", 4); /* NaN */
     put("train-images-idx3-ubyte", 0x0d, 3, (const uint32_t[]){ 3, 28, 28 }, f, sizeof f);
     refused("train-images-idx3-ubyte: image 1 has NaN at row 2, column 5");
+    memcpy(f + 4 * (784 + 28 * 2 + 5), "\xc7\x80\0\0", 4); /* -65536 */
+    put("train-images-idx3-ubyte", 0x0d, 3, (const uint32_t[]){ 3, 28, 28 }, f, sizeof f);
+    refused("train-images-idx3-ubyte: image 1 has -65536 at row 2, column 5, wanted at most 65504");
     char path[100];
     snprintf(path, sizeof path, "%s/t10k-images.idx3-ubyte", dir);
     unlink(path);
