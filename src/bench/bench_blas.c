@@ -12,6 +12,23 @@ static const struct {
     { "blis", { "libblis.so.4", "libblis.so.3", "libblis.so" }, "bli_thread_set_num_threads" },
 };
 
+/* Told before they are loaded, unless the caller has said otherwise. Neither knows the newer ones of these machines by name, and
+ * falls back to vectors of half or a quarter of the width; OpenBLAS's threads go on spinning after a call, which slows whoever is next. */
+static const struct {
+    const char *name, *value;
+    bool wide; /* for a machine of 512 bits */
+} hints[] = {
+    { "OPENBLAS_THREAD_TIMEOUT", "4", false },
+    { "OPENBLAS_CORETYPE", "SkylakeX", true },
+    { "BLIS_ARCH_TYPE", "0", true }, /* skx */
+};
+
+#if defined(__x86_64__)
+enum { WIDE = ISA_AVX512 };
+#else
+enum { WIDE = ISA_NONE };
+#endif
+
 static void *open_in(const char *dirs, const char *file)
 {
     void *h = NULL;
@@ -32,8 +49,10 @@ static void find(void *library, const char *name, void *to)
     memcpy(to, &f, sizeof f);
 }
 
-blas_sgemm *bench_blas(size_t i, int threads, const char **name)
+blas_sgemm *bench_blas(size_t i, int threads, uint32_t isa, const char **name)
 {
+    for (size_t k = 0; k < COUNT(hints); k++)
+        if (!hints[k].wide || (isa & WIDE)) (void)setenv(hints[k].name, hints[k].value, 0);
     *name = i < COUNT(libs) ? libs[i].name : NULL;
     void *h = NULL;
     for (size_t k = 0; *name && k < COUNT(libs[i].files) && !h; k++) {

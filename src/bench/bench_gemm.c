@@ -138,7 +138,7 @@ static an_status one(bench *b, const gemm_kernel *g, const char *by, size_t i)
     if (!st) st = run(&p, b->d);
     if (!st) st = check(&p, what, math == GEMM_I8 ? 0x1p-7 : math == GEMM_BF16 ? 0x1p-7 : 2e-6 * sqrt((double)cases[i].k), b->d);
     for (size_t l = 0; math == GEMM_F32 && l < BLAS_MOST; l++) {
-        peers[l] = (peer){ .sgemm = bench_blas(l, threads, &names[n]), .p = &p };
+        peers[l] = (peer){ .sgemm = bench_blas(l, threads, b->isa, &names[n]), .p = &p };
         if (peers[l].sgemm) fn[n] = run_peer, user[n++] = &peers[l];
     }
     double ops = 2.0 * (double)cases[i].m * (double)cases[i].n * (double)cases[i].k;

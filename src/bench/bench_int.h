@@ -45,7 +45,7 @@ void bench_row(bench *b, const char *name, const char *what, timing t, double wo
  * past the last. */
 typedef void blas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
 enum { BLAS_ROW_MAJOR = 101, BLAS_PLAIN = 111, BLAS_TRANS = 112, BLAS_MOST = 2 };
-blas_sgemm *bench_blas(size_t i, int threads, const char **name);
+blas_sgemm *bench_blas(size_t i, int threads, uint32_t isa, const char **name);
 
 /* A graph compiled and loaded, its buffers filled with numbers from -scale to scale. */
 typedef struct {
