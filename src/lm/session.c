@@ -63,7 +63,10 @@ static an_status open_session(lm_session *s, const lm_session_options *o, diag *
     s->rope_step = TAKE(&s->mem, double, (size_t)c->head_dim);
     s->rows = malloc((size_t)(2 * LM_FILL_TOKENS * c->dim * pool_threads(lm_threads(s->m))) * sizeof *s->rows);
     s->logits = malloc((size_t)c->vocab * LM_EACH_TOKENS * sizeof *s->logits);
-    if (!s->rope_step || !s->rows || !s->logits) return diag_nomem(d);
+    size_t turns;
+    if (!dtype_bytes(c->dt, c->head_dim * s->C, &turns)) return diag_nomem(d);
+    if (c->rope != MODEL_ROPE_NONE) s->rope = malloc(turns);
+    if (!s->rope_step || !s->rows || !s->logits || (c->rope != MODEL_ROPE_NONE && !s->rope)) return diag_nomem(d);
     model_rope_steps(c, s->rope_step, &s->rope_scale);
     return make_surfaces(s, d);
 }
@@ -89,6 +92,7 @@ void lm_session_close(lm_session *s)
     if (s->own_device) device_close(s->dev);
     dev_cache_close(s->cache);
     free(s->rows);
+    free(s->rope);
     free(s->logits);
     tok_ids_free(&s->ids);
     arena_free(&s->mem);
@@ -161,13 +165,28 @@ static an_status put_columns(const fill_job *j, int64_t t0, int64_t n, float *ro
     return AN_OK;
 }
 
+/* Pair i of rope's inputs. A position's turn is always the same: it is kept once it has been computed. */
+static void put_turns(const fill_job *j, int64_t i)
+{
+    const lm_session *s = j->s;
+    const int64_t T = j->p->T, first = s->rope_known, end = j->at[0] + T, unit = dtype_bits(s->c.dt) / 8;
+    char *co = s->rope + 2 * i * s->C * unit, *si = co + s->C * unit;
+    int64_t at[2];
+    if (end > first) model_rope_run(s->rope_step[i], s->rope_scale, first, end - first, s->c.dt, co + first * unit, si + first * unit);
+    model_rope_channels(&s->c, i, &at[0], &at[1]);
+    for (int k = 0; k < 2; k++) {
+        memcpy((char *)j->co + at[k] * T * unit, co + j->at[0] * unit, (size_t)(T * unit));
+        memcpy((char *)j->si + at[k] * T * unit, si + j->at[0] * unit, (size_t)(T * unit));
+    }
+}
+
 static void fill_task(void *ctx, int64_t task, int thread)
 {
     fill_job *j = ctx;
     lm_session *s = j->s;
     diag d = { 0 };
     int64_t t0 = task * LM_FILL_TOKENS;
-    if (task >= j->groups) model_rope_pair(&s->c, s->rope_step, s->rope_scale, j->at, j->p->T, task - j->groups, s->c.dt, j->co, j->si);
+    if (task >= j->groups) put_turns(j, task - j->groups);
     else if (put_columns(j, t0, MIN(LM_FILL_TOKENS, j->p->T - t0), s->rows + thread * 2 * LM_FILL_TOKENS * s->c.dim, &d) && !atomic_exchange(&j->failed, 1)) j->why = d;
 }
 
@@ -194,6 +213,7 @@ static an_status fill(lm_session *s, const step_program *p, const uint32_t *ids,
         if (pick) dtype_store(c->dt, pick, t, t == n - 1);
     }
     if (!st) pool_run(j.groups > 1 ? lm_threads(s->m) : NULL, fill_task, &j, j.groups + (j.co ? c->head_dim / 2 : 0));
+    if (!st && j.co) s->rope_known = MAX(s->rope_known, p0 + T);
     if (atomic_load(&j.failed)) st = diag_fail(d, j.why.st, j.why.at, "%s", j.why.msg);
     if (!st && pos) memcpy(pos, at, (size_t)T * sizeof *at);
     if (!st && mask) decoder_mask(c, at, T, s->C, c->dt, mask);

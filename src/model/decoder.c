@@ -28,16 +28,18 @@ static val reshape(graph *g, val x, const int64_t *d, int rank)
 
 /* ---- rotary tables ---- */
 
-void model_rope_pair(const model_config *c, const double *step, double scale, const int32_t *pos, int64_t T, int64_t i, dtype dt, void *cos_to, void *sin_to)
+void model_rope_channels(const model_config *c, int64_t i, int64_t *a, int64_t *b)
 {
     bool half = c->rope == MODEL_ROPE_HALF;
-    int64_t a = half ? i : 2 * i, b = half ? i + c->head_dim / 2 : 2 * i + 1, row = T * dtype_bits(dt) / 8;
-    for (int64_t t = 0; t < T; t++) {
-        dtype_store(dt, cos_to, a * T + t, scale * cos((double)pos[t] * step[i]));
-        dtype_store(dt, sin_to, a * T + t, scale * sin((double)pos[t] * step[i]));
+    *a = half ? i : 2 * i, *b = half ? i + c->head_dim / 2 : 2 * i + 1;
+}
+
+void model_rope_run(double step, double scale, int64_t first, int64_t n, dtype dt, void *cos_to, void *sin_to)
+{
+    for (int64_t t = 0; t < n; t++) {
+        dtype_store(dt, cos_to, t, scale * cos((double)(first + t) * step));
+        dtype_store(dt, sin_to, t, scale * sin((double)(first + t) * step));
     }
-    memcpy((char *)cos_to + b * row, (char *)cos_to + a * row, (size_t)row); /* they share their angle */
-    memcpy((char *)sin_to + b * row, (char *)sin_to + a * row, (size_t)row);
 }
 
 static void make_rope(maker *m)

@@ -12,7 +12,7 @@
  *
  * DECODER_STEP: T tokens at given positions, reading and extending the cache.
  *   x                 [1, D, 1, T]: embedding rows (plus learned positions): the table stays in its file, the host reads T rows
- *   rope_cos rope_sin [1, HD, 1, T] with a rotation: model_rope_pair of each pair of channels
+ *   rope_cos rope_sin [1, HD, 1, T] with a rotation: model_rope_run of each channel, by model_rope_channels
  *   pos               int32 [T]: where each token's key and value go in the cache; it sees the positions up to its own.
  *                     With `chip` instead: mask [1, 1, T, C], 0 or -1e4 added to the scores, and place [1, 1, C, T], 1 where token
  *                     t is stored at position c: decoder_mask and decoder_place fill them
@@ -54,8 +54,10 @@ typedef struct {
 an_status decoder_build(const model_config *c, const decoder_options *o, const model_source *src, decoder *out, diag *d) MUST_CHECK;
 
 /* ---- what the host sends ---- */
-/* The two channels of pair i of the rope inputs, for T positions: channel j of position t at [j * T + t]. step and scale: model_rope_steps. */
-void model_rope_pair(const model_config *c, const double *step, double scale, const int32_t *pos, int64_t T, int64_t i, dtype dt, void *cos_to, void *sin_to);
+/* Rope inputs: the two channels of pair i, which share their angle; what stands there at positions first .. first + n - 1. step and scale: of
+ * that pair, model_rope_steps. */
+void model_rope_channels(const model_config *c, int64_t i, int64_t *a, int64_t *b);
+void model_rope_run(double step, double scale, int64_t first, int64_t n, dtype dt, void *cos_to, void *sin_to);
 void decoder_mask(const model_config *c, const int32_t *pos, int64_t T, int64_t C, dtype dt, void *to);
 void decoder_place(const int32_t *pos, int64_t T, int64_t C, dtype dt, void *to);
 

@@ -218,7 +218,14 @@ static double *step_column(const model_config *c, int64_t T, int which, const in
 {
     double *x = room(c->head_dim * T), *y = room(c->head_dim * T), *step = room(c->head_dim), scale;
     model_rope_steps(c, step, &scale);
-    for (int64_t i = 0; i < c->head_dim / 2; i++) model_rope_pair(c, step, scale, pos, T, i, DT_F64, x, y);
+    for (int64_t i = 0; i < c->head_dim / 2; i++) {
+        int64_t a, b;
+        model_rope_channels(c, i, &a, &b);
+        for (int64_t t = 0; t < T; t++) {
+            model_rope_run(step[i], scale, pos[t], 1, DT_F64, &x[a * T + t], &y[a * T + t]);
+            x[b * T + t] = x[a * T + t], y[b * T + t] = y[a * T + t];
+        }
+    }
     for (int64_t i = 0; i < c->head_dim * T; i++) x[i] = rc(c, x[i]), y[i] = rc(c, y[i]);
     return which ? y : x;
 }
