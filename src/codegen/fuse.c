@@ -215,27 +215,24 @@ void fuse_passes(cg *c)
 
 static bool keeps_wide(const cg *c) { return !c->soft; }
 
-/* Append the chain a, whose result is input `on` of b, in front of b's steps. */
-static bool absorb(cg *c, ins *b, const ins *a, int on)
+/* What two chains read, once each, when they become one: where each finds what it read, and which of the first's results (its step; NONE:
+ * none) the second read. */
+typedef struct {
+    int ext[CHAIN_MAX_IN], n_ext, map[2][CHAIN_MAX_IN], made[CHAIN_MAX_IN];
+} joined;
+
+static bool join_input(joined *w, int v, int *at)
 {
-    int ext[CHAIN_MAX_IN], n_ext = 0, map_a[CHAIN_MAX_IN], map_b[CHAIN_MAX_IN], shared[CHAIN_MAX_IN], n_shared = 0;
-    step steps[CHAIN_MAX_STEPS];
-    if (a->n_step + b->n_step > CHAIN_MAX_STEPS) return false;
-    for (int pass = 0; pass < 2; pass++) {
-        const ins *n = pass ? b : a;
-        for (int k = 0; k < n->n_ext; k++) {
-            if (pass && k == on) continue;
-            int found = NONE;
-            for (int q = 0; q < n_ext; q++)
-                if (ext[q] == n->ext[k]) found = q;
-            if (found < 0 && n_ext == CHAIN_MAX_IN) return false;
-            if (found < 0) ext[found = n_ext++] = n->ext[k];
-            else shared[n_shared++] = n->ext[k];
-            (pass ? map_b : map_a)[k] = found;
-        }
-    }
-    c->t.at[cg_root(c, b->ext[on])].n_use--;
-    for (int k = 0; k < n_shared; k++) c->t.at[cg_root(c, shared[k])].n_use--; /* what both read is read once now */
+    *at = 0;
+    while (*at < w->n_ext && w->ext[*at] != v) ++*at;
+    if (*at == CHAIN_MAX_IN) return false;
+    if (*at == w->n_ext) w->ext[w->n_ext++] = v;
+    return true;
+}
+
+/* a's steps, then b's. */
+static void join_steps(const ins *a, const ins *b, const joined *w, bool wide, step *steps)
+{
     for (int pass = 0, at = 0; pass < 2; pass++) {
         const ins *n = pass ? b : a;
         int first = at;
@@ -244,18 +241,40 @@ static bool absorb(cg *c, ins *b, const ins *a, int on)
             for (int j = 0; j < 3; j++) {
                 int v = n->steps[k].arg[j];
                 if (v < 0) continue;
-                if (v >= n->n_ext) steps[at].arg[j] = n_ext + first + v - n->n_ext;
-                else if (pass && v == on) steps[at].arg[j] = n_ext + a->n_step - 1;
-                else steps[at].arg[j] = (pass ? map_b : map_a)[v];
+                if (v >= n->n_ext) steps[at].arg[j] = w->n_ext + first + v - n->n_ext;
+                else if (pass && w->made[v] >= 0) steps[at].arg[j] = w->n_ext + w->made[v];
+                else steps[at].arg[j] = w->map[pass][v];
             }
-            if (!pass && keeps_wide(c)) steps[at].dt = cg_wide(steps[at].dt);
+            if (!pass && wide) steps[at].dt = cg_wide(steps[at].dt);
         }
     }
+}
+
+/* Append the chain a, whose result is input `on` of b, in front of b's steps. */
+static bool absorb(cg *c, ins *b, const ins *a, int on)
+{
+    int shared[CHAIN_MAX_IN], n_shared = 0;
+    joined w = { .n_ext = 0 };
+    step steps[CHAIN_MAX_STEPS];
+    if (a->n_step + b->n_step > CHAIN_MAX_STEPS) return false;
+    for (int pass = 0; pass < 2; pass++) {
+        const ins *n = pass ? b : a;
+        for (int k = 0; k < n->n_ext; k++) {
+            w.made[k] = pass && k == on ? a->n_step - 1 : NONE;
+            if (w.made[k] >= 0) continue;
+            const int before = w.n_ext;
+            if (!join_input(&w, n->ext[k], &w.map[pass][k])) return false;
+            if (w.n_ext == before) shared[n_shared++] = n->ext[k];
+        }
+    }
+    c->t.at[cg_root(c, b->ext[on])].n_use--;
+    for (int k = 0; k < n_shared; k++) c->t.at[cg_root(c, shared[k])].n_use--; /* what both read is read once now */
+    join_steps(a, b, &w, keeps_wide(c), steps);
     if (!cg_room(c, b, a->n_step + b->n_step)) return false;
     b->n_step += a->n_step;
     memcpy(b->steps, steps, sizeof *steps * (size_t)b->n_step);
-    memcpy(b->ext, ext, sizeof *ext * (size_t)n_ext);
-    b->n_ext = n_ext;
+    memcpy(b->ext, w.ext, sizeof *w.ext * (size_t)w.n_ext);
+    b->n_ext = w.n_ext;
     return true;
 }
 
@@ -471,7 +490,7 @@ static bool wanted_elsewhere(const cg *c, const ins *a, const ins *b, int root)
 /* b becomes a and b: a's steps in front, their results side by side. What only b read of a's is stored no longer. */
 static bool join_results(cg *c, const ins *a, ins *b)
 {
-    int ext[CHAIN_MAX_IN], n_ext = 0, map_a[CHAIN_MAX_IN], map_b[CHAIN_MAX_IN], made[CHAIN_MAX_IN];
+    joined w = { .n_ext = 0 };
     int total = a->n_step + b->n_step, results = b->n_y;
     bool stored[CHAIN_MOST_RESULTS];
     for (int k = 0; k < a->n_y; k++) results += stored[k] = wanted_elsewhere(c, a, b, cg_root(c, a->y[k]));
@@ -479,40 +498,20 @@ static bool join_results(cg *c, const ins *a, ins *b)
     for (int pass = 0; pass < 2; pass++) {
         const ins *n = pass ? b : a;
         for (int k = 0; k < n->n_ext; k++) {
-            int found = NONE;
-            made[k] = NONE;
+            w.made[k] = NONE;
             for (int q = 0; pass && q < a->n_y; q++)
-                if (cg_root(c, a->y[q]) == cg_root(c, b->ext[k])) made[k] = q ? a->from[q] : a->n_step - 1;
-            if (made[k] >= 0) continue;
-            for (int q = 0; q < n_ext; q++)
-                if (ext[q] == n->ext[k]) found = q;
-            if (found < 0 && n_ext == CHAIN_MAX_IN) return false;
-            if (found < 0) ext[found = n_ext++] = n->ext[k];
-            (pass ? map_b : map_a)[k] = found;
+                if (cg_root(c, a->y[q]) == cg_root(c, b->ext[k])) w.made[k] = q ? a->from[q] : a->n_step - 1;
+            if (w.made[k] < 0 && !join_input(&w, n->ext[k], &w.map[pass][k])) return false;
         }
     }
     step *steps = TAKE(&c->mem, step, (size_t)total);
     if (!steps) return diag_nomem(&c->err), false;
-    for (int pass = 0, at = 0; pass < 2; pass++) {
-        const ins *n = pass ? b : a;
-        int first = at;
-        for (int k = 0; k < n->n_step; k++, at++) {
-            steps[at] = n->steps[k];
-            for (int j = 0; j < 3; j++) {
-                int v = n->steps[k].arg[j];
-                if (v < 0) continue;
-                if (v >= n->n_ext) steps[at].arg[j] = n_ext + first + v - n->n_ext;
-                else if (pass && made[v] >= 0) steps[at].arg[j] = n_ext + made[v];
-                else steps[at].arg[j] = (pass ? map_b : map_a)[v];
-            }
-            if (!pass) steps[at].dt = cg_wide(steps[at].dt);
-        }
-    }
+    join_steps(a, b, &w, true, steps);
     for (int k = 1; k < b->n_y; k++) b->from[k] += a->n_step;
     for (int k = 0; k < a->n_y; k++)
         if (stored[k]) b->y[b->n_y] = a->y[k], b->from[b->n_y++] = k ? a->from[k] : a->n_step - 1;
-    b->op = b->n_y > 1 ? IN_EWS : IN_EW, b->steps = steps, b->n_step = b->cap_step = total, b->n_ext = n_ext;
-    memcpy(b->ext, ext, sizeof *ext * (size_t)n_ext);
+    b->op = b->n_y > 1 ? IN_EWS : IN_EW, b->steps = steps, b->n_step = b->cap_step = total, b->n_ext = w.n_ext;
+    memcpy(b->ext, w.ext, sizeof *w.ext * (size_t)w.n_ext);
     return true;
 }
 

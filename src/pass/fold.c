@@ -49,16 +49,6 @@ static an_status become_const(sweep *s, node *n, const const_data *cst, diag *d)
     return AN_OK;
 }
 
-static bool perm_ints(const graph *g, const node *n, int *perm)
-{
-    int rank = in_type(g, n, 0)->sh.rank;
-    int64_t p[MAX_RANK];
-    if (!node_list(n, A_PERM, rank, p)) return false;
-    for (int k = 0; k < rank; k++)
-        if (!axis_norm(p[k], rank, &perm[k])) return false;
-    return true;
-}
-
 /* Through the evaluator, in scratch. *ok stays false when the op has no finite value here. */
 static an_status evaluate(sweep *s, const node *n, void *bytes, bool *ok, diag *d)
 {
@@ -110,7 +100,7 @@ static an_status visit(sweep *s, uint32_t i, diag *d)
 
     if (op_is_reshape(n->op)) return become_const(s, n, graph_maker(g, n->in[0])->cst, d); /* same bytes */
     int perm[MAX_RANK];
-    bool is_move = n->op == OP_TRANSPOSE && dtype_bits(t->dt) % 8 == 0 && perm_ints(g, n, perm);
+    bool is_move = n->op == OP_TRANSPOSE && dtype_bits(t->dt) % 8 == 0 && perm_of(g, n, perm);
     int64_t work = 0;
     if (!is_move && (in_elems + out_elems > MAX_ELEMS ||
                      (op_is_mac(n->op) && (!mul_i64(first, out_elems, &work) || work > MAX_WORK))))

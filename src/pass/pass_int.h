@@ -58,6 +58,7 @@ an_status sweep_set_unary(sweep *s, uint32_t i, op_id op, val x, attr_id a, cons
 /* ---- small questions ---- */
 static inline bool ttype_eq(const ttype *a, const ttype *b) { return a->dt == b->dt && shape_eq(&a->sh, &b->sh); }
 static inline const ttype *in_type(const graph *g, const node *n, int k) { return graph_type(g, n->in[k]); }
+bool perm_of(const graph *g, const node *n, int *perm); /* of a transpose whose permutation is known */
 static inline const ttype *out_type(const graph *g, const node *n) { return graph_type(g, n->out); }
 bool op_is_reshape(op_id op);                        /* keeps the elements in row-major order */
 bool has_elements(const shape *sh);                  /* every extent known and above 0: may be spelled in a reshape */

@@ -186,3 +186,13 @@ val const_sliced(graph *g, val v, int axis, int64_t at, int64_t extent)
     }
     return graph_const_view(g, NULL, o, p);
 }
+
+bool perm_of(const graph *g, const node *n, int *perm)
+{
+    int rank = in_type(g, n, 0)->sh.rank;
+    int64_t p[MAX_RANK];
+    if (!node_list(n, A_PERM, rank, p)) return false;
+    for (int k = 0; k < rank; k++)
+        if (!axis_norm(p[k], rank, &perm[k])) return false;
+    return true;
+}

@@ -16,16 +16,6 @@ static int long_axes(const shape *sh, int *axis)
     return n;
 }
 
-static bool perm_of(const graph *g, const node *n, int *perm)
-{
-    int rank = in_type(g, n, 0)->sh.rank;
-    int64_t p[MAX_RANK];
-    if (!node_list(n, A_PERM, rank, p)) return false;
-    for (int k = 0; k < rank; k++)
-        if (!axis_norm(p[k], rank, &perm[k])) return false;
-    return true;
-}
-
 /* order[k]: which long axis of n's operand is the k-th long axis of the value where the walk began. */
 static bool step_back(const graph *g, const node *n, int *order, int n_long)
 {
