@@ -189,15 +189,37 @@ static an_status publish(const ckpt_options *o, const char *temp, const char *na
 
 static char *temp_name(arena *mem, const char *dir) { return arena_printf(mem, "%s/.tmp-%ld", dir, (long)getpid()); }
 
-an_status ckpt_ready(const char *dir, diag *d)
+/* Two processes would rotate each other's checkpoints away. The system drops the lock of one that died. */
+static an_status take_lock(const char *path, const char *dir, int *lock, diag *d)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", path, strerror(errno));
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    if (!fcntl(fd, F_SETLK, &all)) return *lock = fd, AN_OK;
+    const bool held = errno == EACCES || errno == EAGAIN;
+    struct flock by = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    if (held && !fcntl(fd, F_GETLK, &by) && by.l_type != F_UNLCK)
+        diag_fail(d, AN_USAGE, NOWHERE, "%s: process %ld is training into it; wait for its end, or name another folder", dir, (long)by.l_pid);
+    else if (held) diag_fail(d, AN_USAGE, NOWHERE, "%s: another process was training into it until now; try again", dir);
+    close(fd);
+    return held ? AN_USAGE : AN_OK;
+}
+
+an_status ckpt_enter(const char *dir, int *lock, diag *d)
 {
     arena mem = { 0 };
-    char *temp = temp_name(&mem, dir);
-    an_status st = temp ? dir_make(dir, d) : diag_nomem(d);
+    char *temp = temp_name(&mem, dir), *path = arena_printf(&mem, "%s/.lock", dir);
+    *lock = -1;
+    an_status st = temp && path ? dir_make(dir, d) : diag_nomem(d);
     if (!st) remove_folder(temp), st = dir_make(temp, d);
-    if (!st) remove_folder(temp);
+    if (!st) remove_folder(temp), st = take_lock(path, dir, lock, d);
     arena_free(&mem);
     return st;
+}
+
+void ckpt_leave(int lock)
+{
+    if (lock >= 0) close(lock);
 }
 
 an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, diag *d)

@@ -6,6 +6,7 @@
  *                        state.safetensors                   weights, moments, counters, loss scale: what goes on bit for bit
  *                        train.json                          step, data position, seed, options, versions, size and checksum of the rest
  *   DIR/latest           the name of the newest
+ *   DIR/.lock            locked by the process that trains into DIR, for as long as it lives
  *
  * A checkpoint is written under another name, synced, and renamed; then `latest` is replaced, then old ones go. A process that dies at
  * any moment leaves at worst a folder .tmp-*, which the next save removes. Opening checks every file against train.json and falls back to
@@ -34,8 +35,10 @@ typedef struct {
     pool *pool;
 } ckpt_options;
 
-/* Is there a folder that can be written, or can one be made? Asked before the first update: later it costs what was learned. */
-an_status ckpt_ready(const char *dir, diag *d) MUST_CHECK;
+/* Is there a folder that can be written, or can one be made, and does no other process train into it? Asked before the first update: later
+ * it costs what was learned. *lock is a descriptor for ckpt_leave; -1: on a file system without locks, or on failure. */
+an_status ckpt_enter(const char *dir, int *lock, diag *d) MUST_CHECK;
+void ckpt_leave(int lock); /* -1 allowed */
 /* On failure the checkpoints that were there stay as they were. Ones of later steps, which could not be gone on from, are neither
  * counted among those that stay nor removed. */
 an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, diag *d) MUST_CHECK;

@@ -28,6 +28,7 @@ typedef struct {
     ckpt_note note;
     int64_t batch, seq, accum;
     int32_t *ids;
+    int lock;               /* of the folder of checkpoints */
     diag unsaved;           /* the last save that failed */
     bool settled;           /* the state is that behind note.step updates, none begun */
     diag *d;
@@ -200,7 +201,7 @@ static an_status set_up(run *r)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "%s has checkpoints already: go on from them with --resume, or name another folder", o->save);
     if (o->resume && o->must_resume && !(o->save && ckpt_any(o->save)))
         return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: there is no checkpoint in it", o->save ? o->save : "the run has no folder");
-    if (o->save) TRY(ckpt_ready(o->save, r->d));
+    if (o->save) TRY(ckpt_enter(o->save, &r->lock, r->d));
     TRY(pool_make(&r->pool, o->device.threads, r->d));
     device_options dev = o->device;
     dev.pool = r->pool;
@@ -236,6 +237,7 @@ static void tear_down(run *r)
     device_close(r->dev);
     pool_free(r->pool);
     free(r->ids);
+    ckpt_leave(r->lock);
 }
 
 /* What the loop itself does, beside the lanes of the pipeline. */
@@ -482,7 +484,7 @@ static an_status finish(run *r)
 
 an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d)
 {
-    run r = { .o = o, .out = out, .d = d };
+    run r = { .o = o, .out = out, .lock = -1, .d = d };
     *out = (lm_run_result){ .loss = (double)NAN, .smooth = (double)NAN, .validation = (double)NAN };
     an_status st = set_up(&r);
     if (!st) st = loop(&r);

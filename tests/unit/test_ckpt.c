@@ -132,6 +132,37 @@ static void nowhere_to_save(void **state)
     small_end(&r);
 }
 
+/* A process that trains into a folder has it to itself while it lives, and no longer. */
+static void one_at_a_time(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    char by[40], c;
+    int up[2], down[2], lock, status;
+    small_begin(&r);
+    assert_int_equal(pipe(up) | pipe(down), 0);
+    pid_t child = fork();
+    if (!child) {
+        const bool ok = !ckpt_enter(r.save, &lock, &d) && write(up[1], "x", 1) == 1 && read(down[0], &c, 1) == 1; /* and dies with the lock */
+        _exit(!ok);
+    }
+    assert_int_equal(read(up[0], &c, 1), 1);
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 2;
+    assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+    snprintf(by, sizeof by, "process %ld is training", (long)child);
+    assert_true(r.n == 0 && strstr(d.msg, r.save) && strstr(d.msg, by));
+    assert_int_equal(write(down[1], "x", 1), 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    d = (diag){ 0 };
+    assert_ok(lm_run(&o, &q, &d), d);
+    for (int i = 0; i < 2; i++) close(up[i]), close(down[i]);
+    small_end(&r);
+}
+
 /* Damaged ones of later steps do not push out the one that was just written, however few stay. */
 static void damaged_ones_do_not_count(void **state)
 {
@@ -322,7 +353,7 @@ static void no_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(no_room),
+        cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
         cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(few_compiles), cmocka_unit_test(no_reload_no_compiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
