@@ -22,12 +22,23 @@ const exec_entry *exec_entry_of(insn_id op) { return entries[op]->run ? entries[
 
 /* ---- environment ---- */
 
+enum { NEAR = 4 }; /* times the second caches */
+
 static bool is_plain(const numerics *n)
 {
 #define NUM(field, cpu, what) if (n->field != (cpu)) return false;
 #include "engine/numerics.def"
 #undef NUM
     return true;
+}
+
+/* What a run reads and writes: ports, weights and scratch. */
+static uint64_t all_bytes(const program *p)
+{
+    uint64_t sum = p->scratch_bytes, n;
+    for (size_t i = 0; i < p->tensors.n; i++)
+        if (p->tensors.at[i].where != SPACE_SCRATCH && !p->tensors.at[i].offset && et_bytes(&p->tensors.at[i], &n)) sum += n;
+    return sum;
 }
 
 static uint64_t weight_bytes(const program *p)
@@ -49,6 +60,7 @@ an_status exec_open(image *im, exec_env **out, diag *d)
         e->l2 = (int64_t)cpu_l2_bytes();
         e->threads = pool_threads(im->opt.pool);
         e->many_weights = weight_bytes(im->p) > (uint64_t)(e->l2 * e->threads);
+        e->near = all_bytes(im->p) <= (uint64_t)(NEAR * e->l2 * e->threads);
         e->chip = n->round_each != 0 && n->nan_to_inf != 0 && n->invalid_zero != 0 && n->plain_zero != 0;
         e->fast = e->chip || is_plain(n);
         im->exec = e;

@@ -16,6 +16,7 @@ typedef struct exec_env {
     int threads;
     int64_t l2; /* bytes of second-level cache */
     bool many_weights; /* more than the second caches hold: each comes from memory when it is used */
+    bool near; /* the whole program's memory is within a few times the second caches: what an instruction reads is in them or in the next */
     bool fast; /* the numerics are one of the two kinds */
     bool chip;
     const vec_table *tables[TAB_COUNT]; /* those used so far */

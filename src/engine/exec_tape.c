@@ -23,6 +23,7 @@ typedef struct {
 
 struct exec_tape {
     int n_acts, n_slots, tile;
+    bool adam; /* it is ADAM_ACTS, behind what it asks for */
     tape_act *acts;
     int n_values;
     struct {
@@ -300,7 +301,7 @@ static void make_acts(maker *m, int (*of)[3])
     }
     for (int k = 0; k < ch->n_out; k++) m->values[made[k] = reg[ch->out[k].reg]].uses++;
     find_products(m, (const int(*)[3])of);
-    for (int i = 0; i < ch->n_in; i++) /* a processor by itself looks no further than the end of a page */
+    for (int i = 0; i < ch->n_in && !ch->env->near; i++) /* a processor by itself looks no further than the end of a page */
         if (ch->in[i].same && ch->in[i].rank) put(m, (int)codes[ch->in[i].t].ask, (place){ AT_INPUT, i }, (int)exec_size(ch->in[i].t));
     for (int k = 0; k < ch->n_ops && !m->hard; k++)
         if (ch->ops[k].kind == OP_VECTOR) make_fn(m, &ch->ops[k], of[k], k + ch->port);
@@ -310,6 +311,37 @@ static void make_acts(maker *m, int (*of)[3])
     }
     for (int k = 0; k < ch->n_out && !m->hard; k++)
         if (!done[k]) load_x(m, made[k]), store_out(m, k);
+}
+
+/* ---- an update by Adam ---- */
+
+static bool same_place(place a, place b) { return a.kind == b.kind && a.which == b.which; }
+
+static void swap_acts(tape_act *a, tape_act *b)
+{
+    tape_act t = *a;
+    *a = *b, *b = t;
+}
+
+/* The last acts of a tape that are Adam's, one by one and each with the places of those it belongs to; the moments may be stored in either order. */
+static bool find_adam(exec_tape *t)
+{
+    static const int code[VEC_ADAM_ACTS] = {
+#define ADAM_CODE(id, c) (int)(c),
+        ADAM_ACTS(ADAM_CODE)
+#undef ADAM_CODE
+    };
+    tape_act *a = t->acts + t->n_acts - VEC_ADAM_ACTS;
+    if (t->n_acts < VEC_ADAM_ACTS) return false;
+    for (int i = 0; i < t->n_acts - VEC_ADAM_ACTS; i++)
+        if (t->acts[i].act.code != VA_ASK_4) return false;
+    for (int i = 0; i < VEC_ADAM_ACTS; i++)
+        if (a[i].act.code != code[i]) return false;
+    if (same_place(a[ADAM_V_LAST].at, a[ADAM_KEEP_M].at)) swap_acts(&a[ADAM_V_LAST], &a[ADAM_M_LAST]), swap_acts(&a[ADAM_PUT_V], &a[ADAM_PUT_M]);
+    return a[ADAM_KEEP_M].at.kind == AT_SLOT && a[ADAM_KEEP_V].at.kind == AT_SLOT && same_place(a[ADAM_G].at, a[ADAM_G_AGAIN].at) &&
+           same_place(a[ADAM_M_AGAIN].at, a[ADAM_KEEP_M].at) && same_place(a[ADAM_M_LAST].at, a[ADAM_KEEP_M].at) && same_place(a[ADAM_STEP].at, a[ADAM_KEEP_V].at) &&
+           same_place(a[ADAM_V_LAST].at, a[ADAM_KEEP_V].at) && a[ADAM_PUT_W].at.kind == AT_RESULT && a[ADAM_PUT_V].at.kind == AT_RESULT &&
+           a[ADAM_PUT_M].at.kind == AT_RESULT && a[ADAM_STEP].z.kind != AT_RESULT;
 }
 
 an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
@@ -328,6 +360,7 @@ an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
         t->acts = TAKE(&im->prepared, tape_act, (size_t)t->n_acts);
         if (!t->acts) return diag_nomem(d);
         memcpy(t->acts, acts, (size_t)t->n_acts * sizeof *acts);
+        t->adam = find_adam(t);
         ch->tape = t;
     }
     arena_back(&im->tmp, mark);
@@ -377,6 +410,7 @@ static char *mem_of(const stretch *s, place p, int64_t *row)
 static void bind(const stretch *s, vec_act *to)
 {
     const exec_tape *t = s->ch->tape;
+    bool past = false;
     for (int i = 0; i < t->n_acts; i++) {
         const tape_act *a = &t->acts[i];
         to[i] = a->act;
@@ -386,8 +420,9 @@ static void bind(const stretch *s, vec_act *to)
             to[i].p[k] = given ? s->one[a->value[k]] : &a->own[k];
             to[i].p_row[k] = given ? s->one_row[a->value[k]] : 0;
         }
-        if (a->at.kind == AT_RESULT && s->past[a->at.which]) to[i].code += VA_PAST_F32 - VA_PUT_F32;
+        if (a->at.kind == AT_RESULT && s->past[a->at.which]) to[i].code += VA_PAST_F32 - VA_PUT_F32, past = true;
     }
+    if (t->adam && !past) to[t->n_acts - VEC_ADAM_ACTS].code = VA_ADAM;
 }
 
 /* The last elements, less than a tile: through copies of a whole one. */

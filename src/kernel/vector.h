@@ -76,7 +76,8 @@ typedef enum {
     VA_ADD_F16, VA_SUB_F16, VA_MUL_F16,
     VA_MOVE_F16, VA_MOVE_BF16, VA_MOVE_BOOL,
     VA_PUT_F32, VA_PUT_F16, VA_PUT_BF16, VA_PUT_BOOL,
-    VA_PAST_F32, VA_PAST_F16, VA_PAST_BF16
+    VA_PAST_F32, VA_PAST_F16, VA_PAST_BF16,
+    VA_ADAM /* the act it stands for and the VEC_ADAM_ACTS - 1 behind it, the same bits with nothing kept in between; they are ADAM_ACTS */
 } vec_code;
 typedef struct {
     int code;
@@ -86,6 +87,19 @@ typedef struct {
     int p_row[2];        /* 1: the next row's follows; 0: they have the same */
     void *at, *z;
 } vec_act;
+
+/* The acts of an update by Adam: gradient and moments, the step, what becomes of the weight and of the moments. */
+#define ADAM_ACTS(X)                                                                                                  \
+    X(G, VA_X_F32) X(TAKE_1, VF_MUL_P) X(M, VF_ADD_MUL_P) X(KEEP_M, VA_PUT_F32)                                       \
+    X(G_AGAIN, VA_X_F32) X(SQUARE, VF_SQUARE) X(TAKE_2, VF_MUL_P) X(V, VF_ADD_MUL_P) X(KEEP_V, VA_PUT_F32)            \
+    X(M_AGAIN, VA_X_F32) X(STEP, VF_ROOT_DIV) X(RATE, VF_MUL_P) X(W, VF_SUB_FROM) X(PUT_W, VA_PUT_F32)                \
+    X(V_LAST, VA_X_F32) X(PUT_V, VA_PUT_F32) X(M_LAST, VA_X_F32) X(PUT_M, VA_PUT_F32)
+enum {
+#define ADAM_NAME(id, code) ADAM_##id,
+    ADAM_ACTS(ADAM_NAME)
+#undef ADAM_NAME
+    VEC_ADAM_ACTS
+};
 
 /* Lines of a softmax, one behind the other: soft_three. */
 typedef struct {

@@ -476,10 +476,49 @@ static void tapes(const vec_kernels *v, const vec_kernels *plain)
     }
 }
 
+/* An update by Adam as one act gives the bits of its acts, over its operands or beside them. */
+static void adam_tapes(const vec_kernels *v, const vec_kernels *plain)
+{
+    enum { TILES = 3, MOST_TILE = 256, N = TILES * MOST_TILE, W = 0, M, V, G, STREAMS };
+    static float start[STREAMS][N], x[2][STREAMS][N], made[2][STREAMS][N], slot[3][MOST_TILE];
+    static const float p[] = { 0.1f, 0.9f, 0.001f, 0.999f, 1e-2f };
+    const int64_t n = TILES * (int64_t)v->tile;
+    (void)plain;
+    for (int beside = 0; beside < 2; beside++) {
+        for (int64_t i = 0; i < n; i++) start[W][i] = number(), start[M][i] = number(), start[V][i] = i % 7 ? fabsf(number()) : 0, start[G][i] = i % 5 ? number() : 0;
+        for (int whole = 0; whole < 2; whole++) {
+            float(*in)[N] = x[whole], (*out)[N] = beside ? made[whole] : in;
+            memcpy(in, start, sizeof start);
+            v->fill(slot[2], 1e-8f, v->tile);
+            vec_act acts[VEC_ADAM_ACTS] = { { 0 } };
+#define ADAM_SET(id, c) acts[ADAM_##id] = (vec_act){ .code = (int)(c), .at = slot[0], .z = slot[0], .p = { p, p } };
+            ADAM_ACTS(ADAM_SET)
+#undef ADAM_SET
+            const struct {
+                int act;
+                float *at;
+                int value;
+            } set[] = { { ADAM_G, in[G], 0 }, { ADAM_G_AGAIN, in[G], 0 }, { ADAM_M, in[M], 1 }, { ADAM_V, in[V], 3 }, { ADAM_W, in[W], 0 },
+                        { ADAM_PUT_W, out[W], 0 }, { ADAM_PUT_V, out[V], 0 }, { ADAM_PUT_M, out[M], 0 } };
+            for (size_t i = 0; i < COUNT(set); i++) acts[set[i].act].at = set[i].at, acts[set[i].act].step = 4 * v->tile, acts[set[i].act].p[0] = &p[set[i].value];
+            acts[ADAM_TAKE_2].p[0] = &p[2], acts[ADAM_RATE].p[0] = &p[4];
+            acts[ADAM_KEEP_V].at = acts[ADAM_STEP].at = acts[ADAM_V_LAST].at = slot[1], acts[ADAM_STEP].z = slot[2];
+            if (whole) acts[0].code = VA_ADAM;
+            v->tape(acts, COUNT(acts), 1, TILES);
+        }
+        for (int s = W; s <= V; s++)
+            for (int64_t i = 0; i < n; i++) {
+                float one = beside ? made[1][s][i] : x[1][s][i], acts = beside ? made[0][s][i] : x[0][s][i];
+                if (!same(one, acts)) fail_msg("%s: Adam's stream %d at %lld is %.9g as one act, %.9g by acts", v->name, s, (long long)i, (double)one, (double)acts);
+            }
+    }
+}
+
 static void test_tapes(void **state)
 {
     (void)state;
     each_row(tapes);
+    each_row(adam_tapes);
 }
 
 static void test_gains(void **state)
