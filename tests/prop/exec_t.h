@@ -96,7 +96,26 @@ static inline bool close_to(dtype t, double got, double want, double tol, double
     return fabs(got - want) <= (tol + step) * fmax(least, fabs(want));
 }
 
-static inline void compare(prog *g, const char *what, double tol, double least)
+typedef struct {
+    double tol, least; /* of close_to */
+    double norm;       /* instead: the norm of the errors, by that of what is wanted and one for each element */
+    int math;          /* FAST_* */
+} closeness;
+
+static inline void compare_port(const prog *g, const char *what, const char *isa, int threads, size_t k, const double *want, closeness c)
+{
+    const etensor *t = &g->p->tensors.at[g->p->outputs.at[k].tensor];
+    double errors = 0, all = 0;
+    for (int64_t i = 0; i < g->n_out[k]; i++) {
+        double got = dtype_load(t->dt, g->out_bytes[k], i);
+        bool bits = c.tol != 0 || isnan(got) || signbit(got) == signbit(want[i]);
+        errors += (got - want[i]) * (got - want[i]), all += want[i] * want[i] + 1;
+        if (c.norm == 0 && (!bits || !close_to(t->dt, got, want[i], c.tol, c.least))) show(g, what, isa, threads, k, i, got, want[i]);
+    }
+    if (c.norm != 0 && !(sqrt(errors) <= c.norm * sqrt(all))) show(g, what, isa, threads, k, -1, sqrt(errors), c.norm * sqrt(all));
+}
+
+static inline void compare_as(prog *g, const char *what, closeness c)
 {
     static const char *const isas[] = { "scalar", "avx2", "avx512", "neon", "" }; /* the last: all there is */
     static size_t turn;
@@ -113,24 +132,19 @@ static inline void compare(prog *g, const char *what, double tol, double least)
         for (size_t p = 0; p < COUNT(pools); p++) {
             if (isas[a][0] && p == turn % 2) continue; /* one of the two, in turn */
             image *im = NULL;
-            image_options o = { .pool = pools[p] };
+            image_options o = { .pool = pools[p], .fast_math = c.math };
             for (size_t k = 0; k < g->p->outputs.n; k++) memset(g->out_bytes[k], 0xa5, (size_t)g->p->outputs.at[k].bytes);
             assert_ok(image_load(&im, g->p, NULL, &o, &d), d);
             assert_ok(image_run(im, (const void *const *)g->in, (void *const *)g->out_bytes, &d), d);
             image_free(im);
-            for (size_t k = 0; k < g->p->outputs.n; k++) {
-                const etensor *t = &g->p->tensors.at[g->p->outputs.at[k].tensor];
-                for (int64_t i = 0; i < g->n_out[k]; i++) {
-                    double got = dtype_load(t->dt, g->out_bytes[k], i);
-                    bool bits = tol != 0 || isnan(got) || signbit(got) == signbit(want[k][i]);
-                    if (!bits || !close_to(t->dt, got, want[k][i], tol, least)) show(g, what, isas[a], pool_threads(pools[p]), k, i, got, want[k][i]);
-                }
-            }
+            for (size_t k = 0; k < g->p->outputs.n; k++) compare_port(g, what, isas[a], pool_threads(pools[p]), k, want[k], c);
         }
     }
     unsetenv("AN_ISA");
     for (int k = 0; k < PROG_PORTS; k++) free(want[k]);
 }
+
+static inline void compare(prog *g, const char *what, double tol, double least) { compare_as(g, what, (closeness){ .tol = tol, .least = least }); }
 
 static inline int open_pools(void **state)
 {
