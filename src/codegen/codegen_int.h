@@ -160,6 +160,7 @@ int cg_attend(cg *c, dtype dt, int q, int k, int v, int mask, bool causal, doubl
 
 /* ---- match.c: the node at hand as part of something larger. true: its result is set. ---- */
 bool match_node(cg *c);
+bool match_rope(cg *c);   /* match_rope.c */
 bool match_causal(cg *c, val mask, int64_t rows); /* a constant mask that keeps exactly the positions up to the row's own; cpu only */
 
 /* ---- after selection ---- */

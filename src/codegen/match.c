@@ -672,5 +672,5 @@ bool match_node(cg *c)
     if (!c->o.level) return false;
     if (op == OP_MATMUL || op == OP_NE_MATMUL) return match_attention(c) || match_attention_kept(c) || match_attention_back(c);
     if (op == OP_MUL || op == OP_ADD || op == OP_REAL_DIV) return match_norm(c);
-    return false;
+    return op == OP_CONCAT && match_rope(c);
 }

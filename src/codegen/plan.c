@@ -2,7 +2,8 @@
  * In: the final instructions.  Out: an offset per root, and how large the block is.
  *
  * One walk in program order. What was read for the last time is free again; a new tensor takes the smallest hole it fits,
- * else the end. A chain may write where one of its inputs lay when it reads that input only at the same element. */
+ * else the end. A chain may write where one of its inputs lay when it reads that input only at the same element, and a turn of pairs where
+ * they were. */
 #include "codegen/codegen_int.h"
 
 typedef struct {
@@ -59,11 +60,13 @@ static uint64_t take(heap *h, uint64_t n)
     return at;
 }
 
-/* Chains and casts read element i and write element i; anything else may read what was overwritten. */
+/* Chains read element i and write element i; anything else may read what was overwritten, but for a turn of pairs. */
 bool cg_can_share(const cg *c, const ins *n, int in, int y)
 {
     const tens *a = &c->t.at[in], *b = &c->t.at[y];
     if (a->at != b->at) return false; /* parts of larger tensors, at different places of them */
+    if (n->op == IN_ROPE) /* a pair is read before it is written; its angles are read again for the next ones */
+        return a->dt == b->dt && shape_eq(&a->sh, &b->sh) && cg_root(c, n->opnd[1]) != a->root && cg_root(c, n->opnd[2]) != a->root;
     if ((n->op != IN_EW && n->op != IN_EWS) || dtype_bits(a->dt) != dtype_bits(b->dt) || dtype_bits(a->dt) < 8 || !shape_eq(&a->sh, &b->sh)) return false;
     for (int k = 0; k < n->n_ext; k++) /* the same storage in another shape, or stretched, is read out of step */
         if (cg_root(c, n->ext[k]) == a->root && (c->t.at[n->ext[k]].at != a->at || !shape_eq(cg_sh(c, n->ext[k]), &b->sh))) return false;
@@ -111,10 +114,10 @@ void plan_memory(cg *c)
             bool placed = false; /* several results of one chain may be parts of one tensor */
             for (int q = 0; q < k; q++) placed = placed || (n->y[q] >= 0 && cg_root(c, n->y[q]) == y);
             if (placed) continue;
-            for (int q = 0; q < n->n_ext && from < 0 && !c->o.no_reuse; q++) {
-                int x = cg_root(c, n->ext[q]);
-                bool ends_here = c->t.at[x].where == SPACE_SCRATCH && life[x].last == (int)i && !gone[x];
-                if (ends_here && aligned(c->t.at[x].bytes) == aligned(c->t.at[y].bytes) && cg_can_share(c, n, n->ext[q], n->y[k])) from = x;
+            for (int q = 0; q < n->n_ext + n->n_opnd && from < 0 && !c->o.no_reuse; q++) {
+                int in = q < n->n_ext ? n->ext[q] : n->opnd[q - n->n_ext], x = in < 0 ? NONE : cg_root(c, in);
+                bool ends_here = x >= 0 && c->t.at[x].where == SPACE_SCRATCH && life[x].last == (int)i && !gone[x];
+                if (ends_here && aligned(c->t.at[x].bytes) == aligned(c->t.at[y].bytes) && cg_can_share(c, n, in, n->y[k])) from = x;
             }
             c->t.at[y].offset = from >= 0 ? c->t.at[from].offset : take(&h, aligned(c->t.at[y].bytes));
             if (from >= 0) gone[from] = true;

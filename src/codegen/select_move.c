@@ -264,16 +264,33 @@ void select_gather(cg *c)
     cg_set(c, 0, y);
 }
 
+/* Rows that were turned only to be put down here: the tensor they were turned from. NONE: they were not. */
+static int turned_rows(const cg *c, int axis)
+{
+    const node *m = graph_maker(c->g, c->at->in[2]);
+    if (c->soft || !c->o.level || !m || m->op != OP_TRANSPOSE) return NONE;
+    const ttype *t = graph_type(c->g, m->out);
+    const attr *perm = attr_get(m->attrs, m->n_attr, A_PERM);
+    const int rank = t->sh.rank, bits = dtype_bits(t->dt);
+    if (rank < 2 || axis != rank - 2 || !perm || perm->n != rank || (bits != 16 && bits != 32) || t->sh.d[rank - 2] < 2 || t->sh.d[rank - 1] < 2) return NONE;
+    for (int i = 0; i < rank; i++) {
+        int from;
+        if (!axis_norm(perm->u.is[i], rank, &from) || from != (i < rank - 2 ? i : 2 * rank - 3 - i)) return NONE;
+    }
+    return c->of[m->in[0].i];
+}
+
 /* Into a copy: when the data is a port that is written back to itself, the copy is onto itself and costs nothing. */
 void select_scatter(cg *c)
 {
     static const char *const modes[] = { "add", "update" };
     int axis, mode;
     if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis) || !cg_word(c, A_MODE, modes, COUNT(modes), &mode)) return;
-    int ix = cg_in(c, 1), u = cg_in(c, 2), y = cg_copy(c, cg_in(c, 0));
+    int ix = cg_in(c, 1), from = mode == 1 ? turned_rows(c, axis) : NONE, u = from >= 0 ? from : cg_in(c, 2), y = cg_copy(c, cg_in(c, 0));
     ins *n = cg_ins(c, IN_SCATTER, y, OPS(ix, u));
     cg_i(c, n, axis);
     cg_i(c, n, mode == 0);
+    cg_i(c, n, from >= 0);
     cg_set(c, 0, y);
 }
 

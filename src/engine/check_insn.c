@@ -505,7 +505,23 @@ static an_status check_scatter(const ck *c)
     NEED(y->dt == x->dt && dtype_bits(y->dt) >= 8, "x is %s and y is %s, wanted one type of whole bytes", dtype_name(x->dt), dtype_name(y->dt));
     NEED(y->dim[axis] > 0, "axis %" PRId64 " is empty", axis);
     TRY(choice(c, "add", 2));
+    TRY(choice(c, "turned", 2));
     return elems_are(c, x, et_elems(y) / y->dim[axis], et_elems(ix));
+}
+
+static an_status check_rope(const ck *c)
+{
+    static const char *const tables[] = { "cos", "sin" };
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
+    NEED(same_shape(x, y) && x->rank == 3 && x->dim[1] % 2 == 0, "x and y must be one [stacks, channels, columns] with an even number of channels");
+    NEED(dtype_is_float(x->dt) && dtype_bits(x->dt) >= 8 && dtype_is_float(y->dt) && dtype_bits(y->dt) >= 8, "x is %s and y is %s, wanted floats", dtype_name(x->dt), dtype_name(y->dt));
+    for (int k = 0; k < 2; k++) {
+        const etensor *t = tensor(c, tables[k]);
+        NEED(dtype_is_float(t->dt) && dtype_bits(t->dt) >= 8, "%s is %s, wanted a float", tables[k], dtype_name(t->dt));
+        NEED(t->rank == 2 && t->dim[0] == x->dim[1] && t->dim[1] == x->dim[2], "%s must be [%" PRId64 ", %" PRId64 "]: channels, columns", tables[k], x->dim[1], x->dim[2]);
+    }
+    TRY(choice(c, "half", 2));
+    return choice(c, "back", 2);
 }
 
 static an_status check_gather_along(const ck *c)

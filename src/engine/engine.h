@@ -106,7 +106,7 @@ typedef struct program {
 } program;
 
 /* ---- container ---- */
-enum { PROGRAM_VERSION = 12 };
+enum { PROGRAM_VERSION = 13 };
 bool program_is(const void *bytes, size_t n); /* they begin as one does */
 an_status program_encode(const program *p, strbuf *out, diag *d) MUST_CHECK;
 /* Bytes are copied. Everything is checked: checksum, version, counts, tensor numbers, shapes, sizes, chains, ports. */

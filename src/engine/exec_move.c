@@ -354,13 +354,13 @@ static an_status run_gather_nd(const run_ctx *c, const insn *in, diag *d)
 
 const exec_entry exec_gather_nd = { .run = run_gather_nd, .prepare = prepare_gather_nd };
 
-/* ---- scatter: y (outer, axis, inner), indices (places), x (outer, places, inner) ---- */
+/* ---- scatter: y (outer, axis, inner), indices (places), x (outer, places, inner), or turned (outer, inner, places) ---- */
 
 typedef struct {
     const exec_env *env;
     int64_t outer, n, inner, places;
     dtype t;
-    bool add;
+    bool add, turned;
 } scatter_state;
 
 static an_status prepare_scatter(image *im, const insn *in, void **out, diag *d)
@@ -368,13 +368,14 @@ static an_status prepare_scatter(image *im, const insn *in, void **out, diag *d)
     exec_env *e;
     const etensor *y = &im->p->tensors.at[insn_t(in, "y")];
     axis_view a = et_axis(y, insn_i(in, "axis"));
-    bool add = insn_i(in, "add");
+    bool add = insn_i(in, "add"), turned = insn_i(in, "turned");
     TRY(exec_open(im, &e, d));
     if (!e->fast || dtype_bits(y->dt) < 8 || (add && y->dt != DT_F32 && y->dt != DT_F16 && y->dt != DT_BF16)) return AN_OK;
     if (e->chip && dtype_is_float(y->dt) && y->dt != DT_F16) return AN_OK;
+    if (turned && (add || (dtype_bits(y->dt) != 16 && dtype_bits(y->dt) != 32))) return AN_OK;
     scatter_state *s = TAKE(&im->prepared, scatter_state, 1);
     if (!s) return diag_nomem(d);
-    *s = (scatter_state){ .env = e, .outer = a.outer, .n = a.n, .inner = a.inner, .places = et_elems(&im->p->tensors.at[insn_t(in, "indices")]), .t = y->dt, .add = add };
+    *s = (scatter_state){ .env = e, .outer = a.outer, .n = a.n, .inner = a.inner, .places = et_elems(&im->p->tensors.at[insn_t(in, "indices")]), .t = y->dt, .add = add, .turned = turned };
     if ((uint64_t)s->places > SIZE_MAX / 16) return AN_OK;
     exec_need_work(im, (size_t)s->places * sizeof(int64_t));
     *out = s;
@@ -394,6 +395,17 @@ static void add_run(const scatter_state *s, unsigned char *y, const unsigned cha
     }
 }
 
+/* k columns of x, which go to rows of y side by side. Those are far away: asked for some ahead. */
+static void turn_run(const scatter_state *s, unsigned char *y, const unsigned char *x, int64_t k)
+{
+    enum { ROWS = 16 };
+    const int64_t size = exec_size(s->t), bytes = s->inner * size;
+    for (int64_t i = 0; i < k; i += ROWS, y += ROWS * bytes, x += ROWS * size) {
+        for (int64_t at = ROWS * bytes; at < MIN(2 * ROWS, k - i) * bytes; at += EXEC_LINE) EXEC_PREFETCH_W(y + at);
+        s->env->v->transpose(y, s->inner, x, s->places, MIN(ROWS, k - i), s->inner, (int)size);
+    }
+}
+
 typedef struct {
     const scatter_state *s;
     const int64_t *index;
@@ -410,11 +422,12 @@ static void scatter_task(void *ctx, int64_t outer, int thread)
     (void)thread;
     for (int64_t p = 0, k; p < s->places; p += k) {
         unsigned char *to = j->y + (outer * s->n + j->index[p]) * bytes;
-        const unsigned char *from = j->x + (outer * s->places + p) * bytes;
+        const unsigned char *from = j->x + outer * s->places * bytes + p * (s->turned ? exec_size(s->t) : bytes);
         for (k = 1; !s->add && p + k < s->places && j->index[p + k] == j->index[p] + k;) k++;
         if (s->add) add_run(s, to, from);
         else {
-            memmove(to, from, (size_t)(k * bytes));
+            if (s->turned) turn_run(s, to, from, k);
+            else memmove(to, from, (size_t)(k * bytes));
             if (s->env->chip && s->t == DT_F16) s->env->v->moved_f16(to, 0x7c00, k * s->inner);
         }
     }

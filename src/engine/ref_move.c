@@ -69,10 +69,10 @@ an_status ref_gather(const run_ctx *c, const insn *in, diag *d)
 
 an_status ref_scatter(const run_ctx *c, const insn *in, diag *d)
 {
-    int64_t y = insn_t(in, "y"), x = insn_t(in, "x"), from = 0;
+    int64_t y = insn_t(in, "y"), x = insn_t(in, "x");
     axis_view a = et_axis(ctx_tensor(c, y), insn_i(in, "axis"));
     int64_t places = et_elems(ctx_tensor(c, insn_t(in, "indices")));
-    bool add = insn_i(in, "add");
+    bool add = insn_i(in, "add"), turned = insn_i(in, "turned");
     dtype t = ctx_tensor(c, y)->dt;
     double *ix = ref_load(c, insn_t(in, "indices"), d);
     if (!ix) return d->st;
@@ -80,8 +80,8 @@ an_status ref_scatter(const run_ctx *c, const insn *in, diag *d)
         for (int64_t p = 0; p < places; p++) {
             int64_t k;
             TRY(ref_index(c, in, ix[p], a.n, &k, d));
-            for (int64_t j = 0; j < a.inner; j++, from++) {
-                int64_t to = (o * a.n + k) * a.inner + j;
+            for (int64_t j = 0; j < a.inner; j++) {
+                int64_t to = (o * a.n + k) * a.inner + j, from = turned ? (o * a.inner + j) * places + p : (o * places + p) * a.inner + j;
                 if (!add) copy_element(c, y, to, x, from, false);
                 else {
                     double v[2] = { num_in(c->num, t, dtype_load(t, ctx_mem(c, y), to)), num_in(c->num, t, dtype_load(t, ctx_mem(c, x), from)) };

@@ -172,6 +172,9 @@ typedef struct {
     void (*window)(const window_job *j);
     /* Element (i, j) of y = element (j, i) of x; i < rows, j < cols; strides in elements of 4 or 2 bytes. */
     void (*transpose)(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t rows, int64_t cols, int bytes);
+    /* (a, b) becomes (a co - b si, b co + a si), back: with the other sign of si; all of them F32, F16 or BF16, products and sums rounded to
+     * fp32 one by one. ya may be a, and yb b. */
+    void (*turn)(void *ya, void *yb, const void *a, const void *b, const void *co, const void *si, dtype t, bool back, int64_t n);
     /* Rules for moved fp16 elements, in place: NaN becomes +inf, magnitudes above `last` (bits; 0x7c00: none) infinite. */
     void (*moved_f16)(void *x, uint16_t last, int64_t n);
     /* No NaN among n fp16 elements, and with `flush` no subnormal. */

@@ -76,6 +76,25 @@ static void test_attend_at(void **state)
     }
 }
 
+/* Pairs of channels, turned either way: the reference's bits. */
+static void test_rope(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        const size_t dev = chance(70) ? 0 : rng_below(&R, COUNT(devices));
+        prog g;
+        prog_open(&g, devices[dev].num);
+        const int64_t stacks = upto(1, 4), pairs = upto(1, chance(50) ? 40 : 4), n = upto(1, chance(30) ? 300 : 20);
+        const dtype t = any_float(), ty = chance(85) ? t : any_float(), tt = chance(85) ? t : any_float();
+        const bool half = chance(50);
+        const int64_t x = input(&g, t, DIMS(stacks, 2 * pairs, n), TAME, 2), co = input(&g, tt, DIMS(2 * pairs, n), TAME, 1), si = input(&g, tt, DIMS(2 * pairs, n), TAME, 1);
+        prog_insn(&g, IN_ROPE, INTS(prog_out(&g, ty, DIMS(stacks, 2 * pairs, n)), x, co, si), INTS(half, chance(50)), NO_REALS);
+        compare(&g, devices[dev].name, 0, 0);
+        same_on_threads(&g, "rope");
+        prog_close(&g);
+    }
+}
+
 /* An attention that is trained: its sizes, most often on the plain processor in fp32. */
 typedef struct {
     size_t dev;
@@ -160,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attend),
         cmocka_unit_test(test_attend_at),
+        cmocka_unit_test(test_rope),
         cmocka_unit_test(test_attend_back),
         cmocka_unit_test(test_attend_keep),
     };

@@ -626,10 +626,13 @@ static void test_rows(void **state)
         default: { /* scatter into a copy */
             if (t == DT_BOOL || t == DT_I8 || t == DT_I32) t = DT_F16;
             for (int64_t i = 0; i < places; i++) index[i] = (double)upto(-n, n - 1);
-            int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, 100), u = input(&g, t, DIMS(outer, places, inner), WILD, 100);
+            bool turned = chance(40);
+            int64_t run = upto(0, 2 * n); /* some beside each other, as the positions of a text are */
+            for (int64_t i = 1; i < places && run < n; i++) index[i] = (double)(((int64_t)index[i - 1] + n + 1) % n);
+            int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, 100), u = turned ? input(&g, t, DIMS(outer, inner, places), WILD, 100) : input(&g, t, DIMS(outer, places, inner), WILD, 100);
             int64_t ix = prog_in(&g, DT_I32, DIMS(places), index), y = prog_out(&g, t, DIMS(outer, n, inner));
             prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, outer * n * inner, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
-            prog_insn(&g, IN_SCATTER, INTS(y, ix, u), INTS(1, chance(50)), NO_REALS);
+            prog_insn(&g, IN_SCATTER, INTS(y, ix, u), INTS(1, chance(50), turned), NO_REALS);
         }
         }
         compare(&g, devices[dev].name, 0, 0);

@@ -58,10 +58,14 @@ static void run_case(const model_config *c, int64_t T, int64_t p0, int64_t C, bo
     assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &run.p, &d), d);
     assert_in_range(run.p->inputs.n, 1, COUNT(run.in));
     assert_in_range(run.p->outputs.n, 1, COUNT(run.out));
-    int attends = 0, scatters = 0;
-    for (size_t i = 0; i < run.p->insns.n; i++) attends += run.p->insns.at[i].op == IN_ATTEND_AT, scatters += run.p->insns.at[i].op == IN_SCATTER;
+    int attends = 0, scatters = 0, ropes = 0;
+    for (size_t i = 0; i < run.p->insns.n; i++) {
+        const insn_id op = run.p->insns.at[i].op;
+        attends += op == IN_ATTEND_AT, scatters += op == IN_SCATTER, ropes += op == IN_ROPE;
+    }
     assert_int_equal(attends, c->n_layers);
     assert_int_equal(scatters, 2 * c->n_layers);
+    assert_int_equal(ropes, c->rope == MODEL_ROPE_NONE ? 0 : 2 * c->n_layers);
     weight_source w = { .user = &run, .record = bytes_of };
     assert_ok(image_load(&run.im, run.p, &w, &(image_options){ .reference = reference, .pool = threads }, &d), d);
 

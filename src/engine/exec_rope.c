@@ -1,0 +1,61 @@
+/* exec_rope.c: channels turned in pairs on the plain processor.
+ * In: x [stacks, channels, columns], cosines and sines.  Out: y, the reference's bits. y may lie where x does: a pair is read before it is
+ * written. */
+#include "engine/exec_int.h"
+
+enum { ALONE = 1 << 14 }; /* elements: fewer are done before another thread has come */
+
+typedef struct {
+    const exec_env *env;
+    int64_t y, x, co, si, pairs, n;
+    int64_t all, parts; /* pairs of all stacks; tasks */
+    dtype t;
+    bool half, back;
+} state;
+
+typedef struct {
+    const run_ctx *c;
+    const state *s;
+} job;
+
+static an_status prepare(image *im, const insn *in, void **out, diag *d)
+{
+    exec_env *e;
+    TRY(exec_open(im, &e, d));
+    const etensor *t = im->p->tensors.at, *x = &t[insn_t(in, "x")];
+    const dtype dt = x->dt;
+    if (!e->fast || e->chip || (dt != DT_F32 && dt != DT_F16 && dt != DT_BF16)) return AN_OK;
+    if (t[insn_t(in, "y")].dt != dt || t[insn_t(in, "cos")].dt != dt || t[insn_t(in, "sin")].dt != dt) return AN_OK;
+    state *s = TAKE(&im->prepared, state, 1);
+    if (!s) return diag_nomem(d);
+    *s = (state){ .env = e, .y = insn_t(in, "y"), .x = insn_t(in, "x"), .co = insn_t(in, "cos"), .si = insn_t(in, "sin"), .pairs = x->dim[1] / 2, .n = x->dim[2],
+                  .t = dt, .half = insn_i(in, "half"), .back = insn_i(in, "back") };
+    s->all = x->dim[0] * s->pairs, s->parts = et_elems(x) < ALONE ? 1 : e->threads;
+    *out = s;
+    return AN_OK;
+}
+
+/* Pairs first .. of all stacks: rows, as the products that made them are shared out among threads, and heads after them. */
+static void task(void *ctx, int64_t part, int thread)
+{
+    const job *j = ctx;
+    const state *s = j->s;
+    const int64_t row = s->n * exec_size(s->t), apart = (s->half ? s->pairs : 1) * row;
+    unsigned char *y = ctx_mem(j->c, s->y);
+    const unsigned char *x = ctx_mem(j->c, s->x), *co = ctx_mem(j->c, s->co), *si = ctx_mem(j->c, s->si);
+    (void)thread;
+    for (int64_t p = s->all * part / s->parts; p < s->all * (part + 1) / s->parts; p++) {
+        const int64_t i = p % s->pairs, angle = (s->half ? i : 2 * i) * row, a = (p - i) * 2 * row + angle, b = a + apart;
+        s->env->v->turn(y + a, y + b, x + a, x + b, co + angle, si + angle, s->t, s->back, s->n);
+    }
+}
+
+static an_status run(const run_ctx *c, const insn *in, diag *d)
+{
+    job j = { .c = c, .s = c->state };
+    if (!j.s) return ref_rope(c, in, d);
+    pool_run(c->pool, task, &j, j.s->parts);
+    return AN_OK;
+}
+
+const exec_entry exec_rope = { .run = run, .prepare = prepare };
