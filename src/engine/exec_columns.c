@@ -6,12 +6,13 @@
  * with looking at those of the next: memory is read and written all the time. Blocks beside each other lie in different sets of the
  * cache, so none drives the other out, however far rows are apart. A larger plane is one block, written from its last rows up, which
  * are still in cache; of one larger still a norm keeps rows close together in scratch, since a cache holds few that lie a power of two
- * apart. */
+ * apart. A softmax keeps its exps there, where they fit that cache: those of a band take the place of those of the block before, which
+ * become rows of y in the same loop. */
 #include <math.h>
 
 #include "engine/exec_columns.h"
 
-enum { COLUMN_STEP = 64, SUMS = 3 };
+enum { COLUMN_STEP = 64, SUMS = 3, ALIGNED = VEC_LINE / sizeof(float) };
 
 typedef struct {
     const unsigned char *x;
@@ -44,6 +45,7 @@ static void open_block(const room *m, int64_t which, block *b)
                   .lines = MIN(k->block, k->inner - first), .most = sums, .mean = sums + k->block, .sum = sums + 2 * k->block };
     b->stream = k->stream && (uintptr_t)b->y % VEC_LINE == 0 && k->inner * out % VEC_LINE == 0;
     v->fill(b->most, -INFINITY, b->lines), v->fill(b->mean, 0, b->lines), v->fill(b->sum, 0, b->lines);
+    if (k->exps_kept) v->soft_begin(b->most, b->sum, b->lines, half(k));
 }
 
 static void look(const room *m, const block *b, int64_t r, int64_t rows)
@@ -58,10 +60,35 @@ static void look(const room *m, const block *b, int64_t r, int64_t rows)
     else v->down(b->sum, k->tx, x, STAT_SQUARES, NULL, rows, ld, b->lines, keep, k->tx);
 }
 
+static int64_t bands(const columns *k) { return (k->n + VEC_BAND - 1) / VEC_BAND; }
+
+/* A band of exps of `now`, where those of `done` were; either may be NULL. */
+static void exps_band(const room *m, const block *now, const block *done, int64_t r)
+{
+    const columns *k = m->k;
+    const vec_kernels *v = k->env->v;
+    const int64_t in = k->inner * exec_size(k->tx), out = k->inner * exec_size(k->ty);
+    const int rows = (int)MIN(VEC_BAND, k->n - r);
+    vec_soft p = { .ldx = in, .ldy = out, .keep = (float *)(void *)m->kept + r / VEC_BAND * VEC_KEPT(v, k->block) };
+    if (done) p.y = done->y + r * out, p.last = done->most, p.scale = done->sum, p.stream = done->stream;
+    if (done && (!now || now->lines != done->lines)) {
+        v->soft_band(&p, k->ty, k->tx, rows, done->lines);
+        p.y = NULL;
+    }
+    if (now) {
+        p.x = now->x + r * in, p.base = now->most, p.sum = now->sum;
+        v->soft_band(&p, k->ty, k->tx, rows, now->lines);
+    }
+}
+
 static void settle(const columns *k, const block *b)
 {
     const vec_kernels *v = k->env->v;
     const float per = 1 / (float)k->n;
+    if (k->exps_kept) {
+        v->soft_end(b->most, b->sum, b->lines, half(k));
+        return;
+    }
     if (k->exps) {
         v->soft_settle(b->most, b->sum, b->lines, half(k));
         return;
@@ -106,6 +133,10 @@ static void in_turns(const room *m, int64_t first, int64_t end)
         if (now) open_block(m, i, now);
         for (int64_t r = 0; r < k->n; r += VEC_BAND) {
             const int64_t rows = MIN(VEC_BAND, k->n - r);
+            if (k->exps_kept) {
+                exps_band(m, now, done, r);
+                continue;
+            }
             if (done) put(m, done, r, rows);
             if (now) look(m, now, r, rows);
         }
@@ -131,8 +162,8 @@ static void some_blocks(void *ctx, int64_t task, int thread)
     const columns *k = m.k;
     float *mem = (float *)(void *)((char *)m.c->work + (size_t)thread * k->each);
     m.gain = parameter(&m, 0, mem), m.bias = parameter(&m, 1, mem + k->n);
-    m.sums = mem + COLUMNS_PARAMS * k->n;
-    m.kept = (unsigned char *)(void *)(m.sums + 2 * SUMS * k->block);
+    m.sums = mem + ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED);
+    m.kept = (unsigned char *)(void *)(m.sums + ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED));
     const int64_t first = task * k->group, end = MIN(k->outer * k->per_outer, first + k->group);
     if (k->in_turns) in_turns(&m, first, end);
     else one_by_one(&m, first, end);
@@ -144,18 +175,20 @@ void columns_plan(columns *k)
 {
     enum { TURNS = 2 }; /* blocks of a plane */
     const exec_env *e = k->env;
-    const int64_t many = 4 * e->threads, in = exec_size(k->tx), plane = k->n * k->inner * in;
-    k->in_turns = plane <= e->l2 / 5 * 4;
+    const int64_t many = 4 * e->threads, in = exec_size(k->tx), plane = k->n * k->inner * in, steps = COLUMN_STEP;
+    const int64_t of_exps = bands(k) * VEC_KEPT(e->v, steps) * (int64_t)sizeof(float); /* of so many columns */
+    k->exps_kept = k->exps && of_exps <= e->l2 / 2;
+    k->in_turns = k->exps_kept || plane <= e->l2 / 5 * 4;
     k->kept = !k->exps && plane > 2 * e->l2;
-    const int64_t fit = MAX(e->l2 / 2 / (k->n * in) / COLUMN_STEP, 1) * COLUMN_STEP;
-    int64_t parts = k->in_turns ? TURNS : plane <= 2 * e->l2 ? 1 : (k->inner + fit - 1) / fit;
-    while (k->outer * parts < many && k->inner / (parts + 1) >= COLUMN_STEP) parts++;
-    k->block = MIN(k->inner, ROUND_UP((k->inner + parts - 1) / parts, (int64_t)COLUMN_STEP));
+    const int64_t fit = MAX(e->l2 / 2 / (k->exps_kept ? of_exps : k->n * in * steps), 1) * steps;
+    int64_t parts = k->in_turns && !k->exps_kept ? TURNS : plane <= 2 * e->l2 && !k->exps_kept ? 1 : (k->inner + fit - 1) / fit;
+    while (k->outer * parts < many && k->inner / (parts + 1) >= steps) parts++;
+    k->block = MIN(k->inner, ROUND_UP((k->inner + parts - 1) / parts, steps));
     k->per_outer = (k->inner + k->block - 1) / k->block;
     const int64_t blocks = k->outer * k->per_outer;
     k->group = MAX(blocks / many, 1);
     k->tasks = (blocks + k->group - 1) / k->group;
-    const int64_t floats = COLUMNS_PARAMS * k->n + 2 * SUMS * k->block;
+    const int64_t floats = ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED) + ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED) + (k->exps_kept ? bands(k) * VEC_KEPT(e->v, k->block) : 0);
     k->each = ROUND_UP((size_t)floats * sizeof(float) + (size_t)(k->kept ? k->n * k->block * in : 0), (size_t)VEC_LINE);
 }
 

@@ -114,6 +114,20 @@ typedef struct {
     bool stream;       /* y, as of vec_affine */
 } vec_three;
 
+/* A band of a softmax down columns: soft_band. */
+typedef struct {
+    const void *x;            /* exps of its rows, ldx bytes apart, come to lie in `keep`; NULL: none do */
+    int64_t ldx;
+    float *base, *sum;        /* per column, from band to band: what exps are taken against, and their sum */
+    void *y;                  /* what was in `keep` before becomes its rows, ldy bytes apart; NULL: it does not */
+    int64_t ldy;
+    const float *last, *scale; /* per column: base and sum of that softmax after soft_end */
+    bool stream;              /* y, as of vec_affine */
+    float *keep;              /* VEC_KEPT floats */
+} vec_soft;
+/* Floats a band of `n` columns takes. */
+#define VEC_KEPT(v, n) (((n) + (v)->width - 1) / (v)->width * (v)->width * (VEC_BAND + 1))
+
 typedef struct {
     const char *name;
     uint32_t need;
@@ -149,7 +163,7 @@ typedef struct {
     /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x), 0 below exp(-86.99); returns their sum. NaN stays. What lies
      * `ahead` bytes behind x is asked for. */
     float (*exps)(float *y, dtype t, const void *x, float most, int64_t n, int64_t ahead);
-    /* For softmax from fp16 to fp16: 2^(x log2(e) - b), b the whole number nearest most * log2(e); relative error 1e-5, never below 2^-64. */
+    /* For softmax from fp16 to fp16: 2^(x log2(e) - b), b the whole number nearest most * log2(e); relative error 1e-4. */
     float (*exps_half)(float *y, const void *x, float most, int64_t n, int64_t ahead);
     void (*soft_three)(vec_three *p, dtype ty, dtype tx, int64_t n); /* the same bits as one by one */
     /* Softmax down n columns, in two looks at x; the second makes the exps again, so that none are kept. soft_look: the largest and
@@ -159,6 +173,11 @@ typedef struct {
     void (*soft_look)(float *most, float *sum, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, bool half);
     void (*soft_settle)(float *most, float *sum, int64_t n, bool half);
     void (*soft_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n, bool half);
+    /* The same in one look at x, its exps kept: soft_begin, soft_band for every VEC_BAND rows, soft_end; then for every band again, when
+     * the next softmax of as many columns may take its place. F32 and F16 in any pair; from F16 to F16 as `half`. */
+    void (*soft_begin)(float *base, float *sum, int64_t n, bool half);
+    void (*soft_band)(const vec_soft *p, dtype ty, dtype tx, int rows, int64_t n);
+    void (*soft_end)(const float *base, float *sum, int64_t n, bool half);
     /* Mean and sum of squared deviations of n columns; both begin at 0, and go on after `before` rows. keep: as of `down`, in type t. */
     void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t before, int64_t rows, int64_t ld, int64_t n, void *keep);
     /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has rows of
