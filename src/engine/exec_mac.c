@@ -309,7 +309,9 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     if (m->env->chip && !m->window && num->port_partial != 0 && num->port_ceiling != 0) return AN_OK;
     m->a_as = m->env->chip && !m->window ? DT_F16 : m->a_type, m->b_as = m->env->chip && !m->window ? DT_F16 : m->b_type;
     gemm_math math = m->env->chip || (m->a_type == DT_F16 && m->b_type == DT_F16) ? GEMM_F16 : m->a_type == DT_BF16 && m->b_type == DT_BF16 ? GEMM_BF16 : GEMM_F32;
-    if (!m->env->chip && im->opt.fast_math) math = GEMM_BF16;
+    /* a thin product costs less in fp32 than rounding its operands */
+    const bool thin = math == GEMM_F32 && !mac_is_const(im, m->a_tensor) && m->b_col == 1 && (double)m->m * (double)m->n * (double)m->k < ALONE && gemm_thin(gemm_pick(GEMM_F32, m->env->isa), m->n);
+    if (!m->env->chip && im->opt.fast_math && !thin) math = GEMM_BF16;
     m->g = gemm_pick(math, m->env->isa);
     m->a_elems = et_elems(&p->tensors.at[m->a_tensor]), m->b_elems = et_elems(&p->tensors.at[m->b_tensor]);
     m->a_panels = (m->m + WINDOW_ROWS - 1) / WINDOW_ROWS;

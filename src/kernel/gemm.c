@@ -543,7 +543,8 @@ an_status gemm_run(const gemm_call *c, diag *d)
     x.plain = is_plain(c);
     x.as_is = b_as_is(c);
     if (!c->a && c->b.col == 1 && gemm_by_parts(g, c->m, c->k)) return run_parts(c, x.as_is, d);
-    const bool there = c->same_b && p.stripes == 1; /* of several stripes only the last would still be there */
+    if (thin_fits(c)) return run_thin(c), AN_OK;
+    const bool there = c->same_b && p.stripes == 1 && !gemm_thin(g, c->n); /* the call before may have packed nothing; of several stripes only the last would still be there */
     an_status st = there ? stripe_begin(c, &p, 0, b, &x.pack, d) : AN_OK;
     pool_enter(c->pool);
     for (int64_t s = p.lazy || there || x.as_is ? 0 : -1; s < p.stripes && !st; s++) { /* else the first region packs only, the last one only multiplies */

@@ -68,6 +68,17 @@ typedef struct {
     float *acc;     /* panels x n x ROUND_UP(width, lanes of the vector code) */
 } few_job;
 
+/* Columns that are one vector or part of one: rows of A by rows of B as they lie, nothing packed. The chain of an element is the tile's: k ascending. */
+typedef struct {
+    const float *a;
+    int64_t a_row, a_col; /* in elements, as the next two */
+    const float *b;
+    int64_t b_row, ldc;
+    float *c;
+    int64_t m, k;
+    int n; /* at most `lanes` */
+} thin_job;
+
 /* The vector code every kernel of one instruction set shares. */
 typedef struct {
     void (*pack)(const pack_job *j);
@@ -76,6 +87,7 @@ typedef struct {
     void (*expand)(gemm_pk from, const void *src, float *dst, int64_t n);     /* PK_F16 or PK_BF16 to fp32 */
     void (*epilogue)(const epi_job *j);
     void (*few)(const few_job *j);
+    void (*thin)(const thin_job *j);
     void (*sum)(float *to, const float *from, int64_t step, int64_t parts, int64_t n); /* runs of n, `step` apart, added in order */
     int lanes;
     double (*read)(const void *p, size_t bytes); /* touches every byte at full speed; the sum keeps it honest */

@@ -25,6 +25,10 @@ bool is_plain(const gemm_call *c);
 size_t few_bytes(const gemm_kernel *g, int64_t n, int64_t k, int n_threads);
 an_status run_few(const gemm_call *c, diag *d) MUST_CHECK;
 
+/* Columns of a vector or less: nothing is packed, and no scratch is needed. */
+bool thin_fits(const gemm_call *c);
+void run_thin(const gemm_call *c);
+
 /* By parts of k: each part's sums, then their sum. as_is: nothing of B is packed. */
 bool parts_bytes(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, size_t *bytes) MUST_CHECK;
 an_status run_parts(const gemm_call *c, bool as_is, diag *d) MUST_CHECK;

@@ -122,6 +122,7 @@ an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm
 /* The same, written past the caches: one of so many weights that none of them is still there when it is used. */
 an_status gemm_pack_a_past(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
 bool gemm_few(const gemm_kernel *g, int64_t n); /* are n columns few: a packed A passes by once, its rows are the lanes */
+bool gemm_thin(const gemm_kernel *g, int64_t n); /* are n columns a vector or less, so that fp32 operands are multiplied as they lie? */
 /* The right operand ahead, for many small products by the same one: attention's keys and values. Their scratch is smaller. */
 bool gemm_pack_b_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes) MUST_CHECK;
 an_status gemm_pack_b(const gemm_kernel *k, pool *p, int64_t n, int64_t kk, gemm_view b, void *out, diag *d) MUST_CHECK;

@@ -375,6 +375,59 @@ static void bits_do_not_depend_on_company(void **state)
     for (int t = 1; t < 4; t++) pool_free(pools[t]);
 }
 
+/* Columns of a vector or less, by an A as it lies: the bits of the packed A, for every pool, also after a product that packed B. */
+static void thin_columns(void **state)
+{
+    (void)state;
+    rng r = { test_seed("gemm thin") };
+    enum { MOST = 200 };
+    static const struct {
+        int64_t m, n, k;
+    } shapes[] = { { 64, 10, 128 }, { 128, 10, 64 }, { 150, 16, 1 }, { 129, 7, 33 }, { 200, 1, 12 }, { 127, 3, 70 } };
+    static float want[MOST * 16], got[MOST * 16];
+    pool *three;
+    diag d = { 0 };
+    assert_ok(pool_make(&three, 3, &d), d);
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if (gemm_need(g) & ~have() || gemm_math_of(g) != GEMM_F32) continue;
+        assert_false(gemm_thin(g, 0) || gemm_thin(g, 17));
+        for (size_t k = 0; k < COUNT(shapes); k++)
+            for (int turned = 0; turned < 2; turned++) {
+                const int64_t m = shapes[k].m, n = shapes[k].n, kk = shapes[k].k;
+                if (gemm_by_parts(g, m, kk)) continue; /* whose sums are in parts */
+                matrix a = matrix_make(&r, DT_F32, turned ? kk : m, turned ? m : kk, 0), b = matrix_make(&r, DT_F32, kk, n, 0);
+                if (turned) {
+                    int64_t row = a.row;
+                    a.row = a.col, a.col = row;
+                }
+                void *pa = pack(g, NULL, m, kk, &a);
+                gemm_call call = { .kernel = g, .m = m, .n = n, .k = kk, .a = pa, .b = { b.at, b.type, b.row, b.col }, .c = want, .c_type = DT_F32, .ldc = n };
+                run(&call, 0);
+                call.a = NULL, call.a_view = (gemm_view){ a.at, a.type, a.row, a.col }, call.c = got;
+                for (int pooled = 0; pooled < 2; pooled++) {
+                    call.pool = pooled ? three : NULL;
+                    memset(got, 0, sizeof got);
+                    run(&call, 0);
+                    if (memcmp(got, want, (size_t)(m * n) * 4))
+                        fail_msg("%s: %lld x %lld x %lld%s with %d threads gives other bits", gemm_name(g), (long long)m, (long long)n, (long long)kk, turned ? " turned" : "", pool_threads(call.pool));
+                }
+                size_t bytes;
+                assert_true(gemm_scratch_bytes(g, m, n, kk, 1, &bytes));
+                call.scratch = aligned(bytes), call.scratch_bytes = bytes, call.pool = NULL;
+                assert_ok(gemm_run(&call, &d), d); /* packs nothing, so the next one packs what is said to be there */
+                float two[MOST];
+                for (int q = 0; q < MOST; q++) two[q] = 2;
+                call.same_b = true, call.epi.scale = two;
+                assert_ok(gemm_run(&call, &d), d);
+                for (int64_t q = 0; q < m * n; q++)
+                    if (got[q] != 2 * want[q]) fail_msg("%s: element %lld is %.9g, wanted twice %.9g", gemm_name(g), (long long)q, (double)got[q], (double)want[q]);
+                free(call.scratch), free(pa), free(a.at), free(b.at);
+            }
+    }
+    pool_free(three);
+}
+
 /* Few rows by a B whose rows are rows of memory: read where it lies, k in parts, or both; the same bits for every pool. */
 static void few_rows(void **state)
 {
@@ -720,7 +773,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row_against_double), cmocka_unit_test(empty_shapes),
         cmocka_unit_test(bits_do_not_depend_on_company),
-        cmocka_unit_test(few_rows), cmocka_unit_test(few_columns), cmocka_unit_test(activations),
+        cmocka_unit_test(few_rows), cmocka_unit_test(few_columns), cmocka_unit_test(thin_columns), cmocka_unit_test(activations),
         cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(both_packed), cmocka_unit_test(packed_bytes), cmocka_unit_test(isa_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
