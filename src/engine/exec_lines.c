@@ -234,26 +234,31 @@ static bool streams(const task *t, const void *y)
     return t->s->stream && (uintptr_t)y % VEC_LINE == 0 && t->s->n * exec_size(t->s->ty) % VEC_LINE == 0;
 }
 
-/* Lines behind each other, each at another of three steps. */
+/* Lines behind each other, each at another of three steps. Where arithmetic is the bound, between two steps of a line there is one of
+ * another: by then the end of a sum or of a search, which nothing else can overtake, is long known. */
 static void softmax_lines(task *t, const unsigned char *x, unsigned char *y, bool stream)
 {
+    enum { ROOMS = 3 };
     const state *s = t->s;
     const vec_kernels *v = s->env->v;
     const int64_t n = s->n, in = n * exec_size(s->tx), out = n * exec_size(s->ty);
     const bool half = s->tx == DT_F16 && s->ty == DT_F16;
-    float *room[2] = { t->buf, t->buf + n };
-    vec_three p = { .stream = stream, .sum = 1, .most = v->along(s->tx, x, STAT_MOST, 0, -INFINITY, n) };
-    for (int64_t i = 0; i < t->lines; i++) {
-        p.e = room[i % 2], p.x = x + i * in, p.next = x + (i + 1) * in;
-        p.y = y + (i - 1) * out, p.done = room[(i + 1) % 2], p.scale = 1 / p.sum;
-        if (i > 0 && i + 1 < t->lines) {
+    const int64_t apart = half ? 2 : 1;
+    float most[ROOMS] = { 0 }, sum[ROOMS] = { 0 };
+    for (int64_t i = 0; i < MIN(apart, t->lines); i++) most[i] = v->along(s->tx, x + i * in, STAT_MOST, 0, -INFINITY, n);
+    for (int64_t i = 0; i < t->lines + apart; i++) {
+        const int64_t now = i % ROOMS, next = (i + apart) % ROOMS, done = (i + ROOMS - apart) % ROOMS;
+        const bool puts = i >= apart, makes = i < t->lines, looks = i + apart < t->lines;
+        vec_three p = { .stream = stream, .y = y + (i - apart) * out, .done = t->buf + done * n, .scale = puts ? 1 / sum[done] : 0,
+                        .x = x + i * in, .e = t->buf + now * n, .next = x + (i + apart) * in, .most = makes ? most[now] : 0 };
+        if (puts && looks) {
             v->soft_three(&p, s->ty, s->tx, n);
+            sum[now] = p.sum, most[next] = p.most;
             continue;
         }
-        if (i > 0) v->affine(p.y, s->ty, p.done, DT_F32, &(vec_affine){ .scale_1 = p.scale, .stream = stream }, n);
-        p.sum = half ? v->exps_half(p.e, p.x, p.most, n, in) : v->exps(p.e, s->tx, p.x, p.most, n, in);
-        if (i + 1 < t->lines) p.most = v->along(s->tx, p.next, STAT_MOST, 0, -INFINITY, n);
-        else v->affine(y + i * out, s->ty, p.e, DT_F32, &(vec_affine){ .scale_1 = 1 / p.sum, .stream = stream }, n);
+        if (puts) v->affine(p.y, s->ty, p.done, DT_F32, &(vec_affine){ .scale_1 = p.scale, .stream = stream }, n);
+        if (makes) sum[now] = half ? v->exps_half(p.e, p.x, p.most, n, apart * in) : v->exps(p.e, s->tx, p.x, p.most, n, apart * in);
+        if (looks) most[next] = v->along(s->tx, p.next, STAT_MOST, 0, -INFINITY, n);
     }
 }
 
@@ -597,7 +602,7 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     s.room = s.lines * (s.kept ? s.n : s.part);
     s.stream = s.plain && again && exec_streams(e, et_elems(x) * exec_size(s.ty));
     s.beside = MIN(MAX(PIECE / s.n / (whole ? 1 : 2 * exec_size(s.tx)), 1), MOST_BESIDE); /* softmax keeps their exps in the first cache too */
-    if (s.plain && again && !s.columns) s.room = MAX(s.room, PARAMS * s.n + MAX(s.beside, 2) * s.n); /* gain and bias, and lines */
+    if (s.plain && again && !s.columns) s.room = MAX(s.room, PARAMS * s.n + MAX(s.beside, 3) * s.n); /* gain and bias, and lines */
     s.each = ROUND_UP((size_t)(s.room + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
     exec_need_work(im, s.each * (size_t)e->threads);
     if (e->chip && im->p->num.tables != 0 && !(s.exp2 = exec_table(im, TAB_exp2, d))) return d->st;
