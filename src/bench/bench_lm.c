@@ -106,6 +106,7 @@ an_status bench_decode(bench *b)
         for (size_t f = 0; f < COUNT(forms); f++) {
             subject_lm x;
             timing t;
+            bench_peak_anew();
             an_status st = open_lm(b, models[k], forms[f].form, forms[f].dt, &x);
             if (!st) st = lm_session_feed(x.s, x.ids, 128, NULL, b->d);
             x.n = 1;
