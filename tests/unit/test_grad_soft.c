@@ -70,7 +70,7 @@ static void run_on(const grad_row *w, rng *r, const char *chip_name)
         angle_add(&one, want[k].x, t, xout[i], elems(&want[k].type));
         angle_add(&all, want[k].x, t, xout[i], elems(&want[k].type));
         /* a parameter's few sums may cancel, and what is left then carries the rounding of all their terms */
-        if (!(cosine(&one) >= 0.999)) fail_msg("%s on %s: the gradient by %s has cosine %.6f", w->text, chip_name, graph_value(g, wrt[k])->name, cosine(&one));
+        if (!(cosine(&one) >= 0.9999)) fail_msg("%s on %s: the gradient by %s has cosine %.6f", w->text, chip_name, graph_value(g, wrt[k])->name, cosine(&one));
     }
     if (!(cosine(&all) >= 0.9999)) fail_msg("%s on %s: the gradient has cosine %.6f", w->text, chip_name, cosine(&all));
     program_free(p);
