@@ -35,6 +35,15 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
     return AN_OK;
 }
 
+/* One column, so all channels of a stack are a row: as few calls as stacks. */
+static void turn_one(const state *s, unsigned char *y, const unsigned char *x, const unsigned char *co, const unsigned char *si)
+{
+    const int64_t size = exec_size(s->t), high = s->pairs * size;
+    for (int64_t i = 0; i < s->all / s->pairs; i++, y += 2 * high, x += 2 * high)
+        if (s->half) s->env->v->turn(y, y + high, x, x + high, co, si, s->t, s->back, s->pairs);
+        else s->env->v->turn_beside(y, x, co, si, s->t, s->back, 2 * s->pairs);
+}
+
 /* Pairs first .. of all stacks: rows, as the products that made them are shared out among threads, and heads after them. */
 static void task(void *ctx, int64_t part, int thread)
 {
@@ -54,7 +63,8 @@ static an_status run(const run_ctx *c, const insn *in, diag *d)
 {
     job j = { .c = c, .s = c->state };
     if (!j.s) return ref_rope(c, in, d);
-    pool_run(c->pool, task, &j, j.s->parts);
+    if (j.s->n == 1) turn_one(j.s, ctx_mem(c, j.s->y), ctx_mem(c, j.s->x), ctx_mem(c, j.s->co), ctx_mem(c, j.s->si));
+    else pool_run(c->pool, task, &j, j.s->parts);
     return AN_OK;
 }
 

@@ -194,6 +194,8 @@ typedef struct {
     /* (a, b) becomes (a co - b si, b co + a si), back: with the other sign of si; all of them F32, F16 or BF16, products and sums rounded to
      * fp32 one by one. ya may be a, and yb b. */
     void (*turn)(void *ya, void *yb, const void *a, const void *b, const void *co, const void *si, dtype t, bool back, int64_t n);
+    /* The same for n elements that are pairs side by side: a, b, a, b; each pair by the co and si of its a. y may be x. */
+    void (*turn_beside)(void *y, const void *x, const void *co, const void *si, dtype t, bool back, int64_t n);
     /* Rules for moved fp16 elements, in place: NaN becomes +inf, magnitudes above `last` (bits; 0x7c00: none) infinite. */
     void (*moved_f16)(void *x, uint16_t last, int64_t n);
     /* No NaN among n fp16 elements, and with `flush` no subnormal. */
