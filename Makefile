@@ -42,7 +42,7 @@ $(BUILD)/anneal: $(CLI_OBJ) $(BUILD)/libanneal.a
 # architecture compile to nothing. -O3: their loops of constant length must be unrolled.
 ARCH := $(subst arm64,aarch64,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
 KOPT := $(if $(SAN),,-O3)
-AVX512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(KOPT)
+AVX512 := -mprfchw -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(KOPT)
 ISA_x86_64_avx2       := -mavx2 -mfma -mf16c $(KOPT)
 ISA_x86_64_avx512     := $(AVX512)
 ISA_x86_64_avx512bf16 := $(AVX512) -mavx512bf16

@@ -82,12 +82,15 @@ typedef struct {
     unsigned char *mem, *y;
     float *score, *out, *most, *sum;
     const unsigned char *q, *v;
+    bool raw; /* scores are not weights yet */
 } block;
 
-/* Keys a query does not see count as nothing, even where v holds no number: sum such a query again. */
+/* Keys a query does not see count as nothing, even where v holds no number: sum such a query again, with the weights scores stand for. */
 static void mend(const block *b)
 {
     const attend_columns *s = b->s;
+    float again[QUERIES] = { 0 };
+    if (b->raw) s->env->v->exps_down(b->score, DT_F32, b->score, b->most, s->a.scale, again, b->seen, b->n * (int64_t)sizeof(float), b->n);
     for (int64_t j = 0; j < s->a.cols; j++)
         for (int64_t i = 0; i < b->n; i++) {
             float *o = &b->out[j * b->n + i], acc = 0;
@@ -105,17 +108,17 @@ static void put(const block *b)
     const vec_kernels *v = s->env->v;
     const int64_t size = exec_size(s->ty);
     for (int64_t i = 0; i < b->n; i++) b->sum[i] = 1 / b->sum[i];
-    v->affine_rows(b->out, DT_F32, b->n, b->out, DT_F32, b->n, &(vec_affine){ .scale = b->sum }, a->cols, b->n);
     if (a->turned) {
-        for (int64_t j = 0; j < a->cols; j++) v->store(b->y + (j * a->rows + b->i0) * size, s->ty, b->out + j * b->n, b->n);
+        v->affine_rows(b->y + b->i0 * size, s->ty, a->rows, b->out, DT_F32, b->n, &(vec_affine){ .scale = b->sum }, a->cols, b->n);
         return;
     }
+    v->affine_rows(b->out, DT_F32, b->n, b->out, DT_F32, b->n, &(vec_affine){ .scale = b->sum }, a->cols, b->n);
     float *turned = (float *)(void *)(b->mem + s->at_turned);
     v->transpose(turned, a->cols, b->out, b->n, b->n, a->cols, sizeof(float));
     v->store(b->y + b->i0 * a->cols * size, s->ty, turned, b->n * a->cols);
 }
 
-static an_status attend_block(const block *b, diag *d)
+static an_status attend_block(block *b, diag *d)
 {
     const attend_columns *s = b->s;
     const attend_shape *a = &s->a;
@@ -129,8 +132,11 @@ static an_status attend_block(const block *b, diag *d)
     for (int64_t l = b->at + 1; a->causal && l < b->seen; l++) v->fill(b->score + l * n, -INFINITY, MIN(l - b->at, n));
     v->fill(b->most, -INFINITY, n), v->fill(b->sum, 0, n);
     v->down(b->most, DT_F32, b->score, STAT_MOST, NULL, b->seen, row, n, NULL, DT_F32);
-    v->exps_down(b->score, DT_F32, b->score, b->most, a->scale, b->sum, b->seen, row, n);
-    TRY(gemm_pack_b(s->g, NULL, n, b->seen, (gemm_view){ .at = b->score, .type = DT_F32, .row = n, .col = 1 }, b->mem + s->at_weights, d));
+    b->raw = gemm_pack_weights(s->g, n, b->seen, b->score, b->most, a->scale, b->sum, b->mem + s->at_weights);
+    if (!b->raw) {
+        v->exps_down(b->score, DT_F32, b->score, b->most, a->scale, b->sum, b->seen, row, n);
+        TRY(gemm_pack_b(s->g, NULL, n, b->seen, (gemm_view){ .at = b->score, .type = DT_F32, .row = n, .col = 1 }, b->mem + s->at_weights, d));
+    }
     g = (gemm_call){ .kernel = s->g, .m = a->cols, .n = n, .k = b->seen, .a = b->mem + s->at_values, .a_k = b->most_seen, .b_packed = b->mem + s->at_weights, .c = b->out,
                      .c_type = DT_F32, .ldc = n, .scratch = g.scratch, .scratch_bytes = g.scratch_bytes };
     TRY(gemm_run(&g, d));

@@ -97,14 +97,16 @@ static void settle(const columns *k, const block *b)
     v->fn[VF_RSQRT](b->sum, b->sum, NULL, NULL, &k->eps, b->lines);
 }
 
-static void put(const room *m, const block *b, int64_t r, int64_t rows)
+/* up: the rows before these come next. */
+static void put(const room *m, const block *b, int64_t r, int64_t rows, bool up)
 {
+    enum { OWN = 3 * VEC_BAND }; /* rows: as many lines as a core waits for at a time, where columns are a line or two */
     const columns *k = m->k;
     const vec_kernels *v = k->env->v;
     const int64_t in = exec_size(k->tx), ld = k->kept ? b->lines : k->inner;
     const unsigned char *x = k->kept ? kept_band(m, r) : b->x + r * k->inner * in;
     void *y = b->y + r * k->inner * exec_size(k->ty);
-    vec_affine p = { .scale = b->sum, .stream = b->stream, .ahead = ld * in }; /* the next row */
+    vec_affine p = { .scale = b->sum, .stream = b->stream, .ahead = ld * in, .own = (up ? -OWN : OWN) * k->inner * exec_size(k->ty) }; /* ahead: the next row */
     if (k->exps) {
         p.mean = b->most;
         v->soft_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines, half(k));
@@ -137,7 +139,7 @@ static void in_turns(const room *m, int64_t first, int64_t end)
                 exps_band(m, now, done, r);
                 continue;
             }
-            if (done) put(m, done, r, rows);
+            if (done) put(m, done, r, rows, false);
             if (now) look(m, now, r, rows);
         }
         if (now) settle(k, now);
@@ -152,7 +154,7 @@ static void one_by_one(const room *m, int64_t first, int64_t end)
         open_block(m, i, &b);
         for (int64_t r = 0; r < k->n; r += VEC_BAND) look(m, &b, r, MIN(VEC_BAND, k->n - r));
         settle(k, &b);
-        for (int64_t r = (k->n - 1) / VEC_BAND * VEC_BAND; r >= 0; r -= VEC_BAND) put(m, &b, r, MIN(VEC_BAND, k->n - r));
+        for (int64_t r = (k->n - 1) / VEC_BAND * VEC_BAND; r >= 0; r -= VEC_BAND) put(m, &b, r, MIN(VEC_BAND, k->n - r), true);
     }
 }
 

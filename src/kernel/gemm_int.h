@@ -79,6 +79,16 @@ typedef struct {
     int n; /* at most `lanes` */
 } thin_job;
 
+/* One panel of a right operand of weights: 2^(scale (x - most)) of k rows of `nr` scores each, added to sum and then packed. */
+typedef struct {
+    const float *x;
+    int64_t ld, k; /* elements; k whole groups */
+    const float *most; /* per column */
+    float scale;
+    float *sum; /* per column */
+    char *dst;
+} weigh_job;
+
 /* The vector code every kernel of one instruction set shares. */
 typedef struct {
     void (*pack)(const pack_job *j);
@@ -86,6 +96,7 @@ typedef struct {
     void (*absmax)(const pack_job *j, float *out);                            /* per lane, NaN wins; width values */
     void (*expand)(gemm_pk from, const void *src, float *dst, int64_t n);     /* PK_F16 or PK_BF16 to fp32 */
     void (*epilogue)(const epi_job *j);
+    void (*weigh)(const weigh_job *j); /* NULL: no such form; for panels of 2 * lanes columns, pairs of bf16 */
     void (*few)(const few_job *j);
     void (*thin)(const thin_job *j);
     void (*sum)(float *to, const float *from, int64_t step, int64_t parts, int64_t n); /* runs of n, `step` apart, added in order */

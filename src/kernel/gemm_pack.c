@@ -136,3 +136,14 @@ void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t
     };
     g->vec->pack(&j);
 }
+
+bool gemm_pack_weights(const gemm_kernel *g, int64_t n, int64_t k, const float *x, const float *most, float scale, float *sum, void *out)
+{
+    packed_layout l;
+    if (!g->vec->weigh || g->b_pk != PK_BF16 || g->b_kr != 2 || g->nr != 2 * g->vec->lanes || n % g->nr || !pack_layout(g, false, n, k, &l) || l.k_pad != k) return false;
+    for (int64_t p = 0; p < l.panels; p++) {
+        const int64_t lane = p * g->nr;
+        g->vec->weigh(&(weigh_job){ .x = x + lane, .ld = n, .k = k, .most = most + lane, .scale = 1.44269504f * scale, .sum = sum + lane, .dst = (char *)out + p * l.panel_bytes });
+    }
+    return true;
+}

@@ -61,6 +61,7 @@ typedef struct {
     float mean_1, scale_1;     /* affine */
     bool stream;               /* past the caches, as .stream below; y and its rows begin at multiples of VEC_LINE bytes */
     int64_t ahead;             /* what lies so many bytes behind x is asked for, to the first cache */
+    int64_t own;               /* affine_rows: so many bytes behind y will be written, and another's cache may have it; 0: nothing is asked for */
 } vec_affine;
 
 enum { VEC_LINE = 64 /* bytes of a line of the caches */, VEC_BAND = 8 };
@@ -185,7 +186,7 @@ typedef struct {
     void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows, int64_t ld, int64_t n);
     /* F32 and F16 in any pair, or BF16 to BF16. */
     void (*affine)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, int64_t n);
-    /* The same for rows ldy and ldx elements apart. */
+    /* The same for rows ldy and ldx elements apart, and F32 to BF16. */
     void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n);
     float (*largest)(const float *x, int64_t n); /* magnitude; infinity when one is not finite */
     void (*window)(const window_job *j);

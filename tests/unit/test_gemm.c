@@ -678,6 +678,47 @@ static void both_packed(void **state)
     }
 }
 
+/* exp(scale (x - most)), packed: what gemm_pack_b makes of exact ones, to a unit in the last place of bf16; their sums. Nothing for minus
+ * infinity, a NaN for a NaN. */
+static void packed_weights(void **state)
+{
+    (void)state;
+    enum { N = 64, K = 96 };
+    const float scale = 0.125f;
+    rng r = { test_seed("gemm packed weights") };
+    uint32_t isa = have();
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        size_t bytes;
+        diag d = { 0 };
+        if (gemm_math_of(g) != GEMM_BF16 || (gemm_need(g) & ~isa)) continue;
+        assert_true(gemm_pack_b_bytes(g, N, K, &bytes));
+        float *x = aligned(N * K * sizeof *x), *true_w = aligned(N * K * sizeof *x), most[N], sum[N], total[N] = { 0 };
+        uint16_t *got = aligned(bytes), *want = aligned(bytes);
+        for (int c = 0; c < N; c++) {
+            most[c] = (float)(100 * rng_normal(&r)), sum[c] = (float)c;
+            for (int k = 0; k < K; k++) {
+                float *at = &x[k * N + c];
+                *at = k == c % K ? most[c] : rng_below(&r, 6) ? most[c] - (float)rng_range(&r, 0, 1000) : -INFINITY;
+                const double e = exp((double)scale * ((double)*at - (double)most[c]));
+                true_w[k * N + c] = e < 0x1p-126 ? 0 : (float)e, total[c] += true_w[k * N + c];
+            }
+        }
+        const bool has = gemm_pack_weights(g, N, K, x, most, scale, sum, got);
+        assert_ok(gemm_pack_b(g, NULL, N, K, (gemm_view){ true_w, DT_F32, N, 1 }, want, &d), d);
+        for (size_t at = 0; has && at < bytes / 2; at++)
+            if (abs((int)got[at] - (int)want[at]) > (want[at] < 0x100 ? 0x100 : 1)) fail_msg("%s: element %zu is %04x, %04x wanted", gemm_name(g), at, (unsigned)got[at], (unsigned)want[at]); /* near the smallest number it may be none */
+        for (int c = 0; has && c < N; c++)
+            if (!(fabs((double)sum[c] - c - (double)total[c]) <= 1e-5 * (c + (double)total[c]))) fail_msg("%s: column %d adds up to %g, %g wanted", gemm_name(g), c, (double)sum[c] - c, (double)total[c]);
+        for (int c = 0; !has && c < N; c++) assert_true(sum[c] == (float)c);
+        x[5 * N + 7] = NAN;
+        assert_true(gemm_pack_weights(g, N, K, x, most, scale, sum, got) == has);
+        assert_true(!has || isnan(sum[7]));
+        assert_false(gemm_pack_weights(g, N - 1, K, x, most, scale, sum, got));
+        free(x), free(true_w), free(got), free(want);
+    }
+}
+
 /* Whatever way a matrix lies in memory, and whether the packed one goes past the caches: the same bytes. */
 static void packed_bytes(void **state)
 {
@@ -774,7 +815,7 @@ int main(void)
         cmocka_unit_test(each_row_against_double), cmocka_unit_test(empty_shapes),
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(few_rows), cmocka_unit_test(few_columns), cmocka_unit_test(thin_columns), cmocka_unit_test(activations),
-        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(both_packed), cmocka_unit_test(packed_bytes), cmocka_unit_test(isa_override),
+        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(both_packed), cmocka_unit_test(packed_weights), cmocka_unit_test(packed_bytes), cmocka_unit_test(isa_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
