@@ -391,6 +391,14 @@ static void reduce_in_steps(task *t)
         s->env->v->store((char *)ctx_mem(t->c, s->y) + at * exec_size(s->ty), s->ty, t->acc, t->lines);
         return;
     }
+    if (kind == RED_LOG_SUM_EXP && !s->env->chip) { /* as `reduced`, all lines at once */
+        const float none = 0;
+        s->env->v->fn[VF_LOG](t->mean, t->mean, NULL, NULL, &none, t->lines);
+        for (int64_t i = 0; i < t->lines; i++) t->mean[i] = isinf(t->acc[i]) ? 0 : t->mean[i];
+        s->env->v->fn[VF_ADD](t->acc, t->acc, t->mean, NULL, NULL, t->lines);
+        s->env->v->store((char *)ctx_mem(t->c, s->y) + at * exec_size(s->ty), s->ty, t->acc, t->lines);
+        return;
+    }
     for (int64_t i = 0; i < t->lines; i++) {
         double r = kind == RED_LOG_SUM_EXP ? reduced(s, t->mean[i], t->acc[i]) : reduced(s, t->acc[i], 0);
         dtype_store(s->ty, ctx_mem(t->c, s->y), at + i, num_round(s->num, s->ty, r));
