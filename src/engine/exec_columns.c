@@ -100,13 +100,13 @@ static void settle(const columns *k, const block *b)
 /* up: the rows before these come next. */
 static void put(const room *m, const block *b, int64_t r, int64_t rows, bool up)
 {
-    enum { OWN = 3 * VEC_BAND }; /* rows: as many lines as a core waits for at a time, where columns are a line or two */
+    enum { OWN = 3 * VEC_BAND }; /* rows: as many lines as a core waits for at a time, where columns are a line or two; of fp32 there are too many to ask for */
     const columns *k = m->k;
     const vec_kernels *v = k->env->v;
     const int64_t in = exec_size(k->tx), ld = k->kept ? b->lines : k->inner;
     const unsigned char *x = k->kept ? kept_band(m, r) : b->x + r * k->inner * in;
     void *y = b->y + r * k->inner * exec_size(k->ty);
-    vec_affine p = { .scale = b->sum, .stream = b->stream, .ahead = ld * in, .own = (up ? -OWN : OWN) * k->inner * exec_size(k->ty) }; /* ahead: the next row */
+    vec_affine p = { .scale = b->sum, .stream = b->stream, .ahead = ld * in, .own = k->ty == DT_F32 ? 0 : (up ? -OWN : OWN) * k->inner * exec_size(k->ty) }; /* ahead: the next row */
     if (k->exps) {
         p.mean = b->most;
         v->soft_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines, half(k));
