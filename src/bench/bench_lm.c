@@ -37,10 +37,11 @@ typedef struct {
     size_t n;
 } subject_lm;
 
-static an_status open_lm(bench *b, const char *model, lm_form form, dtype dt, subject_lm *x)
+/* held: tokens are looked up in rows that lie in memory; made anew for a whole prompt they would be felt. */
+static an_status open_lm(bench *b, const char *model, lm_form form, dtype dt, bool held, subject_lm *x)
 {
     *x = (subject_lm){ 0 };
-    lm_options lo = { .dt = dt, .form = form, .seed = 1, .threads = b->pool };
+    lm_options lo = { .dt = dt, .form = form, .seed = 1, .rows_held = held, .threads = b->pool };
     TRY(lm_open(model, &lo, &x->m, b->d));
     lm_session_options so = { .engine = "cpu", .context = MIN(512, lm_config(x->m)->context), .bucket_max = PROMPT, .threads = pool_threads(b->pool), .no_cache = true };
     TRY(lm_session_open(x->m, &so, &x->s, b->d));
@@ -60,7 +61,7 @@ static an_status check_lm(bench *b)
     subject_lm x;
     const float *logits;
     float keep[512];
-    an_status st = open_lm(b, "tiny", LM_DENSE, DT_F16, &x);
+    an_status st = open_lm(b, "tiny", LM_DENSE, DT_F16, true, &x);
     size_t vocab = st ? 0 : MIN((size_t)lm_config(x.m)->vocab, COUNT(keep));
     if (!st) st = lm_session_feed(x.s, x.ids, 50, &logits, b->d);
     for (size_t i = 0; i < vocab && !st; i++) keep[i] = logits[i];
@@ -107,7 +108,7 @@ an_status bench_decode(bench *b)
             subject_lm x;
             timing t;
             bench_peak_anew();
-            an_status st = open_lm(b, models[k], forms[f].form, forms[f].dt, &x);
+            an_status st = open_lm(b, models[k], forms[f].form, forms[f].dt, false, &x);
             if (!st) st = lm_session_feed(x.s, x.ids, 128, NULL, b->d);
             x.n = 1;
             double mb = bench_peak_mb();
@@ -217,7 +218,7 @@ an_status bench_prefill(bench *b)
             if (!c) return diag_fail(b->d, AN_BUG, NOWHERE, "no preset %s", models[k]);
             const bool is_bf16 = forms[f].dt == DT_BF16;
             products p = { 0 };
-            an_status st = open_lm(b, models[k], forms[f].form, forms[f].dt, &x);
+            an_status st = open_lm(b, models[k], forms[f].form, forms[f].dt, true, &x);
             if (!st) st = products_open(b, c, forms[f].dt, &p);
             if (!st) st = bench_beside(b, prompt, &x, (ruler){ products_rate, &p }, &t);
             if (!st) {

@@ -298,12 +298,26 @@ an_status bind_npy(lm_model *m, diag *d)
 
 /* ---- weights from a seed ---- */
 
+static an_status hold(lm_model *m, store *s, diag *d)
+{
+    const dtype dt = m->o.dt == DT_NONE ? DT_F16 : m->o.dt;
+    size_t bytes;
+    unsigned char *x = dtype_bytes(dt, s->rows * s->cols, &bytes) ? arena_take(&m->mem, bytes, 1, 64) : NULL;
+    if (!x) return diag_nomem(d);
+    TRY(store_rows(s, m->v, m->o.threads, 0, s->rows, dt, x, s->cols, d));
+    s->kind = STORE_PLAIN;
+    s->dt = dt;
+    s->ld = s->cols;
+    s->data = x;
+    s->bytes = bytes;
+    return AN_OK;
+}
+
 /* As GPT-2 and its successors start: a bell of deviation 0.02, narrower by the depth where a branch joins the residual; gains one,
  * biases zero. A tensor's numbers depend on its name and the seed alone. */
 static an_status bind_seed(lm_model *m, model_weight_id id, int layer, store *s, void *ctx, diag *d)
 {
     (void)ctx;
-    (void)d;
     char name[60];
     weight_label(id, layer, "", name, sizeof name);
     bool joins = id == MW_WO || id == MW_W2, gain = weight_is_gain(id) || id == MW_Q_NORM || id == MW_K_NORM;
@@ -313,7 +327,7 @@ static an_status bind_seed(lm_model *m, model_weight_id id, int layer, store *s,
     s->seed = hash_bytes(name, strlen(name), m->o.seed);
     s->mean = gain ? 1 : 0;
     s->std = !weight_is_matrix(id) ? 0 : joins ? (float)(0.02 / sqrt(2.0 * (double)m->c.n_layers)) : 0.02f;
-    return AN_OK;
+    return m->o.rows_held && (id == MW_EMBED || id == MW_POS) ? hold(m, s, d) : AN_OK;
 }
 
 an_status bind_random(lm_model *m, diag *d) { return each(m, bind_seed, NULL, d); }

@@ -42,6 +42,7 @@ typedef struct {      /* zero means default */
     lm_form head;     /* the same for the classifier; LM_DENSE: as form, so that a dense head needs head_dense */
     bool head_dense;
     uint64_t seed;    /* weights of a preset or a bare config.json */
+    bool rows_held;   /* of those, rows that tokens are looked up in lie in memory in type dt, as in a file, and are not made at every look */
     pool *threads;    /* for conversions; NULL: the calling thread. Borrowed until lm_close */
 } lm_options;
 

@@ -61,7 +61,7 @@ static an_status open_session(lm_session *s, const lm_session_options *o, diag *
     if (s->bucket_max < 1) return diag_fail(d, AN_INPUT, NOWHERE, "prompts in programs of %lld tokens, wanted 1 or more", (long long)s->bucket_max);
     s->bucket_max = MIN(s->bucket_max, s->C);
     s->rope_step = TAKE(&s->mem, double, (size_t)c->head_dim);
-    s->rows = malloc((size_t)(2 * LM_FILL_TOKENS * c->dim * pool_threads(lm_threads(s->m))) * sizeof *s->rows);
+    s->rows = malloc((size_t)((2 + LM_FILL_TOKENS) * c->dim * pool_threads(lm_threads(s->m))) * sizeof *s->rows);
     s->logits = malloc((size_t)c->vocab * LM_EACH_TOKENS * sizeof *s->logits);
     size_t turns;
     if (!dtype_bytes(c->dt, c->head_dim * s->C, &turns)) return diag_nomem(d);
@@ -154,14 +154,12 @@ static an_status put_columns(const fill_job *j, int64_t t0, int64_t n, float *ro
     lm_session *s = j->s;
     const vec_kernels *v = lm_kernels(s->m);
     const int64_t D = s->c.dim, T = j->p->T, size = dtype_bits(s->c.dt) / 8;
-    float *lines = rows + LM_FILL_TOKENS * D;
-    for (int64_t t = 0; t < n; t++) TRY(token_row(s, j->ids[MIN(t0 + t, j->n - 1)], j->at[t0 + t], rows + t * D, lines, d));
-    if (T == 1) {
-        v->store(j->x, s->c.dt, rows, D);
-        return AN_OK;
+    char *own = (char *)(rows + 2 * D); /* of x's type */
+    for (int64_t t = 0; t < n; t++) {
+        TRY(token_row(s, j->ids[MIN(t0 + t, j->n - 1)], j->at[t0 + t], rows, rows + D, d));
+        v->store(T == 1 ? (char *)j->x : own + t * D * size, s->c.dt, rows, D);
     }
-    v->transpose(lines, n, rows, D, D, n, sizeof *lines);
-    for (int64_t i = 0; i < D; i++) v->store((char *)j->x + (i * T + t0) * size, s->c.dt, lines + i * n, n);
+    if (T > 1) v->transpose((char *)j->x + t0 * size, T, own, D, D, n, (int)size);
     return AN_OK;
 }
 
@@ -187,7 +185,7 @@ static void fill_task(void *ctx, int64_t task, int thread)
     diag d = { 0 };
     int64_t t0 = task * LM_FILL_TOKENS;
     if (task >= j->groups) put_turns(j, task - j->groups);
-    else if (put_columns(j, t0, MIN(LM_FILL_TOKENS, j->p->T - t0), s->rows + thread * 2 * LM_FILL_TOKENS * s->c.dim, &d) && !atomic_exchange(&j->failed, 1)) j->why = d;
+    else if (put_columns(j, t0, MIN(LM_FILL_TOKENS, j->p->T - t0), s->rows + thread * (2 + LM_FILL_TOKENS) * s->c.dim, &d) && !atomic_exchange(&j->failed, 1)) j->why = d;
 }
 
 static an_status lock(dev_surface *s, void **at, diag *d) { return s ? dev_surface_lock(s, false, at, d) : AN_OK; }

@@ -53,7 +53,7 @@ struct lm_session {
     double *rope_step, rope_scale;
     char *rope;               /* cosines of a pair at positions 0 .. C - 1, then its sines, then the next pair's; NULL: no rotation */
     int64_t rope_known;       /* positions that are there */
-    float *rows;              /* for each thread of the model's: some tokens' rows, and the same turned */
+    float *rows;              /* for each thread of the model's: a row, a position's, and some tokens' rows in the type of x */
     float *logits;            /* LM_EACH_TOKENS rows of the vocabulary */
     uint64_t cache_bytes;
     lm_session_stats st;

@@ -757,6 +757,14 @@ static void seeds(void **state)
     free(x);
     assert_int_equal(lm_origin_of(a), LM_FROM_SEED);
     assert_true(lm_digest(a) == lm_digest(b) && lm_digest(a) != lm_digest(c));
+    lm_close(c);
+    assert_ok(lm_open("tiny", &(lm_options){ .dt = DT_BF16, .seed = 7, .rows_held = true, .threads = p }, &c, &d), d);
+    uint16_t made[64], held[64];
+    for (int64_t r = 0; r < lm_config(c)->vocab; r += 37) { /* held in bf16, made and rounded to it: the same */
+        assert_ok(lm_rows(a, MW_EMBED, -1, r, 1, DT_BF16, made, &d), d);
+        assert_ok(lm_rows(c, MW_EMBED, -1, r, 1, DT_BF16, held, &d), d);
+        assert_memory_equal(made, held, sizeof made);
+    }
     lm_close(a);
     lm_close(b);
     lm_close(c);
