@@ -154,6 +154,8 @@ an_status const_load(image *im, const weight_source *w, size_t k, diag *d) MUST_
 an_status const_sources(const image *im, const weight_source *w, size_t k, const unsigned char *at[4], diag *d) MUST_CHECK;
 an_status const_ready(image *im, int64_t tensor, diag *d) MUST_CHECK; /* image.c: its elements are in im->mem; not a constant: nothing */
 
+void const_done(image *im, size_t k); /* image.c: lazy: its sources are not read again */
+
 /* packs.c: memory for a packed constant. *fresh: it has to be filled. */
 typedef struct {
     int64_t tensor;

@@ -1,7 +1,8 @@
 /* exec_mac_vec.c: products with few columns whose weight stays in the form it is stored in: int8, four-bit palettes and blocks, 16-bit
  * numbers that packing would widen. In: a product that is otherwise understood.  Out: what kernel/gemv.h reads, or nothing.
  *
- * The weight is read where its source has it, once per run, and never expanded. The reference rounds a reconstructed element to
+ * The weight is read where its source has it, once per run, and never expanded; blocks of nibbles that a kernel wants turned are turned when
+ * they are loaded (packs.c keeps one copy for all programs of a model), and the source is let go. The reference rounds a reconstructed element to
  * the tensor's type; here it is not rounded: with an fp16 tensor, results differ by up to 2^-11 of the sum of magnitudes. */
 #include <math.h>
 
@@ -12,6 +13,7 @@ struct mac_vec {
     size_t slot;       /* manifest entry */
     bool stored;       /* read from its sources; else from the tensor's memory, where it lies as it is */
     float *row_scale, *row_shift, *table, *shift; /* taken once, filled at each load */
+    unsigned char *panels; /* turned; NULL: as stored */
     bool apart;        /* since a reload it wants x in another form than the first of its group: a region of its own */
 };
 
@@ -148,6 +150,32 @@ static an_status fill(image *im, const mac *m, mac_vec *v, bool *fits, diag *d)
     return AN_OK;
 }
 
+static an_status fill_panels(image *im, mac_vec *v, diag *d)
+{
+    const unsigned char **at = im->stored[v->slot].at;
+    TRY(const_sources(im, im->source, v->slot, at, d));
+    v->w.w = at[0], v->w.scale = at[1];
+    gemv_panel_fill(im->opt.pool, &v->w, v->panels);
+    v->w.w = v->w.scale = NULL;
+    if (im->lazy) const_done(im, v->slot), at[0] = NULL;
+    return AN_OK;
+}
+
+/* Blocks of nibbles turned for the kernel, where it wants them: made, or taken from a program before this one. */
+static an_status take_panels(image *im, const mac *m, mac_vec *v, diag *d)
+{
+    const const_entry *c = &im->p->consts.at[v->slot];
+    size_t bytes;
+    bool fresh;
+    if (c->kind != CK_BLOCK || c->n_src > 2 || v->w.form != GEMV_NIBBLE || !fill_table(im, v)) return AN_OK;
+    v->w.table = v->table;
+    if (!gemv_panel_bytes(gemv_pick(m->env->isa), &v->w, &bytes)) return AN_OK;
+    const pack_key key = { .tensor = m->a_tensor, .form = "panels", .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = 1 };
+    TRY(pack_take(im, &key, bytes, &v->panels, &fresh, d));
+    v->w.panels = v->panels;
+    return fresh ? fill_panels(im, v, d) : AN_OK;
+}
+
 an_status mac_vec_make(image *im, mac *m, diag *d)
 {
     if (m->env->chip || m->n > GEMV_COLUMNS || m->batches != 1 || m->columns || m->a_own || !mac_is_const(im, m->a_tensor) || !is_matrix(im, m)) return AN_OK;
@@ -160,8 +188,9 @@ an_status mac_vec_make(image *im, mac *m, diag *d)
     if (by_row && c->n_src > 2 && !(v.row_shift = TAKE(&im->prepared, float, (size_t)m->m))) return diag_nomem(d);
     if (v.w.form == GEMV_NIBBLE && !(v.table = TAKE(&im->prepared, float, (size_t)(m->m / v.w.table_rows * 16)))) return diag_nomem(d);
     if (v.w.block && c->n_src > 2 && !(v.shift = TAKE(&im->prepared, float, (size_t)(m->m * (m->k / v.w.block))))) return diag_nomem(d);
-    bool fits;
-    TRY(fill(im, m, &v, &fits, d));
+    bool fits = true;
+    TRY(take_panels(im, m, &v, d));
+    if (!v.panels) TRY(fill(im, m, &v, &fits, d));
     if (!fits) return AN_OK;
     *keep = v;
     m->vec = keep;
@@ -171,9 +200,10 @@ an_status mac_vec_make(image *im, mac *m, diag *d)
 
 an_status mac_vec_again(image *im, mac *m, diag *d)
 {
-    bool fits;
+    bool fits = true;
     mac_vec *v = m->vec;
-    TRY(fill(im, m, v, &fits, d));
+    if (v->panels) TRY(fill_panels(im, v, d));
+    else TRY(fill(im, m, v, &fits, d));
     v->apart = m->first && !mac_vec_alike(m->first, m); /* the first has been filled before */
     return fits ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "constant %zu: its new table holds an infinity or NaN; load the program again", v->slot);
 }

@@ -68,6 +68,13 @@ an_status const_ready(image *im, int64_t tensor, diag *d)
     return AN_OK;
 }
 
+void const_done(image *im, size_t k)
+{
+    const const_entry *c = &im->p->consts.at[k];
+    for (int i = 0; i < c->n_src; i++)
+        if (c->src[i].path) im->source->done(im->source->user, c->src[i].path, c->src[i].offset);
+}
+
 static void const_drop(image *im, size_t k)
 {
     const const_entry *c = &im->p->consts.at[k];
@@ -76,8 +83,7 @@ static void const_drop(image *im, size_t k)
     free(im->const_own[k]);
     im->const_own[k] = im->const_at[k] = NULL;
     const_seen(im, k);
-    for (int i = 0; i < c->n_src && !im->stored[k].at[0]; i++)
-        if (c->src[i].path) im->source->done(im->source->user, c->src[i].path, c->src[i].offset);
+    if (!im->stored[k].at[0]) const_done(im, k);
 }
 
 /* The tensors an instruction reads, one after the other; NULL past the last. */

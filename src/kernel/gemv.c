@@ -13,7 +13,7 @@ enum {
 };
 
 static const gemv_kernel rows[] = {
-#define GEMV(id, like, need_, width_, digits_, bytes_, quad_, quad_rows_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##like, .scores = gemv_scores_##like, .mix = gemv_mix_##like, .digits = digits_, .bytes = bytes_, .quad = quad_, .quad_rows = quad_rows_ },
+#define GEMV(id, like, need_, width_, digits_, bytes_, panel_, panel_rows_) { .name = #id, .need = (need_), .width = width_, .rows = gemv_rows_##like, .scores = gemv_scores_##like, .mix = gemv_mix_##like, .digits = digits_, .bytes = bytes_, .panel = panel_, .panel_rows = panel_rows_ },
 #include "kernel/gemv.def"
 #undef GEMV
 };
@@ -105,26 +105,16 @@ static void turn(const gemv_call *c, int64_t stride, float *x, float *lane_sum)
     }
 }
 
-/* The table says that nibbles are numbers, and which: 0 to 15, or -8 to 7. */
-static bool are_numbers(const gemv_weight *w, bool *zero)
-{
-    if (w->form != GEMV_NIBBLE || !w->block || w->table_rows < w->m) return false;
-    *zero = w->table[8] < 0;
-    for (int i = 0; i < 16; i++)
-        if (w->table[i] != (float)(*zero && i >= 8 ? i - 16 : i)) return false;
-    return true;
-}
-
 bool gemv_alike(const gemv_weight *a, const gemv_weight *b)
 {
-    bool zero_a = false, zero_b = false, numbers = are_numbers(a, &zero_a);
+    bool zero_a = false, zero_b = false, numbers = gemv_numbers(a, &zero_a);
     return a->form == b->form && a->k == b->k && a->block == b->block && a->scale_type == b->scale_type && !a->shift == !b->shift && !a->row_shift == !b->row_shift &&
-           numbers == are_numbers(b, &zero_b) && zero_a == zero_b;
+           !a->panels == !b->panels &&           numbers == gemv_numbers(b, &zero_b) && zero_a == zero_b;
 }
 
 typedef struct {
     const gemv_call *c;
-    gemv_rows *rows;              /* for columns in digits */
+    gemv_rows *rows, *odd_rows;   /* for columns in digits; for those that are not finite */
     gemv_columns x;
     int64_t each;                 /* rows of a task */
     bool mixed, odd[GEMV_COLUMNS]; /* some columns are not finite: each goes alone, those without digits */
@@ -138,7 +128,7 @@ static void run_mixed(const run_ctx *x, const gemv_part *part, int64_t i0, int64
         one.x += j * one.x_stride, one.lane_sum += j * one.lane_stride, one.sum += j;
         one.digits = x->odd[j] ? NULL : one.digits + j * one.digit_stride;
         one.start += j * one.lane_stride, one.step += j * one.lane_stride;
-        (x->odd[j] ? c->kernel->rows : x->rows)(part->w, &one, 1, i0, i1, part->y + j, c->ldy);
+        (x->odd[j] ? x->odd_rows : x->rows)(part->w, &one, 1, i0, i1, part->y + j, c->ldy);
     }
 }
 
@@ -167,8 +157,10 @@ static an_status refuse(const gemv_call *c, const gemv_weight *w, diag *d)
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "gemv_%s: the right operand cannot be %s", name, dtype_name(c->x.type));
     if (w->form == GEMV_NIBBLE && (!w->table || w->table_rows < 1 || w->k % GEMV_K_STEP))
         return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: nibbles of k %lld, which is no multiple of %d, or no table", name, (long long)w->k, GEMV_K_STEP);
-    if (w->block && (!gemv_block_fits(w->form, w->block) || w->k % w->block || !w->scale || (w->scale_type != DT_F32 && w->scale_type != DT_F16)))
+    if (w->block && (!gemv_block_fits(w->form, w->block) || w->k % w->block || (!w->scale && !w->panels) || (w->scale_type != DT_F32 && w->scale_type != DT_F16)))
         return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: k %lld in blocks of %lld with scales of %s", name, (long long)w->k, (long long)w->block, dtype_name(w->scale_type));
+    bool zero;
+    if (w->panels && (!c->kernel->panel_rows || !gemv_numbers(w, &zero))) return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: it has nothing for panels", name);
     return AN_OK;
 }
 
@@ -178,18 +170,18 @@ static void cut(const gemv_call *c, run_ctx *r, float *x, float *lane_sum, int8_
     const gemv_kernel *g = c->kernel;
     const gemv_weight *w = first(c);
     const vec_kernels *v = vec_pick(g->need);
-    const bool nibbles = g->digits && are_numbers(w, &r->x.zero), bytes = g->bytes && (w->form == GEMV_I8 || w->form == GEMV_U8) && !w->block && w->k <= BYTE_MOST_K;
-    const bool quad = nibbles && g->quad && w->block == 32 && w->scale_type == DT_F16 && !w->shift && w->k % 256 == 0;
+    const bool nibbles = g->digits && gemv_numbers(w, &r->x.zero), bytes = g->bytes && (w->form == GEMV_I8 || w->form == GEMV_U8) && !w->block && w->k <= BYTE_MOST_K;
+    const bool panels = w->panels != NULL;
     const int64_t stride = r->x.x_stride, lanes = r->x.lane_stride;
-    r->rows = quad ? g->quad_rows : g->rows;
-    if (nibbles || bytes) r->x.digits = digits, r->x.start = start, r->x.step = step, r->x.digit_stride = stride * (bytes ? BYTE_DIGITS : quad ? 4 : 2); /* a row of 256: half a step, in four bytes each */
+    r->rows = panels ? g->panel_rows : g->rows, r->odd_rows = panels ? gemv_panel_plain : g->rows;
+    if (nibbles || bytes) r->x.digits = digits, r->x.start = start, r->x.step = step, r->x.digit_stride = stride * (bytes ? BYTE_DIGITS : 2);
     for (int64_t j = 0; j < c->n; j++, x += stride, lane_sum += lanes, start += lanes, step += lanes, digits += r->x.digit_stride) {
         float largest = r->x.digits ? v->largest(x, stride) : 0;
         r->mixed |= r->odd[j] = !(largest < INFINITY);
-        if (w->form == GEMV_NIBBLE && (!quad || r->odd[j])) turn(c, stride, x, lane_sum);
+        if (w->form == GEMV_NIBBLE && !panels) turn(c, stride, x, lane_sum);
         if (r->odd[j] || !r->x.digits) continue;
         if (bytes) g->bytes(x, stride, largest, digits, start, step);
-        else if (quad) g->quad(x, w->k, r->x.zero, digits, start, step);
+        else if (panels) g->panel(x, w->k, r->x.zero, digits, start, step);
         else g->digits(x, stride, r->x.zero, digits, start, step);
     }
 }
@@ -210,8 +202,9 @@ an_status gemv_run(const gemv_call *c, diag *d)
     cut(c, &r, x, lane_sum, (int8_t *)(void *)digits, (int32_t *)(void *)start, step);
     int64_t threads = pool_threads(c->pool);
     for (int i = 0; i < c->parts; i++) rows_all += c->part[i].w->m;
-    r.each = MAX(MAX(TASK_BYTES / MAX(first(c)->row_bytes, 1), TASK_ROWS), 1);
-    if (threads > 1) r.each = MIN(r.each, MAX(ROUND_UP(rows_all / (4 * threads), 4), 4)); /* a small weight is shared all the same */
+    const int64_t whole = first(c)->panels ? PANEL_ROWS : 4;
+    r.each = ROUND_UP(MAX(TASK_BYTES / MAX(first(c)->row_bytes, 1), TASK_ROWS), whole);
+    if (threads > 1) r.each = MIN(r.each, MAX(ROUND_UP(rows_all / (4 * threads), whole), whole)); /* a small weight is shared all the same */
     for (int i = 0; i < c->parts; i++) tasks += tasks_of(&r, c->part[i].w);
     pool_run(c->pool, run_task, &r, tasks);
     return AN_OK;

@@ -8,7 +8,7 @@
  * an element is within (s + 12) · 2^-24 · sum|W·x| of the exact sum over the weights as defined below.
  *
  * Nibbles that are numbers (a table of 0 to 15 or of -8 to 7, one for all rows) with a scale per block meet x by digits, where a
- * kernel has them: x in units of 2^-14 of the largest of each eight (or each 32, where those are a block), sums of integers, exact. Then
+ * kernel has them: x in units of 2^-14 of the largest of each eight (in panels: of each block), sums of integers, exact. Then
  * an element may be off by another 2^-15 · sum over them of (largest |x|) · (sum|W|), and those whose largest is below 2^-100 count as
  * zero. Bytes with a scale per row likewise, where a kernel can: x in units of 2^-20 of the largest of its column, off by another
  * 2^-21 · (largest |x|) · (sum|W|). Columns with an infinity or NaN go the other way.
@@ -35,6 +35,7 @@ typedef struct {
     dtype scale_type;                   /* F32 F16 */
     const void *scale;                  /* [m, k / block] */
     const float *shift;                 /* NIBBLE: [m, k / block], or NULL */
+    const void *panels;                 /* the same weight from gemv_panel_fill, read instead of w and scale; or NULL */
 } gemv_weight;
 
 typedef struct gemv_kernel gemv_kernel;
@@ -63,6 +64,11 @@ typedef struct {
     void *scratch;
     size_t scratch_bytes;
 } gemv_call;
+
+/* Nibbles that are numbers, in blocks of 32 with fp16 scales and no shift, are read faster turned ahead of use. false: this kernel has none
+ * for the weight, or it is something else. to: 64-byte aligned, all of it is written; w->w and w->scale are then free to go. */
+bool gemv_panel_bytes(const gemv_kernel *g, const gemv_weight *w, size_t *bytes) MUST_CHECK;
+void gemv_panel_fill(pool *threads, const gemv_weight *w, void *to);
 
 bool gemv_scratch_bytes(const gemv_kernel *g, int64_t n, int64_t k, size_t *bytes) MUST_CHECK; /* false: it overflows */
 an_status gemv_run(const gemv_call *c, diag *d) MUST_CHECK;

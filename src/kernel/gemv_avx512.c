@@ -6,9 +6,9 @@
 
 static inline vi d_dot(vi c, vi u, vi x) { return i_add(c, _mm512_madd_epi16(_mm512_maddubs_epi16(u, x), _mm512_set1_epi16(1))); }
 
-#define QUAD_ROWS gemv_quad_rows_avx512
-#define QUAD_DIGITS gemv_quad_avx512
-#include "kernel/gemv_quad.inc"
+#define PANEL_ROWS_FN gemv_panel_rows_avx512
+#define PANEL_X_FN gemv_panel_x_avx512
+#include "kernel/gemv_panel.inc"
 
 #define GEMV_ROWS gemv_rows_avx512
 #define GEMV_SCORES gemv_scores_avx512

@@ -10,9 +10,9 @@ static inline vi d_dot(vi c, vi u, vi x) { return _mm512_dpbusd_epi32(c, u, x); 
 static inline vi b_dot(vi c, vi w, vi x) { return _mm512_dpbusd_epi32(c, w, x); }
 static inline vi b_ldn(const void *p, int n) { return _mm512_maskz_loadu_epi8(((__mmask64)1 << n) - 1, p); }
 
-#define QUAD_ROWS gemv_quad_rows_vnni
-#define QUAD_DIGITS gemv_quad_vnni
-#include "kernel/gemv_quad.inc"
+#define PANEL_ROWS_FN gemv_panel_rows_vnni
+#define PANEL_X_FN gemv_panel_x_vnni
+#include "kernel/gemv_panel.inc"
 
 #define GEMV_BYTES gemv_bytes_vnni
 #define GEMV_ROWS gemv_rows_vnni

@@ -72,6 +72,19 @@ static weight weight_make(rng *r, gemv_form f, int64_t m, int64_t k, int64_t blo
     return x;
 }
 
+/* The same weight in the panels this kernel has for it; NULL: it has none. */
+static void *panels_of(const gemv_kernel *g, pool *p, const weight *x, gemv_weight *w)
+{
+    size_t bytes;
+    *w = x->w;
+    if (!gemv_panel_bytes(g, w, &bytes)) return NULL;
+    void *to = aligned_alloc(64, bytes);
+    assert_non_null(to);
+    gemv_panel_fill(p, w, to);
+    w->panels = to, w->w = w->scale = NULL; /* not looked at */
+    return to;
+}
+
 static void weight_free(weight *x)
 {
     free(x->data), free(x->scale), free(x->row_scale), free(x->row_shift), free(x->table), free(x->shift), free(x->value), free(x->bound);
@@ -120,9 +133,44 @@ static double largest_of(int64_t each, dtype t, const void *x, gemm_view v, int6
     return most;
 }
 
+typedef struct {
+    const gemv_kernel *g;
+    pool *two;
+    size_t f;
+    const gemv_weight *w;
+    int64_t n, ldy;
+    gemm_view x;
+    const double *want, *mag, *unit; /* [m, n]: exact; magnitude; of x's digits */
+} checked;
+
+/* Within the bound; the same bits from two threads, and from a column alone. */
+static void check(const checked *c)
+{
+    const int64_t m = c->w->m, k = c->w->k, n = c->n, column = n - 1;
+    const char *name = gemv_name(c->g), *form = c->w->panels ? "in panels" : "as stored";
+    float *y = must((size_t)(m * c->ldy) * 4), *again = must((size_t)(m * c->ldy) * 4), *alone = must((size_t)m * 4);
+    run(c->g, NULL, c->w, n, c->x, y, c->ldy);
+    run(c->g, c->two, c->w, n, c->x, again, c->ldy);
+    for (int64_t a = 0; a < m; a++)
+        for (int64_t b = 0; b < n; b++) {
+            double got = (double)y[a * c->ldy + b], want = c->want[a * n + b], most = (double)(k + 12) * 0x1p-24 * c->mag[a * n + b] + c->unit[a * n + b] + 1e-37;
+            if (!(fabs(got - want) <= most))
+                fail_msg("gemv_%s form %d %s block %d, %dx%dx%d at (%d, %d): %.9g, wanted %.9g within %g", name, (int)forms[c->f].f, form, (int)forms[c->f].block, (int)m,
+                         (int)n, (int)k, (int)a, (int)b, got, want, most);
+            if (memcmp(&y[a * c->ldy + b], &again[a * c->ldy + b], 4)) fail_msg("gemv_%s %s: two threads give other bits", name, form);
+        }
+    gemm_view one = c->x;
+    one.at = (const char *)one.at + column * one.col * (one.type == DT_F32 ? 4 : 2);
+    run(c->g, NULL, c->w, 1, one, alone, 1);
+    for (int64_t a = 0; a < m; a++)
+        if (memcmp(&alone[a], &y[a * c->ldy + column], 4)) fail_msg("gemv_%s form %d %s: column %d alone gives other bits", name, (int)forms[c->f].f, form, (int)column);
+    free(y), free(again), free(alone);
+}
+
 static void each_row_against_double(void **state)
 {
     (void)state;
+    int panels = 0;
     rng r = { test_seed("gemv") };
     uint32_t isa = have();
     pool *two;
@@ -130,8 +178,7 @@ static void each_row_against_double(void **state)
     assert_ok(pool_make(&two, 2, &d), d);
     for (int round = 0; round < 3; round++)
         for (size_t f = 0; f < COUNT(forms); f++) {
-            int64_t m = 1 + (int64_t)rng_below(&r, 40), k = 1 + (int64_t)rng_below(&r, 300), n = 1 + (int64_t)rng_below(&r, GEMV_COLUMNS);
-            if (forms[f].block == 32 && round) k = 256 * (1 + (int64_t)rng_below(&r, 5)); /* steps of four vectors, and half of one */
+            int64_t m = 1 + (int64_t)rng_below(&r, 80), k = 1 + (int64_t)rng_below(&r, 300), n = 1 + (int64_t)rng_below(&r, GEMV_COLUMNS);
             if (forms[f].f == GEMV_NIBBLE || forms[f].block) k = ROUND_UP(k, MAX(forms[f].block, GEMV_K_STEP));
             weight w = weight_make(&r, forms[f].f, m, k, forms[f].block, forms[f].scale, forms[f].shifted, forms[f].numbers);
             dtype xt = rng_below(&r, 2) ? DT_F32 : DT_F16;
@@ -154,35 +201,25 @@ static void each_row_against_double(void **state)
                     }
                 }
             }
-            float *y = must((size_t)(m * ldy) * 4), *again = must((size_t)(m * ldy) * 4), *alone = must((size_t)m * 4);
             for (size_t i = 0; gemv_row(i); i++) {
                 const gemv_kernel *g = gemv_row(i);
                 if (gemv_need(g) & ~isa) continue;
-                run(g, NULL, &w.w, n, x, y, ldy);
-                run(g, two, &w.w, n, x, again, ldy);
-                for (int64_t a = 0; a < m; a++)
-                    for (int64_t b = 0; b < n; b++) {
-                        double got = (double)y[a * ldy + b], most = (double)(k + 12) * 0x1p-24 * mag[a * n + b] + unit[a * n + b] + 1e-37;
-                        if (!(fabs(got - want[a * n + b]) <= most))
-                            fail_msg("gemv_%s form %d block %d, %dx%dx%d at (%d, %d): %.9g, wanted %.9g within %g", gemv_name(g), (int)forms[f].f, (int)forms[f].block, (int)m,
-                                     (int)n, (int)k, (int)a, (int)b, got, want[a * n + b], most);
-                        if (memcmp(&y[a * ldy + b], &again[a * ldy + b], 4)) fail_msg("gemv_%s: two threads give other bits", gemv_name(g));
-                    }
-                int64_t column = n - 1;
-                gemm_view one = x;
-                one.at = (const char *)x.at + column * x.col * (xt == DT_F32 ? 4 : 2);
-                run(g, NULL, &w.w, 1, one, alone, 1);
-                for (int64_t a = 0; a < m; a++)
-                    if (memcmp(&alone[a], &y[a * ldy + column], 4)) fail_msg("gemv_%s form %d: column %d alone gives other bits", gemv_name(g), (int)forms[f].f, (int)column);
+                checked c = { .g = g, .two = two, .f = f, .w = &w.w, .n = n, .x = x, .ldy = ldy, .want = want, .mag = mag, .unit = unit };
+                check(&c);
+                gemv_weight turned;
+                void *mem = panels_of(g, two, &w, &turned);
+                if (mem) c.w = &turned, check(&c), panels++;
+                free(mem);
             }
-            free(want), free(mag), free(unit), free(xm), free(y), free(again), free(alone);
+            free(want), free(mag), free(unit), free(xm);
             weight_free(&w);
         }
     pool_free(two);
+    if (isa & ISA_AVX512) assert_true(panels > 0);
 }
 
 /* Digits: zeros, tiny numbers, and columns that are not finite beside ones that are. */
-static void odd_columns_of(gemv_form f)
+static void odd_columns_of(gemv_form f, bool panels)
 {
     enum { M = 9, K = 64, N = 3 };
     rng r = { test_seed("gemv odd") };
@@ -192,8 +229,11 @@ static void odd_columns_of(gemv_form f)
     for (size_t i = 0; gemv_row(i); i++) {
         const gemv_kernel *g = gemv_row(i);
         if (gemv_need(g) & ~have()) continue;
+        gemv_weight as = w.w;
+        void *mem = panels ? panels_of(g, NULL, &w, &as) : NULL;
+        if (panels && !mem) continue;
         gemm_view v = { .at = x, .type = DT_F32, .row = 1, .col = K };
-        run(g, NULL, &w.w, N, v, y, N);
+        run(g, NULL, &as, N, v, y, N);
         for (int a = 0; a < M; a++) {
             double want = 0;
             for (int k = 0; k < 16; k++) want += w.value[a * K + k] * (double)x[2][k];
@@ -202,14 +242,15 @@ static void odd_columns_of(gemv_form f)
         }
         float keep = x[1][5];
         x[1][5] = INFINITY;
-        run(g, NULL, &w.w, 1, v, alone, 1);
-        run(g, NULL, &w.w, N, v, y, N);
+        run(g, NULL, &as, 1, v, alone, 1);
+        run(g, NULL, &as, N, v, y, N);
         for (int a = 0; a < M; a++) {
             double q = w.value[a * K + 5];
             if (memcmp(&y[a * N], &alone[a], 4)) fail_msg("gemv_%s: an infinity in another column changes the first", gemv_name(g));
             if (q == 0 ? !isnan(y[a * N + 1]) : y[a * N + 1] != (q > 0 ? INFINITY : -INFINITY)) fail_msg("gemv_%s: infinity times %g gives %g", gemv_name(g), q, (double)y[a * N + 1]);
         }
         x[1][5] = keep;
+        free(mem);
     }
     weight_free(&w);
 }
@@ -217,9 +258,10 @@ static void odd_columns_of(gemv_form f)
 static void odd_columns(void **state)
 {
     (void)state;
-    odd_columns_of(GEMV_NIBBLE);
-    odd_columns_of(GEMV_I8);
-    odd_columns_of(GEMV_U8);
+    odd_columns_of(GEMV_NIBBLE, false);
+    odd_columns_of(GEMV_NIBBLE, true);
+    odd_columns_of(GEMV_I8, false);
+    odd_columns_of(GEMV_U8, false);
 }
 
 /* The largest bytes and digits there are, along a row as long as a model's: integers must not run over. */
