@@ -3,7 +3,9 @@
  *
  * Decoding reads every weight once per token: the bound is read bandwidth over the bytes of the form, scales included, the embedding
  * counted as the classifier it also is. A prompt is bound by its products: the layers' own, in their order, each with a weight of its
- * own. A prompt reads every weight once, so none of them is in the cache when its turn comes, here as there. */
+ * own, all of them for every token. A prompt reads every weight once, so none of them is in the cache when its turn comes, here as there.
+ * The program itself leaves out what nobody asks for: behind the last layer's keys and values it computes one token (decoder.c), which of
+ * twelve layers is 7 % of the products. */
 #include <stdlib.h>
 
 #include "base/big.h"
@@ -224,7 +226,7 @@ an_status bench_prefill(bench *b)
             if (!st) {
                 char label[96];
                 snprintf(label, sizeof label, "%s %s, %d tokens", models[k], forms[f].name, PROMPT);
-                bench_row(b, "prefill", label, t, PROMPT * 1e9, "tok/s", t.limit, is_bf16 ? "its bf16 products alone, in turns, weights from memory" : "its fp16 products alone, in turns, weights from memory");
+                bench_row(b, "prefill", label, t, PROMPT * 1e9, "tok/s", t.limit, is_bf16 ? "bf16 products of all tokens alone, in turns, weights from memory" : "fp16 products of all tokens alone, in turns, weights from memory");
             }
             products_close(&p);
             close_lm(&x);

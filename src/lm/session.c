@@ -208,11 +208,12 @@ static an_status fill(lm_session *s, const step_program *p, const uint32_t *ids,
     if (!st) st = lock(p->pick, &pick, d);
     for (int64_t t = 0; t < T && !st; t++) {
         at[t] = (int32_t)(p0 + t);
-        if (pick) dtype_store(c->dt, pick, t, t == n - 1);
+        if (pick && s->chip) dtype_store(c->dt, pick, t, t == n - 1);
     }
     if (!st) pool_run(j.groups > 1 ? lm_threads(s->m) : NULL, fill_task, &j, j.groups + (j.co ? c->head_dim / 2 : 0));
     if (!st && j.co) s->rope_known = MAX(s->rope_known, p0 + T);
     if (atomic_load(&j.failed)) st = diag_fail(d, j.why.st, j.why.at, "%s", j.why.msg);
+    if (!st && pick && !s->chip) dtype_store(DT_I32, pick, 0, (double)(n - 1));
     if (!st && pos) memcpy(pos, at, (size_t)T * sizeof *at);
     if (!st && mask) decoder_mask(c, at, T, s->C, c->dt, mask);
     if (!st && place) decoder_place(at, T, s->C, c->dt, place);

@@ -52,18 +52,27 @@ static val place(kernel *k, val x, int64_t n, model_weight_id gain, const nn_rop
     return heads_joined(k, y, n);
 }
 
-qkv block_qkv(kernel *k, val x, bool rotate)
+static qkv project(kernel *k, val x, bool queries, bool rotate)
 {
-    qkv p;
-    p.xn = block_norm(k, x, MW_NORM1, MW_NORM1_B);
-    p.qraw = nn_linear(k->g, p.xn, weight(k, MW_WQ), weight(k, MW_BQ));
+    qkv p = { .xn = block_norm(k, x, MW_NORM1, MW_NORM1_B) };
+    if (queries) p.qraw = nn_linear(k->g, p.xn, weight(k, MW_WQ), weight(k, MW_BQ));
     p.kraw = nn_linear(k->g, p.xn, weight(k, MW_WK), weight(k, MW_BK));
     p.v = nn_linear(k->g, p.xn, weight(k, MW_WV), weight(k, MW_BV));
     nn_rope_tables t, *rope = NULL;
     if (rotate && k->c->rope != MODEL_ROPE_NONE) t = block_rope(k), rope = &t;
-    p.q = place(k, p.qraw, k->heads.n_heads, MW_Q_NORM, rope);
+    if (queries) p.q = place(k, p.qraw, k->heads.n_heads, MW_Q_NORM, rope);
     p.k = place(k, p.kraw, k->heads.n_kv_heads, MW_K_NORM, rope);
     return p;
+}
+
+qkv block_qkv(kernel *k, val x, bool rotate) { return project(k, x, true, rotate); }
+qkv block_kv(kernel *k, val x) { return project(k, x, false, true); }
+
+val block_q(kernel *k, val xn)
+{
+    nn_rope_tables t, *rope = NULL;
+    if (k->c->rope != MODEL_ROPE_NONE) t = block_rope(k), rope = &t;
+    return place(k, nn_linear(k->g, xn, weight(k, MW_WQ), weight(k, MW_BQ)), k->heads.n_heads, MW_Q_NORM, rope);
 }
 
 val block_attend(kernel *k, const qkv *p)

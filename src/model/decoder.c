@@ -263,6 +263,7 @@ enum { MOST_ALONE = 8 }; /* positions of a step whose every logit is asked for: 
 
 typedef struct {
     val pos;   /* int32 [T] */
+    val key;   /* int32 [1, 1, 1, C]: 0, 1, ... */
     val mask;  /* [1, 1, T, C]: of layers without a window */
     val near;  /* and of those with one */
     val place; /* [1, 1, C, T]; chip */
@@ -271,21 +272,25 @@ typedef struct {
 } cache_in;
 
 /* The mask as a comparison of key numbers with positions: a device that can compare reads only the keys a token sees. */
-static void make_masks(maker *m, cache_in *in)
+static void make_masks(maker *m, cache_in *in, int64_t T)
 {
     graph *g = m->k.g;
     const model_config *c = m->k.c;
-    int64_t C = in->C;
+    val row = RESHAPED(g, in->pos, 1, 1, T, 1), never = graph_scalar(g, c->dt, c->dt == DT_BF16 ? NN_NEVER * 1.024 : NN_NEVER); /* bf16 would round NN_NEVER up, to where a device may take it for a number */
+    in->mask = in->near = G(g, SELECT, G(g, GREATER, in->key, row), never, graph_scalar(g, c->dt, 0));
+    if (c->window > 0) in->near = G(g, SELECT, G(g, LESS_EQUAL, in->key, G(g, SUB, row, graph_scalar(g, DT_I32, (double)c->window))), never, in->mask);
+}
+
+static val key_numbers(maker *m, int64_t C)
+{
+    graph *g = m->k.g;
     int32_t *n = g->err.st ? NULL : TAKE(&g->mem, int32_t, (size_t)C);
     if (!n) {
         graph_fail(g, AN_NOMEM, "out of memory");
-        return;
+        return NO_VAL;
     }
     for (int64_t i = 0; i < C; i++) n[i] = (int32_t)i;
-    val key = graph_const_view(g, "key", TTYPE(DT_I32, 1, 1, 1, C), n), row = RESHAPED(g, in->pos, 1, 1, m->k.heads.seq, 1);
-    val never = graph_scalar(g, c->dt, c->dt == DT_BF16 ? NN_NEVER * 1.024 : NN_NEVER); /* bf16 would round NN_NEVER up, to where a device may take it for a number */
-    in->mask = in->near = G(g, SELECT, G(g, GREATER, key, row), never, graph_scalar(g, c->dt, 0));
-    if (c->window > 0) in->near = G(g, SELECT, G(g, LESS_EQUAL, key, G(g, SUB, row, graph_scalar(g, DT_I32, (double)c->window))), never, in->mask);
+    return graph_const_view(g, "key", TTYPE(DT_I32, 1, 1, 1, C), n);
 }
 
 static cache_in cache_inputs(maker *m)
@@ -296,7 +301,8 @@ static cache_in cache_inputs(maker *m)
     cache_in in = { .C = m->o->cache ? m->o->cache : c->context };
     if (!m->o->chip) {
         in.pos = graph_input(g, "pos", TTYPE(DT_I32, T));
-        make_masks(m, &in);
+        in.key = key_numbers(m, in.C);
+        make_masks(m, &in, T);
         return in;
     }
     in.mask = in.near = graph_input(g, "mask", TTYPE(c->dt, 1, 1, T, in.C)); /* check_step: all layers see the same */
@@ -366,13 +372,41 @@ static val attend_cache(maker *m, const cache_in *in, val q, val k, val v)
     return graph_op(g, OP_CONCAT, y, (int)h->seq, &AT_I(AXIS, 3), 1);
 }
 
+/* The column of x [1, D, 1, T] that pick names. On a chip it is a product with one 1 in it: exact. */
+static val picked(maker *m, val x, val pick)
+{
+    graph *g = m->k.g;
+    if (!m->o->chip) return GA(g, GATHER, VALS(x, pick), AT_I(AXIS, 3));
+    if (g->err.st) return NO_VAL;
+    const int64_t D = graph_type(g, x)->sh.d[1];
+    return RESHAPED(g, G(g, MATMUL, RESHAPED(g, x, 1, 1, D, m->k.heads.seq), pick), 1, D, 1, 1);
+}
+
+/* The last layer for one token of many: all leave their keys and values, but behind those only that one's logits are asked for. */
+static val last_layer(maker *m, const cache_in *in, val x, val pick)
+{
+    graph *g = m->k.g;
+    kernel one = m->k;
+    cache_in mine = *in;
+    qkv p = block_kv(&m->k, x);
+    val k = store_rows(m, in, p.k, 'k'), v = store_rows(m, in, p.v, 'v');
+    one.heads.seq = 1;
+    if (one.rope.cos.i) one.rope.cos = picked(m, one.rope.cos, pick), one.rope.sin = picked(m, one.rope.sin, pick);
+    mine.pos = GA(g, GATHER, VALS(in->pos, pick), AT_I(AXIS, 0));
+    make_masks(m, &mine, 1);
+    val q = block_q(&one, picked(m, p.xn, pick)), mask = model_window(one.c, one.layer) ? mine.near : mine.mask;
+    val y = attend_rows(m, &mine, &one.heads, q, k, v, mask);
+    x = block_residual(&one, picked(m, x, pick), nn_linear(g, y, weight(&one, MW_WO), weight(&one, MW_BO)), MW_POST1);
+    return block_ffn(&one, x).y;
+}
+
 static void build_step(maker *m)
 {
     graph *g = m->k.g;
     const model_config *c = m->k.c;
     int64_t T = m->k.heads.seq;
     int layer0 = m->o->layer0, layer1 = m->o->layer1 ? m->o->layer1 : (int)c->n_layers;
-    bool head = layer1 == c->n_layers;
+    const bool head = layer1 == c->n_layers, one = head && m->o->last_only && T > 1;
     val x = graph_input(g, "x", TTYPE(c->dt, 1, c->dim, 1, T));
     if (c->rope != MODEL_ROPE_NONE) {
         ttype table = TTYPE(c->dt, 1, c->head_dim, 1, T);
@@ -381,8 +415,13 @@ static void build_step(maker *m)
         if (m->o->chip) m->k.rope.turn = nn_rope_turn(g, c->dt, c->head_dim, m->k.rope.half);
     }
     cache_in in = cache_inputs(m);
+    val pick = !one ? NO_VAL : m->o->chip ? graph_input(g, "pick", TTYPE(c->dt, 1, 1, T, 1)) : graph_input(g, "pick", TTYPE(DT_I32, 1));
     for (int i = layer0; i < layer1 && !g->err.st; i++) {
         m->k.layer = i;
+        if (one && !m->o->chip && i + 1 == c->n_layers) {
+            x = last_layer(m, &in, x, pick);
+            break;
+        }
         qkv p = block_qkv(&m->k, x, true);
         val k = store_rows(m, &in, p.k, 'k'), v = store_rows(m, &in, p.v, 'v');
         x = block_residual(&m->k, x, nn_linear(g, attend_cache(m, &in, p.q, k, v), weight(&m->k, MW_WO), weight(&m->k, MW_BO)), MW_POST1);
@@ -393,10 +432,7 @@ static void build_step(maker *m)
         graph_output(g, "y", x);
         return;
     }
-    if (m->o->last_only && T > 1) { /* one 1 in the column: exact */
-        val pick = graph_input(g, "pick", TTYPE(c->dt, 1, 1, T, 1));
-        x = RESHAPED(g, G(g, MATMUL, RESHAPED(g, x, 1, 1, c->dim, T), pick), 1, c->dim, 1, 1);
-    }
+    if (one && m->o->chip) x = picked(m, x, pick);
     classify(m, x);
     for (int i = 0; i < m->n_parts && !g->err.st; i++) {
         char name[24] = "logits";

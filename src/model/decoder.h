@@ -16,7 +16,8 @@
  *   pos               int32 [T]: where each token's key and value go in the cache; it sees the positions up to its own.
  *                     With `chip` instead: mask [1, 1, T, C], 0 or -1e4 added to the scores, and place [1, 1, C, T], 1 where token
  *                     t is stored at position c: decoder_mask and decoder_place fill them
- *   pick              [1, 1, T, 1] with `last_only`: 1 at the token whose logits are wanted, 0 elsewhere
+ *   pick              int32 [1] with `last_only` and T > 1: which token's logits are wanted; behind the last layer's keys and values
+ *                     only that one is computed. With `chip` [1, 1, T, 1] instead: 1 at that token, 0 elsewhere
  *   kNN, vNN          [1, NKV, C, HD] per layer; kNN_new, vNN_new are the results. Bound to one surface it is state in place:
  *                     without `chip` only the rows of this run are written
  *   logits            [1, V, 1, T or 1]; with `chip` logits0, logits1, … in parts below the channel limit

@@ -60,6 +60,8 @@ typedef struct {
 val block_norm(kernel *k, val x, model_weight_id gain, model_weight_id bias);
 val block_norm_bwd(kernel *k, val dy, val x, model_weight_id gain);
 qkv block_qkv(kernel *k, val x, bool rotate);
+qkv block_kv(kernel *k, val x); /* without queries, k rotated */
+val block_q(kernel *k, val xn); /* queries alone, of an input normed already */
 val block_attend(kernel *k, const qkv *p);
 val block_residual(kernel *k, val x, val branch, model_weight_id post); /* x + alpha*branch, or alpha*branch when the host adds; post: gain of the branch's own norm */
 typedef struct {

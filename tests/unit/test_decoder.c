@@ -245,6 +245,7 @@ static double *run_step(session *se, const int *ids, int64_t p0, int64_t T, cons
     double *x = room(c->dim * T), *numbers = room(T), *pick = room(T), *mask = room(T * se->C), *place = room(T * se->C);
     for (int64_t t = 0; t < T; t++) {
         pos[t] = (int32_t)(p0 + t), numbers[t] = pos[t], pick[t] = t == T - 1;
+        if (!o.chip) pick[0] = (double)(T - 1);
         for (int64_t i = 0; i < c->dim; i++) x[i * T + t] = x_in ? x_in[i * T + t] : e[ids[pos[t]] * c->dim + i] * embed_scale(c) + (at ? at[pos[t] * c->dim + i] : 0);
     }
     decoder_mask(c, pos, T, se->C, DT_F64, mask);

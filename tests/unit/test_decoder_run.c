@@ -38,7 +38,7 @@ static const double *fed(const model_config *c, const char *name, rng *r, int64_
 {
     double *x = randoms(r, n, 1);
     for (int64_t t = 0; t < T && !strcmp(name, "pos"); t++) x[t] = pos[t];
-    for (int64_t t = 0; t < T && !strcmp(name, "pick"); t++) x[t] = t == T - 1;
+    if (!strcmp(name, "pick")) x[0] = (double)(T - 1);
     (void)c;
     return x;
 }
