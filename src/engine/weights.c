@@ -2,12 +2,13 @@
  * In: an image, one entry of its manifest, where weight files come from.  Out: im->const_at[k], elements of the tensor's type.
  *
  * A dense source of the right type and alignment is used in place; everything else is written to memory of our own, once per
- * load. Reconstruction rounds to nearest even, whatever the device: it happens before the arithmetic. */
+ * load. Reconstruction rounds to nearest even, whatever the device: it happens before the arithmetic. Here is what every form means, element
+ * by element; the common ones go through weights_runs.c, except in reference images. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/engine_int.h"
+#include "engine/weights_int.h"
 
 /* ---- bytes of a source ---- */
 
@@ -48,14 +49,7 @@ static an_status source_bytes(const image *im, const weight_source *w, const con
 
 /* ---- forms ---- */
 
-typedef struct {
-    const const_entry *c;
-    const etensor *t;
-    const unsigned char *at[4]; /* of the sources */
-    unsigned char *to;
-    size_t k; /* manifest entry, for messages */
-    diag *d;
-} build;
+typedef const_build build;
 
 static double load(const build *b, int src, int64_t i) { return dtype_load(b->c->src[src].dt, b->at[src], i); }
 static int64_t elems(const const_source *s) { return dims_product(s->dim, 0, s->rank); }
@@ -88,22 +82,6 @@ static an_status build_dense(const build *b)
 
 static double dequantized(double q, double scale, double zero) { return (double)(float)(scale * (q - zero)); }
 
-/* All values of an index of one byte or less, in the tensor's type: a lookup per element instead of a conversion. */
-typedef struct {
-    unsigned char at[256][8];
-    size_t unit;
-} lookup;
-
-static void lookup_set(const build *b, lookup *l, unsigned i, double x) { dtype_store(b->t->dt, l->at[i], 0, x); }
-
-static void lookup_copy(const lookup *l, unsigned char *to, const unsigned char *from, int64_t n)
-{
-    if (l->unit == 2)
-        for (int64_t i = 0; i < n; i++) memcpy(to + 2 * i, l->at[from[i]], 2);
-    else
-        for (int64_t i = 0; i < n; i++) memcpy(to + (size_t)i * l->unit, l->at[from[i]], l->unit);
-}
-
 static an_status build_affine(const build *b)
 {
     const const_entry *c = b->c;
@@ -113,16 +91,7 @@ static an_status build_affine(const build *b)
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t k = 0; k < v.n; k++) {
             double scale = load(b, 1, many_scales ? k : 0), zero = c->n_src > 2 ? load(b, 2, many_zeros ? k : 0) : 0;
-            if (dtype_bits(c->src[0].dt) == 8 && dtype_bits(b->t->dt) >= 8 && v.inner >= 1024) {
-                lookup l = { .unit = (size_t)dtype_bits(b->t->dt) / 8 };
-                for (unsigned q = 0; q < 256; q++) {
-                    unsigned char byte = (unsigned char)q;
-                    lookup_set(b, &l, q, dequantized(dtype_load(c->src[0].dt, &byte, 0), scale, zero));
-                }
-                lookup_copy(&l, b->to + (size_t)i * l.unit, b->at[0] + i, v.inner);
-                i += v.inner;
-            } else
-                for (int64_t j = 0; j < v.inner; j++, i++) store(b, i, dequantized(load(b, 0, i), scale, zero));
+            for (int64_t j = 0; j < v.inner; j++, i++) store(b, i, dequantized(load(b, 0, i), scale, zero));
         }
     return AN_OK;
 }
@@ -137,6 +106,14 @@ static int64_t packed_at(const unsigned char *p, int64_t i, int bits)
     }
     return v;
 }
+
+/* All values of an index of one byte or less, in the tensor's type: a lookup per element instead of a conversion. */
+typedef struct {
+    unsigned char at[256][8];
+    size_t unit;
+} lookup;
+
+static void lookup_set(const build *b, lookup *l, unsigned i, double x) { dtype_store(b->t->dt, l->at[i], 0, x); }
 
 static an_status build_lut_packed(const build *b) /* bytes of indices into one table of 2^bits values */
 {
@@ -246,6 +223,9 @@ an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
         im->own_bytes += bytes;
     }
     im->const_at[k] = b.to = im->const_own[k];
+    bool done;
+    TRY(const_runs(im, &b, &done, d));
+    if (done) return AN_OK;
     switch (b.c->kind) {
     case CK_DENSE: return build_dense(&b);
     case CK_AFFINE: return build_affine(&b);

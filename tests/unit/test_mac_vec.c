@@ -154,6 +154,42 @@ static void each_form(void **state)
     pool_free(two);
 }
 
+/* Expanded for many columns, element by element or many at a time: the same bits, in images of one thread and of two. */
+static void reconstructed(void **state)
+{
+    (void)state;
+    rng r = { test_seed("reconstructed") };
+    diag d = { 0 };
+    pool *two;
+    assert_ok(pool_make(&two, 2, &d), d);
+    for (kind f = 0; f < KINDS; f++)
+        for (int c = 0; c < 6; c++) {
+            const int64_t m = c == 5 ? 256 : 2 * (1 + (int64_t)rng_below(&r, 40)), k = c == 5 ? 1536 : 96 * (1 + (int64_t)rng_below(&r, 4)), n = 9;
+            const dtype dt = c % 3 == 0 ? DT_F32 : c % 3 == 1 ? DT_F16 : DT_BF16;
+            double *w = must((size_t)(m * k) * sizeof *w);
+            graph *g = graph_new("many", 0);
+            assert_non_null(g);
+            val x = graph_input(g, "x", (ttype){ .dt = f == HALF_BY_FLOAT ? DT_F16 : dt, .sh = SHAPE(1, k, 1, n) });
+            graph_output(g, "y", G(g, CONV, x, make_weight(&r, g, f, m, k, dt, w)));
+            assert_ok(graph_finish(g, &d), d);
+            program *p;
+            assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
+            uint64_t sum[3];
+            const image_options how[3] = { { .reference = true }, { .pool = NULL }, { .pool = two } };
+            for (int i = 0; i < 3; i++) {
+                image *im;
+                assert_ok(image_load(&im, p, NULL, &how[i], &d), d);
+                sum[i] = image_digest(im);
+                image_free(im);
+            }
+            if (sum[1] != sum[0] || sum[2] != sum[0]) fail_msg("%s as %s, %dx%d: other bits than one by one", names[f], dtype_name(dt), (int)m, (int)k);
+            free(w);
+            program_free(p);
+            graph_free(g);
+        }
+    pool_free(two);
+}
+
 /* fast_math 2: weights of int8 with scales by row times columns quantised as they come: within max|x| / 254 of the sum of |w|. With zero
  * points it is bf16's business: both operands rounded, 2^-8 of the magnitudes. */
 static void int8_products(void **state)
@@ -321,6 +357,6 @@ static void parted(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(together), cmocka_unit_test(parted), cmocka_unit_test(int8_products) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(reconstructed), cmocka_unit_test(together), cmocka_unit_test(parted), cmocka_unit_test(int8_products) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,18 @@
+/* weights_int.h: a constant being reconstructed: what weights.c (one element after the other) and weights_runs.c (many at a time) share. */
+#ifndef ENGINE_WEIGHTS_INT_H
+#define ENGINE_WEIGHTS_INT_H
+
+#include "engine/engine_int.h"
+
+typedef struct {
+    const const_entry *c;
+    const etensor *t;
+    const unsigned char *at[4]; /* of the sources */
+    unsigned char *to;
+    size_t k; /* manifest entry, for messages */
+    diag *d;
+} const_build;
+
+an_status const_runs(image *im, const const_build *b, bool *done, diag *d) MUST_CHECK; /* weights_runs.c; done false: nothing is written */
+
+#endif
