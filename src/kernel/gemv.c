@@ -109,7 +109,7 @@ bool gemv_alike(const gemv_weight *a, const gemv_weight *b)
 {
     bool zero_a = false, zero_b = false, numbers = gemv_numbers(a, &zero_a);
     return a->form == b->form && a->k == b->k && a->block == b->block && a->scale_type == b->scale_type && !a->shift == !b->shift && !a->row_shift == !b->row_shift &&
-           !a->panels == !b->panels &&           numbers == gemv_numbers(b, &zero_b) && zero_a == zero_b;
+           !a->panels == !b->panels && numbers == gemv_numbers(b, &zero_b) && zero_a == zero_b;
 }
 
 typedef struct {

@@ -52,14 +52,22 @@ static val place(kernel *k, val x, int64_t n, model_weight_id gain, const nn_rop
     return heads_joined(k, y, n);
 }
 
+/* NULL: nothing turns. */
+static const nn_rope_tables *rope_of(kernel *k, bool rotate, nn_rope_tables *room)
+{
+    if (!rotate || k->c->rope == MODEL_ROPE_NONE) return NULL;
+    *room = block_rope(k);
+    return room;
+}
+
 static qkv project(kernel *k, val x, bool queries, bool rotate)
 {
     qkv p = { .xn = block_norm(k, x, MW_NORM1, MW_NORM1_B) };
     if (queries) p.qraw = nn_linear(k->g, p.xn, weight(k, MW_WQ), weight(k, MW_BQ));
     p.kraw = nn_linear(k->g, p.xn, weight(k, MW_WK), weight(k, MW_BK));
     p.v = nn_linear(k->g, p.xn, weight(k, MW_WV), weight(k, MW_BV));
-    nn_rope_tables t, *rope = NULL;
-    if (rotate && k->c->rope != MODEL_ROPE_NONE) t = block_rope(k), rope = &t;
+    nn_rope_tables room;
+    const nn_rope_tables *rope = rope_of(k, rotate, &room);
     if (queries) p.q = place(k, p.qraw, k->heads.n_heads, MW_Q_NORM, rope);
     p.k = place(k, p.kraw, k->heads.n_kv_heads, MW_K_NORM, rope);
     return p;
@@ -70,9 +78,8 @@ qkv block_kv(kernel *k, val x) { return project(k, x, false, true); }
 
 val block_q(kernel *k, val xn)
 {
-    nn_rope_tables t, *rope = NULL;
-    if (k->c->rope != MODEL_ROPE_NONE) t = block_rope(k), rope = &t;
-    return place(k, nn_linear(k->g, xn, weight(k, MW_WQ), weight(k, MW_BQ)), k->heads.n_heads, MW_Q_NORM, rope);
+    nn_rope_tables room;
+    return place(k, nn_linear(k->g, xn, weight(k, MW_WQ), weight(k, MW_BQ)), k->heads.n_heads, MW_Q_NORM, rope_of(k, true, &room));
 }
 
 val block_attend(kernel *k, const qkv *p)
