@@ -305,27 +305,47 @@ static const float *parameter(const task *t, int k, float *room)
     return room;
 }
 
+static float line_mean(const state *s, const void *x)
+{
+    return s->kind == NORM_LAYER ? s->env->v->along(s->tx, x, STAT_SUM, 0, 0, s->n) / (float)s->n : 0;
+}
+
+/* A line is written while the next one is looked at. */
+static void norm_lines(const task *t, const unsigned char *x, unsigned char *y, vec_affine *p)
+{
+    const state *s = t->s;
+    const vec_kernels *v = s->env->v;
+    const int64_t in = s->n * exec_size(s->tx), out = s->n * exec_size(s->ty);
+    float mean = line_mean(s, x), squares = v->along(s->tx, x, STAT_SQUARES, mean, 0, s->n);
+    for (int64_t i = 1; i <= t->lines; i++, x += in, y += out) {
+        p->mean_1 = mean, p->scale_1 = inverse_length(s, squares);
+        if (i == t->lines) v->affine(y, s->ty, x, s->tx, p, s->n);
+        else mean = line_mean(s, x + in), squares = v->affine_next(y, s->ty, x, s->tx, p, x + in, mean, s->n);
+    }
+}
+
 static void norm_plain(task *t)
 {
     const state *s = t->s;
     const vec_kernels *v = s->env->v;
-    bool centred = s->kind == NORM_LAYER;
     int64_t in = exec_size(s->tx), out = exec_size(s->ty);
     const unsigned char *x = (const unsigned char *)ctx_mem(t->c, s->x) + t->base * in;
     unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
     vec_affine p = { .gain = parameter(t, 0, t->buf), .bias = parameter(t, 1, t->buf + s->n), .stream = streams(t, y) };
-    for (int64_t i = 0, k; i < t->lines; i += k, x += k * s->n * in, y += k * s->n * out) {
-        k = MIN(s->beside, t->lines - i);
-        float mean[MOST_BESIDE] = { 0 }, by[MOST_BESIDE];
-        for (int64_t l = 0; centred && l < k; l++) mean[l] = v->along(s->tx, x + l * s->n * in, STAT_SUM, 0, 0, s->n) / (float)s->n;
-        for (int64_t l = 0; l < k; l++) by[l] = v->along(s->tx, x + l * s->n * in, STAT_SQUARES, mean[l], 0, s->n);
-        for (int64_t l = 0; l < k; l++) by[l] = inverse_length(s, by[l]);
-        p.ahead = k * s->n * in;
-        for (int64_t l = 0; l < k; l++) {
-            p.mean_1 = mean[l], p.scale_1 = by[l];
-            v->affine(y + l * s->n * out, s->ty, x + l * s->n * in, s->tx, &p, s->n);
+    if (s->n >= LONG_LINE) norm_lines(t, x, y, &p);
+    else
+        for (int64_t i = 0, k; i < t->lines; i += k, x += k * s->n * in, y += k * s->n * out) {
+            k = MIN(s->beside, t->lines - i);
+            float mean[MOST_BESIDE] = { 0 }, by[MOST_BESIDE];
+            for (int64_t l = 0; l < k; l++) mean[l] = line_mean(s, x + l * s->n * in);
+            for (int64_t l = 0; l < k; l++) by[l] = v->along(s->tx, x + l * s->n * in, STAT_SQUARES, mean[l], 0, s->n);
+            for (int64_t l = 0; l < k; l++) by[l] = inverse_length(s, by[l]);
+            p.ahead = k * s->n * in;
+            for (int64_t l = 0; l < k; l++) {
+                p.mean_1 = mean[l], p.scale_1 = by[l];
+                v->affine(y + l * s->n * out, s->ty, x + l * s->n * in, s->tx, &p, s->n);
+            }
         }
-    }
     if (p.stream) v->fence();
 }
 

@@ -358,17 +358,34 @@ static bool b_as_is(const gemm_call *c)
     return g->math == GEMM_F32 && c->b.type == DT_F32 && c->b.col == 1 && c->n % g->nr == 0 && c->k % g->k_align == 0 && c->m <= FEW_ROWS;
 }
 
-/* lazy: the piece of panel j at step s, packed now if nobody began to; int8 takes all steps at once, its scales need them. */
-static void have_piece(const run_ctx *x, int64_t s, int64_t j)
+static bool claim_piece(mark *at)
 {
+    unsigned char missing = MISSING;
+    return atomic_load_explicit(at, memory_order_relaxed) == MISSING && atomic_compare_exchange_strong_explicit(at, &missing, UNDER_WAY, memory_order_relaxed, memory_order_relaxed);
+}
+
+/* lazy: the piece of panel j at step s, packed now if nobody began to; int8 takes all steps at once, its scales need them. Where columns
+ * are side by side, some of the panels behind it are packed with it, for a line of every row alone comes at half the speed of runs; at most
+ * half of a block's, since another thread may be waiting for the others. */
+static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
+{
+    enum { BESIDE = 8, STEP = 32 /* of k */ };
     const plan *p = x->p;
     const bool whole = x->pack.col_scale != NULL;
     mark *at = x->marks + j * p->k_steps + (whole ? 0 : s);
-    unsigned char seen = atomic_load_explicit(at, memory_order_acquire);
-    if (seen == PACKED) return;
-    if (seen == MISSING && atomic_compare_exchange_strong_explicit(at, &seen, UNDER_WAY, memory_order_relaxed, memory_order_relaxed)) {
-        pack_panel(&x->pack, j, whole ? 0 : s * p->kc, whole ? p->b.k_pad : MIN((s + 1) * p->kc, p->b.k_pad));
-        atomic_store_explicit(at, PACKED, memory_order_release);
+    if (atomic_load_explicit(at, memory_order_acquire) == PACKED) return;
+    if (claim_piece(at)) {
+        const int64_t k0 = whole ? 0 : s * p->kc, k1 = whole ? p->b.k_pad : MIN((s + 1) * p->kc, p->b.k_pad);
+        const int64_t most = x->pack.group > 1 ? MIN(MIN(BESIDE, (w->j1 - w->j0) / 2), w->j1 - j) : 1;
+        int64_t n = 1;
+        while (n < most && claim_piece(at + n * p->k_steps)) n++;
+        int64_t k = k0;
+        do { /* once even when k is 0: scales are written all the same */
+            const int64_t to = n > 1 ? MIN(k + STEP, k1) : k1;
+            for (int64_t i = 0; i < n; i++) pack_panel(&x->pack, j + i, k, to);
+            k = to;
+        } while (k < k1);
+        for (int64_t i = 0; i < n; i++) atomic_store_explicit(at + i * p->k_steps, PACKED, memory_order_release);
         return;
     }
     while (atomic_load_explicit(at, memory_order_acquire) != PACKED) sched_yield(); /* rare: microseconds, unless its packer was put to sleep */
@@ -407,7 +424,7 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
             t.ahead[1].at = t.b + ROWS_AHEAD * t.b_step; /* of memory no prefetcher follows so far */
             t.ahead[1].step = t.b_step;
         } else {
-            if (p->lazy) have_piece(x, s, j);
+            if (p->lazy) have_piece(x, w, s, j);
             t.b = x->b + j * p->b.panel_bytes + k0 * b_k;
             t.b_step = b_k * g->b_kr;
         }

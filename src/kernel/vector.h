@@ -186,7 +186,9 @@ typedef struct {
     void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows, int64_t ld, int64_t n);
     /* F32 and F16 in any pair, or BF16 to BF16. */
     void (*affine)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, int64_t n);
-    /* The same for rows ldy and ldx elements apart, and F32 to BF16. */
+    /* affine(y, x), and in the same loop along(next, STAT_SQUARES, mean), which is returned: the bits of the two by themselves. */
+    float (*affine_next)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, const void *next, float mean, int64_t n);
+    /* As affine for rows ldy and ldx elements apart, and F32 to BF16. */
     void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n);
     float (*largest)(const float *x, int64_t n); /* magnitude; infinity when one is not finite */
     void (*window)(const window_job *j);

@@ -250,11 +250,12 @@ static void statistics(const vec_kernels *v, const vec_kernels *plain)
 
 static bool near(double got, double want, double tol) { return fabs(got - want) <= tol * fmax(1, fabs(want)); }
 
-/* Every mixture of mean, gain and offset, each pair of types, past the caches or not; nothing around a row is touched. */
+/* Every mixture of mean, gain and offset, each pair of types, past the caches or not; nothing around a row is touched. With squares of the
+ * next row in the same loop: the same bits. */
 static void gains(const vec_kernels *v, const vec_kernels *plain)
 {
     enum { R_ = 5, PITCH = 160 };
-    static _Alignas(VEC_LINE) unsigned char out[4 * R_ * PITCH], raw[4 * R_ * PITCH];
+    static _Alignas(VEC_LINE) unsigned char out[4 * R_ * PITCH], raw[4 * R_ * PITCH], once[4 * R_ * PITCH];
     float x[R_ * PITCH], col[2][PITCH], row[2][PITCH], back[PITCH];
     for (int mix = 0; mix < 128; mix++)
         for (size_t s = 0; s < COUNT(sizes); s++) {
@@ -272,6 +273,13 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
             assert_int_equal(out[n * sy], 0xa5);
             v->load(back, ty, out, n);
             for (int64_t i = 0; i < n; i++) assert_true(near((double)back[i], ((double)x[i] - (double)p.mean_1) * 1.5 * (gain ? (double)row[0][i] : 1) + (bias ? (double)row[1][i] : 0), tol));
+            memcpy(once, out, sizeof once);
+            memset(out, 0xa5, sizeof out);
+            const float *next = (const float *)(const void *)(raw + PITCH * dtype_bits(tx) / 8), less = mean ? -0.125f : 0;
+            const float squares = v->affine_next(out, ty, raw, tx, &p, next, less, n);
+            v->fence();
+            assert_memory_equal(out, once, sizeof once);
+            assert_true(same(squares, v->along(tx, next, STAT_SQUARES, less, 0, n)));
             p.mean = mean ? col[0] : NULL, p.scale = col[1];
             memset(out, 0xa5, sizeof out);
             v->affine_rows(out, ty, PITCH, raw, tx, PITCH, &p, R_, n);
