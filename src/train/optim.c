@@ -152,13 +152,25 @@ static void norm_f32(optim_graph *b, const val *grad, int n, val *power, val *fa
     } else if (divides(b->t)) *factor = b->ctl[CTL_UNSCALE];
 }
 
+void optim_extent(optim_graph *b, val x, val *most)
+{
+    if (!x.i) return;
+    val m = over_all(b, OP_REDUCE_MAX, OP_REDUCE_MAX, G(b->g, ABS, x));
+    *most = most->i ? G(b->g, MAXIMUM, *most, m) : m;
+}
+
+val optim_reach(optim_graph *b, val power)
+{
+    const double some = 0x1p10; /* directions of moments are at most so many times as long as a gradient, or as 1 */
+    return times(b, G(b->g, MUL, G(b->g, ABS, b->ctl[CTL_LR]), G(b->g, ADD, G(b->g, SQRT, power), num(b, 1))), some);
+}
+
 static void norm_f16(optim_graph *b, const val *grad, int n, val *peak, val *power, val *factor)
 {
     double all = 0;
     val most = NO_VAL, mean = NO_VAL;
     for (int i = 0; i < n; i++) {
-        val m = over_all(b, OP_REDUCE_MAX, OP_REDUCE_MAX, G(b->g, ABS, grad[i]));
-        most = most.i ? G(b->g, MAXIMUM, most, m) : m;
+        optim_extent(b, grad[i], &most);
         all += count_of(b->g, grad[i]);
     }
     val down = G(b->g, REAL_DIV, num(b, 1), G(b->g, MAXIMUM, most, num(b, 0x1p-14)));

@@ -79,7 +79,10 @@ an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report 
     *again = false;
     TRY(check_ids(p, tokens, d));
     diag why = { 0 };
+    r->verdict = VERDICT_FINE;
     an_status st = p->ops->step(p->way, tokens, lr, r, again, &why);
+    p->last = r->verdict;
+    if (!st && p->kind == PIPE_RESIDENT && r->verdict != VERDICT_FINE) return pipe_weights_finite(p, d);
     if (st != AN_MISMATCH || p->kind != PIPE_RESIDENT) return st ? diag_fail(d, st, why.at, "%s", why.msg) : AN_OK;
     pipe_seen seen; /* it ends here: find out where it began */
     diag none = { 0 };

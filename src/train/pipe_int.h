@@ -27,11 +27,13 @@ struct pipeline {
     const pipe_ops *ops;
     void *way;
     pipeline *probe;      /* resident: where gradients are looked at; NULL until somebody does */
+    train_verdict last;   /* resident: of the last step */
 };
 
 /* pipe_look.c */
 void pipe_count(pipe_bad *b, const float *x, int64_t n);
 uint64_t pipe_bad_sum(const pipe_bad *b);
+an_status pipe_weights_finite(pipeline *p, diag *d) MUST_CHECK; /* AN_MISMATCH: no, so no update ever will be */
 an_status host_look(void *way, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK; /* pipe_host.c */
 
 extern const pipe_ops pipe_resident, pipe_host; /* host: delta, dynamic, restart */

@@ -59,6 +59,14 @@ static an_status look_at_weights(pipeline *p, pipeline *copy_to, pipe_seen *out,
     return AN_OK;
 }
 
+an_status pipe_weights_finite(pipeline *p, diag *d)
+{
+    pipe_seen seen = { 0 };
+    TRY(look_at_weights(p, NULL, &seen, d));
+    if (!pipe_bad_sum(&seen.weights)) return AN_OK;
+    return diag_fail(d, AN_MISMATCH, NOWHERE, "%s is not finite, so no update can be: only an earlier checkpoint can be gone on from", seen.first);
+}
+
 /* ---- gradients ---- */
 
 static an_status probe_of(pipeline *p, pipeline **out, diag *d)
@@ -73,6 +81,19 @@ static an_status probe_of(pipeline *p, pipeline **out, diag *d)
     return AN_OK;
 }
 
+/* Where looking found nothing that is not finite, the step itself did. A square that is too large is one of the largest gradients. */
+static void by_verdict(const pipeline *p, pipe_seen *out)
+{
+    int most = 0;
+    if (out->first[0] || p->kind != PIPE_RESIDENT || p->last == VERDICT_FINE) return;
+    for (int id = 1; id < MW_COUNT; id++)
+        if (out->grad_norm[id] > out->grad_norm[most] || isnan(out->grad_norm[most])) most = id;
+    char name[48];
+    pipe_weight_name((model_weight_id)most, -1, name, sizeof name);
+    if (p->last == VERDICT_SQUARE && !isnan(out->grad_norm[most])) snprintf(out->first, sizeof out->first, "the square of the gradient of %s", name);
+    else snprintf(out->first, sizeof out->first, "%s", train_verdict_text(p->last));
+}
+
 an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d)
 {
     pipeline *probe = NULL;
@@ -84,9 +105,12 @@ an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pi
     TRY(look_at_weights(p, !st && probe != p ? probe : NULL, out, d));
     if (st || pipe_bad_sum(&out->weights)) { /* weights that are no numbers make gradients that are none: nothing to be learnt from them */
         snprintf(out->unknown, sizeof out->unknown, "%.190s", st ? why.msg : "the weights are not finite");
+        by_verdict(p, out);
         return AN_OK;
     }
-    return host_look(probe->way, tokens, loss_scale, out, d);
+    TRY(host_look(probe->way, tokens, loss_scale, out, d));
+    by_verdict(p, out);
+    return AN_OK;
 }
 
 /* ---- text ---- */

@@ -177,6 +177,7 @@ static an_status make_surfaces(trainer *t, diag *d)
     TRY(surface(t, &row, all, &t->ctl_s, d));
     TRY(surface(t, &loss, all, &t->loss_s, d));
     if (is_half(t)) TRY(surface(t, &one, all, &t->peak_s, d));
+    TRY(surface(t, &one, all, &t->extent_s, d));
     return surface(t, &one, all, &t->power_s, d);
 }
 
@@ -237,7 +238,7 @@ void train_close(trainer *t)
     }
     for (size_t i = 0; i < t->inputs.n; i++) dev_surface_free(t->inputs.at[i].s);
     for (size_t i = 0; i < t->fetch.n; i++) dev_surface_free(t->fetch.at[i].s);
-    dev_surface_free(t->ctl_s), dev_surface_free(t->loss_s), dev_surface_free(t->peak_s), dev_surface_free(t->power_s);
+    dev_surface_free(t->ctl_s), dev_surface_free(t->loss_s), dev_surface_free(t->peak_s), dev_surface_free(t->power_s), dev_surface_free(t->extent_s);
     if (t->own_dev) device_close(t->dev);
     free(t->stage);
     arena_free(&t->mem);
@@ -259,7 +260,10 @@ static dev_surface *surface_of(trainer *t, dev_side side, const char *name)
         if (side == DEV_INPUT && !strcmp(name, t->inputs.at[i].port)) return t->inputs.at[i].s;
     for (size_t i = 0; i < t->fetch.n; i++)
         if (side == DEV_OUTPUT && !strcmp(name, t->fetch.at[i].port)) return t->fetch.at[i].s;
-    return !strcmp(name, PORT_CTL) ? t->ctl_s : !strcmp(name, PORT_LOSS) ? t->loss_s : !strcmp(name, PORT_PEAK) ? t->peak_s : t->power_s;
+    const struct { const char *port; dev_surface *s; } one[] = { { PORT_CTL, t->ctl_s }, { PORT_LOSS, t->loss_s }, { PORT_PEAK, t->peak_s }, { PORT_EXTENT, t->extent_s } };
+    for (size_t i = 0; i < COUNT(one); i++)
+        if (!strcmp(name, one[i].port)) return one[i].s;
+    return t->power_s;
 }
 
 static an_status request(trainer *t, prog *p, dev_request **out, diag *d)
@@ -342,19 +346,21 @@ static dtype loss_type(const trainer *t)
 static an_status run_minibatch(trainer *t, bool last, double lr, double S, train_report *r, diag *d)
 {
     device_stats before, after;
-    double peak = 0, power;
+    double peak = 0, power, extent = 0;
     TRY(put_ctl(t, lr, S, t->at == 0, d));
     device_get_stats(t->dev, &before);
     TRY(dispatch(t, last ? PROG_STEP : PROG_ACC, d));
     TRY(get_one(t, t->loss_s, loss_type(t), &r->loss, d));
     if (is_half(t)) TRY(get_one(t, t->peak_s, t->state_dt, &peak, d));
+    if (last) TRY(get_one(t, t->extent_s, t->state_dt, &extent, d));
     TRY(get_one(t, t->power_s, t->state_dt, &power, d));
     device_get_stats(t->dev, &after);
     t->dispatches += after.dispatches - before.dispatches;
     t->ran++;
     t->bytes_in = after.bytes_to_device - t->mark_in, t->bytes_out = after.bytes_from_device - t->mark_out;
     t->mark_in = after.bytes_to_device, t->mark_out = after.bytes_from_device;
-    r->finite = scale_finite(t, r->loss, peak, power);
+    r->verdict = scale_verdict(t, r->loss, peak, power, extent);
+    r->finite = r->verdict == VERDICT_FINE;
     r->grad_norm = last ? optim_norm_of(t, peak, power, S) : (double)NAN;
     return AN_OK;
 }

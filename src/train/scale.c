@@ -1,7 +1,8 @@
 /* scale.c: the loss scale, and which steps count.
  * In: what a dispatch reported.  Out: taken over or not, and the scale of the next one.
  * On a chip nothing is ever NaN: what overflows comes out infinite, and may cancel to 0 later. So the verdict rests on the largest
- * gradient, taken before anything else is done with it, and on what its square would do to the second moment. */
+ * gradient, taken before anything else is done with it, on what its square would do to the second moment, and on the largest number of
+ * the state the step would leave. A gradient of 0 everywhere is what infinities cancel to, not what training gives. */
 #include <math.h>
 
 #include "train/train_int.h"
@@ -21,10 +22,20 @@ void scale_start(trainer *t)
         t->peak_limit = sqrt(F16_LARGEST / MAX(1, is_pair(t) ? (1 - t->opt.beta2) * LOW_UNIT : 1)) * (1 - 0x1p-8);
 }
 
-bool scale_finite(const trainer *t, double loss, double peak, double power)
+train_verdict scale_verdict(const trainer *t, double loss, double peak, double power, double extent)
 {
-    bool fits = !is_half(t) || (isfinite(peak) && peak <= t->peak_limit);
-    return fits && isfinite(loss) && isfinite(power);
+    if (!isfinite(loss)) return VERDICT_LOSS;
+    if (!isfinite(peak) || !isfinite(power)) return VERDICT_GRADIENT;
+    if (is_half(t) && peak > t->peak_limit) return VERDICT_SQUARE;
+    if (is_half(t) && peak == 0) return VERDICT_NOTHING;
+    return isfinite(extent) ? VERDICT_FINE : VERDICT_STATE;
+}
+
+const char *train_verdict_text(train_verdict v)
+{
+    static const char *const text[] = { [VERDICT_LOSS] = "the loss", [VERDICT_GRADIENT] = "a gradient", [VERDICT_SQUARE] = "the square of the largest gradient",
+                                        [VERDICT_NOTHING] = "what cancels to gradients of 0 everywhere", [VERDICT_STATE] = "a weight or moment after the update" };
+    return v == VERDICT_FINE ? "nothing" : text[v];
 }
 
 an_status scale_after(trainer *t, bool applied, diag *d)

@@ -144,6 +144,18 @@ static an_status put_host(trainer *t, safetensors_out *w, diag *d)
     return put_number(w, KEY_ROW, "%llu", 0, (uint64_t)t->scale.skipped_row, true, d);
 }
 
+/* What is no number cannot be gone on from: the file that is there is worth more. */
+static an_status check_finite(const trainer *t, const state *s, const void *x, diag *d)
+{
+    const int64_t n = (int64_t)(s->bytes / (size_t)(dtype_bits(s->type.dt) / 8));
+    if (s->type.dt == DT_F32 && t->vec->largest(x, n) < INFINITY) return AN_OK;
+    for (int64_t i = 0; i < n; i++) {
+        double v = dtype_load(s->type.dt, x, i);
+        if (!isfinite(v)) return diag_fail(d, AN_MISMATCH, NOWHERE, "number %lld of %s is %g: such a state is not saved", (long long)i, s->name, v);
+    }
+    return AN_OK;
+}
+
 static an_status put_states(trainer *t, safetensors_out *w, diag *d)
 {
     for (size_t i = 0; i < t->states.n; i++) {
@@ -157,6 +169,7 @@ static an_status put_states(trainer *t, safetensors_out *w, diag *d)
         unsigned char *p = stage_room(t, s->bytes);
         if (!p) return diag_nomem(d);
         TRY(surface_get(t, state_now(t, s), &s->type, s->type.dt, p, d));
+        TRY(check_finite(t, s, p, d));
         TRY(safetensors_put(w, i, p, s->bytes, d));
     }
     return AN_OK;

@@ -309,7 +309,7 @@ static an_status differentiate(builder *w, bool first)
     return AN_OK;
 }
 
-static void report(builder *w, val *factor)
+static void report(builder *w, bool last, val *factor)
 {
     graph *g = w->c.g;
     val peak, power;
@@ -318,8 +318,11 @@ static void report(builder *w, val *factor)
     graph_output(g, PORT_LOSS, loss);
     if (peak.i) graph_output(g, PORT_PEAK, peak);
     graph_output(g, PORT_POWER, power);
-    if (w->t->in_place) { /* what scale_finite asks on the host: 0 times what is not finite is no number, and no number is below another */
-        val sum = G(g, ADD, power, G(g, MUL, GA(g, CAST, VALS(loss), AT_S(DTYPE, dtype_name(w->t->state_dt))), graph_scalar(g, w->t->state_dt, 0)));
+    if (w->t->in_place && last) { /* what scale_verdict asks on the host: 0 times what is not finite is no number, and no number is below another */
+        val zero = graph_scalar(g, w->t->state_dt, 0), extent = optim_reach(&w->b, power);
+        val sum = G(g, ADD, power, G(g, MUL, GA(g, CAST, VALS(loss), AT_S(DTYPE, dtype_name(w->t->state_dt))), zero));
+        sum = G(g, ADD, sum, G(g, MUL, extent, zero));
+        graph_output(g, PORT_EXTENT, extent);
         w->counts = G(g, LESS_EQUAL, sum, graph_scalar(g, w->t->state_dt, (double)FLT_MAX));
     }
 }
@@ -340,11 +343,11 @@ static void count_step(builder *w)
 static an_status build_step(builder *w, const graph *g)
 {
     trainer *t = w->t;
-    val factor;
+    val factor, extent = NO_VAL;
     TRY(copy_front(w, g, &t->o.loss, 1));
     read_ctl(w);
     TRY(differentiate(w, false));
-    report(w, &factor);
+    report(w, true, &factor);
     for (size_t i = 0; i < t->params.n; i++) {
         const param *p = &t->params.at[i];
         optim_vals in = { 0 }, out;
@@ -355,7 +358,11 @@ static an_status build_step(builder *w, const graph *g)
         state_becomes(w, p->w, out.w);
         state_becomes(w, p->w_lo, out.w_lo);
         for (int k = 0; k < MAX_SLOTS; k++) state_becomes(w, p->slot[k], out.slot[k]), state_becomes(w, p->slot_lo[k], out.slot_lo[k]);
+        if (!is_half(t)) continue;
+        optim_extent(&w->b, out.w, &extent);
+        for (int k = 0; k < MAX_SLOTS; k++) optim_extent(&w->b, out.slot[k], &extent);
     }
+    if (extent.i) graph_output(w->c.g, PORT_EXTENT, extent);
     count_step(w);
     return AN_OK;
 }
@@ -367,7 +374,7 @@ static an_status build_acc(builder *w, const graph *g)
     TRY(copy_front(w, g, &t->o.loss, 1));
     read_ctl(w);
     TRY(differentiate(w, true));
-    report(w, &factor);
+    report(w, false, &factor);
     for (size_t i = 0; i < t->params.n; i++)
         if (!t->params.at[i].frozen) state_becomes(w, t->params.at[i].acc, w->grad[i]);
     return AN_OK;

@@ -83,12 +83,17 @@ typedef struct {               /* zero means default */
     void *user;
 } train_options;
 
+/* Why a step was not taken over. On a chip nothing is NaN: infinities may cancel, so a gradient that is 0 everywhere counts as one. */
+typedef enum { VERDICT_FINE, VERDICT_LOSS, VERDICT_GRADIENT, VERDICT_SQUARE, VERDICT_NOTHING, VERDICT_STATE } train_verdict;
+const char *train_verdict_text(train_verdict v); /* what is not finite: "the loss" … */
+
 /* What one call of train_step did. */
 typedef struct {
     double loss;       /* of this minibatch, not scaled; not finite when the dispatch overflowed */
     double grad_norm;  /* of the update's gradient, not scaled, before clipping; NAN while accumulating */
     double lr, loss_scale;
     bool finite;
+    train_verdict verdict; /* finite: FINE */
     bool applied;      /* the weights moved. false: accumulating, or skipped */
     bool put_off;      /* pipelines: nothing was done, and the same minibatch is wanted again in a new process */
     uint64_t step;     /* updates so far */

@@ -116,7 +116,7 @@ struct trainer {
     int64_t n_numbers;
     double peak_limit;     /* largest gradient whose moments are finite */
     ctl_layout ctl;
-    dev_surface *ctl_s, *loss_s, *peak_s, *power_s;
+    dev_surface *ctl_s, *loss_s, *peak_s, *power_s, *extent_s;
     prog prog[PROG_COUNT];
     int side[GROUP_COUNT]; /* where the current states are */
     scaler scale;
@@ -133,6 +133,7 @@ struct trainer {
 #define PORT_CTL "ctl"
 #define PORT_LOSS "train_loss"
 #define PORT_PEAK "train_peak"   /* fp16: the largest gradient */
+#define PORT_EXTENT "train_extent" /* fp16: the largest number of the state this step would leave. fp32: a bound of what it moves by */
 #define PORT_POWER "train_power" /* fp32: sum of squares. fp16: mean square of gradient / peak */
 
 /* The low half is worth 1/2048 of its number: hi's unit is at least 2^-11 of hi, so lo has hi's own range. */
@@ -176,6 +177,10 @@ typedef struct {
 } optim_vals;
 /* Size of all gradients together: peak and power as declared above, and the factor each gradient is multiplied by (NO_VAL: 1). */
 void optim_norm(optim_graph *b, const val *grad, int n, val *peak, val *power, val *factor);
+/* The larger of *most (NO_VAL: none yet) and every magnitude of x; x may be NO_VAL. */
+void optim_extent(optim_graph *b, val x, val *most);
+/* fp32: what no number of the step is larger than, and then some: infinite where weights might be. */
+val optim_reach(optim_graph *b, val power);
 void optim_update(optim_graph *b, const optim_vals *in, val grad, val factor, bool decay, optim_vals *out);
 /* The rows of ctl for an update with this learning rate. S: see ctl.def. step counts from 1. */
 void optim_ctl(const trainer *t, double lr, double S, uint64_t step, double *row);
@@ -187,7 +192,8 @@ an_status step_build(trainer *t, const graph *g, prog_kind k, diag *d) MUST_CHEC
 
 /* ---- scale.c ---- */
 void scale_start(trainer *t);
-bool scale_finite(const trainer *t, double loss, double peak, double power);
+/* peak and extent as of their ports; 0 where there is none. */
+train_verdict scale_verdict(const trainer *t, double loss, double peak, double power, double extent);
 /* An update was taken over, or skipped; may change the scale. AN_MISMATCH: too many skipped. */
 an_status scale_after(trainer *t, bool applied, diag *d) MUST_CHECK;
 

@@ -90,6 +90,49 @@ static void goes_on(void **state)
     unlink(path);
 }
 
+static bool spoil_once(void *user, const char *what)
+{
+    int *left = user;
+    return !strcmp(what, "output") && --*left == 0;
+}
+
+/* A result that is no number comes to lie in the state itself: it is not saved over what was, and the run ends by name at once. */
+static void a_spoiled_state(void **state)
+{
+    (void)state;
+    static const char *const engines[] = { "cpu", "soft:m4" };
+    for (size_t i = 0; i < COUNT(engines); i++) {
+        char path[64];
+        double loss[3];
+        int left = 4; /* of the dispatches */
+        train_report r;
+        bool again;
+        diag d = { 0 };
+        int32_t ids[B * (T + 1)];
+        rig x;
+        model_config c = small(2);
+        snprintf(path, sizeof path, "/tmp/anneal_pipe_%d.st", (int)getpid());
+        assert_ok(device_open(&x.dev, engines[i], &(device_options){ .spoil = spoil_once, .spoiler = &left }, &d), d);
+        assert_ok(pipe_open(&x.p, &(pipe_options){ .pipeline = "resident", .dev = x.dev, .config = &c, .batch = B, .train = { .optimizer = "adamw", .clip = 1, .loss_scale = i ? 16 : 1 } }, &d), d);
+        fill(x.p);
+        run(x.p, 0, 3, loss);
+        assert_ok(pipe_save(x.p, path, NULL, 0, &d), d);
+        batch(3, ids);
+        assert_ok(pipe_step(x.p, ids, 0.003, &r, &again, &d), d); /* nobody could see it yet */
+        assert_true(r.applied && left == 0);
+        assert_int_equal(pipe_save(x.p, path, NULL, 0, &d), AN_MISMATCH);
+        assert_non_null(strstr(d.msg, "is not saved"));
+        d = (diag){ 0 };
+        assert_int_equal(pipe_step(x.p, ids, 0.003, &r, &again, &d), AN_MISMATCH);
+        assert_non_null(strstr(d.msg, "the weight "));
+        assert_ok(pipe_load(x.p, path, NULL, 0, NULL, &d), d); /* the file of before is whole */
+        run(x.p, 3, 3, loss);
+        assert_true(isfinite(loss[2]));
+        close_rig(&x);
+        unlink(path);
+    }
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -112,6 +155,6 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(losses_fall), cmocka_unit_test(goes_on), cmocka_unit_test(refusals) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(losses_fall), cmocka_unit_test(goes_on), cmocka_unit_test(a_spoiled_state), cmocka_unit_test(refusals) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

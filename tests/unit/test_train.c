@@ -305,6 +305,42 @@ static void overflow_leaves_no_trace(void **state)
         }
 }
 
+/* Nor does a step that would leave a state which is not finite, though its gradients are; and gradients of 0 everywhere are no step. */
+static void a_step_too_far(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *engine, *type, *opt;
+        double rate, scale;
+        train_verdict verdict;
+        bool nothing; /* targets are what comes out */
+    } far[] = {
+        { "soft:m1", "fp16", "sgd", 6e7, 1024, VERDICT_STATE, false }, { "soft:m4", "fp16", "adam", 2e5, 16, VERDICT_STATE, false }, { "cpu", "fp32", "sgd", 3e38, 1, VERDICT_STATE, false },
+        { "cpu", "fp32", "adamw", 3e38, 1, VERDICT_STATE, false },    { "soft:m1", "fp16", "sgd", 0.01, 1024, VERDICT_NOTHING, true },  { "cpu", "fp32", "adamw", 0.01, 1, VERDICT_FINE, true },
+    };
+    for (size_t i = 0; i < COUNT(far); i++) {
+        plain p;
+        float x[N_X], y[N_Y], none[N_X] = { 0 }, zero[N_Y] = { 0 };
+        unsigned char before[4096], after[4096];
+        train_report r;
+        diag d = { 0 };
+        start(&p, x, y, 3);
+        trainer *t = open_trainer(far[i].type, (train_options){ .engine = far[i].engine, .optimizer = far[i].opt, .loss_scale = far[i].scale });
+        if (far[i].nothing) memset(&p, 0, sizeof p);
+        put_weights(t, &p);
+        put_batch(t, far[i].nothing ? none : x, far[i].nothing ? zero : y);
+        size_t n = all_bits(t, before, sizeof before);
+        assert_ok(train_step(t, far[i].rate, &r, &d), d);
+        if (r.verdict != far[i].verdict) fail_msg("row %zu: verdict %d, %s", i, (int)r.verdict, train_verdict_text(r.verdict));
+        assert_int_equal(r.applied, far[i].verdict == VERDICT_FINE);
+        if (!r.applied) {
+            assert_int_equal(all_bits(t, after, sizeof after), n);
+            assert_memory_equal(before, after, n);
+        }
+        train_close(t);
+    }
+}
+
 /* A minibatch that overflows spoils its whole group and nothing else. */
 static void a_bad_minibatch_of_a_group(void **state)
 {
@@ -547,7 +583,7 @@ static void bad_checkpoints(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_bad_minibatch_of_a_group),
+        cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group),
         cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
         cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),
     };
