@@ -100,6 +100,10 @@ void vjp_scatter(adj *c) /* data (before, n, after), indices (places), updates (
     shape x = shape_at(c, c->n.in[0]), u = shape_at(c, c->n.in[2]);
     int axis = at_axis(c, A_AXIS, x.rank);
     bool update = !strcmp(at_s(c, A_MODE), "update");
+    if (!update && strcmp(at_s(c, A_MODE), "add")) {
+        broken(c, "unknown mode");
+        return;
+    }
     val dy = dy_full(c), ix = c->n.in[1];
     if (c->need[0] && !update) c->dx[0] = dy;
     if (c->need[0] && update) {

@@ -92,7 +92,8 @@ void vjp_gelu(adj *c)
     const char *mode = at_s(c, A_MODE);
     if (!strcmp(mode, "EXACT")) slope(c, gelu_exact(c, x0(c)));
     else if (!strcmp(mode, "TANH_APPROXIMATION")) slope(c, gelu_tanh(c, x0(c)));
-    else slope(c, gated(c, 1.702));
+    else if (!strcmp(mode, "SIGMOID_APPROXIMATION")) slope(c, gated(c, 1.702));
+    else broken(c, "unknown mode");
 }
 
 void vjp_softplus(adj *c) { slope(c, G(c->g, SIGMOID, x0(c))); }

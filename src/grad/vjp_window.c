@@ -26,6 +26,10 @@ static bool read_window(adj *c, window *w, const shape *wide, const shape *narro
     w->n = wide->rank - 2;
     const char *type = at_s(c, A_PAD_TYPE);
     int64_t pad[2 * MAX_RANK] = { 0 };
+    if (strcmp(type, "valid") && strcmp(type, "same") && strcmp(type, "same_lower") && strcmp(type, "custom")) {
+        broken(c, "unknown pad_type");
+        return false;
+    }
     if (!at_l(c, A_STRIDES, w->n, w->stride)) return false;
     for (int i = 0; i < w->n; i++) w->dil[i] = 1;
     if (op_attr_spec(c->n.op, A_DILATIONS) && !at_l(c, A_DILATIONS, w->n, w->dil)) return false;
@@ -373,5 +377,6 @@ void vjp_mode_pool(adj *c)
     if (!strcmp(mode, "avg")) average(c, false);
     else if (!strcmp(mode, "max") || !strcmp(mode, "min")) extreme(c);
     else if (!strcmp(mode, "l1")) l1(c);
-    else vjp_l2_pool(c);
+    else if (!strcmp(mode, "l2")) vjp_l2_pool(c);
+    else broken(c, "unknown mode");
 }

@@ -28,6 +28,7 @@ static const struct {
     { OP_COUNT, A_PAD_TYPE, "valid same same_lower custom" },
     { OP_GELU, A_MODE, "EXACT TANH_APPROXIMATION SIGMOID_APPROXIMATION" },
     { OP_PAD, A_MODE, "constant reflect replicate symmetric" },
+    { OP_SCATTER, A_MODE, "add update" },
     { OP_RESIZE, A_MODE, "LINEAR NEAREST_NEIGHBOR" },
     { OP_NE_POOL, A_MODE, "avg max min l1 l2" },
     { OP_PE_POOL, A_MODE, "avg max min l1 l2" },

@@ -114,6 +114,43 @@ static void what_has_no_gradient_says_so(void **state)
     }
 }
 
+/* Words that pick a meaning: one that is none is refused where types are inferred, with those that are; and by the rule, should it
+ * ever see one. Walks every case, so an operation that gets such an attribute cannot forget to check it. */
+static void modes_that_are_none(void **state)
+{
+    (void)state;
+    static const attr_id words[] = { A_MODE, A_PAD_TYPE, A_SAMPLING_MODE };
+    rng r = { 1 };
+    int seen = 0;
+    bool scatter = false;
+    for (size_t i = 0; i < COUNT(grad_rows); i++) {
+        graph *g = grad_parse(grad_rows[i].text);
+        for (size_t k = 1; k < g->nodes.n; k++)
+            for (size_t q = 0; q < COUNT(words); q++) {
+                node *n = &g->nodes.at[k];
+                if (!op_attr_spec(n->op, words[q])) continue;
+                ttype in[8] = { 0 }, out[8];
+                attr at[OP_MAX_ATTRS];
+                int n_at = 0, n_out;
+                diag d = { 0 };
+                for (int j = 0; j < n->n_attr; j++)
+                    if (n->attrs[j].id != words[q]) at[n_at++] = n->attrs[j];
+                at[n_at++] = (attr){ .id = words[q], .kind = ATTR_STR, .u.s = "banana" };
+                for (int j = 0; j < n->n_in; j++) in[j] = *graph_type(g, n->in[j]);
+                an_status st = graph_infer(n->op, in, n->n_in, at, n_at, out, &n_out, 8, &d);
+                if (st != AN_INPUT || !strstr(d.msg, "\"banana\", wanted one of")) fail_msg("%s: %s \"banana\" gives %d, \"%s\"", n->mil, attr_name(words[q]), (int)st, d.msg);
+                seen++, scatter = scatter || n->op == OP_SCATTER;
+                graph *h = grad_parse(grad_rows[i].text);
+                h->nodes.at[k].attrs = at, h->nodes.at[k].n_attr = n_at; /* behind the builder's back */
+                val loss = grad_total(h, &r), dx[8] = { NO_VAL };
+                if (!grad_build(h, loss, h->inputs.at, (int)h->inputs.n, dx, NULL, &d)) fail_msg("%s: the rule takes %s \"banana\"", n->mil, attr_name(words[q]));
+                graph_free(h);
+            }
+        graph_free(g);
+    }
+    assert_true(scatter && seen > 40);
+}
+
 static void the_place_is_the_operations(void **state)
 {
     (void)state;
@@ -427,7 +464,7 @@ int main(void)
         cmocka_unit_test(what_has_no_gradient_says_so),   cmocka_unit_test(the_place_is_the_operations),
         cmocka_unit_test(bad_arguments),                  cmocka_unit_test(sticky_errors_come_back),
         cmocka_unit_test(memory_runs_out_cleanly),        cmocka_unit_test(seeds_scale_the_gradient),
-        cmocka_unit_test(large_loss_scales),
+        cmocka_unit_test(large_loss_scales),              cmocka_unit_test(modes_that_are_none),
         cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(ties_share),
         cmocka_unit_test(conv_weight_forms_agree),        cmocka_unit_test(preflight_names_the_safe_scale),
     };
