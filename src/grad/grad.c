@@ -94,6 +94,8 @@ static an_status check_arguments(const graph *g, val loss, const val *wrt, int n
         if (!dtype_is_float(v->type.dt))
             return diag_fail(d, AN_INPUT, graph_maker(g, wrt[i])->at, "gradient: %s is %s, wanted a float type", v->name, dtype_name(v->type.dt));
     }
+    if (o->loss_scale < 0 || o->loss_scale - o->loss_scale != 0)
+        return diag_fail(d, AN_USAGE, NOWHERE, "gradient: the loss scale is %g, wanted a finite number above 0", o->loss_scale);
     if (!o->seed.i) return AN_OK;
     if (o->seed.i >= g->values.n) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: the seed is not a value of %s", g->title);
     const value *s = graph_value(g, o->seed);
@@ -125,7 +127,7 @@ static const node *where_cut(path *p, val v)
         }
         for (int k = 0; k < n->n_out; k++) {
             used = used || by_any[n->out.i + (uint32_t)k];
-            carried = carried || float_result(p->g, n, k);
+            carried = carried || (by_any[n->out.i + (uint32_t)k] && float_result(p->g, n, k));
         }
         if (!in || !used) continue;
         if (!passed || !carried) return n;

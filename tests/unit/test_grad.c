@@ -27,6 +27,7 @@ static const struct {
     { "resample", "x = input fp64[1, 2, 4, 4]; p = const fp64[1, 1, 1, 2] {0, 0}; y = resample(x, p)", NULL },
     { "affine", "x = input fp64[1, 2, 4, 4]; p = const fp64[1, 6] {1, 0, 0, 0, 1, 0}; y = affine(x, p) {output_height=2, output_width=2}", NULL },
     { "argsort", X "y = argsort(x)", NULL },
+    { "topk", X "u, i = topk(x) {k=2, axis=1}; y = cast(i) {dtype=\"fp64\"}", "topk u" },
     { "cast", X "i = cast(x) {dtype=\"int32\"}; y = cast(i) {dtype=\"fp64\"}", NULL },
     { "quantize", X "s = const fp64[] {0.5}; y = quantize(x, s) {output_dtype=\"int8\"}", NULL },
     { "dequantize", "x = input fp64[]; q = const int8[2] {1, 2}; y = dequantize(q, x)", NULL },
@@ -191,6 +192,13 @@ static void bad_arguments(void **state)
         diag d = { 0 };
         assert_int_equal(grad_build(g, loss, &w, 1, dx, &o, &d), AN_INPUT);
         if (!strstr(d.msg, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", d.msg, bad[i].says);
+        assert_int_equal(g->nodes.n, before);
+    }
+    static const double scales[] = { -8, (double)INFINITY, (double)-INFINITY, (double)NAN };
+    for (size_t i = 0; i < COUNT(scales); i++) {
+        diag d = { 0 };
+        assert_int_equal(grad_build(g, s, &x, 1, dx, &(grad_options){ .loss_scale = scales[i] }, &d), AN_USAGE);
+        assert_non_null(strstr(d.msg, "wanted a finite number above 0"));
         assert_int_equal(g->nodes.n, before);
     }
     /* zeros on request, and who was reached */
