@@ -263,13 +263,15 @@ typedef struct {
     const char *loss;           /* a value of one float */
     const char *const *wrt;     /* values to differentiate by; NULL: every float input */
     size_t n_wrt;
-    double loss_scale;          /* 0: 1 */
+    double loss_scale;          /* finite and above 0; 0: 1 */
     const char *conv_form;      /* weight gradient of a convolution: "patches" (NULL), "input-patches", "no-width-offset" */
-    const an_array *const *sample; /* an array for every input, found by its name: hazards then tell what reaches each slice with them. NULL: what is known of any */
+    const an_array *const *sample; /* an array for every input that reaches a slice, found by its name: hazards then tell what reaches each slice with them. NULL: what is known of any */
     size_t n_sample;
+    const char *engine;         /* hazards are those of this one, as in an_run_options; NULL: those of any chip */
+    const char *file;           /* the program's, for hazards as text; NULL: not named */
 } an_grad_options;
 /* Adds an output grad_NAME for each; what was returned before stays. AN_INPUT: the loss is not one float, a value does not reach it;
- * AN_UNSUPPORTED: an operation has no gradient. Messages name it. hazards (may be NULL): yours, a line for each slice that can pass
+ * AN_UNSUPPORTED: an operation has no gradient; AN_USAGE: an unknown form or engine, a loss scale that is none. Messages name it. hazards (may be NULL): yours, a line for each slice that can pass
  * the range of m1 and m2, with the largest loss scale that keeps it in; "" when there is none. */
 AN_API an_status an_program_differentiate(an_program *p, const an_grad_options *o, char **hazards, an_format f, an_error *e);
 

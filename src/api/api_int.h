@@ -25,6 +25,7 @@ an_status api_state_form(const char *word, train_state_form *out, diag *d) MUST_
 an_status api_math_form(const char *word, int *out, diag *d) MUST_CHECK;                 /* "fp32", "bf16", NULL */
 
 graph *api_graph(an_program *p);
+const char *api_array_file(const an_array *a); /* it was read from; NULL: none */
 an_program *api_program(graph *g); /* takes g over; NULL: no memory, and g is still the caller's */
 
 #endif

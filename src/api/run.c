@@ -6,7 +6,7 @@
 #include "format/npy.h"
 
 struct an_array {
-    char *name;
+    char *name, *file; /* file: it was read from, or NULL */
     dtype dt;
     int rank;
     int64_t dim[DEV_MAX_RANK];
@@ -37,8 +37,11 @@ void an_array_free(an_array *a)
 {
     if (!a) return;
     free(a->name);
+    free(a->file);
     free(a);
 }
+
+const char *api_array_file(const an_array *a) { return a->file; }
 
 an_status an_array_new(an_array **out, const char *name, const char *type, int rank, const int64_t *dim, const void *data, an_error *e)
 {
@@ -66,6 +69,8 @@ an_status an_array_read(an_array **out, const char *name, const char *path, an_e
     const npy_array *a = &f.array;
     *out = array_make(name ? name : "", a->dt, a->rank, a->dim, a->data, a->bytes);
     npy_close(&f);
+    if (*out && !((*out)->file = malloc(strlen(path) + 1))) an_array_free(*out), *out = NULL;
+    if (*out) strcpy((*out)->file, path);
     return *out ? AN_OK : no_memory(e);
 }
 

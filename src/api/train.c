@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "api/api_int.h"
+#include "device/device.h"
 #include "grad/grad.h"
+#include "target/target.h"
 #include "train/run.h"
 #include "train/train.h"
 
@@ -55,12 +57,26 @@ static an_status value_of(const graph *g, const char *what, const char *name, va
 
 /* ---- gradients ---- */
 
-static void put_hazard(strbuf *b, const grad_hazard *h, an_format f)
+/* "FILE:LINE: conv y: ": the statement of the program that the slice belongs to. */
+static void put_place(strbuf *b, const graph *g, const grad_hazard *h, const char *file)
+{
+    if (file) sb_puts(b, file);
+    if (h->at.line) sb_printf(b, file ? ":%u" : "line %u", h->at.line);
+    if (file || h->at.line) sb_puts(b, ": ");
+    if (h->of) sb_printf(b, "%s %s: ", g->nodes.at[h->of].mil, g->nodes.at[h->of].name);
+}
+
+static void put_hazard(strbuf *b, const graph *g, const grad_hazard *h, const char *file, an_format f)
 {
     bool known = h->largest < HUGE_VAL, bounded = h->safe_scale < HUGE_VAL && h->safe_scale > 0;
     if (f == AN_JSON) {
         sb_printf(b, "{\"kind\":\"hazard\",\"op\":\"%s\",\"name\":", h->mil);
         sb_json(b, h->name, strlen(h->name));
+        if (h->of) {
+            sb_printf(b, ",\"of\":{\"op\":\"%s\",\"name\":", g->nodes.at[h->of].mil);
+            sb_json(b, g->nodes.at[h->of].name, strlen(g->nodes.at[h->of].name));
+            sb_putc(b, '}');
+        }
         sb_printf(b, ",\"line\":%u,\"limit\":%g,\"largest\":", h->at.line, GRAD_WIDTH_LIMIT);
         if (known) sb_printf(b, "%g", h->largest);
         else sb_puts(b, "null");
@@ -69,6 +85,7 @@ static void put_hazard(strbuf *b, const grad_hazard *h, an_format f)
         else sb_puts(b, "null}\n");
         return;
     }
+    put_place(b, g, h, file);
     sb_printf(b, "%s %s: a slice with a width offset; m1 and m2 turn magnitudes above %g into infinity there; ", h->mil, h->name, GRAD_WIDTH_LIMIT);
     if (known) sb_printf(b, "%g can reach it", h->largest);
     else sb_puts(b, "what can reach it is not known before running");
@@ -77,42 +94,72 @@ static void put_hazard(strbuf *b, const grad_hazard *h, an_format f)
     sb_putc(b, '\n');
 }
 
-/* One tensor per input in the graph's order, rounded to the input's type as the engine would get them. */
+static an_status not_finite(const an_array *array, const ttype *t, int64_t k, double was, diag *d)
+{
+    const char *file = api_array_file(array);
+    an_array_info a;
+    strbuf at = { 0 };
+    an_array_get(array, &a);
+    int64_t index[MAX_RANK];
+    for (int i = a.rank; i-- > 0; k /= a.dim[i]) index[i] = k % a.dim[i];
+    for (int i = 0; i < a.rank; i++) sb_printf(&at, "%s%lld", i ? ", " : "", (long long)index[i]);
+    diag_fail(d, AN_INPUT, NOWHERE, "%.200s%sthe sample of %s has %g at [%s]%s%s, wanted finite numbers", file ? file : "", file ? ": " : "", a.name, was, at.at ? at.at : "",
+              was - was == 0 ? ", which is infinite in " : "", was - was == 0 ? dtype_name(t->dt) : "");
+    return sb_free(&at), d->st;
+}
+
+/* The sample of one input, rounded to its type as the engine would get it. */
+static an_status sample_read(const an_array *array, const value *v, arena *mem, tensor64 *out, diag *d)
+{
+    const ttype *t = &v->type;
+    an_array_info a;
+    int64_t n;
+    an_array_get(array, &a);
+    bool same = shape_elems(&t->sh, &n) && a.rank == t->sh.rank;
+    for (int k = 0; same && k < a.rank; k++) same = a.dim[k] == t->sh.d[k];
+    if (!same) {
+        strbuf b = { 0 };
+        sb_shape(&b, &t->sh);
+        diag_fail(d, AN_INPUT, NOWHERE, "the sample of %s has another shape; wanted %s", v->name, b.at ? b.at : "?");
+        return sb_free(&b), d->st;
+    }
+    dtype from = dtype_from_name(a.dtype, strlen(a.dtype));
+    *out = (tensor64){ *t, TAKE(mem, double, n) };
+    if (!out->x) return diag_nomem(d);
+    for (int64_t k = 0; k < n; k++) {
+        double x = dtype_load(from, a.data, k);
+        out->x[k] = dtype_round(t->dt, x);
+        if (out->x[k] - out->x[k] != 0) return not_finite(array, t, k, x, d);
+    }
+    return AN_OK;
+}
+
+/* One tensor per input in the graph's order; without numbers where there is no sample. */
 static an_status sample_of(const graph *g, const an_grad_options *o, arena *mem, tensor64 **out, diag *d)
 {
     *out = NULL;
     if (!o->sample) return AN_OK;
+    if (!(*out = TAKE(mem, tensor64, g->inputs.n))) return diag_nomem(d);
+    for (size_t i = 0; i < g->inputs.n; i++) (*out)[i].type = *graph_type(g, g->inputs.at[i]);
     for (size_t k = 0; k < o->n_sample; k++) {
         an_array_info a;
+        size_t i = 0;
         an_array_get(o->sample[k], &a);
-        val v = graph_find(g, a.name);
-        if (!v.i || graph_maker(g, v)->op != OP_INPUT) return diag_fail(d, AN_INPUT, NOWHERE, "sample %.80s is no input of %s", a.name, g->title);
+        while (i < g->inputs.n && strcmp(graph_value(g, g->inputs.at[i])->name, a.name)) i++;
+        if (i == g->inputs.n) return diag_fail(d, AN_INPUT, NOWHERE, "sample %.80s is no input of %s", a.name, g->title);
+        if ((*out)[i].x) return diag_fail(d, AN_INPUT, NOWHERE, "there are two samples of the input %s", a.name);
+        TRY(sample_read(o->sample[k], graph_value(g, g->inputs.at[i]), mem, &(*out)[i], d));
     }
-    if (!(*out = TAKE(mem, tensor64, g->inputs.n))) return diag_nomem(d);
-    for (size_t i = 0; i < g->inputs.n; i++) {
-        const value *v = graph_value(g, g->inputs.at[i]);
-        const ttype *t = &v->type;
-        an_array_info a = { 0 };
-        int64_t n;
-        bool same = false;
-        for (size_t k = 0; k < o->n_sample && !same; k++) {
-            an_array_get(o->sample[k], &a);
-            same = !strcmp(a.name, v->name);
-        }
-        if (!same) return diag_fail(d, AN_INPUT, NOWHERE, "there is no sample of the input %s", v->name);
-        same = shape_elems(&t->sh, &n) && a.rank == t->sh.rank;
-        for (int k = 0; same && k < a.rank; k++) same = a.dim[k] == t->sh.d[k];
-        if (!same) {
-            strbuf b = { 0 };
-            sb_shape(&b, &t->sh);
-            diag_fail(d, AN_INPUT, NOWHERE, "the sample of %s has another shape; wanted %s", v->name, b.at ? b.at : "?");
-            return sb_free(&b), d->st;
-        }
-        dtype from = dtype_from_name(a.dtype, strlen(a.dtype));
-        (*out)[i] = (tensor64){ *t, TAKE(mem, double, n) };
-        if (!(*out)[i].x) return diag_nomem(d);
-        for (int64_t k = 0; k < n; k++) (*out)[i].x[k] = dtype_round(t->dt, dtype_load(from, a.data, k));
-    }
+    return AN_OK;
+}
+
+/* Has the engine the limit? Without one: some chip has. */
+static an_status has_limit(const char *engine, bool *on, diag *d)
+{
+    const char *colon = engine ? strchr(engine, ':') : NULL;
+    const chip *c = colon ? chip_find(colon + 1) : NULL;
+    if (engine && !device_known(engine)) return diag_fail(d, AN_USAGE, NOWHERE, "unknown engine \"%.40s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    *on = !engine || (c && chip_limit(c, "f_slice_x16") > 0);
     return AN_OK;
 }
 
@@ -127,14 +174,15 @@ static an_status hazards_of(const graph *g, const an_grad_options *o, const grad
 {
     arena mem = { 0 };
     grad_hazard *h;
-    size_t n;
-    bool grows = false;
+    size_t n = 0;
+    bool grows = false, limit = false;
     strbuf b = { 0 };
     tensor64 *sample;
-    an_status st = sample_of(g, o, &mem, &sample, d);
-    if (!st) st = grad_preflight(g, go->info, o->loss_scale == 0 ? 1 : o->loss_scale, sample, &mem, &h, &n, d);
+    an_status st = has_limit(o->engine, &limit, d);
+    if (!st) st = sample_of(g, o, &mem, &sample, d);
+    if (!st && limit) st = grad_preflight(g, go->info, o->loss_scale == 0 ? 1 : o->loss_scale, sample, &mem, &h, &n, d);
     for (size_t i = 0; !st && i < n; i++) {
-        put_hazard(&b, &h[i], f);
+        put_hazard(&b, g, &h[i], o->file, f);
         grows = grows || h[i].scales;
     }
     if (grows && f == AN_TEXT && go->conv_weight == GRAD_CONV_PATCHES && has_op(g, OP_CONV))

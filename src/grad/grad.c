@@ -24,6 +24,7 @@ typedef struct {
     bool *live;               /* value: the loss depends on it through float values */
     held_consts held;
     val *again;               /* value: the same computed a second time; NULL: nothing is */
+    uint32_t *made;           /* node: the first one its rule made; 0: it was not visited */
     uint32_t first, last;     /* nodes strictly behind the first kept value, up to the last one's: computed again */
     arena tmp;
 } path;
@@ -248,6 +249,7 @@ static void visit(path *p, uint32_t i, val *grad, const grad_options *o)
     c.dy = dy, c.need = need, c.dx = dx, c.so_far = so_far, c.joined = joined;
     p->g->here = c.n.at;
     const val *in = c.n.in;
+    p->made[i] = (uint32_t)p->g->nodes.n;
     renew(p, &c.n);
     if (!p->g->err.st) rules[c.n.op](&c);
     for (int k = 0; k < c.n.n_in && !p->g->err.st; k++) {
@@ -280,12 +282,31 @@ static void check_held(path *p, uint32_t first)
     }
 }
 
+/* Whose rule made which node: the walk goes from the last to the first, so each one's nodes end where those of the next begin. */
+static void list_makers(path *p, grad_info *info)
+{
+    graph *g = p->g;
+    info->n_of = (uint32_t)g->nodes.n - info->first_node;
+    uint32_t *of = TAKE(&g->mem, uint32_t, (size_t)info->n_of + 1), end = (uint32_t)g->nodes.n;
+    if (!of) {
+        graph_fail(g, AN_NOMEM, "out of memory");
+        return;
+    }
+    for (uint32_t i = 1; i < p->n_nodes; i++) {
+        if (!p->made[i]) continue;
+        for (uint32_t k = p->made[i]; k < end; k++) of[k - info->first_node] = i;
+        end = p->made[i];
+    }
+    info->of = of;
+}
+
 static void walk_back(path *p, const val *wrt, int n, val *out, const grad_options *o)
 {
     graph *g = p->g;
     loc here = g->here;
     val *grad = TAKE(&p->tmp, val, p->n_values);
-    if (!grad) {
+    p->made = TAKE(&p->tmp, uint32_t, p->n_nodes);
+    if (!grad || !p->made) {
         graph_fail(g, AN_NOMEM, "out of memory");
         return;
     }
@@ -298,6 +319,7 @@ static void walk_back(path *p, const val *wrt, int n, val *out, const grad_optio
     for (size_t i = p->n_nodes; i-- > 1 && !g->err.st;)
         if (on_path(p, &g->nodes.at[i])) visit(p, (uint32_t)i, grad, o);
     g->here = here;
+    if (o->info && !g->err.st) list_makers(p, &info);
     for (int i = 0; i < n && !g->err.st; i++) {
         ttype t = *graph_type(g, wrt[i]);
         val v = grad[wrt[i].i];

@@ -29,6 +29,8 @@ typedef struct {
     val seed[GRAD_MAX_SEEDS]; /* [0] the gradient of the loss that was used; then constants that hold a fraction of it */
     int n_seeds;
     uint32_t first_node; /* nodes from here on are the backward pass */
+    uint32_t n_of;       /* of the backward pass's nodes; the graph owns the list */
+    const uint32_t *of;  /* per node from first_node on: the forward node whose rule made it, 0 where none did */
     bool *reached;       /* caller's, n entries, or NULL: wrt[i] takes part in the loss */
 } grad_info;
 
@@ -48,8 +50,9 @@ typedef struct {                /* zero is the default */
 /* out[i]: the gradient of loss by wrt[i]. loss has one element. A wrt may be any float value: an input, or something computed,
  * whose own operands may be among the wrt too.
  *   AN_INPUT        the loss is not one float, a wrt is not a float or does not reach the loss
+ *   AN_USAGE        the loss scale is not finite and above 0
  *   AN_UNSUPPORTED  an operation between a wrt and the loss has no gradient; the message names it, and the place is its own
- * After either the graph is as it was. Other failures (memory, a loss scale that is no number of its type) stick to the graph. */
+ * After any of these the graph is as it was. Other failures (memory, a loss scale that is no number of its type) stick to the graph. */
 an_status grad_build(graph *g, val loss, const val *wrt, int n, val *out, const grad_options *o, diag *d) MUST_CHECK;
 
 bool grad_exists(op_id op); /* the op has a rule */
@@ -62,6 +65,7 @@ typedef struct {
     uint32_t node;     /* a slice with a width offset */
     const char *name, *mil;
     loc at;
+    uint32_t of;       /* the node whose gradient it is part of; 0: it stands in the forward graph */
     double largest;    /* magnitude that can reach it, or did in the sample; INFINITY: nothing is known */
     bool scales;       /* it is proportional to the seed */
     double safe_scale; /* the largest seed that keeps it within the limit; 0: not known; INFINITY: it does not depend on it */
@@ -70,7 +74,8 @@ typedef struct {
 /* Every fp16 slice with a width offset whose operand can pass the limit. info: of the gradients in it, built with a seed of
  * magnitude `scale`; NULL for a graph without any. Without a sample, ranges come from graph_ranges, which knows nothing about float inputs:
  * what depends on them is reported as not known. sample, one tensor per input: the magnitudes are those of that run, in double
- * precision, and say nothing about other data. *mem owns the list. */
+ * precision, and say nothing about other data. An input that reaches no such slice may be left out (x NULL); AN_INPUT names one that
+ * may not. *mem owns the list. */
 an_status grad_preflight(const graph *g, const grad_info *info, double scale, const tensor64 *sample, arena *mem, grad_hazard **out, size_t *n,
                          diag *d) MUST_CHECK;
 

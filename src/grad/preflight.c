@@ -52,6 +52,24 @@ static bool *seeded(const graph *g, const grad_info *info, arena *mem)
     return on;
 }
 
+/* Every input that a suspect's operand depends on has its numbers. */
+static an_status check_sample(const graph *g, const tensor64 *sample, const port *suspect, size_t n, arena *mem, diag *d)
+{
+    bool *on = TAKE(mem, bool, g->values.n);
+    if (!on) return diag_nomem(d);
+    for (size_t i = 0; i < n; i++) on[suspect[i].v.i] = true;
+    for (size_t i = g->nodes.n; i-- > 1;) {
+        const node *nd = &g->nodes.at[i];
+        bool any = false;
+        for (int k = 0; k < nd->n_out && !any; k++) any = on[nd->out.i + (uint32_t)k];
+        for (int k = 0; k < nd->n_in && any; k++) on[nd->in[k].i] = true;
+    }
+    for (size_t i = 0; i < g->inputs.n; i++)
+        if (on[g->inputs.at[i].i] && !sample[i].x)
+            return diag_fail(d, AN_INPUT, NOWHERE, "there is no sample of the input %s", graph_value(g, g->inputs.at[i])->name);
+    return AN_OK;
+}
+
 /* The magnitude of each suspect's operand in one run: the suspects' operands are the outputs of a view of the graph. */
 static an_status measure(const graph *g, const tensor64 *sample, grad_hazard *h, size_t n, arena *mem, diag *d)
 {
@@ -61,9 +79,16 @@ static an_status measure(const graph *g, const tensor64 *sample, grad_hazard *h,
     if (!ports || !out) return diag_nomem(d);
     for (size_t i = 0; i < n; i++) ports[i] = (port){ h[i].name, g->nodes.at[h[i].node].in[0] };
     view.outputs.at = ports, view.outputs.n = view.outputs.cap = n;
+    TRY(check_sample(g, sample, ports, n, mem, d));
     TRY(graph_eval(&view, sample, out, mem, d));
     for (size_t i = 0; i < n; i++) h[i].largest = largest_of(&out[i]);
     return AN_OK;
+}
+
+static uint32_t made_for(const grad_info *info, size_t i)
+{
+    if (!info || i < info->first_node || i - info->first_node >= info->n_of) return 0;
+    return info->of[i - info->first_node];
 }
 
 an_status grad_preflight(const graph *g, const grad_info *info, double scale_now, const tensor64 *sample, arena *mem, grad_hazard **out, size_t *n, diag *d)
@@ -79,7 +104,7 @@ an_status grad_preflight(const graph *g, const grad_info *info, double scale_now
         const node *nd = &g->nodes.at[i];
         if (!nd->n_in || !nd->in[0].i || graph_type(g, nd->in[0])->dt != DT_F16 || graph_const_of(g, nd->in[0]) || !width_offset(g, nd)) continue;
         vrange r = range[nd->in[0].i];
-        (*out)[suspects++] = (grad_hazard){ .node = (uint32_t)i, .name = nd->name, .mil = nd->mil, .at = nd->at, .scales = grows[nd->in[0].i],
+        (*out)[suspects++] = (grad_hazard){ .node = (uint32_t)i, .name = nd->name, .mil = nd->mil, .at = nd->at, .of = made_for(info, i), .scales = grows[nd->in[0].i],
                                             .largest = fmax(fabs(r.lo), fabs(r.hi)) };
     }
     if (sample && suspects) TRY(measure(g, sample, *out, suspects, mem, d));

@@ -153,9 +153,10 @@ static void hazards_of_a_sample(void **state)
     static const char *const wrt[] = { "w" };
     static const struct {
         double scale;
-        const char *form, *says;
-    } rows[] = { { 65536, NULL, "41472 can reach it; a loss scale up to 6469.53 is safe\n" }, { 65536, "patches", "fix: the forms input-patches and no-width-offset" },
-                 { 6464, NULL, NULL }, { 65536, "input-patches", NULL }, { 65536, "no-width-offset", NULL } };
+        const char *form, *engine, *says;
+    } rows[] = { { 65536, NULL, NULL, "41472 can reach it; a loss scale up to 6469.53 is safe\n" }, { 65536, "patches", "soft:m2", "fix: the forms input-patches and no-width-offset" },
+                 { 65536, NULL, "soft:m1", "c.ann:4: conv y: slice_by_" }, { 65536, NULL, "soft:m5", NULL }, { 65536, NULL, "cpu", NULL },
+                 { 6464, NULL, NULL, NULL }, { 65536, "input-patches", NULL, NULL }, { 65536, "no-width-offset", NULL, NULL } };
     float ones[192], threes[108];
     for (int i = 0; i < 192; i++) ones[i] = 1;
     for (int i = 0; i < 108; i++) threes[i] = 3;
@@ -168,7 +169,7 @@ static void hazards_of_a_sample(void **state)
         char *said = NULL;
         an_error e = { 0 };
         OK(an_program_from_graph(&p, conv, strlen(conv), &error));
-        an_grad_options o = { .loss = "loss", .wrt = wrt, .n_wrt = 1, .loss_scale = rows[i].scale, .conv_form = rows[i].form, .sample = (const an_array *const *)in, .n_sample = 2 };
+        an_grad_options o = { .loss = "loss", .wrt = wrt, .n_wrt = 1, .loss_scale = rows[i].scale, .conv_form = rows[i].form, .engine = rows[i].engine, .file = "c.ann", .sample = (const an_array *const *)in, .n_sample = 2 };
         if (an_program_differentiate(p, &o, &said, AN_TEXT, &e)) fail_msg("%s", e.message);
         if (rows[i].says ? !strstr(said, rows[i].says) : *said) fail_msg("row %zu said \"%s\"", i, said);
         an_free(said);
@@ -176,16 +177,30 @@ static void hazards_of_a_sample(void **state)
     }
     static const struct {
         size_t first, n;
-        const char *says;
-    } wrong[] = { { 0, 1, "there is no sample of the input x" }, { 1, 2, "sample v is no input of c" } };
+        double scale, x; /* x: of element 70 of the input x */
+        const char *engine, *says;
+        an_status st;
+    } wrong[] = { { 0, 1, 1, 1, NULL, "there is no sample of the input x", AN_INPUT },
+                  { 1, 2, 1, 1, NULL, "sample v is no input of c", AN_INPUT },
+                  { 0, 2, 1, (double)NAN, NULL, "the sample of x has nan at [0, 1, 0, 6], wanted finite numbers", AN_INPUT },
+                  { 0, 2, 1, (double)-INFINITY, "soft:m5", "the sample of x has -inf at [0, 1, 0, 6], wanted finite numbers", AN_INPUT },
+                  { 0, 2, 1, 70000, NULL, "the sample of x has 70000 at [0, 1, 0, 6], which is infinite in fp16", AN_INPUT },
+                  { 0, 2, 1, 1, "soft:m9", "unknown engine \"soft:m9\"", AN_USAGE },
+                  { 0, 2, -8, 1, NULL, "the loss scale is -8, wanted a finite number above 0", AN_USAGE },
+                  { 0, 2, (double)INFINITY, 1, NULL, "the loss scale is inf, wanted a finite number above 0", AN_USAGE },
+                  { 0, 2, (double)NAN, 1, NULL, "wanted a finite number above 0", AN_USAGE } };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         an_program *p;
         char *said = NULL;
         an_error e = { 0 };
         OK(an_program_from_graph(&p, conv, strlen(conv), &error));
-        an_grad_options o = { .loss = "loss", .wrt = wrt, .n_wrt = 1, .sample = (const an_array *const *)in + wrong[i].first, .n_sample = wrong[i].n };
-        assert_int_equal(an_program_differentiate(p, &o, &said, AN_TEXT, &e), AN_INPUT);
-        assert_non_null(strstr(e.message, wrong[i].says));
+        ones[70] = (float)wrong[i].x;
+        an_array_free(in[1]);
+        OK(an_array_new(&in[1], "x", "fp32", 4, (const int64_t[]){ 1, 3, 8, 8 }, ones, &error));
+        an_grad_options o = { .loss = "loss", .wrt = wrt, .n_wrt = 1, .loss_scale = wrong[i].scale, .engine = wrong[i].engine,
+                              .sample = (const an_array *const *)in + wrong[i].first, .n_sample = wrong[i].n };
+        assert_int_equal(an_program_differentiate(p, &o, &said, AN_TEXT, &e), wrong[i].st);
+        if (!strstr(e.message, wrong[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.message, wrong[i].says);
         assert_null(said);
         an_program_free(p);
     }

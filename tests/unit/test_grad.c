@@ -443,6 +443,14 @@ static void preflight_names_the_safe_scale(void **state)
     double safe = h[0].safe_scale;
     assert_true(fabs(safe - GRAD_WIDTH_LIMIT / 30) < 1e-9);
     assert_non_null(graph_find(g, h[0].name).i ? h[0].name : NULL);
+    for (size_t i = 0; i < n; i++) assert_int_equal(g->nodes.at[h[i].of].op, OP_CONV);
+    /* numbers of every input that reaches a slice, and of no other */
+    diag d = { 0 };
+    double *kept = in[1].x;
+    in[1].x = NULL;
+    assert_int_equal(grad_preflight(g, &info, 1024, in, &mem, &h, &n, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "there is no sample of the input w"));
+    in[1].x = kept;
     graph_free(g);
     /* at the safe scale it is quiet, a little above it is not */
     g = small_conv(GRAD_CONV_PATCHES, safe, &info);
