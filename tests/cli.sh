@@ -355,6 +355,31 @@ empty() {
     has "grad --check, without width offsets" out 'no slice can pass'
     t "grad, numbers without a check" 2 $anneal grad "$tmp/c.ann" --loss loss --wrt w --in x=x.npy
     t "grad --check, numbers that are not there" 3 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --in "x=$tmp/nowhere.npy"
+    t "grad --check, the convolution" 0 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check
+    has "grad --check, the convolution" out 'c[.]ann:4: conv c: slice_by_size .*a slice with a width offset'
+    t "grad --check, a chip without the limit" 0 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --engine soft:m5
+    has "grad --check, a chip without the limit" out 'no slice can pass the range of soft:m5'
+    for s in inf nan -8 0 1x 1e999; do
+        t "grad, a loss scale of $s" 2 $anneal grad "$tmp/c.ann" --loss loss --wrt w --loss-scale $s
+        has "grad, a loss scale of $s" err 'wants a finite number above 0, got "'
+    done
+    t "grad, an empty name" 2 $anneal grad "$tmp/c.ann" --loss loss --wrt w,
+    has "grad, an empty name" err '\-\-wrt has an empty entry: "w,"'
+    t "grad --json without a check" 2 $anneal grad "$tmp/c.ann" --loss loss --wrt w --json
+    t "grad --check and a form" 2 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --emit mil
+    t "grad --help" 0 $anneal grad --help
+    has "grad --help" out 'mil what run and check read (default graph)'
+    printf 'graph "n"\nx = input fp16[1, 2, 1, 4]\nw = input fp16[1, 2, 1, 4]\nu = input fp16[3]\nc = conv(x, w) {pad_type="custom", pad=[0, 0, 3, 3]}\ns = square(c)\nloss = reduce_sum(s) {axes=[0, 1, 2, 3]}\nv = relu(u)\nreturn loss, v\n' >"$tmp/n.ann"
+    { printf '\223NUMPY\001\000v\000'; printf "%-117s\n" "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2, 1, 4), }"; printf '\000\274\000\074\000\274\000\074\000\274\000\176\000\274\000\074'; } >"$tmp/nan.npy"
+    t "grad --check, numbers that reach a slice" 0 $anneal grad "$tmp/n.ann" --loss loss --wrt w --check --loss-scale 4096 --in "x=$tmp/x.npy" --in "w=$tmp/x.npy"
+    has "grad --check, numbers that reach a slice" out 'n[.]ann:5: conv c: .*; 65536 can reach it; a loss scale up to 255[.]875 is safe'
+    t "grad --check, numbers that are missing" 3 $anneal grad "$tmp/n.ann" --loss loss --wrt w --check --in "x=$tmp/x.npy"
+    has "grad --check, numbers that are missing" err 'n[.]ann: there is no sample of the input w'
+    t "grad --check, a number that is none" 3 $anneal grad "$tmp/n.ann" --loss loss --wrt w --check --in "x=$tmp/nan.npy" --in "w=$tmp/x.npy"
+    has "grad --check, a number that is none" err 'nan[.]npy: the sample of x has nan at \[0, 1, 0, 1\], wanted finite numbers'
+    printf 'graph "s"\nx = input fp16[4]\ni = const int32[2] {0, 3}\nu = input fp16[2]\ny = scatter(x, i, u) {mode="max"}\nloss = reduce_sum(y) {axes=[0]}\nreturn loss\n' >"$tmp/s.ann"
+    t "grad, a mode that is none" 3 $anneal grad "$tmp/s.ann" --loss loss
+    has "grad, a mode that is none" err 's[.]ann:5:.*scatter: mode is "max", wanted one of: add update'
     # training a language model
     lt="--model tiny --engine cpu --threads 1 --batch 2 --seq 16 --steps 4"
     t "train tiny" 0 $anneal train $lt --json --save "$tmp/lt" --plot "$tmp/p.svg" --csv "$tmp/p.csv" --profile "$tmp/p.json"

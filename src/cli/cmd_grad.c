@@ -10,13 +10,13 @@ const option grad_options[] = {
     { "threads", "N", NULL, "with --model; default: one per CPU" },
     { "loss", "NAME", NULL, "the value to differentiate: one float" },
     { "wrt", "A,B,…", NULL, "by these values; without it by every float input" },
-    { "loss-scale", "X", "1", "gradient of the loss" },
+    { "loss-scale", "X", "1", "gradient of the loss: finite, above 0" },
     { "conv-form", "FORM", "patches", "weight gradient of convolutions: patches, input-patches, no-width-offset" },
-    { "check", NULL, NULL, "slices that can pass the range of m1 and m2, and what --engine refuses, instead of the program" },
-    { "in", "NAME=F.npy", NULL, "with --check: numbers for an input, once for each; what reaches the slices is then known, and so is the largest safe loss scale" },
+    { "check", NULL, NULL, "slices that can pass the range of m1 and m2 (or of --engine alone), and what --engine refuses, instead of the program" },
+    { "in", "NAME=F.npy", NULL, "with --check: numbers for an input, once for each that reaches a slice; what reaches the slices is then known, and so is the largest safe loss scale" },
     { "engine", "E", NULL, "soft:m1 … soft:m5: make the result fit this chip" },
-    { "emit", "mil|mil-ios16|graph|dot", "graph", "what to write" },
-    { "json", NULL, NULL, "findings as one object per line" },
+    { "emit", "mil|mil-ios16|graph|dot", "graph", "what to write: graph is the text that grad, opt and compile read, mil what run and check read" },
+    { "json", NULL, NULL, "with --check: findings as one object per line; with --model: the loss as one" },
     { NULL, NULL, NULL, NULL },
 };
 
@@ -34,14 +34,24 @@ static size_t split(char *text, const char ***names)
     return k;
 }
 
+/* A message about a sample names its own file. */
+static const char *file_of(const args *a, const char *file, const an_error *e)
+{
+    for (size_t i = 0; i < a->n_list; i++) {
+        const char *npy = strchr(a->list[i].value, '=');
+        if (!strcmp(a->list[i].option, "in") && npy && !strncmp(e->message, npy + 1, strlen(npy + 1))) return NULL;
+    }
+    return file;
+}
+
 static int differentiate(const args *a, an_program *p, const char *file, const an_array *const *sample, size_t n_sample, char **hazards)
 {
     an_error e = { 0 };
     char *end, *copy = NULL;
     const char **names = NULL, *scale = arg_of(a, "loss-scale"), *wrt = arg_of(a, "wrt");
     an_grad_options o = { .loss = arg_of(a, "loss"), .conv_form = arg_of(a, "conv-form"), .loss_scale = strtod(scale, &end),
-                          .sample = n_sample ? sample : NULL, .n_sample = n_sample };
-    if (end == scale || *end || !(o.loss_scale > 0)) return say(AN_USAGE, "--loss-scale wants a positive number, got \"%s\"", scale);
+                          .sample = n_sample ? sample : NULL, .n_sample = n_sample, .engine = arg_of(a, "engine"), .file = file };
+    if (end == scale || *end || !(o.loss_scale > 0) || o.loss_scale - o.loss_scale != 0) return say(AN_USAGE, "--loss-scale wants a finite number above 0, got \"%s\"", scale);
     if (!o.loss) return say(AN_USAGE, "grad wants --loss NAME: the value to differentiate");
     if (wrt) {
         copy = malloc(strlen(wrt) + 1);
@@ -49,7 +59,10 @@ static int differentiate(const args *a, an_program *p, const char *file, const a
         if (!names) return free(copy), say(AN_NOMEM, "out of memory");
         o.wrt = names;
     }
-    int code = an_program_differentiate(p, &o, hazards, arg_format(a), &e) ? say_error(file, &e) : 0;
+    int code = 0;
+    for (size_t i = 0; i < o.n_wrt && !code; i++)
+        if (!*names[i]) code = say(AN_USAGE, "--wrt has an empty entry: \"%s\", wanted names between commas", wrt);
+    if (!code && an_program_differentiate(p, &o, arg_on(a, "check") ? hazards : NULL, arg_format(a), &e)) code = say_error(file_of(a, file, &e), &e);
     free(copy);
     free(names);
     return code;
@@ -79,7 +92,7 @@ static int grad_of(const args *a, an_program *p, const char *file, const an_arra
     int code = differentiate(a, p, file, sample, n_sample, &hazards);
     bool check = arg_on(a, "check");
     if (!code && check) {
-        if (!*hazards && !arg_on(a, "json")) puts("no slice can pass the range of m1 and m2");
+        if (!*hazards && !arg_on(a, "json")) printf("no slice can pass the range of %s\n", engine ? engine : "m1 and m2");
         code = put_text(hazards);
         hazards = NULL;
     }
@@ -117,7 +130,7 @@ static int grad_model(const args *a)
 
 int cmd_grad(const args *a)
 {
-    static const char *const others[] = { "tokens", "out", "threads", NULL };
+    static const char *const others[] = { "tokens", "out", "threads", NULL }, *const programs[] = { "emit", NULL };
     if (arg_on(a, "model")) return grad_model(a);
     int wrong = args_without(a, "of a program", others);
     if (wrong) return wrong;
@@ -125,6 +138,8 @@ int cmd_grad(const args *a)
     const char *engine = arg_of(a, "engine"), *path = a->files[0], *shown = strcmp(path, "-") ? path : "<stdin>";
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
     if (arg_on(a, "in") && !arg_on(a, "check")) return say(AN_USAGE, "grad --in goes with --check");
+    if (arg_on(a, "json") && !arg_on(a, "check")) return say(AN_USAGE, "grad --json goes with --check: --emit says how a program is written");
+    if (arg_on(a, "check") && (wrong = args_without(a, "--check", programs))) return wrong;
     file_bytes f;
     int code = read_text(path, &f);
     if (code) return code;
