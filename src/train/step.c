@@ -255,12 +255,15 @@ static an_status warn_of_slices(builder *w, const grad_info *info)
         if (h[i].scales && !grows++) first = i;
     if (grows) {
         strbuf b = { 0 };
+        const node *of = &w->c.g->nodes.at[h[first].of];
         sb_printf(&b, "%s %s", h[first].mil, h[first].name);
+        if (h[first].of) sb_printf(&b, ", of %s %s,", of->mil, of->name);
         if (grows > 1) sb_printf(&b, " and %zu more of the gradient's slices have", grows - 1);
         else sb_puts(&b, " of the gradient has");
         sb_printf(&b, " a width offset and carry the loss scale of %g: above %g they give infinity on %s, and the update is skipped", t->scale.scale, GRAD_WIDTH_LIMIT,
                   device_name(t->dev));
         if (t->o.conv_weight == GRAD_CONV_PATCHES) sb_puts(&b, "; the convolution's gradient has forms without them: input-patches, no-width-offset");
+        sb_puts(&b, "; anneal grad --check --in tells the largest safe scale for given data");
         if (!b.oom) t->o.warn(t->o.user, b.at);
         sb_free(&b);
     }
