@@ -2,8 +2,10 @@
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE 1 /* madvise() */
 #define _DARWIN_C_SOURCE 1 /* the same, and times of files */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -129,10 +131,77 @@ static bool is_stream(const char *path)
     return !stat(path, &s) && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode);
 }
 
+/* ---- files that are being written: PATH.tmp.PID, locked by who writes it ---- */
+
+static const char TMP[] = ".tmp.";
+
+/* False: another process holds it. A file system without locks grants everything. */
+static bool take_lock(int fd)
+{
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    return !fcntl(fd, F_SETLK, &all) || (errno != EACCES && errno != EAGAIN);
+}
+
+static bool still_named(int fd, const char *path)
+{
+    struct stat a, b;
+    return !fstat(fd, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* What a dead process of the same number left may be on its way out in other hands: then the name is free in a moment. */
+static int open_tmp(const char *tmp)
+{
+    for (int i = 0; i < 1000; i++) {
+        int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (fd < 0 || (take_lock(fd) && still_named(fd, tmp))) return fd;
+        close(fd);
+    }
+    return errno = EBUSY, -1;
+}
+
+/* The process that began such a file; 0: another name. */
+static long writer_of(const char *name, const char *base, size_t n_base)
+{
+    if (strncmp(name, base, n_base) || strncmp(name + n_base, TMP, sizeof TMP - 1)) return 0;
+    const char *digits = name + n_base + sizeof TMP - 1;
+    char *end = NULL;
+    errno = 0;
+    long pid = *digits >= '1' && *digits <= '9' ? strtol(digits, &end, 10) : 0;
+    return pid > 0 && !*end && !errno && (long)(pid_t)pid == pid ? pid : 0;
+}
+
+/* Of a process that lives in another container only the lock can be seen, so both must be gone. Held while it is removed. */
+static void remove_left(int dir, const char *name, long pid)
+{
+    if (!kill((pid_t)pid, 0) || errno != ESRCH) return;
+    int fd = openat(dir, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return;
+    if (take_lock(fd)) unlinkat(dir, name, 0);
+    close(fd);
+}
+
+/* What processes that died while they wrote this file left beside it. */
+static void clear_up(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t n = slash ? (size_t)MAX(slash - path, 1) : 1;
+    char *folder = malloc(n + 1);
+    if (!folder) return;
+    memcpy(folder, slash ? path : ".", n);
+    folder[n] = 0;
+    DIR *dir = opendir(folder);
+    free(folder);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        long pid = writer_of(e->d_name, base, strlen(base));
+        if (pid && pid != (long)getpid()) remove_left(dirfd(dir), e->d_name, pid);
+    }
+    if (dir) closedir(dir);
+}
+
 an_status file_begin(const char *path, file_out *o, diag *d)
 {
     size_t len = strlen(path);
-    *o = (file_out){ .path = malloc(len + 1), .tmp = malloc(len + 24), .fd = -1 };
+    *o = (file_out){ .path = malloc(len + 1), .tmp = malloc(len + 32), .fd = -1 };
     if (!o->path || !o->tmp) {
         file_abandon(o);
         return diag_nomem(d);
@@ -140,8 +209,8 @@ an_status file_begin(const char *path, file_out *o, diag *d)
     memcpy(o->path, path, len + 1);
     o->tmp[0] = 0; /* nothing that would be ours to remove */
     bool stream = is_stream(path);
-    if (!stream) snprintf(o->tmp, len + 24, "%s.tmp.%ld", path, (long)getpid());
-    o->fd = stream ? open(path, O_WRONLY | O_CLOEXEC) : open(o->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (!stream) clear_up(path), snprintf(o->tmp, len + 32, "%s%s%ld", path, TMP, (long)getpid());
+    o->fd = stream ? open(path, O_WRONLY | O_CLOEXEC) : open_tmp(o->tmp);
     if (o->fd >= 0) return AN_OK;
     an_status st = say(d, stream ? "open" : "create", stream ? path : o->tmp);
     o->tmp[0] = 0;

@@ -1,5 +1,6 @@
 /* io.h: whole files in, whole files out. Reading maps or copies; writing is atomic (temporary name, fsync, rename),
- * but for pipes and devices, which are written to as they are. */
+ * but for pipes and devices, which are written to as they are. A process that dies while it writes leaves PATH.tmp.PID, which the next
+ * one that writes PATH removes. */
 #ifndef BASE_IO_H
 #define BASE_IO_H
 

@@ -1,7 +1,9 @@
 /* base: element types, arena, text, map, files. */
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "t.h"
@@ -162,6 +164,81 @@ static void streams_stay_what_they_are(void **state)
     assert_int_equal(rmdir(dir), 0); /* nothing else was in it */
 }
 
+/* A process that has begun a file and then waits, to be killed or to be told to finish it. */
+static pid_t writer(const char *path, int *tell)
+{
+    int ready[2], go[2];
+    char c;
+    assert_true(!pipe(ready) && !pipe(go));
+    pid_t pid = fork();
+    if (!pid) {
+        file_out o;
+        diag d = { 0 };
+        close(go[1]);
+        if (file_begin(path, &o, &d) || file_put(&o, 0, "new", 3, &d) || write(ready[1], "", 1) != 1 || read(go[0], &c, 1) != 1) _exit(1);
+        _exit(file_finish(&o, &d) ? 1 : 0);
+    }
+    assert_true(pid > 0);
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    close(ready[0]), close(ready[1]), close(go[0]);
+    *tell = go[1];
+    return pid;
+}
+
+static int end_of(pid_t pid, int tell)
+{
+    int how;
+    close(tell);
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    return how;
+}
+
+static void what_the_dead_left_is_removed(void **state)
+{
+    (void)state;
+    static const char *const others[] = { "f.tmp.x", "f.tmp.", "f.tmp.00001", "ff.tmp.99999999", "f.tmp.99999999x" }; /* not ours to remove */
+    char dir[] = "/tmp/an_left_XXXXXX", path[64], left[3][96], name[96];
+    diag d = { 0 };
+    struct stat s;
+    int tell[3];
+    pid_t pid[3];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/f", dir);
+    for (int i = 0; i < 3; i++) {
+        pid[i] = writer(path, &tell[i]);
+        snprintf(left[i], sizeof left[i], "%s.tmp.%ld", path, (long)pid[i]);
+        assert_int_equal(stat(left[i], &s), 0);
+    }
+    for (size_t i = 0; i < COUNT(others); i++) {
+        snprintf(name, sizeof name, "%s/%s", dir, others[i]);
+        assert_ok(file_write(name, "x", 1, &d), d);
+    }
+    assert_int_equal(kill(pid[0], SIGKILL), 0);
+    assert_true(WIFSIGNALED(end_of(pid[0], tell[0])));
+    /* the third looks dead and is not, as from inside another container: only its lock shows it */
+    assert_int_equal(rename(left[2], left[0]), 0);
+    assert_ok(file_write(path, "old", 3, &d), d);
+    assert_int_equal(stat(left[0], &s), 0);
+    assert_int_equal(kill(pid[2], SIGKILL), 0);
+    assert_true(WIFSIGNALED(end_of(pid[2], tell[2])));
+    assert_ok(file_write(path, "old", 3, &d), d);
+    assert_int_equal(stat(left[0], &s), -1);
+    /* the second lives, and its file is there when it wants it */
+    assert_int_equal(stat(left[1], &s), 0);
+    assert_int_equal(write(tell[1], "", 1), 1);
+    assert_int_equal(end_of(pid[1], tell[1]), 0);
+    file_bytes f;
+    assert_ok(file_read(path, 100, &f, &d), d);
+    assert_string_equal((char *)f.at, "new");
+    file_drop(&f);
+    for (size_t i = 0; i < COUNT(others); i++) {
+        snprintf(name, sizeof name, "%s/%s", dir, others[i]);
+        assert_int_equal(unlink(name), 0);
+    }
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0); /* nothing else is in it */
+}
+
 /* Memory a neighbour wrote and gave back comes as zeros again, aligned as asked. */
 static void zeroed_memory(void **state)
 {
@@ -190,7 +267,8 @@ int main(void)
         cmocka_unit_test(f16_every_pattern_round_trips),   cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
-        cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(zeroed_memory),
+        cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(what_the_dead_left_is_removed),
+        cmocka_unit_test(zeroed_memory),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
