@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <zlib.h>
 
+#include "base/str.h"
 #include "format/idx.h"
 
 enum { MAGIC = 4, MAX_HEADER = MAGIC + 4 * IDX_MAX_RANK };
@@ -52,11 +53,21 @@ static an_status read_header(const unsigned char *p, size_t n, idx_array *a, dia
     return AN_OK;
 }
 
+/* Which part of the array the file ends in, counted from 0 along the first axis: ", inside image 1 of 200". */
+static void sb_place(strbuf *b, const idx_array *a, size_t n)
+{
+    static const char *const kind[IDX_MAX_RANK + 1] = { "", "element", "row", "image", "entry" };
+    size_t each = a->dim[0] ? a->bytes / (size_t)a->dim[0] : 0, into = n - MIN(n, a->at);
+    if (each && into < a->bytes) sb_printf(b, ", %s %s %zu of %lld", into % each ? "inside" : "before", kind[a->rank], into / each, (long long)a->dim[0]);
+}
+
 static an_status size_wrong(const idx_array *a, size_t n, diag *d)
 {
-    if (n < a->at + a->bytes)
-        return diag_fail(d, AN_INPUT, NOWHERE, "ends at offset %zu, wanted %zu: its header says %lld elements", n, a->at + a->bytes, (long long)a->count);
-    return diag_fail(d, AN_INPUT, NOWHERE, "goes on behind offset %zu, where its %lld elements end", a->at + a->bytes, (long long)a->count);
+    strbuf b = { 0 };
+    if (n > a->at + a->bytes) return diag_fail(d, AN_INPUT, NOWHERE, "goes on behind offset %zu, where its %lld elements end", a->at + a->bytes, (long long)a->count);
+    sb_place(&b, a, n);
+    diag_fail(d, AN_INPUT, NOWHERE, "ends at offset %zu, wanted %zu%s", n, a->at + a->bytes, b.at ? b.at : "");
+    return sb_free(&b), d->st;
 }
 
 an_status idx_view(const void *bytes, size_t n, idx_array *out, diag *d)
@@ -93,6 +104,16 @@ static an_status more_room(bytes_out *b, size_t most, diag *d)
     return AN_OK;
 }
 
+/* a: the header, when it is known: where the bytes that came out end. */
+static an_status bad_gzip(const z_stream *z, int rc, const bytes_out *b, const idx_array *a, diag *d)
+{
+    strbuf place = { 0 };
+    if (a) sb_place(&place, a, b->n);
+    if (rc == Z_OK || rc == Z_BUF_ERROR) diag_fail(d, AN_INPUT, NOWHERE, "gzip stream is cut short at offset %lu%s", z->total_in, place.at ? place.at : "");
+    else diag_fail(d, AN_INPUT, NOWHERE, "bad gzip data near offset %lu%s (%s)", z->total_in, place.at ? place.at : "", z->msg ? z->msg : "no reason given");
+    return sb_free(&place), d->st;
+}
+
 /* Inflates into b until the stream ends or a byte more than the array has come. */
 static an_status unpack(z_stream *z, bytes_out *b, idx_array *a, diag *d)
 {
@@ -120,8 +141,8 @@ static an_status unpack(z_stream *z, bytes_out *b, idx_array *a, diag *d)
             continue;
         }
         if (rc == Z_MEM_ERROR) return diag_nomem(d);
-        if (rc != Z_OK && rc != Z_BUF_ERROR) return diag_fail(d, AN_INPUT, NOWHERE, "bad gzip data near offset %lu (%s)", z->total_in, z->msg ? z->msg : "no reason given");
-        if (!got && !z->avail_in && left == z->avail_in) return diag_fail(d, AN_INPUT, NOWHERE, "gzip stream is cut short at offset %lu", z->total_in);
+        bool cut = !got && !z->avail_in && left == z->avail_in;
+        if ((rc != Z_OK && rc != Z_BUF_ERROR) || cut) return bad_gzip(z, rc, b, known ? a : NULL, d);
     }
 }
 

@@ -79,7 +79,9 @@ static void lies(void **state)
     refused(file, 0, "ends after 0 bytes");
     refused(file, 3, "inside the 4 of its magic");
     refused(file, 7, "inside its header of 12");
-    refused(file, n - 1, "ends at offset 17, wanted 18");
+    refused(file, n - 1, "ends at offset 17, wanted 18, inside row 1 of 2");
+    refused(file, n - 3, "ends at offset 15, wanted 18, before row 1 of 2");
+    refused(file, 12, "ends at offset 12, wanted 18, before row 0 of 2");
     refused(file, n + 1, "goes on behind offset 18");
     image(file, 8, 2, two_three, data, sizeof data), file[0] = 1;
     refused(file, n, "magic number is 0x01000802");
@@ -132,6 +134,7 @@ static void packed(void **state)
     free(out);
     z = gzip(plain, n, zip, 2 * N);
     for (size_t cut = 2; cut < z; cut += 1 + z / 37) unzip_refused(zip, cut, "cut short");
+    unzip_refused(zip, z / 2, " of 200000");
     unzip_refused(zip, z - 1, "cut short");
     memcpy(zip + z, "tail", 4);
     unzip_refused(zip, z + 4, "4 bytes behind the gzip stream");

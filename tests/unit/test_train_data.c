@@ -86,7 +86,7 @@ static void bad_folders(void **state)
     put("train-images-idx3-ubyte", 8, 3, (const uint32_t[]){ 3, 27, 28 }, pixels, 3 * 27 * 28);
     refused("images of 27 x 28 pixels at offset 8, wanted 28 x 28");
     put("train-images-idx3-ubyte", 8, 3, (const uint32_t[]){ 3, 28, 28 }, pixels, sizeof pixels - 100);
-    refused("train-images-idx3-ubyte: ends at offset 2268, wanted 2368");
+    refused("train-images-idx3-ubyte: ends at offset 2268, wanted 2368, inside image 2 of 3");
     put("train-images-idx3-ubyte", 8, 3, (const uint32_t[]){ 0, 28, 28 }, pixels, 0);
     refused("no images");
     put("train-images-idx3-ubyte", 8, 2, (const uint32_t[]){ 3, 784 }, pixels, sizeof pixels);
