@@ -2,7 +2,7 @@
  * In: a trainer.  Out: numbers; a safetensors file that another trainer of the same plan goes on from, bit for bit.
  *
  * A file holds every state under its name and type, and as metadata what the host remembers: updates, skipped ones, the loss scale
- * and its history, the optimizer (a file of another one is refused) and the caller's own notes. */
+ * and its history, the optimizer (a file of another one is refused), a checksum of all states and the caller's own notes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -101,7 +101,7 @@ static an_status check_count(trainer *t, diag *d)
     N("anneal.steps", steps) N("anneal.skipped", skipped) N("anneal.minibatches", minibatches)                        \
     X("anneal.loss_scale", scale.scale) X("anneal.loss_scale_applied", scale.applied)
 
-static const char KEY_FORM[] = "anneal.train", KEY_GOOD[] = "anneal.good", KEY_ROW[] = "anneal.skipped_row";
+static const char KEY_FORM[] = "anneal.train", KEY_GOOD[] = "anneal.good", KEY_ROW[] = "anneal.skipped_row", KEY_SUM[] = "anneal.checksum";
 
 static void form_text(const trainer *t, char *out, size_t n)
 {
@@ -175,6 +175,33 @@ static an_status put_states(trainer *t, safetensors_out *w, diag *d)
     return AN_OK;
 }
 
+static an_status put_checksum(trainer *t, safetensors_out *w, diag *d)
+{
+    uint64_t sum = 0;
+    char text[20];
+    for (size_t i = 0; i < t->states.n; i++) {
+        const state *s = &t->states.at[i];
+        unsigned char *p = stage_room(t, s->bytes);
+        if (!p) return diag_nomem(d);
+        TRY(surface_get(t, state_now(t, s), &s->type, s->type.dt, p, d));
+        sum = hash_bytes(p, s->bytes, sum);
+    }
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
+    return safetensors_put_meta(w, KEY_SUM, text, d);
+}
+
+/* Files of before there was one have none. */
+static an_status check_checksum(const trainer *t, const safetensors *f, const char *path, diag *d)
+{
+    const char *have = safetensors_meta(f, KEY_SUM);
+    uint64_t sum = 0;
+    char text[20];
+    for (size_t i = 0; i < t->states.n; i++) sum = hash_bytes(safetensors_find(f, t->states.at[i].name)->data, t->states.at[i].bytes, sum);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
+    if (!have || !strcmp(have, text)) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%s: its tensors have the checksum %s; %.20s was written: the file is damaged", path, text, have);
+}
+
 an_status train_save(trainer *t, const char *path, const train_note *note, size_t n_note, diag *d)
 {
     safetensors_out *w;
@@ -182,6 +209,7 @@ an_status train_save(trainer *t, const char *path, const train_note *note, size_
     TRY(check_count(t, d));
     TRY(safetensors_create(path, &w, d));
     an_status st = put_host(t, w, d);
+    if (!st) st = put_checksum(t, w, d);
     for (size_t i = 0; i < n_note && !st; i++) st = safetensors_put_meta(w, note[i].key, note[i].value, d);
     if (!st) st = put_states(t, w, d);
     bytes_mark(t);
@@ -260,6 +288,7 @@ static an_status load(trainer *t, const safetensors *f, const char *path, train_
     memory m = { 0 };
     TRY(get_host(t, f, path, &m, d));
     TRY(check_tensors(t, f, path, d));
+    TRY(check_checksum(t, f, path, d));
     for (size_t i = 0; i < n_note; i++) {
         const char *v = safetensors_meta(f, note[i].key);
         note[i].value = v ? arena_str(mem, v) : NULL;
