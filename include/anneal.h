@@ -326,14 +326,16 @@ typedef struct {                    /* zero means the network's default */
     int threads;
     int64_t steps, batch, seq, warmup;
     double lr, lr_end, decay, clip;
-    int no_warmup, no_decay;        /* instead of the network's */
+    int no_warmup, no_decay, no_lr_end; /* instead of the network's */
     const char *schedule, *optimizer, *state;
     int accum;
     double loss_scale;
     int dynamic_scale;
     uint64_t seed;
     int64_t every, test, final_test; /* steps between accuracies (0: 50, -1: none), test samples of them (0: 1000) and of the last (0: all, -1: none) */
-    const char *save, *resume;
+    const char *save, *resume;      /* a file goes on under the settings it was written with, or not at all */
+    int64_t stop_after;             /* updates of this call; 0: all that are left */
+    an_status (*on_start)(void *user); /* set up, the first update follows; not AN_OK: it ends here with that */
     void (*on_log)(void *user, const char *json);
     void (*on_accuracy)(void *user, int64_t step, double accuracy);
     void (*on_warning)(void *user, const char *line);
@@ -342,9 +344,11 @@ typedef struct {                    /* zero means the network's default */
 typedef struct {
     char model[24], data[160], engine[40], optimizer[16];
     int64_t steps, batch, parameters, n_train, n_test, final_n;
-    double loss, final_accuracy, seconds;
+    int64_t first, done;            /* updates tried before this call and at its end */
+    int stopped;                    /* by stop_after, before the last one */
+    double loss, final_accuracy, seconds; /* loss: NAN when no update counted */
     uint64_t updates, skipped, dispatches, minibatches, ran, host_bytes_in, host_bytes_out, state_bytes; /* ran: minibatches this call dispatched */
-    uint64_t digest;                /* of all state at the end: equal runs have equal ones */
+    uint64_t digest;                /* of all state at the end: equal runs have equal ones; 0: there was no end */
 } an_train_result;
 AN_API an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *e);
 

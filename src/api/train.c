@@ -340,12 +340,13 @@ an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *
     diag d = { 0 };
     train_run_result q;
     train_run_options t = { .model = o->model, .data = o->data, .engine = o->engine, .pipeline = o->pipeline, .steps = o->steps, .batch = o->batch, .seq = o->seq,
-                            .lr = o->lr, .lr_end = o->lr_end, .schedule = o->schedule, .warmup = o->no_warmup ? -1 : o->warmup, .optimizer = o->optimizer,
+                            .lr = o->lr, .lr_end = o->no_lr_end ? -1 : o->lr_end, .schedule = o->schedule, .warmup = o->no_warmup ? -1 : o->warmup, .optimizer = o->optimizer,
                             .decay = o->no_decay ? -1 : o->decay, .clip = o->clip, .accum = o->accum, .loss_scale = o->loss_scale,
                             .dynamic_scale = o->dynamic_scale != 0, .seed = o->seed, .every = o->every, .test = o->test, .final_test = o->final_test,
-                            .save = o->save, .resume = o->resume, .on_log = o->on_log, .on_accuracy = o->on_accuracy, .warn = o->on_warning, .user = o->user };
+                            .save = o->save, .resume = o->resume, .stop_after = o->stop_after, .on_start = o->on_start, .on_log = o->on_log,
+                            .on_accuracy = o->on_accuracy, .warn = o->on_warning, .user = o->user };
     t.device.threads = o->threads;
-    *r = (an_train_result){ .loss = 0 };
+    *r = (an_train_result){ .loss = (double)NAN, .final_accuracy = (double)NAN };
     if (api_math_form(o->math, &t.device.fast_math, &d) || api_state_form(o->state, &t.state, &d)) return api_error(e, &d);
     an_status st = train_run(&t, &q, NULL, &d);
     memcpy(r->model, q.model, sizeof r->model);
@@ -353,6 +354,7 @@ an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *
     memcpy(r->engine, q.engine, sizeof r->engine);
     memcpy(r->optimizer, q.optimizer, sizeof r->optimizer);
     r->steps = q.steps, r->batch = q.batch, r->n_train = q.n_train, r->n_test = q.n_test, r->final_n = q.final_n, r->parameters = q.stats.n_numbers;
+    r->first = q.first, r->done = q.done, r->stopped = q.stopped;
     r->loss = q.loss, r->final_accuracy = q.final_accuracy, r->seconds = q.seconds, r->digest = q.digest;
     r->updates = q.stats.steps, r->skipped = q.stats.skipped, r->dispatches = q.stats.dispatches, r->minibatches = q.stats.minibatches, r->ran = q.stats.ran;
     r->host_bytes_in = q.stats.host_bytes_in, r->host_bytes_out = q.stats.host_bytes_out, r->state_bytes = q.stats.state_bytes;

@@ -14,11 +14,11 @@ const option train_options[] = {
     { "pipeline", "P", "resident", "resident: loss, gradients and update are one program; language models also delta, dynamic, restart" },
     { "steps", "N", NULL, "updates; default: 300, or the network's" },
     { "batch", "N", NULL, "samples of a minibatch; default: 8, or the network's" },
-    { "seq", "N", NULL, "positions of a text sample; default: the model's" },
+    { "seq", "N", NULL, "positions of a text sample (of networks charlm alone has them); default: the model's" },
     { "accum", "N", "1", "minibatches per update" },
     { "optimizer", "O", NULL, "sgd, momentum, adam, adamw; default: adamw, or the network's" },
     { "lr", "X", NULL, "learning rate; default: by the model's size, or the network's" },
-    { "lr-end", "X", NULL, "what is left of it at the end, as a fraction; default: 0.1, or the network's" },
+    { "lr-end", "X", NULL, "what is left of it at the end, as a fraction, not with --schedule constant; default: 0.1, or the network's" },
     { "schedule", "S", "cosine", "constant, linear, cosine" },
     { "warmup", "N", NULL, "updates over which the rate rises; default: 20, at most a tenth of the steps, or the network's" },
     { "decay", "X", NULL, "weight decay; default: 0.1, or the network's" },
@@ -33,7 +33,7 @@ const option train_options[] = {
     { "math", "fp32|bf16", "fp32", "products on cpu" },
     { "seed", "N", "1", "of weights and the order of samples" },
     { "every", "N", NULL, "updates between accuracies (networks: 50, 0: none), or between lines where no terminal is (a twentieth of the run)" },
-    { "test", "N", NULL, "networks: test samples of those accuracies (1000)" },
+    { "test", "N", NULL, "networks: test samples of those accuracies (1000); not with --every 0" },
     { "final-test", "N", NULL, "networks: test samples of the last accuracy; default all, 0: none" },
     { "validation", "X", NULL, "language models: share of the data kept back (0.02); 0: none" },
     { "eval-every", "N", NULL, "language models: updates between losses on it; default: at the end only" },
@@ -44,7 +44,7 @@ const option train_options[] = {
     { "save-every", "N", NULL, "language models: updates between checkpoints (100)" },
     { "keep", "N", NULL, "language models: newest checkpoints that stay (2)" },
     { "resume", "[PATH]", NULL, "go on from the newest intact checkpoint of --save, or of PATH" },
-    { "stop-after", "N", NULL, "language models: updates of this process; --resume goes on" },
+    { "stop-after", "N", NULL, "updates of this process; --resume goes on" },
     { "compile-limit", "N", NULL, "language models: programs this process may compile on a chip; default: the chip's" },
     { "log", "FILE", NULL, "a JSON line for every update is added to it" },
     { "stats", "N", NULL, "language models: updates between lines with the norms of weights and gradients, by kind, in the log" },
@@ -61,15 +61,24 @@ typedef struct {
     FILE *log;
     const char *log_path;
     const char *engine;
-    int64_t every;
+    int code; /* of what was said here; 0: nothing */
 } listener;
+
+/* Only now: a run that cannot begin leaves no file. */
+static an_status on_start(void *user)
+{
+    listener *l = user;
+    if (!l->log_path || (l->log = fopen(l->log_path, "a"))) return AN_OK;
+    l->code = say(AN_INPUT, "%s: %s", l->log_path, strerror(errno));
+    return AN_INPUT;
+}
 
 static void on_log(void *user, const char *line)
 {
     listener *l = user;
     if (l->json) puts(line);
     if (l->log && (fputs(line, l->log) < 0 || fputc('\n', l->log) == EOF)) {
-        say(AN_INPUT, "%s: cannot write: %s", l->log_path, strerror(errno));
+        l->code = say(AN_INPUT, "%s: cannot write: %s; training goes on without it", l->log_path, strerror(errno));
         fclose(l->log);
         l->log = NULL;
     }
@@ -153,8 +162,12 @@ static bool read_options(const args *a, an_train_run_options *o)
     if (!whole_of(a, "seed", 0, &seed) || !whole_of(a, "every", 0, &o->every) || !whole_of(a, "test", 1, &o->test) || !whole_of(a, "final-test", 0, &o->final_test))
         return false;
     if (!real_of(a, "lr", &o->lr) || !real_of(a, "lr-end", &o->lr_end) || !real_of(a, "decay", &o->decay) || !real_of(a, "clip", &o->clip)) return false;
+    if (arg_on(a, "lr") && o->lr == 0) return say(AN_USAGE, "--lr wants a positive number, got \"%s\"", arg_of(a, "lr")), false;
+    if (!whole_of(a, "stop-after", 1, &o->stop_after)) return false;
+    if (o->stop_after && !o->save) return say(AN_USAGE, "--stop-after leaves the rest of the run to --resume: name a file for it with --save"), false;
     o->seed = (uint64_t)seed;
     o->no_warmup = arg_on(a, "warmup") && !o->warmup;
+    o->no_lr_end = arg_on(a, "lr-end") && o->lr_end == 0;
     o->no_decay = arg_on(a, "decay") && o->decay == 0;
     if (arg_on(a, "every") && !o->every) o->every = -1;
     if (arg_on(a, "final-test") && !o->final_test) o->final_test = -1;
@@ -163,32 +176,45 @@ static bool read_options(const args *a, an_train_run_options *o)
 
 /* ---- the result ---- */
 
-static void put_result(const listener *l, const an_train_result *r)
+static double per_minibatch(const an_train_result *r)
 {
-    double per = r->ran ? (double)r->dispatches / (double)r->ran : 0; /* the rest of a group that overflowed is left out */
-    if (l->json) {
-        printf("{\"kind\":\"result\",\"model\":\"%s\",\"engine\":\"%s\",\"optimizer\":\"%s\",\"parameters\":%lld,\"steps\":%lld,\"loss\":", r->model, r->engine, r->optimizer,
-               (long long)r->parameters, (long long)r->steps);
-        if (isfinite(r->loss)) printf("%.6g", r->loss);
-        else printf("null");
-        if (r->final_n) printf(",\"accuracy\":%.4f,\"test\":%lld", r->final_accuracy, (long long)r->final_n);
-        printf(",\"nonfinite\":%llu,\"dispatches_per_minibatch\":%g,\"host_bytes_in\":%llu,\"host_bytes_out\":%llu,\"state_bytes\":%llu,\"seconds\":%.3f,\"digest\":\"%016llx\"}\n",
-               (unsigned long long)r->skipped, per, (unsigned long long)r->host_bytes_in, (unsigned long long)r->host_bytes_out,
-               (unsigned long long)r->state_bytes, r->seconds, (unsigned long long)r->digest);
-        return;
-    }
+    return r->ran ? (double)r->dispatches / (double)r->ran : 0; /* the rest of a group that overflowed is left out */
+}
+
+static void put_json(const an_train_result *r)
+{
+    printf("{\"kind\":\"result\",\"model\":\"%s\",\"engine\":\"%s\",\"optimizer\":\"%s\",\"parameters\":%lld,\"steps\":%lld,\"done\":%lld,\"loss\":", r->model, r->engine,
+           r->optimizer, (long long)r->parameters, (long long)r->steps, (long long)r->done);
+    if (isfinite(r->loss)) printf("%.6g", r->loss);
+    else printf("null");
+    if (r->final_n) printf(",\"accuracy\":%.4f,\"test\":%lld", r->final_accuracy, (long long)r->final_n);
+    printf(",\"nonfinite\":%llu,\"dispatches_per_minibatch\":%g,\"host_bytes_in\":%llu,\"host_bytes_out\":%llu,\"state_bytes\":%llu,\"seconds\":%.3f,\"digest\":",
+           (unsigned long long)r->skipped, per_minibatch(r), (unsigned long long)r->host_bytes_in, (unsigned long long)r->host_bytes_out,
+           (unsigned long long)r->state_bytes, r->seconds);
+    if (r->digest) printf("\"%016llx\"}\n", (unsigned long long)r->digest);
+    else printf("null}\n");
+}
+
+static void put_text_result(const listener *l, const an_train_result *r)
+{
+    double per = per_minibatch(r);
     if (r->final_n) printf("%saccuracy %.4f on %lld test samples\n", l->table ? "\n" : "", r->final_accuracy, (long long)r->final_n);
-    fprintf(stderr, "%s on %s, %s, %lld parameters: loss %.4f after %llu updates in %.2f s (%.0f/s), %llu skipped\n", r->model, r->engine, r->optimizer,
-            (long long)r->parameters, r->loss, (unsigned long long)r->updates, r->seconds, r->seconds > 0 ? (double)r->updates / r->seconds : 0,
-            (unsigned long long)r->skipped);
-    fprintf(stderr, "stats: %g dispatch%s per minibatch; per minibatch %llu bytes to the device and %llu back; %llu bytes of state stay there; digest %016llx\n", per,
-            per == 1 ? "" : "es", (unsigned long long)r->host_bytes_in, (unsigned long long)r->host_bytes_out, (unsigned long long)r->state_bytes,
-            (unsigned long long)r->digest);
+    fprintf(stderr, "%s on %s, %s, %lld parameters: ", r->model, r->engine, r->optimizer, (long long)r->parameters);
+    if (r->done == r->first) fprintf(stderr, "all %lld updates were done before", (long long)r->done);
+    else {
+        if (isfinite(r->loss)) fprintf(stderr, "loss %.4f after ", r->loss);
+        fprintf(stderr, "%llu updates in %.2f s (%.0f/s), %llu skipped", (unsigned long long)r->updates, r->seconds, r->seconds > 0 ? (double)(r->done - r->first) / r->seconds : 0,
+                (unsigned long long)r->skipped);
+        fprintf(stderr, "\nstats: %g dispatch%s per minibatch; per minibatch %llu bytes to the device and %llu back; %llu bytes of state stay there", per, per == 1 ? "" : "es",
+                (unsigned long long)r->host_bytes_in, (unsigned long long)r->host_bytes_out, (unsigned long long)r->state_bytes);
+    }
+    if (r->digest) fprintf(stderr, "; digest %016llx", (unsigned long long)r->digest);
+    fputc('\n', stderr);
 }
 
 static int train_net(const args *a)
 {
-    static const char *const others[] = { "tokenizer", "validation", "eval-every", "sample-every", "sample-tokens", "prompt", "save-every", "keep", "stop-after", "compile-limit",
+    static const char *const others[] = { "tokenizer", "validation", "eval-every", "sample-every", "sample-tokens", "prompt", "save-every", "keep", "compile-limit",
                                           "csv", "plot", "profile", "residual-scale", "softcap", "zero-init", "compact-vocab", "recompute", "stats", NULL };
     an_train_run_options o;
     an_train_result r;
@@ -197,13 +223,32 @@ static int train_net(const args *a)
     if (code) return code;
     if (!read_options(a, &o)) return an_exit_code(AN_USAGE);
     listener l = { .json = arg_on(a, "json"), .log_path = arg_of(a, "log"), .engine = o.engine };
-    if (l.log_path && !(l.log = fopen(l.log_path, "a"))) return say(AN_INPUT, "%s: %s", l.log_path, strerror(errno));
-    o.on_log = on_log, o.on_accuracy = on_accuracy, o.user = &l;
+    o.on_start = on_start, o.on_log = on_log, o.on_accuracy = on_accuracy, o.user = &l;
     an_status st = an_train(&o, &r, &e);
-    bool lost = l.log_path && (!l.log || fclose(l.log));
-    if (!st || r.minibatches) put_result(&l, &r);
+    bool lost = l.log && fclose(l.log);
+    if (st && l.code && !r.ran) return l.code; /* on_start has said why */
+    if (!st || r.ran) {
+        if (l.json) put_json(&r);
+        else put_text_result(&l, &r);
+    }
     if (st) return say_error(NULL, &e);
-    return lost ? say(AN_INPUT, "%s: not all log lines could be written", l.log_path) : 0;
+    if (r.stopped) fprintf(stderr, "anneal: stopped after step %lld of %lld and saved in %s; --resume goes on from there\n", (long long)r.done, (long long)r.steps, o.save);
+    return l.code || lost ? say(AN_INPUT, "%s: not all log lines could be written", l.log_path) : 0;
+}
+
+/* A word that is nothing of what --model takes: the library knows of one kind at a time. */
+static bool names_a_model(const char *name)
+{
+    path_info i;
+    return path_look(name, &i) || an_training_programs(name);
+}
+
+static int unknown_model(const char *name)
+{
+    an_train_result r;
+    an_error e = { 0 };
+    (void)an_train(&(an_train_run_options){ .model = name }, &r, &e); /* says which networks there are */
+    return say(AN_INPUT, "%s: no such file or folder, and no model preset of that name; %s", name, e.message);
 }
 
 int cmd_train(const args *a)
@@ -211,5 +256,7 @@ int cmd_train(const args *a)
     const char *engine = arg_of(a, "engine");
     if (a->n_files) return say(AN_USAGE, "train takes options only, got \"%s\"", a->files[0]);
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
-    return an_net_known(arg_of(a, "model")) ? train_net(a) : train_lm(a);
+    const char *model = arg_of(a, "model");
+    if (an_net_known(model)) return train_net(a);
+    return names_a_model(model) ? train_lm(a) : unknown_model(model);
 }

@@ -262,6 +262,14 @@ an_status train_data_net(const train_data *t, const char *network, const net_opt
     return net_build(network, &opt, out, d);
 }
 
+uint64_t train_data_digest(const train_data *t)
+{
+    const int64_t sizes[] = { t->task, t->classes, t->n_train, t->x_per };
+    uint64_t h = hash_bytes(sizes, sizeof sizes, 0);
+    if (t->task == NET_TEXT) return hash_bytes(t->text.byte, (size_t)t->classes, hash_bytes(t->text.id, (size_t)(t->text.n - t->text.held), h));
+    return hash_bytes(t->train.label, (size_t)t->n_train, hash_bytes(t->train.x, (size_t)(t->n_train * t->x_per) * sizeof *t->train.x, h));
+}
+
 void train_data_sample(const train_data *t, bool test, int64_t i, float *x, float *y)
 {
     if (t->task == NET_IMAGES) {

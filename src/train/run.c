@@ -2,30 +2,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "model/net.h"
-#include "train/digits.h"
 #include "train/log.h"
-#include "train/run.h"
+#include "train/run_int.h"
 
 enum { EVERY = 50, TEST = 1000 };
-
-typedef struct {
-    const train_run_options *o;
-    train_run_result *out;
-    const net_spec *spec;
-    device *dev;
-    net net;
-    train_data data;
-    train_batches batches;
-    trainer *t;
-    train_schedule schedule;
-    train_optimizer optimizer;
-    int64_t accum;
-    float *x, *y, *logits;
-    double smooth;     /* loss of the last updates, the older the less */
-    uint64_t data_ns;  /* of the last update: making its minibatches */
-    diag *d;
-} run;
 
 static const char LOGITS[] = "logits";
 
@@ -52,6 +32,29 @@ static an_status check_names(run *r)
     return AN_OK;
 }
 
+/* What would have no effect is refused: who asked for it would believe it had one. */
+static an_status check_numbers(run *r)
+{
+    const train_run_options *o = r->o;
+    bool constant = r->schedule.kind == SCHEDULE_CONSTANT;
+    if (!(o->lr >= 0) || !isfinite(o->lr)) return diag_fail(r->d, AN_USAGE, NOWHERE, "the learning rate is %g, wanted a positive number", o->lr);
+    if (!(o->lr_end <= 1)) return diag_fail(r->d, AN_USAGE, NOWHERE, "%g of the learning rate is left at the end, wanted a fraction from 0 to 1", o->lr_end);
+    if (o->lr_end != 0 && constant)
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "%g of the learning rate is to be left at the end, but the schedule is constant", MAX(o->lr_end, 0.0));
+    if (o->seq > 0 && r->spec->task != NET_TEXT) return diag_fail(r->d, AN_USAGE, NOWHERE, "sequences of %lld for the network %s, which takes images", (long long)o->seq, r->spec->name);
+    if (o->test > 0 && o->every < 0)
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "%lld test samples for accuracies between updates, but there are to be none of those", (long long)o->test);
+    return AN_OK;
+}
+
+static an_status check_device(run *r)
+{
+    if (r->o->device.fast_math && !device_is_plain(r->dev))
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "products in bf16 are a matter of cpu; %s has its own arithmetic", device_name(r->dev));
+    if (!device_computes(r->dev) && r->o->warn) r->o->warn(r->o->user, "this device computes nothing: times are the host's share, losses and weights mean nothing");
+    return AN_OK;
+}
+
 static an_status open_data(run *r)
 {
     const char *name = r->o->data ? r->o->data : train_data_default(r->spec->task);
@@ -60,6 +63,7 @@ static an_status open_data(run *r)
         return diag_fail(r->d, AN_INPUT, NOWHERE, "data %.150s is %s; the network %s wants %s", name, task == NET_IMAGES ? "images" : "text", r->spec->name,
                          r->spec->task == NET_IMAGES ? "images" : "text");
     TRY(train_data_open(name, r->o->seq > 0 ? r->o->seq : MAX(r->spec->seq, 1), &r->data, r->d));
+    if (r->o->save || r->o->resume) r->data_digest = train_data_digest(&r->data);
     return train_batches_open(&r->batches, r->data.n_train, r->o->seed, r->d);
 }
 
@@ -68,8 +72,13 @@ static an_status open_net(run *r)
     net_options no = { .batch = r->o->batch, .classes = r->data.classes, .dt = device_is_plain(r->dev) ? DT_F32 : DT_F16 };
     if (r->spec->task == NET_IMAGES) no.height = r->data.height, no.width = r->data.width;
     else no.seq = r->data.seq;
-    return net_build(r->spec->name, &no, &r->net, r->d);
+    diag why = { 0 };
+    an_status st = net_build(r->spec->name, &no, &r->net, &why);
+    return st ? diag_fail(r->d, st == AN_INPUT ? AN_USAGE : st, NOWHERE, "%s", why.msg) : AN_OK; /* the data is good by now: it is the options */
 }
+
+/* 0 asks for the default, a negative number for none. */
+static double given(double x, double otherwise) { return x < 0 ? 0 : x > 0 ? x : otherwise; }
 
 static an_status open_trainer(run *r)
 {
@@ -79,7 +88,7 @@ static an_status open_trainer(run *r)
     train_options t = { .dev = r->dev, .loss = r->net.loss, .param = param, .n_param = (size_t)r->net.n_param,
                         .fetch = &(train_fetched){ LOGITS, r->net.logits }, .n_fetch = 1,
                         .optimizer = o->optimizer ? o->optimizer : r->spec->optimizer,
-                        .decay = o->decay < 0 ? 0 : o->decay > 0 ? o->decay : r->spec->decay, .clip = o->clip, .accum = o->accum,
+                        .decay = given(o->decay, r->spec->decay), .clip = o->clip, .accum = o->accum,
                         .state = o->state, .loss_scale = o->loss_scale > 0 ? o->loss_scale : r->spec->loss_scale, .dynamic_scale = o->dynamic_scale,
                         .warn = o->warn, .user = o->user };
     if (!train_optimizer_find(t.optimizer, &r->optimizer)) r->optimizer = OPTIM_SGD; /* train_open says so */
@@ -87,6 +96,7 @@ static an_status open_trainer(run *r)
         if (device_is_plain(r->dev)) t.loss_scale = 1; /* fp32 needs none */
         else if (r->optimizer == OPTIM_ADAM || r->optimizer == OPTIM_ADAMW) t.dynamic_scale = true; /* squares leave fp16 soon */
     }
+    r->decay = t.decay, r->loss_scale = t.dynamic_scale ? 0 : t.loss_scale;
     return train_open(&r->t, r->net.g, &t, r->d);
 }
 
@@ -116,7 +126,10 @@ static an_status set_up(run *r)
 {
     const train_run_options *o = r->o;
     TRY(check_names(r));
+    TRY(check_numbers(r));
+    TRY(run_try_save(r));
     TRY(device_open(&r->dev, o->engine, &o->device, r->d));
+    TRY(check_device(r));
     TRY(open_data(r));
     TRY(open_net(r));
     TRY(open_trainer(r));
@@ -127,7 +140,7 @@ static an_status set_up(run *r)
     if (!r->x || !r->y || !r->logits) return diag_nomem(r->d);
     r->accum = MAX(o->accum, 1);
     r->schedule.lr = o->lr > 0 ? o->lr : own_rate(r) ? r->spec->lr : train_optimizer_lr(r->optimizer);
-    r->schedule.lr_end = o->lr_end > 0 ? o->lr_end : r->spec->lr_end;
+    r->schedule.lr_end = given(o->lr_end, r->spec->lr_end);
     r->schedule.warmup = o->warmup < 0 ? 0 : o->warmup > 0 ? o->warmup : r->spec->warmup;
     r->schedule.steps = o->steps > 0 ? o->steps : r->spec->steps;
     train_run_result *q = r->out;
@@ -137,7 +150,11 @@ static an_status set_up(run *r)
     snprintf(q->optimizer, sizeof q->optimizer, "%s", train_optimizer_name(r->t));
     q->steps = r->schedule.steps, q->batch = batch;
     q->n_train = r->data.n_train, q->n_test = r->data.n_test;
-    return initial_weights(r);
+    TRY(initial_weights(r));
+    TRY(run_resume(r));
+    q->first = q->done = r->done;
+    an_status st = o->on_start ? o->on_start(o->user) : AN_OK;
+    return st ? diag_fail(r->d, st, NOWHERE, "the caller ended the run before its first update") : AN_OK;
 }
 
 static void tear_down(run *r)
@@ -185,48 +202,6 @@ static an_status note_accuracy(run *r, int64_t step)
     return AN_OK;
 }
 
-/* ---- checkpoints ---- */
-
-enum { NOTE_MODEL, NOTE_BATCH, NOTE_SEED, NOTE_DATA, NOTE_DRAWN, NOTES };
-static const char *const note_key[NOTES] = { "run.model", "run.batch", "run.seed", "run.data", "run.drawn" };
-
-static void fill_notes(const run *r, char text[NOTES][200])
-{
-    snprintf(text[NOTE_MODEL], 200, "%s", r->spec->name);
-    snprintf(text[NOTE_BATCH], 200, "%lld", (long long)r->net.opt.batch);
-    snprintf(text[NOTE_SEED], 200, "%llu", (unsigned long long)r->o->seed);
-    snprintf(text[NOTE_DATA], 200, "%s", r->data.name);
-    snprintf(text[NOTE_DRAWN], 200, "%llu", (unsigned long long)r->batches.drawn);
-}
-
-static an_status save(run *r)
-{
-    char text[NOTES][200];
-    train_note note[NOTES];
-    if (!r->o->save) return AN_OK;
-    fill_notes(r, text);
-    for (int i = 0; i < NOTES; i++) note[i] = (train_note){ note_key[i], text[i] };
-    return train_save(r->t, r->o->save, note, NOTES, r->d);
-}
-
-static an_status resume(run *r)
-{
-    char text[NOTES][200];
-    train_note note[NOTES];
-    arena mem = { 0 };
-    if (!r->o->resume) return AN_OK;
-    fill_notes(r, text);
-    for (int i = 0; i < NOTES; i++) note[i] = (train_note){ note_key[i], NULL };
-    an_status st = train_load(r->t, r->o->resume, note, NOTES, &mem, r->d);
-    for (int i = 0; i < NOTE_DRAWN && !st; i++)
-        if (!note[i].value || strcmp(note[i].value, text[i]))
-            st = diag_fail(r->d, AN_INPUT, NOWHERE, "%s: %s is \"%.80s\"; this run has \"%.80s\"", r->o->resume, note_key[i], note[i].value ? note[i].value : "(none)", text[i]);
-    if (!st && !note[NOTE_DRAWN].value) st = diag_fail(r->d, AN_INPUT, NOWHERE, "%s: no %s", r->o->resume, note_key[NOTE_DRAWN]);
-    if (!st) train_batches_seek(&r->batches, strtoull(note[NOTE_DRAWN].value, NULL, 10));
-    arena_free(&mem);
-    return st;
-}
-
 /* ---- the loop ---- */
 
 static void log_line(run *r, const train_report *p, double loss, uint64_t ns)
@@ -263,23 +238,22 @@ static an_status one_step(run *r, double lr, train_report *p, double *loss)
 /* Steps are counted as tried, so that a skipped one uses up its data and its learning rate. */
 static an_status loop(run *r)
 {
-    int64_t every = r->o->every ? r->o->every : EVERY, done;
-    train_stats st;
-    train_get_stats(r->t, &st);
-    done = (int64_t)(st.minibatches / (uint64_t)r->accum);
-    if (every > 0 && done == 0) TRY(note_accuracy(r, 0));
-    for (int64_t i = done; i < r->schedule.steps; i++) {
+    int64_t every = r->o->every ? r->o->every : EVERY, first = r->done;
+    if (every > 0 && first == 0) TRY(note_accuracy(r, 0));
+    while (r->done < r->schedule.steps && !r->out->stopped) {
         train_report p;
         double loss;
         uint64_t t0 = clock_ns();
-        TRY(one_step(r, train_schedule_lr(&r->schedule, i), &p, &loss));
+        TRY(one_step(r, train_schedule_lr(&r->schedule, r->done), &p, &loss));
         uint64_t ns = clock_ns() - t0;
+        r->out->done = ++r->done;
         r->out->seconds += (double)ns / 1e9;
         if (p.applied) r->out->loss = loss;
         log_line(r, &p, loss, ns);
-        if (every > 0 && (i + 1) % every == 0) {
-            TRY(note_accuracy(r, i + 1));
-            TRY(save(r));
+        r->out->stopped = r->o->stop_after > 0 && r->done - first >= r->o->stop_after && r->done < r->schedule.steps;
+        if (every > 0 && r->done % every == 0) {
+            TRY(note_accuracy(r, r->done));
+            run_save(r);
         }
     }
     return AN_OK;
@@ -296,20 +270,21 @@ static an_status digest(run *r)
 
 static an_status finish(run *r)
 {
-    TRY(save(r));
+    run_save(r);
     TRY(digest(r));
-    r->out->final_accuracy = NAN;
-    if (r->o->final_test < 0) return AN_OK;
-    r->out->final_n = r->o->final_test > 0 ? MIN(r->o->final_test, r->data.n_test) : r->data.n_test;
-    return accuracy(r, r->out->final_n, &r->out->final_accuracy);
+    if (r->o->final_test >= 0 && !r->out->stopped) {
+        r->out->final_n = r->o->final_test > 0 ? MIN(r->o->final_test, r->data.n_test) : r->data.n_test;
+        TRY(accuracy(r, r->out->final_n, &r->out->final_accuracy));
+    }
+    if (r->unsaved.st) return diag_fail(r->d, AN_INPUT, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
+    return AN_OK;
 }
 
 an_status train_run(const train_run_options *o, train_run_result *out, strbuf *stats_line, diag *d)
 {
-    run r = { .o = o, .out = out, .smooth = NAN, .d = d };
+    run r = { .o = o, .out = out, .smooth = NAN, .saved = -1, .d = d };
     *out = (train_run_result){ .loss = NAN, .final_accuracy = NAN };
     an_status st = set_up(&r);
-    if (!st) st = resume(&r);
     if (!st) st = loop(&r);
     if (!st) st = finish(&r);
     if (r.t) {

@@ -13,7 +13,7 @@ typedef struct {            /* zero means the network's own default */
     const char *pipeline;   /* NULL or "resident" */
     device_options device;
     int64_t steps, batch, seq;
-    double lr, lr_end;      /* lr_end: what is left of lr at the end */
+    double lr, lr_end;      /* lr_end: what is left of lr at the end, a fraction; -1: nothing */
     const char *schedule;   /* NULL: cosine */
     int64_t warmup;         /* -1: none */
     const char *optimizer;
@@ -27,7 +27,9 @@ typedef struct {            /* zero means the network's own default */
     int64_t every;          /* steps between accuracies; 0: 50, -1: none before the end */
     int64_t test;           /* test samples of those accuracies; 0: 1000 */
     int64_t final_test;     /* of the last one; 0: all, -1: none */
-    const char *save, *resume; /* checkpoint files */
+    const char *save, *resume; /* checkpoint files. A file goes on under the settings it was written with, or not at all */
+    int64_t stop_after;     /* updates of this call; 0: all that are left */
+    an_status (*on_start)(void *user); /* everything is set up, the first update follows. Not AN_OK: it ends here with that */
     void (*on_log)(void *user, const char *json);                   /* a line per update, without a newline */
     void (*on_accuracy)(void *user, int64_t step, double accuracy); /* every `every` steps, step 0 included */
     void (*warn)(void *user, const char *line);
@@ -39,8 +41,10 @@ enum { TRAIN_RUN_TRACE = 256 };
 typedef struct {
     char model[24], data[160], engine[40], optimizer[16];
     int64_t steps, batch;
+    int64_t first, done;                 /* updates tried before this call and at its end */
+    bool stopped;                        /* by stop_after, before the last one */
     int64_t n_train, n_test;
-    double loss;                         /* of the last update that counted */
+    double loss;                         /* of the last update that counted; NAN: none did */
     struct {
         int64_t step;
         double accuracy;
@@ -48,12 +52,14 @@ typedef struct {
     int n_trace;
     double final_accuracy;               /* over final_n samples; NAN: not asked for */
     int64_t final_n;
-    uint64_t digest;                     /* of every weight's bits at the end */
+    uint64_t digest;                     /* of every weight's bits at the end; 0: there was no end */
     double seconds;                      /* of the steps, accuracies not counted */
     train_stats stats;
 } train_run_result;
 
-/* AN_USAGE: an unknown name; AN_INPUT: data that is not fit; AN_MISMATCH: it diverged. stats: filled also when it diverged. */
+/* AN_USAGE: an unknown name, a number that cannot be or would have no effect, a checkpoint past the last step; AN_INPUT: data that is not
+ * fit, a checkpoint of another run, one that cannot be written (found before the first update; later a warning, and at the end an error if the
+ * last one was not); AN_MISMATCH: it diverged. stats: filled also when it diverged. */
 an_status train_run(const train_run_options *o, train_run_result *out, strbuf *stats_line, diag *d) MUST_CHECK;
 
 #endif

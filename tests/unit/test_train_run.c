@@ -3,12 +3,14 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "t.h"
 #include "train/run.h"
 
 typedef struct {
     int lines, accuracies;
     double first, last; /* losses of the first and of the last five steps, summed */
+    double smooth;
     int64_t steps;
 } heard;
 
@@ -24,6 +26,7 @@ static void on_log(void *user, const char *line)
     double loss = json_number_value(json_object_get(j, "loss"));
     if (h->lines < 5) h->first += loss;
     if (h->lines >= 15) h->last += loss;
+    h->smooth = json_number_value(json_object_get(j, "smooth"));
     h->lines++;
     h->steps = json_integer_value(json_object_get(j, "step"));
     json_decref(j);
@@ -77,25 +80,254 @@ static void interrupted_or_not(void **state)
         assert_int_equal(a.final_n, 16);
         /* ten steps of the same twenty, kept; then the rest, on two threads */
         o = options(i, &half);
-        o.save = path, o.steps = 20, o.final_test = -1;
+        o.save = path, o.stop_after = 10, o.final_test = -1;
         o.device.threads = 2;
-        o.schedule = "constant";
-        train_run_options p = o;
         assert_ok(train_run(&o, &b, NULL, &d), d);
-        p.steps = 10, p.user = &rest;
-        assert_ok(train_run(&p, &c, NULL, &d), d);
-        p.steps = 20, p.resume = path, p.save = NULL, p.on_accuracy = NULL;
+        assert_true(b.stopped && b.first == 0 && b.done == 10 && b.digest != a.digest);
+        assert_int_equal(half.lines, 10);
+        train_run_options p = options(i, &rest);
+        p.resume = path, p.on_accuracy = NULL;
         p.device.threads = 1;
-        rest.lines = 0;
         assert_ok(train_run(&p, &c, NULL, &d), d);
         assert_int_equal(rest.lines, 10);
-        if (b.digest != c.digest || b.loss != c.loss) fail_msg("%s: going on differs: loss %.9g and %.9g", cases[i].model, b.loss, c.loss);
-        p.seed = 6; /* another order of samples: not this run's file */
-        diag why = { 0 };
-        assert_int_equal(train_run(&p, &c, NULL, &why), AN_INPUT);
-        assert_non_null(strstr(why.msg, "run.seed"));
+        assert_int_equal(rest.steps, 20);
+        assert_true(!c.stopped && c.first == 10 && c.done == 20);
+        if (a.digest != c.digest || a.loss != c.loss) fail_msg("%s: going on differs: loss %.9g and %.9g", cases[i].model, a.loss, c.loss);
+        if (whole.smooth != rest.smooth) fail_msg("%s: smoothed loss %.9g and %.9g", cases[i].model, whole.smooth, rest.smooth);
+        assert_true(a.final_accuracy == c.final_accuracy);
     }
     unlink(path);
+}
+
+static train_run_options mine(train_run_options o)
+{
+    if (!o.model) o.model = "mlp";
+    if (!o.engine) o.engine = "soft:m1";
+    if (!o.batch) o.batch = 4;
+    if (!o.steps) o.steps = 8;
+    if (!o.seed) o.seed = 1;
+    o.every = o.final_test = -1;
+    return o;
+}
+
+/* A checkpoint of 4 of 8 steps, and everything with which it must not go on. */
+static void of_another_run(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_other_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    static const struct {
+        train_run_options o;
+        const char *says;
+    } rows[] = {
+        { { .model = "glu" }, "\"model mlp\"; this run has \"model glu\"" },
+        { { .engine = "soft:m5" }, "\"engine soft:m1\"; this run has \"engine soft:m5\"" },
+        { { .engine = "cpu" }, "\"engine soft:m1\"; this run has \"engine cpu\"" },
+        { { .seed = 2 }, "\"seed 1\"; this run has \"seed 2\"" },
+        { { .batch = 8 }, "\"batch 4\"; this run has \"batch 8\"" },
+        { { .accum = 2 }, "\"accum 1\"; this run has \"accum 2\"" },
+        { { .optimizer = "sgd" }, "\"optimizer momentum\"; this run has \"optimizer sgd\"" },
+        { { .decay = 0.01 }, "\"decay 0\"; this run has \"decay 0.01\"" },
+        { { .clip = 1 }, "\"clip 0\"; this run has \"clip 1\"" },
+        { { .loss_scale = 512 }, "\"loss scale 1024\"; this run has \"loss scale 512\"" },
+        { { .loss_scale = 1024, .dynamic_scale = true }, "\"loss scale 1024\"; this run has \"loss scale dynamic\"" },
+        { { .lr = 0.1000000000000001 }, "\"lr 0.1\"; this run has \"lr 0.1000000000000001\"" },
+        { { .lr_end = -1 }, "\"lr-end 0.02\"; this run has \"lr-end 0\"" },
+        { { .schedule = "linear" }, "\"schedule cosine\"; this run has \"schedule linear\"" },
+        { { .warmup = 2 }, "\"warmup 0\"; this run has \"warmup 2\"" },
+        { { .steps = 9 }, "\"steps 8\"; this run has \"steps 9\"" },
+        { { .data = "strokes:1" }, "trained on strokes with checksum " },
+        { { .state = TRAIN_HALVES }, "momentum halves" },
+    };
+    train_run_result r;
+    diag d = { 0 };
+    train_run_options o = mine((train_run_options){ .save = path, .stop_after = 4 });
+    assert_ok(train_run(&o, &r, NULL, &d), d);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag why = { 0 };
+        o = mine(rows[i].o), o.resume = path;
+        an_status st = train_run(&o, &r, NULL, &why);
+        if (st != AN_INPUT || !strstr(why.msg, rows[i].says) || !strstr(why.msg, path)) fail_msg("row %zu: status %d: %s", i, (int)st, why.msg);
+        assert_true(r.stats.ran == 0 && r.digest == 0);
+    }
+    diag past = { 0 };
+    o = mine((train_run_options){ .resume = path, .steps = 3 });
+    assert_int_equal(train_run(&o, &r, NULL, &past), AN_USAGE);
+    assert_non_null(strstr(past.msg, "is already at step 4 of 3"));
+    /* the same drawn digits by another name */
+    o = mine((train_run_options){ .resume = path, .data = "strokes:0", .save = path });
+    assert_ok(train_run(&o, &r, NULL, &d), d);
+    uint64_t end = r.digest;
+    assert_true(r.first == 4 && r.done == 8 && end);
+    o.data = NULL, o.save = NULL; /* nothing is left to do: its state, and no loss */
+    assert_ok(train_run(&o, &r, NULL, &d), d);
+    assert_true(r.first == 8 && r.done == 8 && r.digest == end && isnan(r.loss) && r.stats.ran == 0);
+    unlink(path);
+}
+
+/* Where no rate depends on the end, it may be moved. */
+static void a_constant_rate_goes_on(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_constant_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    train_run_result whole, half;
+    diag d = { 0 };
+    train_run_options o = { .model = "mlp", .engine = "cpu", .batch = 4, .steps = 10, .schedule = "constant", .every = -1, .final_test = -1 };
+    assert_ok(train_run(&o, &whole, NULL, &d), d);
+    o.steps = 5, o.save = path;
+    assert_ok(train_run(&o, &half, NULL, &d), d);
+    o.steps = 10, o.resume = path;
+    assert_ok(train_run(&o, &half, NULL, &d), d);
+    assert_true(whole.digest == half.digest && half.first == 5);
+    unlink(path);
+}
+
+/* One bit anywhere in the tensors; notes that are gone. */
+static void damaged_files(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_damaged_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    train_run_result r;
+    diag d = { 0 };
+    train_run_options o = { .model = "digits", .engine = "soft:m1", .batch = 4, .steps = 4, .every = -1, .final_test = -1, .save = path, .state = TRAIN_HALVES };
+    assert_ok(train_run(&o, &r, NULL, &d), d);
+    o.save = NULL, o.resume = path;
+    file_bytes f;
+    assert_ok(file_read(path, 1 << 24, &f, &d), d);
+    size_t head = 8;
+    for (int i = 0; i < 8; i++) head += (size_t)f.at[i] << 8 * i;
+    assert_true(head < f.n);
+    for (int i = 0; i < 7; i++) {
+        size_t at = i == 6 ? f.n - 1 : head + (f.n - head) * (size_t)i / 6;
+        diag why = { 0 };
+        f.at[at] ^= (unsigned char)(1 << i);
+        assert_ok(file_write(path, f.at, f.n, &d), d);
+        f.at[at] ^= (unsigned char)(1 << i);
+        assert_int_equal(train_run(&o, &r, NULL, &why), AN_INPUT);
+        if (!strstr(why.msg, "the file is damaged")) fail_msg("bit %d of byte %zu: %s", i, at, why.msg);
+    }
+    static const struct {
+        const char *from, *to, *says;
+    } rows[] = {
+        { "\"run.engine\"", "\"ran.engine\"", "no run.engine: an earlier version wrote it" },
+        { "\"run.model\"", "\"ran.model\"", "no run.model: not a checkpoint of a network" },
+        { "\"run.done\":\"4\"", "\"run.done\":\"x\"", "run.done is \"x\"; a whole number is wanted" },
+        { "\"run.drawn\":\"16\"", "\"run.drawn\":\"-6\"", "run.drawn is \"-6\"" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag why = { 0 };
+        char *at = NULL;
+        for (size_t k = 8; k + strlen(rows[i].from) <= head && !at; k++)
+            if (!memcmp(f.at + k, rows[i].from, strlen(rows[i].from))) at = (char *)f.at + k;
+        assert_non_null(at);
+        memcpy(at, rows[i].to, strlen(rows[i].to));
+        assert_ok(file_write(path, f.at, f.n, &d), d);
+        memcpy(at, rows[i].from, strlen(rows[i].from));
+        assert_int_equal(train_run(&o, &r, NULL, &why), AN_INPUT);
+        if (!strstr(why.msg, rows[i].says)) fail_msg("row %zu: %s", i, why.msg);
+    }
+    assert_ok(file_write(path, f.at, f.n, &d), d);
+    assert_ok(train_run(&o, &r, NULL, &d), d);
+    file_drop(&f);
+    unlink(path);
+}
+
+typedef struct {
+    char dir[40];
+    int warnings, started;
+    an_status answer;
+} folder;
+
+static void take_folder_away(void *user, int64_t step, double accuracy)
+{
+    (void)accuracy;
+    folder *f = user;
+    if (step == 2) assert_int_equal(rmdir(f->dir), 0);
+}
+
+static void count_warning(void *user, const char *line)
+{
+    folder *f = user;
+    assert_non_null(strstr(line, "was not saved"));
+    f->warnings++;
+}
+
+static an_status on_start(void *user)
+{
+    folder *f = user;
+    f->started++;
+    return f->answer;
+}
+
+static void saving_fails(void **state)
+{
+    (void)state;
+    folder f = { .dir = "/tmp/an_gone_XXXXXX" };
+    char path[64];
+    train_run_result plain, r;
+    diag d = { 0 };
+    train_run_options o = { .model = "mlp", .engine = "cpu", .batch = 4, .steps = 4, .every = 2, .test = 8, .final_test = 8 };
+    assert_ok(train_run(&o, &plain, NULL, &d), d);
+    assert_non_null(mkdtemp(f.dir));
+    /* before the first update: nothing is trained */
+    o.save = f.dir, o.on_start = on_start, o.user = &f;
+    assert_int_equal(train_run(&o, &r, NULL, &d), AN_INPUT);
+    assert_true(strstr(d.msg, "is a folder") && r.digest == 0 && !f.started);
+    snprintf(path, sizeof path, "%s/no/file", f.dir);
+    o.save = path, d = (diag){ 0 };
+    assert_int_equal(train_run(&o, &r, NULL, &d), AN_INPUT);
+    assert_true(strstr(d.msg, path) && r.stats.ran == 0 && !f.started);
+    o.save = "", d = (diag){ 0 };
+    assert_int_equal(train_run(&o, &r, NULL, &d), AN_USAGE);
+    /* the caller has a word, too; and nothing was left in the folder */
+    snprintf(path, sizeof path, "%s/file", f.dir);
+    o.save = path, d = (diag){ 0 }, f.answer = AN_UNSUPPORTED;
+    assert_int_equal(train_run(&o, &r, NULL, &d), AN_UNSUPPORTED);
+    assert_true(f.started == 1 && r.stats.ran == 0);
+    /* later: the run ends as it would have, and says that it is not saved */
+    o.on_accuracy = take_folder_away, o.warn = count_warning, d = (diag){ 0 }, f.answer = AN_OK;
+    assert_int_equal(train_run(&o, &r, NULL, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "the last checkpoint could not be written"));
+    assert_int_equal(f.warnings, 3); /* steps 2 and 4, and once more at the end */
+    assert_true(r.digest == plain.digest && r.final_accuracy == plain.final_accuracy);
+}
+
+typedef struct {
+    double lr[4];
+    int n;
+} rates;
+
+static void keep_rate(void *user, const char *line)
+{
+    rates *r = user;
+    json_t *j = json_loads(line, 0, NULL);
+    assert_non_null(j);
+    if (r->n < 4) r->lr[r->n++] = json_number_value(json_object_get(j, "lr"));
+    json_decref(j);
+}
+
+/* Nothing left at the end is not the network's own fraction. */
+static void last_rates(void **state)
+{
+    (void)state;
+    static const double ends[] = { 0, -1, 0.5 }, left[] = { 0.02, 0, 0.5 };
+    for (size_t i = 0; i < COUNT(ends); i++) {
+        rates got = { 0 };
+        train_run_result r;
+        diag d = { 0 };
+        assert_ok(train_run(&(train_run_options){ .model = "mlp", .engine = "cpu", .batch = 4, .steps = 4, .lr = 0.1, .lr_end = ends[i], .schedule = "linear", .every = -1,
+                                                  .final_test = -1, .on_log = keep_rate, .user = &got }, &r, NULL, &d), d);
+        assert_int_equal(got.n, 4);
+        assert_true(fabs(got.lr[3] - 0.1 * (left[i] + (1 - left[i]) * 0.25)) < 1e-9);
+    }
 }
 
 static void refusals(void **state)
@@ -117,6 +349,15 @@ static void refusals(void **state)
         { { .model = "charlm", .data = "strokes" }, AN_INPUT, "wants text" },
         { { .model = "digits", .data = "text:/no/such/file" }, AN_INPUT, "data text:/no/such/file is text; the network digits wants images" },
         { { .model = "mlp", .resume = "/nowhere/file" }, AN_INPUT, "/nowhere/file" },
+        { { .model = "mlp", .lr = -1 }, AN_USAGE, "the learning rate is -1, wanted a positive number" },
+        { { .model = "mlp", .lr = NAN }, AN_USAGE, "wanted a positive number" },
+        { { .model = "mlp", .lr_end = 2 }, AN_USAGE, "2 of the learning rate is left at the end, wanted a fraction" },
+        { { .model = "mlp", .lr_end = 0.5, .schedule = "constant" }, AN_USAGE, "the schedule is constant" },
+        { { .model = "mlp", .lr_end = -1, .schedule = "constant" }, AN_USAGE, "the schedule is constant" },
+        { { .model = "mlp", .batch = 5000 }, AN_USAGE, "a batch of 5000, wanted 1 to 4096" },
+        { { .model = "mlp", .seq = 5 }, AN_USAGE, "sequences of 5 for the network mlp, which takes images" },
+        { { .model = "mlp", .test = 7, .every = -1 }, AN_USAGE, "7 test samples" },
+        { { .model = "mlp", .engine = "soft:m1", .device.fast_math = true }, AN_USAGE, "products in bf16 are a matter of cpu; soft:m1" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         train_run_result r;
@@ -184,7 +425,8 @@ static void mlp_on_mnist(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(interrupted_or_not), cmocka_unit_test(refusals), cmocka_unit_test(schedules), cmocka_unit_test(digits_on_mnist), cmocka_unit_test(mlp_on_mnist),
+        cmocka_unit_test(interrupted_or_not), cmocka_unit_test(of_another_run), cmocka_unit_test(a_constant_rate_goes_on), cmocka_unit_test(damaged_files),
+        cmocka_unit_test(saving_fails), cmocka_unit_test(last_rates), cmocka_unit_test(refusals), cmocka_unit_test(schedules), cmocka_unit_test(digits_on_mnist), cmocka_unit_test(mlp_on_mnist),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
