@@ -369,7 +369,7 @@ typedef struct {           /* zero means default */
                               most 64 MB on cpu, else fp16 */
     int64_t context;       /* positions; 0: the model's, at most 4096 */
     uint64_t seed;         /* of random weights */
-    const char *cache_dir; /* compiled programs; NULL: $ANNEAL_CACHE, else the user's cache folder */
+    const char *cache_dir; /* compiled programs: must be, or become, a folder; NULL: $ANNEAL_CACHE, else the user's cache folder, else memory (an_lm_info.remark) */
     int no_cache;
     const char *draft;     /* a smaller model of the same vocabulary that guesses ahead */
 } an_lm_options;
@@ -425,6 +425,7 @@ typedef struct {
     int64_t layers, dim, vocab, context, parameters;
     uint64_t compiles, cache_hits, programs, weight_bytes, cache_bytes;
     double open_ms, build_ms;
+    char remark[360]; /* what did not go as usual when it was opened: programs are kept in memory only, and why. "": nothing */
 } an_lm_info;
 AN_API void an_lm_get(const an_lm *m, an_lm_info *info);
 

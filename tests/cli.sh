@@ -211,6 +211,14 @@ empty() {
         has "generate --json" out '^{"index":2,"token":[0-9]*,"text":".*","logprob":-'
         t "generate again" 0 $anneal generate $m --prompt "Once" --max-tokens 3 --json
         has "generate again" out '"why":"length".*"first_token_ms":[1-9].*"peak_mb":[1-9].*"compiles":0,'
+        g="--model $stories/stories260K.bin --tokenizer $stories/tok512.bin --threads 1 --prompt Once --max-tokens 2"
+        t "generate, a file as the cache" 3 $anneal generate $g --cache tests/cli.sh
+        has "generate, a file as the cache" err 'cannot be kept in "tests/cli.sh": a folder'
+        t "generate, a cache below a file" 3 $anneal generate $g --cache tests/cli.sh/programs
+        has "generate, a cache below a file" err 'tests/cli.sh/programs: Not a directory'
+        t "generate, no usual cache" 0 env ANNEAL_CACHE=tests/cli.sh/programs $anneal generate $g
+        has "generate, no usual cache" err '^anneal: warning: compiled programs are kept in memory only: .*Not a directory'
+        t "generate, too many threads" 2 $anneal generate $g --threads 1025
         t "generate, prompt longer than the context" 3 $anneal generate $m --context 8 --prompt "Once upon a time there was a little girl"
         has "generate, prompt longer than the context" err 'tokens do not fit a context of 8 positions'
         empty "generate, prompt longer than the context" out

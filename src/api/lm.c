@@ -170,6 +170,7 @@ void an_lm_get(const an_lm *m, an_lm_info *info)
     snprintf(info->engine, sizeof info->engine, "%s", device_name(lm_session_device(m->s)));
     snprintf(info->weights, sizeof info->weights, "%s", m->weights);
     snprintf(info->family, sizeof info->family, "%s", lm_family(m->model));
+    snprintf(info->remark, sizeof info->remark, "%s", lm_session_remark(m->s));
 }
 
 /* ---- generating ---- */

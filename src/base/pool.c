@@ -26,10 +26,9 @@
 #endif
 
 enum {
-    SPINS = 1500,      /* 15 to 90 us: about what it costs to sleep and be woken again */
-    REGION = 4,        /* as many times that inside a region: work that one thread does alone lies between two runs */
-    LINE = 64,         /* bytes that move between caches together */
-    MAX_THREADS = 1024 /* a typing error in AN_THREADS should not make a million threads */
+    SPINS = 1500, /* 15 to 90 us: about what it costs to sleep and be woken again */
+    REGION = 4,   /* as many times that inside a region: work that one thread does alone lies between two runs */
+    LINE = 64     /* bytes that move between caches together */
 };
 
 typedef struct {
@@ -164,20 +163,24 @@ void pool_run(pool *p, pool_fn *fn, void *ctx, int64_t n_tasks)
     pthread_mutex_unlock(&p->owner);
 }
 
-static int default_threads(void)
+static an_status default_threads(int *out, diag *d)
 {
     const char *s = getenv("AN_THREADS");
-    long n = s ? strtol(s, NULL, 10) : 0;
+    char *end;
+    long n = s && *s ? strtol(s, &end, 10) : 0;
+    if (s && *s && (*s < '0' || *s > '9' || *end || n > POOL_MAX_THREADS))
+        return diag_fail(d, AN_INPUT, NOWHERE, "AN_THREADS=%.40s: a whole number of 0 (one per CPU) to %d is wanted", s, POOL_MAX_THREADS);
     if (n < 1) n = sysconf(_SC_NPROCESSORS_ONLN);
-    return (int)MIN(MAX(n, 1), MAX_THREADS);
+    *out = (int)MIN(MAX(n, 1), POOL_MAX_THREADS);
+    return AN_OK;
 }
 
 an_status pool_make(pool **out, int n_threads, diag *d)
 {
     *out = NULL;
-    if (n_threads < 0 || n_threads > MAX_THREADS)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%d threads asked for; 0 (automatic) to %d are possible", n_threads, MAX_THREADS);
-    if (n_threads == 0) n_threads = default_threads();
+    if (n_threads < 0 || n_threads > POOL_MAX_THREADS)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%d threads asked for; 0 (automatic) to %d are possible", n_threads, POOL_MAX_THREADS);
+    if (n_threads == 0) TRY(default_threads(&n_threads, d));
     pool *p = aligned_alloc(LINE, sizeof *p);
     if (!p) return diag_nomem(d);
     memset(p, 0, sizeof *p);

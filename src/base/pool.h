@@ -14,7 +14,9 @@
 typedef struct pool pool;
 typedef void pool_fn(void *ctx, int64_t task, int thread);
 
-/* n_threads counts the caller; 0: AN_THREADS, or else the online CPUs. When the system refuses a thread the pool is
+enum { POOL_MAX_THREADS = 1024 }; /* a typing error should not make a million threads */
+
+/* n_threads counts the caller; 0: AN_THREADS, which must be a number of threads when it is there, or else the online CPUs. When the system refuses a thread the pool is
  * smaller, never absent: pool_threads tells. */
 an_status pool_make(pool **out, int n_threads, diag *d) MUST_CHECK;
 void pool_free(pool *p); /* no region may be running; NULL is fine */

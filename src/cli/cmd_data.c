@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/pool.h"
 #include "cli/cli.h"
 
 const option data_options[] = {
@@ -24,7 +25,7 @@ static int prepare(const args *a)
     const char *tokenizer = arg_of(a, "tokenizer");
     an_prepare_options o = { .data = arg_of(a, "data"), .out = arg_of(a, "out"), .documents = arg_of(a, "documents"), .validation = arg_of(a, "validation") };
     if (!tokenizer || !o.data || !o.out) return say(AN_USAGE, "data prepare needs --tokenizer T, --data FILE and --out FILE");
-    if (!arg_int(a, "threads", 0, 4096, &threads) || !arg_int(a, "validation-tokens", 1, 1L << 40, &n_validation)) return an_exit_code(AN_USAGE);
+    if (!arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads) || !arg_int(a, "validation-tokens", 1, 1L << 40, &n_validation)) return an_exit_code(AN_USAGE);
     o.threads = (int)threads;
     if (o.validation) o.n_validation = (uint64_t)n_validation;
     an_tokenizer *t;

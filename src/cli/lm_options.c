@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/pool.h"
 #include "cli/lm_options.h"
 
 static bool number(const args *a, const char *name, double *out)
@@ -37,9 +38,13 @@ int lm_open_args(const args *a, an_lm **out)
     if (!o.model) return say(AN_USAGE, "%s needs --model", a->cmd->name);
     o.no_tokenizer = !o.tokenizer && arg_of(a, "data") && an_is_token_file(arg_of(a, "data")); /* eval: ids need none */
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
-    if (!arg_int(a, "context", 0, 1 << 24, &context) || !arg_int(a, "threads", 0, 4096, &threads) || !seed_of(a, "weight-seed", &o.seed)) return an_exit_code(AN_USAGE);
+    if (!arg_int(a, "context", 0, 1 << 24, &context) || !arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads) || !seed_of(a, "weight-seed", &o.seed)) return an_exit_code(AN_USAGE);
     o.context = context, o.threads = (int)threads;
-    return an_lm_open(out, &o, &e) ? say_error(NULL, &e) : 0;
+    if (an_lm_open(out, &o, &e)) return say_error(NULL, &e);
+    an_lm_info info;
+    an_lm_get(*out, &info);
+    if (*info.remark) fprintf(stderr, "anneal: warning: %s\n", info.remark);
+    return 0;
 }
 
 int lm_sampling_args(const args *a, lm_choice *c)

@@ -3,17 +3,29 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "lm/session_int.h"
 
 /* ---- opening ---- */
 
+/* A folder that was asked for must work. The user's usual one may be missing: that is worth a remark. */
+static an_status open_cache(lm_session *s, const char *dir, diag *d)
+{
+    diag why = { 0 };
+    struct stat st;
+    if (dir) TRY(dir_make(dir, d));
+    if (dev_cache_open(&s->cache, &(dev_cache_options){ .dir = dir }, &why)) return *d = why, why.st;
+    if (dir && (!dev_cache_dir(s->cache) || stat(dir, &st) || !S_ISDIR(st.st_mode)))
+        return diag_fail(d, AN_INPUT, NOWHERE, "compiled programs cannot be kept in \"%.200s\": a folder that can be read and written is wanted", dir);
+    snprintf(s->remark, sizeof s->remark, "%.*s", (int)sizeof s->remark - 1, why.msg);
+    return AN_OK;
+}
+
 static an_status open_device(lm_session *s, const lm_session_options *o, diag *d)
 {
     if (o->dev) return s->dev = o->dev, AN_OK;
-    diag why = { 0 };
-    dev_cache_options c = { .dir = o->cache_dir };
-    if (!o->no_cache) TRY(dev_cache_open(&s->cache, &c, &why));
+    if (!o->no_cache) TRY(open_cache(s, o->cache_dir, d));
     pool *own = lm_threads(s->m); /* the model's serve the device as well, unless another number is asked for */
     device_options dopt = { .threads = o->threads, .pool = own && (!o->threads || o->threads == pool_threads(own)) ? own : NULL, .cache = s->cache };
     TRY(device_open(&s->dev, o->engine, &dopt, d));
@@ -102,6 +114,7 @@ void lm_session_close(lm_session *s)
 const model_config *lm_session_config(const lm_session *s) { return &s->c; }
 int64_t lm_session_context(const lm_session *s) { return s->C; }
 device *lm_session_device(const lm_session *s) { return s->dev; }
+const char *lm_session_remark(const lm_session *s) { return s->remark; }
 
 size_t lm_session_tokens(const lm_session *s, const uint32_t **ids)
 {

@@ -26,7 +26,7 @@ typedef struct {           /* zero means default */
     int threads;           /* 0: as the device decides */
     int64_t context;       /* positions of the cache; 0: the model's, at most LM_CONTEXT */
     int64_t bucket_max;    /* largest program for prompts; 0: LM_BUCKET_MAX */
-    const char *cache_dir; /* of compiled programs; NULL: where device.h puts them */
+    const char *cache_dir; /* of compiled programs; AN_INPUT when it cannot be one. NULL: where device.h puts them, or in memory */
     bool no_cache;         /* compile every time */
 } lm_session_options;
 
@@ -38,6 +38,7 @@ const model_config *lm_session_config(const lm_session *s);
 int64_t lm_session_context(const lm_session *s);                 /* positions the cache holds */
 size_t lm_session_tokens(const lm_session *s, const uint32_t **ids); /* in the cache, oldest first; valid until the next call */
 device *lm_session_device(const lm_session *s);
+const char *lm_session_remark(const lm_session *s); /* what did not go as usual when it was opened; "": nothing */
 
 /* Forget everything from position n on. */
 void lm_session_cut(lm_session *s, size_t n);

@@ -56,6 +56,7 @@ struct lm_session {
     float *rows;              /* for each thread of the model's: a row, a position's, and some tokens' rows in the type of x */
     float *logits;            /* LM_EACH_TOKENS rows of the vocabulary */
     uint64_t cache_bytes;
+    char remark[360];
     lm_session_stats st;
     str_map records;          /* path -> index of record */
     VEC(weight_record) record;

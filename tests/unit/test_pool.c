@@ -124,6 +124,19 @@ static void bad_sizes(void **state)
     assert_ok(pool_make(&p, 0, &e), e);
     assert_int_equal(pool_threads(p), 3);
     pool_free(p);
+    static const char *const wrong[] = { "abc", "-5", "2x", "1025", "99999999999999999999", " 2" };
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        diag w = { 0 };
+        setenv("AN_THREADS", wrong[i], 1);
+        assert_int_equal(pool_make(&p, 0, &w), AN_INPUT);
+        assert_null(p);
+        assert_non_null(strstr(w.msg, wrong[i]));
+        assert_ok(pool_make(&p, 2, &e), e); /* it is not asked when the number is given */
+        pool_free(p);
+    }
+    setenv("AN_THREADS", "", 1);
+    assert_ok(pool_make(&p, 0, &e), e);
+    pool_free(p);
     unsetenv("AN_THREADS");
     assert_int_equal(pool_threads(NULL), 1);
     pool_free(NULL);
