@@ -169,6 +169,8 @@ typedef struct {
     int reference;            /* the slow, obvious executor */
     const char *const *want;  /* results by name; NULL: all */
     size_t n_want;
+    int fill;                 /* inputs that are not given hold numbers: fractions between -1 and 1 that `seed` and the input's name choose; whole numbers are 0 */
+    uint64_t seed;
 } an_run_options;
 /* Compile (text may also be the bytes of a compiled program, where the engine takes such from outside), bind by name, run once. results has room for n_want entries, or for n_results (set on return; pass the room in) when
  * all are wanted; each is yours. AN_UNSUPPORTED: the engine refuses, in its own words after ours. */

@@ -131,6 +131,30 @@ empty() {
         t "run on $e" 0 $anneal run "$tmp/relu.mil" --engine $e --in x="$tmp/x.npy" --out y="$tmp/y.npy"
         t "the answer on $e" 0 cmp "$tmp/y.npy" "$tmp/want.npy"
     done
+    # every example, with numbers from a seed; the fast executor gives the bits of the obvious one where that is promised
+    t "weights of the examples" 0 sh examples/weights.sh "$anneal" "$tmp"
+    t "weights of the examples are what is shipped" 0 cmp "$tmp/weights/weight.bin" examples/weights/weight.bin
+    for row in attention:y conv:y elementwise:z hazards:y matmul:z norm:y oldchip:y reduce:sum softmax:y; do
+        x=${row%:*} y=${row#*:}
+        for e in cpu soft:m1 soft:m4 soft:m5; do
+            case $x,$e in oldchip,soft:m1) want=4 ;; *) want=0 ;; esac
+            rm -f "$tmp/ex.npy" "$tmp/ref.npy"
+            t "example $x on $e" $want $anneal run examples/$x.mil --engine $e --fill 7 --out $y="$tmp/ex.npy"
+            case $x,$e in attention,* | *,cpu | oldchip,soft:m1) continue ;; esac
+            t "example $x on $e, the obvious way" 0 $anneal run examples/$x.mil --engine $e --fill 7 --out $y="$tmp/ref.npy" --reference
+            t "example $x on $e, bit for bit" 0 cmp "$tmp/ex.npy" "$tmp/ref.npy"
+        done
+    done
+    t "run, filled" 0 $anneal run "$tmp/relu.mil" --engine cpu --fill 1 --in x="$tmp/x.npy" --out y="$tmp/y.npy"
+    t "run, what is given is not filled" 0 cmp "$tmp/y.npy" "$tmp/want.npy"
+    t "run, filled from no number" 2 $anneal run "$tmp/relu.mil" --engine cpu --fill many --out y="$tmp/y.npy"
+    t "run, nothing given" 3 $anneal run "$tmp/relu.mil" --engine cpu --out y="$tmp/y.npy"
+    t "run, too many threads" 2 $anneal run "$tmp/relu.mil" --engine cpu --threads 1025 --fill 1 --out y="$tmp/y.npy"
+    has "run, too many threads" err '0 to 1024, got "1025"'
+    for n in abc -5 2x 1025; do
+        t "run, AN_THREADS=$n" 3 env AN_THREADS=$n $anneal run "$tmp/relu.mil" --engine cpu --fill 1 --out y="$tmp/y.npy"
+        has "run, AN_THREADS=$n" err "AN_THREADS=$n: a whole number"
+    done
     t "run, unknown engine" 2 $anneal run "$tmp/relu.mil" --engine soft:m9 --in x="$tmp/x.npy" --out y="$tmp/y.npy"
     t "run, unknown input" 3 $anneal run "$tmp/relu.mil" --engine cpu --in z="$tmp/x.npy" --out y="$tmp/y.npy"
     has "run, unknown input" err 'z'

@@ -1,11 +1,13 @@
 /* cmd_run.c: compile a MIL program for an engine, or take a compiled one, and run it once on .npy files. */
 #include <stdlib.h>
 
+#include "base/pool.h"
 #include "cli/cli.h"
 
 const option run_options[] = {
     { "engine", "E", NULL, "soft:m1 … soft:m5, cpu, null; without it the best one present" },
     { "in", "NAME=F.npy", NULL, "an input; once for each" },
+    { "fill", "SEED", NULL, "inputs without --in: numbers between -1 and 1 that the seed chooses; 0 where they are whole numbers" },
     { "out", "NAME=F.npy", NULL, "where a result goes; once for each" },
     { "threads", "N", "0", "0: one per CPU" },
     { "reference", NULL, NULL, "the slow, obvious executor" },
@@ -33,14 +35,16 @@ static int read_pairs(const args *a, job *j)
 
 static int run_job(const args *a, const char *path, const file_bytes *f, job *j)
 {
-    long threads;
-    if (!arg_int(a, "threads", 0, 4096, &threads)) return an_exit_code(AN_USAGE);
+    long threads, seed = 0;
+    if (arg_on(a, "fill") && !arg_int(a, "fill", 0, 0x7fffffff, &seed)) return an_exit_code(AN_USAGE);
+    if (!arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads)) return an_exit_code(AN_USAGE);
     const char *shown = strcmp(path, "-") ? path : "<stdin>";
     char *dir = folder_of(path);
     if (!dir) return say(AN_NOMEM, "out of memory");
     an_error e = { 0 };
     an_run_options o = { .engine = arg_of(a, "engine"), .file = shown, .model_dir = dir, .threads = (int)threads,
-                         .reference = arg_on(a, "reference"), .want = (const char *const *)j->want, .n_want = j->n_out };
+                         .reference = arg_on(a, "reference"), .want = (const char *const *)j->want, .n_want = j->n_out,
+                         .fill = arg_on(a, "fill"), .seed = (uint64_t)seed };
     size_t n = j->n_out;
     int code = an_run_mil(j->got, &n, (const char *)f->at, f->n, (const an_array *const *)j->in, j->n_in, &o, &e) ? say_error(shown, &e) : 0;
     free(dir);
