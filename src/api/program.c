@@ -226,6 +226,8 @@ an_status an_program_weight_file(an_program *p, const char *path, an_error *e)
     return AN_OK;
 }
 
+int an_program_reads(const an_program *p, const char *file) { return lower_weights_reads(p->files, file); }
+
 const void *an_program_weights(const an_program *p, size_t *size)
 {
     *size = p->weights.count ? p->weights.bytes.n : 0;

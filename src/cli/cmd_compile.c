@@ -1,12 +1,13 @@
 /* cmd_compile.c: programs through the passes and out again: compile (MIL in), build (a model's kernels), opt (graph text). */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
 const option compile_options[] = {
     { "target", "CHIP", NULL, "make it fit this chip (m1 … m5); without it only chip-independent passes run" },
     { "emit", "mil|mil-ios16|graph|dot|program|listing", "mil", "what to write; program: what engines run, for the chip or else for cpu; listing: such a program, or FILE when it is one, as text" },
-    { "out", "FILE", "-", "where to; weights go beside it as weights/weight.bin" },
+    { "out", "FILE", "-", "where to; weights go beside it as weights/weight.bin, or as FILE.weights.bin where that one is another program's" },
     { "ports", NULL, NULL, "also pad, unify and rename ports as the engine's surfaces want" },
     { "no-opt", NULL, NULL, "print what was read" },
     { "dump-after", "PASS|all", NULL, "graph text on stderr after a pass" },
@@ -84,33 +85,90 @@ static void *made(const args *a, an_program *p, const char *as, size_t *n, int *
     return shown;
 }
 
-/* Write it to `out` ("-": stdout), and its weights beside it as `weights` (NULL: weights/weight.bin). */
-static int put_program(const args *a, an_program *p, const char *out, const char *weights)
+/* ---- where weights go ---- */
+
+typedef struct {
+    char *dir;    /* what @model_path is for the output */
+    strbuf below; /* the weight file below it, as the program writes it */
+    strbuf full;
+} weight_place;
+
+static bool place_at(weight_place *w)
+{
+    w->full.n = 0;
+    sb_printf(&w->full, "%s/%s", w->dir, w->below.at ? w->below.at : "");
+    return !w->below.oom && !w->full.oom;
+}
+
+/* Whether the output, as an earlier run left it, has its weights in this place. */
+static bool was_its_own(const char *out, const char *below)
+{
+    file_bytes f;
+    diag d = { 0 };
+    strbuf word = { 0 };
+    bool found = false;
+    if (file_map(out, &f, &d)) return false;
+    sb_printf(&word, "@model_path/%s", below);
+    for (size_t i = 0; !word.oom && !found && i + word.n <= f.n; i++) found = f.at[i] == '@' && !memcmp(f.at + i, word.at, word.n);
+    sb_free(&word);
+    file_drop(&f);
+    return found;
+}
+
+/* weights/weight.bin, unless a file is there that is not this output's; then one named after the output. Never one the input reads. */
+static bool choose_place(const an_program *p, const char *out, weight_place *w)
+{
+    const char *slash = strrchr(out, '/'), *name = slash ? slash + 1 : out;
+    sb_puts(&w->below, "weights/weight.bin");
+    if (!place_at(w)) return false;
+    if (access(w->full.at, F_OK) || (!an_program_reads(p, w->full.at) && was_its_own(out, w->below.at))) return true;
+    for (int k = 1;; k++) {
+        w->below.n = 0;
+        if (k == 1) sb_printf(&w->below, "%s.weights.bin", name);
+        else sb_printf(&w->below, "%s.weights-%d.bin", name, k);
+        if (!place_at(w)) return false;
+        if (!an_program_reads(p, w->full.at)) return true;
+    }
+}
+
+static an_status put_weights(const weight_place *w, const void *bytes, size_t n, diag *d)
+{
+    char *dir = folder_of(w->full.at);
+    an_status st = dir ? dir_make(dir, d) : diag_nomem(d);
+    free(dir);
+    return st ? st : file_write(w->full.at, bytes, n, d);
+}
+
+static int put_at(const args *a, an_program *p, const char *out, const weight_place *w)
 {
     an_error e = { 0 };
+    const char *as = arg_of(a, "emit");
     size_t size = 0, n;
     int code = 0;
-    if (an_program_weight_file(p, weights, &e)) return say_error(an_program_name(p), &e);
-    void *bytes = made(a, p, arg_of(a, "emit"), &size, &code);
+    if (an_program_weight_file(p, w->below.at, &e)) return say_error(an_program_name(p), &e);
+    void *bytes = made(a, p, as, &size, &code);
     if (!bytes) return code;
     diag d = { 0 };
-    const void *w = an_program_weights(p, &n);
+    const void *weights = strcmp(as, "listing") ? an_program_weights(p, &n) : NULL; /* a listing is for reading */
     an_status st = AN_OK;
-    if (w && !strcmp(out, "-")) fprintf(stderr, "anneal: %zu bytes of weights are not written; --out FILE puts them beside it\n", n);
-    else if (w) {
-        char *dir = folder_of(out);
-        strbuf path = { 0 };
-        sb_printf(&path, "%s/weights", dir ? dir : ".");
-        st = dir && !path.oom ? dir_make(path.at, &d) : diag_nomem(&d);
-        path.n = 0;
-        sb_printf(&path, "%s/%s", dir ? dir : ".", weights ? weights : "weights/weight.bin");
-        if (!st) st = path.oom ? diag_nomem(&d) : file_write(path.at, w, n, &d);
-        sb_free(&path);
-        free(dir);
-    }
+    if (weights && !strcmp(out, "-")) fprintf(stderr, "anneal: %zu bytes of weights are not written; --out FILE puts them beside it\n", n);
+    else if (weights) st = put_weights(w, weights, n, &d);
     if (!st) st = file_write(out, bytes, size, &d);
     an_free(bytes);
     return st ? say(st, "%s", d.msg) : 0;
+}
+
+/* Write it to `out` ("-": stdout), and its weights beside it as `weights`; NULL: where nobody else's are. */
+static int put_program(const args *a, an_program *p, const char *out, const char *weights)
+{
+    weight_place w = { .dir = folder_of(out) };
+    if (weights) sb_puts(&w.below, weights);
+    bool ok = w.dir && (weights ? place_at(&w) : choose_place(p, out, &w));
+    int code = ok ? put_at(a, p, out, &w) : say(AN_NOMEM, "out of memory");
+    free(w.dir);
+    sb_free(&w.below);
+    sb_free(&w.full);
+    return code;
 }
 
 /* A compiled program can be looked at, and nothing else. */

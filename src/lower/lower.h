@@ -20,6 +20,8 @@ lower_weights *lower_weights_open(const char *model_dir);
 void lower_weights_close(lower_weights *w); /* after graph_free: constants look into the mapped files. NULL is fine */
 /* The content of a file, under the path as the text writes it; found before any file of that name. Borrowed until closed. */
 an_status lower_weights_give(lower_weights *w, const char *path, const void *bytes, size_t n, diag *d) MUST_CHECK;
+/* Whether this is one of the files it looked into, under whatever name. NULL for w is fine. */
+bool lower_weights_reads(const lower_weights *w, const char *file);
 /* The data of one record: a view until closed. */
 an_status lower_weights_record(lower_weights *w, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **data, diag *d) MUST_CHECK;
 
@@ -52,7 +54,7 @@ typedef enum { DIALECT_IOS18, DIALECT_IOS16 } mil_dialect; /* program(1.3), bare
 typedef struct {             /* zero means default */
     mil_dialect dialect;
     const char *weight_path; /* NULL: "@model_path/weights/weight.bin" */
-    int inline_max;          /* most elements of a constant spelled in the text; 0: 16 */
+    int inline_max;          /* most elements of a constant spelled in the text; 0: 16. One that came from a weight file goes to a weight file */
     bool inline_all;         /* no weight file: every constant is spelled out */
 } lower_out;
 

@@ -185,7 +185,8 @@ static an_status const_literal(writer *w, const node *c, mil_lit **out, strbuf *
     if (!shape_elems(&t->sh, &n) || !shape_bytes(t, &bytes)) return diag_fail(w->d, AN_BUG, c->at, "constant %s has no size", c->name);
     mil_type *mt = type_of(w, t);
     if (!mt) return nomem(w);
-    if (cd->data && (n <= w->inline_max || w->inline_all || !dtype_blob_code(t->dt))) {
+    bool small = n <= w->inline_max && !path; /* what came from a file stays apart, so that it can be replaced */
+    if (cd->data && (small || w->inline_all || !dtype_blob_code(t->dt))) {
         *out = mil_lit_data(w->m, mt, cd->data);
         if (n <= KEY_MAX_ELEMS) {
             key_type(key, t);

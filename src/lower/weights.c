@@ -10,6 +10,7 @@
 
 typedef struct {
     const char *path; /* as written */
+    const char *full; /* NULL: given, or not looked for */
     weight_answer answer;
     char why[200];
     blob_file blob;
@@ -92,6 +93,7 @@ static void open_file(lower_weights *w, weight_file *f)
     diag d = { 0 };
     char *full = arena_printf(&w->mem, "%s/%s", w->dir, rest);
     struct stat s;
+    f->full = full;
     if (!full) diag_nomem(&d);
     else if (stat(full, &s)) {
         f->answer = WEIGHT_MISSING;
@@ -134,6 +136,15 @@ an_status lower_weights_give(lower_weights *w, const char *path, const void *byt
     w->files.at[w->files.n++] = f;
     w->given = true;
     return AN_OK;
+}
+
+bool lower_weights_reads(const lower_weights *w, const char *file)
+{
+    struct stat a, b;
+    if (!w || stat(file, &a)) return false;
+    for (size_t i = 0; i < w->files.n; i++)
+        if (w->files.at[i].full && !stat(w->files.at[i].full, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino) return true;
+    return false;
 }
 
 /* Nothing can start at 128 but the data of the first record, and nothing at all inside the file's first 64 bytes. */

@@ -568,6 +568,30 @@ static void references_are_kept(void **state)
     graph_free(g);
 }
 
+/* A small constant is spelled in the text, unless it came from a file: there it can be replaced. */
+static void small_records_stay_apart(void **state)
+{
+    (void)state;
+    static const _Alignas(8) uint16_t half[4] = { 0x3800, 0x3800, 0x3800, 0x3800 };
+    graph *g = graph_new("t", 0);
+    val x = graph_input(g, "x", TTYPE(DT_F16, 1, 4));
+    val k = graph_const_blob(g, "k", TTYPE(DT_F16, 1, 4), "@model_path/other.bin", 64, half);
+    val f = graph_fill_const(g, "f", TTYPE(DT_F16, 1, 4), 2);
+    graph_output(g, "y", G(g, MUL, G(g, ADD, x, k), f));
+    diag d = { 0 };
+    blob_writer w = { 0 };
+    mil_module *m;
+    assert_ok(lower_to_mil(g, NULL, &m, &w, &d), d);
+    char *text = print(m);
+    assert_int_equal(w.count, 1);
+    assert_non_null(strstr(text, "> k = const()[name = string(\"k\"), val = tensor<fp16, [1, 4]>(BLOBFILE(path = string(\"@model_path/weights/weight.bin\"), offset = uint64(64)))]"));
+    assert_non_null(strstr(text, "val = tensor<fp16, [1, 4]>([2.0, 2.0, 2.0, 2.0])"));
+    free(text);
+    mil_free(m);
+    sb_free(&w.bytes);
+    graph_free(g);
+}
+
 /* Out of memory at any byte gives no memory, not a crash, not a half graph. */
 static void memory_runs_out(void **state)
 {
@@ -600,7 +624,7 @@ int main(void)
         cmocka_unit_test(weight_references),
         cmocka_unit_test(canonical_text),
         cmocka_unit_test(what_cannot_be_written),
-        cmocka_unit_test(references_are_kept),
+        cmocka_unit_test(references_are_kept), cmocka_unit_test(small_records_stay_apart),
         cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
