@@ -4,7 +4,7 @@
  *   surface.c  buffers and their layouts                        weights.c  the records a program was compiled with
  *   host.c     text to program to image: what soft and cpu share  soft.c cpu.c null.c  what tells the devices apart
  *   cache.c    compiled programs on disk and in memory          run.c      one program, once
- *   fault.c    engines that misbehave, for tests
+ *   fault.c    engines that misbehave, for tests                 ports.c    is a kept program one of this text?
  *
  * Locks: dev->build serialises compile, load, unload, reload and free; dev->mu guards everything else and is never held while a
  * program is built or runs. build is taken first. */
@@ -159,6 +159,9 @@ uint64_t host_digest(const dev_program *p);
 void host_drop(dev_program *p);
 an_status soft_judge(device *dev, const dev_source *src, diag *d); /* the chip's rules; soft.c */
 
+/* ---- ports.c ---- */
+bool ports_match(const program *g, const mil_module *m);
+
 /* ---- weights.c ---- */
 an_status weights_open(const dev_weights *w, lower_weights **out, diag *d) MUST_CHECK;
 /* Copies of the records p refers to, or views when w is stable; takes files over (also when it fails). spare (may be NULL): an
@@ -172,6 +175,7 @@ bool baked_handed(const baked *b); /* the caller hands records out: dev_weights.
 /* What a text and its weights are, for the cache. Records that cannot be read are left to the compiler to complain about:
  * false then. */
 bool weights_identity(const mil_module *m, lower_weights *files, dev_key *key);
+bool weights_named(const program *g, const mil_module *m); /* every record g reads is one that m names, of that type and size */
 
 static inline dev_key key_mix(dev_key k, const void *p, size_t n)
 {

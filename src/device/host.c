@@ -47,7 +47,7 @@ static bool multiplies_bf16(const device *dev) { return !dev->chip && dev->opt.f
 
 static dev_key source_key(const device *dev, const dev_source *src)
 {
-    dev_key k = { { PROGRAM_VERSION, 0 } };
+    dev_key k = { { PROGRAM_VERSION, 1 /* entries that say what they are of */ } };
     k = key_mix(k, AN_VERSION, sizeof AN_VERSION);
     k = key_mix(k, dev->name, strlen(dev->name));
     k = key_mix(k, &dev->num, sizeof dev->num); /* doubles without padding */
@@ -56,7 +56,18 @@ static dev_key source_key(const device *dev, const dev_source *src)
     return key_mix(k, src->text, src->n_text);
 }
 
-static an_status from_cache(dev_program *p, dev_key key, diag *d)
+static const char *target_of(const device *dev) { return dev->chip ? chip_name(dev->chip) : "cpu"; }
+
+static uint64_t mark_of(dev_key key) { return key.word[0] ^ key.word[1]; }
+
+/* A kept program is taken for what the text compiles to when it says so itself, is for this device, and has the text's ports and
+ * records. */
+static bool is_of(const program *g, const device *dev, dev_key key, const mil_module *m)
+{
+    return g->key == mark_of(key) && !strcmp(g->target, target_of(dev)) && !memcmp(&g->num, &dev->num, sizeof g->num) && ports_match(g, m) && weights_named(g, m);
+}
+
+static an_status from_cache(dev_program *p, dev_key key, const mil_module *m, diag *d)
 {
     device *dev = p->dev;
     strbuf b = { 0 };
@@ -64,9 +75,13 @@ static an_status from_cache(dev_program *p, dev_key key, diag *d)
     if (dev_cache_get(dev->opt.cache, key, &b)) {
         diag why = { 0 };
         if (dev_fault(dev, "decode")) st = diag_nomem(d);
-        else if (!program_decode(b.at, b.n, &p->prog, &why)) p->from_cache = true;
-        else if (why.st == AN_NOMEM) st = diag_nomem(d);
-        else dev_cache_drop(dev->opt.cache, key); /* whole as a file, not as a program: made again below */
+        else if (program_decode(b.at, b.n, &p->prog, &why) == AN_NOMEM) st = diag_nomem(d);
+        else if (p->prog && is_of(p->prog, dev, key, m)) p->from_cache = true;
+        else { /* whole as a file, not as this program: made again below */
+            program_free(p->prog);
+            p->prog = NULL;
+            dev_cache_drop(dev->opt.cache, key);
+        }
         pthread_mutex_lock(&dev->mu);
         if (p->from_cache) dev->st.cache_hits++;
         else dev->st.cache_bad++;
@@ -88,7 +103,8 @@ static void to_cache(dev_program *p, dev_key key)
 
 static dev_error error_of(const diag *why) { return why->st == AN_INPUT ? ERR_BAD_MIL : ERR_COMPILE; }
 
-static an_status compile(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files, diag *d)
+/* mark: what the program says it was compiled from; 0: its own content */
+static an_status compile(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files, uint64_t mark, diag *d)
 {
     device *dev = p->dev;
     TRY(dev_budget(dev, d));
@@ -98,7 +114,7 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
     diag why = { 0 };
     bool handed = src->weights.record != NULL;
     lower_in in = { .weights = handed ? NULL : files, .need_weights = !handed };
-    codegen_options o = { .num = &dev->num, .target = dev->chip ? chip_name(dev->chip) : "cpu", .level = 1, .separate = src->separate, .bf16 = multiplies_bf16(dev) && !src->separate };
+    codegen_options o = { .num = &dev->num, .target = target_of(dev), .key = mark, .level = 1, .separate = src->separate, .bf16 = multiplies_bf16(dev) && !src->separate };
     if (dev_fault(dev, "lower") || dev_fault(dev, "codegen")) diag_nomem(&why);
     else if (!lower_from_mil(m, &in, &g, &why) && codegen_program(g, &o, &p->prog, &why)) p->prog = NULL;
     graph_free(g);
@@ -115,10 +131,10 @@ static an_status build_program(dev_program *p, const dev_source *src, lower_weig
     dev_key key = source_key(dev, src);
     bool keep = dev->opt.cache && (src->weights.record || weights_identity(m, files, &key));
     if (src->weights.record) key = key_mix(key, "handed", 6); /* compiled without looking at weights */
-    an_status st = keep ? from_cache(p, key, d) : AN_OK;
+    an_status st = keep ? from_cache(p, key, m, d) : AN_OK;
     if (!st && !p->prog) {
         uint64_t t0 = clock_ns();
-        st = compile(p, src, m, files, d);
+        st = compile(p, src, m, files, keep ? mark_of(key) : 0, d);
         dev_compiled(p, (double)(clock_ns() - t0) / 1e6, !st);
         if (!st && keep) to_cache(p, key);
     }
@@ -153,9 +169,8 @@ an_status host_adopt(dev_program *p, const void *bytes, size_t n, const dev_weig
     diag why = { 0 };
     if (dev_fault(dev, "decode")) return diag_nomem(d);
     if (program_decode(bytes, n, &p->prog, &why)) return dev_refuse_as(dev, ERR_IMAGE, &why, d);
-    const char *target = dev->chip ? chip_name(dev->chip) : "cpu";
-    if (strcmp(p->prog->target, target))
-        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d, "the program was compiled for %.40s; this device is %s", p->prog->target, target);
+    if (strcmp(p->prog->target, target_of(dev)))
+        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d, "the program was compiled for %.40s; this device is %s", p->prog->target, target_of(dev));
     if (weights_open(w, &files, &why)) return dev_refuse_as(dev, ERR_BAD_MIL, &why, d);
     return finish(p, w, files, d);
 }

@@ -157,6 +157,44 @@ weight_source baked_source(baked *b)
     return (weight_source){ .user = b, .record = find };
 }
 
+/* ---- the records a text names ---- */
+
+typedef void blob_fn(void *user, const mil_lit *l);
+
+static void each_blob_of(const mil_lit *l, blob_fn *fn, void *user)
+{
+    if (!l) return;
+    if (l->kind == ML_LIST || l->kind == ML_DICT) {
+        int64_t n = l->kind == ML_DICT ? 2 * l->n : l->n;
+        for (int64_t i = 0; i < n; i++) each_blob_of(l->item[i], fn, user);
+    }
+    if (l->kind == ML_BLOB) fn(user, l);
+}
+
+static void each_blob_in(const mil_block *b, blob_fn *fn, void *user)
+{
+    for (size_t i = 0; i < b->n_op; i++) {
+        const mil_op *op = &b->op[i];
+        for (int k = 0; k < op->n_attr; k++) each_blob_of(op->attr[k].lit, fn, user);
+        for (int k = 0; k < op->n_arg; k++)
+            for (int j = 0; j < op->arg[k].n; j++) each_blob_of(op->arg[k].item[j].lit, fn, user);
+        for (int k = 0; k < op->n_block; k++) each_blob_in(&op->block[k], fn, user);
+    }
+}
+
+static void each_blob(const mil_module *m, blob_fn *fn, void *user)
+{
+    for (size_t i = 0; i < m->n_func; i++) each_blob_in(&m->func[i], fn, user);
+}
+
+static bool blob_bytes(const mil_lit *l, size_t *bytes)
+{
+    int64_t n = 1;
+    bool ok = l->type->kind == MT_TENSOR;
+    for (int i = 0; ok && i < l->type->rank; i++) ok = l->type->dim[i] >= 0 && mul_i64(n, l->type->dim[i], &n);
+    return ok && dtype_bytes(l->type->dt, n, bytes);
+}
+
 /* ---- identity ---- */
 
 typedef struct {
@@ -165,43 +203,61 @@ typedef struct {
     bool ok;
 } identity;
 
-static void identify_literal(identity *id, const mil_lit *l)
+static void identify(void *user, const mil_lit *l)
 {
-    if (!l) return;
-    if (l->kind == ML_LIST || l->kind == ML_DICT) {
-        int64_t n = l->kind == ML_DICT ? 2 * l->n : l->n;
-        for (int64_t i = 0; i < n; i++) identify_literal(id, l->item[i]);
-    }
-    if (l->kind != ML_BLOB || !id->ok) return;
-    int64_t n = 1;
+    identity *id = user;
     size_t bytes;
     const void *data;
     diag why = { 0 };
-    id->ok = l->type->kind == MT_TENSOR;
-    for (int i = 0; id->ok && i < l->type->rank; i++) id->ok = l->type->dim[i] >= 0 && mul_i64(n, l->type->dim[i], &n);
-    id->ok = id->ok && dtype_bytes(l->type->dt, n, &bytes) &&
-             !lower_weights_record(id->files, l->blob_path, l->blob_offset, l->type->dt, bytes, &data, &why);
+    id->ok = id->ok && blob_bytes(l, &bytes) && !lower_weights_record(id->files, l->blob_path, l->blob_offset, l->type->dt, bytes, &data, &why);
     if (!id->ok) return;
     id->key = key_mix(id->key, l->blob_path, strlen(l->blob_path));
     id->key = key_mix(id->key, &l->blob_offset, sizeof l->blob_offset);
     id->key = key_mix(id->key, data, bytes);
 }
 
-static void identify_block(identity *id, const mil_block *b)
-{
-    for (size_t i = 0; i < b->n_op; i++) {
-        const mil_op *op = &b->op[i];
-        for (int k = 0; k < op->n_attr; k++) identify_literal(id, op->attr[k].lit);
-        for (int k = 0; k < op->n_arg; k++)
-            for (int j = 0; j < op->arg[k].n; j++) identify_literal(id, op->arg[k].item[j].lit);
-        for (int k = 0; k < op->n_block; k++) identify_block(id, &op->block[k]);
-    }
-}
-
 bool weights_identity(const mil_module *m, lower_weights *files, dev_key *key)
 {
     identity id = { .files = files, .key = *key, .ok = true };
-    for (size_t i = 0; i < m->n_func; i++) identify_block(&id, &m->func[i]);
+    each_blob(m, identify, &id);
     *key = id.key;
     return id.ok;
+}
+
+/* ---- does a program read what the text names, and nothing else? ---- */
+
+typedef struct {
+    arena mem;
+    str_map index; /* path and offset -> place in lit */
+    VEC(const mil_lit *) lit;
+    bool ok;
+} named;
+
+static void note(void *user, const mil_lit *l)
+{
+    named *n = user;
+    const char *key = n->ok ? record_key(&n->mem, l->blob_path, l->blob_offset) : NULL;
+    n->ok = key && str_map_put(&n->mem, &n->index, key, strlen(key), (uint32_t)n->lit.n) && VEC_PUSH(&n->mem, &n->lit, l);
+}
+
+static bool names(named *n, const const_source *s)
+{
+    arena_mark m = arena_save(&n->mem);
+    const char *key = record_key(&n->mem, s->path, s->offset);
+    uint32_t i;
+    size_t bytes;
+    bool ok = key && str_map_get(&n->index, key, strlen(key), &i) && n->lit.at[i]->type->dt == s->dt && blob_bytes(n->lit.at[i], &bytes) && bytes == s->bytes;
+    arena_back(&n->mem, m);
+    return ok;
+}
+
+bool weights_named(const program *g, const mil_module *m)
+{
+    named n = { .ok = true };
+    each_blob(m, note, &n);
+    for (size_t i = 0; n.ok && i < g->consts.n; i++)
+        for (int k = 0; n.ok && k < g->consts.at[i].n_src; k++)
+            if (g->consts.at[i].src[k].path) n.ok = names(&n, &g->consts.at[i].src[k]);
+    arena_free(&n.mem);
+    return n.ok;
 }

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "device/device.h"
-#include "t.h"
+#include "conform.h"
+#include "engine/engine.h"
 
 static char dir[64];
 
@@ -313,6 +313,147 @@ static void places(void **state)
     rmdir(in_dir("anneal"));
 }
 
+/* ---- entries that are whole, and not what the text compiles to ---- */
+
+/* y = f(x) on one size and another; the same ports and another function. */
+#define ONE_TEXT(op, dims)                                                                                            \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [" dims "]> x) {\n"                                                       \
+             "tensor<fp16, [" dims "]> y = " op "[name = string(\"y\")];\n} -> (y);\n}\n"
+static const char OTHER_WEIGHT[] = "@model_path/weights/v.bin";
+
+/* The key of the only entry there is. */
+static dev_key only_key(void)
+{
+    dev_key k = { { 0, 0 } };
+    int found = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        unsigned long long a, b;
+        if (sscanf(e->d_name, "%16llx%16llx.prog", &a, &b) == 2) k = (dev_key){ { a, b } }, found++;
+    }
+    closedir(d);
+    assert_int_equal(found, 1);
+    return k;
+}
+
+typedef struct {
+    const char *text;
+    const char *engine;
+} made;
+
+static void compile_on(dev_cache *c, made x, bool *kept, double *y0, uint64_t *bad)
+{
+    device *dev;
+    diag d = { 0 };
+    dev_program *p;
+    strbuf w = weight_file(2, 0);
+    dev_blob blob[2] = { { WEIGHT_PATH, w.at, w.n }, { OTHER_WEIGHT, w.at, w.n } };
+    assert_ok(device_open(&dev, x.engine, &(device_options){ .threads = 1, .cache = c }, &d), d);
+    dev_source src = { .text = x.text, .n_text = strlen(x.text), .weights = { .blob = blob, .n_blob = strstr(x.text, OTHER_WEIGHT) ? 2 : 1 } };
+    assert_ok(device_compile(dev, &src, &p, &d), d);
+    *kept = dev_program_from_cache(p);
+    assert_ok(dev_program_load(p, &d), d);
+    bound b = must_bind(dev, p);
+    put_f16(b.s[0][0], (int)(dev_surface_bytes(b.s[0][0]) / 2), 3, 0);
+    assert_ok(device_run(b.r, DEV_QOS, &d), d);
+    *y0 = get_f16(b.s[1][0], 0);
+    device_stats st;
+    device_get_stats(dev, &st);
+    *bad = st.cache_bad;
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+    sb_free(&w);
+}
+
+/* What an entry holds, and its key. */
+static strbuf entry_of(made x, dev_key *k)
+{
+    bool kept;
+    double y;
+    uint64_t bad;
+    strbuf body = { 0 };
+    empty();
+    dev_cache *c = open_cache(0, 0);
+    compile_on(c, x, &kept, &y, &bad);
+    assert_false(kept);
+    *k = only_key();
+    assert_true(dev_cache_get(c, *k, &body));
+    dev_cache_close(c);
+    return body;
+}
+
+static void store(unsigned char *at, uint64_t v)
+{
+    for (int i = 0; i < 8; i++, v >>= 8) at[i] = (unsigned char)v;
+}
+
+/* As a forger would: the program says that it is what the key stands for, and for that chip, with a checksum that is right again. */
+static void forge(strbuf *body, dev_key k, const char *target)
+{
+    enum { HEADER = 32, SEED = 0x616e };
+    unsigned char *p = (unsigned char *)body->at;
+    size_t at = HEADER;
+    at += 4 + (size_t)p[at]; /* the title */
+    if (target) memcpy(p + at + 4, target, strlen(target));
+    at += 4 + (size_t)p[at];
+    store(p + at, k.word[0] ^ k.word[1]);
+    store(p + 24, hash_bytes(p + HEADER, body->n - HEADER, SEED));
+    program *g; /* well-formed it is */
+    diag d = { 0 };
+    assert_ok(program_decode(body->at, body->n, &g, &d), d);
+    program_free(g);
+}
+
+static void planted(void **state)
+{
+    (void)state;
+    static const char add[] = ONE_TEXT("add(x = x, y = x)", "1, 8, 1, 32"), mul[] = ONE_TEXT("mul(x = x, y = x)", "1, 8, 1, 32");
+    static const char large[] = ONE_TEXT("mul(x = x, y = x)", "1, 64, 1, 512"), flat[] = ONE_TEXT("mul(x = x, y = x)", "1, 32, 1, 8");
+    static const char both[] = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\ntensor<fp16, [1, 8, 1, 32]> y = mul(x = x, y = x)[name = string(\"y\")];\n"
+                                        "tensor<fp16, [1, 8, 1, 32]> z = add(x = x, y = x)[name = string(\"z\")];\n} -> (y, z);\n}\n";
+    char elsewhere[sizeof CONV_TEXT];
+    strcpy(elsewhere, CONV_TEXT);
+    memcpy(strstr(elsewhere, WEIGHT_PATH), OTHER_WEIGHT, strlen(OTHER_WEIGHT));
+    const struct {
+        made want, got;
+        bool forged;
+        const char *target;
+        double y0; /* of what is wanted, x being 3 everywhere */
+    } rows[] = {
+        { { add, "soft:m1" }, { mul, "soft:m1" }, false, NULL, 6 },       /* swapped, the same ports */
+        { { add, "cpu" }, { large, "cpu" }, false, NULL, 6 },             /* swapped, larger ports */
+        { { add, "soft:m1" }, { add, "cpu" }, false, NULL, 6 },           /* another device's */
+        { { add, "cpu" }, { large, "cpu" }, true, NULL, 6 },
+        { { add, "cpu" }, { flat, "cpu" }, true, NULL, 6 },               /* as many bytes */
+        { { add, "cpu" }, { both, "cpu" }, true, NULL, 6 },               /* a port more */
+        { { both, "cpu" }, { mul, "cpu" }, true, NULL, 9 },               /* a port less */
+        { { add, "soft:m1" }, { add, "cpu" }, true, NULL, 6 },
+        { { add, "soft:m1" }, { add, "soft:m4" }, true, "m1", 6 },        /* another chip's arithmetic under this one's name */
+        { { add, "soft:m1" }, { add, "soft:h13g" }, true, NULL, 6 },      /* another chip with this arithmetic */
+        { { CONV_TEXT, "cpu" }, { elsewhere, "cpu" }, true, NULL, 6 },    /* reads what the text does not name */
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        dev_key key_of, other;
+        strbuf right = entry_of(rows[i].want, &key_of), wrong = entry_of(rows[i].got, &other);
+        if (rows[i].forged) forge(&wrong, key_of, rows[i].target);
+        empty();
+        for (int round = 0; round < 2; round++) { /* dropped and made anew, then found */
+            dev_cache *c = open_cache(0, 0);
+            if (!round) dev_cache_put(c, key_of, wrong.at, wrong.n);
+            bool kept;
+            double y0;
+            uint64_t bad;
+            compile_on(c, rows[i].want, &kept, &y0, &bad);
+            if (kept != round || bad != !round || y0 != rows[i].y0) fail_msg("row %zu, round %d: kept %d, bad %d, y %g", i, round, kept, (int)bad, y0);
+            dev_cache_close(c);
+        }
+        sb_free(&right);
+        sb_free(&wrong);
+    }
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -332,6 +473,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back), cmocka_unit_test(memory_bounds), cmocka_unit_test(damage), cmocka_unit_test(disk_bounds),
         cmocka_unit_test(leftovers),      cmocka_unit_test(killed),        cmocka_unit_test(shared), cmocka_unit_test(places),
+        cmocka_unit_test(planted),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }
