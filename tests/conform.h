@@ -155,8 +155,8 @@ static inline const char *name_of(void **state) { return *state; }
 
 static inline int conform_main(const char *group, const conform_row *suite, size_t rows)
 {
-    static const char *const devices[] = { "soft:m1", "soft:m4", "soft:m5", "cpu", "null" };
-    enum { MOST = 200 };
+    static const char *const devices[] = { "soft:m1", "soft:m2", "soft:m3", "soft:m4", "soft:m5", "cpu", "null" };
+    enum { MOST = 300 };
     static struct CMUnitTest tests[MOST];
     static char names[MOST][64];
     const char *only = getenv("AN_DEVICE");

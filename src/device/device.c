@@ -129,6 +129,25 @@ void device_limits_print(strbuf *b, const char *format)
 
 /* ---- opening ---- */
 
+/* Rows whose counts are a process's: whoever sets one counts for itself. */
+static bool is_counted(const char *name)
+{
+    static const char *const rows[] = { "compiles", "reclaim", "loaded" };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (!strcmp(rows[i], name)) return true;
+    return false;
+}
+
+static void choose_ledger(device *dev)
+{
+    bool own = !dev->chip || dev->opt.own_budget;
+    for (size_t i = 0; i < dev->opt.n_limit; i++) own = own || is_counted(dev->opt.limit[i].name);
+    dev->ledger = own ? NULL : ledger_of_process(dev->chip);
+    if (!dev->ledger) dev->ledger = &dev->own;
+}
+
+static const char *whose(const device *dev) { return dev->ledger == &dev->own ? "" : " in this process"; }
+
 static an_status override_limits(device *dev, diag *d)
 {
     for (size_t i = 0; i < dev->opt.n_limit; i++) {
@@ -158,12 +177,14 @@ an_status device_open(device **out, const char *name, const device_options *o, d
     if (!dev) return diag_nomem(d);
     dev->cls = c;
     dev->lim = plain_limits;
+    dev->ledger = &dev->own;
     if (o) dev->opt = *o;
     snprintf(dev->name, sizeof dev->name, "%s", c->name);
     pthread_mutex_init(&dev->mu, NULL);
     pthread_mutex_init(&dev->build, NULL);
     pthread_cond_init(&dev->changed, NULL);
     an_status st = c->open(dev, arg, d);
+    if (!st) choose_ledger(dev);
     if (!st) st = override_limits(dev, d);
     if (st) device_close(dev);
     else *out = dev;
@@ -202,34 +223,44 @@ void device_get_stats(device *dev, device_stats *out)
     pthread_mutex_lock(&dev->mu);
     *out = dev->st;
     pthread_mutex_unlock(&dev->mu);
+    out->budget_used = ledger_compiled(dev);
 }
 
 /* ---- compiling ---- */
 
-an_status dev_budget(device *dev, diag *d)
+/* An attempt counts at once, so that two threads do not share the last one; it is given back when it fails. */
+an_status dev_compile_begin(dev_program *p, diag *d)
 {
-    uint64_t most = (uint64_t)dev->lim.compiles, pace = (uint64_t)dev->lim.pace_ms * 1000000u, now = clock_ns();
+    device *dev = p->dev;
+    uint64_t used;
+    bool unpaced = ledger_unpaced(dev);
+    p->counted = ledger_take_compile(dev, &used);
     pthread_mutex_lock(&dev->mu);
-    uint64_t used = dev->budget_used;
-    if (dev->failed_ns && now - dev->failed_ns < pace) dev->st.unpaced++;
+    dev->st.unpaced += unpaced;
+    dev->st.compile_failures += !p->counted;
     pthread_mutex_unlock(&dev->mu);
-    if (!most || used < most) return AN_OK;
-    return dev_refuse(dev, ERR_BUDGET, NOWHERE, d, "%llu programs were compiled and the budget is %llu; reload weights, use the cache, or start over",
-                      (unsigned long long)used, (unsigned long long)most);
+    if (p->counted) return AN_OK;
+    ledger_outcome(dev, false);
+    return dev_refuse(dev, ERR_BUDGET, NOWHERE, d, "%llu programs were compiled%s and the budget is %lld; reload weights, use the cache, or start over",
+                      (unsigned long long)used, whose(dev), (long long)dev->lim.compiles);
 }
 
-void dev_compiled(dev_program *p, double ms, bool ok)
+static void give_compile(dev_program *p)
+{
+    if (p->counted) ledger_give_compile(p->dev);
+    p->counted = false;
+}
+
+void dev_compile_end(dev_program *p, double ms, bool ok)
 {
     device *dev = p->dev;
     pthread_mutex_lock(&dev->mu);
     dev->st.compile_ms += ms;
-    if (ok) {
-        dev->st.compiles++;
-        dev->budget_used++;
-        p->counted = true;
-        dev->failed_ns = 0;
-    } else dev->failed_ns = clock_ns();
+    if (ok) dev->st.compiles++;
+    else dev->st.compile_failures++;
     pthread_mutex_unlock(&dev->mu);
+    ledger_outcome(dev, ok);
+    if (!ok) give_compile(p);
 }
 
 static dev_program *program_make(device *dev)
@@ -244,6 +275,7 @@ static an_status program_done(dev_program *p, an_status st, dev_program **out)
 {
     device *dev = p->dev;
     if (st) {
+        if (dev->lim.reclaim) give_compile(p);
         dev->cls->drop(p);
         arena_free(&p->mem);
         free(p);
@@ -287,6 +319,7 @@ static void not_loaded(dev_program *p) /* dev->mu held */
 {
     if (!p->loaded) return;
     p->loaded = false;
+    ledger_give_load(p->dev);
     p->dev->st.loaded--;
     p->dev->st.image_bytes -= p->image_bytes;
 }
@@ -298,7 +331,7 @@ void program_unref(dev_program *p)
     not_loaded(p);
     LIST_CUT(dev->programs, p);
     dev->st.programs--;
-    if (p->counted && dev->lim.reclaim) dev->budget_used--;
+    if (dev->lim.reclaim) give_compile(p);
     dev->cls->drop(p);
     arena_free(&p->mem);
     free(p);
@@ -331,27 +364,44 @@ an_status dev_program_bytes(const dev_program *p, strbuf *out, diag *d)
     return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s has no program bytes", p->dev->name);
 }
 
+static an_status no_room(device *dev, uint64_t need, uint64_t held, diag *d)
+{
+    return dev_refuse(dev, ERR_NO_MEMORY, NOWHERE, d, "the program takes %llu bytes; %llu of the %llu the device addresses are taken", (unsigned long long)need,
+                      (unsigned long long)held, (unsigned long long)dev->lim.window_bytes);
+}
+
+/* The image, where the device addresses enough. What is known of its size is looked at before anything is taken. */
+static an_status load_image(dev_program *p, diag *d)
+{
+    device *dev = p->dev;
+    uint64_t room = (uint64_t)dev->lim.window_bytes, least = p->prog ? p->prog->scratch_bytes : 0;
+    pthread_mutex_lock(&dev->mu);
+    uint64_t held = dev->st.surface_bytes + dev->st.image_bytes;
+    pthread_mutex_unlock(&dev->mu);
+    uint64_t left = held < room ? room - held : 0;
+    if (room && least > left) return no_room(dev, least, held, d);
+    TRY(dev->cls->load(p, d));
+    if (!room || p->image_bytes <= left) return AN_OK;
+    uint64_t need = p->image_bytes;
+    dev->cls->unload(p);
+    return no_room(dev, need, held, d);
+}
+
 /* dev->build held */
 static an_status load(dev_program *p, diag *d)
 {
     device *dev = p->dev;
-    uint64_t most = (uint64_t)dev->lim.loaded, room = (uint64_t)dev->lim.window_bytes;
-    pthread_mutex_lock(&dev->mu);
-    uint64_t now = dev->st.loaded, held = dev->st.surface_bytes + dev->st.image_bytes;
-    pthread_mutex_unlock(&dev->mu);
+    uint64_t now, t0 = clock_ns();
     if (p->loaded) return dev_refuse(dev, ERR_BUSY, NOWHERE, d, "the program is loaded already");
     if (p->stats_mask && !dev->lim.stats) /* known by its outcome alone: the real system's words are not */
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "the program was made with statistics mask 0x%x and has no section for statistics; make it with 0", (unsigned)p->stats_mask);
-    if (most && now >= most)
-        return dev_refuse(dev, ERR_LOADED, NOWHERE, d, "%llu programs are loaded, %llu is the most; unload one", (unsigned long long)now,
-                          (unsigned long long)most);
-    uint64_t t0 = clock_ns();
-    TRY(dev->cls->load(p, d));
-    if (room && (held > room || p->image_bytes > room - held)) {
-        unsigned long long need = p->image_bytes;
-        dev->cls->unload(p);
-        return dev_refuse(dev, ERR_NO_MEMORY, NOWHERE, d, "the program takes %llu bytes; %llu of the %llu the device addresses are taken", need,
-                          (unsigned long long)held, (unsigned long long)room);
+    if (!ledger_take_load(dev, &now))
+        return dev_refuse(dev, ERR_LOADED, NOWHERE, d, "%llu programs are loaded%s, %lld is the most; unload one", (unsigned long long)now, whose(dev),
+                          (long long)dev->lim.loaded);
+    an_status st = load_image(p, d);
+    if (st) {
+        ledger_give_load(dev);
+        return st;
     }
     pthread_mutex_lock(&dev->mu);
     p->loaded = true;

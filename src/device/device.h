@@ -54,6 +54,9 @@ typedef struct {               /* zero means default */
     int fast_math;             /* cpu: engine.h image_options */
     const device_limit *limit; /* instead of the profile's */
     size_t n_limit;
+    /* soft: compiles and loaded programs are counted for the whole process, all devices of one chip together. A device with a
+     * limit of its own for them (compiles, reclaim, loaded), or with this set, counts for itself, as if in a process of its own */
+    bool own_budget;
     dev_cache *cache;          /* compiled programs; NULL: none. Must outlive the device */
     bool (*fault)(void *user, const char *where); /* tests: true makes that step fail for want of memory */
     void *user;
@@ -90,7 +93,9 @@ typedef struct {
 void device_error(device *dev, engine_error *out);
 
 typedef struct {
-    uint64_t compiles, cache_hits, cache_bad, unpaced;
+    uint64_t compiles, cache_hits, cache_bad;
+    uint64_t compile_failures, unpaced;          /* attempts that made no program; attempts sooner after one than limit pace_ms */
+    uint64_t budget_used;                        /* what counts against limit compiles now; of the whole process where devices share it */
     uint64_t loads, unloads, reloads;
     uint64_t dispatches, failed;
     uint64_t bytes_to_device, bytes_from_device; /* through surfaces, by the host */

@@ -5,6 +5,7 @@
  *   host.c     text to program to image: what soft and cpu share  soft.c cpu.c null.c  what tells the devices apart
  *   cache.c    compiled programs on disk and in memory          run.c      one program, once
  *   fault.c    engines that misbehave, for tests                 ports.c    is a kept program one of this text?
+ *   ledger.c   compiles and loads of a process
  *
  * Locks: dev->build serialises compile, load, unload, reload and free; dev->mu guards everything else and is never held while a
  * program is built or runs. build is taken first. */
@@ -41,6 +42,12 @@ extern const device_class device_soft, device_cpu, device_null;
 /* ---- handles ---- */
 typedef struct baked baked; /* weights.c */
 
+typedef struct {
+    uint64_t compiled;        /* that count against the budget */
+    uint64_t loaded;          /* now */
+    uint64_t failed_ns;       /* when the last compile failed; 0: it did not */
+} ledger;
+
 struct device {
     const device_class *cls;
     char name[40];
@@ -57,8 +64,7 @@ struct device {
     dev_program *programs;
     dev_surface *surfaces;
     dev_request *requests;
-    uint64_t budget_used;     /* compiles that count */
-    uint64_t failed_ns;       /* when the last compile failed; 0: never */
+    ledger own, *ledger;      /* the latter is the former, or the process's */
     engine_error err;
     device_stats st;
     pack_store *packs;        /* host devices: packed weights that programs share */
@@ -126,8 +132,8 @@ an_status dev_refuse(device *dev, dev_error e, loc at, diag *d, const char *fmt,
 an_status dev_refuse_as(device *dev, dev_error e, const diag *why, diag *d);
 void program_unref(dev_program *p); /* dev->mu held */
 bool dev_fault(device *dev, const char *where); /* a test wants this step to fail */
-an_status dev_budget(device *dev, diag *d);     /* may one more program be compiled? */
-void dev_compiled(dev_program *p, double ms, bool ok);
+an_status dev_compile_begin(dev_program *p, diag *d); /* every attempt; refused: the budget is spent, and there is no end */
+void dev_compile_end(dev_program *p, double ms, bool ok);
 void dev_lost(dev_program *p); /* a reload left it unloaded */
 
 /* ---- fault.c ---- */
@@ -158,6 +164,16 @@ an_status host_run(dev_program *p, const void *const *in, void *const *out, diag
 uint64_t host_digest(const dev_program *p);
 void host_drop(dev_program *p);
 an_status soft_judge(device *dev, const dev_source *src, diag *d); /* the chip's rules; soft.c */
+
+/* ---- ledger.c ---- */
+ledger *ledger_of_process(const chip *c); /* NULL: it has none */
+bool ledger_take_compile(device *dev, uint64_t *seen); /* false: *seen are all there may be */
+void ledger_give_compile(device *dev);
+bool ledger_take_load(device *dev, uint64_t *seen);
+void ledger_give_load(device *dev);
+uint64_t ledger_compiled(device *dev);
+bool ledger_unpaced(device *dev); /* sooner after a failure than the pace allows */
+void ledger_outcome(device *dev, bool ok); /* of a compile */
 
 /* ---- ports.c ---- */
 bool ports_match(const program *g, const mil_module *m);

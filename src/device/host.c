@@ -107,7 +107,6 @@ static dev_error error_of(const diag *why) { return why->st == AN_INPUT ? ERR_BA
 static an_status compile(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files, uint64_t mark, diag *d)
 {
     device *dev = p->dev;
-    TRY(dev_budget(dev, d));
     if (dev_spoil(dev, "compile")) return dev_refuse(dev, ERR_COMPILE, NOWHERE, d, "a failure that was asked for");
     if (dev->chip) TRY(soft_judge(dev, src, d));
     graph *g = NULL;
@@ -121,21 +120,39 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
     return why.st ? dev_refuse_as(dev, error_of(&why), &why, d) : AN_OK;
 }
 
+static void end_compile(dev_program *p, uint64_t t0, bool ok) { dev_compile_end(p, (double)(clock_ns() - t0) / 1e6, ok); }
+
+static an_status compile_counted(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files, uint64_t mark, diag *d)
+{
+    uint64_t t0 = clock_ns();
+    TRY(dev_compile_begin(p, d));
+    an_status st = compile(p, src, m, files, mark, d);
+    end_compile(p, t0, !st);
+    return st;
+}
+
+/* Text or weight files that cannot be read are an attempt to compile, too. */
+static an_status fail_early(dev_program *p, uint64_t t0, const diag *why, diag *d)
+{
+    TRY(dev_compile_begin(p, d));
+    end_compile(p, t0, false);
+    return dev_refuse_as(p->dev, ERR_BAD_MIL, why, d);
+}
+
 static an_status build_program(dev_program *p, const dev_source *src, lower_weights *files, diag *d)
 {
     device *dev = p->dev;
     mil_module *m = NULL;
     diag why = { 0 };
+    uint64_t t0 = clock_ns();
     if (dev_fault(dev, "parse")) return diag_nomem(d);
-    if (mil_parse(src->text, src->n_text, 0, &m, &why)) return dev_refuse_as(dev, ERR_BAD_MIL, &why, d);
+    if (mil_parse(src->text, src->n_text, 0, &m, &why)) return fail_early(p, t0, &why, d);
     dev_key key = source_key(dev, src);
     bool keep = dev->opt.cache && (src->weights.record || weights_identity(m, files, &key));
     if (src->weights.record) key = key_mix(key, "handed", 6); /* compiled without looking at weights */
     an_status st = keep ? from_cache(p, key, m, d) : AN_OK;
     if (!st && !p->prog) {
-        uint64_t t0 = clock_ns();
-        st = compile(p, src, m, files, keep ? mark_of(key) : 0, d);
-        dev_compiled(p, (double)(clock_ns() - t0) / 1e6, !st);
+        st = compile_counted(p, src, m, files, keep ? mark_of(key) : 0, d);
         if (!st && keep) to_cache(p, key);
     }
     mil_free(m);
@@ -154,8 +171,9 @@ an_status host_build(dev_program *p, const dev_source *src, diag *d)
 {
     lower_weights *files;
     diag why = { 0 };
+    uint64_t t0 = clock_ns();
     if (dev_fault(p->dev, "weight files")) return diag_nomem(d);
-    if (weights_open(&src->weights, &files, &why)) return dev_refuse_as(p->dev, ERR_BAD_MIL, &why, d);
+    if (weights_open(&src->weights, &files, &why)) return fail_early(p, t0, &why, d);
     an_status st = build_program(p, src, files, d);
     if (!st) return finish(p, &src->weights, files, d);
     lower_weights_close(files);

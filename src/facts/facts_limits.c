@@ -22,7 +22,7 @@ an_status fact_caps(fx *f)
     device *dev = NULL;
     snprintf(name, sizeof name, "soft:%s", fx_chip(f, 0));
     device_limit many[] = { { "compiles", 0 } }; /* the compile budget would end it sooner */
-    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .limit = many, .n_limit = 1 }, f->d));
+    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true, .limit = many, .n_limit = 1 }, f->d));
     const char *text = relu_text(f);
     dev_program *p[MOST] = { NULL };
     dev_surface *s[2] = { NULL };
@@ -113,7 +113,7 @@ an_status fact_submitters(fx *f)
     char name[40];
     device *dev = NULL;
     snprintf(name, sizeof name, "soft:%s", fx_chip(f, 0));
-    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .spoil = watch, .spoiler = &o }, f->d));
+    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true, .spoil = watch, .spoiler = &o }, f->d));
     an_status st = AN_OK;
     for (int k = 0; !st && k < N; k++) {
         dev_program *p;
@@ -156,7 +156,7 @@ an_status fact_unentitled(fx *f)
         dev_request *r = NULL;
         diag refused = { 0 };
         device_limit lim = { "chaining", held };
-        TRY(device_open(&dev, name, &(device_options){ .threads = 1, .limit = &lim, .n_limit = 1 }, f->d));
+        TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true, .limit = &lim, .n_limit = 1 }, f->d));
         an_status st = load_one(f, dev, text, &p, f->d);
         if (!st) st = dev_surface_new(dev, dev_program_surface_bytes(p, DEV_INPUT), &s, f->d);
         if (!st) st = dev_request_new(p, &r, f->d);
@@ -184,7 +184,7 @@ an_status fact_stats_mask(fx *f)
         device *dev = NULL;
         dev_program *p = NULL;
         diag d = { 0 };
-        TRY(device_open(&dev, name, &(device_options){ .threads = 1 }, f->d));
+        TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true }, f->d));
         got[mask][0] = !device_compile(dev, &(dev_source){ .text = text, .n_text = strlen(text), .file = f->row->id, .stats_mask = mask }, &p, &d);
         got[mask][1] = got[mask][0] && !dev_program_load(p, &d);
         device_close(dev);

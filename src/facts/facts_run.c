@@ -44,7 +44,7 @@ static an_status make(fx *f, fx_prog *g, const char *chip, const char *text, con
     if (!name) return diag_nomem(f->d);
     dev_blob file = { .path = WEIGHTS, .bytes = blob ? blob->at : NULL, .n = blob ? blob->n : 0 };
     dev_source src = { .text = text, .n_text = strlen(text), .file = f->row->id, .weights = { .blob = &file, .n_blob = blob ? 1 : 0 } };
-    TRY(device_open(&g->dev, name, &(device_options){ .threads = 1 }, f->d));
+    TRY(device_open(&g->dev, name, &(device_options){ .threads = 1, .own_budget = true }, f->d));
     TRY(device_compile(g->dev, &src, &g->p, f->d));
     TRY(dev_program_load(g->p, f->d));
     TRY(dev_request_new(g->p, &g->r, f->d));

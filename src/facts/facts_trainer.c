@@ -213,7 +213,7 @@ static an_status train_digits(fx *f, const char *chip_, const digits *k, train_r
 {
     char engine[16];
     snprintf(engine, sizeof engine, "soft:%s", chip_);
-    return train_run(&(train_run_options){ .model = "digits", .engine = engine, .batch = k->batch, .steps = k->steps, .loss_scale = k->scale, .lr = k->lr, .seed = 1,
+    return train_run(&(train_run_options){ .model = "digits", .engine = engine, .device.own_budget = true, .batch = k->batch, .steps = k->steps, .loss_scale = k->scale, .lr = k->lr, .seed = 1,
                      .every = k->every ? k->every : -1, .final_test = 1000 }, r, NULL, f->d);
 }
 

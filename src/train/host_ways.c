@@ -42,7 +42,7 @@ static bool restart_spent(const host *h)
     if (!lim->compiles) return false;
     device_get_stats(h->p->o.dev, &s);
     /* where freeing gives a compile back, the round before the next one does */
-    int64_t used = lim->reclaim ? (int64_t)s.programs - baked(h) : (int64_t)s.compiles;
+    int64_t used = lim->reclaim ? (int64_t)s.programs - baked(h) : (int64_t)s.budget_used;
     return used + baked(h) > lim->compiles;
 }
 

@@ -349,7 +349,7 @@ static void compile_on(dev_cache *c, made x, bool *kept, double *y0, uint64_t *b
     dev_program *p;
     strbuf w = weight_file(2, 0);
     dev_blob blob[2] = { { WEIGHT_PATH, w.at, w.n }, { OTHER_WEIGHT, w.at, w.n } };
-    assert_ok(device_open(&dev, x.engine, &(device_options){ .threads = 1, .cache = c }, &d), d);
+    assert_ok(device_open(&dev, x.engine, &(device_options){ .threads = 1, .cache = c, .own_budget = true }, &d), d);
     dev_source src = { .text = x.text, .n_text = strlen(x.text), .weights = { .blob = blob, .n_blob = strstr(x.text, OTHER_WEIGHT) ? 2 : 1 } };
     assert_ok(device_compile(dev, &src, &p, &d), d);
     *kept = dev_program_from_cache(p);

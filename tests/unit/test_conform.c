@@ -1,16 +1,18 @@
 /* test_conform: what every device must do, run against each device string (conform.h lists them); what it must do when something fails
  * is in test_conform_fail.c. It knows the device interface and nothing behind it. */
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
 #include "conform.h"
 
+/* Every device counts for itself, as the rows of the suite are no parts of one program; process_loads and process_compiles are about the others. */
 static device *open_with(void **state, const device_limit *limit, size_t n)
 {
     device *dev;
     diag d = { 0 };
-    assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 2, .limit = limit, .n_limit = n }, &d), d);
+    assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 2, .own_budget = true, .limit = limit, .n_limit = n }, &d), d);
     return dev;
 }
 #define OPEN(state) open_with(state, NULL, 0)
@@ -751,6 +753,128 @@ static void published_limits(void **state)
     device_close(dev); /* takes them along */
 }
 
+typedef struct {
+    device *dev;
+    dev_program *p[140];
+    int n;
+} spender;
+
+static void *spend(void *user)
+{
+    spender *x = user;
+    diag d = { 0 };
+    while (x->n < 140 && !try_compile(x->dev, STATE_TEXT, &x->p[x->n], &d)) x->n++;
+    return NULL;
+}
+
+/* Programs that come from the cache cost no compile, and are loaded all the same. */
+static void process_loads(void **state)
+{
+    enum { MOST = 128 };
+    diag d = { 0 };
+    dev_cache *cache;
+    device *dev[2];
+    dev_program *p[MOST], *q;
+    assert_ok(dev_cache_open(&cache, &(dev_cache_options){ .memory_only = true }, &d), d);
+    for (int i = 0; i < 2; i++) assert_ok(device_open(&dev[i], name_of(state), &(device_options){ .threads = 1, .cache = cache }, &d), d);
+    for (int i = 0; i < MOST; i++) p[i] = must_compile(dev[i % 2], STATE_TEXT, NULL);
+    assert_ok(try_compile(dev[1], STATE_TEXT, &q, &d), d);
+    if (device_is_plain(dev[0])) assert_ok(dev_program_load(q, &d), d);
+    else {
+        assert_refused(dev[1], dev_program_load(q, &d), AN_UNSUPPORTED, &d, 5, 0, "128 programs are loaded in this process, 128 is the most");
+        dev_program_free(p[0]);
+        p[0] = NULL;
+        d = (diag){ 0 };
+        assert_ok(dev_program_load(q, &d), d);
+    }
+    for (int i = 0; i < MOST; i++) dev_program_free(p[i]);
+    dev_program_free(q);
+    for (int i = 0; i < 2; i++) close_clean(dev[i]);
+    dev_cache_close(cache);
+}
+
+/* What the profile grants is granted to a process: however many devices it opens, from however many threads. */
+static void process_compiles(void **state)
+{
+    enum { DEVICES = 3 };
+    diag d = { 0 };
+    spender x[DEVICES] = { { 0 } };
+    pthread_t id[DEVICES];
+    device_stats before, st;
+    for (int i = 0; i < DEVICES; i++) assert_ok(device_open(&x[i].dev, name_of(state), &(device_options){ .threads = 1 }, &d), d);
+    bool plain = device_is_plain(x[0].dev);
+    device_get_stats(x[0].dev, &before); /* another row may have spent some */
+    for (int i = 0; i < DEVICES; i++) assert_int_equal(pthread_create(&id[i], NULL, spend, &x[i]), 0);
+    int sum = (int)before.budget_used;
+    for (int i = 0; i < DEVICES; i++) {
+        pthread_join(id[i], NULL);
+        sum += x[i].n;
+    }
+    assert_int_equal(sum, plain ? DEVICES * 140 : 119);
+    for (int i = 0; i < DEVICES; i++) {
+        device_get_stats(x[i].dev, &st);
+        assert_int_equal(st.compiles, x[i].n);
+        assert_int_equal(st.budget_used, plain ? 140 : 119);
+        device_close(x[i].dev);
+    }
+    if (plain) return;
+    dev_program *q; /* closing gives nothing back; a device with a budget of its own has it still */
+    device *dev;
+    assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 1 }, &d), d);
+    assert_refused(dev, try_compile(dev, STATE_TEXT, &q, &d), AN_UNSUPPORTED, &d, 1, 0, "119 programs were compiled in this process and the budget is 119");
+    close_clean(dev);
+    d = (diag){ 0 };
+    dev = OPEN(state);
+    assert_ok(try_compile(dev, STATE_TEXT, &q, &d), d);
+    device_close(dev);
+    assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 1, .limit = &(device_limit){ "compiles", 1 }, .n_limit = 1 }, &d), d);
+    assert_ok(try_compile(dev, STATE_TEXT, &q, &d), d);
+    device_close(dev);
+}
+
+/* A compile soon after one that failed is counted, whatever made that one fail. */
+static void pacing(void **state)
+{
+    static const char *const bad_type = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"
+                                                 "tensor<fp16, [1, 9, 1, 32]> y = add(x = x, y = x)[name = string(\"y\")];\n} -> (y);\n}\n";
+    static const char *const bad[] = { "no text at all", bad_type };
+    device *dev = OPEN_LIMITS(state, { "pace_ms", 600000 });
+    device_stats st;
+    diag d = { 0 };
+    dev_program *p, *q;
+    for (int k = 0; k < (int)COUNT(bad); k++) {
+        assert_int_equal(try_compile(dev, bad[k], &p, &(diag){ 0 }), AN_INPUT);
+        device_get_stats(dev, &st);
+        assert_int_equal(st.compile_failures, 1 + k);
+        assert_int_equal(st.unpaced, k);
+    }
+    uint64_t fails = 2;
+    if (device_computes(dev)) { /* a weight file given twice */
+        dev_blob twice[2] = { { WEIGHT_PATH, "", 0 }, { WEIGHT_PATH, "", 0 } };
+        dev_source src = { .text = CONV_TEXT, .n_text = strlen(CONV_TEXT), .weights = { .blob = twice, .n_blob = 2 } };
+        assert_int_equal(device_compile(dev, &src, &p, &(diag){ 0 }), AN_INPUT);
+        fails++;
+    }
+    assert_ok(try_compile(dev, STATE_TEXT, &p, &d), d);
+    assert_ok(try_compile(dev, STATE_TEXT, &q, &d), d); /* the one before it went well */
+    device_get_stats(dev, &st);
+    assert_int_equal(st.compile_failures, fails);
+    assert_int_equal(st.unpaced, fails);
+    assert_int_equal(st.compiles, 2);
+    assert_int_equal(st.budget_used, 2); /* what failed gave its compile back */
+    dev_program_free(p);
+    dev_program_free(q);
+    close_clean(dev);
+    dev = OPEN_LIMITS(state, { "pace_ms", 1 });
+    assert_int_equal(try_compile(dev, bad[0], &p, &(diag){ 0 }), AN_INPUT);
+    nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+    assert_ok(try_compile(dev, STATE_TEXT, &p, &d), d);
+    device_get_stats(dev, &st);
+    assert_int_equal(st.unpaced, 0);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
 static void life(void **state)
 {
     device *dev = OPEN(state);
@@ -874,7 +998,7 @@ static uint64_t run_hash(const char *name, int n_threads)
 {
     device *dev;
     diag d = { 0 };
-    assert_ok(device_open(&dev, name, &(device_options){ .threads = n_threads }, &d), d);
+    assert_ok(device_open(&dev, name, &(device_options){ .threads = n_threads, .own_budget = true }, &d), d);
     strbuf w = weight_file(0.7, 0.113);
     dev_program *p = must_compile(dev, CONV_TEXT, &w);
     bound b = must_bind(dev, p);
@@ -908,7 +1032,7 @@ static void determinism(void **state)
 static const conform_row suite[] = {
     ROW(opening),       ROW(compile_and_run), ROW(binding), ROW(sizes),       ROW(packed),   ROW(rows),    ROW(compile_errors),
     ROW(weight_errors), ROW(baked_weights),   ROW(weight_folder), ROW(accumulator), ROW(ring), ROW(alias_rules), ROW(unentitled), ROW(statistics), ROW(queueing),
-    ROW(threads),       ROW(limits),          ROW(published_limits), ROW(life), ROW(adopting), ROW(caching), ROW(determinism),
+    ROW(threads),       ROW(limits),          ROW(published_limits), ROW(process_loads), ROW(process_compiles), ROW(pacing), ROW(life), ROW(adopting), ROW(caching), ROW(determinism),
 };
 
 int main(void) { return conform_main("conform", suite, COUNT(suite)); }

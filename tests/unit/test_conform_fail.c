@@ -54,7 +54,7 @@ static void failures(void **state)
             fault f = { .left = k };
             device *dev = NULL;
             diag d = { 0 };
-            device_options o = { .threads = 2, .fault = fail_at, .user = &f, .cache = with_cache ? cache : NULL };
+            device_options o = { .threads = 2, .fault = fail_at, .user = &f, .own_budget = true, .cache = with_cache ? cache : NULL };
             an_status st = device_open(&dev, name_of(state), &o, &d);
             if (!st) st = scenario(dev, &w, &w3, &d);
             else assert_null(dev);

@@ -20,7 +20,7 @@ static rig open_rig(const char *engine, const char *way)
     rig r;
     diag d = { 0 };
     model_config c = small(2);
-    assert_ok(device_open(&r.dev, engine, NULL, &d), d);
+    assert_ok(device_open(&r.dev, engine, &(device_options){ .own_budget = true }, &d), d);
     pipe_options o = { .pipeline = way, .dev = r.dev, .config = &c, .batch = B,
                        .train = { .optimizer = "adamw", .beta2 = 0.95, .eps = 1e-3, .decay = 0.1, .clip = 1 } };
     if (!device_is_plain(r.dev)) o.train.state = TRAIN_HALVES, o.train.loss_scale = 16, o.train.dynamic_scale = true;

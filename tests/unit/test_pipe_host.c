@@ -70,7 +70,7 @@ static void open_rig(rig *r, const setup *s)
     if (s->compiles) limit[n++] = (device_limit){ "compiles", s->compiles };
     if (s->row_bytes) limit[n++] = (device_limit){ "row_bytes", s->row_bytes };
     assert_ok(pool_make(&r->pool, 2, &d), d);
-    device_options o = { .pool = r->pool, .limit = limit, .n_limit = n, .spoil = spoil, .spoiler = &r->t };
+    device_options o = { .pool = r->pool, .own_budget = true, .limit = limit, .n_limit = n, .spoil = spoil, .spoiler = &r->t };
     assert_ok(device_open(&r->dev, s->engine, &o, &d), d);
     pipe_options po = { .pipeline = s->way, .dev = r->dev, .pool = r->pool, .config = &c, .batch = B, .on_event = event, .user = &r->t,
                         .train = { .optimizer = s->optimizer ? s->optimizer : "adamw", .beta2 = 0.95, .eps = 1e-3, .decay = 0.1, .clip = 1, .accum = s->accum, .warn = warn, .user = &r->t } };

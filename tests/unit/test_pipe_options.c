@@ -24,7 +24,7 @@ static rig open_limited(const char *engine, const char *way, const model_config 
 {
     rig r;
     diag d = { 0 };
-    assert_ok(device_open(&r.dev, engine, &(device_options){ .threads = 2, .limit = limit, .n_limit = n_limit }, &d), d);
+    assert_ok(device_open(&r.dev, engine, &(device_options){ .threads = 2, .own_budget = true, .limit = limit, .n_limit = n_limit }, &d), d);
     pipe_options o = { .pipeline = way, .dev = r.dev, .config = c, .batch = B, .recompute = recompute, .train = { .optimizer = optimizer, .beta2 = 0.95, .eps = 1e-3, .warn = warn } };
     if (!device_is_plain(r.dev)) o.train.state = TRAIN_HALVES, o.train.loss_scale = 16, o.train.dynamic_scale = true;
     assert_ok(pipe_open(&r.p, &o, &d), d);
