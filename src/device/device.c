@@ -112,7 +112,9 @@ void device_limits_print(strbuf *b, const char *format)
 {
     bool json = !strcmp(format, "json"), markdown = !strcmp(format, "markdown");
     if (markdown)
-        sb_puts(b, "# Device limits\n\nPrinted from `src/device/limits.def`. 0 is no limit; COLUMN takes the chip's own value (`anneal targets`).\n\n"
+        sb_puts(b, "# Device limits\n\nPrinted from `src/device/limits.def`. 0 is no limit; COLUMN takes the chip's own value (`anneal targets`).\n"
+                   "On every device a tensor, the scratch memory of a program, and all it holds together take at most 1 TiB (`ENGINE_MOST_BYTES` of "
+                   "`src/engine/engine.h`): text or program bytes that want more are bad input.\n\n"
                    "| limit | soft | cpu, null | what | evidence |\n|---|---|---|---|---|\n");
     for (size_t i = 0; i < COUNT(limit_rows); i++) {
         if (json) {

@@ -5,7 +5,7 @@
  *   host.c     text to program to image: what soft and cpu share  soft.c cpu.c null.c  what tells the devices apart
  *   cache.c    compiled programs on disk and in memory          run.c      one program, once
  *   fault.c    engines that misbehave, for tests                 ports.c    is a kept program one of this text?
- *   ledger.c   compiles and loads of a process
+ *   ledger.c   compiles and loads of a process                   fits.c     tensors no machine holds
  *
  * Locks: dev->build serialises compile, load, unload, reload and free; dev->mu guards everything else and is never held while a
  * program is built or runs. build is taken first. */
@@ -164,6 +164,9 @@ an_status host_run(dev_program *p, const void *const *in, void *const *out, diag
 uint64_t host_digest(const dev_program *p);
 void host_drop(dev_program *p);
 an_status soft_judge(device *dev, const dev_source *src, diag *d); /* the chip's rules; soft.c */
+
+/* ---- fits.c ---- */
+an_status graph_fits(const graph *g, diag *d) MUST_CHECK;
 
 /* ---- ledger.c ---- */
 ledger *ledger_of_process(const chip *c); /* NULL: it has none */

@@ -115,7 +115,10 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
     lower_in in = { .weights = handed ? NULL : files, .need_weights = !handed };
     codegen_options o = { .num = &dev->num, .target = target_of(dev), .key = mark, .level = 1, .separate = src->separate, .bf16 = multiplies_bf16(dev) && !src->separate };
     if (dev_fault(dev, "lower") || dev_fault(dev, "codegen")) diag_nomem(&why);
-    else if (!lower_from_mil(m, &in, &g, &why) && codegen_program(g, &o, &p->prog, &why)) p->prog = NULL;
+    else if (!lower_from_mil(m, &in, &g, &why) && !graph_fits(g, &why) && !codegen_program(g, &o, &p->prog, &why) && program_fits(p->prog, &why)) {
+        program_free(p->prog);
+        p->prog = NULL;
+    }
     graph_free(g);
     return why.st ? dev_refuse_as(dev, error_of(&why), &why, d) : AN_OK;
 }

@@ -57,7 +57,7 @@ static an_status null_build(dev_program *p, const dev_source *src, diag *d)
     TRY(dev_compile_begin(p, d));
     uint64_t t0 = clock_ns();
     if (dev_fault(p->dev, "parse")) diag_nomem(&why);
-    else if (!mil_parse(src->text, src->n_text, 0, &m, &why) && !lower_from_mil(m, NULL, &g, &why) && take_ports(p, g, &why)) { /* why says it */ }
+    else if (!mil_parse(src->text, src->n_text, 0, &m, &why) && !lower_from_mil(m, NULL, &g, &why) && !graph_fits(g, &why) && take_ports(p, g, &why)) { /* why says it */ }
     graph_free(g);
     mil_free(m);
     dev_compile_end(p, (double)(clock_ns() - t0) / 1e6, !why.st);

@@ -7,8 +7,6 @@
 #include "engine/engine_int.h"
 #include "engine/program_int.h"
 
-static const uint64_t MOST_BYTES = (uint64_t)1 << 47; /* of one block of memory: an address space's worth */
-
 static an_status bad(diag *d, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static an_status bad(diag *d, const char *fmt, ...)
 {
@@ -35,6 +33,29 @@ static an_status check_numerics(const numerics *n, diag *d)
 
 static bool storable(dtype t) { return t > DT_NONE && t < DT_COUNT && t != DT_STRING; }
 
+static const char TOO_MUCH[] = "more than the 1 TiB (1099511627776 bytes) that can be had";
+
+/* A tensor as its reader knows it: a port by name, anything else by number. */
+static const char *tensor_name(const program *p, size_t i, char *out, size_t room)
+{
+    const eport *at[2] = { p->inputs.at, p->outputs.at };
+    const size_t n[2] = { p->inputs.n, p->outputs.n };
+    snprintf(out, room, "tensor %zu", i);
+    for (int side = 0; side < 2; side++)
+        for (size_t k = 0; k < n[side]; k++)
+            if (at[side][k].tensor == i && at[side][k].name) snprintf(out, room, "%s \"%.60s\"", side ? "output" : "input", at[side][k].name);
+    return out;
+}
+
+static an_status too_large(const program *p, size_t i, diag *d)
+{
+    char name[80];
+    uint64_t bytes;
+    tensor_name(p, i, name, sizeof name);
+    if (!et_bytes(&p->tensors.at[i], &bytes)) return bad(d, "%s takes more bytes than 64 bits count, %s", name, TOO_MUCH);
+    return bad(d, "%s takes %" PRIu64 " bytes, %s", name, bytes, TOO_MUCH);
+}
+
 static an_status check_shape(const program *p, size_t i, diag *d)
 {
     const etensor *t = &p->tensors.at[i];
@@ -43,7 +64,7 @@ static an_status check_shape(const program *p, size_t i, diag *d)
     for (int k = 0; k < t->rank; k++)
         if (t->dim[k] < 1) return bad(d, "tensor %zu has extent %" PRId64 " on axis %d, wanted at least 1", i, t->dim[k], k);
     uint64_t bytes;
-    if (!et_bytes(t, &bytes) || bytes > MOST_BYTES) return bad(d, "tensor %zu is too large to exist", i);
+    if (!et_bytes(t, &bytes) || bytes > ENGINE_MOST_BYTES) return too_large(p, i, d);
     return AN_OK;
 }
 
@@ -51,7 +72,7 @@ static an_status check_place(const program *p, size_t i, diag *d)
 {
     const etensor *t = &p->tensors.at[i];
     uint64_t bytes, room = 0;
-    if (!et_bytes(t, &bytes)) return bad(d, "tensor %zu is too large to exist", i);
+    if (!et_bytes(t, &bytes)) return too_large(p, i, d);
     int unit = MAX(1, dtype_bits(t->dt) / 8);
     if (t->offset % (uint64_t)unit) return bad(d, "tensor %zu begins at byte %" PRIu64 ", not a multiple of its %d-byte elements", i, t->offset, unit);
     const char *where = "";
@@ -110,7 +131,8 @@ static an_status check_source(const program *p, size_t k, int i, diag *d)
     uint64_t bytes;
     for (int a = 0; a < s->rank; a++)
         if ((as.dim[a] = s->dim[a]) < 1) return bad(d, "source %d of constant %zu has extent %" PRId64, i, k, s->dim[a]);
-    if (!et_bytes(&as, &bytes) || bytes > MOST_BYTES) return bad(d, "source %d of constant %zu is too large to exist", i, k);
+    if (!et_bytes(&as, &bytes)) return bad(d, "source %d of constant %zu takes more bytes than 64 bits count, %s", i, k, TOO_MUCH);
+    if (bytes > ENGINE_MOST_BYTES) return bad(d, "source %d of constant %zu takes %" PRIu64 " bytes, %s", i, k, bytes, TOO_MUCH);
     if (bytes != s->bytes) return bad(d, "source %d of constant %zu has %" PRIu64 " bytes, its shape needs %" PRIu64, i, k, s->bytes, bytes);
     if (s->path) return s->path[0] ? AN_OK : bad(d, "source %d of constant %zu has an empty path", i, k);
     if (s->offset > p->n_data || bytes > p->n_data - s->offset)
@@ -248,18 +270,33 @@ static an_status check_encoding(const program *p, size_t index, diag *d)
     return AN_OK;
 }
 
+an_status program_fits(const program *p, diag *d)
+{
+    uint64_t sum = p->scratch_bytes, bytes;
+    if (sum > ENGINE_MOST_BYTES) return bad(d, "scratch memory takes %" PRIu64 " bytes, %s", sum, TOO_MUCH);
+    for (size_t i = 0; i < p->tensors.n; i++)
+        if (!et_bytes(&p->tensors.at[i], &bytes) || bytes > ENGINE_MOST_BYTES) return too_large(p, i, d);
+    size_t n_in = p->inputs.n, n_port = n_in + p->outputs.n;
+    for (size_t i = 0; i < n_port + p->consts.n; i++) { /* each a tensor of the size just seen, so that the sum stays in range */
+        uint32_t t = i < n_in ? p->inputs.at[i].tensor : i < n_port ? p->outputs.at[i - n_in].tensor : p->consts.at[i - n_port].tensor;
+        if (et_bytes(&p->tensors.at[t], &bytes)) sum += bytes;
+        if (sum > ENGINE_MOST_BYTES) return bad(d, "scratch memory, ports and constants take %" PRIu64 " bytes together, %s", sum, TOO_MUCH);
+    }
+    return AN_OK;
+}
+
 an_status program_check(const program *p, diag *d)
 {
     if (!p->title || !p->target) return bad(d, "it has no title or no target");
     if (p->tensors.n > UINT32_MAX || p->consts.n > UINT32_MAX || p->insns.n > UINT32_MAX || p->inputs.n > UINT32_MAX || p->outputs.n > UINT32_MAX)
         return bad(d, "more than 2^32 entries of one kind");
-    if (p->scratch_bytes > MOST_BYTES) return bad(d, "it wants %" PRIu64 " bytes of scratch memory", p->scratch_bytes);
     TRY(check_numerics(&p->num, d));
     for (size_t i = 0; i < p->tensors.n; i++) TRY(check_shape(p, i, d));
     for (size_t i = 0; i < p->tensors.n; i++) TRY(check_place(p, i, d));
     TRY(check_ports(p, p->inputs.at, p->inputs.n, SPACE_INPUT, d));
     TRY(check_ports(p, p->outputs.at, p->outputs.n, SPACE_OUTPUT, d));
     for (size_t k = 0; k < p->consts.n; k++) TRY(check_const(p, k, d));
+    TRY(program_fits(p, d));
     for (size_t i = 0; i < p->insns.n; i++) {
         TRY(check_encoding(p, i, d));
         TRY(check_insn(p, i, d));

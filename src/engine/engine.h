@@ -107,11 +107,15 @@ typedef struct program {
 
 /* ---- container ---- */
 enum { PROGRAM_VERSION = 13 };
+/* The most bytes a tensor, the scratch memory, and all a program holds together may take: 1 TiB, more than a machine of this kind has.
+ * Whoever asks for more gives bad input; less than that and not to be had is a lack of memory. */
+#define ENGINE_MOST_BYTES ((uint64_t)1 << 40)
 bool program_is(const void *bytes, size_t n); /* they begin as one does */
 an_status program_encode(const program *p, strbuf *out, diag *d) MUST_CHECK;
 /* Bytes are copied. Everything is checked: checksum, version, counts, tensor numbers, shapes, sizes, chains, ports. */
 an_status program_decode(const void *bytes, size_t n, program **out, diag *d) MUST_CHECK;
 an_status program_check(const program *p, diag *d) MUST_CHECK; /* what decode checks of a program in memory */
+an_status program_fits(const program *p, diag *d) MUST_CHECK;  /* its part about ENGINE_MOST_BYTES, for a program whose numbers are in range */
 program *program_new(const char *title, const char *target, const numerics *num); /* empty; NULL: no memory */
 void program_free(program *p); /* NULL is fine */
 void program_print(const program *p, strbuf *b); /* disassembly */

@@ -337,6 +337,92 @@ static void native_state(void **state)
     arena_free(&mem);
 }
 
+/* ---- sizes that no machine has ---- */
+
+#define BIG "tensor<fp16, [1, 2000000, 1, 4000000]>"
+
+static void absurd_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } rows[] = {
+        { MIL_HEAD "func main<ios18>(" BIG " x) {\n" BIG " y = relu(x = x)[name = string(\"y\")];\n} -> (y);\n}\n",
+          "x is fp16[1, 2000000, 1, 4000000] and takes 16000000000000 bytes, more than the 1 TiB (1099511627776 bytes)" },
+        { MIL_HEAD "func main<ios18>(tensor<fp16, [1, 2, 1, 4]> x) {\n"
+                   "tensor<int32, [4]> r = const()[name = string(\"r\"), val = tensor<int32, [4]>([1, 1000000, 1, 1000000])];\n"
+                   "tensor<int32, [1]> ax = const()[name = string(\"ax\"), val = tensor<int32, [1]>([-1])];\n"
+                   "bool kd = const()[name = string(\"kd\"), val = bool(true)];\n" BIG " big = tile(reps = r, x = x)[name = string(\"big\")];\n"
+                   "tensor<fp16, [1, 2000000, 1, 1]> y = reduce_sum(axes = ax, keep_dims = kd, x = big)[name = string(\"y\")];\n} -> (y);\n}\n",
+          "big is fp16[1, 2000000, 1, 4000000] and takes 16000000000000 bytes" },
+    };
+    static const char *const engines[] = { "cpu", "null" };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (size_t k = 0; k < COUNT(engines); k++) {
+            arena mem = { 0 };
+            dev_tensors out = { 0 };
+            diag d = { 0 };
+            an_status st = once(engines[k], rows[i].text, NULL, 0, NULL, 0, &mem, &out, &d);
+            if (st != AN_INPUT || !strstr(d.msg, rows[i].words)) fail_msg("row %zu on %s: status %d, %s", i, engines[k], st, d.msg);
+            arena_free(&mem);
+        }
+    /* each tensor could be had, all together could not */
+    static const char sum[] = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 600000, 1, 600000]> a) {\n"
+                                       "tensor<fp16, [1, 600000, 1, 600000]> y = relu(x = a)[name = string(\"y\")];\n} -> (y);\n}\n";
+    arena mem = { 0 };
+    dev_tensors out = { 0 };
+    diag d = { 0 };
+    assert_int_equal(once("cpu", sum, NULL, 0, NULL, 0, &mem, &out, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "1440000000000 bytes together"));
+    arena_free(&mem);
+}
+
+/* The program with another size of scratch memory, and a checksum that is right again. */
+static void set_scratch(strbuf *b, uint64_t bytes)
+{
+    enum { HEADER = 32, SEED = 0x616e };
+    unsigned char *p = (unsigned char *)b->at;
+    size_t at = HEADER;
+    at += 4 + (size_t)p[at]; /* title */
+    at += 4 + (size_t)p[at]; /* target */
+    uint64_t sum;
+    for (int i = 0; i < 8; i++) p[at + 8 + (size_t)i] = (unsigned char)(bytes >> 8 * i);
+    sum = hash_bytes(p + HEADER, b->n - HEADER, SEED);
+    for (int i = 0; i < 8; i++) p[24 + i] = (unsigned char)(sum >> 8 * i);
+}
+
+static void absurd_program(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *engine;
+        uint64_t scratch;
+        an_status st;
+        const char *words;
+    } rows[] = {
+        { "cpu", 140000000000000, AN_INPUT, "scratch memory takes 140000000000000 bytes, more than the 1 TiB (1099511627776 bytes)" },
+        { "soft:m1", 140000000000000, AN_INPUT, "scratch memory takes 140000000000000 bytes, more than the 1 TiB (1099511627776 bytes)" },
+        { "soft:m1", 900000000000, AN_UNSUPPORTED, "the program takes 900000000000 bytes; 0 of the 3758096384 the device addresses are taken" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        device *dev;
+        diag d = { 0 };
+        strbuf b = { 0 };
+        device_limit open = { "open_images", 1 };
+        assert_ok(device_open(&dev, rows[i].engine, &(device_options){ .threads = 1, .limit = &open, .n_limit = 1 }, &d), d);
+        dev_program *p = must_compile(dev, STATE_TEXT, NULL), *q;
+        assert_ok(dev_program_bytes(p, &b, &d), d);
+        dev_program_free(p);
+        set_scratch(&b, rows[i].scratch);
+        an_status st = device_adopt(dev, b.at, b.n, NULL, &q, &d);
+        if (!st) st = dev_program_load(q, &d);
+        if (st != rows[i].st || !strstr(d.msg, rows[i].words)) fail_msg("row %zu: status %d, %s", i, st, d.msg);
+        dev_program_free(q);
+        sb_free(&b);
+        close_clean(dev);
+    }
+}
+
 /* ---- a device and its cache on disk ---- */
 
 static void disk_cache(void **state)
@@ -392,6 +478,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
+        cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

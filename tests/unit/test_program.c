@@ -177,6 +177,13 @@ static void malice_is_harmless(void **s)
 
 /* ---- one wrong thing at a time, and a word of the message it must give ---- */
 
+static void grow(program *p, uint32_t tensor, uint64_t *bytes, int64_t elems)
+{
+    p->tensors.at[tensor].rank = 1;
+    p->tensors.at[tensor].dim[0] = elems;
+    *bytes = (uint64_t)elems * 2; /* fp16 */
+}
+
 static void spoil(prog *g, int what)
 {
     program *p = g->p;
@@ -219,6 +226,11 @@ static void spoil(prog *g, int what)
     case 33: p->outputs.at[0].name = ""; break;
     case 34: p->consts.at[0].kind = CK_COUNT; break;
     case 35: p->tensors.at[2].slot = 7; break;
+    case 36: p->scratch_bytes = 140000000000000; break;
+    case 37: grow(p, p->outputs.at[0].tensor, &p->outputs.at[0].bytes, 8000000000000); break;
+    case 38: /* each could be had, both could not */
+        p->scratch_bytes = ENGINE_MOST_BYTES;
+        break;
     default: break;
     }
 }
@@ -226,11 +238,14 @@ static void spoil(prog *g, int what)
 static void each_wrong_thing(void **s)
 {
     (void)s;
-    static const char *const word[] = { "too large", "extent 0", "scratch",  "not a multiple|scratch", "not a multiple", "scratch memory", "element type", "rank 9",
+    static const char *const word[] = { "input \"a\" takes more bytes than 64 bits count, more than the 1 TiB", "extent 0", "scratch",  "not a multiple|scratch", "not a multiple", "scratch memory", "element type", "rank 9",
                                         "order", "bytes", "tensor 99", "inline data", "sources", "sources", "bytes", "writes tensor",
                                         "tensor 77", "ends inside", "ends inside", "ends inside|more values", "stride", "padding", "groups", "function",
                                         "reads value", "element type", "parameters", "ends inside", "ends inside", "ends inside", "number", "window_bits",
-                                        "port_ceiling", "no name", "kind", "constant" };
+                                        "port_ceiling", "no name", "kind", "constant",
+                                        "scratch memory takes 140000000000000 bytes, more than the 1 TiB (1099511627776 bytes)",
+                                        "output \"a\" takes 16000000000000 bytes, more than the 1 TiB (1099511627776 bytes)",
+                                        "scratch memory, ports and constants take 10995116" };
     for (int k = 0; k < (int)COUNT(word); k++) {
         prog g;
         build(&g);
