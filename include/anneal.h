@@ -235,7 +235,7 @@ AN_API an_status an_decode(const an_tokenizer *t, const uint32_t *ids, size_t n,
 AN_API an_status an_tokenizer_train(char **json, size_t *n_json, const void *corpus, size_t n, uint32_t vocab, const char *split, an_error *e);
 
 typedef struct {
-    const char *data;       /* text file */
+    const char *data;       /* text file, or several with commas between */
     const char *out;        /* .u16, .u32, or .bin for llm.c's form; written atomically */
     const char *documents;  /* "auto" (NULL), "whole", "endoftext", "blank", "lines": where documents end; each gets BOS in front, or EOS behind */
     const char *validation; /* second file; NULL: none */
@@ -244,6 +244,7 @@ typedef struct {
 } an_prepare_options;
 typedef struct {
     uint64_t bytes, documents, tokens, validation_tokens;
+    int undivided;          /* "auto" found no separator in a file: it is one document */
 } an_prepare_result;
 AN_API int an_is_token_file(const char *path); /* ids one after the other: named .u16 or .u32, or llm.c's form */
 AN_API an_status an_data_prepare(an_tokenizer *t, const an_prepare_options *o, an_prepare_result *r, an_error *e);
@@ -449,7 +450,8 @@ AN_API char *an_lm_progress_text(const an_lm_progress *p, an_format f);
 typedef struct {                  /* zero means default */
     const char *model;            /* preset, config.json, or a model to continue; NULL: "tiny" */
     const char *tokenizer;        /* NULL: the model's own, or the built-in stories' */
-    const char *data;             /* a token file, a text file, "builtin:stories"; NULL: the stories */
+    const char *data;             /* token files or text files (several with commas between), a folder of token files, "builtin:stories"; NULL: the stories */
+    const char *documents;        /* of text: as in an_prepare_options */
     const char *engine, *pipeline; /* pipeline: "resident" (NULL), "delta", "dynamic", "restart" */
     const char *math, *state;     /* as in an_train_options */
     int threads, compile_limit;   /* compile_limit: programs the process may compile on a chip; 0: the chip's own number */
@@ -494,7 +496,7 @@ typedef struct {
     double loss, smooth, validation, seconds; /* not a number: none */
     int stopped;                  /* before the last update, as asked */
     int again;                    /* "restart": saved; the process must start itself anew with resume to go on */
-    uint64_t digest;              /* of every number the next update depends on */
+    uint64_t digest;              /* of every number the next update depends on; 0: it failed before its end */
     char *plot, *plot_ascii, *svg; /* the losses of the run as far as they are known; NULL: none, or no memory */
     char *lanes, *trace;          /* what ran where and when; as a Chrome trace */
 } an_lm_train_result;

@@ -214,21 +214,36 @@ an_status an_tokenizer_train(char **json, size_t *n_json, const void *text, size
 
 /* ---- data ---- */
 
+static an_status encode_files(const tokenizer *t, const char *name, docs_rule rule, pool *p, tok_ids *ids, an_prepare_result *r, diag *d)
+{
+    arena mem = { 0 };
+    data_files files;
+    an_status st = data_find(name, &mem, &files, d);
+    if (!st && files.shards) st = diag_fail(d, AN_INPUT, NOWHERE, "%s: it is token ids already; text is wanted", name);
+    for (size_t i = 0; !st && i < files.n; i++) {
+        file_bytes f = { 0 };
+        docs_count count = { 0 };
+        if ((st = file_map(files.path[i], &f, d))) break;
+        st = docs_encode(t, (const char *)f.at, f.n, rule, p, ids, &count, d);
+        file_drop(&f);
+        r->bytes += count.bytes, r->documents += count.documents, r->undivided |= count.undivided;
+    }
+    arena_free(&mem);
+    return st;
+}
+
 static an_status prepare(an_tokenizer *t, const an_prepare_options *o, an_prepare_result *r, tok_ids *ids, diag *d)
 {
     docs_rule rule = DOCS_AUTO;
     if (o->documents && !docs_find(o->documents, &rule)) return diag_fail(d, AN_USAGE, NOWHERE, "documents \"%.40s\": auto, whole, endoftext, blank or lines", o->documents);
     if (o->n_validation && !o->validation) return diag_fail(d, AN_USAGE, NOWHERE, "%llu ids for validation, and no file for them", (unsigned long long)o->n_validation);
-    file_bytes f = { 0 };
     pool *p = NULL;
-    docs_count count;
-    TRY(file_map(o->data, &f, d));
-    an_status st = pool_make(&p, o->threads, d);
-    if (!st) st = docs_encode(t->t, (const char *)f.at, f.n, rule, p, ids, &count, d);
+    TRY(pool_make(&p, o->threads, d));
+    an_status st = encode_files(t->t, o->data, rule, p, ids, r, d);
     pool_free(p);
-    file_drop(&f);
     TRY(st);
-    *r = (an_prepare_result){ .bytes = count.bytes, .documents = count.documents, .tokens = ids->n };
+    if (!ids->n) return diag_fail(d, AN_INPUT, NOWHERE, "%s: there is no token in it", o->data);
+    r->tokens = ids->n;
     if (o->validation) {
         if (o->n_validation >= ids->n) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %llu ids for validation of %zu", o->data, (unsigned long long)o->n_validation, ids->n);
         r->validation_tokens = o->n_validation;

@@ -61,9 +61,10 @@ an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d)
     return AN_OK;
 }
 
-an_status file_map(const char *path, file_bytes *out, diag *d)
+an_status file_map_held(const char *path, file_bytes *out, int *held, diag *d)
 {
     *out = (file_bytes){ 0 };
+    *held = -1;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return say(d, "open", path);
     struct stat s;
@@ -78,8 +79,29 @@ an_status file_map(const char *path, file_bytes *out, diag *d)
         if (p == MAP_FAILED) st = say(d, "map", path);
         else *out = (file_bytes){ .at = p, .n = (size_t)s.st_size, .mapped = true };
     }
-    close(fd);
+    if (st) close(fd);
+    else *held = fd;
     return st;
+}
+
+an_status file_map(const char *path, file_bytes *out, diag *d)
+{
+    int fd;
+    TRY(file_map_held(path, out, &fd, d));
+    file_let_go(fd);
+    return AN_OK;
+}
+
+bool file_holds(int fd, size_t n, size_t *now)
+{
+    struct stat s;
+    *now = !fstat(fd, &s) && s.st_size > 0 ? (size_t)s.st_size : 0;
+    return *now >= n;
+}
+
+void file_let_go(int fd)
+{
+    if (fd >= 0) close(fd);
 }
 
 void file_drop(file_bytes *f)
@@ -101,6 +123,7 @@ bool path_look(const char *path, path_info *out)
     *out = (path_info){ 0 };
     if (stat(path, &s)) return false;
     out->folder = S_ISDIR(s.st_mode);
+    out->plain = S_ISREG(s.st_mode);
     out->device = (uint64_t)s.st_dev;
     out->inode = (uint64_t)s.st_ino;
     out->bytes = s.st_size > 0 ? (uint64_t)s.st_size : 0;

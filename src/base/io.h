@@ -15,13 +15,18 @@ typedef struct {
 /* "-" reads standard input. The message names the path and the reason. */
 an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d) MUST_CHECK;
 an_status file_map(const char *path, file_bytes *out, diag *d) MUST_CHECK; /* read-only view of a regular file */
+/* The same, and the file stays open: *fd is for file_holds and file_let_go. A mapping of a file that was cut since ends the process that reads
+ * past its end, so who reads it for long asks first. */
+an_status file_map_held(const char *path, file_bytes *out, int *fd, diag *d) MUST_CHECK;
+bool file_holds(int fd, size_t n, size_t *now); /* it has n bytes or more; *now: how many */
+void file_let_go(int fd);                       /* -1 is fine */
 void file_drop(file_bytes *f);
 /* Pages of a mapped file (never of other memory: its content would be lost) that lie wholly inside need not stay in memory;
  * touching them reads the file again. */
 void file_forget(const void *p, size_t n);
 
 typedef struct {
-    bool folder;
+    bool folder, plain; /* plain: a regular file */
     uint64_t bytes;
     int64_t changed_ns; /* last modification */
     uint64_t device, inode; /* equal: the same thing under two names */

@@ -80,6 +80,23 @@ const char *arg_of(const args *a, const char *name)
     return NULL;
 }
 
+size_t arg_count(const args *a, const char *name)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_list; i++) n += !strcmp(a->list[i].option, name);
+    return n;
+}
+
+char *args_join(const args *a, const char *name)
+{
+    strbuf b = { 0 };
+    for (size_t i = 0; i < a->n_list; i++)
+        if (!strcmp(a->list[i].option, name)) sb_printf(&b, "%s%s", b.n ? "," : "", a->list[i].value);
+    if (!b.oom) return b.at;
+    sb_free(&b);
+    return NULL;
+}
+
 bool arg_on(const args *a, const char *name) { return arg_of(a, name) != NULL; }
 
 bool arg_int(const args *a, const char *name, long lo, long hi, long *out)

@@ -38,6 +38,8 @@ const command *command_find(const char *name);
 int args_read(const command *c, int argc, char **argv, args *out);
 void args_free(args *a);
 const char *arg_of(const args *a, const char *name); /* value, "" for a given switch, NULL when absent */
+size_t arg_count(const args *a, const char *name);          /* how often it was given a value */
+char *args_join(const args *a, const char *name);           /* its values with commas between, for free(); NULL: none, or no memory */
 bool arg_on(const args *a, const char *name);
 bool arg_int(const args *a, const char *name, long lo, long hi, long *out); /* false after saying why on stderr */
 /* An option that belongs to another verb of the command is a mistake, not something to ignore: 0, or the exit code after saying so. */

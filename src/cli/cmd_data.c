@@ -7,7 +7,7 @@
 
 const option data_options[] = {
     { "tokenizer", "T", NULL, "prepare: as for tokenize" },
-    { "data", "FILE", NULL, "prepare: the text" },
+    { "data", "FILE", NULL, "prepare: the text; several files with commas between, or --data again" },
     { "out", "FILE", NULL, "prepare: .u16, .u32, or .bin for llm.c's form" },
     { "documents", "RULE", "auto", "prepare: where documents end: auto, whole, endoftext, blank, lines" },
     { "validation", "FILE", NULL, "prepare: a second file, for the first ids" },
@@ -32,11 +32,16 @@ static int prepare(const args *a)
     an_error e = { 0 };
     an_prepare_result r;
     if (an_tokenizer_open(&t, tokenizer, &e)) return say_error(NULL, &e);
+    char *all = args_join(a, "data");
+    if (!all) return an_tokenizer_free(t), say(AN_NOMEM, "out of memory");
+    o.data = all;
     uint64_t from = clock_ns();
     int code = an_data_prepare(t, &o, &r, &e) ? say_error(NULL, &e) : 0;
     double s = (double)(clock_ns() - from) * 1e-9;
     an_tokenizer_free(t);
+    free(all);
     if (code) return code;
+    if (r.undivided) fprintf(stderr, "anneal: no <|endoftext|> in the text: each such file is one document; --documents blank or lines cuts it elsewhere\n");
     unsigned long long bytes = r.bytes, docs = r.documents, n = r.tokens, n_val = r.validation_tokens;
     if (arg_on(a, "json")) printf("{\"bytes\":%llu,\"documents\":%llu,\"tokens\":%llu,\"validation_tokens\":%llu,\"seconds\":%.3f}\n", bytes, docs, n, n_val, s);
     else fprintf(stderr, "%s: %llu tokens (and %llu for validation) from %llu documents, %llu bytes, in %.2f s\n", o.out, n, n_val, docs, bytes, s);

@@ -1,4 +1,4 @@
-/* corpus.c: samples from a shard or a text, shuffled by seed and epoch without a table: a permutation of 0 … n-1 that can be entered at
+/* corpus.c: samples from shards or text, shuffled by seed and epoch without a table: a permutation of 0 … n-1 that can be entered at
  * any place, so that a run resumes at the exact sample from two numbers. */
 #include <stdlib.h>
 
@@ -7,14 +7,16 @@
 #include "text/story.h"
 
 struct corpus {
-    shard *shard;   /* or */
-    tok_ids ids;    /* a text, tokenised */
+    arena mem;      /* names, tables */
+    shard **shard;  /* in order; or */
+    uint64_t *from; /* the first id of each, and the end */
+    size_t n_shards;
+    tok_ids ids;    /* text, tokenised */
     const char *path;
-    char *path_copy;
     uint64_t n_tokens, n_train, n_validation;
     int64_t seq;
     uint64_t seed;
-    bool in_order;
+    bool in_order, undivided;
     uint64_t digest;
 };
 
@@ -52,70 +54,135 @@ static an_status load_text(corpus *c, const char *s, size_t n, const corpus_opti
     docs_count count;
     TRY(docs_encode(o->tok, s, n, rule, o->pool, &c->ids, &count, d));
     c->n_tokens = c->ids.n;
+    c->undivided |= count.undivided;
+    return AN_OK;
+}
+
+static an_status load_file(corpus *c, const char *path, const corpus_options *o, diag *d)
+{
+    file_bytes f = { 0 };
+    TRY(file_map(path, &f, d));
+    an_status st = load_text(c, (const char *)f.at, f.n, o, o->docs, d);
+    file_drop(&f);
+    return st;
+}
+
+static an_status load_stories(corpus *c, const corpus_options *o, diag *d)
+{
+    strbuf b = { 0 };
+    story_corpus(&b, o->stories ? o->stories : 6000, o->seed);
+    an_status st = b.oom ? diag_nomem(d) : load_text(c, b.at ? b.at : "", b.n, o, DOCS_ENDOFTEXT, d);
+    sb_free(&b);
+    return st;
+}
+
+static an_status load_shards(corpus *c, const data_files *f, uint32_t vocab, diag *d)
+{
+    c->shard = TAKE(&c->mem, shard *, f->n);
+    c->from = TAKE(&c->mem, uint64_t, f->n + 1);
+    if (!c->shard || !c->from) return diag_nomem(d);
+    for (size_t i = 0; i < f->n; i++) {
+        TRY(shard_open(f->path[i], vocab, &c->shard[i], d));
+        c->n_shards = i + 1;
+        c->from[i + 1] = c->n_tokens += shard_count(c->shard[i]);
+    }
     return AN_OK;
 }
 
 static an_status load(corpus *c, const corpus_options *o, diag *d)
 {
     tok_info info = { 0 };
+    data_files f = { 0 };
     if (o->tok) tok_get(o->tok, &info);
     uint32_t vocab = o->vocab ? o->vocab : info.n;
     bool builtin = !strcmp(c->path, "builtin:stories");
-    if (!builtin && shard_is(c->path)) {
-        TRY(shard_open(c->path, vocab, &c->shard, d));
-        c->n_tokens = shard_count(c->shard);
-        return AN_OK;
-    }
+    if (!builtin) TRY(data_find(c->path, &c->mem, &f, d));
+    if (f.shards) return load_shards(c, &f, vocab, d);
     if (!o->tok) return diag_fail(d, AN_INPUT, NOWHERE, "%s is text, and there is no tokenizer to read it with", c->path);
     if (vocab < info.n) return diag_fail(d, AN_INPUT, NOWHERE, "the tokenizer has %u tokens, the model %u", info.n, vocab);
-    if (builtin) {
-        strbuf b = { 0 };
-        story_corpus(&b, o->stories ? o->stories : 6000, o->seed);
-        an_status st = b.oom ? diag_nomem(d) : load_text(c, b.at ? b.at : "", b.n, o, DOCS_ENDOFTEXT, d);
-        sb_free(&b);
-        return st;
-    }
-    file_bytes f = { 0 };
-    TRY(file_map(c->path, &f, d));
-    an_status st = load_text(c, (const char *)f.at, f.n, o, o->docs, d);
-    file_drop(&f);
-    return st;
-}
-
-static an_status open_corpus(corpus *c, const char *path, const corpus_options *o, diag *d)
-{
-    if (o->seq < 1 || o->seq > (int64_t)1 << 30) return diag_fail(d, AN_INPUT, NOWHERE, "windows of %lld ids; 1 to 2^30 can be cut", (long long)o->seq);
-    if (!(o->validation >= 0 && o->validation <= 0.9)) return diag_fail(d, AN_INPUT, NOWHERE, "a validation share of %g; 0 to 0.9 is wanted", o->validation);
-    if (!(c->path_copy = malloc(strlen(path) + 1))) return diag_nomem(d);
-    memcpy(c->path_copy, path, strlen(path) + 1);
-    c->path = c->path_copy;
-    c->seq = o->seq, c->seed = o->seed, c->in_order = o->in_order;
-    TRY(load(c, o, d));
-    uint64_t n = c->n_tokens ? (c->n_tokens - 1) / (uint64_t)o->seq : 0;
-    if (!n) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %llu ids; one sample takes %lld", path, (unsigned long long)c->n_tokens, (long long)o->seq + 1);
-    c->n_validation = (uint64_t)((double)n * o->validation);
-    if (o->validation > 0 && !c->n_validation && n > 1) c->n_validation = 1;
-    c->n_train = n - c->n_validation;
-    /* A digest of a few ids from all over, and of everything that decides the order. */
-    uint64_t h = hash_bytes(&c->n_tokens, sizeof c->n_tokens, c->seed), parts[] = { (uint64_t)c->seq, c->n_train, c->in_order };
-    h = hash_bytes(parts, sizeof parts, h);
-    for (uint64_t k = 0; k < 64; k++) {
-        uint64_t i = (c->n_tokens - 1) / 63 * k;
-        int32_t id = 0;
-        if (i >= c->n_tokens) break;
-        if (c->shard) TRY(shard_read(c->shard, i, 1, &id, d));
-        else id = (int32_t)c->ids.at[i];
-        h = hash_bytes(&id, sizeof id, h);
-    }
-    c->digest = h;
+    if (builtin) return load_stories(c, o, d);
+    for (size_t i = 0; i < f.n; i++) TRY(load_file(c, f.path[i], o, d));
     return AN_OK;
 }
 
-an_status corpus_open(const char *path, const corpus_options *o, corpus **out, diag *d)
+/* ---- a digest of everything: large arrays in parts, in parallel, the same for any number of threads ---- */
+
+enum { PART = 4 << 20 };
+
+static uint64_t stir(uint64_t h, uint64_t w)
+{
+    h = (h ^ w) * 0x9fb21c651e98df25u;
+    return h ^ (h >> 32);
+}
+
+/* hash_bytes waits for each product before the next; four rows of them side by side go as fast as memory. A step is one to one in what is
+ * hashed, so that no single word can change unseen. */
+static uint64_t hash_rows(const unsigned char *p, size_t n)
+{
+    uint64_t a = 1, b = 2, c = 3, d = 4, w[4];
+    size_t left = n;
+    for (; left >= sizeof w; left -= sizeof w, p += sizeof w) {
+        memcpy(w, p, sizeof w);
+        a = stir(a, w[0]), b = stir(b, w[1]), c = stir(c, w[2]), d = stir(d, w[3]);
+    }
+    const uint64_t rows[] = { a, b, c, d };
+    return hash_bytes(p, left, hash_bytes(rows, sizeof rows, n));
+}
+
+typedef struct {
+    const unsigned char *at;
+    size_t n;
+    uint64_t *hash;
+} hashing;
+
+static void hash_part(void *user, int64_t i, int thread)
+{
+    const hashing *h = user;
+    size_t from = (size_t)i * PART;
+    (void)thread;
+    h->hash[i] = hash_rows(h->at + from, MIN(h->n - from, (size_t)PART));
+}
+
+static an_status hash_all(const void *at, size_t n, pool *p, uint64_t *h, diag *d)
+{
+    size_t parts = (n + PART - 1) / PART;
+    hashing job = { .at = at, .n = n, .hash = calloc(parts + 1, sizeof *job.hash) };
+    if (!job.hash) return diag_nomem(d);
+    pool_run(p, hash_part, &job, (int64_t)parts);
+    *h = hash_bytes(job.hash, parts * sizeof *job.hash, *h);
+    free(job.hash);
+    return AN_OK;
+}
+
+static an_status find_digest(corpus *c, pool *p, diag *d)
+{
+    uint64_t parts[] = { c->n_tokens, (uint64_t)c->seq, c->n_train, c->in_order };
+    c->digest = hash_bytes(parts, sizeof parts, c->seed);
+    for (size_t i = 0; i < c->n_shards; i++)
+        TRY(hash_all(shard_view(c->shard[i]), (size_t)shard_count(c->shard[i]) * (size_t)shard_bytes(c->shard[i]), p, &c->digest, d));
+    return c->n_shards ? AN_OK : hash_all(c->ids.at, c->ids.n * sizeof *c->ids.at, p, &c->digest, d);
+}
+
+static an_status open_corpus(corpus *c, const char *name, const corpus_options *o, diag *d)
+{
+    if (o->seq < 1 || o->seq > (int64_t)1 << 30) return diag_fail(d, AN_INPUT, NOWHERE, "windows of %lld ids; 1 to 2^30 can be cut", (long long)o->seq);
+    if (!(o->validation >= 0 && o->validation <= 0.9)) return diag_fail(d, AN_INPUT, NOWHERE, "a validation share of %g; 0 to 0.9 is wanted", o->validation);
+    if (!(c->path = arena_str(&c->mem, name))) return diag_nomem(d);
+    c->seq = o->seq, c->seed = o->seed, c->in_order = o->in_order;
+    TRY(load(c, o, d));
+    uint64_t n = c->n_tokens ? (c->n_tokens - 1) / (uint64_t)o->seq : 0;
+    if (!n) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %llu ids; one sample takes %lld", name, (unsigned long long)c->n_tokens, (long long)o->seq + 1);
+    c->n_validation = (uint64_t)((double)n * o->validation);
+    if (o->validation > 0 && !c->n_validation && n > 1) c->n_validation = 1;
+    c->n_train = n - c->n_validation;
+    return find_digest(c, o->pool, d);
+}
+
+an_status corpus_open(const char *name, const corpus_options *o, corpus **out, diag *d)
 {
     corpus *c = *out = calloc(1, sizeof *c);
     if (!c) return diag_nomem(d);
-    an_status st = open_corpus(c, path, o, d);
+    an_status st = open_corpus(c, name, o, d);
     if (st) corpus_close(c), *out = NULL;
     return st;
 }
@@ -123,15 +190,36 @@ an_status corpus_open(const char *path, const corpus_options *o, corpus **out, d
 void corpus_close(corpus *c)
 {
     if (!c) return;
-    shard_close(c->shard);
+    for (size_t i = 0; i < c->n_shards; i++) shard_close(c->shard[i]);
     tok_ids_free(&c->ids);
-    free(c->path_copy);
+    arena_free(&c->mem);
     free(c);
 }
 
 uint64_t corpus_samples(const corpus *c, corpus_split split) { return split == CORPUS_TRAIN ? c->n_train : c->n_validation; }
 uint64_t corpus_tokens(const corpus *c) { return c->n_tokens; }
+bool corpus_undivided(const corpus *c) { return c->undivided; }
 uint64_t corpus_digest(const corpus *c) { return c->digest; }
+
+static an_status read_ids(const corpus *c, uint64_t from, uint64_t n, int32_t *to, diag *d)
+{
+    if (!c->n_shards) {
+        for (uint64_t j = 0; j < n; j++) to[j] = (int32_t)c->ids.at[from + j];
+        return AN_OK;
+    }
+    size_t k = 0, end = c->n_shards; /* the last shard that begins at or before it */
+    while (end - k > 1) {
+        size_t middle = (k + end) / 2;
+        if (c->from[middle] <= from) k = middle;
+        else end = middle;
+    }
+    for (; n; k++) { /* a sample may run on into the next */
+        uint64_t here = MIN(n, c->from[k + 1] - from);
+        TRY(shard_read(c->shard[k], from - c->from[k], here, to, d));
+        from += here, to += here, n -= here;
+    }
+    return AN_OK;
+}
 
 an_status corpus_batch(const corpus *c, corpus_split split, int64_t b, corpus_pos *pos, int32_t *ids, diag *d)
 {
@@ -145,10 +233,7 @@ an_status corpus_batch(const corpus *c, corpus_split split, int64_t b, corpus_po
         if (split == CORPUS_VALIDATION) i += c->n_train;
         else if (!c->in_order) i = place(i, n, mix(c->seed ^ mix(p.epoch + 1)));
         uint64_t from = i * (uint64_t)c->seq;
-        int32_t *to = ids + (uint64_t)k * width;
-        if (c->shard) TRY(shard_read(c->shard, from, width, to, d));
-        else
-            for (uint64_t j = 0; j < width; j++) to[j] = (int32_t)c->ids.at[from + j];
+        TRY(read_ids(c, from, width, ids + (uint64_t)k * width, d));
     }
     *pos = p;
     return AN_OK;

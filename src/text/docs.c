@@ -144,13 +144,14 @@ static an_status gather(task *tasks, size_t n, tok_ids *out, docs_count *count, 
 
 an_status docs_encode(const tokenizer *t, const char *text, size_t n, docs_rule rule, pool *p, tok_ids *out, docs_count *count, diag *d)
 {
-    if (rule == DOCS_AUTO) rule = find(text, n, 0, END, END_BYTES) < n ? DOCS_ENDOFTEXT : DOCS_WHOLE;
+    bool any = rule != DOCS_AUTO || find(text, n, 0, END, END_BYTES) < n;
+    if (rule == DOCS_AUTO) rule = any ? DOCS_ENDOFTEXT : DOCS_WHOLE;
     tok_info info;
     tok_get(t, &info);
     int threads = pool_threads(p);
     job j = { .t = t, .s = text, .rule = rule, .flags = info.bos >= 0 ? TOK_BOS : info.eos >= 0 ? TOK_EOS : 0 };
     size_t n_tasks = 0;
-    *count = (docs_count){ 0 };
+    *count = (docs_count){ .undivided = !any };
     j.enc = calloc((size_t)threads, sizeof *j.enc);
     an_status st = j.enc && make_tasks(text, n, rule, &j.tasks, &n_tasks) ? AN_OK : diag_nomem(d);
     for (int i = 0; i < threads && !st; i++) st = tok_encoder_new(t, &j.enc[i], d);

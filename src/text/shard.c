@@ -13,6 +13,7 @@ static const struct {
 
 struct shard {
     file_bytes file;
+    int fd;         /* of the same file: is it still as long? */
     char *path;
     const unsigned char *ids;
     uint64_t n;
@@ -78,7 +79,7 @@ static an_status open_shard(shard *s, const char *path, diag *d)
 {
     if (!(s->path = malloc(strlen(path) + 1))) return diag_nomem(d);
     memcpy(s->path, path, strlen(path) + 1);
-    TRY(file_map(path, &s->file, d));
+    TRY(file_map_held(path, &s->file, &s->fd, d));
     int form = header_form(s->file.at, s->file.n);
     s->bytes = named_bytes(path);
     if (s->bytes) {
@@ -98,7 +99,7 @@ an_status shard_open(const char *path, uint32_t vocab, shard **out, diag *d)
 {
     shard *s = *out = calloc(1, sizeof *s);
     if (!s) return diag_nomem(d);
-    s->vocab = vocab;
+    s->vocab = vocab, s->fd = -1;
     an_status st = open_shard(s, path, d);
     if (st) shard_close(s), *out = NULL;
     return st;
@@ -108,17 +109,27 @@ void shard_close(shard *s)
 {
     if (!s) return;
     file_drop(&s->file);
+    file_let_go(s->fd);
     free(s->path);
     free(s);
 }
 
 uint64_t shard_count(const shard *s) { return s->n; }
 int shard_bytes(const shard *s) { return s->bytes; }
+const void *shard_view(const shard *s) { return s->ids; }
+
+static an_status check_length(const shard *s, diag *d)
+{
+    size_t now;
+    if (file_holds(s->fd, s->file.n, &now)) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was cut while it was being read: %zu bytes when it was opened, %zu now", s->path, s->file.n, now);
+}
 
 an_status shard_read(const shard *s, uint64_t from, uint64_t n, int32_t *ids, diag *d)
 {
     if (from > s->n || n > s->n - from)
         return diag_fail(d, AN_INPUT, NOWHERE, "%s: ids %llu to %llu, the file has %llu", s->path, (unsigned long long)from, (unsigned long long)(from + n), (unsigned long long)s->n);
+    TRY(check_length(s, d));
     for (uint64_t i = 0; i < n; i++) {
         uint32_t id = id_at(s, from + i);
         TRY(check_id(s, from + i, id, d));

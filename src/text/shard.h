@@ -2,11 +2,13 @@
  *
  * A shard is ids one after the other: raw little-endian u16 (.u16) or u32 (.u32), or llm.c's form (any name: 256 int32 of header, of which
  * magic, version and count are used, then u16 or u32). It is mapped, never copied.
- * A corpus is one shard or text file, cut into windows of T + 1 ids that overlap by one: (n - 1) / T samples. The last of them, by share,
- * are for validation; the others come in an order fixed by seed and epoch. Where a run stands is two numbers. */
+ * A corpus is shards or text files, one behind the other as if they were one, cut into windows of T + 1 ids that overlap by one: (n - 1) / T
+ * samples. The last of them, by share, are for validation; the others come in an order fixed by seed and epoch. Where a run stands is two
+ * numbers. */
 #ifndef TEXT_SHARD_H
 #define TEXT_SHARD_H
 
+#include "base/arena.h"
 #include "base/pool.h"
 #include "text/text.h"
 
@@ -18,11 +20,24 @@ an_status shard_open(const char *path, uint32_t vocab, shard **out, diag *d) MUS
 void shard_close(shard *s); /* NULL is fine */
 uint64_t shard_count(const shard *s);
 int shard_bytes(const shard *s); /* of one id: 2 or 4 */
+const void *shard_view(const shard *s); /* the ids as they are in the file, until shard_close */
+/* AN_INPUT also when the file was cut since. */
 an_status shard_read(const shard *s, uint64_t from, uint64_t n, int32_t *ids, diag *d) MUST_CHECK;
 bool shard_is(const char *path); /* by name (.u16, .u32) or by llm.c's magic */
 
 /* Atomic. The form is by name: .u16, .u32; .bin is llm.c's. AN_INPUT: an id that does not fit. */
 an_status shard_write(const char *path, const uint32_t *ids, size_t n, diag *d) MUST_CHECK;
+
+/* ---- names of data ---- */
+
+typedef struct {
+    const char **path; /* in the order in which they are read */
+    size_t n;
+    bool shards;       /* all of them are; else all of them are text */
+} data_files;
+/* name: a file; a folder, whose shards are taken in the order of their names; or several files with commas between. AN_INPUT: one is not there, is
+ * empty, or is neither text nor ids; some are text and some ids. Everything lives in *mem. */
+an_status data_find(const char *name, arena *mem, data_files *out, diag *d) MUST_CHECK;
 
 /* ---- text to ids, document by document ---- */
 
@@ -39,6 +54,7 @@ bool docs_find(const char *name, docs_rule *out); /* "auto", "whole", "endoftext
  * for any number of threads. pool NULL: inline. */
 typedef struct {
     uint64_t documents, bytes;
+    bool undivided; /* DOCS_AUTO found no separator */
 } docs_count;
 an_status docs_encode(const tokenizer *t, const char *text, size_t n, docs_rule rule, pool *p, tok_ids *out, docs_count *count, diag *d) MUST_CHECK;
 
@@ -65,14 +81,15 @@ typedef struct {
 } corpus_pos;
 
 typedef struct corpus corpus;
-/* path: a shard, a text file, or "builtin:stories" (which needs tok). AN_INPUT: fewer than seq + 1 ids, or no training sample left. */
-an_status corpus_open(const char *path, const corpus_options *o, corpus **out, diag *d) MUST_CHECK;
+/* name: as data_find takes it, or "builtin:stories" (which needs tok). AN_INPUT: fewer than seq + 1 ids, or no training sample left. */
+an_status corpus_open(const char *name, const corpus_options *o, corpus **out, diag *d) MUST_CHECK;
 void corpus_close(corpus *c); /* NULL is fine */
 uint64_t corpus_samples(const corpus *c, corpus_split split);
 uint64_t corpus_tokens(const corpus *c);
-uint64_t corpus_digest(const corpus *c); /* of ids, windows, seed and split: a resumed run sees whether its data changed */
+bool corpus_undivided(const corpus *c);  /* text in which DOCS_AUTO found no separator: each file is one document */
+uint64_t corpus_digest(const corpus *c); /* of every id, windows, seed and split: a resumed run sees whether its data changed */
 /* The next B samples: ids is [B, T + 1]. pos moves on; past the end of the split the next epoch begins, in its own order.
- * Validation is never shuffled. AN_INPUT: a bad id, or a split without samples. */
+ * Validation is never shuffled. AN_INPUT: a bad id, a split without samples, a file that was cut since. */
 an_status corpus_batch(const corpus *c, corpus_split split, int64_t b, corpus_pos *pos, int32_t *ids, diag *d) MUST_CHECK;
 
 #endif

@@ -189,6 +189,138 @@ static void batches(void **state)
     }
 }
 
+/* Several shards are one corpus: the samples and the order of the whole, across their ends, by list or by folder. */
+static void several_shards(void **state)
+{
+    (void)state;
+    enum { T = 16, N = 1010 };
+    static const struct {
+        const char *name;
+        size_t from, to;
+    } parts[] = { { "many/a.u16", 0, 300 }, { "many/b.u32", 300, 305 }, { "many/c.bin", 305, 305 }, { "many/d.bin", 305, N } };
+    diag d = { 0 };
+    corpus *whole, *c;
+    strbuf list = { 0 };
+    uint32_t ids[N];
+    for (size_t i = 0; i < N; i++) ids[i] = (uint32_t)i;
+    assert_ok(dir_make(in_dir("many"), &d), d);
+    assert_ok(shard_write(in_dir("whole.u16"), ids, N, &d), d);
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        assert_ok(shard_write(in_dir(parts[i].name), ids + parts[i].from, parts[i].to - parts[i].from, &d), d);
+        sb_printf(&list, "%s%s", i ? "," : "", in_dir(parts[i].name));
+    }
+    assert_ok(file_write(in_dir("many/notes.txt"), "left alone", 10, &d), d);
+    assert_ok(file_write(in_dir("many/tokenizer.bin"), "left alone", 10, &d), d);
+    corpus_options o = { .seq = T, .seed = 9, .validation = 0.1 };
+    assert_ok(corpus_open(in_dir("whole.u16"), &o, &whole, &d), d);
+    const char *names[] = { in_dir("many"), list.at };
+    uint64_t digest = 0;
+    for (size_t k = 0; k < COUNT(names); k++) {
+        assert_ok(corpus_open(names[k], &o, &c, &d), d);
+        assert_true(corpus_tokens(c) == N && corpus_samples(c, CORPUS_TRAIN) == corpus_samples(whole, CORPUS_TRAIN));
+        corpus_pos p = { 0 }, q = { 0 };
+        for (int i = 0; i < 150; i++) {
+            int32_t want[T + 1], got[T + 1];
+            corpus_split split = i % 10 ? CORPUS_TRAIN : CORPUS_VALIDATION;
+            corpus_pos *at = i % 10 ? &p : &q, same = *at;
+            assert_ok(corpus_batch(whole, split, 1, at, want, &d), d);
+            assert_ok(corpus_batch(c, split, 1, &same, got, &d), d);
+            assert_memory_equal(want, got, sizeof want);
+        }
+        assert_true(!k || corpus_digest(c) == digest);
+        digest = corpus_digest(c);
+        corpus_close(c);
+    }
+    ids[302] = 7; /* one of the five in the second */
+    assert_ok(shard_write(in_dir("many/b.u32"), ids + 300, 5, &d), d);
+    assert_ok(corpus_open(in_dir("many"), &o, &c, &d), d);
+    assert_true(corpus_digest(c) != digest);
+    corpus_close(c);
+    corpus_close(whole);
+    sb_free(&list);
+}
+
+/* Every id is in the digest, at the ends of the parts it is made of too. */
+static void digests(void **state)
+{
+    (void)state;
+    enum { N = (9 << 20) / 2 };
+    static const size_t at[] = { 0, 139, 2048, (4 << 20) / 2 - 1, (4 << 20) / 2, N / 2 + 77, N - 1 };
+    uint16_t *ids = calloc(N, sizeof *ids);
+    uint64_t seen[COUNT(at) + 1];
+    pool *p;
+    diag d = { 0 };
+    assert_non_null(ids);
+    assert_ok(pool_make(&p, 3, &d), d);
+    for (size_t k = 0; k <= COUNT(at); k++) {
+        corpus *c;
+        if (k < COUNT(at)) ids[at[k]] = 5;
+        assert_ok(file_write(in_dir("long.u16"), ids, N * sizeof *ids, &d), d);
+        if (k < COUNT(at)) ids[at[k]] = 0;
+        for (int threads = 0; threads < 2; threads++) {
+            assert_ok(corpus_open(in_dir("long.u16"), &(corpus_options){ .seq = 64, .pool = threads ? p : NULL }, &c, &d), d);
+            assert_true(!threads || corpus_digest(c) == seen[k]);
+            seen[k] = corpus_digest(c);
+            corpus_close(c);
+        }
+        for (size_t i = 0; i < k; i++) assert_true(seen[i] != seen[k]);
+    }
+    pool_free(p);
+    free(ids);
+}
+
+/* What a name stands for, when it is no data. */
+static void no_data(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    assert_ok(dir_make(in_dir("bare"), &d), d);
+    assert_ok(dir_make(in_dir("mixed"), &d), d);
+    assert_ok(file_write(in_dir("mixed/a.u16"), "\1\0", 2, &d), d);
+    assert_ok(file_write(in_dir("mixed/b.bin"), "bare ids without a header", 25, &d), d);
+    assert_ok(file_write(in_dir("nothing.txt"), "", 0, &d), d);
+    assert_ok(file_write(in_dir("x.txt"), "text", 4, &d), d);
+    const struct {
+        const char *name, *say;
+    } rows[] = { { "bare", "a folder without token files" }, { "mixed", "b.bin does not begin with llm.c's header" }, { "nothing.txt", "is empty" }, { "gone.txt", "no such file" } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        arena mem = { 0 };
+        data_files f;
+        d = (diag){ 0 };
+        assert_int_equal(data_find(in_dir(rows[i].name), &mem, &f, &d), AN_INPUT);
+        if (!strstr(d.msg, rows[i].say)) fail_msg("\"%s\" does not say \"%s\"", d.msg, rows[i].say);
+        arena_free(&mem);
+    }
+    strbuf b = { 0 };
+    arena mem = { 0 };
+    data_files f;
+    sb_printf(&b, "%s,%s", in_dir("mixed/a.u16"), in_dir("x.txt"));
+    d = (diag){ 0 };
+    assert_int_equal(data_find(b.at, &mem, &f, &d), AN_INPUT);
+    assert_true(strstr(d.msg, "a.u16 is ids and ") && strstr(d.msg, "x.txt is text"));
+    d = (diag){ 0 };
+    assert_int_equal(data_find("/dev/null", &mem, &f, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "neither a file nor a folder"));
+    arena_free(&mem);
+    sb_free(&b);
+}
+
+/* A file that was cut is an error of the next read, not the end of the process. */
+static void cut_while_mapped(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    shard *s;
+    int32_t ids[10];
+    write_counting(in_dir("cut.u16"), 10000);
+    assert_ok(shard_open(in_dir("cut.u16"), 0, &s, &d), d);
+    assert_ok(shard_read(s, 9990, 10, ids, &d), d);
+    assert_int_equal(truncate(in_dir("cut.u16"), 1000), 0);
+    assert_int_equal(shard_read(s, 9990, 10, ids, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "20000 bytes when it was opened, 1000 now"));
+    shard_close(s);
+}
+
 /* Large corpora: still every sample once. */
 static void permutation(void **state)
 {
@@ -370,6 +502,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards),    cmocka_unit_test(lying_shards),          cmocka_unit_test(batches), cmocka_unit_test(permutation),
         cmocka_unit_test(documents), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(stories),
+        cmocka_unit_test(several_shards), cmocka_unit_test(digests), cmocka_unit_test(no_data), cmocka_unit_test(cut_while_mapped),
     };
     return cmocka_run_group_tests_name("text_data", tests, setup, teardown);
 }
