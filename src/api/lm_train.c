@@ -158,6 +158,8 @@ static an_status run_it(const an_lm_train_options *o, watch *w, an_lm_train_resu
     if (o->compile_limit > 0) t.device.limit = &limit, t.device.n_limit = 1;
     TRY(api_math_form(o->math, &t.device.fast_math, d));
     TRY(api_state_form(o->state, &t.state, d));
+    if (o->documents && !docs_find(o->documents, &t.docs))
+        return diag_fail(d, AN_USAGE, NOWHERE, "documents \"%.40s\": auto, whole, endoftext, blank or lines", o->documents);
     an_status st = lm_run(&t, &q, d);
     take_result(&q, r);
     return st;

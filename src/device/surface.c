@@ -37,7 +37,7 @@ an_status dev_surface_new(device *dev, uint64_t bytes, dev_surface **out, diag *
         pthread_mutex_lock(&dev->mu);
         dev->st.surface_bytes -= window;
         pthread_mutex_unlock(&dev->mu);
-        return diag_nomem(d);
+        return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for a surface", (unsigned long long)bytes);
     }
     *s = (dev_surface){ .dev = dev, .at = at, .block = block, .bytes = bytes, .window = window, .refs = 1 };
     pthread_mutex_lock(&dev->mu);

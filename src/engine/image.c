@@ -264,7 +264,8 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->chain_of = TAKE(a, int64_t, p->outputs.n);
     im->state = TAKE(a, void *, p->insns.n);
     im->scratch = engine_alloc(p->scratch_bytes);
-    if (!im->mem || !im->const_at || !im->const_own || !im->stored || !im->shadow || !im->view || !im->in_place || !im->last_chain || !im->chain_of || !im->state || !im->scratch) return diag_nomem(d);
+    if (!im->scratch) return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for what \"%.80s\" works in", (unsigned long long)p->scratch_bytes, p->title);
+    if (!im->mem || !im->const_at || !im->const_own || !im->stored || !im->shadow || !im->view || !im->in_place || !im->last_chain || !im->chain_of || !im->state) return diag_nomem(d);
     im->own_bytes += p->scratch_bytes;
     for (size_t i = 0; i < p->tensors.n; i++)
         if (p->tensors.at[i].where == SPACE_SCRATCH) im->mem[i] = im->scratch + p->tensors.at[i].offset;
@@ -277,7 +278,8 @@ static an_status load(image *im, const weight_source *w, diag *d)
         if (!im->stored[k].at[0]) TRY(const_ready(im, p->consts.at[k].tensor, d)); /* those that no instruction reads too: a digest is of all */
     im->source = NULL;
     if (im->work_bytes) {
-        if (!(im->work = engine_alloc(im->work_bytes))) return diag_nomem(d);
+        if (!(im->work = engine_alloc(im->work_bytes))) 
+            return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for the kernels of \"%.80s\"", (unsigned long long)im->work_bytes, im->p->title);
         im->own_bytes += im->work_bytes;
     }
     return AN_OK;
@@ -334,7 +336,8 @@ static an_status input_view(image *im, size_t k, const void *const *inputs, void
         bool in_place = im->in_place[k] == (int64_t)i || (im->last_chain[k] >= 0 && im->last_chain[k] == im->chain_of[i]);
         if (in_place && inputs[k] == outputs[i] && e->bytes == im->p->outputs.at[i].bytes) continue;
         if (!im->shadow[k]) {
-            if (!(im->shadow[k] = engine_alloc(e->bytes))) return diag_nomem(d);
+            if (!(im->shadow[k] = engine_alloc(e->bytes)))
+                return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for a copy of an input", (unsigned long long)e->bytes);
             im->own_bytes += e->bytes;
         }
         memcpy(im->shadow[k], inputs[k], (size_t)e->bytes);

@@ -7,11 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "format/json.h"
 #include "train/ckpt.h"
 
-enum { CKPT_VERSION = 1, KEEP = 2 };
+enum { CKPT_VERSION = 2, KEEP = 2, DIGITS = 16 };
 static const char STATE[] = "state.safetensors", TRAIN[] = "train.json", TOKENIZER[] = "tokenizer.json", LATEST[] = "latest";
+static const char SEAL[] = ",\n  \"checksum\": \"", SEAL_END[] = "\"\n}\n"; /* the end of train.json, around the checksum of what is before it */
 
 /* ---- folders ---- */
 
@@ -74,9 +76,10 @@ static an_status list(const char *dir, arena *mem, int64_t **out, size_t *n, dia
     return st;
 }
 
-/* Behind `step`, which was just written, there may be folders that were not intact when the run went on from an earlier one. They are
- * none of the newest: counted as such they would push out the only one that is whole. */
-static void sweep(const char *dir, int keep, int64_t step_now, const char *temp)
+/* Behind the step that was just written there may be folders that were not intact when the run went on from an earlier one. They are none of
+ * the newest: counted as such they would push out the only one that is whole. Nor are those of a row of skipped updates, which may be
+ * the end of the run: only the newest of them stays, beside the others. */
+static void sweep(const char *dir, int keep, const ckpt_note *now, const char *temp)
 {
     arena mem = { 0 };
     diag d = { 0 };
@@ -84,7 +87,8 @@ static void sweep(const char *dir, int keep, int64_t step_now, const char *temp)
     size_t n;
     if (!list(dir, &mem, &step, &n, &d))
         for (size_t i = 0, seen = 0; i < n; i++) {
-            if (step[i] > step_now || ++seen <= (size_t)keep) continue;
+            if (step[i] > now->step || (step[i] == now->step && now->applied < now->step)) continue;
+            if (step[i] <= now->applied && ++seen <= (size_t)keep) continue;
             char *old = arena_printf(&mem, "%s/step-%08lld", dir, (long long)step[i]);
             if (old) remove_folder(old);
         }
@@ -116,7 +120,8 @@ static void put_note(strbuf *b, const ckpt_note *n)
 {
     sb_printf(b, "{\n  \"version\": %d,\n  \"anneal\": \"" AN_VERSION "\",\n  \"step\": %lld,\n  \"epoch\": %llu,\n  \"sample\": %llu,\n", CKPT_VERSION, (long long)n->step,
               (unsigned long long)n->pos.epoch, (unsigned long long)n->pos.sample);
-    sb_printf(b, "  \"data\": \"%016llx\",\n  \"seed\": \"%llu\",\n  \"smooth\": ", (unsigned long long)n->data_digest, (unsigned long long)n->seed);
+    sb_printf(b, "  \"applied\": %lld,\n  \"data\": \"%016llx\",\n  \"seed\": \"%llu\",\n  \"validation\": %.17g,\n  \"smooth\": ", (long long)n->applied,
+              (unsigned long long)n->data_digest, (unsigned long long)n->seed, n->validation);
     if (isfinite(n->smooth)) sb_printf(b, "%.17g", n->smooth);
     else sb_puts(b, "null");
     if (n->owed) sb_puts(b, ",\n  \"owed\": true");
@@ -144,8 +149,29 @@ static an_status put_files(strbuf *b, const char *dir, diag *d)
         between = ",";
     }
     closedir(at);
-    sb_puts(b, "\n  }\n}\n");
+    sb_puts(b, "\n  }");
+    if (b->n) sb_printf(b, "%s%016llx%s", SEAL, (unsigned long long)hash_bytes(b->at, b->n, 0), SEAL_END);
     return st ? st : b->oom ? diag_nomem(d) : AN_OK;
+}
+
+/* What is not finite would never be again. */
+static an_status check_finite(pipeline *p, diag *d)
+{
+    for (size_t i = 0; i < pipe_state_count(p); i++) {
+        train_state_info s;
+        int64_t n;
+        pipe_state_at(p, i, &s);
+        if (!dtype_is_float(s.type.dt) || !shape_elems(&s.type.sh, &n)) continue;
+        float *x = malloc((size_t)n * sizeof *x + 1);
+        if (!x) return diag_nomem(d);
+        an_status st = pipe_read(p, s.name, DT_F32, x, d);
+        bool finite = true;
+        for (int64_t k = 0; !st && k < n; k++) finite &= isfinite(x[k]) != 0;
+        free(x);
+        TRY(st);
+        if (!finite) return diag_fail(d, AN_MISMATCH, NOWHERE, "%s is not finite", s.name);
+    }
+    return AN_OK;
 }
 
 static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, const char *dir, arena *mem, diag *d)
@@ -153,6 +179,7 @@ static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, con
     lm_model *m;
     char *path = arena_printf(mem, "%s/%s", dir, STATE);
     if (!path) return diag_nomem(d);
+    TRY(check_finite(p, d));
     TRY(pipe_save(p, path, NULL, 0, d));
     TRY(lm_shape_model(s, p, o->generation, &(lm_options){ .dt = DT_F32, .threads = o->pool }, &m, d));
     lm_converted done;
@@ -233,7 +260,7 @@ an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const
         if (!st) st = fill(o, p, s, note, temp, &mem, d);
         if (!st) st = publish(o, temp, name, &mem, d);
         if (st) remove_folder(temp);
-        else sweep(o->dir, o->keep > 0 ? o->keep : KEEP, note->step, temp);
+        else sweep(o->dir, o->keep > 0 ? o->keep : KEEP, note, temp);
     }
     arena_free(&mem);
     return st;
@@ -256,12 +283,14 @@ static bool text_u64(const json_t *top, const char *key, int base, uint64_t *out
 static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
 {
     const json_t *step = json_object_get(top, "step"), *epoch = json_object_get(top, "epoch"), *sample = json_object_get(top, "sample");
-    const json_t *smooth = json_object_get(top, "smooth"), *version = json_object_get(top, "version");
+    const json_t *smooth = json_object_get(top, "smooth"), *version = json_object_get(top, "version"), *applied = json_object_get(top, "applied"), *kept = json_object_get(top, "validation");
     const char *setting = json_string_value(json_object_get(top, "setting"));
-    if (!json_is_integer(version) || json_integer_value(version) != CKPT_VERSION) return bad(path, "version is not 1", d);
+    int v = json_is_integer(version) && json_integer_value(version) <= CKPT_VERSION ? (int)json_integer_value(version) : 0;
+    if (v < 1) return bad(path, "version is neither 1 nor 2", d);
     if (!json_is_integer(step) || !json_is_integer(epoch) || !json_is_integer(sample) || json_integer_value(step) < 0 || json_integer_value(epoch) < 0 || json_integer_value(sample) < 0)
         return bad(path, "step, epoch and sample must be whole numbers of at least 0", d);
-    *n = (ckpt_note){ .step = json_integer_value(step), .pos = { (uint64_t)json_integer_value(epoch), (uint64_t)json_integer_value(sample) },
+    if (v > 1 && (!json_is_integer(applied) || json_integer_value(applied) < 0 || !json_is_number(kept))) return bad(path, "applied or validation is not a number", d);
+    *n = (ckpt_note){ .version = v, .applied = json_integer_value(v > 1 ? applied : step), .validation = v > 1 ? json_number_value(kept) : 0, .step = json_integer_value(step), .pos = { (uint64_t)json_integer_value(epoch), (uint64_t)json_integer_value(sample) },
                       .smooth = json_is_number(smooth) ? json_number_value(smooth) : (double)NAN, .owed = json_is_true(json_object_get(top, "owed")) };
     if (!text_u64(top, "data", 16, &n->data_digest) || !text_u64(top, "seed", 10, &n->seed)) return bad(path, "data or seed is not a number", d);
     if (!setting || strlen(setting) >= sizeof n->setting) return bad(path, "there is no setting", d);
@@ -269,11 +298,28 @@ static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
     return AN_OK;
 }
 
+static an_status check_seal(const char *path, const file_bytes *f, const json_t *top, diag *d)
+{
+    const size_t tail = sizeof SEAL - 1 + DIGITS + sizeof SEAL_END - 1;
+    if (json_integer_value(json_object_get(top, "version")) == 1 && !json_object_get(top, "checksum")) return AN_OK;
+    const char *end = (const char *)f->at + f->n;
+    uint64_t want;
+    if (f->n <= tail || memcmp(end - tail, SEAL, sizeof SEAL - 1) || memcmp(end - (sizeof SEAL_END - 1), SEAL_END, sizeof SEAL_END - 1) || !text_u64(top, "checksum", 16, &want))
+        return bad(path, "its checksum is missing", d);
+    uint64_t hash = hash_bytes(f->at, f->n - tail, 0);
+    if (hash == want) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: it has the checksum %016llx; %016llx was written", path, TRAIN, (unsigned long long)hash, (unsigned long long)want);
+}
+
 static an_status open_note(const char *path, json_t **top, diag *d)
 {
     strbuf b = { 0 };
+    file_bytes f = { 0 };
     sb_printf(&b, "%s/%s", path, TRAIN);
-    an_status st = b.oom ? diag_nomem(d) : json_file(b.at, top, d);
+    an_status st = b.oom ? diag_nomem(d) : file_read(b.at, JSON_MAX_BYTES, &f, d);
+    if (!st) st = json_text(f.at, f.n, b.at, top, d);
+    if (!st && (st = check_seal(path, &f, *top, d))) json_decref(*top);
+    if (f.at) file_drop(&f);
     sb_free(&b);
     return st;
 }
@@ -360,6 +406,20 @@ static an_status differs(const char *path, const char *file, const char *here, d
     return diag_fail(d, AN_INPUT, NOWHERE, "%.100s: it was trained with \"%.110s\"; this run has \"%.110s\"", path, file + from, here + from);
 }
 
+static an_status same_run(const char *path, const ckpt_note *file, const ckpt_note *here, diag *d)
+{
+    if (strcmp(file->setting, here->setting)) return differs(path, file->setting, here->setting, d);
+    if (file->seed != here->seed)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with seed %llu; this run has seed %llu", path, (unsigned long long)file->seed, (unsigned long long)here->seed);
+    if (file->version == 1) return AN_OK;
+    if (file->validation != here->validation)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with a validation share of %g; this run has %g", path, file->validation, here->validation);
+    if (file->data_digest != here->data_digest)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained on other data (checksum %016llx); that of this run has %016llx", path, (unsigned long long)file->data_digest,
+                         (unsigned long long)here->data_digest);
+    return AN_OK;
+}
+
 an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d)
 {
     json_t *top;
@@ -368,11 +428,11 @@ an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d)
     TRY(open_note(path, &top, d));
     an_status st = read_note(path, top, &n, d);
     json_decref(top);
-    if (!st && strcmp(n.setting, note->setting))
-        st = differs(path, n.setting, note->setting, d);
+    if (!st) st = same_run(path, &n, note, d);
     char *state = arena_printf(&mem, "%s/%s", path, STATE);
     if (!st) st = state ? pipe_load(p, state, NULL, 0, &mem, d) : diag_nomem(d);
     arena_free(&mem);
+    n.data_digest = note->data_digest, n.validation = note->validation; /* a file of version 1 has others, or none */
     if (!st) *note = n;
     return st;
 }

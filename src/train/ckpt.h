@@ -4,23 +4,26 @@
  *                        active.u32                          the tokens that were trained, when not all are (lm_shape.h)
  *                        tokenizer.json                      when the run has one as text
  *                        state.safetensors                   weights, moments, counters, loss scale: what goes on bit for bit
- *                        train.json                          step, data position, seed, options, versions, size and checksum of the rest
+ *                        train.json                          step, data position, seed, options, versions, size and checksum of the rest and of itself
  *   DIR/latest           the name of the newest
  *   DIR/.lock            locked by the process that trains into DIR, for as long as it lives
  *
  * A checkpoint is written under another name, synced, and renamed; then `latest` is replaced, then old ones go. A process that dies at
  * any moment leaves at worst a folder .tmp-*, which the next save removes. Opening checks every file against train.json and falls back to
- * the one before, saying so. */
+ * the one before, saying so. Version 1 had no checksum of train.json and a digest of a few ids: it opens, with neither looked at. */
 #ifndef TRAIN_CKPT_H
 #define TRAIN_CKPT_H
 
 #include "train/lm_shape.h"
 
 typedef struct {
+    int version;              /* of the file it was read from */
     int64_t step;             /* updates tried so far */
+    int64_t applied;          /* the last of them that changed the weights: below step while updates are being skipped */
     corpus_pos pos;           /* of the training data */
     uint64_t data_digest;     /* corpus_digest */
     uint64_t seed;
+    double validation;        /* share of the data kept back */
     double smooth;            /* smoothed loss; NAN: none yet */
     bool owed;                /* the loss on text kept back was due after this step, and the process had no compiles left for it */
     char setting[600];        /* what must be the same for the run to go on: model, batch, pipeline's state form, schedule … */
@@ -40,13 +43,15 @@ typedef struct {
 an_status ckpt_enter(const char *dir, int *lock, diag *d) MUST_CHECK;
 void ckpt_leave(int lock); /* -1 allowed */
 /* On failure the checkpoints that were there stay as they were. Ones of later steps, which could not be gone on from, are neither
- * counted among those that stay nor removed. */
+ * counted among those that stay nor removed. Of a row of skipped updates the newest stays beside those that were there before it began.
+ * AN_MISMATCH: a weight or moment is not finite. */
 an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, diag *d) MUST_CHECK;
 /* The newest intact checkpoint of a folder of checkpoints, or the folder itself when it is one. warn (may be NULL) is told of damaged ones.
  * AN_INPUT: there is none. The path lives in *mem. */
 an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)(void *user, const char *line), void *user, diag *d) MUST_CHECK;
 bool ckpt_any(const char *dir); /* DIR has a checkpoint, intact or not */
-/* State and note of the checkpoint at `path`, which ckpt_find gave. AN_INPUT when note->setting is not the file's: both are in the message. */
+/* State and note of the checkpoint at `path`, which ckpt_find gave. AN_INPUT when setting, seed, validation or data of *note are not the file's:
+ * both are in the message, and nothing was read into the pipeline. */
 an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d) MUST_CHECK;
 
 #endif

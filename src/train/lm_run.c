@@ -1,5 +1,6 @@
 /* lm_run.c: the loop around a pipeline: data, learning rates, losses, samples, checkpoints. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 
 #include "lm/generate.h"
@@ -27,9 +28,11 @@ typedef struct {
     train_schedule schedule;
     ckpt_note note;
     int64_t batch, seq, accum;
-    int32_t *ids;
+    int32_t *ids;           /* of a whole update, [accum, batch, seq + 1] */
+    int32_t *now;           /* of the minibatch that is being trained */
     int lock;               /* of the folder of checkpoints */
     diag unsaved;           /* the last save that failed */
+    bool building;          /* the pipeline is made, and no update was done yet */
     bool settled;           /* the state is that behind note.step updates, none begun */
     diag *d;
 } run;
@@ -94,17 +97,40 @@ static an_status fit_vocabulary(run *r)
     return AN_OK;
 }
 
+static void warn(const run *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void warn(const run *r, const char *fmt, ...)
+{
+    char line[600];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (r->o->warn) r->o->warn(r->o->user, line);
+}
+
+static an_status check_data(run *r, const char *name)
+{
+    arena mem = { 0 };
+    data_files f = { 0 };
+    const bool stories = !strcmp(name, STORIES);
+    an_status st = stories ? AN_OK : data_find(name, &mem, &f, r->d);
+    if (!st && !stories && !f.shards && !r->tok)
+        st = diag_fail(r->d, AN_USAGE, NOWHERE, "%s is text: name its tokenizer with --tokenizer (bare ids end in .u16 or .u32; llm.c's .bin begins with its header)", name);
+    if (!st && r->o->docs != DOCS_AUTO && (stories || f.shards))
+        st = diag_fail(r->d, AN_USAGE, NOWHERE, "--documents is for text; %s", stories ? "the built-in stories have their own ends" : "ids were cut into documents when they were made");
+    arena_free(&mem);
+    return st;
+}
+
 static an_status open_data(run *r)
 {
     const lm_run_options *o = r->o;
     double kept = o->validation < 0 ? 0 : o->validation > 0 ? o->validation : 0.02;
     const char *name = o->data ? o->data : STORIES;
-    path_info i;
-    if (strcmp(name, STORIES) && !path_look(name, &i)) return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: no such file", name);
-    if (!r->tok && !shard_is(name))
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is text: name its tokenizer with --tokenizer (bare ids end in .u16 or .u32; llm.c's .bin begins with its header)", name);
-    TRY(corpus_open(name, &(corpus_options){ .tok = r->tok, .vocab = (uint32_t)r->c.vocab, .seq = r->seq, .seed = o->seed, .validation = kept, .pool = r->pool }, &r->data, r->d));
-    r->note.data_digest = corpus_digest(r->data);
+    TRY(check_data(r, name));
+    TRY(corpus_open(name, &(corpus_options){ .tok = r->tok, .vocab = (uint32_t)r->c.vocab, .seq = r->seq, .seed = o->seed, .validation = kept, .docs = o->docs, .pool = r->pool }, &r->data, r->d));
+    r->note.data_digest = corpus_digest(r->data), r->note.validation = kept;
+    if (corpus_undivided(r->data)) warn(r, "%s has no <|endoftext|>: a file of it is one document; --documents blank or lines cuts it elsewhere", name);
     snprintf(r->out->data, sizeof r->out->data, "%s", name);
     if (o->compact_vocab) TRY(lm_shape_compact(&r->shape, r->data, r->seq, r->d));
     r->c = r->shape.c;
@@ -128,7 +154,9 @@ static an_status take_numbers(run *r)
                                     .warmup = o->warmup < 0 ? 0 : o->warmup > 0 ? o->warmup : MIN(WARMUP, steps / 10) };
     if (!train_schedule_find(o->schedule ? o->schedule : "cosine", &r->schedule.kind))
         return diag_fail(r->d, AN_USAGE, NOWHERE, "unknown schedule \"%.40s\"", o->schedule);
-    r->ids = calloc((size_t)(r->batch * (r->seq + 1)), sizeof *r->ids);
+    int64_t n;
+    if (!mul_i64(r->batch, r->seq + 1, &n) || !mul_i64(n, r->accum, &n)) return diag_nomem(r->d);
+    r->ids = r->now = calloc((size_t)n, sizeof *r->ids);
     return r->ids ? AN_OK : diag_nomem(r->d);
 }
 
@@ -173,11 +201,9 @@ static an_status resume(run *r)
     const lm_run_options *o = r->o;
     arena mem = { 0 };
     const char *path;
-    uint64_t data = r->note.data_digest;
     an_status st = ckpt_find(o->save, &mem, &path, o->warn, o->user, r->d);
     if (!st) st = ckpt_load(path, r->p, &r->note, r->d);
-    if (!st && (r->note.data_digest != data || r->note.seed != o->seed))
-        st = diag_fail(r->d, AN_INPUT, NOWHERE, "%s: it was trained on other data or with seed %llu; this run has seed %llu", path, (unsigned long long)r->note.seed, (unsigned long long)o->seed);
+    if (!st && r->note.version == 1) warn(r, "%s is of an earlier version: whether its train.json and the data are as they were cannot be told", path);
     arena_free(&mem);
     return st;
 }
@@ -212,6 +238,7 @@ static an_status set_up(run *r)
     TRY(fit_vocabulary(r));
     TRY(take_numbers(r));
     TRY(open_data(r));
+    r->building = true;
     TRY(open_pipeline(r));
     if (pipe_kind_of(r->p) == PIPE_RESTART && !o->save)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "the restart pipeline goes on from checkpoints: name a folder for them with --save");
@@ -315,11 +342,7 @@ static void save(run *r)
     an_status st = ckpt_save(&k, r->p, &r->shape, &r->note, &why);
     event(r, "checkpoint", t0);
     r->unsaved = why;
-    if (!st || !o->warn) return;
-    strbuf b = { 0 };
-    sb_printf(&b, "step %lld was not saved: %s; training goes on, earlier checkpoints are intact", (long long)r->note.step, why.msg);
-    if (!b.oom) o->warn(o->user, b.at);
-    sb_free(&b);
+    if (st) warn(r, "step %lld was not saved: %s; training goes on, earlier checkpoints are intact", (long long)r->note.step, why.msg);
 }
 
 /* ---- what is not finite, and how large everything is ---- */
@@ -329,7 +352,7 @@ static an_status tell(run *r, double loss, double scale, bool bad)
     const lm_run_options *o = r->o;
     pipe_seen seen;
     strbuf b = { 0 };
-    TRY(pipe_inspect(r->p, r->ids, scale, &seen, r->d));
+    TRY(pipe_inspect(r->p, r->now, scale, &seen, r->d));
     if (bad) pipe_bad_json(&b, r->note.step + 1, loss, &seen);
     else pipe_norms_json(&b, r->note.step + 1, &seen);
     if (!b.oom && o->on_note) o->on_note(o->user, b.at);
@@ -352,17 +375,27 @@ static double scale_now(run *r)
     return s.train.loss_scale;
 }
 
+/* All the data of an update before any of it is trained on: in the middle of a group of minibatches there is nothing that could be saved. */
+static an_status read_group(run *r, uint64_t *data_ns)
+{
+    const int64_t n = r->batch * (r->seq + 1);
+    for (int64_t a = 0; a < r->accum; a++) {
+        uint64_t t0 = clock_ns();
+        TRY(corpus_batch(r->data, CORPUS_TRAIN, r->batch, &r->note.pos, r->ids + a * n, r->d));
+        lm_shape_rows(&r->shape, r->ids + a * n, (size_t)n);
+        *data_ns += clock_ns() - t0;
+        event(r, "data", t0);
+    }
+    return AN_OK;
+}
+
 /* One minibatch of an update, the a-th. */
-static an_status minibatch(run *r, int64_t a, double lr, train_report *rep, uint64_t *data_ns, bool *bad)
+static an_status minibatch(run *r, int64_t a, double lr, train_report *rep, bool *bad)
 {
     bool due = r->o->stats_every > 0 && (r->note.step + 1) % r->o->stats_every == 0, again = false;
-    uint64_t t0 = clock_ns();
-    TRY(corpus_batch(r->data, CORPUS_TRAIN, r->batch, &r->note.pos, r->ids, r->d));
-    lm_shape_rows(&r->shape, r->ids, (size_t)(r->batch * (r->seq + 1)));
-    *data_ns += clock_ns() - t0;
-    event(r, "data", t0);
+    r->now = r->ids + a * r->batch * (r->seq + 1);
     if (due && a == 0) TRY(tell(r, NAN, scale_now(r), false));
-    TRY(pipe_step(r->p, r->ids, lr, rep, &again, r->d));
+    TRY(pipe_step(r->p, r->now, lr, rep, &again, r->d));
     r->out->again |= again;
     if (rep->put_off || rep->finite || *bad) return AN_OK;
     *bad = true;
@@ -376,8 +409,9 @@ static an_status update(run *r, lm_progress *q, bool *put_off)
     corpus_pos from = r->note.pos;
     bool bad = false;
     q->loss = 0;
+    if (read_group(r, &data)) return r->note.pos = from, r->d->st;
     for (int64_t a = 0; a < r->accum; a++) {
-        an_status st = minibatch(r, a, q->lr, &rep, &data, &bad);
+        an_status st = minibatch(r, a, q->lr, &rep, &bad);
         if (st || rep.put_off) { /* the first of a group failed, or was put off: the state is as it was, and its samples are still to come */
             if (a == 0) r->note.pos = from;
             return r->settled = a == 0, *put_off = rep.put_off, st;
@@ -429,6 +463,7 @@ static an_status loop(run *r)
 {
     const lm_run_options *o = r->o;
     int64_t save_every = o->save_every > 0 ? o->save_every : SAVE_EVERY, first = r->note.step, saved = first;
+    bool due = false;
     r->out->smooth = r->note.smooth;
     r->settled = true;
     an_status st = r->note.owed ? evaluate(r) : AN_OK;
@@ -436,7 +471,8 @@ static an_status loop(run *r)
         lm_progress q = { .steps = r->schedule.steps, .lr = train_schedule_lr(&r->schedule, r->note.step) };
         bool put_off = false;
         if ((st = update(r, &q, &put_off)) || put_off) break;
-        q.step = ++r->note.step;
+        q.step = ++r->note.step, r->building = false;
+        if (q.applied) r->note.applied = q.step;
         double share = MAX(0.05, 1.0 / (double)q.step); /* a plain mean until there are 20 */
         if (isfinite(q.loss)) r->note.smooth = isfinite(r->note.smooth) ? (1 - share) * r->note.smooth + share * q.loss : q.loss;
         q.smooth = r->note.smooth;
@@ -444,11 +480,15 @@ static an_status loop(run *r)
         if (o->on_progress) o->on_progress(o->user, &q);
         if (q.step < q.steps) st = look_around(r);
         r->out->stopped = o->stop && o->stop(o->user);
-        if (q.step % save_every == 0 || r->out->again) save(r), saved = q.step;
+        due |= q.step % save_every == 0;
+        if (!q.applied || !due) continue; /* one of a row of skipped updates may be one of a run that diverged: its save waits */
+        save(r), saved = q.step, due = false;
     }
     /* after a failure too, as what was learned before it is worth keeping; but not what diverged, which would push out what did not */
     if (r->note.step > saved && r->settled && st != AN_MISMATCH) save(r);
     r->out->done = r->note.step;
+    /* the loss on text kept back takes programs; without it nothing is left to do after the last update */
+    if (r->note.step == r->schedule.steps && !corpus_samples(r->data, CORPUS_VALIDATION)) r->out->again = false;
     return st ? st : only_a_new_process(r, first);
 }
 
@@ -478,11 +518,11 @@ static an_status finish(run *r)
         if (o->on_eval && isfinite(r->out->validation)) o->on_eval(o->user, r->note.step, r->out->validation);
         if (o->sample_every >= 0) TRY(sample_text(r, r->note.step));
     }
-    if (r->unsaved.st) return diag_fail(r->d, AN_INPUT, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
+    if (r->unsaved.st) return diag_fail(r->d, r->unsaved.st == AN_MISMATCH ? AN_MISMATCH : AN_INPUT, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
     return AN_OK;
 }
 
-an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d)
+static an_status attempt(const lm_run_options *o, lm_run_result *out, bool *building, diag *d)
 {
     run r = { .o = o, .out = out, .lock = -1, .d = d };
     *out = (lm_run_result){ .loss = (double)NAN, .smooth = (double)NAN, .validation = (double)NAN };
@@ -490,6 +530,25 @@ an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d)
     if (!st) st = loop(&r);
     if (!st) st = finish(&r);
     if (r.p) pipe_get_stats(r.p, &out->stats);
+    *building = r.building;
     tear_down(&r);
     return st;
+}
+
+/* Without memory for a first update activations are computed again instead of being held, which changes no bit. */
+an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d)
+{
+    lm_run_options less = *o;
+    diag why = { 0 };
+    bool building;
+    an_status st = attempt(o, out, &building, &why);
+    if (st == AN_NOMEM && building && !o->recompute) {
+        run said = { .o = o };
+        warn(&said, "%s; trying again with --recompute", why.msg);
+        less.recompute = true, why = (diag){ 0 };
+        st = attempt(&less, out, &building, &why);
+    }
+    if (!st) return AN_OK;
+    if (st == AN_NOMEM && building) return diag_fail(d, st, why.at, "%s, with activations computed again (--recompute): a smaller --batch or --seq takes less", why.msg);
+    return diag_fail(d, st, why.at, "%s", why.msg);
 }

@@ -7,7 +7,7 @@
 #define TRAIN_LM_RUN_H
 
 #include "lm/lm.h"
-#include "text/text.h"
+#include "text/shard.h"
 #include "train/pipe.h"
 
 typedef struct {
@@ -23,7 +23,8 @@ typedef struct {
 typedef struct {             /* zero means default */
     const char *model;       /* preset, config.json, or a model to continue (lm_open); NULL: "tiny" */
     const char *tokenizer;   /* for text: a file or folder; NULL: the model's own, or the built-in stories' */
-    const char *data;        /* a shard, a text file, "builtin:stories"; NULL: the stories */
+    const char *data;        /* shards, text files (data_find), "builtin:stories"; NULL: the stories */
+    docs_rule docs;          /* where documents of text end; anything but DOCS_AUTO is refused with ids and stories, which have their own */
     const char *engine;      /* NULL: the best one present */
     const char *pipeline;
     device_options device;
@@ -51,7 +52,8 @@ typedef struct {             /* zero means default */
     double softcap;          /* logits become softcap * tanh(logits / softcap); 0: as the model says */
     bool zero_init;          /* the matrices that end residual branches start at 0 */
     bool compact_vocab;      /* train rows of tokens that occur in the data, and choose among those */
-    bool recompute;          /* activations of a layer are computed again instead of being held: less memory, same bits */
+    bool recompute;          /* activations of a layer are computed again instead of being held: less memory, same bits. Tried by itself, with
+                                a warning, where there is no memory for the first update without it */
     int64_t stats_every;     /* updates between norms of weights and gradients (on_note); 0: none */
     bool resume;             /* go on from the newest checkpoint in save. Without it a folder that has one is refused */
     bool must_resume;        /* and there must be one: where there is none, the run does not begin */
@@ -71,12 +73,12 @@ typedef struct {
     uint64_t tokens, validation_samples;
     double loss, smooth, validation; /* NAN: none */
     bool stopped, again;             /* asked to stop; the process must start itself anew to go on (restart) */
-    uint64_t digest;                 /* of every state's bits at the end */
+    uint64_t digest;                 /* of every state's bits at the end; 0: it did not come to that */
     double seconds;
     pipe_stats stats;
 } lm_run_result;
 
-/* AN_MISMATCH: it diverged. What cannot be saved is a warning until the end, and then AN_INPUT. */
+/* AN_MISMATCH: it diverged; the newest checkpoint is from before the row of skipped updates it ended with. What cannot be saved is a warning until the end, and then AN_INPUT. */
 an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d) MUST_CHECK;
 
 #endif

@@ -24,7 +24,7 @@ static bool there(const small_run *r, const char *tail)
     return path_look(path, &i);
 }
 
-static void spoil(const small_run *r, const char *tail, int how) /* 0: a byte, 1: cut, 2: gone, 3: emptied */
+static void spoil(const small_run *r, const char *tail, int how) /* 0: a byte, 1: cut, 2: gone, 3: emptied, 4: another place in the data */
 {
     char path[200];
     file_bytes f;
@@ -36,6 +36,12 @@ static void spoil(const small_run *r, const char *tail, int how) /* 0: a byte, 1
     }
     assert_ok(file_read(path, (size_t)1 << 30, &f, &d), d);
     if (how == 0) f.at[f.n / 2] ^= 1;
+    if (how == 4) {
+        char *digit = strstr((char *)f.at, "\"sample\": ");
+        assert_non_null(digit);
+        digit += strlen("\"sample\": ");
+        *digit = *digit == '3' ? '2' : '3';
+    }
     assert_ok(file_write(path, f.at, how == 1 ? f.n - 9 : how == 3 ? 0 : f.n, &d), d);
     file_drop(&f);
 }
@@ -68,7 +74,7 @@ static void falls_back(void **state)
     static const struct {
         const char *file;
         int how;
-    } rows[] = { { "state.safetensors", 0 }, { "state.safetensors", 1 }, { "state.safetensors", 2 }, { "train.json", 2 },   { "train.json", 1 },
+    } rows[] = { { "state.safetensors", 0 }, { "state.safetensors", 1 }, { "state.safetensors", 2 }, { "train.json", 2 },   { "train.json", 1 }, { "train.json", 4 },
                  { "train.json", 3 },        { "model.safetensors", 0 }, { "config.json", 2 } };
     small_run whole;
     lm_run_result want;
@@ -232,21 +238,168 @@ static void engine_gone(void **state)
     }
 }
 
-/* What diverged is not saved: it could push out what did not. */
+static void latest_is(const small_run *r, int64_t step)
+{
+    char path[200], want[40];
+    file_bytes f;
+    diag d = { 0 };
+    small_path(r, "latest", path, sizeof path);
+    assert_ok(file_read(path, 100, &f, &d), d);
+    snprintf(want, sizeof want, "step-%08lld\n", (long long)step);
+    assert_string_equal((char *)f.at, want);
+    file_drop(&f);
+}
+
+/* What diverged is not saved: it could push out what did not. With one kept and a save due after every update, the last one that counted is
+ * there at the end, and a device that is well again goes on from it. */
 static void diverged(void **state)
+{
+    (void)state;
+    static const int64_t every[] = { 100, 1 };
+    for (size_t i = 0; i < COUNT(every); i++) {
+        small_run r;
+        lm_run_result q;
+        diag d = { 0 };
+        small_begin(&r);
+        trouble t = { "output", 200 };
+        lm_run_options o = small_options(&r, "soft:m4");
+        o.pipeline = "dynamic", o.steps = 60, o.save_every = every[i], o.keep = 1, o.validation = -1, o.device.spoil = give_up, o.device.spoiler = &t;
+        assert_int_equal(lm_run(&o, &q, &d), AN_MISMATCH);
+        assert_non_null(strstr(d.msg, "the first tensor that went bad is"));
+        assert_true(q.done > 2 && q.done < 60 && there(&r, "latest") == (i == 1) && q.digest == 0);
+        if (i == 1) {
+            int64_t good = q.done - 31; /* the 32nd in a row ended it, and is not counted */
+            latest_is(&r, good);
+            t.what = NULL, r.n = 0, o.resume = o.must_resume = true, d = (diag){ 0 };
+            assert_ok(lm_run(&o, &q, &d), d);
+            assert_true(r.n == 60 - good && isfinite(q.loss) && q.stats.train.skipped == 0);
+        }
+        small_end(&r);
+    }
+}
+
+/* Asked to stop in a row of skipped updates: what a process did is not lost, nor is the checkpoint from before the row. */
+static void stopped_while_skipping(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    char path[60];
+    small_begin(&r);
+    trouble t = { "output", 200 };
+    lm_run_options o = small_options(&r, "soft:m4");
+    o.pipeline = "dynamic", o.steps = 60, o.save_every = 1, o.keep = 1, o.validation = -1, o.device.spoil = give_up, o.device.spoiler = &t;
+    assert_int_equal(lm_run(&o, &q, &d), AN_MISMATCH);
+    int64_t good = q.done - 31;
+    for (int k = 1; k <= 3; k++) { /* one update in each process */
+        t.after = 0, r.n = 0, r.stop_at = 1, o.resume = true, d = (diag){ 0 };
+        assert_ok(lm_run(&o, &q, &d), d);
+        assert_int_equal(q.done, good + k);
+        latest_is(&r, good + k);
+        for (int64_t s = good; s <= good + k; s++) {
+            snprintf(path, sizeof path, "step-%08lld", (long long)s);
+            assert_true(there(&r, path) == (s == good || s == good + k));
+        }
+    }
+    t.what = NULL, r.stop_at = 0, d = (diag){ 0 };
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(q.done == 60 && isfinite(q.loss) && q.stats.train.skipped == 3);
+    snprintf(path, sizeof path, "step-%08lld", (long long)good);
+    assert_false(there(&r, path));
+    small_end(&r);
+}
+
+/* A rate that makes weights infinite in one update: there is nothing in them to go on from. */
+static void not_finite(void **state)
 {
     (void)state;
     small_run r;
     lm_run_result q;
     diag d = { 0 };
     small_begin(&r);
-    trouble t = { "output", 200 };
-    lm_run_options o = small_options(&r, "soft:m4");
-    o.pipeline = "dynamic", o.steps = 60, o.save_every = 100, o.validation = -1, o.device.spoil = give_up, o.device.spoiler = &t;
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 2, o.save_every = 1, o.lr = 1e39, o.warmup = -1;
     assert_int_equal(lm_run(&o, &q, &d), AN_MISMATCH);
-    assert_non_null(strstr(d.msg, "the first tensor that went bad is"));
-    assert_true(q.done > 2 && q.done < 60 && !there(&r, "latest"));
+    assert_non_null(strstr(d.msg, "is not finite"));
+    assert_non_null(strstr(r.warned, "step 1 was not saved: "));
+    assert_false(there(&r, "latest"));
     small_end(&r);
+}
+
+/* A checkpoint of version 1: no checksum of its own, and a digest of a few ids that is not looked at. */
+static void first_version(void **state)
+{
+    (void)state;
+    small_run whole, r;
+    lm_run_result want, q;
+    char path[200];
+    file_bytes f;
+    diag d = { 0 };
+    strbuf b = { 0 };
+    small_begin(&whole);
+    run_to(&whole, 8, 0, false, &want);
+    small_begin(&r);
+    run_to(&r, 8, 6, false, &q);
+    small_path(&r, "step-00000006/train.json", path, sizeof path);
+    assert_ok(file_read(path, 1 << 20, &f, &d), d);
+    static const char *const gone[] = { "\"applied\"", "\"validation\"" };
+    for (char *line = (char *)f.at, *end; (end = strchr(line, '\n')); line = end + 1) {
+        bool drop = false;
+        for (size_t i = 0; i < COUNT(gone); i++) drop |= strstr(line, gone[i]) == line + 2;
+        if (drop) continue;
+        if (strstr(line, "\"version\"") == line + 2) sb_puts(&b, "  \"version\": 1,\n");
+        else if (strstr(line, "\"data\"") == line + 2) sb_puts(&b, "  \"data\": \"0123456789abcdef\",\n");
+        else if (strstr(line, "\"checksum\"") == line + 2) b.n -= 2, sb_puts(&b, "\n"); /* the comma before it */
+        else sb_putn(&b, line, (size_t)(end + 1 - line));
+    }
+    assert_false(b.oom);
+    assert_ok(file_write(path, b.at, b.n, &d), d);
+    run_to(&r, 8, 0, true, &q);
+    assert_non_null(strstr(r.warned, "of an earlier version"));
+    assert_true(r.n == 2 && q.digest == want.digest);
+    sb_free(&b);
+    file_drop(&f);
+    small_end(&r);
+    small_end(&whole);
+}
+
+/* A shard that is cut while a run reads it: the updates before are saved, and with the file as it was the run ends as if nothing had been. */
+static void cut_short(void *user, const pipe_event *e)
+{
+    small_run *r = user;
+    if (r->n == 3 && !strcmp(e->lane, "device")) assert_int_equal(truncate(r->data, 100), 0); /* within the fourth update */
+}
+
+static void data_cut(void **state)
+{
+    (void)state;
+    small_run whole, r;
+    lm_run_result want, q;
+    for (int accum = 1; accum <= 2; accum++) {
+        diag d = { 0 };
+        file_bytes f;
+        small_begin(&whole);
+        lm_run_options o = small_options(&whole, "cpu");
+        o.steps = 8, o.accum = accum;
+        assert_ok(lm_run(&o, &want, &d), d);
+        small_begin(&r);
+        assert_ok(file_read(r.data, 1 << 20, &f, &d), d);
+        o = small_options(&r, "cpu");
+        o.steps = 8, o.accum = accum, o.on_event = cut_short;
+        assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+        assert_true(strstr(d.msg, r.data) && strstr(d.msg, "8000 bytes when it was opened, 100 now"));
+        assert_int_equal(q.done, 4);
+        latest_is(&r, 4);
+        d = (diag){ 0 };
+        assert_ok(file_write(r.data, f.at, f.n, &d), d);
+        o.resume = o.must_resume = true;
+        assert_ok(lm_run(&o, &q, &d), d);
+        assert_true(q.digest == want.digest);
+        file_drop(&f);
+        small_end(&r);
+        small_end(&whole);
+    }
 }
 
 static void count_evals(void *user, int64_t step, double loss)
@@ -287,6 +440,12 @@ static void few_compiles(void **state)
     assert_true(in_turns(&r, o, &q) > 3);
     assert_true(q.digest == want.digest && q.validation == want.validation);
     for (int i = 1; i <= 4; i++) assert_true(whole.loss[i] > 0 && r.loss[i] == whole.loss[i]);
+    small_end(&r);
+    /* without text kept back nothing is left to do after the last update, and no process for it */
+    small_begin(&r);
+    o.save = r.save, o.user = &r, o.validation = -1, o.eval_every = 0, o.on_eval = NULL;
+    assert_int_equal(in_turns(&r, o, &q), 4);
+    assert_true(q.digest == want.digest && q.done == 4);
     small_end(&r);
     small_end(&whole);
 }
@@ -354,7 +513,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
-        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(few_compiles), cmocka_unit_test(no_reload_no_compiles),
+        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(first_version), cmocka_unit_test(data_cut),
+        cmocka_unit_test(few_compiles), cmocka_unit_test(no_reload_no_compiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

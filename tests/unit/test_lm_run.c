@@ -74,8 +74,24 @@ static void refusals(void **state)
     assert_true(strstr(d.msg, "clip 1") && strstr(d.msg, "clip 0.5"));
     d = (diag){ 0 }, o.clip = 0, o.seed = 4;
     assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
-    assert_non_null(strstr(d.msg, "seed 3"));
-    d = (diag){ 0 }, o.seed = 3, o.schedule = "sine";
+    assert_true(strstr(d.msg, "seed 3;") && strstr(d.msg, "seed 4"));
+    d = (diag){ 0 }, o.seed = 3, o.validation = 0.25;
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_true(strstr(d.msg, "a validation share of 0.02; this run has 0.25") && q.stats.train.steps == 0);
+    file_bytes f;
+    d = (diag){ 0 }, o.validation = 0;
+    assert_ok(file_read(r.data, 1 << 20, &f, &d), d);
+    f.at[2 * 139] ^= 1; /* one id of 4000 */
+    assert_ok(file_write(r.data, f.at, f.n, &d), d);
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "trained on other data"));
+    f.at[2 * 139] ^= 1, d = (diag){ 0 };
+    assert_ok(file_write(r.data, f.at, f.n, &d), d);
+    file_drop(&f);
+    o.docs = DOCS_BLANK;
+    assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+    assert_non_null(strstr(d.msg, "--documents is for text"));
+    d = (diag){ 0 }, o.docs = DOCS_AUTO, o.schedule = "sine";
     assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
     d = (diag){ 0 }, o.schedule = NULL, o.pipeline = "restart", o.save = NULL, o.resume = false, o.engine = "soft:m4";
     assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
