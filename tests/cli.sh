@@ -334,6 +334,22 @@ empty() {
     t "--bos with --decode" 2 $anneal tokenize --tokenizer "$tmp/t.json" --decode --bos
     t "data prepare" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/s.u16" --json
     has "data prepare" out '"documents":60,'
+    cp "$tmp/s.u16" "$tmp/once.u16"
+    t "data prepare, two files" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --data "$tmp/stories.txt" --out "$tmp/s2.u16" --json
+    has "data prepare, two files" out '"documents":120,'
+    t "data prepare, two files are both there" 0 sh -c 'cat "$1" "$1" | cmp - "$2"' sh "$tmp/once.u16" "$tmp/s2.u16"
+    : >"$tmp/empty"
+    t "data prepare, an empty file" 3 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/empty" --out "$tmp/e.u16"
+    has "data prepare, an empty file" err 'empty is empty'
+    t "data prepare, an empty file leaves none" 1 test -e "$tmp/e.u16"
+    t "data prepare, ids" 3 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/s.u16" --out "$tmp/e.u16"
+    grep -v endoftext "$tmp/stories.txt" | sed G >"$tmp/blank.txt"
+    t "data prepare, no separator" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/blank.txt" --out "$tmp/e.u16" --json
+    has "data prepare, no separator" out '"documents":1,'
+    has "data prepare, no separator" err 'no <|endoftext|>.*--documents'
+    t "data prepare, blank lines" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/blank.txt" --documents blank --out "$tmp/e.u16" --json
+    has "data prepare, blank lines" out '"documents":60,'
+    empty "data prepare, blank lines" err
     t "data prepare, bad name" 2 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/s.tok"
     t "data prepare, option of stories" 2 $anneal data prepare --count 3
     t "tokenizer without a verb" 2 $anneal tokenizer
@@ -573,6 +589,34 @@ EOF
     has "train tiny, saved in a file" err 'p.svg.*Not a directory'
     t "train on text that is not there" 3 $anneal train $lt --data "$tmp/nowhere.txt"
     has "train on text that is not there" err 'nowhere.txt: no such file'
+    t "train tiny, another share kept back" 3 $anneal train $lt --save "$tmp/lt" --resume --validation 0.3 --json
+    has "train tiny, another share kept back" err 'a validation share of 0.02; this run has 0.3'
+    empty "train tiny, another share kept back" out
+    t "train tiny, no result without a run" 1 grep -q digest "$tmp/err"
+    tt="--model tiny --tokenizer $tmp/t.json --engine cpu --steps 2 --batch 2 --seq 16 --sample-every 0 --json"
+    t "train on text without separators" 0 $anneal train $tt --data "$tmp/blank.txt"
+    has "train on text without separators" err 'blank.txt has no <|endoftext|>.*--documents'
+    t "train on text, blank lines" 0 $anneal train $tt --data "$tmp/blank.txt" --documents blank
+    t "train on text, nothing to say" 1 grep -q documents "$tmp/err"
+    t "train on text, no such rule" 2 $anneal train $tt --data "$tmp/blank.txt" --documents pages
+    t "train on ids, documents" 2 $anneal train $tt --data "$tmp/s.u16" --documents blank
+    t "train on two files" 0 $anneal train $tt --data "$tmp/once.u16" --data "$tmp/once.u16"
+    sed -n 's/.*"digest"/digest/p' "$tmp/out" >"$tmp/d1"
+    t "train on a list" 0 $anneal train $tt --data "$tmp/once.u16,$tmp/once.u16"
+    sed -n 's/.*"digest"/digest/p' "$tmp/out" >"$tmp/d2"
+    mkdir "$tmp/shards" && cp "$tmp/once.u16" "$tmp/shards/b.u16" && cp "$tmp/once.u16" "$tmp/shards/a.u16"
+    t "train on a folder" 0 $anneal train $tt --data "$tmp/shards"
+    sed -n 's/.*"digest"/digest/p' "$tmp/out" >"$tmp/d3"
+    t "train on one" 0 $anneal train $tt --data "$tmp/s2.u16"
+    sed -n 's/.*"digest"/digest/p' "$tmp/out" >"$tmp/d4"
+    t "shards are one corpus" 0 test "$(sort -u "$tmp/d1" "$tmp/d2" "$tmp/d3" "$tmp/d4" | wc -l)" -eq 1
+    mkdir "$tmp/bare"
+    for x in bare empty /dev/null noise.bin; do
+        case $x in /*) ;; *) x=$tmp/$x ;; esac
+        [ -e "$x" ] || cp "$tmp/noise" "$x"
+        t "train on $x" 3 $anneal train --model tiny --data "$x" --engine cpu
+        t "train on $x, no text" 1 grep -q 'is text' "$tmp/err"
+    done
     t "train tiny, all of it done before" 0 $anneal train $lt --save "$tmp/lt" --resume
     has "train tiny, all of it done before" err 'step 4 of 4, smoothed loss [0-9.]*,'
     t "train a language model, option of networks" 2 $anneal train $lt --final-test 3

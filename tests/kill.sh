@@ -1,6 +1,6 @@
 #!/bin/sh
 # A run that is killed again and again ends like one that was left alone; single updates in processes of their own do not go astray; a full
-# disk costs checkpoints, not the run.   kill.sh ANNEAL [KILLS]
+# disk costs checkpoints, not the run; whatever else ends a run, what it learned is saved first.   kill.sh ANNEAL [KILLS]
 anneal=$1 kills=${2:-50}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -72,6 +72,7 @@ EOF
     $again --save "$tmp/tight" --compile-limit 20 >"$tmp/tight.out" 2>"$tmp/err" || bad "restart: $(cat "$tmp/err")"
     [ "$(grep -c '"again":true' "$tmp/tight.out")" -ge 2 ] || bad "restart: it did not execute itself: $(cat "$tmp/tight.out")"
     [ "$(digest "$tmp/tight.out")" = "$(digest "$tmp/out")" ] || bad "restart: another digest"
+    ! grep -q 'going on in a new one after step 3' "$tmp/err" || bad "restart: a process for nothing: $(cat "$tmp/err")"
 
     # the same with a budget of ten, which one round of one layer takes, and losses on text kept back that the next process has to find
     sed 's/"num_hidden_layers":2/"num_hidden_layers":1/' "$tmp/config.json" >"$tmp/one.json"
@@ -94,6 +95,59 @@ EOF
     grep -q 'stopped after step [0-9]* and saved' "$tmp/err" || bad "SIGTERM: no message: $(cat "$tmp/err")"
     step=$(sed -n 's/.*stopped after step \([0-9]*\) and saved.*/\1/p' "$tmp/err")
     [ "$(cat "$tmp/asked/latest")" = "step-$(printf '%08d' "$step")" ] || bad "SIGTERM after step $step: latest is $(cat "$tmp/asked/latest")"
+
+    # the terminal is closed: the same, even if it says so twice; unless the run was told to outlive it
+    $train --steps 100000 --save "$tmp/closed" >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    until grep -q '"step":20,' "$tmp/out"; do sleep 0.05; done
+    kill -HUP $pid && kill -HUP $pid 2>/dev/null
+    wait $pid || bad "SIGHUP: exit $?: $(cat "$tmp/err")"
+    step=$(sed -n 's/.*stopped after step \([0-9]*\) and saved.*/\1/p' "$tmp/err")
+    [ "$(cat "$tmp/closed/latest")" = "step-$(printf '%08d' "$step")" ] || bad "SIGHUP after step $step: latest is $(cat "$tmp/closed/latest")"
+    (trap '' HUP && exec $train --steps 2000 >"$tmp/out" 2>"$tmp/err") &
+    pid=$!
+    until grep -q '"step":20,' "$tmp/out"; do sleep 0.05; done
+    kill -HUP $pid
+    wait $pid && grep -q '"done":2000,' "$tmp/out" || bad "SIGHUP that is ignored: $(cat "$tmp/err")"
+
+    # nobody reads what it writes: it saves and ends with exit 3, and goes on from there
+    { $train --steps 100000 --save "$tmp/pipe" 2>"$tmp/err"; echo $? >"$tmp/code"; } | head -2 >"$tmp/out"
+    [ "$(cat "$tmp/code")" -eq 3 ] || bad "a closed pipe: exit $(cat "$tmp/code"), want 3: $(cat "$tmp/err")"
+    grep -q 'nobody reads standard output' "$tmp/err" || bad "a closed pipe: no message: $(cat "$tmp/err")"
+    [ -e "$tmp/pipe/$(cat "$tmp/pipe/latest")/train.json" ] || bad "a closed pipe: nothing was saved"
+
+    # the data is cut while it is read: saved, exit 3
+    cp "$tmp/s.u16" "$tmp/cut.u16"
+    $train --data "$tmp/cut.u16" --steps 100000 --save "$tmp/cut" >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    until grep -q '"step":20,' "$tmp/out"; do sleep 0.05; done
+    : >"$tmp/cut.u16"
+    wait $pid
+    code=$?
+    [ $code -eq 3 ] || bad "data that was cut: exit $code, want 3: $(cat "$tmp/err")"
+    grep -q 'cut.u16: it was cut while it was being read' "$tmp/err" || bad "data that was cut: no message: $(cat "$tmp/err")"
+    [ -e "$tmp/cut/$(cat "$tmp/cut/latest")/train.json" ] || bad "data that was cut: nothing was saved"
+
+    # a run that diverges from the start leaves no checkpoint of it, and no digest
+    $train --lr 1e30 --steps 60 --save "$tmp/wild" --save-every 5 >"$tmp/out" 2>"$tmp/err"
+    code=$?
+    [ $code -eq 1 ] || bad "diverged: exit $code, want 1: $(cat "$tmp/err")"
+    ! ls -d "$tmp/wild"/step-* >/dev/null 2>&1 || bad "diverged: it was saved: $(ls "$tmp/wild")"
+    grep -q '"digest":null' "$tmp/out" || bad "diverged: a digest: $(cat "$tmp/out")"
+
+    # memory for the activations of a few layers, not of all: computed again, the same bits. Sanitizers and emulators take more than is left
+    sed 's/"num_hidden_layers":2/"num_hidden_layers":24/; s/"hidden_size":16/"hidden_size":64/; s/"max_position_embeddings":64/"max_position_embeddings":256/' "$tmp/config.json" >"$tmp/deep.json"
+    deep="$anneal train --model $tmp/deep.json --data $tmp/s.u16 --engine cpu --threads 1 --batch 8 --seq 256 --steps 1 --sample-every 0 --validation 0 --json"
+    if (ulimit -v 150000 && $anneal --version) >/dev/null 2>&1; then
+        $deep >"$tmp/out" 2>"$tmp/err" || bad "a deep model: $(cat "$tmp/err")"
+        (ulimit -v 150000 && exec $deep) >"$tmp/less" 2>"$tmp/err" || bad "little memory: $(cat "$tmp/err")"
+        grep -q 'out of memory: [0-9]* bytes were wanted .*; trying again with --recompute' "$tmp/err" || bad "little memory: no message: $(cat "$tmp/err")"
+        [ "$(digest "$tmp/less")" = "$(digest "$tmp/out")" ] || bad "little memory: another digest"
+        (ulimit -v 150000 && exec $deep --batch 256) >"$tmp/less" 2>"$tmp/err"
+        code=$?
+        [ $code -eq 70 ] || bad "too little memory: exit $code, want 70: $(cat "$tmp/err")"
+        grep -q 'out of memory: [0-9]* bytes were wanted .*a smaller --batch or --seq' "$tmp/err" || bad "too little memory: no message: $(cat "$tmp/err")"
+    fi
 
     # asked twice, the second time while it saves: it ends at once, and the checkpoint before is whole. A large vocabulary makes saving take a while
     sed 's/"vocab_size":300/"vocab_size":60000/; s/"hidden_size":16/"hidden_size":64/' "$tmp/config.json" >"$tmp/large.json"

@@ -8,8 +8,9 @@
 
 const option train_options[] = {
     { "model", "M", "stories1m", "language model: a preset (tiny, stories1m, stories15m …), config.json, or a model to continue; network: digits, mlp, charlm, normconv, glu" },
-    { "data", "DATA", NULL, "language models: a text or token file, builtin:stories; networks: mnist:DIR, text:FILE, strokes[:SEED], letters[:SEED]; without it what is built in" },
+    { "data", "DATA", NULL, "language models: text or token files (several: with commas between, or --data again), a folder of token files, builtin:stories; networks: mnist:DIR, text:FILE, strokes[:SEED], letters[:SEED]; without it what is built in" },
     { "tokenizer", "T", NULL, "language models: for text; without it the model's own, or the stories'" },
+    { "documents", "RULE", NULL, "language models: where documents of text end: auto, whole, endoftext, blank, lines; default: auto" },
     { "engine", "E", NULL, "soft:m1 … soft:m5, cpu; without it the best one present" },
     { "pipeline", "P", "resident", "resident: loss, gradients and update are one program; language models also delta, dynamic, restart" },
     { "steps", "N", NULL, "updates; default: 300, or the network's" },
@@ -214,7 +215,7 @@ static void put_text_result(const listener *l, const an_train_result *r)
 
 static int train_net(const args *a)
 {
-    static const char *const others[] = { "tokenizer", "validation", "eval-every", "sample-every", "sample-tokens", "prompt", "save-every", "keep", "compile-limit",
+    static const char *const others[] = { "tokenizer", "documents", "validation", "eval-every", "sample-every", "sample-tokens", "prompt", "save-every", "keep", "compile-limit",
                                           "csv", "plot", "profile", "residual-scale", "softcap", "zero-init", "compact-vocab", "recompute", "stats", NULL };
     an_train_run_options o;
     an_train_result r;

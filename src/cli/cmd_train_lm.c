@@ -1,6 +1,7 @@
 /* cmd_train_lm.c: a language model trained on text: options, the live line, logs, plots, signals, starting anew. */
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@ typedef struct {
     bool json;
     ui ui;
     sink log, csv;
+    bool unread;      /* who read standard output is gone */
 } listener;
 
 /* ---- signals: the first one ends the run after the update it is in, the second one at once ---- */
@@ -26,25 +28,35 @@ static volatile sig_atomic_t asked;
 
 static void on_signal(int sig)
 {
-    if (asked) _exit(128 + sig);
+    if (asked && sig != SIGHUP) _exit(128 + sig); /* a terminal that closes may send SIGHUP twice: itself, and by its shell */
     asked = sig;
 }
 
 static void catch_signals(void)
 {
-    struct sigaction s = { .sa_handler = on_signal };
+    struct sigaction s = { .sa_handler = on_signal }, before;
     sigemptyset(&s.sa_mask);
     s.sa_flags = SA_RESTART; /* a write that is under way is finished */
     sigaction(SIGINT, &s, NULL);
     sigaction(SIGTERM, &s, NULL);
-    s.sa_handler = SIG_IGN; /* a file that may grow no further is an error of the write, not the end of the run */
+    if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &s, NULL); /* ignored: nohup */
+    s.sa_handler = SIG_IGN; /* a file that may grow no further, a pipe without a reader: an error of the write, not the end of the run */
     sigaction(SIGXFSZ, &s, NULL);
+    sigaction(SIGPIPE, &s, NULL);
+}
+
+/* A pipe whose other end was closed. A terminal that was hung up is not meant: a run may outlive it. */
+static bool unread(int fd)
+{
+    struct pollfd p = { .fd = fd };
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) && !(p.revents & POLLHUP);
 }
 
 static int stop(void *user)
 {
-    (void)user;
-    return asked != 0;
+    listener *l = user;
+    if (ferror(stdout) && unread(STDOUT_FILENO)) l->unread = true;
+    return asked || l->unread || (ferror(stderr) && unread(STDERR_FILENO));
 }
 
 /* ---- lines ---- */
@@ -168,7 +180,7 @@ static bool read_options(const args *a, an_lm_train_options *o, int64_t *every)
     int64_t seed = 1, keep = 0, limit = 0;
     *o = (an_lm_train_options){ .model = arg_of(a, "model"), .tokenizer = arg_of(a, "tokenizer"), .data = arg_of(a, "data"), .engine = arg_of(a, "engine"),
                                 .pipeline = arg_of(a, "pipeline"), .math = arg_of(a, "math"), .state = arg_of(a, "state"), .schedule = arg_of(a, "schedule"),
-                                .optimizer = arg_of(a, "optimizer"), .prompt = arg_of(a, "prompt"), .profile = arg_on(a, "profile"), .stop = stop };
+                                .optimizer = arg_of(a, "optimizer"), .documents = arg_of(a, "documents"), .prompt = arg_of(a, "prompt"), .profile = arg_on(a, "profile"), .stop = stop };
     if (!folder_of_run(a, o)) return false;
     if (!whole_of(a, "steps", 1, &o->steps) || !whole_of(a, "batch", 1, &o->batch) || !whole_of(a, "seq", 1, &o->seq) || !accum_of(a, &o->accum)) return false;
     if (!real_of(a, "lr", &o->lr) || !real_of(a, "lr-end", &o->lr_end) || !whole_or_none(a, "warmup", &o->warmup)) return false;
@@ -210,9 +222,10 @@ static void put_json(const an_lm_train_result *r)
     put_number("loss", r->loss);
     put_number("smooth", r->smooth);
     put_number("validation", r->validation);
-    printf(",\"nonfinite\":%llu,\"compiles\":%llu,\"reloads\":%llu,\"dispatches\":%llu,\"stopped\":%s,\"again\":%s,\"seconds\":%.3f,\"digest\":\"%016llx\"}\n", (unsigned long long)r->skipped,
-           (unsigned long long)r->compiles, (unsigned long long)r->reloads, (unsigned long long)r->dispatches, r->stopped ? "true" : "false", r->again ? "true" : "false", r->seconds,
-           (unsigned long long)r->digest);
+    char digest[24];
+    snprintf(digest, sizeof digest, r->digest ? "\"%016llx\"" : "null", (unsigned long long)r->digest);
+    printf(",\"nonfinite\":%llu,\"compiles\":%llu,\"reloads\":%llu,\"dispatches\":%llu,\"stopped\":%s,\"again\":%s,\"seconds\":%.3f,\"digest\":%s}\n", (unsigned long long)r->skipped,
+           (unsigned long long)r->compiles, (unsigned long long)r->reloads, (unsigned long long)r->dispatches, r->stopped ? "true" : "false", r->again ? "true" : "false", r->seconds, digest);
 }
 
 static void put_result(const listener *l, const an_lm_train_result *r)
@@ -225,7 +238,9 @@ static void put_result(const listener *l, const an_lm_train_result *r)
     if (isfinite(r->loss)) fprintf(stderr, ", loss %.4f", r->loss); /* a process may have had nothing left to do */
     if (isfinite(r->smooth)) fprintf(stderr, "%s %.4f%s", isfinite(r->loss) ? " (smoothed" : ", smoothed loss", r->smooth, isfinite(r->loss) ? ")" : "");
     if (isfinite(r->validation)) fprintf(stderr, ", %.4f on text kept back", r->validation);
-    fprintf(stderr, "; %.1f s in updates, %llu skipped; digest %016llx\n", r->seconds, (unsigned long long)r->skipped, (unsigned long long)r->digest);
+    fprintf(stderr, "; %.1f s in updates, %llu skipped", r->seconds, (unsigned long long)r->skipped);
+    if (r->digest) fprintf(stderr, "; digest %016llx", (unsigned long long)r->digest); /* 0: it failed before its end */
+    fputc('\n', stderr);
     if (r->lanes) fputs(r->lanes, stderr);
 }
 
@@ -259,6 +274,7 @@ static int finish(const args *a, listener *l, const an_lm_train_options *o, an_l
     close_sink(&l->csv);
     if ((files = put_file(arg_of(a, "plot"), r->svg)) && !code) code = files;
     if ((files = put_file(arg_of(a, "profile"), r->trace)) && !code) code = files;
+    if (l->unread && !code) code = say(AN_INPUT, "nobody reads standard output any more (%s)", strerror(EPIPE));
     if (l->log.lost || l->csv.lost) code = code ? code : say(AN_INPUT, "%s: not all lines could be written", l->log.lost ? l->log.path : l->csv.path);
     if (st) return code;
     if (r->stopped && r->done < r->steps) {
@@ -279,16 +295,21 @@ int train_lm(const args *a)
     int code = args_without(a, "--model of a language model", others);
     if (code) return code;
     if (!read_options(a, &o, &every)) return an_exit_code(AN_USAGE);
-    if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log), code;
+    char *data = NULL;
+    if (arg_count(a, "data") > 1 && !(o.data = data = args_join(a, "data"))) return say(AN_NOMEM, "out of memory");
+    if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log), free(data), code;
     ui_begin(&l.ui, every);
     catch_signals();
     o.on_progress = on_progress, o.on_eval = on_eval, o.on_sample = on_sample, o.on_note = on_note, o.on_warning = on_warning, o.user = &l;
     an_status st = an_lm_train(&o, &r, &e);
     ui_end(&l.ui);
-    if (r.updates || r.done) put_result(&l, &r);
+    if (!st || r.done) put_result(&l, &r); /* a run that did not begin has none */
     code = finish(a, &l, &o, &r, st, &e);
     bool again = !code && r.again && !asked;
-    if (again) fprintf(stderr, "anneal: %s compiles no more programs in this process: going on in a new one after step %lld\n", r.engine, (long long)r.done);
+    if (again)
+        fprintf(stderr, "anneal: %s compiles no more programs in this process: going on in a new one after step %lld%s\n", r.engine, (long long)r.done,
+                r.done == r.steps ? ", for the loss on text kept back" : "");
     an_lm_train_result_free(&r);
+    free(data);
     return again ? start_anew(a) : code;
 }
