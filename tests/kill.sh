@@ -17,6 +17,12 @@ EOF
     $anneal data stories --count 40 --seed 1 >"$tmp/text" && $anneal tokenizer train --data "$tmp/text" --vocab 300 --out "$tmp/t.json" >"$tmp/log" 2>&1 &&
         $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/text" --out "$tmp/s.u16" >"$tmp/log" 2>&1 || bad "no data: $(cat "$tmp/log")"
     train="$anneal train --model $tmp/config.json --data $tmp/s.u16 --engine cpu --threads 1 --batch 2 --seq 16 --sample-every 0 --json"
+    twenty() { # updates were done by process $pid
+        until grep -q '"step":20,' "$tmp/out"; do
+            kill -0 $pid 2>/dev/null || bad "it ended by itself: $(cat "$tmp/err")"
+            sleep 0.05
+        done
+    }
     digest() { sed -n 's/.*"kind":"result".*"digest":"\([0-9a-f]*\)".*/\1/p' "$1" | tail -1; }
 
     steps=5000
@@ -86,10 +92,7 @@ EOF
     # asked to end: the update is finished and saved, exit 0
     $train --steps 100000 --save "$tmp/asked" >"$tmp/out" 2>"$tmp/err" &
     pid=$!
-    until grep -q '"step":20,' "$tmp/out"; do
-        kill -0 $pid 2>/dev/null || bad "it ended by itself: $(cat "$tmp/err")"
-        sleep 0.05
-    done
+    twenty
     kill -TERM $pid
     wait $pid || bad "SIGTERM: exit $?: $(cat "$tmp/err")"
     grep -q 'stopped after step [0-9]* and saved' "$tmp/err" || bad "SIGTERM: no message: $(cat "$tmp/err")"
@@ -99,16 +102,16 @@ EOF
     # the terminal is closed: the same, even if it says so twice; unless the run was told to outlive it
     $train --steps 100000 --save "$tmp/closed" >"$tmp/out" 2>"$tmp/err" &
     pid=$!
-    until grep -q '"step":20,' "$tmp/out"; do sleep 0.05; done
+    twenty
     kill -HUP $pid && kill -HUP $pid 2>/dev/null
     wait $pid || bad "SIGHUP: exit $?: $(cat "$tmp/err")"
     step=$(sed -n 's/.*stopped after step \([0-9]*\) and saved.*/\1/p' "$tmp/err")
     [ "$(cat "$tmp/closed/latest")" = "step-$(printf '%08d' "$step")" ] || bad "SIGHUP after step $step: latest is $(cat "$tmp/closed/latest")"
-    (trap '' HUP && exec $train --steps 2000 >"$tmp/out" 2>"$tmp/err") &
+    (trap '' HUP && exec $train --steps 3000 >"$tmp/out" 2>"$tmp/err") &
     pid=$!
-    until grep -q '"step":20,' "$tmp/out"; do sleep 0.05; done
-    kill -HUP $pid
-    wait $pid && grep -q '"done":2000,' "$tmp/out" || bad "SIGHUP that is ignored: $(cat "$tmp/err")"
+    twenty
+    kill -HUP $pid 2>/dev/null
+    wait $pid && grep -q '"done":3000,' "$tmp/out" || bad "SIGHUP that is ignored: $(cat "$tmp/err")"
 
     # nobody reads what it writes: it saves and ends with exit 3, and goes on from there
     { $train --steps 100000 --save "$tmp/pipe" 2>"$tmp/err"; echo $? >"$tmp/code"; } | head -2 >"$tmp/out"
@@ -120,7 +123,7 @@ EOF
     cp "$tmp/s.u16" "$tmp/cut.u16"
     $train --data "$tmp/cut.u16" --steps 100000 --save "$tmp/cut" >"$tmp/out" 2>"$tmp/err" &
     pid=$!
-    until grep -q '"step":20,' "$tmp/out"; do sleep 0.05; done
+    twenty
     : >"$tmp/cut.u16"
     wait $pid
     code=$?
@@ -138,7 +141,7 @@ EOF
     # memory for the activations of a few layers, not of all: computed again, the same bits. Sanitizers and emulators take more than is left
     sed 's/"num_hidden_layers":2/"num_hidden_layers":24/; s/"hidden_size":16/"hidden_size":64/; s/"max_position_embeddings":64/"max_position_embeddings":256/' "$tmp/config.json" >"$tmp/deep.json"
     deep="$anneal train --model $tmp/deep.json --data $tmp/s.u16 --engine cpu --threads 1 --batch 8 --seq 256 --steps 1 --sample-every 0 --validation 0 --json"
-    if (ulimit -v 150000 && $anneal --version) >/dev/null 2>&1; then
+    if (ulimit -v 150000 && exec $deep --recompute) >/dev/null 2>&1; then
         $deep >"$tmp/out" 2>"$tmp/err" || bad "a deep model: $(cat "$tmp/err")"
         (ulimit -v 150000 && exec $deep) >"$tmp/less" 2>"$tmp/err" || bad "little memory: $(cat "$tmp/err")"
         grep -q 'out of memory: [0-9]* bytes were wanted .*; trying again with --recompute' "$tmp/err" || bad "little memory: no message: $(cat "$tmp/err")"
