@@ -70,12 +70,19 @@ static dev_surface *weight_surface(const host *h, int weight) { return state_now
 an_status books_weight(host *h, int weight, const float **at, diag *d)
 {
     void *p;
-    TRY(dev_surface_lock(weight_surface(h, weight), true, &p, d));
+    pthread_mutex_lock(&h->look_up);
+    an_status st = dev_surface_lock(weight_surface(h, weight), true, &p, d);
+    if (st) return pthread_mutex_unlock(&h->look_up), st;
     *at = p;
     return AN_OK;
 }
 
-an_status books_done(host *h, int weight, diag *d) { return dev_surface_unlock(weight_surface(h, weight), d); }
+an_status books_done(host *h, int weight, diag *d)
+{
+    an_status st = dev_surface_unlock(weight_surface(h, weight), d);
+    pthread_mutex_unlock(&h->look_up);
+    return st;
+}
 
 /* Inputs of the graph in the order of build(): loss, unit, then gradients; weights are states. */
 static batch_input *grad_input(const host *h, size_t i) { return &h->t->inputs.at[2 + i]; }

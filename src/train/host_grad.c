@@ -141,16 +141,16 @@ void grad_layer(void *user, int64_t layer)
     host_event(h, "host", "dW", l, t0);
 }
 
-void grad_embed(void *user, int64_t unused)
+void grad_embed(void *user, int64_t sequence)
 {
     host *h = user;
+    const int32_t *ids = h->tokens + sequence * (h->c.seq + 1);
     int64_t D = h->c.dim, T = h->c.seq;
     const float *dx = prog_tap(h, MK_ATTN_NORM_BWD, 0, "dx");
     float *table = grad_of(h, MW_EMBED, -1, 0), *pos = grad_of(h, MW_POS, -1, 0);
     uint64_t t0 = clock_ns();
-    (void)unused;
     for (int64_t t = 0; t < T; t++) {
-        float *row = table + h->ids[t] * D;
+        float *row = table + ids[t] * D;
         for (int64_t c = 0; c < D; c++) row[c] += dx[c * T + t];
         for (int64_t c = 0; c < D && pos; c++) pos[t * D + c] += dx[c * T + t];
     }

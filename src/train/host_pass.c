@@ -22,21 +22,34 @@ static void add(float *y, const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] += x[i];
 }
 
+enum { UP, DOWN };
+
+/* The sequence before went through the same buffers: its gradients may still be in the making. */
+static void until_read(host *h, int way)
+{
+    uint64_t t0 = clock_ns();
+    if (host_queue_reach(h->queue, h->read[way])) host_event(h, "main", "wait", -1, t0);
+}
+
 /* Rows of the table, one column per position. */
 static an_status embed(host *h, diag *d)
 {
     int64_t D = h->c.dim, T = h->c.seq;
     int table = weight_index(h, MW_EMBED, -1), pos = weight_index(h, MW_POS, -1);
     const float *w;
+    uint64_t t0 = clock_ns();
     TRY(books_weight(h, table, &w, d));
     for (int64_t t = 0; t < T; t++)
         for (int64_t c = 0; c < D; c++) h->x0[c * T + t] = w[h->ids[t] * D + c];
     TRY(books_done(h, table, d));
-    if (pos < 0) return AN_OK;
-    TRY(books_weight(h, pos, &w, d));
-    for (int64_t t = 0; t < T; t++)
-        for (int64_t c = 0; c < D; c++) h->x0[c * T + t] += w[t * D + c];
-    return books_done(h, pos, d);
+    if (pos >= 0) {
+        TRY(books_weight(h, pos, &w, d));
+        for (int64_t t = 0; t < T; t++)
+            for (int64_t c = 0; c < D; c++) h->x0[c * T + t] += w[t * D + c];
+        TRY(books_done(h, pos, d));
+    }
+    host_event(h, "main", "embed", -1, t0);
+    return AN_OK;
 }
 
 float *pass_input(host *h, int l) { return h->kept ? h->kept[l] : l ? prog_tap(h, MK_FWD_FFN, l - 1, "x") : h->x0; }
@@ -72,14 +85,17 @@ static an_status head(host *h, double *loss, diag *d)
     const float *in[] = { pass_input(h, (int)h->c.n_layers), h->digit[0], h->digit[1], h->seed };
     TRY(prog_run(h, MK_HEAD, 0, in, d));
     const float *each = prog_tap(h, MK_HEAD, 0, "loss");
+    uint64_t t0 = clock_ns();
     *loss = 0;
     for (int64_t t = 0; t < T; t++) *loss += each[t];
+    host_event(h, "main", "loss", -1, t0);
     return AN_OK;
 }
 
 an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d)
 {
     h->ids = tokens, h->targets = tokens + 1;
+    until_read(h, UP);
     TRY(embed(h, d));
     for (int l = 0; l < h->c.n_layers; l++) {
         TRY(up(h, l, d));
@@ -128,17 +144,19 @@ static an_status down(host *h, int l, const float *dy, diag *d)
     return AN_OK;
 }
 
-an_status pass_backward(host *h, diag *d)
+an_status pass_backward(host *h, int64_t sequence, diag *d)
 {
     const float *dy = prog_tap(h, MK_HEAD, 0, "dx");
+    until_read(h, DOWN);
     host_queue_push(h->queue, grad_head, h, 0);
     for (int l = (int)h->c.n_layers - 1; l >= 0; l--) {
-        if (h->kept) host_queue_wait(h->queue, 1); /* who reads the buffers this layer writes over is done; the layer above may still be read */
+        uint64_t t0 = clock_ns();
+        if (h->kept && host_queue_wait(h->queue, 1)) host_event(h, "main", "wait", -1, t0); /* who reads the buffers this layer writes over is done; the layer above may still be read */
         TRY(up_again(h, l, d));
         TRY(down(h, l, dy, d));
-        host_queue_push(h->queue, grad_layer, h, l); /* reads what stands in this layer's buffers and above */
+        h->read[UP] = host_queue_push(h->queue, grad_layer, h, l); /* reads what stands in this layer's buffers and above */
         dy = prog_tap(h, MK_ATTN_NORM_BWD, l, "dx");
     }
-    host_queue_push(h->queue, grad_embed, h, 0);
+    h->read[DOWN] = host_queue_push(h->queue, grad_embed, h, sequence);
     return AN_OK;
 }

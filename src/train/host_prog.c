@@ -195,8 +195,9 @@ an_status prog_plan(host *h, diag *d)
     }
     h->stage = floats(h, widest);
     if (h->packed && !(h->turned = floats(h, widest))) return diag_nomem(d);
-    h->pack = device_get_limits(h->p->o.dev)->row_bytes ? arena_take(&h->mem, (size_t)MAX(widest, tall * h->c.seq), sizeof(float), 64) : NULL;
-    return h->stage && (h->pack || !device_get_limits(h->p->o.dev)->row_bytes) ? AN_OK : diag_nomem(d);
+    for (int i = 0; i < 2 && device_get_limits(h->p->o.dev)->row_bytes; i++)
+        if (!(h->pack[i] = arena_take(&h->mem, (size_t)MAX(widest, tall * h->c.seq), sizeof(float), 64))) return diag_nomem(d);
+    return h->stage ? AN_OK : diag_nomem(d);
 }
 
 static void forget(host_prog *g)
@@ -222,13 +223,15 @@ void prog_drop(host *h)
 
 /* ---- numbers in and out of surfaces ---- */
 
-static an_status put(host *h, dev_surface *s, const dev_port *p, const float *x, int64_t n, diag *d)
+enum { MINE, WORKERS }; /* h->pack */
+
+static an_status put(host *h, int thread, dev_surface *s, const dev_port *p, const float *x, int64_t n, diag *d)
 {
     int64_t row = device_get_limits(h->p->o.dev)->row_bytes;
     void *at;
     TRY(dev_surface_lock(s, false, &at, d));
-    h->vk->store(row ? h->pack : at, p->dt, x, n);
-    if (row) dev_surface_unpack(p, row, h->pack, at);
+    h->vk->store(row ? h->pack[thread] : at, p->dt, x, n);
+    if (row) dev_surface_unpack(p, row, h->pack[thread], at);
     return dev_surface_unlock(s, d);
 }
 
@@ -237,8 +240,8 @@ static an_status get(host *h, dev_surface *s, const dev_port *p, float *x, int64
     int64_t row = device_get_limits(h->p->o.dev)->row_bytes;
     void *at;
     TRY(dev_surface_lock(s, true, &at, d));
-    if (row) dev_surface_pack(p, row, at, h->pack);
-    h->vk->load(x, p->dt, row ? h->pack : at, n);
+    if (row) dev_surface_pack(p, row, at, h->pack[MINE]);
+    h->vk->load(x, p->dt, row ? h->pack[MINE] : at, n);
     return dev_surface_unlock(s, d);
 }
 
@@ -268,10 +271,11 @@ an_status prog_fill(host *h, host_prog *g, diag *d)
         int64_t n;
         TRY(weight_as(h, c, &x, &n, d));
         an_status st = AN_OK;
-        const dev_port *p = h->way->open && !h->packed ? dev_program_port(compiled(h, g), DEV_INPUT, c->port, NULL) : NULL;
+        bool open = h->p->kind == PIPE_DYNAMIC; /* h->way is the other thread's */
+        const dev_port *p = open && !h->packed ? dev_program_port(compiled(h, g), DEV_INPUT, c->port, NULL) : NULL;
         if (h->packed) st = pack_weight(h, g, compiled(h, g), c, x, n, d);
-        else if (!h->way->open) h->vk->store(c->file.at + c->at, h->c.dt, x, n);
-        else st = p ? put(h, c->s, p, x, n, d) : diag_fail(d, AN_BUG, NOWHERE, "%s has no input %s", g->name, c->port);
+        else if (!open) h->vk->store(c->file.at + c->at, h->c.dt, x, n);
+        else st = p ? put(h, WORKERS, c->s, p, x, n, d) : diag_fail(d, AN_BUG, NOWHERE, "%s has no input %s", g->name, c->port);
         diag also = { 0 };
         if (books_done(h, c->param, st ? &also : d) && !st) st = d->st;
         TRY(st);
@@ -362,6 +366,69 @@ an_status prog_bind(host *h, host_prog *g, diag *d)
     return AN_OK;
 }
 
+/* ---- new weights ---- */
+
+static void fill_job(void *user, int64_t index)
+{
+    host *h = user;
+    host_prog *g = &h->progs.at[index];
+    uint64_t t0 = clock_ns();
+    g->unfit = h->job.st ? h->job.st : prog_fill(h, g, &h->job);
+    host_event(h, "host", "weights", model_kernel_per_layer(g->id.kind) ? g->id.layer : -1, t0);
+}
+
+/* Up the layers, the head, down again. */
+static int turn(const host *h, const host_prog *g)
+{
+    bool up = g->id.kind == MK_FWD_ATTN || g->id.kind == MK_FWD_FFN;
+    int L = (int)h->c.n_layers;
+    return up ? g->id.layer : g->id.kind == MK_HEAD ? L : 2 * L - g->id.layer;
+}
+
+/* Programs whose weights are inputs are there before their weights; others are compiled with them. */
+static an_status compile_open(host *h, diag *d)
+{
+    for (size_t i = 0; i < h->progs.n; i++) {
+        host_prog *g = &h->progs.at[i];
+        if (g->same == (int)i && !g->p) TRY(prog_compile(h, g, d));
+        TRY(prog_bind(h, g, d));
+    }
+    return AN_OK;
+}
+
+an_status prog_sync(host *h, diag *d)
+{
+    if (!h->stale) return AN_OK;
+    h->put_off = false;
+    if (h->way->open) TRY(compile_open(h, d));
+    host_queue_drain(h->queue);
+    h->job = (diag){ 0 };
+    for (int t = 0; t <= 2 * (int)h->c.n_layers; t++)
+        for (size_t i = 0; i < h->progs.n; i++) {
+            host_prog *g = &h->progs.at[i];
+            if (turn(h, g) != t) continue;
+            g->stale = true;
+            if (g->c.n) g->filled = host_queue_push(h->queue, fill_job, h, (int64_t)i);
+        }
+    h->stale = false;
+    return AN_OK;
+}
+
+/* The weights of the books are in it. */
+static an_status ready(host *h, host_prog *g, diag *d)
+{
+    uint64_t t0 = clock_ns();
+    if (!g->stale) return AN_OK;
+    if (host_queue_reach(h->queue, g->filled)) host_event(h, "main", "wait", -1, t0);
+    if (g->unfit) {
+        host_queue_drain(h->queue); /* h->job is the worker's */
+        return h->stale = true, diag_fail(d, h->job.st, h->job.at, "%s", h->job.msg);
+    }
+    TRY(h->way->take(h, g, d));
+    g->stale = false;
+    return AN_OK;
+}
+
 /* ---- running ---- */
 
 /* Remembers the first tensor that is not finite. */
@@ -383,11 +450,12 @@ an_status prog_run(host *h, model_kind k, int layer, const float *const *in, dia
 {
     host_prog *g = prog_of(h, k, layer);
     const host_io *io = &h->io[k];
+    TRY(ready(h, g, d));
     dev_program *p = compiled(h, g);
     if (h->packed) TRY(pack_activations(h, g, p, in, d));
     for (int i = 0; i < io->n_in && !h->packed; i++) {
         const dev_port *q = dev_program_port(p, DEV_INPUT, io->in_port[i].name, NULL);
-        if (q) TRY(put(h, io->in[i], q, in[i], io->in_port[i].channels * h->c.seq, d));
+        if (q) TRY(put(h, MINE, io->in[i], q, in[i], io->in_port[i].channels * h->c.seq, d));
     }
     uint64_t t0 = clock_ns();
     diag why = { 0 };

@@ -20,6 +20,7 @@ struct host_queue {
     bool has_thread, stop, busy;
     job at[ROOM];
     int head, n;
+    uint64_t pushed, done;
 };
 
 static void *work(void *user)
@@ -37,6 +38,7 @@ static void *work(void *user)
         j.fn(j.user, j.arg);
         pthread_mutex_lock(&q->mu);
         q->busy = false;
+        q->done++;
         pthread_cond_broadcast(&q->changed);
     }
     pthread_mutex_unlock(&q->mu);
@@ -66,24 +68,34 @@ void host_queue_free(host_queue *q)
     free(q);
 }
 
-void host_queue_push(host_queue *q, host_job *fn, void *user, int64_t arg)
+uint64_t host_queue_push(host_queue *q, host_job *fn, void *user, int64_t arg)
 {
-    if (!q->has_thread) {
-        fn(user, arg);
-        return;
-    }
+    if (!q->has_thread) return fn(user, arg), q->done = ++q->pushed;
     pthread_mutex_lock(&q->mu);
     while (q->n == ROOM) pthread_cond_wait(&q->changed, &q->mu);
     q->at[(q->head + q->n++) % ROOM] = (job){ fn, user, arg };
+    uint64_t ticket = ++q->pushed;
     pthread_cond_broadcast(&q->changed);
     pthread_mutex_unlock(&q->mu);
+    return ticket;
 }
 
-void host_queue_wait(host_queue *q, int left)
+bool host_queue_reach(host_queue *q, uint64_t ticket)
 {
     pthread_mutex_lock(&q->mu);
-    while (q->n + q->busy > left) pthread_cond_wait(&q->changed, &q->mu);
+    bool waited = q->done < ticket;
+    while (q->done < ticket) pthread_cond_wait(&q->changed, &q->mu);
     pthread_mutex_unlock(&q->mu);
+    return waited;
 }
 
-void host_queue_drain(host_queue *q) { host_queue_wait(q, 0); }
+bool host_queue_wait(host_queue *q, int left)
+{
+    pthread_mutex_lock(&q->mu);
+    bool waited = q->n + q->busy > left;
+    while (q->n + q->busy > left) pthread_cond_wait(&q->changed, &q->mu);
+    pthread_mutex_unlock(&q->mu);
+    return waited;
+}
+
+bool host_queue_drain(host_queue *q) { return host_queue_wait(q, 0); }

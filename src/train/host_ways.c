@@ -1,6 +1,6 @@
-/* host_ways.c: how new weights get into the programs: reloaded in place, written as inputs, or compiled in.
- * In: programs that hold the weights of the last sync, books that moved on.  Out: programs that hold those of the books.
- * A sync that failed halfway leaves the pipe stale: the next one starts over, and the books never depend on it. */
+/* host_ways.c: how new weights get into a program: reloaded in place, written as inputs, or compiled in.
+ * In: a program that is about to run, its weights in its blobs or surfaces.  Out: a program that computes with them.
+ * One that failed stays stale: the next run of it starts over, and the books never depend on it. */
 #include <stdlib.h>
 
 #include "train/pipe_host.h"
@@ -13,26 +13,16 @@ static int64_t baked(const host *h)
     return n;
 }
 
-static an_status compile_missing(host *h, host_prog *g, diag *d)
-{
-    bool own = g->same == (int)(g - h->progs.at);
-    if (own && !g->p) TRY(prog_compile(h, g, d));
-    return prog_bind(h, g, d);
-}
+/* The program whose compiled form this one uses. */
+static host_prog *owner(host *h, const host_prog *g) { return &h->progs.at[g->same]; }
 
 /* ---- restart: compile again ---- */
 
-static an_status recompile(host *h, host_prog *g, diag *d)
+static an_status restart_take(host *h, host_prog *g, diag *d)
 {
-    TRY(prog_fill(h, g, d));
-    if (g->same == (int)(g - h->progs.at) && (g->c.n || !g->p)) TRY(prog_compile(h, g, d));
+    host_prog *own = owner(h, g);
+    if (g == own ? g->c.n || !g->p : !own->p) TRY(prog_compile(h, own, d));
     return prog_bind(h, g, d);
-}
-
-static an_status restart_sync(host *h, diag *d)
-{
-    for (size_t i = 0; i < h->progs.n; i++) TRY(recompile(h, &h->progs.at[i], d));
-    return AN_OK;
 }
 
 static bool restart_spent(const host *h)
@@ -46,7 +36,7 @@ static bool restart_spent(const host *h)
     return used + baked(h) > lim->compiles;
 }
 
-const host_way host_restart = { .sync = restart_sync, .spent = restart_spent };
+const host_way host_restart = { .take = restart_take, .spent = restart_spent };
 
 /* ---- delta: reload, and see that it took ---- */
 
@@ -64,29 +54,21 @@ static an_status reload(host *h, host_prog *g, dev_blob *blob, diag *d)
     return AN_OK;
 }
 
-static an_status delta_sync(host *h, diag *d)
+static an_status delta_take(host *h, host_prog *g, diag *d)
 {
-    for (size_t i = 0; i < h->progs.n; i++) {
-        host_prog *g = &h->progs.at[i];
-        if (!g->p || !g->c.n) {
-            TRY(prog_fill(h, g, d));
-            TRY(compile_missing(h, g, d));
-            continue;
-        }
-        dev_blob *blob = calloc(g->c.n + 1, sizeof *blob);
-        if (!blob) return diag_nomem(d);
-        diag why = { 0 };
-        an_status st = prog_fill(h, g, &why);
-        if (!st) st = reload(h, g, blob, &why);
-        free(blob);
-        if (st == AN_NOMEM) return diag_nomem(d);
-        if (!st) continue;
-        host_warn(h, "%s: %s; %s does not honour reloads: programs are compiled again instead", g->name, why.msg, device_name(h->p->o.dev));
-        h->way = &host_restart;
-        h->put_off = restart_spent(h);
-        return h->put_off ? AN_OK : restart_sync(h, d);
-    }
-    return AN_OK;
+    if (!g->p || !g->c.n) return restart_take(h, g, d);
+    dev_blob *blob = calloc(g->c.n + 1, sizeof *blob);
+    if (!blob) return diag_nomem(d);
+    diag why = { 0 };
+    an_status st = reload(h, g, blob, &why);
+    free(blob);
+    if (st == AN_NOMEM) return diag_nomem(d);
+    if (!st) return AN_OK;
+    host_warn(h, "%s: %s; %s does not honour reloads: programs are compiled again instead", g->name, why.msg, device_name(h->p->o.dev));
+    h->way = &host_restart;
+    h->put_off = restart_spent(h);
+    if (!h->put_off) return restart_take(h, g, d);
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s took no reload and compiles no more in this process: save, and go on in a new one", device_name(h->p->o.dev));
 }
 
 static bool never(const host *h)
@@ -95,17 +77,14 @@ static bool never(const host *h)
     return false;
 }
 
-const host_way host_delta = { .sync = delta_sync, .spent = never };
+const host_way host_delta = { .take = delta_take, .spent = never };
 
 /* ---- dynamic: inputs ---- */
 
-static an_status dynamic_sync(host *h, diag *d)
+static an_status dynamic_take(host *h, host_prog *g, diag *d)
 {
-    for (size_t i = 0; i < h->progs.n; i++) {
-        TRY(compile_missing(h, &h->progs.at[i], d));
-        TRY(prog_fill(h, &h->progs.at[i], d));
-    }
+    (void)h, (void)g, (void)d; /* what is written into its surfaces is all there is */
     return AN_OK;
 }
 
-const host_way host_dynamic = { .open = true, .sync = dynamic_sync, .spent = never };
+const host_way host_dynamic = { .open = true, .take = dynamic_take, .spent = never };

@@ -28,7 +28,8 @@ const char *pipe_name(pipe_kind k);
 const char *pipe_what(pipe_kind k);
 bool pipe_find(const char *name, pipe_kind *out); /* NULL: resident */
 
-/* One thing that was done: for profiles. lane: "host", "device". Times from clock_ns. */
+/* One thing that was done: for profiles. Times from clock_ns. lane: "device"; "host", the thread that works beside it; "main", the thread that
+ * drives both, whose "wait" is for the host. */
 typedef struct {
     const char *lane, *what;
     int layer; /* -1: none */

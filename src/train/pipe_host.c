@@ -1,7 +1,7 @@
 /* pipe_host.c: a language model trained by kernels on the device and the rest on the host: delta, dynamic and restart.
  * In: minibatches.  Out: reports; the state is the books'.
  *
- *   sync ─▶ sequences: forward, backward (dW on the work queue) ─▶ update of the books
+ *   sequences: forward, backward (weights and dW on the work queue) ─▶ update of the books ─▶ jobs that make its weights ready
  * The books move in one place, at the end: a device that fails before it, however, costs the minibatch and nothing else. */
 #include <math.h>
 #include <stdarg.h>
@@ -100,6 +100,7 @@ static void drop(void *way)
     prog_drop(h);
     books_close(h);
     free(h->scratch);
+    pthread_mutex_destroy(&h->look_up);
     arena_free(&h->mem);
     free(h);
 }
@@ -109,6 +110,7 @@ static void *make(pipeline *p, diag *d)
     host *h = calloc(1, sizeof *h);
     if (!h) return diag_nomem(d), NULL;
     h->p = p;
+    pthread_mutex_init(&h->look_up, NULL);
     if (!open(h, d)) return h;
     drop(h);
     return NULL;
@@ -116,30 +118,10 @@ static void *make(pipeline *p, diag *d)
 
 /* ---- minibatches ---- */
 
-static an_status sync(host *h, diag *d)
-{
-    if (!h->stale) return AN_OK;
-    uint64_t t0 = clock_ns();
-    h->put_off = false;
-    TRY(h->way->sync(h, d));
-    h->stale = h->put_off;
-    host_event(h, "host", "weights", -1, t0);
-    return AN_OK;
-}
-
-/* For those who cannot put it off. */
-static an_status sync_now(host *h, diag *d)
-{
-    TRY(sync(h, d));
-    if (!h->put_off) return AN_OK;
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s took no reload and compiles no more in this process: save, and go on in a new one", device_name(h->p->o.dev));
-}
-
 static void drain(host *h)
 {
     uint64_t t0 = clock_ns();
-    host_queue_drain(h->queue);
-    host_event(h, "host", "wait", -1, t0);
+    if (host_queue_drain(h->queue)) host_event(h, "main", "wait", -1, t0);
 }
 
 /* Every sequence; *loss is the mean over all positions. What is not finite ends it early: the update will be skipped. */
@@ -148,15 +130,16 @@ static an_status sequences(host *h, const int32_t *tokens, double *loss, diag *d
     pipeline *p = h->p;
     an_status st = AN_OK;
     double sum = 0;
-    h->bad[0] = 0, h->count = (pipe_bad){ 0 }, h->job = (diag){ 0 };
+    h->bad[0] = 0, h->count = (pipe_bad){ 0 }, h->tokens = tokens;
     for (int64_t b = 0; b < p->B && !st && (!h->bad[0] || h->to_the_end); b++) {
         double one = 0;
         st = pass_forward(h, tokens + b * (p->T + 1), &one, d);
         sum += one;
-        if (!st && (!h->bad[0] || h->to_the_end)) st = pass_backward(h, d);
-        drain(h); /* the next sequence goes into the same buffers */
+        if (!st && (!h->bad[0] || h->to_the_end)) st = pass_backward(h, b, d);
     }
+    drain(h); /* the update wants every gradient */
     if (!st && h->job.st) st = diag_fail(d, h->job.st, h->job.at, "%s", h->job.msg);
+    if (h->job.st) h->job = (diag){ 0 }, h->stale = true;
     *loss = h->bad[0] ? (double)NAN : sum / (double)(p->B * p->T);
     return st;
 }
@@ -203,13 +186,14 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     host *h = way;
     double loss = NAN, unit = books_scale(h) * (double)h->p->B;
     *r = (train_report){ .lr = lr, .loss = NAN, .grad_norm = NAN, .loss_scale = books_scale(h), .step = h->t->steps, .skipped = h->t->skipped };
-    TRY(sync(h, d));
-    if (h->put_off) return r->put_off = *again = true, h->restarts_wanted++, AN_OK;
-    if (!h->t->group_bad) TRY(gradients(h, tokens, &loss, NULL, d)); /* else the group is skipped anyway */
-    uint64_t t0 = clock_ns();
+    TRY(prog_sync(h, d));
     diag why = { 0 };
-    an_status st = books_step(h, loss, unit, lr, r, &why);
-    host_event(h, "host", "update", -1, t0);
+    an_status st = h->t->group_bad ? AN_OK : gradients(h, tokens, &loss, NULL, &why); /* a group that is bad is skipped anyway */
+    if (st && h->put_off) return r->put_off = *again = h->stale = true, h->restarts_wanted++, AN_OK;
+    if (st) return *d = why, st;
+    uint64_t t0 = clock_ns();
+    st = books_step(h, loss, unit, lr, r, &why);
+    host_event(h, "main", "update", -1, t0);
     if (st == AN_MISMATCH) return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, h->bad[0] ? h->bad : "not known");
     if (st) return *d = why, st;
     if (!r->finite && h->bad[0]) host_warn(h, "%s is not finite (loss scale %g): the update is skipped", h->bad, r->loss_scale);
@@ -217,6 +201,7 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     h->stale = true;
     *again = h->way->spent(h);
     h->restarts_wanted += *again;
+    if (!*again) st = prog_sync(h, &why); /* while the caller reports and gets the next tokens; what fails is tried again, and said, when they are wanted */
     return AN_OK;
 }
 
@@ -227,7 +212,7 @@ an_status host_look(void *way, const int32_t *tokens, double loss_scale, pipe_se
     pipe_bad count = h->count;
     double loss;
     memcpy(first, h->bad, sizeof first);
-    TRY(sync_now(h, d));
+    TRY(prog_sync(h, d));
     h->to_the_end = true, h->look_scale = loss_scale;
     an_status st = gradients(h, tokens, &loss, out, d);
     h->to_the_end = false, h->look_scale = 0;
@@ -243,7 +228,7 @@ static an_status loss_of(void *way, const int32_t *tokens, double *loss, diag *d
     host *h = way;
     pipeline *p = h->p;
     *loss = 0;
-    TRY(sync_now(h, d));
+    TRY(prog_sync(h, d));
     for (int64_t b = 0; b < p->B; b++) {
         double one = 0;
         TRY(pass_forward(h, tokens + b * (p->T + 1), &one, d));
@@ -254,7 +239,14 @@ static an_status loss_of(void *way, const int32_t *tokens, double *loss, diag *d
 
 /* ---- state ---- */
 
-static trainer *books(const void *way) { return ((const host *)way)->t; }
+/* The worker may be reading them. */
+static trainer *books(const void *way)
+{
+    const host *h = way;
+    host_queue_drain(h->queue);
+    return h->t;
+}
+
 static size_t states(const void *way) { return train_state_count(books(way)); }
 static void state_at(const void *way, size_t i, train_state_info *out) { train_state_at(books(way), i, out); }
 static an_status read_state(void *way, const char *name, dtype dt, void *data, diag *d) { return train_read(books(way), name, dt, data, d); }
@@ -262,14 +254,16 @@ static an_status save(void *way, const char *path, const train_note *note, size_
 
 static an_status write_state(void *way, const char *name, dtype dt, const void *data, diag *d)
 {
+    trainer *t = books(way);
     ((host *)way)->stale = true;
-    return train_write(books(way), name, dt, data, d);
+    return train_write(t, name, dt, data, d);
 }
 
 static an_status load(void *way, const char *path, train_note *note, size_t n, arena *mem, diag *d)
 {
+    trainer *t = books(way);
     ((host *)way)->stale = true;
-    return train_load(books(way), path, note, n, mem, d);
+    return train_load(t, path, note, n, mem, d);
 }
 
 static void stats(void *way, pipe_stats *out)

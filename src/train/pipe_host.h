@@ -7,11 +7,15 @@
  *   host_books.c  fp32 weights, moments, update, scale and files: a trainer whose gradients come from here
  *
  * The device runs the fused kernels of model/ (MODEL_SET_FUSED), one sequence at a time. Activations pass through the host, which
- * keeps them as fp32 and makes weight gradients of them on a thread of its own while the device goes on with the next layer.
+ * keeps them as fp32 and makes weight gradients of them on a thread of its own while the device goes on with the next layer. After
+ * an update the same thread makes the weights ready, program by program in the order in which they run: while the device is at one layer the next
+ * one's are rounded, turned and packed. A program is reloaded or compiled when it is run.
  * Jobs run in the order in which they were pushed, each adds to gradients no other job of its time touches: results do not
  * depend on who was faster. */
 #ifndef TRAIN_PIPE_HOST_H
 #define TRAIN_PIPE_HOST_H
+
+#include <pthread.h>
 
 #include "kernel/vector.h"
 #include "train/pipe_int.h"
@@ -22,9 +26,10 @@ typedef struct host_queue host_queue;
 typedef void host_job(void *user, int64_t arg);
 an_status host_queue_make(host_queue **out, diag *d) MUST_CHECK;
 void host_queue_free(host_queue *q); /* finishes what is left; NULL is fine */
-void host_queue_push(host_queue *q, host_job *fn, void *user, int64_t arg); /* without a thread it runs here and now */
-void host_queue_drain(host_queue *q); /* returns when every job is done */
-void host_queue_wait(host_queue *q, int left); /* returns when at most `left` of them are not */
+uint64_t host_queue_push(host_queue *q, host_job *fn, void *user, int64_t arg); /* a ticket from 1 on; without a thread it runs here and now */
+bool host_queue_reach(host_queue *q, uint64_t ticket); /* returns when that job is done, and all before it; whether it had to wait */
+bool host_queue_drain(host_queue *q); /* returns when every job is done */
+bool host_queue_wait(host_queue *q, int left); /* returns when at most `left` of them are not; whether it had to wait */
 
 /* ---- programs ---- */
 typedef enum { PLACE_ROWS, PLACE_TURNED, PLACE_RUN } host_form; /* as it is; rows and columns exchanged; one run of numbers */
@@ -60,6 +65,9 @@ typedef struct {
     int same;            /* index of the program whose compiled form it shares: its own when it has one */
     dev_program *p;      /* its own; NULL: shared, or not compiled */
     dev_request *r;
+    bool stale;          /* it has not taken the weights of the books */
+    uint64_t filled;     /* ticket of the job that makes them ready */
+    an_status unfit;     /* what became of it */
     int64_t high, wide;  /* packed: its input is [1, high, 1, wide] */
     dev_surface *packed;
     float *out[MODEL_MAX_PORTS]; /* what it answered last, [channels, T] */
@@ -69,7 +77,7 @@ typedef struct {
 typedef struct host host;
 typedef struct {
     bool open;           /* weights are inputs */
-    an_status (*sync)(host *h, diag *d); /* programs compute with the weights of the books, or h->put_off */
+    an_status (*take)(host *h, host_prog *g, diag *d); /* g computes with the weights that are ready for it, or fails; h->put_off: only in a new process */
     bool (*spent)(const host *h);        /* the device will not take the weights of another update */
 } host_way;
 extern const host_way host_delta, host_dynamic, host_restart;
@@ -95,15 +103,18 @@ struct host {
     host_io io[MK_COUNT];
     bool packed;         /* open programs have one input: pack_wanted */
     float *turned;       /* packed: a weight on its way */
-    bool stale;          /* the books moved on: sync before the next dispatch */
-    bool put_off;        /* the sync found no compiles left: still stale, and only a new process can go on */
+    bool stale;          /* the books moved on: host_sync before the next dispatch */
+    bool put_off;        /* no compiles were left: only a new process can go on */
     /* one sequence */
     const int32_t *ids, *targets;
     float *x0, *digit[2], *seed; /* embedded input; target digits; [T] */
     float **kept;        /* recompute: the stream as it enters each layer, and behind the last; NULL: every tap has a buffer of its own */
     float *stage;        /* one weight on its way to a program */
-    unsigned char *pack; /* one port where rows of surfaces are padded */
+    unsigned char *pack[2]; /* one port where rows of surfaces are padded: the device's thread's, the worker's */
     host_queue *queue;
+    pthread_mutex_t look_up; /* held from books_weight to books_done: tables are read by both threads */
+    const int32_t *tokens;   /* of the minibatch */
+    uint64_t read[2];        /* tickets of the jobs that are the last to read what the next sequence writes over, on its way up and on its way down */
     void *scratch;       /* of matrix products; the worker's */
     size_t scratch_bytes;
     float *alpha;        /* max(D, Q) times the residual's factor; NULL: 1 */
@@ -126,7 +137,8 @@ an_status prog_plan(host *h, diag *d) MUST_CHECK;               /* every program
 void prog_drop(host *h);
 an_status prog_compile(host *h, host_prog *g, diag *d) MUST_CHECK; /* with the weights of the books; replaces the one there is */
 an_status prog_bind(host *h, host_prog *g, diag *d) MUST_CHECK;    /* surfaces and the request, where there are none */
-an_status prog_fill(host *h, host_prog *g, diag *d) MUST_CHECK;    /* weights of the books to its blobs or surfaces */
+an_status prog_fill(host *h, host_prog *g, diag *d) MUST_CHECK;    /* weights of the books to its blobs or surfaces; the worker's */
+an_status prog_sync(host *h, diag *d) MUST_CHECK;  /* jobs for the weights of every program, where the books moved on */
 dev_weights prog_weights(const host_prog *g, dev_blob *blob);   /* blob holds c.n + 1 */
 /* in: one per input port, [channels, T]. Results are in g->out. A dispatch that fails is tried once more. */
 an_status prog_run(host *h, model_kind k, int layer, const float *const *in, diag *d) MUST_CHECK;
@@ -145,13 +157,13 @@ an_status pack_weight(host *h, host_prog *g, dev_program *p, const host_const *c
  * what the one above that handed down. */
 enum { HOST_SETS = 2, HOST_HANDED = 3 };
 an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d) MUST_CHECK; /* [T + 1]; sum over positions */
-an_status pass_backward(host *h, diag *d) MUST_CHECK; /* jobs are pushed, not waited for */
+an_status pass_backward(host *h, int64_t sequence, diag *d) MUST_CHECK; /* of the minibatch; jobs are pushed, not waited for */
 float *pass_input(host *h, int layer);                /* x as it enters a layer; n_layers: the head */
 
 /* ---- host_grad.c: jobs ---- */
 void grad_head(void *host, int64_t unused);
 void grad_layer(void *host, int64_t layer);
-void grad_embed(void *host, int64_t unused);
+void grad_embed(void *host, int64_t sequence);
 
 /* ---- host_books.c ---- */
 an_status books_open(host *h, diag *d) MUST_CHECK;

@@ -3,10 +3,13 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "grad/grad.h"
 #include "pipe_t.h"
+#include "train/lm_grad.h"
 #include "train/pipe_int.h"
 
 enum { MAX_STEPS = 50 };
@@ -23,11 +26,14 @@ typedef struct {
     int warned;
     char said[600];
     atomic_int events[2]; /* host, device */
+    bool meet;            /* threads wait for each other: see meeting() */
+    atomic_int dispatches, met, missed;
 } trouble;
 
 static bool spoil(void *user, const char *what)
 {
     trouble *t = user;
+    if (!strcmp(what, "dispatch")) atomic_fetch_add(&t->dispatches, 1);
     if (!t->what || strcmp(t->what, what) || t->after-- > 0 || t->times <= 0) return false;
     t->times--;
     return true;
@@ -40,10 +46,21 @@ static void warn(void *user, const char *line)
     snprintf(t->said, sizeof t->said, "%s", line);
 }
 
+/* The host's job is held up until the device has begun what comes after it: a job the device's thread waits for, or does itself, never gets past.
+ * Two layers: while weights of layer 1 are made ready layer 0 runs; dW of layer 1 is made behind the 11th dispatch, beside layer 0's. */
+static void meeting(trouble *t, const pipe_event *e)
+{
+    int until = e->layer != 1 ? 0 : !strcmp(e->what, "weights") ? 1 : !strcmp(e->what, "dW") ? 12 : 0;
+    if (!until || strcmp(e->lane, "host")) return;
+    for (int i = 0; i < 20000 && t->dispatches < until; i++) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    atomic_fetch_add(t->dispatches < until ? &t->missed : &t->met, 1);
+}
+
 static void event(void *user, const pipe_event *e)
 {
     trouble *t = user;
     assert_true(e->end >= e->begin);
+    if (t->meet) meeting(t, e);
     atomic_fetch_add(&t->events[!strcmp(e->lane, "device")], 1);
 }
 
@@ -58,6 +75,7 @@ typedef struct {
     const char *engine, *way, *optimizer;
     const model_config *c;
     int64_t compiles, row_bytes; /* limits; 0: the device's own */
+    int64_t seq;                 /* 0: the config's */
     int accum;
 } setup;
 
@@ -72,7 +90,7 @@ static void open_rig(rig *r, const setup *s)
     assert_ok(pool_make(&r->pool, 2, &d), d);
     device_options o = { .pool = r->pool, .own_budget = true, .limit = limit, .n_limit = n, .spoil = spoil, .spoiler = &r->t };
     assert_ok(device_open(&r->dev, s->engine, &o, &d), d);
-    pipe_options po = { .pipeline = s->way, .dev = r->dev, .pool = r->pool, .config = &c, .batch = B, .on_event = event, .user = &r->t,
+    pipe_options po = { .pipeline = s->way, .dev = r->dev, .pool = r->pool, .config = &c, .batch = B, .seq = s->seq, .on_event = event, .user = &r->t,
                         .train = { .optimizer = s->optimizer ? s->optimizer : "adamw", .beta2 = 0.95, .eps = 1e-3, .decay = 0.1, .clip = 1, .accum = s->accum, .warn = warn, .user = &r->t } };
     if (s->optimizer) po.train.clip = po.train.decay = 0;
     if (!device_is_plain(r->dev)) po.train.state = TRAIN_HALVES, po.train.loss_scale = 16, po.train.dynamic_scale = true;
@@ -215,6 +233,120 @@ static void gradients(void **state)
             close_rig(&r);
         }
         arena_free(&mem);
+    }
+}
+
+/* ---- the same as the command's ---- */
+
+typedef struct {
+    char name[64];
+    int64_t n;
+    double *x;
+} named;
+
+/* What `anneal grad` writes for the model, read back as weights are. */
+static size_t written(const char *model, const char *folder, const int32_t *ids, lm_model *m, named *out, arena *mem)
+{
+    diag d = { 0 };
+    char file[100];
+    lm_converted done;
+    lm_grad_result q;
+    lm_model *g;
+    device *dev;
+    pipeline *p;
+    size_t n = 0;
+    snprintf(file, sizeof file, "%s/model.safetensors", folder);
+    assert_ok(lm_convert(m, folder, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1 }, &done, &d), d);
+    assert_ok(lm_grad(&(lm_grad_options){ .model = model, .engine = "cpu", .tokens = ids, .batch = B, .seq = T, .out = file }, &q, &d), d);
+    assert_ok(lm_open(folder, &(lm_options){ .dt = DT_F32 }, &g, &d), d);
+    assert_ok(device_open(&dev, "cpu", NULL, &d), d);
+    assert_ok(pipe_open(&p, &(pipe_options){ .dev = dev, .config = lm_config(g), .batch = 1, .seq = T }, &d), d);
+    assert_ok(lm_weights_to(g, p, &d), d);
+    for (size_t i = 0; i < pipe_state_count(p); i++) {
+        train_state_info s;
+        pipe_state_at(p, i, &s);
+        if (!s.param || strcmp(s.param, s.name)) continue;
+        named *to = &out[n++];
+        snprintf(to->name, sizeof to->name, "%s", s.name);
+        to->n = count(&s.type), to->x = TAKE(mem, double, (size_t)to->n);
+        assert_ok(pipe_read(p, s.name, DT_F64, to->x, &d), d);
+    }
+    pipe_close(p);
+    device_close(dev);
+    lm_close(g);
+    return n;
+}
+
+/* Every tensor of every way the host drives, from the state an update leaves: the first momentum is the gradient. cpu: fp32, the order of sums
+ * differs. soft:m4: activations and their gradients are fp16 at a loss scale of 16, about 1e-3 each, and small ones are rounded more. */
+static void those_of_the_command(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *engine;
+        double cos, ratio;
+    } rows[] = { { "cpu", 1e-9, 1e-5 }, { "soft:m4", 1e-4, 5e-3 } };
+    static const char *const ways[] = { "delta", "dynamic", "restart" };
+    char folder[] = "/tmp/anneal-grad-XXXXXX", from[60], to[60], line[80];
+    lm_converted done;
+    int32_t ids[B * (T + 1)];
+    named want[64];
+    arena mem = { 0 };
+    diag d = { 0 };
+    lm_model *m;
+    assert_non_null(mkdtemp(folder));
+    batch(0, ids);
+    snprintf(from, sizeof from, "%s/model", folder);
+    snprintf(to, sizeof to, "%s/gradients", folder);
+    assert_ok(lm_open("tiny", &(lm_options){ .dt = DT_F32 }, &m, &d), d);
+    assert_ok(lm_convert(m, from, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1 }, &done, &d), d);
+    lm_close(m);
+    assert_ok(lm_open(from, &(lm_options){ .dt = DT_F32 }, &m, &d), d); /* rows of a file in the file's order */
+    size_t n = written(from, to, ids, m, want, &mem);
+    assert_true(n > 10);
+    for (size_t e = 0; e < COUNT(rows); e++)
+        for (size_t w = 0; w < COUNT(ways); w++) {
+            rig r = { 0 };
+            train_report rep;
+            bool again;
+            double far = 0, off = 0;
+            open_rig(&r, &(setup){ .engine = rows[e].engine, .way = ways[w], .optimizer = "momentum", .c = lm_config(m), .seq = T });
+            assert_ok(lm_weights_to(m, r.p, &d), d);
+            assert_ok(pipe_step(r.p, ids, 0.003, &rep, &again, &d), d);
+            assert_true(rep.applied);
+            for (size_t i = 0; i < n; i++) {
+                char name[80];
+                double cos, ratio, *x = TAKE(&mem, double, (size_t)want[i].n);
+                snprintf(name, sizeof name, "%.64s.m", want[i].name);
+                assert_ok(pipe_read(r.p, name, DT_F64, x, &d), d);
+                same_gradient(x, want[i].x, want[i].n, 0, &cos, &ratio);
+                far = MAX(far, 1 - cos), off = MAX(off, fabs(ratio - 1));
+                if (!(1 - cos < rows[e].cos && fabs(ratio - 1) < rows[e].ratio)) fail_msg("%s, %s: %s has cosine %.7f, ratio %.6f", rows[e].engine, ways[w], name, cos, ratio);
+            }
+            print_message("%s, %s: cosines within %.1e of 1, sizes within %.1e\n", rows[e].engine, ways[w], far, off);
+            close_rig(&r);
+        }
+    lm_close(m);
+    arena_free(&mem);
+    snprintf(line, sizeof line, "rm -r %s", folder);
+    assert_int_equal(system(line), 0);
+}
+
+/* ---- the host's thread works while the device does ---- */
+
+static void beside_the_device(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "delta", "dynamic", "restart" };
+    for (size_t w = 0; w < COUNT(ways); w++) {
+        rig r = { .t.meet = true };
+        double loss[2];
+        open_rig(&r, &(setup){ .engine = "soft:m4", .way = ways[w], .compiles = 1000 });
+        run(&r, 0, 2, loss);
+        pipe_stats s;
+        pipe_get_stats(r.p, &s);
+        if (r.t.missed || r.t.met < 2 * B) fail_msg("%s: %d jobs of the host ran beside the device, %d did not", ways[w], (int)r.t.met, (int)r.t.missed);
+        close_rig(&r);
     }
 }
 
@@ -482,6 +614,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(gradients),    cmocka_unit_test(one_curve), cmocka_unit_test(restarts),
                                         cmocka_unit_test(accumulation), cmocka_unit_test(exchange),  cmocka_unit_test(surfaces),
-                                        cmocka_unit_test(faults) };
+                                        cmocka_unit_test(faults),       cmocka_unit_test(those_of_the_command),
+                                        cmocka_unit_test(beside_the_device) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
