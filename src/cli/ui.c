@@ -1,5 +1,7 @@
 /* ui.c: the live line. Drawn at most ten times a second: a terminal over a network should not slow a run down. */
+#include <stdarg.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/ui.h"
@@ -28,31 +30,73 @@ static void put_rate(char *to, size_t n, double rate)
     else snprintf(to, n, "%.0f", rate);
 }
 
-static int make_line(const ui *u, const an_lm_progress *p, char *to, size_t n)
+/* What a field does not leave room for is left out, and so is all behind it. */
+typedef struct {
+    char *to;
+    int n, width;
+    bool full;
+} line;
+
+static void put_field(line *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void put_field(line *l, const char *fmt, ...)
 {
-    char left[24], rate[24], bad[40] = "";
+    va_list ap;
+    if (l->full) return;
+    va_start(ap, fmt);
+    int more = vsnprintf(l->to + l->n, (size_t)(l->width - l->n) + 1, fmt, ap);
+    va_end(ap);
+    l->full = more < 0 || more > l->width - l->n;
+    if (l->full) l->to[l->n] = 0;
+    else l->n += more;
+}
+
+int ui_line(const ui *u, const an_lm_progress *p, int width, char *to, size_t n)
+{
+    char left[24], rate[24];
+    line l = { .to = to, .width = MAX(MIN(width, (int)n - 1), 0) };
     put_time(left, sizeof left, (double)(p->steps - p->step) * u->ms / 1e3);
     put_rate(rate, sizeof rate, u->ms > 0 ? (double)p->tokens / u->ms * 1e3 : 0);
-    if (p->skipped) snprintf(bad, sizeof bad, "  %llu skipped", (unsigned long long)p->skipped);
-    return snprintf(to, n, "step %lld/%lld  loss %.3f (%.3f)  %s tok/s  %.1f ms = %.1f data + %.1f step  left %s%s", (long long)p->step, (long long)p->steps, p->loss, p->smooth, rate,
-                    p->ms, p->data_ms, p->device_ms, left, bad);
+    to[0] = 0;
+    put_field(&l, "step %lld/%lld", (long long)p->step, (long long)p->steps);
+    put_field(&l, "  loss %.3f", p->loss);
+    put_field(&l, " (%.3f)", p->smooth);
+    put_field(&l, "  %s tok/s", rate);
+    put_field(&l, "  left %s", left);
+    if (p->skipped) put_field(&l, "  %llu skipped", (unsigned long long)p->skipped);
+    put_field(&l, "  %.1f ms", p->ms);
+    put_field(&l, ": device %.1f", p->device_ms);
+    put_field(&l, ", host %.1f", p->host_ms);
+    put_field(&l, ", wait %.1f", p->wait_ms);
+    put_field(&l, ", data %.1f", p->data_ms);
+    return l.n;
+}
+
+/* Asked anew each time: windows are made wider and narrower. The last column stays free, where a terminal may wrap. */
+static int columns(void)
+{
+    struct winsize w;
+    const char *s = getenv("COLUMNS");
+    int n = !ioctl(STDERR_FILENO, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : s ? atoi(s) : 0;
+    return (n > 0 ? n : 80) - 1;
 }
 
 void ui_step(ui *u, const an_lm_progress *p)
 {
-    char line[240];
+    char text[240];
     uint64_t now = clock_ns();
     u->ms = u->ms > 0 ? 0.9 * u->ms + 0.1 * p->ms : p->ms;
-    int n = MIN(make_line(u, p, line, sizeof line), (int)sizeof line - 1);
     if (u->terminal) {
         if (p->step < p->steps && now - u->last_ns < 100000000u) return;
-        fprintf(stderr, "\r%s%*s", line, MAX(u->shown - n, 0), "");
+        int width = columns(), n = ui_line(u, p, width, text, sizeof text);
+        fprintf(stderr, "\r%s%*s", text, MAX(MIN(u->shown, width) - n, 0), "");
         fflush(stderr);
         u->shown = n, u->last_ns = now;
         return;
     }
     int64_t every = u->every > 0 ? u->every : MAX(p->steps / 20, 1);
-    if (p->step % every == 0 || p->step == p->steps) fprintf(stderr, "%s\n", line);
+    if (p->step % every && p->step != p->steps) return;
+    ui_line(u, p, (int)sizeof text - 1, text, sizeof text);
+    fprintf(stderr, "%s\n", text);
 }
 
 void ui_clear(ui *u)

@@ -14,6 +14,8 @@ typedef struct {
 } ui;
 
 void ui_begin(ui *u, int64_t every);
+/* The line, at most `width` characters of it: fields that do not fit are left out from the right. Returns its length. */
+int ui_line(const ui *u, const an_lm_progress *p, int width, char *to, size_t n);
 void ui_step(ui *u, const an_lm_progress *p);
 void ui_clear(ui *u); /* before anything else is printed: the line goes away, the next update draws it again */
 void ui_end(ui *u);   /* the last state of the line stays */

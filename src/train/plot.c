@@ -54,6 +54,9 @@ static double tick(double span, int n)
     return p * (m >= 5 ? 5 : m >= 2 ? 2 : 1);
 }
 
+/* Places behind the point at which numbers that far apart differ. */
+static int places(double step) { return step > 0 && step < 1 ? MIN((int)ceil(-log10(step) - 1e-9), 12) : 0; }
+
 /* ---- terminals ---- */
 
 enum { MAX_COLS = 200, MAX_ROWS = 60 };
@@ -95,10 +98,11 @@ void plot_text(strbuf *b, const plot_losses *p, int cols, int rows, bool ascii)
     if (!frame_of(p, &f)) return;
     canvas c = { .w = cols * dot_w[ascii], .h = rows * dot_h[ascii] };
     draw(&c, &f, p->smooth && p->smooth->n ? p->smooth : p->raw);
+    int digits = MAX(places((f.y1 - f.y0) / rows), 3); /* the last two labels may be a row apart */
     if (p->title) sb_printf(b, "%10s%s\n", "", p->title);
     for (int r = 0; r < rows; r++) {
         double y = f.y1 - (f.y1 - f.y0) * (r * dot_h[ascii] + (dot_h[ascii] - 1) / 2.0) / (c.h - 1);
-        if (r % 3 == 0 || r == rows - 1) sb_printf(b, "%8.3f %s", y, ascii ? "|" : "┤");
+        if (r % 3 == 0 || r == rows - 1) sb_printf(b, "%8.*f %s", digits, y, ascii ? "|" : "┤");
         else sb_printf(b, "%8s %s", "", ascii ? "|" : "│");
         for (int k = 0; k < cols; k++) {
             if (ascii) sb_putc(b, c.dot[r][k] ? '*' : ' ');
@@ -146,9 +150,9 @@ static void put_curve(strbuf *b, const frame *f, const plot_series *s, const cha
 static void put_ticks(strbuf *b, const frame *f)
 {
     double dx = MAX(tick(f->x1 - f->x0, 6), 1), dy = tick(f->y1 - f->y0, 5);
-    for (double y = ceil(f->y0 / dy) * dy; y <= f->y1; y += dy)
-        sb_printf(b, "<path d=\"M%d %.1fH%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n", LEFT, at_y(f, y), W - RIGHT, LEFT - 8,
-                  at_y(f, y) + 4, y);
+    for (double k = ceil(f->y0 / dy), y = k * dy; y <= f->y1; y = ++k * dy)
+        sb_printf(b, "<path d=\"M%d %.1fH%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.*f</text>\n", LEFT, at_y(f, y), W - RIGHT, LEFT - 8,
+                  at_y(f, y) + 4, places(dy), y + 0.0);
     for (double x = ceil(f->x0 / dx) * dx; x <= f->x1; x += dx)
         sb_printf(b, "<path d=\"M%.1f %dv5\" stroke=\"#888\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n", at_x(f, x), H - BOTTOM, at_x(f, x),
                   H - BOTTOM + 20, x);
