@@ -442,7 +442,9 @@ typedef struct {
     uint64_t skipped;             /* updates so far that were not finite: weights kept, data used up */
     int applied;
     int64_t tokens;               /* of this update */
-    double ms, data_ms, device_ms; /* device_ms: in the pipeline, host work included */
+    double ms, data_ms;           /* the update from start to end; of it, getting its tokens */
+    double device_ms, host_ms;    /* the device and the host at work (dW, update, weights on their way), on threads of their own: together they may be more than ms */
+    double wait_ms;               /* the device's thread waited for the host's work */
 } an_lm_progress;
 /* AN_JSON: one object; AN_TEXT: a row of CSV, NULL for p the row of names. No line end; yours. NULL: no memory. */
 AN_API char *an_lm_progress_text(const an_lm_progress *p, an_format f);
@@ -457,7 +459,7 @@ typedef struct {                  /* zero means default */
     int threads, compile_limit;   /* compile_limit: programs the process may compile on a chip; 0: the chip's own number */
     int64_t steps, batch, seq;    /* 0: 300, 8, the model's */
     int accum;
-    double lr, lr_end;            /* 0: by the model's size; 0.1 */
+    double lr, lr_end;            /* 0: by the model's size; 0.1; lr_end -1: nothing is left of it at the end */
     const char *schedule, *optimizer; /* NULL: "cosine", "adamw" */
     int64_t warmup;               /* 0: 20, at most a tenth of the steps; -1: none */
     double decay, clip;           /* 0: 0.1 and 1; -1: none */
@@ -478,7 +480,8 @@ typedef struct {                  /* zero means default */
     int compact_vocab;            /* train the rows of tokens that occur in the data and choose among those; the others stay as they were */
     int recompute;                /* a layer's activations are computed again in the backward pass: the same bits in less memory */
     int64_t stats_every;          /* updates between norms of weights and gradients (on_note); 0: none */
-    const char *history;          /* JSON lines of earlier calls (an_lm_progress_text): the curve then begins where the run did; NULL: none */
+    const char *history;          /* JSON lines of earlier calls (an_lm_progress_text): where save holds no losses of them, the curve is theirs; NULL: none */
+    const char *trace_before;     /* file with result.trace of an earlier call of the run: this one's is added to it; NULL: none */
     int64_t stop_after;           /* updates of this call; 0: to the end */
     int profile;                  /* fill in result.lanes and result.trace */
     void (*on_progress)(void *user, const an_lm_progress *p);

@@ -578,6 +578,41 @@ EOF
     has "train tiny" out '"kind":"result".*"digest":"[0-9a-f]\{16\}"'
     t "train tiny, plot" 0 grep -q '</svg>' "$tmp/p.svg"
     t "train tiny, csv" 0 test "$(wc -l <"$tmp/p.csv")" -eq 5
+    t "train tiny, host and waiting in the columns" 0 grep -q '^step,loss,.*,device_ms,.*,host_ms,wait_ms$' "$tmp/p.csv"
+    # rates: nothing is left at the end, or nothing is learnt
+    t "train, no rate at the end" 0 $anneal train $lt --json --sample-every 0 --schedule linear --warmup 0 --lr 0.01 --lr-end 0
+    t "train, no rate at the end, logged" 0 test "$(sed -n 's/^{"step":.*"lr":\([0-9.]*\),.*/\1/p' "$tmp/out" | tr '\n' ' ')" = "0.01 0.0075 0.005 0.0025 "
+    t "train, a rate of 0" 2 $anneal train $lt --lr 0
+    has "train, a rate of 0" err 'lr wants a rate above 0, got "0"'
+    # options that would change nothing, and a range
+    t "train, norms and nowhere to put them" 2 $anneal train $lt --stats 2
+    has "train, norms and nowhere to put them" err '\-\-log'
+    t "train, losses on no text" 2 $anneal train $lt --eval-every 2 --validation 0
+    has "train, losses on no text" err 'validation 0 keeps none'
+    t "train, bf16 on a chip" 2 $anneal train $lt --engine soft:m4 --math bf16
+    has "train, bf16 on a chip" err 'soft:m4 .*bf16 products are for cpu'
+    t "train, compiles counted on cpu" 2 $anneal train $lt --compile-limit 20
+    has "train, compiles counted on cpu" err 'cpu .*limit of compiles is for chips'
+    for p in resident delta; do
+        t "train, a scale of 65536, $p" 2 $anneal train $lt --pipeline $p --loss-scale 65536
+        has "train, a scale of 65536, $p" err 'loss-scale wants 0.001 to 65504'
+    done
+    t "train, the scale on a chip" 0 $anneal train $lt --engine soft:m4 --steps 1 --sample-every 0 --json
+    has "train, the scale on a chip" out '"loss_scale":16,'
+    t "train, dynamic from there" 0 $anneal train $lt --engine soft:m4 --steps 1 --sample-every 0 --json --loss-scale dynamic
+    has "train, dynamic from there" out '"loss_scale":16,'
+    # files of the end are tried at the start
+    for p in plot profile log csv; do
+        t "train, $p that cannot be written" 3 $anneal train $lt --$p "$tmp/nowhere/f"
+        empty "train, $p that cannot be written" out
+    done
+    # a run that starts itself anew is one trace and one curve
+    t "train by restarts" 0 $anneal train --model tiny --engine soft:m4 --threads 1 --batch 1 --seq 16 --steps 3 --sample-every 0 --validation 0 --pipeline restart --compile-limit 20 \
+        --save "$tmp/lr" --plot "$tmp/lr.svg" --profile "$tmp/lr.json"
+    has "train by restarts" err 'going on in a new one after step 1'
+    t "train by restarts, processes in the trace" 0 test "$(grep -c '"process_name"' "$tmp/lr.json")" -ge 2
+    t "train by restarts, heads in the trace" 0 test "$(grep -c '"name":"head"' "$tmp/lr.json")" -eq 3
+    t "train by restarts, the whole curve" 0 test "$(sed -n 's/<polyline points="\([^"]*\)".*/\1/p' "$tmp/lr.svg" | head -1 | wc -w)" -eq 3
     t "train tiny again" 2 $anneal train $lt --save "$tmp/lt"
     has "train tiny again" err 'has checkpoints already: go on from them with --resume'
     t "generate from the newest checkpoint of a folder" 0 $anneal generate --model "$tmp/lt" --max-tokens 4 --no-cache --engine cpu

@@ -16,6 +16,9 @@ typedef struct {
     plot_series raw, smooth, kept;
     plot_lanes *lanes;
     int64_t updates, first; /* of this call; the last update before it */
+    int64_t known;          /* the first update of the curve; 0: none */
+    bool begun;
+    FILE *losses;           /* the curve, beside the checkpoints */
 } watch;
 
 /* ---- on the way ---- */
@@ -23,13 +26,13 @@ typedef struct {
 static an_lm_progress outside(const lm_progress *p)
 {
     return (an_lm_progress){ .step = p->step, .steps = p->steps, .loss = p->loss, .smooth = p->smooth, .lr = p->lr, .grad_norm = p->grad_norm, .loss_scale = p->loss_scale,
-                             .skipped = p->skipped, .applied = p->applied, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms };
+                             .skipped = p->skipped, .applied = p->applied, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms, .host_ms = p->host_ms, .wait_ms = p->wait_ms };
 }
 
 static lm_progress inside(const an_lm_progress *p)
 {
     return (lm_progress){ .step = p->step, .steps = p->steps, .loss = p->loss, .smooth = p->smooth, .lr = p->lr, .grad_norm = p->grad_norm, .loss_scale = p->loss_scale,
-                          .skipped = p->skipped, .applied = p->applied != 0, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms };
+                          .skipped = p->skipped, .applied = p->applied != 0, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms, .host_ms = p->host_ms, .wait_ms = p->wait_ms };
 }
 
 char *an_lm_progress_text(const an_lm_progress *p, an_format f)
@@ -42,29 +45,77 @@ char *an_lm_progress_text(const an_lm_progress *p, an_format f)
     return api_take(&b);
 }
 
-/* What earlier processes of the run logged, up to where this one goes on. */
+/* ---- the curve of earlier processes ---- */
+
+/* NULL: the run has no folder, or no memory. Yours. */
+static char *losses_path(const watch *w)
+{
+    strbuf b = { 0 };
+    if (!w->o->save) return NULL;
+    sb_printf(&b, "%s/losses.jsonl", w->o->save);
+    return api_take(&b);
+}
+
+/* A line that cannot be written is a shorter curve and nothing else. */
+static void keep(watch *w, const char *kind, int64_t step, double loss, double smooth)
+{
+    if (!w->losses || !isfinite(loss)) return;
+    fprintf(w->losses, "{%s\"step\":%lld,\"loss\":%.7g", kind, (long long)step, loss);
+    if (isfinite(smooth)) fprintf(w->losses, ",\"smooth\":%.7g", smooth);
+    fputs("}\n", w->losses);
+    fflush(w->losses);
+}
+
+/* What earlier processes of the run left, up to where this one goes on. */
 static void on_old_line(void *user, const log_past *l)
 {
     watch *w = user;
     if (l->step > w->first) return;
-    if (l->kept) plot_add(&w->kept, (double)l->step, l->loss);
-    else plot_add(&w->raw, (double)l->step, l->loss), plot_add(&w->smooth, (double)l->step, l->smooth);
+    if (l->kept) {
+        plot_add(&w->kept, (double)l->step, l->loss);
+        return;
+    }
+    if (!w->known) w->known = l->step;
+    plot_add(&w->raw, (double)l->step, l->loss), plot_add(&w->smooth, (double)l->step, l->smooth);
+}
+
+static void read_old(watch *w, const char *path)
+{
+    if (!path || w->known == 1) return;
+    w->raw = w->smooth = w->kept = (plot_series){ 0 }, w->known = 0;
+    log_read(path, on_old_line, w);
 }
 
 static void remember(watch *w, int64_t first)
 {
-    w->first = first;
-    if (w->o->history && w->o->resume && first > 0) log_read(w->o->history, on_old_line, w); /* a log that is not there is a shorter curve */
+    char *path = losses_path(w);
+    w->first = first, w->begun = true;
+    if (w->o->resume && first > 0) { /* what is not there is a shorter curve */
+        read_old(w, path);
+        read_old(w, w->o->history);
+        if (!w->known) read_old(w, path);
+    }
+    free(path);
+}
+
+static void begin(watch *w, int64_t first)
+{
+    if (w->begun) return;
+    remember(w, first);
+    char *path = losses_path(w);
+    if (path) w->losses = fopen(path, first > 0 ? "a" : "w");
+    free(path);
 }
 
 static void on_progress(void *user, const lm_progress *p)
 {
     watch *w = user;
     an_lm_progress q = outside(p);
-    if (!w->updates) remember(w, p->step - 1);
+    begin(w, p->step - 1);
     w->updates++;
     plot_add(&w->raw, (double)p->step, p->loss);
     plot_add(&w->smooth, (double)p->step, p->smooth);
+    keep(w, "", p->step, p->loss, p->smooth);
     if (w->lanes) plot_lanes_mark(w->lanes);
     if (w->o->on_progress) w->o->on_progress(w->o->user, &q);
 }
@@ -72,7 +123,9 @@ static void on_progress(void *user, const lm_progress *p)
 static void on_eval(void *user, int64_t step, double loss)
 {
     watch *w = user;
+    begin(w, step); /* it may be owed by the process before */
     plot_add(&w->kept, (double)step, loss);
+    keep(w, "\"kind\":\"validation\",", step, loss, (double)NAN);
     if (w->o->on_eval) w->o->on_eval(w->o->user, step, loss);
 }
 
@@ -123,7 +176,11 @@ static void draw(const watch *w, an_lm_train_result *r)
     }
     if (w->lanes) {
         plot_lanes_text(&lanes, w->lanes, LANE_COLS);
-        plot_lanes_trace(&trace, w->lanes);
+        diag none = { 0 };
+        file_bytes before = { 0 };
+        bool goes_on = w->o->trace_before && !file_read(w->o->trace_before, (size_t)1 << 30, &before, &none);
+        plot_lanes_trace(&trace, w->lanes, goes_on ? (const char *)before.at : "", goes_on ? before.n : 0);
+        if (goes_on) file_drop(&before);
         r->lanes = api_take(&lanes), r->trace = api_take(&trace);
     }
 }
@@ -173,8 +230,9 @@ an_status an_lm_train(const an_lm_train_options *o, an_lm_train_result *r, an_er
     if (!w || (o->profile && !(w->lanes = plot_lanes_new()))) return free(w), diag_nomem(&d), api_error(e, &d);
     w->o = o;
     an_status st = run_it(o, w, r, &d);
-    if (!w->updates) remember(w, r->done); /* all of it was done by earlier processes */
+    if (!w->begun) remember(w, r->done); /* all of it was done by earlier processes */
     draw(w, r);
+    if (w->losses) fclose(w->losses);
     plot_lanes_free(w->lanes);
     free(w);
     return st ? api_error(e, &d) : AN_OK;

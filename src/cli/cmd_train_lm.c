@@ -135,9 +135,21 @@ static int open_sink(sink *s, const char *path, bool csv)
     if (!(s->f = fopen(path, "a"))) return say(AN_INPUT, "%s: %s", path, strerror(errno));
     if (csv && !fseek(s->f, 0, SEEK_END) && ftell(s->f) == 0) {
         char *head = an_lm_progress_text(NULL, AN_TEXT);
-        if (head) fprintf(s->f, "%s\n", head);
+        bool put = head && fprintf(s->f, "%s\n", head) > 0 && !fflush(s->f);
         an_free(head);
+        if (!put) return say(AN_INPUT, "%s: cannot write: %s", path, strerror(errno));
     }
+    return 0;
+}
+
+/* A file that is written at the end: one that cannot be should not cost a run. */
+static int try_file(const char *path)
+{
+    file_out f;
+    diag d = { 0 };
+    if (!path || !strcmp(path, "-")) return 0;
+    if (file_begin(path, &f, &d)) return say(d.st, "%s", d.msg);
+    file_abandon(&f);
     return 0;
 }
 
@@ -164,6 +176,30 @@ static bool whole_or_none(const args *a, const char *name, int64_t *out)
     return true;
 }
 
+static bool rate_of(const args *a, double *out)
+{
+    if (!real_of(a, "lr", out)) return false;
+    return !arg_on(a, "lr") || *out > 0 || (say(AN_USAGE, "--lr wants a rate above 0, got \"%s\": nothing would be learnt", arg_of(a, "lr")), false);
+}
+
+/* What every pipeline and device takes: above it a gradient of one has no fp16. */
+static bool scale_in_range(const args *a, an_lm_train_options *o)
+{
+    if (!scale_of(a, &o->loss_scale, &o->dynamic_scale)) return false;
+    if (o->loss_scale == 0 || (o->loss_scale >= 1e-3 && o->loss_scale <= 65504)) return true;
+    return say(AN_USAGE, "--loss-scale wants 0.001 to 65504, or dynamic; got \"%s\"", arg_of(a, "loss-scale")), false;
+}
+
+/* Options that would be taken and change nothing. */
+static bool all_used(const args *a, const an_lm_train_options *o)
+{
+    if (arg_on(a, "stats") && !arg_on(a, "log") && !arg_on(a, "json"))
+        return say(AN_USAGE, "--stats adds lines to the log: name it with --log, or ask for --json"), false;
+    if (arg_on(a, "eval-every") && o->validation < 0)
+        return say(AN_USAGE, "--eval-every is about text kept back, and --validation 0 keeps none: leave one of them out"), false;
+    return true;
+}
+
 static bool folder_of_run(const args *a, an_lm_train_options *o)
 {
     const char *from = arg_of(a, "resume");
@@ -183,8 +219,8 @@ static bool read_options(const args *a, an_lm_train_options *o, int64_t *every)
                                 .optimizer = arg_of(a, "optimizer"), .documents = arg_of(a, "documents"), .prompt = arg_of(a, "prompt"), .profile = arg_on(a, "profile"), .stop = stop };
     if (!folder_of_run(a, o)) return false;
     if (!whole_of(a, "steps", 1, &o->steps) || !whole_of(a, "batch", 1, &o->batch) || !whole_of(a, "seq", 1, &o->seq) || !accum_of(a, &o->accum)) return false;
-    if (!real_of(a, "lr", &o->lr) || !real_of(a, "lr-end", &o->lr_end) || !whole_or_none(a, "warmup", &o->warmup)) return false;
-    if (!real_or_none(a, "decay", &o->decay) || !real_or_none(a, "clip", &o->clip) || !scale_of(a, &o->loss_scale, &o->dynamic_scale)) return false;
+    if (!rate_of(a, &o->lr) || !real_or_none(a, "lr-end", &o->lr_end) || !whole_or_none(a, "warmup", &o->warmup)) return false;
+    if (!real_or_none(a, "decay", &o->decay) || !real_or_none(a, "clip", &o->clip) || !scale_in_range(a, o)) return false;
     if (!real_or_none(a, "validation", &o->validation) || !whole_of(a, "eval-every", 1, &o->eval_every)) return false;
     if (!whole_or_none(a, "sample-every", &o->sample_every) || !whole_of(a, "sample-tokens", 1, &o->sample_tokens)) return false;
     if (!whole_of(a, "save-every", 1, &o->save_every) || !whole_of(a, "keep", 1, &keep) || !whole_of(a, "stop-after", 1, &o->stop_after)) return false;
@@ -201,7 +237,7 @@ static bool read_options(const args *a, an_lm_train_options *o, int64_t *every)
     if ((arg_on(a, "save-every") || arg_on(a, "keep")) && !o->save) return say(AN_USAGE, "--save-every and --keep are about checkpoints: name their folder with --save"), false;
     if (limit > 1000000) return say(AN_USAGE, "--compile-limit goes to 1000000, got %lld", (long long)limit), false;
     o->keep = (int)MIN(keep, 1000000), o->compile_limit = (int)limit, o->seed = (uint64_t)seed;
-    return true;
+    return all_used(a, o);
 }
 
 /* ---- at the end ---- */
@@ -251,6 +287,9 @@ static int put_file(const char *path, const char *text)
     return file_write(path, text, strlen(text), &d) ? say(d.st, "%s", d.msg) : 0;
 }
 
+/* Told to the process that goes on: what it writes continues the files of this one. */
+#define STARTED_ANEW "ANNEAL_STARTED_ANEW"
+
 /* The same command line with --resume: only a new process may compile again. */
 static int start_anew(const args *a)
 {
@@ -260,6 +299,7 @@ static int start_anew(const args *a)
     if (!argv) return say(AN_NOMEM, "out of memory");
     memcpy(argv, a->argv, n * sizeof *argv);
     if (!arg_on(a, "resume")) argv[n] = resume;
+    setenv(STARTED_ANEW, "1", 1);
     fflush(NULL);
     execv("/proc/self/exe", argv);
     execvp(argv[0], argv);
@@ -295,11 +335,13 @@ int train_lm(const args *a)
     int code = args_without(a, "--model of a language model", others);
     if (code) return code;
     if (!read_options(a, &o, &every)) return an_exit_code(AN_USAGE);
+    if ((code = try_file(arg_of(a, "plot"))) || (code = try_file(arg_of(a, "profile")))) return code;
     char *data = NULL;
     if (arg_count(a, "data") > 1 && !(o.data = data = args_join(a, "data"))) return say(AN_NOMEM, "out of memory");
-    if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log), free(data), code;
+    if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log), close_sink(&l.csv), free(data), code;
     ui_begin(&l.ui, every);
     catch_signals();
+    if (getenv(STARTED_ANEW)) o.trace_before = arg_of(a, "profile");
     o.on_progress = on_progress, o.on_eval = on_eval, o.on_sample = on_sample, o.on_note = on_note, o.on_warning = on_warning, o.user = &l;
     an_status st = an_lm_train(&o, &r, &e);
     ui_end(&l.ui);

@@ -1,6 +1,7 @@
 /* lm_run.c: the loop around a pipeline: data, learning rates, losses, samples, checkpoints. */
 #include <math.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "lm/generate.h"
@@ -10,6 +11,8 @@
 
 enum { STEPS = 300, BATCH = 8, WARMUP = 20, SAVE_EVERY = 100, SAMPLE = 80, EVAL_BATCHES = 8 };
 static const char STORIES[] = "builtin:stories";
+
+typedef enum { LANE_DEVICE, LANE_HOST, LANE_WAIT, LANE_COUNT } lane_kind;
 
 typedef struct {
     const lm_run_options *o;
@@ -34,6 +37,7 @@ typedef struct {
     diag unsaved;           /* the last save that failed */
     bool building;          /* the pipeline is made, and no update was done yet */
     bool settled;           /* the state is that behind note.step updates, none begun */
+    _Atomic uint64_t spent[LANE_COUNT]; /* ns in each lane since the update began; lanes are threads */
     diag *d;
 } run;
 
@@ -143,6 +147,9 @@ static double default_lr(int64_t numbers)
     return 3e-3 * pow(10, -MIN(MAX((x - 6) / 2, 0.0), 1.0));
 }
 
+/* 0 asks for the default, a negative number for none. */
+static double given(double x, double otherwise) { return x < 0 ? 0 : x > 0 ? x : otherwise; }
+
 static an_status take_numbers(run *r)
 {
     const lm_run_options *o = r->o;
@@ -150,7 +157,7 @@ static an_status take_numbers(run *r)
     r->seq = o->seq > 0 ? o->seq : r->c.seq;
     r->accum = MAX(o->accum, 1);
     int64_t steps = o->steps > 0 ? o->steps : STEPS;
-    r->schedule = (train_schedule){ .lr = o->lr > 0 ? o->lr : default_lr(model_params(&r->c)), .lr_end = o->lr_end > 0 ? o->lr_end : 0.1, .steps = steps,
+    r->schedule = (train_schedule){ .lr = o->lr > 0 ? o->lr : default_lr(model_params(&r->c)), .lr_end = given(o->lr_end, 0.1), .steps = steps,
                                     .warmup = o->warmup < 0 ? 0 : o->warmup > 0 ? o->warmup : MIN(WARMUP, steps / 10) };
     if (!train_schedule_find(o->schedule ? o->schedule : "cosine", &r->schedule.kind))
         return diag_fail(r->d, AN_USAGE, NOWHERE, "unknown schedule \"%.40s\"", o->schedule);
@@ -160,19 +167,24 @@ static an_status take_numbers(run *r)
     return r->ids ? AN_OK : diag_nomem(r->d);
 }
 
-/* 0 asks for the default, a negative number for none. */
-static double given(double x, double otherwise) { return x < 0 ? 0 : x > 0 ? x : otherwise; }
+static void on_event(void *user, const pipe_event *e)
+{
+    run *r = user;
+    lane_kind k = !strcmp(e->what, "wait") ? LANE_WAIT : !strcmp(e->lane, "device") ? LANE_DEVICE : LANE_HOST;
+    r->spent[k] += e->end - e->begin;
+    if (r->o->on_event) r->o->on_event(r->o->user, e);
+}
 
 static an_status open_pipeline(run *r)
 {
     const lm_run_options *o = r->o;
-    pipe_options po = { .pipeline = o->pipeline, .dev = r->dev, .pool = r->pool, .config = &r->c, .batch = r->batch, .seq = r->seq, .recompute = o->recompute, .on_event = o->on_event, .user = o->user };
+    pipe_options po = { .pipeline = o->pipeline, .dev = r->dev, .pool = r->pool, .config = &r->c, .batch = r->batch, .seq = r->seq, .recompute = o->recompute, .on_event = on_event, .user = r };
     po.train = (train_options){ .optimizer = o->optimizer ? o->optimizer : "adamw", .beta1 = 0.9, .beta2 = 0.95,
                                 .decay = given(o->decay, 0.1), .clip = given(o->clip, 1),
                                 .accum = (int)r->accum, .state = o->state, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale, .warn = o->warn, .user = o->user };
     if (!device_is_plain(r->dev)) { /* fp16: small updates must survive, squares of gradients must not overflow */
         if (!o->state) po.train.state = TRAIN_HALVES;
-        if (o->loss_scale == 0 && !o->dynamic_scale) po.train.loss_scale = 16, po.train.dynamic_scale = true;
+        if (o->loss_scale == 0) po.train.loss_scale = 16, po.train.dynamic_scale = true;
         po.train.eps = 1e-5;
     }
     return pipe_open(&r->p, &po, r->d);
@@ -219,6 +231,15 @@ static void describe(run *r)
     q->tokens = corpus_tokens(r->data), q->validation_samples = corpus_samples(r->data, CORPUS_VALIDATION);
 }
 
+/* What a device would take and not heed. */
+static an_status fits_device(run *r)
+{
+    bool plain = device_is_plain(r->dev);
+    if (r->o->device.fast_math && !plain) return diag_fail(r->d, AN_USAGE, NOWHERE, "%s multiplies in its own type: bf16 products are for cpu", device_name(r->dev));
+    if (r->o->device.n_limit && plain) return diag_fail(r->d, AN_USAGE, NOWHERE, "%s compiles any number of programs: a limit of compiles is for chips", device_name(r->dev));
+    return AN_OK;
+}
+
 static an_status set_up(run *r)
 {
     const lm_run_options *o = r->o;
@@ -233,6 +254,7 @@ static an_status set_up(run *r)
     dev.pool = r->pool;
     TRY(device_open(&r->dev, o->engine, &dev, r->d));
     if (!device_computes(r->dev) && o->warn) o->warn(o->user, "this device computes nothing: times are the host's share, losses and weights mean nothing");
+    TRY(fits_device(r));
     TRY(open_model(r));
     TRY(open_tokenizer(r));
     TRY(fit_vocabulary(r));
@@ -410,6 +432,7 @@ static an_status update(run *r, lm_progress *q, bool *put_off)
     bool bad = false;
     q->loss = 0;
     if (read_group(r, &data)) return r->note.pos = from, r->d->st;
+    for (int k = 0; k < LANE_COUNT; k++) r->spent[k] = 0;
     for (int64_t a = 0; a < r->accum; a++) {
         an_status st = minibatch(r, a, q->lr, &rep, &bad);
         if (st || rep.put_off) { /* the first of a group failed, or was put off: the state is as it was, and its samples are still to come */
@@ -420,7 +443,8 @@ static an_status update(run *r, lm_progress *q, bool *put_off)
     }
     q->grad_norm = rep.grad_norm, q->loss_scale = rep.loss_scale, q->skipped = rep.skipped, q->applied = rep.applied;
     q->tokens = r->accum * r->batch * r->seq;
-    q->ms = (double)(clock_ns() - t0) / 1e6, q->data_ms = (double)data / 1e6, q->device_ms = q->ms - q->data_ms;
+    q->ms = (double)(clock_ns() - t0) / 1e6, q->data_ms = (double)data / 1e6;
+    q->device_ms = (double)r->spent[LANE_DEVICE] / 1e6, q->host_ms = (double)r->spent[LANE_HOST] / 1e6, q->wait_ms = (double)r->spent[LANE_WAIT] / 1e6;
     return AN_OK;
 }
 

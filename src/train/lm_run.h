@@ -17,7 +17,8 @@ typedef struct {
     uint64_t skipped;     /* updates, so far */
     bool applied;
     int64_t tokens;       /* of this update */
-    double ms, data_ms, device_ms; /* device_ms: in the pipeline, host work included */
+    double ms, data_ms;   /* of the whole update; of getting its tokens */
+    double device_ms, host_ms, wait_ms; /* what the lanes of the pipeline say: the first two overlap, the last is the device's thread waiting for the host's */
 } lm_progress;
 
 typedef struct {             /* zero means default */
@@ -31,7 +32,7 @@ typedef struct {             /* zero means default */
     int64_t steps;           /* 0: 300 */
     int64_t batch, seq;      /* 0: 8, the config's */
     int accum;
-    double lr, lr_end;       /* 0: 3e-3 below a million numbers … 3e-4 above a hundred million; 0.1 */
+    double lr, lr_end;       /* 0: 3e-3 below a million numbers … 3e-4 above a hundred million; 0.1; lr_end -1: 0 */
     const char *schedule;    /* NULL: cosine */
     int64_t warmup;          /* 0: 20, or a tenth of the steps if that is less; -1: none */
     double decay, clip;      /* 0: 0.1 and 1; -1: none */

@@ -11,7 +11,7 @@ typedef struct {
     bool whole, truth;
 } field;
 
-enum { FIELDS = 14 };
+enum { FIELDS = 16 };
 
 static void fields_of(const lm_progress *p, field *f)
 {
@@ -31,6 +31,8 @@ static void fields_of(const lm_progress *p, field *f)
         { .name = "applied", .value = p->applied, .truth = true },
         { .name = "tokens", .value = (double)p->tokens, .whole = true },
         { .name = "steps", .value = (double)p->steps, .whole = true },
+        { .name = "host_ms", .value = p->host_ms },
+        { .name = "wait_ms", .value = p->wait_ms },
     };
     memcpy(f, all, sizeof all);
 }

@@ -33,6 +33,8 @@ void plot_lanes_add(plot_lanes *l, const pipe_event *e);
 void plot_lanes_mark(plot_lanes *l); /* an update ended here */
 /* Time in each lane and kind of work, what each lane waited, and the last update drawn to scale. */
 void plot_lanes_text(strbuf *b, plot_lanes *l, int cols);
-void plot_lanes_trace(strbuf *b, plot_lanes *l); /* the JSON that chrome://tracing and Perfetto open */
+/* The JSON that chrome://tracing and Perfetto open, with times of the machine's clock. before: a trace made here by an earlier process of the run,
+ * which this one goes on as a process of its own; what is no such trace is left out (n 0: none). */
+void plot_lanes_trace(strbuf *b, plot_lanes *l, const char *before, size_t n);
 
 #endif

@@ -153,28 +153,48 @@ void plot_lanes_text(strbuf *b, plot_lanes *l, int cols)
     pthread_mutex_unlock(&l->lock);
 }
 
-void plot_lanes_trace(strbuf *b, plot_lanes *l)
+/* ---- a trace ---- */
+
+static const char HEAD[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", TAIL[] = "\n]}\n", PROCESS[] = "\"process_name\"";
+
+/* How many processes a trace made here has; 0: it is no such trace. */
+static int processes(const char *text, size_t n)
 {
-    pthread_mutex_lock(&l->lock);
-    sums s = { 0 };
-    add_up(&s, l);
-    uint64_t zero = UINT64_MAX;
-    for (int i = 0; i < s.n_lanes; i++) zero = MIN(zero, s.lane[i].first);
-    sb_puts(b, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"anneal train\"}}");
-    for (int i = 0; i < s.n_lanes; i++) {
-        sb_printf(b, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":", i + 1);
-        sb_json(b, s.lane[i].name, strlen(s.lane[i].name));
+    int found = 0;
+    size_t k = strlen(PROCESS);
+    if (n < strlen(HEAD) + strlen(TAIL) || memcmp(text, HEAD, strlen(HEAD)) || memcmp(text + n - strlen(TAIL), TAIL, strlen(TAIL))) return 0;
+    for (const char *at = text, *end = text + n; (at = memchr(at, '"', (size_t)(end - at))) && (size_t)(end - at) >= k; at++) found += !memcmp(at, PROCESS, k);
+    return found;
+}
+
+static void put_events(strbuf *b, const plot_lanes *l, sums *s, int pid)
+{
+    sb_printf(b, "{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"anneal train\"}}", pid);
+    for (int i = 0; i < s->n_lanes; i++) {
+        sb_printf(b, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":", pid, i + 1);
+        sb_json(b, s->lane[i].name, strlen(s->lane[i].name));
         sb_puts(b, "}}");
     }
     for (size_t i = 0; i < l->n; i++) {
         const pipe_event *e = &l->at[i];
-        int at = lane_of(&s, e->lane);
+        int at = lane_of(s, e->lane);
         if (at < 0) continue;
-        sb_printf(b, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":", at + 1, (double)(e->begin - zero) / 1e3, (double)(e->end - e->begin) / 1e3);
+        sb_printf(b, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":", pid, at + 1, (double)e->begin / 1e3, (double)(e->end - e->begin) / 1e3);
         sb_json(b, e->what, strlen(e->what));
         if (e->layer >= 0) sb_printf(b, ",\"args\":{\"layer\":%d}", e->layer);
         sb_putc(b, '}');
     }
-    sb_puts(b, "\n]}\n");
+}
+
+void plot_lanes_trace(strbuf *b, plot_lanes *l, const char *before, size_t n)
+{
+    pthread_mutex_lock(&l->lock);
+    sums s = { 0 };
+    add_up(&s, l);
+    int pid = processes(before, n) + 1;
+    if (pid > 1) sb_putn(b, before, n - strlen(TAIL)), sb_puts(b, ",\n");
+    else sb_puts(b, HEAD);
+    put_events(b, l, &s, pid);
+    sb_puts(b, TAIL);
     pthread_mutex_unlock(&l->lock);
 }

@@ -2,6 +2,7 @@
  * is said; and the gradients a run is made of. */
 #include <math.h>
 
+#include "format/json.h"
 #include "format/safetensors.h"
 #include "lm_run_t.h"
 #include "train/lm_grad.h"
@@ -136,6 +137,29 @@ static void curves(void **state)
     sb_free(&text), sb_free(&svg), sb_free(&none);
 }
 
+/* Labels of an axis differ however little there is to see. */
+static void labels(void **state)
+{
+    (void)state;
+    static const double spans[] = { 1e-4, 0.004, 0.03, 0.5, 3, 70 };
+    for (size_t i = 0; i < COUNT(spans); i++) {
+        plot_series s = { 0 };
+        char seen[40][16];
+        int n = 0;
+        for (int k = 1; k <= 10; k++) plot_add(&s, k, 6.24 + spans[i] * k / 10);
+        strbuf svg = { 0 };
+        plot_svg(&svg, &(plot_losses){ .raw = &s });
+        for (const char *at = svg.at; (at = strstr(at, "text-anchor=\"end\">")); n++) {
+            at = strchr(at, '>') + 1;
+            assert_true(n < (int)COUNT(seen));
+            snprintf(seen[n], sizeof *seen, "%.*s", (int)strcspn(at, "<"), at);
+            for (int k = 0; k < n; k++) assert_string_not_equal(seen[k], seen[n]);
+        }
+        assert_true(n >= 4);
+        sb_free(&svg);
+    }
+}
+
 static void lanes(void **state)
 {
     (void)state;
@@ -148,11 +172,26 @@ static void lanes(void **state)
     plot_lanes_mark(l);
     strbuf text = { 0 }, trace = { 0 };
     plot_lanes_text(&text, l, 40);
-    plot_lanes_trace(&trace, l);
+    plot_lanes_trace(&trace, l, "", 0);
     assert_true(strstr(text.at, "forward") && strstr(text.at, "waiting"));
     assert_non_null(strstr(text.at, " 50.0%")); /* two of four milliseconds */
-    assert_non_null(strstr(trace.at, "\"ts\":3000.000,\"dur\":1000.000,\"name\":\"forward\",\"args\":{\"layer\":2}}"));
-    sb_free(&text), sb_free(&trace);
+    char one[100];
+    snprintf(one, sizeof one, "\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":1000.000,\"name\":\"forward\",\"args\":{\"layer\":2}}", (double)(t + 3000000) / 1e3);
+    assert_non_null(strstr(trace.at, one));
+    /* a process that goes on adds its own; what is no trace is left out */
+    strbuf two = { 0 }, three = { 0 }, other = { 0 };
+    plot_lanes_trace(&two, l, trace.at, trace.n);
+    plot_lanes_trace(&three, l, two.at, two.n);
+    plot_lanes_trace(&other, l, "hello", 5);
+    assert_true(!strncmp(two.at, trace.at, trace.n - 4) && strstr(two.at, "\"pid\":2,\"tid\":1,\"ts\":") && !strstr(two.at, "\"pid\":3"));
+    assert_true(strstr(three.at, "\"pid\":1,\"tid\":1") && strstr(three.at, "\"pid\":2,\"tid\":1") && strstr(three.at, "\"pid\":3,\"tid\":1"));
+    assert_string_equal(other.at, trace.at);
+    diag d = { 0 };
+    json_t *top;
+    assert_ok(json_text(three.at, three.n, "trace", &top, &d), d);
+    assert_int_equal(json_array_size(json_object_get(top, "traceEvents")), 3 * (1 + 2 + 3));
+    json_decref(top);
+    sb_free(&text), sb_free(&trace), sb_free(&two), sb_free(&three), sb_free(&other);
     plot_lanes_free(l);
 }
 
@@ -167,6 +206,84 @@ static void note_event(void *user, const pipe_event *e)
     assert_true(e->end >= e->begin);
     if (!strcmp(e->lane, "device")) seen[COUNT(works)]++;
     for (size_t i = 0; i < COUNT(works) && !strcmp(e->lane, "run"); i++) seen[i] += !strcmp(e->what, works[i]);
+}
+
+/* ---- rates and times as they are logged ---- */
+
+typedef struct {
+    double lr[8];
+    lm_progress last;
+    int n;
+} seen_lines;
+
+static void take_line(void *user, const lm_progress *p)
+{
+    seen_lines *s = user;
+    assert_true(s->n < (int)COUNT(s->lr));
+    s->lr[s->n++] = p->lr, s->last = *p;
+}
+
+static bool go_on(void *user) { return (void)user, false; }
+
+static void rates(void **state)
+{
+    (void)state;
+    small_run r;
+    small_begin(&r);
+    static const double ends[] = { 0, 0.5, -1 }, left[] = { 0.1, 0.5, 0 };
+    for (size_t i = 0; i < COUNT(ends); i++) {
+        lm_run_options o = small_options(&r, "cpu");
+        lm_run_result q;
+        seen_lines s = { 0 };
+        diag d = { 0 };
+        o.save = NULL, o.steps = 4, o.lr = 0.01, o.lr_end = ends[i], o.schedule = "linear", o.warmup = -1, o.user = &s, o.on_progress = take_line, o.stop = go_on, o.warn = NULL;
+        assert_ok(lm_run(&o, &q, &d), d);
+        assert_int_equal(s.n, 4);
+        for (int k = 0; k < 4; k++) assert_true(fabs(s.lr[k] - 0.01 * (left[i] + (1 - left[i]) * (1 - k / 4.0))) < 1e-12);
+    }
+    small_end(&r);
+}
+
+/* The device's time is the device's, the host's the host's: neither is what is left of the update. */
+static void split(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "resident", "delta", "dynamic" };
+    small_run r;
+    small_begin(&r);
+    for (size_t i = 0; i < COUNT(ways); i++) {
+        lm_run_options o = small_options(&r, "cpu");
+        lm_run_result q;
+        seen_lines s = { 0 };
+        diag d = { 0 };
+        o.save = NULL, o.steps = 4, o.pipeline = ways[i], o.user = &s, o.on_progress = take_line, o.stop = go_on, o.warn = NULL;
+        assert_ok(lm_run(&o, &q, &d), d);
+        const lm_progress *p = &s.last;
+        assert_true(p->device_ms > 0 && p->host_ms > 0 && p->wait_ms >= 0 && p->data_ms > 0);
+        assert_true(p->device_ms + p->wait_ms + p->data_ms <= p->ms); /* all of one thread */
+        assert_true(i || p->wait_ms == 0);
+    }
+    small_end(&r);
+}
+
+/* Options a device would take and not heed. */
+static void unheeded(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    small_begin(&r);
+    lm_run_options o = small_options(&r, "soft:m4");
+    o.device.fast_math = true;
+    assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+    assert_non_null(strstr(d.msg, "bf16"));
+    device_limit limit = { "compiles", 20 };
+    o = small_options(&r, "cpu"), d = (diag){ 0 };
+    o.device.limit = &limit, o.device.n_limit = 1;
+    assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+    assert_non_null(strstr(d.msg, "limit of compiles"));
+    small_end(&r);
 }
 
 static void ignore_sample(void *user, int64_t step, const char *text, size_t n) { (void)user, (void)step, (void)text, (void)n; }
@@ -273,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(lines),
         cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events),  cmocka_unit_test(gradients),
+        cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
