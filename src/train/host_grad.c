@@ -101,6 +101,7 @@ static void linear(host *h, model_weight_id w, model_weight_id b, int layer, con
 void grad_head(void *user, int64_t unused)
 {
     host *h = user;
+    if (h->job.st) return;
     const host_io *io = &h->io[MK_HEAD];
     const float *xn = prog_tap(h, MK_HEAD, 0, "xn"), *x = pass_input(h, (int)h->c.n_layers);
     uint64_t t0 = clock_ns();
@@ -117,6 +118,7 @@ void grad_head(void *user, int64_t unused)
 void grad_layer(void *user, int64_t layer)
 {
     host *h = user;
+    if (h->job.st) return;
     const model_config *c = &h->c;
     int l = (int)layer;
     int64_t D = c->dim, H = c->hidden, Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim;
@@ -144,6 +146,7 @@ void grad_layer(void *user, int64_t layer)
 void grad_embed(void *user, int64_t sequence)
 {
     host *h = user;
+    if (h->job.st) return;
     const int32_t *ids = h->tokens + sequence * (h->c.seq + 1);
     int64_t D = h->c.dim, T = h->c.seq;
     const float *dx = prog_tap(h, MK_ATTN_NORM_BWD, 0, "dx");

@@ -24,11 +24,11 @@ static void add(float *y, const float *x, int64_t n)
 
 enum { UP, DOWN };
 
-/* The sequence before went through the same buffers: its gradients may still be in the making. */
-static void until_read(host *h, int way)
+/* The sequence before went through the same buffers: its gradients may still be in the making. So may the tables. */
+static void until(host *h, uint64_t ticket)
 {
     uint64_t t0 = clock_ns();
-    if (host_queue_reach(h->queue, h->read[way])) host_event(h, "main", "wait", -1, t0);
+    if (host_queue_reach(h->queue, ticket)) host_event(h, "main", "wait", -1, t0);
 }
 
 /* Rows of the table, one column per position. */
@@ -95,7 +95,8 @@ static an_status head(host *h, double *loss, diag *d)
 an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d)
 {
     h->ids = tokens, h->targets = tokens + 1;
-    until_read(h, UP);
+    until(h, h->read[UP]);
+    until(h, h->embedded);
     TRY(embed(h, d));
     for (int l = 0; l < h->c.n_layers; l++) {
         TRY(up(h, l, d));
@@ -147,7 +148,7 @@ static an_status down(host *h, int l, const float *dy, diag *d)
 an_status pass_backward(host *h, int64_t sequence, diag *d)
 {
     const float *dy = prog_tap(h, MK_HEAD, 0, "dx");
-    until_read(h, DOWN);
+    until(h, h->read[DOWN]);
     host_queue_push(h->queue, grad_head, h, 0);
     for (int l = (int)h->c.n_layers - 1; l >= 0; l--) {
         uint64_t t0 = clock_ns();

@@ -403,13 +403,16 @@ an_status prog_sync(host *h, diag *d)
     if (h->way->open) TRY(compile_open(h, d));
     host_queue_drain(h->queue);
     h->job = (diag){ 0 };
-    for (int t = 0; t <= 2 * (int)h->c.n_layers; t++)
+    update_push(h, -1);
+    for (int t = 0; t <= 2 * (int)h->c.n_layers; t++) {
+        if (t < h->c.n_layers) update_push(h, t);
         for (size_t i = 0; i < h->progs.n; i++) {
             host_prog *g = &h->progs.at[i];
             if (turn(h, g) != t) continue;
             g->stale = true;
             if (g->c.n) g->filled = host_queue_push(h->queue, fill_job, h, (int64_t)i);
         }
+    }
     h->stale = false;
     return AN_OK;
 }

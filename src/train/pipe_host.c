@@ -1,7 +1,7 @@
 /* pipe_host.c: a language model trained by kernels on the device and the rest on the host: delta, dynamic and restart.
  * In: minibatches.  Out: reports; the state is the books'.
  *
- *   sequences: forward, backward (weights and dW on the work queue) ─▶ update of the books ─▶ jobs that make its weights ready
+ *   sequences: forward, backward (weights and dW on the work queue) ─▶ norm ─▶ update of the books and its weights made ready, layer by layer (on the queue)
  * The books move in one place, at the end: a device that fails before it, however, costs the minibatch and nothing else. */
 #include <math.h>
 #include <stdarg.h>
@@ -85,6 +85,7 @@ static an_status open(host *h, diag *d)
     h->vk = vec_pick(isa), h->gk = gemm_pick(GEMM_F32, isa);
     TRY(index_weights(h, d));
     TRY(books_open(h, d));
+    TRY(update_open(h, d));
     h->c.loss_scale = books_scale(h);
     TRY(make_buffers(h, d));
     TRY(prog_plan(h, d));
@@ -98,6 +99,7 @@ static void drop(void *way)
     host *h = way;
     host_queue_free(h->queue);
     prog_drop(h);
+    update_close(h);
     books_close(h);
     free(h->scratch);
     pthread_mutex_destroy(&h->look_up);
@@ -117,6 +119,12 @@ static void *make(pipeline *p, diag *d)
 }
 
 /* ---- minibatches ---- */
+
+static an_status whole(const host *h, diag *d)
+{
+    if (!h->broken) return AN_OK;
+    return diag_fail(d, AN_NOMEM, NOWHERE, "an update broke off between two layers, so weights and moments are of no step: go on from a checkpoint");
+}
 
 static void drain(host *h)
 {
@@ -170,10 +178,18 @@ static void measure_gradients(host *h, pipe_seen *out)
     }
 }
 
+/* Behind the update that reads them. */
+static void lock_job(void *user, int64_t unused)
+{
+    host *h = user;
+    (void)unused;
+    if (!h->job.st && books_lock(h, &h->job)) return; /* it is in h->job */
+}
+
 static an_status gradients(host *h, const int32_t *tokens, double *loss, pipe_seen *seen, diag *d)
 {
-    an_status st = books_lock(h, d);
-    if (!st) st = sequences(h, tokens, loss, d);
+    host_queue_push(h->queue, lock_job, h, 0);
+    an_status st = sequences(h, tokens, loss, d);
     if (!st) look_at_gradients(h);
     if (!st && seen) measure_gradients(h, seen);
     diag also = { 0 };
@@ -186,6 +202,7 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     host *h = way;
     double loss = NAN, unit = books_scale(h) * (double)h->p->B;
     *r = (train_report){ .lr = lr, .loss = NAN, .grad_norm = NAN, .loss_scale = books_scale(h), .step = h->t->steps, .skipped = h->t->skipped };
+    TRY(whole(h, d));
     TRY(prog_sync(h, d));
     diag why = { 0 };
     an_status st = h->t->group_bad ? AN_OK : gradients(h, tokens, &loss, NULL, &why); /* a group that is bad is skipped anyway */
@@ -193,7 +210,7 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     if (st) return *d = why, st;
     uint64_t t0 = clock_ns();
     st = books_step(h, loss, unit, lr, r, &why);
-    host_event(h, "main", "update", -1, t0);
+    host_event(h, "main", "norm", -1, t0);
     if (st == AN_MISMATCH) return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, h->bad[0] ? h->bad : "not known");
     if (st) return *d = why, st;
     if (!r->finite && h->bad[0]) host_warn(h, "%s is not finite (loss scale %g): the update is skipped", h->bad, r->loss_scale);
@@ -201,7 +218,9 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     h->stale = true;
     *again = h->way->spent(h);
     h->restarts_wanted += *again;
+    update_due(h);
     if (!*again) st = prog_sync(h, &why); /* while the caller reports and gets the next tokens; what fails is tried again, and said, when they are wanted */
+    for (int l = -1; l < h->c.n_layers; l++) update_push(h, l);
     return AN_OK;
 }
 
@@ -250,7 +269,13 @@ static trainer *books(const void *way)
 static size_t states(const void *way) { return train_state_count(books(way)); }
 static void state_at(const void *way, size_t i, train_state_info *out) { train_state_at(books(way), i, out); }
 static an_status read_state(void *way, const char *name, dtype dt, void *data, diag *d) { return train_read(books(way), name, dt, data, d); }
-static an_status save(void *way, const char *path, const train_note *note, size_t n, diag *d) { return train_save(books(way), path, note, n, d); }
+
+static an_status save(void *way, const char *path, const train_note *note, size_t n, diag *d)
+{
+    trainer *t = books(way);
+    TRY(whole(way, d));
+    return train_save(t, path, note, n, d);
+}
 
 static an_status write_state(void *way, const char *name, dtype dt, const void *data, diag *d)
 {
@@ -262,7 +287,7 @@ static an_status write_state(void *way, const char *name, dtype dt, const void *
 static an_status load(void *way, const char *path, train_note *note, size_t n, arena *mem, diag *d)
 {
     trainer *t = books(way);
-    ((host *)way)->stale = true;
+    ((host *)way)->stale = true, ((host *)way)->broken = false;
     return train_load(t, path, note, n, mem, d);
 }
 

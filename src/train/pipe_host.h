@@ -4,12 +4,13 @@
  *   host_prog.c   programs: text, weights, surfaces, dispatch                 host_grad.c   weight gradients from the taps
  *   host_ways.c   the three ways weights get into programs                    host_queue.c  the host's work, beside the device's
  *   host_pack.c   weights and activations in one input, for devices that take no more
+ *   host_update.c the update layer by layer
  *   host_books.c  fp32 weights, moments, update, scale and files: a trainer whose gradients come from here
  *
  * The device runs the fused kernels of model/ (MODEL_SET_FUSED), one sequence at a time. Activations pass through the host, which
- * keeps them as fp32 and makes weight gradients of them on a thread of its own while the device goes on with the next layer. After
- * an update the same thread makes the weights ready, program by program in the order in which they run: while the device is at one layer the next
- * one's are rounded, turned and packed. A program is reloaded or compiled when it is run.
+ * keeps them as fp32 and makes weight gradients of them on a thread of its own while the device goes on with the next layer. Then
+ * the same thread updates layer by layer and makes the weights ready, program by program in the order in which they run: while the device is at one
+ * layer the next one's are updated, rounded, turned and packed. A program is reloaded or compiled when it is run.
  * Jobs run in the order in which they were pushed, each adds to gradients no other job of its time touches: results do not
  * depend on who was faster. */
 #ifndef TRAIN_PIPE_HOST_H
@@ -75,6 +76,12 @@ typedef struct {
 
 /* ---- how weights get in ---- */
 typedef struct host host;
+typedef struct host_update host_update;
+typedef struct {
+    dev_program *p;
+    dev_request *r[2];   /* by the side gradients are accumulated on */
+    bool due;            /* the step counts, and this was not pushed yet */
+} host_shard;
 typedef struct {
     bool open;           /* weights are inputs */
     an_status (*take)(host *h, host_prog *g, diag *d); /* g computes with the weights that are ready for it, or fails; h->put_off: only in a new process */
@@ -97,6 +104,9 @@ struct host {
     int *param_at;       /* [MW_COUNT][layers + 1]: index of a weight; layer -1 is column 0 */
     float **grad;        /* per weight while a minibatch runs: its gradient, times loss scale times batch */
     bool locked;
+    host_update *update;
+    uint64_t embedded;   /* ticket of the job that updates the tables */
+    _Atomic bool broken; /* a shard failed: the books are neither before nor behind their update */
     /* device */
     VEC(host_prog) progs;
     int *prog_at;        /* [MK_COUNT][layers] */
@@ -164,6 +174,12 @@ float *pass_input(host *h, int layer);                /* x as it enters a layer;
 void grad_head(void *host, int64_t unused);
 void grad_layer(void *host, int64_t layer);
 void grad_embed(void *host, int64_t sequence);
+
+/* ---- host_update.c: after books_open ---- */
+an_status update_open(host *h, diag *d) MUST_CHECK;
+void update_close(host *h);
+void update_due(host *h);             /* the step that was measured counts */
+void update_push(host *h, int layer); /* its shard, where that is due; -1: what is outside the layers */
 
 /* ---- host_books.c ---- */
 an_status books_open(host *h, diag *d) MUST_CHECK;

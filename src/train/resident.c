@@ -266,6 +266,8 @@ static dev_surface *surface_of(trainer *t, dev_side side, const char *name)
     return t->power_s;
 }
 
+dev_surface *train_surface(trainer *t, dev_side side, const char *name) { return surface_of(t, side, name); }
+
 static an_status request(trainer *t, prog *p, dev_request **out, diag *d)
 {
     dev_request **r = &p->r[t->side[GROUP_MAIN]][t->side[GROUP_ACC]][t->side[GROUP_STILL]];
@@ -291,6 +293,7 @@ static an_status dispatch(trainer *t, prog_kind k, diag *d)
     for (size_t i = 0; i < t->inputs.n; i++)
         if (!t->inputs.at[i].set && dev_program_port(p->p, DEV_INPUT, t->inputs.at[i].port, NULL))
             return diag_fail(d, AN_INPUT, NOWHERE, "input %s was not put", t->inputs.at[i].name);
+    if (k == PROG_STEP && t->step_instead) return t->step_instead(t->instead_user, d);
     TRY(request(t, p, &r, d));
     diag why = { 0 };
     an_status st = device_run(r, DEV_QOS, &why);

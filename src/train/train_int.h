@@ -128,6 +128,8 @@ struct trainer {
     const vec_kernels *vec;
     unsigned char *stage;         /* one tensor on its way to or from a surface */
     size_t stage_bytes;
+    an_status (*step_instead)(void *user, diag *d); /* runs what the step program is for, in pieces; NULL: the program itself */
+    void *instead_user;
 };
 
 #define PORT_CTL "ctl"
@@ -200,6 +202,7 @@ an_status scale_after(trainer *t, bool applied, diag *d) MUST_CHECK;
 /* ---- resident.c ---- */
 an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, const void *data, bool finite, const char *what, diag *d) MUST_CHECK;
 an_status surface_get(trainer *t, dev_surface *s, const ttype *type, dtype dt, void *data, diag *d) MUST_CHECK;
+dev_surface *train_surface(trainer *t, dev_side side, const char *name); /* what a port of its programs is bound to now */
 dev_surface *state_now(const trainer *t, const state *s);
 void bytes_mark(trainer *t); /* what was moved until here belongs to no minibatch */
 unsigned char *stage_room(trainer *t, size_t bytes); /* NULL: no memory */
