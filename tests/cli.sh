@@ -610,6 +610,7 @@ EOF
     t "train by restarts" 0 $anneal train --model tiny --engine soft:m4 --threads 1 --batch 1 --seq 16 --steps 3 --sample-every 0 --validation 0 --pipeline restart --compile-limit 20 \
         --save "$tmp/lr" --plot "$tmp/lr.svg" --profile "$tmp/lr.json"
     has "train by restarts" err 'going on in a new one after step 1'
+    has "train by restarts, drawn" out '^ *1  *3$'
     t "train by restarts, processes in the trace" 0 test "$(grep -c '"process_name"' "$tmp/lr.json")" -ge 2
     t "train by restarts, heads in the trace" 0 test "$(grep -c '"name":"head"' "$tmp/lr.json")" -eq 3
     t "train by restarts, the whole curve" 0 test "$(sed -n 's/<polyline points="\([^"]*\)".*/\1/p' "$tmp/lr.svg" | head -1 | wc -w)" -eq 3
