@@ -17,9 +17,12 @@ static void feed(feeds *f, const float *x, bool there)
 }
 #define ALWAYS true
 
-static void add(float *y, const float *x, int64_t n)
+static void add(const host *h, int layer, float *y, const float *x)
 {
+    int64_t n = h->c.dim * h->c.seq;
+    uint64_t t0 = clock_ns();
     for (int64_t i = 0; i < n; i++) y[i] += x[i];
+    host_event(h, "main", "residual", layer, t0);
 }
 
 enum { UP, DOWN };
@@ -56,14 +59,13 @@ float *pass_input(host *h, int l) { return h->kept ? h->kept[l] : l ? prog_tap(h
 
 static an_status up(host *h, int l, diag *d)
 {
-    int64_t n = h->c.dim * h->c.seq;
     const float *x = pass_input(h, l);
     TRY(prog_run(h, MK_FWD_ATTN, l, &x, d));
     float *mid = prog_tap(h, MK_FWD_ATTN, l, "x"), *y = prog_tap(h, MK_FWD_FFN, l, "x");
-    if (h->c.host_residual) add(mid, x, n);
+    if (h->c.host_residual) add(h, l, mid, x);
     const float *in = mid;
     TRY(prog_run(h, MK_FWD_FFN, l, &in, d));
-    if (h->c.host_residual) add(y, mid, n);
+    if (h->c.host_residual) add(h, l, y, mid);
     return AN_OK;
 }
 
@@ -107,7 +109,6 @@ an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d)
 
 static an_status down(host *h, int l, const float *dy, diag *d)
 {
-    int64_t n = h->c.dim * h->c.seq;
     bool gated = h->c.act == MODEL_ACT_SWIGLU, qkn = h->c.qk_norm, inside = !h->c.host_residual;
     feeds f = { 0 };
     feed(&f, dy, ALWAYS);
@@ -121,7 +122,7 @@ static an_status down(host *h, int l, const float *dy, diag *d)
     feed(&f, prog_tap(h, MK_FWD_ATTN, l, "x"), ALWAYS);
     feed(&f, dy, inside);
     TRY(prog_run(h, MK_FFN_NORM_BWD, l, f.at, d));
-    if (!inside) add(mid, dy, n);
+    if (!inside) add(h, l, mid, dy);
 
     const float *q = prog_tap(h, MK_FWD_ATTN, l, "q"), *k = prog_tap(h, MK_FWD_ATTN, l, "k");
     TRY(prog_run(h, MK_ATTN_BWD1, l, (const float *[]){ q, k, prog_tap(h, MK_FWD_ATTN, l, "v"), mid }, d));
@@ -141,7 +142,7 @@ static an_status down(host *h, int l, const float *dy, diag *d)
     feed(&f, pass_input(h, l), ALWAYS);
     feed(&f, mid, inside);
     TRY(prog_run(h, MK_ATTN_NORM_BWD, l, f.at, d));
-    if (!inside) add(dx, mid, n);
+    if (!inside) add(h, l, dx, mid);
     return AN_OK;
 }
 

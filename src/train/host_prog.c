@@ -366,6 +366,9 @@ an_status prog_bind(host *h, host_prog *g, diag *d)
     return AN_OK;
 }
 
+/* For events. */
+static int place_of(const host_prog *g) { return model_kernel_per_layer(g->id.kind) ? g->id.layer : -1; }
+
 /* ---- new weights ---- */
 
 static void fill_job(void *user, int64_t index)
@@ -374,7 +377,7 @@ static void fill_job(void *user, int64_t index)
     host_prog *g = &h->progs.at[index];
     uint64_t t0 = clock_ns();
     g->unfit = h->job.st ? h->job.st : prog_fill(h, g, &h->job);
-    host_event(h, "host", "weights", model_kernel_per_layer(g->id.kind) ? g->id.layer : -1, t0);
+    host_event(h, "host", "weights", place_of(g), t0);
 }
 
 /* Up the layers, the head, down again. */
@@ -449,17 +452,40 @@ static an_status dispatch(host *h, host_prog *g, diag *d)
     return device_wait(g->r, d);
 }
 
-an_status prog_run(host *h, model_kind k, int layer, const float *const *in, diag *d)
+static an_status send(host *h, host_prog *g, const float *const *in, diag *d)
 {
-    host_prog *g = prog_of(h, k, layer);
-    const host_io *io = &h->io[k];
-    TRY(ready(h, g, d));
+    const host_io *io = &h->io[g->id.kind];
     dev_program *p = compiled(h, g);
+    uint64_t t0 = clock_ns();
     if (h->packed) TRY(pack_activations(h, g, p, in, d));
     for (int i = 0; i < io->n_in && !h->packed; i++) {
         const dev_port *q = dev_program_port(p, DEV_INPUT, io->in_port[i].name, NULL);
         if (q) TRY(put(h, MINE, io->in[i], q, in[i], io->in_port[i].channels * h->c.seq, d));
     }
+    host_event(h, "main", "to the device", place_of(g), t0);
+    return AN_OK;
+}
+
+static an_status receive(host *h, host_prog *g, diag *d)
+{
+    const host_io *io = &h->io[g->id.kind];
+    uint64_t t0 = clock_ns();
+    for (int i = 0; i < io->n_out; i++) {
+        const dev_port *q = dev_program_port(compiled(h, g), DEV_OUTPUT, io->out_port[i].name, NULL);
+        int64_t n = io->out_port[i].channels * h->c.seq;
+        if (!q) return diag_fail(d, AN_BUG, NOWHERE, "%s has no output %s", g->name, io->out_port[i].name);
+        TRY(get(h, io->out[i], q, g->out[i], n, d));
+        look(h, g, q->name, g->out[i], n);
+    }
+    host_event(h, "main", "from the device", place_of(g), t0);
+    return AN_OK;
+}
+
+an_status prog_run(host *h, model_kind k, int layer, const float *const *in, diag *d)
+{
+    host_prog *g = prog_of(h, k, layer);
+    TRY(ready(h, g, d));
+    TRY(send(h, g, in, d));
     uint64_t t0 = clock_ns();
     diag why = { 0 };
     an_status st = dispatch(h, g, &why);
@@ -468,16 +494,8 @@ an_status prog_run(host *h, model_kind k, int layer, const float *const *in, dia
         why = (diag){ 0 };
         st = dispatch(h, g, &why);
     }
-    host_event(h, "device", model_kernel_name(k), model_kernel_per_layer(k) ? layer : -1, t0);
-    if (st) return diag_fail(d, st, why.at, "%s: %s", g->name, why.msg);
-    for (int i = 0; i < io->n_out; i++) {
-        const dev_port *q = dev_program_port(p, DEV_OUTPUT, io->out_port[i].name, NULL);
-        int64_t n = io->out_port[i].channels * h->c.seq;
-        if (!q) return diag_fail(d, AN_BUG, NOWHERE, "%s has no output %s", g->name, io->out_port[i].name);
-        TRY(get(h, io->out[i], q, g->out[i], n, d));
-        look(h, g, q->name, g->out[i], n);
-    }
-    return AN_OK;
+    host_event(h, "device", model_kernel_name(k), place_of(g), t0);
+    return st ? diag_fail(d, st, why.at, "%s: %s", g->name, why.msg) : receive(h, g, d);
 }
 
 float *prog_tap(host *h, model_kind k, int layer, const char *name)
