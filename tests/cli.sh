@@ -606,6 +606,10 @@ EOF
         t "train, $p that cannot be written" 3 $anneal train $lt --$p "$tmp/nowhere/f"
         empty "train, $p that cannot be written" out
     done
+    t "train by delta, beside each other" 0 $anneal train $lt --engine soft:m4 --pipeline delta --sample-every 0 --validation 0 --profile "$tmp/ld.json"
+    has "train by delta, beside each other" err 'device and host at once .*[1-9].* ms'
+    has "train by delta, the update" err 'host  *update '
+    has "train by delta, the loss" err 'main  *loss '
     # a run that starts itself anew is one trace and one curve
     t "train by restarts" 0 $anneal train --model tiny --engine soft:m4 --threads 1 --batch 1 --seq 16 --steps 3 --sample-every 0 --validation 0 --pipeline restart --compile-limit 20 \
         --save "$tmp/lr" --plot "$tmp/lr.svg" --profile "$tmp/lr.json"

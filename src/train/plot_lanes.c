@@ -89,6 +89,27 @@ static void add_up(sums *s, const plot_lanes *l)
     }
 }
 
+static size_t next_of(const plot_lanes *l, size_t i, const char *name)
+{
+    while (i < l->n && strcmp(l->at[i].lane, name)) i++;
+    return i;
+}
+
+/* Time in which both lanes were busy. Within a lane one thing ends before the next begins. */
+static uint64_t at_once(const plot_lanes *l, const char *a, const char *b)
+{
+    uint64_t sum = 0;
+    size_t i = next_of(l, 0, a), j = next_of(l, 0, b);
+    while (i < l->n && j < l->n) {
+        const pipe_event *x = &l->at[i], *y = &l->at[j];
+        uint64_t from = MAX(x->begin, y->begin), to = MIN(x->end, y->end);
+        if (to > from) sum += to - from;
+        if (x->end <= y->end) i = next_of(l, i + 1, a);
+        else j = next_of(l, j + 1, b);
+    }
+    return sum;
+}
+
 static int longest_first(const void *a, const void *b)
 {
     const kind *x = a, *y = b;
@@ -149,6 +170,7 @@ void plot_lanes_text(strbuf *b, plot_lanes *l, int cols)
         uint64_t span = s.lane[i].last - s.lane[i].first, idle = span > s.lane[i].busy ? span - s.lane[i].busy : 0;
         sb_printf(b, ". %-8s %-20s %10s %12.2f %10s %6.1f%%\n", s.lane[i].name, "waiting", "", (double)idle / 1e6, "", 100 * (double)idle / (double)MAX(span, 1));
     }
+    if (next_of(l, 0, "host") < l->n) sb_printf(b, "  device and host at once %28.2f ms\n", (double)at_once(l, "device", "host") / 1e6);
     put_picture(b, l, &s, cols);
     pthread_mutex_unlock(&l->lock);
 }

@@ -175,6 +175,7 @@ static void lanes(void **state)
     plot_lanes_trace(&trace, l, "", 0);
     assert_true(strstr(text.at, "forward") && strstr(text.at, "waiting"));
     assert_non_null(strstr(text.at, " 50.0%")); /* two of four milliseconds */
+    assert_non_null(strstr(text.at, "device and host at once                         0.40 ms"));
     char one[100];
     snprintf(one, sizeof one, "\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":1000.000,\"name\":\"forward\",\"args\":{\"layer\":2}}", (double)(t + 3000000) / 1e3);
     assert_non_null(strstr(trace.at, one));
