@@ -546,7 +546,16 @@ static an_status finish(run *r)
     return AN_OK;
 }
 
-static an_status attempt(const lm_run_options *o, lm_run_result *out, bool *building, diag *d)
+/* Memory of the machine, or what the device can address. */
+static bool lacks_memory(const run *r, an_status st)
+{
+    static const uint32_t no_memory = 0xe00002bd; /* device/errors.def */
+    engine_error e = { 0 };
+    if (r->dev) device_error(r->dev, &e);
+    return r->building && (st == AN_NOMEM || (st == AN_UNSUPPORTED && e.status == no_memory));
+}
+
+static an_status attempt(const lm_run_options *o, lm_run_result *out, bool *too_large, diag *d)
 {
     run r = { .o = o, .out = out, .lock = -1, .d = d };
     *out = (lm_run_result){ .loss = (double)NAN, .smooth = (double)NAN, .validation = (double)NAN };
@@ -554,7 +563,7 @@ static an_status attempt(const lm_run_options *o, lm_run_result *out, bool *buil
     if (!st) st = loop(&r);
     if (!st) st = finish(&r);
     if (r.p) pipe_get_stats(r.p, &out->stats);
-    *building = r.building;
+    *too_large = lacks_memory(&r, st);
     tear_down(&r);
     return st;
 }
@@ -564,15 +573,15 @@ an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d)
 {
     lm_run_options less = *o;
     diag why = { 0 };
-    bool building;
-    an_status st = attempt(o, out, &building, &why);
-    if (st == AN_NOMEM && building && !o->recompute) {
+    bool too_large;
+    an_status st = attempt(o, out, &too_large, &why);
+    if (too_large && !o->recompute) {
         run said = { .o = o };
         warn(&said, "%s; trying again with --recompute", why.msg);
         less.recompute = true, why = (diag){ 0 };
-        st = attempt(&less, out, &building, &why);
+        st = attempt(&less, out, &too_large, &why);
     }
     if (!st) return AN_OK;
-    if (st == AN_NOMEM && building) return diag_fail(d, st, why.at, "%s, with activations computed again (--recompute): a smaller --batch or --seq takes less", why.msg);
+    if (too_large) return diag_fail(d, st, why.at, "%s, with activations computed again (--recompute): a smaller --batch or --seq takes less", why.msg);
     return diag_fail(d, st, why.at, "%s", why.msg);
 }

@@ -99,6 +99,36 @@ static void refusals(void **state)
     small_end(&r);
 }
 
+/* A device that can address what an update takes with activations computed again, and no more: that is what happens, and the bits are the same. One
+ * that cannot even do that says how much was asked for, and what would take less. */
+static void little_memory(void **state)
+{
+    (void)state;
+    uint64_t bytes[2], digest = 0;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    small_begin(&r);
+    lm_run_options o = small_options(&r, "soft:m4");
+    o.steps = 2, o.batch = 4, o.seq = 64, o.validation = -1, o.save = NULL;
+    for (int again = 0; again < 2; again++) {
+        o.recompute = again;
+        assert_ok(lm_run(&o, &q, &d), d);
+        assert_true(!again || q.digest == digest);
+        digest = q.digest, bytes[again] = q.stats.bytes;
+    }
+    assert_true(bytes[1] < bytes[0]);
+    assert_string_equal(r.warned, "");
+    device_limit limit = { "window_bytes", (int64_t)(bytes[0] + bytes[1]) / 2 };
+    o.recompute = false, o.device.limit = &limit, o.device.n_limit = 1;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(q.digest == digest && strstr(r.warned, "trying again with --recompute"));
+    limit.value = (int64_t)bytes[1] / 2;
+    assert_int_equal(lm_run(&o, &q, &d), AN_UNSUPPORTED);
+    assert_true(strstr(d.msg, " bytes") && strstr(d.msg, "a smaller --batch or --seq"));
+    small_end(&r);
+}
+
 static void lines(void **state)
 {
     (void)state;
@@ -389,7 +419,7 @@ static void gradients(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(lines),
+        cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(little_memory), cmocka_unit_test(lines),
         cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events),  cmocka_unit_test(gradients),
         cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
     };
