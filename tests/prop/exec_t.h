@@ -3,13 +3,11 @@
 #ifndef EXEC_T_H
 #define EXEC_T_H
 
+#include "codegen/codegen.h"
 #include "engine_t.h"
 #include "kernel/kernel.h"
 
-static const numerics chip_m1 = { .round_each = 1, .window_bits = 12, .port_ceiling = 32768, .port_partial = 1, .mac_flush = 1, .wslice_last = 4094,
-                                  .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
-static const numerics chip_m4 = { .round_each = 1, .port_ceiling = 32768, .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
-static const numerics chip_m5 = { .round_each = 1, .port_ceiling = 32768, .mac_tie_away = 1, .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
+static numerics chip_m1, chip_m4, chip_m5; /* of codegen/profile.def, by open_pools */
 static const numerics chip_odd = { .round_each = 1, .window_bits = 9, .port_ceiling = 1000, .port_partial = 1, .mac_tie_away = 1, .nan_to_inf = 1,
                                    .invalid_zero = 1, .plain_zero = 1, .tables = 0 };
 static const struct {
@@ -79,11 +77,11 @@ static inline int64_t either(prog *g, bool fixed, dtype dt, const int64_t *dim, 
 
 /* ---- comparing ---- */
 
-static inline void show(const prog *g, const char *what, const char *isa, int threads, size_t port, int64_t i, double got, double want)
+static inline void show(const prog *g, const char *what, const char *isa, int threads, size_t which, int64_t i, double got, double want)
 {
     strbuf b = { 0 };
     program_print(g->p, &b);
-    fail_msg("%s, AN_ISA=%s, %d threads: output %zu element %lld is %.9g, wanted %.9g\n%s", what, isa, threads, port, (long long)i, got, want, b.at);
+    fail_msg("%s, AN_ISA=%s, %d threads: output %zu element %lld is %.9g, wanted %.9g\n%s", what, isa, threads, which, (long long)i, got, want, b.at);
 }
 
 /* tol 0: the same bits. Otherwise |got - want| <= tol * max(least, |want|), plus one step of the type. */
@@ -146,10 +144,17 @@ static inline void compare_as(prog *g, const char *what, closeness c)
 
 static inline void compare(prog *g, const char *what, double tol, double least) { compare_as(g, what, (closeness){ .tol = tol, .least = least }); }
 
+static inline bool take_profile(const char *name, numerics *num)
+{
+    const chip *c = chip_find(name);
+    return c && codegen_numerics(c, num);
+}
+
 static inline int open_pools(void **state)
 {
     (void)state;
     diag d = { 0 };
+    if (!take_profile("m1", &chip_m1) || !take_profile("m4", &chip_m4) || !take_profile("m5", &chip_m5)) return 1;
     R.s = test_seed("exec");
     return pool_make(&pools[0], 1, &d) || pool_make(&pools[1], 2, &d);
 }
