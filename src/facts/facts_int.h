@@ -28,6 +28,7 @@ struct fx {
     fact_result *r;
     arena mem; /* of this run */
     diag *d;
+    struct fx_gate *gate; /* in a process of fx_fork */
 };
 
 /* ---- verdicts; each returns AN_OK ---- */
@@ -68,10 +69,19 @@ void fx_close(fx_prog *g);
 /* Open, set, go, get, close. */
 an_status fx_once(fx *f, const char *chip, const char *text, const strbuf *blob, const fx_val *in, size_t n_in, fx_val *out, size_t n_out) MUST_CHECK;
 
+/* ---- processes ---- */
+enum { FX_PROCESSES = 4, FX_RESULT = 64 };
+typedef an_status fx_child(fx *f, int i, void *result);
+/* `child` in n processes at once, i from 0; each fills `bytes` bytes of results, at most FX_RESULT. */
+an_status fx_fork(fx *f, int n, fx_child *child, void *results, size_t bytes) MUST_CHECK;
+void fx_meet(fx *f); /* in a child: waits until all of them have come here; does nothing elsewhere */
+
 double *fx_take(fx *f, int64_t n);                       /* zeros; NULL: no memory */
 double *fx_fill(fx *f, int64_t n, double x);             /* these too; the setters of inputs take NULL as no memory */
 double *fx_normal(fx *f, int64_t n, uint64_t seed, double scale); /* rounded to fp16 */
 double *fx_uniform(fx *f, int64_t n, uint64_t seed, double lo, double hi); /* rounded to fp16 */
+double fx_dot(const double *a, const double *b, int64_t n);
+double *fx_spd(fx *f, int64_t n, double condition, uint64_t seed); /* [n, n], symmetric, eigenvalues from 1/condition to 1 in equal ratios, rounded to fp16 */
 double fx_cosine(const double *a, const double *b, int64_t n);
 double fx_relative(const double *got, const double *want, int64_t n); /* |got - want| / |want|, Euclidean */
 double fx_ulps(double a, double b);                      /* distance in fp16 numbers of the larger magnitude */

@@ -1,10 +1,11 @@
 /* facts_legality.c: what a chip's compiler takes and refuses.
- * In: legality.def, programs with a verdict.  Out: whether the rules say the same; rows about images and types that need a run. */
+ * In: legality.def, programs with a verdict.  Out: whether the rules and the device of the chip say the same; rows about images and
+ * types that need a run. */
 #include "check/check.h"
 #include "facts/facts_int.h"
 #include "target/target.h"
 
-typedef enum { ACCEPT, REJECT, WARN, PASSES } verdict;
+typedef enum { ACCEPT, REJECT, PASSES } verdict;
 
 static const struct {
     const char *fact, *chip;
@@ -19,13 +20,21 @@ static const struct {
 #undef LEGAL_ROW
 };
 
-static bool says(const check_report *r, bool errors_only, const char *words, const char **message)
+/* What one program of the table met: the rules by themselves, and the device of its chip. */
+typedef struct {
+    const check_report *r;
+    bool spoke; /* an error has the words */
+    const char *message;
+    diag said; /* by the device: AN_OK when it compiled and loaded */
+} answer;
+
+static bool says(const check_report *r, const char *words, const char **message)
 {
     bool found = false;
     for (size_t i = 0; i < r->found.n; i++) {
         const finding *x = &r->found.at[i];
-        if (errors_only && x->sev != SEV_ERROR) continue;
-        if (!*message && x->sev == SEV_ERROR) *message = x->message;
+        if (x->sev != SEV_ERROR) continue;
+        if (!*message) *message = x->message;
         if (!strstr(x->message, words)) continue;
         if (!found) *message = x->message;
         found = true;
@@ -40,32 +49,74 @@ static bool rule_spoke(const check_report *r, const char *rule)
     return false;
 }
 
-/* All programs of the row. got: the last message, or how many were taken. */
+static bool device_refused(const answer *a) { return a->said.st == AN_UNSUPPORTED || a->said.st == AN_INPUT; }
+
+static bool is_accepted(const answer *a, const char *words) { return (void)words, !a->r->status && !a->said.st; }
+static bool is_rejected(const answer *a, const char *words) { return a->r->status && a->spoke && device_refused(a) && strstr(a->said.msg, words); }
+static bool is_passed(const answer *a, const char *words)
+{
+    char rule[64];
+    snprintf(rule, sizeof rule, "(%s)", words);
+    return !rule_spoke(a->r, words) && (!a->said.st || (device_refused(a) && !strstr(a->said.msg, rule)));
+}
+
+static bool (*const agrees[])(const answer *a, const char *words) = { [ACCEPT] = is_accepted, [REJECT] = is_rejected, [PASSES] = is_passed };
+
+/* Weights of any file: zeros. */
+static an_status zeros(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **at, diag *d)
+{
+    fx *f = user;
+    (void)path, (void)offset, (void)dt;
+    *at = arena_take(&f->mem, (size_t)bytes, 1, 64);
+    return *at ? AN_OK : diag_nomem(d);
+}
+
+static an_status on_device(fx *f, const char *target, const char *text, diag *said)
+{
+    device *dev = NULL;
+    dev_program *p = NULL;
+    char name[40];
+    snprintf(name, sizeof name, "soft:%s", target);
+    TRY(device_open(&dev, name, &(device_options){ .threads = 1 }, f->d));
+    an_status st = device_compile(dev, &(dev_source){ .text = text, .n_text = strlen(text), .file = f->row->id, .weights = { .record = zeros, .user = f } }, &p, said);
+    if (!st) st = dev_program_load(p, said);
+    device_close(dev);
+    return st == AN_NOMEM ? diag_nomem(f->d) : AN_OK;
+}
+
+/* Whether program i of the table is judged as it says; what: the refusal, in the device's words where it is not the one wanted. */
+static an_status judge(fx *f, size_t i, bool *ok, bool *taken, const char **what)
+{
+    const char *text = fx_text(f, programs[i].params, programs[i].results, "%s", programs[i].body);
+    const chip *c = chip_find(programs[i].chip);
+    check_report *r = NULL;
+    answer a = { .message = "" };
+    if (!text || !c) return diag_nomem(f->d);
+    TRY(on_device(f, programs[i].chip, text, &a.said));
+    TRY(check_text(text, strlen(text), &(check_options){ .file = f->row->id, .target = &c, .n_target = 1 }, &r, f->d));
+    a.r = r, a.spoke = says(r, programs[i].words, &a.message);
+    *ok = agrees[programs[i].want](&a, programs[i].words);
+    *taken = !a.said.st;
+    *what = arena_str(&f->mem, !*ok && a.said.st ? a.said.msg : a.message);
+    check_free(r);
+    return *what ? AN_OK : diag_nomem(f->d);
+}
+
+/* All programs of the row, by the rules and on the chip's device. got: the last refusal, or how many compiled and loaded. */
 an_status fact_legal(fx *f)
 {
     int n = 0, good = 0, accepted = 0;
     const char *last = "", *wrong = NULL, *wrong_chip = "";
     for (size_t i = 0; i < COUNT(programs); i++) {
         if (strcmp(programs[i].fact, f->row->id)) continue;
-        const char *text = fx_text(f, programs[i].params, programs[i].results, "%s", programs[i].body), *message = "";
-        const chip *c = chip_find(programs[i].chip);
-        check_report *r = NULL;
-        if (!text || !c) return diag_nomem(f->d);
-        TRY(check_text(text, strlen(text), &(check_options){ .file = f->row->id, .target = &c, .n_target = 1 }, &r, f->d));
-        bool ok = false, spoke = says(r, programs[i].want != WARN, programs[i].words, &message);
-        switch (programs[i].want) {
-        case ACCEPT: ok = r->status == AN_OK; break;
-        case REJECT: ok = r->status != AN_OK && spoke; break;
-        case WARN: ok = r->status == AN_OK && spoke; break;
-        case PASSES: ok = !rule_spoke(r, programs[i].words); break;
-        }
+        bool ok, taken;
+        const char *what;
+        TRY(judge(f, i, &ok, &taken, &what));
         n++;
         good += ok;
-        accepted += r->status == AN_OK;
-        if (programs[i].want == REJECT || programs[i].want == WARN) last = arena_str(&f->mem, message);
-        if (!ok && !wrong) wrong = arena_printf(&f->mem, "%d: %s", n, *message ? message : "accepted"), wrong_chip = programs[i].chip;
-        check_free(r);
-        if (!last) return diag_nomem(f->d);
+        accepted += taken;
+        if (programs[i].want == REJECT) last = what;
+        if (!ok && !wrong) wrong = arena_printf(&f->mem, "%d: %s", n, *what ? what : "accepted"), wrong_chip = programs[i].chip;
     }
     if (wrong) return fx_verdict(f, false, "%d of %d; on %s program %s", good, n, wrong_chip, wrong);
     if (accepted == n) return fx_verdict(f, n && good == n, "%d of %d accepted", accepted, n);

@@ -44,30 +44,82 @@ an_status fact_caps(fx *f)
     return fx_verdict(f, in_flight == (int)fx_arg(f, 0) && loaded == (int)fx_arg(f, 1), "%d in flight, %d loaded", in_flight, loaded);
 }
 
-/* args: devices, programs on each */
+typedef struct {
+    int right;                /* of the second run of all */
+    uint64_t loaded, unloads; /* after it */
+} resident;
+
+typedef struct {
+    dev_program *p;
+    dev_request *r;
+    dev_surface *s[2];
+} tenant;
+
+enum { TENANT_N = 32 * 64 };
+
+/* x + number, loaded and bound. Every one differs, so none is another's. */
+static an_status tenant_open(fx *f, device *dev, int number, tenant *t)
+{
+    const char *text = fx_text(f, FX_T("1, 32, 1, 64") " x", "y", FX_T("1, 32, 1, 64") " y = add(x = x, y = fp16(%d))[name = string(\"y\")];", number);
+    TRY(load_one(f, dev, text, &t->p, f->d));
+    TRY(dev_request_new(t->p, &t->r, f->d));
+    for (int side = 0; side < 2; side++) {
+        TRY(dev_surface_new(dev, dev_program_surface_bytes(t->p, (dev_side)side), &t->s[side], f->d));
+        TRY(dev_request_bind_at(t->r, (dev_side)side, 0, t->s[side], f->d));
+    }
+    return AN_OK;
+}
+
+static an_status tenant_run(fx *f, const tenant *t, int number, bool *right)
+{
+    uint16_t x[TENANT_N], want = f16_from_f64(1 + number);
+    for (int i = 0; i < TENANT_N; i++) x[i] = f16_from_f64(1);
+    TRY(dev_surface_write(t->s[DEV_INPUT], x, sizeof x, f->d));
+    TRY(device_run(t->r, DEV_QOS, f->d));
+    TRY(dev_surface_read(t->s[DEV_OUTPUT], x, sizeof x, f->d));
+    *right = true;
+    for (int i = 0; i < TENANT_N; i++) *right = *right && x[i] == want;
+    return AN_OK;
+}
+
+/* One process: its programs on one device, all loaded when all processes have theirs, run twice over. */
+static an_status tenants(fx *f, int i, void *result)
+{
+    enum { MOST = 64 };
+    int n = (int)fx_arg(f, 1);
+    tenant t[MOST];
+    resident *res = result;
+    device *dev = NULL;
+    device_stats stats;
+    char name[40];
+    *res = (resident){ 0 };
+    if (n > MOST) return diag_fail(f->d, AN_BUG, NOWHERE, "%d programs in a process", n);
+    snprintf(name, sizeof name, "soft:%s", fx_chip(f, 0));
+    TRY(device_open(&dev, name, &(device_options){ .threads = 1 }, f->d));
+    an_status st = AN_OK;
+    for (int k = 0; !st && k < n; k++) st = tenant_open(f, dev, i * n + k, &t[k]);
+    fx_meet(f);
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = 0; !st && k < n; k++) {
+            bool right = false;
+            st = tenant_run(f, &t[k], i * n + k, &right);
+            res->right += pass && right;
+        }
+    device_get_stats(dev, &stats);
+    res->loaded = stats.loaded, res->unloads = stats.unloads;
+    device_close(dev);
+    return st;
+}
+
+/* args: processes, programs of each */
 an_status fact_many_programs(fx *f)
 {
-    enum { DEVICES = 4, PROGRAMS = 32 };
-    int n_dev = (int)fx_arg(f, 0), n = (int)fx_arg(f, 1), right = 0;
-    fx_prog g[DEVICES * PROGRAMS];
-    int opened = 0;
-    an_status st = AN_OK;
-    for (int i = 0; !st && i < n_dev * n; i++) { /* every program differs, so none is another's */
-        st = fx_open(f, &g[i], fx_chip(f, 0), fx_text(f, FX_T("1, 32, 1, 64") " x", "y", FX_T("1, 32, 1, 64") " y = add(x = x, y = fp16(%d))[name = string(\"y\")];", i), NULL);
-        if (!st) opened++;
-        if (!st) st = fx_set(f, &g[i], "x", fx_fill(f, 2048, 1), 2048);
-    }
-    for (int pass = 0; !st && pass < 2; pass++)
-        for (int i = 0; !st && i < opened; i++) {
-            double *y;
-            int64_t count;
-            st = fx_go(f, &g[i]);
-            if (!st) st = fx_get(f, &g[i], "y", &y, &count);
-            if (!st) right += pass && y[0] == 1 + i && y[count - 1] == 1 + i;
-        }
-    for (int i = 0; i < opened; i++) fx_close(&g[i]);
-    TRY(st);
-    return fx_verdict(f, right == n_dev * n, "%d/%d right when run again", right, n_dev * n);
+    int n = (int)fx_arg(f, 0), all = n * (int)fx_arg(f, 1), right = 0;
+    uint64_t loaded = 0, unloads = 0;
+    resident r[FX_PROCESSES];
+    TRY(fx_fork(f, n, tenants, r, sizeof *r));
+    for (int i = 0; i < n; i++) right += r[i].right, loaded += r[i].loaded, unloads += r[i].unloads;
+    return fx_verdict(f, right == all && loaded == (uint64_t)all && !unloads, "%d/%d right when run again in %d processes, %llu still loaded", right, all, n, (unsigned long long)loaded);
 }
 
 /* ---- several submitters ---- */

@@ -1,8 +1,6 @@
 /* facts_repeat.c: what must not change a byte: running again, another level of optimisation, company in the batch, another process,
  * another chip; and how much another chip may change.
  * In: seeded data.  Out: counts of identical results. */
-#include <pthread.h>
-
 #include "codegen/codegen.h"
 #include "facts/facts_int.h"
 #include "target/target.h"
@@ -174,80 +172,66 @@ an_status fact_dot_forms(fx *f)
     return fx_verdict(f, same == ROWS, "%d of %d identical", same, (int)ROWS);
 }
 
-/* ---- three clients at once ---- */
+/* ---- processes at once ---- */
 
 enum { CLIENT_K = 32 };
 typedef struct {
-    const fact_row *row;
-    int seed, rounds, right;
+    int right;
     double worst;
-    an_status st;
-    diag d;
+    uint64_t bits; /* of all answers */
 } client;
 
-/* Its own device, its own data, every answer compared with the sum in double. */
-static an_status client_rounds(fx *f, client *c)
+/* A process with its own device and its own data, every answer compared with the sum in double. */
+static an_status client_rounds(fx *f, int i, void *result)
 {
     fx_prog g;
-    rng r = { .s = (uint64_t)c->seed };
+    client *c = result;
+    rng r = { .s = 810 + (uint64_t)i };
     const char *text = fx_text(f, FX_T("1, 32") " x, " FX_T("32, 32") " w", "y", FX_T("1, 32") " y = matmul(x = x, y = w, transpose_x = bool(false), transpose_y = bool(false))[name = string(\"y\")];");
     double *w = fx_uniform(f, CLIENT_K * CLIENT_K, 81, 0, 1), *x = fx_take(f, CLIENT_K), *y;
     int64_t n;
+    *c = (client){ 0 };
     if (!w || !x) return diag_nomem(f->d);
-    TRY(fx_open(f, &g, "m1", text, NULL));
+    TRY(fx_open(f, &g, fx_chip(f, 0), text, NULL));
     an_status st = fx_set(f, &g, "w", w, CLIENT_K * CLIENT_K);
-    for (int k = 0; !st && k < c->rounds; k++) {
+    fx_meet(f);
+    for (int k = 0; !st && k < (int)fx_arg(f, 1); k++) {
         arena_mark m = arena_save(&f->mem);
         double wrong = 0, all = 0;
-        for (int i = 0; i < CLIENT_K; i++) x[i] = dtype_round(DT_F16, rng_unit(&r));
+        for (int j = 0; j < CLIENT_K; j++) x[j] = dtype_round(DT_F16, rng_unit(&r));
         st = fx_set(f, &g, "x", x, CLIENT_K);
         if (!st) st = fx_go(f, &g);
         if (!st) st = fx_get(f, &g, "y", &y, &n);
-        for (int j = 0; !st && j < CLIENT_K; j++) {
+        if (st) break;
+        for (int j = 0; j < CLIENT_K; j++) {
             double want = 0;
-            for (int i = 0; i < CLIENT_K; i++) want += x[i] * w[i * CLIENT_K + j];
+            for (int l = 0; l < CLIENT_K; l++) want += x[l] * w[l * CLIENT_K + j];
             wrong += (y[j] - want) * (y[j] - want);
             all += want * want;
         }
         c->worst = MAX(c->worst, sqrt(wrong / all));
-        c->right += !st && wrong <= 1e-6 * all;
+        c->right += wrong <= 1e-6 * all;
+        c->bits = hash_bytes(y, (size_t)n * sizeof *y, c->bits);
         arena_back(&f->mem, m);
     }
     fx_close(&g);
     return st;
 }
 
-static void *client_main(void *user)
-{
-    client *c = user;
-    fact_result r;
-    fx f = { .row = c->row, .r = &r, .d = &c->d };
-    c->st = client_rounds(&f, c);
-    arena_free(&f.mem);
-    return NULL;
-}
-
-/* args: clients, rounds, largest relative error */
+/* args: processes, rounds, largest relative error. What they answered at once is what this process answers to the same data alone. */
 an_status fact_clients(fx *f)
 {
-    enum { MOST = 8 };
-    client c[MOST];
-    pthread_t t[MOST];
-    int n = (int)fx_arg(f, 0), started = 0, right = 0;
+    client c[FX_PROCESSES], alone;
+    int n = (int)fx_arg(f, 0), right = 0, same = 0;
     double worst = 0;
-    for (; started < n; started++) {
-        c[started] = (client){ .row = f->row, .seed = 810 + started, .rounds = (int)fx_arg(f, 1) };
-        if (pthread_create(&t[started], NULL, client_main, &c[started])) break;
-    }
-    for (int i = 0; i < started; i++) pthread_join(t[i], NULL);
-    if (started < n) return diag_nomem(f->d);
+    TRY(fx_fork(f, n, client_rounds, c, sizeof *c));
     for (int i = 0; i < n; i++) {
-        if (c[i].st) return *f->d = c[i].d, c[i].st;
-        right += c[i].right;
+        TRY(client_rounds(f, i, &alone));
+        right += c[i].right, same += c[i].bits == alone.bits;
         worst = MAX(worst, c[i].worst);
     }
     int all = n * (int)fx_arg(f, 1);
-    return fx_verdict(f, right == all && worst <= fx_arg(f, 2), "%d/%d correct, max relative error %.4f", right, all, worst);
+    return fx_verdict(f, right == all && same == n && worst <= fx_arg(f, 2), "%d/%d correct, max relative error %.4f; %d of %d processes have the bits of one alone", right, all, worst, same, n);
 }
 
 /* ---- two chips ---- */

@@ -1,4 +1,4 @@
-/* facts_solve.c: numerical methods whose products run on the engine: eigenpairs, iterative solvers, elimination, transforms.
+/* facts_solve.c: numerical methods whose products run on the engine: an eigenpair, iterative solvers, elimination, transforms.
  * In: seeded matrices of a known spectrum.  Out: errors against the same problem solved in double. The steps the published runs left
  * to the host (norms, pivots, scalars) are the host's here too. */
 #include "facts/facts_int.h"
@@ -60,15 +60,14 @@ static an_status matvec_run(fx *f, matvec *m, const double *x, double *y)
 
 /* ---- matrices ---- */
 
-static double dot(const double *a, const double *b, int64_t n)
+double fx_dot(const double *a, const double *b, int64_t n)
 {
     double s = 0;
     for (int64_t i = 0; i < n; i++) s += a[i] * b[i];
     return s;
 }
 
-/* Symmetric, eigenvalues from 1/condition to 1 in equal ratios, eigenvectors a few seeded reflections; rounded to fp16. */
-static double *spd(fx *f, int64_t n, double condition, uint64_t seed)
+double *fx_spd(fx *f, int64_t n, double condition, uint64_t seed)
 {
     enum { REFLECTIONS = 3 };
     double *a = fx_take(f, n * n), *v = fx_take(f, n), *av = fx_take(f, n);
@@ -77,10 +76,10 @@ static double *spd(fx *f, int64_t n, double condition, uint64_t seed)
     for (int64_t i = 0; i < n; i++) a[i * n + i] = pow(condition, -(double)i / (double)(n - 1));
     for (int k = 0; k < REFLECTIONS; k++) { /* a = H a H, H = I - 2 v v' */
         for (int64_t i = 0; i < n; i++) v[i] = rng_normal(&r);
-        double len = sqrt(dot(v, v, n));
+        double len = sqrt(fx_dot(v, v, n));
         for (int64_t i = 0; i < n; i++) v[i] /= len;
-        for (int64_t i = 0; i < n; i++) av[i] = dot(a + i * n, v, n);
-        double vav = dot(v, av, n);
+        for (int64_t i = 0; i < n; i++) av[i] = fx_dot(a + i * n, v, n);
+        double vav = fx_dot(v, av, n);
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j < n; j++) a[i * n + j] += 4 * vav * v[i] * v[j] - 2 * v[i] * av[j] - 2 * av[i] * v[j];
     }
@@ -131,14 +130,14 @@ static an_status gradients(fx *f, const double *a, int64_t n, bool constant, con
     memcpy(r, b, (size_t)n * sizeof *r);
     memcpy(p, b, (size_t)n * sizeof *p);
     an_status st = AN_OK;
-    double rr = dot(r, r, n), start = rr;
+    double rr = fx_dot(r, r, n), start = rr;
     for (int k = 0; !st && k < steps && rr > 1e-12 * start; k++) {
         st = matvec_run(f, &m, p, ap);
-        double along = dot(p, ap, n);
+        double along = fx_dot(p, ap, n);
         if (!(along > 0)) break;
         double alpha = rr / along, before = rr;
         for (int64_t i = 0; i < n; i++) x[i] += alpha * p[i], r[i] -= alpha * ap[i];
-        rr = dot(r, r, n);
+        rr = fx_dot(r, r, n);
         for (int64_t i = 0; i < n; i++) p[i] = r[i] + rr / before * p[i];
     }
     fx_close(&m.g);
@@ -147,9 +146,9 @@ static an_status gradients(fx *f, const double *a, int64_t n, bool constant, con
 
 static an_status solve_error(fx *f, int64_t n, double condition, bool constant, int steps, double *error)
 {
-    double *a = spd(f, n, condition, 77), *want = fx_normal(f, n, 78, 1), *b = fx_take(f, n), *x = fx_take(f, n);
+    double *a = fx_spd(f, n, condition, 77), *want = fx_normal(f, n, 78, 1), *b = fx_take(f, n), *x = fx_take(f, n);
     if (!a || !want || !b || !x) return diag_nomem(f->d);
-    for (int64_t i = 0; i < n; i++) b[i] = dot(a + i * n, want, n);
+    for (int64_t i = 0; i < n; i++) b[i] = fx_dot(a + i * n, want, n);
     TRY(gradients(f, a, n, constant, b, x, steps));
     *error = fx_relative(x, want, n);
     return AN_OK;
@@ -190,7 +189,7 @@ an_status fact_pivoted_lu(fx *f)
     fx_prog g;
     if (!a || !want || !b || !w || !l || !u) return diag_nomem(f->d);
     for (int64_t i = 0; i < n; i++) a[i * n + i] += 4; /* well conditioned */
-    for (int64_t i = 0; i < n; i++) b[i] = dot(a + i * n, want, n);
+    for (int64_t i = 0; i < n; i++) b[i] = fx_dot(a + i * n, want, n);
     memcpy(w, a, (size_t)(n * n) * sizeof *w);
     TRY(fx_open(f, &g, fx_chip(f, 0), text, NULL));
     an_status st = AN_OK;
@@ -249,98 +248,4 @@ an_status fact_dft(fx *f)
         e[part] = fx_relative(y, want, n);
     }
     return fx_verdict(f, e[0] <= fx_arg(f, 1) && e[1] <= fx_arg(f, 1), "relative error %.0e (cosines), %.0e (sines) at N=%lld", e[0], e[1], (long long)n);
-}
-
-/* ---- factorisations as one unrolled program ---- */
-
-/* Gram-Schmidt on the columns of A, given as rows of x: every projection is a few operations, nothing is looped. */
-static const char *unrolled_qr(fx *f, int n)
-{
-    strbuf b = { 0 };
-    char *text = NULL;
-    for (int j = 0; j < n; j++) {
-        sb_printf(&b, "tensor<fp16, [1, %d]> v%d_0 = slice_by_size(x = x, begin = tensor<int32, [2]>([%d, 0]), size = tensor<int32, [2]>([1, %d]))[name = string(\"v%d_0\")];\n", n, j, j, n, j);
-        for (int i = 0; i < j; i++)
-            sb_printf(&b,
-                      "tensor<fp16, [1, 1]> d%d_%d = matmul(x = v%d_%d, y = q%d, transpose_x = bool(false), transpose_y = bool(true))[name = string(\"d%d_%d\")];\n"
-                      "tensor<fp16, [1, %d]> p%d_%d = mul(x = q%d, y = d%d_%d)[name = string(\"p%d_%d\")];\n"
-                      "tensor<fp16, [1, %d]> v%d_%d = sub(x = v%d_%d, y = p%d_%d)[name = string(\"v%d_%d\")];\n",
-                      j, i, j, i, i, j, i, n, j, i, i, j, i, j, i, n, j, i + 1, j, i, j, i, j, i + 1);
-        sb_printf(&b,
-                  "tensor<fp16, [1, 1]> s%d = matmul(x = v%d_%d, y = v%d_%d, transpose_x = bool(false), transpose_y = bool(true))[name = string(\"s%d\")];\n"
-                  "tensor<fp16, [1, 1]> r%d = rsqrt(x = s%d, epsilon = fp16(0))[name = string(\"r%d\")];\n"
-                  "tensor<fp16, [1, %d]> q%d = mul(x = v%d_%d, y = r%d)[name = string(\"q%d\")];\n",
-                  j, j, j, j, j, j, j, j, j, n, j, j, j, j, j);
-    }
-    sb_printf(&b, "tensor<fp16, [%d, %d]> y = concat(values = (", n, n);
-    for (int j = 0; j < n; j++) sb_printf(&b, "%sq%d", j ? ", " : "", j);
-    sb_puts(&b, "), axis = int32(0), interleave = bool(false))[name = string(\"y\")];\n");
-    char params[64];
-    snprintf(params, sizeof params, "tensor<fp16, [%d, %d]> x", n, n);
-    if (!b.oom) text = (char *)(uintptr_t)fx_text(f, params, "y", "%s", b.at);
-    sb_free(&b);
-    return text;
-}
-
-/* args: size, greatest |A - QR| relative, greatest |Q'Q - I| per element */
-an_status fact_unrolled_qr(fx *f)
-{
-    int n = (int)fx_arg(f, 0);
-    double *a = fx_normal(f, n * n, 85, 0.25), off = 0;
-    double *back = fx_take(f, n * n);
-    fx_val q = { .name = "y" };
-    if (!a || !back) return diag_nomem(f->d);
-    for (int i = 0; i < n; i++) a[i * n + i] += 2;
-    TRY(fx_once(f, fx_chip(f, 0), unrolled_qr(f, n), NULL, &(fx_val){ "x", a, n * n }, 1, &q, 1));
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++) {
-            off = MAX(off, fabs(dot(q.x + i * n, q.x + j * n, n) - (i == j)));
-            for (int k = 0; k <= i; k++) back[i * n + j] += dot(a + i * n, q.x + k * n, n) * q.x[k * n + j];
-        }
-    double e = fx_relative(back, a, n * n);
-    return fx_verdict(f, e <= fx_arg(f, 1) && off <= fx_arg(f, 2), "QR of n=%d: |A - QR| %.0e, worst of Q'Q - I %.0e", n, e, off);
-}
-
-/* args: size, condition, sweeps, greatest error of an eigenvalue relative to the largest. Rotations J' A J are products on the engine. */
-an_status fact_jacobi(fx *f)
-{
-    int64_t n = (int64_t)fx_arg(f, 0), got;
-    char params[160];
-    double condition = fx_arg(f, 1), *a = spd(f, n, condition, 86), *j = fx_take(f, n * n), *y, worst = 0;
-    snprintf(params, sizeof params, "tensor<fp16, [%lld, %lld]> a, tensor<fp16, [%lld, %lld]> j", (long long)n, (long long)n, (long long)n, (long long)n);
-    const char *text = fx_text(f, params, "y",
-                               "tensor<fp16, [%lld, %lld]> t = matmul(x = a, y = j, transpose_x = bool(false), transpose_y = bool(false))[name = string(\"t\")];\n"
-                               "tensor<fp16, [%lld, %lld]> y = matmul(x = j, y = t, transpose_x = bool(true), transpose_y = bool(false))[name = string(\"y\")];", (long long)n, (long long)n, (long long)n, (long long)n);
-    fx_prog g;
-    if (!a || !j) return diag_nomem(f->d);
-    TRY(fx_open(f, &g, fx_chip(f, 0), text, NULL));
-    an_status st = AN_OK;
-    for (int s = 0; !st && s < (int)fx_arg(f, 2); s++)
-        for (int64_t p = 0; !st && p < n; p++)
-            for (int64_t q = p + 1; !st && q < n; q++) {
-                arena_mark m = arena_save(&f->mem);
-                double apq = (a[p * n + q] + a[q * n + p]) / 2;
-                if (fabs(apq) < 1e-4) continue;
-                double theta = 0.5 * atan2(2 * apq, a[q * n + q] - a[p * n + p]), c = cos(theta), sn = sin(theta);
-                memset(j, 0, (size_t)(n * n) * sizeof *j);
-                for (int64_t i = 0; i < n; i++) j[i * n + i] = 1;
-                j[p * n + p] = j[q * n + q] = c, j[p * n + q] = sn, j[q * n + p] = -sn;
-                st = fx_set(f, &g, "a", a, n * n);
-                if (!st) st = fx_set(f, &g, "j", j, n * n);
-                if (!st) st = fx_go(f, &g);
-                if (!st) st = fx_get(f, &g, "y", &y, &got);
-                if (!st) memcpy(a, y, (size_t)(n * n) * sizeof *a);
-                arena_back(&f->mem, m);
-            }
-    fx_close(&g);
-    TRY(st);
-    for (int64_t i = 0; i < n; i++) { /* the spectrum is known: match each value with the nearest left */
-        double want = pow(condition, -(double)i / (double)(n - 1)), best = INF;
-        int64_t at = 0;
-        for (int64_t k = 0; k < n; k++)
-            if (fabs(a[k * n + k] - want) < best) best = fabs(a[k * n + k] - want), at = k;
-        a[at * n + at] = INF;
-        worst = MAX(worst, best);
-    }
-    return fx_verdict(f, worst <= fx_arg(f, 3), "eigenvalues of n=%lld, condition %g: worst error %.0e of the largest", (long long)n, condition, worst);
 }

@@ -37,11 +37,30 @@ double m_rank(look *l)
     return r;
 }
 
+static void put_chip_type(strbuf *b, const ttype *t, int64_t least)
+{
+    sb_printf(b, "tensor<%s,[", dtype_name(t->dt));
+    for (int i = 0; i < t->sh.rank; i++) sb_printf(b, "%s%lld", i ? "," : "", (long long)MAX(t->sh.d[i], least));
+    sb_puts(b, "]>");
+}
+
+/* Into detail, as the chips' compiler says it. */
+static void wanted_type(look *l, const ttype *t)
+{
+    strbuf b = { 0 };
+    sb_puts(&b, "Expected ");
+    put_chip_type(&b, t, 1);
+    sb_puts(&b, "; got ");
+    put_chip_type(&b, t, 0);
+    snprintf(l->detail, sizeof l->detail, "%s", b.at ? b.at : "");
+    sb_free(&b);
+}
+
 double m_zero_dim(look *l)
 {
     for (int i = 0; i < l->op->n_out; i++)
         for (int k = 0; k < l->op->out[i].sh.rank; k++)
-            if (l->op->out[i].sh.d[k] == 0) return type_text(l, &l->op->out[i]), 1;
+            if (l->op->out[i].sh.d[k] == 0) return wanted_type(l, &l->op->out[i]), 1;
     return 0;
 }
 

@@ -72,12 +72,46 @@ static void prints(void **s)
     free(text);
 }
 
+/* What a row states is what was tried: every kind of it has left its word. */
+static void rows_try_what_they_state(void **s)
+{
+    (void)s;
+    static const struct {
+        const char *id;
+        fact_status status;
+        const char *word;
+    } want[] = {
+        { "N57", FACT_PASS, "0.0034 in " },
+        { "N62", FACT_NOT_MODELLED, "atan 0.00" }, /* near pi, not wherever it is worst */
+        { "N81", FACT_PASS, "3 of 3 processes have the bits of one alone" },
+        { "N85", FACT_PASS, "|A - LL'|" },
+        { "N85", FACT_PASS, "|A - LU|" },
+        { "N86", FACT_PASS, "eigen, condition 100, 10 sweeps" },
+        { "N86", FACT_PASS, "singular, condition 10, 6 sweeps" },
+        { "C11", FACT_PASS, "Expected tensor<fp16,[1,8]>; got tensor<fp16,[0,8]>" },
+        { "C14", FACT_PASS, "0 accepted, 4 refused" },
+        { "C36", FACT_PASS, "run-time position" },
+        { "C47", FACT_PASS, "Cannot decompose layer on this architecture" },
+        { "P55", FACT_PASS, "in 3 processes, 60 still loaded" },
+    };
+    for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
+        size_t i = 0;
+        fact_result r;
+        diag d = { 0 };
+        while (i < facts_count() && strcmp(facts_id(i), want[k].id)) i++;
+        assert_true(i < facts_count());
+        assert_ok(facts_run(i, &r, &d), d);
+        if (r.status != want[k].status || !strstr(r.got, want[k].word)) fail_msg("%s: %s: %s", r.id, fact_status_name(r.status), r.got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_whole),
         cmocka_unit_test(every_row),
         cmocka_unit_test(prints),
+        cmocka_unit_test(rows_try_what_they_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

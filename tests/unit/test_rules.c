@@ -18,6 +18,7 @@ static const struct {
     { "input-dtype", "m1", "in x int32[1,8]", "in x [1,8]", NULL },
     { "input-dtype", "m5", "in x bf16[1,8]", "in x uint8[1,8]", NULL },
     { "input-dtype", "m4", "in x int8[1,8]", "in x fp32[1,8]", NULL },
+    { "input-fp32-refused", "m1", "in x fp32[1,8]", "in x [1,8]", "m2" },
     { "input-fp32", "m4", "in x fp32[1,8]", "in x [1,8]", NULL },
     { "output-bf16", "m1", "out y bf16[1,8]", "out y [1,8]", NULL },
     { "output-dtype", "m1", "out y fp32[1,8]", "out y [1,8]", NULL },
