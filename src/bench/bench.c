@@ -1,5 +1,6 @@
 /* bench.c: the table of benchmarks, timing, rows, and programs under test. */
 #include "bench/bench_int.h"
+#include "kernel/vector.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -68,17 +69,17 @@ static int by_value(const void *p, const void *q)
 
 double bound_peak(void *p) { return peak_rate(p); }
 
-/* At least RUNS turns and until each has had SECONDS: other load makes single runs slower, never faster. */
+/* At least RUNS turns, or FEW of long ones, and until each has had its seconds: other load makes single runs slower, never faster. */
 an_status bench_race(bench *b, int n, bench_fn *const *fn, void *const *user, const ruler *with, timing *t)
 {
-    enum { RUNS = 7, MOST = 400 };
+    enum { RUNS = 7, FEW = 3, MOST = 400 };
     static double s[RACE_MOST][MOST], could[RACE_MOST][MOST];
-    const double seconds = 0.3 * n;
+    const double seconds = 0.3 * n, lengthy = n;
     double sum = 0, limit = 0;
     int turns = 0;
     for (int i = 0; i < n; i++) TRY(fn[i](user[i], b->d));
     double before = with ? with->rate(with->user) : 0;
-    for (; turns < MOST && (turns < RUNS || sum < seconds); turns++) {
+    for (; turns < MOST && (turns < (sum < lengthy ? RUNS : FEW) || sum < seconds); turns++) {
         for (int i = 0; i < n; i++) {
             uint64_t from = clock_ns();
             TRY(fn[i](user[i], b->d));
@@ -102,14 +103,17 @@ an_status bench_race(bench *b, int n, bench_fn *const *fn, void *const *user, co
 an_status bench_time(bench *b, bench_fn *fn, void *user, timing *t) { return bench_race(b, 1, &fn, &user, NULL, t); }
 an_status bench_beside(bench *b, bench_fn *fn, void *user, ruler with, timing *t) { return bench_race(b, 1, &fn, &user, &with, t); }
 
-void bench_row(bench *b, const char *name, const char *what, timing t, double work, const char *unit, double limit, const char *limit_is)
+const char *bench_kernel(const bench *b, gemm_math m) { return gemm_name(gemm_pick(m, b->isa)); }
+const char *bench_vectors(const bench *b) { return vec_pick(b->isa)->name; }
+
+void bench_row(bench *b, const char *name, const char *what, const char *kernel, timing t, double work, const char *unit, double limit, const char *limit_is)
 {
     double rate = work / t.least * 1e-9, typical = work / t.median * 1e-9, share = t.could > 0 ? work * 1e-9 / t.could : limit > 0 ? rate / limit : 0;
     if (b->json)
         sb_printf(b->out,
                   "{\"bench\":\"%s\",\"case\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"min_us\":%.2f,\"med_us\":%.2f,\"rate\":%.3f,\"med_rate\":%.3f,\"unit\":\"%s\","
                   "\"bound\":%.3f,\"bound_is\":\"%s\",\"of_bound\":%.3f}\n",
-                  name, what, gemm_name(gemm_pick(GEMM_F32, b->isa)), pool_threads(b->pool), t.least * 1e6, t.median * 1e6, rate, typical, unit, limit, limit_is, share);
+                  name, what, kernel, pool_threads(b->pool), t.least * 1e6, t.median * 1e6, rate, typical, unit, limit, limit_is, share);
     else
         sb_printf(b->out, "%-10s %-34s %10.1f us  %10.1f us  %8.2f %-8s %5.1f %% of %.2f (%s)\n", name, what, t.least * 1e6, t.median * 1e6, rate, unit, 100 * share, limit, limit_is);
 }

@@ -20,8 +20,9 @@ static const struct {
     { FORWARD, 768, 256, 768 },  { FORWARD, 2048, 256, 768 },  { FORWARD, 768, 256, 2048 },  { FORWARD, 32000, 256, 768 },
     { FORWARD, 768, 1024, 768 }, { FORWARD, 2048, 1024, 768 }, { FORWARD, 768, 1024, 2048 }, { FORWARD, 32000, 1024, 768 },
     { DX, 768, 256, 768 },       { DX, 768, 256, 2048 },       { DX, 2048, 256, 768 },       { DX, 768, 256, 32000 },
-    { DX, 768, 1024, 2048 },     { DW, 768, 768, 256 },        { DW, 2048, 768, 256 },       { DW, 768, 2048, 256 },
-    { DW, 32000, 768, 256 },     { DW, 2048, 768, 1024 },
+    { DX, 768, 1024, 768 },      { DX, 768, 1024, 2048 },      { DX, 2048, 1024, 768 },      { DX, 768, 1024, 32000 },
+    { DW, 768, 768, 256 },       { DW, 2048, 768, 256 },       { DW, 768, 2048, 256 },       { DW, 32000, 768, 256 },
+    { DW, 768, 768, 1024 },      { DW, 2048, 768, 1024 },      { DW, 768, 2048, 1024 },      { DW, 32000, 768, 1024 },
 };
 static const char *const form_names[] = { "Wx", "dX", "dW" };
 enum { FRESH_K = 512 /* an A used once is packed in passing up to here */ };
@@ -153,12 +154,12 @@ static an_status one(bench *b, const gemm_kernel *g, const char *by, size_t i)
     pool_leave(b->pool);
     const char *unit = math == GEMM_I8 ? "Gop/s" : "GFLOP/s";
     if (!st) {
-        bench_row(b, "gemm", what, alone, ops, unit, alone.limit, gemm_name(g));
+        bench_row(b, "gemm", what, gemm_name(g), alone, ops, unit, alone.limit, gemm_name(g));
         snprintf(other, sizeof other, "%s, memory", what);
-        if (is_roofed) bench_row(b, "gemm", other, roofed, ops, unit, roofed.limit, "its bytes at the rate they can be read");
+        if (is_roofed) bench_row(b, "gemm", other, gemm_name(g), roofed, ops, unit, roofed.limit, "its bytes at the rate they can be read");
         for (int l = 1; l < n; l++) {
             snprintf(other, sizeof other, "%s, %s", what, names[l]);
-            bench_row(b, "gemm", other, t[l], ops, unit, ops / t[0].least * 1e-9, "ours in turns with it");
+            bench_row(b, "gemm", other, names[l], t[l], ops, unit, ops / t[0].least * 1e-9, "ours in turns with it");
         }
     }
     peak_free(at.kernel);
@@ -243,7 +244,7 @@ static an_status one_few(bench *b, size_t i, int64_t n, void *weight, void *scal
     pool_enter(b->pool);
     if (!st) st = bench_beside(b, run_few, &f, (ruler){ bound_peak, bytes_read }, &t);
     pool_leave(b->pool);
-    if (!st) bench_row(b, "gemv", what, t, bytes, "GB/s", t.limit, "reading as many bytes");
+    if (!st) bench_row(b, "gemv", what, f.packed ? gemm_name(g) : gemv_name(v), t, bytes, "GB/s", t.limit, "reading as many bytes");
     peak_free(bytes_read);
     free(scratch);
     return st;

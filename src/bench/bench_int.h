@@ -37,9 +37,12 @@ an_status bench_beside(bench *b, bench_fn *fn, void *user, ruler with, timing *t
 enum { RACE_MOST = 4 };
 an_status bench_race(bench *b, int n, bench_fn *const *fn, void *const *user, const ruler *with, timing *t) MUST_CHECK;
 
-/* One row: work per run in units of `unit` times 1e9 per second, and the bound in the same. Its share is that of the turns where t
- * has it, else that of the least time. */
-void bench_row(bench *b, const char *name, const char *what, timing t, double work, const char *unit, double limit, const char *limit_is);
+/* One row: the kernel that did the work, work per run in units of `unit` times 1e9 per second, and the bound in the same. Its share is that
+ * of the turns where t has it, else that of the least time. */
+void bench_row(bench *b, const char *name, const char *what, const char *kernel, timing t, double work, const char *unit, double limit, const char *limit_is);
+
+const char *bench_kernel(const bench *b, gemm_math m); /* names of what this machine's products and vector loops are made of */
+const char *bench_vectors(const bench *b);
 
 /* bench_blas.c: other people's sgemm, where a library can be loaded (AN_BLAS=dir:dir adds places to look). NULL: it cannot; name NULL:
  * past the last. */
@@ -68,6 +71,11 @@ an_status subject_check(subject *s, const char *what, double tol, diag *d) MUST_
 double subject_get(const subject *s, bool output, size_t which, int64_t i);
 
 val bench_weight(graph *g, const char *name, int64_t rows, int64_t cols, dtype dt, uint64_t seed); /* [rows, cols, 1, 1] of small numbers */
+
+/* bench_compile.c: rows of compiling and loading kernels of a layer, and of reloading the weights of a program by dev_program_reload; make: the
+ * same graph with weights of a seed. */
+an_status bench_text_to_loaded(bench *b) MUST_CHECK;
+an_status bench_device_reload(bench *b, graph *(*make)(uint64_t seed), const char *what, double elements) MUST_CHECK;
 
 #define BENCH(name, what) an_status bench_##name(bench *b) MUST_CHECK;
 #include "bench/bench.def"

@@ -10,6 +10,7 @@
 
 #include "base/big.h"
 #include "bench/bench_int.h"
+#include "kernel/gemv.h"
 #include "lm/session.h"
 
 static const struct {
@@ -120,7 +121,7 @@ an_status bench_decode(bench *b)
             if (!st) {
                 char label[96];
                 snprintf(label, sizeof label, "%s %s, token 129; %.0f MB a token, peak memory %.0f MB", models[k], forms[f].name, w.bytes / 1e6, mb);
-                bench_row(b, "decode", label, t, 1e9, "tok/s", t.limit, "reading as many bytes");
+                bench_row(b, "decode", label, forms[f].form == LM_DENSE && forms[f].dt == DT_F16 ? bench_kernel(b, GEMM_F16) : gemv_name(gemv_pick(b->isa)), t, 1e9, "tok/s", t.limit, "reading as many bytes");
             }
             peak_free(w.read);
             close_lm(&x);
@@ -226,7 +227,7 @@ an_status bench_prefill(bench *b)
             if (!st) {
                 char label[96];
                 snprintf(label, sizeof label, "%s %s, %d tokens", models[k], forms[f].name, PROMPT);
-                bench_row(b, "prefill", label, t, PROMPT * 1e9, "tok/s", t.limit, is_bf16 ? "bf16 products of all tokens alone, in turns, weights from memory" : "fp16 products of all tokens alone, in turns, weights from memory");
+                bench_row(b, "prefill", label, bench_kernel(b, is_bf16 ? GEMM_BF16 : GEMM_F16), t, PROMPT * 1e9, "tok/s", t.limit, is_bf16 ? "bf16 products of all tokens alone, in turns, weights from memory" : "fp16 products of all tokens alone, in turns, weights from memory");
             }
             products_close(&p);
             close_lm(&x);

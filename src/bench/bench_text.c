@@ -38,7 +38,7 @@ static an_status timed(bench *b, const char *what, const tokenizer *t, const cha
     if (!st) st = tok_decode(t, x.ids.at, x.ids.n, 0, &back, b->d);
     if (!st && (back.n != n || memcmp(back.at, text, n))) st = diag_fail(b->d, AN_MISMATCH, NOWHERE, "bench tokenize %s: the text does not come back from its ids", what);
     if (!st) st = bench_time(b, encode_all, &x, &tm);
-    if (!st) bench_row(b, "tokenize", what, tm, (double)n * 1e3, "MB/s", limit, limit_is);
+    if (!st) bench_row(b, "tokenize", what, "scalar", tm, (double)n * 1e3, "MB/s", limit, limit_is);
     if (!st) *rate = (double)n * 1e-6 / tm.least;
     sb_free(&back);
     tok_ids_free(&x.ids);

@@ -119,7 +119,7 @@ an_status bench_train_mlp(bench *b)
             double usual = 6 * matrix_macs(&n, &first), flops = usual - 2 * first;
             snprintf(label, sizeof label, "%s, %s, %.0f steps/s, %.1f MFLOP (%.1f %% by the usual %.1f)", rows[i].optimizer, rows[i].math, 1 / t.least, flops * 1e-6,
                      100 * usual * 1e-9 / t.could, usual * 1e-6);
-            bench_row(b, "train_mlp", label, t, flops, "GFLOP/s", t.limit, gemm_name(g));
+            bench_row(b, "train_mlp", label, gemm_name(g), t, flops, "GFLOP/s", t.limit, gemm_name(g));
         }
         peak_free(meter);
         mlp_close(&m);

@@ -69,7 +69,7 @@ static an_status beside_arithmetic(bench *b, subject *s, const char *name, const
     if (!st && most < copy) {
         snprintf(label, sizeof label, "%s %s, arithmetic", what, dtype_name(dt));
         st = subject_beside(b, s, (ruler){ cached_rate, &c }, &t);
-        if (!st) bench_row(b, name, label, t, port_bytes(s), "GB/s", t.limit, "the same in cache");
+        if (!st) bench_row(b, name, label, bench_vectors(b), t, port_bytes(s), "GB/s", t.limit, "the same in cache");
     }
     subject_close(&c.s);
     return st;
@@ -84,7 +84,7 @@ static an_status moved(bench *b, peak_meter *copy, const char *name, const char 
     TRY(twin(b, make, MIN(rows, 96), MIN(cols, 80), dt, label));
     an_status st = subject_open(b, &s, make(rows, cols, dt), NULL, 4, b->d);
     if (!st) st = subject_beside(b, &s, (ruler){ bound_peak, copy }, &t);
-    if (!st) bench_row(b, name, label, t, port_bytes(&s), "GB/s", t.limit, "copy");
+    if (!st) bench_row(b, name, label, bench_vectors(b), t, port_bytes(&s), "GB/s", t.limit, "copy");
     if (!st) st = beside_arithmetic(b, &s, name, what, make, rows, cols, dt, t.limit);
     subject_close(&s);
     return st;
@@ -268,7 +268,7 @@ static an_status attention(bench *b, int64_t tokens, dtype dt)
     if (!st && !kernel) st = diag_nomem(b->d);
     if (!st) st = subject_beside(b, &s, (ruler){ bound_peak, kernel }, &t);
     double pairs = (double)tokens * (double)(tokens + 1) / 2;
-    if (!st) bench_row(b, "attention", label, t, 4.0 * HEADS * WIDTH * pairs, "GFLOP/s", t.limit, "matrix kernel");
+    if (!st) bench_row(b, "attention", label, bench_kernel(b, dt == DT_F16 ? GEMM_F16 : GEMM_F32), t, 4.0 * HEADS * WIDTH * pairs, "GFLOP/s", t.limit, "matrix kernel");
     peak_free(kernel);
     subject_close(&s);
     return st;
