@@ -109,6 +109,27 @@ uint64_t hash_bytes(const void *p, size_t n, uint64_t seed)
     return h ^ (h >> 32);
 }
 
+static uint64_t stir(uint64_t h, uint64_t w)
+{
+    h = (h ^ w) * 0x9fb21c651e98df25u;
+    return h ^ (h >> 32);
+}
+
+/* hash_bytes waits for each product before the next; four rows of them side by side go as fast as memory. A step is one to one in what is
+ * hashed, so that no single word can change unseen. */
+uint64_t hash_many(const void *p, size_t n, uint64_t seed)
+{
+    const unsigned char *s = p;
+    uint64_t a = 1, b = 2, c = 3, d = 4, w[4];
+    size_t left = n;
+    for (; left >= sizeof w; left -= sizeof w, s += sizeof w) {
+        memcpy(w, s, sizeof w);
+        a = stir(a, w[0]), b = stir(b, w[1]), c = stir(c, w[2]), d = stir(d, w[3]);
+    }
+    const uint64_t rows[] = { a, b, c, d };
+    return hash_bytes(s, left, hash_bytes(rows, sizeof rows, seed ^ n));
+}
+
 static struct str_slot *find(struct str_slot *slots, size_t cap, const char *key, size_t n)
 {
     size_t i = (size_t)hash_bytes(key, n, 0) & (cap - 1);

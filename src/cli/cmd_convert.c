@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/pool.h"
 #include "cli/cli.h"
 
 const option convert_options[] = {
@@ -67,7 +68,7 @@ int cmd_convert(const args *a)
     if (a->n_files) return say(AN_USAGE, "convert takes no file, got \"%s\"; the model is --model M", a->files[0]);
     if (!model || !out) return say(AN_USAGE, "convert needs --model M and --out PATH");
     if (arg_on(a, "bin-version") && !arg_int(a, "bin-version", 0, 2, &version)) return an_exit_code(AN_USAGE);
-    if (!arg_int(a, "seed", 0, 0x7fffffff, &seed) || !arg_int(a, "threads", 0, 1024, &threads)) return an_exit_code(AN_USAGE);
+    if (!arg_int(a, "seed", 0, 0x7fffffff, &seed) || !arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads)) return an_exit_code(AN_USAGE);
     an_converted done;
     an_error e = { 0 };
     an_convert_options o = { .to = arg_of(a, "to"), .dtype = arg_of(a, "dtype"), .quantize = arg_of(a, "quantize"), .version = (int)version + 1,

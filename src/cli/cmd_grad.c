@@ -1,6 +1,7 @@
 /* cmd_grad.c: a program and its gradients; or what could go wrong with them on a chip; or the gradients of a language model as a file. */
 #include <stdlib.h>
 
+#include "base/pool.h"
 #include "cli/cli.h"
 
 const option grad_options[] = {
@@ -119,7 +120,7 @@ static int grad_model(const args *a)
     if (arg_on(a, "check")) return say(AN_USAGE, "grad --model has no option --check");
     if (!tokens || !out) return say(AN_USAGE, "grad --model wants --tokens F.npy and --out G.safetensors");
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
-    if (arg_on(a, "threads") && !arg_int(a, "threads", 0, 4096, &threads)) return an_exit_code(AN_USAGE);
+    if (arg_on(a, "threads") && !arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads)) return an_exit_code(AN_USAGE);
     if (an_array_read(&ids, "", tokens, &e)) return say_error(strstr(e.message, tokens) ? NULL : tokens, &e);
     code = an_lm_grad(model, engine, (int)threads, ids, out, &r, &e) ? say_error(NULL, &e) : 0;
     an_array_free(ids);

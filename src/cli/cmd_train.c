@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/pool.h"
 #include "cli/train_int.h"
 
 const option train_options[] = {
@@ -138,7 +139,7 @@ bool threads_of(const args *a, int *out)
 {
     int64_t v = 0;
     if (!whole_of(a, "threads", 0, &v)) return false;
-    if (v > 4096) return say(AN_USAGE, "--threads goes to 4096, got %lld", (long long)v), false;
+    if (v > POOL_MAX_THREADS) return say(AN_USAGE, "--threads goes to %d, got %lld", POOL_MAX_THREADS, (long long)v), false;
     return *out = (int)v, true;
 }
 

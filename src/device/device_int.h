@@ -141,6 +141,7 @@ bool dev_spoil(device *dev, const char *what); /* a test wants this to go wrong 
 void spoil_output(dev_request *r);
 
 /* ---- surface.c ---- */
+void dev_copy(pool *p, void *to, const void *from, size_t n); /* all threads share what is long */
 void surface_ref(dev_surface *s);   /* dev->mu held */
 void surface_unref(dev_surface *s); /* dev->mu held */
 uint64_t surface_need(const device *dev, const dev_port *p); /* bytes a port takes in a surface; UINT64_MAX: too many */

@@ -116,15 +116,20 @@ static void copy_task(void *ctx, int64_t task, int thread)
     memcpy(j->to + at, j->from + at, MIN((size_t)PIECE, j->n - at));
 }
 
+void dev_copy(pool *p, void *to, const void *from, size_t n)
+{
+    copy_job j = { .to = to, .from = from, .n = n };
+    if (n >= SHARE_FROM) pool_run(p, copy_task, &j, (int64_t)((n + PIECE - 1) / PIECE));
+    else if (n) memcpy(to, from, n);
+}
+
 static an_status copy(dev_surface *s, void *out, const void *in, size_t n, diag *d)
 {
     if (n > s->bytes)
         return dev_refuse(s->dev, ERR_BAD_ARG, NOWHERE, d, "%zu bytes do not fit a surface of %llu", n, (unsigned long long)s->bytes);
     void *at;
     TRY(dev_surface_lock(s, in == NULL, &at, d));
-    copy_job j = { .to = in ? at : out, .from = in ? in : at, .n = n };
-    if (n >= SHARE_FROM) pool_run(s->dev->pool, copy_task, &j, (int64_t)((n + PIECE - 1) / PIECE));
-    else if (n) memcpy(j.to, j.from, n);
+    dev_copy(s->dev->pool, in ? at : out, in ? in : at, n);
     return unlock(s, n, d);
 }
 

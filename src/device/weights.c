@@ -55,7 +55,7 @@ static void *record_memory(baked *spare, size_t i, uint64_t bytes)
     return p;
 }
 
-static an_status take(baked *b, const const_source *s, bool view, lower_weights *files, baked *spare, diag *d)
+static an_status take(baked *b, pool *p, const const_source *s, bool view, lower_weights *files, baked *spare, diag *d)
 {
     arena_mark m = arena_save(&b->mem);
     const char *key = record_key(&b->mem, s->path, s->offset);
@@ -74,7 +74,8 @@ static an_status take(baked *b, const const_source *s, bool view, lower_weights 
     r.at = at;
     if (!view) {
         if (!(r.own = record_memory(spare, b->records.n, r.bytes))) return diag_nomem(d);
-        r.at = memcpy(r.own, at, (size_t)r.bytes);
+        dev_copy(p, r.own, at, (size_t)r.bytes);
+        r.at = r.own;
     }
     b->records.at[b->records.n++] = r;
     return str_map_put(&b->mem, &b->index, key, strlen(key), (uint32_t)b->records.n - 1) ? AN_OK : diag_nomem(d);
@@ -89,7 +90,7 @@ an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_
     for (size_t i = 0; i < p->consts.n && !st && !w->record; i++)
         for (int k = 0; k < p->consts.at[i].n_src && !st; k++) {
             const const_source *s = &p->consts.at[i].src[k];
-            if (s->path) st = dev_fault(dev, "weight record") ? diag_nomem(d) : take(b, s, w->stable, files, spare, d);
+            if (s->path) st = dev_fault(dev, "weight record") ? diag_nomem(d) : take(b, dev->pool, s, w->stable, files, spare, d);
         }
     if (!st && w->stable) b->files = files;
     else lower_weights_close(files);

@@ -9,8 +9,8 @@ uint64_t image_digest(const image *im)
         uint64_t bytes;
         const const_entry *c = &im->p->consts.at[i];
         const etensor *t = &im->p->tensors.at[c->tensor];
-        for (int k = 0; !im->const_at[i] && im->stored[i].at[0] && k < c->n_src; k++) sum = hash_bytes(im->stored[i].at[k], (size_t)c->src[k].bytes, sum);
-        if (im->const_at[i] && et_bytes(t, &bytes)) sum = hash_bytes(im->const_at[i], (size_t)bytes, sum);
+        for (int k = 0; !im->const_at[i] && im->stored[i].at[0] && k < c->n_src; k++) sum = hash_many(im->stored[i].at[k], (size_t)c->src[k].bytes, sum);
+        if (im->const_at[i] && et_bytes(t, &bytes)) sum = hash_many(im->const_at[i], (size_t)bytes, sum);
     }
     return sum;
 }

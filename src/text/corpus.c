@@ -109,26 +109,6 @@ static an_status load(corpus *c, const corpus_options *o, diag *d)
 
 enum { PART = 4 << 20 };
 
-static uint64_t stir(uint64_t h, uint64_t w)
-{
-    h = (h ^ w) * 0x9fb21c651e98df25u;
-    return h ^ (h >> 32);
-}
-
-/* hash_bytes waits for each product before the next; four rows of them side by side go as fast as memory. A step is one to one in what is
- * hashed, so that no single word can change unseen. */
-static uint64_t hash_rows(const unsigned char *p, size_t n)
-{
-    uint64_t a = 1, b = 2, c = 3, d = 4, w[4];
-    size_t left = n;
-    for (; left >= sizeof w; left -= sizeof w, p += sizeof w) {
-        memcpy(w, p, sizeof w);
-        a = stir(a, w[0]), b = stir(b, w[1]), c = stir(c, w[2]), d = stir(d, w[3]);
-    }
-    const uint64_t rows[] = { a, b, c, d };
-    return hash_bytes(p, left, hash_bytes(rows, sizeof rows, n));
-}
-
 typedef struct {
     const unsigned char *at;
     size_t n;
@@ -140,7 +120,7 @@ static void hash_part(void *user, int64_t i, int thread)
     const hashing *h = user;
     size_t from = (size_t)i * PART;
     (void)thread;
-    h->hash[i] = hash_rows(h->at + from, MIN(h->n - from, (size_t)PART));
+    h->hash[i] = hash_many(h->at + from, MIN(h->n - from, (size_t)PART), 0);
 }
 
 static an_status hash_all(const void *at, size_t n, pool *p, uint64_t *h, diag *d)

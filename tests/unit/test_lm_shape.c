@@ -302,7 +302,7 @@ static void swim(void **state)
         o.steps = 3, o.pipeline = on[i].way, o.on_event = on_event, o.on_progress = on_progress, o.user = &h;
         assert_ok(lm_run(&o, &q, &d), d);
         plot_lanes_text(&text, h.lanes, 60);
-        plot_lanes_trace(&trace, h.lanes);
+        plot_lanes_trace(&trace, h.lanes, NULL, 0);
         static const char *const both[] = { "fwd_attn", "attn_bwd1", "head", "dW", "dW head", "update", "waiting", "device", "host" };
         assert_non_null(strstr(text.at, on[i].work));
         for (size_t k = 0; k < COUNT(both); k++)
