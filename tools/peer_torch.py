@@ -1,5 +1,6 @@
 """peer_torch.py: one training step of Stories110M in PyTorch, to stand beside `anneal bench train`.
 In: batch, sequence length, steps, threads.  Out: one JSON line with the least and median seconds of a step and the peak memory.
+With --beside anneal: both in one run, at B 1 and 4, and how many times as long PyTorch takes.
 
 A plain decoder as the field writes it: RMS norms, rotary positions, causal attention, SwiGLU, tied classifier, cross-entropy, clipping
 to a norm of 1, AdamW. fp32 throughout. Debian's OpenBLAS does not know newer machines by name and takes narrow vectors there, hence the hint."""
@@ -8,6 +9,8 @@ import json
 import math
 import os
 import resource
+import subprocess
+import sys
 import time
 
 try:
@@ -76,13 +79,33 @@ class Decoder(nn.Module):
         return self.norm(x) @ self.embed.weight.t()
 
 
+def one_line(*command):
+    return [json.loads(line) for line in subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()]
+
+
+def beside(anneal, seq, steps, threads):
+    """Each in a process of its own, so that neither has the other's memory or threads."""
+    ours = one_line(anneal, "bench", "train", "--json")
+    for batch in (1, 4):
+        peer = one_line(sys.executable, __file__, "--batch", str(batch), "--seq", str(seq), "--steps", str(steps), "--threads", str(threads))[0]
+        print("B %d T %d  %s, fp32: %.3f s, %d MB" % (batch, seq, peer["peer"], peer["min_s"], peer["peak_mb"]))
+        for row in ours:
+            if "B %d T %d," % (batch, seq) in row["case"]:
+                seconds = row["min_us"] / 1e6
+                print("  anneal, %s: %.3f s, %.1f times as fast" % (row["case"].split(",")[0], seconds, peer["min_s"] / seconds))
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     a.add_argument("--batch", type=int, default=1)
     a.add_argument("--seq", type=int, default=256)
     a.add_argument("--steps", type=int, default=3)
     a.add_argument("--threads", type=int, default=2)
+    a.add_argument("--beside", metavar="ANNEAL", help="path of the anneal command: its bench in the same run")
     o = a.parse_args()
+    if o.beside:
+        beside(o.beside, o.seq, o.steps, o.threads)
+        return
     torch.manual_seed(1)
     torch.set_num_threads(o.threads)
     model = Decoder(o.seq)
