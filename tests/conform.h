@@ -143,6 +143,43 @@ static inline void close_clean(device *dev)
     device_close(dev);
 }
 
+/* ---- a device of the suite ---- */
+
+static inline const char *name_of(void **state) { return *state; }
+
+/* Every device counts for itself, as the rows of the suite are no parts of one program; process_loads and process_compiles are about the others. */
+static inline device *open_with(void **state, const device_limit *limit, size_t n)
+{
+    device *dev;
+    diag d = { 0 };
+    assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 2, .own_budget = true, .limit = limit, .n_limit = n }, &d), d);
+    return dev;
+}
+#define OPEN(state) open_with(state, NULL, 0)
+#define OPEN_LIMITS(state, ...) open_with(state, (const device_limit[]){ __VA_ARGS__ }, sizeof((const device_limit[]){ __VA_ARGS__ }) / sizeof(device_limit))
+
+#define CLOSE_TO(got, want) assert_true((got) > (want) - 1e-6 && (got) < (want) + 1e-6)
+
+/* The last refusal on dev had this engine code and status, and words in both the message and the engine's text. */
+static inline void assert_refused(device *dev, an_status got, an_status want, const diag *d, int code, uint32_t status, const char *words)
+{
+    engine_error e;
+    device_error(dev, &e);
+    if (got != want || !strstr(d->msg, words) || !strstr(e.text, words) || e.code != code || e.status != status)
+        fail_msg("wanted status %d, code %d, 0x%x, \"%s\"; got %d, %d, 0x%x: %s", want, code, status, words, got, e.code, e.status, d->msg);
+    assert_non_null(e.domain);
+    assert_non_null(strstr(e.domain, "com.apple.appleneuralengine"));
+}
+
+/* What the convolution makes of 1, 1.125, 1.25, … at place i. */
+static inline double answer(bound *b, int i)
+{
+    diag d = { 0 };
+    put_f16(b->s[0][0], 256, 1, 0.125);
+    assert_ok(device_run(b->r, DEV_QOS, &d), d);
+    return get_f16(b->s[1][0], i);
+}
+
 /* ---- the suites, once per device: a new one is a new name here; AN_DEVICE=name runs that one alone ---- */
 
 typedef struct {
@@ -150,8 +187,6 @@ typedef struct {
     CMUnitTestFunction fn;
 } conform_row;
 #define ROW(fn) { #fn, fn }
-
-static inline const char *name_of(void **state) { return *state; }
 
 static inline int conform_main(const char *group, const conform_row *suite, size_t rows)
 {
