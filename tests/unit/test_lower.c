@@ -545,6 +545,20 @@ static void what_cannot_be_written(void **state)
     }
 }
 
+/* The text of g; so many constants went to the weight file. */
+static char *print_with_records(const graph *g, size_t records)
+{
+    diag d = { 0 };
+    blob_writer w = { 0 };
+    mil_module *m;
+    assert_ok(lower_to_mil(g, NULL, &m, &w, &d), d);
+    char *text = print(m);
+    assert_int_equal(w.count, records);
+    mil_free(m);
+    sb_free(&w.bytes);
+    return text;
+}
+
 /* A constant without content keeps its reference, and its file is never written over. */
 static void references_are_kept(void **state)
 {
@@ -554,17 +568,10 @@ static void references_are_kept(void **state)
     val k = graph_const_blob(g, "k", TTYPE(DT_F16, 1, 64), "@model_path/weights/weight.bin", 320, NULL);
     val f = graph_fill_const(g, "f", TTYPE(DT_F16, 1, 64), 0.5);
     graph_output(g, "y", G(g, MUL, G(g, ADD, x, k), f));
-    diag d = { 0 };
-    blob_writer w = { 0 };
-    mil_module *m;
-    assert_ok(lower_to_mil(g, NULL, &m, &w, &d), d);
-    char *text = print(m);
-    assert_int_equal(w.count, 0);
+    char *text = print_with_records(g, 0);
     assert_non_null(strstr(text, "weight.bin\"), offset = uint64(320)"));
     assert_null(strstr(text, "uint64(64)"));
     free(text);
-    mil_free(m);
-    sb_free(&w.bytes);
     graph_free(g);
 }
 
@@ -578,17 +585,10 @@ static void small_records_stay_apart(void **state)
     val k = graph_const_blob(g, "k", TTYPE(DT_F16, 1, 4), "@model_path/other.bin", 64, half);
     val f = graph_fill_const(g, "f", TTYPE(DT_F16, 1, 4), 2);
     graph_output(g, "y", G(g, MUL, G(g, ADD, x, k), f));
-    diag d = { 0 };
-    blob_writer w = { 0 };
-    mil_module *m;
-    assert_ok(lower_to_mil(g, NULL, &m, &w, &d), d);
-    char *text = print(m);
-    assert_int_equal(w.count, 1);
+    char *text = print_with_records(g, 1);
     assert_non_null(strstr(text, "> k = const()[name = string(\"k\"), val = tensor<fp16, [1, 4]>(BLOBFILE(path = string(\"@model_path/weights/weight.bin\"), offset = uint64(64)))]"));
     assert_non_null(strstr(text, "val = tensor<fp16, [1, 4]>([2.0, 2.0, 2.0, 2.0])"));
     free(text);
-    mil_free(m);
-    sb_free(&w.bytes);
     graph_free(g);
 }
 
