@@ -26,7 +26,7 @@ TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
 EXAMPLES := $(if $(filter api,$(DIRS)),$(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c))))
 
 
-.PHONY: all lib run test bench bench-peers asan other fuzz format install uninstall clean accept deps-run deps-test check-layers
+.PHONY: all lib run test bench bench-peers speed asan other fuzz format install uninstall clean accept deps-run deps-test check-layers
 all: $(if $(filter api,$(DIRS)),$(BUILD)/anneal,$(BUILD)/libanneal.a)
 
 lib: $(BUILD)/libanneal.a
@@ -100,6 +100,10 @@ accept: all
 
 bench: all
 	@$(RUNNER) $(BUILD)/anneal bench
+
+# The benchmark page of this machine.
+speed: all
+	@sh tools/speed.sh $(BUILD)/anneal >docs/speed.md.tmp && mv docs/speed.md.tmp docs/speed.md
 
 # Matrix products beside OpenBLAS and BLIS, where they can be loaded (AN_BLAS=dir:dir adds places to look).
 bench-peers: all

@@ -518,8 +518,9 @@ typedef struct {
 AN_API an_status an_lm_grad(const char *model, const char *engine, int threads, const an_array *ids, const char *out, an_lm_gradients *r, an_error *e);
 
 /* ---- speed: the answer checked, then timed against a bound measured in the same run ---- */
-/* One case by name, as lines of text or JSON. *text is yours, and holds what was measured before a failure. AN_USAGE: no such case. */
-AN_API an_status an_bench(char **text, const char *name, an_format f, an_error *e);
+/* One case by name. runs: timed runs, 0 for as many as it takes. *text is yours, and holds what was measured before a failure. AN_USAGE: no
+ * such case. */
+AN_API an_status an_bench(char **text, const char *name, int runs, an_format f, an_error *e);
 AN_API char *an_bench_list(an_format f); /* yours: a name and what it measures, a line each */
 
 #ifdef __cplusplus

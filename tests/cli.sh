@@ -232,6 +232,9 @@ empty() {
     t "no such benchmark" 2 $anneal bench frob
     t "bench" 0 $anneal bench compile --runs 1 --json
     has "bench" out '"of_bound":'
+    t "bench, a table" 0 $anneal bench check --runs 1 --markdown
+    has "bench, a table" out '^| the same MIL text, m1 and m4 |'
+    t "bench, too many runs" 2 $anneal bench compile --runs 401
     tail -c +2 tests/fuzz/corpus-hwx/conv >"$tmp/conv.hwx"
     t "hwx dump" 0 $anneal hwx dump "$tmp/conv.hwx"
     has "hwx dump" out 'ConvCfg  *5000a021  Kw 1, Kh 1'

@@ -2,6 +2,7 @@
 #include "bench/bench_int.h"
 #include "kernel/vector.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -15,22 +16,31 @@ static const struct {
 #undef BENCH
 };
 
-void bench_list(strbuf *out, bool json)
+static bool is(const char *format, const char *word) { return !strcmp(format, word); }
+
+void bench_list(strbuf *out, const char *format)
 {
-    for (size_t i = 0; i < COUNT(rows); i++)
-        if (json) sb_printf(out, "{\"bench\":\"%s\",\"what\":\"%s\"}\n", rows[i].name, rows[i].what);
-        else sb_printf(out, "%-10s %s\n", rows[i].name, rows[i].what);
+    const char *row = is(format, "json") ? "{\"bench\":\"%s\",\"what\":\"%s\"}\n" : is(format, "markdown") ? "- `%s`: %s\n" : "%-10s %s\n";
+    for (size_t i = 0; i < COUNT(rows); i++) sb_printf(out, row, rows[i].name, rows[i].what);
 }
 
-an_status bench_run(const char *name, bool json, strbuf *out, diag *d)
+static void heading(const bench *b, const char *name, const char *what)
 {
-    bench b = { .json = json, .out = out, .d = d };
+    if (is(b->format, "markdown"))
+        sb_printf(b->out, "\n## %s\n\n%c%s.\n\n| case | kernel | least | median | rate | of the bound | bound |\n|---|---|--:|--:|--:|--:|---|\n", name,
+                  toupper((unsigned char)*what), what + 1);
+}
+
+an_status bench_run(const char *name, const char *format, int runs, strbuf *out, diag *d)
+{
+    bench b = { .format = format, .runs = runs, .out = out, .d = d };
     bool found = false;
     TRY(isa_have(&b.isa, d));
     TRY(pool_make(&b.pool, 0, d));
     for (size_t i = 0; i < COUNT(rows) && !d->st; i++) {
         if (name && strcmp(name, rows[i].name)) continue;
         found = true;
+        heading(&b, rows[i].name, rows[i].what);
         an_status st = rows[i].run(&b);
         if (st && !d->st) diag_fail(d, st, NOWHERE, "bench %s failed", rows[i].name);
     }
@@ -69,17 +79,18 @@ static int by_value(const void *p, const void *q)
 
 double bound_peak(void *p) { return peak_rate(p); }
 
-/* At least RUNS turns, or FEW of long ones, and until each has had its seconds: other load makes single runs slower, never faster. */
+/* As many turns as were asked for, or at least RUNS, or FEW of long ones, until each has had its seconds: other load makes single runs
+ * slower, never faster. */
 an_status bench_race(bench *b, int n, bench_fn *const *fn, void *const *user, const ruler *with, timing *t)
 {
-    enum { RUNS = 7, FEW = 3, MOST = 400 };
-    static double s[RACE_MOST][MOST], could[RACE_MOST][MOST];
+    enum { RUNS = 7, FEW = 3 };
+    static double s[RACE_MOST][BENCH_RUNS], could[RACE_MOST][BENCH_RUNS];
     const double seconds = 0.3 * n, lengthy = n;
     double sum = 0, limit = 0;
     int turns = 0;
     for (int i = 0; i < n; i++) TRY(fn[i](user[i], b->d));
     double before = with ? with->rate(with->user) : 0;
-    for (; turns < MOST && (turns < (sum < lengthy ? RUNS : FEW) || sum < seconds); turns++) {
+    for (; b->runs ? turns < b->runs : turns < BENCH_RUNS && (turns < (sum < lengthy ? RUNS : FEW) || sum < seconds); turns++) {
         for (int i = 0; i < n; i++) {
             uint64_t from = clock_ns();
             TRY(fn[i](user[i], b->d));
@@ -106,14 +117,27 @@ an_status bench_beside(bench *b, bench_fn *fn, void *user, ruler with, timing *t
 const char *bench_kernel(const bench *b, gemm_math m) { return gemm_name(gemm_pick(m, b->isa)); }
 const char *bench_vectors(const bench *b) { return vec_pick(b->isa)->name; }
 
+/* A time as a person would say it. */
+static const char *spoken(char *at, size_t n, double seconds)
+{
+    if (seconds < 1e-2) snprintf(at, n, "%.1f µs", seconds * 1e6);
+    else if (seconds < 10) snprintf(at, n, "%.1f ms", seconds * 1e3);
+    else snprintf(at, n, "%.1f s", seconds);
+    return at;
+}
+
 void bench_row(bench *b, const char *name, const char *what, const char *kernel, timing t, double work, const char *unit, double limit, const char *limit_is)
 {
+    char least[32], median[32];
     double rate = work / t.least * 1e-9, typical = work / t.median * 1e-9, share = t.could > 0 ? work * 1e-9 / t.could : limit > 0 ? rate / limit : 0;
-    if (b->json)
+    if (is(b->format, "json"))
         sb_printf(b->out,
                   "{\"bench\":\"%s\",\"case\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"min_us\":%.2f,\"med_us\":%.2f,\"rate\":%.3f,\"med_rate\":%.3f,\"unit\":\"%s\","
                   "\"bound\":%.3f,\"bound_is\":\"%s\",\"of_bound\":%.3f}\n",
                   name, what, kernel, pool_threads(b->pool), t.least * 1e6, t.median * 1e6, rate, typical, unit, limit, limit_is, share);
+    else if (is(b->format, "markdown"))
+        sb_printf(b->out, "| %s | `%s` | %s | %s | %.5g %s | %.0f %% | %.5g, %s |\n", what, kernel, spoken(least, sizeof least, t.least), spoken(median, sizeof median, t.median), rate,
+                  unit, 100 * share, limit, limit_is);
     else
         sb_printf(b->out, "%-10s %-34s %10.1f us  %10.1f us  %8.2f %-8s %5.1f %% of %.2f (%s)\n", name, what, t.least * 1e6, t.median * 1e6, rate, unit, 100 * share, limit, limit_is);
 }

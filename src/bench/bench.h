@@ -5,9 +5,12 @@
 
 #include "base/str.h"
 
-/* name: a row of bench.def, or NULL for all of them. One line per case; json: one object per line.
+enum { BENCH_RUNS = 400 }; /* at most */
+
+/* name: a row of bench.def, or NULL for all of them. format: "text" (a line per case), "json" (an object per line), "markdown" (a table per
+ * benchmark). runs: timed runs of a case, after one to warm up; 0: at least three, and until their times are worth something.
  * AN_MISMATCH: an answer is wrong, and nothing was timed after it. */
-an_status bench_run(const char *name, bool json, strbuf *out, diag *d) MUST_CHECK;
-void bench_list(strbuf *out, bool json); /* names and what they measure */
+an_status bench_run(const char *name, const char *format, int runs, strbuf *out, diag *d) MUST_CHECK;
+void bench_list(strbuf *out, const char *format); /* names and what they measure */
 
 #endif

@@ -8,7 +8,8 @@
 #include "kernel/kernel.h"
 
 typedef struct {
-    bool json;
+    const char *format;
+    int runs; /* 0: as many as it takes */
     strbuf *out;
     diag *d;
     pool *pool;

@@ -1,4 +1,4 @@
-/* test_bench.c: the table of benchmarks: names, an unknown one, and one short run in both forms of output. */
+/* test_bench.c: the table of benchmarks: names, an unknown one, and short runs in each form of output. */
 #include "bench/bench.h"
 #include "t.h"
 
@@ -6,7 +6,7 @@ static void test_list(void **state)
 {
     (void)state;
     strbuf b = { 0 };
-    bench_list(&b, false);
+    bench_list(&b, "text");
     assert_non_null(strstr(b.at, "gemm"));
     assert_non_null(strstr(b.at, "attention"));
     sb_free(&b);
@@ -17,7 +17,7 @@ static void test_unknown(void **state)
     (void)state;
     strbuf b = { 0 };
     diag d = { 0 };
-    assert_int_equal(bench_run("nothing", false, &b, &d), AN_USAGE);
+    assert_int_equal(bench_run("nothing", "text", 0, &b, &d), AN_USAGE);
     assert_non_null(strstr(d.msg, "nothing"));
     assert_non_null(strstr(d.msg, "softmax"));
     sb_free(&b);
@@ -29,7 +29,7 @@ static void test_run(void **state)
     for (int json = 0; json < 2; json++) {
         strbuf b = { 0 };
         diag d = { 0 };
-        assert_ok(bench_run("dispatch", json, &b, &d), d);
+        assert_ok(bench_run("dispatch", json ? "json" : "text", 3, &b, &d), d);
         assert_non_null(strstr(b.at, json ? "\"bench\":\"dispatch\"" : "dispatch "));
         assert_int_equal(b.at[b.n - 1], '\n');
         if (json) assert_non_null(strstr(b.at, "\"of_bound\":"));
@@ -40,8 +40,21 @@ static void test_run(void **state)
     }
 }
 
+/* As many runs as were asked for; a table with a row per case. */
+static void test_markdown(void **state)
+{
+    (void)state;
+    strbuf b = { 0 };
+    diag d = { 0 };
+    assert_ok(bench_run("parse", "markdown", 2, &b, &d), d);
+    assert_non_null(strstr(b.at, "## parse\n\nThe same MIL text"));
+    assert_non_null(strstr(b.at, "|---|"));
+    assert_non_null(strstr(b.at, "\n| the same MIL text into graphs | `scalar` | "));
+    sb_free(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_list), cmocka_unit_test(test_unknown), cmocka_unit_test(test_run) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_list), cmocka_unit_test(test_unknown), cmocka_unit_test(test_run), cmocka_unit_test(test_markdown) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
