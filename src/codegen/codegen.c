@@ -114,6 +114,7 @@ static void compile(cg *c)
     check_ports(c);
     select_nodes(c);
     list_outputs(c);
+    narrow_reads(c);
     cg_drop_dead(c);
     attend_apart(c);
     fuse_passes(c);

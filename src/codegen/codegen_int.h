@@ -172,6 +172,7 @@ void attend_apart(cg *c); /* copies around attention of several sequences */
 void order_reductions(cg *c); /* to where their operands are still in a cache */
 void alias_copies(cg *c);  /* tensors that lie inside others instead of being copied */
 void bind_outputs(cg *c);  /* instructions write straight into ports where they can */
+void narrow_reads(cg *c);  /* products read bf16 where they find it widened */
 void narrow_operands(cg *c); /* what only products read, in the type they multiply */
 void plan_memory(cg *c);
 program *emit_program(cg *c, diag *d);

@@ -1,4 +1,4 @@
-/* narrow.c: values that only products read are kept as bf16 where products multiply bf16.
+/* narrow.c: values that only products read are kept as bf16 where products multiply bf16; what is bf16 already they read as it is.
  * In: the final instructions, outputs bound, nothing placed yet.  Out: the same ones; some intermediates have half the bytes.
  *
  * A product rounds its operands to bf16 when it packs them. A value nobody else reads is rounded where it is made instead, once: the
@@ -27,6 +27,41 @@ static bool multiplies(const cg *c, const ins *n, int k)
     return is_product(n->op) && k < 2 && c->t.at[cg_root(c, n->opnd[1 - k])].where != SPACE_CONST;
 }
 
+static bool rounds(const cg *c) { return !c->err.st && c->o.bf16 && !c->soft && c->o.level; }
+
+/* What t is made of where it is a bf16 made wider, whole; NONE: anything else. maker: per root, the one instruction that writes it. */
+static int widened(const cg *c, const int *maker, int t)
+{
+    if (t < 0 || maker[cg_root(c, t)] < 0 || c->t.at[t].dt != DT_F32) return NONE;
+    const ins *n = &c->ins.at[maker[cg_root(c, t)]];
+    if (n->op != IN_EW || n->n_step != 1 || n->steps[0].fn != FN_COPY || n->n_ext != 1) return NONE;
+    const int x = n->ext[0];
+    const int64_t all = cg_elems(cg_sh(c, n->y[0]));
+    return c->t.at[x].dt == DT_BF16 && cg_elems(cg_sh(c, x)) == all && cg_elems(cg_sh(c, t)) == all ? x : NONE;
+}
+
+void narrow_reads(cg *c)
+{
+    enum { MANY = -2 };
+    if (!rounds(c)) return;
+    int *maker = TAKE(&c->mem, int, c->t.n);
+    if (!maker) {
+        diag_nomem(&c->err);
+        return;
+    }
+    for (size_t i = 0; i < c->t.n; i++) maker[i] = NONE;
+    for (size_t i = 0; i < c->ins.n; i++)
+        for (int k = 0; k < c->ins.at[i].n_y; k++) {
+            const int y = c->ins.at[i].y[k];
+            if (y >= 0) maker[cg_root(c, y)] = maker[cg_root(c, y)] == NONE ? (int)i : MANY;
+        }
+    for (size_t i = 0; i < c->ins.n && !c->err.st; i++)
+        for (int k = 0; k < 2 && is_product(c->ins.at[i].op); k++) {
+            const int t = c->ins.at[i].opnd[k], x = widened(c, maker, t);
+            if (x >= 0) c->ins.at[i].opnd[k] = cg_view(c, x, cg_sh(c, t));
+        }
+}
+
 static void refuse(const cg *c, bool *can, int t)
 {
     if (t >= 0) can[cg_root(c, t)] = false;
@@ -34,7 +69,7 @@ static void refuse(const cg *c, bool *can, int t)
 
 void narrow_operands(cg *c)
 {
-    if (c->err.st || !c->o.bf16 || c->soft || !c->o.level) return;
+    if (!rounds(c) || c->o.separate) return;
     bool *can = TAKE(&c->mem, bool, c->t.n);
     if (!can) {
         diag_nomem(&c->err);

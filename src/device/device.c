@@ -219,6 +219,7 @@ const char *device_name(const device *dev) { return dev->name; }
 const device_limits *device_get_limits(const device *dev) { return &dev->lim; }
 bool device_computes(const device *dev) { return dev->cls->computes; }
 bool device_is_plain(const device *dev) { return dev->cls->plain; }
+bool device_rounds_products(const device *dev) { return dev->cls->plain && !dev->opt.reference && dev->opt.fast_math == FAST_BF16; }
 
 void device_get_stats(device *dev, device_stats *out)
 {

@@ -73,6 +73,7 @@ const char *device_name(const device *dev); /* "soft:m1" */
 const device_limits *device_get_limits(const device *dev);
 bool device_computes(const device *dev);    /* false: outputs are never written */
 bool device_is_plain(const device *dev);    /* no chip's rules */
+bool device_rounds_products(const device *dev); /* operands to bf16, but for the shortest: one that is rounded already gives the same bits */
 void device_limits_print(strbuf *b, const char *format); /* the table: "text", "json", "markdown" */
 
 typedef struct {

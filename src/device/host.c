@@ -113,7 +113,7 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
     diag why = { 0 };
     bool handed = src->weights.record != NULL;
     lower_in in = { .weights = handed ? NULL : files, .need_weights = !handed };
-    codegen_options o = { .num = &dev->num, .target = target_of(dev), .key = mark, .level = 1, .separate = src->separate, .bf16 = multiplies_bf16(dev) && !src->separate };
+    codegen_options o = { .num = &dev->num, .target = target_of(dev), .key = mark, .level = 1, .separate = src->separate, .bf16 = multiplies_bf16(dev) };
     if (dev_fault(dev, "lower") || dev_fault(dev, "codegen")) diag_nomem(&why);
     else if (!lower_from_mil(m, &in, &g, &why) && !graph_fits(g, &why) && !codegen_program(g, &o, &p->prog, &why) && program_fits(p->prog, &why)) {
         program_free(p->prog);

@@ -312,6 +312,29 @@ static void narrow_operands(void **state)
         }
 }
 
+/* A product reads bf16 as it is where it would round it again; anything else gets it made wider. */
+static void narrow_reads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int n[2]; /* instructions: products of fp32, of bf16 */
+    } rows[] = {
+        { "b = cast(h) {dtype=\"fp32\"}\ny = matmul(x, b)\nz = matmul(b, x)\nreturn y, z\n", { 3, 2 } },
+        { "b = cast(h) {dtype=\"fp32\"}\nc = reshape(b) {shape=[1, 4, 4]}\ny = matmul(x, c)\nreturn y\n", { 2, 1 } },
+        { "b = cast(h) {dtype=\"fp32\"}\ny = matmul(x, b)\nz = exp(b)\nreturn y, z\n", { 3, 2 } },
+        { "a = exp(h)\nb = cast(a) {dtype=\"fp32\"}\ny = matmul(x, b)\nreturn y\n", { 2, 2 } },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int bf16 = 0; bf16 < 4; bf16++) { /* separate changes nothing about it */
+            char text[512];
+            snprintf(text, sizeof text, "graph \"p\"\nx = input fp32[4, 4]\nh = input bf16[4, 4]\n%s", rows[i].text);
+            program *p = compiled(text, &(codegen_options){ .level = 1, .bf16 = bf16 % 2, .separate = bf16 / 2 });
+            if ((int)p->insns.n != rows[i].n[bf16 % 2]) fail_msg("row %zu, bf16 %d: %zu instructions", i, bf16, p->insns.n);
+            program_free(p);
+        }
+}
+
 static void fast_forms(void **state)
 {
     (void)state;
@@ -717,7 +740,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_passes), cmocka_unit_test(one_rounding),     cmocka_unit_test(dot_is_product), cmocka_unit_test(narrow_inside),
-        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(narrow_operands), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
+        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(narrow_operands), cmocka_unit_test(narrow_reads), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
         cmocka_unit_test(long_chain),    cmocka_unit_test(resident_binding), cmocka_unit_test(port_order),     cmocka_unit_test(weights_outside),
         cmocka_unit_test(compressed),    cmocka_unit_test(state_ports),      cmocka_unit_test(refused),        cmocka_unit_test(dead_is_free),
         cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),
