@@ -241,6 +241,7 @@ static void make_ops(maker *m, const int64_t *step)
     }
     for (int64_t k = s->n_steps - 1; k >= 0; k--) /* backwards: a step nobody reads reads nothing */
         for (int j = 0; m->uses[s->n_inputs + k] && j < fn_operands((fn_id)s->step[k * CHAIN_STEP]); j++) m->uses[s->step[k * CHAIN_STEP + STEP_A + j]]++;
+    for (int i = 0; i < m->ch->n_in; i++) m->ch->in[i].idle = !m->uses[i + m->ch->port];
     find_half(m, result);
     if (m->ch->port) m->reg[0] = take_reg(m);
     for (int64_t k = 0; k < s->n_steps && !m->hard; k++)
@@ -266,6 +267,16 @@ static void find_choice(exec_chain *ch, const chain *src, int64_t *step)
         step[k] = made[k];
     }
     ch->when = (int)when;
+}
+
+enum { LATE_LEAST = 1 << 16 /* bytes: less is not worth a fence */ };
+
+/* Of all ports together. */
+static int64_t outputs_bytes(const program *p)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < p->outputs.n; i++) n += MIN(p->outputs.at[i].bytes, INT64_MAX / 2 - n);
+    return (int64_t)n;
 }
 
 an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y, bool port, bool ceiling, exec_chain **out, diag *d)
@@ -309,7 +320,9 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
         const etensor *t_k = &p->tensors.at[result[k]];
         dtype last = step[k] < 0 ? DT_NONE : (dtype)src.step[step[k] * CHAIN_STEP + STEP_TYPE];
         ch->out[k].how = (e->chip && last != t_k->dt) || t_k->dt == DT_BOOL ? how_of(&m, t_k->dt, port) : 0;
-        ch->out[k].stream = !port && exec_streams(e, et_elems(t_k) * exec_size(t_k->dt));
+        const int64_t bytes = et_elems(t_k) * exec_size(t_k->dt);
+        ch->out[k].stream = !port && exec_streams(e, bytes);
+        ch->out[k].late = !port && t_k->where == SPACE_OUTPUT && bytes >= LATE_LEAST && exec_streams(e, outputs_bytes(p));
     }
     if (port && p->num.mac_flush != 0) ch->flush = 0x1p-14f;
     if (port && ceiling && dtype_is_float(ty->dt) && p->num.port_ceiling != 0) ch->ceiling = (float)p->num.port_ceiling;
@@ -326,7 +339,7 @@ int64_t exec_chain_steps(const exec_chain *ch) { return ch->n_steps; }
 static bool streams(const exec_chain *ch)
 {
     for (int k = 0; k < ch->n_out; k++)
-        if (ch->out[k].stream) return true;
+        if (ch->out[k].stream || ch->out[k].late) return true;
     return false;
 }
 
@@ -402,12 +415,22 @@ static void run_vector(registers *r, const chain_op *o, float *to)
     else r->v->fn[f](to, spread(r, o->a), spread(r, o->b), spread(r, o->c), o->p, r->n);
 }
 
-bool exec_chain_past(const exec_chain *ch, const run_ctx *c, int k)
+/* Does result k lie where an operand was read? */
+static bool over_operand(const exec_chain *ch, const run_ctx *c, int k)
 {
     const void *y = ctx_mem(c, ch->out[k].y);
-    for (int i = 0; ch->out[k].stream && i < ch->n_in; i++)
-        if (ctx_mem(c, ch->in[i].tensor) == y) return false;
-    return ch->out[k].stream;
+    for (int i = 0; i < ch->n_in; i++)
+        if (!ch->in[i].idle && ctx_mem(c, ch->in[i].tensor) == y) return true;
+    return false;
+}
+
+/* What is written beside states that are updated in place is read as they are, by the next dispatch: all of them have been written by then. */
+bool exec_chain_past(const exec_chain *ch, const run_ctx *c, int k)
+{
+    bool beside = false;
+    if (!(ch->out[k].stream || ch->out[k].late) || over_operand(ch, c, k)) return false;
+    for (int i = 0; ch->out[k].late && !beside && i < ch->n_out; i++) beside = over_operand(ch, c, i);
+    return ch->out[k].stream || beside;
 }
 
 /* All results are stored when all is computed: a result may lie where an operand did. */

@@ -37,6 +37,7 @@ struct exec_chain {
         int reg;
         int how;      /* rounding before the store; 0: none or the store's own */
         bool stream;  /* large enough to go past the caches */
+        bool late;    /* a port, of so many that it is gone from them when it is read by the next dispatch */
         int old;      /* input it stays when the step does not count */
     } out[CHAIN_MOST_RESULTS];
     int when;         /* input that says whether anything changes; -1: it does */

@@ -41,6 +41,7 @@ typedef struct {
     int rank; /* of the shape below: adjacent axes that behave alike are joined. 0: one element */
     int64_t dim[ENGINE_MAX_RANK], stride[ENGINE_MAX_RANK];
     bool same; /* element i of it belongs to element i of the result */
+    bool idle; /* a chain's: no step reads it, but as what a result was */
 } exec_walk;
 exec_walk exec_walk_of(const program *p, int64_t tensor, const etensor *result);
 /* n elements from place `at` of the result on, as an instruction sees them (num_in). */

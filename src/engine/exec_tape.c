@@ -302,7 +302,7 @@ static void make_acts(maker *m, int (*of)[3])
     for (int k = 0; k < ch->n_out; k++) m->values[made[k] = reg[ch->out[k].reg]].uses++;
     find_products(m, (const int(*)[3])of);
     for (int i = 0; i < ch->n_in && !ch->env->near; i++) /* a processor by itself looks no further than the end of a page */
-        if (ch->in[i].same && ch->in[i].rank) put(m, (int)codes[ch->in[i].t].ask, (place){ AT_INPUT, i }, (int)exec_size(ch->in[i].t));
+        if (ch->in[i].same && ch->in[i].rank && !ch->in[i].idle) put(m, (int)codes[ch->in[i].t].ask, (place){ AT_INPUT, i }, (int)exec_size(ch->in[i].t));
     for (int k = 0; k < ch->n_ops && !m->hard; k++)
         if (ch->ops[k].kind == OP_VECTOR) make_fn(m, &ch->ops[k], of[k], k + ch->port);
     bool done[CHAIN_MOST_RESULTS] = { false };
