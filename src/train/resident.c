@@ -172,6 +172,10 @@ static an_status make_surfaces(trainer *t, diag *d)
         if (stays(t, s)) s->s[1] = s->s[0];
         else TRY(surface(t, &s->type, all, &s->s[1], d));
     }
+    for (size_t i = 0; i < t->params.n; i++) {
+        param *p = &t->params.at[i];
+        if (p->copy.on) TRY(surface(t, &(ttype){ DT_BF16, p->type.sh }, all, &p->copy.s, d));
+    }
     for (size_t i = 0; i < t->inputs.n; i++) TRY(surface(t, &t->inputs.at[i].type, all, &t->inputs.at[i].s, d));
     for (size_t i = 0; i < t->fetch.n; i++) TRY(surface(t, &t->fetch.at[i].type, all, &t->fetch.at[i].s, d));
     TRY(surface(t, &row, all, &t->ctl_s, d));
@@ -236,6 +240,7 @@ void train_close(trainer *t)
         dev_surface_free(s->s[0]);
         if (s->s[1] != s->s[0]) dev_surface_free(s->s[1]);
     }
+    for (size_t i = 0; i < t->params.n; i++) dev_surface_free(t->params.at[i].copy.s);
     for (size_t i = 0; i < t->inputs.n; i++) dev_surface_free(t->inputs.at[i].s);
     for (size_t i = 0; i < t->fetch.n; i++) dev_surface_free(t->fetch.at[i].s);
     dev_surface_free(t->ctl_s), dev_surface_free(t->loss_s), dev_surface_free(t->peak_s), dev_surface_free(t->power_s), dev_surface_free(t->extent_s);
@@ -255,6 +260,10 @@ static dev_surface *surface_of(trainer *t, dev_side side, const char *name)
     for (size_t i = 0; i < t->states.n; i++) {
         const state *s = &t->states.at[i];
         if (!strcmp(name, side == DEV_INPUT ? s->in : s->out)) return s->s[side == DEV_INPUT ? t->side[s->group] : !t->side[s->group]];
+    }
+    for (size_t i = 0; i < t->params.n; i++) { /* written over by the step that counts, as the weight is */
+        const param *p = &t->params.at[i];
+        if (p->copy.on && !strcmp(name, side == DEV_INPUT ? p->copy.in : p->copy.out)) return p->copy.s;
     }
     for (size_t i = 0; i < t->inputs.n; i++)
         if (side == DEV_INPUT && !strcmp(name, t->inputs.at[i].port)) return t->inputs.at[i].s;
@@ -294,6 +303,7 @@ static an_status dispatch(trainer *t, prog_kind k, diag *d)
         if (!t->inputs.at[i].set && dev_program_port(p->p, DEV_INPUT, t->inputs.at[i].port, NULL))
             return diag_fail(d, AN_INPUT, NOWHERE, "input %s was not put", t->inputs.at[i].name);
     if (k == PROG_STEP && t->step_instead) return t->step_instead(t->instead_user, d);
+    TRY(rounded_refresh(t, d));
     TRY(request(t, p, &r, d));
     diag why = { 0 };
     an_status st = device_run(r, DEV_QOS, &why);

@@ -67,6 +67,7 @@ an_status train_write(trainer *t, const char *name, dtype dt, const void *data, 
     const state *s = state_find(t, name);
     if (!s) return unknown(name, d);
     const state *lo = low_half(t, s);
+    if (s->kind == STATE_W) rounded_stale(t, s->param);
     an_status st = lo ? write_pair(t, s, lo, dt, data, d) : surface_put(t, state_now(t, s), &s->type, dt, data, true, name, d);
     bytes_mark(t);
     return st;
@@ -294,6 +295,7 @@ static an_status load(trainer *t, const safetensors *f, const char *path, train_
         note[i].value = v ? arena_str(mem, v) : NULL;
         if (v && !note[i].value) return diag_nomem(d);
     }
+    rounded_stale(t, -1);
     for (size_t i = 0; i < t->states.n; i++) { /* to the other side first: a failure here leaves the state in use alone */
         const state *s = &t->states.at[i];
         TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, safetensors_find(f, s->name)->data, false, s->name, d));
@@ -340,6 +342,7 @@ an_status train_restore(trainer *t, const void *bytes, size_t n, diag *d)
     for (size_t i = 0; i < t->states.n; i++) want += t->states.at[i].bytes;
     if (n != want) return diag_fail(d, AN_INPUT, NOWHERE, "a snapshot of %zu bytes; this trainer's has %zu", n, want);
     memcpy(&m, bytes, sizeof m);
+    rounded_stale(t, -1);
     for (size_t i = 0; i < t->states.n; i++) {
         const state *s = &t->states.at[i];
         TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, (const char *)bytes + at, false, s->name, d));

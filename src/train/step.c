@@ -53,6 +53,11 @@ static an_status plan_param(trainer *t, const graph *g, int i, diag *d)
     ttype st = { t->state_dt, p->type.sh };
     state s = { .param = i, .type = st };
     p->w_lo = p->acc = -1;
+    if (p->copy.on) {
+        p->copy.stale = true;
+        port_name(g, "c", (size_t)i, p->name, "", p->copy.in);
+        port_name(g, "c", (size_t)i, p->name, "_next", p->copy.out);
+    }
     for (int k = 0; k < MAX_SLOTS; k++) p->slot[k] = p->slot_lo[k] = -1;
     s.name = p->name, s.kind = STATE_W;
     TRY(add_state(t, g, s, &p->w, d));
@@ -166,6 +171,7 @@ an_status step_plan(trainer *t, const graph *g, diag *d)
     }
     TRY(take_params(t, g, d));
     TRY(take_inputs(t, g, d));
+    rounded_plan(t, g);
     for (int i = 0; i < (int)t->params.n; i++) TRY(plan_param(t, g, i, d));
     TRY(plan_counter(t, g, d));
     for (int c = 0; c < CTL_COUNT; c++) {
@@ -184,6 +190,8 @@ typedef struct {
     val *port;  /* per state: its port in the graph, NO_VAL while it has none */
     val *grad;  /* per parameter, in the state's type; NO_VAL for a frozen one */
     val *list;  /* the same without the gaps */
+    val *copy;  /* per parameter: the port of its rounded weight; NO_VAL: there is none, or the program does not read it */
+    val *wide;  /* the same in the weight's type */
     int n_list;
     val counts; /* in place: the step is finite, and so it counts */
     diag *d;
@@ -209,6 +217,38 @@ static void state_becomes(builder *w, int s, val v)
     }
     if (w->counts.i && stays(w->t, &w->t->states.at[s])) v = G(g, SELECT, w->counts, v, state_port(w, s));
     graph_output(g, w->t->states.at[s].out, v);
+}
+
+static void copy_becomes(builder *w, size_t i, val v)
+{
+    graph *g = w->c.g;
+    if (!w->copy[i].i) return;
+    v = GA(g, CAST, VALS(v), AT_S(DTYPE, dtype_name(DT_BF16)));
+    if (w->counts.i) v = G(g, SELECT, w->counts, v, w->copy[i]);
+    graph_output(g, w->t->params.at[i].copy.out, v);
+}
+
+static void take_copies(builder *w)
+{
+    trainer *t = w->t;
+    for (size_t i = 0; i < t->params.n; i++) {
+        const param *p = &t->params.at[i];
+        if (!p->copy.on) continue;
+        w->copy[i] = graph_input(w->c.g, p->copy.in, (ttype){ DT_BF16, p->type.sh });
+        w->wide[i] = GA(w->c.g, CAST, VALS(w->copy[i]), AT_S(DTYPE, dtype_name(t->state_dt)));
+    }
+}
+
+/* Products forward and back were made of the weights; now they read the copies. */
+static an_status read_copies(builder *w)
+{
+    trainer *t = w->t;
+    val *instead = TAKE(&w->c.g->mem, val, w->c.g->values.n + 1);
+    if (!instead) return diag_nomem(w->d);
+    for (size_t i = 0; i < t->params.n; i++)
+        if (w->copy[i].i) instead[w->c.map[t->params.at[i].v.i].i] = w->wide[i];
+    rounded_read(w->c.g, instead);
+    return AN_OK;
 }
 
 /* Inputs and parameters the roots need, then the nodes. */
@@ -295,6 +335,7 @@ static an_status differentiate(builder *w, bool first)
         go.seed = graph_op(g, OP_RESHAPE, &seed, 1, &at, 1);
     }
     TRY(grad_build(g, loss, wrt, n, out, &go, w->d));
+    TRY(read_copies(w));
     if (!first) TRY(warn_of_slices(w, &info));
     n = 0;
     for (size_t i = 0; i < t->params.n; i++) {
@@ -347,6 +388,7 @@ static an_status build_step(builder *w, const graph *g)
 {
     trainer *t = w->t;
     val factor, extent = NO_VAL;
+    take_copies(w);
     TRY(copy_front(w, g, &t->o.loss, 1));
     read_ctl(w);
     TRY(differentiate(w, false));
@@ -359,6 +401,7 @@ static an_status build_step(builder *w, const graph *g)
         for (int k = 0; k < MAX_SLOTS; k++) in.slot[k] = state_port(w, p->slot[k]), in.slot_lo[k] = state_port(w, p->slot_lo[k]);
         optim_update(&w->b, &in, w->grad[i], factor, p->decay, &out);
         state_becomes(w, p->w, out.w);
+        copy_becomes(w, i, out.w);
         state_becomes(w, p->w_lo, out.w_lo);
         for (int k = 0; k < MAX_SLOTS; k++) state_becomes(w, p->slot[k], out.slot[k]), state_becomes(w, p->slot_lo[k], out.slot_lo[k]);
         if (!is_half(t)) continue;
@@ -374,6 +417,7 @@ static an_status build_acc(builder *w, const graph *g)
 {
     trainer *t = w->t;
     val factor;
+    take_copies(w);
     TRY(copy_front(w, g, &t->o.loss, 1));
     read_ctl(w);
     TRY(differentiate(w, true));
@@ -425,7 +469,8 @@ an_status step_build(trainer *t, const graph *g, prog_kind k, diag *d)
     w.port = TAKE(&w.c.g->mem, val, t->states.n);
     w.grad = TAKE(&w.c.g->mem, val, t->params.n);
     w.list = TAKE(&w.c.g->mem, val, t->params.n);
-    an_status st = w.port && w.grad && w.list ? AN_OK : diag_nomem(d);
+    w.copy = TAKE(&w.c.g->mem, val, t->params.n), w.wide = TAKE(&w.c.g->mem, val, t->params.n);
+    an_status st = w.port && w.grad && w.list && w.copy && w.wide ? AN_OK : diag_nomem(d);
     if (!st) st = k == PROG_STEP ? build_step(&w, g) : k == PROG_ACC ? build_acc(&w, g) : build_eval(&w, g);
     if (!st) st = lower(t, w.c.g, &t->prog[k], d);
     copy_end(&w.c);

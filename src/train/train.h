@@ -41,6 +41,12 @@ typedef enum {
     TRAIN_F32,
 } train_state_form;
 
+typedef enum {
+    TRAIN_COPIES_DEFAULT, /* where weights are too many to stay in the caches */
+    TRAIN_COPIES_NEVER,
+    TRAIN_COPIES_ALWAYS,
+} train_copies;
+
 typedef struct {
     const char *name; /* of a graph input */
     bool decay;       /* weight decay applies: matrices, not norms and biases */
@@ -77,6 +83,7 @@ typedef struct {               /* zero means default */
     const val *keep;           /* n_keep values of the graph in the order in which they are made: what lies between them is computed again in the backward
                                   pass instead of being held for it (grad.h). Same bits, less memory, more work */
     size_t n_keep;
+    train_copies copies;       /* where products round weights to bf16: may they read copies that are rounded already? Same bits, two bytes more per weight */
     bool freeze_unreached;     /* a parameter that does not reach the loss is a warning and stays as it is, not an error */
     int level;                 /* of the passes: 0 default (all), -1 legalisation only */
     void (*warn)(void *user, const char *line); /* may be NULL */

@@ -3,7 +3,7 @@
  *   copy.c     the user's graph again, with parameters as state          optim.c    updates as graph nodes, and the host's share of them
  *   step.c     which states and numbers there are; the three programs    resident.c surfaces, requests, one dispatch per minibatch
  *   scale.c    loss scale, what counts as overflow                       state.c    reading, writing, saving, restoring
- *   schedule.c learning rates */
+ *   schedule.c learning rates                                          rounded.c  weights in bf16 for products that round them */
 #ifndef TRAIN_TRAIN_INT_H
 #define TRAIN_TRAIN_INT_H
 
@@ -49,6 +49,11 @@ typedef struct {
     ttype type;            /* as the user declared it */
     int64_t n;             /* numbers */
     int w, w_lo, slot[MAX_SLOTS], slot_lo[MAX_SLOTS], acc; /* states; -1: none */
+    struct {
+        bool on, stale;    /* stale: the host wrote the weight */
+        char in[PORT_NAME], out[PORT_NAME];
+        dev_surface *s;
+    } copy;                /* the weight in bf16 (rounded.c) */
 } param;
 
 typedef struct {
@@ -206,6 +211,12 @@ dev_surface *train_surface(trainer *t, dev_side side, const char *name); /* what
 dev_surface *state_now(const trainer *t, const state *s);
 void bytes_mark(trainer *t); /* what was moved until here belongs to no minibatch */
 unsigned char *stage_room(trainer *t, size_t bytes); /* NULL: no memory */
+
+/* ---- rounded.c ---- */
+void rounded_plan(trainer *t, const graph *g);            /* which parameters have a copy; g: the user's */
+void rounded_read(graph *g, const val *instead);          /* per value, NO_VAL: itself: what products of the graph read for it */
+void rounded_stale(trainer *t, int param);                /* its weight was written by the host; -1: all were */
+an_status rounded_refresh(trainer *t, diag *d) MUST_CHECK; /* those that are stale, from their weights */
 
 /* ---- state.c ---- */
 const state *state_find(const trainer *t, const char *name);
