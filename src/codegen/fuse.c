@@ -5,7 +5,8 @@
  * activation) rounds there and nowhere else, so a device that rounds each pass gets it at every level.
  * fuse_chains is speed: scalar functions that feed each other become one chain. On a device that rounds each step the steps
  * keep their types, so not a byte changes; on the plain processor floats stay wide inside a chain and it rides behind the
- * product that feeds it; there chains over the same elements that stand together become one with several results. */
+ * product that feeds it; there chains over the same elements that stand together become one with several results, and a product
+ * sums the squares of its result in passing. */
 #include "codegen/codegen_int.h"
 
 void cg_count_uses(cg *c)
@@ -527,6 +528,25 @@ static void merge_results(cg *c)
         }
 }
 
+/* ---- a product and its norm ---- */
+
+/* The sum of all squares of a product is taken as the product is made: later it would have to come back from memory for that alone. */
+static void merge_squares(cg *c)
+{
+    int *by = find_makers(c);
+    for (size_t i = 0; i < c->ins.n && by; i++) {
+        ins *r = &c->ins.at[i];
+        if (r->op != IN_REDUCE || r->i.at[r->i.n - 1] != RED_SUM_SQUARE) continue;
+        int x = cg_root(c, r->opnd[0]), y = cg_root(c, r->y[0]);
+        ins *m = by[x] < 0 ? NULL : &c->ins.at[by[x]];
+        if (!m || m->op != IN_MATMUL || m->dead || by[y] != (int)i || cg_elems(cg_sh(c, r->y[0])) != 1) continue;
+        bool whole = cg_elems(cg_sh(c, r->opnd[0])) == cg_elems(cg_sh(c, m->y[0])) && !c->t.at[r->opnd[0]].at && !c->t.at[m->y[0]].at;
+        if (!whole || c->t.at[m->y[0]].dt != DT_F32 || c->t.at[r->opnd[0]].dt != DT_F32 || c->t.at[r->y[0]].dt != DT_F32) continue;
+        m->op = IN_MATMUL_SQUARES, m->y[m->n_y++] = r->y[0];
+        r->dead = true;
+    }
+}
+
 void fuse_chains(cg *c)
 {
     if (c->err.st || !c->o.level) return;
@@ -536,5 +556,7 @@ void fuse_chains(cg *c)
     merge_epilogues(c);
     cg_drop_dead(c);
     merge_results(c);
+    cg_drop_dead(c);
+    merge_squares(c);
     cg_drop_dead(c);
 }

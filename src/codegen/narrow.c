@@ -6,9 +6,10 @@
  * A product by a constant is left alone: it may be computed in ways that do not round (exec_mac_turn.c, exec_mac_vec.c). */
 #include "codegen/codegen_int.h"
 
-static bool is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL; }
+static bool is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL || op == IN_MATMUL_SQUARES; }
 
-/* Does n write a result by way of a store that rounds to any float type? Sums over several queries of a key are not finished at once. */
+/* Does n write a result by way of a store that rounds to any float type? Sums over several queries of a key are not finished at once,
+ * and squares are summed of what was stored. */
 static bool rounds_result(const cg *c, const ins *n)
 {
     const bool back = n->op == IN_ATTEND_BACK;
@@ -16,7 +17,7 @@ static bool rounds_result(const cg *c, const ins *n)
         const shape *p = cg_sh(c, back ? n->opnd[0] : n->y[1]);
         return !n->i.at[0] || p->d[1] == p->d[2];
     }
-    return n->op == IN_EW || n->op == IN_EWS || is_product(n->op);
+    return n->op == IN_EW || n->op == IN_EWS || (is_product(n->op) && n->op != IN_MATMUL_SQUARES);
 }
 
 /* Does n do nothing with operand k but multiply it as bf16? Weights of attention count: what they are multiplied by on the way back is

@@ -8,7 +8,7 @@
 
 enum { LARGE = 1 << 16 /* elements: below, all of it is in a cache anyway */ };
 
-static bool is_product(const ins *n) { return n->op == IN_CONV || n->op == IN_CONV_T || n->op == IN_MATMUL; }
+static bool is_product(const ins *n) { return n->op == IN_CONV || n->op == IN_CONV_T || n->op == IN_MATMUL || n->op == IN_MATMUL_SQUARES; }
 
 /* Products side by side that have an operand in common pack it once. */
 static bool go_together(const cg *c, const ins *a, const ins *b)

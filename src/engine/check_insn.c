@@ -227,6 +227,15 @@ static an_status check_matmul(const ck *c)
     return check_epilogue(c, y);
 }
 
+static an_status check_matmul_squares(const ck *c)
+{
+    const etensor *y = tensor(c, "y"), *s = tensor(c, "squares");
+    NEED(y->dt == DT_F32 && s->dt == DT_F32, "y and squares are %s and %s, wanted fp32", dtype_name(y->dt), dtype_name(s->dt));
+    NEED(et_elems(s) == 1, "squares has %" PRId64 " elements, wanted one", et_elems(s));
+    NEED(!share_memory(y, s), "y and squares share memory");
+    return check_matmul(c);
+}
+
 static an_status check_einsum(const ck *c)
 {
     static const char *const tensors[] = { "y", "x", "z" }, *const labels[] = { "labels_y", "labels_x", "labels_z" };

@@ -10,7 +10,7 @@
 
 #include "engine/exec_mac_int.h"
 
-enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64, PASSING_K = 512, PASSING_RUNS_K = 2048, ALONE = 500000 /* multiply-adds */ };
+enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64, PASSING_K = 512, PASSING_RUNS_K = 2048, ALONE = 500000 /* multiply-adds */, SQUARES_RUN = 1 << 14 };
 
 /* ---- operands ---- */
 
@@ -198,6 +198,9 @@ static bool mul3(int64_t a, int64_t b, int64_t c, size_t *out)
     return true;
 }
 
+/* Runs of y whose squares are summed together where tiles of it are never in hand. */
+static int64_t square_runs(const image *im, const mac *m) { return (et_elems(&im->p->tensors.at[m->y]) + SQUARES_RUN - 1) / SQUARES_RUN; }
+
 /* Sizes of everything, and how columns are cut. false: too large. */
 static bool lay_out(image *im, mac *m)
 {
@@ -243,9 +246,12 @@ static bool lay_out(image *im, mac *m)
     if (!add_size(&slot, m->chain_bytes * (size_t)inner, &m->at_chain)) return false;
     if (!add_size(&slot, m->straight ? (size_t)m->m * 2 * sizeof(float) : 0, &m->at_rows)) return false;
     m->slot_bytes = slot;
-    size_t all;
+    size_t all, sums = 0;
     if (!mul_size(slot, m->parallel ? (size_t)threads : 1, &all) || all > SIZE_MAX / 4) return false;
-    exec_need_work(im, m->extent = shared + all);
+    m->at_squares = shared + all;
+    m->tiles = m->straight ? gemm_tiles(m->g, m->m, m->n) : 0;
+    if (m->squares >= 0 && !mul3(m->straight ? m->batches : 1, m->straight ? m->tiles : square_runs(im, m), sizeof(float), &sums)) return false;
+    exec_need_work(im, m->extent = m->at_squares + ROUND_UP(sums, (size_t)64));
     return true;
 }
 
@@ -284,7 +290,7 @@ static mac *same_before(const image *im, const insn *in, const mac *m)
     const program *p = im->p;
     size_t i = (size_t)(in - p->insns.at);
     insn_id op = i ? p->insns.at[i - 1].op : IN_COUNT;
-    mac *q = op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL ? im->state[i - 1] : NULL;
+    mac *q = op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL || op == IN_MATMUL_SQUARES ? im->state[i - 1] : NULL;
     if (!q || m->window || m->columns || q->columns || m->batches != 1 || q->batches != 1) return NULL;
     const etensor *b = &p->tensors.at[m->b_tensor], *was = &p->tensors.at[q->b_tensor];
     bool same = b->where == was->where && b->slot == was->slot && b->offset == was->offset && m->b_type == q->b_type && m->b_off[0] == q->b_off[0] && m->b_row == q->b_row && m->b_col == q->b_col;
@@ -352,7 +358,8 @@ static an_status open(image *im, const insn *in, mac **out, diag *d)
     if (!e->fast) return AN_OK;
     mac *m = TAKE(&im->prepared, mac, 1);
     if (!m) return diag_nomem(d);
-    *m = (mac){ .env = e, .num = &im->p->num, .y = insn_t(in, "y"), .residual = -1, .gate = -1 };
+    *m = (mac){ .env = e, .num = &im->p->num, .y = insn_t(in, "y"), .residual = -1, .gate = -1, .squares = in->op == IN_MATMUL_SQUARES ? insn_t(in, "squares") : -1 };
+    if (m->squares >= 0 && e->chip) return AN_OK; /* no chip has it */
     m->y_type = im->p->tensors.at[m->y].dt;
     *out = m;
     return AN_OK;
@@ -554,6 +561,33 @@ static const float *row_values(const product *p, const row_value *r, float *to)
     return to;
 }
 
+static float *squares_of(const run_ctx *c, const mac *m) { return (float *)(void *)((unsigned char *)c->work + m->at_squares); }
+
+typedef struct {
+    const run_ctx *c;
+    const mac *m;
+    int64_t n;
+} squares_job;
+
+static void squares_task(void *ctx, int64_t task, int thread)
+{
+    const squares_job *j = ctx;
+    const int64_t from = task * SQUARES_RUN;
+    (void)thread;
+    squares_of(j->c, j->m)[task] = j->m->env->v->along(DT_F32, (const float *)ctx_mem(j->c, j->m->y) + from, STAT_SQUARES, 0, 0, MIN(SQUARES_RUN, j->n - from));
+}
+
+/* Sums of tiles, or of runs of y, in order: whoever took them, it is the same sum. */
+static void add_squares(const run_ctx *c, const mac *m)
+{
+    squares_job j = { .c = c, .m = m, .n = et_elems(ctx_tensor(c, m->y)) };
+    const int64_t parts = m->straight ? m->batches * m->tiles : (j.n + SQUARES_RUN - 1) / SQUARES_RUN;
+    double sum = 0;
+    if (!m->straight) pool_run(m->alone ? NULL : c->pool, squares_task, &j, parts);
+    for (int64_t i = 0; i < parts; i++) sum += (double)squares_of(c, m)[i];
+    *(float *)ctx_mem(c, m->squares) = (float)sum;
+}
+
 static an_status multiply(product *p, diag *d)
 {
     const mac *m = p->m;
@@ -590,6 +624,7 @@ static an_status multiply(product *p, diag *d)
         float *rows = (float *)(void *)(p->slot + m->at_rows);
         int64_t at = (m->y_off[p->batch] + p->n0) * exec_size(m->y_type);
         call.c = (unsigned char *)ctx_mem(p->c, m->y) + at, call.c_type = m->y_type, call.ldc = m->n;
+        if (m->squares >= 0) call.squares = squares_of(p->c, m) + p->batch * m->tiles;
         if (m->scale.kind != ROW_NONE) call.epi.scale = row_values(p, &m->scale, rows);
         for (int64_t i = 0; m->i8 && m->scale.kind != ROW_NONE && i < m->m; i++) rows[i] *= m->i8_scale[i];
         call.epi.bias = row_values(p, &m->bias, rows + m->m), call.epi.act = m->act;
@@ -644,10 +679,8 @@ static void batch_task(void *ctx, int64_t batch, int thread)
     if (run_batch(&p, j->a, j->b, &d)) atomic_store(&j->failed, 1);
 }
 
-static an_status run_mac(const run_ctx *c, const insn *in, diag *d)
+static an_status run_batches(const run_ctx *c, const insn *in, const mac *m, diag *d)
 {
-    const mac *m = c->state;
-    if (!m) return ref_entry_of(in->op)(c, in, d);
     unsigned char *work = c->work;
     batch_job j = { .c = c, .m = m, .slots = work + m->at_slots };
     j.b = operand(m, c->pool, m->b_type, ctx_mem(c, m->b_tensor), m->b_elems, work + m->at_clean_b);
@@ -663,6 +696,16 @@ static an_status run_mac(const run_ctx *c, const insn *in, diag *d)
     return AN_OK;
 }
 
+static an_status run_mac(const run_ctx *c, const insn *in, diag *d)
+{
+    const mac *m = c->state;
+    if (!m) return ref_entry_of(in->op)(c, in, d);
+    TRY(run_batches(c, in, m, d));
+    if (m->squares >= 0) add_squares(c, m);
+    return AN_OK;
+}
+
 const exec_entry exec_conv = { .run = run_mac, .prepare = prepare_conv, .repack = repack };
 const exec_entry exec_conv_t = { .run = run_mac, .prepare = prepare_conv_t, .repack = repack };
 const exec_entry exec_matmul = { .run = run_mac, .prepare = prepare_matmul, .repack = repack };
+const exec_entry exec_matmul_squares = { .run = run_mac, .prepare = prepare_matmul, .repack = repack };

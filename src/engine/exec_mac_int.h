@@ -66,6 +66,9 @@ typedef struct mac {
     int64_t a_panels;
     exec_chain *chain;
     size_t chain_bytes;
+    int64_t squares;           /* the tensor of the sum of y's squares, or -1 */
+    int64_t tiles;             /* sums of squares of a batch, if straight: a tile's each */
+    size_t at_squares;         /* behind the slots */
     row_value scale, bias;     /* straight */
     gemm_act act;
     int64_t residual, gate;    /* tensors, or -1 */

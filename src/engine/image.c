@@ -124,7 +124,7 @@ static an_status prepare(image *im, size_t i, diag *d)
     return e && e->prepare ? e->prepare(im, &im->p->insns.at[i], &im->state[i], d) : AN_OK;
 }
 
-static bool is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL; }
+static bool is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL || op == IN_MATMUL_SQUARES; }
 
 /* Constants one instruction at a time; products ask for theirs themselves. */
 static an_status prepare_lazily(image *im, diag *d)

@@ -165,6 +165,19 @@ an_status ref_matmul(const run_ctx *c, const insn *in, diag *d)
     return AN_OK;
 }
 
+/* The sum is a reduction's: fp32, ascending, of what was stored. */
+an_status ref_matmul_squares(const run_ctx *c, const insn *in, diag *d)
+{
+    TRY(ref_matmul(c, in, d));
+    double *y = ref_load(c, insn_t(in, "y"), d);
+    float sum = 0;
+    if (!y) return d->st;
+    for (int64_t i = 0, n = et_elems(ctx_tensor(c, insn_t(in, "y"))); i < n; i++)
+        sum = num_wide_add(c->num, sum, (float)num_fn(c->num, FN_SQUARE, &y[i], NULL, DT_F32));
+    ref_store(c, insn_t(in, "squares"), 0, (double)sum);
+    return AN_OK;
+}
+
 /* Labels of the result run outside; those it lacks are the lanes, in the order x and then z name them. */
 an_status ref_einsum(const run_ctx *c, const insn *in, diag *d)
 {

@@ -288,6 +288,29 @@ void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, cons
     g->vec->epilogue(&job);
 }
 
+int64_t gemm_tiles(const gemm_kernel *g, int64_t m, int64_t n) { return ceil_div(m, g->mr) * ceil_div(n, g->nr); }
+
+static void tile_squares(const gemm_call *c, int64_t i, int64_t j)
+{
+    const gemm_kernel *g = c->kernel;
+    const int64_t r0 = i * g->mr, c0 = j * g->nr;
+    c->squares[i * ceil_div(c->n, g->nr) + j] = g->vec->squares((const float *)c->c + r0 * c->ldc + c0, c->ldc, MIN(c->m - r0, g->mr), MIN(c->n - c0, g->nr));
+}
+
+static void squares_task(void *ctx, int64_t task, int thread)
+{
+    const gemm_call *c = ctx;
+    (void)thread;
+    for (int64_t j = 0; j < ceil_div(c->n, c->kernel->nr); j++) tile_squares(c, task, j);
+}
+
+/* Ways that have no tiles of C in hand. */
+static an_status squares_after(const gemm_call *c, an_status st)
+{
+    if (!st && c->squares) pool_run(c->pool, squares_task, (void *)(uintptr_t)c, ceil_div(c->m, c->kernel->mr));
+    return st;
+}
+
 /* Panels i0..i1 of A by j0..j1 of B. */
 typedef struct {
     int64_t i0, i1, j0, j1;
@@ -452,6 +475,7 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
         }
         g->tile(&t);
         if (last && !straight) finish_tile(c, i, x->j_first + j, acc, fix, g->math == GEMM_I8 ? col_scale(x, j) : NULL);
+        if (last && c->squares) tile_squares(c, i, x->j_first + j); /* it is in the first cache now */
         t.ahead[0].at += t.ahead[0].step * (kn / g->b_kr);
     }
 }
@@ -522,6 +546,7 @@ static an_status refuse(const gemm_call *c, diag *d)
     if (!c->b_packed && !is_one_of(c->b.type, false)) return refuse_b(c->kernel, c->b.type, d);
     if (!is_one_of(c->c_type, false))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the result cannot be %s; fp32, fp16 or bf16", name, dtype_name(c->c_type));
+    if (c->squares && c->c_type != DT_F32) return diag_fail(d, AN_BUG, NOWHERE, "%s: squares are summed of fp32, not of %s", name, dtype_name(c->c_type));
     if ((unsigned)c->epi.act >= ACT_COUNT) return diag_fail(d, AN_BUG, NOWHERE, "%s: activation %d", name, (int)c->epi.act);
     if (c->ldc < c->n || (c->epi.residual && c->epi.ld_residual < c->n) || (c->epi.gate && c->epi.ld_gate < c->n))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: rows of %lld elements cannot hold %lld columns", name,
@@ -544,8 +569,8 @@ an_status gemm_run(const gemm_call *c, diag *d)
     const gemm_kernel *g = c->kernel;
     plan p;
     TRY(refuse(c, d));
-    if (c->b_packed) return run_near(c, d);
-    if (c->a && gemm_few(g, c->n)) return run_few(c, d);
+    if (c->b_packed) return squares_after(c, run_near(c, d));
+    if (c->a && gemm_few(g, c->n)) return squares_after(c, run_few(c, d));
     if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), c->a ? A_PACKED : c->a_view.row == 1 && c->a_view.col != 1 ? A_LANES : A_RUNS, &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,
                          (long long)c->k, (long long)c->k, (long long)c->n);
@@ -559,8 +584,8 @@ an_status gemm_run(const gemm_call *c, diag *d)
     x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes;
     x.plain = is_plain(c);
     x.as_is = b_as_is(c);
-    if (!c->a && c->b.col == 1 && gemm_by_parts(g, c->m, c->k)) return run_parts(c, x.as_is, d);
-    if (thin_fits(c)) return run_thin(c), AN_OK;
+    if (!c->a && c->b.col == 1 && gemm_by_parts(g, c->m, c->k)) return squares_after(c, run_parts(c, x.as_is, d));
+    if (thin_fits(c)) return run_thin(c), squares_after(c, AN_OK);
     const bool there = c->same_b && p.stripes == 1 && !gemm_thin(g, c->n); /* the call before may have packed nothing; of several stripes only the last would still be there */
     an_status st = there ? stripe_begin(c, &p, 0, b, &x.pack, d) : AN_OK;
     pool_enter(c->pool);

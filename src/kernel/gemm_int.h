@@ -100,6 +100,7 @@ typedef struct {
     void (*few)(const few_job *j);
     void (*thin)(const thin_job *j);
     void (*sum)(float *to, const float *from, int64_t step, int64_t parts, int64_t n); /* runs of n, `step` apart, added in order */
+    float (*squares)(const float *c, int64_t ld, int64_t rows, int64_t cols);          /* the sum of them all */
     int lanes;
     double (*read)(const void *p, size_t bytes); /* touches every byte at full speed; the sum keeps it honest */
 } gemm_vec;

@@ -111,6 +111,8 @@ typedef struct {
     /* A product by parts of k (gemm_by_parts) hands on rows of C that are finished, while they are near; others do not. NULL: nobody waits. */
     void (*rows_done)(void *user, int64_t row, int64_t rows, int thread);
     void *user;
+    float *squares; /* of each tile of C, row of tiles after row: the sum of the squares of its elements as they were stored; gemm_tiles of them.
+                     * They depend on the kernel and the sizes alone. Only for a C of fp32; NULL: not wanted */
     void *scratch;
     size_t scratch_bytes;
 } gemm_call;
@@ -121,6 +123,7 @@ bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, 
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
 /* The same, written past the caches: one of so many weights that none of them is still there when it is used. */
 an_status gemm_pack_a_past(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
+int64_t gemm_tiles(const gemm_kernel *g, int64_t m, int64_t n); /* of a C of so many rows and columns */
 bool gemm_few(const gemm_kernel *g, int64_t n); /* are n columns few: a packed A passes by once, its rows are the lanes */
 bool gemm_thin(const gemm_kernel *g, int64_t n); /* are n columns a vector or less, so that fp32 operands are multiplied as they lie? */
 /* The right operand ahead, for many small products by the same one: attention's keys and values. Their scratch is smaller. */

@@ -303,6 +303,40 @@ static void test_matmul(void **state)
     }
 }
 
+/* A sum of squares is as far off as its terms, 2 y times their error each; where y is small beside its operands, that counts by the number
+ * of terms. The same bits for one and two threads. */
+static void test_squares(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        int64_t m = upto(1, chance(50) ? 90 : 20), n = upto(1, chance(50) ? 150 : 20), k = upto(1, chance(10) ? 500 : 40), tx = chance(50), tz = chance(50), stack = chance(70) ? 1 : upto(2, 4);
+        setting s = random_setting(k);
+        prog g;
+        links l;
+        prog_open(&g, s.num);
+        int64_t y[3] = { stack, m, n }, x[3] = { stack, tx ? k : m, tx ? m : k }, z[3] = { chance(50) ? stack : 1, tz ? n : k, tz ? k : n }, t[10], fields[80] = { tx, tz };
+        t[2] = either(&g, chance(20), s.t, x, 3, s.m, s.scale), t[3] = either(&g, chance(20), s.t, z, 3, s.m, s.scale);
+        t[4] = chance(50) ? 0 : random_epilogue(&g, &s, &l, t + 5, y, 3, chance(50) ? 2 : 1);
+        if (!t[4]) l.steps[0] = 0, l.params[0] = 0;
+        t[0] = prog_out(&g, DT_F32, y, 3), t[1] = prog_out(&g, DT_F32, DIMS(1));
+        memcpy(fields + 2, l.steps, n_of(&l) * sizeof *fields);
+        prog_insn(&g, IN_MATMUL_SQUARES, t, 5 + (uint32_t)t[4], fields, 2 + n_of(&l), l.params, m_of(&l));
+        const double count = (double)(stack * m * n);
+        compare(&g, s.name, s.tol == 0 ? 0 : 8 * s.tol + count * 1.2e-7, count * s.least * s.least);
+        image *im = NULL;
+        diag d = { 0 };
+        float sum[2];
+        for (int p = 0; p < 2; p++) {
+            assert_ok(image_load(&im, g.p, NULL, &(image_options){ .pool = pools[p] }, &d), d);
+            assert_ok(image_run(im, (const void *const *)g.in, (void *const *)g.out_bytes, &d), d);
+            memcpy(&sum[p], g.out_bytes[1], sizeof *sum);
+            image_free(im);
+        }
+        assert_memory_equal(&sum[0], &sum[1], sizeof *sum);
+        prog_close(&g);
+    }
+}
+
 static void test_conv(void **state)
 {
     (void)state;
@@ -803,6 +837,7 @@ int main(void)
         cmocka_unit_test(test_ew), cmocka_unit_test(test_tile_rows), cmocka_unit_test(test_ews), cmocka_unit_test(test_choice), cmocka_unit_test(test_index),
         cmocka_unit_test(test_cast_fill),
         cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_squares),
         cmocka_unit_test(test_siblings),
         cmocka_unit_test(test_conv),
         cmocka_unit_test(test_lines), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines),

@@ -186,11 +186,11 @@ static void reductions_stand_close(void **state)
         int at;
     } rows[] = {
         { "graph \"p\"\nx = input fp32[300, 300]\nz = input fp32[300, 300]\na = matmul(x, z)\nb = matmul(a, x)\nc = softmax(b)\n"
-          "s = reduce_sum_square(a) {axes=[0, 1]}\nreturn a, c, s\n", 1 },
+          "s = reduce_sum(a) {axes=[0, 1]}\nreturn a, c, s\n", 1 },
         { "graph \"p\"\nx = input fp32[300, 300]\nz = input fp32[300, 300]\nw = input fp32[300, 300]\na = matmul(x, z)\nb = matmul(x, w)\nc = softmax(b)\n"
-          "s = reduce_sum_square(a) {axes=[0, 1]}\nreturn a, c, s\n", 2 },
+          "s = reduce_sum(a) {axes=[0, 1]}\nreturn a, c, s\n", 2 },
         { "graph \"p\"\nx = input fp32[30, 30]\nz = input fp32[30, 30]\na = matmul(x, z)\nb = matmul(a, x)\nc = softmax(b)\n"
-          "s = reduce_sum_square(a) {axes=[0, 1]}\nreturn a, c, s\n", 3 },
+          "s = reduce_sum(a) {axes=[0, 1]}\nreturn a, c, s\n", 3 },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         program *p = compiled(rows[i].text, &(codegen_options){ .level = 1 });
@@ -199,6 +199,45 @@ static void reductions_stand_close(void **state)
             if (p->insns.at[k].op == IN_REDUCE) at = (int)k;
         assert_int_equal(at, rows[i].at);
         program_free(p);
+    }
+}
+
+/* The sum of squares of a whole product is the product's second result on the plain processor, whatever lies between them is a view; a
+ * part of it, another value and devices that round each pass keep the reduction. */
+static void squares_in_passing(void **state)
+{
+    (void)state;
+    enum { N = 70 };
+    static const struct {
+        const char *rest;
+        bool fused;
+    } rows[] = {
+        { "s = reduce_sum_square(a) {axes=[0, 1]}\nreturn a, s\n", true },
+        { "v = reshape(a) {shape=[1, 4900]}\ns = reduce_sum_square(v) {axes=[1], keep_dims=true}\nt = sqrt(s)\nreturn a, t\n", true },
+        { "b = add(a, x)\ns = reduce_sum_square(b) {axes=[0, 1]}\nreturn b, s\n", true },
+        { "s = reduce_sum_square(a) {axes=[1]}\nreturn a, s\n", false },
+        { "s = reduce_sum(a) {axes=[0, 1]}\nreturn a, s\n", false },
+        { "b = tanh(x)\ns = reduce_sum_square(b) {axes=[0, 1]}\nreturn a, s\n", false },
+    };
+    rng r = { test_seed("squares in passing") };
+    static float x[N * N], z[N * N], got[2][N * N], want[2][N * N];
+    for (int k = 0; k < N * N; k++) x[k] = (float)rng_normal(&r), z[k] = (float)rng_normal(&r);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[512];
+        snprintf(text, sizeof text, "graph \"p\"\nx = input fp32[70, 70]\nz = input fp32[70, 70]\na = matmul(x, z)\n%s", rows[i].rest);
+        program *p = compiled(text, &(codegen_options){ .level = 1 }), *plain = compiled(text, &(codegen_options){ .level = 0 });
+        assert_int_equal(cgt_count(plain, IN_MATMUL_SQUARES), 0);
+        assert_int_equal(cgt_count(p, IN_MATMUL_SQUARES), rows[i].fused);
+        assert_int_equal(cgt_count(p, IN_REDUCE), !rows[i].fused);
+        cgt_run(p, (const void *const[]){ x, z }, (void *const[]){ got[0], got[1] }, false);
+        cgt_run(plain, (const void *const[]){ x, z }, (void *const[]){ want[0], want[1] }, true);
+        for (int k = 0; k < (i == 3 ? N : 1); k++) assert_true(fabsf(got[1][k] - want[1][k]) <= 1e-4f * (1 + fabsf(want[1][k])));
+        program_free(p);
+        program_free(plain);
+        numerics num = rules_of("m4");
+        program *rounded = compiled(text, &(codegen_options){ .level = 1, .num = &num });
+        assert_int_equal(cgt_count(rounded, IN_MATMUL_SQUARES), 0);
+        program_free(rounded);
     }
 }
 
@@ -740,7 +779,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_passes), cmocka_unit_test(one_rounding),     cmocka_unit_test(dot_is_product), cmocka_unit_test(narrow_inside),
-        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(narrow_operands), cmocka_unit_test(narrow_reads), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
+        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(squares_in_passing), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(narrow_operands), cmocka_unit_test(narrow_reads), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal),         cmocka_unit_test(compile_time),
         cmocka_unit_test(long_chain),    cmocka_unit_test(resident_binding), cmocka_unit_test(port_order),     cmocka_unit_test(weights_outside),
         cmocka_unit_test(compressed),    cmocka_unit_test(state_ports),      cmocka_unit_test(refused),        cmocka_unit_test(dead_is_free),
         cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),

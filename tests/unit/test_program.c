@@ -291,6 +291,27 @@ static void moves_stay_inside(void **s)
     }
 }
 
+/* A product's second result: one fp32 number beside y, which is fp32 too. */
+static void squares_stand_apart(void **s)
+{
+    (void)s;
+    static const struct {
+        dtype y, sum;
+        int64_t n;
+        bool inside, fine;
+    } rows[] = { { DT_F32, DT_F32, 1, false, true }, { DT_F16, DT_F32, 1, false, false }, { DT_F32, DT_F16, 1, false, false }, { DT_F32, DT_F32, 2, false, false }, { DT_F32, DT_F32, 1, true, false } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        prog g;
+        diag d = { 0 };
+        prog_open(&g, &numerics_cpu);
+        int64_t x = prog_in(&g, DT_F32, DIMS(3, 4), NULL), z = prog_in(&g, DT_F32, DIMS(4, 5), NULL), y = prog_out(&g, rows[i].y, DIMS(3, 5));
+        int64_t sum = rows[i].inside ? prog_tensor(&g, DT_F32, SPACE_OUTPUT, 0, DIMS(1)) : prog_out(&g, rows[i].sum, DIMS(rows[i].n));
+        prog_insn(&g, IN_MATMUL_SQUARES, INTS(y, sum, x, z, 0), INTS(0, 0, 0), REALS(0));
+        assert_int_equal(program_check(g.p, &d), rows[i].fine ? AN_OK : AN_INPUT);
+        prog_close(&g);
+    }
+}
+
 static void not_a_program(void **s)
 {
     (void)s;
@@ -329,7 +350,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),        cmocka_unit_test(damage_is_seen), cmocka_unit_test(malice_is_harmless), cmocka_unit_test(each_wrong_thing),
-        cmocka_unit_test(moves_stay_inside), cmocka_unit_test(not_a_program),  cmocka_unit_test(table_prints),
+        cmocka_unit_test(moves_stay_inside), cmocka_unit_test(squares_stand_apart), cmocka_unit_test(not_a_program),  cmocka_unit_test(table_prints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
