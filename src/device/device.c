@@ -217,6 +217,7 @@ void device_close(device *dev)
 
 const char *device_name(const device *dev) { return dev->name; }
 const device_limits *device_get_limits(const device *dev) { return &dev->lim; }
+pool *device_pool(const device *dev) { return dev->pool; }
 bool device_computes(const device *dev) { return dev->cls->computes; }
 bool device_is_plain(const device *dev) { return dev->cls->plain; }
 bool device_rounds_products(const device *dev) { return dev->cls->plain && !dev->opt.reference && dev->opt.fast_math == FAST_BF16; }

@@ -71,6 +71,7 @@ an_status device_open(device **out, const char *name, const device_options *o, d
 void device_close(device *dev); /* NULL is fine. Frees what is left of programs and surfaces: their handles are dead */
 const char *device_name(const device *dev); /* "soft:m1" */
 const device_limits *device_get_limits(const device *dev);
+pool *device_pool(const device *dev);       /* the threads it works with; NULL: the caller's alone */
 bool device_computes(const device *dev);    /* false: outputs are never written */
 bool device_is_plain(const device *dev);    /* no chip's rules */
 bool device_rounds_products(const device *dev); /* operands to bf16, but for the shortest: one that is rounded already gives the same bits */

@@ -141,12 +141,31 @@ static void load(const exec_env *e, dtype t, const void *x, float *to, int64_t n
     if (e->chip && dtype_is_float(t)) e->v->clean(to, INFINITY, n);
 }
 
+/* Rows that repeat an element or are repeated, shorter than a call of a kernel is worth. */
+static void read_short_rows(const exec_walk *w, const float *x, int64_t at, float *to, int64_t n)
+{
+    const int64_t wide = w->dim[1];
+    for (int64_t row = at / wide, col = at % wide, i = 0; i < n; row++, col = 0) {
+        const float *from = x + row * w->stride[0];
+        const int64_t end = i + MIN(wide - col, n - i);
+        if (!w->stride[1])
+            while (i < end) to[i++] = *from;
+        else
+            for (from += col; i < end; from++) to[i++] = *from;
+    }
+}
+
 void exec_read(const exec_env *e, const exec_walk *w, const void *mem, int64_t at, float *to, int64_t n)
 {
+    enum { SHORT = 32 };
     const char *x = mem;
     int64_t size = exec_size(w->t);
     if (w->same && w->rank) {
         load(e, w->t, x + at * size, to, n);
+        return;
+    }
+    if (w->rank == 2 && w->dim[1] < SHORT && w->t == DT_F32 && !e->chip) {
+        read_short_rows(w, mem, at, to, n);
         return;
     }
     float one;

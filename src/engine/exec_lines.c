@@ -11,7 +11,7 @@
 
 #include "engine/exec_columns.h"
 
-enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = COLUMNS_PARAMS, CHUNK = 1 << 14, MOST_BESIDE = 4, LONG_LINE = 256, LONGEST_LINE = 4096 };
+enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = COLUMNS_PARAMS, CHUNK = 1 << 14, MOST_BESIDE = 4, SHORT_LINE = 32, LONG_LINE = 256, LONGEST_LINE = 4096 };
 
 typedef struct {
     const exec_env *env;
@@ -25,7 +25,7 @@ typedef struct {
     bool writes;         /* y has x's shape */
     bool stream;         /* plain: y is so large that it is written past the caches */
     bool plain;          /* no rules, and types the kernels read and write in place */
-    bool look;           /* columns of log_sum_exp on the plain processor: in one look */
+    bool look;           /* columns, or short rows, of log_sum_exp on the plain processor: in one look */
     bool split;          /* plain reductions: few lines, parts of them shared out */
     int64_t groups;      /* rows: of lines, in one task */
     int64_t beside;      /* plain rows: lines that take each step together, so that none waits for the end of another's sum */
@@ -425,29 +425,36 @@ static void reduce_in_steps(task *t)
     }
 }
 
-/* log(sum(exp(x))) of columns on the plain processor in one look at them. Lines without a value are left to the steps, each alone: its
- * neighbours are not the same ones on every number of threads. */
+/* log(sum(exp(x))) of columns on the plain processor in one look at them; short rows are turned first. Lines without a value are left to the steps, each
+ * alone: its neighbours are not the same ones on every number of threads. */
 static void log_sum_exp_columns(task *t)
 {
     const state *s = t->s;
     const vec_kernels *v = s->env->v;
     const float none = 0;
+    const char *x = (const char *)ctx_mem(t->c, s->x) + t->base * exec_size(s->tx);
+    int64_t ld = s->inner * exec_size(s->tx);
+    if (!s->columns) {
+        ld = t->lines * exec_size(s->tx);
+        v->transpose(t->buf, t->lines, x, s->n, s->n, t->lines, (int)exec_size(s->tx));
+        x = (const char *)t->buf;
+    }
     v->fill(t->acc, -INFINITY, t->lines), v->fill(t->mean, 0, t->lines);
-    v->soft_look(t->acc, t->mean, s->tx, (const char *)ctx_mem(t->c, s->x) + t->base * exec_size(s->tx), s->n, s->inner * exec_size(s->tx), t->lines, false);
+    v->soft_look(t->acc, t->mean, s->tx, x, s->n, ld, t->lines, false);
     v->soft_settle(t->acc, t->mean, t->lines, false);
     v->fn[VF_LOG](t->mean, t->mean, NULL, NULL, &none, t->lines);
     v->fn[VF_SUB](t->acc, t->acc, t->mean, NULL, NULL, t->lines);
     v->store((char *)ctx_mem(t->c, s->y) + first_of(t) * exec_size(s->ty), s->ty, t->acc, t->lines);
     for (int64_t i = 0; i < t->lines; i++) {
         task one = *t;
-        one.base += i, one.lines = 1, one.acc += i, one.mean += i;
+        one.base += s->columns ? i : i * s->n, one.lines = 1, one.acc += i, one.mean += i;
         if (!isfinite(t->acc[i])) reduce_in_steps(&one);
     }
 }
 
 static void reduce(task *t)
 {
-    if (t->s->look) log_sum_exp_columns(t);
+    if (t->s->look && (t->s->columns || t->lines * t->s->n <= t->s->room)) log_sum_exp_columns(t);
     else reduce_in_steps(t);
 }
 
@@ -476,7 +483,8 @@ static float joined(const state *s, float acc, float x)
 
 static void store_line(const run_ctx *c, const state *s, int64_t line, float acc)
 {
-    dtype_store(s->ty, ctx_mem(c, s->y), line, num_round(s->num, s->ty, reduced(s, acc, 0)));
+    if (s->ty == DT_F32 && as_summed(s)) ((float *)ctx_mem(c, s->y))[line] = acc;
+    else dtype_store(s->ty, ctx_mem(c, s->y), line, num_round(s->num, s->ty, reduced(s, acc, 0)));
 }
 
 typedef struct {
@@ -668,7 +676,7 @@ static an_status prepare_reduce(image *im, const insn *in, void **out, diag *d)
     TRY(prepare(im, in, axes, n, false, false, &s, d));
     if (s) {
         s->kind = (int)insn_i(in, "kind");
-        s->look = s->plain && s->columns && s->kind == RED_LOG_SUM_EXP && s->repeats == 1;
+        s->look = s->plain && (s->columns || (s->n < SHORT_LINE && s->tx == DT_F32)) && s->kind == RED_LOG_SUM_EXP && s->repeats == 1;
         s->plain = s->plain && !s->columns && s->kind != RED_LOG_SUM_EXP;
         int64_t parts = parts_of_line(s);
         s->split = s->plain && parts > 1 && s->outer < 4 * s->env->threads;

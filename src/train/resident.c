@@ -4,6 +4,7 @@
  * A state has two surfaces. A request binds one as the input and the other as the output; there is a request for either
  * direction, made when it is first used. A step that counts turns the direction round. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "train/train_int.h"
@@ -49,9 +50,28 @@ static an_status move_out(trainer *t, dev_surface *s, const ttype *type, void *p
     return dev_surface_unlock(s, d);
 }
 
-static int64_t first_bad_f32(const vec_kernels *v, const float *x, int64_t n)
+/* A minibatch is looked through by the threads that copy it next, each its own pieces. */
+enum { PIECE = 8192 };
+
+typedef struct {
+    const vec_kernels *v;
+    const float *x;
+    int64_t n;
+    atomic_bool bad;
+} finite_job;
+
+static void finite_task(void *ctx, int64_t task, int thread)
 {
-    if (v->largest(x, n) < INFINITY) return -1;
+    finite_job *j = ctx;
+    (void)thread;
+    if (!(j->v->largest(j->x + task * PIECE, MIN(PIECE, j->n - task * PIECE)) < INFINITY)) atomic_store(&j->bad, true);
+}
+
+static int64_t first_bad_f32(const trainer *t, const float *x, int64_t n)
+{
+    finite_job j = { .v = t->vec, .x = x, .n = n };
+    pool_run(device_pool(t->dev), finite_task, &j, (n + PIECE - 1) / PIECE);
+    if (!atomic_load(&j.bad)) return -1;
     int64_t i = 0;
     while (i < n && isfinite(x[i])) i++;
     return i < n ? i : -1;
@@ -69,7 +89,7 @@ an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, c
     int64_t n;
     if (!shape_bytes(type, &bytes) || !shape_elems(&type->sh, &n)) return diag_fail(d, AN_BUG, NOWHERE, "%s has no size", what);
     if (dt == type->dt && (dt == DT_F32 || !finite || !dtype_is_float(dt))) {
-        int64_t bad = finite && dt == DT_F32 ? first_bad_f32(t->vec, data, n) : -1;
+        int64_t bad = finite && dt == DT_F32 ? first_bad_f32(t, data, n) : -1;
         if (bad >= 0) return not_finite(what, bad, ((const float *)data)[bad], type, d);
         return move_in(t, s, type, data, bytes, d);
     }
