@@ -67,6 +67,7 @@ enum {
     QUEUES = 64,           /* threads beyond share a queue */
     DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
     RUN_BYTES = 512,       /* of an A whose rows lie side by side: shorter runs, a panel's alone, come slowly from memory */
+    APART = 4096,          /* bytes between what two threads write: what fetches lines before they are asked for runs past the end of what one reads */
     FAR_LARGER = 16,       /* than B: A passing by each thread in full costs more than packing B in shares saves */
 };
 
@@ -123,7 +124,8 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     p.each = ROUND_UP((size_t)(g->mr * p.kc * (g->expand ? 4 : pk_bytes(g->a_pk))), ALIGN);
     p.fix_at = p.each * (size_t)p.group;
     p.piece_bytes = p.fix_at + (g->row_sum ? ROUND_UP((size_t)(ceil_div(mp, p.m_parts) * g->mr) * sizeof(int32_t), ALIGN) : 0); /* deep: of one panel */
-    p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) : 0;
+    p.piece_bytes += APART;
+    p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) + APART : 0;
     p.b_copies = !p.lazy && p.stripes > 1 ? 2 : 1;
     size_t per_thread, copies;
     if (!mul_size(p.sums_bytes + p.piece_bytes, (size_t)n_threads, &per_thread)) return false;
