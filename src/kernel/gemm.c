@@ -9,7 +9,8 @@
  * In a block, k is walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished
  * sums rest in the thread's scratch as fp32 or int32. Where a fast kernel finds all of k of a stripe in L2 (`deep`), a panel
  * of A goes through all its steps before the next one comes, so that only one row of tiles is ever unfinished; else a
- * step is taken for the whole block. How C is cut never changes what is added to what, so any pool gives the same bits.
+ * step is taken for the whole block. int8, whose B is looked at twice before it is packed, begins with several panels of A by each panel
+ * of B (run_first). How C is cut never changes what is added to what, so any pool gives the same bits.
  *
  * Each thread begins with the blocks of its own share of C, the same ones at every call of a shape, and helps the others
  * when it is done: what it wrote and read last time may still be in its cache. */
@@ -52,6 +53,7 @@ typedef struct {
     packed_layout b; /* of a full stripe */
     int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts, cuts, b_copies;
     int64_t group; /* panels of A packed together in passing */
+    int64_t first; /* panels of A that pass by together while B is packed for the first time; 1: none do */
     bool deep, lazy;
     size_t piece_bytes, sums_bytes; /* per thread: pieces of A just widened or packed and their row sums, unfinished sums */
     size_t each, fix_at;            /* bytes of one piece; where behind the pieces the row sums of a block's panels are */
@@ -68,6 +70,7 @@ enum {
     DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
     RUN_BYTES = 512,       /* of an A whose rows lie side by side: shorter runs, a panel's alone, come slowly from memory */
     APART = 4096,          /* bytes between what two threads write: what fetches lines before they are asked for runs past the end of what one reads */
+    FIRST_PANELS = 8,      /* of A by each panel of B that was packed: meanwhile the next one comes */
     FAR_LARGER = 16,       /* than B: A passing by each thread in full costs more than packing B in shares saves */
 };
 
@@ -119,11 +122,12 @@ static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int
     if (p.group > 1) p.m_parts = MIN(p.m_parts, MAX(ceil_div(mp, p.group), MIN(mp, n_threads)));
     p.group = MIN(p.group, ceil_div(mp, p.m_parts));
     p.cuts = p.group > 1 ? 1 : n_threads > 1 ? MIN(CUTS, ceil_div(p.stripe_panels, p.n_parts)) : 1;
+    p.first = way == A_RUNS && g->math == GEMM_I8 && p.k_steps == 1 && p.lazy ? MIN(FIRST_PANELS, mp) : 1;
     int64_t tiles = p.k_steps > 1 ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
     p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
     p.each = ROUND_UP((size_t)(g->mr * p.kc * (g->expand ? 4 : pk_bytes(g->a_pk))), ALIGN);
-    p.fix_at = p.each * (size_t)p.group;
-    p.piece_bytes = p.fix_at + (g->row_sum ? ROUND_UP((size_t)(ceil_div(mp, p.m_parts) * g->mr) * sizeof(int32_t), ALIGN) : 0); /* deep: of one panel */
+    p.fix_at = p.each * (size_t)MAX(p.group, p.first);
+    p.piece_bytes = p.fix_at + (g->row_sum ? ROUND_UP((size_t)(MAX(ceil_div(mp, p.m_parts), p.first) * g->mr) * sizeof(int32_t), ALIGN) : 0); /* deep: of one panel, or those of a first pass */
     p.piece_bytes += APART;
     p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) + APART : 0;
     p.b_copies = !p.lazy && p.stripes > 1 ? 2 : 1;
@@ -319,6 +323,8 @@ typedef struct {
     int64_t turn; /* which panel of B it begins with: threads with the same ones begin with different ones, and pack those */
     char *piece;  /* its thread's */
     int64_t g0;   /* the first panel of those packed together */
+    int64_t next; /* first: the panel of B after this one */
+    bool first;   /* pieces of panels g0 on are there, and the panels of B are yet to be packed */
 } block;
 
 static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
@@ -340,10 +346,24 @@ static void pack_group(const run_ctx *x, int64_t s, int64_t i0, int64_t i1, char
 static const int32_t *piece_sums(const run_ctx *x, const block *w, int64_t i, bool first, int64_t kn)
 {
     const gemm_kernel *g = x->c->kernel;
-    int32_t now[64], *sum = (int32_t *)(void *)(w->piece + x->p->fix_at) + (x->p->deep ? 0 : i - w->i0) * g->mr;
-    g->row_sum(kn, w->piece, first ? sum : now);
+    const int64_t at = w->first ? i - w->g0 : 0;
+    int32_t now[64], *sum = (int32_t *)(void *)(w->piece + x->p->fix_at) + (w->first ? at : x->p->deep ? 0 : i - w->i0) * g->mr;
+    g->row_sum(kn, w->piece + at * (int64_t)x->p->each, first ? sum : now);
     for (int r = 0; !first && r < g->mr; r++) sum[r] += now[r];
     return sum;
+}
+
+/* Of the panel of B that is packed next, the share of panel i of A. */
+static void next_panel(const run_ctx *x, const block *w, int64_t i, tile_job *t)
+{
+    const gemm_view *v = &x->c->b;
+    const int64_t high = w->i1 - w->i0, units = MAX(x->p->kc / x->c->kernel->b_kr, 1), bytes = x->c->kernel->nr * x->c->k * view_bytes(v->type);
+    const bool more = w->next < x->j_count && atomic_load_explicit(x->marks + w->next * x->p->k_steps, memory_order_relaxed) == MISSING;
+    t->ahead[0].at = t->ahead[1].at = x->b;
+    t->ahead[0].step = t->ahead[1].step = 0;
+    if (!more) return;
+    t->ahead[1].at = (const char *)v->at + (x->j_first + w->next) * bytes + bytes * (i - w->i0) / high;
+    t->ahead[1].step = ceil_div(bytes / high, units);
 }
 
 /* Where A goes on after panel i at step s, and B at the step after; each shared out over the tiles until then. The task
@@ -426,10 +446,13 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     const int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
     const bool last = s + 1 == p->k_steps;
     const int64_t high = MIN(c->m - i * g->mr, g->mr);
-    tile_job t = { .k = kn, .a = w->piece + (p->group > 1 ? (i - w->g0) * (int64_t)p->each : 0), .rows = (int)high };
-    look_ahead(x, w, s, i, &t);
+    tile_job t = { .k = kn, .a = w->piece + (p->group > 1 || w->first ? (i - w->g0) * (int64_t)p->each : 0), .rows = (int)high };
+    if (w->first) next_panel(x, w, i, &t);
+    else look_ahead(x, w, s, i, &t);
     const int32_t *fix = c->a && g->row_sum ? (const int32_t *)(const void *)((const char *)c->a + p->a.extra) + i * g->mr : NULL;
-    if (!c->a && p->group == 1) {
+    if (w->first) {
+        if (g->row_sum) fix = (const int32_t *)(const void *)(w->piece + p->fix_at) + (i - w->g0) * g->mr;
+    } else if (!c->a && p->group == 1) {
         pack_part(c, true, i, k0, kn, 0, kn, w->piece);
         if (g->row_sum) fix = piece_sums(x, w, i, !s, kn);
     } else if (c->a && g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)w->piece, kn * g->mr);
@@ -489,6 +512,31 @@ static void run_group(const run_ctx *x, block *w, int64_t s, char *sums, int64_t
     for (int64_t i = w->g0; i < end; i++) run_row(x, w, s, i, sums + (i - w->g0) * row_bytes);
 }
 
+/* int8 looks at a panel of B twice before it can be multiplied, first from afar. Where panels lie one behind the other and are not there
+ * yet, each is multiplied by several panels of A while the next one comes. */
+static bool is_first(const run_ctx *x, const block *w)
+{
+    const gemm_call *c = x->c;
+    const bool runs = !c->a && c->b.row == 1 && c->b.col == c->k && c->n % c->kernel->nr == 0;
+    return x->p->first > 1 && runs && w->i1 - w->i0 > 1 && atomic_load_explicit(x->marks + (w->j0 + w->turn) * x->p->k_steps, memory_order_relaxed) == MISSING;
+}
+
+static int64_t run_first(const run_ctx *x, const block *all, char *sums)
+{
+    block w = *all;
+    w.first = true, w.g0 = w.i0, w.i1 = MIN(w.i1, w.i0 + x->p->first), w.turn = 0;
+    const int64_t kn = x->p->b.k_pad, wide = all->j1 - all->j0;
+    for (int64_t i = w.i0; i < w.i1; i++) {
+        pack_part(x->c, true, i, 0, kn, 0, kn, w.piece + (i - w.i0) * (int64_t)x->p->each);
+        if (x->c->kernel->row_sum) (void)piece_sums(x, &w, i, true, kn);
+    }
+    for (int64_t l = 0; l < wide; l++) {
+        w.j0 = all->j0 + (l + all->turn) % wide, w.j1 = w.j0 + 1, w.next = l + 1 < wide ? all->j0 + (l + 1 + all->turn) % wide : x->j_count;
+        for (int64_t i = w.i0; i < w.i1; i++) run_row(x, &w, 0, i, sums);
+    }
+    return w.i1;
+}
+
 static void run_block(const run_ctx *x, claimed now, int thread)
 {
     const plan *p = x->p;
@@ -506,6 +554,7 @@ static void run_block(const run_ctx *x, claimed now, int thread)
     } else if (p->lazy && p->n_parts == 1) w.turn = (w.j1 - w.j0) * (thread % x->queues) / x->queues;
     if (w.j0 == w.j1) return; /* a short last stripe */
     const int64_t row_bytes = p->k_steps > 1 ? (int64_t)g->mr * g->nr * 4 * (w.j1 - w.j0) : 0; /* of one step: only a tile is ever unfinished */
+    if (is_first(x, &w)) w.i0 = run_first(x, &w, sums);
     if (p->deep)
         for (w.g0 = w.i0; w.g0 < w.i1; w.g0 += p->group)
             for (int64_t s = 0; s < p->k_steps; s++) run_group(x, &w, s, sums, row_bytes);

@@ -467,6 +467,44 @@ static void few_rows(void **state)
     for (int t = 1; t < 3; t++) pool_free(pools[t]);
 }
 
+/* int8 by a B whose columns lie one behind the other, packed while it is multiplied for the first time: the bits an A packed ahead gives, for every pool. */
+static void first_pass(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t m, n, k;
+    } cases[] = { { 500, 192, 256 }, { 115, 96, 100 }, { 700, 64, 67 }, { 40, 480, 128 }, { 1000, 1536, 64 }, { 300, 70, 256 } };
+    rng r = { test_seed("first pass") };
+    uint32_t isa = have();
+    diag d = { 0 };
+    pool *pools[4] = { NULL };
+    for (int t = 1; t < 4; t++) assert_ok(pool_make(&pools[t], 1 + t, &d), d);
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if ((gemm_need(g) & ~isa) || gemm_math_of(g) != GEMM_I8) continue;
+        for (size_t k = 0; k < COUNT(cases); k++) {
+            const int64_t M = cases[k].m, N = cases[k].n, K = cases[k].k;
+            matrix a = matrix_make(&r, DT_I8, M, K, 0), b = matrix_make(&r, DT_F32, K, N, 1);
+            float *c = must(malloc(2 * sizeof *c * (size_t)(M * N)));
+            void *pa = pack(g, NULL, M, K, &a);
+            gemm_call call = { .kernel = g, .m = M, .n = N, .k = K, .a = pa, .a_view = { a.at, a.type, a.row, a.col }, .b = { b.at, b.type, 1, K }, .c = c, .c_type = DT_F32, .ldc = N };
+            run(&call, 0);
+            call.a = NULL, call.c = c + M * N;
+            for (int t = 0; t < 4; t++) {
+                call.pool = pools[t];
+                memset(call.c, 0xff, sizeof *c * (size_t)(M * N));
+                run(&call, 4 * (size_t)(t % 2));
+                if (memcmp(call.c, c, sizeof *c * (size_t)(M * N))) fail_msg("%s %lldx%lldx%lld: packed in passing by %d threads gives other bits", gemm_name(g), (long long)M, (long long)N, (long long)K, pool_threads(pools[t]));
+            }
+            free(pa);
+            free(c);
+            free(a.at);
+            free(b.at);
+        }
+    }
+    for (int t = 1; t < 4; t++) pool_free(pools[t]);
+}
+
 /* Few columns of one or several packed A in one region, any number of panels left over: the bits each has alone among many columns. */
 static void few_columns(void **state)
 {
@@ -814,7 +852,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row_against_double), cmocka_unit_test(empty_shapes),
         cmocka_unit_test(bits_do_not_depend_on_company),
-        cmocka_unit_test(few_rows), cmocka_unit_test(few_columns), cmocka_unit_test(thin_columns), cmocka_unit_test(activations),
+        cmocka_unit_test(few_rows), cmocka_unit_test(first_pass), cmocka_unit_test(few_columns), cmocka_unit_test(thin_columns), cmocka_unit_test(activations),
         cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(both_packed), cmocka_unit_test(packed_weights), cmocka_unit_test(packed_bytes), cmocka_unit_test(isa_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
