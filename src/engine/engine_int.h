@@ -135,6 +135,7 @@ struct image {
     unsigned char **shadow;    /* per input port: copy taken when an output shares its memory; NULL until needed */
     size_t work_bytes;
     uint64_t own_bytes;        /* constants, scratch, work, shadows */
+    VEC(void *) blocks;        /* scratch and work lie in them */
     arena mem_image;           /* the arrays above */
     arena prepared;            /* what prepare took */
     struct exec_env *exec;     /* exec.c: kernels chosen for this CPU; NULL before the first prepare */

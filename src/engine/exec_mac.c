@@ -55,15 +55,24 @@ static void plain_span(void *user, int64_t first, int64_t count, int thread)
 
 enum { SPAN_LEAST = 32768 };
 
-static const unsigned char *operand(const mac *m, pool *threads, dtype t, const void *mem, int64_t n, unsigned char *room)
+static bool as_it_is(const mac *m, pool *threads, dtype t, const void *mem, int64_t n)
 {
-    if (!m->env->chip || m->window) return mem;
+    if (!m->env->chip || m->window) return true;
     plain_job p = { .m = m, .x = mem };
     if (t == DT_F16) exec_spans(threads, n, SPAN_LEAST, plain_span, &p);
-    if (t == DT_F16 && !atomic_load(&p.odd)) return mem;
+    return t == DT_F16 && !atomic_load(&p.odd);
+}
+
+static const unsigned char *clean(const mac *m, pool *threads, dtype t, const void *mem, int64_t n, unsigned char *room)
+{
     clean_job j = { .m = m, .t = t, .x = mem, .to = room };
     exec_spans(threads, n, SPAN_LEAST, clean_span, &j);
     return room;
+}
+
+static const unsigned char *operand(const mac *m, pool *threads, dtype t, const void *mem, int64_t n, unsigned char *room)
+{
+    return as_it_is(m, threads, t, mem, n) ? mem : clean(m, threads, t, mem, n, room);
 }
 
 /* ---- packing ---- */
@@ -80,9 +89,9 @@ static an_status pack_all(image *im, const mac *m, diag *d)
 {
     const unsigned char *raw = m->i8 ? m->i8 : m->a_own ? m->a_own : im->mem[m->a_tensor], *a = raw;
     unsigned char *room = NULL;
-    if (m->env->chip && !m->window) {
+    if (!as_it_is(m, im->opt.pool, m->a_type, raw, m->a_elems)) {
         if (!(room = engine_alloc((uint64_t)m->a_elems * 2))) return diag_nomem(d);
-        a = operand(m, im->opt.pool, m->a_type, raw, m->a_elems, room);
+        a = clean(m, im->opt.pool, m->a_type, raw, m->a_elems, room);
     }
     an_status st = AN_OK;
     for (int64_t i = 0; i < m->packs && !st; i++)

@@ -10,23 +10,35 @@
 #include "base/big.h"
 #include "engine/engine_int.h"
 
+enum { ENGINE_ALIGN = 64 };
+
 void *engine_alloc(uint64_t bytes)
 {
     if (bytes > SIZE_MAX / 2) return NULL;
-    size_t n = ROUND_UP((size_t)MAX(bytes, 1), (size_t)64);
-    void *p = big_alloc(64, n);
+    size_t n = ROUND_UP((size_t)MAX(bytes, 1), (size_t)ENGINE_ALIGN);
+    void *p = big_alloc(ENGINE_ALIGN, n);
     if (p) memset(p, 0, n);
     return p;
+}
+
+/* Zeroed by the system where it is large: its pages are first touched by the threads that use them, not all by the one that loads. */
+static void *image_zeroed(image *im, uint64_t bytes)
+{
+    if (bytes > SIZE_MAX / 2 || !vec_room(&im->mem_image, &im->blocks.at, &im->blocks.cap, im->blocks.n + 1, sizeof *im->blocks.at)) return NULL;
+    void **block = &im->blocks.at[im->blocks.n], *at = bytes < BIG ? (*block = engine_alloc(bytes)) : big_zeroed(ENGINE_ALIGN, (size_t)bytes, block);
+    if (!at) return NULL;
+    im->blocks.n++;
+    im->own_bytes += bytes;
+    return at;
 }
 
 void image_free(image *im)
 {
     if (!im) return;
     packs_drop(im);
+    for (size_t i = 0; i < im->blocks.n; i++) free(im->blocks.at[i]);
     for (size_t i = 0; im->const_own && i < im->p->consts.n; i++) free(im->const_own[i]);
     for (size_t i = 0; im->shadow && i < im->p->inputs.n; i++) free(im->shadow[i]);
-    free(im->scratch);
-    free(im->work);
     arena_free(&im->mem_image);
     arena_free(&im->prepared);
     arena_free(&im->tmp);
@@ -263,10 +275,9 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->last_chain = TAKE(a, int64_t, p->inputs.n);
     im->chain_of = TAKE(a, int64_t, p->outputs.n);
     im->state = TAKE(a, void *, p->insns.n);
-    im->scratch = engine_alloc(p->scratch_bytes);
+    im->scratch = image_zeroed(im, p->scratch_bytes);
     if (!im->scratch) return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for what \"%.80s\" works in", (unsigned long long)p->scratch_bytes, p->title);
     if (!im->mem || !im->const_at || !im->const_own || !im->stored || !im->shadow || !im->view || !im->in_place || !im->last_chain || !im->chain_of || !im->state) return diag_nomem(d);
-    im->own_bytes += p->scratch_bytes;
     for (size_t i = 0; i < p->tensors.n; i++)
         if (p->tensors.at[i].where == SPACE_SCRATCH) im->mem[i] = im->scratch + p->tensors.at[i].offset;
     for (size_t k = 0; k < p->inputs.n; k++) im->in_place[k] = in_place_of(p, (uint32_t)k), im->last_chain[k] = last_chain_of(p, (uint32_t)k);
@@ -278,9 +289,8 @@ static an_status load(image *im, const weight_source *w, diag *d)
         if (!im->stored[k].at[0]) TRY(const_ready(im, p->consts.at[k].tensor, d)); /* those that no instruction reads too: a digest is of all */
     im->source = NULL;
     if (im->work_bytes) {
-        if (!(im->work = engine_alloc(im->work_bytes))) 
+        if (!(im->work = image_zeroed(im, im->work_bytes)))
             return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for the kernels of \"%.80s\"", (unsigned long long)im->work_bytes, im->p->title);
-        im->own_bytes += im->work_bytes;
     }
     return AN_OK;
 }
