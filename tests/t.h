@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/fpmode.h"
 #include "base/rng.h"
 
 /* AN_SEED=n repeats a property run. The seed is printed so that a failure can be repeated. */
@@ -28,5 +29,16 @@ static inline uint64_t test_seed(const char *what)
         an_status st__ = (st);                                                                                        \
         if (st__) fail_msg("status %d: %s", (int)st__, (d).msg);                                                      \
     } while (0)
+
+/* Does this processor make subnormal results zero where it is told to? An emulator may not. */
+static inline bool can_flush(void)
+{
+    const fp_mode was = fp_mode_get();
+    volatile float x = 0x1p-126f;
+    fp_mode_set(fp_mode_flushing(was));
+    x = x * 0.5f;
+    fp_mode_set(was);
+    return x == 0;
+}
 
 #endif

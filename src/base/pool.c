@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/fpmode.h"
 #include "base/pool.h"
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -38,8 +39,9 @@ typedef struct {
 
 struct pool {
     alignas(LINE) _Atomic uint64_t state;
-    pool_fn *fn; /* fn, ctx, n_queues, queues: written while the state is closed and nobody is active */
+    pool_fn *fn; /* fn, ctx, mode, n_queues, queues: written while the state is closed and nobody is active */
     void *ctx;
+    fp_mode mode; /* the caller's */
     int n_queues;
     queue *queues; /* n_threads */
     alignas(LINE) _Atomic int active;
@@ -103,6 +105,7 @@ static void *worker_main(void *arg)
         uint64_t s = atomic_load(&p->state);
         if ((s & 1) && s != seen) {
             seen = s;
+            if (fp_mode_get() != p->mode) fp_mode_set(p->mode);
             work(p, w->thread);
         }
         if (atomic_fetch_sub(&p->active, 1) == 1 && atomic_load(&p->caller_waits)) {
@@ -145,6 +148,7 @@ void pool_run(pool *p, pool_fn *fn, void *ctx, int64_t n_tasks)
     }
     p->fn = fn;
     p->ctx = ctx;
+    p->mode = fp_mode_get();
     int n = p->n_queues = (int)MIN(n_tasks, p->n_threads);
     for (int i = 0; i < n; i++) {
         atomic_store_explicit(&p->queues[i].next, n_tasks / n * i + MIN(i, n_tasks % n), memory_order_relaxed);

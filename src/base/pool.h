@@ -5,7 +5,7 @@
  * promised, so a task must not depend on it: then results are the same for every thread count. `thread` is
  * 0..pool_threads()-1, unique among tasks that run at the same moment: use it to pick private scratch, nothing else.
  * A pool_run inside a task, or while another thread's region is running, runs its tasks inline (thread 0): give it its
- * own scratch. A NULL pool runs inline as well. */
+ * own scratch. A NULL pool runs inline as well. Tasks have the caller's floating-point mode. */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 

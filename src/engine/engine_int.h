@@ -116,6 +116,7 @@ typedef struct {
     an_status (*repack)(image *im, const insn *in, void *state, diag *d);
 } exec_entry;
 const exec_entry *exec_entry_of(insn_id op);   /* exec.c */
+bool exec_flushes(const image *im);            /* are subnormal results of its runs zero? */
 insn_fn *ref_entry_of(insn_id op);             /* ref.c */
 
 struct image {

@@ -69,6 +69,8 @@ an_status exec_open(image *im, exec_env **out, diag *d)
     return AN_OK;
 }
 
+bool exec_flushes(const image *im) { return !im->opt.reference && im->exec && im->exec->fast && !im->exec->chip; }
+
 void exec_need_work(image *im, size_t bytes) { im->work_bytes = MAX(im->work_bytes, bytes); }
 
 /* ---- tables ---- */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/big.h"
+#include "base/fpmode.h"
 #include "engine/engine_int.h"
 
 enum { ENGINE_ALIGN = 64 };
@@ -393,8 +394,12 @@ static an_status run(image *im, const void *const *inputs, void *const *outputs,
 an_status image_run(image *im, const void *const *inputs, void *const *outputs, diag *d)
 {
     if (im->broken) return diag_fail(d, AN_INPUT, NOWHERE, "program \"%.80s\" has no weights: its last reload failed", im->p->title);
+    /* A moment that decays, a weight of attention far from the others: without a chip's rules nothing that small is worth its time. */
+    const fp_mode was = fp_mode_get(), now = exec_flushes(im) ? fp_mode_flushing(was) : was;
     pool_enter(im->opt.pool);
+    fp_mode_set(now);
     an_status st = run(im, inputs, outputs, d);
+    fp_mode_set(was);
     pool_leave(im->opt.pool);
     return st;
 }

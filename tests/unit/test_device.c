@@ -473,12 +473,43 @@ static void disk_cache(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* Half of the least normal number is zero on the plain processor, by every thread, and the caller's own arithmetic stays as it was. */
+static void nothing_subnormal(void **state)
+{
+    (void)state;
+    enum { N = 1 << 16 };
+    static const char text[] = MIL_HEAD "func main<ios18>(tensor<fp32, [1, 1, 1, 65536]> x) {\n"
+                                        "fp32 half = const()[name = string(\"half\"), val = fp32(0.5)];\n"
+                                        "tensor<fp32, [1, 1, 1, 65536]> y = mul(x = x, y = half)[name = string(\"y\")];\n} -> (y);\n}\n";
+    const bool can = can_flush();
+    for (int threads = 1; threads < 4; threads++) {
+        device *dev;
+        diag d = { 0 };
+        void *at;
+        assert_ok(device_open(&dev, "cpu", &(device_options){ .threads = threads }, &d), d);
+        dev_program *p = must_compile(dev, text, NULL);
+        bound b = must_bind(dev, p);
+        assert_ok(dev_surface_lock(b.s[0][0], false, &at, &d), d);
+        for (int i = 0; i < N; i++) ((float *)at)[i] = i % 2 ? 0x1p-126f : 0x1p-125f;
+        assert_ok(dev_surface_unlock(b.s[0][0], &d), d);
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        assert_ok(dev_surface_lock(b.s[1][0], true, &at, &d), d);
+        for (int i = 0; i < N; i++) assert_true(((float *)at)[i] == (i % 2 ? can ? 0 : 0x1p-127f : 0x1p-126f));
+        assert_ok(dev_surface_unlock(b.s[1][0], &d), d);
+        volatile float least = 0x1p-126f;
+        assert_true(least * 0.5f > 0);
+        drop_bound(&b);
+        dev_program_free(p);
+        close_clean(dev);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
-        cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program),
+        cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

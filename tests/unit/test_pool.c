@@ -111,6 +111,36 @@ static void several_callers(void **state)
     pool_free(p);
 }
 
+/* Workers compute in the mode of whoever calls them, whatever the call before was made in. */
+static void halve(void *ctx, int64_t task, int thread)
+{
+    volatile float *x = ctx;
+    (void)thread;
+    x[task] = x[task] * 0.5f;
+    for (volatile int i = 0; i < 2000; i++) {} /* so that others come, too */
+}
+
+static void tasks_have_the_mode_of_the_caller(void **state)
+{
+    (void)state;
+    enum { TASKS = 400 };
+    static float x[TASKS];
+    pool *p;
+    diag d = { 0 };
+    const fp_mode was = fp_mode_get(), now = fp_mode_flushing(was);
+    assert_ok(pool_make(&p, 4, &d), d);
+    for (int round = 0; round < 6; round++) {
+        const bool flush = round % 2 && can_flush();
+        for (int i = 0; i < TASKS; i++) x[i] = 0x1p-126f;
+        if (flush) fp_mode_set(now);
+        pool_run(p, halve, x, TASKS);
+        fp_mode_set(was);
+        for (int i = 0; i < TASKS; i++)
+            if ((x[i] == 0) != flush) fail_msg("round %d, task %d: %g", round, i, (double)x[i]);
+    }
+    pool_free(p);
+}
+
 static void bad_sizes(void **state)
 {
     (void)state;
@@ -149,7 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_task_once), cmocka_unit_test(nested_runs_inline),
-        cmocka_unit_test(several_callers), cmocka_unit_test(bad_sizes),
+        cmocka_unit_test(several_callers), cmocka_unit_test(tasks_have_the_mode_of_the_caller), cmocka_unit_test(bad_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
