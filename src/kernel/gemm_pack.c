@@ -4,7 +4,13 @@
 
 #include "kernel/gemm_run_int.h"
 
-enum { CUT_BYTES = 1 << 16 /* source of one task: some microseconds of work */, RUN_BYTES = 1024, K_UNIT = 64 /* a multiple of every kr */ };
+enum {
+    CUT_BYTES = 1 << 16,       /* source of one task: some microseconds of work */
+    GROUP_CUT_BYTES = 1 << 18, /* the same, of a group of panels */
+    RUN_BYTES = 4096,          /* of a row that a group reads */
+    RUN_ROWS = 32,             /* rows at a time: each lies in a page of its own, and lines of more would be gone before the last panel reads them */
+    K_UNIT = 64                /* a multiple of every kr */
+};
 
 static bool grow(size_t *sum, int64_t a, int64_t b, int64_t each)
 {
@@ -105,10 +111,10 @@ bool pack_begin(pack_ctx *out, const gemm_kernel *g, bool is_a, int64_t lanes, i
     if (!x.row_sum && !x.col_scale) { /* sums and scales need the whole of k */
         /* Lanes side by side in memory: a group of panels reads whole runs of each row, not two lines of every page. */
         if (x.job.lane_stride == size) x.group = MAX(RUN_BYTES / (x.l.width * size), 1);
-        x.k_cut = ROUND_UP(MAX(CUT_BYTES / (x.l.width * size * x.group), 1), (int64_t)K_UNIT);
+        x.k_cut = ROUND_UP(MAX((x.group > 1 ? GROUP_CUT_BYTES : CUT_BYTES) / (x.l.width * size * x.group), 1), (int64_t)K_UNIT);
         x.cuts = MAX((x.l.k_pad + x.k_cut - 1) / x.k_cut, 1);
     }
-    x.k_step = x.group > 1 ? MIN(K_UNIT, x.k_cut) : x.k_cut;
+    x.k_step = x.group > 1 ? MIN(MAX(RUN_ROWS, (int64_t)x.l.kr), x.k_cut) : x.k_cut;
     if (x.cuts == 1 && x.group == 1) x.group = MAX(CUT_BYTES / MAX(x.l.k_pad * x.l.width * size, 1), 1); /* short panels */
     x.n_tasks = (x.l.panels + x.group - 1) / x.group * x.cuts;
     *out = x;
