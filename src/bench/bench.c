@@ -103,10 +103,13 @@ an_status bench_race(bench *b, int n, bench_fn *const *fn, void *const *user, co
         for (int i = 0; i < n; i++) could[i][turns] = s[i][turns] * (before + after) / 2;
         before = after;
     }
-    for (int i = 0; i < n; i++) {
+    for (int i = n - 1; i >= 0; i--) { /* the first one last: until then its times are in the order of the turns */
+        double longer[BENCH_RUNS];
+        for (int k = 0; k < turns; k++) longer[k] = s[i][k] / s[0][k];
+        qsort(longer, (size_t)turns, sizeof *longer, by_value);
         qsort(s[i], (size_t)turns, sizeof *s[i], by_value);
         qsort(could[i], (size_t)turns, sizeof *could[i], by_value);
-        t[i] = (timing){ .least = s[i][0], .median = s[i][turns / 2], .limit = limit, .could = with ? could[i][turns / 2] : 0 };
+        t[i] = (timing){ .least = s[i][0], .median = s[i][turns / 2], .limit = limit, .could = with ? could[i][turns / 2] : 0, .longer = longer[turns / 2] };
     }
     return AN_OK;
 }
@@ -136,8 +139,8 @@ void bench_row(bench *b, const char *name, const char *what, const char *kernel,
                   "\"bound\":%.3f,\"bound_is\":\"%s\",\"of_bound\":%.3f}\n",
                   name, what, kernel, pool_threads(b->pool), t.least * 1e6, t.median * 1e6, rate, typical, unit, limit, limit_is, share);
     else if (is(b->format, "markdown"))
-        sb_printf(b->out, "| %s | `%s` | %s | %s | %.5g %s | %.0f %% | %.5g, %s |\n", what, kernel, spoken(least, sizeof least, t.least), spoken(median, sizeof median, t.median), rate,
-                  unit, 100 * share, limit, limit_is);
+        sb_printf(b->out, "| %s | `%s` | %s | %s | %.*f %s | %.0f %% | %.*f, %s |\n", what, kernel, spoken(least, sizeof least, t.least), spoken(median, sizeof median, t.median),
+                  rate < 100 ? 2 : 0, rate, unit, 100 * share, limit < 100 ? 2 : 0, limit, limit_is);
     else
         sb_printf(b->out, "%-10s %-34s %10.1f us  %10.1f us  %8.2f %-8s %5.1f %% of %.2f (%s)\n", name, what, t.least * 1e6, t.median * 1e6, rate, unit, 100 * share, limit, limit_is);
 }

@@ -27,9 +27,10 @@ typedef struct {
 double bound_peak(void *peak); /* a rate function: peak_rate */
 
 /* Times of a run in seconds, after one run to warm up; with a bound, its best rate, and what it would have done in the time of a run:
- * the median over the turns, so that whatever slows both alike does not count. */
+ * the median over the turns, so that whatever slows both alike does not count. longer: of several in turns, how many times the time of the
+ * first one, the median as well. */
 typedef struct {
-    double least, median, limit, could;
+    double least, median, limit, could, longer;
 } timing;
 typedef an_status bench_fn(void *user, diag *d);
 an_status bench_time(bench *b, bench_fn *fn, void *user, timing *t) MUST_CHECK;
