@@ -73,8 +73,6 @@ static int *find_makers(cg *c)
     return m;
 }
 
-static bool is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL; }
-
 /* ---- passes of the engine ---- */
 
 static bool is_activation(fn_id f)
@@ -198,7 +196,7 @@ void fuse_passes(cg *c)
             int r = cg_root(c, e->ext[k]);
             if ((size_t)r >= known || by[r] < 0 || c->t.at[r].n_use != 1) continue;
             ins *m = &c->ins.at[by[r]];
-            if (m->dead || !is_product(m->op)) continue;
+            if (m->dead || !insn_is_product(m->op)) continue;
             if (c->t.at[cg_root(c, e->y[0])].dt != c->t.at[r].dt || !join_pass(c, m, e)) continue;
             /* at e's place: what the chain reads may be made between the two */
             ins moved = *m;
@@ -359,7 +357,7 @@ static void merge_epilogues(cg *c)
             int t = b->ext[k], r = cg_root(c, t);
             if ((size_t)r >= c->t.n || by[r] < 0 || c->t.at[r].n_use != 1 || !shape_eq(cg_sh(c, t), cg_sh(c, b->y[0]))) continue;
             const ins *m = &c->ins.at[by[r]];
-            if (m->dead || !is_product(m->op) || m->n_step + b->n_step > CHAIN_MAX_STEPS || m->n_ext + b->n_ext > CHAIN_MAX_IN) continue;
+            if (m->dead || !insn_is_product(m->op) || m->n_step + b->n_step > CHAIN_MAX_STEPS || m->n_ext + b->n_ext > CHAIN_MAX_IN) continue;
             if (on < 0 || by[r] > by[cg_root(c, b->ext[on])]) on = k;
         }
         if (on < 0) continue;

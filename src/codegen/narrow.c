@@ -6,8 +6,6 @@
  * A product by a constant is left alone: it may be computed in ways that do not round (exec_mac_turn.c, exec_mac_vec.c). */
 #include "codegen/codegen_int.h"
 
-static bool is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL || op == IN_MATMUL_SQUARES; }
-
 /* Does n write a result by way of a store that rounds to any float type? Sums over several queries of a key are not finished at once,
  * and squares are summed of what was stored. */
 static bool rounds_result(const cg *c, const ins *n)
@@ -17,7 +15,7 @@ static bool rounds_result(const cg *c, const ins *n)
         const shape *p = cg_sh(c, back ? n->opnd[0] : n->y[1]);
         return !n->i.at[0] || p->d[1] == p->d[2];
     }
-    return n->op == IN_EW || n->op == IN_EWS || (is_product(n->op) && n->op != IN_MATMUL_SQUARES);
+    return n->op == IN_EW || n->op == IN_EWS || (insn_is_product(n->op) && n->op != IN_MATMUL_SQUARES);
 }
 
 /* Does n do nothing with operand k but multiply it as bf16? Weights of attention count: what they are multiplied by on the way back is
@@ -25,7 +23,7 @@ static bool rounds_result(const cg *c, const ins *n)
 static bool multiplies(const cg *c, const ins *n, int k)
 {
     if (n->op == IN_ATTEND_KEEP || n->op == IN_ATTEND_BACK) return true;
-    return is_product(n->op) && k < 2 && c->t.at[cg_root(c, n->opnd[1 - k])].where != SPACE_CONST;
+    return insn_is_product(n->op) && k < 2 && c->t.at[cg_root(c, n->opnd[1 - k])].where != SPACE_CONST;
 }
 
 static bool rounds(const cg *c) { return !c->err.st && c->o.bf16 && !c->soft && c->o.level; }
@@ -57,7 +55,7 @@ void narrow_reads(cg *c)
             if (y >= 0) maker[cg_root(c, y)] = maker[cg_root(c, y)] == NONE ? (int)i : MANY;
         }
     for (size_t i = 0; i < c->ins.n && !c->err.st; i++)
-        for (int k = 0; k < 2 && is_product(c->ins.at[i].op); k++) {
+        for (int k = 0; k < 2 && insn_is_product(c->ins.at[i].op); k++) {
             const int t = c->ins.at[i].opnd[k], x = widened(c, maker, t);
             if (x >= 0) c->ins.at[i].opnd[k] = cg_view(c, x, cg_sh(c, t));
         }

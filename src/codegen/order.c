@@ -8,12 +8,10 @@
 
 enum { LARGE = 1 << 16 /* elements: below, all of it is in a cache anyway */ };
 
-static bool is_product(const ins *n) { return n->op == IN_CONV || n->op == IN_CONV_T || n->op == IN_MATMUL || n->op == IN_MATMUL_SQUARES; }
-
 /* Products side by side that have an operand in common pack it once. */
 static bool go_together(const cg *c, const ins *a, const ins *b)
 {
-    if (!is_product(a) || a->op != b->op) return false;
+    if (!insn_is_product(a->op) || a->op != b->op) return false;
     for (int k = 0; k < 2; k++)
         if (cg_root(c, a->opnd[k]) == cg_root(c, b->opnd[k])) return true;
     return false;

@@ -31,6 +31,7 @@ typedef enum {
 #undef INSN
     IN_COUNT
 } insn_id;
+bool insn_is_product(insn_id op); /* a convolution or a matrix product, with whatever rides behind it */
 
 typedef enum {
 #define FN(id, name, operands, params, table) FN_##id,

@@ -299,7 +299,7 @@ static mac *same_before(const image *im, const insn *in, const mac *m)
     const program *p = im->p;
     size_t i = (size_t)(in - p->insns.at);
     insn_id op = i ? p->insns.at[i - 1].op : IN_COUNT;
-    mac *q = op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL || op == IN_MATMUL_SQUARES ? im->state[i - 1] : NULL;
+    mac *q = insn_is_product(op) ? im->state[i - 1] : NULL;
     if (!q || m->window || m->columns || q->columns || m->batches != 1 || q->batches != 1) return NULL;
     const etensor *b = &p->tensors.at[m->b_tensor], *was = &p->tensors.at[q->b_tensor];
     bool same = b->where == was->where && b->slot == was->slot && b->offset == was->offset && m->b_type == q->b_type && m->b_off[0] == q->b_off[0] && m->b_row == q->b_row && m->b_col == q->b_col;

@@ -137,8 +137,6 @@ static an_status prepare(image *im, size_t i, diag *d)
     return e && e->prepare ? e->prepare(im, &im->p->insns.at[i], &im->state[i], d) : AN_OK;
 }
 
-static bool is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL || op == IN_MATMUL_SQUARES; }
-
 /* Constants one instruction at a time; products ask for theirs themselves. */
 static an_status prepare_lazily(image *im, diag *d)
 {
@@ -154,7 +152,7 @@ static an_status prepare_lazily(image *im, diag *d)
             if (p->tensors.at[t].where == SPACE_CONST) readers[p->tensors.at[t].slot]++;
     for (size_t i = 0; i < p->insns.n; i++) {
         const insn *in = &p->insns.at[i];
-        if (!is_product(in->op))
+        if (!insn_is_product(in->op))
             for (reader_begin(&r, in); reader_next(&r, false, &t);) TRY(const_ready(im, t, d));
         im->packed_now = -1;
         TRY(prepare(im, i, d));
