@@ -161,9 +161,18 @@ bool gemm_pack_b_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *byte
     return true;
 }
 
+/* A product that one thread of a fast kernel is through with before a second one is at work. */
+static bool alone(const gemm_kernel *g, int64_t m, int64_t n, int64_t k)
+{
+    enum { PRODUCTS = 3000000, ELEMENTS = 1 << 17 };
+    const double x = (double)m, y = (double)n, z = (double)k;
+    return g->fast && x * y * z < PRODUCTS && x * z + z * y + x * y < ELEMENTS;
+}
+
 bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes)
 {
     *bytes = 0;
+    if (alone(k, m, n, kk)) n_threads = 1;
     for (a_way w = A_PACKED; w < A_WAYS; w++) {
         plan p;
         if (!plan_make(k, m, n, kk, n_threads, w, &p)) return false;
@@ -615,11 +624,14 @@ static an_status refuse(const gemm_call *c, diag *d)
     return AN_OK;
 }
 
-an_status gemm_run(const gemm_call *c, diag *d)
+an_status gemm_run(const gemm_call *given, diag *d)
 {
-    const gemm_kernel *g = c->kernel;
+    const gemm_kernel *g = given->kernel;
+    gemm_call one = *given;
+    const gemm_call *c = given;
     plan p;
     TRY(refuse(c, d));
+    if (alone(g, c->m, c->n, c->k)) one.pool = NULL, c = &one;
     if (c->b_packed) return squares_after(c, run_near(c, d));
     if (c->a && gemm_few(g, c->n)) return squares_after(c, run_few(c, d));
     if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), c->a ? A_PACKED : c->a_view.row == 1 && c->a_view.col != 1 ? A_LANES : A_RUNS, &p))
