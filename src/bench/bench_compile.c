@@ -126,7 +126,7 @@ typedef struct {
     dev_program *p;
     const spelled *s[2]; /* in turn, so that each differs from the one before */
     int turn;
-    bool prove;
+    bool stable, prove;
 } reloading;
 
 static an_status reload(void *user, diag *d)
@@ -134,13 +134,16 @@ static an_status reload(void *user, diag *d)
     reloading *r = user;
     const dev_blob file = file_of(r->s[r->turn ^= 1]);
     dev_canary c = { .constants_only = true };
-    TRY(dev_program_reload(r->p, &(dev_weights){ .blob = &file, .n_blob = 1 }, r->prove ? &c : NULL, d));
+    TRY(dev_program_reload(r->p, &(dev_weights){ .blob = &file, .n_blob = 1, .stable = r->stable }, r->prove ? &c : NULL, d));
     return !r->prove || c.source_changed ? AN_OK : diag_fail(d, AN_MISMATCH, NOWHERE, "bench dispatch: new weights were taken for the old ones");
 }
 
 an_status bench_device_reload(bench *b, graph *(*make)(uint64_t seed), const char *what, double elements)
 {
-    static const char *const how[] = { "through a device", "and proven by their checksum" };
+    static const struct {
+        const char *name;
+        bool stable, prove;
+    } how[] = { { "through a device, from bytes that stay", true, false }, { "through a device, which copies them first", false, false }, { "the same, and proven by their checksum", false, true } };
     spelled s[2] = { { .text = { 0 } }, { .text = { 0 } } };
     device *dev = NULL;
     reloading r = { .s = { &s[0], &s[1] } };
@@ -154,8 +157,8 @@ an_status bench_device_reload(bench *b, graph *(*make)(uint64_t seed), const cha
     for (size_t i = 0; i < COUNT(how) && !st; i++) {
         char label[96];
         timing t;
-        r.prove = i;
-        snprintf(label, sizeof label, "%s, %s", what, how[i]);
+        r.stable = how[i].stable, r.prove = how[i].prove;
+        snprintf(label, sizeof label, "%s, %s", what, how[i].name);
         st = bench_beside(b, reload, &r, (ruler){ bound_peak, copy }, &t);
         if (!st) bench_row(b, "dispatch", label, bench_kernel(b, GEMM_F16), t, 2.0 * 2 * elements, "GB/s", t.limit, "copy");
     }
