@@ -2,9 +2,9 @@
  * In: x seen as [outer, n, inner], lines along n.  Out: y of the same shape.
  *
  * Columns are taken in blocks. A block is looked at once, a band of rows after the other, for what its columns have in common; then it
- * is read again, from the second cache, and written. When a plane of x fits that cache, the bands of one block are written in turns
- * with looking at those of the next: memory is read and written all the time. Blocks beside each other lie in different sets of the
- * cache, so none drives the other out, however far rows are apart. A larger plane is one block, written from its last rows up, which
+ * is read again, from the second cache, and written. A plane of x that fits that cache is one block, and its bands are written in turns
+ * with looking at those of the next plane: memory is read from end to end, and written all the time, and what one band leaves in the
+ * cache is room for the other. A larger plane is one block, too, written from its last rows up, which
  * are still in cache; of one larger still a norm keeps rows close together in scratch, since a cache holds few that lie a power of two
  * apart. A softmax of fp16 keeps its exps there, where they fit that cache: those of a band take the place of those of the block before, which
  * become rows of y in the same loop. */
@@ -175,7 +175,6 @@ static void some_blocks(void *ctx, int64_t task, int thread)
 /* Rows as long as can be, since every one is another page; enough tasks for all threads. */
 void columns_plan(columns *k)
 {
-    enum { TURNS = 2 }; /* blocks of a plane */
     const exec_env *e = k->env;
     const int64_t many = 4 * e->threads, in = exec_size(k->tx), plane = k->n * k->inner * in, steps = COLUMN_STEP;
     const int64_t of_exps = bands(k) * VEC_KEPT(e->v, steps) * (int64_t)sizeof(float); /* of so many columns */
@@ -183,7 +182,7 @@ void columns_plan(columns *k)
     k->in_turns = k->exps_kept || plane <= e->l2 / 5 * 4;
     k->kept = !k->exps && plane > 2 * e->l2;
     const int64_t fit = MAX(e->l2 / 2 / (k->exps_kept ? of_exps : k->n * in * steps), 1) * steps;
-    int64_t parts = k->in_turns && !k->exps_kept ? TURNS : plane <= 2 * e->l2 && !k->exps_kept ? 1 : (k->inner + fit - 1) / fit;
+    int64_t parts = plane <= 2 * e->l2 && !k->exps_kept ? 1 : (k->inner + fit - 1) / fit;
     while (k->outer * parts < many && k->inner / (parts + 1) >= steps) parts++;
     k->block = MIN(k->inner, ROUND_UP((k->inner + parts - 1) / parts, steps));
     k->per_outer = (k->inner + k->block - 1) / k->block;
