@@ -18,7 +18,7 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 
-#include "kernel/gemm_run_int.h"
+#include "kernel/gemm_plan_int.h"
 
 static const gemm_kernel rows[] = {
 #define GEMM(id, math_, need_, mr_, nr_, kc_, a_pk_, a_kr_, b_pk_, b_kr_, k_align_, fast_, expand_, finishes_, tile_, vec_, begin_, end_, sum_) \
@@ -46,104 +46,10 @@ const gemm_kernel *gemm_pick(gemm_math m, uint32_t isa)
     return k;
 }
 
-/* How C is cut: stripes, each of m_parts x n_parts parts of whole panels; a thread claims several parts, one below the other, or, towards
- * the end, a cut of one. */
-typedef struct {
-    packed_layout a;
-    packed_layout b; /* of a full stripe */
-    int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts, cuts, b_copies;
-    int64_t group; /* panels of A packed together in passing */
-    int64_t first; /* panels of A that pass by together while B is packed for the first time; 1: none do */
-    bool deep, lazy;
-    size_t piece_bytes, sums_bytes; /* per thread: pieces of A just widened or packed and their row sums, unfinished sums */
-    size_t each, fix_at;            /* bytes of one piece; where behind the pieces the row sums of a block's panels are */
-    size_t mark_bytes;              /* lazy: which pieces of the stripe are there */
-    size_t bytes;
-} plan;
-
 enum {
-    PARTS_PER_THREAD = 16, /* where a part is several panels high */
-    OF_WHAT_IS_LEFT = 8,   /* this fraction of it is claimed at once: a thread that is late or slowed by its neighbours leaves little to wait for */
-    CUTS = 4,              /* of a share's last part */
-    LAZY_THREADS = 4,      /* more would wait for each other's pieces longer than for a stripe packed together */
-    QUEUES = 64,           /* threads beyond share a queue */
-    DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
-    RUN_BYTES = 512,       /* of an A whose rows lie side by side: shorter runs, a panel's alone, come slowly from memory */
-    APART = 4096,          /* bytes between what two threads write: what fetches lines before they are asked for runs past the end of what one reads */
-    FIRST_PANELS = 8,      /* of A by each panel of B that was packed: meanwhile the next one comes */
-    FAR_LARGER = 16,       /* than B: A passing by each thread in full costs more than packing B in shares saves */
+    OF_WHAT_IS_LEFT = 8, /* this fraction of it is claimed at once: a thread that is late or slowed by its neighbours leaves little to wait for */
+    QUEUES = 64,         /* threads beyond share a queue */
 };
-
-/* A piece of B: not there, being packed, packed. */
-typedef _Atomic unsigned char mark;
-enum { MISSING, UNDER_WAY, PACKED };
-
-/* How A comes: packed ahead, or as it lies, its k or its rows side by side. */
-typedef enum { A_PACKED, A_RUNS, A_LANES, A_WAYS } a_way;
-
-static bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, a_way way, plan *out)
-{
-    const bool fresh = way != A_PACKED;
-    plan p = { .kc = g->kc, .lazy = n_threads <= LAZY_THREADS };
-    if (n_threads < 1 || !pack_layout(g, true, m, k, &p.a) || !pack_layout(g, false, n, k, &p.b)) return false;
-    /* Even steps: 400 is cut as 200 + 200, not 384 + 16. The cut depends on k alone. */
-    p.k_steps = MAX(ceil_div(p.b.k_pad, g->kc), 1);
-    p.kc = MAX(ROUND_UP(ceil_div(p.b.k_pad, p.k_steps), (int64_t)g->k_align), g->k_align);
-    p.k_steps = MAX(ceil_div(p.b.k_pad, p.kc), 1);
-
-    /* A few threads share C out by columns where they can: each packs what it multiplies by, and no line of packed B has to come
-     * from another's cache. Each then reads all of A, which counts once A is far larger than B, or is to be packed as well. */
-    int64_t l2 = (int64_t)cpu_l2_bytes(), mp = MAX(p.a.panels, 1), np = MAX(p.b.panels, 1);
-    p.n_panels = p.b.panels;
-    const int64_t all_a = mp * p.a.panel_bytes, all_b = np * p.b.panel_bytes;
-    /* A fast kernel feels where A comes from. Weights come from memory: the larger they are beside a B that each thread can keep, the
-     * more it counts that only one of them fetches a row of them. */
-    const bool by_rows = g->fast && !fresh && all_a > all_b && all_b <= l2 / 2;
-    const bool by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && !by_rows && all_a <= all_b * (fresh ? 1 : FAR_LARGER) / (fresh ? 2 : 1);
-    const int64_t sharers = by_columns ? n_threads : 1;
-
-    /* A step of a stripe and its unfinished sums share L2 with the A panels passing through. */
-    int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
-    int64_t deep = l2 / 2 / MAX(p.b.panel_bytes, 1);
-    p.deep = p.k_steps == 1 || (g->fast && deep >= MIN(DEEP_PANELS, ceil_div(np, sharers)));
-    p.stripes = ceil_div(np, MAX(p.deep ? deep : l2 / 4 / MAX(b_panel, 1), 1) * sharers);
-    p.stripe_panels = ceil_div(np, p.stripes);
-    p.stripes = ceil_div(np, p.stripe_panels);
-    if (!pack_layout(g, false, p.stripe_panels * g->nr, k, &p.b)) return false;
-
-    p.n_parts = MIN(sharers, p.stripe_panels);
-    p.m_parts = p.deep ? mp : ceil_div(mp, MAX(l2 / 4 / (tile * ceil_div(p.stripe_panels, p.n_parts)), 1));
-    int64_t want = n_threads > 1 ? (int64_t)PARTS_PER_THREAD * n_threads : 1;
-    if (p.m_parts * p.n_parts < want) p.m_parts = MAX(p.m_parts, ceil_div(mp, ceil_div(mp, MIN(mp, ceil_div(want, p.n_parts))))); /* even ones */
-    if (p.m_parts * p.n_parts < 4 * n_threads) p.n_parts = MIN(p.stripe_panels, ceil_div(4 * n_threads, p.m_parts));
-    if (n_threads == 1) p.n_parts = 1;
-    const bool far = m * k * (int64_t)sizeof(float) > l2 / 2; /* a smaller A is in the cache after the first panel */
-    p.group = way == A_LANES && far && !g->row_sum ? MAX(RUN_BYTES / (g->mr * (int64_t)sizeof(float)), 1) : 1;
-    if (p.group > 1) p.m_parts = MIN(p.m_parts, MAX(ceil_div(mp, p.group), MIN(mp, n_threads)));
-    p.group = MIN(p.group, ceil_div(mp, p.m_parts));
-    p.cuts = p.group > 1 ? 1 : n_threads > 1 ? MIN(CUTS, ceil_div(p.stripe_panels, p.n_parts)) : 1;
-    p.first = way == A_RUNS && g->math == GEMM_I8 && p.k_steps == 1 && p.lazy ? MIN(FIRST_PANELS, mp) : 1;
-    int64_t tiles = p.k_steps > 1 ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
-    p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
-    p.each = ROUND_UP((size_t)(g->mr * p.kc * (g->expand ? 4 : pk_bytes(g->a_pk))), ALIGN);
-    p.fix_at = p.each * (size_t)MAX(p.group, p.first);
-    p.piece_bytes = p.fix_at + (g->row_sum ? ROUND_UP((size_t)(MAX(ceil_div(mp, p.m_parts), p.first) * g->mr) * sizeof(int32_t), ALIGN) : 0); /* deep: of one panel, or those of a first pass */
-    p.piece_bytes += APART;
-    p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) + APART : 0;
-    p.b_copies = !p.lazy && p.stripes > 1 ? 2 : 1;
-    size_t per_thread, copies;
-    if (!mul_size(p.sums_bytes + p.piece_bytes, (size_t)n_threads, &per_thread)) return false;
-    if (!mul_size(p.b.bytes, (size_t)p.b_copies, &copies) || copies > SIZE_MAX / 4) return false;
-    p.bytes = copies + p.mark_bytes + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
-    *out = p;
-    return true;
-}
-
-bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads)
-{
-    plan p;
-    return plan_make(g, m, n, k, n_threads, A_RUNS, &p) && p.stripes == 1;
-}
 
 bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *bytes)
 {
@@ -158,32 +64,6 @@ bool gemm_pack_b_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *byte
     packed_layout l;
     if (!pack_layout(k, false, n, kk, &l)) return false;
     *bytes = MAX(l.bytes, ALIGN);
-    return true;
-}
-
-/* A product that one thread of a fast kernel is through with before a second one is at work. */
-static bool alone(const gemm_kernel *g, int64_t m, int64_t n, int64_t k)
-{
-    enum { PRODUCTS = 3000000, ELEMENTS = 1 << 17 };
-    const double x = (double)m, y = (double)n, z = (double)k;
-    return g->fast && x * y * z < PRODUCTS && x * z + z * y + x * y < ELEMENTS;
-}
-
-bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes)
-{
-    *bytes = 0;
-    if (alone(k, m, n, kk)) n_threads = 1;
-    for (a_way w = A_PACKED; w < A_WAYS; w++) {
-        plan p;
-        if (!plan_make(k, m, n, kk, n_threads, w, &p)) return false;
-        *bytes = MAX(*bytes, p.bytes);
-    }
-    if (gemm_few(k, n)) *bytes = MAX(*bytes, few_bytes(k, n, kk, n_threads));
-    if (gemm_by_parts(k, m, kk)) {
-        size_t parts;
-        if (!parts_bytes(k, m, n, kk, n_threads, &parts)) return false;
-        *bytes = MAX(*bytes, parts);
-    }
     return true;
 }
 
@@ -631,10 +511,10 @@ an_status gemm_run(const gemm_call *given, diag *d)
     const gemm_call *c = given;
     plan p;
     TRY(refuse(c, d));
-    if (alone(g, c->m, c->n, c->k)) one.pool = NULL, c = &one;
+    if (gemm_alone(g, c->m, c->n, c->k)) one.pool = NULL, c = &one;
     if (c->b_packed) return squares_after(c, run_near(c, d));
     if (c->a && gemm_few(g, c->n)) return squares_after(c, run_few(c, d));
-    if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), c->a ? A_PACKED : c->a_view.row == 1 && c->a_view.col != 1 ? A_LANES : A_RUNS, &p))
+    if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), gemm_way(c), &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,
                          (long long)c->k, (long long)c->k, (long long)c->n);
     if (c->a && c->a_k && !pack_layout(g, true, c->m, c->a_k, &p.a))
