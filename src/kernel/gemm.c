@@ -1,8 +1,8 @@
 /* gemm.c: the matrix product's driver. In: packed A, a view of B.  Out: C.
  *
  * B is taken in stripes of columns, so that packed B is fresh in the cache and scratch stays small. Within a stripe C is cut
- * into blocks of whole tiles, smaller ones towards the end. A few threads pack a piece of B when one of them first comes to it (`lazy`); many pack
- * the next stripe together into the other of two buffers while one is multiplied.
+ * into blocks of whole tiles, smaller ones towards the end. A few threads pack a piece of B when one of them first comes to it (`lazy`), or,
+ * where a small B is read fast, each for itself (`own`); many pack the next stripe together into the other of two buffers while one is multiplied.
  * A B whose rows are rows of memory, for few rows of C: of whole panels of fp32 it is read where it lies, as nothing would pay for a
  * copy (`as_is`); a long one is shared out by k, so that a thread meets again the rows it wrote last (gemm_parts.c), and so are operands
  * so long that bringing them is the work: each is then read once, in whole rows.
@@ -120,7 +120,7 @@ typedef struct {
     bool plain; /* C is what the tile gives */
     bool as_is; /* nothing of B is packed */
     int64_t queues;
-    counter shares[QUEUES];
+    counter *shares; /* QUEUES of them */
 } run_ctx;
 
 /* Cuts of parts, first..end: whole parts of one column of them, or one cut. */
@@ -128,7 +128,7 @@ typedef struct {
     int64_t first, end;
 } claimed;
 
-static claimed claim(run_ctx *x, int thread)
+static claimed claim(const run_ctx *x, int thread)
 {
     const plan *p = x->p;
     const int64_t parts = p->m_parts * p->n_parts;
@@ -310,7 +310,7 @@ static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
     if (atomic_load_explicit(at, memory_order_acquire) == PACKED) return;
     if (claim_piece(at)) {
         const int64_t k0 = whole ? 0 : s * p->kc, k1 = whole ? p->b.k_pad : MIN((s + 1) * p->kc, p->b.k_pad);
-        const int64_t most = x->pack.group > 1 ? MIN(MIN(BESIDE, (w->j1 - w->j0) / 2), w->j1 - j) : 1;
+        const int64_t most = x->pack.group > 1 ? MIN(MIN(BESIDE, p->own ? w->j1 : (w->j1 - w->j0) / 2), w->j1 - j) : 1;
         int64_t n = 1;
         while (n < most && claim_piece(at + n * p->k_steps)) n++;
         int64_t k = k0;
@@ -440,7 +440,7 @@ static void run_block(const run_ctx *x, claimed now, int thread)
     if (now.end - now.first < p->cuts) {
         const int64_t j0 = w.j0, wide = w.j1 - w.j0, cut = now.first % p->cuts;
         w.j0 = j0 + wide * cut / p->cuts, w.j1 = j0 + wide * (cut + 1) / p->cuts;
-    } else if (p->lazy && p->n_parts == 1) w.turn = (w.j1 - w.j0) * (thread % x->queues) / x->queues;
+    } else if (p->lazy && !p->own && p->n_parts == 1) w.turn = (w.j1 - w.j0) * (thread % x->queues) / x->queues;
     if (w.j0 == w.j1) return; /* a short last stripe */
     const int64_t row_bytes = p->k_steps > 1 ? (int64_t)g->mr * g->nr * 4 * (w.j1 - w.j0) : 0; /* of one step: only a tile is ever unfinished */
     if (is_first(x, &w)) w.i0 = run_first(x, &w, sums);
@@ -452,6 +452,17 @@ static void run_block(const run_ctx *x, claimed now, int thread)
             for (w.g0 = w.i0; w.g0 < w.i1; w.g0 += p->group) run_group(x, &w, s, sums + (w.g0 - w.i0) * row_bytes, row_bytes);
 }
 
+/* The same with the thread's own copy of B. */
+static run_ctx own_b(const run_ctx *x, int thread)
+{
+    const size_t by = x->p->b.bytes * (size_t)thread;
+    run_ctx mine = *x;
+    mine.b += by, mine.pack.job.dst += by;
+    if (mine.pack.col_scale) mine.pack.col_scale = (float *)(void *)((char *)mine.pack.col_scale + by);
+    mine.marks += x->p->mark_bytes / sizeof(mark) * (size_t)thread;
+    return mine;
+}
+
 /* Packs something of the next stripe, or multiplies until nothing of this one is left. */
 static void run_task(void *ctx, int64_t task, int thread)
 {
@@ -461,8 +472,9 @@ static void run_task(void *ctx, int64_t task, int thread)
         pack_task(&x->pack, task, thread);
         return;
     }
+    const run_ctx mine = x->p->own ? own_b(x, thread) : *x;
     if (g->begin) g->begin();
-    for (claimed now = claim(x, thread); now.first < now.end; now = claim(x, thread)) run_block(x, now, thread);
+    for (claimed now = claim(&mine, thread); now.first < now.end; now = claim(&mine, thread)) run_block(&mine, now, thread);
     if (g->end) g->end();
 }
 
@@ -514,7 +526,7 @@ an_status gemm_run(const gemm_call *given, diag *d)
     if (gemm_alone(g, c->m, c->n, c->k)) one.pool = NULL, c = &one;
     if (c->b_packed) return squares_after(c, run_near(c, d));
     if (c->a && gemm_few(g, c->n)) return squares_after(c, run_few(c, d));
-    if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), gemm_way(c), &p))
+    if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), gemm_way(c), c->b.col == 1, &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,
                          (long long)c->k, (long long)c->k, (long long)c->n);
     if (c->a && c->a_k && !pack_layout(g, true, c->m, c->a_k, &p.a))
@@ -522,9 +534,11 @@ an_status gemm_run(const gemm_call *given, diag *d)
     if (c->scratch_bytes < p.bytes) return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.bytes);
     if (!c->m || !c->n) return AN_OK;
     char *b = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
-    run_ctx x = { .c = c, .p = &p, .b = b, .queues = MIN(pool_threads(c->pool), QUEUES) };
+    const int64_t packers = p.own ? p.b_copies : 1;
+    counter shares[QUEUES];
+    run_ctx x = { .c = c, .p = &p, .b = b, .queues = MIN(pool_threads(c->pool), QUEUES), .shares = shares };
     x.marks = (mark *)(void *)(b + p.b.bytes * (size_t)p.b_copies);
-    x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes;
+    x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes * (size_t)packers;
     x.plain = is_plain(c);
     x.as_is = b_as_is(c);
     if (!c->a && c->b.col == 1 && gemm_by_parts(g, c->m, c->k)) return squares_after(c, run_parts(c, x.as_is, d));
@@ -535,12 +549,13 @@ an_status gemm_run(const gemm_call *given, diag *d)
     for (int64_t s = p.lazy || there || x.as_is ? 0 : -1; s < p.stripes && !st; s++) { /* else the first region packs only, the last one only multiplies */
         x.j_first = s * p.stripe_panels;
         x.j_count = MIN(p.stripe_panels, p.n_panels - x.j_first);
-        for (int64_t q = 0; q < x.queues; q++) atomic_init(&x.shares[q].next, 0);
+        for (int64_t q = 0; q < x.queues; q++) atomic_init(&shares[q].next, 0);
         if (p.lazy) {
             st = stripe_begin(c, &p, s, b, &x.pack, d);
             x.b_extra = x.pack.l.extra;
             x.pack.n_tasks = 0;
-            for (int64_t i = 0; !there && i < p.stripe_panels * p.k_steps; i++) atomic_init(&x.marks[i], MISSING);
+            for (int64_t t = 0; !there && t < packers; t++)
+                for (int64_t i = 0; i < p.stripe_panels * p.k_steps; i++) atomic_init(&x.marks[(int64_t)(p.mark_bytes / sizeof(mark)) * t + i], MISSING);
         } else {
             x.b = b + (p.stripes > 1 ? (s & 1) * (int64_t)p.b.bytes : 0);
             x.b_extra = x.pack.l.extra; /* the stripe packed last time */

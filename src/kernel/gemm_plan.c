@@ -16,7 +16,7 @@ enum {
 
 a_way gemm_way(const gemm_call *c) { return c->a ? A_PACKED : c->a_view.row == 1 && c->a_view.col != 1 ? A_LANES : A_RUNS; }
 
-bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, a_way way, plan *out)
+bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, a_way way, bool rows, plan *out)
 {
     const bool fresh = way != A_PACKED;
     plan p = { .kc = g->kc, .lazy = n_threads <= LAZY_THREADS };
@@ -65,11 +65,13 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     p.piece_bytes = p.fix_at + (g->row_sum ? ROUND_UP((size_t)(MAX(ceil_div(mp, p.m_parts), p.first) * g->mr) * sizeof(int32_t), ALIGN) : 0); /* deep: of one panel, or those of a first pass */
     p.piece_bytes += APART;
     p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) + APART : 0;
-    p.b_copies = !p.lazy && p.stripes > 1 ? 2 : 1;
+    /* A panel that another thread packed comes from its cache, line by line: rows of a small B are packed again sooner. */
+    p.own = g->fast && g->math == GEMM_BF16 && rows && p.lazy && n_threads > 1 && !by_columns && all_b <= l2 / 2;
+    p.b_copies = p.own ? n_threads : !p.lazy && p.stripes > 1 ? 2 : 1;
     size_t per_thread, copies;
     if (!mul_size(p.sums_bytes + p.piece_bytes, (size_t)n_threads, &per_thread)) return false;
     if (!mul_size(p.b.bytes, (size_t)p.b_copies, &copies) || copies > SIZE_MAX / 4) return false;
-    p.bytes = copies + p.mark_bytes + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
+    p.bytes = copies + p.mark_bytes * (size_t)(p.own ? n_threads : 1) + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
     *out = p;
     return true;
 }
@@ -77,7 +79,7 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
 bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads)
 {
     plan p;
-    return plan_make(g, m, n, k, n_threads, A_RUNS, &p) && p.stripes == 1;
+    return plan_make(g, m, n, k, n_threads, A_RUNS, true, &p) && p.stripes == 1;
 }
 
 bool gemm_alone(const gemm_kernel *g, int64_t m, int64_t n, int64_t k)
@@ -93,7 +95,7 @@ bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, 
     if (gemm_alone(k, m, n, kk)) n_threads = 1;
     for (a_way w = A_PACKED; w < A_WAYS; w++) {
         plan p;
-        if (!plan_make(k, m, n, kk, n_threads, w, &p)) return false;
+        if (!plan_make(k, m, n, kk, n_threads, w, true, &p)) return false;
         *bytes = MAX(*bytes, p.bytes);
     }
     if (gemm_few(k, n)) *bytes = MAX(*bytes, few_bytes(k, n, kk, n_threads));

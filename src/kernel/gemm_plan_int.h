@@ -13,9 +13,10 @@ typedef struct {
     int64_t group; /* panels of A packed together in passing */
     int64_t first; /* panels of A that pass by together while B is packed for the first time; 1: none do */
     bool deep, lazy;
+    bool own; /* lazy: each thread packs a B of its own */
     size_t piece_bytes, sums_bytes; /* per thread: pieces of A just widened or packed and their row sums, unfinished sums */
     size_t each, fix_at;            /* bytes of one piece; where behind the pieces the row sums of a block's panels are */
-    size_t mark_bytes;              /* lazy: which pieces of the stripe are there */
+    size_t mark_bytes;              /* lazy: which pieces of the stripe are there, of each copy of B */
     size_t bytes;
 } plan;
 
@@ -27,7 +28,8 @@ enum { MISSING, UNDER_WAY, PACKED };
 typedef enum { A_PACKED, A_RUNS, A_LANES, A_WAYS } a_way;
 
 a_way gemm_way(const gemm_call *c);
-bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, a_way way, plan *out) MUST_CHECK;
+/* rows: those of B are rows of memory. */
+bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, a_way way, bool rows, plan *out) MUST_CHECK;
 
 /* A product that one thread of a fast kernel is through with before a second one is at work. */
 bool gemm_alone(const gemm_kernel *g, int64_t m, int64_t n, int64_t k);
