@@ -452,13 +452,12 @@ static void run_block(const run_ctx *x, claimed now, int thread)
             for (w.g0 = w.i0; w.g0 < w.i1; w.g0 += p->group) run_group(x, &w, s, sums + (w.g0 - w.i0) * row_bytes, row_bytes);
 }
 
-/* The same with the thread's own copy of B. */
+/* The same with the thread's own copy of B; int8, which has scales beside it, makes none. */
 static run_ctx own_b(const run_ctx *x, int thread)
 {
     const size_t by = x->p->b.bytes * (size_t)thread;
     run_ctx mine = *x;
     mine.b += by, mine.pack.job.dst += by;
-    if (mine.pack.col_scale) mine.pack.col_scale = (float *)(void *)((char *)mine.pack.col_scale + by);
     mine.marks += x->p->mark_bytes / sizeof(mark) * (size_t)thread;
     return mine;
 }
