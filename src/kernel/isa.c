@@ -120,19 +120,30 @@ an_status isa_have(uint32_t *have, diag *d)
     return st;
 }
 
-/* Sizes the blocking; a guess costs speed only. Asked for at every product: the system is asked once. */
-size_t cpu_l2_bytes(void)
+/* Asked for at every product: the system is asked once, and every thread finds the same. */
+static size_t cache_bytes(atomic_size_t *known, const char *file, size_t guess)
 {
-    static atomic_size_t known;
-    size_t n = atomic_load_explicit(&known, memory_order_relaxed);
+    size_t n = atomic_load_explicit(known, memory_order_relaxed);
     if (n) return n;
-    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index2/size", "r");
+    FILE *f = fopen(file, "r");
     if (f) {
         unsigned long kb;
         if (fscanf(f, "%luK", &kb) == 1 && kb < 1ul << 20) n = (size_t)kb << 10;
         fclose(f);
     }
-    n = n ? n : (size_t)1 << 20;
-    atomic_store_explicit(&known, n, memory_order_relaxed); /* every thread finds the same */
+    n = n ? n : guess;
+    atomic_store_explicit(known, n, memory_order_relaxed);
     return n;
+}
+
+size_t cpu_l1_bytes(void)
+{
+    static atomic_size_t known;
+    return cache_bytes(&known, "/sys/devices/system/cpu/cpu0/cache/index0/size", (size_t)32 << 10);
+}
+
+size_t cpu_l2_bytes(void)
+{
+    static atomic_size_t known;
+    return cache_bytes(&known, "/sys/devices/system/cpu/cpu0/cache/index2/size", (size_t)1 << 20);
 }

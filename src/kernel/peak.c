@@ -30,12 +30,13 @@ struct peak_meter {
     double sums[MOST_THREADS];
 };
 
+/* Sums begin at zero: those that the tile before has just stored would be waited for. */
 static void inner_task(void *ctx, int64_t task, int thread)
 {
     const peak_meter *x = ctx;
     char *m = x->at + (size_t)task * x->stride;
     (void)thread;
-    tile_job t = { .k = x->k, .a = m, .b = m + x->b_at, .b_step = x->g->nr * pk_bytes(x->g->b_pk) * x->g->b_kr, .from = m + x->acc_at, .to = m + x->acc_at, .to_ld = x->g->nr * 4,
+    tile_job t = { .k = x->k, .a = m, .b = m + x->b_at, .b_step = x->g->nr * pk_bytes(x->g->b_pk) * x->g->b_kr, .to = m + x->acc_at, .to_ld = x->g->nr * 4,
                    .rows = x->g->mr, .cols = x->g->nr, .ahead = { { m, 0 }, { m, 0 } } };
     if (x->g->begin) x->g->begin();
     for (int64_t i = 0; i < x->passes; i++) x->g->tile(&t);
@@ -105,10 +106,10 @@ peak_meter *peak_gemm(const gemm_kernel *g, pool *p, int n_threads)
     enum { PAGE = 4096 };
     peak_meter *x = peak_new(p, n_threads, inner_task);
     if (!x) return NULL;
-    /* Both panels together in about 20 KB: L1 with room for the sums and whatever else runs. */
+    /* Both panels in five eighths of L1: as long as can be, since every tile begins and ends, with room for the sums and whatever else runs. */
     int64_t per_k = g->mr * (g->expand ? 4 : pk_bytes(g->a_pk)) + g->nr * pk_bytes(g->b_pk);
     x->g = g;
-    x->k = MAX((20 << 10) / per_k / g->k_align * g->k_align, g->k_align);
+    x->k = MAX((int64_t)cpu_l1_bytes() / 8 * 5 / per_k / g->k_align * g->k_align, g->k_align);
     x->b_at = ROUND_UP((size_t)(x->k * g->mr * 4), 64);
     x->acc_at = x->b_at + ROUND_UP((size_t)(x->k * g->nr * 4), 64);
     x->stride = ROUND_UP(x->acc_at + (size_t)(g->mr * g->nr * 4), PAGE) + PAGE;
