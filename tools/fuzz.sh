@@ -9,8 +9,14 @@ out=build-fuzz
 flags="-std=c11 -O1 -g -fno-omit-frame-pointer -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc
   -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all"
 mkdir -p "$out"
-[ $# -gt 0 ] || set -- $(ls tests/fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
+all=$(ls tests/fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
+# shellcheck disable=SC2086
+[ $# -gt 0 ] || set -- $all
 bad=0
+for t in "$@"; do
+    # shellcheck disable=SC2086
+    [ -f "tests/fuzz/fuzz_$t.c" ] || { echo "fuzz.sh: no target '$t'; there are:" $all >&2; exit 2; }
+done
 for t in "$@"; do
     case $t in # the folders a target needs
     program) dirs="base engine kernel" ;;
