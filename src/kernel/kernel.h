@@ -37,8 +37,8 @@ uint32_t isa_cpu(void); /* all this CPU and system offer; asks the system for AM
 an_status isa_have(uint32_t *have, diag *d) MUST_CHECK; /* the same, cut down by AN_ISA=scalar|<row of isa.def> */
 const char *isa_name(int bit);                          /* NULL past the last row */
 const char *isa_what(int bit);
-size_t cpu_l1_bytes(void); /* of data. This and the next size the blocking: a guess costs speed only */
-size_t cpu_l2_bytes(void);
+size_t cpu_l1_bytes(void); /* of data */
+size_t cpu_l2_bytes(void); /* sizes the blocking. Both may be guesses, which cost speed, or a fair measure, only */
 
 /* ---- matrix product ---- */
 
