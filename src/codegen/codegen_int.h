@@ -160,7 +160,10 @@ int cg_attend(cg *c, dtype dt, int q, int k, int v, int mask, bool causal, doubl
 
 /* ---- match.c: the node at hand as part of something larger. true: its result is set. ---- */
 bool match_node(cg *c);
-bool match_rope(cg *c);   /* match_rope.c */
+bool match_rope(cg *c);   /* match_rope.c: a concat */
+bool match_turn(cg *c);   /* match_rope.c: a sum, or a product by a number */
+val cg_through_views(const cg *c, val v); /* what v only gives another shape */
+bool cg_number(const cg *c, val v, double *x); /* one in the text itself */
 bool match_causal(cg *c, val mask, int64_t rows); /* a constant mask that keeps exactly the positions up to the row's own; cpu only */
 
 /* ---- after selection ---- */
@@ -168,12 +171,16 @@ void cg_count_uses(cg *c);
 void cg_drop_dead(cg *c);
 void fuse_passes(cg *c);   /* what the engine does in one pass, by the rounding rules */
 void fuse_chains(cg *c);   /* speed */
+void cg_trim(ins *n);      /* steps nobody reads any more */
+void sum_products(cg *c);  /* reductions of products nobody else reads; a part of fuse_chains, as is the next */
+void remake_results(cg *c); /* made again where they are read instead of stored */
 void attend_apart(cg *c); /* copies around attention of several sequences */
 void order_reductions(cg *c); /* to where their operands are still in a cache */
 void alias_copies(cg *c);  /* tensors that lie inside others instead of being copied */
 void bind_outputs(cg *c);  /* instructions write straight into ports where they can */
 void narrow_reads(cg *c);  /* products read bf16 where they find it widened */
 void narrow_operands(cg *c); /* what only products read, in the type they multiply */
+bool narrow_to_operand(const cg *c, int t); /* nothing is done with t but to multiply it as bf16 */
 void plan_memory(cg *c);
 program *emit_program(cg *c, diag *d);
 bool cg_can_share(const cg *c, const ins *n, int in, int y); /* may the result lie where this input was */

@@ -306,12 +306,12 @@ static void name_root_div(ins *n)
     }
 }
 
-/* Steps nobody reads any more. */
-static void trim(ins *n)
+void cg_trim(ins *n)
 {
     bool used[CHAIN_MAX_STEPS] = { false };
-    int first = n->n_ext + (n->op == IN_EW ? 0 : 1), to[CHAIN_MAX_STEPS], kept = 0;
+    int first = n->n_ext + (n->op == IN_EW || n->op == IN_EWS ? 0 : 1), to[CHAIN_MAX_STEPS], kept = 0;
     used[n->n_step - 1] = true;
+    for (int k = 1; n->op == IN_EWS && k < n->n_y; k++) used[n->from[k]] = true;
     for (int k = n->n_step - 1; k >= 0; k--)
         for (int j = 0; used[k] && j < 3; j++)
             if (n->steps[k].arg[j] >= first) used[n->steps[k].arg[j] - first] = true;
@@ -323,6 +323,7 @@ static void trim(ins *n)
         to[k] = kept;
         n->steps[kept++] = s;
     }
+    for (int k = 1; n->op == IN_EWS && k < n->n_y; k++) n->from[k] = to[n->from[k]];
     n->n_step = kept;
 }
 
@@ -341,18 +342,19 @@ static void merge_chains(cg *c)
             k = -1; /* its inputs may be next */
         }
         if (keeps_wide(c)) name_silu(b), name_root_div(b);
-        trim(b);
+        cg_trim(b);
     }
 }
 
-/* A chain behind the product that feeds it. Of two products the later one takes it: the other's result is stored by then. */
+/* A chain behind the product that feeds it. Of two products the later one takes it: the other's result is stored by then.
+ * What lies between products of bf16 is rounded when it is stored (narrow.c): it is, then, in every program that must have the same bits. */
 static void merge_epilogues(cg *c)
 {
     int *by = find_makers(c);
     for (size_t i = 0; i < c->ins.n && by && !c->err.st; i++) {
         ins *b = &c->ins.at[i];
         int on = NONE;
-        if (b->op != IN_EW || b->dead) continue;
+        if (b->op != IN_EW || b->dead || (c->o.separate && narrow_to_operand(c, b->y[0]))) continue;
         for (int k = 0; k < b->n_ext; k++) {
             int t = b->ext[k], r = cg_root(c, t);
             if ((size_t)r >= c->t.n || by[r] < 0 || c->t.at[r].n_use != 1 || !shape_eq(cg_sh(c, t), cg_sh(c, b->y[0]))) continue;
@@ -555,6 +557,8 @@ void fuse_chains(cg *c)
     cg_drop_dead(c);
     merge_results(c);
     cg_drop_dead(c);
+    remake_results(c);
+    sum_products(c);
     merge_squares(c);
     cg_drop_dead(c);
 }

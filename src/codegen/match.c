@@ -25,7 +25,7 @@ static bool renames(op_id op)
     return op == OP_IDENTITY || op == OP_RESHAPE || op == OP_EXPAND_DIMS || op == OP_SQUEEZE || op == OP_FLATTEN2D;
 }
 
-static val through_views(const cg *c, val v)
+val cg_through_views(const cg *c, val v)
 {
     while (v.i && renames(graph_maker(c->g, v)->op)) v = graph_maker(c->g, v)->in[0];
     return v;
@@ -34,7 +34,7 @@ static val through_views(const cg *c, val v)
 static bool same_value(val a, val b) { return a.i && a.i == b.i; }
 
 /* A number in the text itself: a weight file may be replaced, so what it holds now decides nothing. */
-static bool scalar_of(const cg *c, val v, double *x)
+bool cg_number(const cg *c, val v, double *x)
 {
     const node *m = maker(c, v);
     return m && m->op == OP_CONST && m->cst && !m->cst->blob_path && graph_const_scalar(c->g, v, x);
@@ -56,7 +56,7 @@ static bool operands(const cg *c, val v, op_id op, bool (*want)(const cg *, val)
 static bool is_number(const cg *c, val v)
 {
     double x;
-    return scalar_of(c, v, &x);
+    return cg_number(c, v, &x);
 }
 
 /* ---- causal masks ---- */
@@ -115,17 +115,17 @@ static bool match_positions(const cg *c, val mask, int64_t rows, int64_t keys, v
     val late = NO_VAL;
     *window = 0;
     for (int depth = 0;; depth++) {
-        if (!m || m->op != OP_SELECT || depth > 1 || !scalar_of(c, m->in[1], &never) || !(never <= NEVER)) return false;
+        if (!m || m->op != OP_SELECT || depth > 1 || !cg_number(c, m->in[1], &never) || !(never <= NEVER)) return false;
         cmp = maker(c, m->in[0]);
         if (!cmp || cmp->n_in < 2 || !counts(c, cmp->in[0], keys)) return false;
         if (cmp->op == OP_GREATER && row_numbers(c, cmp->in[1], rows)) break;
         sub = maker(c, cmp->in[1]);
-        if (cmp->op != OP_LESS_EQUAL || !sub || sub->op != OP_SUB || !scalar_of(c, sub->in[1], &w) || w < 1 || w > INT32_MAX) return false;
+        if (cmp->op != OP_LESS_EQUAL || !sub || sub->op != OP_SUB || !cg_number(c, sub->in[1], &w) || w < 1 || w > INT32_MAX) return false;
         late = sub->in[0];
         *window = (int64_t)w;
         m = maker(c, m->in[2]);
     }
-    if ((late.i && late.i != cmp->in[1].i) || !scalar_of(c, m->in[2], &zero) || zero != 0) return false;
+    if ((late.i && late.i != cmp->in[1].i) || !cg_number(c, m->in[2], &zero) || zero != 0) return false;
     *pos = cmp->in[1];
     return true;
 }
@@ -153,7 +153,7 @@ static bool product(const cg *c, val v, val *x, val *z, bool *tx, bool *tz)
 /* p is softmax along its last axis, seen through views; its input gives the scores. */
 static bool probabilities(const cg *c, val p, val *softmax, val *scores)
 {
-    *softmax = through_views(c, p);
+    *softmax = cg_through_views(c, p);
     const node *m = maker(c, *softmax);
     if (!m || m->op != OP_SOFTMAX || !alone(c, *softmax)) return false;
     const shape *s = &graph_type(c->g, *softmax)->sh, *seen = &graph_type(c->g, p)->sh;
@@ -178,20 +178,20 @@ static bool read_attention(const cg *c, const node *root, attention *a)
     if (is(c, s, OP_ADD)) { /* scores + mask: the scores lead to a product, the mask has their last two axes */
         const node *m = maker(c, s);
         for (int k = 0; k < 2 && !a->mask.i; k++) {
-            val t = through_views(c, m->in[k]);
+            val t = cg_through_views(c, m->in[k]);
             if (!is(c, t, OP_MATMUL) && !is(c, t, OP_NE_MATMUL) && !is(c, t, OP_MUL) && !is(c, t, OP_REAL_DIV)) continue;
             if (!shape_eq(&graph_type(c->g, m->in[k])->sh, &full)) continue;
             a->mask = m->in[1 - k], s = m->in[k];
         }
         if (!a->mask.i) return false;
     }
-    s = through_views(c, s);
+    s = cg_through_views(c, s);
     const node *scaled = maker(c, s);
     double f;
-    if (scaled->op == OP_MUL && scalar_of(c, scaled->in[1], &f)) s = scaled->in[0], a->scale = f;
-    else if (scaled->op == OP_MUL && scalar_of(c, scaled->in[0], &f)) s = scaled->in[1], a->scale = f;
-    else if (scaled->op == OP_REAL_DIV && scalar_of(c, scaled->in[1], &f)) s = scaled->in[0], a->scale = 1 / f;
-    s = through_views(c, s);
+    if (scaled->op == OP_MUL && cg_number(c, scaled->in[1], &f)) s = scaled->in[0], a->scale = f;
+    else if (scaled->op == OP_MUL && cg_number(c, scaled->in[0], &f)) s = scaled->in[1], a->scale = f;
+    else if (scaled->op == OP_REAL_DIV && cg_number(c, scaled->in[1], &f)) s = scaled->in[0], a->scale = 1 / f;
+    s = cg_through_views(c, s);
     if (!product(c, s, &a->q, &a->k, &a->tq, &tz)) return false;
     a->tk = !tz;
     const shape *sc = &graph_type(c->g, s)->sh, *q = &graph_type(c->g, a->q)->sh, *k = &graph_type(c->g, a->k)->sh, *v = &graph_type(c->g, a->v)->sh;
@@ -222,7 +222,7 @@ static void scale_scores(const cg *c, attention *a)
     int exponent;
     if (!m || m->op != OP_MUL || !alone(c, a->q)) return;
     for (int i = 0; i < 2; i++)
-        if (scalar_of(c, m->in[1 - i], &f) && f > 0 && frexp(f, &exponent) == 0.5 && shape_eq(&graph_type(c->g, m->in[i])->sh, &graph_type(c->g, a->q)->sh)) {
+        if (cg_number(c, m->in[1 - i], &f) && f > 0 && frexp(f, &exponent) == 0.5 && shape_eq(&graph_type(c->g, m->in[i])->sh, &graph_type(c->g, a->q)->sh)) {
             a->q = m->in[i], a->scale *= f;
             return;
         }
@@ -301,8 +301,8 @@ static bool read_weights(cg *c, attention_back *a, bool *masked)
     scores = m->in[0];
     const node *sum = maker(c, scores);
     for (int i = 0; sum && sum->op == OP_ADD && i < 2 && !mask.i; i++)
-        if (is(c, through_views(c, sum->in[i]), OP_MATMUL) && shape_eq(&graph_type(c->g, sum->in[i])->sh, full)) scores = sum->in[i], mask = sum->in[1 - i];
-    if (!product(c, through_views(c, scores), &a->q, &a->k, &tx, &tz) || !tx || tz) return false;
+        if (is(c, cg_through_views(c, sum->in[i]), OP_MATMUL) && shape_eq(&graph_type(c->g, sum->in[i])->sh, full)) scores = sum->in[i], mask = sum->in[1 - i];
+    if (!product(c, cg_through_views(c, scores), &a->q, &a->k, &tx, &tz) || !tx || tz) return false;
     const shape *q = &graph_type(c->g, a->q)->sh, *k = &graph_type(c->g, a->k)->sh, *v = &graph_type(c->g, a->v)->sh;
     a->stacks = cg_prod(q->d, 0, q->rank - 2), a->width = q->d[q->rank - 2], a->rows = q->d[q->rank - 1], a->keys = k->d[k->rank - 1], a->cols = v->d[v->rank - 2];
     const int64_t high = full->d[full->rank - 2];
@@ -322,7 +322,7 @@ static bool read_back(cg *c, val s, attention_back *a)
         const node *n = maker(c, m->in[i]);
         if (n && n->op == OP_SUB && sums_product(c, n->in[1], m->in[1 - i], n->in[0])) less = n, a->p = m->in[1 - i];
     }
-    if (!less || !product(c, through_views(c, less->in[0]), &a->dy, &a->v, &tx, &tz) || !tx || tz) return false;
+    if (!less || !product(c, cg_through_views(c, less->in[0]), &a->dy, &a->v, &tx, &tz) || !tx || tz) return false;
     return read_weights(c, a, &masked) && as_matrices(c, a->dy, a->stacks, a->cols, a->rows);
 }
 
@@ -347,7 +347,7 @@ static bool match_attention_kept(cg *c)
     val z;
     bool tx, tz, masked;
     if (!product(c, c->at->out, &a.v, &z, &tx, &tz) || tx || !tz) return false;
-    a.p = through_views(c, z);
+    a.p = cg_through_views(c, z);
     if (!read_weights(c, &a, &masked) || masked) return false;
     size_t at = c->ins.n;
     for (size_t i = 0; i < c->ins.n; i++)
@@ -397,7 +397,7 @@ static bool match_attention_back(cg *c)
     if (!product(c, c->at->out, &x, &z, &tx, &tz) || tx) return false;
     uint32_t uses = c->n_uses[z.i];
     for (s = z; renames(graph_maker(c->g, s)->op) && uses == 1;) s = graph_maker(c->g, s)->in[0], uses = c->n_uses[s.i];
-    s = through_views(c, s);
+    s = cg_through_views(c, s);
     for (size_t i = 0; i < c->backs.n; i++) {
         const attend_grad *b = &c->backs.at[i];
         if (!same_value(b->scores, s) || !same_value(tz ? b->k : b->q, x)) continue;
@@ -456,10 +456,10 @@ static bool mean_of(const cg *c, val v, val *of, bool *on, bool squares)
     const node *m = maker(c, v);
     double f = 0;
     int64_t n;
-    bool divided = m->op == OP_REAL_DIV && scalar_of(c, m->in[1], &f), times = false;
+    bool divided = m->op == OP_REAL_DIV && cg_number(c, m->in[1], &f), times = false;
     if (m->op == OP_MUL)
         for (int k = 0; k < 2 && !times; k++)
-            if (scalar_of(c, m->in[k], &f)) times = true, v = m->in[1 - k];
+            if (cg_number(c, m->in[k], &f)) times = true, v = m->in[1 - k];
     if (divided) v = m->in[0];
     m = maker(c, v);
     op_id want = squares ? OP_REDUCE_SUM_SQUARE : divided || times ? OP_REDUCE_SUM : OP_REDUCE_MEAN;
@@ -477,7 +477,7 @@ static bool square_of(const cg *c, val v, val *x)
     double two;
     if (m->op == OP_SQUARE) return *x = m->in[0], true;
     if (m->op == OP_MUL && same_value(m->in[0], m->in[1])) return *x = m->in[0], true;
-    if (m->op == OP_POW && scalar_of(c, m->in[1], &two) && two == 2) return *x = m->in[0], true;
+    if (m->op == OP_POW && cg_number(c, m->in[1], &two) && two == 2) return *x = m->in[0], true;
     return false;
 }
 
@@ -499,7 +499,7 @@ static bool root_of(const cg *c, val v, val *inside, double *eps)
         if (*eps <= 1e-12) *eps = 0; /* the default: there against 0, not part of the formula */
         return true;
     }
-    if (m->op == OP_POW && scalar_of(c, m->in[1], &e) && e == -0.5) return *inside = m->in[0], true;
+    if (m->op == OP_POW && cg_number(c, m->in[1], &e) && e == -0.5) return *inside = m->in[0], true;
     return false;
 }
 
@@ -530,7 +530,7 @@ static bool prescaled(const cg *c, val u, val extra, const bool *on, val *x, dou
     if (d->op != OP_REAL_DIV) return false;
     m = maker(c, d->in[1]);
     val top;
-    if (!operands(c, m->out, OP_MAXIMUM, is_number, &top, &root) || !scalar_of(c, root, &r) || r <= 0) return false;
+    if (!operands(c, m->out, OP_MAXIMUM, is_number, &top, &root) || !cg_number(c, root, &r) || r <= 0) return false;
     const node *big = maker(c, top), *mag;
     bool here[MAX_RANK];
     int64_t n;
@@ -540,7 +540,7 @@ static bool prescaled(const cg *c, val u, val extra, const bool *on, val *x, dou
     if (!square_of(c, extra, &square)) return false;
     t = maker(c, square);
     double r2;
-    if (t->op != OP_REAL_DIV || !scalar_of(c, t->in[0], &r2) || r2 != r || !same_value(t->in[1], d->in[1])) return false;
+    if (t->op != OP_REAL_DIV || !cg_number(c, t->in[0], &r2) || r2 != r || !same_value(t->in[1], d->in[1])) return false;
     *x = d->in[0], *eps = r * r;
     return true;
 }
@@ -560,7 +560,7 @@ static bool read_norm(const cg *c, val base, val inside, double eps, normal *n)
     else found = mean_square_of(c, ms, &of, n->on) && same_value(of, base);
     if (!found) return false;
     double e;
-    bool plain = !other.i || scalar_of(c, other, &e);
+    bool plain = !other.i || cg_number(c, other, &e);
     if (plain && other.i) n->eps += e;
     n->x = base;
     n->centre = centred(c, base, n->on, &n->x);
@@ -571,13 +571,14 @@ static bool read_norm(const cg *c, val base, val inside, double eps, normal *n)
     return true;
 }
 
+/* A root that is read again, by the way back, has to be there on its own: then the norm is two products more. */
 static bool find_norm(const cg *c, const node *m, normal *n)
 {
     val inside;
     double eps;
     if (m->op == OP_MUL)
         for (int k = 0; k < 2; k++)
-            if (root_of(c, m->in[k], &inside, &eps) && read_norm(c, m->in[1 - k], inside, eps, n)) return true;
+            if (alone(c, m->in[k]) && root_of(c, m->in[k], &inside, &eps) && read_norm(c, m->in[1 - k], inside, eps, n)) return true;
     if (m->op == OP_REAL_DIV && is(c, m->in[1], OP_SQRT)) return read_norm(c, m->in[0], maker(c, m->in[1])->in[0], 0, n);
     return false;
 }
@@ -671,6 +672,7 @@ bool match_node(cg *c)
     if (c->soft) return op == OP_REDUCE_SUM && match_dot(c);
     if (!c->o.level) return false;
     if (op == OP_MATMUL || op == OP_NE_MATMUL) return match_attention(c) || match_attention_kept(c) || match_attention_back(c);
+    if ((op == OP_MUL || op == OP_ADD || op == OP_SUB) && match_turn(c)) return true;
     if (op == OP_MUL || op == OP_ADD || op == OP_REAL_DIV) return match_norm(c);
     return op == OP_CONCAT && match_rope(c);
 }

@@ -1,10 +1,13 @@
-/* match_rope.c: rotary positions written as slices, products and a concat.
- * In: a concat about to be selected.  Out: true when it was selected as one turn of pairs of channels.
+/* match_rope.c: rotary positions, as people write them.
+ * In: a node about to be selected.  Out: true when it was selected as one turn of pairs of channels.
  *
- *   p [n, pairs, 2, S], or [n, 2, pairs, S] with halves; a and b its two slices along the axis of 2; cos and sin likewise, of which
- *   the first slice is read.  concat(a cos - b sin, b cos + a sin), or with the other signs.
+ *   slices     p [n, pairs, 2, S], or [n, 2, pairs, S] with halves; a and b its two slices along the axis of 2; cos and sin likewise, of
+ *              which the first slice is read.  concat(a cos - b sin, b cos + a sin), or with the other signs.
+ *   a matrix   x cos + (T x) sin, where T, a constant, makes (-b, a) of each pair (a, b); that with a minus; its gradient,
+ *              x cos + T' (x sin); and each times a number, before or after.
  *
- * The instruction rounds as the chain of these steps does, so that it makes no difference who else reads the pieces. */
+ * The instruction rounds as the chain of these steps does, so that it makes no difference who else reads the pieces; but for a number
+ * before the turn, which it multiplies by last. */
 #include "codegen/codegen_int.h"
 
 typedef struct {
@@ -73,6 +76,124 @@ bool match_rope(cg *c)
     ins *k = cg_ins(c, IN_ROPE, y, OPS(cg_view(c, from, SH(o->d[0], channels, n)), cg_view(c, tables[0], SH(channels, n)), cg_view(c, tables[1], SH(channels, n))));
     cg_i(c, k, axis == 1);
     cg_i(c, k, back);
+    cg_f(k, 1);
+    cg_set(c, 0, y);
+    return true;
+}
+
+/* ---- by a matrix ---- */
+
+typedef struct {
+    val x, cos, sin;
+    double scale;
+    bool half, back;
+} turned;
+
+static const node *made_by(const cg *c, val v, op_id op)
+{
+    const node *m = v.i ? graph_maker(c->g, v) : NULL;
+    return m && m->op == op ? m : NULL;
+}
+
+/* The numbers of an fp32 constant that is at hand. */
+static const float *numbers_of(const cg *c, val v)
+{
+    const node *m = made_by(c, v, OP_CONST);
+    return m && m->cst && m->cst->data && graph_type(c->g, v)->dt == DT_F32 ? m->cst->data : NULL;
+}
+
+static int64_t first_of_pair(int64_t pair, bool half) { return half ? pair : 2 * pair; }
+static int64_t second_of_pair(int64_t pair, bool half, int64_t channels) { return half ? pair + channels / 2 : 2 * pair + 1; }
+
+static bool is_turn(const cg *c, val w, int64_t channels, bool half)
+{
+    const float *t = numbers_of(c, w);
+    const shape *s = &graph_type(c->g, w)->sh;
+    int64_t others = 0;
+    if (!t || channels % 2 || s->rank != 4 || s->d[0] != channels || s->d[1] != channels || s->d[2] != 1 || s->d[3] != 1) return false;
+    for (int64_t i = 0; i < channels * channels; i++) others += t[i] != 0;
+    for (int64_t i = 0; i < channels / 2; i++) {
+        const int64_t a = first_of_pair(i, half), b = second_of_pair(i, half, channels);
+        if (t[a * channels + b] != -1 || t[b * channels + a] != 1) return false;
+    }
+    return others == channels;
+}
+
+/* v is a table [1, channels, 1, period] for x, the same for both channels of a pair. */
+static bool is_table(const cg *c, val v, const shape *x, bool half)
+{
+    const float *t = numbers_of(c, v);
+    const shape *s = &graph_type(c->g, v)->sh;
+    if (!t || s->rank != 4 || s->d[0] != 1 || s->d[1] != x->d[1] || s->d[2] != 1 || s->d[3] != x->d[3]) return false;
+    for (int64_t i = 0; i < x->d[1] / 2; i++)
+        if (memcmp(t + first_of_pair(i, half) * x->d[3], t + second_of_pair(i, half, x->d[1]) * x->d[3], sizeof *t * (size_t)x->d[3])) return false;
+    return true;
+}
+
+/* v = x times a table of it. */
+static bool by_table(const cg *c, val v, const shape *sh, bool half, val *x, val *table)
+{
+    const node *m = made_by(c, v, OP_MUL);
+    for (int k = 0; m && k < 2; k++)
+        if (is_table(c, m->in[k], sh, half)) return *table = m->in[k], *x = m->in[1 - k], true;
+    return false;
+}
+
+/* v = T x, or T' x with `op` the other one. */
+static bool by_matrix(const cg *c, val v, op_id op, const shape *sh, bool half, val *x)
+{
+    const node *m = made_by(c, v, op);
+    if (!m || (m->n_in > 2 && m->in[2].i) || attr_int(m->op, m->attrs, m->n_attr, A_GROUPS) != 1 || !is_turn(c, m->in[1], sh->d[1], half)) return false;
+    *x = m->in[0];
+    return shape_eq(&graph_type(c->g, *x)->sh, sh);
+}
+
+static bool read_matrix_turn(const cg *c, const node *m, turned *t)
+{
+    const shape *sh = &graph_type(c->g, m->out)->sh;
+    val x, between;
+    if ((m->op != OP_ADD && m->op != OP_SUB) || sh->rank != 4 || graph_type(c->g, m->out)->dt != DT_F32) return false;
+    for (int k = 0; k < (m->op == OP_SUB ? 1 : 2); k++)
+        for (int half = 0; half < 2; half++) {
+            if (!by_table(c, m->in[k], sh, half, &t->x, &t->cos)) continue;
+            t->half = half, t->scale = 1;
+            const bool there = by_table(c, m->in[1 - k], sh, half, &between, &t->sin) && by_matrix(c, between, OP_CONV, sh, half, &x);
+            const bool from = !there && by_matrix(c, m->in[1 - k], OP_CONV_TRANSPOSE, sh, half, &between) && by_table(c, between, sh, half, &x, &t->sin);
+            t->back = from != (m->op == OP_SUB);
+            if ((there || from) && x.i == t->x.i && shape_eq(&graph_type(c->g, x)->sh, sh)) return true;
+        }
+    return false;
+}
+
+/* v, seen through views, is a number times *of. */
+static bool scaled(const cg *c, val v, double *by, val *of)
+{
+    const node *m = made_by(c, cg_through_views(c, v), OP_MUL);
+    for (int k = 0; m && k < 2; k++)
+        if (cg_number(c, m->in[k], by)) return *of = m->in[1 - k], true;
+    return false;
+}
+
+bool match_turn(cg *c)
+{
+    turned t;
+    double by = 1;
+    val inner;
+    if (c->o.keep_masks) return false;
+    if (!read_matrix_turn(c, c->at, &t)) {
+        if (!scaled(c, c->at->out, &by, &inner) || c->n_uses[inner.i] != 1) return false;
+        if (!read_matrix_turn(c, graph_maker(c->g, cg_through_views(c, inner)), &t)) return false;
+        t.scale = by;
+    }
+    const shape sh = graph_type(c->g, t.x)->sh;
+    if (scaled(c, t.x, &by, &inner) && cg_elems(&graph_type(c->g, inner)->sh) == cg_elems(&sh)) t.x = inner, t.scale *= by;
+    const int64_t channels = sh.d[1], n = sh.d[2] * sh.d[3];
+    if (c->t.at[c->of[t.x.i]].dt != DT_F32) return false;
+    int y = cg_tensor(c, DT_F32, SH(sh.d[0], channels, n));
+    ins *k = cg_ins(c, IN_ROPE, y, OPS(cg_view(c, c->of[t.x.i], SH(sh.d[0], channels, n)), cg_view(c, c->of[t.cos.i], SH(channels, sh.d[3])), cg_view(c, c->of[t.sin.i], SH(channels, sh.d[3]))));
+    cg_i(c, k, t.half);
+    cg_i(c, k, t.back);
+    cg_f(k, t.scale);
     cg_set(c, 0, y);
     return true;
 }

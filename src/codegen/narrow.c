@@ -3,7 +3,11 @@
  *
  * A product rounds its operands to bf16 when it packs them. A value nobody else reads is rounded where it is made instead, once: the
  * products get the same numbers, and memory moves half of them. What is added up, compared or passed on stays as wide as it was.
- * A product by a constant is left alone: it may be computed in ways that do not round (exec_mac_turn.c, exec_mac_vec.c). */
+ * A product by a constant is left alone: it may be computed in ways that do not round (exec_mac_turn.c, exec_mac_vec.c).
+ *
+ * What lies between products, made by one and on its way through elementwise steps to nothing but operands of others, is kept as bf16 too:
+ * the two products a gate joins, and the gradient of what it gives. It is rounded once more than it would be, by as much as the operands
+ * it goes into are. */
 #include "codegen/codegen_int.h"
 
 /* Does n write a result by way of a store that rounds to any float type? Sums over several queries of a key are not finished at once,
@@ -15,7 +19,7 @@ static bool rounds_result(const cg *c, const ins *n)
         const shape *p = cg_sh(c, back ? n->opnd[0] : n->y[1]);
         return !n->i.at[0] || p->d[1] == p->d[2];
     }
-    return n->op == IN_EW || n->op == IN_EWS || (insn_is_product(n->op) && n->op != IN_MATMUL_SQUARES);
+    return n->op == IN_EW || n->op == IN_EWS || n->op == IN_ROPE || (insn_is_product(n->op) && n->op != IN_MATMUL_SQUARES);
 }
 
 /* Does n do nothing with operand k but multiply it as bf16? Weights of attention count: what they are multiplied by on the way back is
@@ -27,6 +31,16 @@ static bool multiplies(const cg *c, const ins *n, int k)
 }
 
 static bool rounds(const cg *c) { return !c->err.st && c->o.bf16 && !c->soft && c->o.level; }
+
+bool narrow_to_operand(const cg *c, int t)
+{
+    int reads = 0;
+    if (!rounds(c)) return false;
+    for (size_t i = 0; i < c->ins.n; i++)
+        for (int k = 0; k < c->ins.at[i].n_opnd && !c->ins.at[i].dead; k++)
+            if (c->ins.at[i].opnd[k] >= 0 && cg_root(c, c->ins.at[i].opnd[k]) == cg_root(c, t) && multiplies(c, &c->ins.at[i], k)) reads++;
+    return reads && reads == c->t.at[cg_root(c, t)].n_use;
+}
 
 /* What t is made of where it is a bf16 made wider, whole; NONE: anything else. maker: per root, the one instruction that writes it. */
 static int widened(const cg *c, const int *maker, int t)
@@ -66,30 +80,57 @@ static void refuse(const cg *c, bool *can, int t)
     if (t >= 0) can[cg_root(c, t)] = false;
 }
 
-void narrow_operands(cg *c)
+/* The roots that could have half the bytes. */
+static bool *candidates(cg *c)
 {
-    if (!rounds(c) || c->o.separate) return;
     bool *can = TAKE(&c->mem, bool, c->t.n);
     if (!can) {
         diag_nomem(&c->err);
-        return;
+        return NULL;
     }
     for (size_t i = 0; i < c->t.n; i++) can[i] = c->t.at[i].root == (int)i && c->t.at[i].where == SPACE_SCRATCH && c->t.at[i].dt == DT_F32;
     for (size_t i = 0; i < c->t.n; i++) { /* views of a part, or of the bits as another type */
         const tens *t = &c->t.at[i];
         if (t->at || t->dt != DT_F32 || cg_elems(&t->sh) != cg_elems(cg_sh(c, t->root))) can[t->root] = false;
     }
+    return can;
+}
+
+/* Elementwise, or nearly so. */
+static bool passes_on(const ins *n) { return n->op == IN_EW || n->op == IN_EWS || n->op == IN_ROPE; }
+
+/* Is all that n makes of what it passes on an operand? */
+static bool makes_operands(const cg *c, const ins *n, const bool *opnds)
+{
+    for (int k = 0; k < n->n_y; k++)
+        if (!opnds[cg_root(c, n->y[k])]) return false;
+    return passes_on(n);
+}
+
+void narrow_operands(cg *c)
+{
+    bool *opnds, *between;
+    if (!rounds(c) || !(opnds = candidates(c)) || !(between = candidates(c))) return;
     for (size_t i = 0; i < c->ins.n; i++) {
         const ins *n = &c->ins.at[i];
         for (int k = 0; k < n->n_y; k++)
-            if (!rounds_result(c, n)) refuse(c, can, n->y[k]);
+            if (!rounds_result(c, n)) refuse(c, opnds, n->y[k]);
         for (int k = 0; k < n->n_opnd; k++)
-            if (!multiplies(c, n, k)) refuse(c, can, n->opnd[k]);
-        for (int k = 0; k < n->n_ext; k++) refuse(c, can, n->ext[k]);
+            if (!multiplies(c, n, k)) refuse(c, opnds, n->opnd[k]);
+        for (int k = 0; k < n->n_ext; k++) refuse(c, opnds, n->ext[k]);
+    }
+    for (size_t i = 0; i < c->ins.n; i++) {
+        const ins *n = &c->ins.at[i];
+        for (int k = 0; k < n->n_y; k++)
+            if (!rounds_result(c, n) || passes_on(n)) refuse(c, between, n->y[k]);
+        for (int k = 0; k < n->n_opnd; k++)
+            if (!multiplies(c, n, k) && (n->op != IN_ROPE || k || !makes_operands(c, n, opnds))) refuse(c, between, n->opnd[k]);
+        for (int k = 0; k < n->n_ext; k++)
+            if (!makes_operands(c, n, opnds)) refuse(c, between, n->ext[k]);
     }
     for (size_t i = 0; i < c->t.n; i++) {
         tens *t = &c->t.at[i];
-        if (!can[t->root]) continue;
+        if (!opnds[t->root] && !between[t->root]) continue;
         t->dt = DT_BF16;
         if (t->root == (int)i) t->bytes /= 2;
     }

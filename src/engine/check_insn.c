@@ -363,6 +363,22 @@ static an_status check_reduce(const ck *c)
     return AN_OK;
 }
 
+static an_status check_sums(const ck *c)
+{
+    static const char *const all[] = { "cols", "row_by", "rows", "col_by", "a", "b" };
+    const etensor *a = tensor(c, "a"), *b = tensor(c, "b");
+    NEED(a->rank == 2 && same_shape(a, b), "a and b must be one [rows, columns]");
+    NEED(insn_t(c->in, "cols") >= 0 || insn_t(c->in, "rows") >= 0, "neither cols nor rows is wanted");
+    for (int k = 0; k < (int)COUNT(all); k++) {
+        if (insn_t(c->in, all[k]) < 0) continue;
+        const etensor *t = tensor(c, all[k]);
+        const int64_t want = k >= 4 ? et_elems(a) : a->dim[k == 0 || k == 3];
+        NEED(dtype_is_float(t->dt) && dtype_bits(t->dt) >= 8, "%s is %s, wanted a float", all[k], dtype_name(t->dt));
+        NEED(et_elems(t) == want, "%s has %" PRId64 " elements, wanted %" PRId64, all[k], et_elems(t), want);
+    }
+    return AN_OK;
+}
+
 static an_status check_arg(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
@@ -527,8 +543,9 @@ static an_status check_rope(const ck *c)
     for (int k = 0; k < 2; k++) {
         const etensor *t = tensor(c, tables[k]);
         NEED(dtype_is_float(t->dt) && dtype_bits(t->dt) >= 8, "%s is %s, wanted a float", tables[k], dtype_name(t->dt));
-        NEED(t->rank == 2 && t->dim[0] == x->dim[1] && t->dim[1] == x->dim[2], "%s must be [%" PRId64 ", %" PRId64 "]: channels, columns", tables[k], x->dim[1], x->dim[2]);
+        NEED(t->rank == 2 && t->dim[0] == x->dim[1] && t->dim[1] > 0 && x->dim[2] % t->dim[1] == 0, "%s must be [%" PRId64 ", a divisor of %" PRId64 "]: channels, columns", tables[k], x->dim[1], x->dim[2]);
     }
+    NEED(same_shape(tensor(c, "cos"), tensor(c, "sin")), "cos and sin must have one shape");
     TRY(choice(c, "half", 2));
     return choice(c, "back", 2);
 }

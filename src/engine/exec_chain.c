@@ -216,12 +216,19 @@ static void make_step(maker *m, int64_t k)
 
 static bool keeps_error(fn_id f) { return f == FN_MUL || f == FN_DIV || f == FN_COPY || f == FN_ABS || f == FN_RELU; }
 
+static bool is_half(dtype t) { return t == DT_F16 || t == DT_BF16; }
+
+/* Values that nothing but results of 16 bits are made of. One whose step has a wider type is only stored as that: its bits must not depend
+ * on what else the chain makes. */
 static void find_half(maker *m, const int64_t *result)
 {
     const chain *s = m->src;
     for (int64_t v = 0; v < s->n_inputs + s->n_steps; v++) m->half[v] = true;
-    for (int k = 0; k < m->ch->n_out; k++)
-        if (m->ch->out[k].t != DT_F16 && m->ch->out[k].t != DT_BF16) m->half[result[k]] = false;
+    for (int k = 0; k < m->ch->n_out; k++) {
+        const int64_t step = result[k] - s->n_inputs;
+        const bool declared = m->ch->port || step < 0 || is_half((dtype)s->step[step * CHAIN_STEP + STEP_TYPE]);
+        if (!is_half(m->ch->out[k].t) || !declared) m->half[result[k]] = false;
+    }
     for (int64_t k = s->n_steps - 1; k >= 0; k--) {
         fn_id f = (fn_id)s->step[k * CHAIN_STEP + STEP_FN];
         bool on = keeps_error(f) && m->half[s->n_inputs + k];

@@ -26,7 +26,7 @@ static const struct {
 const char *insn_name(insn_id op) { return rows[op].name; }
 const char *insn_what(insn_id op) { return rows[op].what; }
 bool insn_is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL || op == IN_MATMUL_SQUARES; }
-int insn_outputs(insn_id op) { return op == IN_SORT || op == IN_ATTEND_KEEP || op == IN_MATMUL_SQUARES ? 2 : op == IN_ATTEND_BACK ? 3 : op == IN_EWS ? CHAIN_MOST_RESULTS : 1; }
+int insn_outputs(insn_id op) { return op == IN_SORT || op == IN_SUMS || op == IN_ATTEND_KEEP || op == IN_MATMUL_SQUARES ? 2 : op == IN_ATTEND_BACK ? 3 : op == IN_EWS ? CHAIN_MOST_RESULTS : 1; }
 const char *fn_name(fn_id f) { return fns[f].name; }
 int fn_operands(fn_id f) { return fns[f].operands; }
 int fn_params(fn_id f) { return fns[f].params; }

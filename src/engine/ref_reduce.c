@@ -175,6 +175,24 @@ an_status ref_reduce(const run_ctx *c, const insn *in, diag *d)
     return AN_OK;
 }
 
+an_status ref_sums(const run_ctx *c, const insn *in, diag *d)
+{
+    const int64_t cols = insn_t(in, "cols"), rows = insn_t(in, "rows"), row_by = insn_t(in, "row_by"), col_by = insn_t(in, "col_by"), n = ctx_tensor(c, insn_t(in, "a"))->dim[0], m = ctx_tensor(c, insn_t(in, "a"))->dim[1];
+    const double *a = ref_load(c, insn_t(in, "a"), d), *b = ref_load(c, insn_t(in, "b"), d), *r = row_by < 0 ? NULL : ref_load(c, row_by, d), *k = col_by < 0 ? NULL : ref_load(c, col_by, d);
+    if (d->st) return d->st;
+    for (int64_t j = 0; cols >= 0 && j < m; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++) sum += a[i * m + j] * b[i * m + j] * (r ? r[i] : 1);
+        ref_store(c, cols, j, sum);
+    }
+    for (int64_t i = 0; rows >= 0 && i < n; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < m; j++) sum += a[i * m + j] * b[i * m + j] * (k ? k[j] : 1);
+        ref_store(c, rows, i, sum);
+    }
+    return AN_OK;
+}
+
 an_status ref_arg(const run_ctx *c, const insn *in, diag *d)
 {
     int64_t y = insn_t(in, "y");

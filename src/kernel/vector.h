@@ -64,6 +64,13 @@ typedef struct {
     int64_t own;               /* affine_rows: so many bytes behind y will be written, and another's cache may have it; 0: nothing is asked for */
 } vec_affine;
 
+/* Pairs of rows turned by an angle per column. */
+typedef struct {
+    dtype y, x, table;
+    bool back;
+    float scale;
+} vec_turn;
+
 enum { VEC_LINE = 64 /* bytes of a line of the caches */, VEC_BAND = 8 };
 
 /* A chain as a list of acts on a tile of elements, x, that stays in registers. A function (a code below VF_COUNT) makes x of x, of
@@ -190,13 +197,16 @@ typedef struct {
     float (*affine_next)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, const void *next, float mean, int64_t n);
     /* As affine for rows ldy and ldx elements apart, and F32 to BF16. */
     void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n);
+    /* Of a * b, n rows of m: cols[j] += the sum of those of column j, each times row[i]; rows[i] = the sum of those of row i, each times col[j].
+     * cols, rows: NULL, not wanted; row, col: NULL, 1. */
+    void (*sums)(float *cols, float *rows, const float *a, const float *b, const float *row, const float *col, int64_t n, int64_t m);
     float (*largest)(const float *x, int64_t n); /* magnitude; infinity when one is not finite */
     void (*window)(const window_job *j);
     /* Element (i, j) of y = element (j, i) of x; i < rows, j < cols; strides in elements of 4 or 2 bytes. */
     void (*transpose)(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t rows, int64_t cols, int bytes);
-    /* (a, b) becomes (a co - b si, b co + a si), back: with the other sign of si; all of them F32, F16 or BF16, products and sums rounded to
-     * fp32 one by one. ya may be a, and yb b. */
-    void (*turn)(void *ya, void *yb, const void *a, const void *b, const void *co, const void *si, dtype t, bool back, int64_t n);
+    /* (a, b) becomes scale (a co - b si, b co + a si), back: with the other sign of si; products and sums rounded to fp32 one by one. All of
+     * one type, F32, F16 or BF16, or F32 and BF16 turned by F32. ya may be a, and yb b. */
+    void (*turn)(void *ya, void *yb, const void *a, const void *b, const void *co, const void *si, const vec_turn *k, int64_t n);
     /* The same for n elements that are pairs side by side: a, b, a, b; each pair by the co and si of its a. y may be x. */
     void (*turn_beside)(void *y, const void *x, const void *co, const void *si, dtype t, bool back, int64_t n);
     /* Rules for moved fp16 elements, in place: NaN becomes +inf, magnitudes above `last` (bits; 0x7c00: none) infinite. */

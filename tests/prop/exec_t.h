@@ -166,4 +166,25 @@ static inline int close_pools(void **state)
     return 0;
 }
 
+/* Results on one thread and on two: the same bits. */
+static inline void same_on_threads(prog *g, const char *what)
+{
+    for (size_t k = 0; k < g->p->outputs.n; k++) {
+        unsigned char *first = NULL;
+        const size_t n = (size_t)g->p->outputs.at[k].bytes;
+        for (size_t p = 0; p < COUNT(pools); p++) {
+            diag d = { 0 };
+            image *im = NULL;
+            image_options o = { .pool = pools[p] };
+            assert_ok(image_load(&im, g->p, NULL, &o, &d), d);
+            assert_ok(image_run(im, (const void *const *)g->in, (void *const *)g->out_bytes, &d), d);
+            image_free(im);
+            if (first && memcmp(first, g->out_bytes[k], n)) fail_msg("%s: other bits on %d threads", what, pool_threads(pools[p]));
+            if (!first && (first = malloc(n))) memcpy(first, g->out_bytes[k], n);
+            assert_non_null(first);
+        }
+        free(first);
+    }
+}
+
 #endif

@@ -25,25 +25,6 @@ static void test_attend(void **state)
     }
 }
 
-/* Output 0 on one thread and on two: the same bits. */
-static void same_on_threads(prog *g, const char *what)
-{
-    unsigned char *first = NULL;
-    size_t n = (size_t)g->p->outputs.at[0].bytes;
-    for (size_t p = 0; p < COUNT(pools); p++) {
-        diag d = { 0 };
-        image *im = NULL;
-        image_options o = { .pool = pools[p] };
-        assert_ok(image_load(&im, g->p, NULL, &o, &d), d);
-        assert_ok(image_run(im, (const void *const *)g->in, (void *const *)g->out_bytes, &d), d);
-        image_free(im);
-        if (first && memcmp(first, g->out_bytes[0], n)) fail_msg("%s: other bits on %d threads", what, pool_threads(pools[p]));
-        if (!first && (first = malloc(n))) memcpy(first, g->out_bytes[0], n);
-        assert_non_null(first);
-    }
-    free(first);
-}
-
 /* Queries with positions: as those of a text, one after the other, or any; what no query sees may hold no number. bf16 programs
  * multiply bf16 numbers: a weight is off by 2^-9 of itself, so a result by that of the largest value, beside one step of its type. */
 static void test_attend_at(void **state)
@@ -84,11 +65,11 @@ static void test_rope(void **state)
         const size_t dev = chance(70) ? 0 : rng_below(&R, COUNT(devices));
         prog g;
         prog_open(&g, devices[dev].num);
-        const int64_t stacks = upto(1, 4), pairs = upto(1, chance(50) ? 40 : 4), n = chance(30) ? 1 : upto(1, chance(30) ? 300 : 20);
-        const dtype t = any_float(), ty = chance(85) ? t : any_float(), tt = chance(85) ? t : any_float();
-        const bool half = chance(50);
-        const int64_t x = input(&g, t, DIMS(stacks, 2 * pairs, n), TAME, 2), co = input(&g, tt, DIMS(2 * pairs, n), TAME, 1), si = input(&g, tt, DIMS(2 * pairs, n), TAME, 1);
-        prog_insn(&g, IN_ROPE, INTS(prog_out(&g, ty, DIMS(stacks, 2 * pairs, n)), x, co, si), INTS(half, chance(50)), NO_REALS);
+        const int64_t stacks = upto(1, 4), pairs = upto(1, chance(50) ? 40 : 4), period = chance(30) ? 1 : upto(1, chance(30) ? 300 : 20), n = period * (chance(60) ? 1 : upto(2, 4));
+        const bool half = chance(50), wide = chance(40); /* tables of fp32, as training has them */
+        const dtype t = wide ? chance(50) ? DT_F32 : DT_BF16 : any_float(), ty = wide ? chance(50) ? DT_F32 : DT_BF16 : chance(85) ? t : any_float(), tt = wide ? DT_F32 : chance(85) ? t : any_float();
+        const int64_t x = input(&g, t, DIMS(stacks, 2 * pairs, n), TAME, 2), co = input(&g, tt, DIMS(2 * pairs, period), TAME, 1), si = input(&g, tt, DIMS(2 * pairs, period), TAME, 1);
+        prog_insn(&g, IN_ROPE, INTS(prog_out(&g, ty, DIMS(stacks, 2 * pairs, n)), x, co, si), INTS(half, chance(50)), REALS(chance(50) ? 1 : (double)0.3f));
         compare(&g, devices[dev].name, 0, 0);
         same_on_threads(&g, "rope");
         prog_close(&g);

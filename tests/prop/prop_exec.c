@@ -444,6 +444,26 @@ static void test_lines(void **state)
     }
 }
 
+/* Sums of products both ways, with and without factors: near the reference, and the same bits for any number of threads. */
+static void test_sums(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 80; round++) {
+        const size_t dev = chance(80) ? 0 : rng_below(&R, COUNT(devices));
+        const int64_t n = upto(1, chance(30) ? 200 : 20), m = upto(1, chance(30) ? 300 : 40);
+        const dtype t = chance(80) ? DT_F32 : any_float();
+        const int want = upto(1, 3); /* columns, rows, both */
+        prog g;
+        prog_open(&g, devices[dev].num);
+        const int64_t a = input(&g, t, DIMS(n, m), TAME, 1), b = input(&g, t, DIMS(n, m), TAME, 1), by[2] = { chance(50) ? input(&g, t, DIMS(n), TAME, 1) : -1, chance(50) ? input(&g, t, DIMS(m), TAME, 1) : -1 };
+        const int64_t cols = want & 1 ? prog_out(&g, DT_F32, DIMS(m)) : -1, rows = want & 2 ? prog_out(&g, DT_F32, DIMS(n)) : -1;
+        prog_insn(&g, IN_SUMS, INTS(cols, rows, a, b, by[0], by[1]), NULL, 0, NO_REALS);
+        compare(&g, devices[dev].name, devices[dev].num == &numerics_cpu ? 1e-6 * (double)MAX(n, m) : 0, 1);
+        same_on_threads(&g, "sums");
+        prog_close(&g);
+    }
+}
+
 /* Lines so long that threads share one, in one run or in one of every batch: near the reference, and the same bits for any number
  * of threads. */
 static void test_long_lines(void **state)
@@ -840,7 +860,7 @@ int main(void)
         cmocka_unit_test(test_squares),
         cmocka_unit_test(test_siblings),
         cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_lines), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines),
+        cmocka_unit_test(test_lines), cmocka_unit_test(test_sums), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines),
         cmocka_unit_test(test_move),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_rows),

@@ -338,6 +338,9 @@ static void narrow_operands(void **state)
         { "a = tanh(x)\nb = tanh(w)\ny = matmul(a, b)\nreturn y, b\n", 1 },
         { "a = tanh(x)\nb = const fp32[4, 4] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}\ny = matmul(a, b)\nreturn y\n", 0 },
         { "a = matmul(x, w)\nb = matmul(w, x)\ny = matmul(a, b)\nreturn y\n", 2 },
+        { "h = matmul(x, w)\na = tanh(h)\nb = exp(h)\ny = matmul(a, b)\nreturn y\n", 3 },
+        { "h = matmul(x, w)\na = tanh(h)\nb = exp(h)\ny = matmul(a, b)\nz = add(b, h)\nreturn y, z\n", 1 },
+        { "h = matmul(x, w)\na = tanh(h)\nb = exp(h)\ny = matmul(a, b)\nreturn y, h\n", 2 },
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         for (int bf16 = 0; bf16 < 2; bf16++) {
@@ -428,7 +431,7 @@ static void models(void **state)
         int attend, norm, max;
     } rows[] = {
         { "tiny", MK_PREFILL_ATTN, 1, 1, 16 }, { "tiny", MK_PREFILL_FFN, 0, 1, 5 },  { "tiny", MK_FWD_ATTN, 1, 1, 24 },
-        { "tiny", MK_FFN_BWD, 0, 0, 20 },      { "tiny", MK_ATTN_BWD1, 0, 0, 40 },   { "tiny", MK_FFN_NORM_BWD, 0, 1, 30 },
+        { "tiny", MK_FFN_BWD, 0, 0, 20 },      { "tiny", MK_ATTN_BWD1, 0, 0, 40 },   { "tiny", MK_FFN_NORM_BWD, 0, 0, 30 },
         { "gpt2", MK_PREFILL_ATTN, 1, 1, 16 }, { "gpt2", MK_PREFILL_FFN, 0, 1, 8 },  { "gpt2", MK_FFN_NORM_BWD, 0, 0, 40 },
     };
     uint64_t seed = test_seed("models compiled");

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "engine/engine.h"
 #include "pipe_t.h"
 #include "train/pipe_int.h"
 
@@ -20,11 +21,11 @@ static void warn(void *user, const char *line)
     print_message("%s\n", line);
 }
 
-static rig open_limited(const char *engine, const char *way, const model_config *c, bool recompute, const char *optimizer, const device_limit *limit, size_t n_limit)
+static rig open_with(const char *engine, const char *way, const model_config *c, bool recompute, const char *optimizer, const device_options *with)
 {
     rig r;
     diag d = { 0 };
-    assert_ok(device_open(&r.dev, engine, &(device_options){ .threads = 2, .own_budget = true, .limit = limit, .n_limit = n_limit }, &d), d);
+    assert_ok(device_open(&r.dev, engine, with, &d), d);
     pipe_options o = { .pipeline = way, .dev = r.dev, .config = c, .batch = B, .recompute = recompute, .train = { .optimizer = optimizer, .beta2 = 0.95, .eps = 1e-3, .warn = warn } };
     if (!device_is_plain(r.dev)) o.train.state = TRAIN_HALVES, o.train.loss_scale = 16, o.train.dynamic_scale = true;
     assert_ok(pipe_open(&r.p, &o, &d), d);
@@ -34,7 +35,7 @@ static rig open_limited(const char *engine, const char *way, const model_config 
 
 static rig open_rig(const char *engine, const char *way, const model_config *c, bool recompute, const char *optimizer)
 {
-    return open_limited(engine, way, c, recompute, optimizer, NULL, 0);
+    return open_with(engine, way, c, recompute, optimizer, &(device_options){ .threads = 2, .own_budget = true });
 }
 
 static void close_rig(rig *r)
@@ -82,13 +83,15 @@ static void recompute(void **state)
     enum { N = 4 };
     static const struct {
         const char *engine, *way;
-    } rows[] = { { "cpu", "resident" }, { "cpu", "delta" }, { "cpu", "dynamic" }, { "soft:m4", "resident" }, { "soft:m4", "delta" }, { "soft:m4", "dynamic" }, { "soft:m1", "resident" } };
+        int math;
+    } rows[] = { { "cpu", "resident", 0 }, { "cpu", "resident", FAST_BF16 }, { "cpu", "delta", 0 }, { "cpu", "dynamic", 0 }, { "soft:m4", "resident", 0 }, { "soft:m4", "delta", 0 }, { "soft:m4", "dynamic", 0 }, { "soft:m1", "resident", 0 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
+        const device_options with = { .threads = 2, .own_budget = true, .fast_math = rows[i].math };
         model_config c = small(6);
         double a[N], b[N];
         char who[40];
-        snprintf(who, sizeof who, "%s on %s", rows[i].way, rows[i].engine);
-        rig p = open_rig(rows[i].engine, rows[i].way, &c, false, "adamw"), q = open_rig(rows[i].engine, rows[i].way, &c, true, "adamw");
+        snprintf(who, sizeof who, "%s on %s%s", rows[i].way, rows[i].engine, rows[i].math ? " in bf16" : "");
+        rig p = open_with(rows[i].engine, rows[i].way, &c, false, "adamw", &with), q = open_with(rows[i].engine, rows[i].way, &c, true, "adamw", &with);
         run(&p, N, a);
         run(&q, N, b);
         for (int k = 0; k < N; k++)
@@ -143,7 +146,7 @@ static void packed(void **state)
             double a[N], b[N];
             bool m3 = !strcmp(rows[i].engine, "soft:m3"); /* its rules ask for it; what is not packed is seen on another */
             rig p = open_rig(m3 ? "soft:m4" : rows[i].engine, "dynamic", &c[k], false, "adamw");
-            rig q = open_limited(rows[i].engine, "dynamic", &c[k], k % 2, "adamw", one, rows[i].n_limit);
+            rig q = open_with(rows[i].engine, "dynamic", &c[k], k % 2, "adamw", &(device_options){ .threads = 2, .own_budget = true, .limit = one, .n_limit = rows[i].n_limit });
             run(&p, N, a);
             run(&q, N, b);
             for (int s = 0; s < N; s++)

@@ -76,7 +76,8 @@ static const row rows[] = {
     SEED(ATTEND_BACK, 5, 3, PORTS(P(F16, 2, 5, 5), P(F16, 2, 4, 5), P(F16, 2, 4, 5), P(F16, 2, 3, 5), P(F16, 2, 3, 5), P(F16, 2, 4, 5), P(F16, 2, 4, 5), P(F16, 2, 3, 5)),
          T(5, 6, 7, 0, 1, 2, 3, 4), I(5, 0)),
     SEED(MATMUL_SQUARES, 3, 2, PORTS(P(F16, 2, 3, 4), P(F16, 4, 5), P(F16, 5), P(F32, 2, 3, 5), P(F32, 1)), T(3, 4, 0, 1, 1, 2), I(0, 0, ADD_F16), F(0)),
-    SEED(ROPE, 3, 1, PORTS(P(F16, 2, 4, 3), P(F16, 4, 3), P(F16, 4, 3), P(F16, 2, 4, 3)), T(3, 0, 1, 2), I(0, 0)),
+    SEED(ROPE, 3, 1, PORTS(P(F16, 2, 4, 6), P(F16, 4, 3), P(F16, 4, 3), P(F16, 2, 4, 6)), T(3, 0, 1, 2), I(0, 0), F(0.5)),
+    SEED(SUMS, 4, 2, PORTS(P(F32, 3, 5), P(F32, 3, 5), P(F32, 3), P(F32, 5), P(F32, 5), P(F32, 3)), T(4, 5, 0, 1, 2, 3)),
 };
 
 /* Eight numbers each. Inline data: int8 at 0, fp16 scales at 8, int8 zero at 16, four fp16 at 24, indices at 32, a mask of three at 40. */
