@@ -21,7 +21,7 @@ typedef struct {
     int64_t dq, dk, dv, p, q, k, v, y, stacks, rows, keys, width, cols, period, apart; /* y: back, its gradient */
     const gemm_kernel *g;
     dtype ts; /* of the scores' gradient, as products will have it */
-    size_t at_score, at_grad, at_line, at_keys, at_values, at_left, at_right, at_scratch, scratch_bytes, each; /* scratch of a thread */
+    size_t at_score, at_grad, at_keys, at_values, at_left, at_right, at_scratch, scratch_bytes, each; /* scratch of a thread */
 } state;
 
 static void add(size_t *sum, size_t bytes, size_t *at) { *at = *sum, *sum += ROUND_UP(bytes, (size_t)64); }
@@ -50,7 +50,7 @@ static bool lay_out(image *im, state *s)
         if (!need(s, high, s->keys, s->cols, &left, &values, &s->scratch_bytes) || !need(s, s->width, high, s->keys, &keys, &right, &s->scratch_bytes)) return false;
         if (!need(s, MAX(s->width, s->cols), wide, s->rows, &left, &right, &s->scratch_bytes)) return false;
     }
-    add(&n, (size_t)(high * s->keys) * sizeof(float), &s->at_score), add(&n, grad, &s->at_grad), add(&n, (size_t)s->keys * 2 * sizeof(float), &s->at_line);
+    add(&n, (size_t)(high * s->keys) * sizeof(float), &s->at_score), add(&n, grad, &s->at_grad);
     add(&n, keys, &s->at_keys), add(&n, values, &s->at_values), add(&n, left, &s->at_left), add(&n, right, &s->at_right), add(&n, s->scratch_bytes, &s->at_scratch);
     s->each = n;
     if (!mul_size(n, (size_t)s->env->threads, &all) || all > SIZE_MAX / 4) return false;
@@ -144,17 +144,10 @@ static void product(work *w, int64_t m, int64_t n, int64_t k, size_t a, int64_t 
                                .ldc = c.row, .epi.accumulate = more, .scratch = w->room + s->at_scratch, .scratch_bytes = s->scratch_bytes }, &w->d);
 }
 
-/* Row of the scores' gradient from that of the weights; zero from `own` to `seen`. line: room for two rows. */
-static void through_softmax(const state *s, const unsigned char *p, dtype tp, float *dp, float *line, int64_t own, int64_t seen, unsigned char *to)
+/* Row of the scores' gradient from that of the weights; zero from `own` to `seen`. */
+static void through_softmax(const state *s, const unsigned char *p, dtype tp, const float *dp, int64_t own, int64_t seen, unsigned char *to)
 {
-    const vec_kernels *v = s->env->v;
-    const float *w = (const float *)(const void *)p;
-    if (tp != DT_F32) v->load(line + s->keys, tp, p, own), w = line + s->keys;
-    v->fn[VF_MUL](line, w, dp, NULL, NULL, own);
-    const float less = -v->along(DT_F32, line, STAT_SUM, 0, 0, own);
-    v->fn[VF_ADD_P](dp, dp, NULL, NULL, &less, own);
-    v->fn[VF_MUL](dp, dp, w, NULL, NULL, own);
-    v->store(to, s->ts, dp, own);
+    s->env->v->soft_back(to, s->ts, dp, p, tp, own);
     if (own < seen) memset(to + own * exec_size(s->ts), 0, (size_t)((seen - own) * exec_size(s->ts)));
 }
 
@@ -163,8 +156,7 @@ static void softmax_row(const state *s, float *score, int64_t own, unsigned char
 {
     const vec_kernels *v = s->env->v;
     const float most = v->along(DT_F32, score, STAT_MAX, 0, -INFINITY, own), by = 1 / v->exps(score, DT_F32, score, most, own, 0);
-    v->fn[VF_MUL_P](tp == DT_F32 ? (float *)(void *)p : score, score, NULL, NULL, &by, own);
-    if (tp != DT_F32) v->store(p, tp, score, own);
+    v->scaled(p, tp, score, by, own);
     memset(p + own * exec_size(tp), 0, (size_t)((s->keys - own) * exec_size(tp)));
 }
 
@@ -200,7 +192,7 @@ static void back_task(void *ctx, int64_t m, int thread)
     const run_ctx *c = j->c;
     const int64_t L = s->rows, S = s->keys, E = s->width, V = s->cols, size = exec_size(s->ts);
     work w = { .s = s, .room = (unsigned char *)c->work + (size_t)thread * s->each };
-    float *score = (float *)(void *)(w.room + s->at_score), *line = (float *)(void *)(w.room + s->at_line);
+    float *score = (float *)(void *)(w.room + s->at_score);
     const dtype tp = ctx_tensor(c, s->p)->dt;
     const matrix p = { .at = (unsigned char *)ctx_mem(c, s->p) + m * L * S * exec_size(tp), .t = tp, .ld = S }, grad = { .at = w.room + s->at_grad, .t = s->ts, .ld = S };
     const matrix q = matrix_of(c, s, s->q, m, E, L), k = matrix_of(c, s, s->k, m, E, S), v = matrix_of(c, s, s->v, m, V, S), dy = matrix_of(c, s, s->y, m, V, L);
@@ -214,7 +206,7 @@ static void back_task(void *ctx, int64_t m, int thread)
             pack_left(&w, s->at_left, n, V, part(&dy, 0, at, true));
             product(&w, n, seen, V, s->at_left, 0, s->at_values, 0, (gemm_view){ .at = score, .type = DT_F32, .row = S, .col = 1 }, false);
             for (int64_t r = 0; r < n && !w.d.st; r++)
-                through_softmax(s, p.at + (at + r) * S * exec_size(tp), tp, score + r * S, line, s->period ? i + r + 1 : S, seen, grad.at + (at + r) * S * size);
+                through_softmax(s, p.at + (at + r) * S * exec_size(tp), tp, score + r * S, s->period ? i + r + 1 : S, seen, grad.at + (at + r) * S * size);
             pack_right(&w, s->at_right, n, seen, part(&grad, at, 0, true));
             product(&w, E, n, seen, s->at_keys, S, s->at_right, 0, part(&dq, 0, at, false), false);
         }

@@ -197,6 +197,10 @@ typedef struct {
     float (*affine_next)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, const void *next, float mean, int64_t n);
     /* As affine for rows ldy and ldx elements apart, and F32 to BF16. */
     void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n);
+    /* y = (x - sum(p * x)) * p, back through a softmax that gave p; y and p F32 or BF16. */
+    void (*soft_back)(void *y, dtype ty, const float *x, const void *p, dtype tp, int64_t n);
+    /* y = x * by; F32 or BF16. */
+    void (*scaled)(void *y, dtype ty, const float *x, float by, int64_t n);
     /* Of a * b, n rows of m: cols[j] += the sum of those of column j, each times row[i]; rows[i] = the sum of those of row i, each times col[j].
      * cols, rows: NULL, not wanted; row, col: NULL, 1. */
     void (*sums)(float *cols, float *rows, const float *a, const float *b, const float *row, const float *col, int64_t n, int64_t m);
