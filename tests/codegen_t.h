@@ -58,6 +58,20 @@ static inline program *cgt_compile(const graph *g, const codegen_options *o)
     return p;
 }
 
+/* Normal numbers, as fp32 has them, for every input. */
+static inline tensor64 *cgt_random(const graph *g, rng *r, arena *mem)
+{
+    tensor64 *in = TAKE(mem, tensor64, g->inputs.n);
+    for (size_t k = 0; k < g->inputs.n; k++) {
+        int64_t n;
+        in[k].type = *graph_type(g, g->inputs.at[k]);
+        assert_true(shape_elems(&in[k].type.sh, &n));
+        in[k].x = TAKE(mem, double, (size_t)n);
+        for (int64_t j = 0; j < n; j++) in[k].x[j] = (float)rng_normal(r);
+    }
+    return in;
+}
+
 static inline void *cgt_buffer(arena *mem, uint64_t bytes) { return arena_take(mem, (size_t)(bytes ? bytes : 1), 1, 64); }
 
 /* Inputs of the graph (declaration order) as packed buffers in port order. */

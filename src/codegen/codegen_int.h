@@ -169,6 +169,7 @@ bool match_causal(cg *c, val mask, int64_t rows); /* a constant mask that keeps 
 /* ---- after selection ---- */
 void cg_count_uses(cg *c);
 void cg_drop_dead(cg *c);
+int *cg_makers(cg *c);     /* per root the only instruction that writes it, or NONE; NULL: no memory, in c->err; uses must be counted */
 void fuse_passes(cg *c);   /* what the engine does in one pass, by the rounding rules */
 void fuse_chains(cg *c);   /* speed */
 void cg_trim(ins *n);      /* steps nobody reads any more */

@@ -55,8 +55,7 @@ void cg_drop_dead(cg *c)
     cg_count_uses(c);
 }
 
-/* maker[root]: the only instruction that writes it, or -1. */
-static int *find_makers(cg *c)
+int *cg_makers(cg *c)
 {
     int *m = TAKE(&c->mem, int, c->t.n);
     if (!m) {
@@ -187,7 +186,7 @@ static bool join_pass(cg *c, ins *m, const ins *e)
 void fuse_passes(cg *c)
 {
     if (c->err.st || !c->soft) return;
-    int *by = find_makers(c);
+    int *by = cg_makers(c);
     size_t known = c->t.n;
     for (size_t i = 0; i < c->ins.n && by && !c->err.st; i++) {
         ins *e = &c->ins.at[i];
@@ -329,7 +328,7 @@ void cg_trim(ins *n)
 
 static void merge_chains(cg *c)
 {
-    int *by = find_makers(c);
+    int *by = cg_makers(c);
     for (size_t i = 0; i < c->ins.n && by; i++) {
         ins *b = &c->ins.at[i];
         if (b->op != IN_EW) continue;
@@ -350,7 +349,7 @@ static void merge_chains(cg *c)
  * What lies between products of bf16 is rounded when it is stored (narrow.c): it is, then, in every program that must have the same bits. */
 static void merge_epilogues(cg *c)
 {
-    int *by = find_makers(c);
+    int *by = cg_makers(c);
     for (size_t i = 0; i < c->ins.n && by && !c->err.st; i++) {
         ins *b = &c->ins.at[i];
         int on = NONE;
@@ -533,7 +532,7 @@ static void merge_results(cg *c)
 /* The sum of all squares of a product is taken as the product is made: later it would have to come back from memory for that alone. */
 static void merge_squares(cg *c)
 {
-    int *by = find_makers(c);
+    int *by = cg_makers(c);
     for (size_t i = 0; i < c->ins.n && by; i++) {
         ins *r = &c->ins.at[i];
         if (r->op != IN_REDUCE || r->i.at[r->i.n - 1] != RED_SUM_SQUARE) continue;

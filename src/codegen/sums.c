@@ -108,18 +108,10 @@ static void put_sums(cg *c, const sum *down, const sum *along)
 void sum_products(cg *c)
 {
     if (c->err.st || c->soft || !c->o.level) return;
-    int *maker = TAKE(&c->mem, int, c->t.n);
     VEC(sum) found = { 0 };
-    if (!maker) {
-        diag_nomem(&c->err);
-        return;
-    }
     cg_count_uses(c);
-    for (size_t i = 0; i < c->t.n; i++) maker[i] = NONE;
-    for (size_t i = 0; i < c->ins.n; i++)
-        for (int k = 0; k < c->ins.at[i].n_y; k++)
-            if (c->ins.at[i].y[k] >= 0) maker[cg_root(c, c->ins.at[i].y[k])] = (int)i;
-    for (size_t i = 0; i < c->ins.n; i++) {
+    const int *maker = cg_makers(c);
+    for (size_t i = 0; i < c->ins.n && maker; i++) {
         sum s;
         if (read_sum(c, maker, i, &s) && !VEC_PUSH(&c->mem, &found, s)) diag_nomem(&c->err);
     }

@@ -443,14 +443,7 @@ static void models(void **state)
         graph *g = model_graph(&m, &c, rows[i].kind);
         arena mem = { 0 };
         diag d = { 0 };
-        tensor64 *in = TAKE(&mem, tensor64, g->inputs.n), *want = TAKE(&mem, tensor64, g->outputs.n);
-        for (size_t k = 0; k < g->inputs.n; k++) {
-            int64_t n;
-            in[k].type = *graph_type(g, g->inputs.at[k]);
-            assert_true(shape_elems(&in[k].type.sh, &n));
-            in[k].x = TAKE(&mem, double, (size_t)n);
-            for (int64_t j = 0; j < n; j++) in[k].x[j] = (float)rng_normal(&m.r);
-        }
+        tensor64 *in = cgt_random(g, &m.r, &mem), *want = TAKE(&mem, tensor64, g->outputs.n);
         assert_ok(graph_eval(g, in, want, &mem, &d), d);
         for (int level = 0; level < 2; level++) {
             char what[80];
