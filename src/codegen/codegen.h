@@ -40,7 +40,8 @@ typedef struct {            /* zero means default */
     const char *target;     /* name kept in the program; NULL: "cpu" */
     int level;              /* 0: only what rounding asks for; 1: everything that makes it faster */
     bool inline_consts;     /* constants of weight files whose bytes are at hand move into the program */
-    bool keep_masks;        /* a mask stays data even where it is causal, and a matrix where it turns pairs of channels */
+    bool keep_masks;        /* a mask stays data even where it is causal */
+    bool final;             /* constants of weight files will not be replaced: what they hold may decide how it is computed */
     bool separate;          /* cpu: pieces of attention and norms that others could read are computed as if others did, so that a value has the same bits
                                in every program that computes it from the same ones */
     bool bf16;              /* cpu: products will multiply bf16 (image_options.fast_math): what only they read, or what lies between them, is kept as that,

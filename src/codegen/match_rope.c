@@ -95,11 +95,11 @@ static const node *made_by(const cg *c, val v, op_id op)
     return m && m->op == op ? m : NULL;
 }
 
-/* The numbers of an fp32 constant that is at hand. */
+/* The numbers of an fp32 constant that stay what they are: of the text itself, or of a file that is not replaced. */
 static const float *numbers_of(const cg *c, val v)
 {
     const node *m = made_by(c, v, OP_CONST);
-    return m && m->cst && m->cst->data && graph_type(c->g, v)->dt == DT_F32 ? m->cst->data : NULL;
+    return m && m->cst && m->cst->data && (!m->cst->blob_path || c->o.final || c->o.inline_consts) && graph_type(c->g, v)->dt == DT_F32 ? m->cst->data : NULL;
 }
 
 static int64_t first_of_pair(int64_t pair, bool half) { return half ? pair : 2 * pair; }
@@ -179,7 +179,6 @@ bool match_turn(cg *c)
     turned t;
     double by = 1;
     val inner;
-    if (c->o.keep_masks) return false;
     if (!read_matrix_turn(c, c->at, &t)) {
         if (!scaled(c, c->at->out, &by, &inner) || c->n_uses[inner.i] != 1) return false;
         if (!read_matrix_turn(c, graph_maker(c->g, cg_through_views(c, inner)), &t)) return false;

@@ -298,7 +298,7 @@ an_status device_compile(device *dev, const dev_source *src, dev_program **out, 
     *out = NULL;
     dev_program *p = program_make(dev);
     if (!p) return diag_nomem(d);
-    p->stats_mask = src->stats_mask;
+    p->stats_mask = src->stats_mask, p->final = src->final;
     pthread_mutex_lock(&dev->build);
     an_status st = dev->cls->build(p, src, d);
     pthread_mutex_unlock(&dev->build);
@@ -542,6 +542,7 @@ an_status dev_program_reload(dev_program *p, const dev_weights *w, dev_canary *c
 {
     device *dev = p->dev;
     if (canary) *canary = (dev_canary){ .constants_only = canary->constants_only };
+    if (p->final) return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "the program was made for the weights it has: compile it again for others");
     pthread_mutex_lock(&dev->build);
     pthread_mutex_lock(&dev->mu);
     p->changing = true;

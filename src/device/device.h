@@ -133,6 +133,7 @@ typedef struct {
     uint32_t stats_mask;     /* performance counters asked for. No device has any: the program is made, and not loaded unless limits say stats */
     bool separate;           /* cpu: attention and norms are not joined into operations that round less often because nobody else reads their pieces: the
                                 same values have the same bits whatever else a program computes. Chips never join them */
+    bool final;              /* the weights are never replaced: what they hold may decide how the program is made, and a reload is refused */
 } dev_source;
 
 typedef struct {

@@ -86,7 +86,7 @@ struct dev_program {
     int64_t outstanding;      /* requests submitted and not waited for */
     int64_t queued;           /* requests submitted and not finished */
     uint64_t digest;          /* of its constants, as the last proven reload left them */
-    bool loaded, changing, counted, from_cache, dead, digest_known;
+    bool loaded, changing, counted, from_cache, dead, digest_known, final;
 };
 
 struct dev_surface {

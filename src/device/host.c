@@ -52,6 +52,7 @@ static dev_key source_key(const device *dev, const dev_source *src)
     k = key_mix(k, dev->name, strlen(dev->name));
     k = key_mix(k, &dev->num, sizeof dev->num); /* doubles without padding */
     if (src->separate) k = key_mix(k, "separate", 8);
+    if (src->final) k = key_mix(k, "final", 5);
     if (multiplies_bf16(dev)) k = key_mix(k, "bf16", 4);
     return key_mix(k, src->text, src->n_text);
 }
@@ -113,7 +114,7 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
     diag why = { 0 };
     bool handed = src->weights.record != NULL;
     lower_in in = { .weights = handed ? NULL : files, .need_weights = !handed };
-    codegen_options o = { .num = &dev->num, .target = target_of(dev), .key = mark, .level = 1, .separate = src->separate, .bf16 = multiplies_bf16(dev) };
+    codegen_options o = { .num = &dev->num, .target = target_of(dev), .key = mark, .level = 1, .separate = src->separate, .final = src->final, .bf16 = multiplies_bf16(dev) };
     if (dev_fault(dev, "lower") || dev_fault(dev, "codegen")) diag_nomem(&why);
     else if (!lower_from_mil(m, &in, &g, &why) && !graph_fits(g, &why) && !codegen_program(g, &o, &p->prog, &why) && program_fits(p->prog, &why)) {
         program_free(p->prog);

@@ -157,7 +157,7 @@ static an_status compile(trainer *t, prog *p, diag *d)
 {
     dev_blob blob = { .path = WEIGHTS, .bytes = p->blob.at, .n = p->blob.n };
     dev_source src = { .text = p->text, .n_text = strlen(p->text), .file = "<train>", .weights = { .blob = &blob, .n_blob = p->blob.n ? 1 : 0, .stable = true },
-                       .separate = t->keeps && p != &t->prog[PROG_EVAL] };
+                       .separate = t->keeps && p != &t->prog[PROG_EVAL], .final = true };
     TRY(device_compile(t->dev, &src, &p->p, d));
     return dev_program_load(p->p, d);
 }

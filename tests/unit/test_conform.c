@@ -367,6 +367,10 @@ static void baked_weights(void **state)
     }
     drop_bound(&b);
     dev_program_free(p);
+    blob.n = w3.n; /* weights that were to stay */
+    assert_ok(device_compile(dev, &(dev_source){ .text = CONV_TEXT, .n_text = strlen(CONV_TEXT), .weights = fresh, .final = true }, &p, &d), d);
+    assert_refused(dev, dev_program_reload(p, &fresh, &c, &d), AN_INPUT, &d, 8, 0xe00002c2, "compile it again");
+    dev_program_free(p);
     sb_free(&w);
     sb_free(&w3);
     sb_free(&w5);
