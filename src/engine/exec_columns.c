@@ -6,7 +6,7 @@
  * with looking at those of the next plane: memory is read from end to end, and written all the time, and what one band leaves in the
  * cache is room for the other. A larger plane is one block, too, written from its last rows up, which
  * are still in cache; of one larger still a norm keeps rows close together in scratch, since a cache holds few that lie a power of two
- * apart. A softmax of fp16 keeps its exps there, where they fit that cache: those of a band take the place of those of the block before, which
+ * apart. A softmax keeps its exps there, where they fit that cache and x is of y's type: those of a band take the place of those of the block before, which
  * become rows of y in the same loop. */
 #include <math.h>
 
@@ -45,7 +45,7 @@ static void open_block(const room *m, int64_t which, block *b)
                   .lines = MIN(k->block, k->inner - first), .most = sums, .mean = sums + k->block, .sum = sums + 2 * k->block };
     b->stream = k->stream && (uintptr_t)b->y % VEC_LINE == 0 && k->inner * out % VEC_LINE == 0;
     v->fill(b->most, -INFINITY, b->lines), v->fill(b->mean, 0, b->lines), v->fill(b->sum, 0, b->lines);
-    if (k->exps_kept) v->soft_begin(b->most, b->sum, b->lines);
+    if (k->exps_kept) v->soft_begin(b->most, b->sum, k->tx, b->lines);
 }
 
 static void look(const room *m, const block *b, int64_t r, int64_t rows)
@@ -72,12 +72,12 @@ static void exps_band(const room *m, const block *now, const block *done, int64_
     vec_soft p = { .ldx = in, .ldy = out, .keep = (float *)(void *)m->kept + r / VEC_BAND * VEC_KEPT(v, k->block) };
     if (done) p.y = done->y + r * out, p.last = done->most, p.scale = done->sum, p.stream = done->stream;
     if (done && (!now || now->lines != done->lines)) {
-        v->soft_band(&p, rows, done->lines);
+        v->soft_band(&p, k->tx, rows, done->lines);
         p.y = NULL;
     }
     if (now) {
         p.x = now->x + r * in, p.base = now->most, p.sum = now->sum;
-        v->soft_band(&p, rows, now->lines);
+        v->soft_band(&p, k->tx, rows, now->lines);
     }
 }
 
@@ -86,7 +86,7 @@ static void settle(const columns *k, const block *b)
     const vec_kernels *v = k->env->v;
     const float per = 1 / (float)k->n;
     if (k->exps_kept) {
-        v->soft_end(b->most, b->sum, b->lines);
+        v->soft_end(b->most, b->sum, k->tx, b->lines);
         return;
     }
     if (k->exps) {
@@ -178,7 +178,7 @@ void columns_plan(columns *k)
     const exec_env *e = k->env;
     const int64_t many = 4 * e->threads, in = exec_size(k->tx), plane = k->n * k->inner * in, steps = COLUMN_STEP;
     const int64_t of_exps = bands(k) * VEC_KEPT(e->v, steps) * (int64_t)sizeof(float); /* of so many columns */
-    k->exps_kept = k->exps && half(k) && of_exps <= e->l2 / 2;
+    k->exps_kept = k->exps && k->tx == k->ty && of_exps <= e->l2 / 2;
     k->in_turns = k->exps_kept || plane <= e->l2 / 5 * 4;
     k->kept = !k->exps && plane > 2 * e->l2;
     const int64_t fit = MAX(e->l2 / 2 / (k->exps_kept ? of_exps : k->n * in * steps), 1) * steps;

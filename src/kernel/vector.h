@@ -122,7 +122,7 @@ typedef struct {
     bool stream;       /* y, as of vec_affine */
 } vec_three;
 
-/* A band of a softmax down columns of fp16: soft_band. */
+/* A band of a softmax down columns: soft_band. */
 typedef struct {
     const void *x;            /* exps of its rows, ldx bytes apart, come to lie in `keep`; NULL: none do */
     int64_t ldx;
@@ -182,10 +182,10 @@ typedef struct {
     void (*soft_settle)(float *most, float *sum, int64_t n, bool half);
     void (*soft_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n, bool half);
     /* The same in one look at x, its exps kept: soft_begin, soft_band for every VEC_BAND rows, soft_end; then for every band again, when
-     * the next softmax of as many columns may take its place. As `half`: for wider types memory is the bound, not the second exp. */
-    void (*soft_begin)(float *base, float *sum, int64_t n);
-    void (*soft_band)(const vec_soft *p, int rows, int64_t n);
-    void (*soft_end)(const float *base, float *sum, int64_t n);
+     * the next softmax of as many columns may take its place. x and y of one type, fp32 or, as `half`, fp16. */
+    void (*soft_begin)(float *base, float *sum, dtype t, int64_t n);
+    void (*soft_band)(const vec_soft *p, dtype t, int rows, int64_t n);
+    void (*soft_end)(const float *base, float *sum, dtype t, int64_t n);
     /* Mean and sum of squared deviations of n columns; both begin at 0, and go on after `before` rows. keep: as of `down`, in type t. */
     void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t before, int64_t rows, int64_t ld, int64_t n, void *keep);
     /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has rows of

@@ -1,4 +1,5 @@
 /* test_vector.c: the loops of vector.h: every instruction set against plain C at odd sizes, and the contracts of the single kernels. */
+#include <float.h>
 #include <math.h>
 
 #include "kernel/vector.h"
@@ -307,24 +308,24 @@ static void soft_columns(const vec_kernels *v, float *most, float *sum, dtype t,
     v->soft_settle(most, sum, n, half);
 }
 
-/* The same of fp16 with exps that are kept, band by band; twice, so that a second softmax takes the place of the first one's exps. */
-static void soft_kept(const vec_kernels *v, void *y, const void *x, int64_t rows, int64_t pitch, int64_t n, bool stream)
+/* The same with exps that are kept, band by band; twice, so that a second softmax takes the place of the first one's exps. */
+static void soft_kept(const vec_kernels *v, void *y, const void *x, dtype t, int64_t rows, int64_t pitch, int64_t n, bool stream)
 {
     enum { BANDS = 4, WIDE = 160 };
     static _Alignas(VEC_LINE) float keep[BANDS * (VEC_BAND + 1) * WIDE];
     static float base[2][WIDE], sum[2][WIDE];
-    const int64_t ldx = 2 * pitch, ldy = ldx;
+    const int64_t ldx = dtype_bits(t) / 8 * pitch, ldy = ldx;
     assert_true(rows <= BANDS * VEC_BAND && n <= WIDE);
     for (int turn = 0; turn < 3; turn++) {
         const int now = turn % 2, before = 1 - now;
-        if (turn < 2) v->soft_begin(base[now], sum[now], n);
+        if (turn < 2) v->soft_begin(base[now], sum[now], t, n);
         for (int64_t r = 0; r < rows; r += VEC_BAND) {
             vec_soft p = { .ldx = ldx, .ldy = ldy, .stream = stream, .keep = keep + r / VEC_BAND * VEC_KEPT(v, n) };
             if (turn < 2) p.x = (const char *)x + r * ldx, p.base = base[now], p.sum = sum[now];
             if (turn > 0) p.y = (char *)y + r * ldy, p.last = base[before], p.scale = sum[before];
-            v->soft_band(&p, (int)MIN(VEC_BAND, rows - r), n);
+            v->soft_band(&p, t, (int)MIN(VEC_BAND, rows - r), n);
         }
-        if (turn < 2) v->soft_end(base[now], sum[now], n);
+        if (turn < 2) v->soft_end(base[now], sum[now], t, n);
     }
     v->fence();
 }
@@ -361,10 +362,10 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
             for (int64_t r = VEC_BAND; mix & 4 && t != DT_BF16 && r < rows; r++) x[r * PITCH + 1] += 40.0f * (float)(r / VEC_BAND); /* and bands far above others */
             v->store(raw, t, x, ROWS * PITCH), v->load(x, t, raw, ROWS * PITCH);
             if (t != DT_BF16) {
-                for (int kept_ = 0; kept_ <= half; kept_++) {
+                for (int kept_ = 0; kept_ <= (t == ty); kept_++) {
                     memset(out, 0xa5, sizeof out);
                     soft_columns(v, most, sum, t, raw, rows, PITCH * size, n, half);
-                    if (kept_) soft_kept(v, out, raw, rows, PITCH, n, mix & 8);
+                    if (kept_) soft_kept(v, out, raw, t, rows, PITCH, n, mix & 8);
                     else v->soft_rows(out, ty, PITCH, raw, t, PITCH, &(vec_affine){ .mean = most, .scale = sum, .stream = mix & 8 }, rows, n, half);
                     v->fence();
                     soft_matches(v, out, ty, x, rows, PITCH, n);
@@ -375,10 +376,13 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
                     v->store(raw, t, x, ROWS * PITCH);
                     soft_columns(v, most, sum, t, raw, rows, PITCH * size, n, half);
                     assert_true(isnan(sum[0]) && (n == 1 || sum[1] > 0));
-                    if (!half) continue;
-                    soft_kept(v, out, raw, rows, PITCH, n, mix & 8);
+                    if (t != ty) continue;
+                    soft_kept(v, out, raw, t, rows, PITCH, n, mix & 8);
                     for (int64_t r = 0; r < rows; r++) assert_true(isnan(dtype_load(ty, out, r * PITCH)) && (n == 1 || dtype_load(ty, out, r * PITCH + 1) >= 0));
                 }
+                for (int r = 0; r < ROWS; r++) x[r * PITCH] = half ? -65504 : -FLT_MAX; /* values all the same, however small */
+                v->store(raw, t, x, ROWS * PITCH);
+                if (t == ty) soft_kept(v, out, raw, t, rows, PITCH, n, mix & 8), soft_matches(v, out, ty, x, rows, PITCH, n);
             }
             for (int r = 0; r < ROWS; r++) x[r * PITCH] = 1;
             v->store(raw, t, x, ROWS * PITCH);
