@@ -33,6 +33,18 @@
              "fp16 one = const()[name = string(\"one\"), val = fp16(1)];\n"                                           \
              "tensor<fp16, [1, 1, 1, 32]> next = add(x = s, y = one)[name = string(\"next\")];\n"                     \
              "tensor<fp16, [1, 1, 1, 32]> twice = add(x = s, y = s)[name = string(\"twice\")];\n} -> (next, twice);\n}\n"
+/* Attention of x to itself, two heads of eight rows, the mask in a file. */
+#define MASK_TEXT                                                                                                     \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [1, 2, 8, 32]> x) {\n"                                                    \
+             "bool no = const()[name = string(\"no\"), val = bool(false)];\n"                                        \
+             "bool yes = const()[name = string(\"yes\"), val = bool(true)];\n"                                       \
+             "int32 last = const()[name = string(\"last\"), val = int32(-1)];\n"                                     \
+             "tensor<fp16, [1, 1, 8, 8]> m = const()[name = string(\"m\"), val = tensor<fp16, [1, 1, 8, 8]>(BLOBFILE(path = " \
+             "string(\"" WEIGHT_PATH "\"), offset = uint64(64)))];\n"                                                 \
+             "tensor<fp16, [1, 2, 8, 8]> s = matmul(x = x, y = x, transpose_x = no, transpose_y = yes)[name = string(\"s\")];\n" \
+             "tensor<fp16, [1, 2, 8, 8]> a = add(x = s, y = m)[name = string(\"a\")];\n"                             \
+             "tensor<fp16, [1, 2, 8, 8]> p = softmax(axis = last, x = a)[name = string(\"p\")];\n"                   \
+             "tensor<fp16, [1, 2, 8, 32]> y = matmul(x = p, y = x, transpose_x = no, transpose_y = no)[name = string(\"y\")];\n} -> (y);\n}\n"
 /* A cache of six slots: out = cache·(1 - onehot) + value·onehot. */
 #define RING_TEXT                                                                                                     \
     MIL_HEAD "func main<ios18>(tensor<fp16, [1, 1, 1, 6]> cache, tensor<fp16, [1, 1, 1, 6]> onehot, tensor<fp16, [1, 1, 1, 6]> value) {\n" \
@@ -42,11 +54,11 @@
              "tensor<fp16, [1, 1, 1, 6]> put = mul(x = value, y = onehot)[name = string(\"put\")];\n"                 \
              "tensor<fp16, [1, 1, 1, 6]> out = add(x = old, y = put)[name = string(\"out\")];\n} -> (out);\n}\n"
 
-/* A weight file with one record: an 8 by 8 matrix, `scale` on its diagonal and `off` elsewhere. */
-static inline strbuf weight_file(double scale, double off)
+/* A weight file with one record: an 8 by 8 matrix, of what is below its diagonal, on it and above it. */
+static inline strbuf matrix_file(double below, double on, double above)
 {
     uint16_t w[64];
-    for (int i = 0; i < 64; i++) w[i] = f16_from_f64(i % 9 ? off : scale);
+    for (int i = 0; i < 64; i++) w[i] = f16_from_f64(i % 8 < i / 8 ? below : i % 8 > i / 8 ? above : on);
     blob_writer b = { 0 };
     uint64_t at;
     diag d = { 0 };
@@ -55,6 +67,8 @@ static inline strbuf weight_file(double scale, double off)
     assert_int_equal(at, 64);
     return b.bytes;
 }
+
+static inline strbuf weight_file(double scale, double off) { return matrix_file(off, scale, off); }
 
 #define WITH_WEIGHTS(file) { .blob = &(const dev_blob){ WEIGHT_PATH, (file).at, (file).n }, .n_blob = 1 }
 

@@ -159,6 +159,18 @@ void select_const(cg *c, const node *n)
     c->of[n->out.i] = narrowed(c, add_const(c, &k, t->dt, &t->sh));
 }
 
+void cg_expect(cg *c, const node *n, const_kind kind)
+{
+    cst k = { .kind = kind, .n_src = 1, .axis = -1 };
+    const ttype *t = graph_type(c->g, n->out);
+    if (c->err.st || !source_of(c, n, &k.src[0]) || !k.src[0].path) return;
+    for (size_t i = 0; i < c->consts.n; i++) {
+        const cst *e = &c->consts.at[i];
+        if (e->kind == kind && e->src[0].path && e->src[0].offset == k.src[0].offset && !strcmp(e->src[0].path, k.src[0].path)) return;
+    }
+    (void)add_const(c, &k, t->dt, &t->sh); /* c keeps an error */
+}
+
 /* A compressed constant: every operand is a plain constant, and becomes a source. */
 static bool gather_sources(cg *c, cst *k, const int *operands, int n)
 {

@@ -22,7 +22,8 @@
  * compiling. Reshaped or cast to another float type, it is still the same record (the loader makes the type the program
  * wants); transposed or computed with, it is an instruction that runs each time.
  * Compressed forms are manifest entries, never expanded here. One exception: a causal mask that is seen in the data is
- * compiled in as "causal" (cpu only, keep_masks turns it off), because skipping half of the work cannot wait for loading.
+ * compiled in as "causal" (cpu only, keep_masks turns it off), because skipping half of the work cannot wait for loading. The manifest
+ * says so, and weights in which it is another one are refused.
  *
  * State. A state parameter `s` is an input port; its last write adds an output port of the same name. Binding one buffer to
  * both is the state: reads see what was there before the dispatch, and the write is the last thing a program does with it.

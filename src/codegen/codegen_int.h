@@ -104,6 +104,7 @@ dtype cg_wide(dtype t);                   /* what steps of a chain pass on unrou
 int cg_tensor(cg *c, dtype dt, const shape *sh);
 int cg_view(cg *c, int t, const shape *sh); /* same elements, another shape; t itself when it is the same */
 int cg_inline(cg *c, dtype dt, const shape *sh, const void *data); /* data must outlive the compile */
+void cg_expect(cg *c, const node *n, const_kind kind); /* a constant of a weight file that nothing reads: whatever is loaded in its place has to be of this kind */
 int cg_const_as(cg *c, int t, dtype dt);   /* the same constant, made in another type when it is loaded */
 int cg_scalar(cg *c, dtype dt, double x);
 int cg_iota(cg *c, int64_t n, int64_t modulo); /* int32 0, 1, .. modulo-1, 0, .. */
@@ -165,6 +166,7 @@ bool match_turn(cg *c);   /* match_rope.c: a sum, or a product by a number */
 val cg_through_views(const cg *c, val v); /* what v only gives another shape */
 bool cg_number(const cg *c, val v, double *x); /* one in the text itself */
 bool match_causal(cg *c, val mask, int64_t rows); /* a constant mask that keeps exactly the positions up to the row's own; cpu only */
+void match_take_causal(cg *c, val mask); /* it is left out: from now on it has to be one */
 
 /* ---- after selection ---- */
 void cg_count_uses(cg *c);

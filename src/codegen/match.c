@@ -61,8 +61,6 @@ static bool is_number(const cg *c, val v)
 
 /* ---- causal masks ---- */
 
-enum { NEVER = -10000 }; /* a score this far below the others has no weight in any of our types */
-
 bool match_causal(cg *c, val mask, int64_t rows)
 {
     const node *m = maker(c, mask);
@@ -70,18 +68,12 @@ bool match_causal(cg *c, val mask, int64_t rows)
     const ttype *t = graph_type(c->g, mask);
     int r = t->sh.rank;
     if (r < 2 || t->sh.d[r - 1] != rows || t->sh.d[r - 2] != rows || cg_elems(&t->sh) != rows * rows) return false;
-    const unsigned char *p = m->cst->data;
-    size_t each = (size_t)dtype_bits(t->dt) / 8;
-    bool boolean = t->dt == DT_BOOL;
-    if (each * 8 != (size_t)dtype_bits(t->dt) || dtype_load(t->dt, p, 0) != (boolean ? 1 : 0)) return false;
-    if (rows > 1 && !(dtype_load(t->dt, p, 1) <= (boolean ? 0 : NEVER))) return false;
-    for (int64_t i = 0; i < rows; i++) { /* every row: one value up to the diagonal, one behind it, the same in all rows */
-        size_t kept = (size_t)(i + 1), rest = (size_t)rows - kept;
-        const unsigned char *row = p + (size_t)i * (size_t)rows * each, *behind = row + kept * each;
-        if (memcmp(row, p, each) || memcmp(row, row + each, (kept - 1) * each)) return false;
-        if (rest && (memcmp(behind, p + each, each) || memcmp(behind, behind + each, (rest - 1) * each))) return false;
-    }
-    return true;
+    return mask_is_causal(t->dt, m->cst->data, rows);
+}
+
+void match_take_causal(cg *c, val mask)
+{
+    if (!c->o.final) cg_expect(c, maker(c, mask), CK_CAUSAL);
 }
 
 /* ---- masks made from positions ---- */
@@ -115,7 +107,7 @@ static bool match_positions(const cg *c, val mask, int64_t rows, int64_t keys, v
     val late = NO_VAL;
     *window = 0;
     for (int depth = 0;; depth++) {
-        if (!m || m->op != OP_SELECT || depth > 1 || !cg_number(c, m->in[1], &never) || !(never <= NEVER)) return false;
+        if (!m || m->op != OP_SELECT || depth > 1 || !cg_number(c, m->in[1], &never) || !(never <= SCORE_NEVER)) return false;
         cmp = maker(c, m->in[0]);
         if (!cmp || cmp->n_in < 2 || !counts(c, cmp->in[0], keys)) return false;
         if (cmp->op == OP_GREATER && row_numbers(c, cmp->in[1], rows)) break;
@@ -249,6 +241,7 @@ static bool match_attention(cg *c)
         else return false;
     }
     if (pos.i) scale_scores(c, &a);
+    else if (causal) match_take_causal(c, a.mask);
     const bool turned = pos.i && a.tq && a.ty && a.groups == 1 && a.rows >= TURNED_ROWS; /* as it stands, and so does the result */
     int q = turned ? cg_view(c, c->of[a.q.i], SH(a.stacks, 1, a.width, a.rows)) : matrices(c, a.q, a.tq, a.stacks, a.groups, a.rows, a.width), k = matrices(c, a.k, a.tk, a.stacks, 1, a.cols, a.width),
         v = matrices(c, a.v, a.tv, a.stacks, 1, a.cols, a.out);
@@ -264,7 +257,7 @@ static bool match_attention(cg *c)
 /* ---- attention that is trained ---- */
 
 typedef struct {
-    val q, k, v, p, dy;
+    val q, k, v, p, dy, mask;
     int64_t stacks, rows, keys, width, cols, period;
 } attention_back;
 
@@ -306,7 +299,7 @@ static bool read_weights(cg *c, attention_back *a, bool *masked)
     const shape *q = &graph_type(c->g, a->q)->sh, *k = &graph_type(c->g, a->k)->sh, *v = &graph_type(c->g, a->v)->sh;
     a->stacks = cg_prod(q->d, 0, q->rank - 2), a->width = q->d[q->rank - 2], a->rows = q->d[q->rank - 1], a->keys = k->d[k->rank - 1], a->cols = v->d[v->rank - 2];
     const int64_t high = full->d[full->rank - 2];
-    if (mask.i && high == a->keys && a->rows % high == 0 && match_causal(c, mask, high)) a->period = high;
+    if (mask.i && high == a->keys && a->rows % high == 0 && match_causal(c, mask, high)) a->period = high, a->mask = mask;
     *masked = mask.i && !a->period;
     return as_matrices(c, a->q, a->stacks, a->width, a->rows) && as_matrices(c, a->k, a->stacks, a->width, a->keys) && as_matrices(c, a->v, a->stacks, a->cols, a->keys) &&
            cg_elems(full) == a->stacks * a->rows * a->keys && c->of[a->p.i] >= 0 && c->t.at[c->of[a->p.i]].dt == DT_F32;
@@ -359,6 +352,7 @@ static bool match_attention_kept(cg *c)
     if (!n) return true;
     n->n_y = 2, n->y[1] = p;
     cg_i(c, n, a.period), cg_i(c, n, 0);
+    if (a.period) match_take_causal(c, a.mask);
     c->ins.at[at].dead = true;
     cg_set(c, 0, y);
     return true;
@@ -416,6 +410,7 @@ static bool match_attention_back(cg *c)
     n->n_y = 3, n->y[1] = dk, n->y[2] = dv;
     c->t.at[dk].n_def++;
     cg_i(c, n, a.period), cg_i(c, n, 0);
+    if (a.period) match_take_causal(c, a.mask);
     ins was = c->ins.at[at];
     was.dead = true;
     c->ins.at[at] = *n;

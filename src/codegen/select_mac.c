@@ -421,7 +421,7 @@ void select_sdpa(cg *c)
         mask = cg_ew(c, dt, &s, FN_SELECT, OPS(mask, cg_scalar(c, dt, 0), cg_scalar(c, dt, -INFINITY)), NULL);
     }
     bool causal = mask >= 0 && match_causal(c, c->at->in[3], cg_in_type(c, 0)->sh.d[cg_in_type(c, 0)->sh.rank - 2]);
-    if (causal) mask = NONE;
+    if (causal) match_take_causal(c, c->at->in[3]), mask = NONE;
     int64_t width = cg_in_type(c, 0)->sh.d[cg_in_type(c, 0)->sh.rank - 1];
     cg_set(c, 0, cg_attend(c, dt, q, k, v, mask, causal, 1 / sqrt((double)width), &cg_out_type(c, 0)->sh));
 }

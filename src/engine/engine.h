@@ -73,7 +73,7 @@ typedef struct {
 
 /* A constant: dense bytes, or a compressed form the loader reconstructs. Each source is inline in the program or a record
  * of a weight file, so weights can be replaced without compiling. */
-typedef enum { CK_DENSE, CK_AFFINE, CK_LUT, CK_SPARSE, CK_BLOCK, CK_SPARSE_BLOCK, CK_COUNT } const_kind;
+typedef enum { CK_DENSE, CK_AFFINE, CK_LUT, CK_SPARSE, CK_BLOCK, CK_SPARSE_BLOCK, CK_CAUSAL, CK_COUNT } const_kind;
 typedef struct {
     const char *path; /* NULL: inline */
     uint64_t offset;  /* of the metadata record in the file; inline: in the program's data section */
@@ -86,7 +86,8 @@ typedef struct {
     const_kind kind;
     uint32_t tensor;
     int n_src;        /* DENSE: data. AFFINE: q, scale, zero. LUT: indices, table. SPARSE: values, mask. BLOCK: q, scale[, offset].
-                         SPARSE_BLOCK: q of the kept places, mask, scale[, offset], blocks counted in the dense tensor */
+                         SPARSE_BLOCK: q of the kept places, mask, scale[, offset], blocks counted in the dense tensor.
+                         CAUSAL: data of a mask that instructions take for causal without reading it: what is loaded has to be one */
     const_source src[4];
     int64_t axis;     /* AFFINE: channel axis; LUT: vector axis or -1 */
 } const_entry;
@@ -107,7 +108,7 @@ typedef struct program {
 } program;
 
 /* ---- container ---- */
-enum { PROGRAM_VERSION = 14 };
+enum { PROGRAM_VERSION = 15 };
 /* The most bytes a tensor, the scratch memory, and all a program holds together may take: 1 TiB, more than a machine of this kind has.
  * Whoever asks for more gives bad input; less than that and not to be had is a lack of memory. */
 #define ENGINE_MOST_BYTES ((uint64_t)1 << 40)
@@ -121,6 +122,9 @@ program *program_new(const char *title, const char *target, const numerics *num)
 void program_free(program *p); /* NULL is fine */
 void program_print(const program *p, strbuf *b); /* disassembly */
 void isa_print(strbuf *b, const char *format);   /* the instruction table: "text", "json", "markdown" */
+enum { SCORE_NEVER = -10000 }; /* a score this far below the others has no weight in any of our types */
+/* Is it rows x rows of 0 or true up to the diagonal, and behind it of one value that leaves a score no weight? */
+bool mask_is_causal(dtype t, const void *mask, int64_t rows);
 const char *fn_name(fn_id f);
 int fn_operands(fn_id f);
 int fn_params(fn_id f);

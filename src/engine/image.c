@@ -284,8 +284,11 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->lazy = w && w->done && !im->opt.reference;
     im->source = w;
     if (!im->opt.reference) TRY(prepare_lazily(im, d));
-    for (size_t k = 0; k < p->consts.n && !im->lazy; k++)
-        if (!im->stored[k].at[0]) TRY(const_ready(im, p->consts.at[k].tensor, d)); /* those that no instruction reads too: a digest is of all */
+    for (size_t k = 0; k < p->consts.n; k++) { /* those that no instruction reads too: a digest is of all, and some are only looked at */
+        const bool looked_at = im->lazy && p->consts.at[k].kind == CK_CAUSAL;
+        if (!im->stored[k].at[0] && (!im->lazy || looked_at)) TRY(const_ready(im, p->consts.at[k].tensor, d));
+        if (looked_at) const_drop(im, k);
+    }
     im->source = NULL;
     if (im->work_bytes) {
         if (!(im->work = image_zeroed(im, im->work_bytes)))

@@ -29,7 +29,7 @@ static void put_tensor(strbuf *b, const program *p, size_t i)
 
 static void put_const(strbuf *b, const program *p, size_t k)
 {
-    static const char *const kinds[] = { "dense", "affine", "lut", "sparse", "block", "sparse_block" };
+    static const char *const kinds[] = { "dense", "affine", "lut", "sparse", "block", "sparse_block", "causal" };
     const const_entry *c = &p->consts.at[k];
     sb_printf(b, "  c%zu t%u %s", k, c->tensor, kinds[c->kind]);
     if (c->kind == CK_AFFINE || c->kind == CK_LUT) sb_printf(b, " axis %" PRId64, c->axis);

@@ -80,6 +80,30 @@ static an_status build_dense(const build *b)
     return AN_OK;
 }
 
+bool mask_is_causal(dtype t, const void *mask, int64_t rows)
+{
+    const unsigned char *p = mask;
+    const size_t each = (size_t)dtype_bits(t) / 8;
+    const bool boolean = t == DT_BOOL;
+    if (rows < 1 || each * 8 != (size_t)dtype_bits(t) || dtype_load(t, p, 0) != (boolean ? 1 : 0)) return false;
+    if (rows > 1 && !(dtype_load(t, p, 1) <= (boolean ? 0 : SCORE_NEVER))) return false;
+    for (int64_t i = 0; i < rows; i++) { /* every row as the first: neighbours alike but at the diagonal */
+        const size_t kept = (size_t)(i + 1), rest = (size_t)rows - kept;
+        const unsigned char *row = p + (size_t)i * (size_t)rows * each, *behind = row + kept * each;
+        if (memcmp(row, p, each) || memcmp(row, row + each, (kept - 1) * each)) return false;
+        if (rest && (memcmp(behind, p + each, each) || memcmp(behind, behind + each, (rest - 1) * each))) return false;
+    }
+    return true;
+}
+
+static an_status expect_causal(const build *b)
+{
+    const const_source *s = &b->c->src[0];
+    if (mask_is_causal(s->dt, b->at[0], b->t->dim[b->t->rank - 1])) return AN_OK;
+    return diag_fail(b->d, AN_INPUT, NOWHERE, "%.120s: the mask at byte %" PRIu64 " was causal when the program was compiled, and attention leaves out what such a one hides; this one is another: compile again",
+                     s->path ? s->path : "the program", s->offset);
+}
+
 static double dequantized(double q, double scale, double zero) { return (double)(float)(scale * (q - zero)); }
 
 static an_status build_affine(const build *b)
@@ -213,7 +237,9 @@ an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
     b.t = &im->p->tensors.at[b.c->tensor];
     TRY(const_sources(im, w, k, b.at, d));
     size_t unit = (size_t)MAX(1, dtype_bits(b.t->dt) / 8);
-    if (b.c->kind == CK_DENSE && b.c->src[0].dt == b.t->dt && (uintptr_t)b.at[0] % unit == 0) {
+    const bool dense = b.c->kind == CK_DENSE || b.c->kind == CK_CAUSAL;
+    if (b.c->kind == CK_CAUSAL) TRY(expect_causal(&b));
+    if (dense && b.c->src[0].dt == b.t->dt && (uintptr_t)b.at[0] % unit == 0) {
         im->const_at[k] = (unsigned char *)(uintptr_t)b.at[0]; /* never written: the check refuses results in constants */
         return AN_OK;
     }
@@ -227,7 +253,8 @@ an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
     TRY(const_runs(im, &b, &done, d));
     if (done) return AN_OK;
     switch (b.c->kind) {
-    case CK_DENSE: return build_dense(&b);
+    case CK_DENSE:
+    case CK_CAUSAL: return build_dense(&b);
     case CK_AFFINE: return build_affine(&b);
     case CK_LUT: return b.c->src[1].rank == b.c->src[0].rank + 2 ? build_lut_blocks(&b) : build_lut_packed(&b);
     case CK_SPARSE: return build_sparse(&b);

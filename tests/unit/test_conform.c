@@ -1,6 +1,7 @@
 /* test_conform: what every device must do with a program, its ports, its weights and its state, run against each device string (conform.h
  * lists them). How long things live and how many there may be is in test_conform_life.c, what happens when something fails in
  * test_conform_fail.c. They know the device interface and nothing behind it. */
+#include <math.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -377,6 +378,35 @@ static void baked_weights(void **state)
     close_clean(dev);
 }
 
+/* A mask in a weight file is a weight: another one counts after a reload, or is refused by a program that took it for what it was. */
+static void baked_mask(void **state)
+{
+    device *dev = OPEN(state);
+    strbuf causal = matrix_file(0, 0, -20000), open = matrix_file(0, 0, 0);
+    dev_program *p = must_compile(dev, MASK_TEXT, &causal);
+    bound b = must_bind(dev, p);
+    diag d = { 0 };
+    const bool computes = device_computes(dev);
+    put_f16(b.s[0][0], 2 * 8 * 32, 0, 1.0 / 512);
+    for (int turn = 0; turn < 3; turn++) {
+        const strbuf *w = turn == 1 ? &open : &causal;
+        const an_status st = turn ? dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(*w), NULL, &d) : AN_OK;
+        if (st) {
+            assert_int_equal(turn, 1);
+            assert_refused(dev, st, AN_INPUT, &d, 8, 0xe00002e2, "was causal when the program was compiled");
+            d = (diag){ 0 };
+        }
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        const bool alone = fabs(get_f16(b.s[1][0], 31) - 31.0 / 512) < 1e-3; /* the first row sees itself only */
+        if (computes) assert_int_equal(alone, turn != 1 || st);
+    }
+    drop_bound(&b);
+    dev_program_free(p);
+    sb_free(&causal);
+    sb_free(&open);
+    close_clean(dev);
+}
+
 static void weight_folder(void **state)
 {
     char dir[] = "/tmp/anneal-conform-XXXXXX", sub[64], path[80];
@@ -541,7 +571,7 @@ static void statistics(void **state)
 
 static const conform_row suite[] = {
     ROW(opening), ROW(compile_and_run), ROW(binding), ROW(sizes), ROW(packed), ROW(rows), ROW(compile_errors),
-    ROW(weight_errors), ROW(baked_weights), ROW(weight_folder), ROW(accumulator), ROW(ring), ROW(alias_rules),
+    ROW(weight_errors), ROW(baked_weights), ROW(baked_mask), ROW(weight_folder), ROW(accumulator), ROW(ring), ROW(alias_rules),
     ROW(unentitled), ROW(statistics),
 };
 

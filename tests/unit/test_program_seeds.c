@@ -80,9 +80,9 @@ static const row rows[] = {
     SEED(SUMS, 4, 2, PORTS(P(F32, 3, 5), P(F32, 3, 5), P(F32, 3), P(F32, 5), P(F32, 5), P(F32, 3)), T(4, 5, 0, 1, 2, 3)),
 };
 
-/* Eight numbers each. Inline data: int8 at 0, fp16 scales at 8, int8 zero at 16, four fp16 at 24, indices at 32, a mask of three at 40. */
+/* Eight numbers each. Inline data: int8 at 0, fp16 scales at 8, int8 zero at 16, four fp16 at 24, indices at 32, a mask of three at 40, a causal one at 48. */
 static const unsigned char DATA[64] = { 1, 2, 0xff, 4, 5, 0xfa, 7, 8, 0, 0x38, 0, 0x40, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
-                                        0, 0x3c, 0, 0x40, 0, 0x42, 0, 0xc4, 0xe4, 0x1b, 0, 0, 0, 0, 0, 0, 0x29 };
+                                        0, 0x3c, 0, 0x40, 0, 0x42, 0, 0xc4, 0xe4, 0x1b, 0, 0, 0, 0, 0, 0, 0x29, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xe2, 0xf4 };
 #define SRC(at, type, size, r, ...) { .offset = at, .dt = DT_##type, .rank = r, .dim = { __VA_ARGS__ }, .bytes = size }
 static const const_entry forms[] = {
     { .kind = CK_DENSE, .n_src = 1, .src = { SRC(0, I8, 8, 2, 2, 4) } },
@@ -92,6 +92,7 @@ static const const_entry forms[] = {
     { .kind = CK_SPARSE, .n_src = 2, .src = { SRC(24, F16, 6, 1, 3), SRC(40, U1, 1, 2, 2, 4) } },
     { .kind = CK_BLOCK, .n_src = 2, .src = { SRC(0, I8, 8, 2, 2, 4), SRC(24, F16, 8, 2, 2, 2) } },
     { .kind = CK_SPARSE_BLOCK, .n_src = 3, .src = { SRC(0, I8, 3, 1, 3), SRC(40, U1, 1, 2, 2, 4), SRC(24, F16, 8, 2, 2, 2) } },
+    { .kind = CK_CAUSAL, .n_src = 1, .src = { SRC(48, F16, 8, 2, 2, 2) } },
 };
 
 static void open_row(prog *g, const row *r, const numerics *num)
@@ -111,7 +112,8 @@ static void open_form(prog *g, const const_entry *form, const numerics *num)
     prog_open(g, num);
     g->p->data = DATA, g->p->n_data = sizeof DATA;
     const_entry c = *form;
-    int64_t w = prog_tensor(g, DT_F16, SPACE_CONST, 0, DIMS(2, 4)), x = prog_in(g, DT_F16, DIMS(4, 3), NULL), y = prog_out(g, DT_F16, DIMS(2, 3));
+    const int64_t k = form->kind == CK_CAUSAL ? 2 : 4;
+    int64_t w = prog_tensor(g, DT_F16, SPACE_CONST, 0, DIMS(2, k)), x = prog_in(g, DT_F16, DIMS(k, 3), NULL), y = prog_out(g, DT_F16, DIMS(2, 3));
     c.tensor = (uint32_t)w;
     assert_true(VEC_PUSH(&g->p->mem, &g->p->consts, c));
     prog_insn(g, IN_MATMUL, INTS(y, w, x, 0), INTS(0, 0, 0), REALS(0));
