@@ -191,6 +191,12 @@ static bool lut_fits(const const_entry *c, const etensor *t)
     return bits && (int64_t)1 << bits == entries && dtype_bits(ix->dt) == 8 && mul_i64(n, bits, &total) && source_elems(ix) >= (total + 7) / 8;
 }
 
+static bool square_fits(const etensor *t, int64_t n) /* and one of it */
+{
+    const int64_t side = t->rank < 2 ? 0 : t->dim[t->rank - 1];
+    return side && t->dim[t->rank - 2] == side && n % side == 0 && n / side == side;
+}
+
 static an_status check_const(const program *p, size_t k, diag *d)
 {
     const const_entry *c = &p->consts.at[k];
@@ -213,7 +219,7 @@ static an_status check_const(const program *p, size_t k, diag *d)
     case CK_SPARSE: ok = mask_fits(&s[1], n); break;
     case CK_BLOCK: ok = same_dims(&s[0], t->dim, t->rank) && blocks_fit(&s[1], c->n_src - 1, t); break;
     case CK_SPARSE_BLOCK: ok = mask_fits(&s[1], n) && blocks_fit(&s[2], c->n_src - 2, t); break;
-    case CK_CAUSAL: ok = source_elems(&s[0]) == n && t->dt == s[0].dt && t->rank >= 2 && t->dim[t->rank - 1] == t->dim[t->rank - 2] && n == t->dim[t->rank - 1] * t->dim[t->rank - 1]; break;
+    case CK_CAUSAL: ok = source_elems(&s[0]) == n && t->dt == s[0].dt && square_fits(t, n); break;
     default: break;
     }
     return ok ? AN_OK : bad(d, "the shapes of the sources of constant %zu do not give its tensor", k);

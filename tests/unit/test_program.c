@@ -231,6 +231,7 @@ static void spoil(prog *g, int what)
     case 38: /* each could be had, both could not */
         p->scratch_bytes = ENGINE_MOST_BYTES;
         break;
+    case 39: p->consts.at[1].kind = CK_CAUSAL; break; /* [2, 1, 1] is no square */
     default: break;
     }
 }
@@ -245,7 +246,7 @@ static void each_wrong_thing(void **s)
                                         "port_ceiling", "no name", "kind", "constant",
                                         "scratch memory takes 140000000000000 bytes, more than the 1 TiB (1099511627776 bytes)",
                                         "output \"a\" takes 16000000000000 bytes, more than the 1 TiB (1099511627776 bytes)",
-                                        "scratch memory, ports and constants take 10995116" };
+                                        "scratch memory, ports and constants take 10995116", "do not give its tensor" };
     for (int k = 0; k < (int)COUNT(word); k++) {
         prog g;
         build(&g);

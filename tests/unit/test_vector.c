@@ -330,6 +330,19 @@ static void soft_kept(const vec_kernels *v, void *y, const void *x, dtype t, int
     v->fence();
 }
 
+/* A column has the same bits alone as beside others, some of which move what they are taken against. */
+static void soft_alone(const vec_kernels *v, const void *x, dtype t, int64_t rows, int64_t pitch, int64_t n)
+{
+    static _Alignas(VEC_LINE) unsigned char all[4 * 21 * 160], one[4 * 21 * 160];
+    const size_t size = (size_t)dtype_bits(t) / 8;
+    soft_kept(v, all, x, t, rows, pitch, n, false);
+    for (int64_t i = 0; i < n; i++) {
+        soft_kept(v, one, (const char *)x + (size_t)i * size, t, rows, pitch, 1, false);
+        for (int64_t r = 0; r < rows; r++)
+            if (memcmp(all + (size_t)(r * pitch + i) * size, one + (size_t)(r * pitch) * size, size)) fail_msg("%s: softmax of column %lld depends on those beside it", v->name, (long long)i);
+    }
+}
+
 static void soft_matches(const vec_kernels *v, const unsigned char *y, dtype ty, const float *x, int64_t rows, int64_t pitch, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -370,6 +383,7 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
                     v->fence();
                     soft_matches(v, out, ty, x, rows, PITCH, n);
                 }
+                if (t == ty) soft_alone(v, raw, t, rows, PITCH, n);
                 for (int odd = 0; odd < 3; odd++) { /* nothing to divide by, a NaN, an infinity: none has a value */
                     for (int r = 0; r < ROWS; r++) x[r * PITCH] = odd ? 1 : -INFINITY;
                     if (odd) x[(rows - 1) * PITCH] = odd == 1 ? NAN : INFINITY;
