@@ -347,7 +347,7 @@ int train_lm(const args *a)
     ui_end(&l.ui);
     if (!st || r.done) put_result(&l, &r); /* a run that did not begin has none */
     code = finish(a, &l, &o, &r, st, &e);
-    bool again = !code && r.again && !asked;
+    bool again = !code && r.again && !asked && !r.stopped;
     if (again)
         fprintf(stderr, "anneal: %s compiles no more programs in this process: going on in a new one after step %lld%s\n", r.engine, (long long)r.done,
                 r.done == r.steps ? ", for the loss on text kept back" : "");

@@ -11,7 +11,7 @@
 #include "format/json.h"
 #include "train/ckpt.h"
 
-enum { CKPT_VERSION = 2, KEEP = 2, DIGITS = 16 };
+enum { CKPT_VERSION = 3, KEEP = 2, DIGITS = 16 };
 static const char STATE[] = "state.safetensors", TRAIN[] = "train.json", TOKENIZER[] = "tokenizer.json", LATEST[] = "latest";
 static const char SEAL[] = ",\n  \"checksum\": \"", SEAL_END[] = "\"\n}\n"; /* the end of train.json, around the checksum of what is before it */
 
@@ -127,6 +127,8 @@ static void put_note(strbuf *b, const ckpt_note *n)
     if (n->owed) sb_puts(b, ",\n  \"owed\": true");
     sb_puts(b, ",\n  \"setting\": ");
     sb_json(b, n->setting, strlen(n->setting));
+    sb_puts(b, ",\n  \"exact\": ");
+    sb_json(b, n->exact, strlen(n->exact));
 }
 
 static an_status put_files(strbuf *b, const char *dir, diag *d)
@@ -199,19 +201,43 @@ static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, con
     return st ? st : sync_folder(dir, d);
 }
 
+/* Synced once more: what it named before may go now. */
+static an_status point_to(const char *dir, const char *name, arena *mem, diag *d)
+{
+    char *latest = arena_printf(mem, "%s/%s", dir, LATEST), *line = arena_printf(mem, "%s\n", name);
+    file_bytes f = { 0 };
+    diag none = { 0 };
+    if (!latest || !line) return diag_nomem(d);
+    const size_t n = strlen(line);
+    const bool there = !file_read(latest, JSON_MAX_BYTES, &f, &none) && f.n == n && !memcmp(f.at, line, n);
+    if (f.at) file_drop(&f);
+    if (there) return AN_OK;
+    TRY(file_write(latest, line, n, d));
+    return sync_folder(dir, d);
+}
+
+an_status ckpt_latest(const char *dir, const char *path, diag *d)
+{
+    arena mem = { 0 };
+    const char *slash = strrchr(path, '/');
+    an_status st = point_to(dir, slash ? slash + 1 : path, &mem, d);
+    arena_free(&mem);
+    return st;
+}
+
 static an_status publish(const ckpt_options *o, const char *temp, const char *name, arena *mem, diag *d)
 {
-    char *to = arena_printf(mem, "%s/%s", o->dir, name), *latest = arena_printf(mem, "%s/%s", o->dir, LATEST), *line = arena_printf(mem, "%s\n", name);
-    if (!to || !latest || !line) return diag_nomem(d);
+    char *to = arena_printf(mem, "%s/%s", o->dir, name);
+    if (!to) return diag_nomem(d);
     path_info i;
     diag why = { 0 };
-    if (path_look(to, &i)) {
-        if (!intact(to, &why)) return remove_folder(temp), AN_OK; /* the same step of the same run: it is there */
+    if (path_look(to, &i) && !intact(to, &why)) remove_folder(temp); /* the same step of the same run: it is there */
+    else {
         remove_folder(to);
+        if (rename(temp, to)) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", to, strerror(errno));
+        TRY(sync_folder(o->dir, d));
     }
-    if (rename(temp, to)) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", to, strerror(errno));
-    TRY(sync_folder(o->dir, d));
-    return file_write(latest, line, strlen(line), d);
+    return point_to(o->dir, name, mem, d);
 }
 
 static char *temp_name(arena *mem, const char *dir) { return arena_printf(mem, "%s/.tmp-%ld", dir, (long)getpid()); }
@@ -284,9 +310,9 @@ static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
 {
     const json_t *step = json_object_get(top, "step"), *epoch = json_object_get(top, "epoch"), *sample = json_object_get(top, "sample");
     const json_t *smooth = json_object_get(top, "smooth"), *version = json_object_get(top, "version"), *applied = json_object_get(top, "applied"), *kept = json_object_get(top, "validation");
-    const char *setting = json_string_value(json_object_get(top, "setting"));
+    const char *setting = json_string_value(json_object_get(top, "setting")), *exact = json_string_value(json_object_get(top, "exact"));
     int v = json_is_integer(version) && json_integer_value(version) <= CKPT_VERSION ? (int)json_integer_value(version) : 0;
-    if (v < 1) return bad(path, "version is neither 1 nor 2", d);
+    if (v < 1) return bad(path, "version is none of 1, 2 and 3", d);
     if (!json_is_integer(step) || !json_is_integer(epoch) || !json_is_integer(sample) || json_integer_value(step) < 0 || json_integer_value(epoch) < 0 || json_integer_value(sample) < 0)
         return bad(path, "step, epoch and sample must be whole numbers of at least 0", d);
     if (v > 1 && (!json_is_integer(applied) || json_integer_value(applied) < 0 || !json_is_number(kept))) return bad(path, "applied or validation is not a number", d);
@@ -294,7 +320,9 @@ static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
                       .smooth = json_is_number(smooth) ? json_number_value(smooth) : (double)NAN, .owed = json_is_true(json_object_get(top, "owed")) };
     if (!text_u64(top, "data", 16, &n->data_digest) || !text_u64(top, "seed", 10, &n->seed)) return bad(path, "data or seed is not a number", d);
     if (!setting || strlen(setting) >= sizeof n->setting) return bad(path, "there is no setting", d);
+    if (v > 2 && (!exact || strlen(exact) >= sizeof n->exact)) return bad(path, "there are no exact settings", d);
     snprintf(n->setting, sizeof n->setting, "%s", setting);
+    snprintf(n->exact, sizeof n->exact, "%s", v > 2 ? exact : "");
     return AN_OK;
 }
 
@@ -357,7 +385,7 @@ static an_status intact(const char *path, diag *d)
     return st;
 }
 
-static bool has_note(const char *path)
+bool ckpt_is_one(const char *path)
 {
     path_info i;
     strbuf b = { 0 };
@@ -373,7 +401,7 @@ bool ckpt_any(const char *dir)
     diag d = { 0 };
     int64_t *step;
     size_t n;
-    bool any = has_note(dir) || (!list(dir, &mem, &step, &n, &d) && n);
+    bool any = !list(dir, &mem, &step, &n, &d) && n;
     arena_free(&mem);
     return any;
 }
@@ -382,7 +410,6 @@ an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)
 {
     int64_t *step;
     size_t n;
-    if (has_note(dir)) return (*path = arena_str(mem, dir)) ? intact(*path, d) : diag_nomem(d);
     TRY(list(dir, mem, &step, &n, d));
     for (size_t i = 0; i < n; i++) {
         diag why = { 0 };
@@ -409,6 +436,7 @@ static an_status differs(const char *path, const char *file, const char *here, d
 static an_status same_run(const char *path, const ckpt_note *file, const ckpt_note *here, diag *d)
 {
     if (strcmp(file->setting, here->setting)) return differs(path, file->setting, here->setting, d);
+    if (file->version > 2 && strcmp(file->exact, here->exact)) return differs(path, file->exact, here->exact, d);
     if (file->seed != here->seed)
         return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with seed %llu; this run has seed %llu", path, (unsigned long long)file->seed, (unsigned long long)here->seed);
     if (file->version == 1) return AN_OK;

@@ -10,7 +10,7 @@
  *
  * A checkpoint is written under another name, synced, and renamed; then `latest` is replaced, then old ones go. A process that dies at
  * any moment leaves at worst a folder .tmp-*, which the next save removes. Opening checks every file against train.json and falls back to
- * the one before, saying so. Version 1 had no checksum of train.json and a digest of a few ids: it opens, with neither looked at. */
+ * the one before, saying so. Version 1 had no checksum of train.json and a digest of a few ids, version 2 no exact settings: they open, with what they lack not looked at. */
 #ifndef TRAIN_CKPT_H
 #define TRAIN_CKPT_H
 
@@ -27,6 +27,7 @@ typedef struct {
     double smooth;            /* smoothed loss; NAN: none yet */
     bool owed;                /* the loss on text kept back was due after this step, and the process had no compiles left for it */
     char setting[600];        /* what must be the same for the run to go on: model, batch, pipeline's state form, schedule … */
+    char exact[500];          /* the same to the last bit, and what has no place in a sentence */
 } ckpt_note;
 
 typedef struct {
@@ -46,11 +47,13 @@ void ckpt_leave(int lock); /* -1 allowed */
  * counted among those that stay nor removed. Of a row of skipped updates the newest stays beside those that were there before it began.
  * AN_MISMATCH: a weight or moment is not finite. */
 an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, diag *d) MUST_CHECK;
-/* The newest intact checkpoint of a folder of checkpoints, or the folder itself when it is one. warn (may be NULL) is told of damaged ones.
+/* The newest intact checkpoint of a folder of checkpoints. warn (may be NULL) is told of damaged ones.
  * AN_INPUT: there is none. The path lives in *mem. */
 an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)(void *user, const char *line), void *user, diag *d) MUST_CHECK;
 bool ckpt_any(const char *dir); /* DIR has a checkpoint, intact or not */
-/* State and note of the checkpoint at `path`, which ckpt_find gave. AN_INPUT when setting, seed, validation or data of *note are not the file's:
+bool ckpt_is_one(const char *path); /* a checkpoint, and no folder of them */
+an_status ckpt_latest(const char *dir, const char *path, diag *d) MUST_CHECK; /* `latest` names the one at path, which ckpt_find gave: a process may have died before it did */
+/* State and note of the checkpoint at `path`, which ckpt_find gave. AN_INPUT when setting, exact, seed, validation or data of *note are not the file's:
  * both are in the message, and nothing was read into the pipeline. */
 an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d) MUST_CHECK;
 

@@ -29,6 +29,8 @@ typedef struct {
     corpus *data;
     pipeline *p;
     train_schedule schedule;
+    double scale;           /* of the loss, as it was asked for or is the default */
+    bool dynamic;
     ckpt_note note;
     int64_t batch, seq, accum;
     int32_t *ids;           /* of a whole update, [accum, batch, seq + 1] */
@@ -187,6 +189,7 @@ static an_status open_pipeline(run *r)
         if (o->loss_scale == 0) po.train.loss_scale = 16, po.train.dynamic_scale = true;
         po.train.eps = 1e-5;
     }
+    r->scale = po.train.loss_scale, r->dynamic = po.train.dynamic_scale;
     return pipe_open(&r->p, &po, r->d);
 }
 
@@ -208,6 +211,33 @@ static void fill_setting(run *r)
     if (r->shape.ids) snprintf(end + n, left - (size_t)n, ", out of %lld tokens", (long long)r->shape.file.vocab);
 }
 
+/* Of all a configuration says; 0: no file can say it, and no checkpoint is made of it. Pairs of rotation lie in halves in files, however they are trained. */
+static uint64_t config_digest(const model_config *c)
+{
+    model_config in_file = *c;
+    strbuf b = { 0 };
+    diag why = { 0 };
+    if (c->rope == MODEL_ROPE_INTERLEAVED) in_file.rope = MODEL_ROPE_HALF;
+    uint64_t hash = !lm_config_json(&in_file, NULL, &b, &why) && !b.oom ? hash_bytes(b.at, b.n, (uint64_t)c->rope) : 0;
+    sb_free(&b);
+    return hash;
+}
+
+/* What a sentence would round, or could not say: any of it changed, and the run would go on as another one. */
+static an_status fill_exact(run *r)
+{
+    const lm_run_options *o = r->o;
+    const model_config *c = &r->shape.file;
+    const uint64_t words = r->tok_made.n ? hash_bytes(r->tok_made.at, r->tok_made.n, 0) : r->tok_text.at ? hash_bytes(r->tok_text.at, r->tok_text.n, 0) : 0;
+    uint64_t rest;
+    TRY(lm_shape_rest(&r->shape, &rest, r->d));
+    int n = snprintf(r->note.exact, sizeof r->note.exact, "lr %.17g to %.17g, decay %.17g, clip %.17g, loss scale %.17g%s, rope base %.17g, norm epsilon %.17g, context %lld", r->schedule.lr,
+                     r->schedule.lr_end, given(o->decay, 0.1), given(o->clip, 1), r->scale, r->dynamic ? " dynamic" : "", c->rope_theta, c->norm_eps, (long long)c->context);
+    snprintf(r->note.exact + n, sizeof r->note.exact - (size_t)n, ", checksums of configuration %016llx, tokenizer %016llx, rows not trained %016llx", (unsigned long long)config_digest(c),
+             (unsigned long long)words, (unsigned long long)rest);
+    return AN_OK;
+}
+
 static an_status resume(run *r)
 {
     const lm_run_options *o = r->o;
@@ -215,7 +245,9 @@ static an_status resume(run *r)
     const char *path;
     an_status st = ckpt_find(o->save, &mem, &path, o->warn, o->user, r->d);
     if (!st) st = ckpt_load(path, r->p, &r->note, r->d);
-    if (!st && r->note.version == 1) warn(r, "%s is of an earlier version: whether its train.json and the data are as they were cannot be told", path);
+    if (!st && r->note.version < 3)
+        warn(r, "%s is of an earlier version: whether %s as they were cannot be told", path, r->note.version == 1 ? "its train.json, the data and all settings are" : "all settings, to the last bit, are");
+    if (!st) st = ckpt_latest(o->save, path, r->d);
     arena_free(&mem);
     return st;
 }
@@ -244,6 +276,9 @@ static an_status set_up(run *r)
 {
     const lm_run_options *o = r->o;
     r->note = (ckpt_note){ .seed = o->seed, .smooth = (double)NAN };
+    if (o->save && ckpt_is_one(o->save))
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is one checkpoint of a run: --resume goes on in the folder that holds it, from the newest that is whole; --model %s begins another run with its weights",
+                         o->save, o->save);
     if (o->save && !o->resume && ckpt_any(o->save))
         return diag_fail(r->d, AN_USAGE, NOWHERE, "%s has checkpoints already: go on from them with --resume, or name another folder", o->save);
     if (o->resume && o->must_resume && !(o->save && ckpt_any(o->save)))
@@ -265,6 +300,7 @@ static an_status set_up(run *r)
     if (pipe_kind_of(r->p) == PIPE_RESTART && !o->save)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "the restart pipeline goes on from checkpoints: name a folder for them with --save");
     fill_setting(r);
+    TRY(fill_exact(r));
     describe(r);
     if (o->resume && o->save && ckpt_any(o->save)) TRY(resume(r));
     else TRY(lm_shape_put(&r->shape, r->p, r->d));
@@ -511,6 +547,7 @@ static an_status loop(run *r)
     /* after a failure too, as what was learned before it is worth keeping; but not what diverged, which would push out what did not */
     if (r->note.step > saved && r->settled && st != AN_MISMATCH) save(r);
     r->out->done = r->note.step;
+    r->out->stopped |= r->note.step < r->schedule.steps && o->stop && o->stop(o->user); /* asked while it saved */
     /* the loss on text kept back takes programs; without it nothing is left to do after the last update */
     if (r->note.step == r->schedule.steps && !corpus_samples(r->data, CORPUS_VALIDATION)) r->out->again = false;
     return st ? st : only_a_new_process(r, first);

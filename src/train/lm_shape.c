@@ -143,6 +143,26 @@ static an_status fetch(void *user, model_weight_id id, int layer, float *to, dia
     return AN_OK;
 }
 
+an_status lm_shape_rest(const lm_shape *s, uint64_t *hash, diag *d)
+{
+    static const model_weight_id tables[] = { MW_EMBED, MW_HEAD };
+    *hash = 0;
+    if (!s->ids) return AN_OK;
+    float *x = malloc((size_t)s->file.dim * sizeof *x);
+    an_status st = x ? AN_OK : diag_nomem(d);
+    for (size_t k = 0; k < COUNT(tables); k++) {
+        lm_tensor t;
+        if (!lm_tensor_info(s->start, tables[k], -1, &t)) continue;
+        for (int64_t i = 0; i < s->file.vocab && !st; i++) {
+            if (s->row_of[i] >= 0) continue;
+            st = lm_rows(s->start, tables[k], -1, i, 1, DT_F32, x, d);
+            if (!st) *hash = hash_bytes(x, (size_t)s->file.dim * sizeof *x, *hash);
+        }
+    }
+    free(x);
+    return st;
+}
+
 an_status lm_shape_model(const lm_shape *s, pipeline *p, const lm_generation *g, const lm_options *o, lm_model **out, diag *d)
 {
     source f = { s, p };

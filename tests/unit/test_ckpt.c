@@ -327,41 +327,100 @@ static void not_finite(void **state)
     small_end(&r);
 }
 
-/* A checkpoint of version 1: no checksum of its own, and a digest of a few ids that is not looked at. */
-static void first_version(void **state)
+/* train.json as an earlier version wrote it: 1 without a checksum of its own and with a digest of a few ids that is not looked at, 2 without exact
+ * settings. */
+static void as_version(const char *path, int version)
+{
+    static const struct {
+        const char *key;
+        int since;
+    } gone[] = { { "\"applied\"", 2 }, { "\"validation\"", 2 }, { "\"exact\"", 3 } };
+    file_bytes f;
+    diag d = { 0 };
+    strbuf b = { 0 };
+    assert_ok(file_read(path, 1 << 20, &f, &d), d);
+    for (char *line = (char *)f.at, *end; (end = strchr(line, '\n')); line = end + 1) {
+        bool drop = false;
+        for (size_t i = 0; i < COUNT(gone); i++) drop |= version < gone[i].since && strstr(line, gone[i].key) == line + 2;
+        if (drop) continue;
+        if (strstr(line, "\"version\"") == line + 2) sb_printf(&b, "  \"version\": %d,\n", version);
+        else if (version == 1 && strstr(line, "\"data\"") == line + 2) sb_puts(&b, "  \"data\": \"0123456789abcdef\",\n");
+        else if (strstr(line, "\"checksum\"") == line + 2) {
+            b.n -= 2; /* the comma before it */
+            if (version > 1) sb_printf(&b, ",\n  \"checksum\": \"%016llx\"\n", (unsigned long long)hash_bytes(b.at, b.n, 0));
+            else sb_puts(&b, "\n");
+        } else sb_putn(&b, line, (size_t)(end + 1 - line));
+    }
+    assert_false(b.oom);
+    assert_ok(file_write(path, b.at, b.n, &d), d);
+    sb_free(&b);
+    file_drop(&f);
+}
+
+static void earlier_versions(void **state)
 {
     (void)state;
     small_run whole, r;
     lm_run_result want, q;
     char path[200];
-    file_bytes f;
-    diag d = { 0 };
-    strbuf b = { 0 };
     small_begin(&whole);
     run_to(&whole, 8, 0, false, &want);
-    small_begin(&r);
-    run_to(&r, 8, 6, false, &q);
-    small_path(&r, "step-00000006/train.json", path, sizeof path);
-    assert_ok(file_read(path, 1 << 20, &f, &d), d);
-    static const char *const gone[] = { "\"applied\"", "\"validation\"" };
-    for (char *line = (char *)f.at, *end; (end = strchr(line, '\n')); line = end + 1) {
-        bool drop = false;
-        for (size_t i = 0; i < COUNT(gone); i++) drop |= strstr(line, gone[i]) == line + 2;
-        if (drop) continue;
-        if (strstr(line, "\"version\"") == line + 2) sb_puts(&b, "  \"version\": 1,\n");
-        else if (strstr(line, "\"data\"") == line + 2) sb_puts(&b, "  \"data\": \"0123456789abcdef\",\n");
-        else if (strstr(line, "\"checksum\"") == line + 2) b.n -= 2, sb_puts(&b, "\n"); /* the comma before it */
-        else sb_putn(&b, line, (size_t)(end + 1 - line));
+    for (int version = 1; version < 3; version++) {
+        small_begin(&r);
+        run_to(&r, 8, 6, false, &q);
+        small_path(&r, "step-00000006/train.json", path, sizeof path);
+        as_version(path, version);
+        run_to(&r, 8, 0, true, &q);
+        assert_non_null(strstr(r.warned, "of an earlier version"));
+        assert_true(r.n == 2 && q.digest == want.digest);
+        small_end(&r);
     }
-    assert_false(b.oom);
-    assert_ok(file_write(path, b.at, b.n, &d), d);
-    run_to(&r, 8, 0, true, &q);
-    assert_non_null(strstr(r.warned, "of an earlier version"));
-    assert_true(r.n == 2 && q.digest == want.digest);
-    sb_free(&b);
-    file_drop(&f);
-    small_end(&r);
     small_end(&whole);
+}
+
+/* One checkpoint is no folder of them: a run that saved into it would begin there again and again. */
+static void one_of_them(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    path_info i;
+    char one[200], inside[260];
+    small_begin(&r);
+    run_to(&r, 8, 4, false, &q);
+    small_path(&r, "step-00000004", one, sizeof one);
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 8, o.save = one, r.n = 0, r.stop_at = 0;
+    for (int resume = 0; resume < 2; resume++) {
+        o.resume = o.must_resume = resume, d = (diag){ 0 };
+        assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+        assert_true(r.n == 0 && strstr(d.msg, "is one checkpoint of a run") && strstr(d.msg, "--resume"));
+    }
+    snprintf(inside, sizeof inside, "%s/step-00000008", one);
+    assert_false(path_look(inside, &i));
+    small_end(&r);
+}
+
+/* A process may have died between a checkpoint and its name in `latest`, or what it names may be gone: the next one puts it right, also when nothing is left to do. */
+static void latest_again(void **state)
+{
+    (void)state;
+    static const char *const was[] = { "step-00000006\n", "step-00000005\n", "", NULL };
+    small_run r;
+    lm_run_result q;
+    char path[200];
+    small_begin(&r);
+    run_to(&r, 8, 0, false, &q);
+    small_path(&r, "latest", path, sizeof path);
+    for (size_t i = 0; i < COUNT(was); i++) {
+        diag d = { 0 };
+        if (was[i]) assert_ok(file_write(path, was[i], strlen(was[i]), &d), d);
+        else assert_int_equal(unlink(path), 0);
+        run_to(&r, 8, 0, true, &q);
+        latest_is(&r, 8);
+    }
+    small_end(&r);
 }
 
 /* A shard that is cut while a run reads it: the updates before are saved, and with the file as it was the run ends as if nothing had been. */
@@ -450,6 +509,28 @@ static void few_compiles(void **state)
     small_end(&whole);
 }
 
+static bool asked_while_saving(void *user)
+{
+    small_run *r = user;
+    return ++r->stop_at > 1; /* asked for the first time when the update is done, before the save */
+}
+
+/* Asked to stop while the last save of a process without compiles is under way: that is what its end says, and no other process goes on. */
+static void asked_late(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    device_limit few = { "compiles", 20 };
+    small_begin(&r);
+    lm_run_options o = small_options(&r, "soft:m4");
+    o.pipeline = "restart", o.steps = 4, o.device.limit = &few, o.device.n_limit = 1, o.stop = asked_while_saving;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(q.done == 1 && q.again && q.stopped);
+    small_end(&r);
+}
+
 /* A device that takes no reload and has no compiles left goes on in a new process, bit for bit; without a folder it says why it ends. */
 static void no_reload_no_compiles(void **state)
 {
@@ -513,8 +594,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
-        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(first_version), cmocka_unit_test(data_cut),
-        cmocka_unit_test(few_compiles), cmocka_unit_test(no_reload_no_compiles),
+        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(earlier_versions), cmocka_unit_test(one_of_them), cmocka_unit_test(latest_again), cmocka_unit_test(data_cut),
+        cmocka_unit_test(few_compiles), cmocka_unit_test(asked_late), cmocka_unit_test(no_reload_no_compiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,6 +99,88 @@ static void refusals(void **state)
     small_end(&r);
 }
 
+static void exchange(const char *path, const char *from, const char *to)
+{
+    file_bytes f;
+    diag d = { 0 };
+    strbuf b = { 0 };
+    assert_ok(file_read(path, 1 << 20, &f, &d), d);
+    const char *text = (const char *)f.at, *at = strstr(text, from);
+    assert_non_null(at);
+    sb_putn(&b, text, (size_t)(at - text));
+    sb_puts(&b, to);
+    sb_putn(&b, at + strlen(from), f.n - (size_t)(at - text) - strlen(from));
+    file_drop(&f);
+    assert_ok(file_write(path, b.at, b.n, &d), d);
+    sb_free(&b);
+}
+
+/* What a sentence about the run does not show: it would go on as another one all the same. */
+static void refusals_to_the_bit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *says;
+    } in_config[] = { { "\"rope_theta\":10000.0", "\"rope_theta\":500.0", "rope base 500" }, { "\"rms_norm_eps\":1e-5", "\"rms_norm_eps\":1e-2", "norm epsilon 0.01" },
+                      { "\"max_position_embeddings\":64", "\"max_position_embeddings\":96", "context 96" } };
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    small_begin(&r);
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 4, r.stop_at = 2;
+    assert_ok(lm_run(&o, &q, &d), d);
+    o.resume = true, r.n = r.stop_at = 0;
+    for (size_t i = 0; i < COUNT(in_config); i++) {
+        exchange(r.model, in_config[i].from, in_config[i].to);
+        d = (diag){ 0 };
+        assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+        assert_true(r.n == 0 && strstr(d.msg, in_config[i].says));
+        exchange(r.model, in_config[i].to, in_config[i].from);
+    }
+    d = (diag){ 0 }, o.lr = 1e-2 + 1e-10; /* alike in six digits */
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "this run has \"lr 0.0100000001"));
+    d = (diag){ 0 }, o.lr = 1e-2, o.dynamic_scale = true, o.loss_scale = 8;
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "loss scale 8 dynamic"));
+    d = (diag){ 0 }, o.dynamic_scale = false, o.loss_scale = 0;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_int_equal(q.done, 4);
+    small_end(&r);
+}
+
+/* Rows that are not trained stay as they were where the run began; another model to begin with has others. */
+static void other_start(void **state)
+{
+    (void)state;
+    small_run a, b;
+    lm_run_result q;
+    diag d = { 0 };
+    char from[2][120];
+    small_run *const two[] = { &a, &b };
+    for (int i = 0; i < 2; i++) {
+        small_begin(two[i]);
+        lm_run_options o = small_options(two[i], "cpu");
+        o.steps = 2, o.seed = 3 + (uint64_t)i;
+        assert_ok(lm_run(&o, &q, &d), d);
+        snprintf(from[i], sizeof from[i], "%s/step-00000002", two[i]->save);
+    }
+    char save[120];
+    snprintf(save, sizeof save, "%s/compact", a.dir);
+    lm_run_options o = small_options(&a, "cpu");
+    o.model = from[0], o.save = save, o.steps = 4, o.compact_vocab = true, a.n = 0, a.stop_at = 2;
+    assert_ok(lm_run(&o, &q, &d), d);
+    o.resume = true, o.model = from[1], a.n = a.stop_at = 0;
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "rows not trained"));
+    d = (diag){ 0 }, o.model = from[0];
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_int_equal(q.done, 4);
+    small_end(&a);
+    small_end(&b);
+}
+
 /* A device that can address what an update takes with activations computed again, and no more: that is what happens, and the bits are the same. One
  * that cannot even do that says how much was asked for, and what would take less. */
 static void little_memory(void **state)
@@ -419,7 +501,7 @@ static void gradients(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(little_memory), cmocka_unit_test(lines),
+        cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(refusals_to_the_bit), cmocka_unit_test(other_start), cmocka_unit_test(little_memory), cmocka_unit_test(lines),
         cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events),  cmocka_unit_test(gradients),
         cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
     };
