@@ -17,9 +17,6 @@ extern const size_t n_probe_texts;
 
 an_status api_error(an_error *e, const diag *d); /* copies and returns the status */
 const char *api_format(an_format f);             /* the word the table printers take */
-struct tokenizer;
-an_status api_tokenizer_open(const char *path, struct tokenizer **out, diag *d) MUST_CHECK; /* any file, GGUF too, or "builtin:stories"; tok_close */
-bool api_vocab_fits(const struct tokenizer *t, int64_t rows); /* of an embedding, which may be padded, never much, and never shorter than the vocabulary */
 char *api_take(strbuf *b);                       /* the text, now the caller's; NULL after an allocation failed */
 an_status api_state_form(const char *word, train_state_form *out, diag *d) MUST_CHECK; /* "fp16", "halves", "fp32", NULL */
 an_status api_math_form(const char *word, int *out, diag *d) MUST_CHECK;                 /* "fp32", "bf16", NULL */

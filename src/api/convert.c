@@ -47,19 +47,19 @@ static an_status find_vocab(const lm_model *m, const char *named, lm_convert_opt
     int64_t rows = lm_config(m)->vocab;
     *out = NULL;
     if (named) {
-        TRY(api_tokenizer_open(named, out, d));
+        TRY(lm_tokenizer_open(named, out, d));
         tok_info info;
         tok_get(*out, &info);
         c->vocab = *out;
-        if (api_vocab_fits(*out, rows)) return AN_OK;
+        if (lm_vocab_fits(*out, rows)) return AN_OK;
         return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the tokenizer %.120s has %lld entries, the embedding %lld rows", path, named, (long long)info.n, (long long)rows);
     }
     bool folder_out = c->to == LM_TO_HF;
     if ((c->to != LM_TO_GGUF && !folder_out) || lm_origin_of(m) == (folder_out ? LM_FROM_HF : LM_FROM_GGUF) || !path_look(path, &i)) return AN_OK; /* its own goes along as it is */
     bool inside = i.folder || lm_origin_of(m) == LM_FROM_GGUF;
     int n = slash ? snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) : snprintf(folder, sizeof folder, ".");
-    if (n < 0 || (size_t)n >= sizeof folder || api_tokenizer_open(inside ? path : folder, out, &why)) return AN_OK; /* the result says that it has none */
-    if (!api_vocab_fits(*out, rows)) return AN_OK;
+    if (n < 0 || (size_t)n >= sizeof folder || lm_tokenizer_open(inside ? path : folder, out, &why)) return AN_OK; /* the result says that it has none */
+    if (!lm_vocab_fits(*out, rows)) return AN_OK;
     c->vocab = *out;
     c->vocab_if_fits = true;
     return AN_OK;

@@ -60,41 +60,17 @@ static an_status pick_form(const an_lm_options *o, lm_options *lo, const char **
 
 /* ---- tokenizer ---- */
 
-static an_status find_tokenizer(const an_lm_options *o, lm_model *m, tokenizer **out, diag *d)
+static an_status find_tokenizer(const an_lm_options *o, const lm_model *m, tokenizer **out, diag *d)
 {
-    struct stat st;
-    if (o->tokenizer) return api_tokenizer_open(o->tokenizer, out, d);
-    if (lm_origin_of(m) == LM_FROM_GGUF || (!stat(lm_path(m), &st) && S_ISDIR(st.st_mode))) return api_tokenizer_open(lm_path(m), out, d);
-    if (lm_origin_of(m) == LM_FROM_SEED && stat(o->model, &st))
+    path_info i;
+    if (!o->tokenizer && lm_origin_of(m) == LM_FROM_SEED && !path_look(o->model, &i))
         return diag_fail(d, AN_USAGE, NOWHERE, "the model %s has random weights and no tokenizer; name one with --tokenizer", o->model);
-    /* a single file: a tokenizer in its folder */
-    const char *slash = strrchr(o->model, '/');
-    char folder[1024];
-    size_t n = slash ? (size_t)(slash - o->model) : 1;
-    if (n >= sizeof folder) return diag_fail(d, AN_INPUT, NOWHERE, "%.100s…: the path is too long", o->model);
-    memcpy(folder, slash ? o->model : ".", n);
-    folder[n] = 0;
-    diag why = { 0 };
-    if (!api_tokenizer_open(folder, out, &why)) return AN_OK;
-    return diag_fail(d, why.st, NOWHERE, "%.120s: no tokenizer was named, and none is beside it (%.160s)", o->model, why.msg);
-}
-
-bool api_vocab_fits(const tokenizer *t, int64_t rows)
-{
-    enum { MOST_PADDING = 1024 };
+    if (!o->tokenizer) return lm_tokenizer_of(m, out, d);
+    TRY(lm_tokenizer_open(o->tokenizer, out, d));
     tok_info info;
-    tok_get(t, &info);
-    int64_t n = (int64_t)info.n;
-    return n <= rows && rows - n <= MOST_PADDING && rows - n < MAX(n, 2);
-}
-
-static an_status check_vocab(const an_lm_options *o, const model_config *c, const tokenizer *t, diag *d)
-{
-    tok_info info;
-    tok_get(t, &info);
-    if (api_vocab_fits(t, c->vocab)) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the tokenizer %.120s has %lld entries, the embedding %lld rows", o->model,
-                     o->tokenizer ? o->tokenizer : "of the model", (long long)info.n, (long long)c->vocab);
+    tok_get(*out, &info);
+    if (lm_vocab_fits(*out, lm_config(m)->vocab)) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the tokenizer %.120s has %lld entries, the embedding %lld rows", o->model, o->tokenizer, (long long)info.n, (long long)lm_config(m)->vocab);
 }
 
 /* ---- opening ---- */
@@ -110,7 +86,6 @@ static an_status open_all(an_lm *m, const an_lm_options *o, diag *d)
     TRY(lm_open(o->model, &lo, &m->model, d));
     if (!o->no_tokenizer) {
         TRY(find_tokenizer(o, m->model, &m->t, d));
-        TRY(check_vocab(o, lm_config(m->model), m->t, d));
         TRY(tok_encoder_new(m->t, &m->e, d));
     }
     lm_session_options so = { .engine = o->engine, .threads = o->threads, .context = o->context, .cache_dir = o->cache_dir, .no_cache = o->no_cache != 0 };

@@ -90,6 +90,14 @@ typedef an_status lm_fetch(void *user, model_weight_id id, int layer, float *to,
 an_status lm_from_memory(const char *name, const model_config *c, const lm_generation *g, lm_fetch *get, void *user, const lm_options *o, lm_model **out,
                          diag *d) MUST_CHECK;
 
+/* ---- tokenizers ---- */
+
+/* As tok_open, and a GGUF file's vocabulary, and "builtin:stories". */
+an_status lm_tokenizer_open(const char *path, tokenizer **out, diag *d) MUST_CHECK;
+/* The model's own: in its folder or GGUF file, or in the folder of a single file, there only one that fits. AN_INPUT says why there is none. */
+an_status lm_tokenizer_of(const lm_model *m, tokenizer **out, diag *d) MUST_CHECK;
+bool lm_vocab_fits(const tokenizer *t, int64_t rows); /* of an embedding, which may be padded, never much, and never shorter than the vocabulary */
+
 /* ---- tensors ---- */
 
 /* rows, cols: of the canonical matrix; a vector is one column. Canonical elements are row-major [rows, cols], rows = outputs. */
