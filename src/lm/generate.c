@@ -212,16 +212,20 @@ an_status lm_generate(lm_session *s, const tokenizer *t, const uint32_t *ids, si
 {
     *out = (lm_generated){ .prompt_tokens = n };
     run r = { .s = s, .t = t, .o = o, .out = out, .bos = -1, .eos = -1 };
+    size_t choice = (size_t)lm_session_config(s)->vocab;
     if (t) {
         tok_info info;
         tok_get(t, &info);
         r.bos = info.bos, r.eos = info.eos;
+        size_t all = choice;
+        choice = MIN(all, (size_t)info.n); /* rows behind the last token spell nothing, and only end a text */
+        for (size_t i = 0; i < o->n_end; i++) choice = MIN(all, MAX(choice, (size_t)o->end[i] + 1));
     }
     if (o->n_stop && !t) return diag_fail(d, AN_USAGE, NOWHERE, "stop texts need a tokenizer");
     if (o->max_tokens < -1) return diag_fail(d, AN_USAGE, NOWHERE, "max-tokens is %lld, wanted 0 or more, or -1", (long long)o->max_tokens);
     r.max = o->max_tokens < 0 ? SIZE_MAX : (size_t)o->max_tokens;
     TRY(draft_check(&o->draft, s, d));
-    an_status st = lm_sampler_new(&o->sampling, (size_t)lm_session_config(s)->vocab, &r.sampler, d);
+    an_status st = lm_sampler_new(&o->sampling, choice, &r.sampler, d);
     for (size_t i = 0; i < n && !st; i++)
         if (!tok_ids_push(&r.ids, ids[i])) st = diag_nomem(d);
     if (!st) st = read_prompt(&r, ids, n, d);
