@@ -451,7 +451,7 @@ AN_API char *an_lm_progress_text(const an_lm_progress *p, an_format f);
 
 typedef struct {                  /* zero means default */
     const char *model;            /* preset, config.json, or a model to continue; NULL: "tiny" */
-    const char *tokenizer;        /* NULL: the model's own, or the built-in stories' */
+    const char *tokenizer;        /* as an_tokenizer_open; NULL: a trained model's own, as an_lm_open finds it; else, for the stories, theirs. Text without any is AN_USAGE */
     const char *data;             /* token files or text files (several with commas between), a folder of token files, "builtin:stories"; NULL: the stories */
     const char *documents;        /* of text: as in an_prepare_options */
     const char *engine, *pipeline; /* pipeline: "resident" (NULL), "delta", "dynamic", "restart" */

@@ -582,6 +582,23 @@ EOF
     t "train tiny, plot" 0 grep -q '</svg>' "$tmp/p.svg"
     t "train tiny, csv" 0 test "$(wc -l <"$tmp/p.csv")" -eq 5
     t "train tiny, host and waiting in the columns" 0 grep -q '^step,loss,.*,device_ms,.*,host_ms,wait_ms$' "$tmp/p.csv"
+    # which tokenizer: a trained model's own, or the one named; checkpoints hold it
+    st="--engine cpu --threads 1 --batch 2 --seq 16 --steps 1"
+    t "train on, no tokenizer" 2 $anneal train $st --model "$tmp/a.bin"
+    has "train on, no tokenizer" err 'a.bin is trained and has no tokenizer of its own: name the one it was trained with by --tokenizer'
+    t "train on, no tokenizer, text" 2 $anneal train $st --model "$tmp/a.gguf" --data "$tmp/stories.txt"
+    has "train on, no tokenizer, text" err 'a.gguf is trained .*--tokenizer'
+    t "train on, ids need none" 0 $anneal train $st --model "$tmp/a.bin" --data "$tmp/s.u16"
+    t "convert with a vocabulary" 0 $anneal convert --model "$tmp/a.bin" --tokenizer "$tmp/t.json" --out "$tmp/own.gguf"
+    t "train on, its own tokenizer" 0 $anneal train $st --model "$tmp/own.gguf" --save "$tmp/own"
+    t "generate from such a checkpoint" 0 $anneal generate --model "$tmp/own" --prompt Once --max-tokens 4 --engine cpu
+    t "train with a GGUF file's tokenizer" 0 $anneal train $st --model tiny --tokenizer "$tmp/own.gguf" --data "$tmp/stories.txt" --save "$tmp/own2"
+    t "generate from such a checkpoint, too" 0 $anneal generate --model "$tmp/own2" --prompt Once --max-tokens 4 --engine cpu
+    in="$tmp/noise" t "its ids" 0 $anneal tokenize --tokenizer "$tmp/own2/step-00000001"
+    cp "$tmp/out" "$tmp/ids.txt"
+    in="$tmp/noise" t "the ids of the file it came from" 0 $anneal tokenize --tokenizer "$tmp/t.json"
+    cp "$tmp/out" "$tmp/got.txt"
+    t "are the same" 0 cmp "$tmp/got.txt" "$tmp/ids.txt"
     # rates: nothing is left at the end, or nothing is learnt
     t "train, no rate at the end" 0 $anneal train $lt --json --sample-every 0 --schedule linear --warmup 0 --lr 0.01 --lr-end 0
     t "train, no rate at the end, logged" 0 test "$(sed -n 's/^{"step":.*"lr":\([0-9.]*\),.*/\1/p' "$tmp/out" | tr '\n' ' ')" = "0.01 0.0075 0.005 0.0025 "

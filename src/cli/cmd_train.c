@@ -10,7 +10,7 @@
 const option train_options[] = {
     { "model", "M", "stories1m", "language model: a preset (tiny, stories1m, stories15m …), config.json, or a model to continue; network: digits, mlp, charlm, normconv, glu" },
     { "data", "DATA", NULL, "language models: text or token files (several: with commas between, or --data again), a folder of token files, builtin:stories; networks: mnist:DIR, text:FILE, strokes[:SEED], letters[:SEED]; without it what is built in" },
-    { "tokenizer", "T", NULL, "language models: for text; without it the model's own, or the stories'" },
+    { "tokenizer", "T", NULL, "language models: for text, GGUF too; without it the model's own; the stories' for presets and config.json" },
     { "documents", "RULE", NULL, "language models: where documents of text end: auto, whole, endoftext, blank, lines; default: auto" },
     { "engine", "E", NULL, "soft:m1 … soft:m5, cpu; without it the best one present" },
     { "pipeline", "P", "resident", "resident: loss, gradients and update are one program; language models also delta, dynamic, restart" },

@@ -26,7 +26,25 @@ static bool join(char *to, size_t room, const char *dir, const char *name)
     return n >= 0 && (size_t)n < room;
 }
 
+/* ---- what it was read from ---- */
+
+static an_status took(tokenizer *t, const char *name, const char *path, diag *d)
+{
+    char *at = arena_str(&t->mem, path);
+    if (!at || t->n_files == MAX_FILES) return diag_nomem(d);
+    t->file[t->n_files++] = (tok_file){ name, at };
+    return AN_OK;
+}
+
+size_t tok_files(const tokenizer *t, const tok_file **out)
+{
+    *out = t->file;
+    return t->n_files;
+}
+
 /* ---- files beside it ---- */
+
+static bool is_models(const char *name) { return !strcmp(name, "config.json") || !strcmp(name, "generation_config.json"); }
 
 /* The JSON object in dir/name; NULL when there is none, or after saying why it cannot be read. */
 static json_t *config_file(tokenizer *t, const char *dir, const char *name, diag *d)
@@ -36,6 +54,7 @@ static json_t *config_file(tokenizer *t, const char *dir, const char *name, diag
     if (!join(path, sizeof path, dir, name) || !is_file(path) || file_read(path, MAX_FILE, &f, d)) return NULL;
     json_t *j = js_load(t, name, f.at, f.n, d);
     file_drop(&f);
+    if (j && !is_models(name) && took(t, name, path, d)) json_decref(j), j = NULL;
     return j;
 }
 
@@ -121,7 +140,7 @@ static an_status take_template(tokenizer *t, const json_t *j, diag *d)
 static an_status take_config(tokenizer *t, const char *name, const json_t *j, bool said[], diag *d)
 {
     const json_t *v;
-    if (!strcmp(name, "config.json") || !strcmp(name, "generation_config.json")) return take_numbers(t, j, name, said, d);
+    if (is_models(name)) return take_numbers(t, j, name, said, d);
     if (!strcmp(name, "tokenizer_config.json")) {
         TRY(take_added(t, j, d));
         TRY(take_template(t, j, d));
@@ -144,6 +163,7 @@ an_status read_config(tokenizer *t, const char *dir, diag *d)
     file_bytes f = { 0 };
     if (!d->st && !t->chat_template && join(path, sizeof path, dir, "chat_template.jinja") && is_file(path) && !file_read(path, MAX_FILE, &f, d)) {
         if (!(t->chat_template = arena_strn(&t->mem, (const char *)f.at, f.n))) diag_nomem(d);
+        else if (took(t, "chat_template.jinja", path, d)) { /* d says why */ }
         file_drop(&f);
     }
     if (!d->st) guess_ids(t, !said[0], !said[1]);
@@ -183,8 +203,11 @@ static an_status open_pair(const char *vocab, const char *merges, const char *di
     an_status st = file_read(vocab, MAX_FILE, &v, d);
     if (!st) st = file_read(merges, MAX_FILE, &m, d);
     tokenizer *t = st ? NULL : tok_new(vocab, d);
-    if (t) st = finish(t, read_pair(t, v.at, v.n, m.at, m.n, d), dir, out, d);
-    else st = d->st;
+    if (t) {
+        st = took(t, "vocab.json", vocab, d); /* GPT-2's own names, encoder.json and vocab.bpe, are of the same kind */
+        if (!st) st = took(t, "merges.txt", merges, d);
+        st = finish(t, st ? st : read_pair(t, v.at, v.n, m.at, m.n, d), dir, out, d);
+    } else st = d->st;
     file_drop(&v);
     file_drop(&m);
     return st;
@@ -248,9 +271,9 @@ static an_status open_file(const char *path, tokenizer **out, diag *d)
     else if (f.n >= 4 && !memcmp(f.at, "GGUF", 4)) {
         st = diag_fail(d, AN_INPUT, NOWHERE, "%s: a GGUF file, which is read by its own reader", path);
         tok_close(t);
-    } else if (json) st = finish(t, read_json(t, f.at, f.n, d), dir, out, d);
-    else if (f.n >= 2 && f.at[0] == 0x0a && f.at[1]) st = finish(t, read_model(t, f.at, f.n, d), dir, out, d); /* field 1, not empty */
-    else if (f.n >= 4 && !f.at[3]) st = finish(t, read_bin(t, f.at, f.n, d), NULL, out, d);
+    } else if (json) st = finish(t, took(t, "tokenizer.json", path, d) ? d->st : read_json(t, f.at, f.n, d), dir, out, d);
+    else if (f.n >= 2 && f.at[0] == 0x0a && f.at[1]) st = finish(t, took(t, "tokenizer.model", path, d) ? d->st : read_model(t, f.at, f.n, d), dir, out, d); /* field 1, not empty */
+    else if (f.n >= 4 && !f.at[3]) st = finish(t, took(t, "tokenizer.bin", path, d) ? d->st : read_bin(t, f.at, f.n, d), NULL, out, d);
     else {
         st = diag_fail(d, AN_INPUT, NOWHERE, "%s: no tokenizer.json, tokenizer.model, tokenizer.bin, GGUF file or vocabulary pair", path);
         tok_close(t);

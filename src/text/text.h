@@ -65,6 +65,13 @@ an_status tok_to_vocab(const tokenizer *t, size_t rows, arena *mem, tok_vocab *o
 const char *tok_vocab_file(const tok_vocab *v, strbuf *out);
 void tok_vocab_config(const tok_vocab *v, strbuf *out);
 
+/* The files tok_open read it from, each with the name under which it finds such a file in a folder: a folder of copies gives the same tokenizer. Without
+ * config.json and generation_config.json, which are a model's. Their number; 0: it came from bytes. */
+typedef struct {
+    const char *name, *path;
+} tok_file;
+size_t tok_files(const tokenizer *t, const tok_file **out); /* valid until tok_close */
+
 typedef struct {
     const char *model;         /* "byte-level BPE", "BPE", "SentencePiece BPE", "SentencePiece unigram" */
     const char *split;         /* how text is cut before merging, the last step of it: a name of pattern.def, "regex", "words", "none" */

@@ -10,7 +10,7 @@
 #include "text/text.h"
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 */
-enum { MAX_VOCAB = 1 << 22, MAX_ADDED_BYTES = 1024, MAX_SPM_BYTES = 2048, MAX_STEPS = 16, NO_ID = -1 };
+enum { MAX_VOCAB = 1 << 22, MAX_ADDED_BYTES = 1024, MAX_SPM_BYTES = 2048, MAX_STEPS = 16, MAX_FILES = 5, NO_ID = -1 };
 #define NO_RANK UINT32_MAX
 
 typedef enum { MODEL_BYTE_BPE, MODEL_CHAR_BPE, MODEL_SPM_BPE, MODEL_UNIGRAM } tok_model;
@@ -168,6 +168,8 @@ struct tokenizer {
     added_flags *flags;       /* by id; NULL: none has any */
     bool any_flags;
     const char *chat_template;
+    tok_file file[MAX_FILES]; /* what it was read from */
+    size_t n_files;
 };
 
 /* ---- vocab.c: making one ---- */

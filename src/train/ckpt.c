@@ -12,7 +12,7 @@
 #include "train/ckpt.h"
 
 enum { CKPT_VERSION = 3, KEEP = 2, DIGITS = 16 };
-static const char STATE[] = "state.safetensors", TRAIN[] = "train.json", TOKENIZER[] = "tokenizer.json", LATEST[] = "latest";
+static const char STATE[] = "state.safetensors", TRAIN[] = "train.json", LATEST[] = "latest";
 static const char SEAL[] = ",\n  \"checksum\": \"", SEAL_END[] = "\"\n}\n"; /* the end of train.json, around the checksum of what is before it */
 
 /* ---- folders ---- */
@@ -188,9 +188,9 @@ static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, con
     an_status st = lm_convert(m, dir, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1, .threads = o->pool }, &done, d);
     lm_close(m);
     TRY(st);
-    if (o->tokenizer) {
-        if (!(path = arena_printf(mem, "%s/%s", dir, TOKENIZER))) return diag_nomem(d);
-        TRY(file_write(path, o->tokenizer, o->n_tokenizer, d));
+    for (size_t i = 0; i < o->n_tokenizer; i++) {
+        if (!(path = arena_printf(mem, "%s/%s", dir, o->tokenizer[i].name))) return diag_nomem(d);
+        TRY(file_write(path, o->tokenizer[i].at, o->tokenizer[i].n, d));
     }
     strbuf b = { 0 };
     put_note(&b, note);

@@ -2,7 +2,7 @@
  *
  *   DIR/step-00000040/   model.safetensors, config.json …   the model as Hugging Face keeps it: `generate` and Python open it
  *                        active.u32                          the tokens that were trained, when not all are (lm_shape.h)
- *                        tokenizer.json                      when the run has one as text
+ *                        tokenizer.json …                    the files of the run's tokenizer, when it has one (lm_tok.h)
  *                        state.safetensors                   weights, moments, counters, loss scale: what goes on bit for bit
  *                        train.json                          step, data position, seed, options, versions, size and checksum of the rest and of itself
  *   DIR/latest           the name of the newest
@@ -31,9 +31,15 @@ typedef struct {
 } ckpt_note;
 
 typedef struct {
+    const char *name;         /* in the folder */
+    const void *at;
+    size_t n;
+} ckpt_file;
+
+typedef struct {
     const char *dir;
     int keep;                 /* newest that stay; 0: 2 */
-    const char *tokenizer;    /* text of a tokenizer.json, or NULL */
+    const ckpt_file *tokenizer; /* what a folder has of one */
     size_t n_tokenizer;
     const lm_generation *generation;
     pool *pool;

@@ -8,6 +8,7 @@
 #include "text/story.h"
 #include "train/ckpt.h"
 #include "train/lm_run.h"
+#include "train/lm_tok.h"
 
 enum { STEPS = 300, BATCH = 8, WARMUP = 20, SAVE_EVERY = 100, SAMPLE = 80, EVAL_BATCHES = 8 };
 static const char STORIES[] = "builtin:stories";
@@ -24,8 +25,11 @@ typedef struct {
     model_config c;         /* the shape's: as the pipeline has it */
     lm_generation gen;
     tokenizer *tok;
-    file_bytes tok_text;    /* of a tokenizer.json, for checkpoints */
-    strbuf tok_made;        /* or the one made here */
+    diag untold;            /* why the model's own could not be opened */
+    const ckpt_file *tok_file; /* it, for checkpoints */
+    size_t n_tok_files;
+    tok_ids prompt;         /* of samples */
+    arena mem;
     corpus *data;
     pipeline *p;
     train_schedule schedule;
@@ -45,11 +49,7 @@ typedef struct {
 
 /* ---- setting up ---- */
 
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), k = strlen(tail);
-    return n >= k && !strcmp(s + n - k, tail);
-}
+static void warn(const run *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 static an_status open_model(run *r)
 {
@@ -62,29 +62,18 @@ static an_status open_model(run *r)
     return AN_OK;
 }
 
-/* The text of a tokenizer.json goes into checkpoints. */
+/* The stories' own is for models that begin from a seed: a trained one would not know its ids. Without any, check_data tells what text wants. */
 static an_status open_tokenizer(run *r)
 {
     const lm_run_options *o = r->o;
-    const char *from = o->tokenizer ? o->tokenizer : NULL;
-    bool stories = !o->data || !strcmp(o->data, STORIES);
-    path_info i;
-    if (!from && lm_origin_of(r->model) == LM_FROM_HF) {
-        diag none = { 0 };
-        if (!tok_open(lm_path(r->model), &r->tok, &none)) from = lm_path(r->model);
-    } else if (from) TRY(tok_open(from, &r->tok, r->d));
-    if (!r->tok && stories) {
-        TRY(story_tokenizer_json((uint32_t)MIN(r->c.vocab, 4096), &r->tok_made, r->d));
-        return tok_from_json("builtin:stories", r->tok_made.at, r->tok_made.n, &r->tok, r->d);
-    }
-    if (from && path_look(from, &i)) {
-        strbuf b = { 0 };
-        sb_printf(&b, "%s%s", from, i.folder ? "/tokenizer.json" : "");
-        an_status st = b.oom ? diag_nomem(r->d) : AN_OK;
-        if (!st && ends_with(b.at, ".json") && path_look(b.at, &i)) st = file_read(b.at, (size_t)256 << 20, &r->tok_text, r->d);
-        sb_free(&b);
-        TRY(st);
-    }
+    bool seed = lm_origin_of(r->model) == LM_FROM_SEED, stories = !o->data || !strcmp(o->data, STORIES);
+    const char *lost;
+    if (o->tokenizer) TRY(lm_tokenizer_open(o->tokenizer, &r->tok, r->d));
+    else if (seed && stories) TRY(story_tokenizer((uint32_t)MIN(r->c.vocab, 4096), &r->tok, r->d));
+    else if (!seed && lm_tokenizer_of(r->model, &r->tok, &r->untold)) return AN_OK;
+    if (!r->tok || !o->save) return AN_OK;
+    TRY(lm_tok_files(r->tok, &r->mem, &r->tok_file, &r->n_tok_files, &lost, r->d));
+    if (*lost) warn(r, "checkpoints hold %s: %s", r->n_tok_files ? "a tokenizer that is not quite this one" : "no tokenizer", lost);
     return AN_OK;
 }
 
@@ -96,14 +85,17 @@ static an_status fit_vocabulary(run *r)
     tok_get(r->tok, &t);
     if ((int64_t)t.n > r->c.vocab)
         return diag_fail(r->d, AN_INPUT, NOWHERE, "the tokenizer has %u tokens, the model's vocabulary %lld", t.n, (long long)r->c.vocab);
-    if (lm_origin_of(r->model) != LM_FROM_SEED) return AN_OK;
+    if (lm_origin_of(r->model) != LM_FROM_SEED) { /* ids it has no token for would keep it from opening beside the weights */
+        if (t.bos < 0 && r->gen.bos >= (int64_t)t.n) r->gen.bos = -1;
+        if (t.eos < 0 && r->gen.n_eos && r->gen.eos[0] >= (int64_t)t.n) r->gen.n_eos = 0;
+        return AN_OK;
+    }
     r->gen.bos = t.bos;
     r->gen.n_eos = t.eos >= 0;
     r->gen.eos[0] = t.eos;
     return AN_OK;
 }
 
-static void warn(const run *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void warn(const run *r, const char *fmt, ...)
 {
     char line[600];
@@ -114,14 +106,20 @@ static void warn(const run *r, const char *fmt, ...)
     if (r->o->warn) r->o->warn(r->o->user, line);
 }
 
+static an_status wants_tokenizer(run *r, const char *name)
+{
+    if (r->untold.st)
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "%.160s is trained and has no tokenizer of its own: name the one it was trained with by --tokenizer (%.300s)", lm_path(r->model), r->untold.msg);
+    return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is text: name its tokenizer with --tokenizer (bare ids end in .u16 or .u32; llm.c's .bin begins with its header)", name);
+}
+
 static an_status check_data(run *r, const char *name)
 {
     arena mem = { 0 };
     data_files f = { 0 };
     const bool stories = !strcmp(name, STORIES);
     an_status st = stories ? AN_OK : data_find(name, &mem, &f, r->d);
-    if (!st && !stories && !f.shards && !r->tok)
-        st = diag_fail(r->d, AN_USAGE, NOWHERE, "%s is text: name its tokenizer with --tokenizer (bare ids end in .u16 or .u32; llm.c's .bin begins with its header)", name);
+    if (!st && !f.shards && !r->tok) st = wants_tokenizer(r, name);
     if (!st && r->o->docs != DOCS_AUTO && (stories || f.shards))
         st = diag_fail(r->d, AN_USAGE, NOWHERE, "--documents is for text; %s", stories ? "the built-in stories have their own ends" : "ids were cut into documents when they were made");
     arena_free(&mem);
@@ -228,8 +226,8 @@ static an_status fill_exact(run *r)
 {
     const lm_run_options *o = r->o;
     const model_config *c = &r->shape.file;
-    const uint64_t words = r->tok_made.n ? hash_bytes(r->tok_made.at, r->tok_made.n, 0) : r->tok_text.at ? hash_bytes(r->tok_text.at, r->tok_text.n, 0) : 0;
-    uint64_t rest;
+    uint64_t rest, words = 0;
+    for (size_t i = 0; i < r->n_tok_files; i++) words = hash_bytes(r->tok_file[i].at, r->tok_file[i].n, words);
     TRY(lm_shape_rest(&r->shape, &rest, r->d));
     int n = snprintf(r->note.exact, sizeof r->note.exact, "lr %.17g to %.17g, decay %.17g, clip %.17g, loss scale %.17g%s, rope base %.17g, norm epsilon %.17g, context %lld", r->schedule.lr,
                      r->schedule.lr_end, given(o->decay, 0.1), given(o->clip, 1), r->scale, r->dynamic ? " dynamic" : "", c->rope_theta, c->norm_eps, (long long)c->context);
@@ -317,8 +315,8 @@ static void tear_down(run *r)
     lm_close(r->model);
     corpus_close(r->data);
     tok_close(r->tok);
-    if (r->tok_text.at) file_drop(&r->tok_text);
-    sb_free(&r->tok_made);
+    tok_ids_free(&r->prompt);
+    arena_free(&r->mem);
     device_close(r->dev);
     pool_free(r->pool);
     free(r->ids);
@@ -393,9 +391,7 @@ static void save(run *r)
     const lm_run_options *o = r->o;
     diag why = { 0 };
     if (!o->save) return;
-    ckpt_options k = { .dir = o->save, .keep = o->keep, .generation = &r->gen, .pool = r->pool };
-    if (r->tok_made.n) k.tokenizer = r->tok_made.at, k.n_tokenizer = r->tok_made.n;
-    else if (r->tok_text.at) k.tokenizer = (const char *)r->tok_text.at, k.n_tokenizer = r->tok_text.n;
+    ckpt_options k = { .dir = o->save, .keep = o->keep, .tokenizer = r->tok_file, .n_tokenizer = r->n_tok_files, .generation = &r->gen, .pool = r->pool };
     uint64_t t0 = clock_ns();
     an_status st = ckpt_save(&k, r->p, &r->shape, &r->note, &why);
     event(r, "checkpoint", t0);

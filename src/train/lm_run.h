@@ -23,7 +23,7 @@ typedef struct {
 
 typedef struct {             /* zero means default */
     const char *model;       /* preset, config.json, or a model to continue (lm_open); NULL: "tiny" */
-    const char *tokenizer;   /* for text: a file or folder; NULL: the model's own, or the built-in stories' */
+    const char *tokenizer;   /* for text (lm_tokenizer_open); NULL: a trained model's own (lm_tokenizer_of); for a seed's, on the stories, theirs */
     const char *data;        /* shards, text files (data_find), "builtin:stories"; NULL: the stories */
     docs_rule docs;          /* where documents of text end; anything but DOCS_AUTO is refused with ids and stories, which have their own */
     const char *engine;      /* NULL: the best one present */

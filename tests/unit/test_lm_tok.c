@@ -1,0 +1,286 @@
+/* test_lm_tok: which tokenizer a run has, and that its checkpoints hold it. */
+#include "format/gguf.h"
+#include "lm_run_t.h"
+#include "text/story.h"
+#include "text/text.h"
+
+static const char corpus_text[] = "hello world, hello worlds: the world's 1234 hellos; don't caf\xc3\xa9 the hello wor world\n<|endoftext|>\nlow older wold hello hello 'll\n<|endoftext|>\n";
+
+typedef struct {
+    small_run r;
+    char json[100], pair[200], bin[100], model[100], gguf[100], text[100];
+} kinds;
+
+static const char *at(const small_run *r, const char *name, char *to, size_t n)
+{
+    snprintf(to, n, "%s/%s", r->dir, name);
+    return to;
+}
+
+static void put_file(const char *path, const strbuf *b)
+{
+    diag d = { 0 };
+    assert_false(b->oom);
+    assert_ok(file_write(path, b->at, b->n, &d), d);
+}
+
+static void put_le(strbuf *b, const void *p) { sb_putn(b, p, 4); } /* little-endian machines */
+
+/* llama2.c's: 259 tokens that are always there, and a few to merge. */
+static void make_bin(const char *path)
+{
+    static const char *const words[] = { "h", "e", "l", "o", " ", "he", "ll", "hell", "hello", " w", "w", "r", "d", "or", "ld", "orld", " world" };
+    strbuf b = { 0 };
+    int32_t n = 8;
+    put_le(&b, &n);
+    for (int32_t i = 0; i < 259 + (int32_t)COUNT(words); i++) {
+        char name[16];
+        float score = i < 259 ? 0 : -(float)i;
+        if (i < 3) snprintf(name, sizeof name, "%s", i == 0 ? "<unk>" : i == 1 ? "\n<s>\n" : "\n</s>\n");
+        else if (i < 259) snprintf(name, sizeof name, "<0x%02X>", (unsigned)i - 3);
+        else snprintf(name, sizeof name, "%s", words[i - 259]);
+        n = (int32_t)strlen(name);
+        put_le(&b, &score), put_le(&b, &n), sb_puts(&b, name);
+    }
+    put_file(path, &b);
+    sb_free(&b);
+}
+
+/* The same vocabularies in the other forms files have. */
+static void make_other_forms(const kinds *k)
+{
+    diag d = { 0 };
+    arena mem = { 0 };
+    tokenizer *t;
+    tok_vocab v;
+    const char *lost;
+    char path[120];
+    strbuf vocab = { 0 }, merges = { 0 }, model = { 0 };
+    assert_ok(tok_open(k->json, &t, &d), d);
+    assert_ok(tok_to_vocab(t, 0, &mem, &v, &lost, &d), d);
+    sb_puts(&vocab, "{"), sb_puts(&merges, "#version: 0.2\n");
+    for (size_t i = 0; i < v.n; i++) sb_puts(&vocab, i ? "," : ""), sb_json(&vocab, v.token[i].at, v.token[i].n), sb_printf(&vocab, ":%zu", i);
+    sb_puts(&vocab, "}");
+    for (size_t i = 0; i < v.n_merges; i++) sb_printf(&merges, "%.*s\n", (int)v.merge[i].n, v.merge[i].at);
+    put_file(at(&k->r, "words.json", path, sizeof path), &vocab);
+    put_file(at(&k->r, "joins", path, sizeof path), &merges);
+    tok_close(t);
+    assert_ok(tok_open(k->bin, &t, &d), d);
+    assert_ok(tok_to_vocab(t, 0, &mem, &v, &lost, &d), d);
+    assert_string_equal(tok_vocab_file(&v, &model), "tokenizer.model");
+    put_file(k->model, &model);
+    tok_close(t);
+    sb_free(&vocab), sb_free(&merges), sb_free(&model);
+    arena_free(&mem);
+}
+
+/* The model of the run, with random weights, as a file of the kind its name says. */
+static void convert(const small_run *r, const char *vocab, const char *to, lm_target kind)
+{
+    diag d = { 0 };
+    lm_model *m;
+    lm_converted done;
+    tokenizer *t = NULL;
+    assert_ok(lm_open(r->model, &(lm_options){ .dt = DT_F32, .seed = 9 }, &m, &d), d);
+    if (vocab) assert_ok(tok_open(vocab, &t, &d), d);
+    assert_ok(lm_convert(m, to, &(lm_convert_options){ .to = kind, .dt = DT_F32, .version = -1, .vocab = t }, &done, &d), d);
+    tok_close(t);
+    lm_close(m);
+}
+
+/* The run's configuration with rows for any vocabulary here. */
+static const char *wide_model(const small_run *r, char *to, size_t n)
+{
+    file_bytes f;
+    strbuf b = { 0 };
+    diag d = { 0 };
+    assert_ok(file_read(r->model, 1 << 20, &f, &d), d);
+    char *rows = strstr((char *)f.at, ":300,");
+    assert_non_null(rows);
+    sb_putn(&b, (const char *)f.at, (size_t)(rows - (char *)f.at));
+    sb_printf(&b, ":4000,%s", rows + 5);
+    put_file(at(r, "wide.json", to, n), &b);
+    sb_free(&b);
+    file_drop(&f);
+    return to;
+}
+
+static void kinds_begin(kinds *k)
+{
+    diag d = { 0 };
+    strbuf json = { 0 }, text = { 0 };
+    small_begin(&k->r);
+    const small_run *r = &k->r;
+    at(r, "mine.json", k->json, sizeof k->json), at(r, "tok300.bin", k->bin, sizeof k->bin), at(r, "pieces.model", k->model, sizeof k->model);
+    at(r, "m.gguf", k->gguf, sizeof k->gguf), at(r, "text.txt", k->text, sizeof k->text);
+    snprintf(k->pair, sizeof k->pair, "%s/words.json,%s/joins", r->dir, r->dir);
+    assert_ok(tok_train(corpus_text, sizeof corpus_text - 1, &(tok_train_options){ .vocab = 280 }, &json, &d), d);
+    put_file(k->json, &json);
+    for (int i = 0; i < 20; i++) sb_puts(&text, corpus_text);
+    put_file(k->text, &text);
+    sb_free(&json), sb_free(&text);
+    make_bin(k->bin);
+    make_other_forms(k);
+    convert(r, k->bin, k->gguf, LM_TO_GGUF);
+}
+
+/* ---- checkpoints ---- */
+
+static void same_ids(const tokenizer *a, const tokenizer *b, const char *what)
+{
+    static const char *const texts[] = { "", "hello world", "  Hello,\tworld!\r\n\n 12345 ", "caf\xc3\xa9 \xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x9a\x80\xe2\x96\x81", "\xff\xc3 \x80\x01\xed\xa0\x80",
+                                         "<s>hello</s><|endoftext|><unk>", "don't the world's 'll" };
+    diag d = { 0 };
+    tok_encoder *x, *y;
+    tok_info p, q;
+    tok_get(a, &p), tok_get(b, &q);
+    if (p.n != q.n || p.bos != q.bos || p.eos != q.eos || p.add_bos != q.add_bos || p.add_eos != q.add_eos) fail_msg("%s: %u tokens, %u again, or other ends", what, p.n, q.n);
+    assert_ok(tok_encoder_new(a, &x, &d), d);
+    assert_ok(tok_encoder_new(b, &y, &d), d);
+    for (size_t i = 0; i < 2 * COUNT(texts); i++) {
+        tok_ids u = { 0 }, v = { 0 };
+        const char *s = texts[i / 2];
+        assert_ok(tok_encode(x, s, strlen(s), i % 2 ? TOK_SPECIAL : 0, &u, &d), d);
+        assert_ok(tok_encode(y, s, strlen(s), i % 2 ? TOK_SPECIAL : 0, &v, &d), d);
+        if (u.n != v.n || (u.n && memcmp(u.at, v.at, u.n * sizeof *u.at))) fail_msg("%s: text %zu: %zu ids, %zu again, or others", what, i / 2, u.n, v.n);
+        tok_ids_free(&u), tok_ids_free(&v);
+    }
+    tok_encoder_free(x), tok_encoder_free(y);
+}
+
+/* One update, then what the checkpoint's folder has as its own beside what the run was given. */
+static void holds(const kinds *k, const char *named, const char *model, const char *data, const char *want)
+{
+    small_run r = k->r;
+    lm_run_result q;
+    diag d = { 0 };
+    lm_model *m;
+    tokenizer *t, *u;
+    char file[160];
+    path_info i;
+    r.warned[0] = 0, r.n = 0;
+    lm_run_options o = small_options(&r, "cpu");
+    o.model = model, o.tokenizer = named, o.data = data, o.steps = 1;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_string_equal(r.warned, "");
+    assert_ok(lm_open(r.save, &(lm_options){ 0 }, &m, &d), d);
+    assert_ok(lm_tokenizer_of(m, &u, &d), d);
+    lm_close(m);
+    if (named || strcmp(model, r.model)) assert_ok(lm_tokenizer_open(named ? named : model, &t, &d), d);
+    else assert_ok(story_tokenizer(300, &t, &d), d);
+    same_ids(t, u, named ? named : model);
+    tok_close(t), tok_close(u);
+    snprintf(file, sizeof file, "%s/step-00000001/%s", r.save, want);
+    if (!path_look(file, &i)) fail_msg("%s: no %s in the checkpoint", named ? named : model, want);
+    small_remove(r.save);
+}
+
+static void checkpoints(void **state)
+{
+    (void)state;
+    kinds k;
+    char folder[100], single[100], beside[120], wide[100];
+    file_bytes f;
+    diag d = { 0 };
+    kinds_begin(&k);
+    const char *model = k.r.model;
+    holds(&k, k.json, model, k.text, "tokenizer.json");
+    holds(&k, k.pair, model, k.text, "merges.txt");
+    holds(&k, k.bin, model, k.text, "tokenizer.bin");
+    holds(&k, k.model, model, k.text, "tokenizer.model");
+    holds(&k, k.gguf, model, k.text, "tokenizer.model");
+    holds(&k, k.bin, model, k.r.data, "tokenizer.bin"); /* ids need none, samples do */
+    holds(&k, "builtin:stories", wide_model(&k.r, wide, sizeof wide), k.text, "tokenizer.json");
+    holds(&k, NULL, model, NULL, "tokenizer.json"); /* the stories' */
+    /* a trained model's own: in it, in its folder, beside its file */
+    holds(&k, NULL, k.gguf, NULL, "tokenizer.model");
+    convert(&k.r, k.bin, at(&k.r, "hf", folder, sizeof folder), LM_TO_HF);
+    holds(&k, NULL, folder, k.text, "tokenizer_config.json");
+    at(&k.r, "lone", folder, sizeof folder);
+    assert_ok(dir_make(folder, &d), d);
+    convert(&k.r, NULL, at(&k.r, "lone/m.bin", single, sizeof single), LM_TO_LLAMA2C);
+    assert_ok(file_read(k.bin, 1 << 20, &f, &d), d);
+    assert_ok(file_write(at(&k.r, "lone/tokenizer.bin", beside, sizeof beside), f.at, f.n, &d), d);
+    file_drop(&f);
+    holds(&k, folder, single, k.text, "tokenizer.bin");
+    lm_run_result q;
+    lm_run_options o = small_options(&k.r, "cpu");
+    o.model = single, o.data = k.text, o.steps = 1;
+    assert_ok(lm_run(&o, &q, &d), d);
+    snprintf(beside, sizeof beside, "%s/step-00000001/tokenizer.bin", k.r.save);
+    path_info i;
+    assert_true(path_look(beside, &i));
+    small_end(&k.r);
+}
+
+/* What lies beside a tokenizer says which tokens begin and end a text: that goes along. And a model's own ends where a vocabulary lacks them do not. */
+static void files_beside(void **state)
+{
+    (void)state;
+    static const char config[] = "{\"bos_token\":\"<|endoftext|>\",\"eos_token\":null,\"add_bos_token\":true,\"chat_template\":\"{{ x }}\"}";
+    kinds k;
+    char path[120], model[100];
+    diag d = { 0 };
+    kinds_begin(&k);
+    assert_ok(file_write(at(&k.r, "tokenizer_config.json", path, sizeof path), config, sizeof config - 1, &d), d);
+    holds(&k, k.json, k.r.model, k.text, "tokenizer_config.json");
+    remove(path);
+    /* 300 rows, ends at 298 and 299; 258 tokens without any */
+    strbuf json = { 0 };
+    assert_ok(tok_train(corpus_text, 40, &(tok_train_options){ .vocab = 258, .special = (const char *const[]){ "[x]" }, .n_special = 1 }, &json, &d), d);
+    put_file(k.json, &json);
+    sb_free(&json);
+    convert(&k.r, NULL, at(&k.r, "ends", model, sizeof model), LM_TO_HF);
+    file_bytes f;
+    strbuf b = { 0 };
+    snprintf(path, sizeof path, "%.90s/config.json", model);
+    assert_ok(file_read(path, 1 << 20, &f, &d), d);
+    const char *brace = strchr((const char *)f.at, '{');
+    sb_printf(&b, "{\"bos_token_id\": 298, \"eos_token_id\": 299,%s", brace + 1);
+    put_file(path, &b);
+    sb_free(&b);
+    file_drop(&f);
+    holds(&k, k.json, model, k.text, "tokenizer.json");
+    small_end(&k.r);
+}
+
+/* ---- none ---- */
+
+/* The stories' ids mean nothing to a model that was trained with others. */
+static void trained_without(void **state)
+{
+    (void)state;
+    static const struct { const char *name; lm_target to; } rows[] = { { "a.bin", LM_TO_LLAMA2C }, { "a.gguf", LM_TO_GGUF }, { "a.safetensors", LM_TO_SAFETENSORS }, { "hf", LM_TO_HF }, { "npy", LM_TO_NPY } };
+    kinds k;
+    kinds_begin(&k);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char model[100], folder[100];
+        lm_run_result q;
+        diag d = { 0 };
+        at(&k.r, "alone", folder, sizeof folder);
+        assert_ok(dir_make(folder, &d), d);
+        snprintf(model, sizeof model, "%.80s/%s", folder, rows[i].name);
+        convert(&k.r, NULL, model, rows[i].to);
+        lm_run_options o = small_options(&k.r, "cpu");
+        o.model = model, o.steps = 1, o.save = NULL;
+        assert_ok(lm_run(&o, &q, &d), d); /* ids */
+        const char *const texts[] = { NULL, "builtin:stories", k.text };
+        for (size_t t = 0; t < COUNT(texts); t++) {
+            o.data = texts[t], d = (diag){ 0 }, k.r.n = 0;
+            an_status st = lm_run(&o, &q, &d);
+            if (st != AN_USAGE || !strstr(d.msg, model) || !strstr(d.msg, "--tokenizer") || k.r.n) fail_msg("%s, text %zu: status %d, %d updates: %s", model, t, (int)st, k.r.n, d.msg);
+        }
+        o.tokenizer = k.bin, d = (diag){ 0 };
+        assert_ok(lm_run(&o, &q, &d), d);
+        small_remove(folder);
+    }
+    small_end(&k.r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(checkpoints), cmocka_unit_test(files_beside), cmocka_unit_test(trained_without),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
