@@ -599,6 +599,10 @@ EOF
     in="$tmp/noise" t "the ids of the file it came from" 0 $anneal tokenize --tokenizer "$tmp/t.json"
     cp "$tmp/out" "$tmp/got.txt"
     t "are the same" 0 cmp "$tmp/got.txt" "$tmp/ids.txt"
+    # prompts are tried before anything is trained
+    t "train, a prompt that is too long" 2 $anneal train $lt --prompt "$(head -c 4000 "$tmp/stories.txt")"
+    has "train, a prompt that is too long" err '\-\-prompt has [0-9]* tokens; at most 255 and a new one fit a sample$'
+    empty "train, a prompt that is too long" out
     # rates: nothing is left at the end, or nothing is learnt
     t "train, no rate at the end" 0 $anneal train $lt --json --sample-every 0 --schedule linear --warmup 0 --lr 0.01 --lr-end 0
     t "train, no rate at the end, logged" 0 test "$(sed -n 's/^{"step":.*"lr":\([0-9.]*\),.*/\1/p' "$tmp/out" | tr '\n' ' ')" = "0.01 0.0075 0.005 0.0025 "

@@ -261,6 +261,28 @@ static void describe(run *r)
     q->tokens = corpus_tokens(r->data), q->validation_samples = corpus_samples(r->data, CORPUS_VALIDATION);
 }
 
+static int64_t sample_context(const run *r) { return MIN(r->c.context, 512); }
+
+/* Now, and not at the first sample: by then an hour of training may depend on it. */
+static an_status encode_prompt(run *r)
+{
+    const lm_run_options *o = r->o;
+    tok_encoder *e = NULL;
+    tok_info t;
+    diag why = { 0 };
+    const int64_t most = sample_context(r) - 1; /* a new token has a place, too */
+    if (!r->tok || !o->on_sample || o->sample_every < 0) return AN_OK;
+    tok_get(r->tok, &t);
+    TRY(tok_encoder_new(r->tok, &e, r->d));
+    an_status st = tok_encode(e, o->prompt ? o->prompt : "", o->prompt ? strlen(o->prompt) : 0, t.bos >= 0 ? TOK_BOS : 0, &r->prompt, &why);
+    tok_encoder_free(e);
+    if (st) return diag_fail(r->d, st == AN_INPUT ? AN_USAGE : st, NOWHERE, "--prompt: %s", why.msg);
+    if (!r->prompt.n && !tok_ids_push(&r->prompt, t.eos >= 0 ? (uint32_t)t.eos : 0)) return diag_nomem(r->d);
+    if (o->prompt && r->prompt.n > (size_t)most)
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "--prompt has %zu tokens; at most %lld and a new one fit a sample", r->prompt.n, (long long)most);
+    return AN_OK;
+}
+
 /* What a device would take and not heed. */
 static an_status fits_device(run *r)
 {
@@ -291,6 +313,7 @@ static an_status set_up(run *r)
     TRY(open_model(r));
     TRY(open_tokenizer(r));
     TRY(fit_vocabulary(r));
+    TRY(encode_prompt(r));
     TRY(take_numbers(r));
     TRY(open_data(r));
     r->building = true;
@@ -354,35 +377,32 @@ static bool take_token(void *user, const lm_token *t)
     return true;
 }
 
-static an_status sample_text(run *r, int64_t step)
+static an_status sample_text(run *r, int64_t step, diag *d)
 {
     const lm_run_options *o = r->o;
     lm_model *m;
     lm_session *s = NULL;
-    tok_encoder *e = NULL;
-    tok_ids ids = { 0 };
     strbuf text = { 0 };
-    tok_info t;
-    if (!r->tok || !o->on_sample) return AN_OK;
-    tok_get(r->tok, &t);
-    /* On the plain processor whatever the run is on: a sample should show the weights, and cost the run no compile. */
-    TRY(lm_shape_model(&r->shape, r->p, &r->gen, &(lm_options){ .dt = DT_F32, .threads = r->pool }, &m, r->d));
-    an_status st = lm_session_open(m, &(lm_session_options){ .engine = "cpu", .no_cache = true, .context = MIN(r->c.context, 512) }, &s, r->d);
-    if (!st) st = tok_encoder_new(r->tok, &e, r->d);
-    if (!st) st = tok_encode(e, o->prompt ? o->prompt : "", o->prompt ? strlen(o->prompt) : 0, t.bos >= 0 ? TOK_BOS : 0, &ids, r->d);
-    if (!st && !ids.n) st = tok_ids_push(&ids, t.eos >= 0 ? (uint32_t)t.eos : 0) ? AN_OK : diag_nomem(r->d);
     lm_generated g;
+    /* On the plain processor whatever the run is on: a sample should show the weights, and cost the run no compile. */
+    TRY(lm_shape_model(&r->shape, r->p, &r->gen, &(lm_options){ .dt = DT_F32, .threads = r->pool }, &m, d));
+    an_status st = lm_session_open(m, &(lm_session_options){ .engine = "cpu", .no_cache = true, .context = sample_context(r) }, &s, d);
     if (o->prompt) sb_puts(&text, o->prompt);
     lm_generate_options go = { .sampling = { .temperature = 0.7, .top_p = 0.95, .seed = o->seed + (uint64_t)step },
                                .max_tokens = o->sample_tokens > 0 ? o->sample_tokens : SAMPLE, .on_token = take_token, .user = &text };
-    if (!st) st = lm_generate(s, r->tok, ids.at, ids.n, &go, &g, r->d);
+    if (!st) st = lm_generate(s, r->tok, r->prompt.at, r->prompt.n, &go, &g, d);
     if (!st && !text.oom) o->on_sample(o->user, step, text.at ? text.at : "", text.n);
     sb_free(&text);
-    tok_ids_free(&ids);
-    tok_encoder_free(e);
     lm_session_close(s);
     lm_close(m);
     return st;
+}
+
+/* One that fails is no reason to lose the run. */
+static void sample(run *r)
+{
+    diag why = { 0 };
+    if (r->prompt.n && sample_text(r, r->note.step, &why)) warn(r, "there is no sample after step %lld: %s", (long long)r->note.step, why.msg);
 }
 
 /* A save that fails is no reason to lose the run: it goes on, says so, and the run ends badly if the last one failed too. */
@@ -500,9 +520,9 @@ static an_status look_around(run *r)
     if (look && !r->note.owed) TRY(evaluate(r));
     if (o->sample_every <= 0 || r->note.step % o->sample_every) return AN_OK;
     uint64_t t0 = clock_ns();
-    an_status st = sample_text(r, r->note.step);
+    sample(r);
     event(r, "sample", t0);
-    return st;
+    return AN_OK;
 }
 
 static an_status only_a_new_process(run *r, int64_t first)
@@ -573,7 +593,7 @@ static an_status finish(run *r)
     if (!r->out->again && !r->out->stopped) { /* who asked it to stop wants it to end */
         TRY(validate(r, &r->out->validation));
         if (o->on_eval && isfinite(r->out->validation)) o->on_eval(o->user, r->note.step, r->out->validation);
-        if (o->sample_every >= 0) TRY(sample_text(r, r->note.step));
+        if (o->sample_every >= 0) sample(r);
     }
     if (r->unsaved.st) return diag_fail(r->d, r->unsaved.st == AN_MISMATCH ? AN_MISMATCH : AN_INPUT, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
     return AN_OK;

@@ -45,7 +45,7 @@ typedef struct {             /* zero means default */
     int64_t eval_every;      /* updates between losses on it; 0: none but the last */
     int64_t sample_every;    /* updates between samples; 0: none but the last; -1: none */
     int64_t sample_tokens;   /* 0: 80 */
-    const char *prompt;      /* of samples; NULL: the beginning of a text */
+    const char *prompt;      /* of samples; NULL: the beginning of a text. AN_USAGE: too long for one */
     const char *save;        /* folder of checkpoints; NULL: none */
     int64_t save_every;      /* updates; 0: 100 */
     int keep;

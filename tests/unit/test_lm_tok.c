@@ -1,4 +1,4 @@
-/* test_lm_tok: which tokenizer a run has, and that its checkpoints hold it. */
+/* test_lm_tok: which tokenizer a run has, that its checkpoints hold it, and samples: prompts that do not fit, ids nothing spells, weights no sample comes out of. */
 #include "format/gguf.h"
 #include "lm_run_t.h"
 #include "text/story.h"
@@ -277,10 +277,98 @@ static void trained_without(void **state)
     small_end(&k.r);
 }
 
+/* ---- samples ---- */
+
+typedef struct {
+    small_run r;
+    int samples;
+    size_t bytes;
+} sampled;
+
+static void take_sample(void *user, int64_t step, const char *text, size_t n)
+{
+    sampled *s = user;
+    (void)step, (void)text;
+    s->samples++, s->bytes += n;
+}
+
+static lm_run_options sampling(sampled *s)
+{
+    lm_run_options o = small_options(&s->r, "cpu"); /* r comes first: user is both */
+    o.data = NULL, o.save = NULL, o.steps = 4, o.sample_every = 1, o.on_sample = take_sample;
+    return o;
+}
+
+static void prompts(void **state)
+{
+    (void)state;
+    sampled s = { 0 };
+    lm_run_result q;
+    diag d = { 0 };
+    char prompt[200];
+    small_begin(&s.r);
+    lm_run_options o = sampling(&s);
+    memset(prompt, '~', sizeof prompt); /* no story has any: a token each, behind BOS */
+    prompt[62] = 0;
+    o.prompt = prompt;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(s.samples == 4 && s.bytes > 4 * 62);
+    prompt[62] = '~', prompt[63] = 0, s.samples = s.r.n = 0;
+    assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+    assert_non_null(strstr(d.msg, "--prompt has 64 tokens; at most 63 and a new one"));
+    assert_true(s.samples == 0 && s.r.n == 0);
+    d = (diag){ 0 }, o.sample_every = -1; /* nothing is made of it */
+    assert_ok(lm_run(&o, &q, &d), d);
+    /* a vocabulary that cannot spell it */
+    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}";
+    char path[120];
+    assert_ok(file_write(at(&s.r, "ab.json", path, sizeof path), json, sizeof json - 1, &d), d);
+    o.sample_every = 1, o.tokenizer = path, o.data = s.r.data, o.prompt = "abc", s.r.n = 0;
+    assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+    assert_true(strstr(d.msg, "--prompt: ") && s.r.n == 0);
+    small_end(&s.r);
+}
+
+/* Rows no token has are never chosen, however many there are. */
+static void rows_without_tokens(void **state)
+{
+    (void)state;
+    sampled s = { 0 };
+    lm_run_result q;
+    diag d = { 0 };
+    char path[120];
+    static const char json[] = "{\"added_tokens\":[{\"id\":2,\"content\":\"<s>\",\"special\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}";
+    small_begin(&s.r);
+    assert_ok(file_write(at(&s.r, "ab.json", path, sizeof path), json, sizeof json - 1, &d), d);
+    lm_run_options o = sampling(&s);
+    o.tokenizer = path, o.data = s.r.data, o.prompt = "a", o.sample_tokens = 8;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_string_equal(s.r.warned, "");
+    assert_int_equal(s.samples, 4);
+    small_end(&s.r);
+}
+
+/* Weights after an update that was far too large: no logit is a number. The run goes on to its end. */
+static void sample_that_fails(void **state)
+{
+    (void)state;
+    sampled s = { 0 };
+    lm_run_result q;
+    diag d = { 0 };
+    small_begin(&s.r);
+    lm_run_options o = sampling(&s);
+    o.steps = 2, o.optimizer = "sgd", o.lr = 1e18, o.warmup = -1, o.schedule = "constant", o.clip = -1;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(q.done == 2 && s.samples == 0);
+    assert_true(strstr(s.r.warned, "no sample after step 1: logit ") && strstr(s.r.warned, "no sample after step 2: logit "));
+    small_end(&s.r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoints), cmocka_unit_test(files_beside), cmocka_unit_test(trained_without),
+        cmocka_unit_test(prompts), cmocka_unit_test(rows_without_tokens), cmocka_unit_test(sample_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
