@@ -238,13 +238,13 @@ typedef struct {
     const char *data;       /* text file, or several with commas between */
     const char *out;        /* .u16, .u32, or .bin for llm.c's form; written atomically */
     const char *documents;  /* "auto" (NULL), "whole", "endoftext", "blank", "lines": where documents end; each gets BOS in front, or EOS behind */
-    const char *validation; /* second file; NULL: none */
+    const char *validation; /* second file, not out; NULL: none */
     uint64_t n_validation;  /* ids from the start that go there */
     int threads;            /* 0: the CPUs */
 } an_prepare_options;
 typedef struct {
     uint64_t bytes, documents, tokens, validation_tokens;
-    int undivided;          /* "auto" found no separator in a file: it is one document */
+    int undivided;          /* a file was cut nowhere, and not because "whole" was asked for: it is one document */
 } an_prepare_result;
 AN_API int an_is_token_file(const char *path); /* ids one after the other: named .u16 or .u32, or llm.c's form */
 AN_API an_status an_data_prepare(an_tokenizer *t, const an_prepare_options *o, an_prepare_result *r, an_error *e);

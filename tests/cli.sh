@@ -353,6 +353,28 @@ empty() {
     t "data prepare, blank lines" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/blank.txt" --documents blank --out "$tmp/e.u16" --json
     has "data prepare, blank lines" out '"documents":60,'
     empty "data prepare, blank lines" err
+    awk '{ printf "%s\r\n", $0 }' "$tmp/blank.txt" >"$tmp/crlf.txt"
+    t "data prepare, blank lines of CRLF" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/crlf.txt" --documents blank --out "$tmp/e.u16" --json
+    has "data prepare, blank lines of CRLF" out '"documents":60,'
+    empty "data prepare, blank lines of CRLF" err
+    grep -v '^$' "$tmp/blank.txt" >"$tmp/dense.txt"
+    t "data prepare, no blank line" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/dense.txt" --documents blank --out "$tmp/e.u16" --json
+    has "data prepare, no blank line" err 'documents blank found nowhere to cut: each such file is one document'
+    t "data prepare, nothing to be cut" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/dense.txt" --documents whole --out "$tmp/e.u16" --json
+    empty "data prepare, nothing to be cut" err
+    mkdir "$tmp/texts" && cp "$tmp/stories.txt" "$tmp/texts"
+    t "data prepare, a folder" 3 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/texts" --out "$tmp/e.u16"
+    has "data prepare, a folder" err 'texts is a folder; text is wanted: name its files'
+    rm "$tmp/e.u16"
+    for p in "$tmp/e.u16" "$tmp/./e.u16" "$tmp/texts/../e.u16"; do
+        t "data prepare, one file for both" 2 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/e.u16" --validation "$p" --validation-tokens 100
+        has "data prepare, one file for both" err 'are one file: ids for training and for validation go into two'
+        t "data prepare, one file for both: nothing is written" 1 test -e "$tmp/e.u16"
+    done
+    t "data prepare, one file for both, beside" 2 sh -c 'cd "$2" && "$1" data prepare --tokenizer t.json --data stories.txt --out e.u16 --validation ./e.u16' sh "$(cd "$(dirname "$anneal")" && pwd)/${anneal##*/}" "$tmp"
+    t "data prepare, two files of one name" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/e.u16" --validation "$tmp/texts/e.u16" --validation-tokens 100
+    t "data prepare, ids for validation and no file" 2 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/e.u16" --validation-tokens 100
+    has "data prepare, ids for validation and no file" err 'validation-tokens is about a second file: name it with --validation'
     t "data prepare, bad name" 2 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/s.tok"
     t "data prepare, option of stories" 2 $anneal data prepare --count 3
     t "tokenizer without a verb" 2 $anneal tokenizer

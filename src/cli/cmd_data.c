@@ -7,11 +7,11 @@
 
 const option data_options[] = {
     { "tokenizer", "T", NULL, "prepare: as for tokenize" },
-    { "data", "FILE", NULL, "prepare: the text; several files with commas between, or --data again" },
+    { "data", "FILE", NULL, "prepare: the text, a file; several with commas between, or --data again" },
     { "out", "FILE", NULL, "prepare: .u16, .u32, or .bin for llm.c's form" },
     { "documents", "RULE", "auto", "prepare: where documents end: auto, whole, endoftext, blank, lines" },
-    { "validation", "FILE", NULL, "prepare: a second file, for the first ids" },
-    { "validation-tokens", "N", "32768", "prepare: how many of them" },
+    { "validation", "FILE", NULL, "prepare: a second file, for the first ids; not that of --out" },
+    { "validation-tokens", "N", "32768", "prepare: how many of them; with --validation" },
     { "threads", "N", "0", "prepare: 0: one per CPU" },
     { "count", "N", "1", "stories: how many" },
     { "seed", "S", "0", "stories: which ones" },
@@ -25,6 +25,7 @@ static int prepare(const args *a)
     const char *tokenizer = arg_of(a, "tokenizer");
     an_prepare_options o = { .data = arg_of(a, "data"), .out = arg_of(a, "out"), .documents = arg_of(a, "documents"), .validation = arg_of(a, "validation") };
     if (!tokenizer || !o.data || !o.out) return say(AN_USAGE, "data prepare needs --tokenizer T, --data FILE and --out FILE");
+    if (arg_count(a, "validation-tokens") && !o.validation) return say(AN_USAGE, "--validation-tokens is about a second file: name it with --validation");
     if (!arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads) || !arg_int(a, "validation-tokens", 1, 1L << 40, &n_validation)) return an_exit_code(AN_USAGE);
     o.threads = (int)threads;
     if (o.validation) o.n_validation = (uint64_t)n_validation;
@@ -41,7 +42,8 @@ static int prepare(const args *a)
     an_tokenizer_free(t);
     free(all);
     if (code) return code;
-    if (r.undivided) fprintf(stderr, "anneal: no <|endoftext|> in the text: each such file is one document; --documents blank or lines cuts it elsewhere\n");
+    if (r.undivided && !strcmp(o.documents, "auto")) fprintf(stderr, "anneal: no <|endoftext|> in the text: each such file is one document; --documents blank or lines cuts it elsewhere\n");
+    else if (r.undivided) fprintf(stderr, "anneal: --documents %s found nowhere to cut: each such file is one document\n", o.documents);
     unsigned long long bytes = r.bytes, docs = r.documents, n = r.tokens, n_val = r.validation_tokens;
     if (arg_on(a, "json")) printf("{\"bytes\":%llu,\"documents\":%llu,\"tokens\":%llu,\"validation_tokens\":%llu,\"seconds\":%.3f}\n", bytes, docs, n, n_val, s);
     else fprintf(stderr, "%s: %llu tokens (and %llu for validation) from %llu documents, %llu bytes, in %.2f s\n", o.out, n, n_val, docs, bytes, s);

@@ -32,6 +32,20 @@ static size_t find(const char *s, size_t n, size_t i, const char *needle, size_t
     return n;
 }
 
+static bool in_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+/* The line end at or behind i that a blank line follows, which ends at *to; n: none. Lines may end in \r\n, and a blank one may hold spaces and tabs. */
+static size_t find_blank(const char *s, size_t n, size_t i, size_t *to)
+{
+    while ((i = find(s, n, i, "\n", 1)) < n) {
+        size_t k = i + 1;
+        while (k < n && in_blank(s[k])) k++;
+        if (k < n && s[k] == '\n') return *to = k + 1, i;
+        i = k;
+    }
+    return *to = n;
+}
+
 static bool blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
 
 typedef struct {
@@ -47,7 +61,7 @@ static bool next_doc(docs *x, const char **from, size_t *len)
         size_t a = x->at, b = x->n, skip = 0;
         if (x->rule == DOCS_ENDOFTEXT) b = find(x->s, x->n, a, END, END_BYTES), skip = END_BYTES;
         if (x->rule == DOCS_LINES) b = find(x->s, x->n, a, "\n", 1), skip = 1;
-        if (x->rule == DOCS_BLANK && (b = find(x->s, x->n, a, "\n\n", 2)) < x->n) b += 2;
+        if (x->rule == DOCS_BLANK) find_blank(x->s, x->n, a, &b);
         x->at = MIN(b + skip, x->n);
         if (x->rule == DOCS_ENDOFTEXT) {
             while (a < b && blank(x->s[a])) a++;
@@ -97,6 +111,21 @@ static void run_task(void *user, int64_t i, int thread)
     if (encode_task(j, &j->tasks[i], j->enc[thread])) { /* the task's own diag says why */ }
 }
 
+/* Where the first document ends that does so behind i. Of several blank lines the first one is taken: which others end documents is known from there. */
+static size_t end_behind(const char *s, size_t n, size_t i, docs_rule rule)
+{
+    size_t to;
+    if (rule == DOCS_ENDOFTEXT) return MIN(find(s, n, i, END, END_BYTES) + END_BYTES, n);
+    if (rule == DOCS_LINES) return MIN(find(s, n, i, "\n", 1) + 1, n);
+    while ((i = find_blank(s, n, i, &to)) < n) {
+        size_t k = i;
+        while (k && in_blank(s[k - 1])) k--;
+        if (k && s[k - 1] != '\n') break;
+        i = to - 1;
+    }
+    return to;
+}
+
 /* Cut where a document ends, at the first place behind each megabyte. */
 static bool make_tasks(const char *s, size_t n, docs_rule rule, task **out, size_t *n_out)
 {
@@ -105,12 +134,7 @@ static bool make_tasks(const char *s, size_t n, docs_rule rule, task **out, size
     if (!t) return false;
     for (size_t at = 0; at < n || !k;) {
         size_t to = n;
-        if (n - at > TASK_BYTES && rule != DOCS_WHOLE) {
-            const char *cut = rule == DOCS_ENDOFTEXT ? END : rule == DOCS_BLANK ? "\n\n" : "\n";
-            size_t len = strlen(cut), hit = find(s, n, at + TASK_BYTES, cut, len);
-            while (rule == DOCS_BLANK && hit < n && s[hit - 1] == '\n') hit = find(s, n, hit + 1, cut, len); /* a run of line ends is cut from its start */
-            to = hit == n ? n : hit + len;
-        }
+        if (n - at > TASK_BYTES && rule != DOCS_WHOLE) to = end_behind(s, n, at + TASK_BYTES, rule);
         t[k].from = at, t[k++].to = to;
         at = to;
         if (at >= n) break;
@@ -144,7 +168,7 @@ static an_status gather(task *tasks, size_t n, tok_ids *out, docs_count *count, 
 
 an_status docs_encode(const tokenizer *t, const char *text, size_t n, docs_rule rule, pool *p, tok_ids *out, docs_count *count, diag *d)
 {
-    bool any = rule != DOCS_AUTO || find(text, n, 0, END, END_BYTES) < n;
+    bool named = rule != DOCS_AUTO, any = named || find(text, n, 0, END, END_BYTES) < n;
     if (rule == DOCS_AUTO) rule = any ? DOCS_ENDOFTEXT : DOCS_WHOLE;
     tok_info info;
     tok_get(t, &info);
@@ -157,6 +181,7 @@ an_status docs_encode(const tokenizer *t, const char *text, size_t n, docs_rule 
     for (int i = 0; i < threads && !st; i++) st = tok_encoder_new(t, &j.enc[i], d);
     if (!st) pool_run(p, run_task, &j, (int64_t)n_tasks);
     if (!st) st = gather(j.tasks, n_tasks, out, count, d);
+    if (named && rule != DOCS_WHOLE && count->documents < 2) count->undivided = true;
     for (int i = 0; i < threads && j.enc; i++) tok_encoder_free(j.enc[i]);
     for (size_t i = 0; i < n_tasks; i++) tok_ids_free(&j.tasks[i].ids);
     free(j.enc);

@@ -48,7 +48,7 @@ static an_status read_folder(const char *dir, arena *mem, names *v, diag *d)
     }
     closedir(at);
     TRY(st);
-    if (!v->n) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder without token files (.u16, .u32, or .bin with llm.c's header)", dir);
+    if (!v->n) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder without token files (.u16, .u32, or .bin with llm.c's header); text is named file by file", dir);
     qsort(v->at, v->n, sizeof *v->at, by_name); /* by bytes: the same order under every locale */
     return AN_OK;
 }

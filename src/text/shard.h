@@ -45,7 +45,7 @@ typedef enum {
     DOCS_AUTO,      /* end-of-text lines if there are any, else one document */
     DOCS_WHOLE,
     DOCS_ENDOFTEXT, /* between "<|endoftext|>", white space at both ends dropped, empty ones as well */
-    DOCS_BLANK,     /* behind each blank line, which stays with the document it ends */
+    DOCS_BLANK,     /* behind each blank line (spaces, tabs and carriage returns at most), which stays with the document it ends */
     DOCS_LINES,     /* each line, without its end; empty ones dropped */
 } docs_rule;
 bool docs_find(const char *name, docs_rule *out); /* "auto", "whole", "endoftext", "blank", "lines" */
@@ -54,7 +54,7 @@ bool docs_find(const char *name, docs_rule *out); /* "auto", "whole", "endoftext
  * for any number of threads. pool NULL: inline. */
 typedef struct {
     uint64_t documents, bytes;
-    bool undivided; /* DOCS_AUTO found no separator */
+    bool undivided; /* it was cut nowhere: DOCS_AUTO found no separator, or any rule but DOCS_WHOLE left one document */
 } docs_count;
 an_status docs_encode(const tokenizer *t, const char *text, size_t n, docs_rule rule, pool *p, tok_ids *out, docs_count *count, diag *d) MUST_CHECK;
 
@@ -86,7 +86,7 @@ an_status corpus_open(const char *name, const corpus_options *o, corpus **out, d
 void corpus_close(corpus *c); /* NULL is fine */
 uint64_t corpus_samples(const corpus *c, corpus_split split);
 uint64_t corpus_tokens(const corpus *c);
-bool corpus_undivided(const corpus *c);  /* text in which DOCS_AUTO found no separator: each file is one document */
+bool corpus_undivided(const corpus *c);  /* a file of the text was cut nowhere (docs_count): it is one document */
 uint64_t corpus_digest(const corpus *c); /* of every id, windows, seed and split: a resumed run sees whether its data changed */
 /* The next B samples: ids is [B, T + 1]. pos moves on; past the end of the split the next epoch begins, in its own order.
  * Validation is never shuffled. AN_INPUT: a bad id, a split without samples, a file that was cut since. */

@@ -134,7 +134,8 @@ static an_status open_data(run *r)
     TRY(check_data(r, name));
     TRY(corpus_open(name, &(corpus_options){ .tok = r->tok, .vocab = (uint32_t)r->c.vocab, .seq = r->seq, .seed = o->seed, .validation = kept, .docs = o->docs, .pool = r->pool }, &r->data, r->d));
     r->note.data_digest = corpus_digest(r->data), r->note.validation = kept;
-    if (corpus_undivided(r->data)) warn(r, "%s has no <|endoftext|>: a file of it is one document; --documents blank or lines cuts it elsewhere", name);
+    if (corpus_undivided(r->data) && o->docs != DOCS_AUTO) warn(r, "%s: the rule of --documents found nowhere to cut in a file of it, which is one document", name);
+    else if (corpus_undivided(r->data)) warn(r, "%s has no <|endoftext|>: a file of it is one document; --documents blank or lines cuts it elsewhere", name);
     snprintf(r->out->data, sizeof r->out->data, "%s", name);
     if (o->compact_vocab) TRY(lm_shape_compact(&r->shape, r->data, r->seq, r->d));
     r->c = r->shape.c;

@@ -360,6 +360,9 @@ static void documents(void **state)
         { DOCS_ENDOFTEXT, "<|endoftext|>", "" },
         { DOCS_BLANK, "a\n\nb\n\n\nc\n", "|a\n\n|b\n\n|\nc\n" },
         { DOCS_BLANK, "a\n\n", "|a\n\n" },
+        { DOCS_BLANK, "a\r\n\r\nb\r\nc\r\n\r\n\r\nd\r\n", "|a\r\n\r\n|b\r\nc\r\n\r\n|\r\nd\r\n" },
+        { DOCS_BLANK, "a\n \t\nb\n x\n  ", "|a\n \t\n|b\n x\n  " },
+        { DOCS_BLANK, "\n\r\na \n", "|\n\r\n|a \n" },
         { DOCS_LINES, "a\r\n\nb\nc", "|a|b|c" },
         { DOCS_WHOLE, "", "" },
     };
@@ -412,6 +415,82 @@ static void threads_do_not_matter(void **state)
     tok_ids_free(&ids[0]);
     tok_ids_free(&ids[1]);
     sb_free(&text);
+    tok_close(t);
+}
+
+/* Behind which bytes a blank line ends a document, looked at one line after the other. */
+static size_t ends_of(const char *s, size_t n, size_t *end)
+{
+    size_t k = 0, line = 0, lines = 0; /* lines of the document so far */
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] != '\n') continue;
+        bool none = strspn(s + line, " \t\r") == i - line;
+        if (none && lines) end[k++] = i + 1;
+        lines = none && lines ? 0 : lines + 1;
+        line = i + 1;
+    }
+    if (line < n || lines) end[k++] = n;
+    return k;
+}
+
+/* Blank lines of every kind in runs of every length, so that tasks are cut beside and inside such runs: documents end where they would in one task. */
+static void tasks_do_not_matter(void **state)
+{
+    (void)state;
+    enum { MOST = 2000000 };
+    static const char *const line[] = { "\r\n", "\n", " \t\n", " x\n", "a b\r\n", " \r\n", "\n" };
+    diag d = { 0 };
+    tokenizer *t;
+    strbuf json = { 0 };
+    static const char *const bar[] = { "<s>" };
+    size_t *end = malloc(MOST * sizeof *end);
+    assert_non_null(end);
+    assert_ok(tok_train("", 0, &(tok_train_options){ .vocab = 257, .special = bar, .n_special = 1 }, &json, &d), d);
+    assert_ok(tok_from_json("t", json.at, json.n, &t, &d), d);
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        strbuf text = { 0 };
+        tok_ids ids = { 0 };
+        docs_count n;
+        rng g = { seed };
+        while (text.n < 3u << 20) sb_puts(&text, seed < 3 ? line[rng_below(&g, COUNT(line))] : rng_below(&g, 4000) ? line[rng_below(&g, 3)] : " x\n");
+        assert_ok(docs_encode(t, text.at, text.n, DOCS_BLANK, NULL, &ids, &n, &d), d);
+        size_t want = ends_of(text.at, text.n, end), k = 0, bytes = 0;
+        assert_true(want < MOST && n.documents == want && n.bytes == text.n);
+        for (size_t i = 0; i < ids.n; i++) {
+            if (ids.at[i] != 256) bytes++;
+            else if (k++) assert_int_equal(bytes, end[k - 2]);
+        }
+        assert_int_equal(bytes, text.n);
+        tok_ids_free(&ids);
+        sb_free(&text);
+    }
+    tok_close(t);
+    sb_free(&json);
+    free(end);
+}
+
+/* A rule that cuts nothing says so, unless that was asked for. */
+static void cuts_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        docs_rule rule;
+        const char *text;
+        bool undivided;
+    } rows[] = {
+        { DOCS_AUTO, "a\n\nb", true },       { DOCS_AUTO, "a<|endoftext|>b", false }, { DOCS_WHOLE, "a", false },      { DOCS_ENDOFTEXT, "a\n\nb", true },
+        { DOCS_BLANK, "a\nb\n", true },      { DOCS_BLANK, "a\n\nb\n", false },      { DOCS_LINES, "a b\n", true },  { DOCS_LINES, "a\nb", false },
+    };
+    diag d = { 0 };
+    tokenizer *t;
+    assert_ok(story_tokenizer(300, &t, &d), d);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        tok_ids ids = { 0 };
+        docs_count n;
+        assert_ok(docs_encode(t, rows[i].text, strlen(rows[i].text), rows[i].rule, NULL, &ids, &n, &d), d);
+        if (n.undivided != rows[i].undivided) fail_msg("row %zu: undivided is %d", i, n.undivided);
+        tok_ids_free(&ids);
+    }
     tok_close(t);
 }
 
@@ -501,7 +580,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards),    cmocka_unit_test(lying_shards),          cmocka_unit_test(batches), cmocka_unit_test(permutation),
-        cmocka_unit_test(documents), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(stories),
+        cmocka_unit_test(documents), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(tasks_do_not_matter), cmocka_unit_test(cuts_nothing), cmocka_unit_test(stories),
         cmocka_unit_test(several_shards), cmocka_unit_test(digests), cmocka_unit_test(no_data), cmocka_unit_test(cut_while_mapped),
     };
     return cmocka_run_group_tests_name("text_data", tests, setup, teardown);
