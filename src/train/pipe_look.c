@@ -81,17 +81,22 @@ static an_status probe_of(pipeline *p, pipeline **out, diag *d)
     return AN_OK;
 }
 
-/* Where looking found nothing that is not finite, the step itself did. A square that is too large is one of the largest gradients. */
-static void by_verdict(const pipeline *p, pipe_seen *out)
+/* Where looking found nothing that is not finite, the step itself did. A square that is too large is one of the largest gradients; what an update
+ * would have left is still there on a chip. */
+static an_status by_verdict(pipeline *p, pipe_seen *out, diag *d)
 {
     int most = 0;
-    if (out->first[0] || p->kind != PIPE_RESIDENT || p->last == VERDICT_FINE) return;
+    train_state_info s = { 0 };
+    if (out->first[0] || p->kind != PIPE_RESIDENT || p->last == VERDICT_FINE) return AN_OK;
+    if (p->last == VERDICT_STATE) TRY(resident_spoilt(p->way, &s, d));
     for (int id = 1; id < MW_COUNT; id++)
         if (out->grad_norm[id] > out->grad_norm[most] || isnan(out->grad_norm[most])) most = id;
     char name[48];
     pipe_weight_name((model_weight_id)most, -1, name, sizeof name);
     if (p->last == VERDICT_SQUARE && !isnan(out->grad_norm[most])) snprintf(out->first, sizeof out->first, "the square of the gradient of %s", name);
+    else if (s.name) snprintf(out->first, sizeof out->first, "the %s %s after the update", s.param && !strcmp(s.param, s.name) ? "weight" : "state", s.name);
     else snprintf(out->first, sizeof out->first, "%s", train_verdict_text(p->last));
+    return AN_OK;
 }
 
 an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d)
@@ -105,12 +110,10 @@ an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pi
     TRY(look_at_weights(p, !st && probe != p ? probe : NULL, out, d));
     if (st || pipe_bad_sum(&out->weights)) { /* weights that are no numbers make gradients that are none: nothing to be learnt from them */
         snprintf(out->unknown, sizeof out->unknown, "%.190s", st ? why.msg : "the weights are not finite");
-        by_verdict(p, out);
-        return AN_OK;
+        return by_verdict(p, out, d);
     }
     TRY(host_look(probe->way, tokens, loss_scale, out, d));
-    by_verdict(p, out);
-    return AN_OK;
+    return by_verdict(p, out, d);
 }
 
 /* ---- text ---- */

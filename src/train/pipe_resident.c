@@ -90,6 +90,8 @@ static void state_at(const void *way, size_t i, train_state_info *out) { train_s
 static an_status write_state(void *way, const char *name, dtype dt, const void *data, diag *d) { return train_write(((resident *)way)->t, name, dt, data, d); }
 static an_status read_state(void *way, const char *name, dtype dt, void *data, diag *d) { return train_read(((resident *)way)->t, name, dt, data, d); }
 
+an_status resident_spoilt(void *way, train_state_info *out, diag *d) { return train_spoilt(((resident *)way)->t, out, d); }
+
 static an_status save(void *way, const char *path, const train_note *note, size_t n, diag *d) { return train_save(((resident *)way)->t, path, note, n, d); }
 
 static an_status load(void *way, const char *path, train_note *note, size_t n, arena *mem, diag *d)

@@ -83,6 +83,30 @@ an_status train_read(trainer *t, const char *name, dtype dt, void *data, diag *d
     return st;
 }
 
+static bool all_finite(const state *s, const void *x)
+{
+    const int64_t n = (int64_t)(s->bytes / (size_t)(dtype_bits(s->type.dt) / 8));
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(dtype_load(s->type.dt, x, i))) return false;
+    return true;
+}
+
+an_status train_spoilt(trainer *t, train_state_info *out, diag *d)
+{
+    *out = (train_state_info){ 0 };
+    for (size_t i = 0; i < t->states.n && !out->name; i++) {
+        const state *s = &t->states.at[i];
+        dev_surface *left = s->s[!t->side[s->group]];
+        if (s->group != GROUP_MAIN || left == state_now(t, s)) continue;
+        unsigned char *p = stage_room(t, s->bytes);
+        if (!p) return diag_nomem(d);
+        TRY(surface_get(t, left, &s->type, s->type.dt, p, d));
+        if (!all_finite(s, p)) train_state_at(t, i, out);
+    }
+    bytes_mark(t);
+    return AN_OK;
+}
+
 /* The count the device kept must be the host's: it proves that the state which was read is the one that was trained. */
 static an_status check_count(trainer *t, diag *d)
 {

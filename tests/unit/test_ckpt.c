@@ -324,6 +324,11 @@ static void not_finite(void **state)
     assert_non_null(strstr(d.msg, "the first tensor that went bad is a weight or moment after the update"));
     assert_non_null(strstr(r.warned, "a weight or moment after the update is not finite"));
     assert_false(there(&r, "latest"));
+    /* on a chip what the update would have left is there to be looked at */
+    o.engine = "soft:m4", o.lr = 1e30, d = (diag){ 0 }, r.warned[0] = 0;
+    assert_int_equal(lm_run(&o, &q, &d), AN_MISMATCH);
+    assert_non_null(strstr(d.msg, "the first tensor that went bad is the weight embed after the update"));
+    assert_non_null(strstr(r.warned, "the weight embed after the update is not finite"));
     small_end(&r);
 }
 
