@@ -651,7 +651,14 @@ EOF
     for p in plot profile log csv; do
         t "train, $p that cannot be written" 3 $anneal train $lt --$p "$tmp/nowhere/f"
         empty "train, $p that cannot be written" out
+        t "train, a folder as $p" 3 $anneal train $lt --$p "$tmp/texts"
+        has "train, a folder as $p" err 'texts.* a [df]'
+        empty "train, a folder as $p" out
+        t "train, $p to standard output" 2 $anneal train $lt --$p -
+        has "train, $p to standard output" err "$p wants a name, got \"-\""
     done
+    t "train, checkpoints to standard output" 2 $anneal train $lt --save -
+    t "train a network, a log to standard output" 2 $anneal train --model mlp --engine cpu $small --log -
     t "train by delta, beside each other" 0 $anneal train $lt --engine soft:m4 --pipeline delta --sample-every 0 --validation 0 --profile "$tmp/ld.json"
     has "train by delta, beside each other" err 'device and host at once .*[1-9].* ms'
     has "train by delta, the update" err 'host  *update '

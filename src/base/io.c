@@ -224,6 +224,9 @@ static void clear_up(const char *path)
 an_status file_begin(const char *path, file_out *o, diag *d)
 {
     size_t len = strlen(path);
+    path_info i;
+    *o = (file_out){ .fd = -1 };
+    if (path_look(path, &i) && i.folder) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder; a file is wanted", path); /* said by rename only when all is written */
     *o = (file_out){ .path = malloc(len + 1), .tmp = malloc(len + 32), .fd = -1 };
     if (!o->path || !o->tmp) {
         file_abandon(o);

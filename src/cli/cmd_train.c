@@ -253,12 +253,24 @@ static int unknown_model(const char *name)
     return say(AN_INPUT, "%s: no such file or folder, and no model preset of that name; %s", name, e.message);
 }
 
+/* Standard output has lines of its own here: "-" would be a file of that name. */
+static bool outputs_are_files(const args *a)
+{
+    static const char *const outputs[] = { "save", "log", "csv", "plot", "profile" };
+    for (size_t i = 0; i < COUNT(outputs); i++) {
+        const char *path = arg_of(a, outputs[i]);
+        if (path && !strcmp(path, "-")) return say(AN_USAGE, "--%s wants a name, got \"-\"; for standard output there is --json", outputs[i]), false;
+    }
+    return true;
+}
+
 int cmd_train(const args *a)
 {
     const char *engine = arg_of(a, "engine");
     if (a->n_files) return say(AN_USAGE, "train takes options only, got \"%s\"", a->files[0]);
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
     const char *model = arg_of(a, "model");
+    if (!outputs_are_files(a)) return an_exit_code(AN_USAGE);
     if (an_net_known(model)) return train_net(a);
     return names_a_model(model) ? train_lm(a) : unknown_model(model);
 }

@@ -147,7 +147,7 @@ static int try_file(const char *path)
 {
     file_out f;
     diag d = { 0 };
-    if (!path || !strcmp(path, "-")) return 0;
+    if (!path) return 0;
     if (file_begin(path, &f, &d)) return say(d.st, "%s", d.msg);
     file_abandon(&f);
     return 0;

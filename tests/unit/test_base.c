@@ -133,6 +133,11 @@ static void files_are_written_whole_or_not_at_all(void **state)
     d = (diag){ 0 };
     assert_int_equal(file_write("/no/such/folder/f", "x", 1, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "/no/such/folder/f"));
+    file_out o;
+    d = (diag){ 0 };
+    assert_int_equal(file_begin("/tmp", &o, &d), AN_INPUT); /* before anything is written */
+    assert_non_null(strstr(d.msg, "/tmp is a folder; a file is wanted"));
+    file_abandon(&o);
     char cmd[160];
     snprintf(cmd, sizeof cmd, "rm -r %s", dir);
     assert_int_equal(system(cmd), 0);
