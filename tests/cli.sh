@@ -639,6 +639,21 @@ EOF
     has "train, bf16 on a chip" err 'soft:m4 .*bf16 products are for cpu'
     t "train, compiles counted on cpu" 2 $anneal train $lt --compile-limit 20
     has "train, compiles counted on cpu" err 'cpu .*limit of compiles is for chips'
+    t "train, a rate at the end of a constant schedule" 2 $anneal train $lt --schedule constant --lr-end 0.5
+    has "train, a rate at the end of a constant schedule" err '0.5 of the learning rate is to be left at the end, but the schedule is constant'
+    for p in prompt sample-tokens; do
+        t "train, --$p and no samples" 2 $anneal train $lt --sample-every 0 --$p 3
+        has "train, --$p and no samples" err "$p is about samples, and --sample-every 0 makes none"
+    done
+    for p in prompt sample-tokens sample-every; do
+        t "train, --$p without a tokenizer" 2 $anneal train $lt --data "$tmp/once.u16" --$p 3
+        has "train, --$p without a tokenizer" err "$p is about samples, which are text, and there is no tokenizer"
+    done
+    t "train, halves on the host" 2 $anneal train $lt --engine soft:m4 --pipeline dynamic --state halves
+    has "train, halves on the host" err 'pipeline dynamic keeps .* in fp32: a state of halves is for resident'
+    head -c 34 "$tmp/once.u16" >"$tmp/window.u16"
+    t "train, losses on what cannot be kept back" 2 $anneal train $lt --data "$tmp/window.u16" --eval-every 1
+    has "train, losses on what cannot be kept back" err 'window.u16 is kept back (1 window of 16 ids'
     for p in resident delta; do
         t "train, a scale of 65536, $p" 2 $anneal train $lt --pipeline $p --loss-scale 65536
         has "train, a scale of 65536, $p" err 'loss-scale wants 0.001 to 65504'

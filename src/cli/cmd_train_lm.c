@@ -197,6 +197,8 @@ static bool all_used(const args *a, const an_lm_train_options *o)
         return say(AN_USAGE, "--stats adds lines to the log: name it with --log, or ask for --json"), false;
     if (arg_on(a, "eval-every") && o->validation < 0)
         return say(AN_USAGE, "--eval-every is about text kept back, and --validation 0 keeps none: leave one of them out"), false;
+    if (o->sample_every < 0 && (arg_on(a, "prompt") || arg_on(a, "sample-tokens")))
+        return say(AN_USAGE, "--%s is about samples, and --sample-every 0 makes none: leave one of them out", arg_on(a, "prompt") ? "prompt" : "sample-tokens"), false;
     return true;
 }
 

@@ -126,6 +126,18 @@ static an_status check_data(run *r, const char *name)
     return st;
 }
 
+/* Of a single window nothing can be kept back. */
+static an_status look_kept(run *r, const char *name, double share)
+{
+    uint64_t n = corpus_samples(r->data, CORPUS_TRAIN);
+    if (corpus_samples(r->data, CORPUS_VALIDATION)) return AN_OK;
+    if (r->o->eval_every > 0)
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "nothing of %s is kept back (%llu window%s of %lld ids, a share of %g): --eval-every has no text to look at", name, (unsigned long long)n, n == 1 ? "" : "s",
+                         (long long)r->seq, share);
+    if (r->o->validation > 0) warn(r, "nothing of %s is kept back: it is one window of %lld ids", name, (long long)r->seq);
+    return AN_OK;
+}
+
 static an_status open_data(run *r)
 {
     const lm_run_options *o = r->o;
@@ -134,6 +146,7 @@ static an_status open_data(run *r)
     TRY(check_data(r, name));
     TRY(corpus_open(name, &(corpus_options){ .tok = r->tok, .vocab = (uint32_t)r->c.vocab, .seq = r->seq, .seed = o->seed, .validation = kept, .docs = o->docs, .pool = r->pool }, &r->data, r->d));
     r->note.data_digest = corpus_digest(r->data), r->note.validation = kept;
+    TRY(look_kept(r, name, kept));
     if (corpus_undivided(r->data) && o->docs != DOCS_AUTO) warn(r, "%s: the rule of --documents found nowhere to cut in a file of it, which is one document", name);
     else if (corpus_undivided(r->data)) warn(r, "%s has no <|endoftext|>: a file of it is one document; --documents blank or lines cuts it elsewhere", name);
     snprintf(r->out->data, sizeof r->out->data, "%s", name);
@@ -162,6 +175,8 @@ static an_status take_numbers(run *r)
                                     .warmup = o->warmup < 0 ? 0 : o->warmup > 0 ? o->warmup : MIN(WARMUP, steps / 10) };
     if (!train_schedule_find(o->schedule ? o->schedule : "cosine", &r->schedule.kind))
         return diag_fail(r->d, AN_USAGE, NOWHERE, "unknown schedule \"%.40s\"", o->schedule);
+    if (o->lr_end != 0 && r->schedule.kind == SCHEDULE_CONSTANT)
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "%g of the learning rate is to be left at the end, but the schedule is constant", r->schedule.lr_end);
     int64_t n;
     if (!mul_i64(r->batch, r->seq + 1, &n) || !mul_i64(n, r->accum, &n)) return diag_nomem(r->d);
     r->ids = r->now = calloc((size_t)n, sizeof *r->ids);
@@ -289,8 +304,20 @@ static an_status fits_device(run *r)
 {
     bool plain = device_is_plain(r->dev);
     if (r->o->device.fast_math && !plain) return diag_fail(r->d, AN_USAGE, NOWHERE, "%s multiplies in its own type: bf16 products are for cpu", device_name(r->dev));
+    pipe_kind way;
+    if (r->o->state == TRAIN_HALVES && pipe_find(r->o->pipeline, &way) && way != PIPE_RESIDENT)
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "pipeline %s keeps weights and moments on the host in fp32: a state of halves is for %s", pipe_name(way), pipe_name(PIPE_RESIDENT));
     if (r->o->device.n_limit && plain) return diag_fail(r->d, AN_USAGE, NOWHERE, "%s compiles any number of programs: a limit of compiles is for chips", device_name(r->dev));
     return AN_OK;
+}
+
+/* Samples are text: without a tokenizer there is none of them to be told about. */
+static an_status can_sample(run *r)
+{
+    const lm_run_options *o = r->o;
+    const char *what = o->prompt ? "--prompt" : o->sample_tokens > 0 ? "--sample-tokens" : o->sample_every > 0 ? "--sample-every" : NULL;
+    if (r->tok || !what) return AN_OK;
+    return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is about samples, which are text, and there is no tokenizer: name one with --tokenizer", what);
 }
 
 static an_status set_up(run *r)
@@ -313,6 +340,7 @@ static an_status set_up(run *r)
     TRY(fits_device(r));
     TRY(open_model(r));
     TRY(open_tokenizer(r));
+    TRY(can_sample(r));
     TRY(fit_vocabulary(r));
     TRY(encode_prompt(r));
     TRY(take_numbers(r));

@@ -396,6 +396,62 @@ static void unheeded(void **state)
     o.device.limit = &limit, o.device.n_limit = 1;
     assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
     assert_non_null(strstr(d.msg, "limit of compiles"));
+    static const char *const ways[] = { "delta", "dynamic", "restart" };
+    for (size_t i = 0; i < COUNT(ways) * COUNT(engines); i++) {
+        o = small_options(&r, engines[i % COUNT(engines)]), d = (diag){ 0 };
+        o.pipeline = ways[i / COUNT(engines)], o.state = TRAIN_HALVES;
+        assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+        assert_true(strstr(d.msg, o.pipeline) && strstr(d.msg, "a state of halves is for resident"));
+    }
+    static const double ends[] = { 0.5, -1 };
+    for (size_t i = 0; i < COUNT(ends); i++) {
+        o = small_options(&r, "cpu"), d = (diag){ 0 };
+        o.schedule = "constant", o.lr_end = ends[i];
+        assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+        assert_non_null(strstr(d.msg, "the schedule is constant"));
+    }
+    small_end(&r);
+}
+
+/* What is about samples where there is no tokenizer for them: ids alone. */
+static void no_samples(void **state)
+{
+    (void)state;
+    static const char *const what[] = { "--sample-every", "--sample-tokens", "--prompt" };
+    small_run r;
+    lm_run_result q;
+    small_begin(&r);
+    for (size_t i = 0; i <= COUNT(what); i++) {
+        lm_run_options o = small_options(&r, "cpu");
+        diag d = { 0 };
+        o.save = NULL, o.steps = 1, o.sample_every = i == 0 ? 5 : 0, o.sample_tokens = i == 1 ? 3 : 0, o.prompt = i == 2 ? "a" : NULL;
+        an_status st = lm_run(&o, &q, &d);
+        if (i == COUNT(what)) assert_ok(st, d); /* nothing asked for, nothing refused */
+        else assert_true(st == AN_USAGE && strstr(d.msg, what[i]) && strstr(d.msg, "there is no tokenizer"));
+    }
+    small_end(&r);
+}
+
+/* One window cannot be shared out. */
+static void nothing_kept(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    uint16_t ids[17] = { 0 };
+    small_begin(&r);
+    assert_ok(file_write(r.data, ids, sizeof ids, &d), d);
+    lm_run_options o = small_options(&r, "cpu");
+    o.save = NULL, o.steps = 1, o.eval_every = 1;
+    assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+    assert_non_null(strstr(d.msg, "is kept back (1 window of 16 ids, a share of 0.02)"));
+    d = (diag){ 0 }, o.eval_every = 0;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(isnan(q.validation) && !r.warned[0]);
+    o.validation = 0.5;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_non_null(strstr(r.warned, "is kept back: it is one window"));
     small_end(&r);
 }
 
@@ -504,6 +560,7 @@ int main(void)
         cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(refusals_to_the_bit), cmocka_unit_test(other_start), cmocka_unit_test(little_memory), cmocka_unit_test(lines),
         cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events),  cmocka_unit_test(gradients),
         cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
+        cmocka_unit_test(no_samples),             cmocka_unit_test(nothing_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
