@@ -467,7 +467,7 @@ typedef struct {                  /* zero means default */
     int dynamic_scale;
     uint64_t seed;
     double validation;            /* share of the data kept back; 0: 0.02; -1: none */
-    int64_t eval_every;           /* updates between losses on it; 0: at the end only */
+    int64_t eval_every;           /* updates between losses on its first 64 windows (all of fewer), whatever the batch; 0: at the end only */
     int64_t sample_every, sample_tokens; /* 0: at the end only, 80; sample_every -1: none. Neither they nor prompt without a tokenizer */
     const char *prompt;           /* of samples; tried before the first update. AN_USAGE: it leaves no place for a new token */
     const char *save;             /* folder of checkpoints: whole or not there, checksummed, `latest` names the newest */

@@ -38,7 +38,7 @@ const option train_options[] = {
     { "test", "N", NULL, "networks: test samples of those accuracies (1000); not with --every 0" },
     { "final-test", "N", NULL, "networks: test samples of the last accuracy; default all, 0: none" },
     { "validation", "X", NULL, "language models: share of the data kept back (0.02); 0: none" },
-    { "eval-every", "N", NULL, "language models: updates between losses on it; default: at the end only" },
+    { "eval-every", "N", NULL, "language models: updates between losses on it, the first 64 windows for any batch; default: at the end only" },
     { "sample-every", "N", NULL, "language models: updates between samples, which want a tokenizer; default: at the end only, 0: none" },
     { "sample-tokens", "N", NULL, "language models: tokens of a sample (80)" },
     { "prompt", "S", NULL, "language models: what samples begin with; wants a tokenizer" },

@@ -10,7 +10,7 @@
 #include "train/lm_run.h"
 #include "train/lm_tok.h"
 
-enum { STEPS = 300, BATCH = 8, WARMUP = 20, SAVE_EVERY = 100, SAMPLE = 80, EVAL_BATCHES = 8 };
+enum { STEPS = 300, BATCH = 8, WARMUP = 20, SAVE_EVERY = 100, SAMPLE = 80, EVAL_WINDOWS = 64 };
 static const char STORIES[] = "builtin:stories";
 
 typedef enum { LANE_DEVICE, LANE_HOST, LANE_WAIT, LANE_COUNT } lane_kind;
@@ -384,18 +384,32 @@ static void event(run *r, const char *what, uint64_t begin)
 
 /* ---- between updates ---- */
 
+/* The losses of the first n windows of r->ids together, n at most a minibatch. Fewer are repeated until it is full; those that then stand in it once
+ * more than the others are found the same way, and taken off. */
+static an_status sum_losses(run *r, int64_t n, double *sum)
+{
+    const int64_t row = r->seq + 1, more = r->batch % n;
+    double mean, twice = 0;
+    for (int64_t i = n; i < r->batch; i++) memcpy(r->ids + i * row, r->ids + i % n * row, (size_t)row * sizeof *r->ids);
+    TRY(pipe_loss(r->p, r->ids, &mean, r->d));
+    if (more) TRY(sum_losses(r, more, &twice));
+    *sum = (mean * (double)r->batch - twice) / (double)(r->batch / n);
+    return AN_OK;
+}
+
+/* Each of the first windows kept back counts once: the figure is the same for any batch, and at every step of the same text. */
 static an_status validate(run *r, double *loss)
 {
     corpus_pos pos = { 0 };
-    int64_t samples = (int64_t)corpus_samples(r->data, CORPUS_VALIDATION), n = MIN(samples / r->batch, EVAL_BATCHES);
-    *loss = (double)NAN;
-    if (samples && !n) n = 1; /* fewer than a batch: the split comes round again */
-    for (int64_t i = 0; i < n; i++) {
-        double x;
-        TRY(corpus_batch(r->data, CORPUS_VALIDATION, r->batch, &pos, r->ids, r->d));
-        lm_shape_rows(&r->shape, r->ids, (size_t)(r->batch * (r->seq + 1)));
-        TRY(pipe_loss(r->p, r->ids, &x, r->d));
-        *loss = (i ? *loss : 0) + x / (double)n;
+    int64_t all = MIN((int64_t)corpus_samples(r->data, CORPUS_VALIDATION), EVAL_WINDOWS);
+    *loss = all ? 0 : (double)NAN;
+    for (int64_t at = 0, n; at < all; at += n) {
+        double sum;
+        n = MIN(r->batch, all - at);
+        TRY(corpus_batch(r->data, CORPUS_VALIDATION, n, &pos, r->ids, r->d));
+        lm_shape_rows(&r->shape, r->ids, (size_t)(n * (r->seq + 1)));
+        TRY(sum_losses(r, n, &sum));
+        *loss += sum / (double)all;
     }
     return AN_OK;
 }

@@ -42,7 +42,7 @@ typedef struct {             /* zero means default */
     train_state_form state;
     uint64_t seed;
     double validation;       /* share of the data kept back; 0: 0.02, -1: none */
-    int64_t eval_every;      /* updates between losses on it; 0: none but the last. AN_USAGE: nothing is kept back */
+    int64_t eval_every;      /* updates between losses on its first 64 windows, or all of fewer; 0: none but the last. AN_USAGE: nothing is kept back */
     int64_t sample_every;    /* updates between samples; 0: none but the last; -1: none */
     int64_t sample_tokens;   /* 0: 80. Anything about samples but -1 is refused where there is no tokenizer */
     const char *prompt;      /* of samples; NULL: the beginning of a text. AN_USAGE: too long for one */

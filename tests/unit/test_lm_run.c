@@ -455,6 +455,30 @@ static void nothing_kept(void **state)
     small_end(&r);
 }
 
+/* The loss on text kept back is of the same windows whatever the batch: the first 64, or all of fewer. */
+static void any_batch(void **state)
+{
+    (void)state;
+    static const int64_t batch[] = { 1, 2, 3, 5, 8, 24, 100 };
+    static const double share[] = { 0.02, 0.5 }; /* 4 windows, 124 */
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    small_begin(&r);
+    for (size_t s = 0; s < COUNT(share); s++) {
+        double first = 0;
+        for (size_t i = 0; i < COUNT(batch); i++) {
+            lm_run_options o = small_options(&r, "cpu");
+            o.save = NULL, o.steps = 1, o.lr = 1e-12, o.batch = batch[i], o.validation = share[s];
+            assert_ok(lm_run(&o, &q, &d), d);
+            if (!i) first = q.validation;
+            assert_true(q.validation_samples == (s ? 124 : 4) && q.validation > 5);
+            if (!(fabs(q.validation - first) < 2e-6)) fail_msg("batch %lld: %.9g, of single windows %.9g", (long long)batch[i], q.validation, first);
+        }
+    }
+    small_end(&r);
+}
+
 static void ignore_sample(void *user, int64_t step, const char *text, size_t n) { (void)user, (void)step, (void)text, (void)n; }
 
 static void events(void **state)
@@ -560,7 +584,7 @@ int main(void)
         cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(refusals_to_the_bit), cmocka_unit_test(other_start), cmocka_unit_test(little_memory), cmocka_unit_test(lines),
         cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events),  cmocka_unit_test(gradients),
         cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
-        cmocka_unit_test(no_samples),             cmocka_unit_test(nothing_kept),
+        cmocka_unit_test(no_samples),             cmocka_unit_test(nothing_kept), cmocka_unit_test(any_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
