@@ -105,17 +105,22 @@ static inline void **cgt_outputs(const program *p, arena *mem)
     return buf;
 }
 
-static inline void cgt_run(const program *p, const void *const *in, void *const *out, bool reference)
+static inline void cgt_run_with(const program *p, const void *const *in, void *const *out, const image_options *o)
 {
     image *im = NULL;
     diag d = { 0 };
     weight_source none = { 0 };
-    if (image_load(&im, p, &none, &(image_options){ .reference = reference }, &d) || image_run(im, in, out, &d)) {
+    if (image_load(&im, p, &none, o, &d) || image_run(im, in, out, &d)) {
         strbuf b = { 0 };
         program_print(p, &b);
         fail_msg("%s\n%s", d.msg, b.at);
     }
     image_free(im);
+}
+
+static inline void cgt_run(const program *p, const void *const *in, void *const *out, bool reference)
+{
+    cgt_run_with(p, in, out, &(image_options){ .reference = reference });
 }
 
 static inline int cgt_count(const program *p, insn_id op)

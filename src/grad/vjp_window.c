@@ -7,8 +7,8 @@
  * one side per tap, all taps side by side as rows of one matrix product. Which side is cut, and along which axis, is
  * grad_conv_form's choice. Samples and groups stand on the batch axis of the product; samples are summed afterwards, so that a
  * single sample's sum is what the multiplier's output limit sees.
- * Pools. Each plane is an image of one channel. Taking windows apart and putting them together again are convolutions with
- * one-hot kernels: exact, and nothing is cut along the width. */
+ * Pools. Each plane is an image of one channel. What is left of a window's gradient goes back to its places by a convolution with
+ * ones or one-hot kernels; an extreme is found by comparing it with what its window was cut from, and nothing is cut along the width. */
 #include "grad/grad_int.h"
 
 typedef struct {
@@ -289,14 +289,22 @@ static void average(adj *c, bool exclude)
 
 void vjp_avg_pool(adj *c) { average(c, at_b(c, A_EXCLUDE_PADDING)); }
 
-/* Windows that lie side by side and cover x: what belongs to a window is spread over it. */
+/* A result is compared with the elements of its window as it is: copied by a product it would come back rounded to bf16 where
+ * products are of bf16, and infinite from a chip whose products end at 32768, and be equal to nothing. */
+
+/* Windows that lie side by side and cover x: every axis is split into windows and places within one. */
 static val extreme_apart(adj *c, const pooling *p)
 {
-    val ones = whole_window(c, &p->w), y = reshaped(c, c->n.out, &p->y);
-    val hit = G(c->g, EQUAL, p->in, to_wide(c, &p->w, y, ones, 1));
-    val hits = to_narrow(c, &p->w, choose(c, hit, num(c, 1), num(c, 0)), ones, 1);
-    val share = quo(c, p->dy, G(c->g, MAXIMUM, hits, num(c, 1)));
-    return only_if(c, hit, to_wide(c, &p->w, share, ones, 1));
+    shape in = SHAPE(p->x.d[0]), out = in;
+    for (int i = 0; i < p->w.n; i++) {
+        in.d[in.rank++] = p->w.narrow[i], out.d[out.rank++] = p->w.narrow[i];
+        in.d[in.rank++] = p->w.k[i], out.d[out.rank++] = 1;
+    }
+    val hit = G(c->g, EQUAL, reshaped(c, p->in, &in), reshaped(c, c->n.out, &out));
+    val hits = choose(c, hit, num(c, 1), num(c, 0));
+    for (int i = in.rank - 1; i > 0; i -= 2) hits = sum_axes(c, hits, 1u << i); /* one at a time: axes with others between them are summed slowly */
+    val share = quo(c, reshaped(c, p->dy, &out), G(c->g, MAXIMUM, hits, num(c, 1)));
+    return only_if(c, hit, share);
 }
 
 /* [taps, 1, kernel...]: row t is 1 at tap t. */
@@ -334,15 +342,32 @@ static val taps_inside(adj *c, const window *w)
     return all ? NO_VAL : graph_const_f64(c->g, NULL, typed(c, s), x);
 }
 
+/* [N C, taps, narrow...]: what lies under each tap, cut from x with 0 around it. The width axis is one of 1 behind the spatial ones:
+ * a cut with an offset along the width would be infinite above 4094 on m1 and m2. */
+static val under_taps(adj *c, const pooling *p)
+{
+    const window *w = &p->w;
+    cuts k = { { 0 }, { 0 }, { 0 }, { 0 } };
+    shape lines = SHAPE(p->x.d[0]), each = p->y;
+    for (int i = 0; i < w->n; i++) lines.d[lines.rank++] = w->wide[i];
+    lines.d[lines.rank++] = 1;
+    val v = reshaped(c, p->in, &lines);
+    for (int i = 0; i < w->n; i++) {
+        v = pad_axis(c, v, i + 1, w->before[i], MAX((int64_t)0, overhang(w, i)));
+        k.move[i] = w->dil[i], k.step[i] = w->stride[i], k.count[i] = w->narrow[i];
+    }
+    return cut_taps(c, w, v, 1, &k, &each, 1);
+}
+
 /* Any windows: taps become channels, those equal to the result share its gradient, and each goes back to its place. */
 static val extreme_taps(adj *c, const pooling *p)
 {
-    val hot = one_hot_taps(c, &p->w), y = reshaped(c, c->n.out, &p->y);
-    val hit = choose(c, G(c->g, EQUAL, to_narrow(c, &p->w, p->in, hot, 1), y), num(c, 1), num(c, 0));
+    val y = reshaped(c, c->n.out, &p->y);
+    val hit = choose(c, G(c->g, EQUAL, under_taps(c, p), y), num(c, 1), num(c, 0));
     val inside = taps_inside(c, &p->w);
     if (inside.i) hit = mul(c, hit, inside);
     val share = quo(c, p->dy, G(c->g, MAXIMUM, sum_axes(c, hit, 1u << 1), num(c, 1)));
-    return to_wide(c, &p->w, mul(c, hit, share), hot, 1);
+    return to_wide(c, &p->w, mul(c, hit, share), one_hot_taps(c, &p->w), 1);
 }
 
 /* Equal extremes of a window share its gradient, as in reduce_max. */

@@ -1,26 +1,26 @@
-/* Gradients in fp16 as the chips compute them: every rule's case, compiled and run with the arithmetic of m1 and m4, against the
- * gradient of the same case built in fp64, which test_grad compares with differences. A rule that is right in fp64 only is found
- * here. The loss is linear in the results, so the gradient is the rule's own and nothing else; a cosine knows no factor, so its
- * size is compared too. */
+/* Gradients as devices compute them: every rule's case, compiled and run in fp16 with the arithmetic of m1 and m4 and in fp32 on cpu
+ * with products of bf16, against the gradient of the same case built in fp64, which test_grad compares with differences. A rule
+ * that is right in fp64 only is found here. The loss is linear in the results, so the gradient is the rule's own and nothing else;
+ * a cosine knows no factor, so its size is compared too. */
 #include "codegen_t.h"
 #include "grad_rows.h"
 
-/* The case in fp16. */
-static graph *narrow_row(const char *text)
+/* The case in fp16 or fp32. */
+static graph *narrow_row(const char *text, dtype dt)
 {
     size_t n = strlen(text);
     char *t = malloc(n + 1);
     assert_non_null(t);
     memcpy(t, text, n + 1);
-    for (char *p = t; (p = strstr(p, "fp64")); p += 4) memcpy(p, "fp16", 4);
-    for (char *p = t; (p = strstr(p, "\"fp32\"")); p += 6) memcpy(p, "\"fp16\"", 6);
+    for (char *p = t; (p = strstr(p, "fp64")); p += 4) memcpy(p, dtype_name(dt), 4);
+    for (char *p = t; (p = strstr(p, "\"fp32\"")); p += 6) memcpy(p + 1, dtype_name(dt), 4);
     graph *g = grad_parse(t);
     free(t);
     return g;
 }
 
-/* The case in fp64, with constants that fp16 holds too: whatever is left between the two is the chip's arithmetic. */
-static graph *wide_row(const char *text, rng *r, val *loss)
+/* The case in fp64, with constants that dt holds too: whatever is left between the two is the device's arithmetic. */
+static graph *wide_row(const char *text, dtype dt, rng *r, val *loss)
 {
     graph *g = grad_parse(text);
     *loss = grad_total(g, r);
@@ -30,7 +30,7 @@ static graph *wide_row(const char *text, rng *r, val *loss)
         if (n->op != OP_CONST || t->dt != DT_F64) continue;
         double *x = TAKE(&g->mem, double, (size_t)elems(t));
         assert_non_null(x);
-        for (int64_t k = 0; k < elems(t); k++) x[k] = dtype_round(DT_F16, dtype_load(DT_F64, n->cst->data, k));
+        for (int64_t k = 0; k < elems(t); k++) x[k] = dtype_round(dt, dtype_load(DT_F64, n->cst->data, k));
         n->cst->data = x;
     }
     return g;
@@ -67,12 +67,12 @@ static double size_off(const char *text)
 }
 
 /* Gradients of the loss by every input, as outputs g0, g1 … */
-static void differentiate(graph *g, val loss, double loss_scale, const char *what)
+static void differentiate(graph *g, val loss, const grad_options *o, const char *what)
 {
     val dx[8] = { NO_VAL };
     diag d = { 0 };
     assert_in_range(g->inputs.n, 1, 8);
-    if (grad_build(g, loss, g->inputs.at, (int)g->inputs.n, dx, &(grad_options){ .loss_scale = loss_scale }, &d)) fail_msg("%s: %s", what, d.msg);
+    if (grad_build(g, loss, g->inputs.at, (int)g->inputs.n, dx, o, &d)) fail_msg("%s: %s", what, d.msg);
     for (size_t i = 0; i < g->inputs.n; i++) {
         char name[16];
         snprintf(name, sizeof name, "g%zu", i);
@@ -81,38 +81,48 @@ static void differentiate(graph *g, val loss, double loss_scale, const char *wha
     if (graph_finish(g, &d)) fail_msg("%s: %s", what, d.msg);
 }
 
-static void run_on(const grad_row *w, double loss_scale, rng *r, const char *chip_name)
+typedef struct {
+    const char *name; /* a chip, or cpu with products of bf16 */
+    dtype dt;
+    double cosine; /* at least */
+} arithmetic;
+
+static const arithmetic m1 = { "m1", DT_F16, 0.9999 }, m4 = { "m4", DT_F16, 0.9999 };
+static const arithmetic bf16 = { "cpu", DT_F32, 0.9999 }; /* 8 bits of each factor: off by 0.004 at most, in all directions */
+
+static void run_on(const grad_row *w, double loss_scale, rng *r, const arithmetic *on)
 {
     numerics num;
-    assert_true(codegen_numerics(chip_find(chip_name), &num));
+    const chip *ch = chip_find(on->name);
+    if (ch) assert_true(codegen_numerics(ch, &num));
     rng same = *r;
     val loss, wide_loss;
-    graph *g = narrow_row(w->text), *wide = wide_row(w->text, &same, &wide_loss);
+    graph *g = narrow_row(w->text, on->dt), *wide = wide_row(w->text, on->dt, &same, &wide_loss);
     arena mem = { 0 };
     diag d = { 0 };
     bool plain = w->lo == 0 && w->hi == 0;
     tensor64 in[8], wide_in[8], want[8];
     loss = grad_total(g, r);
-    differentiate(g, loss, loss_scale, w->text);
-    differentiate(wide, wide_loss, loss_scale, w->text);
+    differentiate(g, loss, &(grad_options){ .loss_scale = loss_scale, .scatter = !ch }, w->text);
+    differentiate(wide, wide_loss, &(grad_options){ .loss_scale = loss_scale }, w->text);
     for (size_t i = 0; i < g->inputs.n; i++) {
         in[i].type = *graph_type(g, g->inputs.at[i]);
         in[i].x = spaced(&mem, r, elems(&in[i].type), plain ? -2 : w->lo, plain ? 2 : w->hi);
-        for (int64_t k = 0; k < elems(&in[i].type); k++) in[i].x[k] = dtype_round(DT_F16, in[i].x[k]);
+        for (int64_t k = 0; k < elems(&in[i].type); k++) in[i].x[k] = dtype_round(on->dt, in[i].x[k]);
         wide_in[i] = (tensor64){ *graph_type(wide, wide->inputs.at[i]), in[i].x };
     }
     if (graph_eval(wide, wide_in, want, &mem, &d)) fail_msg("%s: %s", w->text, d.msg);
-    program *p = cgt_compile(g, &(codegen_options){ .num = &num, .target = chip_name, .level = 1 });
+    program *p = cgt_compile(g, &(codegen_options){ .num = ch ? &num : NULL, .target = on->name, .level = 1, .bf16 = !ch });
     const void **xin = cgt_inputs(p, g, in, &mem);
     void **xout = cgt_outputs(p, &mem);
-    cgt_run(p, xin, xout, false);
+    cgt_run_with(p, xin, xout, &(image_options){ .fast_math = ch ? FAST_NONE : FAST_BF16 });
     for (size_t i = 0; i < p->outputs.n; i++) {
         int k = p->outputs.at[i].name[1] - '0';
         angle one = { 0 };
-        angle_add(&one, want[k].x, DT_F16, xout[i], elems(&want[k].type));
+        angle_add(&one, want[k].x, on->dt, xout[i], elems(&want[k].type));
         const char *by = graph_value(g, g->inputs.at[k])->name;
-        if (!(cosine(&one) >= 0.9999)) fail_msg("%s on %s: the gradient by %s has cosine %.6f", w->text, chip_name, by, cosine(&one));
-        if (!(fabs(size_ratio(&one) - 1) <= size_off(w->text))) fail_msg("%s on %s: the gradient by %s is %.5f of its size", w->text, chip_name, by, size_ratio(&one));
+        if (!(cosine(&one) >= on->cosine)) fail_msg("%s on %s: the gradient by %s has cosine %.6f", w->text, on->name, by, cosine(&one));
+        if (!(fabs(size_ratio(&one) - 1) <= size_off(w->text))) fail_msg("%s on %s: the gradient by %s is %.5f of its size", w->text, on->name, by, size_ratio(&one));
     }
     program_free(p);
     arena_free(&mem);
@@ -120,14 +130,30 @@ static void run_on(const grad_row *w, double loss_scale, rng *r, const char *chi
     graph_free(wide);
 }
 
-static void on_chip(const char *name)
+static void all_rows(const arithmetic *on)
 {
-    rng r = { test_seed(name) };
-    for (size_t i = 0; i < COUNT(grad_rows); i++) run_on(&grad_rows[i], 1, &r, name);
+    rng r = { test_seed(on->name) };
+    for (size_t i = 0; i < COUNT(grad_rows); i++) run_on(&grad_rows[i], 1, &r, on);
 }
 
-static void every_rule_on_m1(void **state) { (void)state, on_chip("m1"); }
-static void every_rule_on_m4(void **state) { (void)state, on_chip("m4"); }
+static void every_rule_on_m1(void **state) { (void)state, all_rows(&m1); }
+static void every_rule_on_m4(void **state) { (void)state, all_rows(&m4); }
+static void every_rule_in_bf16(void **state) { (void)state, all_rows(&bf16); }
+
+/* A result is found again in its window whatever its size: past what a product of the chip gives (32768) and past what a slice
+ * with a width offset gives on m1 (4094). */
+static void extremes_of_any_size(void **state)
+{
+    (void)state;
+    static const grad_row rows[] = {
+        { -60000, 60000, "x = input fp64[2, 3, 4, 6]; y1 = max_pool(x) {kernel_sizes=[2, 2], strides=[2, 2]}; y2 = pe_pool(x) {mode=\"min\", kernel_sizes=[4, 3], strides=[4, 3]}" },
+        { -60000, 60000, IMG "y1 = max_pool(x) {kernel_sizes=[3, 3], strides=[2, 2], pad_type=\"same\"}; y2 = max_pool(x) {kernel_sizes=[2, 2], strides=[1, 2], ceil_mode=true}" },
+        { -60000, 60000, "x = input fp64[2, 3, 8]; y1 = max_pool(x) {kernel_sizes=[4], strides=[4]}; y2 = max_pool(x) {kernel_sizes=[3], strides=[2]}" },
+        { -60000, 60000, X "b = input fp64[3, 4]; y1 = reduce_max(x) {axes=[1]}; y2 = reduce_min(x); y3 = maximum(x, b); y4 = topk(x) {k=2, axis=1, return_indices=false}" },
+    };
+    rng r = { test_seed("large extremes") };
+    for (size_t i = 0; i < COUNT(rows); i++) run_on(&rows[i], 1, &r, &m1), run_on(&rows[i], 1, &r, &m4), run_on(&rows[i], 1, &r, &bf16);
+}
 
 /* Counts above 16384 are divided and multiplied by in two steps, since fp16 ends at 65504; the scale keeps quotients normal numbers.
  * A count's factor is in the size alone. */
@@ -145,7 +171,7 @@ static void large_counts(void **state)
     };
     rng r = { test_seed("large counts") };
     for (size_t i = 0; i < COUNT(rows); i++)
-        for (int k = 0; k < 2; k++) run_on(&rows[i].row, rows[i].loss_scale, &r, k ? "m4" : "m1");
+        for (int k = 0; k < 2; k++) run_on(&rows[i].row, rows[i].loss_scale, &r, k ? &m4 : &m1);
 }
 
 /* What a chip takes forwards it takes backwards: no operation of the gradient breaks a rule where the case itself breaks none. */
@@ -156,7 +182,7 @@ static void gradients_are_legal_where_the_case_is(void **state)
     const chip *ch = chip_find("m1");
     int legal = 0;
     for (size_t i = 0; i < COUNT(grad_rows); i++) {
-        graph *g = narrow_row(grad_rows[i].text);
+        graph *g = narrow_row(grad_rows[i].text, DT_F16);
         arena mem = { 0 };
         diag d = { 0 };
         op_inst *ops;
@@ -272,6 +298,7 @@ static void loss_scale_sweep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4),
+                                        cmocka_unit_test(every_rule_in_bf16), cmocka_unit_test(extremes_of_any_size),
                                         cmocka_unit_test(large_counts),
                                         cmocka_unit_test(gradients_are_legal_where_the_case_is), cmocka_unit_test(loss_scale_sweep) };
     return cmocka_run_group_tests(tests, NULL, NULL);
