@@ -16,6 +16,7 @@
 #define scale vjp_scale
 #define over_count vjp_over_count
 #define tiny_of vjp_tiny_of
+#define lowest_of vjp_lowest_of
 #define count_of vjp_count_of
 #define prod vjp_prod
 #define reshaped vjp_reshaped
@@ -77,6 +78,7 @@ val over_count(adj *c, val v, int64_t n); /* v / n, for counts that fp16 may not
 static inline val one_minus(adj *c, val v) { return sub(c, num(c, 1), v); }
 static inline val only_if(adj *c, val cond, val v) { return choose(c, cond, v, num(c, 0)); }
 double tiny_of(dtype dt);              /* smallest normal number: a divisor that is never 0 */
+double lowest_of(dtype dt);            /* below every number that is computed in earnest, and finite */
 
 /* ---- shapes ---- */
 static inline shape shape_at(const adj *c, val v) { return graph_type(c->g, v)->sh; }

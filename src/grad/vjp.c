@@ -52,6 +52,9 @@ val quo(adj *c, val a, val b)
 
 double tiny_of(dtype dt) { return dt == DT_F16 ? 0x1p-14 : dt == DT_F64 ? DBL_MIN : (double)FLT_MIN; }
 
+/* fp16 to its end: products of chips end at half of it. Of wider types half the range: a difference of two is a number too. */
+double lowest_of(dtype dt) { return dt == DT_F16 ? -65504 : dt == DT_F64 ? -DBL_MAX / 2 : (double)-FLT_MAX / 2; }
+
 /* A division by the count: n is exact in fp16 to 2048 where 1/n is not. fp16 ends at 65504, so a large one goes in two steps. */
 val over_count(adj *c, val v, int64_t n)
 {

@@ -99,11 +99,18 @@ void vjp_einsum(adj *c)
     }
 }
 
-/* softmax(q k^T / sqrt(E) + mask) v, recomputed from its parts. A mask that admits (bool) becomes -1e4 where it does not: exp of
- * that is 0 in every type, and no infinity enters. */
+/* The softmax of scores, of those alone that a mask admits (bool, or NO_VAL): the others count as lower than any score, and where none
+ * is admitted nothing has a weight. */
+static val attended(adj *c, val score, val admits)
+{
+    if (!admits.i) return GA(c->g, SOFTMAX, VALS(score), AT_I(AXIS, -1));
+    val p = GA(c->g, SOFTMAX, VALS(choose(c, admits, score, num(c, lowest_of(c->dt)))), AT_I(AXIS, -1));
+    return only_if(c, admits, p);
+}
+
+/* softmax(q k^T / sqrt(E) + mask) v, recomputed from its parts. */
 void vjp_sdpa(adj *c)
 {
-    enum { NEVER = -10000 };
     val q = c->n.in[0], k = c->n.in[1], v = c->n.in[2], dy = dy_full(c);
     shape qs = shape_at(c, q), ks = shape_at(c, k), vs = shape_at(c, v);
     int r = qs.rank;
@@ -111,9 +118,9 @@ void vjp_sdpa(adj *c)
     shape score = c->y;
     score.d[score.rank - 1] = ks.d[r - 2];
     val near = scale(c, q, factor), s = product(c, near, false, k, true);
-    if (given(c, 3) && graph_type(c->g, c->n.in[3])->dt == DT_BOOL) s = choose(c, c->n.in[3], s, num(c, NEVER));
-    else if (given(c, 3)) s = add(c, s, c->n.in[3]);
-    val p = GA(c->g, SOFTMAX, VALS(s), AT_I(AXIS, -1));
+    bool admits = given(c, 3) && graph_type(c->g, c->n.in[3])->dt == DT_BOOL;
+    if (given(c, 3) && !admits) s = add(c, s, c->n.in[3]);
+    val p = attended(c, s, admits ? c->n.in[3] : NO_VAL);
     if (wanted(c, 2)) {
         shape wide = c->y;
         wide.d[wide.rank - 2] = vs.d[r - 2];

@@ -4,12 +4,13 @@
  *
  * A mask of -65504 or -inf turns the sum into -inf in fp16; -1e4 hides a position as well (exp(-1e4) is 0 in any type here) and
  * stays finite, so constant masks are cut there. The two agree unless a row hides every position: then -inf has no answer, and
- * the row attends to its largest sums among those cut alike. */
+ * the row attends to its largest sums among those cut alike. Where a boolean mask selects, nothing is added: the end of fp16, which
+ * no score can reach since products end at half of it. */
 #include <math.h>
 
 #include "pass/pass_int.h"
 
-static const double hidden = -1e4; /* exact in fp16 */
+static const double hidden = -1e4, lowest = -65504; /* exact in fp16 */
 
 static bool takes_mask(op_id op) { return op == OP_SDPA || op == OP_ADD; }
 
@@ -88,7 +89,7 @@ static val build(legal *l, const node *n)
     dtype dt = t->dt;
     double scale = 1 / sqrt((double)t->sh.d[t->sh.rank - 1]);
     val score = GA(g, MATMUL, VALS(G(g, MUL, q, graph_scalar(g, dt, scale)), k), AT_B(TRANSPOSE_Y, true));
-    if (mask.i && graph_type(g, mask)->dt == DT_BOOL) score = G(g, SELECT, mask, score, graph_scalar(g, dt, hidden));
+    if (mask.i && graph_type(g, mask)->dt == DT_BOOL) score = G(g, SELECT, mask, score, graph_scalar(g, dt, lowest));
     else if (mask.i) score = G(g, ADD, score, is_float_const(g, mask) ? cut(g, mask) : mask);
     val p = GA(g, SOFTMAX, VALS(score), AT_I(AXIS, -1));
     return graph_op_named(g, n->name, OP_MATMUL, VALS(p, v), NULL, 0);

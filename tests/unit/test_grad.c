@@ -360,6 +360,35 @@ static void ties_share(void **state)
     }
 }
 
+/* Keys a mask does not admit get nothing however low the admitted scores are, here -12000 and less; a row that admits none gives
+ * nothing, and no NaN. */
+static void masked_keys_get_nothing(void **state)
+{
+    (void)state;
+    static const char *const types[] = { "fp64", "fp32", "fp16" };
+    for (size_t i = 0; i < COUNT(types); i++) {
+        char text[400];
+        const char *t = types[i];
+        snprintf(text, sizeof text, "q = input %s[1, 3, 4]; k = input %s[1, 2, 4]; v = input %s[1, 2, 4]; b = const bool[3, 2] {1, 0, 0, 0, 1, 0}; "
+                 "y = scaled_dot_product_attention(q, k, v, b); s = reduce_sum(y)", t, t, t);
+        graph *g = grad_parse(text);
+        val dx[3] = { NO_VAL };
+        diag d = { 0 };
+        arena mem = { 0 };
+        assert_ok(grad_build(g, graph_find(g, "s"), g->inputs.at, 3, dx, NULL, &d), d);
+        for (int k = 0; k < 3; k++) graph_output(g, (const char *[]){ "dq", "dk", "dv" }[k], dx[k]);
+        double q[12], kv[8];
+        for (int k = 0; k < 12; k++) q[k] = 60 + k;
+        for (int k = 0; k < 8; k++) kv[k] = -100 - 3 * k;
+        tensor64 in[3] = { { *graph_type(g, g->inputs.at[0]), q }, { *graph_type(g, g->inputs.at[1]), kv }, { *graph_type(g, g->inputs.at[2]), kv } }, out[3];
+        assert_ok(graph_eval(g, in, out, &mem, &d), d);
+        for (int k = 0; k < 12; k++) assert_true(out[0].x[k] == 0);
+        for (int k = 0; k < 8; k++) assert_true(out[1].x[k] == 0 && out[2].x[k] == (k < 4 ? 2 : 0));
+        arena_free(&mem);
+        graph_free(g);
+    }
+}
+
 /* ---- the weight gradient of a convolution ---- */
 
 static const char *const convs[] = {
@@ -481,7 +510,7 @@ int main(void)
         cmocka_unit_test(bad_arguments),                  cmocka_unit_test(sticky_errors_come_back),
         cmocka_unit_test(memory_runs_out_cleanly),        cmocka_unit_test(seeds_scale_the_gradient),
         cmocka_unit_test(large_loss_scales),              cmocka_unit_test(modes_that_are_none),
-        cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(ties_share),
+        cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(ties_share), cmocka_unit_test(masked_keys_get_nothing),
         cmocka_unit_test(conv_weight_forms_agree),        cmocka_unit_test(preflight_names_the_safe_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,6 +155,16 @@ static void extremes_of_any_size(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) run_on(&rows[i], 1, &r, &m1), run_on(&rows[i], 1, &r, &m4), run_on(&rows[i], 1, &r, &bf16);
 }
 
+/* Admitted scores of -12000, below what a mask that is added has. */
+static void masked_keys_get_nothing(void **state)
+{
+    (void)state;
+    static const grad_row row = { 0, 0, "v = input fp64[1, 2, 4]; q = const fp64[1, 3, 4] all 60; k = const fp64[1, 2, 4] all -100; b = const bool[3, 2] {1, 0, 1, 0, 1, 0}; "
+                                        "y = scaled_dot_product_attention(q, k, v, b)" };
+    rng r = { test_seed("masked keys") };
+    run_on(&row, 1, &r, &m1), run_on(&row, 1, &r, &m4), run_on(&row, 1, &r, &bf16);
+}
+
 /* Counts above 16384 are divided and multiplied by in two steps, since fp16 ends at 65504; the scale keeps quotients normal numbers.
  * A count's factor is in the size alone. */
 static void large_counts(void **state)
@@ -298,7 +308,7 @@ static void loss_scale_sweep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4),
-                                        cmocka_unit_test(every_rule_in_bf16), cmocka_unit_test(extremes_of_any_size),
+                                        cmocka_unit_test(every_rule_in_bf16), cmocka_unit_test(extremes_of_any_size), cmocka_unit_test(masked_keys_get_nothing),
                                         cmocka_unit_test(large_counts),
                                         cmocka_unit_test(gradients_are_legal_where_the_case_is), cmocka_unit_test(loss_scale_sweep) };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -346,6 +346,13 @@ static void attention_mask_is_added_in_the_open(void **state)
     assert_ok(pass_run_one(g, "causal_mask", &o, NULL, &changed, &d), d);
     assert_false(changed); /* without a mask nothing is ignored */
     graph_free(g);
+    /* a boolean mask hides whatever the admitted scores are, here -12000 */
+    static const char low[] = "graph \"t\"\nv = input fp16[1, 2, 3, 4]\nq = const fp16[1, 2, 3, 4] all 60\nk = const fp16[1, 2, 3, 4] all -100\n"
+                              "m = const bool[3, 3] {1, 0, 0, 1, 1, 0, 1, 1, 1}\ny = scaled_dot_product_attention(q, k, v, m)\nreturn y=y\n";
+    graph *a = read(low), *b = read(low);
+    run_and_compare(a, b, "causal_mask", &o, 1e-2, true); /* a third in fp16 */
+    graph_free(a);
+    graph_free(b);
 }
 
 /* An additive mask of -65504 is cut to -1e4 where only a softmax reads the sum, and nowhere else. */
