@@ -30,11 +30,27 @@ typedef struct {
 } path;
 
 /* Does the value of operand k, not only its shape, reach a result? */
-static bool passes(const graph *g, const node *n, int k)
+static bool reads_value(const node *n, int k)
 {
-    if (!n->in[k].i || !dtype_is_float(graph_type(g, n->in[k])->dt)) return false;
-    if (n->op == OP_FILL_LIKE) return false;
+    if (!n->in[k].i || n->op == OP_FILL_LIKE) return false;
     return !(n->op == OP_RESHAPE_LIKE && k > 0);
+}
+
+/* A float that does. */
+static bool passes(const graph *g, const node *n, int k) { return reads_value(n, k) && dtype_is_float(graph_type(g, n->in[k])->dt); }
+
+/* Operand k says which elements, and is none of them. */
+static bool picks(const node *n, int k)
+{
+    switch (n->op) {
+    case OP_GATHER:
+    case OP_GATHER_ALONG_AXIS:
+    case OP_GATHER_ND:
+    case OP_SCATTER: return k == 1;
+    case OP_CROP_RESIZE: return k == 2;
+    case OP_CX_LUT: return k == 0;
+    default: return false;
+    }
 }
 
 static bool float_result(const graph *g, const node *n, int k) { return dtype_is_float(graph_type(g, graph_out(n->out, k))->dt); }
@@ -171,6 +187,38 @@ static an_status check_rules(const path *p, diag *d)
         }
     }
     return AN_OK;
+}
+
+/* The node, of the loss's own path, that numbers reach which depend on a wrt and have lost their slope on the way (cast to an
+ * integer, positions): *lost is where. NULL: none. Numbers that only decide, as a truth value or by picking elements, have none to lose.
+ * from: per value the node where its slope was lost, all NULL at first. */
+static const node *slope_lost(const path *p, const node **from, const node **lost)
+{
+    for (size_t i = 1; i < p->n_nodes; i++) {
+        const node *n = &p->g->nodes.at[i], *before = NULL, *here = NULL;
+        for (int k = 0; k < n->n_in; k++) {
+            if (!reads_value(n, k) || picks(n, k)) continue;
+            if (from[n->in[k].i]) before = from[n->in[k].i];
+            if (p->active[n->in[k].i]) here = n;
+        }
+        for (int k = 0; k < n->n_out; k++) {
+            uint32_t out = n->out.i + (uint32_t)k;
+            dtype t = graph_type(p->g, (val){ out })->dt;
+            if (before && p->live[out]) return *lost = before, n;
+            if (before || !dtype_is_float(t)) from[out] = t == DT_BOOL ? NULL : before ? before : here;
+        }
+    }
+    return NULL;
+}
+
+static an_status check_slopes(path *p, diag *d)
+{
+    const node **from = TAKE(&p->tmp, const node *, p->n_values), *lost = NULL;
+    if (!from) return diag_nomem(d);
+    const node *back = slope_lost(p, from, &lost);
+    if (!back) return AN_OK;
+    return diag_fail(d, AN_UNSUPPORTED, lost->at, "%s %s has no gradient, and the loss %s depends on its numbers, which %s %s reads", lost->mil, lost->name,
+                     graph_value(p->g, p->loss)->name, back->mil, back->name);
 }
 
 /* ---- values computed a second time ---- */
@@ -349,6 +397,7 @@ an_status grad_build(graph *g, val loss, const val *wrt, int n, val *out, const 
         st = check_reach(&p, wrt, n, o, d);
     }
     if (!st) st = check_rules(&p, d);
+    if (!st) st = check_slopes(&p, d);
     if (!st) st = plan_again(&p, o, d);
     if (!st) {
         walk_back(&p, wrt, n, out, o);

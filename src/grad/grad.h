@@ -4,9 +4,9 @@
  * No operation is new: the backward pass is made of the table's rows, and each row's gradient is the rule its vjp column names.
  * The forward values are reused, never copied, but for those the caller asks to be computed again (keep). A gradient has the shape and element type of the value it belongs to.
  *
- * What carries a gradient: float values. A comparison, a position, a cast to an integer choose; they have no slope and the
- * gradient stops there as it does at constants. Operations whose rule is `none` and that have a float result refuse. Both are
- * found before the graph is touched. At a kink or a tie one subgradient is taken: equal maxima share the gradient evenly,
+ * What carries a gradient: float values. A comparison and an index choose; they have no slope and the gradient stops there as it
+ * does at constants. Operations whose rule is `none` and that have a float result refuse, and so do a cast to an integer, a position and
+ * the like where their numbers come back as floats that the loss depends on. All of it is found before the graph is touched. At a kink or a tie one subgradient is taken: equal maxima share the gradient evenly,
  * maximum and minimum give it to the first operand, relu and its kin give 0 at the corner,
  * clip passes both its ends. */
 #ifndef GRAD_GRAD_H

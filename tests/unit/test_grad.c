@@ -37,6 +37,22 @@ static const struct {
     { "constexpr_blockwise_shift_scale", "x = input fp64[3, 1]; q = const int4[3, 3] all 1; y = constexpr_blockwise_shift_scale(q, x)", NULL },
     { "constexpr_sparse_blockwise_shift_scale", "x = input fp64[1, 2]; m = const uint1[2, 2] {1, 0, 0, 1}; q = const int8[2] {4, 5}; u, y = constexpr_sparse_blockwise_shift_scale(m, q, x)", NULL },
     { "write_state", X "y = write_state(x, x)", NULL },
+    /* beside a path that has a gradient: numbers that come back as floats without one */
+    { "cast", X "i = cast(x) {dtype=\"int32\"}; f = cast(i) {dtype=\"fp64\"}; y = mul(x, f)", "cast i" },
+    { "cast", X "i = cast(x) {dtype=\"int32\"}; j = add(i, i); f = cast(j) {dtype=\"fp64\"}; k = cast(f) {dtype=\"int8\"}; q = cast(k) {dtype=\"fp64\"}; y = mul(x, q)", "cast i" },
+    { "reduce_argmax", X "i = reduce_argmax(x) {axis=1, keep_dims=true}; f = cast(i) {dtype=\"fp64\"}; y = mul(x, f)", "reduce_argmax i" },
+    { "argsort", X "i = argsort(x); f = cast(i) {dtype=\"fp64\"}; y = mul(x, f)", "argsort i" },
+    { "topk", X "u, i = topk(x) {k=2, axis=1}; f = cast(i) {dtype=\"fp64\"}; y = mul(u, f)", "topk u" },
+    { "quantize", X "s = const fp64[] {0.5}; i = quantize(x, s) {output_dtype=\"int8\"}; f = dequantize(i, s); y = mul(x, f)", "quantize i" },
+};
+
+/* What chooses is no path: a condition, a mask made of one, indices. */
+static const char *const choosing[] = {
+    X "z = const fp64[] {0.3}; c = greater(x, z); f = cast(c) {dtype=\"fp64\"}; y = mul(x, f)",
+    X "i = cast(x) {dtype=\"int32\"}; z = const int32[] {0}; c = greater(i, z); y = select(c, x, x)",
+    X "i = argsort(x) {axis=1}; y = gather_along_axis(x, i) {axis=1}",
+    "x = input fp64[4, 3]; r = reduce_argmax(x) {axis=0}; y = gather(x, r)",
+    X "i = cast(x) {dtype=\"int32\"}; f = cast(i) {dtype=\"fp64\"}; z = fill_like(f) {value=2.0}; y = mul(x, z)",
 };
 
 static tensor64 *inputs(const graph *g, rng *r, arena *mem, double lo, double hi)
@@ -111,6 +127,19 @@ static void what_has_no_gradient_says_so(void **state)
         assert_int_equal(g->err.st, AN_OK);
         if (!refused[i].first && !strstr(d.msg, " y ") && !strstr(d.msg, " y:") && strcmp(refused[i].op, "cast") && strcmp(refused[i].op, "constexpr_sparse_blockwise_shift_scale"))
             fail_msg("%s: \"%s\" does not name the value", name, d.msg);
+        graph_free(g);
+    }
+}
+
+static void what_chooses_is_no_path(void **state)
+{
+    (void)state;
+    rng r = { 1 };
+    for (size_t i = 0; i < COUNT(choosing); i++) {
+        graph *g = grad_parse(choosing[i]);
+        val loss = grad_total(g, &r), x = g->inputs.at[0], dx;
+        diag d = { 0 };
+        if (grad_build(g, loss, &x, 1, &dx, NULL, &d)) fail_msg("%s: %s", choosing[i], d.msg);
         graph_free(g);
     }
 }
@@ -506,7 +535,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rule_matches_differences), cmocka_unit_test(every_op_is_covered),
-        cmocka_unit_test(what_has_no_gradient_says_so),   cmocka_unit_test(the_place_is_the_operations),
+        cmocka_unit_test(what_has_no_gradient_says_so),   cmocka_unit_test(what_chooses_is_no_path), cmocka_unit_test(the_place_is_the_operations),
         cmocka_unit_test(bad_arguments),                  cmocka_unit_test(sticky_errors_come_back),
         cmocka_unit_test(memory_runs_out_cleanly),        cmocka_unit_test(seeds_scale_the_gradient),
         cmocka_unit_test(large_loss_scales),              cmocka_unit_test(modes_that_are_none),
