@@ -572,6 +572,9 @@ EOF
     t "grad --check, numbers that are not there" 3 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --in "x=$tmp/nowhere.npy"
     t "grad --check, the convolution" 0 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check
     has "grad --check, the convolution" out 'c[.]ann:4: conv c: slice_by_size .*a slice with a width offset'
+    sed 's/fp16/fp32/' "$tmp/c.ann" >"$tmp/c32.ann"
+    t "grad --check, fp32" 0 $anneal grad "$tmp/c32.ann" --loss loss --wrt w --check
+    has "grad --check, fp32" out 'c32[.]ann:4: conv c: slice_by_size .*a slice with a width offset'
     t "grad --check, a chip without the limit" 0 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --engine soft:m5
     has "grad --check, a chip without the limit" out 'no slice can pass the range of soft:m5'
     for s in inf nan -8 0 1x 1e999; do

@@ -71,7 +71,7 @@ typedef struct {
     double safe_scale; /* the largest seed that keeps it within the limit; 0: not known; INFINITY: it does not depend on it */
 } grad_hazard;
 
-/* Every fp16 slice with a width offset whose operand can pass the limit. info: of the gradients in it, built with a seed of
+/* Every slice of floats (chips compute all of them in fp16) with a width offset whose operand can pass the limit. info: of the gradients in it, built with a seed of
  * magnitude `scale`; NULL for a graph without any. Without a sample, ranges come from graph_ranges, which knows nothing about float inputs:
  * what depends on them is reported as not known. sample, one tensor per input: the magnitudes are those of that run, in double
  * precision, and say nothing about other data. An input that reaches no such slice may be left out (x NULL); AN_INPUT names one that

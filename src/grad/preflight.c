@@ -2,6 +2,7 @@
  * In: a graph, perhaps with a sample of its inputs.  Out: the slices whose operand can pass the limit, and the largest loss scale
  * that keeps it below.
  *
+ * Floats of any type: what is typed fp32 is computed in fp16 there.
  * Gradients are linear in the seed: a value that depends on it through the backward pass grows in proportion. */
 #include <math.h>
 
@@ -102,7 +103,7 @@ an_status grad_preflight(const graph *g, const grad_info *info, double scale_now
     graph_ranges(g, range);
     for (size_t i = 1; i < g->nodes.n; i++) {
         const node *nd = &g->nodes.at[i];
-        if (!nd->n_in || !nd->in[0].i || graph_type(g, nd->in[0])->dt != DT_F16 || graph_const_of(g, nd->in[0]) || !width_offset(g, nd)) continue;
+        if (!nd->n_in || !nd->in[0].i || !dtype_is_float(graph_type(g, nd->in[0])->dt) || graph_const_of(g, nd->in[0]) || !width_offset(g, nd)) continue;
         vrange r = range[nd->in[0].i];
         (*out)[suspects++] = (grad_hazard){ .node = (uint32_t)i, .name = nd->name, .mil = nd->mil, .at = nd->at, .of = made_for(info, i), .scales = grows[nd->in[0].i],
                                             .largest = fmax(fabs(r.lo), fabs(r.hi)) };

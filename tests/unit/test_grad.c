@@ -461,10 +461,10 @@ static void conv_weight_forms_agree(void **state)
 
 /* ---- preflight ---- */
 
-static graph *small_conv(grad_conv_form form, double loss_scale, grad_info *info)
+static graph *typed_conv(dtype t, grad_conv_form form, double loss_scale, grad_info *info)
 {
     graph *g = graph_new("t", 0);
-    val x = graph_input(g, "x", TTYPE(DT_F16, 1, 1, 1, 6)), w = graph_input(g, "w", TTYPE(DT_F16, 2, 1, 1, 3)), dw;
+    val x = graph_input(g, "x", TTYPE(t, 1, 1, 1, 6)), w = graph_input(g, "w", TTYPE(t, 2, 1, 1, 3)), dw;
     val loss = G(g, REDUCE_SUM, G(g, SQUARE, G(g, CONV, x, w)));
     diag d = { 0 };
     assert_ok(grad_build(g, loss, &w, 1, &dw, &(grad_options){ .conv_weight = form, .loss_scale = loss_scale, .info = info }, &d), d);
@@ -472,6 +472,8 @@ static graph *small_conv(grad_conv_form form, double loss_scale, grad_info *info
     assert_ok(graph_finish(g, &d), d);
     return g;
 }
+
+static graph *small_conv(grad_conv_form form, double loss_scale, grad_info *info) { return typed_conv(DT_F16, form, loss_scale, info); }
 
 static size_t preflight(const graph *g, const grad_info *info, double scale, const tensor64 *in, arena *mem, grad_hazard **h)
 {
@@ -531,6 +533,26 @@ static void preflight_names_the_safe_scale(void **state)
     arena_free(&mem);
 }
 
+/* A chip computes in fp16 whatever the type says: the same slices, numbers and scales. */
+static void preflight_of_other_types(void **state)
+{
+    (void)state;
+    static const dtype types[] = { DT_F16, DT_F32, DT_F64 };
+    double xs[] = { 1, 2, 3, 4, 5, 6 }, ws[] = { 1, 1, 1, 0.5, 0.25, 0 };
+    for (size_t i = 0; i < COUNT(types); i++) {
+        tensor64 in[] = { { TTYPE(types[i], 1, 1, 1, 6), xs }, { TTYPE(types[i], 2, 1, 1, 3), ws } };
+        arena mem = { 0 };
+        grad_hazard *h;
+        grad_info info = { 0 };
+        graph *g = typed_conv(types[i], GRAD_CONV_PATCHES, 1024, &info);
+        assert_int_equal(preflight(g, &info, 1024, NULL, &mem, &h), width_cuts(g, 1));
+        assert_true(preflight(g, &info, 1024, in, &mem, &h) > 0);
+        assert_true(h[0].scales && h[0].largest == 2 * 15 * 1024.0 && fabs(h[0].safe_scale - GRAD_WIDTH_LIMIT / 30) < 1e-9);
+        arena_free(&mem);
+        graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -541,6 +563,7 @@ int main(void)
         cmocka_unit_test(large_loss_scales),              cmocka_unit_test(modes_that_are_none),
         cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(ties_share), cmocka_unit_test(masked_keys_get_nothing),
         cmocka_unit_test(conv_weight_forms_agree),        cmocka_unit_test(preflight_names_the_safe_scale),
+        cmocka_unit_test(preflight_of_other_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
