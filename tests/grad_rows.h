@@ -114,7 +114,7 @@ static const grad_row grad_rows[] = {
     { 0, 0, "x = input fp64[2, 2, 3, 4]; w = input fp64[2, 3, 3, 2]; b = input fp64[3]; y = conv_transpose(x, w, b) {strides=[2, 2]}" },
     { 0, 0, "x = input fp64[1, 4, 3, 3]; w = input fp64[4, 2, 3, 3]; y = conv_transpose(x, w) {groups=2, pad_type=\"custom\", pad=[1, 0, 2, 1]}" },
     { 0, 0, "x = input fp64[1, 2, 3, 3]; w = input fp64[2, 2, 2, 2]; y = conv_transpose(x, w) {strides=[3, 2], pad_type=\"same\", dilations=[1, 2]}" },
-    { 0, 0, "x = input fp64[1, 2, 3, 3]; w = input fp64[2, 2, 3, 3]; y = conv_transpose(x, w) {strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 0, 1], output_shape=[1, 2, 7, 6]}" },
+    { 0, 0, "x = input fp64[1, 2, 3, 3]; w = input fp64[2, 2, 3, 3]; y = conv_transpose(x, w) {strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 0, 1], output_shape=[1, 2, 6, 7]}" },
     { 0, 0, IMG "y1 = avg_pool(x) {kernel_sizes=[2, 3], strides=[2, 2]}; y2 = avg_pool(x) {kernel_sizes=[5, 6]}" },
     { 0, 0, IMG "y1 = avg_pool(x) {kernel_sizes=[3, 3], strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 1, 0], exclude_padding_from_average=true}; "
             "y2 = avg_pool(x) {kernel_sizes=[3, 2], strides=[2, 2], pad_type=\"same\"}; y3 = avg_pool(x) {kernel_sizes=[2, 4], strides=[2, 3], ceil_mode=true}" },

@@ -85,14 +85,8 @@ static val to_narrow(adj *c, const window *w, val wide, val weight, int64_t grou
 {
     int64_t pad[2 * MAX_RANK];
     for (int i = 0; i < w->n; i++) pad[2 * i] = w->before[i], pad[2 * i + 1] = MAX((int64_t)0, overhang(w, i));
-    val v = GA(c->g, CONV, VALS(wide, weight), AT_LIST(STRIDES, w->stride, w->n), AT_LIST(DILATIONS, w->dil, w->n), AT_I(GROUPS, groups),
-               AT_S(PAD_TYPE, "custom"), AT_LIST(PAD, pad, 2 * w->n));
-    if (c->g->err.st) return NO_VAL;
-    shape s = shape_at(c, v);
-    int64_t none[MAX_RANK] = { 0 }, one[MAX_RANK];
-    for (int i = 0; i < MAX_RANK; i++) one[i] = 1;
-    for (int i = 0; i < w->n; i++) s.d[i + 2] = w->narrow[i]; /* an output_shape with room to spare has more windows than places */
-    return cut_axes(c, v, none, one, s.d);
+    return GA(c->g, CONV, VALS(wide, weight), AT_LIST(STRIDES, w->stride, w->n), AT_LIST(DILATIONS, w->dil, w->n), AT_I(GROUPS, groups),
+              AT_S(PAD_TYPE, "custom"), AT_LIST(PAD, pad, 2 * w->n));
 }
 
 /* ---- weights ---- */

@@ -94,6 +94,21 @@ an_status infer_conv(infer *c) /* weight [Cout, Cin / groups, kernel...] */
     return put_shape(c, &o);
 }
 
+/* The extents that a convolution with this window maps to `places`: a stride leaves several, and output_shape says which. */
+static an_status check_extent(infer *c, const window *w, int i, int64_t places, const shape *want)
+{
+    const char *pad_type = get_str(c, A_PAD_TYPE);
+    int64_t k, first, s = w->stride[i];
+    if (places < 0 || want->d[2 + i] < 0) return AN_OK;
+    TRY(reach(c, w, i, &k));
+    TRY(dim_mul(c, places - 1, s, &first));
+    first += !strcmp(pad_type, "same") ? 1 : k;
+    if (!strcmp(pad_type, "custom")) first -= w->pad[2 * i] + w->pad[2 * i + 1];
+    if (want->d[2 + i] >= first && want->d[2 + i] - first < s) return AN_OK;
+    return infer_fail(c, "output_shape is %s: spatial dimension %d is %lld, wanted %lld to %lld, where windows have the %lld places of x", show_shape(want).s, i,
+                      (long long)want->d[2 + i], (long long)MAX(first, (int64_t)1), (long long)(first + s - 1), (long long)places);
+}
+
 an_status infer_conv_transpose(infer *c) /* weight [Cin, Cout / groups, kernel...] */
 {
     TRY(need_rank(c, 0, 3, 5));
@@ -130,6 +145,7 @@ an_status infer_conv_transpose(infer *c) /* weight [Cin, Cout / groups, kernel..
         if (!dim_agree(want.d[0], o.d[0]) || !dim_agree(want.d[1], o.d[1]))
             return infer_fail(c, "output_shape is %s, wanted it to start with %lld, %lld", show_shape(&want).s, (long long)o.d[0],
                               (long long)o.d[1]);
+        for (int i = 0; i < win.n; i++) TRY(check_extent(c, &win, i, x->d[2 + i], &want));
         o = want;
     }
     return put_shape(c, &o);

@@ -115,6 +115,8 @@ static void other_forms(void **state)
         "conv(a, w) {groups=2, pad_type=\"same_lower\"} | a fp32[1, 4, 3, 4, 4] | w fp32[6, 2, 2, 3, 2]",
         "conv_transpose(a, w, b) {strides=[2]} | a fp32[1, 4, 5] | w fp32[4, 3, 3] | b fp32[3]",
         "conv_transpose(a, w) {groups=2, pad_type=\"custom\", pad=[1, 0, 0, 1]} | a fp32[1, 4, 5, 4] | w fp32[4, 3, 3, 2]",
+        "conv_transpose(a, w) {strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 0, 1], output_shape=[1, 2, 6, 7]} | a fp32[1, 2, 3, 3] | w fp32[2, 2, 3, 3]",
+        "conv_transpose(a, w, b) {strides=[3, 3], pad_type=\"same\", output_shape=[1, 2, 7, 8]} | a fp32[1, 2, 3, 3] | w fp32[2, 2, 2, 5] | b fp32[2]",
         "conv_transpose(a, w) {strides=[1, 2, 2], pad_type=\"same\"} | a fp32[1, 2, 3, 3, 2] | w fp32[2, 3, 2, 3, 2]",
         "avg_pool(a) {kernel_sizes=[2, 3, 2], strides=[2, 1, 2], pad_type=\"custom\", pad=[1, 0, 1, 1, 0, 0]} | a fp32[1, 2, 4, 5, 4]",
         "max_pool(a) {kernel_sizes=[3], strides=[2], ceil_mode=true} | a fp32[1, 2, 8]",
