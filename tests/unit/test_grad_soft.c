@@ -74,7 +74,7 @@ static void differentiate(graph *g, val loss, const grad_options *o, const char 
     assert_in_range(g->inputs.n, 1, 8);
     if (grad_build(g, loss, g->inputs.at, (int)g->inputs.n, dx, o, &d)) fail_msg("%s: %s", what, d.msg);
     for (size_t i = 0; i < g->inputs.n; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "g%zu", i);
         graph_output(g, name, dx[i]);
     }
