@@ -71,6 +71,15 @@ static an_status axes_of(const ck *c, const etensor *t, bool *on)
     return AN_OK;
 }
 
+/* Are there at most `most` places? A step of 0 goes nowhere, so that where a walk ends says nothing about how long it is. */
+static bool walks_at_most(const int64_t *size, int64_t n, int64_t most)
+{
+    int64_t places = 1;
+    for (int64_t i = 0; i < n; i++)
+        if (!mul_i64(places, size[i], &places) || places > most) return false;
+    return true;
+}
+
 /* ---- chains ---- */
 
 static an_status check_chain(const ck *c, int64_t n_inputs)
@@ -206,7 +215,9 @@ static an_status check_pool(const ck *c)
     NEED(y->dim[0] == x->dim[0] && y->dim[1] == x->dim[1], "batch or channels differ");
     TRY(choice(c, "kind", POOL_COUNT));
     TRY(choice(c, "exclude_pad", 2));
-    return check_spatial(c, x, y, k, false, true);
+    TRY(check_spatial(c, x, y, k, false, true));
+    NEED(walks_at_most(k, n, INT64_MAX), "the kernel has more places than 63 bits count"); /* an average divides by them */
+    return AN_OK;
 }
 
 /* ---- products ---- */
@@ -471,6 +482,7 @@ static an_status check_move(const ck *c)
     for (int64_t i = 0; i < n; i++) NEED(size[i] >= 1, "size is %" PRId64 " on axis %" PRId64 ", wanted at least 1", size[i], i);
     NEED(span(size, ys, n, insn_i(c->in, "y_start"), &lo, &hi) && lo >= 0 && hi < et_elems(y), "it writes outside y");
     NEED(span(size, xs, n, insn_i(c->in, "x_start"), &lo, &hi) && lo >= 0 && hi < et_elems(x), "it reads outside x");
+    NEED(walks_at_most(size, n, et_elems(y)), "its sizes make more places than the %" PRId64 " elements of y", et_elems(y));
     return AN_OK;
 }
 

@@ -43,12 +43,22 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
     return AN_OK;
 }
 
-/* Taps of the window at o along axis a: inside x, and inside x with its declared padding. */
-static void taps(const state *s, int a, int64_t o, int64_t *inside, int64_t *declared)
+/* Taps of the window at o along axis a that are inside x: from lo to before hi. */
+typedef struct {
+    int64_t lo, hi;
+} taps;
+
+static taps inside(const state *s, int a, int64_t o)
 {
-    int64_t first = o * s->stride[a] - s->pad[a], lo = MAX(0, -first), hi = MIN(s->k[a], s->in[a] - first);
-    *inside = MAX(hi - lo, 0);
-    *declared = MAX(MIN(s->k[a], s->in[a] + s->after[a] - first), 0);
+    int64_t first = o * s->stride[a] - s->pad[a], lo = MAX(0, -first);
+    return (taps){ lo, MAX(MIN(s->k[a], s->in[a] - first), lo) };
+}
+
+/* How many count in an average. */
+static int64_t share(const state *s, int a, int64_t o)
+{
+    taps t = inside(s, a, o);
+    return s->exclude ? t.hi - t.lo : MAX(MIN(s->k[a], s->in[a] + s->after[a] + s->pad[a] - o * s->stride[a]), 0);
 }
 
 static const vec_stat stats[POOL_COUNT] = { [POOL_AVG] = STAT_SUM, [POOL_MAX] = STAT_MAX, [POOL_MIN] = STAT_MIN, [POOL_L2] = STAT_SQUARES, [POOL_L1] = STAT_ABS };
@@ -68,16 +78,33 @@ static void take_tap(const state *s, const float *line, int64_t kw, float *acc, 
     s->env->v->columns(acc + lo, stats[s->kind], s->env->chip, from, 1, 0, NULL, hi - lo);
 }
 
+/* acc[ow] takes place iw of the input row `line`, for every result of the row whose window has it. */
+static void take_place(const state *s, const float *line, int64_t iw, float *acc, float *tmp)
+{
+    int64_t st = s->stride[2], last = iw + s->pad[2], lo = last < s->k[2] ? 0 : (last - s->k[2]) / st + 1, hi = MIN(last / st + 1, s->out[2]);
+    if (lo >= hi) return;
+    s->env->v->fill(tmp, line[iw], hi - lo);
+    s->env->v->columns(acc + lo, stats[s->kind], s->env->chip, tmp, 1, 0, NULL, hi - lo);
+}
+
+/* Each result takes what its window has of `line`, in ascending order, by whichever there are fewer of: taps of a kernel may be many more
+ * than places. */
+static void take_line(const state *s, const float *line, float *acc, float *tmp)
+{
+    if (s->k[2] > s->in[2])
+        for (int64_t iw = 0; iw < s->in[2]; iw++) take_place(s, line, iw, acc, tmp);
+    else
+        for (int64_t kw = 0; kw < s->k[2]; kw++) take_tap(s, line, kw, acc, tmp);
+}
+
 static void finish_row(const state *s, int64_t od, int64_t oh, float *acc)
 {
-    int64_t in[SPATIAL], dec[SPATIAL];
-    taps(s, 0, od, &in[0], &dec[0]), taps(s, 1, oh, &in[1], &dec[1]);
+    int64_t rows = share(s, 0, od) * share(s, 1, oh);
     for (int64_t i = 0; i < s->out[2]; i++) {
         if (s->kind == POOL_L2) acc[i] = sqrtf(acc[i]);
         if (s->kind != POOL_AVG) continue;
-        taps(s, 2, i, &in[2], &dec[2]);
-        int64_t share = s->exclude ? in[0] * in[1] * in[2] : dec[0] * dec[1] * dec[2];
-        acc[i] = share ? acc[i] / (float)share : 0;
+        int64_t n = rows * share(s, 2, i);
+        acc[i] = n ? acc[i] / (float)n : 0;
     }
 }
 
@@ -100,12 +127,10 @@ static void plane_task(void *ctx, int64_t plane, int thread)
     for (int64_t od = 0; od < s->out[0]; od++)
         for (int64_t oh = 0; oh < s->out[1]; oh++, to += s->out[2]) {
             for (int64_t i = 0; i < s->out[2]; i++) acc[i] = start;
-            for (int64_t kd = 0; kd < s->k[0]; kd++)
-                for (int64_t kh = 0; kh < s->k[1]; kh++) {
-                    int64_t id = od * s->stride[0] + kd - s->pad[0], ih = oh * s->stride[1] + kh - s->pad[1];
-                    if (id < 0 || id >= s->in[0] || ih < 0 || ih >= s->in[1]) continue;
-                    for (int64_t kw = 0; kw < s->k[2]; kw++) take_tap(s, x + (id * s->in[1] + ih) * s->in[2], kw, acc, tmp);
-                }
+            taps d = inside(s, 0, od), h = inside(s, 1, oh);
+            int64_t id = od * s->stride[0] - s->pad[0], ih = oh * s->stride[1] - s->pad[1];
+            for (int64_t kd = d.lo; kd < d.hi; kd++)
+                for (int64_t kh = h.lo; kh < h.hi; kh++) take_line(s, x + ((id + kd) * s->in[1] + ih + kh) * s->in[2], acc, tmp);
             finish_row(s, od, oh, acc);
             v->round(acc, how, s->out[2]);
             v->store((unsigned char *)ctx_mem(j->c, s->y) + to * exec_size(s->ty), s->ty, acc, s->out[2]);

@@ -319,46 +319,58 @@ an_status ref_sort(const run_ctx *c, const insn *in, diag *d)
 
 /* ---- pooling ---- */
 
+/* The part of a window that lies in x, one box of places; `declared` counts the padding with it. A kernel may be far larger than x:
+ * only the box is walked. */
+typedef struct {
+    int64_t first[ENGINE_MAX_RANK], n[ENGINE_MAX_RANK], inside, declared;
+} pool_window;
+
+static pool_window window_at(const etensor *x, const insn *in, const int64_t *o)
+{
+    int64_t axes;
+    const int64_t *stride = insn_is(in, "stride", &axes), *pad = insn_is(in, "pad", &axes), *k = insn_is(in, "kernel", &axes);
+    pool_window w = { .inside = 1, .declared = 1 };
+    for (int64_t i = 0; i < axes; i++) {
+        int64_t begin = o[i] * stride[i] - pad[2 * i], extent = x->dim[i + 2];
+        w.first[i] = MAX(begin, 0);
+        w.n[i] = MAX(MIN(begin + k[i], extent) - w.first[i], 0);
+        w.inside *= w.n[i];
+        w.declared *= MAX(MIN(k[i], extent + pad[2 * i + 1] - begin), 0);
+    }
+    return w;
+}
+
 /* Places in the declared padding count as zeros for an average unless excluded; places past it, which only a window that begins
  * inside and hangs over reaches, never count. Padding takes no part in a maximum, a minimum or a norm. */
 an_status ref_pool(const run_ctx *c, const insn *in, diag *d)
 {
-    int64_t y = insn_t(in, "y"), n, idx[ENGINE_MAX_RANK] = { 0 };
+    int64_t y = insn_t(in, "y"), idx[ENGINE_MAX_RANK] = { 0 };
     const etensor *tx = ctx_tensor(c, insn_t(in, "x")), *ty = ctx_tensor(c, y);
-    const int64_t *stride = insn_is(in, "stride", &n), *pad = insn_is(in, "pad", &n), *k = insn_is(in, "kernel", &n);
     pool_kind kind = (pool_kind)insn_i(in, "kind");
     bool exclude = insn_i(in, "exclude_pad");
     double *x = ref_load(c, insn_t(in, "x"), d);
     if (!x) return d->st;
-    int64_t plane = dims_product(tx->dim, 2, tx->rank);
+    int axes = tx->rank - 2;
     for (int64_t at = 0, total = et_elems(ty); at < total; at++, next_index(ty->dim, ty->rank, idx)) {
-        int64_t tap[ENGINE_MAX_RANK] = { 0 }, seen = 0, counted = 0;
+        pool_window w = window_at(tx, in, idx + 2);
+        int64_t tap[ENGINE_MAX_RANK] = { 0 };
         float acc = 0;
         double best = 0;
-        do {
-            int64_t off = 0;
-            bool inside = true, declared = true;
-            for (int64_t i = 0; i < n; i++) {
-                int64_t p = idx[i + 2] * stride[i] + tap[i] - pad[2 * i], extent = tx->dim[i + 2];
-                inside = inside && p >= 0 && p < extent;
-                declared = declared && p < extent + pad[2 * i + 1];
-                off = inside ? off * extent + p : 0;
-            }
-            counted += declared;
-            if (!inside) continue;
-            double v = x[(idx[0] * tx->dim[1] + idx[1]) * plane + off];
+        for (int64_t seen = 0; seen < w.inside; seen++, next_index(w.n, axes, tap)) {
+            int64_t off = idx[0] * tx->dim[1] + idx[1];
+            for (int i = 0; i < axes; i++) off = off * tx->dim[i + 2] + w.first[i] + tap[i];
+            double v = x[off];
             float f = (float)v;
             if (kind == POOL_MAX && (!seen || v > best || isnan(v))) best = v;
             if (kind == POOL_MIN && (!seen || v < best || isnan(v))) best = v;
             if (kind == POOL_L2) f *= f;
             if (kind == POOL_L1) f = fabsf(f);
             acc = num_wide_add(c->num, acc, f);
-            seen++;
-        } while (next_index(k, (int)n, tap));
+        }
         double r = best;
-        if (!seen && kind == POOL_MAX) r = -(double)INFINITY;
-        if (!seen && kind == POOL_MIN) r = (double)INFINITY;
-        int64_t share = exclude ? seen : counted;
+        if (!w.inside && kind == POOL_MAX) r = -(double)INFINITY;
+        if (!w.inside && kind == POOL_MIN) r = (double)INFINITY;
+        int64_t share = exclude ? w.inside : w.declared;
         if (kind == POOL_AVG) r = share ? (double)(acc / (float)share) : 0;
         if (kind == POOL_L2) r = (double)sqrtf(acc);
         if (kind == POOL_L1) r = (double)acc;

@@ -408,39 +408,46 @@ an_status eval_sdpa(eval_ctx *c)
 
 enum { POOL_AVG, POOL_MAX, POOL_MIN, POOL_L1, POOL_L2 };
 
+/* The part of the window at `at` that lies in x, one box of places: the kernel may be far larger. *declared counts the padding with it, in a
+ * double because three long axes are more than 63 bits count. */
+static int64_t window_box(const window *w, const int64_t *at, int64_t *first, int64_t *n, double *declared)
+{
+    int64_t inside = 1;
+    *declared = 1;
+    for (int i = 0; i < w->n; i++) {
+        int64_t begin = at[i] * w->stride[i] - w->before[i];
+        first[i] = MAX(begin, 0);
+        n[i] = MAX(MIN(begin + w->k[i], w->in[i]) - first[i], 0);
+        inside *= n[i];
+        *declared *= (double)MAX(MIN(w->k[i], w->in[i] + w->after[i] - begin), 0);
+    }
+    return inside;
+}
+
 /* One output element. Places in the declared padding count as zeros for an average unless excluded; places past it, which
  * only ceil_mode reaches, never count. Padding takes no part in a maximum, a minimum or a norm. */
 static double pool_at(const window *w, const double *x, const int64_t *at, int mode, bool exclude)
 {
-    int64_t tap[MAX_RANK] = { 0 }, taps = dims_prod(w->k, 0, w->n), seen = 0, counted = 0;
-    double s = mode == POOL_MAX ? -INFINITY : mode == POOL_MIN ? INFINITY : 0;
-    for (int64_t t = 0; t < taps; t++) {
+    int64_t tap[MAX_RANK] = { 0 }, first[MAX_RANK], n[MAX_RANK];
+    double declared, s = mode == POOL_MAX ? -INFINITY : mode == POOL_MIN ? INFINITY : 0;
+    int64_t inside = window_box(w, at, first, n, &declared);
+    for (int64_t t = 0; t < inside; t++) {
         int64_t off = 0;
-        bool inside = true, declared = true;
-        for (int i = 0; i < w->n; i++) {
-            int64_t p = at[i] * w->stride[i] + tap[i] - w->before[i];
-            inside = inside && p >= 0 && p < w->in[i];
-            declared = declared && p < w->in[i] + w->after[i];
-            off = off * w->in[i] + p;
-        }
-        counted += declared;
-        if (inside) {
-            double v = x[off];
-            seen++;
-            if (mode == POOL_AVG) s += v;
-            else if (mode == POOL_L1) s += fabs(v);
-            else if (mode == POOL_L2) s += v * v;
-            else if (isnan(v) || (mode == POOL_MAX ? v > s : v < s)) s = v;
-        }
+        for (int i = 0; i < w->n; i++) off = off * w->in[i] + first[i] + tap[i];
+        double v = x[off];
+        if (mode == POOL_AVG) s += v;
+        else if (mode == POOL_L1) s += fabs(v);
+        else if (mode == POOL_L2) s += v * v;
+        else if (isnan(v) || (mode == POOL_MAX ? v > s : v < s)) s = v;
         for (int i = w->n - 1; i >= 0; i--) {
-            if (++tap[i] < w->k[i]) break;
+            if (++tap[i] < n[i]) break;
             tap[i] = 0;
         }
     }
     if (mode == POOL_L2) return sqrt(s);
     if (mode != POOL_AVG) return s;
-    int64_t n = exclude ? seen : counted;
-    return n ? s / (double)n : 0;
+    double count = exclude ? (double)inside : declared;
+    return count > 0 ? s / count : 0;
 }
 
 static an_status pool(eval_ctx *c, int mode, bool exclude)

@@ -25,11 +25,6 @@ static bool is_small(const program *p)
             if (!mul_i64(e, p->tensors.at[i].dim[a], &e) || e > 512) return false;
         total += (uint64_t)e;
     }
-    for (size_t i = 0; i < p->insns.n; i++)
-        for (uint32_t k = 0; k < p->insns.at[i].n_i; k++) /* a move repeats as often as its sizes say */
-            if (p->insns.at[i].op == IN_MOVE && p->insns.at[i].i[k] > 64) return false;
-    for (size_t i = 0; i < p->insns.n; i++)
-        if (p->insns.at[i].op == IN_MOVE && p->insns.at[i].i[0] > 3) return false;
     return total <= SMALL;
 }
 

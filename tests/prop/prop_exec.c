@@ -797,9 +797,10 @@ static void test_pool(void **state)
         prog_open(&g, s.num);
         x[0] = y[0] = upto(1, 2), x[1] = y[1] = upto(1, 5);
         for (int i = 0; i < n; i++) {
-            k[i] = upto(1, 4), stride[i] = upto(1, 3), pad[2 * i] = upto(0, 2), pad[2 * i + 1] = upto(0, 2);
-            int64_t wide = upto(1, n == 1 ? 70 : 14);
-            x[2 + i] = MAX(k[i], wide);
+            int64_t wide = upto(1, n == 1 ? 70 : 14), most = chance(20) ? wide + 6 : 2; /* some windows reach over both ends at once */
+            stride[i] = upto(1, chance(10) ? 9 : 3), pad[2 * i] = upto(0, most), pad[2 * i + 1] = upto(0, most);
+            k[i] = upto(1, most > 2 ? wide + pad[2 * i] + pad[2 * i + 1] : 4);
+            x[2 + i] = most > 2 ? wide : MAX(k[i], wide);
             y[2 + i] = (x[2 + i] + pad[2 * i] + pad[2 * i + 1] - k[i]) / stride[i] + 1 + chance(15);
         }
         fields[at++] = n;

@@ -54,6 +54,7 @@ static const ev_row rows[] = {
     R(AVG_POOL, "kernel_sizes=3 pad_type=same exclude_padding_from_average=true", "[1,1,4] 1..", "[1,1,4] 1.5 2 3 3.5"),
     R(AVG_POOL, "kernel_sizes=2 strides=2 ceil_mode=true", "[1,1,5] 1..", "[1,1,3] 1.5 3.5 5"),
     R(AVG_POOL, "kernel_sizes=2,2", "[1,2,2,2] 1..", "[1,2,1,1] 2.5 6.5"),
+    R(AVG_POOL, "kernel_sizes=1000001,1000001 pad_type=custom pad=500000,500000,500000,500000", "[1,1,1,1] 6", "[1,1,1,1] 5.999988000018e-12"),
     R(MAX_POOL, "kernel_sizes=2,2", "[1,1,3,3] 1..", "[1,1,2,2] 5 6 8 9"),
     R(MAX_POOL, "kernel_sizes=3 pad_type=same", "[1,1,2] -5 -3", "[1,1,2] -3 -3"), /* padding is not a zero */
     R(MAX_POOL, "kernel_sizes=2 strides=2 pad_type=custom pad=1,0", "[1,1,3] 1 2 3", "[1,1,2] 1 3"),

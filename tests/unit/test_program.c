@@ -280,6 +280,7 @@ static void moves_stay_inside(void **s)
         { 4, -1, 1, 0, 1, false }, { INT64_MAX, 0, 1, 0, 0, false }, { 2, 0, INT64_MIN, 0, 1, false },
         { 2, 0, INT64_MAX, 0, 1, false }, { 0, 0, 1, 0, 1, false }, { 2, INT64_MAX, 1, 0, 1, false },
         { 1, 0, INT64_MAX, 3, INT64_MAX, true },     { 1, 0, INT64_MIN, 3, INT64_MAX, false },
+        { 5, 0, 0, 0, 0, false },  { (int64_t)1 << 50, 0, 0, 0, 0, false },
     };
     for (size_t k = 0; k < COUNT(rows); k++) {
         prog g;
@@ -290,6 +291,56 @@ static void moves_stay_inside(void **s)
         if ((st == AN_OK) != rows[k].ok) fail_msg("row %zu: status %d (%s)", k, (int)st, g.d.msg);
         prog_close(&g);
     }
+}
+
+/* Nor may steps of 0 make it last: no more places than y has elements, counted without overflow. */
+static void moves_end(void **s)
+{
+    (void)s;
+    static const struct {
+        int64_t size[3];
+        bool ok;
+    } rows[] = { { { 2, 1, 2 }, true }, { { 1, 2, 2 }, true }, { { 2, 2, 2 }, false }, { { (int64_t)1 << 50, 2, 2 }, false }, { { (int64_t)1 << 32, (int64_t)1 << 31, 2 }, false } };
+    for (size_t k = 0; k < COUNT(rows); k++)
+        for (int reference = 0; reference < 2; reference++) {
+            prog g;
+            prog_open(&g, &numerics_cpu);
+            int64_t x = prog_in(&g, DT_F32, DIMS(4), VALUES(1, 2, 3, 4)), y = prog_out(&g, DT_F32, DIMS(4));
+            prog_insn(&g, IN_MOVE, INTS(y, x), INTS(3, rows[k].size[0], rows[k].size[1], rows[k].size[2], 0, 3, 0, 0, 1, 0, 3, 0, 0, 1, 0), NO_REALS);
+            an_status st = prog_try(&g, reference);
+            if (st != (rows[k].ok ? AN_OK : AN_INPUT) || (st && !strstr(g.d.msg, "more places than the 4 elements of y"))) fail_msg("row %zu: status %d (%s)", k, (int)st, g.d.msg);
+            prog_close(&g);
+        }
+}
+
+/* A window may be far larger than what it slides over; its places must still be countable. */
+static void windows_end(void **s)
+{
+    (void)s;
+    static const struct {
+        int64_t axes, k;
+        bool ok;
+    } rows[] = { { 1, 1 << 30, true }, { 2, 1 << 30, true }, { 3, 1 << 20, true }, { 3, 1 << 30, false } };
+    for (size_t r = 0; r < COUNT(rows); r++)
+        for (int reference = 0; reference < 2; reference++)
+            for (int kind = 0; kind < POOL_COUNT; kind++) {
+                prog g;
+                prog_open(&g, &numerics_cpu);
+                int64_t n = rows[r].axes, k = rows[r].k, one[] = { 1, 1, 1, 1, 1 }, fields[32], at = 0;
+                int64_t x = prog_in(&g, DT_F32, one, (int)n + 2, VALUES(6)), y = prog_out(&g, DT_F32, one, (int)n + 2);
+                fields[at++] = n;
+                for (int i = 0; i < n; i++) fields[at++] = k;
+                fields[at++] = n;
+                for (int i = 0; i < n; i++) fields[at++] = 1;
+                fields[at++] = 2 * n;
+                for (int i = 0; i < 2 * n; i++) fields[at++] = i % 2 ? k / 2 - 1 : k / 2;
+                fields[at++] = kind, fields[at++] = 0;
+                prog_insn(&g, IN_POOL, INTS(y, x), fields, (uint32_t)at, NO_REALS);
+                an_status st = prog_try(&g, reference);
+                if (st != (rows[r].ok ? AN_OK : AN_INPUT) || (st && !strstr(g.d.msg, "63 bits"))) fail_msg("row %zu: status %d (%s)", r, (int)st, g.d.msg);
+                if (!st) assert_true(g.out[0][0] == (kind == POOL_AVG ? 6 / pow((double)k, (double)n) : 6));
+                prog_close(&g);
+            }
 }
 
 /* A product's second result: one fp32 number beside y, which is fp32 too. */
@@ -351,7 +402,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),        cmocka_unit_test(damage_is_seen), cmocka_unit_test(malice_is_harmless), cmocka_unit_test(each_wrong_thing),
-        cmocka_unit_test(moves_stay_inside), cmocka_unit_test(squares_stand_apart), cmocka_unit_test(not_a_program),  cmocka_unit_test(table_prints),
+        cmocka_unit_test(moves_stay_inside), cmocka_unit_test(moves_end),      cmocka_unit_test(windows_end),        cmocka_unit_test(squares_stand_apart), cmocka_unit_test(not_a_program),  cmocka_unit_test(table_prints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
