@@ -18,12 +18,13 @@ static an_status say(diag *d, const char *verb, const char *path)
     return diag_fail(d, AN_INPUT, NOWHERE, "cannot %s %s: %s", verb, path, strerror(errno));
 }
 
-an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d)
+static an_status too_large(const char *path, size_t limit, diag *d)
 {
-    *out = (file_bytes){ 0 };
-    bool std = !strcmp(path, "-");
-    int fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return say(d, "open", path);
+    return diag_fail(d, AN_INPUT, NOWHERE, "%s is larger than %zu bytes, the most this reader takes", path, limit);
+}
+
+static an_status read_all(int fd, const char *path, size_t limit, file_bytes *out, diag *d)
+{
     size_t cap = 1 << 16;
     struct stat s;
     if (!fstat(fd, &s) && S_ISREG(s.st_mode) && s.st_size >= 0) cap = (size_t)s.st_size + 2;
@@ -47,10 +48,8 @@ an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d)
         if (got < 0) st = say(d, "read", path);
         if (got <= 0) break;
         out->n += (size_t)got;
-        if (out->n > limit)
-            st = diag_fail(d, AN_INPUT, NOWHERE, "%s is larger than %zu bytes, the most this reader takes", path, limit);
+        if (out->n > limit) st = too_large(path, limit, d);
     }
-    if (!std) close(fd);
     if (st) {
         free(p);
         *out = (file_bytes){ 0 };
@@ -61,17 +60,49 @@ an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d)
     return AN_OK;
 }
 
+an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d)
+{
+    *out = (file_bytes){ 0 };
+    bool std = !strcmp(path, "-");
+    int fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return say(d, "open", path);
+    an_status st = read_all(fd, path, limit, out, d);
+    if (!std) close(fd);
+    return st;
+}
+
+/* A regular file, or none: a pipe without a writer is not waited for. */
+static an_status open_plain(const char *path, int flags, int *out, struct stat *s, diag *d)
+{
+    int fd = *out = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+    if (fd < 0) return say(d, "open", path);
+    an_status st = AN_OK;
+    if (fstat(fd, s)) st = say(d, "stat", path);
+    else if (!S_ISREG(s->st_mode)) st = diag_fail(d, AN_INPUT, NOWHERE, "%s is not a regular file", path);
+    if (st) close(fd), *out = -1;
+    return st;
+}
+
+an_status file_read_plain(const char *path, bool links, size_t limit, file_bytes *out, diag *d)
+{
+    *out = (file_bytes){ 0 };
+    int fd;
+    struct stat s;
+    TRY(open_plain(path, links ? 0 : O_NOFOLLOW, &fd, &s, d));
+    an_status st = (uint64_t)s.st_size > limit ? too_large(path, limit, d) : read_all(fd, path, limit, out, d);
+    close(fd);
+    return st;
+}
+
 an_status file_map_held(const char *path, file_bytes *out, int *held, diag *d)
 {
     *out = (file_bytes){ 0 };
     *held = -1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return say(d, "open", path);
+    int fd;
     struct stat s;
     an_status st = AN_OK;
-    if (fstat(fd, &s)) st = say(d, "stat", path);
-    else if (!S_ISREG(s.st_mode)) st = diag_fail(d, AN_INPUT, NOWHERE, "%s is not a regular file", path);
-    else if (s.st_size == 0) {
+    TRY(open_plain(path, 0, &fd, &s, d));
+    if (s.st_size == 0) {
         out->at = calloc(1, 1);
         if (!out->at) st = diag_nomem(d);
     } else {
@@ -175,7 +206,7 @@ static bool still_named(int fd, const char *path)
 static int open_tmp(const char *tmp)
 {
     for (int i = 0; i < 1000; i++) {
-        int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
         if (fd < 0 || (take_lock(fd) && still_named(fd, tmp))) return fd;
         close(fd);
     }

@@ -14,6 +14,8 @@ typedef struct {
 
 /* "-" reads standard input. The message names the path and the reason. */
 an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d) MUST_CHECK;
+/* A regular file only: a pipe is not waited for, a device not read, and a link followed only with `links`. */
+an_status file_read_plain(const char *path, bool links, size_t limit, file_bytes *out, diag *d) MUST_CHECK;
 an_status file_map(const char *path, file_bytes *out, diag *d) MUST_CHECK; /* read-only view of a regular file */
 /* The same, and the file stays open: *fd is for file_holds and file_let_go. A mapping of a file that was cut since ends the process that reads
  * past its end, so who reads it for long asks first. */

@@ -178,25 +178,29 @@ static bool intact(const file_bytes *f, dev_key key)
     return !memcmp(f->at, want, ENTRY_HEADER);
 }
 
+/* Is there something under an entry's name that cannot be one: a pipe, a link, a folder, a file larger than all entries may be together? */
+static bool foreign(const dev_cache *c, const char *path)
+{
+    struct stat s;
+    return !lstat(path, &s) && (!S_ISREG(s.st_mode) || (uint64_t)s.st_size > c->max_disk);
+}
+
 static bool read_entry(dev_cache *c, dev_key key, strbuf *out)
 {
     char *path = entry_path(c, key);
-    file_bytes f;
+    file_bytes f = { 0 };
     diag why = { 0 };
-    struct stat s;
-    bool ok = false;
-    if (path && !stat(path, &s) && !file_read(path, (size_t)MIN(c->max_disk, (uint64_t)SIZE_MAX / 4), &f, &why)) {
-        ok = intact(&f, key);
-        if (ok) {
-            sb_putn(out, (const char *)f.at + ENTRY_HEADER, f.n - ENTRY_HEADER);
-            ok = !out->oom;
-            utimensat(AT_FDCWD, path, NULL, 0); /* used just now */
-        } else {
-            c->st.bad++;
-            unlink(path);
-        }
-        file_drop(&f);
+    bool there = path && !file_read_plain(path, false, (size_t)MIN(c->max_disk, (uint64_t)SIZE_MAX / 4), &f, &why);
+    bool ok = there && intact(&f, key);
+    if (ok) {
+        sb_putn(out, (const char *)f.at + ENTRY_HEADER, f.n - ENTRY_HEADER);
+        ok = !out->oom;
+        utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW); /* used just now */
+    } else if (there || (path && foreign(c, path))) {
+        c->st.bad++;
+        remove(path); /* a folder goes when it is empty */
     }
+    if (there) file_drop(&f);
     free(path);
     return ok;
 }

@@ -85,7 +85,7 @@ static an_status follow_latest(lm_model *m, diag *d)
     file_bytes f;
     if (!config || !latest) return diag_nomem(d);
     if (is_there(config) || !is_there(latest)) return AN_OK;
-    TRY(file_read(latest, 4096, &f, d));
+    TRY(file_read_plain(latest, true, 4096, &f, d));
     size_t n = strcspn((const char *)f.at, "\r\n");
     bool plain = n && n < 100 && f.at[0] != '.' && !memchr(f.at, '/', n);
     char *to = plain ? arena_printf(&m->mem, "%s/%.*s", m->path, (int)n, (const char *)f.at) : NULL;

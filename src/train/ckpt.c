@@ -209,9 +209,11 @@ static an_status point_to(const char *dir, const char *name, arena *mem, diag *d
     diag none = { 0 };
     if (!latest || !line) return diag_nomem(d);
     const size_t n = strlen(line);
-    const bool there = !file_read(latest, JSON_MAX_BYTES, &f, &none) && f.n == n && !memcmp(f.at, line, n);
+    const bool there = !file_read_plain(latest, false, JSON_MAX_BYTES, &f, &none) && f.n == n && !memcmp(f.at, line, n);
+    path_info i;
     if (f.at) file_drop(&f);
     if (there) return AN_OK;
+    if (path_look(latest, &i) && !i.plain) unlink(latest); /* a pipe would be written into, and waited for */
     TRY(file_write(latest, line, n, d));
     return sync_folder(dir, d);
 }
@@ -344,7 +346,7 @@ static an_status open_note(const char *path, json_t **top, diag *d)
     strbuf b = { 0 };
     file_bytes f = { 0 };
     sb_printf(&b, "%s/%s", path, TRAIN);
-    an_status st = b.oom ? diag_nomem(d) : file_read(b.at, JSON_MAX_BYTES, &f, d);
+    an_status st = b.oom ? diag_nomem(d) : file_read_plain(b.at, true, JSON_MAX_BYTES, &f, d);
     if (!st) st = json_text(f.at, f.n, b.at, top, d);
     if (!st && (st = check_seal(path, &f, *top, d))) json_decref(*top);
     if (f.at) file_drop(&f);

@@ -169,6 +169,54 @@ static void streams_stay_what_they_are(void **state)
     assert_int_equal(rmdir(dir), 0); /* nothing else was in it */
 }
 
+/* Who wants a regular file is not kept waiting by a pipe, and reads no device; a link is followed or not, as is asked. */
+static void plain_files_only(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/anneal-test-XXXXXX", path[4][160];
+    static const char *const names[] = { "pipe", "device", "link", "f" };
+    diag d = { 0 };
+    file_bytes f;
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < 4; i++) snprintf(path[i], sizeof path[i], "%s/%s", dir, names[i]);
+    assert_true(!mkfifo(path[0], 0600) && !symlink("/dev/zero", path[1]) && !symlink("f", path[2]));
+    assert_ok(file_write(path[3], "hello", 5, &d), d);
+    alarm(60);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(file_read_plain(path[i], true, 100, &f, &d), AN_INPUT);
+        assert_non_null(strstr(d.msg, "not a regular file"));
+        d = (diag){ 0 };
+        assert_int_equal(file_map(path[i], &f, &d), AN_INPUT);
+        assert_non_null(strstr(d.msg, "not a regular file"));
+        d = (diag){ 0 };
+    }
+    assert_int_equal(file_read_plain(path[2], false, 100, &f, &d), AN_INPUT);
+    d = (diag){ 0 };
+    assert_int_equal(file_read_plain(path[3], false, 4, &f, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "larger than 4 bytes"));
+    for (int i = 2; i < 4; i++) {
+        d = (diag){ 0 };
+        assert_ok(file_read_plain(path[i], i == 2, 5, &f, &d), d);
+        assert_true(f.n == 5 && !memcmp(f.at, "hello", 6));
+        file_drop(&f);
+    }
+    char own[200];
+    snprintf(own, sizeof own, "%s.tmp.%ld", path[3], (long)getpid()); /* the name it will be written under */
+    assert_int_equal(mkfifo(own, 0600), 0);
+    assert_int_equal(file_write(path[3], "x", 1, &d), AN_INPUT);
+    d = (diag){ 0 };
+    assert_true(!unlink(own) && !symlink("link", own));
+    assert_int_equal(file_write(path[3], "x", 1, &d), AN_INPUT);
+    alarm(0);
+    d = (diag){ 0 };
+    assert_ok(file_read(path[2], 5, &f, &d), d); /* not written through the link */
+    assert_string_equal((char *)f.at, "hello");
+    file_drop(&f);
+    assert_int_equal(unlink(own), 0);
+    for (int i = 0; i < 4; i++) assert_int_equal(unlink(path[i]), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 /* A process that has begun a file and then waits, to be killed or to be told to finish it. */
 static pid_t writer(const char *path, int *tell)
 {
@@ -272,7 +320,7 @@ int main(void)
         cmocka_unit_test(f16_every_pattern_round_trips),   cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
-        cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(what_the_dead_left_is_removed),
+        cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(plain_files_only), cmocka_unit_test(what_the_dead_left_is_removed),
         cmocka_unit_test(zeroed_memory),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);

@@ -173,6 +173,54 @@ static void damage(void **state)
     file_drop(&f);
 }
 
+/* What stands under an entry's name and is no file of ours: a pipe, links, a folder, a file that could never have been kept. */
+static void plant(int what, const char *path)
+{
+    diag d = { 0 };
+    unlink(path);
+    if (what == 0) assert_int_equal(mkfifo(path, 0600), 0);
+    if (what == 1) assert_int_equal(symlink("/dev/zero", path), 0);
+    if (what == 2) assert_int_equal(symlink("nowhere", path), 0);
+    if (what == 3) assert_int_equal(symlink("elsewhere", path), 0);
+    if (what == 4) assert_int_equal(mkdir(path, 0700), 0);
+    if (what == 5) {
+        assert_ok(file_write(path, "", 0, &d), d);
+        assert_int_equal(truncate(path, 1 << 20), 0);
+    }
+}
+
+static void no_files_of_ours(void **state)
+{
+    (void)state;
+    struct stat s;
+    for (int what = 0; what < 6; what++) {
+        char path[400], other[400];
+        empty();
+        dev_cache *c = open_cache(1 << 16, 0);
+        put(c, 5);
+        dev_cache_close(c);
+        snprintf(path, sizeof path, "%s", entry_name(key(5)));
+        snprintf(other, sizeof other, "%s", in_dir("elsewhere"));
+        assert_int_equal(rename(path, other), 0); /* a whole entry that a link can lead to */
+        plant(what, path);
+        alarm(60); /* a reader that waits for the pipe ends here */
+        c = open_cache(1 << 16, 0);
+        if (has(c, 5)) fail_msg("thing %d was read as an entry", what);
+        alarm(0);
+        dev_cache_stats st;
+        dev_cache_get_stats(c, &st);
+        assert_int_equal(st.bad, 1);
+        assert_int_not_equal(lstat(path, &s), 0);
+        put(c, 5); /* made again */
+        dev_cache_close(c);
+        assert_true(!lstat(path, &s) && S_ISREG(s.st_mode));
+        c = open_cache(1 << 16, 0);
+        assert_true(has(c, 5));
+        dev_cache_close(c);
+        assert_int_equal(access(other, F_OK), 0);
+    }
+}
+
 static void set_age(const char *path, time_t seconds)
 {
     struct timespec t[2] = { { .tv_sec = time(NULL) - seconds }, { .tv_sec = time(NULL) - seconds } };
@@ -473,7 +521,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back), cmocka_unit_test(memory_bounds), cmocka_unit_test(damage), cmocka_unit_test(disk_bounds),
         cmocka_unit_test(leftovers),      cmocka_unit_test(killed),        cmocka_unit_test(shared), cmocka_unit_test(places),
-        cmocka_unit_test(planted),
+        cmocka_unit_test(planted),        cmocka_unit_test(no_files_of_ours),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "lm_run_t.h"
@@ -24,14 +25,16 @@ static bool there(const small_run *r, const char *tail)
     return path_look(path, &i);
 }
 
-static void spoil(const small_run *r, const char *tail, int how) /* 0: a byte, 1: cut, 2: gone, 3: emptied, 4: another place in the data */
+static void spoil(const small_run *r, const char *tail, int how) /* 0: a byte, 1: cut, 2: gone, 3: emptied, 4: another place in the data, 5: a pipe, 6: no end of zeros */
 {
     char path[200];
     file_bytes f;
     diag d = { 0 };
     small_path(r, tail, path, sizeof path);
-    if (how == 2) {
+    if (how == 2 || how >= 5) {
         assert_int_equal(unlink(path), 0);
+        if (how == 5) assert_int_equal(mkfifo(path, 0600), 0);
+        if (how == 6) assert_int_equal(symlink("/dev/zero", path), 0);
         return;
     }
     assert_ok(file_read(path, (size_t)1 << 30, &f, &d), d);
@@ -75,7 +78,7 @@ static void falls_back(void **state)
         const char *file;
         int how;
     } rows[] = { { "state.safetensors", 0 }, { "state.safetensors", 1 }, { "state.safetensors", 2 }, { "train.json", 2 },   { "train.json", 1 }, { "train.json", 4 },
-                 { "train.json", 3 },        { "model.safetensors", 0 }, { "config.json", 2 } };
+                 { "train.json", 3 },        { "model.safetensors", 0 }, { "config.json", 2 },       { "train.json", 5 },   { "train.json", 6 }, { "state.safetensors", 5 } };
     small_run whole;
     lm_run_result want;
     small_begin(&whole);
@@ -93,7 +96,10 @@ static void falls_back(void **state)
         assert_ok(dir_make(path, &d), d);
         small_path(&r, ".tmp-1/state.safetensors", path, sizeof path);
         assert_ok(file_write(path, "x", 1, &d), d);
+        if (rows[i].how == 5) spoil(&r, "latest", 5);
+        alarm(rows[i].how == 5 ? 120 : 0); /* who waits for the pipe ends here */
         run_to(&r, 8, 0, true, &q);
+        alarm(0);
         if (!strstr(r.warned, rows[i].file)) fail_msg("%s: not named in \"%s\"", rows[i].file, r.warned);
         assert_non_null(strstr(r.warned, "the checkpoint before it"));
         assert_true(r.n == 4 && q.digest == want.digest && !there(&r, ".tmp-1"));
