@@ -194,13 +194,23 @@ static inline double answer(bound *b, int i)
     return get_f16(b->s[1][0], i);
 }
 
-/* ---- the suites, once per device: a new one is a new name here; AN_DEVICE=name runs that one alone ---- */
+/* ---- the suites, once per device: a new one is a new name here; AN_DEVICE=name runs that one alone, and empty is unset ---- */
 
 typedef struct {
     const char *name;
     CMUnitTestFunction fn;
 } conform_row;
 #define ROW(fn) { #fn, fn }
+
+/* A suite on a device that does not exist would show nothing. */
+static inline bool conform_opens(const char *name)
+{
+    device *dev;
+    diag d = { 0 };
+    if (device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true }, &d)) return fprintf(stderr, "AN_DEVICE is \"%s\": %s\n", name, d.msg), false;
+    device_close(dev);
+    return true;
+}
 
 static inline int conform_main(const char *group, const conform_row *suite, size_t rows)
 {
@@ -210,8 +220,9 @@ static inline int conform_main(const char *group, const conform_row *suite, size
     static char names[MOST][64];
     const char *only = getenv("AN_DEVICE");
     size_t n = 0;
-    for (size_t k = 0; k < COUNT(devices); k++) {
-        if (only && (k || !(*only))) break;
+    if (only && !*only) only = NULL;
+    if (only && !conform_opens(only)) return 1;
+    for (size_t k = 0; k < (only ? 1 : COUNT(devices)); k++) {
         const char *name = only ? only : devices[k];
         for (size_t i = 0; i < rows; i++, n++) {
             assert_true(n < MOST);
