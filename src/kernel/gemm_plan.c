@@ -1,6 +1,7 @@
 /* gemm_plan.c: how a product is cut, and the memory that takes. In: shapes, a kernel, threads.  Out: a plan, by the sizes of the caches.
  *
- * What is added to what depends on k alone, through its steps; how C is cut never changes it. */
+ * What is added to what depends on k alone, through its steps; how C is cut never changes it. A product by parts of k, which this file only
+ * finds memory for, is the exception: its parts depend on the number of rows as well (gemm_parts.c). */
 #include "kernel/gemm_plan_int.h"
 
 enum {
