@@ -141,7 +141,7 @@ AN_API const void *an_program_weights(const an_program *p, size_t *size);
 AN_API an_status an_program_check(an_report **out, an_program *p, const an_check_options *o, an_error *e);
 
 /* The program compiled for an engine ("soft:m1" …, "cpu"): the file that `an_run_mil` takes instead of text, and that engines keep. Its weights
- * stay apart: an_program_weights gives them, those that came from files and all others of more than 16 elements. *bytes is yours. AN_UNSUPPORTED: the engine refuses it. */
+ * stay apart: an_program_weights gives them, those that came from files and all others of more than 16 elements. *bytes is yours. AN_UNSUPPORTED: the engine refuses it; e has the place in the text the program came from. */
 AN_API an_status an_program_compile(an_program *p, const char *engine, void **bytes, size_t *size, an_error *e);
 AN_API int an_program_is(const void *bytes, size_t size); /* they begin as such a file does */
 /* Its instructions, tensors and ports as text, yours. NULL: the bytes are no program, or a damaged one; nothing of them is run to find out. */

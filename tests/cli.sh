@@ -203,6 +203,10 @@ empty() {
     t "the answer of a program" 0 cmp "$tmp/yp.npy" "$tmp/want.npy"
     t "a chip loads what it compiled itself" 4 $anneal run "$tmp/relu.prog" --engine soft:m1 --in x="$tmp/x.npy" --out y="$tmp/yp.npy"
     t "compile to a program, refused by the chip" 4 $anneal compile examples/oldchip.mil --target m1 --emit program --out "$tmp/old.prog"
+    has "compile to a program, refused by the chip" err '^examples/oldchip.mil:6:43: .*sin is not available'
+    printf 'graph "old"\n# refused below\n\nx = input fp16[1, 2, 1, 32]\ny = sin(x)\nreturn y\n' >"$tmp/old.ann"
+    t "compile graph text to a program, refused by the chip" 4 $anneal compile "$tmp/old.ann" --target m1 --emit listing
+    has "compile graph text to a program, refused by the chip" err "old.ann:5:1: .*sin is not available"
     t "a program for a chip, listed" 0 $anneal compile "$tmp/relu.mil" --target m1 --emit listing
     has "a program for a chip, listed" out 'port_ceiling=32768'
     head -c 100 "$tmp/relu.prog" >"$tmp/cut.prog"

@@ -187,16 +187,17 @@ an_status an_program_optimize(an_program *p, const an_pass_options *o, an_error 
 
 /* ---- text ---- */
 
-static void print_mil(an_program *p, mil_dialect dialect, strbuf *b, diag *d)
+/* The module that was printed, for mil_free; NULL: d says why, if anything. */
+static mil_module *print_mil(an_program *p, mil_dialect dialect, strbuf *b, diag *d)
 {
     mil_module *m = NULL;
     sb_free(&p->weights.bytes);
     p->weights = (blob_writer){ 0 };
     lower_out lo = { .dialect = dialect, .weight_path = p->weight_path };
-    if (lower_to_mil(p->g, &lo, &m, &p->weights, d)) return;
+    if (lower_to_mil(p->g, &lo, &m, &p->weights, d)) return NULL;
     if (p->weights.count && blob_finish(&p->weights, d)) { /* d says why */ }
     else mil_print(m, b);
-    mil_free(m);
+    return m;
 }
 
 char *an_program_text(an_program *p, const char *as, an_error *e)
@@ -205,8 +206,8 @@ char *an_program_text(an_program *p, const char *as, an_error *e)
     diag d = { 0 };
     if (!strcmp(as, "graph")) graph_print(p->g, &b);
     else if (!strcmp(as, "dot")) graph_dot(p->g, &b);
-    else if (!strcmp(as, "mil")) print_mil(p, DIALECT_IOS18, &b, &d);
-    else if (!strcmp(as, "mil-ios16")) print_mil(p, DIALECT_IOS16, &b, &d);
+    else if (!strcmp(as, "mil")) mil_free(print_mil(p, DIALECT_IOS18, &b, &d));
+    else if (!strcmp(as, "mil-ios16")) mil_free(print_mil(p, DIALECT_IOS16, &b, &d));
     else diag_fail(&d, AN_USAGE, NOWHERE, "unknown form \"%s\"; graph, dot, mil and mil-ios16 are known", as);
     if (b.oom) diag_nomem(&d);
     if (!d.st) return api_take(&b);
@@ -247,16 +248,38 @@ static an_status compile_on(device *dev, const an_program *p, const strbuf *text
     return st ? st : out->oom ? diag_nomem(d) : AN_OK;
 }
 
+static bool same_place(loc a, loc b) { return a.line == b.line && a.col == b.col; }
+
+/* The device judges a text that nobody but us has seen. Where the program's own source has what stands at `at` in it: the statement on
+ * that line, or the port at that place; NOWHERE when a pass made it up. */
+static loc place_in_source(const mil_module *printed, const strbuf *text, loc at)
+{
+    mil_module *read;
+    diag ignored = { 0 };
+    loc found = NOWHERE;
+    if (!at.line || mil_parse(text->at, text->n, 0, &read, &ignored)) return NOWHERE;
+    const mil_block *there = mil_main(read), *here = mil_main(printed);
+    for (size_t i = 0; i < there->n_op; i++)
+        if (there->op[i].at.line == at.line) found = here->op[i].at;
+    for (int i = 0; i < there->n_in; i++)
+        if (same_place(there->in[i].at, at)) found = here->in[i].at;
+    for (int i = 0; i < there->n_out; i++)
+        if (same_place(there->out[i].at, at)) found = here->out[i].at;
+    mil_free(read);
+    return found;
+}
+
 an_status an_program_compile(an_program *p, const char *engine, void **bytes, size_t *size, an_error *e)
 {
     strbuf text = { 0 }, out = { 0 };
     diag d = { 0 };
     device *dev = NULL;
     *bytes = NULL, *size = 0;
-    print_mil(p, DIALECT_IOS18, &text, &d);
+    mil_module *printed = print_mil(p, DIALECT_IOS18, &text, &d);
     if (text.oom) diag_nomem(&d);
-    if (!d.st && !device_open(&dev, engine, NULL, &d) && compile_on(dev, p, &text, &out, &d)) { /* d says why */ }
+    if (!d.st && !device_open(&dev, engine, NULL, &d) && compile_on(dev, p, &text, &out, &d)) d.at = place_in_source(printed, &text, d.at);
     device_close(dev);
+    mil_free(printed);
     sb_free(&text);
     if (d.st) return sb_free(&out), api_error(e, &d);
     *bytes = out.at, *size = out.n;

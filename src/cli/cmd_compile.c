@@ -56,8 +56,8 @@ static int optimize(const args *a, an_program *p, const char *file)
 
 static bool engine_form(const char *as) { return !strcmp(as, "program") || !strcmp(as, "listing"); }
 
-/* The program as `as` says: bytes that are the caller's, or NULL after saying why. */
-static void *made(const args *a, an_program *p, const char *as, size_t *n, int *code)
+/* The program as `as` says: bytes that are the caller's, or NULL after saying why. file: what it came from, for messages. */
+static void *made(const args *a, an_program *p, const char *file, const char *as, size_t *n, int *code)
 {
     static const char *const text[] = { "mil", "mil-ios16", "graph", "dot" };
     bool listing = !strcmp(as, "listing");
@@ -68,7 +68,7 @@ static void *made(const args *a, an_program *p, const char *as, size_t *n, int *
     for (size_t i = 0; i < COUNT(text); i++)
         if (!strcmp(text[i], as)) {
             if ((out = an_program_text(p, as, &e))) *n = strlen(out);
-            else *code = say_error(an_program_name(p), &e);
+            else *code = say_error(file, &e);
             return out;
         }
     if (a->cmd->run != cmd_compile || !engine_form(as)) {
@@ -76,12 +76,12 @@ static void *made(const args *a, an_program *p, const char *as, size_t *n, int *
         return NULL;
     }
     snprintf(engine, sizeof engine, target ? "soft:%.60s" : "cpu", target);
-    if (an_program_compile(p, engine, &out, n, &e)) return *code = say_error(an_program_name(p), &e), NULL;
+    if (an_program_compile(p, engine, &out, n, &e)) return *code = say_error(file, &e), NULL;
     if (!listing) return out;
     char *shown = an_program_listing(out, *n, &e);
     an_free(out);
     if (shown) *n = strlen(shown);
-    else *code = say_error(an_program_name(p), &e);
+    else *code = say_error(file, &e);
     return shown;
 }
 
@@ -139,14 +139,14 @@ static an_status put_weights(const weight_place *w, const void *bytes, size_t n,
     return st ? st : file_write(w->full.at, bytes, n, d);
 }
 
-static int put_at(const args *a, an_program *p, const char *out, const weight_place *w)
+static int put_at(const args *a, an_program *p, const char *file, const char *out, const weight_place *w)
 {
     an_error e = { 0 };
     const char *as = arg_of(a, "emit");
     size_t size = 0, n;
     int code = 0;
-    if (an_program_weight_file(p, w->below.at, &e)) return say_error(an_program_name(p), &e);
-    void *bytes = made(a, p, as, &size, &code);
+    if (an_program_weight_file(p, w->below.at, &e)) return say_error(file, &e);
+    void *bytes = made(a, p, file, as, &size, &code);
     if (!bytes) return code;
     diag d = { 0 };
     const void *weights = strcmp(as, "listing") ? an_program_weights(p, &n) : NULL; /* a listing is for reading */
@@ -158,13 +158,13 @@ static int put_at(const args *a, an_program *p, const char *out, const weight_pl
     return st ? say(st, "%s", d.msg) : 0;
 }
 
-/* Write it to `out` ("-": stdout), and its weights beside it as `weights`; NULL: where nobody else's are. */
-static int put_program(const args *a, an_program *p, const char *out, const char *weights)
+/* Write what came from `file` to `out` ("-": stdout), and its weights beside it as `weights`; NULL: where nobody else's are. */
+static int put_program(const args *a, an_program *p, const char *file, const char *out, const char *weights)
 {
     weight_place w = { .dir = folder_of(out) };
     if (weights) sb_puts(&w.below, weights);
     bool ok = w.dir && (weights ? place_at(&w) : choose_place(p, out, &w));
-    int code = ok ? put_at(a, p, out, &w) : say(AN_NOMEM, "out of memory");
+    int code = ok ? put_at(a, p, file, out, &w) : say(AN_NOMEM, "out of memory");
     free(w.dir);
     sb_free(&w.below);
     sb_free(&w.full);
@@ -213,7 +213,7 @@ static int from_file(const args *a, bool graph_only)
     else st = an_program_from_mil(&p, (const char *)f.at, f.n, &(an_read_options){ .model_dir = dir, .need_weights = engine_form(arg_of(a, "emit")) }, &e);
     if (st) code = say_error(shown, &e);
     if (!code) code = optimize(a, p, shown);
-    if (!code) code = put_program(a, p, graph_only ? "-" : arg_of(a, "out"), NULL);
+    if (!code) code = put_program(a, p, shown, graph_only ? "-" : arg_of(a, "out"), NULL);
     an_program_free(p);
     free(dir);
     file_drop(&f);
@@ -242,7 +242,7 @@ static int one_program(const args *a, an_program *p, const char *out)
     if (!code && arg_on(a, "check")) code = check_program(a, p);
     strbuf weights = { 0 }; /* a file of its own: programs of one model share the folder */
     sb_printf(&weights, "weights/%s.bin", an_program_name(p));
-    if (!code) code = weights.oom ? say(AN_NOMEM, "out of memory") : put_program(a, p, out, weights.at);
+    if (!code) code = weights.oom ? say(AN_NOMEM, "out of memory") : put_program(a, p, an_program_name(p), out, weights.at);
     sb_free(&weights);
     return code;
 }

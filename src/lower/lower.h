@@ -59,7 +59,8 @@ typedef struct {             /* zero means default */
 } lower_out;
 
 /* Constants too large for the text are added to *weights (blob_finish is the caller's); weights may be NULL with inline_all.
- * A constant that has a file reference and no content keeps its reference. opt may be NULL. AN_UNSUPPORTED: the graph holds
+ * A constant that has a file reference and no content keeps its reference. Statements and ports of the module have the places of
+ * their nodes (`at`). opt may be NULL. AN_UNSUPPORTED: the graph holds
  * an operation only its original text could spell (OP_OPAQUE), or a constant without content. */
 an_status lower_to_mil(const graph *g, const lower_out *opt, mil_module **out, blob_writer *weights, diag *d) MUST_CHECK;
 

@@ -13,6 +13,7 @@ typedef struct {
     blob_writer *blob;
     diag *d;
     arena tmp;
+    loc at;               /* of the node whose statements are written, in the text the graph came from */
     bool bare, inline_all;
     int64_t inline_max;
     const char *path;     /* of new weights */
@@ -90,7 +91,7 @@ static mil_type *type_of(writer *w, const ttype *t)
 /* A statement with room for its parts; results are named and typed by the caller. Valid until the next one is added. */
 static mil_op *add_op(writer *w, const char *op, int n_out, int n_arg, int n_attr, const char *label)
 {
-    mil_op s = { .op = op, .n_out = n_out, .n_arg = n_arg, .n_attr = n_attr + 1 };
+    mil_op s = { .at = w->at, .op = op, .n_out = n_out, .n_arg = n_arg, .n_attr = n_attr + 1 };
     s.out = TAKE(&w->m->mem, mil_var, (size_t)n_out);
     s.arg = TAKE(&w->m->mem, mil_arg, (size_t)n_arg);
     s.attr = TAKE(&w->m->mem, mil_attr, (size_t)n_attr + 1);
@@ -212,9 +213,12 @@ static an_status value_var(writer *w, val v, const char **out)
     if (!w->name[v.i] && n->op == OP_CONST) {
         strbuf key = { 0 };
         mil_lit *lit = NULL;
+        loc user = w->at;
         an_status st = const_literal(w, n, &lit, &key);
         if (!st && key.oom) st = nomem(w);
+        w->at = n->at;
         if (!st && !(w->name[v.i] = const_var(w, lit, n->name, key.n ? key.at : NULL, key.n))) st = nomem(w);
+        w->at = user;
         sb_free(&key);
         if (st) return st;
     }
@@ -446,6 +450,7 @@ static an_status write_constexpr(writer *w, const node *n)
 
 static an_status write_node(writer *w, const node *n)
 {
+    w->at = n->at;
     switch (n->op) {
     case OP_INPUT:
     case OP_CONST: return AN_OK; /* parameters; written at the first use */
@@ -512,7 +517,7 @@ static an_status write_inputs(writer *w, mil_block *f)
             *s = (mil_type){ .kind = MT_STATE, .n_sub = 1, .sub = sub };
             t = s;
         }
-        f->in[i] = (mil_var){ .type = t, .name = w->name[v.i] };
+        f->in[i] = (mil_var){ .type = t, .name = w->name[v.i], .at = graph_maker(g, v)->at };
     }
     return AN_OK;
 }
@@ -538,6 +543,7 @@ static an_status write_outputs(writer *w, mil_block *f)
     if (!f->out) return nomem(w);
     for (size_t i = 0; i < g->outputs.n; i++) {
         const port *p = &g->outputs.at[i];
+        w->at = f->out[i].at = graph_maker(g, p->v)->at;
         if (!w->name[p->v.i] || strcmp(w->name[p->v.i], p->name)) TRY(write_copy(w, p));
         f->out[i].ref = arena_str(&w->m->mem, p->name);
         if (!f->out[i].ref) return nomem(w);

@@ -513,6 +513,35 @@ static void canonical_text(void **state)
     graph_free(g);
 }
 
+/* A message about the written text can then name the place in the one it came from. */
+static void statements_keep_their_places(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    mil_module *from = NULL, *to = NULL;
+    graph *g = NULL;
+    blob_writer w = { 0 };
+    assert_ok(mil_parse(scaled_sum, sizeof scaled_sum - 1, 0, &from, &d), d);
+    assert_ok(lower_from_mil(from, NULL, &g, &d), d);
+    assert_ok(lower_to_mil(g, NULL, &to, &w, &d), d);
+    const mil_block *f = mil_main(to);
+    static const struct {
+        const char *name;
+        unsigned line;
+    } rows[] = { { "s", 6 }, { "k", 5 }, { "y", 7 } }; /* in the order they are written */
+    assert_int_equal(f->n_op, COUNT(rows));
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_string_equal(f->op[i].out[0].name, rows[i].name);
+        assert_int_equal(f->op[i].at.line, rows[i].line);
+    }
+    assert_true(f->in[0].at.line == 4 && f->in[1].at.line == 4 && f->in[0].at.col < f->in[1].at.col);
+    assert_int_equal(f->out[0].at.line, 7);
+    sb_free(&w.bytes);
+    mil_free(from);
+    mil_free(to);
+    graph_free(g);
+}
+
 static void what_cannot_be_written(void **state)
 {
     (void)state;
@@ -622,7 +651,7 @@ int main(void)
         cmocka_unit_test(several_problems_in_one_reading),
         cmocka_unit_test(issues_are_bounded),
         cmocka_unit_test(weight_references),
-        cmocka_unit_test(canonical_text),
+        cmocka_unit_test(canonical_text), cmocka_unit_test(statements_keep_their_places),
         cmocka_unit_test(what_cannot_be_written),
         cmocka_unit_test(references_are_kept), cmocka_unit_test(small_records_stay_apart),
         cmocka_unit_test(memory_runs_out),
