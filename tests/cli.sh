@@ -221,6 +221,9 @@ empty() {
     t "facts, a row that is not modelled" 0 $anneal facts E1
     t "facts, a row the cost model misses" 0 $anneal facts P26
     has "facts, a row the cost model misses" out '^P26  off '
+    t "facts --json, a row the cost model misses" 0 $anneal facts --json P26
+    has "facts --json, a row the cost model misses" out '"status":"pass".*"error_percent":-[0-9.]*,"fidelity_percent":31,"within_fidelity":false}$'
+    has "facts --json, its total" out '"rows":1,"pass":1,"fail":0,"not_modelled":0,"outside_fidelity":1}$'
     t "facts --json" 0 $anneal facts --json N5
     has "facts --json" out '"id":"N5"'
     t "facts, no such row" 2 $anneal facts Z9

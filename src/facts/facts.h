@@ -3,8 +3,8 @@
  *
  * A row passes because a program written for it, compiled and run on the device it was measured on (soft:m1 …), gives the
  * published answer; legality rows ask the same rules `anneal check` prints, latency rows the cost model. Nothing in the engine
- * knows these rows. A row the cost model misses by more than its stated fidelity is "off" and shows by how much; one that nothing here can
- * produce is "not_modelled" and says why. */
+ * knows these rows. A row the cost model misses by more than its stated fidelity is "off" and shows by how much (in JSON: "pass", with
+ * "within_fidelity":false); one that nothing here can produce is "not_modelled" and says why. */
 #ifndef FACTS_FACTS_H
 #define FACTS_FACTS_H
 
@@ -19,6 +19,7 @@ typedef struct {
     const char *setup, *expected;
     const char *evidence; /* "M" measured, "D" decoded, "P" predicted, "C" community, "R" reconstructed */
     fact_status status;
+    double error_percent, fidelity_percent; /* the cost model's largest error, and what it may be; fidelity 0: the row is not about its figures */
     char got[320];
     char why[480];        /* data chosen where none was published, tolerance, or why it is not modelled; may be empty */
 } fact_result;

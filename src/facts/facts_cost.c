@@ -16,14 +16,16 @@ static bool belongs(const char *id, const char *fact)
 /* What the rows of one fact come to. */
 typedef struct {
     strbuf b;
-    double worst;
+    double worst; /* error of the largest magnitude */
     int n;
 } tally;
+
+static double larger(double a, double b) { return fabs(b) > fabs(a) ? b : a; }
 
 static void count_row(fx *f, tally *t, const char *setup, double error_percent, bool fitted, const char *ours)
 {
     sb_printf(&t->b, "%s%s (%+.0f %%)%s", t->n++ ? ", " : "", ours, error_percent, fitted ? " fitted" : "");
-    t->worst = MAX(t->worst, fabs(error_percent));
+    t->worst = larger(t->worst, error_percent);
     size_t at = strlen(f->r->why);
     if (!*f->row->note) snprintf(f->r->why + at, sizeof f->r->why - at, "%s%s", at ? "; " : "", setup);
 }
@@ -32,8 +34,8 @@ static an_status judge(fx *f, tally *t)
 {
     an_status st;
     if (t->b.oom) st = diag_nomem(f->d);
-    else if (t->n && t->worst > fx_arg(f, 0)) st = fx_off(f, fx_arg(f, 0), "%s", t->b.at); /* the model ranks, it does not promise */
-    else st = fx_verdict(f, t->n > 0, "%s", t->n ? t->b.at : "no such row");
+    else if (t->n) st = fx_error(f, t->worst, fx_arg(f, 0), "%s", t->b.at);
+    else st = fx_verdict(f, false, "no such row");
     sb_free(&t->b);
     return st;
 }
@@ -155,11 +157,11 @@ an_status fact_channel_rates(fx *f)
         double rate = t.flops / t.latency_us;
         if (!i) one = rate;
         double want = fx_arg(f, FIRST + i) / fx_arg(f, FIRST), error = (rate / one / want - 1) * 100;
-        worst = MAX(worst, fabs(error));
+        worst = larger(worst, error);
         sb_printf(&b, "%s%.2fx for %.2f (%+.0f %%)", i ? ", " : "", rate / one, want, error);
     }
     if (!st && b.oom) st = diag_nomem(f->d);
-    else if (!st) st = worst > fx_arg(f, 0) ? fx_off(f, fx_arg(f, 0), "%s", b.at) : fx_verdict(f, true, "%s", b.at);
+    else if (!st) st = fx_error(f, worst, fx_arg(f, 0), "%s", b.at);
     sb_free(&b);
     return st;
 }
@@ -180,7 +182,7 @@ an_status fact_other_anchors(fx *f)
     double excess = 100 * sum / n, error = ((100 + excess) / (100 + fx_arg(f, 1)) - 1) * 100;
     char got[160];
     snprintf(got, sizeof got, "over by %.0f %% for %.0f on %d convolutions (%+.0f %% of the ratio)", excess, fx_arg(f, 1), n, error);
-    return fabs(error) > fx_arg(f, 0) ? fx_off(f, fx_arg(f, 0), "%s", got) : fx_verdict(f, true, "%s", got);
+    return fx_error(f, error, fx_arg(f, 0), "%s", got);
 }
 
 /* text: a row of published.def, or a convolution of 64 channels at 16 by 16 when there is none. args: tolerance in percent; seconds of idling;
@@ -201,5 +203,5 @@ an_status fact_after_idle(fx *f)
     char got[120];
     if (lo == hi) snprintf(got, sizeof got, "%.3g%s for %.3g (%+.0f %%)%s", ours, how == 1 ? "x" : " ms", lo, error, how == 1 ? "" : " fitted");
     else snprintf(got, sizeof got, "%.3g%s for %.3g to %.3g (%+.0f %%)", ours, how == 1 ? "x" : " ms", lo, hi, error);
-    return fabs(error) > fx_arg(f, 0) ? fx_off(f, fx_arg(f, 0), "%s", got) : fx_verdict(f, true, "%s", got);
+    return fx_error(f, error, fx_arg(f, 0), "%s", got);
 }

@@ -34,7 +34,7 @@ struct fx {
 /* ---- verdicts; each returns AN_OK ---- */
 an_status fx_verdict(fx *f, bool ok, const char *got, ...) PRINTF_LIKE(3, 4);
 an_status fx_skip(fx *f, const char *got, ...) PRINTF_LIKE(2, 3); /* not modelled; the note says why */
-an_status fx_off(fx *f, double percent, const char *got, ...) PRINTF_LIKE(3, 4); /* the cost model misses it by more than that many percent */
+an_status fx_error(fx *f, double percent, double fidelity, const char *got, ...) PRINTF_LIKE(4, 5); /* the cost model misses it by so much; more than fidelity is off */
 bool fx_same(double got, double want);                           /* bits of a number: zeros keep their sign */
 const char *fx_list(fx *f, const double *x, int64_t n);          /* "1, 0, inf" */
 double fx_arg(const fx *f, int i);                               /* 0 past the end */

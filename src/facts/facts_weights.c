@@ -277,8 +277,7 @@ an_status fact_form_unjudged(fx *f)
     TRY(stack_cost(f, fx_chip(f, 0), "fp16", &s, &dense));
     TRY(stack_cost(f, fx_chip(f, 0), f->row->text, &s, &packed));
     double ours = dense.latency_us / packed.latency_us, error = (ours / fx_arg(f, 0) - 1) * 100;
-    if (fabs(error) > fx_arg(f, 2) * 100) return fx_off(f, fx_arg(f, 2) * 100, "%.2fx for %.2f (%+.0f %%), %s-bound, %.0f us", ours, fx_arg(f, 0), error, bound_name(dense.limit), dense.latency_us);
-    return fx_verdict(f, true, "%.2fx for %.2f (%+.0f %%)", ours, fx_arg(f, 0), error);
+    return fx_error(f, error, fx_arg(f, 2) * 100, "%.2fx for %.2f (%+.0f %%), %s-bound, %.0f us", ours, fx_arg(f, 0), error, bound_name(dense.limit), dense.latency_us);
 }
 
 /* text: form. args: published GB/s of fp16 and of the form (bytes of the dense weight over time), tolerance, shape */

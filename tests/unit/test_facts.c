@@ -58,7 +58,16 @@ static void prints(void **s)
     facts_total t;
     char *text = print("json", "N1", &t); /* N1 and not N10 */
     assert_string_equal(text, "{\"id\":\"N1\",\"target\":\"m1\",\"setup\":\"sum of 16000 ones (matmul against ones)\",\"expected\":\"16000 exactly\",\"got\":\"16000\","
-                              "\"status\":\"pass\",\"why\":\"\"}\n{\"kind\":\"total\",\"rows\":1,\"pass\":1,\"fail\":0,\"off\":0,\"not_modelled\":0}\n");
+                              "\"status\":\"pass\",\"why\":\"\"}\n{\"kind\":\"total\",\"rows\":1,\"pass\":1,\"fail\":0,\"not_modelled\":0,\"outside_fidelity\":0}\n");
+    free(text);
+    text = print("json", "P26", &t); /* the contract has three words: this one passes by reporting the model's error */
+    assert_non_null(strstr(text, "\"status\":\"pass\",\"why\":\""));
+    assert_non_null(strstr(text, ",\"error_percent\":-78."));
+    assert_non_null(strstr(text, ",\"fidelity_percent\":31,\"within_fidelity\":false}\n{\"kind\":\"total\",\"rows\":1,\"pass\":1,\"fail\":0,\"not_modelled\":0,\"outside_fidelity\":1}\n"));
+    assert_int_equal(t.n[FACT_OFF], 1);
+    free(text);
+    text = print("json", "P10", &t);
+    assert_non_null(strstr(text, ",\"fidelity_percent\":17,\"within_fidelity\":true}\n"));
     free(text);
     text = print("text", "R", &t);
     assert_non_null(strstr(text, "4 rows: 4 pass, 0 fail, 0 off, 0 not modelled\n"));
@@ -68,7 +77,7 @@ static void prints(void **s)
     assert_non_null(strstr(text, "| E1 | m1 | idle | ~0 mW |  | not modelled | an engine that runs nothing: the model's power is that of programs |\n"));
     free(text);
     text = print("json", "X", &t);
-    assert_string_equal(text, "{\"kind\":\"total\",\"rows\":0,\"pass\":0,\"fail\":0,\"off\":0,\"not_modelled\":0}\n");
+    assert_string_equal(text, "{\"kind\":\"total\",\"rows\":0,\"pass\":0,\"fail\":0,\"not_modelled\":0,\"outside_fidelity\":0}\n");
     free(text);
 }
 
