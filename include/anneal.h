@@ -144,6 +144,8 @@ AN_API an_status an_program_check(an_report **out, an_program *p, const an_check
  * stay apart: an_program_weights gives them, those that came from files and all others of more than 16 elements. *bytes is yours. AN_UNSUPPORTED: the engine refuses it; e has the place in the text the program came from. */
 AN_API an_status an_program_compile(an_program *p, const char *engine, void **bytes, size_t *size, an_error *e);
 AN_API int an_program_is(const void *bytes, size_t size); /* they begin as such a file does */
+/* The engine it was compiled for, yours. NULL: as below. */
+AN_API char *an_program_engine(const void *bytes, size_t size, an_error *e);
 /* Its instructions, tensors and ports as text, yours. NULL: the bytes are no program, or a damaged one; nothing of them is run to find out. */
 AN_API char *an_program_listing(const void *bytes, size_t size, an_error *e);
 
@@ -164,6 +166,10 @@ AN_API void an_array_get(const an_array *a, an_array_info *info); /* valid until
 AN_API void an_array_free(an_array *a);                           /* NULL is fine */
 
 typedef struct {
+    const char *name;         /* a row of an_table("limits") */
+    int64_t value;            /* 0: none; switches take 0 and 1 */
+} an_limit;
+typedef struct {
     const char *engine;       /* "soft:m1" … "soft:m5", "cpu", "null"; NULL: the best one present */
     const char *file;         /* name used in messages */
     const char *model_dir;    /* what @model_path stands for */
@@ -173,8 +179,10 @@ typedef struct {
     size_t n_want;
     int fill;                 /* inputs that are not given hold numbers: fractions between -1 and 1 that `seed` and the input's name choose; whole numbers are 0 */
     uint64_t seed;
+    const an_limit *limits;   /* instead of the chip's own; AN_USAGE: no such limit or value, or an engine without limits (cpu, null) */
+    size_t n_limits;
 } an_run_options;
-/* Compile (text may also be the bytes of a compiled program, where the engine takes such from outside), bind by name, run once. results has room for n_want entries, or for n_results (set on return; pass the room in) when
+/* Compile (text may also be the bytes of a compiled program; a chip takes such from outside with the limit open_images at 1), bind by name, run once. results has room for n_want entries, or for n_results (set on return; pass the room in) when
  * all are wanted; each is yours. AN_UNSUPPORTED: the engine refuses, in its own words after ours. */
 AN_API an_status an_run_mil(an_array **results, size_t *n_results, const char *text, size_t size, const an_array *const *in, size_t n_in,
                             const an_run_options *o, an_error *e);

@@ -202,6 +202,32 @@ empty() {
     t "run a program" 0 $anneal run "$tmp/relu.prog" --engine cpu --in x="$tmp/x.npy" --out y="$tmp/yp.npy"
     t "the answer of a program" 0 cmp "$tmp/yp.npy" "$tmp/want.npy"
     t "a chip loads what it compiled itself" 4 $anneal run "$tmp/relu.prog" --engine soft:m1 --in x="$tmp/x.npy" --out y="$tmp/yp.npy"
+    has "a chip loads what it compiled itself, unless" err '\-\-limit open_images=1'
+    t "compile to a program for a chip" 0 $anneal compile "$tmp/relu.mil" --target m1 --emit program --out "$tmp/relu.m1.prog"
+    t "a program for a chip is no text" 2 $anneal compile "$tmp/relu.m1.prog"
+    has "a program for a chip is no text" err 'anneal run --engine soft:m1 --limit open_images=1 runs it'
+    t "run a program on a chip" 0 $anneal run "$tmp/relu.m1.prog" --engine soft:m1 --limit open_images=1 --in x="$tmp/x.npy" --out y="$tmp/ym.npy"
+    t "the answer of a program on a chip" 0 cmp "$tmp/ym.npy" "$tmp/want.npy"
+    t "run a program on another chip" 4 $anneal run "$tmp/relu.m1.prog" --engine soft:m4 --limit open_images=1 --in x="$tmp/x.npy" --out y="$tmp/ym.npy"
+    for p in relu relu.m1; do t "null takes $p.prog" 0 $anneal run "$tmp/$p.prog" --engine null --in x="$tmp/x.npy" --out y="$tmp/yn.npy"; done
+    on="--in x=$tmp/x.npy --out y=$tmp/yl.npy"
+    t "run, a limit that is heeded" 3 $anneal run "$tmp/relu.mil" --engine soft:m1 --limit qos_max=20 $on
+    has "run, a limit that is heeded" err 'quality of service 21; 0 to 20 are taken'
+    while read -r given says; do
+        t "run --limit $given" 2 $anneal run "$tmp/relu.mil" --engine soft:m1 --limit "$given" $on
+        has "run --limit $given" err "$says"
+    done <<EOF
+frob=1 unknown device limit "frob"; there are compiles, .*open_images
+open_images=2 open_images is 2; 0 or 1 is wanted
+loaded=-1 loaded is -1; 0 or more is wanted
+loaded=many --limit loaded wants a whole number, got "many"
+loaded=99999999999999999999 wants a whole number
+loaded --limit wants NAME=VALUE, got "loaded"
+EOF
+    for e in cpu null; do
+        t "run, a limit on $e" 2 $anneal run "$tmp/relu.mil" --engine $e --limit loaded=1 $on
+        has "run, a limit on $e" err "^anneal: $e has no limit loaded"
+    done
     t "compile to a program, refused by the chip" 4 $anneal compile examples/oldchip.mil --target m1 --emit program --out "$tmp/old.prog"
     has "compile to a program, refused by the chip" err '^examples/oldchip.mil:6:43: .*sin is not available'
     printf 'graph "old"\n# refused below\n\nx = input fp16[1, 2, 1, 32]\ny = sin(x)\nreturn y\n' >"$tmp/old.ann"

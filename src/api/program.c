@@ -288,6 +288,19 @@ an_status an_program_compile(an_program *p, const char *engine, void **bytes, si
 
 int an_program_is(const void *bytes, size_t size) { return program_is(bytes, size); }
 
+char *an_program_engine(const void *bytes, size_t size, an_error *e)
+{
+    program *p;
+    strbuf b = { 0 };
+    diag d = { 0 };
+    if (program_decode(bytes, size, &p, &d)) return api_error(e, &d), NULL;
+    sb_printf(&b, strcmp(p->target, "cpu") ? "soft:%s" : "%s", p->target);
+    program_free(p);
+    char *name = api_take(&b);
+    if (!name) diag_nomem(&d), api_error(e, &d);
+    return name;
+}
+
 char *an_program_listing(const void *bytes, size_t size, an_error *e)
 {
     program *p;

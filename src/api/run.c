@@ -147,6 +147,17 @@ static an_status fill_text(const filler *f, const char *text, size_t size)
     return st;
 }
 
+/* Limits are a chip's: what would not be heeded is not taken. */
+static const device_limit *limits_of(const an_run_options *o, arena *mem, diag *d)
+{
+    device_limit *l = TAKE(mem, device_limit, o->n_limits);
+    if (!l) diag_nomem(d);
+    else if (o->n_limits && !device_limited(o->engine))
+        diag_fail(d, AN_USAGE, NOWHERE, "%s has no limit %.40s: limits are those of the chips, soft:m1 … soft:m5", o->engine ? o->engine : "the best engine present", o->limits[0].name);
+    for (size_t i = 0; i < o->n_limits && l; i++) l[i] = (device_limit){ .name = o->limits[i].name, .value = o->limits[i].value };
+    return l;
+}
+
 an_status an_run_mil(an_array **results, size_t *n_results, const char *text, size_t size, const an_array *const *in, size_t n_in,
                      const an_run_options *o, an_error *e)
 {
@@ -167,7 +178,7 @@ an_status an_run_mil(an_array **results, size_t *n_results, const char *text, si
     filler f = { .given = t, .n_given = n_in, .seed = o->seed, .mem = &mem, .out = &all, .d = &d };
     if (!d.st && o->fill && (program_is(text, size) ? fill_program(&f, text, size) : fill_text(&f, text, size))) { /* d says why */ }
     engine_error said = { 0 };
-    device_options dopt = { .threads = o->threads, .reference = o->reference != 0 };
+    device_options dopt = { .threads = o->threads, .reference = o->reference != 0, .limit = limits_of(o, &mem, &d), .n_limit = o->n_limits };
     dev_source src = { .text = text, .n_text = size, .file = o->file, .weights = { .model_dir = o->model_dir, .stable = true } };
     if (!d.st && device_run_once(o->engine, &dopt, &src, all.at, all.n, o->want, o->n_want, &mem, &out, &said, &d)) { /* d says why */ }
     if (!d.st && out.n > room) diag_fail(&d, AN_INPUT, NOWHERE, "the program has %zu results, room was given for %zu", out.n, room);

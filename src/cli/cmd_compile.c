@@ -6,7 +6,7 @@
 
 const option compile_options[] = {
     { "target", "CHIP", NULL, "make it fit this chip (m1 … m5); without it only chip-independent passes run" },
-    { "emit", "mil|mil-ios16|graph|dot|program|listing", "mil", "what to write; program: what engines run, for the chip or else for cpu; listing: such a program, or FILE when it is one, as text" },
+    { "emit", "mil|mil-ios16|graph|dot|program|listing", "mil", "what to write; program: what engines run, for the chip (anneal run --limit open_images=1 takes it) or else for cpu; listing: such a program, or FILE when it is one, as text" },
     { "out", "FILE", "-", "where to; weights go beside it as weights/weight.bin, or as FILE.weights.bin where that one is another program's" },
     { "ports", NULL, NULL, "also pad, unify and rename ports as the engine's surfaces want" },
     { "no-opt", NULL, NULL, "print what was read" },
@@ -175,8 +175,14 @@ static int put_program(const args *a, an_program *p, const char *file, const cha
 static int show_compiled(const args *a, const char *shown, const file_bytes *f)
 {
     an_error e = { 0 };
-    if (strcmp(arg_of(a, "emit"), "listing"))
-        return say(AN_USAGE, "%s is compiled already: --emit listing shows it, anneal run runs it", shown);
+    if (strcmp(arg_of(a, "emit"), "listing")) {
+        char *engine = an_program_engine(f->at, f->n, &e);
+        if (!engine) return say_error(shown, &e);
+        int code = say(AN_USAGE, "%s is compiled already: --emit listing shows it, anneal run --engine %s%s runs it", shown, engine,
+                       strcmp(engine, "cpu") ? " --limit open_images=1" : "");
+        an_free(engine);
+        return code;
+    }
     char *text = an_program_listing(f->at, f->n, &e);
     if (!text) return say_error(shown, &e);
     diag d = { 0 };

@@ -1,4 +1,5 @@
 /* cmd_run.c: compile a MIL program for an engine, or take a compiled one, and run it once on .npy files. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/pool.h"
@@ -10,6 +11,7 @@ const option run_options[] = {
     { "fill", "SEED", NULL, "inputs without --in: numbers between -1 and 1 that the seed chooses; 0 where they are whole numbers" },
     { "out", "NAME=F.npy", NULL, "where a result goes; once for each" },
     { "threads", "N", "0", "0: one per CPU" },
+    { "limit", "NAME=VALUE", NULL, "soft: a limit instead of the chip's own (anneal limits lists them), once for each; open_images=1 loads a program compiled before" },
     { "reference", NULL, NULL, "the slow, obvious executor" },
     { NULL, NULL, NULL, NULL },
 };
@@ -19,18 +21,37 @@ typedef struct {
     char **want;
     const char **out_file;
     an_array **got;
-    size_t n_in, n_out;
+    char **limit_name;
+    an_limit *limit;
+    size_t n_in, n_out, n_limit;
 } job;
+
+static int read_limits(const args *a, job *j)
+{
+    for (size_t i = 0; i < a->n_list; i++) {
+        const char *value;
+        char *end;
+        if (strcmp(a->list[i].option, "limit")) continue;
+        char *name = pair_name(a->list[i].value, "limit", "NAME=VALUE", &value);
+        if (!name) return an_exit_code(AN_USAGE);
+        errno = 0;
+        j->limit[j->n_limit] = (an_limit){ .name = name, .value = strtoll(value, &end, 10) };
+        j->limit_name[j->n_limit++] = name;
+        if (*end || errno) return say(AN_USAGE, "--limit %s wants a whole number, got \"%s\"", name, value);
+    }
+    return 0;
+}
 
 static int read_pairs(const args *a, job *j)
 {
     for (size_t i = 0; i < a->n_list; i++) {
         if (strcmp(a->list[i].option, "out")) continue;
-        char *name = pair_name(a->list[i].value, "out", &j->out_file[j->n_out]);
+        char *name = pair_name(a->list[i].value, "out", "NAME=FILE.npy", &j->out_file[j->n_out]);
         if (!name) return an_exit_code(AN_USAGE);
         j->want[j->n_out++] = name;
     }
-    return read_arrays(a, "in", j->in, &j->n_in);
+    int code = read_limits(a, j);
+    return code ? code : read_arrays(a, "in", j->in, &j->n_in);
 }
 
 static int run_job(const args *a, const char *path, const file_bytes *f, job *j)
@@ -44,9 +65,11 @@ static int run_job(const args *a, const char *path, const file_bytes *f, job *j)
     an_error e = { 0 };
     an_run_options o = { .engine = arg_of(a, "engine"), .file = shown, .model_dir = dir, .threads = (int)threads,
                          .reference = arg_on(a, "reference"), .want = (const char *const *)j->want, .n_want = j->n_out,
-                         .fill = arg_on(a, "fill"), .seed = (uint64_t)seed };
+                         .fill = arg_on(a, "fill"), .seed = (uint64_t)seed, .limits = j->limit, .n_limits = j->n_limit };
     size_t n = j->n_out;
-    int code = an_run_mil(j->got, &n, (const char *)f->at, f->n, (const an_array *const *)j->in, j->n_in, &o, &e) ? say_error(shown, &e) : 0;
+    int code = 0;
+    if (an_run_mil(j->got, &n, (const char *)f->at, f->n, (const an_array *const *)j->in, j->n_in, &o, &e))
+        code = say_error(e.status == AN_USAGE ? NULL : shown, &e); /* what was asked for is wrong, not the file */
     free(dir);
     for (size_t i = 0; i < n && !code; i++)
         if (an_array_write(j->got[i], j->out_file[i], &e)) code = say_error(NULL, &e);
@@ -60,14 +83,15 @@ int cmd_run(const args *a)
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
     size_t room = a->n_list + 1;
     job j = { .in = calloc(room, sizeof *j.in), .want = calloc(room, sizeof *j.want), .out_file = calloc(room, sizeof *j.out_file),
-              .got = calloc(room, sizeof *j.got) };
+              .got = calloc(room, sizeof *j.got), .limit_name = calloc(room, sizeof *j.limit_name), .limit = calloc(room, sizeof *j.limit) };
     file_bytes f = { 0 };
-    int code = !j.in || !j.want || !j.out_file || !j.got ? say(AN_NOMEM, "out of memory") : read_pairs(a, &j);
+    bool ok = j.in && j.want && j.out_file && j.got && j.limit_name && j.limit;
+    int code = !ok ? say(AN_NOMEM, "out of memory") : read_pairs(a, &j);
     if (!code && !j.n_out) code = say(AN_USAGE, "run has no --out NAME=FILE.npy: nothing would be kept");
     if (!code) code = read_text(path, &f);
     if (!code) code = run_job(a, path, &f, &j);
     file_drop(&f);
-    for (size_t i = 0; i < room && j.in && j.want && j.got; i++) an_array_free(j.in[i]), an_array_free(j.got[i]), free(j.want[i]);
-    free(j.in), free(j.want), free(j.out_file), free(j.got);
+    for (size_t i = 0; i < room && ok; i++) an_array_free(j.in[i]), an_array_free(j.got[i]), free(j.want[i]), free(j.limit_name[i]);
+    free(j.in), free(j.want), free(j.out_file), free(j.got), free(j.limit_name), free(j.limit);
     return code;
 }

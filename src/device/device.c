@@ -93,6 +93,20 @@ bool device_known(const char *name)
     return c && (c != &device_soft || chip_find(arg));
 }
 
+static const device_class *best_class(void)
+{
+    for (size_t i = 0; i < COUNT(classes); i++)
+        if (!classes[i]->arg && !(classes[i]->absent && classes[i]->absent())) return classes[i];
+    return NULL;
+}
+
+bool device_limited(const char *name)
+{
+    const char *arg;
+    const device_class *c = name && *name ? find_class(name, &arg) : best_class();
+    return c && !c->plain;
+}
+
 bool device_list(size_t i, device_info *out)
 {
     if (i >= COUNT(classes)) return false;
@@ -101,18 +115,12 @@ bool device_list(size_t i, device_info *out)
     return true;
 }
 
-static const device_class *best_class(void)
-{
-    for (size_t i = 0; i < COUNT(classes); i++)
-        if (!classes[i]->arg && !(classes[i]->absent && classes[i]->absent())) return classes[i];
-    return NULL;
-}
-
 void device_limits_print(strbuf *b, const char *format)
 {
     bool json = !strcmp(format, "json"), markdown = !strcmp(format, "markdown");
     if (markdown)
         sb_puts(b, "# Device limits\n\nPrinted from `src/device/limits.def`. 0 is no limit; COLUMN takes the chip's own value (`anneal targets`).\n"
+                   "`anneal run --engine soft:m1 --limit NAME=VALUE` sets one for a run; cpu and null have none to set.\n"
                    "On every device a tensor, the scratch memory of a program, and all it holds together take at most 1 TiB (`ENGINE_MOST_BYTES` of "
                    "`src/engine/engine.h`): text or program bytes that want more are bad input.\n\n"
                    "| limit | soft | cpu, null | what | evidence |\n|---|---|---|---|---|\n");
@@ -150,14 +158,26 @@ static void choose_ledger(device *dev)
 
 static const char *whose(const device *dev) { return dev->ledger == &dev->own ? "" : " in this process"; }
 
+static an_status unknown_limit(const char *name, diag *d)
+{
+    strbuf names = { 0 };
+    for (size_t i = 0; i < COUNT(limit_rows); i++) sb_printf(&names, "%s%s", i ? ", " : "", limit_rows[i].name);
+    an_status st = diag_fail(d, AN_USAGE, NOWHERE, "unknown device limit \"%.40s\"; there are %s", name, names.at ? names.at : "");
+    sb_free(&names);
+    return st;
+}
+
+static bool is_switch(size_t row) { return !strncmp(limit_rows[row].what, "switch", 6); }
+
 static an_status override_limits(device *dev, diag *d)
 {
     for (size_t i = 0; i < dev->opt.n_limit; i++) {
         const device_limit *o = &dev->opt.limit[i];
         size_t k = 0;
         while (k < COUNT(limit_rows) && strcmp(limit_rows[k].name, o->name)) k++;
-        if (k == COUNT(limit_rows)) return diag_fail(d, AN_USAGE, NOWHERE, "unknown device limit \"%.40s\"", o->name);
-        if (o->value < 0) return diag_fail(d, AN_USAGE, NOWHERE, "device limit %s is %lld; 0 or more is wanted", o->name, (long long)o->value);
+        if (k == COUNT(limit_rows)) return unknown_limit(o->name, d);
+        if (o->value < 0 || (is_switch(k) && o->value > 1))
+            return diag_fail(d, AN_USAGE, NOWHERE, "device limit %s is %lld; %s is wanted", o->name, (long long)o->value, is_switch(k) ? "0 or 1" : "0 or more");
         memcpy((char *)&dev->lim + limit_rows[k].offset, &o->value, sizeof o->value);
     }
     dev->opt.limit = NULL; /* the caller's, and no longer needed */
@@ -309,9 +329,9 @@ an_status device_adopt(device *dev, const void *bytes, size_t n, const dev_weigh
 {
     static const dev_weights none = { 0 };
     *out = NULL;
-    if (!dev->cls->adopt) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s has no program bytes", dev->name);
     if (!dev->lim.open_images)
-        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d, "%s loads what it compiled itself; program bytes from outside are not trusted", dev->name);
+        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d,
+                          "%s loads what it compiled itself; program bytes from outside are not trusted unless its limit open_images is 1 (anneal run --limit open_images=1)", dev->name);
     dev_program *p = program_make(dev);
     if (!p) return diag_nomem(d);
     return program_done(p, dev->cls->adopt(p, bytes, n, w ? w : &none, d), out);
@@ -365,7 +385,7 @@ bool dev_program_from_cache(const dev_program *p) { return p->from_cache; }
 an_status dev_program_bytes(const dev_program *p, strbuf *out, diag *d)
 {
     if (p->prog) return program_encode(p->prog, out, d);
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s has no program bytes", p->dev->name);
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s makes no program bytes", p->dev->name);
 }
 
 static an_status no_room(device *dev, uint64_t need, uint64_t held, diag *d)

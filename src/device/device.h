@@ -84,6 +84,7 @@ typedef struct {
 } device_info;
 bool device_list(size_t i, device_info *out); /* best first; false: no more */
 bool device_known(const char *name);          /* could be opened on some machine */
+bool device_limited(const char *name);        /* has a chip's limits: those of cpu and null are all "none". name as for device_open */
 
 /* What the engine itself said about the last call on dev that it refused. */
 typedef struct {

@@ -1,5 +1,5 @@
-/* null.c: accepts every program and computes nothing, which times everything else. It reads the text far enough to know the
- * ports, so binding, sizes and queueing are the real ones; weights are never opened. */
+/* null.c: accepts every program and computes nothing, which times everything else. It reads text, or the bytes of a program compiled for
+ * any device, far enough to know the ports, so binding, sizes and queueing are the real ones; weights are never opened. */
 #include <stdlib.h>
 
 #include "device/device_int.h"
@@ -64,6 +64,33 @@ static an_status null_build(dev_program *p, const dev_source *src, diag *d)
     return why.st ? dev_refuse_as(p->dev, why.st == AN_INPUT ? ERR_BAD_MIL : ERR_COMPILE, &why, d) : AN_OK;
 }
 
+static an_status adopt_ports(dev_program *p, dev_side side, const program *g, const eport *from, size_t n, diag *d)
+{
+    dev_port *to = p->port[side] = dev_fault(p->dev, "ports") ? NULL : TAKE(&p->mem, dev_port, n);
+    if (!to) return diag_nomem(d);
+    for (size_t i = 0; i < n; i++) {
+        const etensor *t = &g->tensors.at[from[i].tensor];
+        to[i] = (dev_port){ .name = arena_str(&p->mem, from[i].name), .dt = t->dt, .rank = t->rank, .bytes = from[i].bytes };
+        memcpy(to[i].dim, t->dim, (size_t)t->rank * sizeof *t->dim);
+        if (!to[i].name) return diag_nomem(d);
+    }
+    p->n_port[side] = n;
+    return AN_OK;
+}
+
+static an_status null_adopt(dev_program *p, const void *bytes, size_t n, const dev_weights *w, diag *d)
+{
+    program *g;
+    diag why = { 0 };
+    (void)w;
+    if (dev_fault(p->dev, "decode")) return diag_nomem(d);
+    if (program_decode(bytes, n, &g, &why)) return dev_refuse_as(p->dev, ERR_IMAGE, &why, d);
+    an_status st = adopt_ports(p, DEV_INPUT, g, g->inputs.at, g->inputs.n, d);
+    if (!st) st = adopt_ports(p, DEV_OUTPUT, g, g->outputs.at, g->outputs.n, d);
+    program_free(g);
+    return st;
+}
+
 static an_status null_load(dev_program *p, diag *d)
 {
     return dev_fault(p->dev, "image") ? diag_nomem(d) : AN_OK;
@@ -96,6 +123,7 @@ const device_class device_null = {
     .plain = true,
     .open = null_open,
     .build = null_build,
+    .adopt = null_adopt,
     .load = null_load,
     .unload = nothing,
     .reload = null_reload,

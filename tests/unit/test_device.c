@@ -423,6 +423,62 @@ static void absurd_program(void **state)
     }
 }
 
+/* null takes what other devices compiled: their ports are all it needs. */
+static void null_adopts(void **state)
+{
+    (void)state;
+    static const char *const engines[] = { "cpu", "soft:m1" };
+    for (size_t i = 0; i < COUNT(engines); i++) {
+        device *dev, *null;
+        diag d = { 0 };
+        strbuf b = { 0 };
+        assert_ok(device_open(&dev, engines[i], &(device_options){ .threads = 1, .own_budget = true }, &d), d);
+        assert_ok(device_open(&null, "null", NULL, &d), d);
+        dev_program *p = must_compile(dev, STATE_TEXT, NULL), *q;
+        assert_ok(dev_program_bytes(p, &b, &d), d);
+        assert_ok(device_adopt(null, b.at, b.n, NULL, &q, &d), d);
+        for (int side = 0; side < 2; side++) {
+            const dev_port *want, *got;
+            size_t n = dev_program_ports(p, (dev_side)side, &want);
+            assert_int_equal(dev_program_ports(q, (dev_side)side, &got), n);
+            for (size_t k = 0; k < n; k++) assert_true(!strcmp(want[k].name, got[k].name) && want[k].bytes == got[k].bytes && want[k].rank == got[k].rank && want[k].dim[0] == got[k].dim[0]);
+        }
+        assert_ok(dev_program_load(q, &d), d);
+        bound use = must_bind(null, q);
+        assert_ok(device_run(use.r, DEV_QOS, &d), d);
+        drop_bound(&use);
+        dev_program_free(q);
+        b.at[b.n / 2] ^= 4;
+        assert_int_not_equal(device_adopt(null, b.at, b.n, NULL, &q, &d), AN_OK);
+        assert_null(q);
+        dev_program_free(p);
+        sb_free(&b);
+        close_clean(dev);
+        close_clean(null);
+    }
+}
+
+/* What may be set, and to what. */
+static void limits_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        device_limit l;
+        const char *words; /* NULL: taken */
+    } rows[] = {
+        { { "open_images", 1 }, NULL }, { { "open_images", 0 }, NULL }, { { "open_images", 2 }, "open_images is 2; 0 or 1 is wanted" },
+        { { "loaded", 2 }, NULL }, { { "loaded", -1 }, "loaded is -1; 0 or more is wanted" }, { { "open", 1 }, "\"open\"; there are compiles, reclaim, loaded, " },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        device *dev;
+        diag d = { 0 };
+        an_status st = device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .limit = &rows[i].l, .n_limit = 1 }, &d);
+        if (st != (rows[i].words ? AN_USAGE : AN_OK) || (st && !strstr(d.msg, rows[i].words))) fail_msg("row %zu: %d, %s", i, st, d.msg);
+        device_close(dev);
+    }
+    assert_true(device_limited("soft:m1") && !device_limited("cpu") && !device_limited("null") && !device_limited(NULL) && !device_limited("no such"));
+}
+
 /* ---- a device and its cache on disk ---- */
 
 static void disk_cache(void **state)
@@ -509,7 +565,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
-        cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal),
+        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
