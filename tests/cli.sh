@@ -228,6 +228,25 @@ EOF
         t "run, a limit on $e" 2 $anneal run "$tmp/relu.mil" --engine $e --limit loaded=1 $on
         has "run, a limit on $e" err "^anneal: $e has no limit loaded"
     done
+    # two results in one file
+    twice() { # twice NAME FILE FILE: they are one
+        t "$1" 2 $anneal run examples/reduce.mil --engine cpu --fill 1 --out most="$2" --out sum="$3"
+        has "$1" err '^anneal: --out most and --out sum both go to '
+        empty "$1" out
+    }
+    twice "run, one file for two results" "$tmp/dup.npy" "$tmp/dup.npy"
+    twice "run, one file spelt two ways" "$tmp/dup.npy" "$tmp/./dup.npy"
+    t "run, one file for two results is not written" 1 test -e "$tmp/dup.npy"
+    : >"$tmp/dup.npy"
+    ln -s dup.npy "$tmp/link.npy"
+    twice "run, one file and a link to it" "$tmp/dup.npy" "$tmp/link.npy"
+    twice "run, standard output for two results" - -
+    t "run, two results for nobody" 0 $anneal run examples/reduce.mil --engine cpu --fill 1 --out most=/dev/null --out sum=/dev/null
+    t "run, two files" 0 $anneal run examples/reduce.mil --engine cpu --fill 1 --out most="$tmp/dup.npy" --out sum="$tmp/dup2.npy"
+    t "train, a log that is the table too" 2 $anneal train --model tiny --engine cpu --steps 1 --log "$tmp/one" --csv "$tmp/./one"
+    has "train, a log that is the table too" err '^anneal: --log and --csv both go to '
+    t "data prepare, one file for both" 2 $anneal data prepare --tokenizer builtin:stories --data tests/cli.sh --out "$tmp/one.u16" --validation "$tmp/one.u16"
+    has "data prepare, one file for both" err '^anneal: --out and --validation both go to '
     t "compile to a program, refused by the chip" 4 $anneal compile examples/oldchip.mil --target m1 --emit program --out "$tmp/old.prog"
     has "compile to a program, refused by the chip" err '^examples/oldchip.mil:6:43: .*sin is not available'
     printf 'graph "old"\n# refused below\n\nx = input fp16[1, 2, 1, 32]\ny = sin(x)\nreturn y\n' >"$tmp/old.ann"

@@ -48,6 +48,12 @@ an_format arg_format(const args *a);                 /* --json, --markdown */
 char *pair_name(const char *pair, const char *option_name, const char *form, const char **behind); /* of "NAME=…", yours to free; form: what is wanted, for the message. NULL after saying what is wrong */
 int read_arrays(const args *a, const char *option_name, an_array **out, size_t *n); /* every NAME=FILE.npy of the option, in out, which has room for a->n_list; 0 or the exit code after saying why. The caller frees *n of them either way */
 
+typedef struct {
+    const char *option, *name; /* --out, and which of several; name NULL: the option has one */
+    const char *file;          /* NULL: not asked for */
+} output;
+int outputs_apart(const output *o, size_t n); /* 0, or the exit code after naming two that go to one file, however it is spelt */
+
 int usage(FILE *to);
 int help(const command *c, FILE *to);
 

@@ -20,6 +20,7 @@ typedef struct {
     an_array **in;
     char **want;
     const char **out_file;
+    output *outputs; /* the same, to be told apart */
     an_array **got;
     char **limit_name;
     an_limit *limit;
@@ -48,9 +49,11 @@ static int read_pairs(const args *a, job *j)
         if (strcmp(a->list[i].option, "out")) continue;
         char *name = pair_name(a->list[i].value, "out", "NAME=FILE.npy", &j->out_file[j->n_out]);
         if (!name) return an_exit_code(AN_USAGE);
+        j->outputs[j->n_out] = (output){ .option = "out", .name = name, .file = j->out_file[j->n_out] };
         j->want[j->n_out++] = name;
     }
-    int code = read_limits(a, j);
+    int code = outputs_apart(j->outputs, j->n_out);
+    if (!code) code = read_limits(a, j);
     return code ? code : read_arrays(a, "in", j->in, &j->n_in);
 }
 
@@ -83,15 +86,15 @@ int cmd_run(const args *a)
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
     size_t room = a->n_list + 1;
     job j = { .in = calloc(room, sizeof *j.in), .want = calloc(room, sizeof *j.want), .out_file = calloc(room, sizeof *j.out_file),
-              .got = calloc(room, sizeof *j.got), .limit_name = calloc(room, sizeof *j.limit_name), .limit = calloc(room, sizeof *j.limit) };
+              .outputs = calloc(room, sizeof *j.outputs), .got = calloc(room, sizeof *j.got), .limit_name = calloc(room, sizeof *j.limit_name), .limit = calloc(room, sizeof *j.limit) };
     file_bytes f = { 0 };
-    bool ok = j.in && j.want && j.out_file && j.got && j.limit_name && j.limit;
+    bool ok = j.in && j.want && j.out_file && j.outputs && j.got && j.limit_name && j.limit;
     int code = !ok ? say(AN_NOMEM, "out of memory") : read_pairs(a, &j);
     if (!code && !j.n_out) code = say(AN_USAGE, "run has no --out NAME=FILE.npy: nothing would be kept");
     if (!code) code = read_text(path, &f);
     if (!code) code = run_job(a, path, &f, &j);
     file_drop(&f);
     for (size_t i = 0; i < room && ok; i++) an_array_free(j.in[i]), an_array_free(j.got[i]), free(j.want[i]), free(j.limit_name[i]);
-    free(j.in), free(j.want), free(j.out_file), free(j.got), free(j.limit_name), free(j.limit);
+    free(j.in), free(j.want), free(j.out_file), free(j.outputs), free(j.got), free(j.limit_name), free(j.limit);
     return code;
 }

@@ -253,15 +253,16 @@ static int unknown_model(const char *name)
     return say(AN_INPUT, "%s: no such file or folder, and no model preset of that name; %s", name, e.message);
 }
 
-/* Standard output has lines of its own here: "-" would be a file of that name. */
-static bool outputs_are_files(const args *a)
+/* What a run writes: files, each in a place of its own. Standard output has lines of its own here: "-" would be a file of that name. */
+static int outputs_right(const args *a)
 {
-    static const char *const outputs[] = { "save", "log", "csv", "plot", "profile" };
-    for (size_t i = 0; i < COUNT(outputs); i++) {
-        const char *path = arg_of(a, outputs[i]);
-        if (path && !strcmp(path, "-")) return say(AN_USAGE, "--%s wants a name, got \"-\"; for standard output there is --json", outputs[i]), false;
+    static const char *const options[] = { "save", "log", "csv", "plot", "profile" };
+    output o[COUNT(options)];
+    for (size_t i = 0; i < COUNT(options); i++) {
+        o[i] = (output){ .option = options[i], .file = arg_of(a, options[i]) };
+        if (o[i].file && !strcmp(o[i].file, "-")) return say(AN_USAGE, "--%s wants a name, got \"-\"; for standard output there is --json", options[i]);
     }
-    return true;
+    return outputs_apart(o, COUNT(options));
 }
 
 int cmd_train(const args *a)
@@ -269,8 +270,9 @@ int cmd_train(const args *a)
     const char *engine = arg_of(a, "engine");
     if (a->n_files) return say(AN_USAGE, "train takes options only, got \"%s\"", a->files[0]);
     if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    int code = outputs_right(a);
+    if (code) return code;
     const char *model = arg_of(a, "model");
-    if (!outputs_are_files(a)) return an_exit_code(AN_USAGE);
     if (an_net_known(model)) return train_net(a);
     return names_a_model(model) ? train_lm(a) : unknown_model(model);
 }
