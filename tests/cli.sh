@@ -327,6 +327,14 @@ EOF
         has "generate, a file as the cache" err 'cannot be kept in "tests/cli.sh": a folder'
         t "generate, a cache below a file" 3 $anneal generate $g --cache tests/cli.sh/programs
         has "generate, a cache below a file" err 'tests/cli.sh/programs: Not a directory'
+        for b in 2T -1 many; do
+            t "generate, a cache of $b" 3 env ANNEAL_CACHE="$tmp/bound" ANNEAL_CACHE_BYTES=$b $anneal generate $g
+            has "generate, a cache of $b" err "ANNEAL_CACHE_BYTES=$b: a whole number"
+        done
+        t "generate, nothing kept" 0 env ANNEAL_CACHE="$tmp/bound" ANNEAL_CACHE_BYTES=0 $anneal generate $g
+        t "generate, nothing was kept" 1 sh -c "ls '$tmp/bound' | grep prog"
+        t "generate, kept" 0 env ANNEAL_CACHE="$tmp/bound" ANNEAL_CACHE_BYTES=1M $anneal generate $g
+        t "generate, was kept" 0 sh -c "ls '$tmp/bound' | grep prog"
         t "generate, no usual cache" 0 env ANNEAL_CACHE=tests/cli.sh/programs $anneal generate $g
         has "generate, no usual cache" err '^anneal: warning: compiled programs are kept in memory only: .*Not a directory'
         t "generate, too many threads" 2 $anneal generate $g --threads 1025

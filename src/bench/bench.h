@@ -12,5 +12,7 @@ enum { BENCH_RUNS = 400 }; /* at most */
  * AN_MISMATCH: an answer is wrong, and nothing was timed after it. */
 an_status bench_run(const char *name, const char *format, int runs, strbuf *out, diag *d) MUST_CHECK;
 void bench_list(strbuf *out, const char *format); /* names and what they measure */
+/* Libraries whose products are timed beside ours where they can be loaded, the i-th; NULL: no more. */
+const char *bench_peer(size_t i, bool *found);
 
 #endif

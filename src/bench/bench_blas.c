@@ -49,16 +49,29 @@ static void find(void *library, const char *name, void *to)
     memcpy(to, &f, sizeof f);
 }
 
+static void *load(size_t i)
+{
+    void *h = NULL;
+    for (size_t k = 0; k < COUNT(libs[i].files) && !h; k++) {
+        h = open_in(getenv("AN_BLAS"), libs[i].files[k]);
+        if (!h) h = dlopen(libs[i].files[k], RTLD_NOW | RTLD_LOCAL);
+    }
+    return h;
+}
+
+const char *bench_peer(size_t i, bool *found)
+{
+    if (i >= COUNT(libs)) return NULL;
+    *found = load(i) != NULL; /* it stays loaded, as below */
+    return libs[i].name;
+}
+
 blas_sgemm *bench_blas(size_t i, int threads, uint32_t isa, const char **name)
 {
     for (size_t k = 0; k < COUNT(hints); k++)
         if (!hints[k].wide || (isa & WIDE)) (void)setenv(hints[k].name, hints[k].value, 0);
     *name = i < COUNT(libs) ? libs[i].name : NULL;
-    void *h = NULL;
-    for (size_t k = 0; *name && k < COUNT(libs[i].files) && !h; k++) {
-        h = open_in(getenv("AN_BLAS"), libs[i].files[k]);
-        if (!h) h = dlopen(libs[i].files[k], RTLD_NOW | RTLD_LOCAL);
-    }
+    void *h = *name ? load(i) : NULL;
     if (!h) return NULL;
     blas_sgemm *f;
     void (*set)(int), (*set_long)(long);

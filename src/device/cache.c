@@ -59,14 +59,36 @@ static char *default_dir(void)
     return NULL;
 }
 
+/* Bytes, or so many times 1024 of them for each step of k, M, G. */
+static an_status default_bound(uint64_t *out, diag *d)
+{
+    static const char units[] = "kMG";
+    const char *s = getenv("ANNEAL_CACHE_BYTES");
+    *out = (uint64_t)1 << 30;
+    if (!s || !*s) return AN_OK;
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(s, &end, 10);
+    const char *unit = *end ? strchr(units, *end == 'K' ? 'k' : *end) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    if (*s < '0' || *s > '9' || errno || (*end && (!unit || end[1])) || n > UINT64_MAX >> shift) {
+        *out = 0;
+        return diag_fail(d, AN_INPUT, NOWHERE, "ANNEAL_CACHE_BYTES=%.40s: a whole number of bytes is wanted, or of 1024, 1024^2 or 1024^3 of them with k, M or G behind it", s);
+    }
+    *out = (uint64_t)n << shift;
+    return AN_OK;
+}
+
 an_status dev_cache_open(dev_cache **out, const dev_cache_options *o, diag *d)
 {
     static const dev_cache_options none = { 0 };
     if (!o) o = &none;
     *out = NULL;
+    uint64_t most = o->max_disk_bytes;
+    if (!most && !o->memory_only) TRY(default_bound(&most, d));
     dev_cache *c = calloc(1, sizeof *c);
     if (!c) return diag_nomem(d);
-    c->max_disk = o->max_disk_bytes ? o->max_disk_bytes : (uint64_t)1 << 30;
+    c->max_disk = most;
     c->max_memory = o->max_memory_bytes ? o->max_memory_bytes : (uint64_t)64 << 20;
     pthread_mutex_init(&c->mu, NULL);
     *out = c;
@@ -284,6 +306,23 @@ static void write_entry(dev_cache *c, dev_key key, const void *bytes, size_t n)
     free(path);
     sb_free(&b);
     sweep(c);
+}
+
+an_status dev_cache_look(dev_cache_info *out, diag *d)
+{
+    *out = (dev_cache_info){ .dir = default_dir() };
+    an_status st = default_bound(&out->max_bytes, d);
+    DIR *dir = out->dir ? opendir(out->dir) : NULL;
+    if (out->dir && (dir ? access(out->dir, R_OK | W_OK | X_OK) != 0 : errno != ENOENT)) snprintf(out->why_not, sizeof out->why_not, "%s", strerror(errno));
+    if (!dir) return st;
+    for (struct dirent *e; (e = readdir(dir));) {
+        struct stat s;
+        if (!is_entry(e->d_name) || fstatat(dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode)) continue;
+        out->programs++;
+        out->bytes += (uint64_t)s.st_size;
+    }
+    closedir(dir);
+    return st;
 }
 
 /* ---- both ---- */

@@ -222,13 +222,14 @@ typedef struct {
 typedef struct {              /* zero means default */
     const char *dir;          /* NULL: $ANNEAL_CACHE, else $XDG_CACHE_HOME/anneal, else ~/.cache/anneal */
     bool memory_only;
-    uint64_t max_disk_bytes;  /* 0: 1 GiB. The least recently used go first */
+    uint64_t max_disk_bytes;  /* 0: $ANNEAL_CACHE_BYTES, else 1 GiB. The least recently used go first */
     uint64_t max_memory_bytes; /* 0: 64 MiB */
 } dev_cache_options;
 typedef struct {
     uint64_t memory_hits, disk_hits, misses, writes, bad, evicted;
 } dev_cache_stats;
-/* A folder that cannot be made or written is no failure: the cache then lives in memory, and why says so (d->st stays AN_OK). */
+/* A folder that cannot be made or written is no failure: the cache then lives in memory, and why says so (d->st stays AN_OK).
+ * AN_INPUT: ANNEAL_CACHE_BYTES is needed and is no size. */
 an_status dev_cache_open(dev_cache **out, const dev_cache_options *o, diag *d) MUST_CHECK;
 void dev_cache_close(dev_cache *c); /* NULL is fine */
 const char *dev_cache_dir(const dev_cache *c); /* NULL: memory only */
@@ -237,5 +238,13 @@ bool dev_cache_get(dev_cache *c, dev_key key, strbuf *out);
 void dev_cache_put(dev_cache *c, dev_key key, const void *bytes, size_t n); /* best effort */
 void dev_cache_drop(dev_cache *c, dev_key key); /* what was stored turned out to be bad */
 void dev_cache_get_stats(dev_cache *c, dev_cache_stats *out);
+typedef struct {
+    char *dir;                /* for free(); NULL: the environment names none, and programs are kept in memory */
+    char why_not[120];        /* it cannot be used; "": it can, or can be made */
+    uint64_t programs, bytes; /* in it now */
+    uint64_t max_bytes;       /* that they may come to */
+} dev_cache_info;
+/* The folder that dev_cache_open takes without options, as it is; nothing is made or removed. AN_INPUT as there, max_bytes is 0 then. */
+an_status dev_cache_look(dev_cache_info *out, diag *d) MUST_CHECK;
 
 #endif

@@ -361,6 +361,49 @@ static void places(void **state)
     rmdir(in_dir("anneal"));
 }
 
+/* The bound of the environment, where the caller has none. */
+static void bound_from_environment(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *said;
+        uint64_t want; /* NO: refused */
+    } rows[] = { { "", 1 << 30 }, { "0", 0 },     { "12", 12 },   { "3k", 3 << 10 }, { "3K", 3 << 10 }, { "200M", 200 << 20 }, { "2G", (uint64_t)2 << 30 }, { "17179869183G", (uint64_t)17179869183 << 30 },
+                 { "k", UINT64_MAX }, { "-1", UINT64_MAX }, { "1.5G", UINT64_MAX }, { "2GB", UINT64_MAX }, { "1T", UINT64_MAX }, { " 1", UINT64_MAX }, { "17179869184G", UINT64_MAX },
+                 { "99999999999999999999", UINT64_MAX } };
+    empty();
+    setenv("ANNEAL_CACHE", dir, 1);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        dev_cache *c;
+        dev_cache_info look;
+        diag d = { 0 }, e = { 0 };
+        setenv("ANNEAL_CACHE_BYTES", rows[i].said, 1);
+        an_status want = rows[i].want == UINT64_MAX ? AN_INPUT : AN_OK;
+        if (dev_cache_look(&look, &d) != want || (!want && look.max_bytes != rows[i].want)) fail_msg("\"%s\": %d, %llu: %s", rows[i].said, d.st, (unsigned long long)look.max_bytes, d.msg);
+        assert_string_equal(look.dir, dir);
+        free(look.dir);
+        assert_int_equal(dev_cache_open(&c, NULL, &e), want);
+        if (want) assert_non_null(strstr(e.msg, rows[i].said));
+        dev_cache_close(c);
+    }
+    setenv("ANNEAL_CACHE_BYTES", "1k", 1);
+    dev_cache *c = open_cache(0, 1);
+    for (uint64_t k = 0; k < 8; k++) put(c, k);
+    dev_cache_close(c);
+    dev_cache_info look;
+    diag d = { 0 };
+    assert_ok(dev_cache_look(&look, &d), d);
+    assert_true(look.programs > 0 && look.bytes > 0 && look.bytes <= 1024);
+    assert_int_equal(look.programs, count_files(""));
+    assert_string_equal(look.why_not, "");
+    free(look.dir);
+    setenv("ANNEAL_CACHE_BYTES", "what", 1);
+    c = open_cache(3000, 1); /* a caller with a bound of its own does not ask */
+    dev_cache_close(c);
+    unsetenv("ANNEAL_CACHE_BYTES");
+    unsetenv("ANNEAL_CACHE");
+}
+
 /* ---- entries that are whole, and not what the text compiles to ---- */
 
 /* y = f(x) on one size and another; the same ports and another function. */
@@ -521,7 +564,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back), cmocka_unit_test(memory_bounds), cmocka_unit_test(damage), cmocka_unit_test(disk_bounds),
         cmocka_unit_test(leftovers),      cmocka_unit_test(killed),        cmocka_unit_test(shared), cmocka_unit_test(places),
-        cmocka_unit_test(planted),        cmocka_unit_test(no_files_of_ours),
+        cmocka_unit_test(planted),        cmocka_unit_test(no_files_of_ours), cmocka_unit_test(bound_from_environment),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }
