@@ -59,6 +59,9 @@ typedef enum { AN_TEXT, AN_JSON, AN_MARKDOWN } an_format; /* AN_JSON: one object
 /* ---- tables: "ops", "targets", "rules", "gates", "passes", "kernels", "models", "published", "probes",
  *      "devices", "limits", "isa", "nets", "hwx" ---- */
 AN_API char *an_table(const char *which, an_format f); /* yours; NULL: no such table, or no memory */
+/* What the library found on this machine: instruction sets, threads, the cache of compiled programs, libraries, devices. *text is yours.
+ * AN_INPUT: a variable of the environment has a value that nothing here would run with; the text is there and says so too. */
+AN_API an_status an_machine(char **text, an_format f, an_error *e);
 AN_API const char *an_probe(const char *name);         /* MIL text of a probe program; NULL: no such probe */
 AN_API int an_target_known(const char *name);          /* m1 … m5, h13, h13g …, any case */
 

@@ -58,6 +58,27 @@ empty() {
             t "$c --json is JSON" 0 python3 -c 'import json,sys; [json.loads(l) for l in open(sys.argv[1])]' "$tmp/out"
         fi
     done
+    # doctor: what is here, and variables that no command would run with
+    t "doctor, a strongest instruction set" 0 env AN_ISA=scalar AN_THREADS=3 ANNEAL_CACHE="$tmp/nowhere" ANNEAL_CACHE_BYTES=3k $anneal doctor --json
+    has "doctor, threads" out '^{"kind":"threads","count":3,"from":"AN_THREADS"}$'
+    has "doctor, cache" out '^{"kind":"cache","folder":".*/nowhere","programs":0,"bytes":0,"most_bytes":3072,"why_not":""}$'
+    has "doctor, libraries" out '^{"kind":"library","name":"jansson","version":"[0-9.]*","found":true'
+    has "doctor, libraries that may be there" out '^{"kind":"library","name":"openblas",.*"get":"apt-get install '
+    t "doctor, no instruction set in use" 1 grep -q '"kind":"isa".*"used":true' "$tmp/out"
+    t "doctor makes no folder" 1 test -e "$tmp/nowhere"
+    for v in AN_ISA=mmx AN_THREADS=many ANNEAL_CACHE_BYTES=2T; do
+        t "doctor, $v" 3 env $v $anneal doctor
+        has "doctor, $v" out "problem .*$v: "
+        has "doctor, $v" err "^anneal: $v: "
+        has "doctor, $v, the rest" out 'soft:<chip>'
+    done
+    grep '^\.B' docs/anneal.1 >"$tmp/man"
+    for c in $($anneal --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+        t "man page, $c" 0 grep -qw "$c" "$tmp/man"
+    done
+    for v in $(grep -rho 'getenv("AN[A-Z_]*")' src | cut -d'"' -f2 | sort -u); do
+        t "man page, $v" 0 grep -qw "$v" "$tmp/man"
+    done
     t "unknown option" 2 $anneal check --tarket m1 examples/conv.mil
     has "unknown option is guessed" err 'did you mean --target'
     t "option without value" 2 $anneal check --target

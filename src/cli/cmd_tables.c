@@ -44,11 +44,9 @@ static bool on_path(const char *tool)
     return false;
 }
 
-/* Rows of what a user may want here: found or not, and how to get it. */
-int cmd_doctor(const args *a)
+/* Programs a user may want here: found or not, and how to get them. */
+static void put_tools(an_format f)
 {
-    int code = no_files(a);
-    if (code) return code;
     static const struct {
         const char *what, *for_what, *get;
     } things[] = {
@@ -57,18 +55,32 @@ int cmd_doctor(const args *a)
         { "qemu-aarch64", "testing the other architecture", "apt-get install qemu-user" },
         { "dot", "drawing --emit dot", "apt-get install graphviz" },
     };
-    struct utsname u;
-    if (uname(&u)) return say(AN_BUG, "uname failed");
-    bool json = arg_format(a) == AN_JSON;
-    if (json) printf("{\"kind\":\"machine\",\"system\":\"%s\",\"machine\":\"%s\",\"version\":\"%s\"}\n", u.sysname, u.machine, an_version());
-    else printf("anneal %s on %s %s\n", an_version(), u.sysname, u.machine);
+    if (f == AN_MARKDOWN) printf("\n| tools | | |\n|---|---|---|\n");
     for (size_t i = 0; i < COUNT(things); i++) {
         bool found = on_path(things[i].what);
-        if (json)
+        if (f == AN_JSON)
             printf("{\"kind\":\"part\",\"name\":\"%s\",\"found\":%s,\"for\":\"%s\",\"get\":\"%s\"}\n", things[i].what,
                    found ? "true" : "false", things[i].for_what, things[i].get);
-        else printf("  %-16s %-8s %s%s%s\n", things[i].what, found ? "found" : "missing", things[i].for_what, found ? "" : "; to get it: ", found ? "" : things[i].get);
+        else
+            printf(f == AN_MARKDOWN ? "| `%s` | %s | %s%s%s |\n" : "  %-16s %-8s %s%s%s\n", things[i].what, found ? "found" : "missing", things[i].for_what,
+                   found ? "" : "; to get it: ", found ? "" : things[i].get);
     }
-    if (!json) printf("devices:\n");
-    return put_text(an_table("devices", arg_format(a)));
+}
+
+/* What is here and what is missing. A variable of the environment that commands would stop at is a problem here too. */
+int cmd_doctor(const args *a)
+{
+    int code = no_files(a);
+    if (code) return code;
+    struct utsname u;
+    if (uname(&u)) return say(AN_BUG, "uname failed");
+    an_format f = arg_format(a);
+    if (f == AN_JSON) printf("{\"kind\":\"machine\",\"system\":\"%s\",\"machine\":\"%s\",\"version\":\"%s\"}\n", u.sysname, u.machine, an_version());
+    else printf("anneal %s on %s %s\n", an_version(), u.sysname, u.machine);
+    put_tools(f);
+    char *text;
+    an_error e = { 0 };
+    an_status st = an_machine(&text, f, &e);
+    code = put_text(text);
+    return !code && st ? say_error(NULL, &e) : code;
 }
