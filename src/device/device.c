@@ -330,8 +330,7 @@ an_status device_adopt(device *dev, const void *bytes, size_t n, const dev_weigh
     static const dev_weights none = { 0 };
     *out = NULL;
     if (!dev->lim.open_images)
-        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d,
-                          "%s loads what it compiled itself; program bytes from outside are not trusted unless its limit open_images is 1 (anneal run --limit open_images=1)", dev->name);
+        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d, "%s loads what it compiled itself; for other program bytes: anneal run --limit open_images=1", dev->name);
     dev_program *p = program_make(dev);
     if (!p) return diag_nomem(d);
     return program_done(p, dev->cls->adopt(p, bytes, n, w ? w : &none, d), out);
