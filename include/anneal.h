@@ -310,15 +310,15 @@ typedef struct {                    /* zero means default */
     const char *state;              /* "fp16", "halves" (fp16 pairs: small updates survive), "fp32"; NULL: fp16 on chips, else fp32 */
     const char *conv_form;
     double loss_scale;              /* 0: 1024 on chips, else 1 */
-    int dynamic_scale;
+    int dynamic_scale;              /* halved after overflow, doubled after 200 good updates; where gradients are 0 everywhere one is looked for at which they are not */
     int freeze_unreached;           /* a parameter that does not reach the loss is a warning, not an error */
     void (*on_warning)(void *user, const char *line);
     void *user;
 } an_train_options;
 typedef struct {
     double loss, grad_norm, lr, loss_scale;
-    int finite, applied;            /* applied 0: accumulating, or skipped because something was not finite; the weights are as they were */
-    uint64_t step, skipped;
+    int finite, applied;            /* applied 0: accumulating, or something was not finite or (on a chip) the gradient 0 everywhere; the weights are as they were */
+    uint64_t step, skipped, zeros;  /* updates so far; those that were not finite; those without a gradient, which end no training */
 } an_train_report;
 AN_API an_status an_trainer_open(an_trainer **out, an_program *p, const an_train_options *o, an_error *e); /* p may be freed */
 AN_API void an_trainer_close(an_trainer *t); /* NULL is fine */
@@ -363,7 +363,7 @@ typedef struct {
     int64_t first, done;            /* updates tried before this call and at its end */
     int stopped;                    /* by stop_after, before the last one */
     double loss, final_accuracy, seconds; /* loss: NAN when no update counted */
-    uint64_t updates, skipped, dispatches, minibatches, ran, host_bytes_in, host_bytes_out, state_bytes; /* ran: minibatches this call dispatched */
+    uint64_t updates, skipped, zeros, dispatches, minibatches, ran, host_bytes_in, host_bytes_out, state_bytes; /* ran: minibatches this call dispatched */
     uint64_t digest;                /* of all state at the end: equal runs have equal ones; 0: there was no end */
 } an_train_result;
 AN_API an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *e);
@@ -451,6 +451,7 @@ typedef struct {
     double loss, smooth;          /* mean of the update's minibatches in nats; smoothed over about 20 updates */
     double lr, grad_norm, loss_scale;
     uint64_t skipped;             /* updates so far that were not finite: weights kept, data used up */
+    uint64_t zeros;               /* the same of those whose gradient was 0 everywhere, on a chip */
     int applied;
     int64_t tokens;               /* of this update */
     double ms, data_ms;           /* the update from start to end; of it, getting its tokens */
@@ -498,7 +499,7 @@ typedef struct {                  /* zero means default */
     void (*on_progress)(void *user, const an_lm_progress *p);
     void (*on_eval)(void *user, int64_t step, double loss);
     void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
-    void (*on_note)(void *user, const char *line); /* a JSON object: "kind":"nonfinite" (what was not, counted by kind, and where it began) or "statistics" */
+    void (*on_note)(void *user, const char *line); /* a JSON object: "kind":"nonfinite" (what was not, counted by kind, and where it began), "zero" (no gradient) or "statistics" */
     void (*on_warning)(void *user, const char *line);
     int (*stop)(void *user);      /* asked after every update: true ends the run there, with a checkpoint */
     void *user;

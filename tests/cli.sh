@@ -687,7 +687,7 @@ EOF
     has "train tiny" out '"kind":"result".*"digest":"[0-9a-f]\{16\}"'
     t "train tiny, plot" 0 grep -q '</svg>' "$tmp/p.svg"
     t "train tiny, csv" 0 test "$(wc -l <"$tmp/p.csv")" -eq 5
-    t "train tiny, host and waiting in the columns" 0 grep -q '^step,loss,.*,device_ms,.*,host_ms,wait_ms$' "$tmp/p.csv"
+    t "train tiny, host and waiting in the columns" 0 grep -q '^step,loss,.*,device_ms,.*,host_ms,wait_ms,zero$' "$tmp/p.csv"
     # which tokenizer: a trained model's own, or the one named; checkpoints hold it
     st="--engine cpu --threads 1 --batch 2 --seq 16 --steps 1"
     t "train on, no tokenizer" 2 $anneal train $st --model "$tmp/a.bin"

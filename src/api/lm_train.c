@@ -26,13 +26,13 @@ typedef struct {
 static an_lm_progress outside(const lm_progress *p)
 {
     return (an_lm_progress){ .step = p->step, .steps = p->steps, .loss = p->loss, .smooth = p->smooth, .lr = p->lr, .grad_norm = p->grad_norm, .loss_scale = p->loss_scale,
-                             .skipped = p->skipped, .applied = p->applied, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms, .host_ms = p->host_ms, .wait_ms = p->wait_ms };
+                             .skipped = p->skipped, .zeros = p->zeros, .applied = p->applied, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms, .host_ms = p->host_ms, .wait_ms = p->wait_ms };
 }
 
 static lm_progress inside(const an_lm_progress *p)
 {
     return (lm_progress){ .step = p->step, .steps = p->steps, .loss = p->loss, .smooth = p->smooth, .lr = p->lr, .grad_norm = p->grad_norm, .loss_scale = p->loss_scale,
-                          .skipped = p->skipped, .applied = p->applied != 0, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms, .host_ms = p->host_ms, .wait_ms = p->wait_ms };
+                          .skipped = p->skipped, .zeros = p->zeros, .applied = p->applied != 0, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms, .host_ms = p->host_ms, .wait_ms = p->wait_ms };
 }
 
 char *an_lm_progress_text(const an_lm_progress *p, an_format f)

@@ -302,7 +302,7 @@ an_status an_trainer_step(an_trainer *t, double lr, an_train_report *r, an_error
     train_report p;
     an_status st = train_step(t->t, lr, &p, &d);
     *r = (an_train_report){ .loss = p.loss, .grad_norm = p.grad_norm, .lr = p.lr, .loss_scale = p.loss_scale, .finite = p.finite, .applied = p.applied,
-                            .step = p.step, .skipped = p.skipped };
+                            .step = p.step, .skipped = p.skipped, .zeros = p.zeros };
     return st ? api_error(e, &d) : AN_OK;
 }
 
@@ -356,7 +356,7 @@ an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *
     r->steps = q.steps, r->batch = q.batch, r->n_train = q.n_train, r->n_test = q.n_test, r->final_n = q.final_n, r->parameters = q.stats.n_numbers;
     r->first = q.first, r->done = q.done, r->stopped = q.stopped;
     r->loss = q.loss, r->final_accuracy = q.final_accuracy, r->seconds = q.seconds, r->digest = q.digest;
-    r->updates = q.stats.steps, r->skipped = q.stats.skipped, r->dispatches = q.stats.dispatches, r->minibatches = q.stats.minibatches, r->ran = q.stats.ran;
+    r->updates = q.stats.steps, r->skipped = q.stats.skipped, r->zeros = q.stats.zeros, r->dispatches = q.stats.dispatches, r->minibatches = q.stats.minibatches, r->ran = q.stats.ran;
     r->host_bytes_in = q.stats.host_bytes_in, r->host_bytes_out = q.stats.host_bytes_out, r->state_bytes = q.stats.state_bytes;
     return st ? api_error(e, &d) : AN_OK;
 }

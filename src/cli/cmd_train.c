@@ -190,8 +190,8 @@ static void put_json(const an_train_result *r)
     if (isfinite(r->loss)) printf("%.6g", r->loss);
     else printf("null");
     if (r->final_n) printf(",\"accuracy\":%.4f,\"test\":%lld", r->final_accuracy, (long long)r->final_n);
-    printf(",\"nonfinite\":%llu,\"dispatches_per_minibatch\":%g,\"host_bytes_in\":%llu,\"host_bytes_out\":%llu,\"state_bytes\":%llu,\"seconds\":%.3f,\"digest\":",
-           (unsigned long long)r->skipped, per_minibatch(r), (unsigned long long)r->host_bytes_in, (unsigned long long)r->host_bytes_out,
+    printf(",\"nonfinite\":%llu,\"zero\":%llu,\"dispatches_per_minibatch\":%g,\"host_bytes_in\":%llu,\"host_bytes_out\":%llu,\"state_bytes\":%llu,\"seconds\":%.3f,\"digest\":",
+           (unsigned long long)r->skipped, (unsigned long long)r->zeros, per_minibatch(r), (unsigned long long)r->host_bytes_in, (unsigned long long)r->host_bytes_out,
            (unsigned long long)r->state_bytes, r->seconds);
     if (r->digest) printf("\"%016llx\"}\n", (unsigned long long)r->digest);
     else printf("null}\n");
@@ -207,6 +207,7 @@ static void put_text_result(const listener *l, const an_train_result *r)
         if (isfinite(r->loss)) fprintf(stderr, "loss %.4f after ", r->loss);
         fprintf(stderr, "%llu updates in %.2f s (%.0f/s), %llu skipped", (unsigned long long)r->updates, r->seconds, r->seconds > 0 ? (double)(r->done - r->first) / r->seconds : 0,
                 (unsigned long long)r->skipped);
+        if (r->zeros) fprintf(stderr, ", %llu without a gradient", (unsigned long long)r->zeros);
         fprintf(stderr, "\nstats: %g dispatch%s per minibatch; per minibatch %llu bytes to the device and %llu back; %llu bytes of state stay there", per, per == 1 ? "" : "es",
                 (unsigned long long)r->host_bytes_in, (unsigned long long)r->host_bytes_out, (unsigned long long)r->state_bytes);
     }

@@ -464,13 +464,16 @@ static void save(run *r)
 
 /* ---- what is not finite, and how large everything is ---- */
 
-static an_status tell(run *r, double loss, double scale, bool bad)
+/* rep: of an update that does not count; NULL: how large everything is. A gradient of 0 with nothing behind it that is not finite was no overflow. */
+static an_status tell(run *r, double scale, const train_report *rep)
 {
     const lm_run_options *o = r->o;
     pipe_seen seen;
     strbuf b = { 0 };
     TRY(pipe_inspect(r->p, r->now, scale, &seen, r->d));
-    if (bad) pipe_bad_json(&b, r->note.step + 1, loss, &seen);
+    bool zero = rep && rep->verdict == VERDICT_NOTHING && !seen.first[0], bad = rep && !zero;
+    if (bad) pipe_bad_json(&b, r->note.step + 1, rep->loss, &seen);
+    else if (zero) pipe_zero_json(&b, r->note.step + 1, rep->loss, scale);
     else pipe_norms_json(&b, r->note.step + 1, &seen);
     if (!b.oom && o->on_note) o->on_note(o->user, b.at);
     bool silent = pipe_kind_of(r->p) == PIPE_RESIDENT; /* the others say so themselves */
@@ -511,12 +514,12 @@ static an_status minibatch(run *r, int64_t a, double lr, train_report *rep, bool
 {
     bool due = r->o->stats_every > 0 && (r->note.step + 1) % r->o->stats_every == 0, again = false;
     r->now = r->ids + a * r->batch * (r->seq + 1);
-    if (due && a == 0) TRY(tell(r, NAN, scale_now(r), false));
+    if (due && a == 0) TRY(tell(r, scale_now(r), NULL));
     TRY(pipe_step(r->p, r->now, lr, rep, &again, r->d));
     r->out->again |= again;
     if (rep->put_off || rep->finite || *bad) return AN_OK;
     *bad = true;
-    return tell(r, rep->loss, rep->loss_scale, true);
+    return tell(r, rep->loss_scale, rep);
 }
 
 static an_status update(run *r, lm_progress *q, bool *put_off)
@@ -536,7 +539,7 @@ static an_status update(run *r, lm_progress *q, bool *put_off)
         }
         q->loss += rep.loss / (double)r->accum;
     }
-    q->grad_norm = rep.grad_norm, q->loss_scale = rep.loss_scale, q->skipped = rep.skipped, q->applied = rep.applied;
+    q->grad_norm = rep.grad_norm, q->loss_scale = rep.loss_scale, q->skipped = rep.skipped, q->zeros = rep.zeros, q->applied = rep.applied;
     q->tokens = r->accum * r->batch * r->seq;
     q->ms = (double)(clock_ns() - t0) / 1e6, q->data_ms = (double)data / 1e6;
     q->device_ms = (double)r->spent[LANE_DEVICE] / 1e6, q->host_ms = (double)r->spent[LANE_HOST] / 1e6, q->wait_ms = (double)r->spent[LANE_WAIT] / 1e6;

@@ -15,6 +15,7 @@ typedef struct {
     double loss, smooth;  /* mean of the update's minibatches; smoothed over about 20 */
     double lr, grad_norm, loss_scale;
     uint64_t skipped;     /* updates, so far */
+    uint64_t zeros;       /* updates so far whose gradient was 0 everywhere: nothing was applied */
     bool applied;
     int64_t tokens;       /* of this update */
     double ms, data_ms;   /* of the whole update; of getting its tokens */
@@ -61,7 +62,7 @@ typedef struct {             /* zero means default */
     void (*on_progress)(void *user, const lm_progress *p);
     void (*on_eval)(void *user, int64_t step, double loss);
     void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
-    void (*on_note)(void *user, const char *line); /* JSON: "kind":"nonfinite" for an update that was, "statistics" every stats_every */
+    void (*on_note)(void *user, const char *line); /* JSON: "kind":"nonfinite" for an update that was, "zero" for one without a gradient, "statistics" every stats_every */
     void (*on_event)(void *user, const pipe_event *e);
     bool (*stop)(void *user); /* asked between updates: true ends the run as if it were whole, with a checkpoint */
     void (*warn)(void *user, const char *line);

@@ -11,7 +11,7 @@ typedef struct {
     bool whole, truth;
 } field;
 
-enum { FIELDS = 16 };
+enum { FIELDS = 17 };
 
 static void fields_of(const lm_progress *p, field *f)
 {
@@ -33,6 +33,7 @@ static void fields_of(const lm_progress *p, field *f)
         { .name = "steps", .value = (double)p->steps, .whole = true },
         { .name = "host_ms", .value = p->host_ms },
         { .name = "wait_ms", .value = p->wait_ms },
+        { .name = "zero", .value = (double)p->zeros, .whole = true },
     };
     memcpy(f, all, sizeof all);
 }

@@ -79,6 +79,7 @@ typedef struct {
 an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK;
 /* Lines for a log, without their end. */
 void pipe_bad_json(strbuf *b, int64_t step, double loss, const pipe_seen *s);
+void pipe_zero_json(strbuf *b, int64_t step, double loss, double loss_scale); /* the gradient is 0 everywhere, and all is finite */
 void pipe_norms_json(strbuf *b, int64_t step, const pipe_seen *s);
 
 /* "l00_wq", "embed": how states call a weight of the model. */

@@ -205,7 +205,7 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     TRY(whole(h, d));
     TRY(prog_sync(h, d));
     diag why = { 0 };
-    an_status st = h->t->group_bad ? AN_OK : gradients(h, tokens, &loss, NULL, &why); /* a group that is bad is skipped anyway */
+    an_status st = h->t->group ? AN_OK : gradients(h, tokens, &loss, NULL, &why); /* a group that is bad is skipped anyway */
     if (st && h->put_off) return r->put_off = *again = h->stale = true, h->restarts_wanted++, AN_OK;
     if (st) return *d = why, st;
     uint64_t t0 = clock_ns();

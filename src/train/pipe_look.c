@@ -87,7 +87,7 @@ static an_status by_verdict(pipeline *p, pipe_seen *out, diag *d)
 {
     int most = 0;
     train_state_info s = { 0 };
-    if (out->first[0] || p->kind != PIPE_RESIDENT || p->last == VERDICT_FINE) return AN_OK;
+    if (out->first[0] || p->kind != PIPE_RESIDENT || p->last == VERDICT_FINE || p->last == VERDICT_NOTHING) return AN_OK;
     if (p->last == VERDICT_STATE) TRY(resident_spoilt(p->way, &s, d));
     for (int id = 1; id < MW_COUNT; id++)
         if (out->grad_norm[id] > out->grad_norm[most] || isnan(out->grad_norm[most])) most = id;
@@ -138,6 +138,11 @@ void pipe_bad_json(strbuf *b, int64_t step, double loss, const pipe_seen *s)
         sb_json(b, s->unknown, strlen(s->unknown));
     }
     sb_putc(b, '}');
+}
+
+void pipe_zero_json(strbuf *b, int64_t step, double loss, double loss_scale)
+{
+    sb_printf(b, "{\"kind\":\"zero\",\"step\":%lld,\"loss\":%.7g,\"loss_scale\":%.9g}", (long long)step, loss, loss_scale);
 }
 
 static void put_norms(strbuf *b, const char *title, const double *norm)

@@ -404,24 +404,25 @@ an_status train_step(trainer *t, double lr, train_report *r, diag *d)
     double S = t->scale.scale * t->accum;
     *r = (train_report){ .lr = lr, .loss_scale = t->scale.scale, .loss = NAN, .grad_norm = NAN };
     if (!isfinite(lr)) return diag_fail(d, AN_INPUT, NOWHERE, "the learning rate is %g; a finite number is wanted", lr);
-    if (!t->group_bad) TRY(run_minibatch(t, last, lr, S, r, d)); /* the rest of a group that overflowed is not worth a dispatch */
+    if (!t->group) TRY(run_minibatch(t, last, lr, S, r, d)); /* the rest of a group that overflowed is not worth a dispatch */
     t->minibatches++;
     an_status st = AN_OK;
-    if (!r->finite) t->group_bad = true;
+    if (!t->group && !(r->verdict == VERDICT_NOTHING && r->loss == 0 && !last)) t->group = r->verdict; /* a sample that is right already adds 0 to its group */
     if (!last) {
         t->at++;
-        if (!t->group_bad) t->side[GROUP_ACC] ^= 1;
+        if (!t->group) t->side[GROUP_ACC] ^= 1;
     } else {
-        r->applied = !t->group_bad;
+        r->applied = !t->group;
         if (r->applied) {
             t->side[GROUP_MAIN] ^= 1;
             t->steps++;
             t->scale.applied = S;
-        } else t->skipped++;
-        t->at = 0, t->group_bad = false;
-        st = scale_after(t, r->applied, d);
+        } else if (t->group == VERDICT_NOTHING) t->zeros++;
+        else t->skipped++;
+        st = scale_after(t, t->group, r->loss, d);
+        t->at = 0, t->group = VERDICT_FINE;
     }
-    r->step = t->steps, r->skipped = t->skipped;
+    r->step = t->steps, r->skipped = t->skipped, r->zeros = t->zeros;
     return st;
 }
 
@@ -449,7 +450,7 @@ void train_get_stats(trainer *t, train_stats *out)
 {
     device_stats st;
     device_get_stats(t->dev, &st);
-    *out = (train_stats){ .steps = t->steps, .skipped = t->skipped, .minibatches = t->minibatches, .ran = t->ran, .dispatches = t->dispatches,
+    *out = (train_stats){ .steps = t->steps, .skipped = t->skipped, .zeros = t->zeros, .minibatches = t->minibatches, .ran = t->ran, .dispatches = t->dispatches,
                           .host_bytes_in = t->bytes_in, .host_bytes_out = t->bytes_out, .n_params = t->params.n, .n_states = t->states.n,
                           .n_numbers = t->n_numbers, .loss_scale = t->scale.scale, .compile_ms = st.compile_ms };
     for (size_t i = 0; i < t->states.n; i++) out->state_bytes += t->states.at[i].bytes;
@@ -461,8 +462,8 @@ void train_print_stats(trainer *t, strbuf *b, const char *format)
     train_get_stats(t, &s);
     double per = s.ran ? (double)s.dispatches / (double)s.ran : 0;
     bool json = !strcmp(format, "json");
-    sb_printf(b, json ? "{\"kind\":\"stats\",\"steps\":%llu,\"skipped\":%llu,\"minibatches\":%llu,\"ran\":%llu,\"dispatches\":%llu,\"dispatches_per_minibatch\":%g,\"host_bytes_in\":%llu,\"host_bytes_out\":%llu,\"state_bytes\":%llu,\"params\":%lld}\n"
-                      : "%llu updates, %llu skipped, %llu minibatches, of which %llu ran here in %llu dispatches: %g each; %llu bytes from the host and %llu to it per minibatch; %llu bytes of state on the device for %lld parameters\n",
-              (unsigned long long)s.steps, (unsigned long long)s.skipped, (unsigned long long)s.minibatches, (unsigned long long)s.ran, (unsigned long long)s.dispatches, per,
+    sb_printf(b, json ? "{\"kind\":\"stats\",\"steps\":%llu,\"skipped\":%llu,\"zero\":%llu,\"minibatches\":%llu,\"ran\":%llu,\"dispatches\":%llu,\"dispatches_per_minibatch\":%g,\"host_bytes_in\":%llu,\"host_bytes_out\":%llu,\"state_bytes\":%llu,\"params\":%lld}\n"
+                      : "%llu updates, %llu skipped, %llu without a gradient, %llu minibatches, of which %llu ran here in %llu dispatches: %g each; %llu bytes from the host and %llu to it per minibatch; %llu bytes of state on the device for %lld parameters\n",
+              (unsigned long long)s.steps, (unsigned long long)s.skipped, (unsigned long long)s.zeros, (unsigned long long)s.minibatches, (unsigned long long)s.ran, (unsigned long long)s.dispatches, per,
               (unsigned long long)s.host_bytes_in, (unsigned long long)s.host_bytes_out, (unsigned long long)s.state_bytes, (long long)s.n_numbers);
 }

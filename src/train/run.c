@@ -209,9 +209,9 @@ static void log_line(run *r, const train_report *p, double loss, uint64_t ns)
     strbuf b = { 0 };
     if (isfinite(loss)) r->smooth = isfinite(r->smooth) ? 0.95 * r->smooth + 0.05 * loss : loss;
     if (!r->o->on_log) return;
-    log_json(&b, &(lm_progress){ .step = (int64_t)(p->step + p->skipped), .steps = r->schedule.steps, .loss = loss, .smooth = r->smooth, .lr = p->lr, .ms = (double)ns / 1e6,
+    log_json(&b, &(lm_progress){ .step = (int64_t)(p->step + p->skipped + p->zeros), .steps = r->schedule.steps, .loss = loss, .smooth = r->smooth, .lr = p->lr, .ms = (double)ns / 1e6,
                                  .data_ms = (double)r->data_ns / 1e6, .device_ms = (double)(ns - r->data_ns) / 1e6, .grad_norm = p->grad_norm,
-                                 .loss_scale = p->loss_scale, .skipped = p->skipped, .applied = p->applied, .tokens = r->net.rows * r->accum });
+                                 .loss_scale = p->loss_scale, .skipped = p->skipped, .zeros = p->zeros, .applied = p->applied, .tokens = r->net.rows * r->accum });
     if (!b.oom) r->o->on_log(r->o->user, b.at);
     sb_free(&b);
 }

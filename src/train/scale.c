@@ -2,12 +2,18 @@
  * In: what a dispatch reported.  Out: taken over or not, and the scale of the next one.
  * On a chip nothing is ever NaN: what overflows comes out infinite, and may cancel to 0 later. So the verdict rests on the largest
  * gradient, taken before anything else is done with it, on what its square would do to the second moment, and on the largest number of
- * the state the step would leave. A gradient of 0 everywhere is what infinities cancel to, not what training gives. */
+ * the state the step would leave.
+ *
+ * A gradient of 0 everywhere is what infinities cancel to, what numbers too small for fp16 become, or the end of learning, and one step cannot
+ * tell. Nothing is applied, and a dynamic scale is searched, an update each: first the halves of it, where infinities would show, unless
+ * the loss is 0, which has none behind it and is waited for a while; from the least scale on nothing can have overflown, and its doubles follow, up to the
+ * largest. From where a gradient is found it goes on up until one overflows, away from the numbers that vanish. Where none is, the
+ * scale is again what it was, and is looked for anew after a long row. */
 #include <math.h>
 
 #include "train/train_int.h"
 
-enum { GROW_AFTER = 200, MAX_SKIPPED = 32 };
+enum { GROW_AFTER = 200, MAX_SKIPPED = 32, WAIT = 8, SEARCH_AGAIN = 200 };
 #define SCALE_LEAST 0x1p-14
 #define F16_LARGEST 65504.0
 
@@ -34,21 +40,64 @@ train_verdict scale_verdict(const trainer *t, double loss, double peak, double p
 const char *train_verdict_text(train_verdict v)
 {
     static const char *const text[] = { [VERDICT_LOSS] = "the loss", [VERDICT_GRADIENT] = "a gradient", [VERDICT_SQUARE] = "the square of the largest gradient",
-                                        [VERDICT_NOTHING] = "what cancels to gradients of 0 everywhere", [VERDICT_STATE] = "a weight or moment after the update" };
+                                        [VERDICT_NOTHING] = "no gradient", [VERDICT_STATE] = "a weight or moment after the update" };
     return v == VERDICT_FINE ? "nothing" : text[v];
 }
 
-an_status scale_after(trainer *t, bool applied, diag *d)
+static void after_good(trainer *t)
 {
     scaler *s = &t->scale;
-    int most = t->o.max_skipped > 0 ? t->o.max_skipped : MAX_SKIPPED, grow = t->o.grow_after > 0 ? t->o.grow_after : GROW_AFTER;
-    if (applied) {
-        s->skipped_row = 0;
-        s->good++;
-        if (t->o.dynamic_scale && s->good >= grow && s->scale * 2 <= s->largest) s->scale *= 2, s->good = 0;
-        return AN_OK;
-    }
+    bool found = s->search == SEARCH_UP, room = s->scale * 2 <= s->largest;
+    int grow = found ? 1 : t->o.grow_after > 0 ? t->o.grow_after : GROW_AFTER;
+    s->skipped_row = s->zero_row = 0;
+    s->good++;
+    if (found) s->from = s->scale;
+    if (!found || !room) s->search = SEARCH_NONE;
+    if (t->o.dynamic_scale && s->good >= grow && room) s->scale *= 2, s->good = 0;
+}
+
+static void say_nothing(trainer *t, double loss)
+{
+    strbuf b = { 0 };
+    if (t->said_nothing || !t->o.warn) return;
+    t->said_nothing = true;
+    sb_printf(&b, "the gradient is 0 everywhere (loss %g, loss scale %g): nothing is applied until there is one; ", loss, t->scale.scale);
+    if (t->o.dynamic_scale) sb_puts(&b, "if that goes on, smaller and larger scales are tried");
+    else sb_puts(&b, "if there is more to learn, the scale is too small or too large: a dynamic one would be looked for");
+    if (!b.oom) t->o.warn(t->o.user, b.at);
+    sb_free(&b);
+}
+
+static void next_scale(scaler *s)
+{
     s->good = 0;
+    if (s->search == SEARCH_DOWN && s->scale / 2 < SCALE_LEAST) s->search = SEARCH_UP, s->scale = s->from;
+    if (s->search == SEARCH_DOWN) s->scale /= 2;
+    else if (s->scale * 2 <= s->largest) s->scale *= 2;
+    else s->search = SEARCH_REST, s->scale = s->from, s->zero_row = 0;
+}
+
+static void after_nothing(trainer *t, double loss)
+{
+    scaler *s = &t->scale;
+    s->zero_row++;
+    say_nothing(t, loss);
+    if (!t->o.dynamic_scale) return;
+    if (s->search == SEARCH_NONE || s->search == SEARCH_REST) {
+        if (s->zero_row < (s->search == SEARCH_REST ? SEARCH_AGAIN : loss == 0 ? WAIT : 1)) return;
+        s->from = s->scale;
+        s->search = loss == 0 ? SEARCH_UP : SEARCH_DOWN;
+    }
+    next_scale(s);
+}
+
+an_status scale_after(trainer *t, train_verdict v, double loss, diag *d)
+{
+    scaler *s = &t->scale;
+    int most = t->o.max_skipped > 0 ? t->o.max_skipped : MAX_SKIPPED;
+    if (v == VERDICT_FINE) return after_good(t), AN_OK;
+    if (v == VERDICT_NOTHING) return after_nothing(t, loss), AN_OK;
+    s->good = s->zero_row = 0, s->search = SEARCH_NONE;
     s->skipped_row++;
     if (t->o.dynamic_scale && s->scale / 2 >= SCALE_LEAST) s->scale /= 2;
     if (s->skipped_row < most) return AN_OK;

@@ -126,6 +126,11 @@ static an_status check_count(trainer *t, diag *d)
     N("anneal.steps", steps) N("anneal.skipped", skipped) N("anneal.minibatches", minibatches)                        \
     X("anneal.loss_scale", scale.scale) X("anneal.loss_scale_applied", scale.applied)
 
+/* Those that files of before they were kept do not have: a row of gradients of 0 begins anew there. */
+#define ZERO_FIELDS(N, X)                                                                                             \
+    N("anneal.zeros", zeros) N("anneal.zero_row", scale.zero_row) N("anneal.zero_search", scale.search)               \
+    X("anneal.zero_from", scale.from)
+
 static const char KEY_FORM[] = "anneal.train", KEY_GOOD[] = "anneal.good", KEY_ROW[] = "anneal.skipped_row", KEY_SUM[] = "anneal.checksum";
 
 static void form_text(const trainer *t, char *out, size_t n)
@@ -141,7 +146,7 @@ static an_status idle(const trainer *t, diag *d)
 }
 
 typedef struct {
-    uint64_t steps, skipped, minibatches;
+    uint64_t steps, skipped, zeros, minibatches;
     scaler scale;
 } memory;
 
@@ -160,9 +165,10 @@ static an_status put_host(trainer *t, safetensors_out *w, diag *d)
     char form[80];
     form_text(t, form, sizeof form);
     TRY(safetensors_put_meta(w, KEY_FORM, form, d));
-#define N(key, field) TRY(put_number(w, key, "%llu", 0, t->field, true, d));
+#define N(key, field) TRY(put_number(w, key, "%llu", 0, (uint64_t)t->field, true, d));
 #define X(key, field) TRY(put_number(w, key, "%.17g", t->field, 0, false, d));
     HOST_FIELDS(N, X)
+    ZERO_FIELDS(N, X)
 #undef N
 #undef X
     TRY(put_number(w, KEY_GOOD, "%llu", 0, (uint64_t)t->scale.good, true, d));
@@ -253,6 +259,25 @@ static an_status get_number(const safetensors *f, const char *path, const char *
     return AN_OK;
 }
 
+static an_status get_or_0(const safetensors *f, const char *path, const char *key, double *x, diag *d)
+{
+    *x = 0;
+    return safetensors_meta(f, key) ? get_number(f, path, key, x, d) : AN_OK;
+}
+
+static an_status get_search(const safetensors *f, const char *path, memory *m, diag *d)
+{
+    double x;
+#define N(key, field) TRY(get_or_0(f, path, key, &x, d)); m->field = (uint64_t)x;
+#define X(key, field) TRY(get_or_0(f, path, key, &x, d)); m->field = x;
+    ZERO_FIELDS(N, X)
+#undef N
+#undef X
+    if (m->scale.search <= SEARCH_REST && (m->scale.from > 0 || m->scale.search == SEARCH_NONE)) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s is %lld and %s %g; 0 to %d and a scale are wanted", path, "anneal.zero_search", (long long)m->scale.search,
+                     "anneal.zero_from", m->scale.from, SEARCH_REST);
+}
+
 static an_status get_host(const trainer *t, const safetensors *f, const char *path, memory *m, diag *d)
 {
     char want[80];
@@ -271,6 +296,7 @@ static an_status get_host(const trainer *t, const safetensors *f, const char *pa
     m->scale.good = (int64_t)x;
     TRY(get_number(f, path, KEY_ROW, &x, d));
     m->scale.skipped_row = (int64_t)x;
+    TRY(get_search(f, path, m, d));
     if (m->scale.scale <= 0) return diag_fail(d, AN_INPUT, NOWHERE, "%s: the loss scale is %g", path, m->scale.scale);
     if (!t->o.dynamic_scale && m->scale.scale != t->scale.scale)
         return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with the loss scale %g; this program has %g compiled in", path, m->scale.scale, t->scale.scale);
@@ -303,9 +329,9 @@ static void turn_all(trainer *t)
 
 static void remember(trainer *t, const memory *m)
 {
-    t->steps = m->steps, t->skipped = m->skipped, t->minibatches = m->minibatches;
+    t->steps = m->steps, t->skipped = m->skipped, t->zeros = m->zeros, t->minibatches = m->minibatches;
     t->scale = m->scale;
-    t->at = 0, t->group_bad = false;
+    t->at = 0, t->group = VERDICT_FINE;
 }
 
 static an_status load(trainer *t, const safetensors *f, const char *path, train_note *note, size_t n_note, arena *mem, diag *d)
@@ -344,7 +370,7 @@ an_status train_load(trainer *t, const char *path, train_note *note, size_t n_no
 
 an_status train_snapshot(trainer *t, strbuf *out, diag *d)
 {
-    memory m = { .steps = t->steps, .skipped = t->skipped, .minibatches = t->minibatches, .scale = t->scale };
+    memory m = { .steps = t->steps, .skipped = t->skipped, .zeros = t->zeros, .minibatches = t->minibatches, .scale = t->scale };
     TRY(idle(t, d));
     sb_putn(out, (const char *)&m, sizeof m);
     for (size_t i = 0; i < t->states.n; i++) {

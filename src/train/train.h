@@ -77,7 +77,7 @@ typedef struct {               /* zero means default */
     train_state_form state;
     grad_conv_form conv_weight;
     double loss_scale;         /* 0: 1024 on chips, 1 elsewhere */
-    bool dynamic_scale;        /* halve it after a step that overflowed, double it after grow_after good ones */
+    bool dynamic_scale;        /* halve it after a step that overflowed, double it after grow_after good ones; where gradients are 0, look for one where they are not */
     int grow_after;            /* 0: 200 */
     int max_skipped;           /* skipped updates in a row that end the training; 0: 32 */
     const val *keep;           /* n_keep values of the graph in the order in which they are made: what lies between them is computed again in the backward
@@ -90,25 +90,26 @@ typedef struct {               /* zero means default */
     void *user;
 } train_options;
 
-/* Why a step was not taken over. On a chip nothing is NaN: infinities may cancel, so a gradient that is 0 everywhere counts as one. */
+/* Why a step was not taken over. NOTHING: on a chip the gradient is 0 everywhere: infinities that cancelled, numbers too small for fp16, or no more to learn. */
 typedef enum { VERDICT_FINE, VERDICT_LOSS, VERDICT_GRADIENT, VERDICT_SQUARE, VERDICT_NOTHING, VERDICT_STATE } train_verdict;
-const char *train_verdict_text(train_verdict v); /* what is not finite: "the loss" … */
+const char *train_verdict_text(train_verdict v); /* what is not finite: "the loss" …; of NOTHING "no gradient" */
 
 /* What one call of train_step did. */
 typedef struct {
     double loss;       /* of this minibatch, not scaled; not finite when the dispatch overflowed */
     double grad_norm;  /* of the update's gradient, not scaled, before clipping; NAN while accumulating */
     double lr, loss_scale;
-    bool finite;
+    bool finite;       /* and not 0 everywhere on a chip */
     train_verdict verdict; /* finite: FINE */
-    bool applied;      /* the weights moved. false: accumulating, or skipped */
+    bool applied;      /* the weights moved. false: accumulating, skipped, or without a gradient */
     bool put_off;      /* pipelines: nothing was done, and the same minibatch is wanted again in a new process */
     uint64_t step;     /* updates so far */
-    uint64_t skipped;  /* updates that were skipped so far */
+    uint64_t skipped;  /* updates that were skipped so far: something was not finite */
+    uint64_t zeros;    /* updates so far whose gradient was 0 everywhere: nothing was applied */
 } train_report;
 
 typedef struct {
-    uint64_t steps, skipped, minibatches;
+    uint64_t steps, skipped, zeros, minibatches;
     uint64_t ran;                                /* minibatches that were dispatched since it was opened: not the rest of a group that had overflowed */
     uint64_t dispatches;                         /* of this trainer's step programs */
     uint64_t host_bytes_in, host_bytes_out;      /* per minibatch, as the device counted them in the last one */
@@ -134,7 +135,7 @@ const char *train_program_text(const trainer *t);
  * Numbers that are not finite are refused with their index: on a chip they would come out as something else. */
 an_status train_put(trainer *t, const char *name, dtype dt, const void *data, diag *d) MUST_CHECK;
 /* One minibatch: accumulates, or updates when it is the last of a group. lr is the plain learning rate.
- * AN_MISMATCH: max_skipped updates in a row were not finite. */
+ * AN_MISMATCH: max_skipped updates in a row were not finite. Gradients of 0 do not count among those, nor do they end such a row. */
 an_status train_step(trainer *t, double lr, train_report *r, diag *d) MUST_CHECK;
 /* The fetched values for the batch inputs as they are. Inputs the fetched values do not need may stay unset. */
 an_status train_eval(trainer *t, diag *d) MUST_CHECK;

@@ -84,12 +84,18 @@ typedef struct {
     dev_request *r[2][2][2]; /* by the sides of the groups of states */
 } prog;
 
-/* What the loss scale went through. */
+/* Where a row of gradients of 0 has led (scale.c). REST: to no scale at which they are not, and so back to the one it began at. */
+enum { SEARCH_NONE, SEARCH_DOWN, SEARCH_UP, SEARCH_REST };
+
+/* What the loss scale went through. Snapshots hold its bytes: no field leaves a gap. */
 typedef struct {
     double scale, largest; /* largest: it may grow to */
     double applied;        /* S of the last update; 0: none yet */
     int64_t good;          /* updates since the scale changed */
     int64_t skipped_row;   /* skipped in a row */
+    int64_t zero_row;      /* with gradients of 0 everywhere in a row */
+    int64_t search;        /* SEARCH_* */
+    double from;           /* the scale a search goes back to: where it began, or where it found something */
 } scaler;
 
 typedef struct {
@@ -126,8 +132,9 @@ struct trainer {
     int side[GROUP_COUNT]; /* where the current states are */
     scaler scale;
     int at;                /* minibatch of the group at hand */
-    bool group_bad;
-    uint64_t steps, skipped, minibatches, ran, dispatches;
+    train_verdict group;   /* why the group at hand is spoilt; FINE: it is not */
+    uint64_t steps, skipped, zeros, minibatches, ran, dispatches;
+    bool said_nothing;     /* a warning of gradients of 0 went out */
     uint64_t bytes_in, bytes_out; /* of the last minibatch */
     uint64_t mark_in, mark_out;   /* the device's counts when it began */
     const vec_kernels *vec;
@@ -201,8 +208,8 @@ an_status step_build(trainer *t, const graph *g, prog_kind k, diag *d) MUST_CHEC
 void scale_start(trainer *t);
 /* peak and extent as of their ports; 0 where there is none. */
 train_verdict scale_verdict(const trainer *t, double loss, double peak, double power, double extent);
-/* An update was taken over, or skipped; may change the scale. AN_MISMATCH: too many skipped. */
-an_status scale_after(trainer *t, bool applied, diag *d) MUST_CHECK;
+/* An update was taken over (FINE), or was not; may change the scale. loss: of its last minibatch. AN_MISMATCH: too many skipped. */
+an_status scale_after(trainer *t, train_verdict v, double loss, diag *d) MUST_CHECK;
 
 /* ---- resident.c ---- */
 an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, const void *data, bool finite, const char *what, diag *d) MUST_CHECK;
