@@ -296,7 +296,7 @@ typedef struct an_trainer an_trainer;
 typedef struct {                    /* zero means default */
     const char *engine;             /* as in an_run_options */
     int threads;
-    const char *math;               /* cpu: "fp32" (NULL), or "bf16" products */
+    const char *math;               /* cpu: "fp32" (NULL), or "bf16" products; elsewhere those are AN_USAGE */
     const char *loss;               /* a value of one float */
     const char *const *params;      /* inputs to train */
     size_t n_params;
@@ -309,7 +309,7 @@ typedef struct {                    /* zero means default */
     int accum;                      /* minibatches per update */
     const char *state;              /* "fp16", "halves" (fp16 pairs: small updates survive), "fp32"; NULL: fp16 on chips, else fp32 */
     const char *conv_form;
-    double loss_scale;              /* 0: 1024 on chips, else 1 */
+    double loss_scale;              /* 0: 1024 on chips, else 1; AN_INPUT if the loss's type cannot hold it */
     int dynamic_scale;              /* halved after overflow, doubled after 200 good updates; where gradients are 0 everywhere one is looked for at which they are not */
     int freeze_unreached;           /* a parameter that does not reach the loss is a warning, not an error */
     void (*on_warning)(void *user, const char *line);

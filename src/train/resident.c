@@ -216,6 +216,8 @@ static an_status open(trainer *t, const graph *g, diag *d)
     const char *colon = strchr(device_name(t->dev), ':');
     t->chip = device_is_plain(t->dev) || !colon ? NULL : chip_find(colon + 1);
     t->accum = MAX(t->o.accum, 1);
+    if (t->o.device.fast_math && !device_is_plain(t->dev))
+        return diag_fail(d, AN_USAGE, NOWHERE, "products in bf16 are a matter of cpu; %s has its own arithmetic", device_name(t->dev));
     TRY(choose_types(t, d));
     TRY(optim_take(t, d));
     scale_start(t);

@@ -85,7 +85,7 @@ static an_status open_trainer(run *r)
     const train_run_options *o = r->o;
     train_param param[NET_MAX_PARAMS];
     for (int i = 0; i < r->net.n_param; i++) param[i] = (train_param){ .name = r->net.param[i].name, .decay = r->net.param[i].decay };
-    train_options t = { .dev = r->dev, .loss = r->net.loss, .param = param, .n_param = (size_t)r->net.n_param,
+    train_options t = { .dev = r->dev, .device = o->device, .loss = r->net.loss, .param = param, .n_param = (size_t)r->net.n_param,
                         .fetch = &(train_fetched){ LOGITS, r->net.logits }, .n_fetch = 1,
                         .optimizer = o->optimizer ? o->optimizer : r->spec->optimizer,
                         .decay = given(o->decay, r->spec->decay), .clip = o->clip, .accum = o->accum,

@@ -311,6 +311,18 @@ static an_status warn_of_slices(builder *w, const grad_info *info)
     return st;
 }
 
+/* A scale that is compiled in is checked where the gradient reads it; one that is sent, where it arrives. */
+static an_status check_start(const trainer *t, dtype loss, diag *d)
+{
+    const dtype type[] = { t->ctl_dt, loss };
+    for (size_t i = 0; i < COUNT(type); i++) {
+        double as = dtype_round(type[i], t->scale.scale);
+        if (!isfinite(as) || as == 0)
+            return diag_fail(d, AN_INPUT, NOWHERE, "the loss scale begins at %g, which is %g in %s: take another", t->scale.scale, as, dtype_name(type[i]));
+    }
+    return AN_OK;
+}
+
 /* Gradients by the parameters' values, in the type of the state, accumulated ones added. */
 static an_status differentiate(builder *w, bool first)
 {
@@ -331,6 +343,7 @@ static an_status differentiate(builder *w, bool first)
         ttype lt = *graph_type(g, loss);
         attr at = AT_LIST(SHAPE, lt.sh.d, lt.sh.rank);
         val seed = w->b.ctl[CTL_SEED];
+        TRY(check_start(t, lt.dt, w->d));
         if (lt.dt != t->ctl_dt) seed = GA(g, CAST, VALS(seed), AT_S(DTYPE, dtype_name(lt.dt)));
         go.seed = graph_op(g, OP_RESHAPE, &seed, 1, &at, 1);
     }

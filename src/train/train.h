@@ -76,7 +76,7 @@ typedef struct {               /* zero means default */
     int accum;                 /* minibatches per update; 0: 1 */
     train_state_form state;
     grad_conv_form conv_weight;
-    double loss_scale;         /* 0: 1024 on chips, 1 elsewhere */
+    double loss_scale;         /* 0: 1024 on chips, 1 elsewhere; AN_INPUT: no number of the loss's type, or of what it is sent in */
     bool dynamic_scale;        /* halve it after a step that overflowed, double it after grow_after good ones; where gradients are 0, look for one where they are not */
     int grow_after;            /* 0: 200 */
     int max_skipped;           /* skipped updates in a row that end the training; 0: 32 */
@@ -123,6 +123,7 @@ typedef struct {
 /* g is read, never changed, and may be freed afterwards. On return every weight is 0: train_write sets them.
  *   AN_INPUT  the loss is not one float; a parameter is no float input, or does not reach the loss (the message names it);
  *             an option out of range
+ *   AN_USAGE  an unknown optimizer; products in bf16 (device.fast_math) on a device with its own arithmetic
  *   AN_UNSUPPORTED  an operation without gradient, or one the device does not take */
 an_status train_open(trainer **out, const graph *g, const train_options *o, diag *d) MUST_CHECK;
 void train_close(trainer *t); /* NULL is fine */

@@ -265,6 +265,12 @@ static void refusals(void **state)
         { { .loss = "loss", .params = w, .n_params = 1, .momentum = 1.5, .optimizer = "momentum" }, AN_INPUT, "momentum is 1.5" },
         { { .loss = "loss", .params = w, .n_params = 1, .loss_scale = -1 }, AN_INPUT, "loss scale is -1" },
         { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m9" }, AN_USAGE, "m9" },
+        { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m1", .math = "bf16" }, AN_USAGE, "products in bf16 are a matter of cpu; soft:m1" },
+        { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m1", .loss_scale = 1e30 }, AN_INPUT, "inf in fp16" },
+        { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m1", .loss_scale = 1e30, .dynamic_scale = 1 }, AN_INPUT, "the loss scale begins at 1e+30, which is inf in fp16" },
+        { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m1", .loss_scale = 65536, .dynamic_scale = 1 }, AN_INPUT, "begins at 65536, which is inf in fp16" },
+        { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m1", .loss_scale = 1e-9, .dynamic_scale = 1 }, AN_INPUT, "begins at 1e-09, which is 0 in fp16" },
+        { { .loss = "loss", .params = w, .n_params = 1, .engine = "cpu", .loss_scale = 1e300, .dynamic_scale = 1 }, AN_INPUT, "inf in fp32" },
         { { .loss = "loss", .params = w, .n_params = 1, .fetch = none, .n_fetch = 1 }, AN_INPUT, "fetched value q" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
