@@ -328,8 +328,9 @@ AN_API an_status an_trainer_read(an_trainer *t, const char *name, const char *dt
 AN_API an_status an_trainer_put(an_trainer *t, const char *input, const char *dtype, const void *data, an_error *e); /* the minibatch */
 AN_API an_status an_trainer_step(an_trainer *t, double lr, an_train_report *r, an_error *e); /* AN_MISMATCH: it diverged */
 AN_API an_status an_trainer_eval(an_trainer *t, an_error *e);
-AN_API an_status an_trainer_fetch(an_trainer *t, const char *name, const char *dtype, void *data, an_error *e);
-AN_API an_status an_trainer_save(an_trainer *t, const char *path, an_error *e); /* safetensors: state, counters, loss scale */
+AN_API an_status an_trainer_fetch(an_trainer *t, const char *name, const char *dtype, void *data, an_error *e); /* of the last eval; AN_INPUT before the first */
+/* safetensors: state, counters, loss scale. Between updates: both are AN_INPUT after some but not all of an update's accum minibatches. */
+AN_API an_status an_trainer_save(an_trainer *t, const char *path, an_error *e);
 AN_API an_status an_trainer_load(an_trainer *t, const char *path, an_error *e); /* and go on, bit for bit */
 AN_API char *an_trainer_stats(an_trainer *t, an_format f);   /* yours: dispatches and host bytes per minibatch */
 AN_API const char *an_trainer_program(const an_trainer *t);  /* MIL of the step */

@@ -431,7 +431,10 @@ an_status train_step(trainer *t, double lr, train_report *r, diag *d)
 an_status train_eval(trainer *t, diag *d)
 {
     if (!t->fetch.n) return diag_fail(d, AN_INPUT, NOWHERE, "no value was named to be fetched when the trainer was opened");
-    return dispatch(t, PROG_EVAL, d);
+    t->evaluated = false;
+    TRY(dispatch(t, PROG_EVAL, d));
+    t->evaluated = true;
+    return AN_OK;
 }
 
 an_status train_fetch(trainer *t, const char *name, dtype dt, void *data, diag *d)
@@ -439,6 +442,7 @@ an_status train_fetch(trainer *t, const char *name, dtype dt, void *data, diag *
     for (size_t i = 0; i < t->fetch.n; i++) {
         fetched *f = &t->fetch.at[i];
         if (strcmp(f->name, name)) continue;
+        if (!t->evaluated) return diag_fail(d, AN_INPUT, NOWHERE, "%s was not evaluated: there is nothing to fetch", name);
         an_status st = surface_get(t, f->s, &f->type, dt, data, d);
         bytes_mark(t);
         return st;

@@ -140,6 +140,7 @@ an_status train_put(trainer *t, const char *name, dtype dt, const void *data, di
 an_status train_step(trainer *t, double lr, train_report *r, diag *d) MUST_CHECK;
 /* The fetched values for the batch inputs as they are. Inputs the fetched values do not need may stay unset. */
 an_status train_eval(trainer *t, diag *d) MUST_CHECK;
+/* Of the last train_eval; AN_INPUT before the first. */
 an_status train_fetch(trainer *t, const char *name, dtype dt, void *data, diag *d) MUST_CHECK;
 void train_get_stats(trainer *t, train_stats *out);
 void train_print_stats(trainer *t, strbuf *b, const char *format); /* "text" or "json": one line */
@@ -164,6 +165,7 @@ an_status train_spoilt(trainer *t, train_state_info *out, diag *d) MUST_CHECK;
 typedef struct {
     const char *key, *value;
 } train_note;
+/* Between updates: in the middle of a group of minibatches saving, loading and the two below are AN_INPUT. */
 an_status train_save(trainer *t, const char *path, const train_note *note, size_t n_note, diag *d) MUST_CHECK;
 /* Names, shapes and types must be this trainer's; on failure nothing has changed. notes: filled for the keys given (value lives
  * in *mem; NULL when the file has none). */

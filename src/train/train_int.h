@@ -135,6 +135,7 @@ struct trainer {
     train_verdict group;   /* why the group at hand is spoilt; FINE: it is not */
     uint64_t steps, skipped, zeros, minibatches, ran, dispatches;
     bool said_nothing;     /* a warning of gradients of 0 went out */
+    bool evaluated;        /* fetched values are there */
     uint64_t bytes_in, bytes_out; /* of the last minibatch */
     uint64_t mark_in, mark_out;   /* the device's counts when it began */
     const vec_kernels *vec;

@@ -295,6 +295,43 @@ static void refusals(void **state)
     an_trainer_close(t);
 }
 
+/* What is asked for too early: values nobody computed, a file in the middle of a group. */
+static void out_of_order(void **state)
+{
+    (void)state;
+    static const char *const w[] = { "w" }, *const fetch[] = { "p" };
+    static const char *const engines[] = { "cpu", "soft:m1" };
+    char path[] = "/tmp/an_order_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    for (size_t k = 0; k < 2; k++) {
+        an_program *p = program();
+        an_trainer *t;
+        an_error e = { 0 };
+        an_train_report r;
+        float got[4];
+        an_train_options o = { .engine = engines[k], .loss = "loss", .params = w, .n_params = 1, .fetch = fetch, .n_fetch = 1, .accum = 2, .threads = 1, .loss_scale = 8 };
+        OK(an_trainer_open(&t, p, &o, &error));
+        OK(an_trainer_put(t, "x", "fp32", xs, &error));
+        OK(an_trainer_put(t, "y", "fp32", ys, &error));
+        assert_int_equal(an_trainer_fetch(t, "p", "fp32", got, &e), AN_INPUT);
+        assert_non_null(strstr(e.message, "p was not evaluated"));
+        OK(an_trainer_eval(t, &error));
+        OK(an_trainer_fetch(t, "p", "fp32", got, &error));
+        assert_true(got[0] == 0 && got[3] == 0); /* weights are 0 */
+        OK(an_trainer_step(t, 0.01, &r, &error));
+        memset(&e, 0, sizeof e);
+        assert_int_equal(an_trainer_save(t, path, &e), AN_INPUT);
+        assert_non_null(strstr(e.message, "minibatch 1 of 2"));
+        OK(an_trainer_step(t, 0.01, &r, &error));
+        OK(an_trainer_save(t, path, &error));
+        an_trainer_close(t);
+        an_program_free(p);
+    }
+    unlink(path);
+}
+
 static char warned[200];
 static void on_warning(void *user, const char *line)
 {
@@ -328,7 +365,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_and_reading_back), cmocka_unit_test(a_file_goes_on), cmocka_unit_test(gradients), cmocka_unit_test(hazards_of_a_sample), cmocka_unit_test(calls),
-        cmocka_unit_test(refusals), cmocka_unit_test(a_parameter_left_out),
+        cmocka_unit_test(refusals), cmocka_unit_test(out_of_order), cmocka_unit_test(a_parameter_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
