@@ -596,6 +596,8 @@ EOF
     }
     folder
     t "train on four images" 0 $anneal train --model mlp --engine cpu $small --data "mnist:$tmp/mn"
+    has "train on four images" err 'warning: a minibatch has 8 samples and the data 4: some are in it more than once$'
+    has "train on four images" err 'warning: the last accuracy is of 4 test samples, not 16: the data has no more$'
     { labels && printf '\1\2\012\4'; } >"$tmp/mn/train-labels-idx1-ubyte"
     bad "a label out of range" 'train-labels-idx1-ubyte: label 2 (at offset 10) is 10, wanted 0 to 9$'
     { labels && printf '\1\377\3\4'; } >"$tmp/mn/t10k-labels-idx1-ubyte"
