@@ -356,13 +356,14 @@ typedef struct {                    /* zero means the network's default */
     void (*on_log)(void *user, const char *json);
     void (*on_accuracy)(void *user, int64_t step, double accuracy);
     void (*on_warning)(void *user, const char *line);
+    int (*stop)(void *user);        /* asked after every update: true ends the run there, with a checkpoint */
     void *user;
 } an_train_run_options;
 typedef struct {
     char model[24], data[160], engine[40], optimizer[16];
     int64_t steps, batch, parameters, n_train, n_test, final_n;
     int64_t first, done;            /* updates tried before this call and at its end */
-    int stopped;                    /* by stop_after, before the last one */
+    int stopped;                    /* by stop_after or stop, before the last one */
     double loss, final_accuracy, seconds; /* loss: NAN when no update counted */
     uint64_t updates, skipped, zeros, dispatches, minibatches, ran, host_bytes_in, host_bytes_out, state_bytes; /* ran: minibatches this call dispatched */
     uint64_t digest;                /* of all state at the end: equal runs have equal ones; 0: there was no end */

@@ -121,6 +121,31 @@ EOF
     grep -q 'nobody reads standard output' "$tmp/err" || bad "a closed pipe: no message: $(cat "$tmp/err")"
     [ -e "$tmp/pipe/$(cat "$tmp/pipe/latest")/train.json" ] || bad "a closed pipe: nothing was saved"
 
+    # the same of a built-in network, whose checkpoint is a file: asked to end it goes on to the digest of the run that was not; without --save it says so
+    net="$anneal train --model mlp --engine cpu --threads 1 --batch 4 --every 0 --final-test 0 --json"
+    for sig in INT TERM HUP; do
+        [ $sig != HUP ] || [ -z "$(sh -c 'kill -HUP $$; echo ignored' 2>/dev/null)" ] || continue
+        for save in "--save $tmp/net.$sig" ""; do
+            $net --steps 1000000 $save >"$tmp/out" 2>"$tmp/err" &
+            pid=$!
+            twenty
+            kill -$sig $pid
+            wait $pid || bad "a network, SIG$sig: exit $?: $(cat "$tmp/err")"
+            if [ -n "$save" ]; then grep -q "stopped after step [0-9]* of 1000000 and saved in .*net.$sig; --resume goes on from there" "$tmp/err" || bad "a network, SIG$sig: no message: $(cat "$tmp/err")"
+            else grep -q 'stopped after step [0-9]* of 1000000; nothing was saved, as there is no --save' "$tmp/err" || bad "a network, SIG$sig, no --save: no message: $(cat "$tmp/err")"; fi
+        done
+        step=$(sed -n 's/.*"kind":"result".*"done":\([0-9]*\),.*/\1/p' "$tmp/out")
+        [ "$step" -ge 20 ] || bad "a network, SIG$sig: $step updates"
+    done
+    { $net --schedule constant --steps 1000000 --save "$tmp/net.pipe" 2>"$tmp/err"; echo $? >"$tmp/code"; } | head -2 >"$tmp/out"
+    [ "$(cat "$tmp/code")" -eq 3 ] || bad "a network, a closed pipe: exit $(cat "$tmp/code"), want 3: $(cat "$tmp/err")"
+    grep -q 'nobody reads standard output' "$tmp/err" || bad "a network, a closed pipe: no message: $(cat "$tmp/err")"
+    step=$(sed -n 's/.*stopped after step \([0-9]*\) of .*/\1/p' "$tmp/err")
+    $net --schedule constant --steps $((step + 5)) --resume "$tmp/net.pipe" >"$tmp/out" 2>"$tmp/err" || bad "a network that goes on: $(cat "$tmp/err")"
+    want=$(digest "$tmp/out")
+    $net --schedule constant --steps $((step + 5)) >"$tmp/out" 2>"$tmp/err" || bad "a network in one go: $(cat "$tmp/err")"
+    [ "$(digest "$tmp/out")" = "$want" ] || bad "a network that went on: another digest"
+
     # the data is cut while it is read: saved, exit 3
     cp "$tmp/s.u16" "$tmp/cut.u16"
     $train --data "$tmp/cut.u16" --steps 100000 --save "$tmp/cut" >"$tmp/out" 2>"$tmp/err" &

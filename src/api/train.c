@@ -344,7 +344,7 @@ an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *
                             .decay = o->no_decay ? -1 : o->decay, .clip = o->clip, .accum = o->accum, .loss_scale = o->loss_scale,
                             .dynamic_scale = o->dynamic_scale != 0, .seed = o->seed, .every = o->every, .test = o->test, .final_test = o->final_test,
                             .save = o->save, .resume = o->resume, .stop_after = o->stop_after, .on_start = o->on_start, .on_log = o->on_log,
-                            .on_accuracy = o->on_accuracy, .warn = o->on_warning, .user = o->user };
+                            .on_accuracy = o->on_accuracy, .warn = o->on_warning, .stop = o->stop, .user = o->user };
     t.device.threads = o->threads;
     *r = (an_train_result){ .loss = (double)NAN, .final_accuracy = (double)NAN };
     if (api_math_form(o->math, &t.device.fast_math, &d) || api_state_form(o->state, &t.state, &d)) return api_error(e, &d);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/pool.h"
+#include "cli/signals.h"
 #include "cli/train_int.h"
 
 const option train_options[] = {
@@ -42,7 +43,7 @@ const option train_options[] = {
     { "sample-every", "N", NULL, "language models: updates between samples, which want a tokenizer; default: at the end only, 0: none" },
     { "sample-tokens", "N", NULL, "language models: tokens of a sample (80)" },
     { "prompt", "S", NULL, "language models: what samples begin with; wants a tokenizer" },
-    { "save", "PATH", NULL, "checkpoints: a folder of them (language models), a safetensors file at every accuracy and at the end (networks)" },
+    { "save", "PATH", NULL, "checkpoints: a folder of them (language models), a safetensors file at every accuracy and at the end (networks); also when a signal or a closed pipe ends the run" },
     { "save-every", "N", NULL, "language models: updates between checkpoints (100)" },
     { "keep", "N", NULL, "language models: newest checkpoints that stay (2)" },
     { "resume", "[PATH]", NULL, "go on from the newest intact checkpoint of --save, or of PATH" },
@@ -64,7 +65,10 @@ typedef struct {
     const char *log_path;
     const char *engine;
     int code; /* of what was said here; 0: nothing */
+    bool unread; /* who read standard output is gone */
 } listener;
+
+static int stop(void *user) { return signals_stop(&((listener *)user)->unread); }
 
 /* Only now: a run that cannot begin leaves no file. */
 static an_status on_start(void *user)
@@ -78,7 +82,7 @@ static an_status on_start(void *user)
 static void on_log(void *user, const char *line)
 {
     listener *l = user;
-    if (l->json) puts(line);
+    if (l->json) puts(line), fflush(stdout);
     if (l->log && (fputs(line, l->log) < 0 || fputc('\n', l->log) == EOF)) {
         l->code = say(AN_INPUT, "%s: cannot write: %s; training goes on without it", l->log_path, strerror(errno));
         fclose(l->log);
@@ -226,7 +230,8 @@ static int train_net(const args *a)
     if (code) return code;
     if (!read_options(a, &o)) return an_exit_code(AN_USAGE);
     listener l = { .json = arg_on(a, "json"), .log_path = arg_of(a, "log"), .engine = o.engine };
-    o.on_start = on_start, o.on_log = on_log, o.on_accuracy = on_accuracy, o.user = &l;
+    o.on_start = on_start, o.on_log = on_log, o.on_accuracy = on_accuracy, o.stop = stop, o.user = &l;
+    signals_catch();
     an_status st = an_train(&o, &r, &e);
     bool lost = l.log && fclose(l.log);
     if (st && l.code && !r.ran) return l.code; /* on_start has said why */
@@ -235,7 +240,9 @@ static int train_net(const args *a)
         else put_text_result(&l, &r);
     }
     if (st) return say_error(NULL, &e);
-    if (r.stopped) fprintf(stderr, "anneal: stopped after step %lld of %lld and saved in %s; --resume goes on from there\n", (long long)r.done, (long long)r.steps, o.save);
+    if (r.stopped && o.save) fprintf(stderr, "anneal: stopped after step %lld of %lld and saved in %s; --resume goes on from there\n", (long long)r.done, (long long)r.steps, o.save);
+    else if (r.stopped) fprintf(stderr, "anneal: stopped after step %lld of %lld; nothing was saved, as there is no --save\n", (long long)r.done, (long long)r.steps);
+    if (l.unread) return say_unread();
     return l.code || lost ? say(AN_INPUT, "%s: not all log lines could be written", l.log_path) : 0;
 }
 

@@ -1,11 +1,10 @@
-/* cmd_train_lm.c: a language model trained on text: options, the live line, logs, plots, signals, starting anew. */
+/* cmd_train_lm.c: a language model trained on text: options, the live line, logs, plots, starting anew. */
 #include <errno.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cli/signals.h"
 #include "cli/train_int.h"
 #include "cli/ui.h"
 
@@ -22,42 +21,7 @@ typedef struct {
     bool unread;      /* who read standard output is gone */
 } listener;
 
-/* ---- signals: the first one ends the run after the update it is in, the second one at once ---- */
-
-static volatile sig_atomic_t asked;
-
-static void on_signal(int sig)
-{
-    if (asked && sig != SIGHUP) _exit(128 + sig); /* a terminal that closes may send SIGHUP twice: itself, and by its shell */
-    asked = sig;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction s = { .sa_handler = on_signal }, before;
-    sigemptyset(&s.sa_mask);
-    s.sa_flags = SA_RESTART; /* a write that is under way is finished */
-    sigaction(SIGINT, &s, NULL);
-    sigaction(SIGTERM, &s, NULL);
-    if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &s, NULL); /* ignored: nohup */
-    s.sa_handler = SIG_IGN; /* a file that may grow no further, a pipe without a reader: an error of the write, not the end of the run */
-    sigaction(SIGXFSZ, &s, NULL);
-    sigaction(SIGPIPE, &s, NULL);
-}
-
-/* A pipe whose other end was closed. A terminal that was hung up is not meant: a run may outlive it. */
-static bool unread(int fd)
-{
-    struct pollfd p = { .fd = fd };
-    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) && !(p.revents & POLLHUP);
-}
-
-static int stop(void *user)
-{
-    listener *l = user;
-    if (ferror(stdout) && unread(STDOUT_FILENO)) l->unread = true;
-    return asked || l->unread || (ferror(stderr) && unread(STDERR_FILENO));
-}
+static int stop(void *user) { return signals_stop(&((listener *)user)->unread); }
 
 /* ---- lines ---- */
 
@@ -316,7 +280,7 @@ static int finish(const args *a, listener *l, const an_lm_train_options *o, an_l
     close_sink(&l->csv);
     if ((files = put_file(arg_of(a, "plot"), r->svg)) && !code) code = files;
     if ((files = put_file(arg_of(a, "profile"), r->trace)) && !code) code = files;
-    if (l->unread && !code) code = say(AN_INPUT, "nobody reads standard output any more (%s)", strerror(EPIPE));
+    if (l->unread && !code) code = say_unread();
     if (l->log.lost || l->csv.lost) code = code ? code : say(AN_INPUT, "%s: not all lines could be written", l->log.lost ? l->log.path : l->csv.path);
     if (st) return code;
     if (r->stopped && r->done < r->steps) {
@@ -342,14 +306,14 @@ int train_lm(const args *a)
     if (arg_count(a, "data") > 1 && !(o.data = data = args_join(a, "data"))) return say(AN_NOMEM, "out of memory");
     if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log), close_sink(&l.csv), free(data), code;
     ui_begin(&l.ui, every);
-    catch_signals();
+    signals_catch();
     if (getenv(STARTED_ANEW)) o.trace_before = arg_of(a, "profile");
     o.on_progress = on_progress, o.on_eval = on_eval, o.on_sample = on_sample, o.on_note = on_note, o.on_warning = on_warning, o.user = &l;
     an_status st = an_lm_train(&o, &r, &e);
     ui_end(&l.ui);
     if (!st || r.done) put_result(&l, &r); /* a run that did not begin has none */
     code = finish(a, &l, &o, &r, st, &e);
-    bool again = !code && r.again && !asked && !r.stopped;
+    bool again = !code && r.again && !signals_asked() && !r.stopped;
     if (again)
         fprintf(stderr, "anneal: %s compiles no more programs in this process: going on in a new one after step %lld%s\n", r.engine, (long long)r.done,
                 r.done == r.steps ? ", for the loss on text kept back" : "");

@@ -266,7 +266,8 @@ static an_status loop(run *r)
         r->out->seconds += (double)ns / 1e9;
         if (p.applied) r->out->loss = loss;
         log_line(r, &p, loss, ns);
-        r->out->stopped = r->o->stop_after > 0 && r->done - first >= r->o->stop_after && r->done < r->schedule.steps;
+        bool enough = (r->o->stop_after > 0 && r->done - first >= r->o->stop_after) || (r->o->stop && r->o->stop(r->o->user));
+        r->out->stopped = enough && r->done < r->schedule.steps;
         if (every > 0 && r->done % every == 0) {
             TRY(note_accuracy(r, r->done));
             run_save(r);

@@ -33,6 +33,7 @@ typedef struct {            /* zero means the network's own default */
     void (*on_log)(void *user, const char *json);                   /* a line per update, without a newline */
     void (*on_accuracy)(void *user, int64_t step, double accuracy); /* every `every` steps, step 0 included */
     void (*warn)(void *user, const char *line);
+    int (*stop)(void *user); /* asked after every update: true ends the run there, with a checkpoint */
     void *user;
 } train_run_options;
 
@@ -42,7 +43,7 @@ typedef struct {
     char model[24], data[160], engine[40], optimizer[16];
     int64_t steps, batch;
     int64_t first, done;                 /* updates tried before this call and at its end */
-    bool stopped;                        /* by stop_after, before the last one */
+    bool stopped;                        /* by stop_after or stop, before the last one */
     int64_t n_train, n_test;
     double loss;                         /* of the last update that counted; NAN: none did */
     struct {

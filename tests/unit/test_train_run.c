@@ -301,6 +301,72 @@ static void saving_fails(void **state)
 }
 
 typedef struct {
+    int64_t left; /* updates until it is asked to end */
+    char said[800];
+} caller;
+
+static int after_a_while(void *user)
+{
+    caller *c = user;
+    return --c->left <= 0;
+}
+
+static void keep_said(void *user, const char *line)
+{
+    caller *c = user;
+    strncat(c->said, line, sizeof c->said - strlen(c->said) - 1);
+}
+
+/* Asked to end it saves what it has, and goes on from there to the same bits. */
+static void asked_to_end(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_asked_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    train_run_result whole, part;
+    diag d = { 0 };
+    caller c = { .left = 3 };
+    train_run_options o = { .model = "mlp", .engine = "cpu", .batch = 4, .steps = 8, .every = -1, .final_test = 8, .user = &c };
+    assert_ok(train_run(&o, &whole, NULL, &d), d);
+    o.save = path, o.stop = after_a_while;
+    assert_ok(train_run(&o, &part, NULL, &d), d);
+    assert_true(part.stopped && part.done == 3 && isnan(part.final_accuracy));
+    o.resume = path, c.left = 5; /* with the last update, when there is nothing to stop */
+    assert_ok(train_run(&o, &part, NULL, &d), d);
+    assert_true(!part.stopped && part.first == 3 && part.done == 8 && part.digest == whole.digest && part.final_accuracy == whole.final_accuracy);
+    o.save = o.resume = NULL, c.left = 2; /* nowhere to save */
+    assert_ok(train_run(&o, &part, NULL, &d), d);
+    assert_true(part.stopped && part.done == 2);
+    unlink(path);
+}
+
+/* More samples than the data has are said, both numbers, and not refused. */
+static void more_than_there_are(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t batch, test, final_test;
+        const char *says;
+    } rows[] = {
+        { 4, 8, 8, "" },
+        { 4, 2000, 2000, "" },
+        { 4, 2001, 8, "accuracies are of 2000 test samples, not 2001: the data has no more" },
+        { 4, 8, 50000, "the last accuracy is of 2000 test samples, not 50000: the data has no more" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        train_run_result r;
+        diag d = { 0 };
+        caller c = { .left = 1 };
+        train_run_options o = { .model = "mlp", .engine = "cpu", .batch = rows[i].batch, .steps = 2, .every = 2, .test = rows[i].test, .final_test = rows[i].final_test,
+                                .warn = keep_said, .stop = after_a_while, .user = &c };
+        assert_ok(train_run(&o, &r, NULL, &d), d);
+        assert_string_equal(c.said, rows[i].says);
+    }
+}
+
+typedef struct {
     double lr[4];
     int n;
 } rates;
@@ -426,7 +492,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(interrupted_or_not), cmocka_unit_test(of_another_run), cmocka_unit_test(a_constant_rate_goes_on), cmocka_unit_test(damaged_files),
-        cmocka_unit_test(saving_fails), cmocka_unit_test(last_rates), cmocka_unit_test(refusals), cmocka_unit_test(schedules), cmocka_unit_test(digits_on_mnist), cmocka_unit_test(mlp_on_mnist),
+        cmocka_unit_test(saving_fails), cmocka_unit_test(asked_to_end), cmocka_unit_test(more_than_there_are), cmocka_unit_test(last_rates), cmocka_unit_test(refusals), cmocka_unit_test(schedules), cmocka_unit_test(digits_on_mnist), cmocka_unit_test(mlp_on_mnist),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,45 @@
+/* signals.c: the first signal ends a run after the update it is in, the second one at once. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "cli/signals.h"
+
+static volatile sig_atomic_t asked;
+
+static void on_signal(int sig)
+{
+    if (asked && sig != SIGHUP) _exit(128 + sig); /* a terminal that closes may send SIGHUP twice: itself, and by its shell */
+    asked = sig;
+}
+
+void signals_catch(void)
+{
+    struct sigaction s = { .sa_handler = on_signal }, before;
+    sigemptyset(&s.sa_mask);
+    s.sa_flags = SA_RESTART; /* a write that is under way is finished */
+    sigaction(SIGINT, &s, NULL);
+    sigaction(SIGTERM, &s, NULL);
+    if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &s, NULL); /* ignored: nohup */
+    s.sa_handler = SIG_IGN; /* a file that may grow no further, a pipe without a reader: an error of the write, not the end of the run */
+    sigaction(SIGXFSZ, &s, NULL);
+    sigaction(SIGPIPE, &s, NULL);
+}
+
+bool signals_asked(void) { return asked != 0; }
+
+/* A pipe whose other end was closed. A terminal that was hung up is not meant: a run may outlive it. */
+static bool is_unread(int fd)
+{
+    struct pollfd p = { .fd = fd };
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) && !(p.revents & POLLHUP);
+}
+
+bool signals_stop(bool *unread)
+{
+    if (ferror(stdout) && is_unread(STDOUT_FILENO)) *unread = true;
+    return asked || *unread || (ferror(stderr) && is_unread(STDERR_FILENO));
+}
+
+int say_unread(void) { return say(AN_INPUT, "nobody reads standard output any more (%s)", strerror(EPIPE)); }

@@ -1,0 +1,15 @@
+/* signals.h: a training that is asked to end: by a signal, or because nobody reads what it writes. */
+#ifndef CLI_SIGNALS_H
+#define CLI_SIGNALS_H
+
+#include "cli/cli.h"
+
+/* From here on the first SIGINT, SIGTERM or SIGHUP is noted, and a second SIGINT or SIGTERM ends the process at once. A pipe without a reader and a file
+ * that may grow no further become errors of the write. */
+void signals_catch(void);
+bool signals_asked(void); /* one came */
+/* Should the run end after the update it is in? *unread becomes true where who read standard output is gone. */
+bool signals_stop(bool *unread);
+int say_unread(void); /* that nobody reads standard output; the exit code */
+
+#endif
