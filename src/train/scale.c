@@ -7,8 +7,9 @@
  * A gradient of 0 everywhere is what infinities cancel to, what numbers too small for fp16 become, or the end of learning, and one step cannot
  * tell. Nothing is applied, and a dynamic scale is searched, an update each: first the halves of it, where infinities would show, unless
  * the loss is 0, which has none behind it and is waited for a while; from the least scale on nothing can have overflown, and its doubles follow, up to the
- * largest. From where a gradient is found it goes on up until one overflows, away from the numbers that vanish. Where none is, the
- * scale is again what it was, and is looked for anew after a long row. */
+ * largest. From where a gradient is found the scale doubles with every update, away from the numbers that vanish: if that was on the way down as far as half of
+ * what the row began at, which need not have been its fault, else until one overflows. Where none is found the scale is again what it was, and is
+ * looked for anew after a long row. */
 #include <math.h>
 
 #include "train/train_int.h"
@@ -47,12 +48,12 @@ const char *train_verdict_text(train_verdict v)
 static void after_good(trainer *t)
 {
     scaler *s = &t->scale;
-    bool found = s->search == SEARCH_UP, room = s->scale * 2 <= s->largest;
-    int grow = found ? 1 : t->o.grow_after > 0 ? t->o.grow_after : GROW_AFTER;
+    bool up = s->search == SEARCH_UP, back = s->search == SEARCH_DOWN || s->search == SEARCH_BACK, room = s->scale * 2 <= (back ? s->from / 2 : s->largest);
+    int grow = up || back ? 1 : t->o.grow_after > 0 ? t->o.grow_after : GROW_AFTER;
     s->skipped_row = s->zero_row = 0;
     s->good++;
-    if (found) s->from = s->scale;
-    if (!found || !room) s->search = SEARCH_NONE;
+    s->search = !room ? SEARCH_NONE : up ? SEARCH_UP : back ? SEARCH_BACK : SEARCH_NONE;
+    if (up) s->from = s->scale;
     if (t->o.dynamic_scale && s->good >= grow && room) s->scale *= 2, s->good = 0;
 }
 
@@ -72,7 +73,8 @@ static void next_scale(scaler *s)
 {
     s->good = 0;
     if (s->search == SEARCH_DOWN && s->scale / 2 < SCALE_LEAST) s->search = SEARCH_UP, s->scale = s->from;
-    if (s->search == SEARCH_DOWN) s->scale /= 2;
+    if (s->search == SEARCH_BACK) s->scale /= 2, s->search = SEARCH_NONE; /* half of it had a gradient */
+    else if (s->search == SEARCH_DOWN) s->scale /= 2;
     else if (s->scale * 2 <= s->largest) s->scale *= 2;
     else s->search = SEARCH_REST, s->scale = s->from, s->zero_row = 0;
 }

@@ -85,7 +85,7 @@ typedef struct {
 } prog;
 
 /* Where a row of gradients of 0 has led (scale.c). REST: to no scale at which they are not, and so back to the one it began at. */
-enum { SEARCH_NONE, SEARCH_DOWN, SEARCH_UP, SEARCH_REST };
+enum { SEARCH_NONE, SEARCH_DOWN, SEARCH_BACK, SEARCH_UP, SEARCH_REST };
 
 /* What the loss scale went through. Snapshots hold its bytes: no field leaves a gap. */
 typedef struct {

@@ -490,7 +490,29 @@ static void numbers_too_small(void **state)
     unlink(path);
 }
 
-/* And a smaller one for what cancelled. */
+/* A row that the scale had no part in: it is half of what it was a few updates after there is a gradient again. */
+static void back_after_a_row(void **state)
+{
+    (void)state;
+    static const char text[] = "graph \"clamp\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\none = const fp16[] {1}\nd = sub(one, m)\nh = relu(d)\n"
+                               "l = reduce_mean(h)\nloss = add(l, one)\nreturn loss\n";
+    trainer *t = open_text(text, (train_options){ .dynamic_scale = true });
+    train_report r;
+    diag d = { 0 };
+    assert_ok(train_write(t, "w", DT_F32, (float[]){ 1, 1 }, &d), d);
+    for (int i = 0; i < 12; i++) {
+        step_on(t, right, 0, &r);
+        assert_true(!r.applied && r.loss == 1 && r.loss_scale == ldexp(1024, -i));
+    }
+    for (int i = 0; i < 40; i++) {
+        step_on(t, wrong, 0, &r);
+        if (!r.applied || r.loss_scale != MIN(ldexp(1024, i - 12), 512.0)) fail_msg("%d: applied %d, scale %g", i, r.applied, r.loss_scale);
+    }
+    assert_true(r.zeros == 12 && r.skipped == 0);
+    train_close(t);
+}
+
+/* A smaller scale is found for what cancelled. */
 static void infinities_that_cancel(void **state)
 {
     (void)state;
@@ -886,7 +908,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group),
-        cmocka_unit_test(nothing_left_to_learn),      cmocka_unit_test(right_in_a_group),         cmocka_unit_test(numbers_too_small), cmocka_unit_test(infinities_that_cancel), cmocka_unit_test(files_of_before),
+        cmocka_unit_test(nothing_left_to_learn),      cmocka_unit_test(right_in_a_group),         cmocka_unit_test(numbers_too_small), cmocka_unit_test(back_after_a_row), cmocka_unit_test(infinities_that_cancel), cmocka_unit_test(files_of_before),
         cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
         cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(copies_change_no_bit),
     };
