@@ -17,7 +17,7 @@ EOF
     $anneal data stories --count 40 --seed 1 >"$tmp/text" && $anneal tokenizer train --data "$tmp/text" --vocab 300 --out "$tmp/t.json" >"$tmp/log" 2>&1 &&
         $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/text" --out "$tmp/s.u16" >"$tmp/log" 2>&1 || bad "no data: $(cat "$tmp/log")"
     train="$anneal train --model $tmp/config.json --data $tmp/s.u16 --engine cpu --threads 1 --batch 2 --seq 16 --sample-every 0 --json"
-    twenty() { # updates were done by process $pid
+    twenty() { # updates were done by process $pid; $tmp/out was emptied before it began, or what the run before wrote would be taken for them
         until grep -q '"step":20,' "$tmp/out"; do
             kill -0 $pid 2>/dev/null || bad "it ended by itself: $(cat "$tmp/err")"
             sleep 0.05
@@ -90,6 +90,7 @@ EOF
     [ "$(grep '"validation","step"' "$tmp/ten.out")" = "$(grep '"validation","step"' "$tmp/out")" ] || bad "restart with a budget of ten: other losses on text kept back"
 
     # asked to end: the update is finished and saved, exit 0
+    : >"$tmp/out"
     $train --steps 100000 --save "$tmp/asked" >"$tmp/out" 2>"$tmp/err" &
     pid=$!
     twenty
@@ -101,6 +102,7 @@ EOF
 
     # the terminal is closed: the same, even if it says so twice; unless the run was told to outlive it, as all of this was under nohup
     if [ -z "$(sh -c 'kill -HUP $$; echo ignored' 2>/dev/null)" ]; then
+        : >"$tmp/out"
         $train --steps 100000 --save "$tmp/closed" >"$tmp/out" 2>"$tmp/err" &
         pid=$!
         twenty
@@ -109,6 +111,7 @@ EOF
         step=$(sed -n 's/.*stopped after step \([0-9]*\) and saved.*/\1/p' "$tmp/err")
         [ "$(cat "$tmp/closed/latest")" = "step-$(printf '%08d' "$step")" ] || bad "SIGHUP after step $step: latest is $(cat "$tmp/closed/latest")"
     fi
+    : >"$tmp/out"
     (trap '' HUP && exec $train --steps 3000 >"$tmp/out" 2>"$tmp/err") &
     pid=$!
     twenty
@@ -126,6 +129,7 @@ EOF
     for sig in INT TERM HUP; do
         [ $sig != HUP ] || [ -z "$(sh -c 'kill -HUP $$; echo ignored' 2>/dev/null)" ] || continue
         for save in "--save $tmp/net.$sig" ""; do
+            : >"$tmp/out"
             $net --steps 1000000 $save >"$tmp/out" 2>"$tmp/err" &
             pid=$!
             twenty
@@ -148,6 +152,7 @@ EOF
 
     # the data is cut while it is read: saved, exit 3
     cp "$tmp/s.u16" "$tmp/cut.u16"
+    : >"$tmp/out"
     $train --data "$tmp/cut.u16" --steps 100000 --save "$tmp/cut" >"$tmp/out" 2>"$tmp/err" &
     pid=$!
     twenty
