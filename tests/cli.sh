@@ -266,8 +266,6 @@ EOF
     t "run, two files" 0 $anneal run examples/reduce.mil --engine cpu --fill 1 --out most="$tmp/dup.npy" --out sum="$tmp/dup2.npy"
     t "train, a log that is the table too" 2 $anneal train --model tiny --engine cpu --steps 1 --log "$tmp/one" --csv "$tmp/./one"
     has "train, a log that is the table too" err '^anneal: --log and --csv both go to '
-    t "data prepare, one file for both" 2 $anneal data prepare --tokenizer builtin:stories --data tests/cli.sh --out "$tmp/one.u16" --validation "$tmp/one.u16"
-    has "data prepare, one file for both" err '^anneal: --out and --validation both go to '
     t "compile to a program, refused by the chip" 4 $anneal compile examples/oldchip.mil --target m1 --emit program --out "$tmp/old.prog"
     has "compile to a program, refused by the chip" err '^examples/oldchip.mil:6:43: .*sin is not available'
     printf 'graph "old"\n# refused below\n\nx = input fp16[1, 2, 1, 32]\ny = sin(x)\nreturn y\n' >"$tmp/old.ann"
@@ -452,7 +450,6 @@ EOF
         has "data prepare, one file for both" err 'are one file: ids for training and for validation go into two'
         t "data prepare, one file for both: nothing is written" 1 test -e "$tmp/e.u16"
     done
-    t "data prepare, one file for both, beside" 2 sh -c 'cd "$2" && "$1" data prepare --tokenizer t.json --data stories.txt --out e.u16 --validation ./e.u16' sh "$(cd "$(dirname "$anneal")" && pwd)/${anneal##*/}" "$tmp"
     t "data prepare, two files of one name" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/e.u16" --validation "$tmp/texts/e.u16" --validation-tokens 100
     t "data prepare, ids for validation and no file" 2 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/e.u16" --validation-tokens 100
     has "data prepare, ids for validation and no file" err 'validation-tokens is about a second file: name it with --validation'

@@ -92,26 +92,6 @@ an_status an_tokenizer_train(char **json, size_t *n_json, const void *text, size
 
 /* ---- data ---- */
 
-static bool folder_of(const char *path, path_info *out)
-{
-    strbuf b = { 0 };
-    const char *slash = strrchr(path, '/');
-    if (!slash) return path_look(".", out);
-    sb_putn(&b, path, slash == path ? 1 : (size_t)(slash - path));
-    bool there = !b.oom && path_look(b.at, out);
-    sb_free(&b);
-    return there;
-}
-
-/* The same name in the same folder, however it is spelt: files are renamed into place, so links do not count. */
-static bool same_place(const char *a, const char *b)
-{
-    const char *x = strrchr(a, '/'), *y = strrchr(b, '/');
-    path_info i, k;
-    if (strcmp(x ? x + 1 : a, y ? y + 1 : b)) return false;
-    return folder_of(a, &i) && folder_of(b, &k) && i.device == k.device && i.inode == k.inode;
-}
-
 static an_status encode_files(const tokenizer *t, const char *name, docs_rule rule, pool *p, tok_ids *ids, an_prepare_result *r, diag *d)
 {
     arena mem = { 0 };
@@ -137,7 +117,7 @@ static an_status prepare(an_tokenizer *t, const an_prepare_options *o, an_prepar
     docs_rule rule = DOCS_AUTO;
     if (o->documents && !docs_find(o->documents, &rule)) return diag_fail(d, AN_USAGE, NOWHERE, "documents \"%.40s\": auto, whole, endoftext, blank or lines", o->documents);
     if (o->n_validation && !o->validation) return diag_fail(d, AN_USAGE, NOWHERE, "%llu ids for validation, and no file for them", (unsigned long long)o->n_validation);
-    if (o->validation && same_place(o->out, o->validation))
+    if (o->validation && path_same(o->out, o->validation))
         return diag_fail(d, AN_USAGE, NOWHERE, "%s and %s are one file: ids for training and for validation go into two", o->out, o->validation);
     pool *p = NULL;
     TRY(pool_make(&p, o->threads, d));

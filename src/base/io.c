@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/str.h"
 
 static an_status say(diag *d, const char *verb, const char *path)
 {
@@ -164,6 +165,30 @@ bool path_look(const char *path, path_info *out)
     out->changed_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec;
 #endif
     return true;
+}
+
+static bool is_same(const path_info *a, const path_info *b) { return a->device == b->device && a->inode == b->inode; }
+
+static bool look_at_folder(const char *path, path_info *out)
+{
+    const char *slash = strrchr(path, '/');
+    strbuf b = { 0 };
+    if (!slash) return path_look(".", out);
+    sb_putn(&b, path, slash == path ? 1 : (size_t)(slash - path));
+    bool there = !b.oom && path_look(b.at, out);
+    sb_free(&b);
+    return there;
+}
+
+/* What is not there yet: the same name in the same folder. */
+bool path_same(const char *a, const char *b)
+{
+    path_info x, y;
+    const bool a_is = path_look(a, &x), b_is = path_look(b, &y);
+    if (a_is && b_is) return is_same(&x, &y) && (x.plain || x.folder);
+    const char *in_a = strrchr(a, '/'), *in_b = strrchr(b, '/');
+    if (a_is || b_is || strcmp(in_a ? in_a + 1 : a, in_b ? in_b + 1 : b)) return false;
+    return !strcmp(a, b) || (look_at_folder(a, &x) && look_at_folder(b, &y) && is_same(&x, &y));
 }
 
 static an_status write_all(int fd, const char *path, const unsigned char *p, size_t n, diag *d)

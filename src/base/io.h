@@ -34,6 +34,7 @@ typedef struct {
     uint64_t device, inode; /* equal: the same thing under two names */
 } path_info;
 bool path_look(const char *path, path_info *out); /* false: there is no such thing, or it cannot be seen */
+bool path_same(const char *a, const char *b); /* what is written to one would replace what was written to the other, however they are spelt. A device or a pipe takes both */
 
 an_status file_write(const char *path, const void *p, size_t n, diag *d) MUST_CHECK;
 

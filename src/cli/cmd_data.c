@@ -27,8 +27,6 @@ static int prepare(const args *a)
     if (!tokenizer || !o.data || !o.out) return say(AN_USAGE, "data prepare needs --tokenizer T, --data FILE and --out FILE");
     if (arg_count(a, "validation-tokens") && !o.validation) return say(AN_USAGE, "--validation-tokens is about a second file: name it with --validation");
     if (!arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads) || !arg_int(a, "validation-tokens", 1, 1L << 40, &n_validation)) return an_exit_code(AN_USAGE);
-    int code = outputs_apart((output[]){ { "out", NULL, o.out }, { "validation", NULL, o.validation } }, 2);
-    if (code) return code;
     o.threads = (int)threads;
     if (o.validation) o.n_validation = (uint64_t)n_validation;
     an_tokenizer *t;
@@ -39,7 +37,7 @@ static int prepare(const args *a)
     if (!all) return an_tokenizer_free(t), say(AN_NOMEM, "out of memory");
     o.data = all;
     uint64_t from = clock_ns();
-    code = an_data_prepare(t, &o, &r, &e) ? say_error(NULL, &e) : 0;
+    int code = an_data_prepare(t, &o, &r, &e) ? say_error(NULL, &e) : 0;
     double s = (double)(clock_ns() - from) * 1e-9;
     an_tokenizer_free(t);
     free(all);

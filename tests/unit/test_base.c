@@ -217,6 +217,28 @@ static void plain_files_only(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* One file under two names, there already or not yet; what takes the bytes of both is none. */
+static void names_of_one_file(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/anneal-test-XXXXXX", path[3][80];
+    static const char *const names[] = { "f", "link", "other" };
+    diag d = { 0 };
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < 3; i++) snprintf(path[i], sizeof path[i], "%s/%s", dir, names[i]);
+    assert_true(path_same("no such file", "./no such file") && path_same("no/such/folder", "no/such/folder") && path_same("-", "-"));
+    assert_false(path_same("no such file", "no such thing") || path_same(path[0], "f") || path_same("/dev/null", "/dev/null"));
+    char again[100];
+    snprintf(again, sizeof again, "%s/./f", dir);
+    assert_true(path_same(path[0], again));
+    assert_ok(file_write(path[0], "x", 1, &d), d);
+    assert_int_equal(symlink("f", path[1]), 0);
+    assert_true(path_same(path[0], again) && path_same(path[0], path[1]) && path_same(dir, dir));
+    assert_false(path_same(path[0], path[2]));
+    for (int i = 0; i < 2; i++) assert_int_equal(unlink(path[i]), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 /* A process that has begun a file and then waits, to be killed or to be told to finish it. */
 static pid_t writer(const char *path, int *tell)
 {
@@ -320,7 +342,7 @@ int main(void)
         cmocka_unit_test(f16_every_pattern_round_trips),   cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
-        cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(plain_files_only), cmocka_unit_test(what_the_dead_left_is_removed),
+        cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(plain_files_only), cmocka_unit_test(names_of_one_file), cmocka_unit_test(what_the_dead_left_is_removed),
         cmocka_unit_test(zeroed_memory),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
