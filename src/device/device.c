@@ -378,7 +378,15 @@ void dev_program_free(dev_program *p)
     pthread_mutex_unlock(&dev->build);
 }
 
-bool dev_program_loaded(const dev_program *p) { return p->loaded; }
+bool dev_program_loaded(const dev_program *p)
+{
+    device *dev = p->dev;
+    pthread_mutex_lock(&dev->mu);
+    const bool is = p->loaded;
+    pthread_mutex_unlock(&dev->mu);
+    return is;
+}
+
 bool dev_program_from_cache(const dev_program *p) { return p->from_cache; }
 
 an_status dev_program_bytes(const dev_program *p, strbuf *out, diag *d)

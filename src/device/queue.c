@@ -273,7 +273,8 @@ static bool judge(const dev_request *r, int qos, verdict *v)
     if (qos < 0 || (lim->qos_max && qos > lim->qos_max))
         return SAY(v, BAD_ARG, "quality of service %d; 0 to %lld are taken", qos, (long long)(lim->qos_max ? lim->qos_max : INT32_MAX));
     if (r->state != REQ_IDLE) return SAY(v, BUSY, "the request is submitted already; wait for it first");
-    if (!p->loaded || p->changing || p->dead) return SAY(v, NOT_READY, "the program is not loaded; load it before it is dispatched");
+    if (!p->loaded || p->dead) return SAY(v, NOT_READY, "the program is not loaded; load it before it is dispatched");
+    if (p->changing) return SAY(v, BUSY, "the program is being reloaded or unloaded; try again when that is done");
     if (!judge_side(r, DEV_INPUT, v) || !judge_side(r, DEV_OUTPUT, v) || !judge_alias(r, v)) return false;
     if (lim->queue_depth && p->outstanding >= lim->queue_depth)
         return SAY(v, BUSY, "%lld requests of this program are submitted and not waited for; %lld is the most", (long long)p->outstanding,

@@ -560,12 +560,49 @@ static void nothing_subnormal(void **state)
     }
 }
 
+typedef struct {
+    dev_request *r;
+    int tried;
+} intruder;
+
+/* Another thread, as it were: it dispatches what is being reloaded. */
+static bool dispatch_meanwhile(void *user, const char *what)
+{
+    intruder *x = user;
+    diag d = { 0 };
+    if (!x->r || strcmp(what, "reload")) return false;
+    assert_int_equal(device_run(x->r, DEV_QOS, &d), AN_UNSUPPORTED);
+    assert_non_null(strstr(d.msg, "being reloaded"));
+    x->tried++;
+    return false;
+}
+
+/* A program that is being reloaded is busy, not gone: who was told to load it could not. */
+static void dispatched_while_reloading(void **state)
+{
+    (void)state;
+    intruder x = { 0 };
+    device *dev;
+    diag d = { 0 };
+    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = dispatch_meanwhile, .user = &x }, &d), d);
+    dev_program *p = must_compile(dev, STATE_TEXT, NULL);
+    bound b = must_bind(dev, p);
+    x.r = b.r;
+    assert_ok(dev_program_reload(p, &(dev_weights){ 0 }, NULL, &d), d);
+    assert_int_equal(x.tried, 1);
+    x.r = NULL;
+    assert_ok(device_run(b.r, DEV_QOS, &d), d);
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
-        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal),
+        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
