@@ -299,7 +299,12 @@ static an_status program_done(dev_program *p, an_status st, dev_program **out)
 {
     device *dev = p->dev;
     if (st) {
-        if (dev->lim.reclaim) give_compile(p);
+        if (p->counted) { /* compiled, but no program came of it */
+            pthread_mutex_lock(&dev->mu);
+            dev->st.compiles--, dev->st.compile_failures++;
+            pthread_mutex_unlock(&dev->mu);
+        }
+        give_compile(p);
         dev->cls->drop(p);
         arena_free(&p->mem);
         free(p);

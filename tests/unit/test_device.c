@@ -597,12 +597,36 @@ static void dispatched_while_reloading(void **state)
     close_clean(dev);
 }
 
+static bool no_ports(void *user, const char *what)
+{
+    (void)user;
+    return !strcmp(what, "ports");
+}
+
+/* What was compiled and came to nothing afterwards has used nothing of the budget. */
+static void failures_are_given_back(void **state)
+{
+    (void)state;
+    device *dev;
+    dev_program *p;
+    diag d = { 0 };
+    device_stats st;
+    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = no_ports, .own_budget = true }, &d), d);
+    for (int i = 0; i < 5; i++) {
+        d = (diag){ 0 };
+        assert_int_equal(device_compile(dev, &(dev_source){ .text = STATE_TEXT, .n_text = strlen(STATE_TEXT) }, &p, &d), AN_NOMEM);
+    }
+    device_get_stats(dev, &st);
+    assert_true(st.compiles == 0 && st.compile_failures == 5 && st.budget_used == 0);
+    device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
-        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading),
+        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(failures_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
