@@ -1,11 +1,11 @@
 /* lm_run.c: the loop around a pipeline: data, learning rates, losses, samples, checkpoints. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "lm/generate.h"
 #include "text/story.h"
+#include "train/log.h"
 #include "train/ckpt.h"
 #include "train/lm_run.h"
 #include "train/lm_tok.h"
@@ -49,7 +49,7 @@ typedef struct {
 
 /* ---- setting up ---- */
 
-static void warn(const run *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+#define WARN(r, ...) log_say((r)->o->warn, (r)->o->user, __VA_ARGS__)
 
 static an_status open_model(run *r)
 {
@@ -73,7 +73,7 @@ static an_status open_tokenizer(run *r)
     else if (!seed && lm_tokenizer_of(r->model, &r->tok, &r->untold)) return AN_OK;
     if (!r->tok || !o->save) return AN_OK;
     TRY(lm_tok_files(r->tok, &r->mem, &r->tok_file, &r->n_tok_files, &lost, r->d));
-    if (*lost) warn(r, "checkpoints hold %s: %s", r->n_tok_files ? "a tokenizer that is not quite this one" : "no tokenizer", lost);
+    if (*lost) WARN(r, "checkpoints hold %s: %s", r->n_tok_files ? "a tokenizer that is not quite this one" : "no tokenizer", lost);
     return AN_OK;
 }
 
@@ -94,16 +94,6 @@ static an_status fit_vocabulary(run *r)
     r->gen.n_eos = t.eos >= 0;
     r->gen.eos[0] = t.eos;
     return AN_OK;
-}
-
-static void warn(const run *r, const char *fmt, ...)
-{
-    char line[600];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    if (r->o->warn) r->o->warn(r->o->user, line);
 }
 
 static an_status wants_tokenizer(run *r, const char *name)
@@ -134,7 +124,7 @@ static an_status look_kept(run *r, const char *name, double share)
     if (r->o->eval_every > 0)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "nothing of %s is kept back (%llu window%s of %lld ids, a share of %g): --eval-every has no text to look at", name, (unsigned long long)n, n == 1 ? "" : "s",
                          (long long)r->seq, share);
-    if (r->o->validation > 0) warn(r, "nothing of %s is kept back: it is one window of %lld ids", name, (long long)r->seq);
+    if (r->o->validation > 0) WARN(r, "nothing of %s is kept back: it is one window of %lld ids", name, (long long)r->seq);
     return AN_OK;
 }
 
@@ -147,8 +137,8 @@ static an_status open_data(run *r)
     TRY(corpus_open(name, &(corpus_options){ .tok = r->tok, .vocab = (uint32_t)r->c.vocab, .seq = r->seq, .seed = o->seed, .validation = kept, .docs = o->docs, .pool = r->pool }, &r->data, r->d));
     r->note.data_digest = corpus_digest(r->data), r->note.validation = kept;
     TRY(look_kept(r, name, kept));
-    if (corpus_undivided(r->data) && o->docs != DOCS_AUTO) warn(r, "%s: the rule of --documents found nowhere to cut in a file of it, which is one document", name);
-    else if (corpus_undivided(r->data)) warn(r, "%s has no <|endoftext|>: a file of it is one document; --documents blank or lines cuts it elsewhere", name);
+    if (corpus_undivided(r->data) && o->docs != DOCS_AUTO) WARN(r, "%s: the rule of --documents found nowhere to cut in a file of it, which is one document", name);
+    else if (corpus_undivided(r->data)) WARN(r, "%s has no <|endoftext|>: a file of it is one document; --documents blank or lines cuts it elsewhere", name);
     snprintf(r->out->data, sizeof r->out->data, "%s", name);
     if (o->compact_vocab) TRY(lm_shape_compact(&r->shape, r->data, r->seq, r->d));
     r->c = r->shape.c;
@@ -260,7 +250,7 @@ static an_status resume(run *r)
     an_status st = ckpt_find(o->save, &mem, &path, o->warn, o->user, r->d);
     if (!st) st = ckpt_load(path, r->p, &r->note, r->d);
     if (!st && r->note.version < 3)
-        warn(r, "%s is of an earlier version: whether %s as they were cannot be told", path, r->note.version == 1 ? "its train.json, the data and all settings are" : "all settings, to the last bit, are");
+        WARN(r, "%s is of an earlier version: whether %s as they were cannot be told", path, r->note.version == 1 ? "its train.json, the data and all settings are" : "all settings, to the last bit, are");
     if (!st) st = ckpt_latest(o->save, path, r->d);
     arena_free(&mem);
     return st;
@@ -445,7 +435,7 @@ static an_status sample_text(run *r, int64_t step, diag *d)
 static void sample(run *r)
 {
     diag why = { 0 };
-    if (r->prompt.n && sample_text(r, r->note.step, &why)) warn(r, "there is no sample after step %lld: %s", (long long)r->note.step, why.msg);
+    if (r->prompt.n && sample_text(r, r->note.step, &why)) WARN(r, "there is no sample after step %lld: %s", (long long)r->note.step, why.msg);
 }
 
 /* A save that fails is no reason to lose the run: it goes on, says so, and the run ends badly if the last one failed too. */
@@ -459,7 +449,7 @@ static void save(run *r)
     an_status st = ckpt_save(&k, r->p, &r->shape, &r->note, &why);
     event(r, "checkpoint", t0);
     r->unsaved = why;
-    if (st) warn(r, "step %lld was not saved: %s; training goes on, earlier checkpoints are intact", (long long)r->note.step, why.msg);
+    if (st) WARN(r, "step %lld was not saved: %s; training goes on, earlier checkpoints are intact", (long long)r->note.step, why.msg);
 }
 
 /* ---- what is not finite, and how large everything is ---- */
@@ -676,7 +666,7 @@ an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d)
     an_status st = attempt(o, out, &too_large, &why);
     if (too_large && !o->recompute) {
         run said = { .o = o };
-        warn(&said, "%s; trying again with --recompute", why.msg);
+        WARN(&said, "%s; trying again with --recompute", why.msg);
         less.recompute = true, why = (diag){ 0 };
         st = attempt(&less, out, &too_large, &why);
     }

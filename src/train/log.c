@@ -1,4 +1,5 @@
 /* log.c: the fields of a line are one list; JSON and CSV are two ways to print it. */
+#include <stdarg.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -127,4 +128,14 @@ void log_read(const char *path, void (*take)(void *user, const log_past *l), voi
         if (i + 1 == all.n || all.at[i].l.step != all.at[i + 1].l.step || all.at[i].l.kept != all.at[i + 1].l.kept) take(user, &all.at[i].l);
     file_drop(&f);
     arena_free(&mem);
+}
+
+void log_say(void (*to)(void *user, const char *line), void *user, const char *fmt, ...)
+{
+    char line[600];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (to) to(user, line);
 }

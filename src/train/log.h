@@ -18,4 +18,7 @@ typedef struct {
 } log_past;
 void log_read(const char *path, void (*take)(void *user, const log_past *l), void *user);
 
+/* A line of text for whoever listens; to NULL: nobody does. */
+void log_say(void (*to)(void *user, const char *line), void *user, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
 #endif

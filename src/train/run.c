@@ -1,6 +1,5 @@
 /* run.c: the loop around the resident step: data, learning rates, accuracies, log lines, checkpoints. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
 #include "train/log.h"
@@ -48,26 +47,17 @@ static an_status check_numbers(run *r)
     return AN_OK;
 }
 
-static void warn(const run *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void warn(const run *r, const char *fmt, ...)
-{
-    char line[300];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    if (r->o->warn) r->o->warn(r->o->user, line);
-}
+#define WARN(r, ...) log_say((r)->o->warn, (r)->o->user, __VA_ARGS__)
 
 /* More samples than there are. */
 static void warn_of_counts(const run *r)
 {
     const train_run_options *o = r->o;
     if (r->net.opt.batch > r->data.n_train)
-        warn(r, "a minibatch has %lld samples and the data %lld: some are in it more than once", (long long)r->net.opt.batch, (long long)r->data.n_train);
-    if (o->test > r->data.n_test) warn(r, "accuracies are of %lld test samples, not %lld: the data has no more", (long long)r->data.n_test, (long long)o->test);
+        WARN(r, "a minibatch has %lld samples and the data %lld: some are in it more than once", (long long)r->net.opt.batch, (long long)r->data.n_train);
+    if (o->test > r->data.n_test) WARN(r, "accuracies are of %lld test samples, not %lld: the data has no more", (long long)r->data.n_test, (long long)o->test);
     if (o->final_test > r->data.n_test)
-        warn(r, "the last accuracy is of %lld test samples, not %lld: the data has no more", (long long)r->data.n_test, (long long)o->final_test);
+        WARN(r, "the last accuracy is of %lld test samples, not %lld: the data has no more", (long long)r->data.n_test, (long long)o->final_test);
 }
 
 static an_status open_data(run *r)
@@ -144,7 +134,7 @@ static an_status set_up(run *r)
     TRY(check_numbers(r));
     TRY(run_try_save(r));
     TRY(device_open(&r->dev, o->engine, &o->device, r->d));
-    if (!device_computes(r->dev)) warn(r, "this device computes nothing: times are the host's share, losses and weights mean nothing");
+    if (!device_computes(r->dev)) WARN(r, "this device computes nothing: times are the host's share, losses and weights mean nothing");
     TRY(open_data(r));
     TRY(open_net(r));
     TRY(open_trainer(r));
