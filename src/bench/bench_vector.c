@@ -7,6 +7,20 @@
 
 typedef graph *make_fn(int64_t rows, int64_t cols, dtype dt);
 
+typedef struct {
+    const char *what;
+    make_fn *make;
+    int64_t rows, cols;
+    bool columns; /* nothing of a column can be written before all of it was read */
+} moved_case;
+
+/* Sequences of up to 1024 positions, as the models have them; wider ones are several. */
+static ttype plane(int64_t rows, int64_t cols, dtype dt)
+{
+    int64_t many = cols > 1024 && cols % 1024 == 0 ? cols / 1024 : 1;
+    return (ttype){ .dt = dt, .sh = SHAPE(many, rows, 1, cols / many) };
+}
+
 static double port_bytes(const subject *s)
 {
     double n = 0;
@@ -54,20 +68,20 @@ static an_status cached_open(bench *b, cached *c, make_fn *make, int64_t rows, i
 }
 
 /* Where arithmetic is slower than a copy, it is the bound: a second row. */
-static an_status beside_arithmetic(bench *b, subject *s, const char *name, const char *what, make_fn *make, int64_t rows, int64_t cols, dtype dt, double copy)
+static an_status beside_arithmetic(bench *b, subject *s, const char *name, const moved_case *k, dtype dt, double copy)
 {
     enum { ROUNDS = 5 };
     char label[64];
     cached c = { .bytes = 0 };
     timing t;
     double most = 0;
-    an_status st = cached_open(b, &c, make, rows, cols, dt, port_bytes(s));
+    an_status st = cached_open(b, &c, k->make, k->rows, k->cols, dt, port_bytes(s));
     for (int i = 0; !st && i < ROUNDS; i++) {
         double r = cached_rate(&c);
         most = MAX(most, r);
     }
     if (!st && most < copy) {
-        snprintf(label, sizeof label, "%s %s, arithmetic", what, dtype_name(dt));
+        snprintf(label, sizeof label, "%s %s, arithmetic", k->what, dtype_name(dt));
         st = subject_beside(b, s, (ruler){ cached_rate, &c }, &t);
         if (!st) bench_row(b, name, label, bench_vectors(b), t, port_bytes(s), "GB/s", t.limit, "the same in cache");
     }
@@ -75,45 +89,48 @@ static an_status beside_arithmetic(bench *b, subject *s, const char *name, const
     return st;
 }
 
-static an_status moved(bench *b, peak_meter *copy, const char *name, const char *what, make_fn *make, int64_t rows, int64_t cols, dtype dt)
+static an_status beside_planes(bench *b, subject *s, const char *name, const moved_case *k, dtype dt)
+{
+    char label[64];
+    timing t;
+    const shape sh = plane(k->rows, k->cols, dt).sh;
+    peak_meter *twice = peak_twice(b->pool, pool_threads(b->pool), PEAK_FAR, (size_t)(k->rows * sh.d[sh.rank - 1] * dtype_bits(dt) / 8));
+    if (!twice) return diag_nomem(b->d);
+    snprintf(label, sizeof label, "%s %s, movement", k->what, dtype_name(dt));
+    an_status st = subject_beside(b, s, (ruler){ bound_peak, twice }, &t);
+    if (!st) bench_row(b, name, label, bench_vectors(b), t, port_bytes(s), "GB/s", t.limit, "planes read, then copied");
+    peak_free(twice);
+    return st;
+}
+
+static an_status moved(bench *b, peak_meter *copy, const char *name, const moved_case *k, dtype dt)
 {
     char label[64];
     subject s;
     timing t;
-    snprintf(label, sizeof label, "%s %s %lldx%lld", what, dtype_name(dt), (long long)rows, (long long)cols);
-    TRY(twin(b, make, MIN(rows, 96), MIN(cols, 80), dt, label));
-    an_status st = subject_open(b, &s, make(rows, cols, dt), NULL, 4, b->d);
+    snprintf(label, sizeof label, "%s %s %lldx%lld", k->what, dtype_name(dt), (long long)k->rows, (long long)k->cols);
+    TRY(twin(b, k->make, MIN(k->rows, 96), MIN(k->cols, 80), dt, label));
+    an_status st = subject_open(b, &s, k->make(k->rows, k->cols, dt), NULL, 4, b->d);
     if (!st) st = subject_beside(b, &s, (ruler){ bound_peak, copy }, &t);
     if (!st) bench_row(b, name, label, bench_vectors(b), t, port_bytes(&s), "GB/s", t.limit, "copy");
-    if (!st) st = beside_arithmetic(b, &s, name, what, make, rows, cols, dt, t.limit);
+    if (!st && k->columns) st = beside_planes(b, &s, name, k, dt);
+    if (!st) st = beside_arithmetic(b, &s, name, k, dt, t.limit);
     subject_close(&s);
     return st;
 }
-
-typedef struct {
-    const char *what;
-    make_fn *make;
-    int64_t rows, cols;
-} moved_case;
 
 static an_status moved_all(bench *b, const char *name, const moved_case *c, size_t n, const dtype *types, size_t n_types)
 {
     peak_meter *copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR);
     an_status st = copy ? AN_OK : diag_nomem(b->d);
     for (size_t i = 0; i < n_types; i++)
-        for (size_t k = 0; k < n && !st; k++) st = moved(b, copy, name, c[k].what, c[k].make, c[k].rows, c[k].cols, types[i]);
+        for (size_t k = 0; k < n && !st; k++) st = moved(b, copy, name, &c[k], types[i]);
     peak_free(copy);
     return st;
 }
 
 static const dtype float_types[] = { DT_F16, DT_F32 };
 
-/* Sequences of up to 1024 positions, as the models have them; wider ones are several. */
-static ttype plane(int64_t rows, int64_t cols, dtype dt)
-{
-    int64_t many = cols > 1024 && cols % 1024 == 0 ? cols / 1024 : 1;
-    return (ttype){ .dt = dt, .sh = SHAPE(many, rows, 1, cols / many) };
-}
 static ttype vector(int64_t rows, int64_t cols, dtype dt) { return (ttype){ .dt = dt, .sh = SHAPE(1, rows, 1, cols) }; }
 
 /* ---- elementwise ---- */
@@ -147,7 +164,7 @@ static graph *make_swiglu(int64_t rows, int64_t cols, dtype dt)
 an_status bench_eltwise(bench *b)
 {
     enum { ROWS = 768, COLS = 16384 };
-    static const moved_case cases[] = { { "add", make_add, ROWS, COLS }, { "relu(gain*x+offset)", make_scale, ROWS, COLS }, { "silu(a)*b", make_swiglu, ROWS, COLS } };
+    static const moved_case cases[] = { { "add", make_add, ROWS, COLS, false }, { "relu(gain*x+offset)", make_scale, ROWS, COLS, false }, { "silu(a)*b", make_swiglu, ROWS, COLS, false } };
     return moved_all(b, "eltwise", cases, COUNT(cases), float_types, COUNT(float_types));
 }
 
@@ -188,8 +205,8 @@ static graph *make_momentum(int64_t rows, int64_t cols, dtype dt)
 an_status bench_adam(bench *b)
 {
     enum { ROWS = 768, COLS = 16384 };
-    static const moved_case cases[] = { { "adam", make_adam, ROWS, COLS }, { "adamw + fp16 copy", make_adamw_f16, ROWS, COLS },
-                                        { "adamw + bf16 copy", make_adamw_bf16, ROWS, COLS }, { "momentum", make_momentum, ROWS, COLS } };
+    static const moved_case cases[] = { { "adam", make_adam, ROWS, COLS, false }, { "adamw + fp16 copy", make_adamw_f16, ROWS, COLS, false },
+                                        { "adamw + bf16 copy", make_adamw_bf16, ROWS, COLS, false }, { "momentum", make_momentum, ROWS, COLS, false } };
     static const dtype types[] = { DT_F32 };
     return moved_all(b, "adam", cases, COUNT(cases), types, COUNT(types));
 }
@@ -213,7 +230,9 @@ static graph *make_layer_columns(int64_t rows, int64_t cols, dtype dt) { return 
 
 an_status bench_norm(bench *b)
 {
-    static const moved_case cases[] = { { "rms channels", make_rms_columns, 768, 16384 }, { "layer channels", make_layer_columns, 768, 16384 }, { "rms rows", make_rms_rows, 16384, 768 } };
+    static const moved_case cases[] = { { "rms channels", make_rms_columns, 768, 16384, true },
+                                        { "layer channels", make_layer_columns, 768, 16384, true },
+                                        { "rms rows", make_rms_rows, 16384, 768, false } };
     return moved_all(b, "norm", cases, COUNT(cases), float_types, COUNT(float_types));
 }
 
@@ -229,7 +248,7 @@ static graph *make_softmax_columns(int64_t rows, int64_t cols, dtype dt) { retur
 
 an_status bench_softmax(bench *b)
 {
-    static const moved_case cases[] = { { "rows", make_softmax_rows, 12288, 1024 }, { "channels", make_softmax_columns, 768, 16384 } };
+    static const moved_case cases[] = { { "rows", make_softmax_rows, 12288, 1024, false }, { "channels", make_softmax_columns, 768, 16384, true } };
     return moved_all(b, "softmax", cases, COUNT(cases), float_types, COUNT(float_types));
 }
 

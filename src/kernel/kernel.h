@@ -142,12 +142,14 @@ an_status gemm_run(const gemm_call *c, diag *d) MUST_CHECK;
 /* ---- what this CPU can do, measured now ---- */
 
 /* Something to run again and again: a row's inner loop with both operands in L1 (in 1e9 multiply-adds times two per second), or bytes
- * read, or copied (counted read and written), over one buffer of that size. NULL: no memory. */
+ * read, or copied (counted read and written), over one buffer of that size; twice: copied block by block, each read to its end before any
+ * of it is written, and counted as if it were read once. NULL: no memory. */
 typedef struct peak_meter peak_meter;
 enum { PEAK_FAR = 256 << 20 }; /* far larger than the caches of most */
 peak_meter *peak_gemm(const gemm_kernel *k, pool *p, int n_threads);
 peak_meter *peak_read(pool *p, int n_threads, size_t bytes);
 peak_meter *peak_copy(pool *p, int n_threads, size_t bytes);
+peak_meter *peak_twice(pool *p, int n_threads, size_t bytes, size_t block);
 double peak_rate(peak_meter *x); /* of one run, a fraction of a millisecond or one pass over the buffer, per ns */
 void peak_free(peak_meter *x);
 

@@ -24,7 +24,7 @@ struct peak_meter {
     int64_t k;
     /* moves */
     char *to;
-    size_t each;
+    size_t each, block; /* of a thread; what is read before any of it is copied */
     const gemm_vec *vec;
     const vec_kernels *past; /* copies: the stores that pass the caches; NULL: memcpy's */
     double sums[MOST_THREADS];
@@ -59,6 +59,27 @@ static void copy_task(void *ctx, int64_t task, int thread)
         if (x->past) x->past->stream(to, DT_F32, (const float *)(const void *)from, (int64_t)(x->each / sizeof(float)));
         else memcpy(to, from, x->each);
     if (x->past) x->past->fence();
+}
+
+/* What is known of a block only when all of it was read: copied from its end up, since that was read last. */
+static void twice_task(void *ctx, int64_t task, int thread)
+{
+    enum { PIECE = 1 << 15 };
+    peak_meter *x = ctx;
+    char *to = x->to + (size_t)task * x->each, *from = x->at + (size_t)task * x->each;
+    const vec_kernels *v = vec_pick(isa_cpu());
+    (void)thread;
+    for (int64_t i = 0; i < x->passes; i++)
+        for (size_t at = 0; at < x->each; at += x->block) {
+            size_t left = MIN(x->block, x->each - at);
+            x->sums[task] += x->vec->read(from + at, left);
+            while (left) {
+                const size_t n = (left - 1) % PIECE + 1;
+                left -= n;
+                v->stream(to + at + left, DT_F32, (const float *)(const void *)(from + at + left), (int64_t)(n / sizeof(float)));
+            }
+        }
+    v->fence();
 }
 
 static double run_ns(peak_meter *x)
@@ -136,24 +157,31 @@ static peak_meter *best_copy(peak_meter *x)
     return x;
 }
 
-static peak_meter *mover(pool *p, int n_threads, size_t bytes, bool copy)
+static peak_meter *mover(pool *p, int n_threads, size_t bytes, size_t block, pool_fn *task)
 {
-    peak_meter *x = peak_new(p, n_threads, copy ? copy_task : read_task);
+    peak_meter *x = peak_new(p, n_threads, task);
+    const int places = task == read_task ? 1 : 2;
     if (!x) return NULL;
     x->each = MAX(bytes / (size_t)x->threads / 64 * 64, 64);
+    x->block = MAX(block / 64 * 64, 64);
     size_t all = x->each * (size_t)x->threads;
-    x->work = (double)x->each * (copy ? 2 : 1);
+    x->work = (double)x->each * places;
     x->vec = gemm_pick(GEMM_F32, isa_cpu())->vec;
-    x->mem = big_alloc(64, all * (copy ? 2 : 1));
+    x->mem = big_alloc(64, all * (size_t)places);
     if (!x->mem) return peak_free(x), NULL;
-    memset(x->mem, 1, all * (copy ? 2 : 1));
-    x->at = x->mem, x->to = x->mem + (copy ? all : 0);
-    settled(x);
-    return copy ? best_copy(x) : x;
+    memset(x->mem, 1, all * (size_t)places);
+    x->at = x->mem, x->to = x->mem + (size_t)(places - 1) * all;
+    return settled(x);
 }
 
-peak_meter *peak_read(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, false); }
-peak_meter *peak_copy(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, true); }
+peak_meter *peak_read(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, bytes, read_task); }
+peak_meter *peak_twice(pool *p, int n_threads, size_t bytes, size_t block) { return mover(p, n_threads, bytes, block, twice_task); }
+
+peak_meter *peak_copy(pool *p, int n_threads, size_t bytes)
+{
+    peak_meter *x = mover(p, n_threads, bytes, bytes, copy_task);
+    return x ? best_copy(x) : NULL;
+}
 
 double peak_copy_gbs(pool *p, int n_threads)
 {
