@@ -45,6 +45,19 @@
              "tensor<fp16, [1, 2, 8, 8]> a = add(x = s, y = m)[name = string(\"a\")];\n"                             \
              "tensor<fp16, [1, 2, 8, 8]> p = softmax(axis = last, x = a)[name = string(\"p\")];\n"                   \
              "tensor<fp16, [1, 2, 8, 32]> y = matmul(x = p, y = x, transpose_x = no, transpose_y = no)[name = string(\"y\")];\n} -> (y);\n}\n"
+/* y = leaky_relu(w·x), the slope in the file too, behind w. */
+#define SLOPE_TEXT                                                                                                    \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"                                                    \
+             "string pt = const()[name = string(\"pt\"), val = string(\"valid\")];\n"                                 \
+             "tensor<int32, [2]> ones = const()[name = string(\"ones\"), val = tensor<int32, [2]>([1, 1])];\n"        \
+             "tensor<int32, [4]> zero = const()[name = string(\"zero\"), val = tensor<int32, [4]>([0, 0, 0, 0])];\n"  \
+             "int32 g = const()[name = string(\"g\"), val = int32(1)];\n"                                             \
+             "tensor<fp16, [8, 8, 1, 1]> w = const()[name = string(\"w\"), val = tensor<fp16, [8, 8, 1, 1]>(BLOBFILE(path = " \
+             "string(\"" WEIGHT_PATH "\"), offset = uint64(64)))];\n"                                                 \
+             "fp16 slope = const()[name = string(\"slope\"), val = fp16(BLOBFILE(path = string(\"" WEIGHT_PATH "\"), offset = uint64(256)))];\n" \
+             "tensor<fp16, [1, 8, 1, 32]> c = conv(dilations = ones, groups = g, pad = zero, pad_type = pt, strides = ones, weight = w, " \
+             "x = x)[name = string(\"c\")];\n"                                                                        \
+             "tensor<fp16, [1, 8, 1, 32]> y = leaky_relu(alpha = slope, x = c)[name = string(\"y\")];\n} -> (y);\n}\n"
 /* A cache of six slots: out = cache·(1 - onehot) + value·onehot. */
 #define RING_TEXT                                                                                                     \
     MIL_HEAD "func main<ios18>(tensor<fp16, [1, 1, 1, 6]> cache, tensor<fp16, [1, 1, 1, 6]> onehot, tensor<fp16, [1, 1, 1, 6]> value) {\n" \
@@ -65,6 +78,21 @@ static inline strbuf matrix_file(double below, double on, double above)
     assert_ok(blob_add(&b, DT_F16, w, sizeof w, &at, &d), d);
     assert_ok(blob_finish(&b, &d), d);
     assert_int_equal(at, 64);
+    return b.bytes;
+}
+
+/* The file of SLOPE_TEXT: a diagonal, and the slope. */
+static inline strbuf slope_file(double scale, double slope)
+{
+    uint16_t w[64], s = f16_from_f64(slope);
+    for (int i = 0; i < 64; i++) w[i] = f16_from_f64(i % 9 ? 0 : scale);
+    blob_writer b = { 0 };
+    uint64_t at;
+    diag d = { 0 };
+    assert_ok(blob_add(&b, DT_F16, w, sizeof w, &at, &d), d);
+    assert_ok(blob_add(&b, DT_F16, &s, sizeof s, &at, &d), d);
+    assert_ok(blob_finish(&b, &d), d);
+    assert_int_equal(at, 256);
     return b.bytes;
 }
 

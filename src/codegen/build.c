@@ -171,6 +171,19 @@ void cg_expect(cg *c, const node *n, const_kind kind)
     (void)add_const(c, &k, t->dt, &t->sh); /* c keeps an error */
 }
 
+/* Attributes that came from weight files are fields of instructions by now: the manifest says what they were made from. */
+void cg_expect_read(cg *c)
+{
+    for (size_t i = 0; i < c->g->read.n && !c->o.final && !c->o.inline_consts; i++) {
+        const read_record *r = &c->g->read.at[i];
+        size_t bytes;
+        if (!shape_bytes(&r->type, &bytes) || !bytes) continue; /* nothing of it can change */
+        const source now = { .path = r->path, .offset = r->offset, .dt = r->type.dt, .sh = r->type.sh, .bytes = bytes };
+        const source was = { .data = r->data, .dt = r->type.dt, .sh = r->type.sh, .bytes = bytes };
+        (void)add_const(c, &(cst){ .kind = CK_FIXED, .n_src = 2, .axis = -1, .src = { now, was } }, now.dt, &now.sh); /* c keeps an error */
+    }
+}
+
 /* A compressed constant: every operand is a plain constant, and becomes a source. */
 static bool gather_sources(cg *c, cst *k, const int *operands, int n)
 {

@@ -113,6 +113,7 @@ static void compile(cg *c)
     graph_uses(g, c->n_uses);
     check_ports(c);
     select_nodes(c);
+    cg_expect_read(c);
     list_outputs(c);
     narrow_reads(c);
     cg_drop_dead(c);

@@ -23,7 +23,9 @@
  * wants); transposed or computed with, it is an instruction that runs each time.
  * Compressed forms are manifest entries, never expanded here. One exception: a causal mask that is seen in the data is
  * compiled in as "causal" (cpu only, keep_masks turns it off), because skipping half of the work cannot wait for loading. The manifest
- * says so, and weights in which it is another one are refused.
+ * says so, and weights in which it is another one are refused. The same goes for records that a text gives as attributes (an epsilon, axes, a
+ * slope): they decide shapes and fields of instructions, so the manifest has what they were, and weights in which they are something else are
+ * refused. Nothing else that a weight file holds decides anything, unless `final` says that it stays.
  *
  * State. A state parameter `s` is an input port; its last write adds an output port of the same name. Binding one buffer to
  * both is the state: reads see what was there before the dispatch, and the write is the last thing a program does with it.

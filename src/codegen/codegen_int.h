@@ -105,6 +105,7 @@ int cg_tensor(cg *c, dtype dt, const shape *sh);
 int cg_view(cg *c, int t, const shape *sh); /* same elements, another shape; t itself when it is the same */
 int cg_inline(cg *c, dtype dt, const shape *sh, const void *data); /* data must outlive the compile */
 void cg_expect(cg *c, const node *n, const_kind kind); /* a constant of a weight file that nothing reads: whatever is loaded in its place has to be of this kind */
+void cg_expect_read(cg *c); /* records that attributes came from: whatever is loaded in their place has to be the same */
 int cg_const_as(cg *c, int t, dtype dt);   /* the same constant, made in another type when it is loaded */
 int cg_scalar(cg *c, dtype dt, double x);
 int cg_iota(cg *c, int64_t n, int64_t modulo); /* int32 0, 1, .. modulo-1, 0, .. */

@@ -192,7 +192,7 @@ program *emit_program(cg *c, diag *d)
     put_inputs(&o);
     for (size_t i = 0; i < c->ins.n && !d->st; i++) put_ins(&o, &c->ins.at[i]);
     for (size_t i = 0; i < c->consts.n && !d->st; i++)
-        if (c->consts.at[i].kind == CK_CAUSAL) put_tensor(&o, c->consts.at[i].tensor); /* no instruction reads it */
+        if (c->consts.at[i].kind == CK_CAUSAL || c->consts.at[i].kind == CK_FIXED) put_tensor(&o, c->consts.at[i].tensor); /* no instruction reads it */
     for (size_t i = 0; i < c->outs.n && !d->st; i++) {
         int t = (int)c->outs.at[i].tensor;
         eport p = { .name = keep_str(&o, c->outs.at[i].name), .bytes = c->t.at[cg_root(c, t)].bytes, .tensor = (uint32_t)put_tensor(&o, t) };

@@ -163,7 +163,8 @@ typedef struct {
     uint64_t weights_before, weights_after, output_before, output_after;
     bool source_changed; /* some record differs from the one in use before */
 } dev_canary;
-/* New content for the same records: no parsing, no planning. On failure the old weights stay in use. With a canary (may be
+/* New content for the same records: no parsing, no planning. On failure the old weights stay in use. A record that the program was compiled
+ * around (an attribute the text keeps in a weight file) is no weight: other content of it is AN_INPUT, here and when program bytes are loaded. With a canary (may be
  * NULL) the change is proven: AN_BUG when the records differ and the loaded constants do not. It costs two dispatches; if the
  * second one fails, the new weights are in use and unproven; with constants_only it costs a checksum of them. */
 an_status dev_program_reload(dev_program *p, const dev_weights *w, dev_canary *canary, diag *d) MUST_CHECK;

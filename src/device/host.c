@@ -236,8 +236,9 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
         return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "the program's weights are handed out record by record; load it again instead");
     if (weights_open(w, &files, &why) || baked_make(dev, p->prog, w, files, p->spare, &fresh, &why)) return dev_refuse_as(dev, ERR_BAD_ARG, &why, d);
     if (changed) *changed = !baked_same(p->weights, fresh);
-    if (p->im) {
-        weight_source from = baked_source(fresh), back = baked_source(p->weights);
+    weight_source from = baked_source(fresh), back = baked_source(p->weights);
+    if (program_accepts(p->prog, &from, &why)) { /* not loaded now, it could not be loaded later */
+    } else if (p->im) {
         if (dev_fault(dev, "reload")) diag_nomem(&why);
         else if (!dev_spoil(dev, "reload") && image_reload(p->im, &from, &why)) {
             diag again = { 0 };

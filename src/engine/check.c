@@ -200,7 +200,7 @@ static bool square_fits(const etensor *t, int64_t n) /* and one of it */
 static an_status check_const(const program *p, size_t k, diag *d)
 {
     const const_entry *c = &p->consts.at[k];
-    static const int least[CK_COUNT] = { 1, 2, 2, 2, 2, 3, 1 }, most[CK_COUNT] = { 1, 3, 2, 2, 3, 4, 1 };
+    static const int least[CK_COUNT] = { 1, 2, 2, 2, 2, 3, 1, 2 }, most[CK_COUNT] = { 1, 3, 2, 2, 3, 4, 1, 2 };
     if ((unsigned)c->kind >= CK_COUNT) return bad(d, "constant %zu is of kind %d, which does not exist", k, (int)c->kind);
     if (c->n_src < least[c->kind] || c->n_src > most[c->kind]) return bad(d, "constant %zu has %d sources", k, c->n_src);
     if (c->tensor >= p->tensors.n) return bad(d, "constant %zu is tensor %u of %zu", k, c->tensor, p->tensors.n);
@@ -220,6 +220,10 @@ static an_status check_const(const program *p, size_t k, diag *d)
     case CK_BLOCK: ok = same_dims(&s[0], t->dim, t->rank) && blocks_fit(&s[1], c->n_src - 1, t); break;
     case CK_SPARSE_BLOCK: ok = mask_fits(&s[1], n) && blocks_fit(&s[2], c->n_src - 2, t); break;
     case CK_CAUSAL: ok = source_elems(&s[0]) == n && t->dt == s[0].dt && square_fits(t, n); break;
+    case CK_FIXED:
+        ok = source_elems(&s[0]) == n && t->dt == s[0].dt && s[1].dt == s[0].dt && same_dims(&s[1], s[0].dim, s[0].rank);
+        if (ok && s[1].path) return bad(d, "constant %zu: what it was compiled from is in a weight file, which may change", k);
+        break;
     default: break;
     }
     return ok ? AN_OK : bad(d, "the shapes of the sources of constant %zu do not give its tensor", k);

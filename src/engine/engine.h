@@ -73,7 +73,7 @@ typedef struct {
 
 /* A constant: dense bytes, or a compressed form the loader reconstructs. Each source is inline in the program or a record
  * of a weight file, so weights can be replaced without compiling. */
-typedef enum { CK_DENSE, CK_AFFINE, CK_LUT, CK_SPARSE, CK_BLOCK, CK_SPARSE_BLOCK, CK_CAUSAL, CK_COUNT } const_kind;
+typedef enum { CK_DENSE, CK_AFFINE, CK_LUT, CK_SPARSE, CK_BLOCK, CK_SPARSE_BLOCK, CK_CAUSAL, CK_FIXED, CK_COUNT } const_kind;
 typedef struct {
     const char *path; /* NULL: inline */
     uint64_t offset;  /* of the metadata record in the file; inline: in the program's data section */
@@ -87,7 +87,8 @@ typedef struct {
     uint32_t tensor;
     int n_src;        /* DENSE: data. AFFINE: q, scale, zero. LUT: indices, table. SPARSE: values, mask. BLOCK: q, scale[, offset].
                          SPARSE_BLOCK: q of the kept places, mask, scale[, offset], blocks counted in the dense tensor.
-                         CAUSAL: data of a mask that instructions take for causal without reading it: what is loaded has to be one */
+                         CAUSAL: data of a mask that instructions take for causal without reading it: what is loaded has to be one.
+                         FIXED: data that fields of instructions were made from, and what it was then, inline: what is loaded has to be the same */
     const_source src[4];
     int64_t axis;     /* AFFINE: channel axis; LUT: vector axis or -1 */
 } const_entry;
@@ -108,7 +109,7 @@ typedef struct program {
 } program;
 
 /* ---- container ---- */
-enum { PROGRAM_VERSION = 15 };
+enum { PROGRAM_VERSION = 16 };
 /* The most bytes a tensor, the scratch memory, and all a program holds together may take: 1 TiB, more than a machine of this kind has.
  * Whoever asks for more gives bad input; less than that and not to be had is a lack of memory. */
 #define ENGINE_MOST_BYTES ((uint64_t)1 << 40)
@@ -151,6 +152,10 @@ void pack_store_free(pack_store *s); /* NULL is fine; after the images */
  * operand quantised to int8 by its columns (tokens), sums exact: within max|x| / 254 · sum|w| of the exact product; all other products as
  * FAST_BF16. Few columns of a compressed weight multiply in fp32 whatever this says: reading the weight is all they wait for. */
 enum { FAST_NONE, FAST_BF16, FAST_INT8, FAST_COUNT };
+
+/* Weights may be replaced, what the program was compiled around may not: AN_INPUT names a record of CAUSAL or FIXED that is not what it was.
+ * Loading and reloading begin with this. w may be NULL. */
+an_status program_accepts(const program *p, const weight_source *w, diag *d) MUST_CHECK;
 
 typedef struct image image;
 typedef struct {

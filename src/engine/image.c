@@ -284,11 +284,8 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->lazy = w && w->done && !im->opt.reference;
     im->source = w;
     if (!im->opt.reference) TRY(prepare_lazily(im, d));
-    for (size_t k = 0; k < p->consts.n; k++) { /* those that no instruction reads too: a digest is of all, and some are only looked at */
-        const bool looked_at = im->lazy && p->consts.at[k].kind == CK_CAUSAL;
-        if (!im->stored[k].at[0] && (!im->lazy || looked_at)) TRY(const_ready(im, p->consts.at[k].tensor, d));
-        if (looked_at) const_drop(im, k);
-    }
+    for (size_t k = 0; k < p->consts.n && !im->lazy; k++) /* those that no instruction reads too: a digest is of all */
+        if (!im->stored[k].at[0]) TRY(const_ready(im, p->consts.at[k].tensor, d));
     im->source = NULL;
     if (im->work_bytes) {
         if (!(im->work = image_zeroed(im, im->work_bytes)))
@@ -301,6 +298,7 @@ an_status image_load(image **out, const program *p, const weight_source *w, cons
 {
     *out = NULL;
     TRY(program_check(p, d));
+    TRY(program_accepts(p, w, d));
     if (o && (o->fast_math < 0 || o->fast_math >= FAST_COUNT))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "fast_math %d: 0 (fp32 products), 1 (bf16 products) and 2 (int8 products) are there", o->fast_math);
     image *im = calloc(1, sizeof *im);
@@ -318,6 +316,7 @@ an_status image_load(image **out, const program *p, const weight_source *w, cons
 an_status image_reload(image *im, const weight_source *w, diag *d)
 {
     if (im->lazy) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "program \"%.80s\": its weights were let go once they were packed; load it again", im->p->title);
+    TRY(program_accepts(im->p, w, d)); /* before anything is touched */
     im->broken = true; /* until all of it is there again */
     im->source = w;
     TRY(load_consts(im, w, d));

@@ -27,9 +27,18 @@ static void put_tensor(strbuf *b, const program *p, size_t i)
     sb_putc(b, '\n');
 }
 
+static void put_numbers(strbuf *b, const const_source *s, const unsigned char *at)
+{
+    enum { SHOWN = 8 };
+    const int64_t n = dims_product(s->dim, 0, s->rank);
+    sb_puts(b, " = {");
+    for (int64_t i = 0; i < MIN(n, SHOWN); i++) sb_printf(b, "%s%.9g", i ? ", " : "", dtype_load(s->dt, at, i));
+    sb_puts(b, n > SHOWN ? ", ...}" : "}");
+}
+
 static void put_const(strbuf *b, const program *p, size_t k)
 {
-    static const char *const kinds[] = { "dense", "affine", "lut", "sparse", "block", "sparse_block", "causal" };
+    static const char *const kinds[] = { "dense", "affine", "lut", "sparse", "block", "sparse_block", "causal", "fixed" };
     const const_entry *c = &p->consts.at[k];
     sb_printf(b, "  c%zu t%u %s", k, c->tensor, kinds[c->kind]);
     if (c->kind == CK_AFFINE || c->kind == CK_LUT) sb_printf(b, " axis %" PRId64, c->axis);
@@ -42,6 +51,7 @@ static void put_const(strbuf *b, const program *p, size_t k)
         else sb_puts(b, "inline");
         sb_printf(b, " +%" PRIu64, s->offset);
     }
+    if (c->kind == CK_FIXED) put_numbers(b, &c->src[1], p->data + c->src[1].offset);
     sb_putc(b, '\n');
 }
 

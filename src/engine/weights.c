@@ -36,15 +36,14 @@ static an_status from_file(const weight_source *w, const const_source *s, const 
     return AN_OK;
 }
 
-static an_status source_bytes(const image *im, const weight_source *w, const const_source *s, const unsigned char **at, diag *d)
+static an_status source_bytes(const program *p, const weight_source *w, const const_source *s, const unsigned char **at, diag *d)
 {
-    if (!s->path) {
-        *at = im->p->data + s->offset;
-        return AN_OK;
-    }
-    if (w && w->record) return w->record(w->user, s->path, s->offset, s->dt, s->bytes, at, d);
-    if (w && w->file) return from_file(w, s, at, d);
-    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the program needs this weight file and none was given", s->path);
+    *at = NULL;
+    if (!s->path) *at = p->data + s->offset;
+    else if (w && w->record) TRY(w->record(w->user, s->path, s->offset, s->dt, s->bytes, at, d));
+    else if (w && w->file) TRY(from_file(w, s, at, d));
+    else return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the program needs this weight file and none was given", s->path);
+    return *at ? AN_OK : diag_fail(d, AN_BUG, NOWHERE, "%.120s: the record at byte %" PRIu64 " has no bytes", s->path ? s->path : "the program", s->offset);
 }
 
 /* ---- forms ---- */
@@ -94,14 +93,6 @@ bool mask_is_causal(dtype t, const void *mask, int64_t rows)
         if (rest && (memcmp(behind, p + each, each) || memcmp(behind, behind + each, (rest - 1) * each))) return false;
     }
     return true;
-}
-
-static an_status expect_causal(const build *b)
-{
-    const const_source *s = &b->c->src[0];
-    if (mask_is_causal(s->dt, b->at[0], b->t->dim[b->t->rank - 1])) return AN_OK;
-    return diag_fail(b->d, AN_INPUT, NOWHERE, "%.120s: the mask at byte %" PRIu64 " was causal when the program was compiled, and attention leaves out what such a one hides; this one is another: compile again",
-                     s->path ? s->path : "the program", s->offset);
 }
 
 static double dequantized(double q, double scale, double zero) { return (double)(float)(scale * (q - zero)); }
@@ -224,12 +215,51 @@ static an_status build_sparse_block(const build *b) /* the next kept value, scal
 an_status const_sources(const image *im, const weight_source *w, size_t k, const unsigned char *at[4], diag *d)
 {
     const const_entry *c = &im->p->consts.at[k];
-    for (int i = 0; i < c->n_src; i++) {
-        TRY(source_bytes(im, w, &c->src[i], &at[i], d));
-        if (!at[i]) return diag_fail(d, AN_BUG, NOWHERE, "constant %zu: its source has no bytes", k);
+    for (int i = 0; i < c->n_src; i++) TRY(source_bytes(im->p, w, &c->src[i], &at[i], d));
+    return AN_OK;
+}
+
+/* ---- what may not change ---- */
+
+static const char *place_of(const const_source *s) { return s->path ? s->path : "the program"; }
+
+static an_status expect_causal(const program *p, const const_entry *c, const unsigned char *now, diag *d)
+{
+    const etensor *t = &p->tensors.at[c->tensor];
+    const const_source *s = &c->src[0];
+    if (mask_is_causal(s->dt, now, t->dim[t->rank - 1])) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the mask at byte %" PRIu64 " was causal when the program was compiled, and attention leaves out what such a one hides; this one is another: compile again",
+                     place_of(s), s->offset);
+}
+
+static bool same_number(double a, double b) { return a == b ? !signbit(a) == !signbit(b) : isnan(a) && isnan(b); }
+
+static an_status expect_same(const program *p, const const_entry *c, const unsigned char *now, diag *d)
+{
+    const const_source *s = &c->src[0];
+    const unsigned char *was = p->data + c->src[1].offset;
+    int64_t i = 0, n = elems(s);
+    while (i < n && same_number(dtype_load(s->dt, was, i), dtype_load(s->dt, now, i))) i++;
+    if (i == n) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the record at byte %" PRIu64 " is part of the program, not one of its weights: element %" PRId64 " was %.9g when it was compiled and is %.9g; compile again",
+                     place_of(s), s->offset, i, dtype_load(s->dt, was, i), dtype_load(s->dt, now, i));
+}
+
+an_status program_accepts(const program *p, const weight_source *w, diag *d)
+{
+    for (size_t k = 0; k < p->consts.n; k++) {
+        const const_entry *c = &p->consts.at[k];
+        const unsigned char *now;
+        if (c->kind != CK_CAUSAL && c->kind != CK_FIXED) continue;
+        TRY(source_bytes(p, w, &c->src[0], &now, d));
+        const an_status st = c->kind == CK_CAUSAL ? expect_causal(p, c, now, d) : expect_same(p, c, now, d);
+        if (c->src[0].path && w->done) w->done(w->user, c->src[0].path, c->src[0].offset);
+        TRY(st);
     }
     return AN_OK;
 }
+
+/* ---- loading ---- */
 
 an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
 {
@@ -237,8 +267,7 @@ an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
     b.t = &im->p->tensors.at[b.c->tensor];
     TRY(const_sources(im, w, k, b.at, d));
     size_t unit = (size_t)MAX(1, dtype_bits(b.t->dt) / 8);
-    const bool dense = b.c->kind == CK_DENSE || b.c->kind == CK_CAUSAL;
-    if (b.c->kind == CK_CAUSAL) TRY(expect_causal(&b));
+    const bool dense = b.c->kind == CK_DENSE || b.c->kind == CK_CAUSAL || b.c->kind == CK_FIXED;
     if (dense && b.c->src[0].dt == b.t->dt && (uintptr_t)b.at[0] % unit == 0) {
         im->const_at[k] = (unsigned char *)(uintptr_t)b.at[0]; /* never written: the check refuses results in constants */
         return AN_OK;
@@ -254,7 +283,8 @@ an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
     if (done) return AN_OK;
     switch (b.c->kind) {
     case CK_DENSE:
-    case CK_CAUSAL: return build_dense(&b);
+    case CK_CAUSAL:
+    case CK_FIXED: return build_dense(&b);
     case CK_AFFINE: return build_affine(&b);
     case CK_LUT: return b.c->src[1].rank == b.c->src[0].rank + 2 ? build_lut_blocks(&b) : build_lut_packed(&b);
     case CK_SPARSE: return build_sparse(&b);

@@ -199,6 +199,14 @@ val graph_const_str(graph *g, const char *name, const char *s)
     return add_const(g, name, (ttype){ .dt = DT_STRING }, &(const_data){ .str = p });
 }
 
+void graph_note_read(graph *g, const char *path, uint64_t offset, ttype t, const void *data_view)
+{
+    if (g->err.st) return;
+    const char *key = arena_printf(&g->mem, "%llu %s", (unsigned long long)offset, path);
+    if (key && str_map_get(&g->read_at, key, strlen(key), NULL)) return;
+    if (!key || !str_map_put(&g->mem, &g->read_at, key, strlen(key), 0) || !VEC_PUSH(&g->mem, &g->read, ((read_record){ strchr(key, ' ') + 1, offset, t, data_view }))) no_memory(g);
+}
+
 /* Packed bytes for n elements of t, or NULL after setting the error. */
 static void *room_for(graph *g, const char *name, const ttype *t, int64_t *n)
 {

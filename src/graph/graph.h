@@ -49,12 +49,22 @@ typedef struct {
     val v;
 } port;
 
+/* A record of a weight file that was read into attributes. */
+typedef struct {
+    const char *path;
+    uint64_t offset;       /* of the metadata record */
+    ttype type;
+    const void *data;      /* as it was read: lives as long as the data of constants */
+} read_record;
+
 typedef struct {
     arena mem;
     VEC(node) nodes;    /* [0] unused */
     VEC(value) values;  /* [0] unused */
     VEC(val) inputs;    /* program parameters in declaration order; name = the node's */
     VEC(port) outputs;  /* results in declaration order */
+    VEC(read_record) read; /* each once; the graph means what it does only as long as they hold what they held. No part of its text */
+    str_map read_at;    /* offset and path of each */
     str_map names;      /* value name -> value index */
     str_map reserved;   /* during a rewrite: names of the old values, so that a made-up name never takes one */
     const char *title;  /* program name, for messages and dumps */
@@ -73,6 +83,7 @@ val graph_const(graph *g, const char *name, ttype t, const void *data);      /* 
 val graph_const_view(graph *g, const char *name, ttype t, const void *data); /* borrows them until graph_free */
 val graph_const_blob(graph *g, const char *name, ttype t, const char *path, uint64_t offset, const void *data_view);
 val graph_const_str(graph *g, const char *name, const char *s);
+void graph_note_read(graph *g, const char *path, uint64_t offset, ttype t, const void *data_view); /* an attribute came from this record */
 val graph_scalar(graph *g, dtype dt, double x);                              /* rank-0 constant */
 val graph_fill_const(graph *g, const char *name, ttype t, double x);         /* every element x */
 val graph_const_f64(graph *g, const char *name, ttype t, const double *x);   /* converts */

@@ -64,6 +64,7 @@ static an_status set_attr(reader *r, call *c, const attr_spec *spec, const symbo
         a.n = (int)n;
     }
     c->at[c->n_at++] = a;
+    if (s->lit->kind == ML_BLOB) graph_note_read(r->g, s->lit->blob_path, s->lit->blob_offset, s->type, s->data);
     return AN_OK;
 }
 

@@ -407,6 +407,44 @@ static void baked_mask(void **state)
     close_clean(dev);
 }
 
+/* A number in a weight file that is no weight: the program was compiled around it, so it may not become another one. */
+static void baked_number(void **state)
+{
+    device *dev = OPEN_LIMITS(state, { "open_images", 1 });
+    strbuf first = slope_file(2, 0.25), other = slope_file(2, 0.5), heavier = slope_file(3, 0.25), bytes = { 0 };
+    dev_program *p = must_compile(dev, SLOPE_TEXT, &first);
+    bound b = must_bind(dev, p);
+    diag d = { 0 };
+    const bool computes = device_computes(dev);
+    put_f16(b.s[0][0], 256, -1, 0);
+    for (int loaded = 0; loaded < 2 && computes; loaded++) {
+        if (!loaded) assert_ok(dev_program_unload(p, &d), d);
+        dev_canary c = { 0 };
+        assert_refused(dev, dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(other), &c, &d), AN_INPUT, &d, 8, 0xe00002e2, WEIGHT_PATH ": the record at byte 256 is part of the program");
+        assert_non_null(strstr(d.msg, "was 0.25 when it was compiled and is 0.5; compile again"));
+        d = (diag){ 0 };
+        if (!loaded) assert_ok(dev_program_load(p, &d), d);
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        CLOSE_TO(get_f16(b.s[1][0], 0), -0.5);
+    }
+    assert_ok(dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(heavier), NULL, &d), d);
+    assert_ok(device_run(b.r, DEV_QOS, &d), d);
+    if (computes) CLOSE_TO(get_f16(b.s[1][0], 0), -0.75);
+    if (computes) assert_ok(dev_program_bytes(p, &bytes, &d), d);
+    drop_bound(&b);
+    dev_program_free(p);
+    for (int same = 0; same < 2 && computes; same++) { /* the same from program bytes */
+        assert_ok(device_adopt(dev, bytes.at, bytes.n, &(dev_weights)WITH_WEIGHTS(*(same ? &heavier : &other)), &p, &d), d);
+        const an_status st = dev_program_load(p, &d);
+        if (!same) assert_refused(dev, st, AN_INPUT, &d, 8, 0xe00002e2, "compile again");
+        else assert_ok(st, d);
+        d = (diag){ 0 };
+        dev_program_free(p);
+    }
+    sb_free(&first), sb_free(&other), sb_free(&heavier), sb_free(&bytes);
+    close_clean(dev);
+}
+
 static void weight_folder(void **state)
 {
     char dir[] = "/tmp/anneal-conform-XXXXXX", sub[64], path[80];
@@ -571,7 +609,7 @@ static void statistics(void **state)
 
 static const conform_row suite[] = {
     ROW(opening), ROW(compile_and_run), ROW(binding), ROW(sizes), ROW(packed), ROW(rows), ROW(compile_errors),
-    ROW(weight_errors), ROW(baked_weights), ROW(baked_mask), ROW(weight_folder), ROW(accumulator), ROW(ring), ROW(alias_rules),
+    ROW(weight_errors), ROW(baked_weights), ROW(baked_mask), ROW(baked_number), ROW(weight_folder), ROW(accumulator), ROW(ring), ROW(alias_rules),
     ROW(unentitled), ROW(statistics),
 };
 

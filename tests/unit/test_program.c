@@ -232,6 +232,12 @@ static void spoil(prog *g, int what)
         p->scratch_bytes = ENGINE_MOST_BYTES;
         break;
     case 39: p->consts.at[1].kind = CK_CAUSAL; break; /* [2, 1, 1] is no square */
+    case 40: /* what it was compiled from, of another shape */
+    case 41: /* and where it may change */
+        p->consts.at[1].kind = CK_FIXED, p->consts.at[1].n_src = 2, p->consts.at[1].src[1] = p->consts.at[1].src[0];
+        if (what == 40) p->consts.at[1].src[1].rank = 1;
+        else p->consts.at[1].src[1].path = "@model_path/w.bin";
+        break;
     default: break;
     }
 }
@@ -246,7 +252,8 @@ static void each_wrong_thing(void **s)
                                         "port_ceiling", "no name", "kind", "constant",
                                         "scratch memory takes 140000000000000 bytes, more than the 1 TiB (1099511627776 bytes)",
                                         "output \"a\" takes 16000000000000 bytes, more than the 1 TiB (1099511627776 bytes)",
-                                        "scratch memory, ports and constants take 10995116", "do not give its tensor" };
+                                        "scratch memory, ports and constants take 10995116", "do not give its tensor",
+                                        "do not give its tensor", "is in a weight file" };
     for (int k = 0; k < (int)COUNT(word); k++) {
         prog g;
         build(&g);

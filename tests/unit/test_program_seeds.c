@@ -93,6 +93,7 @@ static const const_entry forms[] = {
     { .kind = CK_BLOCK, .n_src = 2, .src = { SRC(0, I8, 8, 2, 2, 4), SRC(24, F16, 8, 2, 2, 2) } },
     { .kind = CK_SPARSE_BLOCK, .n_src = 3, .src = { SRC(0, I8, 3, 1, 3), SRC(40, U1, 1, 2, 2, 4), SRC(24, F16, 8, 2, 2, 2) } },
     { .kind = CK_CAUSAL, .n_src = 1, .src = { SRC(48, F16, 8, 2, 2, 2) } },
+    { .kind = CK_FIXED, .n_src = 2, .src = { SRC(24, F16, 16, 2, 2, 4), SRC(24, F16, 16, 2, 2, 4) } },
 };
 
 static void open_row(prog *g, const row *r, const numerics *num)
