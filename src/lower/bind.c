@@ -100,11 +100,13 @@ static an_status item_symbol(reader *r, call *c, const char *arg, const mil_arg_
     return AN_OK;
 }
 
-/* MIL lets an inline fp32 scalar stand beside fp16 tensors; it takes their type. */
-static an_status adapt_scalar(reader *r, const call *c, symbol *s)
+/* MIL lets an inline fp32 scalar stand beside fp16 tensors; it takes their type. One in a weight file stays the record it is: the file may change. */
+static an_status adapt_scalar(reader *r, const call *c, symbol *s, dtype *cast)
 {
     dtype dt = s->type.sh.rank == 0 && s->type.dt == DT_F32 && s->data ? neighbour_float(r, c) : DT_NONE;
+    *cast = DT_NONE;
     if (dt == DT_NONE || dt == s->type.dt) return AN_OK;
+    if (s->lit->kind == ML_BLOB) return *cast = dt, AN_OK;
     unsigned char *p = TAKE(&r->tmp, unsigned char, 8);
     if (!p) return diag_nomem(r->d);
     dtype_store(dt, p, 0, dtype_load(s->type.dt, s->data, 0));
@@ -123,8 +125,11 @@ static an_status bind_value(reader *r, call *c, const char *arg, const mil_arg_i
         c->opaque = true;
         return AN_OK;
     }
-    if (!it->ref) TRY(adapt_scalar(r, c, s));
-    return reader_operand(r, s, out);
+    dtype cast = DT_NONE;
+    if (!it->ref) TRY(adapt_scalar(r, c, s, &cast));
+    TRY(reader_operand(r, s, out));
+    if (cast != DT_NONE && out->i) *out = graph_op(r->g, OP_CAST, out, 1, &AT_S(DTYPE, dtype_name(cast)), 1);
+    return AN_OK;
 }
 
 static an_status bind_operand(reader *r, call *c, int k, const mil_arg *a)

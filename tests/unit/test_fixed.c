@@ -371,8 +371,33 @@ static void handed_out(void **state)
     outside_free(&now);
 }
 
+/* An operand is a weight even where it is one number that takes its neighbour's type. */
+static void a_number_that_is_a_weight(void **state)
+{
+    (void)state;
+    const char *text = "tensor<fp16, [4]> y = mul(x = x, y = " AT_192("fp32") ")[name = string(\"y\")];\n";
+    const uint16_t x[4] = { 0x3c00, 0x3c00, 0x3c00, 0x3c00 };
+    outside was = two_records(text, DT_F32, 0.5f), now = two_records(text, DT_F32, 3);
+    program *p = compile_outside(&was, &(codegen_options){ .level = 1 });
+    image *im = NULL;
+    diag d = { 0 };
+    uint16_t y[4];
+    weight_source src = { .file = whole_file, .user = &was.file };
+    assert_ok(image_load(&im, p, &src, NULL, &d), d);
+    for (int turn = 0; turn < 2; turn++) {
+        assert_ok(image_run(im, (const void *const[]){ x }, (void *const[]){ y }, &d), d);
+        assert_int_equal(y[3], f16_from_f64(turn ? 3 : 0.5));
+        src.user = &now.file;
+        if (!turn) assert_ok(image_reload(im, &src, &d), d);
+    }
+    image_free(im);
+    program_free(p);
+    outside_free(&was);
+    outside_free(&now);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_number), cmocka_unit_test(where_they_are), cmocka_unit_test(handed_out) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_number), cmocka_unit_test(where_they_are), cmocka_unit_test(handed_out), cmocka_unit_test(a_number_that_is_a_weight) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
