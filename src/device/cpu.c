@@ -22,5 +22,6 @@ const device_class device_cpu = {
     .reload = host_reload,
     .run = host_run,
     .digest = host_digest,
+    .holds = host_holds,
     .drop = host_drop,
 };

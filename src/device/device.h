@@ -161,12 +161,12 @@ an_status dev_program_bytes(const dev_program *p, strbuf *out, diag *d) MUST_CHE
 typedef struct {
     bool constants_only; /* set by the caller: a device that can show the constants it holds proves the change by them, without a dispatch; output_* stay 0 */
     uint64_t weights_before, weights_after, output_before, output_after;
-    bool source_changed; /* some record differs from the one in use before */
+    bool source_changed; /* some record differs from the one in use before; what rounding swallows changes neither constants nor answers */
 } dev_canary;
 /* New content for the same records: no parsing, no planning. On failure the old weights stay in use. A record that the program was compiled
  * around (an attribute the text keeps in a weight file) is no weight: other content of it is AN_INPUT, here and when program bytes are loaded. With a canary (may be
- * NULL) the change is proven: AN_BUG when the records differ and the loaded constants do not. It costs two dispatches; if the
- * second one fails, the new weights are in use and unproven; with constants_only it costs a checksum of them. */
+ * NULL) the change is proven: AN_BUG when the loaded constants are not those of the new records. It costs two dispatches; if the
+ * second one fails, the new weights are in use and unproven; with constants_only it costs a checksum of them, and making once more those that are not records as they lie. */
 an_status dev_program_reload(dev_program *p, const dev_weights *w, dev_canary *canary, diag *d) MUST_CHECK;
 
 /* Ports in binding order: sorted by name, whatever the text's order. */

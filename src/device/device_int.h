@@ -35,6 +35,7 @@ typedef struct {
     an_status (*reload)(dev_program *p, const dev_weights *w, bool *changed, diag *d); /* old weights stay when it fails */
     an_status (*run)(dev_program *p, const void *const *in, void *const *out, diag *d);
     uint64_t (*digest)(const dev_program *p);                              /* of the constants in use */
+    an_status (*holds)(dev_program *p, bool *holds, diag *d);              /* loaded: are they those of the weights it was given last? */
     void (*drop)(dev_program *p);                                          /* what build or adopt made */
 } device_class;
 extern const device_class device_soft, device_cpu, device_null;
@@ -163,6 +164,7 @@ void host_unload(dev_program *p);
 an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag *d);
 an_status host_run(dev_program *p, const void *const *in, void *const *out, diag *d);
 uint64_t host_digest(const dev_program *p);
+an_status host_holds(dev_program *p, bool *holds, diag *d);
 void host_drop(dev_program *p);
 an_status soft_judge(device *dev, const dev_source *src, diag *d); /* the chip's rules; soft.c */
 

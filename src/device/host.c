@@ -263,6 +263,12 @@ an_status host_run(dev_program *p, const void *const *in, void *const *out, diag
 
 uint64_t host_digest(const dev_program *p) { return p->im ? image_digest(p->im) : 0; }
 
+an_status host_holds(dev_program *p, bool *holds, diag *d)
+{
+    weight_source w = baked_source(p->weights);
+    return dev_fault(p->dev, "proof") ? diag_nomem(d) : image_holds(p->im, &w, holds, d);
+}
+
 void host_drop(dev_program *p)
 {
     host_unload(p);

@@ -117,6 +117,13 @@ static uint64_t null_digest(const dev_program *p)
     return 0;
 }
 
+static an_status null_holds(dev_program *p, bool *holds, diag *d)
+{
+    (void)p, (void)d;
+    *holds = true;
+    return AN_OK;
+}
+
 const device_class device_null = {
     .name = "null",
     .what = "accepts everything and computes nothing: times the host",
@@ -129,5 +136,6 @@ const device_class device_null = {
     .reload = null_reload,
     .run = null_run,
     .digest = null_digest,
+    .holds = null_holds,
     .drop = nothing,
 };

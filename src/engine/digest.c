@@ -1,6 +1,9 @@
-/* digest.c: a checksum of the constants an image holds, as the instructions read them: reconstructed, or as they are stored. It is taken from the image,
- * not from where the weights came from: that is what makes it a proof that new weights are in use. */
-#include "engine/engine_int.h"
+/* digest.c: what an image holds: a checksum of its constants, and whether they are those of given weights. Constants as the instructions read them:
+ * reconstructed, or as they are stored. Both look at the image, not at where it says its weights came from: that is what makes them a proof that
+ * new weights are in use. */
+#include <stdlib.h>
+
+#include "engine/weights_int.h"
 
 uint64_t image_digest(const image *im)
 {
@@ -13,4 +16,39 @@ uint64_t image_digest(const image *im)
         if (im->const_at[i] && et_bytes(t, &bytes)) sum = hash_many(im->const_at[i], (size_t)bytes, sum);
     }
     return sum;
+}
+
+static bool same_bytes(const void *a, const void *b, uint64_t n) { return a == b || !memcmp(a, b, (size_t)n); }
+
+/* *room: memory for elements made once more, as large as the largest so far. */
+static an_status holds_const(image *im, const weight_source *w, size_t k, unsigned char **room, uint64_t *n_room, bool *holds, diag *d)
+{
+    const_build b;
+    uint64_t bytes;
+    TRY(const_begin(im, w, k, &b, d));
+    for (int i = 0; im->stored[k].at[0] && *holds && i < b.c->n_src; i++) *holds = same_bytes(im->stored[k].at[i], b.at[i], b.c->src[i].bytes);
+    if (!im->const_at[k] || !*holds) return AN_OK;
+    if (!et_bytes(b.t, &bytes)) return diag_nomem(d);
+    if (const_in_place(&b)) return *holds = same_bytes(im->const_at[k], b.at[0], bytes), AN_OK;
+    if (bytes > *n_room) {
+        free(*room);
+        *room = engine_alloc(bytes);
+        *n_room = *room ? bytes : 0;
+        if (!*room) return diag_nomem(d);
+    }
+    b.to = *room;
+    TRY(const_make(im, &b));
+    *holds = same_bytes(im->const_at[k], *room, bytes);
+    return AN_OK;
+}
+
+an_status image_holds(image *im, const weight_source *w, bool *holds, diag *d)
+{
+    unsigned char *room = NULL;
+    uint64_t n_room = 0;
+    an_status st = AN_OK;
+    *holds = true;
+    for (size_t k = 0; k < im->p->consts.n && *holds && !st; k++) st = holds_const(im, w, k, &room, &n_room, holds, d);
+    free(room);
+    return st;
 }

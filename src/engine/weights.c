@@ -261,14 +261,44 @@ an_status program_accepts(const program *p, const weight_source *w, diag *d)
 
 /* ---- loading ---- */
 
+an_status const_begin(const image *im, const weight_source *w, size_t k, const_build *b, diag *d)
+{
+    *b = (const_build){ .c = &im->p->consts.at[k], .k = k, .d = d };
+    b->t = &im->p->tensors.at[b->c->tensor];
+    return const_sources(im, w, k, b->at, d);
+}
+
+bool const_in_place(const const_build *b)
+{
+    const size_t unit = (size_t)MAX(1, dtype_bits(b->t->dt) / 8);
+    const bool dense = b->c->kind == CK_DENSE || b->c->kind == CK_CAUSAL || b->c->kind == CK_FIXED;
+    return dense && b->c->src[0].dt == b->t->dt && (uintptr_t)b->at[0] % unit == 0;
+}
+
+an_status const_make(image *im, const const_build *b)
+{
+    bool done;
+    TRY(const_runs(im, b, &done, b->d));
+    if (done) return AN_OK;
+    switch (b->c->kind) {
+    case CK_DENSE:
+    case CK_CAUSAL:
+    case CK_FIXED: return build_dense(b);
+    case CK_AFFINE: return build_affine(b);
+    case CK_LUT: return b->c->src[1].rank == b->c->src[0].rank + 2 ? build_lut_blocks(b) : build_lut_packed(b);
+    case CK_SPARSE: return build_sparse(b);
+    case CK_BLOCK: return build_block(b);
+    case CK_SPARSE_BLOCK: return build_sparse_block(b);
+    case CK_COUNT: break;
+    }
+    return diag_fail(b->d, AN_BUG, NOWHERE, "constant %zu has no kind", b->k);
+}
+
 an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
 {
-    build b = { .c = &im->p->consts.at[k], .k = k, .d = d };
-    b.t = &im->p->tensors.at[b.c->tensor];
-    TRY(const_sources(im, w, k, b.at, d));
-    size_t unit = (size_t)MAX(1, dtype_bits(b.t->dt) / 8);
-    const bool dense = b.c->kind == CK_DENSE || b.c->kind == CK_CAUSAL || b.c->kind == CK_FIXED;
-    if (dense && b.c->src[0].dt == b.t->dt && (uintptr_t)b.at[0] % unit == 0) {
+    const_build b;
+    TRY(const_begin(im, w, k, &b, d));
+    if (const_in_place(&b)) {
         im->const_at[k] = (unsigned char *)(uintptr_t)b.at[0]; /* never written: the check refuses results in constants */
         return AN_OK;
     }
@@ -278,19 +308,5 @@ an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
         im->own_bytes += bytes;
     }
     im->const_at[k] = b.to = im->const_own[k];
-    bool done;
-    TRY(const_runs(im, &b, &done, d));
-    if (done) return AN_OK;
-    switch (b.c->kind) {
-    case CK_DENSE:
-    case CK_CAUSAL:
-    case CK_FIXED: return build_dense(&b);
-    case CK_AFFINE: return build_affine(&b);
-    case CK_LUT: return b.c->src[1].rank == b.c->src[0].rank + 2 ? build_lut_blocks(&b) : build_lut_packed(&b);
-    case CK_SPARSE: return build_sparse(&b);
-    case CK_BLOCK: return build_block(&b);
-    case CK_SPARSE_BLOCK: return build_sparse_block(&b);
-    case CK_COUNT: break;
-    }
-    return diag_fail(d, AN_BUG, NOWHERE, "constant %zu has no kind", k);
+    return const_make(im, &b);
 }

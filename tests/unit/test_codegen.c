@@ -672,6 +672,55 @@ static void compressed(void **state)
     program_free(p);
 }
 
+/* Whether an image holds given weights: of every form, none may be left behind. */
+static void held_weights(void **state)
+{
+    (void)state;
+    static const char text[] = "graph \"h\"\nx = input fp32[1, 64]\nq = const int8[64, 64] blob \"@model_path/weights/weight.bin\" 64\ns = const fp16[64] blob \"@model_path/weights/weight.bin\" 4224\n"
+                               "z = const int8[] {0}\nb = const fp32[64] blob \"@model_path/weights/weight.bin\" 4416\nm = const fp32[64, 64] blob \"@model_path/weights/weight.bin\" 4736\n"
+                               "w = constexpr_affine_dequantize(q, s, z) {axis=0}\nwf = cast(w) {dtype=\"fp32\"}\ny = linear(x, wf, b)\nv = matmul(x, m)\nreturn y, v\n";
+    static const struct {
+        dtype dt;
+        size_t bytes;
+        uint64_t at;
+    } rec[] = { { DT_I8, 4096, 64 }, { DT_F16, 128, 4224 }, { DT_F32, 256, 4416 }, { DT_F32, 16384, 4736 } };
+    program *p = compiled(text, &(codegen_options){ .level = 1 });
+    for (int ref = 0; ref < 2; ref++) {
+        blob_writer was = { 0 };
+        diag d = { 0 };
+        image *im = NULL;
+        bool holds;
+        static unsigned char zero[16384];
+        for (size_t i = 0; i < COUNT(rec); i++) {
+            uint64_t at;
+            assert_ok(blob_add(&was, rec[i].dt, zero, rec[i].bytes, &at, &d), d);
+            assert_int_equal(at, rec[i].at);
+        }
+        assert_ok(blob_finish(&was, &d), d);
+        was.bytes.at[rec[1].at + 64 + 1] = 0x3c, was.bytes.at[rec[0].at + 64] = 1; /* the first row's scale is 1, its first weight too */
+        weight_source src = { .file = weight_bytes, .user = &was.bytes };
+        assert_ok(image_load(&im, p, &src, &(image_options){ .reference = ref }, &d), d);
+        assert_ok(image_holds(im, &src, &holds, &d), d);
+        assert_true(holds);
+        for (size_t i = 0; i < COUNT(rec); i++) {
+            strbuf now = { 0 };
+            sb_putn(&now, was.bytes.at, was.bytes.n);
+            now.at[rec[i].at + 64 + 1] ^= 4;
+            weight_source fresh = { .file = weight_bytes, .user = &now };
+            assert_ok(image_holds(im, &fresh, &holds, &d), d);
+            if (holds) fail_msg("record %zu is another, and nobody saw", i);
+            assert_ok(image_reload(im, &fresh, &d), d);
+            assert_ok(image_holds(im, &fresh, &holds, &d), d);
+            if (!holds) fail_msg("record %zu was reloaded, and is not held", i);
+            assert_ok(image_reload(im, &src, &d), d);
+            sb_free(&now);
+        }
+        image_free(im);
+        sb_free(&was.bytes);
+    }
+    program_free(p);
+}
+
 /* Another float type is the loader's work, not an instruction's. */
 static void cast_weights(void **state)
 {
@@ -812,7 +861,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_passes), cmocka_unit_test(one_rounding),     cmocka_unit_test(dot_is_product), cmocka_unit_test(narrow_inside),
-        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(squares_in_passing), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(narrow_operands), cmocka_unit_test(narrow_reads), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal), cmocka_unit_test(causal_outside),         cmocka_unit_test(compile_time),
+        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(squares_in_passing), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(narrow_operands), cmocka_unit_test(narrow_reads), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal), cmocka_unit_test(causal_outside), cmocka_unit_test(held_weights),         cmocka_unit_test(compile_time),
         cmocka_unit_test(long_chain),    cmocka_unit_test(resident_binding), cmocka_unit_test(port_order),     cmocka_unit_test(weights_outside),
         cmocka_unit_test(compressed),    cmocka_unit_test(state_ports),      cmocka_unit_test(refused),        cmocka_unit_test(dead_is_free),
         cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),

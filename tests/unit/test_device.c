@@ -597,6 +597,65 @@ static void dispatched_while_reloading(void **state)
     close_clean(dev);
 }
 
+/* y = x·w, the weights fp32 in their file and fp16 in the program. */
+#define WIDE_TEXT                                                                                                     \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [1, 1, 1, 32]> x) {\n"                                                    \
+             "tensor<fp32, [1, 1, 1, 32]> w = const()[name = string(\"w\"), val = tensor<fp32, [1, 1, 1, 32]>(BLOBFILE(path = " \
+             "string(\"" WEIGHT_PATH "\"), offset = uint64(64)))];\n"                                                 \
+             "string half = const()[name = string(\"half\"), val = string(\"fp16\")];\n"                            \
+             "tensor<fp16, [1, 1, 1, 32]> c = cast(dtype = half, x = w)[name = string(\"c\")];\n"                     \
+             "tensor<fp16, [1, 1, 1, 32]> y = mul(x = x, y = c)[name = string(\"y\")];\n} -> (y);\n}\n"
+
+static strbuf wide_file(float x)
+{
+    float w[32];
+    for (int i = 0; i < 32; i++) w[i] = x;
+    blob_writer b = { 0 };
+    uint64_t at;
+    diag d = { 0 };
+    assert_ok(blob_add(&b, DT_F32, w, sizeof w, &at, &d), d);
+    assert_ok(blob_finish(&b, &d), d);
+    return b.bytes;
+}
+
+static bool stale_reload(void *spoiler, const char *what) { return *(bool *)spoiler && !strcmp(what, "reload"); }
+
+/* The proof is that the constants are those of the new weights: not that they differ from the old, where rounding makes them the same. */
+static void proof_of_a_reload(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what;
+        float w;
+        bool stale;
+        an_status st;
+        bool moves;
+    } rows[] = {
+        { "rounding swallows it", 1.0001f, false, AN_OK, false }, { "it shows", 1.5f, false, AN_OK, true },
+        { "it did not take, and nobody could tell", 1.0001f, true, AN_OK, false }, { "it did not take", 1.5f, true, AN_BUG, false },
+    };
+    static const char *const devices[] = { "soft:m1", "cpu" };
+    for (size_t i = 0; i < COUNT(rows) * COUNT(devices) * 2; i++) {
+        const size_t k = i / 4;
+        bool stale = false;
+        device *dev;
+        diag d = { 0 };
+        strbuf one = wide_file(1), other = wide_file(rows[k].w);
+        assert_ok(device_open(&dev, devices[i % 2], &(device_options){ .threads = 1, .spoil = stale_reload, .spoiler = &stale }, &d), d);
+        dev_program *p = must_compile(dev, WIDE_TEXT, &one);
+        dev_canary c = { .constants_only = i / 2 % 2 };
+        stale = rows[k].stale;
+        if (dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(other), &c, &d) != rows[k].st) fail_msg("%s on %s: status %d: %s", rows[k].what, devices[i % 2], d.st, d.msg);
+        if (rows[k].st) assert_non_null(strstr(d.msg, "did not take"));
+        assert_true(c.source_changed);
+        assert_int_equal(c.weights_before != c.weights_after, rows[k].moves);
+        if (!c.constants_only) assert_int_equal(c.output_before != c.output_after, rows[k].moves);
+        dev_program_free(p);
+        close_clean(dev);
+        sb_free(&one), sb_free(&other);
+    }
+}
+
 static bool no_ports(void *user, const char *what)
 {
     (void)user;
@@ -626,7 +685,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
-        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(failures_are_given_back),
+        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(failures_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
