@@ -406,19 +406,30 @@ static an_status no_room(device *dev, uint64_t need, uint64_t held, diag *d)
                       (unsigned long long)held, (unsigned long long)dev->lim.window_bytes);
 }
 
-/* The image, where the device addresses enough. What is known of its size is looked at before anything is taken. */
+bool dev_fits(const device *dev, uint64_t bytes, uint64_t *held)
+{
+    uint64_t room = (uint64_t)dev->lim.window_bytes;
+    *held = dev->st.surface_bytes + dev->st.image_bytes;
+    return !room || (*held <= room && bytes <= room - *held);
+}
+
+/* The image, where the device addresses enough. What is known of its size is looked at before anything is taken; all of it is counted in the moment
+ * it is found to fit, because surfaces are made while it loads. */
 static an_status load_image(dev_program *p, diag *d)
 {
     device *dev = p->dev;
-    uint64_t room = (uint64_t)dev->lim.window_bytes, least = p->prog ? p->prog->scratch_bytes : 0;
+    uint64_t need = p->prog ? p->prog->scratch_bytes : 0, held;
     pthread_mutex_lock(&dev->mu);
-    uint64_t held = dev->st.surface_bytes + dev->st.image_bytes;
+    bool fits = dev_fits(dev, need, &held);
     pthread_mutex_unlock(&dev->mu);
-    uint64_t left = held < room ? room - held : 0;
-    if (room && least > left) return no_room(dev, least, held, d);
+    if (!fits) return no_room(dev, need, held, d);
     TRY(dev->cls->load(p, d));
-    if (!room || p->image_bytes <= left) return AN_OK;
-    uint64_t need = p->image_bytes;
+    need = p->image_bytes;
+    pthread_mutex_lock(&dev->mu);
+    fits = dev_fits(dev, need, &held);
+    if (fits) dev->st.image_bytes += need;
+    pthread_mutex_unlock(&dev->mu);
+    if (fits) return AN_OK;
     dev->cls->unload(p);
     return no_room(dev, need, held, d);
 }
@@ -443,7 +454,6 @@ static an_status load(dev_program *p, diag *d)
     p->loaded = true;
     dev->st.loads++;
     dev->st.loaded++;
-    dev->st.image_bytes += p->image_bytes;
     dev->st.load_ms += (double)(clock_ns() - t0) / 1e6;
     pthread_mutex_unlock(&dev->mu);
     return AN_OK;

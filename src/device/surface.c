@@ -20,15 +20,14 @@ an_status dev_surface_new(device *dev, uint64_t bytes, dev_surface **out, diag *
 {
     *out = NULL;
     if (!bytes) return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "a surface of 0 bytes was asked for; at least 1 is wanted");
-    uint64_t window = window_bytes(dev, bytes), room = (uint64_t)dev->lim.window_bytes;
+    uint64_t window = window_bytes(dev, bytes), held;
     pthread_mutex_lock(&dev->mu);
-    uint64_t held = dev->st.surface_bytes + dev->st.image_bytes;
-    bool fits = !room || (held <= room && window <= room - held);
+    bool fits = dev_fits(dev, window, &held);
     if (fits) dev->st.surface_bytes += window;
     pthread_mutex_unlock(&dev->mu);
     if (!fits)
         return dev_refuse(dev, ERR_NO_MEMORY, NOWHERE, d, "a surface of %llu bytes was asked for; %llu of the %llu the device addresses are taken",
-                          (unsigned long long)bytes, (unsigned long long)held, (unsigned long long)room);
+                          (unsigned long long)bytes, (unsigned long long)held, (unsigned long long)dev->lim.window_bytes);
     dev_surface *s = dev_fault(dev, "surface") ? NULL : calloc(1, sizeof *s);
     void *at = NULL, *block = NULL;
     if (s && (dev_fault(dev, "surface memory") || bytes > SIZE_MAX / 2 || !(at = big_zeroed(SURFACE_ALIGN, (size_t)bytes, &block)))) at = NULL;

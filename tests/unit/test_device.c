@@ -1,6 +1,8 @@
 /* The device folder beyond the conformance suite: device strings, layouts, running a program once with tensors by name, and the
  * program cache of a device on disk. */
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -656,6 +658,114 @@ static void proof_of_a_reload(void **state)
     }
 }
 
+typedef struct {
+    device *dev;
+    uint64_t bytes;   /* of the surface; 0: none */
+    dev_surface *s;
+    an_status st;
+} neighbour;
+
+static void *make_surface(void *user)
+{
+    neighbour *n = user;
+    diag d = { 0 };
+    n->st = dev_surface_new(n->dev, n->bytes, &n->s, &d);
+    return NULL;
+}
+
+/* While the image is made, another thread makes a surface. */
+static bool surface_meanwhile(void *user, const char *what)
+{
+    neighbour *n = user;
+    pthread_t t;
+    if (!n->bytes || strcmp(what, "image")) return false;
+    if (pthread_create(&t, NULL, make_surface, n) || pthread_join(t, NULL)) fail_msg("no thread");
+    return false;
+}
+
+/* Whoever comes second is refused: surfaces and images together never take more than the device addresses. */
+static void window_is_kept(void **state)
+{
+    (void)state;
+    device_stats st;
+    uint64_t image = 0;
+    for (int turn = 0; turn < 3; turn++) { /* how much an image takes; a surface beside it; one too many */
+        const uint64_t room = turn ? image + 65536 : 0, surface = turn == 1 ? 65536 : turn == 2 ? 65537 : 0;
+        neighbour n = { .bytes = 0 };
+        diag d = { 0 };
+        assert_ok(device_open(&n.dev, "soft:m1", &(device_options){ .threads = 1, .own_budget = true, .fault = surface_meanwhile, .user = &n,
+                                                                     .limit = (const device_limit[]){ { "window_bytes", (int64_t)room }, { "page_bytes", 0 } }, .n_limit = 2 }, &d), d);
+        dev_program *p = must_compile(n.dev, STATE_TEXT, NULL);
+        device_get_stats(n.dev, &st);
+        image = st.image_bytes;
+        assert_true(image > 0);
+        assert_ok(dev_program_unload(p, &d), d);
+        n.bytes = surface;
+        const an_status loaded = dev_program_load(p, &d);
+        assert_int_equal(n.st, AN_OK); /* it came while there was room for it */
+        assert_int_equal(loaded, turn == 2 ? AN_UNSUPPORTED : AN_OK);
+        if (loaded) assert_refused(n.dev, loaded, AN_UNSUPPORTED, &d, 8, 0xe00002bd, "65537 of the ");
+        device_get_stats(n.dev, &st);
+        assert_int_equal(st.surface_bytes, surface);
+        assert_int_equal(st.image_bytes, loaded ? 0 : image);
+        assert_int_equal(dev_program_loaded(p), !loaded);
+        dev_surface_free(n.s);
+        n.s = NULL, n.bytes = 0;
+        d = (diag){ 0 };
+        if (loaded) assert_ok(dev_program_load(p, &d), d);
+        dev_program_free(p);
+        close_clean(n.dev);
+    }
+}
+
+/* The same with nobody waiting for anybody. */
+typedef struct {
+    device *dev;
+    atomic_bool stop;
+} crowd;
+
+static void *surfaces_at_will(void *user)
+{
+    crowd *c = user;
+    while (!c->stop) {
+        dev_surface *s;
+        diag d = { 0 };
+        if (!dev_surface_new(c->dev, 4096, &s, &d)) dev_surface_free(s);
+    }
+    return NULL;
+}
+
+static void window_in_a_crowd(void **state)
+{
+    (void)state;
+    device *dev;
+    diag d = { 0 };
+    device_stats st;
+    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .own_budget = true }, &d), d);
+    dev_program *p = must_compile(dev, STATE_TEXT, NULL);
+    device_get_stats(dev, &st);
+    const uint64_t room = st.image_bytes + 6000; /* an image and one surface */
+    dev_program_free(p);
+    device_close(dev);
+    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .own_budget = true, .limit = (const device_limit[]){ { "window_bytes", (int64_t)room }, { "page_bytes", 0 } }, .n_limit = 2 }, &d), d);
+    assert_ok(device_compile(dev, &(dev_source){ .text = STATE_TEXT, .n_text = strlen(STATE_TEXT) }, &p, &d), d);
+    crowd c = { .dev = dev };
+    pthread_t t[2];
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&t[i], NULL, surfaces_at_will, &c), 0);
+    for (int i = 0; i < 2000; i++) {
+        diag why = { 0 };
+        const an_status got = dev_program_load(p, &why);
+        device_get_stats(dev, &st);
+        if (st.surface_bytes + st.image_bytes > room) fail_msg("%llu and %llu of %llu", (unsigned long long)st.surface_bytes, (unsigned long long)st.image_bytes, (unsigned long long)room);
+        if (!got) assert_ok(dev_program_unload(p, &why), why);
+        else assert_int_equal(got, AN_UNSUPPORTED);
+    }
+    c.stop = true;
+    for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
+    dev_program_free(p);
+    close_clean(dev);
+}
+
 static bool no_ports(void *user, const char *what)
 {
     (void)user;
@@ -685,7 +795,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
-        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(failures_are_given_back),
+        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(failures_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
