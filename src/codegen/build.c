@@ -218,12 +218,30 @@ void select_cx_lut(cg *c)
 
 void select_cx_block(cg *c) { set_const(c, CK_BLOCK, -1, (const int[]){ 0, 1, 2 }, 3); }
 
+/* Whatever reads a value other than as the packed values that constexpr_sparse_to_dense joins with a mask; NULL: nothing does. */
+static const char *read_unpacked(const graph *g, val kept)
+{
+    for (size_t i = 1; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k].i == kept.i && !(n->op == OP_CX_SPARSE && k == 0)) return n->mil;
+    }
+    for (size_t i = 0; i < g->outputs.n; i++)
+        if (g->outputs.at[i].v.i == kept.i) return "the program's results";
+    return NULL;
+}
+
 /* The mask is itself; the kept values only mean something together with it, so the op that joins them takes the sources. */
 void select_cx_sparse_block(cg *c)
 {
     const node *mask = graph_maker(c->g, c->at->in[0]);
     if (mask->op != OP_CONST) {
         cg_fail(c, AN_UNSUPPORTED, "data_mask is made by %s, wanted a plain constant", mask->mil);
+        return;
+    }
+    const char *reader = read_unpacked(c->g, graph_out(c->at->out, 1));
+    if (reader) {
+        cg_fail(c, AN_UNSUPPORTED, "the packed nonzero_data is read by %s, wanted constexpr_sparse_to_dense alone", reader);
         return;
     }
     c->of[c->at->out.i] = c->of[c->at->in[0].i];

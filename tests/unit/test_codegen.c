@@ -769,6 +769,8 @@ static void refused(void **state)
         { "x = input fp16[2]\nc = const fp16[2] unknown\ny = add(x, c)\nreturn y\n", "no data", AN_INPUT },
         { "x = input fp16[4]\nm = const uint1[2, 2] {1, 0, 0, 1}\nm2 = const uint1[2, 2] {1, 0, 1, 0}\nz = const int8[2] {4, 5}\ns = const fp16[1, 2] {2, 4}\n"
           "a, b = constexpr_sparse_blockwise_shift_scale(m, z, s)\ny = constexpr_sparse_to_dense(b, m2)\nreturn y\n", "another mask", AN_UNSUPPORTED },
+        { "x = input fp16[4]\nm = const uint1[2, 2] {1, 0, 0, 1}\nm2 = const uint1[2, 2] {1, 0, 1, 0}\nz = const int8[2] {4, 5}\ns = const fp16[1, 2] {2, 4}\n"
+          "a, b = constexpr_sparse_blockwise_shift_scale(m, z, s)\ny = relu(b)\nreturn y\n", "nonzero_data is read by relu", AN_UNSUPPORTED },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char text[800];
