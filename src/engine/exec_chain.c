@@ -4,6 +4,7 @@
  *
  * A step is one or more operations: a function by table is the table between its scalings, each rounded where num_fn rounds.
  * What no exact vector form exists for is computed element by element with num_fn itself. */
+#include <float.h>
 #include <math.h>
 
 #include "engine/exec_chain_int.h"
@@ -197,6 +198,8 @@ static void make_step(maker *m, int64_t k)
         p[j] = e->chip && real ? (float)dtype_round(t, param[j]) : (float)param[j];
         odd = odd || isnan(p[j]);
     }
+    /* An epsilon below the normal numbers, as the default is, keeps log(0) finite; where small results are flushed, so would be the sum. */
+    if (f == FN_LOG) p[1] = p[0] > 0 && p[0] < FLT_MIN ? logf(p[0]) : -INFINITY;
     int y = take_reg(m), vf = vec_of[f] - 1;
     if (!e->chip && half_of[f] && m->half[m->src->n_inputs + k]) vf = half_of[f] - 1;
     bool tabled = num->tables != 0 && real && fn_table(f) != TAB_none;

@@ -412,8 +412,8 @@ static void reduce_in_steps(task *t)
         return;
     }
     if (kind == RED_LOG_SUM_EXP && !s->env->chip) { /* as `reduced`, all lines at once */
-        const float none = 0;
-        s->env->v->fn[VF_LOG](t->mean, t->mean, NULL, NULL, &none, t->lines);
+        const float plain[2] = { 0, -INFINITY };
+        s->env->v->fn[VF_LOG](t->mean, t->mean, NULL, NULL, plain, t->lines);
         for (int64_t i = 0; i < t->lines; i++) t->mean[i] = isinf(t->acc[i]) ? 0 : t->mean[i];
         s->env->v->fn[VF_ADD](t->acc, t->acc, t->mean, NULL, NULL, t->lines);
         s->env->v->store((char *)ctx_mem(t->c, s->y) + at * exec_size(s->ty), s->ty, t->acc, t->lines);
@@ -431,7 +431,7 @@ static void log_sum_exp_columns(task *t)
 {
     const state *s = t->s;
     const vec_kernels *v = s->env->v;
-    const float none = 0;
+    const float plain[2] = { 0, -INFINITY };
     const char *x = (const char *)ctx_mem(t->c, s->x) + t->base * exec_size(s->tx);
     int64_t ld = s->inner * exec_size(s->tx);
     if (!s->columns) {
@@ -442,7 +442,7 @@ static void log_sum_exp_columns(task *t)
     v->fill(t->acc, -INFINITY, t->lines), v->fill(t->mean, 0, t->lines);
     v->soft_look(t->acc, t->mean, s->tx, x, s->n, ld, t->lines, false);
     v->soft_settle(t->acc, t->mean, t->lines, false);
-    v->fn[VF_LOG](t->mean, t->mean, NULL, NULL, &none, t->lines);
+    v->fn[VF_LOG](t->mean, t->mean, NULL, NULL, plain, t->lines);
     v->fn[VF_SUB](t->acc, t->acc, t->mean, NULL, NULL, t->lines);
     v->store((char *)ctx_mem(t->c, s->y) + first_of(t) * exec_size(s->ty), s->ty, t->acc, t->lines);
     for (int64_t i = 0; i < t->lines; i++) {

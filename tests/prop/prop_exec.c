@@ -196,6 +196,26 @@ static void test_functions(void **state)
     free(x);
 }
 
+/* The logarithm of nothing: what the epsilon says, be it as small as the default one, which no sum of normal numbers holds. */
+static void test_log_of_zero(void **state)
+{
+    (void)state;
+    static const double eps[] = { 1e-45, 0, 0.25, 0x1p-126 };
+    for (size_t e = 0; e < COUNT(eps); e++)
+        for (int64_t n = 1; n < 2000; n = 3 * n + 2) {
+            double x[2000];
+            for (int64_t i = 0; i < n; i++) x[i] = i % 3 == 1 ? 0 : i % 3 == 2 ? -eps[e] : rng_range(&R, 0, 4);
+            prog g;
+            prog_open(&g, &numerics_cpu);
+            int64_t tx = prog_in(&g, DT_F32, DIMS(n), x), y = prog_out(&g, DT_F32, DIMS(n)), z = prog_out(&g, DT_F16, DIMS(n));
+            prog_insn(&g, IN_EW, INTS(y, 1, tx), INTS(CHAIN_STEP, FN_LOG, 0, -1, -1, 0, DT_F32), REALS(1, eps[e]));
+            /* weighed by what it is the logarithm of, as an entropy is */
+            prog_insn(&g, IN_EW, INTS(z, 1, tx), INTS(2 * CHAIN_STEP, FN_LOG, 0, -1, -1, 0, DT_F16, FN_MUL, 0, 1, -1, -1, DT_F16), REALS(1, eps[e]));
+            compare(&g, "log of zero", 2e-6, 1e-3);
+            prog_close(&g);
+        }
+}
+
 static void test_cast_fill(void **state)
 {
     (void)state;
@@ -856,7 +876,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),
         cmocka_unit_test(test_ew), cmocka_unit_test(test_tile_rows), cmocka_unit_test(test_ews), cmocka_unit_test(test_choice), cmocka_unit_test(test_index),
-        cmocka_unit_test(test_cast_fill),
+        cmocka_unit_test(test_cast_fill), cmocka_unit_test(test_log_of_zero),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_squares),
         cmocka_unit_test(test_siblings),
