@@ -20,10 +20,11 @@ static void resize_axis(const double *x, double *y, axis_view v, int64_t n, grid
                 memcpy(y, x + (o * v.n + grid_nearest(v.n, i, n, grid)) * v.inner, (size_t)v.inner * sizeof *y);
                 continue;
             }
-            double p = grid_point(0, (double)(v.n - 1), i, n, grid), f = floor(p);
+            double p = grid_point(0, (double)(v.n - 1), i, n, grid), f = floor(p), t = p - f;
             int64_t lo = (int64_t)f, hi = MIN(lo + 1, v.n - 1);
             const double *l = x + (o * v.n + lo) * v.inner, *h = x + (o * v.n + hi) * v.inner;
-            for (int64_t j = 0; j < v.inner; j++) y[j] = l[j] + (h[j] - l[j]) * (p - f);
+            /* By weights, and on a pixel that pixel alone: an infinite neighbour is not read, an infinite pixel stays one. */
+            for (int64_t j = 0; j < v.inner; j++) y[j] = t > 0 ? l[j] * (1 - t) + h[j] * t : l[j];
         }
 }
 

@@ -263,6 +263,8 @@ static const ev_row rows[] = {
     R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=OFFSET_CORNERS", "[1,1,2] 0 1", "[1,1,5] 0.1 0.3 0.5 0.7 0.9"),
     R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=UNALIGN_CORNERS", "[1,1,2] 0 1", "[1,1,5] 0 0.1 0.5 0.9 1"),
     R(RESIZE_BILINEAR, "sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,3] 5 6 7", "[1,1,1] 5"),
+    R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,3] 5 inf 7", "[1,1,5] 5 inf inf inf 7"),
+    R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,3] -inf 6 nan", "[1,1,5] -inf -inf 6 nan nan"),
     R(RESIZE_BILINEAR, "sampling_mode=ALIGN_CORNERS", "[1,1,3] 5 6 7", "[1,1,1] 6"),
     R(RESIZE_BILINEAR, "target_size_height=3 target_size_width=3 sampling_mode=ALIGN_CORNERS", "[1,2,2] 1..", "[1,3,3] 1 1.5 2 2 2.5 3 3 3.5 4"),
     R(RESIZE_NEAREST, "target_size_height=2 target_size_width=4", "[1,1,2] 1 2", "[1,2,4] 1 1 2 2 1 1 2 2"),
