@@ -30,7 +30,18 @@ void vjp_real_div(adj *c) /* dy/y, and -(dy/y) z: z = x/y is there already and s
     if (wanted(c, 1)) give(c, 1, scale(c, mul(c, q, c->n.out), -1));
 }
 
-/* y x^(y-1), and z log x; 0 where x is 0, the limit for a positive exponent. A negative base has no slope in y: NaN. */
+static bool never_zero(const graph *g, val v) /* a constant, none of whose elements is 0 */
+{
+    const node *k = graph_const_of(g, v);
+    int64_t n;
+    if (!k || !shape_elems(&graph_type(g, v)->sh, &n)) return false;
+    for (int64_t i = 0; i < n; i++)
+        if (graph_const_at(k, graph_type(g, v), i) == 0) return false;
+    return true;
+}
+
+/* y x^(y-1), 0 where y is 0: there x^y is 1 whatever x is, and at x = 0 the formula would be 0 times infinity. And z log x; 0 where x is 0,
+ * the limit for a positive exponent. A negative base has no slope in y: NaN. */
 void vjp_pow(adj *c)
 {
     val x = x0(c), y = x1(c);
@@ -38,6 +49,7 @@ void vjp_pow(adj *c)
         double e;
         bool squared = graph_const_scalar(c->g, y, &e) && e == 2;
         val d = squared ? add(c, x, x) : mul(c, y, G(c->g, POW, x, sub(c, y, num(c, 1))));
+        if (!squared && !never_zero(c->g, y)) d = only_if(c, G(c->g, NOT_EQUAL, y, num(c, 0)), d);
         give(c, 0, mul(c, c->dy[0], d));
     }
     if (!wanted(c, 1)) return;

@@ -359,6 +359,31 @@ static void gradients_of_computed_values(void **state)
 }
 
 /* Equal maxima: the shares add up to the whole. */
+/* The slope of x^y at x = 0: 0 where y is 0, whatever way the exponent comes; 1 at 1, 0 above, infinite between. */
+static void powers_of_zero(void **state)
+{
+    (void)state;
+    static const char *const texts[] = { "x = input fp64[5]; e = const fp64[5] {0, 1, 2, 3, 0.5}; y = pow(x, e)", "x = input fp64[5]; e = input fp64[5]; y = pow(x, e)",
+                                         "x = input fp64[5]; e = input fp64[5]; y = pe_elementwise(x, e) {mode=\"pow\"}" };
+    double zero[5] = { 0 }, power[5] = { 0, 1, 2, 3, 0.5 };
+    const double want[5] = { 0, 1, 0, 0, (double)INFINITY };
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        graph *g = grad_parse(texts[i]);
+        val loss = grad_total(g, NULL), dx;
+        diag d = { 0 };
+        arena mem = { 0 };
+        tensor64 out[1], in[2] = { { TTYPE(DT_F64, 5), zero }, { TTYPE(DT_F64, 5), power } };
+        assert_ok(grad_build(g, loss, g->inputs.at, 1, &dx, NULL, &d), d);
+        graph_output(g, "dx", dx);
+        assert_ok(graph_finish(g, &d), d);
+        assert_ok(graph_eval(g, in, out, &mem, &d), d);
+        for (int k = 0; k < 5; k++)
+            if (out[0].x[k] != want[k]) fail_msg("%s: the slope of 0^%g is %g, wanted %g", texts[i], power[k], out[0].x[k], want[k]);
+        arena_free(&mem);
+        graph_free(g);
+    }
+}
+
 static void ties_share(void **state)
 {
     (void)state;
@@ -561,7 +586,7 @@ int main(void)
         cmocka_unit_test(bad_arguments),                  cmocka_unit_test(sticky_errors_come_back),
         cmocka_unit_test(memory_runs_out_cleanly),        cmocka_unit_test(seeds_scale_the_gradient),
         cmocka_unit_test(large_loss_scales),              cmocka_unit_test(modes_that_are_none),
-        cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(ties_share), cmocka_unit_test(masked_keys_get_nothing),
+        cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(ties_share), cmocka_unit_test(powers_of_zero), cmocka_unit_test(masked_keys_get_nothing),
         cmocka_unit_test(conv_weight_forms_agree),        cmocka_unit_test(preflight_names_the_safe_scale),
         cmocka_unit_test(preflight_of_other_types),
     };
