@@ -200,6 +200,12 @@ empty() {
     done
     t "run, filled" 0 $anneal run "$tmp/relu.mil" --engine cpu --fill 1 --in x="$tmp/x.npy" --out y="$tmp/y.npy"
     t "run, what is given is not filled" 0 cmp "$tmp/y.npy" "$tmp/want.npy"
+    sed 's/y = relu(x = x)/y = gather(x = x, indices = int32(99), axis = int32(0))/; s/tensor<fp16, \[[^]]*\]> x/tensor<fp16, [2, 1]> x/; s/tensor<fp16, \[[^]]*\]> y/tensor<fp16, [1]> y/' "$tmp/relu.mil" >"$tmp/far.mil"
+    t "run, a place outside" 3 $anneal run "$tmp/far.mil" --engine cpu --fill 1 --out y="$tmp/y.npy"
+    has "run, a place outside, its line" err 'far.mil:[0-9]*: gather: index 99 is outside an extent of 2$'
+    sed 's/\[[^]]*\]> x/[?]> x/; s/\[[^]]*\]> y/[?]> y/' "$tmp/relu.mil" >"$tmp/open.mil"
+    t "run, filled without a size" 3 $anneal run "$tmp/open.mil" --engine cpu --fill 1 --out y="$tmp/y.npy"
+    has "run, filled without a size" err 'open.mil: input x: dimension 0 is ?, wanted a number to fill it$'
     t "run, filled from no number" 2 $anneal run "$tmp/relu.mil" --engine cpu --fill many --out y="$tmp/y.npy"
     t "run, nothing given" 3 $anneal run "$tmp/relu.mil" --engine cpu --out y="$tmp/y.npy"
     t "run, too many threads" 2 $anneal run "$tmp/relu.mil" --engine cpu --threads 1025 --fill 1 --out y="$tmp/y.npy"

@@ -107,8 +107,10 @@ static an_status fill_one(const filler *f, const char *name, dtype dt, int rank,
     size_t bytes = 0;
     for (size_t i = 0; i < f->n_given; i++)
         if (!strcmp(f->given[i].name, name)) return AN_OK;
-    for (int i = 0; i < rank; i++)
-        if (dim[i] < 0 || !mul_i64(n, dim[i], &n)) return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: extent %lld has no size to fill", name, (long long)dim[i]);
+    for (int i = 0; i < rank; i++) {
+        if (dim[i] < 0) return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: dimension %d is ?, wanted a number to fill it", name, i);
+        if (!mul_i64(n, dim[i], &n)) return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: its size overflows", name);
+    }
     if (!dtype_bytes(dt, n, &bytes)) return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: its size overflows", name);
     unsigned char *data = TAKE(f->mem, unsigned char, MAX(bytes, 1));
     dev_tensor t = { .name = arena_str(f->mem, name), .dt = dt, .rank = rank, .data = data };
