@@ -22,9 +22,10 @@ typedef struct {
     bool smooth;    /* no steps, no integers but constant places: a change of 1e-15 stays one */
     op_id only;     /* OP_INPUT: any; else the first operation is this */
     double most;    /* of a value that is built on; 0: 300 */
+    bool large;     /* extents past the tiles of the fast kernels: a few hundred, some ten thousand elements */
 } wg_options;
 
-enum { WG_MOST_VALUES = 64, WG_MOST_INPUTS = 12, WG_MOST_ELEMS = 3000 };
+enum { WG_MOST_VALUES = 64, WG_MOST_INPUTS = 12 };
 
 typedef struct {
     graph *g;
@@ -45,8 +46,10 @@ static inline bool wg_chance(wg *s, int percent) { return (int)rng_below(&s->r, 
 static inline int64_t wg_dim(wg *s)
 {
     static const int64_t d[] = { 1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 33 };
-    return d[rng_below(&s->r, COUNT(d))];
+    static const int64_t far[] = { 1, 2, 3, 8, 15, 16, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 130, 200, 256, 257, 300, 520 };
+    return s->o.large && wg_chance(s, 70) ? far[rng_below(&s->r, COUNT(far))] : d[rng_below(&s->r, COUNT(d))];
 }
+static inline int64_t wg_most(const wg *s) { return s->o.large ? 60000 : 3000; }
 static inline int64_t wg_count(const shape *sh)
 {
     int64_t n = 0;
@@ -58,7 +61,7 @@ static inline shape wg_shape(wg *s, int lo, int hi)
     do {
         sh = (shape){ .rank = (int)wg_upto(s, lo, hi) };
         for (int i = 0; i < sh.rank; i++) sh.d[i] = wg_dim(s);
-    } while (wg_count(&sh) > WG_MOST_ELEMS / 2);
+    } while (wg_count(&sh) > wg_most(s) / 2);
     return sh;
 }
 
@@ -162,7 +165,7 @@ static inline val wg_partner(wg *s, val x, wg_kind kind)
     if (kind == WG_ANY && wg_chance(s, 15)) return x;
     for (int tries = 0; tries < 6 && s->n && kind == WG_ANY; tries++) {
         val v = s->v[rng_below(&s->r, (uint64_t)s->n)];
-        if (graph_type(s->g, v)->dt == dt && shape_broadcast(&sh, wg_of(s, v), &both) && wg_count(&both) < WG_MOST_ELEMS) return v;
+        if (graph_type(s->g, v)->dt == dt && shape_broadcast(&sh, wg_of(s, v), &both) && wg_count(&both) < wg_most(s)) return v;
     }
     if (wg_chance(s, 20)) sh = (shape){ 0 };
     else {
@@ -210,7 +213,7 @@ static inline bool wg_make(wg *s, op_id op, const val *in, int n_in, const attr 
     }
     if (graph_infer(op, ti, n_in, at, n_at, to, &n_out, MOST_OUT, &d) || n_out > MOST_OUT) return false;
     for (int i = 0; i < n_out; i++) {
-        if (wg_count(&to[i].sh) > WG_MOST_ELEMS) return false;
+        if (wg_count(&to[i].sh) > wg_most(s)) return false;
         y[i] = (tensor64){ .type = to[i] };
     }
     if (graph_eval_op(op, at, n_at, x, n_in, y, n_out, &s->mem, &d)) return false;
@@ -280,10 +283,10 @@ static inline bool wg_conv(wg *s, op_id op)
     shape xs = *wg_of(s, x), w = { .rank = xs.rank };
     int64_t groups = wg_chance(s, 60) ? 1 : wg_chance(s, 30) ? xs.d[1] : wg_upto(s, 1, 4);
     if (xs.d[1] % groups) groups = 1;
-    int64_t each = wg_upto(s, 1, wg_chance(s, 30) ? 9 : 3);
+    int64_t each = s->o.large ? MAX(1, wg_dim(s) / groups) : wg_upto(s, 1, wg_chance(s, 30) ? 9 : 3);
     w.d[0] = turned ? xs.d[1] : groups * each, w.d[1] = turned ? each : xs.d[1] / groups;
     for (int i = 2; i < w.rank; i++) w.d[i] = wg_chance(s, 50) ? 1 : wg_upto(s, 1, 4);
-    if (wg_count(&w) > 2000) return false;
+    if (wg_count(&w) > wg_most(s)) return false;
     wg_window(s, op, xs.rank - 2, groups > 1 || wg_chance(s, 30) ? groups : 0, &a);
     int64_t cout = turned ? groups * each : w.d[0];
     val wv = wg_new(s, graph_type(s->g, x)->dt, w, WG_SMALL, 1, 75), b = wg_chance(s, 50) ? wg_new(s, graph_type(s->g, x)->dt, SHAPE(cout), WG_ANY, 1, 75) : NO_VAL;
@@ -539,8 +542,8 @@ static inline bool wg_along(wg *s, op_id op)
 static inline bool wg_move(wg *s, op_id op)
 {
     wg_attrs a = { 0 };
-    bool image = op == OP_CROP || op == OP_FLATTEN2D, flat = op == OP_RESHAPE || op == OP_EXPAND_DIMS || op == OP_SQUEEZE;
-    val x = s->o.smooth ? wg_float(s, image ? 3 : flat ? 0 : 1, 5) : wg_some(s, DT_NONE, image ? 3 : flat ? 0 : 1, 5, WG_ANY);
+    bool deep = op == OP_CROP || op == OP_FLATTEN2D, flat = op == OP_RESHAPE || op == OP_EXPAND_DIMS || op == OP_SQUEEZE;
+    val x = s->o.smooth ? wg_float(s, deep ? 3 : flat ? 0 : 1, 5) : wg_some(s, DT_NONE, deep ? 3 : flat ? 0 : 1, 5, WG_ANY);
     dtype dt = graph_type(s->g, x)->dt;
     shape xs = *wg_of(s, x);
     int r = xs.rank;
@@ -879,7 +882,12 @@ static inline bool wg_compressed(wg *s, op_id op)
     wg_put(s, q, keep);
     tensor64 mk = { { DT_U1, xs }, m };
     wg_put(s, (val){ q.i - 1 }, mk);
-    return wg_make(s, OP_CX_SPARSE, VALS(q, (val){ q.i - 1 }), NULL, 0);
+    bool ok = wg_make(s, OP_CX_SPARSE, VALS(q, (val){ q.i - 1 }), NULL, 0);
+    int n_kept = 0;
+    for (int i = 0; i < s->n; i++) /* nothing else may read them */
+        if (s->v[i].i != q.i && s->v[i].i != q.i - 1) s->v[n_kept] = s->v[i], s->x[n_kept++] = s->x[i];
+    s->n = n_kept;
+    return ok;
 }
 
 static inline bool wg_fill(wg *s, op_id op)
