@@ -42,7 +42,7 @@ static const grad_row grad_rows[] = {
     { -2, 9, X "y = relu6(x)" },
     { 0, 0, X "y = leaky_relu(x) {alpha=0.2}" },
     { 0, 0, X "a = input fp64[3]; y = prelu(x, a)" },
-    { 0, 0, X "y = clamped_relu(x) {alpha=0.3, beta=1.1}" },
+    { 0, 0, X "y1 = clamped_relu(x) {alpha=0.3, beta=1.1}; y2 = clamped_relu(x) {alpha=-0.8, beta=1.1}" }, /* the clamp is met on both sides */
     { 0, 0, X "y = thresholded_relu(x) {alpha=0.7}" },
     { 0, 0, X "y = threshold(x) {alpha=-0.6}" },
     { 0, 0, X "y = clip(x) {alpha=-0.9, beta=1.2}" },

@@ -358,7 +358,50 @@ static void gradients_of_computed_values(void **state)
     graph_free(g);
 }
 
-/* Equal maxima: the shares add up to the whole. */
+/* What differences cannot see: the slope at a kink, which is a choice, and at 0 where a formula would divide by it. */
+#define AT4 "x = input fp64[4]; "
+static const struct {
+    const char *text;
+    double x[4], want[4];
+} points[] = {
+    { AT4 "y = relu(x)", { 0, -0.0, 1, -1 }, { 0, 0, 1, 0 } },
+    { AT4 "y = relu6(x)", { 0, 6, 5, 7 }, { 0, 0, 1, 0 } },
+    { AT4 "y = clip(x) {alpha=-1.0, beta=1.0}", { -1, 1, -1.5, 1.5 }, { 1, 1, 0, 0 } },
+    { AT4 "y = threshold(x) {alpha=0.5}", { 0.5, 0.75, 0.25, -1 }, { 0, 1, 0, 0 } },
+    { AT4 "y = thresholded_relu(x) {alpha=0.5}", { 0.5, 0.75, 0.25, -1 }, { 1, 1, 0, 0 } },
+    { AT4 "y = leaky_relu(x) {alpha=0.25}", { 0, 1, -1, 2 }, { 0.25, 1, 0.25, 1 } },
+    { AT4 "y = elu(x) {alpha=0.25}", { 0, 1, 2, 3 }, { 0.25, 1, 1, 1 } },
+    { "x = input fp64[1, 4]; a = const fp64[4] {0.25, 0.5, 2, 3}; y = prelu(x, a)", { 0, 1, 0, -1 }, { 0.25, 1, 2, 3 } },
+    { AT4 "y = abs(x)", { 0, -0.0, 1, -1 }, { 0, 0, 1, -1 } },
+    { AT4 "b = const fp64[4] {1, 2, 1, 2}; y = maximum(x, b)", { 1, 2, 2, 1 }, { 1, 1, 1, 0 } },
+    { AT4 "b = const fp64[4] {1, 2, 1, 2}; y = minimum(x, b)", { 1, 2, 2, 1 }, { 1, 1, 0, 1 } },
+    { AT4 "b = const fp64[4] {0, 0, 2, 2}; y = pow(b, x)", { 2, 1, 1, 2 }, { 0, 0, 1.3862943611198906, 2.7725887222397811 } },
+    { "x = input fp64[1, 4]; y = reduce_l2_norm(x) {axes=[1]}", { 0 }, { 0 } },
+    { "x = input fp64[1, 1, 2, 2]; y = l2_pool(x) {kernel_sizes=[2, 2]}", { 0 }, { 0 } },
+};
+
+static void slopes_at_points(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(points); i++) {
+        graph *g = grad_parse(points[i].text);
+        val x = g->inputs.at[0], s = G(g, REDUCE_SUM, graph_find(g, "y")), dx = NO_VAL;
+        diag d = { 0 };
+        if (grad_build(g, s, &x, 1, &dx, NULL, &d)) fail_msg("%s: %s", points[i].text, d.msg);
+        graph_output(g, "dx", dx);
+        double xs[4];
+        memcpy(xs, points[i].x, sizeof xs);
+        tensor64 in = { *graph_type(g, x), xs }, out;
+        arena mem = { 0 };
+        assert_ok(graph_eval(g, &in, &out, &mem, &d), d);
+        for (int k = 0; k < 4; k++)
+            if (!(fabs(out.x[k] - points[i].want[k]) <= 0x1p-9 * fabs(points[i].want[k])))
+                fail_msg("%s: the slope at %g is %g, wanted %g", points[i].text, xs[k], out.x[k], points[i].want[k]);
+        arena_free(&mem);
+        graph_free(g);
+    }
+}
+
 /* The slope of x^y at x = 0: 0 where y is 0, whatever way the exponent comes; 1 at 1, 0 above, infinite between. */
 static void powers_of_zero(void **state)
 {
@@ -384,6 +427,7 @@ static void powers_of_zero(void **state)
     }
 }
 
+/* Equal maxima: the shares add up to the whole. */
 static void ties_share(void **state)
 {
     (void)state;
@@ -586,7 +630,7 @@ int main(void)
         cmocka_unit_test(bad_arguments),                  cmocka_unit_test(sticky_errors_come_back),
         cmocka_unit_test(memory_runs_out_cleanly),        cmocka_unit_test(seeds_scale_the_gradient),
         cmocka_unit_test(large_loss_scales),              cmocka_unit_test(modes_that_are_none),
-        cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(ties_share), cmocka_unit_test(powers_of_zero), cmocka_unit_test(masked_keys_get_nothing),
+        cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(slopes_at_points), cmocka_unit_test(powers_of_zero), cmocka_unit_test(ties_share), cmocka_unit_test(masked_keys_get_nothing),
         cmocka_unit_test(conv_weight_forms_agree),        cmocka_unit_test(preflight_names_the_safe_scale),
         cmocka_unit_test(preflight_of_other_types),
     };

@@ -184,6 +184,23 @@ static void large_counts(void **state)
         for (int k = 0; k < 2; k++) run_on(&rows[i].row, rows[i].loss_scale, &r, k ? &m4 : &m1);
 }
 
+/* Where powers of what the forward pass gave leave fp16 although the gradient does not: it is multiplied step by step. */
+static void slopes_out_of_range(void **state)
+{
+    (void)state;
+    static const struct {
+        grad_row row;
+        double loss_scale;
+    } rows[] = {
+        { { 300, 1000, X "y = softsign(x)" }, 1024 },
+        { { 0x1p-10, 0x1p-9, X "y = inverse(x) {epsilon=0.0}" }, 0x1p-7 },
+        { { 0x1p-14, 0x1p-12, X "y = rsqrt(x) {epsilon=0.0}" }, 0x1p-8 },
+    };
+    rng r = { test_seed("slopes out of range") };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int k = 0; k < 2; k++) run_on(&rows[i].row, rows[i].loss_scale, &r, k ? &m4 : &m1);
+}
+
 /* What a chip takes forwards it takes backwards: no operation of the gradient breaks a rule where the case itself breaks none. */
 static void gradients_are_legal_where_the_case_is(void **state)
 {
@@ -309,7 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4),
                                         cmocka_unit_test(every_rule_in_bf16), cmocka_unit_test(extremes_of_any_size), cmocka_unit_test(masked_keys_get_nothing),
-                                        cmocka_unit_test(large_counts),
+                                        cmocka_unit_test(large_counts), cmocka_unit_test(slopes_out_of_range),
                                         cmocka_unit_test(gradients_are_legal_where_the_case_is), cmocka_unit_test(loss_scale_sweep) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
