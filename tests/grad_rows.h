@@ -144,9 +144,12 @@ static const grad_row grad_rows[] = {
     { 0, 0, "x = input fp64[4, 3]; i = const int32[5] {0, 3, 0, 1, 3}; y1 = gather(x, i); j = const int32[2, 2] {0, -1, 2, 1}; y2 = gather(x, j) {axis=1}" },
     { 0, 0, "x = input fp64[2, 3, 4, 2]; i = const int32[2, 3] {0, 3, -1, 1, 1, 2}; y = gather(x, i) {axis=2, batch_dims=1}" },
     { 0, 0, "x = input fp64[4, 3]; i = const uint8[2] {3, 1}; y = gather(x, i)" },
+    { 0, 0, "x = input fp64[300, 1]; i = const uint8[3] {255, 43, 44}; y = gather(x, i)" }, /* more places than the index has numbers */
+    { 0, 0, "x = input fp64[200, 1]; i = const int8[3] {-1, 127, -128}; y = gather(x, i)" },
     { 0, 0, "x = input fp64[2, 4, 3]; u = input fp64[2, 5, 3]; i = const int32[5] {0, 3, 0, -1, 2}; y = scatter(x, i, u) {axis=1}" },
     { 0, 0, "x = input fp64[2, 4, 3]; u = input fp64[2, 2, 2, 3]; i = const int32[2, 2] {0, 3, 0, 2}; y = scatter(x, i, u) {axis=1, mode=\"update\"}" },
     { 0, 0, "x = input fp64[2, 4, 3]; i = const int32[2, 2, 3] {0, 3, 1, 1, -1, 1, 2, 0, 2, 3, 3, 2}; y = gather_along_axis(x, i) {axis=1}" },
+    { 0, 0, "x = input fp64[2, 4, 3]; i = const int32[2, 1, 3] {0, 3, -1, 1, -4, 2}; y = gather_along_axis(x, i) {axis=1}" },
     { 0, 0, "x = input fp64[3, 4, 2]; i = const int32[3, 2] {0, 1, 2, -1, 0, 1}; y1 = gather_nd(x, i); j = const int32[3, 2, 1] {0, 1, 2, 3, 0, 0}; y2 = gather_nd(x, j) {batch_dims=1}" },
     { 0, 0, "x = input fp64[2, 8, 2, 4]; y1 = depth_to_space(x) {block_size=2}; y2 = space_to_depth(x) {block_size=2}; y3 = pixel_shuffle(x) {upscale_factor=2}; y4 = pixel_unshuffle(x) {downscale_factor=2}" },
     { 0, 0, "x = input fp64[4, 2, 3, 4]; y1 = space_to_batch(x) {block_shape=[2, 3], paddings=[1, 0, 1, 1]}; y2 = batch_to_space(x) {block_shape=[2, 2], crops=[1, 0, 0, 3]}" },

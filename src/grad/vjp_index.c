@@ -9,13 +9,13 @@
 
 /* ---- indices ---- */
 
-/* Wide enough for n different numbers. */
+/* Wide enough for n different numbers; int32 only where it must be, since not every family casts to it. */
 static val wide_index(adj *c, val ix, int64_t n)
 {
     dtype t = graph_type(c->g, ix)->dt;
     int bits = dtype_bits(t) - (dtype_class(t) == KIND_INT);
     if (bits >= 31 || n <= (int64_t)1 << bits) return ix;
-    return GA(c->g, CAST, VALS(ix), AT_S(DTYPE, "int32"));
+    return GA(c->g, CAST, VALS(ix), AT_S(DTYPE, n <= 1 << 15 ? "int16" : "int32"));
 }
 
 static val range_of(adj *c, dtype t, int64_t n, int64_t from, const shape *s)
