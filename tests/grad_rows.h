@@ -99,6 +99,8 @@ static const grad_row grad_rows[] = {
     { 0, 0, "x = input fp64[2, 3]; w = input fp64[3, 4]; y1 = einsum(x, w) {equation=\"ab,bc->ca\"}; y2 = einsum(x, w) {equation=\"ab,cd->db\"}; y3 = einsum(x, w) {equation=\"ab,bc->\"}" },
     { 0, 0, "q = input fp64[2, 3, 4]; k = input fp64[2, 5, 4]; v = input fp64[2, 5, 6]; m = input fp64[3, 5]; y1 = scaled_dot_product_attention(q, k, v, m); y2 = scaled_dot_product_attention(q, k, v)" },
     { 0, 0, "q = input fp64[2, 2, 3, 4]; k = input fp64[1, 2, 3, 4]; v = input fp64[2, 1, 3, 2]; b = const bool[3, 3] {1, 0, 0, 1, 1, 0, 1, 1, 1}; y = scaled_dot_product_attention(q, k, v, b)" },
+    { 0, 0, "q = input fp64[2, 3, 4]; k = input fp64[2, 1, 4]; v = input fp64[2, 1, 6]; y = scaled_dot_product_attention(q, k, v)" }, /* one key */
+    { 0, 0, "q = input fp64[2, 1, 1]; k = input fp64[2, 3, 1]; v = input fp64[2, 3, 1]; m = input fp64[1, 3]; y = scaled_dot_product_attention(q, k, v, m)" }, /* one query, of one number */
     /* windows */
     { 0, 0, "x = input fp64[2, 3, 4, 5]; w = input fp64[2, 3, 1, 1]; b = input fp64[2]; y = conv(x, w, b)" },
     { 0, 0, "x = input fp64[2, 2, 5, 6]; w = input fp64[3, 2, 3, 2]; y = conv(x, w)" },
@@ -143,6 +145,7 @@ static const grad_row grad_rows[] = {
     { 0, 0, X "y = tile(x) {reps=[2, 1, 3]}" },
     { 0, 0, "x = input fp64[4, 3]; i = const int32[5] {0, 3, 0, 1, 3}; y1 = gather(x, i); j = const int32[2, 2] {0, -1, 2, 1}; y2 = gather(x, j) {axis=1}" },
     { 0, 0, "x = input fp64[2, 3, 4, 2]; i = const int32[2, 3] {0, 3, -1, 1, 1, 2}; y = gather(x, i) {axis=2, batch_dims=1}" },
+    { 0, 0, "x = input fp64[4, 3]; i = const int32[2] {0, 3}; y1 = gather(x, i); y2 = reduce_sum(x)" }, /* beside a gradient that is one number for all */
     { 0, 0, "x = input fp64[4, 3]; i = const uint8[2] {3, 1}; y = gather(x, i)" },
     { 0, 0, "x = input fp64[300, 1]; i = const uint8[3] {255, 43, 44}; y = gather(x, i)" }, /* more places than the index has numbers */
     { 0, 0, "x = input fp64[200, 1]; i = const int8[3] {-1, 127, -128}; y = gather(x, i)" },

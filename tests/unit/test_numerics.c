@@ -237,6 +237,9 @@ static void special_values(void **s)
     SAME(run_fn(m1, FN_SOFTSIGN, VALUES(INF), NULL), 0);
     SAME(run_fn(m1, FN_LOG, VALUES(0), VALUES(1e-45)), -45440);
     SAME(sum_by_matmul(m1, VALUES(0x1p-24, 0x1p-20), 2), 0);
+    SAME(sum_by_matmul(m1, VALUES(0x1p-14, -0x1p-14, 0x1p-14), 3), 0x1p-14); /* the least that is no subnormal */
+    SAME(run_dot(m1, VALUES(0x1p-7), VALUES(0x1p-7), 1), 0x1p-14);
+    SAME(run_dot(m1, VALUES(0x1p-8), VALUES(0x1p-7), 1), 0);
     SAME(sum_by_matmul(&NUM_M5, VALUES(0x1p-24, 0x1p-20), 2), 0x1p-24 + 0x1p-20);
     SAME(run_dot(&NUM_M5, VALUES(0x1p-15), VALUES(0x1p-9), 1), 0x1p-24);
     SAME(run_dot(m1, VALUES(INF, 1), VALUES(0, 3), 2), 3); /* 0 * inf counts as 0 among the products */
@@ -367,12 +370,43 @@ static void rounding(void **s)
     SAME(num_round(&numerics_cpu, DT_I32, -2.7), -2);
     SAME(num_round(&numerics_cpu, DT_I8, 300), 127);
     SAME(num_round(&numerics_cpu, DT_BOOL, -0.1), 1);
+    SAME(num_round(&numerics_cpu, DT_I32, (double)NAN), 0);
+    SAME(num_round(&numerics_cpu, DT_U8, -3), 0);
     SAME(num_round(&NUM_M1, DT_F16, (double)NAN), 0);
+    SAME(num_round(&numerics_cpu, DT_F16, 1 + 0x1p-11 + 0x1p-40), 1 + 0x1p-10); /* once, not to fp32 first */
+    SAME(num_round(&numerics_cpu, DT_F16, 1 + 0x1p-11), 1);
     rng r = { .s = test_seed("rounding") };
     for (int i = 0; i < 100000; i++) { /* the fast conversion is the obvious one */
         double x = (double)(float)(rng_normal(&r) * ldexp(1, (int)rng_below(&r, 44) - 26));
         SAME(num_round(&numerics_cpu, DT_F16, x), dtype_round(DT_F16, x));
     }
+}
+
+/* Functions at ties, edges and numbers that are none: on the processor, where nothing comes in between. */
+static void functions_at_points(void **s)
+{
+    (void)s;
+    static const double nan_ = (double)NAN;
+    const struct {
+        fn_id f;
+        double x, y, p, want; /* y: the second operand; p: both parameters */
+    } rows[] = {
+        { FN_ROUND, 0.5, 0, 0, 0 },           { FN_ROUND, 1.5, 0, 0, 2 },           { FN_ROUND, 2.5, 0, 0, 2 },          { FN_ROUND, -2.5, 0, 0, -2 },
+        { FN_SIGN, 0, 0, 0, 0 },              { FN_SIGN, -0.0, 0, 0, -0.0 },        { FN_SIGN, nan_, 0, 0, nan_ },       { FN_MAX, nan_, 1, 0, nan_ },
+        { FN_MAX, 1, nan_, 0, nan_ },         { FN_MIN, nan_, 1, 0, nan_ },         { FN_MIN, 1, nan_, 0, nan_ },        { FN_RELU, nan_, 0, 0, nan_ },
+        { FN_CLIP, nan_, 0, 1, nan_ },        { FN_LEAKY_RELU, nan_, 0, 2, nan_ },  { FN_PRELU, nan_, 2, 0, nan_ },      { FN_PRELU, 0, -2, 0, -0.0 },
+        { FN_THRESHOLDED_RELU, 1, 0, 1, 1 },  { FN_THRESHOLDED_RELU, 0.5, 0, 1, 0 }, { FN_THRESHOLD, 0.5, 0, 1, 1 },     { FN_SELECT, 0, 3, 0, 0 },
+        { FN_SELECT, nan_, 3, 0, 3 },         { FN_EQ, nan_, nan_, 0, 0 },          { FN_NE, nan_, nan_, 0, 1 },         { FN_LE, 2, 2, 0, 1 },
+        { FN_LT, 2, 2, 0, 0 },                { FN_GE, 2, 2, 0, 1 },                { FN_GT, 2, 2, 0, 0 },               { FN_NOT, nan_, 0, 0, 0 },
+        { FN_FLOOR_DIV, -7, 2, 0, -4 },       { FN_SQRT, -0.0, 0, 0, -0.0 },        { FN_ABS, -0.0, 0, 0, 0 },           { FN_ELU, -1e-6, 0, 1, -9.9999950000016664e-07 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const double v[3] = { rows[i].x, rows[i].y, 0 }, p[2] = { rows[i].p, rows[i].p }, want = (double)(float)rows[i].want;
+        const double got = num_fn(&numerics_cpu, rows[i].f, v, p, DT_F32);
+        if (!(isnan(want) ? isnan(got) : got == want && signbit(got) == signbit(want))) fail_msg("row %zu: %g, wanted %g", i, got, want);
+    }
+    SAME(num_fn(&numerics_cpu, FN_FLOOR_DIV, VALUES(2147483647, 2147483646), NULL, DT_I32), 1); /* whole numbers are divided exactly */
+    SAME(num_fn(&numerics_cpu, FN_FLOOR_DIV, VALUES(2147483645, 2147483646), NULL, DT_I32), 0);
 }
 
 int main(void)
@@ -382,7 +416,7 @@ int main(void)
         cmocka_unit_test(wide_sums_are_plain),  cmocka_unit_test(port_has_a_ceiling),    cmocka_unit_test(epilogue_rounds_twice),
         cmocka_unit_test(limits_of_other_paths), cmocka_unit_test(width_slices_saturate), cmocka_unit_test(special_values),
         cmocka_unit_test(never_nan),            cmocka_unit_test(lines),                 cmocka_unit_test(table_errors),
-        cmocka_unit_test(scaled_tables),        cmocka_unit_test(rounding),
+        cmocka_unit_test(scaled_tables),        cmocka_unit_test(rounding),              cmocka_unit_test(functions_at_points),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

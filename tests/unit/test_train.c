@@ -181,6 +181,8 @@ static const struct {
     { "soft:m4", "fp16", "adamw", 0.01, 0.1, 0.1, 16, false, 1, TRAIN_HALVES, 2e-2 },
     { "soft:m5", "fp16", "sgd", 0.1, 0, 0, 1024, false, 1, 0, 5e-3 },
     { "soft:m5", "fp16", "adam", 0.01, 0, 0, 16, false, 4, 0, 2e-2 },
+    { "cpu", "fp32", "momentum", 0.05, 0, 0, 1, false, 4, 0, 1e-5 },
+    { "soft:m1", "fp16", "sgd", 0.1, 0, 0.05, 0x1p-5, false, 1, 0, 1e-2 }, /* gradients far below 1 */
 };
 
 static void optimizers(void **state)
@@ -560,6 +562,52 @@ static void files_of_before(void **state)
     unlink(path);
 }
 
+/* Where the options say nothing: from 1024 in fp16, doubled after 200 updates that counted; as far as the type of the numbers sent holds twice of it, and
+ * as far down as nothing can overflow; 32 updates in a row that were not finite are the end. */
+static void scales_by_default(void **state)
+{
+    (void)state;
+    plain p;
+    float little[8], x[N_X], y[N_Y], huge[N_X];
+    train_report r;
+    diag d = { 0 };
+    for (int i = 0; i < 8; i++) little[i] = wrong[i] / 4;
+    start(&p, x, y, 3);
+    for (int i = 0; i < N_X; i++) huge[i] = 1e30f;
+    for (int soon = 0; soon < 2; soon++) {
+        trainer *t = open_text(hinge_text, (train_options){ .dynamic_scale = true, .grow_after = soon });
+        assert_ok(train_write(t, "w", DT_F32, (float[]){ 1, 1 }, &d), d);
+        for (int i = 0; i < (soon ? 20 : 201); i++) {
+            step_on(t, little, 0, &r);
+            double want = soon ? MIN(ldexp(1024, i), 0x1p15) : i < 200 ? 1024 : 2048;
+            if (!r.applied || r.loss_scale != want) fail_msg("update %d: applied %d, scale %g, wanted %g", i, r.applied, r.loss_scale, want);
+        }
+        train_close(t);
+    }
+    trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .dynamic_scale = true, .grow_after = 1 });
+    put_weights(t, &p);
+    put_batch(t, x, y);
+    for (int i = 0; i < 30; i++) {
+        assert_ok(train_step(t, 0, &r, &d), d);
+        if (!r.applied || r.loss_scale != MIN(ldexp(1, i), 0x1p24)) fail_msg("update %d: applied %d, scale %g", i, r.applied, r.loss_scale);
+    }
+    put_batch(t, huge, y);
+    for (int i = 1; i <= 32; i++) {
+        assert_int_equal(train_step(t, 0, &r, &d), i < 32 ? AN_OK : AN_MISMATCH);
+        if (i < 32 && r.loss_scale != ldexp(0x1p24, 1 - i)) fail_msg("skipped %d: scale %g", i, r.loss_scale);
+    }
+    train_close(t);
+    t = open_trainer("fp32", (train_options){ .engine = "cpu", .dynamic_scale = true, .max_skipped = 1000 });
+    put_weights(t, &p);
+    put_batch(t, huge, y);
+    d = (diag){ 0 };
+    for (int i = 0; i < 20; i++) {
+        assert_ok(train_step(t, 0, &r, &d), d);
+        if (r.loss_scale != MAX(ldexp(1, -i), 0x1p-14)) fail_msg("skipped %d: scale %g", i, r.loss_scale);
+    }
+    train_close(t);
+}
+
 /* ---- what fp16 loses and pairs keep ---- */
 
 static void pairs_keep_small_updates(void **state)
@@ -909,7 +957,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group),
         cmocka_unit_test(nothing_left_to_learn),      cmocka_unit_test(right_in_a_group),         cmocka_unit_test(numbers_too_small), cmocka_unit_test(back_after_a_row), cmocka_unit_test(infinities_that_cancel), cmocka_unit_test(files_of_before),
-        cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
+        cmocka_unit_test(scales_by_default), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
         cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(copies_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
