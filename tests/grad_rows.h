@@ -145,7 +145,7 @@ static const grad_row grad_rows[] = {
     { 0, 0, X "y = tile(x) {reps=[2, 1, 3]}" },
     { 0, 0, "x = input fp64[4, 3]; i = const int32[5] {0, 3, 0, 1, 3}; y1 = gather(x, i); j = const int32[2, 2] {0, -1, 2, 1}; y2 = gather(x, j) {axis=1}" },
     { 0, 0, "x = input fp64[2, 3, 4, 2]; i = const int32[2, 3] {0, 3, -1, 1, 1, 2}; y = gather(x, i) {axis=2, batch_dims=1}" },
-    { 0, 0, "x = input fp64[4, 3]; i = const int32[2] {0, 3}; y1 = gather(x, i); y2 = reduce_sum(x)" }, /* beside a gradient that is one number for all */
+    { 0, 0, "x = input fp64[4, 3]; i = const int32[2] {0, 3}; y1 = gather(x, i); r = reduce_sum(x); y2 = tanh(r)" }, /* beside a gradient that is one number for all */
     { 0, 0, "x = input fp64[4, 3]; i = const uint8[2] {3, 1}; y = gather(x, i)" },
     { 0, 0, "x = input fp64[300, 1]; i = const uint8[3] {255, 43, 44}; y = gather(x, i)" }, /* more places than the index has numbers */
     { 0, 0, "x = input fp64[200, 1]; i = const int8[3] {-1, 127, -128}; y = gather(x, i)" },

@@ -112,6 +112,8 @@ static const struct {
     { "same bytes, other shape", "cse", X "k = const fp16[1, 4, 1, 1] {1, 1, 1, 1}\nl = const fp16[1, 1, 4, 1] {1, 1, 1, 1}\na = mul(x, k)\nc = add(a, l)\nreturn c=c\n", NULL },
     { "0 and -0", "cse", X "k = const fp16[] {0}\nl = const fp16[] {-0}\na = add(x, k)\nc = add(a, l)\nreturn c=c\n", NULL },
     { "two outputs", "cse", X "a = tanh(x)\nb = tanh(x)\nreturn a=a, b=b\n", NULL },
+    { "a state read again", "cse", XY "a = read_state(x)\nw = write_state(x, y)\nb = read_state(x)\nc = sub(a, b)\nd = mul(c, w)\nreturn d=d\n", NULL },
+    { "a state written again", "cse", XY "z = relu(y)\na = write_state(x, y)\nb = write_state(x, z)\nc = write_state(x, y)\nd = add(a, b)\ne = mul(d, c)\nreturn e=e\n", NULL },
     { "random numbers", "cse", X "a = random_uniform() {shape=[1, 4, 1, 6]}\nb = random_uniform() {shape=[1, 4, 1, 6]}\nc = sub(a, b)\nd = add(c, x)\nreturn d=d\n", NULL },
     /* dce */
     { "dead code", "dce", XY "a = tanh(x)\nb = exp(a)\nc = relu(x)\nreturn c=c\n", XY "c = relu(x)\nreturn c=c\n" },
