@@ -15,8 +15,7 @@ static shape stacked(const shape *a, const shape *b, int64_t rows, int64_t cols)
     return o;
 }
 
-
-/* Rows of every matrix of a stack in one: [..., m, k] as [M, k]. */
+/* Rows of every matrix of a stack in one: [..., m, k] as [M, k]; a vector is one row. */
 static val flat_rows(adj *c, val v)
 {
     shape s = shape_at(c, v), rows = SHAPE(prod(s.d, 0, s.rank - 1), s.d[s.rank - 1]);
@@ -41,7 +40,7 @@ void vjp_matmul(adj *c)
     }
     if (!wanted(c, 1)) return;
     val d;
-    if (count_of(&s[1]) == k * n && !tx && prod(s[0].d, 0, s[0].rank - 2) == prod(zs.d, 0, zs.rank - 2)) {
+    if (count_of(&s[1]) == k * n && !tx) {
         /* one matrix for the whole stack: the sum over the stack is the product's own contraction */
         val rows = flat_rows(c, x), grads = flat_rows(c, z);
         d = ty ? product(c, grads, true, rows, false) : product(c, rows, true, grads, false);
@@ -59,10 +58,7 @@ void vjp_linear(adj *c) /* y = x W^T + b */
     val dy = dy_full(c);
     if (wanted(c, 0)) c->dx[0] = product(c, dy, false, c->n.in[1], false);
     if (wanted(c, 1)) {
-        shape x = shape_at(c, c->n.in[0]);
-        shape row = SHAPE(1, x.d[x.rank - 1]), out = SHAPE(1, c->y.d[c->y.rank - 1]);
-        val xs = x.rank == 1 ? reshaped(c, c->n.in[0], &row) : flat_rows(c, c->n.in[0]);
-        val ds = x.rank == 1 ? reshaped(c, dy, &out) : flat_rows(c, dy);
+        val xs = flat_rows(c, c->n.in[0]), ds = flat_rows(c, dy);
         c->dx[1] = product(c, ds, true, xs, false);
     }
     if (wanted(c, 2)) {

@@ -118,7 +118,6 @@ static normed normalise(adj *c, const norm_kind *k, val x)
         if (k->axes & 1u << i) list[n++] = i;
     val root = num(c, sqrt(k->eps));
     val m = G(c->g, MAXIMUM, GA(c->g, REDUCE_MAX, VALS(G(c->g, ABS, x)), AT_LIST(AXES, list, n), AT_B(KEEP_DIMS, true)), root);
-    if (k->eps == 0) m = not_zero(c, m);
     val u = quo(c, x, m), t = quo(c, root, m), uu = mul(c, u, u);
     val size = add(c, k->mean ? mean_of(c, k, uu) : sum_axes(c, uu, k->axes), mul(c, t, t));
     val rho = GA(c->g, RSQRT, VALS(size), AT_F(EPSILON, 0));

@@ -142,9 +142,9 @@ static void epilogue_rounds_twice(void **s)
     (void)s;
     /* acc 1.0, bias 2^-11: 1 + 2^-11 is a tie and rounds to 1 before the doubling; unrounded it would give 2 + 2^-10 -> 2 */
     prog g;
-    const numerics *nums[] = { &NUM_M1, &numerics_cpu };
-    static const double want[] = { 1.0, 1.0009765625 };
-    for (int k = 0; k < 2; k++) {
+    const numerics *nums[] = { &NUM_M1, &NUM_M5, &numerics_cpu };
+    static const double want[] = { 1.0, 1.001953125, 1.0009765625 }; /* to even, away from 0, once */
+    for (int k = 0; k < 3; k++) {
         prog_open(&g, nums[k]);
         int64_t x = prog_in(&g, DT_F16, DIMS(1, 1), VALUES(1)), w = prog_in(&g, DT_F16, DIMS(1, 1), VALUES(1));
         int64_t b = prog_in(&g, DT_F16, DIMS(1, 1), VALUES(0x1p-11)), y = prog_out(&g, DT_F16, DIMS(1, 1));
@@ -398,7 +398,8 @@ static void functions_at_points(void **s)
         { FN_THRESHOLDED_RELU, 1, 0, 1, 1 },  { FN_THRESHOLDED_RELU, 0.5, 0, 1, 0 }, { FN_THRESHOLD, 0.5, 0, 1, 1 },     { FN_SELECT, 0, 3, 0, 0 },
         { FN_SELECT, nan_, 3, 0, 3 },         { FN_EQ, nan_, nan_, 0, 0 },          { FN_NE, nan_, nan_, 0, 1 },         { FN_LE, 2, 2, 0, 1 },
         { FN_LT, 2, 2, 0, 0 },                { FN_GE, 2, 2, 0, 1 },                { FN_GT, 2, 2, 0, 0 },               { FN_NOT, nan_, 0, 0, 0 },
-        { FN_FLOOR_DIV, -7, 2, 0, -4 },       { FN_SQRT, -0.0, 0, 0, -0.0 },        { FN_ABS, -0.0, 0, 0, 0 },           { FN_ELU, -1e-6, 0, 1, -9.9999950000016664e-07 },
+        { FN_FLOOR_DIV, -7, 2, 0, -4 },       { FN_SQRT, -0.0, 0, 0, -0.0 },        { FN_ABS, -0.0, 0, 0, 0 },           { FN_ELU, -1e-12, 0, 1, -1e-12 },
+        { FN_FLOOR_DIV, 16777213, 1.75, 0, 9586979 }, /* of the quotient in fp32; exactly it is 9586978.86 */
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         const double v[3] = { rows[i].x, rows[i].y, 0 }, p[2] = { rows[i].p, rows[i].p }, want = (double)(float)rows[i].want;
