@@ -445,6 +445,21 @@ static void gathers(void **s)
     assert_int_equal(prog_try(&g, true), AN_INPUT);
     assert_non_null(strstr(g.d.msg, "index 9"));
     prog_close(&g);
+    static const struct {
+        double at;
+        bool fits;
+    } ends[] = { { -5, true }, { 4, true }, { -6, false }, { 5, false } }; /* of five places */
+    for (size_t k = 0; k < COUNT(ends); k++)
+        for (int reference = 0; reference < 2; reference++) {
+            i = make(DT_I32, DIMS(1)), i.x[0] = ends[k].at;
+            want = make(x.type.dt, DIMS(2, 1, 3));
+            start();
+            tx = feed(x), ti = feed(i), y = result(want);
+            prog_insn(&g, IN_GATHER, INTS(y, tx, ti), INTS(1, 0), NO_REALS);
+            if (prog_try(&g, reference) != (ends[k].fits ? AN_OK : AN_INPUT)) fail_msg("index %g: \"%s\"", ends[k].at, g.d.msg);
+            if (ends[k].fits) assert_true(g.out[0][0] == x.x[ends[k].at < 0 ? 0 : 12]);
+            prog_close(&g);
+        }
 }
 
 /* ---- types ---- */
@@ -466,7 +481,22 @@ static void types(void **s)
     y = result(want);
     prog_insn(&g, IN_QUANT, INTS(y, tx, ts, tz), INTS(1), NO_REALS);
     finish(want, 0, "quantize");
-    tensor64 q = want;
+    tensor64 half = make(DT_F32, DIMS(1, 6)), one = make(DT_F32, DIMS(1)); /* half to even */
+    one.type.sh.rank = 0;
+    static const double even[] = { -2, -2, 0, 0, 2, 2 };
+    for (int i = 0; i < 6; i++) half.x[i] = i - 2.5;
+    one.x[0] = 1;
+    want = meaning(OP_QUANTIZE, OPERANDS(half, one), ATTRS(AT_S(OUTPUT_DTYPE, "int8")));
+    for (int i = 0; i < 6; i++) assert_true(want.x[i] == even[i]);
+    for (int reference = 0; reference < 2; reference++) {
+        start();
+        tx = feed(half), ts = feed(one), y = result(want);
+        prog_insn(&g, IN_QUANT, INTS(y, tx, ts, -1), INTS(-1), NO_REALS);
+        prog_run(&g, reference);
+        compare(0, want, 0, "quantize halves");
+        prog_close(&g);
+    }
+    tensor64 q = want = meaning(OP_QUANTIZE, OPERANDS(x, scale, zero), ATTRS(AT_I(AXIS, 1), AT_S(OUTPUT_DTYPE, "int8")));
     want = meaning(OP_DEQUANTIZE, OPERANDS(q, scale, zero), ATTRS(AT_I(AXIS, 1)));
     start();
     tx = feed(q), ts = feed(scale), tz = feed(zero), y = result(want);

@@ -156,6 +156,25 @@ static void epilogue_rounds_twice(void **s)
     }
 }
 
+/* What a bias lifts to the ceiling is infinite, though the accumulator was below it. */
+static void epilogue_has_a_ceiling(void **s)
+{
+    (void)s;
+    static const struct {
+        double bias, want;
+    } rows[] = { { 2752, 32752 }, { 2768, (double)INFINITY }, { -62768, -(double)INFINITY }, { -60000, -30000 } };
+    for (size_t k = 0; k < COUNT(rows); k++) {
+        prog g;
+        prog_open(&g, &NUM_M1);
+        int64_t x = prog_in(&g, DT_F16, DIMS(1, 1), VALUES(30000)), w = prog_in(&g, DT_F16, DIMS(1, 1), VALUES(1));
+        int64_t b = prog_in(&g, DT_F16, DIMS(1, 1), &rows[k].bias), y = prog_out(&g, DT_F16, DIMS(1, 1));
+        prog_insn(&g, IN_MATMUL, INTS(y, x, w, 1, b), INTS(0, 0, 6, FN_ADD, 0, 1, -1, 0, DT_F16), REALS(0));
+        prog_run(&g, true);
+        SAME(g.out[0][0], rows[k].want);
+        prog_close(&g);
+    }
+}
+
 /* ---- exempt paths ---- */
 
 static double reduce_sum(const numerics *num, const double *x, int64_t n)
@@ -414,7 +433,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accumulates),          cmocka_unit_test(triples_survive),       cmocka_unit_test(window_is_two_additions),
-        cmocka_unit_test(wide_sums_are_plain),  cmocka_unit_test(port_has_a_ceiling),    cmocka_unit_test(epilogue_rounds_twice),
+        cmocka_unit_test(wide_sums_are_plain),  cmocka_unit_test(port_has_a_ceiling),    cmocka_unit_test(epilogue_rounds_twice), cmocka_unit_test(epilogue_has_a_ceiling),
         cmocka_unit_test(limits_of_other_paths), cmocka_unit_test(width_slices_saturate), cmocka_unit_test(special_values),
         cmocka_unit_test(never_nan),            cmocka_unit_test(lines),                 cmocka_unit_test(table_errors),
         cmocka_unit_test(scaled_tables),        cmocka_unit_test(rounding),              cmocka_unit_test(functions_at_points),

@@ -29,6 +29,7 @@ static const struct {
     { "window of one", "identity", X "b = max_pool(x) {kernel_sizes=[1, 1]}\nc = tanh(b)\nreturn c=c\n", X "c = tanh(x)\nreturn c=c\n" },
     { "window of three", "identity", X "b = max_pool(x) {kernel_sizes=[1, 3], pad_type=\"same\"}\nc = tanh(b)\nreturn c=c\n", NULL },
     { "an output stays computed", "identity", X "b = identity(x)\nreturn b=b\n", NULL },
+    { "one output moves there", "identity", X "a = relu(x)\nb = identity(a)\nc = identity(a)\nreturn b=b, c=c\n", X "a = relu(x)\nc = identity(a)\nreturn b=a, c=c\n" },
     { "a constant is no output", "identity", X "k = const fp16[2] {1, 2}\nb = identity(k)\nreturn b=b, x=x\n", NULL },
     { "two outputs stay two", "identity", X "a = relu(x)\nb = identity(a)\nreturn a=a, b=b\n", NULL },
     { "an output moves to its source", "identity", X "a = relu(x)\nb = identity(a)\nreturn b=b\n", X "a = relu(x)\nreturn b=a\n" },
@@ -415,7 +416,8 @@ static void attention_mask_is_added_in_the_open(void **state)
     graph_free(b);
 }
 
-/* An additive mask of -65504 is cut to -1e4 where only a softmax reads the sum, and nowhere else. */
+/* An additive mask of -65504 is cut to -1e4 where only a softmax reads the sum, and nowhere else; -500 stays
+ * far above it. */
 static void mask_constants_are_cut(void **state)
 {
     (void)state;
@@ -429,7 +431,7 @@ static void mask_constants_are_cut(void **state)
     };
     for (size_t i = 0; i < COUNT(forms); i++) {
         char text[400];
-        snprintf(text, sizeof text, "graph \"t\"\nx = input fp16[1, 1, 2, 2]\nm = const fp16[1, 1, 2, 2] {0, -65504, 0, 0}\ns = add(x, m)\n%s", forms[i].tail);
+        snprintf(text, sizeof text, "graph \"t\"\nx = input fp16[1, 1, 2, 2]\nm = const fp16[1, 1, 2, 2] {-500, -65504, 0, 0}\ns = add(x, m)\n%s", forms[i].tail);
         graph *a = read(text), *b = read(text);
         pass_options o = on("m4", false);
         run_and_compare(a, b, "causal_mask", &o, 1e-12, forms[i].cut);

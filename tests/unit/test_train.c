@@ -639,6 +639,32 @@ static void pairs_keep_small_updates(void **state)
     }
 }
 
+/* A rate divided by the scale that fp16 does not hold, and squares that it does not: a step is the rate times the gradient still, and Adam's no
+ * longer than the rate. */
+static void small_in_fp16(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *opt;
+        double scale, size, rate, least, most; /* size: of what is learnt from; least, most: how far a weight goes */
+    } cases[] = { { "sgd", 0x1p14, 0.25, 1e-4, 3.3e-4, 3.55e-4 }, { "momentum", 0x1p14, 0.25, 1e-4, 1.3e-3, 1.6e-3 }, { "adam", 1, 0.002, 0.0625, 0.01, 0.626 } };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        trainer *t = open_text(hinge_text, (train_options){ .optimizer = cases[i].opt, .loss_scale = cases[i].scale });
+        train_report r;
+        diag d = { 0 };
+        float w[2] = { 0, 0 }, x[8];
+        for (int k = 0; k < 8; k++) x[k] = (float)cases[i].size * right[k];
+        assert_ok(train_write(t, "w", DT_F32, w, &d), d);
+        for (int s = 0; s < 10; s++) {
+            step_on(t, x, cases[i].rate, &r);
+            assert_true(r.applied);
+        }
+        assert_ok(train_read(t, "w", DT_F32, w, &d), d);
+        if (!(w[0] > cases[i].least && w[0] < cases[i].most)) fail_msg("%s: the weight went to %g", cases[i].opt, (double)w[0]);
+        train_close(t);
+    }
+}
+
 /* Scales change what fp16 can hold, not what is learnt: the learning rate absorbs them. */
 static void the_rate_absorbs_the_scale(void **state)
 {
@@ -957,7 +983,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group),
         cmocka_unit_test(nothing_left_to_learn),      cmocka_unit_test(right_in_a_group),         cmocka_unit_test(numbers_too_small), cmocka_unit_test(back_after_a_row), cmocka_unit_test(infinities_that_cancel), cmocka_unit_test(files_of_before),
-        cmocka_unit_test(scales_by_default), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
+        cmocka_unit_test(scales_by_default), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
         cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(copies_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
