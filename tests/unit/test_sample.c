@@ -95,6 +95,30 @@ static void cuts_of_a_large_vocabulary(void **state)
     assert_int_equal(kept, K);
 }
 
+/* Whatever the order of the logits and however many are equal: the k first by logit, then by id; and no fewer than one. */
+static void cuts_keep_the_first(void **state)
+{
+    (void)state;
+    enum { N = 24 };
+    rng r = { test_seed("cuts") };
+    for (int round = 0; round < 60; round++) {
+        float x[N];
+        int count[N], k = 1 + (int)rng_below(&r, 8);
+        for (int i = 0; i < N; i++) x[i] = round < 5 ? 1 : (float)rng_below(&r, round % 2 ? 100 : 6) / 64;
+        draw(&(lm_sampling){ .temperature = 100, .top_k = k, .seed = (uint64_t)round }, x, N, 40 * k + 60, count);
+        for (int i = 0; i < N; i++) {
+            int ahead = 0;
+            for (int j = 0; j < N; j++) ahead += x[j] > x[i] || (x[j] == x[i] && j < i);
+            if ((count[i] > 0) != (ahead < k)) fail_msg("round %d, top %d: token %d, the %dth, was drawn %d times", round, k, i, ahead, count[i]);
+        }
+    }
+    int count[4];
+    draw(&(lm_sampling){ .temperature = 1, .min_p = 1, .seed = 1 }, logits4, 4, 200, count); /* both largest */
+    assert_true(!count[0] && count[1] && !count[2] && count[3]);
+    draw(&(lm_sampling){ .temperature = 1, .min_p = 1, .top_p = 0.5, .seed = 1 }, logits4, 4, 200, count); /* one of them is half of it */
+    assert_true(count[1] == 200);
+}
+
 static void the_same_seed_gives_the_same_tokens(void **state)
 {
     (void)state;
@@ -135,7 +159,7 @@ static void bad_options_and_logits_are_refused(void **state)
         lm_sampling o;
         const char *say;
     } rows[] = {
-        { { .temperature = -1 }, "temperature is -1" }, { { .temperature = NAN }, "temperature is" }, { { .top_k = -2 }, "top-k is -2" },
+        { { .temperature = -1 }, "temperature is -1" }, { { .temperature = 100.5 }, "temperature is 100.5" }, { { .temperature = NAN }, "temperature is" }, { { .top_k = -2 }, "top-k is -2" },
         { { .top_p = 1.5 }, "top-p is 1.5" },           { { .min_p = -0.1 }, "min-p is -0.1" },       { { .repetition = -1 }, "repetition-penalty is -1" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -255,6 +279,7 @@ int main(void)
         cmocka_unit_test(greedy_takes_the_first_largest),
         cmocka_unit_test(counts_follow_the_probabilities),
         cmocka_unit_test(cuts_of_a_large_vocabulary),
+        cmocka_unit_test(cuts_keep_the_first),
         cmocka_unit_test(the_same_seed_gives_the_same_tokens),
         cmocka_unit_test(repetition_lowers_what_was_seen),
         cmocka_unit_test(bad_options_and_logits_are_refused),

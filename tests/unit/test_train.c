@@ -608,6 +608,34 @@ static void scales_by_default(void **state)
     train_close(t);
 }
 
+/* What a step is refused for: the first of loss, gradient and square that is too large, where the ones before it are not. */
+static void verdicts(void **state)
+{
+    (void)state;
+    static const char high[] = "graph \"high\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\ns = reduce_mean(m)\nk = const fp16[] {60000}\na = add(s, k)\nloss = add(a, k)\nreturn loss\n";
+    static const char steep[] = "graph \"steep\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\nk = const fp16[] {30000}\np = mul(m, k)\ns = reduce_mean(p)\n"
+                                "n = const fp16[] {0.0009765625}\nloss = mul(s, n)\nreturn loss\n";
+    static const struct {
+        const char *text, *opt;
+        train_state_form form;
+        double scale;
+        train_verdict verdict;
+    } cases[] = {
+        { high, "sgd", 0, 1, VERDICT_LOSS },           { steep, "sgd", 0, 1, VERDICT_FINE },         { steep, "sgd", 0, 1024, VERDICT_GRADIENT },
+        { hinge_text, "adam", 0, 128, VERDICT_FINE },  { hinge_text, "adam", 0, 256, VERDICT_SQUARE }, { hinge_text, "adam", TRAIN_HALVES, 64, VERDICT_FINE },
+        { hinge_text, "adam", TRAIN_HALVES, 160, VERDICT_SQUARE }, { hinge_text, "momentum", 0, 256, VERDICT_FINE },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        trainer *t = open_text(cases[i].text, (train_options){ .optimizer = cases[i].opt, .state = cases[i].form, .loss_scale = cases[i].scale });
+        train_report r;
+        diag d = { 0 };
+        assert_ok(train_write(t, "w", DT_F32, (float[]){ 0.3f, -0.2f }, &d), d);
+        step_on(t, right, 1e-3, &r);
+        if (r.verdict != cases[i].verdict || r.applied != (r.verdict == VERDICT_FINE)) fail_msg("row %zu: %s, loss %g, norm %g", i, train_verdict_text(r.verdict), r.loss, r.grad_norm);
+        train_close(t);
+    }
+}
+
 /* ---- what fp16 loses and pairs keep ---- */
 
 static void pairs_keep_small_updates(void **state)
@@ -983,7 +1011,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group),
         cmocka_unit_test(nothing_left_to_learn),      cmocka_unit_test(right_in_a_group),         cmocka_unit_test(numbers_too_small), cmocka_unit_test(back_after_a_row), cmocka_unit_test(infinities_that_cancel), cmocka_unit_test(files_of_before),
-        cmocka_unit_test(scales_by_default), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
+        cmocka_unit_test(scales_by_default), cmocka_unit_test(verdicts), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
         cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(copies_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
