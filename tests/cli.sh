@@ -44,11 +44,18 @@ empty() {
     empty "help" err
     t "unknown command" 2 $anneal frobnicate
     has "unknown command" err 'no command "frobnicate"'
+    for w in trian:train gen:generate; do
+        t "misspelt command ${w%:*}" 2 $anneal ${w%:*}
+        has "misspelt command ${w%:*}" err "did you mean ${w#*:}?"
+        t "help of a misspelt command ${w%:*}" 2 $anneal help ${w%:*}
+    done
     t "version" 0 $anneal --version
     has "version" out '^anneal [0-9]'
-    for c in check compile run build opt cost facts ops targets rules gates passes kernels probe bench doctor; do
+    for c in --version --help "check --help"; do t "$c on a full disk" 3 sh -c "$anneal $c >/dev/full"; done
+    for c in $($anneal --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
         t "$c --help" 0 $anneal $c --help
         has "$c --help shows an example" out '^example: anneal'
+        t "$c --help, no line is too long" 1 grep -q '.\{110\}' "$tmp/out"
     done
     for c in ops targets rules gates passes kernels isa limits probe doctor; do
         t "$c" 0 $anneal $c
@@ -92,6 +99,7 @@ empty() {
     has "unknown target" err 'm9'
     t "missing file" 3 $anneal check "$tmp/nothing.mil"
     has "missing file" err 'nothing.mil'
+    has "missing file, named once" err 'nothing.mil: cannot open: No such file'
     has "missing file is a finding" out 'error: .*\[file\]'
     t "missing file, as JSON" 3 $anneal check --json "$tmp/nothing.mil"
     has "missing file, as JSON" out '"rule":"file","severity":"error"'
@@ -328,6 +336,7 @@ EOF
     has "hwx fields" out '"name":"OCGSize"'
     lm="--cache $tmp/programs --threads 1"
     t "generate, no model" 2 $anneal generate --prompt x
+    t "generate, two prompts" 2 $anneal generate --model tiny --prompt x --prompt-file "$tmp/x"
     t "generate, no tokenizer" 2 $anneal generate --model tiny --prompt x $lm
     has "generate, no tokenizer" err 'name one with --tokenizer'
     t "generate, unknown weights" 2 $anneal generate --model tiny --weights fp7 $lm
@@ -390,10 +399,13 @@ EOF
         has "eval --json" out '^{"tokens":2,"nats_per_token":'
     fi
     # text
-    for c in tokenize tokenizer data; do t "$c --help" 0 $anneal $c --help; done
     t "data stories" 0 $anneal data stories --count 60 --seed 3
     cp "$tmp/out" "$tmp/stories.txt"
     t "tokenizer train" 0 $anneal tokenizer train --data "$tmp/stories.txt" --vocab 400 --out "$tmp/t.json"
+    has "tokenizer train" err '400 tokens from'
+    t "tokenizer train, a short text" 0 $anneal tokenizer train --data examples/conv.mil --vocab 4096 --out "$tmp/short.json"
+    has "tokenizer train, a short text" err 'warning: [0-9]* of 4096 tokens'
+    t "tokenizer train, no text" 3 $anneal tokenizer train --data "$tmp/empty.mil" --out "$tmp/none.json"
     t "tokenizer info" 0 $anneal tokenizer info "$tmp/t.json" --json
     has "tokenizer info" out '"tokens":400,.*"bos":399'
     in="$tmp/stories.txt" t "tokenize" 0 $anneal tokenize --tokenizer "$tmp/t.json"
@@ -672,7 +684,7 @@ EOF
     t "grad --json without a check" 2 $anneal grad "$tmp/c.ann" --loss loss --wrt w --json
     t "grad --check and a form" 2 $anneal grad "$tmp/c.ann" --loss loss --wrt w --check --emit mil
     t "grad --help" 0 $anneal grad --help
-    has "grad --help" out 'mil what run and check read (default graph)'
+    has "grad --help" out 'run and check read (default graph)'
     printf 'graph "n"\nx = input fp16[1, 2, 1, 4]\nw = input fp16[1, 2, 1, 4]\nu = input fp16[3]\nc = conv(x, w) {pad_type="custom", pad=[0, 0, 3, 3]}\ns = square(c)\nloss = reduce_sum(s) {axes=[0, 1, 2, 3]}\nv = relu(u)\nreturn loss, v\n' >"$tmp/n.ann"
     { printf '\223NUMPY\001\000v\000'; printf "%-117s\n" "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2, 1, 4), }"; printf '\000\274\000\074\000\274\000\074\000\274\000\176\000\274\000\074'; } >"$tmp/nan.npy"
     t "grad --check, numbers that reach a slice" 0 $anneal grad "$tmp/n.ann" --loss loss --wrt w --check --loss-scale 4096 --in "x=$tmp/x.npy" --in "w=$tmp/x.npy"

@@ -25,4 +25,14 @@ elif ! page | cmp -s - docs/numerics.md; then
     echo "docs/numerics.md does not end with what \`anneal facts --markdown\` prints: run make accept and read the diff"
     bad=1
 fi
+# anneal.1 is written by hand but for its OPTIONS, which stand between two marks.
+man() {
+    sed '/^\.\\" begin: /q' docs/anneal.1 && $anneal help --man && sed -n '/^\.\\" end$/,$p' docs/anneal.1
+}
+if [ -n "$to" ]; then
+    new=$(man) && printf '%s\n' "$new" >"$to/anneal.1" || exit 1
+elif ! man | cmp -s - docs/anneal.1; then
+    echo "the OPTIONS of docs/anneal.1 are not what \`anneal help --man\` prints: run make accept and read the diff"
+    bad=1
+fi
 exit $bad

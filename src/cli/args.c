@@ -5,34 +5,6 @@
 
 #include "cli/cli.h"
 
-/* Edit distance, to guess what a misspelt word meant. */
-static size_t distance(const char *a, size_t na, const char *b)
-{
-    size_t row[64], nb = strlen(b);
-    if (na >= COUNT(row) || nb >= COUNT(row)) return SIZE_MAX;
-    for (size_t j = 0; j <= nb; j++) row[j] = j;
-    for (size_t i = 1; i <= na; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= nb; j++) {
-            size_t best = MIN(MIN(row[j], row[j - 1]) + 1, diagonal + (a[i - 1] != b[j - 1]));
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[nb];
-}
-
-static int unknown_option(const command *c, const char *word, size_t n)
-{
-    const char *best = NULL;
-    size_t near = 3;
-    for (const option *o = c->options; o->name; o++)
-        if (distance(word, n, o->name) < near) near = distance(word, n, o->name), best = o->name;
-    return say(AN_USAGE, "%s has no option --%.*s%s%s%s; see anneal %s --help", c->name, (int)MIN(n, (size_t)80), word,
-               best ? " (did you mean --" : "", best ? best : "", best ? "?)" : "", c->name);
-}
-
 void args_free(args *a)
 {
     free(a->files);

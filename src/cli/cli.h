@@ -54,14 +54,19 @@ typedef struct {
 } output;
 int outputs_apart(const output *o, size_t n); /* 0, or the exit code after naming two that go to one file, however it is spelt */
 
-int usage(FILE *to);
+int usage(FILE *to);                   /* 2, the exit code of a command line that asks for nothing */
 int help(const command *c, FILE *to);
+int help_man(void);                    /* the OPTIONS of docs/anneal.1, on stdout */
+int unknown_command(const char *word); /* the exit code, after saying so and what may have been meant */
+int unknown_option(const command *c, const char *word, size_t n);
 
 /* "anneal: message" on stderr; returns the status's exit code. file may be NULL. */
 int say_error(const char *file, const an_error *e);
 int say(an_status st, const char *fmt, ...) PRINTF_LIKE(2, 3);
 int put_text(char *text); /* to stdout, then freed; NULL says no memory */
+enum { MOST_TEXT = 1 << 30 };                   /* bytes of a file that is read whole */
 int read_text(const char *path, file_bytes *f); /* 0 or the exit code after saying why */
+void name_file(const char *path, diag *d);      /* "cannot open F: why" becomes "cannot open: why", for those who write "F: " in front */
 bool is_graph_text(const char *s, size_t n); /* else it is MIL */
 char *folder_of(const char *path); /* for @model_path; yours to free; "." for stdin */
 extern const option table_options[];

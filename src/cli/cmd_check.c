@@ -19,8 +19,9 @@ const option cost_options[] = {
 };
 
 /* A file that cannot be read is a finding too: exit 3 never comes without one on stdout. */
-static int unreadable(const args *a, const char *path, const diag *d)
+static int unreadable(const args *a, const char *path, diag *d)
 {
+    name_file(path, d);
     fprintf(stderr, "%s: %s\n", path, d->msg);
     strbuf b = { 0 };
     if (arg_format(a) == AN_JSON) {
@@ -40,7 +41,7 @@ static an_report *report_of(const args *a, const char *path, int *code)
 {
     file_bytes f;
     diag d = { 0 };
-    if (file_read(path, (size_t)1 << 30, &f, &d)) return *code = unreadable(a, path, &d), NULL;
+    if (file_read(path, MOST_TEXT, &f, &d)) return *code = unreadable(a, path, &d), NULL;
     char *dir = folder_of(path);
     an_report *r = NULL;
     an_error e = { 0 };

@@ -9,7 +9,7 @@ const option tokenizer_options[] = {
     { "vocab", "N", "4096", "train: entries, 256 bytes and <|endoftext|> included" },
     { "split", "NAME", "gpt2", "train: how text is cut before merging: gpt2, llama3, qwen2, qwen35" },
     { "out", "FILE", NULL, "train: the tokenizer.json to write" },
-    { "json", NULL, NULL, "one object" },
+    { "json", NULL, NULL, "info: one object" },
     { NULL, NULL, NULL, NULL },
 };
 
@@ -53,6 +53,20 @@ static int info(const args *a)
     return 0;
 }
 
+/* How many entries came of it: a text with too few pairs ends the merging early. */
+static void say_made(const char *out, size_t bytes, long wanted, double seconds)
+{
+    an_tokenizer *t = NULL;
+    an_tokenizer_info i = { 0 };
+    an_error e = { 0 };
+    if (strcmp(out, "-") && !an_tokenizer_open(&t, out, &e)) an_tokenizer_get(t, &i);
+    fprintf(stderr, "%s: ", out);
+    if (i.n) fprintf(stderr, "%u tokens ", i.n);
+    fprintf(stderr, "from %zu bytes in %.2f s\n", bytes, seconds);
+    if (i.n && i.n < wanted) fprintf(stderr, "anneal: warning: %u of %ld tokens: the text has no more pairs to merge\n", i.n, wanted);
+    an_tokenizer_free(t);
+}
+
 static int train(const args *a)
 {
     const char *data = arg_of(a, "data"), *out = arg_of(a, "out");
@@ -66,10 +80,11 @@ static int train(const args *a)
     an_error e = { 0 };
     diag d = { 0 };
     int code = read_text(data, &f);
+    if (!code && !f.n) code = say(AN_INPUT, "%s is empty: there is nothing to learn a vocabulary from", data);
     uint64_t from = clock_ns();
     if (!code && an_tokenizer_train(&json, &n, f.at, f.n, (uint32_t)vocab, arg_of(a, "split"), &e)) code = say_error(NULL, &e);
     if (!code && file_write(out, json, n, &d)) code = say(d.st, "%s", d.msg);
-    if (!code) fprintf(stderr, "%s: from %zu bytes in %.2f s\n", out, f.n, (double)(clock_ns() - from) * 1e-9);
+    if (!code) say_made(out, f.n, vocab, (double)(clock_ns() - from) * 1e-9);
     an_free(json);
     file_drop(&f);
     return code;

@@ -11,7 +11,7 @@
 const option train_options[] = {
     { "model", "M", "stories1m", "language model: a preset (tiny, stories1m, stories15m …), config.json, or a model to continue; network: digits, mlp, charlm, normconv, glu" },
     { "data", "DATA", NULL, "language models: text or token files (several: with commas between, or --data again), a folder of token files, builtin:stories; networks: mnist:DIR, text:FILE, strokes[:SEED], letters[:SEED]; without it what is built in" },
-    { "tokenizer", "T", NULL, "language models: for text, GGUF too; without it the model's own; the stories' for presets and config.json" },
+    { "tokenizer", "T", NULL, "language models: what text is read with, as for tokenize (builtin:stories too); without it a trained model's own, and for the built-in stories theirs" },
     { "documents", "RULE", NULL, "language models: where documents of text end: auto, whole, endoftext, blank, lines; default: auto" },
     { "engine", "E", NULL, "soft:m1 … soft:m5, cpu; without it the best one present" },
     { "pipeline", "P", "resident", "resident: loss, gradients and update are one program; language models also delta, dynamic, restart" },
@@ -51,7 +51,7 @@ const option train_options[] = {
     { "compile-limit", "N", NULL, "language models: programs this process may compile on a chip; default: the chip's" },
     { "log", "FILE", NULL, "a JSON line for every update is added to it" },
     { "stats", "N", NULL, "language models: updates between lines with the norms of weights and gradients, by kind, in the log" },
-    { "csv", "FILE", NULL, "language models: the same as CSV" },
+    { "csv", "FILE", NULL, "language models: a line for every update as CSV" },
     { "plot", "FILE", NULL, "language models: the losses as SVG; those of earlier processes of the run from --log" },
     { "profile", "FILE", NULL, "language models: what ran where and when, as a Chrome trace; sums on standard error" },
     { "threads", "N", "0", "0: one per CPU" },

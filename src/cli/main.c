@@ -5,45 +5,6 @@
 
 #include "cli/cli.h"
 
-#define CMD(name, args_, summary_, options_, example_) extern const option options_[];
-#include "cli/cmd.def"
-#undef CMD
-
-static const command commands[] = {
-#define CMD(name_, args_, summary_, options_, example_) { #name_, args_, summary_, options_, example_, cmd_##name_ },
-#include "cli/cmd.def"
-#undef CMD
-};
-
-const command *command_find(const char *name)
-{
-    for (size_t i = 0; i < COUNT(commands); i++)
-        if (!strcmp(commands[i].name, name)) return &commands[i];
-    return NULL;
-}
-
-int usage(FILE *to)
-{
-    fprintf(to, "usage: anneal <command> [options]      anneal <command> --help\n\n");
-    for (size_t i = 0; i < COUNT(commands); i++) fprintf(to, "  %-8s %-8s %s\n", commands[i].name, commands[i].args, commands[i].summary);
-    fprintf(to, "\nexit: 0 ok · 1 results differ · 2 usage · 3 bad input · 4 the target cannot run this · 70 bug or no memory\n");
-    return 2;
-}
-
-int help(const command *c, FILE *to)
-{
-    fprintf(to, "usage: anneal %s %s%s[options]\n%s\n\n", c->name, c->args, *c->args ? " " : "", c->summary);
-    for (const option *o = c->options; o->name; o++) {
-        char left[64];
-        snprintf(left, sizeof left, "--%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-        fprintf(to, "  %-22s %s", left, o->help);
-        if (o->def) fprintf(to, " (default %s)", o->def);
-        fputc('\n', to);
-    }
-    fprintf(to, "\nexample: %s\n", c->example);
-    return 0;
-}
-
 int say(an_status st, const char *fmt, ...)
 {
     va_list ap;
@@ -73,10 +34,19 @@ int put_text(char *text)
     return ok ? 0 : say(AN_INPUT, "cannot write to standard output: %s", strerror(errno));
 }
 
+void name_file(const char *path, diag *d)
+{
+    char *in = strstr(d->msg, path);
+    size_t n = strlen(path);
+    if (!in || in == d->msg || in[-1] != ' ' || in[n] != ':') return;
+    memmove(in - 1, in + n, strlen(in + n) + 1);
+}
+
 int read_text(const char *path, file_bytes *f)
 {
     diag d = { 0 };
-    if (!file_read(path, (size_t)1 << 30, f, &d)) return 0;
+    if (!file_read(path, MOST_TEXT, f, &d)) return 0;
+    name_file(path, &d);
     fprintf(stderr, "%s: %s\n", path, d.msg);
     return an_exit_code(d.st);
 }
@@ -92,22 +62,19 @@ char *folder_of(const char *path)
     return p;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2) return usage(stderr);
     const char *name = argv[1];
-    if (!strcmp(name, "--version") || !strcmp(name, "version")) return printf("anneal %s\n", an_version()) < 0;
+    if (!strcmp(name, "--version") || !strcmp(name, "version")) return printf("anneal %s\n", an_version()), 0;
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
-        const command *c = argc > 2 ? command_find(argv[2]) : NULL;
-        if (c) return help(c, stdout);
-        usage(stdout);
-        return 0;
+        if (argc < 3) return usage(stdout), 0;
+        if (!strcmp(argv[2], "--man")) return help_man();
+        const command *c = command_find(argv[2]);
+        return c ? help(c, stdout) : unknown_command(argv[2]);
     }
     const command *c = command_find(name);
-    if (!c) {
-        say(AN_USAGE, "there is no command \"%s\"", name);
-        return usage(stderr);
-    }
+    if (!c) return unknown_command(name);
     for (int i = 2; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return help(c, stdout);
     args a;
@@ -115,6 +82,12 @@ int main(int argc, char **argv)
     a.argv = argv;
     if (!code) code = c->run(&a);
     args_free(&a);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    int code = run(argc, argv);
     if (fflush(stdout) || ferror(stdout)) code = code ? code : say(AN_INPUT, "cannot write to standard output: %s", strerror(errno));
     return code;
 }

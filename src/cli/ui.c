@@ -71,12 +71,11 @@ int ui_line(const ui *u, const an_lm_progress *p, int width, char *to, size_t n)
     return l.n;
 }
 
-/* Asked anew each time: windows are made wider and narrower. The last column stays free, where a terminal may wrap. */
-static int columns(void)
+int ui_columns(int fd)
 {
     struct winsize w;
     const char *s = getenv("COLUMNS");
-    int n = !ioctl(STDERR_FILENO, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : s ? atoi(s) : 0;
+    int n = !ioctl(fd, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : s ? atoi(s) : 0;
     return (n > 0 ? n : 80) - 1;
 }
 
@@ -87,7 +86,7 @@ void ui_step(ui *u, const an_lm_progress *p)
     u->ms = u->ms > 0 ? 0.9 * u->ms + 0.1 * p->ms : p->ms;
     if (u->terminal) {
         if (p->step < p->steps && now - u->last_ns < 100000000u) return;
-        int width = columns(), n = ui_line(u, p, width, text, sizeof text);
+        int width = ui_columns(STDERR_FILENO), n = ui_line(u, p, width, text, sizeof text);
         fprintf(stderr, "\r%s%*s", text, MAX(MIN(u->shown, width) - n, 0), "");
         fflush(stderr);
         u->shown = n, u->last_ns = now;
