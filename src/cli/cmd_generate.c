@@ -79,7 +79,8 @@ int cmd_generate(const args *a)
     an_lm *m = NULL;
     file_bytes f = { 0 };
     const char *file = arg_of(a, "prompt-file");
-    if (a->n_files) return say(AN_USAGE, "generate takes no file; the model is --model, the prompt --prompt");
+    if (a->n_files) return say(AN_USAGE, "generate takes no file, got \"%s\"; the model is --model, the prompt --prompt", a->files[0]);
+    if (file && arg_count(a, "prompt")) return say(AN_USAGE, "--prompt and --prompt-file are two prompts; choose one");
     lm_choice choice = { .stop = NULL };
     int code = lm_sampling_args(a, &choice);
     if (!code) code = lm_open_args(a, &m);

@@ -29,5 +29,5 @@ int cmd_hwx(const args *a)
     const char *verb = a->n_files ? a->files[0] : "";
     if (!strcmp(verb, "dump") && a->n_files == 2) return dump(a, a->files[1]);
     if (!strcmp(verb, "fields") && a->n_files == 1 && !arg_on(a, "tasks")) return put_text(an_table("hwx", arg_format(a)));
-    return say(AN_USAGE, "hwx wants \"dump FILE\" or \"fields\"; see anneal hwx --help");
+    return say(AN_USAGE, "hwx wants \"dump FILE\" or \"fields\", got \"%s\"; see anneal hwx --help", verb);
 }

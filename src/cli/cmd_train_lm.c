@@ -194,9 +194,9 @@ static bool read_options(const args *a, an_lm_train_options *o, int64_t *every)
     const char *residual = arg_of(a, "residual-scale");
     if (residual && !strcmp(residual, "depth")) o->residual_scale = -1;
     else if (!real_of(a, "residual-scale", &o->residual_scale)) return false;
-    if (residual && o->residual_scale == 0) return say(AN_USAGE, "--residual-scale wants a number from 0.001 to 1, or depth"), false;
+    if (residual && o->residual_scale == 0) return say(AN_USAGE, "--residual-scale wants a number from 0.001 to 1, or depth; got \"%s\"", residual), false;
     if (!real_of(a, "softcap", &o->softcap)) return false;
-    if (arg_on(a, "softcap") && o->softcap == 0) return say(AN_USAGE, "--softcap wants a number from 1 to 10000"), false;
+    if (arg_on(a, "softcap") && o->softcap == 0) return say(AN_USAGE, "--softcap wants a number from 1 to 10000, got \"%s\"", arg_of(a, "softcap")), false;
     if (!whole_of(a, "stats", 1, &o->stats_every)) return false;
     o->zero_init = arg_on(a, "zero-init"), o->compact_vocab = arg_on(a, "compact-vocab"), o->recompute = arg_on(a, "recompute"), o->history = arg_of(a, "log");
     if (o->validation > 0.9) return say(AN_USAGE, "--validation goes to 0.9, got %g", o->validation), false;
@@ -230,11 +230,20 @@ static void put_json(const an_lm_train_result *r)
            (unsigned long long)r->compiles, (unsigned long long)r->reloads, (unsigned long long)r->dispatches, r->stopped ? "true" : "false", r->again ? "true" : "false", r->seconds, digest);
 }
 
+/* The curve has one width: a terminal that is narrower would fold every line of it. */
+static void put_plot(const char *plot)
+{
+    enum { COLUMNS = 78 };
+    int have = isatty(STDOUT_FILENO) ? ui_columns(STDOUT_FILENO) : COLUMNS;
+    if (have >= COLUMNS) puts(plot);
+    else fprintf(stderr, "anneal: the loss curve is %d columns wide and the terminal shows %d; --plot F.svg draws it\n", COLUMNS, have);
+}
+
 static void put_result(const listener *l, const an_lm_train_result *r)
 {
     const char *plot = l->ui.utf8 ? r->plot : r->plot_ascii;
     if (l->json) put_json(r);
-    else if (plot && !r->again) puts(plot);
+    else if (plot && !r->again) put_plot(plot);
     fprintf(stderr, "%s on %s by %s, %s, %lld parameters: ", r->model, r->engine, r->pipeline, r->optimizer, (long long)r->parameters);
     fprintf(stderr, "step %lld of %lld", (long long)r->done, (long long)r->steps);
     if (isfinite(r->loss)) fprintf(stderr, ", loss %.4f", r->loss); /* a process may have had nothing left to do */

@@ -96,7 +96,7 @@ void lm_choice_free(lm_choice *c)
 void lm_say_speed(const an_generated *r, const an_lm_info *info)
 {
     size_t run = r->prompt_tokens - r->reused, steps = r->new_tokens ? r->new_tokens - 1 : 0; /* the first one comes with the prompt */
-    fprintf(stderr, "%s, %s: prompt %zu tokens", info->engine, info->weights, r->prompt_tokens);
+    fprintf(stderr, "%s, %s: prompt %zu token%s", info->engine, info->weights, r->prompt_tokens, r->prompt_tokens == 1 ? "" : "s");
     if (r->reused) fprintf(stderr, " (%zu kept)", r->reused);
     fprintf(stderr, " in %.0f ms", r->prompt_ms);
     if (run > 1 && r->prompt_ms > 0) fprintf(stderr, " (%.0f tok/s)", (double)run * 1e3 / r->prompt_ms);

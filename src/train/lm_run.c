@@ -84,7 +84,7 @@ static an_status fit_vocabulary(run *r)
     if (!r->tok) return AN_OK;
     tok_get(r->tok, &t);
     if ((int64_t)t.n > r->c.vocab)
-        return diag_fail(r->d, AN_INPUT, NOWHERE, "the tokenizer has %u tokens, the model's vocabulary %lld", t.n, (long long)r->c.vocab);
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "the tokenizer has %u tokens, the vocabulary of %.160s takes at most %lld", t.n, lm_path(r->model), (long long)r->c.vocab);
     if (lm_origin_of(r->model) != LM_FROM_SEED) { /* ids it has no token for would keep it from opening beside the weights */
         if (t.bos < 0 && r->gen.bos >= (int64_t)t.n) r->gen.bos = -1;
         if (t.eos < 0 && r->gen.n_eos && r->gen.eos[0] >= (int64_t)t.n) r->gen.n_eos = 0;
@@ -100,7 +100,7 @@ static an_status wants_tokenizer(run *r, const char *name)
 {
     if (r->untold.st)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "%.160s is trained and has no tokenizer of its own: name the one it was trained with by --tokenizer (%.300s)", lm_path(r->model), r->untold.msg);
-    return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is text: name its tokenizer with --tokenizer (bare ids end in .u16 or .u32; llm.c's .bin begins with its header)", name);
+    return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is text: name its tokenizer with --tokenizer (anneal tokenizer train makes one, builtin:stories is one; bare ids end in .u16 or .u32; llm.c's .bin begins with its header)", name);
 }
 
 static an_status check_data(run *r, const char *name)
