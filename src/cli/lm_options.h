@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 
 #define LM_MODEL_OPTIONS                                                                                                              \
-    { "model", "M", NULL, "Hugging Face folder, .safetensors, llama2.c .bin, .gguf, or a preset with random weights" },              \
+    { "model", "M", NULL, "Hugging Face folder, folder of checkpoints or one of them, .safetensors, llama2.c .bin, .gguf, or a preset with random weights" },              \
     { "tokenizer", "T", NULL, "tokenizer.json, tokenizer.model, tokenizer.bin, GGUF or a folder; without it the model's own" },      \
     { "engine", "E", NULL, "soft:m1 … soft:m5, cpu; without it the best one present" },                                               \
     { "weights", "W", NULL, "fp16, bf16, fp32, int8, int4, palette4, file; without it fp32 for small fp32 files, else fp16" },       \
