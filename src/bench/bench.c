@@ -198,12 +198,6 @@ an_status subject_run(void *subject_, diag *d)
 an_status subject_time(bench *b, subject *s, timing *t) { return bench_time(b, subject_run, s, t); }
 an_status subject_beside(bench *b, subject *s, ruler with, timing *t) { return bench_beside(b, subject_run, s, with, t); }
 
-double subject_get(const subject *s, bool output, size_t which, int64_t i)
-{
-    const eport *e = output ? &s->p->outputs.at[which] : &s->p->inputs.at[which];
-    return dtype_load(s->p->tensors.at[e->tensor].dt, output ? s->out[which] : s->in[which], i);
-}
-
 an_status subject_check(subject *s, const char *what, double tol, diag *d)
 {
     void **want = TAKE(&s->mem, void *, s->p->outputs.n + 1);

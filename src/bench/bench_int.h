@@ -70,7 +70,6 @@ an_status subject_time(bench *b, subject *s, timing *t) MUST_CHECK;
 an_status subject_beside(bench *b, subject *s, ruler with, timing *t) MUST_CHECK;
 /* Against the reference: every output element within tol * max(1, |want|); tol 0: the same bits. Slow. */
 an_status subject_check(subject *s, const char *what, double tol, diag *d) MUST_CHECK;
-double subject_get(const subject *s, bool output, size_t which, int64_t i);
 
 val bench_weight(graph *g, const char *name, int64_t rows, int64_t cols, dtype dt, uint64_t seed); /* [rows, cols, 1, 1] of small numbers */
 

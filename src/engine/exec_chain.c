@@ -345,7 +345,7 @@ size_t exec_chain_bytes(const exec_chain *ch)
     size_t blocks = (size_t)MAX(ch->n_reg, 1) * EXEC_BLOCK * sizeof(float);
     return ch->tape ? MAX(blocks, exec_tape_bytes(ch)) : blocks;
 }
-int64_t exec_chain_steps(const exec_chain *ch) { return ch->n_steps; }
+
 static bool streams(const exec_chain *ch)
 {
     for (int k = 0; k < ch->n_out; k++)

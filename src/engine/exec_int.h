@@ -64,7 +64,6 @@ typedef struct exec_chain exec_chain;
 /* *out stays NULL when the chain needs the reference. port: input 0 is the accumulator. */
 an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y, bool port, bool ceiling, exec_chain **out, diag *d) MUST_CHECK;
 size_t exec_chain_bytes(const exec_chain *ch); /* scratch of one thread */
-int64_t exec_chain_steps(const exec_chain *ch);
 /* Elements at .. at + n of y, n <= EXEC_BLOCK; acc: the sums of a multiply-accumulate pass, NULL without one. */
 void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch);
 /* A thread's share of a chain without an accumulator: any n. */

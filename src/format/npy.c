@@ -23,7 +23,8 @@ static const struct {
     { "<i1", DT_I8 },   { "<u1", DT_U8 },   { "<b1", DT_BOOL },
 };
 
-const char *npy_descr(dtype dt)
+/* "<f2" …; NULL: .npy has no such type. */
+static const char *npy_descr(dtype dt)
 {
     for (size_t i = 0; i < COUNT(types); i++)
         if (types[i].dt == dt) return types[i].descr;

@@ -31,7 +31,6 @@ void npy_close(npy_file *f);
 /* A view of an image of a file. fortran == NULL: Fortran order is refused; else it is told and data are as they lie. */
 an_status npy_view(const void *bytes, size_t n, npy_array *out, bool *fortran, diag *d) MUST_CHECK;
 
-const char *npy_descr(dtype dt); /* "<f2" …; NULL: .npy has no such type */
 an_status npy_encode(dtype dt, const int64_t *dim, int rank, const void *data, strbuf *out, diag *d) MUST_CHECK;
 an_status npy_write(const char *path, dtype dt, const int64_t *dim, int rank, const void *data, diag *d) MUST_CHECK;
 

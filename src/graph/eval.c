@@ -35,7 +35,8 @@ an_status eval_fail(const eval_ctx *c, const char *fmt, ...)
 /* Inputs, constants and foreign ops have no formula. */
 an_status eval_none(eval_ctx *c) { return eval_fail(c, "has no meaning here: it cannot be evaluated"); }
 
-double integer_hold(dtype t, double x)
+/* Truncate toward zero, clamp to the type. */
+static double integer_hold(dtype t, double x)
 {
     if (t == DT_BOOL) return x != 0;
     if (isnan(x)) return 0;

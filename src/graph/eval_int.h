@@ -77,7 +77,6 @@ axis_view view_axis(const shape *s, int axis);
 /* A per-channel parameter: one value for all, or one per channel. */
 static inline double param_at(const tensor64 *p, int64_t n, int64_t c) { return p->x[n == 1 ? 0 : c]; }
 
-double integer_hold(dtype t, double x);      /* truncate toward zero, clamp to the type */
 void softmax_line(double *v, int64_t n);     /* in place */
 an_status index_in(const eval_ctx *c, double v, int64_t extent, int64_t *out) MUST_CHECK; /* negative counts from the end */
 

@@ -65,9 +65,6 @@ an_status dim_mul(infer *c, int64_t a, int64_t b, int64_t *out) MUST_CHECK;
 bool dims_agree(const shape *a, const shape *b);
 bool broadcast_dims(const shape *a, const shape *b, shape *out); /* numpy rules, unknown extents kept */
 
-/* One dimension under a slice: first index and number of elements. */
-an_status slice_dims(infer *c, const shape *x, shape *out) MUST_CHECK;
-
 /* Results. */
 an_status put_shape(infer *c, const shape *s); /* the next result */
 

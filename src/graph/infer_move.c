@@ -364,7 +364,7 @@ static an_status slice_dim(infer *c, int i, int64_t x, const int64_t *p, bool be
                       (long long)p[0], (long long)p[1], (long long)s, i);
 }
 
-an_status slice_dims(infer *c, const shape *x, shape *out)
+static an_status slice_dims(infer *c, const shape *x, shape *out)
 {
     int64_t begin[MAX_RANK], end[MAX_RANK], stride[MAX_RANK], open_b[MAX_RANK], open_e[MAX_RANK], squeeze[MAX_RANK];
     TRY(get_list(c, A_BEGIN, x->rank, begin));

@@ -23,7 +23,8 @@
 
 /* ---- words ---- */
 
-bool text_bare(const char *s)
+/* A name that needs no quotes. */
+static bool text_bare(const char *s)
 {
     static const char *const reserved[] = { "graph", "return", "inputs", "_" };
     for (size_t i = 0; i < COUNT(reserved); i++)
@@ -36,7 +37,7 @@ bool text_bare(const char *s)
     return true;
 }
 
-void text_quoted(strbuf *b, const char *s)
+static void text_quoted(strbuf *b, const char *s)
 {
     sb_putc(b, '"');
     for (; *s; s++) {
@@ -50,7 +51,7 @@ void text_quoted(strbuf *b, const char *s)
     sb_putc(b, '"');
 }
 
-void text_name(strbuf *b, const char *s)
+static void text_name(strbuf *b, const char *s)
 {
     if (text_bare(s)) sb_puts(b, s);
     else text_quoted(b, s);

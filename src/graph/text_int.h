@@ -17,9 +17,6 @@ static const struct {
     { INST_AGAIN, "again" },
 };
 
-bool text_bare(const char *s); /* a name that needs no quotes */
-void text_name(strbuf *b, const char *s);
-void text_quoted(strbuf *b, const char *s);
 void text_number(strbuf *b, dtype dt, double x); /* fewest digits that read back as x when held in dt */
 
 #endif

@@ -44,7 +44,7 @@ static an_status reorder(const conversion *v, unsigned char *rows, int64_t n_row
     return AN_OK;
 }
 
-bool conversion_turns(const conversion *v, model_weight_id id)
+static bool conversion_turns(const conversion *v, model_weight_id id)
 {
     return v->rope != MODEL_ROPE_NONE && v->rope != v->m->c.rope && turns(id);
 }

@@ -22,7 +22,6 @@ typedef struct {
 typedef an_status put_fn(void *ctx, const void *p, size_t n, diag *d);
 
 dtype conversion_dtype(const conversion *v, model_weight_id id, int layer); /* of a dense tensor */
-bool conversion_turns(const conversion *v, model_weight_id id);
 /* All rows of a tensor in the target's order, as dt, or as blocks when f is a block format. */
 an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt, const block_format *f, put_fn *put, void *ctx, diag *d) MUST_CHECK;
 /* Rows at hand (codes, scales), in the target's order. */

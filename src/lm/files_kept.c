@@ -205,7 +205,7 @@ bool lm_form_find(const char *name, lm_form *f)
 }
 
 /* The form a store has already: groups must not cross rows to be blocks of a matrix. */
-lm_form store_form(const store *s)
+static lm_form store_form(const store *s)
 {
     if (s->kind == STORE_BLOCKS && s->block->id == BLOCK_Q8_0) return LM_INT8;
     if (s->kind == STORE_BLOCKS && s->block->id == BLOCK_Q4_0) return LM_INT4;

@@ -88,7 +88,6 @@ typedef struct {
 an_status store_rows(const store *s, const vec_kernels *v, pool *threads, int64_t row0, int64_t n, dtype dt, void *to, int64_t ld, diag *d) MUST_CHECK;
 /* The same rows as columns: element (row0 + i, c) goes to to[c * ld + i]. */
 an_status store_columns(const store *s, const vec_kernels *v, pool *threads, int64_t row0, int64_t n, dtype dt, void *to, int64_t ld, diag *d) MUST_CHECK;
-lm_form store_form(const store *s);                              /* the compressed form it has already; LM_DENSE: none of lm.h's */
 int64_t store_scale_cols(const store *s, lm_form form);          /* scales of a row that lm_quantize will give */
 const void *store_as_is(const store *s, dtype dt); /* the file's bytes when they are canonical and of that type, else NULL */
 

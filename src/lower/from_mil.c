@@ -43,7 +43,8 @@ static void put_ttype(strbuf *b, const ttype *t)
     else sb_puts(b, dtype_name(t->dt));
 }
 
-bool mil_type_usable(const mil_type *t, ttype *out)
+/* A tensor, or a state holding one. */
+static bool mil_type_usable(const mil_type *t, ttype *out)
 {
     if (t->kind == MT_STATE && t->n_sub == 1) t = t->sub[0];
     if (t->kind != MT_TENSOR || t->dt == DT_NONE || t->rank > MAX_RANK) return false;

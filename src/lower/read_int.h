@@ -47,7 +47,6 @@ symbol *reader_find(reader *r, const char *name);
 an_status reader_operand(reader *r, symbol *s, val *out);     /* the symbol as a graph value, made now if need be */
 /* A literal as a constant: type, content and weight file checked; s->name and s->at are set by the caller. */
 an_status reader_literal(reader *r, const mil_lit *lit, symbol *s);
-bool mil_type_usable(const mil_type *t, ttype *out);          /* a tensor, or a state holding one */
 
 /* Bind every argument of c->st. What cannot be bound was complained about, and c->opaque is set. */
 an_status bind_call(reader *r, call *c);

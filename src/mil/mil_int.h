@@ -94,7 +94,6 @@ void print_type(strbuf *b, const mil_type *t);
 
 /* module.c */
 bool type_elems(const mil_type *t, int64_t *n); /* false: a dim is unknown; a product past int64 reads INT64_MAX */
-bool mil_type_same(const mil_type *a, const mil_type *b); /* scalar spelling does not count */
 bool version_is_bare(const char *version);      /* 1.3 and later spell scalars fp16, string; before: tensor<fp16, []> */
 
 #endif

@@ -28,7 +28,8 @@ bool version_is_bare(const char *version)
 
 static bool str_same(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-bool mil_type_same(const mil_type *a, const mil_type *b)
+/* Scalar spelling does not count. */
+static bool mil_type_same(const mil_type *a, const mil_type *b)
 {
     if (a == b) return true;
     if (!a || !b || a->kind != b->kind || a->rank != b->rank || a->n_sub != b->n_sub) return false;

@@ -40,7 +40,7 @@ static int64_t axis_limit(splitter *s, int rank, int axis)
 }
 
 /* The too long axis of a shape; -1: none, -2: more than one. */
-int split_axis_of(splitter *s, const shape *sh)
+static int split_axis_of(splitter *s, const shape *sh)
 {
     int found = -1;
     for (int k = 0; k < sh->rank; k++)

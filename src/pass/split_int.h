@@ -28,7 +28,6 @@ typedef struct {
     pieces *parts;                         /* by old value */
 } splitter;
 
-int split_axis_of(splitter *s, const shape *sh);
 int64_t split_piece(const splitter *s, int64_t extent);
 /* AN_UNSUPPORTED, stuck to the graph: the operation, the extent, the limit, and why it stays too long. */
 void split_fail(splitter *s, const node *n, int64_t extent, const char *why);

@@ -150,7 +150,8 @@ static an_status take_config(tokenizer *t, const char *name, const json_t *j, bo
     return take_names(t, j, name, said, d);
 }
 
-an_status read_config(tokenizer *t, const char *dir, diag *d)
+/* The JSON files beside it, where there are any. */
+static an_status read_config(tokenizer *t, const char *dir, diag *d)
 {
     static const char *const files[] = { "tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json" };
     bool said[COUNT(id_keys)] = { false };

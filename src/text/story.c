@@ -165,7 +165,8 @@ void story_corpus(strbuf *out, uint64_t count, uint64_t seed)
     }
 }
 
-an_status story_tokenizer_json(uint32_t vocab, strbuf *json, diag *d)
+/* The same as the text of a tokenizer.json. */
+static an_status story_tokenizer_json(uint32_t vocab, strbuf *json, diag *d)
 {
     enum { STORIES = 1500 };
     strbuf text = { 0 };

@@ -11,6 +11,5 @@ void story_put(strbuf *out, uint64_t seed, uint64_t index);
 void story_corpus(strbuf *out, uint64_t count, uint64_t seed);
 /* Byte-level BPE of `vocab` entries (0: 1536) trained on the first stories of seed 0: nearly every word of the grammar is one token. */
 an_status story_tokenizer(uint32_t vocab, tokenizer **out, diag *d) MUST_CHECK;
-an_status story_tokenizer_json(uint32_t vocab, strbuf *json, diag *d) MUST_CHECK; /* the same as the text of a tokenizer.json */
 
 #endif

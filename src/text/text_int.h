@@ -229,7 +229,6 @@ an_status read_json(tokenizer *t, const void *p, size_t n, diag *d) MUST_CHECK;
 an_status read_model(tokenizer *t, const void *p, size_t n, diag *d) MUST_CHECK;
 an_status read_bin(tokenizer *t, const void *p, size_t n, diag *d) MUST_CHECK;
 an_status read_pair(tokenizer *t, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges, diag *d) MUST_CHECK;
-an_status read_config(tokenizer *t, const char *dir, diag *d) MUST_CHECK; /* the JSON files beside it, where there are any */
 void guess_ids(tokenizer *t, bool bos, bool eos); /* BOS and EOS by their usual names, where no file says */
 
 /* A token's text set by type: what merging sees and what decoding prints. Copies. */

@@ -29,7 +29,6 @@ bool train_optimizer_find(const char *name, train_optimizer *out)
     return false;
 }
 
-const char *train_optimizer_at(size_t i) { return i < OPTIM_COUNT ? rows[i].name : NULL; }
 double train_optimizer_lr(train_optimizer k) { return rows[k].lr; }
 const char *train_optimizer_name(const trainer *t) { return rows[t->opt.kind].name; }
 

@@ -3,21 +3,18 @@
 
 #include "train/pipe_int.h"
 
-static const struct {
-    const char *name, *what;
-} row[PIPE_COUNT] = {
-#define PIPE(id, name, what) { name, what },
+static const char *const names[PIPE_COUNT] = {
+#define PIPE(id, name, what) name,
 #include "train/pipes.def"
 #undef PIPE
 };
 
-const char *pipe_name(pipe_kind k) { return row[k].name; }
-const char *pipe_what(pipe_kind k) { return row[k].what; }
+const char *pipe_name(pipe_kind k) { return names[k]; }
 
 bool pipe_find(const char *name, pipe_kind *out)
 {
     for (int i = 0; i < PIPE_COUNT; i++)
-        if (!name || !strcmp(name, row[i].name)) return *out = (pipe_kind)i, true;
+        if (!name || !strcmp(name, names[i])) return *out = (pipe_kind)i, true;
     return false;
 }
 
@@ -27,7 +24,7 @@ static an_status check(const pipe_options *o, pipe_kind *kind, diag *d)
 {
     if (!pipe_find(o->pipeline, kind)) {
         strbuf b = { 0 };
-        for (int i = 0; i < PIPE_COUNT; i++) sb_printf(&b, "%s%s", i ? ", " : "", row[i].name);
+        for (int i = 0; i < PIPE_COUNT; i++) sb_printf(&b, "%s%s", i ? ", " : "", names[i]);
         diag_fail(d, AN_USAGE, NOWHERE, "unknown pipeline \"%.40s\"; known are %s", o->pipeline, b.at ? b.at : "");
         return sb_free(&b), d->st;
     }

@@ -25,7 +25,6 @@ typedef enum {
     PIPE_COUNT
 } pipe_kind;
 const char *pipe_name(pipe_kind k);
-const char *pipe_what(pipe_kind k);
 bool pipe_find(const char *name, pipe_kind *out); /* NULL: resident */
 
 /* One thing that was done: for profiles. Times from clock_ns. lane: "device"; "host", the thread that works beside it; "main", the thread that

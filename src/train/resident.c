@@ -272,7 +272,6 @@ void train_close(trainer *t)
     free(t);
 }
 
-device *train_device(trainer *t) { return t->dev; }
 const char *train_program_text(const trainer *t) { return t->prog[PROG_STEP].text; }
 
 /* ---- dispatching ---- */

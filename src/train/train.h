@@ -127,7 +127,6 @@ typedef struct {
  *   AN_UNSUPPORTED  an operation without gradient, or one the device does not take */
 an_status train_open(trainer **out, const graph *g, const train_options *o, diag *d) MUST_CHECK;
 void train_close(trainer *t); /* NULL is fine */
-device *train_device(trainer *t);
 const char *train_optimizer_name(const trainer *t);
 /* MIL text of the step program, borrowed until train_close. */
 const char *train_program_text(const trainer *t);
@@ -189,7 +188,6 @@ typedef struct {
 double train_schedule_lr(const train_schedule *s, int64_t step); /* of update number `step`, from 0 */
 bool train_schedule_find(const char *name, train_schedule_kind *out);
 bool train_optimizer_find(const char *name, train_optimizer *out);
-const char *train_optimizer_at(size_t i); /* NULL past the end; for messages and help */
 double train_optimizer_lr(train_optimizer k); /* a rate to start from */
 const char *train_schedule_at(size_t i);
 
