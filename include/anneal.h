@@ -1,10 +1,10 @@
-/* anneal.h: compile and check neural networks for Apple's Neural Engine, on any machine.
+/* anneal.h: compile, check, run and train neural networks for Apple's Neural Engine, on any machine.
  *
- *     an_error e = {0};
  *     an_report *r;
- *     an_check_options o = { .targets = "m1,m4" };
- *     if (an_check_mil(&r, text, size, &o, &e)) fprintf(stderr, "%s\n", e.message);
- *     else fputs(an_report_text(r, AN_TEXT), stdout);
+ *     an_error e = {0};
+ *     if (an_check_mil(&r, text, size, &(an_check_options){ .targets = "m1,m4" }, &e)) return fprintf(stderr, "%s\n", e.message), an_exit_code(e.status);
+ *     char *page = an_report_text(r, AN_TEXT);
+ *     if (page) fputs(page, stdout), an_free(page);
  *     an_report_free(r);
  *
  * Handles are opaque; options zeroed mean defaults. A call that fails fills an_error and leaves its result NULL, except

@@ -63,7 +63,7 @@ static void say_made(const char *out, size_t bytes, long wanted, double seconds)
     fprintf(stderr, "%s: ", out);
     if (i.n) fprintf(stderr, "%u tokens ", i.n);
     fprintf(stderr, "from %zu bytes in %.2f s\n", bytes, seconds);
-    if (i.n && i.n < wanted) fprintf(stderr, "anneal: warning: %u of %ld tokens: the text has no more pairs to merge\n", i.n, wanted);
+    if (i.n && i.n < wanted) fprintf(stderr, "anneal: warning: %u of %ld tokens: no pair is left that the text has twice\n", i.n, wanted);
     an_tokenizer_free(t);
 }
 
