@@ -278,6 +278,10 @@ EOF
     twice "run, standard output for two results" - -
     t "run, two results for nobody" 0 $anneal run examples/reduce.mil --engine cpu --fill 1 --out most=/dev/null --out sum=/dev/null
     t "run, two files" 0 $anneal run examples/reduce.mil --engine cpu --fill 1 --out most="$tmp/dup.npy" --out sum="$tmp/dup2.npy"
+    for m in tiny digits; do
+        t "train $m, unknown schedule" 2 $anneal train --model $m --schedule slow --steps 1
+        has "train $m, unknown schedule" err 'unknown schedule "slow"; known are constant, linear, cosine'
+    done
     t "train, a log that is the table too" 2 $anneal train --model tiny --engine cpu --steps 1 --log "$tmp/one" --csv "$tmp/./one"
     has "train, a log that is the table too" err '^anneal: --log and --csv both go to '
     t "compile to a program, refused by the chip" 4 $anneal compile examples/oldchip.mil --target m1 --emit program --out "$tmp/old.prog"
@@ -315,6 +319,7 @@ EOF
     t "bench list" 0 $anneal bench list
     has "bench list" out '^gemm'
     t "no such benchmark" 2 $anneal bench frob
+    t "bench list takes no name" 2 $anneal bench list gemm
     t "bench" 0 $anneal bench compile --runs 1 --json
     has "bench" out '"of_bound":'
     t "bench, a table" 0 $anneal bench check --runs 1 --markdown

@@ -1,4 +1,4 @@
-/* io.c: the only place that opens files. */
+/* io.c: files read whole or mapped, and written so that they are whole or not there. Logs that grow, folders and locks are opened where they are kept. */
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE 1 /* madvise() */
 #define _DARWIN_C_SOURCE 1 /* the same, and times of files */

@@ -66,7 +66,7 @@ int cmd_bench(const args *a)
     if (!arg_int(a, "runs", 0, MAX_RUNS, &runs)) return an_exit_code(AN_USAGE);
     const an_format f = arg_format(a);
     int code = 0;
-    if (a->n_files && !strcmp(a->files[0], "list")) return put_text(an_bench_list(f));
+    if (a->n_files && !strcmp(a->files[0], "list")) return a->n_files > 1 ? say(AN_USAGE, "bench list takes no name, got \"%s\"", a->files[1]) : put_text(an_bench_list(f));
     for (int i = 0; i < a->n_files && !code; i++) code = bench_known(a->files[i]); /* before the first one runs for a minute */
     for (int i = 0; i < a->n_files && !code; i++) code = bench_named(a->files[i], (int)runs, f);
     return code || a->n_files ? code : bench_all((int)runs, f);

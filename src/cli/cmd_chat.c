@@ -74,7 +74,7 @@ int cmd_chat(const args *a)
     an_lm *m = NULL;
     writer w = { .json = arg_on(a, "json") };
     lm_choice choice = { .o = { .on_token = on_token, .user = &w } };
-    if (a->n_files) return say(AN_USAGE, "chat takes no file; lines come from standard input");
+    if (a->n_files) return say(AN_USAGE, "chat takes no file, got \"%s\"; lines come from standard input", a->files[0]);
     int code = lm_sampling_args(a, &choice);
     if (!code) code = lm_open_args(a, &m);
     if (!code) lm_sampling_rest(a, m, &choice);

@@ -284,7 +284,7 @@ static void dump_table(const hwx_file *f, size_t task, bool json, strbuf *b)
             uint16_t w = (uint16_t)le_get(p + 2 * (h->first + k), 2);
             double x = f16_to_f64(w);
             sb_puts(b, json ? (k ? "," : "") : " ");
-            if (!real) sb_printf(b, json ? "%d" : "%d", h->first == HWX_TABLE_WORDS - 2 ? (int)(int16_t)w : (int)w);
+            if (!real) sb_printf(b, "%d", h->first == HWX_TABLE_WORDS - 2 ? (int)(int16_t)w : (int)w);
             else sb_printf(b, json && x - x != 0 ? "\"%.9g\"" : "%.9g", x);
         }
         sb_puts(b, json ? (h->n > 1 ? "]" : "") : "\n");

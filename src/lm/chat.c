@@ -11,7 +11,7 @@
 
 static const struct {
     const char *name;
-    const char *marks[2]; /* all of them stand in its Jinja program; the first row that fits is it */
+    const char *marks[2]; /* a template has this form when all of them stand in its Jinja text; the first row that fits wins */
 } kinds[CHAT_KINDS] = {
     [CHAT_PLAIN] = { "plain", { NULL, NULL } },
     [CHAT_CHATML] = { "chatml", { "<|im_start|>", NULL } },

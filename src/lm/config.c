@@ -389,7 +389,7 @@ an_status generation_read(const char *file, const json_t *top, int64_t vocab, lm
     return generation_values(&r, vocab, g);
 }
 
-/* Cuts are for sampling; tokens seen before count less either way. */
+/* Cuts (top-k, top-p, min-p) are for sampling alone; the repetition penalty counts for greedy choices too. */
 lm_sampling lm_suggested(const lm_generation *g)
 {
     lm_sampling s = { .repetition = isnan(g->repetition_penalty) ? 0 : g->repetition_penalty };

@@ -173,7 +173,7 @@ static an_status read_factors(const reader *r, model_config *c)
     return BAD(r, "%.150s: tensor rope_freqs.weight does not hold the Llama 3 scaling by 4, 8, 16 or 32 of 8192 positions", gguf_file(r->f));
 }
 
-/* The 27B model, 46 layers deep, divides by the width of a head as the embedding has it; the others by that of a head. */
+/* Scores are divided by the root of this: dim / heads in the 27B model, known by its 46 layers; 0, a head's own width, in the others. */
 double gemma2_query_dim(const model_config *c)
 {
     double by_embedding = (double)c->dim / (double)c->n_heads;

@@ -66,7 +66,7 @@ static void settle(conversion *v)
     v->done.tensors++;
 }
 
-/* Every fp32 is what fp16 or bf16 made of it only when it came from there. */
+/* Whether `to` can hold every value of the store: its own type can, and fp32 all but doubles and 64-bit integers. */
 static bool holds(dtype to, const store *s)
 {
     if (s->kind == STORE_PLAIN && s->add == 0 && (s->dt == to || to == DT_F64)) return true;
@@ -103,7 +103,7 @@ static an_status block_run(conversion *v, const store *s, const block_format *f,
 an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt, const block_format *f, put_fn *put, void *ctx, diag *d)
 {
     const store *from = store_at(v->m, id, layer), *s = from;
-    store gain; /* as the target has it: where both leave the same off, the file's own numbers */
+    store gain; /* with the offset the target leaves off: where the file leaves off the same, its own numbers go out */
     if (weight_is_gain(id) && (from->add != 0 || v->less != 0)) {
         gain = *from;
         gain.add -= v->less;

@@ -64,7 +64,7 @@ static an_status put_scaling(sheet *h, const model_config *c, diag *d)
     return put_arch_u32(h, "rope.scaling.original_context_length", (int64_t)s->original, d);
 }
 
-/* Both caps have a default there, so their absence has to be sayable: 0 is no cap. Of queries such files say nothing. */
+/* Both caps have a default in such files, so a model without them says 0. The scale of queries has no key: it follows from the sizes. */
 static an_status put_gemma2(sheet *h, const model_config *c, diag *d)
 {
     if (c->query_dim != gemma2_query_dim(c))

@@ -83,7 +83,7 @@ static an_status ids_alone(conversion *v, gguf_out *w, diag *d)
     return put_ends(v, w, -1, d);
 }
 
-/* The tokenizer as such a vocabulary; `there` false: it cannot be one, which was no condition, and done.lost says why. */
+/* The tokenizer as such a vocabulary. `there` false: it cannot be one and need not be; done.lost says why. */
 static an_status vocab_of(conversion *v, size_t rows, arena *mem, tok_vocab *t, bool *there, diag *d)
 {
     const char *lost = "";

@@ -218,7 +218,7 @@ an_status lm_generate(lm_session *s, const tokenizer *t, const uint32_t *ids, si
         tok_get(t, &info);
         r.bos = info.bos, r.eos = info.eos;
         size_t all = choice;
-        choice = MIN(all, (size_t)info.n); /* rows behind the last token spell nothing, and only end a text */
+        choice = MIN(all, (size_t)info.n); /* rows behind the last token spell nothing: of them only those that end a text may be chosen */
         for (size_t i = 0; i < o->n_end; i++) choice = MIN(all, MAX(choice, (size_t)o->end[i] + 1));
     }
     if (o->n_stop && !t) return diag_fail(d, AN_USAGE, NOWHERE, "stop texts need a tokenizer");

@@ -42,7 +42,7 @@ typedef struct {      /* zero means default */
     lm_form head;     /* the same for the classifier; LM_DENSE: as form, so that a dense head needs head_dense */
     bool head_dense;
     uint64_t seed;    /* weights of a preset or a bare config.json */
-    bool rows_held;   /* of those, rows that tokens are looked up in lie in memory in type dt, as in a file, and are not made at every look */
+    bool rows_held;   /* of those: rows of the embedding are kept in memory as dt, as a file would have them, instead of being made at every look-up */
     pool *threads;    /* for conversions; NULL: the calling thread. Borrowed until lm_close */
 } lm_options;
 
@@ -64,7 +64,7 @@ const char *lm_path(const lm_model *m);  /* as opened; the preset's name */
 const gguf *lm_gguf(const lm_model *m);  /* its metadata hold the vocabulary; NULL: not from GGUF */
 const vec_kernels *lm_kernels(const lm_model *m); /* those of this processor */
 pool *lm_threads(const lm_model *m);     /* as it was opened with */
-const char *lm_family(const lm_model *m); /* "llama", "mistral", "qwen2", "qwen3", "gpt2" */
+const char *lm_family(const lm_model *m); /* "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gpt2" */
 uint64_t lm_digest(const lm_model *m);   /* of what the weights depend on (path, size and time of files, seed): a key for caches */
 
 /* Which ids the model may answer with, [vocab], where that is not all of them: a run over part of a vocabulary leaves the file active.u32 beside the

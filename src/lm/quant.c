@@ -45,7 +45,7 @@ bool quant_row(lm_form form, const quant_shape *q, const float *x, void *codes, 
         dtype_store(q->scale_dt, scales, first_scale + b, scale);
         float inv = scale != 0 ? (float)(1 / scale) : 0;
         int64_t at = first + b * q->block, i = 0;
-        if (!isfinite(inv)) inv = 0; /* a scale so small that its inverse is none: the block is nothing */
+        if (!isfinite(inv)) inv = 0; /* a scale so small that its inverse overflows: the block is all zeros */
         if (form == LM_INT8) {
             int8_t *to = (int8_t *)codes + at;
             for (; i < q->block; i++) to[i] = (int8_t)nearest(clamped(y[i] * inv, -127, 127));

@@ -163,8 +163,7 @@ static an_status take_numbers(run *r)
     int64_t steps = o->steps > 0 ? o->steps : STEPS;
     r->schedule = (train_schedule){ .lr = o->lr > 0 ? o->lr : default_lr(model_params(&r->c)), .lr_end = given(o->lr_end, 0.1), .steps = steps,
                                     .warmup = o->warmup < 0 ? 0 : o->warmup > 0 ? o->warmup : MIN(WARMUP, steps / 10) };
-    if (!train_schedule_find(o->schedule ? o->schedule : "cosine", &r->schedule.kind))
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "unknown schedule \"%.40s\"", o->schedule);
+    TRY(train_schedule_find(o->schedule, &r->schedule.kind, r->d));
     if (o->lr_end != 0 && r->schedule.kind == SCHEDULE_CONSTANT)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "%g of the learning rate is to be left at the end, but the schedule is constant", r->schedule.lr_end);
     int64_t n;

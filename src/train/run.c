@@ -23,13 +23,7 @@ static an_status check_names(run *r)
         diag_fail(r->d, AN_USAGE, NOWHERE, "unknown network \"%.40s\"; known are %s", o->model ? o->model : "", b.at ? b.at : "");
         return sb_free(&b), r->d->st;
     }
-    if (!train_schedule_find(o->schedule ? o->schedule : "cosine", &r->schedule.kind)) {
-        strbuf b = { 0 };
-        for (size_t i = 0; train_schedule_at(i); i++) sb_printf(&b, "%s%s", i ? ", " : "", train_schedule_at(i));
-        diag_fail(r->d, AN_USAGE, NOWHERE, "unknown schedule \"%.40s\"; known are %s", o->schedule, b.at ? b.at : "");
-        return sb_free(&b), r->d->st;
-    }
-    return AN_OK;
+    return train_schedule_find(o->schedule, &r->schedule.kind, r->d);
 }
 
 /* What would have no effect is refused: who asked for it would believe it had one. */

@@ -9,11 +9,17 @@ static const char *const names[SCHEDULE_COUNT] = {
 #undef SCHEDULE
 };
 
-bool train_schedule_find(const char *name, train_schedule_kind *out)
+an_status train_schedule_find(const char *name, train_schedule_kind *out, diag *d)
 {
-    for (int i = 0; i < SCHEDULE_COUNT; i++)
-        if (!strcmp(names[i], name)) return *out = (train_schedule_kind)i, true;
-    return false;
+    strbuf known = { 0 };
+    *out = SCHEDULE_COSINE;
+    if (!name) return AN_OK;
+    for (int i = 0; i < SCHEDULE_COUNT; i++) {
+        if (!strcmp(names[i], name)) return *out = (train_schedule_kind)i, sb_free(&known), AN_OK;
+        sb_printf(&known, "%s%s", i ? ", " : "", names[i]);
+    }
+    diag_fail(d, AN_USAGE, NOWHERE, "unknown schedule \"%.40s\"; known are %s", name, known.at ? known.at : "");
+    return sb_free(&known), d->st;
 }
 
 const char *train_schedule_at(size_t i) { return i < SCHEDULE_COUNT ? names[i] : NULL; }

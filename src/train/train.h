@@ -186,7 +186,7 @@ typedef struct {
     int64_t warmup, steps;
 } train_schedule;
 double train_schedule_lr(const train_schedule *s, int64_t step); /* of update number `step`, from 0 */
-bool train_schedule_find(const char *name, train_schedule_kind *out);
+an_status train_schedule_find(const char *name, train_schedule_kind *out, diag *d) MUST_CHECK; /* NULL: cosine; AN_USAGE lists those that are known */
 bool train_optimizer_find(const char *name, train_optimizer *out);
 double train_optimizer_lr(train_optimizer k); /* a rate to start from */
 const char *train_schedule_at(size_t i);
