@@ -294,13 +294,11 @@ an_status file_begin(const char *path, file_out *o, diag *d)
     if (!stream) clear_up(path), snprintf(o->tmp, len + 32, "%s%s%ld", path, TMP, (long)getpid());
     o->fd = stream ? open(path, O_WRONLY | O_CLOEXEC) : open_tmp(o->tmp);
     if (o->fd >= 0) return AN_OK;
-    an_status st = say(d, stream ? "open" : "create", stream ? path : o->tmp);
+    an_status st = say(d, stream ? "open" : "create", path);
     o->tmp[0] = 0;
     file_abandon(o);
     return st;
 }
-
-static const char *name_now(const file_out *o) { return o->tmp[0] ? o->tmp : o->path; }
 
 an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d)
 {
@@ -308,7 +306,7 @@ an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d)
     while (n) {
         ssize_t put = pwrite(o->fd, from, n, (off_t)at);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return say(d, "write", name_now(o));
+        if (put < 0) return say(d, "write", o->path);
         from += put;
         at += (uint64_t)put;
         n -= (size_t)put;
@@ -319,10 +317,10 @@ an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d)
 an_status file_finish(file_out *o, diag *d)
 {
     an_status st = AN_OK;
-    if (o->tmp[0] && fsync(o->fd)) st = say(d, "sync", o->tmp); /* a stream has nothing to sync */
+    if (o->tmp[0] && fsync(o->fd)) st = say(d, "sync", o->path); /* a stream has nothing to sync */
     int fd = o->fd;
     o->fd = -1;
-    if (close(fd) && !st) st = say(d, "close", name_now(o));
+    if (close(fd) && !st) st = say(d, "close", o->path);
     if (!st && o->tmp[0] && rename(o->tmp, o->path)) st = say(d, "rename to", o->path);
     if (!st) o->tmp[0] = 0; /* nothing left to remove */
     file_abandon(o);
