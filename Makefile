@@ -11,6 +11,9 @@ WARN    := -std=c11 -Wall -Wextra -Wpedantic -Werror -Wshadow -Wstrict-prototype
 FLAGS    = $(WARN) $(OPT) -fvisibility=hidden -D_POSIX_C_SOURCE=200809L -Iinclude -Isrc $(SAN) $(CPPFLAGS) $(CFLAGS)
 DEPS    := jansson libpcre2-8 zlib
 LIBS     = $(or $(shell pkg-config --libs $(DEPS) 2>/dev/null),-ljansson -lpcre2-8 -lz) -lm -lpthread -ldl
+# One short line for each file that is made; make V=1 shows whole commands.
+Q   := $(if $(V),,@)
+say  = $(if $(V),@:,@echo "$(1)")
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) --no-builtin-rules
 endif
@@ -32,11 +35,13 @@ all: $(if $(filter api,$(DIRS)),$(BUILD)/anneal,$(BUILD)/libanneal.a)
 lib: $(BUILD)/libanneal.a
 
 $(BUILD)/libanneal.a: $(LIB_OBJ)
+	$(call say,ar $@)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/anneal: $(CLI_OBJ) $(BUILD)/libanneal.a
-	$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,link $@)
+	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # A source named x_<isa>.c may use that instruction set; the rest of the library never does. Sources of the other
 # architecture compile to nothing. -O3: their loops of constant length must be unrolled.
@@ -58,23 +63,27 @@ isa_flags = $(ISA_$(ARCH)_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) $(call isa_flags,$<) -MMD -MP -c -o $@ $<
+	$(call say,cc $<)
+	$(Q)$(CC) $(FLAGS) $(call isa_flags,$<) -MMD -MP -c -o $@ $<
 
 $(BUILD)/gen/probes.c: tools/embed.sh $(wildcard probe/*.mil)
 	@mkdir -p $(@D)
-	sh $^ > $@
+	$(Q)sh $^ > $@
 
 $(BUILD)/gen/probes.o: $(BUILD)/gen/probes.c Makefile
-	$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+	$(call say,cc $<)
+	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
 
 # Tests link the library, never a .c file of it.
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libanneal.a
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -Itests -MMD -MP $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a -lcmocka $(LIBS)
+	$(call say,link $@)
+	$(Q)$(CC) $(FLAGS) -Itests -MMD -MP $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a -lcmocka $(LIBS)
 
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libanneal.a
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a $(LIBS)
+	$(call say,link $@)
+	$(Q)$(CC) $(FLAGS) -MMD -MP $(LDFLAGS) -o $@ $< $(BUILD)/libanneal.a $(LIBS)
 
 # ---- the two commands of the README ----
 deps-run:

@@ -5,10 +5,10 @@
 
 #include "lm/generate.h"
 #include "text/story.h"
-#include "train/log.h"
 #include "train/ckpt.h"
 #include "train/lm_run.h"
 #include "train/lm_tok.h"
+#include "train/log.h"
 
 enum { STEPS = 300, BATCH = 8, WARMUP = 20, SAVE_EVERY = 100, SAMPLE = 80, EVAL_WINDOWS = 64 };
 static const char STORIES[] = "builtin:stories";
