@@ -196,7 +196,7 @@ an_status dev_request_new(dev_program *p, dev_request **out, diag *d) MUST_CHECK
 void dev_request_free(dev_request *r); /* NULL is fine; waits if it is submitted */
 an_status dev_request_bind(dev_request *r, dev_side side, const char *name, dev_surface *s, diag *d) MUST_CHECK;
 an_status dev_request_bind_at(dev_request *r, dev_side side, size_t index, dev_surface *s, diag *d) MUST_CHECK; /* sorted index */
-/* Bindings are judged here, as the engine judges them. The outcome of the run comes from dev_wait. */
+/* Bindings are judged here, as the engine judges them. The outcome of the run comes from device_wait. */
 an_status device_submit(dev_request *r, int qos, diag *d) MUST_CHECK;
 an_status device_wait(dev_request *r, diag *d) MUST_CHECK;
 an_status device_run(dev_request *r, int qos, diag *d) MUST_CHECK; /* both */

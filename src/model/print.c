@@ -49,7 +49,7 @@ void model_kernels_print(strbuf *b, const char *format)
 }
 
 static const char presets_head[] =
-    "# Models\n\nPrinted by `anneal models --markdown` from `src/model/presets.def`.\n\n"
+    "# Models\n\nPrinted by `anneal kernels --markdown` from `src/model/presets.def`.\n\n"
     "| model | layers | D | H | heads | kv heads | head width | S | context | V | eps | rope | theta | norm | act | q/k norm | parameters |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 

@@ -59,7 +59,7 @@ typedef struct {         /* surfaces all layers of a kernel share */
 
 typedef struct {
     model_program id;
-    char name[40];       /* "l03_ffn_bwd" */
+    char name[40];       /* "l03_fwd_ffn" */
     char *text;
     strbuf blob;         /* constants that are no weights */
     VEC(host_const) c;
@@ -113,7 +113,7 @@ struct host {
     host_io io[MK_COUNT];
     bool packed;         /* open programs have one input: pack_wanted */
     float *turned;       /* packed: a weight on its way */
-    bool stale;          /* the books moved on: host_sync before the next dispatch */
+    bool stale;          /* the books moved on: prog_sync before the next dispatch */
     bool put_off;        /* no compiles were left: only a new process can go on */
     /* one sequence */
     const int32_t *ids, *targets;
