@@ -86,7 +86,6 @@ double fx_cosine(const double *a, const double *b, int64_t n);
 double fx_relative(const double *got, const double *want, int64_t n); /* |got - want| / |want|, Euclidean */
 double fx_ulps(double a, double b);                      /* distance in fp16 numbers of the larger magnitude */
 
-#define F16_MAX 65504.0
 #define INF ((double)INFINITY)
 
 /* ---- checkers ---- */

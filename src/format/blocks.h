@@ -21,7 +21,6 @@ typedef struct {
     void (*encode)(const float *x, unsigned char *block); /* NULL: plain, or read only */
 } block_format;
 static inline bool block_readable(const block_format *f) { return f->dt != DT_NONE || f->decode; }
-static inline bool block_writable(const block_format *f) { return f->dt != DT_NONE || f->encode; }
 
 const block_format *block_by_code(uint32_t code); /* NULL: no such type */
 const block_format *block_by_name(const char *name); /* any case */
