@@ -14,8 +14,9 @@
 #include "base/io.h"
 #include "base/str.h"
 
-static an_status say(diag *d, const char *verb, const char *path)
+an_status file_fail(const char *verb, const char *path, diag *d)
 {
+    if (errno == ENOMEM) return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: cannot %s %s", verb, path);
     return diag_fail(d, AN_INPUT, NOWHERE, "cannot %s %s: %s", verb, path, strerror(errno));
 }
 
@@ -46,7 +47,7 @@ static an_status read_all(int fd, const char *path, size_t limit, file_bytes *ou
         }
         ssize_t got = read(fd, p + out->n, cap - 1 - out->n);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) st = say(d, "read", path);
+        if (got < 0) st = file_fail("read", path, d);
         if (got <= 0) break;
         out->n += (size_t)got;
         if (out->n > limit) st = too_large(path, limit, d);
@@ -66,7 +67,7 @@ an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d)
     *out = (file_bytes){ 0 };
     bool std = !strcmp(path, "-");
     int fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return say(d, "open", path);
+    if (fd < 0) return file_fail("open", path, d);
     an_status st = read_all(fd, path, limit, out, d);
     if (!std) close(fd);
     return st;
@@ -76,9 +77,9 @@ an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d)
 static an_status open_plain(const char *path, int flags, int *out, struct stat *s, diag *d)
 {
     int fd = *out = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
-    if (fd < 0) return say(d, "open", path);
+    if (fd < 0) return file_fail("open", path, d);
     an_status st = AN_OK;
-    if (fstat(fd, s)) st = say(d, "stat", path);
+    if (fstat(fd, s)) st = file_fail("stat", path, d);
     else if (!S_ISREG(s->st_mode)) st = diag_fail(d, AN_INPUT, NOWHERE, "%s is not a regular file", path);
     if (st) close(fd), *out = -1;
     return st;
@@ -108,7 +109,7 @@ an_status file_map_held(const char *path, file_bytes *out, int *held, diag *d)
         if (!out->at) st = diag_nomem(d);
     } else {
         void *p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED) st = say(d, "map", path);
+        if (p == MAP_FAILED) st = file_fail("map", path, d);
         else *out = (file_bytes){ .at = p, .n = (size_t)s.st_size, .mapped = true };
     }
     if (st) close(fd);
@@ -196,7 +197,7 @@ static an_status write_all(int fd, const char *path, const unsigned char *p, siz
     while (n) {
         ssize_t put = write(fd, p, n);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return say(d, "write", path);
+        if (put < 0) return file_fail("write", path, d);
         p += put;
         n -= (size_t)put;
     }
@@ -294,7 +295,7 @@ an_status file_begin(const char *path, file_out *o, diag *d)
     if (!stream) clear_up(path), snprintf(o->tmp, len + 32, "%s%s%ld", path, TMP, (long)getpid());
     o->fd = stream ? open(path, O_WRONLY | O_CLOEXEC) : open_tmp(o->tmp);
     if (o->fd >= 0) return AN_OK;
-    an_status st = say(d, stream ? "open" : "create", path);
+    an_status st = file_fail(stream ? "open" : "create", path, d);
     o->tmp[0] = 0;
     file_abandon(o);
     return st;
@@ -306,7 +307,7 @@ an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d)
     while (n) {
         ssize_t put = pwrite(o->fd, from, n, (off_t)at);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return say(d, "write", o->path);
+        if (put < 0) return file_fail("write", o->path, d);
         from += put;
         at += (uint64_t)put;
         n -= (size_t)put;
@@ -317,11 +318,11 @@ an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d)
 an_status file_finish(file_out *o, diag *d)
 {
     an_status st = AN_OK;
-    if (o->tmp[0] && fsync(o->fd)) st = say(d, "sync", o->path); /* a stream has nothing to sync */
+    if (o->tmp[0] && fsync(o->fd)) st = file_fail("sync", o->path, d); /* a stream has nothing to sync */
     int fd = o->fd;
     o->fd = -1;
-    if (close(fd) && !st) st = say(d, "close", o->path);
-    if (!st && o->tmp[0] && rename(o->tmp, o->path)) st = say(d, "rename to", o->path);
+    if (close(fd) && !st) st = file_fail("close", o->path, d);
+    if (!st && o->tmp[0] && rename(o->tmp, o->path)) st = file_fail("rename to", o->path, d);
     if (!st) o->tmp[0] = 0; /* nothing left to remove */
     file_abandon(o);
     return st;
@@ -358,7 +359,7 @@ an_status dir_make(const char *path, diag *d)
         if (p[i] != '/' && p[i]) continue;
         char keep = p[i];
         p[i] = 0;
-        if (mkdir(p, 0777) && errno != EEXIST) st = say(d, "make folder", p);
+        if (mkdir(p, 0777) && errno != EEXIST) st = file_fail("make folder", p, d);
         p[i] = keep;
     }
     free(p);

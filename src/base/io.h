@@ -48,5 +48,7 @@ an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d) M
 an_status file_finish(file_out *o, diag *d) MUST_CHECK; /* closes it in any case; a failure leaves nothing behind */
 void file_abandon(file_out *o); /* fine after file_finish, and on a zeroed one */
 an_status dir_make(const char *path, diag *d) MUST_CHECK; /* like mkdir -p */
+/* "cannot VERB PATH: " and what errno says: AN_INPUT, but AN_NOMEM where it was memory that the system had none of. */
+an_status file_fail(const char *verb, const char *path, diag *d);
 
 #endif

@@ -95,23 +95,17 @@ int args_without(const args *a, const char *verb, const char *const *names)
 
 an_format arg_format(const args *a) { return arg_on(a, "json") ? AN_JSON : arg_on(a, "markdown") ? AN_MARKDOWN : AN_TEXT; }
 
-char *pair_name(const char *pair, const char *option_name, const char *form, const char **behind)
+int pair_name(const char *pair, const char *option_name, const char *form, char **name, const char **behind)
 {
     const char *eq = strchr(pair, '=');
-    if (!eq || eq == pair || !eq[1]) {
-        say(AN_USAGE, "--%s wants %s, got \"%s\"", option_name, form, pair);
-        return NULL;
-    }
+    *name = NULL;
+    if (!eq || eq == pair || !eq[1]) return say(AN_USAGE, "--%s wants %s, got \"%s\"", option_name, form, pair);
     size_t n = (size_t)(eq - pair);
-    char *name = malloc(n + 1);
-    if (!name) {
-        say(AN_NOMEM, "out of memory");
-        return NULL;
-    }
-    memcpy(name, pair, n);
-    name[n] = 0;
+    if (!(*name = malloc(n + 1))) return say(AN_NOMEM, "out of memory");
+    memcpy(*name, pair, n);
+    (*name)[n] = 0;
     *behind = eq + 1;
-    return name;
+    return 0;
 }
 
 int read_arrays(const args *a, const char *option_name, an_array **out, size_t *n)
@@ -120,8 +114,9 @@ int read_arrays(const args *a, const char *option_name, an_array **out, size_t *
     for (size_t i = 0; i < a->n_list; i++) {
         const char *file;
         if (strcmp(a->list[i].option, option_name)) continue;
-        char *name = pair_name(a->list[i].value, option_name, "NAME=FILE.npy", &file);
-        if (!name) return an_exit_code(AN_USAGE);
+        char *name;
+        int code = pair_name(a->list[i].value, option_name, "NAME=FILE.npy", &name, &file);
+        if (code) return code;
         an_error e = { 0 };
         an_status st = an_array_read(&out[*n], name, file, &e);
         free(name);

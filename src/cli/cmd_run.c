@@ -33,8 +33,9 @@ static int read_limits(const args *a, job *j)
         const char *value;
         char *end;
         if (strcmp(a->list[i].option, "limit")) continue;
-        char *name = pair_name(a->list[i].value, "limit", "NAME=VALUE", &value);
-        if (!name) return an_exit_code(AN_USAGE);
+        char *name;
+        int code = pair_name(a->list[i].value, "limit", "NAME=VALUE", &name, &value);
+        if (code) return code;
         errno = 0;
         j->limit[j->n_limit] = (an_limit){ .name = name, .value = strtoll(value, &end, 10) };
         j->limit_name[j->n_limit++] = name;
@@ -47,8 +48,9 @@ static int read_pairs(const args *a, job *j)
 {
     for (size_t i = 0; i < a->n_list; i++) {
         if (strcmp(a->list[i].option, "out")) continue;
-        char *name = pair_name(a->list[i].value, "out", "NAME=FILE.npy", &j->out_file[j->n_out]);
-        if (!name) return an_exit_code(AN_USAGE);
+        char *name;
+        int code = pair_name(a->list[i].value, "out", "NAME=FILE.npy", &name, &j->out_file[j->n_out]);
+        if (code) return code;
         j->outputs[j->n_out] = (output){ .option = "out", .name = name, .file = j->out_file[j->n_out] };
         j->want[j->n_out++] = name;
     }

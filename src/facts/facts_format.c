@@ -187,6 +187,7 @@ an_status fact_shape_strides(fx *f)
         strbuf one = { 0 };
         if (s.file.symbol.at[i].type != 0x20) continue;
         strides_of(s.file.symbol.at[i].name, &one);
+        if (one.oom) b.oom = true;
         sb_printf(&b, "|%s", one.at ? one.at : "");
         sb_free(&one);
     }

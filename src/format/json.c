@@ -1,4 +1,6 @@
 /* json.c: the bounds of json.h, then jansson. */
+#include <errno.h>
+
 #include "base/io.h"
 #include "format/json.h"
 
@@ -34,8 +36,9 @@ an_status json_text(const void *text, size_t n, const char *what, json_t **out, 
         return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is %zu bytes of JSON; %d are the most read", what, n, JSON_MAX_BYTES);
     TRY(count_values(text, n, what, d));
     json_error_t e;
+    errno = 0;
     json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
-    if (!j && json_error_code(&e) == json_error_out_of_memory) return diag_nomem(d);
+    if (!j && errno == ENOMEM) return diag_nomem(d); /* malloc says so; the parser takes what it could not hold for an error in the text */
     if (!j) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is not JSON: line %d, column %d: %.120s", what, e.line, e.column, e.text);
     if (!json_is_object(j)) {
         json_decref(j);

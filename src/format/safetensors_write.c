@@ -1,6 +1,7 @@
 /* safetensors_write.c: tensors declared, laid out, and put into a file a piece at a time.
  * Wider elements come first, so that every tensor is aligned to its element when the data are (some readers insist); the header is
  * padded with blanks to 64 bytes. Within one width tensors keep the order they were declared in. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/str.h"
@@ -52,7 +53,9 @@ void safetensors_abandon(safetensors_out *w)
 static an_status claim(safetensors_out *w, const char *kind, const char *name, const char **own, diag *d)
 {
     if (w->sealed) return diag_fail(d, AN_BUG, NOWHERE, "safetensors %s \"%.100s\" comes after the first bytes", kind, name);
+    errno = 0;
     json_t *text = json_string(name); /* NULL: not UTF-8, which JSON cannot spell */
+    if (!text && errno == ENOMEM) return diag_nomem(d);
     if (!text) return diag_fail(d, AN_INPUT, NOWHERE, "safetensors %s \"%.100s\" is not UTF-8", kind, name);
     json_decref(text);
     char *key = arena_printf(&w->mem, "%s %s", kind, name);

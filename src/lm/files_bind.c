@@ -2,8 +2,10 @@
  * In: an opened file and its configuration.  Out: a store for every tensor the configuration has. A tensor that is missing, has another
  * shape, or that the configuration has no use for is refused with its name and both values. */
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 
+#include "base/io.h"
 #include "lm/lm_int.h"
 
 store *store_at(const lm_model *m, model_weight_id id, int layer)
@@ -285,13 +287,14 @@ an_status bind_npy(lm_model *m, diag *d)
     str_map used = { 0 };
     TRY(each(m, bind_array, &used, d));
     DIR *p = opendir(m->path);
-    an_status st = p ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "%.200s: the folder cannot be listed", m->path);
-    for (struct dirent *e; !st && (e = readdir(p));) {
+    an_status st = p ? AN_OK : file_fail("list", m->path, d);
+    for (struct dirent *e; !st && (errno = 0, e = readdir(p));) {
         size_t n = strlen(e->d_name);
         uint32_t k;
         if (n > 4 && !strcmp(e->d_name + n - 4, ".npy") && !str_map_get(&used, e->d_name, n, &k))
             st = diag_fail(d, AN_INPUT, NOWHERE, "%.150s: \"%.80s\" is not a tensor this configuration (%s) has", m->path, e->d_name, families[m->fam].hf);
     }
+    if (!st && errno) st = file_fail("list", m->path, d);
     if (p) closedir(p);
     return st;
 }

@@ -76,19 +76,20 @@ static const char *below_model(const lower_weights *w, const char *path)
     return stays_inside(rest) ? rest : NULL;
 }
 
-static void open_file(lower_weights *w, weight_file *f)
+/* False: no memory, which is no answer. */
+static bool open_file(lower_weights *w, weight_file *f)
 {
     if (!w->dir) {
         f->answer = WEIGHT_MISSING;
         snprintf(f->why, sizeof f->why, "weight file \"%.120s\" is not among those given", f->path);
-        return;
+        return true;
     }
     const char *rest = below_model(w, f->path);
     if (!rest) {
         f->answer = WEIGHT_BAD;
         snprintf(f->why, sizeof f->why, "weight path \"%.80s\" leaves the model folder; it must be @model_path/… without climbing out",
                  f->path);
-        return;
+        return true;
     }
     diag d = { 0 };
     char *full = arena_printf(&w->mem, "%s/%s", w->dir, rest);
@@ -98,14 +99,15 @@ static void open_file(lower_weights *w, weight_file *f)
     else if (stat(full, &s)) {
         f->answer = WEIGHT_MISSING;
         snprintf(f->why, sizeof f->why, "weight file %.150s is not there", full);
-        return;
+        return true;
     } else if (!S_ISREG(s.st_mode)) diag_fail(&d, AN_INPUT, NOWHERE, "%s is not a regular file", full);
     if (d.st || blob_open(full, &f->blob, &d)) {
         f->answer = WEIGHT_BAD;
         snprintf(f->why, sizeof f->why, "%.180s", d.msg);
-        return;
+        return d.st != AN_NOMEM;
     }
     f->answer = WEIGHT_FOUND;
+    return true;
 }
 
 static weight_file *file_of(lower_weights *w, const char *path, bool *first)
@@ -118,8 +120,11 @@ static weight_file *file_of(lower_weights *w, const char *path, bool *first)
     weight_file f = { .path = arena_strn(&w->mem, path, n) };
     /* room first: an open file must have a place to be closed from */
     if (!f.path || !vec_room(&w->mem, &w->files.at, &w->files.cap, w->files.n + 1, sizeof f)) return NULL;
-    if (!str_map_put(&w->mem, &w->by_path, f.path, n, (uint32_t)w->files.n)) return NULL;
-    open_file(w, &f);
+    if (!open_file(w, &f)) return NULL;
+    if (!str_map_put(&w->mem, &w->by_path, f.path, n, (uint32_t)w->files.n)) {
+        if (f.answer == WEIGHT_FOUND) blob_close(&f.blob);
+        return NULL;
+    }
     w->files.at[w->files.n] = f;
     return &w->files.at[w->files.n++];
 }

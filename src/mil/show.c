@@ -45,6 +45,7 @@ void mil_show_error(strbuf *b, const char *file, const char *text, size_t n, loc
         s += len ? len : 1;
     }
     sb_puts(b, cut_right ? "...\n" : "\n");
+    if (caret.oom) b->oom = true;
     sb_puts(b, caret.at ? caret.at : "");
     sb_puts(b, "^\n");
     sb_free(&caret);

@@ -136,6 +136,7 @@ static void put_targets(strbuf *b, const rule *r)
         if (chip_family(c) < r->first || chip_family(c) > r->last) continue;
         sb_printf(&t, "%s%s", n++ ? " " : "", c->name);
     }
+    if (t.oom) b->oom = true;
     sb_puts(b, n == all ? "all" : t.at ? t.at : "");
     sb_free(&t);
 }

@@ -40,12 +40,13 @@ static an_status read_folder(const char *dir, arena *mem, names *v, diag *d)
 {
     DIR *at = opendir(dir);
     an_status st = AN_OK;
-    if (!at) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", dir, strerror(errno));
-    for (struct dirent *e; !st && (e = readdir(at));) {
+    if (!at) return file_fail("list", dir, d);
+    for (struct dirent *e; !st && (errno = 0, e = readdir(at));) {
         if (!may_be_shard(e->d_name)) continue;
         const char *path = arena_printf(mem, "%s%s%s", dir, ends(dir, "/") ? "" : "/", e->d_name);
         if (!path || !VEC_PUSH(mem, v, path)) st = diag_nomem(d);
     }
+    if (!st && errno) st = file_fail("list", dir, d);
     closedir(at);
     TRY(st);
     if (!v->n) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder without token files (.u16, .u32, or .bin with llm.c's header); text is named file by file", dir);

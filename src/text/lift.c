@@ -119,17 +119,17 @@ static bool skip_value(json_scan *s)
 
 /* Walk the object at s to its end: the file (top), whose model is walked in turn, or the model, whose lists are kept as stretches of the text.
  * The last of equal keys counts, as the JSON library has it. */
-static bool walk(json_scan *s, bool top, json_scan *vocab, json_scan *merges)
+static bool walk(json_scan *s, bool top, json_scan *vocab, json_scan *merges, bool *oom)
 {
     strbuf hold = { 0 };
-    tok_str name;
+    tok_str name = { 0 };
     bool ok = eat(s, '{'), more = ok && !eat(s, '}');
     while (ok && more) {
         ok = string(s, &hold, &name) && eat(s, ':');
         blanks(s);
         size_t at = s->at;
         bool model = top && name.n == 5 && !memcmp(name.at, "model", 5) && at < s->n && s->p[at] == '{';
-        ok = ok && (model ? walk(s, false, vocab, merges) : skip_value(s));
+        ok = ok && (model ? walk(s, false, vocab, merges, oom) : skip_value(s));
         json_scan *list = top ? NULL : name.n == 5 && !memcmp(name.at, "vocab", 5) ? vocab : name.n == 6 && !memcmp(name.at, "merges", 6) ? merges : NULL;
         if (ok && list) *list = (json_scan){ .p = s->p, .n = s->at, .at = at };
         more = ok && eat(s, ',');
@@ -138,6 +138,7 @@ static bool walk(json_scan *s, bool top, json_scan *vocab, json_scan *merges)
             break;
         }
     }
+    *oom |= hold.oom;
     sb_free(&hold);
     return ok;
 }
@@ -146,7 +147,7 @@ bool lift_lists(const char *p, size_t n, json_scan *vocab, json_scan *merges, st
 {
     json_scan all = { .p = p, .n = n };
     *vocab = *merges = (json_scan){ 0 };
-    bool ok = walk(&all, true, vocab, merges) && vocab->p && merges->p && p[vocab->at] == '{' && p[merges->at] == '[';
+    bool ok = walk(&all, true, vocab, merges, &rest->oom) && vocab->p && merges->p && p[vocab->at] == '{' && p[merges->at] == '[';
     if (!ok) return *vocab = *merges = (json_scan){ 0 }, false;
     const json_scan *first = vocab->at < merges->at ? vocab : merges, *second = first == vocab ? merges : vocab;
     sb_putn(rest, p, first->at);

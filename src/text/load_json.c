@@ -1,5 +1,6 @@
 /* load_json.c: tokenizer.json, and the pair vocab.json (encoder.json) + merges.txt (vocab.bpe).
  * The model is read here; the sections around it in load_parts.c. */
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +21,9 @@ json_t *js_load(const tokenizer *t, const char *what, const void *p, size_t n, d
     }
     json_error_t e;
     /* Numbers as reals: files hold integers past 2^63, and ids are exact in a double. */
+    errno = 0;
     json_t *j = json_loadb(p, n, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &e);
+    if (!j && errno == ENOMEM) diag_nomem(d); /* malloc says so; the parser takes it for an error in the text */
     if (!j) tok_bad(d, t, "%s: line %d, column %d: %.150s", what, e.line, e.column, e.text);
     return j;
 }
@@ -57,6 +60,7 @@ static an_status count_ids(const tokenizer *t, const json_scan *vocab, const jso
             if (id < 0 || id >= MAX_VOCAB) tok_bad(d, t, "the id of \"%.*s\" is no whole number from 0 to %d", (int)MIN(text.n, (size_t)40), text.at, MAX_VOCAB - 1);
             else n = MAX(n, (size_t)id + 1);
         }
+        if (hold.oom) diag_nomem(d);
         sb_free(&hold);
         if (d->st) return d->st;
         if (s.bad) return bad_list(t, "model.vocab", &s, d);
@@ -82,6 +86,7 @@ static an_status put_vocab(tokenizer *t, json_scan s, bool byte_level, bool mark
         if (t->tok[id].type != TOK_UNUSED) tok_bad(d, t, "\"%.*s\" and another token have the id %zu", (int)MIN(text.n, (size_t)40), text.at, id);
         else if (tok_put(t, id, text.at, text.n, bytes && byte_token(text.at, text.n, &b) ? TOK_BYTE : TOK_NORMAL, 0, byte_level, marks, d)) break;
     }
+    if (hold.oom) diag_nomem(d);
     sb_free(&hold);
     return d->st;
 }
@@ -110,12 +115,14 @@ static an_status put_merges(tokenizer *t, json_scan s, bool byte_level, bool mar
     size_t n = 0;
     json_scan count = s;
     while (next_merge(&count, hold, &l, &r)) n++;
+    if (hold[0].oom || hold[1].oom) diag_nomem(d);
     if (count.bad) bad_list(t, "model.merges", &count, d);
     if (!d->st && tok_room_pairs(t, n, d)) { /* d says why */ }
     for (size_t i = 0; !d->st && next_merge(&s, hold, &l, &r); i++) {
         if (!r.at) tok_bad(d, t, "model.merges[%zu] is neither \"left right\" nor [left, right]", i);
         else if (tok_merge(t, i, l.at, l.n, r.at, r.n, byte_level, marks, d)) break;
     }
+    if (hold[0].oom || hold[1].oom) diag_nomem(d);
     sb_free(&hold[0]);
     sb_free(&hold[1]);
     return d->st;

@@ -194,6 +194,7 @@ an_status split_compile(const char *pattern, size_t n, void **code, diag *d)
     }
     pcre2_code *c = pcre2_compile((PCRE2_SPTR)(text.at ? text.at : ""), text.n, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &where, NULL);
     sb_free(&text);
+    if (!c && error == PCRE2_ERROR_HEAP_FAILED) return diag_nomem(d);
     if (!c) {
         char why[128] = "";
         pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
