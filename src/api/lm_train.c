@@ -162,7 +162,7 @@ static bool stop(void *user)
 
 /* ---- the run ---- */
 
-static void draw(const watch *w, an_lm_train_result *r)
+static an_status draw(const watch *w, an_lm_train_result *r, diag *d)
 {
     char title[320];
     snprintf(title, sizeof title, "%s on %s, %s: loss by update", r->model, r->data, r->engine);
@@ -173,6 +173,7 @@ static void draw(const watch *w, an_lm_train_result *r)
         plot_text(&ascii, &p, PLOT_COLS, PLOT_ROWS, true);
         plot_svg(&svg, &p);
         r->plot = api_take(&text), r->plot_ascii = api_take(&ascii), r->svg = api_take(&svg);
+        if (!r->plot || !r->plot_ascii || !r->svg) diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: the losses could not be drawn");
     }
     if (w->lanes) {
         plot_lanes_text(&lanes, w->lanes, LANE_COLS);
@@ -182,7 +183,9 @@ static void draw(const watch *w, an_lm_train_result *r)
         plot_lanes_trace(&trace, w->lanes, goes_on ? (const char *)before.at : "", goes_on ? before.n : 0);
         if (goes_on) file_drop(&before);
         r->lanes = api_take(&lanes), r->trace = api_take(&trace);
+        if (!r->lanes || !r->trace) diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: what ran when could not be drawn");
     }
+    return d->st;
 }
 
 static void take_result(const lm_run_result *q, an_lm_train_result *r)
@@ -231,7 +234,7 @@ an_status an_lm_train(const an_lm_train_options *o, an_lm_train_result *r, an_er
     w->o = o;
     an_status st = run_it(o, w, r, &d);
     if (!w->begun) remember(w, r->done); /* all of it was done by earlier processes */
-    draw(w, r);
+    st = draw(w, r, &d); /* d keeps what the run itself failed for */
     if (w->losses) fclose(w->losses);
     plot_lanes_free(w->lanes);
     free(w);

@@ -14,18 +14,19 @@ const option chat_options[] = {
 };
 
 typedef struct {
-    bool json;
+    bool json, oom; /* oom: there was no memory for a line */
     size_t turn;
 } writer;
 
 static int on_token(void *user, const an_token *t)
 {
-    const writer *w = user;
+    writer *w = user;
     if (!w->json) return fwrite(t->text, 1, t->n_text, stdout) == t->n_text && !fflush(stdout);
     strbuf b = { 0 };
     sb_printf(&b, "{\"turn\":%zu,\"index\":%zu,\"token\":%u,\"text\":", w->turn, t->index, t->id);
     sb_json(&b, t->text, t->n_text);
     sb_printf(&b, ",\"logprob\":%.6f}\n", t->logprob);
+    w->oom |= b.oom;
     bool ok = !b.oom && fwrite(b.at, 1, b.n, stdout) == b.n && !fflush(stdout);
     sb_free(&b);
     return ok;
@@ -50,10 +51,17 @@ static int talk(const args *a, an_lm *m, lm_choice *choice, writer *w)
     if (person) fprintf(stderr, "%s form; an empty line or the end of input ends it\n", an_lm_chat_form(m));
     for (;; w->turn++) {
         if (person) fputs("> ", stderr);
-        if (!read_line(&line) || !line.n) break;
+        if (!read_line(&line) || !line.n) {
+            if (line.oom) code = say(AN_NOMEM, "out of memory");
+            break;
+        }
         an_generated r;
         if (an_lm_chat(m, line.at, line.n, &choice->o, &r, &e)) {
             code = say_error(NULL, &e);
+            break;
+        }
+        if (w->oom) {
+            code = say(AN_NOMEM, "out of memory");
             break;
         }
         if (w->json)

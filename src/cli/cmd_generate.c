@@ -14,7 +14,7 @@ const option generate_options[] = {
 };
 
 typedef struct {
-    bool json, begun;
+    bool json, begun, oom; /* oom: there was no memory for a line */
     const char *prompt;
     size_t n;
     uint64_t start_ns, first_ns; /* of the command; of its first token */
@@ -48,6 +48,7 @@ static int on_token(void *user, const an_token *t)
     sb_printf(&b, "{\"index\":%zu,\"token\":%u,\"text\":", t->index, t->id);
     sb_json(&b, t->text, t->n_text);
     sb_printf(&b, ",\"logprob\":%.6f}\n", t->logprob);
+    w->oom |= b.oom;
     bool ok = !b.oom && fwrite(b.at, 1, b.n, stdout) == b.n && !fflush(stdout);
     sb_free(&b);
     return ok;
@@ -61,6 +62,7 @@ static int generate(const args *a, an_lm *m, lm_choice *choice, const char *file
     an_lm_info info;
     choice->o.on_token = on_token, choice->o.user = &w;
     if (an_lm_generate(m, prompt, n, &choice->o, &r, &e)) return say_error(file, &e);
+    if (w.oom) return say(AN_NOMEM, "out of memory");
     an_lm_get(m, &info);
     if (w.json)
         printf("{\"done\":true,\"why\":\"%s\",\"prompt_tokens\":%zu,\"new_tokens\":%zu,\"drafted\":%zu,\"accepted\":%zu,\"prompt_ms\":%.3f,\"decode_ms\":%.3f,"

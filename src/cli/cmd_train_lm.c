@@ -19,6 +19,7 @@ typedef struct {
     ui ui;
     sink log, csv;
     bool unread;      /* who read standard output is gone */
+    bool dropped;     /* there was no memory for a line */
 } listener;
 
 static int stop(void *user) { return signals_stop(&((listener *)user)->unread); }
@@ -42,6 +43,7 @@ static void on_progress(void *user, const an_lm_progress *p)
     if (json && l->json) puts(json), fflush(stdout);
     if (json) put_line(l, &l->log, json);
     if (csv) put_line(l, &l->csv, csv);
+    if ((!json && (l->json || l->log.f)) || (!csv && l->csv.f)) l->dropped = true;
     an_free(json);
     an_free(csv);
     if (!l->json || l->ui.terminal) ui_step(&l->ui, p);
@@ -50,12 +52,10 @@ static void on_progress(void *user, const an_lm_progress *p)
 static void on_eval(void *user, int64_t step, double loss)
 {
     listener *l = user;
-    strbuf b = { 0 };
-    sb_printf(&b, "{\"kind\":\"validation\",\"step\":%lld,\"loss\":%.6f}", (long long)step, loss);
-    if (b.oom) return;
-    if (l->json) puts(b.at);
-    put_line(l, &l->log, b.at);
-    sb_free(&b);
+    char line[100];
+    snprintf(line, sizeof line, "{\"kind\":\"validation\",\"step\":%lld,\"loss\":%.6f}", (long long)step, loss);
+    if (l->json) puts(line);
+    put_line(l, &l->log, line);
     ui_clear(&l->ui);
     if (!l->json) fprintf(stderr, "step %lld: loss %.4f on text kept back\n", (long long)step, loss);
 }
@@ -80,6 +80,7 @@ static void on_sample(void *user, int64_t step, const char *text, size_t n)
         sb_printf(&b, "{\"kind\":\"sample\",\"step\":%lld,\"text\":", (long long)step);
         sb_json(&b, text, n);
         if (!b.oom) printf("%s}\n", b.at);
+        else l->dropped = true;
         sb_free(&b);
     }
     fflush(stdout);
@@ -214,12 +215,13 @@ static void put_number(const char *key, double v)
     else printf(",\"%s\":null", key);
 }
 
-static void put_json(const an_lm_train_result *r)
+static void put_json(listener *l, const an_lm_train_result *r)
 {
     strbuf b = { 0 };
     sb_json(&b, r->model, strlen(r->model));
     printf("{\"kind\":\"result\",\"model\":%s,\"engine\":\"%s\",\"pipeline\":\"%s\",\"optimizer\":\"%s\",\"parameters\":%lld,\"vocab\":%lld,\"steps\":%lld,\"done\":%lld", b.oom ? "\"\"" : b.at,
            r->engine, r->pipeline, r->optimizer, (long long)r->parameters, (long long)r->vocab, (long long)r->steps, (long long)r->done);
+    l->dropped |= b.oom;
     sb_free(&b);
     put_number("loss", r->loss);
     put_number("smooth", r->smooth);
@@ -239,10 +241,10 @@ static void put_plot(const char *plot)
     else fprintf(stderr, "anneal: the loss curve is %d columns wide and the terminal shows %d; --plot F.svg draws it\n", COLUMNS, have);
 }
 
-static void put_result(const listener *l, const an_lm_train_result *r)
+static void put_result(listener *l, const an_lm_train_result *r)
 {
     const char *plot = l->ui.utf8 ? r->plot : r->plot_ascii;
-    if (l->json) put_json(r);
+    if (l->json) put_json(l, r);
     else if (plot && !r->again) put_plot(plot);
     fprintf(stderr, "%s on %s by %s, %s, %lld parameters: ", r->model, r->engine, r->pipeline, r->optimizer, (long long)r->parameters);
     fprintf(stderr, "step %lld of %lld", (long long)r->done, (long long)r->steps);
@@ -291,6 +293,7 @@ static int finish(const args *a, listener *l, const an_lm_train_options *o, an_l
     if ((files = put_file(arg_of(a, "profile"), r->trace)) && !code) code = files;
     if (l->unread && !code) code = say_unread();
     if (l->log.lost || l->csv.lost) code = code ? code : say(AN_INPUT, "%s: not all lines could be written", l->log.lost ? l->log.path : l->csv.path);
+    if (l->dropped && !code) code = say(AN_NOMEM, "out of memory: not all lines were written");
     if (st) return code;
     if (r->stopped && r->done < r->steps) {
         if (o->save) fprintf(stderr, "anneal: stopped after step %lld and saved in %s; --resume goes on from there\n", (long long)r->done, o->save);

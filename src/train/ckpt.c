@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "format/json.h"
 #include "train/ckpt.h"
+#include "train/log.h"
 
 enum { CKPT_VERSION = 3, KEEP = 2, DIGITS = 16 };
 static const char STATE[] = "state.safetensors", TRAIN[] = "train.json", LATEST[] = "latest";
@@ -20,7 +21,7 @@ static const char SEAL[] = ",\n  \"checksum\": \"", SEAL_END[] = "\"\n}\n"; /* t
 static an_status sync_folder(const char *path, diag *d)
 {
     int fd = open(path, O_RDONLY);
-    if (fd < 0) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", path, strerror(errno));
+    if (fd < 0) return file_fail("open", path, d);
     int bad = fsync(fd) ? errno : 0;
     close(fd);
     /* some file systems cannot sync a folder; what they can is done */
@@ -64,12 +65,13 @@ static an_status list(const char *dir, arena *mem, int64_t **out, size_t *n, dia
     VEC(int64_t) v = { 0 };
     DIR *at = opendir(dir);
     *out = NULL, *n = 0;
-    if (!at) return errno == ENOENT ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", dir, strerror(errno));
+    if (!at) return errno == ENOENT ? AN_OK : file_fail("list", dir, d);
     an_status st = AN_OK;
-    for (struct dirent *e; !st && (e = readdir(at));) {
+    for (struct dirent *e; !st && (errno = 0, e = readdir(at));) {
         int64_t s = step_of(e->d_name);
         if (s >= 0 && !VEC_PUSH(mem, &v, s)) st = diag_nomem(d);
     }
+    if (!st && errno) st = file_fail("list", dir, d);
     closedir(at);
     if (v.n) qsort(v.at, v.n, sizeof *v.at, newest_first);
     *out = v.at, *n = v.n;
@@ -78,7 +80,7 @@ static an_status list(const char *dir, arena *mem, int64_t **out, size_t *n, dia
 
 /* Behind the step that was just written there may be folders that were not intact when the run went on from an earlier one. They are none of
  * the newest: counted as such they would push out the only one that is whole. Nor are those of a row of skipped updates, which may be
- * the end of the run: only the newest of them stays, beside the others. */
+ * the end of the run: only the newest of them stays, beside the others. What goes is renamed first: no checkpoint is ever in pieces. */
 static void sweep(const char *dir, int keep, const ckpt_note *now, const char *temp)
 {
     arena mem = { 0 };
@@ -89,8 +91,10 @@ static void sweep(const char *dir, int keep, const ckpt_note *now, const char *t
         for (size_t i = 0, seen = 0; i < n; i++) {
             if (step[i] > now->step || (step[i] == now->step && now->applied < now->step)) continue;
             if (step[i] <= now->applied && ++seen <= (size_t)keep) continue;
-            char *old = arena_printf(&mem, "%s/step-%08lld", dir, (long long)step[i]);
-            if (old) remove_folder(old);
+            char *old = arena_printf(&mem, "%s/step-%08lld", dir, (long long)step[i]), *gone = arena_printf(&mem, "%s/.tmp-old-%08lld", dir, (long long)step[i]);
+            if (!old || !gone) continue;
+            remove_folder(gone);
+            if (!rename(old, gone)) remove_folder(gone);
         }
     DIR *at = opendir(dir); /* what died half way */
     for (struct dirent *e; at && (e = readdir(at));) {
@@ -136,9 +140,9 @@ static an_status put_files(strbuf *b, const char *dir, diag *d)
     DIR *at = opendir(dir);
     const char *between = "";
     an_status st = AN_OK;
-    if (!at) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", dir, strerror(errno));
+    if (!at) return file_fail("list", dir, d);
     sb_puts(b, ",\n  \"files\": {");
-    for (struct dirent *e; !st && (e = readdir(at));) {
+    for (struct dirent *e; !st && (errno = 0, e = readdir(at));) {
         uint64_t hash = 0, bytes = 0;
         strbuf path = { 0 };
         if (e->d_name[0] == '.') continue;
@@ -150,6 +154,7 @@ static an_status put_files(strbuf *b, const char *dir, diag *d)
         sb_printf(b, ": { \"bytes\": %llu, \"hash\": \"%016llx\" }", (unsigned long long)bytes, (unsigned long long)hash);
         between = ",";
     }
+    if (!st && errno) st = file_fail("list", dir, d);
     closedir(at);
     sb_puts(b, "\n  }");
     if (b->n) sb_printf(b, "%s%016llx%s", SEAL, (unsigned long long)hash_bytes(b->at, b->n, 0), SEAL_END);
@@ -234,9 +239,10 @@ static an_status publish(const ckpt_options *o, const char *temp, const char *na
     path_info i;
     diag why = { 0 };
     if (path_look(to, &i) && !intact(to, &why)) remove_folder(temp); /* the same step of the same run: it is there */
+    else if (why.st == AN_NOMEM) return diag_nomem(d); /* what could not be looked at may be whole */
     else {
         remove_folder(to);
-        if (rename(temp, to)) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", to, strerror(errno));
+        if (rename(temp, to)) return file_fail("rename to", to, d);
         TRY(sync_folder(o->dir, d));
     }
     return point_to(o->dir, name, mem, d);
@@ -248,7 +254,7 @@ static char *temp_name(arena *mem, const char *dir) { return arena_printf(mem, "
 static an_status take_lock(const char *path, const char *dir, int *lock, diag *d)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", path, strerror(errno));
+    if (fd < 0) return file_fail("open", path, d);
     struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     if (!fcntl(fd, F_SETLK, &all)) return *lock = fd, AN_OK;
     const bool held = errno == EACCES || errno == EAGAIN;
@@ -387,25 +393,26 @@ static an_status intact(const char *path, diag *d)
     return st;
 }
 
-bool ckpt_is_one(const char *path)
+an_status ckpt_is_one(const char *path, bool *is, diag *d)
 {
     path_info i;
     strbuf b = { 0 };
     sb_printf(&b, "%s/%s", path, TRAIN);
-    bool is = !b.oom && path_look(b.at, &i);
+    *is = !b.oom && path_look(b.at, &i);
+    an_status st = b.oom ? diag_nomem(d) : AN_OK;
     sb_free(&b);
-    return is;
+    return st;
 }
 
-bool ckpt_any(const char *dir)
+an_status ckpt_any(const char *dir, bool *any, diag *d)
 {
     arena mem = { 0 };
-    diag d = { 0 };
     int64_t *step;
     size_t n;
-    bool any = !list(dir, &mem, &step, &n, &d) && n;
+    an_status st = list(dir, &mem, &step, &n, d);
+    *any = !st && n;
     arena_free(&mem);
-    return any;
+    return st;
 }
 
 an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)(void *user, const char *line), void *user, diag *d)
@@ -418,10 +425,7 @@ an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)
         if (!(*path = arena_printf(mem, "%s/step-%08lld", dir, (long long)step[i]))) return diag_nomem(d);
         if (!intact(*path, &why)) return AN_OK;
         if (why.st == AN_NOMEM) return diag_nomem(d);
-        strbuf b = { 0 };
-        sb_printf(&b, "%s; trying the checkpoint before it", why.msg);
-        if (warn && !b.oom) warn(user, b.at);
-        sb_free(&b);
+        log_say(warn, user, "%s; trying the checkpoint before it", why.msg);
     }
     return diag_fail(d, AN_INPUT, NOWHERE, n ? "%s: none of its checkpoints is intact" : "%s: there is no checkpoint in it", dir);
 }

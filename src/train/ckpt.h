@@ -56,8 +56,9 @@ an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const
 /* The newest intact checkpoint of a folder of checkpoints. warn (may be NULL) is told of damaged ones.
  * AN_INPUT: there is none. The path lives in *mem. */
 an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)(void *user, const char *line), void *user, diag *d) MUST_CHECK;
-bool ckpt_any(const char *dir); /* DIR has a checkpoint, intact or not */
-bool ckpt_is_one(const char *path); /* a checkpoint, and no folder of them */
+/* Has DIR a checkpoint, intact or not? A folder that cannot be listed is an error: taken for an empty one, a run would begin anew in it. */
+an_status ckpt_any(const char *dir, bool *any, diag *d) MUST_CHECK;
+an_status ckpt_is_one(const char *path, bool *is, diag *d) MUST_CHECK; /* a checkpoint, and no folder of them */
 an_status ckpt_latest(const char *dir, const char *path, diag *d) MUST_CHECK; /* `latest` names the one at path, which ckpt_find gave: a process may have died before it did */
 /* State and note of the checkpoint at `path`, which ckpt_find gave. AN_INPUT when setting, exact, seed, validation or data of *note are not the file's:
  * both are in the message, and nothing was read into the pipeline. */

@@ -215,15 +215,16 @@ static void fill_setting(run *r)
 }
 
 /* Of all a configuration says; 0: no file can say it, and no checkpoint is made of it. Pairs of rotation lie in halves in files, however they are trained. */
-static uint64_t config_digest(const model_config *c)
+static an_status config_digest(const model_config *c, uint64_t *out, diag *d)
 {
     model_config in_file = *c;
     strbuf b = { 0 };
     diag why = { 0 };
     if (c->rope == MODEL_ROPE_INTERLEAVED) in_file.rope = MODEL_ROPE_HALF;
-    uint64_t hash = !lm_config_json(&in_file, NULL, &b, &why) && !b.oom ? hash_bytes(b.at, b.n, (uint64_t)c->rope) : 0;
+    *out = lm_config_json(&in_file, NULL, &b, &why) || b.oom ? 0 : hash_bytes(b.at, b.n, (uint64_t)c->rope);
+    an_status st = b.oom || why.st == AN_NOMEM ? diag_nomem(d) : AN_OK; /* a 0 for want of memory would make every checkpoint one of another run */
     sb_free(&b);
-    return hash;
+    return st;
 }
 
 /* What a sentence would round, or could not say: any of it changed, and the run would go on as another one. */
@@ -231,12 +232,13 @@ static an_status fill_exact(run *r)
 {
     const lm_run_options *o = r->o;
     const model_config *c = &r->shape.file;
-    uint64_t rest, words = 0;
+    uint64_t rest, all, words = 0;
     for (size_t i = 0; i < r->n_tok_files; i++) words = hash_bytes(r->tok_file[i].at, r->tok_file[i].n, words);
     TRY(lm_shape_rest(&r->shape, &rest, r->d));
+    TRY(config_digest(c, &all, r->d));
     int n = snprintf(r->note.exact, sizeof r->note.exact, "lr %.17g to %.17g, decay %.17g, clip %.17g, loss scale %.17g%s, rope base %.17g, norm epsilon %.17g, context %lld", r->schedule.lr,
                      r->schedule.lr_end, given(o->decay, 0.1), given(o->clip, 1), r->scale, r->dynamic ? " dynamic" : "", c->rope_theta, c->norm_eps, (long long)c->context);
-    snprintf(r->note.exact + n, sizeof r->note.exact - (size_t)n, ", checksums of configuration %016llx, tokenizer %016llx, rows not trained %016llx", (unsigned long long)config_digest(c),
+    snprintf(r->note.exact + n, sizeof r->note.exact - (size_t)n, ", checksums of configuration %016llx, tokenizer %016llx, rows not trained %016llx", (unsigned long long)all,
              (unsigned long long)words, (unsigned long long)rest);
     return AN_OK;
 }
@@ -313,12 +315,15 @@ static an_status set_up(run *r)
 {
     const lm_run_options *o = r->o;
     r->note = (ckpt_note){ .seed = o->seed, .smooth = (double)NAN };
-    if (o->save && ckpt_is_one(o->save))
+    bool one = false, any = false;
+    if (o->save) TRY(ckpt_is_one(o->save, &one, r->d));
+    if (one)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is one checkpoint of a run: --resume goes on in the folder that holds it, from the newest that is whole; --model %s begins another run with its weights",
                          o->save, o->save);
-    if (o->save && !o->resume && ckpt_any(o->save))
+    if (o->save) TRY(ckpt_any(o->save, &any, r->d));
+    if (!o->resume && any)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "%s has checkpoints already: go on from them with --resume, or name another folder", o->save);
-    if (o->resume && o->must_resume && !(o->save && ckpt_any(o->save)))
+    if (o->resume && o->must_resume && !any)
         return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: there is no checkpoint in it", o->save ? o->save : "the run has no folder");
     if (o->save) TRY(ckpt_enter(o->save, &r->lock, r->d));
     TRY(pool_make(&r->pool, o->device.threads, r->d));
@@ -341,7 +346,8 @@ static an_status set_up(run *r)
     fill_setting(r);
     TRY(fill_exact(r));
     describe(r);
-    if (o->resume && o->save && ckpt_any(o->save)) TRY(resume(r));
+    if (o->resume && o->save) TRY(ckpt_any(o->save, &any, r->d)); /* again: who held the folder until now may have saved since */
+    if (o->resume && any) TRY(resume(r));
     else TRY(lm_shape_put(&r->shape, r->p, r->d));
     if (r->shape.ids) return AN_OK; /* rows that are not trained are looked up in it */
     lm_close(r->model);
@@ -423,7 +429,8 @@ static an_status sample_text(run *r, int64_t step, diag *d)
     lm_generate_options go = { .sampling = { .temperature = 0.7, .top_p = 0.95, .seed = o->seed + (uint64_t)step },
                                .max_tokens = o->sample_tokens > 0 ? o->sample_tokens : SAMPLE, .on_token = take_token, .user = &text };
     if (!st) st = lm_generate(s, r->tok, r->prompt.at, r->prompt.n, &go, &g, d);
-    if (!st && !text.oom) o->on_sample(o->user, step, text.at ? text.at : "", text.n);
+    if (!st && text.oom) st = diag_nomem(d);
+    if (!st) o->on_sample(o->user, step, text.at ? text.at : "", text.n);
     sb_free(&text);
     lm_session_close(s);
     lm_close(m);
@@ -464,13 +471,10 @@ static an_status tell(run *r, double scale, const train_report *rep)
     if (bad) pipe_bad_json(&b, r->note.step + 1, rep->loss, &seen);
     else if (zero) pipe_zero_json(&b, r->note.step + 1, rep->loss, scale);
     else pipe_norms_json(&b, r->note.step + 1, &seen);
-    if (!b.oom && o->on_note) o->on_note(o->user, b.at);
+    if (b.oom) WARN(r, "out of memory: there is no note of step %lld", (long long)r->note.step + 1);
+    else if (o->on_note) o->on_note(o->user, b.at);
     bool silent = pipe_kind_of(r->p) == PIPE_RESIDENT; /* the others say so themselves */
-    b.n = 0;
-    if (bad && silent && o->warn) {
-        sb_printf(&b, "%s is not finite (loss scale %g): the update is skipped", seen.first[0] ? seen.first : "the loss or a gradient", scale);
-        if (!b.oom) o->warn(o->user, b.at);
-    }
+    if (bad && silent) WARN(r, "%s is not finite (loss scale %g): the update is skipped", seen.first[0] ? seen.first : "the loss or a gradient", scale);
     sb_free(&b);
     return AN_OK;
 }
@@ -606,6 +610,7 @@ static an_status loop(run *r)
 
 static an_status digest(run *r)
 {
+    uint64_t h = 0;
     for (size_t i = 0; i < pipe_state_count(r->p); i++) {
         train_state_info s;
         size_t bytes;
@@ -614,10 +619,11 @@ static an_status digest(run *r)
         void *x = malloc(bytes ? bytes : 1);
         if (!x) return diag_nomem(r->d);
         an_status st = pipe_read(r->p, s.name, s.type.dt, x, r->d);
-        r->out->digest = hash_bytes(x, bytes, r->out->digest);
+        if (!st) h = hash_bytes(x, bytes, h);
         free(x);
         TRY(st);
     }
+    r->out->digest = h;
     return AN_OK;
 }
 
@@ -630,7 +636,7 @@ static an_status finish(run *r)
         if (o->on_eval && isfinite(r->out->validation)) o->on_eval(o->user, r->note.step, r->out->validation);
         if (o->sample_every >= 0) sample(r);
     }
-    if (r->unsaved.st) return diag_fail(r->d, r->unsaved.st == AN_MISMATCH ? AN_MISMATCH : AN_INPUT, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
+    if (r->unsaved.st) return diag_fail(r->d, r->unsaved.st, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
     return AN_OK;
 }
 

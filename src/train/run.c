@@ -213,6 +213,7 @@ static void log_line(run *r, const train_report *p, double loss, uint64_t ns)
                                  .data_ms = (double)r->data_ns / 1e6, .device_ms = (double)(ns - r->data_ns) / 1e6, .grad_norm = p->grad_norm,
                                  .loss_scale = p->loss_scale, .skipped = p->skipped, .zeros = p->zeros, .applied = p->applied, .tokens = r->net.rows * r->accum });
     if (!b.oom) r->o->on_log(r->o->user, b.at);
+    else r->unlogged = true;
     sb_free(&b);
 }
 
@@ -277,8 +278,8 @@ static an_status finish(run *r)
         r->out->final_n = r->o->final_test > 0 ? MIN(r->o->final_test, r->data.n_test) : r->data.n_test;
         TRY(accuracy(r, r->out->final_n, &r->out->final_accuracy));
     }
-    if (r->unsaved.st) return diag_fail(r->d, AN_INPUT, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
-    return AN_OK;
+    if (r->unsaved.st) return diag_fail(r->d, r->unsaved.st, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
+    return r->unlogged ? diag_fail(r->d, AN_NOMEM, NOWHERE, "out of memory: not all lines were written") : AN_OK;
 }
 
 an_status train_run(const train_run_options *o, train_run_result *out, strbuf *stats_line, diag *d)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "format/safetensors.h"
+#include "train/log.h"
 #include "train/run_int.h"
 
 /* SET(id, key, what): a setting; a file in which it differs is of another run. The first decides what the others mean. */
@@ -105,11 +106,7 @@ void run_save(run *r)
     an_status st = train_save(r->t, r->o->save, note, NOTES, &why);
     r->unsaved = why;
     if (!st) r->saved = r->done;
-    if (!st || !r->o->warn) return;
-    strbuf b = { 0 };
-    sb_printf(&b, "step %lld was not saved: %s; training goes on", (long long)r->done, why.msg);
-    if (!b.oom) r->o->warn(r->o->user, b.at);
-    sb_free(&b);
+    else log_say(r->o->warn, r->o->user, "step %lld was not saved: %s; training goes on", (long long)r->done, why.msg);
 }
 
 /* ---- reading ---- */

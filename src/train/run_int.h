@@ -23,6 +23,7 @@ typedef struct {
     int64_t done;      /* updates tried so far, those before a checkpoint included */
     int64_t saved;     /* the last of them that is in the file; -1: none */
     diag unsaved;      /* why the last save failed */
+    bool unlogged;     /* there was no memory for a line */
     float *x, *y, *logits;
     double smooth;     /* loss of the last updates, the older the less */
     uint64_t data_ns;  /* of the last update: making its minibatches */
