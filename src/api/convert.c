@@ -58,7 +58,7 @@ static an_status find_vocab(const lm_model *m, const char *named, lm_convert_opt
     if ((c->to != LM_TO_GGUF && !folder_out) || lm_origin_of(m) == (folder_out ? LM_FROM_HF : LM_FROM_GGUF) || !path_look(path, &i)) return AN_OK; /* its own goes along as it is */
     bool inside = i.folder || lm_origin_of(m) == LM_FROM_GGUF;
     int n = slash ? snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) : snprintf(folder, sizeof folder, ".");
-    if (n < 0 || (size_t)n >= sizeof folder || lm_tokenizer_open(inside ? path : folder, out, &why)) return AN_OK; /* the result says that it has none */
+    if (n < 0 || (size_t)n >= sizeof folder || lm_tokenizer_open(inside ? path : folder, out, &why)) return why.st == AN_NOMEM ? diag_nomem(d) : AN_OK; /* the result says that it has none */
     if (!lm_vocab_fits(*out, rows)) return AN_OK;
     c->vocab = *out;
     c->vocab_if_fits = true;

@@ -17,6 +17,8 @@ enum {
 /* what: named in messages ("config.json"). Duplicate keys, trailing text and a top that is no object are refused.
  * On success *out is the caller's: json_decref. Numbers stay as written: 1.0 is a real, 1 an integer. */
 an_status json_text(const void *text, size_t n, const char *what, json_t **out, diag *d) MUST_CHECK;
+/* json_loadb, but for want of memory, which it takes for an error in the text or for less text: NULL and *oom. */
+json_t *json_parse(const void *text, size_t n, size_t flags, json_error_t *e, bool *oom);
 an_status json_file(const char *path, json_t **out, diag *d) MUST_CHECK;
 
 #endif

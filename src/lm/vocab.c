@@ -1,5 +1,6 @@
 /* vocab.c: the tokenizer of a model, wherever it is: the one place where a GGUF file's vocabulary becomes one.
  * In: a path, or a model.  Out: a tokenizer from text/. */
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/io.h"
@@ -111,21 +112,26 @@ static an_status open_gguf(const char *path, tokenizer **out, diag *d)
     return st;
 }
 
-static bool is_gguf(const char *path)
+/* What cannot be opened is left for a reader to say. */
+static an_status is_gguf(const char *path, bool *is, diag *d)
 {
     char head[4] = "";
     FILE *f = fopen(path, "rb");
-    if (!f) return false;
+    *is = false;
+    if (!f) return errno == ENOMEM ? diag_nomem(d) : AN_OK;
     size_t n = fread(head, 1, sizeof head, f);
     fclose(f);
-    return n == sizeof head && !memcmp(head, "GGUF", 4);
+    *is = n == sizeof head && !memcmp(head, "GGUF", 4);
+    return AN_OK;
 }
 
 an_status lm_tokenizer_open(const char *path, tokenizer **out, diag *d)
 {
     *out = NULL;
     if (!strcmp(path, "builtin:stories")) return story_tokenizer(0, out, d);
-    return is_gguf(path) ? open_gguf(path, out, d) : tok_open(path, out, d);
+    bool gguf_file;
+    TRY(is_gguf(path, &gguf_file, d));
+    return gguf_file ? open_gguf(path, out, d) : tok_open(path, out, d);
 }
 
 /* ---- a model's own ---- */

@@ -1,29 +1,28 @@
 /* load_json.c: tokenizer.json, and the pair vocab.json (encoder.json) + merges.txt (vocab.bpe).
  * The model is read here; the sections around it in load_parts.c. */
-#include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "format/json.h"
 #include "text/text_int.h"
 
 /* A few bytes of text ("{},") cost a parser hundreds of bytes, so the text is counted before it is parsed. */
-enum { JSON_MAX_BYTES = 1 << 26, JSON_MAX_GROUPS = 3 << 19, JSON_MAX_VALUES = 6 << 20 };
+enum { MOST_BYTES = 1 << 26, MOST_GROUPS = 3 << 19, MOST_VALUES = 6 << 20 };
 
 json_t *js_load(const tokenizer *t, const char *what, const void *p, size_t n, diag *d)
 {
     const char *s = p;
     size_t groups = 0, values = 0;
     for (size_t i = 0; i < n; i++) groups += s[i] == '{' || s[i] == '[', values += s[i] == ',';
-    if (n > JSON_MAX_BYTES || groups > JSON_MAX_GROUPS || values > JSON_MAX_VALUES) {
-        tok_bad(d, t, "%s: %zu bytes, %zu lists and objects, %zu values; at most %d, %d and %d are taken", what, n, groups, values, JSON_MAX_BYTES, JSON_MAX_GROUPS, JSON_MAX_VALUES);
+    if (n > MOST_BYTES || groups > MOST_GROUPS || values > MOST_VALUES) {
+        tok_bad(d, t, "%s: %zu bytes, %zu lists and objects, %zu values; at most %d, %d and %d are taken", what, n, groups, values, MOST_BYTES, MOST_GROUPS, MOST_VALUES);
         return NULL;
     }
     json_error_t e;
     /* Numbers as reals: files hold integers past 2^63, and ids are exact in a double. */
-    errno = 0;
-    json_t *j = json_loadb(p, n, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &e);
-    if (!j && errno == ENOMEM) diag_nomem(d); /* malloc says so; the parser takes it for an error in the text */
+    bool oom;
+    json_t *j = json_parse(p, n, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &e, &oom);
+    if (oom) diag_nomem(d);
     if (!j) tok_bad(d, t, "%s: line %d, column %d: %.150s", what, e.line, e.column, e.text);
     return j;
 }

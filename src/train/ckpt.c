@@ -24,8 +24,9 @@ static an_status sync_folder(const char *path, diag *d)
     if (fd < 0) return file_fail("open", path, d);
     int bad = fsync(fd) ? errno : 0;
     close(fd);
+    errno = bad;
     /* some file systems cannot sync a folder; what they can is done */
-    return bad && bad != EINVAL && bad != ENOTSUP ? diag_fail(d, AN_INPUT, NOWHERE, "%s: %s", path, strerror(bad)) : AN_OK;
+    return bad && bad != EINVAL && bad != ENOTSUP ? file_fail("sync", path, d) : AN_OK;
 }
 
 /* A folder of plain files and everything in it. */
