@@ -762,7 +762,7 @@ EOF
     has "train, losses on what cannot be kept back" err 'window.u16 is kept back (1 window of 16 ids'
     for p in resident delta; do
         t "train, a scale of 65536, $p" 2 $anneal train $lt --pipeline $p --loss-scale 65536
-        has "train, a scale of 65536, $p" err 'loss-scale wants 0.001 to 65504'
+        has "train, a scale of 65536, $p" err 'a loss scale of 65536; 0.001 to 65504'
     done
     t "train, the scale on a chip" 0 $anneal train $lt --engine soft:m4 --steps 1 --sample-every 0 --json
     has "train, the scale on a chip" out '"loss_scale":16,'

@@ -147,14 +147,6 @@ static bool rate_of(const args *a, double *out)
     return !arg_on(a, "lr") || *out > 0 || (say(AN_USAGE, "--lr wants a rate above 0, got \"%s\": nothing would be learnt", arg_of(a, "lr")), false);
 }
 
-/* What every pipeline and device takes: above it a gradient of one has no fp16. */
-static bool scale_in_range(const args *a, an_lm_train_options *o)
-{
-    if (!scale_of(a, &o->loss_scale, &o->dynamic_scale)) return false;
-    if (o->loss_scale == 0 || (o->loss_scale >= 1e-3 && o->loss_scale <= 65504)) return true;
-    return say(AN_USAGE, "--loss-scale wants 0.001 to 65504, or dynamic; got \"%s\"", arg_of(a, "loss-scale")), false;
-}
-
 /* Options that would be taken and change nothing. */
 static bool all_used(const args *a, const an_lm_train_options *o)
 {
@@ -187,7 +179,7 @@ static bool read_options(const args *a, an_lm_train_options *o, int64_t *every)
     if (!folder_of_run(a, o)) return false;
     if (!whole_of(a, "steps", 1, &o->steps) || !whole_of(a, "batch", 1, &o->batch) || !whole_of(a, "seq", 1, &o->seq) || !accum_of(a, &o->accum)) return false;
     if (!rate_of(a, &o->lr) || !real_or_none(a, "lr-end", &o->lr_end) || !whole_or_none(a, "warmup", &o->warmup)) return false;
-    if (!real_or_none(a, "decay", &o->decay) || !real_or_none(a, "clip", &o->clip) || !scale_in_range(a, o)) return false;
+    if (!real_or_none(a, "decay", &o->decay) || !real_or_none(a, "clip", &o->clip) || !scale_of(a, &o->loss_scale, &o->dynamic_scale)) return false;
     if (!real_or_none(a, "validation", &o->validation) || !whole_of(a, "eval-every", 1, &o->eval_every)) return false;
     if (!whole_or_none(a, "sample-every", &o->sample_every) || !whole_of(a, "sample-tokens", 1, &o->sample_tokens)) return false;
     if (!whole_of(a, "save-every", 1, &o->save_every) || !whole_of(a, "keep", 1, &keep) || !whole_of(a, "stop-after", 1, &o->stop_after)) return false;

@@ -43,6 +43,7 @@ typedef struct {
     diag unsaved;           /* the last save that failed */
     bool building;          /* the pipeline is made, and no update was done yet */
     bool settled;           /* the state is that behind note.step updates, none begun */
+    bool idle;              /* it ends because nothing is learnt any more: what was learnt before is good */
     _Atomic uint64_t spent[LANE_COUNT]; /* ns in each lane since the update began; lanes are threads */
     diag *d;
 } run;
@@ -521,17 +522,21 @@ static an_status update(run *r, lm_progress *q, bool *put_off)
     uint64_t t0 = clock_ns(), data = 0;
     corpus_pos from = r->note.pos;
     bool bad = false;
-    q->loss = 0;
+    double sum = 0;
+    int64_t n = 0;
     if (read_group(r, &data)) return r->note.pos = from, r->d->st;
     for (int k = 0; k < LANE_COUNT; k++) r->spent[k] = 0;
     for (int64_t a = 0; a < r->accum; a++) {
         an_status st = minibatch(r, a, q->lr, &rep, &bad);
-        if (st || rep.put_off) { /* the first of a group failed, or was put off: the state is as it was, and its samples are still to come */
-            if (a == 0) r->note.pos = from;
-            return r->settled = a == 0, *put_off = rep.put_off, st;
+        r->idle = st == AN_MISMATCH && rep.verdict == VERDICT_NOTHING;
+        if (st || rep.put_off) { /* the first of a group failed, or was put off, or all had no gradient: the state is as it was, and its samples are still to come */
+            r->settled = a == 0 || r->idle;
+            if (r->settled) r->note.pos = from;
+            return *put_off = rep.put_off, st;
         }
-        q->loss += rep.loss / (double)r->accum;
+        if (!isnan(rep.loss)) sum += rep.loss, n++; /* the rest of a group that is skipped is not run */
     }
+    q->loss = n ? sum / (double)n : (double)NAN;
     q->grad_norm = rep.grad_norm, q->loss_scale = rep.loss_scale, q->skipped = rep.skipped, q->zeros = rep.zeros, q->applied = rep.applied;
     q->tokens = r->accum * r->batch * r->seq;
     q->ms = (double)(clock_ns() - t0) / 1e6, q->data_ms = (double)data / 1e6;
@@ -600,7 +605,7 @@ static an_status loop(run *r)
         save(r), saved = q.step, due = false;
     }
     /* after a failure too, as what was learned before it is worth keeping; but not what diverged, which would push out what did not */
-    if (r->note.step > saved && r->settled && st != AN_MISMATCH) save(r);
+    if (r->note.step > saved && r->settled && (st != AN_MISMATCH || r->idle)) save(r);
     r->out->done = r->note.step;
     r->out->stopped |= r->note.step < r->schedule.steps && o->stop && o->stop(o->user); /* asked while it saved */
     /* the loss on text kept back takes programs; without it nothing is left to do after the last update */

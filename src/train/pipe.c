@@ -31,6 +31,8 @@ static an_status check(const pipe_options *o, pipe_kind *kind, diag *d)
     TRY(model_config_check(o->config, d));
     int64_t seq = o->seq ? o->seq : o->config->seq;
     if (o->batch < 0 || o->batch > 4096) return diag_fail(d, AN_USAGE, NOWHERE, "batch %lld; 1 to 4096 is wanted", (long long)o->batch);
+    const double s = o->train.loss_scale; /* of every pipeline and device: above it a gradient of one has no fp16 */
+    if (!(s == 0 || (s >= 1e-3 && s <= 65504))) return diag_fail(d, AN_USAGE, NOWHERE, "a loss scale of %g; 0.001 to 65504, or a dynamic one, is wanted", s);
     if (seq < 1 || seq > o->config->context)
         return diag_fail(d, AN_USAGE, NOWHERE, "%lld positions; the model takes 1 to %lld", (long long)seq, (long long)o->config->context);
     return AN_OK;
@@ -84,6 +86,7 @@ an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report 
     pipe_seen seen; /* it ends here: find out where it began */
     diag none = { 0 };
     bool known = !pipe_inspect(p, tokens, r->loss_scale, &seen, &none) && seen.first[0];
+    if (r->verdict == VERDICT_NOTHING && !known) return diag_fail(d, st, why.at, "%s", why.msg);
     return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, known ? seen.first : "not known");
 }
 

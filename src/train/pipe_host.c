@@ -70,6 +70,8 @@ static an_status check_budget(const host *h, diag *d)
                      (long long)need, (long long)h->c.n_layers, device_name(h->p->o.dev), (long long)most, pipe_name(PIPE_DYNAMIC), pipe_name(PIPE_RESIDENT));
 }
 
+static an_status look_again(void *user, double scale, train_verdict *out, diag *d);
+
 static an_status open(host *h, diag *d)
 {
     static const host_way *const ways[PIPE_COUNT] = { [PIPE_DELTA] = &host_delta, [PIPE_DYNAMIC] = &host_dynamic, [PIPE_RESTART] = &host_restart };
@@ -86,6 +88,7 @@ static an_status open(host *h, diag *d)
     TRY(index_weights(h, d));
     TRY(books_open(h, d));
     TRY(update_open(h, d));
+    h->t->look = look_again, h->t->look_user = h;
     h->c.loss_scale = books_scale(h);
     TRY(make_buffers(h, d));
     TRY(prog_plan(h, d));
@@ -155,10 +158,14 @@ static an_status sequences(host *h, const int32_t *tokens, double *loss, diag *d
 /* What the taps did not show: products that overflowed on the host. */
 static void look_at_gradients(host *h)
 {
+    h->any_gradient = false;
     for (size_t i = 0; i < h->weight.n && !h->bad[0]; i++) {
         int64_t n = 0;
         char name[40];
-        if (!shape_elems(&h->weight.at[i].type.sh, &n) || isfinite(h->vk->largest(h->grad[i], n))) continue;
+        if (!shape_elems(&h->weight.at[i].type.sh, &n)) continue;
+        float most = h->vk->largest(h->grad[i], n);
+        h->any_gradient |= most > 0;
+        if (isfinite(most)) continue;
         pipe_weight_name(h->weight.at[i].id, h->weight.at[i].layer, name, sizeof name);
         snprintf(h->bad, sizeof h->bad, "the gradient of %s", name);
     }
@@ -197,6 +204,19 @@ static an_status gradients(host *h, const int32_t *tokens, double *loss, pipe_se
     return st ? st : un;
 }
 
+/* Of the minibatch that was just measured: its gradients are done with. */
+static an_status look_again(void *user, double scale, train_verdict *out, diag *d)
+{
+    host *h = user;
+    double loss;
+    h->look_scale = scale;
+    an_status st = gradients(h, h->tokens, &loss, NULL, d);
+    h->look_scale = 0;
+    *out = h->bad[0] ? VERDICT_GRADIENT : h->any_gradient ? VERDICT_FINE : VERDICT_NOTHING;
+    h->bad[0] = 0;
+    return st;
+}
+
 static an_status step(void *way, const int32_t *tokens, double lr, train_report *r, bool *again, diag *d)
 {
     host *h = way;
@@ -211,7 +231,8 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     uint64_t t0 = clock_ns();
     st = books_step(h, loss, unit, lr, r, &why);
     host_event(h, "main", "norm", -1, t0);
-    if (st == AN_MISMATCH) return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, h->bad[0] ? h->bad : "not known");
+    if (st == AN_MISMATCH && r->verdict != VERDICT_NOTHING)
+        return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, h->bad[0] ? h->bad : "not known");
     if (st) return *d = why, st;
     if (!r->finite && h->bad[0]) host_warn(h, "%s is not finite (loss scale %g): the update is skipped", h->bad, r->loss_scale);
     if (!r->applied) return AN_OK;

@@ -132,6 +132,7 @@ struct host {
     diag job;            /* the first job that failed */
     char bad[96];        /* the first tensor of the minibatch that is not finite; "" none */
     pipe_bad count;      /* numbers of its programs' results that are not */
+    bool any_gradient;   /* one of its gradients has a number that is not 0 */
     bool to_the_end;     /* looking: go on behind what is not finite */
     double look_scale;   /* looking: the loss scale; 0: the books' */
     uint64_t dispatches, canaries, reloads, restarts_wanted, buffer_bytes;

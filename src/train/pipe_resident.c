@@ -2,12 +2,14 @@
 #include <stdlib.h>
 
 #include "train/pipe_int.h"
+#include "train/train_int.h"
 
 typedef struct {
     pipeline *p;
     trainer *t;
     bool chip;
     pipe_tokens tokens;
+    const int32_t *now; /* of the minibatch at hand */
 } resident;
 
 static const char LOSS[] = "loss";
@@ -18,16 +20,16 @@ static an_status open_trainer(resident *r, diag *d)
     decoder dec;
     decoder_options o = { .use = DECODER_TRAIN, .chip = r->chip, .param_inputs = true, .batch = p->B, .seq = p->T };
     TRY(decoder_build(&p->c, &o, NULL, &dec, d));
-    train_param *param = calloc(dec.n_param, sizeof *param);
-    an_status st = param ? AN_OK : diag_nomem(d);
+    train_param *list = calloc(dec.n_param, sizeof *list);
+    an_status st = list ? AN_OK : diag_nomem(d);
     for (size_t i = 0; i < dec.n_param && !st; i++)
-        param[i] = (train_param){ .name = graph_value(dec.g, dec.param[i])->name, .decay = pipe_decays(&dec.weight[i]) };
+        list[i] = (train_param){ .name = graph_value(dec.g, dec.param[i])->name, .decay = pipe_decays(&dec.weight[i]) };
     train_options t = p->o.train;
-    t.engine = NULL, t.dev = p->o.dev, t.loss = dec.loss, t.param = param, t.n_param = dec.n_param;
+    t.engine = NULL, t.dev = p->o.dev, t.loss = dec.loss, t.param = list, t.n_param = dec.n_param;
     t.fetch = &(train_fetched){ LOSS, dec.loss }, t.n_fetch = 1;
     if (p->o.recompute) t.keep = dec.layer_in, t.n_keep = (size_t)p->c.n_layers + 1;
     if (!st) st = train_open(&r->t, dec.g, &t, d);
-    free(param);
+    free(list);
     graph_free(dec.g);
     return st;
 }
@@ -40,18 +42,35 @@ static void drop(void *way)
     free(r);
 }
 
+static an_status look_again(void *user, double scale, train_verdict *out, diag *d);
+
 static void *make(pipeline *p, diag *d)
 {
     resident *r = calloc(1, sizeof *r);
     if (!r) return diag_nomem(d), NULL;
     r->p = p, r->chip = !device_is_plain(p->o.dev);
     if (pipe_tokens_make(&r->tokens, p, d) || open_trainer(r, d)) return drop(r), NULL;
+    r->t->look = look_again, r->t->look_user = r;
     return r;
+}
+
+/* Through the kernels that a look at the pipeline is through. */
+static an_status look_again(void *user, double scale, train_verdict *out, diag *d)
+{
+    resident *r = user;
+    pipe_seen seen;
+    bool any = false;
+    r->p->last = VERDICT_NOTHING;
+    TRY(pipe_inspect(r->p, r->now, scale, &seen, d));
+    for (int id = 0; id < MW_COUNT; id++) any |= seen.grad_norm[id] > 0;
+    *out = seen.first[0] || seen.unknown[0] ? VERDICT_GRADIENT : any ? VERDICT_FINE : VERDICT_NOTHING;
+    return AN_OK;
 }
 
 static an_status put_tokens(resident *r, const int32_t *tokens, diag *d)
 {
     pipe_tokens *k = &r->tokens;
+    r->now = tokens;
     pipe_tokens_take(k, r->p, tokens);
     if (!r->chip) {
         TRY(train_put(r->t, "tokens", DT_I32, k->in, d));

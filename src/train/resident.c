@@ -405,10 +405,11 @@ an_status train_step(trainer *t, double lr, train_report *r, diag *d)
     double S = t->scale.scale * t->accum;
     *r = (train_report){ .lr = lr, .loss_scale = t->scale.scale, .loss = NAN, .grad_norm = NAN };
     if (!isfinite(lr)) return diag_fail(d, AN_INPUT, NOWHERE, "the learning rate is %g; a finite number is wanted", lr);
-    if (!t->group) TRY(run_minibatch(t, last, lr, S, r, d)); /* the rest of a group that overflowed is not worth a dispatch */
+    if (!t->group) TRY(run_minibatch(t, last, lr, S, r, d));
+    else r->verdict = t->group; /* the rest of a group that overflowed is not worth a dispatch */
     t->minibatches++;
     an_status st = AN_OK;
-    if (!t->group && !(r->verdict == VERDICT_NOTHING && r->loss == 0 && !last)) t->group = r->verdict; /* a sample that is right already adds 0 to its group */
+    if (!t->group && !(r->verdict == VERDICT_NOTHING && r->loss == 0 && !last)) t->group = r->verdict, t->group_loss = r->loss; /* a sample that is right already adds 0 to its group */
     if (!last) {
         t->at++;
         if (!t->group) t->side[GROUP_ACC] ^= 1;
@@ -420,8 +421,9 @@ an_status train_step(trainer *t, double lr, train_report *r, diag *d)
             t->scale.applied = S;
         } else if (t->group == VERDICT_NOTHING) t->zeros++;
         else t->skipped++;
-        st = scale_after(t, t->group, r->loss, d);
+        train_verdict v = t->group;
         t->at = 0, t->group = VERDICT_FINE;
+        st = scale_after(t, v, t->group_loss, d);
     }
     r->step = t->steps, r->skipped = t->skipped, r->zeros = t->zeros;
     return st;

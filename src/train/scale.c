@@ -9,7 +9,11 @@
  * the loss is 0, which has none behind it and is waited for a while; from the least scale on nothing can have overflown, and its doubles follow, up to the
  * largest. From where a gradient is found the scale doubles with every update, away from the numbers that vanish: if that was on the way down as far as half of
  * what the row began at, which need not have been its fault, else until one overflows. Where none is found the scale is again what it was, and is
- * looked for anew after a long row. */
+ * looked for anew after a long row.
+ *
+ * A scale that was fixed is not searched: it is compiled in. A row of updates without a gradient at a loss that is not 0 ends the training, since nothing is
+ * learnt from it. Who trains a language model can look at other scales first: where one gives the minibatch a gradient it is named, where none does there
+ * is nothing to learn, and the training goes on. */
 #include <math.h>
 
 #include "train/train_int.h"
@@ -79,12 +83,9 @@ static void next_scale(scaler *s)
     else s->search = SEARCH_REST, s->scale = s->from, s->zero_row = 0;
 }
 
-static void after_nothing(trainer *t, double loss)
+static void search_on(trainer *t, double loss)
 {
     scaler *s = &t->scale;
-    s->zero_row++;
-    say_nothing(t, loss);
-    if (!t->o.dynamic_scale) return;
     if (s->search == SEARCH_NONE || s->search == SEARCH_REST) {
         if (s->zero_row < (s->search == SEARCH_REST ? SEARCH_AGAIN : loss == 0 ? WAIT : 1)) return;
         s->from = s->scale;
@@ -93,12 +94,61 @@ static void after_nothing(trainer *t, double loss)
     next_scale(s);
 }
 
+/* The largest scale below the fixed one at which the minibatch has a gradient, else the largest above it, and half of that where half has one too: room
+ * for other minibatches. 0: none has. Who looks may have numbers for what is too small here, and then finds one at this very scale: it is too small. */
+static an_status other_scale(trainer *t, double *out, diag *d)
+{
+    train_verdict v = VERDICT_NOTHING;
+    double s = t->scale.scale;
+    *out = 0;
+    TRY(t->look(t->look_user, s, &v, d));
+    bool small = v == VERDICT_FINE;
+    while (v != VERDICT_FINE && (s /= 2) >= SCALE_LEAST) TRY(t->look(t->look_user, s, &v, d));
+    if (v == VERDICT_FINE && !small) {
+        *out = s;
+        TRY(t->look(t->look_user, s / 2, &v, d));
+        if (v == VERDICT_FINE) *out = s / 2;
+        return AN_OK;
+    }
+    v = VERDICT_NOTHING;
+    for (s = t->scale.scale * 2; s <= t->scale.largest && (v == VERDICT_NOTHING || v == VERDICT_FINE); s *= 2) {
+        TRY(t->look(t->look_user, s, &v, d));
+        if (v == VERDICT_FINE) *out = *out > 0 ? s / 2 : s;
+    }
+    return AN_OK;
+}
+
+static an_status fixed_too_long(trainer *t, int64_t most, double loss, diag *d)
+{
+    scaler *s = &t->scale;
+    double other = 0;
+    if (loss == 0 || s->zero_row < (s->search == SEARCH_REST ? SEARCH_AGAIN : most)) return AN_OK;
+    if (!t->look)
+        return diag_fail(d, AN_MISMATCH, NOWHERE, "%lld updates in a row had a gradient of 0 everywhere (loss %g): nothing is learnt at a loss scale of %g, which is too large or too small, if there is more to learn; a dynamic one finds out",
+                         (long long)s->zero_row, loss, s->scale);
+    TRY(other_scale(t, &other, d));
+    if (other > 0)
+        return diag_fail(d, AN_MISMATCH, NOWHERE, "%lld updates in a row had a gradient of 0 everywhere (loss %g): nothing is learnt at a loss scale of %g; at %g there is a gradient: take that, or a dynamic one",
+                         (long long)s->zero_row, loss, s->scale, other);
+    s->search = SEARCH_REST, s->from = s->scale, s->zero_row = 0;
+    return AN_OK;
+}
+
+static an_status after_nothing(trainer *t, int64_t most, double loss, diag *d)
+{
+    t->scale.zero_row++;
+    say_nothing(t, loss);
+    if (!t->o.dynamic_scale) return fixed_too_long(t, most, loss, d);
+    search_on(t, loss);
+    return AN_OK;
+}
+
 an_status scale_after(trainer *t, train_verdict v, double loss, diag *d)
 {
     scaler *s = &t->scale;
     int most = t->o.max_skipped > 0 ? t->o.max_skipped : MAX_SKIPPED;
     if (v == VERDICT_FINE) return after_good(t), AN_OK;
-    if (v == VERDICT_NOTHING) return after_nothing(t, loss), AN_OK;
+    if (v == VERDICT_NOTHING) return after_nothing(t, most, loss, d);
     s->good = s->zero_row = 0, s->search = SEARCH_NONE;
     s->skipped_row++;
     if (t->o.dynamic_scale && s->scale / 2 >= SCALE_LEAST) s->scale /= 2;

@@ -79,7 +79,7 @@ typedef struct {               /* zero means default */
     double loss_scale;         /* 0: 1024 on chips, 1 elsewhere; AN_INPUT: no number of the loss's type, or of what it is sent in */
     bool dynamic_scale;        /* halve it after a step that overflowed, double it after grow_after good ones; where gradients are 0, look for one where they are not */
     int grow_after;            /* 0: 200 */
-    int max_skipped;           /* skipped updates in a row that end the training; 0: 32 */
+    int max_skipped;           /* skipped updates in a row that end the training, also those without a gradient at a fixed scale; 0: 32 */
     const val *keep;           /* n_keep values of the graph in the order in which they are made: what lies between them is computed again in the backward
                                   pass instead of being held for it (grad.h). Same bits, less memory, more work */
     size_t n_keep;
@@ -135,7 +135,8 @@ const char *train_program_text(const trainer *t);
  * Numbers that are not finite are refused with their index: on a chip they would come out as something else. */
 an_status train_put(trainer *t, const char *name, dtype dt, const void *data, diag *d) MUST_CHECK;
 /* One minibatch: accumulates, or updates when it is the last of a group. lr is the plain learning rate.
- * AN_MISMATCH: max_skipped updates in a row were not finite. Gradients of 0 do not count among those, nor do they end such a row. */
+ * AN_MISMATCH: max_skipped updates in a row were not finite; gradients of 0 do not count among those, nor do they end such a row. Or as many in a row were
+ * without a gradient at a fixed loss scale and a loss that is not 0. */
 an_status train_step(trainer *t, double lr, train_report *r, diag *d) MUST_CHECK;
 /* The fetched values for the batch inputs as they are. Inputs the fetched values do not need may stay unset. */
 an_status train_eval(trainer *t, diag *d) MUST_CHECK;

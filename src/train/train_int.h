@@ -133,6 +133,7 @@ struct trainer {
     scaler scale;
     int at;                /* minibatch of the group at hand */
     train_verdict group;   /* why the group at hand is spoilt; FINE: it is not */
+    double group_loss;     /* of the minibatch that did it */
     uint64_t steps, skipped, zeros, minibatches, ran, dispatches;
     bool said_nothing;     /* a warning of gradients of 0 went out */
     bool evaluated;        /* fetched values are there */
@@ -143,6 +144,8 @@ struct trainer {
     size_t stage_bytes;
     an_status (*step_instead)(void *user, diag *d); /* runs what the step program is for, in pieces; NULL: the program itself */
     void *instead_user;
+    an_status (*look)(void *user, double scale, train_verdict *out, diag *d); /* the last minibatch at another loss scale, with nothing taken over; NULL: none is compiled */
+    void *look_user;
 };
 
 #define PORT_CTL "ctl"
@@ -209,7 +212,8 @@ an_status step_build(trainer *t, const graph *g, prog_kind k, diag *d) MUST_CHEC
 void scale_start(trainer *t);
 /* peak and extent as of their ports; 0 where there is none. */
 train_verdict scale_verdict(const trainer *t, double loss, double peak, double power, double extent);
-/* An update was taken over (FINE), or was not; may change the scale. loss: of its last minibatch. AN_MISMATCH: too many skipped. */
+/* An update was taken over (FINE), or was not; may change the scale. loss: of the minibatch it failed at. AN_MISMATCH: too many skipped, or a fixed scale
+ * at which nothing is learnt. */
 an_status scale_after(trainer *t, train_verdict v, double loss, diag *d) MUST_CHECK;
 
 /* ---- resident.c ---- */

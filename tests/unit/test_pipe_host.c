@@ -79,6 +79,8 @@ typedef struct {
     int64_t compiles, row_bytes; /* limits; 0: the device's own */
     int64_t seq;                 /* 0: the config's */
     int accum;
+    double fixed;                /* loss scale; 0: dynamic */
+    int most;                    /* updates in a row that end it */
 } setup;
 
 static void open_rig(rig *r, const setup *s)
@@ -95,7 +97,7 @@ static void open_rig(rig *r, const setup *s)
     pipe_options po = { .pipeline = s->way, .dev = r->dev, .pool = r->pool, .config = &c, .batch = B, .seq = s->seq, .on_event = event, .user = &r->t,
                         .train = { .optimizer = s->optimizer ? s->optimizer : "adamw", .beta2 = 0.95, .eps = 1e-3, .decay = 0.1, .clip = 1, .accum = s->accum, .warn = warn, .user = &r->t } };
     if (s->optimizer) po.train.clip = po.train.decay = 0;
-    if (!device_is_plain(r->dev)) po.train.state = TRAIN_HALVES, po.train.loss_scale = 16, po.train.dynamic_scale = true;
+    if (!device_is_plain(r->dev)) po.train.state = TRAIN_HALVES, po.train.loss_scale = s->fixed != 0 ? s->fixed : 16, po.train.dynamic_scale = s->fixed == 0, po.train.max_skipped = s->most;
     assert_ok(pipe_open(&r->p, &po, &d), d);
     fill(r->p);
 }
@@ -610,11 +612,75 @@ static void faults(void **state)
     close_rig(&s);
 }
 
+/* ---- no gradient ---- */
+
+static float no_gain(const char *name, double size, rng *r) { return strstr(name, "norm_f") ? 0 : strstr(name, "head") ? (float)(size * 1e-4 * rng_normal(r)) : start(name, 0.1, r); }
+
+/* Where the last norm's gains are 0 its own gradient is the only one, and small if the head's weights are. On a chip a scale at which fp16 has no number for it
+ * moves nothing, moments included, by every way, and ends the run with one that has; with a head of 0 there is nothing to learn, and the run goes on. */
+static void without_a_gradient(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "resident", "delta", "dynamic", "restart" };
+    model_config c = small(1);
+    c.tied = false;
+    char path[] = "/tmp/an_no_gradient_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    for (size_t i = 0; i < COUNT(ways); i++)
+        for (int k = 0; k < 4; k++) {
+            const int dead = k % 2, accum = 1 + k / 2;
+            rig r = { 0 };
+            train_report rep = { 0 };
+            bool again;
+            diag d = { 0 };
+            an_status st = AN_OK;
+            float before[32 * 32], after[32 * 32];
+            open_rig(&r, &(setup){ .engine = "soft:m4", .way = ways[i], .c = &c, .fixed = 0.001, .most = 4, .accum = accum });
+            fill_with(r.p, no_gain, dead ? 0 : 1);
+            assert_ok(pipe_read(r.p, "l00_wq", DT_F32, before, &d), d);
+            int n = 0;
+            for (; n < 6 * accum && !st; n++) st = one(&r, 0, &rep, &again, &d);
+            assert_ok(pipe_read(r.p, "l00_wq", DT_F32, after, &(diag){ 0 }), d);
+            assert_memory_equal(before, after, sizeof before);
+            if (n != (dead ? 6 : 4) * accum || st != (dead ? AN_OK : AN_MISMATCH)) fail_msg("%s: %d updates, %s", ways[i], n, d.msg);
+            assert_true(rep.zeros == (uint64_t)(n / accum) && rep.step == 0 && rep.skipped == 0 && rep.verdict == VERDICT_NOTHING && (accum > 1 || isfinite(rep.loss)));
+            diag e = { 0 };
+            assert_ok(pipe_save(r.p, path, NULL, 0, &e), e);
+            assert_ok(pipe_load(r.p, path, NULL, 0, NULL, &e), e);
+            assert_non_null(strstr(r.t.said, "the gradient is 0 everywhere"));
+            if (!dead) assert_non_null(strstr(d.msg, "nothing is learnt at a loss scale of 0.001; at "));
+            close_rig(&r);
+        }
+    unlink(path);
+}
+
+/* The range is the library's to check, by every way. */
+static void scales(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "resident", "delta", "dynamic", "restart" };
+    static const double wrong[] = { 65536, 1e-4, -1, INFINITY, NAN };
+    model_config c = small(1);
+    device *dev;
+    diag d = { 0 };
+    assert_ok(device_open(&dev, "soft:m4", &(device_options){ .threads = 1 }, &d), d);
+    for (size_t i = 0; i < COUNT(ways) * COUNT(wrong); i++) {
+        pipeline *p;
+        d = (diag){ 0 };
+        pipe_options o = { .pipeline = ways[i / COUNT(wrong)], .dev = dev, .config = &c, .batch = B, .train = { .loss_scale = wrong[i % COUNT(wrong)] } };
+        assert_int_equal(pipe_open(&p, &o, &d), AN_USAGE);
+        assert_non_null(strstr(d.msg, "0.001 to 65504"));
+    }
+    device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(gradients),    cmocka_unit_test(one_curve), cmocka_unit_test(restarts),
                                         cmocka_unit_test(accumulation), cmocka_unit_test(exchange),  cmocka_unit_test(surfaces),
                                         cmocka_unit_test(faults),       cmocka_unit_test(those_of_the_command),
-                                        cmocka_unit_test(beside_the_device) };
+                                        cmocka_unit_test(beside_the_device), cmocka_unit_test(without_a_gradient), cmocka_unit_test(scales) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -532,6 +532,38 @@ static void infinities_that_cancel(void **state)
     train_close(t);
 }
 
+/* A fixed scale at which nothing is learnt ends the training; a loss of 0 does not. */
+static void fixed_scales(void **state)
+{
+    (void)state;
+    static const float tiny[8] = { 6e-5f, 6e-5f, 6e-5f, 6e-5f, 6e-5f, 6e-5f, 6e-5f, 6e-5f };
+    static const struct {
+        const float *x;
+        double scale;
+        int accum, most, ends; /* updates; ends 0: it does not */
+    } rows_[] = { { tiny, 0x1p-10, 1, 0, 32 }, { tiny, 0x1p-10, 3, 5, 5 }, { right, 0x1p-10, 1, 0, 0 } };
+    for (size_t i = 0; i < COUNT(rows_); i++) {
+        trainer *t = open_text(hinge_text, (train_options){ .loss_scale = rows_[i].scale, .accum = rows_[i].accum, .max_skipped = rows_[i].most });
+        train_report r = { 0 };
+        diag d = { 0 };
+        an_status st = AN_OK;
+        int n = 0;
+        float w[2] = { 1, 1 }, after[2];
+        assert_ok(train_write(t, "w", DT_F32, w, &d), d);
+        for (; n < 300 && !st; n++) {
+            assert_ok(train_put(t, "x", DT_F32, rows_[i].x, &d), d);
+            st = train_step(t, 1e-4, &r, &d);
+        }
+        assert_int_equal(st, rows_[i].ends ? AN_MISMATCH : AN_OK);
+        assert_int_equal(n, rows_[i].ends ? rows_[i].ends * rows_[i].accum : 300);
+        if (st) assert_non_null(strstr(d.msg, "nothing is learnt at a loss scale of 0.000976562"));
+        assert_true(r.skipped == 0 && r.step == 0 && r.zeros == (uint64_t)(n / rows_[i].accum));
+        assert_ok(train_read(t, "w", DT_F32, after, &(diag){ 0 }), d);
+        assert_memory_equal(w, after, sizeof w);
+        train_close(t);
+    }
+}
+
 /* Files from before rows of 0 were kept open, and what is no search does not. */
 static void files_of_before(void **state)
 {
@@ -1010,7 +1042,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group),
-        cmocka_unit_test(nothing_left_to_learn),      cmocka_unit_test(right_in_a_group),         cmocka_unit_test(numbers_too_small), cmocka_unit_test(back_after_a_row), cmocka_unit_test(infinities_that_cancel), cmocka_unit_test(files_of_before),
+        cmocka_unit_test(nothing_left_to_learn),      cmocka_unit_test(right_in_a_group),         cmocka_unit_test(numbers_too_small), cmocka_unit_test(back_after_a_row), cmocka_unit_test(infinities_that_cancel), cmocka_unit_test(fixed_scales), cmocka_unit_test(files_of_before),
         cmocka_unit_test(scales_by_default), cmocka_unit_test(verdicts), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
         cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(copies_change_no_bit),
     };
