@@ -257,6 +257,7 @@ static an_status put_spaces(sheet *h)
     if (t->prefix == PREFIX_FIRST) lose(h, "text behind a special token gets a space in front, too");
     if (!bpe && t->prefix != PREFIX_NONE && t->prefix_unless_space) lose(h, "text that begins with a space gets another one");
     if (t->any_flags) lose(h, "special tokens do not swallow the spaces beside them");
+    if (!bpe && !t->byte_fallback && t->unk >= 0 && !t->fuse_unk) lose(h, "characters in a row that it does not know become one token, not one each");
     return AN_OK;
 }
 

@@ -65,6 +65,26 @@ static an_status vocab_merges(tokenizer *t, const tok_vocab *v, diag *d)
     return AN_OK;
 }
 
+/* What a token is. A file without types tells it by the ids it names, and bytes by how they are written. */
+static int32_t type_at(const tok_vocab *v, size_t i, bool bpe)
+{
+    unsigned char b;
+    if (v->type) return v->type[i];
+    if ((int64_t)i == v->unk) return TOK_UNKNOWN;
+    if ((int64_t)i == v->bos || (int64_t)i == v->eos || (int64_t)i == v->pad) return TOK_CONTROL;
+    return !bpe && byte_token(v->token[i].at, v->token[i].n, &b) ? TOK_BYTE : TOK_NORMAL;
+}
+
+/* All bytes have a token, or none has: then what is not known is the token for that. */
+static an_status take_bytes(tokenizer *t, const bool *bytes, diag *d)
+{
+    int n = 0;
+    for (int b = 0; b < 256; b++) n += bytes[b];
+    t->byte_fallback = n == 256;
+    if (n == 0 || n == 256 || t->model == MODEL_BYTE_BPE) return AN_OK;
+    return tok_bad(d, t, "%d of 256 bytes have a token <0xNN>; all or none are wanted", n);
+}
+
 static an_status read_vocab(tokenizer *t, const tok_vocab *v, diag *d)
 {
     bool bpe = !strcmp(v->model, "gpt2"), spm = !strcmp(v->model, "llama"), unigram = !strcmp(v->model, "t5");
@@ -73,19 +93,20 @@ static an_status read_vocab(tokenizer *t, const tok_vocab *v, diag *d)
     TRY(tok_size(t, v->n, d));
     t->model = bpe ? MODEL_BYTE_BPE : spm ? MODEL_SPM_BPE : MODEL_UNIGRAM;
     bool bytes[256] = { false };
+    int64_t unk = v->unk;
     for (size_t i = 0; i < v->n; i++) {
-        int32_t type = v->type ? v->type[i] : TOK_NORMAL;
+        int32_t type = type_at(v, i, bpe);
         unsigned char b;
         if (type < TOK_NORMAL || type > TOK_BYTE) type = type == 0 ? TOK_UNUSED : -1;
         if (type < 0) return tok_bad(d, t, "token %zu has type %d; 0 to 6 are known", i, v->type[i]);
         if (type == TOK_BYTE && byte_token(v->token[i].at, v->token[i].n, &b)) bytes[b] = true;
+        if (type == TOK_UNKNOWN && unk < 0) unk = (int64_t)i;
         TRY(tok_is_utf8(t, i, v->token[i].at, v->token[i].n, d));
         TRY(tok_put(t, i, v->token[i].at, v->token[i].n, (tok_type)type, v->score ? v->score[i] : 0, bpe, !bpe, d));
     }
-    t->byte_fallback = true;
-    for (int b = 0; b < 256; b++) t->byte_fallback &= bytes[b];
-    t->fuse_unk = unigram;
-    t->bos = v->bos, t->eos = v->eos, t->unk = v->unk, t->pad = v->pad;
+    TRY(take_bytes(t, bytes, d));
+    t->fuse_unk = !bpe; /* as SentencePiece does, whose vocabularies both are */
+    t->bos = v->bos, t->eos = v->eos, t->unk = unk, t->pad = v->pad;
     t->add_bos = v->add_bos >= 0 ? v->add_bos != 0 : spm;
     t->add_eos = v->add_eos >= 0 ? v->add_eos != 0 : unigram;
     TRY(tok_index(t, d));

@@ -715,6 +715,59 @@ static void around_a_text(void **state)
     }
 }
 
+/* Vocabularies of the SentencePiece kinds need no bytes: a run of characters without a token is then the one token for it, as SentencePiece has it. Some of the bytes
+ * are no vocabulary. Without types, names and ids tell. */
+static void without_bytes(void **state)
+{
+    (void)state;
+    enum { FIRST = 3, N = FIRST + 256 + 4 };
+    static const char *const word[] = { MARK, "a", "b", MARK "a" };
+    static const struct {
+        int bytes;           /* how many have a token */
+        bool types, says_unk;
+        const char *ids, *back; /* of "a Z\xc3\xa9b"; ids NULL: refused with `back` */
+    } rows[] = { { 256, true, true, "262 259 93 198 172 261", "a Z\xc3\xa9" "b" }, { 256, false, true, "262 259 93 198 172 261", "a Z\xc3\xa9" "b" },
+                 { 0, true, true, "6 3 0 5", "a b" },                               { 0, true, false, "6 3 0 5", "a b" },
+                 { 0, false, true, "6 3 0 5", "a b" },                              { 0, false, false, NULL, "no token for the bytes 5a" },
+                 { 200, true, true, NULL, "200 of 256 bytes have a token" } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        tok_str token[N] = { { "<unk>", 5 }, { "<s>", 3 }, { "</s>", 4 } };
+        int32_t type[N] = { TOK_UNKNOWN, TOK_CONTROL, TOK_CONTROL };
+        float score[N] = { 0 };
+        char name[256][8];
+        size_t n = FIRST;
+        for (int b = 0; b < rows[i].bytes; b++, n++) {
+            snprintf(name[b], sizeof name[b], "<0x%02X>", (unsigned)b);
+            token[n] = (tok_str){ name[b], 6 }, type[n] = TOK_BYTE;
+        }
+        for (size_t k = 0; k < COUNT(word); k++, n++) token[n] = (tok_str){ word[k], strlen(word[k]) }, type[n] = TOK_NORMAL, score[n] = -(float)k;
+        tok_vocab v = { .model = "llama", .n = n, .token = token, .score = score, .type = rows[i].types ? type : NULL, .bos = 1, .eos = 2, .unk = rows[i].says_unk ? 0 : -1, .pad = -1,
+                        .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
+        diag d = { 0 };
+        tokenizer *t;
+        an_status st = tok_from_vocab("test", &v, &t, &d);
+        if (!st) {
+            opened o = wrap(t);
+            tok_ids got = { 0 };
+            strbuf b = { 0 };
+            st = tok_encode(o.e, "a Z\xc3\xa9" "b", 6, 0, &got, &d);
+            if (!st) {
+                EXPECT(o, "a Z\xc3\xa9" "b", 0, rows[i].ids);
+                assert_ok(tok_decode(o.t, got.at, got.n, 0, &b, &d), d);
+                assert_string_equal(b.at, rows[i].back);
+                EXPECT(o, "a<s>", TOK_SPECIAL, rows[i].bytes ? "262 1" : "6 1");
+                opened p = again(&o, 0, "llama", "default", "");
+                same_ids(&o, &p, "a Z\xc3\xa9" "b", 6, 0);
+                close_tok(p);
+            }
+            sb_free(&b);
+            tok_ids_free(&got);
+            close_tok(o);
+        }
+        if (!st != !!rows[i].ids || (st && (st != AN_INPUT || !strstr(d.msg, rows[i].back)))) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+    }
+}
+
 /* What no such vocabulary can say is refused by name. */
 static void not_sayable(void **state)
 {
@@ -783,7 +836,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_like), cmocka_unit_test(refused_by_name), cmocka_unit_test(spellings), cmocka_unit_test(behaviors),   cmocka_unit_test(added_tokens), cmocka_unit_test(unigram_json), cmocka_unit_test(composes),
         cmocka_unit_test(sentencepiece), cmocka_unit_test(llama2c_bin),  cmocka_unit_test(long_texts), cmocka_unit_test(trains),       cmocka_unit_test(bad_ids_and_flags),
-        cmocka_unit_test(vocabularies_out), cmocka_unit_test(around_a_text), cmocka_unit_test(not_sayable), cmocka_unit_test(pre_names),
+        cmocka_unit_test(vocabularies_out), cmocka_unit_test(around_a_text), cmocka_unit_test(without_bytes), cmocka_unit_test(not_sayable), cmocka_unit_test(pre_names),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }
