@@ -217,6 +217,7 @@ void vjp_conv_transpose(adj *c)
 typedef struct {
     window w;
     shape x, y;  /* planes: [N C, 1, ...] */
+    shape cell;  /* y, or [N C, 1, places] where its rank is one in which chips broadcast along no second axis */
     val in, dy;  /* as planes */
 } pooling;
 
@@ -233,6 +234,7 @@ static bool read_pool(adj *c, pooling *p)
         w->n = 2;
     }
     p->x = plane(x.d[0] * x.d[1], 1, p->w.wide, p->w.n), p->y = plane(x.d[0] * x.d[1], 1, p->w.narrow, p->w.n);
+    p->cell = p->w.n < 3 ? p->y : SHAPE(p->y.d[0], 1, p->w.places);
     p->in = reshaped(c, c->n.in[0], &p->x), p->dy = reshaped(c, dy_full(c), &p->y);
     return true;
 }
@@ -275,32 +277,6 @@ static val divided_by_taps(adj *c, const pooling *p, bool over_x)
     return quo(c, p->dy, graph_const_f64(c->g, NULL, typed(c, s), n));
 }
 
-static void average(adj *c, bool exclude)
-{
-    pooling p = { 0 };
-    if (read_pool(c, &p)) finish_pool(c, to_wide(c, &p.w, divided_by_taps(c, &p, exclude), whole_window(c, &p.w), 1));
-}
-
-void vjp_avg_pool(adj *c) { average(c, at_b(c, A_EXCLUDE_PADDING)); }
-
-/* A result is compared with the elements of its window as it is: copied by a product it would come back rounded to bf16 where
- * products are of bf16, and infinite from a chip whose products end at 32768, and be equal to nothing. */
-
-/* Windows that lie side by side and cover x: every axis is split into windows and places within one. */
-static val extreme_apart(adj *c, const pooling *p)
-{
-    shape in = SHAPE(p->x.d[0]), out = in;
-    for (int i = 0; i < p->w.n; i++) {
-        in.d[in.rank++] = p->w.narrow[i], out.d[out.rank++] = p->w.narrow[i];
-        in.d[in.rank++] = p->w.k[i], out.d[out.rank++] = 1;
-    }
-    val hit = G(c->g, EQUAL, reshaped(c, p->in, &in), reshaped(c, c->n.out, &out));
-    val hits = choose(c, hit, num(c, 1), num(c, 0));
-    for (int i = in.rank - 1; i > 0; i -= 2) hits = sum_axes(c, hits, 1u << i); /* one at a time: axes with others between them are summed slowly */
-    val share = quo(c, reshaped(c, p->dy, &out), G(c->g, MAXIMUM, hits, num(c, 1)));
-    return only_if(c, hit, share);
-}
-
 /* [taps, 1, kernel...]: row t is 1 at tap t. */
 static val one_hot_taps(adj *c, const window *w)
 {
@@ -311,7 +287,80 @@ static val one_hot_taps(adj *c, const window *w)
     return graph_const_f64(c->g, NULL, typed(c, s), x);
 }
 
-/* [1, taps, narrow...]: 1 where the tap lies over x. NO_VAL: every tap does. */
+/* [depth, narrow]: 1 where tap t of a window, or any of the n from there on, lies over the plane. */
+static val planes_under(adj *c, const window *w, int64_t t, int64_t n)
+{
+    double *x = TAKE(c->tmp, double, (size_t)(w->wide[0] * w->narrow[0]));
+    if (!x) return graph_fail(c->g, AN_NOMEM, "out of memory"), NO_VAL;
+    for (int64_t j = 0; j < w->narrow[0]; j++)
+        for (int64_t k = t; k < t + n; k++) {
+            int64_t q = j * w->stride[0] + k - w->before[0];
+            if (q >= 0 && q < w->wide[0]) x[q * w->narrow[0] + j] = 1;
+        }
+    return graph_const_f64(c->g, NULL, TTYPE(c->dt, w->wide[0], w->narrow[0]), x);
+}
+
+/* [N C, 1 or taps, narrow...] to [N C, 1, wide...]: every tap to its place, or each number to all of its window. A transposed convolution does it; chips have
+ * none of three axes, so there it goes plane by plane, and planes by a product with who lies over whom. */
+static val pool_to_wide(adj *c, const pooling *p, val narrow, bool each)
+{
+    const window *w = &p->w;
+    if (w->n < 3) return to_wide(c, w, narrow, each ? one_hot_taps(c, w) : whole_window(c, w), 1);
+    window flat = { .n = 2, .taps = w->k[1] * w->k[2], .places = w->narrow[1] * w->narrow[2] };
+    for (int i = 0; i < 2; i++)
+        flat.wide[i] = w->wide[i + 1], flat.narrow[i] = w->narrow[i + 1], flat.k[i] = w->k[i + 1], flat.stride[i] = w->stride[i + 1], flat.dil[i] = w->dil[i + 1], flat.before[i] = w->before[i + 1],
+        flat.after[i] = w->after[i + 1];
+    const int64_t all = p->x.d[0], deep = each ? w->k[0] : 1, ch = each ? flat.taps : 1;
+    shape apart = SHAPE(all, ch * deep, w->narrow[0], flat.places), one = plane(all * w->narrow[0], ch, flat.narrow, 2), lines = SHAPE(all, w->narrow[0], flat.wide[0] * flat.wide[1]);
+    val v = reshaped(c, narrow, &apart), weight = each ? one_hot_taps(c, &flat) : whole_window(c, &flat), sum = NO_VAL;
+    for (int64_t t = 0; t < deep && !c->g->err.st; t++) {
+        const int64_t begin[] = { 0, t * ch, 0, 0 }, step[] = { 1, 1, 1, 1 }, count[] = { all, ch, w->narrow[0], flat.places };
+        val part = deep == 1 ? v : cut_axes(c, v, begin, step, count);
+        part = GA(c->g, TRANSPOSE, VALS(part), AT_IS(PERM, 0, 2, 1, 3));
+        part = reshaped(c, to_wide(c, &flat, reshaped(c, part, &one), weight, 1), &lines);
+        part = along_axis(c, part, 1, planes_under(c, w, t, each ? 1 : w->k[0]), w->wide[0]);
+        sum = sum.i ? add(c, sum, part) : part;
+    }
+    return sum.i ? reshaped(c, sum, &p->x) : NO_VAL;
+}
+
+static void average(adj *c, bool exclude)
+{
+    pooling p = { 0 };
+    if (read_pool(c, &p)) finish_pool(c, pool_to_wide(c, &p, divided_by_taps(c, &p, exclude), false));
+}
+
+void vjp_avg_pool(adj *c) { average(c, at_b(c, A_EXCLUDE_PADDING)); }
+
+/* A result is compared with the elements of its window as it is: copied by a product it would come back rounded to bf16 where
+ * products are of bf16, and infinite from a chip whose products end at 32768, and be equal to nothing. */
+
+/* Windows that lie side by side and cover x: the last two axes are split into windows and places within one. A third would make ranks that chips refuse:
+ * its planes lie one behind the other, and a window's number is there once for each of its planes. */
+typedef struct {
+    shape in, out;     /* [N C D, windows, places, windows, places], [N C D, windows, 1, windows, 1] */
+    shape thin, stack; /* [N C windows of D, 1 and places, windows of the others] */
+    bool deep;
+} tiling;
+
+static val to_planes(adj *c, const tiling *t, val v) { return reshaped(c, t->deep ? full(c, reshaped(c, v, &t->thin), &t->stack) : v, &t->out); }
+
+static val extreme_apart(adj *c, const pooling *p)
+{
+    const window *w = &p->w;
+    const int i = w->n - 2; /* of the last two axes */
+    const int64_t outer = p->x.d[0] * (i ? w->narrow[0] : 1), deep = i ? w->k[0] : 1;
+    const tiling t = { .in = SHAPE(outer * deep, w->narrow[i], w->k[i], w->narrow[i + 1], w->k[i + 1]), .out = SHAPE(outer * deep, w->narrow[i], 1, w->narrow[i + 1], 1),
+                       .thin = SHAPE(outer, 1, w->narrow[i] * w->narrow[i + 1]), .stack = SHAPE(outer, deep, w->narrow[i] * w->narrow[i + 1]), .deep = deep > 1 };
+    val hit = G(c->g, EQUAL, reshaped(c, p->in, &t.in), to_planes(c, &t, c->n.out));
+    val hits = choose(c, hit, num(c, 1), num(c, 0));
+    for (int axis = 4; axis > 0; axis -= 2) hits = sum_axes(c, hits, 1u << axis); /* one at a time: axes with others between them are summed slowly */
+    if (t.deep) hits = sum_axes(c, reshaped(c, hits, &t.stack), 1u << 1);
+    val share = quo(c, reshaped(c, p->dy, t.deep ? &t.thin : &t.out), G(c->g, MAXIMUM, hits, num(c, 1)));
+    return only_if(c, hit, t.deep ? to_planes(c, &t, share) : share);
+}
+
+/* [1, taps, narrow...] as cells are: 1 where the tap lies over x. NO_VAL: every tap does. */
 static val taps_inside(adj *c, const window *w)
 {
     bool all = true;
@@ -332,17 +381,17 @@ static val taps_inside(adj *c, const window *w)
             }
         }
     }
-    shape s = plane(1, w->taps, w->narrow, w->n);
+    shape s = w->n < 3 ? plane(1, w->taps, w->narrow, w->n) : SHAPE(1, w->taps, w->places);
     return all ? NO_VAL : graph_const_f64(c->g, NULL, typed(c, s), x);
 }
 
-/* [N C, taps, narrow...]: what lies under each tap, cut from x with 0 around it. The width axis is one of 1 behind the spatial ones:
+/* [N C, taps, narrow...] as cells are: what lies under each tap, cut from x with 0 around it. The width axis is one of 1 behind the spatial ones:
  * a cut with an offset along the width would be infinite above 4094 on m1 and m2. */
 static val under_taps(adj *c, const pooling *p)
 {
     const window *w = &p->w;
     cuts k = { { 0 }, { 0 }, { 0 }, { 0 } };
-    shape lines = SHAPE(p->x.d[0]), each = p->y;
+    shape lines = SHAPE(p->x.d[0]), each = p->cell;
     for (int i = 0; i < w->n; i++) lines.d[lines.rank++] = w->wide[i];
     lines.d[lines.rank++] = 1;
     val v = reshaped(c, p->in, &lines);
@@ -356,12 +405,12 @@ static val under_taps(adj *c, const pooling *p)
 /* Any windows: taps become channels, those equal to the result share its gradient, and each goes back to its place. */
 static val extreme_taps(adj *c, const pooling *p)
 {
-    val y = reshaped(c, c->n.out, &p->y);
+    val y = reshaped(c, c->n.out, &p->cell);
     val hit = choose(c, G(c->g, EQUAL, under_taps(c, p), y), num(c, 1), num(c, 0));
     val inside = taps_inside(c, &p->w);
     if (inside.i) hit = mul(c, hit, inside);
-    val share = quo(c, p->dy, G(c->g, MAXIMUM, sum_axes(c, hit, 1u << 1), num(c, 1)));
-    return to_wide(c, &p->w, mul(c, hit, share), one_hot_taps(c, &p->w), 1);
+    val share = quo(c, reshaped(c, p->dy, &p->cell), G(c->g, MAXIMUM, sum_axes(c, hit, 1u << 1), num(c, 1)));
+    return pool_to_wide(c, p, mul(c, hit, share), true);
 }
 
 /* Equal extremes of a window share its gradient, as in reduce_max. */
@@ -379,7 +428,7 @@ void vjp_max_pool(adj *c) { extreme(c); }
 static void l1(adj *c)
 {
     pooling p = { 0 };
-    if (read_pool(c, &p)) finish_pool(c, mul(c, G(c->g, SIGN, p.in), to_wide(c, &p.w, p.dy, whole_window(c, &p.w), 1)));
+    if (read_pool(c, &p)) finish_pool(c, mul(c, G(c->g, SIGN, p.in), pool_to_wide(c, &p, p.dy, false)));
 }
 
 void vjp_l2_pool(adj *c) /* x / y in every window; a window of zeros gives 0 */
@@ -387,7 +436,7 @@ void vjp_l2_pool(adj *c) /* x / y in every window; a window of zeros gives 0 */
     pooling p = { 0 };
     if (!read_pool(c, &p)) return;
     val y = G(c->g, MAXIMUM, reshaped(c, c->n.out, &p.y), num(c, tiny_of(c->dt)));
-    finish_pool(c, mul(c, p.in, to_wide(c, &p.w, quo(c, p.dy, y), whole_window(c, &p.w), 1)));
+    finish_pool(c, mul(c, p.in, pool_to_wide(c, &p, quo(c, p.dy, y), false)));
 }
 
 void vjp_mode_pool(adj *c)
