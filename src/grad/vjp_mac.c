@@ -104,7 +104,21 @@ static val attended(adj *c, val score, val admits)
     return only_if(c, admits, p);
 }
 
-/* softmax(q k^T / sqrt(E) + mask) v, recomputed from its parts. */
+/* What a mask that is added leaves: all but -inf. NO_VAL: every place, as far as can be told now. */
+static val left_by(adj *c, val mask)
+{
+    const node *k = graph_const_of(c->g, mask);
+    const ttype *t = graph_type(c->g, mask);
+    int64_t n, hidden = 0;
+    if (!k) return G(c->g, GREATER, mask, num(c, -INFINITY));
+    double *x = shape_elems(&t->sh, &n) ? TAKE(c->tmp, double, (size_t)MAX(n, 1)) : NULL;
+    if (!x) return graph_fail(c->g, AN_NOMEM, "out of memory"), NO_VAL;
+    for (int64_t i = 0; i < n; i++) x[i] = graph_const_at(k, t, i) > -INFINITY, hidden += x[i] == 0;
+    return hidden ? graph_const_f64(c->g, NULL, (ttype){ DT_BOOL, t->sh }, x) : NO_VAL;
+}
+
+/* softmax(q k^T / sqrt(E) + mask) v, recomputed from its parts. A row that admits nothing has no value (docs/numerics.md) and gives nothing back: a loss that leaves
+ * it out has the gradient of the others. */
 void vjp_sdpa(adj *c)
 {
     val q = c->n.in[0], k = c->n.in[1], v = c->n.in[2], dy = dy_full(c);
@@ -116,7 +130,7 @@ void vjp_sdpa(adj *c)
     val near = scale(c, q, factor), s = product(c, near, false, k, true);
     bool admits = given(c, 3) && graph_type(c->g, c->n.in[3])->dt == DT_BOOL;
     if (given(c, 3) && !admits) s = add(c, s, c->n.in[3]);
-    val p = attended(c, s, admits ? c->n.in[3] : NO_VAL);
+    val p = attended(c, s, admits ? c->n.in[3] : given(c, 3) ? left_by(c, c->n.in[3]) : NO_VAL);
     if (wanted(c, 2)) {
         shape wide = c->y;
         wide.d[wide.rank - 2] = vs.d[r - 2];

@@ -161,6 +161,19 @@ static void attention(void **s)
         prog_insn(&g, IN_ATTEND, INTS(y, tq, tk, tv, tm), INTS(rows[r].causal), REALS(scale));
         finish(*rows[r].want, TOL, "attend");
     }
+    /* a row that admits nothing has no value, however it is said and whoever computes it; the others have theirs */
+    for (int i = 10; i < 15; i++) low.x[i] = 0, add.x[i] = -INFINITY;
+    for (int r = 0; r < 4; r++) {
+        const tensor64 *mask = r & 1 ? &add : &low;
+        tensor64 want = meaning(OP_SDPA, OPERANDS(q, k, v, *mask), NO_ATTRS);
+        for (int64_t i = 0; i < 2 * 3 * 5 * 4; i++) assert_int_equal(isnan(want.x[i]) != 0, i / 4 % 5 == 2);
+        start();
+        int64_t tq = feed(q), tk = feed(k), tv = feed(v), tm = feed(*mask), y = result(want);
+        prog_insn(&g, IN_ATTEND, INTS(y, tq, tk, tv, tm), INTS(0), REALS(scale));
+        prog_run(&g, r / 2);
+        compare(0, want, TOL, "attend without keys");
+        prog_close(&g);
+    }
 }
 
 /* ---- element by element ---- */

@@ -458,17 +458,20 @@ static void ties_share(void **state)
     }
 }
 
-/* Keys a mask does not admit get nothing however low the admitted scores are, here -12000 and less; a row that admits none gives
+/* Keys a mask does not admit, or adds -inf to, get nothing however low the admitted scores are, here -12000 and less; a row that admits none gives
  * nothing, and no NaN. */
 static void masked_keys_get_nothing(void **state)
 {
     (void)state;
     static const char *const types[] = { "fp64", "fp32", "fp16" };
-    for (size_t i = 0; i < COUNT(types); i++) {
-        char text[400];
-        const char *t = types[i];
-        snprintf(text, sizeof text, "q = input %s[1, 3, 4]; k = input %s[1, 2, 4]; v = input %s[1, 2, 4]; b = const bool[3, 2] {1, 0, 0, 0, 1, 0}; "
-                 "y = scaled_dot_product_attention(q, k, v, b); s = reduce_sum(y)", t, t, t);
+    static const char *const masks[] = { "b = const bool[3, 2] {1, 0, 0, 0, 1, 0}; ", "b = const %s[3, 2] {0, -inf, -inf, -inf, 0, -inf}; ",
+                                         "a = const %s[3, 2] {0, -inf, -inf, -inf, 0, -inf}; b = identity(a); " };
+    for (size_t i = 0; i < COUNT(types) * COUNT(masks); i++) {
+        char text[400], mask[100];
+        const char *t = types[i % COUNT(types)];
+        snprintf(mask, sizeof mask, masks[i / COUNT(types)], t);
+        snprintf(text, sizeof text, "q = input %s[1, 3, 4]; k = input %s[1, 2, 4]; v = input %s[1, 2, 4]; %s"
+                 "y = scaled_dot_product_attention(q, k, v, b); s = reduce_sum(y)", t, t, t, mask);
         graph *g = grad_parse(text);
         val dx[3] = { NO_VAL };
         diag d = { 0 };
