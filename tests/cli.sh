@@ -792,6 +792,9 @@ EOF
     t "train by restarts, processes in the trace" 0 test "$(grep -c '"process_name"' "$tmp/lr.json")" -ge 2
     t "train by restarts, heads in the trace" 0 test "$(grep -c '"name":"head"' "$tmp/lr.json")" -eq 3
     t "train by restarts, the whole curve" 0 test "$(sed -n 's/<polyline points="\([^"]*\)".*/\1/p' "$tmp/lr.svg" | head -1 | wc -w)" -eq 3
+    t "train by restarts, two updates of four" 0 $anneal train --model tiny --engine soft:m4 --threads 1 --batch 1 --seq 16 --steps 4 --sample-every 0 --validation 0 --pipeline restart --compile-limit 20 \
+        --save "$tmp/lr2" --stop-after 2
+    has "train by restarts, two updates of four" err 'stopped after step 2 and saved'
     t "train tiny again" 2 $anneal train $lt --save "$tmp/lt"
     has "train tiny again" err 'has checkpoints already: go on from them with --resume'
     t "generate from the newest checkpoint of a folder" 0 $anneal generate --model "$tmp/lt" --max-tokens 4 --no-cache --engine cpu

@@ -47,7 +47,7 @@ const option train_options[] = {
     { "save-every", "N", NULL, "language models: updates between checkpoints (100)" },
     { "keep", "N", NULL, "language models: newest checkpoints that stay (2)" },
     { "resume", "[PATH]", NULL, "go on from the newest intact checkpoint of --save, or of PATH" },
-    { "stop-after", "N", NULL, "updates of this process; --resume goes on" },
+    { "stop-after", "N", NULL, "updates of this command (by restart of all its processes); --resume goes on" },
     { "compile-limit", "N", NULL, "language models: programs this process may compile on a chip; default: the chip's" },
     { "log", "FILE", NULL, "a JSON line for every update is added to it" },
     { "stats", "N", NULL, "language models: updates between lines with the norms of weights and gradients, by kind, in the log" },

@@ -20,6 +20,7 @@ typedef struct {
     sink log, csv;
     bool unread;      /* who read standard output is gone */
     bool dropped;     /* there was no memory for a line */
+    int64_t updates;  /* of this command: of the processes it went through, this one among them */
 } listener;
 
 static int stop(void *user) { return signals_stop(&((listener *)user)->unread); }
@@ -39,6 +40,7 @@ static void put_line(listener *l, sink *s, const char *line)
 static void on_progress(void *user, const an_lm_progress *p)
 {
     listener *l = user;
+    l->updates++;
     char *json = l->json || l->log.f ? an_lm_progress_text(p, AN_JSON) : NULL, *csv = l->csv.f ? an_lm_progress_text(p, AN_TEXT) : NULL;
     if (json && l->json) puts(json), fflush(stdout);
     if (json) put_line(l, &l->log, json);
@@ -256,19 +258,21 @@ static int put_file(const char *path, const char *text)
     return file_write(path, text, strlen(text), &d) ? say(d.st, "%s", d.msg) : 0;
 }
 
-/* Told to the process that goes on: what it writes continues the files of this one. */
+/* Told to the process that goes on: the updates of this one and those before it. What it writes continues their files, and --stop-after counts them. */
 #define STARTED_ANEW "ANNEAL_STARTED_ANEW"
 
 /* The same command line with --resume: only a new process may compile again. */
-static int start_anew(const args *a)
+static int start_anew(const args *a, int64_t updates)
 {
+    char count[24];
     size_t n = 0;
+    snprintf(count, sizeof count, "%lld", (long long)updates);
     while (a->argv[n]) n++;
     char **argv = calloc(n + 2, sizeof *argv), resume[] = "--resume";
     if (!argv) return say(AN_NOMEM, "out of memory");
     memcpy(argv, a->argv, n * sizeof *argv);
     if (!arg_on(a, "resume")) argv[n] = resume;
-    setenv(STARTED_ANEW, "1", 1);
+    setenv(STARTED_ANEW, count, 1);
     fflush(NULL);
     execv("/proc/self/exe", argv);
     execvp(argv[0], argv);
@@ -311,7 +315,11 @@ int train_lm(const args *a)
     if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log), close_sink(&l.csv), free(data), code;
     ui_begin(&l.ui, every);
     signals_catch();
-    if (getenv(STARTED_ANEW)) o.trace_before = arg_of(a, "profile");
+    const char *anew = getenv(STARTED_ANEW);
+    if (anew) {
+        o.trace_before = arg_of(a, "profile"), l.updates = strtoll(anew, NULL, 10);
+        if (o.stop_after > 0) o.stop_after = MAX(o.stop_after - l.updates, (int64_t)1);
+    }
     o.on_progress = on_progress, o.on_eval = on_eval, o.on_sample = on_sample, o.on_note = on_note, o.on_warning = on_warning, o.user = &l;
     an_status st = an_lm_train(&o, &r, &e);
     ui_end(&l.ui);
@@ -323,5 +331,5 @@ int train_lm(const args *a)
                 r.done == r.steps ? ", for the loss on text kept back" : "");
     an_lm_train_result_free(&r);
     free(data);
-    return again ? start_anew(a) : code;
+    return again ? start_anew(a, l.updates) : code;
 }
