@@ -346,6 +346,10 @@ EOF
     has "generate, no tokenizer" err 'name one with --tokenizer'
     t "generate, unknown weights" 2 $anneal generate --model tiny --weights fp7 $lm
     t "generate, not a number" 2 $anneal generate --model tiny --tokenizer builtin:stories --temperature hot $lm
+    t "generate, among none" 2 $anneal generate --model tiny --tokenizer builtin:stories --temperature 1 --top-p 0 $lm
+    has "generate, among none" err 'top-p wants a number above 0 (1: all)'
+    t "generate, guesses of nobody" 2 $anneal generate --model tiny --tokenizer builtin:stories --draft-tokens 3 $lm
+    has "generate, guesses of nobody" err 'name a model with --draft, or ask for --lookup'
     t "eval, no data" 2 $anneal eval --model tiny
     stories=../shared/data/llama2c
     if [ -r $stories/stories260K.bin ]; then

@@ -49,13 +49,15 @@ int lm_open_args(const args *a, an_lm **out)
 
 int lm_sampling_args(const args *a, lm_choice *c)
 {
-    long max, top_k = 0, lookup, guesses;
+    long max, top_k = 0, lookup, guesses = 0;
     an_generate_options *o = &c->o;
     if (!arg_int(a, "max-tokens", -1, 1 << 30, &max) || (arg_on(a, "top-k") && !arg_int(a, "top-k", 0, 1 << 30, &top_k)) || !arg_int(a, "lookup", 0, 64, &lookup) ||
-        !arg_int(a, "draft-tokens", 1, 7, &guesses) || !number(a, "temperature", &o->temperature) || !number(a, "top-p", &o->top_p) ||
+        (arg_on(a, "draft-tokens") && !arg_int(a, "draft-tokens", 1, 7, &guesses)) || !number(a, "temperature", &o->temperature) || !number(a, "top-p", &o->top_p) ||
         !number(a, "min-p", &o->min_p) || !number(a, "repetition-penalty", &o->repetition_penalty) || !seed_of(a, "seed", &o->seed))
         return an_exit_code(AN_USAGE);
     if (arg_on(a, "repetition-penalty") && o->repetition_penalty == 0) return say(AN_USAGE, "--repetition-penalty wants a number above 0 (1: none), got \"%s\"", arg_of(a, "repetition-penalty"));
+    if (arg_on(a, "top-p") && o->top_p == 0) return say(AN_USAGE, "--top-p wants a number above 0 (1: all), got \"%s\"", arg_of(a, "top-p"));
+    if (guesses && !lookup && !arg_on(a, "draft")) return say(AN_USAGE, "--draft-tokens is about guesses, and nothing guesses: name a model with --draft, or ask for --lookup");
     if (lookup && arg_on(a, "draft")) return say(AN_USAGE, "--lookup and --draft are two ways to guess ahead; choose one");
     o->max_tokens = max, o->top_k = top_k, o->lookup = (int)lookup, o->draft_tokens = (int)guesses;
     c->stop = calloc(a->n_list + 1, sizeof *c->stop);

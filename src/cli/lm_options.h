@@ -26,7 +26,7 @@
     { "stop", "S", NULL, "a text that ends it; may be given several times" },                                                         \
     { "draft", "M", NULL, "a smaller model that guesses ahead; the text stays the same" },                                            \
     { "lookup", "N", "0", "guess ahead by what followed the last N tokens before" },                                                  \
-    { "draft-tokens", "N", "4", "most guesses at a time, up to 7" }
+    { "draft-tokens", "N", NULL, "most guesses at a time of --draft or --lookup, up to 7; default: 4" }
 
 typedef struct {
     an_generate_options o;
