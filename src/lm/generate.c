@@ -122,9 +122,8 @@ static an_status take(run *r, uint32_t id, double logprob, diag *d)
 
 static an_status decide(run *r, const float *logits, uint32_t *id, diag *d)
 {
-    double logprob;
-    TRY(lm_sample(r->sampler, logits, r->ids.at, r->ids.n, id, &logprob, d));
-    return take(r, *id, logprob, d);
+    TRY(lm_sample(r->sampler, logits, r->ids.at, r->ids.n, id, NULL, d));
+    return take(r, *id, lm_logprob(logits, (size_t)lm_session_config(r->s)->vocab, *id), d); /* among all rows, as eval has it: also those that are never chosen */
 }
 
 static an_status plain_step(run *r, diag *d)

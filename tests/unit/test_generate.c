@@ -510,6 +510,37 @@ static void windows_predict_each_token_once(void **state)
     lm_close(m);
 }
 
+/* A vocabulary shorter than the embedding: rows behind its end are never chosen, and have their share of the probability, as eval has it. */
+static void rows_behind_the_last_token(void **state)
+{
+    (void)state;
+    enum { N = 40, NEW = 20 };
+    char name[N][8];
+    tok_str token[N];
+    float score[N];
+    for (int i = 0; i < N; i++) snprintf(name[i], sizeof name[i], "t%d", i), token[i] = (tok_str){ name[i], strlen(name[i]) }, score[i] = -(float)i;
+    tok_vocab v = { .model = "llama", .n = N, .token = token, .score = score, .bos = -1, .eos = -1, .unk = 0, .pad = -1, .add_bos = 0, .add_eos = 0, .add_space_prefix = 0 };
+    tokenizer *t;
+    diag d = { 0 };
+    assert_ok(tok_from_vocab("short", &v, &t, &d), d);
+    lm_model *m = open_family(1, DT_F32, 3);
+    lm_session *s = open_session(m, "cpu", 0);
+    tokens k = { .n = 0 };
+    uint32_t ids[1 + NEW] = { 5 };
+    double sum = 0;
+    lm_generated out;
+    lm_score said;
+    lm_generate_options o = { .max_tokens = NEW, .sampling = { .temperature = 1, .seed = 3 }, .on_token = add_token, .user = &k };
+    assert_ok(lm_generate(s, t, ids, 1, &o, &out, &d), d);
+    assert_int_equal(k.n, NEW);
+    for (size_t i = 0; i < NEW; i++) assert_true(k.id[i] < N), ids[1 + i] = k.id[i], sum -= k.logprob[i];
+    assert_ok(lm_eval(s, ids, 1 + NEW, NULL, NULL, &said, &d), d);
+    if (!(fabs(said.nats - sum) < 1e-3)) fail_msg("%g nats by eval, %g by what was generated", said.nats, sum);
+    lm_session_close(s);
+    lm_close(m);
+    tok_close(t);
+}
+
 static void compressed_weights_cost_little(void **state)
 {
     (void)state;
@@ -568,6 +599,7 @@ int main(void)
         cmocka_unit_test(drafts_change_nothing),
         cmocka_unit_test(texts_end_where_they_should),
         cmocka_unit_test(windows_predict_each_token_once),
+        cmocka_unit_test(rows_behind_the_last_token),
         cmocka_unit_test(compressed_weights_cost_little),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
