@@ -318,7 +318,7 @@ typedef struct {                    /* zero means default */
 typedef struct {
     double loss, grad_norm, lr, loss_scale;
     int finite, applied;            /* applied 0: accumulating, or something was not finite or (on a chip) the gradient 0 everywhere; the weights are as they were */
-    uint64_t step, skipped, zeros;  /* updates so far; those that were not finite; those without a gradient, which end no training */
+    uint64_t step, skipped, zeros;  /* updates so far; those that were not finite; those without a gradient */
 } an_train_report;
 AN_API an_status an_trainer_open(an_trainer **out, an_program *p, const an_train_options *o, an_error *e); /* p may be freed */
 AN_API void an_trainer_close(an_trainer *t); /* NULL is fine */
@@ -326,7 +326,7 @@ AN_API void an_trainer_close(an_trainer *t); /* NULL is fine */
 AN_API an_status an_trainer_write(an_trainer *t, const char *name, const char *dtype, const void *data, an_error *e);
 AN_API an_status an_trainer_read(an_trainer *t, const char *name, const char *dtype, void *data, an_error *e);
 AN_API an_status an_trainer_put(an_trainer *t, const char *input, const char *dtype, const void *data, an_error *e); /* the minibatch */
-AN_API an_status an_trainer_step(an_trainer *t, double lr, an_train_report *r, an_error *e); /* AN_MISMATCH: it diverged */
+AN_API an_status an_trainer_step(an_trainer *t, double lr, an_train_report *r, an_error *e); /* AN_MISMATCH: it diverged, or learns nothing at a fixed loss scale */
 AN_API an_status an_trainer_eval(an_trainer *t, an_error *e);
 AN_API an_status an_trainer_fetch(an_trainer *t, const char *name, const char *dtype, void *data, an_error *e); /* of the last eval; AN_INPUT before the first */
 /* safetensors: state, counters, loss scale. Between updates: both are AN_INPUT after some but not all of an update's accum minibatches. */
@@ -477,7 +477,7 @@ typedef struct {                  /* zero means default */
     const char *schedule, *optimizer; /* NULL: "cosine", "adamw" */
     int64_t warmup;               /* 0: 20, at most a tenth of the steps; -1: none */
     double decay, clip;           /* 0: 0.1 and 1; -1: none */
-    double loss_scale;
+    double loss_scale;            /* 0.001 to 65504; 0: 1 on cpu, on chips a dynamic one from 16 on */
     int dynamic_scale;
     uint64_t seed;
     double validation;            /* share of the data kept back; 0: 0.02; -1: none */
@@ -517,7 +517,7 @@ typedef struct {
     char *plot, *plot_ascii, *svg; /* the losses of the run as far as they are known; NULL: none, or no memory */
     char *lanes, *trace;          /* what ran where and when; as a Chrome trace */
 } an_lm_train_result;
-/* AN_MISMATCH: it diverged. A checkpoint that cannot be written is a warning, and AN_INPUT at the end if the last one was not.
+/* AN_MISMATCH: it diverged, or learns nothing at a fixed loss scale. A checkpoint that cannot be written is a warning, and AN_INPUT at the end if the last one was not.
  * r is filled in as far as the run came; an_lm_train_result_free in any case. */
 AN_API an_status an_lm_train(const an_lm_train_options *o, an_lm_train_result *r, an_error *e);
 AN_API void an_lm_train_result_free(an_lm_train_result *r);

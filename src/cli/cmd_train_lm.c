@@ -21,6 +21,7 @@ typedef struct {
     bool unread;      /* who read standard output is gone */
     bool dropped;     /* there was no memory for a line */
     int64_t updates;  /* of this command: of the processes it went through, this one among them */
+    uint64_t zeros;   /* of the run so far: without a gradient */
 } listener;
 
 static int stop(void *user) { return signals_stop(&((listener *)user)->unread); }
@@ -40,7 +41,7 @@ static void put_line(listener *l, sink *s, const char *line)
 static void on_progress(void *user, const an_lm_progress *p)
 {
     listener *l = user;
-    l->updates++;
+    l->updates++, l->zeros = p->zeros;
     char *json = l->json || l->log.f ? an_lm_progress_text(p, AN_JSON) : NULL, *csv = l->csv.f ? an_lm_progress_text(p, AN_TEXT) : NULL;
     if (json && l->json) puts(json), fflush(stdout);
     if (json) put_line(l, &l->log, json);
@@ -222,8 +223,8 @@ static void put_json(listener *l, const an_lm_train_result *r)
     put_number("validation", r->validation);
     char digest[24];
     snprintf(digest, sizeof digest, r->digest ? "\"%016llx\"" : "null", (unsigned long long)r->digest);
-    printf(",\"nonfinite\":%llu,\"compiles\":%llu,\"reloads\":%llu,\"dispatches\":%llu,\"stopped\":%s,\"again\":%s,\"seconds\":%.3f,\"digest\":%s}\n", (unsigned long long)r->skipped,
-           (unsigned long long)r->compiles, (unsigned long long)r->reloads, (unsigned long long)r->dispatches, r->stopped ? "true" : "false", r->again ? "true" : "false", r->seconds, digest);
+    printf(",\"nonfinite\":%llu,\"zero\":%llu,\"compiles\":%llu,\"reloads\":%llu,\"dispatches\":%llu,\"stopped\":%s,\"again\":%s,\"seconds\":%.3f,\"digest\":%s}\n", (unsigned long long)r->skipped,
+           (unsigned long long)l->zeros, (unsigned long long)r->compiles, (unsigned long long)r->reloads, (unsigned long long)r->dispatches, r->stopped ? "true" : "false", r->again ? "true" : "false", r->seconds, digest);
 }
 
 /* The curve has one width: a terminal that is narrower would fold every line of it. */
@@ -246,6 +247,7 @@ static void put_result(listener *l, const an_lm_train_result *r)
     if (isfinite(r->smooth)) fprintf(stderr, "%s %.4f%s", isfinite(r->loss) ? " (smoothed" : ", smoothed loss", r->smooth, isfinite(r->loss) ? ")" : "");
     if (isfinite(r->validation)) fprintf(stderr, ", %.4f on text kept back", r->validation);
     fprintf(stderr, "; %.1f s in updates, %llu skipped", r->seconds, (unsigned long long)r->skipped);
+    if (l->zeros) fprintf(stderr, ", %llu without a gradient", (unsigned long long)l->zeros);
     if (r->digest) fprintf(stderr, "; digest %016llx", (unsigned long long)r->digest); /* 0: it failed before its end */
     fputc('\n', stderr);
     if (r->lanes) fputs(r->lanes, stderr);
