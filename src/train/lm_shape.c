@@ -74,7 +74,13 @@ void lm_shape_rows(const lm_shape *s, int32_t *ids, size_t n)
 
 /* ---- weights ---- */
 
-static bool ends_branch(model_weight_id id) { return id == MW_WO || id == MW_BO || id == MW_W2 || id == MW_B2; }
+/* A norm behind a matrix takes its size away again: there the norm's gains are what ends the branch. */
+static bool ends_branch(const lm_shape *s, model_weight_id id)
+{
+    if (s->c.post_norm) return id == MW_POST1 || id == MW_POST2;
+    return id == MW_WO || id == MW_BO || id == MW_W2 || id == MW_B2;
+}
+
 static bool by_id(const lm_shape *s, model_weight_id id) { return s->ids && (id == MW_EMBED || id == MW_HEAD); }
 
 static void times(float *x, int64_t n, double by)
@@ -91,7 +97,7 @@ static an_status begin_with(const lm_shape *s, const model_weight *w, float *x, 
     if (by_id(s, w->id)) {
         for (int64_t i = 0; i < rows; i++) TRY(lm_rows(s->start, w->id, w->layer, s->ids[i], 1, DT_F32, x + i * cols, d));
     } else TRY(lm_rows(s->start, w->id, w->layer, 0, t.rows, DT_F32, x, d));
-    if (ends_branch(w->id)) times(x, rows * cols, s->zero ? 0 : 1 / s->c.alpha);
+    if (ends_branch(s, w->id)) times(x, rows * cols, s->zero ? 0 : 1 / s->c.alpha);
     return AN_OK;
 }
 
@@ -138,7 +144,7 @@ static an_status fetch(void *user, model_weight_id id, int layer, float *to, dia
     pipe_weight_name(id, layer, name, sizeof name);
     if (by_id(f->s, id)) return fetch_rows(f, id, layer, name, to, d);
     TRY(pipe_read(f->p, name, DT_F32, to, d));
-    if (!ends_branch(id) || f->s->c.alpha == 1) return AN_OK;
+    if (!ends_branch(f->s, id) || f->s->c.alpha == 1) return AN_OK;
     times(to, id == MW_WO ? f->s->c.dim * f->s->c.n_heads * f->s->c.head_dim : id == MW_W2 ? f->s->c.dim * f->s->c.hidden : f->s->c.dim, f->s->c.alpha);
     return AN_OK;
 }

@@ -1,13 +1,13 @@
 /* lm_shape.h: a model as a run trains it, beside the same model as files have it.
  * In: a configuration and what the run asked for.  Out: the pipeline's configuration, and weights and ids from one form to the other.
  *
- *   residual   branches are multiplied by a number where they join the stream. Files have it inside the matrices (and biases) that end a branch,
+ *   residual   branches are multiplied by a number where they join the stream. Files have it inside the matrices (and biases) that end a branch, or the gains of the norm behind them (Gemma 2),
  *              so any program that knows the family computes the same function; here they are divided by it: the function does not change,
  *              the size of an update does
  *   softcap    logits pass through cap * tanh(logits / cap); config.json says so
  *   compact    rows of ids that occur in the data, in ascending order, are the vocabulary. In files all rows are there; those of
  *              other ids as they were, and active.u32 names the trained ones
- *   zero       matrices that end a branch start at 0: every layer begins as the identity */
+ *   zero       matrices that end a branch, or the gains of the norm behind them, start at 0: every layer begins as the identity */
 #ifndef TRAIN_LM_SHAPE_H
 #define TRAIN_LM_SHAPE_H
 

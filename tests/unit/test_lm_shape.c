@@ -22,11 +22,17 @@ static const row rows[] = {
     { "compact", "resident", "cpu", 0, 0, false, true, false },     { "recompute", "resident", "cpu", 0, 0, false, false, true },
     { "all", "resident", "cpu", 0.5, 3, true, true, true },         { "all", "delta", "cpu", -1, 3, true, true, true },
     { "all", "dynamic", "soft:m4", -1, 3, true, true, true },       { "all", "resident", "soft:m4", -1, 3, true, true, true },
-    { "all", "restart", "soft:m4", -1, 3, false, true, true },
+    { "all", "restart", "soft:m4", -1, 3, false, true, true },      { "a norm behind", "resident", "cpu", 0.3, 0, false, false, false },
+    { "a norm behind", "resident", "cpu", 0, 0, true, false, false },  { "a norm behind", "resident", "soft:m4", 0.3, 0, true, true, true },
 };
 
+/* A norm ends each branch of Gemma 2. */
 static lm_run_options options_of(small_run *r, const row *w)
 {
+    static const char gemma2[] = "{\"architectures\":[\"Gemma2ForCausalLM\"],\"model_type\":\"gemma2\",\"hidden_size\":16,\"intermediate_size\":32,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
+                                 "\"num_key_value_heads\":1,\"head_dim\":8,\"vocab_size\":300,\"max_position_embeddings\":64,\"sliding_window\":64}";
+    diag d = { 0 };
+    if (!strcmp(w->name, "a norm behind")) assert_ok(file_write(r->model, gemma2, sizeof gemma2 - 1, &d), d);
     lm_run_options o = small_options(r, w->engine);
     o.pipeline = w->pipeline, o.residual = w->residual, o.softcap = w->softcap, o.zero_init = w->zero, o.compact_vocab = w->compact, o.recompute = w->recompute;
     o.steps = 6, o.save_every = 3;
