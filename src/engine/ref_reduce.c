@@ -120,7 +120,7 @@ static void line_cumsum(const run_ctx *c, const insn *in, dtype t, double *v, in
     double s = 0;
     for (int64_t k = 0; k < n; k++) {
         int64_t i = reverse ? n - 1 - k : k;
-        double with = fn2(c->num, FN_ADD, s, v[i], t);
+        double with = dtype_is_float(t) ? fn2(c->num, FN_ADD, s, v[i], t) : s + v[i]; /* whole numbers stay exact, as in `sum`, and meet their type when stored */
         v[i] = exclusive ? s : with;
         s = with;
     }

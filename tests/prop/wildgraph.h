@@ -146,7 +146,7 @@ static inline val wg_some(wg *s, dtype dt, int lo, int hi, wg_kind kind)
         static const dtype some[] = { DT_I32, DT_BOOL, DT_I8, DT_U8, DT_I16 };
         dt = s->o.smooth || wg_chance(s, 60) ? s->o.f : some[rng_below(&s->r, COUNT(some))];
     }
-    return wg_new(s, dt, wg_shape(s, lo, hi), kind, 20, 15);
+    return wg_new(s, dt, wg_shape(s, lo, hi), kind, wg_chance(s, 20) ? 250 : 20, 15); /* now and then past what a byte holds, summed */
 }
 
 static inline val wg_float(wg *s, int lo, int hi) { return wg_some(s, DT_F64, lo, hi, WG_ANY); }

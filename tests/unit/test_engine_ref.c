@@ -309,6 +309,15 @@ static void lines(void **s)
         prog_insn(&g, IN_CUMSUM, INTS(y, tx), INTS(1, k & 1, k >> 1), NO_REALS);
         finish(want, TOL, "cumsum");
     }
+    double steep[] = { 100, 100, -50, -120, 90 }; /* past the type on the way, not at the end */
+    tensor64 bytes = { TTYPE(DT_I8, 5), steep };
+    for (int k = 0; k < 4; k++) {
+        want = meaning(OP_CUMSUM, OPERANDS(bytes), ATTRS(AT_I(AXIS, 0), AT_B(EXCLUSIVE, k & 1), AT_B(REVERSE, k >> 1)));
+        start();
+        tx = feed(bytes), y = result(want);
+        prog_insn(&g, IN_CUMSUM, INTS(y, tx), INTS(0, k & 1, k >> 1), NO_REALS);
+        finish(want, 0, "cumsum of bytes");
+    }
     for (int up = 0; up < 2; up++) {
         const attr at[] = { AT_I(AXIS, 1), AT_I(K, 3), AT_B(ASCENDING, up) };
         tensor64 v = meaning_k(0, OP_TOPK, OPERANDS(x), at, 3), i = meaning_k(1, OP_TOPK, OPERANDS(x), at, 3);
