@@ -283,7 +283,7 @@ static inline bool wg_conv(wg *s, op_id op)
     shape xs = *wg_of(s, x), w = { .rank = xs.rank };
     int64_t groups = wg_chance(s, 60) ? 1 : wg_chance(s, 30) ? xs.d[1] : wg_upto(s, 1, 4);
     if (xs.d[1] % groups) groups = 1;
-    int64_t each = s->o.large ? MAX(1, wg_dim(s) / groups) : wg_upto(s, 1, wg_chance(s, 30) ? 9 : 3);
+    int64_t wide = wg_dim(s), each = s->o.large ? MAX(1, wide / groups) : wg_upto(s, 1, wg_chance(s, 30) ? 9 : 3);
     w.d[0] = turned ? xs.d[1] : groups * each, w.d[1] = turned ? each : xs.d[1] / groups;
     for (int i = 2; i < w.rank; i++) w.d[i] = wg_chance(s, 50) ? 1 : wg_upto(s, 1, 4);
     if (wg_count(&w) > wg_most(s)) return false;
