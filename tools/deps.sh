@@ -40,8 +40,9 @@ if command -v apt-get >/dev/null 2>&1; then
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q $packages >&2 ||
         { $sudo apt-get update -q >&2 && DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q $packages >&2; }
 elif command -v brew >/dev/null 2>&1; then
-    # shellcheck disable=SC2086
-    brew install $(echo "$missing" | sed 's/gcc//; s/clang/llvm/') >&2
+    case $missing in *gcc*) echo "deps: no C compiler here; please run: xcode-select --install" >&2; exit 1 ;; esac
+    # shellcheck disable=SC2046
+    brew install $(echo "$missing" | sed 's/clang/llvm/') >&2
 else
     echo "deps: neither apt-get nor brew here; please install:$missing" >&2
     exit 1
