@@ -121,13 +121,14 @@ static const grad_row grad_rows[] = {
     { 0, 0, IMG "y1 = avg_pool(x) {kernel_sizes=[3, 3], strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 1, 0], exclude_padding_from_average=true}; "
             "y2 = avg_pool(x) {kernel_sizes=[3, 2], strides=[2, 2], pad_type=\"same\"}; y3 = avg_pool(x) {kernel_sizes=[2, 4], strides=[2, 3], ceil_mode=true}" },
     { 0, 0, "x = input fp64[2, 3, 4, 6]; y1 = max_pool(x) {kernel_sizes=[2, 2], strides=[2, 2]}; y2 = max_pool(x) {kernel_sizes=[3, 3], strides=[2, 1], pad_type=\"same\"}" },
+    { 0, 0, "x = input fp64[1, 2, 6, 6]; y = max_pool(x) {kernel_sizes=[3, 3], strides=[3, 3], pad_type=\"custom\", pad=[1, 0, 1, 0]}" }, /* side by side, but beginning in the padding */
     { -3, -1, IMG "y1 = max_pool(x) {kernel_sizes=[3, 2], strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 0, 1]}; y2 = max_pool(x) {kernel_sizes=[2, 2], strides=[2, 2], ceil_mode=true}" },
     { 0, 0, "x = input fp64[2, 3, 7]; y1 = max_pool(x) {kernel_sizes=[3], strides=[2]}; y2 = avg_pool(x) {kernel_sizes=[3], strides=[2]}" },
     { 0, 0, "x = input fp64[1, 2, 4, 4, 6]; y1 = max_pool(x) {kernel_sizes=[2, 2, 3], strides=[2, 2, 3]}; y2 = max_pool(x) {kernel_sizes=[3, 2, 2], strides=[2, 1, 2], pad_type=\"same\"}" },
     { 0, 0, "x = input fp64[2, 1, 5, 4, 4]; y1 = avg_pool(x) {kernel_sizes=[3, 2, 2], strides=[2, 2, 1]}; y2 = avg_pool(x) {kernel_sizes=[3, 3, 2], strides=[2, 2, 2], pad_type=\"custom\", pad=[1, 0, 1, 1, 0, 1], "
             "exclude_padding_from_average=true}; y3 = l2_pool(x) {kernel_sizes=[2, 2, 2]}" },
     { 0, 0, IMG "y1 = l2_pool(x) {kernel_sizes=[2, 3]}; y2 = l2_pool(x) {kernel_sizes=[3, 3], strides=[2, 2], pad_type=\"same\"}" },
-    { 0, 0, IMG "y1 = ne_pool(x) {kernel_sizes=[2, 2]}; y2 = ne_pool(x) {mode=\"max\", kernel_sizes=[2, 3]}; y3 = ne_pool(x) {mode=\"l2\", kernel_sizes=[2, 2]}" },
+    { 0, 0, IMG "y1 = ne_pool(x) {kernel_sizes=[2, 2]}; y2 = ne_pool(x) {mode=\"max\", kernel_sizes=[2, 3]}; y3 = ne_pool(x) {mode=\"l2\", kernel_sizes=[2, 2]}; y4 = ne_pool(x) {kernel_sizes=[3, 3], pad_type=\"same\"}" },
     { 0, 0, IMG "y1 = pe_pool(x) {mode=\"min\", kernel_sizes=[2, 2], strides=[2, 2]}; y2 = pe_pool(x) {mode=\"l1\", kernel_sizes=[2, 3]}" },
     /* movement */
     { 0, 0, X "y1 = identity(x); y2 = read_state(x); y3 = reshape(x) {shape=[4, -1]}; y4 = expand_dims(x) {axes=[0, -1]}; y5 = flatten2d(x) {axis=2}" },

@@ -625,6 +625,57 @@ static void preflight_of_other_types(void **state)
     }
 }
 
+/* Which operations read their operand at an offset of the width, and how large it can be. */
+static void preflight_knows_width_offsets(void **state)
+{
+    (void)state;
+#define WIDE "x = input fp16[1, 2, 4, 8]; "
+    static const struct {
+        const char *text;
+        double largest; /* 0: nothing is named */
+    } cases[] = {
+        { WIDE "y = slice_by_size(x) {begin=[0, 0, 0, 1], size=[1, 2, 4, 2]}", INFINITY },
+        { WIDE "y = slice_by_size(x) {begin=[0, 1, 1, 0], size=[1, 1, 3, 2]}", 0 },
+        { WIDE "y = slice_by_index(x) {begin=[0, 0, 0, 2], end=[1, 2, 4, 8]}", INFINITY },
+        { WIDE "y = slice_by_index(x) {begin=[0, 1, 2, 0], end=[1, 2, 4, 8]}", 0 },
+        { WIDE "y = slice_by_index(x) {begin=[0, 0, 0, 2], end=[1, 2, 4, 8], begin_mask=[false, false, false, true]}", 0 },
+        { WIDE "y = slice_by_index(x) {begin=[0, 0, 0, 0], end=[1, 2, 4, 0], stride=[1, 1, 1, -1], begin_mask=[true, true, true, true], end_mask=[true, true, true, true]}", INFINITY },
+        { "x = input fp16[1, 2, 4, 1]; y = slice_by_index(x) {begin=[0, 0, 0, 0], end=[1, 2, 4, 0], stride=[1, 1, 1, -1], begin_mask=[true, true, true, true], end_mask=[true, true, true, true]}", 0 },
+        { WIDE "y = crop(x) {crop_height=[0, 1], crop_width=[1, 0]}", INFINITY },
+        { WIDE "y = crop(x) {crop_height=[1, 1], crop_width=[0, 1]}", 0 },
+        { WIDE "y, z = split(x) {num_splits=2, axis=-1}", INFINITY },
+        { WIDE "y, z = split(x) {num_splits=2, axis=2}", 0 },
+        { WIDE "y = split(x) {num_splits=1, axis=3}", 0 },
+        { "x = input int32[8]; y = slice_by_size(x) {begin=[1], size=[2]}", 0 },
+        { WIDE "k = const fp16[4] {1, 2, 9000, 4}; y = slice_by_size(k) {begin=[1], size=[2]}", 0 },
+        { WIDE "c = clip(x) {alpha=-5000.0, beta=10.0}; y = slice_by_size(c) {begin=[0, 0, 0, 1], size=[1, 2, 4, 2]}", 5000 },
+        { WIDE "c = clip(x) {alpha=-4094.0, beta=4094.0}; y = slice_by_size(c) {begin=[0, 0, 0, 1], size=[1, 2, 4, 2]}", 0 },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        graph *g = grad_parse(cases[i].text);
+        arena mem = { 0 };
+        grad_hazard *h;
+        size_t n = preflight(g, NULL, 1, NULL, &mem, &h);
+        if (n != (cases[i].largest != 0)) fail_msg("%s: %zu are named", cases[i].text, n);
+        if (n && h[0].largest != cases[i].largest) fail_msg("%s: it can be %g", cases[i].text, h[0].largest);
+        if (n) assert_true(!h[0].scales && isinf(h[0].safe_scale));
+        arena_free(&mem);
+        graph_free(g);
+    }
+    /* a sample that is no number may be anything */
+    graph *g = grad_parse(WIDE "y = slice_by_size(x) {begin=[0, 0, 0, 1], size=[1, 2, 4, 2]}");
+    arena mem = { 0 };
+    grad_hazard *h;
+    double x[64] = { 1, (double)NAN, 2 };
+    tensor64 in = { *graph_type(g, g->inputs.at[0]), x };
+    assert_int_equal(preflight(g, NULL, 1, &in, &mem, &h), 1);
+    assert_true(isinf(h[0].largest));
+    x[1] = 4094;
+    assert_int_equal(preflight(g, NULL, 1, &in, &mem, &h), 0);
+    arena_free(&mem);
+    graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -635,7 +686,7 @@ int main(void)
         cmocka_unit_test(large_loss_scales),              cmocka_unit_test(modes_that_are_none),
         cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(slopes_at_points), cmocka_unit_test(powers_of_zero), cmocka_unit_test(ties_share), cmocka_unit_test(masked_keys_get_nothing),
         cmocka_unit_test(conv_weight_forms_agree),        cmocka_unit_test(preflight_names_the_safe_scale),
-        cmocka_unit_test(preflight_of_other_types),
+        cmocka_unit_test(preflight_of_other_types), cmocka_unit_test(preflight_knows_width_offsets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

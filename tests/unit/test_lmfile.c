@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "lm/generate.h"
+#include "lm/lm_int.h"
 #include "lm_t.h"
 
 /* ---- configurations ---- */
@@ -12,7 +13,7 @@ static void read_ok(const char *text, model_config *c, lm_generation *g)
     assert_ok(lm_config_read("config.json", text, strlen(text), c, g, &d), d);
 }
 
-static void families(void **state)
+static void every_family(void **state)
 {
     (void)state;
     model_config c;
@@ -775,11 +776,64 @@ static void seeds(void **state)
     lm_close(a);
 }
 
+/* Which block rows get, and rows at the ends of what a form holds. */
+static void forms_at_their_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        lm_form form;
+        int64_t cols, block;
+    } blocks[] = { { LM_INT4, 64, 32 }, { LM_INT4, 96, 32 }, { LM_INT4, 48, 48 }, { LM_INT4, 80, 40 }, { LM_INT4, 17, 17 }, { LM_INT4, 12, 12 }, { LM_INT4, 67, 67 }, { LM_INT8, 64, 64 } };
+    for (size_t i = 0; i < COUNT(blocks); i++) assert_int_equal(quant_block(blocks[i].form, blocks[i].cols), blocks[i].block);
+    static const struct {
+        lm_form form;
+        dtype dt;
+        float x[4];
+        bool fits;
+        double scale;
+        int code[4];
+    } rows[] = {
+        { LM_INT8, DT_F32, { 127, -127, 2, 0 }, true, 1, { 127, -127, 2, 0 } },
+        { LM_INT4, DT_F32, { -4, 2, 1, 3 }, true, 0.5, { -8, 4, 2, 6 } },
+        { LM_INT4, DT_F32, { 4, 2, -1, 0 }, true, -0.5, { -8, -4, 2, 0 } }, /* the largest becomes -8 whatever its sign */
+        { LM_INT4, DT_F32, { 4, -4, 1, 0 }, true, 0.5, { 7, -8, 2, 0 } },
+        { LM_INT8, DT_F32, { 0, 0, 0, 0 }, true, 0, { 0, 0, 0, 0 } },
+        { LM_INT8, DT_F32, { 1e-38f, 0, -1e-38f, 0 }, true, 7.87e-41, { 0, 0, 0, 0 } }, /* a scale without an inverse */
+        { LM_INT8, DT_F32, { 1, INFINITY, 0, 0 }, false, 0, { 0 } },
+        { LM_INT4, DT_F32, { 1, 0, NAN, 0 }, false, 0, { 0 } },
+        { LM_INT8, DT_F16, { 1e8f, 0, 0, 0 }, false, 0, { 0 } }, /* no such fp16 */
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const quant_shape q = { .cols = 4, .block = 4, .scale_dt = rows[i].dt };
+        unsigned char codes[8] = { 0 }, scale[8] = { 0 };
+        if (quant_row(rows[i].form, &q, rows[i].x, codes, 0, scale, 0) != rows[i].fits) fail_msg("row %zu fits: %d", i, !rows[i].fits);
+        if (!rows[i].fits) continue;
+        double got = dtype_load(rows[i].dt, scale, 0);
+        if (!(fabs(got - rows[i].scale) <= 1e-3 * fabs(rows[i].scale))) fail_msg("row %zu: scale %g", i, got);
+        for (int k = 0; k < 4; k++) {
+            int code = (int)dtype_load(rows[i].form == LM_INT8 ? DT_I8 : DT_I4, codes, k);
+            if (code != rows[i].code[k]) fail_msg("row %zu: code %d is %d, wanted %d", i, k, code, rows[i].code[k]);
+        }
+    }
+    /* fewer values than a palette has room for are all in it */
+    static const float some[] = { -1, 1, 1, 0.25f, -1, 1 };
+    for (int n = 1; n <= 6; n++) {
+        static uint64_t count[PALETTE_BINS];
+        palette p = { .lo = (double)some[0], .hi = (double)some[0], .count = count };
+        memset(count, 0, sizeof count);
+        for (int k = 0; k < n; k++) p.lo = MIN(p.lo, (double)some[k]), p.hi = MAX(p.hi, (double)some[k]);
+        palette_count(&p, some, n);
+        palette_settle(&p, DT_F32);
+        for (int k = 1; k < 16; k++) assert_true(p.value[k] >= p.value[k - 1]);
+        for (int k = 0; k < n; k++) assert_true(fabs((double)p.value[palette_find(&p, some[k])] - (double)some[k]) < 1e-3);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(families),     cmocka_unit_test(published_configurations), cmocka_unit_test(configurations_there_and_back), cmocka_unit_test(refused_fields),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_family),     cmocka_unit_test(published_configurations), cmocka_unit_test(configurations_there_and_back), cmocka_unit_test(refused_fields),
                                         cmocka_unit_test(rope_scaling), cmocka_unit_test(llama_folder),                  cmocka_unit_test(gpt2_folder),
                                         cmocka_unit_test(real_folders), cmocka_unit_test(bad_folders),                   cmocka_unit_test(gguf_models),
-                                        cmocka_unit_test(generation_files), cmocka_unit_test(views_and_copies), cmocka_unit_test(large_tensors), cmocka_unit_test(forms),                     cmocka_unit_test(seeds) };
+                                        cmocka_unit_test(generation_files), cmocka_unit_test(views_and_copies), cmocka_unit_test(large_tensors), cmocka_unit_test(forms), cmocka_unit_test(forms_at_their_ends), cmocka_unit_test(seeds) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
