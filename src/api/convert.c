@@ -37,8 +37,9 @@ static an_status read_options(const char *out, const an_convert_options *o, lm_c
 
 /* ---- the vocabulary that goes along ---- */
 
-/* The one named, or one that is in the model's folder or beside its file: that one only if it is the model's by its size. */
-static an_status find_vocab(const lm_model *m, const char *named, lm_convert_options *c, tokenizer **out, diag *d)
+/* The one named, or one that is in the model's folder or beside its file: that one only if it is the model's by its size. *lost: why one
+ * that is there does not go along. */
+static an_status find_vocab(const lm_model *m, const char *named, lm_convert_options *c, tokenizer **out, diag *lost, diag *d)
 {
     char folder[1024];
     diag why = { 0 };
@@ -58,7 +59,11 @@ static an_status find_vocab(const lm_model *m, const char *named, lm_convert_opt
     if ((c->to != LM_TO_GGUF && !folder_out) || lm_origin_of(m) == (folder_out ? LM_FROM_HF : LM_FROM_GGUF) || !path_look(path, &i)) return AN_OK; /* its own goes along as it is */
     bool inside = i.folder || lm_origin_of(m) == LM_FROM_GGUF;
     int n = slash ? snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) : snprintf(folder, sizeof folder, ".");
-    if (n < 0 || (size_t)n >= sizeof folder || lm_tokenizer_open(inside ? path : folder, out, &why)) return why.st == AN_NOMEM ? diag_nomem(d) : AN_OK; /* the result says that it has none */
+    if (n < 0 || (size_t)n >= sizeof folder) return AN_OK; /* the result says that it has none */
+    if (lm_tokenizer_open(inside ? path : folder, out, &why)) {
+        if (tok_in(inside ? path : folder)) *lost = why;
+        return why.st == AN_NOMEM ? diag_nomem(d) : AN_OK;
+    }
     if (!lm_vocab_fits(*out, rows)) return AN_OK;
     c->vocab = *out;
     c->vocab_if_fits = true;
@@ -67,7 +72,7 @@ static an_status find_vocab(const lm_model *m, const char *named, lm_convert_opt
 
 an_status an_convert(const char *model, const char *out, const an_convert_options *o, an_converted *done, an_error *e)
 {
-    diag d = { 0 };
+    diag d = { 0 }, lost = { 0 };
     lm_model *m = NULL;
     pool *threads = NULL;
     tokenizer *vocab = NULL;
@@ -81,11 +86,12 @@ an_status an_convert(const char *model, const char *out, const an_convert_option
     if (!st) st = pool_make(&threads, o->threads, &d);
     c.threads = threads;
     if (!st) st = lm_open(model, &(lm_options){ .seed = o->seed, .threads = threads }, &m, &d);
-    if (!st) st = find_vocab(m, o->tokenizer, &c, &vocab, &d);
+    if (!st) st = find_vocab(m, o->tokenizer, &c, &vocab, &lost, &d);
     if (!st) st = lm_convert(m, out, &c, &r, &d);
     if (!st) {
         *done = (an_converted){ .tensors = r.tensors, .bytes_in = r.bytes_in, .bytes_out = r.bytes_out, .worst = r.worst, .shards = r.shards, .vocabulary = r.vocabulary };
-        snprintf(done->lost, sizeof done->lost, "%s", r.lost);
+        if (lost.st) snprintf(done->lost, sizeof done->lost, "the vocabulary, which cannot be opened: %.150s%s%.30s", lost.msg, r.lost[0] ? "; " : "", r.lost);
+        else snprintf(done->lost, sizeof done->lost, "%s", r.lost);
         snprintf(done->from, sizeof done->from, "%s", lm_origin_name(lm_origin_of(m)));
         snprintf(done->family, sizeof done->family, "%s", lm_family(m));
         snprintf(done->to, sizeof done->to, "%s", to);

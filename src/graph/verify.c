@@ -19,7 +19,7 @@ static an_status types_hold(const graph *g, const node *n, const char *after, di
     diag why = { 0 };
     if (!in || !out) st = diag_nomem(d);
     for (int k = 0; k < n->n_in && !st; k++) in[k] = n->in[k].i ? g->values.at[n->in[k].i].type : (ttype){ 0 };
-    if (!st && graph_infer(n->op, in, n->n_in, n->attrs, n->n_attr, out, &n_out, n->n_out, &why)) st = bad(d, g, after, n, why.msg);
+    if (!st && graph_infer(n->op, in, n->n_in, n->attrs, n->n_attr, out, &n_out, n->n_out, &why)) st = why.st == AN_NOMEM ? diag_nomem(d) : bad(d, g, after, n, why.msg);
     if (!st && n_out != n->n_out) st = bad(d, g, after, n, "number of results is not what the op yields");
     for (int k = 0; k < n->n_out && !st; k++) {
         const ttype *t = &g->values.at[n->out.i + (uint32_t)k].type;

@@ -283,12 +283,25 @@ static an_status open_file(const char *path, tokenizer **out, diag *d)
     return st;
 }
 
-static an_status open_dir(const char *dir, tokenizer **out, diag *d)
+/* The first of them that is there. */
+static bool found_in(const char *dir, char *path, size_t room)
 {
     static const char *const files[] = { "tokenizer.json", "tokenizer.model", "vocab.json", "encoder.json", "tokenizer.bin" };
-    char path[4096];
     for (size_t i = 0; i < COUNT(files); i++)
-        if (join(path, sizeof path, dir, files[i]) && is_file(path)) return open_file(path, out, d);
+        if (join(path, room, dir, files[i]) && is_file(path)) return true;
+    return false;
+}
+
+bool tok_in(const char *dir)
+{
+    char path[4096];
+    return found_in(dir, path, sizeof path);
+}
+
+static an_status open_dir(const char *dir, tokenizer **out, diag *d)
+{
+    char path[4096];
+    if (found_in(dir, path, sizeof path)) return open_file(path, out, d);
     return diag_fail(d, AN_INPUT, NOWHERE, "%s: the folder holds no tokenizer.json, tokenizer.model, vocab.json, encoder.json or tokenizer.bin", dir);
 }
 

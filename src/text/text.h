@@ -24,6 +24,7 @@ typedef enum { TOK_NORMAL = 1, TOK_UNKNOWN = 2, TOK_CONTROL = 3, TOK_USER = 4, T
  * such a pair, or a folder that holds one of them. Files beside it (tokenizer_config.json, generation_config.json, config.json,
  * special_tokens_map.json, chat_template.jinja) give the ids of BOS and EOS and the chat template. AN_INPUT names file and reason. */
 an_status tok_open(const char *path, tokenizer **out, diag *d) MUST_CHECK;
+bool tok_in(const char *dir); /* the folder holds one, whether it can be opened or not */
 void tok_close(tokenizer *t); /* NULL is fine */
 
 /* From bytes: name is for messages. */

@@ -71,7 +71,11 @@ static an_status open_tokenizer(run *r)
     const char *lost;
     if (o->tokenizer) TRY(lm_tokenizer_open(o->tokenizer, &r->tok, r->d));
     else if (seed && stories) TRY(story_tokenizer((uint32_t)MIN(r->c.vocab, 4096), &r->tok, r->d));
-    else if (!seed && lm_tokenizer_of(r->model, &r->tok, &r->untold)) return AN_OK;
+    else if (!seed && lm_tokenizer_of(r->model, &r->tok, &r->untold)) {
+        if (r->untold.st == AN_NOMEM) return diag_nomem(r->d);
+        if (o->save && tok_in(lm_path(r->model))) WARN(r, "checkpoints hold no tokenizer: %s", r->untold.msg);
+        return AN_OK;
+    }
     if (!r->tok || !o->save) return AN_OK;
     TRY(lm_tok_files(r->tok, &r->mem, &r->tok_file, &r->n_tok_files, &lost, r->d));
     if (*lost) WARN(r, "checkpoints hold %s: %s", r->n_tok_files ? "a tokenizer that is not quite this one" : "no tokenizer", lost);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "train/log.h"
 #include "train/train_int.h"
 
 /* ---- numbers in and out of surfaces ---- */
@@ -329,10 +330,7 @@ static an_status dispatch(trainer *t, prog_kind k, diag *d)
     diag why = { 0 };
     an_status st = device_run(r, DEV_QOS, &why);
     if (st && st != AN_NOMEM) { /* it reads one side of every state and writes the other: an engine that only stumbled goes on */
-        strbuf b = { 0 };
-        sb_printf(&b, "%s; running it once more", why.msg);
-        if (!b.oom && t->o.warn) t->o.warn(t->o.user, b.at);
-        sb_free(&b);
+        log_say(t->o.warn, t->o.user, "%s; running it once more", why.msg);
         why = (diag){ 0 };
         st = device_run(r, DEV_QOS, &why);
     }

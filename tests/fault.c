@@ -1,0 +1,163 @@
+/* fault.c: a library to be loaded before the C library's, in which one call fails or ends the process. Of glibc; fault.sh uses it.
+ *
+ *   FAULT_MEM=N    the N-th allocation (malloc, calloc, realloc, mmap, a thread) is refused
+ *   FAULT_FILE=N   the N-th call about files fails, with the disk full
+ *   FAULT_KILL=N   the process ends there, as by SIGKILL
+ *   FAULT_COUNT=F  at the end a line in F: allocations, calls about files, blocks and descriptors that are left */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+void *__libc_malloc(size_t);
+void *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t);
+void *__libc_memalign(size_t, size_t);
+void __libc_free(void *);
+
+static atomic_long mems, files, blocks;
+static long bad_mem, bad_file, last;
+static int ready;
+
+static long number(const char *name)
+{
+    const char *s = getenv(name);
+    return s ? atol(s) : 0;
+}
+
+static void report(void)
+{
+    const char *to = getenv("FAULT_COUNT");
+    int open_now = 0;
+    ready = 0;
+    for (int i = 3; i < 64; i++) open_now += fcntl(i, F_GETFD) >= 0;
+    long m = mems, f = files, b = blocks;
+    FILE *out = to ? fopen(to, "w") : NULL;
+    if (out) fprintf(out, "%ld %ld %ld %d\n", m, f, b, open_now), fclose(out);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    bad_mem = number("FAULT_MEM"), bad_file = number("FAULT_FILE"), last = number("FAULT_KILL");
+    atexit(report);
+    ready = 1;
+}
+
+static int no_memory(void)
+{
+    if (!ready || ++mems != bad_mem) return 0;
+    errno = ENOMEM;
+    return 1;
+}
+
+static int no_file(void)
+{
+    if (!ready) return 0;
+    long n = ++files;
+    if (n == last) _exit(137);
+    if (n != bad_file) return 0;
+    errno = ENOSPC;
+    return 1;
+}
+
+static void *held(void *p)
+{
+    blocks += p != NULL;
+    return p;
+}
+
+void *malloc(size_t n) { return no_memory() ? NULL : held(__libc_malloc(n)); }
+void *calloc(size_t n, size_t m) { return no_memory() ? NULL : held(__libc_calloc(n, m)); }
+void *aligned_alloc(size_t a, size_t n) { return no_memory() ? NULL : held(__libc_memalign(a, n)); }
+
+void *realloc(void *p, size_t n)
+{
+    if (no_memory()) return NULL;
+    void *q = __libc_realloc(p, n);
+    blocks += (q && !p) - (p && !q && !n);
+    return q;
+}
+
+int posix_memalign(void **out, size_t a, size_t n)
+{
+    void *p = aligned_alloc(a, n);
+    if (p) *out = p;
+    return p ? 0 : ENOMEM;
+}
+
+void free(void *p)
+{
+    int e = errno;
+    blocks -= p != NULL;
+    __libc_free(p);
+    errno = e;
+}
+
+/* The function of that name behind this one. */
+#define BEHIND(type, name, args, call)                                     \
+    static type (*behind) args;                                            \
+    if (!behind) {                                                         \
+        int was = ready;                                                   \
+        ready = 0;                                                         \
+        *(void **)&behind = dlsym(RTLD_NEXT, #name);                       \
+        ready = was;                                                       \
+    }                                                                      \
+    return behind call
+#define FILE_CALL(type, fails, name, args, call) \
+    type name args                               \
+    {                                            \
+        if (no_file()) return fails;             \
+        BEHIND(type, name, args, call);          \
+    }
+
+FILE_CALL(DIR *, NULL, opendir, (const char *p), (p))
+FILE_CALL(struct dirent *, NULL, readdir, (DIR *p), (p))
+FILE_CALL(ssize_t, -1, read, (int fd, void *p, size_t n), (fd, p, n))
+FILE_CALL(ssize_t, -1, write, (int fd, const void *p, size_t n), (fd, p, n))
+FILE_CALL(ssize_t, -1, pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at))
+FILE_CALL(int, -1, fsync, (int fd), (fd))
+FILE_CALL(int, -1, rename, (const char *a, const char *b), (a, b))
+FILE_CALL(int, -1, mkdir, (const char *p, mode_t m), (p, m))
+FILE_CALL(int, -1, rmdir, (const char *p), (p))
+FILE_CALL(int, -1, unlink, (const char *p), (p))
+FILE_CALL(int, -1, unlinkat, (int d, const char *p, int f), (d, p, f))
+FILE_CALL(FILE *, NULL, fopen, (const char *p, const char *m), (p, m))
+
+int open(const char *p, int flags, ...)
+{
+    va_list ap;
+    va_start(ap, flags);
+    int mode = va_arg(ap, int);
+    va_end(ap);
+    if (no_file()) return -1;
+    BEHIND(int, open, (const char *, int, ...), (p, flags, mode));
+}
+
+int close(int fd) /* it closes in any case, as the system's does */
+{
+    static int (*behind)(int);
+    if (!behind) *(void **)&behind = dlsym(RTLD_NEXT, "close");
+    int bad = no_file(), r = behind(fd);
+    if (bad) errno = ENOSPC;
+    return bad ? -1 : r;
+}
+
+void *mmap(void *p, size_t n, int prot, int flags, int fd, off_t at)
+{
+    if (no_memory()) return MAP_FAILED;
+    BEHIND(void *, mmap, (void *, size_t, int, int, int, off_t), (p, n, prot, flags, fd, at));
+}
+
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *u)
+{
+    if (no_memory()) return EAGAIN;
+    BEHIND(int, pthread_create, (pthread_t *, const pthread_attr_t *, void *(*)(void *), void *), (t, a, f, u));
+}
