@@ -260,7 +260,7 @@ static an_status check_plain(const model_config *c, diag *d)
     } fields[] = { { c->act == MODEL_ACT_GEGLU, "act (geglu)" },   { c->post_norm, "post_norm" },       { c->attn_softcap != 0, "attn_softcap" },
                   { c->query_dim != 0, "query_dim" },             { c->embed_scale != 0, "embed_scale" }, { c->window_every > 1, "window_every" } };
     for (size_t i = 0; i < COUNT(fields); i++)
-        if (fields[i].has) return diag_fail(d, AN_INPUT, NOWHERE, "model %s: programs of single layers, as training steps are, do not have %s", c->name, fields[i].field);
+        if (fields[i].has) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "model %s: programs of single layers do not have %s; to train it the whole model is one program (pipeline resident)", c->name, fields[i].field);
     return AN_OK;
 }
 

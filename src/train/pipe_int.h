@@ -35,6 +35,7 @@ void pipe_count(pipe_bad *b, const float *x, int64_t n);
 uint64_t pipe_bad_sum(const pipe_bad *b);
 an_status pipe_weights_finite(pipeline *p, diag *d) MUST_CHECK; /* AN_MISMATCH: no, so no update ever will be */
 an_status host_look(void *way, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK; /* pipe_host.c */
+an_status resident_at(void *way, const int32_t *tokens, double loss_scale, train_report *out, diag *d) MUST_CHECK; /* a minibatch with a rate of 0 */
 an_status resident_spoilt(void *way, train_state_info *out, diag *d) MUST_CHECK; /* pipe_resident.c: as train_spoilt */
 
 extern const pipe_ops pipe_resident, pipe_host; /* host: delta, dynamic, restart */

@@ -2,7 +2,9 @@
  * In: a pipeline between two minibatches, a minibatch.  Out: numbers; nothing of the pipeline moves.
  *
  * Gradients come from the kernels the host drives, since a program that is the whole step shows none: a resident pipeline opens a dynamic one beside
- * itself the first time it is looked at, on the same device, and writes its weights into it. */
+ * itself the first time it is looked at, on the same device, and writes its weights into it. Where there are no such kernels (Gemma), it opens another resident
+ * one that adds two minibatches up: after the first of them the sums are its gradients. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -75,7 +77,14 @@ static an_status probe_of(pipeline *p, pipeline **out, diag *d)
     if (p->kind != PIPE_RESIDENT) return AN_OK;
     if (!p->probe) {
         pipe_options o = { .pipeline = pipe_name(PIPE_DYNAMIC), .dev = p->o.dev, .pool = p->o.pool, .config = &p->c, .batch = p->B, .seq = p->T, .recompute = true };
-        TRY(pipe_open(&p->probe, &o, d));
+        diag why = { 0 };
+        an_status st = pipe_open(&p->probe, &o, &why);
+        if (st == AN_UNSUPPORTED) {
+            o.pipeline = pipe_name(PIPE_RESIDENT), o.recompute = p->o.recompute;
+            o.train = (train_options){ .accum = 2, .dynamic_scale = true, .max_skipped = INT_MAX };
+            st = pipe_open(&p->probe, &o, &(diag){ 0 });
+        }
+        if (st) return diag_fail(d, st, why.at, "%s", why.msg);
     }
     *out = p->probe;
     return AN_OK;
@@ -99,6 +108,32 @@ static an_status by_verdict(pipeline *p, pipe_seen *out, diag *d)
     return AN_OK;
 }
 
+/* The sums behind one minibatch of two. The second, with a rate of 0, ends the group. */
+static an_status look_at_sums(pipeline *probe, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d)
+{
+    train_report rep, end;
+    TRY(resident_at(probe->way, tokens, loss_scale, &rep, d));
+    an_status st = AN_OK;
+    if (!rep.finite && rep.verdict != VERDICT_NOTHING) snprintf(out->first, sizeof out->first, "%s", train_verdict_text(rep.verdict));
+    for (size_t i = 0; i < pipe_state_count(probe) && !out->first[0] && !st; i++) {
+        train_state_info s;
+        int64_t n;
+        pipe_state_at(probe, i, &s);
+        size_t dot = s.param ? strlen(s.param) : 0;
+        if (!dot || strncmp(s.name, s.param, dot) || strcmp(s.name + dot, ".acc")) continue;
+        model_weight_id id = kind_of(s.param);
+        if (id == MW_COUNT || !shape_elems(&s.type.sh, &n)) return diag_fail(d, AN_BUG, NOWHERE, "%s is no weight of the model", s.param);
+        float *x = calloc((size_t)n, sizeof *x);
+        st = x ? AN_OK : diag_nomem(d);
+        if (!st && rep.finite) st = pipe_read(probe, s.name, DT_F32, x, d); /* else it is 0 everywhere, and not taken over */
+        double power = isnan(out->grad_norm[id]) ? 0 : out->grad_norm[id] * out->grad_norm[id];
+        for (int64_t k = 0; k < n && !st; k++) power += (double)x[k] * x[k] / (loss_scale * loss_scale);
+        if (!st) pipe_count(&out->gradients, x, n), out->grad_norm[id] = sqrt(power);
+        free(x);
+    }
+    return st ? st : resident_at(probe->way, tokens, loss_scale, &end, d);
+}
+
 an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d)
 {
     pipeline *probe = NULL;
@@ -112,7 +147,8 @@ an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pi
         snprintf(out->unknown, sizeof out->unknown, "%.190s", st ? why.msg : "the weights are not finite");
         return by_verdict(p, out, d);
     }
-    TRY(host_look(probe->way, tokens, loss_scale, out, d));
+    if (probe->kind == PIPE_RESIDENT) TRY(look_at_sums(probe, tokens, loss_scale, out, d));
+    else TRY(host_look(probe->way, tokens, loss_scale, out, d));
     return by_verdict(p, out, d);
 }
 
@@ -121,6 +157,13 @@ an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pi
 static void put_bad(strbuf *b, const char *name, const pipe_bad *n)
 {
     sb_printf(b, ",\"%s\":{\"nan\":%llu,\"inf\":%llu,\"-inf\":%llu}", name, (unsigned long long)n->nan, (unsigned long long)n->pos, (unsigned long long)n->neg);
+}
+
+static void put_unknown(strbuf *b, const pipe_seen *s)
+{
+    if (!s->unknown[0]) return;
+    sb_puts(b, ",\"unknown\":");
+    sb_json(b, s->unknown, strlen(s->unknown));
 }
 
 void pipe_bad_json(strbuf *b, int64_t step, double loss, const pipe_seen *s)
@@ -133,10 +176,7 @@ void pipe_bad_json(strbuf *b, int64_t step, double loss, const pipe_seen *s)
     put_bad(b, "activations", &s->activations);
     put_bad(b, "gradients", &s->gradients);
     put_bad(b, "weights", &s->weights);
-    if (s->unknown[0]) {
-        sb_puts(b, ",\"unknown\":");
-        sb_json(b, s->unknown, strlen(s->unknown));
-    }
+    put_unknown(b, s);
     sb_putc(b, '}');
 }
 
@@ -165,5 +205,6 @@ void pipe_norms_json(strbuf *b, int64_t step, const pipe_seen *s)
     sb_printf(b, "{\"kind\":\"statistics\",\"step\":%lld", (long long)step);
     put_norms(b, "weights", s->weight_norm);
     put_norms(b, "gradients", s->grad_norm);
+    put_unknown(b, s);
     sb_putc(b, '}');
 }

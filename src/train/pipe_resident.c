@@ -62,8 +62,9 @@ static an_status look_again(void *user, double scale, train_verdict *out, diag *
     bool any = false;
     r->p->last = VERDICT_NOTHING;
     TRY(pipe_inspect(r->p, r->now, scale, &seen, d));
+    if (seen.unknown[0]) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s", seen.unknown);
     for (int id = 0; id < MW_COUNT; id++) any |= seen.grad_norm[id] > 0;
-    *out = seen.first[0] || seen.unknown[0] ? VERDICT_GRADIENT : any ? VERDICT_FINE : VERDICT_NOTHING;
+    *out = seen.first[0] ? VERDICT_GRADIENT : any ? VERDICT_FINE : VERDICT_NOTHING;
     return AN_OK;
 }
 
@@ -108,6 +109,15 @@ static size_t states(const void *way) { return train_state_count(((const residen
 static void state_at(const void *way, size_t i, train_state_info *out) { train_state_at(((const resident *)way)->t, i, out); }
 static an_status write_state(void *way, const char *name, dtype dt, const void *data, diag *d) { return train_write(((resident *)way)->t, name, dt, data, d); }
 static an_status read_state(void *way, const char *name, dtype dt, void *data, diag *d) { return train_read(((resident *)way)->t, name, dt, data, d); }
+
+/* One minibatch at a loss scale of its own; the trainer has a dynamic one, which is sent. */
+an_status resident_at(void *way, const int32_t *tokens, double loss_scale, train_report *out, diag *d)
+{
+    resident *r = way;
+    r->t->scale.scale = loss_scale;
+    TRY(put_tokens(r, tokens, d));
+    return train_step(r->t, 0, out, d);
+}
 
 an_status resident_spoilt(void *way, train_state_info *out, diag *d) { return train_spoilt(((resident *)way)->t, out, d); }
 

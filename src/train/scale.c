@@ -123,10 +123,12 @@ static an_status fixed_too_long(trainer *t, int64_t most, double loss, diag *d)
     scaler *s = &t->scale;
     double other = 0;
     if (loss == 0 || s->zero_row < (s->search == SEARCH_REST ? SEARCH_AGAIN : most)) return AN_OK;
-    if (!t->look)
+    diag why = { 0 };
+    an_status st = t->look ? other_scale(t, &other, &why) : AN_UNSUPPORTED;
+    if (st == AN_NOMEM) return diag_nomem(d);
+    if (st)
         return diag_fail(d, AN_MISMATCH, NOWHERE, "%lld updates in a row had a gradient of 0 everywhere (loss %g): nothing is learnt at a loss scale of %g, which is too large or too small, if there is more to learn; a dynamic one finds out",
                          (long long)s->zero_row, loss, s->scale);
-    TRY(other_scale(t, &other, d));
     if (other > 0)
         return diag_fail(d, AN_MISMATCH, NOWHERE, "%lld updates in a row had a gradient of 0 everywhere (loss %g): nothing is learnt at a loss scale of %g; at %g there is a gradient: take that, or a dynamic one",
                          (long long)s->zero_row, loss, s->scale, other);

@@ -251,13 +251,15 @@ static void norms(void **state)
     (void)state;
     static const struct {
         const char *engine, *way;
-    } on[] = { { "cpu", "resident" }, { "cpu", "delta" }, { "soft:m4", "resident" } };
+        const row *model; /* NULL: Llama */
+    } on[] = { { "cpu", "resident", NULL }, { "cpu", "delta", NULL }, { "soft:m4", "resident", NULL }, { "cpu", "resident", &rows[11] }, { "soft:m4", "resident", &rows[11] } };
     char said[COUNT(on)][4000];
     for (size_t i = 0; i < COUNT(on); i++) {
         heard h = { 0 };
         lm_run_result q, without;
         diag d = { 0 };
         small_begin(&h.r);
+        if (on[i].model) options_of(&h.r, on[i].model); /* it has no kernels of single layers */
         lm_run_options o = small_options(&h.r, on[i].engine);
         o.steps = 4, o.pipeline = on[i].way, o.save = NULL, o.on_note = on_note, o.stats_every = 2, o.user = &h;
         assert_ok(lm_run(&o, &q, &d), d);
