@@ -127,6 +127,7 @@ static const grad_row grad_rows[] = {
     { 0, 0, "x = input fp64[1, 2, 4, 4, 6]; y1 = max_pool(x) {kernel_sizes=[2, 2, 3], strides=[2, 2, 3]}; y2 = max_pool(x) {kernel_sizes=[3, 2, 2], strides=[2, 1, 2], pad_type=\"same\"}" },
     { 0, 0, "x = input fp64[2, 1, 5, 4, 4]; y1 = avg_pool(x) {kernel_sizes=[3, 2, 2], strides=[2, 2, 1]}; y2 = avg_pool(x) {kernel_sizes=[3, 3, 2], strides=[2, 2, 2], pad_type=\"custom\", pad=[1, 0, 1, 1, 0, 1], "
             "exclude_padding_from_average=true}; y3 = l2_pool(x) {kernel_sizes=[2, 2, 2]}" },
+    { 0, 0, "x = input fp64[2, 3, 7]; y1 = max_pool(x) {kernel_sizes=[3], strides=[2], pad_type=\"custom\", pad=[2, 1]}; y2 = avg_pool(x) {kernel_sizes=[3], strides=[2], pad_type=\"custom\", pad=[2, 1]}" },
     { 0, 0, IMG "y1 = l2_pool(x) {kernel_sizes=[2, 3]}; y2 = l2_pool(x) {kernel_sizes=[3, 3], strides=[2, 2], pad_type=\"same\"}" },
     { 0, 0, IMG "y1 = ne_pool(x) {kernel_sizes=[2, 2]}; y2 = ne_pool(x) {mode=\"max\", kernel_sizes=[2, 3]}; y3 = ne_pool(x) {mode=\"l2\", kernel_sizes=[2, 2]}; y4 = ne_pool(x) {kernel_sizes=[3, 3], pad_type=\"same\"}" },
     { 0, 0, IMG "y1 = pe_pool(x) {mode=\"min\", kernel_sizes=[2, 2], strides=[2, 2]}; y2 = pe_pool(x) {mode=\"l1\", kernel_sizes=[2, 3]}" },
@@ -164,6 +165,7 @@ static const grad_row grad_rows[] = {
     { 0, 0, "x = input fp64[1, 2, 3, 4]; y1 = resize(x) {shape=[5, 7]}; y2 = resize(x) {shape=[2, 6], sampling_mode=\"ALIGN_CORNERS\"}; y3 = resize(x) {shape=[6, 3], mode=\"NEAREST_NEIGHBOR\"}; y4 = resize(x) {shape=[3, 3, 0], sampling_mode=\"OFFSET_CORNERS\"}" },
     { 0, 0, "x = input fp64[1, 2, 3, 4]; y1 = resize_bilinear(x) {target_size_height=5, target_size_width=2, sampling_mode=\"UNALIGN_CORNERS\"}; y2 = resize_nearest_neighbor(x) {target_size_height=2, target_size_width=9}" },
     { 0, 0, "x = input fp64[1, 2, 3, 4]; y1 = upsample_bilinear(x) {scale_factor_height=2.0, scale_factor_width=1.5}; y2 = upsample_bilinear(x) {scale_factor_width=3.0, align_corners=false}; y3 = upsample_nearest_neighbor(x) {scale_factor_height=2.0, scale_factor_width=2.0}" },
+    { 0, 0, "x = input fp64[1, 2, 3, 4]; y1 = upsample_bilinear(x) {scale_factor_height=2.0, align_corners=true}; y2 = upsample_bilinear(x) {scale_factor_height=2.0, align_corners=false}" },
     /* sorting, types */
     { 0, 0, X "y1, i = topk(x) {k=2, axis=1}; y2 = topk(x) {k=3, ascending=true, return_indices=false}" },
     { 0, 0, X "h = cast(x) {dtype=\"fp32\"}; s = square(h); y = cast(s) {dtype=\"fp64\"}" },

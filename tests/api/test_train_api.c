@@ -263,6 +263,7 @@ static void refusals(void **state)
         { { .loss = "loss", .params = w, .n_params = 1, .state = "halves", .engine = "cpu" }, AN_UNSUPPORTED, "rounds every operation" },
         { { .loss = "loss", .params = w, .n_params = 1, .state = "fp32", .engine = "soft:m1" }, AN_UNSUPPORTED, "fp16" },
         { { .loss = "loss", .params = w, .n_params = 1, .momentum = 1.5, .optimizer = "momentum" }, AN_INPUT, "momentum is 1.5" },
+        { { .loss = "loss", .params = w, .n_params = 1, .momentum = 1, .optimizer = "momentum" }, AN_INPUT, "momentum is 1; at least 0 and below 1" },
         { { .loss = "loss", .params = w, .n_params = 1, .loss_scale = -1 }, AN_INPUT, "loss scale is -1" },
         { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m9" }, AN_USAGE, "m9" },
         { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m1", .math = "bf16" }, AN_USAGE, "products in bf16 are a matter of cpu; soft:m1" },
