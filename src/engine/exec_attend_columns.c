@@ -131,7 +131,7 @@ static an_status attend_block(block *b, diag *d)
     TRY(gemm_run(&g, d));
     for (int64_t l = b->at + 1; a->causal && l < b->seen; l++) v->fill(b->score + l * n, -INFINITY, MIN(l - b->at, n));
     v->fill(b->most, -INFINITY, n), v->fill(b->sum, 0, n);
-    v->down(b->most, DT_F32, b->score, STAT_MOST, NULL, b->seen, row, n, NULL, DT_F32);
+    v->down(b->most, DT_F32, b->score, STAT_MOST, b->seen, row, n);
     b->raw = gemm_pack_weights(s->g, n, b->seen, b->score, b->most, a->scale, b->sum, b->mem + s->at_weights);
     if (!b->raw) {
         v->exps_down(b->score, DT_F32, b->score, b->most, a->scale, b->sum, b->seen, row, n);

@@ -4,10 +4,10 @@
  * Columns are taken in blocks. A block is looked at once, a band of rows after the other, for what its columns have in common; then it
  * is read again, from the second cache, and written. A plane of x that fits that cache is one block, and its bands are written in turns
  * with looking at those of the next plane: memory is read from end to end, and written all the time, and what one band leaves in the
- * cache is room for the other. A larger plane is one block, too, written from its last rows up, which
- * are still in cache; of one larger still a norm keeps rows close together in scratch, since a cache holds few that lie a power of two
- * apart. A softmax keeps its exps there, where they fit that cache and x is of y's type: those of a band take the place of those of the block before, which
- * become rows of y in the same loop. */
+ * cache is room for the other. A larger plane is one block, too, or blocks that are as wide as memory likes to be read: they are written from their last rows up,
+ * which are still in cache, and the rest is read from farther away once more. Narrower ones that fit would cost more: a cache holds few rows that lie
+ * a power of two apart. A softmax keeps its exps in scratch, where they fit the second cache and x is of y's type: those of a band take the place of those of
+ * the block before, which become rows of y in the same loop. */
 #include <math.h>
 
 #include "engine/exec_columns.h"
@@ -26,14 +26,10 @@ typedef struct {
     const run_ctx *c;
     const columns *k;
     float *gain, *bias; /* NULL: none */
-    unsigned char *kept;
-    float *sums;
+    float *sums, *exps;
 } room;
 
 static bool half(const columns *k) { return k->tx == DT_F16 && k->ty == DT_F16; }
-
-/* Blocks may be of two widths, so a band of any has the room of a wide one. */
-static unsigned char *kept_band(const room *m, int64_t r) { return m->kept + r * m->k->block * exec_size(m->k->tx); }
 
 static void open_block(const room *m, int64_t which, block *b)
 {
@@ -54,10 +50,9 @@ static void look(const room *m, const block *b, int64_t r, int64_t rows)
     const vec_kernels *v = k->env->v;
     const int64_t ld = k->inner * exec_size(k->tx);
     const unsigned char *x = b->x + r * ld;
-    void *keep = k->kept ? kept_band(m, r) : NULL;
     if (k->exps) v->soft_look(b->most, b->sum, k->tx, x, rows, ld, b->lines, half(k));
-    else if (k->kind == NORM_LAYER) v->moments(b->mean, b->sum, k->tx, x, r, rows, ld, b->lines, keep);
-    else v->down(b->sum, k->tx, x, STAT_SQUARES, NULL, rows, ld, b->lines, keep, k->tx);
+    else if (k->kind == NORM_LAYER) v->moments(b->mean, b->sum, k->tx, x, r, rows, ld, b->lines);
+    else v->down(b->sum, k->tx, x, STAT_SQUARES, rows, ld, b->lines);
 }
 
 static int64_t bands(const columns *k) { return (k->n + VEC_BAND - 1) / VEC_BAND; }
@@ -69,7 +64,7 @@ static void exps_band(const room *m, const block *now, const block *done, int64_
     const vec_kernels *v = k->env->v;
     const int64_t in = k->inner * exec_size(k->tx), out = k->inner * exec_size(k->ty);
     const int rows = (int)MIN(VEC_BAND, k->n - r);
-    vec_soft p = { .ldx = in, .ldy = out, .keep = (float *)(void *)m->kept + r / VEC_BAND * VEC_KEPT(v, k->block) };
+    vec_soft p = { .ldx = in, .ldy = out, .keep = m->exps + r / VEC_BAND * VEC_KEPT(v, k->block) };
     if (done) p.y = done->y + r * out, p.last = done->most, p.scale = done->sum, p.stream = done->stream;
     if (done && (!now || now->lines != done->lines)) {
         v->soft_band(&p, k->tx, rows, done->lines);
@@ -103,8 +98,8 @@ static void put(const room *m, const block *b, int64_t r, int64_t rows, bool up)
     enum { OWN = 3 * VEC_BAND }; /* rows: as many lines as a core waits for at a time, where columns are a line or two; of fp32 there are too many to ask for */
     const columns *k = m->k;
     const vec_kernels *v = k->env->v;
-    const int64_t in = exec_size(k->tx), ld = k->kept ? b->lines : k->inner;
-    const unsigned char *x = k->kept ? kept_band(m, r) : b->x + r * k->inner * in;
+    const int64_t in = exec_size(k->tx), ld = k->inner;
+    const unsigned char *x = b->x + r * ld * in;
     void *y = b->y + r * k->inner * exec_size(k->ty);
     vec_affine p = { .scale = b->sum, .stream = b->stream, .ahead = ld * in, .own = k->ty == DT_F32 ? 0 : (up ? -OWN : OWN) * k->inner * exec_size(k->ty) }; /* ahead: the next row */
     if (k->exps) {
@@ -165,32 +160,32 @@ static void some_blocks(void *ctx, int64_t task, int thread)
     float *mem = (float *)(void *)((char *)m.c->work + (size_t)thread * k->each);
     m.gain = parameter(&m, 0, mem), m.bias = parameter(&m, 1, mem + k->n);
     m.sums = mem + ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED);
-    m.kept = (unsigned char *)(void *)(m.sums + ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED));
+    m.exps = m.sums + ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED);
     const int64_t first = task * k->group, end = MIN(k->outer * k->per_outer, first + k->group);
     if (k->in_turns) in_turns(&m, first, end);
     else one_by_one(&m, first, end);
     if (k->stream) k->env->v->fence();
 }
 
-/* Rows as long as can be, since every one is another page; enough tasks for all threads. */
+/* A block of exps is one that fits the second cache. Any other has rows as long as can be, since every one is another page; enough tasks for all threads. */
 void columns_plan(columns *k)
 {
+    enum { WIDE = 2 << 12 }; /* bytes of a row: two pages */
     const exec_env *e = k->env;
     const int64_t many = 4 * e->threads, in = exec_size(k->tx), plane = k->n * k->inner * in, steps = COLUMN_STEP;
     const int64_t of_exps = bands(k) * VEC_KEPT(e->v, steps) * (int64_t)sizeof(float); /* of so many columns */
     k->exps_kept = k->exps && k->tx == k->ty && of_exps <= e->l2 / 2;
     k->in_turns = k->exps_kept || plane <= e->l2 / 5 * 4;
-    k->kept = !k->exps && plane > 2 * e->l2;
-    const int64_t fit = MAX(e->l2 / 2 / (k->exps_kept ? of_exps : k->n * in * steps), 1) * steps;
+    const int64_t least = k->exps_kept ? steps : WIDE / in, fit = MAX(e->l2 / 2 / (k->exps_kept ? of_exps : k->n * in * steps) * steps, least);
     int64_t parts = plane <= 2 * e->l2 && !k->exps_kept ? 1 : (k->inner + fit - 1) / fit;
-    while (k->outer * parts < many && k->inner / (parts + 1) >= steps) parts++;
+    while (k->outer * parts < many && (k->outer * parts < e->threads || k->inner / (parts + 1) >= least) && k->inner / (parts + 1) >= steps) parts++;
     k->block = MIN(k->inner, ROUND_UP((k->inner + parts - 1) / parts, steps));
     k->per_outer = (k->inner + k->block - 1) / k->block;
     const int64_t blocks = k->outer * k->per_outer;
     k->group = MAX(blocks / many, 1);
     k->tasks = (blocks + k->group - 1) / k->group;
     const int64_t floats = ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED) + ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED) + (k->exps_kept ? bands(k) * VEC_KEPT(e->v, k->block) : 0);
-    k->each = ROUND_UP((size_t)floats * sizeof(float) + (size_t)(k->kept ? k->n * k->block * in : 0), (size_t)VEC_LINE);
+    k->each = ROUND_UP((size_t)floats * sizeof(float), (size_t)VEC_LINE);
 }
 
 void columns_run(const run_ctx *c, const columns *k)

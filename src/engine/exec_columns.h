@@ -18,8 +18,7 @@ typedef struct {
     dtype par_t[COLUMNS_PARAMS];
     bool stream;                   /* y is so large that it is written past the caches */
     /* planned */
-    bool kept;                     /* a norm's rows lie close together in scratch until they are written */
-    bool exps_kept;                /* and the exps of a softmax, in the second cache */
+    bool exps_kept;                /* those of a softmax stay in scratch, in the second cache, until they are written */
     bool in_turns;                 /* bands of a block are written in turns with looking at those of the next */
     int64_t block, per_outer;      /* columns of a block, blocks of a plane */
     int64_t group, tasks;          /* blocks of a task */

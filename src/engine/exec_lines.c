@@ -390,7 +390,7 @@ static void reduce_in_steps(task *t)
     int64_t base = t->base, again = s->outer * s->n;
     const bool in_place = as_summed(s) && s->columns && !squares && (s->tx == DT_F32 || s->tx == DT_F16);
     s->env->v->fill(t->acc, k == STAT_MAX ? -INFINITY : k == STAT_MIN ? INFINITY : 0, t->lines);
-    if (in_place) s->env->v->down(t->acc, s->tx, (const char *)ctx_mem(t->c, s->x) + base * exec_size(s->tx), k, NULL, s->n, s->inner * exec_size(s->tx), t->lines, NULL, s->tx);
+    if (in_place) s->env->v->down(t->acc, s->tx, (const char *)ctx_mem(t->c, s->x) + base * exec_size(s->tx), k, s->n, s->inner * exec_size(s->tx), t->lines);
     for (int64_t r = 0; r < s->repeats && !in_place; r++, t->base += again) EACH_PIECE(t)
     {
         load(t, INFINITY);

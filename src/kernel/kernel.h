@@ -153,6 +153,4 @@ peak_meter *peak_twice(pool *p, int n_threads, size_t bytes, size_t block);
 double peak_rate(peak_meter *x); /* of one run, a fraction of a millisecond or one pass over the buffer, per ns */
 void peak_free(peak_meter *x);
 
-double peak_copy_gbs(pool *p, int n_threads); /* the best of some runs over PEAK_FAR bytes; 0: no memory */
-
 #endif

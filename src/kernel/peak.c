@@ -182,16 +182,3 @@ peak_meter *peak_copy(pool *p, int n_threads, size_t bytes)
     peak_meter *x = mover(p, n_threads, bytes, bytes, copy_task);
     return x ? best_copy(x) : NULL;
 }
-
-double peak_copy_gbs(pool *p, int n_threads)
-{
-    enum { ROUNDS = 7 };
-    peak_meter *x = peak_copy(p, n_threads, PEAK_FAR);
-    double most = 0;
-    for (int i = 0; x && i < ROUNDS; i++) {
-        double r = peak_rate(x);
-        most = MAX(most, r);
-    }
-    peak_free(x);
-    return most;
-}

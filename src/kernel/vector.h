@@ -164,10 +164,9 @@ typedef struct {
     /* The same along rows: acc[i] over n elements of row i, i < rows <= width. mean[i]. */
     void (*rows)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean, int64_t n);
     /* Straight from memory, F32, F16 or BF16, for devices that leave the order of a sum open. The order depends on n alone.
-     * along: of one row; acc is where it starts. down: of n columns, rows `ld` bytes apart; rows ascending. keep:
-     * without a mean, x is left there in rows of n elements of type `kept`, t or F32; NULL: it is not. */
+     * along: of one row; acc is where it starts. down: of n columns, rows `ld` bytes apart; rows ascending. */
     float (*along)(dtype t, const void *x, vec_stat s, float mean, float acc, int64_t n);
-    void (*down)(float *acc, dtype t, const void *x, vec_stat s, const float *mean, int64_t rows, int64_t ld, int64_t n, void *keep, dtype kept);
+    void (*down)(float *acc, dtype t, const void *x, vec_stat s, int64_t rows, int64_t ld, int64_t n);
     /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x), 0 below exp(-86.99); returns their sum. NaN stays. What lies
      * `ahead` bytes behind x is asked for. */
     float (*exps)(float *y, dtype t, const void *x, float most, int64_t n, int64_t ahead);
@@ -186,8 +185,8 @@ typedef struct {
     void (*soft_begin)(float *base, float *sum, dtype t, int64_t n);
     void (*soft_band)(const vec_soft *p, dtype t, int rows, int64_t n);
     void (*soft_end)(const float *base, float *sum, dtype t, int64_t n);
-    /* Mean and sum of squared deviations of n columns; both begin at 0, and go on after `before` rows. keep: as of `down`, in type t. */
-    void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t before, int64_t rows, int64_t ld, int64_t n, void *keep);
+    /* Mean and sum of squared deviations of n columns; both begin at 0, and go on after `before` rows. */
+    void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t before, int64_t rows, int64_t ld, int64_t n);
     /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has rows of
      * n. y may be x. */
     void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows, int64_t ld, int64_t n);

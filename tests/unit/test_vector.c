@@ -180,14 +180,8 @@ static void statistics(const vec_kernels *v, const vec_kernels *plain)
                 for (int64_t i = 0; i < rows; i++) assert_true(same(a[i], b[i]));
                 rows = 1 + (int64_t)rng_below(&R, 20);
                 for (int64_t i = 0; i < n; i++) a[i] = b[i] = 0;
-                v->down(a, DT_F32, x, stats[k], NULL, rows, 4 * n, n, kept, DT_F32);
+                v->down(a, DT_F32, x, stats[k], rows, 4 * n, n);
                 plain->columns(b, stats[k], false, x, rows, n, NULL, n);
-                for (int64_t i = 0; i < n; i++) assert_true(same(a[i], b[i]));
-                for (int64_t i = 0; i < rows * n; i++) assert_true(same(kept[i], x[i]));
-                for (int64_t i = 0; i < n; i++) a[i] = b[i] = 0;
-                v->down(a, DT_F32, x, stats[k], mean, rows, 4 * n, n, NULL, DT_F32);
-                for (int64_t i = 0; i < rows * n; i++) kept[i] = x[i] - mean[i % n];
-                plain->columns(b, stats[k], false, kept, rows, n, NULL, n);
                 for (int64_t i = 0; i < n; i++) assert_true(same(a[i], b[i]));
                 for (int64_t i = 0; i < n; i++) x[i] = (float)rng_range(&R, -3, 3);
                 float g = v->along(DT_F32, x, stats[k], 0, 0, n), w = plain->along(DT_F32, x, stats[k], 0, 0, n);
@@ -221,19 +215,18 @@ static void statistics(const vec_kernels *v, const vec_kernels *plain)
         }
         assert_true(fabs((double)got - sum) <= 1e-4 * sum + (double)n * 0x1p-63);
     }
-    /* columns: the same exps and sums, in place too; fp16 rows kept as they are or widened */
+    /* columns: the same exps and sums, in place too */
     enum { ROWS_ = 19 };
-    static uint16_t half[ROWS_ * MOST], again[ROWS_ * MOST];
+    static uint16_t half[ROWS_ * MOST];
     for (size_t s = 0; s < COUNT(sizes); s++) {
         int64_t n = sizes[s];
         float most[MOST], sum[MOST] = { 0 }, top[MOST];
         for (int64_t i = 0; i < ROWS_ * n; i++) x[i] = (float)rng_range(&R, -9, 9);
         v->store(half, DT_F16, x, ROWS_ * n), v->load(x, DT_F16, half, ROWS_ * n);
         for (int64_t i = 0; i < n; i++) most[i] = top[i] = -INFINITY;
-        v->down(most, DT_F16, half, STAT_MOST, NULL, ROWS_, 2 * n, n, kept, DT_F32);
-        v->down(top, DT_F16, half, STAT_MAX, NULL, ROWS_, 2 * n, n, again, DT_F16);
-        assert_memory_equal(again, half, (size_t)(ROWS_ * n) * sizeof *half);
-        for (int64_t i = 0; i < ROWS_ * n; i++) assert_true(kept[i] == x[i]);
+        v->down(most, DT_F16, half, STAT_MOST, ROWS_, 2 * n, n);
+        v->down(top, DT_F16, half, STAT_MAX, ROWS_, 2 * n, n);
+        memcpy(kept, x, (size_t)(ROWS_ * n) * sizeof *x);
         v->exps_down(kept, DT_F32, kept, most, 0.25f, sum, ROWS_, 4 * n, n);
         for (int64_t i = 0; i < n; i++) {
             double all_ = 0;
@@ -362,8 +355,8 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
 {
     enum { ROWS = 21, PITCH = 160 };
     static _Alignas(VEC_LINE) unsigned char raw[4 * ROWS * PITCH], out[4 * ROWS * PITCH];
-    static float x[ROWS * PITCH], kept[ROWS * PITCH];
-    float most[PITCH], sum[PITCH], mean[PITCH], squares[PITCH], back[PITCH];
+    static float x[ROWS * PITCH];
+    float most[PITCH], sum[PITCH], mean[PITCH], squares[PITCH];
     (void)plain;
     for (int mix = 0; mix < 32; mix++)
         for (size_t s = 0; s < COUNT(sizes); s++) {
@@ -402,9 +395,9 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
             v->store(raw, t, x, ROWS * PITCH);
             v->fill(mean, 0, n), v->fill(squares, 0, n);
             for (int64_t r = 0; r < rows; r += 2 * VEC_BAND)
-                v->moments(mean, squares, t, raw + r * PITCH * size, r, MIN(2 * VEC_BAND, rows - r), PITCH * size, n, mix & 4 ? (char *)kept + r * n * size : NULL);
+                v->moments(mean, squares, t, raw + r * PITCH * size, r, MIN(2 * VEC_BAND, rows - r), PITCH * size, n);
             v->fill(sum, 0, n);
-            v->down(sum, t, raw, STAT_SQUARES, NULL, rows, PITCH * size, n, NULL, t);
+            v->down(sum, t, raw, STAT_SQUARES, rows, PITCH * size, n);
             for (int64_t i = 0; i < n; i++) {
                 double m = 0, q = 0, all = 0;
                 for (int64_t r = 0; r < rows; r++) m += (double)x[r * PITCH + i] / (double)rows, all += (double)x[r * PITCH + i] * (double)x[r * PITCH + i];
@@ -414,10 +407,6 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
             double along = 0, squared = 0;
             for (int64_t i = 0; i < n; i++) along += (double)x[i], squared += ((double)x[i] - 0.5) * ((double)x[i] - 0.5);
             assert_true(near((double)v->along(t, raw, STAT_SUM, 0, 0, n), along, 1e-4) && near((double)v->along(t, raw, STAT_SQUARES, 0.5f, 0, n), squared, 1e-4));
-            for (int64_t r = 0; mix & 4 && r < rows; r++) {
-                v->load(back, t, (const char *)kept + r * n * size, n);
-                for (int64_t i = 0; i < n; i++) assert_true(back[i] == x[r * PITCH + i]);
-            }
         }
 }
 
