@@ -225,6 +225,20 @@ void host_unload(dev_program *p)
     p->image_bytes = 0;
 }
 
+/* The loaded image with other weights; when that fails, with those it had. */
+static an_status replace(dev_program *p, const weight_source *from, diag *d)
+{
+    if (dev_fault(p->dev, "reload")) return diag_nomem(d);
+    if (dev_spoil(p->dev, "reload") || !image_reload(p->im, from, d)) return AN_OK;
+    weight_source back = baked_source(p->weights);
+    diag again = { 0 };
+    if (image_reload(p->im, &back, &again)) { /* neither old nor new: better none */
+        dev_lost(p);
+        host_unload(p);
+    }
+    return d->st;
+}
+
 an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag *d)
 {
     device *dev = p->dev;
@@ -236,19 +250,10 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
         return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "the program's weights are handed out record by record; load it again instead");
     if (weights_open(w, &files, &why) || baked_make(dev, p->prog, w, files, p->spare, &fresh, &why)) return dev_refuse_as(dev, ERR_BAD_ARG, &why, d);
     if (changed) *changed = !baked_same(p->weights, fresh);
-    weight_source from = baked_source(fresh), back = baked_source(p->weights);
-    if (program_accepts(p->prog, &from, &why)) { /* not loaded now, it could not be loaded later */
-    } else if (p->im) {
-        if (dev_fault(dev, "reload")) diag_nomem(&why);
-        else if (!dev_spoil(dev, "reload") && image_reload(p->im, &from, &why)) {
-            diag again = { 0 };
-            if (image_reload(p->im, &back, &again)) { /* neither old nor new: better none */
-                dev_lost(p);
-                host_unload(p);
-            }
-        }
-    }
-    if (why.st) {
+    weight_source from = baked_source(fresh);
+    an_status st = program_accepts(p->prog, &from, &why); /* a program that is not loaded now could not be loaded later */
+    if (!st && p->im) st = replace(p, &from, &why);
+    if (st) {
         baked_free(fresh);
         return dev_refuse_as(dev, ERR_IMAGE, &why, d);
     }
