@@ -106,7 +106,7 @@ static void move_out(outside *o, blob_writer *w, mil_lit **lit)
 {
     diag d = { 0 };
     mil_lit *l = *lit;
-    size_t bytes;
+    size_t bytes = 0;
     uint64_t at;
     if (l->kind != ML_DATA || !dtype_blob_code(l->type->dt) || !l->n) return;
     assert_true(o->n < COUNT(o->rec) && dtype_bytes(l->type->dt, l->n, &bytes));
