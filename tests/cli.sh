@@ -131,6 +131,8 @@ empty() {
     mkdir -p "$tmp/w/far"
     printf 'graph "two"\nx = input fp16[1, 2, 1, 32]\nk = const fp16[1, 2, 1, 32] all 0.5\nm = const fp16[1, 2, 1, 32] all 2\ns = add(x, k)\ny = mul(s, m)\nreturn y\n' >"$tmp/w/two.ann"
     t "weights to a file" 0 $anneal compile "$tmp/w/two.ann" --no-opt --out "$tmp/w/two.mil"
+    for o in "--target m1" --ports "--dump-after all"; do t "no passes, and $o" 2 $anneal compile "$tmp/w/two.ann" --no-opt $o; done
+    t "no passes, a program for a chip" 0 $anneal compile "$tmp/w/two.ann" --no-opt --target m1 --emit listing
     sed 's/mul(x = s/mul(x = x/' "$tmp/w/two.mil" >"$tmp/w/in.mil"
     cp "$tmp/w/in.mil" "$tmp/w/r.mil"
     cp "$tmp/w/weights/weight.bin" "$tmp/w/keep.bin"

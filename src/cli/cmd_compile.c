@@ -43,6 +43,16 @@ static void dump(void *user, const char *pass, const char *text)
     fprintf(stderr, "# after %s\n%s\n", pass, text);
 }
 
+static bool engine_form(const char *as) { return !strcmp(as, "program") || !strcmp(as, "listing"); }
+
+/* What only passes would look at; a target is also what engine forms and --check are for. */
+static int without_passes(const args *a)
+{
+    bool elsewhere = engine_form(arg_of(a, "emit")) || arg_on(a, "check");
+    const char *idle = arg_on(a, "ports") ? "ports" : arg_of(a, "dump-after") ? "dump-after" : arg_of(a, "target") && !elsewhere ? "target" : NULL;
+    return idle ? say(AN_USAGE, "--%s is for passes, and --no-opt runs none: leave one of them out", idle) : 0;
+}
+
 /* Passes as the options ask; 0 or the exit code after saying why. */
 static int optimize(const args *a, an_program *p, const char *file)
 {
@@ -50,11 +60,9 @@ static int optimize(const args *a, an_program *p, const char *file)
     an_pass_options o = { .target = arg_of(a, "target"), .ports = arg_on(a, "ports"), .only = arg_of(a, "passes"),
                           .dump_after = arg_of(a, "dump-after"), .on_dump = dump };
     if (o.target && !an_target_known(o.target)) return say(AN_USAGE, "unknown target \"%s\"; anneal targets lists them", o.target);
-    if (arg_on(a, "no-opt")) return 0;
+    if (arg_on(a, "no-opt")) return without_passes(a);
     return an_program_optimize(p, &o, &e) ? say_error(file, &e) : 0;
 }
-
-static bool engine_form(const char *as) { return !strcmp(as, "program") || !strcmp(as, "listing"); }
 
 /* The program as `as` says: bytes that are the caller's, or NULL after saying why. file: what it came from, for messages. */
 static void *made(const args *a, an_program *p, const char *file, const char *as, size_t *n, int *code)
