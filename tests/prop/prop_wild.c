@@ -371,7 +371,7 @@ static int slope(sample *p, uint64_t seed)
     assert_ok(st, d);
     g->outputs.n = 0;
     for (int i = 0; i < n; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "gradient%d", i);
         graph_output(g, name, dx[i]);
     }
