@@ -11,8 +11,8 @@
     "{\"coremltools-component-milinternal\", \"\"}, {\"coremltools-version\", \"9.0\"}})]\n{\n"
 #define WEIGHT_PATH "@model_path/weights/w.bin"
 
-/* y = w·x over channels: 8 to 8, width 32, weights in a file. */
-#define CONV_TEXT                                                                                                     \
+/* `to` = w·x over channels: 8 to 8, width 32, weights in a file; the text goes on behind it. */
+#define CONV_TO(to)                                                                                                   \
     MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"                                                    \
              "string pt = const()[name = string(\"pt\"), val = string(\"valid\")];\n"                                 \
              "tensor<int32, [2]> ones = const()[name = string(\"ones\"), val = tensor<int32, [2]>([1, 1])];\n"        \
@@ -20,8 +20,9 @@
              "int32 g = const()[name = string(\"g\"), val = int32(1)];\n"                                             \
              "tensor<fp16, [8, 8, 1, 1]> w = const()[name = string(\"w\"), val = tensor<fp16, [8, 8, 1, 1]>(BLOBFILE(path = " \
              "string(\"" WEIGHT_PATH "\"), offset = uint64(64)))];\n"                                                 \
-             "tensor<fp16, [1, 8, 1, 32]> y = conv(dilations = ones, groups = g, pad = zero, pad_type = pt, strides = ones, weight = w, " \
-             "x = x)[name = string(\"y\")];\n} -> (y);\n}\n"
+             "tensor<fp16, [1, 8, 1, 32]> " to " = conv(dilations = ones, groups = g, pad = zero, pad_type = pt, strides = ones, weight = w, " \
+             "x = x)[name = string(\"" to "\")];\n"
+#define CONV_TEXT CONV_TO("y") "} -> (y);\n}\n"
 /* Ports of different sizes, declared against the alphabet: q = zz + zz, k = aa·aa. */
 #define TWO_TEXT                                                                                                      \
     MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> zz, tensor<fp16, [1, 4, 1, 32]> aa) {\n"                   \
@@ -47,17 +48,8 @@
              "tensor<fp16, [1, 2, 8, 32]> y = matmul(x = p, y = x, transpose_x = no, transpose_y = no)[name = string(\"y\")];\n} -> (y);\n}\n"
 /* y = leaky_relu(w·x), the slope in the file too, behind w. */
 #define SLOPE_TEXT                                                                                                    \
-    MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"                                                    \
-             "string pt = const()[name = string(\"pt\"), val = string(\"valid\")];\n"                                 \
-             "tensor<int32, [2]> ones = const()[name = string(\"ones\"), val = tensor<int32, [2]>([1, 1])];\n"        \
-             "tensor<int32, [4]> zero = const()[name = string(\"zero\"), val = tensor<int32, [4]>([0, 0, 0, 0])];\n"  \
-             "int32 g = const()[name = string(\"g\"), val = int32(1)];\n"                                             \
-             "tensor<fp16, [8, 8, 1, 1]> w = const()[name = string(\"w\"), val = tensor<fp16, [8, 8, 1, 1]>(BLOBFILE(path = " \
-             "string(\"" WEIGHT_PATH "\"), offset = uint64(64)))];\n"                                                 \
-             "fp16 slope = const()[name = string(\"slope\"), val = fp16(BLOBFILE(path = string(\"" WEIGHT_PATH "\"), offset = uint64(256)))];\n" \
-             "tensor<fp16, [1, 8, 1, 32]> c = conv(dilations = ones, groups = g, pad = zero, pad_type = pt, strides = ones, weight = w, " \
-             "x = x)[name = string(\"c\")];\n"                                                                        \
-             "tensor<fp16, [1, 8, 1, 32]> y = leaky_relu(alpha = slope, x = c)[name = string(\"y\")];\n} -> (y);\n}\n"
+    CONV_TO("c") "fp16 slope = const()[name = string(\"slope\"), val = fp16(BLOBFILE(path = string(\"" WEIGHT_PATH "\"), offset = uint64(256)))];\n" \
+                 "tensor<fp16, [1, 8, 1, 32]> y = leaky_relu(alpha = slope, x = c)[name = string(\"y\")];\n} -> (y);\n}\n"
 /* A cache of six slots: out = cache·(1 - onehot) + value·onehot. */
 #define RING_TEXT                                                                                                     \
     MIL_HEAD "func main<ios18>(tensor<fp16, [1, 1, 1, 6]> cache, tensor<fp16, [1, 1, 1, 6]> onehot, tensor<fp16, [1, 1, 1, 6]> value) {\n" \

@@ -4,8 +4,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "lower/lower.h"
-#include "t.h"
+#include "lower_t.h"
 
 /* ---- the property ---- */
 
@@ -50,35 +49,11 @@ static void same_numbers(const graph *a, const graph *b, uint64_t seed, const ch
 
 static void keeps_meaning(const graph *g, const place *at, mil_dialect dialect, bool in_file, uint64_t seed, const char *what)
 {
-    diag d = { 0 };
-    blob_writer w = { 0 };
-    mil_module *m = NULL, *again = NULL;
-    graph *back = NULL;
-    char path[120];
-    snprintf(path, sizeof path, "%s/weights/weight.bin", at->dir);
-    unlink(path);
-    lower_out o = { .dialect = dialect, .inline_all = !in_file, .inline_max = in_file ? 2 : 0 };
-    if (lower_to_mil(g, &o, &m, in_file ? &w : NULL, &d)) fail_msg("%s: write: %s", what, d.msg);
-    if (w.count) {
-        assert_ok(blob_finish(&w, &d), d);
-        assert_ok(file_write(path, w.bytes.at, w.bytes.n, &d), d);
-    }
-    strbuf t1 = { 0 }, t2 = { 0 };
-    mil_print(m, &t1);
-    if (mil_parse(t1.at, t1.n, 0, &again, &d)) fail_msg("%s: parse %u:%u: %s\n%s", what, d.at.line, d.at.col, d.msg, t1.at);
-    mil_print(again, &t2);
-    if (strcmp(t1.at, t2.at)) fail_msg("%s: printed twice, differs:\n%s\n%s", what, t1.at, t2.at);
-    lower_weights *files = lower_weights_open(at->dir);
-    lower_in in = { .weights = files, .need_weights = true };
-    if (lower_from_mil(again, &in, &back, &d)) fail_msg("%s: read %u:%u: %s\n%s", what, d.at.line, d.at.col, d.msg, t1.at);
-    mil_free(m);
-    mil_free(again);
+    lower_weights *files;
+    graph *back = lower_and_back(g, at->dir, dialect, in_file, what, &files);
     same_numbers(g, back, seed, what);
     graph_free(back);
     lower_weights_close(files);
-    sb_free(&t1);
-    sb_free(&t2);
-    sb_free(&w.bytes);
 }
 
 static void keeps_meaning_everywhere(const graph *g, const place *at, uint64_t seed, const char *what)
