@@ -74,7 +74,7 @@ static inline double *weight_of(const store *s, model_weight_id id, int layer)
     rng_next(&r);
     double *x = TAKE(&weight_mem, double, (size_t)(rows * cols));
     assert_non_null(x);
-    bool gain = id == MW_NORM1 || id == MW_NORM2 || id == MW_NORM_F || id == MW_Q_NORM || id == MW_K_NORM;
+    bool gain = id == MW_NORM1 || id == MW_NORM2 || id == MW_NORM_F || id == MW_Q_NORM || id == MW_K_NORM || id == MW_POST1 || id == MW_POST2;
     for (int64_t i = 0; i < rows * cols; i++)
         x[i] = dtype_round(DT_F16, gain ? rng_range(&r, 0.5, 1.5) : rng_normal(&r) / sqrt(cols > 1 ? (double)cols : 10));
     weights_made[id][layer + 1].seed = s->seed, weights_made[id][layer + 1].x = x;
@@ -153,6 +153,22 @@ static inline const double *result(const results *r, const char *name)
 }
 
 #define FEED(...) ((const feed[]){ __VA_ARGS__ }), (int)(sizeof((const feed[]){ __VA_ARGS__ }) / sizeof(feed))
+
+/* What ffn_bwd and attn_bwd1 take of this shape; returns how many. */
+static inline int ffn_feeds(const model_config *c, feed *in, const double *dy, const double *h1, const double *h3, const double *br)
+{
+    int n = 0;
+    in[n++] = (feed){ "dy", dy }, in[n++] = (feed){ "h1", h1 };
+    if (model_gated(c)) in[n++] = (feed){ "h3", h3 };
+    if (c->post_norm) in[n++] = (feed){ "br", br };
+    return n;
+}
+
+static inline int attn_feeds(const model_config *c, feed *in, const double *q, const double *k, const double *v, const double *dy, const double *br)
+{
+    in[0] = (feed){ "q", q }, in[1] = (feed){ "k", k }, in[2] = (feed){ "v", v }, in[3] = (feed){ "dy", dy }, in[4] = (feed){ "br", br };
+    return c->post_norm ? 5 : 4;
+}
 
 /* rel: of the value itself, plus a hundredth of the largest, where sums cancel */
 static inline void close_to(const char *what, const double *got, const double *want, int64_t n, double rel)
@@ -310,36 +326,41 @@ static inline void m_attend(const model_config *c, const double *q, const double
         }
 }
 
-/* The norm of a branch, in place. */
-static inline void m_post(const store *s, model_weight_id gain, int layer, double *o, int64_t S)
+/* What a branch gives, normed or as it is. */
+static inline void m_post(const store *s, model_weight_id gain, int layer, const double *br, double *o, int64_t S)
 {
     const model_config *c = s->c;
-    double *y = room(c->dim * S);
-    if (!c->post_norm) return;
-    m_rms(o, weight_of(s, gain, layer), pow(rc(c, sqrt(c->norm_eps)), 2), y, c->dim, S);
-    memcpy(o, y, (size_t)(c->dim * S) * sizeof *o);
+    if (c->post_norm) m_rms(br, weight_of(s, gain, layer), pow(rc(c, sqrt(c->norm_eps)), 2), o, c->dim, S);
+    else memcpy(o, br, (size_t)(c->dim * S) * sizeof *o);
+}
+
+/* As one layer sees it: its own window. */
+static inline model_config m_layer_config(const model_config *c, int layer)
+{
+    model_config one = *c;
+    if (c->window_every > 1 && layer % c->window_every) one.window = 0;
+    return one;
 }
 
 typedef struct { /* the attention half of a layer */
-    double *xn, *qraw, *kraw, *q, *k, *v, *attn, *o, *y;
+    double *xn, *qraw, *kraw, *q, *k, *v, *attn, *br, *o, *y;
 } m_attn;
 
 static inline m_attn m_attn_from(const store *s, int layer, const double *x, int64_t S, bool rotate)
 {
     const model_config *c = s->c;
     int64_t D = c->dim, Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim;
-    m_attn m = { room(D * S), room(Q * S), room(K * S), room(Q * S), room(K * S), room(K * S), room(Q * S), room(D * S), room(D * S) };
+    m_attn m = { room(D * S), room(Q * S), room(K * S), room(Q * S), room(K * S), room(K * S), room(Q * S), room(D * S), room(D * S), room(D * S) };
     m_norm(s, MW_NORM1, MW_NORM1_B, layer, x, m.xn, S);
     m_linear(weight_of(s, MW_WQ, layer), bias_of(s, MW_BQ, layer), m.xn, m.qraw, Q, D, S);
     m_linear(weight_of(s, MW_WK, layer), bias_of(s, MW_BK, layer), m.xn, m.kraw, K, D, S);
     m_linear(weight_of(s, MW_WV, layer), bias_of(s, MW_BV, layer), m.xn, m.v, K, D, S);
     m_place(s, MW_Q_NORM, layer, m.qraw, m.q, c->n_heads, S, rotate);
     m_place(s, MW_K_NORM, layer, m.kraw, m.k, c->n_kv_heads, S, rotate);
-    model_config one = *c;
-    if (c->window_every > 1 && layer % c->window_every) one.window = 0;
+    model_config one = m_layer_config(c, layer);
     m_attend(&one, m.q, m.k, m.v, m.attn, NULL, S);
-    m_linear(weight_of(s, MW_WO, layer), bias_of(s, MW_BO, layer), m.attn, m.o, D, Q, S);
-    m_post(s, MW_POST1, layer, m.o, S);
+    m_linear(weight_of(s, MW_WO, layer), bias_of(s, MW_BO, layer), m.attn, m.br, D, Q, S);
+    m_post(s, MW_POST1, layer, m.br, m.o, S);
     for (int64_t i = 0; i < D * S; i++) m.y[i] = (c->host_residual ? 0 : x[i]) + alpha_of(c) * m.o[i];
     return m;
 }
@@ -353,7 +374,7 @@ static inline double m_gelu(const model_config *c, double x)
 static inline double m_sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 typedef struct {
-    double *xn, *h1, *h3, *act, *o, *y;
+    double *xn, *h1, *h3, *act, *br, *o, *y;
 } m_ffn;
 
 static inline void m_activate(const model_config *c, const double *h1, const double *h3, double *act, int64_t n)
@@ -366,13 +387,13 @@ static inline m_ffn m_ffn_from(const store *s, int layer, const double *x, int64
 {
     const model_config *c = s->c;
     int64_t D = c->dim, H = c->hidden;
-    m_ffn m = { room(D * S), room(H * S), room(H * S), room(H * S), room(D * S), room(D * S) };
+    m_ffn m = { room(D * S), room(H * S), room(H * S), room(H * S), room(D * S), room(D * S), room(D * S) };
     m_norm(s, MW_NORM2, MW_NORM2_B, layer, x, m.xn, S);
     m_linear(weight_of(s, MW_W1, layer), bias_of(s, MW_B1, layer), m.xn, m.h1, H, D, S);
     if (c->act != MODEL_ACT_GELU) m_linear(weight_of(s, MW_W3, layer), bias_of(s, MW_B3, layer), m.xn, m.h3, H, D, S);
     m_activate(c, m.h1, m.h3, m.act, H * S);
-    m_linear(weight_of(s, MW_W2, layer), bias_of(s, MW_B2, layer), m.act, m.o, D, H, S);
-    m_post(s, MW_POST2, layer, m.o, S);
+    m_linear(weight_of(s, MW_W2, layer), bias_of(s, MW_B2, layer), m.act, m.br, D, H, S);
+    m_post(s, MW_POST2, layer, m.br, m.o, S);
     for (int64_t i = 0; i < D * S; i++) m.y[i] = (c->host_residual ? 0 : x[i]) + alpha_of(c) * m.o[i];
     return m;
 }
@@ -409,6 +430,11 @@ static const model_config shapes[] = {
     { .name = "one-kv", SMALL, .n_heads = 4, .n_kv_heads = 1, .head_dim = 8, .norm_eps = 1e-5, .rope = MODEL_ROPE_HALF, .qk_norm = true, .dt = DT_F32 },
     { .name = "gpt2-like", SMALL, .n_heads = 4, .n_kv_heads = 4, .head_dim = 8, .norm_eps = 1e-5, .norm = MODEL_NORM_LAYER, .act = MODEL_ACT_GELU, .bias = true, .tied = true },
     { .name = "mixed", SMALL, .n_heads = 2, .n_kv_heads = 2, .head_dim = 12, .norm_eps = 1e-5, .norm = MODEL_NORM_LAYER, .bias = true, .rope = MODEL_ROPE_INTERLEAVED },
+    { .name = "gemma", SMALL, .n_heads = 4, .n_kv_heads = 1, .head_dim = 16, .norm_eps = 1e-6, .rope = MODEL_ROPE_HALF, .act = MODEL_ACT_GEGLU, .embed_scale = 5.656854249, .tied = true },
+    { .name = "gemma2", SMALL, .n_heads = 4, .n_kv_heads = 2, .head_dim = 8, .norm_eps = 1e-6, .rope = MODEL_ROPE_HALF, .act = MODEL_ACT_GEGLU, .embed_scale = 5.656854249, .tied = true, .post_norm = true,
+      .attn_softcap = 2, .query_dim = 10, .window = 3, .window_every = 2, .alpha = 0.7 },
+    { .name = "near", SMALL, .n_heads = 4, .n_kv_heads = 4, .head_dim = 8, .norm_eps = 1e-6, .rope = MODEL_ROPE_HALF, .post_norm = true, .attn_softcap = 1.5, .query_dim = 5, .window = 3,
+      .host_residual = true, .bias = true, .dt = DT_F32 },
 };
 
 #endif

@@ -175,7 +175,7 @@ static void products_close(products *p)
 
 static an_status products_open(bench *b, const model_config *c, dtype dt, products *p)
 {
-    const int64_t Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim, gates = c->act == MODEL_ACT_SWIGLU ? 2 : 1, wide = MAX(MAX(c->dim, c->hidden), Q);
+    const int64_t Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim, gates = model_gated(c) ? 2 : 1, wide = MAX(MAX(c->dim, c->hidden), Q);
     const struct {
         int64_t times, m, k;
     } shapes[] = { { 1, Q, c->dim }, { 2, K, c->dim }, { 1, c->dim, Q }, { gates, c->hidden, c->dim }, { 1, c->dim, c->hidden } };

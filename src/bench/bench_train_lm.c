@@ -164,7 +164,7 @@ static an_status floor_layer(floor_run *f, bool back)
     f->squares += (double)(clock_ns() - from) * 1e-9;
     f->square_flops += f->flops - before;
     TRY(floor_matrix(f, K, c->dim, 2, back));
-    TRY(floor_matrix(f, c->hidden, c->dim, c->act == MODEL_ACT_SWIGLU ? 2 : 1, back));
+    TRY(floor_matrix(f, c->hidden, c->dim, model_gated(c) ? 2 : 1, back));
     return floor_matrix(f, c->dim, c->hidden, 1, back);
 }
 

@@ -111,6 +111,7 @@ ffn block_ffn(kernel *k, val x)
     } else {
         f.act = gelu(k, f.h1);
     }
-    f.y = block_residual(k, x, nn_linear(k->g, f.act, weight(k, MW_W2), weight(k, MW_B2)), MW_POST2);
+    f.br = nn_linear(k->g, f.act, weight(k, MW_W2), weight(k, MW_B2));
+    f.y = block_residual(k, x, f.br, MW_POST2);
     return f;
 }

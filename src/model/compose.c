@@ -158,6 +158,12 @@ val nn_gelu_bwd(graph *g, val dy, val x)
     return G(g, MUL, dy, slope);
 }
 
+void nn_geglu_bwd(graph *g, val dy, val h1, val h3, val *dh1, val *dh3)
+{
+    *dh1 = nn_gelu_bwd(g, G(g, MUL, dy, h3), h1);
+    *dh3 = G(g, MUL, dy, nn_gelu(g, h1)); /* the inner part of both is one after the passes */
+}
+
 /* ---- logits kept within a bound ---- */
 
 /* A quotient, not a factor: 1/30 is no fp16 number, 30 is. */

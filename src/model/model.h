@@ -154,6 +154,8 @@ int model_kernel_ports(const model_config *c, const model_program *p, bool input
 
 /* The programs of a set in the order a step runs them: layers up, the head, layers down. out may be NULL to count. */
 size_t model_program_list(const model_config *c, model_set set, model_program *out, size_t max);
+/* They differ in their weights alone. */
+bool model_program_alike(const model_config *c, const model_program *a, const model_program *b);
 /* "stories110m_l03_fwd_attn_s256": cut when buf is short. */
 void model_program_name(const model_config *c, const model_program *p, char *buf, size_t n);
 /* src NULL: every weight is a reference without bytes. */
@@ -181,6 +183,7 @@ val nn_gelu(graph *g, val x); /* tanh form */
 val nn_gelu_bwd(graph *g, val dy, val x);
 val nn_swiglu(graph *g, val h1, val h3); /* silu(h1) * h3 */
 void nn_swiglu_bwd(graph *g, val dy, val h1, val h3, val *dh1, val *dh3);
+void nn_geglu_bwd(graph *g, val dy, val h1, val h3, val *dh1, val *dh3); /* of gelu(h1) * h3 */
 val nn_scale(graph *g, val x, double s); /* x itself when s is 1 */
 val nn_softcap(graph *g, val x, double cap); /* cap * tanh(x / cap); x itself when cap is 0 */
 val nn_softcap_bwd(graph *g, val dy, val x, double cap);

@@ -65,7 +65,7 @@ val block_q(kernel *k, val xn); /* queries alone, of an input normed already */
 val block_attend(kernel *k, const qkv *p);
 val block_residual(kernel *k, val x, val branch, model_weight_id post); /* x + alpha*branch, or alpha*branch when the host adds; post: gain of the branch's own norm */
 typedef struct {
-    val xn, h1, h3, act, y;
+    val xn, h1, h3, act, br, y;
 } ffn;
 ffn block_ffn(kernel *k, val x);
 nn_rope_tables block_rope(kernel *k);

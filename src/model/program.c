@@ -57,6 +57,7 @@ static bool port_there(const model_config *c, char when)
     switch (when) {
     case 'g': return model_gated(c);
     case 'n': return c->qk_norm;
+    case 'p': return c->post_norm;
     case 'r': return !c->host_residual;
     default: return true;
     }
@@ -251,19 +252,6 @@ static an_status build_into(kernel *k, const model_program *p, diag *d)
     return graph_finish(k->g, d);
 }
 
-/* Programs of single layers are made for one kind of them, and their backward halves by hand: the rest is the whole decoder's. */
-static an_status check_plain(const model_config *c, diag *d)
-{
-    const struct {
-        bool has;
-        const char *field;
-    } fields[] = { { c->act == MODEL_ACT_GEGLU, "act (geglu)" },   { c->post_norm, "post_norm" },       { c->attn_softcap != 0, "attn_softcap" },
-                  { c->query_dim != 0, "query_dim" },             { c->embed_scale != 0, "embed_scale" }, { c->window_every > 1, "window_every" } };
-    for (size_t i = 0; i < COUNT(fields); i++)
-        if (fields[i].has) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "model %s: programs of single layers do not have %s; to train it the whole model is one program (pipeline resident)", c->name, fields[i].field);
-    return AN_OK;
-}
-
 static an_status build(const model_config *config, const model_program *p, const model_source *src, bool open, graph **out, diag *d)
 {
     *out = NULL;
@@ -271,7 +259,6 @@ static an_status build(const model_config *config, const model_program *p, const
     model_config c = *config;
     if (p->seq || rows[p->kind].sets == DECODE) c.seq = seq_of(config, p);
     TRY(model_config_check(&c, d));
-    TRY(check_plain(&c, d));
     if (!c.dt) c.dt = DT_F16;
     if (c.alpha == 0) c.alpha = 1;
     if (c.loss_scale == 0) c.loss_scale = 1;
@@ -280,7 +267,7 @@ static an_status build(const model_config *config, const model_program *p, const
     char title[96];
     model_program_name(&c, p, title, sizeof title);
     kernel k = { .c = &c, .src = src, .param_inputs = open, .layer = p->layer, .spec_in = rows[p->kind].in, .spec_out = rows[p->kind].out,
-                 .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq } };
+                 .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq, .query_dim = c.query_dim, .softcap = c.attn_softcap } };
     k.g = graph_new(title, 0);
     if (!k.g) return diag_nomem(d);
     an_status st = build_into(&k, p, d);
@@ -293,6 +280,13 @@ an_status model_program_build(const model_config *c, const model_program *p, con
 an_status model_program_build_open(const model_config *c, const model_program *p, graph **out, diag *d) { return build(c, p, NULL, true, out, d); }
 
 /* ---- lists ---- */
+
+static bool has_mask(model_kind k) { return k == MK_FWD_ATTN || k == MK_PREFILL_ATTN || k == MK_ATTN_BWD1; }
+
+bool model_program_alike(const model_config *c, const model_program *a, const model_program *b)
+{
+    return a->kind == b->kind && seq_of(c, a) == seq_of(c, b) && (!has_mask(a->kind) || model_window(c, a->layer) == model_window(c, b->layer));
+}
 
 static size_t put(model_program *out, size_t max, size_t n, int kind, int64_t layer)
 {

@@ -3,9 +3,9 @@
  * of these taps and belong to the host, which keeps them in fp32.
  *
  * One layer backward, with dy the gradient of its output:
- *     ffn_bwd        dy, h1, h3          -> dxn, dh1, dh3        (dW2 = alpha*dy act^T, dW1 = dh1 xn^T, dW3 = dh3 xn^T)
+ *     ffn_bwd        dy, h1, h3          -> dxn, dh1, dh3        (dW2 = alpha*dy act^T, or dbr act^T; dW1 = dh1 xn^T, dW3 = dh3 xn^T)
  *     ffn_norm_bwd   dxn, x2, dy         -> dx2
- *     attn_bwd1      q, k, v, dx2        -> dv, p, dp            (dWo = alpha*dx2 attn^T, dWv = dv xn^T)
+ *     attn_bwd1      q, k, v, dx2        -> dv, p, dp            (dWo = alpha*dx2 attn^T, or dbr attn^T; dWv = dv xn^T)
  *     attn_bwd2      p, dp, q, k         -> dq, dk               (dWq = dq xn^T, dWk = dk xn^T)
  *     qkv_bwd        dq, dk, dv          -> dxn
  *     attn_norm_bwd  dxn, x, dx2         -> dx, the dy of the layer below */
@@ -20,7 +20,9 @@ void build_fwd_attn(kernel *k)
     val x = port_in(k, "x");
     qkv p = block_qkv(k, x, true);
     val attn = block_attend(k, &p);
-    port_out(k, "x", block_residual(k, x, nn_linear(k->g, attn, weight(k, MW_WO), weight(k, MW_BO)), MW_POST1));
+    val br = nn_linear(k->g, attn, weight(k, MW_WO), weight(k, MW_BO));
+    port_out(k, "x", block_residual(k, x, br, MW_POST1));
+    if (k->c->post_norm) port_out(k, "br", br);
     port_out(k, "q", p.q);
     port_out(k, "k", p.k);
     port_out(k, "v", p.v);
@@ -39,6 +41,7 @@ void build_fwd_ffn(kernel *k)
     if (model_gated(k->c)) port_out(k, "h3", f.h3);
     port_out(k, "act", f.act);
     port_out(k, "xn", f.xn);
+    if (k->c->post_norm) port_out(k, "br", f.br);
 }
 
 void build_final_norm(kernel *k) { port_out(k, "xn", block_norm(k, port_in(k, "x"), MW_NORM_F, MW_NORM_F_B)); }
@@ -135,17 +138,27 @@ static void layer_norm_bwd(kernel *k, model_weight_id gain)
 void build_ffn_norm_bwd(kernel *k) { layer_norm_bwd(k, MW_NORM2); }
 void build_attn_norm_bwd(kernel *k) { layer_norm_bwd(k, MW_NORM1); }
 
+/* The gradient of what a branch gives, before its factor and its norm. */
+static val branch_bwd(kernel *k, model_weight_id post)
+{
+    val d = nn_scale(k->g, port_in(k, "dy"), k->c->alpha);
+    if (!k->c->post_norm) return d;
+    d = nn_rmsnorm_bwd(k->g, d, port_in(k, "br"), weight(k, post), k->c->norm_eps);
+    port_out(k, "dbr", d);
+    return d;
+}
+
 void build_ffn_bwd(kernel *k)
 {
-    val dy = nn_scale(k->g, port_in(k, "dy"), k->c->alpha), h1 = port_in(k, "h1"), dh1, dh3;
-    val dact = nn_linear(k->g, dy, weight_t(k, MW_W2), NO_VAL);
+    val h1 = port_in(k, "h1"), dh1, dh3;
+    val dact = nn_linear(k->g, branch_bwd(k, MW_POST2), weight_t(k, MW_W2), NO_VAL);
     if (k->c->act == MODEL_ACT_GELU) {
         dh1 = nn_gelu_bwd(k->g, dact, h1);
         port_out(k, "dxn", nn_linear(k->g, dh1, weight_t(k, MW_W1), NO_VAL));
         port_out(k, "dh1", dh1);
         return;
     }
-    nn_swiglu_bwd(k->g, dact, h1, port_in(k, "h3"), &dh1, &dh3);
+    (k->c->act == MODEL_ACT_GEGLU ? nn_geglu_bwd : nn_swiglu_bwd)(k->g, dact, h1, port_in(k, "h3"), &dh1, &dh3);
     val a = nn_linear(k->g, dh1, weight_t(k, MW_W1), NO_VAL), b = nn_linear(k->g, dh3, weight_t(k, MW_W3), NO_VAL);
     port_out(k, "dxn", G(k->g, ADD, a, b));
     port_out(k, "dh1", dh1);
@@ -165,10 +178,9 @@ void build_attn_bwd1(kernel *k)
 {
     graph *g = k->g;
     const nn_heads *h = &k->heads;
-    val dy = nn_scale(g, port_in(k, "dy"), k->c->alpha);
-    val da = nn_queries_in(g, nn_linear(g, dy, weight_t(k, MW_WO), NO_VAL), h);
+    val da = nn_queries_in(g, nn_linear(g, branch_bwd(k, MW_POST1), weight_t(k, MW_WO), NO_VAL), h);
     val q = nn_queries_in(g, port_in(k, "q"), h), key = nn_keys_in(g, port_in(k, "k"), h), v = nn_keys_in(g, port_in(k, "v"), h);
-    val p = nn_attn_probs(g, q, key, nn_window_mask(g, k->c->dt, h->seq, k->c->window), h);
+    val p = nn_attn_probs(g, q, key, nn_window_mask(g, k->c->dt, h->seq, model_window(k->c, k->layer)), h);
     port_out(k, "dv", nn_keys_out(g, G(g, MATMUL, da, grouped(k, p)), h)); /* sums over positions and over the group */
     port_out(k, "p", flat(k, p));
     port_out(k, "dp", flat(k, GA(g, MATMUL, VALS(da, v), AT_B(TRANSPOSE_X, true))));
@@ -195,9 +207,11 @@ void build_attn_bwd2(kernel *k)
     const nn_heads *h = &k->heads;
     val p = grouped(k, port_in(k, "p")), dp = grouped(k, port_in(k, "dp"));
     val q = nn_queries_in(g, port_in(k, "q"), h), key = nn_keys_in(g, port_in(k, "k"), h);
-    /* dS = p * (dp - sum_t p dp) / sqrt(HD). Masked places have p = 0 and so dS = 0: the mask needs no second mention. */
+    /* dS = p * (dp - sum_t p dp) / sqrt(HD), and back through the cap of S. Masked places have p = 0 and so dS = 0: the mask needs no second mention. */
     val row = GA(g, REDUCE_SUM, VALS(G(g, MUL, p, dp)), AT_IS(AXES, -1), AT_B(KEEP_DIMS, true));
-    val ds = nn_scale(g, G(g, MUL, p, G(g, SUB, dp, row)), 1 / sqrt((double)h->head_dim));
+    val ds = G(g, MUL, p, G(g, SUB, dp, row));
+    if (h->softcap != 0) ds = nn_softcap_bwd(g, ds, GA(g, MATMUL, VALS(nn_scale(g, q, nn_query_scale(h)), key), AT_B(TRANSPOSE_X, true)), h->softcap);
+    ds = nn_scale(g, ds, nn_query_scale(h));
     val dq = nn_queries_out(g, GA(g, MATMUL, VALS(key, ds), AT_B(TRANSPOSE_Y, true)), h);
     val dk = nn_keys_out(g, G(g, MATMUL, q, ds), h); /* sums over positions and over the group */
     nn_rope_tables t, *rope = NULL;

@@ -4,7 +4,7 @@
  *   matrix  y = W x       dW = dy x^T         bias   db = sum over positions of dy
  *   norm    y = n(x) g    dg = sum of dy n(x)  with n(x) made again from x: dividing y by g would need every g to be other than 0
  *   lookup  x = E[id]     dE[id] += dx
- * Branches are scaled by alpha where they join the residual: dW of their last matrix has the factor too. */
+ * Branches are scaled by alpha where they join the residual: dW of their last matrix has the factor too, or the gain of the norm behind it. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -68,34 +68,41 @@ static void statistics(host *h, const float *x, int64_t n, bool layer)
     }
 }
 
-static void norm(host *h, float *gain, float *bias, const float *dy, const float *x, int64_t n, bool layer)
+static void norm(host *h, float *gain, float *bias, const float *dy, const float *x, int64_t n, bool layer, double factor)
 {
     int64_t T = h->c.seq;
     statistics(h, x, n, layer);
     for (int64_t i = 0; i < n; i++) {
         double s = 0;
         for (int64_t t = 0; t < T; t++) s += (double)dy[i * T + t] * ((double)x[i * T + t] - h->mean[t]) * h->rstd[t];
-        gain[i] += (float)s;
+        gain[i] += (float)(factor * s);
     }
-    row_sums(h, bias, dy, n, 1);
+    row_sums(h, bias, dy, n, factor);
 }
 
 static void block_norm_grad(host *h, model_weight_id gain, model_weight_id bias, int layer, const float *dy, const float *x)
 {
-    norm(h, grad_of(h, gain, layer, 0), grad_of(h, bias, layer, 0), dy, x, h->c.dim, h->c.norm == MODEL_NORM_LAYER);
+    norm(h, grad_of(h, gain, layer, 0), grad_of(h, bias, layer, 0), dy, x, h->c.dim, h->c.norm == MODEL_NORM_LAYER, 1);
 }
 
 /* One gain for all heads. */
 static void head_norm_grad(host *h, model_weight_id gain, int layer, const float *dy, const float *x, int64_t heads)
 {
     int64_t step = h->c.head_dim * h->c.seq;
-    for (int64_t i = 0; i < heads; i++) norm(h, grad_of(h, gain, layer, 0), NULL, dy + i * step, x + i * step, h->c.head_dim, false);
+    for (int64_t i = 0; i < heads; i++) norm(h, grad_of(h, gain, layer, 0), NULL, dy + i * step, x + i * step, h->c.head_dim, false, 1);
 }
 
 static void linear(host *h, model_weight_id w, model_weight_id b, int layer, const float *dy, int64_t m, const float *x, int64_t n, bool branch)
 {
     outer(h, grad_of(h, w, layer, 0), dy, m, x, n, branch);
     row_sums(h, grad_of(h, b, layer, 0), dy, m, branch ? h->c.alpha : 1);
+}
+
+/* The last matrix of a branch, whose result joins the residual with gradient dy; dbr and br: gradient and result before the branch's own norm, if it has one. */
+static void branch_end(host *h, model_weight_id w, model_weight_id b, model_weight_id post, int layer, const float *dy, const float *dbr, const float *br, const float *x, int64_t n)
+{
+    linear(h, w, b, layer, h->c.post_norm ? dbr : dy, h->c.dim, x, n, !h->c.post_norm);
+    if (h->c.post_norm) norm(h, grad_of(h, post, layer, 0), NULL, dy, br, h->c.dim, false, h->c.alpha);
 }
 
 void grad_head(void *user, int64_t unused)
@@ -125,13 +132,13 @@ void grad_layer(void *user, int64_t layer)
     uint64_t t0 = clock_ns();
     const float *dy = l + 1 < c->n_layers ? prog_tap(h, MK_ATTN_NORM_BWD, l + 1, "dx") : prog_tap(h, MK_HEAD, 0, "dx");
     const float *mid = prog_tap(h, MK_FFN_NORM_BWD, l, "dx"), *xn = prog_tap(h, MK_FWD_FFN, l, "xn");
-    linear(h, MW_W2, MW_B2, l, dy, D, prog_tap(h, MK_FWD_FFN, l, "act"), H, true);
+    branch_end(h, MW_W2, MW_B2, MW_POST2, l, dy, prog_tap(h, MK_FFN_BWD, l, "dbr"), prog_tap(h, MK_FWD_FFN, l, "br"), prog_tap(h, MK_FWD_FFN, l, "act"), H);
     linear(h, MW_W1, MW_B1, l, prog_tap(h, MK_FFN_BWD, l, "dh1"), H, xn, D, false);
-    if (c->act == MODEL_ACT_SWIGLU) linear(h, MW_W3, MW_B3, l, prog_tap(h, MK_FFN_BWD, l, "dh3"), H, xn, D, false);
+    if (model_gated(c)) linear(h, MW_W3, MW_B3, l, prog_tap(h, MK_FFN_BWD, l, "dh3"), H, xn, D, false);
     block_norm_grad(h, MW_NORM2, MW_NORM2_B, l, prog_tap(h, MK_FFN_BWD, l, "dxn"), prog_tap(h, MK_FWD_ATTN, l, "x"));
 
     xn = prog_tap(h, MK_FWD_ATTN, l, "xn");
-    linear(h, MW_WO, MW_BO, l, mid, D, prog_tap(h, MK_FWD_ATTN, l, "attn"), Q, true);
+    branch_end(h, MW_WO, MW_BO, MW_POST1, l, mid, prog_tap(h, MK_ATTN_BWD1, l, "dbr"), prog_tap(h, MK_FWD_ATTN, l, "br"), prog_tap(h, MK_FWD_ATTN, l, "attn"), Q);
     linear(h, MW_WQ, MW_BQ, l, prog_tap(h, MK_ATTN_BWD2, l, "dq"), Q, xn, D, false);
     linear(h, MW_WK, MW_BK, l, prog_tap(h, MK_ATTN_BWD2, l, "dk"), K, xn, D, false);
     linear(h, MW_WV, MW_BV, l, prog_tap(h, MK_ATTN_BWD1, l, "dv"), K, xn, D, false);
@@ -150,11 +157,11 @@ void grad_embed(void *user, int64_t sequence)
     const int32_t *ids = h->tokens + sequence * (h->c.seq + 1);
     int64_t D = h->c.dim, T = h->c.seq;
     const float *dx = prog_tap(h, MK_ATTN_NORM_BWD, 0, "dx");
-    float *table = grad_of(h, MW_EMBED, -1, 0), *pos = grad_of(h, MW_POS, -1, 0);
+    float *table = grad_of(h, MW_EMBED, -1, 0), *pos = grad_of(h, MW_POS, -1, 0), by = (float)pass_embed_scale(h);
     uint64_t t0 = clock_ns();
     for (int64_t t = 0; t < T; t++) {
         float *row = table + ids[t] * D;
-        for (int64_t c = 0; c < D; c++) row[c] += dx[c * T + t];
+        for (int64_t c = 0; c < D; c++) row[c] += by * dx[c * T + t];
         for (int64_t c = 0; c < D && pos; c++) pos[t * D + c] += dx[c * T + t];
     }
     host_event(h, "host", "dW embed", -1, t0);

@@ -34,16 +34,18 @@ static void until(host *h, uint64_t ticket)
     if (host_queue_reach(h->queue, ticket)) host_event(h, "main", "wait", -1, t0);
 }
 
+double pass_embed_scale(const host *h) { return h->c.embed_scale != 0 ? h->c.embed_scale : 1; }
+
 /* Rows of the table, one column per position. */
 static an_status embed(host *h, diag *d)
 {
     int64_t D = h->c.dim, T = h->c.seq;
     int table = weight_index(h, MW_EMBED, -1), pos = weight_index(h, MW_POS, -1);
-    const float *w;
+    const float *w, by = (float)pass_embed_scale(h);
     uint64_t t0 = clock_ns();
     TRY(books_weight(h, table, &w, d));
     for (int64_t t = 0; t < T; t++)
-        for (int64_t c = 0; c < D; c++) h->x0[c * T + t] = w[h->ids[t] * D + c];
+        for (int64_t c = 0; c < D; c++) h->x0[c * T + t] = by * w[h->ids[t] * D + c];
     TRY(books_done(h, table, d));
     if (pos >= 0) {
         TRY(books_weight(h, pos, &w, d));
@@ -109,11 +111,12 @@ an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d)
 
 static an_status down(host *h, int l, const float *dy, diag *d)
 {
-    bool gated = h->c.act == MODEL_ACT_SWIGLU, qkn = h->c.qk_norm, inside = !h->c.host_residual;
+    bool gated = model_gated(&h->c), qkn = h->c.qk_norm, post = h->c.post_norm, inside = !h->c.host_residual;
     feeds f = { 0 };
     feed(&f, dy, ALWAYS);
     feed(&f, prog_tap(h, MK_FWD_FFN, l, "h1"), ALWAYS);
     feed(&f, prog_tap(h, MK_FWD_FFN, l, "h3"), gated);
+    feed(&f, prog_tap(h, MK_FWD_FFN, l, "br"), post);
     TRY(prog_run(h, MK_FFN_BWD, l, f.at, d));
 
     float *mid = prog_tap(h, MK_FFN_NORM_BWD, l, "dx"), *dx = prog_tap(h, MK_ATTN_NORM_BWD, l, "dx");
@@ -125,7 +128,13 @@ static an_status down(host *h, int l, const float *dy, diag *d)
     if (!inside) add(h, l, mid, dy);
 
     const float *q = prog_tap(h, MK_FWD_ATTN, l, "q"), *k = prog_tap(h, MK_FWD_ATTN, l, "k");
-    TRY(prog_run(h, MK_ATTN_BWD1, l, (const float *[]){ q, k, prog_tap(h, MK_FWD_ATTN, l, "v"), mid }, d));
+    f.n = 0;
+    feed(&f, q, ALWAYS);
+    feed(&f, k, ALWAYS);
+    feed(&f, prog_tap(h, MK_FWD_ATTN, l, "v"), ALWAYS);
+    feed(&f, mid, ALWAYS);
+    feed(&f, prog_tap(h, MK_FWD_ATTN, l, "br"), post);
+    TRY(prog_run(h, MK_ATTN_BWD1, l, f.at, d));
     f.n = 0;
     feed(&f, prog_tap(h, MK_ATTN_BWD1, l, "p"), ALWAYS);
     feed(&f, prog_tap(h, MK_ATTN_BWD1, l, "dp"), ALWAYS);

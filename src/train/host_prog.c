@@ -104,6 +104,14 @@ static const host_prog *first_of(const host *h, model_kind k)
     return &h->progs.at[i];
 }
 
+/* The one that runs first of those that differ in weights alone. */
+static const host_prog *first_alike(const host *h, const host_prog *g)
+{
+    size_t i = 0;
+    while (!model_program_alike(&h->c, &h->progs.at[i].id, &g->id)) i++;
+    return &h->progs.at[i];
+}
+
 /* Scores are wanted by the next program alone: one pair of buffers serves all layers. */
 static bool passing(const host_prog *g, const char *name) { return g->id.kind == MK_ATTN_BWD1 && (!strcmp(name + 4, "p") || !strcmp(name + 4, "dp")); }
 
@@ -181,7 +189,7 @@ an_status prog_plan(host *h, diag *d)
     TRY(choose_inputs(h, d));
     for (size_t i = 0; i < h->progs.n; i++) {
         host_prog *g = &h->progs.at[i];
-        const host_prog *first = first_of(h, g->id.kind);
+        const host_prog *first = first_alike(h, g);
         if (first != g && (h->way->open || !first->c.n)) g->same = (int)(first - h->progs.at);
         TRY(make_text(h, g, d));
         TRY(make_outputs(h, g, d));

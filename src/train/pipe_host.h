@@ -169,6 +169,7 @@ an_status pack_weight(host *h, host_prog *g, dev_program *p, const host_const *c
 enum { HOST_SETS = 2, HOST_HANDED = 3 };
 an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d) MUST_CHECK; /* [T + 1]; sum over positions */
 an_status pass_backward(host *h, int64_t sequence, diag *d) MUST_CHECK; /* of the minibatch; jobs are pushed, not waited for */
+double pass_embed_scale(const host *h);               /* of rows on their way in */
 float *pass_input(host *h, int layer);                /* x as it enters a layer; n_layers: the head */
 
 /* ---- host_grad.c: jobs ---- */

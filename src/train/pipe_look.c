@@ -2,8 +2,8 @@
  * In: a pipeline between two minibatches, a minibatch.  Out: numbers; nothing of the pipeline moves.
  *
  * Gradients come from the kernels the host drives, since a program that is the whole step shows none: a resident pipeline opens a dynamic one beside
- * itself the first time it is looked at, on the same device, and writes its weights into it. Where there are no such kernels (Gemma), it opens another resident
- * one that adds two minibatches up: after the first of them the sums are its gradients. */
+ * itself the first time it is looked at, on the same device, and writes its weights into it. Where the device does not take that one (a vocabulary too wide for
+ * one input), it opens another resident one that adds two minibatches up: after the first of them the sums are its gradients. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

@@ -341,20 +341,6 @@ static void bad_options_are_refused(void **state)
     d = (diag){ 0 };
     assert_ok(decoder_build(two, &(decoder_options){ .use = DECODER_STEP, .chip = true, .seq = 1, .cache = 3 }, NULL, &dec, &d), d);
     graph_free(dec.g);
-    /* programs of single layers have none of this, and name the field */
-    graph *g;
-    static const struct { model_config c; const char *want; } plain[] = {
-        { { .act = MODEL_ACT_GEGLU }, "act (geglu)" }, { { .post_norm = true }, "post_norm" }, { { .attn_softcap = 5 }, "attn_softcap" },
-        { { .query_dim = 5 }, "query_dim" },           { { .embed_scale = 5 }, "embed_scale" }, { { .window_every = 2 }, "window_every" },
-    };
-    for (size_t i = 0; i < COUNT(plain); i++) {
-        model_config one = families[0];
-        one.act = plain[i].c.act, one.post_norm = plain[i].c.post_norm, one.attn_softcap = plain[i].c.attn_softcap;
-        one.query_dim = plain[i].c.query_dim, one.embed_scale = plain[i].c.embed_scale, one.window_every = plain[i].c.window_every;
-        d = (diag){ 0 };
-        assert_int_equal(model_program_build(&one, &(model_program){ .kind = MK_FWD_FFN }, NULL, &g, &d), AN_UNSUPPORTED);
-        if (!strstr(d.msg, plain[i].want)) fail_msg("row %zu: %s", i, d.msg);
-    }
 }
 
 int main(void)

@@ -64,18 +64,23 @@ static void feed_forward(void **state)
         const model_config *c = &shapes[i];
         store s = { c, rng_next(&r) };
         int64_t D = c->dim, H = c->hidden, S = c->seq;
-        bool gated = c->act == MODEL_ACT_SWIGLU;
+        bool gated = model_gated(c), post = c->post_norm;
+        feed in[4];
         double *x = randoms(&r, D * S, 1), *dy = randoms(&r, D * S, 1);
         results fwd, o, o2;
         eval_program(c, MK_FWD_FFN, 1, 0, &s, FEED({ "x", x }), &fwd);
-        eval_program(c, MK_FFN_BWD, 1, 0, &s, (const feed[]){ { "dy", dy }, { "h1", result(&fwd, "h1") }, { "h3", gated ? result(&fwd, "h3") : NULL } }, gated ? 3 : 2, &o);
+        eval_program(c, MK_FFN_BWD, 1, 0, &s, in, ffn_feeds(c, in, dy, result(&fwd, "h1"), gated ? result(&fwd, "h3") : NULL, post ? result(&fwd, "br") : NULL), &o);
         eval_program(c, MK_FFN_NORM_BWD, 1, 0, &s, (const feed[]){ { "dxn", result(&o, "dxn") }, { "x", x }, { "dy", dy } }, c->host_residual ? 2 : 3, &o2);
-        const char *const by[] = { "xn", "h1", "h3" };
-        forward f = open_forward(c, MK_FWD_FFN, &s, by, gated ? 3 : 2);
+        const char *by[4] = { "xn", "h1" };
+        int n = 2;
+        if (gated) by[n++] = "h3";
+        if (post) by[n++] = "br";
+        forward f = open_forward(c, MK_FWD_FFN, &s, by, n);
         tensor64 out[WRT_MAX];
         differentiate(&f, (const double *const[]){ x, dy }, out);
         /* the gelu slope's 3*c1 is one rounded constant there and c1 taken three times here */
-        double tol = gated ? 1e-9 : 2e-3;
+        double tol = c->act == MODEL_ACT_SWIGLU ? 1e-9 : 2e-3;
+        if (post) close_to("dbr", gradient(&f, out, "br"), result(&o, "dbr"), D * S, tol);
         close_to("dh1", gradient(&f, out, "h1"), result(&o, "dh1"), H * S, tol);
         if (gated) close_to("dh3", gradient(&f, out, "h3"), result(&o, "dh3"), H * S, tol);
         close_to("dxn", gradient(&f, out, "xn"), result(&o, "dxn"), D * S, tol);
@@ -92,23 +97,28 @@ static void attention(void **state)
         const model_config *c = &shapes[i];
         store s = { c, rng_next(&r) };
         int64_t D = c->dim, S = c->seq, Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim;
-        bool qkn = c->qk_norm;
+        bool qkn = c->qk_norm, post = c->post_norm;
+        feed in[5];
         double *x = randoms(&r, D * S, 1), *dy = randoms(&r, D * S, 1);
         results fwd, b1, b2, b3, b4;
         eval_program(c, MK_FWD_ATTN, 1, 0, &s, FEED({ "x", x }), &fwd);
         const double *q = result(&fwd, "q"), *k = result(&fwd, "k"), *v = result(&fwd, "v");
-        eval_program(c, MK_ATTN_BWD1, 1, 0, &s, FEED({ "q", q }, { "k", k }, { "v", v }, { "dy", dy }), &b1);
+        eval_program(c, MK_ATTN_BWD1, 1, 0, &s, in, attn_feeds(c, in, q, k, v, dy, post ? result(&fwd, "br") : NULL), &b1);
         eval_program(c, MK_ATTN_BWD2, 1, 0, &s,
                      (const feed[]){ { "p", result(&b1, "p") }, { "dp", result(&b1, "dp") }, { "q", q }, { "k", k },
                                      { "qraw", qkn ? result(&fwd, "qraw") : NULL }, { "kraw", qkn ? result(&fwd, "kraw") : NULL } },
                      qkn ? 6 : 4, &b2);
         eval_program(c, MK_QKV_BWD, 1, 0, &s, FEED({ "dq", result(&b2, "dq") }, { "dk", result(&b2, "dk") }, { "dv", result(&b1, "dv") }), &b3);
         eval_program(c, MK_ATTN_NORM_BWD, 1, 0, &s, (const feed[]){ { "dxn", result(&b3, "dxn") }, { "x", x }, { "dy", dy } }, c->host_residual ? 2 : 3, &b4);
-        const char *const by[] = { "xn", "v", "q", "k", "qraw", "kraw" };
-        forward f = open_forward(c, MK_FWD_ATTN, &s, by, qkn ? 6 : 4);
+        const char *by[7] = { "xn", "v", "q", "k" };
+        int n = 4;
+        if (qkn) by[n++] = "qraw", by[n++] = "kraw";
+        if (post) by[n++] = "br";
+        forward f = open_forward(c, MK_FWD_ATTN, &s, by, n);
         tensor64 out[WRT_MAX];
         differentiate(&f, (const double *const[]){ x, dy }, out);
         close_to("dv", gradient(&f, out, "v"), result(&b1, "dv"), K * S, 1e-9);
+        if (post) close_to("dbr", gradient(&f, out, "br"), result(&b1, "dbr"), D * S, 1e-9);
         /* dq and dk there are those of the projections: of q and k themselves when nothing comes between */
         if (qkn) {
             close_to("dqraw", gradient(&f, out, "qraw"), result(&b2, "dq"), Q * S, 1e-9);

@@ -55,9 +55,10 @@ static double ffn_value(void *user) /* of the projections */
 {
     probe *p = user;
     const model_config *c = p->s->c;
-    double *act = room(c->hidden * p->S), *y = room(c->dim * p->S);
+    double *act = room(c->hidden * p->S), *br = room(c->dim * p->S), *y = room(c->dim * p->S);
     m_activate(c, p->h1, p->h3, act, c->hidden * p->S);
-    m_linear(weight_of(p->s, MW_W2, 1), NULL, act, y, c->dim, c->hidden, p->S);
+    m_linear(weight_of(p->s, MW_W2, 1), bias_of(p->s, MW_B2, 1), act, br, c->dim, c->hidden, p->S);
+    m_post(p->s, MW_POST2, 1, br, y, p->S);
     return alpha_of(c) * dot(y, p->w, c->dim * p->S);
 }
 
@@ -65,6 +66,17 @@ static double ffn_whole(void *user) /* of the block's input */
 {
     probe *p = user;
     return dot(m_ffn_from(p->s, 1, p->x, p->S).y, p->w, p->s->c->dim * p->S);
+}
+
+/* Back through alpha and a branch's own norm. */
+static double *m_branch_bwd(const store *s, model_weight_id gain, const double *dy, const double *br, int64_t S)
+{
+    const model_config *c = s->c;
+    double *ady = room(c->dim * S), *d = room(c->dim * S);
+    for (int64_t j = 0; j < c->dim * S; j++) ady[j] = alpha_of(c) * dy[j];
+    if (!c->post_norm) return ady;
+    m_rms_bwd(ady, br, weight_of(s, gain, 1), nn_eps(c->dt ? c->dt : DT_F16, c->norm_eps), d, c->dim, S);
+    return d;
 }
 
 static void feed_forward_matches_formula_and_differences(void **state)
@@ -75,18 +87,18 @@ static void feed_forward_matches_formula_and_differences(void **state)
         const model_config *c = &shapes[i];
         store s = { c, rng_next(&r) };
         int64_t D = c->dim, H = c->hidden, S = c->seq;
-        bool gated = c->act == MODEL_ACT_SWIGLU;
+        bool gated = model_gated(c);
         double *x = randoms(&r, D * S, 1), *dy = randoms(&r, D * S, 1);
         m_ffn f = m_ffn_from(&s, 1, x, S);
-        double *ady = room(D * S), *dact = room(H * S), *dh1 = room(H * S), *dh3 = room(H * S), *dx = room(D * S), *part = room(D * S);
-        for (int64_t j = 0; j < D * S; j++) ady[j] = alpha_of(c) * dy[j];
-        m_linear_t(weight_of(&s, MW_W2, 1), ady, dact, D, H, S);
+        double *dact = room(H * S), *dh1 = room(H * S), *dh3 = room(H * S), *dx = room(D * S), *part = room(D * S), *dbr = m_branch_bwd(&s, MW_POST2, dy, f.br, S);
+        m_linear_t(weight_of(&s, MW_W2, 1), dbr, dact, D, H, S);
         for (int64_t j = 0; j < H * S; j++) {
             double a = f.h1[j], sg = m_sigmoid(a);
-            if (gated) dh1[j] = dact[j] * f.h3[j] * sg * (1 + a * (1 - sg)), dh3[j] = dact[j] * a * sg;
+            if (c->act == MODEL_ACT_SWIGLU) dh1[j] = dact[j] * f.h3[j] * sg * (1 + a * (1 - sg)), dh3[j] = dact[j] * a * sg;
             else { /* the program holds c0, c1 and 3*c1 in its own type */
                 double c0 = sqrt(2 / acos(-1)), c1 = 0.044715 * c0, t = tanh(a * (rc(c, c0) + rc(c, c1) * a * a));
-                dh1[j] = dact[j] * 0.5 * (1 + t + a * (1 - t * t) * (rc(c, c0) + rc(c, 3 * c1) * a * a));
+                dh1[j] = dact[j] * (gated ? f.h3[j] : 1) * 0.5 * (1 + t + a * (1 - t * t) * (rc(c, c0) + rc(c, 3 * c1) * a * a));
+                dh3[j] = dact[j] * 0.5 * a * (1 + t);
             }
         }
         m_linear_t(weight_of(&s, MW_W1, 1), dh1, dx, H, D, S);
@@ -95,13 +107,15 @@ static void feed_forward_matches_formula_and_differences(void **state)
             for (int64_t j = 0; j < D * S; j++) dx[j] += part[j];
         }
         results o;
-        eval_program(c, MK_FFN_BWD, 1, 0, &s, (const feed[]){ { "dy", dy }, { "h1", f.h1 }, { "h3", f.h3 } }, gated ? 3 : 2, &o);
+        feed in[4];
+        eval_program(c, MK_FFN_BWD, 1, 0, &s, in, ffn_feeds(c, in, dy, f.h1, f.h3, f.br), &o);
+        if (c->post_norm) close_to("dbr", result(&o, "dbr"), dbr, D * S, 1e-9);
         close_to("dxn", result(&o, "dxn"), dx, D * S, 1e-9);
         close_to("dh1", result(&o, "dh1"), dh1, H * S, 1e-9);
         if (gated) close_to("dh3", result(&o, "dh3"), dh3, H * S, 1e-9);
 
         /* differences. fp16 holds 3*c1 and c1 separately, so the gelu slope differs from the forward's own in the 4th digit */
-        double tol = gated || c->dt == DT_F32 ? 1e-6 : 2e-3, *num = room(MAX(H, D) * S);
+        double tol = c->act == MODEL_ACT_SWIGLU || c->dt == DT_F32 ? 1e-6 : 2e-3, *num = room(MAX(H, D) * S);
         probe p = { .s = &s, .S = S, .x = x, .h1 = f.h1, .h3 = f.h3, .w = dy };
         differences(ffn_value, &p, f.h1, H * S, num);
         close_to("dh1 by differences", result(&o, "dh1"), num, H * S, tol);
@@ -125,11 +139,13 @@ static double attn_value(void *user) /* of the projections' outputs */
     probe *p = user;
     const model_config *c = p->s->c;
     int64_t Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim, S = p->S;
-    double *q = room(Q * S), *k = room(K * S), *attn = room(Q * S), *y = room(c->dim * S);
+    double *q = room(Q * S), *k = room(K * S), *attn = room(Q * S), *br = room(c->dim * S), *y = room(c->dim * S);
+    model_config one = m_layer_config(c, 1);
     m_place(p->s, MW_Q_NORM, 1, p->q, q, c->n_heads, S, true);
     m_place(p->s, MW_K_NORM, 1, p->k, k, c->n_kv_heads, S, true);
-    m_attend(c, q, k, p->v, attn, NULL, S);
-    m_linear(weight_of(p->s, MW_WO, 1), NULL, attn, y, c->dim, Q, S);
+    m_attend(&one, q, k, p->v, attn, NULL, S);
+    m_linear(weight_of(p->s, MW_WO, 1), bias_of(p->s, MW_BO, 1), attn, br, c->dim, Q, S);
+    m_post(p->s, MW_POST1, 1, br, y, S);
     return alpha_of(c) * dot(y, p->w, c->dim * S);
 }
 
@@ -140,20 +156,20 @@ static double attn_whole(void *user) /* of the block's input */
 }
 
 typedef struct {
-    double *dq, *dk, *dv, *p, *dp, *dqn, *dkn;
+    double *dq, *dk, *dv, *p, *dp, *dqn, *dkn, *dbr;
 } m_attn_grads;
 
-/* From the formulas: dV = P^T dA, dP = dA V^T, dS = P (dP - sum P dP) scale, dQ = dS K, dK = dS^T Q; heads of a group add up;
+/* From the formulas: dV = P^T dA, dP = dA V^T, dS = P (dP - sum P dP) scale, by the slope of a cap, dQ = dS K, dK = dS^T Q; heads of a group add up;
  * then the rotation back, then the head norm. */
 static m_attn_grads m_attn_bwd(const store *s, const m_attn *a, const double *dy, int64_t S)
 {
     const model_config *c = s->c;
     int64_t NH = c->n_heads, hd = c->head_dim, Q = NH * hd, K = c->n_kv_heads * hd, G = NH / c->n_kv_heads, D = c->dim;
-    m_attn_grads g = { room(Q * S), room(K * S), room(K * S), room(NH * S * S), room(NH * S * S), room(Q * S), room(K * S) };
-    double *ady = room(D * S), *da = room(Q * S), *attn = room(Q * S), *dqr = room(Q * S), *dkr = room(K * S), scale = rc(c, 1 / sqrt((double)hd));
-    for (int64_t j = 0; j < D * S; j++) ady[j] = alpha_of(c) * dy[j];
-    m_linear_t(weight_of(s, MW_WO, 1), ady, da, D, Q, S);
-    m_attend(c, a->q, a->k, a->v, attn, g.p, S);
+    m_attn_grads g = { room(Q * S), room(K * S), room(K * S), room(NH * S * S), room(NH * S * S), room(Q * S), room(K * S), m_branch_bwd(s, MW_POST1, dy, a->br, S) };
+    double *da = room(Q * S), *attn = room(Q * S), *dqr = room(Q * S), *dkr = room(K * S), scale = rc(c, 1 / sqrt(c->query_dim != 0 ? c->query_dim : (double)hd));
+    model_config one = m_layer_config(c, 1);
+    m_linear_t(weight_of(s, MW_WO, 1), g.dbr, da, D, Q, S);
+    m_attend(&one, a->q, a->k, a->v, attn, g.p, S);
     for (int64_t h = 0; h < NH; h++)
         for (int64_t i = 0; i < S; i++) {
             const double *P = g.p + (h * S + i) * S;
@@ -166,12 +182,15 @@ static m_attn_grads m_attn_bwd(const store *s, const m_attn *a, const double *dy
                 }
                 row += P[t] * dP[t];
             }
-            for (int64_t t = 0; t < S; t++)
+            for (int64_t t = 0; t < S; t++) {
+                double score = 0;
+                for (int64_t j = 0; j < hd; j++) score += scale * a->q[(h * hd + j) * S + i] * a->k[(kv * hd + j) * S + t];
+                const double ds = P[t] * (dP[t] - row) * scale * (c->attn_softcap != 0 ? 1 - pow(tanh(score / c->attn_softcap), 2) : 1);
                 for (int64_t j = 0; j < hd; j++) {
-                    double ds = P[t] * (dP[t] - row) * scale;
                     dqr[(h * hd + j) * S + i] += ds * a->k[(kv * hd + j) * S + t];
                     dkr[(kv * hd + j) * S + t] += ds * a->q[(h * hd + j) * S + i];
                 }
+            }
         }
     if (c->rope == MODEL_ROPE_NONE) memcpy(g.dqn, dqr, (size_t)(Q * S) * sizeof *dqr), memcpy(g.dkn, dkr, (size_t)(K * S) * sizeof *dkr);
     else m_rope(c, dqr, g.dqn, NH, S, true), m_rope(c, dkr, g.dkn, c->n_kv_heads, S, true);
@@ -198,7 +217,9 @@ static void attention_matches_formula_and_differences(void **state)
         m_attn_grads g = m_attn_bwd(&s, &a, dy, S);
 
         results b1, b2, b3, b4;
-        eval_program(c, MK_ATTN_BWD1, 1, 0, &s, FEED({ "q", a.q }, { "k", a.k }, { "v", a.v }, { "dy", dy }), &b1);
+        feed in[5];
+        eval_program(c, MK_ATTN_BWD1, 1, 0, &s, in, attn_feeds(c, in, a.q, a.k, a.v, dy, a.br), &b1);
+        if (c->post_norm) close_to("dbr", result(&b1, "dbr"), g.dbr, D * S, 1e-9);
         close_to("dv", result(&b1, "dv"), g.dv, K * S, 1e-9);
         close_to("p", result(&b1, "p"), g.p, NH * S * S, 1e-9);
         close_to("dp", result(&b1, "dp"), g.dp, NH * S * S, 1e-9);

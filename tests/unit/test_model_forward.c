@@ -24,11 +24,13 @@ static void blocks_match_the_formulas(void **state)
             close_to("qraw", result(&o, "qraw"), a.qraw, Q * S, 1e-9);
             close_to("kraw", result(&o, "kraw"), a.kraw, K * S, 1e-9);
         }
+        if (c->post_norm) close_to("br", result(&o, "br"), a.br, D * S, 1e-9);
         m_ffn f = m_ffn_from(&s, 0, x, S);
         eval_program(c, MK_FWD_FFN, 0, 0, &s, FEED({ "x", x }), &o);
         close_to("x", result(&o, "x"), f.y, D * S, 1e-9);
         close_to("h1", result(&o, "h1"), f.h1, H * S, 1e-9);
-        if (c->act == MODEL_ACT_SWIGLU) close_to("h3", result(&o, "h3"), f.h3, H * S, 1e-9);
+        if (c->post_norm) close_to("br", result(&o, "br"), f.br, D * S, 1e-9);
+        if (model_gated(c)) close_to("h3", result(&o, "h3"), f.h3, H * S, 1e-9);
         close_to("act", result(&o, "act"), f.act, H * S, 1e-9);
         close_to("xn", result(&o, "xn"), f.xn, D * S, 1e-9);
         double *xn = room(D * S);
