@@ -201,3 +201,13 @@ double dtype_round(dtype t, double x)
     dtype_store(t, tmp, 0, x);
     return dtype_load(t, tmp, 0);
 }
+
+double dtype_hold(dtype t, double x)
+{
+    if (t == DT_BOOL) return x != 0;
+    if (isnan(x)) return 0;
+    int bits = dtype_bits(t);
+    bool is_signed = dtype_class(t) == KIND_INT;
+    double lo = is_signed ? -ldexp(1, bits - 1) : 0, hi = ldexp(1, is_signed ? bits - 1 : bits) - 1;
+    return MIN(MAX(trunc(x), lo), hi);
+}

@@ -38,5 +38,6 @@ double e5m2_to_f64(uint8_t b);
 double dtype_load(dtype t, const void *base, int64_t i);
 void dtype_store(dtype t, void *base, int64_t i, double x);
 double dtype_round(dtype t, double x); /* x as type t would hold it */
+double dtype_hold(dtype t, double x);  /* a result that is an integer or bool: toward zero, clamped; NaN is 0, bool is != 0 */
 
 #endif

@@ -54,16 +54,6 @@ double num_in(const numerics *n, dtype t, double x)
 
 double num_valid(const numerics *n, double x) { return n->invalid_zero != 0 && isnan(x) ? 0 : x; }
 
-static double hold_integer(dtype t, double x) /* toward zero, clamped */
-{
-    if (t == DT_BOOL) return x != 0;
-    if (isnan(x)) return 0;
-    int bits = dtype_bits(t);
-    bool is_signed = dtype_class(t) == KIND_INT;
-    double lo = is_signed ? -ldexp(1, bits - 1) : 0, hi = ldexp(1, is_signed ? bits - 1 : bits) - 1;
-    return MIN(MAX(trunc(x), lo), hi);
-}
-
 static double nearest(dtype t, double x)
 {
     float f = (float)x;
@@ -75,7 +65,7 @@ static double nearest(dtype t, double x)
 double num_round(const numerics *n, dtype t, double x)
 {
     x = num_valid(n, x);
-    if (!dtype_is_float(t)) return hold_integer(t, x);
+    if (!dtype_is_float(t)) return dtype_hold(t, x);
     x = nearest(t, x);
     return n->plain_zero != 0 && x == 0 ? 0 : x;
 }

@@ -8,7 +8,6 @@
  *
  * Everything an output needs is computed once, in node order; nodes no output needs are skipped, so a weight that is not here
  * only matters when it is used. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "graph/eval_int.h"
@@ -35,17 +34,6 @@ an_status eval_fail(const eval_ctx *c, const char *fmt, ...)
 /* Inputs, constants and foreign ops have no formula. */
 an_status eval_none(eval_ctx *c) { return eval_fail(c, "has no meaning here: it cannot be evaluated"); }
 
-/* Truncate toward zero, clamp to the type. */
-static double integer_hold(dtype t, double x)
-{
-    if (t == DT_BOOL) return x != 0;
-    if (isnan(x)) return 0;
-    int bits = dtype_bits(t);
-    bool is_signed = dtype_class(t) == KIND_INT;
-    double lo = is_signed ? -ldexp(1, bits - 1) : 0, hi = ldexp(1, is_signed ? bits - 1 : bits) - 1;
-    return MIN(MAX(trunc(x), lo), hi);
-}
-
 static an_status make_room(const eval_ctx *c, tensor64 *t)
 {
     int64_t n;
@@ -68,7 +56,7 @@ static an_status run(eval_ctx *c)
     for (int i = 0; i < c->n_out; i++) {
         dtype t = c->out[i].type.dt;
         if (dtype_class(t) == KIND_FLOAT) continue;
-        for (int64_t j = 0, n = t64_elems(&c->out[i]); j < n; j++) c->out[i].x[j] = integer_hold(t, c->out[i].x[j]);
+        for (int64_t j = 0, n = t64_elems(&c->out[i]); j < n; j++) c->out[i].x[j] = dtype_hold(t, c->out[i].x[j]);
     }
     return AN_OK;
 }

@@ -336,6 +336,24 @@ static void zeroed_memory(void **state)
     assert_null(block);
 }
 
+/* A formula's result as an integer: cut off, not rounded, and never past the type. */
+static void integers_hold_what_they_can(void **state)
+{
+    (void)state;
+    static const struct {
+        dtype t;
+        double x, want;
+    } rows[] = {
+        { DT_I32, 2.9, 2 },          { DT_I32, -2.9, -2 },        { DT_I32, 3e9, 2147483647 }, { DT_I32, -3e9, -2147483648.0 },
+        { DT_U8, -1, 0 },            { DT_U8, 255.9, 255 },       { DT_U8, 256, 255 },         { DT_I4, 9, 7 },
+        { DT_I8, -(double)INFINITY, -128 }, { DT_U16, (double)INFINITY, 65535 }, { DT_I32, (double)NAN, 0 },
+        { DT_BOOL, -0.25, 1 },       { DT_BOOL, 0, 0 },           { DT_BOOL, (double)NAN, 1 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (dtype_hold(rows[i].t, rows[i].x) != rows[i].want)
+            fail_msg("%s holds %g as %g, expected %g", dtype_name(rows[i].t), rows[i].x, dtype_hold(rows[i].t, rows[i].x), rows[i].want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,7 +361,7 @@ int main(void)
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(plain_files_only), cmocka_unit_test(names_of_one_file), cmocka_unit_test(what_the_dead_left_is_removed),
-        cmocka_unit_test(zeroed_memory),
+        cmocka_unit_test(zeroed_memory), cmocka_unit_test(integers_hold_what_they_can),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
