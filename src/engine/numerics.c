@@ -156,6 +156,7 @@ static double larger(double x, double y) { return isnan(x) || x > y ? x : y; }
 static double smaller(double x, double y) { return isnan(x) || x < y ? x : y; }
 static double sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
 static double softplus(double x) { return log1p(exp(-fabs(x))) + (x > 0 ? x : 0); }
+static double gated(double x, double by) { return isinf(x) && x < 0 ? -0.0 : x * by; } /* its limit, where -inf * 0 has no value */
 static double f32(double x) { return (double)(float)x; }
 
 /* The function of the operands, before rounding to the result type. whole: the result is an integer, computed exactly. */
@@ -211,10 +212,10 @@ static double formula(fn_id f, const double *v, const double *p, bool whole)
     case FN_SIGMOID_HARD: return smaller(larger(f32(p[0] * x) + p[1], 0), 1);
     case FN_TANH: return tanh(x);
     case FN_SCALED_TANH: return p[0] * tanh(p[1] * x);
-    case FN_GELU: return 0.5 * x * erfc(-x * 0.70710678118654752440);
-    case FN_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi) */
-    case FN_GELU_SIGMOID: return x * sigmoid(1.702 * x);
-    case FN_SILU: return x * sigmoid(x);
+    case FN_GELU: return gated(0.5 * x, erfc(-x * 0.70710678118654752440));
+    case FN_GELU_TANH: return gated(0.5 * x, 1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi) */
+    case FN_GELU_SIGMOID: return gated(x, sigmoid(1.702 * x));
+    case FN_SILU: return gated(x, sigmoid(x));
     case FN_SOFTPLUS: return softplus(x);
     case FN_SOFTPLUS_PAR: return v[1] * softplus(v[2] * x);
     case FN_SOFTSIGN: return x / (1 + fabs(x));

@@ -33,6 +33,7 @@ static an_status map2(eval_ctx *c, fn2 f)
 }
 
 static double sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); } /* neither overflows */
+static double gated(double x, double by) { return isinf(x) && x < 0 ? -0.0 : x * by; } /* its limit, where -inf * 0 has no value */
 static double softplus(double x) { return log1p(exp(-fabs(x))) + (x > 0 ? x : 0); }
 
 /* Written out, not fmax/fmin: those drop a NaN, and a reference must pass it on. */
@@ -79,17 +80,17 @@ MAP1(sigmoid, A_NONE, A_NONE, sigmoid(x))
 MAP1(sigmoid_hard, A_ALPHA, A_BETA, smaller(larger(A * x + B, 0), 1))
 MAP1(tanh, A_NONE, A_NONE, tanh(x))
 MAP1(scaled_tanh, A_ALPHA, A_BETA, A * tanh(B * x))
-MAP1(silu, A_NONE, A_NONE, x * sigmoid(x))
+MAP1(silu, A_NONE, A_NONE, gated(x, sigmoid(x)))
 MAP1(softplus, A_NONE, A_NONE, softplus(x))
 MAP1(softsign, A_NONE, A_NONE, x / (1 + fabs(x)))
 
-static double gelu_exact(double x, double a, double b) { return (void)a, (void)b, 0.5 * x * erfc(-x * 0.70710678118654752440); }
+static double gelu_exact(double x, double a, double b) { return (void)a, (void)b, gated(0.5 * x, erfc(-x * 0.70710678118654752440)); }
 static double gelu_tanh(double x, double a, double b)
 {
     (void)a, (void)b;
-    return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi) */
+    return gated(0.5 * x, 1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi) */
 }
-static double gelu_sigmoid(double x, double a, double b) { return (void)a, (void)b, x * sigmoid(1.702 * x); }
+static double gelu_sigmoid(double x, double a, double b) { return (void)a, (void)b, gated(x, sigmoid(1.702 * x)); }
 
 an_status eval_gelu(eval_ctx *c)
 {

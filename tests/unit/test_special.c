@@ -1,0 +1,116 @@
+/* test_special.c: zeros of both signs, infinities, NaN, the smallest and the largest numbers on the plain processor: evaluator,
+ * reference and each instruction set of the executor mean the same by them. */
+#include <float.h>
+
+#include "codegen_t.h"
+#include "kernel/kernel.h"
+
+static const double special[] = {
+    0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 7, -7, 0.125, -0.125, 0x1p-10, -0x1p-10, 10, -10, 20, -20, 30.5, -30.5, 87, -87, 89, -89, 104, -104, 200, -200, 1000, -1000,
+    65504, -65504, 0x1p-24, -0x1p-24, 0x1p-14, 0x1p-120, -0x1p-120, FLT_MIN, -FLT_MIN, 0x1p-149, -0x1p-149, 0x1p-130, 0x1p33, -0x1p33, 1e19, -1e19, 1e30, -1e30, 3e38, -3e38, FLT_MAX, -FLT_MAX,
+};
+enum { SPECIAL = COUNT(special) };
+
+/* How far results may be off: `rel` of themselves, `least` however small they are, and one rounding. Fp32 numbers below the normal ones may be
+ * zero; a zero has its sign. */
+typedef struct {
+    double rel, least;
+} off;
+
+static bool alike(dtype t, double got, double want, off o)
+{
+    double top = t == DT_F16 ? 65504 : FLT_MAX, step = t == DT_F16 ? fmax(0x1p-11 * fabs(want), 0x1p-25) : fabs(want) * (t == DT_BF16 ? 0x1p-8 : 0x1p-24);
+    if (isnan(got) || isnan(want)) return isnan(got) && isnan(want);
+    if (got == 0 && !signbit(got) != !signbit(want) && (want == 0 || o.least == 0)) return false;
+    if (isinf(got) || isinf(dtype_round(t, want))) return got == dtype_round(t, want) || (fabs(isinf(got) ? want : got) >= top * (1 - o.rel) && !signbit(got) == !signbit(want));
+    return fabs(got - want) <= o.rel * fabs(want) + 1.01 * step + fmax(o.least, fabs(want) < FLT_MIN ? FLT_MIN : 0);
+}
+
+/* values: of the inputs, in a row each; NULL: special numbers, the second input's in the other order of a table of all pairs. */
+static void agree(graph *g, const double *const *values, off o, const char *what)
+{
+    static const char *const isas[] = { "scalar", "avx2", "avx512", "neon", "" };
+    arena mem = { 0 };
+    diag d = { 0 };
+    tensor64 *in = TAKE(&mem, tensor64, g->inputs.n), *want = TAKE(&mem, tensor64, g->outputs.n);
+    assert_true(in && want);
+    for (size_t k = 0; k < g->inputs.n; k++) {
+        int64_t n;
+        in[k].type = *graph_type(g, g->inputs.at[k]);
+        assert_true(shape_elems(&in[k].type.sh, &n));
+        in[k].x = TAKE(&mem, double, (size_t)n);
+        assert_non_null(in[k].x);
+        for (int64_t j = 0; j < n; j++) in[k].x[j] = dtype_round(in[k].type.dt, values ? values[k][j] : special[(k == 1 ? j / SPECIAL : j) % SPECIAL]);
+    }
+    assert_ok(graph_eval(g, in, want, &mem, &d), d);
+    for (int level = 0; level < 2; level++) {
+        program *p = cgt_compile(g, &(codegen_options){ .level = level });
+        const void **from = cgt_inputs(p, g, in, &mem);
+        void **to = cgt_outputs(p, &mem);
+        for (size_t a = 0; a <= COUNT(isas); a++) { /* the last: the reference */
+            uint32_t have;
+            diag none = { 0 };
+            if (a < COUNT(isas)) assert_int_equal(setenv("AN_ISA", isas[a], 1), 0);
+            bool there = a == COUNT(isas) || !isa_have(&have, &none);
+            if (there) cgt_run(p, from, to, a == COUNT(isas));
+            unsetenv("AN_ISA");
+            for (size_t i = 0; there && i < p->outputs.n; i++)
+                for (size_t k = 0; k < g->outputs.n; k++) {
+                    int64_t n;
+                    dtype t = want[k].type.dt;
+                    assert_true(shape_elems(&want[k].type.sh, &n));
+                    if (strcmp(p->outputs.at[i].name, g->outputs.at[k].name)) continue;
+                    for (int64_t j = 0; j < n; j++)
+                        if (!alike(t, dtype_load(t, to[i], j), want[k].x[j], o))
+                            fail_msg("%s, level %d, %s: %s[%lld] is %.9g, wanted %.9g; inputs %g, %g", what, level, a < COUNT(isas) ? isas[a] : "reference", p->outputs.at[i].name, (long long)j,
+                                     dtype_load(t, to[i], j), want[k].x[j], in[0].x[j], g->inputs.n > 1 ? in[1].x[j] : 0);
+                }
+        }
+        program_free(p);
+    }
+    arena_free(&mem);
+}
+
+static void agree_text(const char *text, const double *const *values, off o, const char *what)
+{
+    graph *g = cgt_parse(text);
+    agree(g, values, o, what);
+    graph_free(g);
+}
+
+static const char *const types[] = { "fp32", "fp16", "bf16" };
+static const double wide[] = { 0x1p-24, 0x1p-11, 0x1p-8 }; /* what the quicker forms of 16 bits may lose beside fp32's */
+
+/* ---- element by element ---- */
+
+enum { PAIRS = SPECIAL * SPECIAL, FEW = 19 }; /* one tile or less, and many */
+
+static const struct {
+    const char *op, *attrs;
+    double rel, least; /* of vector.def */
+} unary[] = {
+    { "silu", "", 1e-6, 2e-33 },
+    { "gelu", "", 1e-6, 1e-6 },
+    { "gelu", "{mode=\"TANH_APPROXIMATION\"}", 1e-6, 1e-6 },
+    { "gelu", "{mode=\"SIGMOID_APPROXIMATION\"}", 1e-6, 1e-6 },
+};
+
+static void one_operand(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(unary); i++)
+        for (size_t t = 0; t < COUNT(types); t++)
+            for (int few = 0; few < 2; few++) {
+                char text[300];
+                snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d]\ny = %s(x) %s\nreturn y\n", types[t], few ? FEW : PAIRS, unary[i].op, unary[i].attrs);
+                agree_text(text, NULL, (off){ unary[i].rel + (t ? wide[t] : 0), unary[i].least }, text);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_operand),
+    };
+    return cmocka_run_group_tests_name("special", tests, NULL, NULL);
+}
