@@ -51,11 +51,14 @@ void vjp_scaled_tanh(adj *c)
     slope(c, scale(c, bump(c, G(c->g, TANH, scale(c, x0(c), b))), a * b));
 }
 
+/* x as a factor of what is 0 long before 100: an infinite one would leave no number. */
+static val near(adj *c, val x) { return GA(c->g, CLIP, VALS(x), AT_F(ALPHA, -100), AT_F(BETA, 100)); }
+
 /* x * sigmoid(k x): s * (1 + k x (1 - s)) */
 static val gated(adj *c, double k)
 {
     val kx = scale(c, x0(c), k), s = G(c->g, SIGMOID, kx);
-    return mul(c, s, add(c, num(c, 1), mul(c, kx, one_minus(c, s))));
+    return mul(c, s, add(c, num(c, 1), mul(c, near(c, kx), one_minus(c, s))));
 }
 
 void vjp_silu(adj *c) { slope(c, gated(c, 1)); }
@@ -73,7 +76,7 @@ void vjp_erf(adj *c) { slope(c, bell(c, x0(c), 2 / sqrt(PI), 1)); }
 static val gelu_exact(adj *c, val x)
 {
     val half = num(c, 0.5), phi = G(c->g, ERF, scale(c, x, sqrt(0.5)));
-    return add(c, add(c, half, mul(c, half, phi)), mul(c, x, bell(c, x, 1 / sqrt(2 * PI), 0.5)));
+    return add(c, add(c, half, mul(c, half, phi)), mul(c, near(c, x), bell(c, x, 1 / sqrt(2 * PI), 0.5)));
 }
 
 /* 0.5 (1 + t) + 0.5 x (1 - t^2) (k + 3 k a x^2), t = tanh(k x (1 + a x^2)). Past |x| = 10 t is 1 in every type, and x^3 would

@@ -3,6 +3,7 @@
 #include <float.h>
 
 #include "codegen_t.h"
+#include "grad/grad.h"
 #include "kernel/kernel.h"
 
 static const double special[] = {
@@ -88,11 +89,12 @@ enum { PAIRS = SPECIAL * SPECIAL, FEW = 19 }; /* one tile or less, and many */
 static const struct {
     const char *op, *attrs;
     double rel, least; /* of vector.def */
+    bool smooth;       /* its slope is looked at too */
 } unary[] = {
-    { "silu", "", 1e-6, 2e-33 },
-    { "gelu", "", 1e-6, 1e-6 },
-    { "gelu", "{mode=\"TANH_APPROXIMATION\"}", 1e-6, 1e-6 },
-    { "gelu", "{mode=\"SIGMOID_APPROXIMATION\"}", 1e-6, 1e-6 },
+    { "silu", "", 1e-6, 2e-33, true },
+    { "gelu", "", 1e-6, 1e-6, true },
+    { "gelu", "{mode=\"TANH_APPROXIMATION\"}", 1e-6, 1e-6, true },
+    { "gelu", "{mode=\"SIGMOID_APPROXIMATION\"}", 1e-6, 1e-6, true },
 };
 
 static void one_operand(void **state)
@@ -107,10 +109,38 @@ static void one_operand(void **state)
             }
 }
 
+/* ---- back ---- */
+
+static void slopes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(unary); i++)
+        for (size_t t = 0; t < COUNT(types) && unary[i].smooth; t++) {
+            char text[300];
+            snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d]\ny = %s(x) %s\nl = reduce_sum(y) {axes=[0], keep_dims=true}\nreturn l\n", types[t], SPECIAL, unary[i].op, unary[i].attrs);
+            graph *g = cgt_parse(text);
+            val x = g->inputs.at[0], loss = g->outputs.at[0].v, dx = NO_VAL;
+            diag d = { 0 };
+            assert_ok(grad_build(g, loss, &x, 1, &dx, NULL, &d), d);
+            g->outputs.n = 0;
+            graph_output(g, "dx", dx);
+            assert_ok(graph_finish(g, &d), d);
+            agree(g, NULL, (off){ 1e-5 + (t ? 4 * wide[t] : 0), 1e-6 + (t ? 4 * wide[t] : 0) }, text);
+            arena mem = { 0 }; /* and it is a number wherever x is one */
+            tensor64 in = { .type = *graph_type(g, x), .x = (double *)(uintptr_t)special }, out;
+            assert_ok(graph_eval(g, &in, &out, &mem, &d), d);
+            for (int k = 0; k < SPECIAL; k++)
+                if (isfinite(out.x[k]) == isnan(special[k])) fail_msg("%s: the slope at %g is %g", text, special[k], out.x[k]);
+            arena_free(&mem);
+            graph_free(g);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_operand),
+        cmocka_unit_test(slopes),
     };
     return cmocka_run_group_tests_name("special", tests, NULL, NULL);
 }
