@@ -95,6 +95,7 @@ static const struct {
     { "gelu", "", 1e-6, 1e-6, true },
     { "gelu", "{mode=\"TANH_APPROXIMATION\"}", 1e-6, 1e-6, true },
     { "gelu", "{mode=\"SIGMOID_APPROXIMATION\"}", 1e-6, 1e-6, true },
+    { "tanh", "", 1e-6, 0, false },
 };
 
 static void one_operand(void **state)
