@@ -159,6 +159,12 @@ static double softplus(double x) { return log1p(exp(-fabs(x))) + (x > 0 ? x : 0)
 static double gated(double x, double by) { return isinf(x) && x < 0 ? -0.0 : x * by; } /* its limit, where -inf * 0 has no value */
 static double f32(double x) { return (double)(float)x; }
 
+static double floor_div(double x, double y, bool whole) /* a quotient too small for fp32 still has its sign */
+{
+    double q = x / y;
+    return floor(whole || f32(q) == 0 ? q : f32(q));
+}
+
 /* The function of the operands, before rounding to the result type. whole: the result is an integer, computed exactly. */
 static double formula(fn_id f, const double *v, const double *p, bool whole)
 {
@@ -169,7 +175,7 @@ static double formula(fn_id f, const double *v, const double *p, bool whole)
     case FN_SUB: return x - v[1];
     case FN_MUL: return x * v[1];
     case FN_DIV: return x / v[1];
-    case FN_FLOOR_DIV: return floor(whole ? x / v[1] : f32(x / v[1]));
+    case FN_FLOOR_DIV: return floor_div(x, v[1], whole);
     case FN_POW: return pow(x, v[1]);
     case FN_MAX: return larger(x, v[1]);
     case FN_MIN: return smaller(x, v[1]);

@@ -110,6 +110,19 @@ static void one_operand(void **state)
             }
 }
 
+static const char *const binary[] = { "floor_div" };
+
+static void two_operands(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(binary); i++)
+        for (size_t t = 0; t < COUNT(types); t++) {
+            char text[300];
+            snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d]\nz = input %s[%d]\ny = %s(x, z)\nreturn y\n", types[t], PAIRS, types[t], PAIRS, binary[i]);
+            agree_text(text, NULL, (off){ 1e-6, 0 }, text);
+        }
+}
+
 /* ---- back ---- */
 
 static void slopes(void **state)
@@ -141,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_operand),
+        cmocka_unit_test(two_operands),
         cmocka_unit_test(slopes),
     };
     return cmocka_run_group_tests_name("special", tests, NULL, NULL);
