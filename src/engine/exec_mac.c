@@ -110,6 +110,17 @@ static void turn_weights(const mac *m, const unsigned char *w, unsigned char *to
             for (int64_t i = 0; i < ci; i++) memcpy(to + ((g * co + o) * ci + i) * run, w + ((g * ci + i) * co + o) * run, (size_t)run);
 }
 
+static bool all_finite(const mac *m, const unsigned char *a)
+{
+    float tmp[EXEC_BLOCK];
+    for (int64_t i = 0, n; i < m->a_elems; i += n) {
+        n = MIN(EXEC_BLOCK, m->a_elems - i);
+        m->env->v->load(tmp, m->a_type, a + i * exec_size(m->a_type), n);
+        if (!(m->env->v->largest(tmp, n) < INFINITY)) return false;
+    }
+    return true;
+}
+
 static an_status repack(image *im, const insn *in, void *state, diag *d)
 {
     mac *m = state;
@@ -119,6 +130,7 @@ static an_status repack(image *im, const insn *in, void *state, diag *d)
     if (m->i8) TRY(mac_i8_again(im, m, d));
     if (m->a_own) turn_weights(m, im->mem[m->a_tensor], (unsigned char *)(uintptr_t)m->a_own);
     mac_turn_again(im, m);
+    m->odd = m->gaps && !all_finite(m, im->mem[m->a_tensor]);
     return pack_all(im, m, d);
 }
 
@@ -353,7 +365,10 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
         if (fresh && !m->i8) TRY(const_ready(im, m->a_tensor, d));
         if (fresh) TRY(pack_all(im, m, d));
         TRY(mac_turn_make(im, m, d));
-        if (!m->env->chip) im->packed_now = m->a_tensor; /* a chip looks at the original where something is infinite */
+        m->gaps = m->gaps && !m->i8;
+        if (m->gaps) TRY(const_ready(im, m->a_tensor, d));
+        m->odd = m->gaps && !all_finite(m, im->mem[m->a_tensor]);
+        if (!m->env->chip && !m->gaps) im->packed_now = m->a_tensor; /* they look at the original where something is infinite */
     }
     *state = m;
     return AN_OK;
@@ -388,6 +403,7 @@ static an_status prepare_conv_as(image *im, const insn *in, bool transposed, voi
     m->a_row = m->k, m->a_col = 1, m->b_row = plane, m->b_col = 1;
     m->ceiling = m->k > 1;
     m->columns = g.taps > 1 || g.stride[0] != 1 || g.stride[1] != 1 || g.stride[2] != 1 || plane != places || g.pad[0] || g.pad[1] || g.pad[2];
+    m->gaps = transposed && m->columns && !m->env->chip;
     if (transposed && g.taps == 1) m->a_row = 1, m->a_col = co; /* a single tap lies as [in, out]: read it sideways */
     else if (transposed) {
         unsigned char *own = arena_take(&im->prepared, (size_t)et_elems(&im->p->tensors.at[m->a_tensor]), (size_t)exec_size(m->a_type), 64);
@@ -708,7 +724,7 @@ static an_status run_batches(const run_ctx *c, const insn *in, const mac *m, dia
 static an_status run_mac(const run_ctx *c, const insn *in, diag *d)
 {
     const mac *m = c->state;
-    if (!m) return ref_entry_of(in->op)(c, in, d);
+    if (!m || m->odd || (m->gaps && !m->packed && !all_finite(m, ctx_mem(c, m->a_tensor)))) return ref_entry_of(in->op)(c, in, d);
     TRY(run_batches(c, in, m, d));
     if (m->squares >= 0) add_squares(c, m);
     return AN_OK;

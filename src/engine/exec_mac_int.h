@@ -40,6 +40,8 @@ typedef struct mac {
     bool in_passing; /* A changes from run to run and is short: the product packs it piece by piece */
     bool alone;      /* so little that it is done before another thread has come */
     bool by_rows;    /* the product hands on its rows as they are finished, and the chain takes them */
+    bool gaps;       /* on the plain processor: columns of a transposed convolution, whose zeros stand for places that are not there */
+    bool odd;        /* and a constant weight of it is not finite, which such a zero would not leave out */
     bool same_b;     /* the instruction before it has packed this B, and left it in the same place */
     const gemm_kernel *g;
     const unsigned char *i8; /* int8 products: the weight as it is stored, and its rows' scales; NULL: other products */

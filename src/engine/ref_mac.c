@@ -3,7 +3,7 @@
  *
  * Every element of a result is one pass over pairs of operands: gather the pairs in lane order into two arrays, num_dot, the
  * epilogue, the output port. Lane order of a convolution is channel, then kernel row, then column; places in the padding are
- * lanes that hold zero. */
+ * zeros of x. A place of a transposed convolution that x does not reach is nothing at all: a lane that holds zeros. */
 #include <math.h>
 
 #include "engine/engine_int.h"
@@ -112,7 +112,7 @@ static an_status convolve(const run_ctx *c, const insn *in, bool transposed, dia
                         int64_t off = transposed ? tap_backward(&g, o, k) : tap_forward(&g, o, k), channel = group * ci + ic;
                         int64_t weight = transposed ? (channel * co + oc % co) * g.taps + tap : (oc * ci + ic) * g.taps + tap;
                         a[lane] = off < 0 ? 0 : x[(n * g.cin + channel) * plane + off];
-                        b[lane] = off < 0 ? 0 : w[weight];
+                        b[lane] = off < 0 && transposed ? 0 : w[weight];
                     }
                 }
                 bool ceiling = lanes > 1; /* one tap of one channel is no accumulation: it has no ceiling */

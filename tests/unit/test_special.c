@@ -63,8 +63,8 @@ static void agree(graph *g, const double *const *values, off o, const char *what
                     if (strcmp(p->outputs.at[i].name, g->outputs.at[k].name)) continue;
                     for (int64_t j = 0; j < n; j++)
                         if (!alike(t, dtype_load(t, to[i], j), want[k].x[j], o))
-                            fail_msg("%s, level %d, %s: %s[%lld] is %.9g, wanted %.9g; inputs %g, %g", what, level, a < COUNT(isas) ? isas[a] : "reference", p->outputs.at[i].name, (long long)j,
-                                     dtype_load(t, to[i], j), want[k].x[j], in[0].x[j], g->inputs.n > 1 ? in[1].x[j] : 0);
+                            fail_msg("%s, level %d, %s: %s[%lld] is %.9g, wanted %.9g (%g, %g)", what, level, a < COUNT(isas) ? isas[a] : "reference", p->outputs.at[i].name, (long long)j,
+                                     dtype_load(t, to[i], j), want[k].x[j], values ? 0 : special[j % SPECIAL], values ? 0 : special[j / SPECIAL % SPECIAL]);
                 }
         }
         program_free(p);
@@ -150,12 +150,48 @@ static void slopes(void **state)
         }
 }
 
+/* ---- weights that are not finite ---- */
+
+/* Padding is zeros, and 0 * inf no number; a place that a transposed convolution does not reach is no zero. */
+static const struct {
+    const char *op, *attrs;
+    int kernel;
+} windows[] = {
+    { "conv", "{pad_type=\"custom\", pad=[1, 1, 1, 1]}", 3 },
+    { "conv", "{pad_type=\"same\", strides=[2, 2], dilations=[2, 1]}", 3 },
+    { "conv", "{pad_type=\"custom\", pad=[1, 0, 0, 1]}", 1 },
+    { "conv_transpose", "", 3 },
+    { "conv_transpose", "{strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 0, 0]}", 3 },
+    { "conv_transpose", "{strides=[3, 2]}", 1 },
+};
+
+static void odd_weights(void **state)
+{
+    (void)state;
+    enum { IN = 2, OUT = 2, SIDE = 5, MOST = IN * OUT * 9 };
+    static const double odd[] = { INFINITY, -INFINITY, NAN };
+    double x[IN * SIDE * SIDE], w[MOST];
+    for (int i = 0; i < IN * SIDE * SIDE; i++) x[i] = i % 7 - 3;
+    for (size_t i = 0; i < COUNT(windows); i++)
+        for (size_t t = 0; t < 2; t++)
+            for (int at = 0; at < 2 * (int)COUNT(odd); at++) { /* as a constant, as an input */
+                const int taps = windows[i].kernel * windows[i].kernel, n = IN * OUT * taps;
+                char text[1200], list[800] = "";
+                for (int k = 0; k < n; k++) w[k] = k == n / 2 + 1 ? odd[at / 2] : k % 5 - 2;
+                for (int k = 0; k < n; k++) snprintf(list + strlen(list), sizeof list - strlen(list), "%s%g", k ? ", " : "", isnan(w[k]) ? (double)NAN : w[k]);
+                snprintf(text, sizeof text, "graph \"g\"\nx = input %s[1, %d, %d, %d]\nw = %s %s[%d, %d, %d, %d]%s%s%s\ny = %s(x, w) %s\nreturn y\n", types[t], IN, SIDE, SIDE, at % 2 ? "input" : "const", types[t], OUT, IN,
+                         windows[i].kernel, windows[i].kernel, at % 2 ? "" : " {", at % 2 ? "" : list, at % 2 ? "" : "}", windows[i].op, windows[i].attrs);
+                agree_text(text, (const double *const[]){ x, w }, (off){ 0 }, text);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_operand),
         cmocka_unit_test(two_operands),
         cmocka_unit_test(slopes),
+        cmocka_unit_test(odd_weights),
     };
     return cmocka_run_group_tests_name("special", tests, NULL, NULL);
 }
