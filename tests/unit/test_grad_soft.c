@@ -51,7 +51,8 @@ static void angle_add(angle *s, const double *want, dtype t, const void *got, in
 static double cosine(const angle *s) { return s->aa == 0 && s->bb == 0 ? 1 : s->ab / sqrt(s->aa * s->bb); }
 static double size_ratio(const angle *s) { return s->aa == 0 && s->bb == 0 ? 1 : sqrt(s->bb / s->aa); }
 
-/* How far the size may be off, as a part of it. Where it may be more than 1 %, the chip's arithmetic is why. */
+/* How far a gradient may be off, as a part of its size: along itself, and across, which is the square of it less of a cosine. Where it may be
+ * more than 1 %, the chip's arithmetic is why. */
 static double size_off(const char *text)
 {
     static const struct {
@@ -121,8 +122,9 @@ static void run_on(const grad_row *w, double loss_scale, rng *r, const arithmeti
         angle one = { 0 };
         angle_add(&one, want[k].x, on->dt, xout[i], elems(&want[k].type));
         const char *by = graph_value(g, g->inputs.at[k])->name;
-        if (!(cosine(&one) >= on->cosine)) fail_msg("%s on %s: the gradient by %s has cosine %.6f", w->text, on->name, by, cosine(&one));
-        if (!(fabs(size_ratio(&one) - 1) <= size_off(w->text))) fail_msg("%s on %s: the gradient by %s is %.5f of its size", w->text, on->name, by, size_ratio(&one));
+        const double off = size_off(w->text);
+        if (!(cosine(&one) >= fmin(on->cosine, 1 - off * off / 2))) fail_msg("%s on %s: the gradient by %s has cosine %.6f", w->text, on->name, by, cosine(&one));
+        if (!(fabs(size_ratio(&one) - 1) <= off)) fail_msg("%s on %s: the gradient by %s is %.5f of its size", w->text, on->name, by, size_ratio(&one));
     }
     program_free(p);
     arena_free(&mem);
