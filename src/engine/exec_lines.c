@@ -176,6 +176,31 @@ static void softmax(task *t)
 
 /* ---- norms ---- */
 
+/* Line i of the plain processor whose squares leave fp32, in double, as the reference does it then: y is not where x is. */
+static void norm_wide(const task *t, int64_t i)
+{
+    const state *s = t->s;
+    const int64_t first = t->base + (s->columns ? i : i * s->n), step = s->columns ? s->inner : 1;
+    const void *x = ctx_mem(t->c, s->x);
+    double all = 0, squares = 0;
+    if (s->stream) s->env->v->fence(); /* what is written here comes after it */
+    for (int64_t k = 0; s->kind == NORM_LAYER && k < s->n; k++) all += dtype_load(s->tx, x, first + k * step);
+    const double mean = all / (double)s->n;
+    for (int64_t k = 0; k < s->n; k++) {
+        const double d = dtype_load(s->tx, x, first + k * step) - mean;
+        squares += d * d;
+    }
+    const double scale = 1 / sqrt((s->kind == NORM_L2 ? squares : squares / (double)s->n) + (double)s->eps);
+    for (int64_t k = 0; k < s->n; k++) {
+        const int64_t at = first + k * step;
+        float y = (float)((dtype_load(s->tx, x, at) - mean) * scale), par[PARAMS] = { 1, 0 };
+        for (int j = 0; j < PARAMS; j++)
+            if (s->has[j]) exec_read(s->env, &s->par[j], ctx_mem(t->c, s->par[j].tensor), at, &par[j], 1);
+        y *= par[0];
+        dtype_store(s->ty, ctx_mem(t->c, s->y), at, (double)(s->has[1] ? y + par[1] : y));
+    }
+}
+
 static void norm(task *t)
 {
     const state *s = t->s;
@@ -224,6 +249,8 @@ static void norm(task *t)
         }
         store(t);
     }
+    for (int64_t i = 0; !s->env->chip && i < t->lines; i++)
+        if (!(t->acc[i] > 0)) norm_wide(t, i);
 }
 
 /* ---- the plain processor: straight from memory to memory, statistics in registers ---- */
@@ -318,9 +345,11 @@ static void norm_lines(const task *t, const unsigned char *x, unsigned char *y, 
     const int64_t in = s->n * exec_size(s->tx), out = s->n * exec_size(s->ty);
     float mean = line_mean(s, x), squares = v->along(s->tx, x, STAT_SQUARES, mean, 0, s->n);
     for (int64_t i = 1; i <= t->lines; i++, x += in, y += out) {
+        const bool wide = !isfinite(squares);
         p->mean_1 = mean, p->scale_1 = inverse_length(s, squares);
         if (i == t->lines) v->affine(y, s->ty, x, s->tx, p, s->n);
         else mean = line_mean(s, x + in), squares = v->affine_next(y, s->ty, x, s->tx, p, x + in, mean, s->n);
+        if (wide) norm_wide(t, i - 1);
     }
 }
 
@@ -344,6 +373,7 @@ static void norm_plain(task *t)
             for (int64_t l = 0; l < k; l++) {
                 p.mean_1 = mean[l], p.scale_1 = by[l];
                 v->affine(y + l * s->n * out, s->ty, x + l * s->n * in, s->tx, &p, s->n);
+                if (!(by[l] > 0)) norm_wide(t, i + l);
             }
         }
     if (p.stream) v->fence();
@@ -371,6 +401,20 @@ static double reduced(const state *s, float acc, float most)
     default: return sum;
     }
 }
+
+/* The root of a line's squares where they leave fp32, on the plain processor. */
+static double l2_wide(const run_ctx *c, const state *s, int64_t first, int64_t step)
+{
+    double sum = 0;
+    for (int64_t r = 0; r < s->repeats; r++, first += s->outer * s->n)
+        for (int64_t k = 0; k < s->n; k++) {
+            const double x = dtype_load(s->tx, ctx_mem(c, s->x), first + k * step);
+            sum += x * x;
+        }
+    return sqrt(sum);
+}
+
+static bool is_wide(const state *s, float acc) { return s->kind == RED_L2 && !s->env->chip && !isfinite(acc); }
 
 /* The plain processor's values that are what was summed, or the largest or least: nothing is done to them one by one. */
 static bool as_summed(const state *s)
@@ -421,6 +465,7 @@ static void reduce_in_steps(task *t)
     }
     for (int64_t i = 0; i < t->lines; i++) {
         double r = kind == RED_LOG_SUM_EXP ? reduced(s, t->mean[i], t->acc[i]) : reduced(s, t->acc[i], 0);
+        if (is_wide(s, t->acc[i])) r = l2_wide(t->c, s, base + (s->columns ? i : i * s->n), s->columns ? s->inner : 1);
         dtype_store(s->ty, ctx_mem(t->c, s->y), at + i, num_round(s->num, s->ty, r));
     }
 }
@@ -484,7 +529,7 @@ static float joined(const state *s, float acc, float x)
 static void store_line(const run_ctx *c, const state *s, int64_t line, float acc)
 {
     if (s->ty == DT_F32 && as_summed(s)) ((float *)ctx_mem(c, s->y))[line] = acc;
-    else dtype_store(s->ty, ctx_mem(c, s->y), line, num_round(s->num, s->ty, reduced(s, acc, 0)));
+    else dtype_store(s->ty, ctx_mem(c, s->y), line, num_round(s->num, s->ty, is_wide(s, acc) ? l2_wide(c, s, line * s->n, 1) : reduced(s, acc, 0)));
 }
 
 typedef struct {

@@ -133,7 +133,7 @@ an_status ref_cumsum(const run_ctx *c, const insn *in, diag *d) { return each_li
 
 static double reduced(const numerics *num, red_kind kind, dtype t, double *v, int64_t n)
 {
-    double m;
+    double m, wide = 0;
     switch (kind) {
     case RED_SUM: return sum(num, t, v, n);
     case RED_MEAN: return dtype_is_float(t) ? (double)((float)sum(num, t, v, n) / (float)n) : sum(num, t, v, n) / (double)n;
@@ -143,8 +143,10 @@ static double reduced(const numerics *num, red_kind kind, dtype t, double *v, in
         return -largest(v, n);
     case RED_SUM_SQUARE:
     case RED_L2:
+        for (int64_t i = 0; i < n; i++) wide += v[i] * v[i];
         for (int64_t i = 0; i < n; i++) v[i] = fn1(num, FN_SQUARE, v[i], t);
         m = sum(num, t, v, n);
+        if (kind == RED_L2 && num->round_each == 0 && !isfinite(m)) return sqrt(wide); /* squares that leave fp32 */
         return kind == RED_L2 ? fn1(num, FN_SQRT, pass_end(num, t, m), t) : m;
     case RED_L1:
         for (int64_t i = 0; i < n; i++) v[i] = fabs(v[i]);
@@ -212,23 +214,34 @@ an_status ref_arg(const run_ctx *c, const insn *in, diag *d)
 
 /* ---- norms ---- */
 
+/* The same with statistics in double: for squares that leave fp32 although the result does not. Only on the plain processor. */
+static void normalize_wide(norm_kind kind, double *v, int64_t n, double eps)
+{
+    double all = 0, squares = 0;
+    for (int64_t i = 0; kind == NORM_LAYER && i < n; i++) all += v[i];
+    const double mean = all / (double)n;
+    for (int64_t i = 0; i < n; i++) squares += (v[i] - mean) * (v[i] - mean);
+    double scale = 1 / sqrt((kind == NORM_L2 ? squares : squares / (double)n) + eps);
+    for (int64_t i = 0; i < n; i++) v[i] = (v[i] - mean) * scale;
+}
+
 /* A group to zero mean and unit variance (layer), unit mean square (rms) or unit length (l2), before gain and bias. Statistics
  * are fp32 throughout, each operation on its own. */
 static void normalize(const numerics *num, norm_kind kind, double *v, int64_t n, double eps)
 {
-    float count = (float)n, ss = 0;
-    if (kind == NORM_LAYER) {
-        float mean = (float)sum(num, DT_F32, v, n) / count;
-        for (int64_t i = 0; i < n; i++) v[i] = num_valid(num, (double)((float)v[i] - mean));
-    }
+    float count = (float)n, ss = 0, mean = kind == NORM_LAYER ? (float)sum(num, DT_F32, v, n) / count : 0;
     for (int64_t i = 0; i < n; i++) {
-        float x = (float)v[i], square = x * x;
+        float x = (float)num_valid(num, (double)((float)v[i] - mean)), square = x * x;
         ss = num_wide_add(num, ss, square);
+    }
+    if (num->round_each == 0 && !isfinite(ss)) {
+        normalize_wide(kind, v, n, eps);
+        return;
     }
     float mean_square = kind == NORM_L2 ? ss : ss / count;
     float length = sqrtf(mean_square + (float)eps);
     float scale = 1 / length;
-    for (int64_t i = 0; i < n; i++) v[i] = num_valid(num, (double)((float)v[i] * scale));
+    for (int64_t i = 0; i < n; i++) v[i] = num_valid(num, (double)((float)num_valid(num, (double)((float)v[i] - mean)) * scale));
 }
 
 an_status ref_norm(const run_ctx *c, const insn *in, diag *d)
