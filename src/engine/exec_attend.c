@@ -164,13 +164,38 @@ static void weights(const block *b)
     }
 }
 
-/* Keys a row does not see count as nothing, even where v holds no number: sum such a row again. */
+static bool left_out(const state *s, float mask) { return s->admits ? mask == 0 : mask == -INFINITY; }
+
+/* The weights of a row again, without the scores that its mask leaves out: one of them may have been no number. false: it leaves out all. */
+static bool weights_again(const block *b, int64_t i)
+{
+    const state *s = b->s;
+    float *row = b->score + i * b->ld, most = -INFINITY, total = 0;
+    const unsigned char *k = (const unsigned char *)ctx_mem(b->c, s->k) + s->k_off[b->stack] * exec_size(s->tk);
+    int64_t n = sees(b, i), kept = 0;
+    exec_read(s->env, &s->mask_walk, ctx_mem(b->c, s->mask), (b->stack * s->rows + b->i0 + i) * s->keys, b->line, n);
+    for (int64_t j = 0; j < n; j++) kept += !left_out(s, b->line[j]);
+    if (!kept) return false;
+    for (int64_t j = 0; j < n; j++) {
+        float acc = 0;
+        for (int64_t e = 0; e < s->inner; e++) acc = fmaf((float)dtype_load(s->tq, b->q, s->turned ? e * s->rows + i : i * s->inner + e), (float)dtype_load(s->tk, k, j * s->inner + e), acc);
+        row[j] = left_out(s, b->line[j]) ? -INFINITY : acc * s->scale + (s->admits ? 0 : b->line[j]);
+        most = isnan(row[j]) || row[j] > most ? row[j] : most;
+    }
+    for (int64_t j = 0; j < n; j++) total += row[j] = expf(row[j] - most);
+    b->total[i] = 1 / total;
+    return true;
+}
+
+/* Keys a row does not see count as nothing, even where k and v hold no number: sum such a row again. */
 static void mend(const block *b, int64_t i)
 {
     const state *s = b->s;
+    if (s->mask >= 0 && !weights_again(b, i)) return;
     for (int64_t j = 0; j < s->cols; j++) {
         float acc = 0;
-        for (int64_t l = from(b, i) - b->first; l < sees(b, i) - b->first; l++) acc = fmaf(b->score[i * b->ld + l], (float)dtype_load(s->tv, b->v, l * s->cols + j), acc);
+        for (int64_t l = from(b, i) - b->first; l < sees(b, i) - b->first; l++)
+            if (s->mask < 0 || !left_out(s, b->line[l])) acc = fmaf(b->score[i * b->ld + l], (float)dtype_load(s->tv, b->v, l * s->cols + j), acc);
         b->out[i * s->cols + j] = acc * b->total[i];
     }
 }
@@ -187,7 +212,7 @@ static an_status attend_block(const block *b, diag *d)
     g = (gemm_call){ .kernel = s->values, .m = b->n, .n = s->cols, .k = b->seen, .a = b->mem + s->at_ppack, .b_packed = b->mem + s->at_values, .b_k = b->most_seen, .c = b->out,
                      .c_type = DT_F32, .ldc = s->cols, .epi = { .scale = b->total }, .scratch = g.scratch, .scratch_bytes = g.scratch_bytes };
     TRY(gemm_run(&g, d));
-    bool odd = (s->causal || b->pos) && !(s->env->v->largest(b->out, b->n * s->cols) < INFINITY);
+    bool odd = (s->causal || b->pos || s->mask >= 0) && !(s->env->v->largest(b->out, b->n * s->cols) < INFINITY);
     for (int64_t i = 0; odd && i < b->n; i++)
         if (!(s->env->v->largest(b->out + i * s->cols, s->cols) < INFINITY)) mend(b, i);
     unsigned char *y = (unsigned char *)ctx_mem(b->c, s->y) + (b->stack * s->rows * s->cols + b->i0 * (s->turned ? 1 : s->cols)) * exec_size(s->ty);

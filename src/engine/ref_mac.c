@@ -236,8 +236,8 @@ static double pass_end(const run_ctx *c, dtype t, float acc)
     return num_ceiling(c->num, num_round_port(c->num, t, (double)acc));
 }
 
-/* Scores, scale, mask, softmax and the sum over keys, each as the separate instruction would do it. A key left out by `causal` or
- * by the row's position is not there for the softmax; among the products with v it is a lane that holds zero. */
+/* Scores, scale, mask, softmax and the sum over keys, each as the separate instruction would do it. A key left out by `causal`, by the
+ * row's position or by the mask is not there for the softmax; among the products with v it is a lane that holds zero. */
 static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool causal, const double *pos, int64_t window, bool turned, diag *d)
 {
     int64_t y = insn_t(in, "y");
@@ -250,8 +250,10 @@ static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool c
     float *xq = load_mac(c, insn_t(in, "q"), d), *xk = load_mac(c, insn_t(in, "k"), d), *xv = load_mac(c, insn_t(in, "v"), d);
     double *mask = mask_t < 0 ? NULL : ref_load(c, mask_t, d), *score = ref_take(c, keys, d);
     float *a = take_lanes(c, keys, d), *b = take_lanes(c, keys, d), *row = take_lanes(c, inner, d);
+    bool *out = TAKE(c->tmp, bool, (size_t)keys); /* keys that the mask leaves out */
     if (!xq || !xk || !xv || !score || !a || !b || !row || (mask_t >= 0 && !mask)) return d->st;
-    bool admits = mask && ctx_tensor(c, mask_t)->dt == DT_BOOL;
+    if (!out) return diag_nomem(d);
+    bool admits = mask && ctx_tensor(c, mask_t)->dt == DT_BOOL, ends = num->round_each == 0; /* a chip adds -inf as it adds anything */
     if (mask) et_broadcast_strides(ctx_tensor(c, mask_t), t->rank, sm);
     double scale = num->round_each != 0 ? num_round(num, t->dt, insn_f(in, "scale")) : (double)(float)insn_f(in, "scale");
     for (int64_t s = 0, stacks = dims_product(t->dim, 0, lead); s < stacks; s++, next_index(t->dim, lead, idx))
@@ -268,13 +270,14 @@ static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool c
                 score[j] = num_fn(num, FN_MUL, x, NULL, t->dt);
                 if (!mask) continue;
                 double m = mask[dot_index(idx, sm, lead) + i * sm[lead] + j * sm[lead + 1]];
-                if (admits) score[j] = m != 0 ? score[j] : -(double)INFINITY;
-                else score[j] = num_fn(num, FN_ADD, (const double[]){ score[j], m }, NULL, t->dt);
+                out[j] = admits ? m == 0 : ends && m == -(double)INFINITY;
+                if (out[j]) score[j] = -(double)INFINITY;
+                else if (!admits) score[j] = num_fn(num, FN_ADD, (const double[]){ score[j], m }, NULL, t->dt);
             }
             ref_softmax_line(num, t->dt, score + first, count - first);
             for (int64_t j = 0; j < keys; j++) a[j] = j < count && j >= first ? num_flush(num, score[j]) : 0;
             for (int64_t j = 0; j < cols; j++) {
-                for (int64_t l = 0; l < keys; l++) b[l] = l < count && l >= first ? val[l * cols + j] : 0;
+                for (int64_t l = 0; l < keys; l++) b[l] = l < count && l >= first && !(out[l] && a[l] == 0) ? val[l * cols + j] : 0;
                 double r = num_round_port(num, t->dt, (double)num_dot(num, a, b, keys, true));
                 dtype_store(t->dt, ctx_mem(c, y), turned ? (s * cols + j) * rows + i : (s * rows + i) * cols + j, num_ceiling(num, r));
             }

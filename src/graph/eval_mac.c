@@ -362,6 +362,9 @@ an_status eval_einsum(eval_ctx *c)
 /* ---- attention: softmax(Q K^T / sqrt(E) + mask) V, one (L, S) score matrix per batch entry ---- */
 
 /* A row whose mask admits nothing has no distribution: it is NaN, as the formula says. */
+/* A key that a mask leaves out has no effect, whatever its score and its value are. A row without any other has no value. */
+static bool left_out(double mask, bool admits) { return admits ? mask == 0 : mask == -INFINITY; }
+
 an_status eval_sdpa(eval_ctx *c)
 {
     matrix q = as_matrix(&c->in[0].type.sh, false, true), k = as_matrix(&c->in[1].type.sh, true, false),
@@ -387,12 +390,17 @@ an_status eval_sdpa(eval_ctx *c)
                 line[j] *= scale;
                 if (!masked) continue;
                 double mask = c->in[3].x[om + i * sm[scores.rank - 2] + j * sm[scores.rank - 1]];
-                if (!admits) line[j] += mask;
-                else if (mask == 0) line[j] = -INFINITY;
+                if (left_out(mask, admits)) line[j] = -INFINITY;
+                else if (!admits) line[j] += mask;
             }
             softmax_line(line, cols);
         }
-        gemm_add(rows, v.cols, cols, att, cols, 1, c->in[2].x + ov, z);
+        if (!masked) gemm_add(rows, v.cols, cols, att, cols, 1, c->in[2].x + ov, z);
+        for (int64_t i = 0; masked && i < rows; i++)
+            for (int64_t l = 0; l < cols; l++) {
+                double w = att[i * cols + l], mask = c->in[3].x[om + i * sm[scores.rank - 2] + l * sm[scores.rank - 1]];
+                for (int64_t j = 0; !(w == 0 && left_out(mask, admits)) && j < v.cols; j++) z[i * v.cols + j] += w * c->in[2].x[ov + l * v.cols + j];
+            }
         for (int i = stack.rank - 1; i >= 0; i--) {
             oq += sq[i], ok += sk[i], ov += sv[i], om += sm[i];
             if (++idx[i] < stack.d[i]) break;

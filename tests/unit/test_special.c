@@ -227,6 +227,35 @@ static void large_norms(void **state)
         }
 }
 
+/* ---- keys that a mask leaves out ---- */
+
+/* They have no effect, be their scores or values no numbers. The last row has no key, and no value. */
+static void masked_keys(void **state)
+{
+    (void)state;
+    enum { HEADS = 2, ROWS = 5, KEYS = 70, WIDTH = 8 };
+    static double q[HEADS * ROWS * WIDTH], k[HEADS * KEYS * WIDTH], v[HEADS * KEYS * WIDTH], m[ROWS * KEYS];
+    static const double odd[] = { NAN, INFINITY, -INFINITY };
+    rng r = { 7 };
+    for (size_t i = 0; i < COUNT(q); i++) q[i] = rng_range(&r, -1, 1);
+    for (size_t t = 0; t < COUNT(types); t++)
+        for (int which = 0; which < 2 * (int)COUNT(odd); which++)
+            for (int plain = 0; plain < 2; plain++) { /* a bool mask; one of numbers */
+                for (size_t i = 0; i < COUNT(k); i++) k[i] = rng_range(&r, -1, 1), v[i] = rng_range(&r, -1, 1);
+                for (int i = 0; i < ROWS; i++)
+                    for (int j = 0; j < KEYS; j++) {
+                        const bool in = j % 9 != 4 && j < 60 && i != ROWS - 1;
+                        m[i * KEYS + j] = plain ? (in ? (j % 5) * 0.25 : -INFINITY) : in;
+                    }
+                for (int h = 0; h < HEADS; h++)
+                    for (int j = 4; j < KEYS; j += 9) (which % 2 ? v : k)[(h * KEYS + j) * WIDTH + 3] = odd[which / 2];
+                char text[500];
+                snprintf(text, sizeof text, "graph \"g\"\nq = input %s[%d, %d, %d]\nk = input %s[%d, %d, %d]\nv = input %s[%d, %d, %d]\nm = input %s[%d, %d]\ny = scaled_dot_product_attention(q, k, v, m)\nreturn y\n",
+                         types[t], HEADS, ROWS, WIDTH, types[t], HEADS, KEYS, WIDTH, types[t], HEADS, KEYS, WIDTH, plain ? types[t] : "bool", ROWS, KEYS);
+                agree_text(text, (const double *const[]){ q, k, v, m }, (off){ 1e-5 + (t ? 8 * wide[t] : 0), 1e-5 + (t ? 8 * wide[t] : 0) }, 0);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +264,7 @@ int main(void)
         cmocka_unit_test(slopes),
         cmocka_unit_test(odd_weights),
         cmocka_unit_test(large_norms),
+        cmocka_unit_test(masked_keys),
     };
     return cmocka_run_group_tests_name("special", tests, NULL, NULL);
 }
