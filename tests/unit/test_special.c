@@ -96,6 +96,37 @@ static const struct {
     { "gelu", "{mode=\"TANH_APPROXIMATION\"}", 1e-6, 1e-6, true },
     { "gelu", "{mode=\"SIGMOID_APPROXIMATION\"}", 1e-6, 1e-6, true },
     { "tanh", "", 1e-6, 0, false },
+    { "abs", "", 0, 0, false },
+    { "square", "", 0, 0, false },
+    { "sqrt", "", 0, 0, false },
+    { "rsqrt", "", 1e-6, 0, false },
+    { "inverse", "", 1e-6, 0, false },
+    { "relu", "", 0, 0, false },
+    { "relu6", "", 0, 0, false },
+    { "leaky_relu", "", 1e-6, 0, false },
+    { "clamped_relu", "{alpha=0.25, beta=3}", 0, 0, false },
+    { "thresholded_relu", "", 0, 0, false },
+    { "threshold", "{alpha=0.5}", 0, 0, false },
+    { "clip", "{alpha=-1, beta=2}", 0, 0, false },
+    { "clip", "{alpha=0, beta=6}", 0, 0, false },
+    { "linear_activation", "{alpha=2, beta=0.5}", 1e-6, 0, false },
+    { "elu", "", 1e-6, 0, false },
+    { "sigmoid", "", 1e-6, 2e-35, false },
+    { "sigmoid_hard", "", 1e-6, 1e-7, false },
+    { "scaled_tanh", "{alpha=2, beta=0.5}", 1e-6, 0, false },
+    { "softplus", "", 1e-6, 0, false },
+    { "softsign", "", 1e-6, 0, false },
+    { "erf", "", 1e-6, 0, false },
+    { "exp", "", 1e-6, 1.2e-38, false },
+    { "exp2", "", 1e-6, 0, false },
+    { "log", "{epsilon=1e-6}", 1e-6, 1e-7, false },
+    { "sign", "", 0, 0, false },
+    { "ceil", "", 0, 0, false },
+    { "floor", "", 0, 0, false },
+    { "round", "", 0, 0, false },
+    { "sin", "", 1e-6, 0, false },
+    { "cos", "", 1e-6, 0, false },
+    { "atan", "", 1e-6, 0, false },
 };
 
 static void one_operand(void **state)
@@ -110,7 +141,7 @@ static void one_operand(void **state)
             }
 }
 
-static const char *const binary[] = { "floor_div" };
+static const char *const binary[] = { "add", "sub", "mul", "real_div", "floor_div", "pow", "maximum", "minimum", "equal", "not_equal", "greater", "greater_equal", "less", "less_equal" };
 
 static void two_operands(void **state)
 {
