@@ -287,6 +287,43 @@ static void masked_keys(void **state)
             }
 }
 
+/* ---- lines with a special number or two ---- */
+
+static const struct {
+    const char *op;
+    double least;
+} lines[] = {
+    { "reduce_sum(x) {axes=[1]}", 1e-4 }, { "reduce_mean(x) {axes=[1]}", 1e-5 }, { "reduce_max(x) {axes=[1]}", 0 }, { "reduce_min(x) {axes=[1]}", 0 },
+    { "reduce_sum_square(x) {axes=[1]}", 1e-3 }, { "reduce_l1_norm(x) {axes=[1]}", 1e-4 }, { "reduce_l2_norm(x) {axes=[1]}", 1e-5 }, { "reduce_log_sum_exp(x) {axes=[1]}", 1e-5 },
+    { "reduce_argmax(x) {axis=1}", 0 }, { "reduce_argmin(x) {axis=1}", 0 }, { "softmax(x) {axis=1}", 1e-6 }, { "cumsum(x) {axis=1}", 1e-4 },
+    { "layer_norm(x) {axes=[1]}", 1e-5 },
+    { "reduce_sum(x) {axes=[0]}", 1e-4 }, { "reduce_mean(x) {axes=[0]}", 1e-5 }, { "reduce_max(x) {axes=[0]}", 0 }, { "reduce_min(x) {axes=[0]}", 0 },
+    { "reduce_sum_square(x) {axes=[0]}", 1e-3 }, { "reduce_l1_norm(x) {axes=[0]}", 1e-4 }, { "reduce_l2_norm(x) {axes=[0]}", 1e-5 }, { "reduce_log_sum_exp(x) {axes=[0]}", 1e-5 },
+    { "reduce_argmax(x) {axis=0}", 0 }, { "reduce_argmin(x) {axis=0}", 0 }, { "softmax(x) {axis=0}", 1e-6 }, { "cumsum(x) {axis=0}", 1e-4 },
+};
+
+static void odd_lines(void **state)
+{
+    (void)state;
+    static const double some[][2] = { { INFINITY, 1 }, { -INFINITY, 1 }, { NAN, 1 }, { -0.0, -0.0 }, { INFINITY, -INFINITY }, { INFINITY, INFINITY }, { -INFINITY, -INFINITY }, { INFINITY, NAN }, { NAN, -INFINITY }, { 0x1p-140, 1 }, { 1, 1 } };
+    enum { LINES = COUNT(some), MOST = 300 };
+    static double x[LINES * MOST];
+    static const int lengths[] = { 3, 5, 40, 300 };
+    for (size_t i = 0; i < COUNT(lines); i++)
+        for (size_t t = 0; t < COUNT(types); t++)
+            for (size_t l = 0; l < COUNT(lengths); l++) {
+                const int n = lengths[l];
+                const bool down = strstr(lines[i].op, "[0]") || strstr(lines[i].op, "axis=0");
+                for (int k = 0; k < LINES * n; k++) {
+                    const int line = k / n, at = k % n;
+                    x[down ? at * LINES + line : k] = at == n / 3 ? some[line][0] : at == n - 1 ? some[line][1] : (k * 7 % 11 - 4.5) / 4;
+                }
+                char text[300];
+                snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d, %d]\ny = %s\nreturn y\n", types[t], down ? n : LINES, down ? LINES : n, lines[i].op);
+                agree_text(text, (const double *const[]){ x }, (off){ 1e-5 + (t ? 2 * wide[t] : 0), lines[i].least == 0 ? 0 : lines[i].least + (t ? 4 * wide[t] : 0) }, 0);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +333,7 @@ int main(void)
         cmocka_unit_test(odd_weights),
         cmocka_unit_test(large_norms),
         cmocka_unit_test(masked_keys),
+        cmocka_unit_test(odd_lines),
     };
     return cmocka_run_group_tests_name("special", tests, NULL, NULL);
 }
