@@ -209,5 +209,5 @@ double dtype_hold(dtype t, double x)
     int bits = dtype_bits(t);
     bool is_signed = dtype_class(t) == KIND_INT;
     double lo = is_signed ? -ldexp(1, bits - 1) : 0, hi = ldexp(1, is_signed ? bits - 1 : bits) - 1;
-    return MIN(MAX(trunc(x), lo), hi);
+    return MIN(MAX(trunc(x), lo), hi) + 0.0; /* no integer is -0 */
 }

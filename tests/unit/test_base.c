@@ -352,6 +352,7 @@ static void integers_hold_what_they_can(void **state)
     for (size_t i = 0; i < COUNT(rows); i++)
         if (dtype_hold(rows[i].t, rows[i].x) != rows[i].want)
             fail_msg("%s holds %g as %g, expected %g", dtype_name(rows[i].t), rows[i].x, dtype_hold(rows[i].t, rows[i].x), rows[i].want);
+    assert_false(signbit(dtype_hold(DT_I32, -0.5)) || signbit(dtype_hold(DT_I8, -0.0)));
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* test_special.c: zeros of both signs, infinities, NaN, the smallest and the largest numbers on the plain processor: evaluator,
  * reference and each instruction set of the executor mean the same by them. */
+#include <ctype.h>
 #include <float.h>
 
 #include "codegen_t.h"
@@ -324,6 +325,60 @@ static void odd_lines(void **state)
             }
 }
 
+/* ---- several operations ---- */
+
+/* T: the type, N: how many special numbers there are. */
+static const struct {
+    const char *text;
+    double rel, least;
+} graphs[] = {
+#define ACT(f) { "x = input T[N, 1]\nw = const T[1, 40] all 1\nm = matmul(x, w)\ny = " f "\nreturn y\n", 1e-5, 1e-6 }, { "x = input T[1, 1, 1, N]\nw = const T[3, 1, 1, 1] all 2\nm = conv(x, w)\ny = " f "\nreturn y\n", 1e-5, 1e-6 }
+    ACT("silu(m)"), ACT("gelu(m)"), ACT("gelu(m) {mode=\"TANH_APPROXIMATION\"}"), ACT("sigmoid(m)"), ACT("tanh(m)"), ACT("exp(m)"), ACT("add(m, m)"),
+#undef ACT
+    { "x = input T[1, N]\na = const T[N] all 0.25\ny = prelu(x, a)\nreturn y\n", 0, 0 },
+    { "x = input T[1, N]\na = const T[N] all 0.25\nb = const T[N] all 2\ny = softplus_parametric(x, a, b)\nreturn y\n", 1e-6, 0 },
+    { "x = input T[N]\ny = cast(x) {dtype=\"int32\"}\nreturn y\n", 0, 0 },
+    { "x = input T[N]\ny = cast(x) {dtype=\"bool\"}\nreturn y\n", 0, 0 },
+    { "x = input T[N]\ny = cast(x) {dtype=\"uint8\"}\nreturn y\n", 0, 0 },
+    { "x = input T[N]\ny = cast(x) {dtype=\"fp16\"}\nreturn y\n", 0, 0 },
+    { "x = input T[N]\nz = const T[] {0.5}\nc = greater(x, z)\ny = select(c, x, z)\nreturn y\n", 0, 0 },
+    { "x = input T[N]\nz = const T[] {0}\nc = equal(x, z)\ny = select(c, z, x)\nreturn y\n", 0, 0 },
+    { "x = input T[N]\nz = const T[] {0}\ny = sub(z, x)\nreturn y\n", 0, 0 },
+    { "x = input T[N]\nz = const T[] {0}\ny = mul(z, x)\nreturn y\n", 0, 0 },
+    { "x = input T[N]\nz = const T[] {0}\ny = add(x, z)\nreturn y\n", 0, 0 },
+    { "x = input T[N]\nz = const T[] {0}\ny = sub(x, z)\nreturn y\n", 0, 0 },
+    { "x = input T[N]\nz = const T[] {0}\ny = maximum(x, z)\nreturn y\n", 0, 0 },
+    { "x = input T[N]\nz = const T[] {1}\ny = minimum(z, x)\nreturn y\n", 0, 0 },
+    { "x = input T[N]\nz = const T[] {2}\ny = pow(x, z)\nreturn y\n", 1e-6, 0 },
+    { "x = input T[N]\nz = const T[] {0.5}\ny = pow(x, z)\nreturn y\n", 1e-6, 0 },
+    { "x = input T[N]\nz = const T[] {-0.5}\ny = pow(x, z)\nreturn y\n", 1e-6, 0 },
+    { "x = input T[N]\nz = const T[] {3}\ny = pow(x, z)\nreturn y\n", 1e-6, 0 },
+    { "x = input T[N]\nz = const T[] {0}\ny = real_div(z, x)\nreturn y\n", 0, 0 },
+    { "x = input T[N]\nz = const T[] {1}\ny = real_div(z, x)\nreturn y\n", 1e-6, 0 },
+    { "x = input T[N]\nz = const T[] {3}\ny = real_div(x, z)\nreturn y\n", 1e-6, 0 },
+    { "x = input T[N]\na = abs(x)\nb = sqrt(a)\ny = mul(b, x)\nreturn y\n", 1e-6, 0 },
+    { "x = input T[1, 1, N, 1]\ny = max_pool(x) {kernel_sizes=[2, 1], pad_type=\"custom\", pad=[1, 1, 0, 0]}\nreturn y\n", 0, 0 },
+    { "x = input T[1, 1, 1, N]\ny = max_pool(x) {kernel_sizes=[1, 3], strides=[1, 2]}\nreturn y\n", 0, 0 },
+};
+
+static void together(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(graphs); i++)
+        for (size_t t = 0; t < COUNT(types); t++) {
+            strbuf b = { 0 };
+            sb_puts(&b, "graph \"g\"\n");
+            for (const char *p = graphs[i].text; *p; p++) {
+                if (*p == 'T' && p[1] == '[') sb_puts(&b, types[t]);
+                else if (*p == 'N' && !isalpha((unsigned char)p[-1])) sb_printf(&b, "%d", (int)SPECIAL);
+                else sb_putc(&b, *p);
+            }
+            assert_false(b.oom);
+            agree_text(b.at, NULL, (off){ graphs[i].rel + (t ? 2 * wide[t] : 0), graphs[i].least == 0 ? 0 : graphs[i].least + (t ? wide[t] : 0) }, 0);
+            sb_free(&b);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +389,7 @@ int main(void)
         cmocka_unit_test(large_norms),
         cmocka_unit_test(masked_keys),
         cmocka_unit_test(odd_lines),
+        cmocka_unit_test(together),
     };
     return cmocka_run_group_tests_name("special", tests, NULL, NULL);
 }
