@@ -97,11 +97,27 @@ static void take_line(const state *s, const float *line, float *acc, float *tmp)
         for (int64_t kw = 0; kw < s->k[2]; kw++) take_tap(s, line, kw, acc, tmp);
 }
 
-static void finish_row(const state *s, int64_t od, int64_t oh, float *acc)
+/* The length of the window at o where its squares leave fp32. */
+static float l2_wide(const state *s, const float *x, const int64_t *o)
+{
+    taps t[SPATIAL];
+    int64_t first[SPATIAL];
+    double sum = 0;
+    for (int a = 0; a < SPATIAL; a++) t[a] = inside(s, a, o[a]), first[a] = o[a] * s->stride[a] - s->pad[a];
+    for (int64_t kd = t[0].lo; kd < t[0].hi; kd++)
+        for (int64_t kh = t[1].lo; kh < t[1].hi; kh++)
+            for (int64_t kw = t[2].lo; kw < t[2].hi; kw++) {
+                const double v = (double)x[((first[0] + kd) * s->in[1] + first[1] + kh) * s->in[2] + first[2] + kw];
+                sum += v * v;
+            }
+    return (float)sqrt(sum);
+}
+
+static void finish_row(const state *s, const float *x, int64_t od, int64_t oh, float *acc)
 {
     int64_t rows = share(s, 0, od) * share(s, 1, oh);
     for (int64_t i = 0; i < s->out[2]; i++) {
-        if (s->kind == POOL_L2) acc[i] = sqrtf(acc[i]);
+        if (s->kind == POOL_L2) acc[i] = s->env->chip || isfinite(acc[i]) ? sqrtf(acc[i]) : l2_wide(s, x, (const int64_t[]){ od, oh, i });
         if (s->kind != POOL_AVG) continue;
         int64_t n = rows * share(s, 2, i);
         acc[i] = n ? acc[i] / (float)n : 0;
@@ -131,7 +147,7 @@ static void plane_task(void *ctx, int64_t plane, int thread)
             int64_t id = od * s->stride[0] - s->pad[0], ih = oh * s->stride[1] - s->pad[1];
             for (int64_t kd = d.lo; kd < d.hi; kd++)
                 for (int64_t kh = h.lo; kh < h.hi; kh++) take_line(s, x + ((id + kd) * s->in[1] + ih + kh) * s->in[2], acc, tmp);
-            finish_row(s, od, oh, acc);
+            finish_row(s, x, od, oh, acc);
             v->round(acc, how, s->out[2]);
             v->store((unsigned char *)ctx_mem(j->c, s->y) + to * exec_size(s->ty), s->ty, acc, s->out[2]);
         }

@@ -368,7 +368,7 @@ an_status ref_pool(const run_ctx *c, const insn *in, diag *d)
         pool_window w = window_at(tx, in, idx + 2);
         int64_t tap[ENGINE_MAX_RANK] = { 0 };
         float acc = 0;
-        double best = 0;
+        double best = 0, wide = 0;
         for (int64_t seen = 0; seen < w.inside; seen++, next_index(w.n, axes, tap)) {
             int64_t off = idx[0] * tx->dim[1] + idx[1];
             for (int i = 0; i < axes; i++) off = off * tx->dim[i + 2] + w.first[i] + tap[i];
@@ -376,7 +376,7 @@ an_status ref_pool(const run_ctx *c, const insn *in, diag *d)
             float f = (float)v;
             if (kind == POOL_MAX && (!seen || v > best || isnan(v))) best = v;
             if (kind == POOL_MIN && (!seen || v < best || isnan(v))) best = v;
-            if (kind == POOL_L2) f *= f;
+            if (kind == POOL_L2) f *= f, wide += v * v;
             if (kind == POOL_L1) f = fabsf(f);
             acc = num_wide_add(c->num, acc, f);
         }
@@ -385,7 +385,7 @@ an_status ref_pool(const run_ctx *c, const insn *in, diag *d)
         if (!w.inside && kind == POOL_MIN) r = (double)INFINITY;
         int64_t share = exclude ? w.inside : w.declared;
         if (kind == POOL_AVG) r = share ? (double)(acc / (float)share) : 0;
-        if (kind == POOL_L2) r = (double)sqrtf(acc);
+        if (kind == POOL_L2) r = c->num->round_each == 0 && !isfinite(acc) ? sqrt(wide) : (double)sqrtf(acc); /* squares that leave fp32 */
         if (kind == POOL_L1) r = (double)acc;
         ref_store(c, y, at, r);
     }

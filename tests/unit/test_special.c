@@ -359,6 +359,8 @@ static const struct {
     { "x = input T[N]\na = abs(x)\nb = sqrt(a)\ny = mul(b, x)\nreturn y\n", 1e-6, 0 },
     { "x = input T[1, 1, N, 1]\ny = max_pool(x) {kernel_sizes=[2, 1], pad_type=\"custom\", pad=[1, 1, 0, 0]}\nreturn y\n", 0, 0 },
     { "x = input T[1, 1, 1, N]\ny = max_pool(x) {kernel_sizes=[1, 3], strides=[1, 2]}\nreturn y\n", 0, 0 },
+    { "x = input T[1, 1, 1, N]\ny = l2_pool(x) {kernel_sizes=[1, 2], pad_type=\"custom\", pad=[0, 0, 1, 1]}\nreturn y\n", 1e-6, 1e-18 },
+    { "x = input T[1, N]\ny = reduce_l2_norm(x) {axes=[0]}\nreturn y\n", 1e-6, 1e-18 },
 };
 
 static void together(void **state)
