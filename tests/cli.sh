@@ -716,6 +716,12 @@ EOF
     t "train tiny, plot" 0 grep -q '</svg>' "$tmp/p.svg"
     t "train tiny, csv" 0 test "$(wc -l <"$tmp/p.csv")" -eq 5
     t "train tiny, host and waiting in the columns" 0 grep -q '^step,loss,.*,device_ms,.*,host_ms,wait_ms,zero$' "$tmp/p.csv"
+    # a run that cannot begin leaves nothing
+    for w in "--schedule slow" "--data $tmp/nowhere.u16" "--engine soft:m99" "--model $tmp/nowhere"; do
+        $anneal train $lt --save "$tmp/none/run" --log "$tmp/none.jsonl" --csv "$tmp/none.csv" $w >"$tmp/out" 2>&1
+        t "train tiny $w: refused" 1 test $? -eq 0
+        t "train tiny $w: nothing left behind" 1 sh -c "ls '$tmp' | grep '^none'"
+    done
     # which tokenizer: a trained model's own, or the one named; checkpoints hold it
     st="--engine cpu --threads 1 --batch 2 --seq 16 --steps 1"
     t "train on, no tokenizer" 2 $anneal train $st --model "$tmp/a.bin"

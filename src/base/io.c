@@ -222,7 +222,7 @@ static bool take_lock(int fd)
     return !fcntl(fd, F_SETLK, &all) || (errno != EACCES && errno != EAGAIN);
 }
 
-static bool still_named(int fd, const char *path)
+bool file_is_at(int fd, const char *path)
 {
     struct stat a, b;
     return !fstat(fd, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
@@ -233,7 +233,7 @@ static int open_tmp(const char *tmp)
 {
     for (int i = 0; i < 1000; i++) {
         int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-        if (fd < 0 || (take_lock(fd) && still_named(fd, tmp))) return fd;
+        if (fd < 0 || (take_lock(fd) && file_is_at(fd, tmp))) return fd;
         close(fd);
     }
     return errno = EBUSY, -1;
@@ -348,20 +348,42 @@ an_status file_write(const char *path, const void *p, size_t n, diag *d)
     return st;
 }
 
-an_status dir_make(const char *path, diag *d)
+/* The folder itself, then those it stands in, as far as nothing else is in them. */
+void dir_unmake(const char *path, size_t was)
 {
-    size_t len = strlen(path);
-    char *p = malloc(len + 1);
+    char *p = strdup(path);
+    bool gone = p != NULL;
+    for (size_t n = strlen(path); gone && n > was; n--) {
+        if (p[n] != '/' && p[n]) continue;
+        p[n] = 0;
+        gone = !rmdir(p) || errno == ENOENT; /* "a//b" names a twice */
+    }
+    free(p);
+}
+
+an_status dir_make_new(const char *path, size_t *was, diag *d)
+{
+    size_t len = strlen(path), there = 0;
+    char *p = strdup(path);
     if (!p) return diag_nomem(d);
-    memcpy(p, path, len + 1);
     an_status st = AN_OK;
+    *was = len;
     for (size_t i = 1; i <= len && !st; i++) {
         if (p[i] != '/' && p[i]) continue;
         char keep = p[i];
         p[i] = 0;
-        if (mkdir(p, 0777) && errno != EEXIST) st = file_fail("make folder", p, d);
+        if (!mkdir(p, 0777)) *was = MIN(*was, there);
+        else if (errno != EEXIST) st = file_fail("make folder", p, d);
+        else there = i;
         p[i] = keep;
     }
     free(p);
+    if (st) dir_unmake(path, *was);
     return st;
+}
+
+an_status dir_make(const char *path, diag *d)
+{
+    size_t was;
+    return dir_make_new(path, &was, d);
 }

@@ -47,7 +47,11 @@ an_status file_begin(const char *path, file_out *o, diag *d) MUST_CHECK;
 an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d) MUST_CHECK;
 an_status file_finish(file_out *o, diag *d) MUST_CHECK; /* closes it in any case; a failure leaves nothing behind */
 void file_abandon(file_out *o); /* fine after file_finish, and on a zeroed one */
-an_status dir_make(const char *path, diag *d) MUST_CHECK; /* like mkdir -p */
+bool file_is_at(int fd, const char *path); /* what was opened under this name is still what has it */
+an_status dir_make(const char *path, diag *d) MUST_CHECK; /* like mkdir -p; a failure leaves no folder that was not there */
+/* The same, and how to take it back: `was` bytes of the path name what was there before. Folders with something in them stay. */
+an_status dir_make_new(const char *path, size_t *was, diag *d) MUST_CHECK;
+void dir_unmake(const char *path, size_t was);
 /* "cannot VERB PATH: " and what errno says: AN_INPUT, but AN_NOMEM where it was memory that the system had none of. */
 an_status file_fail(const char *verb, const char *path, diag *d);
 

@@ -11,6 +11,7 @@
 typedef struct {
     FILE *f;
     const char *path;
+    bool made, used; /* the file was not there; a line was put in it */
     bool lost;
 } sink;
 
@@ -31,6 +32,7 @@ static int stop(void *user) { return signals_stop(&((listener *)user)->unread); 
 static void put_line(listener *l, sink *s, const char *line)
 {
     if (!s->f) return;
+    s->used = true;
     if (fputs(line, s->f) >= 0 && fputc('\n', s->f) != EOF && !fflush(s->f)) return; /* flushed: a run that dies leaves whole lines */
     ui_clear(&l->ui);
     say(AN_INPUT, "%s: cannot write: %s; training goes on without it", s->path, strerror(errno));
@@ -100,7 +102,9 @@ static int open_sink(sink *s, const char *path, bool csv)
 {
     *s = (sink){ .path = path };
     if (!path) return 0;
-    if (!(s->f = fopen(path, "a"))) return say(AN_INPUT, "%s: %s", path, strerror(errno));
+    if ((s->f = fopen(path, "ax"))) s->made = true;
+    else s->f = fopen(path, "a");
+    if (!s->f) return say(AN_INPUT, "%s: %s", path, strerror(errno));
     if (csv && !fseek(s->f, 0, SEEK_END) && ftell(s->f) == 0) {
         char *head = an_lm_progress_text(NULL, AN_TEXT);
         bool put = head && fprintf(s->f, "%s\n", head) > 0 && !fflush(s->f);
@@ -121,10 +125,12 @@ static int try_file(const char *path)
     return 0;
 }
 
-static void close_sink(sink *s)
+/* begun: of a run that did not begin nothing stays. */
+static void close_sink(sink *s, bool begun)
 {
     if (s->f && fclose(s->f)) s->lost = true;
-    s->f = NULL;
+    if (s->made && !s->used && !begun) remove(s->path);
+    s->f = NULL, s->made = false;
 }
 
 /* ---- options ---- */
@@ -285,8 +291,8 @@ static int start_anew(const args *a, int64_t updates)
 static int finish(const args *a, listener *l, const an_lm_train_options *o, an_lm_train_result *r, an_status st, const an_error *e)
 {
     int code = st ? say_error(NULL, e) : 0, files;
-    close_sink(&l->log);
-    close_sink(&l->csv);
+    close_sink(&l->log, !st || r->done);
+    close_sink(&l->csv, !st || r->done);
     if ((files = put_file(arg_of(a, "plot"), r->svg)) && !code) code = files;
     if ((files = put_file(arg_of(a, "profile"), r->trace)) && !code) code = files;
     if (l->unread && !code) code = say_unread();
@@ -314,7 +320,7 @@ int train_lm(const args *a)
     if ((code = try_file(arg_of(a, "plot"))) || (code = try_file(arg_of(a, "profile")))) return code;
     char *data = NULL;
     if (arg_count(a, "data") > 1 && !(o.data = data = args_join(a, "data"))) return say(AN_NOMEM, "out of memory");
-    if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log), close_sink(&l.csv), free(data), code;
+    if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log, false), close_sink(&l.csv, false), free(data), code;
     ui_begin(&l.ui, every);
     signals_catch();
     const char *anew = getenv(STARTED_ANEW);

@@ -251,37 +251,63 @@ static an_status publish(const ckpt_options *o, const char *temp, const char *na
 
 static char *temp_name(arena *mem, const char *dir) { return arena_printf(mem, "%s/.tmp-%ld", dir, (long)getpid()); }
 
-/* Two processes would rotate each other's checkpoints away. The system drops the lock of one that died. */
-static an_status take_lock(const char *path, const char *dir, int *lock, diag *d)
+static int open_lock(const char *path, bool *made)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return file_fail("open", path, d);
-    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    if (!fcntl(fd, F_SETLK, &all)) return *lock = fd, AN_OK;
-    const bool held = errno == EACCES || errno == EAGAIN;
-    struct flock by = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    if (held && !fcntl(fd, F_GETLK, &by) && by.l_type != F_UNLCK)
-        diag_fail(d, AN_USAGE, NOWHERE, "%s: process %ld is training into it; wait for its end, or name another folder", dir, (long)by.l_pid);
-    else if (held) diag_fail(d, AN_USAGE, NOWHERE, "%s: another process was training into it until now; try again", dir);
-    close(fd);
-    return held ? AN_USAGE : AN_OK;
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    *made |= fd >= 0;
+    return fd >= 0 || errno != EEXIST ? fd : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 }
 
-an_status ckpt_enter(const char *dir, int *lock, diag *d)
+/* Two processes would rotate each other's checkpoints away. The system drops the lock of one that died; one that leaves may take the file
+ * away while another waits for it. */
+static an_status take_lock(const char *path, ckpt_hold *h, diag *d)
+{
+    for (int i = 0; i < 1000; i++) {
+        int fd = open_lock(path, &h->made);
+        if (fd < 0) return file_fail("open", path, d);
+        struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+        if (!fcntl(fd, F_SETLK, &all)) {
+            if (file_is_at(fd, path)) return h->fd = fd, AN_OK;
+            close(fd);
+            continue;
+        }
+        const bool held = errno == EACCES || errno == EAGAIN;
+        struct flock by = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+        if (held && !fcntl(fd, F_GETLK, &by) && by.l_type != F_UNLCK)
+            diag_fail(d, AN_USAGE, NOWHERE, "%s: process %ld is training into it; wait for its end, or name another folder", h->dir, (long)by.l_pid);
+        else if (held) diag_fail(d, AN_USAGE, NOWHERE, "%s: another process was training into it until now; try again", h->dir);
+        close(fd);
+        return held ? AN_USAGE : AN_OK;
+    }
+    return diag_fail(d, AN_USAGE, NOWHERE, "%s: other processes begin to train into it and end at once; try again", h->dir);
+}
+
+static char *lock_name(arena *mem, const char *dir) { return arena_printf(mem, "%s/.lock", dir); }
+
+an_status ckpt_enter(const char *dir, ckpt_hold *h, diag *d)
 {
     arena mem = { 0 };
-    char *temp = temp_name(&mem, dir), *path = arena_printf(&mem, "%s/.lock", dir);
-    *lock = -1;
-    an_status st = temp && path ? dir_make(dir, d) : diag_nomem(d);
+    char *temp = temp_name(&mem, dir), *path = lock_name(&mem, dir);
+    *h = (ckpt_hold){ .fd = -1, .was = strlen(dir), .dir = dir };
+    an_status st = temp && path ? dir_make_new(dir, &h->was, d) : diag_nomem(d);
     if (!st) remove_folder(temp), st = dir_make(temp, d);
-    if (!st) remove_folder(temp), st = take_lock(path, dir, lock, d);
+    if (!st) remove_folder(temp), st = take_lock(path, h, d);
     arena_free(&mem);
+    if (st) ckpt_leave(h);
     return st;
 }
 
-void ckpt_leave(int lock)
+void ckpt_leave(ckpt_hold *h)
 {
-    if (lock >= 0) close(lock);
+    arena mem = { 0 };
+    diag none = { 0 };
+    bool any = true;
+    char *path = h->made ? lock_name(&mem, h->dir) : NULL;
+    if (path && !ckpt_any(h->dir, &any, &none) && !any) unlink(path); /* while it is held */
+    if (h->fd >= 0) close(h->fd);
+    if (h->dir) dir_unmake(h->dir, h->was);
+    arena_free(&mem);
+    *h = (ckpt_hold){ .fd = -1 };
 }
 
 an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, diag *d)

@@ -45,10 +45,17 @@ typedef struct {
     pool *pool;
 } ckpt_options;
 
+typedef struct {
+    int fd;                   /* of the lock; -1: none, or a file system without locks */
+    bool made;                /* the lock was not there */
+    size_t was;               /* what of the name was there: dir_unmake */
+    const char *dir;
+} ckpt_hold;
+
 /* Is there a folder that can be written, or can one be made, and does no other process train into it? Asked before the first update: later
- * it costs what was learned. *lock is a descriptor for ckpt_leave; -1: on a file system without locks, or on failure. */
-an_status ckpt_enter(const char *dir, int *lock, diag *d) MUST_CHECK;
-void ckpt_leave(int lock); /* -1 allowed */
+ * it costs what was learned. The name stays the caller's until ckpt_leave, which a failure has done. */
+an_status ckpt_enter(const char *dir, ckpt_hold *h, diag *d) MUST_CHECK;
+void ckpt_leave(ckpt_hold *h); /* zeroed but for fd -1: allowed. Where no checkpoint was saved, nothing stays that ckpt_enter made */
 /* On failure the checkpoints that were there stay as they were. Ones of later steps, which could not be gone on from, are neither
  * counted among those that stay nor removed. Of a row of skipped updates the newest stays beside those that were there before it began.
  * AN_MISMATCH: a weight or moment is not finite. */

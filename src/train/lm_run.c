@@ -39,7 +39,7 @@ typedef struct {
     int64_t batch, seq, accum;
     int32_t *ids;           /* of a whole update, [accum, batch, seq + 1] */
     int32_t *now;           /* of the minibatch that is being trained */
-    int lock;               /* of the folder of checkpoints */
+    ckpt_hold hold;         /* of the folder of checkpoints */
     diag unsaved;           /* the last save that failed */
     bool building;          /* the pipeline is made, and no update was done yet */
     bool settled;           /* the state is that behind note.step updates, none begun */
@@ -330,7 +330,7 @@ static an_status set_up(run *r)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "%s has checkpoints already: go on from them with --resume, or name another folder", o->save);
     if (o->resume && o->must_resume && !any)
         return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: there is no checkpoint in it", o->save ? o->save : "the run has no folder");
-    if (o->save) TRY(ckpt_enter(o->save, &r->lock, r->d));
+    if (o->save) TRY(ckpt_enter(o->save, &r->hold, r->d));
     TRY(pool_make(&r->pool, o->device.threads, r->d));
     device_options dev = o->device;
     dev.pool = r->pool;
@@ -372,7 +372,7 @@ static void tear_down(run *r)
     device_close(r->dev);
     pool_free(r->pool);
     free(r->ids);
-    ckpt_leave(r->lock);
+    ckpt_leave(&r->hold);
 }
 
 /* What the loop itself does, beside the lanes of the pipeline. */
@@ -660,7 +660,7 @@ static bool lacks_memory(const run *r, an_status st)
 
 static an_status attempt(const lm_run_options *o, lm_run_result *out, bool *too_large, diag *d)
 {
-    run r = { .o = o, .out = out, .lock = -1, .d = d };
+    run r = { .o = o, .out = out, .hold.fd = -1, .d = d };
     *out = (lm_run_result){ .loss = (double)NAN, .smooth = (double)NAN, .validation = (double)NAN };
     an_status st = set_up(&r);
     if (!st) st = loop(&r);

@@ -144,6 +144,43 @@ static void nowhere_to_save(void **state)
     small_end(&r);
 }
 
+/* A run that cannot begin leaves nothing that was not there, and what was there as it was. */
+static void refused(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    path_info i;
+    char deep[120], up[100], file[120];
+    small_begin(&r);
+    snprintf(up, sizeof up, "%s/a", r.dir), snprintf(deep, sizeof deep, "%s/a/b/", r.dir);
+    for (int k = 0; k < 4; k++) {
+        lm_run_options o = small_options(&r, k == 0 ? "soft:m99" : "cpu");
+        o.save = deep, o.steps = 2;
+        if (k == 1) o.data = "/nowhere.u16";
+        if (k == 2) o.model = "/nowhere";
+        if (k == 3) o.schedule = "slow";
+        d = (diag){ 0 };
+        assert_int_not_equal(lm_run(&o, &q, &d), AN_OK);
+        if (path_look(up, &i)) fail_msg("%s is there after: %s", up, d.msg);
+    }
+    d = (diag){ 0 };
+    assert_ok(dir_make(r.save, &d), d);
+    small_path(&r, "mine", file, sizeof file);
+    assert_ok(file_write(file, "x", 1, &d), d);
+    lm_run_options o = small_options(&r, "cpu");
+    o.data = "/nowhere.u16";
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_true(there(&r, "mine") && !there(&r, ".lock"));
+    run_to(&r, 2, 0, false, &q);
+    assert_true(there(&r, ".lock") && there(&r, "latest"));
+    o.resume = true, d = (diag){ 0 };
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_true(there(&r, ".lock") && there(&r, "latest") && there(&r, "step-00000002"));
+    small_end(&r);
+}
+
 /* A process that trains into a folder has it to itself while it lives, and no longer. */
 static void one_at_a_time(void **state)
 {
@@ -152,12 +189,13 @@ static void one_at_a_time(void **state)
     lm_run_result q;
     diag d = { 0 };
     char by[40], c;
-    int up[2], down[2], lock, status;
+    int up[2], down[2], status;
+    ckpt_hold hold;
     small_begin(&r);
     assert_int_equal(pipe(up) | pipe(down), 0);
     pid_t child = fork();
     if (!child) {
-        const bool ok = !ckpt_enter(r.save, &lock, &d) && write(up[1], "x", 1) == 1 && read(down[0], &c, 1) == 1; /* and dies with the lock */
+        const bool ok = !ckpt_enter(r.save, &hold, &d) && write(up[1], "x", 1) == 1 && read(down[0], &c, 1) == 1; /* and dies with the lock */
         _exit(!ok);
     }
     assert_int_equal(read(up[0], &c, 1), 1);
@@ -604,7 +642,7 @@ static void no_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
+        cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(refused), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
         cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(earlier_versions), cmocka_unit_test(one_of_them), cmocka_unit_test(latest_again), cmocka_unit_test(data_cut),
         cmocka_unit_test(few_compiles), cmocka_unit_test(asked_late), cmocka_unit_test(no_reload_no_compiles),
     };
