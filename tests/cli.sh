@@ -716,6 +716,35 @@ EOF
     t "train tiny, plot" 0 grep -q '</svg>' "$tmp/p.svg"
     t "train tiny, csv" 0 test "$(wc -l <"$tmp/p.csv")" -eq 5
     t "train tiny, host and waiting in the columns" 0 grep -q '^step,loss,.*,device_ms,.*,host_ms,wait_ms,zero$' "$tmp/p.csv"
+    # what cannot be looked at is not "not there": it is not written over, nothing else is taken in its place, and the reason is told
+    ln -s loop "$tmp/loop"
+    unseen() { # unseen NAME FILE COMMAND…
+        name=$1 file=$2
+        shift 2
+        t "$name" 3 "$@"
+        has "$name" err "$file: Too many levels of symbolic links"
+    }
+    unseen "train, data that cannot be seen" loop $anneal train $lt --data "$tmp/loop"
+    unseen "train, data of a list" loop $anneal train $lt --data "$tmp/s.u16,$tmp/loop"
+    unseen "train, a model" loop $anneal train --model "$tmp/loop" --steps 1
+    unseen "eval, a text" loop $anneal eval --model "$tmp/a.bin" --tokenizer "$tmp/t.json" --data "$tmp/loop"
+    unseen "convert, a place to write to" loop $anneal convert --model "$tmp/a.bin" --out "$tmp/loop" --to gguf
+    t "convert, the link is as it was" 0 test -L "$tmp/loop"
+    mkdir "$tmp/seen" && cp "$tmp/t.json" "$tmp/seen/tokenizer.json" && ln -s loop "$tmp/seen/tokenizer_config.json" && ln -s loop "$tmp/seen/loop" && ln -s loop "$tmp/seen/train.json"
+    unseen "tokenize, a configuration" tokenizer_config.json $anneal tokenize --tokenizer "$tmp/seen"
+    ln -sf loop "$tmp/seen/tokenizer.json" && cp "$tmp/t.json" "$tmp/seen/vocab.json"
+    unseen "tokenize, the first of two" tokenizer.json $anneal tokenize --tokenizer "$tmp/seen"
+    unseen "train, a folder that may be a checkpoint" train.json $anneal train $lt --save "$tmp/seen"
+    t "convert, a folder to look at" 0 $anneal convert --model "$tmp/a.bin" --out "$tmp/part" --to hf
+    for f in active.u32 generation_config.json; do
+        ln -sf "$tmp/loop" "$tmp/part/$f"
+        unseen "eval, $f" $f $anneal eval --model "$tmp/part" --data "$tmp/s.u16"
+        rm "$tmp/part/$f"
+    done
+    mkdir "$tmp/part/weights" && ln -s "$tmp/loop" "$tmp/part/weights/weight.bin" && cp examples/conv.mil "$tmp/part"
+    unseen "compile, weights" weight.bin $anneal compile "$tmp/part/conv.mil" --target m1 --emit program --out "$tmp/none.prog"
+    for f in images-idx3 labels-idx1; do ln -s "$tmp/loop" "$tmp/part/train-$f-ubyte"; done
+    unseen "train, images" train-[a-z]*-idx[13]-ubyte $anneal train --model mlp --data "mnist:$tmp/part"
     # a run that cannot begin leaves nothing
     for w in "--schedule slow" "--data $tmp/nowhere.u16" "--engine soft:m99" "--model $tmp/nowhere"; do
         $anneal train $lt --save "$tmp/none/run" --log "$tmp/none.jsonl" --csv "$tmp/none.csv" $w >"$tmp/out" 2>&1

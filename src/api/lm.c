@@ -309,7 +309,9 @@ static an_status read_shard(an_lm *m, const char *path, tok_ids *ids, diag *d)
 
 static an_status read_ids(an_lm *m, const char *path, tok_ids *ids, diag *d)
 {
-    if (shard_is(path)) return read_shard(m, path, ids, d);
+    bool bare;
+    TRY(shard_look(path, &bare, d));
+    if (bare) return read_shard(m, path, ids, d);
     file_bytes f;
     TRY(need_tokenizer(m, d));
     TRY(file_map(path, &f, d));

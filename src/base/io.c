@@ -154,7 +154,11 @@ bool path_look(const char *path, path_info *out)
 {
     struct stat s;
     *out = (path_info){ 0 };
-    if (stat(path, &s)) return false;
+    if (stat(path, &s)) {
+        if (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG) return false; /* no file has a name that is too long: lists of names are looked at, too */
+        out->unseen = errno;
+        return true;
+    }
     out->folder = S_ISDIR(s.st_mode);
     out->plain = S_ISREG(s.st_mode);
     out->device = (uint64_t)s.st_dev;
@@ -166,6 +170,14 @@ bool path_look(const char *path, path_info *out)
     out->changed_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec;
 #endif
     return true;
+}
+
+an_status path_find(const char *path, bool *there, path_info *out, diag *d)
+{
+    *there = path_look(path, out);
+    if (!*there || !out->unseen) return AN_OK;
+    errno = out->unseen;
+    return file_fail("look at", path, d);
 }
 
 static bool is_same(const path_info *a, const path_info *b) { return a->device == b->device && a->inode == b->inode; }
@@ -185,7 +197,7 @@ static bool look_at_folder(const char *path, path_info *out)
 bool path_same(const char *a, const char *b)
 {
     path_info x, y;
-    const bool a_is = path_look(a, &x), b_is = path_look(b, &y);
+    const bool a_is = path_look(a, &x) && !x.unseen, b_is = path_look(b, &y) && !y.unseen;
     if (a_is && b_is) return is_same(&x, &y) && (x.plain || x.folder);
     const char *in_a = strrchr(a, '/'), *in_b = strrchr(b, '/');
     if (a_is || b_is || strcmp(in_a ? in_a + 1 : a, in_b ? in_b + 1 : b)) return false;
@@ -202,13 +214,6 @@ static an_status write_all(int fd, const char *path, const unsigned char *p, siz
         n -= (size_t)put;
     }
     return AN_OK;
-}
-
-/* A terminal, a pipe, /dev/null: written to. Renaming a file over one would take it away from everybody. */
-static bool is_stream(const char *path)
-{
-    struct stat s;
-    return !stat(path, &s) && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode);
 }
 
 /* ---- files that are being written: PATH.tmp.PID, locked by who writes it ---- */
@@ -283,7 +288,9 @@ an_status file_begin(const char *path, file_out *o, diag *d)
     size_t len = strlen(path);
     path_info i;
     *o = (file_out){ .fd = -1 };
-    if (path_look(path, &i) && i.folder) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder; a file is wanted", path); /* said by rename only when all is written */
+    bool there;
+    TRY(path_find(path, &there, &i, d)); /* what cannot be seen might be anything: it is not written over */
+    if (there && i.folder) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder; a file is wanted", path); /* said by rename only when all is written */
     *o = (file_out){ .path = malloc(len + 1), .tmp = malloc(len + 32), .fd = -1 };
     if (!o->path || !o->tmp) {
         file_abandon(o);
@@ -291,7 +298,7 @@ an_status file_begin(const char *path, file_out *o, diag *d)
     }
     memcpy(o->path, path, len + 1);
     o->tmp[0] = 0; /* nothing that would be ours to remove */
-    bool stream = is_stream(path);
+    bool stream = there && !i.plain; /* a terminal, a pipe, /dev/null: written to. Renaming a file over one would take it away from everybody */
     if (!stream) clear_up(path), snprintf(o->tmp, len + 32, "%s%s%ld", path, TMP, (long)getpid());
     o->fd = stream ? open(path, O_WRONLY | O_CLOEXEC) : open_tmp(o->tmp);
     if (o->fd >= 0) return AN_OK;
@@ -363,7 +370,7 @@ void dir_unmake(const char *path, size_t was)
 
 an_status dir_make_new(const char *path, size_t *was, diag *d)
 {
-    size_t len = strlen(path), there = 0;
+    size_t len = strlen(path), there = 0, made = 0;
     char *p = strdup(path);
     if (!p) return diag_nomem(d);
     an_status st = AN_OK;
@@ -372,13 +379,14 @@ an_status dir_make_new(const char *path, size_t *was, diag *d)
         if (p[i] != '/' && p[i]) continue;
         char keep = p[i];
         p[i] = 0;
-        if (!mkdir(p, 0777)) *was = MIN(*was, there);
+        if (!mkdir(p, 0777)) *was = MIN(*was, there), made = i;
         else if (errno != EEXIST) st = file_fail("make folder", p, d);
         else there = i;
         p[i] = keep;
     }
+    p[made] = 0;
+    if (st) dir_unmake(p, *was);
     free(p);
-    if (st) dir_unmake(path, *was);
     return st;
 }
 

@@ -29,11 +29,15 @@ void file_forget(const void *p, size_t n);
 
 typedef struct {
     bool folder, plain; /* plain: a regular file */
+    int unseen; /* errno: there may be something, but it cannot be looked at; nothing else is set */
     uint64_t bytes;
     int64_t changed_ns; /* last modification */
     uint64_t device, inode; /* equal: the same thing under two names */
 } path_info;
-bool path_look(const char *path, path_info *out); /* false: there is no such thing, or it cannot be seen */
+/* False: there is no such thing. What cannot be seen counts as there: who opens it is told why it cannot be. */
+bool path_look(const char *path, path_info *out);
+/* The same for who goes by what it finds without opening it: what cannot be seen is an error with name and reason. */
+an_status path_find(const char *path, bool *there, path_info *out, diag *d) MUST_CHECK;
 bool path_same(const char *a, const char *b); /* what is written to one would replace what was written to the other, however they are spelt. A device or a pipe takes both */
 
 an_status file_write(const char *path, const void *p, size_t n, diag *d) MUST_CHECK;

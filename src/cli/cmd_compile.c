@@ -1,6 +1,5 @@
 /* cmd_compile.c: programs through the passes and out again: compile (MIL in), build (a model's kernels), opt (graph text). */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -129,7 +128,8 @@ static bool choose_place(const an_program *p, const char *out, weight_place *w)
     const char *slash = strrchr(out, '/'), *name = slash ? slash + 1 : out;
     sb_puts(&w->below, "weights/weight.bin");
     if (!place_at(w)) return false;
-    if (access(w->full.at, F_OK) || (!an_program_reads(p, w->full.at) && was_its_own(out, w->below.at))) return true;
+    path_info i;
+    if (!path_look(w->full.at, &i) || (!an_program_reads(p, w->full.at) && was_its_own(out, w->below.at))) return true;
     for (int k = 1;; k++) {
         w->below.n = 0;
         if (k == 1) sb_printf(&w->below, "%s.weights.bin", name);

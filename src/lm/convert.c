@@ -205,7 +205,10 @@ static an_status read_quantize(conversion *v, diag *d)
 static an_status not_the_source(const lm_model *m, const char *out, diag *d)
 {
     path_info a, b;
-    if (!path_look(m->path, &a) || !path_look(out, &b)) return AN_OK;
+    bool from, to;
+    TRY(path_find(m->path, &from, &a, d));
+    TRY(path_find(out, &to, &b, d));
+    if (!from || !to) return AN_OK;
     if (a.device != b.device || a.inode != b.inode) return AN_OK;
     return diag_fail(d, AN_USAGE, NOWHERE, "%.200s is the model itself; write to another place", out);
 }

@@ -93,14 +93,16 @@ static bool open_file(lower_weights *w, weight_file *f)
     }
     diag d = { 0 };
     char *full = arena_printf(&w->mem, "%s/%s", w->dir, rest);
-    struct stat s;
+    path_info i;
+    bool there;
     f->full = full;
     if (!full) diag_nomem(&d);
-    else if (stat(full, &s)) {
+    else if (path_find(full, &there, &i, &d)) { /* d says why */ }
+    else if (!there) {
         f->answer = WEIGHT_MISSING;
         snprintf(f->why, sizeof f->why, "weight file %.150s is not there", full);
         return true;
-    } else if (!S_ISREG(s.st_mode)) diag_fail(&d, AN_INPUT, NOWHERE, "%s is not a regular file", full);
+    } else if (!i.plain) diag_fail(&d, AN_INPUT, NOWHERE, "%s is not a regular file", full);
     if (d.st || blob_open(full, &f->blob, &d)) {
         f->answer = WEIGHT_BAD;
         snprintf(f->why, sizeof f->why, "%.180s", d.msg);

@@ -18,11 +18,13 @@ static bool ends(const char *path, const char *tail)
 static an_status look_at(const char *path, bool *is_shard, diag *d)
 {
     path_info i;
-    if (!path_look(path, &i)) return diag_fail(d, AN_INPUT, NOWHERE, "%s: no such file", path);
+    bool there;
+    TRY(path_find(path, &there, &i, d));
+    if (!there) return diag_fail(d, AN_INPUT, NOWHERE, "%s: no such file", path);
     if (i.folder) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder: its name must stand alone, or its files be named", path);
     if (!i.plain) return diag_fail(d, AN_INPUT, NOWHERE, "%s is neither a file nor a folder: text or token files are wanted", path);
     if (!i.bytes) return diag_fail(d, AN_INPUT, NOWHERE, "%s is empty", path);
-    *is_shard = shard_is(path);
+    TRY(shard_look(path, is_shard, d));
     if (!*is_shard && ends(path, ".bin"))
         return diag_fail(d, AN_INPUT, NOWHERE, "%s does not begin with llm.c's header, as a token file named .bin does; bare ids are named .u16 or .u32", path);
     return AN_OK;

@@ -2,7 +2,6 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/io.h"
 #include "text/text_int.h"
@@ -11,13 +10,13 @@ enum { MAX_FILE = 1 << 28 };
 
 static bool is_dir(const char *path)
 {
-    struct stat s;
-    return !stat(path, &s) && S_ISDIR(s.st_mode);
+    path_info i;
+    return path_look(path, &i) && i.folder;
 }
-static bool is_file(const char *path)
+static bool is_file(const char *path) /* or cannot be seen: reading it says why */
 {
-    struct stat s;
-    return !stat(path, &s) && !S_ISDIR(s.st_mode);
+    path_info i;
+    return path_look(path, &i) && !i.folder;
 }
 
 static bool join(char *to, size_t room, const char *dir, const char *name)

@@ -43,15 +43,23 @@ static int header_form(const unsigned char *p, size_t n)
     return -1;
 }
 
-bool shard_is(const char *path)
+an_status shard_look(const char *path, bool *is, diag *d)
 {
     unsigned char head[4];
-    if (named_bytes(path)) return true;
+    if ((*is = named_bytes(path))) return AN_OK;
     FILE *f = fopen(path, "rb");
-    if (!f) return false;
+    if (!f) return file_fail("open", path, d);
     size_t n = fread(head, 1, sizeof head, f);
     fclose(f);
-    return header_form(head, n) >= 0;
+    *is = header_form(head, n) >= 0;
+    return AN_OK;
+}
+
+bool shard_is(const char *path)
+{
+    diag none = { 0 };
+    bool is;
+    return !shard_look(path, &is, &none) && is;
 }
 
 static an_status read_header(shard *s, int form, diag *d)

@@ -23,7 +23,8 @@ int shard_bytes(const shard *s); /* of one id: 2 or 4 */
 const void *shard_view(const shard *s); /* the ids as they are in the file, until shard_close */
 /* AN_INPUT also when the file was cut since. */
 an_status shard_read(const shard *s, uint64_t from, uint64_t n, int32_t *ids, diag *d) MUST_CHECK;
-bool shard_is(const char *path); /* by name (.u16, .u32) or by llm.c's magic */
+an_status shard_look(const char *path, bool *is, diag *d) MUST_CHECK; /* by name (.u16, .u32) or by llm.c's magic */
+bool shard_is(const char *path); /* the same; false also of what cannot be opened */
 
 /* Atomic. The form is by name: .u16, .u32; .bin is llm.c's. AN_INPUT: an id that does not fit. */
 an_status shard_write(const char *path, const uint32_t *ids, size_t n, diag *d) MUST_CHECK;

@@ -425,8 +425,8 @@ an_status ckpt_is_one(const char *path, bool *is, diag *d)
     path_info i;
     strbuf b = { 0 };
     sb_printf(&b, "%s/%s", path, TRAIN);
-    *is = !b.oom && path_look(b.at, &i);
-    an_status st = b.oom ? diag_nomem(d) : AN_OK;
+    *is = false;
+    an_status st = b.oom ? diag_nomem(d) : path_find(b.at, is, &i, d);
     sb_free(&b);
     return st;
 }

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "base/io.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "format/idx.h"
@@ -50,10 +50,11 @@ an_status train_images_check(const train_images *im, const char *what, diag *d)
 static an_status mnist_path(const char *dir, const char *part, const char *kind, int rank, char *path, size_t room, diag *d)
 {
     if (strlen(dir) + 64 > room) return diag_fail(d, AN_INPUT, NOWHERE, "mnist folder's path is %zu bytes long, wanted at most %zu", strlen(dir), room - 64);
-    for (int i = 0; i < 4; i++) {
-        bool dot = i & 1, gz = i >= 2;
+    path_info i;
+    for (int k = 0; k < 4; k++) {
+        bool dot = k & 1, gz = k >= 2;
         snprintf(path, room, "%s/%s-%s%cidx%d-ubyte%s", dir, part, kind, dot ? '.' : '-', rank, gz ? ".gz" : "");
-        if (!access(path, F_OK)) return AN_OK;
+        if (path_look(path, &i)) return AN_OK;
     }
     return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: no %s-%s-idx%d-ubyte, plain or .gz", dir, part, kind, rank);
 }

@@ -1,4 +1,5 @@
 /* base: element types, arena, text, map, files. */
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -167,6 +168,69 @@ static void streams_stay_what_they_are(void **state)
     assert_true(!lstat("/dev/null", &s) && S_ISCHR(s.st_mode));
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(dir), 0); /* nothing else was in it */
+}
+
+/* What cannot be looked at is not "not there": nobody writes over it, and who asks is told why. */
+static void what_cannot_be_seen(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    char dir[] = "/tmp/anneal-test-XXXXXX", path[128], gone[128], below[140], long_name[400];
+    struct stat s;
+    path_info i;
+    file_out o;
+    bool is;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/loop", dir), snprintf(gone, sizeof gone, "%s/gone", dir), snprintf(below, sizeof below, "%s/x", path);
+    memset(long_name, 'x', sizeof long_name - 1), long_name[sizeof long_name - 1] = 0;
+    assert_int_equal(symlink("loop", path), 0);
+    assert_true(path_look(path, &i) && i.unseen == ELOOP && !i.folder && !i.plain);
+    assert_int_equal(path_find(path, &is, &i, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, path));
+    assert_non_null(strstr(d.msg, strerror(ELOOP)));
+    for (int k = 0; k < 2; k++) {
+        d = (diag){ 0 };
+        assert_int_equal(file_begin(k ? below : path, &o, &d), AN_INPUT);
+        assert_non_null(strstr(d.msg, strerror(ELOOP)));
+        file_abandon(&o);
+    }
+    assert_true(!lstat(path, &s) && S_ISLNK(s.st_mode));
+    d = (diag){ 0 };
+    assert_ok(path_find(gone, &is, &i, &d), d);
+    assert_false(is);
+    assert_ok(path_find(long_name, &is, &i, &d), d);
+    assert_false(is);
+    assert_true(path_same(path, path) && !path_same(path, gone));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* Folders that were made are taken back as far as they are empty, and by a failure at once. */
+static void folders_taken_back(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    char dir[] = "/tmp/anneal-test-XXXXXX", path[128], file[140], too_long[400];
+    path_info i;
+    size_t was;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/a//b/c/", dir);
+    assert_ok(dir_make_new(path, &was, &d), d);
+    assert_int_equal(was, strlen(dir));
+    dir_unmake(path, was);
+    snprintf(file, sizeof file, "%s/a", dir);
+    assert_false(path_look(file, &i));
+    assert_ok(dir_make(path, &d), d);
+    assert_ok(dir_make_new(path, &was, &d), d);
+    assert_int_equal(was, strlen(path)); /* all of it was there */
+    dir_unmake(path, was);
+    assert_true(path_look(path, &i));
+    dir_unmake(path, strlen(dir));
+    assert_false(path_look(file, &i));
+    snprintf(too_long, sizeof too_long, "%s/a/b/%0300d", dir, 0);
+    assert_int_equal(dir_make(too_long, &d), AN_INPUT);
+    assert_false(path_look(file, &i));
+    assert_int_equal(rmdir(dir), 0);
 }
 
 /* Who wants a regular file is not kept waiting by a pipe, and reads no device; a link is followed or not, as is asked. */
@@ -362,7 +426,7 @@ int main(void)
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(plain_files_only), cmocka_unit_test(names_of_one_file), cmocka_unit_test(what_the_dead_left_is_removed),
-        cmocka_unit_test(zeroed_memory), cmocka_unit_test(integers_hold_what_they_can),
+        cmocka_unit_test(zeroed_memory), cmocka_unit_test(integers_hold_what_they_can), cmocka_unit_test(what_cannot_be_seen), cmocka_unit_test(folders_taken_back),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
