@@ -91,7 +91,7 @@ static void sweep(const char *dir, int keep, const ckpt_note *now, const char *t
     if (!list(dir, &mem, &step, &n, &d))
         for (size_t i = 0, seen = 0; i < n; i++) {
             if (step[i] > now->step || (step[i] == now->step && now->applied < now->step)) continue;
-            if (step[i] <= now->applied && ++seen <= (size_t)keep) continue;
+            if (step[i] <= now->applied && ++seen <= (size_t)(keep > 0 ? keep : KEEP)) continue;
             char *old = arena_printf(&mem, "%s/step-%08lld", dir, (long long)step[i]), *gone = arena_printf(&mem, "%s/.tmp-old-%08lld", dir, (long long)step[i]);
             if (!old || !gone) continue;
             remove_folder(gone);
@@ -224,11 +224,12 @@ static an_status point_to(const char *dir, const char *name, arena *mem, diag *d
     return sync_folder(dir, d);
 }
 
-an_status ckpt_latest(const char *dir, const char *path, diag *d)
+an_status ckpt_settle(const char *dir, const char *path, int keep, const ckpt_note *note, diag *d)
 {
     arena mem = { 0 };
     const char *slash = strrchr(path, '/');
     an_status st = point_to(dir, slash ? slash + 1 : path, &mem, d);
+    if (!st) sweep(dir, keep, note, "");
     arena_free(&mem);
     return st;
 }
@@ -321,7 +322,7 @@ an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const
         if (!st) st = fill(o, p, s, note, temp, &mem, d);
         if (!st) st = publish(o, temp, name, &mem, d);
         if (st) remove_folder(temp);
-        else sweep(o->dir, o->keep > 0 ? o->keep : KEEP, note, temp);
+        else sweep(o->dir, o->keep, note, temp);
     }
     arena_free(&mem);
     return st;

@@ -9,7 +9,7 @@
  *   DIR/.lock            locked by the process that trains into DIR, for as long as it lives
  *
  * A checkpoint is written under another name, synced, and renamed; then `latest` is replaced, then old ones go. A process that dies at
- * any moment leaves at worst a folder .tmp-*, which the next save removes. Opening checks every file against train.json and falls back to
+ * any moment leaves at worst a folder .tmp-* or a checkpoint too many, which the next save or --resume removes. Opening checks every file against train.json and falls back to
  * the one before, saying so. Version 1 had no checksum of train.json and a digest of a few ids, version 2 no exact settings: they open, with what they lack not looked at. */
 #ifndef TRAIN_CKPT_H
 #define TRAIN_CKPT_H
@@ -66,7 +66,9 @@ an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)
 /* Has DIR a checkpoint, intact or not? A folder that cannot be listed is an error: taken for an empty one, a run would begin anew in it. */
 an_status ckpt_any(const char *dir, bool *any, diag *d) MUST_CHECK;
 an_status ckpt_is_one(const char *path, bool *is, diag *d) MUST_CHECK; /* a checkpoint, and no folder of them */
-an_status ckpt_latest(const char *dir, const char *path, diag *d) MUST_CHECK; /* `latest` names the one at path, which ckpt_find gave: a process may have died before it did */
+/* What a process that died behind its last rename had still to do, of the checkpoint at path, which ckpt_find gave, and its note: `latest` names it, and
+ * old ones go. */
+an_status ckpt_settle(const char *dir, const char *path, int keep, const ckpt_note *note, diag *d) MUST_CHECK;
 /* State and note of the checkpoint at `path`, which ckpt_find gave. AN_INPUT when setting, exact, seed, validation or data of *note are not the file's:
  * both are in the message, and nothing was read into the pipeline. */
 an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d) MUST_CHECK;

@@ -257,7 +257,7 @@ static an_status resume(run *r)
     if (!st) st = ckpt_load(path, r->p, &r->note, r->d);
     if (!st && r->note.version < 3)
         WARN(r, "%s is of an earlier version: whether %s as they were cannot be told", path, r->note.version == 1 ? "its train.json, the data and all settings are" : "all settings, to the last bit, are");
-    if (!st) st = ckpt_latest(o->save, path, r->d);
+    if (!st) st = ckpt_settle(o->save, path, o->keep, &r->note, r->d);
     arena_free(&mem);
     return st;
 }

@@ -213,6 +213,30 @@ static void one_at_a_time(void **state)
     small_end(&r);
 }
 
+/* A process that dies between its last save and the end of the rotation leaves one too many: the one that goes on removes it, whether or not it saves. */
+static void one_too_many(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    char path[200], cmd[600];
+    diag d = { 0 };
+    small_begin(&r);
+    run_to(&r, 8, 0, false, &q);
+    snprintf(cmd, sizeof cmd, "cd %s && cp -r step-00000006 step-00000004 && cp -r step-00000006 .tmp-old-00000002", r.save); /* as it was before they went */
+    assert_int_equal(system(cmd), 0);
+    small_path(&r, "latest", path, sizeof path);
+    assert_ok(file_write(path, "step-00000006\n", 14, &d), d);
+    run_to(&r, 8, 0, true, &q);
+    assert_int_equal(r.n, 0);
+    assert_true(there(&r, "step-00000008") && there(&r, "step-00000006") && !there(&r, "step-00000004") && !there(&r, ".tmp-old-00000002"));
+    lm_run_options o = small_options(&r, "cpu");
+    o.steps = 8, o.save_every = 2, o.resume = true, o.keep = 1;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(there(&r, "step-00000008") && !there(&r, "step-00000006"));
+    small_end(&r);
+}
+
 /* Damaged ones of later steps do not push out the one that was just written, however few stay. */
 static void damaged_ones_do_not_count(void **state)
 {
@@ -642,7 +666,7 @@ static void no_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(refused), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
+        cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(refused), cmocka_unit_test(one_too_many), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
         cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(earlier_versions), cmocka_unit_test(one_of_them), cmocka_unit_test(latest_again), cmocka_unit_test(data_cut),
         cmocka_unit_test(few_compiles), cmocka_unit_test(asked_late), cmocka_unit_test(no_reload_no_compiles),
     };
