@@ -66,6 +66,31 @@ sweep prepare 7 data prepare --tokenizer "$tmp/t.json" --data "$tmp/text" --out 
 sweep convert 9 convert --model "$tmp/model" --threads 1 --out "$tmp/at/m.gguf"
 sweep generate 23 generate --model "$tmp/model" --prompt Once --max-tokens 2 --temperature 0 --threads 1 --engine soft:m4
 
+# a model over another: whatever fails, the folder holds the old files or the new ones; ended at any call it does, or is no model until the next time
+"$anneal" convert --model tiny --to hf --out "$tmp/other" 2>"$tmp/err" && "$anneal" convert --model "$tmp/model" --threads 1 --out "$tmp/new" 2>"$tmp/err" || bad "no models: $(cat "$tmp/err")"
+over() {
+    rm -rf "$tmp/at" && mkdir "$tmp/at" && cp -r "$tmp/other" "$tmp/at/hf"
+    with "$@" "$anneal" convert --model "$tmp/model" --threads 1 --out "$tmp/at/hf"
+}
+is() { diff -r -x '.tmp-*' -x '.new.tmp.*' "$tmp/at/hf" "$1" >/dev/null; }
+over FAULT_KILL=0
+[ $code -eq 0 ] && diff -r "$tmp/at/hf" "$tmp/new" >"$tmp/diff" || bad "convert over another: exit $code: $(cat "$tmp/err" "$tmp/diff")"
+read -r mems files blocks fds <"$tmp/count"
+n=1
+while [ $n -le "$files" ]; do
+    over FAULT_FILE=$n
+    case $code in
+    0) is "$tmp/new" || bad "convert over another, call $n failed: exit 0, and the folder is: $(ls -A "$tmp/at/hf")" ;;
+    3) is "$tmp/other" || bad "convert over another, call $n failed: the folder is not as it was: $(ls -A "$tmp/at/hf")" ;;
+    *) bad "convert over another, call $n failed: exit $code: $(cat "$tmp/err")" ;;
+    esac
+    over FAULT_KILL=$n
+    is "$tmp/new" || is "$tmp/other" || [ ! -e "$tmp/at/hf/config.json" ] || bad "convert over another, ended at call $n: some of each: $(ls -A "$tmp/at/hf")"
+    with "$anneal" convert --model "$tmp/model" --threads 1 --out "$tmp/at/hf"
+    [ $code -eq 0 ] && diff -r "$tmp/at/hf" "$tmp/new" >"$tmp/diff" || bad "convert over another, ended at call $n, and again: exit $code: $(cat "$tmp/err" "$tmp/diff")"
+    n=$((n + 1))
+done
+
 # a run that saves after every update, ended within saves and rotations; the next process ends as if nothing had been
 digest() { sed -n 's/.*"kind":"result".*"digest":"\([0-9a-f]*\)".*/\1/p' "$1"; }
 train() { with "$@" "$anneal" train --model "$tmp/config.json" --data "$tmp/s.u16" --engine cpu --threads 1 --batch 1 --seq 8 --steps 4 --save "$tmp/run" --save-every 1 --sample-every 0 --validation 0 --json --resume; }

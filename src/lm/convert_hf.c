@@ -261,11 +261,13 @@ static an_status copy_companions(conversion *v, diag *d)
     return st;
 }
 
+static const char CONFIG[] = "config.json";
+
 static an_status write_config(const conversion *v, const model_config *c, diag *d)
 {
     strbuf json = { 0 };
     an_status st = lm_config_json(c, &v->m->gen, &json, d);
-    if (!st) st = write_in(v->out, "config.json", json.at, json.n, d);
+    if (!st) st = write_in(v->out, CONFIG, json.at, json.n, d);
     sb_free(&json);
     return st;
 }
@@ -289,37 +291,58 @@ static an_status write_index(const sheet *h, diag *d)
 /* Weights of a folder: one file, or shards and their index. */
 static an_status write_shards(sheet *h, diag *d)
 {
-    int done = 0;
-    an_status st = AN_OK;
-    const char **paths = TAKE(&h->mem, const char *, (size_t)h->shards);
-    path_info there;
-    if (!paths) return diag_nomem(d);
+    for (int i = 0; i < h->shards; i++) {
+        const char *path = (h->file = shard_name(h, i)) ? arena_printf(&h->mem, "%s/%s", h->v->out, h->file) : NULL;
+        if (!path) return diag_nomem(d);
+        TRY(write_file(h, i, path, NULL, d));
+    }
+    h->v->done.shards = h->shards;
+    return h->shards > 1 ? write_index(h, d) : AN_OK;
+}
+
+static an_status hides_shards(sheet *h, diag *d)
+{
+    path_info i;
+    bool there;
     const char *one = arena_printf(&h->mem, "%s/model.safetensors", h->v->out);
     if (!one) return diag_nomem(d);
-    if (h->shards > 1 && path_look(one, &there))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is there, and readers would take it instead of %d shards: remove it, or write to another folder", one, h->shards);
-    for (; done < h->shards && !st; done++) {
-        if (!(h->file = shard_name(h, done)) || !(paths[done] = arena_printf(&h->mem, "%s/%s", h->v->out, h->file))) st = diag_nomem(d);
-        else st = write_file(h, done, paths[done], NULL, d);
-    }
-    if (!st && h->shards > 1) st = write_index(h, d);
-    for (int i = 0; i < done && st; i++) /* none of them is a model */
-        if (paths[i] && h->shards > 1) remove(paths[i]);
-    h->v->done.shards = h->shards;
+    if (h->shards == 1) return AN_OK;
+    TRY(path_find(one, &there, &i, d));
+    if (!there) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is there, and readers would take it instead of %d shards: remove it, or write to another folder", one, h->shards);
+}
+
+/* Where the files of a folder go until all of them are there. */
+static an_status enter(conversion *v, folder_out *f, diag *d)
+{
+    if (v->o.fresh) return dir_make(v->out, d);
+    TRY(folder_begin(v->out, CONFIG, f, d));
+    v->out = f->temp;
+    return v->m->active ? AN_OK : folder_drop(f, LM_ACTIVE_FILE, d); /* the list of another model would hide tokens of this one */
+}
+
+static an_status leave(const conversion *v, folder_out *f, an_status st, diag *d)
+{
+    if (v->o.fresh) return st;
+    if (!st) return folder_finish(f, d);
+    folder_abandon(f);
     return st;
 }
 
 an_status convert_hf(conversion *v, diag *d)
 {
     sheet h = { .v = v };
+    folder_out f = { 0 };
     an_status st = target_config(&h, d);
     if (!st) st = plan(&h, d);
-    if (!st) st = dir_make(v->out, d);
+    if (!st) st = hides_shards(&h, d);
+    if (!st) st = enter(v, &f, d);
     if (!st) st = write_shards(&h, d);
     if (!st) st = copy_companions(v, d);
     if (!st && v->o.vocab) st = convert_vocab_files(v, d);
     if (!st) st = active_write(v->m, v->out, d);
-    if (!st) st = write_config(v, &h.c, d); /* last: a folder without it is not taken for a model */
+    if (!st) st = write_config(v, &h.c, d);
+    st = leave(v, &f, st, d);
     sb_free(&h.index);
     arena_free(&h.mem);
     return st;
@@ -361,16 +384,24 @@ static an_status write_npy(conversion *v, model_weight_id id, int layer, diag *d
     return st;
 }
 
-an_status convert_npy(conversion *v, diag *d)
+static an_status write_arrays(conversion *v, diag *d)
 {
-    sheet h = { .v = v };
-    TRY(target_config(&h, d)); /* rows as a config.json would have them, so that the two describe each other */
-    TRY(dir_make(v->out, d));
-    TRY(active_write(v->m, v->out, d));
     for (int l = -1; l < v->m->c.n_layers; l++)
         for (int id = 0; id < MW_COUNT; id++) {
             const store *s = store_at(v->m, (model_weight_id)id, l);
             if (s && s->kind != STORE_NONE) TRY(write_npy(v, (model_weight_id)id, l, d));
         }
-    return write_config(v, &h.c, d);
+    return AN_OK;
+}
+
+an_status convert_npy(conversion *v, diag *d)
+{
+    sheet h = { .v = v };
+    folder_out f = { 0 };
+    TRY(target_config(&h, d)); /* rows as a config.json would have them, so that the two describe each other */
+    an_status st = enter(v, &f, d);
+    if (!st) st = active_write(v->m, v->out, d);
+    if (!st) st = write_arrays(v, d);
+    if (!st) st = write_config(v, &h.c, d);
+    return leave(v, &f, st, d);
 }

@@ -2,6 +2,7 @@
 #ifndef LM_CONVERT_INT_H
 #define LM_CONVERT_INT_H
 
+#include "base/folder.h"
 #include "lm/lm_int.h"
 
 enum { CONVERT_RUN = 1 << 18 }; /* elements of a run of rows */

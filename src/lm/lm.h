@@ -159,6 +159,7 @@ typedef struct {
     uint64_t shard;      /* LM_TO_HF: most bytes of tensors in a file, larger tensors alone; 0: one file, model.safetensors */
     const tokenizer *vocab; /* goes along into a GGUF file or a folder; NULL: for GGUF that of a GGUF model, for a folder the files of a folder, or none */
     bool vocab_if_fits;  /* one that does not fit is left out, and done.lost says why */
+    bool fresh;          /* the folder is the caller's own, and no one's model yet: files go straight into it, and what a failure leaves is the caller's */
     pool *threads;
 } lm_convert_options;
 typedef struct {
@@ -169,7 +170,7 @@ typedef struct {
     bool vocabulary;     /* one went along */
     char lost[240];      /* what the target has no place for; "": nothing */
 } lm_converted;
-/* out is a file, or a folder for LM_TO_HF and LM_TO_NPY. Nothing is left behind by a failure except a new folder. */
+/* out is a file, or a folder for LM_TO_HF and LM_TO_NPY, which is made or filled anew: a failure leaves it as it was (folder.h). */
 an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, lm_converted *done, diag *d) MUST_CHECK;
 bool lm_target_find(const char *name, lm_target *t); /* "safetensors", "hf", "gguf", "llama2c", "npy" */
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/io.h"
+#include "base/folder.h"
 #include "format/json.h"
 #include "train/ckpt.h"
 #include "train/log.h"
@@ -17,33 +17,6 @@ static const char STATE[] = "state.safetensors", TRAIN[] = "train.json", LATEST[
 static const char SEAL[] = ",\n  \"checksum\": \"", SEAL_END[] = "\"\n}\n"; /* the end of train.json, around the checksum of what is before it */
 
 /* ---- folders ---- */
-
-static an_status sync_folder(const char *path, diag *d)
-{
-    int fd = open(path, O_RDONLY);
-    if (fd < 0) return file_fail("open", path, d);
-    int bad = fsync(fd) ? errno : 0;
-    close(fd);
-    errno = bad;
-    /* some file systems cannot sync a folder; what they can is done */
-    return bad && bad != EINVAL && bad != ENOTSUP ? file_fail("sync", path, d) : AN_OK;
-}
-
-/* A folder of plain files and everything in it. */
-static void remove_folder(const char *path)
-{
-    DIR *dir = opendir(path);
-    if (!dir) return;
-    for (struct dirent *e; (e = readdir(dir));) {
-        strbuf b = { 0 };
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-        sb_printf(&b, "%s/%s", path, e->d_name);
-        if (!b.oom) unlink(b.at);
-        sb_free(&b);
-    }
-    closedir(dir);
-    rmdir(path);
-}
 
 static int64_t step_of(const char *name) /* -1: no checkpoint's name */
 {
@@ -94,13 +67,13 @@ static void sweep(const char *dir, int keep, const ckpt_note *now, const char *t
             if (step[i] <= now->applied && ++seen <= (size_t)(keep > 0 ? keep : KEEP)) continue;
             char *old = arena_printf(&mem, "%s/step-%08lld", dir, (long long)step[i]), *gone = arena_printf(&mem, "%s/.tmp-old-%08lld", dir, (long long)step[i]);
             if (!old || !gone) continue;
-            remove_folder(gone);
-            if (!rename(old, gone)) remove_folder(gone);
+            folder_remove(gone);
+            if (!rename(old, gone)) folder_remove(gone);
         }
     DIR *at = opendir(dir); /* what died half way */
     for (struct dirent *e; at && (e = readdir(at));) {
         char *left = strncmp(e->d_name, ".tmp-", 5) ? NULL : arena_printf(&mem, "%s/%s", dir, e->d_name);
-        if (left && strcmp(left, temp)) remove_folder(left);
+        if (left && strcmp(left, temp)) folder_remove(left);
     }
     if (at) closedir(at);
     arena_free(&mem);
@@ -191,7 +164,7 @@ static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, con
     TRY(pipe_save(p, path, NULL, 0, d));
     TRY(lm_shape_model(s, p, o->generation, &(lm_options){ .dt = DT_F32, .threads = o->pool }, &m, d));
     lm_converted done;
-    an_status st = lm_convert(m, dir, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1, .threads = o->pool }, &done, d);
+    an_status st = lm_convert(m, dir, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1, .fresh = true, .threads = o->pool }, &done, d);
     lm_close(m);
     TRY(st);
     for (size_t i = 0; i < o->n_tokenizer; i++) {
@@ -204,7 +177,7 @@ static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, con
     path = arena_printf(mem, "%s/%s", dir, TRAIN);
     if (!st) st = path ? file_write(path, b.at, b.n, d) : diag_nomem(d);
     sb_free(&b);
-    return st ? st : sync_folder(dir, d);
+    return st ? st : folder_sync(dir, d);
 }
 
 /* Synced once more: what it named before may go now. */
@@ -221,7 +194,7 @@ static an_status point_to(const char *dir, const char *name, arena *mem, diag *d
     if (there) return AN_OK;
     if (path_look(latest, &i) && !i.plain) unlink(latest); /* a pipe would be written into, and waited for */
     TRY(file_write(latest, line, n, d));
-    return sync_folder(dir, d);
+    return folder_sync(dir, d);
 }
 
 an_status ckpt_settle(const char *dir, const char *path, int keep, const ckpt_note *note, diag *d)
@@ -240,12 +213,12 @@ static an_status publish(const ckpt_options *o, const char *temp, const char *na
     if (!to) return diag_nomem(d);
     path_info i;
     diag why = { 0 };
-    if (path_look(to, &i) && !intact(to, &why)) remove_folder(temp); /* the same step of the same run: it is there */
+    if (path_look(to, &i) && !intact(to, &why)) folder_remove(temp); /* the same step of the same run: it is there */
     else if (why.st == AN_NOMEM) return diag_nomem(d); /* what could not be looked at may be whole */
     else {
-        remove_folder(to);
+        folder_remove(to);
         if (rename(temp, to)) return file_fail("rename to", to, d);
-        TRY(sync_folder(o->dir, d));
+        TRY(folder_sync(o->dir, d));
     }
     return point_to(o->dir, name, mem, d);
 }
@@ -291,8 +264,8 @@ an_status ckpt_enter(const char *dir, ckpt_hold *h, diag *d)
     char *temp = temp_name(&mem, dir), *path = lock_name(&mem, dir);
     *h = (ckpt_hold){ .fd = -1, .was = strlen(dir), .dir = dir };
     an_status st = temp && path ? dir_make_new(dir, &h->was, d) : diag_nomem(d);
-    if (!st) remove_folder(temp), st = dir_make(temp, d);
-    if (!st) remove_folder(temp), st = take_lock(path, h, d);
+    if (!st) folder_remove(temp), st = dir_make(temp, d);
+    if (!st) folder_remove(temp), st = take_lock(path, h, d);
     arena_free(&mem);
     if (st) ckpt_leave(h);
     return st;
@@ -317,11 +290,11 @@ an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const
     char *temp = temp_name(&mem, o->dir), *name = arena_printf(&mem, "step-%08lld", (long long)note->step);
     an_status st = temp && name ? dir_make(o->dir, d) : diag_nomem(d);
     if (!st) {
-        remove_folder(temp);
+        folder_remove(temp);
         st = dir_make(temp, d);
         if (!st) st = fill(o, p, s, note, temp, &mem, d);
         if (!st) st = publish(o, temp, name, &mem, d);
-        if (st) remove_folder(temp);
+        if (st) folder_remove(temp);
         else sweep(o->dir, o->keep, note, temp);
     }
     arena_free(&mem);

@@ -1,6 +1,8 @@
 /* Models written as other files: there and back gives the same bytes where formats allow, the same numbers where they do not hold
  * them, permuted rows where conventions differ, and refusals that name what a format cannot say. */
 #include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
 
 #include "format/npy.h"
 #include "lm_t.h"
@@ -477,6 +479,84 @@ static void spread_refused(void **state)
     lm_close(m);
 }
 
+/* ---- over a folder that is a model already ---- */
+
+static int shell(const char *fmt, ...) PRINTF_LIKE(1, 2);
+static int shell(const char *fmt, ...)
+{
+    char cmd[600];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = snprintf(cmd, sizeof cmd, "cd %s && ", scratch);
+    vsnprintf(cmd + n, sizeof cmd - (size_t)n, fmt, ap);
+    va_end(ap);
+    return system(cmd);
+}
+
+static void two_models(lm_target to)
+{
+    empty_folder(scratch, 2);
+    for (int i = 0; i < 2; i++) {
+        write_text(in_scratch("seed.json"), models[i ? 5 : 0].json);
+        via(in_scratch("seed.json"), in_scratch(i ? "new" : "hf"), i ? LM_TO_HF : to, DT_F32, NULL);
+    }
+    assert_int_equal(shell("mkdir hf/sub && echo mine >hf/notes && echo mine >hf/sub/x && printf '\\001\\000\\000\\000' >hf/active.u32 && cp -r hf was"), 0);
+}
+
+/* What fails half way leaves the folder as it was, with all that is in it; what is well replaces the model and nothing else. */
+static void over_another(void **state)
+{
+    (void)state;
+    static const lm_target kinds[] = { LM_TO_HF, LM_TO_NPY };
+    for (size_t k = 0; k < COUNT(kinds); k++) {
+        lm_convert_options o = { .to = kinds[k], .version = -1 };
+        lm_converted done;
+        diag d = { 0 };
+        two_models(kinds[k]);
+        assert_int_equal(shell("mkdir hf/%s", k ? "gain_out.npy" : "generation_config.json"), 0); /* where a file is to go */
+        if (k) assert_int_equal(shell("rmdir hf/gain_out.npy && mv hf/config.json c && mkdir hf/config.json"), 0);
+        assert_int_equal(shell("rm -r was && cp -r hf was && echo {} >new/generation_config.json"), 0);
+        lm_model *m = open_ok(in_scratch("new"));
+        assert_int_equal(lm_convert(m, in_scratch("hf"), &o, &done, &d), AN_INPUT);
+        assert_non_null(strstr(d.msg, "is a folder; a file is wanted"));
+        assert_int_equal(shell("diff -r hf was"), 0);
+        assert_int_equal(shell("rm -r hf/%s was && cp -r hf was && mkfifo new/vocab.json", k ? "config.json" : "generation_config.json"), 0);
+        if (!k) { /* behind the weights */
+            d = (diag){ 0 };
+            assert_int_equal(lm_convert(m, in_scratch("hf"), &o, &done, &d), AN_INPUT);
+            assert_non_null(strstr(d.msg, "vocab.json is not a regular file"));
+            assert_int_equal(shell("diff -r hf was"), 0);
+            d = (diag){ 0 };
+            assert_int_equal(lm_convert(m, in_scratch("none/hf"), &o, &done, &d), AN_INPUT);
+            assert_int_not_equal(shell("test -e none"), 0);
+        }
+        assert_int_equal(shell("rm new/vocab.json %s", k ? "hf/*.npy" : ""), 0);
+        d = (diag){ 0 };
+        assert_ok(lm_convert(m, in_scratch("hf"), &o, &done, &d), d);
+        assert_ok(lm_convert(m, in_scratch("want"), &o, &done, &d), d);
+        lm_close(m);
+        assert_int_equal(shell("diff -r hf/sub was/sub && diff hf/notes was/notes && test ! -e hf/active.u32 && rm -r hf/sub hf/notes && diff -r hf want"), 0);
+    }
+    empty_folder(scratch, 2);
+}
+
+/* A process died while it put files in their places: the next one that writes there ends that first, even if it fails itself. */
+static void died_between(void **state)
+{
+    (void)state;
+    lm_convert_options o = { .to = LM_TO_HF, .version = -1 };
+    lm_converted done;
+    diag d = { 0 };
+    two_models(LM_TO_HF);
+    assert_int_equal(shell("sh -c 'echo $$' >pid && p=$(cat pid) && mkdir hf/.tmp-whole-$p hf/.tmp-old-$p hf/.tmp-new-1$p && mv hf/config.json hf/.tmp-old-$p && echo x >hf/.tmp-new-1$p/y && "
+                           "cp new/model.safetensors hf && cp new/config.json hf/.tmp-whole-$p && : >hf/.tmp-whole-$p/.gone-active.u32 && mkfifo new/vocab.json"), 0);
+    lm_model *m = open_ok(in_scratch("new"));
+    assert_int_equal(lm_convert(m, in_scratch("hf"), &o, &done, &d), AN_INPUT);
+    lm_close(m);
+    assert_int_equal(shell("rm -r hf/sub hf/notes new/vocab.json && diff -r hf new"), 0);
+    empty_folder(scratch, 2);
+}
+
 /* ---- vocabularies and lists of tokens that go along ---- */
 
 static void with_vocabulary(void **state)
@@ -663,6 +743,7 @@ int main(void)
                                         cmocka_unit_test(real_stories),            cmocka_unit_test(compressed), cmocka_unit_test(gguf_blocks),
                                         cmocka_unit_test(npy_folder),              cmocka_unit_test(refusals),   cmocka_unit_test(not_finite),
                                         cmocka_unit_test(spread),                  cmocka_unit_test(spread_refused), cmocka_unit_test(with_vocabulary),
-                                        cmocka_unit_test(part_of_a_vocabulary),    cmocka_unit_test(gains) };
+                                        cmocka_unit_test(part_of_a_vocabulary),    cmocka_unit_test(gains),
+                                        cmocka_unit_test(over_another),            cmocka_unit_test(died_between) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
