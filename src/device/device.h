@@ -147,7 +147,8 @@ typedef struct {
 typedef enum { DEV_INPUT, DEV_OUTPUT } dev_side;
 
 an_status device_compile(device *dev, const dev_source *src, dev_program **out, diag *d) MUST_CHECK;
-/* Program bytes made elsewhere (or dev_program_bytes of before). A chip refuses them unless limits say open_images. */
+/* Program bytes made elsewhere (or dev_program_bytes of before). A chip refuses them unless limits say open_images. Those of a final program take the
+ * weights it was made for and no others, now or later. */
 an_status device_adopt(device *dev, const void *bytes, size_t n, const dev_weights *w, dev_program **out, diag *d) MUST_CHECK;
 void dev_program_free(dev_program *p); /* NULL is fine; waits for its dispatches. Requests of it can no longer be submitted */
 an_status dev_program_load(dev_program *p, diag *d) MUST_CHECK;

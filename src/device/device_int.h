@@ -198,6 +198,7 @@ bool baked_handed(const baked *b); /* the caller hands records out: dev_weights.
 /* What a text and its weights are, for the cache. Records that cannot be read are left to the compiler to complain about:
  * false then. */
 bool weights_identity(const mil_module *m, lower_weights *files, dev_key *key);
+an_status weights_checksum(const program *g, lower_weights *files, uint64_t *sum, diag *d) MUST_CHECK; /* of the records g reads; never 0 */
 bool weights_named(const program *g, const mil_module *m); /* every record g reads is one that m names, of that type and size */
 
 static inline dev_key key_mix(dev_key k, const void *p, size_t n)

@@ -47,7 +47,7 @@ static bool multiplies_bf16(const device *dev) { return !dev->chip && dev->opt.f
 
 static dev_key source_key(const device *dev, const dev_source *src)
 {
-    dev_key k = { { PROGRAM_VERSION, 1 /* entries that say what they are of */ } };
+    dev_key k = { { PROGRAM_VERSION, 2 /* entries that say what they are of, and whether they are final */ } };
     k = key_mix(k, AN_VERSION, sizeof AN_VERSION);
     k = key_mix(k, dev->name, strlen(dev->name));
     k = key_mix(k, &dev->num, sizeof dev->num); /* doubles without padding */
@@ -121,6 +121,10 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
         p->prog = NULL;
     }
     graph_free(g);
+    if (!why.st && src->final) {
+        p->prog->final = true;
+        if (!handed && weights_checksum(p->prog, files, &p->prog->weights, &why)) { /* why says it */ }
+    }
     return why.st ? dev_refuse_as(dev, error_of(&why), &why, d) : AN_OK;
 }
 
@@ -184,6 +188,16 @@ an_status host_build(dev_program *p, const dev_source *src, diag *d)
     return st;
 }
 
+/* Weights that no program bytes with a checksum of others can be run with. */
+static an_status are_its_own(const program *g, const dev_weights *w, lower_weights *files, diag *d)
+{
+    uint64_t have;
+    if (!g->final || !g->weights) return AN_OK;
+    if (w->record) return diag_fail(d, AN_INPUT, NOWHERE, "the program was made for the weights of its files, which cannot be handed out record by record: compile it again for others");
+    TRY(weights_checksum(g, files, &have, d));
+    return have == g->weights ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "the program was made for other weights than these: compile it again for them");
+}
+
 an_status host_adopt(dev_program *p, const void *bytes, size_t n, const dev_weights *w, diag *d)
 {
     device *dev = p->dev;
@@ -194,6 +208,11 @@ an_status host_adopt(dev_program *p, const void *bytes, size_t n, const dev_weig
     if (strcmp(p->prog->target, target_of(dev)))
         return dev_refuse(dev, ERR_IMAGE, NOWHERE, d, "the program was compiled for %.40s; this device is %s", p->prog->target, target_of(dev));
     if (weights_open(w, &files, &why)) return dev_refuse_as(dev, ERR_BAD_MIL, &why, d);
+    if (are_its_own(p->prog, w, files, &why)) {
+        lower_weights_close(files);
+        return dev_refuse_as(dev, ERR_IMAGE, &why, d);
+    }
+    p->final = p->prog->final;
     return finish(p, w, files, d);
 }
 

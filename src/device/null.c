@@ -87,6 +87,7 @@ static an_status null_adopt(dev_program *p, const void *bytes, size_t n, const d
     if (program_decode(bytes, n, &g, &why)) return dev_refuse_as(p->dev, ERR_IMAGE, &why, d);
     an_status st = adopt_ports(p, DEV_INPUT, g, g->inputs.at, g->inputs.n, d);
     if (!st) st = adopt_ports(p, DEV_OUTPUT, g, g->outputs.at, g->outputs.n, d);
+    p->final = g->final;
     program_free(g);
     return st;
 }

@@ -225,6 +225,21 @@ bool weights_identity(const mil_module *m, lower_weights *files, dev_key *key)
     return id.ok;
 }
 
+an_status weights_checksum(const program *g, lower_weights *files, uint64_t *sum, diag *d)
+{
+    uint64_t h = g->consts.n;
+    for (size_t i = 0; i < g->consts.n; i++)
+        for (int k = 0; k < g->consts.at[i].n_src; k++) {
+            const const_source *s = &g->consts.at[i].src[k];
+            const void *at;
+            if (!s->path) continue;
+            TRY(lower_weights_record(files, s->path, s->offset, s->dt, s->bytes, &at, d));
+            h = hash_many(at, (size_t)s->bytes, h);
+        }
+    *sum = h ? h : 1;
+    return AN_OK;
+}
+
 /* ---- does a program read what the text names, and nothing else? ---- */
 
 typedef struct {

@@ -269,6 +269,7 @@ static an_status get_program(reader *r)
     TRY(get_str(r, &r->p->target));
     TRY(get(r, 8, &r->p->key));
     TRY(get(r, 8, &r->p->scratch_bytes));
+    if (r->p->final) TRY(get(r, 8, &r->p->weights));
     TRY(get_numerics(r));
     TRY(get_tensors(r));
     TRY(get_ports(r));
@@ -291,15 +292,15 @@ an_status program_decode(const void *bytes, size_t n, program **out, diag *d)
     if (n < PROGRAM_HEADER || !program_is(bytes, n))
         return diag_fail(d, AN_INPUT, NOWHERE, "these %zu bytes are not an engine program: one begins with \"%s\" and a header of %d bytes", n,
                          PROGRAM_MAGIC, PROGRAM_HEADER);
-    uint64_t version, zero, body, sum;
+    uint64_t version, final, body, sum;
     r.at += 8;
     TRY(get(&r, 4, &version));
-    TRY(get(&r, 4, &zero));
+    TRY(get(&r, 4, &final));
     TRY(get(&r, 8, &body));
     TRY(get(&r, 8, &sum));
     if (version != PROGRAM_VERSION)
         return diag_fail(d, AN_INPUT, NOWHERE, "program has version %" PRIu64 ", this engine reads version %d: compile it again", version, PROGRAM_VERSION);
-    if (zero) return diag_fail(d, AN_INPUT, NOWHERE, "program has %" PRIu64 " in the reserved word of its header, byte 12; wanted 0", zero);
+    if (final > 1) return diag_fail(d, AN_INPUT, NOWHERE, "program has %" PRIu64 " in the reserved word of its header, byte 12; wanted 0 or 1", final);
     if (body != n - PROGRAM_HEADER)
         return diag_fail(d, AN_INPUT, NOWHERE, "program says it has %" PRIu64 " bytes after its header, there are %zu: cut short or followed by something else",
                          body, n - PROGRAM_HEADER);
@@ -307,6 +308,7 @@ an_status program_decode(const void *bytes, size_t n, program **out, diag *d)
     if (sum != have)
         return diag_fail(d, AN_INPUT, NOWHERE, "program is damaged: its checksum is %016" PRIx64 ", its bytes give %016" PRIx64, sum, have);
     if (!(r.p = program_new("", "", &numerics_cpu))) return diag_nomem(d);
+    r.p->final = final;
     an_status st = get_program(&r);
     if (st) program_free(r.p);
     else *out = r.p;

@@ -100,6 +100,8 @@ typedef struct program {
     const char *title;
     uint64_t scratch_bytes;
     uint64_t key;     /* content: what it was compiled from */
+    bool final;       /* what its weights held decided how it was made: no others serve it */
+    uint64_t weights; /* final: checksum of the records it reads; 0: they were not looked at */
     VEC(etensor) tensors;
     VEC(insn) insns;
     VEC(eport) inputs, outputs; /* in binding order: sorted by name */

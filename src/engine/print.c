@@ -133,7 +133,7 @@ void program_print(const program *p, strbuf *b)
     put_name(b, p->title);
     sb_puts(b, " for ");
     put_name(b, p->target);
-    sb_printf(b, "\nkey %016" PRIx64 ", scratch %" PRIu64 " bytes, inline data %" PRIu64 " bytes\nnumerics", p->key, p->scratch_bytes, p->n_data);
+    sb_printf(b, "\nkey %016" PRIx64 ", scratch %" PRIu64 " bytes, inline data %" PRIu64 " bytes\n%snumerics", p->key, p->scratch_bytes, p->n_data, p->final ? "final: for the weights it was made with\n" : "");
     bool any = false;
     for (int i = 0; i < n_numeric_rows; i++)
         if (*numeric_at(&p->num, i) != 0) sb_printf(b, " %s=%g", numeric_rows[i].name, *numeric_at(&p->num, i)), any = true;

@@ -1,7 +1,7 @@
 /* program.c: a program in memory, and its bytes.
  *
- *   0   "ANNLPROG", u32 version, u32 zero, u64 bytes of the body, u64 checksum of the body: 32 bytes; the body follows
- *       strings (u32 length, bytes): title, target; u64 key, u64 scratch bytes
+ *   0   "ANNLPROG", u32 version, u32 1 if final else 0, u64 bytes of the body, u64 checksum of the body: 32 bytes; the body follows
+ *       strings (u32 length, bytes): title, target; u64 key, u64 scratch bytes; final: u64 checksum of its weights
  *       u32 count, then name and f64 of every numerics switch, in table order
  *       u32 count of tensors: u8 type, u8 space, u8 rank, u32 slot, u64 offset, i64 per axis
  *       u32 count of inputs, then of outputs: name, u32 tensor, u64 bytes
@@ -129,9 +129,10 @@ an_status program_encode(const program *p, strbuf *out, diag *d)
     size_t start = out->n;
     static const char zeros[64] = { 0 };
     sb_putn(out, PROGRAM_MAGIC, 8);
-    put(out, PROGRAM_VERSION, 4), put(out, 0, 4), put(out, 0, 8), put(out, 0, 8);
+    put(out, PROGRAM_VERSION, 4), put(out, p->final, 4), put(out, 0, 8), put(out, 0, 8);
     put_str(out, p->title), put_str(out, p->target);
     put(out, p->key, 8), put(out, p->scratch_bytes, 8);
+    if (p->final) put(out, p->weights, 8);
     put(out, (uint64_t)n_numeric_rows, 4);
     for (int i = 0; i < n_numeric_rows; i++) {
         put_str(out, numeric_rows[i].name);

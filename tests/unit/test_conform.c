@@ -371,7 +371,22 @@ static void baked_weights(void **state)
     blob.n = w3.n; /* weights that were to stay */
     assert_ok(device_compile(dev, &(dev_source){ .text = CONV_TEXT, .n_text = strlen(CONV_TEXT), .weights = fresh, .final = true }, &p, &d), d);
     assert_refused(dev, dev_program_reload(p, &fresh, &c, &d), AN_INPUT, &d, 8, 0xe00002c2, "compile it again");
+    strbuf bytes = { 0 };
+    d = (diag){ 0 };
+    if (computes) assert_ok(dev_program_bytes(p, &bytes, &d), d);
     dev_program_free(p);
+    if (computes) { /* the same where its bytes are taken: they say it */
+        device *there;
+        assert_ok(device_open(&there, device_name(dev), &(device_options){ .limit = &(device_limit){ "open_images", 1 }, .n_limit = 1, .own_budget = true }, &d), d);
+        assert_ok(device_adopt(there, bytes.at, bytes.n, &fresh, &p, &d), d);
+        assert_ok(dev_program_load(p, &d), d);
+        assert_refused(there, dev_program_reload(p, &fresh, &c, &d), AN_INPUT, &d, 8, 0xe00002c2, "compile it again");
+        dev_program_free(p);
+        d = (diag){ 0 };
+        assert_refused(there, device_adopt(there, bytes.at, bytes.n, &(dev_weights)WITH_WEIGHTS(w5), &p, &d), AN_INPUT, &d, 8, 0xe00002e2, "made for other weights");
+        device_close(there);
+    }
+    sb_free(&bytes);
     sb_free(&w);
     sb_free(&w3);
     sb_free(&w5);
