@@ -413,6 +413,26 @@ bool dev_fits(const device *dev, uint64_t bytes, uint64_t *held)
     return !room || (*held <= room && bytes <= room - *held);
 }
 
+an_status dev_grow(dev_program *p, uint64_t more, diag *d)
+{
+    device *dev = p->dev;
+    uint64_t held;
+    pthread_mutex_lock(&dev->mu);
+    bool fits = dev_fits(dev, more, &held);
+    if (fits) dev->st.image_bytes += more, p->image_bytes += more;
+    pthread_mutex_unlock(&dev->mu);
+    if (fits) return AN_OK;
+    return dev_refuse(dev, ERR_NO_MEMORY, NOWHERE, d, "inputs that outputs are written over take %llu bytes for copies of them; %llu of the %llu the device addresses are taken",
+                      (unsigned long long)more, (unsigned long long)held, (unsigned long long)dev->lim.window_bytes);
+}
+
+void dev_count_image(dev_program *p, uint64_t bytes)
+{
+    pthread_mutex_lock(&p->dev->mu);
+    if (p->loaded) p->dev->st.image_bytes += bytes - p->image_bytes, p->image_bytes = bytes;
+    pthread_mutex_unlock(&p->dev->mu);
+}
+
 /* The image, where the device addresses enough. What is known of its size is looked at before anything is taken; all of it is counted in the moment
  * it is found to fit, because surfaces are made while it loads. */
 static an_status load_image(dev_program *p, diag *d)

@@ -136,6 +136,9 @@ bool dev_fault(device *dev, const char *where); /* a test wants this step to fai
 an_status dev_compile_begin(dev_program *p, diag *d); /* every attempt; refused: the budget is spent, and there is no end */
 void dev_compile_end(dev_program *p, double ms, bool ok);
 void dev_lost(dev_program *p); /* a reload left it unloaded */
+/* A loaded program takes `more` bytes for good: counted, or AN_UNSUPPORTED where the device does not address them. */
+an_status dev_grow(dev_program *p, uint64_t more, diag *d) MUST_CHECK;
+void dev_count_image(dev_program *p, uint64_t bytes); /* what the image of a loaded program holds now */
 bool dev_fits(const device *dev, uint64_t bytes, uint64_t *held); /* dev->mu held: are so many left of limit window_bytes? *held: what is taken */
 
 /* ---- fault.c ---- */

@@ -272,6 +272,7 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
     weight_source from = baked_source(fresh);
     an_status st = program_accepts(p->prog, &from, &why); /* a program that is not loaded now could not be loaded later */
     if (!st && p->im) st = replace(p, &from, &why);
+    if (p->im) dev_count_image(p, image_bytes(p->im)); /* a record that lies otherwise than the one before may take memory of its own */
     if (st) {
         baked_free(fresh);
         return dev_refuse_as(dev, ERR_IMAGE, &why, d);
@@ -283,7 +284,14 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
     return AN_OK;
 }
 
-an_status host_run(dev_program *p, const void *const *in, void *const *out, diag *d) { return image_run(p->im, in, out, d); }
+an_status host_run(dev_program *p, const void *const *in, void *const *out, diag *d)
+{
+    const uint64_t more = image_grows(p->im, in, out);
+    if (more) TRY(dev_grow(p, more, d));
+    an_status st = image_run(p->im, in, out, d);
+    if (more) dev_count_image(p, image_bytes(p->im)); /* a failure may have taken less */
+    return st;
+}
 
 uint64_t host_digest(const dev_program *p) { return p->im ? image_digest(p->im) : 0; }
 

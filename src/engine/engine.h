@@ -171,6 +171,7 @@ an_status image_load(image **out, const program *p, const weight_source *w, cons
 an_status image_reload(image *im, const weight_source *w, diag *d) MUST_CHECK; /* constants again, packing only */
 an_status image_run(image *im, const void *const *inputs, void *const *outputs, diag *d) MUST_CHECK; /* by port number */
 uint64_t image_bytes(const image *im); /* memory it holds */
+uint64_t image_grows(const image *im, const void *const *inputs, void *const *outputs); /* what a run with these would add to it, for good: room for copies of inputs */
 uint64_t image_digest(const image *im); /* checksum of the constants as it holds them */
 /* Are its constants what w gives, to the bit? Costs nothing where the bytes of w are in use as they are; others are made once more, and compared. */
 an_status image_holds(image *im, const weight_source *w, bool *holds, diag *d) MUST_CHECK;

@@ -337,25 +337,40 @@ static bool overlaps(const void *a, uint64_t n, const void *b, uint64_t m)
     return x < y ? y - x < n : x - y < m;
 }
 
+/* Input k is read after an output may have been written over it. */
+static bool is_copied(const image *im, size_t k, const void *const *inputs, void *const *outputs)
+{
+    const eport *e = &im->p->inputs.at[k];
+    for (size_t i = 0; i < im->p->outputs.n; i++) {
+        if (!overlaps(inputs[k], e->bytes, outputs[i], im->p->outputs.at[i].bytes)) continue;
+        bool in_place = im->in_place[k] == (int64_t)i || (im->last_chain[k] >= 0 && im->last_chain[k] == im->chain_of[i]);
+        if (!in_place || inputs[k] != outputs[i] || e->bytes != im->p->outputs.at[i].bytes) return true;
+    }
+    return false;
+}
+
 /* Where input k is read during this run. */
 static an_status input_view(image *im, size_t k, const void *const *inputs, void *const *outputs, unsigned char **at, diag *d)
 {
     const eport *e = &im->p->inputs.at[k];
     *at = (unsigned char *)(uintptr_t)inputs[k]; /* never written */
-    for (size_t i = 0; i < im->p->outputs.n; i++) {
-        if (!overlaps(inputs[k], e->bytes, outputs[i], im->p->outputs.at[i].bytes)) continue;
-        bool in_place = im->in_place[k] == (int64_t)i || (im->last_chain[k] >= 0 && im->last_chain[k] == im->chain_of[i]);
-        if (in_place && inputs[k] == outputs[i] && e->bytes == im->p->outputs.at[i].bytes) continue;
-        if (!im->shadow[k]) {
-            if (!(im->shadow[k] = engine_alloc(e->bytes)))
-                return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for a copy of an input", (unsigned long long)e->bytes);
-            im->own_bytes += e->bytes;
-        }
-        memcpy(im->shadow[k], inputs[k], (size_t)e->bytes);
-        *at = im->shadow[k];
-        break;
+    if (!is_copied(im, k, inputs, outputs)) return AN_OK;
+    if (!im->shadow[k]) {
+        if (!(im->shadow[k] = engine_alloc(e->bytes)))
+            return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for a copy of an input", (unsigned long long)e->bytes);
+        im->own_bytes += e->bytes;
     }
+    memcpy(im->shadow[k], inputs[k], (size_t)e->bytes);
+    *at = im->shadow[k];
     return AN_OK;
+}
+
+uint64_t image_grows(const image *im, const void *const *inputs, void *const *outputs)
+{
+    uint64_t bytes = 0;
+    for (size_t k = 0; k < im->p->inputs.n; k++)
+        if (!im->shadow[k] && inputs[k] && is_copied(im, k, inputs, outputs)) bytes += im->p->inputs.at[k].bytes;
+    return bytes;
 }
 
 static an_status bind(image *im, const void *const *inputs, void *const *outputs, diag *d)

@@ -718,6 +718,38 @@ static void window_is_kept(void **state)
     }
 }
 
+/* State that is read after it is written is copied first: the room for that is counted, once, and refused where there is none. */
+static void window_of_copies(void **state)
+{
+    (void)state;
+    device_stats st;
+    uint64_t held = 0, copies = 0;
+    for (int turn = 0; turn < 3; turn++) { /* how much it takes; exactly that; a byte less */
+        device *dev;
+        diag d = { 0 };
+        assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .own_budget = true,
+                                                                  .limit = (const device_limit[]){ { "window_bytes", turn ? (int64_t)(held + copies) - (turn == 2) : 0 } }, .n_limit = 1 }, &d), d);
+        dev_program *p = must_compile(dev, STATE_TEXT, NULL);
+        bound b = must_bind(dev, p);
+        assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "next", b.s[0][0], &d), d); /* one surface on both sides */
+        device_get_stats(dev, &st);
+        held = st.image_bytes + st.surface_bytes;
+        for (int k = 0; k < 2; k++) {
+            d = (diag){ 0 };
+            const an_status got = device_run(b.r, DEV_QOS, &d);
+            assert_int_equal(got, turn == 2 ? AN_UNSUPPORTED : AN_OK);
+            if (got) assert_non_null(strstr(d.msg, "for copies of them"));
+            device_get_stats(dev, &st);
+            if (!turn) copies = st.image_bytes + st.surface_bytes - held;
+            assert_int_equal(st.image_bytes + st.surface_bytes, held + (turn == 2 ? 0 : copies));
+        }
+        assert_true(copies > 0);
+        drop_bound(&b);
+        dev_program_free(p);
+        close_clean(dev);
+    }
+}
+
 /* The same with nobody waiting for anybody. */
 typedef struct {
     device *dev;
@@ -795,7 +827,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
-        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(failures_are_given_back),
+        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_of_copies), cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(failures_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
