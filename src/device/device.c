@@ -597,7 +597,7 @@ static an_status reload(dev_program *p, const dev_weights *w, dev_canary *c, dia
     if (ask) TRY(exclusive_answer(p, &c->output_after, d));
     bool holds; /* not whether they changed: rounding may leave nothing of what did */
     TRY(dev->cls->holds(p, &holds, d));
-    return holds ? AN_OK : diag_fail(d, AN_BUG, NOWHERE, "the loaded constants of the program are not those of its new weights: the reload did not take");
+    return holds ? AN_OK : diag_fail(d, AN_BUG, NOWHERE, "the loaded constants of the program, or what is packed of them, are not those of its new weights: the reload did not take");
 }
 
 an_status dev_program_reload(dev_program *p, const dev_weights *w, dev_canary *canary, diag *d)

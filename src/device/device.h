@@ -61,7 +61,7 @@ typedef struct {               /* zero means default */
     bool (*fault)(void *user, const char *where); /* tests: true makes that step fail for want of memory */
     void *user;
     /* tests: an engine that misbehaves. true at "compile" or "dispatch": it answers with an error; at "output": a NaN in the first
-     * result; at "reload": the old weights stay in use and nothing is said */
+     * result; at "reload": the old weights stay in use and nothing is said; at "panel": what is packed of the new ones is not right */
     bool (*spoil)(void *spoiler, const char *what);
     void *spoiler;
 } device_options;
@@ -166,8 +166,9 @@ typedef struct {
 } dev_canary;
 /* New content for the same records: no parsing, no planning. On failure the old weights stay in use. A record that the program was compiled
  * around (an attribute the text keeps in a weight file) is no weight: other content of it is AN_INPUT, here and when program bytes are loaded. With a canary (may be
- * NULL) the change is proven: AN_BUG when the loaded constants are not those of the new records. It costs two dispatches; if the
- * second one fails, the new weights are in use and unproven; with constants_only it costs a checksum of them, and making once more those that are not records as they lie. */
+ * NULL) the change is proven: AN_BUG when the loaded constants are not those of the new records, or what is packed of them for the kernels is not theirs. It
+ * costs two dispatches; if the second one fails, the new weights are in use and unproven; with constants_only it costs a checksum of them, making once more those that are
+ * not records as they lie, and packing once more, all at the speed of memory. */
 an_status dev_program_reload(dev_program *p, const dev_weights *w, dev_canary *canary, diag *d) MUST_CHECK;
 
 /* Ports in binding order: sorted by name, whatever the text's order. */

@@ -144,6 +144,7 @@ bool dev_fits(const device *dev, uint64_t bytes, uint64_t *held); /* dev->mu hel
 /* ---- fault.c ---- */
 bool dev_spoil(device *dev, const char *what); /* a test wants this to go wrong as an engine would */
 void spoil_output(dev_request *r);
+void spoil_panels(dev_program *p); /* loaded, host devices */
 
 /* ---- surface.c ---- */
 void dev_copy(pool *p, void *to, const void *from, size_t n); /* all threads share what is long */

@@ -248,7 +248,11 @@ void host_unload(dev_program *p)
 static an_status replace(dev_program *p, const weight_source *from, diag *d)
 {
     if (dev_fault(p->dev, "reload")) return diag_nomem(d);
-    if (dev_spoil(p->dev, "reload") || !image_reload(p->im, from, d)) return AN_OK;
+    if (dev_spoil(p->dev, "reload")) return AN_OK;
+    if (!image_reload(p->im, from, d)) {
+        if (dev_spoil(p->dev, "panel")) spoil_panels(p);
+        return AN_OK;
+    }
     weight_source back = baked_source(p->weights);
     diag again = { 0 };
     if (image_reload(p->im, &back, &again)) { /* neither old nor new: better none */

@@ -1,9 +1,40 @@
 /* digest.c: what an image holds: a checksum of its constants, and whether they are those of given weights. Constants as the instructions read them:
- * reconstructed, or as they are stored. Both look at the image, not at where it says its weights came from: that is what makes them a proof that
+ * reconstructed, or as they are stored, and packed. All look at the image, not at where it says its weights came from: that is what makes them a proof that
  * new weights are in use. */
 #include <stdlib.h>
 
+#include "engine/exec_mac_int.h"
 #include "engine/weights_int.h"
+
+/* ---- checksums of much, by all threads ---- */
+
+enum { PIECE = 1 << 18, PIECES = 64 };
+
+typedef struct {
+    const unsigned char *at;
+    size_t n;
+    uint64_t sum[PIECES];
+} sums;
+
+static void sum_piece(void *ctx, int64_t i, int thread)
+{
+    sums *s = ctx;
+    const size_t from = (size_t)i * PIECE;
+    (void)thread;
+    s->sum[i] = hash_many(s->at + from, MIN(s->n - from, (size_t)PIECE), 0);
+}
+
+static uint64_t sum_of(const image *im, const void *p, size_t n, uint64_t seed)
+{
+    if (n <= PIECE) return hash_many(p, n, seed);
+    for (size_t from = 0; from < n; from += (size_t)PIECE * PIECES) {
+        sums s = { .at = (const unsigned char *)p + from, .n = MIN(n - from, (size_t)PIECE * PIECES) };
+        const int64_t pieces = (int64_t)((s.n + PIECE - 1) / PIECE);
+        pool_run(im->opt.pool, sum_piece, &s, pieces);
+        seed = hash_bytes(s.sum, (size_t)pieces * sizeof *s.sum, seed ^ s.n);
+    }
+    return seed;
+}
 
 uint64_t image_digest(const image *im)
 {
@@ -12,8 +43,8 @@ uint64_t image_digest(const image *im)
         uint64_t bytes;
         const const_entry *c = &im->p->consts.at[i];
         const etensor *t = &im->p->tensors.at[c->tensor];
-        for (int k = 0; !im->const_at[i] && im->stored[i].at[0] && k < c->n_src; k++) sum = hash_many(im->stored[i].at[k], (size_t)c->src[k].bytes, sum);
-        if (im->const_at[i] && et_bytes(t, &bytes)) sum = hash_many(im->const_at[i], (size_t)bytes, sum);
+        for (int k = 0; !im->const_at[i] && im->stored[i].at[0] && k < c->n_src; k++) sum = sum_of(im, im->stored[i].at[k], (size_t)c->src[k].bytes, sum);
+        if (im->const_at[i] && et_bytes(t, &bytes)) sum = sum_of(im, im->const_at[i], (size_t)bytes, sum);
     }
     return sum;
 }
@@ -42,6 +73,44 @@ static an_status holds_const(image *im, const weight_source *w, size_t k, unsign
     return AN_OK;
 }
 
+/* ---- what kernels read ---- */
+
+/* All that packing writes for instruction i. *next: the first panel that is not of an instruction before it. */
+static uint64_t packed_sum(const image *im, size_t i, const mac *m, size_t *next)
+{
+    uint64_t sum = i;
+    while (*next < im->panels.n && im->panels.at[*next].insn < i) (*next)++;
+    for (size_t k = *next; k < im->panels.n && im->panels.at[k].insn == i; k++) sum = sum_of(im, im->panels.at[k].at, im->panels.at[k].bytes, sum);
+    if (m->packed_bound) sum = hash_many(m->packed_bound, (size_t)(m->packs * m->a_panels) * sizeof *m->packed_bound, sum);
+    if (m->a_own) sum = sum_of(im, m->a_own, (size_t)(m->a_elems * exec_size(m->a_type)), sum);
+    if (m->i8) sum = hash_many(m->i8_scale, (size_t)m->m * sizeof *m->i8_scale, sum);
+    return sum;
+}
+
+/* Packed once more from constants that were found to be the right ones, over what is there: nothing may change by that. */
+static an_status holds_packed(image *im, const weight_source *w, bool *holds, diag *d)
+{
+    size_t next = 0;
+    an_status st = AN_OK;
+    im->source = w;
+    for (size_t i = 0; i < im->p->insns.n && !st; i++) {
+        const exec_entry *e = im->opt.reference ? NULL : exec_entry_of(im->p->insns.at[i].op);
+        if (!e || !e->repack || !im->state[i]) continue;
+        const uint64_t before = packed_sum(im, i, im->state[i], &next);
+        st = e->repack(im, &im->p->insns.at[i], im->state[i], d);
+        if (!st && packed_sum(im, i, im->state[i], &next) != before) *holds = false; /* the rest goes on: what was wrong is right now */
+    }
+    im->source = NULL;
+    return st;
+}
+
+bool image_panel(const image *im, size_t i, void **at, size_t *bytes)
+{
+    if (i >= im->panels.n) return false;
+    *at = im->panels.at[i].at, *bytes = im->panels.at[i].bytes;
+    return true;
+}
+
 an_status image_holds(image *im, const weight_source *w, bool *holds, diag *d)
 {
     unsigned char *room = NULL;
@@ -50,5 +119,5 @@ an_status image_holds(image *im, const weight_source *w, bool *holds, diag *d)
     *holds = true;
     for (size_t k = 0; k < im->p->consts.n && *holds && !st; k++) st = holds_const(im, w, k, &room, &n_room, holds, d);
     free(room);
-    return st;
+    return !st && *holds ? holds_packed(im, w, holds, d) : st;
 }

@@ -173,8 +173,11 @@ an_status image_run(image *im, const void *const *inputs, void *const *outputs, 
 uint64_t image_bytes(const image *im); /* memory it holds */
 uint64_t image_grows(const image *im, const void *const *inputs, void *const *outputs); /* what a run with these would add to it, for good: room for copies of inputs */
 uint64_t image_digest(const image *im); /* checksum of the constants as it holds them */
-/* Are its constants what w gives, to the bit? Costs nothing where the bytes of w are in use as they are; others are made once more, and compared. */
+/* Are its constants, and what is packed of them for the kernels, what w gives, to the bit? Constants cost nothing where the bytes of w are in use as they
+ * are; others are made once more, and compared. Packing is done once more, over what is there, with a checksum before and after: a panel that was not
+ * right is then, and the answer is no. Between runs, with weights that stay as those it was loaded with do. */
 an_status image_holds(image *im, const weight_source *w, bool *holds, diag *d) MUST_CHECK;
+bool image_panel(const image *im, size_t i, void **at, size_t *bytes); /* the i-th packed constant, for who spoils one; false: no more */
 void image_free(image *im);
 
 /* ---- scalar arithmetic, for tests and docs ---- */

@@ -119,6 +119,12 @@ const exec_entry *exec_entry_of(insn_id op);   /* exec.c */
 bool exec_flushes(const image *im);            /* are subnormal results of its runs zero? */
 insn_fn *ref_entry_of(insn_id op);             /* ref.c */
 
+typedef struct {
+    size_t insn;
+    unsigned char *at;
+    size_t bytes;
+} panel;
+
 struct image {
     const program *p;
     image_options opt;
@@ -148,6 +154,8 @@ struct image {
     const weight_source *source; /* while loading */
     int64_t packed_now;          /* the tensor that the instruction being prepared has packed; -1: none */
     VEC(uint32_t) shared;        /* entries of opt.packs this image holds */
+    size_t preparing;            /* instruction */
+    VEC(panel) panels;           /* packed constants of its own, in the order of their instructions */
 };
 void *engine_alloc(uint64_t bytes); /* 64-byte aligned, zeroed, free() frees it; NULL: no memory */
 

@@ -134,6 +134,7 @@ static bool reader_next(reader *r, bool written, int64_t *tensor)
 static an_status prepare(image *im, size_t i, diag *d)
 {
     const exec_entry *e = entry_of(im, im->p->insns.at[i].op);
+    im->preparing = i;
     return e && e->prepare ? e->prepare(im, &im->p->insns.at[i], &im->state[i], d) : AN_OK;
 }
 

@@ -118,6 +118,7 @@ an_status pack_take(image *im, const pack_key *key, size_t bytes, unsigned char 
     *fresh = true;
     if (name) st = take_shared(im, name, bytes, at, fresh, d);
     else if (!(*at = arena_take(&im->prepared, 1, bytes, bytes >= BIG_PAGE ? BIG_PAGE : PACK_ALIGN))) st = diag_nomem(d);
+    else if (!VEC_PUSH(&im->mem_image, &im->panels, ((panel){ im->preparing, *at, bytes }))) st = diag_nomem(d);
     arena_back(&im->tmp, m);
     return st;
 }

@@ -658,6 +658,38 @@ static void proof_of_a_reload(void **state)
     }
 }
 
+static bool spoilt_panel(void *spoiler, const char *what) { return *(bool *)spoiler && !strcmp(what, "panel"); }
+
+/* Constants may be right and what was packed of them not: that is what kernels read. */
+static void proof_of_what_is_packed(void **state)
+{
+    (void)state;
+    static const char *const devices[] = { "soft:m1", "soft:m4", "cpu" };
+    for (size_t i = 0; i < COUNT(devices) * 2; i++) {
+        bool spoil = false;
+        device *dev;
+        diag d = { 0 };
+        strbuf two = weight_file(2, 0), three = weight_file(3, 0);
+        assert_ok(device_open(&dev, devices[i / 2], &(device_options){ .threads = 2, .spoil = spoilt_panel, .spoiler = &spoil }, &d), d);
+        dev_program *p = must_compile(dev, CONV_TEXT, &two);
+        bound b = must_bind(dev, p);
+        dev_canary c = { .constants_only = i % 2 };
+        spoil = true;
+        assert_int_equal(dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(three), &c, &d), AN_BUG);
+        assert_non_null(strstr(d.msg, "what is packed of them"));
+        assert_true(c.source_changed && c.weights_before != c.weights_after); /* the constants themselves are well */
+        spoil = false, d = (diag){ 0 };
+        assert_ok(dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(two), &c, &d), d);
+        put_f16(b.s[0][0], 256, 1, 0);
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        CLOSE_TO(get_f16(b.s[1][0], 5), 2);
+        drop_bound(&b);
+        dev_program_free(p);
+        close_clean(dev);
+        sb_free(&two), sb_free(&three);
+    }
+}
+
 typedef struct {
     device *dev;
     uint64_t bytes;   /* of the surface; 0: none */
@@ -827,7 +859,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
-        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_of_copies), cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(failures_are_given_back),
+        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(proof_of_what_is_packed), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_of_copies), cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(failures_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
