@@ -172,6 +172,8 @@ uint64_t host_digest(const dev_program *p);
 an_status host_holds(dev_program *p, bool *holds, diag *d);
 void host_drop(dev_program *p);
 an_status soft_judge(device *dev, const dev_source *src, diag *d); /* the chip's rules; soft.c */
+/* Those of them that look at what weights hold, of the weights a program gets: where they were not to be seen when it was compiled, and of others later. */
+an_status soft_accepts(const device *dev, const program *g, const weight_source *w, diag *d) MUST_CHECK;
 
 /* ---- fits.c ---- */
 an_status graph_fits(const graph *g, diag *d) MUST_CHECK;

@@ -172,6 +172,8 @@ static an_status finish(dev_program *p, const dev_weights *w, lower_weights *fil
 {
     diag why = { 0 };
     if (baked_make(p->dev, p->prog, w, files, NULL, &p->weights, &why)) return dev_refuse_as(p->dev, ERR_BAD_MIL, &why, d);
+    weight_source from = baked_source(p->weights);
+    if (!w->record && soft_accepts(p->dev, p->prog, &from, &why)) return dev_refuse_as(p->dev, ERR_COMPILE, &why, d);
     return take_ports(p, d);
 }
 
@@ -226,6 +228,7 @@ an_status host_load(dev_program *p, diag *d)
                         .packs = baked_handed(p->weights) ? dev->packs : NULL, .pack_owner = baked_owner(p->weights) };
     diag why = { 0 };
     if (dev_fault(dev, "image")) diag_nomem(&why);
+    else if (baked_handed(p->weights) && soft_accepts(dev, p->prog, &w, &why)) { /* why says it */ }
     else if (!image_load(&p->im, p->prog, &w, &o, &why)) p->image_bytes = image_bytes(p->im);
     return why.st ? dev_refuse_as(dev, ERR_IMAGE, &why, d) : AN_OK;
 }
@@ -275,6 +278,7 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
     if (changed) *changed = !baked_same(p->weights, fresh);
     weight_source from = baked_source(fresh);
     an_status st = program_accepts(p->prog, &from, &why); /* a program that is not loaded now could not be loaded later */
+    if (!st) st = soft_accepts(dev, p->prog, &from, &why);
     if (!st && p->im) st = replace(p, &from, &why);
     if (p->im) dev_count_image(p, image_bytes(p->im)); /* a record that lies otherwise than the one before may take memory of its own */
     if (st) {

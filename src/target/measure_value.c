@@ -180,8 +180,11 @@ double m_mac_bound(look *l)
     return isfinite(top) ? top : NAN;
 }
 
+/* Weights that are not here can be all that their type can say: that is nothing known about them. Who loads them asks again. */
 double m_zero_point(look *l)
 {
     const operand *z = inst_arg(l->op, 2);
-    return known_const(z) ? magnitude(z) : NAN;
+    if (!known_const(z)) return NAN;
+    if (!z->data && z->range.hi - z->range.lo >= ldexp(1, dtype_bits(z->type.dt)) - 1) return NAN;
+    return magnitude(z);
 }

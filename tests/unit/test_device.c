@@ -658,6 +658,91 @@ static void proof_of_a_reload(void **state)
     }
 }
 
+/* y = w·x, w int8 with a scale and a zero point for each row. */
+#define AFFINE_TEXT                                                                                                   \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"                                                    \
+             "string pt = const()[name = string(\"pt\"), val = string(\"valid\")];\n"                                 \
+             "tensor<int32, [2]> ones = const()[name = string(\"ones\"), val = tensor<int32, [2]>([1, 1])];\n"        \
+             "tensor<int32, [4]> zero = const()[name = string(\"zero\"), val = tensor<int32, [4]>([0, 0, 0, 0])];\n"  \
+             "int32 g = const()[name = string(\"g\"), val = int32(1)];\n"                                             \
+             "tensor<fp16, [8, 8, 1, 1]> w = constexpr_affine_dequantize()[axis = int32(0), name = string(\"w\"), "     \
+             "quantized_data = tensor<int8, [8, 8, 1, 1]>(BLOBFILE(path = string(\"" WEIGHT_PATH "\"), offset = uint64(64))), " \
+             "scale = tensor<fp16, [8]>(BLOBFILE(path = string(\"" WEIGHT_PATH "\"), offset = uint64(192))), "          \
+             "zero_point = tensor<int8, [8]>(BLOBFILE(path = string(\"" WEIGHT_PATH "\"), offset = uint64(320)))];\n"   \
+             "tensor<fp16, [1, 8, 1, 32]> y = conv(dilations = ones, groups = g, pad = zero, pad_type = pt, strides = ones, weight = w, " \
+             "x = x)[name = string(\"y\")];\n} -> (y);\n}\n"
+
+static strbuf affine_file(int8_t last_zero)
+{
+    int8_t q[64], z[8] = { 0 };
+    uint16_t s[8];
+    blob_writer b = { 0 };
+    uint64_t at;
+    diag d = { 0 };
+    for (int i = 0; i < 64; i++) q[i] = i % 9 ? 0 : 3;
+    for (int i = 0; i < 8; i++) s[i] = f16_from_f64(0.5);
+    z[7] = last_zero;
+    assert_ok(blob_add(&b, DT_I8, q, sizeof q, &at, &d), d);
+    assert_ok(blob_add(&b, DT_F16, s, sizeof s, &at, &d), d);
+    assert_int_equal(at, 192);
+    assert_ok(blob_add(&b, DT_I8, z, sizeof z, &at, &d), d);
+    assert_int_equal(at, 320);
+    assert_ok(blob_finish(&b, &d), d);
+    return b.bytes;
+}
+
+static an_status affine_record(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **at, diag *d)
+{
+    const strbuf *f = user;
+    (void)path, (void)dt, (void)bytes, (void)d;
+    *at = f->at + offset + 64;
+    return AN_OK;
+}
+
+/* A rule about what weights hold is asked of the weights a program gets, whenever and however it gets them. */
+static void rules_about_weights(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device;
+        bool refuses;
+    } rows[] = { { "soft:m1", true }, { "soft:m2", false }, { "cpu", false } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        device *dev;
+        dev_program *p;
+        diag d = { 0 };
+        strbuf even = affine_file(0), odd = affine_file(5), bytes = { 0 };
+        const dev_weights good = WITH_WEIGHTS(even), bad = WITH_WEIGHTS(odd);
+        dev_source src = { .text = AFFINE_TEXT, .n_text = strlen(AFFINE_TEXT), .weights = bad };
+        const an_status want = rows[i].refuses ? AN_UNSUPPORTED : AN_OK;
+        assert_ok(device_open(&dev, rows[i].device, &(device_options){ .threads = 1, .own_budget = true, .limit = (const device_limit[]){ { "open_images", 1 } }, .n_limit = !!strchr(rows[i].device, ':') }, &d), d);
+        assert_int_equal(device_compile(dev, &src, &p, &d), want);
+        if (want && !strstr(d.msg, WEIGHT_PATH ", record at byte 320: constexpr_affine_dequantize: zero point 5: this chip has symmetric int8 weights only (zero-point)")) fail_msg("%s", d.msg);
+        if (want) d = (diag){ 0 };
+        else dev_program_free(p);
+        d = (diag){ 0 }, src.weights = good;
+        assert_ok(device_compile(dev, &src, &p, &d), d);
+        assert_ok(dev_program_bytes(p, &bytes, &d), d);
+        for (int loaded = 0; loaded < 2; loaded++) {
+            dev_canary c = { .constants_only = true };
+            assert_int_equal(dev_program_reload(p, &bad, &c, &d), want);
+            if (want) assert_non_null(strstr(d.msg, "zero point 5"));
+            d = (diag){ 0 };
+            assert_ok(dev_program_reload(p, &good, &c, &d), d);
+            if (!loaded) assert_ok(dev_program_load(p, &d), d);
+        }
+        dev_program_free(p);
+        assert_int_equal(device_adopt(dev, bytes.at, bytes.n, &bad, &p, &d), want);
+        if (!want) dev_program_free(p);
+        d = (diag){ 0 }, src.weights = (dev_weights){ .record = affine_record, .user = &odd };
+        assert_ok(device_compile(dev, &src, &p, &d), d); /* which does not look at them */
+        assert_int_equal(dev_program_load(p, &d), want);
+        dev_program_free(p);
+        close_clean(dev);
+        sb_free(&even), sb_free(&odd), sb_free(&bytes);
+    }
+}
+
 static bool spoilt_panel(void *spoiler, const char *what) { return *(bool *)spoiler && !strcmp(what, "panel"); }
 
 /* Constants may be right and what was packed of them not: that is what kernels read. */
@@ -859,7 +944,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
-        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(proof_of_what_is_packed), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_of_copies), cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(failures_are_given_back),
+        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(proof_of_what_is_packed), cmocka_unit_test(rules_about_weights), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_of_copies), cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(failures_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
