@@ -508,6 +508,19 @@ EOF
     sed 's/"rope_theta": 10000/"rope_theta": 10000, "qk_clip": 3/' "$tmp/hf/config.json" >"$tmp/c.json" && cp "$tmp/c.json" "$tmp/hf/config.json"
     t "convert, an unknown field" 3 $anneal convert --model "$tmp/hf" --out "$tmp/x.bin"
     has "convert, an unknown field" err 'config.json: field "qk_clip" (3) is not known'
+    # over the model that is read, however it is spelt
+    t "convert, a model of one file" 0 $anneal convert --model "$tmp/a.bin" --out "$tmp/self" --to hf
+    cp -r "$tmp/self" "$tmp/self.was" && ln -s self "$tmp/self.link"
+    for w in "self/model.safetensors self" "self self/model.safetensors" "self self.link" "self.link/model.safetensors self" "self self/../self.link/model.safetensors"; do
+        t "convert over itself: $w" 2 $anneal convert --model "$tmp/${w% *}" --out "$tmp/${w#* }" --dtype f16
+        has "convert over itself: $w" err 'is the model itself; write to another place$'
+    done
+    { printf '\223NUMPY\001\000v\000'; printf "%-117s\n" "{'descr': '<i4', 'fortran_order': False, 'shape': (1, 2), }"; printf '\1\0\0\0\2\0\0\0'; } >"$tmp/two.npy"
+    t "grad over the model" 2 $anneal grad --model "$tmp/self" --tokens "$tmp/two.npy" --engine cpu --out "$tmp/self.link/model.safetensors"
+    has "grad over the model" err 'is the model itself; write to another place$'
+    t "the model is as it was" 0 diff -r "$tmp/self" "$tmp/self.was"
+    t "convert to npy" 0 $anneal convert --model "$tmp/a.bin" --out "$tmp/arrays" --to npy
+    t "convert over a model of arrays" 2 $anneal convert --model "$tmp/arrays" --out "$tmp/arrays/." --to npy --dtype f16
     t "convert, a tokenizer for nothing" 2 $anneal convert --model tiny --out "$tmp/x.bin" --tokenizer nowhere.json
     has "convert, a tokenizer for nothing" err 'tokenizer goes into gguf and hf alone'
     t "convert to shards" 0 $anneal convert --model "$tmp/a.bin" --out "$tmp/shards" --shard-size 100kB

@@ -201,16 +201,27 @@ static an_status read_quantize(conversion *v, diag *d)
     return diag_fail(d, AN_USAGE, NOWHERE, "unknown form \"%.40s\"; int8, int4, palette4, and for GGUF q8_0 and q4_0, are known", v->o.quantize);
 }
 
-/* A file opened for writing must not be one that is being read. */
-static an_status not_the_source(const lm_model *m, const char *out, diag *d)
+static bool is_at(const char *path, const path_info *at)
 {
-    path_info a, b;
-    bool from, to;
-    TRY(path_find(m->path, &from, &a, d));
-    TRY(path_find(out, &to, &b, d));
-    if (!from || !to) return AN_OK;
-    if (a.device != b.device || a.inode != b.inode) return AN_OK;
-    return diag_fail(d, AN_USAGE, NOWHERE, "%.200s is the model itself; write to another place", out);
+    path_info i;
+    return path && path_look(path, &i) && !i.unseen && i.device == at->device && i.inode == at->inode;
+}
+
+an_status lm_apart(const lm_model *m, const char *out, diag *d)
+{
+    path_info at;
+    bool there;
+    const char *before = NULL; /* tensors of one file follow each other */
+    if (m->origin == LM_FROM_MEMORY) return AN_OK; /* its name is no file's */
+    TRY(path_find(out, &there, &at, d));
+    bool same = there && is_at(m->path, &at);
+    for (int l = -1; there && !same && l < m->c.n_layers; l++)
+        for (int id = 0; !same && id < MW_COUNT; id++) {
+            const store *s = store_at(m, (model_weight_id)id, l);
+            if (!s || !s->file || s->file == before) continue;
+            same = is_at(before = s->file, &at);
+        }
+    return same ? diag_fail(d, AN_USAGE, NOWHERE, "%.200s is the model itself; write to another place", out) : AN_OK;
 }
 
 an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, lm_converted *done, diag *d)
@@ -222,7 +233,7 @@ an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, 
         return diag_fail(d, AN_USAGE, NOWHERE, "weights as %s; f32, f16 and bf16 are supported", dtype_name(v.o.dt));
     if (v.o.shard && o->to != LM_TO_HF) return diag_fail(d, AN_USAGE, NOWHERE, "shards stand in a folder with an index: they go with the target hf, not %s", target_names[o->to]);
     TRY(read_quantize(&v, d));
-    TRY(not_the_source(m, out, d));
+    TRY(lm_apart(m, out, d));
     for (int id = 0; id < MW_COUNT; id++)
         for (int l = -1; l < m->c.n_layers; l++) {
             const store *s = store_at(m, (model_weight_id)id, l);

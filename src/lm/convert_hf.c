@@ -224,6 +224,17 @@ an_status convert_safetensors(conversion *v, diag *d)
 
 /* ---- folders ---- */
 
+/* The file of that name that this one will replace is none of the model that is being read. */
+static an_status replaces_none(const conversion *v, const char *name, diag *d)
+{
+    strbuf path = { 0 };
+    if (!v->place) return AN_OK;
+    sb_printf(&path, "%s/%s", v->place, name);
+    an_status st = path.oom ? diag_nomem(d) : lm_apart(v->m, path.at, d);
+    sb_free(&path);
+    return st;
+}
+
 an_status write_in(const char *folder, const char *name, const void *p, size_t n, diag *d)
 {
     strbuf path = { 0 };
@@ -294,6 +305,7 @@ static an_status write_shards(sheet *h, diag *d)
     for (int i = 0; i < h->shards; i++) {
         const char *path = (h->file = shard_name(h, i)) ? arena_printf(&h->mem, "%s/%s", h->v->out, h->file) : NULL;
         if (!path) return diag_nomem(d);
+        TRY(replaces_none(h->v, h->file, d));
         TRY(write_file(h, i, path, NULL, d));
     }
     h->v->done.shards = h->shards;
@@ -317,7 +329,7 @@ static an_status enter(conversion *v, folder_out *f, diag *d)
 {
     if (v->o.fresh) return dir_make(v->out, d);
     TRY(folder_begin(v->out, CONFIG, f, d));
-    v->out = f->temp;
+    v->place = v->out, v->out = f->temp;
     return v->m->active ? AN_OK : folder_drop(f, LM_ACTIVE_FILE, d); /* the list of another model would hide tokens of this one */
 }
 
@@ -369,6 +381,7 @@ static an_status write_npy(conversion *v, model_weight_id id, int layer, diag *d
     dtype dt = conversion_dtype(v, id, layer);
     char name[64];
     if (dt == DT_BF16 && !v->o.dt) dt = DT_F32; /* .npy has no bf16; fp32 holds it */
+    TRY(replaces_none(v, weight_label(id, layer, ".npy", name, sizeof name), d));
     weight_label(id, layer, "", name, sizeof name);
     int64_t dim[2] = { s->rows, s->cols };
     size_t bytes;

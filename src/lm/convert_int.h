@@ -10,7 +10,8 @@ enum { CONVERT_RUN = 1 << 18 }; /* elements of a run of rows */
 typedef struct {
     lm_model *m;
     lm_convert_options o;
-    const char *out;
+    const char *out;           /* where files are written */
+    const char *place;         /* the folder they will stand in; NULL: they are written there */
     lm_form form;              /* LM_DENSE: not quantised */
     const block_format *block; /* the same as GGUF has it */
     model_rope rope;           /* the target's order of pairs; NONE: leave rows alone */

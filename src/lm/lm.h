@@ -172,6 +172,8 @@ typedef struct {
 } lm_converted;
 /* out is a file, or a folder for LM_TO_HF and LM_TO_NPY, which is made or filled anew: a failure leaves it as it was (folder.h). */
 an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, lm_converted *done, diag *d) MUST_CHECK;
+/* AN_USAGE: out is the model, or a file it is read from, however it is spelt: what is written there would replace it. */
+an_status lm_apart(const lm_model *m, const char *out, diag *d) MUST_CHECK;
 bool lm_target_find(const char *name, lm_target *t); /* "safetensors", "hf", "gguf", "llama2c", "npy" */
 
 /* config.json of the family this configuration belongs to; the checkpoint writer uses it too. */

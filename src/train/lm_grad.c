@@ -169,6 +169,7 @@ an_status lm_grad(const lm_grad_options *o, lm_grad_result *out, diag *d)
     dev_o.pool = threads;
     if (!st) st = device_open(&dev, o->engine, &dev_o, d);
     if (!st) st = lm_open(o->model, &(lm_options){ .dt = DT_F32, .threads = threads }, &m, d);
+    if (!st) st = lm_apart(m, o->out, d);
     if (!st) {
         pipe_options po = { .dev = dev, .pool = threads, .config = lm_config(m), .batch = o->batch, .seq = o->seq, .train = { .optimizer = "sgd", .accum = 2 } };
         if (!device_is_plain(dev)) po.train.loss_scale = SCALE, po.train.dynamic_scale = true;

@@ -557,6 +557,28 @@ static void died_between(void **state)
     empty_folder(scratch, 2);
 }
 
+static an_status fetch_from(void *user, model_weight_id id, int layer, float *to, diag *d)
+{
+    lm_tensor t;
+    assert_true(lm_tensor_info(user, id, layer, &t));
+    return lm_rows(user, id, layer, 0, t.rows, DT_F32, to, d);
+}
+
+/* A model that is in no file may be written to one that has its name. */
+static void from_memory(void **state)
+{
+    (void)state;
+    empty_folder(scratch, 1);
+    write_text(in_scratch("seed.json"), models[0].json);
+    write_text(in_scratch("gradients"), "old");
+    lm_model *m = open_ok(in_scratch("seed.json")), *copy;
+    diag d = { 0 };
+    assert_ok(lm_from_memory(in_scratch("gradients"), lm_config(m), NULL, fetch_from, m, &(lm_options){ .dt = DT_F32 }, &copy, &d), d);
+    convert_ok(copy, in_scratch("gradients"), LM_TO_SAFETENSORS, DT_F32, NULL);
+    lm_close(copy);
+    lm_close(m);
+}
+
 /* ---- vocabularies and lists of tokens that go along ---- */
 
 static void with_vocabulary(void **state)
@@ -744,6 +766,6 @@ int main(void)
                                         cmocka_unit_test(npy_folder),              cmocka_unit_test(refusals),   cmocka_unit_test(not_finite),
                                         cmocka_unit_test(spread),                  cmocka_unit_test(spread_refused), cmocka_unit_test(with_vocabulary),
                                         cmocka_unit_test(part_of_a_vocabulary),    cmocka_unit_test(gains),
-                                        cmocka_unit_test(over_another),            cmocka_unit_test(died_between) };
+                                        cmocka_unit_test(over_another),            cmocka_unit_test(died_between),    cmocka_unit_test(from_memory) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
