@@ -64,6 +64,7 @@ sweep run 1 run "$dir/examples/conv.mil" --engine soft:m1 --fill 1 --threads 1 -
 sweep check 1 check "$dir/examples/attention.mil" --target m1
 sweep prepare 7 data prepare --tokenizer "$tmp/t.json" --data "$tmp/text" --out "$tmp/at/s.u16"
 sweep convert 9 convert --model "$tmp/model" --threads 1 --out "$tmp/at/m.gguf"
+sweep folder 11 convert --model "$tmp/model" --threads 1 --shard-size 10kB --out "$tmp/at/hf"
 sweep generate 23 generate --model "$tmp/model" --prompt Once --max-tokens 2 --temperature 0 --threads 1 --engine soft:m4
 
 # a model over another: whatever fails, the folder holds the old files or the new ones; ended at any call it does, or is no model until the next time

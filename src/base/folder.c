@@ -22,10 +22,10 @@ an_status folder_sync(const char *path, diag *d)
     return bad && bad != EINVAL && bad != ENOTSUP ? file_fail("sync", path, d) : AN_OK;
 }
 
-void folder_remove(const char *path)
+static bool is_removed(const char *path)
 {
     DIR *dir = opendir(path);
-    if (!dir) return;
+    if (!dir) return errno == ENOENT || errno == ENOTDIR;
     for (struct dirent *e; (e = readdir(dir));) {
         strbuf b = { 0 };
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
@@ -34,7 +34,13 @@ void folder_remove(const char *path)
         sb_free(&b);
     }
     closedir(dir);
-    rmdir(path);
+    return !rmdir(path);
+}
+
+/* What is left of it stays until somebody comes this way again, so one failure is not taken for an answer. */
+void folder_remove(const char *path)
+{
+    if (!is_removed(path)) (void)is_removed(path);
 }
 
 /* ---- one file on its way ---- */
@@ -44,7 +50,8 @@ typedef struct {
     const char *from; /* where it is made; NULL: it is to go, and `mark` says so */
     const char *mark;
     const char *to, *aside;
-    bool had, in;     /* an old one is aside; the new one is in its place */
+    bool was;         /* there is an old one */
+    bool had, in;     /* it is aside; the new one is in its place */
 } item;
 typedef VEC(item) items;
 
@@ -69,11 +76,10 @@ static an_status list(const folder_out *o, const char *from, arena *mem, items *
     for (struct dirent *e; !st && (errno = 0, e = readdir(at));) {
         item it;
         path_info i;
-        bool there;
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-        st = fill_item(o, mem, from, e->d_name, &it) && VEC_PUSH(mem, v, it) ? path_find(it.to, &there, &i, d) : diag_nomem(d);
-        if (!st && there && i.folder) st = diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder; a file is wanted", it.to);
-        errno = 0;
+        st = fill_item(o, mem, from, e->d_name, &it) ? path_find(it.to, &it.was, &i, d) : diag_nomem(d);
+        if (!st && it.was && i.folder) st = diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder; a file is wanted", it.to);
+        if (!st && !VEC_PUSH(mem, v, it)) st = diag_nomem(d);
     }
     if (!st && errno) st = file_fail("list", from, d);
     closedir(at);
@@ -87,8 +93,8 @@ static an_status list(const folder_out *o, const char *from, arena *mem, items *
 
 static an_status move_away(item *it, diag *d)
 {
-    it->had = !rename(it->to, it->aside);
-    return it->had || errno == ENOENT ? AN_OK : file_fail("move away", it->to, d);
+    it->had = it->was && !rename(it->to, it->aside);
+    return it->had || !it->was || errno == ENOENT ? AN_OK : file_fail("move away", it->to, d);
 }
 
 static an_status move_in(item *it, diag *d)
@@ -120,7 +126,9 @@ static an_status swap(folder_out *o, const char *from, diag *d)
     an_status st = list(o, from, &mem, &v, d);
     if (!st && v.n) {
         item *last = &v.at[v.n - 1];
-        st = dir_make(o->old, d);
+        bool any = false;
+        for (size_t i = 0; i < v.n; i++) any |= v.at[i].was;
+        if (any) st = dir_make(o->old, d);
         if (!st) st = move_away(last, d);
         if (!st) st = folder_sync(o->dir, d);
         for (size_t i = 0; !st && i + 1 < v.n; i++)

@@ -338,7 +338,7 @@ an_status file_finish(file_out *o, diag *d)
 void file_abandon(file_out *o)
 {
     if (o->tmp && o->fd >= 0) close(o->fd);
-    if (o->path && o->tmp && o->tmp[0]) unlink(o->tmp);
+    if (o->path && o->tmp && o->tmp[0] && unlink(o->tmp)) unlink(o->tmp); /* twice: it would stay until somebody writes that file again */
     free(o->path);
     free(o->tmp);
     *o = (file_out){ .fd = -1 };
