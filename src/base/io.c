@@ -384,6 +384,8 @@ an_status dir_make_new(const char *path, size_t *was, diag *d)
         else there = i;
         p[i] = keep;
     }
+    path_info at;
+    if (!st && there == len && path_look(path, &at) && !at.folder) errno = at.unseen ? at.unseen : ENOTDIR, st = file_fail("make folder", path, d); /* a file has its name */
     p[made] = 0;
     if (st) dir_unmake(p, *was);
     free(p);

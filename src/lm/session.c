@@ -14,7 +14,10 @@ static an_status open_cache(lm_session *s, const char *dir, diag *d)
 {
     diag why = { 0 };
     struct stat st;
-    if (dir) TRY(dir_make(dir, d));
+    if (dir && dir_make(dir, &why)) {
+        if (why.st == AN_NOMEM) return diag_nomem(d);
+        return diag_fail(d, why.st, NOWHERE, "compiled programs cannot be kept in \"%.200s\": a folder that can be read and written is wanted (%.200s)", dir, why.msg);
+    }
     if (dev_cache_open(&s->cache, &(dev_cache_options){ .dir = dir }, &why)) return *d = why, why.st;
     if (dir && (!dev_cache_dir(s->cache) || stat(dir, &st) || !S_ISDIR(st.st_mode)))
         return diag_fail(d, AN_INPUT, NOWHERE, "compiled programs cannot be kept in \"%.200s\": a folder that can be read and written is wanted", dir);

@@ -227,6 +227,10 @@ static void folders_taken_back(void **state)
     assert_true(path_look(path, &i));
     dir_unmake(path, strlen(dir));
     assert_false(path_look(file, &i));
+    assert_ok(file_write(file, "x", 1, &d), d);
+    assert_int_equal(dir_make(file, &d), AN_INPUT); /* it is a file */
+    assert_non_null(strstr(d.msg, "/a: Not a directory"));
+    assert_int_equal(unlink(file), 0);
     snprintf(too_long, sizeof too_long, "%s/a/b/%0300d", dir, 0);
     assert_int_equal(dir_make(too_long, &d), AN_INPUT);
     assert_false(path_look(file, &i));
