@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -150,13 +151,24 @@ static long process_of(const char *name, const char *prefix, size_t n)
     return strncmp(name, prefix, n) || name[n] < '1' || name[n] > '9' ? 0 : strtol(name + n, NULL, 10);
 }
 
-/* file_begin removed the locks of those that are dead. */
+/* Who holds the lock lives, in whatever container; the number alone may be another process's by now. */
+static bool is_held(const char *lock, long pid)
+{
+    int fd = open(lock, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return errno != ENOENT;
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    const bool told = !fcntl(fd, F_GETLK, &all);
+    close(fd);
+    return told ? all.l_type != F_UNLCK : !kill((pid_t)pid, 0); /* a file system without locks */
+}
+
 static bool lives(const folder_out *o, long pid)
 {
     strbuf b = { 0 };
-    path_info i;
+    if (pid == (long)getpid()) return false; /* closing the lock would drop it; and what is of this number was before it */
     sb_printf(&b, "%s/%s.tmp.%ld", o->dir, LOCK, pid);
-    bool is = b.oom || (pid != (long)getpid() && path_look(b.at, &i));
+    const bool is = b.oom || is_held(b.at, pid);
+    if (!is) unlink(b.at);
     sb_free(&b);
     return is;
 }

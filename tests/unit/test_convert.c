@@ -3,7 +3,9 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 
+#include "base/folder.h"
 #include "format/npy.h"
 #include "lm_t.h"
 
@@ -484,7 +486,7 @@ static void spread_refused(void **state)
 static int shell(const char *fmt, ...) PRINTF_LIKE(1, 2);
 static int shell(const char *fmt, ...)
 {
-    char cmd[600];
+    char cmd[1200];
     va_list ap;
     va_start(ap, fmt);
     int n = snprintf(cmd, sizeof cmd, "cd %s && ", scratch);
@@ -548,12 +550,40 @@ static void died_between(void **state)
     lm_converted done;
     diag d = { 0 };
     two_models(LM_TO_HF);
-    assert_int_equal(shell("sh -c 'echo $$' >pid && p=$(cat pid) && mkdir hf/.tmp-whole-$p hf/.tmp-old-$p hf/.tmp-new-1$p && mv hf/config.json hf/.tmp-old-$p && echo x >hf/.tmp-new-1$p/y && "
+    assert_int_equal(shell("sh -c 'sleep 100 >/dev/null 2>&1 & echo $! >alive'"), 0); /* another process has the number of one that died */
+    assert_int_equal(shell("sh -c 'echo $$' >pid && p=$(cat pid) && a=$(cat alive) && mkdir hf/.tmp-new-$a && echo x >hf/.tmp-new-$a/y && : >hf/.new.tmp.$a && mkdir hf/.tmp-whole-$p hf/.tmp-old-$p hf/.tmp-new-1$p && mv hf/config.json hf/.tmp-old-$p && echo x >hf/.tmp-new-1$p/y && "
                            "cp new/model.safetensors hf && cp new/config.json hf/.tmp-whole-$p && : >hf/.tmp-whole-$p/.gone-active.u32 && mkfifo new/vocab.json"), 0);
     lm_model *m = open_ok(in_scratch("new"));
     assert_int_equal(lm_convert(m, in_scratch("hf"), &o, &done, &d), AN_INPUT);
     lm_close(m);
-    assert_int_equal(shell("rm -r hf/sub hf/notes new/vocab.json && diff -r hf new"), 0);
+    assert_int_equal(shell("kill $(cat alive) && rm -r hf/sub hf/notes new/vocab.json && diff -r hf new"), 0);
+    empty_folder(scratch, 2);
+}
+
+/* One that lives has the folder to itself. */
+static void one_writer(void **state)
+{
+    (void)state;
+    lm_convert_options o = { .to = LM_TO_HF, .version = -1 };
+    lm_converted done;
+    diag d = { 0 };
+    folder_out f;
+    int up[2], down[2], status;
+    char c;
+    two_models(LM_TO_HF);
+    assert_int_equal(pipe(up) | pipe(down), 0);
+    pid_t child = fork();
+    if (!child) _exit(folder_begin(in_scratch("hf"), "config.json", &f, &d) || write(up[1], "x", 1) != 1 || read(down[0], &c, 1) != 1);
+    assert_int_equal(read(up[0], &c, 1), 1);
+    lm_model *m = open_ok(in_scratch("new"));
+    assert_int_equal(lm_convert(m, in_scratch("hf"), &o, &done, &d), AN_USAGE);
+    assert_non_null(strstr(d.msg, "is writing into it"));
+    assert_int_equal(write(down[1], "x", 1), 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(shell("rm -r hf/.[nt]* && diff -r hf was"), 0);
+    lm_close(m);
+    for (int i = 0; i < 2; i++) close(up[i]), close(down[i]);
     empty_folder(scratch, 2);
 }
 
@@ -766,6 +796,6 @@ int main(void)
                                         cmocka_unit_test(npy_folder),              cmocka_unit_test(refusals),   cmocka_unit_test(not_finite),
                                         cmocka_unit_test(spread),                  cmocka_unit_test(spread_refused), cmocka_unit_test(with_vocabulary),
                                         cmocka_unit_test(part_of_a_vocabulary),    cmocka_unit_test(gains),
-                                        cmocka_unit_test(over_another),            cmocka_unit_test(died_between),    cmocka_unit_test(from_memory) };
+                                        cmocka_unit_test(over_another),            cmocka_unit_test(died_between),    cmocka_unit_test(from_memory), cmocka_unit_test(one_writer) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
