@@ -19,6 +19,7 @@ typedef struct {
     unsigned char *y;
     int64_t lines;
     bool stream;
+    bool wide; /* of some columns the squares leave fp32; their scale is 0 or no number */
     float *most, *mean, *sum; /* per column: of a softmax the first, of a layer norm the second; at last sum is what it is scaled by */
 } block;
 
@@ -76,7 +77,7 @@ static void exps_band(const room *m, const block *now, const block *done, int64_
     }
 }
 
-static void settle(const columns *k, const block *b)
+static void settle(const columns *k, block *b)
 {
     const vec_kernels *v = k->env->v;
     const float per = 1 / (float)k->n;
@@ -88,6 +89,7 @@ static void settle(const columns *k, const block *b)
         v->soft_settle(b->most, b->sum, b->lines, half(k));
         return;
     }
+    b->wide = !(v->largest(b->sum, b->lines) < INFINITY);
     if (k->kind != NORM_L2) v->fn[VF_MUL_P](b->sum, b->sum, NULL, NULL, &per, b->lines);
     v->fn[VF_RSQRT](b->sum, b->sum, NULL, NULL, &k->eps, b->lines);
 }
@@ -110,6 +112,35 @@ static void put(const room *m, const block *b, int64_t r, int64_t rows, bool up)
     p.mean = k->kind == NORM_LAYER ? b->mean : NULL;
     p.gain = m->gain ? m->gain + r : NULL, p.bias = m->bias ? m->bias + r : NULL;
     v->affine_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines);
+}
+
+double norm_wide(norm_kind kind, float eps, dtype t, const void *x, int64_t first, int64_t step, int64_t n, double *mean)
+{
+    double all = 0, squares = 0;
+    for (int64_t k = 0; kind == NORM_LAYER && k < n; k++) all += dtype_load(t, x, first + k * step);
+    *mean = all / (double)n;
+    for (int64_t k = 0; k < n; k++) {
+        const double d = dtype_load(t, x, first + k * step) - *mean;
+        squares += d * d;
+    }
+    return 1 / sqrt((kind == NORM_L2 ? squares : squares / (double)n) + (double)eps);
+}
+
+/* Those columns again, as the reference does them: y is not where x is. */
+static void put_wide(const room *m, const block *b)
+{
+    const columns *k = m->k;
+    if (!b->wide) return;
+    if (b->stream) k->env->v->fence(); /* what is written here comes after it */
+    for (int64_t i = 0; i < b->lines; i++) {
+        if (b->sum[i] > 0) continue;
+        double mean, scale = norm_wide(k->kind, k->eps, k->tx, b->x, i, k->inner, k->n, &mean);
+        for (int64_t r = 0; r < k->n; r++) {
+            float y = (float)((dtype_load(k->tx, b->x, i + r * k->inner) - mean) * scale);
+            if (m->gain) y *= m->gain[r];
+            dtype_store(k->ty, b->y, i + r * k->inner, (double)(m->bias ? y + m->bias[r] : y));
+        }
+    }
 }
 
 static float *parameter(const room *m, int which, float *at)
@@ -137,6 +168,7 @@ static void in_turns(const room *m, int64_t first, int64_t end)
             if (done) put(m, done, r, rows, false);
             if (now) look(m, now, r, rows);
         }
+        if (done) put_wide(m, done);
         if (now) settle(k, now);
     }
 }
@@ -150,6 +182,7 @@ static void one_by_one(const room *m, int64_t first, int64_t end)
         for (int64_t r = 0; r < k->n; r += VEC_BAND) look(m, &b, r, MIN(VEC_BAND, k->n - r));
         settle(k, &b);
         for (int64_t r = (k->n - 1) / VEC_BAND * VEC_BAND; r >= 0; r -= VEC_BAND) put(m, &b, r, MIN(VEC_BAND, k->n - r), true);
+        put_wide(m, &b);
     }
 }
 

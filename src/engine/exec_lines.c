@@ -177,20 +177,13 @@ static void softmax(task *t)
 /* ---- norms ---- */
 
 /* Line i of the plain processor whose squares leave fp32, in double, as the reference does it then: y is not where x is. */
-static void norm_wide(const task *t, int64_t i)
+static void line_wide(const task *t, int64_t i)
 {
     const state *s = t->s;
     const int64_t first = t->base + (s->columns ? i : i * s->n), step = s->columns ? s->inner : 1;
     const void *x = ctx_mem(t->c, s->x);
-    double all = 0, squares = 0;
+    double mean, scale = norm_wide(s->kind, s->eps, s->tx, x, first, step, s->n, &mean);
     if (s->stream) s->env->v->fence(); /* what is written here comes after it */
-    for (int64_t k = 0; s->kind == NORM_LAYER && k < s->n; k++) all += dtype_load(s->tx, x, first + k * step);
-    const double mean = all / (double)s->n;
-    for (int64_t k = 0; k < s->n; k++) {
-        const double d = dtype_load(s->tx, x, first + k * step) - mean;
-        squares += d * d;
-    }
-    const double scale = 1 / sqrt((s->kind == NORM_L2 ? squares : squares / (double)s->n) + (double)s->eps);
     for (int64_t k = 0; k < s->n; k++) {
         const int64_t at = first + k * step;
         float y = (float)((dtype_load(s->tx, x, at) - mean) * scale), par[PARAMS] = { 1, 0 };
@@ -250,7 +243,7 @@ static void norm(task *t)
         store(t);
     }
     for (int64_t i = 0; !s->env->chip && i < t->lines; i++)
-        if (!(t->acc[i] > 0)) norm_wide(t, i);
+        if (!(t->acc[i] > 0)) line_wide(t, i);
 }
 
 /* ---- the plain processor: straight from memory to memory, statistics in registers ---- */
@@ -259,6 +252,14 @@ static void norm(task *t)
 static bool streams(const task *t, const void *y)
 {
     return t->s->stream && (uintptr_t)y % VEC_LINE == 0 && t->s->n * exec_size(t->s->ty) % VEC_LINE == 0;
+}
+
+/* A line of -inf alone has no distribution. */
+static float sum_of_exps(const state *s, float *e, const void *x, float most, int64_t ahead)
+{
+    const vec_kernels *v = s->env->v;
+    const float sum = s->tx == DT_F16 && s->ty == DT_F16 ? v->exps_half(e, x, most, s->n, ahead) : v->exps(e, s->tx, x, most, s->n, ahead);
+    return most == -INFINITY ? NAN : sum;
 }
 
 /* Lines behind each other, each at another of three steps. Where arithmetic is the bound, between two steps of a line there is one of
@@ -280,11 +281,11 @@ static void softmax_lines(task *t, const unsigned char *x, unsigned char *y, boo
                         .x = x + i * in, .e = t->buf + now * n, .next = x + (i + apart) * in, .most = makes ? most[now] : 0 };
         if (puts && looks) {
             v->soft_three(&p, s->ty, s->tx, n);
-            sum[now] = p.sum, most[next] = p.most;
+            sum[now] = most[now] > -INFINITY ? p.sum : NAN, most[next] = p.most;
             continue;
         }
         if (puts) v->affine(p.y, s->ty, p.done, DT_F32, &(vec_affine){ .scale_1 = p.scale, .stream = stream }, n);
-        if (makes) sum[now] = half ? v->exps_half(p.e, p.x, p.most, n, apart * in) : v->exps(p.e, s->tx, p.x, p.most, n, apart * in);
+        if (makes) sum[now] = sum_of_exps(s, p.e, p.x, p.most, apart * in);
         if (looks) most[next] = v->along(s->tx, p.next, STAT_MOST, 0, -INFINITY, n);
     }
 }
@@ -298,7 +299,6 @@ static void softmax_plain(task *t)
     const unsigned char *x = (const unsigned char *)ctx_mem(t->c, s->x) + t->base * in;
     unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
     bool stream = streams(t, y);
-    bool half = s->tx == DT_F16 && s->ty == DT_F16;
     if (s->n >= LONG_LINE && s->n <= LONGEST_LINE)
         softmax_lines(t, x, y, stream);
     else
@@ -309,7 +309,7 @@ static void softmax_plain(task *t)
             for (int64_t l = 0; l < k; l++) { /* the next lines are asked for where there is most to do beside it */
                 float *e = t->buf + l * s->n;
                 const void *from = x + l * s->n * in;
-                some[l] = half ? v->exps_half(e, from, some[l], s->n, k * s->n * in) : v->exps(e, s->tx, from, some[l], s->n, k * s->n * in);
+                some[l] = sum_of_exps(s, e, from, some[l], k * s->n * in);
             }
             for (int64_t l = 0; l < k; l++)
                 v->affine(y + l * s->n * out, s->ty, t->buf + l * s->n, DT_F32, &(vec_affine){ .scale_1 = 1 / some[l], .stream = stream }, s->n);
@@ -349,7 +349,7 @@ static void norm_lines(const task *t, const unsigned char *x, unsigned char *y, 
         p->mean_1 = mean, p->scale_1 = inverse_length(s, squares);
         if (i == t->lines) v->affine(y, s->ty, x, s->tx, p, s->n);
         else mean = line_mean(s, x + in), squares = v->affine_next(y, s->ty, x, s->tx, p, x + in, mean, s->n);
-        if (wide) norm_wide(t, i - 1);
+        if (wide) line_wide(t, i - 1);
     }
 }
 
@@ -373,7 +373,7 @@ static void norm_plain(task *t)
             for (int64_t l = 0; l < k; l++) {
                 p.mean_1 = mean[l], p.scale_1 = by[l];
                 v->affine(y + l * s->n * out, s->ty, x + l * s->n * in, s->tx, &p, s->n);
-                if (!(by[l] > 0)) norm_wide(t, i + l);
+                if (!(by[l] > 0)) line_wide(t, i + l);
             }
         }
     if (p.stream) v->fence();

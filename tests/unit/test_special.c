@@ -219,8 +219,7 @@ static void odd_weights(void **state)
 
 /* ---- squares that leave fp32 ---- */
 
-/* Lines of large numbers, of some that are, of infinities and NaN, and of others, whose neighbours they are. Not down columns: there the sum of squares is
- * what there is. */
+/* Lines of large numbers, of some that are, of infinities and NaN, and of others, whose neighbours they are. */
 static const struct {
     const char *shape, *op;
     int n; /* of a line */
@@ -236,6 +235,10 @@ static const struct {
     { "[6, 300]", "reduce_l2_norm(x) {axes=[1]}", 300 },
     { "[1, 6, 30, 10]", "reduce_l2_norm(x) {axes=[0, 2, 3]}", 300 },
     { "[6, 300]", "rms", 300 },
+    { "[9, 6]", "layer_norm(x) {axes=[0]}", 9 },
+    { "[300, 6]", "layer_norm(x, g, b) {axes=[0]}", 300 },
+    { "[300, 6]", "reduce_l2_norm(x) {axes=[0]}", 300 },
+    { "[1, 300, 1, 6]", "rms down", 300 },
 };
 
 static void large_norms(void **state)
@@ -246,11 +249,12 @@ static void large_norms(void **state)
     for (size_t i = 0; i < COUNT(norms); i++)
         for (size_t t = 0; t < COUNT(types); t += 2) { /* fp16 has no such numbers */
             const int n = norms[i].n;
+            const bool down = strstr(norms[i].op, "axes=[0]") || strstr(norms[i].op, "down");
             char text[700];
             for (int k = 0; k < LINES * n; k++) {
                 const double u = (k * 7 % 11 - 4.5) / 8;
                 const double size[LINES] = { 1e38, 1, 1e19, k % n ? 1 : 1e25, 1, 1 };
-                x[k] = k / n == 4 && k % n == 2 ? INFINITY : k / n == 5 && k % n == 1 ? NAN : u * size[k / n];
+                x[down ? k % n * LINES + k / n : k] = k / n == 4 && k % n == 2 ? INFINITY : k / n == 5 && k % n == 1 ? NAN : u * size[k / n];
             }
             bool rms = strstr(norms[i].op, "rms");
             snprintf(text, sizeof text, "graph \"g\"\nx = input %s%s\ng = const %s[%d] all 2\nb = const %s[%d] all 0.5\n%s%s\nreturn y\n", types[t], norms[i].shape, types[t], n, types[t], n, rms ? "" : "y = ",
@@ -297,7 +301,7 @@ static const struct {
     { "reduce_sum(x) {axes=[1]}", 1e-4 }, { "reduce_mean(x) {axes=[1]}", 1e-5 }, { "reduce_max(x) {axes=[1]}", 0 }, { "reduce_min(x) {axes=[1]}", 0 },
     { "reduce_sum_square(x) {axes=[1]}", 1e-3 }, { "reduce_l1_norm(x) {axes=[1]}", 1e-4 }, { "reduce_l2_norm(x) {axes=[1]}", 1e-5 }, { "reduce_log_sum_exp(x) {axes=[1]}", 1e-5 },
     { "reduce_argmax(x) {axis=1}", 0 }, { "reduce_argmin(x) {axis=1}", 0 }, { "softmax(x) {axis=1}", 1e-6 }, { "cumsum(x) {axis=1}", 1e-4 },
-    { "layer_norm(x) {axes=[1]}", 1e-5 },
+    { "layer_norm(x) {axes=[1]}", 1e-5 }, { "layer_norm(x) {axes=[0]}", 1e-5 },
     { "reduce_sum(x) {axes=[0]}", 1e-4 }, { "reduce_mean(x) {axes=[0]}", 1e-5 }, { "reduce_max(x) {axes=[0]}", 0 }, { "reduce_min(x) {axes=[0]}", 0 },
     { "reduce_sum_square(x) {axes=[0]}", 1e-3 }, { "reduce_l1_norm(x) {axes=[0]}", 1e-4 }, { "reduce_l2_norm(x) {axes=[0]}", 1e-5 }, { "reduce_log_sum_exp(x) {axes=[0]}", 1e-5 },
     { "reduce_argmax(x) {axis=0}", 0 }, { "reduce_argmin(x) {axis=0}", 0 }, { "softmax(x) {axis=0}", 1e-6 }, { "cumsum(x) {axis=0}", 1e-4 },
@@ -306,8 +310,8 @@ static const struct {
 static void odd_lines(void **state)
 {
     (void)state;
-    static const double some[][2] = { { INFINITY, 1 }, { -INFINITY, 1 }, { NAN, 1 }, { -0.0, -0.0 }, { INFINITY, -INFINITY }, { INFINITY, INFINITY }, { -INFINITY, -INFINITY }, { INFINITY, NAN }, { NAN, -INFINITY }, { 0x1p-140, 1 }, { 1, 1 } };
-    enum { LINES = COUNT(some), MOST = 300 };
+    static const double some[][2] = { { INFINITY, 1 }, { -INFINITY, 1 }, { NAN, 1 }, { -0.0, -0.0 }, { INFINITY, -INFINITY }, { INFINITY, INFINITY }, { -INFINITY, -INFINITY }, { INFINITY, NAN }, { NAN, -INFINITY }, { 0x1p-140, 1 }, { 1, 1 }, { -INFINITY, -INFINITY } };
+    enum { LINES = COUNT(some), MOST = 300 }; /* the last is -inf throughout */
     static double x[LINES * MOST];
     static const int lengths[] = { 3, 5, 40, 300 };
     for (size_t i = 0; i < COUNT(lines); i++)
@@ -317,7 +321,7 @@ static void odd_lines(void **state)
                 const bool down = strstr(lines[i].op, "[0]") || strstr(lines[i].op, "axis=0");
                 for (int k = 0; k < LINES * n; k++) {
                     const int line = k / n, at = k % n;
-                    x[down ? at * LINES + line : k] = at == n / 3 ? some[line][0] : at == n - 1 ? some[line][1] : (k * 7 % 11 - 4.5) / 4;
+                    x[down ? at * LINES + line : k] = line == LINES - 1 || at == n / 3 ? some[line][0] : at == n - 1 ? some[line][1] : (k * 7 % 11 - 4.5) / 4;
                 }
                 char text[300];
                 snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d, %d]\ny = %s\nreturn y\n", types[t], down ? n : LINES, down ? LINES : n, lines[i].op);
