@@ -182,7 +182,7 @@ static void line_wide(const task *t, int64_t i)
     const state *s = t->s;
     const int64_t first = t->base + (s->columns ? i : i * s->n), step = s->columns ? s->inner : 1;
     const void *x = ctx_mem(t->c, s->x);
-    double mean, scale = norm_wide(s->kind, s->eps, s->tx, x, first, step, s->n, &mean);
+    double mean, scale = norm_wide((norm_kind)s->kind, s->eps, s->tx, x, first, step, s->n, &mean);
     if (s->stream) s->env->v->fence(); /* what is written here comes after it */
     for (int64_t k = 0; k < s->n; k++) {
         const int64_t at = first + k * step;
