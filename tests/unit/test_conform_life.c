@@ -52,7 +52,11 @@ static void queueing(void **state)
     assert_refused(dev, dev_surface_lock(b.s[0][0], false, &at, &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "locked already");
     d = (diag){ 0 };
     assert_ok(dev_surface_unlock(b.s[0][0], &d), d);
+    device_stats before, after;
+    device_get_stats(dev, &before);
     assert_refused(dev, dev_surface_unlock(b.s[0][0], &d), AN_INPUT, &d, 8, 0xe00002c2, "not locked");
+    device_get_stats(dev, &after);
+    assert_true(after.bytes_to_device == before.bytes_to_device && after.bytes_from_device == before.bytes_from_device);
     d = (diag){ 0 };
     for (int i = 0; i < DEPTH; i++) assert_ok(device_submit(r[i], DEV_QOS, &d), d);
     if (device_computes(dev)) CLOSE_TO(get_f16(b.s[0][0], 0), 2 * DEPTH + 1);
@@ -268,9 +272,12 @@ static void process_compiles(void **state)
     dev = OPEN(state);
     assert_ok(try_compile(dev, STATE_TEXT, &q, &d), d);
     device_close(dev);
-    assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 1, .limit = &(device_limit){ "compiles", 1 }, .n_limit = 1 }, &d), d);
-    assert_ok(try_compile(dev, STATE_TEXT, &q, &d), d);
-    device_close(dev);
+    static const device_limit own[] = { { "compiles", 1 }, { "reclaim", 0 }, { "loaded", 1 } }; /* whoever sets one counts for itself */
+    for (size_t i = 0; i < COUNT(own); i++) {
+        assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 1, .limit = &own[i], .n_limit = 1 }, &d), d);
+        assert_ok(try_compile(dev, STATE_TEXT, &q, &d), d);
+        device_close(dev);
+    }
 }
 
 /* A compile soon after one that failed is counted, whatever made that one fail. */
@@ -279,7 +286,7 @@ static void pacing(void **state)
     static const char *const bad_type = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"
                                                  "tensor<fp16, [1, 9, 1, 32]> y = add(x = x, y = x)[name = string(\"y\")];\n} -> (y);\n}\n";
     static const char *const bad[] = { "no text at all", bad_type };
-    device *dev = OPEN_LIMITS(state, { "pace_ms", 600000 });
+    device *dev = OPEN_LIMITS(state, { "pace_ms", 1000000000000 }); /* longer than the machine is up */
     device_stats st;
     diag d = { 0 };
     dev_program *p, *q;
@@ -306,12 +313,21 @@ static void pacing(void **state)
     dev_program_free(p);
     dev_program_free(q);
     close_clean(dev);
-    dev = OPEN_LIMITS(state, { "pace_ms", 1 });
-    assert_int_equal(try_compile(dev, bad[0], &p, &(diag){ 0 }), AN_INPUT);
-    nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+    for (int soon = 0; soon < 2; soon++) {
+        dev = OPEN_LIMITS(state, { "pace_ms", soon ? 20000 : 1 });
+        assert_int_equal(try_compile(dev, bad[0], &p, &(diag){ 0 }), AN_INPUT);
+        nanosleep(&(struct timespec){ .tv_nsec = soon ? 21000000 : 5000000 }, NULL);
+        assert_ok(try_compile(dev, STATE_TEXT, &p, &d), d);
+        device_get_stats(dev, &st);
+        assert_int_equal(st.unpaced, soon);
+        dev_program_free(p);
+        close_clean(dev);
+    }
+    dev = OPEN_LIMITS(state, { "pace_ms", 600000 }, { "compiles", 1 });
     assert_ok(try_compile(dev, STATE_TEXT, &p, &d), d);
+    for (int k = 0; k < 2; k++) assert_int_equal(try_compile(dev, STATE_TEXT, &q, &(diag){ 0 }), AN_UNSUPPORTED); /* a budget that is spent */
     device_get_stats(dev, &st);
-    assert_int_equal(st.unpaced, 0);
+    assert_true(st.compile_failures == 2 && st.unpaced == 1);
     dev_program_free(p);
     close_clean(dev);
 }
@@ -344,6 +360,7 @@ static void life(void **state)
     device_stats st;
     device_get_stats(dev, &st);
     assert_int_equal(st.loaded, 0);
+    assert_int_equal(st.unloads, 4); /* the last by freeing it; not those that were refused */
     assert_ok(device_wait(b.r, &d), d);
     assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0xe00002d0, "not loaded");
     dev_request_free(b.r);

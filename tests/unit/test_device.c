@@ -3,6 +3,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -565,6 +566,8 @@ static void nothing_subnormal(void **state)
 typedef struct {
     dev_request *r;
     int tried;
+    an_status st;
+    char said[400];
 } intruder;
 
 /* Another thread, as it were: it dispatches what is being reloaded. */
@@ -599,14 +602,94 @@ static void dispatched_while_reloading(void **state)
     close_clean(dev);
 }
 
-/* y = x·w, the weights fp32 in their file and fp16 in the program. */
+/* Without a worker the queue runs where it is waited for; from within its first dispatch the second request is submitted. */
+static bool dispatch_the_next(void *user, const char *what)
+{
+    intruder *x = user;
+    diag d = { 0 };
+    if (!strcmp(what, "thread")) return true;
+    if (x->tried || strcmp(what, "dispatch")) return false;
+    x->tried++;
+    x->st = device_submit(x->r, DEV_QOS, &d);
+    snprintf(x->said, sizeof x->said, "%s", d.msg);
+    return false;
+}
+
+/* Unloading and freeing end what was submitted, and nothing new gets in meanwhile. */
+static void dispatched_while_it_goes(void **state)
+{
+    (void)state;
+    for (int freed = 0; freed < 2; freed++) {
+        intruder x = { 0 };
+        device *dev;
+        diag d = { 0 };
+        assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = dispatch_the_next, .user = &x }, &d), d);
+        dev_program *p = must_compile(dev, STATE_TEXT, NULL);
+        bound b = must_bind(dev, p), next = must_bind(dev, p);
+        x.r = next.r;
+        assert_ok(device_submit(b.r, DEV_QOS, &d), d);
+        assert_int_equal(x.tried, 0);
+        if (freed) dev_program_free(p);
+        else assert_ok(dev_program_unload(p, &d), d);
+        assert_int_equal(x.tried, 1);
+        assert_int_equal(x.st, freed ? AN_INPUT : AN_UNSUPPORTED);
+        assert_non_null(strstr(x.said, freed ? "not loaded" : "reloaded or unloaded"));
+        assert_ok(device_wait(b.r, &d), d);
+        assert_true(get_f16(b.s[1][0], 0) == 1);
+        if (!freed) dev_program_free(p);
+        drop_bound(&b);
+        drop_bound(&next);
+        close_clean(dev);
+    }
+}
+
+typedef struct {
+    atomic_bool inside;  /* a dispatch */
+    atomic_int overlaps;
+} witness;
+
+static bool witness_runs(void *user, const char *what)
+{
+    witness *x = user;
+    if (!strcmp(what, "canary") && x->inside) x->overlaps++;
+    if (strcmp(what, "dispatch")) return false;
+    x->inside = true;
+    nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+    x->inside = false;
+    return false;
+}
+
+/* The answers a reload asks for are dispatches too: none overlaps with one that was submitted. */
+static void a_reload_answers_alone(void **state)
+{
+    (void)state;
+    witness x = { 0 };
+    device *dev;
+    diag d = { 0 };
+    dev_canary c = { 0 };
+    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = witness_runs, .user = &x }, &d), d);
+    dev_program *p = must_compile(dev, STATE_TEXT, NULL), *q = must_compile(dev, STATE_TEXT, NULL);
+    bound b = must_bind(dev, p);
+    assert_ok(device_submit(b.r, DEV_QOS, &d), d);
+    while (!x.inside) nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    assert_ok(dev_program_reload(q, &(dev_weights){ 0 }, &c, &d), d);
+    assert_int_equal(x.overlaps, 0);
+    assert_ok(device_wait(b.r, &d), d);
+    drop_bound(&b);
+    dev_program_free(p);
+    dev_program_free(q);
+    close_clean(dev);
+}
+
+/* y = x·w, the weights fp32 in their file and fp16 in the program; z knows nothing of them. */
 #define WIDE_TEXT                                                                                                     \
     MIL_HEAD "func main<ios18>(tensor<fp16, [1, 1, 1, 32]> x) {\n"                                                    \
              "tensor<fp32, [1, 1, 1, 32]> w = const()[name = string(\"w\"), val = tensor<fp32, [1, 1, 1, 32]>(BLOBFILE(path = " \
              "string(\"" WEIGHT_PATH "\"), offset = uint64(64)))];\n"                                                 \
              "string half = const()[name = string(\"half\"), val = string(\"fp16\")];\n"                            \
              "tensor<fp16, [1, 1, 1, 32]> c = cast(dtype = half, x = w)[name = string(\"c\")];\n"                     \
-             "tensor<fp16, [1, 1, 1, 32]> y = mul(x = x, y = c)[name = string(\"y\")];\n} -> (y);\n}\n"
+             "tensor<fp16, [1, 1, 1, 32]> y = mul(x = x, y = c)[name = string(\"y\")];\n"                     \
+             "tensor<fp16, [1, 1, 1, 32]> z = add(x = x, y = x)[name = string(\"z\")];\n} -> (y, z);\n}\n"
 
 static strbuf wide_file(float x)
 {
@@ -639,19 +722,25 @@ static void proof_of_a_reload(void **state)
     static const char *const devices[] = { "soft:m1", "cpu" };
     for (size_t i = 0; i < COUNT(rows) * COUNT(devices) * 2; i++) {
         const size_t k = i / 4;
+        const bool only = i / 2 % 2;
         bool stale = false;
         device *dev;
+        device_stats st;
         diag d = { 0 };
         strbuf one = wide_file(1), other = wide_file(rows[k].w);
         assert_ok(device_open(&dev, devices[i % 2], &(device_options){ .threads = 1, .spoil = stale_reload, .spoiler = &stale }, &d), d);
         dev_program *p = must_compile(dev, WIDE_TEXT, &one);
-        dev_canary c = { .constants_only = i / 2 % 2 };
+        dev_canary c = { .constants_only = only };
         stale = rows[k].stale;
         if (dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(other), &c, &d) != rows[k].st) fail_msg("%s on %s: status %d: %s", rows[k].what, devices[i % 2], d.st, d.msg);
         if (rows[k].st) assert_non_null(strstr(d.msg, "did not take"));
         assert_true(c.source_changed);
         assert_int_equal(c.weights_before != c.weights_after, rows[k].moves);
-        if (!c.constants_only) assert_int_equal(c.output_before != c.output_after, rows[k].moves);
+        assert_int_equal(c.output_before != c.output_after, rows[k].moves && !only);
+        assert_int_equal(c.constants_only, only);
+        assert_int_equal(!c.output_before, only); /* nothing was asked */
+        device_get_stats(dev, &st);
+        assert_int_equal(st.reloads, !rows[k].st);
         dev_program_free(p);
         close_clean(dev);
         sb_free(&one), sb_free(&other);
@@ -811,7 +900,7 @@ static void window_is_kept(void **state)
         neighbour n = { .bytes = 0 };
         diag d = { 0 };
         assert_ok(device_open(&n.dev, "soft:m1", &(device_options){ .threads = 1, .own_budget = true, .fault = surface_meanwhile, .user = &n,
-                                                                     .limit = (const device_limit[]){ { "window_bytes", (int64_t)room }, { "page_bytes", 0 } }, .n_limit = 2 }, &d), d);
+                                                                     .limit = (const device_limit[]){ { "window_bytes", (int64_t)room }, { "page_bytes", 0 }, { "loaded", 1 } }, .n_limit = 3 }, &d), d);
         dev_program *p = must_compile(n.dev, STATE_TEXT, NULL);
         device_get_stats(n.dev, &st);
         image = st.image_bytes;
@@ -915,13 +1004,9 @@ static void window_in_a_crowd(void **state)
     close_clean(dev);
 }
 
-static bool no_ports(void *user, const char *what)
-{
-    (void)user;
-    return !strcmp(what, "ports");
-}
+static bool fails_there(void *user, const char *what) { return !strcmp(what, user); }
 
-/* What was compiled and came to nothing afterwards has used nothing of the budget. */
+/* What was compiled and came to nothing afterwards has used nothing of the budget; a surface without memory, nothing of the window. */
 static void failures_are_given_back(void **state)
 {
     (void)state;
@@ -929,7 +1014,7 @@ static void failures_are_given_back(void **state)
     dev_program *p;
     diag d = { 0 };
     device_stats st;
-    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = no_ports, .own_budget = true }, &d), d);
+    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = fails_there, .user = "ports", .own_budget = true }, &d), d);
     for (int i = 0; i < 5; i++) {
         d = (diag){ 0 };
         assert_int_equal(device_compile(dev, &(dev_source){ .text = STATE_TEXT, .n_text = strlen(STATE_TEXT) }, &p, &d), AN_NOMEM);
@@ -937,6 +1022,15 @@ static void failures_are_given_back(void **state)
     device_get_stats(dev, &st);
     assert_true(st.compiles == 0 && st.compile_failures == 5 && st.budget_used == 0);
     device_close(dev);
+    static const char *const lacks[] = { "surface", "surface memory" };
+    for (size_t i = 0; i < COUNT(lacks); i++) {
+        dev_surface *s;
+        d = (diag){ 0 };
+        assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = fails_there, .user = (void *)(uintptr_t)lacks[i] }, &d), d);
+        assert_int_equal(dev_surface_new(dev, 64, &s, &d), AN_NOMEM);
+        assert_null(s);
+        close_clean(dev);
+    }
 }
 
 int main(void)
@@ -944,7 +1038,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
-        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(proof_of_what_is_packed), cmocka_unit_test(rules_about_weights), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_of_copies), cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(failures_are_given_back),
+        cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(proof_of_what_is_packed), cmocka_unit_test(rules_about_weights), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_of_copies), cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(failures_are_given_back), cmocka_unit_test(dispatched_while_it_goes), cmocka_unit_test(a_reload_answers_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

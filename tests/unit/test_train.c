@@ -283,8 +283,10 @@ static void overflow_leaves_no_trace(void **state)
             assert_true(r.loss_scale == overflows[i].scale);
             put_batch(t, huge, y);
             an_status st = AN_OK;
-            for (int k = 0; k < 4 && !st; k++) st = train_step(t, 0.01, &r, &d);
+            int in_a_row = 0; /* the one before is not of it */
+            for (; in_a_row < 4 && !st; in_a_row++) st = train_step(t, 0.01, &r, &d);
             assert_int_equal(st, AN_MISMATCH);
+            assert_int_equal(in_a_row, 4);
             assert_non_null(strstr(d.msg, "4 updates in a row"));
             train_close(t);
         }
@@ -412,18 +414,21 @@ static void verdicts(void **state)
     static const char high[] = "graph \"high\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\ns = reduce_mean(m)\nk = const fp16[] {60000}\na = add(s, k)\nloss = add(a, k)\nreturn loss\n";
     static const char steep[] = "graph \"steep\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\nk = const fp16[] {30000}\np = mul(m, k)\ns = reduce_mean(p)\n"
                                 "n = const fp16[] {0.0009765625}\nloss = mul(s, n)\nreturn loss\n";
+    static const char far[] = "graph \"far\"\nx = input fp32[4, 2]\nw = input fp32[2, 1]\nm = matmul(x, w)\nk = const fp32[] {1e20}\np = mul(m, k)\nloss = reduce_mean(p)\nreturn loss\n";
     static const struct {
         const char *text, *opt;
         train_state_form form;
         double scale;
         train_verdict verdict;
+        const char *engine; /* NULL: m1 */
     } cases[] = {
-        { high, "sgd", 0, 1, VERDICT_LOSS },           { steep, "sgd", 0, 1, VERDICT_FINE },         { steep, "sgd", 0, 1024, VERDICT_GRADIENT },
-        { hinge_text, "adam", 0, 128, VERDICT_FINE },  { hinge_text, "adam", 0, 256, VERDICT_SQUARE }, { hinge_text, "adam", TRAIN_HALVES, 64, VERDICT_FINE },
-        { hinge_text, "adam", TRAIN_HALVES, 160, VERDICT_SQUARE }, { hinge_text, "momentum", 0, 256, VERDICT_FINE },
+        { high, "sgd", 0, 1, VERDICT_LOSS, NULL },           { steep, "sgd", 0, 1, VERDICT_FINE, NULL },         { steep, "sgd", 0, 1024, VERDICT_GRADIENT, NULL },
+        { hinge_text, "adam", 0, 128, VERDICT_FINE, NULL },  { hinge_text, "adam", 0, 256, VERDICT_SQUARE, NULL }, { hinge_text, "adam", TRAIN_HALVES, 64, VERDICT_FINE, NULL },
+        { hinge_text, "adam", TRAIN_HALVES, 160, VERDICT_SQUARE, NULL }, { hinge_text, "momentum", 0, 256, VERDICT_FINE, NULL },
+        { far, "sgd", 0, 1, VERDICT_GRADIENT, "cpu" },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        trainer *t = open_text(cases[i].text, (train_options){ .optimizer = cases[i].opt, .state = cases[i].form, .loss_scale = cases[i].scale });
+        trainer *t = open_text(cases[i].text, (train_options){ .engine = cases[i].engine, .optimizer = cases[i].opt, .state = cases[i].form, .loss_scale = cases[i].scale });
         train_report r;
         diag d = { 0 };
         assert_ok(train_write(t, "w", DT_F32, (float[]){ 0.3f, -0.2f }, &d), d);
@@ -682,6 +687,24 @@ static void bad_checkpoints(void **state)
 
 /* ---- weights that are rounded already ---- */
 
+/* Products are rounded where that was asked for, and the slow meaning knows no roundings. */
+static void rounded_products(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int math;
+        bool reference, want;
+    } cases[] = { { "cpu", FAST_BF16, false, true }, { "cpu", FAST_BF16, true, false }, { "cpu", FAST_NONE, false, false }, { "soft:m1", FAST_BF16, false, false } };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        device *dev;
+        diag d = { 0 };
+        assert_ok(device_open(&dev, cases[i].name, &(device_options){ .threads = 1, .fast_math = cases[i].math, .reference = cases[i].reference }, &d), d);
+        assert_int_equal(device_rounds_products(dev), cases[i].want);
+        device_close(dev);
+    }
+}
+
 /* Products forward and back, one of them by a weight that is also looked up, and one too short to be worth a copy. Recomputed between h and y if asked. */
 static const char wide_text[] = "graph \"wide\"\n"
                                 "x = input fp32[1, WIDE, 1, 24]\n"
@@ -823,7 +846,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group),
         cmocka_unit_test(scales_by_default), cmocka_unit_test(verdicts), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
-        cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(copies_change_no_bit),
+        cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(rounded_products), cmocka_unit_test(copies_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

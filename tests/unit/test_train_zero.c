@@ -42,6 +42,32 @@ static void nothing_left_to_learn(void **state)
     }
 }
 
+static void count_lines(void *user, const char *line)
+{
+    (void)line;
+    ++*(int *)user;
+}
+
+/* What was found on the way up is where a search that finds no more goes back to; that nothing is learnt is said once. */
+static void found_on_the_way_up(void **state)
+{
+    (void)state;
+    int said = 0;
+    trainer *t = open_text(hinge_text, (train_options){ .dynamic_scale = true, .warn = count_lines, .user = &said });
+    train_report r;
+    diag d = { 0 };
+    assert_ok(train_write(t, "w", DT_F32, (float[]){ 1, 1 }, &d), d);
+    for (int i = 0; i < 9; i++) step_on(t, right, 0, &r); /* waited, then 2048 */
+    step_on(t, wrong, 0, &r);
+    assert_true(r.applied && r.loss_scale == 4096);
+    for (int i = 0; i < 4; i++) {
+        step_on(t, right, 0, &r);
+        if (r.applied || r.loss_scale != (i < 3 ? ldexp(8192, i) : 4096)) fail_msg("%d: applied %d, scale %g", i, r.applied, r.loss_scale);
+    }
+    assert_int_equal(said, 1);
+    train_close(t);
+}
+
 /* A minibatch that is right adds nothing to its group, and takes nothing from it. */
 static void right_in_a_group(void **state)
 {
@@ -98,13 +124,15 @@ static void numbers_too_small(void **state)
     unlink(path);
 }
 
+/* At 0 there is a gradient no more, and a loss still. */
+static const char clamp_text[] = "graph \"clamp\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\none = const fp16[] {1}\nd = sub(one, m)\nh = relu(d)\n"
+                                 "l = reduce_mean(h)\nloss = add(l, one)\nreturn loss\n";
+
 /* A row that the scale had no part in: it is half of what it was a few updates after there is a gradient again. */
 static void back_after_a_row(void **state)
 {
     (void)state;
-    static const char text[] = "graph \"clamp\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\none = const fp16[] {1}\nd = sub(one, m)\nh = relu(d)\n"
-                               "l = reduce_mean(h)\nloss = add(l, one)\nreturn loss\n";
-    trainer *t = open_text(text, (train_options){ .dynamic_scale = true });
+    trainer *t = open_text(clamp_text, (train_options){ .dynamic_scale = true });
     train_report r;
     diag d = { 0 };
     assert_ok(train_write(t, "w", DT_F32, (float[]){ 1, 1 }, &d), d);
@@ -117,6 +145,26 @@ static void back_after_a_row(void **state)
         if (!r.applied || r.loss_scale != MIN(ldexp(1024, i - 12), 512.0)) fail_msg("%d: applied %d, scale %g", i, r.applied, r.loss_scale);
     }
     assert_true(r.zeros == 12 && r.skipped == 0);
+    train_close(t);
+}
+
+/* Updates are counted from the last change of the scale; and on the way back up a gradient of 0 ends the way. */
+static void counted_anew(void **state)
+{
+    (void)state;
+    static const struct {
+        char x; /* right: no gradient */
+        double scale;
+    } steps[] = { { 'w', 1024 }, { 'w', 1024 }, { 'r', 1024 }, { 'w', 512 }, { 'w', 512 }, { 'w', 512 }, { 'r', 1024 }, { 'r', 512 }, { 'r', 256 }, { 'w', 128 }, { 'r', 256 },
+                  { 'w', 128 }, { 'w', 128 }, { 'w', 128 }, { 'w', 256 } };
+    trainer *t = open_text(clamp_text, (train_options){ .dynamic_scale = true, .grow_after = 3 });
+    train_report r;
+    diag d = { 0 };
+    assert_ok(train_write(t, "w", DT_F32, (float[]){ 1, 1 }, &d), d);
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        step_on(t, steps[i].x == 'w' ? wrong : right, 0, &r);
+        if (r.applied != (steps[i].x == 'w') || r.loss_scale != steps[i].scale) fail_msg("update %zu: applied %d, scale %g", i, r.applied, r.loss_scale);
+    }
     train_close(t);
 }
 
@@ -204,9 +252,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_left_to_learn),
+        cmocka_unit_test(found_on_the_way_up),
         cmocka_unit_test(right_in_a_group),
         cmocka_unit_test(numbers_too_small),
         cmocka_unit_test(back_after_a_row),
+        cmocka_unit_test(counted_anew),
         cmocka_unit_test(infinities_that_cancel),
         cmocka_unit_test(fixed_scales),
         cmocka_unit_test(files_of_before),
