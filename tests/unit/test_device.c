@@ -119,10 +119,59 @@ static void row_steps(void **state)
         assert_true(dev_surface_steps(&p, 0, step, &bytes));
         assert_int_equal(bytes, p.bytes);
     }
-    dev_port huge = { .name = "x", .dt = DT_F16, .rank = 4, .dim = { INT64_MAX / 4, 4, 4, 4 } };
+    static const dev_port none[] = { { .name = "x", .dt = DT_F16, .rank = 4, .dim = { INT64_MAX / 4, 4, 4, 4 } },
+                                     { .name = "x", .dt = DT_F16, .rank = 1, .dim = { INT64_MAX / 2 } }, /* without room for the end of its row */
+                                     { .name = "x", .dt = DT_NONE, .rank = 1, .dim = { 4 } } };
     int64_t step[8];
     uint64_t bytes;
-    assert_false(dev_surface_steps(&huge, 64, step, &bytes));
+    for (size_t i = 0; i < COUNT(none); i++) assert_false(dev_surface_steps(&none[i], 64, step, &bytes));
+    dev_port one = { .name = "x", .dt = DT_F16, .rank = 0, .bytes = 2 }; /* a number has a row to itself */
+    uint16_t x = 7, y = 0, row[32] = { 0 };
+    assert_true(dev_surface_steps(&one, 64, step, &bytes));
+    assert_int_equal(bytes, 64);
+    dev_surface_unpack(&one, 64, &x, row);
+    dev_surface_pack(&one, 64, row, &y);
+    assert_true(row[0] == 7 && y == 7);
+}
+
+/* Long copies are shared by threads: to the last byte, and not one more; a surface that is larger has moved no more than was asked for. */
+static void long_copies(void **state)
+{
+    (void)state;
+    enum { LONG = (128 << 10) + 5, ROOM = LONG + (64 << 10) };
+    static unsigned char in[ROOM], out[ROOM];
+    device *dev;
+    device_stats st;
+    diag d = { 0 };
+    void *at;
+    for (int i = 0; i < ROOM; i++) in[i] = (unsigned char)(1 + i % 251);
+    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 2 }, &d), d);
+    dev_surface *s = must_surface(dev, ROOM);
+    assert_ok(dev_surface_write(s, in, LONG, &d), d);
+    assert_ok(dev_surface_read(s, out, LONG, &d), d);
+    assert_memory_equal(in, out, LONG);
+    device_get_stats(dev, &st);
+    assert_true(st.bytes_to_device == LONG && st.bytes_from_device == LONG);
+    assert_ok(dev_surface_lock(s, true, &at, &d), d);
+    for (int i = LONG; i < ROOM; i++) assert_true(!((const unsigned char *)at)[i] && !out[i]);
+    assert_ok(dev_surface_unlock(s, &d), d);
+    dev_surface_free(s);
+    close_clean(dev);
+}
+
+/* Rows so long that no tensor has room for its own. */
+static void endless_rows(void **state)
+{
+    (void)state;
+    device *dev;
+    dev_surface *s;
+    diag d = { 0 };
+    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .limit = &(device_limit){ "row_bytes", INT64_MAX }, .n_limit = 1 }, &d), d);
+    dev_program *p = must_compile(dev, STATE_TEXT, NULL);
+    assert_true(dev_program_surface_bytes(p, DEV_INPUT) == UINT64_MAX);
+    assert_int_not_equal(dev_surface_new(dev, UINT64_MAX, &s, &d), AN_OK);
+    dev_program_free(p);
+    close_clean(dev);
 }
 
 /* ---- once ---- */
@@ -1036,7 +1085,7 @@ static void failures_are_given_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(run_once),
+        cmocka_unit_test(strings),    cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps), cmocka_unit_test(long_copies), cmocka_unit_test(endless_rows), cmocka_unit_test(run_once),
         cmocka_unit_test(once_refuses), cmocka_unit_test(once_types),      cmocka_unit_test(once_says),    cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache), cmocka_unit_test(native_state),
         cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text), cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(proof_of_what_is_packed), cmocka_unit_test(rules_about_weights), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_of_copies), cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(failures_are_given_back), cmocka_unit_test(dispatched_while_it_goes), cmocka_unit_test(a_reload_answers_alone),
     };
