@@ -410,6 +410,23 @@ static void bound_from_environment(void **state)
 #define ONE_TEXT(op, dims)                                                                                            \
     MIL_HEAD "func main<ios18>(tensor<fp16, [" dims "]> x) {\n"                                                       \
              "tensor<fp16, [" dims "]> y = " op "[name = string(\"y\")];\n} -> (y);\n}\n"
+/* y = x in other dimensions. */
+#define RESHAPED(from, to, rank, dims)                                                                                \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [" from "]> x) {\n"                                                       \
+             "tensor<int32, " rank "> s = const()[name = string(\"s\"), val = tensor<int32, " rank ">(" dims ")];\n" \
+             "tensor<fp16, [" to "]> y = reshape(shape = s, x = x)[name = string(\"y\")];\n} -> (y);\n}\n"
+/* t = 2x, y = t². */
+#define STEP_TEXT(results)                                                                                            \
+    MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"                                                    \
+             "tensor<fp16, [1, 8, 1, 32]> t = add(x = x, y = x)[name = string(\"t\")];\n"                           \
+             "tensor<fp16, [1, 8, 1, 32]> y = mul(x = t, y = t)[name = string(\"y\")];\n} -> (" results ");\n}\n"
+/* y = kv + x, and kv becomes it in one of two spellings. */
+#define KEPT_TEXT(written)                                                                                            \
+    MIL_HEAD "func main<ios18>(state<tensor<fp16, [1, 32]>> kv, tensor<fp16, [1, 32]> x) {\n"                         \
+             "tensor<fp16, [1, 32]> old = read_state(input = kv)[name = string(\"old\")];\n"                        \
+             "tensor<fp16, [1, 32]> y = add(x = old, y = x)[name = string(\"y\")];\n" written "} -> (y);\n}\n"
+#define WRITTEN "write_state(input = kv, data = y)[name = string(\"w\")];\n"
+#define UPDATED "tensor<fp16, [1, 32]> now = coreml_update_state(state = kv, value = y)[name = string(\"now\")];\n"
 static const char OTHER_WEIGHT[] = "@model_path/weights/v.bin";
 
 /* The key of the only entry there is. */
@@ -504,6 +521,11 @@ static void planted(void **state)
     static const char large[] = ONE_TEXT("mul(x = x, y = x)", "1, 64, 1, 512"), flat[] = ONE_TEXT("mul(x = x, y = x)", "1, 32, 1, 8");
     static const char both[] = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\ntensor<fp16, [1, 8, 1, 32]> y = mul(x = x, y = x)[name = string(\"y\")];\n"
                                         "tensor<fp16, [1, 8, 1, 32]> z = add(x = x, y = x)[name = string(\"z\")];\n} -> (y, z);\n}\n";
+    static const char wide[] = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\nstring t = const()[name = string(\"t\"), val = string(\"fp32\")];\n"
+                                        "tensor<fp32, [1, 8, 1, 32]> y = cast(dtype = t, x = x)[name = string(\"y\")];\n} -> (y);\n}\n";
+    static const char with_z[] = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x, tensor<fp16, [1, 8, 1, 32]> z) {\n"
+                                          "tensor<fp16, [1, 8, 1, 32]> y = mul(x = x, y = z)[name = string(\"y\")];\n} -> (y);\n}\n";
+    static const char plane[] = ONE_TEXT("add(x = x, y = x)", "8, 32"), deep[] = RESHAPED("8, 32, 1", "8, 32", "[2]", "[8, 32]"), stood[] = RESHAPED("32, 8", "8, 32", "[2]", "[8, 32]");
     char elsewhere[sizeof CONV_TEXT];
     strcpy(elsewhere, CONV_TEXT);
     memcpy(strstr(elsewhere, WEIGHT_PATH), OTHER_WEIGHT, strlen(OTHER_WEIGHT));
@@ -520,6 +542,12 @@ static void planted(void **state)
         { { add, "cpu" }, { flat, "cpu" }, true, NULL, 6 },               /* as many bytes */
         { { add, "cpu" }, { both, "cpu" }, true, NULL, 6 },               /* a port more */
         { { both, "cpu" }, { mul, "cpu" }, true, NULL, 9 },               /* a port less */
+        { { add, "cpu" }, { with_z, "cpu" }, true, NULL, 6 },             /* an input more */
+        { { add, "cpu" }, { wide, "cpu" }, true, NULL, 6 },               /* a result of another type */
+        { { plane, "cpu" }, { stood, "cpu" }, true, NULL, 6 },            /* another shape goes in, as many bytes */
+        { { plane, "cpu" }, { deep, "cpu" }, true, NULL, 6 },             /* another rank */
+        { { STEP_TEXT("y"), "cpu" }, { STEP_TEXT("t, y"), "cpu" }, true, NULL, 36 }, /* what is no result is one */
+        { { KEPT_TEXT(WRITTEN), "cpu" }, { KEPT_TEXT(""), "cpu" }, true, NULL, 3 }, /* state that is not written */
         { { add, "soft:m1" }, { add, "cpu" }, true, NULL, 6 },
         { { add, "soft:m1" }, { add, "soft:m4" }, true, "m1", 6 },        /* another chip's arithmetic under this one's name */
         { { add, "soft:m1" }, { add, "soft:h13g" }, true, NULL, 6 },      /* another chip with this arithmetic */
@@ -545,6 +573,26 @@ static void planted(void **state)
     }
 }
 
+/* Every text knows its own program again, however its ports are declared. */
+static void known_again(void **state)
+{
+    (void)state;
+    static const char open_y[] = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\ntensor<fp16, [?, 8, 1, 32]> y = mul(x = x, y = x)[name = string(\"y\")];\n} -> (y);\n}\n";
+    static const char *const texts[] = { RING_TEXT, TWO_TEXT, open_y, KEPT_TEXT(WRITTEN), KEPT_TEXT(UPDATED), STEP_TEXT("y, t") };
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        dev_key k;
+        bool kept;
+        double y;
+        uint64_t bad;
+        strbuf body = entry_of((made){ texts[i], "cpu" }, &k);
+        dev_cache *c = open_cache(0, 0);
+        compile_on(c, (made){ texts[i], "cpu" }, &kept, &y, &bad);
+        if (!kept || bad) fail_msg("text %zu: kept %d, bad %d", i, kept, (int)bad);
+        dev_cache_close(c);
+        sb_free(&body);
+    }
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -564,7 +612,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back), cmocka_unit_test(memory_bounds), cmocka_unit_test(damage), cmocka_unit_test(disk_bounds),
         cmocka_unit_test(leftovers),      cmocka_unit_test(killed),        cmocka_unit_test(shared), cmocka_unit_test(places),
-        cmocka_unit_test(planted),        cmocka_unit_test(no_files_of_ours), cmocka_unit_test(bound_from_environment),
+        cmocka_unit_test(planted),        cmocka_unit_test(known_again), cmocka_unit_test(no_files_of_ours), cmocka_unit_test(bound_from_environment),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }
