@@ -245,7 +245,7 @@ static void calls(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    static const char *const w[] = { "w" }, *const two[] = { "w", "unused" }, *const none[] = { "q" }, *const data[] = { "p" };
+    static const char *const w[] = { "w" }, *const two[] = { "w", "unused" }, *const twice[] = { "w", "w" }, *const none[] = { "q" }, *const data[] = { "p" };
     static const struct {
         an_train_options o;
         an_status st;
@@ -264,6 +264,14 @@ static void refusals(void **state)
         { { .loss = "loss", .params = w, .n_params = 1, .state = "fp32", .engine = "soft:m1" }, AN_UNSUPPORTED, "fp16" },
         { { .loss = "loss", .params = w, .n_params = 1, .momentum = 1.5, .optimizer = "momentum" }, AN_INPUT, "momentum is 1.5" },
         { { .loss = "loss", .params = w, .n_params = 1, .momentum = 1, .optimizer = "momentum" }, AN_INPUT, "momentum is 1; at least 0 and below 1" },
+        { { .loss = "loss", .params = w, .n_params = 1, .beta1 = 1, .optimizer = "adam" }, AN_INPUT, "beta1 is 1; at least 0 and below 1" },
+        { { .loss = "loss", .params = w, .n_params = 1, .beta2 = 1, .optimizer = "adam" }, AN_INPUT, "beta2 is 1; at least 0 and below 1" },
+        { { .loss = "loss", .params = w, .n_params = 1, .eps = -1, .optimizer = "adam" }, AN_INPUT, "epsilon is -1; 0 or more" },
+        { { .loss = "loss", .params = w, .n_params = 1, .decay = (double)INFINITY }, AN_INPUT, "weight decay is inf; 0 or more" },
+        { { .loss = "loss", .params = w, .n_params = 1, .clip = (double)NAN }, AN_INPUT, "the clipping norm is" },
+        { { .loss = "loss", .params = w, .n_params = 1, .accum = -1 }, AN_INPUT, "-1 minibatches per update" },
+        { { .loss = "loss", .params = twice, .n_params = 2 }, AN_INPUT, "parameter w is given twice" },
+        { { .loss = "loss", .params = w, .n_params = 1, .loss_scale = (double)INFINITY }, AN_INPUT, "loss scale is inf" },
         { { .loss = "loss", .params = w, .n_params = 1, .loss_scale = -1 }, AN_INPUT, "loss scale is -1" },
         { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m9" }, AN_USAGE, "m9" },
         { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m1", .math = "bf16" }, AN_USAGE, "products in bf16 are a matter of cpu; soft:m1" },

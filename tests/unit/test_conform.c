@@ -134,6 +134,10 @@ static void sizes(void **state)
     assert_ok(dev_request_bind(b.r, DEV_INPUT, "zz", NULL, &d), d);
     assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "2 input surfaces are wanted, 1 bound; the first without one is zz");
     d = (diag){ 0 };
+    assert_ok(dev_request_bind(b.r, DEV_INPUT, "aa", NULL, &d), d);
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "2 input surfaces are wanted, 0 bound; the first without one is aa");
+    d = (diag){ 0 };
+    assert_ok(dev_request_bind(b.r, DEV_INPUT, "aa", b.s[0][0], &d), d);
     dev_surface *small = must_surface(dev, 511);
     assert_ok(dev_request_bind(b.r, DEV_INPUT, "zz", small, &d), d);
     assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "input zz needs a surface of 512 bytes, the one bound has 511");
@@ -152,6 +156,24 @@ static void sizes(void **state)
     assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "outputs k and q are bound to one surface");
     dev_surface_free(small);
     dev_surface_free(large);
+    drop_bound(&b);
+    dev_program_free(p);
+    close_clean(dev);
+
+    for (int most = 1; most <= 2; most++) { /* of inputs; outputs are not counted */
+        dev = OPEN_LIMITS(state, { "inputs", most });
+        p = must_compile(dev, most == 1 ? STATE_TEXT : TWO_TEXT, NULL);
+        b = must_bind(dev, p);
+        d = (diag){ 0 };
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        drop_bound(&b);
+        dev_program_free(p);
+        close_clean(dev);
+    }
+    dev = OPEN_LIMITS(state, { "inputs", 1 });
+    p = must_compile(dev, TWO_TEXT, NULL);
+    b = must_bind(dev, p);
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "2 input surfaces; at most 1 are taken");
     drop_bound(&b);
     dev_program_free(p);
     close_clean(dev);

@@ -5,15 +5,15 @@ typedef struct {
     int left;     /* steps until one fails; negative: never */
     int seen;
     bool fired;
+    const char *where; /* it did */
 } fault;
 
 static bool fail_at(void *user, const char *where)
 {
-    (void)where;
     fault *f = user;
     f->seen++;
     if (f->left < 0 || f->left--) return false;
-    f->fired = true;
+    f->fired = true, f->where = where;
     return true;
 }
 
@@ -64,11 +64,12 @@ static void failures(void **state)
                 break;
             }
             /* a thread that cannot be had is done without; everything else says so */
-            if (st) {
-                assert_int_equal(st, AN_NOMEM);
-                assert_true(d.msg[0]);
-            }
+            if (st != (strcmp(f.where, "thread") ? AN_NOMEM : AN_OK)) fail_msg("%s: status %d: %s", f.where, (int)st, d.msg);
+            if (st) assert_true(d.msg[0]);
             if (dev) { /* the device goes on as if nothing had been */
+                device_stats stats;
+                device_get_stats(dev, &stats);
+                assert_int_equal(stats.failed, !strcmp(f.where, "dispatch"));
                 diag again = { 0 };
                 assert_ok(scenario(dev, &w, &w3, &again), again);
             }

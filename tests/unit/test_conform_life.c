@@ -61,6 +61,7 @@ static void queueing(void **state)
     for (int i = 0; i < DEPTH; i++) assert_ok(device_submit(r[i], DEV_QOS, &d), d);
     if (device_computes(dev)) CLOSE_TO(get_f16(b.s[0][0], 0), 2 * DEPTH + 1);
     for (int i = 0; i <= DEPTH; i++) dev_request_free(r[i]); /* not waited for: freeing does */
+    assert_ok(device_run(b.r, DEV_QOS, &d), d);              /* and they are none of the queue any more */
     drop_bound(&b);
     drop_bound(&c);
     dev_program_free(p);
@@ -354,10 +355,13 @@ static void life(void **state)
     }
     for (int i = 0; i < 2; i++) dev_surface_free(b.s[1][i]); /* the request keeps what it binds */
     dev_surface_free(b.s[0][0]);
+    assert_ok(dev_request_bind(b.r, DEV_INPUT, "s", b.s[0][0], &d), d); /* bound again it is still kept */
+    device_stats st;
+    device_get_stats(dev, &st);
+    assert_int_equal(st.surfaces, 3);
     assert_ok(device_run(b.r, DEV_QOS, &d), d);
     assert_ok(device_submit(b.r, DEV_QOS, &d), d);
     dev_program_free(p); /* waits; the request is then good for nothing but freeing */
-    device_stats st;
     device_get_stats(dev, &st);
     assert_int_equal(st.loaded, 0);
     assert_int_equal(st.unloads, 4); /* the last by freeing it; not those that were refused */

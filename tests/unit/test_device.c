@@ -708,7 +708,7 @@ static bool witness_runs(void *user, const char *what)
     return false;
 }
 
-/* The answers a reload asks for are dispatches too: none overlaps with one that was submitted. */
+/* The answers a reload asks for are dispatches too: none overlaps with one that was submitted. Nor is a request gone while it runs. */
 static void a_reload_answers_alone(void **state)
 {
     (void)state;
@@ -724,6 +724,11 @@ static void a_reload_answers_alone(void **state)
     assert_ok(dev_program_reload(q, &(dev_weights){ 0 }, &c, &d), d);
     assert_int_equal(x.overlaps, 0);
     assert_ok(device_wait(b.r, &d), d);
+    assert_ok(device_submit(b.r, DEV_QOS, &d), d);
+    while (!x.inside) nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    dev_request_free(b.r);
+    assert_false(x.inside);
+    b.r = NULL;
     drop_bound(&b);
     dev_program_free(p);
     dev_program_free(q);

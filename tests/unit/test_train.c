@@ -163,6 +163,9 @@ static const struct {
     { "soft:m5", "fp16", "adam", 0.01, 0, 0, 16, false, 4, 0, 2e-2 },
     { "cpu", "fp32", "momentum", 0.05, 0, 0, 1, false, 4, 0, 1e-5 },
     { "soft:m1", "fp16", "sgd", 0.1, 0, 0.05, 0x1p-5, false, 1, 0, 1e-2 }, /* gradients far below 1 */
+    { "cpu", "fp32", "adamw", 0.01, 0.1, 50, 64, false, 2, 0, 2e-5 }, /* clipped nowhere */
+    { "cpu", "fp32", "sgd", 0.1, 0, 50, 8, false, 1, 0, 1e-5 },
+    { "soft:m1", "fp16", "sgd", 0.1, 0, 1e6, 1024, false, 1, 0, 5e-3 }, /* beyond fp16 */
 };
 
 static void optimizers(void **state)
@@ -304,6 +307,7 @@ static void a_step_too_far(void **state)
     } far[] = {
         { "soft:m1", "fp16", "sgd", 6e7, 1024, VERDICT_STATE, false }, { "soft:m4", "fp16", "adam", 2e5, 16, VERDICT_STATE, false }, { "cpu", "fp32", "sgd", 3e38, 1, VERDICT_STATE, false },
         { "cpu", "fp32", "adamw", 3e38, 1, VERDICT_STATE, false },    { "soft:m1", "fp16", "sgd", 0.01, 1024, VERDICT_NOTHING, true },  { "cpu", "fp32", "adamw", 0.01, 1, VERDICT_FINE, true },
+        { "cpu", "fp32", "adamw", 3e38, 1, VERDICT_STATE, true }, /* a gradient of any size would be too far */
     };
     for (size_t i = 0; i < COUNT(far); i++) {
         plain p;
