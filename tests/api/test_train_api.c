@@ -366,6 +366,9 @@ static void a_parameter_left_out(void **state)
     memset(u, 0, sizeof u);
     OK(an_trainer_read(t, "unused", "fp32", u, &error));
     assert_true(u[0] == 3 && u[1] == 4);
+    char *s = an_trainer_stats(t, AN_JSON);
+    assert_non_null(strstr(s, "\"params\":3}")); /* those that are trained */
+    an_free(s);
     an_trainer_close(t);
     an_program_free(p);
 }

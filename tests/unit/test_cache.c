@@ -129,6 +129,12 @@ static void memory_bounds(void **state)
     unsigned char big[2000] = { 0 };
     dev_cache_put(c, key(6), big, sizeof big);
     assert_false(dev_cache_get(c, key(6), &s));
+    assert_true(dev_cache_get(c, key(3), &s)); /* nothing made room for what has none */
+    dev_cache_put(c, key(3), b, sizeof b);     /* in its own place */
+    assert_true(dev_cache_get(c, key(5), &s) && dev_cache_get(c, key(3), &s));
+    dev_key half = key(3);
+    half.word[1] ^= 1;
+    assert_false(dev_cache_get(c, half, &s));
     sb_free(&s);
     dev_cache_close(c);
 }
@@ -357,8 +363,19 @@ static void places(void **state)
     assert_ok(dev_cache_open(&c, NULL, &d), d);
     assert_string_equal(dev_cache_dir(c), in_dir("anneal"));
     dev_cache_close(c);
+    char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
+    setenv("XDG_CACHE_HOME", "not/from/the/root", 1); /* is as if it were not there */
+    setenv("HOME", dir, 1);
+    assert_ok(dev_cache_open(&c, NULL, &d), d);
+    assert_string_equal(dev_cache_dir(c), in_dir(".cache/anneal"));
+    dev_cache_close(c);
+    if (home) setenv("HOME", home, 1);
+    else unsetenv("HOME");
+    free(home);
     unsetenv("XDG_CACHE_HOME");
     rmdir(in_dir("anneal"));
+    rmdir(in_dir(".cache/anneal"));
+    rmdir(in_dir(".cache"));
 }
 
 /* The bound of the environment, where the caller has none. */
@@ -399,6 +416,8 @@ static void bound_from_environment(void **state)
     free(look.dir);
     setenv("ANNEAL_CACHE_BYTES", "what", 1);
     c = open_cache(3000, 1); /* a caller with a bound of its own does not ask */
+    dev_cache_close(c);
+    assert_ok(dev_cache_open(&c, &(dev_cache_options){ .memory_only = true }, &d), d); /* nor does memory */
     dev_cache_close(c);
     unsetenv("ANNEAL_CACHE_BYTES");
     unsetenv("ANNEAL_CACHE");

@@ -729,6 +729,9 @@ static void a_reload_answers_alone(void **state)
     dev_request_free(b.r);
     assert_false(x.inside);
     b.r = NULL;
+    device_stats st;
+    device_get_stats(dev, &st);
+    assert_true(st.run_ms >= 40); /* two dispatches that slept */
     drop_bound(&b);
     dev_program_free(p);
     dev_program_free(q);

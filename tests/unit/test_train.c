@@ -442,6 +442,54 @@ static void verdicts(void **state)
     }
 }
 
+/* What a graph cannot be trained by. */
+static void refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *optimizer, *second, *type;
+        uint32_t fetch; /* a value's number */
+        const char *says;
+    } cases[] = {
+        { "sgd", "w.m", "fp32[2, 1]", 1, NULL },
+        { "adam", "w.m", "fp32[2, 1]", 1, "two states would be called w.m" },
+        { "sgd", "none", "fp32[0, 2]", 1, "parameter none has no size" },
+        { "sgd", "id", "int32[2, 1]", 1, "parameter id is int32; a float type is wanted" },
+        { "sgd", "w.m", "fp32[2, 1]", 999, "fetched value it is none of bad" },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[300];
+        snprintf(text, sizeof text, "graph \"bad\"\nx = input fp32[4, 2]\nw = input fp32[2, 1]\n%s = input %s\nm = matmul(x, w)\nloss = reduce_mean(m)\nreturn loss\n", cases[i].second, cases[i].type);
+        graph *g = parse(text, "");
+        trainer *t;
+        diag d = { 0 };
+        const train_param both[] = { { "w", true }, { cases[i].second, true } };
+        train_options o = { .engine = "cpu", .optimizer = cases[i].optimizer, .loss = graph_find(g, "loss"), .param = both, .n_param = 2, .fetch = &(train_fetched){ "it", { cases[i].fetch } }, .n_fetch = 1, .freeze_unreached = true, .device.threads = 1 };
+        an_status st = train_open(&t, g, &o, &d);
+        if (st != (cases[i].says ? AN_INPUT : AN_OK) || (st && !strstr(d.msg, cases[i].says))) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        train_close(t);
+        graph_free(g);
+    }
+}
+
+/* Values of the graph may be called what ports would be. */
+static void names_of_ports(void **state)
+{
+    (void)state;
+    static const char text[] = "graph \"names\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\ns0000_w = matmul(x, w)\none = const fp16[] {1}\nb0000_x = sub(one, s0000_w)\n"
+                               "s0000_w_next = relu(b0000_x)\nloss = reduce_mean(s0000_w_next)\nreturn loss\n";
+    float w[2][2];
+    for (int i = 0; i < 2; i++) {
+        trainer *t = open_text(i ? text : hinge_text, (train_options){ .loss_scale = 8 });
+        train_report r;
+        diag d = { 0 };
+        for (int s = 0; s < 3; s++) step_on(t, right, 0.125, &r);
+        assert_ok(train_read(t, "w", DT_F32, w[i], &d), d);
+        train_close(t);
+    }
+    assert_memory_equal(w[0], w[1], sizeof w[0]);
+}
+
 /* ---- what fp16 loses and pairs keep ---- */
 
 static void pairs_keep_small_updates(void **state)
@@ -849,7 +897,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group),
-        cmocka_unit_test(scales_by_default), cmocka_unit_test(verdicts), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
+        cmocka_unit_test(scales_by_default), cmocka_unit_test(verdicts), cmocka_unit_test(refusals), cmocka_unit_test(names_of_ports), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
         cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(rounded_products), cmocka_unit_test(copies_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
