@@ -46,6 +46,12 @@ static inline trainer *open_text(const char *text, train_options o)
     return t;
 }
 
+static inline void count_lines(void *user, const char *line)
+{
+    (void)line;
+    ++*(int *)user;
+}
+
 static inline void step_on(trainer *t, const float *x, double lr, train_report *r)
 {
     diag d = { 0 };

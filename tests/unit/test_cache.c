@@ -101,6 +101,13 @@ static void there_and_back(void **state)
     dev_cache_close(c);
     assert_int_equal(count_files("pending-"), 0);
     c = open_cache(0, 0);
+    strbuf s = { 0 };
+    sb_puts(&s, "before"); /* what is read comes behind it, and is remembered without it */
+    assert_true(dev_cache_get(c, key(1), &s) && !memcmp(s.at, "before", 6));
+    assert_true(has(c, 1));
+    sb_free(&s);
+    dev_cache_close(c);
+    c = open_cache(0, 0);
     assert_true(has(c, 1) && has(c, 2) && has(c, 1));
     dev_cache_get_stats(c, &st);
     assert_int_equal(st.disk_hits, 2);
@@ -173,8 +180,14 @@ static void damage(void **state)
     }
     /* a whole entry under another key's name is not that key's */
     assert_ok(file_write(entry_name(key(4)), f.at, f.n, &d), d);
+    dev_key half = key(3);
+    half.word[1] ^= 1;
+    assert_ok(file_write(entry_name(half), f.at, f.n, &d), d);
     c = open_cache(0, 0);
     assert_false(has(c, 4));
+    strbuf s = { 0 };
+    assert_false(dev_cache_get(c, half, &s));
+    sb_free(&s);
     dev_cache_close(c);
     file_drop(&f);
 }
@@ -227,11 +240,13 @@ static void no_files_of_ours(void **state)
     }
 }
 
-static void set_age(const char *path, time_t seconds)
+static void set_time(const char *path, time_t seconds, long ns)
 {
-    struct timespec t[2] = { { .tv_sec = time(NULL) - seconds }, { .tv_sec = time(NULL) - seconds } };
+    struct timespec t[2] = { { .tv_sec = seconds, .tv_nsec = ns }, { .tv_sec = seconds, .tv_nsec = ns } };
     assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
 }
+
+static void set_age(const char *path, time_t seconds) { set_time(path, time(NULL) - seconds, 0); }
 
 static void disk_bounds(void **state)
 {
@@ -256,7 +271,14 @@ static void disk_bounds(void **state)
     unsigned char big[4000] = { 0 };
     dev_cache_put(c, key(9), big, sizeof big); /* larger than the whole cache: kept out, nothing evicted */
     assert_false(dev_cache_get(c, key(9), &s));
+    dev_cache_put(c, key(9), big, 3490); /* as large as that with what stands before it */
+    assert_false(dev_cache_get(c, key(9), &s));
     assert_true(dev_cache_get(c, key(3), &s));
+    static const uint64_t by_age[] = { 2, 3, 0 }; /* of one second */
+    for (int i = 0; i < 3; i++) set_time(entry_name(key(by_age[i])), 1000000, 1000 * (i + 1));
+    dev_cache_put(c, key(4), b, sizeof b);
+    assert_false(dev_cache_get(c, key(2), &s));
+    assert_true(dev_cache_get(c, key(0), &s) && dev_cache_get(c, key(3), &s));
     sb_free(&s);
     dev_cache_close(c);
 }
@@ -269,11 +291,20 @@ static void leftovers(void **state)
     assert_ok(file_write(in_dir("pending-1-2-3"), "half", 4, &d), d);
     assert_ok(file_write(in_dir("pending-4-5-6"), "half", 4, &d), d);
     set_age(in_dir("pending-1-2-3"), 7200);
+    set_age(in_dir("pending-4-5-6"), 1800);
+    char full[400], inside[420];
+    snprintf(full, sizeof full, "%s", entry_name(key(2)));
+    snprintf(inside, sizeof inside, "%s/x", full);
+    assert_int_equal(mkdir(full, 0700), 0);
+    assert_ok(file_write(inside, "x", 1, &d), d);
     dev_cache *c = open_cache(0, 0);
     put(c, 1);
+    put(c, 2); /* there is no place for it, and nothing of it stays */
     dev_cache_close(c);
     assert_int_equal(count_files("pending-"), 1); /* the young one may belong to a process that is writing now */
     assert_int_equal(access(in_dir("pending-4-5-6"), F_OK), 0);
+    unlink(inside);
+    assert_int_equal(rmdir(full), 0);
 }
 
 /* Writers killed at any moment: whatever is found afterwards is whole. */

@@ -207,7 +207,7 @@ static void gradients(void **state)
     model_config c[11];
     for (size_t i = 0; i < COUNT(c); i++) c[i] = small(2);
     c[1].qk_norm = true, c[1].tied = !c[1].tied, c[1].vocab_part = 16;
-    c[2].norm = MODEL_NORM_LAYER, c[2].act = MODEL_ACT_GELU, c[2].rope = MODEL_ROPE_NONE, c[2].bias = true, c[2].n_kv_heads = 4;
+    c[2].norm = MODEL_NORM_LAYER, c[2].act = MODEL_ACT_GELU, c[2].rope = MODEL_ROPE_NONE, c[2].bias = true, c[2].n_kv_heads = 4, c[2].embed_scale = 3;
     c[3].host_residual = true, c[3].alpha = 0.5;
     c[4].window = 5, c[4].bias_qkv = true, c[4].rope = MODEL_ROPE_HALF;
     c[5].n_layers = 3, c[5].alpha = 0.25, c[5].bias = true;

@@ -419,6 +419,7 @@ static void verdicts(void **state)
     static const char steep[] = "graph \"steep\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\nk = const fp16[] {30000}\np = mul(m, k)\ns = reduce_mean(p)\n"
                                 "n = const fp16[] {0.0009765625}\nloss = mul(s, n)\nreturn loss\n";
     static const char far[] = "graph \"far\"\nx = input fp32[4, 2]\nw = input fp32[2, 1]\nm = matmul(x, w)\nk = const fp32[] {1e20}\np = mul(m, k)\nloss = reduce_mean(p)\nreturn loss\n";
+    static const char beyond[] = "graph \"beyond\"\nx = input fp32[4, 2]\nw = input fp32[2, 1]\nm = matmul(x, w)\ns = reduce_mean(m)\nk = const fp32[] {3e38}\na = add(s, k)\nloss = add(a, k)\nreturn loss\n";
     static const struct {
         const char *text, *opt;
         train_state_form form;
@@ -429,17 +430,35 @@ static void verdicts(void **state)
         { high, "sgd", 0, 1, VERDICT_LOSS, NULL },           { steep, "sgd", 0, 1, VERDICT_FINE, NULL },         { steep, "sgd", 0, 1024, VERDICT_GRADIENT, NULL },
         { hinge_text, "adam", 0, 128, VERDICT_FINE, NULL },  { hinge_text, "adam", 0, 256, VERDICT_SQUARE, NULL }, { hinge_text, "adam", TRAIN_HALVES, 64, VERDICT_FINE, NULL },
         { hinge_text, "adam", TRAIN_HALVES, 160, VERDICT_SQUARE, NULL }, { hinge_text, "momentum", 0, 256, VERDICT_FINE, NULL },
-        { far, "sgd", 0, 1, VERDICT_GRADIENT, "cpu" },
+        { far, "sgd", 0, 1, VERDICT_GRADIENT, "cpu" }, { beyond, "sgd", 0, 1, VERDICT_LOSS, "cpu" },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         trainer *t = open_text(cases[i].text, (train_options){ .engine = cases[i].engine, .optimizer = cases[i].opt, .state = cases[i].form, .loss_scale = cases[i].scale });
         train_report r;
         diag d = { 0 };
-        assert_ok(train_write(t, "w", DT_F32, (float[]){ 0.3f, -0.2f }, &d), d);
-        step_on(t, right, 1e-3, &r);
+        float w[2] = { 0.3f, -0.2f };
+        assert_ok(train_write(t, "w", DT_F32, w, &d), d);
+        step_on(t, right, 1, &r);
         if (r.verdict != cases[i].verdict || r.applied != (r.verdict == VERDICT_FINE)) fail_msg("row %zu: %s, loss %g, norm %g", i, train_verdict_text(r.verdict), r.loss, r.grad_norm);
+        assert_ok(train_read(t, "w", DT_F32, w, &d), d);
+        if (!r.applied && fabs(w[0] - 0.3) + fabs(w[1] + 0.2) > 1e-3) fail_msg("row %zu: weights went to %g and %g", i, (double)w[0], (double)w[1]);
         train_close(t);
     }
+}
+
+/* A second moment that a doubled scale takes beyond fp16: what is divided by it is 0, and no weight would show it. */
+static void a_moment_too_far(void **state)
+{
+    (void)state;
+    trainer *t = open_text(hinge_text, (train_options){ .engine = "soft:m4", .optimizer = "adam", .beta2 = 0.5, .loss_scale = 128, .dynamic_scale = true, .grow_after = 3 });
+    float less[8];
+    train_report r;
+    for (int i = 0; i < 8; i++) less[i] = right[i] / 8;
+    for (int i = 0; i < 4; i++) { /* 27104 of gradients of 176, then four times that */
+        step_on(t, i < 3 ? right : less, 1e-3, &r);
+        if (r.verdict != (i < 3 ? VERDICT_FINE : VERDICT_STATE)) fail_msg("step %d: %s, norm %g", i, train_verdict_text(r.verdict), r.grad_norm);
+    }
+    train_close(t);
 }
 
 /* What a graph cannot be trained by. */
@@ -470,6 +489,13 @@ static void refusals(void **state)
         train_close(t);
         graph_free(g);
     }
+    graph *g = parse(hinge_text, ""); /* a scale that goes to an fp16 loss, from a device with numbers of fp32 */
+    trainer *t;
+    diag d = { 0 };
+    train_options o = { .engine = "cpu", .loss = graph_find(g, "loss"), .param = &(train_param){ "w", true }, .n_param = 1, .loss_scale = 1e6, .dynamic_scale = true };
+    assert_int_equal(train_open(&t, g, &o, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "the loss scale begins at 1e+06, which is inf in fp16"));
+    graph_free(g);
 }
 
 /* Values of the graph may be called what ports would be. */
@@ -615,6 +641,11 @@ static void convolutions(void **state)
         o.engine = "soft:m5"; /* whose slices have no such end */
         assert_ok(train_open(&t, g, &o, &d), d);
         assert_string_equal(said, "");
+        train_close(t);
+        int lines = 0; /* once, however many programs have them */
+        o.engine = "soft:m1", o.accum = 2, o.warn = count_lines, o.user = &lines;
+        assert_ok(train_open(&t, g, &o, &d), d);
+        assert_int_equal(lines, !rows_[i].finite);
         train_close(t);
         graph_free(g);
     }
@@ -897,7 +928,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group),
-        cmocka_unit_test(scales_by_default), cmocka_unit_test(verdicts), cmocka_unit_test(refusals), cmocka_unit_test(names_of_ports), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
+        cmocka_unit_test(scales_by_default), cmocka_unit_test(verdicts), cmocka_unit_test(a_moment_too_far), cmocka_unit_test(refusals), cmocka_unit_test(names_of_ports), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
         cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(rounded_products), cmocka_unit_test(copies_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,12 +42,6 @@ static void nothing_left_to_learn(void **state)
     }
 }
 
-static void count_lines(void *user, const char *line)
-{
-    (void)line;
-    ++*(int *)user;
-}
-
 /* What was found on the way up is where a search that finds no more goes back to; that nothing is learnt is said once. */
 static void found_on_the_way_up(void **state)
 {
