@@ -1,5 +1,6 @@
 /* Training through the public header alone: a graph by calls and from text, gradients, steps, reading back, going on from a file. */
 #include <math.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "anneal.h"
@@ -261,7 +262,7 @@ static void refusals(void **state)
         { { .loss = "loss", .params = w, .n_params = 1, .optimizer = "lion" }, AN_USAGE, "sgd, momentum, adam, adamw" },
         { { .loss = "loss", .params = w, .n_params = 1, .state = "int4" }, AN_USAGE, "fp16, halves, fp32" },
         { { .loss = "loss", .params = w, .n_params = 1, .state = "halves", .engine = "cpu" }, AN_UNSUPPORTED, "rounds every operation" },
-        { { .loss = "loss", .params = w, .n_params = 1, .state = "fp32", .engine = "soft:m1" }, AN_UNSUPPORTED, "fp16" },
+        { { .loss = "loss", .params = w, .n_params = 1, .state = "fp32", .engine = "soft:m1" }, AN_UNSUPPORTED, "soft:m1 computes in fp16: its state is fp16" },
         { { .loss = "loss", .params = w, .n_params = 1, .momentum = 1.5, .optimizer = "momentum" }, AN_INPUT, "momentum is 1.5" },
         { { .loss = "loss", .params = w, .n_params = 1, .momentum = 1, .optimizer = "momentum" }, AN_INPUT, "momentum is 1; at least 0 and below 1" },
         { { .loss = "loss", .params = w, .n_params = 1, .beta1 = 1, .optimizer = "adam" }, AN_INPUT, "beta1 is 1; at least 0 and below 1" },
@@ -335,6 +336,26 @@ static void out_of_order(void **state)
         assert_non_null(strstr(e.message, "minibatch 1 of 2"));
         OK(an_trainer_step(t, 0.01, &r, &error));
         OK(an_trainer_save(t, path, &error));
+        float w_now[3], want = 0;
+        OK(an_trainer_eval(t, &error)); /* of the weights as they are now */
+        OK(an_trainer_read(t, "w", "fp32", w_now, &error));
+        OK(an_trainer_fetch(t, "p", "fp32", got, &error));
+        for (int i = 0; i < 3; i++) want += xs[9 + i] * w_now[i];
+        assert_true(want != 0 && fabs(got[3] - want) < 2e-3 * fabs(want));
+        char *s = an_trainer_stats(t, AN_JSON);
+        OK(an_trainer_step(t, 0.01, &r, &error));
+        char *after = an_trainer_stats(t, AN_JSON); /* what was fetched belongs to no minibatch */
+        assert_non_null(strstr(s, "\"host_bytes_out\":"));
+        assert_string_not_equal(s, after);
+        assert_true(strtol(strstr(after, "\"host_bytes_out\":") + 17, NULL, 10) <= 12);
+        an_free(s), an_free(after);
+        memset(&e, 0, sizeof e);
+        assert_int_equal(an_trainer_put(t, "x", "fp32", (const float[12]){ NAN }, &e), AN_INPUT);
+        memset(&e, 0, sizeof e);
+        assert_int_equal(an_trainer_eval(t, &e), AN_INPUT); /* x is gone, and what was evaluated before with it */
+        memset(&e, 0, sizeof e);
+        assert_int_equal(an_trainer_fetch(t, "p", "fp32", got, &e), AN_INPUT);
+        assert_non_null(strstr(e.message, "p was not evaluated"));
         an_trainer_close(t);
         an_program_free(p);
     }

@@ -114,6 +114,8 @@ static void there_and_back(void **state)
     assert_int_equal(st.memory_hits, 1);
     dev_cache_drop(c, key(1));
     assert_false(has(c, 1));
+    dev_cache_get_stats(c, &st);
+    assert_int_equal(st.bad, 1);
     dev_cache_close(c);
     dev_cache_close(NULL);
 }

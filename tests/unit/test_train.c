@@ -193,6 +193,7 @@ static void optimizers(void **state)
                 if (!r.finite) fail_msg("row %zu step %d: loss %g, norm %g, scale %g: not finite", i, s, r.loss, r.grad_norm, r.loss_scale);
                 if (fabs(r.loss - loss) > (half ? 3e-2 : 1e-2) * loss) fail_msg("row %zu step %d: loss %g, wanted %g", i, s, r.loss, loss);
                 assert_int_equal(r.applied, a + 1 == rows[i].accum);
+                assert_int_equal(isnan(r.grad_norm) != 0, !r.applied); /* a part of a gradient has no norm */
             }
             double norm = 0;
             for (int k = 0; k < N_ALL; k++) norm += sum[k] * sum[k];
@@ -211,6 +212,15 @@ static void optimizers(void **state)
         size_t elem = strcmp(rows[i].engine, "cpu") || half ? 2 : 4;
         assert_true(st.host_bytes_in >= (N_X + N_Y) * elem && st.host_bytes_in < (N_X + N_Y) * elem + 64);
         assert_true(st.host_bytes_out > 0 && st.host_bytes_out <= 12);
+        uint64_t bytes = 0;
+        for (size_t k = 0; k < train_state_count(t); k++) {
+            train_state_info s;
+            size_t one;
+            train_state_at(t, k, &s);
+            assert_true(shape_bytes(&s.type, &one));
+            bytes += one;
+        }
+        assert_int_equal(st.state_bytes, bytes);
         train_close(t);
     }
 }
@@ -342,9 +352,10 @@ static void a_bad_minibatch_of_a_group(void **state)
     train_report r;
     diag d = { 0 };
     start(&p, x, y, 3);
-    for (int k = 0; k < N_X; k++) huge[k] = 30000;
-    for (int bad = 0; bad < 2; bad++) {
-        trainer *t = open_trainer("fp16", (train_options){ .engine = "soft:m1", .optimizer = "momentum", .accum = 3, .loss_scale = 256 });
+    for (int i = 0; i < 4; i++) {
+        const bool chip = i < 2, bad = i % 2;
+        for (int k = 0; k < N_X; k++) huge[k] = chip ? 30000 : 1e30f;
+        trainer *t = open_trainer(chip ? "fp16" : "fp32", (train_options){ .engine = chip ? "soft:m1" : "cpu", .optimizer = "momentum", .accum = 3, .loss_scale = 256 });
         put_weights(t, &p);
         for (int group = 0; group < 3; group++) {
             if (group == 1 && !bad) continue;
@@ -361,8 +372,103 @@ static void a_bad_minibatch_of_a_group(void **state)
         assert_true(st.minibatches == (bad ? 9u : 6u) && st.ran == (bad ? 8u : 6u) && st.dispatches == st.ran); /* behind the bad one there is nothing to run */
         get_weights(t, w[bad]);
         train_close(t);
+        if (bad) assert_memory_equal(w[0], w[1], sizeof w[0]);
     }
-    assert_memory_equal(w[0], w[1], sizeof w[0]);
+}
+
+/* A group that would leave a state which is not finite spoils nothing of the next one. */
+static void a_group_too_far(void **state)
+{
+    (void)state;
+    static const char *const engines[] = { "soft:m1", "cpu" };
+    for (size_t i = 0; i < COUNT(engines); i++) {
+        trainer *t = open_text(hinge_text, (train_options){ .engine = engines[i], .accum = 2, .loss_scale = 8 });
+        train_report r;
+        for (int s = 0; s < 4; s++) step_on(t, right, s < 2 ? (i ? 3e38 : 6e7) : 0.01, &r);
+        if (!r.applied || r.step != 1 || r.skipped != 1) fail_msg("%s: %s, %d skipped", engines[i], train_verdict_text(r.verdict), (int)r.skipped);
+        train_close(t);
+    }
+}
+
+/* Numbers that are none of their input's, and a rate that is none. */
+static void numbers_refused(void **state)
+{
+    (void)state;
+    static const char text[] = "graph \"rows\"\nat = input int32[2]\nx = input fp16[2, 4]\nw = input fp16[8, 4]\ne = gather(w, at) {axis=0}\nm = mul(e, x)\nloss = reduce_mean(m)\nreturn loss\n";
+    const uint16_t f16[8] = { 0, 0, 0x7c00 };
+    const float large[8] = { 0, 70000 }, parts[2] = { 1, 0.5f }, fine[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    const int64_t wide[2] = { 1, (int64_t)1 << 40 };
+    const struct {
+        const char *name;
+        dtype dt;
+        const void *data;
+        const char *says;
+    } cases[] = { { "x", DT_F16, f16, "x: number 2 is inf; finite numbers are wanted" }, { "x", DT_F32, large, "x: number 1 is 70000, which fp16 cannot hold" },
+                  { "at", DT_F32, parts, "at: number 1 is 0.5, which int32 cannot hold" }, { "at", DT_I64, wide, "at: number 1 is 1.09951e+12, which int32 cannot hold" }, { "at", DT_F32, fine, NULL }, { "x", DT_F32, fine, NULL } };
+    trainer *t = open_text(text, (train_options){ .engine = "cpu" });
+    train_report r;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        diag d = { 0 };
+        an_status st = train_put(t, cases[i].name, cases[i].dt, cases[i].data, &d);
+        if (st != (cases[i].says ? AN_INPUT : AN_OK) || (st && !strstr(d.msg, cases[i].says))) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+    }
+    static const double rates[] = { INFINITY, -INFINITY, NAN };
+    for (size_t i = 0; i < COUNT(rates); i++) {
+        diag d = { 0 };
+        assert_int_equal(train_step(t, rates[i], &r, &d), AN_INPUT);
+        assert_non_null(strstr(d.msg, "the learning rate is"));
+    }
+    diag d = { 0 };
+    assert_ok(train_step(t, 0.1, &r, &d), d);
+    assert_int_equal(r.step, 1);
+    train_close(t);
+}
+
+/* Devices whose surfaces have one size, or a least one; and whose dispatch fails once: it is run again unless memory is what it lacks. */
+typedef struct {
+    int at;      /* which dispatch fails; 0: none */
+    int lines;   /* said */
+} stumble;
+
+static bool stumbles(void *user, const char *what) { return !strcmp(what, "dispatch") && !--((stumble *)user)->at; }
+
+static void heard(void *user, const char *line)
+{
+    stumble *s = user;
+    s->lines += strstr(line, "running it once more") != NULL;
+}
+
+static void devices_of_all_kinds(void **state)
+{
+    (void)state;
+    static const struct {
+        device_limit limit[2];
+        int fault, spoil; /* the dispatch that fails */
+        an_status st;
+    } cases[] = { { { { "uniform", 1 }, { "surface_min", 0 } }, 0, 0, AN_OK }, { { { "uniform", 0 }, { "surface_min", 65536 } }, 0, 0, AN_OK },
+                  { { { "uniform", 0 }, { "surface_min", 0 } }, 0, 2, AN_OK }, { { { "uniform", 0 }, { "surface_min", 0 } }, 2, 0, AN_NOMEM } };
+    double w[COUNT(cases)][N_ALL];
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        plain p;
+        float x[N_X], y[N_Y];
+        train_report r;
+        diag d = { 0 };
+        stumble fault = { .at = cases[i].fault }, spoil = { .at = cases[i].spoil };
+        an_status st = AN_OK;
+        start(&p, x, y, 3);
+        trainer *t = open_trainer("fp16", (train_options){ .engine = "soft:m1", .optimizer = "momentum", .loss_scale = 64, .warn = heard, .user = &spoil,
+                                  .device = { .limit = cases[i].limit, .n_limit = 2, .fault = stumbles, .user = &fault, .spoil = stumbles, .spoiler = &spoil } });
+        put_weights(t, &p);
+        put_batch(t, x, y);
+        for (int s = 0; s < 3 && !st; s++) st = train_step(t, 0.01, &r, &d);
+        assert_int_equal(st, cases[i].st);
+        assert_int_equal(spoil.lines, cases[i].spoil != 0);
+        if (!st) {
+            get_weights(t, w[i]);
+            assert_memory_equal(w[i], w[0], sizeof w[i]);
+        }
+        train_close(t);
+    }
 }
 
 /* Where the options say nothing: from 1024 in fp16, doubled after 200 updates that counted; as far as the type of the numbers sent holds twice of it, and
@@ -495,6 +601,12 @@ static void refusals(void **state)
     train_options o = { .engine = "cpu", .loss = graph_find(g, "loss"), .param = &(train_param){ "w", true }, .n_param = 1, .loss_scale = 1e6, .dynamic_scale = true };
     assert_int_equal(train_open(&t, g, &o, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "the loss scale begins at 1e+06, which is inf in fp16"));
+    train_fetched many[TRAIN_MAX_FETCH + 1];
+    for (int i = 0; i <= TRAIN_MAX_FETCH; i++) many[i] = (train_fetched){ "h", graph_find(g, "h") };
+    o.loss_scale = 1, o.fetch = many, o.n_fetch = TRAIN_MAX_FETCH + 1;
+    d = (diag){ 0 };
+    assert_int_equal(train_open(&t, g, &o, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "17 values are fetched; 16 is the most"));
     graph_free(g);
 }
 
@@ -927,7 +1039,7 @@ static void copies_change_no_bit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group),
+        cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group), cmocka_unit_test(a_group_too_far), cmocka_unit_test(numbers_refused), cmocka_unit_test(devices_of_all_kinds),
         cmocka_unit_test(scales_by_default), cmocka_unit_test(verdicts), cmocka_unit_test(a_moment_too_far), cmocka_unit_test(refusals), cmocka_unit_test(names_of_ports), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
         cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(rounded_products), cmocka_unit_test(copies_change_no_bit),
     };
