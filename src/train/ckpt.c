@@ -467,7 +467,10 @@ an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d)
     char *state = arena_printf(&mem, "%s/%s", path, STATE);
     if (!st) st = state ? pipe_load(p, state, NULL, 0, &mem, d) : diag_nomem(d);
     arena_free(&mem);
-    n.data_digest = note->data_digest, n.validation = note->validation; /* a file of version 1 has others, or none */
-    if (!st) *note = n;
+    if (!st) { /* a file of an earlier version has others of these, or none; what is saved from now on has this run's */
+        n.data_digest = note->data_digest, n.validation = note->validation;
+        memcpy(n.exact, note->exact, sizeof n.exact);
+        *note = n;
+    }
     return st;
 }

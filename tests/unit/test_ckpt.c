@@ -443,12 +443,63 @@ static void earlier_versions(void **state)
         run_to(&r, 8, 6, false, &q);
         small_path(&r, "step-00000006/train.json", path, sizeof path);
         as_version(path, version);
-        run_to(&r, 8, 0, true, &q);
+        run_to(&r, 8, 1, true, &q);
         assert_non_null(strstr(r.warned, "of an earlier version"));
-        assert_true(r.n == 2 && q.digest == want.digest);
+        run_to(&r, 8, 0, true, &q); /* what it saved is of this version */
+        assert_true(r.n == 1 && q.digest == want.digest);
         small_end(&r);
     }
     small_end(&whole);
+}
+
+/* The text behind `after` begins with `more`, and the checksum is right again. */
+static void write_into(const char *path, const char *after, const char *more)
+{
+    file_bytes f;
+    diag d = { 0 };
+    strbuf b = { 0 };
+    assert_ok(file_read(path, 1 << 20, &f, &d), d);
+    char *text = (char *)f.at, *at = strstr(text, after), *seal = strstr(text, ",\n  \"checksum\"");
+    assert_true(at && seal && at < seal);
+    at += strlen(after);
+    sb_putn(&b, text, (size_t)(at - text));
+    sb_puts(&b, more);
+    sb_putn(&b, at, (size_t)(seal - at));
+    sb_printf(&b, ",\n  \"checksum\": \"%016llx\"\n}\n", (unsigned long long)hash_bytes(b.at, b.n, 0));
+    assert_ok(file_write(path, b.at, b.n, &d), d);
+    sb_free(&b);
+    file_drop(&f);
+}
+
+/* Whole by its checksum, and yet none that a run wrote: the one before it is taken. */
+static void no_such_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *after, *more, *says;
+    } rows[] = {
+        { "\"step\": ", "-", "step, epoch and sample must be whole numbers" },
+        { "\"sample\": ", "-", "step, epoch and sample must be whole numbers" },
+        { "\"applied\": ", "-", "applied or validation is not a number" },
+        { "\"seed\": \"", "-", "data or seed is not a number" },
+        { "\"seed\": \"", "123456789012345678901", "data or seed is not a number" },
+        { "\"data\": \"", "x", "data or seed is not a number" },
+        { "\"version\": ", "9", "version is none of 1, 2 and 3" },
+        { "\"state.safetensors\": { \"bytes\": ", "1", "state.safetensors: " },
+        { "\"files\": {", "\n    \"../latest\": { \"bytes\": 14, \"hash\": \"0\" },", "a file's size or hash is missing" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        small_run r;
+        lm_run_result q;
+        char path[200];
+        small_begin(&r);
+        run_to(&r, 8, 4, false, &q);
+        small_path(&r, "step-00000004/train.json", path, sizeof path);
+        write_into(path, rows[i].after, rows[i].more);
+        run_to(&r, 8, 0, true, &q);
+        if (!strstr(r.warned, rows[i].says) || !strstr(r.warned, "the checkpoint before it") || r.n != 6) fail_msg("row %zu: %d updates, \"%s\"", i, r.n, r.warned);
+        small_end(&r);
+    }
 }
 
 /* One checkpoint is no folder of them: a run that saved into it would begin there again and again. */
@@ -667,7 +718,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(refused), cmocka_unit_test(one_too_many), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
-        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(earlier_versions), cmocka_unit_test(one_of_them), cmocka_unit_test(latest_again), cmocka_unit_test(data_cut),
+        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(earlier_versions), cmocka_unit_test(one_of_them), cmocka_unit_test(latest_again), cmocka_unit_test(data_cut), cmocka_unit_test(no_such_numbers),
         cmocka_unit_test(few_compiles), cmocka_unit_test(asked_late), cmocka_unit_test(no_reload_no_compiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
