@@ -456,10 +456,13 @@ static void restarts(void **state)
         train_report rep;
         bool again = false;
         diag d = { 0 };
-        open_rig(&part, &(setup){ .engine = "soft:m4", .way = "restart", .c = &c, .compiles = 10 });
+        open_rig(&part, &(setup){ .engine = "soft:m4", .way = "restart", .c = &c, .compiles = 9 });
         if (i) assert_ok(pipe_load(part.p, path, NULL, 0, &mem, &d), d);
         assert_ok(one(&part, (uint64_t)i, &rep, &again, &d), d);
         assert_true(again);
+        pipe_stats st;
+        pipe_get_stats(part.p, &st);
+        assert_int_equal(st.restarts_wanted, 1);
         pieces[i] = rep.loss;
         assert_ok(pipe_save(part.p, path, NULL, 0, &d), d);
         close_rig(&part);
@@ -475,6 +478,9 @@ static void restarts(void **state)
     assert_ok(device_open(&dev, "soft:m4", &(device_options){ .limit = &limit, .n_limit = 1 }, &d), d);
     assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "restart", .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
     assert_non_null(strstr(d.msg, "9 programs"));
+    c = small(2), d = (diag){ 0 };
+    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "restart", .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
+    assert_non_null(strstr(d.msg, "takes 16 programs for 2 layers")); /* the one without weights is both layers' */
     device_close(dev);
 }
 
@@ -503,6 +509,42 @@ static void exchange(void **state)
         arena_free(&mem);
     }
     for (int i = 0; i < N; i++) assert_true(fabs(whole[i] - pieces[i]) < 1e-5);
+    unlink(path);
+}
+
+/* Weights that come from outside between two minibatches are those of the next one. */
+static void weights_from_outside(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "delta", "dynamic", "restart" };
+    float gain[32], other[32];
+    char path[40];
+    temp(path);
+    for (int i = 0; i < 32; i++) other[i] = 0.5f;
+    for (size_t w = 0; w < COUNT(ways); w++) {
+        rig r = { 0 };
+        diag d = { 0 };
+        double loss[2], then, now;
+        int32_t ids[B * (T + 1)];
+        batch(7, ids);
+        open_rig(&r, &(setup){ .engine = "cpu", .way = ways[w] });
+        run(&r, 0, 1, loss);
+        assert_ok(pipe_save(r.p, path, NULL, 0, &d), d);
+        assert_ok(pipe_loss(r.p, ids, &then, &d), d);
+        run(&r, 1, 2, loss);
+        assert_ok(pipe_loss(r.p, ids, &now, &d), d);
+        assert_true(now != then);
+        assert_ok(pipe_load(r.p, path, NULL, 0, NULL, &d), d);
+        assert_ok(pipe_loss(r.p, ids, &now, &d), d);
+        if (now != then) fail_msg("%s: loss %.9g after loading, was %.9g", ways[w], now, then);
+        assert_ok(pipe_read(r.p, "norm_f", DT_F32, gain, &d), d);
+        for (int i = 0; i < 2; i++) {
+            assert_ok(pipe_write(r.p, "norm_f", DT_F32, i ? gain : other, &d), d);
+            assert_ok(pipe_loss(r.p, ids, &now, &d), d);
+            if ((now == then) != (i == 1)) fail_msg("%s: loss %.9g after writing, was %.9g", ways[w], now, then);
+        }
+        close_rig(&r);
+    }
     unlink(path);
 }
 
@@ -712,7 +754,7 @@ static void scales(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(gradients),    cmocka_unit_test(one_curve), cmocka_unit_test(one_curve_of_gemma), cmocka_unit_test(restarts),
-                                        cmocka_unit_test(accumulation), cmocka_unit_test(exchange),  cmocka_unit_test(surfaces),
+                                        cmocka_unit_test(accumulation), cmocka_unit_test(exchange), cmocka_unit_test(weights_from_outside),  cmocka_unit_test(surfaces),
                                         cmocka_unit_test(faults),       cmocka_unit_test(those_of_the_command),
                                         cmocka_unit_test(beside_the_device), cmocka_unit_test(without_a_gradient), cmocka_unit_test(scales) };
     return cmocka_run_group_tests(tests, NULL, NULL);
