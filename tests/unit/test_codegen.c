@@ -34,6 +34,12 @@ static const struct {
                            "c = conv(x, w, b)\ny = mul(c, s)\nreturn y\n", 1, 1 },
     { "two live inputs", "x = input fp16[1, 4, 1, 8]\nr = input fp16[1, 6, 1, 8]\nw = const fp16[6, 4, 1, 1] all 0.5\nc = conv(x, w)\ny = add(c, r)\nreturn y\n", 1, 1 },
     { "bias along the width", "x = input fp16[1, 4, 1, 8]\nb = const fp16[8] all 1\nw = const fp16[6, 4, 1, 1] all 0.5\nc = conv(x, w)\ny = add(c, b)\nreturn y\n", 1, 1 },
+    { "live bias", "x = input fp16[1, 4, 1, 8]\nb = input fp16[1, 6, 1, 1]\nw = const fp16[6, 4, 1, 1] all 0.5\nc = conv(x, w)\ny = add(c, b)\nreturn y\n", 1, 1 },
+    { "two offsets", "x = input fp16[1, 4, 1, 8]\nw = const fp16[6, 4, 1, 1] all 0.5\nb = const fp16[6] all 1\na = const fp16[6, 1, 1] all 2\nc = conv(x, w, b)\ny = add(c, a)\nreturn y\n", 1, 1 },
+    { "offset less product", "x = input fp16[1, 4, 1, 8]\nw = const fp16[6, 4, 1, 1] all 0.5\nb = const fp16[6, 1, 1] all 1\nc = conv(x, w)\ny = sub(b, c)\nreturn y\n", 1, 1 },
+    { "two activations", "x = input fp16[1, 4, 1, 8]\nw = const fp16[6, 4, 1, 1] all 0.5\nc = conv(x, w)\nr = relu(c)\ny = tanh(r)\nreturn y\n", 1, 1 },
+    { "weights first, bias of rows", "x = input fp16[4, 8]\nw = const fp16[6, 4] all 0.5\nb = const fp16[6, 1] all 1\nc = matmul(w, x)\ny = add(c, b)\nreturn y\n", 1, 0 },
+    { "weights first, bias of columns", "x = input fp16[4, 8]\nw = const fp16[6, 4] all 0.5\nb = const fp16[8] all 1\nc = matmul(w, x)\ny = add(c, b)\nreturn y\n", 1, 1 },
     { "used twice", "x = input fp16[1, 4, 1, 8]\nw = const fp16[6, 4, 1, 1] all 0.5\nc = conv(x, w)\ns = sigmoid(c)\ny = mul(c, s)\nreturn y\n", 1, 2 },
     { "itself a result", "x = input fp16[1, 4, 1, 8]\nw = const fp16[6, 4, 1, 1] all 0.5\nc = conv(x, w)\ny = relu(c)\nreturn y, c\n", 1, 1 },
     { "linear, relu", "x = input fp16[3, 5, 4]\nw = const fp16[6, 4] all 0.5\nb = const fp16[6] all 1\nc = linear(x, w, b)\ny = relu(c)\nreturn y\n", 1, 0 },
@@ -78,12 +84,18 @@ static void one_rounding(void **state)
     (void)state;
     numerics num = rules_of("m1");
     const double x[2] = { 2048, 1 };
-    static const char fused[] = "graph \"p\"\nx = input fp16[1, 2, 1, 1]\nw = const fp16[1, 2, 1, 1] all 1\nb = const fp16[1] all 1\nc = conv(x, w)\ny = add(c, b)\nreturn y\n";
+    static const char *const fused[] = {
+        "graph \"p\"\nx = input fp16[1, 2, 1, 1]\nw = const fp16[1, 2, 1, 1] all 1\nb = const fp16[1] all 1\nc = conv(x, w)\ny = add(c, b)\nreturn y\n",
+        "graph \"p\"\nx = input fp16[1, 2, 1, 1]\nw = const fp16[1, 2, 1, 1] all 1\nb = const fp16[1] all 1\nc = conv(x, w)\nm = mul(c, b)\ny = add(m, b)\nreturn y\n",
+    };
     static const char apart[] = "graph \"p\"\nx = input fp16[1, 2, 1, 1]\nw = const fp16[1, 2, 1, 1] all 1\nb = const fp16[1] all 1\nc = conv(x, w)\ny = add(c, b)\nreturn y, c\n";
     for (int level = 0; level < 2; level++) {
-        program *p = compiled(fused, &(codegen_options){ .num = &num, .level = level });
-        assert_true(one_value(p, x, 2) == 2050);
-        program_free(p);
+        program *p;
+        for (size_t i = 0; i < COUNT(fused); i++) {
+            p = compiled(fused[i], &(codegen_options){ .num = &num, .level = level });
+            assert_true(one_value(p, x, 2) == 2050);
+            program_free(p);
+        }
         p = compiled(apart, &(codegen_options){ .num = &num, .level = level });
         uint16_t in[2] = { f16_from_f64(2048), f16_from_f64(1) }, c, y;
         cgt_run(p, (const void *const[]){ in }, (void *const[]){ &c, &y }, true);
