@@ -262,6 +262,38 @@ static void test_half_forms(void **state)
     prog_close(&g);
 }
 
+/* Results so large that they are written past the caches, at the beginning of a line of it and elsewhere. */
+static void test_past(void **state)
+{
+    (void)state;
+    enum { N = 32 << 20, LINE = 64 }; /* bytes: more than eight times any second cache at hand */
+    const int64_t floats = N / (int64_t)sizeof(float), bools = N;
+    for (int off = 0; off < 2; off++) {
+        prog g;
+        image *im = NULL;
+        diag d = { 0 };
+        prog_open(&g, &numerics_cpu);
+        int64_t x = prog_in(&g, DT_F32, DIMS(floats), NULL), b = prog_in(&g, DT_BOOL, DIMS(bools), NULL), y = prog_out(&g, DT_F32, DIMS(floats)), z = prog_out(&g, DT_BOOL, DIMS(bools));
+        prog_insn(&g, IN_EW, INTS(y, 1, x), INTS(2 * CHAIN_STEP, FN_SQUARE, 0, -1, -1, -1, DT_F32, FN_ADD, 1, 0, -1, -1, DT_F32), REALS(0));
+        prog_insn(&g, IN_EW, INTS(z, 1, b), INTS(CHAIN_STEP, FN_NOT, 0, -1, -1, -1, DT_BOOL), REALS(0));
+        unsigned char *mem = aligned_alloc(LINE, 2 * (N + LINE));
+        assert_non_null(mem);
+        float *to = (float *)(void *)(mem + off * (int)sizeof(float)), *from = (float *)(void *)g.in[0];
+        bool *truths = (bool *)(mem + N + LINE + off);
+        for (int64_t i = 0; i < floats; i++) from[i] = (float)(i % 1000);
+        for (int64_t i = 0; i < bools; i++) g.in[1][i] = i % 3 == 0;
+        assert_ok(image_load(&im, g.p, NULL, &(image_options){ .pool = pools[1] }, &d), d);
+        assert_ok(image_run(im, (const void *const *)g.in, (void *const[]){ to, truths }, &d), d);
+        for (int64_t i = 0; i < floats; i++)
+            if (to[i] != from[i] * from[i] + from[i]) fail_msg("element %lld is %g", (long long)i, (double)to[i]);
+        for (int64_t i = 0; i < bools; i++)
+            if (truths[i] != (i % 3 != 0)) fail_msg("truth %lld is %d", (long long)i, truths[i]);
+        image_free(im);
+        free(mem);
+        prog_close(&g);
+    }
+}
+
 /* Every function alone, over all of fp16 on a chip. */
 static void test_functions(void **state)
 {
@@ -969,7 +1001,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_ew), cmocka_unit_test(test_tile_rows), cmocka_unit_test(test_ews), cmocka_unit_test(test_choice), cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_adam), cmocka_unit_test(test_truth), cmocka_unit_test(test_half_forms), cmocka_unit_test(test_index),
+        cmocka_unit_test(test_ew), cmocka_unit_test(test_tile_rows), cmocka_unit_test(test_ews), cmocka_unit_test(test_choice), cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_adam), cmocka_unit_test(test_truth), cmocka_unit_test(test_half_forms), cmocka_unit_test(test_past), cmocka_unit_test(test_index),
         cmocka_unit_test(test_cast_fill), cmocka_unit_test(test_log_of_zero),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_squares),
