@@ -100,7 +100,7 @@ static inline void **cgt_outputs(const program *p, arena *mem)
     for (size_t i = 0; i < p->outputs.n; i++) {
         buf[i] = cgt_buffer(mem, p->outputs.at[i].bytes);
         assert_non_null(buf[i]);
-        memset(buf[i], 0xa5, (size_t)p->outputs.at[i].bytes); /* what is not written shows */
+        memset(buf[i], 0x7f, (size_t)p->outputs.at[i].bytes); /* what is not written shows */
     }
     return buf;
 }

@@ -653,7 +653,7 @@ static void test_many_lines(void **state)
     enum { KINDS = 1 + NORM_COUNT };
     static const struct {
         int64_t d[3], axis;
-    } rows[] = { { { 1, 70, 300 }, 2 }, { { 3, 37, 1024 }, 2 }, { { 1, 5, 4099 }, 2 }, { { 1, 130, 64 }, 2 }, { { 2, 97, 640 }, 1 }, { { 9, 40, 130 }, 1 }, { { 1, 700, 1000 }, 1 }, { { 1, 1100, 1030 }, 1 }, { { 2, 3, 64 }, 1 } };
+    } rows[] = { { { 1, 70, 300 }, 2 }, { { 3, 37, 1024 }, 2 }, { { 1, 5, 4099 }, 2 }, { { 1, 130, 64 }, 2 }, { { 2, 97, 640 }, 1 }, { { 9, 40, 130 }, 1 }, { { 1, 700, 1000 }, 1 }, { { 1, 1100, 1030 }, 1 }, { { 2, 3, 64 }, 1 }, { { 4, 2100, 70 }, 1 } };
     static const dtype types[] = { DT_F16, DT_F32 };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++)
@@ -693,21 +693,153 @@ static void test_many_lines(void **state)
 static void test_siblings(void **state)
 {
     (void)state;
-    for (int round = 0; round < 60; round++) {
-        int64_t m = upto(1, 60), k = upto(1, 200), n = upto(1, chance(30) ? 400 : 60);
+    for (int round = 0; round < 80; round++) {
+        const bool long_sums = round < 4; /* too long for A to be packed in passing */
+        int64_t m = upto(1, 60), k = long_sums ? 2100 : upto(1, 200), n = upto(1, chance(30) ? 6 : chance(30) && !long_sums ? 400 : 60);
+        const bool group = round % 8 == 4; /* more than are summed at once */
+        if (group) n = 2;
         setting s = random_setting(k);
+        if (chance(50)) s.num = &numerics_cpu, s.name = "cpu", s.m = TAME, s.t = DT_F32, s.tol = 4e-7 * (double)k;
         prog g;
         prog_open(&g, s.num);
-        bool changes = chance(30);
+        bool changes = !group && chance(20), behind = chance(40);
         int64_t x = input(&g, s.t, DIMS(k, n), TAME, s.scale), z = changes ? prog_scratch(&g, s.t, DIMS(k, n)) : x;
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0, many = group ? 6 : (int)upto(3, 6); i < many; i++) {
             if (changes) prog_insn(&g, IN_EW, INTS(z, 1, x), INTS(CHAIN_STEP, i == 1 ? FN_ABS : FN_RELU, 0, -1, -1, -1, s.t), REALS(0));
-            int64_t a = constant(&g, s.t, DIMS(m, k), TAME, s.scale), y = prog_out(&g, DT_F32, DIMS(m, n));
-            prog_insn(&g, IN_MATMUL, INTS(y, a, z, 0), INTS(0, 0, 0), REALS(0));
+            bool turned = !group && chance(15);
+            int64_t seen = z, deep = !turned && !group && chance(15) ? upto(1, k) : k, high = chance(70) ? m : upto(1, 60);
+            if (turned || deep < k) { /* the same memory read sideways, or the beginning of it */
+                seen = prog_tensor(&g, s.t, g.p->tensors.at[z].where, g.p->tensors.at[z].slot, turned ? (const int64_t[]){ n, k } : (const int64_t[]){ deep, n }, 2);
+                g.p->tensors.at[seen].offset = g.p->tensors.at[z].offset;
+            }
+            int64_t a = either(&g, group || (long_sums ? i % 2 : chance(80)), s.t, DIMS(high, deep), TAME, s.scale), y = prog_out(&g, DT_F32, DIMS(high, n));
+            if (g.p->tensors.at[a].where == SPACE_CONST && chance(20)) { /* it only moves rows, or all but one */
+                const int64_t none = chance(30) ? upto(0, high - 1) : -1;
+                unsigned char *at = (unsigned char *)(uintptr_t)g.p->data + g.p->consts.at[g.p->tensors.at[a].slot].src[0].offset;
+                for (int64_t j = 0; j < high * deep; j++) dtype_store(s.t, at, j, j / deep != none && j % deep == j / deep * 3 % deep ? 1 : 0);
+            }
+            prog_insn(&g, IN_MATMUL, INTS(y, a, seen, 0), INTS(0, turned, behind ? CHAIN_STEP : 0, FN_ABS, 0, -1, -1, -1, DT_F32), REALS(0));
+            if (!behind) g.p->insns.at[g.p->insns.n - 1].n_i = 3;
         }
         compare(&g, s.name, s.tol, s.least);
         prog_close(&g);
     }
+}
+
+/* Two convolutions of one value with as many places, one of which steps over some and pads. */
+static void test_conv_siblings(void **state)
+{
+    (void)state;
+    for (int turned = 0; turned < 2; turned++) {
+        prog g;
+        prog_open(&g, &numerics_cpu);
+        int64_t x = input(&g, DT_F32, DIMS(1, 8, 1, 3), TAME, 1);
+        for (int i = 0; i < 2; i++) {
+            const int64_t by = i == turned ? 2 : 1, pad = by - 1;
+            int64_t w = constant(&g, DT_F32, DIMS(6, 8, 1, 1), TAME, 1), y = prog_out(&g, DT_F32, DIMS(1, 6, 1, 3));
+            prog_insn(&g, IN_CONV, INTS(y, x, w, 0), INTS(2, 1, by, 4, 0, 0, pad, pad, 2, 1, 1, 1, 0), REALS(0));
+        }
+        compare(&g, "siblings that step", 1e-5, 1);
+        prog_close(&g);
+    }
+}
+
+/* What the matrix kernel does behind a product, and what only looks like it: in another order, twice, or of something else. */
+static void test_behind(void **state)
+{
+    (void)state;
+    enum { SUM, R, Q, C, S, STEPS = 3, OPERANDS = 3 }; /* the product, two of its shape, one per channel, steps */
+    static const struct {
+        fn_id f;
+        int a, b;
+    } rows[][STEPS] = {
+        { { FN_MUL, SUM, C }, { FN_ADD, S, C }, { FN_RELU, S + 1, -1 } }, { { FN_ADD, SUM, C }, { FN_RELU, S, -1 }, { FN_ADD, R, S + 1 } }, { { FN_SILU, R, -1 }, { FN_MUL, SUM, S }, { FN_ADD, S + 1, Q } },
+        { { FN_RELU, SUM, -1 }, { FN_TANH, S, -1 } },  { { FN_TANH, SUM, -1 }, { FN_RELU, S, -1 } },   { { FN_RELU, R, -1 }, { FN_ADD, SUM, S } },       { { FN_RELU, R, -1 }, { FN_ADD, S, Q } },
+        { { FN_ADD, SUM, R }, { FN_RELU, S, -1 } },    { { FN_ADD, SUM, R }, { FN_ADD, S, Q } },       { { FN_ADD, SUM, C }, { FN_MUL, S, C } },         { { FN_RELU, SUM, -1 }, { FN_ADD, S, C } },
+        { { FN_ADD, SUM, R }, { FN_ADD, S, C } },      { { FN_ADD, SUM, C }, { FN_ADD, S, C } },       { { FN_MUL, SUM, C }, { FN_MUL, S, C } },         { { FN_SILU, R, -1 }, { FN_RELU, SUM, -1 } },
+        { { FN_RELU, SUM, -1 }, { FN_ADD, S, SUM } },  { { FN_MUL, SUM, R }, { FN_RELU, S, -1 } },     { { FN_SILU, R, -1 }, { FN_ADD, SUM, S } },
+        { { FN_ADD, SUM, R }, { FN_SILU, Q, -1 }, { FN_MUL, S, S + 1 } },   { { FN_SILU, R, -1 }, { FN_MUL, SUM, S }, { FN_RELU, S + 1, -1 } }, { { FN_SILU, R, -1 }, { FN_MUL, SUM, S }, { FN_MUL, S + 1, S } },
+        { { FN_SILU, R, -1 }, { FN_MUL, SUM, S }, { FN_ADD, S + 1, C } },   { { FN_SILU, R, -1 }, { FN_SILU, Q, -1 }, { FN_MUL, SUM, S + 1 } }, { { FN_RELU, SUM, -1 }, { FN_SILU, R, -1 }, { FN_MUL, S, S + 1 } },
+    };
+    static const dtype types[] = { DT_F32, DT_F16, DT_BF16 };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int way = 0; way < 6; way++) {
+            const dtype t = types[way / 2];
+            const bool conv = way % 2;
+            const int64_t k = 7, high = 5, wide = 33, y[] = { 1, high, 1, wide }, c[] = { 1, high, 1, 1 };
+            const int from = conv ? 0 : 2; /* a product's shape is the last two axes, and one number for all of its rows */
+            prog g;
+            links l;
+            prog_open(&g, &numerics_cpu);
+            int64_t out = prog_out(&g, t, conv ? y : (const int64_t[]){ high, wide }, 4 - from), ts[4 + OPERANDS] = { out };
+            ts[1] = conv ? input(&g, t, DIMS(1, k, 1, wide), TAME, 1) : input(&g, t, DIMS(high, k), TAME, 1);
+            ts[2] = conv ? input(&g, t, DIMS(high, k, 1, 1), TAME, 1) : input(&g, t, DIMS(k, wide), TAME, 1);
+            ts[3] = OPERANDS;
+            for (int j = 0; j < 2; j++) ts[4 + j] = input(&g, t, conv ? y : (const int64_t[]){ high, wide }, 4 - from, TAME, 2);
+            ts[4 + 2] = input(&g, t, conv ? c : (const int64_t[]){ 1, 1 }, 4 - from, TAME, 2);
+            int n = 0;
+            for (; n < STEPS && (n == 0 || rows[i][n].f); n++) {
+                int64_t *step = l.steps + 1 + n * CHAIN_STEP;
+                for (int j = 0; j < CHAIN_STEP; j++) step[j] = -1;
+                step[STEP_FN] = rows[i][n].f, step[STEP_A] = rows[i][n].a, step[STEP_A + 1] = rows[i][n].b, step[STEP_TYPE] = DT_F32;
+            }
+            l.steps[0] = n * CHAIN_STEP, l.params[0] = 0;
+            int64_t fields[64] = { 2, 1, 1, 4, 0, 0, 0, 0, 2, 1, 1, 1 };
+            uint32_t at = 12; /* strides, pads, dilations, groups */
+            if (!conv) at = 2, fields[0] = fields[1] = 0;
+            memcpy(fields + at, l.steps, n_of(&l) * sizeof *fields);
+            char what[32];
+            snprintf(what, sizeof what, "row %zu, way %d", i, way);
+            prog_insn(&g, conv ? IN_CONV : IN_MATMUL, ts, (uint32_t)COUNT(ts), fields, at + n_of(&l), l.params, m_of(&l));
+            compare(&g, what, 1e-5, 4);
+            prog_close(&g);
+        }
+}
+
+/* Sums of exponentials along the axes each way takes, of lines that hold no number too. */
+static void test_log_sum_exp(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t d[3], n_axes, axes[2];
+    } rows[] = { { { 3, 4, 5 }, 2, { 0, 2 } }, { { 3, 4, 70 }, 2, { 0, 2 } }, { { 1, 6, 20 }, 1, { 1 } }, { { 1, 20, 6 }, 1, { 2 } }, { { 2, 20, 60 }, 1, { 2 } }, { { 2, 6, 100 }, 2, { 0, 1 } } };
+    static const double odd[] = { -INFINITY, INFINITY, NAN };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int way = 0; way < 8; way++) {
+            const int64_t *d = rows[i].d;
+            const dtype t = way % 2 ? DT_F16 : DT_F32;
+            int64_t y[3] = { d[0], d[1], d[2] }, fields[] = { rows[i].n_axes, rows[i].axes[0], rows[i].axes[1], RED_LOG_SUM_EXP };
+            for (int64_t k = 0; k < rows[i].n_axes; k++) y[rows[i].axes[k]] = 1;
+            if (rows[i].n_axes == 1) fields[2] = RED_LOG_SUM_EXP;
+            prog g;
+            prog_open(&g, &numerics_cpu);
+            int64_t x = input(&g, t, d, 3, TAME, 4);
+            for (int64_t at = 0; way / 2 && at < d[0] * d[1] * d[2]; at++) { /* the first line is nothing else, the second has one */
+                int64_t idx[3] = { at / d[2] / d[1], at / d[2] % d[1], at % d[2] }, line = 0, place = 0;
+                for (int a = 0; a < 3; a++) *(y[a] == 1 ? &place : &line) += idx[a];
+                if (!line || (line == 1 && !place)) dtype_store(t, g.in[0], at, odd[way / 2 - 1]);
+            }
+            int64_t out = prog_out(&g, t, y, 3);
+            prog_insn(&g, IN_REDUCE, INTS(out, x), fields, 2 + (uint32_t)rows[i].n_axes, NO_REALS);
+            compare(&g, "log_sum_exp", 1e-5, 1);
+            prog_close(&g);
+        }
+}
+
+/* Gains of every shape, where as many lines stand side by side as each has elements. */
+static void test_gains(void **state)
+{
+    (void)state;
+    static const int64_t d[] = { 4, 4, 4 }, gains[][3] = { { 4, 1, 1 }, { 1, 4, 1 }, { 1, 1, 4 }, { 4, 4, 1 }, { 4, 1, 4 }, { 1, 4, 4 }, { 4, 4, 4 }, { 1, 1, 1 } };
+    for (size_t i = 0; i < COUNT(gains); i++)
+        for (int64_t way = 0; way < 3 * NORM_COUNT; way++) {
+            prog g;
+            prog_open(&g, &numerics_cpu);
+            int64_t x = input(&g, DT_F32, d, 3, TAME, 2), gain = input(&g, DT_F32, gains[i], 3, TAME, 2), y = prog_out(&g, DT_F32, d, 3);
+            prog_insn(&g, IN_NORM, INTS(y, x, gain, -1), INTS(1, way % 3, way / 3), REALS(1e-5));
+            compare(&g, "gain", 1e-5, 1);
+            prog_close(&g);
+        }
 }
 
 /* ---- moving ---- */
@@ -729,6 +861,8 @@ static int64_t random_steps(const int64_t *d, int n, bool repeats, int64_t *step
         span *= d[a] + (chance(20) ? upto(1, 3) : 0);
     }
     span += upto(0, 3);
+    for (int i = 1; i < n; i++)
+        if (repeats && chance(10)) step[i] = MIN(step[i], step[i - 1]);
     for (int i = 0; i < n; i++) {
         if (repeats && chance(10)) step[i] = 0;
         else if (chance(10)) *start += (d[i] - 1) * step[i], step[i] = -step[i];
@@ -748,7 +882,7 @@ static void test_move(void **state)
         int n = (int)upto(1, 4);
         dtype t = types[rng_below(&R, COUNT(types))];
         for (int i = 0; i < n; i++) d[i] = chance(10) ? 1 : upto(1, chance(15) ? 60 : 7);
-        int64_t ny = random_steps(d, n, chance(5), ys, &y0), nx = random_steps(d, n, true, xs, &x0);
+        int64_t ny = random_steps(d, n, chance(20), ys, &y0), nx = random_steps(d, n, true, xs, &x0);
         int64_t x = input(&g, t, DIMS(nx), WILD, 5000), y = prog_out(&g, t, DIMS(ny));
         fields[at++] = n;
         for (int i = 0; i < n; i++) fields[at++] = d[i];
@@ -759,6 +893,23 @@ static void test_move(void **state)
         fields[at++] = chance(30);
         prog_insn(&g, IN_MOVE, INTS(y, x), fields, (uint32_t)at, NO_REALS);
         compare(&g, devices[dev].name, 0, 0);
+        prog_close(&g);
+    }
+}
+
+/* Elements that are written more than once hold what came last, in the order of the axes. */
+static void test_written_twice(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t size[2], y[2], x[2];
+    } rows[] = { { { 9, 3 }, { 2, 2 }, { 2, 20 } }, { { 4, 5 }, { 1, 3 }, { 5, 1 } }, { { 4, 5 }, { 1, 2 }, { 5, 1 } }, { { 3, 8 }, { 1, 1 }, { 1, 3 } } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        prog g;
+        prog_open(&g, &numerics_cpu);
+        int64_t x = input(&g, DT_F32, DIMS(64), TAME, 1), y = prog_out(&g, DT_F32, DIMS(32));
+        prog_insn(&g, IN_MOVE, INTS(y, x), INTS(2, rows[i].size[0], rows[i].size[1], 0, 2, rows[i].y[0], rows[i].y[1], 0, 2, rows[i].x[0], rows[i].x[1], 0), NO_REALS);
+        compare(&g, "written twice", 0, 0);
         prog_close(&g);
     }
 }
@@ -824,15 +975,15 @@ static void test_rows(void **state)
             break;
         }
         default: { /* scatter into a copy */
-            if (t == DT_BOOL || t == DT_I8 || t == DT_I32) t = DT_F16;
+            const bool add = chance(50), turned = chance(40);
+            if (add && (t == DT_BOOL || t == DT_I8 || t == DT_I32)) t = DT_F16;
             for (int64_t i = 0; i < places; i++) index[i] = (double)upto(-n, n - 1);
-            bool turned = chance(40);
             int64_t run = upto(0, 2 * n); /* some beside each other, as the positions of a text are */
             for (int64_t i = 1; i < places && run < n; i++) index[i] = (double)(((int64_t)index[i - 1] + n + 1) % n);
             int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, 100), u = turned ? input(&g, t, DIMS(outer, inner, places), WILD, 100) : input(&g, t, DIMS(outer, places, inner), WILD, 100);
             int64_t ix = prog_in(&g, DT_I32, DIMS(places), index), y = prog_out(&g, t, DIMS(outer, n, inner));
             prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, outer * n * inner, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
-            prog_insn(&g, IN_SCATTER, INTS(y, ix, u), INTS(1, chance(50), turned), NO_REALS);
+            prog_insn(&g, IN_SCATTER, INTS(y, ix, u), INTS(1, add, turned), NO_REALS);
         }
         }
         compare(&g, devices[dev].name, 0, 0);
@@ -976,6 +1127,7 @@ static void test_index(void **state)
         if (inner > 20) n = MIN(n, 40);
         dtype t = chance(20) ? DT_I8 : any_float(), tp = places[rng_below(&R, COUNT(places))];
         int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, chance(30) ? 2 : 100), count = upto(1, chance(50) ? n : MIN(n, 5));
+        for (int i = 0; i < 3 && t != DT_I8 && chance(50); i++) dtype_store(t, g.in[0], upto(0, outer * n * inner - 1), NAN);
         switch (rng_below(&R, 4)) {
         case 0: prog_insn(&g, IN_ARG, INTS(prog_out(&g, tp, DIMS(outer, inner)), x), INTS(1, flag), NO_REALS); break;
         case 1: prog_insn(&g, IN_CUMSUM, INTS(prog_out(&g, any_float(), DIMS(outer, n, inner)), x), INTS(1, flag, back), NO_REALS); break;
@@ -997,6 +1149,27 @@ static void test_index(void **state)
     }
 }
 
+/* An index outside is refused by the fast form as by the obvious one. */
+static void test_outside(void **state)
+{
+    (void)state;
+    static const insn_id ops[] = { IN_GATHER, IN_GATHER_ALONG, IN_GATHER_ND, IN_SCATTER };
+    static const double index[] = { -4, -3, 2, 3 };
+    for (size_t i = 0; i < COUNT(ops); i++)
+        for (size_t k = 0; k < COUNT(index); k++)
+            for (int reference = 0; reference < 2; reference++) {
+                prog g;
+                prog_open(&g, &numerics_cpu);
+                const bool scatter = ops[i] == IN_SCATTER;
+                int64_t x = prog_in(&g, DT_F32, DIMS(3), VALUES(1, 2, 3)), ix = ops[i] == IN_GATHER_ND ? prog_in(&g, DT_I32, DIMS(1, 1), &index[k]) : prog_in(&g, DT_I32, DIMS(1), &index[k]);
+                int64_t one = prog_in(&g, DT_F32, DIMS(1), VALUES(1)), y = scatter ? prog_out(&g, DT_F32, DIMS(3)) : prog_out(&g, DT_F32, DIMS(1));
+                if (scatter) prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, 3, 0, 1, 1, 0, 1, 1, 0), NO_REALS), prog_insn(&g, IN_SCATTER, INTS(y, ix, one), INTS(0, 0, 0), NO_REALS);
+                else prog_insn(&g, ops[i], INTS(y, x, ix), (const int64_t[]){ 0, 0 }, ops[i] == IN_GATHER ? 2 : 1, NO_REALS);
+                assert_int_equal(prog_try(&g, reference), k == 0 || k == 3 ? AN_INPUT : AN_OK);
+                prog_close(&g);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1005,12 +1178,13 @@ int main(void)
         cmocka_unit_test(test_cast_fill), cmocka_unit_test(test_log_of_zero),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_squares),
-        cmocka_unit_test(test_siblings),
+        cmocka_unit_test(test_siblings), cmocka_unit_test(test_conv_siblings),
+        cmocka_unit_test(test_behind),
         cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_lines), cmocka_unit_test(test_sums), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines),
-        cmocka_unit_test(test_move),
+        cmocka_unit_test(test_lines), cmocka_unit_test(test_sums), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines), cmocka_unit_test(test_log_sum_exp), cmocka_unit_test(test_gains),
+        cmocka_unit_test(test_move), cmocka_unit_test(test_written_twice),
         cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_rows), cmocka_unit_test(test_outside),
         cmocka_unit_test(test_affine),
         cmocka_unit_test(test_planes),
         cmocka_unit_test(test_odds),
