@@ -1170,6 +1170,52 @@ static void test_outside(void **state)
             }
 }
 
+/* ---- binding ---- */
+
+/* An output over an input, or over a part of it: what is read is what the input was. */
+static void test_bound_over(void **state)
+{
+    (void)state;
+    enum { N = 3000, PART = 1000, COPY, TURN, AFTER_FILL, STEP, WIDER, NARROWER_TWICE, FIRST_ROW, PART_FIRST, F = (int)sizeof(float) };
+    static const struct {
+        int what;
+        int in, out; /* bytes from where both begin */
+    } rows[] = { { COPY, 0, 0 }, { COPY, 0, F }, { TURN, 0, 0 }, { AFTER_FILL, 0, 0 }, { STEP, 0, 0 }, { STEP, 0, F }, { STEP, F, 0 }, { STEP, 0, (N - 1) * F }, { WIDER, 0, 0 }, { NARROWER_TWICE, 0, 0 }, { FIRST_ROW, 0, 0 },
+                 { PART_FIRST, 0, (2 * N - PART) * F }, { PART_FIRST, PART * F / 2, 0 } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        prog g;
+        image *im = NULL;
+        diag d = { 0 };
+        prog_open(&g, &numerics_cpu);
+        const int what = rows[i].what;
+        const int64_t whole[] = { 2, N }, row[] = { N };
+        const bool twice = what == NARROWER_TWICE;
+        int64_t x = twice ? input(&g, DT_F32, row, 1, TAME, 1) : input(&g, what == WIDER ? DT_F16 : DT_F32, whole, 2, TAME, 1), z = input(&g, DT_F32, DIMS(PART), TAME, 1);
+        int64_t y = what == PART_FIRST ? prog_out(&g, DT_F32, DIMS(PART)) : prog_out(&g, twice ? DT_F16 : DT_F32, whole, 2), first = prog_tensor(&g, DT_F32, SPACE_INPUT, 0, row, 1);
+        if (what == AFTER_FILL) prog_insn(&g, IN_FILL, INTS(y), NO_INTS, REALS(5));
+        if (what == COPY || what == AFTER_FILL) prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, 2 * N, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
+        else if (what == TURN) prog_insn(&g, IN_MOVE, INTS(y, x), INTS(2, N, 2, 0, 2, 2, 1, 0, 2, 1, N, 0), NO_REALS);
+        else if (what == PART_FIRST) { /* and all of x only then */
+            prog_insn(&g, IN_EW, INTS(y, 1, z), INTS(CHAIN_STEP, FN_ABS, 0, -1, -1, -1, DT_F32), REALS(0));
+            prog_insn(&g, IN_EW, INTS(prog_out(&g, DT_F32, whole, 2), 1, x), INTS(CHAIN_STEP, FN_ABS, 0, -1, -1, -1, DT_F32), REALS(0));
+        } else prog_insn(&g, IN_EW, INTS(y, 2, x, what == FIRST_ROW ? first : x), INTS(CHAIN_STEP, FN_ADD, 0, 1, -1, -1, DT_F32), REALS(0));
+        prog_run(&g, true);
+        unsigned char *mem = calloc(5 * N, F);
+        assert_non_null(mem);
+        memcpy(mem + rows[i].in, g.in[0], (size_t)g.p->inputs.at[0].bytes);
+        assert_ok(image_load(&im, g.p, NULL, NULL, &d), d);
+        assert_ok(image_run(im, (const void *const[]){ mem + rows[i].in, g.in[1] }, (void *const[]){ mem + rows[i].out, g.out_bytes[1] }, &d), d);
+        image_free(im);
+        for (size_t k = 0; k < g.p->outputs.n; k++)
+            for (int64_t j = 0; j < g.n_out[k]; j++) {
+                const double got = dtype_load(g.p->tensors.at[g.p->outputs.at[k].tensor].dt, k ? g.out_bytes[k] : mem + rows[i].out, j);
+                if (got != g.out[k][j]) fail_msg("row %zu: output %zu element %lld is %g, wanted %g", i, k, (long long)j, got, g.out[k][j]);
+            }
+        free(mem);
+        prog_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1188,7 +1234,7 @@ int main(void)
         cmocka_unit_test(test_affine),
         cmocka_unit_test(test_planes),
         cmocka_unit_test(test_odds),
-        cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_pool), cmocka_unit_test(test_bound_over),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }
