@@ -408,7 +408,7 @@ static void fast_forms(void **state)
     }
 }
 
-/* What looks like something that has a name, and is not: the numbers are those of the graph. */
+/* What has a name, nearly: the numbers are those of the graph. */
 static void not_those(void **state)
 {
     (void)state;
@@ -432,6 +432,20 @@ static void not_those(void **state)
         "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\ns = matmul(q, k) {transpose_y=true}\np = softmax(s)\ny = matmul(p, v)\nz = exp(p)\nreturn y, z\n",
         "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 4]\ns = matmul(q, k) {transpose_y=true}\np = softmax(s)\ny = matmul(p, v) {transpose_x=true}\nreturn y\n",
         "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\nh = input fp32[1]\ns = matmul(q, k) {transpose_y=true}\nt = mul(s, h)\np = softmax(t)\ny = matmul(p, v)\nreturn y\n",
+        "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\nh = const fp32[] {4}\ns = matmul(q, k) {transpose_y=true}\nt = real_div(s, h)\np = softmax(t)\ny = matmul(p, v)\nreturn y\n",
+        "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\nm = const fp32[2, 4, 4] {0, -10000, -10000, -10000, 0, 0, -10000, -10000, 0, 0, 0, -10000, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}\ns = matmul(q, k) {transpose_y=true}\na = add(s, m)\np = softmax(a)\ny = matmul(p, v)\nreturn y\n",
+        /* masks by places that do not count, hide little, or have a window of other places */
+        "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\ni = const int32[4] {0, 1, 3, 2}\no = const int32[4, 1] {0, 1, 2, 3}\nn = const fp32[] {-10000}\nz = const fp32[] {0}\nc = greater(i, o)\nm = select(c, n, z)\ns = matmul(q, k) {transpose_y=true}\na = add(s, m)\np = softmax(a)\ny = matmul(p, v)\nreturn y\n",
+        "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\ni = const int32[4] {0, 1, 2, 3}\no = const int32[4, 1] {0, 1, 2, 3}\nn = const fp32[] {-1}\nz = const fp32[] {0}\nc = greater(i, o)\nm = select(c, n, z)\ns = matmul(q, k) {transpose_y=true}\na = add(s, m)\np = softmax(a)\ny = matmul(p, v)\nreturn y\n",
+        "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\ni = const int32[4] {0, 1, 2, 3}\no = const int32[4, 1] {0, 1, 2, 3}\nn = const fp32[] {-10000}\nz = const fp32[] {0}\nc = greater(i, o)\nm1 = select(c, n, z)\nb = const int32[4, 1] {1, 2, 2, 3}\nw = const int32[] {2}\nl = sub(b, w)\ne = less_equal(i, l)\nm = select(e, n, m1)\ns = matmul(q, k) {transpose_y=true}\na = add(s, m)\np = softmax(a)\ny = matmul(p, v)\nreturn y\n",
+        /* norms by the largest magnitude, of something that is cut, by another root, of another value; a sum times another count */
+        "x = input fp32[4, 8]\nz = input fp32[4, 8]\nv = abs(x)\nt = reduce_max(v) {axes=[1], keep_dims=true}\nr = const fp32[] {0.5}\nr2 = const fp32[] {0.5}\nm = maximum(t, r)\nd = real_div(x, m)\nu = clip(d) {alpha=-0.5, beta=0.5}\nq = square(u)\ns = reduce_mean(q) {axes=[1], keep_dims=true}\nw = real_div(r2, m)\nw2 = square(w)\na = add(s, w2)\no = rsqrt(a)\ny = mul(u, o)\nreturn y\n",
+        "x = input fp32[4, 8]\nz = input fp32[4, 8]\nv = abs(x)\nt = reduce_max(v) {axes=[1], keep_dims=true}\nr = const fp32[] {0.5}\nr2 = const fp32[] {0.25}\nm = maximum(t, r)\nd = real_div(x, m)\nu = clip(d) {alpha=-1, beta=1}\nq = square(u)\ns = reduce_mean(q) {axes=[1], keep_dims=true}\nw = real_div(r2, m)\nw2 = square(w)\na = add(s, w2)\no = rsqrt(a)\ny = mul(u, o)\nreturn y\n",
+        "x = input fp32[4, 8]\nz = input fp32[4, 8]\nv = abs(z)\nt = reduce_max(v) {axes=[1], keep_dims=true}\nr = const fp32[] {0.5}\nr2 = const fp32[] {0.5}\nm = maximum(t, r)\nd = real_div(x, m)\nu = clip(d) {alpha=-1, beta=1}\nq = square(u)\ns = reduce_mean(q) {axes=[1], keep_dims=true}\nw = real_div(r2, m)\nw2 = square(w)\na = add(s, w2)\no = rsqrt(a)\ny = mul(u, o)\nreturn y\n",
+        "x = input fp32[4, 8]\nq = square(x)\ns = reduce_sum(q) {axes=[1], keep_dims=true}\nk = const fp32[] {0.25}\nm = mul(s, k)\ne = const fp32[] {1e-5}\na = add(m, e)\nr = rsqrt(a)\ny = mul(x, r)\nreturn y\n",
+        /* sums of products both along rows, and one that is read before the other is taken */
+        "a = input fp32[8, 16]\nb = input fp32[8, 16]\ng = input fp32[16]\np = mul(a, b)\ns = reduce_sum(p) {axes=[1]}\nq = mul(a, b)\nr = mul(q, g)\nt = reduce_sum(r) {axes=[1]}\nreturn s, t\n",
+        "a = input fp32[8, 16]\nb = input fp32[8, 16]\np = mul(a, b)\ns = reduce_sum(p) {axes=[1], keep_dims=true}\ne = tanh(s)\nf = softmax(e) {axis=0}\nq = mul(a, b)\nt = reduce_sum(q) {axes=[0]}\nreturn f, t\n",
     };
     rng r = { test_seed("not those") };
     for (size_t i = 0; i < COUNT(rows); i++) {

@@ -602,9 +602,11 @@ typedef struct {
 static void constant_forms(void **s)
 {
     (void)s;
-    static unsigned char data[64] = { 1, 2, 0xff, 4, 5, 0xfa, 7, 8, 0x00, 0x38, 0x00, 0x40, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+    static unsigned char data[160] = { 1, 2, 0xff, 4, 5, 0xfa, 7, 8, 0x00, 0x38, 0x00, 0x40, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
                                       0x00, 0x3c, 0x00, 0x40, 0x00, 0x42, 0x00, 0xc4, 0, 0, 0, 0, 0, 0, 0, 0 };
     data[32] = 0xe4, data[33] = 0x1b, data[40] = 0x29; /* 0 1 2 3 3 2 1 0; bits 0, 3, 5 */
+    data[36] = 1, data[38] = 2, data[64] = 0x88, data[65] = 0xc6, data[66] = 0xfa; /* zero points; 0 to 7 in three bits each */
+    for (int i = 0; i < 8; i++) dtype_store(DT_F16, data + 72, i, i + 1), dtype_store(DT_F64, data + 96, i, i ? i : 1 + 0x1p-11 + 0x1p-40);
     const_source q = { .dt = DT_I8, .rank = 2, .dim = { 2, 4 }, .bytes = 8 };
     const_source scale = { .offset = 8, .dt = DT_F16, .rank = 1, .dim = { 2 }, .bytes = 4 }, scalar = { .offset = 10, .dt = DT_F16, .bytes = 2 };
     const_source zero = { .offset = 16, .dt = DT_I8, .bytes = 1 };
@@ -615,6 +617,8 @@ static void constant_forms(void **s)
     const_source mask = { .offset = 40, .dt = DT_U1, .rank = 2, .dim = { 2, 4 }, .bytes = 1 }, bytes_mask = { .offset = 40, .dt = DT_U8, .rank = 1, .dim = { 1 }, .bytes = 1 };
     const_source kept = { .offset = 24, .dt = DT_F16, .rank = 1, .dim = { 3 }, .bytes = 6 }, kept_q = { .offset = 0, .dt = DT_I8, .rank = 1, .dim = { 3 }, .bytes = 3 };
     const_source bscale = { .offset = 24, .dt = DT_F16, .rank = 2, .dim = { 2, 2 }, .bytes = 8 };
+    const_source lut8 = { .offset = 72, .dt = DT_F16, .rank = 1, .dim = { 8 }, .bytes = 16 }, ix3 = { .offset = 64, .dt = DT_U8, .rank = 1, .dim = { 3 }, .bytes = 3 };
+    const_source bzero = { .offset = 36, .dt = DT_I8, .rank = 2, .dim = { 2, 2 }, .bytes = 4 }, wide = { .offset = 96, .dt = DT_F64, .rank = 2, .dim = { 2, 4 }, .bytes = 64 };
     form forms[] = {
         { "affine", { .kind = CK_AFFINE, .n_src = 3, .axis = 0, .src = { q, scale, zero } }, 2, { 2, 4 }, { 0, 0.5, -1, 1.5, 8, -14, 12, 14 } },
         { "affine, one scale", { .kind = CK_AFFINE, .n_src = 2, .axis = -1, .src = { q, scalar } }, 2, { 2, 4 }, { 2, 4, -2, 8, 10, -12, 14, 16 } },
@@ -625,6 +629,9 @@ static void constant_forms(void **s)
         { "sparse, bytes", { .kind = CK_SPARSE, .n_src = 2, .src = { kept, bytes_mask } }, 2, { 2, 4 }, { 1, 0, 0, 2, 0, 3, 0, 0 } },
         { "block", { .kind = CK_BLOCK, .n_src = 2, .src = { q, bscale } }, 2, { 2, 4 }, { 1, 2, -2, 8, 15, -18, -28, -32 } },
         { "sparse block", { .kind = CK_SPARSE_BLOCK, .n_src = 3, .src = { kept_q, mask, bscale } }, 2, { 2, 4 }, { 1, 0, 0, 4, 0, -3, 0, 0 } },
+        { "palette of three bits", { .kind = CK_LUT, .n_src = 2, .axis = -1, .src = { ix3, lut8 } }, 2, { 2, 4 }, { 1, 2, 3, 4, 5, 6, 7, 8 } },
+        { "sparse block, zero points", { .kind = CK_SPARSE_BLOCK, .n_src = 4, .src = { kept_q, mask, bscale, bzero } }, 2, { 2, 4 }, { 0, 0, 0, 4, 0, -9, 0, 0 } },
+        { "dense, rounded once", { .kind = CK_DENSE, .n_src = 1, .src = { wide } }, 2, { 2, 4 }, { 1 + 0x1p-10, 1, 2, 3, 4, 5, 6, 7 } },
         { "dense, converted", { .kind = CK_DENSE, .n_src = 1, .src = { q } }, 2, { 2, 4 }, { 1, 2, -1, 4, 5, -6, 7, 8 } },
     };
     for (size_t k = 0; k < COUNT(forms); k++) {
@@ -668,6 +675,68 @@ static void long_constants(void **s)
             if (g.out[0][i] != want) fail_msg("form %d: element %d is %g, wanted %g", k, i, g.out[0][i], want);
         }
         prog_close(&g);
+    }
+}
+
+/* Runs of one scale and zero point, or of one table, at once: the values of one element after the other. Odd runs of nibbles begin inside
+ * a byte. */
+static void constants_in_runs(void **s)
+{
+    (void)s;
+    enum { ROWS = 3, COLS = 1500, N = ROWS * COLS, SCALES = 4608, ZEROS = 5248, TABLES = 5568, FLOATS = 5888, BYTES = 8192 };
+    static unsigned char data[16384];
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)rng_next(&dice);
+    for (int i = 0; i < 300; i++) dtype_store(DT_F16, data + SCALES, i, 0.013 * (i % 7 + 1));
+    for (int i = 0; i < 96; i++) dtype_store(DT_F16, data + TABLES, i, rng_normal(&dice));
+    for (int i = 0; i < 300; i++) dtype_store(DT_F32, data + FLOATS, i, 0.37 * i);
+    for (int i = 0; i < N; i++) data[BYTES + i] &= 15;
+#define CODES(t, bits) { .dt = t, .rank = 2, .dim = { ROWS, COLS }, .bytes = N * (bits) / 8 }
+#define PART(at, t, size, r, a, b) { .offset = at, .dt = t, .rank = r, .dim = { a, b }, .bytes = (a) * (b) * (size) }
+    const const_entry forms[] = {
+        { .kind = CK_BLOCK, .n_src = 2, .src = { CODES(DT_I4, 4), PART(SCALES, DT_F16, 2, 2, ROWS, 100) } },
+        { .kind = CK_BLOCK, .n_src = 3, .src = { CODES(DT_U4, 4), PART(SCALES, DT_F16, 2, 2, ROWS, 100), PART(ZEROS, DT_I8, 1, 2, ROWS, 100) } },
+        { .kind = CK_BLOCK, .n_src = 3, .src = { CODES(DT_U8, 8), PART(SCALES, DT_F16, 2, 2, ROWS, 100), PART(FLOATS, DT_F32, 4, 2, ROWS, 100) } },
+        { .kind = CK_BLOCK, .n_src = 2, .src = { CODES(DT_I8, 8), PART(SCALES, DT_F16, 2, 2, ROWS, 2) } },
+        { .kind = CK_BLOCK, .n_src = 2, .src = { CODES(DT_I8, 8), PART(SCALES, DT_F16, 2, 2, 1, 2) } },
+        { .kind = CK_AFFINE, .n_src = 3, .src = { CODES(DT_I8, 8), PART(SCALES, DT_F16, 2, 1, 1, 1), PART(ZEROS, DT_I8, 1, 1, ROWS, 1) } },
+        { .kind = CK_AFFINE, .n_src = 3, .src = { CODES(DT_I8, 8), PART(SCALES, DT_F16, 2, 1, ROWS, 1), PART(ZEROS, DT_I8, 1, 1, 1, 1) } },
+        { .kind = CK_AFFINE, .n_src = 3, .src = { CODES(DT_U8, 8), PART(SCALES, DT_F16, 2, 1, ROWS, 1), PART(FLOATS, DT_F32, 4, 1, ROWS, 1) } },
+        { .kind = CK_LUT, .n_src = 2, .axis = -1, .src = { { .offset = BYTES, .dt = DT_U8, .rank = 2, .dim = { ROWS, COLS }, .bytes = N }, { .offset = TABLES, .dt = DT_F16, .rank = 4, .dim = { ROWS, 1, 16, 1 }, .bytes = 96 } } },
+        { .kind = CK_LUT, .n_src = 2, .axis = -1, .src = { CODES(DT_U4, 4), { .offset = TABLES, .dt = DT_F16, .rank = 4, .dim = { ROWS, 2, 16, 1 }, .bytes = 192 } } },
+    };
+#undef PART
+#undef CODES
+    for (size_t k = 0; k < 2 * COUNT(forms); k++) {
+        static double want[N];
+        const dtype t = k % 2 ? DT_F32 : DT_F16;
+        start();
+        g.p->data = data, g.p->n_data = sizeof data;
+        const_entry c = forms[k / 2];
+        c.tensor = (uint32_t)prog_tensor(&g, t, SPACE_CONST, 0, DIMS(ROWS, COLS));
+        int64_t y = prog_out(&g, t, DIMS(ROWS, COLS));
+        assert_true(VEC_PUSH(&g.p->mem, &g.p->consts, c));
+        prog_insn(&g, IN_MOVE, INTS(y, c.tensor), INTS(1, N, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
+        prog_run(&g, true);
+        memcpy(want, g.out[0], sizeof want);
+        prog_run(&g, false);
+        for (int i = 0; i < N; i++)
+            if (g.out[0][i] != want[i]) fail_msg("form %zu: element %d is %g, wanted %g", k / 2, i, g.out[0][i], want[i]);
+        prog_close(&g);
+    }
+}
+
+/* A mask is causal when every row is: what it keeps is 0, what it hides is out of reach. */
+static void causal_masks(void **s)
+{
+    (void)s;
+    enum { N = 4 };
+    float mask[N * N];
+    for (int changed = -1; changed < N * N; changed++) {
+        for (int i = 0; i < N * N; i++) mask[i] = i % N > i / N ? -INFINITY : 0;
+        if (changed >= 0) mask[changed] = mask[changed] == 0 ? -INFINITY : 0;
+        assert_int_equal(mask_is_causal(DT_F32, mask, N), changed < 0);
+        if (changed >= 0) mask[changed] = -1; /* neither */
+        assert_int_equal(mask_is_causal(DT_F32, mask, N), changed < 0);
     }
 }
 
@@ -780,7 +849,7 @@ int main(void)
         cmocka_unit_test(products), cmocka_unit_test(convolutions), cmocka_unit_test(attention), cmocka_unit_test(functions),
         cmocka_unit_test(chains),   cmocka_unit_test(reductions),   cmocka_unit_test(lines),     cmocka_unit_test(norms),
         cmocka_unit_test(pools),    cmocka_unit_test(movement),     cmocka_unit_test(gathers),   cmocka_unit_test(types),
-        cmocka_unit_test(images),   cmocka_unit_test(constant_forms), cmocka_unit_test(long_constants), cmocka_unit_test(weight_files), cmocka_unit_test(resident_state),
+        cmocka_unit_test(images),   cmocka_unit_test(constant_forms), cmocka_unit_test(long_constants), cmocka_unit_test(constants_in_runs), cmocka_unit_test(causal_masks), cmocka_unit_test(weight_files), cmocka_unit_test(resident_state),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
