@@ -739,7 +739,33 @@ static void test_conv_siblings(void **state)
             int64_t w = constant(&g, DT_F32, DIMS(6, 8, 1, 1), TAME, 1), y = prog_out(&g, DT_F32, DIMS(1, 6, 1, 3));
             prog_insn(&g, IN_CONV, INTS(y, x, w, 0), INTS(2, 1, by, 4, 0, 0, pad, pad, 2, 1, 1, 1, 0), REALS(0));
         }
+        int64_t w = constant(&g, DT_F32, DIMS(6, 8, 1, 1), TAME, 1), y = prog_out(&g, DT_F32, DIMS(1, 6, 1, 4)); /* padded behind alone */
+        prog_insn(&g, IN_CONV, INTS(y, x, w, 0), INTS(2, 1, 1, 4, 0, 0, 0, 1, 2, 1, 1, 1, 0), REALS(0));
         compare(&g, "siblings that step", 1e-5, 1);
+        prog_close(&g);
+    }
+}
+
+/* Stacks of constants: more than are looked through for one that is there already, and such as only move rows, each its own way. */
+static void test_stacks(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = { 1, 2, 130 };
+    for (size_t way = 0; way < 12 * COUNT(devices); way++) {
+        const int64_t stacks = counts[way / 2 % 3], side = 6, wide = 100;
+        const bool turned = way % 2, many = stacks > 2;
+        const size_t dev = way / 12;
+        const dtype t = way / 6 % 2 ? DT_F32 : DT_F16;
+        prog g;
+        prog_open(&g, devices[dev].num);
+        int64_t a = constant(&g, DT_F32, DIMS(stacks, side, side), TAME, 1), y = turned ? prog_out(&g, DT_F32, DIMS(stacks, wide, side)) : prog_out(&g, DT_F32, DIMS(stacks, side, wide));
+        for (int64_t i = 0; !many && i < stacks * side * side; i++) {
+            const int64_t stack = i / side / side, row = i / side % side;
+            dtype_store(DT_F32, (unsigned char *)(uintptr_t)g.p->data, i, (row + stack) % side != i % side ? 0 : row % 2 ? -1 : 1);
+        }
+        int64_t b = turned ? input(&g, t, DIMS(stacks, wide, side), TAME, 1) : input(&g, t, DIMS(stacks, side, wide), TAME, 1);
+        prog_insn(&g, IN_MATMUL, INTS(y, turned ? b : a, turned ? a : b, 0), INTS(0, 0, CHAIN_STEP, FN_ABS, 0, -1, -1, -1, DT_F32), REALS(0));
+        compare(&g, devices[dev].name, dev ? 0 : 1e-6, 1);
         prog_close(&g);
     }
 }
@@ -1224,7 +1250,7 @@ int main(void)
         cmocka_unit_test(test_cast_fill), cmocka_unit_test(test_log_of_zero),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_squares),
-        cmocka_unit_test(test_siblings), cmocka_unit_test(test_conv_siblings),
+        cmocka_unit_test(test_siblings), cmocka_unit_test(test_conv_siblings), cmocka_unit_test(test_stacks),
         cmocka_unit_test(test_behind),
         cmocka_unit_test(test_conv),
         cmocka_unit_test(test_lines), cmocka_unit_test(test_sums), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines), cmocka_unit_test(test_log_sum_exp), cmocka_unit_test(test_gains),
