@@ -774,18 +774,18 @@ static void test_stacks(void **state)
 static void test_behind(void **state)
 {
     (void)state;
-    enum { SUM, R, Q, C, S, STEPS = 3, OPERANDS = 3 }; /* the product, two of its shape, one per channel, steps */
+    enum { SUM, U, Q, C, S, STEPS = 3, OPERANDS = 3 }; /* the product, two of its shape, one per channel, steps */
     static const struct {
         fn_id f;
         int a, b;
     } rows[][STEPS] = {
-        { { FN_MUL, SUM, C }, { FN_ADD, S, C }, { FN_RELU, S + 1, -1 } }, { { FN_ADD, SUM, C }, { FN_RELU, S, -1 }, { FN_ADD, R, S + 1 } }, { { FN_SILU, R, -1 }, { FN_MUL, SUM, S }, { FN_ADD, S + 1, Q } },
-        { { FN_RELU, SUM, -1 }, { FN_TANH, S, -1 } },  { { FN_TANH, SUM, -1 }, { FN_RELU, S, -1 } },   { { FN_RELU, R, -1 }, { FN_ADD, SUM, S } },       { { FN_RELU, R, -1 }, { FN_ADD, S, Q } },
-        { { FN_ADD, SUM, R }, { FN_RELU, S, -1 } },    { { FN_ADD, SUM, R }, { FN_ADD, S, Q } },       { { FN_ADD, SUM, C }, { FN_MUL, S, C } },         { { FN_RELU, SUM, -1 }, { FN_ADD, S, C } },
-        { { FN_ADD, SUM, R }, { FN_ADD, S, C } },      { { FN_ADD, SUM, C }, { FN_ADD, S, C } },       { { FN_MUL, SUM, C }, { FN_MUL, S, C } },         { { FN_SILU, R, -1 }, { FN_RELU, SUM, -1 } },
-        { { FN_RELU, SUM, -1 }, { FN_ADD, S, SUM } },  { { FN_MUL, SUM, R }, { FN_RELU, S, -1 } },     { { FN_SILU, R, -1 }, { FN_ADD, SUM, S } },
-        { { FN_ADD, SUM, R }, { FN_SILU, Q, -1 }, { FN_MUL, S, S + 1 } },   { { FN_SILU, R, -1 }, { FN_MUL, SUM, S }, { FN_RELU, S + 1, -1 } }, { { FN_SILU, R, -1 }, { FN_MUL, SUM, S }, { FN_MUL, S + 1, S } },
-        { { FN_SILU, R, -1 }, { FN_MUL, SUM, S }, { FN_ADD, S + 1, C } },   { { FN_SILU, R, -1 }, { FN_SILU, Q, -1 }, { FN_MUL, SUM, S + 1 } }, { { FN_RELU, SUM, -1 }, { FN_SILU, R, -1 }, { FN_MUL, S, S + 1 } },
+        { { FN_MUL, SUM, C }, { FN_ADD, S, C }, { FN_RELU, S + 1, -1 } }, { { FN_ADD, SUM, C }, { FN_RELU, S, -1 }, { FN_ADD, U, S + 1 } }, { { FN_SILU, U, -1 }, { FN_MUL, SUM, S }, { FN_ADD, S + 1, Q } },
+        { { FN_RELU, SUM, -1 }, { FN_TANH, S, -1 } },  { { FN_TANH, SUM, -1 }, { FN_RELU, S, -1 } },   { { FN_RELU, U, -1 }, { FN_ADD, SUM, S } },       { { FN_RELU, U, -1 }, { FN_ADD, S, Q } },
+        { { FN_ADD, SUM, U }, { FN_RELU, S, -1 } },    { { FN_ADD, SUM, U }, { FN_ADD, S, Q } },       { { FN_ADD, SUM, C }, { FN_MUL, S, C } },         { { FN_RELU, SUM, -1 }, { FN_ADD, S, C } },
+        { { FN_ADD, SUM, U }, { FN_ADD, S, C } },      { { FN_ADD, SUM, C }, { FN_ADD, S, C } },       { { FN_MUL, SUM, C }, { FN_MUL, S, C } },         { { FN_SILU, U, -1 }, { FN_RELU, SUM, -1 } },
+        { { FN_RELU, SUM, -1 }, { FN_ADD, S, SUM } },  { { FN_MUL, SUM, U }, { FN_RELU, S, -1 } },     { { FN_SILU, U, -1 }, { FN_ADD, SUM, S } },
+        { { FN_ADD, SUM, U }, { FN_SILU, Q, -1 }, { FN_MUL, S, S + 1 } },   { { FN_SILU, U, -1 }, { FN_MUL, SUM, S }, { FN_RELU, S + 1, -1 } }, { { FN_SILU, U, -1 }, { FN_MUL, SUM, S }, { FN_MUL, S + 1, S } },
+        { { FN_SILU, U, -1 }, { FN_MUL, SUM, S }, { FN_ADD, S + 1, C } },   { { FN_SILU, U, -1 }, { FN_SILU, Q, -1 }, { FN_MUL, SUM, S + 1 } }, { { FN_RELU, SUM, -1 }, { FN_SILU, U, -1 }, { FN_MUL, S, S + 1 } },
     };
     static const dtype types[] = { DT_F32, DT_F16, DT_BF16 };
     for (size_t i = 0; i < COUNT(rows); i++)
