@@ -770,6 +770,34 @@ static void test_stacks(void **state)
     }
 }
 
+/* Constants that change under a loaded image: those that are laid out anew, and a matrix that moved rows and then does not. */
+static void test_reload(void **state)
+{
+    (void)state;
+    enum { SIDE = 6, WIDE = 100, TURNS = 3 };
+    prog g;
+    image *im = NULL;
+    diag d = { 0 };
+    prog_open(&g, &numerics_cpu);
+    int64_t w = constant(&g, DT_F32, DIMS(4, SIDE, 1, 3), TAME, 1), a = constant(&g, DT_F32, DIMS(SIDE, SIDE), TAME, 1);
+    int64_t x = input(&g, DT_F32, DIMS(1, 4, 1, 10), TAME, 1), z = input(&g, DT_F32, DIMS(SIDE, WIDE), TAME, 1), y = prog_out(&g, DT_F32, DIMS(1, SIDE, 1, 12)), y2 = prog_out(&g, DT_F32, DIMS(SIDE, WIDE));
+    prog_insn(&g, IN_CONV_T, INTS(y, x, w, 0), INTS(2, 1, 1, 4, 0, 0, 0, 0, 2, 1, 1, 1, 0), REALS(0));
+    prog_insn(&g, IN_MATMUL, INTS(y2, a, z, 0), INTS(0, 0, CHAIN_STEP, FN_ABS, 0, -1, -1, -1, DT_F32), REALS(0));
+    for (int turn = 0; turn <= TURNS; turn++) {
+        float *ws = (float *)(uintptr_t)(g.p->data + g.p->consts.at[0].src[0].offset), *as = (float *)(uintptr_t)(g.p->data + g.p->consts.at[1].src[0].offset);
+        for (int i = 0; i < 4 * SIDE * 3; i++) ws[i] = (float)number(TAME, 1);
+        for (int i = 0; i < SIDE * SIDE; i++) as[i] = turn == 2 ? (float)number(TAME, 1) : (i / SIDE + turn) % SIDE == i % SIDE ? 1 : 0;
+        if (turn) assert_ok(image_reload(im, NULL, &d), d);
+        else assert_ok(image_load(&im, g.p, NULL, &(image_options){ .pool = pools[0] }, &d), d);
+        prog_run(&g, true);
+        double *want[2] = { g.out[0], g.out[1] };
+        assert_ok(image_run(im, (const void *const *)g.in, (void *const *)g.out_bytes, &d), d);
+        for (size_t k = 0; k < 2; k++) compare_port(&g, "reloaded", "", 1, k, want[k], (closeness){ .tol = 1e-5, .least = 1 });
+    }
+    image_free(im);
+    prog_close(&g);
+}
+
 /* What the matrix kernel does behind a product, and what only looks like it: in another order, twice, or of something else. */
 static void test_behind(void **state)
 {
@@ -1250,7 +1278,7 @@ int main(void)
         cmocka_unit_test(test_cast_fill), cmocka_unit_test(test_log_of_zero),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_squares),
-        cmocka_unit_test(test_siblings), cmocka_unit_test(test_conv_siblings), cmocka_unit_test(test_stacks),
+        cmocka_unit_test(test_siblings), cmocka_unit_test(test_conv_siblings), cmocka_unit_test(test_stacks), cmocka_unit_test(test_reload),
         cmocka_unit_test(test_behind),
         cmocka_unit_test(test_conv),
         cmocka_unit_test(test_lines), cmocka_unit_test(test_sums), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines), cmocka_unit_test(test_log_sum_exp), cmocka_unit_test(test_gains),
