@@ -646,6 +646,20 @@ static void constant_forms(void **s)
             if (g.out[0][i] != forms[k].want[i]) fail_msg("%s: element %d is %g, wanted %g", forms[k].what, i, g.out[0][i], forms[k].want[i]);
         prog_close(&g);
     }
+    for (int block = 0; block < 2; block++) { /* three bits set and two values */
+        const_source few = block ? kept_q : kept;
+        few.dim[0] = 2, few.bytes = block ? 2 : 4;
+        const_entry c = { .kind = block ? CK_SPARSE_BLOCK : CK_SPARSE, .n_src = 2 + block, .src = { few, mask, bscale } };
+        start();
+        g.p->data = data, g.p->n_data = sizeof data;
+        c.tensor = (uint32_t)prog_tensor(&g, DT_F16, SPACE_CONST, 0, DIMS(2, 4));
+        int64_t y = prog_out(&g, DT_F16, DIMS(2, 4));
+        assert_true(VEC_PUSH(&g.p->mem, &g.p->consts, c));
+        prog_insn(&g, IN_MOVE, INTS(y, c.tensor), INTS(1, 8, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
+        assert_int_equal(prog_try(&g, true), AN_INPUT);
+        assert_non_null(strstr(g.d.msg, "3 bits set"));
+        prog_close(&g);
+    }
 }
 
 /* Long rows take a shorter way to the same values. */
