@@ -850,6 +850,36 @@ static void test_behind(void **state)
         }
 }
 
+/* Softmax of so much that it is written past the caches, in rows that end inside a line of it. */
+static void test_past_lines(void **state)
+{
+    (void)state;
+    enum { HIGH = 2050, WIDE = 4101 };
+    for (int64_t axis = 0; axis < 2; axis++) {
+        prog g;
+        image *im = NULL;
+        diag d = { 0 };
+        prog_open(&g, &numerics_cpu);
+        int64_t x = prog_in(&g, DT_F32, DIMS(HIGH, WIDE), NULL), y = prog_out(&g, DT_F32, DIMS(HIGH, WIDE));
+        float *in = (float *)(void *)g.in[0];
+        for (int64_t i = 0; i < HIGH * WIDE; i++) in[i] = (float)(i % 11);
+        prog_insn(&g, IN_SOFTMAX, INTS(y, x), INTS(axis), NO_REALS);
+        float *out = aligned_alloc(64, ROUND_UP(HIGH * WIDE * sizeof *out, (size_t)64));
+        assert_non_null(out);
+        assert_ok(image_load(&im, g.p, NULL, &(image_options){ .pool = pools[1] }, &d), d);
+        assert_ok(image_run(im, (const void *const *)g.in, (void *const[]){ out }, &d), d);
+        const int64_t lines = axis ? HIGH : WIDE, n = axis ? WIDE : HIGH, step = axis ? 1 : WIDE, apart = axis ? WIDE : 1;
+        for (int64_t l = 0; l < lines; l++) {
+            double sum = 0;
+            for (int64_t i = 0; i < n; i++) sum += (double)out[l * apart + i * step];
+            if (!(fabs(sum - 1) < 1e-4)) fail_msg("axis %d: line %lld sums to %g", (int)axis, (long long)l, sum);
+        }
+        image_free(im);
+        free(out);
+        prog_close(&g);
+    }
+}
+
 /* Sums of exponentials along the axes each way takes, of lines that hold no number too. */
 static void test_log_sum_exp(void **state)
 {
@@ -1281,7 +1311,7 @@ int main(void)
         cmocka_unit_test(test_siblings), cmocka_unit_test(test_conv_siblings), cmocka_unit_test(test_stacks), cmocka_unit_test(test_reload),
         cmocka_unit_test(test_behind),
         cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_lines), cmocka_unit_test(test_sums), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines), cmocka_unit_test(test_log_sum_exp), cmocka_unit_test(test_gains),
+        cmocka_unit_test(test_lines), cmocka_unit_test(test_sums), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines), cmocka_unit_test(test_past_lines), cmocka_unit_test(test_log_sum_exp), cmocka_unit_test(test_gains),
         cmocka_unit_test(test_move), cmocka_unit_test(test_written_twice),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_rows), cmocka_unit_test(test_outside),
