@@ -442,11 +442,25 @@ static void bound_from_environment(void **state)
     dev_cache_close(c);
     dev_cache_info look;
     diag d = { 0 };
+    const size_t files = count_files("");
+    uint64_t bytes = 0;
+    struct stat st;
+    for (uint64_t k = 0; k < 8; k++) bytes += stat(entry_name(key(k)), &st) ? 0 : (uint64_t)st.st_size;
+    char folder[400]; /* what has an entry's name and is none, or is as long */
+    snprintf(folder, sizeof folder, "%s", entry_name(key(99)));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_ok(file_write(in_dir("none-of-ours-none-of-ours-none-o.prog"), "x", 1, &d), d);
     assert_ok(dev_cache_look(&look, &d), d);
-    assert_true(look.programs > 0 && look.bytes > 0 && look.bytes <= 1024);
-    assert_int_equal(look.programs, count_files(""));
+    assert_true(files > 1 && look.bytes == bytes && bytes <= 1024);
+    assert_int_equal(look.programs, files);
     assert_string_equal(look.why_not, "");
     free(look.dir);
+    assert_int_equal(rmdir(folder), 0);
+    setenv("ANNEAL_CACHE", in_dir("not/yet"), 1); /* it will be made */
+    assert_ok(dev_cache_look(&look, &d), d);
+    assert_true(!look.programs && !look.why_not[0]);
+    free(look.dir);
+    setenv("ANNEAL_CACHE", dir, 1);
     setenv("ANNEAL_CACHE_BYTES", "what", 1);
     c = open_cache(3000, 1); /* a caller with a bound of its own does not ask */
     dev_cache_close(c);

@@ -536,6 +536,7 @@ static void latest_again(void **state)
     char path[200];
     small_begin(&r);
     run_to(&r, 8, 0, false, &q);
+    const double smooth = q.smooth;
     small_path(&r, "latest", path, sizeof path);
     for (size_t i = 0; i < COUNT(was); i++) {
         diag d = { 0 };
@@ -543,6 +544,7 @@ static void latest_again(void **state)
         else assert_int_equal(unlink(path), 0);
         run_to(&r, 8, 0, true, &q);
         latest_is(&r, 8);
+        assert_true(q.smooth == smooth); /* of a run that is at its end already */
     }
     small_end(&r);
 }

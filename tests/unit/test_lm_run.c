@@ -128,9 +128,17 @@ static void refusals_to_the_bit(void **state)
     diag d = { 0 };
     small_begin(&r);
     lm_run_options o = small_options(&r, "cpu");
-    o.steps = 4, r.stop_at = 2;
+    o.steps = 10, r.stop_at = 2;
     assert_ok(lm_run(&o, &q, &d), d);
     o.resume = true, r.n = r.stop_at = 0;
+    for (int i = 0; i < 3; i++) { /* what is said only where it was asked for, and none instead of the default */
+        static const char *const says[] = { "output projections from 0", "logits capped at 5", "0 of warm-up" };
+        lm_run_options other = o;
+        other.zero_init = i == 0, other.softcap = i == 1 ? 5 : 0, other.warmup = i == 2 ? -1 : 0;
+        d = (diag){ 0 };
+        assert_int_equal(lm_run(&other, &q, &d), AN_INPUT);
+        if (r.n || !strstr(d.msg, says[i])) fail_msg("%s: %s", says[i], d.msg);
+    }
     for (size_t i = 0; i < COUNT(in_config); i++) {
         exchange(r.model, in_config[i].from, in_config[i].to);
         d = (diag){ 0 };
@@ -146,7 +154,7 @@ static void refusals_to_the_bit(void **state)
     assert_non_null(strstr(d.msg, "loss scale 8 dynamic"));
     d = (diag){ 0 }, o.dynamic_scale = false, o.loss_scale = 0;
     assert_ok(lm_run(&o, &q, &d), d);
-    assert_int_equal(q.done, 4);
+    assert_int_equal(q.done, 10);
     small_end(&r);
 }
 
