@@ -552,7 +552,8 @@ static void weights_from_outside(void **state)
 static void accumulation(void **state)
 {
     (void)state;
-    double a[4], b[4];
+    enum { N = 8 }; /* four updates: accumulators change places with each */
+    double a[N], b[N];
     rig x = { 0 }, y = { 0 };
     train_report rep;
     bool again;
@@ -560,7 +561,7 @@ static void accumulation(void **state)
     int32_t ids[B * (T + 1)];
     open_rig(&x, &(setup){ .engine = "cpu", .way = "resident", .accum = 2 });
     open_rig(&y, &(setup){ .engine = "cpu", .way = "delta", .accum = 2 });
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < N; i++) {
         double before, after;
         batch((uint64_t)i, ids);
         assert_ok(pipe_loss(y.p, ids, &before, &d), d);
