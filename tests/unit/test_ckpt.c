@@ -346,6 +346,28 @@ static void diverged(void **state)
     }
 }
 
+static bool spoil_the_second(void *user, const char *what) { return ((small_run *)user)->n == 1 && !strcmp(what, "output"); }
+
+/* A save that was due behind a skipped update comes with the next one that counts. */
+static void due_while_skipping(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    diag d = { 0 };
+    char path[60];
+    small_begin(&r);
+    lm_run_options o = small_options(&r, "soft:m4");
+    o.pipeline = "dynamic", o.steps = 5, o.save_every = 2, o.keep = 9, o.validation = -1, o.device.spoil = spoil_the_second, o.device.spoiler = &r;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_int_equal(q.stats.train.skipped, 1);
+    for (int s = 1; s <= 5; s++) {
+        snprintf(path, sizeof path, "step-%08d", s);
+        if (there(&r, path) != (s > 2)) fail_msg("step %d", s);
+    }
+    small_end(&r);
+}
+
 /* Asked to stop in a row of skipped updates: what a process did is not lost, nor is the checkpoint from before the row. */
 static void stopped_while_skipping(void **state)
 {
@@ -720,7 +742,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(refused), cmocka_unit_test(one_too_many), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
-        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(earlier_versions), cmocka_unit_test(one_of_them), cmocka_unit_test(latest_again), cmocka_unit_test(data_cut), cmocka_unit_test(no_such_numbers),
+        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(earlier_versions), cmocka_unit_test(one_of_them), cmocka_unit_test(latest_again), cmocka_unit_test(data_cut), cmocka_unit_test(no_such_numbers), cmocka_unit_test(due_while_skipping),
         cmocka_unit_test(few_compiles), cmocka_unit_test(asked_late), cmocka_unit_test(no_reload_no_compiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

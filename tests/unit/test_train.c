@@ -225,6 +225,32 @@ static void optimizers(void **state)
     }
 }
 
+/* An epsilon far above every gradient makes Adam's first step the gradient's, divided by it; without one it is the rate. */
+static void an_epsilon(void **state)
+{
+    (void)state;
+    static const double eps[] = { 0, 1e4 };
+    for (size_t i = 0; i < COUNT(eps); i++) {
+        plain p;
+        float x[N_X], y[N_Y];
+        double g[N_ALL], w[N_ALL];
+        train_report r;
+        diag d = { 0 };
+        start(&p, x, y, 3);
+        gradients(&p, x, y, g);
+        trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam", .eps = eps[i] });
+        put_weights(t, &p);
+        put_batch(t, x, y);
+        assert_ok(train_step(t, 1, &r, &d), d);
+        get_weights(t, w);
+        for (int k = 0; k < N_ALL; k++) {
+            const double want = g[k] == 0 ? 0 : eps[i] > 0 ? g[k] / eps[i] : g[k] > 0 ? 1 : -1;
+            if (fabs(p.w[k] - w[k] - want) > 1e-6 + 1e-3 * fabs(want)) fail_msg("epsilon %g, weight %d: a step of %g, wanted %g", eps[i], k, p.w[k] - w[k], want);
+        }
+        train_close(t);
+    }
+}
+
 /* ---- overflow ---- */
 
 /* Every state's bits, in order. */
@@ -1039,7 +1065,7 @@ static void copies_change_no_bit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimizers),                 cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group), cmocka_unit_test(a_group_too_far), cmocka_unit_test(numbers_refused), cmocka_unit_test(devices_of_all_kinds),
+        cmocka_unit_test(optimizers), cmocka_unit_test(an_epsilon),                cmocka_unit_test(overflow_leaves_no_trace), cmocka_unit_test(a_step_too_far), cmocka_unit_test(a_bad_minibatch_of_a_group), cmocka_unit_test(a_group_too_far), cmocka_unit_test(numbers_refused), cmocka_unit_test(devices_of_all_kinds),
         cmocka_unit_test(scales_by_default), cmocka_unit_test(verdicts), cmocka_unit_test(a_moment_too_far), cmocka_unit_test(refusals), cmocka_unit_test(names_of_ports), cmocka_unit_test(pairs_keep_small_updates),   cmocka_unit_test(small_in_fp16), cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions),
         cmocka_unit_test(going_on_bit_for_bit),       cmocka_unit_test(bad_checkpoints),            cmocka_unit_test(rounded_products), cmocka_unit_test(copies_change_no_bit),
     };
