@@ -732,6 +732,28 @@ static void without_a_gradient(void **state)
     unlink(path);
 }
 
+/* That there was one in the minibatch before is no gradient. */
+static void a_gradient_no_more(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "delta", "dynamic", "restart" };
+    model_config c = small(1);
+    c.tied = false;
+    for (size_t i = 0; i < COUNT(ways); i++) {
+        rig r = { 0 };
+        train_report rep;
+        bool again;
+        double loss;
+        diag d = { 0 };
+        open_rig(&r, &(setup){ .engine = "soft:m4", .way = ways[i], .c = &c, .fixed = 16, .compiles = 1000 });
+        run(&r, 0, 1, &loss);
+        fill_with(r.p, no_gain, 0);
+        assert_ok(one(&r, 1, &rep, &again, &d), d);
+        if (rep.applied || rep.verdict != VERDICT_NOTHING || rep.zeros != 1) fail_msg("%s: %s, applied %d", ways[i], train_verdict_text(rep.verdict), rep.applied);
+        close_rig(&r);
+    }
+}
+
 /* The range is the library's to check, by every way. */
 static void scales(void **state)
 {
@@ -757,6 +779,6 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(gradients),    cmocka_unit_test(one_curve), cmocka_unit_test(one_curve_of_gemma), cmocka_unit_test(restarts),
                                         cmocka_unit_test(accumulation), cmocka_unit_test(exchange), cmocka_unit_test(weights_from_outside),  cmocka_unit_test(surfaces),
                                         cmocka_unit_test(faults),       cmocka_unit_test(those_of_the_command),
-                                        cmocka_unit_test(beside_the_device), cmocka_unit_test(without_a_gradient), cmocka_unit_test(scales) };
+                                        cmocka_unit_test(beside_the_device), cmocka_unit_test(without_a_gradient), cmocka_unit_test(a_gradient_no_more), cmocka_unit_test(scales) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

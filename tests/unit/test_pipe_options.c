@@ -208,7 +208,7 @@ static void looked_at(void **state)
     static const char *const engines[] = { "soft:m4", "soft:m3" }; /* the second packs, and so many columns do not fit beside others */
     pipe_seen seen[COUNT(engines)];
     int32_t ids[B * (T + 1)];
-    model_config c = small(1);
+    model_config c = small(2); /* norms are those of all layers together */
     c.vocab = 16384;
     batch(0, ids);
     for (size_t i = 0; i < COUNT(engines); i++) {
