@@ -361,8 +361,7 @@ an_status eval_einsum(eval_ctx *c)
 
 /* ---- attention: softmax(Q K^T / sqrt(E) + mask) V, one (L, S) score matrix per batch entry ---- */
 
-/* A row whose mask admits nothing has no distribution: it is NaN, as the formula says. */
-/* A key that a mask leaves out has no effect, whatever its score and its value are. A row without any other has no value. */
+/* A key that a mask leaves out has no effect, whatever its score and its value are. A row without any other has no distribution: it is NaN. */
 static bool left_out(double mask, bool admits) { return admits ? mask == 0 : mask == -INFINITY; }
 
 an_status eval_sdpa(eval_ctx *c)
