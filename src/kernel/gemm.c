@@ -222,13 +222,15 @@ static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
     return (const char *)x->c->a + panel * x->p->a.panel_bytes + step * x->p->kc * g->mr * pk_bytes(g->a_pk);
 }
 
-/* Pieces of panels i0..i1 at step s, one behind the other. Their rows lie side by side: what is read of each k is one run. */
+/* Pieces of panels i0..i1 at step s, one behind the other. Their rows lie side by side: what is read of each k is one run. Lines of more
+ * rows than the first cache keeps would be gone before the last panel reads them. */
 static void pack_group(const run_ctx *x, int64_t s, int64_t i0, int64_t i1, char *pieces)
 {
+    enum { STEP = 32 }; /* of k */
     const gemm_call *c = x->c;
-    const int64_t k0 = s * x->p->kc, kn = MIN(x->p->kc, x->p->b.k_pad - k0);
-    for (int64_t k = 0; k < kn; k += GROUP_STEP)
-        for (int64_t i = i0; i < i1; i++) pack_part(c, true, i, k0, kn, k, MIN(k + GROUP_STEP, kn), pieces + (i - i0) * (int64_t)x->p->each);
+    const int64_t k0 = s * x->p->kc, kn = MIN(x->p->kc, x->p->b.k_pad - k0), step = MAX(STEP, c->kernel->a_kr);
+    for (int64_t k = 0; k < kn; k += step)
+        for (int64_t i = i0; i < i1; i++) pack_part(c, true, i, k0, kn, k, MIN(k + step, kn), pieces + (i - i0) * (int64_t)x->p->each);
 }
 
 /* Row sums of panel i up to and with the piece that was packed last. */

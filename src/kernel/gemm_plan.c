@@ -54,8 +54,8 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     if (p.m_parts * p.n_parts < 4 * n_threads) p.n_parts = MIN(p.stripe_panels, ceil_div(4 * n_threads, p.m_parts));
     if (n_threads == 1) p.n_parts = 1;
     const bool far = m * k * (int64_t)sizeof(float) > l2 / 2; /* a smaller A is in the cache after the first panel */
-    p.group = way == A_LANES && far && !g->row_sum ? MAX(RUN_BYTES / (g->mr * (int64_t)sizeof(float)), 1) : 1;
-    if (p.group > 1) p.m_parts = MIN(p.m_parts, MAX(ceil_div(mp, p.group), MIN(mp, n_threads)));
+    p.group = way == A_LANES && far && !g->row_sum ? MAX(RUN_BYTES / (g->mr * pk_bytes(g->a_pk)), 1) : 1;
+    if (p.group > 1) p.m_parts = MIN(p.m_parts, ROUND_UP(ceil_div(mp, p.group), (int64_t)n_threads)); /* as many for each thread */
     p.group = MIN(p.group, ceil_div(mp, p.m_parts));
     p.cuts = p.group > 1 ? 1 : n_threads > 1 ? MIN(CUTS, ceil_div(p.stripe_panels, p.n_parts)) : 1;
     p.first = way == A_RUNS && g->math == GEMM_I8 && p.k_steps == 1 && p.lazy ? MIN(FIRST_PANELS, mp) : 1;
