@@ -345,20 +345,33 @@ static void merge_chains(cg *c)
     }
 }
 
-/* A chain behind the product that feeds it. Of two products the later one takes it: the other's result is stored by then.
+/* The sum of two products. */
+static bool adds_products(const cg *c, const int *by, const ins *b)
+{
+    if (b->n_step != 1 || b->steps[0].fn != FN_ADD || b->n_ext != 2) return false;
+    for (int k = 0; k < 2; k++) {
+        const int r = cg_root(c, b->ext[k]);
+        if (by[r] < 0 || c->t.at[r].n_use != 1 || !insn_is_product(c->ins.at[by[r]].op)) return false;
+    }
+    return true;
+}
+
+/* A chain behind the product that feeds it. Of two products the later one takes it: the other's result is stored by then. Sums of many
+ * products are taken one by one (`sums`, before chains are merged), each by one that has nothing behind it yet: adding one tensor costs a
+ * product little, adding several a pass.
  * What lies between products of bf16 is rounded when it is stored (narrow.c): it is, then, in every program that must have the same bits. */
-static void merge_epilogues(cg *c)
+static void merge_epilogues(cg *c, bool sums)
 {
     int *by = cg_makers(c);
     for (size_t i = 0; i < c->ins.n && by && !c->err.st; i++) {
         ins *b = &c->ins.at[i];
         int on = NONE;
-        if (b->op != IN_EW || b->dead || (c->o.separate && narrow_to_operand(c, b->y[0]))) continue;
+        if (b->op != IN_EW || b->dead || (c->o.separate && narrow_to_operand(c, b->y[0])) || (sums && !adds_products(c, by, b))) continue;
         for (int k = 0; k < b->n_ext; k++) {
             int t = b->ext[k], r = cg_root(c, t);
             if ((size_t)r >= c->t.n || by[r] < 0 || c->t.at[r].n_use != 1 || !shape_eq(cg_sh(c, t), cg_sh(c, b->y[0]))) continue;
             const ins *m = &c->ins.at[by[r]];
-            if (m->dead || !insn_is_product(m->op) || m->n_step + b->n_step > CHAIN_MAX_STEPS || m->n_ext + b->n_ext > CHAIN_MAX_IN) continue;
+            if (m->dead || !insn_is_product(m->op) || m->n_step + b->n_step > CHAIN_MAX_STEPS || m->n_ext + b->n_ext > CHAIN_MAX_IN || (sums && m->n_step)) continue;
             if (on < 0 || by[r] > by[cg_root(c, b->ext[on])]) on = k;
         }
         if (on < 0) continue;
@@ -549,10 +562,12 @@ static void merge_squares(cg *c)
 void fuse_chains(cg *c)
 {
     if (c->err.st || !c->o.level) return;
+    if (!c->soft) merge_epilogues(c, true);
+    cg_drop_dead(c);
     merge_chains(c);
     cg_drop_dead(c);
     if (c->soft) return;
-    merge_epilogues(c);
+    merge_epilogues(c, false);
     cg_drop_dead(c);
     merge_results(c);
     cg_drop_dead(c);

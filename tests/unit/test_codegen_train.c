@@ -1,6 +1,7 @@
 /* test_codegen_train.c: what a training step on the plain processor is made of: values made again where they are read, sums of products
  * that are never stored, turns of pairs of channels. */
 #include "codegen_t.h"
+#include "engine/engine_int.h"
 
 #define TWO "x = input fp32[8, 8]\nw = input fp32[8, 8]\nt = matmul(x, w)\n"
 #define MOST "m = reduce_max(b) {axes=[1], keep_dims=true}\n"
@@ -83,8 +84,46 @@ static void forms(void **state)
     }
 }
 
+#define FOUR "x = input fp32[40, 40]\nw = input fp32[40, 40]\na = matmul(x, w)\nb = matmul(w, x)\nc = matmul(x, x)\nd = matmul(w, w)\n"
+
+/* Sums of products are taken one by one, by products that add one tensor each: the kernels do that in passing. */
+static void sums_of_products(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *text;
+        int64_t most; /* tensors that a product adds */
+        int total;
+    } sums[] = {
+        { "in a row", FOUR "p = add(a, b)\nq = add(p, c)\ny = add(q, d)\nreturn y\n", 1, 4 },
+        { "from the last on", FOUR "p = add(d, c)\nq = add(b, p)\ny = add(a, q)\nreturn y\n", 1, 4 },
+        { "in pairs", FOUR "p = add(a, b)\nq = add(c, d)\ny = add(p, q)\nreturn y\n", 2, 4 },
+        { "something else is added", FOUR "p = add(a, b)\nq = add(p, x)\nr = add(c, d)\nreturn q, r\n", 2, 4 },
+    };
+    rng r = { test_seed("sums of products") };
+    static float x[1600], w[1600], got[2][1600], want[2][1600];
+    for (int k = 0; k < 1600; k++) x[k] = (float)rng_normal(&r), w[k] = (float)rng_normal(&r);
+    for (size_t i = 0; i < COUNT(sums); i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "graph \"p\"\n%s", sums[i].text);
+        graph *g = cgt_parse(text);
+        program *p = cgt_compile(g, &(codegen_options){ .level = 1 }), *plain = cgt_compile(g, &(codegen_options){ .level = 0 });
+        int64_t most = 0, n;
+        for (size_t k = 0; k < p->insns.n; k++)
+            if (insn_is_product(p->insns.at[k].op)) (void)insn_ts(&p->insns.at[k], "extra", &n), most = MAX(most, n);
+        if (most != sums[i].most || (int)p->insns.n != sums[i].total) fail_msg("%s: %lld tensors added, %zu instructions", sums[i].what, (long long)most, p->insns.n);
+        cgt_run(p, (const void *const[]){ x, w }, (void *const[]){ got[0], got[1] }, false);
+        cgt_run(plain, (const void *const[]){ x, w }, (void *const[]){ want[0], want[1] }, true);
+        for (size_t q = 0; q < g->outputs.n; q++)
+            for (int k = 0; k < 1600; k++) assert_true(fabsf(got[q][k] - want[q][k]) <= 1e-5f * 40);
+        program_free(p);
+        program_free(plain);
+        graph_free(g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(forms) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(forms), cmocka_unit_test(sums_of_products) };
     return cmocka_run_group_tests_name("codegen_train", tests, NULL, NULL);
 }
