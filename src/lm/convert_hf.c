@@ -89,6 +89,15 @@ static uint64_t bytes_of(const item *it, const store *s)
     return n / (it->form == LM_INT8 ? 1 : 2) + (it->form == LM_PALETTE4 ? 32 : 2 * (uint64_t)s->rows * (uint64_t)store_scale_cols(s, it->form));
 }
 
+static an_status name_item(const sheet *h, item *it, diag *d)
+{
+    lm_tensor t;
+    const lm_model *like = h->v->o.named;
+    if (!lm_hf_name(&h->c, it->id, it->layer, it->name, sizeof it->name, &it->third, &it->turned)) return diag_fail(d, AN_BUG, NOWHERE, "no Hugging Face name for weight %d", (int)it->id);
+    if (like && lm_tensor_info(like, it->id, it->layer, &t) && t.name[0] && strlen(t.name) < sizeof it->name) memcpy(it->name, t.name, strlen(t.name) + 1);
+    return AN_OK;
+}
+
 /* Every tensor, and which file it goes into: in order, a new one when it would pass the limit. The parts of a fused tensor stay together. */
 static an_status plan(sheet *h, diag *d)
 {
@@ -99,7 +108,7 @@ static an_status plan(sheet *h, diag *d)
             const store *s = store_at(v->m, (model_weight_id)id, l);
             if (!s || s->kind == STORE_NONE) continue;
             item it = { .id = (model_weight_id)id, .layer = l, .form = form_of(v, (model_weight_id)id, l), .dt = conversion_dtype(v, (model_weight_id)id, l) };
-            if (!lm_hf_name(&h->c, it.id, l, it.name, sizeof it.name, &it.third, &it.turned)) return diag_fail(d, AN_BUG, NOWHERE, "no Hugging Face name for weight %d", id);
+            TRY(name_item(h, &it, d));
             if (it.form != LM_DENSE) it.third = -1, it.turned = false;
             uint64_t n = bytes_of(&it, s), whole = it.third == 0 ? 3 * n : n;
             if (v->o.shard && it.third <= 0 && in_file && whole > v->o.shard - MIN(in_file, v->o.shard)) h->shards++, in_file = 0;

@@ -2,9 +2,7 @@
  * were weights, so that names, fused and turned tensors and rotary order are the converter's business alone. */
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "format/safetensors.h"
 #include "train/lm_grad.h"
 
 an_status lm_weights_to(lm_model *m, pipeline *p, diag *d)
@@ -72,87 +70,15 @@ static an_status fetch(void *user, model_weight_id id, int layer, float *to, dia
     return AN_OK;
 }
 
-typedef struct {
-    char from[160], to[160];
-} renamed;
-
-/* What the model's file calls its tensors where that is not what the converter writes ("wte.weight" for "transformer.wte.weight"). */
-static an_status names_of(lm_model *m, renamed **out, size_t *n, diag *d)
-{
-    const model_config *c = lm_config(m);
-    size_t all = model_weights(c, NULL, 0);
-    model_weight *w = calloc(all, sizeof *w);
-    *n = 0;
-    *out = calloc(all, sizeof **out);
-    if (!w || !*out) return free(w), diag_nomem(d);
-    model_weights(c, w, all);
-    for (size_t i = 0; i < all; i++) {
-        lm_tensor t;
-        int part;
-        bool turned;
-        renamed *r = &(*out)[*n];
-        if (!lm_tensor_info(m, w[i].id, w[i].layer, &t) || !lm_hf_name(c, w[i].id, w[i].layer, r->from, sizeof r->from, &part, &turned)) continue;
-        if (strlen(t.name) >= sizeof r->to || !strcmp(t.name, r->from)) continue;
-        snprintf(r->to, sizeof r->to, "%s", t.name);
-        ++*n;
-    }
-    free(w);
-    return AN_OK;
-}
-
-static const char *name_in(const renamed *r, size_t n, const char *from)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(r[i].from, from)) return r[i].to;
-    return from;
-}
-
-static an_status write_again(const safetensors *f, const char *out, const renamed *r, size_t n, diag *d)
-{
-    safetensors_out *w;
-    an_status st = safetensors_create(out, &w, d);
-    if (st) return st;
-    st = safetensors_put_meta(w, "format", "pt", d);
-    for (size_t i = 0; i < safetensors_count(f) && !st; i++) {
-        const safetensor *t = safetensors_at(f, i);
-        size_t index;
-        st = safetensors_declare(w, name_in(r, n, t->name), t->dt, t->rank, t->dim, &index, d);
-    }
-    for (size_t i = 0; i < safetensors_count(f) && !st; i++) st = safetensors_put(w, i, safetensors_at(f, i)->data, safetensors_at(f, i)->bytes, d);
-    if (!st) return safetensors_finish(w, d);
-    safetensors_abandon(w);
-    return st;
-}
-
-static an_status write_renamed(lm_model *g, const lm_convert_options *o, const char *out, const renamed *r, size_t n, diag *d)
-{
-    lm_converted done;
-    strbuf temp = { 0 };
-    safetensors *f = NULL;
-    sb_printf(&temp, "%s.%ld.tmp", out, (long)getpid());
-    if (temp.oom) return sb_free(&temp), diag_nomem(d);
-    an_status st = lm_convert(g, temp.at, o, &done, d);
-    if (!st) st = safetensors_open(temp.at, &f, d);
-    if (!st) st = write_again(f, out, r, n, d);
-    safetensors_close(f);
-    unlink(temp.at);
-    sb_free(&temp);
-    return st;
-}
-
 static an_status write_file(lm_model *m, pipeline *p, const lm_grad_options *o, double scale, pool *threads, diag *d)
 {
     gradients g = { .p = p, .c = lm_config(m), .scale = scale };
     lm_convert_options co = { .to = LM_TO_SAFETENSORS, .dt = DT_F32, .version = -1, .threads = threads };
-    bool theirs = lm_origin_of(m) == LM_FROM_HF || lm_origin_of(m) == LM_FROM_SAFETENSORS;
-    renamed *r = NULL;
-    size_t n = 0;
+    if (lm_origin_of(m) == LM_FROM_HF || lm_origin_of(m) == LM_FROM_SAFETENSORS) co.named = m;
     lm_model *as_model;
     lm_converted done;
     TRY(lm_from_memory("gradients", g.c, NULL, fetch, &g, &(lm_options){ .dt = DT_F32, .threads = threads }, &as_model, d));
-    an_status st = theirs ? names_of(m, &r, &n, d) : AN_OK;
-    if (!st) st = n ? write_renamed(as_model, &co, o->out, r, n, d) : lm_convert(as_model, o->out, &co, &done, d);
-    free(r);
+    an_status st = lm_convert(as_model, o->out, &co, &done, d);
     lm_close(as_model);
     return st;
 }

@@ -1,10 +1,13 @@
 /* test_lm_run: whole runs of a small Llama: the same bits straight through or in pieces, chains of single updates, what is refused, what
  * is said; and the gradients a run is made of. */
 #include <math.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "format/json.h"
 #include "format/safetensors.h"
 #include "lm_run_t.h"
+#include "lm_t.h"
 #include "train/lm_grad.h"
 #include "train/log.h"
 #include "train/plot.h"
@@ -586,13 +589,62 @@ static void gradients(void **state)
     small_end(&r);
 }
 
+/* Under the names of the model's own file; and what a process that was killed while it wrote left beside them the next one removes. */
+static void gradients_as_named(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    int32_t ids[9];
+    lm_grad_result q;
+    small_run r;
+    char folder[100], file[120], out[100];
+    small_begin(&r);
+    snprintf(folder, sizeof folder, "%s/own", r.dir);
+    assert_ok(dir_make(folder, &d), d);
+    snprintf(file, sizeof file, "%s/config.json", folder);
+    write_text(file, "{\"architectures\":[\"GPT2LMHeadModel\"]," GPT2_JSON "}");
+    snprintf(file, sizeof file, "%s/model.safetensors", folder);
+    write_tensors(file, gpt2_tensors, "transformer.", DT_F32, NULL, NULL, NULL);
+    assert_int_equal(unlink(r.model) || unlink(r.data), 0); /* two things are left: the model, and what is written */
+    snprintf(out, sizeof out, "%s/g.safetensors", r.dir);
+    for (int i = 0; i < 9; i++) ids[i] = i * 7 % 10;
+    lm_grad_options o = { .model = folder, .engine = "cpu", .tokens = ids, .batch = 1, .seq = 8, .out = out };
+    o.device.threads = 1;
+    int how = 0;
+    pid_t child = fork();
+    if (!child) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 3000, 3000 }); /* the system kills who writes more */
+        _exit((int)lm_grad(&o, &q, &d));
+    }
+    assert_true(child > 0 && waitpid(child, &how, 0) == child);
+    if (!WIFSIGNALED(how) || WTERMSIG(how) != SIGXFSZ) fail_msg("it was to be killed for what it wrote: status %#x", how);
+    for (int killed = 1; killed >= 0; killed--) {
+        int n = 0;
+        DIR *at = opendir(r.dir);
+        for (struct dirent *e; (e = readdir(at));) n += e->d_name[0] != '.';
+        closedir(at);
+        assert_int_equal(n, 2);
+        if (killed) assert_ok(lm_grad(&o, &q, &d), d);
+    }
+    safetensors *g;
+    assert_ok(safetensors_open(out, &g, &d), d);
+    assert_int_equal(safetensors_count(g), COUNT(gpt2_tensors) - 1);
+    for (const file_tensor *t = gpt2_tensors; t->name; t++) {
+        const safetensor *x = safetensors_find(g, t->name + strlen("transformer."));
+        if (!x || x->rank != t->rank || memcmp(x->dim, t->d, sizeof *t->d * (size_t)t->rank)) fail_msg("%s: missing, or of another shape", t->name);
+    }
+    safetensors_close(g);
+    small_end(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(refusals_to_the_bit), cmocka_unit_test(other_start), cmocka_unit_test(little_memory), cmocka_unit_test(lines),
         cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events),  cmocka_unit_test(gradients),
         cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
-        cmocka_unit_test(no_samples),             cmocka_unit_test(nothing_kept), cmocka_unit_test(any_batch),
+        cmocka_unit_test(no_samples),             cmocka_unit_test(nothing_kept), cmocka_unit_test(any_batch), cmocka_unit_test(gradients_as_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
