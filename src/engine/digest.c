@@ -81,7 +81,6 @@ static uint64_t packed_sum(const image *im, size_t i, const mac *m, size_t *next
     uint64_t sum = i;
     while (*next < im->panels.n && im->panels.at[*next].insn < i) (*next)++;
     for (size_t k = *next; k < im->panels.n && im->panels.at[k].insn == i; k++) sum = sum_of(im, im->panels.at[k].at, im->panels.at[k].bytes, sum);
-    if (m->packed_bound) sum = hash_many(m->packed_bound, (size_t)(m->packs * m->a_panels) * sizeof *m->packed_bound, sum);
     if (m->a_own) sum = sum_of(im, m->a_own, (size_t)(m->a_elems * exec_size(m->a_type)), sum);
     if (m->i8) sum = hash_many(m->i8_scale, (size_t)m->m * sizeof *m->i8_scale, sum);
     return sum;

@@ -357,11 +357,11 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     m->same_b = before && !m->vec && packed_before(before, m);
     if (mac_is_const(im, m->a_tensor) && !m->vec) {
         pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = m->packs };
-        size_t bytes;
+        size_t bytes, bounds = 0; /* bounds go with what they are bounds of: whoever finds one packed finds both */
         bool fresh;
-        if (!mul_size((size_t)m->packs, m->pack_bytes, &bytes)) return diag_nomem(d);
-        TRY(pack_take(im, &key, bytes, &m->packed, &fresh, d));
-        if (m->window && !(m->packed_bound = TAKE(&im->prepared, float, (size_t)(m->packs * m->a_panels)))) return diag_nomem(d);
+        if (!mul_size((size_t)m->packs, m->pack_bytes, &bytes) || (m->window && !mul3(m->packs, m->a_panels, sizeof *m->packed_bound, &bounds))) return diag_nomem(d);
+        TRY(pack_take(im, &key, bytes + bounds, &m->packed, &fresh, d));
+        if (m->window) m->packed_bound = (float *)(void *)(m->packed + bytes);
         if (fresh && !m->i8) TRY(const_ready(im, m->a_tensor, d));
         if (fresh) TRY(pack_all(im, m, d));
         TRY(mac_turn_make(im, m, d));

@@ -63,7 +63,7 @@ typedef struct mac {
     int64_t *a_off, *b_off, *y_off, *pack_of; /* per batch, in elements; which packed A */
     int64_t *pack_off;         /* per packed A: its a_off */
     unsigned char *packed;     /* NULL: packed at each run */
-    float *packed_bound;       /* window: per pack and panel */
+    float *packed_bound;       /* window: per pack and panel, behind the packs */
     size_t pack_bytes;
     int64_t a_panels;
     exec_chain *chain;

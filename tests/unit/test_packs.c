@@ -1,0 +1,140 @@
+/* test_packs.c: packed constants that several images share: each computes what it computes with a packing of its own, the memory is taken once, and it
+ * stays as long as one of them does. */
+#include "codegen_t.h"
+
+#define PATH "@model_path/weights/weight.bin"
+enum { M = 40, K = 64, RECORDS = 2, MOST = 9 };
+
+typedef struct {
+    blob_writer w;
+    uint64_t at[RECORDS];
+} lender;
+
+static an_status lend(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d)
+{
+    lender *l = user;
+    blob_file f;
+    blob_entry e;
+    (void)path;
+    TRY(blob_view(l->w.bytes.at, l->w.bytes.n, &f, d));
+    TRY(blob_at(&f, offset, type, bytes, &e, d));
+    *at = (const unsigned char *)l->w.bytes.at + e.data;
+    return AN_OK;
+}
+
+static void take_back(void *user, const char *path, uint64_t offset)
+{
+    (void)user, (void)path, (void)offset;
+}
+
+/* Two matrices [K, M]: numbers whose sums pass what a port of a chip can say, and an infinity. */
+static void lender_fill(lender *l, uint64_t seed)
+{
+    rng r = { seed };
+    diag d = { 0 };
+    *l = (lender){ 0 };
+    for (int i = 0; i < RECORDS; i++) {
+        uint16_t x[K * M];
+        for (size_t k = 0; k < COUNT(x); k++) x[k] = f16_from_f64((k % M < 4 ? 9000 : 1) * rng_normal(&r));
+        if (i) x[7] = 0x7c00;
+        assert_ok(blob_add(&l->w, DT_F16, x, sizeof x, &l->at[i], &d), d);
+    }
+    assert_ok(blob_finish(&l->w, &d), d);
+}
+
+/* n rows by either, and by a matrix of the program's own, which nobody else has. */
+static program *made(const lender *l, int64_t n, const numerics *num)
+{
+    strbuf b = { 0 };
+    sb_printf(&b, "graph \"p\"\nx = input fp16[%d, %d]\na = const fp16[%d, %d] blob \"" PATH "\" %llu\nb = const fp16[%d, %d] blob \"" PATH "\" %llu\n", (int)n, (int)K, (int)K, (int)M,
+              (unsigned long long)l->at[0], (int)K, (int)M, (unsigned long long)l->at[1]);
+    sb_puts(&b, "c = const fp16[64, 40] all 0.25\ny = matmul(x, a)\nz = matmul(x, b)\nu = matmul(x, c)\nreturn y, z, u\n");
+    graph *g = cgt_parse(b.at);
+    program *p = cgt_compile(g, &(codegen_options){ .num = num, .final = true });
+    graph_free(g);
+    sb_free(&b);
+    return p;
+}
+
+typedef struct {
+    uint16_t y[3][MOST * M];
+} result;
+
+static image *loaded(const program *p, lender *l, pack_store *packs, const void *owner)
+{
+    diag d = { 0 };
+    image *im;
+    weight_source src = { .record = lend, .done = take_back, .user = l };
+    assert_ok(image_load(&im, p, &src, &(image_options){ .packs = packs, .pack_owner = owner }, &d), d);
+    return im;
+}
+
+static result run(image *im, const uint16_t *x)
+{
+    diag d = { 0 };
+    result r = { 0 };
+    assert_ok(image_run(im, (const void *const[]){ x }, (void *const[]){ r.y[0], r.y[1], r.y[2] }, &d), d);
+    return r;
+}
+
+static void same(const result *a, const result *b, const char *what)
+{
+    for (int i = 0; i < 3; i++)
+        if (memcmp(a->y[i], b->y[i], sizeof a->y[i])) fail_msg("%s: product %d has other bits", what, i);
+}
+
+static void shared(void **state)
+{
+    (void)state;
+    static const char *const chips[] = { NULL, "m1", "m4", "m5" };
+    static const int64_t rows[] = { 1, 9, 4 };
+    uint16_t x[MOST * K];
+    rng r = { test_seed("packs") };
+    for (size_t i = 0; i < COUNT(x); i++) x[i] = f16_from_f64(rng_normal(&r));
+    for (size_t c = 0; c < COUNT(chips); c++) {
+        numerics num = numerics_cpu;
+        if (chips[c]) assert_true(codegen_numerics(chip_find(chips[c]), &num));
+        lender mine, theirs;
+        lender_fill(&mine, 1), lender_fill(&theirs, 2);
+        program *p[COUNT(rows)];
+        result want[COUNT(rows)], other, got;
+        image *im[COUNT(rows)];
+        uint64_t alone[COUNT(rows)];
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            p[i] = made(&mine, rows[i], &num);
+            im[0] = loaded(p[i], &mine, NULL, &mine);
+            want[i] = run(im[0], x), alone[i] = image_bytes(im[0]);
+            image_free(im[0]);
+        }
+        im[0] = loaded(p[1], &theirs, NULL, &theirs);
+        other = run(im[0], x);
+        image_free(im[0]);
+        assert_true(memcmp(&other, &want[1], sizeof other) != 0);
+        pack_store *packs = pack_store_new();
+        assert_non_null(packs);
+        for (int turn = 0; turn < 2; turn++) { /* the second: all that was shared is gone, and made anew */
+            for (size_t i = 0; i < COUNT(rows); i++) im[i] = loaded(p[i], &mine, packs, &mine);
+            for (size_t i = 1; i < COUNT(rows); i++)
+                if (image_bytes(im[i]) + 2 * 2 * K * M > alone[i]) fail_msg("%s: %d rows hold %llu bytes, alone %llu", chips[c] ? chips[c] : "cpu", (int)rows[i],
+                                                                          (unsigned long long)image_bytes(im[i]), (unsigned long long)alone[i]);
+            assert_true(image_bytes(im[0]) + 2 * K * M > alone[0]); /* who packed them counts them */
+            image *its = loaded(p[1], &theirs, packs, &theirs); /* the same records of another owner */
+            got = run(its, x), same(&got, &other, "another owner");
+            for (size_t i = 0; i < COUNT(rows); i++) { /* the first goes first: it packed them */
+                for (size_t k = i; k < COUNT(rows); k++) got = run(im[k], x), same(&got, &want[k], chips[c] ? chips[c] : "cpu");
+                image_free(im[i]);
+            }
+            got = run(its, x), same(&got, &other, "another owner, left alone");
+            image_free(its);
+        }
+        pack_store_free(packs);
+        for (size_t i = 0; i < COUNT(rows); i++) program_free(p[i]);
+        sb_free(&mine.w.bytes), sb_free(&theirs.w.bytes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(shared) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
