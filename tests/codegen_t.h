@@ -167,4 +167,25 @@ static inline void cgt_close(const program *p, void *const *got, const graph *g,
         }
 }
 
+/* A bit of anything packed or made of constants that is not what the constants give is seen, wherever it is, and right again afterwards. How many
+ * such things there are. */
+static inline size_t cgt_spoil_each(image *im, const char *what)
+{
+    enum { PARTS = 4 };
+    diag d = { 0 };
+    void *at;
+    size_t bytes, n = 0;
+    bool holds;
+    for (; image_panel(im, n, &at, &bytes); n++)
+        for (size_t part = 0; part < PARTS; part++) {
+            const size_t k = bytes * part / PARTS; /* the end may be room that is never read */
+            ((unsigned char *)at)[k] ^= 1;
+            assert_ok(image_holds(im, NULL, &holds, &d), d);
+            if (holds) fail_msg("%s: panel %zu is another at %zu of %zu, and nobody saw", what, n, k, bytes);
+            assert_ok(image_holds(im, NULL, &holds, &d), d);
+            assert_true(holds);
+        }
+    return n;
+}
+
 #endif

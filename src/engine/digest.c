@@ -3,7 +3,7 @@
  * new weights are in use. */
 #include <stdlib.h>
 
-#include "engine/exec_mac_int.h"
+#include "engine/engine_int.h"
 #include "engine/weights_int.h"
 
 /* ---- checksums of much, by all threads ---- */
@@ -76,13 +76,11 @@ static an_status holds_const(image *im, const weight_source *w, size_t k, unsign
 /* ---- what kernels read ---- */
 
 /* All that packing writes for instruction i. *next: the first panel that is not of an instruction before it. */
-static uint64_t packed_sum(const image *im, size_t i, const mac *m, size_t *next)
+static uint64_t packed_sum(const image *im, size_t i, size_t *next)
 {
     uint64_t sum = i;
     while (*next < im->panels.n && im->panels.at[*next].insn < i) (*next)++;
     for (size_t k = *next; k < im->panels.n && im->panels.at[k].insn == i; k++) sum = sum_of(im, im->panels.at[k].at, im->panels.at[k].bytes, sum);
-    if (m->a_own) sum = sum_of(im, m->a_own, (size_t)(m->a_elems * exec_size(m->a_type)), sum);
-    if (m->i8) sum = hash_many(m->i8_scale, (size_t)m->m * sizeof *m->i8_scale, sum);
     return sum;
 }
 
@@ -95,9 +93,9 @@ static an_status holds_packed(image *im, const weight_source *w, bool *holds, di
     for (size_t i = 0; i < im->p->insns.n && !st; i++) {
         const exec_entry *e = im->opt.reference ? NULL : exec_entry_of(im->p->insns.at[i].op);
         if (!e || !e->repack || !im->state[i]) continue;
-        const uint64_t before = packed_sum(im, i, im->state[i], &next);
+        const uint64_t before = packed_sum(im, i, &next);
         st = e->repack(im, &im->p->insns.at[i], im->state[i], d);
-        if (!st && packed_sum(im, i, im->state[i], &next) != before) *holds = false; /* the rest goes on: what was wrong is right now */
+        if (!st && packed_sum(im, i, &next) != before) *holds = false; /* the rest goes on: what was wrong is right now */
     }
     im->source = NULL;
     return st;

@@ -155,7 +155,7 @@ struct image {
     int64_t packed_now;          /* the tensor that the instruction being prepared has packed; -1: none */
     VEC(uint32_t) shared;        /* entries of opt.packs this image holds */
     size_t preparing;            /* instruction */
-    VEC(panel) panels;           /* packed constants of its own, in the order of their instructions */
+    VEC(panel) panels;           /* what is packed or made of constants and its own, in the order of their instructions */
 };
 void *engine_alloc(uint64_t bytes); /* 64-byte aligned, zeroed, free() frees it; NULL: no memory */
 
@@ -173,6 +173,8 @@ typedef struct {
     int64_t m, k, row, col, packs;
 } pack_key;
 an_status pack_take(image *im, const pack_key *key, size_t bytes, unsigned char **at, bool *fresh, diag *d) MUST_CHECK;
+/* Memory of the instruction being prepared that its repack writes whole, from constants alone: who proves a reload looks at it. NULL, and no bytes, are fine. */
+an_status panel_note(image *im, void *at, size_t bytes, diag *d) MUST_CHECK;
 void packs_lock(pack_store *s); /* NULL is fine */
 void packs_unlock(pack_store *s);
 void packs_drop(image *im); /* what it holds; locks */

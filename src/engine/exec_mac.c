@@ -365,6 +365,8 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
         if (fresh && !m->i8) TRY(const_ready(im, m->a_tensor, d));
         if (fresh) TRY(pack_all(im, m, d));
         TRY(mac_turn_make(im, m, d));
+        TRY(panel_note(im, (void *)(uintptr_t)m->a_own, m->a_own ? (size_t)(m->a_elems * exec_size(m->a_type)) : 0, d));
+        TRY(panel_note(im, m->i8 ? m->i8_scale : NULL, (size_t)m->m * sizeof *m->i8_scale, d));
         m->gaps = m->gaps && !m->i8;
         if (m->gaps) TRY(const_ready(im, m->a_tensor, d));
         m->odd = m->gaps && !all_finite(m, im->mem[m->a_tensor]);

@@ -13,8 +13,8 @@ enum { MOST_ROWS = 1024 };
 struct mac_turn {
     bool holds; /* the matrix is one: it may be loaded anew */
     struct turned_row {
-        int64_t from;
-        float sign;
+        int32_t from;
+        float sign; /* all 0 where it is none */
     } row[];
 };
 
@@ -26,7 +26,7 @@ static bool read_matrix(const mac *m, const float *a, struct turned_row *row)
             const float x = a[i * m->a_row + k * m->a_col];
             if (x == 0) continue;
             if ((x != 1 && x != -1) || found++) return false;
-            row[i] = (struct turned_row){ k, x };
+            row[i] = (struct turned_row){ (int32_t)k, x };
         }
         if (!found) return false;
     }
@@ -35,7 +35,10 @@ static bool read_matrix(const mac *m, const float *a, struct turned_row *row)
 
 void mac_turn_again(image *im, mac *m)
 {
-    if (m->turn) m->turn->holds = read_matrix(m, (const float *)(const void *)im->mem[m->a_tensor] + m->pack_off[0], m->turn->row);
+    mac_turn *t = m->turn;
+    if (!t) return;
+    t->holds = read_matrix(m, (const float *)(const void *)im->mem[m->a_tensor] + m->pack_off[0], t->row);
+    if (!t->holds) memset(t->row, 0, (size_t)m->m * sizeof *t->row);
 }
 
 an_status mac_turn_make(image *im, mac *m, diag *d)
@@ -47,7 +50,7 @@ an_status mac_turn_make(image *im, mac *m, diag *d)
     if (!t) return diag_nomem(d);
     m->turn = t;
     mac_turn_again(im, m);
-    return AN_OK;
+    return panel_note(im, t->row, (size_t)m->m * sizeof *t->row, d);
 }
 
 bool mac_turn_holds(const mac *m) { return m->turn && m->turn->holds; }

@@ -112,12 +112,14 @@ static void fill_rows(const image *im, mac_vec *v)
     v->w.row_shift = shifts ? v->row_shift : NULL; /* not even zero times an infinity */
 }
 
+static int64_t n_table(const gemv_weight *w) { return w->m / w->table_rows * 16; }
+static int64_t n_blocks(const gemv_weight *w) { return w->block ? w->m * (w->k / w->block) : 0; }
+
 /* false: a table holds an infinity or NaN, which lanes past the end of a row would multiply by zero. */
 static bool fill_table(const image *im, mac_vec *v)
 {
     const const_entry *c = &im->p->consts.at[v->slot];
-    int64_t n = v->w.m / v->w.table_rows * 16;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n_table(&v->w); i++) {
         unsigned char byte = (unsigned char)(i % 16);
         v->table[i] = (float)(c->kind == CK_LUT ? value(im, v, 1, i) : dtype_load(c->src[0].dt, &byte, 0));
         if (!isfinite(v->table[i])) return false;
@@ -141,7 +143,7 @@ static an_status fill(image *im, const mac *m, mac_vec *v, bool *fits, diag *d)
     if (v->table) *fits = fill_table(im, v);
     if (w->block) w->scale = im->stored[v->slot].at[1];
     bool shifts = false;
-    for (int64_t i = 0; v->shift && i < w->m * (w->k / w->block); i++) {
+    for (int64_t i = 0; v->shift && i < n_blocks(w); i++) {
         double zero = value(im, v, 2, i);
         v->shift[i] = (float)(-value(im, v, 1, i) * zero), shifts |= zero != 0;
     }
@@ -186,12 +188,16 @@ an_status mac_vec_make(image *im, mac *m, diag *d)
     bool by_row = v.stored && v.w.form != GEMV_NIBBLE && !v.w.block;
     if (by_row && !(v.row_scale = TAKE(&im->prepared, float, (size_t)m->m))) return diag_nomem(d);
     if (by_row && c->n_src > 2 && !(v.row_shift = TAKE(&im->prepared, float, (size_t)m->m))) return diag_nomem(d);
-    if (v.w.form == GEMV_NIBBLE && !(v.table = TAKE(&im->prepared, float, (size_t)(m->m / v.w.table_rows * 16)))) return diag_nomem(d);
-    if (v.w.block && c->n_src > 2 && !(v.shift = TAKE(&im->prepared, float, (size_t)(m->m * (m->k / v.w.block))))) return diag_nomem(d);
+    if (v.w.form == GEMV_NIBBLE && !(v.table = TAKE(&im->prepared, float, (size_t)n_table(&v.w)))) return diag_nomem(d);
+    if (v.w.block && c->n_src > 2 && !(v.shift = TAKE(&im->prepared, float, (size_t)n_blocks(&v.w)))) return diag_nomem(d);
     bool fits = true;
     TRY(take_panels(im, m, &v, d));
     if (!v.panels) TRY(fill(im, m, &v, &fits, d));
     if (!fits) return AN_OK;
+    TRY(panel_note(im, v.row_scale, (size_t)m->m * sizeof(float), d));
+    TRY(panel_note(im, v.row_shift, (size_t)m->m * sizeof(float), d));
+    TRY(panel_note(im, v.table, (size_t)n_table(&v.w) * sizeof(float), d));
+    TRY(panel_note(im, v.shift, (size_t)n_blocks(&v.w) * sizeof(float), d));
     *keep = v;
     m->vec = keep;
     if (v.stored) im->packed_now = m->a_tensor; /* nobody has to expand it for this instruction */
@@ -202,8 +208,8 @@ an_status mac_vec_again(image *im, mac *m, diag *d)
 {
     bool fits = true;
     mac_vec *v = m->vec;
-    if (v->panels) TRY(fill_panels(im, v, d));
-    else TRY(fill(im, m, v, &fits, d));
+    if (!v->panels) TRY(fill(im, m, v, &fits, d));
+    else if ((fits = fill_table(im, v))) TRY(fill_panels(im, v, d));
     v->apart = m->first && !mac_vec_alike(m->first, m); /* the first has been filled before */
     return fits ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "constant %zu: its new table holds an infinity or NaN; load the program again", v->slot);
 }

@@ -110,6 +110,12 @@ static an_status take_shared(image *im, const char *name, size_t bytes, unsigned
     return AN_OK;
 }
 
+an_status panel_note(image *im, void *at, size_t bytes, diag *d)
+{
+    if (!at || !bytes) return AN_OK;
+    return VEC_PUSH(&im->mem_image, &im->panels, ((panel){ im->preparing, at, bytes })) ? AN_OK : diag_nomem(d);
+}
+
 an_status pack_take(image *im, const pack_key *key, size_t bytes, unsigned char **at, bool *fresh, diag *d)
 {
     arena_mark m = arena_save(&im->tmp);
@@ -118,7 +124,7 @@ an_status pack_take(image *im, const pack_key *key, size_t bytes, unsigned char 
     *fresh = true;
     if (name) st = take_shared(im, name, bytes, at, fresh, d);
     else if (!(*at = arena_take(&im->prepared, 1, bytes, bytes >= BIG_PAGE ? BIG_PAGE : PACK_ALIGN))) st = diag_nomem(d);
-    else if (!VEC_PUSH(&im->mem_image, &im->panels, ((panel){ im->preparing, *at, bytes }))) st = diag_nomem(d);
+    else st = panel_note(im, *at, bytes, d);
     arena_back(&im->tmp, m);
     return st;
 }

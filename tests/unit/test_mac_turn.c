@@ -53,8 +53,35 @@ static void rows_move(void **state)
         }
 }
 
+/* Where rows go is part of the proof that a matrix is in use; so are weights of a transposed convolution in their new order. */
+static void moves_are_proven(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t things;
+    } rows[] = {
+        { "x = input fp32[2, 4, 1, 40]\nw = const fp32[4, 4, 1, 1] {0, -1, 0, 0, 1, 0, 0, 0, 0, 0, 0, -1, 0, 0, 1, 0}\nt = conv(x, w)\ny = mul(t, x)\nreturn y\n", 2 },
+        { "x = input fp32[2, 4, 1, 40]\nw = const fp32[4, 4, 1, 1] {0, -1, 0, 0, 1, 0, 0, 0, 0, 0, 0, -1, 0, 0, 2, 0}\nt = conv(x, w)\ny = mul(t, x)\nreturn y\n", 2 },
+        { "x = input fp32[1, 4, 5, 8]\nw = const fp32[4, 3, 3, 2] all 0.5\ny = conv_transpose(x, w)\nreturn y\n", 2 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[300];
+        image *im = NULL;
+        diag d = { 0 };
+        snprintf(text, sizeof text, "graph \"p\"\n%s", rows[i].text);
+        graph *g = cgt_parse(text);
+        program *p = cgt_compile(g, &(codegen_options){ .level = 1 });
+        assert_ok(image_load(&im, p, NULL, NULL, &d), d);
+        assert_int_equal(cgt_spoil_each(im, rows[i].text), rows[i].things);
+        image_free(im);
+        program_free(p);
+        graph_free(g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(rows_move) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(rows_move), cmocka_unit_test(moves_are_proven) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,11 +5,7 @@
  * terms are within (k + 12) 2^-24 of the magnitudes; the result is rounded once. */
 #include <math.h>
 
-#include "t.h"
-
-#include "codegen/codegen.h"
-#include "engine/engine.h"
-#include "graph/graph.h"
+#include "codegen_t.h"
 
 typedef enum { AFFINE_ONE, AFFINE_ROWS, AFFINE_U8, LUT_BYTES, LUT_ROWS, BLOCK_I4, BLOCK_U4_OFFSET, BLOCK_I8, BLOCK_I8_ROW, BLOCK_ODD, LUT_SMALL, HALF_BY_FLOAT, DENSE, KINDS } kind;
 static const char *const names[KINDS] = { "int8, one scale", "int8, a scale per row", "uint8 with zero points", "palette as bytes", "palette per group of rows", "int4 blocks",
@@ -355,8 +351,39 @@ static void parted(void **state)
     }
 }
 
+/* Scales, shifts and tables that are made of a weight's sources are part of the proof that the weight is in use, as is what is packed of it. */
+static void tables_are_proven(void **state)
+{
+    (void)state;
+    static const int least[KINDS] = { 2, 2, 2, 1, 1, 1, 2, 0, 1, 1, 1, 0, 1 }; /* few columns: scales and shifts, tables (and what was turned), offsets; packed */
+    diag d = { 0 };
+    for (kind f = 0; f < KINDS; f++)
+        for (int many = 0; many < 2; many++) {
+            enum { ROWS = 24, DEEP = 192 };
+            const int64_t n = many ? 40 : 1;
+            rng r = { test_seed("proven") };
+            double *w = must((size_t)(ROWS * DEEP) * sizeof *w);
+            graph *g = graph_new("proven", 0);
+            assert_non_null(g);
+            val x = graph_input(g, "x", (ttype){ .dt = DT_F32, .sh = SHAPE(1, DEEP, 1, n) }), wv = make_weight(&r, g, f, ROWS, DEEP, DT_F32, w);
+            if (f == HALF_BY_FLOAT) wv = GA(g, CAST, VALS(wv), AT_S(DTYPE, "fp32"));
+            graph_output(g, "y", G(g, CONV, x, wv));
+            assert_ok(graph_finish(g, &d), d);
+            program *p;
+            image *im;
+            assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
+            assert_ok(image_load(&im, p, NULL, &(image_options){ .fast_math = many ? FAST_INT8 : FAST_NONE }, &d), d);
+            size_t seen = cgt_spoil_each(im, names[f]), want = many ? f == AFFINE_ONE || f == AFFINE_ROWS || f == BLOCK_I8_ROW ? 2 : 1 : (size_t)least[f];
+            if (seen < want) fail_msg("%s, %d columns: %zu things are proven, wanted %zu", names[f], (int)n, seen, want);
+            image_free(im);
+            program_free(p);
+            graph_free(g);
+            free(w);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(reconstructed), cmocka_unit_test(together), cmocka_unit_test(parted), cmocka_unit_test(int8_products) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(reconstructed), cmocka_unit_test(together), cmocka_unit_test(parted), cmocka_unit_test(tables_are_proven), cmocka_unit_test(int8_products) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
