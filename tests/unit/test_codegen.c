@@ -694,6 +694,32 @@ static void weights_outside(void **state)
     graph_free(g);
 }
 
+/* A mask of truths is read as it is: one instruction, no memory, the bits of one that adds. */
+static void masks_of_truths(void **state)
+{
+    (void)state;
+    enum { N = 2 * 3 * 5 * 8, S = 3 * 5 * 5 };
+    static const char *const types[] = { "fp32", "fp16" };
+    rng r = { test_seed("masks of truths") };
+    for (size_t t = 0; t < COUNT(types); t++) {
+        char text[400];
+        unsigned char m[S];
+        _Alignas(8) unsigned char x[N * 4], y[2][N * 4] = { 0 };
+        for (int i = 0; i < N; i++) dtype_store(t ? DT_F16 : DT_F32, x, i, rng_normal(&r));
+        for (int i = 0; i < S; i++) m[i] = i % 5 == 0 || rng_below(&r, 2);
+        for (int adds = 0; adds < 2; adds++) {
+            snprintf(text, sizeof text, "graph \"m\"\nx = input %s[2, 3, 5, 8]\nm = input bool[3, 5, 5]\nnil = const %s[] {0}\nno = const %s[] {-inf}\na = select(m, nil, no)\n"
+                                        "y = scaled_dot_product_attention(x, x, x, %s)\nreturn y\n", types[t], types[t], types[t], adds ? "a" : "m");
+            program *p = compiled(text, &(codegen_options){ .level = 1 });
+            assert_int_equal(p->insns.n, 1 + adds);
+            if (!adds) assert_int_equal(p->scratch_bytes, 0);
+            cgt_run(p, (const void *const[]){ x, m }, (void *const[]){ y[adds] }, false);
+            program_free(p);
+        }
+        assert_memory_equal(y[0], y[1], sizeof *y);
+    }
+}
+
 /* A causal mask in a weight file may become another one there, which the manifest tells, unless it is to stay. */
 static void causal_outside(void **state)
 {
@@ -958,7 +984,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_passes), cmocka_unit_test(one_rounding),     cmocka_unit_test(dot_is_product), cmocka_unit_test(narrow_inside),
-        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(squares_in_passing), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(narrow_operands), cmocka_unit_test(narrow_reads), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal), cmocka_unit_test(causal_outside), cmocka_unit_test(held_weights), cmocka_unit_test(held_panels),         cmocka_unit_test(compile_time), cmocka_unit_test(not_those),
+        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(squares_in_passing), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(narrow_operands), cmocka_unit_test(narrow_reads), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal), cmocka_unit_test(causal_outside), cmocka_unit_test(held_weights), cmocka_unit_test(held_panels), cmocka_unit_test(masks_of_truths),         cmocka_unit_test(compile_time), cmocka_unit_test(not_those),
         cmocka_unit_test(long_chain),    cmocka_unit_test(resident_binding), cmocka_unit_test(port_order),     cmocka_unit_test(weights_outside),
         cmocka_unit_test(compressed),    cmocka_unit_test(state_ports),      cmocka_unit_test(refused),        cmocka_unit_test(dead_is_free),
         cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),
