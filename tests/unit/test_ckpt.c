@@ -25,6 +25,13 @@ static bool there(const small_run *r, const char *tail)
     return path_look(path, &i);
 }
 
+static bool has_step(const small_run *r, int64_t step)
+{
+    char name[40];
+    snprintf(name, sizeof name, "step-%08lld", (long long)step);
+    return there(r, name);
+}
+
 static void spoil(const small_run *r, const char *tail, int how) /* 0: a byte, 1: cut, 2: gone, 3: emptied, 4: another place in the data, 5: a pipe, 6: no end of zeros */
 {
     char path[200];
@@ -306,6 +313,14 @@ static void engine_gone(void **state)
     }
 }
 
+/* A small run on an engine whose results go bad when `bad` says so. */
+static lm_run_options sick_options(small_run *r, int64_t steps, int64_t save_every, int keep, bool (*bad)(void *user, const char *what), void *user)
+{
+    lm_run_options o = small_options(r, "soft:m4");
+    o.pipeline = "dynamic", o.steps = steps, o.save_every = save_every, o.keep = keep, o.validation = -1, o.device.spoil = bad, o.device.spoiler = user;
+    return o;
+}
+
 static void latest_is(const small_run *r, int64_t step)
 {
     char path[200], want[40];
@@ -330,8 +345,7 @@ static void diverged(void **state)
         diag d = { 0 };
         small_begin(&r);
         trouble t = { "output", 200 };
-        lm_run_options o = small_options(&r, "soft:m4");
-        o.pipeline = "dynamic", o.steps = 60, o.save_every = every[i], o.keep = 1, o.validation = -1, o.device.spoil = give_up, o.device.spoiler = &t;
+        lm_run_options o = sick_options(&r, 60, every[i], 1, give_up, &t);
         assert_int_equal(lm_run(&o, &q, &d), AN_MISMATCH);
         assert_non_null(strstr(d.msg, "the first tensor that went bad is"));
         assert_true(q.done > 2 && q.done < 60 && there(&r, "latest") == (i == 1) && q.digest == 0);
@@ -355,16 +369,12 @@ static void due_while_skipping(void **state)
     small_run r;
     lm_run_result q;
     diag d = { 0 };
-    char path[60];
     small_begin(&r);
-    lm_run_options o = small_options(&r, "soft:m4");
-    o.pipeline = "dynamic", o.steps = 5, o.save_every = 2, o.keep = 9, o.validation = -1, o.device.spoil = spoil_the_second, o.device.spoiler = &r;
+    lm_run_options o = sick_options(&r, 5, 2, 9, spoil_the_second, &r);
     assert_ok(lm_run(&o, &q, &d), d);
     assert_int_equal(q.stats.train.skipped, 1);
-    for (int s = 1; s <= 5; s++) {
-        snprintf(path, sizeof path, "step-%08d", s);
-        if (there(&r, path) != (s > 2)) fail_msg("step %d", s);
-    }
+    for (int s = 1; s <= 5; s++)
+        if (has_step(&r, s) != (s > 2)) fail_msg("step %d", s);
     small_end(&r);
 }
 
@@ -375,11 +385,9 @@ static void stopped_while_skipping(void **state)
     small_run r;
     lm_run_result q;
     diag d = { 0 };
-    char path[60];
     small_begin(&r);
     trouble t = { "output", 200 };
-    lm_run_options o = small_options(&r, "soft:m4");
-    o.pipeline = "dynamic", o.steps = 60, o.save_every = 1, o.keep = 1, o.validation = -1, o.device.spoil = give_up, o.device.spoiler = &t;
+    lm_run_options o = sick_options(&r, 60, 1, 1, give_up, &t);
     assert_int_equal(lm_run(&o, &q, &d), AN_MISMATCH);
     int64_t good = q.done - 31;
     for (int k = 1; k <= 3; k++) { /* one update in each process */
@@ -387,16 +395,12 @@ static void stopped_while_skipping(void **state)
         assert_ok(lm_run(&o, &q, &d), d);
         assert_int_equal(q.done, good + k);
         latest_is(&r, good + k);
-        for (int64_t s = good; s <= good + k; s++) {
-            snprintf(path, sizeof path, "step-%08lld", (long long)s);
-            assert_true(there(&r, path) == (s == good || s == good + k));
-        }
+        for (int64_t s = good; s <= good + k; s++) assert_true(has_step(&r, s) == (s == good || s == good + k));
     }
     t.what = NULL, r.stop_at = 0, d = (diag){ 0 };
     assert_ok(lm_run(&o, &q, &d), d);
     assert_true(q.done == 60 && isfinite(q.loss) && q.stats.train.skipped == 3);
-    snprintf(path, sizeof path, "step-%08lld", (long long)good);
-    assert_false(there(&r, path));
+    assert_false(has_step(&r, good));
     small_end(&r);
 }
 
