@@ -713,7 +713,7 @@ static void masks_of_truths(void **state)
             program *p = compiled(text, &(codegen_options){ .level = 1 });
             assert_int_equal(p->insns.n, 1 + adds);
             if (!adds) assert_int_equal(p->scratch_bytes, 0);
-            cgt_run(p, (const void *const[]){ x, m }, (void *const[]){ y[adds] }, false);
+            cgt_run(p, (const void *const[]){ m, x }, (void *const[]){ y[adds] }, false); /* ports are in the order of their names */
             program_free(p);
         }
         assert_memory_equal(y[0], y[1], sizeof *y);
