@@ -171,6 +171,7 @@ typedef struct {
     int64_t tensor;
     const char *form; /* of the kernel that reads it */
     int64_t m, k, row, col, packs;
+    bool turned;      /* in another order than the constant's own */
 } pack_key;
 an_status pack_take(image *im, const pack_key *key, size_t bytes, unsigned char **at, bool *fresh, diag *d) MUST_CHECK;
 /* Memory of the instruction being prepared that its repack writes whole, from constants alone: who proves a reload looks at it. NULL, and no bytes, are fine. */

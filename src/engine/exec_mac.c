@@ -356,7 +356,7 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     if (joins) mac_join(im, before, m);
     m->same_b = before && !m->vec && packed_before(before, m);
     if (mac_is_const(im, m->a_tensor) && !m->vec) {
-        pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = m->packs };
+        pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = m->packs, .turned = m->a_own != NULL };
         size_t bytes, bounds = 0; /* bounds go with what they are bounds of: whoever finds one packed finds both */
         bool fresh;
         if (!mul_size((size_t)m->packs, m->pack_bytes, &bytes) || (m->window && !mul3(m->packs, m->a_panels, sizeof *m->packed_bound, &bounds))) return diag_nomem(d);

@@ -77,14 +77,28 @@ void packs_drop(image *im)
     packs_unlock(s);
 }
 
-/* What the bytes depend on. Constants of the text itself are small and not shared: NULL. */
+enum { MOST_INLINE = 64 }; /* bytes of a source in the text of a program that a name holds */
+
+/* One source of a constant: where it is, or what, and how it is read. NULL: too much of it is in the text, or no memory. */
+static const char *name_source(image *im, const char *before, const const_source *s)
+{
+    const char *name = s->path ? arena_printf(&im->tmp, "%s %s %" PRIu64, before, s->path, s->offset) : s->bytes <= MOST_INLINE ? arena_printf(&im->tmp, "%s =", before) : NULL;
+    for (uint64_t i = 0; !s->path && name && i < s->bytes; i++) name = arena_printf(&im->tmp, "%s%02x", name, im->p->data[s->offset + i]);
+    if (name) name = arena_printf(&im->tmp, "%s %d", name, (int)s->dt);
+    for (int i = 0; name && i < s->rank; i++) name = arena_printf(&im->tmp, "%s,%" PRId64, name, s->dim[i]);
+    return name;
+}
+
+/* What the bytes depend on: every source of the constant, and what is made of it. Constants of the text itself are small and not shared: NULL. */
 static const char *name_of(image *im, const pack_key *k)
 {
     const etensor *t = &im->p->tensors.at[k->tensor];
     const const_entry *c = &im->p->consts.at[t->slot];
     if (!c->src[0].path || t->offset) return NULL;
-    return arena_printf(&im->tmp, "%p %s %" PRIu64 " %d %d %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, im->opt.pack_owner, c->src[0].path,
-                        c->src[0].offset, (int)c->kind, (int)t->dt, k->form, k->m, k->k, k->row, k->col, k->packs);
+    const char *name = arena_printf(&im->tmp, "%p %d %" PRId64 " %d %s %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, im->opt.pack_owner, (int)c->kind, c->axis, (int)t->dt,
+                                    k->form, k->turned, k->m, k->k, k->row, k->col, k->packs);
+    for (int i = 0; name && i < c->n_src; i++) name = name_source(im, name, &c->src[i]);
+    return name;
 }
 
 static an_status take_shared(image *im, const char *name, size_t bytes, unsigned char **at, bool *fresh, diag *d)

@@ -133,8 +133,88 @@ static void shared(void **state)
     }
 }
 
+/* ---- what is nearly the same ---- */
+
+enum { SIDE = 64, MANY = 12, PLACES = 4 };
+
+/* Records: a matrix [SIDE, SIDE], codes for one, and two rows of scales. */
+static void records(blob_writer *w, uint64_t at[PLACES])
+{
+    rng r = { 3 };
+    diag d = { 0 };
+    uint16_t x[SIDE * SIDE], s[2][SIDE];
+    int8_t q[SIDE * SIDE];
+    for (size_t i = 0; i < COUNT(x); i++) x[i] = f16_from_f64(rng_normal(&r)), q[i] = (int8_t)((int)rng_below(&r, 256) - 128);
+    for (int i = 0; i < SIDE; i++) s[0][i] = f16_from_f64(rng_range(&r, 0.01, 0.1)), s[1][i] = f16_from_f64(rng_range(&r, 0.01, 0.1));
+    assert_ok(blob_add(w, DT_F16, x, sizeof x, &at[0], &d), d);
+    assert_ok(blob_add(w, DT_I8, q, sizeof q, &at[1], &d), d);
+    for (int i = 0; i < 2; i++) assert_ok(blob_add(w, DT_F16, s[i], sizeof s[i], &at[2 + i], &d), d);
+    assert_ok(blob_finish(w, &d), d);
+}
+
+/* Each product has the bits it has in an image that shares nothing. '@k' stands for record k. */
+static void told_apart(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = { /* one program, and the one that comes after it */
+        { "a = const fp16[64, 64] @0\nlo = slice_by_size(a) {begin=[0, 0], size=[32, 64]}\nhi = slice_by_size(a) {begin=[32, 0], size=[32, 64]}\n"
+          "half = slice_by_size(x) {begin=[0, 0], size=[12, 32]}\ny = matmul(half, lo)\nz = matmul(half, hi)\nreturn y, z\n", NULL },
+        { "a = const fp16[64, 64] @0\ny = matmul(x, a)\nz = matmul(x, a) {transpose_y=true}\nreturn y, z\n", NULL },
+        { "q = const int8[64, 64] @1\ns = const fp16[64] @2\nt = const fp16[64] @3\no = const int8[] {0}\nv = constexpr_affine_dequantize(q, s, o) {axis=0}\n"
+          "w = constexpr_affine_dequantize(q, t, o) {axis=0}\ny = matmul(x, v)\nz = matmul(x, w)\nreturn y, z\n", NULL },
+        { "q = const int8[64, 64] @1\ns = const fp16[64] @2\no = const int8[] {0}\nv = constexpr_affine_dequantize(q, s, o) {axis=0}\n"
+          "w = constexpr_affine_dequantize(q, s, o) {axis=1}\ny = matmul(x, v)\nz = matmul(x, w)\nreturn y, z\n", NULL },
+        { "q = const int8[64, 64] @1\ns = const fp16[64] @2\no = const int8[] {0}\np = const int8[] {3}\nv = constexpr_affine_dequantize(q, s, o) {axis=0}\n"
+          "w = constexpr_affine_dequantize(q, s, p) {axis=0}\ny = matmul(x, v)\nz = matmul(x, w)\nreturn y, z\n", NULL },
+        { "q = const int8[64, 64] @1\ns = const fp16[64, 1] @2\nt = const fp16[1, 64] @2\nv = constexpr_blockwise_shift_scale(q, s)\nw = constexpr_blockwise_shift_scale(q, t)\n"
+          "y = matmul(x, v)\nz = matmul(x, w)\nreturn y, z\n", NULL },
+        { "a = const fp16[16, 16, 1, 16] @0\nx4 = reshape(x) {shape=[1, 16, 1, 48]}\ny = conv(x4, a)\nz = conv_transpose(x4, a)\nreturn y, z\n", NULL },
+        { "a = const fp16[64, 64] all 0.5\ny = matmul(x, a)\nreturn y\n", "a = const fp16[64, 64] all 0.25\ny = matmul(x, a)\nreturn y\n" },
+    };
+    static const char *const chips[] = { NULL, "m1", "m4" };
+    lender l = { 0 };
+    uint64_t at[PLACES];
+    records(&l.w, at);
+    uint16_t x[MANY * SIDE];
+    rng r = { test_seed("told apart") };
+    for (size_t i = 0; i < COUNT(x); i++) x[i] = f16_from_f64(rng_normal(&r));
+    for (size_t c = 0; c < COUNT(chips); c++)
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            numerics num = numerics_cpu;
+            if (chips[c]) assert_true(codegen_numerics(chip_find(chips[c]), &num));
+            pack_store *packs = pack_store_new();
+            image *im[2] = { NULL, NULL };
+            program *p[2] = { NULL, NULL };
+            assert_non_null(packs);
+            for (int k = 0; k < 2 && rows[i][k]; k++) {
+                strbuf b = { 0 };
+                sb_puts(&b, "graph \"t\"\nx = input fp16[12, 64]\n");
+                for (const char *s = rows[i][k]; *s; s++)
+                    if (*s == '@') sb_printf(&b, "blob \"" PATH "\" %llu", (unsigned long long)at[*++s - '0']);
+                    else sb_putc(&b, *s);
+                graph *g = cgt_parse(b.at);
+                p[k] = cgt_compile(g, &(codegen_options){ .level = 1, .num = &num, .final = true });
+                uint16_t got[2][8192] = { 0 }, want[2][8192] = { 0 };
+                for (size_t o = 0; o < p[k]->outputs.n; o++) assert_true(p[k]->outputs.at[o].bytes <= sizeof *got);
+                diag d = { 0 };
+                image *alone = loaded(p[k], &l, NULL, &l);
+                im[k] = loaded(p[k], &l, packs, &l);
+                assert_ok(image_run(alone, (const void *const[]){ x }, (void *const[]){ want[0], want[1] }, &d), d);
+                assert_ok(image_run(im[k], (const void *const[]){ x }, (void *const[]){ got[0], got[1] }, &d), d);
+                if (memcmp(got, want, sizeof got)) fail_msg("row %zu on %s: other bits than alone\n%s", i, chips[c] ? chips[c] : "cpu", b.at);
+                image_free(alone);
+                graph_free(g);
+                sb_free(&b);
+            }
+            image_free(im[0]), image_free(im[1]);
+            program_free(p[0]), program_free(p[1]);
+            pack_store_free(packs);
+        }
+    sb_free(&l.w.bytes);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(shared) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(shared), cmocka_unit_test(told_apart) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
