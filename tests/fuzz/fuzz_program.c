@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     need(b != NULL);
     memcpy(b, data, n);
     memcpy(b, "ANNLPROG\0\0\0\0\0\0\0\0", 16);
-    b[8] = PROGRAM_VERSION;
+    b[8] = PROGRAM_VERSION, b[12] = data[12] & 1; /* final or not: the body of a final program has one more word */
     uint64_t fix[2] = { n - HEADER, hash_bytes(b + HEADER, n - HEADER, SEED) };
     memcpy(b + 16, fix, 16); /* little-endian hosts, as the format */
     program *p = NULL;

@@ -35,11 +35,11 @@ static strbuf encoded(prog *g)
     return b;
 }
 
-static void round_trip(void **s)
+static void round_trip_of(bool final)
 {
-    (void)s;
     prog g;
     build(&g);
+    g.p->final = final, g.p->weights = final ? 0x5eed : 0;
     strbuf one = encoded(&g), two = { 0 }, text1 = { 0 }, text2 = { 0 };
     program *p = NULL;
     diag d = { 0 };
@@ -53,10 +53,19 @@ static void round_trip(void **s)
     assert_non_null(strstr(text1.at, "leaky_relu(s0, 0.25):fp16"));
     assert_non_null(strstr(text1.at, "# line 12"));
     assert_int_equal(p->key, 0x1234);
+    assert_true(p->final == final && p->weights == g.p->weights);
+    assert_true(final == (strstr(text1.at, "final") != NULL));
     assert_memory_equal(&p->num, &NUM_M1, sizeof p->num);
     program_free(p);
     sb_free(&one), sb_free(&two), sb_free(&text1), sb_free(&text2);
     prog_close(&g);
+}
+
+static void round_trip(void **s)
+{
+    (void)s;
+    round_trip_of(false);
+    round_trip_of(true);
 }
 
 /* The header's size and checksum made to fit the body, as someone who means harm would. */
@@ -73,11 +82,11 @@ static void must_say(an_status st, const diag *d, program *p)
     if (st) assert_true((st == AN_INPUT || st == AN_NOMEM) && d->msg[0]);
 }
 
-static void damage_is_seen(void **s)
+static void damage_of(bool final)
 {
-    (void)s;
     prog g;
     build(&g);
+    g.p->final = final, g.p->weights = final ? 0x5eed : 0;
     strbuf b = encoded(&g);
     unsigned char *bytes = malloc(b.n + 1);
     assert_non_null(bytes);
@@ -106,9 +115,21 @@ static void damage_is_seen(void **s)
     program *p = NULL;
     diag d = { 0 };
     assert_int_equal(program_decode(bytes, b.n + 1, &p, &d), AN_INPUT);
+    memcpy(bytes, b.at, b.n);
+    bytes[12] ^= 1; /* the header's own word is no part of the checksum: what it says has to fit the body */
+    d = (diag){ 0 };
+    assert_int_equal(program_decode(bytes, b.n, &p, &d), AN_INPUT);
+    assert_true(d.msg[0] && !p);
     free(bytes);
     sb_free(&b);
     prog_close(&g);
+}
+
+static void damage_is_seen(void **s)
+{
+    (void)s;
+    damage_of(false);
+    damage_of(true);
 }
 
 /* Runs a decoded program if it is small enough to be worth it: whatever the bytes, nothing may go astray. */
@@ -136,11 +157,11 @@ static void run_if_small(const program *p)
     for (size_t k = 0; k < p->outputs.n; k++) free(out[k]);
 }
 
-static void malice_is_harmless(void **s)
+static void malice_of(bool final)
 {
-    (void)s;
     prog g;
     build(&g);
+    g.p->final = final;
     g.p->consts.at[0].src[2].path = NULL, g.p->consts.at[0].src[2].offset = 4; /* so that it can run */
     strbuf b = encoded(&g);
     unsigned char *bytes = malloc(b.n);
@@ -173,6 +194,13 @@ static void malice_is_harmless(void **s)
     free(bytes);
     sb_free(&b);
     prog_close(&g);
+}
+
+static void malice_is_harmless(void **s)
+{
+    (void)s;
+    malice_of(false);
+    malice_of(true);
 }
 
 /* ---- one wrong thing at a time, and a word of the message it must give ---- */

@@ -1,5 +1,5 @@
 /* test_program_seeds.c: the programs the fuzzer starts from, tests/fuzz/corpus-program: one for every instruction and every form of
- * constant, as small as they get. The files must be what the rows here give, behind the header: a fuzzer whose seeds are refused finds
+ * constant, and one that is final, as small as they get. The files must be what the rows here give, behind the header: a fuzzer whose seeds are refused finds
  * nothing. AN_ACCEPT=1 writes them. */
 #include <dirent.h>
 #include <stdlib.h>
@@ -120,9 +120,9 @@ static void open_form(prog *g, const const_entry *form, const numerics *num)
     prog_insn(g, IN_MATMUL, INTS(y, w, x, 0), INTS(0, 0, 0), REALS(0));
 }
 
-/* ---- seeds by number: each row, then each form, on both processors ---- */
+/* ---- seeds by number: each row, then each form, then a final one, on both processors ---- */
 
-enum { N_SEEDS = 2 * (COUNT(rows) + COUNT(forms)) };
+enum { N_SEEDS = 2 * (COUNT(rows) + COUNT(forms) + 1) };
 
 static void open_seed(prog *g, size_t k, char *name, size_t room)
 {
@@ -137,10 +137,13 @@ static void open_seed(prog *g, size_t k, char *name, size_t room)
     if (i < COUNT(rows)) {
         open_row(g, &rows[i], num);
         snprintf(name, room, "%s%s", insns[rows[i].op], chip);
-    } else {
-        i -= COUNT(rows);
+    } else if ((i -= COUNT(rows)) < COUNT(forms)) {
         open_form(g, &forms[i], num);
         snprintf(name, room, "const%zu%s", i, chip);
+    } else {
+        open_form(g, &forms[0], num);
+        g->p->final = true, g->p->weights = 0x5eed;
+        snprintf(name, room, "final%s", chip);
     }
 }
 
