@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <time.h>
 
-#include "base/base.h"
+#include "base/str.h"
 
 static const struct {
     int code;
@@ -14,6 +14,17 @@ static const struct {
 #undef X
 };
 
+/* Messages quote what files hold, and go to terminals: what cannot be shown becomes '?'. */
+static void make_plain(char *s)
+{
+    for (size_t left = strlen(s), len; left; s += len, left -= len) {
+        len = utf8_shown((const unsigned char *)s, left);
+        if (len) continue;
+        *s = '?';
+        len = 1;
+    }
+}
+
 an_status diag_fail(diag *d, an_status st, loc at, const char *fmt, ...)
 {
     if (d->st) return d->st;
@@ -21,6 +32,7 @@ an_status diag_fail(diag *d, an_status st, loc at, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(d->msg, sizeof d->msg, fmt, ap);
     va_end(ap);
+    make_plain(d->msg);
     d->at = at;
     return d->st = st;
 }

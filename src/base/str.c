@@ -64,6 +64,12 @@ static size_t utf8_len(const unsigned char *s, size_t n)
     return len;
 }
 
+size_t utf8_shown(const unsigned char *s, size_t n)
+{
+    size_t len = utf8_len(s, n);
+    return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && len && s[1] < 0xa0) ? 0 : len; /* C0, delete, C1 */
+}
+
 void sb_json(strbuf *b, const char *s, size_t n)
 {
     sb_putc(b, '"');

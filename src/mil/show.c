@@ -4,19 +4,7 @@
 
 enum { SHOW_BEFORE = 70, SHOW_AFTER = 50 };
 
-/* Bytes of one printable character at s, 0 when it has to be replaced. A tab counts as printable. */
-static size_t printable(const unsigned char *s, size_t n)
-{
-    if (s[0] == '\t' || (s[0] >= 0x20 && s[0] < 0x7f)) return 1;
-    size_t len = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] > 0xf4 || len > n) return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    if (s[0] == 0xc2 && s[1] < 0xa0) return 0;                                        /* C1 controls */
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90)) return 0;     /* overlong */
-    if ((s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f)) return 0;     /* surrogates, past U+10FFFF */
-    return len;
-}
+static size_t printable(const unsigned char *s, size_t n) { return *s == '\t' ? 1 : utf8_shown(s, n); }
 
 void mil_show_error(strbuf *b, const char *file, const char *text, size_t n, loc at, const char *msg)
 {

@@ -111,6 +111,30 @@ static void map_finds_what_was_put(void **state)
     arena_free(&a);
 }
 
+/* A message quotes what a hostile file holds: no byte of it may steer a terminal. */
+static void messages_are_plain(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *quoted, *shown;
+    } rows[] = {
+        { "plain", "plain" },
+        { "\x1b[31mred\x1b]0;title\x07", "?[31mred?]0;title?" },
+        { "two\nlines\r\t\x7f", "two?lines???" },
+        { "gr\xc3\xb6\xc3\x9f" "er \xe2\x86\x92 \xf0\x9f\x98\x80", "gr\xc3\xb6\xc3\x9f" "er \xe2\x86\x92 \xf0\x9f\x98\x80" },
+        { "\xc2\x9b" "31m", "??31m" },            /* a control sequence in one character */
+        { "\x80 \xff \xed\xa0\x80", "? ? ???" }, /* no UTF-8 */
+        { "\xc3", "?" },                          /* cut off */
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag d = { 0 };
+        char want[64];
+        snprintf(want, sizeof want, "name \"%s\"", rows[i].shown);
+        assert_int_equal(diag_fail(&d, AN_INPUT, NOWHERE, "name \"%s\"", rows[i].quoted), AN_INPUT);
+        assert_string_equal(d.msg, want);
+    }
+}
+
 static void files_are_written_whole_or_not_at_all(void **state)
 {
     (void)state;
@@ -429,7 +453,7 @@ int main(void)
         cmocka_unit_test(f16_every_pattern_round_trips),   cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
-        cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(plain_files_only), cmocka_unit_test(names_of_one_file), cmocka_unit_test(what_the_dead_left_is_removed),
+        cmocka_unit_test(messages_are_plain), cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(plain_files_only), cmocka_unit_test(names_of_one_file), cmocka_unit_test(what_the_dead_left_is_removed),
         cmocka_unit_test(zeroed_memory), cmocka_unit_test(integers_hold_what_they_can), cmocka_unit_test(what_cannot_be_seen), cmocka_unit_test(folders_taken_back),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
