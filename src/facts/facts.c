@@ -67,6 +67,7 @@ const char *fx_list(fx *f, const double *x, int64_t n)
     strbuf b = { 0 };
     for (int64_t i = 0; i < n; i++) sb_printf(&b, "%s%.9g", i ? ", " : "", x[i]);
     char *s = arena_str(&f->mem, b.at && !b.oom ? b.at : "");
+    f->oom = f->oom || b.oom || !s;
     sb_free(&b);
     return s ? s : "";
 }
@@ -93,7 +94,7 @@ an_status facts_run(size_t i, fact_result *r, diag *d)
     split_chips(&f);
     an_status st = row->check(&f);
     arena_free(&f.mem);
-    if (st == AN_NOMEM) return diag_nomem(d);
+    if (st == AN_NOMEM || f.oom) return diag_nomem(d);
     if (st == AN_BUG) return diag_fail(d, AN_BUG, NOWHERE, "%s: %s", row->id, own.msg);
     if (st) { /* the device refused what the chip was measured to do */
         r->status = FACT_FAIL;

@@ -27,6 +27,7 @@ struct fx {
     int n_chips;
     fact_result *r;
     arena mem; /* of this run */
+    bool oom;  /* a list of numbers could not be written down */
     diag *d;
     struct fx_gate *gate; /* in a process of fx_fork */
 };
