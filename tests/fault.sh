@@ -62,6 +62,7 @@ sweep() {
 }
 sweep run 1 run "$dir/examples/conv.mil" --engine soft:m1 --fill 1 --threads 1 --out "y=$tmp/at/y.npy"
 sweep facts 1 facts R2 --json
+sweep refusals 1 facts T2 --json
 sweep check 1 check "$dir/examples/attention.mil" --target m1
 sweep prepare 7 data prepare --tokenizer "$tmp/t.json" --data "$tmp/text" --out "$tmp/at/s.u16"
 sweep convert 9 convert --model "$tmp/model" --threads 1 --out "$tmp/at/m.gguf"

@@ -197,7 +197,7 @@ an_status fact_no_gradient(fx *f)
         an_status st = make_case(f, rows[i].text, i, &g, &loss);
         if (!st) said += grad_build(g, loss, g->inputs.at, 1, dx, NULL, &why) == AN_UNSUPPORTED && strstr(why.msg, rows[i].op);
         graph_free(g);
-        TRY(st);
+        TRY(why.st == AN_NOMEM ? diag_nomem(f->d) : st);
     }
     return fx_verdict(f, said == COUNT(rows), "%d of %zu operations without gradient refuse by name", said, COUNT(rows));
 }
