@@ -158,10 +158,13 @@ void optim_extent(optim_graph *b, val x, val *most)
     *most = most->i ? G(b->g, MAXIMUM, *most, m) : m;
 }
 
-val optim_reach(optim_graph *b, val power)
+val optim_reach(optim_graph *b, val power, val factor)
 {
     const double some = 0x1p10; /* directions of moments are at most so many times as long as a gradient, or as 1 */
-    return times(b, G(b->g, MUL, G(b->g, ABS, b->ctl[CTL_LR]), G(b->g, ADD, G(b->g, SQRT, power), num(b, 1))), some);
+    val norm = G(b->g, SQRT, power), reach = times(b, G(b->g, MUL, G(b->g, ABS, b->ctl[CTL_LR]), G(b->g, ADD, norm, num(b, 1))), some);
+    if (!b->t->opt.slots) return reach;
+    val plain = factor.i ? G(b->g, MUL, norm, factor) : norm; /* what the moments get: the power may be of less, where S is below 1 */
+    return G(b->g, ADD, reach, b->t->opt.slots == 2 ? times(b, G(b->g, SQUARE, plain), 4) : plain); /* four times: decay adds as much (bounds.c) */
 }
 
 static void norm_f16(optim_graph *b, const val *grad, int n, val *peak, val *power, val *factor)

@@ -350,11 +350,14 @@ an_status train_put(trainer *t, const char *name, dtype dt, const void *data, di
     return diag_fail(d, AN_INPUT, NOWHERE, "the graph has no batch input \"%.80s\"", name);
 }
 
-static an_status put_ctl(trainer *t, double lr, double S, bool first, diag *d)
+static an_status put_ctl(trainer *t, double lr, double S, bool first, bool last, diag *d)
 {
     double row[CTL_COUNT];
     unsigned char packed[CTL_COUNT * sizeof(double)];
+    bool hold = true;
     optim_ctl(t, lr, S, t->steps + 1, row);
+    if (last) TRY(bounds_hold(t, lr, S, &hold, d));
+    if (!hold) row[CTL_LR] = INFINITY; /* no step of that rate counts */
     row[CTL_KEEP] = first ? 0 : 1;
     for (int c = 0; c < CTL_COUNT; c++)
         if (t->ctl.row[c] >= 0) dtype_store(t->ctl_dt, packed, t->ctl.row[c], row[c]);
@@ -379,7 +382,7 @@ static an_status run_minibatch(trainer *t, bool last, double lr, double S, train
 {
     device_stats before, after;
     double peak = 0, power, extent = 0;
-    TRY(put_ctl(t, lr, S, t->at == 0, d));
+    TRY(put_ctl(t, lr, S, t->at == 0, last, d));
     device_get_stats(t->dev, &before);
     TRY(dispatch(t, last ? PROG_STEP : PROG_ACC, d));
     TRY(get_one(t, t->loss_s, loss_type(t), &r->loss, d));
@@ -394,6 +397,7 @@ static an_status run_minibatch(trainer *t, bool last, double lr, double S, train
     r->verdict = scale_verdict(t, r->loss, peak, power, extent);
     r->finite = r->verdict == VERDICT_FINE;
     r->grad_norm = last ? optim_norm_of(t, peak, power, S) : (double)NAN;
+    if (last && r->finite) bounds_follow(t, lr, r->grad_norm, extent);
     return AN_OK;
 }
 

@@ -68,6 +68,7 @@ an_status train_write(trainer *t, const char *name, dtype dt, const void *data, 
     if (!s) return unknown(name, d);
     const state *lo = low_half(t, s);
     if (s->kind == STATE_W) rounded_stale(t, s->param);
+    bounds_forget(t);
     an_status st = lo ? write_pair(t, s, lo, dt, data, d) : surface_put(t, state_now(t, s), &s->type, dt, data, true, name, d);
     bytes_mark(t);
     return st;
@@ -346,6 +347,7 @@ static an_status load(trainer *t, const safetensors *f, const char *path, train_
         if (v && !note[i].value) return diag_nomem(d);
     }
     rounded_stale(t, -1);
+    bounds_forget(t);
     for (size_t i = 0; i < t->states.n; i++) { /* to the other side first: a failure here leaves the state in use alone */
         const state *s = &t->states.at[i];
         TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, safetensors_find(f, s->name)->data, false, s->name, d));
@@ -393,6 +395,7 @@ an_status train_restore(trainer *t, const void *bytes, size_t n, diag *d)
     if (n != want) return diag_fail(d, AN_INPUT, NOWHERE, "a snapshot of %zu bytes; this trainer's has %zu", n, want);
     memcpy(&m, bytes, sizeof m);
     rounded_stale(t, -1);
+    bounds_forget(t);
     for (size_t i = 0; i < t->states.n; i++) {
         const state *s = &t->states.at[i];
         TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, (const char *)bytes + at, false, s->name, d));

@@ -376,7 +376,7 @@ static void report(builder *w, bool last, val *factor)
     if (peak.i) graph_output(g, PORT_PEAK, peak);
     graph_output(g, PORT_POWER, power);
     if (w->t->in_place && last) { /* what scale_verdict asks on the host: 0 times what is not finite is no number, and no number is below another */
-        val zero = graph_scalar(g, w->t->state_dt, 0), extent = optim_reach(&w->b, power);
+        val zero = graph_scalar(g, w->t->state_dt, 0), extent = optim_reach(&w->b, power, *factor);
         val sum = G(g, ADD, power, G(g, MUL, GA(g, CAST, VALS(loss), AT_S(DTYPE, dtype_name(w->t->state_dt))), zero));
         sum = G(g, ADD, sum, G(g, MUL, extent, zero));
         graph_output(g, PORT_EXTENT, extent);

@@ -3,7 +3,8 @@
  *   copy.c     the user's graph again, with parameters as state          optim.c    updates as graph nodes, and the host's share of them
  *   step.c     which states and numbers there are; the three programs    resident.c surfaces, requests, one dispatch per minibatch
  *   scale.c    loss scale, what counts as overflow                       state.c    reading, writing, saving, restoring
- *   schedule.c learning rates                                          rounded.c  weights in bf16 for products that round them */
+ *   schedule.c learning rates                                          rounded.c  weights in bf16 for products that round them
+ *   bounds.c   how large the state may be */
 #ifndef TRAIN_TRAIN_INT_H
 #define TRAIN_TRAIN_INT_H
 
@@ -105,6 +106,12 @@ typedef struct {
     bool decoupled;
 } optim;
 
+/* What no weight and no first moment is larger than (bounds.c). */
+typedef struct {
+    double w, m;
+    bool known, exact;     /* exact: the state was looked through after the last update */
+} bounds;
+
 struct trainer {
     arena mem;
     device *dev;
@@ -131,6 +138,7 @@ struct trainer {
     prog prog[PROG_COUNT];
     int side[GROUP_COUNT]; /* where the current states are */
     scaler scale;
+    bounds most;           /* of state that is written in place */
     int at;                /* minibatch of the group at hand */
     train_verdict group;   /* why the group at hand is spoilt; FINE: it is not */
     double group_loss;     /* of the minibatch that did it */
@@ -197,8 +205,8 @@ typedef struct {
 void optim_norm(optim_graph *b, const val *grad, int n, val *peak, val *power, val *factor);
 /* The larger of *most (NO_VAL: none yet) and every magnitude of x; x may be NO_VAL. */
 void optim_extent(optim_graph *b, val x, val *most);
-/* fp32: what no number of the step is larger than, and then some: infinite where weights might be. */
-val optim_reach(optim_graph *b, val power);
+/* fp32: what nothing that the gradient makes of the state is larger than, and then some: infinite where a weight or moment might be. factor: as of optim_norm. */
+val optim_reach(optim_graph *b, val power, val factor);
 void optim_update(optim_graph *b, const optim_vals *in, val grad, val factor, bool decay, optim_vals *out);
 /* The rows of ctl for an update with this learning rate. S: see ctl.def. step counts from 1. */
 void optim_ctl(const trainer *t, double lr, double S, uint64_t step, double *row);
@@ -223,6 +231,12 @@ dev_surface *train_surface(trainer *t, dev_side side, const char *name); /* what
 dev_surface *state_now(const trainer *t, const state *s);
 void bytes_mark(trainer *t); /* what was moved until here belongs to no minibatch */
 unsigned char *stage_room(trainer *t, size_t bytes); /* NULL: no memory */
+
+/* ---- bounds.c ---- */
+/* Whether decay and moments leave the state finite at this rate; what the gradient does is the program's to say. */
+an_status bounds_hold(trainer *t, double lr, double S, bool *hold, diag *d) MUST_CHECK;
+void bounds_follow(trainer *t, double lr, double grad_norm, double reach); /* an update was taken over; reach: as its program told */
+void bounds_forget(trainer *t);                                            /* the host wrote a state */
 
 /* ---- rounded.c ---- */
 void rounded_plan(trainer *t, const graph *g);            /* which parameters have a copy; g: the user's */
