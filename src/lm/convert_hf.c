@@ -185,7 +185,7 @@ static an_status target_config(sheet *h, diag *d)
     if (h->c.rope != MODEL_ROPE_NONE) h->c.rope = MODEL_ROPE_HALF;
     h->v->rope = h->c.rope;
     family_id f = family_of(&h->c, &why);
-    if (f != FAM_COUNT) h->v->less = families[f].less;
+    if (f != FAM_COUNT && !h->v->o.slopes) h->v->less = families[f].less;
     if (f == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no family of Hugging Face models has %s", h->v->m->path, why);
     return AN_OK;
 }

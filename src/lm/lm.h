@@ -160,6 +160,7 @@ typedef struct {
     const tokenizer *vocab; /* goes along into a GGUF file or a folder; NULL: for GGUF that of a GGUF model, for a folder the files of a folder, or none */
     bool vocab_if_fits;  /* one that does not fit is left out, and done.lost says why */
     const lm_model *named; /* safetensors: dense tensors are called what this model's files call them ("wte.weight" for "transformer.wte.weight"); NULL: as the family has it */
+    bool slopes;         /* the numbers are gradients by the weights: what files leave off a weight (families.def) is nothing to leave off its gradient */
     bool fresh;          /* the folder is the caller's own, and no one's model yet: files go straight into it, and what a failure leaves is the caller's */
     pool *threads;
 } lm_convert_options;

@@ -73,7 +73,7 @@ static an_status fetch(void *user, model_weight_id id, int layer, float *to, dia
 static an_status write_file(lm_model *m, pipeline *p, const lm_grad_options *o, double scale, pool *threads, diag *d)
 {
     gradients g = { .p = p, .c = lm_config(m), .scale = scale };
-    lm_convert_options co = { .to = LM_TO_SAFETENSORS, .dt = DT_F32, .version = -1, .threads = threads };
+    lm_convert_options co = { .to = LM_TO_SAFETENSORS, .dt = DT_F32, .version = -1, .slopes = true, .threads = threads };
     if (lm_origin_of(m) == LM_FROM_HF || lm_origin_of(m) == LM_FROM_SAFETENSORS) co.named = m;
     lm_model *as_model;
     lm_converted done;
