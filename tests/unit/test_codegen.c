@@ -337,61 +337,6 @@ static void attention_apart(void **state)
     }
 }
 
-/* What only products read is rounded where it is made; what something else reads too, or what leaves, is not. */
-static void narrow_operands(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        int narrow; /* tensors */
-    } rows[] = {
-        { "a = tanh(x)\nb = tanh(w)\ny = matmul(a, b)\nreturn y\n", 2 },
-        { "a = tanh(x)\nb = tanh(w)\ny = matmul(a, b)\nz = exp(a)\nreturn y, z\n", 1 },
-        { "a = tanh(x)\nb = tanh(w)\ny = matmul(a, b)\nreturn y, b\n", 1 },
-        { "a = tanh(x)\nb = const fp32[4, 4] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}\ny = matmul(a, b)\nreturn y\n", 0 },
-        { "a = matmul(x, w)\nb = matmul(w, x)\ny = matmul(a, b)\nreturn y\n", 2 },
-        { "h = matmul(x, w)\na = tanh(h)\nb = exp(h)\ny = matmul(a, b)\nreturn y\n", 3 },
-        { "h = matmul(x, w)\na = tanh(h)\nb = exp(h)\ny = matmul(a, b)\nz = add(b, h)\nreturn y, z\n", 1 },
-        { "h = matmul(x, w)\na = tanh(h)\nb = exp(h)\ny = matmul(a, b)\nreturn y, h\n", 2 },
-        { "a = softmax(x)\ny = matmul(a, w)\nreturn y\n", 0 },
-        { "h = matmul(x, w)\ns = reduce_sum_square(h) {axes=[0, 1]}\ny = matmul(h, h)\nreturn y, s\n", 0 },
-        { "r = reduce_sum(x) {axes=[0], keep_dims=true}\na = tanh(r)\nb = add(a, w)\ny = matmul(b, b)\nreturn y\n", 1 },
-    };
-    for (size_t i = 0; i < COUNT(rows); i++)
-        for (int bf16 = 0; bf16 < 2; bf16++) {
-            char text[512];
-            snprintf(text, sizeof text, "graph \"p\"\nx = input fp32[4, 4]\nw = input fp32[4, 4]\n%s", rows[i].text);
-            program *p = compiled(text, &(codegen_options){ .level = 1, .bf16 = bf16 });
-            int narrow = 0;
-            for (size_t k = 0; k < p->tensors.n; k++) narrow += p->tensors.at[k].dt == DT_BF16;
-            if (narrow != (bf16 ? rows[i].narrow : 0)) fail_msg("row %zu, bf16 %d: %d tensors of bf16", i, bf16, narrow);
-            program_free(p);
-        }
-}
-
-/* A product reads bf16 as it is where it would round it again; anything else gets it made wider. */
-static void narrow_reads(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        int n[2]; /* instructions: products of fp32, of bf16 */
-    } rows[] = {
-        { "b = cast(h) {dtype=\"fp32\"}\ny = matmul(x, b)\nz = matmul(b, x)\nreturn y, z\n", { 3, 2 } },
-        { "b = cast(h) {dtype=\"fp32\"}\nc = reshape(b) {shape=[1, 4, 4]}\ny = matmul(x, c)\nreturn y\n", { 2, 1 } },
-        { "b = cast(h) {dtype=\"fp32\"}\ny = matmul(x, b)\nz = exp(b)\nreturn y, z\n", { 3, 2 } },
-        { "a = exp(h)\nb = cast(a) {dtype=\"fp32\"}\ny = matmul(x, b)\nreturn y\n", { 2, 2 } },
-    };
-    for (size_t i = 0; i < COUNT(rows); i++)
-        for (int bf16 = 0; bf16 < 4; bf16++) { /* separate changes nothing about it */
-            char text[512];
-            snprintf(text, sizeof text, "graph \"p\"\nx = input fp32[4, 4]\nh = input bf16[4, 4]\n%s", rows[i].text);
-            program *p = compiled(text, &(codegen_options){ .level = 1, .bf16 = bf16 % 2, .separate = bf16 / 2 });
-            if ((int)p->insns.n != rows[i].n[bf16 % 2]) fail_msg("row %zu, bf16 %d: %zu instructions", i, bf16, p->insns.n);
-            program_free(p);
-        }
-}
-
 static void fast_forms(void **state)
 {
     (void)state;
@@ -984,7 +929,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_passes), cmocka_unit_test(one_rounding),     cmocka_unit_test(dot_is_product), cmocka_unit_test(narrow_inside),
-        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(squares_in_passing), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(narrow_operands), cmocka_unit_test(narrow_reads), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal), cmocka_unit_test(causal_outside), cmocka_unit_test(held_weights), cmocka_unit_test(held_panels), cmocka_unit_test(masks_of_truths),         cmocka_unit_test(compile_time), cmocka_unit_test(not_those),
+        cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(squares_in_passing), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal), cmocka_unit_test(causal_outside), cmocka_unit_test(held_weights), cmocka_unit_test(held_panels), cmocka_unit_test(masks_of_truths),         cmocka_unit_test(compile_time), cmocka_unit_test(not_those),
         cmocka_unit_test(long_chain),    cmocka_unit_test(resident_binding), cmocka_unit_test(port_order),     cmocka_unit_test(weights_outside),
         cmocka_unit_test(compressed),    cmocka_unit_test(state_ports),      cmocka_unit_test(refused),        cmocka_unit_test(dead_is_free),
         cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),
