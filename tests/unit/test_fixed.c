@@ -396,8 +396,70 @@ static void a_number_that_is_a_weight(void **state)
     outside_free(&now);
 }
 
+/* Zeros of both signs are two numbers, and what is none is the same as ever. */
+static void numbers_nearly_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        float was, now;
+        bool same;
+    } rows[] = { { 0, 0, true }, { 0, -0.0f, false }, { -0.0f, 0, false }, { 0, NAN, false }, { 0.5f, 0.5f, true } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const char *text = "tensor<fp16, [4]> y = leaky_relu(alpha = " AT_192("fp16") ", x = x)[name = string(\"y\")];\n";
+        outside was = two_records(text, DT_F16, rows[i].was), now = two_records(text, DT_F16, rows[i].now);
+        program *p = compile_outside(&was, &(codegen_options){ .level = 1 });
+        image *im = NULL;
+        diag d = { 0 };
+        weight_source src = { .file = whole_file, .user = &now.file };
+        const an_status st = image_load(&im, p, &src, NULL, &d);
+        if (st != (rows[i].same ? AN_OK : AN_INPUT)) fail_msg("%g, and now %g: status %d", (double)rows[i].was, (double)rows[i].now, (int)st);
+        image_free(im);
+        program_free(p);
+        outside_free(&was);
+        outside_free(&now);
+    }
+}
+
+/* Records that are cut, or say that they lie elsewhere, or are longer or shorter than the program knows them. */
+static void damaged_records(void **state)
+{
+    (void)state;
+    enum { AT = 64, MAGIC = 0, SIZE = 8, DATA = 16 }; /* where the record of w is, and its fields */
+    const char *text = "tensor<fp32, [4]> v = cast(dtype = string(\"fp32\"), x = x)[name = string(\"v\")];\ntensor<fp32, [4]> y = add(x = v, y = w)[name = string(\"y\")];\n";
+    outside o = two_records(text, DT_F16, 0.125f);
+    program *p = compile_outside(&o, &(codegen_options){ .level = 1 });
+    const uint64_t n = o.file.n;
+    const struct {
+        int field;
+        uint64_t value;
+        uint64_t length; /* of the file */
+        const char *says;
+    } rows[] = {
+        { SIZE, 16, n, NULL },
+        { MAGIC, 0xDEADBEEE, n, "no weight record at byte 64" },
+        { SIZE, 15, n, "has 15 bytes" }, { SIZE, 17, n, "has 17 bytes" }, { SIZE, 0, n, "has 0 bytes" },
+        { DATA, n - 16, n, NULL }, { DATA, n - 15, n, "inside" }, { DATA, n, n, "inside" }, { DATA, n + 1, n, "inside" }, { DATA, UINT64_MAX, n, "inside" }, { DATA, UINT64_MAX - 15, n, "inside" },
+        { SIZE, 16, AT + 63, "no weight record" }, { SIZE, 16, AT + 64, "inside" }, { SIZE, 16, AT + 64 + 15, "inside" }, { SIZE, 16, AT + 64 + 16, NULL }, { SIZE, 16, 0, "no weight record" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        strbuf file = { 0 };
+        sb_putn(&file, o.file.at, (size_t)n);
+        for (int k = 0; k < (rows[i].field == MAGIC ? 4 : 8); k++) file.at[AT + rows[i].field + k] = (char)(rows[i].value >> (8 * k));
+        file.n = (size_t)rows[i].length;
+        image *im = NULL;
+        diag d = { 0 };
+        weight_source src = { .file = whole_file, .user = &file };
+        const an_status st = image_load(&im, p, &src, NULL, &d);
+        if (st != (rows[i].says ? AN_INPUT : AN_OK) || (rows[i].says && !strstr(d.msg, rows[i].says))) fail_msg("row %zu: status %d, \"%s\"", i, (int)st, d.msg);
+        image_free(im);
+        sb_free(&file);
+    }
+    program_free(p);
+    outside_free(&o);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_number), cmocka_unit_test(where_they_are), cmocka_unit_test(handed_out), cmocka_unit_test(a_number_that_is_a_weight) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_number), cmocka_unit_test(where_they_are), cmocka_unit_test(handed_out), cmocka_unit_test(a_number_that_is_a_weight), cmocka_unit_test(numbers_nearly_the_same), cmocka_unit_test(damaged_records) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
