@@ -52,12 +52,20 @@ static void shards(void **state)
     assert_int_not_equal(access(in_dir("w.u16"), F_OK), 0);
     d = (diag){ 0 };
     assert_int_equal(shard_write(in_dir("w.txt"), &wide, 1, &d), AN_USAGE);
+    for (uint32_t most = 0xffff; most <= 0x10000; most++) { /* the largest id that takes two bytes, and the next */
+        shard *s;
+        d = (diag){ 0 };
+        assert_ok(shard_write(in_dir("edge.bin"), &most, 1, &d), d);
+        assert_ok(shard_open(in_dir("edge.bin"), most + 1, &s, &d), d);
+        assert_int_equal(shard_bytes(s), most == 0xffff ? 2 : 4);
+        shard_close(s);
+    }
 }
 
 static void lying_shards(void **state)
 {
     (void)state;
-    unsigned char good[1024 + 8] = { 0 };
+    unsigned char good[1024 + 9] = { 0 };
     memcpy(good, "\x88\xd8\x34\x01\1\0\0\0\4\0\0\0", 12); /* 20240520, 1, four ids */
     static const struct {
         const char *name, *bytes, *say;
@@ -68,9 +76,10 @@ static void lying_shards(void **state)
         { "v.bin", "\2", "version 2", 4, 1, 1032 },
         { "count.bin", "\5", "5 ids", 8, 1, 1032 },
         { "huge.bin", "\xff\xff\xff\xff", "4294967295 ids", 8, 4, 1032 },
-        { "short.bin", "", "header", 0, 0, 100 },
+        { "short.bin", "", "header has 1024 bytes, the file 100", 0, 0, 100 },
         { "none.bin", "\0", "magic", 0, 1, 1032 },
         { "half.bin", "", "4 ids", 0, 0, 1031 },
+        { "more.bin", "", "9 bytes follow", 0, 0, 1033 },
         { "empty.bin", "", "token file", 0, 0, 0 },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -85,7 +94,7 @@ static void lying_shards(void **state)
     }
     diag d = { 0 };
     shard *s;
-    assert_ok(file_write(in_dir("good.bin"), good, sizeof good, &d), d);
+    assert_ok(file_write(in_dir("good.bin"), good, 1032, &d), d);
     assert_ok(shard_open(in_dir("good.bin"), 1, &s, &d), d);
     assert_int_equal(shard_count(s), 4);
     shard_close(s);
@@ -178,10 +187,28 @@ static void batches(void **state)
         assert_true(ids[0] < 12 * T);
     }
     corpus_close(c);
+    /* However small the share, a window is kept back, unless there is but one. All that decides which samples there are is in the digest. */
+    static const struct {
+        int64_t seq;
+        double share;
+        uint64_t train, kept;
+    } shares[] = { { T, 0, 15, 0 }, { T, 0.02, 14, 1 }, { T, 0.07, 14, 1 }, { T, 0.14, 13, 2 }, { T, 0.9, 2, 13 }, { 1009, 0.9, 1, 0 }, { 504, 0.02, 1, 1 }, { 504, 0, 2, 0 } };
+    uint64_t digests_of[COUNT(shares) + 1];
+    for (size_t i = 0; i <= COUNT(shares); i++) { /* the last: the first in order */
+        const bool last = i == COUNT(shares);
+        corpus_options as = { .seq = last ? T : shares[i].seq, .validation = last ? 0 : shares[i].share, .in_order = last };
+        assert_ok(corpus_open(in_dir("c.u16"), &as, &c, &d), d);
+        if (!last && (corpus_samples(c, CORPUS_TRAIN) != shares[i].train || corpus_samples(c, CORPUS_VALIDATION) != shares[i].kept))
+            fail_msg("row %zu: %llu and %llu windows", i, (unsigned long long)corpus_samples(c, CORPUS_TRAIN), (unsigned long long)corpus_samples(c, CORPUS_VALIDATION));
+        digests_of[i] = corpus_digest(c);
+        for (size_t k = 0; k < i; k++)
+            if ((digests_of[k] == digests_of[i]) != (k == 1 && i == 2)) fail_msg("rows %zu and %zu: digests", k, i);
+        corpus_close(c);
+    }
     static const struct {
         corpus_options o;
         const char *say;
-    } bad[] = { { { .seq = 1010 }, "1010 ids" }, { { .seq = 0 }, "windows of 0" }, { { .seq = 4, .validation = 1 }, "share of 1" }, { { .seq = 4, .vocab = 7 }, "id 7 at index 7" } };
+    } bad[] = { { { .seq = ((int64_t)1 << 30) + 1 }, "1 to 2^30" }, { { .seq = 1010 }, "1010 ids" }, { { .seq = 0 }, "windows of 0" }, { { .seq = 4, .validation = 1 }, "share of 1" }, { { .seq = 4, .vocab = 7 }, "id 7 at index 7" } };
     for (size_t i = 0; i < COUNT(bad); i++) {
         d = (diag){ 0 };
         assert_int_equal(corpus_open(in_dir("c.u16"), &bad[i].o, &c, &d), AN_INPUT);
@@ -211,6 +238,7 @@ static void several_shards(void **state)
     }
     assert_ok(file_write(in_dir("many/notes.txt"), "left alone", 10, &d), d);
     assert_ok(file_write(in_dir("many/tokenizer.bin"), "left alone", 10, &d), d);
+    assert_ok(file_write(in_dir("many/.a.u16"), "odd", 3, &d), d);
     corpus_options o = { .seq = T, .seed = 9, .validation = 0.1 };
     assert_ok(corpus_open(in_dir("whole.u16"), &o, &whole, &d), d);
     const char *names[] = { in_dir("many"), list.at };
@@ -341,6 +369,31 @@ static void permutation(void **state)
             assert_int_equal(seen[ids[0]]++, 0);
         }
         free(seen);
+        corpus_close(c);
+    }
+}
+
+/* A run goes on in the order it began with, whichever version began it: for numbers around powers of four, where the network has one more bit, too. */
+static void order_stays(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t n;
+        uint64_t hash;
+    } rows[] = { { 1, 0 }, { 3, 63 }, { 4, 91326 }, { 5, 2831230 }, { 15, 5572257050319479053u }, { 16, 11736922327199258104u }, { 17, 6856302714186503744u }, { 64, 308062750637759268u }, { 100, 15685335887230276606u } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag d = { 0 };
+        corpus *c;
+        int32_t ids[2];
+        uint64_t h = 0;
+        write_counting(in_dir("o.u16"), rows[i].n + 1);
+        assert_ok(corpus_open(in_dir("o.u16"), &(corpus_options){ .seq = 1, .seed = 5 }, &c, &d), d);
+        corpus_pos p = { .epoch = 3 };
+        for (size_t k = 0; k < rows[i].n; k++) {
+            assert_ok(corpus_batch(c, CORPUS_TRAIN, 1, &p, ids, &d), d);
+            h = h * 31 + (uint64_t)ids[0];
+        }
+        if (h != rows[i].hash) fail_msg("%zu samples: their order is %llu, and was %llu", rows[i].n, (unsigned long long)h, (unsigned long long)rows[i].hash);
         corpus_close(c);
     }
 }
@@ -494,6 +547,54 @@ static void cuts_nothing(void **state)
     tok_close(t);
 }
 
+/* Text that is one document is one however long it is; with no token that begins a text, one that ends it does; what was there before stays. */
+static void around_documents(void **state)
+{
+    (void)state;
+    enum { MARKER = 1, A, B, LINE };
+    static const uint32_t want[2][8] = { { MARKER, A, MARKER, B, MARKER, A, MARKER, B }, { A, MARKER, B, MARKER, A, MARKER, B, MARKER } };
+    for (int ends = 0; ends < 2; ends++) {
+        const tok_str token[] = { { "<unk>", 5 }, { "<m>", 3 }, { "a", 1 }, { "b", 1 }, { "\n", 1 } };
+        const int32_t type[] = { TOK_UNKNOWN, TOK_CONTROL, TOK_NORMAL, TOK_NORMAL, TOK_NORMAL };
+        const float score[COUNT(token)] = { 0 };
+        const tok_vocab v = { .model = "llama", .n = COUNT(token), .token = token, .score = score, .type = type, .bos = ends ? -1 : MARKER, .eos = ends ? MARKER : -1, .unk = 0, .pad = -1,
+                              .add_bos = -1, .add_eos = -1, .add_space_prefix = 0 };
+        diag d = { 0 };
+        tokenizer *t;
+        strbuf text = { 0 };
+        tok_ids ids = { 0 };
+        docs_count n;
+        assert_ok(tok_from_vocab("t", &v, &t, &d), d);
+        for (int turn = 0; turn < 2; turn++) assert_ok(docs_encode(t, "a\nb\n", 4, DOCS_LINES, NULL, &ids, &n, &d), d);
+        assert_true(ids.n == 8 && ids.cap >= ids.n);
+        assert_memory_equal(ids.at, want[ends], sizeof *want);
+        while (text.n < 3u << 20) sb_puts(&text, "a\n\nb\nab\n");
+        assert_ok(docs_encode(t, text.at, text.n, DOCS_WHOLE, NULL, &ids, &n, &d), d);
+        assert_true(n.documents == 1 && ids.n == 8 + text.n + 1 && ids.cap >= ids.n);
+        assert_memory_equal(ids.at, want[ends], sizeof *want);
+        tok_ids_free(&ids);
+        tok_close(t);
+        sb_free(&text);
+    }
+}
+
+/* A model that has fewer rows than the tokenizer has tokens cannot be shown its text. */
+static void more_tokens_than_rows(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    tokenizer *t;
+    corpus *c;
+    assert_ok(story_tokenizer(300, &t, &d), d);
+    assert_ok(file_write(in_dir("some.txt"), "once upon a time there was a text", 33, &d), d);
+    assert_int_equal(corpus_open(in_dir("some.txt"), &(corpus_options){ .tok = t, .vocab = 299, .seq = 4 }, &c, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "the tokenizer has 300 tokens, the model 299"));
+    d = (diag){ 0 };
+    assert_ok(corpus_open(in_dir("some.txt"), &(corpus_options){ .tok = t, .vocab = 300, .seq = 4 }, &c, &d), d);
+    corpus_close(c);
+    tok_close(t);
+}
+
 /* ---- stories ---- */
 
 static void stories(void **state)
@@ -581,6 +682,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards),    cmocka_unit_test(lying_shards),          cmocka_unit_test(batches), cmocka_unit_test(permutation),
         cmocka_unit_test(documents), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(tasks_do_not_matter), cmocka_unit_test(cuts_nothing), cmocka_unit_test(stories),
+        cmocka_unit_test(order_stays), cmocka_unit_test(around_documents), cmocka_unit_test(more_tokens_than_rows),
         cmocka_unit_test(several_shards), cmocka_unit_test(digests), cmocka_unit_test(no_data), cmocka_unit_test(cut_while_mapped),
     };
     return cmocka_run_group_tests_name("text_data", tests, setup, teardown);
