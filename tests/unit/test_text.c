@@ -113,6 +113,7 @@ static void llama_like(void **state)
     EXPECT(o, " hello", 0, "271");
     EXPECT(o, "hello<s>hello", TOK_SPECIAL, "271 1 260 261 270");
     SAME(o, "hello<s>hello", TOK_SPECIAL);
+    SAME(o, "<s> hello", TOK_SPECIAL); /* a space behind what is printed is one of the text */
     close_tok(o);
     sb_free(&b);
 
@@ -418,6 +419,7 @@ static void llama2c_bin(void **state)
     diag d = { 0 };
     tokenizer *t;
     static const struct { const char *s; float score; } more[] = { { " ", -1 }, { "a", -2 }, { "b", -3 }, { " a", -0.5f }, { "ab", -1.5f } };
+    size_t end[259 + COUNT(more)];
     sb_putn(&b, "\7\0\0\0", 4);
     for (unsigned i = 0; i < 259 + COUNT(more); i++) {
         char s[16];
@@ -429,6 +431,7 @@ static void llama2c_bin(void **state)
         uint32_t n = (uint32_t)strlen(s);
         sb_putn(&b, (char *)&n, 4);
         sb_puts(&b, s);
+        end[i] = b.n;
     }
     assert_ok(tok_from_bin("toy.bin", b.at, b.n, &t, &d), d);
     opened o = wrap(t);
@@ -437,12 +440,15 @@ static void llama2c_bin(void **state)
     SAME(o, "a " MARK "  \xfe", 0);
     assert_int_equal(tok_find(o.t, "<s>", 3), 1);
     close_tok(o);
-    for (size_t n = 0; n < b.n; n++) {
+    for (size_t n = 0, whole = 0; n < b.n; n++) { /* cut anywhere: fine behind a token, once all the bytes are there */
         char *copy = malloc(n + 1);
         memcpy(copy, b.at, n);
         d = (diag){ 0 };
-        if (tok_from_bin("toy.bin", copy, n, &t, &d)) assert_true(d.st == AN_INPUT && strstr(d.msg, "toy.bin"));
-        else tok_close(t);
+        whole += n == end[whole];
+        const bool fine = whole >= 259 && n == end[whole - 1];
+        if (!tok_from_bin("toy.bin", copy, n, &t, &d) != fine) fail_msg("%zu bytes: status %d: %s", n, (int)d.st, d.msg);
+        if (fine) tok_close(t);
+        else assert_true(d.st == AN_INPUT && strstr(d.msg, "toy.bin"));
         free(copy);
     }
     memset(b.at + 8, 0xff, 4); /* a token of 2^32-1 bytes */
@@ -545,7 +551,8 @@ static void bad_ids_and_flags(void **state)
     static const struct {
         const char *text;
         size_t n, good; /* n: all of it is fine */
-    } utf8[] = { { "ab", 2, 2 }, { "a\xff", 2, 1 }, { "\xc3", 1, 0 }, { "b\xed\xa0\x80", 4, 1 }, { "\xc0\x80", 2, 0 }, { "a\xf5\x80\x80\x80", 5, 1 } };
+    } utf8[] = { { "ab", 2, 2 }, { "a\xff", 2, 1 }, { "\xc3", 1, 0 }, { "b\xed\xa0\x80", 4, 1 }, { "\xc0\x80", 2, 0 }, { "a\xf5\x80\x80\x80", 5, 1 },
+                 { "\xe0\x80\x80", 3, 0 }, { "a\xe0\x9f\xbf", 4, 1 }, { "\xf0\x80\x80\x80", 4, 0 }, { "\xf0\x8f\xbf\xbf", 4, 0 }, { "\xf4\x90\x80\x80", 4, 0 } };
     for (size_t i = 0; i < COUNT(utf8); i++) {
         char want[40];
         d = (diag){ 0 };
@@ -768,6 +775,130 @@ static void without_bytes(void **state)
     }
 }
 
+/* Of bytes one by one only those wait that may begin a character. */
+static void held_back(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    strbuf json = { 0 };
+    assert_ok(tok_train("", 0, &(tok_train_options){ .vocab = 257 }, &json, &d), d);
+    opened o = from_json(json.at);
+    for (int b = 0; b < 256; b++) {
+        const char byte = (char)b;
+        const bool waits = b >= 0xc2 && b <= 0xf4;
+        tok_ids ids = { 0 };
+        tok_stream s = { 0 };
+        strbuf out = { 0 };
+        assert_ok(tok_encode(o.e, &byte, 1, 0, &ids, &d), d);
+        assert_int_equal(ids.n, 1);
+        assert_ok(tok_stream_put(o.t, &s, ids.at[0], 0, &out, &d), d);
+        if (out.n != !waits) fail_msg("0x%02x: %zu bytes were printed", (unsigned)b, out.n);
+        tok_stream_end(&s, &out);
+        assert_true(out.n == 1 && out.at[0] == byte);
+        tok_ids_free(&ids);
+        sb_free(&out);
+    }
+    close_tok(o);
+    sb_free(&json);
+}
+
+/* ---- vocabularies of a few tokens ---- */
+
+/* 0 <unk>, 1 <s>, 2 </s>, then these, which may be none of them bytes. */
+static opened of_pieces(const char *model, const char *const *piece, const float *score, size_t n, tok_vocab more)
+{
+    tok_str token[40] = { { "<unk>", 5 }, { "<s>", 3 }, { "</s>", 4 } };
+    int32_t type[40] = { TOK_UNKNOWN, TOK_CONTROL, TOK_CONTROL };
+    float all[40] = { 0 };
+    assert_true(n + 3 <= COUNT(token));
+    for (size_t i = 0; i < n; i++) token[3 + i] = (tok_str){ piece[i], strlen(piece[i]) }, type[3 + i] = TOK_NORMAL, all[3 + i] = score[i];
+    more.model = model, more.n = n + 3, more.token = token, more.type = type, more.score = all, more.bos = 1, more.eos = 2, more.pad = -1, more.add_bos = more.add_eos = -1;
+    diag d = { 0 };
+    tokenizer *t;
+    assert_ok(tok_from_vocab("pieces", &more, &t, &d), d);
+    return wrap(t);
+}
+
+/* Leftmost of the best, of however long a piece; of equal segmentations the one whose last token is longest; of equal tokens the first. */
+static void best_of_several(void **state)
+{
+    (void)state;
+    static const char *const runs[] = { "a", "aa", "aaaa", "aaaaa" };
+    static const float run_score[] = { -3, -2, 0, -1 }; /* pairs make fours, fours and one make five before the next four is made */
+    opened o = of_pieces("llama", runs, run_score, COUNT(runs), (tok_vocab){ 0 });
+    EXPECT(o, "aaaaaa", 0, "6 3");
+    EXPECT(o, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 0, "6 6 6 6 6 6 6 6 6 4"); /* 47 of them: a long piece */
+    close_tok(o);
+    static const char *const equal[] = { "a", "b", "ab", "c", "c", "abc" };
+    static const float equal_score[] = { -1, -2, -3, -1, -1, -4.5f };
+    o = of_pieces("t5", equal, equal_score, COUNT(equal), (tok_vocab){ 0 });
+    EXPECT(o, "ab", 0, "5");
+    EXPECT(o, "abc", 0, "5 6");
+    EXPECT(o, "xx", 0, "0"); /* what is not known is one token for a run of it, also where the text begins with it */
+    EXPECT(o, "xa\xc3\xa9\xc3\xa9" "a", 0, "0 3 0 3");
+    close_tok(o);
+    o = from_json("{\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":0,\"a\":1},\"merges\":[]}}");
+    EXPECT(o, "a\xc3\xa9\xe4\xb8\xad" "a", 0, "1 0 0 1"); /* one for each character, unless runs are to be one */
+    close_tok(o);
+    static const char *const spaced[] = { "a", MARK, MARK "a" };
+    static const float zero[3] = { 0 };
+    o = of_pieces("llama", spaced, zero, 3, (tok_vocab){ .remove_extra_whitespaces = true });
+    EXPECT(o, "  a   a  ", 0, "3 5");
+    EXPECT(o, "a a", 0, "3 5");
+    EXPECT(o, "   ", 0, "");
+    close_tok(o);
+}
+
+static void put_le32(unsigned char *to, uint32_t u)
+{
+    for (int k = 0; k < 4; k++) to[k] = (unsigned char)(u >> (8 * k));
+}
+
+/* Maps of characters whose numbers point anywhere: refused, or they map nothing. */
+static void hostile_maps(void **state)
+{
+    (void)state;
+    enum { UNITS = 128, TEXT = 4, FAR = 0x7ffffe00, LEAF = 1 << 8, HERE = 1 << 10 };
+    static const struct {
+        const char *says; /* NULL: it loads */
+        uint32_t bytes;   /* of the trie, as it says */
+        size_t n;         /* of the map */
+        uint32_t root, a, leaf; /* units: the root, that of 'a', and what 'a' ends in */
+        const char *ids;  /* of "ab"; 3 a, 4 b, 5 X */
+    } rows[] = {
+        { NULL, 4 * UNITS, 4 + 4 * UNITS + TEXT, 0, 'a' | LEAF | HERE, 0, "5 4" },
+        { NULL, 4 * UNITS, 4 + 4 * UNITS + TEXT, 0, 'a' | LEAF | HERE, TEXT, "4" }, /* the end of all: nothing */
+        { NULL, 4 * UNITS, 4 + 4 * UNITS + TEXT, 0, 'a' | LEAF | HERE, TEXT + 1, "3 4" },
+        { NULL, 4 * UNITS, 4 + 4 * UNITS + TEXT, 0, 'a' | LEAF | HERE, 0x7fffffff, "3 4" },
+        { NULL, 4 * UNITS, 4 + 4 * UNITS + TEXT, FAR, 'a' | LEAF | HERE, 0, "3 4" },
+        { NULL, 4 * UNITS, 4 + 4 * UNITS + TEXT, 0, 'a' | LEAF | FAR, 0, "3 4" },
+        { NULL, 4 * UNITS, 4 + 4 * UNITS + TEXT, 0, 'b' | LEAF | HERE, 0, "3 4" },
+        { "of 3 bytes", 4, 3, 0, 0, 0, NULL },
+        { "says its trie has 3", 3, 4 + 4 * UNITS, 0, 0, 0, NULL },
+        { "says its trie has 0", 0, 4 + 4 * UNITS, 0, 0, 0, NULL },
+        { "says its trie has 516", 4 * UNITS + 4, 4 + 4 * UNITS, 0, 0, 0, NULL },
+        { "says its trie has 4294967292", 0xfffffffc, 4 + 4 * UNITS, 0, 0, 0, NULL },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        unsigned char map[4 + 4 * UNITS + TEXT] = { 0 };
+        put_le32(map, rows[i].bytes);
+        put_le32(map + 4, rows[i].root), put_le32(map + 4 + 4 * 'a', rows[i].a), put_le32(map + 4 + 4 * ('a' ^ 1), rows[i].leaf);
+        memcpy(map + 4 + 4 * UNITS, "X", 2);
+        const tok_str token[] = { { "<unk>", 5 }, { "<s>", 3 }, { "</s>", 4 }, { "a", 1 }, { "b", 1 }, { "X", 1 } };
+        const int32_t type[] = { TOK_UNKNOWN, TOK_CONTROL, TOK_CONTROL, TOK_NORMAL, TOK_NORMAL, TOK_NORMAL };
+        const float score[COUNT(token)] = { 0 };
+        const tok_vocab v = { .model = "llama", .n = COUNT(token), .token = token, .type = type, .score = score, .bos = 1, .eos = 2, .pad = -1, .charsmap = map, .n_charsmap = rows[i].n };
+        diag d = { 0 };
+        tokenizer *t;
+        const an_status st = tok_from_vocab("map", &v, &t, &d);
+        if (st != (rows[i].says ? AN_INPUT : AN_OK) || (st && !strstr(d.msg, rows[i].says))) fail_msg("row %zu: status %d, \"%s\"", i, (int)st, d.msg);
+        if (st) continue;
+        opened o = wrap(t);
+        EXPECT(o, "ab", 0, rows[i].ids);
+        close_tok(o);
+    }
+}
+
 /* What no such vocabulary can say is refused by name. */
 static void not_sayable(void **state)
 {
@@ -836,7 +967,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_like), cmocka_unit_test(refused_by_name), cmocka_unit_test(spellings), cmocka_unit_test(behaviors),   cmocka_unit_test(added_tokens), cmocka_unit_test(unigram_json), cmocka_unit_test(composes),
         cmocka_unit_test(sentencepiece), cmocka_unit_test(llama2c_bin),  cmocka_unit_test(long_texts), cmocka_unit_test(trains),       cmocka_unit_test(bad_ids_and_flags),
-        cmocka_unit_test(vocabularies_out), cmocka_unit_test(around_a_text), cmocka_unit_test(without_bytes), cmocka_unit_test(not_sayable), cmocka_unit_test(pre_names),
+        cmocka_unit_test(vocabularies_out), cmocka_unit_test(around_a_text), cmocka_unit_test(without_bytes), cmocka_unit_test(held_back), cmocka_unit_test(best_of_several), cmocka_unit_test(hostile_maps), cmocka_unit_test(not_sayable), cmocka_unit_test(pre_names),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }
