@@ -70,7 +70,9 @@ static an_status make_case(fx *f, const char *text, uint64_t seed, graph **out, 
     graph *g = *out;
     val y = graph_find(g, "y");
     ttype t = *graph_type(g, y);
-    val w = graph_const_f64(g, NULL, t, fx_uniform(f, count_of(&t), seed, -1, 1)), p = G(g, MUL, y, w);
+    const double *by = fx_uniform(f, count_of(&t), seed, -1, 1);
+    if (!by) return diag_nomem(f->d);
+    val w = graph_const_f64(g, NULL, t, by), p = G(g, MUL, y, w);
     int64_t axes[MAX_RANK];
     for (int i = 0; i < t.sh.rank; i++) axes[i] = i;
     *loss = GA(g, REDUCE_SUM, VALS(p), AT_LIST(AXES, axes, t.sh.rank), AT_B(KEEP_DIMS, true));
