@@ -219,7 +219,7 @@ static double formula(fn_id f, const double *v, const double *p, bool whole)
     case FN_TANH: return tanh(x);
     case FN_SCALED_TANH: return p[0] * tanh(p[1] * x);
     case FN_GELU: return gated(0.5 * x, erfc(-x * 0.70710678118654752440));
-    case FN_GELU_TANH: return gated(0.5 * x, 1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi) */
+    case FN_GELU_TANH: return gated(x, sigmoid(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi); half of 1 + tanh(u), in full */
     case FN_GELU_SIGMOID: return gated(x, sigmoid(1.702 * x));
     case FN_SILU: return gated(x, sigmoid(x));
     case FN_SOFTPLUS: return softplus(x);

@@ -87,8 +87,8 @@ MAP1(softsign, A_NONE, A_NONE, x / (1 + fabs(x)))
 static double gelu_exact(double x, double a, double b) { return (void)a, (void)b, gated(0.5 * x, erfc(-x * 0.70710678118654752440)); }
 static double gelu_tanh(double x, double a, double b)
 {
-    (void)a, (void)b;
-    return gated(0.5 * x, 1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi) */
+    (void)a, (void)b; /* half of 1 + tanh(u), of which nothing is left below -7, is the sigmoid of 2u */
+    return gated(x, sigmoid(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi) */
 }
 static double gelu_sigmoid(double x, double a, double b) { return (void)a, (void)b, gated(x, sigmoid(1.702 * x)); }
 

@@ -419,6 +419,7 @@ static void functions_at_points(void **s)
         { FN_LT, 2, 2, 0, 0 },                { FN_GE, 2, 2, 0, 1 },                { FN_GT, 2, 2, 0, 0 },               { FN_NOT, nan_, 0, 0, 0 },
         { FN_FLOOR_DIV, -7, 2, 0, -4 },       { FN_SQRT, -0.0, 0, 0, -0.0 },        { FN_ABS, -0.0, 0, 0, 0 },           { FN_ELU, -1e-12, 0, 1, -1e-12 },
         { FN_FLOOR_DIV, 16777213, 1.75, 0, 9586979 }, /* of the quotient in fp32; exactly it is 9586978.86 */
+        { FN_GELU_TANH, -7, 0, 0, -2.315442262072549e-15 }, { FN_GELU_TANH, -8, 0, 0, -3.107782937501111e-21 }, /* 1 + tanh(u) has three digits left, and none */
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         const double v[3] = { rows[i].x, rows[i].y, 0 }, p[2] = { rows[i].p, rows[i].p }, want = (double)(float)rows[i].want;
