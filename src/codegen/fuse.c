@@ -79,13 +79,13 @@ static bool is_activation(fn_id f)
     return fn_operands(f) == 1 && f != FN_COPY && f != FN_NOT && f != FN_AFFINE;
 }
 
-/* t has at most one axis of more than one element under y, and it is the channel axis. */
+/* t has at most one axis of more than one element under y, and it is the channel axis; ones before it, even more than y has axes, say nothing. */
 static bool per_channel(const cg *c, const ins *m, int t, const shape *y)
 {
     const shape *s = cg_sh(c, t);
     int channel = m->op == IN_MATMUL ? y->rank - 1 : 1;
     if (m->op == IN_MATMUL && c->t.at[cg_root(c, m->opnd[0])].fixed && !c->t.at[cg_root(c, m->opnd[1])].fixed) channel = y->rank - 2;
-    if (!c->t.at[cg_root(c, t)].fixed || s->rank > y->rank) return false;
+    if (!c->t.at[cg_root(c, t)].fixed) return false;
     for (int i = 0; i < s->rank; i++)
         if (s->d[i] != 1 && (i + y->rank - s->rank != channel || s->d[i] != y->d[channel])) return false;
     return true;
@@ -111,6 +111,26 @@ static int next_stage(const cg *c, const ins *m, const ins *e, const step *s, in
     return want;
 }
 
+/* One shape, but for ones before it. */
+static bool same_but_ones(const shape *a, const shape *b)
+{
+    int i = 0, j = 0;
+    while (i < a->rank && a->d[i] == 1) i++;
+    while (j < b->rank && b->d[j] == 1) j++;
+    return a->rank - i == b->rank - j && !memcmp(a->d + i, b->d + j, sizeof *a->d * (size_t)(a->rank - i));
+}
+
+/* A constant of the chain as the product sees it: without the ones before that its view of the result has no axes for. joined: rows of several axes are one. */
+static int under_product(cg *c, int t, const shape *y, bool joined)
+{
+    shape s = *cg_sh(c, t);
+    if (cg_elems(&s) == 1) return cg_view(c, t, &(shape){ 0 });
+    if (joined) return cg_view(c, t, SH(y->d[1]));
+    if (s.rank <= y->rank) return t;
+    shape own = shape_of(s.d + s.rank - y->rank, y->rank);
+    return cg_view(c, t, &own);
+}
+
 /* Move the whole chain e behind the product m, if the engine would. */
 static bool join_pass(cg *c, ins *m, const ins *e)
 {
@@ -119,8 +139,9 @@ static bool join_pass(cg *c, ins *m, const ins *e)
     for (int k = 0; k < e->n_ext; k++)
         if (cg_root(c, e->ext[k]) == cg_root(c, m->y[0])) on = on == NONE ? k : -2;
     if (on < 0 || !shape_eq(cg_sh(c, e->ext[on]), cg_sh(c, e->y[0]))) return false;
-    /* constants are placed by the chain's own shape: the product's view of it must be the same, or have only rows before */
-    if (!shape_eq(cg_sh(c, e->y[0]), y)) {
+    /* constants are placed by the chain's own shape: the product's view of it must be the same but for ones, or have only rows before */
+    bool joined = !same_but_ones(cg_sh(c, e->y[0]), y);
+    if (joined) {
         const shape *s = cg_sh(c, e->y[0]);
         if (m->op != IN_MATMUL || y->rank != 2 || s->d[s->rank - 1] != y->d[1]) return false;
         for (int k = 0; k < e->n_ext; k++) { /* rows were joined: only what varies along the last axis, or not at all, fits */
@@ -145,9 +166,7 @@ static bool join_pass(cg *c, ins *m, const ins *e)
             if (s.arg[j] < 0) continue;
             if (s.arg[j] == at) moved.arg[j] = -2; /* the value so far */
             else {
-                int t = e->ext[s.arg[j]], found = NONE;
-                if (cg_elems(cg_sh(c, t)) == 1) t = cg_view(c, t, &(shape){ 0 });
-                else if (!shape_eq(cg_sh(c, e->y[0]), y)) t = cg_view(c, t, SH(y->d[1]));
+                int t = under_product(c, e->ext[s.arg[j]], y, joined), found = NONE;
                 for (int q = 0; q < n.n_ext; q++)
                     if (n.ext[q] == t) found = q;
                 if (found < 0 && n.n_ext == CHAIN_MAX_IN) return false;

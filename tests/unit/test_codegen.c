@@ -44,6 +44,12 @@ static const struct {
     { "itself a result", "x = input fp16[1, 4, 1, 8]\nw = const fp16[6, 4, 1, 1] all 0.5\nc = conv(x, w)\ny = relu(c)\nreturn y, c\n", 1, 1 },
     { "linear, relu", "x = input fp16[3, 5, 4]\nw = const fp16[6, 4] all 0.5\nb = const fp16[6] all 1\nc = linear(x, w, b)\ny = relu(c)\nreturn y\n", 1, 0 },
     { "product, bias in rows", "x = input fp16[3, 5, 4]\nw = const fp16[4, 6] all 0.5\nb = const fp16[1, 6] all 1\nc = matmul(x, w)\na = add(c, b)\ny = silu(a)\nreturn y\n", 1, 0 },
+    { "one batch of two heads", "x = input fp16[1, 2, 3, 4]\nz = input fp16[1, 2, 4, 5]\ns = const fp16[1] all 0.5\nc = matmul(x, z)\ny = mul(c, s)\nreturn y\n", 1, 0 },
+    { "bias with all its axes", "x = input fp16[1, 2, 3, 4]\nw = const fp16[4, 6] all 0.5\nb = const fp16[1, 1, 1, 6] all 1\nc = matmul(x, w)\na = add(c, b)\ny = silu(a)\nreturn y\n", 1, 0 },
+    { "the same of heads", "x = input fp16[1, 2, 3, 4]\nz = input fp16[1, 2, 4, 6]\nb = const fp16[1, 1, 1, 6] all 1\nc = matmul(x, z)\ny = add(c, b)\nreturn y\n", 1, 0 },
+    { "weights first, one batch", "x = input fp16[1, 2, 4, 8]\nw = const fp16[6, 4] all 0.5\nb = const fp16[1, 1, 6, 1] all 1\nc = matmul(w, x)\ny = add(c, b)\nreturn y\n", 1, 0 },
+    { "bias by heads", "x = input fp16[1, 2, 3, 4]\nz = input fp16[1, 2, 4, 6]\nb = const fp16[1, 2, 1, 1] all 1\nc = matmul(x, z)\ny = add(c, b)\nreturn y\n", 1, 1 },
+    { "bias by rows", "x = input fp16[1, 2, 3, 4]\nw = const fp16[4, 6] all 0.5\nb = const fp16[1, 1, 3, 1] all 1\nc = matmul(x, w)\ny = add(c, b)\nreturn y\n", 1, 1 },
     { "dot product", "x = input fp16[3, 1, 4]\nz = input fp16[1, 5, 4]\nm = mul(x, z)\ny = reduce_sum(m) {axes=[-1]}\nreturn y\n", 1, 0 },
     { "squares stay squares", "x = input fp16[3, 4]\nm = mul(x, x)\ny = reduce_sum(m) {axes=[-1]}\nreturn y\n", 0, 1 },
     { "a factor along no summed axis", "x = input fp16[3, 4]\nz = input fp16[3, 1]\nm = mul(x, z)\ny = reduce_sum(m) {axes=[-1]}\nreturn y\n", 0, 1 },
@@ -87,6 +93,7 @@ static void one_rounding(void **state)
     static const char *const fused[] = {
         "graph \"p\"\nx = input fp16[1, 2, 1, 1]\nw = const fp16[1, 2, 1, 1] all 1\nb = const fp16[1] all 1\nc = conv(x, w)\ny = add(c, b)\nreturn y\n",
         "graph \"p\"\nx = input fp16[1, 2, 1, 1]\nw = const fp16[1, 2, 1, 1] all 1\nb = const fp16[1] all 1\nc = conv(x, w)\nm = mul(c, b)\ny = add(m, b)\nreturn y\n",
+        "graph \"p\"\nx = input fp16[1, 1, 1, 2]\nw = const fp16[2, 2] all 1\nb = const fp16[1, 1, 1, 2] all 1\nc = matmul(x, w)\nm = mul(c, b)\ny = add(m, b)\nreturn y\n",
     };
     static const char apart[] = "graph \"p\"\nx = input fp16[1, 2, 1, 1]\nw = const fp16[1, 2, 1, 1] all 1\nb = const fp16[1] all 1\nc = conv(x, w)\ny = add(c, b)\nreturn y, c\n";
     for (int level = 0; level < 2; level++) {
