@@ -316,11 +316,19 @@ static an_status can_sample(run *r)
     return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is about samples, which are text, and there is no tokenizer: name one with --tokenizer", what);
 }
 
+/* What the run itself does, beside the lanes of the pipeline. */
+static void event(run *r, const char *what, uint64_t begin)
+{
+    pipe_event e = { .lane = "run", .what = what, .layer = -1, .begin = begin, .end = clock_ns() };
+    if (r->o->on_event) r->o->on_event(r->o->user, &e);
+}
+
 static an_status set_up(run *r)
 {
     const lm_run_options *o = r->o;
     r->note = (ckpt_note){ .seed = o->seed, .smooth = (double)NAN };
     bool one = false, any = false;
+    uint64_t t0 = clock_ns(), t1;
     if (o->save) TRY(ckpt_is_one(o->save, &one, r->d));
     if (one)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is one checkpoint of a run: --resume goes on in the folder that holds it, from the newest that is whole; --model %s begins another run with its weights",
@@ -345,15 +353,20 @@ static an_status set_up(run *r)
     TRY(take_numbers(r));
     TRY(open_data(r));
     r->building = true;
+    event(r, "set up", t0);
+    t1 = clock_ns();
     TRY(open_pipeline(r));
+    event(r, "programs", t1);
     if (pipe_kind_of(r->p) == PIPE_RESTART && !o->save)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "the restart pipeline goes on from checkpoints: name a folder for them with --save");
     fill_setting(r);
     TRY(fill_exact(r));
     describe(r);
+    t1 = clock_ns();
     if (o->resume && o->save) TRY(ckpt_any(o->save, &any, r->d)); /* again: who held the folder until now may have saved since */
     if (o->resume && any) TRY(resume(r));
     else TRY(lm_shape_put(&r->shape, r->p, r->d));
+    event(r, "weights", t1);
     if (r->shape.ids) return AN_OK; /* rows that are not trained are looked up in it */
     lm_close(r->model);
     r->model = r->shape.start = NULL;
@@ -373,13 +386,6 @@ static void tear_down(run *r)
     pool_free(r->pool);
     free(r->ids);
     ckpt_leave(&r->hold);
-}
-
-/* What the loop itself does, beside the lanes of the pipeline. */
-static void event(run *r, const char *what, uint64_t begin)
-{
-    pipe_event e = { .lane = "run", .what = what, .layer = -1, .begin = begin, .end = clock_ns() };
-    if (r->o->on_event) r->o->on_event(r->o->user, &e);
 }
 
 /* ---- between updates ---- */
@@ -446,7 +452,10 @@ static an_status sample_text(run *r, int64_t step, diag *d)
 static void sample(run *r)
 {
     diag why = { 0 };
-    if (r->prompt.n && sample_text(r, r->note.step, &why)) WARN(r, "there is no sample after step %lld: %s", (long long)r->note.step, why.msg);
+    uint64_t t0 = clock_ns();
+    if (!r->prompt.n) return;
+    if (sample_text(r, r->note.step, &why)) WARN(r, "there is no sample after step %lld: %s", (long long)r->note.step, why.msg);
+    event(r, "sample", t0);
 }
 
 /* A save that fails is no reason to lose the run: it goes on, says so, and the run ends badly if the last one failed too. */
@@ -466,12 +475,14 @@ static void save(run *r)
 /* ---- what is not finite, and how large everything is ---- */
 
 /* rep: of an update that does not count; NULL: how large everything is. A gradient of 0 with nothing behind it that is not finite was no overflow. */
-static an_status tell(run *r, double scale, const train_report *rep)
+static an_status tell(run *r, double scale, const train_report *rep, diag *d)
 {
     const lm_run_options *o = r->o;
     pipe_seen seen;
     strbuf b = { 0 };
-    TRY(pipe_inspect(r->p, r->now, scale, &seen, r->d));
+    uint64_t t0 = clock_ns();
+    TRY(pipe_inspect(r->p, r->now, scale, &seen, d));
+    event(r, "numbers", t0);
     bool zero = rep && rep->verdict == VERDICT_NOTHING && !seen.first[0], bad = rep && !zero;
     if (bad) pipe_bad_json(&b, r->note.step + 1, rep->loss, &seen);
     else if (zero) pipe_zero_json(&b, r->note.step + 1, rep->loss, scale);
@@ -512,12 +523,15 @@ static an_status minibatch(run *r, int64_t a, double lr, train_report *rep, bool
 {
     bool due = r->o->stats_every > 0 && (r->note.step + 1) % r->o->stats_every == 0, again = false;
     r->now = r->ids + a * r->batch * (r->seq + 1);
-    if (due && a == 0) TRY(tell(r, scale_now(r), NULL));
-    TRY(pipe_step(r->p, r->now, lr, rep, &again, r->d));
+    if (due && a == 0) TRY(tell(r, scale_now(r), NULL, r->d));
+    an_status st = pipe_step(r->p, r->now, lr, rep, &again, r->d);
+    bool ends = st == AN_MISMATCH && rep->verdict != VERDICT_FINE && rep->verdict != VERDICT_NOTHING; /* the last of a row: what was in it is told as well */
     r->out->again |= again;
-    if (rep->put_off || rep->finite || *bad) return AN_OK;
+    if ((st && !ends) || rep->put_off || (!st && rep->finite) || *bad) return st;
     *bad = true;
-    return tell(r, rep->loss_scale, rep);
+    diag also = { 0 };
+    an_status told = tell(r, rep->loss_scale, rep, st ? &also : r->d);
+    return st ? st : told;
 }
 
 static an_status update(run *r, lm_progress *q, bool *put_off)
@@ -548,14 +562,13 @@ static an_status update(run *r, lm_progress *q, bool *put_off)
     return AN_OK;
 }
 
-static an_status evaluate(run *r)
+static an_status evaluate(run *r, double *loss)
 {
-    double loss;
     uint64_t t0 = clock_ns();
-    TRY(validate(r, &loss));
-    event(r, "text kept back", t0);
+    TRY(validate(r, loss));
+    if (corpus_samples(r->data, CORPUS_VALIDATION)) event(r, "text kept back", t0);
     r->note.owed = false;
-    if (r->o->on_eval && isfinite(loss)) r->o->on_eval(r->o->user, r->note.step, loss);
+    if (r->o->on_eval && isfinite(*loss)) r->o->on_eval(r->o->user, r->note.step, *loss);
     return AN_OK;
 }
 
@@ -565,11 +578,9 @@ static an_status look_around(run *r)
     const lm_run_options *o = r->o;
     bool look = o->eval_every > 0 && r->note.step % o->eval_every == 0;
     r->note.owed = look && r->out->again;
-    if (look && !r->note.owed) TRY(evaluate(r));
-    if (o->sample_every <= 0 || r->note.step % o->sample_every) return AN_OK;
-    uint64_t t0 = clock_ns();
-    sample(r);
-    event(r, "sample", t0);
+    double loss;
+    if (look && !r->note.owed) TRY(evaluate(r, &loss));
+    if (o->sample_every > 0 && r->note.step % o->sample_every == 0) sample(r);
     return AN_OK;
 }
 
@@ -590,7 +601,8 @@ static an_status loop(run *r)
     bool due = false;
     r->out->smooth = r->note.smooth;
     r->settled = true;
-    an_status st = r->note.owed ? evaluate(r) : AN_OK;
+    double owed;
+    an_status st = r->note.owed ? evaluate(r, &owed) : AN_OK;
     while (!st && r->note.step < r->schedule.steps && !r->out->stopped && !r->out->again) {
         lm_progress q = { .steps = r->schedule.steps, .lr = train_schedule_lr(&r->schedule, r->note.step) };
         bool put_off = false;
@@ -641,8 +653,7 @@ static an_status finish(run *r)
     const lm_run_options *o = r->o;
     TRY(digest(r));
     if (!r->out->again && !r->out->stopped) { /* who asked it to stop wants it to end */
-        TRY(validate(r, &r->out->validation));
-        if (o->on_eval && isfinite(r->out->validation)) o->on_eval(o->user, r->note.step, r->out->validation);
+        TRY(evaluate(r, &r->out->validation));
         if (o->sample_every >= 0) sample(r);
     }
     if (r->unsaved.st) return diag_fail(r->d, r->unsaved.st, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);

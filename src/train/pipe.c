@@ -60,6 +60,7 @@ void pipe_close(pipeline *p)
     if (!p) return;
     pipe_close(p->probe);
     p->ops->drop(p->way);
+    free(p->suspect);
     free(p);
 }
 
@@ -85,7 +86,7 @@ an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report 
     if (st != AN_MISMATCH || p->kind != PIPE_RESIDENT) return st ? diag_fail(d, st, why.at, "%s", why.msg) : AN_OK;
     pipe_seen seen; /* it ends here: find out where it began */
     diag none = { 0 };
-    bool known = !pipe_inspect(p, tokens, r->loss_scale, &seen, &none) && seen.first[0];
+    bool known = !pipe_inspect(p, p->suspect ? p->suspect : tokens, r->loss_scale, &seen, &none) && seen.first[0];
     if (r->verdict == VERDICT_NOTHING && !known) return diag_fail(d, st, why.at, "%s", why.msg);
     return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, known ? seen.first : "not known");
 }

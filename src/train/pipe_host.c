@@ -225,14 +225,16 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     TRY(whole(h, d));
     TRY(prog_sync(h, d));
     diag why = { 0 };
+    if (!h->t->at) h->first[0] = 0;
     an_status st = h->t->group ? AN_OK : gradients(h, tokens, &loss, NULL, &why); /* a group that is bad is skipped anyway */
     if (st && h->put_off) return r->put_off = *again = h->stale = true, h->restarts_wanted++, AN_OK;
     if (st) return *d = why, st;
+    if (!h->first[0]) memcpy(h->first, h->bad, sizeof h->first);
     uint64_t t0 = clock_ns();
     st = books_step(h, loss, unit, lr, r, &why);
     host_event(h, "main", "norm", -1, t0);
     if (st == AN_MISMATCH && r->verdict != VERDICT_NOTHING)
-        return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, h->bad[0] ? h->bad : "not known");
+        return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, h->first[0] ? h->first : "not known");
     if (st) return *d = why, st;
     if (!r->finite && h->bad[0]) host_warn(h, "%s is not finite (loss scale %g): the update is skipped", h->bad, r->loss_scale);
     if (!r->applied) return AN_OK;

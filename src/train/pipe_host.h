@@ -131,6 +131,7 @@ struct host {
     float *rstd, *mean;  /* [T], the worker's */
     diag job;            /* the first job that failed */
     char bad[96];        /* the first tensor of the minibatch that is not finite; "" none */
+    char first[96];      /* the same of the update: the minibatches of a group behind a bad one are not run */
     pipe_bad count;      /* numbers of its programs' results that are not */
     bool any_gradient;   /* one of its gradients has a number that is not 0 */
     bool to_the_end;     /* looking: go on behind what is not finite */

@@ -28,6 +28,7 @@ struct pipeline {
     void *way;
     pipeline *probe;      /* resident: where gradients are looked at; NULL until somebody does */
     train_verdict last;   /* resident: of the last step */
+    int32_t *suspect;     /* resident: the last minibatch that ran and did not count; the others of its group are not run. NULL: none did */
 };
 
 /* pipe_look.c */

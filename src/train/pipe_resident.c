@@ -83,15 +83,23 @@ static an_status put_tokens(resident *r, const int32_t *tokens, diag *d)
     return train_put(r->t, "tgt_lo", DT_F32, k->out_lo, d);
 }
 
+static void suspect(pipeline *p, const int32_t *tokens)
+{
+    const size_t bytes = (size_t)(p->B * (p->T + 1)) * sizeof *tokens;
+    if (p->suspect || (p->suspect = malloc(bytes))) memcpy(p->suspect, tokens, bytes);
+}
+
 static an_status step(void *way, const int32_t *tokens, double lr, train_report *out, bool *again, diag *d)
 {
     resident *r = way;
+    const uint64_t ran = r->t->ran;
     pipe_event e = { .lane = "device", .what = "step", .layer = -1 }, put = { .lane = "host", .what = "tokens", .layer = -1, .begin = clock_ns() };
     (void)again; /* one program for the whole run: it is never compiled a second time */
     TRY(put_tokens(r, tokens, d));
     put.end = e.begin = clock_ns();
     if (r->p->o.on_event) r->p->o.on_event(r->p->o.user, &put);
     an_status st = train_step(r->t, lr, out, d);
+    if (r->t->ran != ran && out->verdict != VERDICT_FINE) suspect(r->p, tokens);
     e.end = clock_ns();
     if (r->p->o.on_event) r->p->o.on_event(r->p->o.user, &e);
     return st;

@@ -321,15 +321,22 @@ static void lanes(void **state)
 
 /* ---- what a run does besides, in a lane of its own ---- */
 
-static const char *const works[] = { "data", "text kept back", "checkpoint", "sample" };
-static int seen[COUNT(works) + 1];
+static const struct {
+    const char *what;
+    int times;
+} works[] = { { "set up", 1 }, { "programs", 1 }, { "weights", 1 }, { "data", 12 }, { "text kept back", 2 }, { "checkpoint", 3 }, { "sample", 2 }, { "numbers", 2 } };
+static int seen[COUNT(works)], at_device, others;
 
 static void note_event(void *user, const pipe_event *e)
 {
     (void)user;
     assert_true(e->end >= e->begin);
-    if (!strcmp(e->lane, "device")) seen[COUNT(works)]++;
-    for (size_t i = 0; i < COUNT(works) && !strcmp(e->lane, "run"); i++) seen[i] += !strcmp(e->what, works[i]);
+    at_device += !strcmp(e->lane, "device");
+    if (strcmp(e->lane, "run")) return;
+    size_t i = 0;
+    while (i < COUNT(works) && strcmp(e->what, works[i].what)) i++;
+    if (i < COUNT(works)) seen[i]++;
+    else others++;
 }
 
 /* ---- rates and times as they are logged ---- */
@@ -500,10 +507,12 @@ static void events(void **state)
     diag d = { 0 };
     small_begin(&r);
     lm_run_options o = small_options(&r, "cpu");
-    o.steps = 6, o.accum = 2, o.save_every = 2, o.eval_every = 3, o.sample_every = 3, o.data = NULL, o.on_event = note_event, o.on_sample = ignore_sample, o.sample_tokens = 2;
-    memset(seen, 0, sizeof seen);
+    o.steps = 6, o.accum = 2, o.save_every = 2, o.eval_every = 3, o.sample_every = 3, o.data = NULL, o.on_event = note_event, o.on_sample = ignore_sample, o.sample_tokens = 2, o.stats_every = 3;
+    memset(seen, 0, sizeof seen), at_device = others = 0;
     assert_ok(lm_run(&o, &q, &d), d);
-    assert_true(seen[0] == 12 && seen[1] == 1 && seen[2] == 3 && seen[3] == 1 && seen[4] == 12);
+    for (size_t i = 0; i < COUNT(works); i++)
+        if (seen[i] != works[i].times) fail_msg("%s: %d times, wanted %d", works[i].what, seen[i], works[i].times);
+    assert_true(at_device == 12 && others == 0);
     small_end(&r);
 }
 

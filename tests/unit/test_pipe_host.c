@@ -688,6 +688,35 @@ static void faults(void **state)
     close_rig(&s);
 }
 
+/* One minibatch of every group goes bad and the last one, which ends the run, does not: the tensor is that of the first. */
+static void bad_within_a_group(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "resident", "delta", "dynamic", "restart" };
+    model_config c = small(1);
+    float embed[V * 32];
+    c.tied = false, c.embed_scale = 1000; /* times 3e38: no number */
+    for (size_t i = 0; i < COUNT(ways); i++) {
+        rig r = { 0 };
+        train_report rep;
+        bool again;
+        diag d = { 0 };
+        an_status st = AN_OK;
+        open_rig(&r, &(setup){ .engine = "cpu", .way = ways[i], .c = &c, .accum = 2 });
+        assert_ok(pipe_read(r.p, "embed", DT_F32, embed, &d), d);
+        for (int k = 0; k < 32; k++) embed[(V - 1) * 32 + k] = 3e38f;
+        assert_ok(pipe_write(r.p, "embed", DT_F32, embed, &d), d);
+        for (int n = 0; n < 100 && !st; n++) {
+            int32_t ids[B * (T + 1)];
+            for (int k = 0; k < B * (T + 1); k++) ids[k] = n % 2 ? k % 7 : k % 2 ? V - 1 : 3;
+            st = pipe_step(r.p, ids, 0.001, &rep, &again, &d);
+        }
+        assert_int_equal(st, AN_MISMATCH);
+        if (!strstr(d.msg, "the first tensor that went bad is x of l00_fwd_attn")) fail_msg("%s: %s", ways[i], d.msg);
+        close_rig(&r);
+    }
+}
+
 /* ---- no gradient ---- */
 
 static float no_gain(const char *name, double size, rng *r) { return strstr(name, "norm_f") ? 0 : strstr(name, "head") ? (float)(size * 1e-4 * rng_normal(r)) : start(name, 0.1, r); }
@@ -778,7 +807,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(gradients),    cmocka_unit_test(one_curve), cmocka_unit_test(one_curve_of_gemma), cmocka_unit_test(restarts),
                                         cmocka_unit_test(accumulation), cmocka_unit_test(exchange), cmocka_unit_test(weights_from_outside),  cmocka_unit_test(surfaces),
-                                        cmocka_unit_test(faults),       cmocka_unit_test(those_of_the_command),
+                                        cmocka_unit_test(faults),       cmocka_unit_test(bad_within_a_group), cmocka_unit_test(those_of_the_command),
                                         cmocka_unit_test(beside_the_device), cmocka_unit_test(without_a_gradient), cmocka_unit_test(a_gradient_no_more), cmocka_unit_test(scales) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
