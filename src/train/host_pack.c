@@ -58,8 +58,8 @@ an_status pack_plan(host *h, host_prog *g, diag *d)
     }
     double most = h->chip ? chip_limit(h->chip, "max_dim") : (double)INFINITY;
     if ((double)g->wide <= most) return AN_OK;
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: its inputs and weights side by side are %lld wide, and %s takes %g: train fewer tokens of the vocabulary, or take pipeline %s or %s", g->name,
-                     (long long)g->wide, device_name(h->p->o.dev), most, pipe_name(PIPE_RESIDENT), pipe_name(PIPE_DELTA));
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: its inputs and weights side by side are %lld wide, and %s takes %g: train fewer tokens of the vocabulary, or take pipeline %s%s%s", g->name,
+                     (long long)g->wide, device_name(h->p->o.dev), most, (double)h->c.vocab <= most ? pipe_name(PIPE_RESIDENT) : "", (double)h->c.vocab <= most ? " or " : "", pipe_name(PIPE_DELTA));
 }
 
 /* ---- the program ---- */

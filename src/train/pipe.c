@@ -64,6 +64,12 @@ void pipe_close(pipeline *p)
     free(p);
 }
 
+const chip *pipe_chip(const pipeline *p)
+{
+    const char *colon = strchr(device_name(p->o.dev), ':');
+    return device_is_plain(p->o.dev) || !colon ? NULL : chip_find(colon + 1);
+}
+
 pipe_kind pipe_kind_of(const pipeline *p) { return p->kind; }
 
 static an_status check_ids(const pipeline *p, const int32_t *tokens, diag *d)

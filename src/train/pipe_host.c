@@ -77,9 +77,8 @@ static an_status open(host *h, diag *d)
     static const host_way *const ways[PIPE_COUNT] = { [PIPE_DELTA] = &host_delta, [PIPE_DYNAMIC] = &host_dynamic, [PIPE_RESTART] = &host_restart };
     pipeline *p = h->p;
     uint32_t isa;
-    const char *colon = strchr(device_name(p->o.dev), ':');
     h->way = ways[p->kind];
-    h->chip = device_is_plain(p->o.dev) || !colon ? NULL : chip_find(colon + 1);
+    h->chip = pipe_chip(p);
     h->c = p->c;
     h->c.seq = p->T;
     if (h->c.alpha == 0) h->c.alpha = 1;

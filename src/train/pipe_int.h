@@ -3,6 +3,7 @@
 #define TRAIN_PIPE_INT_H
 
 #include "model/decoder.h"
+#include "target/target.h"
 #include "train/pipe.h"
 
 typedef struct {
@@ -30,6 +31,8 @@ struct pipeline {
     train_verdict last;   /* resident: of the last step */
     int32_t *suspect;     /* resident: the last minibatch that ran and did not count; the others of its group are not run. NULL: none did */
 };
+
+const chip *pipe_chip(const pipeline *p); /* pipe.c: whose rules the device has; NULL: none */
 
 /* pipe_look.c */
 void pipe_count(pipe_bad *b, const float *x, int64_t n);

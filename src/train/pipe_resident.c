@@ -1,4 +1,5 @@
 /* pipe_resident.c: the whole model, its gradients and the update as one program: a decoder graph in the hands of a trainer. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "train/pipe_int.h"
@@ -14,10 +15,21 @@ typedef struct {
 
 static const char LOSS[] = "loss";
 
+/* The embedding is one state, and a state one port. */
+static an_status check_vocabulary(const pipeline *p, diag *d)
+{
+    const chip *c = pipe_chip(p);
+    double most = c ? chip_limit(c, "max_dim") : (double)INFINITY;
+    if ((double)p->c.vocab <= most) return AN_OK;
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "the vocabulary has %lld tokens, and %s takes an axis of %g: train fewer of them, or take pipeline %s, which cuts it into parts", (long long)p->c.vocab,
+                     device_name(p->o.dev), most, pipe_name(PIPE_DELTA));
+}
+
 static an_status open_trainer(resident *r, diag *d)
 {
     pipeline *p = r->p;
     decoder dec;
+    TRY(check_vocabulary(p, d));
     decoder_options o = { .use = DECODER_TRAIN, .chip = r->chip, .param_inputs = true, .batch = p->B, .seq = p->T };
     TRY(decoder_build(&p->c, &o, NULL, &dec, d));
     train_param *list = calloc(dec.n_param, sizeof *list);

@@ -197,7 +197,20 @@ static void too_wide(void **state)
     c.vocab = 20000;
     assert_ok(device_open(&dev, "soft:m1", &(device_options){ .limit = &one, .n_limit = 1 }, &d), d);
     assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "dynamic", .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
-    assert_true(strstr(d.msg, "head: ") && strstr(d.msg, "16384"));
+    assert_true(strstr(d.msg, "head: ") && strstr(d.msg, "16384") && strstr(d.msg, "take pipeline delta") && !strstr(d.msg, "resident"));
+    /* what is named instead can be had: delta cuts the vocabulary, resident does not */
+    d = (diag){ 0 };
+    assert_int_equal(pipe_open(&p, &(pipe_options){ .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
+    assert_true(strstr(d.msg, "20000") && strstr(d.msg, "16384") && strstr(d.msg, "take pipeline delta"));
+    d = (diag){ 0 };
+    assert_ok(pipe_open(&p, &(pipe_options){ .pipeline = "delta", .dev = dev, .config = &c }, &d), d);
+    pipe_close(p);
+    c.vocab = 16300;
+    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "dynamic", .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
+    assert_non_null(strstr(d.msg, "take pipeline resident or delta"));
+    d = (diag){ 0 };
+    assert_ok(pipe_open(&p, &(pipe_options){ .dev = dev, .config = &c }, &d), d);
+    pipe_close(p);
     device_close(dev);
 }
 
