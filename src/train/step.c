@@ -418,8 +418,8 @@ static an_status build_step(builder *w, const graph *g)
         state_becomes(w, p->w_lo, out.w_lo);
         for (int k = 0; k < MAX_SLOTS; k++) state_becomes(w, p->slot[k], out.slot[k]), state_becomes(w, p->slot_lo[k], out.slot_lo[k]);
         if (!is_half(t)) continue;
-        optim_extent(&w->b, out.w, &extent);
-        for (int k = 0; k < MAX_SLOTS; k++) optim_extent(&w->b, out.slot[k], &extent);
+        optim_extent(&w->b, out.w, &extent), optim_extent(&w->b, out.w_lo, &extent);
+        for (int k = 0; k < MAX_SLOTS; k++) optim_extent(&w->b, out.slot[k], &extent), optim_extent(&w->b, out.slot_lo[k], &extent);
     }
     if (extent.i) graph_output(w->c.g, PORT_EXTENT, extent);
     count_step(w);

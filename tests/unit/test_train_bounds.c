@@ -1,5 +1,5 @@
-/* State that is written in place stays finite, or as it was: steps that decay, old moments or the square of a gradient would take too far, though the
- * gradient alone would not (bounds.c). */
+/* State stays finite, or as it was: steps that decay, old moments or the square of a gradient would take too far, though the gradient alone would
+ * not (bounds.c); halves of numbers that would be infinite where their sum is not. */
 #include <math.h>
 
 #include "train_t.h"
@@ -29,7 +29,7 @@ static trainer *open_line(train_options o, float w, float x)
 {
     diag d = { 0 };
     float ws[N] = { w, w, -w, w }, xs[N] = { x, x, x, -x };
-    o.engine = "cpu";
+    if (!o.engine) o.engine = "cpu";
     trainer *t = open_text(line_text, o);
     assert_ok(train_write(t, "w", DT_F32, ws, &d), d);
     assert_ok(train_put(t, "x", DT_F32, xs, &d), d);
@@ -116,8 +116,20 @@ static void squares_of_plain_gradients(void **state)
     }
 }
 
+/* 20 from 40000, whose neighbour is 32 away: the high half takes 32, which the low one has no number for. */
+static void low_halves(void **state)
+{
+    (void)state;
+    static const char *const engines[] = { "soft:m1", "soft:m4" };
+    for (int i = 0; i < 4; i++) {
+        trainer *t = open_line((train_options){ .engine = engines[i / 2], .state = TRAIN_HALVES, .loss_scale = 1024 }, i % 2 ? 40000 : 4000, 0x1p-6f);
+        if (steps_on(t, 1280, 1) != !(i % 2)) fail_msg("%s: a weight of %d", engines[i / 2], i % 2 ? 40000 : 4000);
+        train_close(t);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(decay_that_grows), cmocka_unit_test(written_by_the_host), cmocka_unit_test(squares_of_plain_gradients) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(decay_that_grows), cmocka_unit_test(written_by_the_host), cmocka_unit_test(squares_of_plain_gradients), cmocka_unit_test(low_halves) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
