@@ -3,7 +3,9 @@
  * that keeps it below.
  *
  * Floats of any type: what is typed fp32 is computed in fp16 there.
- * Gradients are linear in the seed: a value that depends on it through the backward pass grows in proportion. */
+ * Gradients are linear in the seed: a value that depends on it through the backward pass grows in proportion.
+ * A sample is evaluated without rounding, the chip rounds every operation: what reaches a slice there may be larger by some units. Roundings go either way and add
+ * up like the root of their number, so an operand at the end of n of them is taken to be off by 4 sqrt(n) units: more is as rare as four standard deviations. */
 #include <math.h>
 
 #include "grad/grad_int.h"
@@ -86,6 +88,35 @@ static an_status measure(const graph *g, const tensor64 *sample, grad_hazard *h,
     return AN_OK;
 }
 
+/* Of a result, as a part of it: half a unit of fp16; sums round their products as well, and functions are straight between the knots of a table. */
+static double rounding_of(const graph *g, const node *n)
+{
+    static const struct {
+        const char *cost;
+        double off;
+    } kinds[] = { { "move", 0 }, { "gather", 0 }, { "gemm", 0x1p-10 }, { "conv", 0x1p-10 }, { "sdpa", 0x1p-8 }, { "pool", 0x1p-10 }, { "reduce", 0x1p-10 },
+                  { "table", 0x1p-8 }, { "softmax", 0x1p-8 }, { "norm", 0x1p-8 } };
+    if (n->op == OP_INPUT && graph_type(g, n->out)->dt == DT_F16) return 0;
+    for (size_t i = 0; i < COUNT(kinds); i++)
+        if (!strcmp(op_get(n->op)->cost_rule, kinds[i].cost)) return kinds[i].off;
+    return 0x1p-11;
+}
+
+/* Per value how much larger the chip's may be, as a part of it. */
+static double *slack_of(const graph *g, arena *mem)
+{
+    double *slack = TAKE(mem, double, g->values.n);
+    if (!slack) return NULL;
+    for (size_t i = 1; i < g->nodes.n; i++) { /* squares first */
+        const node *n = &g->nodes.at[i];
+        double most = 0, own = rounding_of(g, n);
+        for (int k = 0; k < n->n_in; k++) most = MAX(most, slack[n->in[k].i]);
+        for (int k = 0; k < n->n_out; k++) slack[n->out.i + (uint32_t)k] = most + own * own;
+    }
+    for (size_t i = 0; i < g->values.n; i++) slack[i] = MIN(4 * sqrt(slack[i]), 0.5);
+    return slack;
+}
+
 static uint32_t made_for(const grad_info *info, size_t i)
 {
     if (!info || i < info->first_node || i - info->first_node >= info->n_of) return 0;
@@ -98,21 +129,24 @@ an_status grad_preflight(const graph *g, const grad_info *info, double scale_now
     *out = TAKE(mem, grad_hazard, g->nodes.n);
     bool *grows = seeded(g, info, mem);
     vrange *range = TAKE(mem, vrange, g->values.n);
-    if (!*out || !grows || !range) return diag_nomem(d);
+    const double *slack = slack_of(g, mem);
+    if (!*out || !grows || !range || !slack) return diag_nomem(d);
     size_t suspects = 0;
     graph_ranges(g, range);
     for (size_t i = 1; i < g->nodes.n; i++) {
         const node *nd = &g->nodes.at[i];
         if (!nd->n_in || !nd->in[0].i || !dtype_is_float(graph_type(g, nd->in[0])->dt) || graph_const_of(g, nd->in[0]) || !width_offset(g, nd)) continue;
         vrange r = range[nd->in[0].i];
+        if (fmax(fabs(r.lo), fabs(r.hi)) <= GRAD_WIDTH_LIMIT) continue; /* whatever comes before */
         (*out)[suspects++] = (grad_hazard){ .node = (uint32_t)i, .name = nd->name, .mil = nd->mil, .at = nd->at, .of = made_for(info, i), .scales = grows[nd->in[0].i],
                                             .largest = fmax(fabs(r.lo), fabs(r.hi)) };
     }
     if (sample && suspects) TRY(measure(g, sample, *out, suspects, mem, d));
     for (size_t i = 0; i < suspects; i++) {
         grad_hazard h = (*out)[i];
-        if (h.largest <= GRAD_WIDTH_LIMIT) continue;
-        if (h.scales) h.safe_scale = isfinite(h.largest) ? fabs(scale_now) * GRAD_WIDTH_LIMIT / h.largest : 0;
+        double most = GRAD_WIDTH_LIMIT * (1 - slack[g->nodes.at[h.node].in[0].i]);
+        if (h.largest <= most) continue;
+        if (h.scales) h.safe_scale = isfinite(h.largest) ? fabs(scale_now) * most / h.largest : 0;
         else h.safe_scale = INFINITY;
         (*out)[(*n)++] = h;
     }

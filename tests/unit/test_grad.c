@@ -573,7 +573,7 @@ static void preflight_names_the_safe_scale(void **state)
     assert_true(n > 0 && h[0].scales);
     assert_true(h[0].largest == 2 * 15 * 1024.0);
     double safe = h[0].safe_scale;
-    assert_true(fabs(safe - GRAD_WIDTH_LIMIT / 30) < 1e-9);
+    assert_true(safe < GRAD_WIDTH_LIMIT / 30 && safe > 0.99 * GRAD_WIDTH_LIMIT / 30); /* less what a chip's roundings may add */
     assert_non_null(graph_find(g, h[0].name).i ? h[0].name : NULL);
     for (size_t i = 0; i < n; i++) assert_int_equal(g->nodes.at[h[i].of].op, OP_CONV);
     /* numbers of every input that reaches a slice, and of no other */
@@ -620,7 +620,7 @@ static void preflight_of_other_types(void **state)
         graph *g = typed_conv(types[i], GRAD_CONV_PATCHES, 1024, &info);
         assert_int_equal(preflight(g, &info, 1024, NULL, &mem, &h), width_cuts(g, 1));
         assert_true(preflight(g, &info, 1024, in, &mem, &h) > 0);
-        assert_true(h[0].scales && h[0].largest == 2 * 15 * 1024.0 && fabs(h[0].safe_scale - GRAD_WIDTH_LIMIT / 30) < 1e-9);
+        assert_true(h[0].scales && h[0].largest == 2 * 15 * 1024.0 && h[0].safe_scale < GRAD_WIDTH_LIMIT / 30 && h[0].safe_scale > 0.99 * GRAD_WIDTH_LIMIT / 30);
         arena_free(&mem);
         graph_free(g);
     }

@@ -359,11 +359,43 @@ static void loss_scale_sweep(void **state)
     }
 }
 
+/* The scale that is called safe is: on the chip, with its roundings, and not only where they are left out. A hundredth more is not. */
+static void the_safe_scale_is_safe(void **state)
+{
+    (void)state;
+    rng r = { test_seed("safe scales") };
+    int named = 0;
+    for (int i = 0; i < 60; i++) {
+        rng same = { rng_next(&r) };
+        double safe = INFINITY;
+        for (int k = 0; k < 3; k++) {
+            sweep s = { 0 };
+            arena mem = { 0 };
+            diag d = { 0 };
+            grad_hazard *h;
+            size_t n;
+            rng data = same;
+            double scale = dtype_round(DT_F16, k == 0 ? 1024 : k == 1 ? safe : 1.02 * safe);
+            sweep_open(&s, 1, scale, GRAD_CONV_PATCHES);
+            for (int q = 0; q < CH * TAPS; q++) s.w[q] = dtype_round(DT_F16, rng_range(&data, 9, 27));
+            for (int q = 0; q < PLACES; q++) s.x[q] = dtype_round(DT_F16, rng_range(&data, 0.03, 0.1));
+            assert_ok(grad_preflight(s.g, &s.info, scale, s.in, &mem, &h, &n, &d), d);
+            for (size_t q = 0; q < n && k == 0; q++) safe = fmin(safe, h[q].safe_scale);
+            if (k && (infinities_on(&s, "m1") > 0) != (k == 2)) fail_msg("a loss scale of %g, where up to %g is safe", scale, safe);
+            arena_free(&mem);
+            graph_free(s.g);
+            if (safe == INFINITY) break;
+            named += k == 0;
+        }
+    }
+    assert_true(named > 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4),
                                         cmocka_unit_test(every_rule_in_bf16), cmocka_unit_test(extremes_of_any_size), cmocka_unit_test(masked_keys_get_nothing),
                                         cmocka_unit_test(large_counts), cmocka_unit_test(slopes_out_of_range),
-                                        cmocka_unit_test(gradients_are_legal_where_the_case_is), cmocka_unit_test(loss_scale_sweep) };
+                                        cmocka_unit_test(gradients_are_legal_where_the_case_is), cmocka_unit_test(loss_scale_sweep), cmocka_unit_test(the_safe_scale_is_safe) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
