@@ -41,7 +41,7 @@ static an_status fill(image *im, mac *m, bool *fits, diag *d)
     bool many = source_elems(&c->src[1]) > 1;
     for (int64_t i = 0; i < m->m; i++) m->i8_scale[i] = (float)dtype_load(c->src[1].dt, at[1], many ? i : 0);
     m->i8 = at[0];
-    if (!(*fits = zeros_are_zero(c, at))) m->i8 = at[0] = NULL;
+    *fits = zeros_are_zero(c, at);
     return AN_OK;
 }
 
@@ -51,12 +51,16 @@ an_status mac_i8_make(image *im, mac *m, diag *d)
     if (!mac_is_const(im, m->a_tensor) || !is_rows_of_int8(im, m)) return AN_OK;
     if (!(m->i8_scale = TAKE(&im->prepared, float, (size_t)m->m))) return diag_nomem(d);
     TRY(fill(im, m, &fits, d));
-    if (!fits) return AN_OK;
+    if (!fits) { /* expanded like any other */
+        m->i8 = im->stored[im->p->tensors.at[m->a_tensor].slot].at[0] = NULL;
+        return AN_OK;
+    }
     m->g = gemm_pick(GEMM_I8, m->env->isa);
     m->a_as = DT_I8;
     return AN_OK;
 }
 
+/* Refused, it stays one of int8: the weights it had come back. */
 an_status mac_i8_again(image *im, mac *m, diag *d)
 {
     bool fits;

@@ -148,7 +148,6 @@ static an_status fill(image *im, const mac *m, mac_vec *v, bool *fits, diag *d)
         v->shift[i] = (float)(-value(im, v, 1, i) * zero), shifts |= zero != 0;
     }
     if (!shifts) w->shift = NULL;
-    if (!*fits) im->stored[v->slot].at[0] = NULL;
     return AN_OK;
 }
 
@@ -193,7 +192,10 @@ an_status mac_vec_make(image *im, mac *m, diag *d)
     bool fits = true;
     TRY(take_panels(im, m, &v, d));
     if (!v.panels) TRY(fill(im, m, &v, &fits, d));
-    if (!fits) return AN_OK;
+    if (!fits) { /* expanded like any other */
+        im->stored[v.slot].at[0] = NULL;
+        return AN_OK;
+    }
     TRY(panel_note(im, v.row_scale, (size_t)m->m * sizeof(float), d));
     TRY(panel_note(im, v.row_shift, (size_t)m->m * sizeof(float), d));
     TRY(panel_note(im, v.table, (size_t)n_table(&v.w) * sizeof(float), d));

@@ -382,8 +382,55 @@ static void tables_are_proven(void **state)
         }
 }
 
+/* Weights that a loaded program cannot take: it goes on with those it had, bit for bit, and holds no more than before. */
+static void taken_back(void **state)
+{
+    (void)state;
+    enum { M = 24, K = 96, MOST = 12 };
+    static const struct {
+        kind form;
+        int n, fast_math, src; /* src: the source that becomes one it cannot take */
+        unsigned char bad[4];
+    } rows[] = { { AFFINE_ROWS, MOST, FAST_INT8, 2, { 1, 1, 1, 1 } }, { LUT_BYTES, 1, FAST_NONE, 1, { 0, 0, 0x80, 0x7f } }, { LUT_ROWS, 3, FAST_BF16, 1, { 0, 0, 0xc0, 0x7f } } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag d = { 0 };
+        rng r = { test_seed("taken back") };
+        double w[M * K];
+        graph *g = graph_new("back", 0);
+        assert_non_null(g);
+        val in = graph_input(g, "x", (ttype){ .dt = DT_F32, .sh = SHAPE(1, K, 1, rows[i].n) });
+        graph_output(g, "y", G(g, CONV, in, make_weight(&r, g, rows[i].form, M, K, DT_F32, w)));
+        assert_ok(graph_finish(g, &d), d);
+        program *p;
+        assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
+        float x[K * MOST], before[M * MOST], after[M * MOST];
+        for (int k = 0; k < K * rows[i].n; k++) x[k] = (float)rng_normal(&r);
+        const void *xs = x;
+        void *ys[] = { before, after };
+        image *im;
+        assert_ok(image_load(&im, p, NULL, &(image_options){ .fast_math = rows[i].fast_math }, &d), d);
+        assert_ok(image_run(im, &xs, &ys[0], &d), d);
+        const uint64_t sum = image_digest(im), bytes = image_bytes(im);
+        unsigned char *at = (unsigned char *)(uintptr_t)p->data + p->consts.at[0].src[rows[i].src].offset, kept[4];
+        memcpy(kept, at, sizeof kept);
+        memcpy(at, rows[i].bad, sizeof kept);
+        if (image_reload(im, NULL, &d) != AN_INPUT) fail_msg("%s: weights it cannot take were taken", names[rows[i].form]);
+        assert_int_equal(image_run(im, &xs, &ys[1], &(diag){ 0 }), AN_INPUT);
+        memcpy(at, kept, sizeof kept);
+        d = (diag){ 0 };
+        assert_ok(image_reload(im, NULL, &d), d);
+        assert_ok(image_run(im, &xs, &ys[1], &d), d);
+        if (memcmp(before, after, (size_t)(M * rows[i].n) * sizeof *after)) fail_msg("%s: other bits once its weights are back", names[rows[i].form]);
+        if (image_digest(im) != sum) fail_msg("%s: another digest of the same weights", names[rows[i].form]);
+        if (image_bytes(im) != bytes) fail_msg("%s: %d bytes, %d before", names[rows[i].form], (int)image_bytes(im), (int)bytes);
+        image_free(im);
+        program_free(p);
+        graph_free(g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(reconstructed), cmocka_unit_test(together), cmocka_unit_test(parted), cmocka_unit_test(tables_are_proven), cmocka_unit_test(int8_products) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(reconstructed), cmocka_unit_test(together), cmocka_unit_test(parted), cmocka_unit_test(tables_are_proven), cmocka_unit_test(taken_back), cmocka_unit_test(int8_products) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
