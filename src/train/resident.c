@@ -401,6 +401,21 @@ static an_status run_minibatch(trainer *t, bool last, double lr, double S, train
     return AN_OK;
 }
 
+/* A group begins with its sums times 0, and 0 times what is no number is none: what an engine left in them must not outlast the group. */
+static an_status clear_sums(trainer *t, diag *d)
+{
+    for (size_t i = 0; i < t->params.n; i++) {
+        if (t->params.at[i].acc < 0) continue;
+        const state *s = &t->states.at[t->params.at[i].acc];
+        void *at;
+        TRY(dev_surface_lock(state_now(t, s), false, &at, d));
+        memset(at, 0, dev_surface_bytes(state_now(t, s)));
+        TRY(dev_surface_unlock(state_now(t, s), d));
+    }
+    bytes_mark(t);
+    return AN_OK;
+}
+
 an_status train_step(trainer *t, double lr, train_report *r, diag *d)
 {
     bool last = t->at == t->accum - 1;
@@ -426,6 +441,7 @@ an_status train_step(trainer *t, double lr, train_report *r, diag *d)
         train_verdict v = t->group;
         t->at = 0, t->group = VERDICT_FINE;
         st = scale_after(t, v, t->group_loss, d);
+        if (!st && !r->applied && v != VERDICT_NOTHING) st = clear_sums(t, d);
     }
     r->step = t->steps, r->skipped = t->skipped, r->zeros = t->zeros;
     return st;

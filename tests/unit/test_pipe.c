@@ -133,6 +133,35 @@ static void a_spoiled_state(void **state)
     }
 }
 
+/* The same in the sums of a group: it is skipped, and the next one begins anew. */
+static void spoiled_sums(void **state)
+{
+    (void)state;
+    static const char *const engines[] = { "cpu", "soft:m4" };
+    for (size_t i = 0; i < COUNT(engines); i++) {
+        char path[64];
+        int left = 1;
+        diag d = { 0 };
+        rig x;
+        model_config c = small(2);
+        snprintf(path, sizeof path, "/tmp/anneal_pipe_%d.st", (int)getpid());
+        assert_ok(device_open(&x.dev, engines[i], &(device_options){ .spoil = spoil_once, .spoiler = &left }, &d), d);
+        assert_ok(pipe_open(&x.p, &(pipe_options){ .pipeline = "resident", .dev = x.dev, .config = &c, .batch = B, .train = { .optimizer = "adamw", .clip = 1, .accum = 2, .loss_scale = i ? 16 : 1 } }, &d), d);
+        fill(x.p);
+        for (int k = 0; k < 6; k++) {
+            int32_t ids[B * (T + 1)];
+            train_report r;
+            bool again;
+            batch((uint64_t)k, ids);
+            assert_ok(pipe_step(x.p, ids, 0.003, &r, &again, &d), d);
+            if (r.applied != (k == 3 || k == 5) || r.skipped != (k > 0)) fail_msg("%s: minibatch %d, applied %d, %d skipped", engines[i], k, r.applied, (int)r.skipped);
+        }
+        assert_ok(pipe_save(x.p, path, NULL, 0, &d), d);
+        close_rig(&x);
+        unlink(path);
+    }
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -155,6 +184,6 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(losses_fall), cmocka_unit_test(goes_on), cmocka_unit_test(a_spoiled_state), cmocka_unit_test(refusals) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(losses_fall), cmocka_unit_test(goes_on), cmocka_unit_test(a_spoiled_state), cmocka_unit_test(spoiled_sums), cmocka_unit_test(refusals) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
