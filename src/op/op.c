@@ -182,7 +182,7 @@ bool attr_eq(const attr *a, const attr *b)
 {
     if (a->id != b->id || a->kind != b->kind) return false;
     switch (a->kind) {
-    case ATTR_FLOAT: return a->u.f == b->u.f;
+    case ATTR_FLOAT: return !memcmp(&a->u.f, &b->u.f, sizeof a->u.f); /* 0 and -0 are two numbers, a NaN is itself */
     case ATTR_STR: return !strcmp(a->u.s, b->u.s);
     case ATTR_INTS:
     case ATTR_BOOLS: return a->n == b->n && (!a->n || !memcmp(a->u.is, b->u.is, (size_t)a->n * sizeof *a->u.is));

@@ -1,4 +1,6 @@
 /* graph: the builder's sticky error, names, rewriting, the verifier, and running out of memory at any byte. */
+#include <math.h>
+
 #include "t.h"
 #include "graph/graph.h"
 
@@ -83,7 +85,32 @@ static void attributes_are_canonical(void **state)
     val c = GA(g, CLIP, VALS(x), AT_I(BETA, 6), AT_F(ALPHA, 0)); /* any order, ints for floats */
     assert_int_equal(graph_maker(g, c)->attrs[0].id, A_ALPHA);
     assert_true(graph_maker(g, c)->attrs[1].u.f == 6.0);
+    val even = GA(g, FILL_LIKE, VALS(x), AT_F(VALUE, 0)), odd = GA(g, FILL_LIKE, VALS(x), AT_F(VALUE, -0.0));
+    assert_int_equal(graph_maker(g, even)->n_attr, 0);
+    assert_int_equal(graph_maker(g, odd)->n_attr, 1); /* one over it is another number */
     graph_free(g);
+}
+
+/* 1 / pad(x) and x / fill_like: a zero that is asked for with its sign has it. */
+static void zeros_have_their_sign(void **state)
+{
+    (void)state;
+    for (int minus = 0; minus < 2; minus++) {
+        diag d = { 0 };
+        arena mem = { 0 };
+        graph *g = graph_new("zeros", 0);
+        const double zero = minus ? -0.0 : 0.0, want = minus ? -INFINITY : INFINITY;
+        val x = graph_input(g, "x", (ttype){ DT_F32, SHAPE(2) }), one = graph_scalar(g, DT_F32, 1);
+        graph_output(g, "p", G(g, REAL_DIV, one, GA(g, PAD, VALS(x), AT_IS(PAD, 1, 1), AT_F(CONSTANT_VAL, zero))));
+        graph_output(g, "f", G(g, REAL_DIV, x, GA(g, FILL_LIKE, VALS(x), AT_F(VALUE, zero))));
+        assert_ok(graph_finish(g, &d), d);
+        tensor64 in = { .type = *graph_type(g, x), .x = (double[]){ 1, 1 } }, out[2] = { { .x = NULL } };
+        assert_ok(graph_eval(g, &in, out, &mem, &d), d);
+        assert_true(out[0].x[0] == want && out[0].x[1] == 1 && out[0].x[3] == want);
+        assert_true(out[1].x[0] == want && out[1].x[1] == want);
+        arena_free(&mem);
+        graph_free(g);
+    }
 }
 
 static void a_name_given_up_is_free_again(void **state)
@@ -164,7 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(builder_infers_and_finishes), cmocka_unit_test(first_error_sticks),
-        cmocka_unit_test(attributes_are_canonical),    cmocka_unit_test(a_name_given_up_is_free_again), cmocka_unit_test(a_rewrite_that_copies_changes_nothing),
+        cmocka_unit_test(attributes_are_canonical),    cmocka_unit_test(zeros_have_their_sign), cmocka_unit_test(a_name_given_up_is_free_again), cmocka_unit_test(a_rewrite_that_copies_changes_nothing),
         cmocka_unit_test(the_verifier_sees_damage),    cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
