@@ -23,7 +23,7 @@ DIRS    ?= $(filter-out cli,$(notdir $(patsubst %/,%,$(wildcard src/*/))))
 LIB_SRC := $(sort $(foreach d,$(DIRS),$(wildcard src/$(d)/*.c)))
 CLI_SRC := $(sort $(wildcard src/cli/*.c))
 TESTS   ?= $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/api/*.c))
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(if $(filter api,$(DIRS)),$(BUILD)/gen/probes.o)
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(if $(filter api,$(DIRS)),$(BUILD)/gen/probes.o) $(if $(filter codegen,$(DIRS)),$(BUILD)/gen/maker.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
 EXAMPLES := $(if $(filter api,$(DIRS)),$(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c))))
@@ -70,7 +70,14 @@ $(BUILD)/gen/probes.c: tools/embed.sh $(wildcard probe/*.mil)
 	@mkdir -p $(@D)
 	$(Q)sh $^ > $@
 
-$(BUILD)/gen/probes.o: $(BUILD)/gen/probes.c Makefile
+# What makes a program of a text, as a checksum: kept programs of a compiler that was another one are not taken for those of this one.
+MAKER_SRC := $(sort $(foreach d,base op mil graph lower target codegen engine,$(wildcard src/$(d)/*.def src/$(d)/*.h)) \
+	$(foreach d,base op mil graph lower codegen,$(wildcard src/$(d)/*.c)))
+$(BUILD)/gen/maker.c: $(MAKER_SRC)
+	@mkdir -p $(@D)
+	$(Q)printf '#include "codegen/codegen.h"\nconst char codegen_maker[] = "%s";\n' "$$(cat $^ | cksum | tr ' ' -)" > $@
+
+$(BUILD)/gen/%.o: $(BUILD)/gen/%.c Makefile
 	$(call say,cc $<)
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
 

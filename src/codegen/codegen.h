@@ -59,6 +59,9 @@ typedef struct {            /* zero means default */
 an_status codegen_program(const graph *g, const codegen_options *o, program **out, diag *d) MUST_CHECK;
 an_status codegen_mil(const mil_module *m, const lower_in *weights, const codegen_options *o, program **out, diag *d) MUST_CHECK;
 
+/* Which compiler this is: a checksum of its sources (Makefile). The same text may become another program where it differs. */
+extern const char codegen_maker[];
+
 /* How a chip's arithmetic behaves: the rows of profile.def. false: this chip has no row. */
 bool codegen_numerics(const chip *c, numerics *out) MUST_CHECK;
 void codegen_print_profiles(strbuf *b, const char *format); /* each value with status and evidence: "text", "json", "markdown" */

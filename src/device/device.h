@@ -58,6 +58,7 @@ typedef struct {               /* zero means default */
      * limit of its own for them (compiles, reclaim, loaded), or with this set, counts for itself, as if in a process of its own */
     bool own_budget;
     dev_cache *cache;          /* compiled programs; NULL: none. Must outlive the device */
+    const char *maker;         /* tests: programs are kept as those of another compiler than this one (codegen_maker) */
     bool (*fault)(void *user, const char *where); /* tests: true makes that step fail for want of memory */
     void *user;
     /* tests: an engine that misbehaves. true at "compile" or "dispatch": it answers with an error; at "output": a NaN in the first

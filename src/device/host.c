@@ -48,7 +48,9 @@ static bool multiplies_bf16(const device *dev) { return !dev->chip && dev->opt.f
 static dev_key source_key(const device *dev, const dev_source *src)
 {
     dev_key k = { { PROGRAM_VERSION, 2 /* entries that say what they are of, and whether they are final */ } };
+    const char *maker = dev->opt.maker ? dev->opt.maker : codegen_maker;
     k = key_mix(k, AN_VERSION, sizeof AN_VERSION);
+    k = key_mix(k, maker, strlen(maker));
     k = key_mix(k, dev->name, strlen(dev->name));
     k = key_mix(k, &dev->num, sizeof dev->num); /* doubles without padding */
     if (src->separate) k = key_mix(k, "separate", 8);

@@ -660,6 +660,28 @@ static void known_again(void **state)
     }
 }
 
+/* A compiler that became another one makes its programs itself: the text says what is computed, not how. */
+static void by_another_compiler(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *maker;
+        bool kept;
+    } rows[] = { { "one", false }, { "one", true }, { "another", false }, { NULL, false }, { NULL, true }, { "one", true } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        dev_cache *c = open_cache(0, 0);
+        device *dev;
+        dev_program *p;
+        diag d = { 0 };
+        dev_source src = { .text = RING_TEXT, .n_text = strlen(RING_TEXT) };
+        assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .cache = c, .own_budget = true, .maker = rows[i].maker }, &d), d);
+        assert_ok(device_compile(dev, &src, &p, &d), d);
+        if (dev_program_from_cache(p) != rows[i].kept) fail_msg("row %zu: kept %d, wanted %d", i, !rows[i].kept, rows[i].kept);
+        device_close(dev);
+        dev_cache_close(c);
+    }
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -679,7 +701,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back), cmocka_unit_test(memory_bounds), cmocka_unit_test(damage), cmocka_unit_test(disk_bounds),
         cmocka_unit_test(leftovers),      cmocka_unit_test(killed),        cmocka_unit_test(shared), cmocka_unit_test(places),
-        cmocka_unit_test(planted),        cmocka_unit_test(known_again), cmocka_unit_test(no_files_of_ours), cmocka_unit_test(bound_from_environment),
+        cmocka_unit_test(planted),        cmocka_unit_test(known_again), cmocka_unit_test(by_another_compiler), cmocka_unit_test(no_files_of_ours), cmocka_unit_test(bound_from_environment),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

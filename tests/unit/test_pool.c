@@ -201,7 +201,7 @@ static void sleeps_when_idle(void **s)
         double used = cpu_ms() - before;
         if (inside) pool_leave(p);
         pool_free(p);
-        if (used > PAUSE_MS / 3.0) fail_msg("%s: %.1f ms of processor time in a pause of %d ms", inside ? "inside a region" : "between regions", used, PAUSE_MS);
+        if (used > PAUSE_MS / 6.0) fail_msg("%s: %.1f ms of processor time in a pause of %d ms", inside ? "inside a region" : "between regions", used, PAUSE_MS);
     }
 }
 
