@@ -481,8 +481,11 @@ static an_status tell(run *r, double scale, const train_report *rep, diag *d)
     pipe_seen seen;
     strbuf b = { 0 };
     uint64_t t0 = clock_ns();
-    TRY(pipe_inspect(r->p, r->now, scale, &seen, d));
+    diag why = { 0 };
+    an_status st = pipe_inspect(r->p, r->now, scale, &seen, &why);
     event(r, "numbers", t0);
+    if (st == AN_NOMEM) return diag_nomem(d);
+    if (st) return WARN(r, "there are no numbers of step %lld: %s", (long long)r->note.step + 1, why.msg), AN_OK; /* no reason to lose the run */
     bool zero = rep && rep->verdict == VERDICT_NOTHING && !seen.first[0], bad = rep && !zero;
     if (bad) pipe_bad_json(&b, r->note.step + 1, rep->loss, &seen);
     else if (zero) pipe_zero_json(&b, r->note.step + 1, rep->loss, scale);

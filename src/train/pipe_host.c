@@ -60,14 +60,30 @@ static an_status make_buffers(host *h, diag *d)
     return AN_OK;
 }
 
-/* A round that never fits would be found out only after the first update. */
+/* Programs that dynamic would have: one of each kind. */
+static int64_t kinds(const host *h)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < h->progs.n; i++) {
+        size_t k = 0;
+        while (k < i && !model_program_alike(&h->c, &h->progs.at[k].id, &h->progs.at[i].id)) k++;
+        n += k == i;
+    }
+    return n;
+}
+
+/* A round that never fits would be found out only after the first update. What the process compiled before counts as well. */
 static an_status check_budget(const host *h, diag *d)
 {
-    int64_t most = device_get_limits(h->p->o.dev)->compiles, need = 0;
+    const device_limits *lim = device_get_limits(h->p->o.dev);
+    device_stats s;
+    device_get_stats(h->p->o.dev, &s);
+    int64_t used = lim->reclaim ? (int64_t)s.programs : (int64_t)s.budget_used, left = MAX(lim->compiles - used, 0), need = 0;
     for (size_t i = 0; i < h->progs.n; i++) need += h->progs.at[i].same == (int)i;
-    if (!most || need <= most) return AN_OK;
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "pipeline %s takes %lld programs for %lld layers; %s compiles %lld: take %s or %s", pipe_name(h->p->kind),
-                     (long long)need, (long long)h->c.n_layers, device_name(h->p->o.dev), (long long)most, pipe_name(PIPE_DYNAMIC), pipe_name(PIPE_RESIDENT));
+    if (!lim->compiles || need <= left) return AN_OK;
+    bool dynamic = kinds(h) <= left && h->p->kind != PIPE_DYNAMIC;
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "pipeline %s takes %lld programs for %lld layers; %s compiles %lld%s: take %s%s%s", pipe_name(h->p->kind), (long long)need, (long long)h->c.n_layers,
+                     device_name(h->p->o.dev), (long long)left, used ? " more" : "", dynamic ? pipe_name(PIPE_DYNAMIC) : "", dynamic ? " or " : "", pipe_name(PIPE_RESIDENT));
 }
 
 static an_status look_again(void *user, double scale, train_verdict *out, diag *d);

@@ -226,6 +226,13 @@ static void on_note(void *user, const char *line)
     json_decref(top);
 }
 
+static void count_note(void *user, const char *line)
+{
+    heard *h = user;
+    h->norms++;
+    snprintf(h->last, sizeof h->last, "%s", line);
+}
+
 /* A rate that throws the weights far away: every update is counted, and the run ends with the name of the tensor. */
 static void diverges(void **state)
 {
@@ -291,6 +298,27 @@ static void on_progress(void *user, const lm_progress *p)
     heard *h = user;
     small_progress(&h->r, p);
     plot_lanes_mark(h->lanes);
+}
+
+/* A look takes programs of its own. Where the process compiles no more it says less, and the run goes on. */
+static void looks_within_the_budget(void **state)
+{
+    (void)state;
+    uint64_t want = 0;
+    for (int64_t compiles = 2; compiles <= 14; compiles++) {
+        heard h = { 0 };
+        lm_run_result q;
+        diag d = { 0 };
+        device_limit limit = { "compiles", compiles };
+        small_begin(&h.r);
+        lm_run_options o = small_options(&h.r, "soft:m4");
+        o.steps = 3, o.save = NULL, o.on_progress = NULL, o.on_note = count_note, o.stats_every = 1, o.device.limit = &limit, o.device.n_limit = 1, o.user = &h;
+        if (lm_run(&o, &q, &d)) fail_msg("%lld compiles: %s", (long long)compiles, d.msg);
+        if (!want) want = q.digest;
+        assert_true(q.digest == want && h.norms == 3);
+        if (compiles < 4 ? !strstr(h.last, "\"unknown\"") : compiles > 5 && !strstr(h.last, "\"gradients\":{\"embed\":")) fail_msg("%lld compiles: %s", (long long)compiles, h.last);
+        small_end(&h.r);
+    }
 }
 
 /* Swim lanes of the ways that have lanes. */
@@ -390,6 +418,6 @@ static void read_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(exported), cmocka_unit_test(compact_rows), cmocka_unit_test(cap_in_files), cmocka_unit_test(refused), cmocka_unit_test(diverges),
-                                        cmocka_unit_test(norms),    cmocka_unit_test(swim),         cmocka_unit_test(history),      cmocka_unit_test(read_only) };
+                                        cmocka_unit_test(norms),    cmocka_unit_test(looks_within_the_budget), cmocka_unit_test(swim),         cmocka_unit_test(history),      cmocka_unit_test(read_only) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -480,8 +480,20 @@ static void restarts(void **state)
     assert_non_null(strstr(d.msg, "9 programs"));
     c = small(2), d = (diag){ 0 };
     assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "restart", .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
-    assert_non_null(strstr(d.msg, "takes 16 programs for 2 layers")); /* the one without weights is both layers' */
+    assert_true(strstr(d.msg, "takes 16 programs for 2 layers") && strstr(d.msg, ": take resident")); /* the one without weights is both layers' */
     device_close(dev);
+    /* what is named instead fits */
+    static const char *const ways[] = { "delta", "restart", "dynamic" };
+    for (int64_t k = 8; k <= 15; k++)
+        for (size_t i = 0; i < COUNT(ways); i++) {
+            bool open = !strcmp(ways[i], "dynamic"), fits = k >= 9;
+            limit.value = k, d = (diag){ 0 };
+            assert_ok(device_open(&dev, "soft:m4", &(device_options){ .limit = &limit, .n_limit = 1 }, &d), d);
+            an_status st = pipe_open(&p, &(pipe_options){ .pipeline = ways[i], .dev = dev, .config = &c }, &d);
+            if (open && fits) pipe_close(p);
+            if (st != (open && fits ? AN_OK : AN_UNSUPPORTED) || (st && !strstr(d.msg, fits ? ": take dynamic or resident" : ": take resident"))) fail_msg("%s, %d compiles: %s", ways[i], (int)k, d.msg);
+            device_close(dev);
+        }
 }
 
 /* A checkpoint of one way goes on in another. */
