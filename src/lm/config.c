@@ -204,9 +204,9 @@ static an_status read_window(const reader *r, model_config *c)
         TRY(get_bool(r, "use_sliding_window", false, &use));
         TRY(get_int(r, r->top, "max_window_layers", use ? 28 : 0, &first));
     }
-    /* a Mistral configuration that leaves the field out means 4096, one that says null means none */
+    /* a configuration that leaves the field out means 4096, one that says null means none; Llama has no such field */
     bool said = json_object_get(r->top, "sliding_window") != NULL;
-    TRY(get_int(r, r->top, "sliding_window", said || r->fam != FAM_MISTRAL ? 0 : 4096, &n));
+    TRY(get_int(r, r->top, "sliding_window", said || r->fam == FAM_LLAMA ? 0 : 4096, &n));
     if (types && !json_is_array(types)) return BAD(r, "%.150s: \"layer_types\" is %s, wanted a list", r->file, shown(types, text, sizeof text));
     size_t slide = 0;
     for (size_t i = 0; i < json_array_size(types); i++) {
@@ -302,8 +302,12 @@ static an_status read_llama_like(const reader *r, model_config *c)
     TRY(get_int(r, r->top, "intermediate_size", -1, &c->hidden));
     TRY(get_int(r, r->top, "num_hidden_layers", -1, &c->n_layers));
     TRY(get_int(r, r->top, "num_attention_heads", -1, &c->n_heads));
-    TRY(get_int(r, r->top, "num_key_value_heads", r->fam == FAM_MISTRAL ? 8 : c->n_heads, &c->n_kv_heads));
     if (!c->n_heads) return BAD(r, "%.150s: num_attention_heads is 0", r->file);
+    int64_t few = json_object_get(r->top, "num_key_value_heads") ? 0 : families[r->fam].kv_heads; /* null: as many as heads */
+    if (few && c->n_heads % few)
+        return BAD(r, "%.150s: field \"num_key_value_heads\" is missing, which means %lld in a %s model; they do not divide %lld heads", r->file, (long long)few, families[r->fam].hf,
+                   (long long)c->n_heads);
+    TRY(get_int(r, r->top, "num_key_value_heads", few ? few : c->n_heads, &c->n_kv_heads));
     TRY(get_int(r, r->top, "head_dim", r->fam == FAM_QWEN3 ? 128 : gemma ? 256 : 0, &c->head_dim));
     if (!c->head_dim) {
         if (c->dim % c->n_heads)

@@ -145,30 +145,45 @@ static an_status read_scaling(const reader *r, model_config *c)
     return AN_OK;
 }
 
-/* Llama 3.1 and later: the angles' divisors stand in a tensor. They are one of the published scalings, or refused. */
+/* The divisors of the angles that a scaling means, against those in the file. */
+static bool means(const model_config *c, const model_scaling *s, const gguf_tensor *t)
+{
+    double plain[512], scaled[512], scale;
+    model_config try = *c;
+    try.scaling = (model_scaling){ 0 };
+    model_rope_steps(&try, plain, &scale);
+    try.scaling = *s;
+    model_rope_steps(&try, scaled, &scale);
+    for (int64_t i = 0; i < t->count; i++) {
+        float x;
+        memcpy(&x, (const char *)t->data + 4 * i, 4);
+        if (!(fabs((double)x - plain[i] / scaled[i]) <= 1e-4 * (double)x)) return false;
+    }
+    return true;
+}
+
+/* Llama 3.1 and later: the angles' divisors stand in a tensor. They are the scaling that LM_SCALING_KEY names, one of the published ones, or refused. */
 static an_status read_factors(const reader *r, model_config *c)
 {
     const gguf_tensor *t = gguf_find(r->f, "rope_freqs.weight");
+    const gguf_value *own = gguf_get(r->f, LM_SCALING_KEY);
     if (!t) return AN_OK;
     if (t->type->id != BLOCK_F32 || t->count != c->head_dim / 2)
         return BAD(r, "%.150s: tensor rope_freqs.weight has %lld elements of %s, wanted %lld of F32", gguf_file(r->f), (long long)t->count, t->type->name,
                    (long long)(c->head_dim / 2));
-    static const double factors[] = { 8, 32, 16, 4 };
     if (c->head_dim > 1024) return AN_OK; /* refused by the configuration's own check */
+    if (own) {
+        double x[4] = { 0 };
+        bool read = own->type == GGUF_ARRAY && own->of == GGUF_F64 && own->n == 4;
+        for (uint64_t i = 0; i < 4 && read; i++) read = gguf_item(own, i, &x[i]);
+        model_scaling s = { .kind = MODEL_SCALE_LLAMA3, .factor = x[0], .low = x[1], .high = x[2], .original = x[3] };
+        if (!read || !means(c, &s, t)) return BAD(r, "%.150s: " LM_SCALING_KEY " does not hold the four numbers of the scaling in tensor rope_freqs.weight", gguf_file(r->f));
+        return c->scaling = s, AN_OK;
+    }
+    static const double factors[] = { 8, 32, 16, 4 };
     for (size_t k = 0; k < COUNT(factors); k++) {
-        double plain[512], scaled[512], scale;
-        model_config try = *c;
-        try.scaling = (model_scaling){ 0 };
-        model_rope_steps(&try, plain, &scale);
-        try.scaling = (model_scaling){ .kind = MODEL_SCALE_LLAMA3, .factor = factors[k], .low = 1, .high = 4, .original = 8192 };
-        model_rope_steps(&try, scaled, &scale);
-        bool same = true;
-        for (int64_t i = 0; i < t->count && same; i++) {
-            float x;
-            memcpy(&x, (const char *)t->data + 4 * i, 4);
-            same = fabs((double)x - plain[i] / scaled[i]) <= 1e-4 * (double)x;
-        }
-        if (same) return c->scaling = try.scaling, AN_OK;
+        model_scaling s = { .kind = MODEL_SCALE_LLAMA3, .factor = factors[k], .low = 1, .high = 4, .original = 8192 };
+        if (means(c, &s, t)) return c->scaling = s, AN_OK;
     }
     return BAD(r, "%.150s: tensor rope_freqs.weight does not hold the Llama 3 scaling by 4, 8, 16 or 32 of 8192 positions", gguf_file(r->f));
 }

@@ -52,7 +52,9 @@ static an_status put_scaling(sheet *h, const model_config *c, diag *d)
 {
     const model_scaling *s = &c->scaling;
     char key[100];
-    if (s->kind == MODEL_SCALE_NONE || s->kind == MODEL_SCALE_LLAMA3) return AN_OK; /* Llama 3's is a tensor */
+    if (s->kind == MODEL_SCALE_NONE) return AN_OK;
+    if (s->kind == MODEL_SCALE_LLAMA3) /* readers take it from a tensor */
+        return gguf_put_array(h->w, LM_SCALING_KEY, GGUF_F64, (const double[]){ s->factor, s->low, s->high, s->original }, 4, d);
     if (s->kind == MODEL_SCALE_YARN && (s->low != 1 || s->high != 32))
         return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: YaRN with beta_slow %g and beta_fast %g; GGUF files mean 1 and 32", h->v->m->path, s->low, s->high);
     snprintf(key, sizeof key, "%s.rope.scaling.type", families[h->fam].gguf);

@@ -60,14 +60,43 @@ static an_status read_generation(lm_model *m, const char *file, diag *d)
     return st;
 }
 
+/* A line of a configuration's text, without what joins it to the next. */
+static int line_length(const char *s)
+{
+    size_t n = strcspn(s, "\n");
+    return (int)(n && s[n - 1] == ',' ? n - 1 : n);
+}
+
+/* A file that brings its configuration, beside a config.json of something else: which of them its numbers are meant for nobody can tell. */
+static an_status same_config(const lm_model *m, const char *weights, const char *config, const char *own, diag *d)
+{
+    model_config c;
+    lm_generation g;
+    strbuf a = { 0 }, b = { 0 };
+    an_status st = lm_config_read(weights, own, strlen(own), &c, &g, d);
+    if (!st) st = lm_config_json(&c, NULL, &a, d);
+    if (!st) st = lm_config_json(&m->c, NULL, &b, d);
+    if (!st && strcmp(a.at, b.at)) {
+        const char *x = a.at, *y = b.at;
+        while (line_length(x) == line_length(y) && !strncmp(x, y, (size_t)line_length(x))) x += strcspn(x, "\n") + 1, y += strcspn(y, "\n") + 1;
+        x += strspn(x, " "), y += strspn(y, " ");
+        st = diag_fail(d, AN_INPUT, NOWHERE, "%.100s: its metadata say %.*s where %.100s beside it says %.*s", weights, MIN(line_length(x), 70), x, config, MIN(line_length(y), 70), y);
+    }
+    sb_free(&a);
+    sb_free(&b);
+    return st;
+}
+
 /* ---- one opener for each kind ---- */
 
 static an_status open_safetensors(lm_model *m, const char *weights, const char *config, diag *d)
 {
     TRY(safetensors_open(weights, &m->st, d));
     const char *own = safetensors_meta(m->st, "anneal.config");
-    if (is_there(config)) TRY(read_config(m, config, d));
-    else if (own) TRY(lm_config_read(weights, own, strlen(own), &m->c, &m->gen, d));
+    if (is_there(config)) {
+        TRY(read_config(m, config, d));
+        if (own) TRY(same_config(m, weights, config, own, d));
+    } else if (own) TRY(lm_config_read(weights, own, strlen(own), &m->c, &m->gen, d));
     else return diag_fail(d, AN_INPUT, NOWHERE, "%.180s: no %.150s beside it, and no configuration in its metadata", weights, config);
     digest_file(m, weights);
     for (size_t i = 0; i < safetensors_count(m->st); i++) { /* shards: once each */

@@ -12,7 +12,7 @@
 /* ---- families ---- */
 
 typedef enum {
-#define FAMILY(id, letter, hf, cls, gguf, hf_rope, gguf_rope, names, less) FAM_##id,
+#define FAMILY(id, letter, hf, cls, gguf, hf_rope, gguf_rope, names, less, kv) FAM_##id,
 #include "lm/families.def"
 #undef FAMILY
     FAM_COUNT
@@ -26,6 +26,7 @@ typedef struct {
     model_rope hf_rope, gguf_rope;
     name_style names;
     float less;
+    int64_t kv_heads;
 } family;
 name_column hf_column(family_id f);
 name_column gguf_column(family_id f);
@@ -52,6 +53,8 @@ an_status generation_read(const char *file, const json_t *top, int64_t vocab, lm
 an_status config_from_json(const char *file, const json_t *top, model_config *c, lm_generation *g, diag *d) MUST_CHECK;
 an_status config_from_gguf(const gguf *f, model_config *c, lm_generation *g, diag *d) MUST_CHECK;
 an_status config_from_llama2c(const char *file, const llama2c_shape *s, model_config *c, diag *d) MUST_CHECK;
+/* Llama 3's scaling stands in GGUF files as the divisors of the angles, from which its numbers do not follow: factor, low, high and original as fp64. */
+#define LM_SCALING_KEY "anneal.rope_llama3"
 double gemma2_query_dim(const model_config *c); /* what GGUF files of that architecture mean without saying: query_dim by the number of layers */
 void config_defaults(model_config *c); /* seq, alpha, loss_scale, dt of a configuration read from a file */
 

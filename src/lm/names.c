@@ -4,9 +4,9 @@
 #include "lm/lm_int.h"
 
 const family families[FAM_COUNT] = {
-#define FAMILY(id, letter_, hf_, cls_, gguf_, hf_rope_, gguf_rope_, names_, less_)                                                         \
+#define FAMILY(id, letter_, hf_, cls_, gguf_, hf_rope_, gguf_rope_, names_, less_, kv_)                                                    \
     [FAM_##id] = { .letter = letter_, .hf = hf_, .cls = cls_, .gguf = gguf_, .hf_rope = MODEL_ROPE_##hf_rope_,                             \
-                   .gguf_rope = MODEL_ROPE_##gguf_rope_, .names = NAMES_##names_, .less = less_ },
+                   .gguf_rope = MODEL_ROPE_##gguf_rope_, .names = NAMES_##names_, .less = less_, .kv_heads = kv_ },
 #include "lm/families.def"
 #undef FAMILY
 };

@@ -114,6 +114,38 @@ static void published_configurations(void **state)
     }
 }
 
+/* What the families' own classes take where a field is not there, and where it is null. */
+static void absent_fields(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family, *fields;
+        int64_t heads, kv_heads, window;
+    } rows[] = {
+        { "llama", "", 64, 64, 0 },
+        { "mistral", "", 64, 8, 4096 },
+        { "mistral", ",\"num_key_value_heads\":null,\"sliding_window\":null", 6, 6, 0 },
+        { "qwen2", "", 64, 32, 0 },
+        { "qwen2", ",\"num_key_value_heads\":null", 6, 6, 0 },
+        { "qwen2", ",\"use_sliding_window\":true,\"max_window_layers\":0", 64, 32, 4096 },
+        { "qwen2", ",\"use_sliding_window\":true,\"max_window_layers\":0,\"sliding_window\":null", 64, 32, 0 },
+        { "qwen2", ",\"use_sliding_window\":true", 64, 32, 0 }, /* the first 28 layers have none */
+        { "qwen3", ",\"use_sliding_window\":true,\"max_window_layers\":0", 64, 32, 4096 },
+        { "gemma", "", 32, 16, 0 },
+        { "gemma2", "", 8, 4, 4096 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        model_config c;
+        lm_generation g;
+        char text[600];
+        snprintf(text, sizeof text, "{\"model_type\":\"%s\",\"hidden_size\":768,\"intermediate_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":%d,\"vocab_size\":10,"
+                 "\"max_position_embeddings\":8192,\"head_dim\":4%s}", rows[i].family, (int)rows[i].heads, rows[i].fields);
+        read_ok(text, &c, &g);
+        if (c.n_kv_heads != rows[i].kv_heads || c.window != rows[i].window)
+            fail_msg("row %zu: %lld key and value heads, a window of %lld", i, (long long)c.n_kv_heads, (long long)c.window);
+    }
+}
+
 static void configurations_there_and_back(void **state)
 {
     (void)state;
@@ -201,8 +233,10 @@ static void refused_fields(void **state)
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"num_beams\":4}", { "num_beams", "only 1" } },
         { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"do_sample\":1}", { "do_sample", "1, wanted true or false" } },
         { "{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"layer_types\":[\"linear_attention\"]}", { "layer_types", "linear_attention" } },
-        { "{\"model_type\":\"qwen2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":10,"
+        { "{\"model_type\":\"qwen2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":4,\"vocab_size\":10,"
           "\"max_position_embeddings\":64,\"use_sliding_window\":true,\"sliding_window\":32,\"max_window_layers\":2}", { "some of the 4 layers", "max_window_layers" } },
+        { "{\"model_type\":\"qwen2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":10,\"max_position_embeddings\":64}",
+          { "\"num_key_value_heads\" is missing", "32 in a qwen2 model" } },
         { "{" GPT2_JSON ",\"scale_attn_by_inverse_layer_idx\":true}", { "scale_attn_by_inverse_layer_idx", "only false" } },
         { "{" GPT2_JSON ",\"scale_attn_weights\":false}", { "scale_attn_weights", "only true" } },
         { "{" GPT2_JSON ",\"num_key_value_heads\":1}", { "num_key_value_heads", "gpt2" } },
@@ -500,6 +534,37 @@ static void write_gguf(const char *path, const patch *p, const char *drop, const
             at++;
         }
     assert_ok(gguf_finish(w, &d), d);
+}
+
+/* A single file brings its configuration along. One of another model beside it must not decide what the file's numbers mean. */
+static void two_configurations(void **state)
+{
+    (void)state;
+    static const char own[] = "{\"model_type\":\"llama\"," LLAMA_JSON "}";
+    static const struct {
+        const char *beside, *want; /* NULL: the same model */
+    } rows[] = {
+        { "{\"model_type\":\"llama\"," LLAMA_JSON "}", NULL },
+        { "{\"model_type\":\"mistral\"," LLAMA_JSON ",\"sliding_window\":null,\"eos_token_id\":3,\"torch_dtype\":\"bfloat16\"}", NULL },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_theta\":500000}", "say \"rope_theta\": 10000 where" },
+        { "{\"model_type\":\"mistral\"," LLAMA_JSON ",\"sliding_window\":8}", "\"architectures\": [\"LlamaForCausalLM\"]" },
+        { "{\"model_type\":\"llama\"," LLAMA_JSON ",\"final_logit_softcapping\":30}", "says \"final_logit_softcapping\": 30" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        diag d = { 0 };
+        lm_model *m;
+        lm_converted done;
+        empty_folder(scratch, 1);
+        write_text(in_scratch("seed.json"), own);
+        assert_ok(lm_open(in_scratch("seed.json"), NULL, &m, &d), d);
+        assert_ok(lm_convert(m, in_scratch("m.safetensors"), &(lm_convert_options){ .to = LM_TO_SAFETENSORS }, &done, &d), d);
+        lm_close(m);
+        write_text(in_scratch("config.json"), rows[i].beside);
+        an_status st = lm_open(in_scratch("m.safetensors"), NULL, &m, &d);
+        if (st != (rows[i].want ? AN_INPUT : AN_OK) || (rows[i].want && (!strstr(d.msg, rows[i].want) || !strstr(d.msg, "config.json"))))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        lm_close(m);
+    }
 }
 
 static void gguf_models(void **state)
@@ -831,9 +896,9 @@ static void forms_at_their_ends(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_family),     cmocka_unit_test(published_configurations), cmocka_unit_test(configurations_there_and_back), cmocka_unit_test(refused_fields),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_family),     cmocka_unit_test(published_configurations), cmocka_unit_test(configurations_there_and_back), cmocka_unit_test(refused_fields), cmocka_unit_test(absent_fields),
                                         cmocka_unit_test(rope_scaling), cmocka_unit_test(llama_folder),                  cmocka_unit_test(gpt2_folder),
-                                        cmocka_unit_test(real_folders), cmocka_unit_test(bad_folders),                   cmocka_unit_test(gguf_models),
+                                        cmocka_unit_test(real_folders), cmocka_unit_test(bad_folders),                   cmocka_unit_test(two_configurations), cmocka_unit_test(gguf_models),
                                         cmocka_unit_test(generation_files), cmocka_unit_test(views_and_copies), cmocka_unit_test(large_tensors), cmocka_unit_test(forms), cmocka_unit_test(forms_at_their_ends), cmocka_unit_test(seeds) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
