@@ -155,13 +155,20 @@ static void decode_q6_k(const unsigned char *b, float *y)
 
 /* ---- making blocks ---- */
 
-/* A code is rounded with the scale as it was before fp16: that is how the files people have were made. */
+/* A code is rounded with the scale as it was before fp16: that is how the files people have were made. Where a scale is so small that its inverse
+ * overflows, fp16 has no such scale either: the block is zeros. */
+static float inverse(float d)
+{
+    float inv = d != 0 ? 1 / d : 0;
+    return isfinite(inv) ? inv : 0;
+}
+
 static void encode_q4_0(const float *x, unsigned char *b)
 {
     float peak = 0;
     for (int j = 0; j < 32; j++)
         if (fabsf(x[j]) > fabsf(peak)) peak = x[j];
-    float d = peak / -8, inv = d != 0 ? 1 / d : 0;
+    float d = peak / -8, inv = inverse(d);
     put_half(b, d);
     for (int j = 0; j < 16; j++) {
         float lo = x[j] * inv + 8.5f, hi = x[j + 16] * inv + 8.5f; /* both are at least 0.5 */
@@ -174,7 +181,7 @@ static void encode_q8_0(const float *x, unsigned char *b)
 {
     float peak = 0;
     for (int j = 0; j < 32; j++) peak = fmaxf(peak, fabsf(x[j]));
-    float d = peak / 127, inv = d != 0 ? 1 / d : 0;
+    float d = peak / 127, inv = inverse(d);
     put_half(b, d);
     for (int j = 0; j < 32; j++) {
         float q = roundf(x[j] * inv); /* what is no number becomes a code all the same */

@@ -49,10 +49,11 @@ static bool conversion_turns(const conversion *v, model_weight_id id)
     return v->rope != MODEL_ROPE_NONE && v->rope != v->m->c.rope && turns(id);
 }
 
-/* The largest difference between what was read and what is written, over the tensor's largest magnitude. */
+/* The largest difference between what was read and what is written, over the tensor's largest magnitude. What is infinite or no number stays so. */
 static void measure(conversion *v, const float *x, const float *y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i])) continue;
         double a = fabs((double)x[i]), e = fabs((double)y[i] - (double)x[i]);
         if (a > v->peak) v->peak = a;
         if (!(e <= v->error)) v->error = e;
@@ -84,6 +85,19 @@ static an_status plain_run(conversion *v, const store *s, dtype dt, int64_t r, i
     return AN_OK;
 }
 
+/* One block as it was and as it comes back: a number that is none, or past its scale's range, would take all of them along. */
+static an_status block_fits(const store *s, const block_format *f, const float *x, const float *y, diag *d)
+{
+    bool fits = true;
+    float most = 0;
+    for (int i = 0; i < f->elems; i++) {
+        fits &= isfinite(x[i]) && isfinite(y[i]);
+        if (!isnan(most) && !(fabsf(x[i]) <= fabsf(most))) most = x[i];
+    }
+    if (fits) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds %g; blocks of %s want finite numbers, and scales that fp16 holds", s->file, s->name, (double)most, f->name);
+}
+
 static an_status block_run(conversion *v, const store *s, const block_format *f, int64_t r, int64_t n, unsigned char *to, diag *d)
 {
     lm_model *m = v->m;
@@ -96,6 +110,7 @@ static an_status block_run(conversion *v, const store *s, const block_format *f,
     TRY(store_rows(s, m->v, v->o.threads, r, n, DT_F32, v->x, s->cols, d));
     block_encode(f, v->x, to, n * s->cols);
     block_decode(f, to, v->y, n * s->cols);
+    for (int64_t i = 0; i < n * s->cols; i += f->elems) TRY(block_fits(s, f, v->x + i, v->y + i, d));
     measure(v, v->x, v->y, n * s->cols);
     return AN_OK;
 }

@@ -288,7 +288,8 @@ static void quant_task(void *ctx, int64_t task, int thread)
     int64_t r0 = task * j->run, n = MIN(j->run, j->q.rows - r0);
     diag d = { 0 };
     float *x = malloc((size_t)(n * j->q.cols) * sizeof *x);
-    if (!x || store_rows(j->s, j->m->v, NULL, r0, n, DT_F32, x, j->q.cols, &d)) j->bad[task] = 1;
+    an_status st = x ? store_rows(j->s, j->m->v, NULL, r0, n, DT_F32, x, j->q.cols, &d) : diag_nomem(&d);
+    if (st) j->bad[task] = st == AN_INPUT ? 2 : 1;
     for (int64_t r = 0; r < n && !j->bad[task]; r++)
         if (!quant_row(j->form, &j->q, x + r * j->q.cols, j->codes, (r0 + r) * j->q.cols, j->scales, (r0 + r) * (j->q.cols / j->q.block))) j->bad[task] = 2;
     free(x);
@@ -347,6 +348,8 @@ static an_status quantize_palette(lm_model *m, const store *s, dtype dt, kept *k
                 codes[(r * s->cols + i) / 2] = (unsigned char)(palette_find(&p, x[i]) | palette_find(&p, x[i + 1]) << 4);
         }
         if (pass == 1) palette_settle(&p, dt);
+        for (int i = 0; i < 16 && pass == 1 && !st; i++)
+            if (!isfinite(p.value[i])) st = diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds values from %g to %g, and a table of %s is too narrow for them", s->file, s->name, p.lo, p.hi, dtype_name(dt));
     }
     for (int i = 0; i < 16 && !st; i++) dtype_store(dt, k->at2, i, (double)p.value[i]);
     k->bytes = (size_t)n / 2 + 64;

@@ -2,7 +2,8 @@
  * In: a store.  Out: canonical elements in memory of the caller; nothing is kept.
  *
  * Work is cut into runs of rows, shared out over the pool. A run goes through fp32: exact for every type but fp64, int64 and the like,
- * which take the slow road element by element, so that no value is ever rounded twice. */
+ * which take the slow road element by element, so that no value is ever rounded twice. A finite number that the type asked for has no
+ * finite one for is refused: an infinite weight makes every answer no number. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -82,19 +83,38 @@ typedef struct {
     bool turned_out;
     float *scratch; /* room_elems for each thread */
     size_t room_elems;
+    double *lost;   /* for each thread: a number past the range of dt; 0: none */
 } job;
 
 static size_t unit(dtype dt) { return (size_t)dtype_bits(dt) / 8; }
 
+/* The first of n numbers x that is finite, and infinite as the packed elements y of dt; 0: none. Sixteen-bit types alone: fp32 holds every other x.
+ * Four elements at a time: a one added to an exponent of ones alone carries into the bit of the sign, masked out before. */
+static double past_range(dtype dt, const float *x, const unsigned char *y, int64_t n)
+{
+    const uint64_t ones = dt == DT_F16 ? 0x7c007c007c007c00u : 0x7f807f807f807f80u, one = dt == DT_F16 ? 0x0400040004000400u : 0x0080008000800080u;
+    uint64_t four, seen = 0;
+    if (dt == DT_F32) return 0;
+    for (int64_t i = 0; i + 4 <= n; i += 4) {
+        memcpy(&four, y + 2 * i, sizeof four);
+        seen |= (four & ones) + one;
+    }
+    for (int64_t i = seen & 0x8000800080008000u ? 0 : n / 4 * 4; i < n; i++)
+        if (isfinite(x[i]) && !isfinite(dtype_load(dt, y, i))) return (double)x[i];
+    return 0;
+}
+
 /* Element by element: for types fp32 does not hold. */
-static void run_slow(const job *j, int64_t r0, int64_t n)
+static void run_slow(const job *j, int64_t r0, int64_t n, double *lost)
 {
     const store *s = j->s;
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < s->cols; c++) {
             int64_t from = s->turned ? c * s->ld + r0 + r : (r0 + r) * s->ld + c;
             int64_t at = r0 + r - j->row0;
-            dtype_store(j->dt, j->to, j->turned_out ? c * j->ld + at : at * j->ld + c, dtype_load(s->dt, s->data, from) + (double)s->add);
+            double x = dtype_load(s->dt, s->data, from) + (double)s->add;
+            dtype_store(j->dt, j->to, j->turned_out ? c * j->ld + at : at * j->ld + c, x);
+            if (isfinite(x) && !isfinite(dtype_round(j->dt, x))) *lost = x;
         }
 }
 
@@ -102,29 +122,30 @@ static void run_slow(const job *j, int64_t r0, int64_t n)
 static bool same_bits(const job *j) { return j->s->kind == STORE_PLAIN && j->s->dt == j->dt && j->s->add == 0; }
 
 /* n elements from flat place `at`, in the type wanted; tmp has room for n. */
-static void convert_flat(const job *j, int64_t at, int64_t n, unsigned char *to, float *tmp)
+static void convert_flat(const job *j, int64_t at, int64_t n, unsigned char *to, float *tmp, double *lost)
 {
     const store *s = j->s;
     const float *x = tmp;
     if (s->kind == STORE_PLAIN && s->dt == DT_F32 && s->add == 0 && (uintptr_t)s->data % alignof(float) == 0) x = (const float *)(const void *)s->data + at;
     else load_flat(s, j->v, at, n, tmp);
     j->v->store(to, j->dt, x, n);
+    if (*lost == 0) *lost = past_range(j->dt, x, to, n);
 }
 
 /* Lines that lie as they are wanted: stored rows to rows, or stored columns to columns. `lines` of `len` from (line0, from0). */
-static void copy_lines(const job *j, int64_t line0, int64_t lines, int64_t from0, int64_t len, int64_t to_line0, int64_t to0, float *tmp)
+static void copy_lines(const job *j, int64_t line0, int64_t lines, int64_t from0, int64_t len, int64_t to_line0, int64_t to0, float *tmp, double *lost)
 {
     const store *s = j->s;
     for (int64_t i = 0; i < lines; i++) {
         int64_t from = (line0 + i) * s->ld + from0;
         unsigned char *to = j->to + (size_t)((to_line0 + i) * j->ld + to0) * unit(j->dt);
         if (same_bits(j)) memcpy(to, s->data + (size_t)from * unit(s->dt), (size_t)len * unit(s->dt));
-        else convert_flat(j, from, len, to, tmp);
+        else convert_flat(j, from, len, to, tmp, lost);
     }
 }
 
 /* Lines that become columns: turned as they are, or converted to the type wanted first, so that the smaller ones are turned. */
-static void turn_lines(const job *j, int64_t lines, int64_t len, int64_t from0, unsigned char *to, float *tmp)
+static void turn_lines(const job *j, int64_t lines, int64_t len, int64_t from0, unsigned char *to, float *tmp, double *lost)
 {
     const store *s = j->s;
     const int bytes = (int)unit(j->dt);
@@ -133,7 +154,7 @@ static void turn_lines(const job *j, int64_t lines, int64_t len, int64_t from0, 
         return;
     }
     unsigned char *as_wanted = (unsigned char *)(tmp + len);
-    for (int64_t i = 0; i < lines; i++) convert_flat(j, from0 + i * s->ld, len, as_wanted + (size_t)(i * len) * unit(j->dt), tmp);
+    for (int64_t i = 0; i < lines; i++) convert_flat(j, from0 + i * s->ld, len, as_wanted + (size_t)(i * len) * unit(j->dt), tmp, lost);
     j->v->transpose(to, j->ld, as_wanted, len, len, lines, bytes);
 }
 
@@ -147,10 +168,11 @@ static void run_task(void *ctx, int64_t task, int thread)
     int64_t r0 = j->row0 + task * j->run, n = MIN(j->run, j->row0 + j->n - r0), at = r0 - j->row0;
     int64_t lines = s->turned ? s->cols : n, len = s->turned ? n : s->cols;
     float *tmp = j->scratch ? j->scratch + (size_t)thread * j->room_elems : NULL;
-    if (is_slow(j)) run_slow(j, r0, n);
-    else if (is_across(j)) turn_lines(j, lines, len, s->turned ? r0 : r0 * s->ld, j->to + (size_t)(j->turned_out ? at : at * j->ld) * unit(j->dt), tmp);
-    else if (s->turned) copy_lines(j, 0, lines, r0, len, 0, at, tmp);
-    else copy_lines(j, r0, lines, 0, len, at, 0, tmp);
+    double *lost = &j->lost[thread];
+    if (is_slow(j)) run_slow(j, r0, n, lost);
+    else if (is_across(j)) turn_lines(j, lines, len, s->turned ? r0 : r0 * s->ld, j->to + (size_t)(j->turned_out ? at : at * j->ld) * unit(j->dt), tmp, lost);
+    else if (s->turned) copy_lines(j, 0, lines, r0, len, 0, at, tmp, lost);
+    else copy_lines(j, r0, lines, 0, len, at, 0, tmp, lost);
 }
 
 /* What turn_lines and copy_lines put down on the way, in floats. */
@@ -172,10 +194,16 @@ static an_status fill(const store *s, const vec_kernels *v, pool *threads, int64
     j.run = MAX(RUN_BYTES / 4 / s->cols, s->turned ? 16 : 1); /* turned: a line of the file is read in pieces no shorter than this */
     j.run = MIN(j.run, n);
     j.room_elems = ROUND_UP(scratch_elems(&j), (size_t)64); /* threads write lines of their own */
-    if (j.room_elems && !(j.scratch = malloc((size_t)pool_threads(threads) * j.room_elems * sizeof *j.scratch))) return diag_nomem(d);
-    pool_run(threads, run_task, &j, (n + j.run - 1) / j.run);
+    const size_t many = (size_t)pool_threads(threads);
+    if (j.room_elems) j.scratch = malloc(many * j.room_elems * sizeof *j.scratch);
+    j.lost = calloc(many, sizeof *j.lost);
+    an_status st = j.lost && (j.scratch || !j.room_elems) ? AN_OK : diag_nomem(d);
+    if (!st) pool_run(threads, run_task, &j, (n + j.run - 1) / j.run);
+    for (size_t i = 0; i < many && !st; i++)
+        if (j.lost[i] != 0) st = diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds %g, which is past the range of %s", s->file, s->name, j.lost[i], dtype_name(dt));
     free(j.scratch);
-    return AN_OK;
+    free(j.lost);
+    return st;
 }
 
 an_status store_rows(const store *s, const vec_kernels *v, pool *threads, int64_t row0, int64_t n, dtype dt, void *to, int64_t ld, diag *d)

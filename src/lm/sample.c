@@ -149,7 +149,8 @@ static size_t cut(lm_sampler *s)
 an_status lm_sample(lm_sampler *s, const float *logits, const uint32_t *seen, size_t n_seen, uint32_t *id, double *logprob, diag *d)
 {
     for (size_t i = 0; i < s->n; i++)
-        if (isnan(logits[i])) return diag_fail(d, AN_INPUT, NOWHERE, "logit %zu is not a number: the weights hold one, or a value passed the range of their type", i);
+        if (isnan(logits[i]) || logits[i] == INFINITY) /* -infinity: an id that may not be answered */
+            return diag_fail(d, AN_INPUT, NOWHERE, "logit %zu is %s: the weights hold one, or a value passed the range of their type", i, isnan(logits[i]) ? "not a number" : "infinite");
     double u = rng_unit(&s->r);
     memcpy(s->x, logits, s->n * sizeof *s->x);
     penalise(s, seen, n_seen);

@@ -25,6 +25,8 @@ static const struct {
     { "gemma", "{\"model_type\":\"gemma\"," SIZES ",\"hidden_act\":\"gelu\",\"hidden_activation\":null}", false },
     { "gemma2", "{\"model_type\":\"gemma2\"," SIZES ",\"query_pre_attn_scalar\":8,\"sliding_window\":16,\"attn_logit_softcapping\":null,\"final_logit_softcapping\":20}", false },
     { "gpt2", "{\"model_type\":\"gpt2\",\"n_embd\":32,\"n_head\":4,\"n_layer\":2,\"n_positions\":64,\"vocab_size\":48,\"eos_token_id\":2}", false },
+    { "llama3-other", "{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":500,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":2.5,\"low_freq_factor\":1.5,"
+                      "\"high_freq_factor\":3,\"original_max_position_embeddings\":16}}", true },
 };
 
 static lm_model *open_ok(const char *what)
@@ -370,30 +372,105 @@ static void refusals(void **state)
     assert_false(lm_target_find("onnx", &t));
 }
 
-/* Weights that are not numbers cannot be quantised; the message names the tensor and no file is left. */
+/* A llama folder, or GPT-2's, whose matrices lie turned, with x as its last number: of lm_head.weight, or of a bias; `wide`: in fp64. */
+static void folder_with(double x, bool gpt2, bool wide)
+{
+    diag d = { 0 };
+    file_bytes f;
+    empty_folder(scratch, 1);
+    assert_ok(dir_make(in_scratch("hf"), &d), d);
+    write_text(in_scratch("hf/config.json"), gpt2 ? "{" GPT2_JSON "}" : "{\"model_type\":\"llama\"," LLAMA_JSON "}");
+    write_tensors(in_scratch("hf/model.safetensors"), gpt2 ? gpt2_tensors : llama_tensors, NULL, wide ? DT_F64 : DT_F32, NULL, NULL, NULL);
+    assert_ok(file_read(in_scratch("hf/model.safetensors"), 1 << 20, &f, &d), d);
+    float narrow = (float)x;
+    if (wide) memcpy(f.at + f.n - 8, &x, 8);
+    else memcpy(f.at + f.n - 4, &narrow, 4);
+    assert_ok(file_write(in_scratch("hf/model.safetensors"), f.at, f.n, &d), d);
+    file_drop(&f);
+}
+
+/* What a form or a type has no number for is refused: the message names the tensor, and no file is left. */
 static void not_finite(void **state)
 {
     (void)state;
-    empty_folder(scratch, 1);
-    diag d = { 0 };
-    assert_ok(dir_make(in_scratch("hf"), &d), d);
-    write_text(in_scratch("hf/config.json"), "{\"model_type\":\"llama\"," LLAMA_JSON "}");
-    write_tensors(in_scratch("hf/model.safetensors"), llama_tensors, NULL, DT_F32, NULL, NULL, NULL);
-    file_bytes f;
-    assert_ok(file_read(in_scratch("hf/model.safetensors"), 1 << 20, &f, &d), d);
-    float bad = NAN;
-    memcpy(f.at + f.n - 4, &bad, 4); /* the last element of lm_head.weight */
-    assert_ok(file_write(in_scratch("hf/model.safetensors"), f.at, f.n, &d), d);
-    file_drop(&f);
-    static const char *const forms[] = { "int8", "int4", "palette4" };
-    for (size_t i = 0; i < COUNT(forms); i++) {
-        lm_model *m = open_ok(in_scratch("hf"));
+    static const struct {
+        double x;
+        lm_target to;
+        dtype dt;
+        const char *quantize, *want;
+        bool wide;
+    } rows[] = {
+        { NAN, LM_TO_SAFETENSORS, 0, "int8", "not finite", false },
+        { NAN, LM_TO_SAFETENSORS, 0, "int4", "not finite", false },
+        { NAN, LM_TO_SAFETENSORS, 0, "palette4", "not finite", false },
+        { 1e9, LM_TO_SAFETENSORS, 0, "int8", "too large for scales of fp16", false },
+        { 1e9, LM_TO_SAFETENSORS, 0, "palette4", "1e+09", false },
+        { 1e300, LM_TO_SAFETENSORS, 0, "int8", "too large", true },
+        { 1e5, LM_TO_SAFETENSORS, DT_F16, NULL, "holds 100000, which is past the range of fp16", false },
+        { -65520, LM_TO_GGUF, DT_F16, NULL, "holds -65520, which is past the range of fp16", false },
+        { 1e5, LM_TO_HF, DT_F16, NULL, "fp16", false },
+        { 1e5, LM_TO_NPY, DT_F16, NULL, "fp16", false },
+        { 1e5, LM_TO_HF, DT_F16, NULL, "fp16", true },
+        { 3.4e38, LM_TO_SAFETENSORS, DT_BF16, NULL, "holds 3.4e+38, which is past the range of bf16", false },
+        { 1e300, LM_TO_SAFETENSORS, DT_BF16, NULL, "holds 1e+300", true },
+        { -1e300, LM_TO_SAFETENSORS, 0, NULL, "holds -1e+300, which is past the range of fp32", true },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
         lm_converted done;
-        d = (diag){ 0 };
-        assert_int_equal(lm_convert(m, in_scratch("q.safetensors"), &(lm_convert_options){ .to = LM_TO_SAFETENSORS, .quantize = forms[i] }, &done, &d), AN_INPUT);
-        if (!strstr(d.msg, "lm_head.weight") || !strstr(d.msg, "not finite")) fail_msg("%s: %s", forms[i], d.msg);
+        diag d = { 0 };
         path_info info;
-        assert_false(path_look(in_scratch("q.safetensors"), &info));
+        folder_with(rows[i].x, false, rows[i].wide);
+        lm_model *m = open_ok(in_scratch("hf"));
+        an_status st = lm_convert(m, in_scratch("out"), &(lm_convert_options){ .to = rows[i].to, .dt = rows[i].dt, .quantize = rows[i].quantize }, &done, &d);
+        if (st != AN_INPUT || !strstr(d.msg, "lm_head.weight") || !strstr(d.msg, rows[i].want)) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        if (rows[i].to != LM_TO_HF && rows[i].to != LM_TO_NPY) assert_false(path_look(in_scratch("out"), &info));
+        lm_close(m);
+    }
+    /* the largest of each type goes through, and what was no number before stays none */
+    static const struct {
+        double x;
+        dtype dt;
+    } kept[] = { { 65504, DT_F16 }, { 65519, DT_F16 }, { -3.38e38, DT_BF16 }, { NAN, DT_F16 }, { INFINITY, DT_BF16 } };
+    for (size_t i = 0; i < COUNT(kept); i++) {
+        folder_with(kept[i].x, false, false);
+        double worst = via(in_scratch("hf"), in_scratch("out.safetensors"), LM_TO_SAFETENSORS, kept[i].dt, NULL).worst;
+        if (!(worst >= 0 && worst <= 1.0 / 256)) fail_msg("row %zu: worst %g", i, worst);
+        lm_tensor t;
+        lm_model *m = open_ok(in_scratch("out.safetensors"));
+        float *x = all_of(m, MW_HEAD, -1, &t), got = x[t.rows * t.cols - 1];
+        assert_true(isnan(kept[i].x) ? isnan(got) : (double)got == dtype_round(kept[i].dt, kept[i].x));
+        free(x);
+        lm_close(m);
+    }
+}
+
+/* GGUF blocks of rows that are long enough: a number without a code, or whose scale fp16 does not hold, and one just inside. */
+static void blocks_without_a_scale(void **state)
+{
+    (void)state;
+    static const struct {
+        float x;
+        const char *quantize, *want; /* NULL: fits */
+    } rows[] = {
+        { NAN, "q8_0", "holds nan" },  { INFINITY, "q8_0", "holds inf" },  { 1e9f, "q8_0", "holds 1e+09" },  { 127 * 65504.0f, "q8_0", NULL },
+        { NAN, "q4_0", "holds nan" },  { -INFINITY, "q4_0", "holds -inf" }, { -1e6f, "q4_0", "holds -1e+06" }, { 8 * 65504.0f, "q4_0", NULL },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        empty_folder(scratch, 1);
+        write_text(in_scratch("seed.json"), models[0].json);
+        via(in_scratch("seed.json"), in_scratch("npy"), LM_TO_NPY, DT_F32, NULL);
+        diag d = { 0 };
+        file_bytes f;
+        lm_converted done;
+        assert_ok(file_read(in_scratch("npy/layer1.w2.npy"), 1 << 20, &f, &d), d);
+        memcpy(f.at + f.n - 4 * 7, &rows[i].x, 4);
+        assert_ok(file_write(in_scratch("npy/layer1.w2.npy"), f.at, f.n, &d), d);
+        file_drop(&f);
+        lm_model *m = open_ok(in_scratch("npy"));
+        an_status st = lm_convert(m, in_scratch("q.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .quantize = rows[i].quantize }, &done, &d);
+        if (st != (rows[i].want ? AN_INPUT : AN_OK) || (rows[i].want && (!strstr(d.msg, "layer1.w2") || !strstr(d.msg, rows[i].want)))) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        path_info info;
+        assert_int_equal(path_look(in_scratch("q.gguf"), &info), !rows[i].want);
         lm_close(m);
     }
 }
@@ -625,7 +702,7 @@ static void with_vocabulary(void **state)
     assert_ok(tok_from_json("test", json.at, json.n, &t, &d), d);
     sb_free(&json);
     tok_get(t, &info);
-    write_text(in_scratch("seed.json"), "{\"model_type\":\"qwen2\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":280,"
+    write_text(in_scratch("seed.json"), "{\"model_type\":\"qwen2\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":4,\"vocab_size\":280,"
                                         "\"max_position_embeddings\":64,\"eos_token_id\":[3,4,5,6],\"pad_token_id\":9}");
     lm_model *m = open_ok(in_scratch("seed.json")), *g;
     lm_converted done;
@@ -794,6 +871,7 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(families_there_and_back), cmocka_unit_test(types),      cmocka_unit_test(llama2c_there_and_back),
                                         cmocka_unit_test(real_stories),            cmocka_unit_test(compressed), cmocka_unit_test(gguf_blocks),
                                         cmocka_unit_test(npy_folder),              cmocka_unit_test(refusals),   cmocka_unit_test(not_finite),
+                                        cmocka_unit_test(blocks_without_a_scale),
                                         cmocka_unit_test(spread),                  cmocka_unit_test(spread_refused), cmocka_unit_test(with_vocabulary),
                                         cmocka_unit_test(part_of_a_vocabulary),    cmocka_unit_test(gains),
                                         cmocka_unit_test(over_another),            cmocka_unit_test(died_between),    cmocka_unit_test(from_memory), cmocka_unit_test(one_writer) };

@@ -511,6 +511,41 @@ static void windows_predict_each_token_once(void **state)
 }
 
 /* A vocabulary shorter than the embedding: rows behind its end are never chosen, and have their share of the probability, as eval has it. */
+/* Weights that are no numbers, and ones that leave the range of fp16 on the way, give no score: it would be no number either. */
+static void no_score_of_no_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        float gain;
+        dtype dt;
+        const char *want;
+    } rows[] = { { NAN, DT_F32, "token 0, 5," }, { 65000, DT_F16, "token 0, 5," }, { 1e6f, DT_F16, "past the range of fp16" }, { 65000, DT_F32, NULL } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char path[160], file[200];
+        diag d = { 0 };
+        lm_model *m = open_family(1, DT_F32, 3);
+        lm_converted done;
+        lm_score score;
+        file_bytes f;
+        snprintf(path, sizeof path, "%s/no-numbers-%zu", folder, i);
+        assert_ok(lm_convert(m, path, &(lm_convert_options){ .to = LM_TO_NPY, .dt = DT_F32 }, &done, &d), d);
+        lm_close(m);
+        snprintf(file, sizeof file, "%s/norm_f.npy", path);
+        assert_ok(file_read(file, 1 << 20, &f, &d), d);
+        for (size_t k = 0; k < 48; k++) memcpy(f.at + f.n - 4 * (k + 1), &rows[i].gain, 4);
+        assert_ok(file_write(file, f.at, f.n, &d), d);
+        file_drop(&f);
+        m = open_model(path, rows[i].dt, LM_DENSE, 0);
+        lm_session *s;
+        an_status st = lm_session_open(m, &(lm_session_options){ .engine = "cpu", .context = 32, .cache_dir = folder, .threads = 1 }, &s, &d);
+        if (!st) st = lm_eval(s, (const uint32_t[]){ 5, 7, 11, 2 }, 4, NULL, NULL, &score, &d);
+        if (st != (rows[i].want ? AN_INPUT : AN_OK) || (rows[i].want && !strstr(d.msg, rows[i].want))) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        if (!st) assert_true(isfinite(score.nats));
+        lm_session_close(s);
+        lm_close(m);
+    }
+}
+
 static void rows_behind_the_last_token(void **state)
 {
     (void)state;
@@ -599,6 +634,7 @@ int main(void)
         cmocka_unit_test(drafts_change_nothing),
         cmocka_unit_test(texts_end_where_they_should),
         cmocka_unit_test(windows_predict_each_token_once),
+        cmocka_unit_test(no_score_of_no_numbers),
         cmocka_unit_test(rows_behind_the_last_token),
         cmocka_unit_test(compressed_weights_cost_little),
     };

@@ -116,6 +116,12 @@ static void encoders(void **state)
     unsigned char b[34];
     block_encode(block_of(BLOCK_Q8_0), bad, b, 32); /* defined behaviour is all that is asked */
     block_encode(block_of(BLOCK_Q4_0), bad, b, 32);
+    for (int i = 0; i < 32; i++) bad[i] = i % 3 ? i % 3 == 1 ? 1e-40f : -1e-40f : 0; /* the inverse of their scale is infinite */
+    for (int id = 0; id < 2; id++) {
+        block_encode(block_of(id ? BLOCK_Q4_0 : BLOCK_Q8_0), bad, b, 32);
+        for (int i = 2; i < (id ? 18 : 34); i++)
+            if (b[i] != (id ? 0x88 : 0)) fail_msg("%s: byte %d of a block of zeros is %u", id ? "Q4_0" : "Q8_0", i, b[i]);
+    }
     size_t n;
     assert_false(block_bytes(block_of(BLOCK_Q8_0), 33, &n));
     assert_false(block_bytes(block_of(BLOCK_F32), -1, &n));

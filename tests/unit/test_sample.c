@@ -173,10 +173,17 @@ static void bad_options_and_logits_are_refused(void **state)
     lm_sampler *s;
     diag d = { 0 };
     uint32_t id;
-    const float x[] = { 1, NAN, 2 };
+    const float x[] = { 1, NAN, 2 }, y[] = { 1, 2, INFINITY }, z[] = { 1, -INFINITY, 2 }; /* the last: an id that may not be answered */
+    double p;
     assert_ok(lm_sampler_new(&(lm_sampling){ 0 }, 3, &s, &d), d);
     assert_int_equal(lm_sample(s, x, NULL, 0, &id, NULL, &d), AN_INPUT);
-    assert_non_null(strstr(d.msg, "logit 1"));
+    assert_non_null(strstr(d.msg, "logit 1 is not a number"));
+    d = (diag){ 0 };
+    assert_int_equal(lm_sample(s, y, NULL, 0, &id, NULL, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "logit 2 is infinite"));
+    d = (diag){ 0 };
+    assert_ok(lm_sample(s, z, NULL, 0, &id, &p, &d), d);
+    assert_true(id == 2 && isfinite(p));
     lm_sampler_free(s);
 }
 
