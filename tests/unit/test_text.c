@@ -395,6 +395,29 @@ static void sentencepiece(void **state)
         else tok_close(t);
         free(copy);
     }
+    /* Fields that lie: numbers of more than 64 bits, field 0, a field past 2^29, lengths past the end, groups. */
+    static const struct {
+        const char *bytes;
+        size_t n;
+        bool fine;
+    } odd[] = {
+        { "\xf8\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12, true }, { "\xf8\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 12, false }, { "\xf8\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13, false },
+        { "\x00\x05", 2, false }, { "\xf8\xff\xff\xff\x0f\x05", 6, true }, { "\xf8\xff\xff\xff\x1f\x05", 6, false },
+        { "\xfa\x06\x02xy", 5, true }, { "\xfa\x06\x03xy", 5, false }, { "\xfa\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01xy", 14, false }, { "\xfb\x06", 2, false }, { "\xf9\x06" "1234567", 9, false }, { "\xfd\x06" "123", 5, false },
+    };
+    for (size_t i = 0; i < COUNT(odd); i++) {
+        strbuf more = { 0 };
+        sb_putn(&more, b.at, b.n);
+        sb_putn(&more, odd[i].bytes, odd[i].n);
+        char *copy = malloc(more.n);
+        memcpy(copy, more.at, more.n);
+        d = (diag){ 0 };
+        if (!tok_from_model("toy.model", copy, more.n, &t, &d) != odd[i].fine) fail_msg("row %zu: status %d, \"%s\"", i, (int)d.st, d.msg);
+        if (odd[i].fine) tok_close(t);
+        else assert_true(d.st == AN_INPUT && strstr(d.msg, "malformed"));
+        free(copy);
+        sb_free(&more);
+    }
     b.n = 0;
     model_proto(&b, 1, false);
     d = (diag){ 0 };
