@@ -221,6 +221,8 @@ static void damaged_files(void **state)
         { "\"run.model\"", "\"ran.model\"", "no run.model: not a checkpoint of a network" },
         { "\"run.done\":\"4\"", "\"run.done\":\"x\"", "run.done is \"x\"; a whole number is wanted" },
         { "\"run.drawn\":\"16\"", "\"run.drawn\":\"-6\"", "run.drawn is \"-6\"" },
+        { "\"run.drawn\":\"16\"", "\"run.drawn\":\" 6\"", "run.drawn is \" 6\"" },
+        { "\"run.drawn\":\"16\"", "\"run.drawn\":\"1x\"", "run.drawn is \"1x\"" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         diag why = { 0 };
