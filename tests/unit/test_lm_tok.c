@@ -348,6 +348,31 @@ static void rows_without_tokens(void **state)
     small_end(&s.r);
 }
 
+/* Ids of a tokenizer that the model has no rows for are refused before anything is trained, although the data have none of them. */
+static void tokens_without_rows(void **state)
+{
+    (void)state;
+    for (int n = 300; n <= 301; n++) {
+        small_run r;
+        lm_run_result q;
+        diag d = { 0 };
+        strbuf json = { 0 };
+        char path[120];
+        small_begin(&r);
+        sb_puts(&json, "{\"model\":{\"type\":\"BPE\",\"vocab\":{");
+        for (int i = 0; i < n; i++) sb_printf(&json, "%s\"t%d\":%d", i ? "," : "", i, i);
+        sb_puts(&json, "},\"merges\":[]}}");
+        put_file(at(&r, "many.json", path, sizeof path), &json);
+        lm_run_options o = small_options(&r, "cpu");
+        o.tokenizer = path, o.steps = 1;
+        const an_status st = lm_run(&o, &q, &d);
+        if (st != (n > 300 ? AN_INPUT : AN_OK) || r.n != (n == 300)) fail_msg("%d tokens: status %d: %s", n, (int)st, d.msg);
+        if (st) assert_true(strstr(d.msg, "the tokenizer has 301 tokens") && strstr(d.msg, "takes at most 300"));
+        sb_free(&json);
+        small_end(&r);
+    }
+}
+
 /* Weights after an update that was far too large: no logit is a number. The run goes on to its end. */
 static void sample_that_fails(void **state)
 {
@@ -368,7 +393,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoints), cmocka_unit_test(files_beside), cmocka_unit_test(trained_without),
-        cmocka_unit_test(prompts), cmocka_unit_test(rows_without_tokens), cmocka_unit_test(sample_that_fails),
+        cmocka_unit_test(prompts), cmocka_unit_test(rows_without_tokens), cmocka_unit_test(sample_that_fails), cmocka_unit_test(tokens_without_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
