@@ -356,6 +356,8 @@ static void take_line(void *user, const lm_progress *p)
 
 static bool go_on(void *user) { return (void)user, false; }
 
+static bool after_one(void *user) { return ((seen_lines *)user)->n >= 1; }
+
 static void rates(void **state)
 {
     (void)state;
@@ -371,6 +373,18 @@ static void rates(void **state)
         assert_ok(lm_run(&o, &q, &d), d);
         assert_int_equal(s.n, 4);
         for (int k = 0; k < 4; k++) assert_true(fabs(s.lr[k] - 0.01 * (left[i] + (1 - left[i]) * (1 - k / 4.0))) < 1e-12);
+    }
+    /* Unless it is said, a tenth of the run warms up, twenty updates at most; and the rate is that of a small model. */
+    static const int64_t steps[] = { 9, 30, 1000 };
+    static const double first[] = { 3e-3, 3e-3 / 3, 3e-3 / 20 };
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        lm_run_options o = small_options(&r, "cpu");
+        lm_run_result q;
+        seen_lines s = { 0 };
+        diag d = { 0 };
+        o.save = NULL, o.steps = steps[i], o.lr = 0, o.schedule = "constant", o.user = &s, o.on_progress = take_line, o.stop = after_one, o.warn = NULL;
+        assert_ok(lm_run(&o, &q, &d), d);
+        assert_true(s.n == 1 && fabs(s.lr[0] - first[i]) < 1e-12);
     }
     small_end(&r);
 }
