@@ -253,9 +253,46 @@ static void soft_bytes(void **state)
     }
 }
 
+/* A batch has the same bits on a chip whatever number of them a program takes: blocks of a model, constants spelled in several ways. */
+static void batches_alike(void **state)
+{
+    (void)state;
+    enum { H = 3, M = 5, K = 24, N = H * M * K, MOST = 3 };
+    static const char *const chips[] = { "m1", "m3", "m5" };
+    static const char *const blocks[] = {
+        "s = matmul(x, x) {transpose_y=true}\nt = mul(s, a)\np = softmax(t)\ny = matmul(p, x)\n",
+        "s = matmul(x, x) {transpose_y=true}\nt = mul(s, a)\nh = add(t, heads)\np = softmax(h)\ny = matmul(p, x)\n",
+        "l = matmul(x, w)\nm = mul(l, g1)\nb = add(m, g4)\ny = silu(b)\n",
+        "l = linear(x, w)\nm = mul(l, g4)\nb = add(m, g1)\ny = tanh(b)\n",
+        "q = matmul(w, x) {transpose_y=true}\nm = mul(q, rows)\ny = transpose(m) {perm=[0, 1, 3, 2]}\n",
+        "c = conv(x, k)\nm = mul(c, heads)\nb = add(m, heads)\ny = sigmoid(b)\n",
+        "c = conv_transpose(x, k)\nm = mul(c, heads)\ny = layer_norm(m) {axes=[3]}\n",
+    };
+    static uint16_t x[MOST * N], out[MOST][MOST * N];
+    rng r = { test_seed("batches") };
+    for (int i = 0; i < MOST * N; i++) x[i] = f16_from_f64(rng_range(&r, -2, 2));
+    for (size_t c = 0; c < COUNT(chips); c++)
+        for (size_t k = 0; k < COUNT(blocks); k++)
+            for (int batches = 1; batches <= MOST; batches++) {
+                char text[1200];
+                numerics num;
+                assert_true(codegen_numerics(chip_find(chips[c]), &num));
+                snprintf(text, sizeof text,
+                         "graph \"block\"\nx = input fp16[%d, 3, 5, 24]\na = const fp16[1] all 0.21\nheads = const fp16[1, 3, 1, 1] {0.3, -0.7, 1.1}\nw = const fp16[24, 24] all 0.37\n"
+                         "g1 = const fp16[24] all 0.61\ng4 = const fp16[1, 1, 1, 24] all -0.83\nrows = const fp16[1, 1, 24, 1] all 0.61\nk = const fp16[3, 3, 1, 1] all 0.37\n%sreturn y\n",
+                         batches, blocks[k]);
+                graph *g = cgt_parse(text);
+                program *p = cgt_compile(g, &(codegen_options){ .num = &num, .level = 1 });
+                cgt_run(p, (const void *const[]){ x }, (void *const[]){ out[batches - 1] }, false);
+                if (memcmp(out[0], out[batches - 1], sizeof *x * N)) fail_msg("%s, %d batches: the first is another one than alone\n%s", chips[c], batches, text);
+                program_free(p);
+                graph_free(g);
+            }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_row), cmocka_unit_test(other_forms), cmocka_unit_test(random_graphs),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(batches_alike), cmocka_unit_test(every_row), cmocka_unit_test(other_forms), cmocka_unit_test(random_graphs),
                                         cmocka_unit_test(soft_bytes) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
