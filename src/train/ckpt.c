@@ -1,4 +1,5 @@
 /* ckpt.c: folders that are whole or not there; ckpt.h says what is in them. */
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -309,7 +310,7 @@ static bool text_u64(const json_t *top, const char *key, int base, uint64_t *out
 {
     const char *s = json_string_value(json_object_get(top, key));
     char *end;
-    if (!s || !*s || *s == '-') return false;
+    if (!s || !isxdigit((unsigned char)*s)) return false; /* no sign, no spaces before it */
     errno = 0;
     *out = strtoull(s, &end, base);
     return !*end && !errno;
@@ -320,7 +321,7 @@ static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
     const json_t *step = json_object_get(top, "step"), *epoch = json_object_get(top, "epoch"), *sample = json_object_get(top, "sample");
     const json_t *smooth = json_object_get(top, "smooth"), *version = json_object_get(top, "version"), *applied = json_object_get(top, "applied"), *kept = json_object_get(top, "validation");
     const char *setting = json_string_value(json_object_get(top, "setting")), *exact = json_string_value(json_object_get(top, "exact"));
-    int v = json_is_integer(version) && json_integer_value(version) <= CKPT_VERSION ? (int)json_integer_value(version) : 0;
+    int v = json_is_integer(version) && json_integer_value(version) > 0 && json_integer_value(version) <= CKPT_VERSION ? (int)json_integer_value(version) : 0;
     if (v < 1) return bad(path, "version is none of 1, 2 and 3", d);
     if (!json_is_integer(step) || !json_is_integer(epoch) || !json_is_integer(sample) || json_integer_value(step) < 0 || json_integer_value(epoch) < 0 || json_integer_value(sample) < 0)
         return bad(path, "step, epoch and sample must be whole numbers of at least 0", d);

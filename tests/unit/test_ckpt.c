@@ -497,6 +497,9 @@ static void write_into(const char *path, const char *after, const char *more)
     file_drop(&f);
 }
 
+#define HUNDRED "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+#define LONG HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED
+
 /* Whole by its checksum, and yet none that a run wrote: the one before it is taken. */
 static void no_such_numbers(void **state)
 {
@@ -510,7 +513,13 @@ static void no_such_numbers(void **state)
         { "\"seed\": \"", "-", "data or seed is not a number" },
         { "\"seed\": \"", "123456789012345678901", "data or seed is not a number" },
         { "\"data\": \"", "x", "data or seed is not a number" },
+        { "\"seed\": \"", " -", "data or seed is not a number" },
+        { "\"seed\": \"", "+", "data or seed is not a number" },
         { "\"version\": ", "9", "version is none of 1, 2 and 3" },
+        { "\"version\": ", "-", "version is none of 1, 2 and 3" },
+        { "\"version\": ", "-429496729", "version is none of 1, 2 and 3" }, /* 3 in the lower half */
+        { "\"setting\": \"", LONG, "there is no setting" },
+        { "\"exact\": \"", LONG, "there are no exact settings" },
         { "\"state.safetensors\": { \"bytes\": ", "1", "state.safetensors: " },
         { "\"files\": {", "\n    \"../latest\": { \"bytes\": 14, \"hash\": \"0\" },", "a file's size or hash is missing" },
     };
