@@ -333,6 +333,9 @@ static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
     if (v > 2 && (!exact || strlen(exact) >= sizeof n->exact)) return bad(path, "there are no exact settings", d);
     snprintf(n->setting, sizeof n->setting, "%s", setting);
     snprintf(n->exact, sizeof n->exact, "%s", v > 2 ? exact : "");
+    static const char scale[] = ", loss scale 0"; /* it once stood for the default of cpu, which is 1 */
+    char *at = strstr(n->exact, scale), *digit = at ? at + sizeof scale - 2 : NULL;
+    if (digit && (digit[1] == ',' || digit[1] == ' ')) *digit = '1';
     return AN_OK;
 }
 

@@ -197,7 +197,7 @@ static an_status open_pipeline(run *r)
         if (o->loss_scale == 0) po.train.loss_scale = 16, po.train.dynamic_scale = true;
         po.train.eps = 1e-5;
     }
-    r->scale = po.train.loss_scale, r->dynamic = po.train.dynamic_scale;
+    r->scale = po.train.loss_scale != 0 ? po.train.loss_scale : 1, r->dynamic = po.train.dynamic_scale;
     return pipe_open(&r->p, &po, r->d);
 }
 

@@ -155,7 +155,11 @@ static void refusals_to_the_bit(void **state)
     d = (diag){ 0 }, o.lr = 1e-2, o.dynamic_scale = true, o.loss_scale = 8;
     assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "loss scale 8 dynamic"));
-    d = (diag){ 0 }, o.dynamic_scale = false, o.loss_scale = 0;
+    assert_non_null(strstr(d.msg, "trained with \"loss scale 1,"));
+    d = (diag){ 0 }, o.dynamic_scale = false, o.loss_scale = 1, r.stop_at = 1; /* the default, said */
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_int_equal(q.done, 3);
+    o.loss_scale = 0, r.stop_at = 0;
     assert_ok(lm_run(&o, &q, &d), d);
     assert_int_equal(q.done, 10);
     small_end(&r);
