@@ -26,7 +26,7 @@ typedef struct {
 } str_map;
 
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
-uint64_t hash_many(const void *p, size_t n, uint64_t seed); /* another one, as fast as memory, for much */
+uint64_t hash_many(const void *p, size_t n, uint64_t seed); /* another one, nearly as fast as memory: for much, and for numbers that must not be taken for others */
 bool str_map_put(arena *a, str_map *m, const char *key, size_t n, uint32_t value) MUST_CHECK; /* false: no memory */
 bool str_map_get(const str_map *m, const char *key, size_t n, uint32_t *value);
 

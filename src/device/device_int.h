@@ -209,7 +209,7 @@ bool weights_named(const program *g, const mil_module *m); /* every record g rea
 
 static inline dev_key key_mix(dev_key k, const void *p, size_t n)
 {
-    return (dev_key){ { hash_bytes(p, n, k.word[0]), hash_bytes(p, n, k.word[1] ^ 0x517cc1b727220a95u) } };
+    return (dev_key){ { hash_many(p, n, k.word[0]), hash_many(p, n, k.word[1] ^ 0x517cc1b727220a95u) } };
 }
 
 #endif

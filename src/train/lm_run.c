@@ -255,8 +255,8 @@ static an_status resume(run *r)
     const char *path;
     an_status st = ckpt_find(o->save, &mem, &path, o->warn, o->user, r->d);
     if (!st) st = ckpt_load(path, r->p, &r->note, r->d);
-    if (!st && r->note.version < 3)
-        WARN(r, "%s is of an earlier version: whether %s as they were cannot be told", path, r->note.version == 1 ? "its train.json, the data and all settings are" : "all settings, to the last bit, are");
+    static const char *const untold[] = { NULL, "its train.json, the data and all settings are", "the data and all settings, to the last bit, are", "the data are" }; /* by version */
+    if (!st && (size_t)r->note.version < COUNT(untold)) WARN(r, "%s is of an earlier version: whether %s as they were cannot be told", path, untold[r->note.version]);
     if (!st) st = ckpt_settle(o->save, path, o->keep, &r->note, r->d);
     arena_free(&mem);
     return st;

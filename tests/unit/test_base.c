@@ -429,6 +429,27 @@ static void zeroed_memory(void **state)
 }
 
 /* A formula's result as an integer: cut off, not rounded, and never past the type. */
+/* No two changes of signs make up for each other, wherever they are: what one leaves behind depends on all the numbers before it. */
+static void every_sign_counts(void **state)
+{
+    (void)state;
+    enum { N = 24 };
+    static const uint64_t signs[] = { 0x8000000000000000u, 0x8000000080000000u, 0x80000000u, 0x8000800080008000u, 0x8000000080008000u, 0x8080808080808080u };
+    rng r = { test_seed("signs") };
+    uint64_t x[N];
+    for (int i = 0; i < N; i++) x[i] = rng_next(&r);
+    const uint64_t whole = hash_many(x, sizeof x, 7), some = hash_many(x, sizeof x - 3, 7);
+    for (int i = 0; i < N; i++)
+        for (int j = i + 1; j < N; j++)
+            for (size_t k = 0; k < COUNT(signs) * COUNT(signs); k++) {
+                uint64_t y[N];
+                memcpy(y, x, sizeof y);
+                y[i] ^= signs[k / COUNT(signs)], y[j] ^= signs[k % COUNT(signs)];
+                if (hash_many(y, sizeof y, 7) == whole) fail_msg("words %d and %d with other signs (%zu) are taken for those before", i, j, k);
+                if (j < N - 1 && hash_many(y, sizeof y - 3, 7) == some) fail_msg("words %d and %d of a row that ends amid a word (%zu)", i, j, k);
+            }
+}
+
 static void integers_hold_what_they_can(void **state)
 {
     (void)state;
@@ -454,7 +475,7 @@ int main(void)
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(messages_are_plain), cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(plain_files_only), cmocka_unit_test(names_of_one_file), cmocka_unit_test(what_the_dead_left_is_removed),
-        cmocka_unit_test(zeroed_memory), cmocka_unit_test(integers_hold_what_they_can), cmocka_unit_test(what_cannot_be_seen), cmocka_unit_test(folders_taken_back),
+        cmocka_unit_test(zeroed_memory), cmocka_unit_test(every_sign_counts), cmocka_unit_test(integers_hold_what_they_can), cmocka_unit_test(what_cannot_be_seen), cmocka_unit_test(folders_taken_back),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

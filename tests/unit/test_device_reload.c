@@ -196,6 +196,33 @@ static void proof_of_a_reload(void **state)
     }
 }
 
+/* A digest tells weights from those with a few other signs, and so does the key of a kept program. */
+static void proof_of_signs(void **state)
+{
+    (void)state;
+    enum { DATA = 128, BYTES = 4 };
+    static const int turned[][3] = { { 3, 17, 19 }, { 1, 2, 3 }, { 3, 5, 7 }, { 9, 10, 11 } };
+    static const char *const devices[] = { "soft:m1", "cpu" };
+    for (size_t i = 0; i < COUNT(turned) * COUNT(devices); i++) {
+        device *dev;
+        diag d = { 0 };
+        dev_cache *cache;
+        dev_canary c = { .constants_only = true };
+        strbuf one = wide_file(1.5f), other = wide_file(1.5f);
+        for (int k = 0; k < 3; k++) other.at[DATA + BYTES * turned[i / 2][k] + BYTES - 1] ^= (char)0x80;
+        assert_ok(dev_cache_open(&cache, &(dev_cache_options){ .memory_only = true }, &d), d);
+        assert_ok(device_open(&dev, devices[i % 2], &(device_options){ .threads = 1, .cache = cache, .own_budget = true }, &d), d);
+        dev_program *p = must_compile(dev, WIDE_TEXT, &one), *q = must_compile(dev, WIDE_TEXT, &other), *again = must_compile(dev, WIDE_TEXT, &one);
+        if (dev_program_from_cache(q) || !dev_program_from_cache(again)) fail_msg("row %zu: other weights are %skept, the same are %skept", i, dev_program_from_cache(q) ? "" : "not ", dev_program_from_cache(again) ? "" : "not ");
+        assert_ok(dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(other), &c, &d), d);
+        if (!c.source_changed || c.weights_before == c.weights_after) fail_msg("row %zu: the digest of other weights is the same", i);
+        dev_program_free(p), dev_program_free(q), dev_program_free(again);
+        close_clean(dev);
+        dev_cache_close(cache);
+        sb_free(&one), sb_free(&other);
+    }
+}
+
 /* y = w·x, w int8 with a scale and a zero point for each row. */
 #define AFFINE_TEXT                                                                                                   \
     MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"                                                    \
@@ -456,7 +483,7 @@ static void window_in_a_crowd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(proof_of_what_is_packed),
+        cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(proof_of_signs), cmocka_unit_test(proof_of_what_is_packed),
         cmocka_unit_test(rules_about_weights), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_of_copies),
         cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(dispatched_while_it_goes), cmocka_unit_test(a_reload_answers_alone),
     };

@@ -275,14 +275,15 @@ static void digests(void **state)
     enum { N = (9 << 20) / 2 };
     static const size_t at[] = { 0, 139, 2048, (4 << 20) / 2 - 1, (4 << 20) / 2, N / 2 + 77, N - 1 };
     uint16_t *ids = calloc(N, sizeof *ids);
-    uint64_t seen[COUNT(at) + 1];
+    uint64_t seen[COUNT(at) + 2];
     pool *p;
     diag d = { 0 };
     assert_non_null(ids);
     assert_ok(pool_make(&p, 3, &d), d);
-    for (size_t k = 0; k <= COUNT(at); k++) {
+    for (size_t k = 0; k <= COUNT(at) + 1; k++) {
         corpus *c;
         if (k < COUNT(at)) ids[at[k]] = 5;
+        if (k > COUNT(at)) ids[3] = ids[17] = ids[19] = 0x8000; /* one bit each, in places that go together */
         assert_ok(file_write(in_dir("long.u16"), ids, N * sizeof *ids, &d), d);
         if (k < COUNT(at)) ids[at[k]] = 0;
         for (int threads = 0; threads < 2; threads++) {
