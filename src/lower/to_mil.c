@@ -200,6 +200,7 @@ static an_status const_literal(writer *w, const node *c, mil_lit **out, strbuf *
         path = w->path;
     } else if (!path)
         return diag_fail(w->d, AN_UNSUPPORTED, c->at, "constant %s has neither content nor a weight file, so there is nothing to write", c->name);
+    sb_putc(key, '@'); /* neither a type nor a string begins so: a place is not the bytes that spell it */
     key_type(key, t);
     sb_printf(key, "%s@%llu", path, (unsigned long long)offset);
     *out = mil_lit_blob(w->m, mt, path, offset);

@@ -622,6 +622,29 @@ static void small_records_stay_apart(void **state)
 }
 
 /* Out of memory at any byte gives no memory, not a crash, not a half graph. */
+/* Bytes that spell where a record is are not the record. */
+static void places_and_bytes(void **state)
+{
+    (void)state;
+    static const char place[] = "@model_path/weights/weight.bin@64";
+    enum { N = sizeof place - 1 };
+    diag d = { 0 };
+    graph *g = graph_new("places", 0), *back = NULL;
+    const ttype type = { DT_I8, SHAPE(N) };
+    val a = graph_const_view(g, "a", type, place), b = graph_const_blob(g, "b", type, "@model_path/weights/weight.bin", 64, NULL);
+    graph_output(g, "y", G(g, ADD, a, b));
+    assert_ok(graph_finish(g, &d), d);
+    mil_module *m;
+    assert_ok(lower_to_mil(g, &(lower_out){ .inline_all = true }, &m, NULL, &d), d);
+    assert_ok(lower_from_mil(m, &(lower_in){ .weights = NULL }, &back, &d), d);
+    const node *sum = graph_maker(back, back->outputs.at[0].v), *x = graph_maker(back, sum->in[0]), *y = graph_maker(back, sum->in[1]);
+    assert_true(x->op == OP_CONST && x->cst->data && !memcmp(x->cst->data, place, N));
+    assert_true(y->op == OP_CONST && y->cst->blob_path && y->cst->blob_offset == 64);
+    graph_free(back);
+    mil_free(m);
+    graph_free(g);
+}
+
 static void memory_runs_out(void **state)
 {
     (void)state;
@@ -653,7 +676,7 @@ int main(void)
         cmocka_unit_test(weight_references),
         cmocka_unit_test(canonical_text), cmocka_unit_test(statements_keep_their_places),
         cmocka_unit_test(what_cannot_be_written),
-        cmocka_unit_test(references_are_kept), cmocka_unit_test(small_records_stay_apart),
+        cmocka_unit_test(references_are_kept), cmocka_unit_test(small_records_stay_apart), cmocka_unit_test(places_and_bytes),
         cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
