@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "format/safetensors.h"
+#include "model/net.h"
 #include "t.h"
 #include "train/run.h"
 
@@ -96,6 +98,42 @@ static void interrupted_or_not(void **state)
         if (whole.smooth != rest.smooth) fail_msg("%s: smoothed loss %.9g and %.9g", cases[i].model, whole.smooth, rest.smooth);
         assert_true(a.final_accuracy == c.final_accuracy);
     }
+    unlink(path);
+}
+
+/* A decay of 100 times a rate of 0.001 takes a tenth of a matrix in one update, and nothing of what the network says is none: gains stay near 1. */
+static void what_decays(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_decay_XXXXXX";
+    int fd = mkstemp(path), gains = 0, matrices = 0;
+    static const char *const nets[] = { "charlm", "normconv" };
+    assert_true(fd >= 0);
+    close(fd);
+    for (size_t i = 0; i < COUNT(nets); i++) {
+        train_run_options o = { .model = nets[i], .engine = "cpu", .optimizer = "adamw", .lr = 1e-3, .decay = 100, .schedule = "constant", .warmup = -1, .batch = 4, .seed = 5, .steps = 1, .every = -1,
+                                .final_test = -1, .save = path };
+        train_run_result a;
+        diag d = { 0 };
+        safetensors *f;
+        net n;
+        assert_ok(train_run(&o, &a, NULL, &d), d);
+        assert_ok(safetensors_open(path, &f, &d), d);
+        assert_ok(net_build(nets[i], &(net_options){ .batch = 4 }, &n, &d), d);
+        for (int k = 0; k < n.n_param; k++) {
+            const safetensor *w = safetensors_find(f, n.param[k].name);
+            double now = 0;
+            assert_non_null(w);
+            for (int64_t q = 0; q < w->count; q++) now = fmax(now, fabs(dtype_load(w->dt, w->data, q)));
+            const bool gain = n.param[k].init == NET_ONES, matrix = n.param[k].init == NET_UNIFORM && net_param_count(&n, k) > 500; /* some number of it is near the end */
+            const double from = gain ? 1 : n.param[k].scale, want = gain ? 1 : 0.9 * from;
+            if ((gain || matrix) && fabs(now - want) > 2e-3 + (gain ? 0 : 0.03 * from)) fail_msg("%s: %s went from %g to %g, wanted %g", nets[i], n.param[k].name, from, now, want);
+            gains += gain, matrices += matrix;
+        }
+        safetensors_close(f);
+        net_free(&n);
+    }
+    assert_true(gains > 4 && matrices > 0);
     unlink(path);
 }
 
@@ -493,7 +531,7 @@ static void mlp_on_mnist(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(interrupted_or_not), cmocka_unit_test(of_another_run), cmocka_unit_test(a_constant_rate_goes_on), cmocka_unit_test(damaged_files),
+        cmocka_unit_test(interrupted_or_not), cmocka_unit_test(what_decays), cmocka_unit_test(of_another_run), cmocka_unit_test(a_constant_rate_goes_on), cmocka_unit_test(damaged_files),
         cmocka_unit_test(saving_fails), cmocka_unit_test(asked_to_end), cmocka_unit_test(more_than_there_are), cmocka_unit_test(last_rates), cmocka_unit_test(refusals), cmocka_unit_test(schedules), cmocka_unit_test(digits_on_mnist), cmocka_unit_test(mlp_on_mnist),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
