@@ -64,11 +64,12 @@ static an_status declare_codes(sheet *h, item *it, const store *s, diag *d)
 {
     char name[80];
     bool wide = it->form == LM_INT8, table = it->form == LM_PALETTE4;
+    const dtype with = store_scale_type(s, it->form);
     weight_label(it->id, it->layer, ".codes", name, sizeof name);
     TRY(declare_tensor(h, name, wide ? DT_I8 : DT_U8, 2, (const int64_t[]){ s->rows, wide ? s->cols : s->cols / 2 }, &it->at[0], d));
     weight_label(it->id, it->layer, table ? ".table" : ".scale", name, sizeof name);
-    if (table) return declare_tensor(h, name, DT_F16, 1, (const int64_t[]){ 16 }, &it->at[1], d);
-    return declare_tensor(h, name, DT_F16, 2, (const int64_t[]){ s->rows, store_scale_cols(s, it->form) }, &it->at[1], d);
+    if (table) return declare_tensor(h, name, with, 1, (const int64_t[]){ 16 }, &it->at[1], d);
+    return declare_tensor(h, name, with, 2, (const int64_t[]){ s->rows, store_scale_cols(s, it->form) }, &it->at[1], d);
 }
 
 static an_status declare(sheet *h, item *it, diag *d)
@@ -86,7 +87,8 @@ static uint64_t bytes_of(const item *it, const store *s)
 {
     uint64_t n = (uint64_t)s->rows * (uint64_t)s->cols;
     if (it->form == LM_DENSE) return n * (uint64_t)dtype_bits(it->dt) / 8;
-    return n / (it->form == LM_INT8 ? 1 : 2) + (it->form == LM_PALETTE4 ? 32 : 2 * (uint64_t)s->rows * (uint64_t)store_scale_cols(s, it->form));
+    uint64_t with = it->form == LM_PALETTE4 ? 16 : (uint64_t)s->rows * (uint64_t)store_scale_cols(s, it->form);
+    return n / (it->form == LM_INT8 ? 1 : 2) + with * (uint64_t)dtype_bits(store_scale_type(s, it->form)) / 8;
 }
 
 static an_status name_item(const sheet *h, item *it, diag *d)
@@ -124,10 +126,11 @@ static an_status put_codes(sheet *h, const item *it, diag *d)
 {
     lm_quantized q;
     slot codes = { h->w, it->at[0] }, scales = { h->w, it->at[1] };
-    TRY(conversion_codes(h->v, it->id, it->layer, it->form, DT_F16, &q, d));
-    size_t row = (size_t)(it->form == LM_INT8 ? q.cols : q.cols / 2);
+    const dtype with = store_scale_type(store_at(h->v->m, it->id, it->layer), it->form);
+    TRY(conversion_codes(h->v, it->id, it->layer, it->form, with, &q, d));
+    size_t row = (size_t)(it->form == LM_INT8 ? q.cols : q.cols / 2), unit = (size_t)dtype_bits(with) / 8;
     TRY(conversion_reordered(h->v, it->id, q.q, q.rows, row, put_slot, &codes, d));
-    TRY(q.table ? put_slot(&scales, q.table, 32, d) : conversion_reordered(h->v, it->id, q.scale, q.rows, (size_t)q.scale_cols * 2, put_slot, &scales, d));
+    TRY(q.table ? put_slot(&scales, q.table, 16 * unit, d) : conversion_reordered(h->v, it->id, q.scale, q.rows, (size_t)q.scale_cols * unit, put_slot, &scales, d));
     lm_release(h->v->m, it->id, it->layer);
     return AN_OK;
 }

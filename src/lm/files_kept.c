@@ -219,6 +219,11 @@ int64_t store_scale_cols(const store *s, lm_form form)
     return s->cols / (s->kind == STORE_BLOCKS ? s->block->elems : s->group);
 }
 
+dtype store_scale_type(const store *s, lm_form form)
+{
+    return store_form(s) == form && s->kind != STORE_BLOCKS && s->scale_dt == DT_F32 ? DT_F32 : DT_F16;
+}
+
 lm_form lm_form_of(const lm_model *m, model_weight_id id, int layer)
 {
     const store *s = store_at(m, id, layer);

@@ -92,6 +92,7 @@ an_status store_rows(const store *s, const vec_kernels *v, pool *threads, int64_
 /* The same rows as columns: element (row0 + i, c) goes to to[c * ld + i]. */
 an_status store_columns(const store *s, const vec_kernels *v, pool *threads, int64_t row0, int64_t n, dtype dt, void *to, int64_t ld, diag *d) MUST_CHECK;
 int64_t store_scale_cols(const store *s, lm_form form);          /* scales of a row that lm_quantize will give */
+dtype store_scale_type(const store *s, lm_form form);            /* the type that keeps them as they are: fp32 where the store has the form with such, else fp16 */
 const void *store_as_is(const store *s, dtype dt); /* the file's bytes when they are canonical and of that type, else NULL */
 
 /* ---- quantising ---- */

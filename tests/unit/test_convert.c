@@ -173,6 +173,14 @@ static void llama2c_there_and_back(void **state)
         done = via(in_scratch("q.bin"), in_scratch("q2.bin"), LM_TO_LLAMA2C, 0, "int8");
         assert_true(done.worst == 0);
         same_file(in_scratch("q.bin"), in_scratch("q2.bin"), 0);
+        /* its groups have fp32 scales, and our compressed form keeps them */
+        done = via(in_scratch("q.bin"), in_scratch("q.safetensors"), LM_TO_SAFETENSORS, 0, "int8");
+        assert_true(done.worst == 0);
+        done = via(in_scratch("q.safetensors"), in_scratch("q2"), LM_TO_HF, 0, "int8");
+        assert_true(done.worst == 0);
+        done = via(in_scratch("q2"), in_scratch("q3.bin"), LM_TO_LLAMA2C, 0, "int8");
+        assert_true(done.worst == 0);
+        same_file(in_scratch("q.bin"), in_scratch("q3.bin"), 0);
     }
 }
 
