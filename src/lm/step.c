@@ -8,6 +8,7 @@
  * A chip that refuses the whole model gets halves of it, and halves of those, down to single layers. */
 #include <stdlib.h>
 
+#include "lm/lm_int.h"
 #include "lm/session_int.h"
 #include "lower/lower.h"
 #include "pass/pass.h"
@@ -36,8 +37,8 @@ static bool get_weight(void *user, const model_weight *w, model_blob *b)
         diag_fail(&s->weight_err, AN_INPUT, NOWHERE, "%s has no tensor %s", lm_path(s->m), w->name);
         return false;
     }
-    weight_record r = { .id = w->id, .layer = w->layer, .row0 = w->row0, .rows = info.cols == 1 ? dim[1] : dim[0], .cols = info.cols, .kind = RECORD_DENSE };
-    r.form = info.cols == 1 ? LM_DENSE : lm_form_of(s->m, w->id, w->layer);
+    weight_record r = { .id = w->id, .layer = w->layer, .row0 = w->row0, .rows = weight_is_matrix(w->id) ? dim[0] : dim[1], .cols = info.cols, .kind = RECORD_DENSE };
+    r.form = lm_form_of(s->m, w->id, w->layer);
     if (r.form == LM_DENSE) return add_record(s, b->path, r);
     lm_quantized q;
     if (lm_quantize(s->m, w->id, w->layer, r.form, s->c.dt, &q, &s->weight_err)) return false;

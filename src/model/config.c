@@ -157,6 +157,7 @@ static int64_t by_letter(const model_config *c, char letter)
 
 const char *weight_name(model_weight_id id) { return rows[id].name; }
 bool weight_is_layers(model_weight_id id) { return rows[id].scope == SCOPE_LAYER; }
+bool weight_is_vector(model_weight_id id) { return rows[id].cols[0] == '1'; }
 
 void weight_size(const model_config *c, model_weight_id id, int64_t *n_rows, int64_t *n_cols)
 {
@@ -192,9 +193,8 @@ size_t model_weights(const model_config *c, model_weight *out, size_t max)
             if (out && n < max) {
                 int64_t r, k;
                 weight_size(c, id, &r, &k);
-                bool vector = rows[id].cols[0] == '1';
                 model_weight w = { .id = (model_weight_id)id, .layer = layer, .part = -1,
-                                   .type = vector ? TTYPE(dt, 1, r, 1, 1) : TTYPE(dt, r, k, 1, 1) };
+                                   .type = weight_is_vector((model_weight_id)id) ? TTYPE(dt, 1, r, 1, 1) : TTYPE(dt, r, k, 1, 1) };
                 if (layer >= 0) snprintf(w.name, sizeof w.name, "layer%d.%s", layer, rows[id].name);
                 else snprintf(w.name, sizeof w.name, "%s", rows[id].name);
                 out[n] = w;

@@ -35,6 +35,7 @@ val classifier_weight(kernel *k, int part, bool transposed);
 
 bool weight_exists(const model_config *c, model_weight_id id);
 bool weight_is_layers(model_weight_id id);
+bool weight_is_vector(model_weight_id id); /* by its kind: a matrix may have one column too */
 void weight_size(const model_config *c, model_weight_id id, int64_t *rows, int64_t *cols);
 const char *weight_name(model_weight_id id);
 

@@ -177,7 +177,7 @@ static val layer_weight(kernel *k, model_weight_id id, bool transposed)
     int64_t r, c;
     weight_size(k->c, id, &r, &c);
     model_weight w = { .id = id, .layer = weight_is_layers(id) ? k->layer : -1, .transposed = transposed, .part = -1 };
-    w.type = c == 1 ? TTYPE(k->c->dt, 1, r, 1, 1) : transposed ? TTYPE(k->c->dt, c, r, 1, 1) : TTYPE(k->c->dt, r, c, 1, 1);
+    w.type = weight_is_vector(id) ? TTYPE(k->c->dt, 1, r, 1, 1) : transposed ? TTYPE(k->c->dt, c, r, 1, 1) : TTYPE(k->c->dt, r, c, 1, 1);
     const char *suffix = transposed ? "_t" : "";
     if (w.layer >= 0) snprintf(w.name, sizeof w.name, "layer%d.%s%s", w.layer, weight_name(id), suffix);
     else snprintf(w.name, sizeof w.name, "%s%s", weight_name(id), suffix);

@@ -15,6 +15,9 @@ static const model_config families[] = {
     { .name = "gpt2", FAMILY, .n_heads = 3, .n_kv_heads = 3, .head_dim = 8, .norm = MODEL_NORM_LAYER, .act = MODEL_ACT_GELU, .bias = true, .tied = true },
     { .name = "scaled", FAMILY, .n_heads = 2, .n_kv_heads = 2, .head_dim = 12, .rope = MODEL_ROPE_HALF, .scaling = { .kind = MODEL_SCALE_LINEAR, .factor = 4 } },
     { .name = "gemma", FAMILY, .n_heads = 4, .n_kv_heads = 1, .head_dim = 8, .rope = MODEL_ROPE_HALF, .act = MODEL_ACT_GEGLU, .embed_scale = 4.898979486, .tied = true },
+    /* a matrix of one column is no vector */
+    { .name = "narrow", .n_layers = 2, .dim = 6, .hidden = 1, .seq = 6, .context = 16, .vocab = 50, .vocab_part = 20, .rope_theta = 1e4, .norm_eps = 1e-5, .dt = DT_F32, .n_heads = 2, .n_kv_heads = 1,
+      .head_dim = 4, .rope = MODEL_ROPE_HALF, .bias_mlp = true },
     { .name = "gemma2", FAMILY, .n_heads = 4, .n_kv_heads = 2, .head_dim = 6, .rope = MODEL_ROPE_HALF, .act = MODEL_ACT_GEGLU, .embed_scale = 4.898979486, .tied = true, .post_norm = true,
       .attn_softcap = 2, .softcap = 3, .query_dim = 10, .window = 3, .window_every = 2 },
 };
