@@ -874,6 +874,31 @@ static void gains(void **state)
     lm_close(m);
 }
 
+/* Matrices larger than a run of rows, where the run is no whole number of heads: every head is put into the other order, not only the first ones. */
+static void long_matrices(void **state)
+{
+    (void)state;
+    enum { COLS = 300, HEADS = 128, WIDE = 8, ROWS = HEADS * WIDE };
+    diag d = { 0 };
+    lm_model *m, *g;
+    write_text(in_scratch("long.json"), "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":300,\"intermediate_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":128,"
+                                        "\"head_dim\":8,\"num_key_value_heads\":1,\"vocab_size\":10,\"max_position_embeddings\":16,\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"hidden_act\":\"silu\"}");
+    assert_ok(lm_open(in_scratch("long.json"), &(lm_options){ .dt = DT_F32, .seed = 4 }, &m, &d), d);
+    convert_ok(m, in_scratch("long.gguf"), LM_TO_GGUF, DT_F32, NULL);
+    assert_ok(lm_open(in_scratch("long.gguf"), &(lm_options){ .dt = DT_F32 }, &g, &d), d);
+    assert_true(lm_config(m)->rope == MODEL_ROPE_HALF && lm_config(g)->rope == MODEL_ROPE_INTERLEAVED);
+    float *a = malloc(sizeof *a * ROWS * COLS), *b = malloc(sizeof *b * ROWS * COLS);
+    assert_true(a && b);
+    assert_ok(lm_rows(m, MW_WQ, 0, 0, ROWS, DT_F32, a, &d), d);
+    assert_ok(lm_rows(g, MW_WQ, 0, 0, ROWS, DT_F32, b, &d), d);
+    for (int r = 0; r < ROWS; r++) {
+        const int at = r % WIDE, from = r - at + at / 2 + at % 2 * (WIDE / 2);
+        if (memcmp(b + r * COLS, a + from * COLS, sizeof *a * COLS)) fail_msg("row %d is not row %d of the model", r, from);
+    }
+    free(a), free(b);
+    lm_close(m), lm_close(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(families_there_and_back), cmocka_unit_test(types),      cmocka_unit_test(llama2c_there_and_back),
@@ -882,6 +907,6 @@ int main(void)
                                         cmocka_unit_test(blocks_without_a_scale),
                                         cmocka_unit_test(spread),                  cmocka_unit_test(spread_refused), cmocka_unit_test(with_vocabulary),
                                         cmocka_unit_test(part_of_a_vocabulary),    cmocka_unit_test(gains),
-                                        cmocka_unit_test(over_another),            cmocka_unit_test(died_between),    cmocka_unit_test(from_memory), cmocka_unit_test(one_writer) };
+                                        cmocka_unit_test(over_another),            cmocka_unit_test(died_between),    cmocka_unit_test(from_memory), cmocka_unit_test(long_matrices), cmocka_unit_test(one_writer) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
