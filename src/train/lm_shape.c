@@ -47,25 +47,34 @@ static an_status mark(const corpus *data, corpus_split split, int64_t seq, unsig
     return AN_OK;
 }
 
-an_status lm_shape_compact(lm_shape *s, const corpus *data, int64_t seq, diag *d)
+static an_status cut_down(lm_shape *s, const unsigned char *seen, diag *d)
 {
     size_t V = (size_t)s->file.vocab, n = 0;
-    unsigned char *seen = TAKE(&s->mem, unsigned char, V);
-    int32_t *ids = TAKE(&s->mem, int32_t, (size_t)seq + 1);
     s->ids = TAKE(&s->mem, uint32_t, V);
     s->row_of = TAKE(&s->mem, int32_t, V);
-    if (!seen || !ids || !s->ids || !s->row_of) return diag_nomem(d);
-    TRY(mark(data, CORPUS_TRAIN, seq, seen, ids, d));
-    TRY(mark(data, CORPUS_VALIDATION, seq, seen, ids, d));
+    if (!s->ids || !s->row_of) return diag_nomem(d);
     for (size_t i = 0; i < V; i++) {
         s->row_of[i] = seen[i] ? (int32_t)n : -1;
         if (seen[i]) s->ids[n++] = (uint32_t)i;
     }
     s->n_ids = n;
-    if (n < 2) return diag_fail(d, AN_INPUT, NOWHERE, "%zu token of the vocabulary occurs in the data; at least 2 are wanted", n);
     s->c.vocab = (int64_t)n;
     return AN_OK;
 }
+
+an_status lm_shape_compact(lm_shape *s, const corpus *data, int64_t seq, diag *d)
+{
+    unsigned char *seen = TAKE(&s->mem, unsigned char, (size_t)s->file.vocab);
+    int32_t *ids = TAKE(&s->mem, int32_t, (size_t)seq + 1);
+    if (!seen || !ids) return diag_nomem(d);
+    TRY(mark(data, CORPUS_TRAIN, seq, seen, ids, d));
+    TRY(mark(data, CORPUS_VALIDATION, seq, seen, ids, d));
+    TRY(cut_down(s, seen, d));
+    if (s->n_ids < 2) return diag_fail(d, AN_INPUT, NOWHERE, "%zu token of the vocabulary occurs in the data; at least 2 are wanted", s->n_ids);
+    return AN_OK;
+}
+
+an_status lm_shape_active(lm_shape *s, diag *d) { return lm_active(s->start) ? cut_down(s, lm_active(s->start), d) : AN_OK; }
 
 void lm_shape_rows(const lm_shape *s, int32_t *ids, size_t n)
 {

@@ -36,6 +36,7 @@ an_status lm_shape_make(lm_shape *s, lm_model *start, const lm_shape_options *o,
 void lm_shape_free(lm_shape *s);
 /* compact: reads every sample once and cuts the vocabulary down to what occurs. */
 an_status lm_shape_compact(lm_shape *s, const corpus *data, int64_t seq, diag *d) MUST_CHECK;
+an_status lm_shape_active(lm_shape *s, diag *d) MUST_CHECK; /* to what the start answers with (lm_active) */
 void lm_shape_rows(const lm_shape *s, int32_t *ids, size_t n); /* ids to rows, in place */
 
 an_status lm_shape_rest(const lm_shape *s, uint64_t *hash, diag *d) MUST_CHECK; /* of the start's rows that are not trained; 0: all are */
