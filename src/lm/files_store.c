@@ -129,7 +129,8 @@ static void convert_flat(const job *j, int64_t at, int64_t n, unsigned char *to,
     if (s->kind == STORE_PLAIN && s->dt == DT_F32 && s->add == 0 && (uintptr_t)s->data % alignof(float) == 0) x = (const float *)(const void *)s->data + at;
     else load_flat(s, j->v, at, n, tmp);
     j->v->store(to, j->dt, x, n);
-    if (*lost == 0) *lost = past_range(j->dt, x, to, n);
+    double past = past_range(j->dt, x, to, n);
+    if (past != 0) *lost = past; /* threads share a line of these */
 }
 
 /* Lines that lie as they are wanted: stored rows to rows, or stored columns to columns. `lines` of `len` from (line0, from0). */
