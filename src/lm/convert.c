@@ -50,14 +50,24 @@ static bool conversion_turns(const conversion *v, model_weight_id id)
 }
 
 /* The largest difference between what was read and what is written, over the tensor's largest magnitude. What is infinite or no number stays so. */
+static void measure_one(conversion *v, double x, double y)
+{
+    if (!isfinite(x)) return;
+    if (fabs(x) > v->peak) v->peak = fabs(x);
+    if (!(fabs(y - x) <= v->error)) v->error = fabs(y - x);
+}
+
 static void measure(conversion *v, const float *x, const float *y, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(x[i])) continue;
-        double a = fabs((double)x[i]), e = fabs((double)y[i] - (double)x[i]);
-        if (a > v->peak) v->peak = a;
-        if (!(e <= v->error)) v->error = e;
-    }
+    for (int64_t i = 0; i < n; i++) measure_one(v, (double)x[i], (double)y[i]);
+}
+
+/* Rows r .. r+n-1 of a store with numbers that fp32 does not hold, against what they became. */
+static void measure_wide(conversion *v, const store *s, dtype dt, int64_t r, int64_t n, const void *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < s->cols; c++)
+            measure_one(v, dtype_load(s->dt, s->data, s->turned ? c * s->ld + r + i : (r + i) * s->ld + c) + (double)s->add, dtype_load(dt, y, i * s->cols + c));
 }
 
 static void settle(conversion *v)
@@ -67,18 +77,20 @@ static void settle(conversion *v)
     v->done.tensors++;
 }
 
-/* Whether `to` can hold every value of the store: its own type can, and fp32 all but doubles and 64-bit integers. */
-static bool holds(dtype to, const store *s)
+static bool is_wide(const store *s) { return s->kind == STORE_PLAIN && dtype_bits(s->dt) > 32; }
+
+bool conversion_exact(const store *s, dtype to)
 {
     if (s->kind == STORE_PLAIN && s->add == 0 && (s->dt == to || to == DT_F64)) return true;
-    return to == DT_F32 && !(s->kind == STORE_PLAIN && (s->dt == DT_F64 || s->dt == DT_I64 || s->dt == DT_U64));
+    return to == DT_F32 && !is_wide(s);
 }
 
 static an_status plain_run(conversion *v, const store *s, dtype dt, int64_t r, int64_t n, unsigned char *to, diag *d)
 {
     lm_model *m = v->m;
     TRY(store_rows(s, m->v, v->o.threads, r, n, dt, to, s->cols, d));
-    if (holds(dt, s)) return AN_OK;
+    if (conversion_exact(s, dt)) return AN_OK;
+    if (is_wide(s)) return measure_wide(v, s, dt, r, n, to), AN_OK;
     TRY(store_rows(s, m->v, v->o.threads, r, n, DT_F32, v->x, s->cols, d));
     m->v->load(v->y, dt, to, n * s->cols);
     measure(v, v->x, v->y, n * s->cols);

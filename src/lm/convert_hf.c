@@ -173,8 +173,7 @@ static an_status put_nothing(void *ctx, const void *p, size_t n, diag *d)
 /* Rounding of turned tensors is found by reading them once more as rows. */
 static an_status measure_turned(sheet *h, const item *it, diag *d)
 {
-    const store *s = store_at(h->v->m, it->id, it->layer);
-    if (it->form != LM_DENSE || !it->turned || (s->kind == STORE_PLAIN && s->dt == it->dt) || it->dt == DT_F32) return AN_OK;
+    if (it->form != LM_DENSE || !it->turned || conversion_exact(store_at(h->v->m, it->id, it->layer), it->dt)) return AN_OK;
     int64_t before = h->v->done.tensors;
     TRY(conversion_rows(h->v, it->id, it->layer, it->dt, NULL, put_nothing, NULL, d));
     h->v->done.tensors = before;

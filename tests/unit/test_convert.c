@@ -452,6 +452,27 @@ static void not_finite(void **state)
     }
 }
 
+/* Doubles that fp32 rounds: how far off they are is told, for tensors that lie turned as well. */
+static void wide_numbers(void **state)
+{
+    (void)state;
+    static const lm_target to[] = { LM_TO_SAFETENSORS, LM_TO_HF, LM_TO_GGUF, LM_TO_NPY };
+    static const size_t from_end[] = { 0, 200 }; /* elements: in a vector, and in the last turned matrix */
+    for (int gpt2 = 0; gpt2 < 2; gpt2++)
+        for (size_t i = 0; i < COUNT(to) * COUNT(from_end); i++) {
+            diag d = { 0 };
+            file_bytes f;
+            folder_with(0.5, gpt2, true);
+            assert_ok(file_read(in_scratch("hf/model.safetensors"), 1 << 20, &f, &d), d);
+            const double x = 0.5 + 0x1p-26;
+            memcpy(f.at + f.n - 8 * (from_end[i % COUNT(from_end)] + 1), &x, 8);
+            assert_ok(file_write(in_scratch("hf/model.safetensors"), f.at, f.n, &d), d);
+            file_drop(&f);
+            double worst = via(in_scratch("hf"), in_scratch("out"), to[i / COUNT(from_end)], 0, NULL).worst;
+            if (!(worst > 0x1p-28 && worst <= 0x1p-24)) fail_msg("gpt2 %d, row %zu: worst %g", gpt2, i, worst);
+        }
+}
+
 /* GGUF blocks of rows that are long enough: a number without a code, or whose scale fp16 does not hold, and one just inside. */
 static void blocks_without_a_scale(void **state)
 {
@@ -904,7 +925,7 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(families_there_and_back), cmocka_unit_test(types),      cmocka_unit_test(llama2c_there_and_back),
                                         cmocka_unit_test(real_stories),            cmocka_unit_test(compressed), cmocka_unit_test(gguf_blocks),
                                         cmocka_unit_test(npy_folder),              cmocka_unit_test(refusals),   cmocka_unit_test(not_finite),
-                                        cmocka_unit_test(blocks_without_a_scale),
+                                        cmocka_unit_test(blocks_without_a_scale),  cmocka_unit_test(wide_numbers),
                                         cmocka_unit_test(spread),                  cmocka_unit_test(spread_refused), cmocka_unit_test(with_vocabulary),
                                         cmocka_unit_test(part_of_a_vocabulary),    cmocka_unit_test(gains),
                                         cmocka_unit_test(over_another),            cmocka_unit_test(died_between),    cmocka_unit_test(from_memory), cmocka_unit_test(long_matrices), cmocka_unit_test(one_writer) };
