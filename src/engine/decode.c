@@ -300,7 +300,7 @@ an_status program_decode(const void *bytes, size_t n, program **out, diag *d)
     TRY(get(&r, 8, &sum));
     if (version != PROGRAM_VERSION)
         return diag_fail(d, AN_INPUT, NOWHERE, "program has version %" PRIu64 ", this engine reads version %d: compile it again", version, PROGRAM_VERSION);
-    if (final > 1) return diag_fail(d, AN_INPUT, NOWHERE, "program has %" PRIu64 " in the reserved word of its header, byte 12; wanted 0 or 1", final);
+    if (final > 1) return diag_fail(d, AN_INPUT, NOWHERE, "program has %" PRIu64 " in byte 12 of its header, which says whether it is final; wanted 0 or 1", final);
     if (body != n - PROGRAM_HEADER)
         return diag_fail(d, AN_INPUT, NOWHERE, "program says it has %" PRIu64 " bytes after its header, there are %zu: cut short or followed by something else",
                          body, n - PROGRAM_HEADER);

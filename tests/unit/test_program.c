@@ -419,7 +419,7 @@ static void not_a_program(void **s)
     b.at[8]--, b.at[12] = 3;
     d = (diag){ 0 };
     assert_int_equal(program_decode(b.at, b.n, &p, &d), AN_INPUT);
-    assert_non_null(strstr(d.msg, "3 in the reserved word"));
+    assert_non_null(strstr(d.msg, "3 in byte 12 of its header"));
     assert_null(strstr(d.msg, "version"));
     sb_free(&b);
     prog_close(&g);
