@@ -864,6 +864,10 @@ static void forms_at_their_ends(void **state)
         { LM_INT4, DT_F32, { 4, -4, 1, 0 }, true, 0.5, { 7, -8, 2, 0 } },
         { LM_INT8, DT_F32, { 0, 0, 0, 0 }, true, 0, { 0, 0, 0, 0 } },
         { LM_INT8, DT_F32, { 1e-38f, 0, -1e-38f, 0 }, true, 7.87e-41, { 0, 0, 0, 0 } }, /* a scale without an inverse */
+        { LM_INT8, DT_F16, { 177.8f * 0x1p-24f, -177.8f * 0x1p-24f, 20 * 0x1p-24f, 0 }, true, 0x1p-23, { 89, -89, 10, 0 } }, /* 1.4 of fp16's least: rounded down, 127 would be 0.71 of the largest */
+        { LM_INT8, DT_F16, { 127 * 0x1p-24f, 127 * 1.003f * 0x1p-24f, -3 * 0x1p-24f, 0 }, true, 0x1p-24, { 127, 127, -3, 0 } }, /* half a step short: cut */
+        { LM_INT4, DT_F16, { 11.2f * 0x1p-24f, 2 * 0x1p-24f, 0, -4 * 0x1p-24f }, true, -0x1p-23, { -6, -1, 0, 2 } },
+        { LM_INT8, DT_F16, { 0x1p-27f, 0, 0, 0 }, true, 0x1p-24, { 0, 0, 0, 0 } },
         { LM_INT8, DT_F32, { 1, INFINITY, 0, 0 }, false, 0, { 0 } },
         { LM_INT4, DT_F32, { 1, 0, NAN, 0 }, false, 0, { 0 } },
         { LM_INT8, DT_F16, { 1e8f, 0, 0, 0 }, false, 0, { 0 } }, /* no such fp16 */
