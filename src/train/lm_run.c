@@ -146,6 +146,8 @@ static an_status open_data(run *r)
     else if (corpus_undivided(r->data)) WARN(r, "%s has no <|endoftext|>: a file of it is one document; --documents blank or lines cuts it elsewhere", name);
     snprintf(r->out->data, sizeof r->out->data, "%s", name);
     if (o->compact_vocab) TRY(lm_shape_compact(&r->shape, r->data, r->seq, r->d));
+    else if (r->shape.start && lm_active(r->shape.start) && !o->resume)
+        WARN(r, "%s answers with part of its vocabulary; all of it is trained now, and rows that were not are as they were: --compact-vocab trains what occurs in the data", o->model);
     r->c = r->shape.c;
     return AN_OK;
 }

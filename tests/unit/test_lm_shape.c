@@ -139,6 +139,14 @@ static void compact_rows(void **state)
     assert_ok(lm_open(out, &(lm_options){ .dt = DT_F32 }, &again, &d), d);
     assert_memory_equal(lm_active(again), may, 300);
     lm_close(again), lm_close(m), lm_close(start);
+    for (int part = 0; part < 2; part++) { /* gone on from with all rows: that is said */
+        char from[120], to[120];
+        snprintf(from, sizeof from, "%s", r.save), snprintf(to, sizeof to, "%s/on%d", r.dir, part);
+        lm_run_options more = small_options(&r, "cpu");
+        more.model = from, more.save = to, more.steps = 1, more.compact_vocab = part, r.warned[0] = 0;
+        assert_ok(lm_run(&more, &q, &d), d);
+        assert_int_equal(strstr(r.warned, "answers with part of its vocabulary") != NULL, !part);
+    }
     small_end(&r);
 }
 
