@@ -62,7 +62,7 @@ static void measure(conversion *v, const float *x, const float *y, int64_t n)
     for (int64_t i = 0; i < n; i++) measure_one(v, (double)x[i], (double)y[i]);
 }
 
-/* Rows r .. r+n-1 of a store with numbers that fp32 does not hold, against what they became. */
+/* Rows r .. r+n-1 of a store whose numbers fp32 need not hold, against what they became. */
 static void measure_wide(conversion *v, const store *s, dtype dt, int64_t r, int64_t n, const void *y)
 {
     for (int64_t i = 0; i < n; i++)
@@ -77,7 +77,7 @@ static void settle(conversion *v)
     v->done.tensors++;
 }
 
-static bool is_wide(const store *s) { return s->kind == STORE_PLAIN && dtype_bits(s->dt) > 32; }
+static bool is_wide(const store *s) { return s->kind == STORE_PLAIN && (dtype_bits(s->dt) > 32 || s->add != 0); } /* a gain and its offset may be more than 24 bits */
 
 bool conversion_exact(const store *s, dtype to)
 {

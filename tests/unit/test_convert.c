@@ -861,8 +861,8 @@ static void gains(void **state)
                                                 "\"vocab_size\":10,\"max_position_embeddings\":64,\"query_pre_attn_scalar\":2}");
         write_tensors(in_scratch("a/model.safetensors"), tensors, NULL, types[k], NULL, NULL, NULL);
         via(in_scratch("a"), in_scratch("b"), LM_TO_HF, 0, NULL);
-        via(in_scratch("b"), in_scratch("m.gguf"), LM_TO_GGUF, 0, NULL);
-        via(in_scratch("m.gguf"), in_scratch("c"), LM_TO_HF, types[k], NULL);
+        assert_true(via(in_scratch("b"), in_scratch("m.gguf"), LM_TO_GGUF, 0, NULL).worst == 0);
+        assert_true(via(in_scratch("m.gguf"), in_scratch("c"), LM_TO_HF, types[k], NULL).worst == 0);
         same_file(in_scratch("b/model.safetensors"), in_scratch("c/model.safetensors"), 0);
         lm_model *a = open_ok(in_scratch("a")), *b = open_ok(in_scratch("b")), *g = open_ok(in_scratch("m.gguf"));
         same_numbers(a, b, false);
@@ -884,11 +884,22 @@ static void gains(void **state)
         lm_close(b);
         lm_close(g);
     }
+    /* one more than a small gain need not be an fp32 number: that is told */
+    file_bytes f;
+    const float small = 0x1p-30f;
+    diag d = { 0 };
+    write_tensors(in_scratch("a/model.safetensors"), tensors, NULL, DT_F32, NULL, NULL, NULL);
+    assert_ok(file_read(in_scratch("a/model.safetensors"), 1 << 20, &f, &d), d);
+    memcpy(f.at + f.n - 4, &small, 4);
+    assert_ok(file_write(in_scratch("a/model.safetensors"), f.at, f.n, &d), d);
+    file_drop(&f);
+    double worst = via(in_scratch("a"), in_scratch("m.gguf"), LM_TO_GGUF, 0, NULL).worst;
+    assert_true(worst > 0x1p-32 && worst <= 0x1p-30);
+    assert_true(via(in_scratch("a"), in_scratch("b"), LM_TO_HF, 0, NULL).worst == 0);
     /* what GGUF files mean by the architecture alone is the only scale of queries they can say */
     write_text(in_scratch("seed.json"), "{\"model_type\":\"gemma2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"head_dim\":2,\"vocab_size\":10,"
                                         "\"max_position_embeddings\":64}");
     lm_model *m = open_ok(in_scratch("seed.json"));
-    diag d = { 0 };
     lm_converted done;
     assert_int_equal(lm_convert(m, in_scratch("x.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1 }, &done, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "the root of 256"));
