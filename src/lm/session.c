@@ -215,13 +215,12 @@ static an_status fill(lm_session *s, const step_program *p, const uint32_t *ids,
     void *pos = NULL, *mask = NULL, *place = NULL, *pick = NULL;
     int32_t *at = malloc((size_t)T * sizeof *at);
     fill_job j = { .s = s, .p = p, .ids = ids, .at = at, .n = n, .groups = (T + LM_FILL_TOKENS - 1) / LM_FILL_TOKENS };
-    an_status st = at ? lock(p->x, &j.x, d) : diag_nomem(d);
-    if (!st) st = lock(p->rope_cos, &j.co, d);
-    if (!st) st = lock(p->rope_sin, &j.si, d);
-    if (!st) st = lock(p->pos, &pos, d);
-    if (!st) st = lock(p->mask, &mask, d);
-    if (!st) st = lock(p->place, &place, d);
-    if (!st) st = lock(p->pick, &pick, d);
+    dev_surface *const held[] = { p->x, p->rope_cos, p->rope_sin, p->pos, p->mask, p->place, p->pick };
+    void **const mem[COUNT(held)] = { &j.x, &j.co, &j.si, &pos, &mask, &place, &pick };
+    size_t locked = 0;
+    an_status st = at ? AN_OK : diag_nomem(d);
+    while (!st && locked < COUNT(held))
+        if (!(st = lock(held[locked], mem[locked], d))) locked++;
     for (int64_t t = 0; t < T && !st; t++) {
         at[t] = (int32_t)(p0 + t);
         if (pick && s->chip) dtype_store(c->dt, pick, t, t == n - 1);
@@ -234,14 +233,12 @@ static an_status fill(lm_session *s, const step_program *p, const uint32_t *ids,
     if (!st && mask) decoder_mask(c, at, T, s->C, c->dt, mask);
     if (!st && place) decoder_place(at, T, s->C, c->dt, place);
     free(at);
-    if (st) return st;
-    TRY(unlock(p->x, d));
-    TRY(unlock(p->rope_cos, d));
-    TRY(unlock(p->rope_sin, d));
-    TRY(unlock(p->pos, d));
-    TRY(unlock(p->mask, d));
-    TRY(unlock(p->place, d));
-    return unlock(p->pick, d);
+    while (locked-- > 0) { /* also after a failure: the session may go on with other tokens */
+        diag own = { 0 };
+        an_status un = unlock(held[locked], st ? &own : d);
+        st = st ? st : un;
+    }
+    return st;
 }
 
 /* ---- outputs ---- */
