@@ -550,7 +550,7 @@ static void rows_behind_the_last_token(void **state)
 {
     (void)state;
     enum { N = 40, NEW = 20 };
-    char name[N][8];
+    char name[N][16];
     tok_str token[N];
     float score[N];
     for (int i = 0; i < N; i++) snprintf(name[i], sizeof name[i], "t%d", i), token[i] = (tok_str){ name[i], strlen(name[i]) }, score[i] = -(float)i;
