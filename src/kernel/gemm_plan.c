@@ -13,6 +13,7 @@ enum {
     APART = 4096,          /* bytes between what two threads write: what fetches lines before they are asked for runs past the end of what one reads */
     FIRST_PANELS = 8,      /* of A by each panel of B that was packed: meanwhile the next one comes */
     FAR_LARGER = 16,       /* than B: A passing by each thread in full costs more than packing B in shares saves */
+    LARGER = 2,            /* likewise an A that is packed in passing */
 };
 
 a_way gemm_way(const gemm_call *c) { return c->a ? A_PACKED : c->a_view.row == 1 && c->a_view.col != 1 ? A_LANES : A_RUNS; }
@@ -35,7 +36,9 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     /* A fast kernel feels where A comes from. Weights come from memory: the larger they are beside a B that each thread can keep, the
      * more it counts that only one of them fetches a row of them. */
     const bool by_rows = g->fast && !fresh && all_a > all_b && all_b <= l2 / 2;
-    const bool by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && !by_rows && all_a <= all_b * (fresh ? 1 : FAR_LARGER) / (fresh ? 2 : 1);
+    /* An A that each packs for itself should be the smaller one, or B one that no cache keeps in whole. */
+    const bool small_a = !fresh ? all_a <= all_b * FAR_LARGER : g->fast && all_b > l2 / 2 ? all_a <= all_b * LARGER : all_a <= all_b / 2;
+    const bool by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && !by_rows && small_a;
     const int64_t sharers = by_columns ? n_threads : 1;
 
     /* A step of a stripe and its unfinished sums share L2 with the A panels passing through. */
