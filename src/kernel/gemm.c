@@ -257,6 +257,19 @@ static void next_panel(const run_ctx *x, const block *w, int64_t i, tile_job *t)
     t->ahead[1].step = ceil_div(bytes / high, units);
 }
 
+/* Can a tile read panel i of A where it lies? Its rows are lines of whole k groups of what would be packed. Rows half a page apart would
+ * have more lines in some places of the first cache than it has ways. */
+static bool reads_rows(const gemm_call *c, int64_t i)
+{
+    enum { LINE = 64, HALF_PAGE = 2048 };
+    const gemm_kernel *g = c->kernel;
+    const gemm_view *v = &c->a_view;
+    const int64_t row = v->row * view_bytes(v->type);
+    const bool same = (g->a_pk == PK_BF16 && v->type == DT_BF16) || (g->a_pk == PK_I8 && v->type == DT_I8);
+    return same && g->a_kr * pk_bytes(g->a_pk) == LINE && v->col == 1 && (i + 1) * g->mr <= c->m && c->k % g->k_align == 0 && row % LINE == 0 && row % HALF_PAGE &&
+           (uintptr_t)v->at % LINE == 0;
+}
+
 /* Where A goes on after panel i at step s, and B at the step after; each shared out over the tiles until then. The task
  * after this one probably starts where this one ends. */
 static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, tile_job *t)
@@ -271,10 +284,10 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
     if (x->c->a) {
         t->ahead[0].at = packed_a(x, next, step);
         t->ahead[0].step = ceil_div(a_unit, w->j1 - w->j0);
-    } else if (v->col == 1 && v->row == x->c->k && p->k_steps == 1) { /* a panel's rows follow each other */
-        int64_t size = view_bytes(v->type);
-        t->ahead[0].at = (const char *)v->at + next * g->mr * v->row * size;
-        t->ahead[0].step = ceil_div(g->mr * size * g->b_kr, w->j1 - w->j0);
+    } else if (v->col == 1 && v->row == x->c->k && p->deep) { /* a panel's rows follow each other: each step asks for its share of the next one's */
+        const int64_t size = view_bytes(v->type), below = MIN(i + 1, p->a.panels - 1);
+        t->ahead[0].at = (const char *)v->at + (below * g->mr * v->row + s * p->kc * g->mr) * size;
+        t->ahead[0].step = ceil_div(g->mr * size * g->b_kr, w->j1 - w->j0), t->far = p->k_steps > 1;
     } else {
         t->ahead[0].at = x->b;
         t->ahead[0].step = 0;
@@ -338,12 +351,18 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     const bool last = s + 1 == p->k_steps;
     const int64_t high = MIN(c->m - i * g->mr, g->mr);
     tile_job t = { .k = kn, .a = w->piece + (p->group > 1 || w->first ? (i - w->g0) * (int64_t)p->each : 0), .rows = (int)high };
+    const bool as_it_lies = !c->a && !w->first && p->group == 1 && reads_rows(c, i);
+    if (as_it_lies) {
+        const int64_t size = view_bytes(c->a_view.type);
+        t.a_row = c->a_view.row * size;
+        t.a = (const char *)c->a_view.at + i * g->mr * t.a_row + k0 * size;
+    }
     if (w->first) next_panel(x, w, i, &t);
     else look_ahead(x, w, s, i, &t);
     const int32_t *fix = c->a && g->row_sum ? (const int32_t *)(const void *)((const char *)c->a + p->a.extra) + i * g->mr : NULL;
     if (w->first) {
         if (g->row_sum) fix = (const int32_t *)(const void *)(w->piece + p->fix_at) + (i - w->g0) * g->mr;
-    } else if (!c->a && p->group == 1) {
+    } else if (!c->a && !as_it_lies && p->group == 1) {
         pack_part(c, true, i, k0, kn, 0, kn, w->piece);
         if (g->row_sum) fix = piece_sums(x, w, i, !s, kn);
     } else if (c->a && g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)w->piece, kn * g->mr);

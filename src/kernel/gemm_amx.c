@@ -20,22 +20,21 @@ void amx_end(void) { _tile_release(); }
 
 enum { STEP = 2048, ROW = 128 /* bytes of a row of 32 sums, and of a k group of 32 columns */ };
 
-/* B passes by from the second cache while a panel of A stays in the first: B's loads carry the streaming hint, without
+/* A's rows are lines, one behind the other where they were packed, or as they lie, a_row apart.
+ * B passes by from the second cache while a panel of A stays in the first: B's loads carry the streaming hint, without
  * which they push A out and run at half the rate of that cache.
  * A step is 64 lines of operands; as many lines ahead are asked for as the job's steps add up to. A short piece of A leaves
  * room for its successor beside it in the first cache; a long one does not, and is asked into the second. */
 enum { SHORT = 32 << 10 };
 
-static inline const char *to_first(const char *at, int64_t bytes)
+static inline void to_first(const char *at, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(at + i, _MM_HINT_T0);
-    return at + bytes;
 }
 
-static inline const char *to_second(const char *at, int64_t bytes)
+static inline void to_second(const char *at, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(at + i, _MM_HINT_T1);
-    return at + bytes;
 }
 
 #define AMX_TILE(name, per_step, kr, dot)                                                                             \
@@ -43,7 +42,8 @@ static inline const char *to_second(const char *at, int64_t bytes)
     {                                                                                                                 \
         const char *a = t->a, *b = t->b, *near0 = t->ahead[0].at, *near1 = t->ahead[1].at, *c = t->from;              \
         const int64_t far0 = t->ahead[0].step * (per_step / kr), far1 = t->ahead[1].step * (per_step / kr);           \
-        const bool is_short = t->k / per_step * STEP <= SHORT;                                                        \
+        const int64_t row = t->a_row ? t->a_row : 64, a_step = t->a_row ? 64 : STEP;                                  \
+        const bool is_short = !t->far && t->k / per_step * STEP <= SHORT;                                             \
         if (!c) {                                                                                                     \
             _tile_zero(0);                                                                                            \
             _tile_zero(1);                                                                                            \
@@ -57,11 +57,11 @@ static inline const char *to_second(const char *at, int64_t bytes)
         }                                                                                                             \
         for (int64_t i = 0; i < t->k; i += per_step) {                                                                \
             _tile_stream_loadd(6, b, ROW);                                                                            \
-            _tile_loadd(4, a, 64);                                                                                    \
+            _tile_loadd(4, a, row);                                                                                   \
             dot(0, 4, 6);                                                                                             \
             _tile_stream_loadd(7, b + 64, ROW);                                                                       \
             dot(1, 4, 7);                                                                                             \
-            _tile_loadd(5, a + 1024, 64);                                                                             \
+            _tile_loadd(5, a + 16 * row, row);                                                                        \
             dot(2, 5, 6);                                                                                             \
             dot(3, 5, 7);                                                                                             \
             for (int64_t r = i * 32 / t->k; t->c && r < (i + per_step) * 32 / t->k; r++) {                            \
@@ -69,9 +69,12 @@ static inline const char *to_second(const char *at, int64_t bytes)
                 if (t->c_wide > 64) _mm_prefetch(t->c + r * t->c_ld + 64, _MM_HINT_ET0);                               \
                 if (t->beside) _mm_prefetch(t->beside + r * t->beside_ld, _MM_HINT_T0);                                \
             }                                                                                                         \
-            near0 = is_short ? to_first(near0, far0) : to_second(near0, far0);                                        \
-            near1 = to_second(near1, far1);                                                                           \
-            a += STEP;                                                                                                \
+            if (is_short) to_first(near0, far0);                                                                      \
+            else to_second(near0, far0);                                                                              \
+            to_second(near1, far1);                                                                                   \
+            near0 += far0;                                                                                            \
+            near1 += far1;                                                                                            \
+            a += a_step;                                                                                              \
             b += STEP;                                                                                                \
         }                                                                                                             \
         char *to = t->to;                                                                                             \

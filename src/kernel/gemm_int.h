@@ -112,6 +112,7 @@ typedef struct {
 typedef struct {
     int64_t k;           /* a multiple of k_align */
     const char *a, *b;   /* 64-byte aligned, but not a B that was not packed */
+    int64_t a_row;       /* bytes between rows of an A that is read where it lies; 0: a packed one, as any but an AMX tile's */
     int64_t b_step;      /* bytes of B from one k unit to the next; only tiles of fp32 look, the others know it */
     const char *from;    /* sums so far, rows of nr; NULL: zero */
     char *to;
@@ -121,6 +122,7 @@ typedef struct {
         const char *at;
         int64_t step;
     } ahead[2];
+    bool far; /* ahead[0] goes to the second cache: it is packed from there, or would push out what the first one holds */
     const char *c; /* rows of C this tile ends in, NULL: not at this step. Asked for bit by bit: a burst of misses, or of
                     * stores that miss, would leave the loads of B no way to the cache. */
     int64_t c_ld;  /* bytes */

@@ -669,6 +669,41 @@ static void beginning_of_packed(void **state)
     }
 }
 
+/* A in the kernel's own type, which some tiles read where it lies: the bits of a packed one, whatever its rows' distance, alignment and
+ * number; what lies between rows is not looked at. */
+static void as_it_lies(void **state)
+{
+    (void)state;
+    static const struct { int64_t m, n, k, gap; } sizes[] = { { 128, 40, 768, 0 }, { 134, 33, 768, 0 }, { 160, 64, 1600, 0 }, { 140, 500, 256, 0 }, { 128, 64, 960, 64 }, { 128, 64, 128, 32 },
+                                                              { 128, 32, 704, 1 }, { 128, 32, 1024, 0 }, { 129, 32, 2048, 0 }, { 128, 32, 70, 0 } }; /* more rows than are shared out by k */
+    rng r = { test_seed("gemm as it lies") };
+    pool *pools[2] = { 0 };
+    diag d = { 0 };
+    assert_ok(pool_make(&pools[1], 2, &d), d);
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if (gemm_need(g) & ~have()) continue;
+        const bool i8 = gemm_math_of(g) == GEMM_I8;
+        const dtype type = i8 ? DT_I8 : math_type(gemm_math_of(g));
+        for (size_t s = 0; s < COUNT(sizes) * 4; s++) {
+            const int64_t m = sizes[s / 4].m, n = sizes[s / 4].n, k = sizes[s / 4].k, row = k + sizes[s / 4].gap, size = type == DT_F32 ? 4 : i8 ? 1 : 2;
+            char *memory = aligned((size_t)(m * row * size) + 64), *at = memory + (s % 2 ? size : 0);
+            for (int64_t e = 0; e < m * row; e++) dtype_store(type, at, e, i8 ? (double)rng_below(&r, 256) - 128 : e % row < k ? rng_normal(&r) : NAN);
+            matrix a = { .type = type, .at = at, .row = row, .col = 1 }, b = matrix_make(&r, DT_F32, k, n, 0);
+            float *c = must(malloc((size_t)(2 * m * n) * sizeof *c));
+            void *pa = pack(g, NULL, m, k, &a);
+            gemm_call call = { .kernel = g, .pool = pools[s / 2 % 2], .m = m, .n = n, .k = k, .a = pa, .b = { b.at, b.type, b.row, b.col }, .c = c, .c_type = DT_F32, .ldc = n };
+            run(&call, 0);
+            call.a = NULL, call.a_view = (gemm_view){ at, type, row, 1 }, call.c = c + m * n;
+            run(&call, 0);
+            if (memcmp(c, c + m * n, (size_t)(m * n) * sizeof *c))
+                fail_msg("%s: %lld x %lld x %lld, rows %lld apart: other bits than packed ahead", gemm_name(g), (long long)m, (long long)n, (long long)k, (long long)row);
+            free(memory), free(b.at), free(c), free(pa);
+        }
+    }
+    pool_free(pools[1]);
+}
+
 /* Both operands packed ahead: the bits of the ordinary product, also of the beginning of a longer B, and of fewer of its columns. */
 static void both_packed(void **state)
 {
@@ -853,7 +888,7 @@ int main(void)
         cmocka_unit_test(each_row_against_double), cmocka_unit_test(empty_shapes),
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(few_rows), cmocka_unit_test(first_pass), cmocka_unit_test(few_columns), cmocka_unit_test(thin_columns), cmocka_unit_test(activations),
-        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(both_packed), cmocka_unit_test(packed_weights), cmocka_unit_test(packed_bytes), cmocka_unit_test(isa_override),
+        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(as_it_lies), cmocka_unit_test(both_packed), cmocka_unit_test(packed_weights), cmocka_unit_test(packed_bytes), cmocka_unit_test(isa_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
