@@ -242,8 +242,8 @@ static bool lay_out(image *im, mac *m)
     m->pack_bytes = ROUND_UP(m->pack_bytes, (size_t)64);
     bool clean = m->env->chip && !m->window;
     /* An A that changes and is short; or one that lies in runs and passes by once: packed ahead it would leave the cache and come back. */
-    bool runs = m->a_col == 1 || m->a_row == 1, once = gemm_at_once(m->g, m->m, m->n, m->k, inner);
-    bool passes = m->k <= PASSING_K || (m->k <= PASSING_RUNS_K && runs && once) || (m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k));
+    bool lies_well = gemm_passes(m->g, m->m, m->n, m->k, inner, (gemm_view){ .type = m->a_as, .row = m->a_row, .col = m->a_col });
+    bool passes = m->k <= PASSING_K || (m->k <= PASSING_RUNS_K && lies_well) || (m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k));
     m->in_passing = !m->window && !mac_is_const(im, m->a_tensor) && passes && m->chunk == m->n;
     m->by_rows = m->in_passing && !m->straight && !m->turned && !m->vec && m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k);
     pack = m->vec || m->in_passing || mac_is_const(im, m->a_tensor) ? 0 : m->pack_bytes; /* constants are packed once, elsewhere */

@@ -38,8 +38,8 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     const bool by_rows = g->fast && !fresh && all_a > all_b && all_b <= l2 / 2;
     /* An A that each packs for itself should be the smaller one, or B one that no cache keeps in whole. */
     const bool small_a = !fresh ? all_a <= all_b * FAR_LARGER : g->fast && all_b > l2 / 2 ? all_a <= all_b * LARGER : all_a <= all_b / 2;
-    const bool by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && !by_rows && small_a;
-    const int64_t sharers = by_columns ? n_threads : 1;
+    p.by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && !by_rows && small_a;
+    const int64_t sharers = p.by_columns ? n_threads : 1;
 
     /* A step of a stripe and its unfinished sums share L2 with the A panels passing through. */
     int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
@@ -70,7 +70,7 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     p.piece_bytes += APART;
     p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) + APART : 0;
     /* A panel that another thread packed comes from its cache, line by line: rows of a small B are packed again sooner. */
-    p.own = g->fast && g->math == GEMM_BF16 && rows && p.lazy && n_threads > 1 && !by_columns && all_b <= l2 / 2;
+    p.own = g->fast && g->math == GEMM_BF16 && rows && p.lazy && n_threads > 1 && !p.by_columns && all_b <= l2 / 2;
     p.b_copies = p.own ? n_threads : !p.lazy && p.stripes > 1 ? 2 : 1;
     size_t per_thread, copies;
     if (!mul_size(p.sums_bytes + p.piece_bytes, (size_t)n_threads, &per_thread)) return false;
@@ -80,10 +80,14 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     return true;
 }
 
-bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads)
+bool gemm_passes(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, gemm_view a)
 {
+    enum { TIMES = 2 }; /* that lines of weights come from afar: packed ahead, they would come once, go once, and come as often */
+    const bool lanes = a.row == 1 && a.col != 1, lines = a.col == 1 && g->a_pk == PK_BF16 && a.type == DT_BF16;
     plan p;
-    return plan_make(g, m, n, k, n_threads, A_RUNS, true, &p) && p.stripes == 1;
+    if ((!lanes && a.col != 1) || !plan_make(g, m, n, k, n_threads, lanes ? A_LANES : A_RUNS, true, &p)) return false;
+    if (g->fast && lanes && p.by_columns) return false; /* each thread would turn all of it */
+    return p.stripes <= (g->fast && lines ? TIMES : 1);
 }
 
 bool gemm_alone(const gemm_kernel *g, int64_t m, int64_t n, int64_t k)

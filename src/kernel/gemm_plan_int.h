@@ -13,6 +13,7 @@ typedef struct {
     int64_t group; /* panels of A packed together in passing */
     int64_t first; /* panels of A that pass by together while B is packed for the first time; 1: none do */
     bool deep, lazy;
+    bool by_columns; /* each thread has columns of its own, and all of A */
     bool own; /* lazy: each thread packs a B of its own */
     size_t piece_bytes, sums_bytes; /* per thread: pieces of A just widened or packed and their row sums, unfinished sums */
     size_t each, fix_at;            /* bytes of one piece; where behind the pieces the row sums of a block's panels are */

@@ -136,7 +136,7 @@ bool gemm_pack_weights(const gemm_kernel *k, int64_t n, int64_t kk, const float 
 bool gemm_packed_scratch_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes) MUST_CHECK; /* grows with n and kk, and serves any smaller ones */
 bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k); /* may a product over k take the beginning of an A, or a B, packed with a_k? */
 bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k);            /* will k be cut in parts, if A is not packed ahead and B's columns are side by side? */
-bool gemm_at_once(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads); /* does an A that is not packed ahead pass by once, all of B packed beside it? */
+bool gemm_passes(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, gemm_view a); /* is an A that changes better packed in passing than ahead? */
 an_status gemm_run(const gemm_call *c, diag *d) MUST_CHECK;
 
 /* ---- what this CPU can do, measured now ---- */
