@@ -318,22 +318,24 @@ static bool claim_piece(mark *at)
  * half of a block's, since another thread may be waiting for the others. */
 static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
 {
-    enum { BESIDE = 8, STEP = 32 /* of k */ };
+    enum { STEP = 32 }; /* of k */
     const plan *p = x->p;
-    const bool whole = x->pack.col_scale != NULL;
+    const bool whole = x->pack.col_scale != NULL, side_by_side = whole ? x->pack.job.lane_stride == view_bytes(x->pack.job.type) && x->c->k : x->pack.group > 1;
     mark *at = x->marks + j * p->k_steps + (whole ? 0 : s);
     if (atomic_load_explicit(at, memory_order_acquire) == PACKED) return;
     if (claim_piece(at)) {
         const int64_t k0 = whole ? 0 : s * p->kc, k1 = whole ? p->b.k_pad : MIN((s + 1) * p->kc, p->b.k_pad);
-        const int64_t most = x->pack.group > 1 ? MIN(MIN(BESIDE, p->own ? w->j1 : (w->j1 - w->j0) / 2), w->j1 - j) : 1;
+        const int64_t most = side_by_side ? MIN(MIN(BESIDE, p->own ? w->j1 : (w->j1 - w->j0) / 2), w->j1 - j) : 1;
         int64_t n = 1;
         while (n < most && claim_piece(at + n * p->k_steps)) n++;
         int64_t k = k0;
-        do { /* once even when k is 0: scales are written all the same */
-            const int64_t to = n > 1 ? MIN(k + STEP, k1) : k1;
-            for (int64_t i = 0; i < n; i++) pack_panel(&x->pack, j + i, k, to);
-            k = to;
-        } while (k < k1);
+        if (whole && n > 1) pack_beside(&x->pack, j, n);
+        else
+            do { /* once even when k is 0: scales are written all the same */
+                const int64_t to = n > 1 ? MIN(k + STEP, k1) : k1;
+                for (int64_t i = 0; i < n; i++) pack_panel(&x->pack, j + i, k, to);
+                k = to;
+            } while (k < k1);
         for (int64_t i = 0; i < n; i++) atomic_store_explicit(at + i * p->k_steps, PACKED, memory_order_release);
         return;
     }

@@ -42,11 +42,10 @@ bool pack_layout(const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, pack
     return true;
 }
 
-/* Largest magnitude to 127. Columns too small to scale are zero; a column with an infinity or NaN is NaN throughout. */
-static void quantise_scale(const pack_job *j, const gemm_vec *v, float *scale, float *inv)
+/* Largest magnitudes to 127. Columns too small to scale are zero; a column with an infinity or NaN is NaN throughout. */
+static void scale_by(float *scale, float *inv, int width)
 {
-    v->absmax(j, scale);
-    for (int i = 0; i < j->width; i++) {
+    for (int i = 0; i < width; i++) {
         float most = scale[i];
         bool tiny = most < 1e-34f, odd = !isfinite(most);
         inv[i] = tiny || odd ? 0.0f : 127.0f / most;
@@ -54,23 +53,59 @@ static void quantise_scale(const pack_job *j, const gemm_vec *v, float *scale, f
     }
 }
 
+static pack_job job_of(const pack_ctx *x, int64_t panel)
+{
+    const packed_layout *l = &x->l;
+    pack_job j = x->job;
+    j.src += panel * l->width * j.lane_stride;
+    j.dst += panel * l->panel_bytes;
+    j.lanes = MIN(x->lanes - panel * l->width, l->width);
+    return j;
+}
+
 void pack_panel(const pack_ctx *x, int64_t panel, int64_t k0, int64_t k1)
 {
     const packed_layout *l = &x->l;
-    int64_t lane = panel * l->width;
-    float inv[64];
-    pack_job j = x->job;
-    j.src += lane * j.lane_stride;
-    j.dst += panel * l->panel_bytes;
-    j.lanes = MIN(x->lanes - lane, l->width);
+    float inv[64], *scale = x->col_scale ? x->col_scale + panel * l->width : NULL;
+    pack_job j = job_of(x, panel);
     j.k0 = k0;
     j.k1 = k1;
-    if (x->col_scale) {
-        quantise_scale(&j, x->g->vec, x->col_scale + lane, inv);
+    if (scale) {
+        x->g->vec->absmax(&j, scale);
+        scale_by(scale, inv, l->width);
         j.inv = inv;
     }
     x->g->vec->pack(&j);
-    if (x->row_sum) x->g->row_sum(l->k_pad, j.dst, x->row_sum + lane);
+    if (x->row_sum) x->g->row_sum(l->k_pad, j.dst, x->row_sum + panel * l->width);
+}
+
+/* Magnitudes compare as integers, so a NaN is larger than anything and is not lost. */
+static float larger(float x, float y)
+{
+    uint32_t a, b;
+    memcpy(&a, &x, sizeof a), memcpy(&b, &y, sizeof b);
+    return a > b ? x : y;
+}
+
+void pack_beside(const pack_ctx *x, int64_t panel, int64_t n)
+{
+    const packed_layout *l = &x->l;
+    float inv[BESIDE][64], most[64];
+    for (int64_t k = 0; k < x->job.k; k += RUN_ROWS)
+        for (int64_t i = 0; i < n; i++) {
+            float *scale = x->col_scale + (panel + i) * l->width;
+            pack_job j = job_of(x, panel + i);
+            j.src += k * j.k_stride, j.k = MIN(RUN_ROWS, j.k - k);
+            x->g->vec->absmax(&j, k ? most : scale);
+            for (int c = 0; k && c < l->width; c++) scale[c] = larger(scale[c], most[c]);
+        }
+    for (int64_t i = 0; i < n; i++) scale_by(x->col_scale + (panel + i) * l->width, inv[i], l->width);
+    for (int64_t k = 0; k < l->k_pad; k += K_UNIT)
+        for (int64_t i = 0; i < n; i++) {
+            pack_job j = job_of(x, panel + i);
+            j.k0 = k, j.k1 = MIN(k + K_UNIT, l->k_pad), j.inv = inv[i];
+            x->g->vec->pack(&j);
+        }
 }
 
 void pack_task(void *ctx, int64_t task, int thread)

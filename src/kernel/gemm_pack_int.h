@@ -32,4 +32,8 @@ bool pack_begin(pack_ctx *x, const gemm_kernel *g, bool is_a, int64_t lanes, int
 pool_fn pack_task; /* ctx is a pack_ctx */
 void pack_panel(const pack_ctx *x, int64_t panel, int64_t k0, int64_t k1); /* sums and scales: k0 0, k1 the padded k */
 
+/* n panels of int8 and their scales, some rows of all of them at a time; k is not 0. */
+enum { BESIDE = 8 }; /* at most */
+void pack_beside(const pack_ctx *x, int64_t panel, int64_t n);
+
 #endif

@@ -631,6 +631,40 @@ static void int8_keeps_nan(void **state)
     }
 }
 
+/* Columns side by side are looked at some rows at a time, several panels together; runs of k panel by panel. The same scales, wherever the
+ * largest of a column is, or what is no number. */
+static void int8_side_by_side(void **state)
+{
+    (void)state;
+    enum { M = 40, K = 333, N = 301 };
+    rng r = { test_seed("gemm int8 side by side") };
+    pool *two = NULL;
+    diag d = { 0 };
+    assert_ok(pool_make(&two, 2, &d), d);
+    float *b = must(malloc(sizeof(float) * K * N)), *turned = must(malloc(sizeof(float) * K * N)), *c = must(malloc(sizeof(float) * 2 * M * N));
+    for (int i = 0; i < K * N; i++) b[i] = (float)rng_normal(&r);
+    for (int n = 0; n < N; n++) b[(n * 7 % K) * N + n] = n % 10 == 3 ? NAN : n % 10 == 6 ? -INFINITY : n % 10 == 8 ? 0 : n % 2 ? 30 : -40;
+    for (int n = 0; n < N; n++)
+        for (int k = 0; k < K; k++) turned[n * K + k] = n % 10 == 8 ? b[k * N + n] *= 1e-36f : b[k * N + n];
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if (gemm_math_of(g) != GEMM_I8 || (gemm_need(g) & ~have())) continue;
+        matrix a = matrix_make(&r, DT_I8, M, K, 0);
+        void *pa = pack(g, NULL, M, K, &a);
+        for (int t = 0; t < 2; t++) {
+            gemm_call call = { .kernel = g, .pool = t ? two : NULL, .m = M, .n = N, .k = K, .a = pa, .b = { b, DT_F32, N, 1 }, .c = c, .c_type = DT_F32, .ldc = N };
+            run(&call, 0);
+            call.b = (gemm_view){ turned, DT_F32, 1, K }, call.c = c + M * N;
+            run(&call, 0);
+            if (memcmp(c, c + M * N, sizeof(float) * M * N)) fail_msg("%s: %d threads: other bits where columns lie side by side", gemm_name(g), t + 1);
+            assert_true(c[3] != c[3] && c[6] != c[6] && c[8] == 0 && c[0] == c[0]);
+        }
+        free(pa), free(a.at);
+    }
+    free(b), free(turned), free(c);
+    pool_free(two);
+}
+
 /* An A packed with more k: the product over its beginning has the bits of one packed with that k alone, whatever follows. */
 static void beginning_of_packed(void **state)
 {
@@ -888,7 +922,7 @@ int main(void)
         cmocka_unit_test(each_row_against_double), cmocka_unit_test(empty_shapes),
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(few_rows), cmocka_unit_test(first_pass), cmocka_unit_test(few_columns), cmocka_unit_test(thin_columns), cmocka_unit_test(activations),
-        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(as_it_lies), cmocka_unit_test(both_packed), cmocka_unit_test(packed_weights), cmocka_unit_test(packed_bytes), cmocka_unit_test(isa_override),
+        cmocka_unit_test(int8_keeps_nan), cmocka_unit_test(int8_side_by_side), cmocka_unit_test(refusals), cmocka_unit_test(beginning_of_packed), cmocka_unit_test(as_it_lies), cmocka_unit_test(both_packed), cmocka_unit_test(packed_weights), cmocka_unit_test(packed_bytes), cmocka_unit_test(isa_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
