@@ -112,6 +112,10 @@ static void part_task(void *ctx, int64_t task, int thread)
                                .rows = (int)MIN(c->m - i * g->mr, g->mr), .to_ld = p->beside * g->nr * 4 };
                 t.ahead[0].at = t.a;
                 if (y->as_is && i + 1 < p->down) t.ahead[0].at += p->a_panel, t.ahead[0].step = ceil_div(a_k, end - first);
+                if (g->fast && (k + p->kc < kn || i + 1 < p->down)) { /* the piece after this one, which all of A has pushed out of the second cache */
+                    t.ahead[0].at = k + p->kc < kn ? t.a + p->kc * a_k : a + (size_t)(i + 1) * p->a_panel;
+                    t.ahead[0].step = ceil_div(a_k * g->b_kr, j1 - j0);
+                }
                 for (int64_t j = j0; j < j1; j++) {
                     t.b = y->as_is ? (const char *)((const float *)c->b.at + (k0 + k) * c->b.row + j * g->nr) : b + (size_t)(j - j0) * p->b_panel + k * b_k;
                     t.cols = (int)MIN(c->n - j * g->nr, g->nr);
@@ -121,7 +125,7 @@ static void part_task(void *ctx, int64_t task, int thread)
                     t.ahead[1].at = y->as_is ? t.b + ROWS_AHEAD * t.b_step : t.b;
                     t.ahead[1].step = y->as_is ? t.b_step : 0;
                     g->tile(&t);
-                    t.ahead[0].at += t.ahead[0].step * t.k;
+                    t.ahead[0].at += t.ahead[0].step * (t.k / g->b_kr);
                 }
             }
     }
