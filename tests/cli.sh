@@ -680,6 +680,8 @@ EOF
     has "grad, one that does not reach the loss" err 'u does not reach the loss'
     t "grad --check" 0 $anneal grad "$tmp/g.ann" --loss loss --wrt w,x --check --engine soft:m1
     has "grad --check" out 'no slice can pass'
+    t "grad, a name twice" 3 $anneal grad "$tmp/g.ann" --loss loss --wrt w,x,w
+    has "grad, a name twice" err 'w is named twice'
     t "grad, a loss of several numbers" 3 $anneal grad "$tmp/g.ann" --loss s --wrt w
     has "grad, a loss of several numbers" err 'the loss s is '
     t "grad, an operation without one" 4 $anneal grad "$tmp/g.ann" --loss bad --wrt w

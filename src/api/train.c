@@ -206,6 +206,8 @@ static an_status differentiate(graph *g, const an_grad_options *o, char **hazard
     for (size_t i = 0; i < n; i++) {
         if (o->wrt) TRY(value_of(g, "value to differentiate by", o->wrt[i], &wrt[k++], d));
         else if (dtype_is_float(graph_type(g, g->inputs.at[i])->dt)) wrt[k++] = g->inputs.at[i];
+        for (size_t j = 0; o->wrt && j < i; j++)
+            if (wrt[j].i == wrt[i].i) return diag_fail(d, AN_INPUT, NOWHERE, "%.80s is named twice among the values to differentiate by", o->wrt[i]);
     }
     if (!k) return diag_fail(d, AN_INPUT, NOWHERE, "%s has no float input to differentiate by", g->title);
     TRY(grad_build(g, loss, wrt, (int)k, out, &go, d));
