@@ -6,6 +6,7 @@
  * A B whose rows are rows of memory, for few rows of C: of whole panels of fp32 it is read where it lies, as nothing would pay for a
  * copy (`as_is`); a long one is shared out by k, so that a thread meets again the rows it wrote last (gemm_parts.c), and so are operands
  * so long that bringing them is the work: each is then read once, in whole rows.
+ * An A that is not packed ahead is packed panel by panel as it passes, but where tiles read its rows as they lie (`reads_rows`).
  * In a block, k is walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished
  * sums rest in the thread's scratch as fp32 or int32. Where a fast kernel finds all of k of a stripe in L2 (`deep`), a panel
  * of A goes through all its steps before the next one comes, so that only one row of tiles is ever unfinished; else a
