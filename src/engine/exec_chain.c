@@ -513,10 +513,9 @@ static void run_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
     store_results(ch, c, &r, at);
 }
 
-/* A tape takes tiles; what is shorter than two of them would mostly be copied. */
 void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
 {
-    if (ch->tape && n >= 2 * ch->env->v->tile) exec_tape_run(ch, c, acc, at, n, scratch);
+    if (ch->tape) exec_tape_run(ch, c, acc, at, n, scratch);
     else run_block(ch, c, acc, at, n, scratch);
 }
 

@@ -6,7 +6,7 @@
  * ends where the shortest run does. Results are stored when all is computed: a result may lie where an operand did. */
 #include "engine/exec_chain_int.h"
 
-enum { TAPE_INPUTS = 32, MOST_ACTS = 192, SLOTS = 24, SHORTEST_RUN = 256, TAPE_VALUES = 32, MOST_ROWS = 32, NONE = -1 };
+enum { TAPE_INPUTS = 32, MOST_ACTS = 192, SLOTS = 24, SHORTEST_RUN = 16, TAPE_VALUES = 32, MOST_ROWS = 32, NONE = -1 };
 
 typedef enum { AT_NOTHING, AT_SLOT, AT_INPUT, AT_ACC, AT_RESULT } place_kind;
 typedef struct {
@@ -95,7 +95,7 @@ static tape_act *put(maker *m, int code, place at, int size)
         m->t->n_acts = 0;
     }
     tape_act *a = &m->t->acts[m->t->n_acts++];
-    *a = (tape_act){ .act = { .code = code, .step = size * m->t->tile }, .at = at, .value = { NONE, NONE } };
+    *a = (tape_act){ .act = { .code = code, .size = size }, .at = at, .value = { NONE, NONE } };
     return a;
 }
 
@@ -121,7 +121,7 @@ static place place_of(const maker *m, const value *v)
     if (v->input == NONE) return slot_at(v->slot);
     return v->input == m->ch->n_in ? (place){ AT_ACC, 0 } : (place){ AT_INPUT, v->input };
 }
-static int step_of(const maker *m, const value *v) { return v->input == NONE ? 0 : (int)exec_size(type_of(m, v)); }
+static int size_of(const maker *m, const value *v) { return v->input == NONE ? 0 : (int)exec_size(type_of(m, v)); }
 
 static int value_of(maker *m, int input, bool minus)
 {
@@ -139,17 +139,17 @@ static void load_x(maker *m, int v)
     if (m->in_x == v) return;
     if (is_one(m, x)) put(m, VA_X_ONE, (place){ 0 }, 0)->value[0] = value_of(m, x->input, false);
     else {
-        put(m, (int)codes[type_of(m, x)].load, place_of(m, x), step_of(m, x));
+        put(m, (int)codes[type_of(m, x)].load, place_of(m, x), size_of(m, x));
     }
     m->in_x = v;
 }
 
 /* Where fp32 elements of an operand are while the function runs; *drop: a slot to be given back after it. */
-static place operand(maker *m, int v, int *step, int *drop)
+static place operand(maker *m, int v, int *size, int *drop)
 {
     value *x = &m->values[v];
     dtype t = type_of(m, x);
-    *drop = NONE, *step = 0;
+    *drop = NONE, *size = 0;
     if (is_one(m, x)) {
         int one = value_of(m, x->input, false);
         for (int i = 0; i < m->t->n_fills; i++)
@@ -161,11 +161,11 @@ static place operand(maker *m, int v, int *step, int *drop)
         return slot_at(s);
     }
     if (t == DT_F32) {
-        *step = step_of(m, x);
+        *size = size_of(m, x);
         return place_of(m, x);
     }
     *drop = take_slot(m);
-    put(m, (int)codes[t].move, place_of(m, x), step_of(m, x))->z = slot_at(*drop);
+    put(m, (int)codes[t].move, place_of(m, x), size_of(m, x))->z = slot_at(*drop);
     return slot_at(*drop);
 }
 
@@ -217,7 +217,7 @@ static void make_sum(maker *m, int x, int product, bool minus, int result)
     const value *p = &m->values[product];
     if (m->in_x >= 0 && m->values[m->in_x].uses > (m->in_x == x)) keep_x(m);
     load_x(m, x);
-    tape_act *a = put(m, VF_ADD_MUL_P, place_of(m, &m->values[p->times]), step_of(m, &m->values[p->times]));
+    tape_act *a = put(m, VF_ADD_MUL_P, place_of(m, &m->values[p->times]), size_of(m, &m->values[p->times]));
     a->value[0] = value_of(m, m->values[p->by].input, minus); /* x - v y is x + -v y, bit for bit */
     used(m, p->times), used(m, p->by), used(m, product), used(m, x);
     m->in_x = result;
@@ -247,13 +247,13 @@ static void make_fn(maker *m, const chain_op *o, const int *given, int result)
     if (n == 2 && is_one(m, y) && (swaps || f == VF_SUB)) { /* x - v is x + -v, bit for bit */
         a = put(m, f == VF_MUL ? VF_MUL_P : VF_ADD_P, (place){ 0 }, 0);
         a->value[0] = value_of(m, y->input, f == VF_SUB);
-    } else if (n == 2 && type_of(m, y) == DT_F16 && coded(f) != NONE) a = put(m, coded(f), place_of(m, y), step_of(m, y));
+    } else if (n == 2 && type_of(m, y) == DT_F16 && coded(f) != NONE) a = put(m, coded(f), place_of(m, y), size_of(m, y));
     else {
         place at[2] = { { 0 } };
-        int step[2] = { 0 };
-        for (int i = 1; i < n; i++) at[i - 1] = operand(m, v[i], &step[i - 1], &drop[i - 1]);
-        a = put(m, f, at[0], step[0]);
-        a->z = at[1], a->act.z_step = step[1] * m->t->tile;
+        int size[2] = { 0 };
+        for (int i = 1; i < n; i++) at[i - 1] = operand(m, v[i], &size[i - 1], &drop[i - 1]);
+        a = put(m, f, at[0], size[0]);
+        a->z = at[1], a->act.z_size = size[1];
         a->own[0] = o->p[0], a->own[1] = o->p[1];
     }
     for (int i = 0; i < n; i++) used(m, v[i]);
@@ -369,15 +369,9 @@ an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
 
 /* ---- running ---- */
 
-/* Behind the slots: a tile of every operand and result, for the end of a stretch. */
-static int edge_of(const exec_chain *ch, place p)
-{
-    int at = ch->tape->n_slots;
-    return p.kind == AT_INPUT ? at + p.which : p.kind == AT_RESULT ? at + ch->n_in + p.which : at + ch->n_in + ch->n_out;
-}
 size_t exec_tape_bytes(const exec_chain *ch)
 {
-    return (size_t)(ch->tape->n_slots + ch->n_in + ch->n_out + 1) * (size_t)ch->tape->tile * sizeof(float);
+    return (size_t)ch->tape->n_slots * (size_t)ch->tape->tile * sizeof(float);
 }
 
 /* Rows of equal length one behind the other, or one of any length. */
@@ -423,33 +417,6 @@ static void bind(const stretch *s, vec_act *to)
         if (a->at.kind == AT_RESULT && s->past[a->at.which]) to[i].code += VA_PAST_F32 - VA_PUT_F32, past = true;
     }
     if (t->adam && !past) to[t->n_acts - VEC_ADAM_ACTS].code = VA_ADAM;
-}
-
-/* The last elements, less than a tile: through copies of a whole one. */
-static void run_edge(const stretch *full, int64_t done, int64_t n)
-{
-    const exec_chain *ch = full->ch;
-    const exec_tape *t = ch->tape;
-    stretch s = *full;
-    vec_act acts[MOST_ACTS];
-    for (int i = 0; i < t->n_acts; i++)
-        for (int k = 0; k < 2; k++) {
-            const place p = k ? t->acts[i].z : t->acts[i].at;
-            if (p.kind != AT_INPUT && p.kind != AT_ACC) continue;
-            int64_t size = p.kind == AT_ACC ? (int64_t)sizeof(float) : exec_size(ch->in[p.which].t);
-            char *to = slot_mem(&s, edge_of(ch, p)), **from = p.kind == AT_ACC ? &s.acc : &s.in[p.which];
-            if (*from == to) continue;
-            memset(to, 0, (size_t)s.slot_bytes);
-            memcpy(to, *from + done * size, (size_t)(n * size));
-            *from = to;
-        }
-    for (int k = 0; k < ch->n_out; k++) s.result[k] = slot_mem(&s, edge_of(ch, (place){ AT_RESULT, k })), s.past[k] = false;
-    bind(&s, acts);
-    ch->env->v->tape(acts, t->n_acts, 1, 1);
-    for (int k = 0; k < ch->n_out; k++) {
-        int64_t size = exec_size(ch->out[k].t);
-        memcpy(full->result[k] + done * size, s.result[k], (size_t)(n * size));
-    }
 }
 
 /* Where a broadcast operand stands: the place of the stretch along each of its axes, and in its memory. Moved on from stretch to
@@ -547,7 +514,7 @@ static void find_ones(const exec_chain *ch, const ground *g, stretch *s, int64_t
 /* How many rows of the length at hand are alike from here on. */
 static int64_t rows_alike(const exec_chain *ch, const ground *g, const walker *walk, int64_t len, int64_t left)
 {
-    if (!g->by_row || len % ch->tape->tile) return 1;
+    if (!g->by_row) return 1;
     int64_t rows = MIN(left / len, MOST_ROWS);
     for (int i = 0; i < g->n_walkers; i++) {
         const exec_walk *w = &ch->in[g->walkers[i]];
@@ -600,14 +567,10 @@ void exec_tape_run(const exec_chain *ch, const run_ctx *c, const float *acc, int
         s.acc = (char *)(uintptr_t)(acc ? acc + done : NULL), s.acc_row = len * (int64_t)sizeof *acc;
         for (int k = 0; k < ch->n_out; k++) {
             s.result[k] = g.result[k] + (at + done) * g.result_size[k], s.result_row[k] = len * g.result_size[k];
-            s.past[k] = g.past[k] && (uintptr_t)s.result[k] % VEC_LINE == 0;
+            s.past[k] = g.past[k] && (uintptr_t)s.result[k] % VEC_LINE == 0 && (s.rows == 1 || s.result_row[k] % VEC_LINE == 0);
         }
         for (int i = 0; i < t->n_fills; i++) v->fill((float *)(void *)slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].value][0], t->tile);
-        int64_t whole = len / t->tile;
-        if (whole) {
-            bind(&s, acts);
-            v->tape(acts, t->n_acts, s.rows, whole);
-        }
-        if (len % t->tile) run_edge(&s, whole * t->tile, len % t->tile);
+        bind(&s, acts);
+        v->tape(acts, t->n_acts, s.rows, len);
     }
 }

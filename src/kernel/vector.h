@@ -87,13 +87,14 @@ typedef enum {
     VA_PAST_F32, VA_PAST_F16, VA_PAST_BF16,
     VA_ADAM /* the act it stands for and the VEC_ADAM_ACTS - 1 behind it, the same bits with nothing kept in between; they are ADAM_ACTS */
 } vec_code;
-typedef struct {
+typedef struct vec_act {
     int code;
-    int step, z_step;    /* bytes from the place of one tile to that of the next; 0: always the same */
-    int64_t row, z_row;  /* and from one row of tiles to the next */
+    int size, z_size;    /* bytes from the place of one element to that of the next; 0: every tile has the same place */
+    int64_t row, z_row;  /* and from one row to the next */
     const float *p[2];
     int p_row[2];        /* 1: the next row's follows; 0: they have the same */
     void *at, *z;
+    struct vec_act *moved; /* of a tape at work: the next of those that do not go on by themselves where a row ends */
 } vec_act;
 
 /* The acts of an update by Adam: gradient and moments, the step, what becomes of the weight and of the moments. */
@@ -143,7 +144,7 @@ typedef struct {
     int window_cols; /* of a panel of b */
     vec_run *const *fn; /* VF_COUNT of them */
     int tile;        /* elements of a tile */
-    void (*tape)(vec_act *acts, int n, int64_t rows, int64_t tiles); /* tiles: of a row; acts go along from row to row */
+    void (*tape)(vec_act *acts, int n, int64_t rows, int64_t len); /* len: elements of a row; acts go along from row to row */
     void (*table)(float *y, const float *x, const vec_table *t, int64_t n);
     void (*round)(float *x, int how, int64_t n);
     /* The end of a multiply-accumulate pass: magnitudes below `least` become 0 (0: none do). */

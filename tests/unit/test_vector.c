@@ -471,12 +471,13 @@ static void tapes(const vec_kernels *v, const vec_kernels *plain)
     for (int f = 0; f < VF_COUNT; f++)
         for (size_t k = 0; k < COUNT(types); k++) {
             int size = dtype_bits(types[k].t) / 8;
+            n = TILES * (int64_t)v->tile - (int64_t)rng_below(&R, (uint32_t)v->tile);
             for (int64_t i = 0; i < n; i++) a[i] = number(), b[i] = number(), c[i] = number();
             v->store(from, types[k].t, a, n), v->load(a, types[k].t, from, n);
-            vec_act acts[] = { { .code = types[k].ask, .step = size * v->tile, .at = from, .z = b }, { .code = types[k].load, .step = size * v->tile, .at = from, .z = b },
-                               { .code = f, .step = 4 * v->tile, .z_step = 4 * v->tile, .p = { &p[0], &p[1] }, .at = b, .z = c },
-                               { .code = f % 2 ? types[k].put : types[k].past, .step = size * v->tile, .at = to, .z = b } };
-            v->tape(acts, COUNT(acts), 1, TILES);
+            vec_act acts[] = { { .code = types[k].ask, .size = size, .at = from, .z = b }, { .code = types[k].load, .size = size, .at = from, .z = b },
+                               { .code = f, .size = 4, .z_size = 4, .p = { &p[0], &p[1] }, .at = b, .z = c },
+                               { .code = f % 2 ? types[k].put : types[k].past, .size = size, .at = to, .z = b } };
+            v->tape(acts, COUNT(acts), 1, n);
             v->fence();
             v->fn[f](y, a, b, c, p, n);
             v->store(want, types[k].t, y, n);
@@ -493,35 +494,65 @@ static void tapes(const vec_kernels *v, const vec_kernels *plain)
         float slot[MOST_TILE], three = 3;
         for (int64_t i = 0; i < n; i++) b[i] = number();
         v->store(from, DT_F16, b, n), v->load(b, DT_F16, from, n);
-        vec_act acts[] = { { .code = VA_X_ONE, .p = { &three }, .at = from, .z = slot }, { .code = with[k].code, .step = 2 * v->tile, .at = from, .z = slot },
-                           { .code = VA_MOVE_F16, .step = 2 * v->tile, .at = from, .z = slot }, { .code = VF_ADD, .at = slot, .z = slot },
-                           { .code = VA_PUT_F32, .step = 4 * v->tile, .at = to, .z = slot } };
-        v->tape(acts, COUNT(acts), 1, TILES);
+        vec_act acts[] = { { .code = VA_X_ONE, .p = { &three }, .at = from, .z = slot }, { .code = with[k].code, .size = 2, .at = from, .z = slot },
+                           { .code = VA_MOVE_F16, .size = 2, .at = from, .z = slot }, { .code = VF_ADD, .at = slot, .z = slot },
+                           { .code = VA_PUT_F32, .size = 4, .at = to, .z = slot } };
+        v->tape(acts, COUNT(acts), 1, n);
         v->fill(a, 3, n);
         v->fn[with[k].f](y, a, b, NULL, NULL, n);
         v->fn[VF_ADD](y, y, b, NULL, NULL, n);
         for (int64_t i = 0; i < n; i++) assert_true(same((float)dtype_load(DT_F32, to, i), y[i]));
     }
-    /* rows: each with parameters and a place of its own, one operand the same for all */
-    enum { ROWS = 3 };
-    float gain[ROWS] = { 2, -3, 0.5f }, offset = 1;
-    int64_t len = 2 * (int64_t)v->tile;
-    static float x[ROWS * 2 * MOST_TILE], same_row[2 * MOST_TILE], made[ROWS * 2 * MOST_TILE], line[2 * MOST_TILE];
-    for (int64_t i = 0; i < ROWS * len; i++) x[i] = number();
-    for (int64_t i = 0; i < len; i++) same_row[i] = number();
-    vec_act acts[] = { { .code = VA_X_F32, .step = 4 * v->tile, .row = 4 * len, .at = x, .z = x },
-                       { .code = VF_AFFINE, .p = { gain, &offset }, .p_row = { 1, 0 }, .at = x, .z = x },
-                       { .code = VF_MUL, .step = 4 * v->tile, .at = same_row, .z = x },
-                       { .code = VA_PUT_F32, .step = 4 * v->tile, .row = 4 * len, .at = made, .z = x } };
+}
+
+/* Rows of any length, with parameters of their own and an operand that all have in common; nothing is touched beside them. */
+static void rows_of(const vec_kernels *v, dtype t, int load, int put, int64_t len)
+{
+    enum { ROWS = 3, GUARD = 64 };
+    const int size = dtype_bits(t) / 8;
+    const size_t n = (size_t)(ROWS * len);
+    float gain[ROWS] = { 2, -3, 0.5f }, offset = 1, slot[256];
+    float *x = malloc(n * sizeof *x), *common = malloc((size_t)len * sizeof *common), *line = malloc((size_t)len * sizeof *line);
+    unsigned char *from = malloc(n * (size_t)size), *made = aligned_alloc(VEC_LINE, ROUND_UP(n * (size_t)size + GUARD, (size_t)VEC_LINE)), *want = malloc(n * (size_t)size);
+    assert_true(x && common && line && from && made && want);
+    for (size_t i = 0; i < n; i++) x[i] = number();
+    for (int64_t i = 0; i < len; i++) common[i] = number();
+    v->store(from, t, x, (int64_t)n), v->load(x, t, from, (int64_t)n);
+    memset(made, 0xa5, n * (size_t)size + GUARD);
+    vec_act acts[] = { { .code = load, .size = size, .row = len * size, .at = from, .z = slot },
+                       { .code = VF_AFFINE, .p = { gain, &offset }, .p_row = { 1, 0 }, .at = slot, .z = slot },
+                       { .code = VA_PUT_F32, .at = slot, .z = slot },
+                       { .code = VF_MUL, .size = 4, .at = common, .z = slot },
+                       { .code = VF_ADD, .at = slot, .z = slot },
+                       { .code = put, .size = size, .row = len * size, .at = made, .z = slot } };
     for (size_t k = 0; k < COUNT(acts); k++)
         for (int m = 0; m < 2; m++)
             if (!acts[k].p[m]) acts[k].p[m] = &offset;
-    v->tape(acts, COUNT(acts), ROWS, 2);
+    v->tape(acts, COUNT(acts), ROWS, len);
+    v->fence();
     for (int r = 0; r < ROWS; r++) {
         const float both[2] = { gain[r], offset };
-        v->fn[VF_AFFINE](line, x + r * len, NULL, NULL, both, len);
-        v->fn[VF_MUL](line, line, same_row, NULL, NULL, len);
-        for (int64_t i = 0; i < len; i++) assert_true(same(made[r * len + i], line[i]));
+        float *at = x + r * len;
+        v->fn[VF_AFFINE](at, at, NULL, NULL, both, len);
+        v->fn[VF_MUL](line, at, common, NULL, NULL, len);
+        v->fn[VF_ADD](line, line, at, NULL, NULL, len);
+        v->store(want + r * len * size, t, line, len);
+    }
+    for (int64_t i = 0; i < (int64_t)n; i++)
+        if (!same((float)dtype_load(t, made, i), (float)dtype_load(t, want, i))) fail_msg("%s: rows of %lld %s: element %lld", v->name, (long long)len, dtype_name(t), (long long)i);
+    for (size_t i = 0; i < GUARD; i++) assert_int_equal(made[n * (size_t)size + i], 0xa5);
+    free(x), free(common), free(line), free(from), free(made), free(want);
+}
+
+static void tape_rows(const vec_kernels *v, const vec_kernels *plain)
+{
+    (void)plain;
+    for (int64_t len = 1; len <= 2 * v->tile + 1; len += len % 16 == 1 ? 6 : 1) { /* ends of every kind: with and without half a tile, a pair, a vector, a part */
+        rows_of(v, DT_F32, VA_X_F32, VA_PUT_F32, len);
+        rows_of(v, DT_F16, VA_X_F16, VA_PUT_F16, len);
+        rows_of(v, DT_BF16, VA_X_BF16, VA_PUT_BF16, len);
+        if (len % 16 == 0) rows_of(v, DT_F32, VA_X_F32, VA_PAST_F32, len);
+        if (len % 32 == 0) rows_of(v, DT_F16, VA_X_F16, VA_PAST_F16, len), rows_of(v, DT_BF16, VA_X_BF16, VA_PAST_BF16, len);
     }
 }
 
@@ -531,7 +562,7 @@ static void adam_tapes(const vec_kernels *v, const vec_kernels *plain)
     enum { TILES = 3, MOST_TILE = 256, N = TILES * MOST_TILE, W = 0, M, V, G, STREAMS };
     static float start[STREAMS][N], x[2][STREAMS][N], made[2][STREAMS][N], slot[3][MOST_TILE];
     static const float p[] = { 0.1f, 0.9f, 0.001f, 0.999f, 1e-2f };
-    const int64_t n = TILES * (int64_t)v->tile;
+    const int64_t n = TILES * (int64_t)v->tile - (int64_t)rng_below(&R, (uint32_t)v->tile);
     (void)plain;
     for (int beside = 0; beside < 2; beside++) {
         for (int64_t i = 0; i < n; i++) start[W][i] = number(), start[M][i] = number(), start[V][i] = i % 7 ? fabsf(number()) : 0, start[G][i] = i % 5 ? number() : 0;
@@ -549,11 +580,11 @@ static void adam_tapes(const vec_kernels *v, const vec_kernels *plain)
                 int value;
             } set[] = { { ADAM_G, in[G], 0 }, { ADAM_G_AGAIN, in[G], 0 }, { ADAM_M, in[M], 1 }, { ADAM_V, in[V], 3 }, { ADAM_W, in[W], 0 },
                         { ADAM_PUT_W, out[W], 0 }, { ADAM_PUT_V, out[V], 0 }, { ADAM_PUT_M, out[M], 0 } };
-            for (size_t i = 0; i < COUNT(set); i++) acts[set[i].act].at = set[i].at, acts[set[i].act].step = 4 * v->tile, acts[set[i].act].p[0] = &p[set[i].value];
+            for (size_t i = 0; i < COUNT(set); i++) acts[set[i].act].at = set[i].at, acts[set[i].act].size = 4, acts[set[i].act].p[0] = &p[set[i].value];
             acts[ADAM_TAKE_2].p[0] = &p[2], acts[ADAM_RATE].p[0] = &p[4];
             acts[ADAM_KEEP_V].at = acts[ADAM_STEP].at = acts[ADAM_V_LAST].at = slot[1], acts[ADAM_STEP].z = slot[2];
             if (whole) acts[0].code = VA_ADAM;
-            v->tape(acts, COUNT(acts), 1, TILES);
+            v->tape(acts, COUNT(acts), 1, n);
         }
         for (int s = W; s <= V; s++)
             for (int64_t i = 0; i < n; i++) {
@@ -567,6 +598,7 @@ static void test_tapes(void **state)
 {
     (void)state;
     each_row(tapes);
+    each_row(tape_rows);
     each_row(adam_tapes);
 }
 
