@@ -164,7 +164,9 @@ static graph *make_swiglu(int64_t rows, int64_t cols, dtype dt)
 an_status bench_eltwise(bench *b)
 {
     enum { ROWS = 768, COLS = 16384 };
-    static const moved_case cases[] = { { "add", make_add, ROWS, COLS, false }, { "relu(gain*x+offset)", make_scale, ROWS, COLS, false }, { "silu(a)*b", make_swiglu, ROWS, COLS, false } };
+    static const moved_case cases[] = { { "add", make_add, ROWS, COLS, false }, { "relu(gain*x+offset)", make_scale, ROWS, COLS, false },
+                                        { "relu(gain*x+offset)", make_scale, 38400, 320, false }, /* rows that are no whole tiles */
+                                        { "silu(a)*b", make_swiglu, ROWS, COLS, false } };
     return moved_all(b, "eltwise", cases, COUNT(cases), float_types, COUNT(float_types));
 }
 
