@@ -37,6 +37,17 @@ static inline graph *cgt_widened(const graph *g)
     return w;
 }
 
+/* A record of a weight file in memory, as a source of weights hands it out. */
+static inline an_status cgt_record(const strbuf *file, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d)
+{
+    blob_file f;
+    blob_entry e;
+    TRY(blob_view(file->at, file->n, &f, d));
+    TRY(blob_at(&f, offset, type, bytes, &e, d));
+    *at = (const unsigned char *)file->at + e.data;
+    return AN_OK;
+}
+
 static inline program *cgt_compile(const graph *g, const codegen_options *o)
 {
     program *p = NULL, *again = NULL;

@@ -334,12 +334,8 @@ typedef struct {
 static an_status lend(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d)
 {
     lender *l = user;
-    blob_file f;
-    blob_entry e;
     (void)path;
-    TRY(blob_view(l->o->file.at, l->o->file.n, &f, d));
-    TRY(blob_at(&f, offset, type, bytes, &e, d));
-    *at = (const unsigned char *)l->o->file.at + e.data;
+    TRY(cgt_record(&l->o->file, offset, type, bytes, at, d));
     l->out++;
     return AN_OK;
 }

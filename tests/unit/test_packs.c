@@ -22,16 +22,14 @@ typedef struct {
 static an_status lend(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d)
 {
     lender *l = user;
-    blob_file f;
-    blob_entry e;
+    const unsigned char *record;
     (void)path;
-    TRY(blob_view(l->w.bytes.at, l->w.bytes.n, &f, d));
-    TRY(blob_at(&f, offset, type, bytes, &e, d));
+    TRY(cgt_record(&l->w.bytes, offset, type, bytes, &record, d));
     assert_true(l->n < COUNT(l->loans));
     loan *x = &l->loans[l->n++];
     *x = (loan){ .offset = offset, .at = malloc(bytes), .n = bytes };
     assert_non_null(x->at);
-    memcpy(x->at, (const unsigned char *)l->w.bytes.at + e.data, bytes);
+    memcpy(x->at, record, bytes);
     *at = x->at;
     return AN_OK;
 }
