@@ -164,11 +164,6 @@ bool path_look(const char *path, path_info *out)
     out->device = (uint64_t)s.st_dev;
     out->inode = (uint64_t)s.st_ino;
     out->bytes = s.st_size > 0 ? (uint64_t)s.st_size : 0;
-#if defined(__APPLE__)
-    out->changed_ns = (int64_t)s.st_mtimespec.tv_sec * 1000000000 + s.st_mtimespec.tv_nsec;
-#else
-    out->changed_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec;
-#endif
     return true;
 }
 

@@ -31,7 +31,6 @@ typedef struct {
     bool folder, plain; /* plain: a regular file */
     int unseen; /* errno: there may be something, but it cannot be looked at; nothing else is set */
     uint64_t bytes;
-    int64_t changed_ns; /* last modification */
     uint64_t device, inode; /* equal: the same thing under two names */
 } path_info;
 /* False: there is no such thing. What cannot be seen counts as there: who opens it is told why it cannot be. */

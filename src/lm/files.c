@@ -14,16 +14,6 @@ static an_status take_config(lm_model *m, diag *d)
     return m->stores ? AN_OK : diag_nomem(d);
 }
 
-/* Paths, sizes and times of files, in the order they are opened. */
-static void digest_file(lm_model *m, const char *path)
-{
-    path_info i;
-    if (!path_look(path, &i)) return;
-    m->digest = hash_bytes(path, strlen(path), m->digest);
-    m->digest = hash_bytes(&i.bytes, sizeof i.bytes, m->digest);
-    m->digest = hash_bytes(&i.changed_ns, sizeof i.changed_ns, m->digest);
-}
-
 /* A file in the folder of `path` (folder: path itself). Lives in the model. NULL: no memory. */
 static char *beside(lm_model *m, const char *path, bool folder, const char *name)
 {
@@ -46,7 +36,6 @@ static an_status read_config(lm_model *m, const char *file, diag *d)
     TRY(json_file(file, &top, d));
     an_status st = config_from_json(file, top, &m->c, &m->gen, d);
     json_decref(top);
-    digest_file(m, file);
     return st;
 }
 
@@ -98,11 +87,6 @@ static an_status open_safetensors(lm_model *m, const char *weights, const char *
         if (own) TRY(same_config(m, weights, config, own, d));
     } else if (own) TRY(lm_config_read(weights, own, strlen(own), &m->c, &m->gen, d));
     else return diag_fail(d, AN_INPUT, NOWHERE, "%.180s: no %.150s beside it, and no configuration in its metadata", weights, config);
-    digest_file(m, weights);
-    for (size_t i = 0; i < safetensors_count(m->st); i++) { /* shards: once each */
-        const char *file = safetensors_at(m->st, i)->file;
-        if ((!i || strcmp(file, safetensors_at(m->st, i - 1)->file)) && strcmp(file, weights)) digest_file(m, file);
-    }
     TRY(take_config(m, d));
     return bind_safetensors(m, d);
 }
@@ -130,10 +114,7 @@ static an_status open_npy(lm_model *m, const char *config, diag *d)
     m->origin = LM_FROM_NPY;
     TRY(read_config(m, config, d));
     TRY(take_config(m, d));
-    TRY(bind_npy(m, d));
-    for (size_t i = 0; i < (size_t)MW_COUNT * (size_t)(m->c.n_layers + 1); i++)
-        if (m->stores[i].file) digest_file(m, m->stores[i].file);
-    return AN_OK;
+    return bind_npy(m, d);
 }
 
 static an_status open_folder(lm_model *m, diag *d)
@@ -171,7 +152,6 @@ static an_status open_llama2c(lm_model *m, diag *d)
     m->gen.eos[0] = 2;
     m->gen.n_eos = 1;
     TRY(config_from_llama2c(m->path, &m->l2c.shape, &m->c, d));
-    digest_file(m, m->path);
     TRY(take_config(m, d));
     return bind_llama2c(m, d);
 }
@@ -181,7 +161,6 @@ static an_status open_gguf(lm_model *m, diag *d)
     m->origin = LM_FROM_GGUF;
     TRY(gguf_open(m->path, &m->gg, d));
     TRY(config_from_gguf(m->gg, &m->c, &m->gen, d));
-    digest_file(m, m->path);
     TRY(take_config(m, d));
     TRY(active_from_gguf(m, d));
     return bind_gguf(m, d);
@@ -192,8 +171,6 @@ static an_status open_seed(lm_model *m, const model_config *preset, diag *d)
     m->origin = LM_FROM_SEED;
     if (preset) m->c = *preset;
     else TRY(read_config(m, m->path, d));
-    m->digest = hash_bytes(m->path, strlen(m->path), m->digest);
-    m->digest = hash_bytes(&m->o.seed, sizeof m->o.seed, m->digest);
     TRY(take_config(m, d));
     return bind_random(m, d);
 }
@@ -268,7 +245,6 @@ static an_status open_memory(lm_model *m, const char *name, const model_config *
     m->origin = LM_FROM_MEMORY;
     m->c = *c;
     if (g) m->gen = *g;
-    m->digest = hash_bytes(name, strlen(name), 0);
     TRY(take_config(m, d));
     return bind_memory(m, get, user, d);
 }
@@ -308,7 +284,6 @@ const gguf *lm_gguf(const lm_model *m) { return m->gg; }
 const vec_kernels *lm_kernels(const lm_model *m) { return m->v; }
 pool *lm_threads(const lm_model *m) { return m->o.threads; }
 const char *lm_family(const lm_model *m) { return families[m->fam].hf; }
-uint64_t lm_digest(const lm_model *m) { return m->digest; }
 const lm_generation *lm_generation_of(const lm_model *m) { return &m->gen; }
 
 const char *lm_origin_name(lm_origin o)

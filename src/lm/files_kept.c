@@ -197,13 +197,6 @@ const char *lm_form_name(lm_form f)
     return (unsigned)f < LM_FORMS ? names[f] : "?";
 }
 
-bool lm_form_find(const char *name, lm_form *f)
-{
-    for (int i = 0; i < LM_FORMS; i++)
-        if (!strcmp(lm_form_name((lm_form)i), name)) return *f = (lm_form)i, true;
-    return false;
-}
-
 /* The form a store has already: groups must not cross rows to be blocks of a matrix. */
 static lm_form store_form(const store *s)
 {

@@ -65,7 +65,6 @@ const gguf *lm_gguf(const lm_model *m);  /* its metadata hold the vocabulary; NU
 const vec_kernels *lm_kernels(const lm_model *m); /* those of this processor */
 pool *lm_threads(const lm_model *m);     /* as it was opened with */
 const char *lm_family(const lm_model *m); /* "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gpt2" */
-uint64_t lm_digest(const lm_model *m);   /* of what the weights depend on (path, size and time of files, seed): a key for caches */
 
 /* Which ids the model may answer with, [vocab], where that is not all of them: a run over part of a vocabulary leaves the file active.u32 beside the
  * weights, and rows it does not name are as they were before the run. Any id may be read. NULL: all. */
@@ -131,7 +130,6 @@ an_status lm_quantize(lm_model *m, model_weight_id id, int layer, lm_form form, 
 /* What the options ask for this tensor, with LM_AS_FILE resolved: LM_DENSE, LM_INT8, LM_INT4 or LM_PALETTE4. */
 lm_form lm_form_of(const lm_model *m, model_weight_id id, int layer);
 const char *lm_form_name(lm_form f); /* "dense", "int8", "int4", "palette4", "file" */
-bool lm_form_find(const char *name, lm_form *f);
 
 void lm_release(lm_model *m, model_weight_id id, int layer); /* converted copies of it, when no graph points at them any more */
 void lm_settle(lm_model *m);                                 /* after a run of conversions and releases: memory kept for the next one goes back */

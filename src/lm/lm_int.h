@@ -145,7 +145,7 @@ struct lm_model {
     VEC(npy_file) npy;
     store *stores;     /* by id and layer: store_at */
     VEC(kept) kept;
-    uint64_t kept_bytes, digest;
+    uint64_t kept_bytes;
     void *spare;       /* what lm_release let go last, for the next conversion */
     size_t spare_bytes;
     const vec_kernels *v;

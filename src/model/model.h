@@ -146,7 +146,6 @@ typedef struct {
 } model_port;
 
 const char *model_kernel_name(model_kind k);
-const char *model_kernel_doc(model_kind k);
 bool model_kernel_find(const char *name, model_kind *k);
 bool model_kernel_per_layer(model_kind k);
 /* Ports in order; returns their number. out holds MODEL_MAX_PORTS. */

@@ -15,7 +15,6 @@ const kernel_row kernel_rows[MK_COUNT] = {
 static const kernel_row *const rows = kernel_rows;
 
 const char *model_kernel_name(model_kind k) { return rows[k].name; }
-const char *model_kernel_doc(model_kind k) { return rows[k].doc; }
 bool model_kernel_per_layer(model_kind k) { return rows[k].scope != RUN_ONCE; }
 
 bool model_kernel_find(const char *name, model_kind *k)

@@ -787,12 +787,6 @@ static void forms(void **state)
     assert_int_equal(lm_form_of(m, MW_NORM1, 0), LM_DENSE);
     assert_int_equal(lm_quantize(m, MW_NORM1, 0, LM_INT8, DT_F16, &q, &d), AN_BUG);
     lm_close(m);
-    for (int i = 0; i < LM_FORMS; i++) {
-        lm_form f;
-        assert_true(lm_form_find(lm_form_name((lm_form)i), &f) && f == (lm_form)i);
-    }
-    lm_form f;
-    assert_false(lm_form_find("int9", &f));
 }
 
 static void seeds(void **state)
@@ -822,7 +816,6 @@ static void seeds(void **state)
     for (int64_t i = 0; i < t.rows; i++) assert_true(x[i] == 1);
     free(x);
     assert_int_equal(lm_origin_of(a), LM_FROM_SEED);
-    assert_true(lm_digest(a) == lm_digest(b) && lm_digest(a) != lm_digest(c));
     lm_close(c);
     assert_ok(lm_open("tiny", &(lm_options){ .dt = DT_BF16, .seed = 7, .rows_held = true, .threads = p }, &c, &d), d);
     uint16_t made[64], held[64];
