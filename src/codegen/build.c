@@ -83,7 +83,8 @@ static int add_const(cg *c, const cst *k, dtype dt, const shape *sh)
     return t;
 }
 
-int cg_inline(cg *c, dtype dt, const shape *sh, const void *data)
+/* data must outlive the compile. */
+static int cg_inline(cg *c, dtype dt, const shape *sh, const void *data)
 {
     cst k = { .kind = CK_DENSE, .n_src = 1, .axis = -1, .src[0] = { .data = data, .dt = dt, .sh = *sh } };
     if (!shape_bytes(&(ttype){ dt, *sh }, &k.src[0].bytes)) return cg_fail(c, AN_UNSUPPORTED, "a constant of unknown size"), NONE;

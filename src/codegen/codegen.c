@@ -56,7 +56,7 @@ static void bind_output(cg *c, size_t i, bool direct)
 /* The storage of a result becomes its port where it can; else the result is copied there at the end. A result that is an
  * input, a constant, or shares storage with another result is copied. With `resident` one that is written before the last
  * input has been read is copied too, unless the instruction itself reads in step with its writing. State comes last. */
-void bind_outputs(cg *c)
+static void bind_outputs(cg *c)
 {
     if (c->err.st) return;
     size_t n_ins = c->ins.n, last_read = 0, n_t = c->t.n;

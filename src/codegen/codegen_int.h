@@ -103,7 +103,6 @@ dtype cg_dt(const cg *c, dtype t);        /* the type a value of type t has insi
 dtype cg_wide(dtype t);                   /* what steps of a chain pass on unrounded */
 int cg_tensor(cg *c, dtype dt, const shape *sh);
 int cg_view(cg *c, int t, const shape *sh); /* same elements, another shape; t itself when it is the same */
-int cg_inline(cg *c, dtype dt, const shape *sh, const void *data); /* data must outlive the compile */
 void cg_expect(cg *c, const node *n, const_kind kind); /* a constant of a weight file that nothing reads: whatever is loaded in its place has to be of this kind */
 void cg_expect_read(cg *c); /* records that attributes came from: whatever is loaded in their place has to be the same */
 int cg_const_as(cg *c, int t, dtype dt);   /* the same constant, made in another type when it is loaded */
@@ -155,7 +154,6 @@ void select_nodes(cg *c);
 #include "op/ops.def"
 #undef OP
 void select_const(cg *c, const node *n);
-int cg_matmul(cg *c, dtype dt, int x, bool tx, int z, bool tz);       /* [stack.., M, N] of operands of rank 2 and more */
 int cg_contract(cg *c, dtype dt, int x, const char *lx, int z, const char *lz, const char *ly); /* labels as in einsum */
 int cg_attend_at(cg *c, dtype dt, int q, int k, int v, int pos, int64_t window, bool turned, double scale, const shape *y); /* plain processor only */
 int cg_attend(cg *c, dtype dt, int q, int k, int v, int mask, bool causal, double scale, const shape *y);
@@ -181,7 +179,6 @@ void remake_results(cg *c); /* made again where they are read instead of stored 
 void attend_apart(cg *c); /* copies around attention of several sequences */
 void order_reductions(cg *c); /* to where their operands are still in a cache */
 void alias_copies(cg *c);  /* tensors that lie inside others instead of being copied */
-void bind_outputs(cg *c);  /* instructions write straight into ports where they can */
 void narrow_reads(cg *c);  /* products read bf16 where they find it widened */
 void narrow_operands(cg *c); /* what only products read, in the type they multiply */
 bool narrow_to_operand(const cg *c, int t); /* nothing is done with t but to multiply it as bf16 */

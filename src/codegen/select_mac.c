@@ -170,7 +170,7 @@ void select_mode_pool(cg *c)
 /* ---- matrix products ---- */
 
 /* Stacks are cut to what they need: a right operand without one lets the rows of the left one join, leading ones go. */
-int cg_matmul(cg *c, dtype dt, int x, bool tx, int z, bool tz)
+static int cg_matmul(cg *c, dtype dt, int x, bool tx, int z, bool tz)
 {
     if (c->err.st || x < 0 || z < 0) return NONE;
     shape a = *cg_sh(c, x), b = *cg_sh(c, z), sa = shape_of(a.d, a.rank - 2), sb = shape_of(b.d, b.rank - 2), stack, o;

@@ -153,7 +153,6 @@ void surface_unref(dev_surface *s); /* dev->mu held */
 uint64_t surface_need(const device *dev, const dev_port *p); /* bytes a port takes in a surface; UINT64_MAX: too many */
 
 /* ---- queue.c ---- */
-void queue_start(device *dev);
 void queue_stop(device *dev); /* finishes what is queued */
 void queue_quiet(dev_program *p); /* dev->mu held: returns when no dispatch of p is queued or running */
 bool queue_step(device *dev); /* dev->mu held: runs the next dispatch, false when there is none to take */

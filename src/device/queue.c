@@ -67,7 +67,7 @@ static void *work(void *user)
     return NULL;
 }
 
-void queue_start(device *dev)
+static void queue_start(device *dev)
 {
     /* without a thread nothing is lost but the overlap: waiting runs the queue */
     if (dev->has_worker || dev_fault(dev, "thread")) return;

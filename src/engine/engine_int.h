@@ -86,7 +86,6 @@ typedef enum {
 table_id fn_table(fn_id f);                  /* TAB_none: computed */
 const char *table_name(table_id t);
 const uint16_t *table_words(table_id t);     /* NULL: none, or composed */
-float table_eval(const uint16_t *w, float x); /* unrounded fp32; x is not NaN */
 /* f by its table or tables, in fp32: rounded to `result` between passes, not at the end. fn_table(f) is not TAB_none. */
 float table_fn(const numerics *n, fn_id f, const float *x, const float *param, dtype result);
 #define LOG2_E 0x3dc5 /* the scale before exp2 that makes exp, and the one behind log2 that makes log */

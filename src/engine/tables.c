@@ -53,7 +53,8 @@ static float eval_side(const uint16_t *w, float x, int family, int shift)
     return interpolate(w, t);
 }
 
-float table_eval(const uint16_t *w, float x)
+/* Unrounded fp32; x is not NaN. */
+static float table_eval(const uint16_t *w, float x)
 {
     int mode = w[TABLE_MODE], family = mode & 15, shift = (int16_t)w[TABLE_SHIFT], e;
     bool negate = false;

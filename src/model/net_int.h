@@ -12,7 +12,6 @@
 
 /* A trainable input of the given extents, and its row in n->param. Matrices start uniform within gain / sqrt(fan_in). */
 val net_matrix(net *n, const char *name, const shape *s, int64_t fan_in, double gain);
-val net_vector(net *n, const char *name, const shape *s, net_init init); /* zeros or ones, no decay */
 
 /* x W: [N, in] to [N, out]; name_w is [in, out]. gain 0: it starts at zero. */
 val net_product(net *n, const char *name, val x, int64_t out, double gain);

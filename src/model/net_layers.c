@@ -33,7 +33,8 @@ val net_matrix(net *n, const char *name, const shape *s, int64_t fan_in, double 
     return add_param(n, name, s, gain > 0 ? NET_UNIFORM : NET_ZEROS, gain > 0 ? gain / sqrt((double)fan_in) : 0, true);
 }
 
-val net_vector(net *n, const char *name, const shape *s, net_init init) { return add_param(n, name, s, init, 0, false); }
+/* Zeros or ones, no decay. */
+static val net_vector(net *n, const char *name, const shape *s, net_init init) { return add_param(n, name, s, init, 0, false); }
 
 static void part_name(char *buf, size_t room, const char *layer, const char *what) { snprintf(buf, room, "%.24s_%s", layer, what); }
 

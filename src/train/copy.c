@@ -21,7 +21,8 @@ void copy_end(copy *c)
     *c = (copy){ 0 };
 }
 
-dtype copy_dt(const copy *c, dtype dt) { return c->floats != DT_NONE && dtype_is_float(dt) ? c->floats : dt; }
+/* What a float of that type becomes. */
+static dtype copy_dt(const copy *c, dtype dt) { return c->floats != DT_NONE && dtype_is_float(dt) ? c->floats : dt; }
 
 val copy_input(copy *c, val v, const char *name, dtype as)
 {

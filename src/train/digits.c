@@ -101,7 +101,8 @@ static an_status labels_of(const idx_array *a, const char *path, const char *ima
     return AN_OK;
 }
 
-an_status train_mnist(const char *dir, const char *part, train_images *out, diag *d)
+/* part: "train" or "t10k". */
+static an_status train_mnist(const char *dir, const char *part, train_images *out, diag *d)
 {
     char images[PATH_MOST], labels[PATH_MOST];
     train_images im = { 0 };

@@ -25,8 +25,6 @@ an_status train_images_check(const train_images *im, const char *what, diag *d) 
 void train_images_free(train_images *im);
 /* n drawn digits, h = w = 28, the classes in random order; the seed alone decides. */
 an_status train_strokes(uint64_t seed, int64_t n, train_images *out, diag *d) MUST_CHECK;
-/* part: "train" or "t10k". */
-an_status train_mnist(const char *dir, const char *part, train_images *out, diag *d) MUST_CHECK;
 
 typedef struct {
     uint8_t *id;    /* n characters as classes */

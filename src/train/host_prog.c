@@ -271,7 +271,8 @@ static an_status weight_as(host *h, const host_const *c, const float **at, int64
 
 static dev_program *compiled(const host *h, const host_prog *g) { return h->progs.at[g->same].p; }
 
-an_status prog_fill(host *h, host_prog *g, diag *d)
+/* Weights of the books to its blobs or surfaces; the worker's. */
+static an_status prog_fill(host *h, host_prog *g, diag *d)
 {
     for (size_t i = 0; i < g->c.n; i++) {
         host_const *c = &g->c.at[i];

@@ -149,7 +149,6 @@ an_status prog_plan(host *h, diag *d) MUST_CHECK;               /* every program
 void prog_drop(host *h);
 an_status prog_compile(host *h, host_prog *g, diag *d) MUST_CHECK; /* with the weights of the books; replaces the one there is */
 an_status prog_bind(host *h, host_prog *g, diag *d) MUST_CHECK;    /* surfaces and the request, where there are none */
-an_status prog_fill(host *h, host_prog *g, diag *d) MUST_CHECK;    /* weights of the books to its blobs or surfaces; the worker's */
 an_status prog_sync(host *h, diag *d) MUST_CHECK;  /* jobs for the weights of every program, where the books moved on */
 dev_weights prog_weights(const host_prog *g, dev_blob *blob);   /* blob holds c.n + 1 */
 /* in: one per input port, [channels, T]. Results are in g->out. A dispatch that fails is tried once more. */

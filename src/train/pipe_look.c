@@ -20,7 +20,7 @@ void pipe_count(pipe_bad *b, const float *x, int64_t n)
     }
 }
 
-uint64_t pipe_bad_sum(const pipe_bad *b) { return b->nan + b->pos + b->neg; }
+static uint64_t pipe_bad_sum(const pipe_bad *b) { return b->nan + b->pos + b->neg; }
 
 /* ---- weights ---- */
 

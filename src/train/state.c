@@ -17,7 +17,7 @@ void train_state_at(const trainer *t, size_t i, train_state_info *out)
     *out = (train_state_info){ .name = s->name, .param = s->param >= 0 ? t->params.at[s->param].name : NULL, .type = s->type };
 }
 
-const state *state_find(const trainer *t, const char *name)
+static const state *state_find(const trainer *t, const char *name)
 {
     for (size_t i = 0; i < t->states.n; i++)
         if (!strcmp(t->states.at[i].name, name)) return &t->states.at[i];

@@ -182,7 +182,6 @@ struct copy {
 };
 an_status copy_begin(copy *c, const graph *from, const char *title, dtype floats, diag *d) MUST_CHECK;
 void copy_end(copy *c); /* frees what is left of it, the graph too unless it was taken */
-dtype copy_dt(const copy *c, dtype dt); /* what a float of that type becomes */
 /* Input `v` of the user's graph as the port `name` of type `as`; its value keeps the user's name and the copy's type. Returns the port. */
 val copy_input(copy *c, val v, const char *name, dtype as);
 /* Everything the roots need. Inputs not given by copy_input are an error. */
@@ -243,8 +242,5 @@ void rounded_plan(trainer *t, const graph *g);            /* which parameters ha
 void rounded_read(graph *g, const val *instead);          /* per value, NO_VAL: itself: what products of the graph read for it */
 void rounded_stale(trainer *t, int param);                /* its weight was written by the host; -1: all were */
 an_status rounded_refresh(trainer *t, diag *d) MUST_CHECK; /* those that are stale, from their weights */
-
-/* ---- state.c ---- */
-const state *state_find(const trainer *t, const char *name);
 
 #endif
