@@ -193,14 +193,14 @@ AN_API int an_engine_known(const char *name);
 
 /* ---- models between file formats ---- */
 typedef struct {
-    const char *to;       /* "safetensors", "hf" (a folder), "gguf", "llama2c", "npy" (a folder); NULL: by the ending of out */
+    const char *to;       /* "safetensors", "hf" (a folder), "gguf", "llama2c", "npy" (a folder); NULL: by the ending of out, and hf where it says none of them */
     const char *dtype;    /* "f32", "f16", "bf16"; NULL: as they are where the target can hold them */
     const char *quantize; /* "int8", "int4", "palette4"; GGUF: "q8_0", "q4_0"; NULL: no */
     int version;          /* llama2.c: version + 1; 0: version 0, or 2 with int8 */
     uint64_t seed;        /* weights of a preset */
     int threads;          /* 0: the CPUs */
     uint64_t shard_bytes; /* hf: most bytes of tensors in a file, with an index beside them; 0: one file */
-    const char *tokenizer; /* whose vocabulary goes along into a GGUF file; NULL: the model's own, where there is one */
+    const char *tokenizer; /* whose vocabulary goes along into a GGUF file or an hf folder; NULL: the model's own, where there is one */
 } an_convert_options;
 typedef struct {
     int64_t tensors;

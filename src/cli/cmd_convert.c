@@ -8,7 +8,7 @@
 const option convert_options[] = {
     { "model", "M", NULL, "a Hugging Face folder, a folder of .npy files, .safetensors, llama2.c .bin, .gguf, config.json or a preset (random weights)" },
     { "out", "PATH", NULL, "the file, or the folder for hf and npy" },
-    { "to", "KIND", NULL, "safetensors, hf, gguf, llama2c or npy; without it the ending of --out says which, and no ending means hf" },
+    { "to", "KIND", NULL, "safetensors, hf, gguf, llama2c or npy; without it the ending of --out says which (.safetensors, .gguf, .bin), and any other name is an hf folder" },
     { "dtype", "TYPE", NULL, "f32, f16 or bf16 for what is not quantised; without it numbers stay as they are where the target can hold them" },
     { "quantize", "FORM", NULL, "int8, int4 or palette4; gguf: q8_0 or q4_0; llama2c: int8" },
     { "bin-version", "N", NULL, "llama2c: 0, 1 or 2; without it 0, or 2 with int8" },

@@ -51,7 +51,8 @@ static void put_tools(an_format f)
         const char *what, *for_what, *get;
     } things[] = {
         { "cc", "building", "apt-get install gcc, or xcode-select --install" },
-        { "clang", "make fuzz, make format", "apt-get install clang" },
+        { "clang", "make fuzz", "apt-get install clang" },
+        { "clang-format", "make format", "apt-get install clang-format" },
         { "qemu-aarch64", "testing the other architecture", "apt-get install qemu-user" },
         { "dot", "drawing --emit dot", "apt-get install graphviz" },
     };
