@@ -90,6 +90,7 @@ empty() {
     has "unknown option is guessed" err 'did you mean --target'
     t "option without value" 2 $anneal check --target
     t "table takes no file" 2 $anneal ops examples/conv.mil
+    t "two forms of one table" 2 $anneal ops --json --markdown
 
     t "check a clean program" 0 $anneal check examples/conv.mil
     t "check --json" 0 $anneal check --json --target m1,m4 examples/conv.mil
@@ -170,6 +171,8 @@ empty() {
     has "graphviz" out '^digraph'
     t "unknown form" 2 $anneal compile examples/conv.mil --emit exe
     t "unknown pass" 2 $anneal opt --passes=frob "$tmp/conv.ann"
+    t "opt of MIL" 3 $anneal opt examples/conv.mil
+    has "opt of MIL" err 'conv.mil is MIL, and opt reads graph text'
     t "dump after every pass" 0 $anneal compile examples/conv.mil --target m1 --dump-after all
     has "dump on stderr" err '^# after '
 
@@ -179,6 +182,7 @@ empty() {
     t "unknown kernel" 2 $anneal build --kernel frob
     t "layer out of range" 3 $anneal build --model stories15m --kernel fwd_attn --layer 99
     t "layer not a number" 2 $anneal build --kernel fwd_attn --layer x
+    for o in layer seq; do t "--$o of a whole step" 2 $anneal build --model stories260k --$o 1 --out "$tmp/step"; done
     t "a whole training step, checked" 0 $anneal build --model stories260k --check --out "$tmp/step"
     t "every program of the step checks from its file" 0 sh -c "$anneal check --quiet --target m1,m4 $tmp/step/*.mil"
     t "cost per operation" 0 $anneal cost examples/conv.mil
@@ -235,6 +239,7 @@ empty() {
     t "compile to a program" 0 $anneal compile "$tmp/relu.mil" --emit program --out "$tmp/relu.prog"
     t "a program, listed" 0 $anneal compile "$tmp/relu.prog" --emit listing
     has "a program, listed" out '^program "main" for "cpu"'
+    for o in "--target m1" --ports --no-opt "--dump-after all"; do t "a program, listed with $o" 2 $anneal compile "$tmp/relu.prog" --emit listing $o; done
     t "a program is no text" 2 $anneal compile "$tmp/relu.prog"
     t "run a program" 0 $anneal run "$tmp/relu.prog" --engine cpu --in x="$tmp/x.npy" --out y="$tmp/yp.npy"
     t "the answer of a program" 0 cmp "$tmp/yp.npy" "$tmp/want.npy"
@@ -339,6 +344,10 @@ EOF
     t "hwx dump, cut short" 3 $anneal hwx dump "$tmp/cut.hwx"
     has "hwx dump, cut short" err 'but the file has 0xfa0'
     t "hwx without a verb" 2 $anneal hwx
+    t "hwx dump without a file" 2 $anneal hwx dump
+    has "hwx dump without a file" err 'hwx dump takes one file, got 0'
+    t "hwx fields of a file" 2 $anneal hwx fields "$tmp/conv.hwx"
+    has "hwx fields of a file" err 'hwx fields takes no file'
     t "hwx fields" 0 $anneal hwx fields --json
     has "hwx fields" out '"name":"OCGSize"'
     lm="--cache $tmp/programs --threads 1"
@@ -419,6 +428,7 @@ EOF
     t "tokenizer train, no text" 3 $anneal tokenizer train --data "$tmp/empty.mil" --out "$tmp/none.json"
     t "tokenizer info" 0 $anneal tokenizer info "$tmp/t.json" --json
     has "tokenizer info" out '"tokens":400,.*"bos":399'
+    t "tokenizer info of two" 2 $anneal tokenizer info "$tmp/t.json" --tokenizer builtin:stories
     in="$tmp/stories.txt" t "tokenize" 0 $anneal tokenize --tokenizer "$tmp/t.json"
     cp "$tmp/out" "$tmp/ids.txt"
     t "one line of ids" 0 test "$(wc -l <"$tmp/ids.txt")" -eq 1

@@ -42,6 +42,7 @@ int args_read(const command *c, int argc, char **argv, args *out)
         else return say(AN_USAGE, "--%s needs a value: %s", o->name, o->arg);
         if (o->arg) out->list[out->n_list].option = o->name, out->list[out->n_list++].value = out->value[k];
     }
+    if (arg_on(out, "json") && arg_on(out, "markdown")) return say(AN_USAGE, "--json and --markdown are two forms of one output; choose one");
     return 0;
 }
 

@@ -16,8 +16,8 @@ const option compile_options[] = {
 const option build_options[] = {
     { "model", "NAME", "stories110m", "a preset; anneal kernels lists them" },
     { "kernel", "NAME", NULL, "one kernel; without it every program of a training step" },
-    { "layer", "N", "0", "which layer's weights it names" },
-    { "seq", "N", "0", "sequence length; 0: the model's own" },
+    { "layer", "N", "0", "with --kernel: which layer's weights it names" },
+    { "seq", "N", "0", "with --kernel: sequence length; 0: the model's own" },
     { "target", "CHIP", NULL, "make it fit this chip" },
     { "emit", "mil|mil-ios16|graph|dot", "mil", "what to write" },
     { "out", "PATH", "-", "a file for one kernel, a folder for all" },
@@ -191,6 +191,9 @@ static int show_compiled(const args *a, const char *shown, const file_bytes *f)
         an_free(engine);
         return code;
     }
+    static const char *const makers[] = { "target", "ports", "no-opt", "dump-after", NULL };
+    int code = args_without(a, "of a compiled program", makers);
+    if (code) return code;
     char *text = an_program_listing(f->at, f->n, &e);
     if (!text) return say_error(shown, &e);
     diag d = { 0 };
@@ -199,15 +202,18 @@ static int show_compiled(const args *a, const char *shown, const file_bytes *f)
     return st ? say(st, "%s", d.msg) : 0;
 }
 
-/* Graph text starts with the word graph (after comments); everything else is MIL. */
-bool is_graph_text(const char *s, size_t n)
+/* Whether a text starts with a word, after white space and comments. */
+static bool begins(const char *s, size_t n, const char *word)
 {
-    size_t i = 0;
+    size_t i = 0, len = strlen(word);
     while (i < n && (s[i] == ' ' || s[i] == '\n' || s[i] == '\t' || s[i] == '\r' || s[i] == '#'))
         if (s[i] == '#') while (i < n && s[i] != '\n') i++;
         else i++;
-    return n - i > 6 && !memcmp(s + i, "graph ", 6);
+    return n - i > len && !memcmp(s + i, word, len);
 }
+
+/* Graph text starts with the word graph; everything else is MIL. */
+bool is_graph_text(const char *s, size_t n) { return begins(s, n, "graph "); }
 
 static int from_file(const args *a, bool graph_only)
 {
@@ -218,6 +224,8 @@ static int from_file(const args *a, bool graph_only)
     int code = read_text(path, &f);
     if (code) return code;
     if (!graph_only && an_program_is(f.at, f.n)) return code = show_compiled(a, shown, &f), file_drop(&f), code;
+    if (graph_only && begins((const char *)f.at, f.n, "program("))
+        return file_drop(&f), say(AN_INPUT, "%s is MIL, and opt reads graph text: anneal compile reads MIL, and its --emit graph makes graph text of it", shown);
     an_program *p = NULL;
     an_error e = { 0 };
     char *dir = folder_of(path);
@@ -288,6 +296,9 @@ int cmd_build(const args *a)
 {
     if (a->n_files) return say(AN_USAGE, "build takes no file, got \"%s\"", a->files[0]);
     const char *kernel = arg_of(a, "kernel"), *model = arg_of(a, "model");
+    static const char *const of_kernels[] = { "layer", "seq", NULL };
+    int code = kernel ? 0 : args_without(a, "without --kernel", of_kernels);
+    if (code) return code;
     if (!kernel) return whole_step(a, model);
     long layer, seq;
     if (!arg_int(a, "layer", 0, 10000, &layer) || !arg_int(a, "seq", 0, 1 << 20, &seq)) return an_exit_code(AN_USAGE);
@@ -295,7 +306,7 @@ int cmd_build(const args *a)
     an_error e = { 0 };
     if (an_program_from_kernel(&p, &(an_kernel_options){ .model = model, .kernel = kernel, .layer = (int)layer, .seq = (int)seq }, &e))
         return say_error(NULL, &e);
-    int code = one_program(a, p, arg_of(a, "out"));
+    code = one_program(a, p, arg_of(a, "out"));
     an_program_free(p);
     return code;
 }

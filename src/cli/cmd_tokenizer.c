@@ -25,7 +25,7 @@ static int info(const args *a)
 {
     const char *path = a->n_files > 1 ? a->files[1] : arg_of(a, "tokenizer");
     bool json = arg_on(a, "json");
-    if (!path || a->n_files > 2) return say(AN_USAGE, "tokenizer info wants one tokenizer");
+    if (!path || a->n_files > 2 || (a->n_files > 1 && arg_on(a, "tokenizer"))) return say(AN_USAGE, "tokenizer info wants one tokenizer");
     an_tokenizer *t;
     an_error e = { 0 };
     if (an_tokenizer_open(&t, path, &e)) return say_error(NULL, &e);
