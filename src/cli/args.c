@@ -94,6 +94,12 @@ int args_without(const args *a, const char *verb, const char *const *names)
     return 0;
 }
 
+int engine_known(const args *a)
+{
+    const char *engine = arg_of(a, "engine");
+    return !engine || an_engine_known(engine) ? 0 : say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+}
+
 an_format arg_format(const args *a) { return arg_on(a, "json") ? AN_JSON : arg_on(a, "markdown") ? AN_MARKDOWN : AN_TEXT; }
 
 int pair_name(const char *pair, const char *option_name, const char *form, char **name, const char **behind)

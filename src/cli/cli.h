@@ -44,6 +44,7 @@ bool arg_on(const args *a, const char *name);
 bool arg_int(const args *a, const char *name, long lo, long hi, long *out); /* false after saying why on stderr */
 /* An option that belongs to another verb of the command is a mistake, not something to ignore: 0, or the exit code after saying so. */
 int args_without(const args *a, const char *verb, const char *const *names);
+int engine_known(const args *a);                     /* 0, or the exit code after saying that --engine is none */
 an_format arg_format(const args *a);                 /* --json, --markdown */
 int pair_name(const char *pair, const char *option_name, const char *form, char **name, const char **behind); /* of "NAME=…", yours to free; form: what is wanted, for the message. Not 0: what is wrong was said */
 int read_arrays(const args *a, const char *option_name, an_array **out, size_t *n); /* every NAME=FILE.npy of the option, in out, which has room for a->n_list; 0 or the exit code after saying why. The caller frees *n of them either way */

@@ -22,14 +22,9 @@ static int on_token(void *user, const an_token *t)
 {
     writer *w = user;
     if (!w->json) return fwrite(t->text, 1, t->n_text, stdout) == t->n_text && !fflush(stdout);
-    strbuf b = { 0 };
-    sb_printf(&b, "{\"turn\":%zu,\"index\":%zu,\"token\":%u,\"text\":", w->turn, t->index, t->id);
-    sb_json(&b, t->text, t->n_text);
-    sb_printf(&b, ",\"logprob\":%.6f}\n", t->logprob);
-    w->oom |= b.oom;
-    bool ok = !b.oom && fwrite(b.at, 1, b.n, stdout) == b.n && !fflush(stdout);
-    sb_free(&b);
-    return ok;
+    char turn[40];
+    snprintf(turn, sizeof turn, "\"turn\":%zu,", w->turn);
+    return lm_put_token(turn, t, &w->oom);
 }
 
 /* A line without its end; false: there is none left. */

@@ -44,14 +44,7 @@ static int on_token(void *user, const an_token *t)
     writer *w = user;
     if (!w->first_ns) w->first_ns = clock_ns();
     if (!w->json) return begin(w) && fwrite(t->text, 1, t->n_text, stdout) == t->n_text && !fflush(stdout);
-    strbuf b = { 0 };
-    sb_printf(&b, "{\"index\":%zu,\"token\":%u,\"text\":", t->index, t->id);
-    sb_json(&b, t->text, t->n_text);
-    sb_printf(&b, ",\"logprob\":%.6f}\n", t->logprob);
-    w->oom |= b.oom;
-    bool ok = !b.oom && fwrite(b.at, 1, b.n, stdout) == b.n && !fflush(stdout);
-    sb_free(&b);
-    return ok;
+    return lm_put_token("", t, &w->oom);
 }
 
 static int generate(const args *a, an_lm *m, lm_choice *choice, const char *file, const char *prompt, size_t n, uint64_t start_ns)

@@ -119,7 +119,7 @@ static int grad_model(const args *a)
     if (a->n_files) return say(AN_USAGE, "grad --model takes options only, got \"%s\"", a->files[0]);
     if (arg_on(a, "check")) return say(AN_USAGE, "grad --model has no option --check");
     if (!tokens || !out) return say(AN_USAGE, "grad --model wants --tokens F.npy and --out G.safetensors");
-    if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    if ((code = engine_known(a))) return code;
     if (arg_on(a, "threads") && !arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads)) return an_exit_code(AN_USAGE);
     if (an_array_read(&ids, "", tokens, &e)) return say_error(strstr(e.message, tokens) ? NULL : tokens, &e);
     code = an_lm_grad(model, engine, (int)threads, ids, out, &r, &e) ? say_error(NULL, &e) : 0;
@@ -136,8 +136,8 @@ int cmd_grad(const args *a)
     int wrong = args_without(a, "of a program", others);
     if (wrong) return wrong;
     if (a->n_files != 1) return say(AN_USAGE, "grad takes one file of MIL or graph text, got %d", a->n_files);
-    const char *engine = arg_of(a, "engine"), *path = a->files[0], *shown = strcmp(path, "-") ? path : "<stdin>";
-    if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    const char *path = a->files[0], *shown = strcmp(path, "-") ? path : "<stdin>";
+    if ((wrong = engine_known(a))) return wrong;
     if (arg_on(a, "in") && !arg_on(a, "check")) return say(AN_USAGE, "grad --in goes with --check");
     if (arg_on(a, "json") && !arg_on(a, "check")) return say(AN_USAGE, "grad --json goes with --check: --emit says how a program is written");
     if (arg_on(a, "check") && (wrong = args_without(a, "--check", programs))) return wrong;

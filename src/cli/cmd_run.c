@@ -84,14 +84,15 @@ static int run_job(const args *a, const char *path, const file_bytes *f, job *j)
 int cmd_run(const args *a)
 {
     if (a->n_files > 1) return say(AN_USAGE, "run takes one file, got %d", a->n_files);
-    const char *engine = arg_of(a, "engine"), *path = a->n_files ? a->files[0] : "-";
-    if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    const char *path = a->n_files ? a->files[0] : "-";
+    int code = engine_known(a);
+    if (code) return code;
     size_t room = a->n_list + 1;
     job j = { .in = calloc(room, sizeof *j.in), .want = calloc(room, sizeof *j.want), .out_file = calloc(room, sizeof *j.out_file),
               .outputs = calloc(room, sizeof *j.outputs), .got = calloc(room, sizeof *j.got), .limit_name = calloc(room, sizeof *j.limit_name), .limit = calloc(room, sizeof *j.limit) };
     file_bytes f = { 0 };
     bool ok = j.in && j.want && j.out_file && j.outputs && j.got && j.limit_name && j.limit;
-    int code = !ok ? say(AN_NOMEM, "out of memory") : read_pairs(a, &j);
+    code = !ok ? say(AN_NOMEM, "out of memory") : read_pairs(a, &j);
     if (!code && !j.n_out) code = say(AN_USAGE, "run has no --out NAME=FILE.npy: nothing would be kept");
     if (!code) code = read_text(path, &f);
     if (!code) code = run_job(a, path, &f, &j);

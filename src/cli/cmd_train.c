@@ -275,10 +275,9 @@ static int outputs_right(const args *a)
 
 int cmd_train(const args *a)
 {
-    const char *engine = arg_of(a, "engine");
     if (a->n_files) return say(AN_USAGE, "train takes options only, got \"%s\"", a->files[0]);
-    if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
-    int code = outputs_right(a);
+    int code = engine_known(a);
+    if (!code) code = outputs_right(a);
     if (code) return code;
     const char *model = arg_of(a, "model");
     if (an_net_known(model)) return train_net(a);

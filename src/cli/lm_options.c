@@ -31,13 +31,13 @@ int lm_open_args(const args *a, an_lm **out)
 {
     long context, threads;
     an_error e = { 0 };
-    const char *engine = arg_of(a, "engine");
-    an_lm_options o = { .model = arg_of(a, "model"), .tokenizer = arg_of(a, "tokenizer"), .engine = engine, .weights = arg_of(a, "weights"),
+    an_lm_options o = { .model = arg_of(a, "model"), .tokenizer = arg_of(a, "tokenizer"), .engine = arg_of(a, "engine"), .weights = arg_of(a, "weights"),
                         .cache_dir = arg_of(a, "cache"), .no_cache = arg_on(a, "no-cache"), .draft = arg_of(a, "draft") };
     *out = NULL;
     if (!o.model) return say(AN_USAGE, "%s needs --model", a->cmd->name);
     o.no_tokenizer = !o.tokenizer && arg_of(a, "data") && an_is_token_file(arg_of(a, "data")); /* eval: ids need none */
-    if (engine && !an_engine_known(engine)) return say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    int code = engine_known(a);
+    if (code) return code;
     if (!arg_int(a, "context", 0, 1 << 24, &context) || !arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads) || !seed_of(a, "weight-seed", &o.seed)) return an_exit_code(AN_USAGE);
     o.context = context, o.threads = (int)threads;
     if (an_lm_open(out, &o, &e)) return say_error(NULL, &e);
@@ -93,6 +93,18 @@ void lm_choice_free(lm_choice *c)
 {
     free(c->stop);
     c->stop = NULL;
+}
+
+bool lm_put_token(const char *front, const an_token *t, bool *oom)
+{
+    strbuf b = { 0 };
+    sb_printf(&b, "{%s\"index\":%zu,\"token\":%u,\"text\":", front, t->index, t->id);
+    sb_json(&b, t->text, t->n_text);
+    sb_printf(&b, ",\"logprob\":%.6f}\n", t->logprob);
+    *oom |= b.oom;
+    bool ok = !b.oom && fwrite(b.at, 1, b.n, stdout) == b.n && !fflush(stdout);
+    sb_free(&b);
+    return ok;
 }
 
 void lm_say_speed(const an_generated *r, const an_lm_info *info)
