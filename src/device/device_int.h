@@ -170,6 +170,10 @@ an_status host_run(dev_program *p, const void *const *in, void *const *out, diag
 uint64_t host_digest(const dev_program *p);
 an_status host_holds(dev_program *p, bool *holds, diag *d);
 void host_drop(dev_program *p);
+/* All entries of a device_class but the opening one. */
+#define HOST_ENTRIES                                                                                                  \
+    .close = host_close, .build = host_build, .adopt = host_adopt, .load = host_load, .unload = host_unload,          \
+    .reload = host_reload, .run = host_run, .digest = host_digest, .holds = host_holds, .drop = host_drop
 an_status soft_judge(device *dev, const dev_source *src, diag *d); /* the chip's rules; soft.c */
 /* Those of them that look at what weights hold, of the weights a program gets: where they were not to be seen when it was compiled, and of others later. */
 an_status soft_accepts(const device *dev, const program *g, const weight_source *w, diag *d) MUST_CHECK;

@@ -2,28 +2,7 @@
  * there and back; token by token as all at once. */
 #include <math.h>
 
-#include "t.h"
-#include "text/text.h"
-
-typedef struct {
-    tokenizer *t;
-    tok_encoder *e;
-} opened;
-
-static opened from_json(const char *json, size_t n)
-{
-    diag d = { 0 };
-    opened o;
-    assert_ok(tok_from_json("test", json, n, &o.t, &d), d);
-    assert_ok(tok_encoder_new(o.t, &o.e, &d), d);
-    return o;
-}
-
-static void close_tok(opened o)
-{
-    tok_encoder_free(o.e);
-    tok_close(o.t);
-}
+#include "text_t.h"
 
 /* Bytes that matter to the patterns, and some that are no UTF-8. */
 static size_t random_text(rng *r, char *to, size_t room, bool stray)
@@ -68,7 +47,7 @@ static void cuts_as_pcre2(void **state)
                             "\"(?:'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+)\"}");
             sb_puts(&other, end);
         }
-        opened hand = from_json(json.at, json.n), pcre = from_json(other.at, other.n);
+        opened hand = from_json(json.at), pcre = from_json(other.at);
         tok_info i;
         tok_get(hand.t, &i);
         assert_string_equal(i.split, names[k]);
@@ -382,7 +361,7 @@ static void any_bytes_and_streams(void **state)
         diag d = { 0 };
         strbuf json = { 0 };
         assert_ok(tok_train(corpus, sizeof corpus - 1, &(tok_train_options){ .vocab = 300, .split = names[k] }, &json, &d), d);
-        opened o = from_json(json.at, json.n);
+        opened o = from_json(json.at);
         for (int trial = 0; trial < 5000; trial++) {
             char text[256];
             size_t n = trial % 3 ? random_text(&r, text, sizeof text, true) : rng_below(&r, sizeof text);
