@@ -383,8 +383,8 @@ typedef struct {           /* zero means default */
     int no_tokenizer;      /* ids only */
     const char *engine;    /* as in an_run_options */
     int threads;
-    const char *weights;   /* "fp16", "bf16", "fp32", "int8", "int4", "palette4", "file" (its own blocks); NULL: fp32 for an fp32 file of at
-                              most 64 MB on cpu, else fp16 */
+    const char *weights;   /* "fp16", "bf16", "fp32", "int8", "int4", "palette4", "file" (its own blocks, else fp16); NULL: fp32 on cpu for a single
+                              file of at most 64 MiB, whatever its type, else fp16 */
     int64_t context;       /* positions; 0: the model's, at most 4096 */
     uint64_t seed;         /* of random weights */
     const char *cache_dir; /* compiled programs: must be, or become, a folder; NULL: $ANNEAL_CACHE, else the user's cache folder, else memory (an_lm_info.remark) */

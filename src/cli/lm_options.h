@@ -8,7 +8,7 @@
     { "model", "M", NULL, "Hugging Face folder, folder of checkpoints or one of them, .safetensors, llama2.c .bin, .gguf, or a preset with random weights" },              \
     { "tokenizer", "T", NULL, "tokenizer.json, tokenizer.model, tokenizer.bin, GGUF or a folder; without it the model's own" },      \
     { "engine", "E", NULL, "soft:m1 … soft:m5, cpu; without it the best one present" },                                               \
-    { "weights", "W", NULL, "fp16, bf16, fp32, int8, int4, palette4, file; without it fp32 for small fp32 files, else fp16" },       \
+    { "weights", "W", NULL, "fp16, bf16, fp32, int8, int4, palette4, file (its own blocks, else fp16); without it fp32 on cpu for a single file of at most 64 MiB, else fp16" }, \
     { "context", "N", "0", "positions; 0: the model's, at most 4096" },                                                               \
     { "threads", "N", "0", "0: one per CPU" },                                                                                        \
     { "cache", "DIR", NULL, "compiled programs; without it $ANNEAL_CACHE, or the user's cache folder" },                              \
