@@ -189,6 +189,10 @@ double *ref_load(const run_ctx *c, int64_t tensor, diag *d);             /* all 
 double *ref_load_raw(const run_ctx *c, int64_t tensor, diag *d);         /* as stored */
 void ref_store(const run_ctx *c, int64_t tensor, int64_t i, double x);   /* num_round to the tensor's type */
 an_status ref_index(const run_ctx *c, const insn *in, double v, int64_t extent, int64_t *out, diag *d) MUST_CHECK;
+typedef struct {
+    int64_t first, end; /* keys first .. end - 1 */
+} keys_seen;
+keys_seen ref_sees(double pos, int64_t keys, int64_t window); /* by a row of attend_at at this position; window 0: none */
 double ref_affine(bool to_int, double x, double scale, double zero);      /* quantize, or dequantize, one number; not stored yet */
 bool next_index(const int64_t *d, int rank, int64_t *idx);               /* row-major odometer; false: wrapped around */
 

@@ -27,7 +27,7 @@ typedef struct {
     attend_columns *columns; /* many queries: done there */
     attend_few *few;         /* few queries with positions: done there */
     int64_t pos, window; /* tensor of positions, -1: none */
-    size_t at_threads;   /* positions stand in front */
+    size_t at_threads;   /* what rows see stands in front */
     float scale;
     exec_walk mask_walk; /* along the scores */
     const gemm_kernel *scores, *values;
@@ -64,7 +64,7 @@ static bool lay_out(image *im, state *s)
     add(&n, s->turned ? (size_t)(s->block * s->cols) * sizeof(float) : 0, &s->at_turned), add(&n, (size_t)(s->block * 2 + s->keys) * sizeof(float), &s->at_line), add(&n, s->scratch_bytes, &s->at_scratch);
     s->each = n;
     if (!mul_size(n, (size_t)s->env->threads, &all) || all > SIZE_MAX / 4) return false;
-    s->at_threads = s->pos >= 0 ? ROUND_UP((size_t)s->rows * sizeof(int64_t), (size_t)64) : 0;
+    s->at_threads = s->pos >= 0 ? ROUND_UP((size_t)s->rows * sizeof(keys_seen), (size_t)64) : 0;
     exec_need_work(im, s->at_threads + all);
     return true;
 }
@@ -119,7 +119,7 @@ typedef struct {
     const run_ctx *c;
     const state *s;
     int64_t stack, i0, n, first, seen, most_seen; /* first and most_seen: of the keys packed for the task */
-    const int64_t *pos; /* of row i0 */
+    const keys_seen *by_row; /* from row i0 on, where they have positions */
     unsigned char *mem;
     float *score, *out, *total, *scale, *line;
     int64_t ld; /* of score */
@@ -127,8 +127,8 @@ typedef struct {
 } block;
 
 /* Row i sees keys from(i) .. sees(i) - 1, counted from the first of all. */
-static int64_t sees(const block *b, int64_t i) { return b->pos ? b->pos[i] + 1 : b->s->causal ? MIN(b->s->keys, b->i0 + i + 1) : b->s->keys; }
-static int64_t from(const block *b, int64_t i) { return b->pos && b->s->window ? MAX(b->pos[i] + 1 - b->s->window, 0) : 0; }
+static int64_t sees(const block *b, int64_t i) { return b->by_row ? b->by_row[i].end : b->s->causal ? MIN(b->s->keys, b->i0 + i + 1) : b->s->keys; }
+static int64_t from(const block *b, int64_t i) { return b->by_row ? b->by_row[i].first : 0; }
 
 /* Block i of a task: its rows, and the keys they see: first .. *end. */
 static void take_block(block *b, int64_t i, int64_t *first, int64_t *end)
@@ -136,7 +136,7 @@ static void take_block(block *b, int64_t i, int64_t *first, int64_t *end)
     const state *s = b->s;
     int64_t lo = s->keys, hi = 0;
     b->i0 = i * s->block, b->n = MIN(s->block, s->rows - b->i0);
-    b->pos = s->pos >= 0 ? (const int64_t *)b->c->work + b->i0 : NULL;
+    b->by_row = s->pos >= 0 ? (const keys_seen *)b->c->work + b->i0 : NULL;
     for (int64_t l = 0; l < b->n; l++) lo = MIN(lo, from(b, l)), hi = MAX(hi, sees(b, l));
     *first = lo / KEY_STEP * KEY_STEP, *end = MIN(ROUND_UP(hi, (int64_t)KEY_STEP), s->keys);
 }
@@ -212,7 +212,7 @@ static an_status attend_block(const block *b, diag *d)
     g = (gemm_call){ .kernel = s->values, .m = b->n, .n = s->cols, .k = b->seen, .a = b->mem + s->at_ppack, .b_packed = b->mem + s->at_values, .b_k = b->most_seen, .c = b->out,
                      .c_type = DT_F32, .ldc = s->cols, .epi = { .scale = b->total }, .scratch = g.scratch, .scratch_bytes = g.scratch_bytes };
     TRY(gemm_run(&g, d));
-    bool odd = (s->causal || b->pos || s->mask >= 0) && !(s->env->v->largest(b->out, b->n * s->cols) < INFINITY);
+    bool odd = (s->causal || b->by_row || s->mask >= 0) && !(s->env->v->largest(b->out, b->n * s->cols) < INFINITY);
     for (int64_t i = 0; odd && i < b->n; i++)
         if (!(s->env->v->largest(b->out + i * s->cols, s->cols) < INFINITY)) mend(b, i);
     unsigned char *y = (unsigned char *)ctx_mem(b->c, s->y) + (b->stack * s->rows * s->cols + b->i0 * (s->turned ? 1 : s->cols)) * exec_size(s->ty);
@@ -262,11 +262,11 @@ static void part_task(void *ctx, int64_t task, int thread)
 }
 
 /* Positions one after the other, and each sees all keys before its own. */
-static bool follow(const int64_t *pos, const state *s)
+static bool follow(const keys_seen *by_row, const state *s)
 {
-    for (int64_t i = 1; i < s->rows; i++)
-        if (pos[i] != pos[0] + i) return false;
-    return !s->window || pos[0] + s->rows <= s->window;
+    for (int64_t i = 0; i < s->rows; i++)
+        if (by_row[i].first || by_row[i].end != by_row[0].end + i) return false;
+    return true;
 }
 
 static an_status run(const run_ctx *c, const insn *in, diag *d)
@@ -274,10 +274,11 @@ static an_status run(const run_ctx *c, const insn *in, diag *d)
     job j = { .c = c, .s = c->state };
     if (!c->state) return (in->op == IN_ATTEND_AT ? ref_attend_at : ref_attend)(c, in, d);
     if (j.s->columns && j.s->pos < 0) return attend_columns_run(c, in, j.s->columns, 0, d);
-    if (j.s->few) return attend_few_run(c, in, j.s->few, d);
-    int64_t *pos = c->work, t = j.s->pos;
-    for (int64_t i = 0; t >= 0 && i < j.s->rows; i++) TRY(ref_index(c, in, dtype_load(ctx_tensor(c, t)->dt, ctx_mem(c, t), i), j.s->keys, &pos[i], d));
-    if (j.s->columns && follow(pos, j.s)) return attend_columns_run(c, in, j.s->columns, pos[0], d);
+    if (j.s->few) return attend_few_run(c, j.s->few), AN_OK;
+    keys_seen *by_row = c->work;
+    const int64_t t = j.s->pos;
+    for (int64_t i = 0; t >= 0 && i < j.s->rows; i++) by_row[i] = ref_sees(dtype_load(ctx_tensor(c, t)->dt, ctx_mem(c, t), i), j.s->keys, j.s->window);
+    if (j.s->columns && follow(by_row, j.s)) return attend_columns_run(c, in, j.s->columns, by_row[0].end - 1, d);
     pool_run(c->pool, part_task, &j, j.s->stacks * j.s->parts);
     return atomic_load(&j.failed) ? diag_fail(d, AN_BUG, (loc){ .line = in->line }, "attend: a matrix kernel refused its operands") : AN_OK;
 }

@@ -43,7 +43,7 @@ an_status attend_few_make(image *im, const insn *in, const attend_shape *a, atte
 typedef struct {
     const run_ctx *c;
     const attend_few *s;
-    int64_t last[QUERIES]; /* the last key each query sees */
+    keys_seen by_row[QUERIES];
 } job;
 
 static void query_task(void *ctx, int64_t task, int thread)
@@ -52,7 +52,7 @@ static void query_task(void *ctx, int64_t task, int thread)
     const attend_few *s = j->s;
     const attend_shape *a = &s->a;
     const vec_kernels *v = s->env->v;
-    int64_t stack = task / a->rows, row = task % a->rows, end = j->last[row] + 1, first = s->window ? MAX(end - s->window, 0) : 0, n = end - first;
+    int64_t stack = task / a->rows, row = task % a->rows, first = j->by_row[row].first, n = j->by_row[row].end - first;
     unsigned char *mem = (unsigned char *)j->c->work + (size_t)thread * s->each;
     float *q = (float *)(void *)(mem + s->at_q), *out = (float *)(void *)(mem + s->at_out), *score = (float *)(void *)(mem + s->at_score);
     const unsigned char *at_q = (const unsigned char *)ctx_mem(j->c, s->q) + (a->q_off[stack] + row * a->inner) * exec_size(s->tq);
@@ -68,10 +68,9 @@ static void query_task(void *ctx, int64_t task, int thread)
     v->store((unsigned char *)ctx_mem(j->c, s->y) + (stack * a->rows + row) * a->cols * exec_size(s->ty), s->ty, out, a->cols);
 }
 
-an_status attend_few_run(const run_ctx *c, const insn *in, const attend_few *s, diag *d)
+void attend_few_run(const run_ctx *c, const attend_few *s)
 {
     job j = { .c = c, .s = s };
-    for (int64_t i = 0; i < s->a.rows; i++) TRY(ref_index(c, in, dtype_load(ctx_tensor(c, s->pos)->dt, ctx_mem(c, s->pos), i), s->a.keys, &j.last[i], d));
+    for (int64_t i = 0; i < s->a.rows; i++) j.by_row[i] = ref_sees(dtype_load(ctx_tensor(c, s->pos)->dt, ctx_mem(c, s->pos), i), s->a.keys, s->window);
     pool_run(c->pool, query_task, &j, s->a.stacks * s->a.rows);
-    return AN_OK;
 }

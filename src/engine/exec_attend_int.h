@@ -24,6 +24,6 @@ an_status attend_columns_run(const run_ctx *c, const insn *in, const attend_colu
 
 typedef struct attend_few attend_few;
 an_status attend_few_make(image *im, const insn *in, const attend_shape *a, attend_few **out, diag *d) MUST_CHECK;
-an_status attend_few_run(const run_ctx *c, const insn *in, const attend_few *s, diag *d) MUST_CHECK;
+void attend_few_run(const run_ctx *c, const attend_few *s);
 
 #endif

@@ -236,6 +236,14 @@ static double pass_end(const run_ctx *c, dtype t, float acc)
     return num_ceiling(c->num, num_round_port(c->num, t, (double)acc));
 }
 
+/* A row that would see none sees them all: the mask this stands for takes as much from each of its scores. */
+keys_seen ref_sees(double pos, int64_t keys, int64_t window)
+{
+    const int64_t at = (int64_t)fmin(fmax(pos, -1), (double)(keys + window)); /* where it makes no more difference */
+    const keys_seen s = { .first = window ? MAX(at + 1 - window, (int64_t)0) : 0, .end = MIN(at + 1, keys) };
+    return s.first < s.end ? s : (keys_seen){ 0, keys };
+}
+
 /* Scores, scale, mask, softmax and the sum over keys, each as the separate instruction would do it. A key left out by `causal`, by the
  * row's position or by the mask is not there for the softmax; among the products with v it is a lane that holds zero. */
 static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool causal, const double *pos, int64_t window, bool turned, diag *d)
@@ -262,8 +270,8 @@ static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool c
             int64_t count = causal ? MIN(keys, i + 1) : keys, first = 0;
             for (int64_t e = 0; e < inner; e++) row[e] = query[turned ? e * rows + i : i * inner + e];
             if (pos) {
-                TRY(ref_index(c, in, pos[i], keys, &count, d));
-                count++, first = window && window < count ? count - window : 0;
+                const keys_seen seen = ref_sees(pos[i], keys, window);
+                first = seen.first, count = seen.end;
             }
             for (int64_t j = first; j < count; j++) {
                 double x[2] = { pass_end(c, t->dt, num_dot(num, row, key + j * inner, inner, true)), scale };

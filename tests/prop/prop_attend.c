@@ -43,9 +43,10 @@ static void test_attend_at(void **state)
         int64_t q = turned ? input(&g, t, DIMS(heads, inner, rows), TAME, 1) : input(&g, t, DIMS(heads, rows, inner), TAME, 1), k = input(&g, t, DIMS(heads, keys, inner), TAME, 1), v = input(&g, t, DIMS(heads, keys, cols), TAME, 1);
         double *at = numbers(rows, TAME, 1);
         for (int64_t i = 0; i < rows; i++) {
-            int64_t p = text ? start + i : upto(0, keys - 1);
-            at[i] = (double)(chance(20) ? p - keys : p); /* the same place, counted from the end */
-            least = MIN(least, window ? MAX(p + 1 - window, 0) : 0), most = MAX(most, p);
+            int64_t p = text ? start + i : upto(chance(20) ? -3 : 0, keys - 1 + (chance(20) ? window + 3 : 0)), lo = window ? MAX(p + 1 - window, 0) : 0, hi = MIN(p, keys - 1);
+            if (lo > hi) lo = 0, hi = keys - 1; /* a row that would see none sees all */
+            at[i] = (double)p;
+            least = MIN(least, lo), most = MAX(most, hi);
         }
         int64_t pos = prog_in(&g, DT_I32, DIMS(rows), at);
         free(at);
