@@ -84,21 +84,22 @@ static bool counts(const cg *c, val v, int64_t n)
     const node *m = maker(c, v);
     if (!m || m->op != OP_CONST || !m->cst || m->cst->blob_path || !m->cst->data) return false;
     const ttype *t = graph_type(c->g, v);
-    if (cg_elems(&t->sh) != n || t->sh.d[t->sh.rank - 1] != n) return false;
+    if (!t->sh.rank || cg_elems(&t->sh) != n || t->sh.d[t->sh.rank - 1] != n) return false;
     for (int64_t i = 0; i < n; i++)
         if (dtype_load(t->dt, m->cst->data, i) != (double)i) return false;
     return true;
 }
 
-/* One integer for each row. */
+/* One integer for each row, of a type from which a window can be taken. */
 static bool row_numbers(const cg *c, val v, int64_t rows)
 {
     const ttype *t = graph_type(c->g, v);
     int r = t->sh.rank;
-    return dtype_is_int(t->dt) && r >= 2 && t->sh.d[r - 1] == 1 && t->sh.d[r - 2] == rows && cg_elems(&t->sh) == rows;
+    return t->dt == DT_I32 && r >= 2 && t->sh.d[r - 1] == 1 && t->sh.d[r - 2] == rows && cg_elems(&t->sh) == rows;
 }
 
-/* mask = select(key > pos, never, 0), and around it select(key <= pos - window, never, ...). */
+/* mask = select(key > pos, never, 0), and around it select(key <= pos - window, never, ...). Where a row sees no key it is taken from
+ * each of its scores: it has to be a number, for then that row sees them all. */
 static bool match_positions(const cg *c, val mask, int64_t rows, int64_t keys, val *pos, int64_t *window)
 {
     if (c->soft || !c->o.level || c->o.keep_masks) return false;
@@ -107,7 +108,7 @@ static bool match_positions(const cg *c, val mask, int64_t rows, int64_t keys, v
     val late = NO_VAL;
     *window = 0;
     for (int depth = 0;; depth++) {
-        if (!m || m->op != OP_SELECT || depth > 1 || !cg_number(c, m->in[1], &never) || !(never <= SCORE_NEVER)) return false;
+        if (!m || m->op != OP_SELECT || depth > 1 || !cg_number(c, m->in[1], &never) || !(never <= SCORE_NEVER) || isinf(never)) return false;
         cmp = maker(c, m->in[0]);
         if (!cmp || cmp->n_in < 2 || !counts(c, cmp->in[0], keys)) return false;
         if (cmp->op == OP_GREATER && row_numbers(c, cmp->in[1], rows)) break;
@@ -302,7 +303,7 @@ static bool read_weights(cg *c, attention_back *a, bool *masked)
     if (mask.i && high == a->keys && a->rows % high == 0 && match_causal(c, mask, high)) a->period = high, a->mask = mask;
     *masked = mask.i && !a->period;
     return as_matrices(c, a->q, a->stacks, a->width, a->rows) && as_matrices(c, a->k, a->stacks, a->width, a->keys) && as_matrices(c, a->v, a->stacks, a->cols, a->keys) &&
-           cg_elems(full) == a->stacks * a->rows * a->keys && c->of[a->p.i] >= 0 && c->t.at[c->of[a->p.i]].dt == DT_F32;
+           full->d[full->rank - 1] == a->keys && cg_elems(full) == a->stacks * a->rows * a->keys && c->of[a->p.i] >= 0 && c->t.at[c->of[a->p.i]].dt == DT_F32;
 }
 
 /* s = p * (dp - sum(p * dp)), dp = dy^T·v. */
@@ -461,7 +462,7 @@ static bool mean_of(const cg *c, val v, val *of, bool *on, bool squares)
     if (m->op != want || (squares && !divided && !times)) return false;
     if (!reduced_axes(c, m, on, &n)) return false;
     if (divided && f != (double)n) return false;
-    if (times && fabs(f * (double)n - 1) > 0x1p-10) return false; /* 1/n as its own type rounds it */
+    if (times && fabs(f * (double)n - 1) > (graph_type(c->g, v)->dt == DT_F32 ? 0x1p-22 : 0x1p-10)) return false; /* 1/n as its own type rounds it */
     *of = m->in[0];
     return true;
 }
@@ -491,7 +492,6 @@ static bool root_of(const cg *c, val v, val *inside, double *eps)
     *eps = 0;
     if (m->op == OP_RSQRT) {
         *inside = m->in[0], *eps = attr_float(m->op, m->attrs, m->n_attr, A_EPSILON);
-        if (*eps <= 1e-12) *eps = 0; /* the default: there against 0, not part of the formula */
         return true;
     }
     if (m->op == OP_POW && cg_number(c, m->in[1], &e) && e == -0.5) return *inside = m->in[0], true;
@@ -511,7 +511,8 @@ static bool centred(const cg *c, val v, const bool *on, val *x)
 }
 
 /* u = x / m with m = max(largest |x|, r), perhaps clipped to one; extra = (r / m)^2. Then u * rsqrt(mean(u^2) + extra) is the
- * norm of x with eps = r^2: numerator and root are both divided by m. */
+ * norm of x with eps = r^2: numerator and root are both divided by m. An epsilon of the root's own, *eps, would be one times m^2: only what is lost
+ * beside mean(u^2), which is 1/n at least where extra is not 1, may be left out. */
 static bool prescaled(const cg *c, val u, val extra, const bool *on, val *x, double *eps)
 {
     const node *d = maker(c, u), *m, *t;
@@ -529,7 +530,7 @@ static bool prescaled(const cg *c, val u, val extra, const bool *on, val *x, dou
     const node *big = maker(c, top), *mag;
     bool here[MAX_RANK];
     int64_t n;
-    if (big->op != OP_REDUCE_MAX || !reduced_axes(c, big, here, &n) || !same_axes(on, here)) return false;
+    if (big->op != OP_REDUCE_MAX || !reduced_axes(c, big, here, &n) || !same_axes(on, here) || *eps * (double)n > 0x1p-24) return false;
     mag = maker(c, big->in[0]);
     if (mag->op != OP_ABS || !same_value(mag->in[0], d->in[0])) return false;
     if (!square_of(c, extra, &square)) return false;
@@ -561,8 +562,8 @@ static bool read_norm(const cg *c, val base, val inside, double eps, normal *n)
     n->centre = centred(c, base, n->on, &n->x);
     if (plain) return true;
     val x;
-    if (!prescaled(c, n->x, other, n->on, &x, &e)) return false;
-    n->x = x, n->eps = e;
+    if (!prescaled(c, n->x, other, n->on, &x, &n->eps)) return false;
+    n->x = x;
     return true;
 }
 

@@ -139,11 +139,13 @@ static bool by_table(const cg *c, val v, const shape *sh, bool half, val *x, val
     return false;
 }
 
-/* v = T x, or T' x with `op` the other one. */
+/* v = T x, or T' x with `op` the other one. Step by step and of the same shape: then nothing is padded or left out either. */
 static bool by_matrix(const cg *c, val v, op_id op, const shape *sh, bool half, val *x)
 {
     const node *m = made_by(c, v, op);
+    int64_t stride[2];
     if (!m || (m->n_in > 2 && m->in[2].i) || attr_int(m->op, m->attrs, m->n_attr, A_GROUPS) != 1 || !is_turn(c, m->in[1], sh->d[1], half)) return false;
+    if (!attr_list(m->op, m->attrs, m->n_attr, A_STRIDES, 2, stride) || stride[0] != 1 || stride[1] != 1) return false;
     *x = m->in[0];
     return shape_eq(&graph_type(c->g, *x)->sh, sh);
 }
@@ -185,6 +187,7 @@ bool match_turn(cg *c)
         t.scale = by;
     }
     const shape sh = graph_type(c->g, t.x)->sh;
+    if (cg_elems(&cg_out_type(c, 0)->sh) != cg_elems(&sh)) return false; /* repeated by what it is multiplied by */
     if (scaled(c, t.x, &by, &inner) && cg_elems(&graph_type(c->g, inner)->sh) == cg_elems(&sh)) t.x = inner, t.scale *= by;
     const int64_t channels = sh.d[1], n = sh.d[2] * sh.d[3];
     if (c->t.at[c->of[t.x.i]].dt != DT_F32) return false;

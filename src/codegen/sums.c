@@ -33,6 +33,7 @@ static bool is_vector(const shape *t, const shape *full, int axis)
 /* What a chain of products multiplies: two tensors of its shape, and perhaps one that varies along `axis`. */
 static bool factors(const cg *c, const ins *e, int axis, sum *s)
 {
+    enum { TOO_OFTEN = 3 };
     int times[CHAIN_MAX_IN + CHAIN_MAX_STEPS] = { 0 };
     s->a = s->b = s->by = NONE;
     times[e->n_ext + e->n_step - 1] = 1;
@@ -40,7 +41,7 @@ static bool factors(const cg *c, const ins *e, int axis, sum *s)
         const step *p = &e->steps[k];
         const int n = times[e->n_ext + k];
         if (n && p->fn != FN_MUL) return false;
-        for (int j = 0; n && j < 2; j++) times[p->arg[j]] += n;
+        for (int j = 0; n && j < 2; j++) times[p->arg[j]] = MIN(times[p->arg[j]] + n, TOO_OFTEN);
     }
     for (int k = 0; k < e->n_ext; k++)
         for (int n = 0; n < times[k]; n++) {
