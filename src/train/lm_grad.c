@@ -31,6 +31,22 @@ an_status lm_weights_to(lm_model *m, pipeline *p, diag *d)
 
 /* ---- computing ---- */
 
+/* One program; where no axis of the device holds the vocabulary, those of a way that cuts it into parts. */
+static an_status open_way(pipeline **out, pipe_options *o, diag *d)
+{
+    static const pipe_kind in_parts[] = { PIPE_DELTA, PIPE_DYNAMIC };
+    if (pipe_whole_vocabulary(o->dev, o->config)) return pipe_open(out, o, d);
+    for (size_t i = 0; i < COUNT(in_parts); i++) {
+        diag why = { 0 };
+        o->pipeline = pipe_name(in_parts[i]);
+        an_status st = pipe_open(out, o, &why);
+        if (!st) return AN_OK;
+        if (st != AN_UNSUPPORTED) return diag_fail(d, st, why.at, "%s", why.msg);
+    }
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s holds neither the vocabulary of %lld tokens in one piece nor the programs of %lld layers with it in parts: take engine cpu", device_name(o->dev),
+                     (long long)o->config->vocab, (long long)o->config->n_layers);
+}
+
 enum { SCALE = 4096, TRIES = 24 };
 
 /* Ids as rows of what is trained. */
@@ -132,7 +148,7 @@ an_status lm_grad(const lm_grad_options *o, lm_grad_result *out, diag *d)
     if (!st) {
         pipe_options po = { .dev = dev, .pool = threads, .config = &s.c, .batch = o->batch, .seq = o->seq, .train = { .optimizer = "sgd", .accum = 2 } };
         if (!device_is_plain(dev)) po.train.loss_scale = SCALE, po.train.dynamic_scale = true;
-        st = pipe_open(&p, &po, d);
+        st = open_way(&p, &po, d);
     }
     if (!st) st = lm_shape_put(&s, p, d);
     if (!st) st = compute(rows, p, out, d);

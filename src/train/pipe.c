@@ -64,10 +64,18 @@ void pipe_close(pipeline *p)
     free(p);
 }
 
-const chip *pipe_chip(const pipeline *p)
+static const chip *chip_of(device *dev)
 {
-    const char *colon = strchr(device_name(p->o.dev), ':');
-    return device_is_plain(p->o.dev) || !colon ? NULL : chip_find(colon + 1);
+    const char *colon = strchr(device_name(dev), ':');
+    return device_is_plain(dev) || !colon ? NULL : chip_find(colon + 1);
+}
+
+const chip *pipe_chip(const pipeline *p) { return chip_of(p->o.dev); }
+
+bool pipe_whole_vocabulary(device *dev, const model_config *c)
+{
+    const chip *ch = chip_of(dev);
+    return !ch || (double)c->vocab <= chip_limit(ch, "max_dim");
 }
 
 pipe_kind pipe_kind_of(const pipeline *p) { return p->kind; }

@@ -53,6 +53,7 @@ typedef struct {             /* zero means default */
 an_status pipe_open(pipeline **out, const pipe_options *o, diag *d) MUST_CHECK;
 void pipe_close(pipeline *p); /* NULL is fine */
 pipe_kind pipe_kind_of(const pipeline *p);
+bool pipe_whole_vocabulary(device *dev, const model_config *c); /* one axis of the device holds it; else resident refuses the model */
 
 /* tokens: [batch, seq + 1]; position t predicts token t + 1. One minibatch; the last of a group of train.accum updates.
  * AN_MISMATCH: it cannot recover; the message names the first tensor that went bad where that is known.

@@ -18,11 +18,9 @@ static const char LOSS[] = "loss";
 /* The embedding is one state, and a state one port. */
 static an_status check_vocabulary(const pipeline *p, diag *d)
 {
-    const chip *c = pipe_chip(p);
-    double most = c ? chip_limit(c, "max_dim") : (double)INFINITY;
-    if ((double)p->c.vocab <= most) return AN_OK;
+    if (pipe_whole_vocabulary(p->o.dev, &p->c)) return AN_OK;
     return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "the vocabulary has %lld tokens, and %s takes an axis of %g: train fewer of them, or take pipeline %s, which cuts it into parts", (long long)p->c.vocab,
-                     device_name(p->o.dev), most, pipe_name(PIPE_DELTA));
+                     device_name(p->o.dev), chip_limit(pipe_chip(p), "max_dim"), pipe_name(PIPE_DELTA));
 }
 
 static an_status open_trainer(resident *r, diag *d)
