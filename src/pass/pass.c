@@ -26,6 +26,7 @@ static const pass_row passes[] = {
     { "conv_bias", pass_conv_bias, 0, true, false, "bias of conv and linear as a separate add" },
     { "matmul_conv", pass_matmul_conv, 0, true, false, "product with a constant matrix as a 1x1 convolution" },
     { "chunk_channels", pass_chunk_channels, 0, true, false, "convolutions with too many channels in chunks" },
+    { "depth_broadcast", pass_depth_broadcast, 0, true, false, "broadcasts along depth as ones along channels" },
     { "split_dim", pass_split_dim, 0, true, false, "tensors with a too long axis in pieces" },
     { "pad_surface", pass_pad_surface, 0, true, true, "widen ports to the smallest surface the engine takes" },
     { "uniform_ports", pass_uniform_ports, 0, true, true, "one size for all inputs, one for all outputs" },

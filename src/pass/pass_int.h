@@ -27,6 +27,7 @@ an_status pass_causal_mask(graph *g, pass_ctx *c, diag *d);
 an_status pass_conv_bias(graph *g, pass_ctx *c, diag *d);
 an_status pass_matmul_conv(graph *g, pass_ctx *c, diag *d);
 an_status pass_chunk_channels(graph *g, pass_ctx *c, diag *d);
+an_status pass_depth_broadcast(graph *g, pass_ctx *c, diag *d);
 an_status pass_split_dim(graph *g, pass_ctx *c, diag *d);
 an_status pass_sort_ports(graph *g, pass_ctx *c, diag *d);
 an_status pass_pad_surface(graph *g, pass_ctx *c, diag *d);

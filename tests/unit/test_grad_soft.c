@@ -5,6 +5,7 @@
 #include "codegen_t.h"
 #include "grad_rows.h"
 #include "noise_t.h"
+#include "pass/pass.h"
 
 /* The case in fp16 or fp32. */
 static graph *narrow_row(const char *text, dtype dt)
@@ -277,6 +278,43 @@ static void gradients_are_legal_where_the_case_is(void **state)
     for (size_t i = 0; i < COUNT(chips); i++) legal_on(chips[i]);
 }
 
+/* Five axes, and a look along the second of them, depth: m1 takes that forwards, and has no broadcast along it to bring the gradient back with. The passes that
+ * make a step fit the chip find another way. */
+static void back_along_depth(void **state)
+{
+    (void)state;
+#define DEEP "x = input fp64[2, 3, 2, 4, 5]; "
+    static const grad_row rows[] = {
+        { 0, 0, DEEP "y1 = reduce_sum(x) {axes=[1]}; y2 = reduce_mean(x) {axes=[1, 2]}; y3 = reduce_sum_square(x) {axes=[1, 3, 4], keep_dims=true}" },
+        { 0, 0, DEEP "y1 = reduce_max(x) {axes=[1]}; y2 = reduce_min(x) {axes=[-4, -1], keep_dims=true}" },
+        { 0, 0, DEEP "y1 = reduce_l1_norm(x) {axes=[1]}; y2 = reduce_l2_norm(x) {axes=[0, 1]}" },
+        { 0.2, 3, DEEP "y = reduce_log_sum(x) {axes=[1]}" },
+        { 0, 0, DEEP "y1 = reduce_log_sum_exp(x) {axes=[1]}; y2 = softmax(x) {axis=1}" },
+        { 0, 0, DEEP "g = input fp64[3, 5]; b = input fp64[3, 5]; y1 = layer_norm(x, g, b) {axes=[1, 4], epsilon=0.1}; h = input fp64[5]; y2 = layer_norm(x, h) {axes=[4], epsilon=0.1}" },
+    };
+#undef DEEP
+    rng r = { test_seed("along depth") };
+    const chip *ch = chip_find("m1");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        point t;
+        arena mem = { 0 };
+        diag d = { 0 };
+        op_inst *ops;
+        point_open(&t, &rows[i], 1, &r, &m1);
+        assert_ok(pass_run(t.g, &(pass_options){ .target = ch, .level = 1 }, NULL, &d), d);
+        assert_ok(graph_insts(t.g, &mem, &ops, &d), d);
+        for (size_t k = 1; k < t.g->nodes.n; k++) {
+            findings f = { 0 };
+            assert_ok(rules_check_op(ch, &ops[k], &mem, &f, &d), d);
+            for (size_t q = 0; q < f.n; q++)
+                if (f.at[q].sev == SEV_ERROR) fail_msg("%s\n%s: %s", rows[i].text, f.at[q].rule, f.at[q].message);
+        }
+        compare(&rows[i], &t, &m1);
+        arena_free(&mem);
+        point_close(&t);
+    }
+}
+
 /* ---- the saturating weight gradient ----
  * A 1x3 convolution of two places and 18 channels whose output gradient is scale * y^2, with data for which the published counts
  * come out (the facts rows use the same): what is cut carries the loss scale, and m1 cannot cut above 4094 at a width offset. */
@@ -402,6 +440,6 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4),
                                         cmocka_unit_test(every_rule_in_bf16), cmocka_unit_test(extremes_of_any_size), cmocka_unit_test(masked_keys_get_nothing),
                                         cmocka_unit_test(large_counts), cmocka_unit_test(slopes_out_of_range),
-                                        cmocka_unit_test(gradients_are_legal_where_the_case_is), cmocka_unit_test(loss_scale_sweep), cmocka_unit_test(the_safe_scale_is_safe) };
+                                        cmocka_unit_test(gradients_are_legal_where_the_case_is), cmocka_unit_test(back_along_depth), cmocka_unit_test(loss_scale_sweep), cmocka_unit_test(the_safe_scale_is_safe) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

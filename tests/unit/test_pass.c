@@ -242,6 +242,27 @@ static void both(graph **a, graph **b, void (*build)(graph *))
     }
 }
 
+/* One operand of two is 1 deep, in any place of any width; the bits are those of the broadcast. */
+static void depth_becomes_channels(void **state)
+{
+    (void)state;
+    static const char *const uses[] = {
+        "b = input fp16[2, 1, 3, 4, 2]\ny = sub(b, x)", "b = input fp16[3, 1, 1]\ny = mul(x, b)", "b = input fp16[2, 1, 1, 4, 1]\ny = maximum(x, b)",
+        "b = input fp16[2]\ny = add(b, x)", "b = input fp16[1, 1, 3, 1, 2]\nq = greater(x, b)\ny = select(q, x, x)", "c = input fp16[1, 1, 3, 1, 2]\nb = input fp16[1, 5, 1, 4, 1]\ny = pe_elementwise(b, c) {mode=\"min\"}",
+    };
+    for (size_t i = 0; i < COUNT(uses); i++) {
+        char text[300];
+        snprintf(text, sizeof text, "graph \"t\"\nx = input fp16[2, 5, 3, 4, 2]\n%s\nreturn y=y\n", uses[i]);
+        graph *a = read(text), *b = read(text), *c = read(text);
+        pass_options o = on("m1", false), later = on("m2", false);
+        run_and_compare(a, b, "depth_broadcast", &o, 0, true);
+        const node *n = graph_maker(b, graph_find(b, i == 4 ? "q" : "y"));
+        for (int k = 0; k < 2; k++) assert_true(graph_type(b, n->in[k])->sh.rank == 5 && graph_type(b, n->in[k])->sh.d[1] == 5);
+        run_and_compare(a, c, "depth_broadcast", &later, 0, false);
+        graph_free(a), graph_free(b), graph_free(c);
+    }
+}
+
 static void gelu_becomes_arithmetic(void **state)
 {
     (void)state;
@@ -751,7 +772,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clean_up_rows), cmocka_unit_test(long_constants_are_compared_whole),
-        cmocka_unit_test(gelu_becomes_arithmetic),
+        cmocka_unit_test(depth_becomes_channels), cmocka_unit_test(gelu_becomes_arithmetic),
         cmocka_unit_test(gelu_tanh_error),
         cmocka_unit_test(conv_bias_becomes_add),
         cmocka_unit_test(matmul_becomes_conv),

@@ -277,7 +277,7 @@ static void test_legalizers(void **state)
 {
     (void)state;
     static const char *const names[] = { "gelu", "conv_bias", "matmul_conv", "causal_mask", "uniform_ports", "sort_ports", "pad_surface",
-                                         "split_dim", "chunk_channels", "none" };
+                                         "split_dim", "chunk_channels", "depth_broadcast", "none" };
     bool used[COUNT(names)] = { false };
     for (size_t i = 0; i < rule_count(); i++) {
         bool known = false;
