@@ -155,6 +155,7 @@ an_status scale_after(trainer *t, train_verdict v, double loss, diag *d)
     s->skipped_row++;
     if (t->o.dynamic_scale && s->scale / 2 >= SCALE_LEAST) s->scale /= 2;
     if (s->skipped_row < most) return AN_OK;
-    return diag_fail(d, AN_MISMATCH, NOWHERE, "%lld updates in a row were not finite (loss scale now %g): the training has diverged, or its data is out of range",
-                     (long long)s->skipped_row, s->scale);
+    bool by_scale = is_half(t) && !t->o.dynamic_scale && (v == VERDICT_GRADIENT || v == VERDICT_SQUARE);
+    return diag_fail(d, AN_MISMATCH, NOWHERE, "%lld updates in a row were not finite (%s; loss scale now %g): %sthe training has diverged, or its data is out of range", (long long)s->skipped_row,
+                     train_verdict_text(v), s->scale, by_scale ? "the scale is too large, which a dynamic one finds out, or " : "");
 }

@@ -574,6 +574,9 @@ static void verdicts(void **state)
         if (r.verdict != cases[i].verdict || r.applied != (r.verdict == VERDICT_FINE)) fail_msg("row %zu: %s, loss %g, norm %g", i, train_verdict_text(r.verdict), r.loss, r.grad_norm);
         assert_ok(train_read(t, "w", DT_F32, w, &d), d);
         if (!r.applied && fabs(w[0] - 0.3) + fabs(w[1] + 0.2) > 1e-3) fail_msg("row %zu: weights went to %g and %g", i, (double)w[0], (double)w[1]);
+        for (int k = 0; !r.applied && k < 40 && !train_step(t, 1, &r, &d); k++) {} /* and the end of a row of them says so */
+        bool by_scale = !cases[i].engine && cases[i].verdict != VERDICT_LOSS;
+        if (!r.applied && (d.st != AN_MISMATCH || !strstr(d.msg, train_verdict_text(cases[i].verdict)) || !strstr(d.msg, "the scale is too large") == by_scale)) fail_msg("row %zu: %s", i, d.msg);
         train_close(t);
     }
 }
