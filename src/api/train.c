@@ -42,6 +42,7 @@ an_status api_math_form(const char *word, int *out, diag *d)
 
 static an_status type_word(const char *word, dtype *out, diag *d)
 {
+    if (!word) return diag_fail(d, AN_USAGE, NOWHERE, "no element type is named");
     *out = dtype_from_name(word, strlen(word));
     if (*out == DT_NONE || *out == DT_STRING) return diag_fail(d, AN_INPUT, NOWHERE, "unknown element type \"%.20s\"", word);
     return AN_OK;
@@ -209,7 +210,7 @@ static an_status differentiate(graph *g, const an_grad_options *o, char **hazard
         for (size_t j = 0; o->wrt && j < i; j++)
             if (wrt[j].i == wrt[i].i) return diag_fail(d, AN_INPUT, NOWHERE, "%.80s is named twice among the values to differentiate by", o->wrt[i]);
     }
-    if (!k) return diag_fail(d, AN_INPUT, NOWHERE, "%s has no float input to differentiate by", g->title);
+    if (!k) return diag_fail(d, o->wrt ? AN_USAGE : AN_INPUT, NOWHERE, o->wrt ? "no value to differentiate by is named" : "%s has no float input to differentiate by", g->title);
     TRY(grad_build(g, loss, wrt, (int)k, out, &go, d));
     for (size_t i = 0; i < k; i++) {
         char *name = arena_printf(&g->mem, "grad_%s", graph_value(g, wrt[i])->name);
@@ -223,8 +224,12 @@ static an_status differentiate(graph *g, const an_grad_options *o, char **hazard
 an_status an_program_differentiate(an_program *p, const an_grad_options *o, char **hazards, an_format f, an_error *e)
 {
     diag d = { 0 };
+    graph *g = api_graph(p);
+    size_t before = g->outputs.n;
     if (hazards) *hazards = NULL;
-    return differentiate(api_graph(p), o, hazards, f, &d) ? api_error(e, &d) : AN_OK;
+    if (!differentiate(g, o, hazards, f, &d)) return AN_OK;
+    g->outputs.n = before; /* it returns what it did, and may be tried again */
+    return api_error(e, &d);
 }
 
 /* ---- a user's own graph ---- */
@@ -232,6 +237,13 @@ an_status an_program_differentiate(an_program *p, const an_grad_options *o, char
 struct an_trainer {
     trainer *t;
 };
+
+static an_status all_named(const char *what, const char *const *list, size_t n, diag *d)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!list || !list[i]) return diag_fail(d, AN_USAGE, NOWHERE, "no %s is named at %zu of %zu", what, i, n);
+    return AN_OK;
+}
 
 static bool listed(const char *const *list, size_t n, const char *name)
 {
@@ -250,6 +262,9 @@ static an_status open_trainer(trainer **out, const graph *g, const an_train_opti
     TRY(api_state_form(o->state, &t.state, d));
     TRY(conv_form(o->conv_form, &t.conv_weight, d));
     TRY(value_of(g, "loss", o->loss, &t.loss, d));
+    TRY(all_named("parameter", o->params, o->n_params, d));
+    TRY(all_named("parameter without decay", o->no_decay, o->n_no_decay, d));
+    TRY(all_named("fetched value", o->fetch, o->n_fetch, d));
     for (size_t i = 0; i < o->n_no_decay; i++)
         if (!listed(o->params, o->n_params, o->no_decay[i])) return diag_fail(d, AN_INPUT, NOWHERE, "%.80s is to have no decay, but is no parameter", o->no_decay[i]);
     train_param *p = TAKE(mem, train_param, o->n_params);
@@ -284,13 +299,20 @@ void an_trainer_close(an_trainer *t)
     free(t);
 }
 
+static an_status words_of(const char *name, const char *type, const void *data, dtype *dt, diag *d)
+{
+    if (!name) return diag_fail(d, AN_USAGE, NOWHERE, "no input, state or fetched value is named");
+    if (!data) return diag_fail(d, AN_USAGE, NOWHERE, "there is no room for the numbers of %.80s, or none are given", name);
+    return type_word(type, dt, d);
+}
+
 /* The four calls that move numbers differ in one function. */
 #define MOVES(call, inner, constness)                                                                                 \
     an_status call(an_trainer *t, const char *name, const char *type, constness void *data, an_error *e)              \
     {                                                                                                                 \
         diag d = { 0 };                                                                                               \
         dtype dt;                                                                                                     \
-        return type_word(type, &dt, &d) || inner(t->t, name, dt, data, &d) ? api_error(e, &d) : AN_OK;                \
+        return words_of(name, type, data, &dt, &d) || inner(t->t, name, dt, data, &d) ? api_error(e, &d) : AN_OK;           \
     }
 MOVES(an_trainer_write, train_write, const)
 MOVES(an_trainer_put, train_put, const)
@@ -314,16 +336,18 @@ an_status an_trainer_eval(an_trainer *t, an_error *e)
     return train_eval(t->t, &d) ? api_error(e, &d) : AN_OK;
 }
 
+static an_status path_given(const char *path, diag *d) { return path ? AN_OK : diag_fail(d, AN_USAGE, NOWHERE, "no checkpoint is named"); }
+
 an_status an_trainer_save(an_trainer *t, const char *path, an_error *e)
 {
     diag d = { 0 };
-    return train_save(t->t, path, NULL, 0, &d) ? api_error(e, &d) : AN_OK;
+    return path_given(path, &d) || train_save(t->t, path, NULL, 0, &d) ? api_error(e, &d) : AN_OK;
 }
 
 an_status an_trainer_load(an_trainer *t, const char *path, an_error *e)
 {
     diag d = { 0 };
-    return train_load(t->t, path, NULL, 0, NULL, &d) ? api_error(e, &d) : AN_OK;
+    return path_given(path, &d) || train_load(t->t, path, NULL, 0, NULL, &d) ? api_error(e, &d) : AN_OK;
 }
 
 char *an_trainer_stats(an_trainer *t, an_format f)
@@ -337,6 +361,19 @@ const char *an_trainer_program(const an_trainer *t) { return train_program_text(
 
 /* ---- networks by name ---- */
 
+/* 0 is the default of each; -1 is none of what every and final_test say. */
+static an_status check_counts(const an_train_run_options *o, diag *d)
+{
+    const struct {
+        const char *what;
+        double is, least;
+    } rows[] = { { "steps", (double)o->steps, 0 }, { "seq", (double)o->seq, 0 }, { "warmup", (double)o->warmup, 0 }, { "lr_end", o->lr_end, 0 }, { "decay", o->decay, 0 },
+                 { "stop_after", (double)o->stop_after, 0 }, { "every", (double)o->every, -1 }, { "test", (double)o->test, 0 }, { "final_test", (double)o->final_test, -1 } };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (!(rows[i].is >= rows[i].least)) return diag_fail(d, AN_USAGE, NOWHERE, "%s is %g, wanted %g or more", rows[i].what, rows[i].is, rows[i].least);
+    return AN_OK;
+}
+
 an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *e)
 {
     diag d = { 0 };
@@ -349,7 +386,7 @@ an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *
                             .on_accuracy = o->on_accuracy, .warn = o->on_warning, .stop = o->stop, .user = o->user };
     t.device.threads = o->threads;
     *r = (an_train_result){ .loss = (double)NAN, .final_accuracy = (double)NAN };
-    if (api_math_form(o->math, &t.device.fast_math, &d) || api_state_form(o->state, &t.state, &d)) return api_error(e, &d);
+    if (check_counts(o, &d) || api_math_form(o->math, &t.device.fast_math, &d) || api_state_form(o->state, &t.state, &d)) return api_error(e, &d);
     an_status st = train_run(&t, &q, NULL, &d);
     memcpy(r->model, q.model, sizeof r->model);
     memcpy(r->data, q.data, sizeof r->data);

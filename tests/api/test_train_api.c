@@ -246,7 +246,7 @@ static void calls(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    static const char *const w[] = { "w" }, *const two[] = { "w", "unused" }, *const twice[] = { "w", "w" }, *const none[] = { "q" }, *const data[] = { "p" };
+    static const char *const w[] = { "w" }, *const two[] = { "w", "unused" }, *const twice[] = { "w", "w" }, *const none[] = { "q" }, *const data[] = { "p" }, *const gap[] = { "w", NULL };
     static const struct {
         an_train_options o;
         an_status st;
@@ -282,6 +282,10 @@ static void refusals(void **state)
         { { .loss = "loss", .params = w, .n_params = 1, .engine = "soft:m1", .loss_scale = 1e-9, .dynamic_scale = 1 }, AN_INPUT, "begins at 1e-09, which is 0 in fp16" },
         { { .loss = "loss", .params = w, .n_params = 1, .engine = "cpu", .loss_scale = 1e300, .dynamic_scale = 1 }, AN_INPUT, "inf in fp32" },
         { { .loss = "loss", .params = w, .n_params = 1, .fetch = none, .n_fetch = 1 }, AN_INPUT, "fetched value q" },
+        { { .loss = "loss", .n_params = 2 }, AN_USAGE, "no parameter is named at 0 of 2" },
+        { { .loss = "loss", .params = gap, .n_params = 2 }, AN_USAGE, "no parameter is named at 1 of 2" },
+        { { .loss = "loss", .params = w, .n_params = 1, .no_decay = gap, .n_no_decay = 2 }, AN_USAGE, "no parameter without decay is named at 1 of 2" },
+        { { .loss = "loss", .params = w, .n_params = 1, .fetch = gap + 1, .n_fetch = 1 }, AN_USAGE, "no fetched value is named at 0 of 1" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         an_program *p = program();
@@ -303,6 +307,59 @@ static void refusals(void **state)
     assert_int_equal(an_trainer_put(t, "z", "fp32", bad, &e), AN_INPUT);
     assert_int_equal(an_trainer_write(t, "w", "float", bad, &e), AN_INPUT);
     an_trainer_close(t);
+}
+
+/* Pointers that point nowhere, and numbers below any that mean something. */
+static void nothing_given(void **state)
+{
+    (void)state;
+    an_trainer *t = open_line("cpu", "sgd");
+    float x[12] = { 0 };
+#define WRONG(call) do { an_error e = { 0 }; if ((call) != AN_USAGE || !e.message[0]) fail_msg("%s: %s", #call, e.message); } while (0)
+    WRONG(an_trainer_put(t, NULL, "fp32", x, &e));
+    WRONG(an_trainer_put(t, "x", NULL, x, &e));
+    WRONG(an_trainer_put(t, "x", "fp32", NULL, &e));
+    WRONG(an_trainer_write(t, NULL, "fp32", x, &e));
+    WRONG(an_trainer_read(t, "w", "fp32", NULL, &e));
+    WRONG(an_trainer_fetch(t, NULL, "fp32", x, &e));
+    WRONG(an_trainer_save(t, NULL, &e));
+    WRONG(an_trainer_load(t, NULL, &e));
+    an_trainer_close(t);
+    static const an_train_run_options below[] = { { .steps = -1 }, { .seq = -1 }, { .warmup = -5 }, { .lr_end = -0.5 }, { .decay = -0.1 }, { .stop_after = -2 }, { .every = -2 }, { .test = -1 }, { .final_test = -2 } };
+    for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
+        an_train_run_options o = below[i];
+        an_train_result r;
+        o.model = "mlp", o.engine = "cpu";
+        if (!o.steps) o.steps = 1;
+        WRONG(an_train(&o, &r, &e));
+    }
+#undef WRONG
+}
+
+/* A failure leaves the program's results as they were: the same can be asked for again. */
+static void gradients_tried_again(void **state)
+{
+    (void)state;
+    static const char *const w[] = { "w" };
+    an_program *p = program();
+    an_error e = { 0 };
+    char *hazards;
+    an_grad_options o = { .loss = "loss", .wrt = w, .n_wrt = 1, .engine = "soft:m0" };
+    char *was = an_program_text(p, "graph", &error);
+    assert_int_equal(an_program_differentiate(p, &o, &hazards, AN_TEXT, &e), AN_USAGE);
+    char *now = an_program_text(p, "graph", &error);
+    assert_string_equal(strstr(now, "return"), strstr(was, "return"));
+    an_free(was), an_free(now);
+    o.engine = NULL;
+    OK(an_program_differentiate(p, &o, &hazards, AN_TEXT, &error));
+    an_free(hazards);
+    memset(&e, 0, sizeof e);
+    assert_int_equal(an_program_differentiate(p, &o, NULL, AN_TEXT, &e), AN_INPUT); /* grad_w is there */
+    now = an_program_text(p, "graph", &error);
+    assert_non_null(now);
+    assert_null(strstr(strstr(now, "grad_w") + 1, "grad_w"));
+    an_free(now);
+    an_program_free(p);
 }
 
 /* What is asked for too early: values nobody computed, a file in the middle of a group. */
@@ -397,7 +454,7 @@ static void a_parameter_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_and_reading_back), cmocka_unit_test(a_file_goes_on), cmocka_unit_test(gradients), cmocka_unit_test(hazards_of_a_sample), cmocka_unit_test(calls),
+        cmocka_unit_test(steps_and_reading_back), cmocka_unit_test(a_file_goes_on), cmocka_unit_test(gradients), cmocka_unit_test(hazards_of_a_sample), cmocka_unit_test(gradients_tried_again), cmocka_unit_test(nothing_given), cmocka_unit_test(calls),
         cmocka_unit_test(refusals), cmocka_unit_test(out_of_order), cmocka_unit_test(a_parameter_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
