@@ -51,7 +51,6 @@ static an_status look(trainer *t, diag *d)
         if (s->kind == STATE_W) TRY(largest_in(t, s, &t->most.w, d));
         if (s->kind == STATE_SLOT && s->slot == 0) TRY(largest_in(t, s, &t->most.m, d));
     }
-    bytes_mark(t);
     return AN_OK;
 }
 

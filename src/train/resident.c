@@ -121,11 +121,19 @@ an_status surface_get(trainer *t, dev_surface *s, const ttype *type, dtype dt, v
 
 dev_surface *state_now(const trainer *t, const state *s) { return s->s[t->side[s->group]]; }
 
-void bytes_mark(trainer *t)
+/* What the device counts between the two is the minibatch's. */
+static void bytes_begin(trainer *t)
 {
     device_stats st;
     device_get_stats(t->dev, &st);
     t->mark_in = st.bytes_to_device, t->mark_out = st.bytes_from_device;
+}
+
+static void bytes_end(trainer *t)
+{
+    device_stats st;
+    device_get_stats(t->dev, &st);
+    t->sent += st.bytes_to_device - t->mark_in, t->got += st.bytes_from_device - t->mark_out;
 }
 
 /* ---- opening ---- */
@@ -228,9 +236,7 @@ static an_status open(trainer *t, const graph *g, diag *d)
         TRY(step_build(t, g, (prog_kind)k, d));
         TRY(compile(t, &t->prog[k], d));
     }
-    TRY(make_surfaces(t, d));
-    bytes_mark(t);
-    return AN_OK;
+    return make_surfaces(t, d);
 }
 
 an_status train_open(trainer **out, const graph *g, const train_options *o, diag *d)
@@ -343,7 +349,9 @@ an_status train_put(trainer *t, const char *name, dtype dt, const void *data, di
         batch_input *b = &t->inputs.at[i];
         if (strcmp(b->name, name)) continue;
         b->set = false;
+        bytes_begin(t);
         TRY(surface_put(t, b->s, &b->type, dt, data, true, b->name, d));
+        bytes_end(t);
         b->set = true;
         return AN_OK;
     }
@@ -362,7 +370,10 @@ static an_status put_ctl(trainer *t, double lr, double S, bool first, bool last,
     for (int c = 0; c < CTL_COUNT; c++)
         if (t->ctl.row[c] >= 0) dtype_store(t->ctl_dt, packed, t->ctl.row[c], row[c]);
     ttype type = TTYPE(t->ctl_dt, t->ctl.n, 1);
-    return surface_put(t, t->ctl_s, &type, t->ctl_dt, packed, false, PORT_CTL, d);
+    bytes_begin(t);
+    an_status st = surface_put(t, t->ctl_s, &type, t->ctl_dt, packed, false, PORT_CTL, d);
+    bytes_end(t);
+    return st;
 }
 
 static an_status get_one(trainer *t, dev_surface *s, dtype dt, double *out, diag *d)
@@ -385,15 +396,17 @@ static an_status run_minibatch(trainer *t, bool last, double lr, double S, train
     TRY(put_ctl(t, lr, S, t->at == 0, last, d));
     device_get_stats(t->dev, &before);
     TRY(dispatch(t, last ? PROG_STEP : PROG_ACC, d));
+    bytes_begin(t);
     TRY(get_one(t, t->loss_s, loss_type(t), &r->loss, d));
     if (is_half(t)) TRY(get_one(t, t->peak_s, t->state_dt, &peak, d));
     if (last) TRY(get_one(t, t->extent_s, t->state_dt, &extent, d));
     TRY(get_one(t, t->power_s, t->state_dt, &power, d));
+    bytes_end(t);
     device_get_stats(t->dev, &after);
     t->dispatches += after.dispatches - before.dispatches;
     t->ran++;
-    t->bytes_in = after.bytes_to_device - t->mark_in, t->bytes_out = after.bytes_from_device - t->mark_out;
-    t->mark_in = after.bytes_to_device, t->mark_out = after.bytes_from_device;
+    t->bytes_in = t->sent, t->bytes_out = t->got;
+    t->sent = t->got = 0;
     r->verdict = scale_verdict(t, r->loss, peak, power, extent);
     r->finite = r->verdict == VERDICT_FINE;
     r->grad_norm = last ? optim_norm_of(t, peak, power, S) : (double)NAN;
@@ -412,7 +425,6 @@ static an_status clear_sums(trainer *t, diag *d)
         memset(at, 0, dev_surface_bytes(state_now(t, s)));
         TRY(dev_surface_unlock(state_now(t, s), d));
     }
-    bytes_mark(t);
     return AN_OK;
 }
 
@@ -451,6 +463,7 @@ an_status train_eval(trainer *t, diag *d)
 {
     if (!t->fetch.n) return diag_fail(d, AN_INPUT, NOWHERE, "no value was named to be fetched when the trainer was opened");
     t->evaluated = false;
+    t->sent = 0; /* what was put for it is no minibatch's */
     TRY(dispatch(t, PROG_EVAL, d));
     t->evaluated = true;
     return AN_OK;
@@ -462,9 +475,7 @@ an_status train_fetch(trainer *t, const char *name, dtype dt, void *data, diag *
         fetched *f = &t->fetch.at[i];
         if (strcmp(f->name, name)) continue;
         if (!t->evaluated) return diag_fail(d, AN_INPUT, NOWHERE, "%s was not evaluated: there is nothing to fetch", name);
-        an_status st = surface_get(t, f->s, &f->type, dt, data, d);
-        bytes_mark(t);
-        return st;
+        return surface_get(t, f->s, &f->type, dt, data, d);
     }
     return diag_fail(d, AN_INPUT, NOWHERE, "no fetched value is called \"%.80s\"", name);
 }

@@ -83,14 +83,12 @@ static an_status make_again(trainer *t, const param *p, diag *d)
 
 an_status rounded_refresh(trainer *t, diag *d)
 {
-    bool any = false;
     for (size_t i = 0; i < t->params.n; i++) {
         param *p = &t->params.at[i];
         if (!p->copy.s || !p->copy.stale) continue;
         TRY(make_again(t, p, d));
-        p->copy.stale = false, any = true;
+        p->copy.stale = false;
     }
-    if (any) bytes_mark(t); /* no minibatch moved them */
     return AN_OK;
 }
 

@@ -70,7 +70,6 @@ an_status train_write(trainer *t, const char *name, dtype dt, const void *data, 
     if (s->kind == STATE_W) rounded_stale(t, s->param);
     bounds_forget(t);
     an_status st = lo ? write_pair(t, s, lo, dt, data, d) : surface_put(t, state_now(t, s), &s->type, dt, data, true, name, d);
-    bytes_mark(t);
     return st;
 }
 
@@ -80,7 +79,6 @@ an_status train_read(trainer *t, const char *name, dtype dt, void *data, diag *d
     if (!s) return unknown(name, d);
     const state *lo = low_half(t, s);
     an_status st = lo ? read_pair(t, s, lo, dt, data, d) : surface_get(t, state_now(t, s), &s->type, dt, data, d);
-    bytes_mark(t);
     return st;
 }
 
@@ -104,7 +102,6 @@ an_status train_spoilt(trainer *t, train_state_info *out, diag *d)
         TRY(surface_get(t, left, &s->type, s->type.dt, p, d));
         if (!all_finite(s, p)) train_state_at(t, i, out);
     }
-    bytes_mark(t);
     return AN_OK;
 }
 
@@ -244,7 +241,6 @@ an_status train_save(trainer *t, const char *path, const train_note *note, size_
     if (!st) st = put_checksum(t, w, d);
     for (size_t i = 0; i < n_note && !st; i++) st = safetensors_put_meta(w, note[i].key, note[i].value, d);
     if (!st) st = put_states(t, w, d);
-    bytes_mark(t);
     if (!st) return safetensors_finish(w, d);
     safetensors_abandon(w);
     return st;
@@ -364,7 +360,6 @@ an_status train_load(trainer *t, const char *path, train_note *note, size_t n_no
     TRY(safetensors_open(path, &f, d));
     an_status st = load(t, f, path, note, n_note, mem, d);
     safetensors_close(f);
-    bytes_mark(t);
     return st ? st : check_count(t, d);
 }
 
@@ -382,7 +377,6 @@ an_status train_snapshot(trainer *t, strbuf *out, diag *d)
         TRY(surface_get(t, state_now(t, s), &s->type, s->type.dt, p, d));
         sb_putn(out, (const char *)p, s->bytes);
     }
-    bytes_mark(t);
     return out->oom ? diag_nomem(d) : AN_OK;
 }
 
@@ -403,6 +397,5 @@ an_status train_restore(trainer *t, const void *bytes, size_t n, diag *d)
     }
     turn_all(t);
     remember(t, &m);
-    bytes_mark(t);
     return AN_OK;
 }

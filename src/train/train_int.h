@@ -146,7 +146,8 @@ struct trainer {
     bool said_nothing;     /* a warning of gradients of 0 went out */
     bool evaluated;        /* fetched values are there */
     uint64_t bytes_in, bytes_out; /* of the last minibatch */
-    uint64_t mark_in, mark_out;   /* the device's counts when it began */
+    uint64_t sent, got;           /* of the one at hand so far */
+    uint64_t mark_in, mark_out;   /* the device's counts when what is being moved began to be */
     const vec_kernels *vec;
     unsigned char *stage;         /* one tensor on its way to or from a surface */
     size_t stage_bytes;
@@ -228,7 +229,6 @@ an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, c
 an_status surface_get(trainer *t, dev_surface *s, const ttype *type, dtype dt, void *data, diag *d) MUST_CHECK;
 dev_surface *train_surface(trainer *t, dev_side side, const char *name); /* what a port of its programs is bound to now */
 dev_surface *state_now(const trainer *t, const state *s);
-void bytes_mark(trainer *t); /* what was moved until here belongs to no minibatch */
 unsigned char *stage_room(trainer *t, size_t bytes); /* NULL: no memory */
 
 /* ---- bounds.c ---- */

@@ -419,6 +419,42 @@ static void out_of_order(void **state)
     unlink(path);
 }
 
+static long sent(an_trainer *t)
+{
+    char *s = an_trainer_stats(t, AN_JSON);
+    long n = strtol(strstr(s, "\"host_bytes_in\":") + 16, NULL, 10);
+    an_free(s);
+    return n;
+}
+
+/* A minibatch's bytes are those of its data and numbers, the first one's too, and whatever else is moved in between. */
+static void bytes_of_a_minibatch(void **state)
+{
+    (void)state;
+    static const char *const w[] = { "w" }, *const engines[] = { "cpu", "soft:m1" };
+    for (size_t k = 0; k < 2; k++) {
+        an_program *p = program();
+        an_trainer *t;
+        an_train_report r;
+        float now[3] = { 0.5f, 0.25f, -1 };
+        an_train_options o = { .engine = engines[k], .loss = "loss", .params = w, .n_params = 1, .threads = 1, .loss_scale = 8, .optimizer = "momentum" };
+        OK(an_trainer_open(&t, p, &o, &error));
+        OK(an_trainer_write(t, "w", "fp32", now, &error));
+        long first = 0;
+        for (int i = 0; i < 4; i++) {
+            OK(an_trainer_put(t, "x", "fp32", xs, &error));
+            OK(an_trainer_put(t, "y", "fp32", ys, &error));
+            if (i == 1) OK(an_trainer_read(t, "w", "fp32", now, &error));
+            if (i == 2) OK(an_trainer_write(t, "w", "fp32", now, &error));
+            OK(an_trainer_step(t, 0.001, &r, &error));
+            if (!i) first = sent(t);
+            if (sent(t) != first || first < 16 * (k ? 2 : 4) || first > 16 * 4 + 9 * 4) fail_msg("%s, minibatch %d: %ld bytes, the first had %ld", engines[k], i, sent(t), first);
+        }
+        an_trainer_close(t);
+        an_program_free(p);
+    }
+}
+
 static char warned[200];
 static void on_warning(void *user, const char *line)
 {
@@ -454,7 +490,7 @@ static void a_parameter_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_and_reading_back), cmocka_unit_test(a_file_goes_on), cmocka_unit_test(gradients), cmocka_unit_test(hazards_of_a_sample), cmocka_unit_test(gradients_tried_again), cmocka_unit_test(nothing_given), cmocka_unit_test(calls),
+        cmocka_unit_test(steps_and_reading_back), cmocka_unit_test(a_file_goes_on), cmocka_unit_test(gradients), cmocka_unit_test(hazards_of_a_sample), cmocka_unit_test(gradients_tried_again), cmocka_unit_test(nothing_given), cmocka_unit_test(bytes_of_a_minibatch), cmocka_unit_test(calls),
         cmocka_unit_test(refusals), cmocka_unit_test(out_of_order), cmocka_unit_test(a_parameter_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
