@@ -843,8 +843,11 @@ EOF
         empty "train, a folder as $p" out
         t "train, $p to standard output" 2 $anneal train $lt --$p -
         has "train, $p to standard output" err "$p wants a name, got \"-\""
+        t "train, $p without a name" 2 $anneal train $lt --$p ''
+        has "train, $p without a name" err "$p wants a name, got \"\""
     done
     t "train, checkpoints to standard output" 2 $anneal train $lt --save -
+    t "train, checkpoints without a folder" 2 $anneal train $lt --save ''
     t "train a network, a log to standard output" 2 $anneal train --model mlp --engine cpu $small --log -
     t "train by delta, beside each other" 0 $anneal train $lt --engine soft:m4 --pipeline delta --sample-every 0 --validation 0 --profile "$tmp/ld.json"
     has "train by delta, beside each other" err 'device and host at once .* ms' # that they are is test_pipe_host's to show: how long depends on who else runs

@@ -370,6 +370,7 @@ an_status dir_make_new(const char *path, size_t *was, diag *d)
     if (!p) return diag_nomem(d);
     an_status st = AN_OK;
     *was = len;
+    if (!len) errno = ENOENT, st = file_fail("make folder", "\"\"", d); /* what is put behind it would lie in the root */
     for (size_t i = 1; i <= len && !st; i++) {
         if (p[i] != '/' && p[i]) continue;
         char keep = p[i];

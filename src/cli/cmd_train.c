@@ -268,6 +268,7 @@ static int outputs_right(const args *a)
     output o[COUNT(options)];
     for (size_t i = 0; i < COUNT(options); i++) {
         o[i] = (output){ .option = options[i], .file = arg_of(a, options[i]) };
+        if (o[i].file && !*o[i].file) return say(AN_USAGE, "--%s wants a name, got \"\"", options[i]);
         if (o[i].file && !strcmp(o[i].file, "-")) return say(AN_USAGE, "--%s wants a name, got \"-\"; for standard output there is --json", options[i]);
     }
     return outputs_apart(o, COUNT(options));

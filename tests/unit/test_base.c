@@ -258,6 +258,9 @@ static void folders_taken_back(void **state)
     snprintf(too_long, sizeof too_long, "%s/a/b/%0300d", dir, 0);
     assert_int_equal(dir_make(too_long, &d), AN_INPUT);
     assert_false(path_look(file, &i));
+    d = (diag){ 0 };
+    assert_int_equal(dir_make("", &d), AN_INPUT); /* names behind it would begin with "/" */
+    assert_string_equal(d.msg, "cannot make folder \"\": No such file or directory");
     assert_int_equal(rmdir(dir), 0);
 }
 
