@@ -71,6 +71,11 @@ EOF
     full=$(digest "$tmp/out")
     $train --steps 12 --save "$tmp/full" --resume >"$tmp/out" 2>"$tmp/err" || bad "after the disk was full: $(cat "$tmp/err")"
     [ "$(digest "$tmp/out")" = "$full" ] || bad "after the disk was full: another digest"
+    # a log that may not grow: no half a line stays in it, and the next run adds to it
+    (ulimit -f 4 && exec $train --steps 20 --log "$tmp/full.log") >/dev/null 2>"$tmp/err" && bad "a log on a full disk: exit 0: $(cat "$tmp/err")"
+    grep -q 'full.log: cannot write: ' "$tmp/err" || bad "a log on a full disk: no message: $(cat "$tmp/err")"
+    $train --steps 20 --log "$tmp/full.log" >/dev/null 2>"$tmp/err" || bad "the log after that: $(cat "$tmp/err")"
+    awk '!/^{.*}$/ || gsub(/"step":/, "") != 1 { bad = 1 } END { exit bad }' "$tmp/full.log" || bad "a log on a full disk: it has no whole lines"
 
     # a compile budget of one round: the command executes itself after every update, and ends where one with room to spare does
     again="$anneal train --model $tmp/config.json --data $tmp/s.u16 --engine soft:m4 --pipeline restart --threads 1 --batch 1 --seq 16 --steps 3 --sample-every 0 --validation 0 --json"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/api_int.h"
+#include "base/lines.h"
 #include "model/net.h"
 #include "train/lm_grad.h"
 #include "train/lm_run.h"
@@ -18,7 +19,7 @@ typedef struct {
     int64_t updates, first; /* of this call; the last update before it */
     int64_t known;          /* the first update of the curve; 0: none */
     bool begun;
-    FILE *losses;           /* the curve, beside the checkpoints */
+    lines *losses;          /* the curve, beside the checkpoints */
 } watch;
 
 /* ---- on the way ---- */
@@ -59,11 +60,12 @@ static char *losses_path(const watch *w)
 /* A line that cannot be written is a shorter curve and nothing else. */
 static void keep(watch *w, const char *kind, int64_t step, double loss, double smooth)
 {
+    char line[160];
     if (!w->losses || !isfinite(loss)) return;
-    fprintf(w->losses, "{%s\"step\":%lld,\"loss\":%.7g", kind, (long long)step, loss);
-    if (isfinite(smooth)) fprintf(w->losses, ",\"smooth\":%.7g", smooth);
-    fputs("}\n", w->losses);
-    fflush(w->losses);
+    int n = snprintf(line, sizeof line, "{%s\"step\":%lld,\"loss\":%.7g", kind, (long long)step, loss);
+    if (isfinite(smooth)) n += snprintf(line + n, sizeof line - (size_t)n, ",\"smooth\":%.7g", smooth);
+    snprintf(line + n, sizeof line - (size_t)n, "}");
+    (void)lines_add(w->losses, line);
 }
 
 /* What earlier processes of the run left, up to where this one goes on. */
@@ -103,7 +105,7 @@ static void begin(watch *w, int64_t first)
     if (w->begun) return;
     remember(w, first);
     char *path = losses_path(w);
-    if (path) w->losses = fopen(path, first > 0 ? "a" : "w");
+    if (path) w->losses = lines_open(path, first == 0);
     free(path);
 }
 
@@ -235,7 +237,7 @@ an_status an_lm_train(const an_lm_train_options *o, an_lm_train_result *r, an_er
     an_status st = run_it(o, w, r, &d);
     if (!w->begun) remember(w, r->done); /* all of it was done by earlier processes */
     st = draw(w, r, &d); /* d keeps what the run itself failed for */
-    if (w->losses) fclose(w->losses);
+    lines_close(w->losses);
     plot_lanes_free(w->lanes);
     free(w);
     return st ? api_error(e, &d) : AN_OK;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/lines.h"
 #include "base/pool.h"
 #include "cli/signals.h"
 #include "cli/train_int.h"
@@ -61,7 +62,7 @@ const option train_options[] = {
 
 typedef struct {
     bool json, table; /* table: its head is out */
-    FILE *log;
+    lines *log;
     const char *log_path;
     const char *engine;
     int code; /* of what was said here; 0: nothing */
@@ -74,7 +75,7 @@ static int stop(void *user) { return signals_stop(&((listener *)user)->unread); 
 static an_status on_start(void *user)
 {
     listener *l = user;
-    if (!l->log_path || (l->log = fopen(l->log_path, "a"))) return AN_OK;
+    if (!l->log_path || (l->log = lines_open(l->log_path, false))) return AN_OK;
     l->code = say(AN_INPUT, "%s: %s", l->log_path, strerror(errno));
     return AN_INPUT;
 }
@@ -83,9 +84,9 @@ static void on_log(void *user, const char *line)
 {
     listener *l = user;
     if (l->json) puts(line), fflush(stdout);
-    if (l->log && (fputs(line, l->log) < 0 || fputc('\n', l->log) == EOF)) {
+    if (l->log && !lines_add(l->log, line)) {
         l->code = say(AN_INPUT, "%s: cannot write: %s; training goes on without it", l->log_path, strerror(errno));
-        fclose(l->log);
+        lines_close(l->log);
         l->log = NULL;
     }
 }
@@ -233,7 +234,7 @@ static int train_net(const args *a)
     o.on_start = on_start, o.on_log = on_log, o.on_accuracy = on_accuracy, o.stop = stop, o.user = &l;
     signals_catch();
     an_status st = an_train(&o, &r, &e);
-    bool lost = l.log && fclose(l.log);
+    bool lost = !lines_close(l.log);
     if (st && l.code && !r.ran) return l.code; /* on_start has said why */
     if (!st || r.ran) {
         if (l.json) put_json(&r);

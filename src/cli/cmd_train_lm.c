@@ -4,14 +4,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/lines.h"
 #include "cli/signals.h"
 #include "cli/train_int.h"
 #include "cli/ui.h"
 
 typedef struct {
-    FILE *f;
+    lines *to;
     const char *path;
-    bool made, used; /* the file was not there; a line was put in it */
+    bool used; /* a line was put in it */
     bool lost;
 } sink;
 
@@ -31,24 +32,24 @@ static int stop(void *user) { return signals_stop(&((listener *)user)->unread); 
 
 static void put_line(listener *l, sink *s, const char *line)
 {
-    if (!s->f) return;
+    if (!s->to) return;
     s->used = true;
-    if (fputs(line, s->f) >= 0 && fputc('\n', s->f) != EOF && !fflush(s->f)) return; /* flushed: a run that dies leaves whole lines */
+    if (lines_add(s->to, line)) return;
     ui_clear(&l->ui);
     say(AN_INPUT, "%s: cannot write: %s; training goes on without it", s->path, strerror(errno));
-    fclose(s->f);
-    s->f = NULL, s->lost = true;
+    lines_close(s->to);
+    s->to = NULL, s->lost = true;
 }
 
 static void on_progress(void *user, const an_lm_progress *p)
 {
     listener *l = user;
     l->updates++, l->zeros = p->zeros;
-    char *json = l->json || l->log.f ? an_lm_progress_text(p, AN_JSON) : NULL, *csv = l->csv.f ? an_lm_progress_text(p, AN_TEXT) : NULL;
+    char *json = l->json || l->log.to ? an_lm_progress_text(p, AN_JSON) : NULL, *csv = l->csv.to ? an_lm_progress_text(p, AN_TEXT) : NULL;
     if (json && l->json) puts(json), fflush(stdout);
     if (json) put_line(l, &l->log, json);
     if (csv) put_line(l, &l->csv, csv);
-    if ((!json && (l->json || l->log.f)) || (!csv && l->csv.f)) l->dropped = true;
+    if ((!json && (l->json || l->log.to)) || (!csv && l->csv.to)) l->dropped = true;
     an_free(json);
     an_free(csv);
     if (!l->json || l->ui.terminal) ui_step(&l->ui, p);
@@ -102,12 +103,10 @@ static int open_sink(sink *s, const char *path, bool csv)
 {
     *s = (sink){ .path = path };
     if (!path) return 0;
-    if ((s->f = fopen(path, "ax"))) s->made = true;
-    else s->f = fopen(path, "a");
-    if (!s->f) return say(AN_INPUT, "%s: %s", path, strerror(errno));
-    if (csv && !fseek(s->f, 0, SEEK_END) && ftell(s->f) == 0) {
+    if (!(s->to = lines_open(path, false))) return say(AN_INPUT, "%s: %s", path, strerror(errno));
+    if (csv && lines_empty(s->to)) {
         char *head = an_lm_progress_text(NULL, AN_TEXT);
-        bool put = head && fprintf(s->f, "%s\n", head) > 0 && !fflush(s->f);
+        bool put = head && lines_add(s->to, head);
         an_free(head);
         if (!put) return say(AN_INPUT, "%s: cannot write: %s", path, strerror(errno));
     }
@@ -128,9 +127,10 @@ static int try_file(const char *path)
 /* begun: of a run that did not begin nothing stays. */
 static void close_sink(sink *s, bool begun)
 {
-    if (s->f && fclose(s->f)) s->lost = true;
-    if (s->made && !s->used && !begun) remove(s->path);
-    s->f = NULL, s->made = false;
+    bool made = s->to && lines_made(s->to);
+    if (!lines_close(s->to)) s->lost = true;
+    if (made && !s->used && !begun) remove(s->path);
+    s->to = NULL;
 }
 
 /* ---- options ---- */

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "base/big.h"
 #include "base/dtype.h"
 #include "base/io.h"
+#include "base/lines.h"
 #include "base/str.h"
 
 static void f16_every_pattern_round_trips(void **state)
@@ -471,6 +473,57 @@ static void integers_hold_what_they_can(void **state)
     assert_false(signbit(dtype_hold(DT_I32, -0.5)) || signbit(dtype_hold(DT_I8, -0.0)));
 }
 
+static void check_content(const char *path, const char *want)
+{
+    file_bytes f;
+    diag d = { 0 };
+    assert_ok(file_read(path, 1 << 20, &f, &d), d);
+    assert_string_equal((const char *)f.at, want);
+    file_drop(&f);
+}
+
+/* A log has whole lines, whatever ended the one before: a full disk, a crash. */
+static void lines_are_added_whole(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    char dir[] = "/tmp/anneal-test-XXXXXX", path[64];
+    struct rlimit all, few;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/nowhere/log", dir);
+    assert_null(lines_open(path, false));
+    assert_int_equal(errno, ENOENT);
+    snprintf(path, sizeof path, "%s/log", dir);
+    lines *l = lines_open(path, false);
+    assert_true(l && lines_made(l) && lines_empty(l));
+    assert_true(lines_add(l, "first") && lines_add(l, ""));
+    check_content(path, "first\n\n"); /* while it is open */
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    few = all, few.rlim_cur = 10;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
+    bool put = lines_add(l, "second");
+    int why = errno;
+    bool again = lines_add(l, "2.");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+    signal(SIGXFSZ, before);
+    assert_true(!put && why == EFBIG && again);
+    check_content(path, "first\n\n2.\n");
+    assert_true(lines_close(l) && lines_close(NULL));
+    assert_ok(file_write(path, "{\"step\":1}\n{\"st", 15, &d), d);
+    l = lines_open(path, false);
+    assert_true(l && !lines_made(l) && !lines_empty(l) && lines_add(l, "{\"step\":2}") && lines_close(l));
+    check_content(path, "{\"step\":1}\n{\"st\n{\"step\":2}\n");
+    l = lines_open(path, false); /* it ends whole: nothing is put between */
+    assert_true(l && lines_add(l, "3") && lines_close(l));
+    check_content(path, "{\"step\":1}\n{\"st\n{\"step\":2}\n3\n");
+    l = lines_open(path, true);
+    assert_true(l && !lines_made(l) && lines_empty(l) && lines_add(l, "anew") && lines_close(l));
+    check_content(path, "anew\n");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,7 +531,7 @@ int main(void)
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(messages_are_plain), cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(plain_files_only), cmocka_unit_test(names_of_one_file), cmocka_unit_test(what_the_dead_left_is_removed),
-        cmocka_unit_test(zeroed_memory), cmocka_unit_test(every_sign_counts), cmocka_unit_test(integers_hold_what_they_can), cmocka_unit_test(what_cannot_be_seen), cmocka_unit_test(folders_taken_back),
+        cmocka_unit_test(zeroed_memory), cmocka_unit_test(every_sign_counts), cmocka_unit_test(integers_hold_what_they_can), cmocka_unit_test(what_cannot_be_seen), cmocka_unit_test(folders_taken_back), cmocka_unit_test(lines_are_added_whole),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
