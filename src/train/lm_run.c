@@ -92,7 +92,10 @@ static an_status fit_vocabulary(run *r)
         return diag_fail(r->d, AN_INPUT, NOWHERE, "the tokenizer has %u tokens, the vocabulary of %.160s takes at most %lld", t.n, lm_path(r->model), (long long)r->c.vocab);
     if (lm_origin_of(r->model) != LM_FROM_SEED) { /* ids it has no token for would keep it from opening beside the weights */
         if (t.bos < 0 && r->gen.bos >= (int64_t)t.n) r->gen.bos = -1;
-        if (t.eos < 0 && r->gen.n_eos && r->gen.eos[0] >= (int64_t)t.n) r->gen.n_eos = 0;
+        int kept = 0;
+        for (int i = 0; i < r->gen.n_eos; i++)
+            if (t.eos >= 0 || r->gen.eos[i] < (int64_t)t.n) r->gen.eos[kept++] = r->gen.eos[i];
+        r->gen.n_eos = kept;
         return AN_OK;
     }
     r->gen.bos = t.bos;

@@ -213,34 +213,94 @@ static void checkpoints(void **state)
     small_end(&k.r);
 }
 
-/* What lies beside a tokenizer says which tokens begin and end a text: that goes along. And a model's own ends where a vocabulary lacks them do not. */
+/* What lies beside a tokenizer says which tokens begin and end a text: that goes along. */
 static void files_beside(void **state)
 {
     (void)state;
     static const char config[] = "{\"bos_token\":\"<|endoftext|>\",\"eos_token\":null,\"add_bos_token\":true,\"chat_template\":\"{{ x }}\"}";
     kinds k;
-    char path[120], model[100];
+    char path[120];
     diag d = { 0 };
     kinds_begin(&k);
     assert_ok(file_write(at(&k.r, "tokenizer_config.json", path, sizeof path), config, sizeof config - 1, &d), d);
     holds(&k, k.json, k.r.model, k.text, "tokenizer_config.json");
-    remove(path);
-    /* 300 rows, ends at 298 and 299; 258 tokens without any */
-    strbuf json = { 0 };
-    assert_ok(tok_train(corpus_text, 40, &(tok_train_options){ .vocab = 258, .special = (const char *const[]){ "[x]" }, .n_special = 1 }, &json, &d), d);
-    put_file(k.json, &json);
-    sb_free(&json);
-    convert(&k.r, NULL, at(&k.r, "ends", model, sizeof model), LM_TO_HF);
-    file_bytes f;
+    small_end(&k.r);
+}
+
+/* ---- how texts begin and end ---- */
+
+/* 256 tokens, one for each byte, none of which begins or ends a text. */
+static void make_plain(const char *path)
+{
     strbuf b = { 0 };
-    snprintf(path, sizeof path, "%.90s/config.json", model);
-    assert_ok(file_read(path, 1 << 20, &f, &d), d);
-    const char *brace = strchr((const char *)f.at, '{');
-    sb_printf(&b, "{\"bos_token_id\": 298, \"eos_token_id\": 299,%s", brace + 1);
+    int more = 256;
+    sb_puts(&b, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{");
+    for (int i = 0; i < 256; i++) {
+        bool seen = (i > 32 && i < 127) || (i > 160 && i != 173);
+        sb_printf(&b, "%s\"\\u%04x\":%d", i ? "," : "", (unsigned)(seen ? i : more++), i);
+    }
+    sb_puts(&b, "}}}");
     put_file(path, &b);
     sb_free(&b);
+}
+
+/* What a checkpoint says after one update of this model with this tokenizer; and the two open beside each other. */
+static void ends_of(const small_run *s, const char *model, const char *tok, lm_generation *out)
+{
+    small_run r = *s;
+    lm_run_result q;
+    lm_model *m;
+    tokenizer *t;
+    diag d = { 0 };
+    lm_run_options o = small_options(&r, "cpu");
+    o.model = model, o.tokenizer = tok, o.steps = 1;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_ok(lm_open(r.save, &(lm_options){ 0 }, &m, &d), d);
+    assert_ok(lm_tokenizer_of(m, &t, &d), d);
+    *out = *lm_generation_of(m);
+    tok_close(t);
+    lm_close(m);
+    small_remove(r.save);
+}
+
+/* A model's own ends stay but where the vocabulary has no such tokens and none of its own instead: those would keep it from opening beside the
+ * weights. A model from a seed has the vocabulary's. */
+static void ends_of_texts(void **state)
+{
+    (void)state;
+    static const struct { const char *ids; int64_t bos; int n_eos; int64_t eos[2]; } rows[] = {
+        { "\"bos_token_id\": 255, \"eos_token_id\": 254", 255, 1, { 254 } },
+        { "\"bos_token_id\": 256, \"eos_token_id\": 255", -1, 1, { 255 } },
+        { "\"bos_token_id\": 255, \"eos_token_id\": 256", 255, 0, { 0 } },
+        { "\"bos_token_id\": 298, \"eos_token_id\": [299, 7, 298, 8]", -1, 2, { 7, 8 } },
+    };
+    kinds k;
+    char plain[120], model[100], path[120];
+    lm_generation g;
+    diag d = { 0 };
+    kinds_begin(&k);
+    make_plain(at(&k.r, "plain.json", plain, sizeof plain));
+    convert(&k.r, NULL, at(&k.r, "ends", model, sizeof model), LM_TO_HF);
+    snprintf(path, sizeof path, "%.90s/config.json", model);
+    file_bytes f;
+    assert_ok(file_read(path, 1 << 20, &f, &d), d);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        strbuf b = { 0 };
+        sb_printf(&b, "{%s,%s", rows[i].ids, strchr((const char *)f.at, '{') + 1);
+        put_file(path, &b);
+        sb_free(&b);
+        ends_of(&k.r, model, plain, &g);
+        if (g.bos != rows[i].bos || g.n_eos != rows[i].n_eos || memcmp(g.eos, rows[i].eos, (size_t)g.n_eos * sizeof *g.eos))
+            fail_msg("%s: a text begins with %lld and has %d ends, the first %lld", rows[i].ids, (long long)g.bos, g.n_eos, (long long)g.eos[0]);
+        if (i) continue;
+        ends_of(&k.r, model, k.bin, &g); /* a vocabulary with ends of its own changes none that are there */
+        assert_true(g.bos == 255 && g.n_eos == 1 && g.eos[0] == 254);
+    }
     file_drop(&f);
-    holds(&k, k.json, model, k.text, "tokenizer.json");
+    ends_of(&k.r, k.r.model, k.bin, &g);
+    assert_true(g.bos == 1 && g.n_eos == 1 && g.eos[0] == 2);
+    ends_of(&k.r, k.r.model, plain, &g);
+    assert_true(g.bos == -1 && g.n_eos == 0);
     small_end(&k.r);
 }
 
@@ -392,7 +452,7 @@ static void sample_that_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(checkpoints), cmocka_unit_test(files_beside), cmocka_unit_test(trained_without),
+        cmocka_unit_test(checkpoints), cmocka_unit_test(files_beside), cmocka_unit_test(ends_of_texts), cmocka_unit_test(trained_without),
         cmocka_unit_test(prompts), cmocka_unit_test(rows_without_tokens), cmocka_unit_test(sample_that_fails), cmocka_unit_test(tokens_without_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
