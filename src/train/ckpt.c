@@ -92,6 +92,7 @@ static an_status digest_of(const char *path, uint64_t *hash, uint64_t *bytes, di
 }
 
 static an_status intact(const char *path, diag *d);
+static const char *last_of(const char *path);
 
 /* ---- writing ---- */
 
@@ -201,8 +202,7 @@ static an_status point_to(const char *dir, const char *name, arena *mem, diag *d
 an_status ckpt_settle(const char *dir, const char *path, int keep, const ckpt_note *note, diag *d)
 {
     arena mem = { 0 };
-    const char *slash = strrchr(path, '/');
-    an_status st = point_to(dir, slash ? slash + 1 : path, &mem, d);
+    an_status st = point_to(dir, last_of(path), &mem, d);
     if (!st) sweep(dir, keep, note, "");
     arena_free(&mem);
     return st;
@@ -387,12 +387,20 @@ static an_status check_files(const char *path, json_t *top, diag *d)
     return AN_OK;
 }
 
+static const char *last_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* One under the name of another step is a copy of somebody's: taken for that step, it would stand in the way of it. */
 static an_status intact(const char *path, diag *d)
 {
     json_t *top;
     ckpt_note n;
     TRY(open_note(path, &top, d));
     an_status st = read_note(path, top, &n, d);
+    if (!st && n.step != step_of(last_of(path))) st = diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: it is of step %lld, and not what the name of its folder says", path, TRAIN, (long long)n.step);
     if (!st) st = check_files(path, top, d);
     json_decref(top);
     return st;

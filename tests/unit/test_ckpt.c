@@ -115,6 +115,29 @@ static void falls_back(void **state)
     small_end(&whole);
 }
 
+/* A checkpoint that was given the name of a later step is not that one: it is not gone on from, and the one of that step takes its place. */
+static void another_steps_name(void **state)
+{
+    (void)state;
+    small_run whole, r;
+    lm_run_result want, q;
+    char from[200], to[200];
+    small_begin(&whole);
+    run_to(&whole, 8, 0, false, &want);
+    small_begin(&r);
+    run_to(&r, 8, 6, false, &q);
+    small_path(&r, "step-00000004", from, sizeof from), small_path(&r, "step-00000008", to, sizeof to);
+    assert_int_equal(rename(from, to), 0);
+    run_to(&r, 8, 0, true, &q);
+    assert_true(r.n == 2 && q.digest == want.digest);
+    assert_non_null(strstr(r.warned, "step-00000008/train.json: it is of step 4"));
+    r.warned[0] = 0, r.n = 0;
+    run_to(&r, 8, 0, true, &q);
+    assert_true(r.n == 0 && q.done == 8 && q.digest == want.digest && !r.warned[0]);
+    small_end(&r);
+    small_end(&whole);
+}
+
 static void none_intact(void **state)
 {
     (void)state;
@@ -764,7 +787,7 @@ static void no_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(refused), cmocka_unit_test(one_too_many), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
+        cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(another_steps_name), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(refused), cmocka_unit_test(one_too_many), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
         cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(earlier_versions), cmocka_unit_test(one_of_them), cmocka_unit_test(latest_again), cmocka_unit_test(data_cut), cmocka_unit_test(no_such_numbers), cmocka_unit_test(due_while_skipping),
         cmocka_unit_test(few_compiles), cmocka_unit_test(asked_late), cmocka_unit_test(no_reload_no_compiles),
     };
