@@ -203,6 +203,22 @@ dtype conversion_dtype(const conversion *v, model_weight_id id, int layer)
     return s->kind == STORE_PLAIN && (s->dt == DT_F16 || s->dt == DT_BF16 || s->dt == DT_F32) ? s->dt : DT_F32;
 }
 
+dtype conversion_fused(const conversion *v, model_weight_id first, int layer)
+{
+    dtype dt = conversion_dtype(v, first, layer);
+    for (int k = 1; k < 3; k++)
+        if (conversion_dtype(v, (model_weight_id)((int)first + k), layer) != dt) return DT_F32;
+    return dt;
+}
+
+/* As the file holds it: the lines of a turned tensor may have others between them. */
+static uint64_t bytes_in(const store *s)
+{
+    uint64_t scales = s->kind == STORE_TABLE ? 16 : s->kind == STORE_GROUPS ? (uint64_t)(s->rows * s->cols / s->group) : 0;
+    uint64_t own = s->turned ? (uint64_t)(s->rows * s->cols) * (uint64_t)dtype_bits(s->dt) / 8 : s->bytes;
+    return own + (scales ? scales * (uint64_t)dtype_bits(s->scale_dt) / 8 : 0);
+}
+
 /* ---- the front ---- */
 
 static an_status read_quantize(conversion *v, diag *d)
@@ -264,7 +280,7 @@ an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, 
     for (int id = 0; id < MW_COUNT; id++)
         for (int l = -1; l < m->c.n_layers; l++) {
             const store *s = store_at(m, (model_weight_id)id, l);
-            if (s && s->kind != STORE_NONE) v.done.bytes_in += s->bytes;
+            if (s && s->kind != STORE_NONE) v.done.bytes_in += bytes_in(s);
         }
     static an_status (*const write[LM_TARGETS])(conversion *, diag *) = { convert_safetensors, convert_hf, convert_gguf, convert_llama2c, convert_npy };
     TRY(write[o->to](&v, d));

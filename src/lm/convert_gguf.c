@@ -130,7 +130,9 @@ static an_status declare(sheet *h, model_weight_id id, int layer, diag *d)
     char name[100];
     int third = name_third(col, id);
     if (!name_make(name_pattern(col, id), layer, name, sizeof name)) return diag_fail(d, AN_INPUT, NOWHERE, "GGUF %s files have no tensor for weight %d", families[h->fam].gguf, (int)id);
-    if (third > 0) it.at = h->items.at[h->items.n - 1].at; /* queries, keys and values follow each other in the table */
+    for (int k = 1; k < 3 && third == 0; k++)
+        if (type_of(h->v, (model_weight_id)((int)id + k), layer) != it.type) it.type = block_of(BLOCK_F32); /* one type for the three: the one that holds any */
+    if (third > 0) it.at = h->items.at[h->items.n - 1].at, it.type = h->items.at[h->items.n - 1].type; /* queries, keys and values follow each other in the table */
     else TRY(gguf_declare(h->w, name, it.type, weight_is_matrix(id) ? 2 : 1, (const int64_t[]){ s->rows * (third < 0 ? 1 : 3), s->cols }, &it.at, d));
     return VEC_PUSH(&h->mem, &h->items, it) ? AN_OK : diag_nomem(d);
 }

@@ -112,6 +112,7 @@ static an_status plan(sheet *h, diag *d)
             item it = { .id = (model_weight_id)id, .layer = l, .form = form_of(v, (model_weight_id)id, l), .dt = conversion_dtype(v, (model_weight_id)id, l) };
             TRY(name_item(h, &it, d));
             if (it.form != LM_DENSE) it.third = -1, it.turned = false;
+            if (it.third >= 0) it.dt = conversion_fused(v, (model_weight_id)(id - it.third), l);
             uint64_t n = bytes_of(&it, s), whole = it.third == 0 ? 3 * n : n;
             if (v->o.shard && it.third <= 0 && in_file && whole > v->o.shard - MIN(in_file, v->o.shard)) h->shards++, in_file = 0;
             it.shard = h->shards;

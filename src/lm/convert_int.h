@@ -25,6 +25,7 @@ typedef an_status put_fn(void *ctx, const void *p, size_t n, diag *d);
 
 bool conversion_exact(const store *s, dtype to); /* `to` holds every value of the store: its own type does, and fp32 all but doubles and gains with an offset */
 dtype conversion_dtype(const conversion *v, model_weight_id id, int layer); /* of a dense tensor */
+dtype conversion_fused(const conversion *v, model_weight_id first, int layer);             /* of three that become one: that of all, or fp32, which holds each */
 /* All rows of a tensor in the target's order, as dt, or as blocks when f is a block format. */
 an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt, const block_format *f, put_fn *put, void *ctx, diag *d) MUST_CHECK;
 /* Rows at hand (codes, scales), in the target's order. */

@@ -29,31 +29,6 @@ static const struct {
                       "\"high_freq_factor\":3,\"original_max_position_embeddings\":16}}", true },
 };
 
-static lm_model *open_ok(const char *what)
-{
-    diag d = { 0 };
-    lm_model *m;
-    assert_ok(lm_open(what, &(lm_options){ .seed = 3 }, &m, &d), d);
-    return m;
-}
-
-static lm_converted convert_ok(lm_model *m, const char *out, lm_target to, dtype dt, const char *quantize)
-{
-    diag d = { 0 };
-    lm_converted done;
-    assert_ok(lm_convert(m, out, &(lm_convert_options){ .to = to, .dt = dt, .quantize = quantize, .version = -1 }, &done, &d), d);
-    assert_true(done.tensors > 0 && done.bytes_out > 0);
-    return done;
-}
-
-static lm_converted via(const char *from, const char *out, lm_target to, dtype dt, const char *quantize)
-{
-    lm_model *m = open_ok(from);
-    lm_converted done = convert_ok(m, out, to, dt, quantize);
-    lm_close(m);
-    return done;
-}
-
 static void same_file(const char *a, const char *b, size_t but_last)
 {
     diag d = { 0 };
