@@ -124,26 +124,33 @@ static void first_k(candidate *c, size_t n, size_t k)
     qsort(c, MIN(k, n), sizeof *c, before);
 }
 
-/* Candidates that the cuts leave, with weights relative to the largest; returns their number. */
+/* The fewest of n candidates, in order, whose weights reach the share of all of them. */
+static size_t reach(const candidate *c, size_t n, double share, double sum)
+{
+    double part = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((part += (double)c[i].x) >= share * sum) return i + 1;
+    return n;
+}
+
+/* Candidates that the cuts leave, with weights relative to the largest; returns their number. Each cut sees what the one before it left. */
 static size_t cut(lm_sampler *s)
 {
     const lm_sampling *o = &s->o;
-    size_t n = 0;
-    float top = s->x[largest(s->x, s->n)];
-    /* below this a candidate cannot pass min-p, and without min-p its weight is nothing beside one */
-    double floor_at = (double)top + o->temperature * (o->min_p > 0 ? log(o->min_p) : -60.0);
-    for (size_t i = 0; i < s->n; i++)
-        if ((double)s->x[i] >= floor_at) s->c[n++] = (candidate){ s->x[i], (uint32_t)i };
+    const bool nucleus = o->top_p > 0 && o->top_p < 1;
+    size_t n = 0, left = 0;
+    double top = (double)s->x[largest(s->x, s->n)], sum = 0;
+    for (size_t i = 0; i < s->n; i++) /* below this a weight is nothing beside one */
+        if ((double)s->x[i] >= top - o->temperature * 60) s->c[n++] = (candidate){ s->x[i], (uint32_t)i };
     size_t keep = o->top_k > 0 ? MIN((size_t)o->top_k, n) : n;
-    bool ordered = keep < n || (o->top_p > 0 && o->top_p < 1);
-    if (ordered) first_k(s->c, n, keep);
+    if (keep < n || nucleus) first_k(s->c, n, keep);
     n = keep;
-    double sum = 0, part = 0;
-    for (size_t i = 0; i < n; i++) sum += (double)(s->c[i].x = (float)exp(((double)s->c[i].x - (double)top) / o->temperature));
-    if (!(o->top_p > 0 && o->top_p < 1)) return n;
+    for (size_t i = 0; i < n; i++) sum += (double)(s->c[i].x = (float)exp(((double)s->c[i].x - top) / o->temperature));
+    if (nucleus) n = reach(s->c, n, o->top_p, sum);
+    if (!(o->min_p > 0)) return n;
     for (size_t i = 0; i < n; i++)
-        if ((part += (double)s->c[i].x) >= o->top_p * sum) return i + 1;
-    return n;
+        if ((double)s->x[s->c[i].id] >= top + o->temperature * log(o->min_p)) s->c[left++] = s->c[i];
+    return left;
 }
 
 an_status lm_sample(lm_sampler *s, const float *logits, const uint32_t *seen, size_t n_seen, uint32_t *id, double *logprob, diag *d)

@@ -60,6 +60,9 @@ static void counts_follow_the_probabilities(void **state)
         { { .temperature = 1, .top_p = 0.5 }, { 0, 1, 0, 0, 0 } },
         { { .temperature = 1, .min_p = 0.2 }, { 1, 1, 0, 1, 0 } },       /* exp(-1.5) = 0.22 stays, exp(-2) = 0.135 goes */
         { { .temperature = 1, .top_k = 3, .min_p = 0.3 }, { 0, 1, 0, 1, 0 } },
+        { { .temperature = 1, .top_p = 0.7, .min_p = 0.3 }, { 0, 1, 0, 1, 0 } }, /* of the two that min-p leaves one alone is 0.73: top-p comes before it */
+        { { .temperature = 1, .top_k = 2, .top_p = 0.7 }, { 0, 1, 0, 0, 0 } },   /* of the two that top-k leaves one alone is 0.73: top-p comes behind it */
+        { { .temperature = 1, .top_p = 0.9, .min_p = 0.2 }, { 1, 1, 0, 1, 0 } },
     };
     for (size_t r = 0; r < COUNT(rows); r++) {
         lm_sampling o = rows[r].o;
@@ -115,7 +118,9 @@ static void cuts_keep_the_first(void **state)
     int count[4];
     draw(&(lm_sampling){ .temperature = 1, .min_p = 1, .seed = 1 }, logits4, 4, 200, count); /* both largest */
     assert_true(!count[0] && count[1] && !count[2] && count[3]);
-    draw(&(lm_sampling){ .temperature = 1, .min_p = 1, .top_p = 0.5, .seed = 1 }, logits4, 4, 200, count); /* one of them is half of it */
+    draw(&(lm_sampling){ .temperature = 1, .min_p = 1, .top_p = 0.5, .seed = 1 }, logits4, 4, 200, count); /* either is 0.41 of all: it takes both */
+    assert_true(!count[0] && count[1] && !count[2] && count[3]);
+    draw(&(lm_sampling){ .temperature = 1, .top_k = 2, .top_p = 0.5, .seed = 1 }, logits4, 4, 200, count); /* one of the two is half of them */
     assert_true(count[1] == 200);
 }
 
