@@ -261,18 +261,30 @@ static an_status read_rest(const reader *r, model_config *c)
     return AN_OK;
 }
 
-static void read_ids(const gguf *f, lm_generation *g)
+/* -1, as in a config.json: none. */
+static an_status read_id(const reader *r, const char *key, int64_t vocab, int64_t *out)
+{
+    *out = -1;
+    if (!gguf_get(r->f, key)) return AN_OK;
+    if (!gguf_int(r->f, key, out)) return BAD(r, "%.150s: %s is no whole number", gguf_file(r->f), key);
+    if (*out >= -1 && *out < vocab) return AN_OK;
+    return BAD(r, "%.150s: %s is %lld, the vocabulary has %lld entries", gguf_file(r->f), key, (long long)*out, (long long)vocab);
+}
+
+/* As in a config.json, the id of padding may be behind the end of the vocabulary. */
+static an_status read_ids(const reader *r, int64_t vocab, lm_generation *g)
 {
     static const char *const stops[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
-    int64_t x;
-    if (gguf_int(f, "tokenizer.ggml.bos_token_id", &x)) g->bos = x;
-    if (gguf_int(f, "tokenizer.ggml.padding_token_id", &x)) g->pad = x;
+    TRY(read_id(r, "tokenizer.ggml.bos_token_id", vocab, &g->bos));
+    TRY(read_id(r, "tokenizer.ggml.padding_token_id", INT64_MAX, &g->pad));
     for (size_t i = 0; i < COUNT(stops); i++) {
-        if (!gguf_int(f, stops[i], &x)) continue;
-        bool there = false;
+        int64_t x;
+        TRY(read_id(r, stops[i], vocab, &x));
+        bool there = x < 0;
         for (int k = 0; k < g->n_eos; k++) there |= g->eos[k] == x;
         if (!there) g->eos[g->n_eos++] = x;
     }
+    return AN_OK;
 }
 
 an_status config_from_gguf(const gguf *f, model_config *c, lm_generation *g, diag *d)
@@ -286,6 +298,5 @@ an_status config_from_gguf(const gguf *f, model_config *c, lm_generation *g, dia
     config_defaults(c);
     diag why = { 0 };
     if (model_config_check(c, &why)) return BAD(&r, "%.150s: %s", gguf_file(f), why.msg);
-    read_ids(f, g);
-    return AN_OK;
+    return read_ids(&r, c->vocab, g);
 }

@@ -83,6 +83,17 @@ static void put_ids(strbuf *b, const lm_generation *g)
     if (g->pad >= 0) put_int(b, "pad_token_id", g->pad);
 }
 
+/* Where a generation_config.json goes along it says the same. */
+static void put_sampling(strbuf *b, const lm_generation *g)
+{
+    if (g->sample) put_bool(b, "do_sample", true);
+    if (!isnan(g->temperature)) put_num(b, "temperature", g->temperature);
+    if (g->top_k >= 0) put_int(b, "top_k", g->top_k);
+    if (!isnan(g->top_p)) put_num(b, "top_p", g->top_p);
+    if (!isnan(g->min_p)) put_num(b, "min_p", g->min_p);
+    if (!isnan(g->repetition_penalty)) put_num(b, "repetition_penalty", g->repetition_penalty);
+}
+
 an_status lm_config_json(const model_config *c, const lm_generation *g, strbuf *out, diag *d)
 {
     const char *why;
@@ -97,7 +108,7 @@ an_status lm_config_json(const model_config *c, const lm_generation *g, strbuf *
     put_bool(out, "tie_word_embeddings", c->tied);
     if (f == FAM_GEMMA2) put_cap(out, "final_logit_softcapping", c->softcap);
     else if (c->softcap != 0) put_num(out, "final_logit_softcapping", c->softcap);
-    if (g) put_ids(out, g);
+    if (g) put_ids(out, g), put_sampling(out, g);
     sb_puts(out, "\n}\n");
     return out->oom ? diag_nomem(d) : AN_OK;
 }

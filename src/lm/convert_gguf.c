@@ -185,6 +185,7 @@ an_status convert_gguf(conversion *v, diag *d)
     if (h.fam == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no GGUF architecture has %s", v->m->path, why);
     if (v->m->c.softcap != 0 && h.fam != FAM_GEMMA2) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: a GGUF file of architecture %s cannot say that the logits have a soft cap", v->m->path, families[h.fam].gguf);
     v->rope = families[h.fam].gguf_rope;
+    conversion_loses_sampling(v, "a GGUF");
     TRY(gguf_create(v->out, &h.w, d));
     an_status st = fill(&h, d);
     if (st) gguf_abandon(h.w);

@@ -38,6 +38,7 @@ an_status convert_vocab(conversion *v, gguf_out *w, diag *d) MUST_CHECK;
 an_status convert_vocab_files(conversion *v, diag *d) MUST_CHECK;
 an_status write_in(const char *folder, const char *name, const void *p, size_t n, diag *d) MUST_CHECK;
 void conversion_loses(conversion *v, const char *fmt, ...) PRINTF_LIKE(2, 3); /* one more sentence of done.lost */
+void conversion_loses_sampling(conversion *v, const char *kind); /* the same, where the model says something about it: "a GGUF" */
 
 /* One writer for each lm_target. */
 an_status convert_safetensors(conversion *v, diag *d) MUST_CHECK;

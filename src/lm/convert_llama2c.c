@@ -114,6 +114,9 @@ an_status convert_llama2c(conversion *v, diag *d)
     llama2c_shape s = { .version = version, .dim = c->dim, .hidden = c->hidden, .layers = c->n_layers, .heads = c->n_heads, .kv_heads = c->n_kv_heads,
                         .vocab = c->vocab, .seq = c->context, .shared = c->tied, .group = version == 2 ? group_for(c) : 0 };
     v->rope = MODEL_ROPE_INTERLEAVED;
+    const lm_generation *g = &v->m->gen;
+    if ((g->bos >= 0 && g->bos != 1) || g->n_eos > 1 || (g->n_eos == 1 && g->eos[0] != 2)) conversion_loses(v, "in a llama2.c file token 1 begins a text and token 2 ends it");
+    conversion_loses_sampling(v, "a llama2.c");
     if (v->m->active) conversion_loses(v, "a llama2.c file cannot hold which tokens the model was trained on: all may be answered");
     llama2c_out *w;
     TRY(llama2c_create(v->out, &s, &w, d));

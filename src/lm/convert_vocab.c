@@ -4,6 +4,7 @@
 #include <stdarg.h>
 
 #include "lm/convert_int.h"
+#include "lm/generate.h"
 
 void conversion_loses(conversion *v, const char *fmt, ...)
 {
@@ -13,6 +14,12 @@ void conversion_loses(conversion *v, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(v->done.lost + n, sizeof v->done.lost - n, fmt, ap);
     va_end(ap);
+}
+
+void conversion_loses_sampling(conversion *v, const char *kind)
+{
+    const lm_sampling s = lm_suggested(&v->m->gen);
+    if (s.temperature != 0 || (s.repetition != 0 && s.repetition != 1)) conversion_loses(v, "%s file cannot say how the model asks to be sampled (do_sample, temperature and the like)", kind);
 }
 
 static an_status put_id(gguf_out *w, const char *key, int64_t id, diag *d)
@@ -28,6 +35,14 @@ static an_status put_ends(conversion *v, gguf_out *w, int64_t eos, diag *d)
     if (!g->n_eos) return put_id(w, keys[0], eos, d);
     for (int i = 0; i < g->n_eos && i < (int)COUNT(keys); i++) TRY(put_id(w, keys[i], g->eos[i], d));
     if (g->n_eos > (int)COUNT(keys)) conversion_loses(v, "of %d tokens that end a text GGUF can name %zu", g->n_eos, COUNT(keys));
+    return AN_OK;
+}
+
+/* Files of folders have one behind the end of the vocabulary; a GGUF file names none then. */
+static an_status put_pad(conversion *v, gguf_out *w, int64_t id, size_t n, diag *d)
+{
+    if (id < (int64_t)n) return put_id(w, "tokenizer.ggml.padding_token_id", id, d);
+    conversion_loses(v, "the id of padding, %lld, which is behind the end of the vocabulary", (long long)id);
     return AN_OK;
 }
 
@@ -55,7 +70,7 @@ static an_status put_vocab(conversion *v, gguf_out *w, const tok_vocab *t, arena
     TRY(put_id(w, "tokenizer.ggml.bos_token_id", g->bos >= 0 ? g->bos : t->bos, d));
     TRY(put_ends(v, w, t->eos, d));
     TRY(put_id(w, "tokenizer.ggml.unknown_token_id", t->unk, d));
-    TRY(put_id(w, "tokenizer.ggml.padding_token_id", g->pad >= 0 ? g->pad : t->pad, d));
+    TRY(put_pad(v, w, g->pad >= 0 ? g->pad : t->pad, t->n, d));
     TRY(put_flag(w, "tokenizer.ggml.add_bos_token", t->add_bos, d));
     TRY(put_flag(w, "tokenizer.ggml.add_eos_token", t->add_eos, d));
     TRY(put_flag(w, "tokenizer.ggml.add_space_prefix", t->add_space_prefix, d));

@@ -1,8 +1,9 @@
-/* What a conversion tells beside the file it writes: types that three parts of one tensor share, sizes, and errors. */
+/* What a conversion tells beside the file it writes: types that three parts of one tensor share, sizes, and what is not kept. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "format/npy.h"
+#include "lm/generate.h"
 #include "lm_t.h"
 
 #define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":32,\"n_head\":4,\"n_layer\":1,\"n_positions\":16,\"vocab_size\":48,\"eos_token_id\":2}"
@@ -84,8 +85,87 @@ static void sizes(void **state)
     assert_int_equal(done.bytes_in, MATRIX / 2 + 7 * 16 * 2 + 2 * C * D + 2 * (NUMBERS - MATRIX - C * D));
 }
 
+/* How the model asks to be sampled goes along where the target can say it, and is told where it cannot. */
+static void how_text_is_made(void **state)
+{
+    (void)state;
+    static const struct { lm_target to; const char *out, *lost[2]; } rows[] = {
+        { LM_TO_HF, "hf2", { NULL, NULL } },
+        { LM_TO_NPY, "npy", { NULL, NULL } },
+        { LM_TO_SAFETENSORS, "m.safetensors", { NULL, NULL } },
+        { LM_TO_GGUF, "m.gguf", { "a GGUF file cannot say how the model asks to be sampled", NULL } },
+        { LM_TO_LLAMA2C, "m.bin", { "a llama2.c file cannot say how the model asks to be sampled", "token 1 begins a text and token 2 ends it" } },
+    };
+    static const struct { const char *ids, *said; bool sampled, other_ids; } models[] = {
+        { "\"bos_token_id\":1,\"eos_token_id\":2", "{}", false, false },
+        { "\"bos_token_id\":null", "{\"temperature\":0.5,\"repetition_penalty\":1}", false, false }, /* for sampling, which is not asked for */
+        { "\"bos_token_id\":7,\"eos_token_id\":2", "{}", false, true },
+        { "\"bos_token_id\":1,\"eos_token_id\":3", "{\"do_sample\":true,\"top_k\":40,\"min_p\":0.125}", true, true },
+        { "\"bos_token_id\":1,\"eos_token_id\":[2,5],\"do_sample\":true,\"temperature\":0.75", "{\"top_p\":0.875}", true, true }, /* old files have it in config.json */
+        { "\"bos_token_id\":1", "{\"repetition_penalty\":1.25}", true, false },
+    };
+    for (size_t k = 0; k < COUNT(models); k++) {
+        char json[700];
+        empty_folder(scratch, 1);
+        snprintf(json, sizeof json, "{\"model_type\":\"llama\"," LLAMA_JSON ",%s}", models[k].ids);
+        diag d = { 0 };
+        assert_ok(dir_make(in_scratch("hf"), &d), d);
+        write_text(in_scratch("hf/config.json"), json);
+        write_text(in_scratch("hf/generation_config.json"), models[k].said);
+        write_tensors(in_scratch("hf/model.safetensors"), llama_tensors, NULL, DT_F32, NULL, NULL, NULL);
+        lm_model *m = open_ok(in_scratch("hf"));
+        const lm_generation *g = lm_generation_of(m);
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            lm_converted done = convert_ok(m, in_scratch(rows[i].out), rows[i].to, 0, NULL);
+            bool want[2] = { rows[i].lost[0] && models[k].sampled, rows[i].lost[1] && models[k].other_ids };
+            for (int j = 0; j < 2; j++)
+                if (rows[i].lost[j] && want[j] != !!strstr(done.lost, rows[i].lost[j])) fail_msg("model %zu as %s: \"%s\"", k, rows[i].out, done.lost);
+            if (!want[0] && !want[1] && done.lost[0]) fail_msg("model %zu as %s: \"%s\"", k, rows[i].out, done.lost);
+            lm_model *a = open_ok(in_scratch(rows[i].out));
+            const lm_generation *h = lm_generation_of(a);
+            lm_sampling x = lm_suggested(g), y = lm_suggested(h);
+            if (rows[i].to == LM_TO_LLAMA2C) assert_true(h->bos == 1 && h->n_eos == 1 && h->eos[0] == 2);
+            else assert_true(h->bos == g->bos && h->n_eos == g->n_eos && !memcmp(h->eos, g->eos, (size_t)g->n_eos * sizeof *g->eos));
+            if (!want[0]) assert_true(x.temperature == y.temperature && x.top_k == y.top_k && x.top_p == y.top_p && x.min_p == y.min_p && (x.repetition == y.repetition || y.repetition == 0));
+            lm_close(a);
+        }
+        lm_close(m);
+    }
+}
+
+/* Padding behind the end of the vocabulary: files of folders have it, and a GGUF file that named it would not open with its vocabulary. */
+static void padding_past_the_end(void **state)
+{
+    (void)state;
+    diag d = { 0 };
+    strbuf json = { 0 };
+    tokenizer *t, *u;
+    static const char *const ids[] = { "269", "270", "4294967297" };
+    assert_ok(tok_train("the cat and the hat and the bat", 31, &(tok_train_options){ .vocab = 260 }, &json, &d), d);
+    assert_ok(tok_from_json("test", json.at, json.n, &t, &d), d);
+    sb_free(&json);
+    for (size_t i = 0; i < COUNT(ids); i++) {
+        char text[500];
+        lm_converted done;
+        empty_folder(scratch, 1);
+        snprintf(text, sizeof text, "{\"model_type\":\"llama\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":270,"
+                                    "\"max_position_embeddings\":64,\"pad_token_id\":%s}", ids[i]);
+        write_text(in_scratch("seed.json"), text);
+        lm_model *m = open_ok(in_scratch("seed.json")), *g;
+        assert_ok(lm_convert(m, in_scratch("m.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1, .vocab = t }, &done, &d), d);
+        assert_true(done.vocabulary && (i == 0) == !done.lost[0]);
+        if (i) assert_true(strstr(done.lost, ids[i]) && strstr(done.lost, "padding"));
+        g = open_ok(in_scratch("m.gguf"));
+        assert_int_equal(lm_generation_of(g)->pad, i ? -1 : 269);
+        assert_ok(lm_tokenizer_of(g, &u, &d), d);
+        tok_close(u);
+        lm_close(m), lm_close(g);
+    }
+    tok_close(t);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_of_other_types), cmocka_unit_test(sizes) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_of_other_types), cmocka_unit_test(sizes), cmocka_unit_test(how_text_is_made), cmocka_unit_test(padding_past_the_end) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
