@@ -105,42 +105,66 @@ static an_status load(corpus *c, const corpus_options *o, diag *d)
     return AN_OK;
 }
 
-/* ---- a digest of everything: large arrays in parts, in parallel, the same for any number of threads ---- */
+/* ---- reading ---- */
 
-enum { PART = 4 << 20 };
+static an_status read_ids(const corpus *c, uint64_t from, uint64_t n, int32_t *to, diag *d)
+{
+    if (!c->n_shards) {
+        for (uint64_t j = 0; j < n; j++) to[j] = (int32_t)c->ids.at[from + j];
+        return AN_OK;
+    }
+    size_t k = 0, end = c->n_shards; /* the last shard that begins at or before it */
+    while (end - k > 1) {
+        size_t middle = (k + end) / 2;
+        if (c->from[middle] <= from) k = middle;
+        else end = middle;
+    }
+    for (; n; k++) { /* a sample may run on into the next */
+        uint64_t here = MIN(n, c->from[k + 1] - from);
+        TRY(shard_read(c->shard[k], from - c->from[k], here, to, d));
+        from += here, to += here, n -= here;
+    }
+    return AN_OK;
+}
+
+/* ---- a digest of everything: in parts, in parallel, the same for any number of threads, and for the same ids in whatever files ---- */
+
+enum { PART = 1 << 18, TEAM = 16 }; /* ids of a part; parts at a time */
 
 typedef struct {
-    const unsigned char *at;
-    size_t n;
-    uint64_t *hash;
+    const corpus *c;
+    uint64_t from;
+    uint64_t hash[TEAM];
+    diag d[TEAM];
 } hashing;
 
 static void hash_part(void *user, int64_t i, int thread)
 {
-    const hashing *h = user;
-    size_t from = (size_t)i * PART;
+    hashing *h = user;
+    uint64_t from = h->from + (uint64_t)i * PART, n = MIN(h->c->n_tokens - from, (uint64_t)PART);
+    int32_t *ids = malloc((size_t)n * sizeof *ids);
     (void)thread;
-    h->hash[i] = hash_many(h->at + from, MIN(h->n - from, (size_t)PART), 0);
-}
-
-static an_status hash_all(const void *at, size_t n, pool *p, uint64_t *h, diag *d)
-{
-    size_t parts = (n + PART - 1) / PART;
-    hashing job = { .at = at, .n = n, .hash = calloc(parts + 1, sizeof *job.hash) };
-    if (!job.hash) return diag_nomem(d);
-    pool_run(p, hash_part, &job, (int64_t)parts);
-    *h = hash_bytes(job.hash, parts * sizeof *job.hash, *h);
-    free(job.hash);
-    return AN_OK;
+    if (!ids) diag_nomem(&h->d[i]);
+    else if (!read_ids(h->c, from, n, ids, &h->d[i])) h->hash[i] = hash_many(ids, (size_t)n * sizeof *ids, 0);
+    free(ids);
 }
 
 static an_status find_digest(corpus *c, pool *p, diag *d)
 {
     uint64_t parts[] = { c->n_tokens, (uint64_t)c->seq, c->n_train, c->in_order };
+    hashing *h = malloc(sizeof *h);
+    if (!h) return diag_nomem(d);
     c->digest = hash_bytes(parts, sizeof parts, c->seed);
-    for (size_t i = 0; i < c->n_shards; i++)
-        TRY(hash_all(shard_view(c->shard[i]), (size_t)shard_count(c->shard[i]) * (size_t)shard_bytes(c->shard[i]), p, &c->digest, d));
-    return c->n_shards ? AN_OK : hash_all(c->ids.at, c->ids.n * sizeof *c->ids.at, p, &c->digest, d);
+    for (uint64_t from = 0; from < c->n_tokens && !d->st; from += (uint64_t)TEAM * PART) {
+        int64_t n = (int64_t)MIN((c->n_tokens - from + PART - 1) / PART, (uint64_t)TEAM);
+        *h = (hashing){ .c = c, .from = from };
+        pool_run(p, hash_part, h, n);
+        for (int64_t i = 0; i < n && !d->st; i++)
+            if (h->d[i].st) diag_fail(d, h->d[i].st, NOWHERE, "%s", h->d[i].msg);
+        c->digest = hash_bytes(h->hash, (size_t)n * sizeof *h->hash, c->digest);
+    }
+    free(h);
+    return d->st;
 }
 
 static an_status open_corpus(corpus *c, const char *name, const corpus_options *o, diag *d)
@@ -180,26 +204,6 @@ uint64_t corpus_samples(const corpus *c, corpus_split split) { return split == C
 uint64_t corpus_tokens(const corpus *c) { return c->n_tokens; }
 bool corpus_undivided(const corpus *c) { return c->undivided; }
 uint64_t corpus_digest(const corpus *c) { return c->digest; }
-
-static an_status read_ids(const corpus *c, uint64_t from, uint64_t n, int32_t *to, diag *d)
-{
-    if (!c->n_shards) {
-        for (uint64_t j = 0; j < n; j++) to[j] = (int32_t)c->ids.at[from + j];
-        return AN_OK;
-    }
-    size_t k = 0, end = c->n_shards; /* the last shard that begins at or before it */
-    while (end - k > 1) {
-        size_t middle = (k + end) / 2;
-        if (c->from[middle] <= from) k = middle;
-        else end = middle;
-    }
-    for (; n; k++) { /* a sample may run on into the next */
-        uint64_t here = MIN(n, c->from[k + 1] - from);
-        TRY(shard_read(c->shard[k], from - c->from[k], here, to, d));
-        from += here, to += here, n -= here;
-    }
-    return AN_OK;
-}
 
 an_status corpus_batch(const corpus *c, corpus_split split, int64_t b, corpus_pos *pos, int32_t *ids, diag *d)
 {

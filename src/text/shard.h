@@ -88,7 +88,7 @@ void corpus_close(corpus *c); /* NULL is fine */
 uint64_t corpus_samples(const corpus *c, corpus_split split);
 uint64_t corpus_tokens(const corpus *c);
 bool corpus_undivided(const corpus *c);  /* a file of the text was cut nowhere (docs_count): it is one document */
-uint64_t corpus_digest(const corpus *c); /* of every id, windows, seed and split: a resumed run sees whether its data changed */
+uint64_t corpus_digest(const corpus *c); /* of every id, windows, seed and split, and not of how files hold them: a resumed run sees whether its data changed */
 /* The next B samples: ids is [B, T + 1]. pos moves on; past the end of the split the next epoch begins, in its own order.
  * Validation is never shuffled. AN_INPUT: a bad id, a split without samples, a file that was cut since. */
 an_status corpus_batch(const corpus *c, corpus_split split, int64_t b, corpus_pos *pos, int32_t *ids, diag *d) MUST_CHECK;

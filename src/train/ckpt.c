@@ -13,7 +13,7 @@
 #include "train/ckpt.h"
 #include "train/log.h"
 
-enum { CKPT_VERSION = 4, KEEP = 2, DIGITS = 16 };
+enum { CKPT_VERSION = 5, KEEP = 2, DIGITS = 16 };
 static const char STATE[] = "state.safetensors", TRAIN[] = "train.json", LATEST[] = "latest";
 static const char SEAL[] = ",\n  \"checksum\": \"", SEAL_END[] = "\"\n}\n"; /* the end of train.json, around the checksum of what is before it */
 
@@ -322,7 +322,7 @@ static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
     const json_t *smooth = json_object_get(top, "smooth"), *version = json_object_get(top, "version"), *applied = json_object_get(top, "applied"), *kept = json_object_get(top, "validation");
     const char *setting = json_string_value(json_object_get(top, "setting")), *exact = json_string_value(json_object_get(top, "exact"));
     int v = json_is_integer(version) && json_integer_value(version) > 0 && json_integer_value(version) <= CKPT_VERSION ? (int)json_integer_value(version) : 0;
-    if (v < 1) return bad(path, "version is none of 1 to 4", d);
+    if (v < 1) return bad(path, "version is none of 1 to 5", d);
     if (!json_is_integer(step) || !json_is_integer(epoch) || !json_is_integer(sample) || json_integer_value(step) < 0 || json_integer_value(epoch) < 0 || json_integer_value(sample) < 0)
         return bad(path, "step, epoch and sample must be whole numbers of at least 0", d);
     if (v > 1 && (!json_is_integer(applied) || json_integer_value(applied) < 0 || !json_is_number(kept))) return bad(path, "applied or validation is not a number", d);
@@ -461,7 +461,7 @@ static an_status same_run(const char *path, const ckpt_note *file, const ckpt_no
     if (file->version == 1) return AN_OK;
     if (file->validation != here->validation)
         return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with a validation share of %g; this run has %g", path, file->validation, here->validation);
-    if (file->version > 3 && file->data_digest != here->data_digest)
+    if (file->version > 4 && file->data_digest != here->data_digest)
         return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained on other data (checksum %016llx); that of this run has %016llx", path, (unsigned long long)file->data_digest,
                          (unsigned long long)here->data_digest);
     return AN_OK;

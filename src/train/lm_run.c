@@ -260,7 +260,7 @@ static an_status resume(run *r)
     const char *path;
     an_status st = ckpt_find(o->save, &mem, &path, o->warn, o->user, r->d);
     if (!st) st = ckpt_load(path, r->p, &r->note, r->d);
-    static const char *const untold[] = { NULL, "its train.json, the data and all settings are", "the data and all settings, to the last bit, are", "the data are" }; /* by version */
+    static const char *const untold[] = { NULL, "its train.json, the data and all settings are", "the data and all settings, to the last bit, are", "the data are", "the data are" }; /* by version */
     if (!st && (size_t)r->note.version < COUNT(untold)) WARN(r, "%s is of an earlier version: whether %s as they were cannot be told", path, untold[r->note.version]);
     if (!st) st = ckpt_settle(o->save, path, o->keep, &r->note, r->d);
     arena_free(&mem);

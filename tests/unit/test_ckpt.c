@@ -152,6 +152,9 @@ static void none_intact(void **state)
     o.steps = 8, o.resume = true;
     assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "none of its checkpoints is intact"));
+    int warned = 0; /* once of each */
+    for (const char *line = r.warned; (line = strstr(line, "the checkpoint before it\n")); line++) warned++;
+    assert_int_equal(warned, 2);
     small_end(&r);
 }
 
@@ -466,7 +469,7 @@ static void as_version(const char *path, int version)
         for (size_t i = 0; i < COUNT(gone); i++) drop |= version < gone[i].since && strstr(line, gone[i].key) == line + 2;
         if (drop) continue;
         if (strstr(line, "\"version\"") == line + 2) sb_printf(&b, "  \"version\": %d,\n", version);
-        else if (version < 4 && strstr(line, "\"data\"") == line + 2) sb_puts(&b, "  \"data\": \"0123456789abcdef\",\n");
+        else if (version < 5 && strstr(line, "\"data\"") == line + 2) sb_puts(&b, "  \"data\": \"0123456789abcdef\",\n");
         else if (strstr(line, "\"checksum\"") == line + 2) {
             b.n -= 2; /* the comma before it */
             if (version > 1) sb_printf(&b, ",\n  \"checksum\": \"%016llx\"\n", (unsigned long long)hash_bytes(b.at, b.n, 0));
@@ -509,7 +512,7 @@ static void earlier_versions(void **state)
     char path[200];
     small_begin(&whole);
     run_to(&whole, 8, 0, false, &want);
-    for (int version = 1; version < 4; version++) {
+    for (int version = 1; version < 5; version++) {
         small_begin(&r);
         run_to(&r, 8, 6, false, &q);
         small_path(&r, "step-00000006/train.json", path, sizeof path);
@@ -548,9 +551,9 @@ static void no_such_numbers(void **state)
         { "\"data\": \"", "x", "data or seed is not a number" },
         { "\"seed\": \"", " -", "data or seed is not a number" },
         { "\"seed\": \"", "+", "data or seed is not a number" },
-        { "\"version\": ", "9", "version is none of 1 to 4" },
-        { "\"version\": ", "-", "version is none of 1 to 4" },
-        { "\"version\": ", "-429496729", "version is none of 1 to 4" }, /* 2 in the lower half */
+        { "\"version\": ", "9", "version is none of 1 to 5" },
+        { "\"version\": ", "-", "version is none of 1 to 5" },
+        { "\"version\": ", "-429496729", "version is none of 1 to 5" }, /* 2 in the lower half */
         { "\"setting\": \"", LONG, "there is no setting" },
         { "\"exact\": \"", LONG, "there are no exact settings" },
         { "\"state.safetensors\": { \"bytes\": ", "1", "state.safetensors: " },

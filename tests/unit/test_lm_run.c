@@ -58,6 +58,42 @@ static void chains(void **state)
         }
 }
 
+/* The same ids in another form are the same data: a run goes on with them. Other ids are not. */
+static void ids_in_other_files(void **state)
+{
+    (void)state;
+    small_run whole, r;
+    lm_run_result want, q;
+    diag d = { 0 };
+    char path[120];
+    file_bytes f;
+    small_begin(&whole);
+    lm_run_options o = small_options(&whole, "cpu");
+    o.steps = 6;
+    assert_ok(lm_run(&o, &want, &d), d);
+    small_begin(&r);
+    o = small_options(&r, "cpu");
+    o.steps = 6, r.stop_at = 3;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_ok(file_read(r.data, 1 << 20, &f, &d), d);
+    uint32_t ids[4000];
+    assert_int_equal(f.n, 2 * COUNT(ids));
+    for (size_t i = 0; i < COUNT(ids); i++) ids[i] = f.at[2 * i] | (uint32_t)f.at[2 * i + 1] << 8;
+    file_drop(&f);
+    snprintf(path, sizeof path, "%s/ids.u32", r.dir);
+    o.data = path, o.resume = true, r.stop_at = 0;
+    ids[3999] ^= 1;
+    assert_ok(file_write(path, ids, sizeof ids, &d), d);
+    assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "trained on other data"));
+    ids[3999] ^= 1, d = (diag){ 0 };
+    assert_ok(file_write(path, ids, sizeof ids, &d), d);
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(q.done == 6 && q.digest == want.digest);
+    small_end(&r);
+    small_end(&whole);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -390,6 +426,17 @@ static void rates(void **state)
         assert_ok(lm_run(&o, &q, &d), d);
         assert_true(s.n == 1 && fabs(s.lr[0] - first[i]) < 1e-12);
     }
+    /* Of one with more than a million numbers it is lower: by the root of how many more. */
+    static const char wide[] = "{\"model_type\":\"llama\",\"hidden_size\":256,\"intermediate_size\":1024,\"num_hidden_layers\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,"
+                               "\"vocab_size\":300,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true,\"hidden_act\":\"silu\"}";
+    lm_run_options o = small_options(&r, "cpu");
+    lm_run_result q;
+    seen_lines s = { 0 };
+    diag d = { 0 };
+    assert_ok(file_write(r.model, wide, sizeof wide - 1, &d), d);
+    o.save = NULL, o.steps = 9, o.lr = 0, o.schedule = "constant", o.user = &s, o.on_progress = take_line, o.stop = after_one, o.warn = NULL;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_true(q.parameters > 2000000 && fabs(s.lr[0] - 3e-3 / sqrt((double)q.parameters / 1e6)) < 1e-12);
     small_end(&r);
 }
 
@@ -715,7 +762,7 @@ static void gradients_of_many_tokens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(refusals), cmocka_unit_test(refusals_to_the_bit), cmocka_unit_test(other_start), cmocka_unit_test(little_memory), cmocka_unit_test(lines),
+        cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(ids_in_other_files), cmocka_unit_test(refusals), cmocka_unit_test(refusals_to_the_bit), cmocka_unit_test(other_start), cmocka_unit_test(little_memory), cmocka_unit_test(lines),
         cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events),  cmocka_unit_test(gradients),
         cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
         cmocka_unit_test(no_samples),             cmocka_unit_test(nothing_kept), cmocka_unit_test(any_batch), cmocka_unit_test(gradients_as_named),
