@@ -562,7 +562,7 @@ static an_status answer(dev_program *p, uint64_t *sum, diag *d)
     }
     if (!st) st = dev->cls->run(p, (const void *const *)at[DEV_INPUT], at[DEV_OUTPUT], d);
     *sum = 0;
-    for (size_t i = 0; !st && i < p->n_port[DEV_OUTPUT]; i++) *sum = hash_bytes(at[DEV_OUTPUT][i], (size_t)p->port[DEV_OUTPUT][i].bytes, *sum);
+    for (size_t i = 0; !st && i < p->n_port[DEV_OUTPUT]; i++) *sum = hash_many(at[DEV_OUTPUT][i], (size_t)p->port[DEV_OUTPUT][i].bytes, *sum);
     arena_free(&mem);
     return st;
 }

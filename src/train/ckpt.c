@@ -82,11 +82,14 @@ static void sweep(const char *dir, int keep, const ckpt_note *now, const char *t
 
 /* ---- checksums ---- */
 
-static an_status digest_of(const char *path, uint64_t *hash, uint64_t *bytes, diag *d)
+/* Up to version 4 signs of neighbours could change together and leave it as it was. */
+static uint64_t sum_of(int64_t version, const void *p, size_t n) { return version >= 1 && version <= 4 ? hash_bytes(p, n, 0) : hash_many(p, n, 0); }
+
+static an_status digest_of(const char *path, int version, uint64_t *hash, uint64_t *bytes, diag *d)
 {
     file_bytes f;
     TRY(file_map(path, &f, d));
-    *hash = hash_bytes(f.at, f.n, 0), *bytes = f.n;
+    *hash = sum_of(version, f.at, f.n), *bytes = f.n;
     file_drop(&f);
     return AN_OK;
 }
@@ -123,7 +126,7 @@ static an_status put_files(strbuf *b, const char *dir, diag *d)
         strbuf path = { 0 };
         if (e->d_name[0] == '.') continue;
         sb_printf(&path, "%s/%s", dir, e->d_name);
-        st = path.oom ? diag_nomem(d) : digest_of(path.at, &hash, &bytes, d);
+        st = path.oom ? diag_nomem(d) : digest_of(path.at, CKPT_VERSION, &hash, &bytes, d);
         sb_free(&path);
         sb_printf(b, "%s\n    ", between);
         sb_json(b, e->d_name, strlen(e->d_name));
@@ -133,7 +136,7 @@ static an_status put_files(strbuf *b, const char *dir, diag *d)
     if (!st && errno) st = file_fail("list", dir, d);
     closedir(at);
     sb_puts(b, "\n  }");
-    if (b->n) sb_printf(b, "%s%016llx%s", SEAL, (unsigned long long)hash_bytes(b->at, b->n, 0), SEAL_END);
+    if (b->n) sb_printf(b, "%s%016llx%s", SEAL, (unsigned long long)sum_of(CKPT_VERSION, b->at, b->n), SEAL_END);
     return st ? st : b->oom ? diag_nomem(d) : AN_OK;
 }
 
@@ -342,12 +345,13 @@ static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
 static an_status check_seal(const char *path, const file_bytes *f, const json_t *top, diag *d)
 {
     const size_t tail = sizeof SEAL - 1 + DIGITS + sizeof SEAL_END - 1;
-    if (json_integer_value(json_object_get(top, "version")) == 1 && !json_object_get(top, "checksum")) return AN_OK;
+    const json_int_t version = json_integer_value(json_object_get(top, "version"));
+    if (version == 1 && !json_object_get(top, "checksum")) return AN_OK;
     const char *end = (const char *)f->at + f->n;
     uint64_t want;
     if (f->n <= tail || memcmp(end - tail, SEAL, sizeof SEAL - 1) || memcmp(end - (sizeof SEAL_END - 1), SEAL_END, sizeof SEAL_END - 1) || !text_u64(top, "checksum", 16, &want))
         return bad(path, "its checksum is missing", d);
-    uint64_t hash = hash_bytes(f->at, f->n - tail, 0);
+    uint64_t hash = sum_of(version, f->at, f->n - tail);
     if (hash == want) return AN_OK;
     return diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: it has the checksum %016llx; %016llx was written", path, TRAIN, (unsigned long long)hash, (unsigned long long)want);
 }
@@ -365,7 +369,7 @@ static an_status open_note(const char *path, json_t **top, diag *d)
     return st;
 }
 
-static an_status check_files(const char *path, json_t *top, diag *d)
+static an_status check_files(const char *path, int version, json_t *top, diag *d)
 {
     const char *name;
     json_t *files = json_object_get(top, "files"), *f;
@@ -377,7 +381,7 @@ static an_status check_files(const char *path, json_t *top, diag *d)
         const json_t *size = json_object_get(f, "bytes");
         if (strchr(name, '/') || !text_u64(f, "hash", 16, &want) || !json_is_integer(size)) return bad(path, "a file's size or hash is missing", d);
         sb_printf(&b, "%s/%s", path, name);
-        an_status st = b.oom ? diag_nomem(d) : digest_of(b.at, &hash, &bytes, d);
+        an_status st = b.oom ? diag_nomem(d) : digest_of(b.at, version, &hash, &bytes, d);
         sb_free(&b);
         TRY(st);
         if ((json_int_t)bytes != json_integer_value(size) || hash != want)
@@ -401,7 +405,7 @@ static an_status intact(const char *path, diag *d)
     TRY(open_note(path, &top, d));
     an_status st = read_note(path, top, &n, d);
     if (!st && n.step != step_of(last_of(path))) st = diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: it is of step %lld, and not what the name of its folder says", path, TRAIN, (long long)n.step);
-    if (!st) st = check_files(path, top, d);
+    if (!st) st = check_files(path, n.version, top, d);
     json_decref(top);
     return st;
 }
@@ -455,7 +459,8 @@ static an_status differs(const char *path, const char *file, const char *here, d
 static an_status same_run(const char *path, const ckpt_note *file, const ckpt_note *here, diag *d)
 {
     if (strcmp(file->setting, here->setting)) return differs(path, file->setting, here->setting, d);
-    if (file->version > 2 && strcmp(file->exact, here->exact)) return differs(path, file->exact, here->exact, d);
+    const char *exact = file->version > 4 ? here->exact : here->exact4;
+    if (file->version > 2 && strcmp(file->exact, exact)) return differs(path, file->exact, exact, d);
     if (file->seed != here->seed)
         return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with seed %llu; this run has seed %llu", path, (unsigned long long)file->seed, (unsigned long long)here->seed);
     if (file->version == 1) return AN_OK;
@@ -482,6 +487,7 @@ an_status ckpt_load(const char *path, pipeline *p, ckpt_note *note, diag *d)
     if (!st) { /* a file of an earlier version has others of these, or none; what is saved from now on has this run's */
         n.data_digest = note->data_digest, n.validation = note->validation;
         memcpy(n.exact, note->exact, sizeof n.exact);
+        memcpy(n.exact4, note->exact4, sizeof n.exact4);
         *note = n;
     }
     return st;

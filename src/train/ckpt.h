@@ -11,7 +11,7 @@
  * A checkpoint is written under another name, synced, and renamed; then `latest` is replaced, then old ones go. A process that dies at
  * any moment leaves at worst a folder .tmp-* or a checkpoint too many, which the next save or --resume removes. Opening checks every file against train.json and falls back to
  * the one before, saying so. Version 1 had no checksum of train.json and a digest of a few ids, version 2 no exact settings, version 3 a digest of the data that
- * some changes left as it was, version 4 one of files and not of ids: they open, with what they lack not looked at. */
+ * some changes left as it was, version 4 one of files and not of ids, and such checksums of the files: they open, with what they lack not looked at. */
 #ifndef TRAIN_CKPT_H
 #define TRAIN_CKPT_H
 
@@ -29,6 +29,7 @@ typedef struct {
     bool owed;                /* the loss on text kept back was due after this step, and the process had no compiles left for it */
     char setting[600];        /* what must be the same for the run to go on: model, batch, pipeline's state form, schedule … */
     char exact[500];          /* the same to the last bit, and what has no place in a sentence */
+    char exact4[500];         /* of this run: as versions 3 and 4 say it */
 } ckpt_note;
 
 typedef struct {

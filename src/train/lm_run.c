@@ -238,18 +238,24 @@ static an_status config_digest(const model_config *c, uint64_t *out, diag *d)
 }
 
 /* What a sentence would round, or could not say: any of it changed, and the run would go on as another one. */
-static an_status fill_exact(run *r)
+static void put_exact(const run *r, uint64_t config, uint64_t words, uint64_t rest, char *to, size_t room)
 {
     const lm_run_options *o = r->o;
     const model_config *c = &r->shape.file;
-    uint64_t rest, all, words = 0;
-    for (size_t i = 0; i < r->n_tok_files; i++) words = hash_bytes(r->tok_file[i].at, r->tok_file[i].n, words);
-    TRY(lm_shape_rest(&r->shape, &rest, r->d));
-    TRY(config_digest(c, &all, r->d));
-    int n = snprintf(r->note.exact, sizeof r->note.exact, "lr %.17g to %.17g, decay %.17g, clip %.17g, loss scale %.17g%s, rope base %.17g, norm epsilon %.17g, context %lld", r->schedule.lr,
+    int n = snprintf(to, room, "lr %.17g to %.17g, decay %.17g, clip %.17g, loss scale %.17g%s, rope base %.17g, norm epsilon %.17g, context %lld", r->schedule.lr,
                      r->schedule.lr_end, given(o->decay, 0.1), given(o->clip, 1), r->scale, r->dynamic ? " dynamic" : "", c->rope_theta, c->norm_eps, (long long)c->context);
-    snprintf(r->note.exact + n, sizeof r->note.exact - (size_t)n, ", checksums of configuration %016llx, tokenizer %016llx, rows not trained %016llx", (unsigned long long)all,
-             (unsigned long long)words, (unsigned long long)rest);
+    snprintf(to + n, room - (size_t)n, ", checksums of configuration %016llx, tokenizer %016llx, rows not trained %016llx", (unsigned long long)config, (unsigned long long)words,
+             (unsigned long long)rest);
+}
+
+static an_status fill_exact(run *r)
+{
+    uint64_t rest, rest4, all, words = 0;
+    for (size_t i = 0; i < r->n_tok_files; i++) words = hash_bytes(r->tok_file[i].at, r->tok_file[i].n, words);
+    TRY(lm_shape_rest(&r->shape, &rest, &rest4, r->d));
+    TRY(config_digest(&r->shape.file, &all, r->d));
+    put_exact(r, all, words, rest, r->note.exact, sizeof r->note.exact);
+    put_exact(r, all, words, rest4, r->note.exact4, sizeof r->note.exact4);
     return AN_OK;
 }
 
@@ -648,7 +654,7 @@ static an_status digest(run *r)
         void *x = malloc(bytes ? bytes : 1);
         if (!x) return diag_nomem(r->d);
         an_status st = pipe_read(r->p, s.name, s.type.dt, x, r->d);
-        if (!st) h = hash_bytes(x, bytes, h);
+        if (!st) h = hash_many(x, bytes, h);
         free(x);
         TRY(st);
     }

@@ -158,10 +158,10 @@ static an_status fetch(void *user, model_weight_id id, int layer, float *to, dia
     return AN_OK;
 }
 
-an_status lm_shape_rest(const lm_shape *s, uint64_t *hash, diag *d)
+an_status lm_shape_rest(const lm_shape *s, uint64_t *hash, uint64_t *hash4, diag *d)
 {
     static const model_weight_id tables[] = { MW_EMBED, MW_HEAD };
-    *hash = 0;
+    *hash = *hash4 = 0;
     if (!s->ids) return AN_OK;
     float *x = malloc((size_t)s->file.dim * sizeof *x);
     an_status st = x ? AN_OK : diag_nomem(d);
@@ -171,7 +171,7 @@ an_status lm_shape_rest(const lm_shape *s, uint64_t *hash, diag *d)
         for (int64_t i = 0; i < s->file.vocab && !st; i++) {
             if (s->row_of[i] >= 0) continue;
             st = lm_rows(s->start, tables[k], -1, i, 1, DT_F32, x, d);
-            if (!st) *hash = hash_bytes(x, (size_t)s->file.dim * sizeof *x, *hash);
+            if (!st) *hash = hash_many(x, (size_t)s->file.dim * sizeof *x, *hash), *hash4 = hash_bytes(x, (size_t)s->file.dim * sizeof *x, *hash4);
         }
     }
     free(x);

@@ -39,7 +39,7 @@ an_status lm_shape_compact(lm_shape *s, const corpus *data, int64_t seq, diag *d
 an_status lm_shape_active(lm_shape *s, diag *d) MUST_CHECK; /* to what the start answers with (lm_active) */
 void lm_shape_rows(const lm_shape *s, int32_t *ids, size_t n); /* ids to rows, in place */
 
-an_status lm_shape_rest(const lm_shape *s, uint64_t *hash, diag *d) MUST_CHECK; /* of the start's rows that are not trained; 0: all are */
+an_status lm_shape_rest(const lm_shape *s, uint64_t *hash, uint64_t *hash4, diag *d) MUST_CHECK; /* of the start's rows that are not trained; 0: all are. hash4: as checkpoints of version 4 have it */
 an_status lm_shape_put(const lm_shape *s, pipeline *p, diag *d) MUST_CHECK; /* the start's weights into the pipeline */
 /* The pipeline's weights as a model: copied now. */
 an_status lm_shape_model(const lm_shape *s, pipeline *p, const lm_generation *g, const lm_options *o, lm_model **out, diag *d) MUST_CHECK;

@@ -265,7 +265,7 @@ static an_status digest(run *r)
 {
     strbuf b = { 0 };
     an_status st = train_snapshot(r->t, &b, r->d);
-    if (!st) r->out->digest = hash_bytes(b.at, b.n, 0);
+    if (!st) r->out->digest = hash_many(b.at, b.n, 0);
     sb_free(&b);
     return st;
 }

@@ -129,7 +129,8 @@ static an_status check_count(trainer *t, diag *d)
     N("anneal.zeros", zeros) N("anneal.zero_row", scale.zero_row) N("anneal.zero_search", scale.search)               \
     X("anneal.zero_from", scale.from)
 
-static const char KEY_FORM[] = "anneal.train", KEY_GOOD[] = "anneal.good", KEY_ROW[] = "anneal.skipped_row", KEY_SUM[] = "anneal.checksum";
+static const char KEY_FORM[] = "anneal.train", KEY_GOOD[] = "anneal.good", KEY_ROW[] = "anneal.skipped_row", KEY_SUM[] = "anneal.checksum2";
+static const char KEY_SUM1[] = "anneal.checksum"; /* of earlier files: signs that change together may leave it as it was */
 
 static void form_text(const trainer *t, char *out, size_t n)
 {
@@ -213,7 +214,7 @@ static an_status put_checksum(trainer *t, safetensors_out *w, diag *d)
         unsigned char *p = stage_room(t, s->bytes);
         if (!p) return diag_nomem(d);
         TRY(surface_get(t, state_now(t, s), &s->type, s->type.dt, p, d));
-        sum = hash_bytes(p, s->bytes, sum);
+        sum = hash_many(p, s->bytes, sum);
     }
     snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
     return safetensors_put_meta(w, KEY_SUM, text, d);
@@ -223,9 +224,11 @@ static an_status put_checksum(trainer *t, safetensors_out *w, diag *d)
 static an_status check_checksum(const trainer *t, const safetensors *f, const char *path, diag *d)
 {
     const char *have = safetensors_meta(f, KEY_SUM);
+    uint64_t (*const digest)(const void *, size_t, uint64_t) = have ? hash_many : hash_bytes;
     uint64_t sum = 0;
     char text[20];
-    for (size_t i = 0; i < t->states.n; i++) sum = hash_bytes(safetensors_find(f, t->states.at[i].name)->data, t->states.at[i].bytes, sum);
+    if (!have) have = safetensors_meta(f, KEY_SUM1);
+    for (size_t i = 0; i < t->states.n; i++) sum = digest(safetensors_find(f, t->states.at[i].name)->data, t->states.at[i].bytes, sum);
     snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
     if (!have || !strcmp(have, text)) return AN_OK;
     return diag_fail(d, AN_INPUT, NOWHERE, "%s: its tensors have the checksum %s; %.20s was written: the file is damaged", path, text, have);

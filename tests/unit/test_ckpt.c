@@ -452,10 +452,45 @@ static void not_finite(void **state)
     small_end(&r);
 }
 
-/* train.json as an earlier version wrote it: 1 without a checksum of its own and with a digest of a few ids that is not looked at, 2 without exact
- * settings, 3 with another digest of the data. */
-static void as_version(const char *path, int version)
+/* A line of train.json about a file, with the checksum that versions up to 4 have. */
+static void put_old_sum(strbuf *b, const char *folder, const char *line)
 {
+    char name[100], path[300];
+    file_bytes f;
+    diag d = { 0 };
+    assert_int_equal(sscanf(line, " \"%99[^\"]\"", name), 1);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_ok(file_read(path, 1 << 24, &f, &d), d);
+    sb_printf(b, "    \"%s\": { \"bytes\": %zu, \"hash\": \"%016llx\" }%s\n", name, f.n, (unsigned long long)hash_bytes(f.at, f.n, 0), strstr(line, "},\n") == strchr(line, '}') ? "," : "");
+    file_drop(&f);
+}
+
+/* Of the rows of the start that a checkpoint's run left alone, as version 4 has it. */
+static uint64_t old_rest(const char *start, const char *folder)
+{
+    diag d = { 0 };
+    lm_model *m, *c;
+    uint64_t h = 0;
+    float x[16];
+    assert_ok(lm_open(start, &(lm_options){ .dt = DT_F32, .seed = 3 }, &m, &d), d);
+    assert_ok(lm_open(folder, &(lm_options){ .dt = DT_F32 }, &c, &d), d);
+    for (int64_t i = 0; lm_active(c) && i < lm_config(m)->vocab; i++) {
+        assert_ok(lm_rows(m, MW_EMBED, -1, i, 1, DT_F32, x, &d), d);
+        if (!lm_active(c)[i]) h = hash_bytes(x, sizeof x, h);
+    }
+    lm_close(m), lm_close(c);
+    return h;
+}
+
+/* train.json as an earlier version wrote it: 1 without a checksum of its own and with a digest of a few ids that is not looked at, 2 without exact
+ * settings, 3 with another digest of the data, 4 with one of files and not of ids, and with other checksums. */
+static void as_version(const small_run *r, const char *step, int version)
+{
+    char folder[200], path[220];
+    small_path(r, step, folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/train.json", folder);
+    static const char rest[] = ", rows not trained ";
+    char *old;
     static const struct {
         const char *key;
         int since;
@@ -468,7 +503,10 @@ static void as_version(const char *path, int version)
         bool drop = false;
         for (size_t i = 0; i < COUNT(gone); i++) drop |= version < gone[i].since && strstr(line, gone[i].key) == line + 2;
         if (drop) continue;
-        if (strstr(line, "\"version\"") == line + 2) sb_printf(&b, "  \"version\": %d,\n", version);
+        if (!strncmp(line, "    \"", 5)) put_old_sum(&b, folder, line);
+        else if (strstr(line, "\"exact\"") == line + 2 && (old = strstr(line, rest)) && old < end)
+            sb_putn(&b, line, (size_t)(old - line)), sb_printf(&b, "%s%016llx\",\n", rest, (unsigned long long)old_rest(r->model, folder));
+        else if (strstr(line, "\"version\"") == line + 2) sb_printf(&b, "  \"version\": %d,\n", version);
         else if (version < 5 && strstr(line, "\"data\"") == line + 2) sb_puts(&b, "  \"data\": \"0123456789abcdef\",\n");
         else if (strstr(line, "\"checksum\"") == line + 2) {
             b.n -= 2; /* the comma before it */
@@ -496,7 +534,8 @@ static void edit(const char *path, const char *after, size_t drop, const char *m
     sb_puts(&b, more);
     at += drop;
     sb_putn(&b, at, (size_t)(seal - at));
-    sb_printf(&b, ",\n  \"checksum\": \"%016llx\"\n}\n", (unsigned long long)hash_bytes(b.at, b.n, 0));
+    const bool old = strstr(text, "\"version\": 4,") != NULL;
+    sb_printf(&b, ",\n  \"checksum\": \"%016llx\"\n}\n", (unsigned long long)(old ? hash_bytes : hash_many)(b.at, b.n, 0));
     assert_ok(file_write(path, b.at, b.n, &d), d);
     sb_free(&b);
     file_drop(&f);
@@ -515,12 +554,28 @@ static void earlier_versions(void **state)
     for (int version = 1; version < 5; version++) {
         small_begin(&r);
         run_to(&r, 8, 6, false, &q);
-        small_path(&r, "step-00000006/train.json", path, sizeof path);
-        as_version(path, version);
+        as_version(&r, "step-00000006", version);
         run_to(&r, 8, 1, true, &q);
         assert_non_null(strstr(r.warned, "of an earlier version"));
         run_to(&r, 8, 0, true, &q); /* what it saved is of this version */
         assert_true(r.n == 1 && q.digest == want.digest);
+        small_end(&r);
+    }
+    for (int other = 0; other < 2; other++) { /* rows that are not trained have a checksum of their own */
+        small_begin(&r);
+        lm_run_options o = small_options(&r, "cpu");
+        diag d = { 0 };
+        o.steps = 4, o.save_every = 2, o.compact_vocab = true, r.stop_at = 2;
+        assert_ok(lm_run(&o, &q, &d), d);
+        as_version(&r, "step-00000002", 4);
+        if (other) { /* what stands there is not what this version would say */
+            small_path(&r, "step-00000002/train.json", path, sizeof path);
+            edit(path, ", rows not trained ", 1, "g");
+        }
+        o.resume = true, r.stop_at = 0, r.n = 0, r.warned[0] = 0;
+        an_status st = lm_run(&o, &q, &d);
+        if (other) assert_true(st == AN_INPUT && strstr(d.msg, "\"rows not trained g"));
+        else assert_true(!st && r.n == 2 && strstr(r.warned, "whether the data are as they were"));
         small_end(&r);
     }
     small_begin(&r); /* where nothing was asked for, version 3 once said 0 for the scale of cpu */
@@ -531,6 +586,33 @@ static void earlier_versions(void **state)
     assert_true(q.digest == want.digest);
     small_end(&r);
     small_end(&whole);
+}
+
+/* Three signs of neighbours, which versions up to 4 took for those before: the checkpoint before it is gone on from. */
+static void signs_in_files(void **state)
+{
+    (void)state;
+    static const char *const files[] = { "state.safetensors", "model.safetensors" };
+    for (size_t i = 0; i < COUNT(files); i++) {
+        small_run r;
+        lm_run_result q;
+        char path[200];
+        file_bytes f;
+        diag d = { 0 };
+        small_begin(&r);
+        run_to(&r, 8, 4, false, &q);
+        snprintf(path, sizeof path, "%s/step-00000004/%s", r.save, files[i]);
+        assert_ok(file_read(path, 1 << 24, &f, &d), d);
+        const uint64_t before = hash_bytes(f.at, f.n, 0);
+        unsigned char *at = (unsigned char *)f.at + f.n / 2 / 8 * 8;
+        at[7] ^= 128, at[8 + 3] ^= 128, at[8 + 7] ^= 128;
+        assert_true(hash_bytes(f.at, f.n, 0) == before);
+        assert_ok(file_write(path, f.at, f.n, &d), d);
+        file_drop(&f);
+        run_to(&r, 8, 1, true, &q);
+        assert_true(strstr(r.warned, files[i]) && strstr(r.warned, "checksum") && q.done == 3);
+        small_end(&r);
+    }
 }
 
 #define HUNDRED "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
@@ -790,8 +872,27 @@ static void no_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rotation), cmocka_unit_test(falls_back), cmocka_unit_test(another_steps_name), cmocka_unit_test(none_intact), cmocka_unit_test(nowhere_to_save), cmocka_unit_test(refused), cmocka_unit_test(one_too_many), cmocka_unit_test(one_at_a_time), cmocka_unit_test(no_room),
-        cmocka_unit_test(damaged_ones_do_not_count), cmocka_unit_test(engine_gone), cmocka_unit_test(diverged), cmocka_unit_test(stopped_while_skipping), cmocka_unit_test(not_finite), cmocka_unit_test(earlier_versions), cmocka_unit_test(one_of_them), cmocka_unit_test(latest_again), cmocka_unit_test(data_cut), cmocka_unit_test(no_such_numbers), cmocka_unit_test(due_while_skipping),
+        cmocka_unit_test(rotation),
+        cmocka_unit_test(falls_back),
+        cmocka_unit_test(another_steps_name),
+        cmocka_unit_test(none_intact),
+        cmocka_unit_test(nowhere_to_save),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(one_too_many),
+        cmocka_unit_test(one_at_a_time),
+        cmocka_unit_test(no_room),
+        cmocka_unit_test(damaged_ones_do_not_count),
+        cmocka_unit_test(engine_gone),
+        cmocka_unit_test(diverged),
+        cmocka_unit_test(stopped_while_skipping),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(earlier_versions),
+        cmocka_unit_test(signs_in_files),
+        cmocka_unit_test(one_of_them),
+        cmocka_unit_test(latest_again),
+        cmocka_unit_test(data_cut),
+        cmocka_unit_test(no_such_numbers),
+        cmocka_unit_test(due_while_skipping),
         cmocka_unit_test(few_compiles), cmocka_unit_test(asked_late), cmocka_unit_test(no_reload_no_compiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "base/io.h"
+#include "format/safetensors.h"
 #include "train_t.h"
 
 /* y = relu(x w1 + b1) w2, loss = mean((y - want)^2) */
@@ -909,6 +911,54 @@ static void bad_checkpoints(void **state)
     unlink(path);
 }
 
+/* A file's own checksum: signs of neighbours that change together are seen, and a file of before they were is read by the checksum it has. */
+static void checksums_of_files(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_state_XXXXXX", sum[40];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    diag d = { 0 };
+    trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam" });
+    assert_ok(train_save(t, path, NULL, 0, &d), d);
+    for (int old = 0; old < 2; old++)
+        for (int damage = 0; damage < 3; damage++) { /* none, three signs, a bit */
+            file_bytes f;
+            safetensors *v;
+            train_state_info w;
+            uint64_t h = 0;
+            assert_ok(file_read(path, 1 << 20, &f, &d), d);
+            assert_ok(safetensors_view(f.at, f.n, path, &v, &d), d);
+            for (size_t i = 0; i < train_state_count(t); i++) {
+                train_state_at(t, i, &w);
+                const safetensor *x = safetensors_find(v, w.name);
+                h = hash_bytes(x->data, x->bytes, h);
+            }
+            char *key = NULL, *text = (char *)f.at;
+            for (size_t i = 8; i + 40 < f.n && !key; i++)
+                if (!memcmp(text + i, "\"anneal.checksum2\":\"", 20)) key = text + i;
+            assert_non_null(key);
+            snprintf(sum, sizeof sum, "\"anneal.checksum\": \"%016llx\"", (unsigned long long)h);
+            if (old) memcpy(key, sum, strlen(sum));
+            unsigned char *at = (unsigned char *)f.at + ((const unsigned char *)safetensors_find(v, "w1")->data - f.at);
+            if (damage == 1) at[7] ^= 128, at[11] ^= 128, at[15] ^= 128;
+            if (damage == 2) at[5] ^= 1;
+            char copy[] = "/tmp/an_state_XXXXXX";
+            int fd2 = mkstemp(copy);
+            assert_true(fd2 >= 0);
+            assert_ok(file_write(copy, f.at, f.n, &d), d);
+            diag why = { 0 };
+            an_status st = train_load(t, copy, NULL, 0, NULL, &why);
+            bool seen = damage == 2 || (damage == 1 && !old);
+            if (st != (seen ? AN_INPUT : AN_OK) || (seen && !strstr(why.msg, "the file is damaged"))) fail_msg("old %d, damage %d: status %d: %s", old, damage, (int)st, why.msg);
+            close(fd2), unlink(copy);
+            safetensors_close(v);
+            file_drop(&f);
+        }
+    train_close(t);
+    close(fd), unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -917,7 +967,7 @@ int main(void)
         cmocka_unit_test(devices_of_all_kinds), cmocka_unit_test(scales_by_default), cmocka_unit_test(verdicts), cmocka_unit_test(a_moment_too_far),
         cmocka_unit_test(refusals), cmocka_unit_test(names_of_ports), cmocka_unit_test(pairs_keep_small_updates), cmocka_unit_test(small_in_fp16),
         cmocka_unit_test(the_rate_absorbs_the_scale), cmocka_unit_test(convolutions), cmocka_unit_test(going_on_bit_for_bit),
-        cmocka_unit_test(bad_checkpoints),
+        cmocka_unit_test(bad_checkpoints), cmocka_unit_test(checksums_of_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
