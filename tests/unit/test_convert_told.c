@@ -164,8 +164,165 @@ static void padding_past_the_end(void **state)
     tok_close(t);
 }
 
+/* ---- errors ---- */
+
+#define QWEN(cols, hidden) "{\"model_type\":\"qwen2\",\"hidden_size\":" #cols ",\"intermediate_size\":" #hidden ",\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":2," \
+                           "\"vocab_size\":48,\"max_position_embeddings\":64}"
+
+/* Largest difference of a tensor over its largest magnitude, the worst of all tensors, read back from what was written. */
+static double worst_of(lm_model *a, lm_model *b)
+{
+    double worst = 0;
+    for (int id = 0; id < MW_COUNT; id++)
+        for (int l = -1; l < 1; l++) {
+            lm_tensor t;
+            double peak = 0, error = 0;
+            if (!lm_tensor_info(a, (model_weight_id)id, l, &t)) continue;
+            float *x = all_of(a, (model_weight_id)id, l, &t), *y = all_of(b, (model_weight_id)id, l, &t);
+            for (int64_t i = 0; i < t.rows * t.cols; i++) peak = fmax(peak, fabs((double)x[i])), error = fmax(error, fabs((double)y[i] - (double)x[i]));
+            if (peak > 0) worst = fmax(worst, error / peak);
+            free(x), free(y);
+        }
+    return worst;
+}
+
+static void errors_are_the_largest(void **state)
+{
+    (void)state;
+    static const struct { lm_target to; const char *out; dtype dt; const char *form; } rows[] = {
+        { LM_TO_HF, "hf", DT_F16, NULL },          { LM_TO_HF, "hf", DT_BF16, NULL },        { LM_TO_GGUF, "m.gguf", DT_F16, NULL },  { LM_TO_GGUF, "m.gguf", DT_BF16, NULL },
+        { LM_TO_NPY, "npy", DT_F16, NULL },        { LM_TO_GGUF, "m.gguf", 0, "q8_0" },      { LM_TO_GGUF, "m.gguf", 0, "q4_0" },     { LM_TO_GGUF, "m.gguf", 0, "int4" },
+        { LM_TO_SAFETENSORS, "m.safetensors", 0, "int8" }, { LM_TO_SAFETENSORS, "m.safetensors", 0, "int4" }, { LM_TO_HF, "hf", 0, "palette4" }, { LM_TO_HF, "hf", DT_F32, NULL },
+    };
+    static const char *const models[] = { GPT2, QWEN(32, 64), QWEN(32, 40) };
+    for (size_t k = 0; k < COUNT(models); k++)
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            empty_folder(scratch, 1);
+            write_text(in_scratch("seed.json"), models[k]);
+            lm_converted done = via(in_scratch("seed.json"), in_scratch(rows[i].out), rows[i].to, rows[i].dt, rows[i].form);
+            lm_model *a = open_ok(in_scratch("seed.json")), *b = open_ok(in_scratch(rows[i].out));
+            double want = worst_of(a, b);
+            if (done.worst != want || (rows[i].dt == DT_F32) != (want == 0)) fail_msg("model %zu, row %zu: %.17g is told, %.17g is so", k, i, done.worst, want);
+            lm_close(a), lm_close(b);
+        }
+    /* groups of llama2.c files */
+    empty_folder(scratch, 1);
+    write_text(in_scratch("seed.json"), "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":1,\"num_attention_heads\":2,\"vocab_size\":48,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5}");
+    via(in_scratch("seed.json"), in_scratch("whole.bin"), LM_TO_LLAMA2C, 0, NULL);
+    lm_converted done = via(in_scratch("whole.bin"), in_scratch("m.bin"), LM_TO_LLAMA2C, 0, "int8");
+    lm_model *a = open_ok(in_scratch("whole.bin")), *b = open_ok(in_scratch("m.bin"));
+    lm_tensor t;
+    assert_true(fabs(done.worst - worst_of(a, b)) < 1e-7 && done.worst > 1e-3);
+    assert_true(lm_tensor_info(b, MW_W2, 0, &t) && !strcmp(t.type, "int8"));
+    done = convert_ok(b, in_scratch("again.bin"), LM_TO_LLAMA2C, 0, "int8"); /* as they are */
+    assert_true(done.worst == 0 && done.tensors == 12);
+    lm_close(a), lm_close(b);
+}
+
+/* The number of a block that it cannot hold is the one that is named: the largest, or what is none. */
+static void the_number_named(void **state)
+{
+    (void)state;
+    static const struct { float x[4]; const char *want; } rows[] = {
+        { { 5, -1e9f, 7, 1e8f }, "holds -1e+09;" }, { { 1e8f, 3e9f, -2e9f, 0 }, "holds 3e+09;" }, { { 5, -1e9f, NAN, 3e9f }, "nan;" }, { { NAN, 1, 2, 3 }, "nan;" }, { { 2, 1, -INFINITY, 1e9f }, "holds -inf;" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int four = 0; four < 2; four++) {
+            diag d = { 0 };
+            lm_converted done;
+            float w[32 * 32] = { 0 };
+            empty_folder(scratch, 1);
+            write_text(in_scratch("seed.json"), QWEN(32, 64));
+            via(in_scratch("seed.json"), in_scratch("npy"), LM_TO_NPY, 0, NULL);
+            for (int k = 0; k < 4; k++) w[17 * 32 + 3 + 8 * k] = rows[i].x[k];
+            assert_ok(npy_write(in_scratch("npy/layer0.wo.npy"), DT_F32, (const int64_t[]){ 32, 32 }, 2, w, &d), d);
+            lm_model *m = open_ok(in_scratch("npy"));
+            an_status st = lm_convert(m, in_scratch("m.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .quantize = four ? "q4_0" : "q8_0", .version = -1 }, &done, &d);
+            if (st != AN_INPUT || !strstr(d.msg, rows[i].want) || !strstr(d.msg, "layer0.wo")) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+            path_info there;
+            assert_false(path_look(in_scratch("m.gguf"), &there));
+            lm_close(m);
+        }
+}
+
+/* ---- GGUF ---- */
+
+static void type_is(const lm_model *m, model_weight_id id, int layer, const char *want)
+{
+    lm_tensor t;
+    assert_true(lm_tensor_info(m, id, layer, &t));
+    if (strcmp(t.type, want)) fail_msg("weight %d is %s, wanted %s", (int)id, t.type, want);
+}
+
+/* Which type each tensor gets: vectors F32, positions as they were, ends of four bits eight, rows of no whole blocks F16. */
+static void types_of_gguf(void **state)
+{
+    (void)state;
+    static const struct { const char *model, *form; dtype dt; const char *embed, *wq, *w2, *pos; } rows[] = {
+        { GPT2, "q4_0", 0, "Q8_0", "Q4_0", "Q4_0", "F32" },       { GPT2, "q8_0", 0, "Q8_0", "Q8_0", "Q8_0", "F32" },       { GPT2, NULL, DT_BF16, "BF16", "BF16", "BF16", "BF16" },
+        { QWEN(32, 40), "q4_0", 0, "Q8_0", "Q4_0", "F16", NULL }, { QWEN(32, 40), "int8", 0, "Q8_0", "Q8_0", "F16", NULL }, { QWEN(32, 40), NULL, DT_F16, "F16", "F16", "F16", NULL },
+        { QWEN(32, 40), NULL, 0, "F32", "F32", "F32", NULL },     { QWEN(40, 64), "q8_0", 0, "F16", "F16", "Q8_0", NULL },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        empty_folder(scratch, 1);
+        write_text(in_scratch("seed.json"), rows[i].model);
+        via(in_scratch("seed.json"), in_scratch("m.gguf"), LM_TO_GGUF, rows[i].dt, rows[i].form);
+        lm_model *m = open_ok(in_scratch("m.gguf"));
+        type_is(m, MW_EMBED, -1, rows[i].embed), type_is(m, MW_WQ, 0, rows[i].wq), type_is(m, MW_WV, 0, rows[i].wq), type_is(m, MW_W2, 0, rows[i].w2);
+        type_is(m, MW_NORM1, 0, "F32"), type_is(m, MW_BK, 0, "F32"), type_is(m, MW_NORM_F, -1, "F32");
+        if (rows[i].pos) type_is(m, MW_POS, -1, rows[i].pos);
+        else type_is(m, MW_HEAD, -1, rows[i].embed);
+        /* once more: blocks stay as they are, unless another type is asked for */
+        lm_converted done = convert_ok(m, in_scratch("n.gguf"), LM_TO_GGUF, 0, NULL);
+        lm_model *n = open_ok(in_scratch("n.gguf"));
+        assert_true(done.worst == 0);
+        type_is(n, MW_WQ, 0, rows[i].wq), type_is(n, MW_W2, 0, rows[i].w2), type_is(n, MW_EMBED, -1, rows[i].embed);
+        lm_close(n);
+        convert_ok(m, in_scratch("n.gguf"), LM_TO_GGUF, DT_F16, NULL);
+        n = open_ok(in_scratch("n.gguf"));
+        type_is(n, MW_WQ, 0, "F16"), type_is(n, MW_W2, 0, "F16");
+        lm_close(n), lm_close(m);
+    }
+}
+
+/* Scaled angles in GGUF: what has a key comes back, what has none is refused by its numbers. */
+static void scaling_of_gguf(void **state)
+{
+    (void)state;
+    static const struct { const char *scaling; double low, high, attn; const char *want; } rows[] = {
+        { "{\"type\":\"linear\",\"factor\":4}", 0, 0, 0, NULL },
+        { "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":16}", 1, 32, 0, NULL },
+        { "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":16,\"attention_factor\":1.5}", 1, 32, 1.5, NULL },
+        { "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":16,\"attention_factor\":0.5}", 1, 32, 0.5, NULL },
+        { "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":16,\"beta_slow\":2}", 0, 0, 0, "beta_slow 2 and beta_fast 32; GGUF files mean 1 and 32" },
+        { "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":16,\"beta_fast\":16}", 0, 0, 0, "beta_slow 1 and beta_fast 16" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char json[600];
+        diag d = { 0 };
+        lm_converted done;
+        empty_folder(scratch, 1);
+        snprintf(json, sizeof json, "{\"model_type\":\"qwen2\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":4,\"vocab_size\":48,"
+                                    "\"max_position_embeddings\":64,\"rope_scaling\":%s}", rows[i].scaling);
+        write_text(in_scratch("seed.json"), json);
+        lm_model *m = open_ok(in_scratch("seed.json"));
+        an_status st = lm_convert(m, in_scratch("m.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1 }, &done, &d);
+        if (rows[i].want) {
+            if (st != AN_INPUT || !strstr(d.msg, rows[i].want)) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+            lm_close(m);
+            continue;
+        }
+        assert_ok(st, d);
+        lm_model *g = open_ok(in_scratch("m.gguf"));
+        const model_scaling *a = &lm_config(m)->scaling, *b = &lm_config(g)->scaling;
+        assert_true(a->kind == b->kind && b->factor == 4 && b->low == rows[i].low && b->high == rows[i].high && a->original == b->original && fabs(b->attn - rows[i].attn) < 1e-6);
+        lm_close(m), lm_close(g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_of_other_types), cmocka_unit_test(sizes), cmocka_unit_test(how_text_is_made), cmocka_unit_test(padding_past_the_end) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_of_other_types), cmocka_unit_test(sizes), cmocka_unit_test(how_text_is_made), cmocka_unit_test(padding_past_the_end),
+                                        cmocka_unit_test(errors_are_the_largest), cmocka_unit_test(the_number_named), cmocka_unit_test(types_of_gguf), cmocka_unit_test(scaling_of_gguf) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
