@@ -239,7 +239,7 @@ static const int32_t *piece_sums(const run_ctx *x, const block *w, int64_t i, bo
 {
     const gemm_kernel *g = x->c->kernel;
     const int64_t at = w->first ? i - w->g0 : 0;
-    int32_t now[64], *sum = (int32_t *)(void *)(w->piece + x->p->fix_at) + (w->first ? at : x->p->deep ? 0 : i - w->i0) * g->mr;
+    int32_t now[MOST_WIDTH], *sum = (int32_t *)(void *)(w->piece + x->p->fix_at) + (w->first ? at : x->p->deep ? 0 : i - w->i0) * g->mr;
     g->row_sum(kn, w->piece + at * (int64_t)x->p->each, first ? sum : now);
     for (int r = 0; !first && r < g->mr; r++) sum[r] += now[r];
     return sum;

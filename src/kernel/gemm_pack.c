@@ -12,6 +12,11 @@ enum {
     K_UNIT = 64                /* a multiple of every kr */
 };
 
+#define GEMM(id, math, need, mr, nr, kc, a_pk, a_kr, b_pk, b_kr, ...) \
+    _Static_assert((mr) <= MOST_WIDTH && (nr) <= MOST_WIDTH && K_UNIT % (a_kr) == 0 && K_UNIT % (b_kr) == 0, #id);
+#include "kernel/gemm.def"
+#undef GEMM
+
 static bool grow(size_t *sum, int64_t a, int64_t b, int64_t each)
 {
     int64_t n;
@@ -66,7 +71,7 @@ static pack_job job_of(const pack_ctx *x, int64_t panel)
 void pack_panel(const pack_ctx *x, int64_t panel, int64_t k0, int64_t k1)
 {
     const packed_layout *l = &x->l;
-    float inv[64], *scale = x->col_scale ? x->col_scale + panel * l->width : NULL;
+    float inv[MOST_WIDTH], *scale = x->col_scale ? x->col_scale + panel * l->width : NULL;
     pack_job j = job_of(x, panel);
     j.k0 = k0;
     j.k1 = k1;
@@ -90,7 +95,7 @@ static float larger(float x, float y)
 void pack_beside(const pack_ctx *x, int64_t panel, int64_t n)
 {
     const packed_layout *l = &x->l;
-    float inv[BESIDE][64], most[64];
+    float inv[BESIDE][MOST_WIDTH], most[MOST_WIDTH];
     for (int64_t k = 0; k < x->job.k; k += RUN_ROWS)
         for (int64_t i = 0; i < n; i++) {
             float *scale = x->col_scale + (panel + i) * l->width;

@@ -4,7 +4,10 @@
 
 #include "kernel/gemm_int.h"
 
-enum { ALIGN = 64 }; /* of packed operands and of what lies in scratch */
+enum {
+    ALIGN = 64,      /* of packed operands and of what lies in scratch */
+    MOST_WIDTH = 64, /* lanes of a panel, of any row of gemm.def */
+};
 
 typedef struct {
     int width, kr;
