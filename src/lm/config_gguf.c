@@ -148,7 +148,7 @@ static an_status read_scaling(const reader *r, model_config *c)
 /* The divisors of the angles that a scaling means, against those in the file. */
 static bool means(const model_config *c, const model_scaling *s, const gguf_tensor *t)
 {
-    double plain[512], scaled[512], scale;
+    double plain[MODEL_MAX_HEAD / 2], scaled[MODEL_MAX_HEAD / 2], scale;
     model_config try = *c;
     try.scaling = (model_scaling){ 0 };
     model_rope_steps(&try, plain, &scale);
@@ -171,7 +171,7 @@ static an_status read_factors(const reader *r, model_config *c)
     if (t->type->id != BLOCK_F32 || t->count != c->head_dim / 2)
         return BAD(r, "%.150s: tensor rope_freqs.weight has %lld elements of %s, wanted %lld of F32", gguf_file(r->f), (long long)t->count, t->type->name,
                    (long long)(c->head_dim / 2));
-    if (c->head_dim > 1024) return AN_OK; /* refused by the configuration's own check */
+    if (c->head_dim > MODEL_MAX_HEAD) return AN_OK; /* refused by the configuration's own check */
     if (own) {
         double x[4] = { 0 };
         bool read = own->type == GGUF_ARRAY && own->of == GGUF_F64 && own->n == 4;

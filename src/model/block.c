@@ -34,7 +34,7 @@ nn_rope_tables block_rope(kernel *k)
 {
     const model_config *c = k->c;
     if (k->rope.cos.i) return k->rope;
-    double step[1024], scale; /* the head width is at most 1024 */
+    double step[MODEL_MAX_HEAD / 2], scale;
     model_rope_steps(c, step, &scale);
     return nn_rope_from(k->g, c->dt, c->head_dim, k->heads.seq, step, scale, c->rope == MODEL_ROPE_HALF);
 }

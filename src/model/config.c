@@ -37,7 +37,7 @@ static const struct {
     { "hidden", offsetof(model_config, hidden), 1, 16384 },
     { "n_heads", offsetof(model_config, n_heads), 1, 1024 },
     { "n_kv_heads", offsetof(model_config, n_kv_heads), 1, 1024 },
-    { "head_dim", offsetof(model_config, head_dim), 1, 1024 },
+    { "head_dim", offsetof(model_config, head_dim), 1, MODEL_MAX_HEAD },
     { "seq", offsetof(model_config, seq), 1, 16384 },
     { "context", offsetof(model_config, context), 1, 1 << 24 },
     { "vocab", offsetof(model_config, vocab), 2, (int64_t)MODEL_ID_BASE * MODEL_ID_BASE },

@@ -42,20 +42,6 @@ void model_rope_run(double step, double scale, int64_t first, int64_t n, dtype d
     }
 }
 
-static void make_rope(maker *m)
-{
-    const model_config *c = m->k.c;
-    graph *g = m->k.g;
-    if (c->rope == MODEL_ROPE_NONE || g->err.st) return;
-    double *step = TAKE(&g->mem, double, (size_t)c->head_dim), scale;
-    if (!step) {
-        graph_fail(g, AN_NOMEM, "out of memory");
-        return;
-    }
-    model_rope_steps(c, step, &scale);
-    m->k.rope = nn_rope_from(g, c->dt, c->head_dim, m->k.heads.seq, step, scale, c->rope == MODEL_ROPE_HALF);
-}
-
 /* ---- parameters ---- */
 
 /* Every tensor of the model, in order. As inputs they are all made here, so that the program has them in this order. */
@@ -219,7 +205,7 @@ static void build_train(maker *m)
     const model_config *c = m->k.c;
     token in = token_input(m, "tokens", "tok"), target = token_input(m, "targets", "tgt");
     list_params(m);
-    make_rope(m);
+    if (c->rope != MODEL_ROPE_NONE) m->k.rope = block_rope(&m->k);
     if (c->window <= 0 || c->window_every > 1) m->k.mask = nn_window_mask(g, c->dt, m->k.heads.seq, 0);
     if (c->window > 0) m->k.near = nn_window_mask(g, c->dt, m->k.heads.seq, c->window);
     m->k.layer = -1;

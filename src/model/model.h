@@ -64,6 +64,7 @@ enum {
     MODEL_VOCAB_PART = 16384, /* the axis limit of the oldest family; a 32k-channel convolution is refused on some machines */
     MODEL_DECODE_SLOTS = 32,  /* positions of a decode program; the token is at 0. fp16 with D=768 fills 49152 bytes, the
                                  smallest surface any report calls safe, and the width is not below 32 */
+    MODEL_MAX_HEAD = 1024,    /* width of a head: four times the widest published */
     MODEL_ID_BASE = 1024,     /* a token id travels as two fp16 digits, hi = id / 1024 and lo = id % 1024: both are exact */
 };
 
