@@ -134,6 +134,13 @@ static void run_mixed(const run_ctx *x, const gemv_part *part, int64_t i0, int64
 
 static int64_t tasks_of(const run_ctx *x, const gemv_weight *w) { return (w->m + x->each - 1) / x->each; }
 
+/* Of two NaN a sum keeps one, by the order of its operands, and rows that go side by side are folded in another: all are made the same. */
+static void same_nan(float *y, int64_t m, int64_t n, int64_t ldy)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) y[i * ldy + j] = y[i * ldy + j] == y[i * ldy + j] ? y[i * ldy + j] : NAN;
+}
+
 static void run_task(void *ctx, int64_t task, int thread)
 {
     const run_ctx *x = ctx;
@@ -144,6 +151,7 @@ static void run_task(void *ctx, int64_t task, int thread)
     int64_t i0 = task * x->each, i1 = MIN(i0 + x->each, part->w->m);
     if (x->mixed) run_mixed(x, part, i0, i1);
     else x->rows(part->w, &x->x, c->n, i0, i1, part->y, c->ldy);
+    same_nan(part->y + i0 * c->ldy, i1 - i0, c->n, c->ldy);
 }
 
 static an_status refuse(const gemv_call *c, const gemv_weight *w, diag *d)

@@ -264,6 +264,33 @@ static void odd_columns(void **state)
     odd_columns_of(GEMV_U8, false);
 }
 
+/* Infinities of both signs and NaN of both: whichever of them a sum keeps, it is one NaN, with any number of threads. */
+static void same_nan(void **state)
+{
+    enum { M = 90, K = 61, N = 3 };
+    rng r = { test_seed("gemv NaN") };
+    pool *many;
+    diag d = { 0 };
+    (void)state;
+    assert_ok(pool_make(&many, 5, &d), d);
+    for (int round = 0; round < 20; round++) {
+        const gemv_form f = round % 2 ? GEMV_BF16 : GEMV_F16;
+        weight w = weight_make(&r, f, M, K, 0, DT_F16, false, DT_NONE);
+        const float odd[] = { INFINITY, -INFINITY, NAN, -NAN };
+        float x[N][K], y[M * N], again[M * N];
+        for (int i = 0; i < N * K; i++) x[i / K][i % K] = rng_below(&r, 15) ? (float)rng_normal(&r) : odd[rng_below(&r, COUNT(odd))];
+        for (size_t i = 0; gemv_row(i); i++) {
+            if (gemv_need(gemv_row(i)) & ~have()) continue;
+            const gemm_view v = { .at = x, .type = DT_F32, .row = 1, .col = K };
+            run(gemv_row(i), NULL, &w.w, N, v, y, N);
+            run(gemv_row(i), many, &w.w, N, v, again, N);
+            if (memcmp(y, again, sizeof y)) fail_msg("gemv_%s form %d: five threads give another NaN", gemv_name(gemv_row(i)), (int)f);
+        }
+        weight_free(&w);
+    }
+    pool_free(many);
+}
+
 /* The largest bytes and digits there are, along a row as long as a model's: integers must not run over. */
 static void extremes(void **state)
 {
@@ -356,6 +383,6 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double), cmocka_unit_test(odd_columns), cmocka_unit_test(extremes), cmocka_unit_test(one_query), cmocka_unit_test(refusals) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double), cmocka_unit_test(odd_columns), cmocka_unit_test(same_nan), cmocka_unit_test(extremes), cmocka_unit_test(one_query), cmocka_unit_test(refusals) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
