@@ -286,7 +286,10 @@ void select_scatter(cg *c)
     static const char *const modes[] = { "add", "update" };
     int axis, mode;
     if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis) || !cg_word(c, A_MODE, modes, COUNT(modes), &mode)) return;
-    int ix = cg_in(c, 1), from = mode == 1 ? turned_rows(c, axis) : NONE, u = from >= 0 ? from : cg_in(c, 2), y = cg_copy(c, cg_in(c, 0));
+    const bool narrow = dtype_bits(cg_out_type(c, 0)->dt) < 8; /* several to a byte: as whole numbers meanwhile */
+    int ix = cg_in(c, 1), from = mode == 1 && !narrow ? turned_rows(c, axis) : NONE, u = from >= 0 ? from : cg_in(c, 2), x = cg_in(c, 0);
+    if (narrow) x = cg_cast(c, x, DT_I32), u = cg_cast(c, u, DT_I32);
+    int y = cg_copy(c, x);
     ins *n = cg_ins(c, IN_SCATTER, y, OPS(ix, u));
     cg_i(c, n, axis);
     cg_i(c, n, mode == 0);

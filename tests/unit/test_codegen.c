@@ -891,6 +891,33 @@ static void dead_is_free(void **state)
     program_free(p);
 }
 
+/* Numbers of which several share a byte can be put into places as any others. */
+static void packed_scatter(void **state)
+{
+    static const char *const types[] = { "uint1", "uint4", "int4" }, *const modes[] = { "update", "add" };
+    (void)state;
+    for (size_t i = 0; i < COUNT(types) * 4; i++) {
+        char text[300];
+        tensor64 want[1];
+        arena mem = { 0 };
+        diag d = { 0 };
+        snprintf(text, sizeof text, "graph \"put\"\nx = const %s[3, 2] {0, 1, 1, 0, 0, 1}\nu = const %s[2, 2] {1, 0, 0, 0}\nix = const int32[2] {2, 0}\ny = scatter(x, ix, u) {axis=0, mode=\"%s\"}\nreturn y\n", types[i / 4],
+                 types[i / 4], modes[i / 2 % 2]);
+        if (i / 4 == 0 && i / 2 % 2) continue; /* 1 + 1 is no bit */
+        graph *g = cgt_parse(text);
+        assert_ok(graph_eval(g, NULL, want, &mem, &d), d);
+        program *p = cgt_compile(g, &(codegen_options){ .level = (int)(i % 2) });
+        for (int reference = 0; reference < 2; reference++) {
+            void **out = cgt_outputs(p, &mem);
+            cgt_run(p, cgt_inputs(p, g, NULL, &mem), out, reference);
+            cgt_close(p, out, g, want, 0, text);
+        }
+        program_free(p);
+        graph_free(g);
+        arena_free(&mem);
+    }
+}
+
 static void from_mil(void **state)
 {
     (void)state;
@@ -939,7 +966,7 @@ int main(void)
         cmocka_unit_test(root_is_named), cmocka_unit_test(reductions_stand_close), cmocka_unit_test(squares_in_passing), cmocka_unit_test(attention_back), cmocka_unit_test(attention_apart), cmocka_unit_test(fast_forms),    cmocka_unit_test(models),           cmocka_unit_test(causal), cmocka_unit_test(causal_outside), cmocka_unit_test(held_weights), cmocka_unit_test(held_panels), cmocka_unit_test(masks_of_truths),         cmocka_unit_test(compile_time), cmocka_unit_test(not_those),
         cmocka_unit_test(long_chain),    cmocka_unit_test(resident_binding), cmocka_unit_test(port_order),     cmocka_unit_test(weights_outside),
         cmocka_unit_test(compressed),    cmocka_unit_test(state_ports),      cmocka_unit_test(refused),        cmocka_unit_test(dead_is_free),
-        cmocka_unit_test(from_mil),      cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),
+        cmocka_unit_test(from_mil),      cmocka_unit_test(packed_scatter), cmocka_unit_test(profiles),         cmocka_unit_test(no_memory),        cmocka_unit_test(cast_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
