@@ -24,6 +24,7 @@ void plot_add(plot_series *s, double x, double y)
 
 typedef struct {
     double x0, x1, y0, y1;
+    int left; /* SVG: where the inside begins */
 } frame;
 
 static void widen(frame *f, const plot_series *s)
@@ -36,14 +37,16 @@ static void widen(frame *f, const plot_series *s)
 
 static bool frame_of(const plot_losses *p, frame *f)
 {
-    *f = (frame){ INFINITY, -INFINITY, INFINITY, -INFINITY };
+    *f = (frame){ .x0 = INFINITY, .x1 = -INFINITY, .y0 = INFINITY, .y1 = -INFINITY };
     widen(f, p->raw);
     widen(f, p->smooth);
     widen(f, p->kept);
     if (f->x0 > f->x1) return false;
     if (f->x1 - f->x0 < 1) f->x1 = f->x0 + 1;
-    double room = MAX((f->y1 - f->y0) * 0.04, 1e-3);
+    const bool above = f->y0 >= 0; /* as losses are: nothing is below, then */
+    double room = MAX(MAX((f->y1 - f->y0) * 0.04, 1e-3), MAX(fabs(f->y0), fabs(f->y1)) * 1e-9); /* the last: so that steps between ticks are more than roundings of them */
     f->y0 -= room, f->y1 += room;
+    if (above) f->y0 = MAX(f->y0, 0);
     return true;
 }
 
@@ -56,6 +59,27 @@ static double tick(double span, int n)
 
 /* Places behind the point at which numbers that far apart differ. */
 static int places(double step) { return step > 0 && step < 1 ? MIN((int)ceil(-log10(step) - 1e-9), 12) : 0; }
+
+/* What labels of a scale have in common. What is too long to be read becomes a power of ten. */
+typedef struct {
+    int digits;
+    bool power;
+    int width; /* of the longest */
+} label_form;
+
+static int put_label(char *to, size_t n, const label_form *l, double y) { return snprintf(to, n, l->power ? "%.*e" : "%.*f", l->digits, y + 0.0); }
+
+/* least: places behind the point where there is room for them. */
+static label_form labels_of(const frame *f, double step, int least, int room)
+{
+    char text[400];
+    label_form l = { .digits = MAX(places(step), least) };
+    l.width = MAX(put_label(text, sizeof text, &l, f->y0), put_label(text, sizeof text, &l, f->y1));
+    if (l.width <= room) return l;
+    l = (label_form){ .power = true, .digits = MIN(MAX((int)ceil(log10(MAX(fabs(f->y0), fabs(f->y1)) / step)), 1), 12) };
+    l.width = MAX(put_label(text, sizeof text, &l, f->y0), put_label(text, sizeof text, &l, f->y1));
+    return l;
+}
 
 /* ---- terminals ---- */
 
@@ -98,32 +122,35 @@ void plot_text(strbuf *b, const plot_losses *p, int cols, int rows, bool ascii)
     if (!frame_of(p, &f)) return;
     canvas c = { .w = cols * dot_w[ascii], .h = rows * dot_h[ascii] };
     draw(&c, &f, p->smooth && p->smooth->n ? p->smooth : p->raw);
-    int digits = MAX(places((f.y1 - f.y0) / rows), 3); /* the last two labels may be a row apart */
-    if (p->title) sb_printf(b, "%10s%s\n", "", p->title);
+    label_form form = labels_of(&f, (f.y1 - f.y0) / rows, 3, 8); /* the last two labels may be a row apart */
+    const int before = MAX(form.width, 8);
+    if (p->title) sb_printf(b, "%*s%s\n", before + 2, "", p->title);
     for (int r = 0; r < rows; r++) {
         double y = f.y1 - (f.y1 - f.y0) * (r * dot_h[ascii] + (dot_h[ascii] - 1) / 2.0) / (c.h - 1);
-        if (r % 3 == 0 || r == rows - 1) sb_printf(b, "%8.*f %s", digits, y, ascii ? "|" : "┤");
-        else sb_printf(b, "%8s %s", "", ascii ? "|" : "│");
+        char label[400] = "";
+        bool has = r % 3 == 0 || r == rows - 1;
+        if (has) put_label(label, sizeof label, &form, y);
+        sb_printf(b, "%*s %s", before, label, ascii ? "|" : has ? "┤" : "│");
         for (int k = 0; k < cols; k++) {
             if (ascii) sb_putc(b, c.dot[r][k] ? '*' : ' ');
             else put_braille(b, &c, k, r);
         }
         sb_putc(b, '\n');
     }
-    sb_printf(b, "%8s %s", "", ascii ? "+" : "└");
+    sb_printf(b, "%*s %s", before, "", ascii ? "+" : "└");
     for (int k = 0; k < cols; k++) sb_puts(b, ascii ? "-" : "─");
     char left[24], right[24];
     snprintf(left, sizeof left, "%.0f", f.x0);
     snprintf(right, sizeof right, "%.0f", f.x1);
     int gap = cols - (int)strlen(left) - (int)strlen(right);
-    sb_printf(b, "\n%10s%s%*s%s\n", "", left, MAX(gap, 1), "", right);
+    sb_printf(b, "\n%*s%s%*s%s\n", before + 2, "", left, MAX(gap, 1), "", right);
 }
 
 /* ---- SVG ---- */
 
 enum { W = 800, H = 450, LEFT = 64, RIGHT = 16, TOP = 40, BOTTOM = 48 };
 
-static double at_x(const frame *f, double x) { return LEFT + (x - f->x0) / (f->x1 - f->x0) * (W - LEFT - RIGHT); }
+static double at_x(const frame *f, double x) { return f->left + (x - f->x0) / (f->x1 - f->x0) * (W - f->left - RIGHT); }
 static double at_y(const frame *f, double y) { return TOP + (f->y1 - y) / (f->y1 - f->y0) * (H - TOP - BOTTOM); }
 
 static void put_xml(strbuf *b, const char *s)
@@ -147,12 +174,14 @@ static void put_curve(strbuf *b, const frame *f, const plot_series *s, const cha
     sb_printf(b, "\" fill=\"none\" %s/>\n", style);
 }
 
-static void put_ticks(strbuf *b, const frame *f)
+static void put_ticks(strbuf *b, const frame *f, double dy, const label_form *form)
 {
-    double dx = MAX(tick(f->x1 - f->x0, 6), 1), dy = tick(f->y1 - f->y0, 5);
-    for (double k = ceil(f->y0 / dy), y = k * dy; y <= f->y1; y = ++k * dy)
-        sb_printf(b, "<path d=\"M%d %.1fH%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.*f</text>\n", LEFT, at_y(f, y), W - RIGHT, LEFT - 8,
-                  at_y(f, y) + 4, places(dy), y + 0.0);
+    double dx = MAX(tick(f->x1 - f->x0, 6), 1);
+    for (double k = ceil(f->y0 / dy), y = k * dy; y <= f->y1; y = ++k * dy) {
+        char label[400];
+        put_label(label, sizeof label, form, y);
+        sb_printf(b, "<path d=\"M%d %.1fH%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", f->left, at_y(f, y), W - RIGHT, f->left - 8, at_y(f, y) + 4, label);
+    }
     for (double x = ceil(f->x0 / dx) * dx; x <= f->x1; x += dx)
         sb_printf(b, "<path d=\"M%.1f %dv5\" stroke=\"#888\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n", at_x(f, x), H - BOTTOM, at_x(f, x),
                   H - BOTTOM + 20, x);
@@ -166,15 +195,20 @@ static void put_legend(strbuf *b, int k, const char *colour, const char *text)
 
 void plot_svg(strbuf *b, const plot_losses *p)
 {
+    enum { NAME = 28, DIGIT = 7 }; /* the scale's name and what is beside it; a digit, at most */
     frame f;
     int k = 0;
+    const bool any = frame_of(p, &f);
+    const double dy = any ? tick(f.y1 - f.y0, 5) : 1;
+    const label_form form = any ? labels_of(&f, dy, 0, 8) : (label_form){ 0 };
+    f.left = MAX(LEFT, NAME + DIGIT * form.width + 8);
     sb_printf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n", W, H, W, H);
-    sb_printf(b, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n<text x=\"%d\" y=\"24\" font-size=\"15\">", W, H, LEFT);
+    sb_printf(b, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n<text x=\"%d\" y=\"24\" font-size=\"15\">", W, H, f.left);
     put_xml(b, p->title ? p->title : "");
     sb_puts(b, "</text>\n");
-    if (frame_of(p, &f)) {
-        put_ticks(b, &f);
-        sb_printf(b, "<path d=\"M%d %dV%dH%d\" fill=\"none\" stroke=\"#888\"/>\n", LEFT, TOP, H - BOTTOM, W - RIGHT);
+    if (any) {
+        put_ticks(b, &f, dy, &form);
+        sb_printf(b, "<path d=\"M%d %dV%dH%d\" fill=\"none\" stroke=\"#888\"/>\n", f.left, TOP, H - BOTTOM, W - RIGHT);
         put_curve(b, &f, p->raw, "stroke=\"#9ecae1\" stroke-width=\"1\"", false);
         put_curve(b, &f, p->smooth, "stroke=\"#08519c\" stroke-width=\"2\"", false);
         put_curve(b, &f, p->kept, "fill=\"#d94801\"", true);
@@ -182,7 +216,7 @@ void plot_svg(strbuf *b, const plot_losses *p)
         if (p->smooth && p->smooth->n) put_legend(b, k++, "#08519c", "smoothed");
         if (p->kept && p->kept->n) put_legend(b, k++, "#d94801", "on text kept back");
     }
-    sb_printf(b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (LEFT + W - RIGHT) / 2, H - 8);
+    sb_printf(b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (f.left + W - RIGHT) / 2, H - 8);
     put_xml(b, p->x ? p->x : "");
     sb_printf(b, "</text>\n<text transform=\"translate(16 %d) rotate(-90)\" text-anchor=\"middle\">", (TOP + H - BOTTOM) / 2);
     put_xml(b, p->y ? p->y : "");

@@ -304,22 +304,35 @@ static void curves(void **state)
 static void labels(void **state)
 {
     (void)state;
-    static const double spans[] = { 1e-4, 0.004, 0.03, 0.5, 3, 70 };
-    for (size_t i = 0; i < COUNT(spans); i++) {
+    static const struct { double from, span; } rows[] = { { 6.24, 1e-4 }, { 6.24, 0.004 }, { 6.24, 0.03 }, { 6.24, 0.5 }, { 6.24, 3 }, { 6.24, 70 }, { 3.7, 5.7e7 }, { 0, 12 }, { 9e5, 1 },
+                                                             { 2e13, 7e13 }, { 1e30, 0 }, { 1e30, 1e14 }, { 3e38, 0 } }; /* the last two: what rounding leaves, and none */
+    for (size_t i = 0; i < COUNT(rows); i++) {
         plot_series s = { 0 };
-        char seen[40][16];
-        int n = 0;
-        for (int k = 1; k <= 10; k++) plot_add(&s, k, 6.24 + spans[i] * k / 10);
-        strbuf svg = { 0 };
+        char seen[40][24];
+        int n = 0, axis = -1;
+        for (int k = 1; k <= 10; k++) plot_add(&s, k, rows[i].from + rows[i].span * k / 10);
+        strbuf svg = { 0 }, text = { 0 };
         plot_svg(&svg, &(plot_losses){ .raw = &s });
         for (const char *at = svg.at; (at = strstr(at, "text-anchor=\"end\">")); n++) {
+            const char *x = at;
+            while (strncmp(x, "<text", 5)) x--;
             at = strchr(at, '>') + 1;
             assert_true(n < (int)COUNT(seen));
             snprintf(seen[n], sizeof *seen, "%.*s", (int)strcspn(at, "<"), at);
             for (int k = 0; k < n; k++) assert_string_not_equal(seen[k], seen[n]);
+            if (atof(strstr(x, "x=\"") + 3) < 20 + 7 * (double)strlen(seen[n])) fail_msg("%s begins on the scale's name", seen[n]);
+            assert_true(seen[n][0] != '-');
         }
-        assert_true(n >= 4);
+        if (n < 4 || strstr(svg.at, "nan")) fail_msg("%g and %g more: %d labels, or no numbers", rows[i].from, rows[i].span, n);
+        plot_text(&text, &(plot_losses){ .raw = &s }, 40, 9, true);
+        const char *line = text.at;
+        for (int k = 0; k < 10; k++, line = strchr(line, '\n') + 1) { /* the scale is one line, down to the corner */
+            int at = k < 9 ? (int)strcspn(line, "|") : (int)strcspn(line, "+");
+            if (axis >= 0 && at != axis) fail_msg("%g and %g more: a scale at %d and %d:\n%s", rows[i].from, rows[i].span, axis, at, text.at);
+            axis = at;
+        }
         sb_free(&svg);
+        sb_free(&text);
     }
 }
 
