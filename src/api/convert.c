@@ -44,7 +44,7 @@ static an_status find_vocab(const lm_model *m, const char *named, lm_convert_opt
     char folder[1024];
     diag why = { 0 };
     path_info i;
-    const char *path = lm_path(m), *slash = strrchr(path, '/');
+    const char *path = lm_path(m);
     int64_t rows = lm_config(m)->vocab;
     *out = NULL;
     if (named) {
@@ -58,8 +58,7 @@ static an_status find_vocab(const lm_model *m, const char *named, lm_convert_opt
     bool folder_out = c->to == LM_TO_HF;
     if ((c->to != LM_TO_GGUF && !folder_out) || lm_origin_of(m) == (folder_out ? LM_FROM_HF : LM_FROM_GGUF) || !path_look(path, &i)) return AN_OK; /* its own goes along as it is */
     bool inside = i.folder || lm_origin_of(m) == LM_FROM_GGUF;
-    int n = slash ? snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) : snprintf(folder, sizeof folder, ".");
-    if (n < 0 || (size_t)n >= sizeof folder) return AN_OK; /* the result says that it has none */
+    if (!path_folder(path, folder, sizeof folder)) return AN_OK; /* the result says that it has none */
     if (lm_tokenizer_open(inside ? path : folder, out, &why)) {
         if (tok_in(inside ? path : folder)) *lost = why;
         return why.st == AN_NOMEM ? diag_nomem(d) : AN_OK;

@@ -177,14 +177,21 @@ an_status path_find(const char *path, bool *there, path_info *out, diag *d)
 
 static bool is_same(const path_info *a, const path_info *b) { return a->device == b->device && a->inode == b->inode; }
 
-static bool look_at_folder(const char *path, path_info *out)
+bool path_folder(const char *path, char *to, size_t room)
 {
     const char *slash = strrchr(path, '/');
-    strbuf b = { 0 };
-    if (!slash) return path_look(".", out);
-    sb_putn(&b, path, slash == path ? 1 : (size_t)(slash - path));
-    bool there = !b.oom && path_look(b.at, out);
-    sb_free(&b);
+    size_t n = slash && slash > path ? (size_t)(slash - path) : 1;
+    if (n >= room) return false;
+    memcpy(to, slash ? path : ".", n);
+    to[n] = 0;
+    return true;
+}
+
+static bool look_at_folder(const char *path, path_info *out)
+{
+    char *folder = malloc(strlen(path) + 2);
+    bool there = folder && path_folder(path, folder, strlen(path) + 2) && path_look(folder, out);
+    free(folder);
     return there;
 }
 

@@ -37,6 +37,7 @@ typedef struct {
 bool path_look(const char *path, path_info *out);
 /* The same for who goes by what it finds without opening it: what cannot be seen is an error with name and reason. */
 an_status path_find(const char *path, bool *there, path_info *out, diag *d) MUST_CHECK;
+bool path_folder(const char *path, char *to, size_t room); /* the folder a file stands in: "." for a bare name, "/" at the root. False: no room for it */
 bool path_same(const char *a, const char *b); /* what is written to one would replace what was written to the other, however they are spelt. A device or a pipe takes both */
 
 an_status file_write(const char *path, const void *p, size_t n, diag *d) MUST_CHECK;

@@ -147,12 +147,8 @@ bool lm_vocab_fits(const tokenizer *t, int64_t rows)
 
 static an_status open_beside(const char *path, tokenizer **out, diag *d)
 {
-    const char *slash = strrchr(path, '/');
     char folder[1024];
-    size_t n = slash ? (size_t)(slash - path) : 1;
-    if (n >= sizeof folder) return diag_fail(d, AN_INPUT, NOWHERE, "%.100s…: the path is too long", path);
-    memcpy(folder, slash ? path : ".", n);
-    folder[n] = 0;
+    if (!path_folder(path, folder, sizeof folder)) return diag_fail(d, AN_INPUT, NOWHERE, "%.100s…: the path is too long", path);
     diag why = { 0 };
     if (!lm_tokenizer_open(folder, out, &why)) return AN_OK;
     return diag_fail(d, why.st, NOWHERE, "%.120s: no tokenizer was named, and none is beside it (%.160s)", path, why.msg);

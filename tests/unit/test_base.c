@@ -314,6 +314,18 @@ static void plain_files_only(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+static void folders_of_files(void **state)
+{
+    (void)state;
+    static const struct { const char *path, *want; } rows[] = { { "m.bin", "." }, { "/m.bin", "/" }, { "a/m.bin", "a" }, { "/a/m.bin", "/a" }, { "./m.bin", "." }, { "a/b/", "a/b" }, { "", "." }, { "/", "/" } };
+    char to[8];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_true(path_folder(rows[i].path, to, sizeof to));
+        assert_string_equal(to, rows[i].want);
+    }
+    assert_true(path_folder("1234567/x", to, sizeof to) && !path_folder("12345678/x", to, sizeof to) && !path_folder("/x", to, 1) && path_folder("/x", to, 2));
+}
+
 /* One file under two names, there already or not yet; what takes the bytes of both is none. */
 static void names_of_one_file(void **state)
 {
@@ -530,8 +542,19 @@ int main(void)
         cmocka_unit_test(f16_every_pattern_round_trips),   cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(sub_byte_elements_pack_low_bits_first), cmocka_unit_test(arena_limit_is_kept),
         cmocka_unit_test(json_strings_are_valid),          cmocka_unit_test(map_finds_what_was_put),
-        cmocka_unit_test(messages_are_plain), cmocka_unit_test(files_are_written_whole_or_not_at_all), cmocka_unit_test(streams_stay_what_they_are), cmocka_unit_test(plain_files_only), cmocka_unit_test(names_of_one_file), cmocka_unit_test(what_the_dead_left_is_removed),
-        cmocka_unit_test(zeroed_memory), cmocka_unit_test(every_sign_counts), cmocka_unit_test(integers_hold_what_they_can), cmocka_unit_test(what_cannot_be_seen), cmocka_unit_test(folders_taken_back), cmocka_unit_test(lines_are_added_whole),
+        cmocka_unit_test(messages_are_plain),
+        cmocka_unit_test(files_are_written_whole_or_not_at_all),
+        cmocka_unit_test(streams_stay_what_they_are),
+        cmocka_unit_test(plain_files_only),
+        cmocka_unit_test(folders_of_files),
+        cmocka_unit_test(names_of_one_file),
+        cmocka_unit_test(what_the_dead_left_is_removed),
+        cmocka_unit_test(zeroed_memory),
+        cmocka_unit_test(every_sign_counts),
+        cmocka_unit_test(integers_hold_what_they_can),
+        cmocka_unit_test(what_cannot_be_seen),
+        cmocka_unit_test(folders_taken_back),
+        cmocka_unit_test(lines_are_added_whole),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
