@@ -98,10 +98,10 @@ void tok_ids_free(tok_ids *v);
 bool tok_ids_push(tok_ids *v, uint32_t id) MUST_CHECK; /* false: no memory */
 
 enum {
-    TOK_BOS = 1,     /* put BOS in front; AN_INPUT when there is none */
-    TOK_EOS = 2,     /* and EOS behind */
-    TOK_SPECIAL = 4, /* encode: control tokens spelt in the text become their id; decode: print them */
-    TOK_UTF8 = 8,    /* encode: AN_INPUT for a text that is not UTF-8, with the byte */
+    TOK_BOS = AN_TOK_BOS,         /* put BOS in front; AN_INPUT when there is none */
+    TOK_EOS = AN_TOK_EOS,         /* and EOS behind */
+    TOK_SPECIAL = AN_TOK_SPECIAL, /* encode: control tokens spelt in the text become their id; decode: print them */
+    TOK_UTF8 = AN_TOK_UTF8,       /* encode: AN_INPUT for a text that is not UTF-8, with the byte */
 };
 an_status tok_encoder_new(const tokenizer *t, tok_encoder **out, diag *d) MUST_CHECK; /* t must outlive it */
 void tok_encoder_free(tok_encoder *e);
