@@ -69,6 +69,18 @@ static void bin(void **state)
         make_bin(&b, &rows[i].o);
         refused(tok_from_bin("toy.bin", b.at, b.n, &t, &d), &d, rows[i].want, i);
     }
+    char wide[70000]; /* lengths of more than one byte */
+    memset(wide, 'q', sizeof wide);
+    static const size_t lengths[] = { 300, 70000 };
+    for (size_t i = 0; i < COUNT(lengths); i++) {
+        b.n = 0, d = (diag){ 0 };
+        make_bin(&b, &(other){ 259, wide, lengths[i] });
+        an_status st = tok_from_bin("toy.bin", b.at, b.n, &t, &d);
+        char want[40];
+        snprintf(want, sizeof want, "piece 259 is %zu bytes long", lengths[i]);
+        if (st) refused(st, &d, want, i); /* the longest that is taken is another matter */
+        else assert_int_equal(tok_find(t, wide, lengths[i]), 259), tok_close(t);
+    }
     b.n = 0;
     make_bin(&b, NULL);
     const struct {
@@ -111,6 +123,21 @@ static void merges(void **state)
         opened o = wrap(t);
         EXPECT(o, "ab", 0, "2");
         EXPECT(o, " a", 0, i ? "4" : "3 0");
+        close_tok(o);
+    }
+    for (int space = -1; space < 2; space++) { /* one in front, unless it is there, and only where the file says so */
+        tok_str merge[] = { text("\xc4\xa0 a") };
+        tok_vocab v = { .model = "gpt2", .n = COUNT(token), .token = token, .n_merges = 1, .merge = merge, NO_IDS };
+        diag d = { 0 };
+        tokenizer *t;
+        tok_info info;
+        v.add_space_prefix = space, v.chat_template = space ? "{{ x }}" : NULL;
+        assert_ok(tok_from_vocab("toy", &v, &t, &d), d);
+        tok_get(t, &info);
+        assert_true(space ? info.chat_template && !strcmp(info.chat_template, "{{ x }}") : !info.chat_template);
+        opened o = wrap(t);
+        expect(o, "a", 1, 0, space == 1 ? "4" : "0");
+        expect(o, " a", 2, 0, "4");
         close_tok(o);
     }
 }
@@ -218,6 +245,12 @@ static void types(void **state)
         tok_close(t);
     }
     many(token, score, type);
+    type[262] = TOK_UNKNOWN, d = (diag){ 0 }; /* the id that is named counts, not the last of that type */
+    assert_ok(tok_from_vocab("toy", &v, &t, &d), d);
+    tok_get(t, &info);
+    assert_int_equal(info.unk, 0);
+    tok_close(t);
+    many(token, score, type);
     static const struct { const char *model, *pre, *want; bool scores; } kinds[] = {
         { "bert", NULL, "tokenizer.ggml.model is \"bert\"", true }, { "llama", NULL, "a llama vocabulary without tokenizer.ggml.scores", false }, { "t5", NULL, "a t5 vocabulary without", false },
         { "gpt2", "nobody's", "tokenizer.ggml.pre is \"nobody's\"", false },
@@ -313,7 +346,7 @@ static void model_settings(void **state)
         put_piece(&b, "z", 0, pieces[i].type);
         refused(tok_from_model("toy.model", b.at, b.n, &t, &d), &d, pieces[i].want, i);
     }
-    for (int wire = 0; wire < 3; wire++) { /* of a piece: its text as a number, its score as one, its type as four bytes: not read as what they are not */
+    for (int wire = 0; wire < 6; wire++) { /* of a piece: its text as a number, its score as one, its type as four bytes, and other fields: not read as what they are not */
         diag d = { 0 };
         tokenizer *t;
         strbuf p = { 0 };
@@ -322,6 +355,9 @@ static void model_settings(void **state)
         if (wire == 0) put_number(&p, 1, 3);
         if (wire == 1) put_number(&p, 2, 0x7f800000);
         if (wire == 2) put_varint(&p, 3 << 3 | 5), sb_putn(&p, "\7\0\0\0", 4);
+        if (wire == 3) put_bytes(&p, 7, "later", 5);
+        if (wire == 4) put_number(&p, 9, 7);
+        if (wire == 5) put_varint(&p, 9 << 3 | 5), sb_putn(&p, "\0\0\x80\x7f", 4);
         put_bytes(&b, 1, p.at, p.n);
         assert_ok(tok_from_model("toy.model", b.at, b.n, &t, &d), d);
         assert_int_equal(tok_find(t, "z", 1), 8);
@@ -331,8 +367,47 @@ static void model_settings(void **state)
     sb_free(&b);
 }
 
+/* A message cut anywhere but between two fields is none, nor is one whose last field says more than is there. */
+static void cut_models(void **state)
+{
+    (void)state;
+    strbuf b = { 0 };
+    make_model(&b, (const setting[]){ { 3, 0, 2 } }, 1);
+    size_t next = 0;
+    for (size_t n = 0; n <= b.n; n++) {
+        bool between = n == next;
+        if (between && n < b.n) { /* where this field ends: tags are one byte here, lengths one or two */
+            const unsigned char *f = (const unsigned char *)b.at + n;
+            int wire = f[0] & 7;
+            if (wire == 2) next = n + 1 + (f[1] < 128 ? 1 + (size_t)f[1] : 2 + (size_t)(f[1] & 127) + 128 * (size_t)f[2]);
+            else next = n + (wire == 0 ? 2 : 5);
+        }
+        char *copy = malloc(n + 1);
+        diag d = { 0 };
+        tokenizer *t = NULL;
+        assert_non_null(copy);
+        memcpy(copy, b.at, n);
+        an_status st = tok_from_model("toy.model", copy, n, &t, &d);
+        if (!between && (st != AN_INPUT || !strstr(d.msg, "malformed"))) fail_msg("%zu of %zu bytes: status %d: %s", n, b.n, (int)st, d.msg);
+        if (!st) tok_close(t);
+        free(copy);
+    }
+    assert_int_equal(next, b.n);
+    static const struct { const char *at; size_t n; } tails[] = { { "\xfd\x06\x08\x01", 4 }, { "\xf9\x06\x08\x01\x08\x01\x08\x01", 8 }, { "\xf8", 1 }, { "\xf8\x06", 2 }, { "\xf8\x06\x80", 3 }, { "\xfa\x06\x80", 3 } };
+    for (size_t i = 0; i < COUNT(tails); i++) {
+        strbuf more = { 0 };
+        diag d = { 0 };
+        tokenizer *t;
+        sb_putn(&more, b.at, b.n), sb_putn(&more, tails[i].at, tails[i].n);
+        refused(tok_from_model("toy.model", more.at, more.n, &t, &d), &d, "malformed", i);
+        sb_free(&more);
+    }
+    sb_free(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(bin), cmocka_unit_test(merges), cmocka_unit_test(unsaid), cmocka_unit_test(types), cmocka_unit_test(model_settings) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(bin), cmocka_unit_test(merges), cmocka_unit_test(unsaid), cmocka_unit_test(types), cmocka_unit_test(model_settings),
+                                        cmocka_unit_test(cut_models) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
