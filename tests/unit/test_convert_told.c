@@ -100,6 +100,7 @@ static void how_text_is_made(void **state)
         { "\"bos_token_id\":1,\"eos_token_id\":2", "{}", false, false },
         { "\"bos_token_id\":null", "{\"temperature\":0.5,\"repetition_penalty\":1}", false, false }, /* for sampling, which is not asked for */
         { "\"bos_token_id\":7,\"eos_token_id\":2", "{}", false, true },
+        { "\"bos_token_id\":0,\"eos_token_id\":[2,0,6]", "{}", false, true }, /* as many as GGUF has names for; 0 is an id */
         { "\"bos_token_id\":1,\"eos_token_id\":3", "{\"do_sample\":true,\"top_k\":40,\"min_p\":0.125}", true, true },
         { "\"bos_token_id\":1,\"eos_token_id\":[2,5],\"do_sample\":true,\"temperature\":0.75", "{\"top_p\":0.875}", true, true }, /* old files have it in config.json */
         { "\"bos_token_id\":1", "{\"repetition_penalty\":1.25}", true, false },

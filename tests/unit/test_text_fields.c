@@ -334,6 +334,9 @@ static void model_settings(void **state)
         tok_get(t, &info);
         if (info.n != 8 || info.unk != rows[i].unk || info.bos != rows[i].bos || info.eos != rows[i].eos || info.pad != rows[i].pad || info.add_bos != (rows[i].bos >= 0))
             fail_msg("row %zu: %u pieces, unk %lld, bos %lld, eos %lld, pad %lld", i, info.n, (long long)info.unk, (long long)info.bos, (long long)info.eos, (long long)info.pad);
+        bool bpe = false;
+        for (int k = 0; k < 3; k++) bpe |= rows[i].s[k].trainer == 3 && rows[i].s[k].x == 2;
+        assert_string_equal(info.model, bpe ? "SentencePiece BPE" : "SentencePiece unigram");
         opened o = wrap(t);
         expect(o, "a  a", 4, 0, rows[i].ids);
         close_tok(o);
