@@ -22,8 +22,9 @@ for t in "$@"; do
     program) dirs="base engine kernel" ;;
     npy | idx | safetensors | gguf) dirs="base format" ;;
     json) dirs="base op graph model format lm" ;;
+    model) dirs="base op graph model format text kernel lm" ;;
     hwx) dirs="base hwx" ;;
-    tokenizer_json | tokenizer_model) dirs="base text" ;;
+    tokenizer_json | tokenizer_model | tokenizer_pair) dirs="base format text" ;;
     *) dirs="base op mil" ;;
     esac
     # KOPT: clang takes ten minutes to optimise the checks in a file of vector loops.
