@@ -165,6 +165,46 @@ static void padding_past_the_end(void **state)
     tok_close(t);
 }
 
+/* What a vocabulary says about a text's ends goes along, yes or no, into a GGUF file and into a folder. */
+static void flags_of_a_vocabulary(void **state)
+{
+    (void)state;
+    enum { N = 262 };
+    static char name[256][8];
+    tok_str token[N] = { { "<unk>", 5 }, { "<s>", 3 }, { "</s>", 4 } };
+    int32_t type[N] = { TOK_UNKNOWN, TOK_CONTROL, TOK_CONTROL };
+    float score[N] = { 0 };
+    for (int i = 0; i < 256; i++) snprintf(name[i], sizeof name[i], "<0x%02X>", (unsigned)i), token[3 + i] = (tok_str){ name[i], 6 }, type[3 + i] = TOK_BYTE;
+    token[259] = (tok_str){ "\xe2\x96\x81", 3 }, token[260] = (tok_str){ "a", 1 }, token[261] = (tok_str){ "\xe2\x96\x81" "a", 4 };
+    for (int i = 259; i < N; i++) type[i] = TOK_NORMAL, score[i] = (float)i;
+    for (int k = 0; k < 8; k++) {
+        tok_vocab v = { .model = "llama", .n = N, .token = token, .score = score, .type = type, .bos = 1, .eos = 2, .unk = 0, .pad = -1, .add_bos = k & 1, .add_eos = k >> 1 & 1, .add_space_prefix = k >> 2 };
+        diag d = { 0 };
+        lm_converted done;
+        tokenizer *t, *u;
+        assert_ok(tok_from_vocab("flags", &v, &t, &d), d);
+        empty_folder(scratch, 1);
+        write_text(in_scratch("seed.json"), "{\"model_type\":\"llama\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":262,\"max_position_embeddings\":64}");
+        lm_model *m = open_ok(in_scratch("seed.json"));
+        for (int hf = 0; hf < 2; hf++) {
+            const char *out = in_scratch(hf ? "hf" : "m.gguf");
+            tok_info info;
+            tok_encoder *e;
+            tok_ids ids = { 0 };
+            assert_ok(lm_convert(m, out, &(lm_convert_options){ .to = hf ? LM_TO_HF : LM_TO_GGUF, .version = -1, .vocab = t }, &done, &d), d);
+            lm_model *b = open_ok(out);
+            assert_ok(lm_tokenizer_of(b, &u, &d), d);
+            tok_get(u, &info);
+            if (info.add_bos != (k & 1) || info.add_eos != (k >> 1 & 1)) fail_msg("flags %d, folder %d: BOS %d, EOS %d", k, hf, info.add_bos, info.add_eos);
+            assert_ok(tok_encoder_new(u, &e, &d), d);
+            assert_ok(tok_encode(e, "a", 1, 0, &ids, &d), d);
+            assert_true(ids.n == 1 && ids.at[0] == (k >> 2 ? 261 : 260));
+            tok_ids_free(&ids), tok_encoder_free(e), tok_close(u), lm_close(b);
+        }
+        lm_close(m), tok_close(t);
+    }
+}
+
 /* ---- errors ---- */
 
 #define QWEN(cols, hidden) "{\"model_type\":\"qwen2\",\"hidden_size\":" #cols ",\"intermediate_size\":" #hidden ",\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":2," \
@@ -323,7 +363,7 @@ static void scaling_of_gguf(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_of_other_types), cmocka_unit_test(sizes), cmocka_unit_test(how_text_is_made), cmocka_unit_test(padding_past_the_end),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_of_other_types), cmocka_unit_test(sizes), cmocka_unit_test(how_text_is_made), cmocka_unit_test(padding_past_the_end), cmocka_unit_test(flags_of_a_vocabulary),
                                         cmocka_unit_test(errors_are_the_largest), cmocka_unit_test(the_number_named), cmocka_unit_test(types_of_gguf), cmocka_unit_test(scaling_of_gguf) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
