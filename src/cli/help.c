@@ -77,7 +77,7 @@ static const char *right_of(const option *o, char *to, size_t n)
 int usage(FILE *to)
 {
     const int columns = columns_for(to);
-    fprintf(to, "usage: anneal <command> [options]      anneal <command> --help\n\n");
+    fprintf(to, "usage: anneal <command> [options]      anneal <command> --help      anneal --version\n\n");
     for (size_t i = 0; i < COUNT(commands); i++) {
         char left[64];
         snprintf(left, sizeof left, "%-9s %s", commands[i].name, commands[i].args);
