@@ -151,11 +151,17 @@ typedef struct {
 
 /* ---- files ---- */
 
-static an_status put_number(safetensors_out *w, const char *key, const char *fmt, double x, uint64_t n, bool whole, diag *d)
+static an_status put_whole(safetensors_out *w, const char *key, uint64_t n, diag *d)
 {
-    char text[48];
-    if (whole) snprintf(text, sizeof text, fmt, (unsigned long long)n);
-    else snprintf(text, sizeof text, fmt, x);
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)n);
+    return safetensors_put_meta(w, key, text, d);
+}
+
+static an_status put_real(safetensors_out *w, const char *key, double x, diag *d)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", x);
     return safetensors_put_meta(w, key, text, d);
 }
 
@@ -164,14 +170,14 @@ static an_status put_host(trainer *t, safetensors_out *w, diag *d)
     char form[80];
     form_text(t, form, sizeof form);
     TRY(safetensors_put_meta(w, KEY_FORM, form, d));
-#define N(key, field) TRY(put_number(w, key, "%llu", 0, (uint64_t)t->field, true, d));
-#define X(key, field) TRY(put_number(w, key, "%.17g", t->field, 0, false, d));
+#define N(key, field) TRY(put_whole(w, key, (uint64_t)t->field, d));
+#define X(key, field) TRY(put_real(w, key, t->field, d));
     HOST_FIELDS(N, X)
     ZERO_FIELDS(N, X)
 #undef N
 #undef X
-    TRY(put_number(w, KEY_GOOD, "%llu", 0, (uint64_t)t->scale.good, true, d));
-    return put_number(w, KEY_ROW, "%llu", 0, (uint64_t)t->scale.skipped_row, true, d);
+    TRY(put_whole(w, KEY_GOOD, (uint64_t)t->scale.good, d));
+    return put_whole(w, KEY_ROW, (uint64_t)t->scale.skipped_row, d);
 }
 
 /* What is no number cannot be gone on from: the file that is there is worth more. */
