@@ -909,6 +909,8 @@ EOF
     t "train a network, option of language models" 2 $anneal train --model mlp --prompt x
     t "train a network, another option of language models" 2 $anneal train --model mlp --compact-vocab
     lo="$lt --sample-every 0 --residual-scale depth --softcap 30 --zero-init --compact-vocab --recompute --stats 2 --log $tmp/lo.json"
+    t "train, no more updates than there are" 0 $anneal train $lt --sample-every 0 --json --stop-after 4
+    has "train, no more updates than there are" out '"validation":[0-9.]*,.*"stopped":false'
     t "train with options" 0 $anneal train $lo --save "$tmp/lo" --stop-after 2
     t "train with options, on" 0 $anneal train $lo --save "$tmp/lo" --resume --plot "$tmp/lo.svg"
     t "train with options, norms" 0 test "$(grep -c '"kind":"statistics".*"weights":{"embed":[0-9.]*.*"gradients":{"embed":' "$tmp/lo.json")" -eq 2

@@ -18,7 +18,7 @@ typedef struct {
     plot_lanes *lanes;
     int64_t updates, first; /* of this call; the last update before it */
     int64_t known;          /* the first update of the curve; 0: none */
-    bool begun;
+    bool begun, last;       /* a loss was told of; the last update was done */
     lines *losses;          /* the curve, beside the checkpoints */
 } watch;
 
@@ -114,7 +114,7 @@ static void on_progress(void *user, const lm_progress *p)
     watch *w = user;
     an_lm_progress q = outside(p);
     begin(w, p->step - 1);
-    w->updates++;
+    w->updates++, w->last = p->step == p->steps;
     plot_add(&w->raw, (double)p->step, p->loss);
     plot_add(&w->smooth, (double)p->step, p->smooth);
     keep(w, "", p->step, p->loss, p->smooth);
@@ -155,10 +155,11 @@ static void on_warning(void *user, const char *line)
     w->o->on_warning(w->o->user, line);
 }
 
+/* A run that comes to its end with as many updates as it may do is whole, and is not stopped. */
 static bool stop(void *user)
 {
     watch *w = user;
-    if (w->o->stop_after > 0 && w->updates >= w->o->stop_after) return true;
+    if (w->o->stop_after > 0 && w->updates >= w->o->stop_after && !w->last) return true;
     return w->o->stop && w->o->stop(w->o->user);
 }
 

@@ -815,11 +815,42 @@ static void scales(void **state)
     device_close(dev);
 }
 
+/* On a chip it is 1024 where nothing is said, and a dynamic one stays what fp16 holds: gradients pass through the device, whoever keeps the books. */
+static void scales_of_chips(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "resident", "delta", "dynamic", "restart" };
+    model_config c = small(1);
+    for (size_t i = 0; i < COUNT(ways); i++)
+        for (int k = 0; k < 2; k++) {
+            device *dev;
+            pipeline *p;
+            diag d = { 0 };
+            double most = 0;
+            assert_ok(device_open(&dev, "soft:m4", &(device_options){ .threads = 1, .own_budget = true }, &d), d);
+            pipe_options o = { .pipeline = ways[i], .dev = dev, .config = &c, .batch = B, .train = { .optimizer = "sgd", .loss_scale = k ? 8192 : 0, .dynamic_scale = k, .grow_after = 1 } };
+            assert_ok(pipe_open(&p, &o, &d), d);
+            fill_with(p, start, 0.02);
+            for (int n = 0; n < 5; n++) {
+                int32_t ids[B * (T + 1)];
+                train_report rep;
+                bool again;
+                batch(0, ids);
+                assert_ok(pipe_step(p, ids, 0, &rep, &again, &d), d);
+                assert_true(rep.applied);
+                most = MAX(most, rep.loss_scale);
+            }
+            if (most != (k ? 32768 : 1024)) fail_msg("%s: a loss scale of %g", ways[i], most);
+            pipe_close(p);
+            device_close(dev);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(gradients),    cmocka_unit_test(one_curve), cmocka_unit_test(one_curve_of_gemma), cmocka_unit_test(restarts),
                                         cmocka_unit_test(accumulation), cmocka_unit_test(exchange), cmocka_unit_test(weights_from_outside),  cmocka_unit_test(surfaces),
                                         cmocka_unit_test(faults),       cmocka_unit_test(bad_within_a_group), cmocka_unit_test(those_of_the_command),
-                                        cmocka_unit_test(beside_the_device), cmocka_unit_test(without_a_gradient), cmocka_unit_test(a_gradient_no_more), cmocka_unit_test(scales) };
+                                        cmocka_unit_test(beside_the_device), cmocka_unit_test(without_a_gradient), cmocka_unit_test(a_gradient_no_more), cmocka_unit_test(scales), cmocka_unit_test(scales_of_chips) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
