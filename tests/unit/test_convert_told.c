@@ -361,9 +361,66 @@ static void scaling_of_gguf(void **state)
     }
 }
 
+/* ---- llama2.c ---- */
+
+/* Each of the things such a file has no place for, alone. */
+static void what_llama2c_cannot_say(void **state)
+{
+    (void)state;
+    static const struct { const char *type, *more, *want; } rows[] = {
+        { "llama", "\"rms_norm_eps\":1e-5", NULL },
+        { "llama", "\"rms_norm_eps\":1e-5,\"mlp_bias\":true", "biases" },
+        { "llama", "\"rms_norm_eps\":1e-5,\"attention_bias\":true", "biases" },
+        { "qwen2", "\"rms_norm_eps\":1e-5", "biases" },
+        { "qwen3", "\"rms_norm_eps\":1e-5,\"head_dim\":8", "norms of queries and keys" },
+        { "gemma", "\"rms_norm_eps\":1e-5,\"head_dim\":8", "a GELU gate" },
+        { "mistral", "\"rms_norm_eps\":1e-5,\"sliding_window\":8", "a sliding window" },
+        { "mistral", "\"rms_norm_eps\":1e-5,\"sliding_window\":null", NULL },
+        { "llama", "\"rms_norm_eps\":1e-5,\"head_dim\":16", "heads that do not divide the width" },
+        { "llama", "\"rms_norm_eps\":1e-6", "a norm epsilon other than 1e-5" },
+        { "llama", "\"rms_norm_eps\":1e-5,\"rope_theta\":20000", "a rope_theta other than 10000" },
+        { "llama", "\"rms_norm_eps\":1e-5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}", "scaled rotary angles" },
+        { "llama", "\"rms_norm_eps\":1e-5,\"final_logit_softcapping\":30", "a soft cap on its logits" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char json[600];
+        diag d = { 0 };
+        lm_converted done;
+        path_info there;
+        empty_folder(scratch, 1);
+        snprintf(json, sizeof json, "{\"model_type\":\"%s\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":48,"
+                                    "\"max_position_embeddings\":64,\"tie_word_embeddings\":%s,%s}", rows[i].type, i % 2 ? "true" : "false", rows[i].more);
+        write_text(in_scratch("seed.json"), json);
+        lm_model *m = open_ok(in_scratch("seed.json"));
+        an_status st = lm_convert(m, in_scratch("m.bin"), &(lm_convert_options){ .to = LM_TO_LLAMA2C, .version = -1 }, &done, &d);
+        if (rows[i].want ? st != AN_INPUT || !strstr(d.msg, rows[i].want) : st != AN_OK) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        assert_int_equal(path_look(in_scratch("m.bin"), &there), !rows[i].want);
+        lm_close(m);
+    }
+    /* versions and what goes with them */
+    static const struct { int version; const char *form; dtype dt; bool fine; } versions[] = {
+        { 0, NULL, 0, true }, { 1, NULL, DT_F32, true }, { 2, "int8", 0, true }, { -1, "int8", 0, true }, { 2, NULL, 0, false }, { 0, "int8", 0, false }, { 1, "int8", 0, false }, { 3, NULL, 0, false },
+        { 3, "int8", 0, false }, { 0, NULL, DT_F16, false }, { 0, "int4", 0, false },
+    };
+    write_text(in_scratch("seed.json"), "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":48,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5}");
+    lm_model *m = open_ok(in_scratch("seed.json"));
+    for (size_t i = 0; i < COUNT(versions); i++) {
+        diag d = { 0 };
+        lm_converted done;
+        an_status st = lm_convert(m, in_scratch("v.bin"), &(lm_convert_options){ .to = LM_TO_LLAMA2C, .version = versions[i].version, .quantize = versions[i].form, .dt = versions[i].dt }, &done, &d);
+        if (st != (versions[i].fine ? AN_OK : AN_USAGE)) fail_msg("version %zu: status %d: %s", i, (int)st, d.msg);
+        if (st) continue;
+        lm_model *b = open_ok(in_scratch("v.bin"));
+        type_is(b, MW_WQ, 0, versions[i].form ? "int8" : "F32"), type_is(b, MW_NORM1, 0, "F32");
+        assert_int_equal(done.tensors, 12);
+        lm_close(b);
+    }
+    lm_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(parts_of_other_types), cmocka_unit_test(sizes), cmocka_unit_test(how_text_is_made), cmocka_unit_test(padding_past_the_end), cmocka_unit_test(flags_of_a_vocabulary),
-                                        cmocka_unit_test(errors_are_the_largest), cmocka_unit_test(the_number_named), cmocka_unit_test(types_of_gguf), cmocka_unit_test(scaling_of_gguf) };
+                                        cmocka_unit_test(errors_are_the_largest), cmocka_unit_test(the_number_named), cmocka_unit_test(types_of_gguf), cmocka_unit_test(scaling_of_gguf), cmocka_unit_test(what_llama2c_cannot_say) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
