@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "format/llama2c.h"
 #include "format/npy.h"
 #include "lm/generate.h"
 #include "lm_t.h"
@@ -418,9 +419,42 @@ static void what_llama2c_cannot_say(void **state)
     lm_close(m);
 }
 
+/* Groups divide every row and are as long as they can be, up to 64. Codes that lie in other groups, or with other scales, are made anew. */
+static void groups_of_llama2c(void **state)
+{
+    (void)state;
+    static const struct { int dim, hidden, group; } rows[] = { { 32, 48, 16 }, { 64, 128, 64 }, { 96, 192, 32 }, { 128, 64, 64 }, { 24, 40, 8 } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char json[400];
+        diag d = { 0 };
+        llama2c f;
+        empty_folder(scratch, 1);
+        snprintf(json, sizeof json, "{\"model_type\":\"llama\",\"hidden_size\":%d,\"intermediate_size\":%d,\"num_hidden_layers\":1,\"num_attention_heads\":2,\"vocab_size\":48,"
+                                    "\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5}", rows[i].dim, rows[i].hidden);
+        write_text(in_scratch("seed.json"), json);
+        via(in_scratch("seed.json"), in_scratch("whole.bin"), LM_TO_LLAMA2C, 0, NULL);
+        for (int codes = 0; codes < 2; codes++) { /* from numbers, and from codes with a scale for each row */
+            if (codes) via(in_scratch("whole.bin"), in_scratch("m.gguf"), LM_TO_GGUF, 0, NULL), via(in_scratch("m.gguf"), in_scratch("m.safetensors"), LM_TO_SAFETENSORS, 0, "int8");
+            lm_model *a = open_ok(in_scratch(codes ? "m.safetensors" : "whole.bin"));
+            lm_converted done = convert_ok(a, in_scratch("m.bin"), LM_TO_LLAMA2C, 0, "int8");
+            assert_ok(llama2c_open(in_scratch("m.bin"), &f, &d), d);
+            assert_int_equal(f.shape.group, rows[i].group);
+            llama2c_close(&f);
+            assert_true(done.worst > 0 && done.worst < 0.004); /* half a step of 127 */
+            /* back in the order of a folder, so that both have their pairs alike */
+            via(in_scratch("m.bin"), in_scratch("b.safetensors"), LM_TO_SAFETENSORS, DT_F32, NULL);
+            convert_ok(a, in_scratch("a.safetensors"), LM_TO_SAFETENSORS, DT_F32, NULL);
+            lm_model *x = open_ok(in_scratch("a.safetensors")), *y = open_ok(in_scratch("b.safetensors"));
+            double was = worst_of(x, y);
+            if (!(fabs(was - done.worst) < 1e-7)) fail_msg("row %zu, codes %d: %g is told, %g is so", i, codes, done.worst, was);
+            lm_close(x), lm_close(y), lm_close(a);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(parts_of_other_types), cmocka_unit_test(sizes), cmocka_unit_test(how_text_is_made), cmocka_unit_test(padding_past_the_end), cmocka_unit_test(flags_of_a_vocabulary),
-                                        cmocka_unit_test(errors_are_the_largest), cmocka_unit_test(the_number_named), cmocka_unit_test(types_of_gguf), cmocka_unit_test(scaling_of_gguf), cmocka_unit_test(what_llama2c_cannot_say) };
+                                        cmocka_unit_test(errors_are_the_largest), cmocka_unit_test(the_number_named), cmocka_unit_test(types_of_gguf), cmocka_unit_test(scaling_of_gguf), cmocka_unit_test(what_llama2c_cannot_say), cmocka_unit_test(groups_of_llama2c) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
