@@ -1,0 +1,179 @@
+/* test_train_state.c: state out and in: going on bit for bit, damaged checkpoints, checksums. */
+#include <unistd.h>
+
+#include "base/io.h"
+#include "format/safetensors.h"
+#include "train_small_t.h"
+
+static void going_on_bit_for_bit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *engine, *type, *opt;
+        train_state_form form;
+        int accum;
+    } cases[] = { { "cpu", "fp32", "adamw", 0, 1 }, { "cpu", "fp16", "momentum", 0, 2 }, { "soft:m1", "fp16", "adam", TRAIN_HALVES, 2 }, { "soft:m4", "fp16", "sgd", 0, 1 } };
+    char path[] = "/tmp/an_state_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        plain p;
+        float x[N_X], y[N_Y];
+        unsigned char end[3][4096];
+        size_t n[3];
+        strbuf kept = { 0 };
+        diag d = { 0 };
+        start(&p, x, y, 9);
+        for (int way = 0; way < 3; way++) { /* straight on; from a file; from memory */
+            train_options o = { .engine = cases[i].engine, .optimizer = cases[i].opt, .state = cases[i].form, .accum = cases[i].accum, .loss_scale = 8,
+                                .dynamic_scale = true, .grow_after = 3 };
+            trainer *t = open_trainer(cases[i].type, o);
+            train_report r;
+            put_weights(t, &p);
+            put_batch(t, x, y);
+            train_note note[1] = { { "where", "here" } };
+            arena mem = { 0 };
+            if (way == 0) {
+                for (int s = 0; s < 5 * cases[i].accum; s++) assert_ok(train_step(t, 0.01, &r, &d), d);
+                assert_ok(train_save(t, path, note, 1, &d), d);
+                assert_ok(train_snapshot(t, &kept, &d), d);
+            } else {
+                assert_ok(train_step(t, 0.5, &r, &d), d); /* something else first */
+                if (cases[i].accum > 1) {
+                    diag busy = { 0 };
+                    assert_int_equal(train_load(t, path, NULL, 0, NULL, &busy), AN_INPUT); /* in the middle of a group */
+                    assert_ok(train_step(t, 0.5, &r, &d), d);
+                }
+                note[0].value = NULL;
+                if (way == 1) {
+                    assert_ok(train_load(t, path, note, 1, &mem, &d), d);
+                    assert_string_equal(note[0].value, "here");
+                } else assert_ok(train_restore(t, kept.at, kept.n, &d), d);
+            }
+            for (int s = 0; s < 6 * cases[i].accum; s++) assert_ok(train_step(t, 0.01, &r, &d), d);
+            assert_int_equal(r.step, 11);
+            n[way] = all_bits(t, end[way], sizeof end[way]);
+            arena_free(&mem);
+            train_close(t);
+        }
+        for (int way = 1; way < 3; way++) {
+            assert_int_equal(n[way], n[0]);
+            assert_memory_equal(end[way], end[0], n[0]);
+        }
+        sb_free(&kept);
+    }
+    unlink(path);
+}
+
+static void bad_checkpoints(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_state_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    plain p;
+    float x[N_X], y[N_Y];
+    double w[2][N_ALL];
+    train_report r;
+    diag d = { 0 };
+    start(&p, x, y, 9);
+    trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam" });
+    put_weights(t, &p);
+    put_batch(t, x, y);
+    assert_ok(train_step(t, 0.01, &r, &d), d);
+    get_weights(t, w[0]);
+    static const struct {
+        const char *opt;
+        int accum, cut; /* bytes kept of the file; 0: all */
+        double scale;
+    } files[] = { { "sgd", 1, 0, 1 }, { "adamw", 1, 0, 1 }, { "adam", 2, 0, 1 }, { "adam", 1, 0, 64 }, { "adam", 1, 900, 1 }, { "adam", 1, 7, 1 } };
+    for (size_t i = 0; i < COUNT(files); i++) {
+        trainer *other = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = files[i].opt, .accum = files[i].accum, .loss_scale = files[i].scale });
+        assert_ok(train_save(other, path, NULL, 0, &d), d);
+        train_close(other);
+        if (files[i].cut) assert_int_equal(truncate(path, files[i].cut), 0);
+        diag why = { 0 };
+        if (train_load(t, path, NULL, 0, NULL, &why) != AN_INPUT || !strstr(why.msg, path)) fail_msg("file %zu: %d %s", i, (int)why.st, why.msg);
+        get_weights(t, w[1]);
+        assert_memory_equal(w[0], w[1], sizeof w[0]);
+    }
+    diag why = { 0 };
+    assert_int_equal(train_load(t, "/tmp/an_no_such_file", NULL, 0, NULL, &why), AN_INPUT);
+    /* a snapshot of another size, and a device that counted other updates than the host */
+    strbuf kept = { 0 };
+    assert_ok(train_snapshot(t, &kept, &d), d);
+    for (int more = -1; more < 2; more += 2) {
+        diag size = { 0 };
+        sb_putn(&kept, "", 1);
+        assert_int_equal(train_restore(t, kept.at, kept.n - 1 + (size_t)more, &size), AN_INPUT);
+        kept.n--;
+    }
+    assert_ok(train_restore(t, kept.at, kept.n, &d), d);
+    sb_free(&kept);
+    assert_ok(train_write(t, "train.step", DT_F32, &(float){ 3 }, &d), d);
+    diag count = { 0 };
+    assert_int_equal(train_save(t, path, NULL, 0, &count), AN_BUG);
+    assert_non_null(strstr(count.msg, "the device counted 3 updates, the host 1"));
+    train_close(t);
+    close(fd);
+    unlink(path);
+}
+
+/* A file's own checksum: signs of neighbours that change together are seen, and a file of before they were is read by the checksum it has. */
+static void checksums_of_files(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_state_XXXXXX", sum[40];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    diag d = { 0 };
+    trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam" });
+    assert_ok(train_save(t, path, NULL, 0, &d), d);
+    for (int old = 0; old < 2; old++)
+        for (int damage = 0; damage < 3; damage++) { /* none, three signs, a bit */
+            file_bytes f;
+            safetensors *v;
+            train_state_info w;
+            uint64_t h = 0;
+            assert_ok(file_read(path, 1 << 20, &f, &d), d);
+            assert_ok(safetensors_view(f.at, f.n, path, &v, &d), d);
+            for (size_t i = 0; i < train_state_count(t); i++) {
+                train_state_at(t, i, &w);
+                const safetensor *x = safetensors_find(v, w.name);
+                h = hash_bytes(x->data, x->bytes, h);
+            }
+            char *key = NULL, *text = (char *)f.at;
+            for (size_t i = 8; i + 40 < f.n && !key; i++)
+                if (!memcmp(text + i, "\"anneal.checksum2\":\"", 20)) key = text + i;
+            assert_non_null(key);
+            snprintf(sum, sizeof sum, "\"anneal.checksum\": \"%016llx\"", (unsigned long long)h);
+            if (old) memcpy(key, sum, strlen(sum));
+            unsigned char *at = (unsigned char *)f.at + ((const unsigned char *)safetensors_find(v, "w1")->data - f.at);
+            if (damage == 1) at[7] ^= 128, at[11] ^= 128, at[15] ^= 128;
+            if (damage == 2) at[5] ^= 1;
+            char copy[] = "/tmp/an_state_XXXXXX";
+            int fd2 = mkstemp(copy);
+            assert_true(fd2 >= 0);
+            assert_ok(file_write(copy, f.at, f.n, &d), d);
+            diag why = { 0 };
+            an_status st = train_load(t, copy, NULL, 0, NULL, &why);
+            bool seen = damage == 2 || (damage == 1 && !old);
+            if (st != (seen ? AN_INPUT : AN_OK) || (seen && !strstr(why.msg, "the file is damaged"))) fail_msg("old %d, damage %d: status %d: %s", old, damage, (int)st, why.msg);
+            close(fd2), unlink(copy);
+            safetensors_close(v);
+            file_drop(&f);
+        }
+    train_close(t);
+    close(fd), unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(going_on_bit_for_bit),
+        cmocka_unit_test(bad_checkpoints),
+        cmocka_unit_test(checksums_of_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
