@@ -359,6 +359,8 @@ EOF
     t "generate, not a number" 2 $anneal generate --model tiny --tokenizer builtin:stories --temperature hot $lm
     t "generate, among none" 2 $anneal generate --model tiny --tokenizer builtin:stories --temperature 1 --top-p 0 $lm
     has "generate, among none" err 'top-p wants a number above 0 (1: all)'
+    t "generate, among few of which one is taken" 0 $anneal generate --model stories1m --tokenizer builtin:stories --prompt Once --max-tokens 1 --top-k 5 $lm
+    has "generate, among few of which one is taken" err 'warning: --top-k changes nothing: at temperature 0'
     t "generate, guesses of nobody" 2 $anneal generate --model tiny --tokenizer builtin:stories --draft-tokens 3 $lm
     has "generate, guesses of nobody" err 'name a model with --draft, or ask for --lookup'
     t "eval, no data" 2 $anneal eval --model tiny

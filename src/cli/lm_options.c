@@ -73,6 +73,7 @@ int lm_sampling_args(const args *a, lm_choice *c)
 
 void lm_sampling_rest(const args *a, const an_lm *m, lm_choice *c)
 {
+    static const char *const cuts[] = { "top-k", "top-p", "min-p" };
     an_generate_options said = { 0 };
     strbuf b = { 0 };
     an_lm_suggest(m, &said);
@@ -87,6 +88,8 @@ void lm_sampling_rest(const args *a, const an_lm *m, lm_choice *c)
     if (!arg_on(a, "top-k") && said.top_k != c->o.top_k && c->o.temperature > 0) sb_printf(&b, "%stop-k %lld", b.n ? ", " : "", (long long)(c->o.top_k = said.top_k));
     if (b.n && !b.oom) fprintf(stderr, "as the model asks for: %.*s\n", (int)b.n, b.at);
     sb_free(&b);
+    for (size_t i = 0; i < COUNT(cuts) && c->o.temperature == 0; i++)
+        if (arg_on(a, cuts[i])) fprintf(stderr, "anneal: warning: --%s changes nothing: at temperature 0 the likeliest token is always taken\n", cuts[i]);
 }
 
 void lm_choice_free(lm_choice *c)
