@@ -223,10 +223,14 @@ static void put_slices(maker *m)
 static void put_sums(maker *m)
 {
     const int rows = upto(m, 1, 9), cols = upto(m, 1, 40);
-    const int squares = chance(m, 20) ? upto(m, 1, 31) : 0;
-    PUT(m, "a = input fp32[%d, %d]\nq0 = tanh(a)\nb = input fp32[%d, %d]\n", rows, cols, rows, cols);
+    const int squares = chance(m, 20) ? upto(m, chance(m, 50) ? 31 : 1, 32) : 0; /* as many as a chain has steps */
+    PUT(m, "a = input fp32[%d, %d]\nq0 = identity(a)\nb = input fp32[%d, %d]\n", rows, cols, rows, cols);
     PUT(m, "r = input fp32[%d, 1]\nc = input fp32[%d]\n", rows, cols);
     for (int i = 0; i < squares; i++) PUT(m, "q%d = mul(q%d, q%d)\n", i + 1, i, i);
+    if (squares && chance(m, 50)) {
+        PUT(m, "t = reduce_sum(q%d) {axes=[%d]}\nreturn t\n", squares, upto(m, 0, 1));
+        return;
+    }
     PUT(m, squares ? "o = identity(q%d)\n" : "o = mul(q%d, b)\n", squares);
     PUT(m, "p = mul(o, %s)\ns = reduce_sum(p) {axes=[%d], keep_dims=%s}\n", PICK(m, "r", "c", "b"), upto(m, 0, 1), chance(m, 50) ? "true" : "false");
     PUT(m, "t = reduce_sum(o) {axes=[%d]}\nreturn s, t%s\n", upto(m, 0, 1), chance(m, 20) ? ", p" : "");
