@@ -77,10 +77,14 @@ void vjp_reduce_log_sum(adj *c)
     c->dx[0] = full(c, quo(c, r.dy, sum_axes(c, c->n.in[0], r.axes)), &r.kept);
 }
 
-void vjp_reduce_log_sum_exp(adj *c) /* softmax; the exponent is never positive */
+/* Softmax; the exponent is never positive. fp16 holds the result to half a unit, 1/32 at 100, and all shares are off by its exponential: their sum, which would be
+ * 1, takes that out. */
+void vjp_reduce_log_sum_exp(adj *c)
 {
     reduction r = read_reduction(c);
-    c->dx[0] = mul(c, r.dy, G(c->g, EXP, sub(c, c->n.in[0], in_kept(c, &r, c->n.out))));
+    val share = G(c->g, EXP, sub(c, c->n.in[0], in_kept(c, &r, c->n.out)));
+    if (c->dt == DT_F16) share = quo(c, share, sum_axes(c, share, r.axes));
+    c->dx[0] = mul(c, r.dy, share);
 }
 
 void vjp_softmax(adj *c)

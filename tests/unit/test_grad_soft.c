@@ -203,6 +203,19 @@ static void masked_keys_get_nothing(void **state)
     run_on(&row, 1, &r, &m1), run_on(&row, 1, &r, &m4), run_on(&row, 1, &r, &bf16);
 }
 
+/* Shares of a sum whose logarithm fp16 holds to 1/32, or 1/16: they are found as exactly as those of small numbers. */
+static void shares_of_large_logits(void **state)
+{
+    (void)state;
+    static const grad_row rows[] = {
+        { 20, 24, "x = input fp64[6, 10]; y = reduce_log_sum_exp(x) {axes=[1]}" },
+        { -104, -100, "x = input fp64[6, 10]; y = reduce_log_sum_exp(x) {axes=[1], keep_dims=true}" },
+        { 200, 204, "x = input fp64[4, 3, 5]; y = reduce_log_sum_exp(x) {axes=[0, 2]}" },
+    };
+    rng r = { test_seed("large logits") };
+    for (size_t i = 0; i < COUNT(rows); i++) run_on(&rows[i], 1, &r, &m1), run_on(&rows[i], 1, &r, &m4);
+}
+
 /* Counts above 16384 are divided and multiplied by in two steps, since fp16 ends at 65504, below the 80000 here; the scale keeps quotients normal
  * numbers and products in range. A count's factor is in the size alone. */
 static void large_counts(void **state)
@@ -438,7 +451,7 @@ static void the_safe_scale_is_safe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4),
-                                        cmocka_unit_test(every_rule_in_bf16), cmocka_unit_test(extremes_of_any_size), cmocka_unit_test(masked_keys_get_nothing),
+                                        cmocka_unit_test(every_rule_in_bf16), cmocka_unit_test(extremes_of_any_size), cmocka_unit_test(masked_keys_get_nothing), cmocka_unit_test(shares_of_large_logits),
                                         cmocka_unit_test(large_counts), cmocka_unit_test(slopes_out_of_range),
                                         cmocka_unit_test(gradients_are_legal_where_the_case_is), cmocka_unit_test(back_along_depth), cmocka_unit_test(loss_scale_sweep), cmocka_unit_test(the_safe_scale_is_safe) };
     return cmocka_run_group_tests(tests, NULL, NULL);
