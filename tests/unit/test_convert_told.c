@@ -261,6 +261,28 @@ static void errors_are_the_largest(void **state)
     lm_close(a), lm_close(b);
 }
 
+/* Numbers that fp32 does not hold: the error is theirs, wherever in the matrix the largest is, and as rows or turned. */
+static void errors_of_doubles(void **state)
+{
+    (void)state;
+    static const struct { const char *model; lm_target to; const char *out; } rows[] = { { QWEN(32, 64), LM_TO_GGUF, "m.gguf" }, { QWEN(32, 64), LM_TO_HF, "hf" }, { GPT2, LM_TO_HF, "hf" }, { GPT2, LM_TO_GGUF, "m.gguf" } };
+    static const int places[] = { 0, 31, 32 * 31, 32 * 17 + 5, 32 * 32 - 1 };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (size_t k = 0; k < COUNT(places); k++) {
+            diag d = { 0 };
+            double w[32 * 32], peak = 0, error = 0;
+            empty_folder(scratch, 1);
+            write_text(in_scratch("seed.json"), rows[i].model);
+            via(in_scratch("seed.json"), in_scratch("npy"), LM_TO_NPY, 0, NULL);
+            for (int j = 0; j < 32 * 32; j++) w[j] = 0.5 + (double)j / 4096;
+            w[places[k]] += 1e-9; /* one alone is between two */
+            for (int j = 0; j < 32 * 32; j++) peak = fmax(peak, fabs(w[j])), error = fmax(error, fabs(w[j] - (double)(float)w[j]));
+            assert_ok(npy_write(in_scratch("npy/layer0.wo.npy"), DT_F64, (const int64_t[]){ 32, 32 }, 2, w, &d), d);
+            lm_converted done = via(in_scratch("npy"), in_scratch(rows[i].out), rows[i].to, 0, NULL);
+            if (done.worst != error / peak) fail_msg("row %zu, place %d: %g is told, %g is so", i, places[k], done.worst, error / peak);
+        }
+}
+
 /* The number of a block that it cannot hold is the one that is named: the largest, or what is none. */
 static void the_number_named(void **state)
 {
@@ -455,6 +477,6 @@ static void groups_of_llama2c(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(parts_of_other_types), cmocka_unit_test(sizes), cmocka_unit_test(how_text_is_made), cmocka_unit_test(padding_past_the_end), cmocka_unit_test(flags_of_a_vocabulary),
-                                        cmocka_unit_test(errors_are_the_largest), cmocka_unit_test(the_number_named), cmocka_unit_test(types_of_gguf), cmocka_unit_test(scaling_of_gguf), cmocka_unit_test(what_llama2c_cannot_say), cmocka_unit_test(groups_of_llama2c) };
+                                        cmocka_unit_test(errors_are_the_largest), cmocka_unit_test(errors_of_doubles), cmocka_unit_test(the_number_named), cmocka_unit_test(types_of_gguf), cmocka_unit_test(scaling_of_gguf), cmocka_unit_test(what_llama2c_cannot_say), cmocka_unit_test(groups_of_llama2c) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
