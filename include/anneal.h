@@ -2,7 +2,8 @@
  *
  *     an_report *r;
  *     an_error e = {0};
- *     if (an_check_mil(&r, text, size, &(an_check_options){ .targets = "m1,m4" }, &e)) return fprintf(stderr, "%s\n", e.message), an_exit_code(e.status);
+ *     if (an_check_mil(&r, text, size, &(an_check_options){ .targets = "m1,m4" }, &e))
+ *         return fprintf(stderr, "%s\n", e.message), an_exit_code(e.status);
  *     char *page = an_report_text(r, AN_TEXT);
  *     if (page) fputs(page, stdout), an_free(page);
  *     an_report_free(r);
@@ -59,8 +60,9 @@ typedef enum { AN_TEXT, AN_JSON, AN_MARKDOWN } an_format; /* AN_JSON: one object
 /* ---- tables: "ops", "targets", "rules", "gates", "passes", "kernels", "models", "published", "probes",
  *      "devices", "limits", "isa", "nets", "hwx" ---- */
 AN_API char *an_table(const char *which, an_format f); /* yours; NULL: no such table, or no memory */
-/* What the library found on this machine: instruction sets, threads, the cache of compiled programs, libraries, devices. *text is yours.
- * AN_INPUT: a variable of the environment has a value that nothing here would run with; the text is there and says so too. */
+/* What the library found on this machine: instruction sets, threads, the cache of compiled programs, libraries,
+ * devices. *text is yours. AN_INPUT: a variable of the environment has a value that nothing here would run with; the
+ * text is there and says so too. */
 AN_API an_status an_machine(char **text, an_format f, an_error *e);
 AN_API const char *an_probe(const char *name);         /* MIL text of a probe program; NULL: no such probe */
 AN_API int an_target_known(const char *name);          /* m1 … m5, h13, h13g …, any case */
@@ -88,10 +90,12 @@ typedef struct {
     const char *bound; /* "dispatch", "bandwidth", "compute" */
 } an_cost;
 
-/* A report is made for bad text too: its findings say what is wrong. Only AN_USAGE (unknown target) and AN_NOMEM fail. */
+/* A report is made for bad text too: its findings say what is wrong. Only AN_USAGE (unknown target) and AN_NOMEM
+ * fail. */
 AN_API an_status an_check_mil(an_report **out, const char *text, size_t size, const an_check_options *o, an_error *e);
 AN_API void an_report_free(an_report *r); /* NULL is fine */
-AN_API an_status an_report_status(const an_report *r); /* AN_OK without errors, AN_INPUT bad text, AN_UNSUPPORTED refused */
+/* AN_OK without errors, AN_INPUT bad text, AN_UNSUPPORTED refused */
+AN_API an_status an_report_status(const an_report *r);
 AN_API size_t an_report_findings(const an_report *r);
 AN_API void an_report_finding(const an_report *r, size_t i, an_finding *f); /* strings live as long as the report */
 AN_API size_t an_report_costs(const an_report *r);
@@ -106,7 +110,8 @@ typedef struct {
     const char *model_dir;  /* as above; weights found there are loaded */
     int need_weights;       /* a weight file that is missing is an error, not a constant without content */
 } an_read_options;
-AN_API an_status an_program_from_mil(an_program **out, const char *text, size_t size, const an_read_options *o, an_error *e);
+AN_API an_status an_program_from_mil(an_program **out, const char *text, size_t size, const an_read_options *o,
+                                     an_error *e);
 AN_API an_status an_program_from_graph(an_program **out, const char *text, size_t size, an_error *e);
 
 typedef struct {
@@ -135,7 +140,8 @@ AN_API an_status an_program_optimize(an_program *p, const an_pass_options *o, an
 
 /* "graph", "dot", "mil", "mil-ios16". yours. For MIL, an_program_weights gives the file the text refers to. */
 AN_API char *an_program_text(an_program *p, const char *as, an_error *e);
-/* Where under @model_path the text says its weights are; NULL: "weights/weight.bin". Programs that share a folder need their own. */
+/* Where under @model_path the text says its weights are; NULL: "weights/weight.bin". Programs that share a folder
+ * need their own. */
 AN_API an_status an_program_weight_file(an_program *p, const char *path, an_error *e);
 /* Whether the program's source has weights in this file: writing over it would spoil the source. */
 AN_API int an_program_reads(const an_program *p, const char *file);
@@ -143,13 +149,16 @@ AN_API int an_program_reads(const an_program *p, const char *file);
 AN_API const void *an_program_weights(const an_program *p, size_t *size);
 AN_API an_status an_program_check(an_report **out, an_program *p, const an_check_options *o, an_error *e);
 
-/* The program compiled for an engine ("soft:m1" …, "cpu"): the file that `an_run_mil` takes instead of text, and that engines keep. Its weights
- * stay apart: an_program_weights gives them, those that came from files and all others of more than 16 elements. *bytes is yours. AN_UNSUPPORTED: the engine refuses it; e has the place in the text the program came from. */
+/* The program compiled for an engine ("soft:m1" …, "cpu"): the file that `an_run_mil` takes instead of text, and
+ * that engines keep. Its weights stay apart: an_program_weights gives them, those that came from files and all
+ * others of more than 16 elements. *bytes is yours. AN_UNSUPPORTED: the engine refuses it; e has the place in the
+ * text the program came from. */
 AN_API an_status an_program_compile(an_program *p, const char *engine, void **bytes, size_t *size, an_error *e);
 AN_API int an_program_is(const void *bytes, size_t size); /* they begin as such a file does */
 /* The engine it was compiled for, yours. NULL: as below. */
 AN_API char *an_program_engine(const void *bytes, size_t size, an_error *e);
-/* Its instructions, tensors and ports as text, yours. NULL: the bytes are no program, or a damaged one; nothing of them is run to find out. */
+/* Its instructions, tensors and ports as text, yours. NULL: the bytes are no program, or a damaged one; nothing of
+ * them is run to find out. */
 AN_API char *an_program_listing(const void *bytes, size_t size, an_error *e);
 
 /* ---- running ---- */
@@ -162,7 +171,9 @@ typedef struct {
     const void *data;  /* packed, row-major */
     size_t bytes;
 } an_array_info;
-AN_API an_status an_array_new(an_array **out, const char *name, const char *dtype, int rank, const int64_t *dim, const void *data, an_error *e); /* copies */
+/* copies */
+AN_API an_status an_array_new(an_array **out, const char *name, const char *dtype, int rank, const int64_t *dim,
+                              const void *data, an_error *e);
 AN_API an_status an_array_read(an_array **out, const char *name, const char *npy_path, an_error *e);
 AN_API an_status an_array_write(const an_array *a, const char *npy_path, an_error *e); /* atomic */
 AN_API void an_array_get(const an_array *a, an_array_info *info); /* valid until an_array_free */
@@ -180,39 +191,49 @@ typedef struct {
     int reference;            /* the slow, obvious executor */
     const char *const *want;  /* results by name; NULL: all */
     size_t n_want;
-    int fill;                 /* inputs that are not given hold numbers: fractions between -1 and 1 that `seed` and the input's name choose; whole numbers are 0 */
+    /* inputs that are not given hold numbers: fractions between -1 and 1 that `seed` and the input's name choose; whole
+     * numbers are 0 */
+    int fill;
     uint64_t seed;
-    const an_limit *limits;   /* instead of the chip's own; AN_USAGE: no such limit or value, or an engine without limits (cpu, null) */
+    /* instead of the chip's own; AN_USAGE: no such limit or value, or an engine without limits (cpu, null) */
+    const an_limit *limits;
     size_t n_limits;
 } an_run_options;
-/* Compile (text may also be the bytes of a compiled program; a chip takes such from outside with the limit open_images at 1), bind by name, run once. results has room for n_want entries, or for n_results (set on return; pass the room in) when
- * all are wanted; each is yours. AN_UNSUPPORTED: the engine refuses, in its own words after ours. */
-AN_API an_status an_run_mil(an_array **results, size_t *n_results, const char *text, size_t size, const an_array *const *in, size_t n_in,
-                            const an_run_options *o, an_error *e);
+/* Compile (text may also be the bytes of a compiled program; a chip takes such from outside with the limit
+ * open_images at 1), bind by name, run once. results has room for n_want entries, or for n_results (set on return;
+ * pass the room in) when all are wanted; each is yours. AN_UNSUPPORTED: the engine refuses, in its own words after
+ * ours. */
+AN_API an_status an_run_mil(an_array **results, size_t *n_results, const char *text, size_t size,
+                            const an_array *const *in, size_t n_in, const an_run_options *o, an_error *e);
 AN_API int an_engine_known(const char *name);
 
 /* ---- models between file formats ---- */
 typedef struct {
-    const char *to;       /* "safetensors", "hf" (a folder), "gguf", "llama2c", "npy" (a folder); NULL: by the ending of out, and hf where it says none of them */
+    /* "safetensors", "hf" (a folder), "gguf", "llama2c", "npy" (a folder); NULL: by the ending of out, and hf where it
+     * says none of them */
+    const char *to;
     const char *dtype;    /* "f32", "f16", "bf16"; NULL: as they are where the target can hold them */
     const char *quantize; /* "int8", "int4", "palette4"; GGUF: "q8_0", "q4_0"; NULL: no */
     int version;          /* llama2.c: version + 1; 0: version 0, or 2 with int8 */
     uint64_t seed;        /* weights of a preset */
     int threads;          /* 0: the CPUs */
     uint64_t shard_bytes; /* hf: most bytes of tensors in a file, with an index beside them; 0: one file */
-    const char *tokenizer; /* whose vocabulary goes along into a GGUF file or an hf folder; NULL: the model's own, where there is one */
+    /* whose vocabulary goes along into a GGUF file or an hf folder; NULL: the model's own, where there is one */
+    const char *tokenizer;
 } an_convert_options;
 typedef struct {
     int64_t tensors;
     uint64_t bytes_in, bytes_out; /* of weights; of what was written */
-    double worst;                 /* largest change of a number over the largest magnitude of its tensor; 0: none changed */
+    /* largest change of a number over the largest magnitude of its tensor; 0: none changed */
+    double worst;
     char from[32], to[16], family[16];
     int shards;                   /* files the tensors are in */
     int vocabulary;               /* one went along */
     char lost[240];               /* what the target has no place for; "": nothing */
 } an_converted;
 /* model: as for generation. out appears whole or not at all. Messages name the file, the tensor and both values. */
-AN_API an_status an_convert(const char *model, const char *out, const an_convert_options *o, an_converted *done, an_error *e);
+AN_API an_status an_convert(const char *model, const char *out, const an_convert_options *o, an_converted *done,
+                            an_error *e);
 
 /* ---- published behaviour, row by row, against the software engine ---- */
 /* only: rows whose id begins with it ("N", "C17"), NULL for all. *text is yours. */
@@ -225,7 +246,8 @@ AN_API an_status an_facts(char **text, an_facts_total *total, an_format f, const
 /* ---- text: tokenizers, token files, the built-in stories ---- */
 typedef struct an_tokenizer an_tokenizer;
 typedef struct {
-    const char *model, *split;  /* "byte-level BPE" …; how text is cut before merging: "gpt2", "llama3", "regex", "none" … */
+    /* "byte-level BPE" …; how text is cut before merging: "gpt2", "llama3", "regex", "none" … */
+    const char *model, *split;
     uint32_t n, n_special;      /* ids are 0 … n-1 */
     int64_t bos, eos, unk, pad; /* -1: none */
     int add_bos, add_eos;       /* what the file says a text should get */
@@ -233,22 +255,29 @@ typedef struct {
     const char *chat_template;  /* NULL: none */
 } an_tokenizer_info;
 enum { AN_TOK_BOS = 1, AN_TOK_EOS = 2, AN_TOK_SPECIAL = 4, AN_TOK_UTF8 = 8 };
-/* tokenizer.json, tokenizer.model, tokenizer.bin, GGUF, encoder.json or vocab.json beside its merges, "A,B" for such a pair, a folder, or
- * "builtin:stories". */
+/* tokenizer.json, tokenizer.model, tokenizer.bin, GGUF, encoder.json or vocab.json beside its merges, "A,B" for such
+ * a pair, a folder, or "builtin:stories". */
 AN_API an_status an_tokenizer_open(an_tokenizer **out, const char *path, an_error *e);
 AN_API void an_tokenizer_free(an_tokenizer *t); /* NULL is fine */
 AN_API void an_tokenizer_get(const an_tokenizer *t, an_tokenizer_info *info); /* valid until an_tokenizer_free */
-/* Bytes in, ids out, and back; *ids and *bytes are yours. AN_TOK_SPECIAL: special tokens spelt in the text become ids; decoding prints them.
- * AN_TOK_UTF8: what is not UTF-8 is AN_INPUT with the byte; else it is kept where the vocabulary can spell bytes. */
-AN_API an_status an_encode(an_tokenizer *t, const void *text, size_t n, int flags, uint32_t **ids, size_t *n_ids, an_error *e);
-AN_API an_status an_decode(const an_tokenizer *t, const uint32_t *ids, size_t n, int flags, char **bytes, size_t *n_bytes, an_error *e);
-/* A byte-level BPE vocabulary from a corpus, as tokenizer.json text: yours. split: "gpt2" (NULL), "llama3", "qwen2", "qwen35". */
-AN_API an_status an_tokenizer_train(char **json, size_t *n_json, const void *corpus, size_t n, uint32_t vocab, const char *split, an_error *e);
+/* Bytes in, ids out, and back; *ids and *bytes are yours. AN_TOK_SPECIAL: special tokens spelt in the text become
+ * ids; decoding prints them. AN_TOK_UTF8: what is not UTF-8 is AN_INPUT with the byte; else it is kept where the
+ * vocabulary can spell bytes. */
+AN_API an_status an_encode(an_tokenizer *t, const void *text, size_t n, int flags, uint32_t **ids, size_t *n_ids,
+                           an_error *e);
+AN_API an_status an_decode(const an_tokenizer *t, const uint32_t *ids, size_t n, int flags, char **bytes,
+                           size_t *n_bytes, an_error *e);
+/* A byte-level BPE vocabulary from a corpus, as tokenizer.json text: yours. split: "gpt2" (NULL), "llama3", "qwen2",
+ * "qwen35". */
+AN_API an_status an_tokenizer_train(char **json, size_t *n_json, const void *corpus, size_t n, uint32_t vocab,
+                                    const char *split, an_error *e);
 
 typedef struct {
     const char *data;       /* text file, or several with commas between */
     const char *out;        /* .u16, .u32, or .bin for llm.c's form; written atomically */
-    const char *documents;  /* "auto" (NULL), "whole", "endoftext", "blank", "lines": where documents end; each gets BOS in front, or EOS behind */
+    /* "auto" (NULL), "whole", "endoftext", "blank", "lines": where documents end; each gets BOS in front, or EOS
+     * behind */
+    const char *documents;
     const char *validation; /* second file, not out; NULL: none */
     uint64_t n_validation;  /* ids from the start that go there */
     int threads;            /* 0: the CPUs */
@@ -259,7 +288,8 @@ typedef struct {
 } an_prepare_result;
 AN_API int an_is_token_file(const char *path); /* ids one after the other: named .u16 or .u32, or llm.c's form */
 AN_API an_status an_data_prepare(an_tokenizer *t, const an_prepare_options *o, an_prepare_result *r, an_error *e);
-AN_API char *an_story(uint64_t seed, uint64_t index, an_error *e); /* one story and a line end: yours; NULL: no memory */
+/* one story and a line end: yours; NULL: no memory */
+AN_API char *an_story(uint64_t seed, uint64_t index, an_error *e);
 
 /* ---- building a program by calls ---- */
 typedef struct {
@@ -267,10 +297,13 @@ typedef struct {
 } an_value;
 AN_API an_status an_program_new(an_program **out, const char *name, an_error *e);
 AN_API an_value an_input(an_program *p, const char *name, const char *dtype, int rank, const int64_t *dim);
-AN_API an_value an_constant(an_program *p, const char *name, const char *dtype, int rank, const int64_t *dim, const void *data); /* copies */
-/* op: a row of an_table("ops"); in: its operands in order, { 0 } for an optional one left out. attributes as the graph text writes them
- * ("axes=[1], keep_dims=true"), NULL: none. name NULL: made up. */
-AN_API an_value an_op(an_program *p, const char *name, const char *op, const an_value *in, size_t n_in, const char *attributes);
+/* copies */
+AN_API an_value an_constant(an_program *p, const char *name, const char *dtype, int rank, const int64_t *dim,
+                            const void *data);
+/* op: a row of an_table("ops"); in: its operands in order, { 0 } for an optional one left out. attributes as the
+ * graph text writes them ("axes=[1], keep_dims=true"), NULL: none. name NULL: made up. */
+AN_API an_value an_op(an_program *p, const char *name, const char *op, const an_value *in, size_t n_in,
+                      const char *attributes);
 AN_API void an_output(an_program *p, const char *name, an_value v);
 AN_API an_status an_program_finish(an_program *p, an_error *e);
 
@@ -280,16 +313,21 @@ typedef struct {
     const char *const *wrt;     /* values to differentiate by; NULL: every float input */
     size_t n_wrt;
     double loss_scale;          /* finite and above 0; 0: 1 */
-    const char *conv_form;      /* weight gradient of a convolution: "patches" (NULL), "input-patches", "no-width-offset" */
-    const an_array *const *sample; /* an array for every input that reaches a slice, found by its name: hazards then tell what reaches each slice with them. NULL: what is known of any */
+    /* weight gradient of a convolution: "patches" (NULL), "input-patches", "no-width-offset" */
+    const char *conv_form;
+    /* an array for every input that reaches a slice, found by its name: hazards then tell what reaches each slice with
+     * them. NULL: what is known of any */
+    const an_array *const *sample;
     size_t n_sample;
     const char *engine;         /* hazards are those of this one, as in an_run_options; NULL: those of any chip */
     const char *file;           /* the program's, for hazards as text; NULL: not named */
 } an_grad_options;
-/* Adds an output grad_NAME for each; what was returned before stays. AN_INPUT: the loss is not one float, a value does not reach it;
- * AN_UNSUPPORTED: an operation has no gradient; AN_USAGE: an unknown form or engine, a loss scale that is none. Messages name it. hazards (may be NULL): yours, a line for each slice that can pass
- * the range of m1 and m2, with the largest loss scale that keeps it in; "" when there is none. */
-AN_API an_status an_program_differentiate(an_program *p, const an_grad_options *o, char **hazards, an_format f, an_error *e);
+/* Adds an output grad_NAME for each; what was returned before stays. AN_INPUT: the loss is not one float, a value
+ * does not reach it; AN_UNSUPPORTED: an operation has no gradient; AN_USAGE: an unknown form or engine, a loss scale
+ * that is none. Messages name it. hazards (may be NULL): yours, a line for each slice that can pass the range of m1
+ * and m2, with the largest loss scale that keeps it in; "" when there is none. */
+AN_API an_status an_program_differentiate(an_program *p, const an_grad_options *o, char **hazards, an_format f,
+                                          an_error *e);
 
 /* ---- training: loss, gradients and update as one program whose weights stay on the device ---- */
 typedef struct an_trainer an_trainer;
@@ -307,29 +345,39 @@ typedef struct {                    /* zero means default */
     const char *optimizer;          /* "sgd" (NULL), "momentum", "adam", "adamw" */
     double momentum, beta1, beta2, eps, decay, clip;
     int accum;                      /* minibatches per update */
-    const char *state;              /* "fp16", "halves" (fp16 pairs: small updates survive), "fp32"; NULL: fp16 on chips, else fp32 */
+    /* "fp16", "halves" (fp16 pairs: small updates survive), "fp32"; NULL: fp16 on chips, else fp32 */
+    const char *state;
     const char *conv_form;
     double loss_scale;              /* 0: 1024 on chips, else 1; AN_INPUT if the loss's type cannot hold it */
-    int dynamic_scale;              /* halved after overflow, doubled after 200 good updates; where gradients are 0 everywhere one is looked for at which they are not */
+    /* halved after overflow, doubled after 200 good updates; where gradients are 0 everywhere one is looked for at
+     * which they are not */
+    int dynamic_scale;
     int freeze_unreached;           /* a parameter that does not reach the loss is a warning, not an error */
     void (*on_warning)(void *user, const char *line);
     void *user;
 } an_train_options;
 typedef struct {
     double loss, grad_norm, lr, loss_scale;
-    int finite, applied;            /* applied 0: accumulating, or something was not finite or (on a chip) the gradient 0 everywhere; the weights are as they were */
+    /* applied 0: accumulating, or something was not finite or (on a chip) the gradient 0 everywhere; the weights are as
+     * they were */
+    int finite, applied;
     uint64_t step, skipped, zeros;  /* updates so far; those that were not finite; those without a gradient */
 } an_train_report;
-AN_API an_status an_trainer_open(an_trainer **out, an_program *p, const an_train_options *o, an_error *e); /* p may be freed */
+/* p may be freed */
+AN_API an_status an_trainer_open(an_trainer **out, an_program *p, const an_train_options *o, an_error *e);
 AN_API void an_trainer_close(an_trainer *t); /* NULL is fine */
 /* A parameter or another state ("w", "w.m", "w.v", …), packed, in any type: it is converted. Weights start at 0. */
 AN_API an_status an_trainer_write(an_trainer *t, const char *name, const char *dtype, const void *data, an_error *e);
 AN_API an_status an_trainer_read(an_trainer *t, const char *name, const char *dtype, void *data, an_error *e);
-AN_API an_status an_trainer_put(an_trainer *t, const char *input, const char *dtype, const void *data, an_error *e); /* the minibatch */
-AN_API an_status an_trainer_step(an_trainer *t, double lr, an_train_report *r, an_error *e); /* AN_MISMATCH: it diverged, or learns nothing at a fixed loss scale */
+/* the minibatch */
+AN_API an_status an_trainer_put(an_trainer *t, const char *input, const char *dtype, const void *data, an_error *e);
+/* AN_MISMATCH: it diverged, or learns nothing at a fixed loss scale */
+AN_API an_status an_trainer_step(an_trainer *t, double lr, an_train_report *r, an_error *e);
 AN_API an_status an_trainer_eval(an_trainer *t, an_error *e);
-AN_API an_status an_trainer_fetch(an_trainer *t, const char *name, const char *dtype, void *data, an_error *e); /* of the last eval; AN_INPUT before the first */
-/* safetensors: state, counters, loss scale. Between updates: both are AN_INPUT after some but not all of an update's accum minibatches. */
+/* of the last eval; AN_INPUT before the first */
+AN_API an_status an_trainer_fetch(an_trainer *t, const char *name, const char *dtype, void *data, an_error *e);
+/* safetensors: state, counters, loss scale. Between updates: both are AN_INPUT after some but not all of an update's
+ * accum minibatches. */
 AN_API an_status an_trainer_save(an_trainer *t, const char *path, an_error *e);
 AN_API an_status an_trainer_load(an_trainer *t, const char *path, an_error *e); /* and go on, bit for bit */
 AN_API char *an_trainer_stats(an_trainer *t, an_format f);   /* yours: dispatches and host bytes per minibatch */
@@ -349,7 +397,8 @@ typedef struct {                    /* zero means the network's default */
     double loss_scale;
     int dynamic_scale;
     uint64_t seed;
-    int64_t every, test, final_test; /* steps between accuracies (0: 50, -1: none), test samples of them (0: 1000) and of the last (0: all, -1: none) */
+    /* steps between accuracies (0: 50, -1: none), test samples of them (0: 1000) and of the last (0: all, -1: none) */
+    int64_t every, test, final_test;
     const char *save, *resume;      /* a file goes on under the settings it was written with, or not at all */
     int64_t stop_after;             /* updates of this call; 0: all that are left */
     an_status (*on_start)(void *user); /* set up, the first update follows; not AN_OK: it ends here with that */
@@ -365,29 +414,35 @@ typedef struct {
     int64_t first, done;            /* updates tried before this call and at its end */
     int stopped;                    /* by stop_after or stop, before the last one */
     double loss, final_accuracy, seconds; /* loss: NAN when no update counted */
-    uint64_t updates, skipped, zeros, dispatches, minibatches, ran, host_bytes_in, host_bytes_out, state_bytes; /* ran: minibatches this call dispatched */
+    /* ran: minibatches this call dispatched */
+    uint64_t updates, skipped, zeros, dispatches, minibatches, ran, host_bytes_in, host_bytes_out, state_bytes;
     uint64_t digest;                /* of all state at the end: equal runs have equal ones; 0: there was no end */
 } an_train_result;
 AN_API an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *e);
 
 /* ---- program files (hwx): what the engine's own compiler writes ---- */
-/* Every field of a file, as text or JSON lines; *text is yours. first_task: bytes of the first task in a bare task stream, 0 for a whole file.
- * AN_INPUT: not such a file, or damaged; the message says what was seen and wanted. */
+/* Every field of a file, as text or JSON lines; *text is yours. first_task: bytes of the first task in a bare task
+ * stream, 0 for a whole file. AN_INPUT: not such a file, or damaged; the message says what was seen and wanted. */
 AN_API an_status an_hwx_dump(char **text, const void *bytes, size_t size, size_t first_task, an_format f, an_error *e);
 
 /* ---- language models ---- */
 typedef struct an_lm an_lm;
 typedef struct {           /* zero means default */
-    const char *model;     /* Hugging Face folder, .safetensors, llama2.c .bin, .gguf, config.json or a preset with random weights */
-    const char *tokenizer; /* as an_tokenizer_open; NULL: the model's own, found in its folder, beside its file or in it */
+    /* Hugging Face folder, .safetensors, llama2.c .bin, .gguf, config.json or a preset with random weights */
+    const char *model;
+    /* as an_tokenizer_open; NULL: the model's own, found in its folder, beside its file or in it */
+    const char *tokenizer;
     int no_tokenizer;      /* ids only */
     const char *engine;    /* as in an_run_options */
     int threads;
-    const char *weights;   /* "fp16", "bf16", "fp32", "int8", "int4", "palette4", "file" (its own blocks, else fp16); NULL: fp32 on cpu for a single
-                              file of at most 64 MiB, whatever its type, else fp16 */
+    /* "fp16", "bf16", "fp32", "int8", "int4", "palette4", "file" (its own blocks, else fp16); NULL: fp32 on cpu for a
+     * single file of at most 64 MiB, whatever its type, else fp16 */
+    const char *weights;
     int64_t context;       /* positions; 0: the model's, at most 4096 */
     uint64_t seed;         /* of random weights */
-    const char *cache_dir; /* compiled programs: must be, or become, a folder; NULL: $ANNEAL_CACHE, else the user's cache folder, else memory (an_lm_info.remark) */
+    /* compiled programs: must be, or become, a folder; NULL: $ANNEAL_CACHE, else the user's cache folder, else memory
+     * (an_lm_info.remark) */
+    const char *cache_dir;
     int no_cache;
     const char *draft;     /* a smaller model of the same vocabulary that guesses ahead */
 } an_lm_options;
@@ -414,36 +469,44 @@ typedef struct {                /* zero means greedy */
     int (*on_token)(void *user, const an_token *t); /* 0: stop */
     void *user;
 } an_generate_options;
-/* What the model's files (generation_config.json) say about temperature, top_k, top_p, min_p and repetition_penalty; the rest of o stays. Without a
- * word of theirs: greedy. */
+/* What the model's files (generation_config.json) say about temperature, top_k, top_p, min_p and repetition_penalty;
+ * the rest of o stays. Without a word of theirs: greedy. */
 AN_API void an_lm_suggest(const an_lm *m, an_generate_options *o);
 typedef struct {
     size_t prompt_tokens, new_tokens, reused, drafted, accepted;
     double prompt_ms, decode_ms;
     char why[12];               /* "length", "eos", "stop", "context", "caller" */
 } an_generated;
-/* Continues a text. BOS is put in front when the model has one; BOS and EOS end it. What an earlier call left in the cache is used. */
-AN_API an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an_generate_options *o, an_generated *r, an_error *e);
+/* Continues a text. BOS is put in front when the model has one; BOS and EOS end it. What an earlier call left in the
+ * cache is used. */
+AN_API an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an_generate_options *o, an_generated *r,
+                                an_error *e);
 
-/* A conversation in the model's own form. name: "chatml", "llama2", "llama3", "mistral", "gemma", "plain"; NULL: the model's template. */
+/* A conversation in the model's own form. name: "chatml", "llama2", "llama3", "mistral", "gemma", "plain"; NULL: the
+ * model's template. */
 AN_API an_status an_lm_chat_begin(an_lm *m, const char *name, const char *system, an_error *e);
 AN_API const char *an_lm_chat_form(const an_lm *m);
-/* One turn: the user's text in, the answer through on_token and kept as the assistant's turn. After a failure the turn did not happen. */
-AN_API an_status an_lm_chat(an_lm *m, const char *text, size_t n, const an_generate_options *o, an_generated *r, an_error *e);
+/* One turn: the user's text in, the answer through on_token and kept as the assistant's turn. After a failure the
+ * turn did not happen. */
+AN_API an_status an_lm_chat(an_lm *m, const char *text, size_t n, const an_generate_options *o, an_generated *r,
+                            an_error *e);
 
 typedef struct {
     size_t tokens;              /* predictions */
     double nats_per_token, ppl;
 } an_score;
-/* A text file (BOS in front), or ids as .u16, .u32 or in llm.c's form, which need no tokenizer. Windows of the context, back to back, each token predicted once. */
-AN_API an_status an_lm_eval(an_lm *m, const char *path, void (*progress)(void *user, const an_score *so_far), void *user, an_score *r, an_error *e);
+/* A text file (BOS in front), or ids as .u16, .u32 or in llm.c's form, which need no tokenizer. Windows of the
+ * context, back to back, each token predicted once. */
+AN_API an_status an_lm_eval(an_lm *m, const char *path, void (*progress)(void *user, const an_score *so_far),
+                            void *user, an_score *r, an_error *e);
 
 typedef struct {
     char engine[40], weights[16], family[16];
     int64_t layers, dim, vocab, context, parameters;
     uint64_t compiles, cache_hits, programs, weight_bytes, cache_bytes;
     double open_ms, build_ms;
-    char remark[360]; /* what did not go as usual when it was opened: programs are kept in memory only, and why. "": nothing */
+    /* what did not go as usual when it was opened: programs are kept in memory only, and why. "": nothing */
+    char remark[360];
 } an_lm_info;
 AN_API void an_lm_get(const an_lm *m, an_lm_info *info);
 
@@ -457,7 +520,9 @@ typedef struct {
     int applied;
     int64_t tokens;               /* of this update */
     double ms, data_ms;           /* the update from start to end; of it, getting its tokens */
-    double device_ms, host_ms;    /* the device and the host at work (dW, update, weights on their way), on threads of their own: together they may be more than ms */
+    /* the device and the host at work (dW, update, weights on their way), on threads of their own: together they may be
+     * more than ms */
+    double device_ms, host_ms;
     double wait_ms;               /* the device's thread waited for the host's work */
 } an_lm_progress;
 /* AN_JSON: one object; AN_TEXT: a row of CSV, NULL for p the row of names. No line end; yours. NULL: no memory. */
@@ -465,12 +530,17 @@ AN_API char *an_lm_progress_text(const an_lm_progress *p, an_format f);
 
 typedef struct {                  /* zero means default */
     const char *model;            /* preset, config.json, or a model to continue; NULL: "tiny" */
-    const char *tokenizer;        /* as an_tokenizer_open; NULL: a trained model's own, as an_lm_open finds it; else, for the stories, theirs. Text without any is AN_USAGE */
-    const char *data;             /* token files or text files (several with commas between), a folder of token files, "builtin:stories"; NULL: the stories */
+    /* as an_tokenizer_open; NULL: a trained model's own, as an_lm_open finds it; else, for the stories, theirs. Text
+     * without any is AN_USAGE */
+    const char *tokenizer;
+    /* token files or text files (several with commas between), a folder of token files, "builtin:stories"; NULL: the
+     * stories */
+    const char *data;
     const char *documents;        /* of text: as in an_prepare_options */
     const char *engine, *pipeline; /* pipeline: "resident" (NULL), "delta", "dynamic", "restart" */
     const char *math, *state;     /* as in an_train_options */
-    int threads, compile_limit;   /* compile_limit: programs the process may compile on a chip; 0: the chip's own number */
+    /* compile_limit: programs the process may compile on a chip; 0: the chip's own number */
+    int threads, compile_limit;
     int64_t steps, batch, seq;    /* 0: 300, 8, the model's */
     int accum;
     double lr, lr_end;            /* 0: by the model's size; 0.1; lr_end -1: nothing is left of it at the end */
@@ -481,27 +551,41 @@ typedef struct {                  /* zero means default */
     int dynamic_scale;
     uint64_t seed;
     double validation;            /* share of the data kept back; 0: 0.02; -1: none */
-    int64_t eval_every;           /* updates between losses on its first 64 windows (all of fewer), whatever the batch; 0: at the end only */
-    int64_t sample_every, sample_tokens; /* 0: at the end only, 80; sample_every -1: none. Neither they nor prompt without a tokenizer */
-    const char *prompt;           /* of samples; tried before the first update. AN_USAGE: it leaves no place for a new token */
-    const char *save;             /* folder of checkpoints: whole or not there, checksummed, `latest` names the newest */
+    /* updates between losses on its first 64 windows (all of fewer), whatever the batch; 0: at the end only */
+    int64_t eval_every;
+    /* 0: at the end only, 80; sample_every -1: none. Neither they nor prompt without a tokenizer */
+    int64_t sample_every, sample_tokens;
+    /* of samples; tried before the first update. AN_USAGE: it leaves no place for a new token */
+    const char *prompt;
+    /* folder of checkpoints: whole or not there, checksummed, `latest` names the newest */
+    const char *save;
     int64_t save_every;           /* updates; 0: 100 */
     int keep;                     /* newest that stay; 0: 2 */
-    int resume;                   /* go on from the newest intact one in save, bit for bit; without any, begin (2: fail) */
-    double residual_scale;        /* residual branches are multiplied by it (files have it inside their matrices); 0: 1; -1: 1/sqrt(2 layers) */
-    double softcap;               /* logits become softcap * tanh(logits / softcap); config.json keeps it; 0: as the model says */
+    /* go on from the newest intact one in save, bit for bit; without any, begin (2: fail) */
+    int resume;
+    /* residual branches are multiplied by it (files have it inside their matrices); 0: 1; -1: 1/sqrt(2 layers) */
+    double residual_scale;
+    /* logits become softcap * tanh(logits / softcap); config.json keeps it; 0: as the model says */
+    double softcap;
     int zero_init;                /* matrices that end residual branches start at 0 */
-    int compact_vocab;            /* train the rows of tokens that occur in the data and choose among those; the others stay as they were */
-    int recompute;                /* a layer's activations are computed again in the backward pass: the same bits in less memory */
+    /* train the rows of tokens that occur in the data and choose among those; the others stay as they were */
+    int compact_vocab;
+    /* a layer's activations are computed again in the backward pass: the same bits in less memory */
+    int recompute;
     int64_t stats_every;          /* updates between norms of weights and gradients (on_note); 0: none */
-    const char *history;          /* JSON lines of earlier calls (an_lm_progress_text): where save holds no losses of them, the curve is theirs; NULL: none */
-    const char *trace_before;     /* file with result.trace of an earlier call of the run: this one's is added to it; NULL: none */
+    /* JSON lines of earlier calls (an_lm_progress_text): where save holds no losses of them, the curve is theirs; NULL:
+     * none */
+    const char *history;
+    /* file with result.trace of an earlier call of the run: this one's is added to it; NULL: none */
+    const char *trace_before;
     int64_t stop_after;           /* updates of this call; 0: to the end */
     int profile;                  /* fill in result.lanes and result.trace */
     void (*on_progress)(void *user, const an_lm_progress *p);
     void (*on_eval)(void *user, int64_t step, double loss);
     void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
-    void (*on_note)(void *user, const char *line); /* a JSON object: "kind":"nonfinite" (what was not, counted by kind, and where it began), "zero" (no gradient) or "statistics" */
+    /* a JSON object: "kind":"nonfinite" (what was not, counted by kind, and where it began), "zero" (no gradient) or
+     * "statistics" */
+    void (*on_note)(void *user, const char *line);
     void (*on_warning)(void *user, const char *line);
     int (*stop)(void *user);      /* asked after every update: true ends the run there, with a checkpoint */
     void *user;
@@ -517,8 +601,9 @@ typedef struct {
     char *plot, *plot_ascii, *svg; /* the losses of the run as far as they are known; NULL: none, or no memory */
     char *lanes, *trace;          /* what ran where and when; as a Chrome trace */
 } an_lm_train_result;
-/* AN_MISMATCH: it diverged, or learns nothing at a fixed loss scale. A checkpoint that cannot be written is a warning, and AN_INPUT at the end if the last one was not.
- * r is filled in as far as the run came; an_lm_train_result_free in any case. */
+/* AN_MISMATCH: it diverged, or learns nothing at a fixed loss scale. A checkpoint that cannot be written is a
+ * warning, and AN_INPUT at the end if the last one was not. r is filled in as far as the run came;
+ * an_lm_train_result_free in any case. */
 AN_API an_status an_lm_train(const an_lm_train_options *o, an_lm_train_result *r, an_error *e);
 AN_API void an_lm_train_result_free(an_lm_train_result *r);
 AN_API int an_net_known(const char *name); /* a network of an_train, not a language model */
@@ -527,13 +612,15 @@ typedef struct {
     double loss;                  /* mean over B*T predictions, in nats */
     int64_t tokens;               /* predictions */
 } an_lm_gradients;
-/* Gradients of the mean loss of ids [B, T + 1] by every tensor of the model, fp32, as safetensors with the tensor names and shapes of the
- * model's file (Hugging Face names for files of other kinds). A tied head is one tensor with both paths added up. */
-AN_API an_status an_lm_grad(const char *model, const char *engine, int threads, const an_array *ids, const char *out, an_lm_gradients *r, an_error *e);
+/* Gradients of the mean loss of ids [B, T + 1] by every tensor of the model, fp32, as safetensors with the tensor
+ * names and shapes of the model's file (Hugging Face names for files of other kinds). A tied head is one tensor with
+ * both paths added up. */
+AN_API an_status an_lm_grad(const char *model, const char *engine, int threads, const an_array *ids, const char *out,
+                            an_lm_gradients *r, an_error *e);
 
 /* ---- speed: the answer checked, then timed against a bound measured in the same run ---- */
-/* One case by name. runs: timed runs, 0 for as many as it takes. *text is yours, and holds what was measured before a failure. AN_USAGE: no
- * such case. */
+/* One case by name. runs: timed runs, 0 for as many as it takes. *text is yours, and holds what was measured before
+ * a failure. AN_USAGE: no such case. */
 AN_API an_status an_bench(char **text, const char *name, int runs, an_format f, an_error *e);
 AN_API char *an_bench_list(an_format f); /* yours: a name and what it measures, a line each */
 

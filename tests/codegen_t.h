@@ -38,7 +38,8 @@ static inline graph *cgt_widened(const graph *g)
 }
 
 /* A record of a weight file in memory, as a source of weights hands it out. */
-static inline an_status cgt_record(const strbuf *file, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d)
+static inline an_status cgt_record(const strbuf *file, uint64_t offset, dtype type, uint64_t bytes,
+                                   const unsigned char **at, diag *d)
 {
     blob_file f;
     blob_entry e;
@@ -83,7 +84,10 @@ static inline tensor64 *cgt_random(const graph *g, rng *r, arena *mem)
     return in;
 }
 
-static inline void *cgt_buffer(arena *mem, uint64_t bytes) { return arena_take(mem, (size_t)(bytes ? bytes : 1), 1, 64); }
+static inline void *cgt_buffer(arena *mem, uint64_t bytes)
+{
+    return arena_take(mem, (size_t)(bytes ? bytes : 1), 1, 64);
+}
 
 /* Inputs of the graph (declaration order) as packed buffers in port order. */
 static inline const void **cgt_inputs(const program *p, const graph *g, const tensor64 *in, arena *mem)
@@ -159,7 +163,8 @@ static inline void cgt_same_bytes(const program *a, void *const *x, const progra
 }
 
 /* Against the evaluator: floats within tol of max(1, |want|), everything else exactly. */
-static inline void cgt_close(const program *p, void *const *got, const graph *g, const tensor64 *want, double tol, const char *what)
+static inline void cgt_close(const program *p, void *const *got, const graph *g, const tensor64 *want, double tol,
+                             const char *what)
 {
     for (size_t i = 0; i < p->outputs.n; i++)
         for (size_t k = 0; k < g->outputs.n; k++) {
@@ -169,17 +174,20 @@ static inline void cgt_close(const program *p, void *const *got, const graph *g,
             assert_true(shape_elems(&want[k].type.sh, &n));
             for (int64_t j = 0; j < n; j++) {
                 double a = dtype_load(dt, got[i], j), b = want[k].x[j];
-                bool ok = dtype_is_float(dt) ? fabs(a - b) <= tol * fmax(1, fabs(b)) || a == dtype_round(dt, b) || (isnan(a) && isnan(b)) : a == b;
+                bool ok = dtype_is_float(dt) ? fabs(a - b) <= tol * fmax(1, fabs(b)) || a == dtype_round(dt, b) ||
+                                                   (isnan(a) && isnan(b))
+                                             : a == b;
                 if (ok) continue;
                 strbuf s = { 0 };
                 program_print(p, &s);
-                fail_msg("%s: %s[%lld] is %.9g, wanted %.9g\n%s", what, p->outputs.at[i].name, (long long)j, a, b, s.at);
+                fail_msg("%s: %s[%lld] is %.9g, wanted %.9g\n%s", what, p->outputs.at[i].name, (long long)j, a, b,
+                         s.at);
             }
         }
 }
 
-/* A bit of anything packed or made of constants that is not what the constants give is seen, wherever it is, and right again afterwards. How many
- * such things there are. */
+/* A bit of anything packed or made of constants that is not what the constants give is seen, wherever it is, and
+ * right again afterwards. How many such things there are. */
 static inline size_t cgt_spoil_each(image *im, const char *what)
 {
     enum { PARTS = 4 };

@@ -1,4 +1,5 @@
-/* conform.h: what the device tests share: small programs, weight files in memory, and an open device that checks itself. */
+/* conform.h: what the device tests share: small programs, weight files in memory, and an open device that checks
+ * itself. */
 #ifndef TESTS_CONFORM_H
 #define TESTS_CONFORM_H
 
@@ -181,29 +182,38 @@ static inline void close_clean(device *dev)
 
 static inline const char *name_of(void **state) { return *state; }
 
-/* Every device counts for itself, as the rows of the suite are no parts of one program; process_loads and process_compiles are about the others. */
+/* Every device counts for itself, as the rows of the suite are no parts of one program; process_loads and
+ * process_compiles are about the others. */
 static inline device *open_with(void **state, const device_limit *limit, size_t n)
 {
     device *dev;
     diag d = { 0 };
-    assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 2, .own_budget = true, .limit = limit, .n_limit = n }, &d), d);
+    assert_ok(device_open(&dev, name_of(state),
+                          &(device_options){ .threads = 2, .own_budget = true, .limit = limit, .n_limit = n }, &d),
+              d);
     return dev;
 }
 #define OPEN(state) open_with(state, NULL, 0)
-#define OPEN_LIMITS(state, ...) open_with(state, (const device_limit[]){ __VA_ARGS__ }, sizeof((const device_limit[]){ __VA_ARGS__ }) / sizeof(device_limit))
+#define OPEN_LIMITS(state, ...)                                                                                        \
+    open_with(state, (const device_limit[]){ __VA_ARGS__ },                                                            \
+              sizeof((const device_limit[]){ __VA_ARGS__ }) / sizeof(device_limit))
 
 #define CLOSE_TO(got, want) assert_true((got) > (want) - 1e-6 && (got) < (want) + 1e-6)
 
-/* The last refusal on dev had this engine code and status, and words in both the message and the engine's text, which a chip's message begins with. */
-static inline void assert_refused(device *dev, an_status got, an_status want, const diag *d, int code, uint32_t status, const char *words)
+/* The last refusal on dev had this engine code and status, and words in both the message and the engine's text,
+ * which a chip's message begins with. */
+static inline void assert_refused(device *dev, an_status got, an_status want, const diag *d, int code, uint32_t status,
+                                  const char *words)
 {
     engine_error e;
     device_error(dev, &e);
     if (got != want || !strstr(d->msg, words) || !strstr(e.text, words) || e.code != code || e.status != status)
-        fail_msg("wanted status %d, code %d, 0x%x, \"%s\"; got %d, %d, 0x%x: %s", want, code, status, words, got, e.code, e.status, d->msg);
+        fail_msg("wanted status %d, code %d, 0x%x, \"%s\"; got %d, %d, 0x%x: %s", want, code, status, words, got,
+                 e.code, e.status, d->msg);
     assert_non_null(e.domain);
     assert_non_null(strstr(e.domain, "com.apple.appleneuralengine"));
-    if (device_is_plain(dev) == !strncmp(d->msg, e.text, 16)) fail_msg("the engine's words are a chip's alone: %s", d->msg);
+    if (device_is_plain(dev) == !strncmp(d->msg, e.text, 16))
+        fail_msg("the engine's words are a chip's alone: %s", d->msg);
 }
 
 /* What the convolution makes of 1, 1.125, 1.25, … at place i. */
@@ -215,7 +225,8 @@ static inline double answer(bound *b, int i)
     return get_f16(b->s[1][0], i);
 }
 
-/* ---- the suites, once per device: a new one is a new name here; AN_DEVICE=name runs that one alone, and empty is unset ---- */
+/* ---- the suites, once per device: a new one is a new name here; AN_DEVICE=name runs that one alone, and empty is
+ * unset ---- */
 
 typedef struct {
     const char *name;
@@ -228,7 +239,8 @@ static inline bool conform_opens(const char *name)
 {
     device *dev;
     diag d = { 0 };
-    if (device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true }, &d)) return fprintf(stderr, "AN_DEVICE is \"%s\": %s\n", name, d.msg), false;
+    if (device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true }, &d))
+        return fprintf(stderr, "AN_DEVICE is \"%s\": %s\n", name, d.msg), false;
     device_close(dev);
     return true;
 }
@@ -248,7 +260,9 @@ static inline int conform_main(const char *group, const conform_row *suite, size
         for (size_t i = 0; i < rows; i++, n++) {
             assert_true(n < MOST);
             snprintf(names[n], sizeof names[n], "%s: %s", name, suite[i].name);
-            tests[n] = (struct CMUnitTest){ .name = names[n], .test_func = suite[i].fn, .initial_state = (void *)(uintptr_t)name };
+            tests[n] = (struct CMUnitTest){ .name = names[n],
+                                            .test_func = suite[i].fn,
+                                            .initial_state = (void *)(uintptr_t)name };
         }
     }
     return _cmocka_run_group_tests(group, tests, n, NULL, NULL);

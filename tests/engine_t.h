@@ -14,17 +14,20 @@
 #include "engine/engine.h"
 #include "t.h"
 
-#define INTS(...) ((const int64_t[]){ __VA_ARGS__ }), (uint32_t)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t))
-#define REALS(...) ((const double[]){ __VA_ARGS__ }), (uint32_t)(sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double))
-#define NO_INTS NULL, 0
-#define NO_REALS NULL, 0
-#define DIMS(...) ((const int64_t[]){ __VA_ARGS__ }), (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t))
+#define INTS(...)                                                                                                      \
+    ((const int64_t[]){ __VA_ARGS__ }), (uint32_t)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t))
+#define REALS(...)                                                                                                     \
+    ((const double[]){ __VA_ARGS__ }), (uint32_t)(sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double))
+#define NO_INTS     NULL, 0
+#define NO_REALS    NULL, 0
+#define DIMS(...)   ((const int64_t[]){ __VA_ARGS__ }), (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t))
 #define VALUES(...) ((const double[]){ __VA_ARGS__ })
 
-static const numerics NUM_M1 = { .round_each = 1, .window_bits = 12, .port_ceiling = 32768, .port_partial = 1, .mac_flush = 1, .wslice_last = 4094,
-                                 .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
-static const numerics NUM_M5 = { .round_each = 1, .window_bits = 12, .port_ceiling = 32768, .port_partial = 1, .mac_tie_away = 1, .nan_to_inf = 1,
-                                 .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
+static const numerics NUM_M1 = { .round_each = 1, .window_bits = 12, .port_ceiling = 32768, .port_partial = 1,
+                                 .mac_flush = 1, .wslice_last = 4094, .nan_to_inf = 1, .invalid_zero = 1,
+                                 .plain_zero = 1, .tables = 1 };
+static const numerics NUM_M5 = { .round_each = 1, .window_bits = 12, .port_ceiling = 32768, .port_partial = 1,
+                                 .mac_tie_away = 1, .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1, .tables = 1 };
 
 enum { PROG_PORTS = 8 };
 typedef struct {
@@ -94,9 +97,13 @@ static inline int64_t prog_out(prog *g, dtype dt, const int64_t *dim, int rank)
     return t;
 }
 
-static inline int64_t prog_scratch(prog *g, dtype dt, const int64_t *dim, int rank) { return prog_tensor(g, dt, SPACE_SCRATCH, 0, dim, rank); }
+static inline int64_t prog_scratch(prog *g, dtype dt, const int64_t *dim, int rank)
+{
+    return prog_tensor(g, dt, SPACE_SCRATCH, 0, dim, rank);
+}
 
-static inline void prog_insn(prog *g, insn_id op, const int64_t *t, uint32_t n_t, const int64_t *i, uint32_t n_i, const double *f, uint32_t n_f)
+static inline void prog_insn(prog *g, insn_id op, const int64_t *t, uint32_t n_t, const int64_t *i, uint32_t n_i,
+                             const double *f, uint32_t n_f)
 {
     insn in = { .op = op, .n_t = n_t, .n_i = n_i, .n_f = n_f };
     int64_t *tt = TAKE(&g->p->mem, int64_t, n_t), *ii = TAKE(&g->p->mem, int64_t, n_i);
@@ -146,7 +153,8 @@ static inline double run_fn(const numerics *num, fn_id f, const double *x, const
     prog_open(&g, num);
     int64_t t[8] = { -1, fn_operands(f) }, step[8] = { CHAIN_STEP, (int64_t)f, -1, -1, -1, 0, DT_F16 };
     double p[4] = { fn_params(f) };
-    for (int i = 0; i < fn_operands(f); i++) t[2 + i] = prog_in(&g, f == FN_SELECT && i == 0 ? DT_BOOL : DT_F16, DIMS(1), x + i), step[2 + i] = i;
+    for (int i = 0; i < fn_operands(f); i++)
+        t[2 + i] = prog_in(&g, f == FN_SELECT && i == 0 ? DT_BOOL : DT_F16, DIMS(1), x + i), step[2 + i] = i;
     for (int i = 0; i < fn_params(f); i++) p[1 + i] = param[i];
     t[0] = prog_out(&g, DT_F16, DIMS(1));
     prog_insn(&g, IN_EW, t, 2 + (uint32_t)fn_operands(f), step, 7, p, 1 + (uint32_t)fn_params(f));
@@ -161,7 +169,8 @@ static inline double run_dot(const numerics *num, const double *x, const double 
 {
     prog g;
     prog_open(&g, num);
-    int64_t tx = prog_in(&g, DT_F16, DIMS(1, k), x), tw = prog_in(&g, DT_F16, DIMS(k, 1), w), y = prog_out(&g, DT_F16, DIMS(1, 1));
+    int64_t tx = prog_in(&g, DT_F16, DIMS(1, k), x), tw = prog_in(&g, DT_F16, DIMS(k, 1), w),
+            y = prog_out(&g, DT_F16, DIMS(1, 1));
     prog_insn(&g, IN_MATMUL, INTS(y, tx, tw, 0), INTS(0, 0, 0), REALS(0));
     prog_run(&g, true);
     double r = g.out[0][0];

@@ -35,7 +35,8 @@ static inline tensor64 ev_tensor(arena *a, const char **p)
     size_t n = strcspn(*p, "[");
     if (n) t.type.dt = dtype_from_name(*p, n);
     if (t.type.dt == DT_NONE) fail_msg("no such type: %s", *p);
-    for (*p += n + 1; **p && **p != ']'; *p += **p == ',') t.type.sh.d[t.type.sh.rank++] = strtoll(*p, (char **)(uintptr_t)p, 10);
+    for (*p += n + 1; **p && **p != ']'; *p += **p == ',')
+        t.type.sh.d[t.type.sh.rank++] = strtoll(*p, (char **)(uintptr_t)p, 10);
     ++*p;
     int64_t count, i = 0;
     if (!shape_elems(&t.type.sh, &count)) fail_msg("bad shape");
@@ -118,8 +119,8 @@ static inline bool ev_close(double got, double want)
 }
 
 /* Infer, evaluate; the results in out, their number in *n_out. */
-static inline an_status ev_run(arena *a, op_id op, const attr *at, int n_at, const tensor64 *in, int n_in, tensor64 *out, int *n_out,
-                               diag *d)
+static inline an_status ev_run(arena *a, op_id op, const attr *at, int n_at, const tensor64 *in, int n_in,
+                               tensor64 *out, int *n_out, diag *d)
 {
     ttype ti[EV_MAX] = { 0 }, to[EV_MAX] = { 0 };
     for (int i = 0; i < n_in; i++) ti[i] = in[i].type;
@@ -161,7 +162,8 @@ static inline void ev_check(const ev_row *r)
     arena a = { 0 };
     attr at[OP_MAX_ATTRS];
     tensor64 in[EV_MAX] = { 0 }, out[EV_MAX] = { 0 }, want[EV_MAX] = { 0 };
-    int n_at = ev_attrs(&a, r->op, r->attrs, at), n_in = ev_tensors(&a, r->in, in), n_want = ev_tensors(&a, r->want, want), n_out;
+    int n_at = ev_attrs(&a, r->op, r->attrs, at), n_in = ev_tensors(&a, r->in, in),
+        n_want = ev_tensors(&a, r->want, want), n_out;
     char what[300];
     snprintf(what, sizeof what, "%s(%s | %s)", op_get(r->op)->mil, r->attrs, r->in);
     diag d = { 0 };

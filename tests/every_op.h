@@ -1,7 +1,8 @@
-/* every_op.h: one statement of graph text for every row of ops.def that computes something. A test that walks them fails
- * when a row has none. The values they start from, with these types, are the test's own:
+/* every_op.h: one statement of graph text for every row of ops.def that computes something. A test that walks them
+ * fails when a row has none. The values they start from, with these types, are the test's own:
  *   x fp16[1, 8, 4, 4]   m fp16[4, 4]   boxes fp16[3, 4]   cx fp16[1, 2, 2, 2]   mat fp16[1, 6]
- *   ix int32[3]   i2 int32[4, 4]   bo bool[4, 4]   ch fp16[8]   w1 fp16[4, 8, 1, 1]   wt fp16[8, 2, 2, 2]   w2 fp16[5, 4] */
+ *   ix int32[3]   i2 int32[4, 4]   bo bool[4, 4]   ch fp16[8]   w1 fp16[4, 8, 1, 1]   wt fp16[8, 2, 2, 2]   w2 fp16[5,
+ * 4] */
 #ifndef TESTS_EVERY_OP_H
 #define TESTS_EVERY_OP_H
 

@@ -1,4 +1,5 @@
-/* fault.c: a library to be loaded before the C library's, in which one call fails or ends the process. Of glibc; fault.sh uses it.
+/* fault.c: a library to be loaded before the C library's, in which one call fails or ends the process. Of glibc;
+ * fault.sh uses it.
  *
  *   FAULT_MEM=N    the N-th allocation (malloc, calloc, realloc, mmap, a thread) is refused
  *   FAULT_FILE=N   the N-th call about files fails, with the disk full

@@ -21,7 +21,8 @@ static inline void *must(void *p)
 
 static inline void *aligned(size_t n) { return must(aligned_alloc(64, ROUND_UP(n, 64))); }
 
-/* layout 0: row-major, 1: column-major, 2: both strides larger than one. Exact allocation: overruns are seen by ASan. */
+/* layout 0: row-major, 1: column-major, 2: both strides larger than one. Exact allocation: overruns are seen by
+ * ASan. */
 static inline matrix matrix_make(rng *r, dtype t, int64_t rows, int64_t cols, int layout)
 {
     matrix m = { .type = t };
@@ -37,7 +38,10 @@ static inline matrix matrix_make(rng *r, dtype t, int64_t rows, int64_t cols, in
     return m;
 }
 
-static inline double at(const matrix *m, int64_t i, int64_t j) { return dtype_load(m->type, m->at, i * m->row + j * m->col); }
+static inline double at(const matrix *m, int64_t i, int64_t j)
+{
+    return dtype_load(m->type, m->at, i * m->row + j * m->col);
+}
 
 static inline dtype math_type(gemm_math m) { return m == GEMM_F16 ? DT_F16 : m == GEMM_BF16 ? DT_BF16 : DT_F32; }
 

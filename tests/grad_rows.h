@@ -1,4 +1,5 @@
-/* grad_rows.h: one case or more for every operation that has a gradient, as graph text in fp64; and how to read them. */
+/* grad_rows.h: one case or more for every operation that has a gradient, as graph text in fp64; and how to read
+ * them. */
 #ifndef TESTS_GRAD_ROWS_H
 #define TESTS_GRAD_ROWS_H
 
@@ -42,7 +43,8 @@ static const grad_row grad_rows[] = {
     { -2, 9, X "y = relu6(x)" },
     { 0, 0, X "y = leaky_relu(x) {alpha=0.2}" },
     { 0, 0, X "a = input fp64[3]; y = prelu(x, a)" },
-    { 0, 0, X "y1 = clamped_relu(x) {alpha=0.3, beta=1.1}; y2 = clamped_relu(x) {alpha=-0.8, beta=1.1}" }, /* the clamp is met on both sides */
+    /* the clamp is met on both sides */
+    { 0, 0, X "y1 = clamped_relu(x) {alpha=0.3, beta=1.1}; y2 = clamped_relu(x) {alpha=-0.8, beta=1.1}" },
     { 0, 0, X "y = thresholded_relu(x) {alpha=0.7}" },
     { 0, 0, X "y = threshold(x) {alpha=-0.6}" },
     { 0, 0, X "y = clip(x) {alpha=-0.9, beta=1.2}" },
@@ -62,8 +64,10 @@ static const grad_row grad_rows[] = {
     { 0, 0, X "y = erf(x)" },
     { 0, 0, X "y1 = exp(x); y2 = exp2(x)" },
     { 0.2, 3, X "y1 = log(x); y2 = log(x) {epsilon=0.5}" },
-    { -1.4, 1.4, X "y1 = sin(x); y2 = cos(x); y3 = atan(x)" }, /* a chip's sines are off by 0.05 at pi, so the slope of one is at pi / 2 */
-    { -5, 5, X "three = const fp64[] {3}; sixth = const fp64[] {0.16666666666666666}; a = add(x, three); c = clip(a) {alpha=0.0, beta=6.0}; p = mul(x, c); y = mul(p, sixth)" }, /* hard swish */
+    /* a chip's sines are off by 0.05 at pi, so the slope of one is at pi / 2 */
+    { -1.4, 1.4, X "y1 = sin(x); y2 = cos(x); y3 = atan(x)" },
+    /* hard swish */
+    { -5, 5, X "three = const fp64[] {3}; sixth = const fp64[] {0.16666666666666666}; a = add(x, three); c = clip(a) {alpha=0.0, beta=6.0}; p = mul(x, c); y = mul(p, sixth)" },
     /* reductions: no axes, some, all, kept and not */
     { 0, 0, X "y1 = reduce_sum(x); y2 = reduce_sum(x) {axes=[1]}; y3 = reduce_sum(x) {axes=[-1, 0], keep_dims=true}" },
     { 0, 0, X "y1 = reduce_mean(x); y2 = reduce_mean(x) {axes=[0, 2]}; y3 = reduce_mean(x) {axes=[1], keep_dims=true}" },
@@ -81,8 +85,10 @@ static const grad_row grad_rows[] = {
     { 0.3, 2, IMG "m = input fp64[4]; v = input fp64[4]; g = input fp64[4]; b = input fp64[4]; y1 = batch_norm(x, m, v, g, b) {epsilon=0.1}; y2 = batch_norm(x, m, v)" },
     { 0, 0, "x = input fp64[2, 2, 2, 3]; y = l2_norm(x) {epsilon=0.1}" },
     { 0, 0, IMG "y1 = local_response_norm(x) {size=3, alpha=0.5}; y2 = local_response_norm(x) {size=2, alpha=0.7, beta=0.5, k=2.0}" },
-    { 0, 0, "x = input fp64[1, 6, 1, 5]; g = input fp64[1, 6, 1, 1]; q = square(x); m = reduce_mean(q) {axes=[1], keep_dims=true}; r = rsqrt(m) {epsilon=0.1}; n = mul(x, r); y = mul(n, g)" }, /* rms norm */
-    { 0, 0, IMG "s = reshape(x) {shape=[2, 2, 60]}; n = layer_norm(s) {axes=[2], epsilon=0.1}; y = reshape(n) {shape=[2, 4, 5, 6]}" }, /* group norm */
+    /* rms norm */
+    { 0, 0, "x = input fp64[1, 6, 1, 5]; g = input fp64[1, 6, 1, 1]; q = square(x); m = reduce_mean(q) {axes=[1], keep_dims=true}; r = rsqrt(m) {epsilon=0.1}; n = mul(x, r); y = mul(n, g)" },
+    /* group norm */
+    { 0, 0, IMG "s = reshape(x) {shape=[2, 2, 60]}; n = layer_norm(s) {axes=[2], epsilon=0.1}; y = reshape(n) {shape=[2, 4, 5, 6]}" },
     /* products */
     { 0, 0, "x = input fp64[2, 3]; w = input fp64[3, 4]; y = matmul(x, w)" },
     { 0, 0, "x = input fp64[3, 2]; w = input fp64[4, 3]; y = matmul(x, w) {transpose_x=true, transpose_y=true}" },
@@ -99,8 +105,10 @@ static const grad_row grad_rows[] = {
     { 0, 0, "x = input fp64[2, 3]; w = input fp64[3, 4]; y1 = einsum(x, w) {equation=\"ab,bc->ca\"}; y2 = einsum(x, w) {equation=\"ab,cd->db\"}; y3 = einsum(x, w) {equation=\"ab,bc->\"}" },
     { 0, 0, "q = input fp64[2, 3, 4]; k = input fp64[2, 5, 4]; v = input fp64[2, 5, 6]; m = input fp64[3, 5]; y1 = scaled_dot_product_attention(q, k, v, m); y2 = scaled_dot_product_attention(q, k, v)" },
     { 0, 0, "q = input fp64[2, 2, 3, 4]; k = input fp64[1, 2, 3, 4]; v = input fp64[2, 1, 3, 2]; b = const bool[3, 3] {1, 0, 0, 1, 1, 0, 1, 1, 1}; y = scaled_dot_product_attention(q, k, v, b)" },
-    { 0, 0, "q = input fp64[2, 3, 4]; k = input fp64[2, 1, 4]; v = input fp64[2, 1, 6]; y = scaled_dot_product_attention(q, k, v)" }, /* one key */
-    { 0, 0, "q = input fp64[2, 1, 1]; k = input fp64[2, 3, 1]; v = input fp64[2, 3, 1]; m = input fp64[1, 3]; y = scaled_dot_product_attention(q, k, v, m)" }, /* one query, of one number */
+    /* one key */
+    { 0, 0, "q = input fp64[2, 3, 4]; k = input fp64[2, 1, 4]; v = input fp64[2, 1, 6]; y = scaled_dot_product_attention(q, k, v)" },
+    /* one query, of one number */
+    { 0, 0, "q = input fp64[2, 1, 1]; k = input fp64[2, 3, 1]; v = input fp64[2, 3, 1]; m = input fp64[1, 3]; y = scaled_dot_product_attention(q, k, v, m)" },
     /* windows */
     { 0, 0, "x = input fp64[2, 3, 4, 5]; w = input fp64[2, 3, 1, 1]; b = input fp64[2]; y = conv(x, w, b)" },
     { 0, 0, "x = input fp64[2, 2, 5, 6]; w = input fp64[3, 2, 3, 2]; y = conv(x, w)" },
@@ -121,7 +129,8 @@ static const grad_row grad_rows[] = {
     { 0, 0, IMG "y1 = avg_pool(x) {kernel_sizes=[3, 3], strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 1, 0], exclude_padding_from_average=true}; "
             "y2 = avg_pool(x) {kernel_sizes=[3, 2], strides=[2, 2], pad_type=\"same\"}; y3 = avg_pool(x) {kernel_sizes=[2, 4], strides=[2, 3], ceil_mode=true}" },
     { 0, 0, "x = input fp64[2, 3, 4, 6]; y1 = max_pool(x) {kernel_sizes=[2, 2], strides=[2, 2]}; y2 = max_pool(x) {kernel_sizes=[3, 3], strides=[2, 1], pad_type=\"same\"}" },
-    { 0, 0, "x = input fp64[1, 2, 6, 6]; y = max_pool(x) {kernel_sizes=[3, 3], strides=[3, 3], pad_type=\"custom\", pad=[1, 0, 1, 0]}" }, /* side by side, but beginning in the padding */
+    /* side by side, but beginning in the padding */
+    { 0, 0, "x = input fp64[1, 2, 6, 6]; y = max_pool(x) {kernel_sizes=[3, 3], strides=[3, 3], pad_type=\"custom\", pad=[1, 0, 1, 0]}" },
     { -3, -1, IMG "y1 = max_pool(x) {kernel_sizes=[3, 2], strides=[2, 2], pad_type=\"custom\", pad=[1, 1, 0, 1]}; y2 = max_pool(x) {kernel_sizes=[2, 2], strides=[2, 2], ceil_mode=true}" },
     { 0, 0, "x = input fp64[2, 3, 7]; y1 = max_pool(x) {kernel_sizes=[3], strides=[2]}; y2 = avg_pool(x) {kernel_sizes=[3], strides=[2]}" },
     { 0, 0, "x = input fp64[1, 2, 4, 4, 6]; y1 = max_pool(x) {kernel_sizes=[2, 2, 3], strides=[2, 2, 3]}; y2 = max_pool(x) {kernel_sizes=[3, 2, 2], strides=[2, 1, 2], pad_type=\"same\"}" },
@@ -150,9 +159,11 @@ static const grad_row grad_rows[] = {
     { 0, 0, X "y = tile(x) {reps=[2, 1, 3]}" },
     { 0, 0, "x = input fp64[4, 3]; i = const int32[5] {0, 3, 0, 1, 3}; y1 = gather(x, i); j = const int32[2, 2] {0, -1, 2, 1}; y2 = gather(x, j) {axis=1}" },
     { 0, 0, "x = input fp64[2, 3, 4, 2]; i = const int32[2, 3] {0, 3, -1, 1, 1, 2}; y = gather(x, i) {axis=2, batch_dims=1}" },
-    { 0, 0, "x = input fp64[4, 3]; i = const int32[2] {0, 3}; y1 = gather(x, i); r = reduce_sum(x); y2 = tanh(r)" }, /* beside a gradient that is one number for all */
+    /* beside a gradient that is one number for all */
+    { 0, 0, "x = input fp64[4, 3]; i = const int32[2] {0, 3}; y1 = gather(x, i); r = reduce_sum(x); y2 = tanh(r)" },
     { 0, 0, "x = input fp64[4, 3]; i = const uint8[2] {3, 1}; y = gather(x, i)" },
-    { 0, 0, "x = input fp64[300, 1]; i = const uint8[3] {255, 43, 44}; y = gather(x, i)" }, /* more places than the index has numbers */
+    /* more places than the index has numbers */
+    { 0, 0, "x = input fp64[300, 1]; i = const uint8[3] {255, 43, 44}; y = gather(x, i)" },
     { 0, 0, "x = input fp64[200, 1]; i = const int8[3] {-1, 127, -128}; y = gather(x, i)" },
     { 0, 0, "x = input fp64[2, 4, 3]; u = input fp64[2, 5, 3]; i = const int32[5] {0, 3, 0, -1, 2}; y = scatter(x, i, u) {axis=1}" },
     { 0, 0, "x = input fp64[2, 4, 3]; u = input fp64[2, 2, 2, 3]; i = const int32[2, 2] {0, 3, 0, 2}; y = scatter(x, i, u) {axis=1, mode=\"update\"}" },
@@ -192,9 +203,13 @@ static inline graph *grad_parse(const char *text)
     return g;
 }
 
-static inline bool grad_is_result(const char *name) { return name[0] == 'y' && (!name[1] || (name[1] >= '1' && name[1] <= '9' && !name[2])); }
+static inline bool grad_is_result(const char *name)
+{
+    return name[0] == 'y' && (!name[1] || (name[1] >= '1' && name[1] <= '9' && !name[2]));
+}
 
-/* Sum over the results of their weighed sums; without r, of their plain sums, whose gradient is one number for all elements. */
+/* Sum over the results of their weighed sums; without r, of their plain sums, whose gradient is one number for all
+ * elements. */
 static inline val grad_total(graph *g, rng *r)
 {
     val sum = NO_VAL;

@@ -1,8 +1,9 @@
 /* grad_t.h: a graph's gradients against central differences of the evaluator.
  *
- * Everything is fp64, so constants of the backward pass are exact and the evaluator rounds nothing. With a step of 1e-5 the
- * difference quotient is off by h^2 f'''/6 (about 1e-10 at these sizes) and by the loss's own rounding over h (1e-15 * |L| / 1e-5):
- * both below 1e-7 of the largest gradient, while a wrong factor or a lost term is off by parts in ten. GRAD_TOL leaves a decade. */
+ * Everything is fp64, so constants of the backward pass are exact and the evaluator rounds nothing. With a step of
+ * 1e-5 the difference quotient is off by h^2 f'''/6 (about 1e-10 at these sizes) and by the loss's own rounding over
+ * h (1e-15 * |L| / 1e-5): both below 1e-7 of the largest gradient, while a wrong factor or a lost term is off by
+ * parts in ten. GRAD_TOL leaves a decade. */
 #ifndef TESTS_GRAD_T_H
 #define TESTS_GRAD_T_H
 
@@ -22,7 +23,8 @@ static inline int64_t elems(const ttype *t)
     return n;
 }
 
-/* Different numbers in lo .. hi, none within (hi - lo) / (4 n) of another: no ties, and kinks are met only by bad luck. */
+/* Different numbers in lo .. hi, none within (hi - lo) / (4 n) of another: no ties, and kinks are met only by bad
+ * luck. */
 static inline double *spaced(arena *mem, rng *r, int64_t n, double lo, double hi)
 {
     double *x = TAKE(mem, double, (size_t)(n ? n : 1));
@@ -62,8 +64,8 @@ static inline double loss_value(const graph *g, const tensor64 *in, double *out0
     return *out0;
 }
 
-/* g: its first output is the loss. Compares the gradient by input k, in got, with differences of the loss. Where a corner lies within the step,
- * the slopes on its two sides are what it must lie between. */
+/* g: its first output is the loss. Compares the gradient by input k, in got, with differences of the loss. Where a
+ * corner lies within the step, the slopes on its two sides are what it must lie between. */
 static inline void agrees(const graph *g, tensor64 *in, size_t k, const double *got, const char *what)
 {
     int64_t n = elems(&in[k].type);
@@ -76,17 +78,20 @@ static inline void agrees(const graph *g, tensor64 *in, size_t k, const double *
         x[i] = keep + GRAD_STEP, loss_value(g, in, &hi);
         x[i] = keep - GRAD_STEP, loss_value(g, in, &lo);
         x[i] = keep;
-        double want = (hi - lo) / (2 * GRAD_STEP), left = (mid - lo) / GRAD_STEP, right = (hi - mid) / GRAD_STEP, size = fmax(big, 1e-2);
-        if (fabs(right - left) > 1e-3 * size) want = fmin(fmax(got[i], fmin(left, right)), fmax(left, right)); /* curvature is h f'': below that */
+        double want = (hi - lo) / (2 * GRAD_STEP), left = (mid - lo) / GRAD_STEP, right = (hi - mid) / GRAD_STEP,
+               size = fmax(big, 1e-2);
+        /* curvature is h f'': below that */
+        if (fabs(right - left) > 1e-3 * size) want = fmin(fmax(got[i], fmin(left, right)), fmax(left, right));
         double off = fabs(want - got[i]) / size;
         if (!(off <= worst)) worst = off, at = i;
     }
     if (!(worst <= GRAD_TOL))
-        fail_msg("%s: gradient by %s is off by %.3g of its size at element %lld (%.10g)", what, graph_value(g, g->inputs.at[k])->name, worst,
-                 (long long)at, got[at]);
+        fail_msg("%s: gradient by %s is off by %.3g of its size at element %lld (%.10g)", what,
+                 graph_value(g, g->inputs.at[k])->name, worst, (long long)at, got[at]);
 }
 
-/* Differentiates the loss by every float input, and checks all of it. loss becomes output 0 and the gradients follow. */
+/* Differentiates the loss by every float input, and checks all of it. loss becomes output 0 and the gradients
+ * follow. */
 static inline void check_gradients(graph *g, val loss, tensor64 *in, const grad_options *o, const char *what)
 {
     val wrt[32] = { NO_VAL }, dx[32] = { NO_VAL };
@@ -107,7 +112,8 @@ static inline void check_gradients(graph *g, val loss, tensor64 *in, const grad_
         snprintf(name, sizeof name, "grad%d", i);
         graph_output(g, name, dx[i]);
         const ttype *a = graph_type(g, wrt[i]), *b = graph_type(g, dx[i]);
-        if (a->dt != b->dt || !shape_eq(&a->sh, &b->sh)) fail_msg("%s: the gradient by input %d has another type", what, i);
+        if (a->dt != b->dt || !shape_eq(&a->sh, &b->sh))
+            fail_msg("%s: the gradient by input %d has another type", what, i);
     }
     if (graph_finish(g, &d)) fail_msg("%s: %s", what, d.msg);
     if (graph_eval(g, in, out, &mem, &d)) fail_msg("%s: %s", what, d.msg);

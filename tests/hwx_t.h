@@ -4,7 +4,8 @@
 
 #include "hwx/hwx.h"
 
-/* NULL, or what went wrong. A file that is refused says why; one that is read can be shown; and what can be written of it reads back the same. */
+/* NULL, or what went wrong. A file that is refused says why; one that is read can be shown; and what can be written
+ * of it reads back the same. */
 static inline const char *hwx_bytes_behave(const void *bytes, size_t n, bool *accepted)
 {
     diag d = { 0 };
@@ -20,7 +21,8 @@ static inline const char *hwx_bytes_behave(const void *bytes, size_t n, bool *ac
         if (text.oom || json.oom || !text.n || !json.n) bad = "not shown";
         diag dw = { 0 };
         an_status wrote = hwx_write(&f.image, &out, &dw);
-        if (wrote && !((wrote == AN_INPUT || wrote == AN_UNSUPPORTED) && dw.msg[0])) bad = "not written without a reason";
+        if (wrote && !((wrote == AN_INPUT || wrote == AN_UNSUPPORTED) && dw.msg[0]))
+            bad = "not written without a reason";
         diag dr = { 0 };
         if (!wrote && hwx_read(out.at, out.n, &g, &dr)) bad = "what was written cannot be read";
         else if (!wrote && !hwx_image_same(&f.image, &g.image, &what)) bad = what;

@@ -78,13 +78,17 @@ static inline void small_warn(void *user, const char *line)
 
 static inline lm_run_options small_options(small_run *r, const char *engine)
 {
-    lm_run_options o = { .model = r->model, .data = r->data, .engine = engine, .steps = 20, .batch = 2, .seq = 16, .lr = 1e-2, .seed = 3, .sample_every = -1, .save = r->save,
-                         .on_progress = small_progress, .stop = small_stop, .warn = small_warn, .user = r };
+    lm_run_options o = { .model = r->model, .data = r->data, .engine = engine, .steps = 20, .batch = 2, .seq = 16,
+                         .lr = 1e-2, .seed = 3, .sample_every = -1, .save = r->save, .on_progress = small_progress,
+                         .stop = small_stop, .warn = small_warn, .user = r };
     o.device.threads = 1;
     o.device.own_budget = true; /* a run stands for a process */
     return o;
 }
 
-static inline void small_path(const small_run *r, const char *tail, char *to, size_t n) { snprintf(to, n, "%s/%s", r->save, tail); }
+static inline void small_path(const small_run *r, const char *tail, char *to, size_t n)
+{
+    snprintf(to, n, "%s/%s", r->save, tail);
+}
 
 #endif

@@ -1,4 +1,5 @@
-/* lm_t.h: small model files made by hand for the tests of src/lm: names and shapes are spelt out here, not taken from its tables. */
+/* lm_t.h: small model files made by hand for the tests of src/lm: names and shapes are spelt out here, not taken
+ * from its tables. */
 #ifndef TESTS_LM_T_H
 #define TESTS_LM_T_H
 
@@ -61,10 +62,10 @@ static const file_tensor gpt2_tensors[] = {
     { NULL, 0, { 0, 0 } },
 };
 
-/* Tensors of the list except `without`, plus `more` (may be NULL), all of dt, names without the prefix `strip`; `longer` gets a row more
- * than the list says. */
-static inline void write_tensors(const char *path, const file_tensor *list, const char *strip, dtype dt, const char *without, const char *longer,
-                                 const file_tensor *more)
+/* Tensors of the list except `without`, plus `more` (may be NULL), all of dt, names without the prefix `strip`;
+ * `longer` gets a row more than the list says. */
+static inline void write_tensors(const char *path, const file_tensor *list, const char *strip, dtype dt,
+                                 const char *without, const char *longer, const file_tensor *more)
 {
     file_tensor all[48];
     size_t n = 0;
@@ -162,7 +163,9 @@ static inline lm_converted convert_ok(lm_model *m, const char *out, lm_target to
 {
     diag d = { 0 };
     lm_converted done;
-    assert_ok(lm_convert(m, out, &(lm_convert_options){ .to = to, .dt = dt, .quantize = quantize, .version = -1 }, &done, &d), d);
+    assert_ok(
+        lm_convert(m, out, &(lm_convert_options){ .to = to, .dt = dt, .quantize = quantize, .version = -1 }, &done, &d),
+        d);
     assert_true(done.tensors > 0 && done.bytes_out > 0);
     return done;
 }

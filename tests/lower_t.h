@@ -8,9 +8,10 @@
 #include "lower/lower.h"
 #include "t.h"
 
-/* g written, printed, parsed, printed again to the same bytes, and read. in_file: constants of more than two elements are in a weight file below dir/weights while it
- * is read; *files must be closed after the graph is freed. */
-static inline graph *lower_and_back(const graph *g, const char *dir, mil_dialect dialect, bool in_file, const char *what, lower_weights **files)
+/* g written, printed, parsed, printed again to the same bytes, and read. in_file: constants of more than two
+ * elements are in a weight file below dir/weights while it is read; *files must be closed after the graph is freed. */
+static inline graph *lower_and_back(const graph *g, const char *dir, mil_dialect dialect, bool in_file,
+                                    const char *what, lower_weights **files)
 {
     diag d = { 0 };
     blob_writer w = { 0 };
@@ -27,11 +28,13 @@ static inline graph *lower_and_back(const graph *g, const char *dir, mil_dialect
     }
     strbuf t1 = { 0 }, t2 = { 0 };
     mil_print(m, &t1);
-    if (mil_parse(t1.at, t1.n, 0, &again, &d)) fail_msg("%s: parse %u:%u: %s\n%s", what, d.at.line, d.at.col, d.msg, t1.at);
+    if (mil_parse(t1.at, t1.n, 0, &again, &d))
+        fail_msg("%s: parse %u:%u: %s\n%s", what, d.at.line, d.at.col, d.msg, t1.at);
     mil_print(again, &t2);
     if (strcmp(t1.at, t2.at)) fail_msg("%s: printed twice, differs:\n%s\n%s", what, t1.at, t2.at);
     *files = lower_weights_open(dir);
-    if (lower_from_mil(again, &(lower_in){ .weights = *files, .need_weights = true }, &back, &d)) fail_msg("%s: read %u:%u: %s\n%s", what, d.at.line, d.at.col, d.msg, t1.at);
+    if (lower_from_mil(again, &(lower_in){ .weights = *files, .need_weights = true }, &back, &d))
+        fail_msg("%s: read %u:%u: %s\n%s", what, d.at.line, d.at.col, d.msg, t1.at);
     mil_free(m);
     mil_free(again);
     sb_free(&t1);

@@ -1,6 +1,6 @@
-/* model_t.h: for the model tests: random weights behind a weight source, a program evaluated by port names, plain maths.
- * The maths is written from the formulas on [C][S] arrays in double precision and shares nothing with the builders but the
- * rounding of constants: what a program holds as fp16 is rounded here too (rc). */
+/* model_t.h: for the model tests: random weights behind a weight source, a program evaluated by port names, plain
+ * maths. The maths is written from the formulas on [C][S] arrays in double precision and shares nothing with the
+ * builders but the rounding of constants: what a program holds as fp16 is rounded here too (rc). */
 #ifndef TESTS_MODEL_T_H
 #define TESTS_MODEL_T_H
 
@@ -42,7 +42,8 @@ static inline int drop_memory(void **state)
 static inline double rc(const model_config *c, double x) { return dtype_round(c->dt ? c->dt : DT_F16, x); }
 static inline double alpha_of(const model_config *c) { return c->alpha == 0 ? 1 : rc(c, c->alpha); }
 
-/* ---- weights: fp16 values fixed by seed, tensor and layer; transposed copies and parts are cut from the same numbers ---- */
+/* ---- weights: fp16 values fixed by seed, tensor and layer; transposed copies and parts are cut from the same
+ * numbers ---- */
 typedef struct {
     const model_config *c;
     uint64_t seed;
@@ -67,16 +68,19 @@ static inline void weight_shape(const model_config *c, model_weight_id id, int64
 static inline double *weight_of(const store *s, model_weight_id id, int layer)
 {
     assert_in_range(layer + 1, 0, 2);
-    if (weights_made[id][layer + 1].x && weights_made[id][layer + 1].seed == s->seed) return weights_made[id][layer + 1].x;
+    if (weights_made[id][layer + 1].x && weights_made[id][layer + 1].seed == s->seed)
+        return weights_made[id][layer + 1].x;
     int64_t rows = 0, cols = 0;
     weight_shape(s->c, id, &rows, &cols);
     rng r = { s->seed * 1000003u + (uint64_t)id * 131 + (uint64_t)(layer + 1) };
     rng_next(&r);
     double *x = TAKE(&weight_mem, double, (size_t)(rows * cols));
     assert_non_null(x);
-    bool gain = id == MW_NORM1 || id == MW_NORM2 || id == MW_NORM_F || id == MW_Q_NORM || id == MW_K_NORM || id == MW_POST1 || id == MW_POST2;
+    bool gain = id == MW_NORM1 || id == MW_NORM2 || id == MW_NORM_F || id == MW_Q_NORM || id == MW_K_NORM ||
+                id == MW_POST1 || id == MW_POST2;
     for (int64_t i = 0; i < rows * cols; i++)
-        x[i] = dtype_round(DT_F16, gain ? rng_range(&r, 0.5, 1.5) : rng_normal(&r) / sqrt(cols > 1 ? (double)cols : 10));
+        x[i] =
+            dtype_round(DT_F16, gain ? rng_range(&r, 0.5, 1.5) : rng_normal(&r) / sqrt(cols > 1 ? (double)cols : 10));
     weights_made[id][layer + 1].seed = s->seed, weights_made[id][layer + 1].x = x;
     return x;
 }
@@ -124,7 +128,8 @@ static inline graph *build_program(const model_config *c, model_kind kind, int l
     return g;
 }
 
-static inline void eval_program(const model_config *c, model_kind kind, int layer, int64_t seq, store *s, const feed *in, int n_in, results *out)
+static inline void eval_program(const model_config *c, model_kind kind, int layer, int64_t seq, store *s,
+                                const feed *in, int n_in, results *out)
 {
     graph *g = build_program(c, kind, layer, seq, s);
     diag d = { 0 };
@@ -155,7 +160,8 @@ static inline const double *result(const results *r, const char *name)
 #define FEED(...) ((const feed[]){ __VA_ARGS__ }), (int)(sizeof((const feed[]){ __VA_ARGS__ }) / sizeof(feed))
 
 /* What ffn_bwd and attn_bwd1 take of this shape; returns how many. */
-static inline int ffn_feeds(const model_config *c, feed *in, const double *dy, const double *h1, const double *h3, const double *br)
+static inline int ffn_feeds(const model_config *c, feed *in, const double *dy, const double *h1, const double *h3,
+                            const double *br)
 {
     int n = 0;
     in[n++] = (feed){ "dy", dy }, in[n++] = (feed){ "h1", h1 };
@@ -164,9 +170,11 @@ static inline int ffn_feeds(const model_config *c, feed *in, const double *dy, c
     return n;
 }
 
-static inline int attn_feeds(const model_config *c, feed *in, const double *q, const double *k, const double *v, const double *dy, const double *br)
+static inline int attn_feeds(const model_config *c, feed *in, const double *q, const double *k, const double *v,
+                             const double *dy, const double *br)
 {
-    in[0] = (feed){ "q", q }, in[1] = (feed){ "k", k }, in[2] = (feed){ "v", v }, in[3] = (feed){ "dy", dy }, in[4] = (feed){ "br", br };
+    in[0] = (feed){ "q", q }, in[1] = (feed){ "k", k }, in[2] = (feed){ "v", v }, in[3] = (feed){ "dy", dy },
+    in[4] = (feed){ "br", br };
     return c->post_norm ? 5 : 4;
 }
 
@@ -178,12 +186,14 @@ static inline void close_to(const char *what, const double *got, const double *w
     assert_true(top > 0); /* a comparison of zeros would show nothing */
     for (int64_t i = 0; i < n; i++)
         if (!(fabs(got[i] - want[i]) <= rel * (fabs(want[i]) + 1e-2 * top)))
-            fail_msg("%s[%lld]: got %.15g, wanted %.15g (rel %g)", what, (long long)i, got[i], want[i], fabs(got[i] - want[i]) / fabs(want[i]));
+            fail_msg("%s[%lld]: got %.15g, wanted %.15g (rel %g)", what, (long long)i, got[i], want[i],
+                     fabs(got[i] - want[i]) / fabs(want[i]));
 }
 
 /* ---- plain maths; x is [C][S] ---- */
 
-static inline void m_linear(const double *w, const double *b, const double *x, double *y, int64_t out, int64_t in, int64_t S)
+static inline void m_linear(const double *w, const double *b, const double *x, double *y, int64_t out, int64_t in,
+                            int64_t S)
 {
     for (int64_t o = 0; o < out; o++)
         for (int64_t s = 0; s < S; s++) {
@@ -213,7 +223,8 @@ static inline void m_rms(const double *x, const double *w, double eps, double *y
     }
 }
 
-static inline void m_layer(const double *x, const double *w, const double *b, double eps, double *y, int64_t D, int64_t S)
+static inline void m_layer(const double *x, const double *w, const double *b, double eps, double *y, int64_t D,
+                           int64_t S)
 {
     for (int64_t s = 0; s < S; s++) {
         double mean = 0, var = 0;
@@ -224,18 +235,21 @@ static inline void m_layer(const double *x, const double *w, const double *b, do
 }
 
 /* dx_i = r (w_i dy_i - x_i r^2/D sum_j w_j dy_j x_j) */
-static inline void m_rms_bwd(const double *dy, const double *x, const double *w, double eps, double *dx, int64_t D, int64_t S)
+static inline void m_rms_bwd(const double *dy, const double *x, const double *w, double eps, double *dx, int64_t D,
+                             int64_t S)
 {
     for (int64_t s = 0; s < S; s++) {
         double ss = 0, dot = 0;
         for (int64_t i = 0; i < D; i++) ss += x[i * S + s] * x[i * S + s], dot += w[i] * dy[i * S + s] * x[i * S + s];
         double r = 1 / sqrt(ss / (double)D + eps);
-        for (int64_t i = 0; i < D; i++) dx[i * S + s] = r * (w[i] * dy[i * S + s] - x[i * S + s] * r * r / (double)D * dot);
+        for (int64_t i = 0; i < D; i++)
+            dx[i * S + s] = r * (w[i] * dy[i * S + s] - x[i * S + s] * r * r / (double)D * dot);
     }
 }
 
 /* x_hat = (x - mean)/sd; dx = (g - mean(g) - x_hat mean(g x_hat)) / sd, g = w dy */
-static inline void m_layer_bwd(const double *dy, const double *x, const double *w, double eps, double *dx, int64_t D, int64_t S)
+static inline void m_layer_bwd(const double *dy, const double *x, const double *w, double eps, double *dx, int64_t D,
+                               int64_t S)
 {
     for (int64_t s = 0; s < S; s++) {
         double mean = 0, var = 0, mg = 0, mgx = 0;
@@ -246,11 +260,13 @@ static inline void m_layer_bwd(const double *dy, const double *x, const double *
             double g = w[i] * dy[i * S + s];
             mg += g / (double)D, mgx += g * (x[i * S + s] - mean) / sd / (double)D;
         }
-        for (int64_t i = 0; i < D; i++) dx[i * S + s] = (w[i] * dy[i * S + s] - mg - (x[i * S + s] - mean) / sd * mgx) / sd;
+        for (int64_t i = 0; i < D; i++)
+            dx[i * S + s] = (w[i] * dy[i * S + s] - mg - (x[i * S + s] - mean) / sd * mgx) / sd;
     }
 }
 
-static inline void m_norm(const store *s, model_weight_id gain, model_weight_id bias, int layer, const double *x, double *y, int64_t S)
+static inline void m_norm(const store *s, model_weight_id gain, model_weight_id bias, int layer, const double *x,
+                          double *y, int64_t S)
 {
     const model_config *c = s->c;
     double eps = pow(rc(c, sqrt(c->norm_eps)), 2);
@@ -269,7 +285,8 @@ static inline void m_rope(const model_config *c, const double *x, double *y, int
                 double angle = (double)p / pow(c->rope_theta, 2.0 * (double)i / (double)hd);
                 if (c->scaling.kind == MODEL_SCALE_LINEAR) angle /= c->scaling.factor;
                 double co = rc(c, cos(angle)), si = rc(c, sin(angle)) * (back ? -1 : 1);
-                int64_t a = c->rope == MODEL_ROPE_HALF ? i : 2 * i, b = c->rope == MODEL_ROPE_HALF ? i + hd / 2 : 2 * i + 1;
+                int64_t a = c->rope == MODEL_ROPE_HALF ? i : 2 * i,
+                        b = c->rope == MODEL_ROPE_HALF ? i + hd / 2 : 2 * i + 1;
                 double xa = x[(h * hd + a) * S + p], xb = x[(h * hd + b) * S + p];
                 y[(h * hd + a) * S + p] = xa * co - xb * si;
                 y[(h * hd + b) * S + p] = xa * si + xb * co;
@@ -277,7 +294,8 @@ static inline void m_rope(const model_config *c, const double *x, double *y, int
 }
 
 /* q/k norm and rotation of every head */
-static inline void m_place(const store *s, model_weight_id gain, int layer, const double *raw, double *y, int64_t heads, int64_t S, bool rotate)
+static inline void m_place(const store *s, model_weight_id gain, int layer, const double *raw, double *y, int64_t heads,
+                           int64_t S, bool rotate)
 {
     const model_config *c = s->c;
     int64_t hd = c->head_dim;
@@ -300,7 +318,8 @@ static inline const double *bias_of(const store *s, model_weight_id id, int laye
 }
 
 /* causal attention; head h reads kv head h div (NH/NKV). p [NH][S][S] may be NULL */
-static inline void m_attend(const model_config *c, const double *q, const double *k, const double *v, double *attn, double *probs, int64_t S)
+static inline void m_attend(const model_config *c, const double *q, const double *k, const double *v, double *attn,
+                            double *probs, int64_t S)
 {
     int64_t hd = c->head_dim, G = c->n_heads / c->n_kv_heads;
     double scale = rc(c, 1 / sqrt(c->query_dim != 0 ? c->query_dim : (double)hd)), cap = c->attn_softcap;
@@ -350,7 +369,8 @@ static inline m_attn m_attn_from(const store *s, int layer, const double *x, int
 {
     const model_config *c = s->c;
     int64_t D = c->dim, Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim;
-    m_attn m = { room(D * S), room(Q * S), room(K * S), room(Q * S), room(K * S), room(K * S), room(Q * S), room(D * S), room(D * S), room(D * S) };
+    m_attn m = { room(D * S), room(Q * S), room(K * S), room(Q * S), room(K * S),
+                 room(K * S), room(Q * S), room(D * S), room(D * S), room(D * S) };
     m_norm(s, MW_NORM1, MW_NORM1_B, layer, x, m.xn, S);
     m_linear(weight_of(s, MW_WQ, layer), bias_of(s, MW_BQ, layer), m.xn, m.qraw, Q, D, S);
     m_linear(weight_of(s, MW_WK, layer), bias_of(s, MW_BK, layer), m.xn, m.kraw, K, D, S);
@@ -380,7 +400,9 @@ typedef struct {
 static inline void m_activate(const model_config *c, const double *h1, const double *h3, double *act, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        act[i] = c->act == MODEL_ACT_GELU ? m_gelu(c, h1[i]) : c->act == MODEL_ACT_GEGLU ? m_gelu(c, h1[i]) * h3[i] : h1[i] * m_sigmoid(h1[i]) * h3[i];
+        act[i] = c->act == MODEL_ACT_GELU    ? m_gelu(c, h1[i])
+                 : c->act == MODEL_ACT_GEGLU ? m_gelu(c, h1[i]) * h3[i]
+                                             : h1[i] * m_sigmoid(h1[i]) * h3[i];
 }
 
 static inline m_ffn m_ffn_from(const store *s, int layer, const double *x, int64_t S)
@@ -421,7 +443,8 @@ static inline double dot(const double *a, const double *b, int64_t n)
 }
 
 /* ---- the shapes every kernel test runs over ---- */
-#define SMALL .n_layers = 2, .dim = 32, .hidden = 48, .seq = 8, .context = 16, .vocab = 96, .vocab_part = 32, .rope_theta = 1e4
+#define SMALL                                                                                                          \
+    .n_layers = 2, .dim = 32, .hidden = 48, .seq = 8, .context = 16, .vocab = 96, .vocab_part = 32, .rope_theta = 1e4
 static const model_config shapes[] = {
     { .name = "mha", SMALL, .n_heads = 4, .n_kv_heads = 4, .head_dim = 8, .norm_eps = 1e-5, .rope = MODEL_ROPE_INTERLEAVED, .tied = true },
     { .name = "gqa", SMALL, .n_heads = 4, .n_kv_heads = 2, .head_dim = 8, .norm_eps = 1e-5, .rope = MODEL_ROPE_INTERLEAVED, .alpha = 0.25, .loss_scale = 256 },

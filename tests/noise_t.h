@@ -1,8 +1,9 @@
-/* noise_t.h: how far rounding alone takes a graph's results from the exact ones.
- * Every result is one of the two numbers of its type around the exact one, at random: up to twice as far as the nearest. Numbers the type holds
- * stay as they are, so what copies or compares them is exact. What multiplies and adds up sees its operands less exactly: a chip rounds each
- * product to fp16, a processor may round operands to bf16. Where such runs end far from the exact result, terms cancel or a corner is nearer than the
- * rounding: there a result says nothing about the formula. */
+/* noise_t.h: how far rounding alone takes a graph's results from the exact ones. Every result is one of the two
+ * numbers of its type around the exact one, at random: up to twice as far as the nearest. Numbers the type holds
+ * stay as they are, so what copies or compares them is exact. What multiplies and adds up sees its operands less
+ * exactly: a chip rounds each product to fp16, a processor may round operands to bf16. Where such runs end far from
+ * the exact result, terms cancel or a corner is nearer than the rounding: there a result says nothing about the
+ * formula. */
 #ifndef TESTS_NOISE_T_H
 #define TESTS_NOISE_T_H
 
@@ -50,7 +51,8 @@ static inline bool adds_up(op_id op, bool products_only)
     }
 }
 
-/* A chip's table is straight between knots h = 1/2 apart: off by up to h^2/8 of the largest curvature (docs/numerics.md). Those that are sums' terms. */
+/* A chip's table is straight between knots h = 1/2 apart: off by up to h^2/8 of the largest curvature
+ * (docs/numerics.md). Those that are sums' terms. */
 static inline double table_error(op_id op)
 {
     switch (op) {
@@ -60,8 +62,8 @@ static inline double table_error(op_id op)
     }
 }
 
-/* One run. bf16: operands of products are off by up to half a unit of that, sums are not; otherwise each operand of either is off by as
- * much as a product's rounding to fp16. */
+/* One run. bf16: operands of products are off by up to half a unit of that, sums are not; otherwise each operand of
+ * either is off by as much as a product's rounding to fp16. */
 static inline void noisy_eval(const graph *g, const tensor64 *in, tensor64 *out, bool bf16, rng *r, arena *mem)
 {
     tensor64 *v = TAKE(mem, tensor64, g->values.n);
@@ -85,18 +87,22 @@ static inline void noisy_eval(const graph *g, const tensor64 *in, tensor64 *out,
             if (!n->in[k].i || !dtype_is_float(a[k].type.dt) || !adds_up(n->op, bf16)) continue;
             double *x = TAKE(mem, double, (size_t)elems(&a[k].type) + 1);
             assert_non_null(x);
-            for (int64_t j = 0; j < elems(&a[k].type); j++) x[j] = bf16 ? (a[k].x[j] + nudged_to(r, DT_BF16, a[k].x[j])) / 2 : a[k].x[j] * (1 + (rng_below(r, 2) ? 0x1p-11 : -0x1p-11));
+            for (int64_t j = 0; j < elems(&a[k].type); j++)
+                x[j] = bf16 ? (a[k].x[j] + nudged_to(r, DT_BF16, a[k].x[j])) / 2
+                            : a[k].x[j] * (1 + (rng_below(r, 2) ? 0x1p-11 : -0x1p-11));
             a[k].x = x;
         }
         double table = bf16 ? 0 : table_error(n->op);
         assert_ok(graph_eval_op(n->op, n->attrs, n->n_attr, a, n->n_in, y, n->n_out, mem, &d), d);
         for (int k = 0; k < n->n_out; k++)
-            for (int64_t j = 0; j < elems(&y[k].type); j++) y[k].x[j] = nudged_to(r, y[k].type.dt, y[k].x[j] + (rng_below(r, 2) ? table : -table));
+            for (int64_t j = 0; j < elems(&y[k].type); j++)
+                y[k].x[j] = nudged_to(r, y[k].type.dt, y[k].x[j] + (rng_below(r, 2) ? table : -table));
     }
     for (size_t i = 0; i < g->outputs.n; i++) out[i] = v[g->outputs.at[i].v.i];
 }
 
-/* The largest distance of outputs in `runs` runs from what they should be, as a part of each one's size; one of 0 has none. */
+/* The largest distance of outputs in `runs` runs from what they should be, as a part of each one's size; one of 0
+ * has none. */
 static inline double noise_of(const graph *g, const tensor64 *in, const tensor64 *want, bool bf16, int runs, rng *r)
 {
     double worst = 0;
@@ -107,7 +113,8 @@ static inline double noise_of(const graph *g, const tensor64 *in, const tensor64
         noisy_eval(g, in, out, bf16, r, &mem);
         for (size_t i = 0; i < g->outputs.n; i++) {
             double off = 0, size = 0;
-            for (int64_t k = 0; k < elems(&want[i].type); k++) off += (out[i].x[k] - want[i].x[k]) * (out[i].x[k] - want[i].x[k]), size += want[i].x[k] * want[i].x[k];
+            for (int64_t k = 0; k < elems(&want[i].type); k++)
+                off += (out[i].x[k] - want[i].x[k]) * (out[i].x[k] - want[i].x[k]), size += want[i].x[k] * want[i].x[k];
             if (size > 0) worst = fmax(worst, sqrt(off / size));
         }
         arena_free(&mem);

@@ -13,7 +13,8 @@ enum { B = 2, T = 16, V = 40 };
 static model_config small(int layers)
 {
     model_config c = *model_preset_find("tiny");
-    c.n_layers = layers, c.dim = 32, c.hidden = 48, c.n_heads = 4, c.n_kv_heads = 2, c.head_dim = 8, c.vocab = V, c.seq = T, c.context = T;
+    c.n_layers = layers, c.dim = 32, c.hidden = 48, c.n_heads = 4, c.n_kv_heads = 2, c.head_dim = 8, c.vocab = V,
+    c.seq = T, c.context = T;
     return c;
 }
 

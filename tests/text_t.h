@@ -66,11 +66,15 @@ static inline void there_and_back(opened o, const char *text, size_t n, unsigned
 
 #define MARK "\xe2\x96\x81"
 
-/* tokenizer.json of a Llama-like BPE with byte fallback. ids: 0 <unk>, 1 <s>, 2 </s>, 3 … 258 bytes, then its pieces. */
+/* tokenizer.json of a Llama-like BPE with byte fallback. ids: 0 <unk>, 1 <s>, 2 </s>, 3 … 258 bytes, then its
+ * pieces. */
 static inline void llama_json(strbuf *b, const char *normalizer, const char *pre, const char *decoder)
 {
-    static const char *const pieces[] = { MARK, "h", "e", "l", "o", "w", "r", "d", MARK "h", "ll", MARK "he", "llo", MARK "hello", MARK "w", "or", "ld", MARK "wor", MARK "world", MARK MARK };
-    static const char *const merges[] = { MARK " h", "l l", MARK "h e", "ll o", MARK "he llo", MARK " w", "o r", "l d", MARK "w or", MARK "wor ld", MARK " " MARK };
+    static const char *const pieces[] = { MARK, "h",      "e",        "l",          "o",      "w",          "r",
+                                          "d",  MARK "h", "ll",       MARK "he",    "llo",    MARK "hello", MARK "w",
+                                          "or", "ld",     MARK "wor", MARK "world", MARK MARK };
+    static const char *const merges[] = { MARK " h", "l l", MARK "h e",  "ll o",        MARK "he llo", MARK " w",
+                                          "o r",     "l d", MARK "w or", MARK "wor ld", MARK " " MARK };
     sb_printf(b, "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},{\"id\":1,\"content\":\"<s>\",\"special\":true},{\"id\":2,\"content\":\"</s>\",\"special\":true}],"
                  "\"normalizer\":%s,\"pre_tokenizer\":%s,\"decoder\":%s,"
                  "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}]},"

@@ -1,4 +1,5 @@
-/* train_small_t.h: for tests of the resident step: a network of 50 weights, its gradients by hand in double precision, and a trainer of it. */
+/* train_small_t.h: for tests of the resident step: a network of 50 weights, its gradients by hand in double
+ * precision, and a trainer of it. */
 #ifndef TESTS_TRAIN_SMALL_T_H
 #define TESTS_TRAIN_SMALL_T_H
 
@@ -47,7 +48,8 @@ static inline double gradients(const plain *p, const float *x, const float *want
             for (int j = 0; j < 5; j++) y += h[j] * w2[j * 3 + k];
             double e = y - want[r * 3 + k];
             loss += e * e / 24;
-            for (int j = 0; j < 5; j++) g[N_W1 + N_B1 + j * 3 + k] += 2 * e / 24 * h[j], dh[j] += 2 * e / 24 * w2[j * 3 + k];
+            for (int j = 0; j < 5; j++)
+                g[N_W1 + N_B1 + j * 3 + k] += 2 * e / 24 * h[j], dh[j] += 2 * e / 24 * w2[j * 3 + k];
         }
         for (int j = 0; j < 5; j++) {
             if (h[j] <= 0) continue;
@@ -113,7 +115,8 @@ static inline size_t all_bits(trainer *t, unsigned char *out, size_t room)
         size_t bytes;
         train_state_at(t, i, &s);
         assert_true(shape_bytes(&s.type, &bytes) && at + bytes <= room);
-        if (s.param && !strcmp(s.name, s.param) && s.type.dt == DT_F16) { /* a pair reads as its sum: take the halves as they are */
+        /* a pair reads as its sum: take the halves as they are */
+        if (s.param && !strcmp(s.name, s.param) && s.type.dt == DT_F16) {
             double x[64];
             assert_ok(train_read(t, s.name, DT_F64, x, &d), d);
             for (size_t k = 0; k < bytes / 2; k++) dtype_store(DT_F16, out + at, (int64_t)k, x[k]);

@@ -29,8 +29,9 @@ static inline graph *parse(const char *text, const char *type)
 }
 
 /* Without a loss once x w >= 1 everywhere. */
-static const char hinge_text[] = "graph \"hinge\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\none = const fp16[] {1}\nd = sub(one, m)\nh = relu(d)\n"
-                                 "loss = reduce_mean(h)\nreturn loss\n";
+static const char hinge_text[] =
+    "graph \"hinge\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\none = const fp16[] {1}\nd = sub(one, m)\nh = relu(d)\n"
+    "loss = reduce_mean(h)\nreturn loss\n";
 static const float right[8] = { 1, 2, 2, 1, 1.5, 1, 1, 1 }, wrong[8] = { -1, -2, -2, -1, -1.5, -1, -1, -1 };
 
 /* Of a text with the parameter w; without an engine on m1. */

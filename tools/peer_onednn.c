@@ -1,10 +1,12 @@
-/* peer_onednn.c: bf16 products at the shapes of a training step, ours and oneDNN's in turns, each as a share of our kernel in the first cache.
- * In: nothing but this CPU, two threads of it.  Out: a line a shape. Both must give the same sums.
+/* peer_onednn.c: bf16 products at the shapes of a training step, ours and oneDNN's in turns, each as a share of our
+ * kernel in the first cache. In: nothing but this CPU, two threads of it.  Out: a line a shape. Both must give the
+ * same sums.
  *
  *   cc -O2 -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -o peer tools/peer_onednn.c build/libanneal.a -ldnnl -ljansson -lpcre2-8 -lz -lpthread -ldl -lm
  *   OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive ./peer
  *
- * Wx: a weight each has packed ahead as it likes. dW: both operands as they lie, k along both. Elements are whole numbers, so sums are exact. */
+ * Wx: a weight each has packed ahead as it likes. dW: both operands as they lie, k along both. Elements are whole
+ * numbers, so sums are exact. */
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,7 +79,8 @@ static dnnl_memory_t memory_of(dnnl_engine_t e, const dnnl_memory_desc_t *d, voi
 }
 
 /* y [rows, cols] of s [rows, k] and w, which lies as [cols, k]. */
-static theirs theirs_make(dnnl_engine_t e, int64_t rows, int64_t cols, int64_t k, void *s, void *w, bool ahead, float *y)
+static theirs theirs_make(dnnl_engine_t e, int64_t rows, int64_t cols, int64_t k, void *s, void *w, bool ahead,
+                          float *y)
 {
     theirs t;
     dnnl_memory_desc_t ds, dw, dy, as_it_lies;
@@ -86,7 +89,8 @@ static theirs theirs_make(dnnl_engine_t e, int64_t rows, int64_t cols, int64_t k
     MUST(dnnl_stream_create(&t.stream, e, dnnl_stream_default_flags));
     MUST(dnnl_memory_desc_init_by_tag(&ds, 2, (dnnl_dims_t){ rows, k }, dnnl_bf16, dnnl_ab));
     MUST(dnnl_memory_desc_init_by_tag(&as_it_lies, 2, (dnnl_dims_t){ k, cols }, dnnl_bf16, dnnl_ba));
-    MUST(dnnl_memory_desc_init_by_tag(&dw, 2, (dnnl_dims_t){ k, cols }, dnnl_bf16, ahead ? dnnl_format_tag_any : dnnl_ba));
+    MUST(dnnl_memory_desc_init_by_tag(&dw, 2, (dnnl_dims_t){ k, cols }, dnnl_bf16,
+                                      ahead ? dnnl_format_tag_any : dnnl_ba));
     MUST(dnnl_memory_desc_init_by_tag(&dy, 2, (dnnl_dims_t){ rows, cols }, dnnl_f32, dnnl_ab));
     MUST(dnnl_matmul_desc_init(&what, &ds, &dw, NULL, &dy));
     MUST(dnnl_primitive_desc_create(&how, &what, NULL, e, NULL));
@@ -100,7 +104,8 @@ static theirs theirs_make(dnnl_engine_t e, int64_t rows, int64_t cols, int64_t k
         dnnl_primitive_t reorder;
         MUST(dnnl_reorder_primitive_desc_create(&order, &as_it_lies, e, wanted, e, NULL));
         MUST(dnnl_primitive_create(&reorder, order));
-        MUST(dnnl_primitive_execute(reorder, t.stream, 2, (dnnl_exec_arg_t[]){ { DNNL_ARG_FROM, weight }, { DNNL_ARG_TO, packed } }));
+        MUST(dnnl_primitive_execute(reorder, t.stream, 2,
+                                    (dnnl_exec_arg_t[]){ { DNNL_ARG_FROM, weight }, { DNNL_ARG_TO, packed } }));
         MUST(dnnl_stream_wait(t.stream));
         weight = packed;
     }
@@ -118,18 +123,21 @@ static void theirs_run(const theirs *t)
 
 /* ---- a shape ---- */
 
-static void compare(dnnl_engine_t e, const gemm_kernel *g, pool *p, peak_meter *l1, bool ahead, int64_t m, int64_t n, int64_t k)
+static void compare(dnnl_engine_t e, const gemm_kernel *g, pool *p, peak_meter *l1, bool ahead, int64_t m, int64_t n,
+                    int64_t k)
 {
     rng r = { 1 };
     diag d = { 0 };
     size_t a_bytes, bytes;
     must(!gemm_pack_a_bytes(g, m, k, &a_bytes) || !gemm_scratch_bytes(g, m, n, k, THREADS, &bytes), "a shape");
-    uint16_t *a = whole_numbers(&r, m * k), *b = whole_numbers(&r, n * k), *bt = room((size_t)(n * k) * 2); /* b: n rows of k */
+    /* b: n rows of k */
+    uint16_t *a = whole_numbers(&r, m * k), *b = whole_numbers(&r, n * k), *bt = room((size_t)(n * k) * 2);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < k; j++) bt[j * n + i] = b[i * k + j];
     float *c = room((size_t)(m * n) * 4), *y = room((size_t)(m * n) * 4);
     void *packed = room(a_bytes), *scratch = room(bytes);
-    gemm_call call = { .kernel = g, .pool = p, .m = m, .n = n, .k = k, .a_view = { a, DT_BF16, k, 1 }, .c = c, .c_type = DT_F32, .ldc = n, .scratch = scratch, .scratch_bytes = bytes };
+    gemm_call call = { .kernel = g, .pool = p, .m = m, .n = n, .k = k, .a_view = { a, DT_BF16, k, 1 }, .c = c,
+                       .c_type = DT_F32, .ldc = n, .scratch = scratch, .scratch_bytes = bytes };
     call.b = ahead ? (gemm_view){ bt, DT_BF16, n, 1 } : (gemm_view){ b, DT_BF16, 1, k };
     if (ahead) {
         MUST(gemm_pack_a(g, p, m, k, call.a_view, packed, &d));
@@ -153,9 +161,12 @@ static void compare(dnnl_engine_t e, const gemm_kernel *g, pool *p, peak_meter *
     }
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) must(c[i * n + j] != (ahead ? y[j * m + i] : y[i * n + j]), "sums differ");
-    const double work = 2e-3 * (double)m * (double)n * (double)k, near = median(rate), other = work / median(us[0]), own = work / median(us[1]);
-    printf("%s %5lldx%4lldx%4lld  L1 %5.0f  ours %5.0f GFLOP/s %3.0f %%  oneDNN %5.0f GFLOP/s %3.0f %% (%s)  ours is %.2f times as fast\n", ahead ? "Wx" : "dW", (long long)m, (long long)n, (long long)k, near,
-           own, 100 * own / near, other, 100 * other / near, t.name, own / other);
+    const double work = 2e-3 * (double)m * (double)n * (double)k, near = median(rate), other = work / median(us[0]),
+                 own = work / median(us[1]);
+    printf(
+        "%s %5lldx%4lldx%4lld  L1 %5.0f  ours %5.0f GFLOP/s %3.0f %%  oneDNN %5.0f GFLOP/s %3.0f %% (%s)  ours is %.2f times as fast\n",
+        ahead ? "Wx" : "dW", (long long)m, (long long)n, (long long)k, near, own, 100 * own / near, other,
+        100 * other / near, t.name, own / other);
     free(a), free(b), free(bt), free(c), free(y), free(packed), free(scratch);
 }
 
@@ -171,7 +182,8 @@ int main(void)
     const gemm_kernel *g = gemm_pick(GEMM_BF16, isa);
     peak_meter *l1 = peak_gemm(g, p, THREADS);
     must(!l1, "out of memory");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) compare(e, g, p, l1, cases[i].ahead, cases[i].m, cases[i].n, cases[i].k);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        compare(e, g, p, l1, cases[i].ahead, cases[i].m, cases[i].n, cases[i].k);
     peak_free(l1);
     pool_free(p);
     return 0;

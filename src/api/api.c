@@ -45,11 +45,13 @@ static void print_passes(strbuf *b, const char *format)
     for (size_t i = 0; i < pass_count(); i++) {
         const char *needs = pass_changes_ports(i) ? "chip, ports" : pass_needs_target(i) ? "chip" : "";
         if (json) {
-            sb_printf(b, "{\"pass\":\"%s\",\"level\":%d,\"needs_target\":%s,\"changes_ports\":%s,\"summary\":", pass_name_at(i), pass_level_at(i),
-                      pass_needs_target(i) ? "true" : "false", pass_changes_ports(i) ? "true" : "false");
+            sb_printf(b, "{\"pass\":\"%s\",\"level\":%d,\"needs_target\":%s,\"changes_ports\":%s,\"summary\":",
+                      pass_name_at(i), pass_level_at(i), pass_needs_target(i) ? "true" : "false",
+                      pass_changes_ports(i) ? "true" : "false");
             sb_json(b, pass_summary_at(i), strlen(pass_summary_at(i)));
             sb_puts(b, "}\n");
-        } else if (markdown) sb_printf(b, "| `%s` | %d | %s | %s |\n", pass_name_at(i), pass_level_at(i), needs, pass_summary_at(i));
+        } else if (markdown)
+            sb_printf(b, "| `%s` | %d | %s | %s |\n", pass_name_at(i), pass_level_at(i), needs, pass_summary_at(i));
         else sb_printf(b, "%-16s %-12s %s\n", pass_name_at(i), needs, pass_summary_at(i));
     }
 }
@@ -58,8 +60,10 @@ static void print_probes(strbuf *b, const char *format)
 {
     bool json = !strcmp(format, "json"), markdown = !strcmp(format, "markdown");
     if (markdown)
-        sb_puts(b, "# Probes\n\nPrinted by `anneal probe --markdown` from `probe/`. Each program settles one disputed claim when run on a Mac.\n\n"
-                   "| probe | claim | rule | result |\n|---|---|---|---|\n");
+        sb_puts(
+            b,
+            "# Probes\n\nPrinted by `anneal probe --markdown` from `probe/`. Each program settles one disputed claim when run on a Mac.\n\n"
+            "| probe | claim | rule | result |\n|---|---|---|---|\n");
     for (size_t i = 0; i < n_probe_texts; i++) {
         const probe_text *p = &probe_texts[i];
         if (json) {
@@ -81,7 +85,8 @@ static void print_devices(strbuf *b, const char *format)
     for (size_t k = 0; device_list(k, &i); k++) {
         const char *here = i.why_not ? i.why_not : "present";
         if (json) {
-            sb_printf(b, "{\"kind\":\"device\",\"name\":\"%s\",\"present\":%s,\"what\":", i.name, i.why_not ? "false" : "true");
+            sb_printf(b, "{\"kind\":\"device\",\"name\":\"%s\",\"present\":%s,\"what\":", i.name,
+                      i.why_not ? "false" : "true");
             sb_json(b, i.what, strlen(i.what));
             sb_puts(b, ",\"why_not\":");
             sb_json(b, i.why_not ? i.why_not : "", i.why_not ? strlen(i.why_not) : 0);

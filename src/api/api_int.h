@@ -18,7 +18,8 @@ extern const size_t n_probe_texts;
 an_status api_error(an_error *e, const diag *d); /* copies and returns the status */
 const char *api_format(an_format f);             /* the word the table printers take */
 char *api_take(strbuf *b);                       /* the text, now the caller's; NULL after an allocation failed */
-an_status api_state_form(const char *word, train_state_form *out, diag *d) MUST_CHECK; /* "fp16", "halves", "fp32", NULL */
+/* "fp16", "halves", "fp32", NULL */
+an_status api_state_form(const char *word, train_state_form *out, diag *d) MUST_CHECK;
 an_status api_math_form(const char *word, int *out, diag *d) MUST_CHECK;                 /* "fp32", "bf16", NULL */
 
 graph *api_graph(an_program *p);

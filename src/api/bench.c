@@ -6,7 +6,8 @@ an_status an_bench(char **text, const char *name, int runs, an_format f, an_erro
 {
     strbuf b = { 0 };
     diag d = { 0 };
-    if (runs < 0 || runs > BENCH_RUNS) diag_fail(&d, AN_USAGE, NOWHERE, "%d timed runs; 1 to %d, or 0 for as many as it takes", runs, BENCH_RUNS);
+    if (runs < 0 || runs > BENCH_RUNS)
+        diag_fail(&d, AN_USAGE, NOWHERE, "%d timed runs; 1 to %d, or 0 for as many as it takes", runs, BENCH_RUNS);
     else if (bench_run(name, api_format(f), runs, &b, &d)) { /* d says why; the lines before it are kept */ }
     *text = api_take(&b);
     if (!*text) diag_nomem(&d);

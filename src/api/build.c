@@ -1,4 +1,5 @@
-/* build.c: a program made by calls instead of text. Values are the graph's handles; its first error sticks until finish. */
+/* build.c: a program made by calls instead of text. Values are the graph's handles; its first error sticks until
+ * finish. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -20,11 +21,13 @@ static bool type_of(graph *g, const char *name, const char *dt, int rank, const 
 {
     *t = (ttype){ .dt = dtype_from_name(dt, strlen(dt)) };
     if (t->dt == DT_NONE || t->dt == DT_STRING) graph_fail(g, AN_INPUT, "%s: unknown element type \"%.20s\"", name, dt);
-    else if (rank < 0 || rank > MAX_RANK) graph_fail(g, AN_INPUT, "%s: rank %d; 0 to %d is possible", name, rank, MAX_RANK);
+    else if (rank < 0 || rank > MAX_RANK)
+        graph_fail(g, AN_INPUT, "%s: rank %d; 0 to %d is possible", name, rank, MAX_RANK);
     else {
         t->sh.rank = rank;
         for (int i = 0; i < rank; i++) {
-            if (dim[i] <= 0) return graph_fail(g, AN_INPUT, "%s: extent %lld; at least 1 is wanted", name, (long long)dim[i]), false;
+            if (dim[i] <= 0)
+                return graph_fail(g, AN_INPUT, "%s: extent %lld; at least 1 is wanted", name, (long long)dim[i]), false;
             t->sh.d[i] = dim[i];
         }
         return true;
@@ -148,9 +151,11 @@ an_value an_op(an_program *p, const char *name, const char *op, const an_value *
     if (g->err.st) return (an_value){ 0 };
     if (!op_find(op, strlen(op), &r.op) || r.op == OP_INPUT || r.op == OP_CONST || r.op == OP_OPAQUE)
         return graph_fail(g, AN_INPUT, "there is no operation \"%.40s\"", op), (an_value){ 0 };
-    if (n_in > COUNT(v)) return graph_fail(g, AN_INPUT, "%s: %zu operands; %zu is the most", op, n_in, COUNT(v)), (an_value){ 0 };
+    if (n_in > COUNT(v))
+        return graph_fail(g, AN_INPUT, "%s: %zu operands; %zu is the most", op, n_in, COUNT(v)), (an_value){ 0 };
     for (size_t i = 0; i < n_in; i++) {
-        if (in[i].id >= g->values.n) return graph_fail(g, AN_INPUT, "%s: operand %zu is no value of %s", op, i, g->title), (an_value){ 0 };
+        if (in[i].id >= g->values.n)
+            return graph_fail(g, AN_INPUT, "%s: operand %zu is no value of %s", op, i, g->title), (an_value){ 0 };
         v[i] = (val){ in[i].id };
     }
     for (blanks(&r); *r.at; blanks(&r))

@@ -29,7 +29,8 @@ static an_status read_targets(const char *list, const chip **out, size_t *n, dia
     }
 }
 
-static an_status report(an_report **out, const graph *g, const char *text, size_t size, const an_check_options *o, an_error *e)
+static an_status report(an_report **out, const graph *g, const char *text, size_t size, const an_check_options *o,
+                        an_error *e)
 {
     static const an_check_options none = { 0 };
     if (!o) o = &none;
@@ -41,7 +42,11 @@ static an_status report(an_report **out, const graph *g, const char *text, size_
     an_report *r = calloc(1, sizeof *r);
     if (!r) diag_nomem(&d);
     else {
-        check_options co = { .file = o->file, .model_dir = o->model_dir, .target = chips, .n_target = n, .errors_only = o->errors_only != 0 };
+        check_options co = { .file = o->file,
+                             .model_dir = o->model_dir,
+                             .target = chips,
+                             .n_target = n,
+                             .errors_only = o->errors_only != 0 };
         an_status st = g ? check_graph(g, &co, &r->r, &d) : check_text(text, size, &co, &r->r, &d);
         if (!st) return *out = r, AN_OK;
     }
@@ -73,15 +78,28 @@ size_t an_report_costs(const an_report *r) { return r->r->costs.n; }
 void an_report_finding(const an_report *r, size_t i, an_finding *f)
 {
     const finding *x = &r->r->found.at[i];
-    *f = (an_finding){ .rule = x->rule, .severity = severity_name(x->sev), .target = x->target ? chip_name(x->target) : "", .op = x->op,
-                       .name = x->name, .line = x->at.line, .column = x->at.col, .message = x->message, .fix = x->fix, .evidence = x->evidence };
+    *f = (an_finding){ .rule = x->rule,
+                       .severity = severity_name(x->sev),
+                       .target = x->target ? chip_name(x->target) : "",
+                       .op = x->op,
+                       .name = x->name,
+                       .line = x->at.line,
+                       .column = x->at.col,
+                       .message = x->message,
+                       .fix = x->fix,
+                       .evidence = x->evidence };
 }
 
 void an_report_cost(const an_report *r, size_t i, an_cost *c)
 {
     const check_cost *x = &r->r->costs.at[i];
-    *c = (an_cost){ .target = chip_name(x->target), .latency_us = x->total.latency_us, .flops = x->total.flops, .bytes = x->total.bytes,
-                    .working_set_bytes = x->total.working_set, .energy_mj = x->total.energy_mj, .bound = bound_name(x->total.limit) };
+    *c = (an_cost){ .target = chip_name(x->target),
+                    .latency_us = x->total.latency_us,
+                    .flops = x->total.flops,
+                    .bytes = x->total.bytes,
+                    .working_set_bytes = x->total.working_set,
+                    .energy_mj = x->total.energy_mj,
+                    .bound = bound_name(x->total.limit) };
 }
 
 static char *text_of(const an_report *r, an_format f, void (*print)(const check_report *, const char *, strbuf *))

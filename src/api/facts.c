@@ -9,7 +9,9 @@ an_status an_facts(char **text, an_facts_total *total, an_format f, const char *
     facts_total t = { 0 };
     *text = NULL;
     if (!facts_print(&b, api_format(f), only, &t, &d)) {
-        *total = (an_facts_total){ .pass = t.n[FACT_PASS], .fail = t.n[FACT_FAIL], .not_modelled = t.n[FACT_NOT_MODELLED], .off = t.n[FACT_OFF] };
+        *total = (an_facts_total){
+            .pass = t.n[FACT_PASS], .fail = t.n[FACT_FAIL], .not_modelled = t.n[FACT_NOT_MODELLED], .off = t.n[FACT_OFF]
+        };
         *text = api_take(&b);
         if (!*text) diag_nomem(&d);
     } else sb_free(&b);

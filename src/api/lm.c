@@ -55,7 +55,8 @@ static an_status pick_form(const an_lm_options *o, lm_options *lo, const char **
             *name = forms[i].name;
             return AN_OK;
         }
-    return diag_fail(d, AN_USAGE, NOWHERE, "weights \"%.20s\"; fp16, bf16, fp32, int8, int4, palette4 and file are known", want);
+    return diag_fail(d, AN_USAGE, NOWHERE,
+                     "weights \"%.20s\"; fp16, bf16, fp32, int8, int4, palette4 and file are known", want);
 }
 
 /* ---- tokenizer ---- */
@@ -64,13 +65,15 @@ static an_status find_tokenizer(const an_lm_options *o, const lm_model *m, token
 {
     path_info i;
     if (!o->tokenizer && lm_origin_of(m) == LM_FROM_SEED && !path_look(o->model, &i))
-        return diag_fail(d, AN_USAGE, NOWHERE, "the model %s has random weights and no tokenizer; name one with --tokenizer", o->model);
+        return diag_fail(d, AN_USAGE, NOWHERE,
+                         "the model %s has random weights and no tokenizer; name one with --tokenizer", o->model);
     if (!o->tokenizer) return lm_tokenizer_of(m, out, d);
     TRY(lm_tokenizer_open(o->tokenizer, out, d));
     tok_info info;
     tok_get(*out, &info);
     if (lm_vocab_fits(*out, lm_config(m)->vocab)) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the tokenizer %.120s has %lld entries, the embedding %lld rows", o->model, o->tokenizer, (long long)info.n, (long long)lm_config(m)->vocab);
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the tokenizer %.120s has %lld entries, the embedding %lld rows",
+                     o->model, o->tokenizer, (long long)info.n, (long long)lm_config(m)->vocab);
 }
 
 /* ---- opening ---- */
@@ -88,7 +91,11 @@ static an_status open_all(an_lm *m, const an_lm_options *o, diag *d)
         TRY(find_tokenizer(o, m->model, &m->t, d));
         TRY(tok_encoder_new(m->t, &m->e, d));
     }
-    lm_session_options so = { .engine = o->engine, .threads = o->threads, .context = o->context, .cache_dir = o->cache_dir, .no_cache = o->no_cache != 0 };
+    lm_session_options so = { .engine = o->engine,
+                              .threads = o->threads,
+                              .context = o->context,
+                              .cache_dir = o->cache_dir,
+                              .no_cache = o->no_cache != 0 };
     TRY(lm_session_open(m->model, &so, &m->s, d));
     if (o->draft) {
         TRY(lm_open(o->draft, &lo, &m->draft_model, d));
@@ -139,9 +146,18 @@ void an_lm_get(const an_lm *m, an_lm_info *info)
     const model_config *c = lm_session_config(m->s);
     lm_session_stats st;
     lm_session_get_stats(m->s, &st);
-    *info = (an_lm_info){ .layers = c->n_layers, .dim = c->dim, .vocab = c->vocab, .context = lm_session_context(m->s), .parameters = model_params(c),
-                          .compiles = st.compiles, .cache_hits = st.cache_hits, .programs = st.parts, .weight_bytes = st.weight_bytes,
-                          .cache_bytes = st.cache_bytes, .open_ms = m->open_ms, .build_ms = st.build_ms };
+    *info = (an_lm_info){ .layers = c->n_layers,
+                          .dim = c->dim,
+                          .vocab = c->vocab,
+                          .context = lm_session_context(m->s),
+                          .parameters = model_params(c),
+                          .compiles = st.compiles,
+                          .cache_hits = st.cache_hits,
+                          .programs = st.parts,
+                          .weight_bytes = st.weight_bytes,
+                          .cache_bytes = st.cache_bytes,
+                          .open_ms = m->open_ms,
+                          .build_ms = st.build_ms };
     snprintf(info->engine, sizeof info->engine, "%s", device_name(lm_session_device(m->s)));
     snprintf(info->weights, sizeof info->weights, "%s", m->weights);
     snprintf(info->family, sizeof info->family, "%s", lm_family(m->model));
@@ -153,7 +169,8 @@ void an_lm_get(const an_lm *m, an_lm_info *info)
 void an_lm_suggest(const an_lm *m, an_generate_options *o)
 {
     lm_sampling s = lm_suggested(lm_generation_of(m->model));
-    o->temperature = s.temperature, o->top_k = s.top_k, o->top_p = s.top_p, o->min_p = s.min_p, o->repetition_penalty = s.repetition;
+    o->temperature = s.temperature, o->top_k = s.top_k, o->top_p = s.top_p, o->min_p = s.min_p,
+    o->repetition_penalty = s.repetition;
 }
 
 typedef struct {
@@ -169,7 +186,8 @@ static bool pass_on(void *user, const lm_token *t)
     return !s->o->on_token || s->o->on_token(s->o->user, &out);
 }
 
-static an_status run(an_lm *m, const tok_ids *ids, const an_generate_options *o, int64_t end, strbuf *keep, an_generated *r, diag *d)
+static an_status run(an_lm *m, const tok_ids *ids, const an_generate_options *o, int64_t end, strbuf *keep,
+                     an_generated *r, diag *d)
 {
     sink to = { .o = o, .keep = keep };
     uint32_t ends[LM_MAX_EOS + 1];
@@ -182,8 +200,13 @@ static an_status run(an_lm *m, const tok_ids *ids, const an_generate_options *o,
     if (end >= 0) ends[lo.n_end++] = (uint32_t)end;
     lm_generated done;
     TRY(lm_generate(m->s, m->t, ids->at, ids->n, &lo, &done, d));
-    *r = (an_generated){ .prompt_tokens = done.prompt_tokens, .new_tokens = done.new_tokens, .reused = done.reused, .drafted = done.drafted,
-                         .accepted = done.accepted, .prompt_ms = done.prompt_ms, .decode_ms = done.decode_ms };
+    *r = (an_generated){ .prompt_tokens = done.prompt_tokens,
+                         .new_tokens = done.new_tokens,
+                         .reused = done.reused,
+                         .drafted = done.drafted,
+                         .accepted = done.accepted,
+                         .prompt_ms = done.prompt_ms,
+                         .decode_ms = done.decode_ms };
     snprintf(r->why, sizeof r->why, "%s", lm_stop_name(done.why));
     return AN_OK;
 }
@@ -193,7 +216,8 @@ static an_status need_tokenizer(const an_lm *m, diag *d)
     return m->t ? AN_OK : diag_fail(d, AN_USAGE, NOWHERE, "the model was opened without a tokenizer");
 }
 
-an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an_generate_options *o, an_generated *r, an_error *e)
+an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an_generate_options *o, an_generated *r,
+                         an_error *e)
 {
     diag d = { 0 };
     tok_ids ids = { 0 };
@@ -204,7 +228,8 @@ an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an_genera
         tok_get(m->t, &info);
         st = tok_encode(m->e, prompt, n, (info.bos >= 0 && (info.add_bos || !n) ? TOK_BOS : 0) | TOK_UTF8, &ids, &d);
     }
-    if (!st && !ids.n) st = diag_fail(&d, AN_INPUT, NOWHERE, "the prompt is empty, and the model has no BOS token to begin with");
+    if (!st && !ids.n)
+        st = diag_fail(&d, AN_INPUT, NOWHERE, "the prompt is empty, and the model has no BOS token to begin with");
     if (!st) st = run(m, &ids, o, -1, NULL, r, &d);
     tok_ids_free(&ids);
     return st ? api_error(e, &d) : AN_OK;
@@ -301,7 +326,8 @@ static an_status read_shard(an_lm *m, const char *path, tok_ids *ids, diag *d)
     size_t n = (size_t)shard_count(s);
     ids->at = calloc(n + 1, sizeof *ids->at);
     ids->cap = n + 1;
-    an_status st = ids->at ? shard_read(s, 0, n, (int32_t *)ids->at, d) : diag_nomem(d); /* below the vocabulary, so never negative */
+    /* below the vocabulary, so never negative */
+    an_status st = ids->at ? shard_read(s, 0, n, (int32_t *)ids->at, d) : diag_nomem(d);
     if (!st) ids->n = n;
     shard_close(s);
     return st;
@@ -318,12 +344,14 @@ static an_status read_ids(an_lm *m, const char *path, tok_ids *ids, diag *d)
     tok_info info;
     tok_get(m->t, &info);
     diag why = { 0 };
-    an_status st = tok_encode(m->e, (const char *)f.at, f.n, (info.bos >= 0 && info.add_bos ? TOK_BOS : 0) | TOK_UTF8, ids, &why);
+    an_status st =
+        tok_encode(m->e, (const char *)f.at, f.n, (info.bos >= 0 && info.add_bos ? TOK_BOS : 0) | TOK_UTF8, ids, &why);
     file_drop(&f);
     return st ? diag_fail(d, st, NOWHERE, "%.200s: %s", path, why.msg) : AN_OK;
 }
 
-an_status an_lm_eval(an_lm *m, const char *path, void (*fn)(void *user, const an_score *so_far), void *user, an_score *r, an_error *e)
+an_status an_lm_eval(an_lm *m, const char *path, void (*fn)(void *user, const an_score *so_far), void *user,
+                     an_score *r, an_error *e)
 {
     diag d = { 0 };
     tok_ids ids = { 0 };
@@ -331,7 +359,9 @@ an_status an_lm_eval(an_lm *m, const char *path, void (*fn)(void *user, const an
     progress_to to = { fn, user };
     *r = (an_score){ 0 };
     an_status st = read_ids(m, path, &ids, &d);
-    if (!st && ids.n < 2) st = diag_fail(&d, AN_INPUT, NOWHERE, "%.200s: %zu token%s to predict from; at least 2 are wanted", path, ids.n, ids.n == 1 ? "" : "s");
+    if (!st && ids.n < 2)
+        st = diag_fail(&d, AN_INPUT, NOWHERE, "%.200s: %zu token%s to predict from; at least 2 are wanted", path, ids.n,
+                       ids.n == 1 ? "" : "s");
     if (!st) st = lm_eval(m->s, ids.at, ids.n, progress, &to, &score, &d);
     if (!st) *r = score_of(&score);
     tok_ids_free(&ids);

@@ -1,4 +1,5 @@
-/* lm_train.c: language-model runs behind the public header: options handed on, progress as lines, curves and lanes kept on the way. */
+/* lm_train.c: language-model runs behind the public header: options handed on, progress as lines, curves and lanes
+ * kept on the way. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -26,14 +27,20 @@ typedef struct {
 
 static an_lm_progress outside(const lm_progress *p)
 {
-    return (an_lm_progress){ .step = p->step, .steps = p->steps, .loss = p->loss, .smooth = p->smooth, .lr = p->lr, .grad_norm = p->grad_norm, .loss_scale = p->loss_scale,
-                             .skipped = p->skipped, .zeros = p->zeros, .applied = p->applied, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms, .host_ms = p->host_ms, .wait_ms = p->wait_ms };
+    return (an_lm_progress){ .step = p->step, .steps = p->steps, .loss = p->loss, .smooth = p->smooth, .lr = p->lr,
+                             .grad_norm = p->grad_norm, .loss_scale = p->loss_scale, .skipped = p->skipped,
+                             .zeros = p->zeros, .applied = p->applied, .tokens = p->tokens, .ms = p->ms,
+                             .data_ms = p->data_ms, .device_ms = p->device_ms, .host_ms = p->host_ms,
+                             .wait_ms = p->wait_ms };
 }
 
 static lm_progress inside(const an_lm_progress *p)
 {
-    return (lm_progress){ .step = p->step, .steps = p->steps, .loss = p->loss, .smooth = p->smooth, .lr = p->lr, .grad_norm = p->grad_norm, .loss_scale = p->loss_scale,
-                          .skipped = p->skipped, .zeros = p->zeros, .applied = p->applied != 0, .tokens = p->tokens, .ms = p->ms, .data_ms = p->data_ms, .device_ms = p->device_ms, .host_ms = p->host_ms, .wait_ms = p->wait_ms };
+    return (lm_progress){ .step = p->step, .steps = p->steps, .loss = p->loss, .smooth = p->smooth, .lr = p->lr,
+                          .grad_norm = p->grad_norm, .loss_scale = p->loss_scale, .skipped = p->skipped,
+                          .zeros = p->zeros, .applied = p->applied != 0, .tokens = p->tokens, .ms = p->ms,
+                          .data_ms = p->data_ms, .device_ms = p->device_ms, .host_ms = p->host_ms,
+                          .wait_ms = p->wait_ms };
 }
 
 char *an_lm_progress_text(const an_lm_progress *p, an_format f)
@@ -169,14 +176,17 @@ static an_status draw(const watch *w, an_lm_train_result *r, diag *d)
 {
     char title[320];
     snprintf(title, sizeof title, "%s on %s, %s: loss by update", r->model, r->data, r->engine);
-    plot_losses p = { .title = title, .x = "update", .y = "nats per token", .raw = &w->raw, .smooth = &w->smooth, .kept = &w->kept };
+    plot_losses p = {
+        .title = title, .x = "update", .y = "nats per token", .raw = &w->raw, .smooth = &w->smooth, .kept = &w->kept
+    };
     strbuf text = { 0 }, ascii = { 0 }, svg = { 0 }, lanes = { 0 }, trace = { 0 };
     if (w->raw.n) {
         plot_text(&text, &p, PLOT_COLS, PLOT_ROWS, false);
         plot_text(&ascii, &p, PLOT_COLS, PLOT_ROWS, true);
         plot_svg(&svg, &p);
         r->plot = api_take(&text), r->plot_ascii = api_take(&ascii), r->svg = api_take(&svg);
-        if (!r->plot || !r->plot_ascii || !r->svg) diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: the losses could not be drawn");
+        if (!r->plot || !r->plot_ascii || !r->svg)
+            diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: the losses could not be drawn");
     }
     if (w->lanes) {
         plot_lanes_text(&lanes, w->lanes, LANE_COLS);
@@ -198,8 +208,10 @@ static void take_result(const lm_run_result *q, an_lm_train_result *r)
     memcpy(r->engine, q->engine, sizeof r->engine);
     memcpy(r->pipeline, q->pipeline, sizeof r->pipeline);
     memcpy(r->optimizer, q->optimizer, sizeof r->optimizer);
-    r->steps = q->steps, r->done = q->done, r->batch = q->batch, r->seq = q->seq, r->vocab = q->vocab, r->parameters = q->parameters;
-    r->tokens = q->tokens, r->validation_samples = q->validation_samples, r->updates = q->stats.train.steps, r->skipped = q->stats.train.skipped;
+    r->steps = q->steps, r->done = q->done, r->batch = q->batch, r->seq = q->seq, r->vocab = q->vocab,
+    r->parameters = q->parameters;
+    r->tokens = q->tokens, r->validation_samples = q->validation_samples, r->updates = q->stats.train.steps,
+    r->skipped = q->stats.train.skipped;
     r->compiles = q->stats.compiles, r->reloads = q->stats.reloads, r->dispatches = q->stats.dispatches;
     r->loss = q->loss, r->smooth = q->smooth, r->validation = q->validation, r->seconds = q->seconds;
     r->stopped = q->stopped, r->again = q->again, r->digest = q->digest;
@@ -209,20 +221,27 @@ static an_status run_it(const an_lm_train_options *o, watch *w, an_lm_train_resu
 {
     lm_run_result q;
     device_limit limit = { "compiles", o->compile_limit };
-    lm_run_options t = { .model = o->model, .tokenizer = o->tokenizer, .data = o->data, .engine = o->engine, .pipeline = o->pipeline, .steps = o->steps, .batch = o->batch,
-                         .seq = o->seq, .accum = o->accum, .lr = o->lr, .lr_end = o->lr_end, .schedule = o->schedule, .warmup = o->warmup, .decay = o->decay, .clip = o->clip,
-                         .optimizer = o->optimizer, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale != 0, .seed = o->seed, .validation = o->validation,
-                         .eval_every = o->eval_every, .sample_every = o->sample_every, .sample_tokens = o->sample_tokens, .prompt = o->prompt, .save = o->save,
-                         .save_every = o->save_every, .keep = o->keep, .resume = o->resume != 0, .must_resume = o->resume > 1, .residual = o->residual_scale, .softcap = o->softcap,
-                         .zero_init = o->zero_init != 0, .compact_vocab = o->compact_vocab != 0, .recompute = o->recompute != 0, .stats_every = o->stats_every,
+    lm_run_options t = { .model = o->model, .tokenizer = o->tokenizer, .data = o->data, .engine = o->engine,
+                         .pipeline = o->pipeline, .steps = o->steps, .batch = o->batch, .seq = o->seq,
+                         .accum = o->accum, .lr = o->lr, .lr_end = o->lr_end, .schedule = o->schedule,
+                         .warmup = o->warmup, .decay = o->decay, .clip = o->clip, .optimizer = o->optimizer,
+                         .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale != 0, .seed = o->seed,
+                         .validation = o->validation, .eval_every = o->eval_every, .sample_every = o->sample_every,
+                         .sample_tokens = o->sample_tokens, .prompt = o->prompt, .save = o->save,
+                         .save_every = o->save_every, .keep = o->keep, .resume = o->resume != 0,
+                         .must_resume = o->resume > 1, .residual = o->residual_scale, .softcap = o->softcap,
+                         .zero_init = o->zero_init != 0, .compact_vocab = o->compact_vocab != 0,
+                         .recompute = o->recompute != 0, .stats_every = o->stats_every,
                          .on_note = o->on_note ? on_note : NULL, .on_progress = on_progress, .on_eval = on_eval,
-                         .on_sample = o->on_sample ? on_sample : NULL, .on_event = o->profile ? on_event : NULL, .stop = stop, .warn = o->on_warning ? on_warning : NULL, .user = w };
+                         .on_sample = o->on_sample ? on_sample : NULL, .on_event = o->profile ? on_event : NULL,
+                         .stop = stop, .warn = o->on_warning ? on_warning : NULL, .user = w };
     t.device.threads = o->threads;
     if (o->compile_limit > 0) t.device.limit = &limit, t.device.n_limit = 1;
     TRY(api_math_form(o->math, &t.device.fast_math, d));
     TRY(api_state_form(o->state, &t.state, d));
     if (o->documents && !docs_find(o->documents, &t.docs))
-        return diag_fail(d, AN_USAGE, NOWHERE, "documents \"%.40s\": auto, whole, endoftext, blank or lines", o->documents);
+        return diag_fail(d, AN_USAGE, NOWHERE, "documents \"%.40s\": auto, whole, endoftext, blank or lines",
+                         o->documents);
     an_status st = lm_run(&t, &q, d);
     take_result(&q, r);
     return st;
@@ -257,7 +276,8 @@ int an_net_known(const char *name)
 
 /* ---- gradients ---- */
 
-an_status an_lm_grad(const char *model, const char *engine, int threads, const an_array *ids, const char *out, an_lm_gradients *r, an_error *e)
+an_status an_lm_grad(const char *model, const char *engine, int threads, const an_array *ids, const char *out,
+                     an_lm_gradients *r, an_error *e)
 {
     diag d = { 0 };
     an_array_info a;
@@ -265,8 +285,11 @@ an_status an_lm_grad(const char *model, const char *engine, int threads, const a
     an_array_get(ids, &a);
     *r = (an_lm_gradients){ .loss = (double)NAN };
     if (strcmp(a.dtype, "int32") || a.rank != 2 || a.dim[0] < 1 || a.dim[1] < 2)
-        return diag_fail(&d, AN_INPUT, NOWHERE, "the ids are %s of rank %d; int32 [B, T + 1] is wanted", a.dtype, a.rank), api_error(e, &d);
-    lm_grad_options o = { .model = model, .engine = engine, .tokens = a.data, .batch = a.dim[0], .seq = a.dim[1] - 1, .out = out };
+        return diag_fail(&d, AN_INPUT, NOWHERE, "the ids are %s of rank %d; int32 [B, T + 1] is wanted", a.dtype,
+                         a.rank),
+               api_error(e, &d);
+    lm_grad_options o = { .model = model, .engine = engine, .tokens = a.data, .batch = a.dim[0], .seq = a.dim[1] - 1,
+                          .out = out };
     o.device.threads = threads;
     an_status st = lm_grad(&o, &q, &d);
     r->loss = q.loss, r->tokens = q.tokens;

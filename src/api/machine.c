@@ -1,6 +1,6 @@
-/* machine.c: what the library finds on this machine, and what the environment tells it.
- * In: the processor, AN_ISA, AN_THREADS, ANNEAL_CACHE and its bound, shared libraries.  Out: a page; a variable that nothing would run with
- * is on it, and is the outcome. */
+/* machine.c: what the library finds on this machine, and what the environment tells it. In: the processor, AN_ISA,
+ * AN_THREADS, ANNEAL_CACHE and its bound, shared libraries.  Out: a page; a variable that nothing would run with is
+ * on it, and is the outcome. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <jansson.h>
 #include <pcre2.h>
@@ -103,7 +103,8 @@ static void put_cache(page *p)
     if (p->f == AN_JSON) {
         sb_puts(&p->b, "{\"kind\":\"cache\"");
         put_key(p, "folder", dir);
-        sb_printf(&p->b, ",\"programs\":%llu,\"bytes\":%llu,\"most_bytes\":%llu", (unsigned long long)c.programs, (unsigned long long)c.bytes, (unsigned long long)c.max_bytes);
+        sb_printf(&p->b, ",\"programs\":%llu,\"bytes\":%llu,\"most_bytes\":%llu", (unsigned long long)c.programs,
+                  (unsigned long long)c.bytes, (unsigned long long)c.max_bytes);
         put_key(p, "why_not", c.why_not);
         sb_puts(&p->b, "}\n");
     } else if (!c.dir) line(p, "no folder", "", "kept in memory only: ANNEAL_CACHE, XDG_CACHE_HOME and HOME name none");
@@ -111,15 +112,16 @@ static void put_cache(page *p)
         char what[240], now[32], most[32];
         put_size(now, sizeof now, c.bytes);
         put_size(most, sizeof most, c.max_bytes);
-        snprintf(what, sizeof what, "%llu programs, %s%s%s%s%s", (unsigned long long)c.programs, now, st ? "" : " of at most ", st ? "" : most,
-                 *c.why_not ? "; kept in memory only: " : "", c.why_not);
+        snprintf(what, sizeof what, "%llu programs, %s%s%s%s%s", (unsigned long long)c.programs, now,
+                 st ? "" : " of at most ", st ? "" : most, *c.why_not ? "; kept in memory only: " : "", c.why_not);
         line(p, dir, "", what);
     }
     free(c.dir);
     if (st) problem(p, &d);
 }
 
-static void put_library(page *p, const char *name, const char *version, bool found, const char *for_what, const char *get)
+static void put_library(page *p, const char *name, const char *version, bool found, const char *for_what,
+                        const char *get)
 {
     if (p->f == AN_JSON) {
         sb_puts(&p->b, "{\"kind\":\"library\"");

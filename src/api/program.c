@@ -100,7 +100,8 @@ an_status an_program_from_kernel(an_program **out, const an_kernel_options *o, a
     diag d = { 0 };
     const model_config *c = preset(o->model ? o->model : "stories110m", &d);
     model_program mp = { .layer = o->layer, .seq = o->seq };
-    if (c && !model_kernel_find(o->kernel, &mp.kind)) diag_fail(&d, AN_USAGE, NOWHERE, "unknown kernel \"%s\"; anneal kernels lists them", o->kernel);
+    if (c && !model_kernel_find(o->kernel, &mp.kind))
+        diag_fail(&d, AN_USAGE, NOWHERE, "unknown kernel \"%s\"; anneal kernels lists them", o->kernel);
     return from_model(out, c, &mp, &d, e);
 }
 
@@ -119,7 +120,8 @@ an_status an_program_from_training(an_program **out, const char *model, size_t k
     size_t n = c ? model_program_list(c, MODEL_SET_TRAIN, NULL, 0) : 0;
     model_program *all = c ? calloc(n, sizeof *all) : NULL;
     if (c && !all) diag_nomem(&d);
-    else if (c && k >= n) diag_fail(&d, AN_INPUT, NOWHERE, "%s has %zu training programs, program %zu was asked for", model, n, k);
+    else if (c && k >= n)
+        diag_fail(&d, AN_INPUT, NOWHERE, "%s has %zu training programs, program %zu was asked for", model, n, k);
     else if (c) {
         model_program_list(c, MODEL_SET_TRAIN, all, n);
         mp = all[k];
@@ -174,7 +176,8 @@ an_status an_program_optimize(an_program *p, const an_pass_options *o, an_error 
     diag d = { 0 };
     dump_ctx ctx = { .o = o };
     pass_options po = { .level = 1, .ports = o->ports != 0 };
-    if (o->target && !(po.target = chip_find(o->target))) diag_fail(&d, AN_USAGE, NOWHERE, "unknown target \"%s\"", o->target);
+    if (o->target && !(po.target = chip_find(o->target)))
+        diag_fail(&d, AN_USAGE, NOWHERE, "unknown target \"%s\"", o->target);
     if (o->dump_after && o->on_dump) po.dump_after = o->dump_after, po.dump = dump_text, po.user = &ctx;
     if (o->dump_after && strcmp(o->dump_after, "all") && need_pass(o->dump_after, &d)) return api_error(e, &d);
     if (!d.st && o->level >= 0) {
@@ -239,8 +242,13 @@ const void *an_program_weights(const an_program *p, size_t *size)
 
 static an_status compile_on(device *dev, const an_program *p, const strbuf *text, strbuf *out, diag *d)
 {
-    dev_blob blob = { .path = p->weight_path ? p->weight_path : "@model_path/weights/weight.bin", .bytes = p->weights.bytes.at, .n = p->weights.bytes.n };
-    dev_source src = { .text = text->at, .n_text = text->n, .file = p->g->title, .weights = { .blob = &blob, .n_blob = p->weights.count ? 1 : 0 } };
+    dev_blob blob = { .path = p->weight_path ? p->weight_path : "@model_path/weights/weight.bin",
+                      .bytes = p->weights.bytes.at,
+                      .n = p->weights.bytes.n };
+    dev_source src = { .text = text->at,
+                       .n_text = text->n,
+                       .file = p->g->title,
+                       .weights = { .blob = &blob, .n_blob = p->weights.count ? 1 : 0 } };
     dev_program *made;
     TRY(device_compile(dev, &src, &made, d));
     an_status st = dev_program_bytes(made, out, d);
@@ -250,8 +258,8 @@ static an_status compile_on(device *dev, const an_program *p, const strbuf *text
 
 static bool same_place(loc a, loc b) { return a.line == b.line && a.col == b.col; }
 
-/* The device judges a text that nobody but us has seen. Where the program's own source has what stands at `at` in it: the statement on
- * that line, or the port at that place; NOWHERE when a pass made it up. */
+/* The device judges a text that nobody but us has seen. Where the program's own source has what stands at `at` in
+ * it: the statement on that line, or the port at that place; NOWHERE when a pass made it up. */
 static loc place_in_source(const mil_module *printed, const strbuf *text, loc at)
 {
     mil_module *read;
@@ -277,7 +285,8 @@ an_status an_program_compile(an_program *p, const char *engine, void **bytes, si
     *bytes = NULL, *size = 0;
     mil_module *printed = print_mil(p, DIALECT_IOS18, &text, &d);
     if (text.oom) diag_nomem(&d);
-    if (!d.st && !device_open(&dev, engine, NULL, &d) && compile_on(dev, p, &text, &out, &d)) d.at = place_in_source(printed, &text, d.at);
+    if (!d.st && !device_open(&dev, engine, NULL, &d) && compile_on(dev, p, &text, &out, &d))
+        d.at = place_in_source(printed, &text, d.at);
     device_close(dev);
     mil_free(printed);
     sb_free(&text);

@@ -46,17 +46,21 @@ void an_array_free(an_array *a)
 
 const char *api_array_file(const an_array *a) { return a->file; }
 
-an_status an_array_new(an_array **out, const char *name, const char *type, int rank, const int64_t *dim, const void *data, an_error *e)
+an_status an_array_new(an_array **out, const char *name, const char *type, int rank, const int64_t *dim,
+                       const void *data, an_error *e)
 {
     *out = NULL;
     diag d = { 0 };
     dtype dt = dtype_from_name(type, strlen(type));
     int64_t n = 1;
     size_t bytes = 0;
-    if (dt == DT_NONE || dt == DT_STRING) diag_fail(&d, AN_INPUT, NOWHERE, "array %s: unknown element type \"%s\"", name, type);
-    if (rank < 0 || rank > DEV_MAX_RANK) diag_fail(&d, AN_INPUT, NOWHERE, "array %s: rank %d, at most %d can be held", name, rank, DEV_MAX_RANK);
+    if (dt == DT_NONE || dt == DT_STRING)
+        diag_fail(&d, AN_INPUT, NOWHERE, "array %s: unknown element type \"%s\"", name, type);
+    if (rank < 0 || rank > DEV_MAX_RANK)
+        diag_fail(&d, AN_INPUT, NOWHERE, "array %s: rank %d, at most %d can be held", name, rank, DEV_MAX_RANK);
     for (int i = 0; i < rank && !d.st; i++)
-        if (dim[i] < 0 || !mul_i64(n, dim[i], &n)) diag_fail(&d, AN_INPUT, NOWHERE, "array %s: extent %lld", name, (long long)dim[i]);
+        if (dim[i] < 0 || !mul_i64(n, dim[i], &n))
+            diag_fail(&d, AN_INPUT, NOWHERE, "array %s: extent %lld", name, (long long)dim[i]);
     if (!d.st && !dtype_bytes(dt, n, &bytes)) diag_fail(&d, AN_INPUT, NOWHERE, "array %s: its size overflows", name);
     if (d.st) return api_error(e, &d);
     *out = array_make(name, dt, rank, dim, data, bytes);
@@ -85,7 +89,9 @@ an_status an_array_write(const an_array *a, const char *path, an_error *e)
 
 void an_array_get(const an_array *a, an_array_info *info)
 {
-    *info = (an_array_info){ .name = a->name, .dtype = dtype_name(a->dt), .rank = a->rank, .dim = a->dim, .data = a->data, .bytes = a->bytes };
+    *info = (an_array_info){
+        .name = a->name, .dtype = dtype_name(a->dt), .rank = a->rank, .dim = a->dim, .data = a->data, .bytes = a->bytes
+    };
 }
 
 int an_engine_known(const char *name) { return device_known(name); }
@@ -108,7 +114,9 @@ static an_status fill_one(const filler *f, const char *name, dtype dt, int rank,
     for (size_t i = 0; i < f->n_given; i++)
         if (!strcmp(f->given[i].name, name)) return AN_OK;
     for (int i = 0; i < rank; i++) {
-        if (dim[i] < 0) return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: dimension %d is ?, wanted a number to fill it", name, i);
+        if (dim[i] < 0)
+            return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: dimension %d is ?, wanted a number to fill it", name,
+                             i);
         if (!mul_i64(n, dim[i], &n)) return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: its size overflows", name);
     }
     if (!dtype_bytes(dt, n, &bytes)) return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: its size overflows", name);
@@ -155,13 +163,15 @@ static const device_limit *limits_of(const an_run_options *o, arena *mem, diag *
     device_limit *l = TAKE(mem, device_limit, o->n_limits);
     if (!l) diag_nomem(d);
     else if (o->n_limits && !device_limited(o->engine))
-        diag_fail(d, AN_USAGE, NOWHERE, "%s has no limit %.40s: limits are those of the chips, soft:m1 … soft:m5", o->engine ? o->engine : "the best engine present", o->limits[0].name);
-    for (size_t i = 0; i < o->n_limits && l; i++) l[i] = (device_limit){ .name = o->limits[i].name, .value = o->limits[i].value };
+        diag_fail(d, AN_USAGE, NOWHERE, "%s has no limit %.40s: limits are those of the chips, soft:m1 … soft:m5",
+                  o->engine ? o->engine : "the best engine present", o->limits[0].name);
+    for (size_t i = 0; i < o->n_limits && l; i++)
+        l[i] = (device_limit){ .name = o->limits[i].name, .value = o->limits[i].value };
     return l;
 }
 
-an_status an_run_mil(an_array **results, size_t *n_results, const char *text, size_t size, const an_array *const *in, size_t n_in,
-                     const an_run_options *o, an_error *e)
+an_status an_run_mil(an_array **results, size_t *n_results, const char *text, size_t size, const an_array *const *in,
+                     size_t n_in, const an_run_options *o, an_error *e)
 {
     static const an_run_options none = { 0 };
     if (!o) o = &none;
@@ -178,18 +188,30 @@ an_status an_run_mil(an_array **results, size_t *n_results, const char *text, si
         if (!VEC_PUSH(&mem, &all, t[i])) diag_nomem(&d);
     }
     filler f = { .given = t, .n_given = n_in, .seed = o->seed, .mem = &mem, .out = &all, .d = &d };
-    if (!d.st && o->fill && (program_is(text, size) ? fill_program(&f, text, size) : fill_text(&f, text, size))) { /* d says why */ }
+    if (!d.st && o->fill &&
+        (program_is(text, size) ? fill_program(&f, text, size) : fill_text(&f, text, size))) { /* d says why */
+    }
     engine_error said = { 0 };
-    device_options dopt = { .threads = o->threads, .reference = o->reference != 0, .limit = limits_of(o, &mem, &d), .n_limit = o->n_limits };
-    dev_source src = { .text = text, .n_text = size, .file = o->file, .weights = { .model_dir = o->model_dir, .stable = true } };
-    if (!d.st && device_run_once(o->engine, &dopt, &src, all.at, all.n, o->want, o->n_want, &mem, &out, &said, &d)) { /* d says why */ }
-    if (!d.st && out.n > room) diag_fail(&d, AN_INPUT, NOWHERE, "the program has %zu results, room was given for %zu", out.n, room);
+    device_options dopt = {
+        .threads = o->threads, .reference = o->reference != 0, .limit = limits_of(o, &mem, &d), .n_limit = o->n_limits
+    };
+    dev_source src = {
+        .text = text, .n_text = size, .file = o->file, .weights = { .model_dir = o->model_dir, .stable = true }
+    };
+    if (!d.st && device_run_once(o->engine, &dopt, &src, all.at, all.n, o->want, o->n_want, &mem, &out, &said,
+                                 &d)) { /* d says why */
+    }
+    if (!d.st && out.n > room)
+        diag_fail(&d, AN_INPUT, NOWHERE, "the program has %zu results, room was given for %zu", out.n, room);
     for (; n < out.n && !d.st; n++) {
         size_t bytes = 0;
         int64_t count = 1;
         for (int k = 0; k < out.at[n].rank; k++) count *= out.at[n].dim[k]; /* the device checked the product */
-        if (!dtype_bytes(out.at[n].dt, count, &bytes)) diag_fail(&d, AN_BUG, NOWHERE, "result %s: its size overflows", out.at[n].name);
-        results[n] = d.st ? NULL : array_make(out.at[n].name, out.at[n].dt, out.at[n].rank, out.at[n].dim, out.at[n].data, bytes);
+        if (!dtype_bytes(out.at[n].dt, count, &bytes))
+            diag_fail(&d, AN_BUG, NOWHERE, "result %s: its size overflows", out.at[n].name);
+        results[n] =
+            d.st ? NULL
+                 : array_make(out.at[n].name, out.at[n].dt, out.at[n].rank, out.at[n].dim, out.at[n].data, bytes);
         if (!d.st && !results[n]) diag_nomem(&d);
     }
     arena_free(&mem);

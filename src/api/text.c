@@ -59,7 +59,8 @@ an_status an_encode(an_tokenizer *t, const void *text, size_t n, int flags, uint
     return AN_OK;
 }
 
-an_status an_decode(const an_tokenizer *t, const uint32_t *ids, size_t n, int flags, char **bytes, size_t *n_bytes, an_error *e)
+an_status an_decode(const an_tokenizer *t, const uint32_t *ids, size_t n, int flags, char **bytes, size_t *n_bytes,
+                    an_error *e)
 {
     diag d = { 0 };
     strbuf b = { 0 };
@@ -75,7 +76,8 @@ an_status an_decode(const an_tokenizer *t, const uint32_t *ids, size_t n, int fl
     return *bytes ? AN_OK : (diag_nomem(&d), api_error(e, &d));
 }
 
-an_status an_tokenizer_train(char **json, size_t *n_json, const void *text, size_t n, uint32_t vocab, const char *split, an_error *e)
+an_status an_tokenizer_train(char **json, size_t *n_json, const void *text, size_t n, uint32_t vocab, const char *split,
+                             an_error *e)
 {
     diag d = { 0 };
     strbuf b = { 0 };
@@ -92,12 +94,15 @@ an_status an_tokenizer_train(char **json, size_t *n_json, const void *text, size
 
 /* ---- data ---- */
 
-static an_status encode_files(const tokenizer *t, const char *name, docs_rule rule, pool *p, tok_ids *ids, an_prepare_result *r, diag *d)
+static an_status encode_files(const tokenizer *t, const char *name, docs_rule rule, pool *p, tok_ids *ids,
+                              an_prepare_result *r, diag *d)
 {
     arena mem = { 0 };
     data_files files;
     path_info at;
-    if (path_look(name, &at) && at.folder) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder; text is wanted: name its files, with commas between", name);
+    if (path_look(name, &at) && at.folder)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder; text is wanted: name its files, with commas between",
+                         name);
     an_status st = data_find(name, &mem, &files, d);
     if (!st && files.shards) st = diag_fail(d, AN_INPUT, NOWHERE, "%s: it is token ids already; text is wanted", name);
     for (size_t i = 0; !st && i < files.n; i++) {
@@ -115,10 +120,16 @@ static an_status encode_files(const tokenizer *t, const char *name, docs_rule ru
 static an_status prepare(an_tokenizer *t, const an_prepare_options *o, an_prepare_result *r, tok_ids *ids, diag *d)
 {
     docs_rule rule = DOCS_AUTO;
-    if (o->documents && !docs_find(o->documents, &rule)) return diag_fail(d, AN_USAGE, NOWHERE, "documents \"%.40s\": auto, whole, endoftext, blank or lines", o->documents);
-    if (o->n_validation && !o->validation) return diag_fail(d, AN_USAGE, NOWHERE, "%llu ids for validation, and no file for them", (unsigned long long)o->n_validation);
+    if (o->documents && !docs_find(o->documents, &rule))
+        return diag_fail(d, AN_USAGE, NOWHERE, "documents \"%.40s\": auto, whole, endoftext, blank or lines",
+                         o->documents);
+    if (o->n_validation && !o->validation)
+        return diag_fail(d, AN_USAGE, NOWHERE, "%llu ids for validation, and no file for them",
+                         (unsigned long long)o->n_validation);
     if (o->validation && path_same(o->out, o->validation))
-        return diag_fail(d, AN_USAGE, NOWHERE, "%s and %s are one file: ids for training and for validation go into two", o->out, o->validation);
+        return diag_fail(d, AN_USAGE, NOWHERE,
+                         "%s and %s are one file: ids for training and for validation go into two", o->out,
+                         o->validation);
     pool *p = NULL;
     TRY(pool_make(&p, o->threads, d));
     an_status st = encode_files(t->t, o->data, rule, p, ids, r, d);
@@ -127,7 +138,9 @@ static an_status prepare(an_tokenizer *t, const an_prepare_options *o, an_prepar
     if (!ids->n) return diag_fail(d, AN_INPUT, NOWHERE, "%s: there is no token in it", o->data);
     r->tokens = ids->n;
     if (o->validation) {
-        if (o->n_validation >= ids->n) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %llu ids for validation of %zu", o->data, (unsigned long long)o->n_validation, ids->n);
+        if (o->n_validation >= ids->n)
+            return diag_fail(d, AN_INPUT, NOWHERE, "%s: %llu ids for validation of %zu", o->data,
+                             (unsigned long long)o->n_validation, ids->n);
         r->validation_tokens = o->n_validation;
         r->tokens -= o->n_validation;
         TRY(shard_write(o->validation, ids->at, (size_t)o->n_validation, d));

@@ -22,7 +22,8 @@ static an_status conv_form(const char *word, grad_conv_form *out, diag *d)
     *out = GRAD_CONV_PATCHES;
     for (size_t i = 0; word && i < COUNT(names); i++)
         if (!strcmp(names[i], word)) return *out = (grad_conv_form)i, AN_OK;
-    return word ? unknown_word("form of the convolution's gradient", word, "patches, input-patches, no-width-offset", d) : AN_OK;
+    return word ? unknown_word("form of the convolution's gradient", word, "patches, input-patches, no-width-offset", d)
+                : AN_OK;
 }
 
 an_status api_state_form(const char *word, train_state_form *out, diag *d)
@@ -44,7 +45,8 @@ static an_status type_word(const char *word, dtype *out, diag *d)
 {
     if (!word) return diag_fail(d, AN_USAGE, NOWHERE, "no element type is named");
     *out = dtype_from_name(word, strlen(word));
-    if (*out == DT_NONE || *out == DT_STRING) return diag_fail(d, AN_INPUT, NOWHERE, "unknown element type \"%.20s\"", word);
+    if (*out == DT_NONE || *out == DT_STRING)
+        return diag_fail(d, AN_INPUT, NOWHERE, "unknown element type \"%.20s\"", word);
     return AN_OK;
 }
 
@@ -87,7 +89,8 @@ static void put_hazard(strbuf *b, const graph *g, const grad_hazard *h, const ch
         return;
     }
     put_place(b, g, h, file);
-    sb_printf(b, "%s %s: a slice with a width offset; m1 and m2 turn magnitudes above %g into infinity there; ", h->mil, h->name, GRAD_WIDTH_LIMIT);
+    sb_printf(b, "%s %s: a slice with a width offset; m1 and m2 turn magnitudes above %g into infinity there; ", h->mil,
+              h->name, GRAD_WIDTH_LIMIT);
     if (known) sb_printf(b, "%g can reach it", h->largest);
     else sb_puts(b, "what can reach it is not known before running");
     if (bounded) sb_printf(b, "; a loss scale up to %g is safe", h->safe_scale);
@@ -104,7 +107,8 @@ static an_status not_finite(const an_array *array, const ttype *t, int64_t k, do
     int64_t index[MAX_RANK];
     for (int i = a.rank; i-- > 0; k /= a.dim[i]) index[i] = k % a.dim[i];
     for (int i = 0; i < a.rank; i++) sb_printf(&at, "%s%lld", i ? ", " : "", (long long)index[i]);
-    diag_fail(d, AN_INPUT, NOWHERE, "%.200s%sthe sample of %s has %g at [%s]%s%s, wanted finite numbers", file ? file : "", file ? ": " : "", a.name, was, at.at ? at.at : "",
+    diag_fail(d, AN_INPUT, NOWHERE, "%.200s%sthe sample of %s has %g at [%s]%s%s, wanted finite numbers",
+              file ? file : "", file ? ": " : "", a.name, was, at.at ? at.at : "",
               was - was == 0 ? ", which is infinite in " : "", was - was == 0 ? dtype_name(t->dt) : "");
     return sb_free(&at), d->st;
 }
@@ -147,7 +151,8 @@ static an_status sample_of(const graph *g, const an_grad_options *o, arena *mem,
         size_t i = 0;
         an_array_get(o->sample[k], &a);
         while (i < g->inputs.n && strcmp(graph_value(g, g->inputs.at[i])->name, a.name)) i++;
-        if (i == g->inputs.n) return diag_fail(d, AN_INPUT, NOWHERE, "sample %.80s is no input of %s", a.name, g->title);
+        if (i == g->inputs.n)
+            return diag_fail(d, AN_INPUT, NOWHERE, "sample %.80s is no input of %s", a.name, g->title);
         if ((*out)[i].x) return diag_fail(d, AN_INPUT, NOWHERE, "there are two samples of the input %s", a.name);
         TRY(sample_read(o->sample[k], graph_value(g, g->inputs.at[i]), mem, &(*out)[i], d));
     }
@@ -159,7 +164,9 @@ static an_status has_limit(const char *engine, bool *on, diag *d)
 {
     const char *colon = engine ? strchr(engine, ':') : NULL;
     const chip *c = colon ? chip_find(colon + 1) : NULL;
-    if (engine && !device_known(engine)) return diag_fail(d, AN_USAGE, NOWHERE, "unknown engine \"%.40s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    if (engine && !device_known(engine))
+        return diag_fail(d, AN_USAGE, NOWHERE, "unknown engine \"%.40s\"; soft:m1 … soft:m5, cpu and null are known",
+                         engine);
     *on = !engine || (c && chip_limit(c, "f_slice_x16") > 0);
     return AN_OK;
 }
@@ -171,7 +178,8 @@ static bool has_op(const graph *g, op_id op)
     return false;
 }
 
-static an_status hazards_of(const graph *g, const an_grad_options *o, const grad_options *go, char **out, an_format f, diag *d)
+static an_status hazards_of(const graph *g, const an_grad_options *o, const grad_options *go, char **out, an_format f,
+                            diag *d)
 {
     arena mem = { 0 };
     grad_hazard *h;
@@ -208,9 +216,14 @@ static an_status differentiate(graph *g, const an_grad_options *o, char **hazard
         if (o->wrt) TRY(value_of(g, "value to differentiate by", o->wrt[i], &wrt[k++], d));
         else if (dtype_is_float(graph_type(g, g->inputs.at[i])->dt)) wrt[k++] = g->inputs.at[i];
         for (size_t j = 0; o->wrt && j < i; j++)
-            if (wrt[j].i == wrt[i].i) return diag_fail(d, AN_INPUT, NOWHERE, "%.80s is named twice among the values to differentiate by", o->wrt[i]);
+            if (wrt[j].i == wrt[i].i)
+                return diag_fail(d, AN_INPUT, NOWHERE, "%.80s is named twice among the values to differentiate by",
+                                 o->wrt[i]);
     }
-    if (!k) return diag_fail(d, o->wrt ? AN_USAGE : AN_INPUT, NOWHERE, o->wrt ? "no value to differentiate by is named" : "%s has no float input to differentiate by", g->title);
+    if (!k)
+        return diag_fail(d, o->wrt ? AN_USAGE : AN_INPUT, NOWHERE,
+                         o->wrt ? "no value to differentiate by is named" : "%s has no float input to differentiate by",
+                         g->title);
     TRY(grad_build(g, loss, wrt, (int)k, out, &go, d));
     for (size_t i = 0; i < k; i++) {
         char *name = arena_printf(&g->mem, "grad_%s", graph_value(g, wrt[i])->name);
@@ -254,9 +267,11 @@ static bool listed(const char *const *list, size_t n, const char *name)
 
 static an_status open_trainer(trainer **out, const graph *g, const an_train_options *o, arena *mem, diag *d)
 {
-    train_options t = { .engine = o->engine, .optimizer = o->optimizer, .momentum = o->momentum, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps,
-                        .decay = o->decay, .clip = o->clip, .accum = o->accum, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale != 0,
-                        .freeze_unreached = o->freeze_unreached != 0, .warn = o->on_warning, .user = o->user, .n_param = o->n_params, .n_fetch = o->n_fetch };
+    train_options t = { .engine = o->engine, .optimizer = o->optimizer, .momentum = o->momentum, .beta1 = o->beta1,
+                        .beta2 = o->beta2, .eps = o->eps, .decay = o->decay, .clip = o->clip, .accum = o->accum,
+                        .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale != 0,
+                        .freeze_unreached = o->freeze_unreached != 0, .warn = o->on_warning, .user = o->user,
+                        .n_param = o->n_params, .n_fetch = o->n_fetch };
     t.device.threads = o->threads;
     TRY(api_math_form(o->math, &t.device.fast_math, d));
     TRY(api_state_form(o->state, &t.state, d));
@@ -266,11 +281,13 @@ static an_status open_trainer(trainer **out, const graph *g, const an_train_opti
     TRY(all_named("parameter without decay", o->no_decay, o->n_no_decay, d));
     TRY(all_named("fetched value", o->fetch, o->n_fetch, d));
     for (size_t i = 0; i < o->n_no_decay; i++)
-        if (!listed(o->params, o->n_params, o->no_decay[i])) return diag_fail(d, AN_INPUT, NOWHERE, "%.80s is to have no decay, but is no parameter", o->no_decay[i]);
+        if (!listed(o->params, o->n_params, o->no_decay[i]))
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.80s is to have no decay, but is no parameter", o->no_decay[i]);
     train_param *p = TAKE(mem, train_param, o->n_params);
     train_fetched *f = TAKE(mem, train_fetched, o->n_fetch);
     if (!p || !f) return diag_nomem(d);
-    for (size_t i = 0; i < o->n_params; i++) p[i] = (train_param){ o->params[i], !listed(o->no_decay, o->n_no_decay, o->params[i]) };
+    for (size_t i = 0; i < o->n_params; i++)
+        p[i] = (train_param){ o->params[i], !listed(o->no_decay, o->n_no_decay, o->params[i]) };
     for (size_t i = 0; i < o->n_fetch; i++) {
         f[i].name = o->fetch[i];
         TRY(value_of(g, "fetched value", o->fetch[i], &f[i].v, d));
@@ -302,7 +319,8 @@ void an_trainer_close(an_trainer *t)
 static an_status words_of(const char *name, const char *type, const void *data, dtype *dt, diag *d)
 {
     if (!name) return diag_fail(d, AN_USAGE, NOWHERE, "no input, state or fetched value is named");
-    if (!data) return diag_fail(d, AN_USAGE, NOWHERE, "there is no room for the numbers of %.80s, or none are given", name);
+    if (!data)
+        return diag_fail(d, AN_USAGE, NOWHERE, "there is no room for the numbers of %.80s, or none are given", name);
     return type_word(type, dt, d);
 }
 
@@ -336,7 +354,10 @@ an_status an_trainer_eval(an_trainer *t, an_error *e)
     return train_eval(t->t, &d) ? api_error(e, &d) : AN_OK;
 }
 
-static an_status path_given(const char *path, diag *d) { return path ? AN_OK : diag_fail(d, AN_USAGE, NOWHERE, "no checkpoint is named"); }
+static an_status path_given(const char *path, diag *d)
+{
+    return path ? AN_OK : diag_fail(d, AN_USAGE, NOWHERE, "no checkpoint is named");
+}
 
 an_status an_trainer_save(an_trainer *t, const char *path, an_error *e)
 {
@@ -370,7 +391,9 @@ static an_status check_counts(const an_train_run_options *o, diag *d)
     } rows[] = { { "steps", (double)o->steps, 0 }, { "seq", (double)o->seq, 0 }, { "warmup", (double)o->warmup, 0 }, { "lr_end", o->lr_end, 0 }, { "decay", o->decay, 0 },
                  { "stop_after", (double)o->stop_after, 0 }, { "every", (double)o->every, -1 }, { "test", (double)o->test, 0 }, { "final_test", (double)o->final_test, -1 } };
     for (size_t i = 0; i < COUNT(rows); i++)
-        if (!(rows[i].is >= rows[i].least)) return diag_fail(d, AN_USAGE, NOWHERE, "%s is %g, wanted %g or more", rows[i].what, rows[i].is, rows[i].least);
+        if (!(rows[i].is >= rows[i].least))
+            return diag_fail(d, AN_USAGE, NOWHERE, "%s is %g, wanted %g or more", rows[i].what, rows[i].is,
+                             rows[i].least);
     return AN_OK;
 }
 
@@ -378,24 +401,33 @@ an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *
 {
     diag d = { 0 };
     train_run_result q;
-    train_run_options t = { .model = o->model, .data = o->data, .engine = o->engine, .pipeline = o->pipeline, .steps = o->steps, .batch = o->batch, .seq = o->seq,
-                            .lr = o->lr, .lr_end = o->no_lr_end ? -1 : o->lr_end, .schedule = o->schedule, .warmup = o->no_warmup ? -1 : o->warmup, .optimizer = o->optimizer,
-                            .decay = o->no_decay ? -1 : o->decay, .clip = o->clip, .accum = o->accum, .loss_scale = o->loss_scale,
-                            .dynamic_scale = o->dynamic_scale != 0, .seed = o->seed, .every = o->every, .test = o->test, .final_test = o->final_test,
-                            .save = o->save, .resume = o->resume, .stop_after = o->stop_after, .on_start = o->on_start, .on_log = o->on_log,
-                            .on_accuracy = o->on_accuracy, .warn = o->on_warning, .stop = o->stop, .user = o->user };
+    train_run_options t = { .model = o->model, .data = o->data, .engine = o->engine, .pipeline = o->pipeline,
+                            .steps = o->steps, .batch = o->batch, .seq = o->seq, .lr = o->lr,
+                            .lr_end = o->no_lr_end ? -1 : o->lr_end, .schedule = o->schedule,
+                            .warmup = o->no_warmup ? -1 : o->warmup, .optimizer = o->optimizer,
+                            .decay = o->no_decay ? -1 : o->decay, .clip = o->clip, .accum = o->accum,
+                            .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale != 0, .seed = o->seed,
+                            .every = o->every, .test = o->test, .final_test = o->final_test, .save = o->save,
+                            .resume = o->resume, .stop_after = o->stop_after, .on_start = o->on_start,
+                            .on_log = o->on_log, .on_accuracy = o->on_accuracy, .warn = o->on_warning, .stop = o->stop,
+                            .user = o->user };
     t.device.threads = o->threads;
     *r = (an_train_result){ .loss = (double)NAN, .final_accuracy = (double)NAN };
-    if (check_counts(o, &d) || api_math_form(o->math, &t.device.fast_math, &d) || api_state_form(o->state, &t.state, &d)) return api_error(e, &d);
+    if (check_counts(o, &d) || api_math_form(o->math, &t.device.fast_math, &d) ||
+        api_state_form(o->state, &t.state, &d))
+        return api_error(e, &d);
     an_status st = train_run(&t, &q, NULL, &d);
     memcpy(r->model, q.model, sizeof r->model);
     memcpy(r->data, q.data, sizeof r->data);
     memcpy(r->engine, q.engine, sizeof r->engine);
     memcpy(r->optimizer, q.optimizer, sizeof r->optimizer);
-    r->steps = q.steps, r->batch = q.batch, r->n_train = q.n_train, r->n_test = q.n_test, r->final_n = q.final_n, r->parameters = q.stats.n_numbers;
+    r->steps = q.steps, r->batch = q.batch, r->n_train = q.n_train, r->n_test = q.n_test, r->final_n = q.final_n,
+    r->parameters = q.stats.n_numbers;
     r->first = q.first, r->done = q.done, r->stopped = q.stopped;
     r->loss = q.loss, r->final_accuracy = q.final_accuracy, r->seconds = q.seconds, r->digest = q.digest;
-    r->updates = q.stats.steps, r->skipped = q.stats.skipped, r->zeros = q.stats.zeros, r->dispatches = q.stats.dispatches, r->minibatches = q.stats.minibatches, r->ran = q.stats.ran;
-    r->host_bytes_in = q.stats.host_bytes_in, r->host_bytes_out = q.stats.host_bytes_out, r->state_bytes = q.stats.state_bytes;
+    r->updates = q.stats.steps, r->skipped = q.stats.skipped, r->zeros = q.stats.zeros,
+    r->dispatches = q.stats.dispatches, r->minibatches = q.stats.minibatches, r->ran = q.stats.ran;
+    r->host_bytes_in = q.stats.host_bytes_in, r->host_bytes_out = q.stats.host_bytes_out,
+    r->state_bytes = q.stats.state_bytes;
     return st ? api_error(e, &d) : AN_OK;
 }

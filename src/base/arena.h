@@ -1,5 +1,5 @@
-/* arena.h: memory that lives and dies together. One arena per graph, per module, per compile.
- * TAKE returns zeroed memory, or NULL when malloc fails or `limit` is reached: a test can run out of memory at any byte. */
+/* arena.h: memory that lives and dies together. One arena per graph, per module, per compile. TAKE returns zeroed
+ * memory, or NULL when malloc fails or `limit` is reached: a test can run out of memory at any byte. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
@@ -37,6 +37,7 @@ bool vec_room(arena *a, void *at_ptr, size_t *cap, size_t n, size_t elem) MUST_C
         T *at;                                                                                                        \
         size_t n, cap;                                                                                                \
     }
-#define VEC_PUSH(a, v, x) (vec_room((a), &(v)->at, &(v)->cap, (v)->n + 1, sizeof *(v)->at) ? ((v)->at[(v)->n++] = (x), true) : false)
+#define VEC_PUSH(a, v, x)                                                                                              \
+    (vec_room((a), &(v)->at, &(v)->cap, (v)->n + 1, sizeof *(v)->at) ? ((v)->at[(v)->n++] = (x), true) : false)
 
 #endif

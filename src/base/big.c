@@ -9,7 +9,8 @@ void big_ask(void *p, size_t bytes)
 {
 #if defined(MADV_HUGEPAGE)
     uintptr_t from = ROUND_UP((uintptr_t)p, (uintptr_t)BIG_PAGE), to = ((uintptr_t)p + bytes) / BIG_PAGE * BIG_PAGE;
-    if (to > from) (void)madvise((void *)from, to - from, MADV_HUGEPAGE); /* a wish: refused, all is as right, only slower */
+    /* a wish: refused, all is as right, only slower */
+    if (to > from) (void)madvise((void *)from, to - from, MADV_HUGEPAGE);
 #else
     (void)p, (void)bytes;
 #endif
@@ -28,7 +29,8 @@ void *big_zeroed(size_t align, size_t bytes, void **block)
 void *big_alloc(size_t align, size_t bytes)
 {
     void *p = NULL;
-    if (bytes > SIZE_MAX / 2 || posix_memalign(&p, bytes >= BIG ? MAX(align, (size_t)BIG_PAGE) : align, MAX(bytes, 1))) return NULL;
+    if (bytes > SIZE_MAX / 2 || posix_memalign(&p, bytes >= BIG ? MAX(align, (size_t)BIG_PAGE) : align, MAX(bytes, 1)))
+        return NULL;
     if (bytes >= BIG) big_ask(p, bytes);
     return p;
 }

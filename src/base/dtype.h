@@ -34,10 +34,12 @@ double e4m3_to_f64(uint8_t b);
 uint8_t e5m2_from_f64(double x);
 double e5m2_to_f64(uint8_t b);
 
-/* Element i of a packed array. Integers are exact to 2^53; storing rounds (floats RNE, ints nearest-even) and clamps. */
+/* Element i of a packed array. Integers are exact to 2^53; storing rounds (floats RNE, ints nearest-even) and
+ * clamps. */
 double dtype_load(dtype t, const void *base, int64_t i);
 void dtype_store(dtype t, void *base, int64_t i, double x);
 double dtype_round(dtype t, double x); /* x as type t would hold it */
-double dtype_hold(dtype t, double x);  /* a result that is an integer or bool: toward zero, clamped; NaN is 0, bool is != 0 */
+/* a result that is an integer or bool: toward zero, clamped; NaN is 0, bool is != 0 */
+double dtype_hold(dtype t, double x);
 
 #endif

@@ -165,7 +165,8 @@ static bool is_held(const char *lock, long pid)
 static bool lives(const folder_out *o, long pid)
 {
     strbuf b = { 0 };
-    if (pid == (long)getpid()) return false; /* closing the lock would drop it; and what is of this number was before it */
+    /* closing the lock would drop it; and what is of this number was before it */
+    if (pid == (long)getpid()) return false;
     sb_printf(&b, "%s/%s.tmp.%ld", o->dir, LOCK, pid);
     const bool is = b.oom || is_held(b.at, pid);
     if (!is) unlink(b.at);
@@ -175,10 +176,13 @@ static bool lives(const folder_out *o, long pid)
 
 static an_status settle_one(folder_out *o, const char *name, diag *d)
 {
-    const long made = process_of(name, NEW, sizeof NEW - 1), whole = process_of(name, WHOLE, sizeof WHOLE - 1), old = process_of(name, OLD, sizeof OLD - 1);
+    const long made = process_of(name, NEW, sizeof NEW - 1), whole = process_of(name, WHOLE, sizeof WHOLE - 1),
+               old = process_of(name, OLD, sizeof OLD - 1);
     const long pid = made ? made : whole ? whole : old;
     if (!pid) return AN_OK;
-    if (lives(o, pid)) return diag_fail(d, AN_USAGE, NOWHERE, "%s: process %ld is writing into it; wait for its end, or name another folder", o->dir, pid);
+    if (lives(o, pid))
+        return diag_fail(d, AN_USAGE, NOWHERE,
+                         "%s: process %ld is writing into it; wait for its end, or name another folder", o->dir, pid);
     const char *left = arena_printf(&o->mem, "%s/%s", o->dir, name);
     if (!left) return diag_nomem(d);
     if (whole) TRY(swap(o, left, d));
@@ -208,8 +212,10 @@ an_status folder_begin(const char *dir, const char *last, folder_out *o, diag *d
 {
     const long pid = (long)getpid();
     *o = (folder_out){ .dir = dir, .last = last, .lock.fd = -1, .was = strlen(dir) };
-    const char *lock = arena_printf(&o->mem, "%s/%s", dir, LOCK), *temp = arena_printf(&o->mem, "%s/%s%ld", dir, NEW, pid);
-    o->whole = arena_printf(&o->mem, "%s/%s%ld", dir, WHOLE, pid), o->old = arena_printf(&o->mem, "%s/%s%ld", dir, OLD, pid);
+    const char *lock = arena_printf(&o->mem, "%s/%s", dir, LOCK),
+               *temp = arena_printf(&o->mem, "%s/%s%ld", dir, NEW, pid);
+    o->whole = arena_printf(&o->mem, "%s/%s%ld", dir, WHOLE, pid),
+    o->old = arena_printf(&o->mem, "%s/%s%ld", dir, OLD, pid);
     an_status st = lock && temp && o->whole && o->old ? dir_make_new(dir, &o->was, d) : diag_nomem(d);
     if (!st) st = file_begin(lock, &o->lock, d);
     if (!st) st = settle(o, d);
@@ -235,7 +241,8 @@ an_status folder_finish(folder_out *o, diag *d)
     if (!st && rename(temp, o->whole)) st = file_fail("rename to", o->whole, d);
     else if (!st) {
         st = swap(o, o->whole, d);
-        if (!o->stuck && st && rename(o->whole, temp)) o->stuck = true; /* no longer whole: half of it would be put in its place */
+        /* no longer whole: half of it would be put in its place */
+        if (!o->stuck && st && rename(o->whole, temp)) o->stuck = true;
         if (!o->stuck && !st) folder_remove(o->whole);
     }
     folder_abandon(o);

@@ -1,6 +1,7 @@
-/* fpmode.h: what a thread does with results too small for a normal number. A processor computes such subnormal numbers a hundred times
- * slower, and some never leave: 0.9 times the smallest of them rounds to itself. Workers of a pool take the mode of who calls them, so
- * that results do not depend on the thread. Where a processor is not known here, nothing changes. */
+/* fpmode.h: what a thread does with results too small for a normal number. A processor computes such subnormal
+ * numbers a hundred times slower, and some never leave: 0.9 times the smallest of them rounds to itself. Workers of
+ * a pool take the mode of who calls them, so that results do not depend on the thread. Where a processor is not
+ * known here, nothing changes. */
 #ifndef BASE_FPMODE_H
 #define BASE_FPMODE_H
 

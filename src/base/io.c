@@ -1,4 +1,5 @@
-/* io.c: files read whole or mapped, and written so that they are whole or not there. Logs that grow, folders and locks are opened where they are kept. */
+/* io.c: files read whole or mapped, and written so that they are whole or not there. Logs that grow, folders and
+ * locks are opened where they are kept. */
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE 1 /* madvise() */
 #define _DARWIN_C_SOURCE 1 /* the same, and times of files */
@@ -146,7 +147,8 @@ void file_drop(file_bytes *f)
 
 void file_forget(const void *p, size_t n)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ROUND_UP((uintptr_t)p, page), to = ((uintptr_t)p + n) / page * page;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ROUND_UP((uintptr_t)p, page),
+              to = ((uintptr_t)p + n) / page * page;
     if (to > from) (void)madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
@@ -155,7 +157,8 @@ bool path_look(const char *path, path_info *out)
     struct stat s;
     *out = (path_info){ 0 };
     if (stat(path, &s)) {
-        if (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG) return false; /* no file has a name that is too long: lists of names are looked at, too */
+        /* no file has a name that is too long: lists of names are looked at, too */
+        if (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG) return false;
         out->unseen = errno;
         return true;
     }
@@ -235,7 +238,8 @@ bool file_is_at(int fd, const char *path)
     return !fstat(fd, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* What a dead process of the same number left may be on its way out in other hands: then the name is free in a moment. */
+/* What a dead process of the same number left may be on its way out in other hands: then the name is free in a
+ * moment. */
 static int open_tmp(const char *tmp)
 {
     for (int i = 0; i < 1000; i++) {
@@ -257,7 +261,8 @@ static long writer_of(const char *name, const char *base, size_t n_base)
     return pid > 0 && !*end && !errno && (long)(pid_t)pid == pid ? pid : 0;
 }
 
-/* Of a process that lives in another container only the lock can be seen, so both must be gone. Held while it is removed. */
+/* Of a process that lives in another container only the lock can be seen, so both must be gone. Held while it is
+ * removed. */
 static void remove_left(int dir, const char *name, long pid)
 {
     if (!kill((pid_t)pid, 0) || errno != ESRCH) return;
@@ -292,7 +297,8 @@ an_status file_begin(const char *path, file_out *o, diag *d)
     *o = (file_out){ .fd = -1 };
     bool there;
     TRY(path_find(path, &there, &i, d)); /* what cannot be seen might be anything: it is not written over */
-    if (there && i.folder) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder; a file is wanted", path); /* said by rename only when all is written */
+    /* said by rename only when all is written */
+    if (there && i.folder) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder; a file is wanted", path);
     *o = (file_out){ .path = malloc(len + 1), .tmp = malloc(len + 32), .fd = -1 };
     if (!o->path || !o->tmp) {
         file_abandon(o);
@@ -300,7 +306,8 @@ an_status file_begin(const char *path, file_out *o, diag *d)
     }
     memcpy(o->path, path, len + 1);
     o->tmp[0] = 0; /* nothing that would be ours to remove */
-    bool stream = there && !i.plain; /* a terminal, a pipe, /dev/null: written to. Renaming a file over one would take it away from everybody */
+    /* a terminal, a pipe, /dev/null: written to. Renaming a file over one would take it away from everybody */
+    bool stream = there && !i.plain;
     if (!stream) clear_up(path), snprintf(o->tmp, len + 32, "%s%s%ld", path, TMP, (long)getpid());
     o->fd = stream ? open(path, O_WRONLY | O_CLOEXEC) : open_tmp(o->tmp);
     if (o->fd >= 0) return AN_OK;
@@ -340,7 +347,8 @@ an_status file_finish(file_out *o, diag *d)
 void file_abandon(file_out *o)
 {
     if (o->tmp && o->fd >= 0) close(o->fd);
-    if (o->path && o->tmp && o->tmp[0] && unlink(o->tmp)) unlink(o->tmp); /* twice: it would stay until somebody writes that file again */
+    /* twice: it would stay until somebody writes that file again */
+    if (o->path && o->tmp && o->tmp[0] && unlink(o->tmp)) unlink(o->tmp);
     free(o->path);
     free(o->tmp);
     *o = (file_out){ .fd = -1 };
@@ -351,7 +359,8 @@ an_status file_write(const char *path, const void *p, size_t n, diag *d)
     if (!strcmp(path, "-")) return write_all(STDOUT_FILENO, "standard output", p, n, d);
     file_out o;
     TRY(file_begin(path, &o, d));
-    an_status st = o.tmp[0] ? file_put(&o, 0, p, n, d) : write_all(o.fd, path, p, n, d); /* a pipe has no places to write at */
+    /* a pipe has no places to write at */
+    an_status st = o.tmp[0] ? file_put(&o, 0, p, n, d) : write_all(o.fd, path, p, n, d);
     if (!st) return file_finish(&o, d);
     file_abandon(&o);
     return st;
@@ -377,7 +386,8 @@ an_status dir_make_new(const char *path, size_t *was, diag *d)
     if (!p) return diag_nomem(d);
     an_status st = AN_OK;
     *was = len;
-    if (!len) errno = ENOENT, st = file_fail("make folder", "\"\"", d); /* what is put behind it would lie in the root */
+    /* what is put behind it would lie in the root */
+    if (!len) errno = ENOENT, st = file_fail("make folder", "\"\"", d);
     for (size_t i = 1; i <= len && !st; i++) {
         if (p[i] != '/' && p[i]) continue;
         char keep = p[i];
@@ -388,7 +398,9 @@ an_status dir_make_new(const char *path, size_t *was, diag *d)
         p[i] = keep;
     }
     path_info at;
-    if (!st && there == len && path_look(path, &at) && !at.folder) errno = at.unseen ? at.unseen : ENOTDIR, st = file_fail("make folder", path, d); /* a file has its name */
+    /* a file has its name */
+    if (!st && there == len && path_look(path, &at) && !at.folder)
+        errno = at.unseen ? at.unseen : ENOTDIR, st = file_fail("make folder", path, d);
     p[made] = 0;
     if (st) dir_unmake(p, *was);
     free(p);

@@ -71,7 +71,9 @@ bool lines_add(lines *l, const char *line)
     size_t done = put(l->fd, line, n);
     if (done == n) return true;
     const int why = errno;
-    if (done && before >= 0 && size_of(l->fd) == before + (off_t)done && ftruncate(l->fd, before)) { /* half a line, then, as before a crash */ }
+    if (done && before >= 0 && size_of(l->fd) == before + (off_t)done &&
+        ftruncate(l->fd, before)) { /* half a line, then, as before a crash */
+    }
     errno = why;
     return false;
 }

@@ -1,6 +1,5 @@
-/* lines.h: a file to which lines are added: logs.
- * Each goes out whole, in one call. One that only half of got there (a full disk) is taken back; where a process died in the middle of one, the
- * next begins a line of its own. */
+/* lines.h: a file to which lines are added: logs. Each goes out whole, in one call. One that only half of got there
+ * (a full disk) is taken back; where a process died in the middle of one, the next begins a line of its own. */
 #ifndef BASE_LINES_H
 #define BASE_LINES_H
 

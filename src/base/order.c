@@ -24,4 +24,7 @@ static int falling(const void *pa, const void *pb)
     return o ? o : (a->place > b->place) - (a->place < b->place);
 }
 
-void order_line(ordered *line, int64_t n, bool ascending) { qsort(line, (size_t)n, sizeof *line, ascending ? rising : falling); }
+void order_line(ordered *line, int64_t n, bool ascending)
+{
+    qsort(line, (size_t)n, sizeof *line, ascending ? rising : falling);
+}

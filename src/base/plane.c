@@ -18,9 +18,10 @@ double grid_point(double a, double b, int64_t i, int64_t n, grid_kind grid)
 
 int64_t grid_nearest(int64_t size, int64_t i, int64_t n, grid_kind grid)
 {
-    /* The default grid takes the pixel at or before the point: exact in integers, where the product of doubles may fall just
-     * below a pixel. The others take the closest one, halves upwards. */
-    int64_t at = grid == GRID_DEFAULT ? i * size / n : (int64_t)floor(grid_point(0, (double)(size - 1), i, n, grid) + 0.5);
+    /* The default grid takes the pixel at or before the point: exact in integers, where the product of doubles may
+     * fall just below a pixel. The others take the closest one, halves upwards. */
+    int64_t at =
+        grid == GRID_DEFAULT ? i * size / n : (int64_t)floor(grid_point(0, (double)(size - 1), i, n, grid) + 0.5);
     return MIN(at, size - 1);
 }
 

@@ -6,9 +6,12 @@
 #include "base/base.h"
 
 typedef enum { GRID_DEFAULT, GRID_STRICT_ALIGN, GRID_ALIGN, GRID_OFFSET, GRID_UNALIGN, GRID_COUNT } grid_kind;
-typedef enum { EDGE_CONSTANT, EDGE_BORDER, EDGE_REFLECTION, EDGE_SYMMETRIC, EDGE_COUNT } edge_kind;      /* beyond the plane */
-typedef enum { COORD_PIXELS, COORD_MINUS_ONE, COORD_ZERO, COORD_COUNT } coord_kind;                      /* pixels, -1 .. 1, 0 .. 1 */
-typedef enum { BOX_CORNERS_HW, BOX_CORNERS_WH, BOX_CENTRE_HW, BOX_CENTRE_WH, BOX_COUNT } box_kind;       /* which number comes first */
+/* beyond the plane */
+typedef enum { EDGE_CONSTANT, EDGE_BORDER, EDGE_REFLECTION, EDGE_SYMMETRIC, EDGE_COUNT } edge_kind;
+/* pixels, -1 .. 1, 0 .. 1 */
+typedef enum { COORD_PIXELS, COORD_MINUS_ONE, COORD_ZERO, COORD_COUNT } coord_kind;
+/* which number comes first */
+typedef enum { BOX_CORNERS_HW, BOX_CORNERS_WH, BOX_CENTRE_HW, BOX_CENTRE_WH, BOX_COUNT } box_kind;
 
 /* Point i of n over the pixels a .. b, b - a + 1 of them; a > b reads the interval backwards. */
 double grid_point(double a, double b, int64_t i, int64_t n, grid_kind grid);
@@ -23,7 +26,8 @@ typedef struct {
 } plane_sampler;
 double plane_sample(const plane_sampler *s, const double *plane, double y, double x); /* NAN at a point that is none */
 
-/* The same in two steps, for points read in many planes: what stands at a point is the sum, in this order, of weight times pixel. */
+/* The same in two steps, for points read in many planes: what stands at a point is the sum, in this order, of weight
+ * times pixel. */
 typedef struct {
     int n;         /* 0: the point is none */
     int64_t at[4]; /* in the plane; -1: the fill value */
@@ -36,8 +40,8 @@ typedef struct {
 } plane_box;
 plane_box plane_read_box(const double *four, box_kind kind, double scale_y, double scale_x);
 
-/* A coordinate of an axis with n pixels, in pixels, and back. align: the ends of the range are the centres of the corner
- * pixels, otherwise their outer edges; a single aligned pixel sits mid-range. */
+/* A coordinate of an axis with n pixels, in pixels, and back. align: the ends of the range are the centres of the
+ * corner pixels, otherwise their outer edges; a single aligned pixel sits mid-range. */
 double coord_to_pixels(double v, int64_t n, coord_kind kind, bool align);
 double coord_from_pixels(int64_t i, int64_t n, coord_kind kind, bool align);
 

@@ -1,13 +1,14 @@
 /* pool.c: a thread pool. In: a function and a task count.  Out: every task done, by whichever threads came.
  *
- * One word, `state`, says which job is open: epoch << 1 | open. A worker announces itself in `active` before it looks at
- * the job and leaves `active` when no task is left; the caller works too, closes the state, then waits for active == 0.
- * Both sides write their own word before reading the other's, in sequential consistency, so a worker that wakes late
- * sees "closed" and a job's fields are never rewritten under a reader. No worker has to arrive: the caller alone can
- * finish the job, so a busy machine costs speed and never progress.
+ * One word, `state`, says which job is open: epoch << 1 | open. A worker announces itself in `active` before it
+ * looks at the job and leaves `active` when no task is left; the caller works too, closes the state, then waits for
+ * active == 0. Both sides write their own word before reading the other's, in sequential consistency, so a worker
+ * that wakes late sees "closed" and a job's fields are never rewritten under a reader. No worker has to arrive: the
+ * caller alone can finish the job, so a busy machine costs speed and never progress.
  *
- * Tasks are cut into one queue per thread. A thread empties its own, then helps at the next ones: regions that cut the same
- * memory the same way find it in the caches of the same cores, which is several times faster than fetching it from another's. */
+ * Tasks are cut into one queue per thread. A thread empties its own, then helps at the next ones: regions that cut
+ * the same memory the same way find it in the caches of the same cores, which is several times faster than fetching
+ * it from another's. */
 #include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -67,7 +68,8 @@ static void work(pool *p, int thread)
     in_task = true;
     for (int i = 0, n = p->n_queues; i < n; i++) {
         queue *q = &p->queues[(thread + i) % n];
-        while (atomic_load_explicit(&q->next, memory_order_relaxed) < q->end) { /* asked first: an empty queue is not written to */
+        /* asked first: an empty queue is not written to */
+        while (atomic_load_explicit(&q->next, memory_order_relaxed) < q->end) {
             int64_t t = atomic_fetch_add_explicit(&q->next, 1, memory_order_relaxed);
             if (t < q->end) p->fn(p->ctx, t, thread);
         }
@@ -83,7 +85,8 @@ static bool has_work(pool *p, uint64_t seen)
 
 static void wait_work(pool *p, uint64_t seen)
 {
-    for (int i = 0; i < SPINS || (i < REGION * SPINS && atomic_load_explicit(&p->hold, memory_order_relaxed) > 0); i++) {
+    for (int i = 0; i < SPINS || (i < REGION * SPINS && atomic_load_explicit(&p->hold, memory_order_relaxed) > 0);
+         i++) {
         if (has_work(p, seen) || atomic_load_explicit(&p->quit, memory_order_relaxed)) return;
         RELAX();
     }
@@ -173,7 +176,8 @@ static an_status default_threads(int *out, diag *d)
     char *end;
     long n = s && *s ? strtol(s, &end, 10) : 0;
     if (s && *s && (*s < '0' || *s > '9' || *end || n > POOL_MAX_THREADS))
-        return diag_fail(d, AN_INPUT, NOWHERE, "AN_THREADS=%.40s: a whole number of 0 (one per CPU) to %d is wanted", s, POOL_MAX_THREADS);
+        return diag_fail(d, AN_INPUT, NOWHERE, "AN_THREADS=%.40s: a whole number of 0 (one per CPU) to %d is wanted", s,
+                         POOL_MAX_THREADS);
     if (n < 1) n = sysconf(_SC_NPROCESSORS_ONLN);
     *out = (int)MIN(MAX(n, 1), POOL_MAX_THREADS);
     return AN_OK;
@@ -183,7 +187,8 @@ an_status pool_make(pool **out, int n_threads, diag *d)
 {
     *out = NULL;
     if (n_threads < 0 || n_threads > POOL_MAX_THREADS)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%d threads asked for; 0 (automatic) to %d are possible", n_threads, POOL_MAX_THREADS);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%d threads asked for; 0 (automatic) to %d are possible", n_threads,
+                         POOL_MAX_THREADS);
     if (n_threads == 0) TRY(default_threads(&n_threads, d));
     pool *p = aligned_alloc(LINE, sizeof *p);
     if (!p) return diag_nomem(d);

@@ -115,8 +115,9 @@ uint64_t hash_bytes(const void *p, size_t n, uint64_t seed)
     return h ^ (h >> 32);
 }
 
-/* One to one in w: no single word can change unseen. One product leaves a change of the highest bit where it is, whatever the others are: a number
- * whose sign changes could be made up for by the signs of its neighbours. After two it depends on all that came before. */
+/* One to one in w: no single word can change unseen. One product leaves a change of the highest bit where it is,
+ * whatever the others are: a number whose sign changes could be made up for by the signs of its neighbours. After
+ * two it depends on all that came before. */
 static uint64_t stir(uint64_t h, uint64_t w)
 {
     h = (h ^ w) * 0x9fb21c651e98df25u;

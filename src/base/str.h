@@ -17,7 +17,8 @@ void sb_putc(strbuf *b, char c);
 void sb_printf(strbuf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void sb_json(strbuf *b, const char *s, size_t n); /* a quoted JSON string; bytes that are not UTF-8 become U+FFFD */
 void sb_free(strbuf *b);
-size_t utf8_shown(const unsigned char *s, size_t n); /* bytes of the character at s, n is not 0; 0: a control character, or no UTF-8 */
+/* bytes of the character at s, n is not 0; 0: a control character, or no UTF-8 */
+size_t utf8_shown(const unsigned char *s, size_t n);
 
 /* Map from byte strings to a number. Keys are borrowed: they must outlive the map. */
 typedef struct {
@@ -26,7 +27,8 @@ typedef struct {
 } str_map;
 
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
-uint64_t hash_many(const void *p, size_t n, uint64_t seed); /* another one, nearly as fast as memory: for much, and for numbers that must not be taken for others */
+/* another one, nearly as fast as memory: for much, and for numbers that must not be taken for others */
+uint64_t hash_many(const void *p, size_t n, uint64_t seed);
 bool str_map_put(arena *a, str_map *m, const char *key, size_t n, uint32_t value) MUST_CHECK; /* false: no memory */
 bool str_map_get(const str_map *m, const char *key, size_t n, uint32_t *value);
 

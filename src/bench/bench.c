@@ -20,15 +20,19 @@ static bool is(const char *format, const char *word) { return !strcmp(format, wo
 
 void bench_list(strbuf *out, const char *format)
 {
-    const char *row = is(format, "json") ? "{\"bench\":\"%s\",\"what\":\"%s\"}\n" : is(format, "markdown") ? "- `%s`: %s\n" : "%-10s %s\n";
+    const char *row = is(format, "json")       ? "{\"bench\":\"%s\",\"what\":\"%s\"}\n"
+                      : is(format, "markdown") ? "- `%s`: %s\n"
+                                               : "%-10s %s\n";
     for (size_t i = 0; i < COUNT(rows); i++) sb_printf(out, row, rows[i].name, rows[i].what);
 }
 
 static void heading(const bench *b, const char *name, const char *what)
 {
     if (is(b->format, "markdown"))
-        sb_printf(b->out, "\n## %s\n\n%c%s.\n\n| case | kernel | least | median | rate | of the bound | bound |\n|---|---|--:|--:|--:|--:|---|\n", name,
-                  toupper((unsigned char)*what), what + 1);
+        sb_printf(
+            b->out,
+            "\n## %s\n\n%c%s.\n\n| case | kernel | least | median | rate | of the bound | bound |\n|---|---|--:|--:|--:|--:|---|\n",
+            name, toupper((unsigned char)*what), what + 1);
 }
 
 an_status bench_run(const char *name, const char *format, int runs, strbuf *out, diag *d)
@@ -48,7 +52,8 @@ an_status bench_run(const char *name, const char *format, int runs, strbuf *out,
     if (!found) {
         strbuf names = { 0 };
         for (size_t i = 0; i < COUNT(rows); i++) sb_printf(&names, "%s%s", i ? ", " : "", rows[i].name);
-        diag_fail(d, AN_USAGE, NOWHERE, "no benchmark is called \"%.40s\"; there are %s", name, names.at ? names.at : "");
+        diag_fail(d, AN_USAGE, NOWHERE, "no benchmark is called \"%.40s\"; there are %s", name,
+                  names.at ? names.at : "");
         sb_free(&names);
     }
     if (out->oom) return diag_nomem(d);
@@ -79,8 +84,8 @@ static int by_value(const void *p, const void *q)
 
 double bound_peak(void *p) { return peak_rate(p); }
 
-/* As many turns as were asked for, or at least RUNS, or FEW of long ones, until each has had its seconds: other load makes single runs
- * slower, never faster. */
+/* As many turns as were asked for, or at least RUNS, or FEW of long ones, until each has had its seconds: other load
+ * makes single runs slower, never faster. */
 an_status bench_race(bench *b, int n, bench_fn *const *fn, void *const *user, const ruler *with, timing *t)
 {
     enum { RUNS = 7, FEW = 3 };
@@ -90,7 +95,8 @@ an_status bench_race(bench *b, int n, bench_fn *const *fn, void *const *user, co
     int turns = 0;
     for (int i = 0; i < n; i++) TRY(fn[i](user[i], b->d));
     double before = with ? with->rate(with->user) : 0;
-    for (; b->runs ? turns < b->runs : turns < BENCH_RUNS && (turns < (sum < lengthy ? RUNS : FEW) || sum < seconds); turns++) {
+    for (; b->runs ? turns < b->runs : turns < BENCH_RUNS && (turns < (sum < lengthy ? RUNS : FEW) || sum < seconds);
+         turns++) {
         for (int i = 0; i < n; i++) {
             uint64_t from = clock_ns();
             TRY(fn[i](user[i], b->d));
@@ -109,13 +115,20 @@ an_status bench_race(bench *b, int n, bench_fn *const *fn, void *const *user, co
         qsort(longer, (size_t)turns, sizeof *longer, by_value);
         qsort(s[i], (size_t)turns, sizeof *s[i], by_value);
         qsort(could[i], (size_t)turns, sizeof *could[i], by_value);
-        t[i] = (timing){ .least = s[i][0], .median = s[i][turns / 2], .limit = limit, .could = with ? could[i][turns / 2] : 0, .longer = longer[turns / 2] };
+        t[i] = (timing){ .least = s[i][0],
+                         .median = s[i][turns / 2],
+                         .limit = limit,
+                         .could = with ? could[i][turns / 2] : 0,
+                         .longer = longer[turns / 2] };
     }
     return AN_OK;
 }
 
 an_status bench_time(bench *b, bench_fn *fn, void *user, timing *t) { return bench_race(b, 1, &fn, &user, NULL, t); }
-an_status bench_beside(bench *b, bench_fn *fn, void *user, ruler with, timing *t) { return bench_race(b, 1, &fn, &user, &with, t); }
+an_status bench_beside(bench *b, bench_fn *fn, void *user, ruler with, timing *t)
+{
+    return bench_race(b, 1, &fn, &user, &with, t);
+}
 
 const char *bench_kernel(const bench *b, gemm_math m) { return gemm_name(gemm_pick(m, b->isa)); }
 const char *bench_vectors(const bench *b) { return vec_pick(b->isa)->name; }
@@ -129,27 +142,34 @@ static const char *spoken(char *at, size_t n, double seconds)
     return at;
 }
 
-void bench_row(bench *b, const char *name, const char *what, const char *kernel, timing t, double work, const char *unit, double limit, const char *limit_is)
+void bench_row(bench *b, const char *name, const char *what, const char *kernel, timing t, double work,
+               const char *unit, double limit, const char *limit_is)
 {
     char least[32], median[32];
-    double rate = work / t.least * 1e-9, typical = work / t.median * 1e-9, share = t.could > 0 ? work * 1e-9 / t.could : limit > 0 ? rate / limit : 0;
+    double rate = work / t.least * 1e-9, typical = work / t.median * 1e-9,
+           share = t.could > 0 ? work * 1e-9 / t.could
+                   : limit > 0 ? rate / limit
+                               : 0;
     if (is(b->format, "json"))
         sb_printf(b->out,
                   "{\"bench\":\"%s\",\"case\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"min_us\":%.2f,\"med_us\":%.2f,\"rate\":%.3f,\"med_rate\":%.3f,\"unit\":\"%s\","
                   "\"bound\":%.3f,\"bound_is\":\"%s\",\"of_bound\":%.3f}\n",
                   name, what, kernel, pool_threads(b->pool), t.least * 1e6, t.median * 1e6, rate, typical, unit, limit, limit_is, share);
     else if (is(b->format, "markdown"))
-        sb_printf(b->out, "| %s | `%s` | %s | %s | %.*f %s | %.0f %% | %.*f, %s |\n", what, kernel, spoken(least, sizeof least, t.least), spoken(median, sizeof median, t.median),
-                  rate < 100 ? 2 : 0, rate, unit, 100 * share, limit < 100 ? 2 : 0, limit, limit_is);
+        sb_printf(b->out, "| %s | `%s` | %s | %s | %.*f %s | %.0f %% | %.*f, %s |\n", what, kernel,
+                  spoken(least, sizeof least, t.least), spoken(median, sizeof median, t.median), rate < 100 ? 2 : 0,
+                  rate, unit, 100 * share, limit < 100 ? 2 : 0, limit, limit_is);
     else
-        sb_printf(b->out, "%-10s %-34s %10.1f us  %10.1f us  %8.2f %-8s %5.1f %% of %.2f (%s)\n", name, what, t.least * 1e6, t.median * 1e6, rate, unit, 100 * share, limit, limit_is);
+        sb_printf(b->out, "%-10s %-34s %10.1f us  %10.1f us  %8.2f %-8s %5.1f %% of %.2f (%s)\n", name, what,
+                  t.least * 1e6, t.median * 1e6, rate, unit, 100 * share, limit, limit_is);
 }
 
 /* ---- programs ---- */
 
 static void fill(rng *r, dtype t, void *x, int64_t n, double scale)
 {
-    for (int64_t i = 0; i < n; i++) dtype_store(t, x, i, dtype_is_float(t) ? rng_range(r, -scale, scale) : (double)rng_below(r, 2));
+    for (int64_t i = 0; i < n; i++)
+        dtype_store(t, x, i, dtype_is_float(t) ? rng_range(r, -scale, scale) : (double)rng_below(r, 2));
 }
 
 static int64_t elems(const etensor *t)
@@ -196,7 +216,10 @@ an_status subject_run(void *subject_, diag *d)
 }
 
 an_status subject_time(bench *b, subject *s, timing *t) { return bench_time(b, subject_run, s, t); }
-an_status subject_beside(bench *b, subject *s, ruler with, timing *t) { return bench_beside(b, subject_run, s, with, t); }
+an_status subject_beside(bench *b, subject *s, ruler with, timing *t)
+{
+    return bench_beside(b, subject_run, s, with, t);
+}
 
 an_status subject_check(subject *s, const char *what, double tol, diag *d)
 {
@@ -212,7 +235,9 @@ an_status subject_check(subject *s, const char *what, double tol, diag *d)
         for (int64_t i = 0, n = elems(t); i < n; i++) {
             double x = dtype_load(t->dt, s->out[k], i), y = dtype_load(t->dt, want[k], i);
             if (x == y || fabs(x - y) <= tol * fmax(1, fabs(y))) continue;
-            return diag_fail(d, AN_MISMATCH, NOWHERE, "bench %s: element %lld of output %zu is %.9g, the reference says %.9g", what, (long long)i, k, x, y);
+            return diag_fail(d, AN_MISMATCH, NOWHERE,
+                             "bench %s: element %lld of output %zu is %.9g, the reference says %.9g", what,
+                             (long long)i, k, x, y);
         }
     }
     return AN_OK;

@@ -1,5 +1,6 @@
-/* bench_blas.c: sgemm of OpenBLAS and BLIS, loaded while running, to print beside ours. Nothing of ours depends on them.
- * In: AN_BLAS, and where the system looks for shared libraries.  Out: the C interface's sgemm, on as many threads as ours. */
+/* bench_blas.c: sgemm of OpenBLAS and BLIS, loaded while running, to print beside ours. Nothing of ours depends on
+ * them. In: AN_BLAS, and where the system looks for shared libraries.  Out: the C interface's sgemm, on as many
+ * threads as ours. */
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -12,8 +13,9 @@ static const struct {
     { "blis", { "libblis.so.4", "libblis.so.3", "libblis.so" }, "bli_thread_set_num_threads" },
 };
 
-/* Told before they are loaded, unless the caller has said otherwise. Neither knows the newer ones of these machines by name, and
- * falls back to vectors of half or a quarter of the width; OpenBLAS's threads go on spinning after a call, which slows whoever is next. */
+/* Told before they are loaded, unless the caller has said otherwise. Neither knows the newer ones of these machines
+ * by name, and falls back to vectors of half or a quarter of the width; OpenBLAS's threads go on spinning after a
+ * call, which slows whoever is next. */
 static const struct {
     const char *name, *value;
     bool wide; /* for a machine of 512 bits */

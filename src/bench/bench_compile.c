@@ -1,5 +1,6 @@
-/* bench_compile.c: from MIL text to a loaded program, and new weights for a loaded one, as a caller of a device has it: without a cache.
- * In: graphs of a Stories110M layer, spelled as text with a weight file.  Out: rows beside 5 ms, and beside a copy of the weights. */
+/* bench_compile.c: from MIL text to a loaded program, and new weights for a loaded one, as a caller of a device has
+ * it: without a cache. In: graphs of a Stories110M layer, spelled as text with a weight file.  Out: rows beside 5
+ * ms, and beside a copy of the weights. */
 #include <stdlib.h>
 
 #include "bench/bench_int.h"
@@ -32,7 +33,11 @@ static an_status spell(graph *g, spelled *s, diag *d)
     return st;
 }
 
-static dev_blob file_of(const spelled *s) { return (dev_blob){ .path = "@model_path/weights/weight.bin", .bytes = s->weights.bytes.at, .n = s->weights.bytes.n }; }
+static dev_blob file_of(const spelled *s)
+{
+    return (
+        dev_blob){ .path = "@model_path/weights/weight.bin", .bytes = s->weights.bytes.at, .n = s->weights.bytes.n };
+}
 
 static an_status open_plain(bench *b, const char *name, device **dev)
 {
@@ -55,7 +60,11 @@ static an_status compile(void *user, diag *d)
     const compiling *c = user;
     const dev_blob file = file_of(c->s);
     dev_program *p = NULL;
-    TRY(device_compile(c->dev, &(dev_source){ .text = c->s->text.at, .n_text = c->s->text.n, .weights = { .blob = &file, .n_blob = 1, .stable = true } }, &p, d));
+    TRY(device_compile(c->dev,
+                       &(dev_source){ .text = c->s->text.at,
+                                      .n_text = c->s->text.n,
+                                      .weights = { .blob = &file, .n_blob = 1, .stable = true } },
+                       &p, d));
     an_status st = c->load ? dev_program_load(p, d) : AN_OK;
     dev_program_free(p);
     return st;
@@ -78,9 +87,12 @@ static bool noise_of(void *user, const model_weight *w, model_blob *out)
     return true;
 }
 
-static an_status one_kernel(bench *b, const model_config *c, model_kind kind, const char *name, void *noise, peak_meter *copy)
+static an_status one_kernel(bench *b, const model_config *c, model_kind kind, const char *name, void *noise,
+                            peak_meter *copy)
 {
-    static const char *const how[] = { "compile", "compile and load" }, *const limit[] = { "5 ms", "5 ms and copying its weights" };
+    static const char *const how[] = { "compile", "compile and load" }, *const limit[] = {
+        "5 ms", "5 ms and copying its weights"
+    };
     graph *g = NULL;
     spelled s = { .text = { 0 } };
     compiling x = { .s = &s, .copy = copy };
@@ -93,7 +105,8 @@ static an_status one_kernel(bench *b, const model_config *c, model_kind kind, co
         char label[96];
         x.load = i;
         st = bench_beside(b, compile, &x, (ruler){ allowed, &x }, &t);
-        snprintf(label, sizeof label, "%s %s on %s, %.2f ms, %.1f MB", how[i], model_kernel_name(kind), name, t.least * 1e3, x.bytes * 1e-6);
+        snprintf(label, sizeof label, "%s %s on %s, %.2f ms, %.1f MB", how[i], model_kernel_name(kind), name,
+                 t.least * 1e3, x.bytes * 1e-6);
         if (!st) bench_row(b, "dispatch", label, bench_kernel(b, GEMM_F16), t, 1e9, "/s", t.limit, limit[i]);
     }
     device_close(x.dev);
@@ -134,8 +147,11 @@ static an_status reload(void *user, diag *d)
     reloading *r = user;
     const dev_blob file = file_of(r->s[r->turn ^= 1]);
     dev_canary c = { .constants_only = true };
-    TRY(dev_program_reload(r->p, &(dev_weights){ .blob = &file, .n_blob = 1, .stable = r->stable }, r->prove ? &c : NULL, d));
-    return !r->prove || c.source_changed ? AN_OK : diag_fail(d, AN_MISMATCH, NOWHERE, "bench dispatch: new weights were taken for the old ones");
+    TRY(dev_program_reload(r->p, &(dev_weights){ .blob = &file, .n_blob = 1, .stable = r->stable },
+                           r->prove ? &c : NULL, d));
+    return !r->prove || c.source_changed
+               ? AN_OK
+               : diag_fail(d, AN_MISMATCH, NOWHERE, "bench dispatch: new weights were taken for the old ones");
 }
 
 an_status bench_device_reload(bench *b, graph *(*make)(uint64_t seed), const char *what, double elements)
@@ -143,7 +159,9 @@ an_status bench_device_reload(bench *b, graph *(*make)(uint64_t seed), const cha
     static const struct {
         const char *name;
         bool stable, prove;
-    } how[] = { { "through a device, from bytes that stay", true, false }, { "through a device, which copies them first", false, false }, { "the same, and proven by their checksum", false, true } };
+    } how[] = { { "through a device, from bytes that stay", true, false },
+                { "through a device, which copies them first", false, false },
+                { "the same, and proven by their checksum", false, true } };
     spelled s[2] = { { .text = { 0 } }, { .text = { 0 } } };
     device *dev = NULL;
     reloading r = { .s = { &s[0], &s[1] } };
@@ -152,7 +170,11 @@ an_status bench_device_reload(bench *b, graph *(*make)(uint64_t seed), const cha
     if (!st) st = spell(make(2), &s[1], b->d);
     if (!st) st = open_plain(b, "cpu", &dev);
     const dev_blob file = file_of(&s[0]);
-    if (!st) st = device_compile(dev, &(dev_source){ .text = s[0].text.at, .n_text = s[0].text.n, .weights = { .blob = &file, .n_blob = 1 } }, &r.p, b->d);
+    if (!st)
+        st = device_compile(
+            dev,
+            &(dev_source){ .text = s[0].text.at, .n_text = s[0].text.n, .weights = { .blob = &file, .n_blob = 1 } },
+            &r.p, b->d);
     if (!st) st = dev_program_load(r.p, b->d);
     for (size_t i = 0; i < COUNT(how) && !st; i++) {
         char label[96];
@@ -160,7 +182,8 @@ an_status bench_device_reload(bench *b, graph *(*make)(uint64_t seed), const cha
         r.stable = how[i].stable, r.prove = how[i].prove;
         snprintf(label, sizeof label, "%s, %s", what, how[i].name);
         st = bench_beside(b, reload, &r, (ruler){ bound_peak, copy }, &t);
-        if (!st) bench_row(b, "dispatch", label, bench_kernel(b, GEMM_F16), t, 2.0 * 2 * elements, "GB/s", t.limit, "copy");
+        if (!st)
+            bench_row(b, "dispatch", label, bench_kernel(b, GEMM_F16), t, 2.0 * 2 * elements, "GB/s", t.limit, "copy");
     }
     device_close(dev);
     peak_free(copy);

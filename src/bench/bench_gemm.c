@@ -1,11 +1,12 @@
 /* bench_gemm.c: matrix products at the shapes of a Stories110M training step, and products with few columns.
  * In: nothing but this CPU.  Out: rows, each with what bounds it, measured in the same seconds.
  *
- * A product is compared with its kernel's rate with operands in L1. Where its operands and result cannot come from that near, a second
- * row compares it with the slower of that rate and the bytes it must move (packed A, B as it is given, C read and written) over the
- * rate at which as many bytes are read again and again. One row of each kernel has nothing to pack: what of its rate in L1 the other caches let
- * through when B comes from the second and C goes to the third. Of a machine with AMX the best vector kernels of bf16 and int8 have rows, too. OpenBLAS and BLIS sgemm run in turn with ours when they can be loaded; their
- * share is that of our best. */
+ * A product is compared with its kernel's rate with operands in L1. Where its operands and result cannot come from
+ * that near, a second row compares it with the slower of that rate and the bytes it must move (packed A, B as it is
+ * given, C read and written) over the rate at which as many bytes are read again and again. One row of each kernel
+ * has nothing to pack: what of its rate in L1 the other caches let through when B comes from the second and C goes
+ * to the third. Of a machine with AMX the best vector kernels of bf16 and int8 have rows, too. OpenBLAS and BLIS
+ * sgemm run in turn with ours when they can be loaded; their share is that of our best. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -57,8 +58,9 @@ static an_status run_peer(void *user, diag *d)
     const gemm_call *c = &p->call;
     (void)d;
     bool ta = p->av.col != 1, tb = c->b.col != 1;
-    x->sgemm(BLAS_ROW_MAJOR, ta ? BLAS_TRANS : BLAS_PLAIN, tb ? BLAS_TRANS : BLAS_PLAIN, (int)c->m, (int)c->n, (int)c->k, 1, p->a, (int)(ta ? p->av.col : p->av.row), p->b,
-             (int)(tb ? c->b.col : c->b.row), 0, p->c, (int)c->ldc);
+    x->sgemm(BLAS_ROW_MAJOR, ta ? BLAS_TRANS : BLAS_PLAIN, tb ? BLAS_TRANS : BLAS_PLAIN, (int)c->m, (int)c->n,
+             (int)c->k, 1, p->a, (int)(ta ? p->av.col : p->av.row), p->b, (int)(tb ? c->b.col : c->b.row), 0, p->c,
+             (int)c->ldc);
     return AN_OK;
 }
 
@@ -70,17 +72,22 @@ static an_status check(const product *p, const char *what, double tol, diag *d)
         int64_t i = s * 7919 % c->m, j = s * 104729 % c->n;
         double want = 0, mag = 0;
         for (int64_t k = 0; k < c->k; k++) {
-            double t = dtype_load(p->av.type, p->a, i * p->av.row + k * p->av.col) * (double)p->b[k * c->b.row + j * c->b.col];
+            double t =
+                dtype_load(p->av.type, p->a, i * p->av.row + k * p->av.col) * (double)p->b[k * c->b.row + j * c->b.col];
             want += t, mag += fabs(t);
         }
         double got = (double)p->c[i * c->ldc + j];
         if (!(fabs(got - want) <= tol * mag))
-            return diag_fail(d, AN_MISMATCH, NOWHERE, "bench %s: element (%lld, %lld) is %.9g, wanted %.9g", what, (long long)i, (long long)j, got, want);
+            return diag_fail(d, AN_MISMATCH, NOWHERE, "bench %s: element (%lld, %lld) is %.9g, wanted %.9g", what,
+                             (long long)i, (long long)j, got, want);
     }
     return AN_OK;
 }
 
-static double tolerance(const gemm_kernel *g, int64_t k) { return gemm_math_of(g) == GEMM_I8 || gemm_math_of(g) == GEMM_BF16 ? 0x1p-7 : 2e-6 * sqrt((double)k); }
+static double tolerance(const gemm_kernel *g, int64_t k)
+{
+    return gemm_math_of(g) == GEMM_I8 || gemm_math_of(g) == GEMM_BF16 ? 0x1p-7 : 2e-6 * sqrt((double)k);
+}
 
 static void *take(size_t n) { return big_alloc(64, n); }
 
@@ -94,8 +101,10 @@ static an_status product_make(bench *b, const gemm_kernel *g, gemm_case s, produ
     size_t ns;
     rng r = { 1 };
     *p = (product){ .pack_each = false };
-    if (!gemm_pack_a_bytes(g, m, k, &p->packed_bytes) || !gemm_scratch_bytes(g, m, n, k, pool_threads(b->pool), &ns)) return diag_nomem(b->d);
-    p->packed = take(p->packed_bytes), p->scratch = take(ns), p->a = take((size_t)(m * k) * 4), p->b = take((size_t)(k * n) * 4), p->c = take((size_t)(m * n) * 4);
+    if (!gemm_pack_a_bytes(g, m, k, &p->packed_bytes) || !gemm_scratch_bytes(g, m, n, k, pool_threads(b->pool), &ns))
+        return diag_nomem(b->d);
+    p->packed = take(p->packed_bytes), p->scratch = take(ns), p->a = take((size_t)(m * k) * 4),
+    p->b = take((size_t)(k * n) * 4), p->c = take((size_t)(m * n) * 4);
     if (!p->packed || !p->scratch || !p->a || !p->b || !p->c) return diag_nomem(b->d);
     dtype at = math == GEMM_I8 ? DT_I8 : DT_F32;
     float noise[4093]; /* drawing each number would take longer than the bench */
@@ -108,7 +117,9 @@ static an_status product_make(bench *b, const gemm_kernel *g, gemm_case s, produ
     gemm_view bv = { .at = p->b, .type = DT_F32, .row = f == DW ? 1 : n, .col = f == DW ? k : 1 };
     bool fresh = f == DW && k <= FRESH_K;
     p->pack_each = f == DW && !fresh;
-    p->call = (gemm_call){ .kernel = g, .pool = b->pool, .m = m, .n = n, .k = k, .a = fresh ? NULL : p->packed, .a_view = p->av, .b = bv, .c = p->c, .c_type = DT_F32, .ldc = n, .scratch = p->scratch, .scratch_bytes = ns };
+    p->call = (gemm_call){ .kernel = g, .pool = b->pool, .m = m, .n = n, .k = k, .a = fresh ? NULL : p->packed,
+                           .a_view = p->av, .b = bv, .c = p->c, .c_type = DT_F32, .ldc = n, .scratch = p->scratch,
+                           .scratch_bytes = ns };
     return gemm_pack_a(g, b->pool, m, k, p->av, p->packed, b->d);
 }
 
@@ -138,7 +149,8 @@ static an_status one(bench *b, const gemm_kernel *g, const char *by, size_t i)
     const char *names[1 + BLAS_MOST] = { NULL };
     int n = 1, threads = pool_threads(b->pool);
     char what[64], other[80];
-    snprintf(what, sizeof what, "%s %s %lldx%lldx%lld%s%s", gemm_math_name(math), form_names[cases[i].f], (long long)cases[i].m, (long long)cases[i].n, (long long)cases[i].k, *by ? ", " : "", by);
+    snprintf(what, sizeof what, "%s %s %lldx%lldx%lld%s%s", gemm_math_name(math), form_names[cases[i].f],
+             (long long)cases[i].m, (long long)cases[i].n, (long long)cases[i].k, *by ? ", " : "", by);
     an_status st = product_make(b, g, cases[i], &p);
     if (!st) st = run(&p, b->d);
     if (!st) st = check(&p, what, tolerance(g, cases[i].k), b->d);
@@ -147,20 +159,26 @@ static an_status one(bench *b, const gemm_kernel *g, const char *by, size_t i)
         if (peers[l].sgemm) fn[n] = run_peer, user[n++] = &peers[l];
     }
     double ops = 2.0 * (double)cases[i].m * (double)cases[i].n * (double)cases[i].k;
-    double bytes = (double)p.packed_bytes + 4.0 * (double)(cases[i].k * cases[i].n) + 8.0 * (double)(cases[i].m * cases[i].n);
-    gemm_bounds at = { .kernel = peak_gemm(g, b->pool, threads), .bytes = peak_read(b->pool, threads, (size_t)bytes), .per_byte = ops / bytes };
+    double bytes =
+        (double)p.packed_bytes + 4.0 * (double)(cases[i].k * cases[i].n) + 8.0 * (double)(cases[i].m * cases[i].n);
+    gemm_bounds at = { .kernel = peak_gemm(g, b->pool, threads),
+                       .bytes = peak_read(b->pool, threads, (size_t)bytes),
+                       .per_byte = ops / bytes };
     if (!st && (!at.kernel || !at.bytes)) st = diag_nomem(b->d);
     pool_enter(b->pool);
     if (!st) st = bench_beside(b, run, &p, (ruler){ near_rate, &at }, &alone);
     bool is_roofed = !st && at.per_byte * peak_rate(at.bytes) < alone.limit;
     if (is_roofed) st = bench_beside(b, run, &p, (ruler){ roof_rate, &at }, &roofed);
-    if (!st && n > 1) st = bench_race(b, n, fn, user, NULL, t); /* apart: their threads go on spinning after a call, which slows a bound */
+    /* apart: their threads go on spinning after a call, which slows a bound */
+    if (!st && n > 1) st = bench_race(b, n, fn, user, NULL, t);
     pool_leave(b->pool);
     const char *unit = math == GEMM_I8 ? "Gop/s" : "GFLOP/s";
     if (!st) {
         bench_row(b, "gemm", what, gemm_name(g), alone, ops, unit, alone.limit, gemm_name(g));
         snprintf(other, sizeof other, "%s, memory", what);
-        if (is_roofed) bench_row(b, "gemm", other, gemm_name(g), roofed, ops, unit, roofed.limit, "its bytes at the rate they can be read");
+        if (is_roofed)
+            bench_row(b, "gemm", other, gemm_name(g), roofed, ops, unit, roofed.limit,
+                      "its bytes at the rate they can be read");
         for (int l = 1; l < n; l++) {
             snprintf(other, sizeof other, "%s, %s", what, names[l]);
             t[l].could = ops * 1e-9 * t[l].longer;
@@ -181,7 +199,8 @@ static an_status packed_already(bench *b, const gemm_kernel *g)
     product p;
     timing t;
     char what[64];
-    snprintf(what, sizeof what, "%s %lldx%lldx%lld, packed already", gemm_math_name(math), (long long)s.m, (long long)s.n, (long long)s.k);
+    snprintf(what, sizeof what, "%s %lldx%lldx%lld, packed already", gemm_math_name(math), (long long)s.m,
+             (long long)s.n, (long long)s.k);
     gemm_bounds at = { .kernel = peak_gemm(g, b->pool, pool_threads(b->pool)) };
     an_status st = product_make(b, g, s, &p);
     if (!st && !at.kernel) st = diag_nomem(b->d);
@@ -191,7 +210,9 @@ static an_status packed_already(bench *b, const gemm_kernel *g)
     if (!st) st = bench_beside(b, run, &p, (ruler){ near_rate, &at }, &t);
     if (!st) st = check(&p, what, tolerance(g, s.k), b->d);
     pool_leave(b->pool);
-    if (!st) bench_row(b, "gemm", what, gemm_name(g), t, 2.0 * (double)s.m * (double)s.n * (double)s.k, math == GEMM_I8 ? "Gop/s" : "GFLOP/s", t.limit, gemm_name(g));
+    if (!st)
+        bench_row(b, "gemm", what, gemm_name(g), t, 2.0 * (double)s.m * (double)s.n * (double)s.k,
+                  math == GEMM_I8 ? "Gop/s" : "GFLOP/s", t.limit, gemm_name(g));
     peak_free(at.kernel);
     product_free(&p);
     return st;
@@ -203,18 +224,21 @@ enum { TILES = ISA_AMX };
 enum { TILES = ISA_NONE };
 #endif
 
-/* Where a machine has tiles, which others of its kind have not, the vector kernel they would use is shown as well, at 256 columns. */
+/* Where a machine has tiles, which others of its kind have not, the vector kernel they would use is shown as well,
+ * at 256 columns. */
 static const struct {
     gemm_math math;
     bool vectors; /* no tiles */
-} maths[] = { { GEMM_F16, false }, { GEMM_F32, false }, { GEMM_BF16, false }, { GEMM_I8, false }, { GEMM_BF16, true }, { GEMM_I8, true } };
+} maths[] = { { GEMM_F16, false }, { GEMM_F32, false }, { GEMM_BF16, false },
+              { GEMM_I8, false },  { GEMM_BF16, true }, { GEMM_I8, true } };
 
 an_status bench_gemm(bench *b)
 {
     enum { COLUMNS = 256 };
     for (size_t i = 0; i < COUNT(maths); i++) {
-        const gemm_kernel *best = gemm_pick(maths[i].math, b->isa), *g = maths[i].vectors ? gemm_pick(maths[i].math, b->isa & ~(uint32_t)TILES) : best;
-        if (maths[i].vectors && g == best) continue; /* it has rows already */
+        const gemm_kernel *best = gemm_pick(maths[i].math, b->isa),
+                          *g = maths[i].vectors ? gemm_pick(maths[i].math, b->isa & ~(uint32_t)TILES) : best;
+        if (maths[i].vectors && g == best) continue;                      /* it has rows already */
         const char *by = g == best ? "" : strrchr(gemm_name(g), '_') + 1; /* math_tile_isa */
         if (g == best) TRY(packed_already(b, g));
         for (size_t k = 0; k < COUNT(cases); k++)
@@ -257,15 +281,20 @@ static an_status one_few(bench *b, size_t i, int64_t n, void *weight, void *scal
     const gemv_kernel *v = gemv_pick(b->isa);
     static const float table[16] = { -8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7 };
     size_t ns, nv;
-    if (!gemm_scratch_bytes(g, VEC_M, n, VEC_K, pool_threads(b->pool), &ns) || !gemv_scratch_bytes(v, n, VEC_K, &nv)) return diag_nomem(b->d);
+    if (!gemm_scratch_bytes(g, VEC_M, n, VEC_K, pool_threads(b->pool), &ns) || !gemv_scratch_bytes(v, n, VEC_K, &nv))
+        return diag_nomem(b->d);
     void *scratch = take(MAX(ns, nv));
     if (!scratch) return diag_nomem(b->d);
     gemm_view xv = { .at = x, .type = vec_forms[i].math == GEMM_F16 ? DT_F16 : DT_F32, .row = n, .col = 1 };
     double bytes = vec_forms[i].bytes * VEC_M * VEC_K;
-    f.w = (gemv_weight){ .form = vec_forms[i].form, .m = VEC_M, .k = VEC_K, .w = weight, .row_bytes = (int64_t)(VEC_K * (vec_forms[i].block ? 0.5 : vec_forms[i].bytes)), .row_scale = rows,
-                         .table = table, .table_rows = VEC_M, .block = vec_forms[i].block, .scale_type = DT_F16, .scale = scale };
-    f.vec = (gemv_call){ .kernel = v, .pool = b->pool, .part = { { &f.w, y } }, .parts = 1, .n = n, .x = xv, .ldy = n, .scratch = scratch, .scratch_bytes = MAX(ns, nv) };
-    f.mat = (gemm_call){ .kernel = g, .pool = b->pool, .m = VEC_M, .n = n, .k = VEC_K, .a = weight, .b = xv, .c = y, .c_type = DT_F32, .ldc = n, .scratch = scratch, .scratch_bytes = MAX(ns, nv) };
+    f.w = (gemv_weight){ .form = vec_forms[i].form, .m = VEC_M, .k = VEC_K, .w = weight,
+                         .row_bytes = (int64_t)(VEC_K * (vec_forms[i].block ? 0.5 : vec_forms[i].bytes)),
+                         .row_scale = rows, .table = table, .table_rows = VEC_M, .block = vec_forms[i].block,
+                         .scale_type = DT_F16, .scale = scale };
+    f.vec = (gemv_call){ .kernel = v, .pool = b->pool, .part = { { &f.w, y } }, .parts = 1, .n = n, .x = xv, .ldy = n,
+                         .scratch = scratch, .scratch_bytes = MAX(ns, nv) };
+    f.mat = (gemm_call){ .kernel = g, .pool = b->pool, .m = VEC_M, .n = n, .k = VEC_K, .a = weight, .b = xv, .c = y,
+                         .c_type = DT_F32, .ldc = n, .scratch = scratch, .scratch_bytes = MAX(ns, nv) };
     char what[64];
     timing t;
     snprintf(what, sizeof what, "%s %dx%lldx%d", vec_forms[i].name, VEC_M, (long long)n, VEC_K);
@@ -274,7 +303,9 @@ static an_status one_few(bench *b, size_t i, int64_t n, void *weight, void *scal
     pool_enter(b->pool);
     if (!st) st = bench_beside(b, run_few, &f, (ruler){ bound_peak, bytes_read }, &t);
     pool_leave(b->pool);
-    if (!st) bench_row(b, "gemv", what, f.packed ? gemm_name(g) : gemv_name(v), t, bytes, "GB/s", t.limit, "reading as many bytes");
+    if (!st)
+        bench_row(b, "gemv", what, f.packed ? gemm_name(g) : gemv_name(v), t, bytes, "GB/s", t.limit,
+                  "reading as many bytes");
     peak_free(bytes_read);
     free(scratch);
     return st;
@@ -285,11 +316,16 @@ an_status bench_gemv(bench *b)
     static const int64_t columns[] = { 1, 4, 8 };
     size_t most = 0, na;
     for (size_t i = 0; i < COUNT(vec_forms); i++)
-        if (vec_forms[i].form == GEMV_FORMS && gemm_pack_a_bytes(gemm_pick(vec_forms[i].math, b->isa), VEC_M, VEC_K, &na)) most = MAX(most, na);
+        if (vec_forms[i].form == GEMV_FORMS &&
+            gemm_pack_a_bytes(gemm_pick(vec_forms[i].math, b->isa), VEC_M, VEC_K, &na))
+            most = MAX(most, na);
     void *weight = take(most), *scale = take((size_t)VEC_M * VEC_K / VEC_BLOCK * 2);
-    float *rows = take(VEC_M * sizeof(float)), *x = take((size_t)VEC_K * GEMV_COLUMNS * sizeof(float)), *y = take((size_t)VEC_M * GEMV_COLUMNS * sizeof(float));
+    float *rows = take(VEC_M * sizeof(float)), *x = take((size_t)VEC_K * GEMV_COLUMNS * sizeof(float)),
+          *y = take((size_t)VEC_M * GEMV_COLUMNS * sizeof(float));
     an_status st = weight && scale && rows && x && y ? AN_OK : diag_nomem(b->d);
-    if (!st) memset(weight, 0, most), memset(scale, 0, (size_t)VEC_M * VEC_K / VEC_BLOCK * 2), memset(rows, 0, VEC_M * sizeof(float)), memset(x, 0, (size_t)VEC_K * GEMV_COLUMNS * sizeof(float));
+    if (!st)
+        memset(weight, 0, most), memset(scale, 0, (size_t)VEC_M * VEC_K / VEC_BLOCK * 2),
+            memset(rows, 0, VEC_M * sizeof(float)), memset(x, 0, (size_t)VEC_K * GEMV_COLUMNS * sizeof(float));
     for (size_t i = 0; i < COUNT(vec_forms) && !st; i++)
         for (size_t k = 0; k < COUNT(columns) && !st; k++) st = one_few(b, i, columns[k], weight, scale, rows, x, y);
     free(weight), free(scale), free(rows), free(x), free(y);

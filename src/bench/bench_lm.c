@@ -1,11 +1,12 @@
-/* bench_lm.c: language models: a token at a time, and a prompt.
- * In: presets with random weights.  Out: tokens per second beside what memory or the products alone would allow, in the same run.
+/* bench_lm.c: language models: a token at a time, and a prompt. In: presets with random weights.  Out: tokens per
+ * second beside what memory or the products alone would allow, in the same run.
  *
- * Decoding reads every weight once per token: the bound is read bandwidth over the bytes of the form, scales included, the embedding
- * counted as the classifier it also is. A prompt is bound by its products: the layers' own, in their order, each with a weight of its
- * own, all of them for every token. A prompt reads every weight once, so none of them is in the cache when its turn comes, here as there.
- * The program itself leaves out what nobody asks for: behind the last layer's keys and values it computes one token (decoder.c), which of
- * twelve layers is 7 % of the products. */
+ * Decoding reads every weight once per token: the bound is read bandwidth over the bytes of the form, scales
+ * included, the embedding counted as the classifier it also is. A prompt is bound by its products: the layers' own,
+ * in their order, each with a weight of its own, all of them for every token. A prompt reads every weight once, so
+ * none of them is in the cache when its turn comes, here as there. The program itself leaves out what nobody asks
+ * for: behind the last layer's keys and values it computes one token (decoder.c), which of twelve layers is 7 % of
+ * the products. */
 #include <stdlib.h>
 
 #include "base/big.h"
@@ -18,7 +19,10 @@ static const struct {
     lm_form form;
     dtype dt;
     double bits; /* per weight of a matrix */
-} forms[] = { { "fp16", LM_DENSE, DT_F16, 16 }, { "bf16", LM_DENSE, DT_BF16, 16 }, { "int8", LM_INT8, DT_F16, 8 }, { "int4", LM_INT4, DT_F16, 4.5 } }; /* int4: fp16 scales of blocks of 32 */
+} forms[] = { { "fp16", LM_DENSE, DT_F16, 16 },
+              { "bf16", LM_DENSE, DT_BF16, 16 },
+              { "int8", LM_INT8, DT_F16, 8 },
+              { "int4", LM_INT4, DT_F16, 4.5 } }; /* int4: fp16 scales of blocks of 32 */
 static const char *const models[] = { "stories110m", "gpt2" };
 enum { PROMPT = 256, OF_A_LAYER = 7 };
 
@@ -29,7 +33,8 @@ static double matrix_elems(const model_config *c)
     size_t n = model_weights(c, all, COUNT(all));
     double sum = 0;
     for (size_t i = 0; i < n && i < COUNT(all); i++)
-        if (all[i].id != MW_POS && (all[i].id != MW_EMBED || c->tied) && all[i].type.sh.d[0] > 1) sum += (double)all[i].type.sh.d[0] * (double)all[i].type.sh.d[1];
+        if (all[i].id != MW_POS && (all[i].id != MW_EMBED || c->tied) && all[i].type.sh.d[0] > 1)
+            sum += (double)all[i].type.sh.d[0] * (double)all[i].type.sh.d[1];
     return sum;
 }
 
@@ -46,7 +51,11 @@ static an_status open_lm(bench *b, const char *model, lm_form form, dtype dt, bo
     *x = (subject_lm){ 0 };
     lm_options lo = { .dt = dt, .form = form, .seed = 1, .rows_held = held, .threads = b->pool };
     TRY(lm_open(model, &lo, &x->m, b->d));
-    lm_session_options so = { .engine = "cpu", .context = MIN(512, lm_config(x->m)->context), .bucket_max = PROMPT, .threads = pool_threads(b->pool), .no_cache = true };
+    lm_session_options so = { .engine = "cpu",
+                              .context = MIN(512, lm_config(x->m)->context),
+                              .bucket_max = PROMPT,
+                              .threads = pool_threads(b->pool),
+                              .no_cache = true };
     TRY(lm_session_open(x->m, &so, &x->s, b->d));
     for (uint32_t i = 0; i < COUNT(x->ids); i++) x->ids[i] = (i * 7919 + 3) % (uint32_t)lm_config(x->m)->vocab;
     return AN_OK;
@@ -72,7 +81,8 @@ static an_status check_lm(bench *b)
     for (size_t i = 0; i < 50 && !st; i++) st = lm_session_feed(x.s, &x.ids[i], 1, &logits, b->d);
     for (size_t i = 0; i < vocab && !st; i++)
         if (!(logits[i] - keep[i] < 0.02f && keep[i] - logits[i] < 0.02f))
-            st = diag_fail(b->d, AN_MISMATCH, NOWHERE, "logit %zu is %g token by token and %g as a prompt", i, (double)logits[i], (double)keep[i]);
+            st = diag_fail(b->d, AN_MISMATCH, NOWHERE, "logit %zu is %g token by token and %g as a prompt", i,
+                           (double)logits[i], (double)keep[i]);
     close_lm(&x);
     return st;
 }
@@ -120,8 +130,12 @@ an_status bench_decode(bench *b)
             if (!st) st = bench_beside(b, feed, &x, (ruler){ tokens_rate, &w }, &t);
             if (!st) {
                 char label[96];
-                snprintf(label, sizeof label, "%s %s, token 129; %.0f MB a token, peak memory %.0f MB", models[k], forms[f].name, w.bytes / 1e6, mb);
-                bench_row(b, "decode", label, forms[f].form == LM_DENSE && forms[f].dt == DT_F16 ? bench_kernel(b, GEMM_F16) : gemv_name(gemv_pick(b->isa)), t, 1e9, "tok/s", t.limit, "reading as many bytes");
+                snprintf(label, sizeof label, "%s %s, token 129; %.0f MB a token, peak memory %.0f MB", models[k],
+                         forms[f].name, w.bytes / 1e6, mb);
+                bench_row(b, "decode", label,
+                          forms[f].form == LM_DENSE && forms[f].dt == DT_F16 ? bench_kernel(b, GEMM_F16)
+                                                                             : gemv_name(gemv_pick(b->isa)),
+                          t, 1e9, "tok/s", t.limit, "reading as many bytes");
             }
             peak_free(w.read);
             close_lm(&x);
@@ -130,8 +144,8 @@ an_status bench_decode(bench *b)
     return AN_OK;
 }
 
-/* The layers' products for a prompt of PROMPT tokens and nothing else; the classifier, which sees one token, is left out. Weights lie one
- * behind the other on large pages; values and results lie where the ones before did. */
+/* The layers' products for a prompt of PROMPT tokens and nothing else; the classifier, which sees one token, is left
+ * out. Weights lie one behind the other on large pages; values and results lie where the ones before did. */
 typedef struct {
     gemm_call one[OF_A_LAYER]; /* of the first layer */
     size_t bytes[OF_A_LAYER];  /* of its packed weight */
@@ -175,10 +189,13 @@ static void products_close(products *p)
 
 static an_status products_open(bench *b, const model_config *c, dtype dt, products *p)
 {
-    const int64_t Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim, gates = model_gated(c) ? 2 : 1, wide = MAX(MAX(c->dim, c->hidden), Q);
+    const int64_t Q = c->n_heads * c->head_dim, K = c->n_kv_heads * c->head_dim, gates = model_gated(c) ? 2 : 1,
+                  wide = MAX(MAX(c->dim, c->hidden), Q);
     const struct {
         int64_t times, m, k;
-    } shapes[] = { { 1, Q, c->dim }, { 2, K, c->dim }, { 1, c->dim, Q }, { gates, c->hidden, c->dim }, { 1, c->dim, c->hidden } };
+    } shapes[] = {
+        { 1, Q, c->dim }, { 2, K, c->dim }, { 1, c->dim, Q }, { gates, c->hidden, c->dim }, { 1, c->dim, c->hidden }
+    };
     const gemm_kernel *g = gemm_pick(dt == DT_BF16 ? GEMM_BF16 : GEMM_F16, b->isa);
     const int threads = pool_threads(b->pool);
     size_t layer = 0, most = 0, need, bytes;
@@ -186,15 +203,27 @@ static an_status products_open(bench *b, const model_config *c, dtype dt, produc
     for (size_t s = 0; s < COUNT(shapes); s++)
         for (int64_t i = 0; i < shapes[s].times; i++, p->n++) {
             const gemm_call *before = p->n ? &p->one[p->n - 1] : NULL;
-            const bool again = before && s != 2 && s != 4 && before->m == shapes[s].m && before->k == shapes[s].k; /* of the same value: it is packed */
-            p->one[p->n] = (gemm_call){ .kernel = g, .pool = b->pool, .m = shapes[s].m, .n = PROMPT, .k = shapes[s].k, .same_b = again, .c_type = dt, .ldc = PROMPT };
-            if (!gemm_pack_a_bytes(g, shapes[s].m, shapes[s].k, &p->bytes[p->n]) || !gemm_scratch_bytes(g, shapes[s].m, PROMPT, shapes[s].k, threads, &need))
-                return diag_fail(b->d, AN_BUG, NOWHERE, "%s: %lld x %lld is too large", gemm_name(g), (long long)shapes[s].m, (long long)shapes[s].k);
+            /* of the same value: it is packed */
+            const bool again = before && s != 2 && s != 4 && before->m == shapes[s].m && before->k == shapes[s].k;
+            p->one[p->n] = (gemm_call){ .kernel = g,
+                                        .pool = b->pool,
+                                        .m = shapes[s].m,
+                                        .n = PROMPT,
+                                        .k = shapes[s].k,
+                                        .same_b = again,
+                                        .c_type = dt,
+                                        .ldc = PROMPT };
+            if (!gemm_pack_a_bytes(g, shapes[s].m, shapes[s].k, &p->bytes[p->n]) ||
+                !gemm_scratch_bytes(g, shapes[s].m, PROMPT, shapes[s].k, threads, &need))
+                return diag_fail(b->d, AN_BUG, NOWHERE, "%s: %lld x %lld is too large", gemm_name(g),
+                                 (long long)shapes[s].m, (long long)shapes[s].k);
             layer += p->bytes[p->n];
             most = MAX(most, need);
         }
-    if (!mul_size(layer, (size_t)c->n_layers, &bytes) || !dtype_bytes(dt, wide * MAX(PROMPT, c->dim), &need)) return diag_nomem(b->d);
-    p->weights = big_alloc(64, bytes), p->x = big_alloc(64, need), p->y = big_alloc(64, need), p->scratch = big_alloc(64, most);
+    if (!mul_size(layer, (size_t)c->n_layers, &bytes) || !dtype_bytes(dt, wide * MAX(PROMPT, c->dim), &need))
+        return diag_nomem(b->d);
+    p->weights = big_alloc(64, bytes), p->x = big_alloc(64, need), p->y = big_alloc(64, need),
+    p->scratch = big_alloc(64, most);
     if (!p->weights || !p->x || !p->y || !p->scratch) return diag_nomem(b->d);
     rng r = { 1 };
     for (int64_t i = 0; i < wide * MAX(PROMPT, c->dim); i++) dtype_store(dt, p->x, i, rng_range(&r, -0.05, 0.05));
@@ -206,7 +235,8 @@ static an_status products_open(bench *b, const model_config *c, dtype dt, produc
     }
     for (int64_t l = 0; l < p->layers; l++)
         for (int i = 0; i < p->n; w += p->bytes[i++])
-            TRY(gemm_pack_a(g, b->pool, p->one[i].m, p->one[i].k, (gemm_view){ .at = p->x, .type = dt, .row = p->one[i].k, .col = 1 }, w, b->d));
+            TRY(gemm_pack_a(g, b->pool, p->one[i].m, p->one[i].k,
+                            (gemm_view){ .at = p->x, .type = dt, .row = p->one[i].k, .col = 1 }, w, b->d));
     return AN_OK;
 }
 
@@ -227,7 +257,10 @@ an_status bench_prefill(bench *b)
             if (!st) {
                 char label[96];
                 snprintf(label, sizeof label, "%s %s, %d tokens", models[k], forms[f].name, PROMPT);
-                bench_row(b, "prefill", label, bench_kernel(b, is_bf16 ? GEMM_BF16 : GEMM_F16), t, PROMPT * 1e9, "tok/s", t.limit, is_bf16 ? "bf16 products of all tokens alone, in turns, weights from memory" : "fp16 products of all tokens alone, in turns, weights from memory");
+                bench_row(b, "prefill", label, bench_kernel(b, is_bf16 ? GEMM_BF16 : GEMM_F16), t, PROMPT * 1e9,
+                          "tok/s", t.limit,
+                          is_bf16 ? "bf16 products of all tokens alone, in turns, weights from memory"
+                                  : "fp16 products of all tokens alone, in turns, weights from memory");
             }
             products_close(&p);
             close_lm(&x);

@@ -1,5 +1,6 @@
-/* bench_mil.c: the compiler: all programs of a Stories110M training step built, optimised for m4 and printed as MIL; that text read back; the
- * same text checked. In the first place every program must be accepted.  Bounds: copying the text, and one look at each of its bytes. */
+/* bench_mil.c: the compiler: all programs of a Stories110M training step built, optimised for m4 and printed as MIL;
+ * that text read back; the same text checked. In the first place every program must be accepted.  Bounds: copying
+ * the text, and one look at each of its bytes. */
 #include <stdlib.h>
 
 #include "bench/bench_int.h"
@@ -73,9 +74,13 @@ static an_status check_all(void *user, diag *d)
     for (size_t k = 0, n; k < c->n; k++) {
         const char *text = text_of(c, k, &n);
         check_report *r = NULL;
-        TRY(check_text(text, n, &(check_options){ .file = "bench", .target = targets, .n_target = COUNT(targets), .errors_only = true }, &r, d));
+        TRY(check_text(
+            text, n,
+            &(check_options){ .file = "bench", .target = targets, .n_target = COUNT(targets), .errors_only = true }, &r,
+            d));
         an_status st = r->status;
-        if (st) diag_fail(d, st, NOWHERE, "program %zu is not accepted: %s", k, r->found.n ? r->found.at[0].message : "");
+        if (st)
+            diag_fail(d, st, NOWHERE, "program %zu is not accepted: %s", k, r->found.n ? r->found.at[0].message : "");
         check_free(r);
         if (st) return st;
     }
@@ -129,17 +134,29 @@ static double scanned(void *user)
 
 /* ---- rows ---- */
 
-static an_status row(bench *b, const char *name, const char *what, bench_fn *fn, double (*most)(void *), const char *most_is, const char *unit)
+static an_status row(bench *b, const char *name, const char *what, bench_fn *fn, double (*most)(void *),
+                     const char *most_is, const char *unit)
 {
     corpus c;
     timing t;
     an_status st = corpus_open(&c, b->d);
     if (!st) st = bench_beside(b, fn, &c, (ruler){ most, &c }, &t);
-    if (!st) bench_row(b, name, what, "scalar", t, fn == compile_all ? (double)c.n * 1e9 : (double)c.text.n * 1e3, unit, t.limit, most_is);
+    if (!st)
+        bench_row(b, name, what, "scalar", t, fn == compile_all ? (double)c.n * 1e9 : (double)c.text.n * 1e3, unit,
+                  t.limit, most_is);
     corpus_close(&c);
     return st;
 }
 
-an_status bench_compile(bench *b) { return row(b, "compile", "stories110m training step, for m4", compile_all, copied, "copying the text", "prog/s"); }
-an_status bench_parse(bench *b) { return row(b, "parse", "the same MIL text into graphs", parse_all, scanned, "one look at every byte", "MB/s"); }
-an_status bench_check(bench *b) { return row(b, "check", "the same MIL text, m1 and m4", check_all, scanned, "one look at every byte", "MB/s"); }
+an_status bench_compile(bench *b)
+{
+    return row(b, "compile", "stories110m training step, for m4", compile_all, copied, "copying the text", "prog/s");
+}
+an_status bench_parse(bench *b)
+{
+    return row(b, "parse", "the same MIL text into graphs", parse_all, scanned, "one look at every byte", "MB/s");
+}
+an_status bench_check(bench *b)
+{
+    return row(b, "check", "the same MIL text, m1 and m4", check_all, scanned, "one look at every byte", "MB/s");
+}

@@ -1,4 +1,5 @@
-/* bench_model.c: whole programs: a layer, the software chips against the plain processor, starting a program, changing weights. */
+/* bench_model.c: whole programs: a layer, the software chips against the plain processor, starting a program,
+ * changing weights. */
 #include "bench/bench_int.h"
 #include "model/model.h"
 
@@ -17,20 +18,23 @@ static graph *make_layer(const model_config *c, int64_t seq, uint64_t seed)
     ttype vec = { .dt = dt, .sh = SHAPE(1, dim, 1, 1) };
     val x = graph_input(g, "x", (ttype){ .dt = dt, .sh = SHAPE(1, dim, 1, seq) });
     val xn = nn_rmsnorm(g, x, graph_fill_const(g, "norm1", vec, 1), c->norm_eps);
-    val q = nn_linear(g, xn, bench_weight(g, "wq", dim, dim, dt, seed + 1), NO_VAL), k = nn_linear(g, xn, bench_weight(g, "wk", kv, dim, dt, seed + 2), NO_VAL);
+    val q = nn_linear(g, xn, bench_weight(g, "wq", dim, dim, dt, seed + 1), NO_VAL),
+        k = nn_linear(g, xn, bench_weight(g, "wk", kv, dim, dt, seed + 2), NO_VAL);
     val v = nn_linear(g, xn, bench_weight(g, "wv", kv, dim, dt, seed + 3), NO_VAL);
     nn_rope_tables rope = nn_rope_make(g, dt, h.head_dim, seq, c->rope_theta, false);
     val *turned[] = { &q, &k };
     int64_t heads[] = { h.n_heads, h.n_kv_heads };
     for (size_t i = 0; i < COUNT(turned); i++) {
         val apart = GA(g, RESHAPE, VALS(*turned[i]), AT_IS(SHAPE, heads[i], h.head_dim, 1, seq));
-        *turned[i] = GA(g, RESHAPE, VALS(nn_rope(g, apart, &rope, false)), AT_IS(SHAPE, 1, heads[i] * h.head_dim, 1, seq));
+        *turned[i] =
+            GA(g, RESHAPE, VALS(nn_rope(g, apart, &rope, false)), AT_IS(SHAPE, 1, heads[i] * h.head_dim, 1, seq));
     }
     val p = nn_attn_probs(g, nn_queries_in(g, q, &h), nn_keys_in(g, k, &h), nn_causal_mask(g, dt, seq), &h);
     val mixed = nn_attn_mix(g, p, nn_keys_in(g, v, &h), &h);
     x = G(g, ADD, x, nn_linear(g, mixed, bench_weight(g, "wo", dim, dim, dt, seed + 4), NO_VAL));
     xn = nn_rmsnorm(g, x, graph_fill_const(g, "norm2", vec, 1), c->norm_eps);
-    val h1 = nn_linear(g, xn, bench_weight(g, "w1", hid, dim, dt, seed + 5), NO_VAL), h3 = nn_linear(g, xn, bench_weight(g, "w3", hid, dim, dt, seed + 6), NO_VAL);
+    val h1 = nn_linear(g, xn, bench_weight(g, "w1", hid, dim, dt, seed + 5), NO_VAL),
+        h3 = nn_linear(g, xn, bench_weight(g, "w3", hid, dim, dt, seed + 6), NO_VAL);
     x = G(g, ADD, x, nn_linear(g, nn_swiglu(g, h1, h3), bench_weight(g, "w2", dim, hid, dt, seed + 7), NO_VAL));
     graph_output(g, "y", x);
     return g;
@@ -70,7 +74,9 @@ static double products_rate(void *user)
 
 static an_status products_open(bench *b, const model_config *c, int64_t seq, products *x)
 {
-    *x = (products){ .flops = 2.0 * (double)seq * (4.0 * (double)(c->dim * c->dim) + 3.0 * (double)(c->dim * c->hidden)), .d = b->d };
+    *x =
+        (products){ .flops = 2.0 * (double)seq * (4.0 * (double)(c->dim * c->dim) + 3.0 * (double)(c->dim * c->hidden)),
+                    .d = b->d };
     TRY(subject_open(b, &x->square, make_conv(DT_F16, c->dim, seq, c->dim), NULL, 1, b->d));
     TRY(subject_open(b, &x->up, make_conv(DT_F16, c->hidden, seq, c->dim), NULL, 1, b->d));
     return subject_open(b, &x->down, make_conv(DT_F16, c->dim, seq, c->hidden), NULL, 1, b->d);
@@ -103,7 +109,9 @@ an_status bench_block(bench *b)
         else s = (subject){ 0 };
         if (!st) st = subject_beside(b, &s, (ruler){ products_rate, &alone }, &t);
         double attention = 4.0 * (double)(seq * (seq + 1) / 2) * (double)c->dim;
-        if (!st) bench_row(b, "block", label, bench_kernel(b, GEMM_F16), t, alone.flops + attention, "GFLOP/s", t.limit, "its products alone");
+        if (!st)
+            bench_row(b, "block", label, bench_kernel(b, GEMM_F16), t, alone.flops + attention, "GFLOP/s", t.limit,
+                      "its products alone");
         subject_close(&s);
         products_close(&alone);
     }
@@ -140,7 +148,8 @@ an_status bench_soft(bench *b)
         subject s;
         timing t;
         const chip *c = chip_find(chips[i].chip);
-        if (!c || !codegen_numerics(c, &num)) return diag_fail(b->d, AN_BUG, NOWHERE, "no numerics for %s", chips[i].chip);
+        if (!c || !codegen_numerics(c, &num))
+            return diag_fail(b->d, AN_BUG, NOWHERE, "no numerics for %s", chips[i].chip);
         st = subject_open(b, &s, make_conv(DT_F16, 96, 40, 112), &num, 1, b->d);
         if (!st) st = subject_check(&s, chips[i].chip, 0, b->d);
         subject_close(&s);
@@ -151,9 +160,11 @@ an_status bench_soft(bench *b)
         if (!st) st = subject_beside(b, &s, (ruler){ cpu_rate, &x }, &t);
         char label[64], limit[64];
         if (!st) {
-            snprintf(label, sizeof label, "soft:%s %dx%dx%d, %.2f x cpu", chips[i].chip, M, N, K, chips[i].times * t.could * 1e9 / flops);
+            snprintf(label, sizeof label, "soft:%s %dx%dx%d, %.2f x cpu", chips[i].chip, M, N, K,
+                     chips[i].times * t.could * 1e9 / flops);
             snprintf(limit, sizeof limit, "cpu fp16 / %g", chips[i].times);
-            bench_row(b, "soft", label, num.window_bits ? bench_vectors(b) : bench_kernel(b, GEMM_F16), t, flops, "GFLOP/s", t.limit, limit);
+            bench_row(b, "soft", label, num.window_bits ? bench_vectors(b) : bench_kernel(b, GEMM_F16), t, flops,
+                      "GFLOP/s", t.limit, limit);
         }
         subject_close(&s);
     }
@@ -187,12 +198,16 @@ an_status bench_dispatch(bench *b)
     an_status st = subject_open(b, &s, make_conv(DT_F16, 16, 32, 16), NULL, 1, b->d);
     if (!st) st = subject_check(&s, "dispatch", 2e-3, b->d);
     if (!st) st = subject_time(b, &s, &t);
-    if (!st) bench_row(b, "dispatch", "1x1 convolution 16 to 16, 32 wide", bench_kernel(b, GEMM_F16), t, 1e3, "M/s", 1e3 / 5e-6 * 1e-9, "5 us");
+    if (!st)
+        bench_row(b, "dispatch", "1x1 convolution 16 to 16, 32 wide", bench_kernel(b, GEMM_F16), t, 1e3, "M/s",
+                  1e3 / 5e-6 * 1e-9, "5 us");
     subject_close(&s);
     TRY(st);
     TRY(bench_text_to_loaded(b));
-    /* One that stays in cache, where a result's lines are read before they are written; and one that is written past it. */
-    TRY(time_reload(b, make_conv(DT_F16, 2048, SMALL, 768), "reload 2048x768 fp16 weights, kept in cache", 2048.0 * 768));
+    /* One that stays in cache, where a result's lines are read before they are written; and one that is written past
+     * it. */
+    TRY(time_reload(b, make_conv(DT_F16, 2048, SMALL, 768), "reload 2048x768 fp16 weights, kept in cache",
+                    2048.0 * 768));
     const model_config *c = model_preset_find("stories110m");
     if (!c) return diag_fail(b->d, AN_BUG, NOWHERE, "no preset stories110m");
     const double elements = (double)(4 * c->dim * c->dim + 3 * c->dim * c->hidden);

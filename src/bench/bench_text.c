@@ -29,14 +29,16 @@ static an_status encode_all(void *user, diag *d)
 }
 
 /* *rate: MB/s, best of the runs. */
-static an_status timed(bench *b, const char *what, const tokenizer *t, const char *text, size_t n, double limit, const char *limit_is, double *rate)
+static an_status timed(bench *b, const char *what, const tokenizer *t, const char *text, size_t n, double limit,
+                       const char *limit_is, double *rate)
 {
     encoding x = { .t = t, .text = text, .n = n };
     strbuf back = { 0 };
     timing tm;
     an_status st = encode_all(&x, b->d);
     if (!st) st = tok_decode(t, x.ids.at, x.ids.n, 0, &back, b->d);
-    if (!st && (back.n != n || memcmp(back.at, text, n))) st = diag_fail(b->d, AN_MISMATCH, NOWHERE, "bench tokenize %s: the text does not come back from its ids", what);
+    if (!st && (back.n != n || memcmp(back.at, text, n)))
+        st = diag_fail(b->d, AN_MISMATCH, NOWHERE, "bench tokenize %s: the text does not come back from its ids", what);
     if (!st) st = bench_time(b, encode_all, &x, &tm);
     if (!st) bench_row(b, "tokenize", what, "scalar", tm, (double)n * 1e3, "MB/s", limit, limit_is);
     if (!st) *rate = (double)n * 1e-6 / tm.least;
@@ -50,7 +52,8 @@ static void made_up(strbuf *out, size_t n)
 {
     rng r = { SUBJECT_SEED };
     while (out->n < n && !out->oom) {
-        for (uint64_t k = 1 + rng_below(&r, 12); k; k--) sb_putc(out, "etaoinshrdlucmfwypvbgkqjxz"[rng_below(&r, 1 + rng_below(&r, 26))]);
+        for (uint64_t k = 1 + rng_below(&r, 12); k; k--)
+            sb_putc(out, "etaoinshrdlucmfwypvbgkqjxz"[rng_below(&r, 1 + rng_below(&r, 26))]);
         sb_puts(out, rng_below(&r, 9) ? " " : ", ");
     }
 }
@@ -64,7 +67,9 @@ static an_status own_texts(bench *b)
     made_up(&words, (size_t)1 << 19);
     if (!st && (stories.oom || words.oom)) st = diag_nomem(b->d);
     double usual = 0, rate;
-    if (!st) st = timed(b, "byte-level BPE, stories", t, stories.at, stories.n, WANTED_MBS, "the least wanted, one core", &usual);
+    if (!st)
+        st = timed(b, "byte-level BPE, stories", t, stories.at, stories.n, WANTED_MBS, "the least wanted, one core",
+                   &usual);
     if (!st) st = timed(b, "byte-level BPE, made-up words", t, words.at, words.n, usual, "the stories", &rate);
     sb_free(&stories);
     sb_free(&words);
@@ -82,7 +87,8 @@ an_status bench_tokenize(bench *b)
     file_bytes f = { 0 };
     TRY(tok_open(tok, &t, b->d));
     an_status st = file_map(text, &f, b->d);
-    if (!st) st = timed(b, "AN_BENCH_TEXT", t, (const char *)f.at, f.n, WANTED_MBS, "the least wanted, one core", &rate);
+    if (!st)
+        st = timed(b, "AN_BENCH_TEXT", t, (const char *)f.at, f.n, WANTED_MBS, "the least wanted, one core", &rate);
     file_drop(&f);
     tok_close(t);
     return st;

@@ -1,11 +1,12 @@
-/* bench_train.c: a whole training step: minibatch in, loss, gradients and update as one dispatch.
- * Checked against the reference executor: the loss of the second step, which has the update of the first in it. The bound is the
- * rate of the matrix kernel with operands in L1, for the products a step needs: forward, gradients of the weights, and gradients
- * of the activations of every layer but the first. The usual count, six operations per weight and image, has that one too; the row
- * counts what is done, and its label says what share of the bound the usual count would give.
- * A second row has the bytes a step cannot leave out beside the products: every weight read forward, its gradient written and read, the
- * weight read and written, and its moments, at the rate a copy of so many bytes has, which mostly stay in the second caches. Where a
- * matrix unit takes less time for the products than caches for these, that is the bound. */
+/* bench_train.c: a whole training step: minibatch in, loss, gradients and update as one dispatch. Checked against
+ * the reference executor: the loss of the second step, which has the update of the first in it. The bound is the
+ * rate of the matrix kernel with operands in L1, for the products a step needs: forward, gradients of the weights,
+ * and gradients of the activations of every layer but the first. The usual count, six operations per weight and
+ * image, has that one too; the row counts what is done, and its label says what share of the bound the usual count
+ * would give. A second row has the bytes a step cannot leave out beside the products: every weight read forward, its
+ * gradient written and read, the weight read and written, and its moments, at the rate a copy of so many bytes has,
+ * which mostly stay in the second caches. Where a matrix unit takes less time for the products than caches for
+ * these, that is the bound. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -62,8 +63,15 @@ static an_status mlp_open(mlp *m, const char *optimizer, const device_options *o
     *m = (mlp){ 0 };
     TRY(net_build("mlp", &(net_options){ .batch = 64, .dt = DT_F32 }, n, d));
     for (int i = 0; i < n->n_param; i++) p[i] = (train_param){ n->param[i].name, n->param[i].decay };
-    an_status st = train_open(&m->t, n->g, &(train_options){ .engine = "cpu", .device = *o, .optimizer = optimizer, .loss = n->loss, .param = p,
-                              .n_param = (size_t)n->n_param, .fetch = NULL }, d);
+    an_status st = train_open(&m->t, n->g,
+                              &(train_options){ .engine = "cpu",
+                                                .device = *o,
+                                                .optimizer = optimizer,
+                                                .loss = n->loss,
+                                                .param = p,
+                                                .n_param = (size_t)n->n_param,
+                                                .fetch = NULL },
+                              d);
     if (!st) st = mlp_fill(m, n, d);
     return st;
 }
@@ -122,33 +130,43 @@ an_status bench_train_mlp(bench *b)
         int fast;
         gemm_math peak;
         int moments;
-    } rows[] = { { "sgd", "fp32", 0, GEMM_F32, 0 }, { "adam", "fp32", 0, GEMM_F32, 2 }, { "sgd", "bf16", 1, GEMM_BF16, 0 }, { "adam", "bf16", 1, GEMM_BF16, 2 } };
+    } rows[] = { { "sgd", "fp32", 0, GEMM_F32, 0 },
+                 { "adam", "fp32", 0, GEMM_F32, 2 },
+                 { "sgd", "bf16", 1, GEMM_BF16, 0 },
+                 { "adam", "bf16", 1, GEMM_BF16, 2 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         device_options o = { .pool = b->pool, .fast_math = rows[i].fast }, ref = { .pool = b->pool, .reference = true };
         double got, want, first;
         TRY(second_loss(rows[i].optimizer, &o, &got, b->d));
         TRY(second_loss(rows[i].optimizer, &ref, &want, b->d));
         if (!(fabs(got - want) <= (rows[i].fast ? 2e-2 : 1e-3) * want))
-            return diag_fail(b->d, AN_MISMATCH, NOWHERE, "bench train_mlp: the second loss is %.6g, the reference says %.6g", got, want);
+            return diag_fail(b->d, AN_MISMATCH, NOWHERE,
+                             "bench train_mlp: the second loss is %.6g, the reference says %.6g", got, want);
         mlp m;
         net n = { 0 };
         timing t, beside;
         an_status st = mlp_open(&m, rows[i].optimizer, &o, &n, b->d);
         const gemm_kernel *g = gemm_pick(rows[i].peak, b->isa);
         const int threads = pool_threads(b->pool);
-        const double held = parameters(&n) * sizeof(float), usual = 6 * matrix_macs(&n, &first), flops = usual - 2 * first;
-        both x = { .products = peak_gemm(g, b->pool, threads), .copy = peak_copy(b->pool, threads, (size_t)held * (size_t)(2 + rows[i].moments) / 2),
-                   .flops = flops, .bytes = held * (5 + 2 * rows[i].moments) };
+        const double held = parameters(&n) * sizeof(float), usual = 6 * matrix_macs(&n, &first),
+                     flops = usual - 2 * first;
+        both x = { .products = peak_gemm(g, b->pool, threads),
+                   .copy = peak_copy(b->pool, threads, (size_t)held * (size_t)(2 + rows[i].moments) / 2),
+                   .flops = flops,
+                   .bytes = held * (5 + 2 * rows[i].moments) };
         if (!st && !(x.products && x.copy)) st = diag_nomem(b->d);
         if (!st) st = bench_beside(b, step, &m, (ruler){ bound_peak, x.products }, &t);
         if (!st) st = bench_beside(b, step, &m, (ruler){ bound_both, &x }, &beside);
         if (!st) {
             char label[128];
-            snprintf(label, sizeof label, "%s, %s, %.0f steps/s, %.1f MFLOP (%.1f %% by the usual %.1f)", rows[i].optimizer, rows[i].math, 1 / t.least, flops * 1e-6,
-                     100 * usual * 1e-9 / t.could, usual * 1e-6);
+            snprintf(label, sizeof label, "%s, %s, %.0f steps/s, %.1f MFLOP (%.1f %% by the usual %.1f)",
+                     rows[i].optimizer, rows[i].math, 1 / t.least, flops * 1e-6, 100 * usual * 1e-9 / t.could,
+                     usual * 1e-6);
             bench_row(b, "train_mlp", label, gemm_name(g), t, flops, "GFLOP/s", t.limit, gemm_name(g));
-            snprintf(label, sizeof label, "%s, %s, beside %.1f MB in cache as well", rows[i].optimizer, rows[i].math, x.bytes * 1e-6);
-            bench_row(b, "train_mlp", label, gemm_name(g), beside, flops, "GFLOP/s", beside.limit, "products, then these bytes copied");
+            snprintf(label, sizeof label, "%s, %s, beside %.1f MB in cache as well", rows[i].optimizer, rows[i].math,
+                     x.bytes * 1e-6);
+            bench_row(b, "train_mlp", label, gemm_name(g), beside, flops, "GFLOP/s", beside.limit,
+                      "products, then these bytes copied");
         }
         peak_free(x.products);
         peak_free(x.copy);

@@ -1,10 +1,11 @@
-/* bench_train_lm.c: a whole training step of a language model: tokens in, loss, gradients, AdamW with clipping, as one dispatch.
- * In: Stories110M with random weights, one batch.  Out: seconds of a step beside its floor: the products alone, left operands packed
- * ahead, and the bytes an update must move at copy bandwidth, measured in turns with the steps; the ratio is the median over the turns.
- * Beside it the ratio to a floor nobody reaches: the same products at the kernel's rate with operands in L1, and the update.
+/* bench_train_lm.c: a whole training step of a language model: tokens in, loss, gradients, AdamW with clipping, as
+ * one dispatch. In: Stories110M with random weights, one batch.  Out: seconds of a step beside its floor: the
+ * products alone, left operands packed ahead, and the bytes an update must move at copy bandwidth, measured in turns
+ * with the steps; the ratio is the median over the turns. Beside it the ratio to a floor nobody reaches: the same
+ * products at the kernel's rate with operands in L1, and the update.
  *
- * Checked: a small model of the same kind against the reference executor, by the loss of the second step, which has the update of the
- * first in it; the large one by a loss that begins at what guessing gives and falls. */
+ * Checked: a small model of the same kind against the reference executor, by the loss of the second step, which has
+ * the update of the first in it; the large one by a loss that begins at what guessing gives and falls. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -55,15 +56,19 @@ static an_status lm_make(lm *m, const model_config *c, int64_t B, int64_t T, con
     model_config plain = *c;
     *m = (lm){ 0 };
     plain.dt = DT_F32;
-    TRY(decoder_build(&plain, &(decoder_options){ .use = DECODER_TRAIN, .param_inputs = true, .batch = B, .seq = T }, NULL, &dec, d));
+    TRY(decoder_build(&plain, &(decoder_options){ .use = DECODER_TRAIN, .param_inputs = true, .batch = B, .seq = T },
+                      NULL, &dec, d));
     train_param *p = calloc(dec.n_param, sizeof *p);
     m->tokens = malloc((size_t)(B * T) * sizeof *m->tokens), m->targets = malloc((size_t)(B * T) * sizeof *m->targets);
     an_status st = p && m->tokens && m->targets ? AN_OK : diag_nomem(d);
-    for (size_t i = 0; i < dec.n_param && !st; i++) p[i] = (train_param){ graph_value(dec.g, dec.param[i])->name, dec.weight[i].type.sh.d[1] > 1 };
-    if (!st) st = train_open(&m->t, dec.g, &(train_options){ .engine = "cpu", .device = *o, .loss = dec.loss, .param = p, .n_param = dec.n_param,
-                             .optimizer = "adamw", .beta2 = 0.95, .decay = 0.1, .clip = 1 }, d);
+    for (size_t i = 0; i < dec.n_param && !st; i++)
+        p[i] = (train_param){ graph_value(dec.g, dec.param[i])->name, dec.weight[i].type.sh.d[1] > 1 };
+    if (!st) st = train_open(&m->t, dec.g, &(train_options){ .engine = "cpu", .device = *o, .loss = dec.loss,
+                                                             .param = p, .n_param = dec.n_param, .optimizer = "adamw",
+                                                             .beta2 = 0.95, .decay = 0.1, .clip = 1 }, d);
     if (!st) st = lm_fill(m, &dec, d);
-    for (int64_t i = 0; i < B * T && !st; i++) m->tokens[i] = (int32_t)((i * 7919 + 3) % c->vocab), m->targets[i] = (int32_t)(((i + 1) * 7919 + 3) % c->vocab);
+    for (int64_t i = 0; i < B * T && !st; i++)
+        m->tokens[i] = (int32_t)((i * 7919 + 3) % c->vocab), m->targets[i] = (int32_t)(((i + 1) * 7919 + 3) % c->vocab);
     free(p);
     graph_free(dec.g);
     return st;
@@ -97,14 +102,16 @@ static an_status check(bench *b, const model_config *small, int fast)
     TRY(second_loss(small, &o, &got, b->d));
     TRY(second_loss(small, &ref, &want, b->d));
     if (fabs(got - want) <= (fast ? 2e-2 : 1e-4) * want) return AN_OK;
-    return diag_fail(b->d, AN_MISMATCH, NOWHERE, "bench train: the second loss is %.6g, the reference says %.6g", got, want);
+    return diag_fail(b->d, AN_MISMATCH, NOWHERE, "bench train: the second loss is %.6g, the reference says %.6g", got,
+                     want);
 }
 
 /* ---- the floor ---- */
 
-/* A step's products in its order and nothing else: forward, and back the gradients of inputs and weights. Left operands are packed ahead; each
- * of them, and each result, has its own place in a stretch of memory as large as all weights, or all gradients, so that none is in a cache when its turn comes,
- * here as there. Right operands stay where they are. */
+/* A step's products in its order and nothing else: forward, and back the gradients of inputs and weights. Left
+ * operands are packed ahead; each of them, and each result, has its own place in a stretch of memory as large as all
+ * weights, or all gradients, so that none is in a cache when its turn comes, here as there. Right operands stay
+ * where they are. */
 typedef struct {
     bench *b;
     const gemm_kernel *g;
@@ -139,8 +146,10 @@ static an_status floor_product(floor_run *f, int64_t m, int64_t n, int64_t k, bo
     const void *a = next_place(&f->left, na);
     float *c = next_place(&f->results, (size_t)(m * n) * sizeof(float));
     f->flops += 2.0 * (double)m * (double)n * (double)k;
-    return gemm_run(&(gemm_call){ .kernel = f->g, .pool = f->b->pool, .m = m, .n = n, .k = k, .a = a, .c = c, .c_type = DT_F32, .ldc = n, .scratch = f->scratch,
-                                  .scratch_bytes = f->scratch_bytes, .b = { .at = f->right, .type = DT_F32, .row = turned ? 1 : n, .col = turned ? k : 1 } }, f->b->d);
+    return gemm_run(&(gemm_call){ .kernel = f->g, .pool = f->b->pool, .m = m, .n = n, .k = k, .a = a, .c = c,
+                                  .c_type = DT_F32, .ldc = n, .scratch = f->scratch, .scratch_bytes = f->scratch_bytes,
+                                  .b = { .at = f->right, .type = DT_F32, .row = turned ? 1 : n,
+                                         .col = turned ? k : 1 } }, f->b->d);
 }
 
 /* A matrix of out x in: forward, or back. */
@@ -199,20 +208,25 @@ static bool stretch_make(struct stretch *s, size_t bytes)
     return s->memory != NULL;
 }
 
-static an_status floor_open(bench *b, const model_config *c, gemm_math math, int64_t B, int64_t T, double params, floor_run *f)
+static an_status floor_open(bench *b, const model_config *c, gemm_math math, int64_t B, int64_t T, double params,
+                            floor_run *f)
 {
-    const int64_t tokens = B * T, Q = c->n_heads * c->head_dim, wide = MAX(MAX(c->vocab, c->hidden), MAX(c->dim, Q)), most = wide * MAX(tokens, MAX(c->dim, Q));
-    const int64_t out[] = { Q, c->n_kv_heads * c->head_dim, c->hidden, c->dim, c->vocab }, in[] = { c->dim, c->dim, c->dim, c->hidden, c->dim };
+    const int64_t tokens = B * T, Q = c->n_heads * c->head_dim, wide = MAX(MAX(c->vocab, c->hidden), MAX(c->dim, Q)),
+                  most = wide * MAX(tokens, MAX(c->dim, Q));
+    const int64_t out[] = { Q, c->n_kv_heads * c->head_dim, c->hidden, c->dim, c->vocab },
+                  in[] = { c->dim, c->dim, c->dim, c->hidden, c->dim };
     *f = (floor_run){ .b = b, .g = gemm_pick(math, b->isa), .c = c, .seq = T, .tokens = tokens };
     for (size_t i = 0; i < COUNT(out); i++) {
         size_t n[3];
-        if (!gemm_scratch_bytes(f->g, out[i], tokens, in[i], pool_threads(b->pool), &n[0]) || !gemm_scratch_bytes(f->g, in[i], tokens, out[i], pool_threads(b->pool), &n[1]) ||
+        if (!gemm_scratch_bytes(f->g, out[i], tokens, in[i], pool_threads(b->pool), &n[0]) ||
+            !gemm_scratch_bytes(f->g, in[i], tokens, out[i], pool_threads(b->pool), &n[1]) ||
             !gemm_scratch_bytes(f->g, out[i], in[i], tokens, pool_threads(b->pool), &n[2]))
             return diag_nomem(b->d);
         f->scratch_bytes = MAX(f->scratch_bytes, MAX(n[0], MAX(n[1], n[2])));
     }
     f->scratch = big_alloc(ALIGN, f->scratch_bytes), f->right = big_alloc(ALIGN, (size_t)most * sizeof(float));
-    if (!f->scratch || !f->right || !stretch_make(&f->left, MAX((size_t)(params * 4), (size_t)most * 5)) || !stretch_make(&f->results, MAX((size_t)(params * 4), (size_t)most * 4)))
+    if (!f->scratch || !f->right || !stretch_make(&f->left, MAX((size_t)(params * 4), (size_t)most * 5)) ||
+        !stretch_make(&f->results, MAX((size_t)(params * 4), (size_t)most * 4)))
         return diag_nomem(b->d);
     for (int64_t i = 0; i < most; i++) f->right[i] = 1;
     return AN_OK;
@@ -225,7 +239,8 @@ enum { TURNS = 5, LEAST_TURNS = 2, ENOUGH_SECONDS = 12 };
 
 typedef struct {
     timing t;
-    double products, update, of_floor, by_kernel, mb; /* seconds, and ratios to them and to a floor at the kernel's rate in L1: medians */
+    /* seconds, and ratios to them and to a floor at the kernel's rate in L1: medians */
+    double products, update, of_floor, by_kernel, mb;
 } outcome;
 
 static int ascending(const void *a, const void *b)
@@ -246,7 +261,8 @@ static an_status take_turns(bench *b, lm *m, floor_run *f, peak_meter *copy, pea
 {
     double step[TURNS], products[TURNS], update[TURNS], ratio[TURNS], by_kernel[TURNS], least = INFINITY;
     int n = 0;
-    for (uint64_t from = clock_ns(); n < TURNS && (n < LEAST_TURNS || (double)(clock_ns() - from) * 1e-9 < ENOUGH_SECONDS); n++) {
+    for (uint64_t from = clock_ns();
+         n < TURNS && (n < LEAST_TURNS || (double)(clock_ns() - from) * 1e-9 < ENOUGH_SECONDS); n++) {
         uint64_t at = clock_ns();
         TRY(lm_step(m, b->d));
         step[n] = (double)(clock_ns() - at) * 1e-9;
@@ -256,8 +272,12 @@ static an_status take_turns(bench *b, lm *m, floor_run *f, peak_meter *copy, pea
         by_kernel[n] = step[n] / (f->flops / (peak_rate(kernel) * 1e9) + update[n]);
         least = MIN(least, step[n]);
     }
-    o->products = median(products, n), o->update = median(update, n), o->of_floor = median(ratio, n), o->by_kernel = median(by_kernel, n);
-    o->t = (timing){ .least = least, .median = median(step, n), .limit = (double)f->tokens / (o->products + o->update), .could = (double)f->tokens * o->of_floor };
+    o->products = median(products, n), o->update = median(update, n), o->of_floor = median(ratio, n),
+    o->by_kernel = median(by_kernel, n);
+    o->t = (timing){ .least = least,
+                     .median = median(step, n),
+                     .limit = (double)f->tokens / (o->products + o->update),
+                     .could = (double)f->tokens * o->of_floor };
     return AN_OK;
 }
 
@@ -275,7 +295,9 @@ static an_status measure(bench *b, const model_config *c, int64_t B, int64_t T, 
     if (!st && !(kernel = peak_gemm(f.g, b->pool, pool_threads(b->pool)))) st = diag_nomem(b->d);
     if (!st) st = take_turns(b, &m, &f, copy, kernel, o);
     if (!st && !(fabs(first - log((double)c->vocab)) < 0.5 && m.loss < first))
-        st = diag_fail(b->d, AN_MISMATCH, NOWHERE, "bench train: the loss went from %.4g to %.4g; it begins at %.4g by guessing and should fall", first, m.loss, log((double)c->vocab));
+        st = diag_fail(b->d, AN_MISMATCH, NOWHERE,
+                       "bench train: the loss went from %.4g to %.4g; it begins at %.4g by guessing and should fall",
+                       first, m.loss, log((double)c->vocab));
     peak_free(copy);
     peak_free(kernel);
     floor_close(&f);
@@ -290,7 +312,10 @@ an_status bench_train(bench *b)
         const char *math;
         int fast;
         gemm_math floor;
-    } rows[] = { { 1, "bf16", FAST_BF16, GEMM_BF16 }, { 1, "fp32", FAST_NONE, GEMM_F32 }, { 4, "bf16", FAST_BF16, GEMM_BF16 }, { 4, "fp32", FAST_NONE, GEMM_F32 } };
+    } rows[] = { { 1, "bf16", FAST_BF16, GEMM_BF16 },
+                 { 1, "fp32", FAST_NONE, GEMM_F32 },
+                 { 4, "bf16", FAST_BF16, GEMM_BF16 },
+                 { 4, "fp32", FAST_NONE, GEMM_F32 } };
     const model_config *c = model_preset_find("stories110m"), *small = model_preset_find("tiny");
     const int64_t T = 256;
     if (!c || !small) return diag_fail(b->d, AN_BUG, NOWHERE, "a preset is missing");
@@ -299,9 +324,12 @@ an_status bench_train(bench *b)
         char label[128];
         TRY(check(b, small, rows[i].fast));
         TRY(measure(b, c, rows[i].batch, T, rows[i].fast, rows[i].floor, &o));
-        snprintf(label, sizeof label, "%s, B %lld T %lld, %.2f of the floor %.3f + %.3f s, %.2f by the kernel in L1, peak memory %.0f MB", rows[i].math, (long long)rows[i].batch, (long long)T,
-                 o.of_floor, o.products, o.update, o.by_kernel, o.mb);
-        bench_row(b, "train", label, bench_kernel(b, rows[i].floor), o.t, (double)(rows[i].batch * T) * 1e9, "tok/s", o.t.limit, "its products packed, and the update's bytes, in turns");
+        snprintf(label, sizeof label,
+                 "%s, B %lld T %lld, %.2f of the floor %.3f + %.3f s, %.2f by the kernel in L1, peak memory %.0f MB",
+                 rows[i].math, (long long)rows[i].batch, (long long)T, o.of_floor, o.products, o.update, o.by_kernel,
+                 o.mb);
+        bench_row(b, "train", label, bench_kernel(b, rows[i].floor), o.t, (double)(rows[i].batch * T) * 1e9, "tok/s",
+                  o.t.limit, "its products packed, and the update's bytes, in turns");
     }
     return AN_OK;
 }

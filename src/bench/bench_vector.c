@@ -1,5 +1,5 @@
-/* bench_vector.c: what moves memory: elementwise chains, norms, softmax; and attention.
- * A small twin of each program is compared with the reference, then the large one is timed. Bytes are those of its ports. */
+/* bench_vector.c: what moves memory: elementwise chains, norms, softmax; and attention. A small twin of each program
+ * is compared with the reference, then the large one is timed. Bytes are those of its ports. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -94,7 +94,8 @@ static an_status beside_planes(bench *b, subject *s, const char *name, const mov
     char label[64];
     timing t;
     const shape sh = plane(k->rows, k->cols, dt).sh;
-    peak_meter *twice = peak_twice(b->pool, pool_threads(b->pool), PEAK_FAR, (size_t)(k->rows * sh.d[sh.rank - 1] * dtype_bits(dt) / 8));
+    peak_meter *twice = peak_twice(b->pool, pool_threads(b->pool), PEAK_FAR,
+                                   (size_t)(k->rows * sh.d[sh.rank - 1] * dtype_bits(dt) / 8));
     if (!twice) return diag_nomem(b->d);
     snprintf(label, sizeof label, "%s %s, movement", k->what, dtype_name(dt));
     an_status st = subject_beside(b, s, (ruler){ bound_peak, twice }, &t);
@@ -119,7 +120,8 @@ static an_status moved(bench *b, peak_meter *copy, const char *name, const moved
     return st;
 }
 
-static an_status moved_all(bench *b, const char *name, const moved_case *c, size_t n, const dtype *types, size_t n_types)
+static an_status moved_all(bench *b, const char *name, const moved_case *c, size_t n, const dtype *types,
+                           size_t n_types)
 {
     peak_meter *copy = peak_copy(b->pool, pool_threads(b->pool), PEAK_FAR);
     an_status st = copy ? AN_OK : diag_nomem(b->d);
@@ -139,7 +141,8 @@ static graph *make_add(int64_t rows, int64_t cols, dtype dt)
 {
     graph *g = graph_new("add", 0);
     if (!g) return NULL;
-    graph_output(g, "y", G(g, ADD, graph_input(g, "a", plane(rows, cols, dt)), graph_input(g, "b", plane(rows, cols, dt))));
+    graph_output(g, "y",
+                 G(g, ADD, graph_input(g, "a", plane(rows, cols, dt)), graph_input(g, "b", plane(rows, cols, dt))));
     return g;
 }
 
@@ -147,7 +150,8 @@ static graph *make_scale(int64_t rows, int64_t cols, dtype dt) /* per-channel ga
 {
     graph *g = graph_new("scale", 0);
     if (!g) return NULL;
-    val x = graph_input(g, "a", plane(rows, cols, dt)), gain = graph_input(g, "b", vector(rows, 1, dt)), bias = graph_input(g, "c", vector(rows, 1, dt));
+    val x = graph_input(g, "a", plane(rows, cols, dt)), gain = graph_input(g, "b", vector(rows, 1, dt)),
+        bias = graph_input(g, "c", vector(rows, 1, dt));
     graph_output(g, "y", G(g, RELU, G(g, ADD, G(g, MUL, x, gain), bias)));
     return g;
 }
@@ -164,8 +168,10 @@ static graph *make_swiglu(int64_t rows, int64_t cols, dtype dt)
 an_status bench_eltwise(bench *b)
 {
     enum { ROWS = 768, COLS = 16384 };
-    static const moved_case cases[] = { { "add", make_add, ROWS, COLS, false }, { "relu(gain*x+offset)", make_scale, ROWS, COLS, false },
-                                        { "relu(gain*x+offset)", make_scale, 38400, 320, false }, /* rows that are no whole tiles */
+    static const moved_case cases[] = { { "add", make_add, ROWS, COLS, false },
+                                        { "relu(gain*x+offset)", make_scale, ROWS, COLS, false },
+                                        /* rows that are no whole tiles */
+                                        { "relu(gain*x+offset)", make_scale, 38400, 320, false },
                                         { "silu(a)*b", make_swiglu, ROWS, COLS, false } };
     return moved_all(b, "eltwise", cases, COUNT(cases), float_types, COUNT(float_types));
 }
@@ -177,9 +183,11 @@ static graph *make_update(int64_t rows, int64_t cols, dtype dt, bool decay, cons
     graph *g = graph_new("adam", 0);
     if (!g) return NULL;
     ttype t = plane(rows, cols, dt);
-    val w = graph_input(g, "w", t), dw = graph_input(g, "g", t), m = graph_input(g, "m", t), v = G(g, ABS, graph_input(g, "v", t));
+    val w = graph_input(g, "w", t), dw = graph_input(g, "g", t), m = graph_input(g, "m", t),
+        v = G(g, ABS, graph_input(g, "v", t));
 #define K(x) graph_scalar(g, dt, x)
-    val m2 = G(g, ADD, G(g, MUL, m, K(0.9)), G(g, MUL, dw, K(0.1))), v2 = G(g, ADD, G(g, MUL, v, K(0.999)), G(g, MUL, G(g, MUL, dw, dw), K(0.001)));
+    val m2 = G(g, ADD, G(g, MUL, m, K(0.9)), G(g, MUL, dw, K(0.1))),
+        v2 = G(g, ADD, G(g, MUL, v, K(0.999)), G(g, MUL, G(g, MUL, dw, dw), K(0.001)));
     val step = G(g, REAL_DIV, m2, G(g, ADD, G(g, SQRT, v2), K(1e-3)));
     val w2 = G(g, SUB, decay ? G(g, MUL, w, K(0.9999)) : w, G(g, MUL, step, K(1e-3)));
 #undef K
@@ -191,14 +199,18 @@ static graph *make_update(int64_t rows, int64_t cols, dtype dt, bool decay, cons
 }
 static graph *make_adam(int64_t rows, int64_t cols, dtype dt) { return make_update(rows, cols, dt, false, NULL); }
 static graph *make_adamw_f16(int64_t rows, int64_t cols, dtype dt) { return make_update(rows, cols, dt, true, "fp16"); }
-static graph *make_adamw_bf16(int64_t rows, int64_t cols, dtype dt) { return make_update(rows, cols, dt, true, "bf16"); }
+static graph *make_adamw_bf16(int64_t rows, int64_t cols, dtype dt)
+{
+    return make_update(rows, cols, dt, true, "bf16");
+}
 
 static graph *make_momentum(int64_t rows, int64_t cols, dtype dt)
 {
     graph *g = graph_new("momentum", 0);
     if (!g) return NULL;
     ttype t = plane(rows, cols, dt);
-    val w = graph_input(g, "w", t), m2 = G(g, ADD, G(g, MUL, graph_input(g, "m", t), graph_scalar(g, dt, 0.9)), graph_input(g, "g", t));
+    val w = graph_input(g, "w", t),
+        m2 = G(g, ADD, G(g, MUL, graph_input(g, "m", t), graph_scalar(g, dt, 0.9)), graph_input(g, "g", t));
     graph_output(g, "w2", G(g, SUB, w, G(g, MUL, m2, graph_scalar(g, dt, 0.01))));
     graph_output(g, "m2", m2);
     return g;
@@ -219,7 +231,8 @@ static graph *make_norm(int64_t rows, int64_t cols, dtype dt, int axis, bool lay
 {
     graph *g = graph_new("norm", 0);
     if (!g) return NULL;
-    val x = graph_input(g, "a", plane(rows, cols, dt)), gain = graph_input(g, "b", axis == 1 ? vector(rows, 1, dt) : vector(1, cols, dt));
+    val x = graph_input(g, "a", plane(rows, cols, dt)),
+        gain = graph_input(g, "b", axis == 1 ? vector(rows, 1, dt) : vector(1, cols, dt));
     if (layer) x = G(g, SUB, x, GA(g, REDUCE_MEAN, VALS(x), AT_IS(AXES, axis), AT_B(KEEP_DIMS, true)));
     val ms = GA(g, REDUCE_MEAN, VALS(G(g, MUL, x, x)), AT_IS(AXES, axis), AT_B(KEEP_DIMS, true));
     val root = GA(g, RSQRT, VALS(G(g, ADD, ms, graph_scalar(g, dt, 1e-3))), AT_F(EPSILON, 1e-12));
@@ -250,7 +263,8 @@ static graph *make_softmax_columns(int64_t rows, int64_t cols, dtype dt) { retur
 
 an_status bench_softmax(bench *b)
 {
-    static const moved_case cases[] = { { "rows", make_softmax_rows, 12288, 1024, false }, { "channels", make_softmax_columns, 768, 16384, true } };
+    static const moved_case cases[] = { { "rows", make_softmax_rows, 12288, 1024, false },
+                                        { "channels", make_softmax_columns, 768, 16384, true } };
     return moved_all(b, "softmax", cases, COUNT(cases), float_types, COUNT(float_types));
 }
 
@@ -289,7 +303,9 @@ static an_status attention(bench *b, int64_t tokens, dtype dt)
     if (!st && !kernel) st = diag_nomem(b->d);
     if (!st) st = subject_beside(b, &s, (ruler){ bound_peak, kernel }, &t);
     double pairs = (double)tokens * (double)(tokens + 1) / 2;
-    if (!st) bench_row(b, "attention", label, bench_kernel(b, dt == DT_F16 ? GEMM_F16 : GEMM_F32), t, 4.0 * HEADS * WIDTH * pairs, "GFLOP/s", t.limit, "matrix kernel");
+    if (!st)
+        bench_row(b, "attention", label, bench_kernel(b, dt == DT_F16 ? GEMM_F16 : GEMM_F32), t,
+                  4.0 * HEADS * WIDTH * pairs, "GFLOP/s", t.limit, "matrix kernel");
     peak_free(kernel);
     subject_close(&s);
     return st;

@@ -51,8 +51,14 @@ static an_status add_finding(checker *c, const finding *f)
         if (!name || !str_map_put(&c->tmp, &c->refused, name, strlen(name), 0)) return diag_nomem(c->d);
     }
     if (c->o->errors_only && f->sev != SEV_ERROR) return AN_OK;
-    finding k = { .rule = intern(c, f->rule), .sev = f->sev, .target = f->target, .op = intern(c, f->op), .name = intern(c, f->name),
-                  .at = f->at.line ? f->at : c->fallback, .message = intern(c, f->message), .fix = intern(c, f->fix),
+    finding k = { .rule = intern(c, f->rule),
+                  .sev = f->sev,
+                  .target = f->target,
+                  .op = intern(c, f->op),
+                  .name = intern(c, f->name),
+                  .at = f->at.line ? f->at : c->fallback,
+                  .message = intern(c, f->message),
+                  .fix = intern(c, f->fix),
                   .evidence = intern(c, f->evidence) };
     if (!k.rule || !k.op || !k.name || !k.message || !k.fix || !k.evidence) return diag_nomem(c->d);
     return VEC_PUSH(&r->mem, &r->found, k) ? AN_OK : diag_nomem(c->d);
@@ -60,7 +66,8 @@ static an_status add_finding(checker *c, const finding *f)
 
 static an_status add_issue(checker *c, const lower_issue *is)
 {
-    finding f = { .rule = is->rule, .sev = is->st ? SEV_ERROR : SEV_NOTE, .op = is->op, .name = is->name, .at = is->at, .message = is->msg };
+    finding f = { .rule = is->rule, .sev = is->st ? SEV_ERROR : SEV_NOTE, .op = is->op, .name = is->name, .at = is->at,
+                  .message = is->msg };
     for (size_t i = 0; i < COUNT(text_rules); i++)
         if (!strcmp(text_rules[i].rule, is->rule)) f.fix = text_rules[i].fix, f.evidence = text_rules[i].evidence;
     if (is->st) c->half_read = true;
@@ -71,14 +78,15 @@ static an_status add_issue(checker *c, const lower_issue *is)
 
 /* ---- the program as rules and costs see it ---- */
 
-/* Largest sum of bytes held at once when nodes run in order: a value is held from its maker (an input: from its first user)
- * to its last user. Constants are weights and are not counted. */
+/* Largest sum of bytes held at once when nodes run in order: a value is held from its maker (an input: from its
+ * first user) to its last user. Constants are weights and are not counted. */
 static an_status live_bytes(checker *c, const graph *g, const op_inst *insts, size_t *peak)
 {
     size_t n = g->nodes.n;
     uint32_t *first = TAKE(&c->tmp, uint32_t, g->values.n), *last = TAKE(&c->tmp, uint32_t, g->values.n);
     size_t *opens = TAKE(&c->tmp, size_t, n + 1), *closes = TAKE(&c->tmp, size_t, n + 1);
-    bool *weight = TAKE(&c->tmp, bool, g->values.n); /* constants, and what is computed from constants alone when compiled */
+    /* constants, and what is computed from constants alone when compiled */
+    bool *weight = TAKE(&c->tmp, bool, g->values.n);
     if (!first || !last || !opens || !closes || !weight) return diag_nomem(c->d);
     for (uint32_t i = 1; i < n; i++) {
         const node *x = &g->nodes.at[i];
@@ -124,12 +132,14 @@ static bool has_build_key(const mil_module *m, const char *key)
     return false;
 }
 
-/* An operation the table knows but could not type (a run-time attribute, operands that do not fit) is opaque to the graph.
- * With its required operands in place the rules can judge it under its own name. */
+/* An operation the table knows but could not type (a run-time attribute, operands that do not fit) is opaque to the
+ * graph. With its required operands in place the rules can judge it under its own name. */
 static void unveil(op_inst *x)
 {
     op_id id;
-    if (x->op != OP_OPAQUE || !op_find(x->mil, strlen(x->mil), &id) || id == OP_INPUT || id == OP_CONST || id == OP_OPAQUE) return;
+    if (x->op != OP_OPAQUE || !op_find(x->mil, strlen(x->mil), &id) || id == OP_INPUT || id == OP_CONST ||
+        id == OP_OPAQUE)
+        return;
     const op_info *o = op_get(id);
     bool list = o->n_in && o->in[o->n_in - 1].list;
     if (x->n_in < o->n_in) return;
@@ -153,14 +163,19 @@ static an_status make_view(checker *c, const graph *g, const mil_module *m, prog
     const mil_block *f = m ? mil_main(m) : NULL;
     str_map places = { 0 };
     for (int i = 0; f && i < f->n_out; i++)
-        if (f->out[i].ref && !str_map_put(&c->tmp, &places, f->out[i].ref, strlen(f->out[i].ref), (uint32_t)i)) return diag_nomem(c->d);
+        if (f->out[i].ref && !str_map_put(&c->tmp, &places, f->out[i].ref, strlen(f->out[i].ref), (uint32_t)i))
+            return diag_nomem(c->d);
     for (size_t i = 0; i < g->outputs.n; i++) {
         const port *p = &g->outputs.at[i];
         uint32_t k;
         bool found = str_map_get(&places, p->name, strlen(p->name), &k);
-        out[i] = (port_view){ .name = p->name, .at = found ? f->out[k].at : graph_maker(g, p->v)->at, .type = *graph_type(g, p->v) };
+        out[i] = (port_view){ .name = p->name,
+                              .at = found ? f->out[k].at : graph_maker(g, p->v)->at,
+                              .type = *graph_type(g, p->v) };
     }
-    *v = (prog_view){ .ops = insts, .n_ops = g->nodes.n, .in = in, .n_in = g->inputs.n, .out = out, .n_out = g->outputs.n };
+    *v = (prog_view){
+        .ops = insts, .n_ops = g->nodes.n, .in = in, .n_in = g->inputs.n, .out = out, .n_out = g->outputs.n
+    };
     if (f) {
         v->from_text = true;
         v->version = m->version;
@@ -173,7 +188,8 @@ static an_status make_view(checker *c, const graph *g, const mil_module *m, prog
 
 /* ---- per chip ---- */
 
-/* Findings of one chip, copied over; past CHECK_MAX_PER_RULE of one rule the rest becomes one line with their number. */
+/* Findings of one chip, copied over; past CHECK_MAX_PER_RULE of one rule the rest becomes one line with their
+ * number. */
 static an_status check_rules(checker *c, const chip *target, const prog_view *v)
 {
     arena mem = { 0 };
@@ -187,7 +203,8 @@ static an_status check_rules(checker *c, const chip *target, const prog_view *v)
         uint32_t k;
         if (!str_map_get(&seen, f->rule, strlen(f->rule), &k)) {
             k = (uint32_t)count.n;
-            if (!str_map_put(&mem, &seen, f->rule, strlen(f->rule), k) || !VEC_PUSH(&mem, &count, (size_t)0) || !VEC_PUSH(&mem, &last, f)) {
+            if (!str_map_put(&mem, &seen, f->rule, strlen(f->rule), k) || !VEC_PUSH(&mem, &count, (size_t)0) ||
+                !VEC_PUSH(&mem, &last, f)) {
                 st = diag_nomem(c->d);
                 break;
             }
@@ -300,7 +317,8 @@ an_status check_text(const char *text, size_t n, const check_options *o, check_r
     if (!st) {
         diag why = { 0 };
         if (!mil_parse(text, n, 0, &m, &why)) st = parsed_text(&c, m);
-        else if (why.st == AN_INPUT) st = add_issue(&c, &(lower_issue){ .rule = "syntax", .st = AN_INPUT, .at = why.at, .msg = why.msg });
+        else if (why.st == AN_INPUT)
+            st = add_issue(&c, &(lower_issue){ .rule = "syntax", .st = AN_INPUT, .at = why.at, .msg = why.msg });
         else st = diag_fail(d, why.st, why.at, "%s", why.msg);
     }
     mil_free(m);

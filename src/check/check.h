@@ -1,6 +1,6 @@
-/* check.h: everything that can be said about a program without running it.
- * In: MIL text, or a graph.  Out: a report: what is wrong with the text, what each chip refuses or spoils, what it costs.
- * Bad text gives a report too; a call fails only when there is no memory or an invariant is broken. */
+/* check.h: everything that can be said about a program without running it. In: MIL text, or a graph.  Out: a report:
+ * what is wrong with the text, what each chip refuses or spoils, what it costs. Bad text gives a report too; a call
+ * fails only when there is no memory or an invariant is broken. */
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
 

@@ -1,5 +1,5 @@
-/* check_print.c: a report for people, for programs, and as a document.
- * For people, a finding that is the same on several targets is one entry that lists them; for programs it is one object each. */
+/* check_print.c: a report for people, for programs, and as a document. For people, a finding that is the same on
+ * several targets is one entry that lists them; for programs it is one object each. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -78,7 +78,10 @@ static int by_place(const void *pa, const void *pb)
     return a->seq < b->seq ? -1 : a->seq > b->seq;
 }
 
-static bool word_char(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+static bool word_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 
 /* The message with the chip's own name marked: what is said of m1 and of m2 alike is then one sentence. */
 static void mark_chip(strbuf *b, const char *s, const chip *target)
@@ -174,7 +177,8 @@ static void summary(strbuf *b, const check_report *r, const entry *list, size_t 
     for (size_t i = 0; i < n; i++) by_sev[list[i].f->sev]++;
     sb_printf(b, "%s: ", r->file);
     human_count(b, by_sev[SEV_ERROR], "error");
-    if (by_sev[SEV_ERROR] != n || !(r->n_warnings + r->n_notes)) { /* else warnings and notes were left out on request */
+    /* else warnings and notes were left out on request */
+    if (by_sev[SEV_ERROR] != n || !(r->n_warnings + r->n_notes)) {
         sb_puts(b, ", ");
         human_count(b, by_sev[SEV_WARNING], "warning");
         sb_puts(b, ", ");
@@ -186,12 +190,14 @@ static void summary(strbuf *b, const check_report *r, const entry *list, size_t 
 static void text_costs(strbuf *b, const check_report *r)
 {
     if (!r->costs.n) return;
-    sb_printf(b, "%-8s %12s  %-10s %10s %14s %14s %14s\n", "target", "latency us", "bound", "energy mJ", "flops", "bytes", "live bytes");
+    sb_printf(b, "%-8s %12s  %-10s %10s %14s %14s %14s\n", "target", "latency us", "bound", "energy mJ", "flops",
+              "bytes", "live bytes");
     for (size_t i = 0; i < r->costs.n; i++) {
         const check_cost *c = &r->costs.at[i];
         const prog_cost *t = &c->total;
-        sb_printf(b, "%-8s %12.1f  %-10s %10.3f %14.0f %14.0f %14.0f%s\n", chip_name(c->target), t->latency_us, bound_name(t->limit), t->energy_mj, t->flops, t->bytes,
-                  t->working_set, t->over_budget ? "  past the on-chip budget" : "");
+        sb_printf(b, "%-8s %12.1f  %-10s %10.3f %14.0f %14.0f %14.0f%s\n", chip_name(c->target), t->latency_us,
+                  bound_name(t->limit), t->energy_mj, t->flops, t->bytes, t->working_set,
+                  t->over_budget ? "  past the on-chip budget" : "");
     }
 }
 
@@ -212,7 +218,8 @@ static void markdown(strbuf *b, const check_report *r, const entry *list, size_t
     sb_puts(b, "\n\n| severity | rule | targets | line | message | fix |\n|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < n; i++) {
         const finding *f = list[i].f;
-        sb_printf(b, "| %s | `%s` | %s | %u | ", severity_name(f->sev), f->rule, list[i].n ? list[i].targets.at : "", f->at.line);
+        sb_printf(b, "| %s | `%s` | %s | %u | ", severity_name(f->sev), f->rule, list[i].n ? list[i].targets.at : "",
+                  f->at.line);
         strbuf msg = { 0 };
         put_message(&msg, &list[i]);
         cell(b, msg.at ? msg.at : "");
@@ -223,11 +230,13 @@ static void markdown(strbuf *b, const check_report *r, const entry *list, size_t
         sb_puts(b, " |\n");
     }
     if (!r->costs.n) return;
-    sb_puts(b, "\n| target | latency us | bound | energy mJ | flops | bytes | live bytes |\n|---|---:|---|---:|---:|---:|---:|\n");
+    sb_puts(
+        b,
+        "\n| target | latency us | bound | energy mJ | flops | bytes | live bytes |\n|---|---:|---|---:|---:|---:|---:|\n");
     for (size_t i = 0; i < r->costs.n; i++) {
         const prog_cost *t = &r->costs.at[i].total;
-        sb_printf(b, "| %s | %.1f | %s | %.3f | %.0f | %.0f | %.0f |\n", chip_name(r->costs.at[i].target), t->latency_us, bound_name(t->limit), t->energy_mj, t->flops,
-                  t->bytes, t->working_set);
+        sb_printf(b, "| %s | %.1f | %s | %.3f | %.0f | %.0f | %.0f |\n", chip_name(r->costs.at[i].target),
+                  t->latency_us, bound_name(t->limit), t->energy_mj, t->flops, t->bytes, t->working_set);
     }
 }
 
@@ -276,15 +285,22 @@ static void ops_json(strbuf *b, const check_report *r, const check_cost *c)
 
 static void ops_table(strbuf *b, const check_report *r, const check_cost *c, bool markdown_table)
 {
-    const char *head = markdown_table ? "| op | result | compute us | memory us | flops | bytes | weight bytes |\n|---|---|---:|---:|---:|---:|---:|\n" : NULL;
-    const char *row = markdown_table ? "| `%s` | `%s` | %.3f | %.3f | %.0f | %.0f | %.0f |\n" : "%-28s %-28s %11.3f %11.3f %14.0f %14.0f %14.0f\n";
-    sb_printf(b, "%s%s on %s: %.1f us, %s-bound\n%s", markdown_table ? "## " : "", r->file, chip_name(c->target), c->total.latency_us,
-              bound_name(c->total.limit), markdown_table ? "\n" : "");
+    const char *head =
+        markdown_table
+            ? "| op | result | compute us | memory us | flops | bytes | weight bytes |\n|---|---|---:|---:|---:|---:|---:|\n"
+            : NULL;
+    const char *row = markdown_table ? "| `%s` | `%s` | %.3f | %.3f | %.0f | %.0f | %.0f |\n"
+                                     : "%-28s %-28s %11.3f %11.3f %14.0f %14.0f %14.0f\n";
+    sb_printf(b, "%s%s on %s: %.1f us, %s-bound\n%s", markdown_table ? "## " : "", r->file, chip_name(c->target),
+              c->total.latency_us, bound_name(c->total.limit), markdown_table ? "\n" : "");
     if (head) sb_puts(b, head);
-    else sb_printf(b, "%-28s %-28s %11s %11s %14s %14s %14s\n", "op", "result", "compute us", "memory us", "flops", "bytes", "weight bytes");
+    else
+        sb_printf(b, "%-28s %-28s %11s %11s %14s %14s %14s\n", "op", "result", "compute us", "memory us", "flops",
+                  "bytes", "weight bytes");
     for (size_t i = 0; i < r->ops.n; i++) {
         const op_cost *x = &c->op[i];
-        sb_printf(b, row, r->ops.at[i].op, r->ops.at[i].name, x->compute_us, x->memory_us, x->flops, x->bytes, x->weight_bytes);
+        sb_printf(b, row, r->ops.at[i].op, r->ops.at[i].name, x->compute_us, x->memory_us, x->flops, x->bytes,
+                  x->weight_bytes);
     }
     sb_putc(b, '\n');
 }

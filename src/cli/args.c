@@ -13,7 +13,9 @@ void args_free(args *a)
 
 int args_read(const command *c, int argc, char **argv, args *out)
 {
-    *out = (args){ .cmd = c, .files = calloc((size_t)argc + 1, sizeof *out->files), .list = calloc((size_t)argc + 1, sizeof *out->list) };
+    *out = (args){ .cmd = c,
+                   .files = calloc((size_t)argc + 1, sizeof *out->files),
+                   .list = calloc((size_t)argc + 1, sizeof *out->list) };
     if (!out->files || !out->list) return say(AN_NOMEM, "out of memory");
     for (int i = 0; c->options[i].name; i++) out->value[i] = c->options[i].arg ? c->options[i].def : NULL;
     bool only_files = false;
@@ -42,7 +44,8 @@ int args_read(const command *c, int argc, char **argv, args *out)
         else return say(AN_USAGE, "--%s needs a value: %s", o->name, o->arg);
         if (o->arg) out->list[out->n_list].option = o->name, out->list[out->n_list++].value = out->value[k];
     }
-    if (arg_on(out, "json") && arg_on(out, "markdown")) return say(AN_USAGE, "--json and --markdown are two forms of one output; choose one");
+    if (arg_on(out, "json") && arg_on(out, "markdown"))
+        return say(AN_USAGE, "--json and --markdown are two forms of one output; choose one");
     return 0;
 }
 
@@ -87,20 +90,27 @@ int args_without(const args *a, const char *verb, const char *const *names)
 {
     for (size_t i = 0; i < a->n_list; i++)
         for (const char *const *n = names; *n; n++)
-            if (!strcmp(a->list[i].option, *n)) return say(AN_USAGE, "%s %s has no option --%s", a->cmd->name, verb, *n);
+            if (!strcmp(a->list[i].option, *n))
+                return say(AN_USAGE, "%s %s has no option --%s", a->cmd->name, verb, *n);
     for (int i = 0; a->cmd->options[i].name; i++) /* switches have no value, and are not in the list */
         for (const char *const *n = names; *n && !a->cmd->options[i].arg; n++)
-            if (!strcmp(a->cmd->options[i].name, *n) && a->value[i]) return say(AN_USAGE, "%s %s has no option --%s", a->cmd->name, verb, *n);
+            if (!strcmp(a->cmd->options[i].name, *n) && a->value[i])
+                return say(AN_USAGE, "%s %s has no option --%s", a->cmd->name, verb, *n);
     return 0;
 }
 
 int engine_known(const args *a)
 {
     const char *engine = arg_of(a, "engine");
-    return !engine || an_engine_known(engine) ? 0 : say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
+    return !engine || an_engine_known(engine)
+               ? 0
+               : say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
 }
 
-an_format arg_format(const args *a) { return arg_on(a, "json") ? AN_JSON : arg_on(a, "markdown") ? AN_MARKDOWN : AN_TEXT; }
+an_format arg_format(const args *a)
+{
+    return arg_on(a, "json") ? AN_JSON : arg_on(a, "markdown") ? AN_MARKDOWN : AN_TEXT;
+}
 
 int pair_name(const char *pair, const char *option_name, const char *form, char **name, const char **behind)
 {

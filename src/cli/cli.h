@@ -39,21 +39,27 @@ int args_read(const command *c, int argc, char **argv, args *out);
 void args_free(args *a);
 const char *arg_of(const args *a, const char *name); /* value, "" for a given switch, NULL when absent */
 size_t arg_count(const args *a, const char *name);          /* how often it was given a value */
-char *args_join(const args *a, const char *name);           /* its values with commas between, for free(); NULL: none, or no memory */
+/* its values with commas between, for free(); NULL: none, or no memory */
+char *args_join(const args *a, const char *name);
 bool arg_on(const args *a, const char *name);
 bool arg_int(const args *a, const char *name, long lo, long hi, long *out); /* false after saying why on stderr */
-/* An option that belongs to another verb of the command is a mistake, not something to ignore: 0, or the exit code after saying so. */
+/* An option that belongs to another verb of the command is a mistake, not something to ignore: 0, or the exit code
+ * after saying so. */
 int args_without(const args *a, const char *verb, const char *const *names);
 int engine_known(const args *a);                     /* 0, or the exit code after saying that --engine is none */
 an_format arg_format(const args *a);                 /* --json, --markdown */
-int pair_name(const char *pair, const char *option_name, const char *form, char **name, const char **behind); /* of "NAME=…", yours to free; form: what is wanted, for the message. Not 0: what is wrong was said */
-int read_arrays(const args *a, const char *option_name, an_array **out, size_t *n); /* every NAME=FILE.npy of the option, in out, which has room for a->n_list; 0 or the exit code after saying why. The caller frees *n of them either way */
+/* of "NAME=…", yours to free; form: what is wanted, for the message. Not 0: what is wrong was said */
+int pair_name(const char *pair, const char *option_name, const char *form, char **name, const char **behind);
+/* every NAME=FILE.npy of the option, in out, which has room for a->n_list; 0 or the exit code after saying why. The
+ * caller frees *n of them either way */
+int read_arrays(const args *a, const char *option_name, an_array **out, size_t *n);
 
 typedef struct {
     const char *option, *name; /* --out, and which of several; name NULL: the option has one */
     const char *file;          /* NULL: not asked for */
 } output;
-int outputs_apart(const output *o, size_t n); /* 0, or the exit code after naming two that go to one file, however it is spelt */
+/* 0, or the exit code after naming two that go to one file, however it is spelt */
+int outputs_apart(const output *o, size_t n);
 
 int usage(FILE *to);                   /* 2, the exit code of a command line that asks for nothing */
 int help(const command *c, FILE *to);
@@ -67,7 +73,8 @@ int say(an_status st, const char *fmt, ...) PRINTF_LIKE(2, 3);
 int put_text(char *text); /* to stdout, then freed; NULL says no memory */
 enum { MOST_TEXT = 1 << 30 };                   /* bytes of a file that is read whole */
 int read_text(const char *path, file_bytes *f); /* 0 or the exit code after saying why */
-void name_file(const char *path, diag *d);      /* "cannot open F: why" becomes "cannot open: why", for those who write "F: " in front */
+/* "cannot open F: why" becomes "cannot open: why", for those who write "F: " in front */
+void name_file(const char *path, diag *d);
 bool is_graph_text(const char *s, size_t n); /* else it is MIL */
 char *folder_of(const char *path); /* for @model_path; yours to free; "." for stdin */
 extern const option table_options[];

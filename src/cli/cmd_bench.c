@@ -1,4 +1,5 @@
-/* cmd_bench.c: check the answer, then time it. Least and median over the runs, and a fraction of a bound of the same run. */
+/* cmd_bench.c: check the answer, then time it. Least and median over the runs, and a fraction of a bound of the same
+ * run. */
 #include "cli/cli.h"
 
 const option bench_options[] = {
@@ -33,7 +34,8 @@ static int bench_known(const char *word)
         found |= !strcmp(name.at, word);
         sb_printf(&names, "%s%s", names.n ? ", " : "", name.at);
     }
-    int code = found ? 0 : say(AN_USAGE, "no benchmark is called \"%.40s\"; there are %s", word, names.at ? names.at : "");
+    int code =
+        found ? 0 : say(AN_USAGE, "no benchmark is called \"%.40s\"; there are %s", word, names.at ? names.at : "");
     sb_free(&name), sb_free(&names);
     an_free(list);
     return code;
@@ -54,7 +56,8 @@ static int bench_all(int runs, an_format f)
     char *list = an_bench_list(AN_TEXT);
     strbuf name = { 0 };
     int code = list ? 0 : say(AN_NOMEM, "out of memory");
-    for (const char *at = list; !code && next_name(&at, &name);) code = bench_named(name.at, runs, f); /* each is printed as soon as it is there */
+    /* each is printed as soon as it is there */
+    for (const char *at = list; !code && next_name(&at, &name);) code = bench_named(name.at, runs, f);
     sb_free(&name);
     an_free(list);
     return code;
@@ -66,8 +69,11 @@ int cmd_bench(const args *a)
     if (!arg_int(a, "runs", 0, MAX_RUNS, &runs)) return an_exit_code(AN_USAGE);
     const an_format f = arg_format(a);
     int code = 0;
-    if (a->n_files && !strcmp(a->files[0], "list")) return a->n_files > 1 ? say(AN_USAGE, "bench list takes no name, got \"%s\"", a->files[1]) : put_text(an_bench_list(f));
-    for (int i = 0; i < a->n_files && !code; i++) code = bench_known(a->files[i]); /* before the first one runs for a minute */
+    if (a->n_files && !strcmp(a->files[0], "list"))
+        return a->n_files > 1 ? say(AN_USAGE, "bench list takes no name, got \"%s\"", a->files[1])
+                              : put_text(an_bench_list(f));
+    /* before the first one runs for a minute */
+    for (int i = 0; i < a->n_files && !code; i++) code = bench_known(a->files[i]);
     for (int i = 0; i < a->n_files && !code; i++) code = bench_named(a->files[i], (int)runs, f);
     return code || a->n_files ? code : bench_all((int)runs, f);
 }

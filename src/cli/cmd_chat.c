@@ -1,4 +1,5 @@
-/* cmd_chat.c: a conversation with a language model, a line each way. Lines come from standard input, so it can be a file. */
+/* cmd_chat.c: a conversation with a language model, a line each way. Lines come from standard input, so it can be a
+ * file. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -60,8 +61,9 @@ static int talk(const args *a, an_lm *m, lm_choice *choice, writer *w)
             break;
         }
         if (w->json)
-            printf("{\"turn\":%zu,\"done\":true,\"why\":\"%s\",\"prompt_tokens\":%zu,\"reused\":%zu,\"new_tokens\":%zu,\"prompt_ms\":%.3f,\"decode_ms\":%.3f}\n", w->turn,
-                   r.why, r.prompt_tokens, r.reused, r.new_tokens, r.prompt_ms, r.decode_ms);
+            printf(
+                "{\"turn\":%zu,\"done\":true,\"why\":\"%s\",\"prompt_tokens\":%zu,\"reused\":%zu,\"new_tokens\":%zu,\"prompt_ms\":%.3f,\"decode_ms\":%.3f}\n",
+                w->turn, r.why, r.prompt_tokens, r.reused, r.new_tokens, r.prompt_ms, r.decode_ms);
         else putchar('\n');
         fflush(stdout);
         an_lm_info info;

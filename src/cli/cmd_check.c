@@ -1,4 +1,5 @@
-/* cmd_check.c: check and cost. Findings and costs are the data (stdout); why a file could not be read goes to stderr. */
+/* cmd_check.c: check and cost. Findings and costs are the data (stdout); why a file could not be read goes to
+ * stderr. */
 #include <stdlib.h>
 
 #include "cli/cli.h"
@@ -27,7 +28,9 @@ static int unreadable(const args *a, const char *path, diag *d)
     if (arg_format(a) == AN_JSON) {
         sb_puts(&b, "{\"rule\":\"file\",\"severity\":\"error\",\"op\":\"\",\"line\":1,\"col\":1,\"message\":");
         sb_json(&b, d->msg, strlen(d->msg));
-        sb_puts(&b, ",\"fix\":\"name a file that can be read\",\"evidence\":\"the system\",\"target\":\"\",\"name\":\"\",\"file\":");
+        sb_puts(
+            &b,
+            ",\"fix\":\"name a file that can be read\",\"evidence\":\"the system\",\"target\":\"\",\"name\":\"\",\"file\":");
         sb_json(&b, path, strlen(path));
         sb_puts(&b, "}\n");
     } else sb_printf(&b, "%s: error: %s [file]\n", path, d->msg);
@@ -47,7 +50,9 @@ static an_report *report_of(const args *a, const char *path, int *code)
     an_error e = { 0 };
     if (!dir) *code = say(AN_NOMEM, "out of memory");
     else {
-        an_check_options o = { .targets = arg_of(a, "target"), .file = strcmp(path, "-") ? path : "<stdin>", .model_dir = dir,
+        an_check_options o = { .targets = arg_of(a, "target"),
+                               .file = strcmp(path, "-") ? path : "<stdin>",
+                               .model_dir = dir,
                                .errors_only = arg_on(a, "quiet") };
         if (an_check_mil(&r, (const char *)f.at, f.n, &o, &e)) *code = say_error(NULL, &e);
     }
@@ -100,6 +105,8 @@ int cmd_check(const args *a) { return each_file(a, an_report_text); }
 int cmd_cost(const args *a)
 {
     if (!arg_on(a, "published")) return each_file(a, an_report_op_costs);
-    if (a->n_files) return say(AN_USAGE, "--published compares the model with its own rows and takes no file, got \"%s\"", a->files[0]);
+    if (a->n_files)
+        return say(AN_USAGE, "--published compares the model with its own rows and takes no file, got \"%s\"",
+                   a->files[0]);
     return put_text(an_table("published", arg_format(a)));
 }

@@ -1,4 +1,5 @@
-/* cmd_compile.c: programs through the passes and out again: compile (MIL in), build (a model's kernels), opt (graph text). */
+/* cmd_compile.c: programs through the passes and out again: compile (MIL in), build (a model's kernels), opt (graph
+ * text). */
 #include <stdlib.h>
 
 #include "cli/cli.h"
@@ -48,7 +49,10 @@ static bool engine_form(const char *as) { return !strcmp(as, "program") || !strc
 static int without_passes(const args *a)
 {
     bool elsewhere = engine_form(arg_of(a, "emit")) || arg_on(a, "check");
-    const char *idle = arg_on(a, "ports") ? "ports" : arg_of(a, "dump-after") ? "dump-after" : arg_of(a, "target") && !elsewhere ? "target" : NULL;
+    const char *idle = arg_on(a, "ports")                  ? "ports"
+                       : arg_of(a, "dump-after")           ? "dump-after"
+                       : arg_of(a, "target") && !elsewhere ? "target"
+                                                           : NULL;
     return idle ? say(AN_USAGE, "--%s is for passes, and --no-opt runs none: leave one of them out", idle) : 0;
 }
 
@@ -56,14 +60,19 @@ static int without_passes(const args *a)
 static int optimize(const args *a, an_program *p, const char *file)
 {
     an_error e = { 0 };
-    an_pass_options o = { .target = arg_of(a, "target"), .ports = arg_on(a, "ports"), .only = arg_of(a, "passes"),
-                          .dump_after = arg_of(a, "dump-after"), .on_dump = dump };
-    if (o.target && !an_target_known(o.target)) return say(AN_USAGE, "unknown target \"%s\"; anneal targets lists them", o.target);
+    an_pass_options o = { .target = arg_of(a, "target"),
+                          .ports = arg_on(a, "ports"),
+                          .only = arg_of(a, "passes"),
+                          .dump_after = arg_of(a, "dump-after"),
+                          .on_dump = dump };
+    if (o.target && !an_target_known(o.target))
+        return say(AN_USAGE, "unknown target \"%s\"; anneal targets lists them", o.target);
     if (arg_on(a, "no-opt")) return without_passes(a);
     return an_program_optimize(p, &o, &e) ? say_error(file, &e) : 0;
 }
 
-/* The program as `as` says: bytes that are the caller's, or NULL after saying why. file: what it came from, for messages. */
+/* The program as `as` says: bytes that are the caller's, or NULL after saying why. file: what it came from, for
+ * messages. */
 static void *made(const args *a, an_program *p, const char *file, const char *as, size_t *n, int *code)
 {
     static const char *const text[] = { "mil", "mil-ios16", "graph", "dot" };
@@ -79,7 +88,8 @@ static void *made(const args *a, an_program *p, const char *file, const char *as
             return out;
         }
     if (a->cmd->run != cmd_compile || !engine_form(as)) {
-        *code = say(AN_USAGE, "--emit wants mil, mil-ios16, graph%s, got \"%s\"", a->cmd->run == cmd_compile ? ", dot, program or listing" : " or dot", as);
+        *code = say(AN_USAGE, "--emit wants mil, mil-ios16, graph%s, got \"%s\"",
+                    a->cmd->run == cmd_compile ? ", dot, program or listing" : " or dot", as);
         return NULL;
     }
     snprintf(engine, sizeof engine, target ? "soft:%.60s" : "cpu", target);
@@ -116,13 +126,15 @@ static bool was_its_own(const char *out, const char *below)
     bool found = false;
     if (file_map(out, &f, &d)) return false;
     sb_printf(&word, "@model_path/%s", below);
-    for (size_t i = 0; !word.oom && !found && i + word.n <= f.n; i++) found = f.at[i] == '@' && !memcmp(f.at + i, word.at, word.n);
+    for (size_t i = 0; !word.oom && !found && i + word.n <= f.n; i++)
+        found = f.at[i] == '@' && !memcmp(f.at + i, word.at, word.n);
     sb_free(&word);
     file_drop(&f);
     return found;
 }
 
-/* weights/weight.bin, unless a file is there that is not this output's; then one named after the output. Never one the input reads. */
+/* weights/weight.bin, unless a file is there that is not this output's; then one named after the output. Never one
+ * the input reads. */
 static bool choose_place(const an_program *p, const char *out, weight_place *w)
 {
     const char *slash = strrchr(out, '/'), *name = slash ? slash + 1 : out;
@@ -159,14 +171,16 @@ static int put_at(const args *a, an_program *p, const char *file, const char *ou
     diag d = { 0 };
     const void *weights = strcmp(as, "listing") ? an_program_weights(p, &n) : NULL; /* a listing is for reading */
     an_status st = AN_OK;
-    if (weights && !strcmp(out, "-")) fprintf(stderr, "anneal: %zu bytes of weights are not written; --out FILE puts them beside it\n", n);
+    if (weights && !strcmp(out, "-"))
+        fprintf(stderr, "anneal: %zu bytes of weights are not written; --out FILE puts them beside it\n", n);
     else if (weights) st = put_weights(w, weights, n, &d);
     if (!st) st = file_write(out, bytes, size, &d);
     an_free(bytes);
     return st ? say(st, "%s", d.msg) : 0;
 }
 
-/* Write what came from `file` to `out` ("-": stdout), and its weights beside it as `weights`; NULL: where nobody else's are. */
+/* Write what came from `file` to `out` ("-": stdout), and its weights beside it as `weights`; NULL: where nobody
+ * else's are. */
 static int put_program(const args *a, an_program *p, const char *file, const char *out, const char *weights)
 {
     weight_place w = { .dir = folder_of(out) };
@@ -186,8 +200,8 @@ static int show_compiled(const args *a, const char *shown, const file_bytes *f)
     if (strcmp(arg_of(a, "emit"), "listing")) {
         char *engine = an_program_engine(f->at, f->n, &e);
         if (!engine) return say_error(shown, &e);
-        int code = say(AN_USAGE, "%s is compiled already: --emit listing shows it, anneal run --engine %s%s runs it", shown, engine,
-                       strcmp(engine, "cpu") ? " --limit open_images=1" : "");
+        int code = say(AN_USAGE, "%s is compiled already: --emit listing shows it, anneal run --engine %s%s runs it",
+                       shown, engine, strcmp(engine, "cpu") ? " --limit open_images=1" : "");
         an_free(engine);
         return code;
     }
@@ -225,14 +239,21 @@ static int from_file(const args *a, bool graph_only)
     if (code) return code;
     if (!graph_only && an_program_is(f.at, f.n)) return code = show_compiled(a, shown, &f), file_drop(&f), code;
     if (graph_only && begins((const char *)f.at, f.n, "program("))
-        return file_drop(&f), say(AN_INPUT, "%s is MIL, and opt reads graph text: anneal compile reads MIL, and its --emit graph makes graph text of it", shown);
+        return file_drop(&f),
+               say(AN_INPUT,
+                   "%s is MIL, and opt reads graph text: anneal compile reads MIL, and its --emit graph makes graph text of it",
+                   shown);
     an_program *p = NULL;
     an_error e = { 0 };
     char *dir = folder_of(path);
     an_status st;
     if (!dir) st = AN_NOMEM, e = (an_error){ .status = AN_NOMEM, .message = "out of memory" };
-    else if (graph_only || is_graph_text((const char *)f.at, f.n)) st = an_program_from_graph(&p, (const char *)f.at, f.n, &e);
-    else st = an_program_from_mil(&p, (const char *)f.at, f.n, &(an_read_options){ .model_dir = dir, .need_weights = engine_form(arg_of(a, "emit")) }, &e);
+    else if (graph_only || is_graph_text((const char *)f.at, f.n))
+        st = an_program_from_graph(&p, (const char *)f.at, f.n, &e);
+    else
+        st = an_program_from_mil(&p, (const char *)f.at, f.n,
+                                 &(an_read_options){ .model_dir = dir, .need_weights = engine_form(arg_of(a, "emit")) },
+                                 &e);
     if (st) code = say_error(shown, &e);
     if (!code) code = optimize(a, p, shown);
     if (!code) code = put_program(a, p, shown, graph_only ? "-" : arg_of(a, "out"), NULL);
@@ -264,7 +285,8 @@ static int one_program(const args *a, an_program *p, const char *out)
     if (!code && arg_on(a, "check")) code = check_program(a, p);
     strbuf weights = { 0 }; /* a file of its own: programs of one model share the folder */
     sb_printf(&weights, "weights/%s.bin", an_program_name(p));
-    if (!code) code = weights.oom ? say(AN_NOMEM, "out of memory") : put_program(a, p, an_program_name(p), out, weights.at);
+    if (!code)
+        code = weights.oom ? say(AN_NOMEM, "out of memory") : put_program(a, p, an_program_name(p), out, weights.at);
     sb_free(&weights);
     return code;
 }
@@ -282,7 +304,8 @@ static int whole_step(const args *a, const char *model)
         an_error e = { 0 };
         if (an_program_from_training(&p, model, k, &e)) return say_error(model, &e);
         strbuf path = { 0 };
-        if (strcmp(out, "-")) sb_printf(&path, "%s/%03zu_%s.%s", out, k, an_program_name(p), strncmp(as, "mil", 3) ? as : "mil");
+        if (strcmp(out, "-"))
+            sb_printf(&path, "%s/%03zu_%s.%s", out, k, an_program_name(p), strncmp(as, "mil", 3) ? as : "mil");
         else sb_puts(&path, "-");
         code = path.oom ? say(AN_NOMEM, "out of memory") : one_program(a, p, path.at);
         sb_free(&path);
@@ -304,7 +327,8 @@ int cmd_build(const args *a)
     if (!arg_int(a, "layer", 0, 10000, &layer) || !arg_int(a, "seq", 0, 1 << 20, &seq)) return an_exit_code(AN_USAGE);
     an_program *p = NULL;
     an_error e = { 0 };
-    if (an_program_from_kernel(&p, &(an_kernel_options){ .model = model, .kernel = kernel, .layer = (int)layer, .seq = (int)seq }, &e))
+    if (an_program_from_kernel(
+            &p, &(an_kernel_options){ .model = model, .kernel = kernel, .layer = (int)layer, .seq = (int)seq }, &e))
         return say_error(NULL, &e);
     code = one_program(a, p, arg_of(a, "out"));
     an_program_free(p);

@@ -26,7 +26,8 @@ static int score(const args *a, const char *model, uint64_t seed, int threads, a
 {
     an_lm *m = NULL;
     an_error e = { 0 };
-    an_lm_options o = { .model = model, .tokenizer = arg_of(a, "tokenizer"), .engine = "cpu", .weights = "file", .no_cache = true, .seed = seed, .threads = threads };
+    an_lm_options o = { .model = model, .tokenizer = arg_of(a, "tokenizer"), .engine = "cpu", .weights = "file",
+                        .no_cache = true, .seed = seed, .threads = threads };
     o.no_tokenizer = !o.tokenizer && an_is_token_file(arg_of(a, "data"));
     int code = an_lm_open(&m, &o, &e) || an_lm_eval(m, arg_of(a, "data"), NULL, NULL, s, &e) ? say_error(NULL, &e) : 0;
     an_lm_close(m);
@@ -68,40 +69,55 @@ int cmd_convert(const args *a)
     if (a->n_files) return say(AN_USAGE, "convert takes no file, got \"%s\"; the model is --model M", a->files[0]);
     if (!model || !out) return say(AN_USAGE, "convert needs --model M and --out PATH");
     if (arg_on(a, "bin-version") && !arg_int(a, "bin-version", 0, 2, &version)) return an_exit_code(AN_USAGE);
-    if (!arg_int(a, "seed", 0, 0x7fffffff, &seed) || !arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads)) return an_exit_code(AN_USAGE);
+    if (!arg_int(a, "seed", 0, 0x7fffffff, &seed) || !arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads))
+        return an_exit_code(AN_USAGE);
     an_converted done;
     an_error e = { 0 };
-    an_convert_options o = { .to = arg_of(a, "to"), .dtype = arg_of(a, "dtype"), .quantize = arg_of(a, "quantize"), .version = (int)version + 1,
-                             .seed = (uint64_t)seed, .threads = (int)threads };
+    an_convert_options o = { .to = arg_of(a, "to"),
+                             .dtype = arg_of(a, "dtype"),
+                             .quantize = arg_of(a, "quantize"),
+                             .version = (int)version + 1,
+                             .seed = (uint64_t)seed,
+                             .threads = (int)threads };
     an_score before, after;
     bool scored = arg_of(a, "data") != NULL;
     int code;
     if (arg_of(a, "shard-size") && !read_size(arg_of(a, "shard-size"), &o.shard_bytes)) return an_exit_code(AN_USAGE);
-    if (takes_vocabulary(a) || !scored) o.tokenizer = arg_of(a, "tokenizer"); /* elsewhere it serves to judge the result */
+    /* elsewhere it serves to judge the result */
+    if (takes_vocabulary(a) || !scored) o.tokenizer = arg_of(a, "tokenizer");
     if (scored && (code = score(a, model, (uint64_t)seed, (int)threads, &before))) return code;
     if (an_convert(model, out, &o, &done, &e)) return say_error(NULL, &e);
     if (scored && (code = score(a, out, 0, (int)threads, &after))) return code;
     if (!arg_on(a, "json")) {
-        fprintf(stderr, "%s: %lld tensors of a %s model from a %s, %.1f MB in, %.1f MB out", out, (long long)done.tensors, done.family, done.from,
-                (double)done.bytes_in * 1e-6, (double)done.bytes_out * 1e-6);
+        fprintf(stderr, "%s: %lld tensors of a %s model from a %s, %.1f MB in, %.1f MB out", out,
+                (long long)done.tensors, done.family, done.from, (double)done.bytes_in * 1e-6,
+                (double)done.bytes_out * 1e-6);
         if (done.worst > 0) fprintf(stderr, "; off by at most %.2g of a tensor's largest value\n", done.worst);
         else fprintf(stderr, "; no number changed\n");
-        if (done.shards > 1) fprintf(stderr, "in %d files, with model.safetensors.index.json beside them\n", done.shards);
-        if (!strcmp(done.to, "gguf") || !strcmp(done.to, "hf")) fprintf(stderr, "%s\n", done.vocabulary ? "its vocabulary goes along" : "no vocabulary goes along; --tokenizer names one");
+        if (done.shards > 1)
+            fprintf(stderr, "in %d files, with model.safetensors.index.json beside them\n", done.shards);
+        if (!strcmp(done.to, "gguf") || !strcmp(done.to, "hf"))
+            fprintf(stderr, "%s\n",
+                    done.vocabulary ? "its vocabulary goes along" : "no vocabulary goes along; --tokenizer names one");
         if (done.lost[0]) fprintf(stderr, "not kept: %s\n", done.lost);
         if (scored)
-            fprintf(stderr, "perplexity of %zu tokens: %.4f before, %.4f after, %+.2f %% (%+.5f nats a token)\n", after.tokens, before.ppl, after.ppl,
-                    100 * (after.ppl / before.ppl - 1), after.nats_per_token - before.nats_per_token);
+            fprintf(stderr, "perplexity of %zu tokens: %.4f before, %.4f after, %+.2f %% (%+.5f nats a token)\n",
+                    after.tokens, before.ppl, after.ppl, 100 * (after.ppl / before.ppl - 1),
+                    after.nats_per_token - before.nats_per_token);
         return 0;
     }
     strbuf b = { 0 };
     sb_puts(&b, "{\"out\":");
     sb_json(&b, out, strlen(out));
-    sb_printf(&b, ",\"from\":\"%s\",\"to\":\"%s\",\"family\":\"%s\",\"tensors\":%lld,\"bytes_in\":%llu,\"bytes_out\":%llu,\"worst\":%.9g", done.from, done.to,
-              done.family, (long long)done.tensors, (unsigned long long)done.bytes_in, (unsigned long long)done.bytes_out, done.worst);
+    sb_printf(
+        &b,
+        ",\"from\":\"%s\",\"to\":\"%s\",\"family\":\"%s\",\"tensors\":%lld,\"bytes_in\":%llu,\"bytes_out\":%llu,\"worst\":%.9g",
+        done.from, done.to, done.family, (long long)done.tensors, (unsigned long long)done.bytes_in,
+        (unsigned long long)done.bytes_out, done.worst);
     sb_printf(&b, ",\"shards\":%d,\"vocabulary\":%s,\"lost\":", done.shards, done.vocabulary ? "true" : "false");
     sb_json(&b, done.lost, strlen(done.lost));
-    if (scored) sb_printf(&b, ",\"tokens\":%zu,\"ppl_before\":%.9g,\"ppl_after\":%.9g", after.tokens, before.ppl, after.ppl);
+    if (scored)
+        sb_printf(&b, ",\"tokens\":%zu,\"ppl_before\":%.9g,\"ppl_after\":%.9g", after.tokens, before.ppl, after.ppl);
     sb_puts(&b, "}\n");
     if (b.oom) return sb_free(&b), say(AN_NOMEM, "out of memory");
     fputs(b.at, stdout);

@@ -27,7 +27,8 @@ int cmd_eval(const args *a)
     int code = lm_open_args(a, &m);
     if (!code && an_lm_eval(m, data, progress, NULL, &s, &e)) code = say_error(NULL, &e);
     if (isatty(2)) fputc('\n', stderr);
-    if (!code && arg_on(a, "json")) printf("{\"tokens\":%zu,\"nats_per_token\":%.9g,\"ppl\":%.9g}\n", s.tokens, s.nats_per_token, s.ppl);
+    if (!code && arg_on(a, "json"))
+        printf("{\"tokens\":%zu,\"nats_per_token\":%.9g,\"ppl\":%.9g}\n", s.tokens, s.nats_per_token, s.ppl);
     else if (!code) printf("tokens %zu\nnats_per_token %.6f\nppl %.6f\n", s.tokens, s.nats_per_token, s.ppl);
     an_lm_close(m);
     return code;

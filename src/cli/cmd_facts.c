@@ -10,7 +10,8 @@ int cmd_facts(const args *a)
     if (an_facts(&text, &n, arg_format(a), a->n_files ? a->files[0] : NULL, &e)) return say_error(NULL, &e);
     if (!n.pass && !n.fail && !n.off && !n.not_modelled) {
         an_free(text);
-        return say(AN_USAGE, "no row begins with \"%s\"; ids are N1 … N86, R1 …, C1 …, W1 …, P1 …, E1 …, F1 …, T1 …", a->files[0]);
+        return say(AN_USAGE, "no row begins with \"%s\"; ids are N1 … N86, R1 …, C1 …, W1 …, P1 …, E1 …, F1 …, T1 …",
+                   a->files[0]);
     }
     int code = put_text(text);
     return code ? code : n.fail ? an_exit_code(AN_MISMATCH) : 0;

@@ -47,7 +47,8 @@ static int on_token(void *user, const an_token *t)
     return lm_put_token("", t, &w->oom);
 }
 
-static int generate(const args *a, an_lm *m, lm_choice *choice, const char *file, const char *prompt, size_t n, uint64_t start_ns)
+static int generate(const args *a, an_lm *m, lm_choice *choice, const char *file, const char *prompt, size_t n,
+                    uint64_t start_ns)
 {
     an_error e = { 0 };
     writer w = { .json = arg_on(a, "json"), .prompt = prompt, .n = n, .start_ns = start_ns };
@@ -74,7 +75,9 @@ int cmd_generate(const args *a)
     an_lm *m = NULL;
     file_bytes f = { 0 };
     const char *file = arg_of(a, "prompt-file");
-    if (a->n_files) return say(AN_USAGE, "generate takes no file, got \"%s\"; the model is --model, the prompt --prompt", a->files[0]);
+    if (a->n_files)
+        return say(AN_USAGE, "generate takes no file, got \"%s\"; the model is --model, the prompt --prompt",
+                   a->files[0]);
     if (file && arg_count(a, "prompt")) return say(AN_USAGE, "--prompt and --prompt-file are two prompts; choose one");
     lm_choice choice = { .stop = NULL };
     int code = lm_sampling_args(a, &choice);
@@ -82,7 +85,9 @@ int cmd_generate(const args *a)
     if (!code) lm_sampling_rest(a, m, &choice);
     if (!code && file) code = read_text(file, &f);
     const char *prompt = arg_of(a, "prompt");
-    if (!code) code = file ? generate(a, m, &choice, strcmp(file, "-") ? file : "<stdin>", (const char *)f.at, f.n, start_ns) : generate(a, m, &choice, NULL, prompt, strlen(prompt), start_ns);
+    if (!code)
+        code = file ? generate(a, m, &choice, strcmp(file, "-") ? file : "<stdin>", (const char *)f.at, f.n, start_ns)
+                    : generate(a, m, &choice, NULL, prompt, strlen(prompt), start_ns);
     lm_choice_free(&choice);
     if (file) file_drop(&f);
     an_lm_close(m);

@@ -1,4 +1,5 @@
-/* cmd_grad.c: a program and its gradients; or what could go wrong with them on a chip; or the gradients of a language model as a file. */
+/* cmd_grad.c: a program and its gradients; or what could go wrong with them on a chip; or the gradients of a
+ * language model as a file. */
 #include <stdlib.h>
 
 #include "base/pool.h"
@@ -45,14 +46,21 @@ static const char *file_of(const args *a, const char *file, const an_error *e)
     return file;
 }
 
-static int differentiate(const args *a, an_program *p, const char *file, const an_array *const *sample, size_t n_sample, char **hazards)
+static int differentiate(const args *a, an_program *p, const char *file, const an_array *const *sample, size_t n_sample,
+                         char **hazards)
 {
     an_error e = { 0 };
     char *end, *copy = NULL;
     const char **names = NULL, *scale = arg_of(a, "loss-scale"), *wrt = arg_of(a, "wrt");
-    an_grad_options o = { .loss = arg_of(a, "loss"), .conv_form = arg_of(a, "conv-form"), .loss_scale = strtod(scale, &end),
-                          .sample = n_sample ? sample : NULL, .n_sample = n_sample, .engine = arg_of(a, "engine"), .file = file };
-    if (end == scale || *end || !(o.loss_scale > 0) || o.loss_scale - o.loss_scale != 0) return say(AN_USAGE, "--loss-scale wants a finite number above 0, got \"%s\"", scale);
+    an_grad_options o = { .loss = arg_of(a, "loss"),
+                          .conv_form = arg_of(a, "conv-form"),
+                          .loss_scale = strtod(scale, &end),
+                          .sample = n_sample ? sample : NULL,
+                          .n_sample = n_sample,
+                          .engine = arg_of(a, "engine"),
+                          .file = file };
+    if (end == scale || *end || !(o.loss_scale > 0) || o.loss_scale - o.loss_scale != 0)
+        return say(AN_USAGE, "--loss-scale wants a finite number above 0, got \"%s\"", scale);
     if (!o.loss) return say(AN_USAGE, "grad wants --loss NAME: the value to differentiate");
     if (wrt) {
         copy = malloc(strlen(wrt) + 1);
@@ -63,7 +71,8 @@ static int differentiate(const args *a, an_program *p, const char *file, const a
     int code = 0;
     for (size_t i = 0; i < o.n_wrt && !code; i++)
         if (!*names[i]) code = say(AN_USAGE, "--wrt has an empty entry: \"%s\", wanted names between commas", wrt);
-    if (!code && an_program_differentiate(p, &o, arg_on(a, "check") ? hazards : NULL, arg_format(a), &e)) code = say_error(file_of(a, file, &e), &e);
+    if (!code && an_program_differentiate(p, &o, arg_on(a, "check") ? hazards : NULL, arg_format(a), &e))
+        code = say_error(file_of(a, file, &e), &e);
     free(copy);
     free(names);
     return code;
@@ -93,12 +102,14 @@ static int grad_of(const args *a, an_program *p, const char *file, const an_arra
     int code = differentiate(a, p, file, sample, n_sample, &hazards);
     bool check = arg_on(a, "check");
     if (!code && check) {
-        if (!*hazards && !arg_on(a, "json")) printf("no slice can pass the range of %s\n", engine ? engine : "m1 and m2");
+        if (!*hazards && !arg_on(a, "json"))
+            printf("no slice can pass the range of %s\n", engine ? engine : "m1 and m2");
         code = put_text(hazards);
         hazards = NULL;
     }
     an_free(hazards);
-    if (!code && chip) code = an_program_optimize(p, &(an_pass_options){ .target = chip }, &e) ? say_error(file, &e) : 0;
+    if (!code && chip)
+        code = an_program_optimize(p, &(an_pass_options){ .target = chip }, &e) ? say_error(file, &e) : 0;
     if (!code && check) return chip ? check_on(a, p, chip, file) : 0;
     if (code) return code;
     char *text = an_program_text(p, arg_of(a, "emit"), &e);
@@ -109,7 +120,8 @@ static int grad_of(const args *a, an_program *p, const char *file, const an_arra
 static int grad_model(const args *a)
 {
     static const char *const others[] = { "loss", "wrt", "loss-scale", "conv-form", "emit", "in", NULL };
-    const char *model = arg_of(a, "model"), *tokens = arg_of(a, "tokens"), *out = arg_of(a, "out"), *engine = arg_of(a, "engine");
+    const char *model = arg_of(a, "model"), *tokens = arg_of(a, "tokens"), *out = arg_of(a, "out"),
+               *engine = arg_of(a, "engine");
     long threads = 0;
     an_array *ids = NULL;
     an_lm_gradients r;
@@ -125,7 +137,8 @@ static int grad_model(const args *a)
     code = an_lm_grad(model, engine, (int)threads, ids, out, &r, &e) ? say_error(NULL, &e) : 0;
     an_array_free(ids);
     if (code) return code;
-    printf(arg_on(a, "json") ? "{\"loss\":%.9g,\"tokens\":%lld}\n" : "loss %.6f over %lld tokens\n", r.loss, (long long)r.tokens);
+    printf(arg_on(a, "json") ? "{\"loss\":%.9g,\"tokens\":%lld}\n" : "loss %.6f over %lld tokens\n", r.loss,
+           (long long)r.tokens);
     return 0;
 }
 
@@ -139,7 +152,8 @@ int cmd_grad(const args *a)
     const char *path = a->files[0], *shown = strcmp(path, "-") ? path : "<stdin>";
     if ((wrong = engine_known(a))) return wrong;
     if (arg_on(a, "in") && !arg_on(a, "check")) return say(AN_USAGE, "grad --in goes with --check");
-    if (arg_on(a, "json") && !arg_on(a, "check")) return say(AN_USAGE, "grad --json goes with --check: --emit says how a program is written");
+    if (arg_on(a, "json") && !arg_on(a, "check"))
+        return say(AN_USAGE, "grad --json goes with --check: --emit says how a program is written");
     if (arg_on(a, "check") && (wrong = args_without(a, "--check", programs))) return wrong;
     file_bytes f;
     int code = read_text(path, &f);
@@ -151,10 +165,14 @@ int cmd_grad(const args *a)
     an_program *p = NULL;
     an_error e = { 0 };
     char *dir = folder_of(path);
-    if (code) { /* said */ }
-    else if (!dir) code = say(AN_NOMEM, "out of memory");
-    else if (is_graph_text((const char *)f.at, f.n)) code = an_program_from_graph(&p, (const char *)f.at, f.n, &e) ? say_error(shown, &e) : 0;
-    else code = an_program_from_mil(&p, (const char *)f.at, f.n, &(an_read_options){ .model_dir = dir }, &e) ? say_error(shown, &e) : 0;
+    if (code) { /* said */
+    } else if (!dir) code = say(AN_NOMEM, "out of memory");
+    else if (is_graph_text((const char *)f.at, f.n))
+        code = an_program_from_graph(&p, (const char *)f.at, f.n, &e) ? say_error(shown, &e) : 0;
+    else
+        code = an_program_from_mil(&p, (const char *)f.at, f.n, &(an_read_options){ .model_dir = dir }, &e)
+                   ? say_error(shown, &e)
+                   : 0;
     if (!code) code = grad_of(a, p, shown, (const an_array *const *)sample, n_sample);
     for (size_t i = 0; i < n_sample; i++) an_array_free(sample[i]);
     free(sample);

@@ -28,8 +28,11 @@ int cmd_hwx(const args *a)
     static const char *const only_dump[] = { "tasks", NULL };
     const char *verb = a->n_files ? a->files[0] : "";
     bool is_dump = !strcmp(verb, "dump");
-    if (!is_dump && strcmp(verb, "fields")) return say(AN_USAGE, "hwx wants \"dump FILE\" or \"fields\", got \"%s\"; see anneal hwx --help", verb);
-    if (is_dump) return a->n_files == 2 ? dump(a, a->files[1]) : say(AN_USAGE, "hwx dump takes one file, got %d", a->n_files - 1);
+    if (!is_dump && strcmp(verb, "fields"))
+        return say(AN_USAGE, "hwx wants \"dump FILE\" or \"fields\", got \"%s\"; see anneal hwx --help", verb);
+    if (is_dump)
+        return a->n_files == 2 ? dump(a, a->files[1])
+                               : say(AN_USAGE, "hwx dump takes one file, got %d", a->n_files - 1);
     if (a->n_files > 1) return say(AN_USAGE, "hwx fields takes no file, got \"%s\"", a->files[1]);
     int code = args_without(a, verb, only_dump);
     return code ? code : put_text(an_table("hwx", arg_format(a)));

@@ -68,9 +68,17 @@ static int run_job(const args *a, const char *path, const file_bytes *f, job *j)
     char *dir = folder_of(path);
     if (!dir) return say(AN_NOMEM, "out of memory");
     an_error e = { 0 };
-    an_run_options o = { .engine = arg_of(a, "engine"), .file = shown, .model_dir = dir, .threads = (int)threads,
-                         .reference = arg_on(a, "reference"), .want = (const char *const *)j->want, .n_want = j->n_out,
-                         .fill = arg_on(a, "fill"), .seed = (uint64_t)seed, .limits = j->limit, .n_limits = j->n_limit };
+    an_run_options o = { .engine = arg_of(a, "engine"),
+                         .file = shown,
+                         .model_dir = dir,
+                         .threads = (int)threads,
+                         .reference = arg_on(a, "reference"),
+                         .want = (const char *const *)j->want,
+                         .n_want = j->n_out,
+                         .fill = arg_on(a, "fill"),
+                         .seed = (uint64_t)seed,
+                         .limits = j->limit,
+                         .n_limits = j->n_limit };
     size_t n = j->n_out;
     int code = 0;
     if (an_run_mil(j->got, &n, (const char *)f->at, f->n, (const an_array *const *)j->in, j->n_in, &o, &e))
@@ -88,8 +96,13 @@ int cmd_run(const args *a)
     int code = engine_known(a);
     if (code) return code;
     size_t room = a->n_list + 1;
-    job j = { .in = calloc(room, sizeof *j.in), .want = calloc(room, sizeof *j.want), .out_file = calloc(room, sizeof *j.out_file),
-              .outputs = calloc(room, sizeof *j.outputs), .got = calloc(room, sizeof *j.got), .limit_name = calloc(room, sizeof *j.limit_name), .limit = calloc(room, sizeof *j.limit) };
+    job j = { .in = calloc(room, sizeof *j.in),
+              .want = calloc(room, sizeof *j.want),
+              .out_file = calloc(room, sizeof *j.out_file),
+              .outputs = calloc(room, sizeof *j.outputs),
+              .got = calloc(room, sizeof *j.got),
+              .limit_name = calloc(room, sizeof *j.limit_name),
+              .limit = calloc(room, sizeof *j.limit) };
     file_bytes f = { 0 };
     bool ok = j.in && j.want && j.out_file && j.outputs && j.got && j.limit_name && j.limit;
     code = !ok ? say(AN_NOMEM, "out of memory") : read_pairs(a, &j);
@@ -97,7 +110,8 @@ int cmd_run(const args *a)
     if (!code) code = read_text(path, &f);
     if (!code) code = run_job(a, path, &f, &j);
     file_drop(&f);
-    for (size_t i = 0; i < room && ok; i++) an_array_free(j.in[i]), an_array_free(j.got[i]), free(j.want[i]), free(j.limit_name[i]);
+    for (size_t i = 0; i < room && ok; i++)
+        an_array_free(j.in[i]), an_array_free(j.got[i]), free(j.want[i]), free(j.limit_name[i]);
     free(j.in), free(j.want), free(j.out_file), free(j.outputs), free(j.got), free(j.limit_name), free(j.limit);
     return code;
 }

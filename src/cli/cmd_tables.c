@@ -38,7 +38,8 @@ static bool on_path(const char *tool)
     for (const char *p = path; p && *p;) {
         size_t n = strcspn(p, ":");
         char full[1024];
-        if (n && snprintf(full, sizeof full, "%.*s/%s", (int)n, p, tool) < (int)sizeof full && !access(full, X_OK)) return true;
+        if (n && snprintf(full, sizeof full, "%.*s/%s", (int)n, p, tool) < (int)sizeof full && !access(full, X_OK))
+            return true;
         p += n + (p[n] == ':');
     }
     return false;
@@ -63,7 +64,8 @@ static void put_tools(an_format f)
             printf("{\"kind\":\"part\",\"name\":\"%s\",\"found\":%s,\"for\":\"%s\",\"get\":\"%s\"}\n", things[i].what,
                    found ? "true" : "false", things[i].for_what, things[i].get);
         else
-            printf(f == AN_MARKDOWN ? "| `%s` | %s | %s%s%s |\n" : "  %-16s %-8s %s%s%s\n", things[i].what, found ? "found" : "missing", things[i].for_what,
+            printf(f == AN_MARKDOWN ? "| `%s` | %s | %s%s%s |\n" : "  %-16s %-8s %s%s%s\n", things[i].what,
+                   found ? "found" : "missing", things[i].for_what,
                    found ? "" : "; to get it: ", found ? "" : things[i].get);
     }
 }
@@ -76,7 +78,9 @@ int cmd_doctor(const args *a)
     struct utsname u;
     if (uname(&u)) return say(AN_BUG, "uname failed");
     an_format f = arg_format(a);
-    if (f == AN_JSON) printf("{\"kind\":\"machine\",\"system\":\"%s\",\"machine\":\"%s\",\"version\":\"%s\"}\n", u.sysname, u.machine, an_version());
+    if (f == AN_JSON)
+        printf("{\"kind\":\"machine\",\"system\":\"%s\",\"machine\":\"%s\",\"version\":\"%s\"}\n", u.sysname, u.machine,
+               an_version());
     else printf("anneal %s on %s %s\n", an_version(), u.sysname, u.machine);
     put_tools(f);
     char *text;

@@ -24,7 +24,9 @@ static int encode(an_tokenizer *t, const file_bytes *in, int flags)
     an_free(ids);
     bool oom = b.oom, ok = !oom && fwrite(b.at, 1, b.n, stdout) == b.n;
     sb_free(&b);
-    return oom ? say(AN_NOMEM, "out of memory") : ok ? 0 : say(AN_INPUT, "cannot write to standard output: %s", strerror(errno));
+    return oom  ? say(AN_NOMEM, "out of memory")
+           : ok ? 0
+                : say(AN_INPUT, "cannot write to standard output: %s", strerror(errno));
 }
 
 /* Decimals with white space between. */
@@ -44,7 +46,9 @@ static int read_ids(const file_bytes *in, uint32_t **out, size_t *n)
         size_t from = i;
         while (i < in->n && in->at[i] >= '0' && in->at[i] <= '9' && v <= UINT32_MAX) v = v * 10 + (in->at[i++] - '0');
         bool ended = i == in->n || in->at[i] == ' ' || (in->at[i] >= 9 && in->at[i] <= 13);
-        if (i == from || !ended || v > UINT32_MAX) return say(AN_INPUT, "<stdin>: byte %zu: entry %zu is no id; decimals with spaces between are wanted", from, *n);
+        if (i == from || !ended || v > UINT32_MAX)
+            return say(AN_INPUT, "<stdin>: byte %zu: entry %zu is no id; decimals with spaces between are wanted", from,
+                       *n);
         ids[(*n)++] = (uint32_t)v;
     }
     return 0;
@@ -58,7 +62,8 @@ static int decode(an_tokenizer *t, const file_bytes *in, int flags)
     an_error e = { 0 };
     int code = read_ids(in, &ids, &n);
     if (!code && an_decode(t, ids, n, flags, &text, &bytes, &e)) code = say_error(NULL, &e);
-    if (!code && fwrite(text, 1, bytes, stdout) != bytes) code = say(AN_INPUT, "cannot write to standard output: %s", strerror(errno));
+    if (!code && fwrite(text, 1, bytes, stdout) != bytes)
+        code = say(AN_INPUT, "cannot write to standard output: %s", strerror(errno));
     free(ids);
     an_free(text);
     return code;
@@ -75,7 +80,8 @@ int cmd_tokenize(const args *a)
     an_error e = { 0 };
     file_bytes in = { 0 };
     if (an_tokenizer_open(&t, path, &e)) return say_error(NULL, &e);
-    int flags = (arg_on(a, "bos") ? AN_TOK_BOS : 0) | (arg_on(a, "special") ? AN_TOK_SPECIAL : 0), code = read_text("-", &in);
+    int flags = (arg_on(a, "bos") ? AN_TOK_BOS : 0) | (arg_on(a, "special") ? AN_TOK_SPECIAL : 0),
+        code = read_text("-", &in);
     if (!code) code = back ? decode(t, &in, flags) : encode(t, &in, flags);
     file_drop(&in);
     an_tokenizer_free(t);

@@ -1,5 +1,5 @@
-/* cmd_train.c: the training command: its options, and a built-in network trained: accuracies as a table, log lines, a checkpoint.
- * The name of the model decides; language models are in cmd_train_lm.c. */
+/* cmd_train.c: the training command: its options, and a built-in network trained: accuracies as a table, log lines,
+ * a checkpoint. The name of the model decides; language models are in cmd_train_lm.c. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -144,7 +144,8 @@ bool threads_of(const args *a, int *out)
 {
     int64_t v = 0;
     if (!whole_of(a, "threads", 0, &v)) return false;
-    if (v > POOL_MAX_THREADS) return say(AN_USAGE, "--threads goes to %d, got %lld", POOL_MAX_THREADS, (long long)v), false;
+    if (v > POOL_MAX_THREADS)
+        return say(AN_USAGE, "--threads goes to %d, got %lld", POOL_MAX_THREADS, (long long)v), false;
     return *out = (int)v, true;
 }
 
@@ -160,18 +161,33 @@ static bool read_options(const args *a, an_train_run_options *o)
 {
     int64_t seed = 1;
     const char *resume = arg_of(a, "resume");
-    *o = (an_train_run_options){ .model = arg_of(a, "model"), .data = arg_of(a, "data"), .engine = arg_of(a, "engine"), .pipeline = arg_of(a, "pipeline"),
-                                 .math = arg_of(a, "math"), .schedule = arg_of(a, "schedule"), .optimizer = arg_of(a, "optimizer"), .state = arg_of(a, "state"),
-                                 .save = arg_of(a, "save"), .resume = resume && !*resume ? arg_of(a, "save") : resume, .on_warning = on_warning };
+    *o = (an_train_run_options){ .model = arg_of(a, "model"),
+                                 .data = arg_of(a, "data"),
+                                 .engine = arg_of(a, "engine"),
+                                 .pipeline = arg_of(a, "pipeline"),
+                                 .math = arg_of(a, "math"),
+                                 .schedule = arg_of(a, "schedule"),
+                                 .optimizer = arg_of(a, "optimizer"),
+                                 .state = arg_of(a, "state"),
+                                 .save = arg_of(a, "save"),
+                                 .resume = resume && !*resume ? arg_of(a, "save") : resume,
+                                 .on_warning = on_warning };
     if (resume && !o->resume) return say(AN_USAGE, "--resume wants a checkpoint: its own, or that of --save"), false;
-    if (!whole_of(a, "steps", 1, &o->steps) || !whole_of(a, "batch", 1, &o->batch) || !whole_of(a, "seq", 1, &o->seq)) return false;
-    if (!accum_of(a, &o->accum) || !whole_of(a, "warmup", 0, &o->warmup) || !threads_of(a, &o->threads)) return false;
-    if (!whole_of(a, "seed", 0, &seed) || !whole_of(a, "every", 0, &o->every) || !whole_of(a, "test", 1, &o->test) || !whole_of(a, "final-test", 0, &o->final_test))
+    if (!whole_of(a, "steps", 1, &o->steps) || !whole_of(a, "batch", 1, &o->batch) || !whole_of(a, "seq", 1, &o->seq))
         return false;
-    if (!real_of(a, "lr", &o->lr) || !real_of(a, "lr-end", &o->lr_end) || !real_of(a, "decay", &o->decay) || !real_of(a, "clip", &o->clip)) return false;
-    if (arg_on(a, "lr") && o->lr == 0) return say(AN_USAGE, "--lr wants a positive number, got \"%s\"", arg_of(a, "lr")), false;
+    if (!accum_of(a, &o->accum) || !whole_of(a, "warmup", 0, &o->warmup) || !threads_of(a, &o->threads)) return false;
+    if (!whole_of(a, "seed", 0, &seed) || !whole_of(a, "every", 0, &o->every) || !whole_of(a, "test", 1, &o->test) ||
+        !whole_of(a, "final-test", 0, &o->final_test))
+        return false;
+    if (!real_of(a, "lr", &o->lr) || !real_of(a, "lr-end", &o->lr_end) || !real_of(a, "decay", &o->decay) ||
+        !real_of(a, "clip", &o->clip))
+        return false;
+    if (arg_on(a, "lr") && o->lr == 0)
+        return say(AN_USAGE, "--lr wants a positive number, got \"%s\"", arg_of(a, "lr")), false;
     if (!whole_of(a, "stop-after", 1, &o->stop_after)) return false;
-    if (o->stop_after && !o->save) return say(AN_USAGE, "--stop-after leaves the rest of the run to --resume: name a file for it with --save"), false;
+    if (o->stop_after && !o->save)
+        return say(AN_USAGE, "--stop-after leaves the rest of the run to --resume: name a file for it with --save"),
+               false;
     o->seed = (uint64_t)seed;
     o->no_warmup = arg_on(a, "warmup") && !o->warmup;
     o->no_lr_end = arg_on(a, "lr-end") && o->lr_end == 0;
@@ -190,8 +206,9 @@ static double per_minibatch(const an_train_result *r)
 
 static void put_json(const an_train_result *r)
 {
-    printf("{\"kind\":\"result\",\"model\":\"%s\",\"engine\":\"%s\",\"optimizer\":\"%s\",\"parameters\":%lld,\"steps\":%lld,\"done\":%lld,\"loss\":", r->model, r->engine,
-           r->optimizer, (long long)r->parameters, (long long)r->steps, (long long)r->done);
+    printf(
+        "{\"kind\":\"result\",\"model\":\"%s\",\"engine\":\"%s\",\"optimizer\":\"%s\",\"parameters\":%lld,\"steps\":%lld,\"done\":%lld,\"loss\":",
+        r->model, r->engine, r->optimizer, (long long)r->parameters, (long long)r->steps, (long long)r->done);
     if (isfinite(r->loss)) printf("%.6g", r->loss);
     else printf("null");
     if (r->final_n) printf(",\"accuracy\":%.4f,\"test\":%lld", r->final_accuracy, (long long)r->final_n);
@@ -205,16 +222,21 @@ static void put_json(const an_train_result *r)
 static void put_text_result(const listener *l, const an_train_result *r)
 {
     double per = per_minibatch(r);
-    if (r->final_n) printf("%saccuracy %.4f on %lld test samples\n", l->table ? "\n" : "", r->final_accuracy, (long long)r->final_n);
+    if (r->final_n)
+        printf("%saccuracy %.4f on %lld test samples\n", l->table ? "\n" : "", r->final_accuracy,
+               (long long)r->final_n);
     fprintf(stderr, "%s on %s, %s, %lld parameters: ", r->model, r->engine, r->optimizer, (long long)r->parameters);
     if (r->done == r->first) fprintf(stderr, "all %lld updates were done before", (long long)r->done);
     else {
         if (isfinite(r->loss)) fprintf(stderr, "loss %.4f after ", r->loss);
-        fprintf(stderr, "%llu updates in %.2f s (%.0f/s), %llu skipped", (unsigned long long)r->updates, r->seconds, r->seconds > 0 ? (double)(r->done - r->first) / r->seconds : 0,
-                (unsigned long long)r->skipped);
+        fprintf(stderr, "%llu updates in %.2f s (%.0f/s), %llu skipped", (unsigned long long)r->updates, r->seconds,
+                r->seconds > 0 ? (double)(r->done - r->first) / r->seconds : 0, (unsigned long long)r->skipped);
         if (r->zeros) fprintf(stderr, ", %llu without a gradient", (unsigned long long)r->zeros);
-        fprintf(stderr, "\nstats: %g dispatch%s per minibatch; per minibatch %llu bytes to the device and %llu back; %llu bytes of state stay there", per, per == 1 ? "" : "es",
-                (unsigned long long)r->host_bytes_in, (unsigned long long)r->host_bytes_out, (unsigned long long)r->state_bytes);
+        fprintf(
+            stderr,
+            "\nstats: %g dispatch%s per minibatch; per minibatch %llu bytes to the device and %llu back; %llu bytes of state stay there",
+            per, per == 1 ? "" : "es", (unsigned long long)r->host_bytes_in, (unsigned long long)r->host_bytes_out,
+            (unsigned long long)r->state_bytes);
     }
     if (r->digest) fprintf(stderr, "; digest %016llx", (unsigned long long)r->digest);
     fputc('\n', stderr);
@@ -241,8 +263,12 @@ static int train_net(const args *a)
         else put_text_result(&l, &r);
     }
     if (st) return say_error(NULL, &e);
-    if (r.stopped && o.save) fprintf(stderr, "anneal: stopped after step %lld of %lld and saved in %s; --resume goes on from there\n", (long long)r.done, (long long)r.steps, o.save);
-    else if (r.stopped) fprintf(stderr, "anneal: stopped after step %lld of %lld; nothing was saved, as there is no --save\n", (long long)r.done, (long long)r.steps);
+    if (r.stopped && o.save)
+        fprintf(stderr, "anneal: stopped after step %lld of %lld and saved in %s; --resume goes on from there\n",
+                (long long)r.done, (long long)r.steps, o.save);
+    else if (r.stopped)
+        fprintf(stderr, "anneal: stopped after step %lld of %lld; nothing was saved, as there is no --save\n",
+                (long long)r.done, (long long)r.steps);
     if (l.unread) return say_unread();
     return l.code || lost ? say(AN_INPUT, "%s: not all log lines could be written", l.log_path) : 0;
 }
@@ -262,7 +288,8 @@ static int unknown_model(const char *name)
     return say(AN_INPUT, "%s: no such file or folder, and no model preset of that name; %s", name, e.message);
 }
 
-/* What a run writes: files, each in a place of its own. Standard output has lines of its own here: "-" would be a file of that name. */
+/* What a run writes: files, each in a place of its own. Standard output has lines of its own here: "-" would be a
+ * file of that name. */
 static int outputs_right(const args *a)
 {
     static const char *const options[] = { "save", "log", "csv", "plot", "profile" };
@@ -270,7 +297,8 @@ static int outputs_right(const args *a)
     for (size_t i = 0; i < COUNT(options); i++) {
         o[i] = (output){ .option = options[i], .file = arg_of(a, options[i]) };
         if (o[i].file && !*o[i].file) return say(AN_USAGE, "--%s wants a name, got \"\"", options[i]);
-        if (o[i].file && !strcmp(o[i].file, "-")) return say(AN_USAGE, "--%s wants a name, got \"-\"; for standard output there is --json", options[i]);
+        if (o[i].file && !strcmp(o[i].file, "-"))
+            return say(AN_USAGE, "--%s wants a name, got \"-\"; for standard output there is --json", options[i]);
     }
     return outputs_apart(o, COUNT(options));
 }

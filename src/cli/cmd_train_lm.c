@@ -45,7 +45,8 @@ static void on_progress(void *user, const an_lm_progress *p)
 {
     listener *l = user;
     l->updates++, l->zeros = p->zeros;
-    char *json = l->json || l->log.to ? an_lm_progress_text(p, AN_JSON) : NULL, *csv = l->csv.to ? an_lm_progress_text(p, AN_TEXT) : NULL;
+    char *json = l->json || l->log.to ? an_lm_progress_text(p, AN_JSON) : NULL,
+         *csv = l->csv.to ? an_lm_progress_text(p, AN_TEXT) : NULL;
     if (json && l->json) puts(json), fflush(stdout);
     if (json) put_line(l, &l->log, json);
     if (csv) put_line(l, &l->csv, csv);
@@ -153,7 +154,8 @@ static bool whole_or_none(const args *a, const char *name, int64_t *out)
 static bool rate_of(const args *a, double *out)
 {
     if (!real_of(a, "lr", out)) return false;
-    return !arg_on(a, "lr") || *out > 0 || (say(AN_USAGE, "--lr wants a rate above 0, got \"%s\": nothing would be learnt", arg_of(a, "lr")), false);
+    return !arg_on(a, "lr") || *out > 0 ||
+           (say(AN_USAGE, "--lr wants a rate above 0, got \"%s\": nothing would be learnt", arg_of(a, "lr")), false);
 }
 
 /* Options that would be taken and change nothing. */
@@ -162,9 +164,13 @@ static bool all_used(const args *a, const an_lm_train_options *o)
     if (arg_on(a, "stats") && !arg_on(a, "log") && !arg_on(a, "json"))
         return say(AN_USAGE, "--stats adds lines to the log: name it with --log, or ask for --json"), false;
     if (arg_on(a, "eval-every") && o->validation < 0)
-        return say(AN_USAGE, "--eval-every is about text kept back, and --validation 0 keeps none: leave one of them out"), false;
+        return say(AN_USAGE,
+                   "--eval-every is about text kept back, and --validation 0 keeps none: leave one of them out"),
+               false;
     if (o->sample_every < 0 && (arg_on(a, "prompt") || arg_on(a, "sample-tokens")))
-        return say(AN_USAGE, "--%s is about samples, and --sample-every 0 makes none: leave one of them out", arg_on(a, "prompt") ? "prompt" : "sample-tokens"), false;
+        return say(AN_USAGE, "--%s is about samples, and --sample-every 0 makes none: leave one of them out",
+                   arg_on(a, "prompt") ? "prompt" : "sample-tokens"),
+               false;
     return true;
 }
 
@@ -174,9 +180,13 @@ static bool folder_of_run(const args *a, an_lm_train_options *o)
     o->save = arg_of(a, "save"), o->resume = from != NULL;
     if (!from) return true;
     if (*from && o->save && strcmp(from, o->save))
-        return say(AN_USAGE, "--resume %s and --save %s are two folders; a run goes on in its own (a model trained elsewhere is continued with --model)", from, o->save), false;
+        return say(AN_USAGE,
+                   "--resume %s and --save %s are two folders; a run goes on in its own (a model trained elsewhere is continued with --model)",
+                   from, o->save),
+               false;
     if (*from) o->save = from, o->resume = 2; /* named: a name that is wrong must not begin another run */
-    return o->save ? true : (say(AN_USAGE, "--resume wants a folder of checkpoints: its own, or that of --save"), false);
+    return o->save ? true
+                   : (say(AN_USAGE, "--resume wants a folder of checkpoints: its own, or that of --save"), false);
 }
 
 static bool read_options(const args *a, an_lm_train_options *o, int64_t *every)
@@ -186,23 +196,37 @@ static bool read_options(const args *a, an_lm_train_options *o, int64_t *every)
                                 .pipeline = arg_of(a, "pipeline"), .math = arg_of(a, "math"), .state = arg_of(a, "state"), .schedule = arg_of(a, "schedule"),
                                 .optimizer = arg_of(a, "optimizer"), .documents = arg_of(a, "documents"), .prompt = arg_of(a, "prompt"), .profile = arg_on(a, "profile"), .stop = stop };
     if (!folder_of_run(a, o)) return false;
-    if (!whole_of(a, "steps", 1, &o->steps) || !whole_of(a, "batch", 1, &o->batch) || !whole_of(a, "seq", 1, &o->seq) || !accum_of(a, &o->accum)) return false;
-    if (!rate_of(a, &o->lr) || !real_or_none(a, "lr-end", &o->lr_end) || !whole_or_none(a, "warmup", &o->warmup)) return false;
-    if (!real_or_none(a, "decay", &o->decay) || !real_or_none(a, "clip", &o->clip) || !scale_of(a, &o->loss_scale, &o->dynamic_scale)) return false;
+    if (!whole_of(a, "steps", 1, &o->steps) || !whole_of(a, "batch", 1, &o->batch) || !whole_of(a, "seq", 1, &o->seq) ||
+        !accum_of(a, &o->accum))
+        return false;
+    if (!rate_of(a, &o->lr) || !real_or_none(a, "lr-end", &o->lr_end) || !whole_or_none(a, "warmup", &o->warmup))
+        return false;
+    if (!real_or_none(a, "decay", &o->decay) || !real_or_none(a, "clip", &o->clip) ||
+        !scale_of(a, &o->loss_scale, &o->dynamic_scale))
+        return false;
     if (!real_or_none(a, "validation", &o->validation) || !whole_of(a, "eval-every", 1, &o->eval_every)) return false;
-    if (!whole_or_none(a, "sample-every", &o->sample_every) || !whole_of(a, "sample-tokens", 1, &o->sample_tokens)) return false;
-    if (!whole_of(a, "save-every", 1, &o->save_every) || !whole_of(a, "keep", 1, &keep) || !whole_of(a, "stop-after", 1, &o->stop_after)) return false;
-    if (!whole_of(a, "compile-limit", 1, &limit) || !whole_of(a, "seed", 0, &seed) || !whole_of(a, "every", 1, every) || !threads_of(a, &o->threads)) return false;
+    if (!whole_or_none(a, "sample-every", &o->sample_every) || !whole_of(a, "sample-tokens", 1, &o->sample_tokens))
+        return false;
+    if (!whole_of(a, "save-every", 1, &o->save_every) || !whole_of(a, "keep", 1, &keep) ||
+        !whole_of(a, "stop-after", 1, &o->stop_after))
+        return false;
+    if (!whole_of(a, "compile-limit", 1, &limit) || !whole_of(a, "seed", 0, &seed) || !whole_of(a, "every", 1, every) ||
+        !threads_of(a, &o->threads))
+        return false;
     const char *residual = arg_of(a, "residual-scale");
     if (residual && !strcmp(residual, "depth")) o->residual_scale = -1;
     else if (!real_of(a, "residual-scale", &o->residual_scale)) return false;
-    if (residual && o->residual_scale == 0) return say(AN_USAGE, "--residual-scale wants a number from 0.001 to 1, or depth; got \"%s\"", residual), false;
+    if (residual && o->residual_scale == 0)
+        return say(AN_USAGE, "--residual-scale wants a number from 0.001 to 1, or depth; got \"%s\"", residual), false;
     if (!real_of(a, "softcap", &o->softcap)) return false;
-    if (arg_on(a, "softcap") && o->softcap == 0) return say(AN_USAGE, "--softcap wants a number from 1 to 10000, got \"%s\"", arg_of(a, "softcap")), false;
+    if (arg_on(a, "softcap") && o->softcap == 0)
+        return say(AN_USAGE, "--softcap wants a number from 1 to 10000, got \"%s\"", arg_of(a, "softcap")), false;
     if (!whole_of(a, "stats", 1, &o->stats_every)) return false;
-    o->zero_init = arg_on(a, "zero-init"), o->compact_vocab = arg_on(a, "compact-vocab"), o->recompute = arg_on(a, "recompute"), o->history = arg_of(a, "log");
+    o->zero_init = arg_on(a, "zero-init"), o->compact_vocab = arg_on(a, "compact-vocab"),
+    o->recompute = arg_on(a, "recompute"), o->history = arg_of(a, "log");
     if (o->validation > 0.9) return say(AN_USAGE, "--validation goes to 0.9, got %g", o->validation), false;
-    if ((arg_on(a, "save-every") || arg_on(a, "keep")) && !o->save) return say(AN_USAGE, "--save-every and --keep are about checkpoints: name their folder with --save"), false;
+    if ((arg_on(a, "save-every") || arg_on(a, "keep")) && !o->save)
+        return say(AN_USAGE, "--save-every and --keep are about checkpoints: name their folder with --save"), false;
     if (limit > 1000000) return say(AN_USAGE, "--compile-limit goes to 1000000, got %lld", (long long)limit), false;
     o->keep = (int)MIN(keep, 1000000), o->compile_limit = (int)limit, o->seed = (uint64_t)seed;
     return all_used(a, o);
@@ -220,8 +244,10 @@ static void put_json(listener *l, const an_lm_train_result *r)
 {
     strbuf b = { 0 };
     sb_json(&b, r->model, strlen(r->model));
-    printf("{\"kind\":\"result\",\"model\":%s,\"engine\":\"%s\",\"pipeline\":\"%s\",\"optimizer\":\"%s\",\"parameters\":%lld,\"vocab\":%lld,\"steps\":%lld,\"done\":%lld", b.oom ? "\"\"" : b.at,
-           r->engine, r->pipeline, r->optimizer, (long long)r->parameters, (long long)r->vocab, (long long)r->steps, (long long)r->done);
+    printf(
+        "{\"kind\":\"result\",\"model\":%s,\"engine\":\"%s\",\"pipeline\":\"%s\",\"optimizer\":\"%s\",\"parameters\":%lld,\"vocab\":%lld,\"steps\":%lld,\"done\":%lld",
+        b.oom ? "\"\"" : b.at, r->engine, r->pipeline, r->optimizer, (long long)r->parameters, (long long)r->vocab,
+        (long long)r->steps, (long long)r->done);
     l->dropped |= b.oom;
     sb_free(&b);
     put_number("loss", r->loss);
@@ -229,8 +255,11 @@ static void put_json(listener *l, const an_lm_train_result *r)
     put_number("validation", r->validation);
     char digest[24];
     snprintf(digest, sizeof digest, r->digest ? "\"%016llx\"" : "null", (unsigned long long)r->digest);
-    printf(",\"nonfinite\":%llu,\"zero\":%llu,\"compiles\":%llu,\"reloads\":%llu,\"dispatches\":%llu,\"stopped\":%s,\"again\":%s,\"seconds\":%.3f,\"digest\":%s}\n", (unsigned long long)r->skipped,
-           (unsigned long long)l->zeros, (unsigned long long)r->compiles, (unsigned long long)r->reloads, (unsigned long long)r->dispatches, r->stopped ? "true" : "false", r->again ? "true" : "false", r->seconds, digest);
+    printf(
+        ",\"nonfinite\":%llu,\"zero\":%llu,\"compiles\":%llu,\"reloads\":%llu,\"dispatches\":%llu,\"stopped\":%s,\"again\":%s,\"seconds\":%.3f,\"digest\":%s}\n",
+        (unsigned long long)r->skipped, (unsigned long long)l->zeros, (unsigned long long)r->compiles,
+        (unsigned long long)r->reloads, (unsigned long long)r->dispatches, r->stopped ? "true" : "false",
+        r->again ? "true" : "false", r->seconds, digest);
 }
 
 /* The curve has one width: a terminal that is narrower would fold every line of it. */
@@ -239,7 +268,9 @@ static void put_plot(const char *plot)
     enum { COLUMNS = 78 };
     int have = isatty(STDOUT_FILENO) ? ui_columns(STDOUT_FILENO) : COLUMNS;
     if (have >= COLUMNS) puts(plot);
-    else fprintf(stderr, "anneal: the loss curve is %d columns wide and the terminal shows %d; --plot F.svg draws it\n", COLUMNS, have);
+    else
+        fprintf(stderr, "anneal: the loss curve is %d columns wide and the terminal shows %d; --plot F.svg draws it\n",
+                COLUMNS, have);
 }
 
 static void put_result(listener *l, const an_lm_train_result *r)
@@ -247,10 +278,13 @@ static void put_result(listener *l, const an_lm_train_result *r)
     const char *plot = l->ui.utf8 ? r->plot : r->plot_ascii;
     if (l->json) put_json(l, r);
     else if (plot && !r->again) put_plot(plot);
-    fprintf(stderr, "%s on %s by %s, %s, %lld parameters: ", r->model, r->engine, r->pipeline, r->optimizer, (long long)r->parameters);
+    fprintf(stderr, "%s on %s by %s, %s, %lld parameters: ", r->model, r->engine, r->pipeline, r->optimizer,
+            (long long)r->parameters);
     fprintf(stderr, "step %lld of %lld", (long long)r->done, (long long)r->steps);
     if (isfinite(r->loss)) fprintf(stderr, ", loss %.4f", r->loss); /* a process may have had nothing left to do */
-    if (isfinite(r->smooth)) fprintf(stderr, "%s %.4f%s", isfinite(r->loss) ? " (smoothed" : ", smoothed loss", r->smooth, isfinite(r->loss) ? ")" : "");
+    if (isfinite(r->smooth))
+        fprintf(stderr, "%s %.4f%s", isfinite(r->loss) ? " (smoothed" : ", smoothed loss", r->smooth,
+                isfinite(r->loss) ? ")" : "");
     if (isfinite(r->validation)) fprintf(stderr, ", %.4f on text kept back", r->validation);
     fprintf(stderr, "; %.1f s in updates, %llu skipped", r->seconds, (unsigned long long)r->skipped);
     if (l->zeros) fprintf(stderr, ", %llu without a gradient", (unsigned long long)l->zeros);
@@ -266,7 +300,8 @@ static int put_file(const char *path, const char *text)
     return file_write(path, text, strlen(text), &d) ? say(d.st, "%s", d.msg) : 0;
 }
 
-/* Told to the process that goes on: the updates of this one and those before it. What it writes continues their files, and --stop-after counts them. */
+/* Told to the process that goes on: the updates of this one and those before it. What it writes continues their
+ * files, and --stop-after counts them. */
 #define STARTED_ANEW "ANNEAL_STARTED_ANEW"
 
 /* The same command line with --resume: only a new process may compile again. */
@@ -288,7 +323,8 @@ static int start_anew(const args *a, int64_t updates)
     return say(AN_INPUT, "%s: cannot start anew: %s; go on with --resume", a->argv[0], strerror(errno));
 }
 
-static int finish(const args *a, listener *l, const an_lm_train_options *o, an_lm_train_result *r, an_status st, const an_error *e)
+static int finish(const args *a, listener *l, const an_lm_train_options *o, an_lm_train_result *r, an_status st,
+                  const an_error *e)
 {
     int code = st ? say_error(NULL, e) : 0, files;
     close_sink(&l->log, !st || r->done);
@@ -296,12 +332,18 @@ static int finish(const args *a, listener *l, const an_lm_train_options *o, an_l
     if ((files = put_file(arg_of(a, "plot"), r->svg)) && !code) code = files;
     if ((files = put_file(arg_of(a, "profile"), r->trace)) && !code) code = files;
     if (l->unread && !code) code = say_unread();
-    if (l->log.lost || l->csv.lost) code = code ? code : say(AN_INPUT, "%s: not all lines could be written", l->log.lost ? l->log.path : l->csv.path);
+    if (l->log.lost || l->csv.lost)
+        code =
+            code ? code : say(AN_INPUT, "%s: not all lines could be written", l->log.lost ? l->log.path : l->csv.path);
     if (l->dropped && !code) code = say(AN_NOMEM, "out of memory: not all lines were written");
     if (st) return code;
     if (r->stopped && r->done < r->steps) {
-        if (o->save) fprintf(stderr, "anneal: stopped after step %lld and saved in %s; --resume goes on from there\n", (long long)r->done, o->save);
-        else fprintf(stderr, "anneal: stopped after step %lld; nothing was saved, as there is no --save\n", (long long)r->done);
+        if (o->save)
+            fprintf(stderr, "anneal: stopped after step %lld and saved in %s; --resume goes on from there\n",
+                    (long long)r->done, o->save);
+        else
+            fprintf(stderr, "anneal: stopped after step %lld; nothing was saved, as there is no --save\n",
+                    (long long)r->done);
     }
     return code;
 }
@@ -320,7 +362,8 @@ int train_lm(const args *a)
     if ((code = try_file(arg_of(a, "plot"))) || (code = try_file(arg_of(a, "profile")))) return code;
     char *data = NULL;
     if (arg_count(a, "data") > 1 && !(o.data = data = args_join(a, "data"))) return say(AN_NOMEM, "out of memory");
-    if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true))) return close_sink(&l.log, false), close_sink(&l.csv, false), free(data), code;
+    if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true)))
+        return close_sink(&l.log, false), close_sink(&l.csv, false), free(data), code;
     ui_begin(&l.ui, every);
     signals_catch();
     const char *anew = getenv(STARTED_ANEW);
@@ -328,15 +371,17 @@ int train_lm(const args *a)
         o.trace_before = arg_of(a, "profile"), l.updates = strtoll(anew, NULL, 10);
         if (o.stop_after > 0) o.stop_after = MAX(o.stop_after - l.updates, (int64_t)1);
     }
-    o.on_progress = on_progress, o.on_eval = on_eval, o.on_sample = on_sample, o.on_note = on_note, o.on_warning = on_warning, o.user = &l;
+    o.on_progress = on_progress, o.on_eval = on_eval, o.on_sample = on_sample, o.on_note = on_note,
+    o.on_warning = on_warning, o.user = &l;
     an_status st = an_lm_train(&o, &r, &e);
     ui_end(&l.ui);
     if (!st || r.done) put_result(&l, &r); /* a run that did not begin has none */
     code = finish(a, &l, &o, &r, st, &e);
     bool again = !code && r.again && !signals_asked() && !r.stopped;
     if (again)
-        fprintf(stderr, "anneal: %s compiles no more programs in this process: going on in a new one after step %lld%s\n", r.engine, (long long)r.done,
-                r.done == r.steps ? ", for the loss on text kept back" : "");
+        fprintf(stderr,
+                "anneal: %s compiles no more programs in this process: going on in a new one after step %lld%s\n",
+                r.engine, (long long)r.done, r.done == r.steps ? ", for the loss on text kept back" : "");
     an_lm_train_result_free(&r);
     free(data);
     return again ? start_anew(a, l.updates) : code;

@@ -1,5 +1,5 @@
-/* help.c: what the command says of itself: the usage, a command's options, the same as a man page, and guesses at misspelt words.
- * All of it is printed from cmd.def and the option tables, so that a new row needs no second place. */
+/* help.c: what the command says of itself: the usage, a command's options, the same as a man page, and guesses at
+ * misspelt words. All of it is printed from cmd.def and the option tables, so that a new row needs no second place. */
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -24,7 +24,8 @@ const command *command_find(const char *name)
 
 /* ---- two columns ---- */
 
-enum { LEAST_COLUMNS = 40, PLAIN_COLUMNS = 100, MOST_COLUMNS = 120 }; /* PLAIN: where no terminal is; MOST: longer lines are hard to read */
+/* PLAIN: where no terminal is; MOST: longer lines are hard to read */
+enum { LEAST_COLUMNS = 40, PLAIN_COLUMNS = 100, MOST_COLUMNS = 120 };
 
 static int columns_for(FILE *to)
 {
@@ -40,7 +41,8 @@ static int width_of(const char *s, size_t n)
     return w;
 }
 
-/* `left`, then `text` from the column `at` on, cut between words; a left side that is too long has a line of its own. */
+/* `left`, then `text` from the column `at` on, cut between words; a left side that is too long has a line of its
+ * own. */
 static void put_row(FILE *to, const char *left, const char *text, int at, int columns)
 {
     int x = 2 + width_of(left, strlen(left));
@@ -83,7 +85,9 @@ int usage(FILE *to)
         snprintf(left, sizeof left, "%-9s %s", commands[i].name, commands[i].args);
         put_row(to, left, commands[i].summary, 30, columns);
     }
-    fprintf(to, "\nexit: 0 ok · 1 results differ · 2 usage · 3 bad input · 4 the target cannot run this · 70 bug or no memory\n");
+    fprintf(
+        to,
+        "\nexit: 0 ok · 1 results differ · 2 usage · 3 bad input · 4 the target cannot run this · 70 bug or no memory\n");
     return 2;
 }
 
@@ -92,7 +96,8 @@ int help(const command *c, FILE *to)
     const int columns = columns_for(to);
     char left[80], right[400];
     fprintf(to, "usage: anneal %s %s%s[options]\n%s\n\n", c->name, c->args, *c->args ? " " : "", c->summary);
-    for (const option *o = c->options; o->name; o++) put_row(to, left_of(o, left, sizeof left), right_of(o, right, sizeof right), 26, columns);
+    for (const option *o = c->options; o->name; o++)
+        put_row(to, left_of(o, left, sizeof left), right_of(o, right, sizeof right), 26, columns);
     fprintf(to, "\nexample: %s\n", c->example);
     return 0;
 }
@@ -176,13 +181,14 @@ int unknown_command(const char *word)
 {
     guess g = guess_begin(word, strlen(word));
     for (size_t i = 0; i < COUNT(commands); i++) guess_offer(&g, commands[i].name);
-    return say(AN_USAGE, "there is no command \"%.80s\"%s%s%s; anneal --help lists them", word, g.best ? " (did you mean " : "", g.best ? g.best : "", g.best ? "?)" : "");
+    return say(AN_USAGE, "there is no command \"%.80s\"%s%s%s; anneal --help lists them", word,
+               g.best ? " (did you mean " : "", g.best ? g.best : "", g.best ? "?)" : "");
 }
 
 int unknown_option(const command *c, const char *word, size_t n)
 {
     guess g = guess_begin(word, n);
     for (const option *o = c->options; o->name; o++) guess_offer(&g, o->name);
-    return say(AN_USAGE, "%s has no option --%.*s%s%s%s; see anneal %s --help", c->name, (int)MIN(n, (size_t)80), word, g.best ? " (did you mean --" : "", g.best ? g.best : "",
-               g.best ? "?)" : "", c->name);
+    return say(AN_USAGE, "%s has no option --%.*s%s%s%s; see anneal %s --help", c->name, (int)MIN(n, (size_t)80), word,
+               g.best ? " (did you mean --" : "", g.best ? g.best : "", g.best ? "?)" : "", c->name);
 }

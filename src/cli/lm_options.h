@@ -36,9 +36,11 @@ typedef struct {
 /* Each: 0, or the exit code after saying what is wrong. */
 int lm_open_args(const args *a, an_lm **out);
 int lm_sampling_args(const args *a, lm_choice *out); /* keeps on_token and user */
-void lm_sampling_rest(const args *a, const an_lm *m, lm_choice *c); /* what the command line left to the model; told on stderr */
+/* what the command line left to the model; told on stderr */
+void lm_sampling_rest(const args *a, const an_lm *m, lm_choice *c);
 void lm_choice_free(lm_choice *c);
-/* A token as a JSON object on standard output, `front` (members and a comma, or "") first in it. False: it could not be written; *oom: for want of memory. */
+/* A token as a JSON object on standard output, `front` (members and a comma, or "") first in it. False: it could not
+ * be written; *oom: for want of memory. */
 bool lm_put_token(const char *front, const an_token *t, bool *oom);
 void lm_say_speed(const an_generated *r, const an_lm_info *info); /* on stderr */
 

@@ -19,7 +19,8 @@ int say(an_status st, const char *fmt, ...)
 int say_error(const char *file, const an_error *e)
 {
     if (file && e->line && e->column) fprintf(stderr, "%s:%u:%u: %s\n", file, e->line, e->column, e->message);
-    else if (file && e->line) fprintf(stderr, "%s:%u: %s\n", file, e->line, e->message); /* while running: an instruction keeps its line */
+    else if (file && e->line)
+        fprintf(stderr, "%s:%u: %s\n", file, e->line, e->message); /* while running: an instruction keeps its line */
     else if (file) fprintf(stderr, "%s: %s\n", file, e->message);
     else fprintf(stderr, "anneal: %s\n", e->message);
     return an_exit_code(e->status);
@@ -88,6 +89,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int code = run(argc, argv);
-    if (fflush(stdout) || ferror(stdout)) code = code ? code : say(AN_INPUT, "cannot write to standard output: %s", strerror(errno));
+    if (fflush(stdout) || ferror(stdout))
+        code = code ? code : say(AN_INPUT, "cannot write to standard output: %s", strerror(errno));
     return code;
 }

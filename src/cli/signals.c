@@ -10,7 +10,8 @@ static volatile sig_atomic_t asked;
 
 static void on_signal(int sig)
 {
-    if (asked && sig != SIGHUP) _exit(128 + sig); /* a terminal that closes may send SIGHUP twice: itself, and by its shell */
+    /* a terminal that closes may send SIGHUP twice: itself, and by its shell */
+    if (asked && sig != SIGHUP) _exit(128 + sig);
     asked = sig;
 }
 
@@ -21,8 +22,10 @@ void signals_catch(void)
     s.sa_flags = SA_RESTART; /* a write that is under way is finished */
     sigaction(SIGINT, &s, NULL);
     sigaction(SIGTERM, &s, NULL);
-    if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &s, NULL); /* ignored: nohup */
-    s.sa_handler = SIG_IGN; /* a file that may grow no further, a pipe without a reader: an error of the write, not the end of the run */
+    /* ignored: nohup */
+    if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &s, NULL);
+    /* a file that may grow no further, a pipe without a reader: an error of the write, not the end of the run */
+    s.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &s, NULL);
     sigaction(SIGPIPE, &s, NULL);
 }

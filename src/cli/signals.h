@@ -4,8 +4,8 @@
 
 #include "cli/cli.h"
 
-/* From here on the first SIGINT, SIGTERM or SIGHUP is noted, and a second SIGINT or SIGTERM ends the process at once. A pipe without a reader and a file
- * that may grow no further become errors of the write. */
+/* From here on the first SIGINT, SIGTERM or SIGHUP is noted, and a second SIGINT or SIGTERM ends the process at
+ * once. A pipe without a reader and a file that may grow no further become errors of the write. */
 void signals_catch(void);
 bool signals_asked(void); /* one came */
 /* Should the run end after the update it is in? *unread becomes true where who read standard output is gone. */

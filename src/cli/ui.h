@@ -13,10 +13,12 @@ typedef struct {
     double ms;        /* an update, smoothed */
 } ui;
 
-/* Characters of a line on the terminal behind fd, less the last, where it may wrap. Asked anew each time: windows are made wider and narrower. */
+/* Characters of a line on the terminal behind fd, less the last, where it may wrap. Asked anew each time: windows
+ * are made wider and narrower. */
 int ui_columns(int fd);
 void ui_begin(ui *u, int64_t every);
-/* The line, at most `width` characters of it: fields that do not fit are left out from the right. Returns its length. */
+/* The line, at most `width` characters of it: fields that do not fit are left out from the right. Returns its
+ * length. */
 int ui_line(const ui *u, const an_lm_progress *p, int width, char *to, size_t n);
 void ui_step(ui *u, const an_lm_progress *p);
 void ui_clear(ui *u); /* before anything else is printed: the line goes away, the next update draws it again */

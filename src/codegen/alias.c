@@ -5,9 +5,10 @@
  *   view    the target is written by nothing else: it becomes a part of the source (slices, splits, crops of leading axes)
  *   hand    the source is whole and nobody reads it again: the target takes over its memory (updates of a value)
  *   piece   the target is put together from such copies alone: the source is made in its place there (concat, stack)
- * Each asks that nobody writes the source later; what leaves the program never lies inside something else. On a device that rounds each pass a copy also turns NaN into infinity; values
- * made by the program hold none there, so only those are treated this way. An input stays a copy where a buffer may be bound on both sides:
- * reading it for longer would delay what is written over it. */
+ * Each asks that nobody writes the source later; what leaves the program never lies inside something else. On a
+ * device that rounds each pass a copy also turns NaN into infinity; values made by the program hold none there, so
+ * only those are treated this way. An input stays a copy where a buffer may be bound on both sides: reading it for
+ * longer would delay what is written over it. */
 #include <stdlib.h>
 
 #include "codegen/codegen_int.h"
@@ -36,7 +37,8 @@ static bool read_run(const cg *c, const ins *m, run *r)
 {
     enum { RANK, SIZE, Y_START, Y_RANK, Y_STEP, X_START, X_RANK, X_STEP, WIDTH_OFFSET, FIELDS };
     const int64_t *i = m->i.at;
-    if (m->op != IN_MOVE || m->i.n != FIELDS || i[RANK] != 1 || (i[SIZE] != 1 && (i[Y_STEP] != 1 || i[X_STEP] != 1))) return false;
+    if (m->op != IN_MOVE || m->i.n != FIELDS || i[RANK] != 1 || (i[SIZE] != 1 && (i[Y_STEP] != 1 || i[X_STEP] != 1)))
+        return false;
     *r = (run){ .y = m->y[0], .x = m->opnd[0], .n = i[SIZE], .ys = i[Y_START], .xs = i[X_START], .width_offset = i[WIDTH_OFFSET] != 0 };
     return c->t.at[r->y].dt == c->t.at[r->x].dt && dtype_bits(c->t.at[r->y].dt) >= 8;
 }
@@ -83,11 +85,13 @@ static void find_pieces(aliases *a)
         diag_nomem(&c->err);
         return;
     }
-    for (size_t i = 0; i < c->t.n; i++) a->of[i].pieces = c->t.at[i].root == (int)i && c->t.at[i].where == SPACE_SCRATCH && a->of[i].n_write > 0;
+    for (size_t i = 0; i < c->t.n; i++)
+        a->of[i].pieces = c->t.at[i].root == (int)i && c->t.at[i].where == SPACE_SCRATCH && a->of[i].n_write > 0;
     for (size_t i = 0; i < c->ins.n; i++) {
         const ins *m = &c->ins.at[i];
         run r;
-        if (read_run(c, m, &r)) list[n++] = (range){ cg_root(c, r.y), y_begin(c, &r), y_begin(c, &r) + run_bytes(c, &r) };
+        if (read_run(c, m, &r))
+            list[n++] = (range){ cg_root(c, r.y), y_begin(c, &r), y_begin(c, &r) + run_bytes(c, &r) };
         else
             for (int k = 0; k < m->n_y; k++)
                 if (m->y[k] >= 0) a->of[cg_root(c, m->y[k])].pieces = false;
@@ -144,7 +148,8 @@ static bool may_view(const aliases *a, int root)
 static bool worth_keeping(const aliases *a, int part, int whole)
 {
     const cg *c = a->c;
-    return c->t.at[whole].where != SPACE_SCRATCH || a->of[part].last_read <= a->of[whole].last_read || c->t.at[part].bytes >= c->t.at[whole].bytes / 8;
+    return c->t.at[whole].where != SPACE_SCRATCH || a->of[part].last_read <= a->of[whole].last_read ||
+           c->t.at[part].bytes >= c->t.at[whole].bytes / 8;
 }
 
 static bool drop_copy(aliases *a, int at, const run *r)
@@ -154,7 +159,9 @@ static bool drop_copy(aliases *a, int at, const run *r)
     const use *x = &a->of[rx], *y = &a->of[ry];
     uint64_t n = run_bytes(c, r);
     bool fills = y_begin(c, r) == 0 && c->t.at[ry].bytes == n, takes = x_begin(c, r) == 0 && c->t.at[rx].bytes == n;
-    if (rx == ry || x->last_write >= at || c->t.at[ry].where != SPACE_SCRATCH || (r->width_offset && c->num->wslice_last != 0)) return false;
+    if (rx == ry || x->last_write >= at || c->t.at[ry].where != SPACE_SCRATCH ||
+        (r->width_offset && c->num->wslice_last != 0))
+        return false;
     if (fills && y->n_write == 1 && !y->out && may_view(a, rx) && worth_keeping(a, ry, rx)) {
         a->of[ry].first_write = a->of[ry].last_write = NONE, a->of[ry].n_write = 0; /* the copy was the only write */
         put_inside(a, ry, rx, x_begin(c, r));

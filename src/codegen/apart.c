@@ -1,23 +1,28 @@
 /* apart.c: attention that is trained takes sequences as they lie.
  * In: selected instructions with their uses counted.  Out: fewer of them.
  *
- * Several sequences stand beside each other on the position axis, [heads, channels, sequences, positions]; attention of small operations
- * wants a matrix for each, [sequences, heads, channels, positions], and copies every operand and result. Where all of an
- * attend_keep or attend_back are such copies, it reads and writes what they copy from and to. */
+ * Several sequences stand beside each other on the position axis, [heads, channels, sequences, positions]; attention
+ * of small operations wants a matrix for each, [sequences, heads, channels, positions], and copies every operand and
+ * result. Where all of an attend_keep or attend_back are such copies, it reads and writes what they copy from and
+ * to. */
 #include "codegen/codegen_int.h"
 
 /* m makes [b, high, wide] of [high, b, wide]; back: the other way. */
 static bool turns(const ins *m, int64_t b, int64_t high, int64_t wide, bool back)
 {
     const int64_t outer = high * wide, in[] = { 3, b, high, wide, 0, 3, outer, wide, 1, 0, 3, wide, b * wide, 1, 0 };
-    const int64_t out[] = { 3, high, b, wide, 0, 3, b * wide, wide, 1, 0, 3, wide, outer, 1, 0 }, *want = back ? out : in;
+    const int64_t out[] = { 3, high, b, wide, 0, 3, b * wide, wide, 1, 0, 3, wide, outer, 1, 0 },
+                  *want = back ? out : in;
     if (m->op != IN_MOVE || m->dead || m->i.n != COUNT(in)) return false;
     for (size_t i = 0; i < COUNT(in); i++)
         if (m->i.at[i] != want[i]) return false;
     return true;
 }
 
-static bool made_once(const cg *c, int t) { return c->t.at[cg_root(c, t)].where == SPACE_SCRATCH && c->t.at[cg_root(c, t)].n_def == 1; }
+static bool made_once(const cg *c, int t)
+{
+    return c->t.at[cg_root(c, t)].where == SPACE_SCRATCH && c->t.at[cg_root(c, t)].n_def == 1;
+}
 
 /* The only instruction that writes t; NULL: it is no copy, or there are several. */
 static ins *copy_into(cg *c, int t)

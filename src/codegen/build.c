@@ -51,12 +51,14 @@ int cg_tensor(cg *c, dtype dt, const shape *sh)
     if (!shape_bytes(&(ttype){ dt, *sh }, &bytes) || bytes > (uint64_t)1 << 46) {
         strbuf b = { 0 };
         sb_shape(&b, sh);
-        cg_fail(c, AN_UNSUPPORTED, "a tensor %s of %s is too large, or has an extent that is not known", dtype_name(dt), b.at ? b.at : "?");
+        cg_fail(c, AN_UNSUPPORTED, "a tensor %s of %s is too large, or has an extent that is not known", dtype_name(dt),
+                b.at ? b.at : "?");
         sb_free(&b);
         return NONE;
     }
     if (!cg_elems(sh)) return cg_fail(c, AN_UNSUPPORTED, "a tensor without elements"), NONE;
-    return add_tensor(c, &(tens){ .dt = dt, .sh = *sh, .root = (int)c->t.n, .where = SPACE_SCRATCH, .slot = NONE, .bytes = bytes });
+    return add_tensor(
+        c, &(tens){ .dt = dt, .sh = *sh, .root = (int)c->t.n, .where = SPACE_SCRATCH, .slot = NONE, .bytes = bytes });
 }
 
 int cg_view(cg *c, int t, const shape *sh)
@@ -64,10 +66,12 @@ int cg_view(cg *c, int t, const shape *sh)
     if (c->err.st || t < 0) return NONE;
     if (shape_eq(cg_sh(c, t), sh)) return t;
     if (cg_elems(cg_sh(c, t)) != cg_elems(sh)) {
-        cg_fail(c, AN_BUG, "a view of %lld elements as %lld", (long long)cg_elems(cg_sh(c, t)), (long long)cg_elems(sh));
+        cg_fail(c, AN_BUG, "a view of %lld elements as %lld", (long long)cg_elems(cg_sh(c, t)),
+                (long long)cg_elems(sh));
         return NONE;
     }
-    return add_tensor(c, &(tens){ .dt = c->t.at[t].dt, .sh = *sh, .root = cg_root(c, t), .at = c->t.at[t].at, .slot = NONE });
+    return add_tensor(
+        c, &(tens){ .dt = c->t.at[t].dt, .sh = *sh, .root = cg_root(c, t), .at = c->t.at[t].at, .slot = NONE });
 }
 
 static int add_const(cg *c, const cst *k, dtype dt, const shape *sh)
@@ -87,7 +91,8 @@ static int add_const(cg *c, const cst *k, dtype dt, const shape *sh)
 static int cg_inline(cg *c, dtype dt, const shape *sh, const void *data)
 {
     cst k = { .kind = CK_DENSE, .n_src = 1, .axis = -1, .src[0] = { .data = data, .dt = dt, .sh = *sh } };
-    if (!shape_bytes(&(ttype){ dt, *sh }, &k.src[0].bytes)) return cg_fail(c, AN_UNSUPPORTED, "a constant of unknown size"), NONE;
+    if (!shape_bytes(&(ttype){ dt, *sh }, &k.src[0].bytes))
+        return cg_fail(c, AN_UNSUPPORTED, "a constant of unknown size"), NONE;
     return add_const(c, &k, dt, sh);
 }
 
@@ -117,12 +122,14 @@ int cg_iota(cg *c, int64_t n, int64_t modulo)
 static bool source_of(cg *c, const node *n, source *s)
 {
     *s = (source){ .dt = graph_type(c->g, n->out)->dt, .sh = graph_type(c->g, n->out)->sh };
-    if (!shape_bytes(graph_type(c->g, n->out), &s->bytes)) return cg_fail(c, AN_UNSUPPORTED, "constant %s has no size", n->name), false;
+    if (!shape_bytes(graph_type(c->g, n->out), &s->bytes))
+        return cg_fail(c, AN_UNSUPPORTED, "constant %s has no size", n->name), false;
     const const_data *k = n->cst;
     if (k && k->blob_path && !(c->o.inline_consts && k->data)) {
         s->path = k->blob_path;
         s->offset = k->blob_offset;
-        if (n->flags & INST_BLOB_DATA_OFFSET && s->offset >= 64) s->offset -= 64; /* it named the data; records come right before */
+        /* it named the data; records come right before */
+        if (n->flags & INST_BLOB_DATA_OFFSET && s->offset >= 64) s->offset -= 64;
         return true;
     }
     if (!k || !k->data) return cg_fail(c, AN_INPUT, "constant %s has no data and no weight file", n->name), false;
@@ -137,7 +144,8 @@ static int narrowed(cg *c, int t)
     tens *k = &c->t.at[t];
     size_t bytes;
     k->dt = cg_dt(c, k->dt);
-    if (!shape_bytes(&(ttype){ k->dt, k->sh }, &bytes)) return cg_fail(c, AN_UNSUPPORTED, "a constant of unknown size"), NONE;
+    if (!shape_bytes(&(ttype){ k->dt, k->sh }, &bytes))
+        return cg_fail(c, AN_UNSUPPORTED, "a constant of unknown size"), NONE;
     k->bytes = bytes;
     return t;
 }
@@ -167,12 +175,15 @@ void cg_expect(cg *c, const node *n, const_kind kind)
     if (c->err.st || !source_of(c, n, &k.src[0]) || !k.src[0].path) return;
     for (size_t i = 0; i < c->consts.n; i++) {
         const cst *e = &c->consts.at[i];
-        if (e->kind == kind && e->src[0].path && e->src[0].offset == k.src[0].offset && !strcmp(e->src[0].path, k.src[0].path)) return;
+        if (e->kind == kind && e->src[0].path && e->src[0].offset == k.src[0].offset &&
+            !strcmp(e->src[0].path, k.src[0].path))
+            return;
     }
     (void)add_const(c, &k, t->dt, &t->sh); /* c keeps an error */
 }
 
-/* Attributes that came from weight files are fields of instructions by now: the manifest says what they were made from. */
+/* Attributes that came from weight files are fields of instructions by now: the manifest says what they were made
+ * from. */
 void cg_expect_read(cg *c)
 {
     for (size_t i = 0; i < c->g->read.n && !c->o.final && !c->o.inline_consts; i++) {
@@ -181,7 +192,8 @@ void cg_expect_read(cg *c)
         if (!shape_bytes(&r->type, &bytes) || !bytes) continue; /* nothing of it can change */
         const source now = { .path = r->path, .offset = r->offset, .dt = r->type.dt, .sh = r->type.sh, .bytes = bytes };
         const source was = { .data = r->data, .dt = r->type.dt, .sh = r->type.sh, .bytes = bytes };
-        (void)add_const(c, &(cst){ .kind = CK_FIXED, .n_src = 2, .axis = -1, .src = { now, was } }, now.dt, &now.sh); /* c keeps an error */
+        /* c keeps an error */
+        (void)add_const(c, &(cst){ .kind = CK_FIXED, .n_src = 2, .axis = -1, .src = { now, was } }, now.dt, &now.sh);
     }
 }
 
@@ -192,7 +204,9 @@ static bool gather_sources(cg *c, cst *k, const int *operands, int n)
         if (!have(c, operands[i])) continue;
         const node *m = graph_maker(c->g, c->at->in[operands[i]]);
         if (m->op != OP_CONST)
-            return cg_fail(c, AN_UNSUPPORTED, "%s is made by %s, wanted a plain constant", op_get(c->at->op)->in[operands[i]].name, m->mil), false;
+            return cg_fail(c, AN_UNSUPPORTED, "%s is made by %s, wanted a plain constant",
+                           op_get(c->at->op)->in[operands[i]].name, m->mil),
+                   false;
         if (!source_of(c, m, &k->src[k->n_src++])) return false;
     }
     return true;
@@ -201,13 +215,15 @@ static bool gather_sources(cg *c, cst *k, const int *operands, int n)
 static void set_const(cg *c, const_kind kind, int64_t axis, const int *operands, int n)
 {
     cst k = { .kind = kind, .axis = axis };
-    if (gather_sources(c, &k, operands, n)) cg_set(c, 0, narrowed(c, add_const(c, &k, cg_out_type(c, 0)->dt, &cg_out_type(c, 0)->sh)));
+    if (gather_sources(c, &k, operands, n))
+        cg_set(c, 0, narrowed(c, add_const(c, &k, cg_out_type(c, 0)->dt, &cg_out_type(c, 0)->sh)));
 }
 
 void select_cx_affine(cg *c)
 {
     int axis;
-    if (cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis)) set_const(c, CK_AFFINE, axis, (const int[]){ 0, 1, 2 }, 3);
+    if (cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis))
+        set_const(c, CK_AFFINE, axis, (const int[]){ 0, 1, 2 }, 3);
 }
 
 void select_cx_lut(cg *c)
@@ -219,7 +235,8 @@ void select_cx_lut(cg *c)
 
 void select_cx_block(cg *c) { set_const(c, CK_BLOCK, -1, (const int[]){ 0, 1, 2 }, 3); }
 
-/* Whatever reads a value other than as the packed values that constexpr_sparse_to_dense joins with a mask; NULL: nothing does. */
+/* Whatever reads a value other than as the packed values that constexpr_sparse_to_dense joins with a mask; NULL:
+ * nothing does. */
 static const char *read_unpacked(const graph *g, val kept)
 {
     for (size_t i = 1; i < g->nodes.n; i++) {
@@ -232,7 +249,8 @@ static const char *read_unpacked(const graph *g, val kept)
     return NULL;
 }
 
-/* The mask is itself; the kept values only mean something together with it, so the op that joins them takes the sources. */
+/* The mask is itself; the kept values only mean something together with it, so the op that joins them takes the
+ * sources. */
 void select_cx_sparse_block(cg *c)
 {
     const node *mask = graph_maker(c->g, c->at->in[0]);
@@ -242,7 +260,8 @@ void select_cx_sparse_block(cg *c)
     }
     const char *reader = read_unpacked(c->g, graph_out(c->at->out, 1));
     if (reader) {
-        cg_fail(c, AN_UNSUPPORTED, "the packed nonzero_data is read by %s, wanted constexpr_sparse_to_dense alone", reader);
+        cg_fail(c, AN_UNSUPPORTED, "the packed nonzero_data is read by %s, wanted constexpr_sparse_to_dense alone",
+                reader);
         return;
     }
     c->of[c->at->out.i] = c->of[c->at->in[0].i];
@@ -350,7 +369,8 @@ int cg_ew(cg *c, dtype dt, const shape *sh, fn_id f, const int *in, int n, const
 
 /* ---- moving ---- */
 
-void cg_move(cg *c, int y, int x, int rank, const int64_t *d, int64_t ys, const int64_t *yst, int64_t xs, const int64_t *xst, bool width_offset)
+void cg_move(cg *c, int y, int x, int rank, const int64_t *d, int64_t ys, const int64_t *yst, int64_t xs,
+             const int64_t *xst, bool width_offset)
 {
     int64_t size[2 * MAX_RANK], a[2 * MAX_RANK], b[2 * MAX_RANK];
     int n = 0;
@@ -462,7 +482,9 @@ bool cg_axes(cg *c, attr_id a, int rank, bool *on)
     for (int i = 0; i < rank; i++) on[i] = !l;
     for (int i = 0; l && i < l->n; i++) {
         int ax;
-        if (!axis_norm(l->u.is[i], rank, &ax)) return cg_fail(c, AN_INPUT, "%s has %lld, outside rank %d", attr_name(a), (long long)l->u.is[i], rank), false;
+        if (!axis_norm(l->u.is[i], rank, &ax))
+            return cg_fail(c, AN_INPUT, "%s has %lld, outside rank %d", attr_name(a), (long long)l->u.is[i], rank),
+                   false;
         on[ax] = true;
     }
     return true;

@@ -22,14 +22,18 @@ static void list_outputs(cg *c)
             return;
         }
         t = cg_cast(c, t, want->dt);
-        if (t >= 0 && !VEC_PUSH(&c->mem, &c->outs, ((eport){ .name = g->outputs.at[i].name, .tensor = (uint32_t)t }))) diag_nomem(&c->err);
+        if (t >= 0 && !VEC_PUSH(&c->mem, &c->outs, ((eport){ .name = g->outputs.at[i].name, .tensor = (uint32_t)t })))
+            diag_nomem(&c->err);
     }
     for (size_t i = 0; i < c->states.n && !c->err.st; i++) {
         const value *s = graph_value(g, c->states.at[i].state);
         for (size_t k = 0; k < g->outputs.n; k++)
-            if (!strcmp(g->outputs.at[k].name, s->name)) cg_fail(c, AN_UNSUPPORTED, "state %s is written, but an output has its name", s->name);
+            if (!strcmp(g->outputs.at[k].name, s->name))
+                cg_fail(c, AN_UNSUPPORTED, "state %s is written, but an output has its name", s->name);
         int t = cg_cast(c, c->states.at[i].tensor, s->type.dt);
-        if (t >= 0 && !VEC_PUSH(&c->mem, &c->outs, ((eport){ .name = s->name, .tensor = (uint32_t)t, .bytes = IS_STATE }))) diag_nomem(&c->err);
+        if (t >= 0 &&
+            !VEC_PUSH(&c->mem, &c->outs, ((eport){ .name = s->name, .tensor = (uint32_t)t, .bytes = IS_STATE })))
+            diag_nomem(&c->err);
     }
     if (!c->err.st && c->outs.n) qsort(c->outs.at, c->outs.n, sizeof *c->outs.at, by_name);
 }
@@ -53,9 +57,10 @@ static void bind_output(cg *c, size_t i, bool direct)
     c->t.at[cg_root(c, t)].slot = (int)i;
 }
 
-/* The storage of a result becomes its port where it can; else the result is copied there at the end. A result that is an
- * input, a constant, or shares storage with another result is copied. With `resident` one that is written before the last
- * input has been read is copied too, unless the instruction itself reads in step with its writing. State comes last. */
+/* The storage of a result becomes its port where it can; else the result is copied there at the end. A result that
+ * is an input, a constant, or shares storage with another result is copied. With `resident` one that is written
+ * before the last input has been read is copied too, unless the instruction itself reads in step with its writing.
+ * State comes last. */
 static void bind_outputs(cg *c)
 {
     if (c->err.st) return;
@@ -81,7 +86,9 @@ static void bind_outputs(cg *c)
             bool in_step = (size_t)first[r] + 1 == last_read && (n->op == IN_EW || n->op == IN_EWS);
             for (int k = 0; in_step && k < n->n_ext; k++)
                 for (int q = 0; q < n->n_y; q++)
-                    if (cg_root(c, n->y[q]) == r && c->t.at[cg_root(c, n->ext[k])].where == SPACE_INPUT && !cg_can_share(c, n, n->ext[k], n->y[q])) in_step = false;
+                    if (cg_root(c, n->y[q]) == r && c->t.at[cg_root(c, n->ext[k])].where == SPACE_INPUT &&
+                        !cg_can_share(c, n, n->ext[k], n->y[q]))
+                        in_step = false;
             direct = in_step;
         }
         bind_output(c, i, direct);
@@ -96,7 +103,8 @@ static void check_ports(cg *c)
 {
     for (size_t i = 0; i < c->g->outputs.n; i++)
         for (size_t k = 0; k < i; k++)
-            if (!strcmp(c->g->outputs.at[i].name, c->g->outputs.at[k].name)) cg_fail(c, AN_INPUT, "two outputs are named %s", c->g->outputs.at[i].name);
+            if (!strcmp(c->g->outputs.at[i].name, c->g->outputs.at[k].name))
+                cg_fail(c, AN_INPUT, "two outputs are named %s", c->g->outputs.at[i].name);
     if (!c->g->outputs.n) cg_fail(c, AN_INPUT, "the program has no output");
 }
 

@@ -1,8 +1,9 @@
 /* codegen_int.h: the program while it is being made. Private to codegen/.
  *
- * Tensors are numbers; a view shares its root's storage, all or a run of it, and has a shape of its own. Instructions keep their operands apart
- * (results, operands, chain inputs, chain steps) until emit.c lays them out by the instruction table.
- * The first error sticks in c->err: after it builders return -1 or do nothing, and selection stops. */
+ * Tensors are numbers; a view shares its root's storage, all or a run of it, and has a shape of its own.
+ * Instructions keep their operands apart (results, operands, chain inputs, chain steps) until emit.c lays them out
+ * by the instruction table. The first error sticks in c->err: after it builders return -1 or do nothing, and
+ * selection stops. */
 #ifndef CODEGEN_CODEGEN_INT_H
 #define CODEGEN_CODEGEN_INT_H
 
@@ -103,8 +104,10 @@ dtype cg_dt(const cg *c, dtype t);        /* the type a value of type t has insi
 dtype cg_wide(dtype t);                   /* what steps of a chain pass on unrounded */
 int cg_tensor(cg *c, dtype dt, const shape *sh);
 int cg_view(cg *c, int t, const shape *sh); /* same elements, another shape; t itself when it is the same */
-void cg_expect(cg *c, const node *n, const_kind kind); /* a constant of a weight file that nothing reads: whatever is loaded in its place has to be of this kind */
-void cg_expect_read(cg *c); /* records that attributes came from: whatever is loaded in their place has to be the same */
+/* a constant of a weight file that nothing reads: whatever is loaded in its place has to be of this kind */
+void cg_expect(cg *c, const node *n, const_kind kind);
+/* records that attributes came from: whatever is loaded in their place has to be the same */
+void cg_expect_read(cg *c);
 int cg_const_as(cg *c, int t, dtype dt);   /* the same constant, made in another type when it is loaded */
 int cg_scalar(cg *c, dtype dt, double x);
 int cg_iota(cg *c, int64_t n, int64_t modulo); /* int32 0, 1, .. modulo-1, 0, .. */
@@ -113,19 +116,22 @@ static inline const shape *cg_sh(const cg *c, int t) { return &c->t.at[t].sh; }
 static inline int cg_root(const cg *c, int t) { return c->t.at[t].root; }
 
 #define OPS(...) ((const int[]){ __VA_ARGS__ }), (int)(sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int))
-ins *cg_ins(cg *c, insn_id op, int y, const int *opnd, int n); /* NULL after an error; valid until the next one is added */
+ins *cg_ins(cg *c, insn_id op, int y, const int *opnd,
+            int n); /* NULL after an error; valid until the next one is added */
 void cg_i(cg *c, ins *n, int64_t x);
 void cg_is(cg *c, ins *n, const int64_t *x, int len);          /* a list: its length first */
 void cg_f(ins *n, double x);
-int cg_ew(cg *c, dtype dt, const shape *sh, fn_id f, const int *in, int n, const double *p); /* a chain of one step; its result */
+/* a chain of one step; its result */
+int cg_ew(cg *c, dtype dt, const shape *sh, fn_id f, const int *in, int n, const double *p);
 bool cg_room(cg *c, ins *n, int steps); /* for so many steps; false: no memory */
 void cg_step(cg *c, ins *n, fn_id f, int a, int b, int e, const double *p, dtype dt);
 int cg_ext(cg *c, ins *n, int t);         /* input number of t in a chain without steps yet, added when missing */
 
 /* y[ys + i·yst] = x[xs + i·xst] over the box d. Axes are dropped and joined where they can be. */
-void cg_move(cg *c, int y, int x, int rank, const int64_t *d, int64_t ys, const int64_t *yst, int64_t xs, const int64_t *xst, bool width_offset);
-int cg_copy(cg *c, int x);                                  /* the same elements elsewhere */
-int cg_permute(cg *c, int x, const int *perm);              /* axis i of the result is axis perm[i] of x */
+void cg_move(cg *c, int y, int x, int rank, const int64_t *d, int64_t ys, const int64_t *yst, int64_t xs,
+             const int64_t *xst, bool width_offset);
+int cg_copy(cg *c, int x);                     /* the same elements elsewhere */
+int cg_permute(cg *c, int x, const int *perm); /* axis i of the result is axis perm[i] of x */
 void cg_fill(cg *c, int y, double v);
 int cg_cast(cg *c, int x, dtype dt);                        /* x itself when it has the type */
 
@@ -146,7 +152,8 @@ bool cg_axes(cg *c, attr_id a, int rank, bool *on);         /* absent: every one
 bool cg_word(cg *c, attr_id a, const char *const *words, int n, int *pick);
 int64_t cg_elems(const shape *s);
 int64_t cg_prod(const int64_t *d, int from, int to);
-int cg_channel(cg *c, int p, int rank);                     /* a per-channel vector seen as [C, 1, ...] under rank axes */
+/* a per-channel vector seen as [C, 1, ...] under rank axes */
+int cg_channel(cg *c, int p, int rank);
 
 /* ---- select*.c: one function per word of the kernel column ---- */
 void select_nodes(cg *c);
@@ -154,8 +161,11 @@ void select_nodes(cg *c);
 #include "op/ops.def"
 #undef OP
 void select_const(cg *c, const node *n);
-int cg_contract(cg *c, dtype dt, int x, const char *lx, int z, const char *lz, const char *ly); /* labels as in einsum */
-int cg_attend_at(cg *c, dtype dt, int q, int k, int v, int pos, int64_t window, bool turned, double scale, const shape *y); /* plain processor only */
+/* labels as in einsum */
+int cg_contract(cg *c, dtype dt, int x, const char *lx, int z, const char *lz, const char *ly);
+/* plain processor only */
+int cg_attend_at(cg *c, dtype dt, int q, int k, int v, int pos, int64_t window, bool turned, double scale,
+                 const shape *y);
 int cg_attend(cg *c, dtype dt, int q, int k, int v, int mask, bool causal, double scale, const shape *y);
 
 /* ---- match.c: the node at hand as part of something larger. true: its result is set. ---- */
@@ -164,13 +174,15 @@ bool match_rope(cg *c);   /* match_rope.c: a concat */
 bool match_turn(cg *c);   /* match_rope.c: a sum, or a product by a number */
 val cg_through_views(const cg *c, val v); /* what v only gives another shape */
 bool cg_number(const cg *c, val v, double *x); /* one in the text itself */
-bool match_causal(cg *c, val mask, int64_t rows); /* a constant mask that keeps exactly the positions up to the row's own; cpu only */
+/* a constant mask that keeps exactly the positions up to the row's own; cpu only */
+bool match_causal(cg *c, val mask, int64_t rows);
 void match_take_causal(cg *c, val mask); /* it is left out: from now on it has to be one */
 
 /* ---- after selection ---- */
 void cg_count_uses(cg *c);
 void cg_drop_dead(cg *c);
-int *cg_makers(cg *c);     /* per root the only instruction that writes it, or NONE; NULL: no memory, in c->err; uses must be counted */
+/* per root the only instruction that writes it, or NONE; NULL: no memory, in c->err; uses must be counted */
+int *cg_makers(cg *c);
 void fuse_passes(cg *c);   /* what the engine does in one pass, by the rounding rules */
 void fuse_chains(cg *c);   /* speed */
 void cg_trim(ins *n);      /* steps nobody reads any more */

@@ -1,6 +1,6 @@
-/* emit.c: the finished program: tensors in order of first use, instructions laid out by the instruction table, ports sorted
- * by name, the manifest of constants and their inline bytes.
- * In: a planned compile.  Out: a program that owns everything it needs. */
+/* emit.c: the finished program: tensors in order of first use, instructions laid out by the instruction table, ports
+ * sorted by name, the manifest of constants and their inline bytes. In: a planned compile.  Out: a program that owns
+ * everything it needs. */
 #include <stdlib.h>
 
 #include "codegen/codegen_int.h"
@@ -37,7 +37,8 @@ static int put_tensor(out *o, int t)
     if (t < 0 || o->d->st) return NONE;
     if (o->tensor[t] >= 0) return o->tensor[t];
     const tens *v = &o->c->t.at[t], *r = &o->c->t.at[v->root];
-    if (r->where == SPACE_CONST && v->root != t) put_tensor(o, v->root); /* the manifest names the tensor that is not a view */
+    /* the manifest names the tensor that is not a view */
+    if (r->where == SPACE_CONST && v->root != t) put_tensor(o, v->root);
     etensor e = { .dt = v->dt, .where = r->where, .offset = v->at };
     put_dims(&v->sh, &e.rank, e.dim);
     if (r->where == SPACE_SCRATCH) e.offset += r->offset;
@@ -81,7 +82,8 @@ static void put_ins(out *o, const ins *n)
     insn x = { .op = n->op, .line = n->line };
     int n_y = n->op == IN_EWS ? CHAIN_MOST_RESULTS : n->n_y;
     x.n_t = (uint32_t)(n_y + n->n_opnd + (n->chain ? 1 + n->n_ext : 0));
-    x.n_i = (uint32_t)(n->i.n + (n->op == IN_EWS ? (size_t)n->n_y : 0) + (n->chain ? 1 + (size_t)(n->n_step * CHAIN_STEP) : 0));
+    x.n_i = (uint32_t)(n->i.n + (n->op == IN_EWS ? (size_t)n->n_y : 0) +
+                       (n->chain ? 1 + (size_t)(n->n_step * CHAIN_STEP) : 0));
     x.n_f = (uint32_t)(n->n_f + (n->chain ? 1 + n_param : 0));
     int64_t *t = TAKE(&o->p->mem, int64_t, x.n_t + 1u), *i = TAKE(&o->p->mem, int64_t, x.n_i + 1u);
     double *f = TAKE(&o->p->mem, double, x.n_f + 1u);
@@ -131,7 +133,8 @@ static void put_inputs(out *o)
         nomem(o);
         return;
     }
-    for (size_t i = 0; i < n; i++) ports[i] = (eport){ .name = keep_str(o, graph_value(g, g->inputs.at[i])->name), .tensor = (uint32_t)i };
+    for (size_t i = 0; i < n; i++)
+        ports[i] = (eport){ .name = keep_str(o, graph_value(g, g->inputs.at[i])->name), .tensor = (uint32_t)i };
     if (o->d->st) return;
     qsort(ports, n, sizeof *ports, by_name);
     for (size_t i = 0; i < n; i++) o->in_port[ports[i].tensor] = (int)i;
@@ -170,7 +173,8 @@ static uint64_t hash_program(const program *p, uint64_t seed)
         }
     const eport *ports[2] = { p->inputs.at, p->outputs.at };
     for (int k = 0; k < 2; k++)
-        for (size_t j = 0; j < (k ? p->outputs.n : p->inputs.n); j++) h = hash_bytes(ports[k][j].name, strlen(ports[k][j].name), h);
+        for (size_t j = 0; j < (k ? p->outputs.n : p->inputs.n); j++)
+            h = hash_bytes(ports[k][j].name, strlen(ports[k][j].name), h);
     return hash_bytes(&p->num, sizeof p->num, h);
 }
 
@@ -192,10 +196,13 @@ program *emit_program(cg *c, diag *d)
     put_inputs(&o);
     for (size_t i = 0; i < c->ins.n && !d->st; i++) put_ins(&o, &c->ins.at[i]);
     for (size_t i = 0; i < c->consts.n && !d->st; i++)
-        if (c->consts.at[i].kind == CK_CAUSAL || c->consts.at[i].kind == CK_FIXED) put_tensor(&o, c->consts.at[i].tensor); /* no instruction reads it */
+        if (c->consts.at[i].kind == CK_CAUSAL || c->consts.at[i].kind == CK_FIXED)
+            put_tensor(&o, c->consts.at[i].tensor); /* no instruction reads it */
     for (size_t i = 0; i < c->outs.n && !d->st; i++) {
         int t = (int)c->outs.at[i].tensor;
-        eport p = { .name = keep_str(&o, c->outs.at[i].name), .bytes = c->t.at[cg_root(c, t)].bytes, .tensor = (uint32_t)put_tensor(&o, t) };
+        eport p = { .name = keep_str(&o, c->outs.at[i].name),
+                    .bytes = c->t.at[cg_root(c, t)].bytes,
+                    .tensor = (uint32_t)put_tensor(&o, t) };
         if (!VEC_PUSH(&o.p->mem, &o.p->outputs, p)) nomem(&o);
     }
     unsigned char *data = d->st ? NULL : arena_take(&o.p->mem, o.data.n + 1, 1, MEMORY_ALIGN);

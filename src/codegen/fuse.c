@@ -1,12 +1,12 @@
 /* fuse.c: instructions that share a pass.
  * In: selected instructions with their uses counted.  Out: fewer of them.
  *
- * fuse_passes is meaning: what the engine folds into a multiply-accumulate pass (gain and offset by constants, then an
- * activation) rounds there and nowhere else, so a device that rounds each pass gets it at every level.
- * fuse_chains is speed: scalar functions that feed each other become one chain. On a device that rounds each step the steps
- * keep their types, so not a byte changes; on the plain processor floats stay wide inside a chain and it rides behind the
- * product that feeds it; there chains over the same elements that stand together become one with several results, and a product
- * sums the squares of its result in passing. */
+ * fuse_passes is meaning: what the engine folds into a multiply-accumulate pass (gain and offset by constants, then
+ * an activation) rounds there and nowhere else, so a device that rounds each pass gets it at every level.
+ * fuse_chains is speed: scalar functions that feed each other become one chain. On a device that rounds each step
+ * the steps keep their types, so not a byte changes; on the plain processor floats stay wide inside a chain and it
+ * rides behind the product that feeds it; there chains over the same elements that stand together become one with
+ * several results, and a product sums the squares of its result in passing. */
 #include "codegen/codegen_int.h"
 
 void cg_count_uses(cg *c)
@@ -79,12 +79,14 @@ static bool is_activation(fn_id f)
     return fn_operands(f) == 1 && f != FN_COPY && f != FN_NOT && f != FN_AFFINE;
 }
 
-/* t has at most one axis of more than one element under y, and it is the channel axis; ones before it, even more than y has axes, say nothing. */
+/* t has at most one axis of more than one element under y, and it is the channel axis; ones before it, even more
+ * than y has axes, say nothing. */
 static bool per_channel(const cg *c, const ins *m, int t, const shape *y)
 {
     const shape *s = cg_sh(c, t);
     int channel = m->op == IN_MATMUL ? y->rank - 1 : 1;
-    if (m->op == IN_MATMUL && c->t.at[cg_root(c, m->opnd[0])].fixed && !c->t.at[cg_root(c, m->opnd[1])].fixed) channel = y->rank - 2;
+    if (m->op == IN_MATMUL && c->t.at[cg_root(c, m->opnd[0])].fixed && !c->t.at[cg_root(c, m->opnd[1])].fixed)
+        channel = y->rank - 2;
     if (!c->t.at[cg_root(c, t)].fixed) return false;
     for (int i = 0; i < s->rank; i++)
         if (s->d[i] != 1 && (i + y->rank - s->rank != channel || s->d[i] != y->d[channel])) return false;
@@ -100,14 +102,16 @@ static int stage_of(const ins *m) /* how far the pass has got */
     return f == FN_MUL ? STAGE_GAIN : f == FN_ADD || f == FN_SUB ? STAGE_OFFSET : STAGE_ACTIVATION;
 }
 
-/* Which stage this step of `e` takes the sum to; NONE: another pass. `on` is the number of the value it must continue. */
+/* Which stage this step of `e` takes the sum to; NONE: another pass. `on` is the number of the value it must
+ * continue. */
 static int next_stage(const cg *c, const ins *m, const ins *e, const step *s, int on, int stage, const shape *y)
 {
     if (s->arg[0] != on && (s->arg[1] != on || s->fn == FN_SUB)) return NONE;
     if (is_activation(s->fn)) return stage < STAGE_ACTIVATION ? STAGE_ACTIVATION : NONE;
     int want = s->fn == FN_MUL ? STAGE_GAIN : s->fn == FN_ADD || s->fn == FN_SUB ? STAGE_OFFSET : NONE;
     int other = s->arg[0] == on ? s->arg[1] : s->arg[0];
-    if (want <= stage || other < 0 || other >= e->n_ext || other == on || !per_channel(c, m, e->ext[other], y)) return NONE;
+    if (want <= stage || other < 0 || other >= e->n_ext || other == on || !per_channel(c, m, e->ext[other], y))
+        return NONE;
     return want;
 }
 
@@ -120,7 +124,8 @@ static bool same_but_ones(const shape *a, const shape *b)
     return a->rank - i == b->rank - j && !memcmp(a->d + i, b->d + j, sizeof *a->d * (size_t)(a->rank - i));
 }
 
-/* A constant of the chain as the product sees it: without the ones before that its view of the result has no axes for. joined: rows of several axes are one. */
+/* A constant of the chain as the product sees it: without the ones before that its view of the result has no axes
+ * for. joined: rows of several axes are one. */
 static int under_product(cg *c, int t, const shape *y, bool joined)
 {
     shape s = *cg_sh(c, t);
@@ -139,12 +144,14 @@ static bool join_pass(cg *c, ins *m, const ins *e)
     for (int k = 0; k < e->n_ext; k++)
         if (cg_root(c, e->ext[k]) == cg_root(c, m->y[0])) on = on == NONE ? k : -2;
     if (on < 0 || !shape_eq(cg_sh(c, e->ext[on]), cg_sh(c, e->y[0]))) return false;
-    /* constants are placed by the chain's own shape: the product's view of it must be the same but for ones, or have only rows before */
+    /* constants are placed by the chain's own shape: the product's view of it must be the same but for ones, or have
+     * only rows before */
     bool joined = !same_but_ones(cg_sh(c, e->y[0]), y);
     if (joined) {
         const shape *s = cg_sh(c, e->y[0]);
         if (m->op != IN_MATMUL || y->rank != 2 || s->d[s->rank - 1] != y->d[1]) return false;
-        for (int k = 0; k < e->n_ext; k++) { /* rows were joined: only what varies along the last axis, or not at all, fits */
+        /* rows were joined: only what varies along the last axis, or not at all, fits */
+        for (int k = 0; k < e->n_ext; k++) {
             const shape *t = cg_sh(c, e->ext[k]);
             if (k != on && cg_elems(t) != 1 && (cg_elems(t) != y->d[1] || t->d[t->rank - 1] != y->d[1])) return false;
         }
@@ -157,10 +164,13 @@ static bool join_pass(cg *c, ins *m, const ins *e)
         step s = e->steps[k];
         int to = next_stage(c, m, e, &s, at, stage, y);
         if (to < 0 || n.n_step + 2 > CHAIN_MAX_STEPS) return false;
-        if (to == STAGE_ACTIVATION && stage == STAGE_SUM) /* the first rounding point is there without gain and offset too */
+        /* the first rounding point is there without gain and offset too */
+        if (to == STAGE_ACTIVATION && stage == STAGE_SUM)
             steps[n.n_step++] = (step){ .fn = FN_COPY, .arg = { -2, NONE, NONE }, .dt = s.dt };
-        if (to == STAGE_ACTIVATION && n.n_step) steps[n.n_step - 1].dt = s.dt; /* gain and offset are rounded before it */
-        if (to == STAGE_OFFSET && stage == STAGE_GAIN) steps[n.n_step - 1].dt = cg_wide(s.dt); /* one rounding for both */
+        /* gain and offset are rounded before it */
+        if (to == STAGE_ACTIVATION && n.n_step) steps[n.n_step - 1].dt = s.dt;
+        /* one rounding for both */
+        if (to == STAGE_OFFSET && stage == STAGE_GAIN) steps[n.n_step - 1].dt = cg_wide(s.dt);
         step moved = { .fn = s.fn, .arg = { NONE, NONE, NONE }, .p = { s.p[0], s.p[1] }, .dt = s.dt };
         for (int j = 0; j < 3; j++) {
             if (s.arg[j] < 0) continue;
@@ -232,8 +242,8 @@ void fuse_passes(cg *c)
 
 static bool keeps_wide(const cg *c) { return !c->soft; }
 
-/* What two chains read, once each, when they become one: where each finds what it read, and which of the first's results (its step; NONE:
- * none) the second read. */
+/* What two chains read, once each, when they become one: where each finds what it read, and which of the first's
+ * results (its step; NONE: none) the second read. */
 typedef struct {
     int ext[CHAIN_MAX_IN], n_ext, map[2][CHAIN_MAX_IN], made[CHAIN_MAX_IN];
 } joined;
@@ -318,7 +328,9 @@ static void name_root_div(ins *n)
         for (int j = 0; j < 2; j++) {
             int root = n->steps[sum].arg[j] - n->n_ext;
             if (root < 0 || n->steps[root].fn != FN_SQRT) continue;
-            *s = (step){ .fn = FN_ROOT_DIV, .arg = { s->arg[0], n->steps[root].arg[0], n->steps[sum].arg[1 - j] }, .dt = s->dt };
+            *s = (step){ .fn = FN_ROOT_DIV,
+                         .arg = { s->arg[0], n->steps[root].arg[0], n->steps[sum].arg[1 - j] },
+                         .dt = s->dt };
             break;
         }
     }
@@ -375,22 +387,27 @@ static bool adds_products(const cg *c, const int *by, const ins *b)
     return true;
 }
 
-/* A chain behind the product that feeds it. Of two products the later one takes it: the other's result is stored by then. Sums of many
- * products are taken one by one (`sums`, before chains are merged), each by one that has nothing behind it yet: adding one tensor costs a
- * product little, adding several a pass.
- * What lies between products of bf16 is rounded when it is stored (narrow.c): it is, then, in every program that must have the same bits. */
+/* A chain behind the product that feeds it. Of two products the later one takes it: the other's result is stored by
+ * then. Sums of many products are taken one by one (`sums`, before chains are merged), each by one that has nothing
+ * behind it yet: adding one tensor costs a product little, adding several a pass. What lies between products of bf16
+ * is rounded when it is stored (narrow.c): it is, then, in every program that must have the same bits. */
 static void merge_epilogues(cg *c, bool sums)
 {
     int *by = cg_makers(c);
     for (size_t i = 0; i < c->ins.n && by && !c->err.st; i++) {
         ins *b = &c->ins.at[i];
         int on = NONE;
-        if (b->op != IN_EW || b->dead || (c->o.separate && narrow_to_operand(c, b->y[0])) || (sums && !adds_products(c, by, b))) continue;
+        if (b->op != IN_EW || b->dead || (c->o.separate && narrow_to_operand(c, b->y[0])) ||
+            (sums && !adds_products(c, by, b)))
+            continue;
         for (int k = 0; k < b->n_ext; k++) {
             int t = b->ext[k], r = cg_root(c, t);
-            if ((size_t)r >= c->t.n || by[r] < 0 || c->t.at[r].n_use != 1 || !shape_eq(cg_sh(c, t), cg_sh(c, b->y[0]))) continue;
+            if ((size_t)r >= c->t.n || by[r] < 0 || c->t.at[r].n_use != 1 || !shape_eq(cg_sh(c, t), cg_sh(c, b->y[0])))
+                continue;
             const ins *m = &c->ins.at[by[r]];
-            if (m->dead || !insn_is_product(m->op) || m->n_step + b->n_step > CHAIN_MAX_STEPS || m->n_ext + b->n_ext > CHAIN_MAX_IN || (sums && m->n_step)) continue;
+            if (m->dead || !insn_is_product(m->op) || m->n_step + b->n_step > CHAIN_MAX_STEPS ||
+                m->n_ext + b->n_ext > CHAIN_MAX_IN || (sums && m->n_step))
+                continue;
             if (on < 0 || by[r] > by[cg_root(c, b->ext[on])]) on = k;
         }
         if (on < 0) continue;
@@ -402,10 +419,11 @@ static void merge_epilogues(cg *c, bool sums)
         for (int k = 0; k < b->n_ext && ok; k++) {
             if (k == on) continue;
             int t = b->ext[k];
-            if (!same && cg_elems(cg_sh(c, t)) == cg_elems(&full)) t = cg_view(c, t, &my); /* whole tensors are seen the same way */
+            /* whole tensors are seen the same way */
+            if (!same && cg_elems(cg_sh(c, t)) == cg_elems(&full)) t = cg_view(c, t, &my);
             else if (!same && cg_elems(cg_sh(c, t)) == 1) t = cg_view(c, t, &(shape){ 0 });
-            else if (!same && my.rank == 2 && my.d[1] == full.d[full.rank - 1] && cg_elems(cg_sh(c, t)) == my.d[1] && cg_sh(c, t)->rank &&
-                     cg_sh(c, t)->d[cg_sh(c, t)->rank - 1] == my.d[1])
+            else if (!same && my.rank == 2 && my.d[1] == full.d[full.rank - 1] && cg_elems(cg_sh(c, t)) == my.d[1] &&
+                     cg_sh(c, t)->rank && cg_sh(c, t)->d[cg_sh(c, t)->rank - 1] == my.d[1])
                 t = cg_view(c, t, SH(my.d[1]));
             else if (!same) ok = false;
             if (!ok || t < 0) break;
@@ -485,8 +503,8 @@ static bool may_sink(const cg *c, size_t from, size_t to)
     return true;
 }
 
-/* Worth a pass of their own no longer: b reads what a makes, or both read a whole tensor of their shape; and where they meet, they
- * meet element by element. */
+/* Worth a pass of their own no longer: b reads what a makes, or both read a whole tensor of their shape; and where
+ * they meet, they meet element by element. */
 static bool belong(const cg *c, const ins *a, const ins *b)
 {
     bool meet = false;
@@ -498,7 +516,9 @@ static bool belong(const cg *c, const ins *a, const ins *b)
         bool whole = shape_eq(s, cg_sh(c, b->y[0]));
         if (writes_root(c, a, cg_root(c, b->ext[k]))) {
             bool seen = false;
-            for (int q = 0; q < a->n_y; q++) seen = seen || (whole && cg_root(c, a->y[q]) == cg_root(c, b->ext[k]) && c->t.at[a->y[q]].dt == c->t.at[b->ext[k]].dt);
+            for (int q = 0; q < a->n_y; q++)
+                seen = seen || (whole && cg_root(c, a->y[q]) == cg_root(c, b->ext[k]) &&
+                                c->t.at[a->y[q]].dt == c->t.at[b->ext[k]].dt);
             if (!seen) return false;
             meet = true;
         }
@@ -547,8 +567,8 @@ static bool join_results(cg *c, const ins *a, ins *b)
     return true;
 }
 
-/* Chains over the same elements that stand close together: an optimiser's parameter and moments, a value and its copy in another
- * type. Memory is walked once for all of them. */
+/* Chains over the same elements that stand close together: an optimiser's parameter and moments, a value and its
+ * copy in another type. Memory is walked once for all of them. */
 static void merge_results(cg *c)
 {
     enum { NEAR = 12 };
@@ -561,7 +581,8 @@ static void merge_results(cg *c)
 
 /* ---- a product and its norm ---- */
 
-/* The sum of all squares of a product is taken as the product is made: later it would have to come back from memory for that alone. */
+/* The sum of all squares of a product is taken as the product is made: later it would have to come back from memory
+ * for that alone. */
 static void merge_squares(cg *c)
 {
     int *by = cg_makers(c);
@@ -571,8 +592,11 @@ static void merge_squares(cg *c)
         int x = cg_root(c, r->opnd[0]), y = cg_root(c, r->y[0]);
         ins *m = by[x] < 0 ? NULL : &c->ins.at[by[x]];
         if (!m || m->op != IN_MATMUL || m->dead || by[y] != (int)i || cg_elems(cg_sh(c, r->y[0])) != 1) continue;
-        bool whole = cg_elems(cg_sh(c, r->opnd[0])) == cg_elems(cg_sh(c, m->y[0])) && !c->t.at[r->opnd[0]].at && !c->t.at[m->y[0]].at;
-        if (!whole || c->t.at[m->y[0]].dt != DT_F32 || c->t.at[r->opnd[0]].dt != DT_F32 || c->t.at[r->y[0]].dt != DT_F32) continue;
+        bool whole = cg_elems(cg_sh(c, r->opnd[0])) == cg_elems(cg_sh(c, m->y[0])) && !c->t.at[r->opnd[0]].at &&
+                     !c->t.at[m->y[0]].at;
+        if (!whole || c->t.at[m->y[0]].dt != DT_F32 || c->t.at[r->opnd[0]].dt != DT_F32 ||
+            c->t.at[r->y[0]].dt != DT_F32)
+            continue;
         m->op = IN_MATMUL_SQUARES, m->y[m->n_y++] = r->y[0];
         r->dead = true;
     }

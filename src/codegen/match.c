@@ -1,6 +1,6 @@
-/* match.c: operations that are pieces of something larger.
- * In: the node about to be selected.  Out: true when it was selected as the end of such a thing. The pieces before it have
- * been selected on their own already; the ones nobody else reads are dropped later.
+/* match.c: operations that are pieces of something larger. In: the node about to be selected.  Out: true when it was
+ * selected as the end of such a thing. The pieces before it have been selected on their own already; the ones nobody
+ * else reads are dropped later.
  *
  *   attention   matmul(softmax(matmul(q, k) [* s] [+ mask]), v), in either layout of heads, with reshapes in between
  *   attention that is trained   in the layout [width, positions], its weights read again by the way back; and that: the
@@ -9,8 +9,8 @@
  *               then gain and bias
  *   products    reduce_sum(mul(a, b)) over an axis both have: the engine runs it as a matrix product, with the same bytes
  *
- * The first three replace roundings by fewer, so only a device that does not round each pass gets them. The last is what
- * such a device does, so only it gets that. */
+ * The first three replace roundings by fewer, so only a device that does not round each pass gets them. The last is
+ * what such a device does, so only it gets that. */
 #include <math.h>
 
 #include "codegen/codegen_int.h"
@@ -98,8 +98,8 @@ static bool row_numbers(const cg *c, val v, int64_t rows)
     return t->dt == DT_I32 && r >= 2 && t->sh.d[r - 1] == 1 && t->sh.d[r - 2] == rows && cg_elems(&t->sh) == rows;
 }
 
-/* mask = select(key > pos, never, 0), and around it select(key <= pos - window, never, ...). Where a row sees no key it is taken from
- * each of its scores: it has to be a number, for then that row sees them all. */
+/* mask = select(key > pos, never, 0), and around it select(key <= pos - window, never, ...). Where a row sees no key
+ * it is taken from each of its scores: it has to be a number, for then that row sees them all. */
 static bool match_positions(const cg *c, val mask, int64_t rows, int64_t keys, val *pos, int64_t *window)
 {
     if (c->soft || !c->o.level || c->o.keep_masks) return false;
@@ -108,12 +108,16 @@ static bool match_positions(const cg *c, val mask, int64_t rows, int64_t keys, v
     val late = NO_VAL;
     *window = 0;
     for (int depth = 0;; depth++) {
-        if (!m || m->op != OP_SELECT || depth > 1 || !cg_number(c, m->in[1], &never) || !(never <= SCORE_NEVER) || isinf(never)) return false;
+        if (!m || m->op != OP_SELECT || depth > 1 || !cg_number(c, m->in[1], &never) || !(never <= SCORE_NEVER) ||
+            isinf(never))
+            return false;
         cmp = maker(c, m->in[0]);
         if (!cmp || cmp->n_in < 2 || !counts(c, cmp->in[0], keys)) return false;
         if (cmp->op == OP_GREATER && row_numbers(c, cmp->in[1], rows)) break;
         sub = maker(c, cmp->in[1]);
-        if (cmp->op != OP_LESS_EQUAL || !sub || sub->op != OP_SUB || !cg_number(c, sub->in[1], &w) || w < 1 || w > INT32_MAX) return false;
+        if (cmp->op != OP_LESS_EQUAL || !sub || sub->op != OP_SUB || !cg_number(c, sub->in[1], &w) || w < 1 ||
+            w > INT32_MAX)
+            return false;
         late = sub->in[0];
         *window = (int64_t)w;
         m = maker(c, m->in[2]);
@@ -151,7 +155,8 @@ static bool probabilities(const cg *c, val p, val *softmax, val *scores)
     if (!m || m->op != OP_SOFTMAX || !alone(c, *softmax)) return false;
     const shape *s = &graph_type(c->g, *softmax)->sh, *seen = &graph_type(c->g, p)->sh;
     int axis;
-    if (!axis_norm(attr_int(m->op, m->attrs, m->n_attr, A_AXIS), s->rank, &axis) || axis != s->rank - 1 || s->rank < 2) return false;
+    if (!axis_norm(attr_int(m->op, m->attrs, m->n_attr, A_AXIS), s->rank, &axis) || axis != s->rank - 1 || s->rank < 2)
+        return false;
     *scores = m->in[0];
     return seen->rank >= 2 && seen->d[seen->rank - 1] == s->d[s->rank - 1];
 }
@@ -172,7 +177,8 @@ static bool read_attention(const cg *c, const node *root, attention *a)
         const node *m = maker(c, s);
         for (int k = 0; k < 2 && !a->mask.i; k++) {
             val t = cg_through_views(c, m->in[k]);
-            if (!is(c, t, OP_MATMUL) && !is(c, t, OP_NE_MATMUL) && !is(c, t, OP_MUL) && !is(c, t, OP_REAL_DIV)) continue;
+            if (!is(c, t, OP_MATMUL) && !is(c, t, OP_NE_MATMUL) && !is(c, t, OP_MUL) && !is(c, t, OP_REAL_DIV))
+                continue;
             if (!shape_eq(&graph_type(c->g, m->in[k])->sh, &full)) continue;
             a->mask = m->in[1 - k], s = m->in[k];
         }
@@ -187,7 +193,8 @@ static bool read_attention(const cg *c, const node *root, attention *a)
     s = cg_through_views(c, s);
     if (!product(c, s, &a->q, &a->k, &a->tq, &tz)) return false;
     a->tk = !tz;
-    const shape *sc = &graph_type(c->g, s)->sh, *q = &graph_type(c->g, a->q)->sh, *k = &graph_type(c->g, a->k)->sh, *v = &graph_type(c->g, a->v)->sh;
+    const shape *sc = &graph_type(c->g, s)->sh, *q = &graph_type(c->g, a->q)->sh, *k = &graph_type(c->g, a->k)->sh,
+                *v = &graph_type(c->g, a->v)->sh;
     int64_t tall = sc->d[sc->rank - 2];
     a->stacks = cg_prod(sc->d, 0, sc->rank - 2);
     a->groups = a->rows ? tall / a->rows : 0;
@@ -215,7 +222,8 @@ static void scale_scores(const cg *c, attention *a)
     int exponent;
     if (!m || m->op != OP_MUL || !alone(c, a->q)) return;
     for (int i = 0; i < 2; i++)
-        if (cg_number(c, m->in[1 - i], &f) && f > 0 && frexp(f, &exponent) == 0.5 && shape_eq(&graph_type(c->g, m->in[i])->sh, &graph_type(c->g, a->q)->sh)) {
+        if (cg_number(c, m->in[1 - i], &f) && f > 0 && frexp(f, &exponent) == 0.5 &&
+            shape_eq(&graph_type(c->g, m->in[i])->sh, &graph_type(c->g, a->q)->sh)) {
             a->q = m->in[i], a->scale *= f;
             return;
         }
@@ -238,13 +246,17 @@ static bool match_attention(cg *c)
         if (match_positions(c, a.mask, a.rows, a.cols, &pos, &window)) n = 0;
         if (!n) mask = NONE;
         else if (n == r * w) mask = cg_view(c, c->of[a.mask.i], SH(1, 1, r, w));
-        else if (n == a.stacks * a.groups * a.rows * a.cols) mask = cg_view(c, c->of[a.mask.i], SH(a.stacks, a.groups, a.rows, a.cols));
+        else if (n == a.stacks * a.groups * a.rows * a.cols)
+            mask = cg_view(c, c->of[a.mask.i], SH(a.stacks, a.groups, a.rows, a.cols));
         else return false;
     }
     if (pos.i) scale_scores(c, &a);
     else if (causal) match_take_causal(c, a.mask);
-    const bool turned = pos.i && a.tq && a.ty && a.groups == 1 && a.rows >= TURNED_ROWS; /* as it stands, and so does the result */
-    int q = turned ? cg_view(c, c->of[a.q.i], SH(a.stacks, 1, a.width, a.rows)) : matrices(c, a.q, a.tq, a.stacks, a.groups, a.rows, a.width), k = matrices(c, a.k, a.tk, a.stacks, 1, a.cols, a.width),
+    /* as it stands, and so does the result */
+    const bool turned = pos.i && a.tq && a.ty && a.groups == 1 && a.rows >= TURNED_ROWS;
+    int q = turned ? cg_view(c, c->of[a.q.i], SH(a.stacks, 1, a.width, a.rows))
+                   : matrices(c, a.q, a.tq, a.stacks, a.groups, a.rows, a.width),
+        k = matrices(c, a.k, a.tk, a.stacks, 1, a.cols, a.width),
         v = matrices(c, a.v, a.tv, a.stacks, 1, a.cols, a.out);
     dtype dt = cg_dt(c, cg_out_type(c, 0)->dt);
     const shape *ysh = turned ? SH(a.stacks, 1, a.out, a.rows) : SH(a.stacks, a.groups, a.rows, a.out);
@@ -270,16 +282,20 @@ static bool sums_product(const cg *c, val sum, val p, val dp)
     const shape *s = &graph_type(c->g, m->in[0])->sh, *o = &graph_type(c->g, sum)->sh;
     const attr *axes = attr_get(m->attrs, m->n_attr, A_AXES);
     int ax;
-    if (!axes || axes->n != 1 || !axis_norm(axes->u.is[0], s->rank, &ax) || ax != s->rank - 1 || o->rank != s->rank) return false;
+    if (!axes || axes->n != 1 || !axis_norm(axes->u.is[0], s->rank, &ax) || ax != s->rank - 1 || o->rank != s->rank)
+        return false;
     f = maker(c, m->in[0]);
-    return f && f->op == OP_MUL && ((same_value(f->in[0], p) && same_value(f->in[1], dp)) || (same_value(f->in[1], p) && same_value(f->in[0], dp)));
+    return f && f->op == OP_MUL &&
+           ((same_value(f->in[0], p) && same_value(f->in[1], dp)) ||
+            (same_value(f->in[1], p) && same_value(f->in[0], dp)));
 }
 
 static bool as_matrices(const cg *c, val v, int64_t stacks, int64_t rows, int64_t cols)
 {
     const shape *s = &graph_type(c->g, v)->sh;
     int t = c->of[v.i];
-    return t >= 0 && c->t.at[t].dt == DT_F32 && s->rank >= 2 && s->d[s->rank - 2] == rows && s->d[s->rank - 1] == cols && cg_elems(s) == stacks * rows * cols;
+    return t >= 0 && c->t.at[t].dt == DT_F32 && s->rank >= 2 && s->d[s->rank - 2] == rows &&
+           s->d[s->rank - 1] == cols && cg_elems(s) == stacks * rows * cols;
 }
 
 /* p = softmax(q^T·k + mask) by rows, and what v it weighs; the mask causal, or *masked. */
@@ -291,19 +307,24 @@ static bool read_weights(cg *c, attention_back *a, bool *masked)
     bool tx, tz;
     int axis;
     if (!m || m->op != OP_SOFTMAX || full->rank < 2) return false;
-    if (!axis_norm(attr_int(m->op, m->attrs, m->n_attr, A_AXIS), full->rank, &axis) || axis != full->rank - 1) return false;
+    if (!axis_norm(attr_int(m->op, m->attrs, m->n_attr, A_AXIS), full->rank, &axis) || axis != full->rank - 1)
+        return false;
     scores = m->in[0];
     const node *sum = maker(c, scores);
     for (int i = 0; sum && sum->op == OP_ADD && i < 2 && !mask.i; i++)
-        if (is(c, cg_through_views(c, sum->in[i]), OP_MATMUL) && shape_eq(&graph_type(c->g, sum->in[i])->sh, full)) scores = sum->in[i], mask = sum->in[1 - i];
+        if (is(c, cg_through_views(c, sum->in[i]), OP_MATMUL) && shape_eq(&graph_type(c->g, sum->in[i])->sh, full))
+            scores = sum->in[i], mask = sum->in[1 - i];
     if (!product(c, cg_through_views(c, scores), &a->q, &a->k, &tx, &tz) || !tx || tz) return false;
     const shape *q = &graph_type(c->g, a->q)->sh, *k = &graph_type(c->g, a->k)->sh, *v = &graph_type(c->g, a->v)->sh;
-    a->stacks = cg_prod(q->d, 0, q->rank - 2), a->width = q->d[q->rank - 2], a->rows = q->d[q->rank - 1], a->keys = k->d[k->rank - 1], a->cols = v->d[v->rank - 2];
+    a->stacks = cg_prod(q->d, 0, q->rank - 2), a->width = q->d[q->rank - 2], a->rows = q->d[q->rank - 1],
+    a->keys = k->d[k->rank - 1], a->cols = v->d[v->rank - 2];
     const int64_t high = full->d[full->rank - 2];
-    if (mask.i && high == a->keys && a->rows % high == 0 && match_causal(c, mask, high)) a->period = high, a->mask = mask;
+    if (mask.i && high == a->keys && a->rows % high == 0 && match_causal(c, mask, high))
+        a->period = high, a->mask = mask;
     *masked = mask.i && !a->period;
-    return as_matrices(c, a->q, a->stacks, a->width, a->rows) && as_matrices(c, a->k, a->stacks, a->width, a->keys) && as_matrices(c, a->v, a->stacks, a->cols, a->keys) &&
-           full->d[full->rank - 1] == a->keys && cg_elems(full) == a->stacks * a->rows * a->keys && c->of[a->p.i] >= 0 && c->t.at[c->of[a->p.i]].dt == DT_F32;
+    return as_matrices(c, a->q, a->stacks, a->width, a->rows) && as_matrices(c, a->k, a->stacks, a->width, a->keys) &&
+           as_matrices(c, a->v, a->stacks, a->cols, a->keys) && full->d[full->rank - 1] == a->keys &&
+           cg_elems(full) == a->stacks * a->rows * a->keys && c->of[a->p.i] >= 0 && c->t.at[c->of[a->p.i]].dt == DT_F32;
 }
 
 /* s = p * (dp - sum(p * dp)), dp = dy^T·v. */
@@ -347,8 +368,11 @@ static bool match_attention_kept(cg *c)
     for (size_t i = 0; i < c->ins.n; i++)
         if (c->ins.at[i].op == IN_SOFTMAX && cg_root(c, c->ins.at[i].y[0]) == cg_root(c, c->of[a.p.i])) at = i;
     if (at == c->ins.n || is_read(c, at)) return false;
-    int y = cg_tensor(c, DT_F32, SH(a.stacks, a.cols, a.rows)), p = cg_view(c, c->ins.at[at].y[0], SH(a.stacks, a.rows, a.keys)), v = cg_view(c, c->of[a.v.i], SH(a.stacks, a.cols, a.keys));
-    int q = cg_view(c, c->of[a.q.i], SH(a.stacks, a.width, a.rows)), k = cg_view(c, c->of[a.k.i], SH(a.stacks, a.width, a.keys));
+    int y = cg_tensor(c, DT_F32, SH(a.stacks, a.cols, a.rows)),
+        p = cg_view(c, c->ins.at[at].y[0], SH(a.stacks, a.rows, a.keys)),
+        v = cg_view(c, c->of[a.v.i], SH(a.stacks, a.cols, a.keys));
+    int q = cg_view(c, c->of[a.q.i], SH(a.stacks, a.width, a.rows)),
+        k = cg_view(c, c->of[a.k.i], SH(a.stacks, a.width, a.keys));
     ins *n = cg_ins(c, IN_ATTEND_KEEP, y, OPS(q, k, v));
     if (!n) return true;
     n->n_y = 2, n->y[1] = p;
@@ -375,15 +399,16 @@ static int64_t find_dv(const cg *c, const attention_back *a)
     const int dy = cg_root(c, c->of[a->dy.i]), p = cg_root(c, c->of[a->p.i]);
     for (size_t i = 0; i < c->ins.n; i++) {
         const ins *n = &c->ins.at[i];
-        if (n->op == IN_MATMUL && !n->dead && !n->n_step && cg_root(c, n->opnd[0]) == dy && cg_root(c, n->opnd[1]) == p && !n->i.at[0] && !n->i.at[1] &&
-            c->t.at[n->y[0]].dt == DT_F32 && cg_elems(cg_sh(c, n->y[0])) == a->stacks * a->cols * a->keys)
+        if (n->op == IN_MATMUL && !n->dead && !n->n_step && cg_root(c, n->opnd[0]) == dy &&
+            cg_root(c, n->opnd[1]) == p && !n->i.at[0] && !n->i.at[1] && c->t.at[n->y[0]].dt == DT_F32 &&
+            cg_elems(cg_sh(c, n->y[0])) == a->stacks * a->cols * a->keys)
             return made_later(c, a->q, i) || made_later(c, a->k, i) || made_later(c, a->v, i) ? -1 : (int64_t)i;
     }
     return -1;
 }
 
-/* At the first of the two products that end it. The other one, when it comes, finds its result there. It takes the place of the product
- * dy·p: with several sequences the result of that one is laid out anew at once. */
+/* At the first of the two products that end it. The other one, when it comes, finds its result there. It takes the
+ * place of the product dy·p: with several sequences the result of that one is laid out anew at once. */
 static bool match_attention_back(cg *c)
 {
     val x, z, s;
@@ -402,10 +427,14 @@ static bool match_attention_back(cg *c)
     if (uses != 2 || !read_back(c, s, &a) || !same_value(tz ? a.k : a.q, x)) return false;
     const int64_t at = find_dv(c, &a);
     if (at < 0) return false;
-    int dq = cg_tensor(c, DT_F32, SH(a.stacks, a.width, a.rows)), dk = cg_tensor(c, DT_F32, SH(a.stacks, a.width, a.keys));
-    int dv = cg_view(c, c->ins.at[at].y[0], SH(a.stacks, a.cols, a.keys)), p = cg_view(c, c->of[a.p.i], SH(a.stacks, a.rows, a.keys));
-    int q = cg_view(c, c->of[a.q.i], SH(a.stacks, a.width, a.rows)), k = cg_view(c, c->of[a.k.i], SH(a.stacks, a.width, a.keys));
-    int v = cg_view(c, c->of[a.v.i], SH(a.stacks, a.cols, a.keys)), dy = cg_view(c, c->of[a.dy.i], SH(a.stacks, a.cols, a.rows));
+    int dq = cg_tensor(c, DT_F32, SH(a.stacks, a.width, a.rows)),
+        dk = cg_tensor(c, DT_F32, SH(a.stacks, a.width, a.keys));
+    int dv = cg_view(c, c->ins.at[at].y[0], SH(a.stacks, a.cols, a.keys)),
+        p = cg_view(c, c->of[a.p.i], SH(a.stacks, a.rows, a.keys));
+    int q = cg_view(c, c->of[a.q.i], SH(a.stacks, a.width, a.rows)),
+        k = cg_view(c, c->of[a.k.i], SH(a.stacks, a.width, a.keys));
+    int v = cg_view(c, c->of[a.v.i], SH(a.stacks, a.cols, a.keys)),
+        dy = cg_view(c, c->of[a.dy.i], SH(a.stacks, a.cols, a.rows));
     ins *n = cg_ins(c, IN_ATTEND_BACK, dq, OPS(p, q, k, v, dy));
     if (!n) return true;
     n->n_y = 3, n->y[1] = dk, n->y[2] = dv;
@@ -416,7 +445,8 @@ static bool match_attention_back(cg *c)
     was.dead = true;
     c->ins.at[at] = *n;
     *n = was;
-    if (!VEC_PUSH(&c->mem, &c->backs, ((attend_grad){ .scores = s, .q = a.q, .k = a.k, .dq = dq, .dk = dk }))) diag_nomem(&c->err);
+    if (!VEC_PUSH(&c->mem, &c->backs, ((attend_grad){ .scores = s, .q = a.q, .k = a.k, .dq = dq, .dk = dk })))
+        diag_nomem(&c->err);
     cg_set(c, 0, tz ? dq : dk);
     return true;
 }
@@ -462,7 +492,8 @@ static bool mean_of(const cg *c, val v, val *of, bool *on, bool squares)
     if (m->op != want || (squares && !divided && !times)) return false;
     if (!reduced_axes(c, m, on, &n)) return false;
     if (divided && f != (double)n) return false;
-    if (times && fabs(f * (double)n - 1) > (graph_type(c->g, v)->dt == DT_F32 ? 0x1p-22 : 0x1p-10)) return false; /* 1/n as its own type rounds it */
+    /* 1/n as its own type rounds it */
+    if (times && fabs(f * (double)n - 1) > (graph_type(c->g, v)->dt == DT_F32 ? 0x1p-22 : 0x1p-10)) return false;
     *of = m->in[0];
     return true;
 }
@@ -506,13 +537,15 @@ static bool centred(const cg *c, val v, const bool *on, val *x)
     const node *m = maker(c, v);
     bool here[MAX_RANK];
     val of;
-    if (m->op != OP_SUB || !mean_of(c, m->in[1], &of, here, false) || !same_value(of, m->in[0]) || !same_axes(on, here)) return false;
+    if (m->op != OP_SUB || !mean_of(c, m->in[1], &of, here, false) || !same_value(of, m->in[0]) || !same_axes(on, here))
+        return false;
     return *x = m->in[0], true;
 }
 
-/* u = x / m with m = max(largest |x|, r), perhaps clipped to one; extra = (r / m)^2. Then u * rsqrt(mean(u^2) + extra) is the
- * norm of x with eps = r^2: numerator and root are both divided by m. An epsilon of the root's own, *eps, would be one times m^2: only what is lost
- * beside mean(u^2), which is 1/n at least where extra is not 1, may be left out. */
+/* u = x / m with m = max(largest |x|, r), perhaps clipped to one; extra = (r / m)^2. Then u * rsqrt(mean(u^2) +
+ * extra) is the norm of x with eps = r^2: numerator and root are both divided by m. An epsilon of the root's own,
+ * *eps, would be one times m^2: only what is lost beside mean(u^2), which is 1/n at least where extra is not 1, may
+ * be left out. */
 static bool prescaled(const cg *c, val u, val extra, const bool *on, val *x, double *eps)
 {
     const node *d = maker(c, u), *m, *t;
@@ -530,13 +563,16 @@ static bool prescaled(const cg *c, val u, val extra, const bool *on, val *x, dou
     const node *big = maker(c, top), *mag;
     bool here[MAX_RANK];
     int64_t n;
-    if (big->op != OP_REDUCE_MAX || !reduced_axes(c, big, here, &n) || !same_axes(on, here) || *eps * (double)n > 0x1p-24) return false;
+    if (big->op != OP_REDUCE_MAX || !reduced_axes(c, big, here, &n) || !same_axes(on, here) ||
+        *eps * (double)n > 0x1p-24)
+        return false;
     mag = maker(c, big->in[0]);
     if (mag->op != OP_ABS || !same_value(mag->in[0], d->in[0])) return false;
     if (!square_of(c, extra, &square)) return false;
     t = maker(c, square);
     double r2;
-    if (t->op != OP_REAL_DIV || !cg_number(c, t->in[0], &r2) || r2 != r || !same_value(t->in[1], d->in[1])) return false;
+    if (t->op != OP_REAL_DIV || !cg_number(c, t->in[0], &r2) || r2 != r || !same_value(t->in[1], d->in[1]))
+        return false;
     *x = d->in[0], *eps = r * r;
     return true;
 }
@@ -574,8 +610,10 @@ static bool find_norm(const cg *c, const node *m, normal *n)
     double eps;
     if (m->op == OP_MUL)
         for (int k = 0; k < 2; k++)
-            if (alone(c, m->in[k]) && root_of(c, m->in[k], &inside, &eps) && read_norm(c, m->in[1 - k], inside, eps, n)) return true;
-    if (m->op == OP_REAL_DIV && is(c, m->in[1], OP_SQRT)) return read_norm(c, m->in[0], maker(c, m->in[1])->in[0], 0, n);
+            if (alone(c, m->in[k]) && root_of(c, m->in[k], &inside, &eps) && read_norm(c, m->in[1 - k], inside, eps, n))
+                return true;
+    if (m->op == OP_REAL_DIV && is(c, m->in[1], OP_SQRT))
+        return read_norm(c, m->in[0], maker(c, m->in[1])->in[0], 0, n);
     return false;
 }
 
@@ -651,7 +689,8 @@ static bool match_dot(cg *c)
     for (int i = 0; i < full.rank; i++) {
         char l = (char)('a' + i);
         if (full.d[i] == 1) continue;
-        if (on[i] && (!strchr(lx, l) || !strchr(lz, l))) return false; /* summed, but only one of them varies along it */
+        /* summed, but only one of them varies along it */
+        if (on[i] && (!strchr(lx, l) || !strchr(lz, l))) return false;
         if (on[i]) all = 1;
         else ly[n++] = l;
     }
@@ -667,7 +706,8 @@ bool match_node(cg *c)
     op_id op = c->at->op;
     if (c->soft) return op == OP_REDUCE_SUM && match_dot(c);
     if (!c->o.level) return false;
-    if (op == OP_MATMUL || op == OP_NE_MATMUL) return match_attention(c) || match_attention_kept(c) || match_attention_back(c);
+    if (op == OP_MATMUL || op == OP_NE_MATMUL)
+        return match_attention(c) || match_attention_kept(c) || match_attention_back(c);
     if ((op == OP_MUL || op == OP_ADD || op == OP_SUB) && match_turn(c)) return true;
     if (op == OP_MUL || op == OP_ADD || op == OP_REAL_DIV) return match_norm(c);
     return op == OP_CONCAT && match_rope(c);

@@ -1,17 +1,19 @@
-/* narrow.c: values that only products read are kept as bf16 where products multiply bf16; what is bf16 already they read as it is.
- * In: the final instructions, outputs bound, nothing placed yet.  Out: the same ones; some intermediates have half the bytes.
+/* narrow.c: values that only products read are kept as bf16 where products multiply bf16; what is bf16 already they
+ * read as it is. In: the final instructions, outputs bound, nothing placed yet.  Out: the same ones; some
+ * intermediates have half the bytes.
  *
- * A product rounds its operands to bf16 when it packs them. A value nobody else reads is rounded where it is made instead, once: the
- * products get the same numbers, and memory moves half of them. What is added up, compared or passed on stays as wide as it was.
- * A product by a constant is left alone: it may be computed in ways that do not round (exec_mac_turn.c, exec_mac_vec.c).
+ * A product rounds its operands to bf16 when it packs them. A value nobody else reads is rounded where it is made
+ * instead, once: the products get the same numbers, and memory moves half of them. What is added up, compared or
+ * passed on stays as wide as it was. A product by a constant is left alone: it may be computed in ways that do not
+ * round (exec_mac_turn.c, exec_mac_vec.c).
  *
- * What lies between products, made by one and on its way through elementwise steps to nothing but operands of others, is kept as bf16 too:
- * the two products a gate joins, and the gradient of what it gives. It is rounded once more than it would be, by as much as the operands
- * it goes into are. */
+ * What lies between products, made by one and on its way through elementwise steps to nothing but operands of
+ * others, is kept as bf16 too: the two products a gate joins, and the gradient of what it gives. It is rounded once
+ * more than it would be, by as much as the operands it goes into are. */
 #include "codegen/codegen_int.h"
 
-/* Does n write a result by way of a store that rounds to any float type? Sums over several queries of a key are not finished at once,
- * and squares are summed of what was stored. */
+/* Does n write a result by way of a store that rounds to any float type? Sums over several queries of a key are not
+ * finished at once, and squares are summed of what was stored. */
 static bool rounds_result(const cg *c, const ins *n)
 {
     const bool back = n->op == IN_ATTEND_BACK;
@@ -19,11 +21,12 @@ static bool rounds_result(const cg *c, const ins *n)
         const shape *p = cg_sh(c, back ? n->opnd[0] : n->y[1]);
         return !n->i.at[0] || p->d[1] == p->d[2];
     }
-    return n->op == IN_EW || n->op == IN_EWS || n->op == IN_ROPE || (insn_is_product(n->op) && n->op != IN_MATMUL_SQUARES);
+    return n->op == IN_EW || n->op == IN_EWS || n->op == IN_ROPE ||
+           (insn_is_product(n->op) && n->op != IN_MATMUL_SQUARES);
 }
 
-/* Does n do nothing with operand k but multiply it as bf16? Weights of attention count: what they are multiplied by on the way back is
- * rounded right after it. */
+/* Does n do nothing with operand k but multiply it as bf16? Weights of attention count: what they are multiplied by
+ * on the way back is rounded right after it. */
 static bool multiplies(const cg *c, const ins *n, int k)
 {
     if (n->op == IN_ATTEND_KEEP || n->op == IN_ATTEND_BACK) return true;
@@ -38,11 +41,14 @@ bool narrow_to_operand(const cg *c, int t)
     if (!rounds(c)) return false;
     for (size_t i = 0; i < c->ins.n; i++)
         for (int k = 0; k < c->ins.at[i].n_opnd && !c->ins.at[i].dead; k++)
-            if (c->ins.at[i].opnd[k] >= 0 && cg_root(c, c->ins.at[i].opnd[k]) == cg_root(c, t) && multiplies(c, &c->ins.at[i], k)) reads++;
+            if (c->ins.at[i].opnd[k] >= 0 && cg_root(c, c->ins.at[i].opnd[k]) == cg_root(c, t) &&
+                multiplies(c, &c->ins.at[i], k))
+                reads++;
     return reads && reads == c->t.at[cg_root(c, t)].n_use;
 }
 
-/* What t is made of where it is a bf16 made wider, whole; NONE: anything else. maker: per root, the one instruction that writes it. */
+/* What t is made of where it is a bf16 made wider, whole; NONE: anything else. maker: per root, the one instruction
+ * that writes it. */
 static int widened(const cg *c, const int *maker, int t)
 {
     if (t < 0 || maker[cg_root(c, t)] < 0 || c->t.at[t].dt != DT_F32) return NONE;
@@ -88,7 +94,8 @@ static bool *candidates(cg *c)
         diag_nomem(&c->err);
         return NULL;
     }
-    for (size_t i = 0; i < c->t.n; i++) can[i] = c->t.at[i].root == (int)i && c->t.at[i].where == SPACE_SCRATCH && c->t.at[i].dt == DT_F32;
+    for (size_t i = 0; i < c->t.n; i++)
+        can[i] = c->t.at[i].root == (int)i && c->t.at[i].where == SPACE_SCRATCH && c->t.at[i].dt == DT_F32;
     for (size_t i = 0; i < c->t.n; i++) { /* views of a part, or of the bits as another type */
         const tens *t = &c->t.at[i];
         if (t->at || t->dt != DT_F32 || cg_elems(&t->sh) != cg_elems(cg_sh(c, t->root))) can[t->root] = false;
@@ -124,7 +131,8 @@ void narrow_operands(cg *c)
         for (int k = 0; k < n->n_y; k++)
             if (!rounds_result(c, n) || passes_on(n)) refuse(c, between, n->y[k]);
         for (int k = 0; k < n->n_opnd; k++)
-            if (!multiplies(c, n, k) && (n->op != IN_ROPE || k || !makes_operands(c, n, opnds))) refuse(c, between, n->opnd[k]);
+            if (!multiplies(c, n, k) && (n->op != IN_ROPE || k || !makes_operands(c, n, opnds)))
+                refuse(c, between, n->opnd[k]);
         for (int k = 0; k < n->n_ext; k++)
             if (!makes_operands(c, n, opnds)) refuse(c, between, n->ext[k]);
     }

@@ -1,9 +1,10 @@
 /* order.c: where instructions stand.
  * In: the final instructions, in the order the graph names them.  Out: the same ones, some of them earlier.
  *
- * A reduction of a large tensor is moved right behind what made it: there the tensor, or its end, is still in a cache. The norm of all
- * gradients is asked for when the last one is there, and would fetch every one of them from memory again. Its result is small, so
- * nothing is kept for longer that matters, and the operand is no longer wanted later than it was. */
+ * A reduction of a large tensor is moved right behind what made it: there the tensor, or its end, is still in a
+ * cache. The norm of all gradients is asked for when the last one is there, and would fetch every one of them from
+ * memory again. Its result is small, so nothing is kept for longer that matters, and the operand is no longer wanted
+ * later than it was. */
 #include "codegen/codegen_int.h"
 
 enum { LARGE = 1 << 16 /* elements: below, all of it is in a cache anyway */ };
@@ -21,7 +22,8 @@ static bool is_hoisted(const cg *c, const ins *n)
 {
     if (n->op != IN_REDUCE) return false;
     int x = cg_root(c, n->opnd[0]), y = cg_root(c, n->y[0]);
-    return c->t.at[x].where == SPACE_SCRATCH && c->t.at[y].where == SPACE_SCRATCH && c->t.at[y].n_def == 1 && cg_elems(cg_sh(c, n->opnd[0])) >= LARGE;
+    return c->t.at[x].where == SPACE_SCRATCH && c->t.at[y].where == SPACE_SCRATCH && c->t.at[y].n_def == 1 &&
+           cg_elems(cg_sh(c, n->opnd[0])) >= LARGE;
 }
 
 void order_reductions(cg *c)
@@ -39,7 +41,8 @@ void order_reductions(cg *c)
     for (size_t i = 0; i < n; i++) {
         const ins *m = &c->ins.at[i];
         int place = (int)i;
-        if (is_hoisted(c, m) && last[cg_root(c, m->opnd[0])] >= 0) { /* behind its maker, which may have been moved itself */
+        /* behind its maker, which may have been moved itself */
+        if (is_hoisted(c, m) && last[cg_root(c, m->opnd[0])] >= 0) {
             place = last[cg_root(c, m->opnd[0])];
             while ((size_t)place + 1 < i && go_together(c, &c->ins.at[place], &c->ins.at[place + 1])) place++;
         }

@@ -9,7 +9,8 @@ typedef struct {
 } profile_row;
 
 static const profile_row rows[] = {
-#define PROFILE(tier, field, value, status, evidence) { #tier, #field, #status, evidence, value, offsetof(numerics, field) },
+#define PROFILE(tier, field, value, status, evidence)                                                                  \
+    { #tier, #field, #status, evidence, value, offsetof(numerics, field) },
 #include "codegen/profile.def"
 #undef PROFILE
 };
@@ -40,10 +41,12 @@ void codegen_print_profiles(strbuf *b, const char *format)
     for (size_t i = 0; i < COUNT(rows); i++) {
         const profile_row *r = &rows[i];
         if (json) {
-            sb_printf(b, "{\"tier\":\"%s\",\"switch\":\"%s\",\"value\":%g,\"status\":\"%s\",\"evidence\":", r->tier, r->field, r->value, r->status);
+            sb_printf(b, "{\"tier\":\"%s\",\"switch\":\"%s\",\"value\":%g,\"status\":\"%s\",\"evidence\":", r->tier,
+                      r->field, r->value, r->status);
             sb_json(b, r->evidence, strlen(r->evidence));
             sb_puts(b, "}\n");
-        } else if (markdown) sb_printf(b, "| %s | %s | %g | %s | %s |\n", r->tier, r->field, r->value, r->status, r->evidence);
+        } else if (markdown)
+            sb_printf(b, "| %s | %s | %g | %s | %s |\n", r->tier, r->field, r->value, r->status, r->evidence);
         else sb_printf(b, "%-4s %-13s %6g  %s  %s\n", r->tier, r->field, r->value, r->status, r->evidence);
     }
 }

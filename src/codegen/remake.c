@@ -1,10 +1,11 @@
 /* remake.c: results that are made again where they are read.
  * In: chains joined as far as they stand together.  Out: the same ones, some with more steps, some with fewer results.
  *
- * What a chain makes and only other chains read, later, is written to memory and fetched back. Where few steps make it, and the reader then
- * reads no more tensors of that size than before (what it is made of in its place, or that is read there already), the reader takes
- * those steps instead, and nobody stores it: silu(x) is made twice, and with x * r the normed x is no tensor at all. A chain computes
- * in fp32 and such a result is fp32: the numbers are the same, but for a product that a sum then takes unrounded. */
+ * What a chain makes and only other chains read, later, is written to memory and fetched back. Where few steps make
+ * it, and the reader then reads no more tensors of that size than before (what it is made of in its place, or that
+ * is read there already), the reader takes those steps instead, and nobody stores it: silu(x) is made twice, and
+ * with x * r the normed x is no tensor at all. A chain computes in fp32 and such a result is fp32: the numbers are
+ * the same, but for a product that a sum then takes unrounded. */
 #include "codegen/codegen_int.h"
 
 enum { MOST_STEPS = 4 };
@@ -57,7 +58,8 @@ static int reads_at(const cg *c, const ins *b, int y)
         if (on >= 0) return NONE;
         on = k;
     }
-    const bool same = on >= 0 && shape_eq(cg_sh(c, b->ext[on]), cg_sh(c, y)) && shape_eq(cg_sh(c, b->y[0]), cg_sh(c, y)) && c->t.at[b->ext[on]].dt == DT_F32;
+    const bool same = on >= 0 && shape_eq(cg_sh(c, b->ext[on]), cg_sh(c, y)) &&
+                      shape_eq(cg_sh(c, b->y[0]), cg_sh(c, y)) && c->t.at[b->ext[on]].dt == DT_F32;
     return same ? on : NONE;
 }
 
@@ -91,7 +93,8 @@ static void share_sigmoid(ins *n)
             if (v == same) n->steps[i].arg[j] = n->n_ext + at;
             else if (v >= at && v < same) n->steps[i].arg[j]++;
         }
-    for (int k = 1; k < n->n_y; k++) n->from[k] = n->from[k] == same ? at : n->from[k] + (n->from[k] >= at && n->from[k] < same);
+    for (int k = 1; k < n->n_y; k++)
+        n->from[k] = n->from[k] == same ? at : n->from[k] + (n->from[k] >= at && n->from[k] < same);
     step *silu = &n->steps[at + 1];
     *silu = (step){ .fn = FN_MUL, .arg = { sigmoid.arg[0], n->n_ext + at, NONE }, .dt = silu->dt };
 }
@@ -183,7 +186,8 @@ void remake_results(cg *c)
             const int y = a->y[r];
             if (!find_cone(a, r, &k) || !made_by_readers(c, a, y, &k)) continue;
             for (size_t j = 0; j < c->ins.n && !c->err.st; j++)
-                if (&c->ins.at[j] != a && is_chain(&c->ins.at[j]) && reads_at(c, &c->ins.at[j], y) >= 0) make_in(c, &c->ins.at[j], a, y, &k);
+                if (&c->ins.at[j] != a && is_chain(&c->ins.at[j]) && reads_at(c, &c->ins.at[j], y) >= 0)
+                    make_in(c, &c->ins.at[j], a, y, &k);
             drop_result(a, r--);
             cg_count_uses(c);
         }

@@ -48,7 +48,8 @@ void select_nodes(cg *c)
         if (n->op == OP_INPUT) select_input(c, n); /* a port even when nothing reads it */
         if (!needed[i]) continue;
         for (int k = 0; k < n->n_out; k++)
-            if (!shape_known(&cg_out_type(c, k)->sh)) cg_fail(c, AN_UNSUPPORTED, "result %d has an extent that is not known", k);
+            if (!shape_known(&cg_out_type(c, k)->sh))
+                cg_fail(c, AN_UNSUPPORTED, "result %d has an extent that is not known", k);
         if (n->op == OP_CONST) select_const(c, n);
         else if (n->op == OP_OPAQUE) cg_fail(c, AN_UNSUPPORTED, "an operation outside the table has no instructions");
         else if (n->op != OP_INPUT && !match_node(c)) selectors[n->op](c);
@@ -69,7 +70,8 @@ static void unary(cg *c, fn_id f, attr_id a, attr_id b)
 
 static void binary(cg *c, fn_id f)
 {
-    cg_set(c, 0, cg_ew(c, cg_dt(c, cg_out_type(c, 0)->dt), &cg_out_type(c, 0)->sh, f, OPS(cg_in(c, 0), cg_in(c, 1)), NULL));
+    cg_set(c, 0,
+           cg_ew(c, cg_dt(c, cg_out_type(c, 0)->dt), &cg_out_type(c, 0)->sh, f, OPS(cg_in(c, 0), cg_in(c, 1)), NULL));
 }
 
 #define UNARY(name, fn, a, b) void select_##name(cg *c) { unary(c, FN_##fn, a, b); }
@@ -141,13 +143,16 @@ void select_pe_elementwise(cg *c)
 
 void select_select(cg *c)
 {
-    cg_set(c, 0, cg_ew(c, cg_dt(c, cg_out_type(c, 0)->dt), &cg_out_type(c, 0)->sh, FN_SELECT, OPS(cg_in(c, 0), cg_in(c, 1), cg_in(c, 2)), NULL));
+    cg_set(c, 0,
+           cg_ew(c, cg_dt(c, cg_out_type(c, 0)->dt), &cg_out_type(c, 0)->sh, FN_SELECT,
+                 OPS(cg_in(c, 0), cg_in(c, 1), cg_in(c, 2)), NULL));
 }
 
 void select_prelu(cg *c)
 {
     const ttype *o = cg_out_type(c, 0);
-    cg_set(c, 0, cg_ew(c, cg_dt(c, o->dt), &o->sh, FN_PRELU, OPS(cg_in(c, 0), cg_channel(c, cg_in(c, 1), o->sh.rank)), NULL));
+    cg_set(c, 0,
+           cg_ew(c, cg_dt(c, o->dt), &o->sh, FN_PRELU, OPS(cg_in(c, 0), cg_channel(c, cg_in(c, 1), o->sh.rank)), NULL));
 }
 
 void select_softplus_parametric(cg *c)
@@ -208,7 +213,8 @@ void select_write_state(cg *c)
 {
     int t = cg_in(c, 1);
     cg_set(c, 0, t);
-    if (graph_maker(c->g, c->at->in[0])->op != OP_INPUT) return; /* an update of a value: nothing outlives the dispatch */
+    /* an update of a value: nothing outlives the dispatch */
+    if (graph_maker(c->g, c->at->in[0])->op != OP_INPUT) return;
     for (size_t i = 0; i < c->states.n; i++)
         if (c->states.at[i].state.i == c->at->in[0].i) {
             c->states.at[i].tensor = t;

@@ -1,8 +1,8 @@
 /* select_mac.c: products and windows: conv, conv_transpose, linear, matmul, einsum, attention, pooling.
  *
- * A missing height is an axis of one. The depth of a convolution joins the channels: the planes a kernel reads are laid out
- * beside each other as channels (ci, kd), which is the order [Cout, Cin, kD, kH, kW] already has them in, and depth itself
- * joins the batch; the same products in the same order, in the form that has fast kernels. */
+ * A missing height is an axis of one. The depth of a convolution joins the channels: the planes a kernel reads are
+ * laid out beside each other as channels (ci, kd), which is the order [Cout, Cin, kD, kH, kW] already has them in,
+ * and depth itself joins the batch; the same products in the same order, in the form that has fast kernels. */
 #include <math.h>
 
 #include "codegen/codegen_int.h"
@@ -11,7 +11,8 @@
 
 typedef struct {
     int n; /* spatial axes */
-    int64_t in[MAX_RANK], out[MAX_RANK], k[MAX_RANK], stride[MAX_RANK], dil[MAX_RANK], before[MAX_RANK], after[MAX_RANK];
+    int64_t in[MAX_RANK], out[MAX_RANK], k[MAX_RANK], stride[MAX_RANK], dil[MAX_RANK], before[MAX_RANK],
+        after[MAX_RANK];
 } window;
 
 enum { PAD_VALID, PAD_SAME, PAD_SAME_LOWER, PAD_CUSTOM };
@@ -23,8 +24,8 @@ static bool window_steps(cg *c, window *w, const shape *in, const shape *out, bo
     return cg_list(c, A_STRIDES, w->n, w->stride) && (!dilated || cg_list(c, A_DILATIONS, w->n, w->dil));
 }
 
-/* `wide` is the side the window slides over, `narrow` the side with one place per window. "same" pads just enough for the
- * narrow side; an odd one goes after, or before for same_lower. */
+/* `wide` is the side the window slides over, `narrow` the side with one place per window. "same" pads just enough
+ * for the narrow side; an odd one goes after, or before for same_lower. */
 static bool window_pad(cg *c, window *w, const int64_t *wide, const int64_t *narrow)
 {
     static const char *const types[] = { "valid", "same", "same_lower", "custom" };
@@ -33,7 +34,8 @@ static bool window_pad(cg *c, window *w, const int64_t *wide, const int64_t *nar
     if (!cg_word(c, A_PAD_TYPE, types, COUNT(types), &type)) return false;
     if (type == PAD_CUSTOM && !cg_list(c, A_PAD, 2 * w->n, pad)) return false;
     for (int i = 0; i < w->n; i++) {
-        int64_t reach = (w->k[i] - 1) * w->dil[i] + 1, total = MAX((int64_t)0, (narrow[i] - 1) * w->stride[i] + reach - wide[i]);
+        int64_t reach = (w->k[i] - 1) * w->dil[i] + 1,
+                total = MAX((int64_t)0, (narrow[i] - 1) * w->stride[i] + reach - wide[i]);
         if (type == PAD_SAME) pad[2 * i] = total / 2, pad[2 * i + 1] = total - total / 2;
         if (type == PAD_SAME_LOWER) pad[2 * i] = total - total / 2, pad[2 * i + 1] = total / 2;
         w->before[i] = pad[2 * i], w->after[i] = pad[2 * i + 1];
@@ -110,7 +112,8 @@ void select_conv(cg *c)
     dtype dt = cg_dt(c, cg_out_type(c, 0)->dt);
     int64_t batch = xs->d[0], cin = xs->d[1], cout = ws->d[0];
     if (w.n <= 2) {
-        shape x4 = planes(batch, cin, w.in, w.n), w4 = planes(cout, ws->d[1], w.k, w.n), y4 = planes(batch, cout, w.out, w.n);
+        shape x4 = planes(batch, cin, w.in, w.n), w4 = planes(cout, ws->d[1], w.k, w.n),
+              y4 = planes(batch, cout, w.out, w.n);
         cg_set(c, 0, conv_insn(c, IN_CONV, &w, cg_tensor(c, dt, &y4), cg_view(c, x, &x4), cg_view(c, wt, &w4), bias));
         return;
     }
@@ -121,7 +124,8 @@ void select_conv(cg *c)
     int64_t *lists[] = { flat.in, flat.out, flat.k, flat.stride, flat.dil, flat.before, flat.after };
     for (size_t i = 0; i < COUNT(lists); i++) lists[i][0] = lists[i][1], lists[i][1] = lists[i][2];
     flat.n = 2;
-    int y = conv_insn(c, IN_CONV, &flat, cg_tensor(c, dt, SH(batch * w.out[0], cout, w.out[1], w.out[2])), cols, wt, bias);
+    int y =
+        conv_insn(c, IN_CONV, &flat, cg_tensor(c, dt, SH(batch * w.out[0], cout, w.out[1], w.out[2])), cols, wt, bias);
     y = cg_permute(c, cg_view(c, y, SH(batch, w.out[0], cout, hw)), (const int[]){ 0, 2, 1, 3 });
     cg_set(c, 0, y);
 }
@@ -134,7 +138,8 @@ void select_conv_transpose(cg *c)
     for (int i = 0; i < w.n; i++) w.k[i] = ws->d[i + 2];
     if (!window_pad(c, &w, w.out, w.in)) return;
     int bias = have(c, 2) ? cg_channel(c, cg_in(c, 2), MAX(xs->rank, 4)) : NONE;
-    shape x4 = planes(xs->d[0], xs->d[1], w.in, w.n), w4 = planes(ws->d[0], ws->d[1], w.k, w.n), y4 = planes(xs->d[0], o->d[1], w.out, w.n);
+    shape x4 = planes(xs->d[0], xs->d[1], w.in, w.n), w4 = planes(ws->d[0], ws->d[1], w.k, w.n),
+          y4 = planes(xs->d[0], o->d[1], w.out, w.n);
     int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), &y4);
     cg_set(c, 0, conv_insn(c, IN_CONV_T, &w, y, cg_view(c, cg_in(c, 0), &x4), cg_view(c, cg_in(c, 1), &w4), bias));
 }
@@ -145,8 +150,10 @@ static void pool_op(cg *c, pool_kind kind, bool exclude)
 {
     const shape *xs = &cg_in_type(c, 0)->sh, *o = &cg_out_type(c, 0)->sh;
     window w = { 0 };
-    if (!window_steps(c, &w, xs, o, false) || !cg_list(c, A_KERNEL_SIZES, w.n, w.k) || !window_pad(c, &w, w.in, w.out)) return;
-    shape x4 = planes(xs->d[0], xs->d[1], w.in, w.n), y4 = planes(xs->d[0], xs->d[1], w.out, w.n), k4 = planes(1, 1, w.k, w.n);
+    if (!window_steps(c, &w, xs, o, false) || !cg_list(c, A_KERNEL_SIZES, w.n, w.k) || !window_pad(c, &w, w.in, w.out))
+        return;
+    shape x4 = planes(xs->d[0], xs->d[1], w.in, w.n), y4 = planes(xs->d[0], xs->d[1], w.out, w.n),
+          k4 = planes(1, 1, w.k, w.n);
     int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), &y4);
     ins *n = cg_ins(c, IN_POOL, y, OPS(cg_view(c, cg_in(c, 0), &x4)));
     cg_is(c, n, k4.d + 2, k4.rank - 2);
@@ -162,7 +169,9 @@ void select_l2_pool(cg *c) { pool_op(c, POOL_L2, false); }
 
 void select_mode_pool(cg *c)
 {
-    static const char *const modes[] = { [POOL_AVG] = "avg", [POOL_MAX] = "max", [POOL_MIN] = "min", [POOL_L1] = "l1", [POOL_L2] = "l2" };
+    static const char *const modes[] = {
+        [POOL_AVG] = "avg", [POOL_MAX] = "max", [POOL_MIN] = "min", [POOL_L1] = "l1", [POOL_L2] = "l2"
+    };
     int m;
     if (cg_word(c, A_MODE, modes, COUNT(modes), &m)) pool_op(c, (pool_kind)m, false);
 }
@@ -187,7 +196,8 @@ static int cg_matmul(cg *c, dtype dt, int x, bool tx, int z, bool tz)
     } else {
         int drop = 0;
         while (drop < stack.rank && stack.d[drop] == 1) drop++;
-        shape ys = shape_of(o.d + drop, o.rank - drop), xs = shape_of(a.d + MAX(0, a.rank - ys.rank), MIN(a.rank, ys.rank)),
+        shape ys = shape_of(o.d + drop, o.rank - drop),
+              xs = shape_of(a.d + MAX(0, a.rank - ys.rank), MIN(a.rank, ys.rank)),
               zs = shape_of(b.d + MAX(0, b.rank - ys.rank), MIN(b.rank, ys.rank));
         vx = cg_view(c, x, &xs), vz = cg_view(c, z, &zs), vy = cg_view(c, y, &ys);
     }
@@ -229,7 +239,8 @@ void select_matmul(cg *c)
     int x = untransposed(c, 0, &tx), z = untransposed(c, 1, &tz);
     if (c->err.st) return;
     if (cg_sh(c, x)->rank == 1) x = cg_view(c, x, SH(1, cg_sh(c, x)->d[0])); /* a vector is a row on the left */
-    if (!c->err.st && cg_sh(c, z)->rank == 1) z = cg_view(c, z, SH(cg_sh(c, z)->d[0], 1)); /* and a column on the right */
+    /* and a column on the right */
+    if (!c->err.st && cg_sh(c, z)->rank == 1) z = cg_view(c, z, SH(cg_sh(c, z)->d[0], 1));
     cg_set(c, 0, cg_matmul(c, cg_dt(c, cg_out_type(c, 0)->dt), x, tx, z, tz));
 }
 
@@ -244,7 +255,8 @@ static const char *find(const char *s, char ch)
 static bool in_order(const char *labels, const char *a, const char *b, const char *e)
 {
     size_t na = strlen(a), nb = strlen(b), ne = strlen(e);
-    return strlen(labels) == na + nb + ne && !strncmp(labels, a, na) && !strncmp(labels + na, b, nb) && !strncmp(labels + na + nb, e, ne);
+    return strlen(labels) == na + nb + ne && !strncmp(labels, a, na) && !strncmp(labels + na, b, nb) &&
+           !strncmp(labels + na + nb, e, ne);
 }
 
 static int64_t extent_of(const cg *c, int x, const char *lx, int z, const char *lz, char ch)
@@ -287,7 +299,8 @@ static int einsum_insn(cg *c, dtype dt, int x, const char *lx, int z, const char
     return y;
 }
 
-/* Labels that only this operand has and the result lacks are summed first, in fp32; the plain processor alone leaves the order open. */
+/* Labels that only this operand has and the result lacks are summed first, in fp32; the plain processor alone leaves
+ * the order open. */
 static int sum_own(cg *c, int x, const char *lx, const char *lz, const char *ly, char *left)
 {
     int64_t axes[MAX_RANK];
@@ -349,9 +362,13 @@ int cg_contract(cg *c, dtype dt, int x, const char *lx, int z, const char *lz, c
         return cg_contract(c, dt, a, own_x, b, own_z, ly);
     }
     if (plain && !*k && !c->soft && floats) return multiply(c, dt, x, lx, z, lz, ly);
-    if (!plain || (!*k && (!*m || !*n)) || strlen(batch) + 2 > ENGINE_MAX_RANK) return einsum_insn(c, dt, x, lx, z, lz, ly); /* one row or column, one lane: no matrix */
-    if (*m && *n && in_order(ly, batch, n, m)) return cg_contract(c, dt, z, lz, x, lx, ly); /* the other way round needs no copy */
-    int a = oriented(c, x, lx, batch, m, k, &tx), b = oriented(c, z, lz, batch, k, n, &tz), y = cg_matmul(c, dt, a, tx, b, tz);
+    /* one row or column, one lane: no matrix */
+    if (!plain || (!*k && (!*m || !*n)) || strlen(batch) + 2 > ENGINE_MAX_RANK)
+        return einsum_insn(c, dt, x, lx, z, lz, ly);
+    /* the other way round needs no copy */
+    if (*m && *n && in_order(ly, batch, n, m)) return cg_contract(c, dt, z, lz, x, lx, ly);
+    int a = oriented(c, x, lx, batch, m, k, &tx), b = oriented(c, z, lz, batch, k, n, &tz),
+        y = cg_matmul(c, dt, a, tx, b, tz);
     if (y < 0) return NONE;
     char have_order[3 * MAX_RANK + 1];
     snprintf(have_order, sizeof have_order, "%s%s%s", batch, m, n);
@@ -372,12 +389,14 @@ void select_einsum(cg *c)
             k++, n = 0;
         } else if (*p != ' ' && k < 3 && n < MAX_RANK) label[k][n++] = *p;
     }
-    cg_set(c, 0, cg_contract(c, cg_dt(c, cg_out_type(c, 0)->dt), cg_in(c, 0), label[0], cg_in(c, 1), label[1], label[2]));
+    cg_set(c, 0,
+           cg_contract(c, cg_dt(c, cg_out_type(c, 0)->dt), cg_in(c, 0), label[0], cg_in(c, 1), label[1], label[2]));
 }
 
 /* ---- attention ---- */
 
-/* Devices that round each pass run it as the passes it is; otherwise one instruction that never holds all the scores. */
+/* Devices that round each pass run it as the passes it is; otherwise one instruction that never holds all the
+ * scores. */
 int cg_attend(cg *c, dtype dt, int q, int k, int v, int mask, bool causal, double scale, const shape *ysh)
 {
     if (c->err.st || q < 0) return NONE;
@@ -400,7 +419,8 @@ int cg_attend(cg *c, dtype dt, int q, int k, int v, int mask, bool causal, doubl
     return cg_matmul(c, dt, p, false, v, false);
 }
 
-int cg_attend_at(cg *c, dtype dt, int q, int k, int v, int pos, int64_t last, bool turned, double scale, const shape *ysh)
+int cg_attend_at(cg *c, dtype dt, int q, int k, int v, int pos, int64_t last, bool turned, double scale,
+                 const shape *ysh)
 {
     if (c->err.st || q < 0) return NONE;
     int y = cg_tensor(c, dt, ysh);
@@ -418,7 +438,8 @@ void select_sdpa(cg *c)
     if (c->err.st) return;
     bool causal = mask >= 0 && match_causal(c, c->at->in[3], cg_in_type(c, 0)->sh.d[cg_in_type(c, 0)->sh.rank - 2]);
     if (causal) match_take_causal(c, c->at->in[3]), mask = NONE;
-    if (mask >= 0 && c->soft && c->t.at[mask].dt == DT_BOOL) { /* a chip adds: what is admitted adds nothing, the rest ends it. attend reads it as it is */
+    /* a chip adds: what is admitted adds nothing, the rest ends it. attend reads it as it is */
+    if (mask >= 0 && c->soft && c->t.at[mask].dt == DT_BOOL) {
         shape s = *cg_sh(c, mask);
         mask = cg_ew(c, dt, &s, FN_SELECT, OPS(mask, cg_scalar(c, dt, 0), cg_scalar(c, dt, -INFINITY)), NULL);
     }

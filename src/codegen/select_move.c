@@ -1,5 +1,6 @@
-/* select_move.c: operations that only move elements. Reshapes are views; nearly everything else is a strided copy, and the
- * strides are the whole story. Gathering has instructions of its own, padding by mirrors is a list of places per axis. */
+/* select_move.c: operations that only move elements. Reshapes are views; nearly everything else is a strided copy,
+ * and the strides are the whole story. Gathering has instructions of its own, padding by mirrors is a list of places
+ * per axis. */
 #include "codegen/codegen_int.h"
 
 void select_identity(cg *c) { cg_set(c, 0, cg_in(c, 0)); } /* reshapes too: row-major order is the same */
@@ -126,19 +127,25 @@ static int64_t clamp(int64_t x, int64_t lo, int64_t hi) { return x < lo ? lo : x
  * direction of the stride. */
 static bool slice_by_index(cg *c, const shape *x, slice *s)
 {
-    int64_t begin[MAX_RANK], end[MAX_RANK], by[MAX_RANK], open_b[MAX_RANK], open_e[MAX_RANK], one[MAX_RANK], st[MAX_RANK];
+    int64_t begin[MAX_RANK], end[MAX_RANK], by[MAX_RANK], open_b[MAX_RANK], open_e[MAX_RANK], one[MAX_RANK],
+        st[MAX_RANK];
     int r = x->rank;
     if (!cg_list(c, A_BEGIN, r, begin) || !cg_list(c, A_END, r, end) || !cg_list(c, A_STRIDE, r, by) ||
-        !cg_list(c, A_BEGIN_MASK, r, open_b) || !cg_list(c, A_END_MASK, r, open_e) || !cg_list(c, A_SQUEEZE_MASK, r, one))
+        !cg_list(c, A_BEGIN_MASK, r, open_b) || !cg_list(c, A_END_MASK, r, open_e) ||
+        !cg_list(c, A_SQUEEZE_MASK, r, one))
         return false;
     shape_strides(x, st);
     for (int i = 0; i < r; i++) {
         int64_t n = x->d[i], k = by[i], lo = k > 0 ? 0 : -1, hi = k > 0 ? n : n - 1;
         if (k == 0) return cg_fail(c, AN_INPUT, "stride of axis %d is 0", i), false;
-        int64_t b = begin[i] < 0 ? MAX(begin[i], -n - 1) + n : begin[i], e = end[i] < 0 ? MAX(end[i], -n - 1) + n : end[i];
+        int64_t b = begin[i] < 0 ? MAX(begin[i], -n - 1) + n : begin[i],
+                e = end[i] < 0 ? MAX(end[i], -n - 1) + n : end[i];
         if (one[i]) { /* a plain index: the axis goes */
             if (open_b[i]) b = k > 0 ? 0 : n - 1;
-            if (b < 0 || b >= n) return cg_fail(c, AN_INPUT, "index %lld is outside an extent of %lld", (long long)begin[i], (long long)n), false;
+            if (b < 0 || b >= n)
+                return cg_fail(c, AN_INPUT, "index %lld is outside an extent of %lld", (long long)begin[i],
+                               (long long)n),
+                       false;
             s->base += b * st[i], s->d[i] = 1, s->stride[i] = 0;
         } else {
             b = open_b[i] ? (k > 0 ? lo : hi) : clamp(b, lo, hi);
@@ -180,7 +187,8 @@ void select_slice_update(cg *c)
     if (!slice_by_index(c, x, &s)) return;
     int y = cg_copy(c, cg_in(c, 0));
     int64_t own[MAX_RANK], p = 1;
-    for (int i = x->rank - 1; i >= 0; i--) own[i] = p, p *= s.d[i]; /* the update without its squeezed axes has the same order */
+    /* the update without its squeezed axes has the same order */
+    for (int i = x->rank - 1; i >= 0; i--) own[i] = p, p *= s.d[i];
     cg_move(c, y, cg_in(c, 1), x->rank, s.d, s.base, s.stride, 0, own, false);
     cg_set(c, 0, y);
 }
@@ -230,7 +238,8 @@ void select_pad(cg *c)
     int mode;
     if (!cg_word(c, A_MODE, modes, COUNT(modes), &mode)) return;
     int64_t before[MAX_RANK] = { 0 };
-    for (int i = 0; a && i + 1 < a->n; i += 2) before[x->rank - a->n / 2 + i / 2] = a->u.is[i]; /* pairs of the last axes */
+    /* pairs of the last axes */
+    for (int i = 0; a && i + 1 < a->n; i += 2) before[x->rank - a->n / 2 + i / 2] = a->u.is[i];
     if (mode != PAD_CONSTANT) {
         int t = cg_in(c, 0);
         for (int i = 0; i < x->rank; i++)
@@ -272,7 +281,9 @@ static int turned_rows(const cg *c, int axis)
     const ttype *t = graph_type(c->g, m->out);
     const attr *perm = attr_get(m->attrs, m->n_attr, A_PERM);
     const int rank = t->sh.rank, bits = dtype_bits(t->dt);
-    if (rank < 2 || axis != rank - 2 || !perm || perm->n != rank || (bits != 16 && bits != 32) || t->sh.d[rank - 2] < 2 || t->sh.d[rank - 1] < 2) return NONE;
+    if (rank < 2 || axis != rank - 2 || !perm || perm->n != rank || (bits != 16 && bits != 32) ||
+        t->sh.d[rank - 2] < 2 || t->sh.d[rank - 1] < 2)
+        return NONE;
     for (int i = 0; i < rank; i++) {
         int from;
         if (!axis_norm(perm->u.is[i], rank, &from) || from != (i < rank - 2 ? i : 2 * rank - 3 - i)) return NONE;
@@ -285,9 +296,11 @@ void select_scatter(cg *c)
 {
     static const char *const modes[] = { "add", "update" };
     int axis, mode;
-    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis) || !cg_word(c, A_MODE, modes, COUNT(modes), &mode)) return;
+    if (!cg_axis(c, A_AXIS, cg_in_type(c, 0)->sh.rank, &axis) || !cg_word(c, A_MODE, modes, COUNT(modes), &mode))
+        return;
     const bool narrow = dtype_bits(cg_out_type(c, 0)->dt) < 8; /* several to a byte: as whole numbers meanwhile */
-    int ix = cg_in(c, 1), from = mode == 1 && !narrow ? turned_rows(c, axis) : NONE, u = from >= 0 ? from : cg_in(c, 2), x = cg_in(c, 0);
+    int ix = cg_in(c, 1), from = mode == 1 && !narrow ? turned_rows(c, axis) : NONE, u = from >= 0 ? from : cg_in(c, 2),
+        x = cg_in(c, 0);
     if (narrow) x = cg_cast(c, x, DT_I32), u = cg_cast(c, u, DT_I32);
     int y = cg_copy(c, x);
     ins *n = cg_ins(c, IN_SCATTER, y, OPS(ix, u));
@@ -318,7 +331,8 @@ void select_gather_nd(cg *c)
 
 static void blocks(cg *c, int64_t b, bool to_space, bool block_first)
 {
-    const shape *deep = to_space ? &cg_in_type(c, 0)->sh : &cg_out_type(c, 0)->sh; /* the side with b*b times the channels */
+    /* the side with b*b times the channels */
+    const shape *deep = to_space ? &cg_in_type(c, 0)->sh : &cg_out_type(c, 0)->sh;
     int64_t n = deep->d[0], ch = deep->d[1] / (b * b), h = deep->d[2], w = deep->d[3], hw = h * w;
     int64_t d[6] = { n, ch, h, b, w, b }; /* n, c, y, i, x, j: the order of the wide side */
     int64_t wide[6] = { ch * hw * b * b, hw * b * b, w * b * b, w * b, b, 1 };
@@ -334,11 +348,12 @@ void select_space_to_depth(cg *c) { blocks(c, at_int(c, A_BLOCK_SIZE), false, tr
 void select_pixel_shuffle(cg *c) { blocks(c, at_int(c, A_UPSCALE_FACTOR), true, false); }
 void select_pixel_unshuffle(cg *c) { blocks(c, at_int(c, A_DOWNSCALE_FACTOR), false, false); }
 
-/* Spatial place p of the wide side (padding counted) is place p % b of the block at p / b; the batch counts block places
- * before images. One copy per block place, over the part of it that exists. */
+/* Spatial place p of the wide side (padding counted) is place p % b of the block at p / b; the batch counts block
+ * places before images. One copy per block place, over the part of it that exists. */
 static void batch_space(cg *c, bool to_batch)
 {
-    const shape *wide = to_batch ? &cg_in_type(c, 0)->sh : &cg_out_type(c, 0)->sh, *deep = to_batch ? &cg_out_type(c, 0)->sh : &cg_in_type(c, 0)->sh;
+    const shape *wide = to_batch ? &cg_in_type(c, 0)->sh : &cg_out_type(c, 0)->sh,
+                *deep = to_batch ? &cg_out_type(c, 0)->sh : &cg_in_type(c, 0)->sh;
     int m = wide->rank - 2, y = result(c, 0);
     int64_t block[MAX_RANK], edge[2 * MAX_RANK], sw[MAX_RANK], sd[MAX_RANK], idx[MAX_RANK] = { 0 }, places = 1;
     if (!cg_list(c, A_BLOCK_SHAPE, m, block) || !cg_list(c, to_batch ? A_PADDINGS : A_CROPS, 2 * m, edge)) return;
@@ -348,7 +363,8 @@ static void batch_space(cg *c, bool to_batch)
     for (int k = 0; k < m; k++) places *= block[k], padded = padded || (to_batch && (edge[2 * k] || edge[2 * k + 1]));
     if (padded) cg_fill(c, y, 0);
     for (int64_t p = 0; p < places && !c->err.st; p++) {
-        int64_t d[MAX_RANK] = { wide->d[0], wide->d[1] }, stw[MAX_RANK] = { sw[0], sw[1] }, std[MAX_RANK] = { sd[0], sd[1] };
+        int64_t d[MAX_RANK] = { wide->d[0], wide->d[1] }, stw[MAX_RANK] = { sw[0], sw[1] },
+                std[MAX_RANK] = { sd[0], sd[1] };
         int64_t at_w = 0, at_d = p * wide->d[0] * sd[0];
         bool any = true;
         for (int k = 0; k < m; k++) { /* block q holds wide place q*block + idx - edge */

@@ -150,7 +150,8 @@ void select_instance_norm(cg *c)
     if (s.rank == 2) s.d[s.rank++] = 1; /* one place per channel */
     bool on[MAX_RANK];
     for (int i = 0; i < s.rank; i++) on[i] = i >= 2;
-    int gain = have(c, 1) ? cg_channel(c, cg_in(c, 1), s.rank) : NONE, bias = have(c, 2) ? cg_channel(c, cg_in(c, 2), s.rank) : NONE;
+    int gain = have(c, 1) ? cg_channel(c, cg_in(c, 1), s.rank) : NONE,
+        bias = have(c, 2) ? cg_channel(c, cg_in(c, 2), s.rank) : NONE;
     norm(c, cg_view(c, cg_in(c, 0), &s), gain, bias, on, NORM_LAYER);
 }
 
@@ -162,8 +163,8 @@ void select_l2_norm(cg *c) /* over the last three axes */
     norm(c, cg_in(c, 0), NONE, NONE, on, NORM_L2);
 }
 
-/* y = x*s + t with s = gamma / sqrt(var + eps) and t = beta - mean*s, per channel, as the engine's gain and offset take it.
- * s and t are made from the parameters unrounded and rounded once, as a compiler folding them would. */
+/* y = x*s + t with s = gamma / sqrt(var + eps) and t = beta - mean*s, per channel, as the engine's gain and offset
+ * take it. s and t are made from the parameters unrounded and rounded once, as a compiler folding them would. */
 void select_batch_norm(cg *c)
 {
     const shape *o = &cg_out_type(c, 0)->sh;
@@ -176,7 +177,8 @@ void select_batch_norm(cg *c)
     for (int k = 0; k < 2; k++) {
         st[k] = cg_tensor(c, dt, &ch);
         ins *n = cg_ins(c, IN_EW, st[k], NULL, 0);
-        int v = cg_ext(c, n, var), g = cg_ext(c, n, gamma), m = k ? cg_ext(c, n, mean) : NONE, b = k ? cg_ext(c, n, beta) : NONE;
+        int v = cg_ext(c, n, var), g = cg_ext(c, n, gamma), m = k ? cg_ext(c, n, mean) : NONE,
+            b = k ? cg_ext(c, n, beta) : NONE;
         if (!n) return;
         int at = n->n_ext; /* number of the next step's result */
         cg_step(c, n, FN_RSQRT, v, NONE, NONE, eps, k || g >= 0 ? wide : dt);
@@ -206,8 +208,11 @@ void select_local_response_norm(cg *c)
 
 /* ---- resampling ---- */
 
-static const char *const grid_words[] = { [GRID_DEFAULT] = "DEFAULT", [GRID_STRICT_ALIGN] = "STRICT_ALIGN_CORNERS", [GRID_ALIGN] = "ALIGN_CORNERS",
-                                          [GRID_OFFSET] = "OFFSET_CORNERS", [GRID_UNALIGN] = "UNALIGN_CORNERS" };
+static const char *const grid_words[] = { [GRID_DEFAULT] = "DEFAULT",
+                                          [GRID_STRICT_ALIGN] = "STRICT_ALIGN_CORNERS",
+                                          [GRID_ALIGN] = "ALIGN_CORNERS",
+                                          [GRID_OFFSET] = "OFFSET_CORNERS",
+                                          [GRID_UNALIGN] = "UNALIGN_CORNERS" };
 
 static int resize(cg *c, int x, const shape *o, bool linear, int grid)
 {
@@ -238,7 +243,9 @@ void select_resize(cg *c)
     const shape *o = &cg_out_type(c, 0)->sh;
     int grid = GRID_DEFAULT, nearest = op == OP_RESIZE_NEAREST || op == OP_UPSAMPLE_NEAREST, x = cg_in(c, 0);
     if (op == OP_RESIZE && !cg_word(c, A_MODE, modes, COUNT(modes), &nearest)) return;
-    if ((op == OP_RESIZE || op == OP_RESIZE_BILINEAR) && !cg_word(c, A_SAMPLING_MODE, grid_words, COUNT(grid_words), &grid)) return;
+    if ((op == OP_RESIZE || op == OP_RESIZE_BILINEAR) &&
+        !cg_word(c, A_SAMPLING_MODE, grid_words, COUNT(grid_words), &grid))
+        return;
     if (op == OP_UPSAMPLE_BILINEAR) grid = at_bool(c, A_ALIGN_CORNERS) ? GRID_STRICT_ALIGN : GRID_UNALIGN;
     for (int i = 0; i < o->rank - 2; i++)
         if (cg_in_type(c, 0)->sh.d[i] != o->d[i]) x = resize_axis(c, x, i, o->d[i], !nearest, grid);
@@ -256,11 +263,15 @@ void select_resize(cg *c)
 /* Every form of boxes becomes [N, 4] with the image's number beside it. */
 void select_crop_resize(cg *c)
 {
-    static const char *const modes[] = { "CORNERS_HEIGHT_FIRST", "CORNERS_WIDTH_FIRST", "CENTER_SIZE_HEIGHT_FIRST", "CENTER_SIZE_WIDTH_FIRST" };
+    static const char *const modes[] = { "CORNERS_HEIGHT_FIRST", "CORNERS_WIDTH_FIRST", "CENTER_SIZE_HEIGHT_FIRST",
+                                         "CENTER_SIZE_WIDTH_FIRST" };
     const shape *o = &cg_out_type(c, 0)->sh, *b = &cg_in_type(c, 1)->sh;
     int grid, mode, boxes = cg_in(c, 1), which;
-    if (!cg_word(c, A_SAMPLING_MODE, grid_words, COUNT(grid_words), &grid) || !cg_word(c, A_BOX_COORDINATE_MODE, modes, COUNT(modes), &mode)) return;
-    int64_t n = b->d[0], coords = b->rank == 2 ? b->d[1] : b->d[2], each = o->rank == 5 ? o->d[1] : 1, one[2] = { 4, 1 };
+    if (!cg_word(c, A_SAMPLING_MODE, grid_words, COUNT(grid_words), &grid) ||
+        !cg_word(c, A_BOX_COORDINATE_MODE, modes, COUNT(modes), &mode))
+        return;
+    int64_t n = b->d[0], coords = b->rank == 2 ? b->d[1] : b->d[2], each = o->rank == 5 ? o->d[1] : 1,
+            one[2] = { 4, 1 };
     if (coords == 5 && each != 1) {
         cg_fail(c, AN_INPUT, "boxes name one image each, but the result has %lld per box", (long long)each);
         return;
@@ -275,14 +286,16 @@ void select_crop_resize(cg *c)
         boxes = rest;
     } else if (each > 1) {
         int all = cg_tensor(c, dt, SH(n * each, 4));
-        cg_move(c, all, boxes, 3, (const int64_t[]){ n, each, 4 }, 0, (const int64_t[]){ 4 * each, 4, 1 }, 0, (const int64_t[]){ 4, 0, 1 }, false);
+        cg_move(c, all, boxes, 3, (const int64_t[]){ n, each, 4 }, 0, (const int64_t[]){ 4 * each, 4, 1 }, 0,
+                (const int64_t[]){ 4, 0, 1 }, false);
         which = cg_iota(c, n * each, each);
         boxes = all;
     } else {
         which = have(c, 2) ? cg_in(c, 2) : cg_iota(c, n, o->rank == 5 ? 1 : n);
         boxes = cg_view(c, boxes, SH(n, 4));
     }
-    int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt), SH(n * each, o->d[o->rank - 3], o->d[o->rank - 2], o->d[o->rank - 1]));
+    int y = cg_tensor(c, cg_dt(c, cg_out_type(c, 0)->dt),
+                      SH(n * each, o->d[o->rank - 3], o->d[o->rank - 2], o->d[o->rank - 1]));
     ins *k = cg_ins(c, IN_CROP_RESIZE, y, OPS(cg_in(c, 0), boxes, which));
     cg_i(c, k, 1);
     cg_i(c, k, grid);
@@ -295,10 +308,12 @@ void select_crop_resize(cg *c)
 
 static void sample(cg *c, insn_id op)
 {
-    static const char *const how[] = { "bilinear", "nearest" }, *const edges[] = { "constant", "border", "reflection", "symmetric" };
+    static const char *const how[] = { "bilinear", "nearest" }, *const edges[] = { "constant", "border", "reflection",
+                                                                                   "symmetric" };
     static const char *const spaces[] = { "unnormalized", "normalized_minus_one_to_one", "normalized_zero_to_one" };
     int nearest, edge, coords, y = result(c, 0);
-    if (!cg_word(c, A_SAMPLING_MODE, how, COUNT(how), &nearest) || !cg_word(c, A_PADDING_MODE, edges, COUNT(edges), &edge) ||
+    if (!cg_word(c, A_SAMPLING_MODE, how, COUNT(how), &nearest) ||
+        !cg_word(c, A_PADDING_MODE, edges, COUNT(edges), &edge) ||
         !cg_word(c, A_COORDINATES_MODE, spaces, COUNT(spaces), &coords))
         return;
     ins *n = cg_ins(c, op, y, OPS(cg_in(c, 0), cg_in(c, 1)));

@@ -1,8 +1,9 @@
 /* sums.c: sums of products that are never stored.
  * In: chains, and reductions that read what they make.  Out: fewer of both.
  *
- * The sum of a * b along rows or down columns, times a factor per column or row on the way, needs no tensor of the products; and both sums of
- * the same two are taken in one look at them: of a norm's way back the gradient of its gain and what its root owes. On the plain processor. */
+ * The sum of a * b along rows or down columns, times a factor per column or row on the way, needs no tensor of the
+ * products; and both sums of the same two are taken in one look at them: of a norm's way back the gradient of its
+ * gain and what its root owes. On the plain processor. */
 #include "codegen/codegen_int.h"
 
 /* The sum an instruction takes, as `sums` would. */
@@ -64,16 +65,21 @@ static bool read_sum(const cg *c, const int *maker, size_t at, sum *s)
     if (r->op != IN_REDUCE || r->dead || r->i.at[r->i.n - 1] != RED_SUM || c->t.at[r->y[0]].dt != DT_F32) return false;
     const int x = r->opnd[0], m = maker[cg_root(c, x)];
     const ins *e = m < 0 ? NULL : &c->ins.at[m];
-    if (!e || e->op != IN_EW || e->dead || c->t.at[cg_root(c, x)].n_use != 1 || c->t.at[cg_root(c, r->y[0])].n_def != 1) return false;
+    if (!e || e->op != IN_EW || e->dead || c->t.at[cg_root(c, x)].n_use != 1 || c->t.at[cg_root(c, r->y[0])].n_def != 1)
+        return false;
     const shape *full = cg_sh(c, x);
     if (!shape_eq(full, cg_sh(c, e->y[0])) || !as_matrix(full, &row, &col)) return false;
     *s = (sum){ .at = at, .chain = m, .y = r->y[0], .rows = full->d[row], .cols = full->d[col] };
     bool down = false;
-    for (int64_t k = 1; k <= r->i.at[0]; k++) s->along = s->along || r->i.at[k] == col, down = down || r->i.at[k] == row;
+    for (int64_t k = 1; k <= r->i.at[0]; k++)
+        s->along = s->along || r->i.at[k] == col, down = down || r->i.at[k] == row;
     return s->along != down && factors(c, e, s->along ? col : row, s);
 }
 
-static bool same_products(const sum *a, const sum *b) { return a->along != b->along && ((a->a == b->a && a->b == b->b) || (a->a == b->b && a->b == b->a)); }
+static bool same_products(const sum *a, const sum *b)
+{
+    return a->along != b->along && ((a->a == b->a && a->b == b->b) || (a->a == b->b && a->b == b->a));
+}
 
 /* Does an instruction from `from` up to `to` read t? */
 static bool read_between(const cg *c, int t, size_t from, size_t to)
@@ -95,15 +101,18 @@ static void put_sums(cg *c, const sum *down, const sum *along)
 {
     const sum *any = down ? down : along;
     const size_t at = MAX(down ? down->at : 0, along ? along->at : 0);
-    const int cols = down ? seen_as(c, down->y, SH(any->cols)) : NONE, rows = along ? seen_as(c, along->y, SH(any->rows)) : NONE;
+    const int cols = down ? seen_as(c, down->y, SH(any->cols)) : NONE,
+              rows = along ? seen_as(c, along->y, SH(any->rows)) : NONE;
     const int a = seen_as(c, any->a, SH(any->rows, any->cols)), b = seen_as(c, any->b, SH(any->rows, any->cols));
-    const int row_by = down ? seen_as(c, down->by, SH(any->rows)) : NONE, col_by = along ? seen_as(c, along->by, SH(any->cols)) : NONE;
+    const int row_by = down ? seen_as(c, down->by, SH(any->rows)) : NONE,
+              col_by = along ? seen_as(c, along->by, SH(any->cols)) : NONE;
     if (c->err.st) return;
     for (int k = 0; k < 2; k++) {
         const sum *s = k ? along : down;
         if (s) c->ins.at[s->at].dead = true, c->ins.at[s->chain].dead = true;
     }
-    c->ins.at[at] = (ins){ .op = IN_SUMS, .line = c->ins.at[at].line, .n_y = 2, .y = { cols, rows }, .n_opnd = 4, .opnd = { a, b, row_by, col_by } };
+    c->ins.at[at] = (ins){ .op = IN_SUMS, .line = c->ins.at[at].line, .n_y = 2, .y = { cols, rows }, .n_opnd = 4,
+                           .opnd = { a, b, row_by, col_by } };
 }
 
 void sum_products(cg *c)
@@ -120,7 +129,9 @@ void sum_products(cg *c)
         const sum *s = &found.at[i], *other = NULL;
         if (c->ins.at[s->at].dead || c->ins.at[s->at].op != IN_REDUCE) continue;
         for (size_t k = i + 1; k < found.n && !other; k++)
-            if (same_products(s, &found.at[k]) && c->ins.at[found.at[k].at].op == IN_REDUCE && !read_between(c, s->y, s->at + 1, found.at[k].at)) other = &found.at[k];
+            if (same_products(s, &found.at[k]) && c->ins.at[found.at[k].at].op == IN_REDUCE &&
+                !read_between(c, s->y, s->at + 1, found.at[k].at))
+                other = &found.at[k];
         if (s->along) put_sums(c, other, s);
         else put_sums(c, s, other);
     }

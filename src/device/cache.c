@@ -1,10 +1,10 @@
 /* cache.c: compiled programs under the hash of what they were compiled from.
  * In: a key and bytes.  Out: the same bytes, in this process or a later one, or nothing.
  *
- * On disk a file per key: magic, version, key, size, checksum, bytes. It is written under a name of its own, synced, and
- * renamed into place, so a reader sees a whole entry or none, and a crash leaves at most a file nobody asks for; those are
- * swept when they are old. Reading touches the file's time, and when the folder grows too large the oldest go first.
- * Processes need no lock: they only ever create, rename and remove whole files. */
+ * On disk a file per key: magic, version, key, size, checksum, bytes. It is written under a name of its own, synced,
+ * and renamed into place, so a reader sees a whole entry or none, and a crash leaves at most a file nobody asks for;
+ * those are swept when they are old. Reading touches the file's time, and when the folder grows too large the oldest
+ * go first. Processes need no lock: they only ever create, rename and remove whole files. */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
 #include <errno.h>
@@ -73,7 +73,10 @@ static an_status default_bound(uint64_t *out, diag *d)
     int shift = unit ? 10 * (int)(unit - units + 1) : 0;
     if (*s < '0' || *s > '9' || errno || (*end && (!unit || end[1])) || n > UINT64_MAX >> shift) {
         *out = 0;
-        return diag_fail(d, AN_INPUT, NOWHERE, "ANNEAL_CACHE_BYTES=%.40s: a whole number of bytes is wanted, or of 1024, 1024^2 or 1024^3 of them with k, M or G behind it", s);
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "ANNEAL_CACHE_BYTES=%.40s: a whole number of bytes is wanted, or of 1024, 1024^2 or 1024^3 of them with k, M or G behind it",
+            s);
     }
     *out = (uint64_t)n << shift;
     return AN_OK;
@@ -96,7 +99,8 @@ an_status dev_cache_open(dev_cache **out, const dev_cache_options *o, diag *d)
     c->dir = o->dir ? join(o->dir, "") : default_dir();
     diag why = { 0 };
     if (c->dir && (dir_make(c->dir, &why) || access(c->dir, R_OK | W_OK | X_OK))) {
-        snprintf(d->msg, sizeof d->msg, "compiled programs are kept in memory only: %.300s", why.st ? why.msg : strerror(errno));
+        snprintf(d->msg, sizeof d->msg, "compiled programs are kept in memory only: %.300s",
+                 why.st ? why.msg : strerror(errno));
         free(c->dir);
         c->dir = NULL;
     }
@@ -165,7 +169,8 @@ static void hold(dev_cache *c, dev_key key, const void *bytes, size_t n)
 static char *entry_path(const dev_cache *c, dev_key key)
 {
     char name[NAME_LEN + 2];
-    snprintf(name, sizeof name, "/%016llx%016llx" SUFFIX, (unsigned long long)key.word[0], (unsigned long long)key.word[1]);
+    snprintf(name, sizeof name, "/%016llx%016llx" SUFFIX, (unsigned long long)key.word[0],
+             (unsigned long long)key.word[1]);
     return join(c->dir, name);
 }
 
@@ -200,7 +205,8 @@ static bool intact(const file_bytes *f, dev_key key)
     return !memcmp(f->at, want, ENTRY_HEADER);
 }
 
-/* Is there something under an entry's name that cannot be one: a pipe, a link, a folder, a file larger than all entries may be together? */
+/* Is there something under an entry's name that cannot be one: a pipe, a link, a folder, a file larger than all
+ * entries may be together? */
 static bool foreign(const dev_cache *c, const char *path)
 {
     struct stat s;
@@ -267,7 +273,9 @@ static void sweep(dev_cache *c)
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat s;
         bool pending = !strncmp(e->d_name, PENDING, sizeof PENDING - 1);
-        if ((!pending && !is_entry(e->d_name)) || fstatat(dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode)) continue;
+        if ((!pending && !is_entry(e->d_name)) || fstatat(dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) ||
+            !S_ISREG(s.st_mode))
+            continue;
         if (pending) {
             if (s.st_mtime < now - STALE_SECONDS) unlinkat(dirfd(dir), e->d_name, 0);
             continue;
@@ -296,7 +304,8 @@ static void write_entry(dev_cache *c, dev_key key, const void *bytes, size_t n)
     entry_header(head, key, bytes, n);
     sb_putn(&b, (const char *)head, sizeof head);
     sb_putn(&b, bytes, n);
-    snprintf(name, sizeof name, "/" PENDING "%ld-%llx-%u", (long)getpid(), (unsigned long long)(uintptr_t)c, c->written++);
+    snprintf(name, sizeof name, "/" PENDING "%ld-%llx-%u", (long)getpid(), (unsigned long long)(uintptr_t)c,
+             c->written++);
     char *pending = join(c->dir, name), *path = entry_path(c, key);
     if (pending && path && !b.oom && !file_write(pending, b.at, b.n, &why)) {
         if (rename(pending, path)) unlink(pending);
@@ -313,11 +322,13 @@ an_status dev_cache_look(dev_cache_info *out, diag *d)
     *out = (dev_cache_info){ .dir = default_dir() };
     an_status st = default_bound(&out->max_bytes, d);
     DIR *dir = out->dir ? opendir(out->dir) : NULL;
-    if (out->dir && (dir ? access(out->dir, R_OK | W_OK | X_OK) != 0 : errno != ENOENT)) snprintf(out->why_not, sizeof out->why_not, "%s", strerror(errno));
+    if (out->dir && (dir ? access(out->dir, R_OK | W_OK | X_OK) != 0 : errno != ENOENT))
+        snprintf(out->why_not, sizeof out->why_not, "%s", strerror(errno));
     if (!dir) return st;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat s;
-        if (!is_entry(e->d_name) || fstatat(dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode)) continue;
+        if (!is_entry(e->d_name) || fstatat(dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode))
+            continue;
         out->programs++;
         out->bytes += (uint64_t)s.st_size;
     }

@@ -26,7 +26,8 @@ static const struct {
     size_t offset;
     const char *soft, *plain, *what, *evidence;
 } limit_rows[] = {
-#define DEV_LIMIT(field, soft, plain, what, evidence) { #field, offsetof(device_limits, field), #soft, #plain, what, evidence },
+#define DEV_LIMIT(field, soft, plain, what, evidence)                                                                  \
+    { #field, offsetof(device_limits, field), #soft, #plain, what, evidence },
 #include "device/limits.def"
 #undef DEV_LIMIT
 };
@@ -82,7 +83,8 @@ static const device_class *find_class(const char *name, const char **arg)
     size_t n = strcspn(name, ":");
     *arg = name[n] ? name + n + 1 : NULL;
     for (size_t i = 0; i < COUNT(classes); i++)
-        if (strlen(classes[i]->name) == n && !memcmp(classes[i]->name, name, n)) return !*arg == !classes[i]->arg ? classes[i] : NULL;
+        if (strlen(classes[i]->name) == n && !memcmp(classes[i]->name, name, n))
+            return !*arg == !classes[i]->arg ? classes[i] : NULL;
     return NULL;
 }
 
@@ -110,7 +112,8 @@ bool device_limited(const char *name)
 bool device_list(size_t i, device_info *out)
 {
     if (i >= COUNT(classes)) return false;
-    *out = (device_info){ .name = classes[i] == &device_soft ? "soft:<chip>" : classes[i]->name, .what = classes[i]->what,
+    *out = (device_info){ .name = classes[i] == &device_soft ? "soft:<chip>" : classes[i]->name,
+                          .what = classes[i]->what,
                           .why_not = classes[i]->absent ? classes[i]->absent() : NULL };
     return true;
 }
@@ -126,14 +129,15 @@ void device_limits_print(strbuf *b, const char *format)
                    "| limit | soft | cpu, null | what | evidence |\n|---|---|---|---|---|\n");
     for (size_t i = 0; i < COUNT(limit_rows); i++) {
         if (json) {
-            sb_printf(b, "{\"limit\":\"%s\",\"soft\":\"%s\",\"plain\":\"%s\",\"what\":", limit_rows[i].name, limit_rows[i].soft, limit_rows[i].plain);
+            sb_printf(b, "{\"limit\":\"%s\",\"soft\":\"%s\",\"plain\":\"%s\",\"what\":", limit_rows[i].name,
+                      limit_rows[i].soft, limit_rows[i].plain);
             sb_json(b, limit_rows[i].what, strlen(limit_rows[i].what));
             sb_puts(b, ",\"evidence\":");
             sb_json(b, limit_rows[i].evidence, strlen(limit_rows[i].evidence));
             sb_puts(b, "}\n");
         } else
-            sb_printf(b, markdown ? "| `%s` | %s | %s | %s | %s |\n" : "%-14s %-20s %-4s %s (%s)\n", limit_rows[i].name, limit_rows[i].soft,
-                      limit_rows[i].plain, limit_rows[i].what, limit_rows[i].evidence);
+            sb_printf(b, markdown ? "| `%s` | %s | %s | %s | %s |\n" : "%-14s %-20s %-4s %s (%s)\n", limit_rows[i].name,
+                      limit_rows[i].soft, limit_rows[i].plain, limit_rows[i].what, limit_rows[i].evidence);
     }
 }
 
@@ -162,7 +166,8 @@ static an_status unknown_limit(const char *name, diag *d)
 {
     strbuf names = { 0 };
     for (size_t i = 0; i < COUNT(limit_rows); i++) sb_printf(&names, "%s%s", i ? ", " : "", limit_rows[i].name);
-    an_status st = diag_fail(d, AN_USAGE, NOWHERE, "unknown device limit \"%.40s\"; there are %s", name, names.at ? names.at : "");
+    an_status st =
+        diag_fail(d, AN_USAGE, NOWHERE, "unknown device limit \"%.40s\"; there are %s", name, names.at ? names.at : "");
     sb_free(&names);
     return st;
 }
@@ -177,7 +182,8 @@ static an_status override_limits(device *dev, diag *d)
         while (k < COUNT(limit_rows) && strcmp(limit_rows[k].name, o->name)) k++;
         if (k == COUNT(limit_rows)) return unknown_limit(o->name, d);
         if (o->value < 0 || (is_switch(k) && o->value > 1))
-            return diag_fail(d, AN_USAGE, NOWHERE, "device limit %s is %lld; %s is wanted", o->name, (long long)o->value, is_switch(k) ? "0 or 1" : "0 or more");
+            return diag_fail(d, AN_USAGE, NOWHERE, "device limit %s is %lld; %s is wanted", o->name,
+                             (long long)o->value, is_switch(k) ? "0 or 1" : "0 or more");
         memcpy((char *)&dev->lim + limit_rows[k].offset, &o->value, sizeof o->value);
     }
     dev->opt.limit = NULL; /* the caller's, and no longer needed */
@@ -191,8 +197,10 @@ an_status device_open(device **out, const char *name, const device_options *o, d
     const char *arg = NULL;
     const device_class *c = name && *name ? find_class(name, &arg) : best_class();
     if (!c)
-        return diag_fail(d, AN_USAGE, NOWHERE, "unknown device \"%.40s\"; known are cpu, null and soft:<chip> with a chip such as m1, m4 or m5",
-                         name ? name : "");
+        return diag_fail(
+            d, AN_USAGE, NOWHERE,
+            "unknown device \"%.40s\"; known are cpu, null and soft:<chip> with a chip such as m1, m4 or m5",
+            name ? name : "");
     const char *why = c->absent ? c->absent() : NULL;
     if (why) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s is not here: %s", c->name, why);
     device *dev = o && o->fault && o->fault(o->user, "device") ? NULL : calloc(1, sizeof *dev);
@@ -240,7 +248,10 @@ const device_limits *device_get_limits(const device *dev) { return &dev->lim; }
 pool *device_pool(const device *dev) { return dev->pool; }
 bool device_computes(const device *dev) { return dev->cls->computes; }
 bool device_is_plain(const device *dev) { return dev->cls->plain; }
-bool device_rounds_products(const device *dev) { return dev->cls->plain && !dev->opt.reference && dev->opt.fast_math == FAST_BF16; }
+bool device_rounds_products(const device *dev)
+{
+    return dev->cls->plain && !dev->opt.reference && dev->opt.fast_math == FAST_BF16;
+}
 
 void device_get_stats(device *dev, device_stats *out)
 {
@@ -265,8 +276,10 @@ an_status dev_compile_begin(dev_program *p, diag *d)
     pthread_mutex_unlock(&dev->mu);
     if (p->counted) return AN_OK;
     ledger_outcome(dev, false);
-    return dev_refuse(dev, ERR_BUDGET, NOWHERE, d, "%llu programs were compiled%s and the budget is %lld; reload weights, use the cache, or start over",
-                      (unsigned long long)used, whose(dev), (long long)dev->lim.compiles);
+    return dev_refuse(
+        dev, ERR_BUDGET, NOWHERE, d,
+        "%llu programs were compiled%s and the budget is %lld; reload weights, use the cache, or start over",
+        (unsigned long long)used, whose(dev), (long long)dev->lim.compiles);
 }
 
 static void give_compile(dev_program *p)
@@ -335,7 +348,9 @@ an_status device_adopt(device *dev, const void *bytes, size_t n, const dev_weigh
     static const dev_weights none = { 0 };
     *out = NULL;
     if (!dev->lim.open_images)
-        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d, "%s loads what it compiled itself; for other program bytes: anneal run --limit open_images=1", dev->name);
+        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d,
+                          "%s loads what it compiled itself; for other program bytes: anneal run --limit open_images=1",
+                          dev->name);
     dev_program *p = program_make(dev);
     if (!p) return diag_nomem(d);
     return program_done(p, dev->cls->adopt(p, bytes, n, w ? w : &none, d), out);
@@ -402,8 +417,9 @@ an_status dev_program_bytes(const dev_program *p, strbuf *out, diag *d)
 
 static an_status no_room(device *dev, uint64_t need, uint64_t held, diag *d)
 {
-    return dev_refuse(dev, ERR_NO_MEMORY, NOWHERE, d, "the program takes %llu bytes; %llu of the %llu the device addresses are taken", (unsigned long long)need,
-                      (unsigned long long)held, (unsigned long long)dev->lim.window_bytes);
+    return dev_refuse(dev, ERR_NO_MEMORY, NOWHERE, d,
+                      "the program takes %llu bytes; %llu of the %llu the device addresses are taken",
+                      (unsigned long long)need, (unsigned long long)held, (unsigned long long)dev->lim.window_bytes);
 }
 
 bool dev_fits(const device *dev, uint64_t bytes, uint64_t *held)
@@ -422,8 +438,10 @@ an_status dev_grow(dev_program *p, uint64_t more, diag *d)
     if (fits) dev->st.image_bytes += more, p->image_bytes += more;
     pthread_mutex_unlock(&dev->mu);
     if (fits) return AN_OK;
-    return dev_refuse(dev, ERR_NO_MEMORY, NOWHERE, d, "inputs that outputs are written over take %llu bytes for copies of them; %llu of the %llu the device addresses are taken",
-                      (unsigned long long)more, (unsigned long long)held, (unsigned long long)dev->lim.window_bytes);
+    return dev_refuse(
+        dev, ERR_NO_MEMORY, NOWHERE, d,
+        "inputs that outputs are written over take %llu bytes for copies of them; %llu of the %llu the device addresses are taken",
+        (unsigned long long)more, (unsigned long long)held, (unsigned long long)dev->lim.window_bytes);
 }
 
 void dev_count_image(dev_program *p, uint64_t bytes)
@@ -433,8 +451,8 @@ void dev_count_image(dev_program *p, uint64_t bytes)
     pthread_mutex_unlock(&p->dev->mu);
 }
 
-/* The image, where the device addresses enough. What is known of its size is looked at before anything is taken; all of it is counted in the moment
- * it is found to fit, because surfaces are made while it loads. */
+/* The image, where the device addresses enough. What is known of its size is looked at before anything is taken; all
+ * of it is counted in the moment it is found to fit, because surfaces are made while it loads. */
 static an_status load_image(dev_program *p, diag *d)
 {
     device *dev = p->dev;
@@ -461,10 +479,13 @@ static an_status load(dev_program *p, diag *d)
     uint64_t now, t0 = clock_ns();
     if (p->loaded) return dev_refuse(dev, ERR_BUSY, NOWHERE, d, "the program is loaded already");
     if (p->stats_mask && !dev->lim.stats) /* known by its outcome alone: the real system's words are not */
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "the program was made with statistics mask 0x%x and has no section for statistics; make it with 0", (unsigned)p->stats_mask);
+        return diag_fail(
+            d, AN_UNSUPPORTED, NOWHERE,
+            "the program was made with statistics mask 0x%x and has no section for statistics; make it with 0",
+            (unsigned)p->stats_mask);
     if (!ledger_take_load(dev, &now))
-        return dev_refuse(dev, ERR_LOADED, NOWHERE, d, "%llu programs are loaded%s, %lld is the most; unload one", (unsigned long long)now, whose(dev),
-                          (long long)dev->lim.loaded);
+        return dev_refuse(dev, ERR_LOADED, NOWHERE, d, "%llu programs are loaded%s, %lld is the most; unload one",
+                          (unsigned long long)now, whose(dev), (long long)dev->lim.loaded);
     an_status st = load_image(p, d);
     if (st) {
         ledger_give_load(dev);
@@ -540,7 +561,8 @@ uint64_t dev_program_surface_bytes(const dev_program *p, dev_side side)
 
 /* ---- reloading ---- */
 
-/* A checksum of what the loaded program answers to a fixed input. No dispatch of it is queued, none can be submitted. */
+/* A checksum of what the loaded program answers to a fixed input. No dispatch of it is queued, none can be
+ * submitted. */
 static an_status answer(dev_program *p, uint64_t *sum, diag *d)
 {
     device *dev = p->dev;
@@ -562,7 +584,8 @@ static an_status answer(dev_program *p, uint64_t *sum, diag *d)
     }
     if (!st) st = dev->cls->run(p, (const void *const *)at[DEV_INPUT], at[DEV_OUTPUT], d);
     *sum = 0;
-    for (size_t i = 0; !st && i < p->n_port[DEV_OUTPUT]; i++) *sum = hash_many(at[DEV_OUTPUT][i], (size_t)p->port[DEV_OUTPUT][i].bytes, *sum);
+    for (size_t i = 0; !st && i < p->n_port[DEV_OUTPUT]; i++)
+        *sum = hash_many(at[DEV_OUTPUT][i], (size_t)p->port[DEV_OUTPUT][i].bytes, *sum);
     arena_free(&mem);
     return st;
 }
@@ -597,14 +620,20 @@ static an_status reload(dev_program *p, const dev_weights *w, dev_canary *c, dia
     if (ask) TRY(exclusive_answer(p, &c->output_after, d));
     bool holds; /* not whether they changed: rounding may leave nothing of what did */
     TRY(dev->cls->holds(p, &holds, d));
-    return holds ? AN_OK : diag_fail(d, AN_BUG, NOWHERE, "the loaded constants of the program, or what is packed of them, are not those of its new weights: the reload did not take");
+    return holds
+               ? AN_OK
+               : diag_fail(
+                     d, AN_BUG, NOWHERE,
+                     "the loaded constants of the program, or what is packed of them, are not those of its new weights: the reload did not take");
 }
 
 an_status dev_program_reload(dev_program *p, const dev_weights *w, dev_canary *canary, diag *d)
 {
     device *dev = p->dev;
     if (canary) *canary = (dev_canary){ .constants_only = canary->constants_only };
-    if (p->final) return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "the program was made for the weights it has: compile it again for others");
+    if (p->final)
+        return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d,
+                          "the program was made for the weights it has: compile it again for others");
     pthread_mutex_lock(&dev->build);
     pthread_mutex_lock(&dev->mu);
     p->changing = true;

@@ -7,8 +7,8 @@
  *   fault.c    engines that misbehave, for tests                 ports.c    is a kept program one of this text?
  *   ledger.c   compiles and loads of a process                   fits.c     tensors no machine holds
  *
- * Locks: dev->build serialises compile, load, unload, reload and free; dev->mu guards everything else and is never held while a
- * program is built or runs. build is taken first. */
+ * Locks: dev->build serialises compile, load, unload, reload and free; dev->mu guards everything else and is never
+ * held while a program is built or runs. build is taken first. */
 #ifndef DEVICE_DEVICE_INT_H
 #define DEVICE_DEVICE_INT_H
 
@@ -25,17 +25,20 @@ typedef struct {
     const char *name, *what;
     const char *arg;  /* what follows the colon, for messages; NULL: nothing does */
     bool computes, plain;
-    const char *(*absent)(void);                                           /* why it cannot be opened here; NULL: it can */
+    /* why it cannot be opened here; NULL: it can */
+    const char *(*absent)(void);
     an_status (*open)(device *dev, const char *arg, diag *d);              /* name, limits, arithmetic */
     void (*close)(device *dev);                                            /* may be NULL */
     an_status (*build)(dev_program *p, const dev_source *src, diag *d);    /* from text; sets the ports */
     an_status (*adopt)(dev_program *p, const void *bytes, size_t n, const dev_weights *w, diag *d);
     an_status (*load)(dev_program *p, diag *d);
     void (*unload)(dev_program *p);
-    an_status (*reload)(dev_program *p, const dev_weights *w, bool *changed, diag *d); /* old weights stay when it fails */
+    /* old weights stay when it fails */
+    an_status (*reload)(dev_program *p, const dev_weights *w, bool *changed, diag *d);
     an_status (*run)(dev_program *p, const void *const *in, void *const *out, diag *d);
     uint64_t (*digest)(const dev_program *p);                              /* of the constants in use */
-    an_status (*holds)(dev_program *p, bool *holds, diag *d);              /* loaded: are they those of the weights it was given last? */
+    /* loaded: are they those of the weights it was given last? */
+    an_status (*holds)(dev_program *p, bool *holds, diag *d);
     void (*drop)(dev_program *p);                                          /* what build or adopt made */
 } device_class;
 extern const device_class device_soft, device_cpu, device_null;
@@ -129,17 +132,20 @@ typedef enum {
 } dev_error;
 /* The engine's words and a sentence of ours, in dev->err and in d. Call without dev->mu. */
 an_status dev_refuse(device *dev, dev_error e, loc at, diag *d, const char *fmt, ...) PRINTF_LIKE(5, 6);
-/* A failure of a lower layer in the engine's words e, with its own outcome and place; AN_NOMEM and AN_BUG stay as they are. */
+/* A failure of a lower layer in the engine's words e, with its own outcome and place; AN_NOMEM and AN_BUG stay as
+ * they are. */
 an_status dev_refuse_as(device *dev, dev_error e, const diag *why, diag *d);
 void program_unref(dev_program *p); /* dev->mu held */
 bool dev_fault(device *dev, const char *where); /* a test wants this step to fail */
-an_status dev_compile_begin(dev_program *p, diag *d); /* every attempt; refused: the budget is spent, and there is no end */
+/* every attempt; refused: the budget is spent, and there is no end */
+an_status dev_compile_begin(dev_program *p, diag *d);
 void dev_compile_end(dev_program *p, double ms, bool ok);
 void dev_lost(dev_program *p); /* a reload left it unloaded */
 /* A loaded program takes `more` bytes for good: counted, or AN_UNSUPPORTED where the device does not address them. */
 an_status dev_grow(dev_program *p, uint64_t more, diag *d) MUST_CHECK;
 void dev_count_image(dev_program *p, uint64_t bytes); /* what the image of a loaded program holds now */
-bool dev_fits(const device *dev, uint64_t bytes, uint64_t *held); /* dev->mu held: are so many left of limit window_bytes? *held: what is taken */
+/* dev->mu held: are so many left of limit window_bytes? *held: what is taken */
+bool dev_fits(const device *dev, uint64_t bytes, uint64_t *held);
 
 /* ---- fault.c ---- */
 bool dev_spoil(device *dev, const char *what); /* a test wants this to go wrong as an engine would */
@@ -175,7 +181,8 @@ void host_drop(dev_program *p);
     .close = host_close, .build = host_build, .adopt = host_adopt, .load = host_load, .unload = host_unload,          \
     .reload = host_reload, .run = host_run, .digest = host_digest, .holds = host_holds, .drop = host_drop
 an_status soft_judge(device *dev, const dev_source *src, diag *d); /* the chip's rules; soft.c */
-/* Those of them that look at what weights hold, of the weights a program gets: where they were not to be seen when it was compiled, and of others later. */
+/* Those of them that look at what weights hold, of the weights a program gets: where they were not to be seen when
+ * it was compiled, and of others later. */
 an_status soft_accepts(const device *dev, const program *g, const weight_source *w, diag *d) MUST_CHECK;
 
 /* ---- fits.c ---- */
@@ -196,19 +203,22 @@ bool ports_match(const program *g, const mil_module *m);
 
 /* ---- weights.c ---- */
 an_status weights_open(const dev_weights *w, lower_weights **out, diag *d) MUST_CHECK;
-/* Copies of the records p refers to, or views when w is stable; takes files over (also when it fails). spare (may be NULL): an
- * earlier one of the same program, whose memory is used first: fresh pages cost several times the copy. */
-an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_weights *files, baked *spare, baked **out, diag *d) MUST_CHECK;
+/* Copies of the records p refers to, or views when w is stable; takes files over (also when it fails). spare (may be
+ * NULL): an earlier one of the same program, whose memory is used first: fresh pages cost several times the copy. */
+an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_weights *files, baked *spare,
+                     baked **out, diag *d) MUST_CHECK;
 void baked_free(baked *b); /* NULL is fine */
 bool baked_same(const baked *a, const baked *b);
 weight_source baked_source(baked *b);
 const void *baked_owner(const baked *b); /* who hands them out; NULL otherwise */
 bool baked_handed(const baked *b); /* the caller hands records out: dev_weights.record */
-/* What a text and its weights are, for the cache. Records that cannot be read are left to the compiler to complain about:
- * false then. */
+/* What a text and its weights are, for the cache. Records that cannot be read are left to the compiler to complain
+ * about: false then. */
 bool weights_identity(const mil_module *m, lower_weights *files, dev_key *key);
-an_status weights_checksum(const program *g, lower_weights *files, uint64_t *sum, diag *d) MUST_CHECK; /* of the records g reads; never 0 */
-bool weights_named(const program *g, const mil_module *m); /* every record g reads is one that m names, of that type and size */
+/* of the records g reads; never 0 */
+an_status weights_checksum(const program *g, lower_weights *files, uint64_t *sum, diag *d) MUST_CHECK;
+/* every record g reads is one that m names, of that type and size */
+bool weights_named(const program *g, const mil_module *m);
 
 static inline dev_key key_mix(dev_key k, const void *p, size_t n)
 {

@@ -1,5 +1,6 @@
-/* fault.c: an engine that misbehaves as engines do, when a test says so: errors where none were expected, a result that is no
- * number, a reload that did not take, or not all of it. What is asked for by device_options.fault is another thing: want of memory in the host's code. */
+/* fault.c: an engine that misbehaves as engines do, when a test says so: errors where none were expected, a result
+ * that is no number, a reload that did not take, or not all of it. What is asked for by device_options.fault is
+ * another thing: want of memory in the host's code. */
 #include <math.h>
 
 #include "device/device_int.h"

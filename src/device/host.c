@@ -1,5 +1,5 @@
-/* host.c: devices that are this machine: MIL text to program to image. soft and cpu differ in arithmetic, rules and limits only.
- * In: text and weights.  Out: an image that queue.c runs.
+/* host.c: devices that are this machine: MIL text to program to image. soft and cpu differ in arithmetic, rules and
+ * limits only. In: text and weights.  Out: an image that queue.c runs.
  *
  *   text ─mil▶ module ─(cache? ▶ program)─ rules of the chip ─lower▶ graph ─codegen▶ program ─▶ image */
 #include <stdlib.h>
@@ -63,11 +63,12 @@ static const char *target_of(const device *dev) { return dev->chip ? chip_name(d
 
 static uint64_t mark_of(dev_key key) { return key.word[0] ^ key.word[1]; }
 
-/* A kept program is taken for what the text compiles to when it says so itself, is for this device, and has the text's ports and
- * records. */
+/* A kept program is taken for what the text compiles to when it says so itself, is for this device, and has the
+ * text's ports and records. */
 static bool is_of(const program *g, const device *dev, dev_key key, const mil_module *m)
 {
-    return g->key == mark_of(key) && !strcmp(g->target, target_of(dev)) && !memcmp(&g->num, &dev->num, sizeof g->num) && ports_match(g, m) && weights_named(g, m);
+    return g->key == mark_of(key) && !strcmp(g->target, target_of(dev)) && !memcmp(&g->num, &dev->num, sizeof g->num) &&
+           ports_match(g, m) && weights_named(g, m);
 }
 
 static an_status from_cache(dev_program *p, dev_key key, const mil_module *m, diag *d)
@@ -107,7 +108,8 @@ static void to_cache(dev_program *p, dev_key key)
 static dev_error error_of(const diag *why) { return why->st == AN_INPUT ? ERR_BAD_MIL : ERR_COMPILE; }
 
 /* mark: what the program says it was compiled from; 0: its own content */
-static an_status compile(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files, uint64_t mark, diag *d)
+static an_status compile(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files,
+                         uint64_t mark, diag *d)
 {
     device *dev = p->dev;
     if (dev_spoil(dev, "compile")) return dev_refuse(dev, ERR_COMPILE, NOWHERE, d, "a failure that was asked for");
@@ -116,9 +118,11 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
     diag why = { 0 };
     bool handed = src->weights.record != NULL;
     lower_in in = { .weights = handed ? NULL : files, .need_weights = !handed };
-    codegen_options o = { .num = &dev->num, .target = target_of(dev), .key = mark, .level = 1, .separate = src->separate, .final = src->final, .bf16 = multiplies_bf16(dev) };
+    codegen_options o = { .num = &dev->num, .target = target_of(dev), .key = mark, .level = 1,
+                          .separate = src->separate, .final = src->final, .bf16 = multiplies_bf16(dev) };
     if (dev_fault(dev, "lower") || dev_fault(dev, "codegen")) diag_nomem(&why);
-    else if (!lower_from_mil(m, &in, &g, &why) && !graph_fits(g, &why) && !codegen_program(g, &o, &p->prog, &why) && program_fits(p->prog, &why)) {
+    else if (!lower_from_mil(m, &in, &g, &why) && !graph_fits(g, &why) && !codegen_program(g, &o, &p->prog, &why) &&
+             program_fits(p->prog, &why)) {
         program_free(p->prog);
         p->prog = NULL;
     }
@@ -130,9 +134,13 @@ static an_status compile(dev_program *p, const dev_source *src, const mil_module
     return why.st ? dev_refuse_as(dev, error_of(&why), &why, d) : AN_OK;
 }
 
-static void end_compile(dev_program *p, uint64_t t0, bool ok) { dev_compile_end(p, (double)(clock_ns() - t0) / 1e6, ok); }
+static void end_compile(dev_program *p, uint64_t t0, bool ok)
+{
+    dev_compile_end(p, (double)(clock_ns() - t0) / 1e6, ok);
+}
 
-static an_status compile_counted(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files, uint64_t mark, diag *d)
+static an_status compile_counted(dev_program *p, const dev_source *src, const mil_module *m, lower_weights *files,
+                                 uint64_t mark, diag *d)
 {
     uint64_t t0 = clock_ns();
     TRY(dev_compile_begin(p, d));
@@ -173,7 +181,8 @@ static an_status build_program(dev_program *p, const dev_source *src, lower_weig
 static an_status finish(dev_program *p, const dev_weights *w, lower_weights *files, diag *d)
 {
     diag why = { 0 };
-    if (baked_make(p->dev, p->prog, w, files, NULL, &p->weights, &why)) return dev_refuse_as(p->dev, ERR_BAD_MIL, &why, d);
+    if (baked_make(p->dev, p->prog, w, files, NULL, &p->weights, &why))
+        return dev_refuse_as(p->dev, ERR_BAD_MIL, &why, d);
     weight_source from = baked_source(p->weights);
     if (!w->record && soft_accepts(p->dev, p->prog, &from, &why)) return dev_refuse_as(p->dev, ERR_COMPILE, &why, d);
     return take_ports(p, d);
@@ -197,9 +206,15 @@ static an_status are_its_own(const program *g, const dev_weights *w, lower_weigh
 {
     uint64_t have;
     if (!g->final || !g->weights) return AN_OK;
-    if (w->record) return diag_fail(d, AN_INPUT, NOWHERE, "the program was made for the weights of its files, which cannot be handed out record by record: compile it again for others");
+    if (w->record)
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "the program was made for the weights of its files, which cannot be handed out record by record: compile it again for others");
     TRY(weights_checksum(g, files, &have, d));
-    return have == g->weights ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "the program was made for other weights than these: compile it again for them");
+    return have == g->weights
+               ? AN_OK
+               : diag_fail(d, AN_INPUT, NOWHERE,
+                           "the program was made for other weights than these: compile it again for them");
 }
 
 an_status host_adopt(dev_program *p, const void *bytes, size_t n, const dev_weights *w, diag *d)
@@ -210,7 +225,8 @@ an_status host_adopt(dev_program *p, const void *bytes, size_t n, const dev_weig
     if (dev_fault(dev, "decode")) return diag_nomem(d);
     if (program_decode(bytes, n, &p->prog, &why)) return dev_refuse_as(dev, ERR_IMAGE, &why, d);
     if (strcmp(p->prog->target, target_of(dev)))
-        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d, "the program was compiled for %.40s; this device is %s", p->prog->target, target_of(dev));
+        return dev_refuse(dev, ERR_IMAGE, NOWHERE, d, "the program was compiled for %.40s; this device is %s",
+                          p->prog->target, target_of(dev));
     if (weights_open(w, &files, &why)) return dev_refuse_as(dev, ERR_BAD_MIL, &why, d);
     if (are_its_own(p->prog, w, files, &why)) {
         lower_weights_close(files);
@@ -275,14 +291,18 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
     diag why = { 0 };
     if (dev_fault(dev, "weight files")) return diag_nomem(d);
     if (baked_handed(p->weights) || w->record)
-        return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "the program's weights are handed out record by record; load it again instead");
-    if (weights_open(w, &files, &why) || baked_make(dev, p->prog, w, files, p->spare, &fresh, &why)) return dev_refuse_as(dev, ERR_BAD_ARG, &why, d);
+        return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d,
+                          "the program's weights are handed out record by record; load it again instead");
+    if (weights_open(w, &files, &why) || baked_make(dev, p->prog, w, files, p->spare, &fresh, &why))
+        return dev_refuse_as(dev, ERR_BAD_ARG, &why, d);
     if (changed) *changed = !baked_same(p->weights, fresh);
     weight_source from = baked_source(fresh);
-    an_status st = program_accepts(p->prog, &from, &why); /* a program that is not loaded now could not be loaded later */
+    /* a program that is not loaded now could not be loaded later */
+    an_status st = program_accepts(p->prog, &from, &why);
     if (!st) st = soft_accepts(dev, p->prog, &from, &why);
     if (!st && p->im) st = replace(p, &from, &why);
-    if (p->im) dev_count_image(p, image_bytes(p->im)); /* a record that lies otherwise than the one before may take memory of its own */
+    /* a record that lies otherwise than the one before may take memory of its own */
+    if (p->im) dev_count_image(p, image_bytes(p->im));
     if (st) {
         baked_free(fresh);
         return dev_refuse_as(dev, ERR_IMAGE, &why, d);

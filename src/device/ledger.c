@@ -1,8 +1,9 @@
-/* ledger.c: what counts against the limits of a process: programs compiled, programs loaded, the last compile that failed.
- * In: every compile and load of a device.  Out: whether one more is granted.
+/* ledger.c: what counts against the limits of a process: programs compiled, programs loaded, the last compile that
+ * failed. In: every compile and load of a device.  Out: whether one more is granted.
  *
- * The real limits are a process's, not a handle's. So devices of one chip opened with its own limits share one ledger; a device whose
- * budget was set by its caller, or that stands for a process of its own, keeps one for itself. The lock here is taken last. */
+ * The real limits are a process's, not a handle's. So devices of one chip opened with its own limits share one
+ * ledger; a device whose budget was set by its caller, or that stands for a process of its own, keeps one for
+ * itself. The lock here is taken last. */
 #include "device/device_int.h"
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;

@@ -1,5 +1,6 @@
-/* null.c: accepts every program and computes nothing, which times everything else. It reads text, or the bytes of a program compiled for
- * any device, far enough to know the ports, so binding, sizes and queueing are the real ones; weights are never opened. */
+/* null.c: accepts every program and computes nothing, which times everything else. It reads text, or the bytes of a
+ * program compiled for any device, far enough to know the ports, so binding, sizes and queueing are the real ones;
+ * weights are never opened. */
 #include <stdlib.h>
 
 #include "device/device_int.h"
@@ -10,13 +11,17 @@ static an_status null_open(device *dev, const char *arg, diag *d)
     return AN_OK;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const dev_port *)a)->name, ((const dev_port *)b)->name); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const dev_port *)a)->name, ((const dev_port *)b)->name);
+}
 
 static an_status take_port(dev_program *p, dev_side side, size_t i, const char *name, const ttype *t, diag *d)
 {
     size_t bytes;
     dev_port *q = &p->port[side][i];
-    if (!shape_bytes(t, &bytes)) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s has an extent that is not known, or is too large", name);
+    if (!shape_bytes(t, &bytes))
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s has an extent that is not known, or is too large", name);
     *q = (dev_port){ .name = arena_str(&p->mem, name), .dt = t->dt, .rank = t->sh.rank, .bytes = bytes };
     memcpy(q->dim, t->sh.d, (size_t)t->sh.rank * sizeof *q->dim);
     return q->name ? AN_OK : diag_nomem(d);
@@ -41,7 +46,8 @@ static an_status take_ports(dev_program *p, const graph *g, diag *d)
             TRY(take_port(p, DEV_OUTPUT, n++, g->outputs.at[i].name, graph_type(g, g->outputs.at[i].v), d));
         for (size_t i = 0; i < g->inputs.n; i++) {
             val v = g->inputs.at[i];
-            if (side == DEV_INPUT || is_written_state(g, v)) TRY(take_port(p, (dev_side)side, n++, graph_value(g, v)->name, graph_type(g, v), d));
+            if (side == DEV_INPUT || is_written_state(g, v))
+                TRY(take_port(p, (dev_side)side, n++, graph_value(g, v)->name, graph_type(g, v), d));
         }
         if (n) qsort(p->port[side], n, sizeof *p->port[side], by_name);
         p->n_port[side] = n;
@@ -57,7 +63,9 @@ static an_status null_build(dev_program *p, const dev_source *src, diag *d)
     TRY(dev_compile_begin(p, d));
     uint64_t t0 = clock_ns();
     if (dev_fault(p->dev, "parse")) diag_nomem(&why);
-    else if (!mil_parse(src->text, src->n_text, 0, &m, &why) && !lower_from_mil(m, NULL, &g, &why) && !graph_fits(g, &why) && take_ports(p, g, &why)) { /* why says it */ }
+    else if (!mil_parse(src->text, src->n_text, 0, &m, &why) && !lower_from_mil(m, NULL, &g, &why) &&
+             !graph_fits(g, &why) && take_ports(p, g, &why)) { /* why says it */
+    }
     graph_free(g);
     mil_free(m);
     dev_compile_end(p, (double)(clock_ns() - t0) / 1e6, !why.st);
@@ -70,7 +78,9 @@ static an_status adopt_ports(dev_program *p, dev_side side, const program *g, co
     if (!to) return diag_nomem(d);
     for (size_t i = 0; i < n; i++) {
         const etensor *t = &g->tensors.at[from[i].tensor];
-        to[i] = (dev_port){ .name = arena_str(&p->mem, from[i].name), .dt = t->dt, .rank = t->rank, .bytes = from[i].bytes };
+        to[i] = (dev_port){
+            .name = arena_str(&p->mem, from[i].name), .dt = t->dt, .rank = t->rank, .bytes = from[i].bytes
+        };
         memcpy(to[i].dim, t->dim, (size_t)t->rank * sizeof *t->dim);
         if (!to[i].name) return diag_nomem(d);
     }

@@ -1,8 +1,8 @@
-/* ports.c: has a program the ports that a text declares?
- * In: a program from the cache, the module it is said to be compiled from.  Out: yes or no, names, types and extents compared.
+/* ports.c: has a program the ports that a text declares? In: a program from the cache, the module it is said to be
+ * compiled from.  Out: yes or no, names, types and extents compared.
  *
- * Callers size and fill surfaces by what their text declares. An entry that is a good program, but of another text, is not to
- * be believed. */
+ * Callers size and fill surfaces by what their text declares. An entry that is a good program, but of another text,
+ * is not to be believed. */
 #include <stdlib.h>
 
 #include "device/device_int.h"

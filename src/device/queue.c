@@ -1,8 +1,9 @@
-/* queue.c: requests, and the one dispatch in flight.
- * In: bindings of a program's ports to surfaces.  Out: dispatches in submission order, each judged as the engine judges it.
+/* queue.c: requests, and the one dispatch in flight. In: bindings of a program's ports to surfaces.  Out: dispatches
+ * in submission order, each judged as the engine judges it.
  *
- * Whoever waits runs what is next, its own dispatch or an earlier one; a worker thread, started with the first submission,
- * does so when nobody waits. A caller that submits and waits at once therefore never pays for a hand-over. */
+ * Whoever waits runs what is next, its own dispatch or an earlier one; a worker thread, started with the first
+ * submission, does so when nobody waits. A caller that submits and waits at once therefore never pays for a
+ * hand-over. */
 #include <stdlib.h>
 
 #include "device/device_int.h"
@@ -175,11 +176,12 @@ an_status dev_request_bind_at(dev_request *r, dev_side side, size_t index, dev_s
 {
     device *dev = r->dev;
     if (index >= r->p->n_port[side])
-        return dev_refuse(dev, ERR_INFERENCE, NOWHERE, d, "%s surface number %zu is bound; the program has %zu, numbered from 0", side_name(side),
+        return dev_refuse(dev, ERR_INFERENCE, NOWHERE, d,
+                          "%s surface number %zu is bound; the program has %zu, numbered from 0", side_name(side),
                           index, r->p->n_port[side]);
     if (s && s->dev != dev)
-        return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "the surface for %s %s belongs to another device", side_name(side),
-                          r->p->port[side][index].name);
+        return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "the surface for %s %s belongs to another device",
+                          side_name(side), r->p->port[side][index].name);
     pthread_mutex_lock(&dev->mu);
     bool idle = r->state == REQ_IDLE;
     if (idle) {
@@ -189,7 +191,9 @@ an_status dev_request_bind_at(dev_request *r, dev_side side, size_t index, dev_s
         if (!dev->lim.row_bytes) r->at[side][index] = s ? s->at : NULL;
     }
     pthread_mutex_unlock(&dev->mu);
-    return idle ? AN_OK : dev_refuse(dev, ERR_BUSY, NOWHERE, d, "the request is submitted; wait for it before it is bound again");
+    return idle ? AN_OK
+                : dev_refuse(dev, ERR_BUSY, NOWHERE, d,
+                             "the request is submitted; wait for it before it is bound again");
 }
 
 an_status dev_request_bind(dev_request *r, dev_side side, const char *name, dev_surface *s, diag *d)
@@ -198,7 +202,8 @@ an_status dev_request_bind(dev_request *r, dev_side side, const char *name, dev_
     if (dev_program_port(r->p, side, name, &index)) return dev_request_bind_at(r, side, index, s, d);
     char names[160];
     list_names(r->p, side, names, sizeof names);
-    return dev_refuse(r->dev, ERR_NOT_FOUND, NOWHERE, d, "the program has no %s \"%.60s\"; it has: %s", side_name(side), name, names);
+    return dev_refuse(r->dev, ERR_NOT_FOUND, NOWHERE, d, "the program has no %s \"%.60s\"; it has: %s", side_name(side),
+                      name, names);
 }
 
 /* ---- judging ---- */
@@ -221,21 +226,27 @@ static bool judge_side(const dev_request *r, dev_side side, verdict *v)
         else if (!missing) missing = &p->port[side][i];
     }
     if (missing)
-        return SAY(v, INFERENCE, "%zu %s surface%s wanted, %zu bound; the first without one is %s", n, side_name(side), n == 1 ? " is" : "s are", have,
-                   missing->name);
+        return SAY(v, INFERENCE, "%zu %s surface%s wanted, %zu bound; the first without one is %s", n, side_name(side),
+                   n == 1 ? " is" : "s are", have, missing->name);
     if (side == DEV_INPUT && lim->inputs && n > (size_t)lim->inputs)
-        return SAY(v, INFERENCE, "%zu input surfaces; at most %lld are taken: pack them side by side", n, (long long)lim->inputs);
+        return SAY(v, INFERENCE, "%zu input surfaces; at most %lld are taken: pack them side by side", n,
+                   (long long)lim->inputs);
     for (size_t i = 0; i < n; i++) {
         const dev_port *q = &p->port[side][i];
         const dev_surface *s = r->bound[side][i], *first = r->bound[side][0];
         unsigned long long bytes = s->bytes, need = surface_need(r->dev, q);
-        if (bytes < need) return SAY(v, INFERENCE, "%s %s needs a surface of %llu bytes, the one bound has %llu", side_name(side), q->name, need, bytes);
+        if (bytes < need)
+            return SAY(v, INFERENCE, "%s %s needs a surface of %llu bytes, the one bound has %llu", side_name(side),
+                       q->name, need, bytes);
         if (s->bytes < (uint64_t)lim->surface_min)
-            return SAY(v, INFERENCE, "%s %s is bound to a surface of %llu bytes; at least %lld are wanted (the tensor stays packed from byte 0)",
-                       side_name(side), q->name, bytes, (long long)lim->surface_min);
+            return SAY(
+                v, INFERENCE,
+                "%s %s is bound to a surface of %llu bytes; at least %lld are wanted (the tensor stays packed from byte 0)",
+                side_name(side), q->name, bytes, (long long)lim->surface_min);
         if (lim->uniform && s->bytes != first->bytes)
-            return SAY(v, INFERENCE, "%s surfaces must have one size: %s has %llu bytes, %s has %llu; allocate all at the largest", side_name(side),
-                       p->port[side][0].name, (unsigned long long)first->bytes, q->name, bytes);
+            return SAY(v, INFERENCE,
+                       "%s surfaces must have one size: %s has %llu bytes, %s has %llu; allocate all at the largest",
+                       side_name(side), p->port[side][0].name, (unsigned long long)first->bytes, q->name, bytes);
         if (s->locked) return SAY(v, BUSY, "the surface of %s %s is locked; unlock it first", side_name(side), q->name);
     }
     return true;
@@ -250,17 +261,25 @@ static bool judge_alias(const dev_request *r, verdict *v)
         const dev_surface *s = r->bound[DEV_OUTPUT][i];
         const dev_port *q = &p->port[DEV_OUTPUT][i];
         for (size_t k = 0; k < i; k++)
-            if (r->bound[DEV_OUTPUT][k] == s) return SAY(v, INFERENCE, "outputs %s and %s are bound to one surface; each needs its own", p->port[DEV_OUTPUT][k].name, q->name);
+            if (r->bound[DEV_OUTPUT][k] == s)
+                return SAY(v, INFERENCE, "outputs %s and %s are bound to one surface; each needs its own",
+                           p->port[DEV_OUTPUT][k].name, q->name);
         int64_t pairs = 0;
         for (size_t k = 0; k < p->n_port[DEV_INPUT] && (most || !chaining); k++) {
             const dev_port *in = &p->port[DEV_INPUT][k];
             if (r->bound[DEV_INPUT][k] != s) continue;
             if (!chaining)
-                return SAY(v, UNENTITLED, "output %s and input %s share a surface; that takes com.apple.ane.allow-dataChaining-access, which this caller lacks", q->name, in->name);
+                return SAY(
+                    v, UNENTITLED,
+                    "output %s and input %s share a surface; that takes com.apple.ane.allow-dataChaining-access, which this caller lacks",
+                    q->name, in->name);
             if (in->bytes != q->bytes)
-                return SAY(v, INFERENCE, "output %s (%llu bytes) and input %s (%llu bytes) share a surface; state needs equal sizes", q->name,
-                           (unsigned long long)q->bytes, in->name, (unsigned long long)in->bytes);
-            if (++pairs > most) return SAY(v, INFERENCE, "output %s shares its surface with %lld inputs; %lld is the most", q->name, (long long)pairs, (long long)most);
+                return SAY(v, INFERENCE,
+                           "output %s (%llu bytes) and input %s (%llu bytes) share a surface; state needs equal sizes",
+                           q->name, (unsigned long long)q->bytes, in->name, (unsigned long long)in->bytes);
+            if (++pairs > most)
+                return SAY(v, INFERENCE, "output %s shares its surface with %lld inputs; %lld is the most", q->name,
+                           (long long)pairs, (long long)most);
         }
     }
     return true;
@@ -271,14 +290,15 @@ static bool judge(const dev_request *r, int qos, verdict *v)
     const dev_program *p = r->p;
     const device_limits *lim = &r->dev->lim;
     if (qos < 0 || (lim->qos_max && qos > lim->qos_max))
-        return SAY(v, BAD_ARG, "quality of service %d; 0 to %lld are taken", qos, (long long)(lim->qos_max ? lim->qos_max : INT32_MAX));
+        return SAY(v, BAD_ARG, "quality of service %d; 0 to %lld are taken", qos,
+                   (long long)(lim->qos_max ? lim->qos_max : INT32_MAX));
     if (r->state != REQ_IDLE) return SAY(v, BUSY, "the request is submitted already; wait for it first");
     if (!p->loaded || p->dead) return SAY(v, NOT_READY, "the program is not loaded; load it before it is dispatched");
     if (p->changing) return SAY(v, BUSY, "the program is being reloaded or unloaded; try again when that is done");
     if (!judge_side(r, DEV_INPUT, v) || !judge_side(r, DEV_OUTPUT, v) || !judge_alias(r, v)) return false;
     if (lim->queue_depth && p->outstanding >= lim->queue_depth)
-        return SAY(v, BUSY, "%lld requests of this program are submitted and not waited for; %lld is the most", (long long)p->outstanding,
-                   (long long)lim->queue_depth);
+        return SAY(v, BUSY, "%lld requests of this program are submitted and not waited for; %lld is the most",
+                   (long long)p->outstanding, (long long)lim->queue_depth);
     return true;
 }
 
@@ -321,7 +341,9 @@ an_status device_wait(dev_request *r, diag *d)
         r->p->outstanding--;
     }
     pthread_mutex_unlock(&dev->mu);
-    if (!submitted) return dev_refuse(dev, ERR_NOT_READY, NOWHERE, d, "the request was not submitted; there is nothing to wait for");
+    if (!submitted)
+        return dev_refuse(dev, ERR_NOT_READY, NOWHERE, d,
+                          "the request was not submitted; there is nothing to wait for");
     return why.st ? dev_refuse_as(dev, ERR_INFERENCE, &why, d) : AN_OK;
 }
 

@@ -1,6 +1,6 @@
-/* run.c: one program, once: compile, allocate what the device wants, bind, run, take the results out.
- * In: tensors by name.  Out: tensors by name. Surface sizes, minimum and binding order are the device's business, not the
- * caller's: any declared size the chip compiles runs. */
+/* run.c: one program, once: compile, allocate what the device wants, bind, run, take the results out. In: tensors by
+ * name.  Out: tensors by name. Surface sizes, minimum and binding order are the device's business, not the caller's:
+ * any declared size the chip compiles runs. */
 #include <stdlib.h>
 
 #include "device/device_int.h"
@@ -8,7 +8,8 @@
 static void shape_text(char *out, size_t room, const int64_t *dim, int rank)
 {
     size_t at = (size_t)snprintf(out, room, "[");
-    for (int i = 0; i < rank && at < room; i++) at += (size_t)snprintf(out + at, room - at, "%s%lld", i ? ", " : "", (long long)dim[i]);
+    for (int i = 0; i < rank && at < room; i++)
+        at += (size_t)snprintf(out + at, room - at, "%s%lld", i ? ", " : "", (long long)dim[i]);
     if (at < room) snprintf(out + at, room - at, "]");
 }
 
@@ -41,19 +42,22 @@ static an_status convert(const dev_tensor *t, const dev_port *p, void *to, diag 
         double x = dtype_load(t->dt, t->data, i);
         dtype_store(p->dt, to, i, x);
         if (exact && dtype_load(p->dt, to, i) != x)
-            return diag_fail(d, AN_INPUT, NOWHERE, "input %s: element %lld is %g, which its declared type %s cannot hold", p->name, (long long)i, x,
-                             dtype_name(p->dt));
+            return diag_fail(d, AN_INPUT, NOWHERE,
+                             "input %s: element %lld is %g, which its declared type %s cannot hold", p->name,
+                             (long long)i, x, dtype_name(p->dt));
     }
     return AN_OK;
 }
 
-static an_status put_input(dev_surface *s, const dev_tensor *t, const dev_port *p, int64_t row_bytes, arena *mem, diag *d)
+static an_status put_input(dev_surface *s, const dev_tensor *t, const dev_port *p, int64_t row_bytes, arena *mem,
+                           diag *d)
 {
     char have[120], want[120];
     if (!same_shape(t, p)) {
         shape_text(have, sizeof have, t->dim, t->rank);
         shape_text(want, sizeof want, p->dim, p->rank);
-        return diag_fail(d, AN_INPUT, NOWHERE, "input %s has shape %s; the program declares %s %s", p->name, have, dtype_name(p->dt), want);
+        return diag_fail(d, AN_INPUT, NOWHERE, "input %s has shape %s; the program declares %s %s", p->name, have,
+                         dtype_name(p->dt), want);
     }
     arena_mark m = arena_save(mem);
     void *packed = arena_take(mem, (size_t)p->bytes, 1, 64), *at;
@@ -69,7 +73,8 @@ static an_status put_input(dev_surface *s, const dev_tensor *t, const dev_port *
     return st;
 }
 
-/* The types a result may have outside: fp16 and fp32 as they are, wider and narrower floats as fp32, the rest as int32. */
+/* The types a result may have outside: fp16 and fp32 as they are, wider and narrower floats as fp32, the rest as
+ * int32. */
 static dtype result_type(dtype dt) { return dt == DT_F16 ? DT_F16 : dtype_is_float(dt) ? DT_F32 : DT_I32; }
 
 static an_status get_output(dev_surface *s, const dev_port *p, int64_t row_bytes, arena *mem, dev_tensor *out, diag *d)
@@ -79,7 +84,8 @@ static an_status get_output(dev_surface *s, const dev_port *p, int64_t row_bytes
     size_t bytes;
     if (!dtype_bytes(dt, n, &bytes)) return diag_nomem(d);
     char *name = arena_str(mem, p->name);
-    unsigned char *packed = arena_take(mem, (size_t)p->bytes, 1, 64), *data = dt == p->dt ? packed : arena_take(mem, bytes, 1, 64);
+    unsigned char *packed = arena_take(mem, (size_t)p->bytes, 1, 64),
+                  *data = dt == p->dt ? packed : arena_take(mem, bytes, 1, 64);
     if (!name || !packed || !data) return diag_nomem(d);
     void *at;
     TRY(dev_surface_lock(s, true, &at, d));
@@ -90,7 +96,8 @@ static an_status get_output(dev_surface *s, const dev_port *p, int64_t row_bytes
         double x = dtype_load(p->dt, packed, i);
         dtype_store(dt, data, i, x);
         if (dt == DT_I32 && dtype_load(dt, data, i) != x)
-            return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "output %s: element %lld is %.0f, which int32 cannot hold", p->name, (long long)i, x);
+            return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "output %s: element %lld is %.0f, which int32 cannot hold",
+                             p->name, (long long)i, x);
     }
     *out = (dev_tensor){ .name = name, .dt = dt, .rank = p->rank, .data = data };
     memcpy(out->dim, p->dim, sizeof out->dim);
@@ -111,14 +118,16 @@ static void names_of(const dev_program *p, dev_side side, char *out, size_t room
     const dev_port *ports;
     size_t n = dev_program_ports(p, side, &ports), at = 0;
     *out = 0;
-    for (size_t i = 0; i < n && at < room; i++) at += (size_t)snprintf(out + at, room - at, "%s%s", i ? ", " : "", ports[i].name);
+    for (size_t i = 0; i < n && at < room; i++)
+        at += (size_t)snprintf(out + at, room - at, "%s%s", i ? ", " : "", ports[i].name);
 }
 
 static an_status unknown(const once *c, dev_side side, const char *name, diag *d)
 {
     char names[200];
     names_of(c->p, side, names, sizeof names);
-    return diag_fail(d, AN_INPUT, NOWHERE, "the program has no %s \"%.80s\"; it has: %s", side == DEV_INPUT ? "input" : "output", name, names);
+    return diag_fail(d, AN_INPUT, NOWHERE, "the program has no %s \"%.80s\"; it has: %s",
+                     side == DEV_INPUT ? "input" : "output", name, names);
 }
 
 static an_status bind_all(once *c, arena *mem, diag *d)
@@ -132,7 +141,9 @@ static an_status bind_all(once *c, arena *mem, diag *d)
         if (!c->surface[side]) return diag_nomem(d);
         for (size_t i = 0; i < n; i++) {
             /* without a rule of one size each port takes what it needs */
-            uint64_t need = c->dev->lim.uniform ? bytes : MAX(surface_need(c->dev, &ports[i]), (uint64_t)MAX(c->dev->lim.surface_min, 1));
+            uint64_t need = c->dev->lim.uniform
+                                ? bytes
+                                : MAX(surface_need(c->dev, &ports[i]), (uint64_t)MAX(c->dev->lim.surface_min, 1));
             TRY(dev_surface_new(c->dev, need, &c->surface[side][i], d));
             TRY(dev_request_bind_at(c->r, (dev_side)side, i, c->surface[side][i], d));
         }
@@ -157,12 +168,14 @@ static an_status fill_inputs(once *c, const dev_tensor *in, size_t n_in, arena *
         if (!filled[k] && !dev_program_port(c->p, DEV_OUTPUT, ports[k].name, NULL)) {
             char want[120];
             shape_text(want, sizeof want, ports[k].dim, ports[k].rank);
-            return diag_fail(d, AN_INPUT, NOWHERE, "input %s is not given; the program wants %s %s", ports[k].name, dtype_name(ports[k].dt), want);
+            return diag_fail(d, AN_INPUT, NOWHERE, "input %s is not given; the program wants %s %s", ports[k].name,
+                             dtype_name(ports[k].dt), want);
         }
     return AN_OK;
 }
 
-/* Text is compiled. Program bytes are looked through before the device is asked: what is wrong with them comes before who may load them. */
+/* Text is compiled. Program bytes are looked through before the device is asked: what is wrong with them comes
+ * before who may load them. */
 static an_status take_program(once *c, const dev_source *src, diag *d)
 {
     if (!program_is(src->text, src->n_text)) return device_compile(c->dev, src, &c->p, d);
@@ -172,8 +185,8 @@ static an_status take_program(once *c, const dev_source *src, diag *d)
     return device_adopt(c->dev, src->text, src->n_text, &src->weights, &c->p, d);
 }
 
-static an_status run(once *c, const dev_source *src, const dev_tensor *in, size_t n_in, const char *const *want, size_t n_want, arena *mem,
-                     dev_tensors *out, diag *d)
+static an_status run(once *c, const dev_source *src, const dev_tensor *in, size_t n_in, const char *const *want,
+                     size_t n_want, arena *mem, dev_tensors *out, diag *d)
 {
     TRY(take_program(c, src, d));
     const dev_port *ports;
@@ -194,8 +207,9 @@ static an_status run(once *c, const dev_source *src, const dev_tensor *in, size_
     return AN_OK;
 }
 
-an_status device_run_once(const char *name, const device_options *o, const dev_source *src, const dev_tensor *in, size_t n_in,
-                          const char *const *want, size_t n_want, arena *mem, dev_tensors *out, engine_error *said, diag *d)
+an_status device_run_once(const char *name, const device_options *o, const dev_source *src, const dev_tensor *in,
+                          size_t n_in, const char *const *want, size_t n_want, arena *mem, dev_tensors *out,
+                          engine_error *said, diag *d)
 {
     once c = { 0 };
     out->n = 0;

@@ -1,7 +1,7 @@
-/* surface.c: buffers that the host and the device share, and how tensors lie in them.
- * In: sizes and bytes of the caller.  Out: memory the dispatches of queue.c read and write.
- * A surface is flat: its shape lives in the program. On the in-memory route a tensor lies packed from byte 0 however large the
- * surface is; the container layout (limit row_bytes) pads every row instead. */
+/* surface.c: buffers that the host and the device share, and how tensors lie in them. In: sizes and bytes of the
+ * caller.  Out: memory the dispatches of queue.c read and write. A surface is flat: its shape lives in the program.
+ * On the in-memory route a tensor lies packed from byte 0 however large the surface is; the container layout (limit
+ * row_bytes) pads every row instead. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 
@@ -19,24 +19,30 @@ static uint64_t window_bytes(const device *dev, uint64_t bytes)
 an_status dev_surface_new(device *dev, uint64_t bytes, dev_surface **out, diag *d)
 {
     *out = NULL;
-    if (!bytes) return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "a surface of 0 bytes was asked for; at least 1 is wanted");
+    if (!bytes)
+        return dev_refuse(dev, ERR_BAD_ARG, NOWHERE, d, "a surface of 0 bytes was asked for; at least 1 is wanted");
     uint64_t window = window_bytes(dev, bytes), held;
     pthread_mutex_lock(&dev->mu);
     bool fits = dev_fits(dev, window, &held);
     if (fits) dev->st.surface_bytes += window;
     pthread_mutex_unlock(&dev->mu);
     if (!fits)
-        return dev_refuse(dev, ERR_NO_MEMORY, NOWHERE, d, "a surface of %llu bytes was asked for; %llu of the %llu the device addresses are taken",
-                          (unsigned long long)bytes, (unsigned long long)held, (unsigned long long)dev->lim.window_bytes);
+        return dev_refuse(dev, ERR_NO_MEMORY, NOWHERE, d,
+                          "a surface of %llu bytes was asked for; %llu of the %llu the device addresses are taken",
+                          (unsigned long long)bytes, (unsigned long long)held,
+                          (unsigned long long)dev->lim.window_bytes);
     dev_surface *s = dev_fault(dev, "surface") ? NULL : calloc(1, sizeof *s);
     void *at = NULL, *block = NULL;
-    if (s && (dev_fault(dev, "surface memory") || bytes > SIZE_MAX / 2 || !(at = big_zeroed(SURFACE_ALIGN, (size_t)bytes, &block)))) at = NULL;
+    if (s && (dev_fault(dev, "surface memory") || bytes > SIZE_MAX / 2 ||
+              !(at = big_zeroed(SURFACE_ALIGN, (size_t)bytes, &block))))
+        at = NULL;
     if (!at) {
         free(s);
         pthread_mutex_lock(&dev->mu);
         dev->st.surface_bytes -= window;
         pthread_mutex_unlock(&dev->mu);
-        return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for a surface", (unsigned long long)bytes);
+        return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for a surface",
+                         (unsigned long long)bytes);
     }
     *s = (dev_surface){ .dev = dev, .at = at, .block = block, .bytes = bytes, .window = window, .refs = 1 };
     pthread_mutex_lock(&dev->mu);
@@ -125,7 +131,8 @@ void dev_copy(pool *p, void *to, const void *from, size_t n)
 static an_status copy(dev_surface *s, void *out, const void *in, size_t n, diag *d)
 {
     if (n > s->bytes)
-        return dev_refuse(s->dev, ERR_BAD_ARG, NOWHERE, d, "%zu bytes do not fit a surface of %llu", n, (unsigned long long)s->bytes);
+        return dev_refuse(s->dev, ERR_BAD_ARG, NOWHERE, d, "%zu bytes do not fit a surface of %llu", n,
+                          (unsigned long long)s->bytes);
     void *at;
     TRY(dev_surface_lock(s, in == NULL, &at, d));
     dev_copy(s->dev->pool, in ? at : out, in ? in : at, n);

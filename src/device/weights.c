@@ -1,7 +1,7 @@
-/* weights.c: the weight records a program was compiled with.
- * In: a dictionary of files, or the model folder.  Out: the records the program's manifest names, held for its life.
- * Real programs carry their constants with them: changing a weight file afterwards changes nothing. So records are copied,
- * unless the caller promises that they stay as they are. */
+/* weights.c: the weight records a program was compiled with. In: a dictionary of files, or the model folder.  Out:
+ * the records the program's manifest names, held for its life. Real programs carry their constants with them:
+ * changing a weight file afterwards changes nothing. So records are copied, unless the caller promises that they
+ * stay as they are. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 
@@ -31,7 +31,8 @@ an_status weights_open(const dev_weights *w, lower_weights **out, diag *d)
     *out = lower_weights_open(w->model_dir);
     if (!*out) return diag_nomem(d);
     an_status st = AN_OK;
-    for (size_t i = 0; i < w->n_blob && !st; i++) st = lower_weights_give(*out, w->blob[i].path, w->blob[i].bytes, w->blob[i].n, d);
+    for (size_t i = 0; i < w->n_blob && !st; i++)
+        st = lower_weights_give(*out, w->blob[i].path, w->blob[i].bytes, w->blob[i].n, d);
     if (st) {
         lower_weights_close(*out);
         *out = NULL;
@@ -65,10 +66,12 @@ static an_status take(baked *b, pool *p, const const_source *s, bool view, lower
         const record *r = &b->records.at[k];
         arena_back(&b->mem, m);
         if (r->dt == s->dt && r->bytes == s->bytes) return AN_OK;
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the record at %llu is used as two different types", s->path, (unsigned long long)s->offset);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the record at %llu is used as two different types", s->path,
+                         (unsigned long long)s->offset);
     }
     record r = { .path = arena_str(&b->mem, s->path), .offset = s->offset, .bytes = s->bytes, .dt = s->dt };
-    if (!r.path || !vec_room(&b->mem, &b->records.at, &b->records.cap, b->records.n + 1, sizeof r)) return diag_nomem(d);
+    if (!r.path || !vec_room(&b->mem, &b->records.at, &b->records.cap, b->records.n + 1, sizeof r))
+        return diag_nomem(d);
     const void *at;
     TRY(lower_weights_record(files, s->path, s->offset, s->dt, s->bytes, &at, d));
     r.at = at;
@@ -81,7 +84,8 @@ static an_status take(baked *b, pool *p, const const_source *s, bool view, lower
     return str_map_put(&b->mem, &b->index, key, strlen(key), (uint32_t)b->records.n - 1) ? AN_OK : diag_nomem(d);
 }
 
-an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_weights *files, baked *spare, baked **out, diag *d)
+an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_weights *files, baked *spare,
+                     baked **out, diag *d)
 {
     *out = NULL;
     baked *b = dev_fault(dev, "weights") ? NULL : calloc(1, sizeof *b);
@@ -90,7 +94,9 @@ an_status baked_make(device *dev, const program *p, const dev_weights *w, lower_
     for (size_t i = 0; i < p->consts.n && !st && !w->record; i++)
         for (int k = 0; k < p->consts.at[i].n_src && !st; k++) {
             const const_source *s = &p->consts.at[i].src[k];
-            if (s->path) st = dev_fault(dev, "weight record") ? diag_nomem(d) : take(b, dev->pool, s, w->stable, files, spare, d);
+            if (s->path)
+                st =
+                    dev_fault(dev, "weight record") ? diag_nomem(d) : take(b, dev->pool, s, w->stable, files, spare, d);
         }
     if (!st && w->stable) b->files = files;
     else lower_weights_close(files);
@@ -118,7 +124,8 @@ bool baked_same(const baked *a, const baked *b)
     return true;
 }
 
-static an_status find(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const unsigned char **at, diag *d)
+static an_status find(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const unsigned char **at,
+                      diag *d)
 {
     baked *b = user;
     arena tmp = { 0 };
@@ -129,12 +136,15 @@ static an_status find(void *user, const char *path, uint64_t offset, dtype dt, u
     if (!key) return diag_nomem(d);
     const record *r = &b->records.at[k];
     if (!known || r->dt != dt || r->bytes != bytes)
-        return diag_fail(d, AN_BUG, NOWHERE, "%.120s: the loader asks for a record at %llu that the manifest does not have", path, (unsigned long long)offset);
+        return diag_fail(d, AN_BUG, NOWHERE,
+                         "%.120s: the loader asks for a record at %llu that the manifest does not have", path,
+                         (unsigned long long)offset);
     *at = r->at;
     return AN_OK;
 }
 
-static an_status handed(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const unsigned char **at, diag *d)
+static an_status handed(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes,
+                        const unsigned char **at, diag *d)
 {
     const baked *b = user;
     const void *p = NULL;
@@ -210,7 +220,8 @@ static void identify(void *user, const mil_lit *l)
     size_t bytes;
     const void *data;
     diag why = { 0 };
-    id->ok = id->ok && blob_bytes(l, &bytes) && !lower_weights_record(id->files, l->blob_path, l->blob_offset, l->type->dt, bytes, &data, &why);
+    id->ok = id->ok && blob_bytes(l, &bytes) &&
+             !lower_weights_record(id->files, l->blob_path, l->blob_offset, l->type->dt, bytes, &data, &why);
     if (!id->ok) return;
     id->key = key_mix(id->key, l->blob_path, strlen(l->blob_path));
     id->key = key_mix(id->key, &l->blob_offset, sizeof l->blob_offset);
@@ -253,7 +264,8 @@ static void note(void *user, const mil_lit *l)
 {
     named *n = user;
     const char *key = n->ok ? record_key(&n->mem, l->blob_path, l->blob_offset) : NULL;
-    n->ok = key && str_map_put(&n->mem, &n->index, key, strlen(key), (uint32_t)n->lit.n) && VEC_PUSH(&n->mem, &n->lit, l);
+    n->ok =
+        key && str_map_put(&n->mem, &n->index, key, strlen(key), (uint32_t)n->lit.n) && VEC_PUSH(&n->mem, &n->lit, l);
 }
 
 static bool names(named *n, const const_source *s)
@@ -262,7 +274,8 @@ static bool names(named *n, const const_source *s)
     const char *key = record_key(&n->mem, s->path, s->offset);
     uint32_t i;
     size_t bytes;
-    bool ok = key && str_map_get(&n->index, key, strlen(key), &i) && n->lit.at[i]->type->dt == s->dt && blob_bytes(n->lit.at[i], &bytes) && bytes == s->bytes;
+    bool ok = key && str_map_get(&n->index, key, strlen(key), &i) && n->lit.at[i]->type->dt == s->dt &&
+              blob_bytes(n->lit.at[i], &bytes) && bytes == s->bytes;
     arena_back(&n->mem, m);
     return ok;
 }

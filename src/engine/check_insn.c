@@ -1,6 +1,6 @@
-/* check_insn.c: operands and shapes of each instruction. What passes can be run by ref and exec without looking again: every
- * index they compute from shapes and fields stays inside its tensor, and no size overflows.
- * In: an instruction whose encoding was checked.  Out: AN_OK or what is wrong, with the values seen. */
+/* check_insn.c: operands and shapes of each instruction. What passes can be run by ref and exec without looking
+ * again: every index they compute from shapes and fields stays inside its tensor, and no size overflows. In: an
+ * instruction whose encoding was checked.  Out: AN_OK or what is wrong, with the values seen. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -65,13 +65,15 @@ static an_status axes_of(const ck *c, const etensor *t, bool *on)
     const int64_t *axes = insn_is(c->in, "axes", &n);
     for (int i = 0; i < ENGINE_MAX_RANK; i++) on[i] = false;
     for (int64_t i = 0; i < n; i++) {
-        NEED(axes[i] >= 0 && axes[i] < t->rank && !on[axes[i]], "axes names %" PRId64 ", outside rank %d or twice", axes[i], t->rank);
+        NEED(axes[i] >= 0 && axes[i] < t->rank && !on[axes[i]], "axes names %" PRId64 ", outside rank %d or twice",
+             axes[i], t->rank);
         on[axes[i]] = true;
     }
     return AN_OK;
 }
 
-/* Are there at most `most` places? A step of 0 goes nowhere, so that where a walk ends says nothing about how long it is. */
+/* Are there at most `most` places? A step of 0 goes nowhere, so that where a walk ends says nothing about how long
+ * it is. */
 static bool walks_at_most(const int64_t *size, int64_t n, int64_t most)
 {
     int64_t places = 1;
@@ -89,19 +91,22 @@ static an_status check_chain(const ck *c, int64_t n_inputs)
     NEED(n % CHAIN_STEP == 0, "steps has %" PRId64 " integers, wanted a multiple of %d", n, CHAIN_STEP);
     chain ch = insn_chain(c->in, n_inputs);
     for (int64_t k = 0; k < ch.n_steps; k++, s += CHAIN_STEP) {
-        NEED(s[STEP_FN] >= 0 && s[STEP_FN] < FN_COUNT, "step %" PRId64 " is function %" PRId64 ", which does not exist", k, s[STEP_FN]);
+        NEED(s[STEP_FN] >= 0 && s[STEP_FN] < FN_COUNT, "step %" PRId64 " is function %" PRId64 ", which does not exist",
+             k, s[STEP_FN]);
         fn_id f = (fn_id)s[STEP_FN];
         for (int j = 0; j < 3; j++) {
             int64_t v = s[STEP_A + j];
             if (j < fn_operands(f))
-                NEED(v >= 0 && v < n_inputs + k, "step %" PRId64 " (%s) reads value %" PRId64 " of %" PRId64, k, fn_name(f), v, n_inputs + k);
+                NEED(v >= 0 && v < n_inputs + k, "step %" PRId64 " (%s) reads value %" PRId64 " of %" PRId64, k,
+                     fn_name(f), v, n_inputs + k);
             else NEED(v == -1, "step %" PRId64 " (%s) has an operand too many", k, fn_name(f));
         }
         int64_t at = s[STEP_PARAM], need = fn_params(f);
         NEED(at >= -1 && at <= ch.n_params && (!need || (at >= 0 && need <= ch.n_params - at)),
              "step %" PRId64 " (%s) has its parameters at %" PRId64 " of %" PRId64, k, fn_name(f), at, ch.n_params);
         int64_t t = s[STEP_TYPE];
-        NEED(t > DT_NONE && t < DT_COUNT && t != DT_STRING, "step %" PRId64 " (%s) has element type %" PRId64, k, fn_name(f), t);
+        NEED(t > DT_NONE && t < DT_COUNT && t != DT_STRING, "step %" PRId64 " (%s) has element type %" PRId64, k,
+             fn_name(f), t);
     }
     return AN_OK;
 }
@@ -111,7 +116,8 @@ static an_status check_list(const ck *c, const char *name, const etensor *y)
     int64_t n;
     const int64_t *t = insn_ts(c->in, name, &n);
     for (int64_t i = 0; i < n; i++)
-        NEED(et_broadcasts(&c->p->tensors.at[t[i]], y->dim, y->rank), "tensor %" PRId64 " does not broadcast to the result", t[i]);
+        NEED(et_broadcasts(&c->p->tensors.at[t[i]], y->dim, y->rank),
+             "tensor %" PRId64 " does not broadcast to the result", t[i]);
     return AN_OK;
 }
 
@@ -135,7 +141,9 @@ static an_status check_ew(const ck *c)
 static bool share_memory(const etensor *a, const etensor *b)
 {
     uint64_t n, m;
-    if (a->where != b->where || (a->where != SPACE_SCRATCH && a->slot != b->slot) || !et_bytes(a, &n) || !et_bytes(b, &m)) return false;
+    if (a->where != b->where || (a->where != SPACE_SCRATCH && a->slot != b->slot) || !et_bytes(a, &n) ||
+        !et_bytes(b, &m))
+        return false;
     return a->offset < b->offset + m && b->offset < a->offset + n;
 }
 
@@ -150,11 +158,14 @@ static an_status check_ews(const ck *c)
         if (!t) continue;
         NEED(++given == k, "%s is there without the one before it", names[k]);
         NEED(same_shape(t, tensor(c, "y")), "the shapes of y and %s differ", names[k]);
-        for (int j = 0; j < k; j++) NEED(!share_memory(t, tensor(c, names[j])), "%s and %s share memory", names[j], names[k]);
+        for (int j = 0; j < k; j++)
+            NEED(!share_memory(t, tensor(c, names[j])), "%s and %s share memory", names[j], names[k]);
     }
     NEED(more == given, "results names %" PRId64 " steps for %" PRId64 " tensors", more, given);
     for (int64_t k = 0; k < more; k++) {
-        NEED(step[k] >= 0 && step[k] < n / CHAIN_STEP - 1, "result %" PRId64 " is step %" PRId64 ", wanted one before the last of %" PRId64, k + 1, step[k], n / CHAIN_STEP);
+        NEED(step[k] >= 0 && step[k] < n / CHAIN_STEP - 1,
+             "result %" PRId64 " is step %" PRId64 ", wanted one before the last of %" PRId64, k + 1, step[k],
+             n / CHAIN_STEP);
         for (int64_t j = 0; j < k; j++) NEED(step[j] != step[k], "step %" PRId64 " gives two results", step[k]);
     }
     return check_ew(c);
@@ -163,28 +174,33 @@ static an_status check_ews(const ck *c)
 /* ---- windows ---- */
 
 /* Windows of k over `wide` give `narrow` places, one more when `ceil` is allowed. */
-static an_status check_window(const ck *c, int axis, int64_t wide, int64_t narrow, int64_t k, int64_t stride, int64_t before, int64_t after,
-                              int64_t dil, bool ceil)
+static an_status check_window(const ck *c, int axis, int64_t wide, int64_t narrow, int64_t k, int64_t stride,
+                              int64_t before, int64_t after, int64_t dil, bool ceil)
 {
-    NEED(small(wide, 1) && small(narrow, 1) && small(k, 1) && small(stride, 1) && small(before, 0) && small(after, 0) && small(dil, 1),
+    NEED(small(wide, 1) && small(narrow, 1) && small(k, 1) && small(stride, 1) && small(before, 0) && small(after, 0) &&
+             small(dil, 1),
          "spatial axis %d has an extent, kernel, stride, padding or dilation out of range", axis);
     int64_t reach = (k - 1) * dil + 1, slack = wide + before + after - reach;
     int64_t places = slack < 0 ? 0 : slack / stride + 1;
-    NEED(narrow == places || (ceil && narrow == places + 1), "spatial axis %d has %" PRId64 " places, windows of %" PRId64 " over %" PRId64 " give %" PRId64,
-         axis, narrow, reach, wide, places);
+    NEED(narrow == places || (ceil && narrow == places + 1),
+         "spatial axis %d has %" PRId64 " places, windows of %" PRId64 " over %" PRId64 " give %" PRId64, axis, narrow,
+         reach, wide, places);
     return AN_OK;
 }
 
-static an_status check_spatial(const ck *c, const etensor *wide, const etensor *narrow, const int64_t *k, bool dilated, bool ceil)
+static an_status check_spatial(const ck *c, const etensor *wide, const etensor *narrow, const int64_t *k, bool dilated,
+                               bool ceil)
 {
     int n = wide->rank - 2;
     int64_t n_stride, n_pad, n_dil = n, one = 1;
     const int64_t *stride = insn_is(c->in, "stride", &n_stride), *pad = insn_is(c->in, "pad", &n_pad);
     const int64_t *dil = dilated ? insn_is(c->in, "dilation", &n_dil) : NULL;
-    NEED(n_stride == n && n_pad == 2 * n && n_dil == n, "stride, pad and dilation have %" PRId64 ", %" PRId64 ", %" PRId64 " entries for %d spatial axes",
-         n_stride, n_pad, n_dil, n);
+    NEED(n_stride == n && n_pad == 2 * n && n_dil == n,
+         "stride, pad and dilation have %" PRId64 ", %" PRId64 ", %" PRId64 " entries for %d spatial axes", n_stride,
+         n_pad, n_dil, n);
     for (int i = 0; i < n; i++)
-        TRY(check_window(c, i, wide->dim[i + 2], narrow->dim[i + 2], k[i], stride[i], pad[2 * i], pad[2 * i + 1], dil ? dil[i] : one, ceil));
+        TRY(check_window(c, i, wide->dim[i + 2], narrow->dim[i + 2], k[i], stride[i], pad[2 * i], pad[2 * i + 1],
+                         dil ? dil[i] : one, ceil));
     return AN_OK;
 }
 
@@ -192,13 +208,16 @@ static an_status check_convolution(const ck *c, bool transposed)
 {
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *w = tensor(c, "w");
     int64_t groups = insn_i(c->in, "groups");
-    NEED(x->rank >= 3 && x->rank <= 5 && y->rank == x->rank && w->rank == x->rank, "ranks are %d, %d, %d; wanted 3 to 5, all equal", y->rank, x->rank, w->rank);
+    NEED(x->rank >= 3 && x->rank <= 5 && y->rank == x->rank && w->rank == x->rank,
+         "ranks are %d, %d, %d; wanted 3 to 5, all equal", y->rank, x->rank, w->rank);
     int64_t cin = x->dim[1], cout = y->dim[1];
     NEED(small(cin, 1) && small(cout, 1) && groups >= 1 && cin % groups == 0 && cout % groups == 0,
          "%" PRId64 " groups do not divide %" PRId64 " and %" PRId64 " channels", groups, cin, cout);
-    bool ok = transposed ? w->dim[0] == cin && w->dim[1] == cout / groups : w->dim[0] == cout && w->dim[1] == cin / groups;
-    NEED(ok && y->dim[0] == x->dim[0], "weights [%" PRId64 ",%" PRId64 ",..] do not take %" PRId64 " to %" PRId64 " channels, or the batch differs", w->dim[0],
-         w->dim[1], cin, cout);
+    bool ok =
+        transposed ? w->dim[0] == cin && w->dim[1] == cout / groups : w->dim[0] == cout && w->dim[1] == cin / groups;
+    NEED(ok && y->dim[0] == x->dim[0],
+         "weights [%" PRId64 ",%" PRId64 ",..] do not take %" PRId64 " to %" PRId64 " channels, or the batch differs",
+         w->dim[0], w->dim[1], cin, cout);
     TRY(transposed ? check_spatial(c, y, x, w->dim + 2, true, false) : check_spatial(c, x, y, w->dim + 2, true, false));
     return check_epilogue(c, y);
 }
@@ -211,12 +230,14 @@ static an_status check_pool(const ck *c)
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
     int64_t n;
     const int64_t *k = insn_is(c->in, "kernel", &n);
-    NEED(x->rank >= 3 && x->rank <= 5 && y->rank == x->rank && n == x->rank - 2, "ranks are %d and %d, the kernel has %" PRId64 " axes", y->rank, x->rank, n);
+    NEED(x->rank >= 3 && x->rank <= 5 && y->rank == x->rank && n == x->rank - 2,
+         "ranks are %d and %d, the kernel has %" PRId64 " axes", y->rank, x->rank, n);
     NEED(y->dim[0] == x->dim[0] && y->dim[1] == x->dim[1], "batch or channels differ");
     TRY(choice(c, "kind", POOL_COUNT));
     TRY(choice(c, "exclude_pad", 2));
     TRY(check_spatial(c, x, y, k, false, true));
-    NEED(walks_at_most(k, n, INT64_MAX), "the kernel has more places than 63 bits count"); /* an average divides by them */
+    /* an average divides by them */
+    NEED(walks_at_most(k, n, INT64_MAX), "the kernel has more places than 63 bits count");
     return AN_OK;
 }
 
@@ -225,23 +246,27 @@ static an_status check_pool(const ck *c)
 static an_status check_matmul(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *z = tensor(c, "z");
-    NEED(x->rank >= 2 && z->rank >= 2 && y->rank >= 2, "ranks are %d, %d, %d; wanted at least 2", y->rank, x->rank, z->rank);
+    NEED(x->rank >= 2 && z->rank >= 2 && y->rank >= 2, "ranks are %d, %d, %d; wanted at least 2", y->rank, x->rank,
+         z->rank);
     TRY(choice(c, "trans_x", 2));
     TRY(choice(c, "trans_z", 2));
     int64_t tx = insn_i(c->in, "trans_x"), tz = insn_i(c->in, "trans_z");
-    int64_t m = x->dim[x->rank - 2 + tx], k = x->dim[x->rank - 1 - tx], k2 = z->dim[z->rank - 2 + tz], n = z->dim[z->rank - 1 - tz];
+    int64_t m = x->dim[x->rank - 2 + tx], k = x->dim[x->rank - 1 - tx], k2 = z->dim[z->rank - 2 + tz],
+            n = z->dim[z->rank - 1 - tz];
     NEED(k == k2 && y->dim[y->rank - 2] == m && y->dim[y->rank - 1] == n,
          "[%" PRId64 ",%" PRId64 "] times [%" PRId64 ",%" PRId64 "] is not [%" PRId64 ",%" PRId64 "]", m, k, k2, n, y->dim[y->rank - 2], y->dim[y->rank - 1]);
     etensor bx = *x, bz = *z;
     bx.rank -= 2, bz.rank -= 2;
-    NEED(et_broadcasts(&bx, y->dim, y->rank - 2) && et_broadcasts(&bz, y->dim, y->rank - 2), "the leading axes do not broadcast to the result's");
+    NEED(et_broadcasts(&bx, y->dim, y->rank - 2) && et_broadcasts(&bz, y->dim, y->rank - 2),
+         "the leading axes do not broadcast to the result's");
     return check_epilogue(c, y);
 }
 
 static an_status check_matmul_squares(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *s = tensor(c, "squares");
-    NEED(y->dt == DT_F32 && s->dt == DT_F32, "y and squares are %s and %s, wanted fp32", dtype_name(y->dt), dtype_name(s->dt));
+    NEED(y->dt == DT_F32 && s->dt == DT_F32, "y and squares are %s and %s, wanted fp32", dtype_name(y->dt),
+         dtype_name(s->dt));
     NEED(et_elems(s) == 1, "squares has %" PRId64 " elements, wanted one", et_elems(s));
     NEED(!share_memory(y, s), "y and squares share memory");
     return check_matmul(c);
@@ -263,7 +288,8 @@ static an_status check_einsum(const ck *c)
                 NEED(have == t->dim[i], "axis %d of the result is %" PRId64 ", its label %" PRId64, i, t->dim[i], have);
                 for (int j = 0; j < i; j++) NEED(l[j] != l[i], "the result repeats label %" PRId64, l[i]);
             } else {
-                NEED(have <= 1 || t->dim[i] == 1 || have == t->dim[i], "label %" PRId64 " is both %" PRId64 " and %" PRId64, l[i], have, t->dim[i]);
+                NEED(have <= 1 || t->dim[i] == 1 || have == t->dim[i],
+                     "label %" PRId64 " is both %" PRId64 " and %" PRId64, l[i], have, t->dim[i]);
                 extent[l[i]] = MAX(have, t->dim[i]);
             }
         }
@@ -275,14 +301,16 @@ static an_status check_heads(const ck *c, bool turned)
 {
     const etensor *y = tensor(c, "y"), *q = tensor(c, "q"), *k = tensor(c, "k"), *v = tensor(c, "v");
     NEED(q->rank >= 2 && k->rank >= 2 && v->rank >= 2 && y->rank >= 2, "an operand has rank below 2");
-    int64_t rows = q->dim[q->rank - 2 + turned], inner = q->dim[q->rank - 1 - turned], keys = k->dim[k->rank - 2], cols = v->dim[v->rank - 1];
+    int64_t rows = q->dim[q->rank - 2 + turned], inner = q->dim[q->rank - 1 - turned], keys = k->dim[k->rank - 2],
+            cols = v->dim[v->rank - 1];
     NEED(k->dim[k->rank - 1] == inner && v->dim[v->rank - 2] == keys && y->dim[y->rank - 2 + turned] == rows && y->dim[y->rank - 1 - turned] == cols,
          "q, k, v and y do not fit: %" PRId64 " x %" PRId64 ", %" PRId64 " keys, %" PRId64 " columns", rows, inner, keys, cols);
     const etensor *part[] = { q, k, v };
     for (int i = 0; i < 3; i++) {
         etensor b = *part[i];
         b.rank -= 2;
-        NEED(et_broadcasts(&b, y->dim, y->rank - 2), "the leading axes of operand %d do not broadcast to the result's", i);
+        NEED(et_broadcasts(&b, y->dim, y->rank - 2), "the leading axes of operand %d do not broadcast to the result's",
+             i);
     }
     return AN_OK;
 }
@@ -307,7 +335,9 @@ static an_status check_attend_at(const ck *c)
     const bool turned = insn_i(c->in, "turned");
     TRY(check_heads(c, turned));
     int64_t rows = y->dim[y->rank - 2 + turned], window = insn_i(c->in, "window");
-    NEED(et_elems(pos) == rows && dtype_is_int(pos->dt), "pos has %" PRId64 " elements of %s, wanted one integer for each of %" PRId64 " rows", et_elems(pos), dtype_name(pos->dt), rows);
+    NEED(et_elems(pos) == rows && dtype_is_int(pos->dt),
+         "pos has %" PRId64 " elements of %s, wanted one integer for each of %" PRId64 " rows", et_elems(pos),
+         dtype_name(pos->dt), rows);
     NEED(small(window, 0), "window is %" PRId64 ", wanted 0 or more", window);
     return AN_OK;
 }
@@ -321,8 +351,10 @@ typedef struct {
 static an_status check_stacks(const ck *c, const stack_want *want, int n, int n_out)
 {
     const etensor *p = tensor(c, "p");
-    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], period = insn_i(c->in, "period"), stacks = dims_product(p->dim, 0, p->rank - 2), apart = insn_i(c->in, "apart");
-    NEED(apart == 0 || (apart > 0 && stacks % apart == 0), "%" PRId64 " sequences apart of %" PRId64 " matrices", apart, stacks);
+    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], period = insn_i(c->in, "period"),
+                  stacks = dims_product(p->dim, 0, p->rank - 2), apart = insn_i(c->in, "apart");
+    NEED(apart == 0 || (apart > 0 && stacks % apart == 0), "%" PRId64 " sequences apart of %" PRId64 " matrices", apart,
+         stacks);
     for (int i = 0; i < n; i++) {
         const etensor *t = tensor(c, want[i].name);
         if (apart && t != p)
@@ -334,8 +366,11 @@ static an_status check_stacks(const ck *c, const stack_want *want, int n, int n_
         NEED(dtype_is_float(t->dt), "%s is not of a float type", want[i].name);
     }
     for (int i = 0; i < n_out; i++)
-        for (int j = i + 1; j < n; j++) NEED(!share_memory(tensor(c, want[i].name), tensor(c, want[j].name)), "%s and %s share memory", want[i].name, want[j].name);
-    NEED(period == 0 || (period == keys && rows % period == 0), "a period of %" PRId64 " for %" PRId64 " rows and %" PRId64 " keys", period, rows, keys);
+        for (int j = i + 1; j < n; j++)
+            NEED(!share_memory(tensor(c, want[i].name), tensor(c, want[j].name)), "%s and %s share memory",
+                 want[i].name, want[j].name);
+    NEED(period == 0 || (period == keys && rows % period == 0),
+         "a period of %" PRId64 " for %" PRId64 " rows and %" PRId64 " keys", period, rows, keys);
     return AN_OK;
 }
 
@@ -343,9 +378,13 @@ static an_status check_attend_keep(const ck *c)
 {
     const etensor *p = tensor(c, "p"), *q = tensor(c, "q"), *v = tensor(c, "v");
     const int64_t apart = insn_i(c->in, "apart"), least = apart ? 4 : 2;
-    NEED(p->rank >= 2 && q->rank >= least && v->rank >= least, "an operand has rank below %" PRId64, p->rank < 2 ? 2 : least);
-    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], width = q->dim[apart ? 1 : q->rank - 2], cols = v->dim[apart ? 1 : v->rank - 2];
-    const stack_want want[] = { { "y", cols, rows }, { "p", rows, keys }, { "q", width, rows }, { "k", width, keys }, { "v", cols, keys } };
+    NEED(p->rank >= 2 && q->rank >= least && v->rank >= least, "an operand has rank below %" PRId64,
+         p->rank < 2 ? 2 : least);
+    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], width = q->dim[apart ? 1 : q->rank - 2],
+                  cols = v->dim[apart ? 1 : v->rank - 2];
+    const stack_want want[] = {
+        { "y", cols, rows }, { "p", rows, keys }, { "q", width, rows }, { "k", width, keys }, { "v", cols, keys }
+    };
     return check_stacks(c, want, COUNT(want), 2);
 }
 
@@ -353,8 +392,10 @@ static an_status check_attend_back(const ck *c)
 {
     const etensor *p = tensor(c, "p"), *q = tensor(c, "q"), *v = tensor(c, "v");
     const int64_t apart = insn_i(c->in, "apart"), least = apart ? 4 : 2;
-    NEED(p->rank >= 2 && q->rank >= least && v->rank >= least, "an operand has rank below %" PRId64, p->rank < 2 ? 2 : least);
-    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], width = q->dim[apart ? 1 : q->rank - 2], cols = v->dim[apart ? 1 : v->rank - 2];
+    NEED(p->rank >= 2 && q->rank >= least && v->rank >= least, "an operand has rank below %" PRId64,
+         p->rank < 2 ? 2 : least);
+    const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], width = q->dim[apart ? 1 : q->rank - 2],
+                  cols = v->dim[apart ? 1 : v->rank - 2];
     const stack_want want[] = { { "dq", width, rows }, { "dk", width, keys }, { "dv", cols, keys }, { "p", rows, keys },
                                 { "q", width, rows },  { "k", width, keys },  { "v", cols, keys },  { "dy", cols, rows } };
     return check_stacks(c, want, COUNT(want), 3);
@@ -396,7 +437,8 @@ static an_status check_arg(const ck *c)
     int64_t axis;
     TRY(axis_of(c, x, &axis));
     TRY(choice(c, "least", 2));
-    NEED(et_elems(y) == et_elems(x) / x->dim[axis], "the result has %" PRId64 " elements, wanted %" PRId64, et_elems(y), et_elems(x) / x->dim[axis]);
+    NEED(et_elems(y) == et_elems(x) / x->dim[axis], "the result has %" PRId64 " elements, wanted %" PRId64, et_elems(y),
+         et_elems(x) / x->dim[axis]);
     return AN_OK;
 }
 
@@ -425,7 +467,8 @@ static an_status check_norm(const ck *c)
     TRY(axes_of(c, x, on));
     TRY(choice(c, "kind", NORM_COUNT));
     NEED(same_shape(y, x), "the shapes of x and y differ");
-    NEED((!gain || et_broadcasts(gain, y->dim, y->rank)) && (!bias || et_broadcasts(bias, y->dim, y->rank)), "gain or bias does not broadcast to y");
+    NEED((!gain || et_broadcasts(gain, y->dim, y->rank)) && (!bias || et_broadcasts(bias, y->dim, y->rank)),
+         "gain or bias does not broadcast to y");
     return AN_OK;
 }
 
@@ -446,7 +489,8 @@ static an_status check_sort(const ck *c)
     NEED(count >= 1 && count <= x->dim[axis], "count is %" PRId64 " of %" PRId64, count, x->dim[axis]);
     etensor want = *x;
     want.dim[axis] = count;
-    NEED((!values || same_shape(values, &want)) && (!indices || same_shape(indices, &want)), "a result does not have x's shape with %" PRId64 " on the axis", count);
+    NEED((!values || same_shape(values, &want)) && (!indices || same_shape(indices, &want)),
+         "a result does not have x's shape with %" PRId64 " on the axis", count);
     return AN_OK;
 }
 
@@ -474,15 +518,19 @@ static an_status check_move(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
     int64_t n, ny, nx, lo, hi;
-    const int64_t *size = insn_is(c->in, "size", &n), *ys = insn_is(c->in, "y_step", &ny), *xs = insn_is(c->in, "x_step", &nx);
-    NEED(n <= MOVE_MAX_RANK && ny == n && nx == n, "size, y_step and x_step have %" PRId64 ", %" PRId64 ", %" PRId64 " entries; wanted as many each, at most %d", n, ny,
-         nx, MOVE_MAX_RANK);
+    const int64_t *size = insn_is(c->in, "size", &n), *ys = insn_is(c->in, "y_step", &ny),
+                  *xs = insn_is(c->in, "x_step", &nx);
+    NEED(n <= MOVE_MAX_RANK && ny == n && nx == n,
+         "size, y_step and x_step have %" PRId64 ", %" PRId64 ", %" PRId64 " entries; wanted as many each, at most %d",
+         n, ny, nx, MOVE_MAX_RANK);
     NEED(y->dt == x->dt, "x is %s and y is %s: a move does not convert", dtype_name(x->dt), dtype_name(y->dt));
     TRY(choice(c, "width_offset", 2));
-    for (int64_t i = 0; i < n; i++) NEED(size[i] >= 1, "size is %" PRId64 " on axis %" PRId64 ", wanted at least 1", size[i], i);
+    for (int64_t i = 0; i < n; i++)
+        NEED(size[i] >= 1, "size is %" PRId64 " on axis %" PRId64 ", wanted at least 1", size[i], i);
     NEED(span(size, ys, n, insn_i(c->in, "y_start"), &lo, &hi) && lo >= 0 && hi < et_elems(y), "it writes outside y");
     NEED(span(size, xs, n, insn_i(c->in, "x_start"), &lo, &hi) && lo >= 0 && hi < et_elems(x), "it reads outside x");
-    NEED(walks_at_most(size, n, et_elems(y)), "its sizes make more places than the %" PRId64 " elements of y", et_elems(y));
+    NEED(walks_at_most(size, n, et_elems(y)), "its sizes make more places than the %" PRId64 " elements of y",
+         et_elems(y));
     return AN_OK;
 }
 
@@ -505,22 +553,26 @@ static an_status check_pick(const ck *c)
     want.dim[axis] = n;
     NEED(same_shape(y, &want) && y->dt == x->dt, "y is not x with %" PRId64 " places on axis %" PRId64, n, axis);
     for (int64_t i = 0; i < n; i++)
-        NEED(index[i] >= 0 && index[i] < x->dim[axis], "index %" PRId64 " is outside an extent of %" PRId64, index[i], x->dim[axis]);
+        NEED(index[i] >= 0 && index[i] < x->dim[axis], "index %" PRId64 " is outside an extent of %" PRId64, index[i],
+             x->dim[axis]);
     return AN_OK;
 }
 
 static an_status batch_of(const ck *c, const etensor *x, const etensor *ix, int64_t most, int64_t *batch)
 {
     int64_t b = *batch = insn_i(c->in, "batch");
-    NEED(b >= 0 && b <= most && b <= ix->rank, "batch is %" PRId64 ", wanted 0 .. %" PRId64, b, MIN(most, (int64_t)ix->rank));
-    for (int64_t i = 0; i < b; i++) NEED(x->dim[i] == ix->dim[i], "batch axis %" PRId64 " is %" PRId64 " and %" PRId64, i, x->dim[i], ix->dim[i]);
+    NEED(b >= 0 && b <= most && b <= ix->rank, "batch is %" PRId64 ", wanted 0 .. %" PRId64, b,
+         MIN(most, (int64_t)ix->rank));
+    for (int64_t i = 0; i < b; i++)
+        NEED(x->dim[i] == ix->dim[i], "batch axis %" PRId64 " is %" PRId64 " and %" PRId64, i, x->dim[i], ix->dim[i]);
     return AN_OK;
 }
 
 static an_status elems_are(const ck *c, const etensor *y, int64_t a, int64_t b)
 {
     int64_t n;
-    NEED(mul_i64(a, b, &n) && et_elems(y) == n, "the result has %" PRId64 " elements, wanted %" PRId64 " times %" PRId64, et_elems(y), a, b);
+    NEED(mul_i64(a, b, &n) && et_elems(y) == n,
+         "the result has %" PRId64 " elements, wanted %" PRId64 " times %" PRId64, et_elems(y), a, b);
     return AN_OK;
 }
 
@@ -539,7 +591,8 @@ static an_status check_scatter(const ck *c)
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *ix = tensor(c, "indices");
     int64_t axis;
     TRY(axis_of(c, y, &axis));
-    NEED(y->dt == x->dt && dtype_bits(y->dt) >= 8, "x is %s and y is %s, wanted one type of whole bytes", dtype_name(x->dt), dtype_name(y->dt));
+    NEED(y->dt == x->dt && dtype_bits(y->dt) >= 8, "x is %s and y is %s, wanted one type of whole bytes",
+         dtype_name(x->dt), dtype_name(y->dt));
     NEED(y->dim[axis] > 0, "axis %" PRId64 " is empty", axis);
     TRY(choice(c, "add", 2));
     TRY(choice(c, "turned", 2));
@@ -550,12 +603,15 @@ static an_status check_rope(const ck *c)
 {
     static const char *const tables[] = { "cos", "sin" };
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
-    NEED(same_shape(x, y) && x->rank == 3 && x->dim[1] % 2 == 0, "x and y must be one [stacks, channels, columns] with an even number of channels");
-    NEED(dtype_is_float(x->dt) && dtype_bits(x->dt) >= 8 && dtype_is_float(y->dt) && dtype_bits(y->dt) >= 8, "x is %s and y is %s, wanted floats", dtype_name(x->dt), dtype_name(y->dt));
+    NEED(same_shape(x, y) && x->rank == 3 && x->dim[1] % 2 == 0,
+         "x and y must be one [stacks, channels, columns] with an even number of channels");
+    NEED(dtype_is_float(x->dt) && dtype_bits(x->dt) >= 8 && dtype_is_float(y->dt) && dtype_bits(y->dt) >= 8,
+         "x is %s and y is %s, wanted floats", dtype_name(x->dt), dtype_name(y->dt));
     for (int k = 0; k < 2; k++) {
         const etensor *t = tensor(c, tables[k]);
         NEED(dtype_is_float(t->dt) && dtype_bits(t->dt) >= 8, "%s is %s, wanted a float", tables[k], dtype_name(t->dt));
-        NEED(t->rank == 2 && t->dim[0] == x->dim[1] && t->dim[1] > 0 && x->dim[2] % t->dim[1] == 0, "%s must be [%" PRId64 ", a divisor of %" PRId64 "]: channels, columns", tables[k], x->dim[1], x->dim[2]);
+        NEED(t->rank == 2 && t->dim[0] == x->dim[1] && t->dim[1] > 0 && x->dim[2] % t->dim[1] == 0,
+             "%s must be [%" PRId64 ", a divisor of %" PRId64 "]: channels, columns", tables[k], x->dim[1], x->dim[2]);
     }
     NEED(same_shape(tensor(c, "cos"), tensor(c, "sin")), "cos and sin must have one shape");
     TRY(choice(c, "half", 2));
@@ -569,7 +625,8 @@ static an_status check_gather_along(const ck *c)
     TRY(axis_of(c, x, &axis));
     etensor want = *x;
     want.dim[axis] = ix->rank > axis ? ix->dim[axis] : 0;
-    NEED(same_shape(ix, &want) && same_shape(y, &want) && y->dt == x->dt, "indices and y must have x's shape but for axis %" PRId64, axis);
+    NEED(same_shape(ix, &want) && same_shape(y, &want) && y->dt == x->dt,
+         "indices and y must have x's shape but for axis %" PRId64, axis);
     return AN_OK;
 }
 
@@ -580,7 +637,8 @@ static an_status check_gather_nd(const ck *c)
     NEED(ix->rank >= 1, "indices has rank 0");
     TRY(batch_of(c, x, ix, MIN(x->rank, ix->rank - 1), &batch));
     int64_t k = ix->dim[ix->rank - 1];
-    NEED(k <= x->rank - batch && y->dt == x->dt, "%" PRId64 " indices and %" PRId64 " batch axes for rank %d", k, batch, x->rank);
+    NEED(k <= x->rank - batch && y->dt == x->dt, "%" PRId64 " indices and %" PRId64 " batch axes for rank %d", k, batch,
+         x->rank);
     return elems_are(c, y, dims_product(ix->dim, 0, ix->rank - 1), dims_product(x->dim, (int)(batch + k), x->rank));
 }
 
@@ -613,8 +671,10 @@ static an_status check_resize(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
     NEED(x->rank >= 2 && y->rank == x->rank, "ranks are %d and %d", y->rank, x->rank);
-    for (int i = 0; i < x->rank - 2; i++) NEED(x->dim[i] == y->dim[i], "axis %d is %" PRId64 " and %" PRId64, i, x->dim[i], y->dim[i]);
-    for (int i = x->rank - 2; i < x->rank; i++) NEED(small(x->dim[i], 1) && small(y->dim[i], 1), "axis %d is too long", i);
+    for (int i = 0; i < x->rank - 2; i++)
+        NEED(x->dim[i] == y->dim[i], "axis %d is %" PRId64 " and %" PRId64, i, x->dim[i], y->dim[i]);
+    for (int i = x->rank - 2; i < x->rank; i++)
+        NEED(small(x->dim[i], 1) && small(y->dim[i], 1), "axis %d is too long", i);
     TRY(choice(c, "linear", 2));
     return choice(c, "grid", GRID_COUNT);
 }
@@ -622,12 +682,15 @@ static an_status check_resize(const ck *c)
 static an_status check_crop_resize(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *b = tensor(c, "boxes"), *of = tensor(c, "box_of");
-    NEED(x->rank == 4 && (y->rank == 4 || y->rank == 5) && b->rank >= 2, "ranks are %d, %d, %d", y->rank, x->rank, b->rank);
+    NEED(x->rank == 4 && (y->rank == 4 || y->rank == 5) && b->rank >= 2, "ranks are %d, %d, %d", y->rank, x->rank,
+         b->rank);
     int64_t coords = b->rank == 2 ? b->dim[1] : b->dim[2];
-    NEED((coords == 4 || coords == 5) && et_elems(b) == b->dim[0] * coords, "a box has %" PRId64 " numbers, wanted 4 or 5", coords);
+    NEED((coords == 4 || coords == 5) && et_elems(b) == b->dim[0] * coords,
+         "a box has %" PRId64 " numbers, wanted 4 or 5", coords);
     NEED(y->dim[0] == b->dim[0] && y->dim[y->rank - 3] == x->dim[1], "the result is not boxes by channels");
     NEED(coords == 4 || y->rank == 4 || y->dim[1] == 1, "boxes name one image each, the result has several per box");
-    NEED(!of || et_elems(of) == b->dim[0], "box_of has %" PRId64 " entries for %" PRId64 " boxes", of ? et_elems(of) : 0, b->dim[0]);
+    NEED(!of || et_elems(of) == b->dim[0], "box_of has %" PRId64 " entries for %" PRId64 " boxes",
+         of ? et_elems(of) : 0, b->dim[0]);
     TRY(choice(c, "linear", 2));
     TRY(choice(c, "grid", GRID_COUNT));
     TRY(choice(c, "normalized", 2));
@@ -637,7 +700,8 @@ static an_status check_crop_resize(const ck *c)
 static an_status check_sampler(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
-    NEED(x->rank == 4 && y->rank == 4 && x->dim[0] == y->dim[0] && x->dim[1] == y->dim[1], "x and y must be images of one batch and channel count");
+    NEED(x->rank == 4 && y->rank == 4 && x->dim[0] == y->dim[0] && x->dim[1] == y->dim[1],
+         "x and y must be images of one batch and channel count");
     TRY(choice(c, "linear", 2));
     TRY(choice(c, "pad", 4));
     TRY(choice(c, "coords_mode", 3));
@@ -648,7 +712,8 @@ static an_status check_resample(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *at = tensor(c, "coords");
     TRY(check_sampler(c));
-    NEED(et_elems(at) % 2 == 0 && et_elems(at) / 2 == y->dim[0] * y->dim[2] * y->dim[3], "coords has %" PRId64 " numbers, wanted two per place", et_elems(at));
+    NEED(et_elems(at) % 2 == 0 && et_elems(at) / 2 == y->dim[0] * y->dim[2] * y->dim[3],
+         "coords has %" PRId64 " numbers, wanted two per place", et_elems(at));
     return AN_OK;
 }
 

@@ -1,6 +1,6 @@
-/* decode.c: program bytes to a program. The bytes are hostile: every count is bounded by what is left of the file before
- * anything is allocated for it, and what was read goes through program_check.
- * In: bytes.  Out: a program that owns all it points to, or a message that names the part that is wrong. */
+/* decode.c: program bytes to a program. The bytes are hostile: every count is bounded by what is left of the file
+ * before anything is allocated for it, and what was read goes through program_check. In: bytes.  Out: a program that
+ * owns all it points to, or a message that names the part that is wrong. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -16,8 +16,8 @@ typedef struct {
 
 static an_status truncated(reader *r)
 {
-    return diag_fail(r->d, AN_INPUT, NOWHERE, "program is cut short in its %s, at byte %zu of %zu", r->part, (size_t)(r->at - r->start),
-                     (size_t)(r->end - r->start));
+    return diag_fail(r->d, AN_INPUT, NOWHERE, "program is cut short in its %s, at byte %zu of %zu", r->part,
+                     (size_t)(r->at - r->start), (size_t)(r->end - r->start));
 }
 
 static size_t left(const reader *r) { return (size_t)(r->end - r->at); }
@@ -54,7 +54,8 @@ static an_status get_count(reader *r, size_t each, size_t *n)
     *n = 0;
     TRY(get(r, 4, &v));
     if (v > left(r) / each)
-        return diag_fail(r->d, AN_INPUT, NOWHERE, "program says it has %" PRIu64 " entries in its %s; the %zu bytes left hold at most %zu", v,
+        return diag_fail(r->d, AN_INPUT, NOWHERE,
+                         "program says it has %" PRIu64 " entries in its %s; the %zu bytes left hold at most %zu", v,
                          r->part, left(r), left(r) / each);
     *n = (size_t)v;
     return AN_OK;
@@ -64,7 +65,8 @@ static an_status get_str(reader *r, const char **s)
 {
     size_t n;
     TRY(get_count(r, 1, &n));
-    if (memchr(r->at, 0, n)) return diag_fail(r->d, AN_INPUT, NOWHERE, "program has a zero byte in a name of its %s", r->part);
+    if (memchr(r->at, 0, n))
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "program has a zero byte in a name of its %s", r->part);
     if (!(*s = arena_strn(&r->p->mem, (const char *)r->at, n))) return diag_nomem(r->d);
     r->at += n;
     return AN_OK;
@@ -74,7 +76,8 @@ static an_status get_small(reader *r, uint64_t limit, const char *what, uint64_t
 {
     TRY(get(r, 1, v));
     if (*v < limit) return AN_OK;
-    return diag_fail(r->d, AN_INPUT, NOWHERE, "program has %s %" PRIu64 " in its %s; it must be below %" PRIu64, what, *v, r->part, limit);
+    return diag_fail(r->d, AN_INPUT, NOWHERE, "program has %s %" PRIu64 " in its %s; it must be below %" PRIu64, what,
+                     *v, r->part, limit);
 }
 
 static an_status get_rank(reader *r, int *rank)
@@ -97,13 +100,15 @@ static an_status get_numerics(reader *r)
     size_t n;
     TRY(get_count(r, 12, &n));
     if (n != (size_t)n_numeric_rows)
-        return diag_fail(r->d, AN_INPUT, NOWHERE, "program has %zu numerics switches, this engine has %d", n, n_numeric_rows);
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "program has %zu numerics switches, this engine has %d", n,
+                         n_numeric_rows);
     for (int i = 0; i < n_numeric_rows; i++) {
         const char *name;
         double v;
         TRY(get_str(r, &name));
         if (strcmp(name, numeric_rows[i].name))
-            return diag_fail(r->d, AN_INPUT, NOWHERE, "program has the numerics switch \"%.60s\" where \"%s\" is expected", name,
+            return diag_fail(r->d, AN_INPUT, NOWHERE,
+                             "program has the numerics switch \"%.60s\" where \"%s\" is expected", name,
                              numeric_rows[i].name);
         TRY(get_f64(r, &v));
         memcpy((char *)&r->p->num + numeric_rows[i].offset, &v, sizeof v);
@@ -229,7 +234,9 @@ static an_status get_insn(reader *r)
     uint64_t op, line;
     TRY(get(r, 2, &op));
     TRY(get(r, 4, &line));
-    if (op >= IN_COUNT) return diag_fail(r->d, AN_INPUT, NOWHERE, "program has instruction number %" PRIu64 "; the last one is %d", op, IN_COUNT - 1);
+    if (op >= IN_COUNT)
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "program has instruction number %" PRIu64 "; the last one is %d", op,
+                         IN_COUNT - 1);
     insn_field field[ISA_MAX_FIELDS];
     int n = isa_fields((insn_id)op, field);
     const unsigned char *fields_at = r->at;
@@ -240,7 +247,8 @@ static an_status get_insn(reader *r)
     if (!to.t || !to.i || !to.f) return diag_nomem(r->d);
     r->at = fields_at;
     TRY(walk_fields(r, field, n, &to));
-    insn in = { .op = (insn_id)op, .n_t = to.n_t, .n_i = to.n_i, .n_f = to.n_f, .t = to.t, .i = to.i, .f = to.f, .line = (uint32_t)line };
+    insn in = { .op = (insn_id)op, .n_t = to.n_t, .n_i = to.n_i, .n_f = to.n_f, .t = to.t, .i = to.i, .f = to.f,
+                .line = (uint32_t)line };
     return VEC_PUSH(a, &r->p->insns, in) ? AN_OK : diag_nomem(r->d);
 }
 
@@ -252,9 +260,12 @@ static an_status get_data(reader *r)
     size_t pad = (64 - (size_t)(r->at - r->start) % 64) % 64;
     if (left(r) < pad) return truncated(r);
     for (size_t i = 0; i < pad; i++)
-        if (*r->at++) return diag_fail(r->d, AN_INPUT, NOWHERE, "program has a nonzero byte in the padding before its inline data");
+        if (*r->at++)
+            return diag_fail(r->d, AN_INPUT, NOWHERE,
+                             "program has a nonzero byte in the padding before its inline data");
     if (n != left(r))
-        return diag_fail(r->d, AN_INPUT, NOWHERE, "program says it has %" PRIu64 " bytes of inline data; %zu follow", n, left(r));
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "program says it has %" PRIu64 " bytes of inline data; %zu follow", n,
+                         left(r));
     unsigned char *copy = arena_take(&r->p->mem, (size_t)n, 1, 64);
     if (!copy) return diag_nomem(r->d);
     if (n) memcpy(copy, r->at, (size_t)n);
@@ -290,8 +301,9 @@ an_status program_decode(const void *bytes, size_t n, program **out, diag *d)
     r.end = r.start + n;
     *out = NULL;
     if (n < PROGRAM_HEADER || !program_is(bytes, n))
-        return diag_fail(d, AN_INPUT, NOWHERE, "these %zu bytes are not an engine program: one begins with \"%s\" and a header of %d bytes", n,
-                         PROGRAM_MAGIC, PROGRAM_HEADER);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "these %zu bytes are not an engine program: one begins with \"%s\" and a header of %d bytes",
+                         n, PROGRAM_MAGIC, PROGRAM_HEADER);
     uint64_t version, final, body, sum;
     r.at += 8;
     TRY(get(&r, 4, &version));
@@ -299,14 +311,22 @@ an_status program_decode(const void *bytes, size_t n, program **out, diag *d)
     TRY(get(&r, 8, &body));
     TRY(get(&r, 8, &sum));
     if (version != PROGRAM_VERSION)
-        return diag_fail(d, AN_INPUT, NOWHERE, "program has version %" PRIu64 ", this engine reads version %d: compile it again", version, PROGRAM_VERSION);
-    if (final > 1) return diag_fail(d, AN_INPUT, NOWHERE, "program has %" PRIu64 " in byte 12 of its header, which says whether it is final; wanted 0 or 1", final);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "program has version %" PRIu64 ", this engine reads version %d: compile it again", version,
+                         PROGRAM_VERSION);
+    if (final > 1)
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "program has %" PRIu64 " in byte 12 of its header, which says whether it is final; wanted 0 or 1", final);
     if (body != n - PROGRAM_HEADER)
-        return diag_fail(d, AN_INPUT, NOWHERE, "program says it has %" PRIu64 " bytes after its header, there are %zu: cut short or followed by something else",
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "program says it has %" PRIu64
+                         " bytes after its header, there are %zu: cut short or followed by something else",
                          body, n - PROGRAM_HEADER);
     uint64_t have = hash_bytes(r.at, (size_t)body, PROGRAM_SEED);
     if (sum != have)
-        return diag_fail(d, AN_INPUT, NOWHERE, "program is damaged: its checksum is %016" PRIx64 ", its bytes give %016" PRIx64, sum, have);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "program is damaged: its checksum is %016" PRIx64 ", its bytes give %016" PRIx64, sum, have);
     if (!(r.p = program_new("", "", &numerics_cpu))) return diag_nomem(d);
     r.p->final = final;
     an_status st = get_program(&r);

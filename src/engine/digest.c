@@ -1,6 +1,6 @@
-/* digest.c: what an image holds: a checksum of its constants, and whether they are those of given weights. Constants as the instructions read them:
- * reconstructed, or as they are stored, and packed. All look at the image, not at where it says its weights came from: that is what makes them a proof that
- * new weights are in use. */
+/* digest.c: what an image holds: a checksum of its constants, and whether they are those of given weights. Constants
+ * as the instructions read them: reconstructed, or as they are stored, and packed. All look at the image, not at
+ * where it says its weights came from: that is what makes them a proof that new weights are in use. */
 #include <stdlib.h>
 
 #include "engine/engine_int.h"
@@ -43,7 +43,8 @@ uint64_t image_digest(const image *im)
         uint64_t bytes;
         const const_entry *c = &im->p->consts.at[i];
         const etensor *t = &im->p->tensors.at[c->tensor];
-        for (int k = 0; !im->const_at[i] && im->stored[i].at[0] && k < c->n_src; k++) sum = sum_of(im, im->stored[i].at[k], (size_t)c->src[k].bytes, sum);
+        for (int k = 0; !im->const_at[i] && im->stored[i].at[0] && k < c->n_src; k++)
+            sum = sum_of(im, im->stored[i].at[k], (size_t)c->src[k].bytes, sum);
         if (im->const_at[i] && et_bytes(t, &bytes)) sum = sum_of(im, im->const_at[i], (size_t)bytes, sum);
     }
     return sum;
@@ -52,12 +53,14 @@ uint64_t image_digest(const image *im)
 static bool same_bytes(const void *a, const void *b, uint64_t n) { return a == b || !memcmp(a, b, (size_t)n); }
 
 /* *room: memory for elements made once more, as large as the largest so far. */
-static an_status holds_const(image *im, const weight_source *w, size_t k, unsigned char **room, uint64_t *n_room, bool *holds, diag *d)
+static an_status holds_const(image *im, const weight_source *w, size_t k, unsigned char **room, uint64_t *n_room,
+                             bool *holds, diag *d)
 {
     const_build b;
     uint64_t bytes;
     TRY(const_begin(im, w, k, &b, d));
-    for (int i = 0; im->stored[k].at[0] && *holds && i < b.c->n_src; i++) *holds = same_bytes(im->stored[k].at[i], b.at[i], b.c->src[i].bytes);
+    for (int i = 0; im->stored[k].at[0] && *holds && i < b.c->n_src; i++)
+        *holds = same_bytes(im->stored[k].at[i], b.at[i], b.c->src[i].bytes);
     if (!im->const_at[k] || !*holds) return AN_OK;
     if (!et_bytes(b.t, &bytes)) return diag_nomem(d);
     if (const_in_place(&b)) return *holds = same_bytes(im->const_at[k], b.at[0], bytes), AN_OK;
@@ -80,11 +83,13 @@ static uint64_t packed_sum(const image *im, size_t i, size_t *next)
 {
     uint64_t sum = i;
     while (*next < im->panels.n && im->panels.at[*next].insn < i) (*next)++;
-    for (size_t k = *next; k < im->panels.n && im->panels.at[k].insn == i; k++) sum = sum_of(im, im->panels.at[k].at, im->panels.at[k].bytes, sum);
+    for (size_t k = *next; k < im->panels.n && im->panels.at[k].insn == i; k++)
+        sum = sum_of(im, im->panels.at[k].at, im->panels.at[k].bytes, sum);
     return sum;
 }
 
-/* Packed once more from constants that were found to be the right ones, over what is there: nothing may change by that. */
+/* Packed once more from constants that were found to be the right ones, over what is there: nothing may change by
+ * that. */
 static an_status holds_packed(image *im, const weight_source *w, bool *holds, diag *d)
 {
     size_t next = 0;
@@ -95,7 +100,8 @@ static an_status holds_packed(image *im, const weight_source *w, bool *holds, di
         if (!e || !e->repack || !im->state[i]) continue;
         const uint64_t before = packed_sum(im, i, &next);
         st = e->repack(im, &im->p->insns.at[i], im->state[i], d);
-        if (!st && packed_sum(im, i, &next) != before) *holds = false; /* the rest goes on: what was wrong is right now */
+        /* the rest goes on: what was wrong is right now */
+        if (!st && packed_sum(im, i, &next) != before) *holds = false;
     }
     im->source = NULL;
     return st;

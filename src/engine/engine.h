@@ -1,12 +1,14 @@
-/* engine.h: the software engine. It is hardware: it sees program bytes, weight bytes and buffers, never a graph or a text.
+/* engine.h: the software engine. It is hardware: it sees program bytes, weight bytes and buffers, never a graph or a
+ * text.
  *
  *   program   what codegen writes: tensors, instructions, ports, a manifest of constants, the numerics it was compiled for.
  *             Position-independent, the same bytes on every machine, checksummed; a file of them is hostile until decoded.
  *   image     a program loaded here: constants reconstructed and packed for this CPU's kernels, instructions prepared.
  *   run       one dispatch of an image against bound buffers. Two runs of one image do not overlap.
  *
- * ref.c gives every instruction its slow and obvious meaning; exec.c is the fast one. Both round where `numerics` says, and
- * agree bit for bit when it says round_each (soft:*), within the bounds of docs/numerics.md otherwise (cpu). */
+ * ref.c gives every instruction its slow and obvious meaning; exec.c is the fast one. Both round where `numerics`
+ * says, and agree bit for bit when it says round_each (soft:*), within the bounds of docs/numerics.md otherwise
+ * (cpu). */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -40,7 +42,8 @@ typedef enum {
     FN_COUNT
 } fn_id;
 
-typedef enum { RED_SUM, RED_MEAN, RED_MAX, RED_MIN, RED_SUM_SQUARE, RED_L1, RED_L2, RED_LOG_SUM, RED_LOG_SUM_EXP, RED_COUNT } red_kind;
+typedef enum { RED_SUM, RED_MEAN, RED_MAX, RED_MIN, RED_SUM_SQUARE, RED_L1, RED_L2, RED_LOG_SUM, RED_LOG_SUM_EXP,
+               RED_COUNT } red_kind;
 typedef enum { NORM_LAYER, NORM_RMS, NORM_L2, NORM_COUNT } norm_kind; /* L2: x / sqrt(sum + eps) */
 typedef enum { POOL_AVG, POOL_MAX, POOL_MIN, POOL_L2, POOL_L1, POOL_COUNT } pool_kind;
 
@@ -51,12 +54,14 @@ typedef struct {
     dtype dt;
     space where;
     uint32_t slot;    /* INPUT, OUTPUT: port number; CONST: manifest entry */
-    uint64_t offset;  /* bytes from the start of the scratch block, the port's buffer or the constant: several tensors may view one */
+    /* bytes from the start of the scratch block, the port's buffer or the constant: several tensors may view one */
+    uint64_t offset;
     int rank;
     int64_t dim[ENGINE_MAX_RANK];
 } etensor;
 
-typedef struct {      /* one decoded instruction; t, i and f hold the fields of their kind in table order, lists as length + items */
+/* one decoded instruction; t, i and f hold the fields of their kind in table order, lists as length + items */
+typedef struct {
     insn_id op;
     uint32_t n_t, n_i, n_f;
     const int64_t *t; /* tensor numbers; -1: none. A t* field is its length, then numbers */
@@ -71,9 +76,10 @@ typedef struct {
     uint64_t bytes;   /* packed */
 } eport;
 
-/* A constant: dense bytes, or a compressed form the loader reconstructs. Each source is inline in the program or a record
- * of a weight file, so weights can be replaced without compiling. */
-typedef enum { CK_DENSE, CK_AFFINE, CK_LUT, CK_SPARSE, CK_BLOCK, CK_SPARSE_BLOCK, CK_CAUSAL, CK_FIXED, CK_COUNT } const_kind;
+/* A constant: dense bytes, or a compressed form the loader reconstructs. Each source is inline in the program or a
+ * record of a weight file, so weights can be replaced without compiling. */
+typedef enum { CK_DENSE, CK_AFFINE, CK_LUT, CK_SPARSE, CK_BLOCK, CK_SPARSE_BLOCK, CK_CAUSAL, CK_FIXED,
+               CK_COUNT } const_kind;
 typedef struct {
     const char *path; /* NULL: inline */
     uint64_t offset;  /* of the metadata record in the file; inline: in the program's data section */
@@ -85,10 +91,11 @@ typedef struct {
 typedef struct {
     const_kind kind;
     uint32_t tensor;
-    int n_src;        /* DENSE: data. AFFINE: q, scale, zero. LUT: indices, table. SPARSE: values, mask. BLOCK: q, scale[, offset].
-                         SPARSE_BLOCK: q of the kept places, mask, scale[, offset], blocks counted in the dense tensor.
-                         CAUSAL: data of a mask that instructions take for causal without reading it: what is loaded has to be one.
-                         FIXED: data that fields of instructions were made from, and what it was then, inline: what is loaded has to be the same */
+    /* DENSE: data. AFFINE: q, scale, zero. LUT: indices, table. SPARSE: values, mask. BLOCK: q, scale[, offset].
+     * SPARSE_BLOCK: q of the kept places, mask, scale[, offset], blocks counted in the dense tensor. CAUSAL: data of a
+     * mask that instructions take for causal without reading it: what is loaded has to be one. FIXED: data that fields
+     * of instructions were made from, and what it was then, inline: what is loaded has to be the same */
+    int n_src;
     const_source src[4];
     int64_t axis;     /* AFFINE: channel axis; LUT: vector axis or -1 */
 } const_entry;
@@ -112,15 +119,16 @@ typedef struct program {
 
 /* ---- container ---- */
 enum { PROGRAM_VERSION = 17 };
-/* The most bytes a tensor, the scratch memory, and all a program holds together may take: 1 TiB, more than a machine of this kind has.
- * Whoever asks for more gives bad input; less than that and not to be had is a lack of memory. */
+/* The most bytes a tensor, the scratch memory, and all a program holds together may take: 1 TiB, more than a machine
+ * of this kind has. Whoever asks for more gives bad input; less than that and not to be had is a lack of memory. */
 #define ENGINE_MOST_BYTES ((uint64_t)1 << 40)
 bool program_is(const void *bytes, size_t n); /* they begin as one does */
 an_status program_encode(const program *p, strbuf *out, diag *d) MUST_CHECK;
 /* Bytes are copied. Everything is checked: checksum, version, counts, tensor numbers, shapes, sizes, chains, ports. */
 an_status program_decode(const void *bytes, size_t n, program **out, diag *d) MUST_CHECK;
 an_status program_check(const program *p, diag *d) MUST_CHECK; /* what decode checks of a program in memory */
-an_status program_fits(const program *p, diag *d) MUST_CHECK;  /* its part about ENGINE_MOST_BYTES, for a program whose numbers are in range */
+/* its part about ENGINE_MOST_BYTES, for a program whose numbers are in range */
+an_status program_fits(const program *p, diag *d) MUST_CHECK;
 program *program_new(const char *title, const char *target, const numerics *num); /* empty; NULL: no memory */
 void program_free(program *p); /* NULL is fine */
 void program_print(const program *p, strbuf *b); /* disassembly */
@@ -133,30 +141,33 @@ int fn_operands(fn_id f);
 int fn_params(fn_id f);
 
 /* ---- loading and running ---- */
-/* Where the bytes of weight files come from, borrowed until the image is freed or reloaded. `record` hands out the data of the
- * record at `offset`, whose size and type the caller has compared with what the program wants; `file`, used when there is no
- * `record`, the whole file, of which only conforming records are then read. */
+/* Where the bytes of weight files come from, borrowed until the image is freed or reloaded. `record` hands out the
+ * data of the record at `offset`, whose size and type the caller has compared with what the program wants; `file`,
+ * used when there is no `record`, the whole file, of which only conforming records are then read. */
 typedef struct {
     an_status (*file)(void *user, const char *path, const unsigned char **at, size_t *n, diag *d);
     void *user;
-    an_status (*record)(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d);
-    /* NULL, or told when the bytes of a record are packed and will not be read again. Such an image cannot be reloaded. */
+    an_status (*record)(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes,
+                        const unsigned char **at, diag *d);
+    /* NULL, or told when the bytes of a record are packed and will not be read again. Such an image cannot be
+     * reloaded. */
     void (*done)(void *user, const char *path, uint64_t offset);
 } weight_source;
 
-/* Packed constants that several images share: programs of one model for other lengths of text. Packed once, freed with the last
- * image that uses them. One store may serve images of several threads. */
+/* Packed constants that several images share: programs of one model for other lengths of text. Packed once, freed
+ * with the last image that uses them. One store may serve images of several threads. */
 typedef struct pack_store pack_store;
 pack_store *pack_store_new(void); /* NULL: no memory */
 void pack_store_free(pack_store *s); /* NULL is fine; after the images */
 
-/* FAST_BF16: operands of products rounded to bf16, fp32 sums. FAST_INT8: a constant weight stored as int8 with scales by row times the other
- * operand quantised to int8 by its columns (tokens), sums exact: within max|x| / 254 · sum|w| of the exact product; all other products as
- * FAST_BF16. Few columns of a compressed weight multiply in fp32 whatever this says: reading the weight is all they wait for. */
+/* FAST_BF16: operands of products rounded to bf16, fp32 sums. FAST_INT8: a constant weight stored as int8 with
+ * scales by row times the other operand quantised to int8 by its columns (tokens), sums exact: within max|x| / 254 ·
+ * sum|w| of the exact product; all other products as FAST_BF16. Few columns of a compressed weight multiply in fp32
+ * whatever this says: reading the weight is all they wait for. */
 enum { FAST_NONE, FAST_BF16, FAST_INT8, FAST_COUNT };
 
-/* Weights may be replaced, what the program was compiled around may not: AN_INPUT names a record of CAUSAL or FIXED that is not what it was.
- * Loading and reloading begin with this. w may be NULL. */
+/* Weights may be replaced, what the program was compiled around may not: AN_INPUT names a record of CAUSAL or FIXED
+ * that is not what it was. Loading and reloading begin with this. w may be NULL. */
 an_status program_accepts(const program *p, const weight_source *w, diag *d) MUST_CHECK;
 
 typedef struct image image;
@@ -167,17 +178,22 @@ typedef struct {
     pack_store *packs;      /* NULL: every image packs for itself. With it such constants cannot be reloaded */
     const void *pack_owner; /* whose records they are: the same path of another owner is another constant */
 } image_options;
-an_status image_load(image **out, const program *p, const weight_source *w, const image_options *o, diag *d) MUST_CHECK; /* p must outlive it */
+/* p must outlive it */
+an_status image_load(image **out, const program *p, const weight_source *w, const image_options *o, diag *d) MUST_CHECK;
 an_status image_reload(image *im, const weight_source *w, diag *d) MUST_CHECK; /* constants again, packing only */
-an_status image_run(image *im, const void *const *inputs, void *const *outputs, diag *d) MUST_CHECK; /* by port number */
+/* by port number */
+an_status image_run(image *im, const void *const *inputs, void *const *outputs, diag *d) MUST_CHECK;
 uint64_t image_bytes(const image *im); /* memory it holds */
-uint64_t image_grows(const image *im, const void *const *inputs, void *const *outputs); /* what a run with these would add to it, for good: room for copies of inputs */
+/* what a run with these would add to it, for good: room for copies of inputs */
+uint64_t image_grows(const image *im, const void *const *inputs, void *const *outputs);
 uint64_t image_digest(const image *im); /* checksum of the constants as it holds them */
-/* Are its constants, and what is packed of them for the kernels, what w gives, to the bit? Constants cost nothing where the bytes of w are in use as they
- * are; others are made once more, and compared. Packing is done once more, over what is there, with a checksum before and after: a panel that was not
- * right is then, and the answer is no. Between runs, with weights that stay as those it was loaded with do. */
+/* Are its constants, and what is packed of them for the kernels, what w gives, to the bit? Constants cost nothing
+ * where the bytes of w are in use as they are; others are made once more, and compared. Packing is done once more,
+ * over what is there, with a checksum before and after: a panel that was not right is then, and the answer is no.
+ * Between runs, with weights that stay as those it was loaded with do. */
 an_status image_holds(image *im, const weight_source *w, bool *holds, diag *d) MUST_CHECK;
-bool image_panel(const image *im, size_t i, void **at, size_t *bytes); /* the i-th packed constant, for who spoils one; false: no more */
+/* the i-th packed constant, for who spoils one; false: no more */
+bool image_panel(const image *im, size_t i, void **at, size_t *bytes);
 void image_free(image *im);
 
 /* ---- scalar arithmetic, for tests and docs ---- */

@@ -5,7 +5,8 @@
  *   ref*.c      ref_<word>(run_ctx, insn): the meaning      exec*.c    exec_<word>: the same, fast
  *   image.c     memory, constants, the loop over instructions
  *
- * A checked instruction needs no further checks at run time but of values: indices into tensors and integer division. */
+ * A checked instruction needs no further checks at run time but of values: indices into tensors and integer
+ * division. */
 #ifndef ENGINE_ENGINE_INT_H
 #define ENGINE_ENGINE_INT_H
 
@@ -36,7 +37,8 @@ int64_t dims_product(const int64_t *d, int from, int to); /* of a checked tensor
 static inline int64_t et_elems(const etensor *t) { return dims_product(t->dim, 0, t->rank); }
 bool et_bytes(const etensor *t, uint64_t *bytes) MUST_CHECK; /* false: overflow */
 void et_strides(const etensor *t, int64_t *stride);                              /* row-major, in elements */
-void et_broadcast_strides(const etensor *in, int rank, int64_t *stride); /* walked as a shape of that rank: 0 where it repeats */
+/* walked as a shape of that rank: 0 where it repeats */
+void et_broadcast_strides(const etensor *in, int rank, int64_t *stride);
 bool et_broadcasts(const etensor *in, const int64_t *d, int rank);
 typedef struct {
     int64_t outer, n, inner;
@@ -58,22 +60,25 @@ enum { STEP_FN, STEP_A, STEP_B, STEP_C, STEP_PARAM, STEP_TYPE };
 an_status chain_run(const numerics *num, const chain *ch, bool port, double *value, double *result, diag *d) MUST_CHECK;
 
 /* ---- numerics.c, beyond engine.h ---- */
-double num_in(const numerics *n, dtype t, double x);   /* an operand as an instruction sees it: NaN and -0 by the rules */
+/* an operand as an instruction sees it: NaN and -0 by the rules */
+double num_in(const numerics *n, dtype t, double x);
 double num_valid(const numerics *n, double x);         /* a result: NaN becomes +0 where the rules say so */
 double num_fn_port(const numerics *n, fn_id f, const double *operand, const double *param, dtype result);
-double num_round_port(const numerics *n, dtype t, double x); /* at the output of a multiply-accumulate pass; ceiling not applied */
+/* at the output of a multiply-accumulate pass; ceiling not applied */
+double num_round_port(const numerics *n, dtype t, double x);
 double num_ceiling(const numerics *n, double x);             /* the output port's ceiling */
-float num_flush(const numerics *n, double x);                /* an operand of a product: fp16 on a chip, subnormals by the rules */
+/* an operand of a product: fp16 on a chip, subnormals by the rules */
+float num_flush(const numerics *n, double x);
 float num_wide_add(const numerics *n, float acc, float x);   /* one fp32 addition, invalid by the rules */
-/* One multiply-accumulate pass over `count` pairs in ascending order, up to and not including the epilogue. ceiling: the
- * instruction has an output-port ceiling. Operands as num_flush gives them. */
+/* One multiply-accumulate pass over `count` pairs in ascending order, up to and not including the epilogue. ceiling:
+ * the instruction has an output-port ceiling. Operands as num_flush gives them. */
 float num_dot(const numerics *n, const float *a, const float *b, int64_t count, bool ceiling);
 float f16_to_f32(uint16_t h);
 uint16_t f16_from_f32(float x); /* nearest even */
 
 /* ---- tables.c ---- */
-enum { TABLE_WORDS = 43, TABLE_X_LO = 0, TABLE_X_HI, TABLE_Y_LO, TABLE_Y_HI, TABLE_KNOT, TABLE_LO = 37, TABLE_HI = 39, TABLE_SHIFT = 41,
-       TABLE_MODE = 42, TABLE_SEGMENTS = 32, TABLE_NO_KNOTS = 0x40 };
+enum { TABLE_WORDS = 43, TABLE_X_LO = 0, TABLE_X_HI, TABLE_Y_LO, TABLE_Y_HI, TABLE_KNOT, TABLE_LO = 37, TABLE_HI = 39,
+       TABLE_SHIFT = 41, TABLE_MODE = 42, TABLE_SEGMENTS = 32, TABLE_NO_KNOTS = 0x40 };
 typedef enum {
     TAB_none,
 #define TABLE(name, ...) TAB_##name,
@@ -86,7 +91,8 @@ typedef enum {
 table_id fn_table(fn_id f);                  /* TAB_none: computed */
 const char *table_name(table_id t);
 const uint16_t *table_words(table_id t);     /* NULL: none, or composed */
-/* f by its table or tables, in fp32: rounded to `result` between passes, not at the end. fn_table(f) is not TAB_none. */
+/* f by its table or tables, in fp32: rounded to `result` between passes, not at the end. fn_table(f) is not
+ * TAB_none. */
 float table_fn(const numerics *n, fn_id f, const float *x, const float *param, dtype result);
 #define LOG2_E 0x3dc5 /* the scale before exp2 that makes exp, and the one behind log2 that makes log */
 #define LN_2 0x398c
@@ -107,8 +113,9 @@ typedef an_status insn_fn(const run_ctx *c, const insn *in, diag *d);
 static inline const etensor *ctx_tensor(const run_ctx *c, int64_t t) { return &c->p->tensors.at[t]; }
 static inline void *ctx_mem(const run_ctx *c, int64_t t) { return c->mem[t]; }
 
-/* The fast form of an instruction. prepare runs once at load, when the constants are in place (im->mem of a constant tensor is
- * set, of a port it is NULL): it takes state from im->prepared and raises im->work_bytes as needed. repack runs at reload. */
+/* The fast form of an instruction. prepare runs once at load, when the constants are in place (im->mem of a constant
+ * tensor is set, of a port it is NULL): it takes state from im->prepared and raises im->work_bytes as needed. repack
+ * runs at reload. */
 typedef struct {
     insn_fn *run;
     an_status (*prepare)(image *im, const insn *in, void **state, diag *d);
@@ -131,13 +138,15 @@ struct image {
     unsigned char **const_at;  /* per manifest entry: its elements in the tensor's type */
     struct {
         const unsigned char *at[4];
-    } *stored;                 /* per manifest entry: its sources, read by an instruction as they are; at[0] NULL: by none */
-    unsigned char **const_own; /* per manifest entry: memory of our own for it, or NULL when the source is used in place */
+    } * stored; /* per manifest entry: its sources, read by an instruction as they are; at[0] NULL: by none */
+    /* per manifest entry: memory of our own for it, or NULL when the source is used in place */
+    unsigned char **const_own;
     void **state;              /* per instruction */
     unsigned char *scratch, *work;
     unsigned char **view;      /* per input port: where this run reads it */
     int64_t *in_place;         /* per input port: the output that begins as its copy, -1: none */
-    int64_t *last_chain, *chain_of; /* per input: the elementwise chain that reads it last; per output: the one that makes it; -1 */
+    /* per input: the elementwise chain that reads it last; per output: the one that makes it; -1 */
+    int64_t *last_chain, *chain_of;
     unsigned char **shadow;    /* per input port: copy taken when an output shares its memory; NULL until needed */
     size_t work_bytes;
     uint64_t own_bytes;        /* constants, scratch, work, shadows */
@@ -147,21 +156,24 @@ struct image {
     struct exec_env *exec;     /* exec.c: kernels chosen for this CPU; NULL before the first prepare */
     arena tmp;
     bool broken;               /* a reload failed half way */
-    /* Constants whose source wants to hear when they are packed (weight_source.done) are loaded when an instruction asks for them, and
-     * let go after the last one that has packed them for itself. */
+    /* Constants whose source wants to hear when they are packed (weight_source.done) are loaded when an instruction
+     * asks for them, and let go after the last one that has packed them for itself. */
     bool lazy;
     const weight_source *source; /* while loading */
     int64_t packed_now;          /* the tensor that the instruction being prepared has packed; -1: none */
     VEC(uint32_t) shared;        /* entries of opt.packs this image holds */
     size_t preparing;            /* instruction */
-    VEC(panel) panels;           /* what is packed or made of constants and its own, in the order of their instructions */
+    /* what is packed or made of constants and its own, in the order of their instructions */
+    VEC(panel) panels;
 };
 void *engine_alloc(uint64_t bytes); /* 64-byte aligned, zeroed, free() frees it; NULL: no memory */
 
 /* weights.c: constant k of the manifest, from its sources. */
 an_status const_load(image *im, const weight_source *w, size_t k, diag *d) MUST_CHECK;
-an_status const_sources(const image *im, const weight_source *w, size_t k, const unsigned char *at[4], diag *d) MUST_CHECK;
-an_status const_ready(image *im, int64_t tensor, diag *d) MUST_CHECK; /* image.c: its elements are in im->mem; not a constant: nothing */
+an_status const_sources(const image *im, const weight_source *w, size_t k, const unsigned char *at[4], diag *d)
+    MUST_CHECK;
+/* image.c: its elements are in im->mem; not a constant: nothing */
+an_status const_ready(image *im, int64_t tensor, diag *d) MUST_CHECK;
 
 void const_done(image *im, size_t k); /* image.c: lazy: its sources are not read again */
 
@@ -173,7 +185,8 @@ typedef struct {
     bool turned;      /* in another order than the constant's own */
 } pack_key;
 an_status pack_take(image *im, const pack_key *key, size_t bytes, unsigned char **at, bool *fresh, diag *d) MUST_CHECK;
-/* Memory of the instruction being prepared that its repack writes whole, from constants alone: who proves a reload looks at it. NULL, and no bytes, are fine. */
+/* Memory of the instruction being prepared that its repack writes whole, from constants alone: who proves a reload
+ * looks at it. NULL, and no bytes, are fine. */
 an_status panel_note(image *im, void *at, size_t bytes, diag *d) MUST_CHECK;
 void packs_lock(pack_store *s); /* NULL is fine */
 void packs_unlock(pack_store *s);
@@ -192,8 +205,10 @@ an_status ref_index(const run_ctx *c, const insn *in, double v, int64_t extent, 
 typedef struct {
     int64_t first, end; /* keys first .. end - 1 */
 } keys_seen;
-keys_seen ref_sees(double pos, int64_t keys, int64_t window); /* by a row of attend_at at this position; window 0: none */
-double ref_affine(bool to_int, double x, double scale, double zero);      /* quantize, or dequantize, one number; not stored yet */
+/* by a row of attend_at at this position; window 0: none */
+keys_seen ref_sees(double pos, int64_t keys, int64_t window);
+/* quantize, or dequantize, one number; not stored yet */
+double ref_affine(bool to_int, double x, double scale, double zero);
 bool next_index(const int64_t *d, int rank, int64_t *idx);               /* row-major odometer; false: wrapped around */
 
 /* ---- check.c ---- */

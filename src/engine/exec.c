@@ -1,5 +1,5 @@
-/* exec.c: which fast form an instruction has, and what those forms share: the kernels of this CPU, reading operands into fp32,
- * splitting elements over threads. Rows of isa.def that say `ref` run the reference. */
+/* exec.c: which fast form an instruction has, and what those forms share: the kernels of this CPU, reading operands
+ * into fp32, splitting elements over threads. Rows of isa.def that say `ref` run the reference. */
 #include <math.h>
 
 #include "engine/exec_int.h"
@@ -37,7 +37,8 @@ static uint64_t all_bytes(const program *p)
 {
     uint64_t sum = p->scratch_bytes, n;
     for (size_t i = 0; i < p->tensors.n; i++)
-        if (p->tensors.at[i].where != SPACE_SCRATCH && !p->tensors.at[i].offset && et_bytes(&p->tensors.at[i], &n)) sum += n;
+        if (p->tensors.at[i].where != SPACE_SCRATCH && !p->tensors.at[i].offset && et_bytes(&p->tensors.at[i], &n))
+            sum += n;
     return sum;
 }
 
@@ -75,11 +76,13 @@ void exec_need_work(image *im, size_t bytes) { im->work_bytes = MAX(im->work_byt
 
 /* ---- tables ---- */
 
-enum { FAMILY_BITS = 15, SIGN_ODD = 0x60, SIGN_ROOT = 0xc0, SIGN_BITS = 0xe0 }; /* of the mode word, as tables.c reads it */
+/* of the mode word, as tables.c reads it */
+enum { FAMILY_BITS = 15, SIGN_ODD = 0x60, SIGN_ROOT = 0xc0, SIGN_BITS = 0xe0 };
 
 static vec_family family_of(int mode, int shift)
 {
-    static const vec_family families[] = { VT_SIDES, VT_SIDES, VT_SIDES, VT_FRACTION, VT_WHOLE, VT_ROOT, VT_INV_ROOT, VT_INV, VT_SIDES, VT_LOG2, VT_EXP2 };
+    static const vec_family families[] = { VT_SIDES,    VT_SIDES, VT_SIDES, VT_FRACTION, VT_WHOLE, VT_ROOT,
+                                           VT_INV_ROOT, VT_INV,   VT_SIDES, VT_LOG2,     VT_EXP2 };
     size_t f = (size_t)(mode & FAMILY_BITS);
     vec_family v = f < COUNT(families) ? families[f] : VT_SIDES;
     return shift == TABLE_NO_KNOTS && v != VT_FRACTION && v != VT_WHOLE ? VT_LINES : v;
@@ -97,7 +100,10 @@ const vec_table *exec_table(image *im, table_id t, diag *d)
         .family = family_of(mode, shift),
         .odd = (mode & SIGN_BITS) == SIGN_ODD,
         .positive = (mode & SIGN_BITS) == SIGN_ROOT,
-        .x_lo = f16_to_f32(w[TABLE_X_LO]), .x_hi = f16_to_f32(w[TABLE_X_HI]), .y_lo = f16_to_f32(w[TABLE_Y_LO]), .y_hi = f16_to_f32(w[TABLE_Y_HI]),
+        .x_lo = f16_to_f32(w[TABLE_X_LO]),
+        .x_hi = f16_to_f32(w[TABLE_X_HI]),
+        .y_lo = f16_to_f32(w[TABLE_Y_LO]),
+        .y_hi = f16_to_f32(w[TABLE_Y_HI]),
         .below = { f16_to_f32(w[TABLE_LO]), f16_to_f32(w[TABLE_LO + 1]) },
         .above = { f16_to_f32(w[TABLE_HI]), f16_to_f32(w[TABLE_HI + 1]) },
         .unit = ldexpf(1, shift),
@@ -114,7 +120,8 @@ const vec_table *exec_table(image *im, table_id t, diag *d)
 
 bool exec_loads(dtype t)
 {
-    return t == DT_F32 || t == DT_F16 || t == DT_BF16 || t == DT_BOOL || t == DT_I8 || t == DT_U8 || t == DT_I16 || t == DT_U16;
+    return t == DT_F32 || t == DT_F16 || t == DT_BF16 || t == DT_BOOL || t == DT_I8 || t == DT_U8 || t == DT_I16 ||
+           t == DT_U16;
 }
 
 bool exec_stores(dtype t) { return t == DT_F32 || t == DT_F16 || t == DT_BF16 || t == DT_BOOL; }

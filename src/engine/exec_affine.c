@@ -1,7 +1,8 @@
-/* exec_affine.c: to and from integers with a scale and a zero point.
- * In: x, one scale or one per place of an axis.  Out: the reference's bits: a quotient or product of two fp32 numbers rounds once.
+/* exec_affine.c: to and from integers with a scale and a zero point. In: x, one scale or one per place of an axis.
+ * Out: the reference's bits: a quotient or product of two fp32 numbers rounds once.
  *
- * Blocks of elements; scale and zero point are spread out beside them. What fp32 cannot hold goes element by element. */
+ * Blocks of elements; scale and zero point are spread out beside them. What fp32 cannot hold goes element by
+ * element. */
 #include <math.h>
 
 #include "engine/exec_int.h"
@@ -20,7 +21,10 @@ static exec_walk walk_along(const program *p, int64_t tensor, const axis_view *a
 {
     const etensor *t = &p->tensors.at[tensor];
     exec_walk w = { .tensor = tensor, .t = t->dt };
-    if (et_elems(t) > 1) w = (exec_walk){ .tensor = tensor, .t = t->dt, .rank = 3, .dim = { a->outer, a->n, a->inner }, .stride = { 0, 1, 0 } };
+    if (et_elems(t) > 1)
+        w = (exec_walk){
+            .tensor = tensor, .t = t->dt, .rank = 3, .dim = { a->outer, a->n, a->inner }, .stride = { 0, 1, 0 }
+        };
     if (w.rank && a->inner == 1) w.rank = 2;
     return w;
 }
@@ -37,14 +41,17 @@ static an_status prepare(image *im, const insn *in, bool to_int, void **out, dia
     const etensor *x = &p->tensors.at[s->x];
     axis_view a = axis < 0 ? (axis_view){ 1, 1, et_elems(x) } : et_axis(x, axis);
     s->tx = x->dt, s->ty = p->tensors.at[s->y].dt, s->elems = et_elems(x);
-    s->walk_x = (exec_walk){ .tensor = s->x, .t = s->tx, .rank = 1, .dim = { s->elems }, .stride = { 1 }, .same = true };
+    s->walk_x =
+        (exec_walk){ .tensor = s->x, .t = s->tx, .rank = 1, .dim = { s->elems }, .stride = { 1 }, .same = true };
     s->walk_scale = walk_along(p, s->scale, &a);
     if (s->zero >= 0) s->walk_zero = walk_along(p, s->zero, &a);
     dtype tz = s->zero < 0 ? DT_I8 : s->walk_zero.t;
     bool small = to_int ? s->ty == DT_I8 || s->ty == DT_U8 : exec_stores(s->ty) && dtype_is_float(s->ty);
-    s->vectors = e->fast && small && exec_loads(s->tx) && exec_loads(s->walk_scale.t) && (tz == DT_I8 || tz == DT_U8) && (to_int || !dtype_is_float(s->tx));
+    s->vectors = e->fast && small && exec_loads(s->tx) && exec_loads(s->walk_scale.t) && (tz == DT_I8 || tz == DT_U8) &&
+                 (to_int || !dtype_is_float(s->tx));
     if (dtype_bits(s->ty) < 8 || !e->fast) return AN_OK;
-    if (!s->vectors && et_elems(&p->tensors.at[s->scale]) > 1) return AN_OK; /* rare: a wide type with a scale per channel */
+    /* rare: a wide type with a scale per channel */
+    if (!s->vectors && et_elems(&p->tensors.at[s->scale]) > 1) return AN_OK;
     if (!s->vectors && s->zero >= 0 && et_elems(&p->tensors.at[s->zero]) > 1) return AN_OK;
     *out = s;
     return AN_OK;
@@ -55,7 +62,8 @@ typedef struct {
     const state *s;
 } job;
 
-static void put_bytes(const float *x, const float *zero, float lo, float hi, bool is_signed, unsigned char *y, int64_t n)
+static void put_bytes(const float *x, const float *zero, float lo, float hi, bool is_signed, unsigned char *y,
+                      int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         float q = x[i] + zero[i];
@@ -103,7 +111,8 @@ static void span(void *user, int64_t first, int64_t count, int thread)
     }
     double scale = value(j, s->scale, 0), zero = s->zero >= 0 ? value(j, s->zero, 0) : 0;
     for (int64_t i = first; i < first + count; i++)
-        dtype_store(s->ty, ctx_mem(j->c, s->y), i, num_round(j->c->num, s->ty, ref_affine(s->to_int, value(j, s->x, i), scale, zero)));
+        dtype_store(s->ty, ctx_mem(j->c, s->y), i,
+                    num_round(j->c->num, s->ty, ref_affine(s->to_int, value(j, s->x, i), scale, zero)));
 }
 
 static an_status run(const run_ctx *c, const insn *in, diag *d)
@@ -115,7 +124,10 @@ static an_status run(const run_ctx *c, const insn *in, diag *d)
 }
 
 static an_status prepare_quant(image *im, const insn *in, void **out, diag *d) { return prepare(im, in, true, out, d); }
-static an_status prepare_dequant(image *im, const insn *in, void **out, diag *d) { return prepare(im, in, false, out, d); }
+static an_status prepare_dequant(image *im, const insn *in, void **out, diag *d)
+{
+    return prepare(im, in, false, out, d);
+}
 
 const exec_entry exec_quant = { .run = run, .prepare = prepare_quant };
 const exec_entry exec_dequant = { .run = run, .prepare = prepare_dequant };

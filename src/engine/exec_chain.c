@@ -1,9 +1,9 @@
-/* exec_chain.c: chains as calls of vector kernels over a block of elements.
- * In: steps of a checked instruction.  Out: a list of small operations on numbered fp32 buffers ("registers") that stay in the
- * first cache; the last one writes the result.
+/* exec_chain.c: chains as calls of vector kernels over a block of elements. In: steps of a checked instruction.
+ * Out: a list of small operations on numbered fp32 buffers ("registers") that stay in the first cache; the last one
+ * writes the result.
  *
- * A step is one or more operations: a function by table is the table between its scalings, each rounded where num_fn rounds.
- * What no exact vector form exists for is computed element by element with num_fn itself. */
+ * A step is one or more operations: a function by table is the table between its scalings, each rounded where num_fn
+ * rounds. What no exact vector form exists for is computed element by element with num_fn itself. */
 #include <float.h>
 #include <math.h>
 
@@ -19,7 +19,8 @@ typedef struct {
     const chain *src;
     int *reg;      /* of a value; -1: not yet made, or gone */
     int *uses;     /* left */
-    bool *half;    /* of a value: only results narrower than fp32 are made of it, by what leaves a relative error as it is */
+    /* of a value: only results narrower than fp32 are made of it, by what leaves a relative error as it is */
+    bool *half;
     bool busy[CHAIN_REGS];
     diag *d;
     bool hard;     /* the reference must do it */
@@ -73,12 +74,14 @@ static void round_to(maker *m, int r, int how)
 
 static const int16_t vec_of[FN_COUNT] = { /* + 1; 0: none */
 #define SAME(id) [FN_##id] = VF_##id + 1
-    SAME(COPY), SAME(ADD), SAME(SUB), SAME(MUL), SAME(DIV), SAME(FLOOR_DIV), SAME(MAX), SAME(MIN), SAME(EQ), SAME(NE), SAME(GT), SAME(GE),
-    SAME(LT), SAME(LE), SAME(NOT), SAME(SELECT), SAME(ABS), SAME(SQUARE), SAME(SIGN), SAME(CEIL), SAME(FLOOR), SAME(ROUND), SAME(SQRT),
-    SAME(ROOT_DIV),
-    SAME(RSQRT), SAME(INV), SAME(LOG), SAME(EXP), SAME(EXP2), SAME(ERF), SAME(RELU), SAME(RELU6), SAME(LEAKY_RELU), SAME(PRELU),
-    SAME(CLAMPED_RELU), SAME(THRESHOLDED_RELU), SAME(THRESHOLD), SAME(CLIP), SAME(AFFINE), SAME(SIGMOID), SAME(SIGMOID_HARD), SAME(TANH),
-    SAME(GELU), SAME(GELU_TANH), SAME(GELU_SIGMOID), SAME(SILU), SAME(SOFTSIGN),
+    SAME(COPY),      SAME(ADD),       SAME(SUB),          SAME(MUL),     SAME(DIV),          SAME(FLOOR_DIV),
+    SAME(MAX),       SAME(MIN),       SAME(EQ),           SAME(NE),      SAME(GT),           SAME(GE),
+    SAME(LT),        SAME(LE),        SAME(NOT),          SAME(SELECT),  SAME(ABS),          SAME(SQUARE),
+    SAME(SIGN),      SAME(CEIL),      SAME(FLOOR),        SAME(ROUND),   SAME(SQRT),         SAME(ROOT_DIV),
+    SAME(RSQRT),     SAME(INV),       SAME(LOG),          SAME(EXP),     SAME(EXP2),         SAME(ERF),
+    SAME(RELU),      SAME(RELU6),     SAME(LEAKY_RELU),   SAME(PRELU),   SAME(CLAMPED_RELU), SAME(THRESHOLDED_RELU),
+    SAME(THRESHOLD), SAME(CLIP),      SAME(AFFINE),       SAME(SIGMOID), SAME(SIGMOID_HARD), SAME(TANH),
+    SAME(GELU),      SAME(GELU_TANH), SAME(GELU_SIGMOID), SAME(SILU),    SAME(SOFTSIGN),
 #undef SAME
 };
 static const uint16_t vec_ulp[VF_COUNT] = {
@@ -96,7 +99,8 @@ static bool is_comparison(fn_id f) { return (f >= FN_EQ && f <= FN_LE) || f == F
 /* With a bool result only what cannot tell exact from fp32 arithmetic. */
 static bool fits_bool(fn_id f)
 {
-    return is_comparison(f) || f == FN_SELECT || f == FN_COPY || f == FN_ADD || f == FN_SUB || f == FN_MUL || f == FN_MAX || f == FN_MIN || f == FN_ABS;
+    return is_comparison(f) || f == FN_SELECT || f == FN_COPY || f == FN_ADD || f == FN_SUB || f == FN_MUL ||
+           f == FN_MAX || f == FN_MIN || f == FN_ABS;
 }
 
 /* table_fn of tables.c, one operation at a time. pass: its rounding between two passes. */
@@ -198,13 +202,15 @@ static void make_step(maker *m, int64_t k)
         p[j] = e->chip && real ? (float)dtype_round(t, param[j]) : (float)param[j];
         odd = odd || isnan(p[j]);
     }
-    /* An epsilon below the normal numbers, as the default is, keeps log(0) finite; where small results are flushed, so would be the sum. */
+    /* An epsilon below the normal numbers, as the default is, keeps log(0) finite; where small results are flushed,
+     * so would be the sum. */
     if (f == FN_LOG) p[1] = p[0] > 0 && p[0] < FLT_MIN ? logf(p[0]) : -INFINITY;
     int y = take_reg(m), vf = vec_of[f] - 1;
     if (!e->chip && half_of[f] && m->half[m->src->n_inputs + k]) vf = half_of[f] - 1;
     bool tabled = num->tables != 0 && real && fn_table(f) != TAB_none;
     if (tabled && !odd) by_table(m, f, y, a, p, t);
-    else if (!tabled && !odd && vf >= 0 && (!e->chip || vec_ulp[vf] == 0)) vector(m, (vec_fn)vf, y, a[0], a[1], a[2], p[0], p[1]);
+    else if (!tabled && !odd && vf >= 0 && (!e->chip || vec_ulp[vf] == 0))
+        vector(m, (vec_fn)vf, y, a[0], a[1], a[2], p[0], p[1]);
     else {
         chain_op *o = add(m, OP_SCALAR, y, a[0], a[1], a[2]);
         o->f = f, o->t = t, o->param = param;
@@ -221,8 +227,8 @@ static bool keeps_error(fn_id f) { return f == FN_MUL || f == FN_DIV || f == FN_
 
 static bool is_half(dtype t) { return t == DT_F16 || t == DT_BF16; }
 
-/* Values that nothing but results of 16 bits are made of. One whose step has a wider type is only stored as that: its bits must not depend
- * on what else the chain makes. */
+/* Values that nothing but results of 16 bits are made of. One whose step has a wider type is only stored as that:
+ * its bits must not depend on what else the chain makes. */
 static void find_half(maker *m, const int64_t *result)
 {
     const chain *s = m->src;
@@ -250,7 +256,8 @@ static void make_ops(maker *m, const int64_t *step)
         m->uses[result[k]]++; /* the store */
     }
     for (int64_t k = s->n_steps - 1; k >= 0; k--) /* backwards: a step nobody reads reads nothing */
-        for (int j = 0; m->uses[s->n_inputs + k] && j < fn_operands((fn_id)s->step[k * CHAIN_STEP]); j++) m->uses[s->step[k * CHAIN_STEP + STEP_A + j]]++;
+        for (int j = 0; m->uses[s->n_inputs + k] && j < fn_operands((fn_id)s->step[k * CHAIN_STEP]); j++)
+            m->uses[s->step[k * CHAIN_STEP + STEP_A + j]]++;
     for (int i = 0; i < m->ch->n_in; i++) m->ch->in[i].idle = !m->uses[i + m->ch->port];
     find_half(m, result);
     if (m->ch->port) m->reg[0] = take_reg(m);
@@ -259,16 +266,20 @@ static void make_ops(maker *m, const int64_t *step)
     for (int k = 0; k < m->ch->n_out && !m->hard; k++) m->ch->out[k].reg = value_reg(m, result[k]);
 }
 
-/* Every result is what it was unless one number says otherwise: an optimiser's step that may not count. The choice is made once, and
- * the chain is that of the new values; step[k] becomes the one that makes them. */
+/* Every result is what it was unless one number says otherwise: an optimiser's step that may not count. The choice
+ * is made once, and the chain is that of the new values; step[k] becomes the one that makes them. */
 static void find_choice(exec_chain *ch, const chain *src, int64_t *step)
 {
     int64_t when = -1, made[CHAIN_MOST_RESULTS];
     for (int k = 0; k < ch->n_out; k++) {
         const int64_t *s = step[k] < 0 ? NULL : src->step + step[k] * CHAIN_STEP;
-        if (ch->port || ch->env->chip || !s || s[STEP_FN] != FN_SELECT || s[STEP_A] >= ch->n_in || s[STEP_A + 1] < ch->n_in || s[STEP_A + 2] >= ch->n_in) return;
+        if (ch->port || ch->env->chip || !s || s[STEP_FN] != FN_SELECT || s[STEP_A] >= ch->n_in ||
+            s[STEP_A + 1] < ch->n_in || s[STEP_A + 2] >= ch->n_in)
+            return;
         const exec_walk *old = &ch->in[s[STEP_A + 2]];
-        if ((k && s[STEP_A] != when) || ch->in[s[STEP_A]].rank || !old->same || old->t != ch->out[k].t || !dtype_is_float(old->t)) return;
+        if ((k && s[STEP_A] != when) || ch->in[s[STEP_A]].rank || !old->same || old->t != ch->out[k].t ||
+            !dtype_is_float(old->t))
+            return;
         when = s[STEP_A];
         made[k] = s[STEP_A + 1] - ch->n_in;
     }
@@ -289,7 +300,8 @@ static int64_t outputs_bytes(const program *p)
     return (int64_t)n;
 }
 
-an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y, bool port, bool ceiling, exec_chain **out, diag *d)
+an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y, bool port, bool ceiling,
+                          exec_chain **out, diag *d)
 {
     const program *p = im->p;
     const etensor *ty = &p->tensors.at[y];
@@ -313,13 +325,16 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
     size_t values = (size_t)(src.n_inputs + src.n_steps);
     m.reg = TAKE(&im->tmp, int, values), m.uses = TAKE(&im->tmp, int, values), m.half = TAKE(&im->tmp, bool, values);
     if (!ch || !m.reg || !m.uses || !m.half) return diag_nomem(d);
-    *ch = (exec_chain){ .env = e, .num = &p->num, .port = port, .n_in = (int)n, .n_out = results, .n_steps = src.n_steps, .when = -1 };
+    *ch = (exec_chain){
+        .env = e, .num = &p->num, .port = port, .n_in = (int)n, .n_out = results, .n_steps = src.n_steps, .when = -1
+    };
     ch->in = TAKE(&im->prepared, exec_walk, (size_t)n);
     ch->ops = TAKE(&im->prepared, chain_op, (size_t)(src.n_steps * OPS_PER_STEP + src.n_inputs + 1));
     if (!ch->in || !ch->ops) return diag_nomem(d);
     for (int64_t k = 0; k < n; k++)
         ch->in[k] = list ? exec_walk_of(p, t[k], ty)
-                         : (exec_walk){ .tensor = t[k], .t = p->tensors.at[t[k]].dt, .rank = 1, .dim = { et_elems(ty) }, .stride = { 1 }, .same = true };
+                         : (exec_walk){ .tensor = t[k], .t = p->tensors.at[t[k]].dt, .rank = 1, .dim = { et_elems(ty) },
+                                        .stride = { 1 }, .same = true };
     for (int k = 0; k < results; k++) ch->out[k].y = result[k], ch->out[k].t = p->tensors.at[result[k]].dt;
     find_choice(ch, &src, step);
     make_ops(&m, step);
@@ -332,7 +347,8 @@ an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y
         ch->out[k].how = (e->chip && last != t_k->dt) || t_k->dt == DT_BOOL ? how_of(&m, t_k->dt, port) : 0;
         const int64_t bytes = et_elems(t_k) * exec_size(t_k->dt);
         ch->out[k].stream = !port && exec_streams(e, bytes);
-        ch->out[k].late = !port && t_k->where == SPACE_OUTPUT && bytes >= LATE_LEAST && exec_streams(e, outputs_bytes(p));
+        ch->out[k].late =
+            !port && t_k->where == SPACE_OUTPUT && bytes >= LATE_LEAST && exec_streams(e, outputs_bytes(p));
     }
     if (port && p->num.mac_flush != 0) ch->flush = 0x1p-14f;
     if (port && ceiling && dtype_is_float(ty->dt) && p->num.port_ceiling != 0) ch->ceiling = (float)p->num.port_ceiling;
@@ -355,16 +371,19 @@ static bool streams(const exec_chain *ch)
 
 /* ---- running ---- */
 
-static void scalar(const exec_chain *ch, const chain_op *o, float *y, const float *a, const float *b, const float *c, int64_t n)
+static void scalar(const exec_chain *ch, const chain_op *o, float *y, const float *a, const float *b, const float *c,
+                   int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         double x[3] = { (double)a[i], (double)b[i], (double)c[i] };
-        y[i] = (float)(ch->port ? num_fn_port(ch->num, o->f, x, o->param, o->t) : num_fn(ch->num, o->f, x, o->param, o->t));
+        y[i] = (float)(ch->port ? num_fn_port(ch->num, o->f, x, o->param, o->t)
+                                : num_fn(ch->num, o->f, x, o->param, o->t));
     }
 }
 
-/* The next block, asked for while this one is worked on: some lines of its operands between one operation and the next, as many
- * as are on their way at a time, so that memory and arithmetic run side by side. Past the end of a tensor nothing is touched. */
+/* The next block, asked for while this one is worked on: some lines of its operands between one operation and the
+ * next, as many as are on their way at a time, so that memory and arithmetic run side by side. Past the end of a
+ * tensor nothing is touched. */
 typedef struct {
     int input;      /* whose turn it is */
     int64_t at;     /* bytes of it already asked for */
@@ -421,7 +440,8 @@ static void run_vector(registers *r, const chain_op *o, float *to)
     if ((swaps || f == VF_SUB) && r->one[o->b] && !r->one[o->a]) { /* x - v is x + -v, bit for bit */
         float p = f == VF_SUB ? -r->value[o->b] : r->value[o->b];
         r->v->fn[f == VF_MUL ? VF_MUL_P : VF_ADD_P](to, r->at[o->a], NULL, NULL, &p, r->n);
-    } else if (swaps && r->one[o->a] && !r->one[o->b]) r->v->fn[f == VF_MUL ? VF_MUL_P : VF_ADD_P](to, r->at[o->b], NULL, NULL, &r->value[o->a], r->n);
+    } else if (swaps && r->one[o->a] && !r->one[o->b])
+        r->v->fn[f == VF_MUL ? VF_MUL_P : VF_ADD_P](to, r->at[o->b], NULL, NULL, &r->value[o->a], r->n);
     else r->v->fn[f](to, spread(r, o->a), spread(r, o->b), spread(r, o->c), o->p, r->n);
 }
 
@@ -434,7 +454,8 @@ static bool over_operand(const exec_chain *ch, const run_ctx *c, int k)
     return false;
 }
 
-/* What is written beside states that are updated in place is read as they are, by the next dispatch: all of them have been written by then. */
+/* What is written beside states that are updated in place is read as they are, by the next dispatch: all of them
+ * have been written by then. */
 bool exec_chain_past(const exec_chain *ch, const run_ctx *c, int k)
 {
     bool beside = false;
@@ -470,7 +491,8 @@ static void run_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
     int64_t y_bytes = n * exec_size(ch->out[0].t);
     unsigned char *y = (unsigned char *)ctx_mem(c, ch->out[0].y) + at * exec_size(ch->out[0].t);
     /* an only result goes where it is wanted, when nothing is left to be done with it */
-    bool straight = ch->n_out == 1 && ch->out[0].t == DT_F32 && !ch->out[0].how && !(ch->ceiling > 0) && aligned(y) && !ch->out[0].stream;
+    bool straight = ch->n_out == 1 && ch->out[0].t == DT_F32 && !ch->out[0].how && !(ch->ceiling > 0) && aligned(y) &&
+                    !ch->out[0].stream;
     ahead next = ahead_of(ch, n);
     if (ch->port) {
         r.at[0] = acc, r.one[0] = false;
@@ -519,8 +541,8 @@ void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, 
     else run_block(ch, c, acc, at, n, scratch);
 }
 
-/* Is it the old values? Then they are the results: all of a piece are read before one is written, for a result may lie where another
- * one's old value does. */
+/* Is it the old values? Then they are the results: all of a piece are read before one is written, for a result may
+ * lie where another one's old value does. */
 static bool stays(const exec_chain *ch, const run_ctx *c, int64_t at, int64_t n)
 {
     enum { PIECE = 1024 };
@@ -532,7 +554,8 @@ static bool stays(const exec_chain *ch, const run_ctx *c, int64_t at, int64_t n)
         len = MIN(end - at, (int64_t)(PIECE / sizeof(float)));
         for (int k = 0; k < ch->n_out; k++) {
             size_t size = (size_t)exec_size(ch->out[k].t);
-            memcpy(kept[k], (const char *)ctx_mem(c, ch->in[ch->out[k].old].tensor) + (size_t)at * size, (size_t)len * size);
+            memcpy(kept[k], (const char *)ctx_mem(c, ch->in[ch->out[k].old].tensor) + (size_t)at * size,
+                   (size_t)len * size);
         }
         for (int k = 0; k < ch->n_out; k++) {
             size_t size = (size_t)exec_size(ch->out[k].t);

@@ -1,5 +1,5 @@
-/* exec_chain_int.h: a prepared chain, shared by the two ways to run one: whole blocks operation by operation (exec_chain.c), and
- * tiles that stay in registers (exec_tape.c). */
+/* exec_chain_int.h: a prepared chain, shared by the two ways to run one: whole blocks operation by operation
+ * (exec_chain.c), and tiles that stay in registers (exec_tape.c). */
 #ifndef ENGINE_EXEC_CHAIN_INT_H
 #define ENGINE_EXEC_CHAIN_INT_H
 

@@ -1,13 +1,15 @@
 /* exec_columns.c: softmax and norms down columns on the plain processor.
  * In: x seen as [outer, n, inner], lines along n.  Out: y of the same shape.
  *
- * Columns are taken in blocks. A block is looked at once, a band of rows after the other, for what its columns have in common; then it
- * is read again, from the second cache, and written. A plane of x that fits that cache is one block, and its bands are written in turns
- * with looking at those of the next plane: memory is read from end to end, and written all the time, and what one band leaves in the
- * cache is room for the other. A larger plane is one block, too, or blocks that are as wide as memory likes to be read: they are written from their last rows up,
- * which are still in cache, and the rest is read from farther away once more. Narrower ones that fit would cost more: a cache holds few rows that lie
- * a power of two apart. A softmax keeps its exps in scratch, where they fit the second cache and x is of y's type: those of a band take the place of those of
- * the block before, which become rows of y in the same loop. */
+ * Columns are taken in blocks. A block is looked at once, a band of rows after the other, for what its columns have
+ * in common; then it is read again, from the second cache, and written. A plane of x that fits that cache is one
+ * block, and its bands are written in turns with looking at those of the next plane: memory is read from end to end,
+ * and written all the time, and what one band leaves in the cache is room for the other. A larger plane is one
+ * block, too, or blocks that are as wide as memory likes to be read: they are written from their last rows up, which
+ * are still in cache, and the rest is read from farther away once more. Narrower ones that fit would cost more: a
+ * cache holds few rows that lie a power of two apart. A softmax keeps its exps in scratch, where they fit the second
+ * cache and x is of y's type: those of a band take the place of those of the block before, which become rows of y in
+ * the same loop. */
 #include <math.h>
 
 #include "engine/exec_columns.h"
@@ -20,7 +22,8 @@ typedef struct {
     int64_t lines;
     bool stream;
     bool wide; /* of some columns the squares leave fp32; their scale is 0 or no number */
-    float *most, *mean, *sum; /* per column: of a softmax the first, of a layer norm the second; at last sum is what it is scaled by */
+    /* per column: of a softmax the first, of a layer norm the second; at last sum is what it is scaled by */
+    float *most, *mean, *sum;
 } block;
 
 typedef struct {
@@ -35,11 +38,16 @@ static bool half(const columns *k) { return k->tx == DT_F16 && k->ty == DT_F16; 
 static void open_block(const room *m, int64_t which, block *b)
 {
     const columns *k = m->k;
-    const int64_t first = which % k->per_outer * k->block, at = which / k->per_outer * k->n * k->inner + first, out = exec_size(k->ty);
+    const int64_t first = which % k->per_outer * k->block, at = which / k->per_outer * k->n * k->inner + first,
+                  out = exec_size(k->ty);
     const vec_kernels *v = k->env->v;
     float *sums = m->sums + which % 2 * SUMS * k->block;
-    *b = (block){ .x = (const unsigned char *)ctx_mem(m->c, k->x) + at * exec_size(k->tx), .y = (unsigned char *)ctx_mem(m->c, k->y) + at * out,
-                  .lines = MIN(k->block, k->inner - first), .most = sums, .mean = sums + k->block, .sum = sums + 2 * k->block };
+    *b = (block){ .x = (const unsigned char *)ctx_mem(m->c, k->x) + at * exec_size(k->tx),
+                  .y = (unsigned char *)ctx_mem(m->c, k->y) + at * out,
+                  .lines = MIN(k->block, k->inner - first),
+                  .most = sums,
+                  .mean = sums + k->block,
+                  .sum = sums + 2 * k->block };
     b->stream = k->stream && (uintptr_t)b->y % VEC_LINE == 0 && k->inner * out % VEC_LINE == 0;
     v->fill(b->most, -INFINITY, b->lines), v->fill(b->mean, 0, b->lines), v->fill(b->sum, 0, b->lines);
     if (k->exps_kept) v->soft_begin(b->most, b->sum, k->tx, b->lines);
@@ -97,13 +105,19 @@ static void settle(const columns *k, block *b)
 /* up: the rows before these come next. */
 static void put(const room *m, const block *b, int64_t r, int64_t rows, bool up)
 {
-    enum { OWN = 3 * VEC_BAND }; /* rows: as many lines as a core waits for at a time, where columns are a line or two; of fp32 there are too many to ask for */
+    /* rows: as many lines as a core waits for at a time, where columns are a line or two; of fp32 there are too many to
+     * ask for */
+    enum { OWN = 3 * VEC_BAND };
     const columns *k = m->k;
     const vec_kernels *v = k->env->v;
     const int64_t in = exec_size(k->tx), ld = k->inner;
     const unsigned char *x = b->x + r * ld * in;
     void *y = b->y + r * k->inner * exec_size(k->ty);
-    vec_affine p = { .scale = b->sum, .stream = b->stream, .ahead = ld * in, .own = k->ty == DT_F32 ? 0 : (up ? -OWN : OWN) * k->inner * exec_size(k->ty) }; /* ahead: the next row */
+    /* ahead: the next row */
+    vec_affine p = { .scale = b->sum,
+                     .stream = b->stream,
+                     .ahead = ld * in,
+                     .own = k->ty == DT_F32 ? 0 : (up ? -OWN : OWN) * k->inner * exec_size(k->ty) };
     if (k->exps) {
         p.mean = b->most;
         v->soft_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines, half(k));
@@ -114,7 +128,8 @@ static void put(const room *m, const block *b, int64_t r, int64_t rows, bool up)
     v->affine_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines);
 }
 
-double norm_wide(norm_kind kind, float eps, dtype t, const void *x, int64_t first, int64_t step, int64_t n, double *mean)
+double norm_wide(norm_kind kind, float eps, dtype t, const void *x, int64_t first, int64_t step, int64_t n,
+                 double *mean)
 {
     double all = 0, squares = 0;
     for (int64_t k = 0; kind == NORM_LAYER && k < n; k++) all += dtype_load(t, x, first + k * step);
@@ -181,7 +196,8 @@ static void one_by_one(const room *m, int64_t first, int64_t end)
         open_block(m, i, &b);
         for (int64_t r = 0; r < k->n; r += VEC_BAND) look(m, &b, r, MIN(VEC_BAND, k->n - r));
         settle(k, &b);
-        for (int64_t r = (k->n - 1) / VEC_BAND * VEC_BAND; r >= 0; r -= VEC_BAND) put(m, &b, r, MIN(VEC_BAND, k->n - r), true);
+        for (int64_t r = (k->n - 1) / VEC_BAND * VEC_BAND; r >= 0; r -= VEC_BAND)
+            put(m, &b, r, MIN(VEC_BAND, k->n - r), true);
         put_wide(m, &b);
     }
 }
@@ -200,7 +216,8 @@ static void some_blocks(void *ctx, int64_t task, int thread)
     if (k->stream) k->env->v->fence();
 }
 
-/* A block of exps is one that fits the second cache. Any other has rows as long as can be, since every one is another page; enough tasks for all threads. */
+/* A block of exps is one that fits the second cache. Any other has rows as long as can be, since every one is
+ * another page; enough tasks for all threads. */
 void columns_plan(columns *k)
 {
     enum { WIDE = 2 << 12 }; /* bytes of a row: two pages */
@@ -209,15 +226,20 @@ void columns_plan(columns *k)
     const int64_t of_exps = bands(k) * VEC_KEPT(e->v, steps) * (int64_t)sizeof(float); /* of so many columns */
     k->exps_kept = k->exps && k->tx == k->ty && of_exps <= e->l2 / 2;
     k->in_turns = k->exps_kept || plane <= e->l2 / 5 * 4;
-    const int64_t least = k->exps_kept ? steps : WIDE / in, fit = MAX(e->l2 / 2 / (k->exps_kept ? of_exps : k->n * in * steps) * steps, least);
+    const int64_t least = k->exps_kept ? steps : WIDE / in,
+                  fit = MAX(e->l2 / 2 / (k->exps_kept ? of_exps : k->n * in * steps) * steps, least);
     int64_t parts = plane <= 2 * e->l2 && !k->exps_kept ? 1 : (k->inner + fit - 1) / fit;
-    while (k->outer * parts < many && (k->outer * parts < e->threads || k->inner / (parts + 1) >= least) && k->inner / (parts + 1) >= steps) parts++;
+    while (k->outer * parts < many && (k->outer * parts < e->threads || k->inner / (parts + 1) >= least) &&
+           k->inner / (parts + 1) >= steps)
+        parts++;
     k->block = MIN(k->inner, ROUND_UP((k->inner + parts - 1) / parts, steps));
     k->per_outer = (k->inner + k->block - 1) / k->block;
     const int64_t blocks = k->outer * k->per_outer;
     k->group = MAX(blocks / many, 1);
     k->tasks = (blocks + k->group - 1) / k->group;
-    const int64_t floats = ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED) + ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED) + (k->exps_kept ? bands(k) * VEC_KEPT(e->v, k->block) : 0);
+    const int64_t floats = ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED) +
+                           ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED) +
+                           (k->exps_kept ? bands(k) * VEC_KEPT(e->v, k->block) : 0);
     k->each = ROUND_UP((size_t)floats * sizeof(float), (size_t)VEC_LINE);
 }
 

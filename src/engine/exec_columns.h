@@ -26,7 +26,8 @@ typedef struct {
 } columns;
 
 /* Mean and scale in double of a line whose squares leave fp32: n elements from x on, `step` apart. */
-double norm_wide(norm_kind kind, float eps, dtype t, const void *x, int64_t first, int64_t step, int64_t n, double *mean);
+double norm_wide(norm_kind kind, float eps, dtype t, const void *x, int64_t first, int64_t step, int64_t n,
+                 double *mean);
 void columns_plan(columns *k);
 void columns_run(const run_ctx *c, const columns *k);
 

@@ -4,10 +4,17 @@
 
 geometry exec_geometry(const program *p, const insn *in, bool transposed)
 {
-    const etensor *x = &p->tensors.at[insn_t(in, "x")], *w = &p->tensors.at[insn_t(in, "w")], *y = &p->tensors.at[insn_t(in, "y")];
+    const etensor *x = &p->tensors.at[insn_t(in, "x")], *w = &p->tensors.at[insn_t(in, "w")],
+                  *y = &p->tensors.at[insn_t(in, "y")];
     int64_t n;
-    const int64_t *stride = insn_is(in, "stride", &n), *pad = insn_is(in, "pad", &n), *dil = insn_is(in, "dilation", &n);
-    geometry g = { .batch = x->dim[0], .cin = x->dim[1], .cout = y->dim[1], .groups = insn_i(in, "groups"), .taps = 1, .transposed = transposed };
+    const int64_t *stride = insn_is(in, "stride", &n), *pad = insn_is(in, "pad", &n),
+                  *dil = insn_is(in, "dilation", &n);
+    geometry g = { .batch = x->dim[0],
+                   .cin = x->dim[1],
+                   .cout = y->dim[1],
+                   .groups = insn_i(in, "groups"),
+                   .taps = 1,
+                   .transposed = transposed };
     int lead = SPATIAL - (x->rank - 2);
     for (int i = 0; i < SPATIAL; i++) {
         int j = i - lead;
@@ -42,7 +49,8 @@ static void fill_line(const job *j, const unsigned char *line, int64_t o, int64_
     const geometry *g = j->g;
     size_t size = (size_t)j->size;
     if (!g->transposed && g->stride[2] == 1) { /* zeros, a run, zeros */
-        int64_t shift = kw * g->dil[2] - g->pad[2], from = MIN(MAX(-shift - o, 0), n), until = MAX(MIN(g->in[2] - shift - o, n), from);
+        int64_t shift = kw * g->dil[2] - g->pad[2], from = MIN(MAX(-shift - o, 0), n),
+                until = MAX(MIN(g->in[2] - shift - o, n), from);
         memset(to, 0, (size_t)from * size);
         memcpy(to + (size_t)from * size, line + (o + from + shift) * j->size, (size_t)(until - from) * size);
         memset(to + (size_t)until * size, 0, (size_t)(n - until) * size);
@@ -59,7 +67,8 @@ static void row_task(void *ctx, int64_t row, int thread)
 {
     const job *j = ctx;
     const geometry *g = j->g;
-    int64_t channel = row / g->taps, tap = row % g->taps, kw = tap % g->k[2], kh = tap / g->k[2] % g->k[1], kd = tap / (g->k[1] * g->k[2]);
+    int64_t channel = row / g->taps, tap = row % g->taps, kw = tap % g->k[2], kh = tap / g->k[2] % g->k[1],
+            kd = tap / (g->k[1] * g->k[2]);
     const unsigned char *plane = j->x + channel * g->in[0] * g->in[1] * g->in[2] * j->size;
     unsigned char *to = j->to + row * j->n * j->size;
     (void)thread;
@@ -72,7 +81,8 @@ static void row_task(void *ctx, int64_t row, int thread)
     }
 }
 
-void exec_columns(const geometry *g, pool *threads, const void *x, int64_t size, int64_t channels, int64_t p0, int64_t n, void *to)
+void exec_columns(const geometry *g, pool *threads, const void *x, int64_t size, int64_t channels, int64_t p0,
+                  int64_t n, void *to)
 {
     job j = { .g = g, .x = x, .to = to, .size = size, .p0 = p0, .n = n };
     pool_run(threads, row_task, &j, channels * g->taps);

@@ -22,7 +22,8 @@ typedef struct {
 
 static an_status prepare(image *im, const insn *in, void **out, diag *d)
 {
-    static const char *const tensors[TERMS] = { "y", "x", "z" }, *const fields[TERMS] = { "labels_y", "labels_x", "labels_z" };
+    static const char *const tensors[TERMS] = { "y", "x", "z" }, *const fields[TERMS] = { "labels_y", "labels_x",
+                                                                                          "labels_z" };
     exec_env *e;
     TRY(exec_open(im, &e, d));
     state *s = TAKE(&im->prepared, state, 1);
@@ -45,19 +46,23 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
         if (!k) continue;
         s->elems[k - 1] = et_elems(t);
         if (!exec_loads(t->dt) || s->elems[k - 1] > MOST_ELEMS) return AN_OK;
-        s->walk[k - 1] = (exec_walk){ .tensor = number, .t = t->dt, .rank = 1, .dim = { s->elems[k - 1] }, .stride = { 1 }, .same = true };
+        s->walk[k - 1] = (exec_walk){
+            .tensor = number, .t = t->dt, .rank = 1, .dim = { s->elems[k - 1] }, .stride = { 1 }, .same = true
+        };
         s->at[k - 1] = bytes;
         bytes += ROUND_UP((size_t)s->elems[k - 1] * sizeof(float), (size_t)64);
     }
     const int64_t *ly = insn_is(in, "labels_y", &n);
     s->rank = y->rank, s->n_y = et_elems(y), s->ty = y->dt;
-    for (int i = 0; i < y->rank; i++) s->dim[i] = y->dim[i], s->step[0][i] = stride[1][ly[i]], s->step[1][i] = stride[2][ly[i]], taken[ly[i]] = true;
+    for (int i = 0; i < y->rank; i++)
+        s->dim[i] = y->dim[i], s->step[0][i] = stride[1][ly[i]], s->step[1][i] = stride[2][ly[i]], taken[ly[i]] = true;
     for (int k = 1; k < TERMS; k++) {
         const int64_t *l = insn_is(in, fields[k], &n);
         for (int64_t i = 0; i < n; i++) {
             if (taken[l[i]]) continue;
             taken[l[i]] = true;
-            s->lane_dim[s->n_lane] = extent[l[i]], s->lane_step[0][s->n_lane] = stride[1][l[i]], s->lane_step[1][s->n_lane] = stride[2][l[i]];
+            s->lane_dim[s->n_lane] = extent[l[i]], s->lane_step[0][s->n_lane] = stride[1][l[i]],
+            s->lane_step[1][s->n_lane] = stride[2][l[i]];
             if (!mul_i64(s->lanes, extent[l[i]], &s->lanes) || s->lanes > MOST_ELEMS) return AN_OK;
             s->n_lane++;
         }
@@ -106,7 +111,9 @@ static void sum_span(void *user, int64_t first, int64_t count, int thread)
     for (int64_t at = first; at < first + count; at++, next_index(s->dim, s->rank, idx)) {
         const float *from_x = x + place(idx, s->step[0], s->rank), *from_z = z + place(idx, s->step[1], s->rank);
         int64_t lane = 0, l[LABELS] = { 0 };
-        do a[lane] = from_x[place(l, s->lane_step[0], s->n_lane)], b[lane] = from_z[place(l, s->lane_step[1], s->n_lane)], lane++;
+        do
+            a[lane] = from_x[place(l, s->lane_step[0], s->n_lane)],
+            b[lane] = from_z[place(l, s->lane_step[1], s->n_lane)], lane++;
         while (next_index(s->lane_dim, s->n_lane, l));
         double v = num_round_port(s->num, s->ty, (double)num_dot(s->num, a, b, s->lanes, true));
         dtype_store(s->ty, ctx_mem(j->c, s->y), at, dtype_is_float(s->ty) ? num_ceiling(s->num, v) : v);

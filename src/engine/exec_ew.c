@@ -1,5 +1,5 @@
-/* exec_ew.c: elementwise chains, casts, fills and random numbers, block by block.
- * In: prepared chains.  Out: their results. Elements do not depend on one another, so the result may lie where an operand did. */
+/* exec_ew.c: elementwise chains, casts, fills and random numbers, block by block. In: prepared chains.  Out: their
+ * results. Elements do not depend on one another, so the result may lie where an operand did. */
 #include "base/rng.h"
 #include "engine/exec_int.h"
 
@@ -17,7 +17,8 @@ static an_status prepare(image *im, const insn *in, const char *list, void **out
     if (!ch && list) return AN_OK;
     state *s = TAKE(&im->prepared, state, 1);
     if (!s) return diag_nomem(d);
-    *s = (state){ .ch = ch, .n = et_elems(&im->p->tensors.at[y]), .each = ch ? ROUND_UP(exec_chain_bytes(ch), 64u) : 0 };
+    *s =
+        (state){ .ch = ch, .n = et_elems(&im->p->tensors.at[y]), .each = ch ? ROUND_UP(exec_chain_bytes(ch), 64u) : 0 };
     exec_need_work(im, s->each * (size_t)pool_threads(im->opt.pool));
     *out = s;
     return AN_OK;
@@ -45,7 +46,8 @@ static void cast_span(void *user, int64_t first, int64_t count, int thread)
     dtype tx = ctx_tensor(j->c, j->x)->dt, ty = ctx_tensor(j->c, j->y)->dt;
     (void)thread;
     for (int64_t i = first; i < first + count; i++)
-        dtype_store(ty, ctx_mem(j->c, j->y), i, num_round(j->c->num, ty, num_in(j->c->num, tx, dtype_load(tx, ctx_mem(j->c, j->x), i))));
+        dtype_store(ty, ctx_mem(j->c, j->y), i,
+                    num_round(j->c->num, ty, num_in(j->c->num, tx, dtype_load(tx, ctx_mem(j->c, j->x), i))));
 }
 
 enum { TASK_LEAST = 8192 };
@@ -122,13 +124,16 @@ static void random_span(void *user, int64_t first, int64_t count, int thread)
     rng r = { .s = j->seed };
     (void)thread;
     rng_skip(&r, (uint64_t)first);
-    for (int64_t i = first; i < first + count; i++) dtype_store(t, ctx_mem(j->c, j->y), i, num_round(j->c->num, t, rng_range(&r, j->low, j->high)));
+    for (int64_t i = first; i < first + count; i++)
+        dtype_store(t, ctx_mem(j->c, j->y), i, num_round(j->c->num, t, rng_range(&r, j->low, j->high)));
 }
 
 static an_status run_random(const run_ctx *c, const insn *in, diag *d)
 {
     int64_t seed = insn_i(in, "seed"), y = insn_t(in, "y");
-    random_job j = { .c = c, .y = y, .seed = seed == -1 ? 0 : (uint64_t)seed, .low = insn_f(in, "low"), .high = insn_f(in, "high") };
+    random_job j = {
+        .c = c, .y = y, .seed = seed == -1 ? 0 : (uint64_t)seed, .low = insn_f(in, "low"), .high = insn_f(in, "high")
+    };
     (void)d;
     exec_spans(c->pool, et_elems(ctx_tensor(c, y)), TASK_LEAST, random_span, &j);
     return AN_OK;

@@ -1,8 +1,8 @@
-/* exec_image.c: resize, crop_resize, resample and warp: places once, then every channel.
- * In: x as planes, read into fp32 once.  Out: the reference's bits: weights and sums are doubles here too, in the same order.
+/* exec_image.c: resize, crop_resize, resample and warp: places once, then every channel. In: x as planes, read into
+ * fp32 once.  Out: the reference's bits: weights and sums are doubles here too, in the same order.
  *
- * Where a result looks does not depend on the channel, and of a resize not even on the image. A task is some rows of results: it finds
- * the places of a row, then walks the channels. */
+ * Where a result looks does not depend on the channel, and of a resize not even on the image. A task is some rows of
+ * results: it finds the places of a row, then walks the channels. */
 #include <math.h>
 
 #include "engine/exec_int.h"
@@ -32,7 +32,8 @@ static an_status open(image *im, const insn *in, state **out, diag *d)
     int64_t tx = insn_t(in, "x"), ty = insn_t(in, "y");
     const etensor *x = &im->p->tensors.at[tx], *y = &im->p->tensors.at[ty];
     int64_t n = et_elems(x);
-    if (!e->fast || !exec_loads(x->dt) || dtype_bits(y->dt) < 8 || n > MOST_ELEMS || y->dim[y->rank - 1] > MOST_ELEMS) return AN_OK;
+    if (!e->fast || !exec_loads(x->dt) || dtype_bits(y->dt) < 8 || n > MOST_ELEMS || y->dim[y->rank - 1] > MOST_ELEMS)
+        return AN_OK;
     state *s = TAKE(&im->prepared, state, 1);
     if (!s) return diag_nomem(d);
     *s = (state){ .env = e, .x = tx, .y = ty, .tx = x->dt, .ty = y->dt, .h = x->dim[x->rank - 2], .w = x->dim[x->rank - 1], .oh = y->dim[y->rank - 2], .ow = y->dim[y->rank - 1] };
@@ -61,7 +62,10 @@ static void read_span(void *user, int64_t first, int64_t count, int thread)
     exec_read(j->s->env, &j->s->walk, ctx_mem(j->c, j->s->x), first, (float *)j->c->work + first, count);
 }
 
-static void put(const job *j, int64_t i, double v) { dtype_store(j->s->ty, ctx_mem(j->c, j->s->y), i, num_round(j->c->num, j->s->ty, v)); }
+static void put(const job *j, int64_t i, double v)
+{
+    dtype_store(j->s->ty, ctx_mem(j->c, j->s->y), i, num_round(j->c->num, j->s->ty, v));
+}
 
 /* ---- resize ---- */
 
@@ -207,10 +211,20 @@ static an_status run_crop_resize(const run_ctx *c, const insn *in, diag *d)
     double scale = insn_f(in, "scale");
     for (int64_t i = 0; i < s->images; i++) {
         const double *q = boxes + i / each * coords;
-        box[i] = plane_read_box(q + numbered, (box_kind)insn_i(in, "corner"), scale * (norm ? (double)(s->h - 1) : 1), scale * (norm ? (double)(s->w - 1) : 1));
-        TRY(ref_index(c, in, numbered ? q[0] : every ? (double)(i % each) : of ? of[i] : (double)i, x_t->dim[0], &image_of[i], d));
+        box[i] = plane_read_box(q + numbered, (box_kind)insn_i(in, "corner"), scale * (norm ? (double)(s->h - 1) : 1),
+                                scale * (norm ? (double)(s->w - 1) : 1));
+        TRY(ref_index(c, in,
+                      numbered ? q[0]
+                      : every  ? (double)(i % each)
+                      : of     ? of[i]
+                               : (double)i,
+                      x_t->dim[0], &image_of[i], d));
     }
-    crop q = { .s = { .h = s->h, .w = s->w, .edge = EDGE_BORDER, .nearest = !insn_i(in, "linear") }, .box = box, .grid = (grid_kind)insn_i(in, "grid"), .th = s->oh, .tw = s->ow };
+    crop q = { .s = { .h = s->h, .w = s->w, .edge = EDGE_BORDER, .nearest = !insn_i(in, "linear") },
+               .box = box,
+               .grid = (grid_kind)insn_i(in, "grid"),
+               .th = s->oh,
+               .tw = s->ow };
     job j = { .c = c, .s = s, .find = find_crop, .user = &q, .image_of = image_of, .none = insn_f(in, "fill") };
     return run_taps(&j);
 }
@@ -230,8 +244,16 @@ typedef struct {
 static lookup lookup_of(const run_ctx *c, const insn *in, const double *given)
 {
     const state *s = c->state;
-    return (lookup){ .s = { .h = s->h, .w = s->w, .edge = (edge_kind)insn_i(in, "pad"), .fill = insn_f(in, "fill"), .nearest = !insn_i(in, "linear") },
-                     .mode = (coord_kind)insn_i(in, "coords_mode"), .align = insn_i(in, "align"), .given = given, .oh = s->oh, .ow = s->ow };
+    return (lookup){ .s = { .h = s->h,
+                            .w = s->w,
+                            .edge = (edge_kind)insn_i(in, "pad"),
+                            .fill = insn_f(in, "fill"),
+                            .nearest = !insn_i(in, "linear") },
+                     .mode = (coord_kind)insn_i(in, "coords_mode"),
+                     .align = insn_i(in, "align"),
+                     .given = given,
+                     .oh = s->oh,
+                     .ow = s->ow };
 }
 
 static void look(const lookup *l, double y, double x, plane_taps *to)
@@ -257,7 +279,8 @@ static void find_turned(const void *user, int64_t at, int64_t row, plane_taps *t
     }
 }
 
-static an_status run_lookup(const run_ctx *c, const insn *in, const char *field, void (*find)(const void *, int64_t, int64_t, plane_taps *), diag *d)
+static an_status run_lookup(const run_ctx *c, const insn *in, const char *field,
+                            void (*find)(const void *, int64_t, int64_t, plane_taps *), diag *d)
 {
     if (!c->state) return ref_entry_of(in->op)(c, in, d);
     double *given = ref_load(c, insn_t(in, field), d);
@@ -268,8 +291,14 @@ static an_status run_lookup(const run_ctx *c, const insn *in, const char *field,
     return run_taps(&j);
 }
 
-static an_status run_resample(const run_ctx *c, const insn *in, diag *d) { return run_lookup(c, in, "coords", find_given, d); }
-static an_status run_warp(const run_ctx *c, const insn *in, diag *d) { return run_lookup(c, in, "matrix", find_turned, d); }
+static an_status run_resample(const run_ctx *c, const insn *in, diag *d)
+{
+    return run_lookup(c, in, "coords", find_given, d);
+}
+static an_status run_warp(const run_ctx *c, const insn *in, diag *d)
+{
+    return run_lookup(c, in, "matrix", find_turned, d);
+}
 
 const exec_entry exec_resample = { .run = run_resample, .prepare = prepare_taps };
 const exec_entry exec_warp = { .run = run_warp, .prepare = prepare_taps };

@@ -1,7 +1,9 @@
-/* exec_index.c: what answers with places, or is asked by place: arg, sort, running sums, one element per index.
- * In: x seen as [outer, n, inner] around an axis.  Out: results of the reference, bit for bit: nothing here is approximate.
+/* exec_index.c: what answers with places, or is asked by place: arg, sort, running sums, one element per index. In:
+ * x seen as [outer, n, inner] around an axis.  Out: results of the reference, bit for bit: nothing here is
+ * approximate.
  *
- * With inner > 1 a task is a group of columns, walked row by row with one state per column; with inner = 1 it is some whole lines. */
+ * With inner > 1 a task is a group of columns, walked row by row with one state per column; with inner = 1 it is
+ * some whole lines. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -32,8 +34,14 @@ static an_status prepare(image *im, const insn *in, int64_t y, bool columns, sta
     if (!e->fast || !exec_loads(x->dt)) return AN_OK;
     state *s = TAKE(&im->prepared, state, 1);
     if (!s) return diag_nomem(d);
-    *s = (state){ .env = e, .num = &im->p->num, .x = insn_t(in, "x"), .y = y, .a = et_axis(x, insn_i(in, "axis")), .ty = y >= 0 ? im->p->tensors.at[y].dt : DT_NONE };
-    s->walk = (exec_walk){ .tensor = s->x, .t = x->dt, .rank = 1, .dim = { et_elems(x) }, .stride = { 1 }, .same = true };
+    *s = (state){ .env = e,
+                  .num = &im->p->num,
+                  .x = insn_t(in, "x"),
+                  .y = y,
+                  .a = et_axis(x, insn_i(in, "axis")),
+                  .ty = y >= 0 ? im->p->tensors.at[y].dt : DT_NONE };
+    s->walk =
+        (exec_walk){ .tensor = s->x, .t = x->dt, .rank = 1, .dim = { et_elems(x) }, .stride = { 1 }, .same = true };
     if (columns && s->a.inner > 1) s->tasks = s->a.outer * ((s->a.inner + COLUMNS - 1) / COLUMNS);
     else {
         int64_t lines = s->a.outer * s->a.inner;
@@ -55,7 +63,10 @@ typedef struct {
 } job;
 
 static void *scratch(const job *j, int thread) { return (char *)j->c->work + (size_t)thread * j->s->bytes; }
-static void read(const job *j, int64_t at, float *to, int64_t n) { exec_read(j->s->env, &j->s->walk, ctx_mem(j->c, j->s->x), at, to, n); }
+static void read(const job *j, int64_t at, float *to, int64_t n)
+{
+    exec_read(j->s->env, &j->s->walk, ctx_mem(j->c, j->s->x), at, to, n);
+}
 static void put(const job *j, int64_t t, int64_t i, double v)
 {
     dtype dt = ctx_tensor(j->c, t)->dt;
@@ -78,7 +89,9 @@ typedef struct {
 static group group_of(const state *s, int64_t task)
 {
     int64_t per = (s->a.inner + COLUMNS - 1) / COLUMNS, o = task / per, first = task % per * COLUMNS;
-    return (group){ .at = o * s->a.n * s->a.inner + first, .first = first, .n = MIN(COLUMNS, s->a.inner - first), .outer = o };
+    return (group){
+        .at = o * s->a.n * s->a.inner + first, .first = first, .n = MIN(COLUMNS, s->a.inner - first), .outer = o
+    };
 }
 
 /* ---- the place of the largest or least: the first among equals, NaN only where it stands first ---- */
@@ -132,7 +145,10 @@ const exec_entry exec_arg = { .run = run_arg, .prepare = prepare_arg };
 
 /* ---- running sums ---- */
 
-static int how_of(const state *s) { return !s->env->chip ? 0 : VR_CHIP | (s->ty == DT_F16 ? VR_F16 : s->ty == DT_BF16 ? VR_BF16 : 0); }
+static int how_of(const state *s)
+{
+    return !s->env->chip ? 0 : VR_CHIP | (s->ty == DT_F16 ? VR_F16 : s->ty == DT_BF16 ? VR_BF16 : 0);
+}
 
 static void store(const job *j, int64_t at, const float *x, int64_t n)
 {
@@ -257,7 +273,8 @@ static an_status prepare_sort(image *im, const insn *in, void **out, diag *d)
     state *s;
     TRY(prepare(im, in, -1, false, &s, d));
     if (!s) return AN_OK;
-    s->flag = insn_i(in, "ascending"), s->count = insn_i(in, "count"), s->values = insn_t(in, "values"), s->indices = insn_t(in, "indices");
+    s->flag = insn_i(in, "ascending"), s->count = insn_i(in, "count"), s->values = insn_t(in, "values"),
+    s->indices = insn_t(in, "indices");
     const int64_t written[] = { s->values, s->indices };
     for (int k = 0; k < 2; k++)
         if (written[k] >= 0 && dtype_bits(im->p->tensors.at[written[k]].dt) < 8) return AN_OK;
@@ -296,7 +313,12 @@ static an_status prepare_along(image *im, const insn *in, void **out, diag *d)
     if (!e->fast || dtype_bits(x->dt) < 8 || (e->chip && dtype_is_float(x->dt) && x->dt != DT_F16)) return AN_OK;
     along_state *s = TAKE(&im->prepared, along_state, 1);
     if (!s) return diag_nomem(d);
-    *s = (along_state){ .a = et_axis(x, insn_i(in, "axis")), .places = ix->dim[insn_i(in, "axis")], .bytes = exec_size(x->dt), .n = et_elems(ix), .ti = ix->dt, .rules = e->chip && x->dt == DT_F16 ? e->v : NULL };
+    *s = (along_state){ .a = et_axis(x, insn_i(in, "axis")),
+                        .places = ix->dim[insn_i(in, "axis")],
+                        .bytes = exec_size(x->dt),
+                        .n = et_elems(ix),
+                        .ti = ix->dt,
+                        .rules = e->chip && x->dt == DT_F16 ? e->v : NULL };
     *out = s;
     return AN_OK;
 }
@@ -312,7 +334,8 @@ static void along_span(void *user, int64_t first, int64_t count, int thread)
             atomic_store(&j->odd, 1);
             return;
         }
-        int64_t k = (int64_t)v, o = at / (s->places * s->a.inner), from = (o * s->a.n + (k < 0 ? k + s->a.n : k)) * s->a.inner + at % s->a.inner;
+        int64_t k = (int64_t)v, o = at / (s->places * s->a.inner),
+                from = (o * s->a.n + (k < 0 ? k + s->a.n : k)) * s->a.inner + at % s->a.inner;
         memcpy(j->y + at * s->bytes, j->x + from * s->bytes, (size_t)s->bytes);
     }
     if (s->rules) s->rules->moved_f16(j->y + first * s->bytes, 0x7c00, count);
@@ -320,7 +343,12 @@ static void along_span(void *user, int64_t first, int64_t count, int thread)
 
 static an_status run_along(const run_ctx *c, const insn *in, diag *d)
 {
-    along_job j = { .c = c, .in = in, .s = c->state, .x = ctx_mem(c, insn_t(in, "x")), .ix = ctx_mem(c, insn_t(in, "indices")), .y = ctx_mem(c, insn_t(in, "y")) };
+    along_job j = { .c = c,
+                    .in = in,
+                    .s = c->state,
+                    .x = ctx_mem(c, insn_t(in, "x")),
+                    .ix = ctx_mem(c, insn_t(in, "indices")),
+                    .y = ctx_mem(c, insn_t(in, "y")) };
     if (j.s) exec_spans(c->pool, j.s->n, 4096, along_span, &j);
     return !j.s || atomic_load(&j.odd) ? ref_gather_along(c, in, d) : AN_OK;
 }

@@ -1,9 +1,10 @@
 /* exec_int.h: what the fast instructions share. Private to engine/.
  *
- * prepare reads an instruction's fields once and leaves a state; without one (a type or a set of numerics switches the fast form
- * does not know) run hands over to the reference. Two kinds of numerics are known: the plain processor (no switch set) and a chip
- * (round_each, nan_to_inf, invalid_zero and plain_zero set, the others as they please): on a chip no value is ever NaN or -0
- * once it has been loaded or rounded, which is what lets whole vectors be treated alike. */
+ * prepare reads an instruction's fields once and leaves a state; without one (a type or a set of numerics switches
+ * the fast form does not know) run hands over to the reference. Two kinds of numerics are known: the plain processor
+ * (no switch set) and a chip (round_each, nan_to_inf, invalid_zero and plain_zero set, the others as they please):
+ * on a chip no value is ever NaN or -0 once it has been loaded or rounded, which is what lets whole vectors be
+ * treated alike. */
 #ifndef ENGINE_EXEC_INT_H
 #define ENGINE_EXEC_INT_H
 
@@ -16,7 +17,9 @@ typedef struct exec_env {
     int threads;
     int64_t l2; /* bytes of second-level cache */
     bool many_weights; /* more than the second caches hold: each comes from memory when it is used */
-    bool near; /* the whole program's memory is within a few times the second caches: what an instruction reads is in them or in the next */
+    /* the whole program's memory is within a few times the second caches: what an instruction reads is in them or in
+     * the next */
+    bool near;
     bool fast; /* the numerics are one of the two kinds */
     bool chip;
     const vec_table *tables[TAB_COUNT]; /* those used so far */
@@ -62,7 +65,8 @@ enum { EXEC_LINE = 64 }; /* bytes between two requests for memory ahead of its u
 /* ---- exec_chain.c: a chain as calls of vector kernels ---- */
 typedef struct exec_chain exec_chain;
 /* *out stays NULL when the chain needs the reference. port: input 0 is the accumulator. */
-an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y, bool port, bool ceiling, exec_chain **out, diag *d) MUST_CHECK;
+an_status exec_chain_make(image *im, const insn *in, const char *list, int64_t y, bool port, bool ceiling,
+                          exec_chain **out, diag *d) MUST_CHECK;
 size_t exec_chain_bytes(const exec_chain *ch); /* scratch of one thread */
 /* Elements at .. at + n of y, n <= EXEC_BLOCK; acc: the sums of a multiply-accumulate pass, NULL without one. */
 void exec_chain_block(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch);

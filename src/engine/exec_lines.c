@@ -1,17 +1,18 @@
 /* exec_lines.c: softmax, norms and reductions: what looks along lines of elements.
  * In: x seen as [outer, n, inner] around the axes looked along.  Out: y of the same shape, or one element per line.
  *
- * A task takes some lines side by side and walks them in pieces that fit the first cache. With inner > 1 a piece is a block of
- * rows, one column per line; with inner = 1 it is a part of some lines, which the kernel turns so that every lane is a line. Either
- * way each line is summed in ascending order by itself: the reference's bits, for any number of threads. When all pieces of a task
- * fit the second cache they are kept there as fp32 from one pass to the next: x is read once, and rows that lie a power of two
- * apart, which a cache cannot hold many of, do not matter. A "strip" is a contiguous part of a piece: a row of columns, or a part
- * of one line. */
+ * A task takes some lines side by side and walks them in pieces that fit the first cache. With inner > 1 a piece is
+ * a block of rows, one column per line; with inner = 1 it is a part of some lines, which the kernel turns so that
+ * every lane is a line. Either way each line is summed in ascending order by itself: the reference's bits, for any
+ * number of threads. When all pieces of a task fit the second cache they are kept there as fp32 from one pass to the
+ * next: x is read once, and rows that lie a power of two apart, which a cache cannot hold many of, do not matter. A
+ * "strip" is a contiguous part of a piece: a row of columns, or a part of one line. */
 #include <math.h>
 
 #include "engine/exec_columns.h"
 
-enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = COLUMNS_PARAMS, CHUNK = 1 << 14, MOST_BESIDE = 4, SHORT_LINE = 32, LONG_LINE = 256, LONGEST_LINE = 4096 };
+enum { PIECE = 8192, MOST_COLUMNS = 512, COLUMN_STEP = 64, PARAMS = COLUMNS_PARAMS, CHUNK = 1 << 14, MOST_BESIDE = 4,
+       SHORT_LINE = 32, LONG_LINE = 256, LONGEST_LINE = 4096 };
 
 typedef struct {
     const exec_env *env;
@@ -28,7 +29,8 @@ typedef struct {
     bool look;           /* columns, or short rows, of log_sum_exp on the plain processor: in one look */
     bool split;          /* plain reductions: few lines, parts of them shared out */
     int64_t groups;      /* rows: of lines, in one task */
-    int64_t beside;      /* plain rows: lines that take each step together, so that none waits for the end of another's sum */
+    /* plain rows: lines that take each step together, so that none waits for the end of another's sum */
+    int64_t beside;
     int64_t room;        /* floats in buf */
     int64_t per_outer;   /* columns: tasks per outer */
     int64_t tasks;
@@ -52,7 +54,8 @@ typedef struct {
 
 static int64_t strips(const task *t) { return t->s->columns ? t->nr : t->lines; }
 static int64_t strip_len(const task *t) { return t->s->columns ? t->lines : t->nr; }
-static int64_t pitch(const task *t) { return t->s->columns ? t->lines : t->s->kept ? t->s->n : t->nr; } /* from strip to strip */
+/* from strip to strip */
+static int64_t pitch(const task *t) { return t->s->columns ? t->lines : t->s->kept ? t->s->n : t->nr; }
 static float *strip(const task *t, int64_t i)
 {
     int64_t from = t->s->kept ? t->r0 : 0;
@@ -71,21 +74,24 @@ static void load(const task *t, float nan)
     const state *s = t->s;
     const unsigned char *x = ctx_mem(t->c, s->x), *y = ctx_mem(t->c, s->y);
     int64_t len = strip_len(t), size = exec_size(s->tx), y_size = s->writes ? exec_size(s->ty) : 0;
-    int64_t on = (s->columns ? t->nr * s->inner : s->lines * s->n) * size; /* to what is loaded next: rows below, or lines */
+    /* to what is loaded next: rows below, or lines */
+    int64_t on = (s->columns ? t->nr * s->inner : s->lines * s->n) * size;
     for (int64_t i = 0; i < strips(t); i++) {
         int64_t at = place(t, i);
         for (int64_t k = 0; k < len * size; k += EXEC_LINE) EXEC_PREFETCH(x + at * size + on + k);
         for (int64_t k = 0; k < len * y_size; k += EXEC_LINE) EXEC_PREFETCH_W(y + at * y_size + k);
         s->env->v->load(strip(t, i), s->tx, x + at * size, len);
     }
-    for (int64_t i = 0; s->env->chip && dtype_is_float(s->tx) && i < runs(t); i++) s->env->v->clean(strip(t, i), nan, run_len(t));
+    for (int64_t i = 0; s->env->chip && dtype_is_float(s->tx) && i < runs(t); i++)
+        s->env->v->clean(strip(t, i), nan, run_len(t));
 }
 
 static void store(const task *t)
 {
     const state *s = t->s;
     unsigned char *y = ctx_mem(t->c, s->y);
-    for (int64_t i = 0; i < strips(t); i++) s->env->v->store(y + place(t, i) * exec_size(s->ty), s->ty, strip(t, i), strip_len(t));
+    for (int64_t i = 0; i < strips(t); i++)
+        s->env->v->store(y + place(t, i) * exec_size(s->ty), s->ty, strip(t, i), strip_len(t));
 }
 
 static void stat(const task *t, float *acc, vec_stat k, const float *mean)
@@ -143,11 +149,13 @@ static void exps(const task *t, const float *by)
             v->table(x, x, s->exp2, n);
             v->round(x, how_of(s), n);
         } else
-            for (int64_t k = 0; k < n; k++) x[k] = (float)num_fn(s->num, FN_EXP, (const double[]){ (double)x[k] }, NULL, s->ty);
+            for (int64_t k = 0; k < n; k++)
+                x[k] = (float)num_fn(s->num, FN_EXP, (const double[]){ (double)x[k] }, NULL, s->ty);
     }
 }
 
-#define EACH_PIECE(t) for ((t)->r0 = 0; (t)->nr = MIN((t)->s->part, (t)->s->n - (t)->r0), (t)->r0 < (t)->s->n; (t)->r0 += (t)->s->part)
+#define EACH_PIECE(t)                                                                                                  \
+    for ((t)->r0 = 0; (t)->nr = MIN((t)->s->part, (t)->s->n - (t)->r0), (t)->r0 < (t)->s->n; (t)->r0 += (t)->s->part)
 
 /* ---- softmax ---- */
 
@@ -176,7 +184,8 @@ static void softmax(task *t)
 
 /* ---- norms ---- */
 
-/* Line i of the plain processor whose squares leave fp32, in double, as the reference does it then: y is not where x is. */
+/* Line i of the plain processor whose squares leave fp32, in double, as the reference does it then: y is not where x
+ * is. */
 static void line_wide(const task *t, int64_t i)
 {
     const state *s = t->s;
@@ -232,7 +241,8 @@ static void norm(task *t)
                 int64_t n = strip_len(t);
                 const void *par = ctx_mem(t->c, s->par[k].tensor);
                 float one, *x = strip(t, i);
-                if (exec_one_value(s->env, &s->par[k], par, place(t, i), n, &one)) v->fn[par_fn_p[k]](x, x, NULL, NULL, &one, n);
+                if (exec_one_value(s->env, &s->par[k], par, place(t, i), n, &one))
+                    v->fn[par_fn_p[k]](x, x, NULL, NULL, &one, n);
                 else {
                     exec_read(s->env, &s->par[k], par, place(t, i), t->spare, n);
                     v->fn[par_fn[k]](x, x, t->spare, NULL, NULL, n);
@@ -258,12 +268,14 @@ static bool streams(const task *t, const void *y)
 static float sum_of_exps(const state *s, float *e, const void *x, float most, int64_t ahead)
 {
     const vec_kernels *v = s->env->v;
-    const float sum = s->tx == DT_F16 && s->ty == DT_F16 ? v->exps_half(e, x, most, s->n, ahead) : v->exps(e, s->tx, x, most, s->n, ahead);
+    const float sum = s->tx == DT_F16 && s->ty == DT_F16 ? v->exps_half(e, x, most, s->n, ahead)
+                                                         : v->exps(e, s->tx, x, most, s->n, ahead);
     return most == -INFINITY ? NAN : sum;
 }
 
-/* Lines behind each other, each at another of three steps. Where arithmetic is the bound, between two steps of a line there is one of
- * another: by then the end of a sum or of a search, which nothing else can overtake, is long known. */
+/* Lines behind each other, each at another of three steps. Where arithmetic is the bound, between two steps of a
+ * line there is one of another: by then the end of a sum or of a search, which nothing else can overtake, is long
+ * known. */
 static void softmax_lines(task *t, const unsigned char *x, unsigned char *y, bool stream)
 {
     enum { ROOMS = 3 };
@@ -273,12 +285,19 @@ static void softmax_lines(task *t, const unsigned char *x, unsigned char *y, boo
     const bool half = s->tx == DT_F16 && s->ty == DT_F16;
     const int64_t apart = half ? 2 : 1;
     float most[ROOMS] = { 0 }, sum[ROOMS] = { 0 };
-    for (int64_t i = 0; i < MIN(apart, t->lines); i++) most[i] = v->along(s->tx, x + i * in, STAT_MOST, 0, -INFINITY, n);
+    for (int64_t i = 0; i < MIN(apart, t->lines); i++)
+        most[i] = v->along(s->tx, x + i * in, STAT_MOST, 0, -INFINITY, n);
     for (int64_t i = 0; i < t->lines + apart; i++) {
         const int64_t now = i % ROOMS, next = (i + apart) % ROOMS, done = (i + ROOMS - apart) % ROOMS;
         const bool puts = i >= apart, makes = i < t->lines, looks = i + apart < t->lines;
-        vec_three p = { .stream = stream, .y = y + (i - apart) * out, .done = t->buf + done * n, .scale = puts ? 1 / sum[done] : 0,
-                        .x = x + i * in, .e = t->buf + now * n, .next = x + (i + apart) * in, .most = makes ? most[now] : 0 };
+        vec_three p = { .stream = stream,
+                        .y = y + (i - apart) * out,
+                        .done = t->buf + done * n,
+                        .scale = puts ? 1 / sum[done] : 0,
+                        .x = x + i * in,
+                        .e = t->buf + now * n,
+                        .next = x + (i + apart) * in,
+                        .most = makes ? most[now] : 0 };
         if (puts && looks) {
             v->soft_three(&p, s->ty, s->tx, n);
             sum[now] = most[now] > -INFINITY ? p.sum : NAN, most[next] = p.most;
@@ -312,7 +331,8 @@ static void softmax_plain(task *t)
                 some[l] = sum_of_exps(s, e, from, some[l], k * s->n * in);
             }
             for (int64_t l = 0; l < k; l++)
-                v->affine(y + l * s->n * out, s->ty, t->buf + l * s->n, DT_F32, &(vec_affine){ .scale_1 = 1 / some[l], .stream = stream }, s->n);
+                v->affine(y + l * s->n * out, s->ty, t->buf + l * s->n, DT_F32,
+                          &(vec_affine){ .scale_1 = 1 / some[l], .stream = stream }, s->n);
         }
     if (stream) v->fence();
 }
@@ -387,7 +407,8 @@ static double fn1(const state *s, fn_id f, double x)
     return num_fn(s->num, f, &x, none, s->ty);
 }
 
-/* The value of a line from its sum (or largest, least) and, for log_sum_exp, its largest. As `reduced` of ref_reduce.c. */
+/* The value of a line from its sum (or largest, least) and, for log_sum_exp, its largest. As `reduced` of
+ * ref_reduce.c. */
 static double reduced(const state *s, float acc, float most)
 {
     double sum = (double)acc, end = s->env->chip ? num_round(s->num, s->ty, sum) : sum;
@@ -416,30 +437,41 @@ static double l2_wide(const run_ctx *c, const state *s, int64_t first, int64_t s
 
 static bool is_wide(const state *s, float acc) { return s->kind == RED_L2 && !s->env->chip && !isfinite(acc); }
 
-/* The plain processor's values that are what was summed, or the largest or least: nothing is done to them one by one. */
+/* The plain processor's values that are what was summed, or the largest or least: nothing is done to them one by
+ * one. */
 static bool as_summed(const state *s)
 {
     const red_kind k = (red_kind)s->kind;
     return !s->env->chip && (k == RED_SUM || k == RED_SUM_SQUARE || k == RED_L1 || k == RED_MAX || k == RED_MIN);
 }
 
-static int64_t first_of(const task *t) { return t->s->columns ? t->base / (t->s->n * t->s->inner) * t->s->inner + t->base % t->s->inner : t->base / t->s->n; } /* its element of y */
+/* its element of y */
+static int64_t first_of(const task *t)
+{
+    return t->s->columns ? t->base / (t->s->n * t->s->inner) * t->s->inner + t->base % t->s->inner : t->base / t->s->n;
+}
 
 static void reduce_in_steps(task *t)
 {
     const state *s = t->s;
     red_kind kind = (red_kind)s->kind;
-    vec_stat k = kind == RED_MAX || kind == RED_LOG_SUM_EXP ? STAT_MAX : kind == RED_MIN ? STAT_MIN : kind == RED_L1 ? STAT_ABS : STAT_SUM;
+    vec_stat k = kind == RED_MAX || kind == RED_LOG_SUM_EXP ? STAT_MAX
+                 : kind == RED_MIN                          ? STAT_MIN
+                 : kind == RED_L1                           ? STAT_ABS
+                                                            : STAT_SUM;
     bool squares = kind == RED_SUM_SQUARE || kind == RED_L2;
     int64_t base = t->base, again = s->outer * s->n;
     const bool in_place = as_summed(s) && s->columns && !squares && (s->tx == DT_F32 || s->tx == DT_F16);
     s->env->v->fill(t->acc, k == STAT_MAX ? -INFINITY : k == STAT_MIN ? INFINITY : 0, t->lines);
-    if (in_place) s->env->v->down(t->acc, s->tx, (const char *)ctx_mem(t->c, s->x) + base * exec_size(s->tx), k, s->n, s->inner * exec_size(s->tx), t->lines);
+    if (in_place)
+        s->env->v->down(t->acc, s->tx, (const char *)ctx_mem(t->c, s->x) + base * exec_size(s->tx), k, s->n,
+                        s->inner * exec_size(s->tx), t->lines);
     for (int64_t r = 0; r < s->repeats && !in_place; r++, t->base += again) EACH_PIECE(t)
     {
         load(t, INFINITY);
         if (squares) {
-            for (int64_t i = 0; i < runs(t); i++) s->env->v->fn[VF_SQUARE](strip(t, i), strip(t, i), NULL, NULL, NULL, run_len(t));
+            for (int64_t i = 0; i < runs(t); i++)
+                s->env->v->fn[VF_SQUARE](strip(t, i), strip(t, i), NULL, NULL, NULL, run_len(t));
             round_piece(t, how_of(s));
         }
         stat(t, t->acc, k, NULL);
@@ -447,7 +479,8 @@ static void reduce_in_steps(task *t)
     t->base = base;
     if (kind == RED_LOG_SUM_EXP) {
         s->env->v->fill(t->mean, 0, t->lines);
-        for (int64_t r = 0; r < s->repeats; r++, t->base += again) EACH_PIECE(t) load(t, INFINITY), exps(t, t->acc), stat(t, t->mean, STAT_SUM, NULL);
+        for (int64_t r = 0; r < s->repeats; r++, t->base += again)
+            EACH_PIECE (t) load(t, INFINITY), exps(t, t->acc), stat(t, t->mean, STAT_SUM, NULL);
         t->base = base;
     }
     int64_t at = first_of(t);
@@ -470,8 +503,8 @@ static void reduce_in_steps(task *t)
     }
 }
 
-/* log(sum(exp(x))) of columns on the plain processor in one look at them; short rows are turned first. Lines without a value are left to the steps, each
- * alone: its neighbours are not the same ones on every number of threads. */
+/* log(sum(exp(x))) of columns on the plain processor in one look at them; short rows are turned first. Lines without
+ * a value are left to the steps, each alone: its neighbours are not the same ones on every number of threads. */
 static void log_sum_exp_columns(task *t)
 {
     const state *s = t->s;
@@ -503,8 +536,8 @@ static void reduce(task *t)
     else reduce_in_steps(t);
 }
 
-/* ---- reductions on the plain processor: a line in parts of CHUNK, whose values are put together in ascending order by whoever
- * made them: the order is the same for any number of threads ---- */
+/* ---- reductions on the plain processor: a line in parts of CHUNK, whose values are put together in ascending order
+ * by whoever made them: the order is the same for any number of threads ---- */
 
 static const vec_stat plain_stat[RED_COUNT] = { [RED_SUM] = STAT_SUM, [RED_MEAN] = STAT_SUM, [RED_LOG_SUM] = STAT_SUM, [RED_SUM_SQUARE] = STAT_SQUARES,
                                                 [RED_L2] = STAT_SQUARES, [RED_L1] = STAT_ABS, [RED_MAX] = STAT_MAX, [RED_MIN] = STAT_MIN };
@@ -529,7 +562,9 @@ static float joined(const state *s, float acc, float x)
 static void store_line(const run_ctx *c, const state *s, int64_t line, float acc)
 {
     if (s->ty == DT_F32 && as_summed(s)) ((float *)ctx_mem(c, s->y))[line] = acc;
-    else dtype_store(s->ty, ctx_mem(c, s->y), line, num_round(s->num, s->ty, is_wide(s, acc) ? l2_wide(c, s, line * s->n, 1) : reduced(s, acc, 0)));
+    else
+        dtype_store(s->ty, ctx_mem(c, s->y), line,
+                    num_round(s->num, s->ty, is_wide(s, acc) ? l2_wide(c, s, line * s->n, 1) : reduced(s, acc, 0)));
 }
 
 typedef struct {
@@ -555,7 +590,8 @@ static void single_parts(void *ctx, int64_t which, int thread)
     int64_t parts = parts_of_line(j->s);
     float *all = (float *)j->c->work;
     (void)thread;
-    for (int64_t i = which * j->each; i < MIN(j->s->outer * parts, (which + 1) * j->each); i++) all[i] = part(j->c, j->s, i / parts, i % parts);
+    for (int64_t i = which * j->each; i < MIN(j->s->outer * parts, (which + 1) * j->each); i++)
+        all[i] = part(j->c, j->s, i / parts, i % parts);
 }
 
 /* Waking other threads and waiting for them takes about as long as this many elements. */
@@ -602,7 +638,8 @@ static void line_task(void *ctx, int64_t i, int thread)
         j->fn(&t);
         return;
     }
-    int64_t first = i * s->groups * s->lines, end = MIN(s->outer, first + s->groups * s->lines), each = s->plain ? end - first : s->lines;
+    int64_t first = i * s->groups * s->lines, end = MIN(s->outer, first + s->groups * s->lines),
+            each = s->plain ? end - first : s->lines;
     for (; first < end; first += each) {
         t.base = first * s->n, t.lines = MIN(each, end - first);
         j->fn(&t);
@@ -628,7 +665,8 @@ static bool one_run(const etensor *t, const int64_t *axes, int64_t n_axes, state
     for (int i = first; i >= 0 && i <= last; i++)
         if (!on[i] && t->dim[i] > 1) return false;
     if (first < 0) first = t->rank, last = t->rank - 1; /* lines of one element */
-    s->outer = dims_product(t->dim, 0, first), s->n = dims_product(t->dim, first, last + 1), s->inner = dims_product(t->dim, last + 1, t->rank);
+    s->outer = dims_product(t->dim, 0, first), s->n = dims_product(t->dim, first, last + 1),
+    s->inner = dims_product(t->dim, last + 1, t->rank);
     return true;
 }
 
@@ -642,12 +680,15 @@ static bool two_runs(const etensor *t, const int64_t *axes, int64_t n_axes, stat
     for (b = a; b < t->rank && (!on[b] || t->dim[b] == 1);) b++;
     for (int i = b; i < t->rank; i++)
         if (!on[i] && t->dim[i] > 1) return false;
-    s->repeats = dims_product(t->dim, 0, a), s->outer = dims_product(t->dim, a, b), s->n = dims_product(t->dim, b, t->rank), s->inner = 1;
+    s->repeats = dims_product(t->dim, 0, a), s->outer = dims_product(t->dim, a, b),
+    s->n = dims_product(t->dim, b, t->rank), s->inner = 1;
     return true;
 }
 
-/* again: elements are looked at more than once, and y has x's shape. whole: as they are, nothing else is kept of them. */
-static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, bool again, bool whole, state **out, diag *d)
+/* again: elements are looked at more than once, and y has x's shape. whole: as they are, nothing else is kept of
+ * them. */
+static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t n_axes, bool again, bool whole,
+                         state **out, diag *d)
 {
     exec_env *e;
     state s = { .x = insn_t(in, "x"), .y = insn_t(in, "y"), .num = &im->p->num, .repeats = 1 };
@@ -663,7 +704,8 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     s.plain = !e->chip && (bf16 || ((s.tx == DT_F32 || s.tx == DT_F16) && (s.ty == DT_F32 || s.ty == DT_F16)));
     int64_t room = e->l2 / 2 / (int64_t)sizeof(float); /* the other half is for what passes by */
     if (s.columns) {
-        int64_t share = ROUND_UP((s.inner + 2 * e->threads - 1) / (2 * e->threads), (int64_t)COLUMN_STEP), fit = room / s.n / COLUMN_STEP * COLUMN_STEP;
+        int64_t share = ROUND_UP((s.inner + 2 * e->threads - 1) / (2 * e->threads), (int64_t)COLUMN_STEP),
+                fit = room / s.n / COLUMN_STEP * COLUMN_STEP;
         s.lines = MIN(share, MOST_COLUMNS);
         if (again && fit >= COLUMN_STEP) s.lines = MIN(s.lines, fit);
         s.lines = MIN(s.inner, s.lines);
@@ -672,7 +714,8 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
         s.tasks = s.outer * s.per_outer;
     } else {
         s.lines = MIN(s.outer, e->v->width);
-        if (!again) s.lines = MIN(s.lines, (s.outer + e->threads - 1) / e->threads); /* few lines: some for every thread */
+        /* few lines: some for every thread */
+        if (!again) s.lines = MIN(s.lines, (s.outer + e->threads - 1) / e->threads);
         s.lines = MAX(s.lines, 1);
         s.part = MIN(s.n, MAX(PIECE / s.lines, 64));
         int64_t all = (s.outer + s.lines - 1) / s.lines;
@@ -682,8 +725,10 @@ static an_status prepare(image *im, const insn *in, const int64_t *axes, int64_t
     s.kept = again && s.lines <= room / s.n;
     s.room = s.lines * (s.kept ? s.n : s.part);
     s.stream = s.plain && again && exec_streams(e, et_elems(x) * exec_size(s.ty));
-    s.beside = MIN(MAX(PIECE / s.n / (whole ? 1 : 2 * exec_size(s.tx)), 1), MOST_BESIDE); /* softmax keeps their exps in the first cache too */
-    if (s.plain && again && !s.columns) s.room = MAX(s.room, PARAMS * s.n + MAX(s.beside, 3) * s.n); /* gain and bias, and lines */
+    /* softmax keeps their exps in the first cache too */
+    s.beside = MIN(MAX(PIECE / s.n / (whole ? 1 : 2 * exec_size(s.tx)), 1), MOST_BESIDE);
+    /* gain and bias, and lines */
+    if (s.plain && again && !s.columns) s.room = MAX(s.room, PARAMS * s.n + MAX(s.beside, 3) * s.n);
     s.each = ROUND_UP((size_t)(s.room + MAX(s.lines, s.part) + 2 * s.lines) * sizeof(float), (size_t)64);
     exec_need_work(im, s.each * (size_t)e->threads);
     if (e->chip && im->p->num.tables != 0 && !(s.exp2 = exec_table(im, TAB_exp2, d))) return d->st;
@@ -721,7 +766,8 @@ static an_status prepare_reduce(image *im, const insn *in, void **out, diag *d)
     TRY(prepare(im, in, axes, n, false, false, &s, d));
     if (s) {
         s->kind = (int)insn_i(in, "kind");
-        s->look = s->plain && (s->columns || (s->n < SHORT_LINE && s->tx == DT_F32)) && s->kind == RED_LOG_SUM_EXP && s->repeats == 1;
+        s->look = s->plain && (s->columns || (s->n < SHORT_LINE && s->tx == DT_F32)) && s->kind == RED_LOG_SUM_EXP &&
+                  s->repeats == 1;
         s->plain = s->plain && !s->columns && s->kind != RED_LOG_SUM_EXP;
         int64_t parts = parts_of_line(s);
         s->split = s->plain && parts > 1 && s->outer < 4 * s->env->threads;
@@ -769,7 +815,10 @@ static an_status run_whole(const run_ctx *c, const insn *in, void (*any)(task *t
     columns_run(c, &((const state *)c->state)->down);
     return AN_OK;
 }
-static an_status run_softmax(const run_ctx *c, const insn *in, diag *d) { return run_whole(c, in, softmax, softmax_plain, d); }
+static an_status run_softmax(const run_ctx *c, const insn *in, diag *d)
+{
+    return run_whole(c, in, softmax, softmax_plain, d);
+}
 static an_status run_norm(const run_ctx *c, const insn *in, diag *d) { return run_whole(c, in, norm, norm_plain, d); }
 static an_status run_reduce(const run_ctx *c, const insn *in, diag *d)
 {

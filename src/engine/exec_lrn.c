@@ -30,7 +30,8 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
     if (!s) return diag_nomem(d);
     *s = (state){ .env = e, .x = tx, .y = ty, .size = insn_i(in, "size"), .a = a, .ty = dt, .groups = (a.inner + COLUMNS - 1) / COLUMNS };
     s->walk = (exec_walk){ .tensor = tx, .t = x->dt, .rank = 1, .dim = { et_elems(x) }, .stride = { 1 }, .same = true };
-    s->share = (float)(insn_f(in, "alpha") / (double)s->size), s->k = (float)insn_f(in, "k"), s->beta = insn_f(in, "beta");
+    s->share = (float)(insn_f(in, "alpha") / (double)s->size), s->k = (float)insn_f(in, "k"),
+    s->beta = insn_f(in, "beta");
     s->each = (size_t)a.n * COLUMNS * sizeof(float);
     exec_need_work(im, s->each * (size_t)e->threads);
     *out = s;
@@ -47,10 +48,12 @@ static void task(void *ctx, int64_t t, int thread)
     const job *j = ctx;
     const state *s = j->s;
     const vec_kernels *v = s->env->v;
-    int64_t first = t % s->groups * COLUMNS, n = MIN(COLUMNS, s->a.inner - first), at = t / s->groups * s->a.n * s->a.inner + first;
+    int64_t first = t % s->groups * COLUMNS, n = MIN(COLUMNS, s->a.inner - first),
+            at = t / s->groups * s->a.n * s->a.inner + first;
     float *x = (float *)(void *)((char *)j->c->work + (size_t)thread * s->each), sum[COLUMNS];
     int how = !s->env->chip ? 0 : VR_CHIP | (s->ty == DT_F16 ? VR_F16 : s->ty == DT_BF16 ? VR_BF16 : 0);
-    for (int64_t ch = 0; ch < s->a.n; ch++) exec_read(s->env, &s->walk, ctx_mem(j->c, s->x), at + ch * s->a.inner, x + ch * COLUMNS, n);
+    for (int64_t ch = 0; ch < s->a.n; ch++)
+        exec_read(s->env, &s->walk, ctx_mem(j->c, s->x), at + ch * s->a.inner, x + ch * COLUMNS, n);
     for (int64_t ch = 0; ch < s->a.n; ch++) {
         int64_t lo = MAX(0, ch - s->size / 2), hi = MIN(s->a.n, ch - s->size / 2 + s->size);
         v->fill(sum, 0, n);

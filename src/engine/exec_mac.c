@@ -1,16 +1,17 @@
 /* exec_mac.c: convolutions, transposed convolutions and matrix products as products of packed matrices.
  * In: a checked instruction; constants in place.  Out: one result.
  *
- * Sums run over k in ascending order whatever is used: the matrix kernels promise one chain per element, and products of fp16
- * numbers are exact, so on a chip without a window they give the reference's bits as long as nothing is infinite. Where something
- * is, an element comes out as NaN and is summed again by the rules. */
+ * Sums run over k in ascending order whatever is used: the matrix kernels promise one chain per element, and
+ * products of fp16 numbers are exact, so on a chip without a window they give the reference's bits as long as
+ * nothing is infinite. Where something is, an element comes out as NaN and is summed again by the rules. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "engine/exec_mac_int.h"
 
-enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64, PASSING_K = 512, PASSING_RUNS_K = 2048, ALONE = 500000 /* multiply-adds */, SQUARES_RUN = 1 << 14 };
+enum { MOST_SUMS = 16 << 20, MOST_COLUMNS = 8 << 20, CHUNK_STEP = 64, PASSING_K = 512, PASSING_RUNS_K = 2048,
+       ALONE = 500000 /* multiply-adds */, SQUARES_RUN = 1 << 14 };
 
 /* ---- operands ---- */
 
@@ -70,7 +71,8 @@ static const unsigned char *clean(const mac *m, pool *threads, dtype t, const vo
     return room;
 }
 
-static const unsigned char *operand(const mac *m, pool *threads, dtype t, const void *mem, int64_t n, unsigned char *room)
+static const unsigned char *operand(const mac *m, pool *threads, dtype t, const void *mem, int64_t n,
+                                    unsigned char *room)
 {
     return as_it_is(m, threads, t, mem, n) ? mem : clean(m, threads, t, mem, n, room);
 }
@@ -80,7 +82,9 @@ static const unsigned char *operand(const mac *m, pool *threads, dtype t, const 
 static an_status pack_one(const mac *m, pool *threads, const unsigned char *a, void *to, float *bound, diag *d)
 {
     const gemm_view v = { .at = a, .type = m->a_as, .row = m->a_row, .col = m->a_col };
-    if (!m->window) return (m->packed && m->env->many_weights ? gemm_pack_a_past : gemm_pack_a)(m->g, threads, m->m, m->k, v, to, d);
+    if (!m->window)
+        return (m->packed && m->env->many_weights ? gemm_pack_a_past : gemm_pack_a)(m->g, threads, m->m, m->k, v, to,
+                                                                                    d);
     window_pack_a(m, threads, a, to, bound);
     return AN_OK;
 }
@@ -107,7 +111,8 @@ static void turn_weights(const mac *m, const unsigned char *w, unsigned char *to
     int64_t ci = m->geo.cin / m->geo.groups, co = m->geo.cout / m->geo.groups, run = m->geo.taps * exec_size(m->a_type);
     for (int64_t g = 0; g < m->geo.groups; g++)
         for (int64_t o = 0; o < co; o++)
-            for (int64_t i = 0; i < ci; i++) memcpy(to + ((g * co + o) * ci + i) * run, w + ((g * ci + i) * co + o) * run, (size_t)run);
+            for (int64_t i = 0; i < ci; i++)
+                memcpy(to + ((g * co + o) * ci + i) * run, w + ((g * ci + i) * co + o) * run, (size_t)run);
 }
 
 static bool all_finite(const mac *m, const unsigned char *a)
@@ -152,14 +157,18 @@ static bool whole(const program *p, const mac *m, int64_t tensor)
     return p->tensors.at[tensor].dt == m->y_type && et_elems(&p->tensors.at[tensor]) == et_elems(&p->tensors.at[m->y]);
 }
 
-/* scale, bias, activation, a gate, residual: in this order, each at most once. No gate in fp32: what is computed again in a backward pass, where
- * others read its pieces, must have the same bits, and there a chain computes it. */
+/* scale, bias, activation, a gate, residual: in this order, each at most once. No gate in fp32: what is computed
+ * again in a backward pass, where others read its pieces, must have the same bits, and there a chain computes it. */
 static bool fits_kernel(const program *p, const insn *in, mac *m)
 {
     static const struct {
         fn_id f;
         gemm_act act;
-    } acts[] = { { FN_RELU, ACT_RELU }, { FN_SILU, ACT_SILU }, { FN_GELU_TANH, ACT_GELU_TANH }, { FN_SIGMOID, ACT_SIGMOID }, { FN_TANH, ACT_TANH } };
+    } acts[] = { { FN_RELU, ACT_RELU },
+                 { FN_SILU, ACT_SILU },
+                 { FN_GELU_TANH, ACT_GELU_TANH },
+                 { FN_SIGMOID, ACT_SIGMOID },
+                 { FN_TANH, ACT_TANH } };
     enum { SUM, SCALED, BIASED, ACTED, GATED, ADDED };
     int64_t n, gate = -1, on = 0; /* the step that has the gate; where the result stands */
     const int64_t *extra = insn_ts(in, "extra", &n);
@@ -167,12 +176,14 @@ static bool fits_kernel(const program *p, const insn *in, mac *m)
     int stage = SUM;
     bool gated = false;
     m->residual = m->gate = -1;
-    if (m->vec || m->env->chip || m->turned || (m->y_type != DT_F32 && m->y_type != DT_F16 && m->y_type != DT_BF16)) return false;
+    if (m->vec || m->env->chip || m->turned || (m->y_type != DT_F32 && m->y_type != DT_F16 && m->y_type != DT_BF16))
+        return false;
     for (int64_t k = 0; k < ch.n_steps; k++) {
         const int64_t *s = ch.step + k * CHAIN_STEP;
         fn_id f = (fn_id)s[STEP_FN];
         if (!dtype_is_float((dtype)s[STEP_TYPE]) || s[STEP_TYPE] == DT_F64) return false;
-        if (f == FN_SILU && gate < 0 && m->y_type != DT_F32 && s[STEP_A] >= 1 && s[STEP_A] < ch.n_inputs && s[STEP_TYPE] == DT_F32 && whole(p, m, extra[s[STEP_A] - 1])) {
+        if (f == FN_SILU && gate < 0 && m->y_type != DT_F32 && s[STEP_A] >= 1 && s[STEP_A] < ch.n_inputs &&
+            s[STEP_TYPE] == DT_F32 && whole(p, m, extra[s[STEP_A] - 1])) {
             gate = ch.n_inputs + k, m->gate = extra[s[STEP_A] - 1];
             continue;
         }
@@ -220,7 +231,10 @@ static bool mul3(int64_t a, int64_t b, int64_t c, size_t *out)
 }
 
 /* Runs of y whose squares are summed together where tiles of it are never in hand. */
-static int64_t square_runs(const image *im, const mac *m) { return (et_elems(&im->p->tensors.at[m->y]) + SQUARES_RUN - 1) / SQUARES_RUN; }
+static int64_t square_runs(const image *im, const mac *m)
+{
+    return (et_elems(&im->p->tensors.at[m->y]) + SQUARES_RUN - 1) / SQUARES_RUN;
+}
 
 /* Sizes of everything, and how columns are cut. false: too large. */
 static bool lay_out(image *im, mac *m)
@@ -241,18 +255,25 @@ static bool lay_out(image *im, mac *m)
     else if (!gemm_pack_a_bytes(m->g, m->m, m->k, &m->pack_bytes)) return false;
     m->pack_bytes = ROUND_UP(m->pack_bytes, (size_t)64);
     bool clean = m->env->chip && !m->window;
-    /* An A that changes and is short; or one that lies in runs and passes by once: packed ahead it would leave the cache and come back. */
-    bool lies_well = gemm_passes(m->g, m->m, m->n, m->k, inner, (gemm_view){ .type = m->a_as, .row = m->a_row, .col = m->a_col });
-    bool passes = m->k <= PASSING_K || (m->k <= PASSING_RUNS_K && lies_well) || (m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k));
+    /* An A that changes and is short; or one that lies in runs and passes by once: packed ahead it would leave the
+     * cache and come back. */
+    bool lies_well =
+        gemm_passes(m->g, m->m, m->n, m->k, inner, (gemm_view){ .type = m->a_as, .row = m->a_row, .col = m->a_col });
+    bool passes = m->k <= PASSING_K || (m->k <= PASSING_RUNS_K && lies_well) ||
+                  (m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k));
     m->in_passing = !m->window && !mac_is_const(im, m->a_tensor) && passes && m->chunk == m->n;
-    m->by_rows = m->in_passing && !m->straight && !m->turned && !m->vec && m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k);
-    pack = m->vec || m->in_passing || mac_is_const(im, m->a_tensor) ? 0 : m->pack_bytes; /* constants are packed once, elsewhere */
-    if (!add_size(&shared, clean && !mac_is_const(im, m->a_tensor) ? (size_t)m->a_elems * 2 : 0, &m->at_clean_a)) return false;
+    m->by_rows =
+        m->in_passing && !m->straight && !m->turned && !m->vec && m->b_col == 1 && gemm_by_parts(m->g, m->m, m->k);
+    /* constants are packed once, elsewhere */
+    pack = m->vec || m->in_passing || mac_is_const(im, m->a_tensor) ? 0 : m->pack_bytes;
+    if (!add_size(&shared, clean && !mac_is_const(im, m->a_tensor) ? (size_t)m->a_elems * 2 : 0, &m->at_clean_a))
+        return false;
     if (!add_size(&shared, clean ? (size_t)m->b_elems * 2 : 0, &m->at_clean_b)) return false;
     m->at_slots = shared;
     if (!add_size(&slot, pack, &m->at_pack)) return false;
     if (!add_size(&slot, m->window && pack ? (size_t)m->a_panels * sizeof(float) : 0, &m->at_bound)) return false;
-    if (!mul3(m->columns ? m->k : 0, m->chunk, exec_size(m->b_as), &n) || !add_size(&slot, n, &m->at_columns)) return false;
+    if (!mul3(m->columns ? m->k : 0, m->chunk, exec_size(m->b_as), &n) || !add_size(&slot, n, &m->at_columns))
+        return false;
     if (m->window) m->scratch_bytes = window_b_bytes(m);
     else if (m->vec) {
         if (!mac_vec_bytes(m, &m->scratch_bytes)) return false;
@@ -263,7 +284,10 @@ static bool lay_out(image *im, mac *m)
     }
     if (!add_size(&slot, m->scratch_bytes, &m->at_scratch)) return false;
     if (!mul3(m->straight ? 0 : m->m, m->chunk, sizeof(float), &n) || !add_size(&slot, n, &m->at_c)) return false;
-    m->chain_bytes = m->straight ? 0 : ROUND_UP(exec_chain_bytes(m->chain) + (m->turned ? (size_t)m->env->v->width * EXEC_BLOCK * sizeof(float) : 0), (size_t)64);
+    m->chain_bytes = m->straight ? 0
+                                 : ROUND_UP(exec_chain_bytes(m->chain) +
+                                                (m->turned ? (size_t)m->env->v->width * EXEC_BLOCK * sizeof(float) : 0),
+                                            (size_t)64);
     if (!add_size(&slot, m->chain_bytes * (size_t)inner, &m->at_chain)) return false;
     if (!add_size(&slot, m->straight ? (size_t)m->m * 2 * sizeof(float) : 0, &m->at_rows)) return false;
     m->slot_bytes = slot;
@@ -271,7 +295,9 @@ static bool lay_out(image *im, mac *m)
     if (!mul_size(slot, m->parallel ? (size_t)threads : 1, &all) || all > SIZE_MAX / 4) return false;
     m->at_squares = shared + all;
     m->tiles = m->straight ? gemm_tiles(m->g, m->m, m->n) : 0;
-    if (m->squares >= 0 && !mul3(m->straight ? m->batches : 1, m->straight ? m->tiles : square_runs(im, m), sizeof(float), &sums)) return false;
+    if (m->squares >= 0 &&
+        !mul3(m->straight ? m->batches : 1, m->straight ? m->tiles : square_runs(im, m), sizeof(float), &sums))
+        return false;
     exec_need_work(im, m->extent = m->at_squares + ROUND_UP(sums, (size_t)64));
     return true;
 }
@@ -285,7 +311,8 @@ static an_status take_batches(image *im, mac *m, int64_t n, diag *d)
     return m->a_off && m->b_off && m->y_off && m->pack_of && m->pack_off ? AN_OK : diag_nomem(d);
 }
 
-/* Batches that multiply by the same A share a pack. Offsets come in runs or repeat with a period: look back along the packs. */
+/* Batches that multiply by the same A share a pack. Offsets come in runs or repeat with a period: look back along
+ * the packs. */
 static void number_packs(mac *m)
 {
     m->packs = 0;
@@ -304,8 +331,8 @@ static bool overlap(const etensor *a, const etensor *b)
     return !et_bytes(a, &n) || !et_bytes(b, &k) || (a->offset < b->offset + k && b->offset < a->offset + n);
 }
 
-/* Several products of one value (queries, keys and values of one norm) come one after the other: the one before, which leaves that value
- * as it is; NULL: something else is before. */
+/* Several products of one value (queries, keys and values of one norm) come one after the other: the one before,
+ * which leaves that value as it is; NULL: something else is before. */
 static mac *same_before(const image *im, const insn *in, const mac *m)
 {
     const program *p = im->p;
@@ -314,14 +341,16 @@ static mac *same_before(const image *im, const insn *in, const mac *m)
     mac *q = insn_is_product(op) ? im->state[i - 1] : NULL;
     if (!q || m->window || m->columns || q->columns || m->batches != 1 || q->batches != 1) return NULL;
     const etensor *b = &p->tensors.at[m->b_tensor], *was = &p->tensors.at[q->b_tensor];
-    bool same = b->where == was->where && b->slot == was->slot && b->offset == was->offset && m->b_type == q->b_type && m->b_off[0] == q->b_off[0] && m->b_row == q->b_row && m->b_col == q->b_col;
+    bool same = b->where == was->where && b->slot == was->slot && b->offset == was->offset && m->b_type == q->b_type &&
+                m->b_off[0] == q->b_off[0] && m->b_row == q->b_row && m->b_col == q->b_col;
     return same && m->n == q->n && m->k == q->k && !overlap(&p->tensors.at[q->y], b) ? q : NULL;
 }
 
 /* B is packed once for them. */
 static bool packed_before(const mac *q, const mac *m)
 {
-    bool alike = !q->vec && !q->turn && m->g == q->g && m->m == q->m && m->chunk == m->n && q->chunk == q->n && m->in_passing == q->in_passing;
+    bool alike = !q->vec && !q->turn && m->g == q->g && m->m == q->m && m->chunk == m->n && q->chunk == q->n &&
+                 m->in_passing == q->in_passing;
     return alike && m->at_slots + m->at_scratch == q->at_slots + q->at_scratch;
 }
 
@@ -334,10 +363,15 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     m->window = num->window_bits != 0;
     if (m->window && (!m->env->chip || num->window_bits > 20)) return AN_OK;
     if (m->env->chip && !m->window && num->port_partial != 0 && num->port_ceiling != 0) return AN_OK;
-    m->a_as = m->env->chip && !m->window ? DT_F16 : m->a_type, m->b_as = m->env->chip && !m->window ? DT_F16 : m->b_type;
-    gemm_math math = m->env->chip || (m->a_type == DT_F16 && m->b_type == DT_F16) ? GEMM_F16 : m->a_type == DT_BF16 && m->b_type == DT_BF16 ? GEMM_BF16 : GEMM_F32;
+    m->a_as = m->env->chip && !m->window ? DT_F16 : m->a_type,
+    m->b_as = m->env->chip && !m->window ? DT_F16 : m->b_type;
+    gemm_math math = m->env->chip || (m->a_type == DT_F16 && m->b_type == DT_F16) ? GEMM_F16
+                     : m->a_type == DT_BF16 && m->b_type == DT_BF16               ? GEMM_BF16
+                                                                                  : GEMM_F32;
     /* a thin product costs less in fp32 than rounding its operands */
-    const bool thin = math == GEMM_F32 && !mac_is_const(im, m->a_tensor) && m->b_col == 1 && (double)m->m * (double)m->n * (double)m->k < ALONE && gemm_thin(gemm_pick(GEMM_F32, m->env->isa), m->n);
+    const bool thin = math == GEMM_F32 && !mac_is_const(im, m->a_tensor) && m->b_col == 1 &&
+                      (double)m->m * (double)m->n * (double)m->k < ALONE &&
+                      gemm_thin(gemm_pick(GEMM_F32, m->env->isa), m->n);
     if (!m->env->chip && im->opt.fast_math && !thin) math = GEMM_BF16;
     m->g = gemm_pick(math, m->env->isa);
     m->a_elems = et_elems(&p->tensors.at[m->a_tensor]), m->b_elems = et_elems(&p->tensors.at[m->b_tensor]);
@@ -356,10 +390,13 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     if (joins) mac_join(im, before, m);
     m->same_b = before && !m->vec && packed_before(before, m);
     if (mac_is_const(im, m->a_tensor) && !m->vec) {
-        pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = m->packs, .turned = m->a_own != NULL };
+        pack_key key = { .tensor = m->a_tensor, .form = gemm_name(m->g), .m = m->m, .k = m->k, .row = m->a_row,
+                         .col = m->a_col, .packs = m->packs, .turned = m->a_own != NULL };
         size_t bytes, bounds = 0; /* bounds go with what they are bounds of: whoever finds one packed finds both */
         bool fresh;
-        if (!mul_size((size_t)m->packs, m->pack_bytes, &bytes) || (m->window && !mul3(m->packs, m->a_panels, sizeof *m->packed_bound, &bounds))) return diag_nomem(d);
+        if (!mul_size((size_t)m->packs, m->pack_bytes, &bytes) ||
+            (m->window && !mul3(m->packs, m->a_panels, sizeof *m->packed_bound, &bounds)))
+            return diag_nomem(d);
         TRY(pack_take(im, &key, bytes + bounds, &m->packed, &fresh, d));
         if (m->window) m->packed_bound = (float *)(void *)(m->packed + bytes);
         if (fresh && !m->i8) TRY(const_ready(im, m->a_tensor, d));
@@ -370,7 +407,8 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
         m->gaps = m->gaps && !m->i8;
         if (m->gaps) TRY(const_ready(im, m->a_tensor, d));
         m->odd = m->gaps && !all_finite(m, im->mem[m->a_tensor]);
-        if (!m->env->chip && !m->gaps) im->packed_now = m->a_tensor; /* they look at the original where something is infinite */
+        /* they look at the original where something is infinite */
+        if (!m->env->chip && !m->gaps) im->packed_now = m->a_tensor;
     }
     *state = m;
     return AN_OK;
@@ -399,16 +437,21 @@ static an_status prepare_conv_as(image *im, const insn *in, bool transposed, voi
     m->a_tensor = insn_t(in, "w"), m->b_tensor = insn_t(in, "x");
     m->a_type = im->p->tensors.at[m->a_tensor].dt, m->b_type = im->p->tensors.at[m->b_tensor].dt;
     geometry g = m->geo = exec_geometry(im->p, in, transposed);
-    int64_t ci = g.cin / g.groups, co = g.cout / g.groups, plane = dims_product(g.in, 0, SPATIAL), places = dims_product(g.out, 0, SPATIAL);
-    if (!multiplies(m->a_type) || !multiplies(m->b_type) || (transposed && !mac_is_const(im, m->a_tensor) && g.taps > 1)) return AN_OK;
+    int64_t ci = g.cin / g.groups, co = g.cout / g.groups, plane = dims_product(g.in, 0, SPATIAL),
+            places = dims_product(g.out, 0, SPATIAL);
+    if (!multiplies(m->a_type) || !multiplies(m->b_type) ||
+        (transposed && !mac_is_const(im, m->a_tensor) && g.taps > 1))
+        return AN_OK;
     m->m = co, m->n = places, m->k = ci * g.taps;
     m->a_row = m->k, m->a_col = 1, m->b_row = plane, m->b_col = 1;
     m->ceiling = m->k > 1;
-    m->columns = g.taps > 1 || g.stride[0] != 1 || g.stride[1] != 1 || g.stride[2] != 1 || plane != places || g.pad[0] || g.pad[1] || g.pad[2];
+    m->columns = g.taps > 1 || g.stride[0] != 1 || g.stride[1] != 1 || g.stride[2] != 1 || plane != places ||
+                 g.pad[0] || g.pad[1] || g.pad[2];
     m->gaps = transposed && m->columns && !m->env->chip;
     if (transposed && g.taps == 1) m->a_row = 1, m->a_col = co; /* a single tap lies as [in, out]: read it sideways */
     else if (transposed) {
-        unsigned char *own = arena_take(&im->prepared, (size_t)et_elems(&im->p->tensors.at[m->a_tensor]), (size_t)exec_size(m->a_type), 64);
+        unsigned char *own = arena_take(&im->prepared, (size_t)et_elems(&im->p->tensors.at[m->a_tensor]),
+                                        (size_t)exec_size(m->a_type), 64);
         if (!own) return diag_nomem(d);
         TRY(const_ready(im, m->a_tensor, d));
         turn_weights(m, im->mem[m->a_tensor], own);
@@ -417,13 +460,20 @@ static an_status prepare_conv_as(image *im, const insn *in, bool transposed, voi
     TRY(take_batches(im, m, g.batch * g.groups, d));
     for (int64_t b = 0; b < m->batches; b++) {
         int64_t n = b / g.groups, group = b % g.groups;
-        m->a_off[b] = group * co * m->k, m->b_off[b] = (n * g.cin + group * ci) * plane, m->y_off[b] = (n * g.cout + group * co) * places;
+        m->a_off[b] = group * co * m->k, m->b_off[b] = (n * g.cin + group * ci) * plane,
+        m->y_off[b] = (n * g.cout + group * co) * places;
     }
     return finish(im, in, m, state, d);
 }
 
-static an_status prepare_conv(image *im, const insn *in, void **state, diag *d) { return prepare_conv_as(im, in, false, state, d); }
-static an_status prepare_conv_t(image *im, const insn *in, void **state, diag *d) { return prepare_conv_as(im, in, true, state, d); }
+static an_status prepare_conv(image *im, const insn *in, void **state, diag *d)
+{
+    return prepare_conv_as(im, in, false, state, d);
+}
+static an_status prepare_conv_t(image *im, const insn *in, void **state, diag *d)
+{
+    return prepare_conv_as(im, in, true, state, d);
+}
 
 /* Strides of an operand's leading axes, walked as the result's. */
 static void stack_strides(const etensor *t, int rank, int64_t *stride)
@@ -442,11 +492,14 @@ static an_status prepare_matmul(image *im, const insn *in, void **state, diag *d
     int64_t x = insn_t(in, "x"), z = insn_t(in, "z"), tx = insn_i(in, "trans_x"), tz = insn_i(in, "trans_z");
     const etensor *y = &im->p->tensors.at[m->y], *et_x = &im->p->tensors.at[x], *et_z = &im->p->tensors.at[z];
     int lead = y->rank - 2;
-    int64_t rows = y->dim[lead], cols = y->dim[lead + 1], k = et_x->dim[et_x->rank - 1 - tx], stacks = dims_product(y->dim, 0, lead);
-    int64_t x_last = et_x->dim[et_x->rank - 1], z_last = et_z->dim[et_z->rank - 1], sx[ENGINE_MAX_RANK], sz[ENGINE_MAX_RANK];
+    int64_t rows = y->dim[lead], cols = y->dim[lead + 1], k = et_x->dim[et_x->rank - 1 - tx],
+            stacks = dims_product(y->dim, 0, lead);
+    int64_t x_last = et_x->dim[et_x->rank - 1], z_last = et_z->dim[et_z->rank - 1], sx[ENGINE_MAX_RANK],
+            sz[ENGINE_MAX_RANK];
     int64_t x_row = tx ? 1 : x_last, x_col = tx ? x_last : 1, z_row = tz ? 1 : z_last, z_col = tz ? z_last : 1;
     stack_strides(et_x, lead, sx), stack_strides(et_z, lead, sz);
-    bool one_z = dims_product(et_z->dim, 0, et_z->rank - 2) == 1, own_x = dims_product(et_x->dim, 0, et_x->rank - 2) == stacks;
+    bool one_z = dims_product(et_z->dim, 0, et_z->rank - 2) == 1,
+         own_x = dims_product(et_x->dim, 0, et_x->rank - 2) == stacks;
     if (one_z && own_x && !tx) rows *= stacks, stacks = 1; /* a stack of rows times one matrix is one product */
     m->ceiling = true;
     m->turned = mac_is_const(im, z) && !mac_is_const(im, x);
@@ -471,7 +524,8 @@ static an_status prepare_matmul(image *im, const insn *in, void **state, diag *d
 static float sum_again(const product *p, int64_t i, int64_t j)
 {
     const mac *m = p->m;
-    const unsigned char *a = (m->a_own ? m->a_own : (const unsigned char *)ctx_mem(p->c, m->a_tensor)) + m->a_off[p->batch] * exec_size(m->a_type);
+    const unsigned char *a = (m->a_own ? m->a_own : (const unsigned char *)ctx_mem(p->c, m->a_tensor)) +
+                             m->a_off[p->batch] * exec_size(m->a_type);
     float acc = 0;
     for (int64_t k = 0; k < m->k; k++) {
         float x = num_flush(m->num, num_in(m->num, m->a_type, dtype_load(m->a_type, a, i * m->a_row + k * m->a_col)));
@@ -588,7 +642,10 @@ static const float *row_values(const product *p, const row_value *r, float *to)
     return to;
 }
 
-static float *squares_of(const run_ctx *c, const mac *m) { return (float *)(void *)((unsigned char *)c->work + m->at_squares); }
+static float *squares_of(const run_ctx *c, const mac *m)
+{
+    return (float *)(void *)((unsigned char *)c->work + m->at_squares);
+}
 
 typedef struct {
     const run_ctx *c;
@@ -601,7 +658,8 @@ static void squares_task(void *ctx, int64_t task, int thread)
     const squares_job *j = ctx;
     const int64_t from = task * SQUARES_RUN;
     (void)thread;
-    squares_of(j->c, j->m)[task] = j->m->env->v->along(DT_F32, (const float *)ctx_mem(j->c, j->m->y) + from, STAT_SQUARES, 0, 0, MIN(SQUARES_RUN, j->n - from));
+    squares_of(j->c, j->m)[task] = j->m->env->v->along(DT_F32, (const float *)ctx_mem(j->c, j->m->y) + from,
+                                                       STAT_SQUARES, 0, 0, MIN(SQUARES_RUN, j->n - from));
 }
 
 /* Sums of tiles, or of runs of y, in order: whoever took them, it is the same sum. */
@@ -644,7 +702,8 @@ static an_status multiply(product *p, diag *d)
         .scratch = p->slot + m->at_scratch,
         .scratch_bytes = m->scratch_bytes,
     };
-    for (int i = 0; i < m->n_after; i++) call.more[call.n_more++] = (gemm_more){ m->after[i]->packed, m->after[i]->m, mac_sums(p->c, m->after[i]) };
+    for (int i = 0; i < m->n_after; i++)
+        call.more[call.n_more++] = (gemm_more){ m->after[i]->packed, m->after[i]->m, mac_sums(p->c, m->after[i]) };
     if (m->by_rows) call.rows_done = chain_finished, call.user = p;
     if (m->i8) call.epi.scale = m->i8_scale;
     if (m->straight) {
@@ -656,7 +715,8 @@ static an_status multiply(product *p, diag *d)
         for (int64_t i = 0; m->i8 && m->scale.kind != ROW_NONE && i < m->m; i++) rows[i] *= m->i8_scale[i];
         call.epi.bias = row_values(p, &m->bias, rows + m->m), call.epi.act = m->act;
         if (m->gate >= 0) call.epi.gate = (const unsigned char *)ctx_mem(p->c, m->gate) + at, call.epi.ld_gate = m->n;
-        if (m->residual >= 0) call.epi.residual = (const unsigned char *)ctx_mem(p->c, m->residual) + at, call.epi.ld_residual = m->n;
+        if (m->residual >= 0)
+            call.epi.residual = (const unsigned char *)ctx_mem(p->c, m->residual) + at, call.epi.ld_residual = m->n;
     }
     return gemm_run(&call, d);
 }
@@ -681,7 +741,8 @@ static an_status run_batch(product *p, const unsigned char *a, const unsigned ch
     for (p->n0 = 0; p->n0 < m->n; p->n0 += m->chunk) {
         p->nc = MIN(m->chunk, m->n - p->n0);
         if (m->columns) {
-            exec_columns(&m->geo, p->pool, from, b_size, m->geo.cin / m->geo.groups, p->n0, p->nc, p->slot + m->at_columns);
+            exec_columns(&m->geo, p->pool, from, b_size, m->geo.cin / m->geo.groups, p->n0, p->nc,
+                         p->slot + m->at_columns);
             p->b = p->slot + m->at_columns, p->b_row = p->nc, p->b_col = 1;
         } else p->b = from + p->n0 * m->b_col * b_size, p->b_row = m->b_row, p->b_col = m->b_col;
         TRY(multiply(p, d));
@@ -711,10 +772,13 @@ static an_status run_batches(const run_ctx *c, const insn *in, const mac *m, dia
     unsigned char *work = c->work;
     batch_job j = { .c = c, .m = m, .slots = work + m->at_slots };
     j.b = operand(m, c->pool, m->b_type, ctx_mem(c, m->b_tensor), m->b_elems, work + m->at_clean_b);
-    if (!m->packed && !m->vec) j.a = operand(m, c->pool, m->a_type, ctx_mem(c, m->a_tensor), m->a_elems, work + m->at_clean_a);
+    if (!m->packed && !m->vec)
+        j.a = operand(m, c->pool, m->a_type, ctx_mem(c, m->a_tensor), m->a_elems, work + m->at_clean_a);
     if (m->parallel) {
         pool_run(c->pool, batch_task, &j, m->batches);
-        return atomic_load(&j.failed) ? diag_fail(d, AN_BUG, (loc){ .line = in->line }, "%s: a matrix kernel refused its operands", insn_name(in->op)) : AN_OK;
+        return atomic_load(&j.failed) ? diag_fail(d, AN_BUG, (loc){ .line = in->line },
+                                                  "%s: a matrix kernel refused its operands", insn_name(in->op))
+                                      : AN_OK;
     }
     for (int64_t b = 0; b < m->batches; b++) {
         product p = { .c = c, .m = m, .pool = m->alone ? NULL : c->pool, .slot = j.slots, .batch = b };
@@ -726,7 +790,8 @@ static an_status run_batches(const run_ctx *c, const insn *in, const mac *m, dia
 static an_status run_mac(const run_ctx *c, const insn *in, diag *d)
 {
     const mac *m = c->state;
-    if (!m || m->odd || (m->gaps && !m->packed && !all_finite(m, ctx_mem(c, m->a_tensor)))) return ref_entry_of(in->op)(c, in, d);
+    if (!m || m->odd || (m->gaps && !m->packed && !all_finite(m, ctx_mem(c, m->a_tensor))))
+        return ref_entry_of(in->op)(c, in, d);
     TRY(run_batches(c, in, m, d));
     if (m->squares >= 0) add_squares(c, m);
     return AN_OK;

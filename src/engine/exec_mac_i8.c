@@ -1,10 +1,10 @@
-/* exec_mac_i8.c: int8 products: a constant weight stored as int8 with a scale per row (or one) is packed as it is, the other operand is
- * quantised column by column as it comes (kernel/kernel.h, GEMM_I8). In: a product that is otherwise understood, fast_math 2.
- * Out: packed int8 and the rows' scales, or nothing: then the product is bf16's.
+/* exec_mac_i8.c: int8 products: a constant weight stored as int8 with a scale per row (or one) is packed as it is,
+ * the other operand is quantised column by column as it comes (kernel/kernel.h, GEMM_I8). In: a product that is
+ * otherwise understood, fast_math 2. Out: packed int8 and the rows' scales, or nothing: then the product is bf16's.
  *
- * Sums are exact in int32. With x the column as given, an element of the result is within max|x| / 254 · sum|w| of the product of
- * the weight's definition, scale · q, with x; two fp32 roundings follow. Where the reference rounds scale · q to fp16, here it is
- * not rounded. A column with an infinity or NaN is NaN throughout. */
+ * Sums are exact in int32. With x the column as given, an element of the result is within max|x| / 254 · sum|w| of
+ * the product of the weight's definition, scale · q, with x; two fp32 roundings follow. Where the reference rounds
+ * scale · q to fp16, here it is not rounded. A column with an infinity or NaN is NaN throughout. */
 #include "engine/exec_mac_int.h"
 
 enum { MOST_K = 65536 }; /* what int32 sums hold */
@@ -16,10 +16,14 @@ static bool is_rows_of_int8(const image *im, const mac *m)
 {
     const etensor *t = &im->p->tensors.at[m->a_tensor];
     const const_entry *c = &im->p->consts.at[t->slot];
-    if (m->packs != 1 || m->a_own || t->offset || c->tensor != m->a_tensor || c->src[0].dt != DT_I8 || m->k > MOST_K || et_elems(t) != m->m * m->k) return false;
+    if (m->packs != 1 || m->a_own || t->offset || c->tensor != m->a_tensor || c->src[0].dt != DT_I8 || m->k > MOST_K ||
+        et_elems(t) != m->m * m->k)
+        return false;
     int64_t scales = source_elems(&c->src[1]);
     if (scales > 1 && (m->a_col != 1 || m->a_row != m->k)) return false; /* rows are not along the first axis */
-    if (c->kind == CK_BLOCK) return c->n_src == 2 && scales == m->m && c->src[1].rank == t->rank && mac_row_axis(t, m->m) >= 0 && c->src[1].dim[mac_row_axis(t, m->m)] == m->m;
+    if (c->kind == CK_BLOCK)
+        return c->n_src == 2 && scales == m->m && c->src[1].rank == t->rank && mac_row_axis(t, m->m) >= 0 &&
+               c->src[1].dim[mac_row_axis(t, m->m)] == m->m;
     return c->kind == CK_AFFINE && (scales == 1 || (scales == m->m && c->axis == mac_row_axis(t, m->m)));
 }
 
@@ -65,6 +69,9 @@ an_status mac_i8_again(image *im, mac *m, diag *d)
 {
     bool fits;
     TRY(fill(im, m, &fits, d));
-    return fits ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "constant %u: its new zero points are not zero, as the old ones were; load the program again",
-                                    (unsigned)im->p->tensors.at[m->a_tensor].slot);
+    return fits ? AN_OK
+                : diag_fail(
+                      d, AN_INPUT, NOWHERE,
+                      "constant %u: its new zero points are not zero, as the old ones were; load the program again",
+                      (unsigned)im->p->tensors.at[m->a_tensor].slot);
 }

@@ -1,9 +1,10 @@
-/* exec_mac_int.h: products as matrices: what exec_mac.c (preparing, running) shares with exec_conv.c (columns of a convolution) and
- * exec_window.c (the four-lane adder). Private to engine/.
+/* exec_mac_int.h: products as matrices: what exec_mac.c (preparing, running) shares with exec_conv.c (columns of a
+ * convolution) and exec_window.c (the four-lane adder). Private to engine/.
  *
- * One instruction is `batches` products C[m,n] = A[m,k]·B[k,n]. A is the operand that is packed ahead; when the constant operand
- * of a matmul is the right one, everything is turned (C is the transpose of the result: `turned`). C passes through the chain on
- * its way to y, or goes there straight when the matrix kernel's own epilogue can do what the chain does. */
+ * One instruction is `batches` products C[m,n] = A[m,k]·B[k,n]. A is the operand that is packed ahead; when the
+ * constant operand of a matmul is the right one, everything is turned (C is the transpose of the result: `turned`).
+ * C passes through the chain on its way to y, or goes there straight when the matrix kernel's own epilogue can do
+ * what the chain does. */
 #ifndef ENGINE_EXEC_MAC_INT_H
 #define ENGINE_EXEC_MAC_INT_H
 
@@ -18,7 +19,8 @@ typedef struct { /* up to three spatial axes, those a shape lacks have extent 1 
 } geometry;
 geometry exec_geometry(const program *p, const insn *in, bool transposed);
 /* Rows of B for places p0 .. p0 + n of one group: to[(channel, tap)][place], elements as in x (2 or 4 bytes). */
-void exec_columns(const geometry *g, pool *threads, const void *x, int64_t size, int64_t channels, int64_t p0, int64_t n, void *to);
+void exec_columns(const geometry *g, pool *threads, const void *x, int64_t size, int64_t channels, int64_t p0,
+                  int64_t n, void *to);
 
 typedef enum { ROW_NONE, ROW_SCALAR, ROW_CHANNEL } row_kind;
 typedef struct {
@@ -40,7 +42,8 @@ typedef struct mac {
     bool in_passing; /* A changes from run to run and is short: the product packs it piece by piece */
     bool alone;      /* so little that it is done before another thread has come */
     bool by_rows;    /* the product hands on its rows as they are finished, and the chain takes them */
-    bool gaps;       /* on the plain processor: columns of a transposed convolution, whose zeros stand for places that are not there */
+    /* on the plain processor: columns of a transposed convolution, whose zeros stand for places that are not there */
+    bool gaps;
     bool odd;        /* and a constant weight of it is not finite, which such a zero would not leave out */
     bool same_b;     /* the instruction before it has packed this B, and left it in the same place */
     const gemm_kernel *g;
@@ -58,7 +61,8 @@ typedef struct mac {
     int64_t a_tensor, b_tensor, a_row, a_col, b_row, b_col;
     dtype a_type, b_type;      /* as stored */
     dtype a_as, b_as;          /* as multiplied: fp16 on a chip */
-    const unsigned char *a_own; /* weights of a transposed convolution, in the order of a convolution's; NULL: the tensor itself */
+    /* weights of a transposed convolution, in the order of a convolution's; NULL: the tensor itself */
+    const unsigned char *a_own;
     int64_t batches, packs;
     int64_t *a_off, *b_off, *y_off, *pack_of; /* per batch, in elements; which packed A */
     int64_t *pack_off;         /* per packed A: its a_off */
@@ -96,7 +100,11 @@ typedef struct {
     float *sums;                /* C, rows of nc */
 } product;
 
-static inline float *mac_sums(const run_ctx *c, const mac *m) { return (float *)(void *)((unsigned char *)c->work + m->at_sums); } /* of one that follows */
+/* of one that follows */
+static inline float *mac_sums(const run_ctx *c, const mac *m)
+{
+    return (float *)(void *)((unsigned char *)c->work + m->at_sums);
+}
 static inline bool mac_is_const(const image *im, int64_t t) { return im->p->tensors.at[t].where == SPACE_CONST; }
 
 /* Along which axis of a weight its rows are counted: the axes before it are 1, those behind it make up k. -1: none. */

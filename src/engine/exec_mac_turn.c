@@ -1,9 +1,9 @@
-/* exec_mac_turn.c: products by a constant matrix that only moves rows: one element of every row is 1 or -1, the others are 0, as in the
- * turn of rotary positions.
- * In: such a matrix, B.  Out: rows of B in another order, some with the other sign.
+/* exec_mac_turn.c: products by a constant matrix that only moves rows: one element of every row is 1 or -1, the
+ * others are 0, as in the turn of rotary positions. In: such a matrix, B.  Out: rows of B in another order, some
+ * with the other sign.
  *
- * That is what the product gives as long as B is finite, without its rounding of operands and at the speed of a copy. What B holds in
- * a row that is not a number stays in that row; the product would spread it over all of them. */
+ * That is what the product gives as long as B is finite, without its rounding of operands and at the speed of a
+ * copy. What B holds in a row that is not a number stays in that row; the product would spread it over all of them. */
 #include <string.h>
 
 #include "engine/exec_mac_int.h"
@@ -43,8 +43,11 @@ void mac_turn_again(image *im, mac *m)
 
 an_status mac_turn_make(image *im, mac *m, diag *d)
 {
-    if (!mac_is_const(im, m->a_tensor) || m->env->chip || m->vec || m->i8 || m->a_own || m->turned || m->straight || m->packs != 1) return AN_OK;
-    if (m->a_type != DT_F32 || m->b_type != DT_F32 || m->m > MOST_ROWS || m->k > MOST_ROWS || gemm_few(m->g, m->n)) return AN_OK;
+    if (!mac_is_const(im, m->a_tensor) || m->env->chip || m->vec || m->i8 || m->a_own || m->turned || m->straight ||
+        m->packs != 1)
+        return AN_OK;
+    if (m->a_type != DT_F32 || m->b_type != DT_F32 || m->m > MOST_ROWS || m->k > MOST_ROWS || gemm_few(m->g, m->n))
+        return AN_OK;
     TRY(const_ready(im, m->a_tensor, d));
     mac_turn *t = arena_take(&im->prepared, 1, sizeof *t + (size_t)m->m * sizeof *t->row, 64);
     if (!t) return diag_nomem(d);

@@ -1,9 +1,11 @@
-/* exec_mac_vec.c: products with few columns whose weight stays in the form it is stored in: int8, four-bit palettes and blocks, 16-bit
- * numbers that packing would widen. In: a product that is otherwise understood.  Out: what kernel/gemv.h reads, or nothing.
+/* exec_mac_vec.c: products with few columns whose weight stays in the form it is stored in: int8, four-bit palettes
+ * and blocks, 16-bit numbers that packing would widen. In: a product that is otherwise understood.  Out: what
+ * kernel/gemv.h reads, or nothing.
  *
- * The weight is read where its source has it, once per run, and never expanded; blocks of nibbles that a kernel wants turned are turned when
- * they are loaded (packs.c keeps one copy for all programs of a model), and the source is let go. The reference rounds a reconstructed element to
- * the tensor's type; here it is not rounded: with an fp16 tensor, results differ by up to 2^-11 of the sum of magnitudes. */
+ * The weight is read where its source has it, once per run, and never expanded; blocks of nibbles that a kernel
+ * wants turned are turned when they are loaded (packs.c keeps one copy for all programs of a model), and the source
+ * is let go. The reference rounds a reconstructed element to the tensor's type; here it is not rounded: with an fp16
+ * tensor, results differ by up to 2^-11 of the sum of magnitudes. */
 #include <math.h>
 
 #include "engine/exec_mac_int.h"
@@ -23,17 +25,20 @@ static int64_t source_elems(const const_source *s) { return dims_product(s->dim,
 static bool is_matrix(const image *im, const mac *m)
 {
     const etensor *t = &im->p->tensors.at[m->a_tensor];
-    return !t->offset && m->a_col == 1 && m->a_row == m->k && et_elems(t) == m->m * m->k && im->p->consts.at[t->slot].tensor == m->a_tensor;
+    return !t->offset && m->a_col == 1 && m->a_row == m->k && et_elems(t) == m->m * m->k &&
+           im->p->consts.at[t->slot].tensor == m->a_tensor;
 }
 
-/* Dims of scales over a tensor: one or `rows` along the row axis, one along all others but the last that counts (blocks of k). */
+/* Dims of scales over a tensor: one or `rows` along the row axis, one along all others but the last that counts
+ * (blocks of k). */
 static bool block_dims(const etensor *t, const const_source *s, int row, int64_t m, int64_t k, int64_t *block)
 {
     int64_t blocks = 1;
     if (s->rank != t->rank || row < 0 || s->dim[row] != m) return false;
     for (int i = 0; i < t->rank; i++) {
         if (i == row || s->dim[i] == 1) continue;
-        if (blocks > 1 || dims_product(t->dim, i + 1, t->rank) != 1) return false; /* blocks of several axes, or of one that is not contiguous */
+        /* blocks of several axes, or of one that is not contiguous */
+        if (blocks > 1 || dims_product(t->dim, i + 1, t->rank) != 1) return false;
         blocks = s->dim[i];
     }
     if (dims_product(t->dim, row + 1, t->rank) != k || k % blocks) return false;
@@ -71,7 +76,9 @@ static bool describe(const image *im, const mac *m, mac_vec *v)
         int64_t tables = source_elems(lut) / 16;
         bool blocks = lut->rank == c->src[0].rank + 2;
         if (source_elems(lut) % 16 || m->k % GEMV_K_STEP) return false;
-        if (blocks && (lut->dim[lut->rank - 2] != 16 || lut->dim[lut->rank - 1] != 1 || q != DT_U4 || row < 0 || lut->dim[row] != tables || m->m % tables)) return false;
+        if (blocks && (lut->dim[lut->rank - 2] != 16 || lut->dim[lut->rank - 1] != 1 || q != DT_U4 || row < 0 ||
+                       lut->dim[row] != tables || m->m % tables))
+            return false;
         if (!blocks && tables != 1) return false;
         w->form = GEMV_NIBBLE, w->row_bytes = m->k / 2, w->table_rows = m->m / tables;
         return true;
@@ -84,7 +91,8 @@ static bool describe(const image *im, const mac *m, mac_vec *v)
         if (!is_nibble(q) && !is_byte(q)) return false;
         w->row_bytes = is_nibble(q) ? m->k / 2 : m->k;
         if (is_byte(q) && block == m->k) return true; /* a scale per row */
-        if (!gemv_block_fits(w->form, block) || (is_nibble(q) && m->k % GEMV_K_STEP) || (is_byte(q) && c->n_src > 2)) return false;
+        if (!gemv_block_fits(w->form, block) || (is_nibble(q) && m->k % GEMV_K_STEP) || (is_byte(q) && c->n_src > 2))
+            return false;
         if (c->src[1].dt != DT_F16 && c->src[1].dt != DT_F32) return false;
         w->block = block, w->scale_type = c->src[1].dt;
         w->table_rows = m->m;
@@ -103,9 +111,11 @@ static double value(const image *im, const mac_vec *v, int src, int64_t i)
 static void fill_rows(const image *im, mac_vec *v)
 {
     const const_entry *c = &im->p->consts.at[v->slot];
-    bool many_scales = source_elems(&c->src[1]) > 1, many_zeros = c->n_src > 2 && source_elems(&c->src[2]) > 1, shifts = false;
+    bool many_scales = source_elems(&c->src[1]) > 1, many_zeros = c->n_src > 2 && source_elems(&c->src[2]) > 1,
+         shifts = false;
     for (int64_t i = 0; i < v->w.m; i++) {
-        double scale = value(im, v, 1, many_scales ? i : 0), zero = c->n_src > 2 ? value(im, v, 2, many_zeros ? i : 0) : 0;
+        double scale = value(im, v, 1, many_scales ? i : 0),
+               zero = c->n_src > 2 ? value(im, v, 2, many_zeros ? i : 0) : 0;
         v->row_scale[i] = (float)scale;
         if (v->row_shift) v->row_shift[i] = (float)(-scale * zero), shifts |= zero != 0;
     }
@@ -171,7 +181,9 @@ static an_status take_panels(image *im, const mac *m, mac_vec *v, diag *d)
     if (c->kind != CK_BLOCK || c->n_src > 2 || v->w.form != GEMV_NIBBLE || !fill_table(im, v)) return AN_OK;
     v->w.table = v->table;
     if (!gemv_panel_bytes(gemv_pick(m->env->isa), &v->w, &bytes)) return AN_OK;
-    const pack_key key = { .tensor = m->a_tensor, .form = "panels", .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = 1 };
+    const pack_key key = {
+        .tensor = m->a_tensor, .form = "panels", .m = m->m, .k = m->k, .row = m->a_row, .col = m->a_col, .packs = 1
+    };
     TRY(pack_take(im, &key, bytes, &v->panels, &fresh, d));
     v->w.panels = v->panels;
     return fresh ? fill_panels(im, v, d) : AN_OK;
@@ -179,7 +191,9 @@ static an_status take_panels(image *im, const mac *m, mac_vec *v, diag *d)
 
 an_status mac_vec_make(image *im, mac *m, diag *d)
 {
-    if (m->env->chip || m->n > GEMV_COLUMNS || m->batches != 1 || m->columns || m->a_own || !mac_is_const(im, m->a_tensor) || !is_matrix(im, m)) return AN_OK;
+    if (m->env->chip || m->n > GEMV_COLUMNS || m->batches != 1 || m->columns || m->a_own ||
+        !mac_is_const(im, m->a_tensor) || !is_matrix(im, m))
+        return AN_OK;
     mac_vec v = { 0 }, *keep = TAKE(&im->prepared, mac_vec, 1);
     if (!keep) return diag_nomem(d);
     if (!describe(im, m, &v)) return AN_OK;
@@ -188,7 +202,8 @@ an_status mac_vec_make(image *im, mac *m, diag *d)
     if (by_row && !(v.row_scale = TAKE(&im->prepared, float, (size_t)m->m))) return diag_nomem(d);
     if (by_row && c->n_src > 2 && !(v.row_shift = TAKE(&im->prepared, float, (size_t)m->m))) return diag_nomem(d);
     if (v.w.form == GEMV_NIBBLE && !(v.table = TAKE(&im->prepared, float, (size_t)n_table(&v.w)))) return diag_nomem(d);
-    if (v.w.block && c->n_src > 2 && !(v.shift = TAKE(&im->prepared, float, (size_t)n_blocks(&v.w)))) return diag_nomem(d);
+    if (v.w.block && c->n_src > 2 && !(v.shift = TAKE(&im->prepared, float, (size_t)n_blocks(&v.w))))
+        return diag_nomem(d);
     bool fits = true;
     TRY(take_panels(im, m, &v, d));
     if (!v.panels) TRY(fill(im, m, &v, &fits, d));
@@ -213,10 +228,15 @@ an_status mac_vec_again(image *im, mac *m, diag *d)
     if (!v->panels) TRY(fill(im, m, v, &fits, d));
     else if ((fits = fill_table(im, v))) TRY(fill_panels(im, v, d));
     v->apart = m->first && !mac_vec_alike(m->first, m); /* the first has been filled before */
-    return fits ? AN_OK : diag_fail(d, AN_INPUT, NOWHERE, "constant %zu: its new table holds an infinity or NaN; load the program again", v->slot);
+    return fits ? AN_OK
+                : diag_fail(d, AN_INPUT, NOWHERE,
+                            "constant %zu: its new table holds an infinity or NaN; load the program again", v->slot);
 }
 
-bool mac_vec_bytes(const mac *m, size_t *bytes) { return gemv_scratch_bytes(gemv_pick(m->env->isa), m->n, m->k, bytes); }
+bool mac_vec_bytes(const mac *m, size_t *bytes)
+{
+    return gemv_scratch_bytes(gemv_pick(m->env->isa), m->n, m->k, bytes);
+}
 
 bool mac_vec_alike(const mac *a, const mac *b) { return gemv_alike(&a->vec->w, &b->vec->w); }
 

@@ -1,9 +1,9 @@
 /* exec_move.c: strided copies, gathers and scatters.
  * In: prepared steps.  Out: one result, its elements as they were but for a chip's rules about NaN and width slices.
  *
- * A copy is a box of axes with two steps each. If the innermost axis is contiguous on both sides it is made of runs; if each side
- * is contiguous along another axis it is a transpose in blocks; otherwise it goes element by element. Which element of y is written
- * twice depends on order, so such a copy is left to the reference. */
+ * A copy is a box of axes with two steps each. If the innermost axis is contiguous on both sides it is made of runs;
+ * if each side is contiguous along another axis it is a transpose in blocks; otherwise it goes element by element.
+ * Which element of y is written twice depends on order, so such a copy is left to the reference. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -50,11 +50,13 @@ static bool writes_once(const axis *ax, int n)
 static int join_axes(const insn *in, axis *ax) /* without axes of one, neighbours that continue each other joined */
 {
     int64_t rank;
-    const int64_t *size = insn_is(in, "size", &rank), *ys = insn_is(in, "y_step", &rank), *xs = insn_is(in, "x_step", &rank);
+    const int64_t *size = insn_is(in, "size", &rank), *ys = insn_is(in, "y_step", &rank),
+                  *xs = insn_is(in, "x_step", &rank);
     int n = 0;
     for (int64_t i = 0; i < rank; i++) {
         if (size[i] == 1) continue;
-        if (n && ax[n - 1].y == ys[i] * size[i] && ax[n - 1].x == xs[i] * size[i]) ax[n - 1] = (axis){ ax[n - 1].size * size[i], ys[i], xs[i] };
+        if (n && ax[n - 1].y == ys[i] * size[i] && ax[n - 1].x == xs[i] * size[i])
+            ax[n - 1] = (axis){ ax[n - 1].size * size[i], ys[i], xs[i] };
         else ax[n++] = (axis){ size[i], ys[i], xs[i] };
     }
     if (!n) ax[n++] = (axis){ 1, 1, 1 };
@@ -81,10 +83,15 @@ static an_status prepare_move(image *im, const insn *in, void **out, diag *d)
     dtype t = im->p->tensors.at[insn_t(in, "y")].dt;
     int n = join_axes(in, ax), y1 = -1, x1 = -1;
     TRY(exec_open(im, &e, d));
-    if (!e->fast || dtype_bits(t) < 8 || (e->chip && dtype_is_float(t) && t != DT_F16) || !writes_once(ax, n)) return AN_OK;
+    if (!e->fast || dtype_bits(t) < 8 || (e->chip && dtype_is_float(t) && t != DT_F16) || !writes_once(ax, n))
+        return AN_OK;
     move_state *s = TAKE(&im->prepared, move_state, 1);
     if (!s) return diag_nomem(d);
-    *s = (move_state){ .env = e, .bytes = exec_size(t), .y0 = insn_i(in, "y_start"), .x0 = insn_i(in, "x_start"), .rules = e->chip && t == DT_F16 };
+    *s = (move_state){ .env = e,
+                       .bytes = exec_size(t),
+                       .y0 = insn_i(in, "y_start"),
+                       .x0 = insn_i(in, "x_start"),
+                       .rules = e->chip && t == DT_F16 };
     s->last = insn_i(in, "width_offset") && num->wslice_last != 0 ? last_bits(num->wslice_last) : 0x7c00;
     for (int i = 0; i < n; i++) {
         if (ax[i].y == 1) y1 = i;
@@ -147,7 +154,8 @@ static void move_inner(const move_job *j, unsigned char *y, const unsigned char 
         int64_t r0 = cut * j->cut, rows = MIN(j->cut, s->rows - r0);
         y += r0 * s->ldy * s->bytes, x += r0 * s->bytes;
         s->env->v->transpose(y, s->ldy, x, s->ldx, rows, s->cols, (int)s->bytes);
-        for (int64_t i = 0; s->rules && i < rows; i++) s->env->v->moved_f16(y + i * s->ldy * s->bytes, s->last, s->cols);
+        for (int64_t i = 0; s->rules && i < rows; i++)
+            s->env->v->moved_f16(y + i * s->ldy * s->bytes, s->last, s->cols);
         return;
     }
     int64_t i0 = cut * j->cut, n = MIN(j->cut, s->n - i0);
@@ -191,7 +199,8 @@ static an_status run_move(const run_ctx *c, const insn *in, diag *d)
     const move_state *s = c->state;
     if (!s) return ref_move(c, in, d);
     move_job j = { .s = s, .y = ctx_mem(c, in->t[0]), .x = ctx_mem(c, in->t[1]) };
-    if (j.y == j.x && s->kind == MOVE_RUNS && s->outer == 1 && s->y0 == s->x0 && !s->rules) return AN_OK; /* onto itself: state in place */
+    /* onto itself: state in place */
+    if (j.y == j.x && s->kind == MOVE_RUNS && s->outer == 1 && s->y0 == s->x0 && !s->rules) return AN_OK;
     int64_t line = s->kind == MOVE_TURN ? s->cols : 1, lines = s->kind == MOVE_TURN ? s->rows : s->n;
     j.cut = MIN(lines, MAX(ROUND_UP(CUT_BYTES / (line * s->bytes), (int64_t)32), 32));
     j.cuts = (lines + j.cut - 1) / j.cut;
@@ -208,7 +217,8 @@ const exec_entry exec_move = { .run = run_move, .prepare = prepare_move };
 typedef struct rows_state rows_state;
 struct rows_state {
     const exec_env *env;
-    int64_t (*from)(const rows_state *s, const int64_t *index, int64_t row); /* the row of x that becomes row `row` of y */
+    /* the row of x that becomes row `row` of y */
+    int64_t (*from)(const rows_state *s, const int64_t *index, int64_t row);
     int64_t rows, after, bytes; /* of y; elements and bytes of one row */
     int64_t before, n, places;  /* what `from` asks for */
     const int64_t *index;       /* pick: compiled in. The others find theirs in the image's work */
@@ -257,12 +267,17 @@ static void rows_task(void *ctx, int64_t task, int thread)
 static an_status run_rows(const run_ctx *c, const insn *in, const int64_t *index)
 {
     const rows_state *s = c->state;
-    rows_job j = { .s = s, .y = ctx_mem(c, in->t[0]), .x = ctx_mem(c, in->t[1]), .index = index, .each = MAX(1, 32768 / s->bytes) };
+    rows_job j = {
+        .s = s, .y = ctx_mem(c, in->t[0]), .x = ctx_mem(c, in->t[1]), .index = index, .each = MAX(1, 32768 / s->bytes)
+    };
     pool_run(c->pool, rows_task, &j, (s->rows + j.each - 1) / j.each);
     return AN_OK;
 }
 
-static int64_t from_pick(const rows_state *s, const int64_t *index, int64_t row) { return row / s->places * s->n + index[row % s->places]; }
+static int64_t from_pick(const rows_state *s, const int64_t *index, int64_t row)
+{
+    return row / s->places * s->n + index[row % s->places];
+}
 
 static an_status prepare_pick(image *im, const insn *in, void **out, diag *d)
 {
@@ -298,8 +313,10 @@ static an_status prepare_gather(image *im, const insn *in, void **out, diag *d)
     int axis_at = (int)insn_i(in, "axis"), b = (int)insn_i(in, "batch");
     TRY(prepare_rows(im, in, &s, d));
     if (!s || (uint64_t)et_elems(ix) > SIZE_MAX / 16) return AN_OK;
-    s->from = from_gather, s->before = dims_product(x->dim, b, axis_at), s->n = x->dim[axis_at], s->places = dims_product(ix->dim, b, ix->rank);
-    s->after = dims_product(x->dim, axis_at + 1, x->rank), s->bytes *= s->after, s->rows = dims_product(x->dim, 0, axis_at) * s->places;
+    s->from = from_gather, s->before = dims_product(x->dim, b, axis_at), s->n = x->dim[axis_at],
+    s->places = dims_product(ix->dim, b, ix->rank);
+    s->after = dims_product(x->dim, axis_at + 1, x->rank), s->bytes *= s->after,
+    s->rows = dims_product(x->dim, 0, axis_at) * s->places;
     exec_need_work(im, (size_t)et_elems(ix) * sizeof(int64_t));
     *out = s;
     return AN_OK;
@@ -311,7 +328,8 @@ static an_status run_gather(const run_ctx *c, const insn *in, diag *d)
     if (!s) return ref_gather(c, in, d);
     int64_t *index = c->work, t = insn_t(in, "indices"), n = et_elems(ctx_tensor(c, t));
     dtype ti = ctx_tensor(c, t)->dt;
-    for (int64_t i = 0; i < n; i++) TRY(ref_index(c, in, num_in(c->num, ti, dtype_load(ti, ctx_mem(c, t), i)), s->n, &index[i], d));
+    for (int64_t i = 0; i < n; i++)
+        TRY(ref_index(c, in, num_in(c->num, ti, dtype_load(ti, ctx_mem(c, t), i)), s->n, &index[i], d));
     return run_rows(c, in, index);
 }
 
@@ -327,7 +345,8 @@ static an_status prepare_gather_nd(image *im, const insn *in, void **out, diag *
     int b = (int)insn_i(in, "batch"), k = (int)ix->dim[ix->rank - 1];
     TRY(prepare_rows(im, in, &s, d));
     if (!s || (uint64_t)et_elems(ix) > SIZE_MAX / 16) return AN_OK;
-    s->from = from_tuple, s->places = dims_product(ix->dim, b, ix->rank - 1), s->rows = dims_product(x->dim, 0, b) * s->places;
+    s->from = from_tuple, s->places = dims_product(ix->dim, b, ix->rank - 1),
+    s->rows = dims_product(x->dim, 0, b) * s->places;
     s->after = dims_product(x->dim, b + k, x->rank), s->bytes *= s->after;
     exec_need_work(im, (size_t)s->rows * sizeof(int64_t));
     *out = s;
@@ -345,7 +364,8 @@ static an_status run_gather_nd(const run_ctx *c, const insn *in, diag *d)
         index[r] = r / s->places;
         for (int j = 0; j < k; j++) {
             int64_t digit;
-            TRY(ref_index(c, in, num_in(c->num, ix->dt, dtype_load(ix->dt, ctx_mem(c, t), at++)), x->dim[b + j], &digit, d));
+            TRY(ref_index(c, in, num_in(c->num, ix->dt, dtype_load(ix->dt, ctx_mem(c, t), at++)), x->dim[b + j], &digit,
+                          d));
             index[r] = index[r] * x->dim[b + j] + digit;
         }
     }
@@ -354,7 +374,8 @@ static an_status run_gather_nd(const run_ctx *c, const insn *in, diag *d)
 
 const exec_entry exec_gather_nd = { .run = run_gather_nd, .prepare = prepare_gather_nd };
 
-/* ---- scatter: y (outer, axis, inner), indices (places), x (outer, places, inner), or turned (outer, inner, places) ---- */
+/* ---- scatter: y (outer, axis, inner), indices (places), x (outer, places, inner), or turned (outer, inner, places)
+ * ---- */
 
 typedef struct {
     const exec_env *env;
@@ -370,7 +391,8 @@ static an_status prepare_scatter(image *im, const insn *in, void **out, diag *d)
     axis_view a = et_axis(y, insn_i(in, "axis"));
     bool add = insn_i(in, "add"), turned = insn_i(in, "turned");
     TRY(exec_open(im, &e, d));
-    if (!e->fast || dtype_bits(y->dt) < 8 || (add && y->dt != DT_F32 && y->dt != DT_F16 && y->dt != DT_BF16)) return AN_OK;
+    if (!e->fast || dtype_bits(y->dt) < 8 || (add && y->dt != DT_F32 && y->dt != DT_F16 && y->dt != DT_BF16))
+        return AN_OK;
     if (e->chip && dtype_is_float(y->dt) && y->dt != DT_F16) return AN_OK;
     if (turned && (add || (dtype_bits(y->dt) != 16 && dtype_bits(y->dt) != 32))) return AN_OK;
     scatter_state *s = TAKE(&im->prepared, scatter_state, 1);
@@ -440,7 +462,8 @@ static an_status run_scatter(const run_ctx *c, const insn *in, diag *d)
     if (!s) return ref_scatter(c, in, d);
     int64_t *index = c->work, t = insn_t(in, "indices");
     dtype ti = ctx_tensor(c, t)->dt;
-    for (int64_t i = 0; i < s->places; i++) TRY(ref_index(c, in, num_in(c->num, ti, dtype_load(ti, ctx_mem(c, t), i)), s->n, &index[i], d));
+    for (int64_t i = 0; i < s->places; i++)
+        TRY(ref_index(c, in, num_in(c->num, ti, dtype_load(ti, ctx_mem(c, t), i)), s->n, &index[i], d));
     scatter_job j = { .s = s, .index = index, .y = ctx_mem(c, insn_t(in, "y")), .x = ctx_mem(c, insn_t(in, "x")) };
     pool_run(s->places * s->inner * s->outer * exec_size(s->t) <= FEW ? NULL : c->pool, scatter_task, &j, s->outer);
     return AN_OK;

@@ -1,6 +1,6 @@
-/* exec_pool.c: pooling windows, a row of results at a time.
- * In: x as planes.  Out: y. Each result is made from the places of its window in ascending order, as the reference does, but all
- * results of a row take the same tap together. */
+/* exec_pool.c: pooling windows, a row of results at a time. In: x as planes.  Out: y. Each result is made from the
+ * places of its window in ascending order, as the reference does, but all results of a row take the same tap
+ * together. */
 #include <math.h>
 
 #include "engine/exec_int.h"
@@ -19,7 +19,11 @@ typedef struct {
 static an_status prepare(image *im, const insn *in, void **out, diag *d)
 {
     exec_env *e;
-    state s = { .x = insn_t(in, "x"), .y = insn_t(in, "y"), .num = &im->p->num, .kind = (pool_kind)insn_i(in, "kind"), .exclude = insn_i(in, "exclude_pad") };
+    state s = { .x = insn_t(in, "x"),
+                .y = insn_t(in, "y"),
+                .num = &im->p->num,
+                .kind = (pool_kind)insn_i(in, "kind"),
+                .exclude = insn_i(in, "exclude_pad") };
     const etensor *x = &im->p->tensors.at[s.x], *y = &im->p->tensors.at[s.y];
     int64_t n;
     const int64_t *k = insn_is(in, "kernel", &n), *stride = insn_is(in, "stride", &n), *pad = insn_is(in, "pad", &n);
@@ -29,7 +33,8 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
     int lead = SPATIAL - (x->rank - 2);
     for (int i = 0; i < SPATIAL; i++) {
         int j = i - lead;
-        s.in[i] = j < 0 ? 1 : x->dim[j + 2], s.out[i] = j < 0 ? 1 : y->dim[j + 2], s.k[i] = j < 0 ? 1 : k[j], s.stride[i] = j < 0 ? 1 : stride[j];
+        s.in[i] = j < 0 ? 1 : x->dim[j + 2], s.out[i] = j < 0 ? 1 : y->dim[j + 2], s.k[i] = j < 0 ? 1 : k[j],
+        s.stride[i] = j < 0 ? 1 : stride[j];
         s.pad[i] = j < 0 ? 0 : pad[2 * j], s.after[i] = j < 0 ? 0 : pad[2 * j + 1];
     }
     int64_t plane = dims_product(s.in, 0, SPATIAL);
@@ -61,12 +66,15 @@ static int64_t share(const state *s, int a, int64_t o)
     return s->exclude ? t.hi - t.lo : MAX(MIN(s->k[a], s->in[a] + s->after[a] + s->pad[a] - o * s->stride[a]), 0);
 }
 
-static const vec_stat stats[POOL_COUNT] = { [POOL_AVG] = STAT_SUM, [POOL_MAX] = STAT_MAX, [POOL_MIN] = STAT_MIN, [POOL_L2] = STAT_SQUARES, [POOL_L1] = STAT_ABS };
+static const vec_stat stats[POOL_COUNT] = {
+    [POOL_AVG] = STAT_SUM, [POOL_MAX] = STAT_MAX, [POOL_MIN] = STAT_MIN, [POOL_L2] = STAT_SQUARES, [POOL_L1] = STAT_ABS
+};
 
 /* acc[ow] takes tap kw of the input row `line`, for every result of the row that has it inside. */
 static void take_tap(const state *s, const float *line, int64_t kw, float *acc, float *tmp)
 {
-    int64_t st = s->stride[2], shift = kw - s->pad[2], lo = shift < 0 ? (-shift + st - 1) / st : 0, hi = (s->in[2] - 1 - shift) / st + 1;
+    int64_t st = s->stride[2], shift = kw - s->pad[2], lo = shift < 0 ? (-shift + st - 1) / st : 0,
+            hi = (s->in[2] - 1 - shift) / st + 1;
     if (s->in[2] - 1 - shift < 0) return;
     hi = MIN(hi, s->out[2]);
     if (lo >= hi) return;
@@ -81,14 +89,15 @@ static void take_tap(const state *s, const float *line, int64_t kw, float *acc, 
 /* acc[ow] takes place iw of the input row `line`, for every result of the row whose window has it. */
 static void take_place(const state *s, const float *line, int64_t iw, float *acc, float *tmp)
 {
-    int64_t st = s->stride[2], last = iw + s->pad[2], lo = last < s->k[2] ? 0 : (last - s->k[2]) / st + 1, hi = MIN(last / st + 1, s->out[2]);
+    int64_t st = s->stride[2], last = iw + s->pad[2], lo = last < s->k[2] ? 0 : (last - s->k[2]) / st + 1,
+            hi = MIN(last / st + 1, s->out[2]);
     if (lo >= hi) return;
     s->env->v->fill(tmp, line[iw], hi - lo);
     s->env->v->columns(acc + lo, stats[s->kind], s->env->chip, tmp, 1, 0, NULL, hi - lo);
 }
 
-/* Each result takes what its window has of `line`, in ascending order, by whichever there are fewer of: taps of a kernel may be many more
- * than places. */
+/* Each result takes what its window has of `line`, in ascending order, by whichever there are fewer of: taps of a
+ * kernel may be many more than places. */
 static void take_line(const state *s, const float *line, float *acc, float *tmp)
 {
     if (s->k[2] > s->in[2])
@@ -117,7 +126,8 @@ static void finish_row(const state *s, const float *x, int64_t od, int64_t oh, f
 {
     int64_t rows = share(s, 0, od) * share(s, 1, oh);
     for (int64_t i = 0; i < s->out[2]; i++) {
-        if (s->kind == POOL_L2) acc[i] = s->env->chip || isfinite(acc[i]) ? sqrtf(acc[i]) : l2_wide(s, x, (const int64_t[]){ od, oh, i });
+        if (s->kind == POOL_L2)
+            acc[i] = s->env->chip || isfinite(acc[i]) ? sqrtf(acc[i]) : l2_wide(s, x, (const int64_t[]){ od, oh, i });
         if (s->kind != POOL_AVG) continue;
         int64_t n = rows * share(s, 2, i);
         acc[i] = n ? acc[i] / (float)n : 0;
@@ -146,7 +156,8 @@ static void plane_task(void *ctx, int64_t plane, int thread)
             taps d = inside(s, 0, od), h = inside(s, 1, oh);
             int64_t id = od * s->stride[0] - s->pad[0], ih = oh * s->stride[1] - s->pad[1];
             for (int64_t kd = d.lo; kd < d.hi; kd++)
-                for (int64_t kh = h.lo; kh < h.hi; kh++) take_line(s, x + ((id + kd) * s->in[1] + ih + kh) * s->in[2], acc, tmp);
+                for (int64_t kh = h.lo; kh < h.hi; kh++)
+                    take_line(s, x + ((id + kd) * s->in[1] + ih + kh) * s->in[2], acc, tmp);
             finish_row(s, x, od, oh, acc);
             v->round(acc, how, s->out[2]);
             v->store((unsigned char *)ctx_mem(j->c, s->y) + to * exec_size(s->ty), s->ty, acc, s->out[2]);

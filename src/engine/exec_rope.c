@@ -1,6 +1,5 @@
-/* exec_rope.c: channels turned in pairs on the plain processor.
- * In: x [stacks, channels, columns], cosines and sines.  Out: y, the reference's bits. y may lie where x does: a pair is read before it is
- * written. */
+/* exec_rope.c: channels turned in pairs on the plain processor. In: x [stacks, channels, columns], cosines and
+ * sines.  Out: y, the reference's bits. y may lie where x does: a pair is read before it is written. */
 #include "engine/exec_int.h"
 
 enum { ALONE = 1 << 14 }; /* elements: fewer are done before another thread has come */
@@ -32,7 +31,11 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
     exec_env *e;
     TRY(exec_open(im, &e, d));
     const etensor *t = im->p->tensors.at, *x = &t[insn_t(in, "x")], *co = &t[insn_t(in, "cos")];
-    const vec_turn how = { .y = t[insn_t(in, "y")].dt, .x = x->dt, .table = co->dt, .back = insn_i(in, "back"), .scale = (float)insn_f(in, "scale") };
+    const vec_turn how = { .y = t[insn_t(in, "y")].dt,
+                           .x = x->dt,
+                           .table = co->dt,
+                           .back = insn_i(in, "back"),
+                           .scale = (float)insn_f(in, "scale") };
     if (!e->fast || e->chip || t[insn_t(in, "sin")].dt != how.table || !knows(&how)) return AN_OK;
     state *s = TAKE(&im->prepared, state, 1);
     if (!s) return diag_nomem(d);
@@ -45,7 +48,8 @@ static an_status prepare(image *im, const insn *in, void **out, diag *d)
 }
 
 /* One column, so all channels of a stack are a row: as few calls as stacks. */
-static void turn_one(const state *s, unsigned char *y, const unsigned char *x, const unsigned char *co, const unsigned char *si)
+static void turn_one(const state *s, unsigned char *y, const unsigned char *x, const unsigned char *co,
+                     const unsigned char *si)
 {
     const int64_t size = exec_size(s->how.table), high = s->pairs * size;
     for (int64_t i = 0; i < s->all / s->pairs; i++, y += 2 * high, x += 2 * high)
@@ -53,19 +57,23 @@ static void turn_one(const state *s, unsigned char *y, const unsigned char *x, c
         else s->env->v->turn_beside(y, x, co, si, s->how.table, s->how.back, 2 * s->pairs);
 }
 
-/* Pairs first .. of all stacks: rows, as the products that made them are shared out among threads, and heads after them. */
+/* Pairs first .. of all stacks: rows, as the products that made them are shared out among threads, and heads after
+ * them. */
 static void task(void *ctx, int64_t part, int thread)
 {
     const job *j = ctx;
     const state *s = j->s;
-    const int64_t in = exec_size(s->how.x), out = exec_size(s->how.y), table = exec_size(s->how.table), apart = (s->half ? s->pairs : 1) * s->n;
+    const int64_t in = exec_size(s->how.x), out = exec_size(s->how.y), table = exec_size(s->how.table),
+                  apart = (s->half ? s->pairs : 1) * s->n;
     unsigned char *y = ctx_mem(j->c, s->y);
     const unsigned char *x = ctx_mem(j->c, s->x), *co = ctx_mem(j->c, s->co), *si = ctx_mem(j->c, s->si);
     (void)thread;
     for (int64_t p = s->all * part / s->parts; p < s->all * (part + 1) / s->parts; p++) {
-        const int64_t i = p % s->pairs, row = s->half ? i : 2 * i, angle = row * s->period * table, a = ((p - i) * 2 + row) * s->n, b = a + apart;
+        const int64_t i = p % s->pairs, row = s->half ? i : 2 * i, angle = row * s->period * table,
+                      a = ((p - i) * 2 + row) * s->n, b = a + apart;
         for (int64_t k = 0; k < s->n; k += s->period)
-            s->env->v->turn(y + (a + k) * out, y + (b + k) * out, x + (a + k) * in, x + (b + k) * in, co + angle, si + angle, &s->how, s->period);
+            s->env->v->turn(y + (a + k) * out, y + (b + k) * out, x + (a + k) * in, x + (b + k) * in, co + angle,
+                            si + angle, &s->how, s->period);
     }
 }
 

@@ -1,9 +1,11 @@
-/* exec_tape.c: a chain as a tape: acts on a tile of elements that stays in registers from its load to its store.
- * In: the operations of a prepared chain on the plain processor.  Out: its results, the same bits as operation by operation.
+/* exec_tape.c: a chain as a tape: acts on a tile of elements that stays in registers from its load to its store. In:
+ * the operations of a prepared chain on the plain processor.  Out: its results, the same bits as operation by
+ * operation.
  *
- * The tile is one register; a value wanted again later, or as a second operand, is kept in a slot of the scratch. Operands are
- * read where they lie: an operand broadcast along the last axes is one number for as long as its run lasts, so a stretch of elements
- * ends where the shortest run does. Results are stored when all is computed: a result may lie where an operand did. */
+ * The tile is one register; a value wanted again later, or as a second operand, is kept in a slot of the scratch.
+ * Operands are read where they lie: an operand broadcast along the last axes is one number for as long as its run
+ * lasts, so a stretch of elements ends where the shortest run does. Results are stored when all is computed: a
+ * result may lie where an operand did. */
 #include "engine/exec_chain_int.h"
 
 enum { TAPE_INPUTS = 32, MOST_ACTS = 192, SLOTS = 24, SHORTEST_RUN = 16, TAPE_VALUES = 32, MOST_ROWS = 32, NONE = -1 };
@@ -115,7 +117,10 @@ static bool is_one(const maker *m, const value *v)
     const exec_walk *w = &m->ch->in[v->input];
     return !w->rank || !w->stride[w->rank - 1];
 }
-static dtype type_of(const maker *m, const value *v) { return v->input == NONE || v->input == m->ch->n_in ? DT_F32 : m->ch->in[v->input].t; }
+static dtype type_of(const maker *m, const value *v)
+{
+    return v->input == NONE || v->input == m->ch->n_in ? DT_F32 : m->ch->in[v->input].t;
+}
 static place place_of(const maker *m, const value *v)
 {
     if (v->input == NONE) return slot_at(v->slot);
@@ -175,7 +180,10 @@ static void used(maker *m, int v)
     if (--x->uses == 0 && x->slot != NONE) m->busy[x->slot] = false;
 }
 
-static int coded(vec_fn f) { return f == VF_ADD ? VA_ADD_F16 : f == VF_SUB ? VA_SUB_F16 : f == VF_MUL ? VA_MUL_F16 : NONE; }
+static int coded(vec_fn f)
+{
+    return f == VF_ADD ? VA_ADD_F16 : f == VF_SUB ? VA_SUB_F16 : f == VF_MUL ? VA_MUL_F16 : NONE;
+}
 
 static void join(maker *m) /* the last act with the one before it, where that can be */
 {
@@ -234,7 +242,8 @@ static void make_fn(maker *m, const chain_op *o, const int *given, int result)
             make_sum(m, v[1 - i], v[i], f == VF_SUB, result);
             return;
         }
-    if (swaps && v[0] != v[1] && (m->in_x == v[1] || (m->in_x != v[0] && is_one(m, &m->values[v[0]])))) v[0] = given[1], v[1] = given[0];
+    if (swaps && v[0] != v[1] && (m->in_x == v[1] || (m->in_x != v[0] && is_one(m, &m->values[v[0]]))))
+        v[0] = given[1], v[1] = given[0];
     if (f == VF_SUB && m->in_x == v[1] && v[0] != v[1]) f = VF_SUB_FROM, v[0] = given[1], v[1] = given[0];
     if (f == VF_MUL && v[0] == v[1]) f = VF_SQUARE, used(m, v[1]), n = 1;
     if (m->in_x >= 0) {
@@ -247,7 +256,8 @@ static void make_fn(maker *m, const chain_op *o, const int *given, int result)
     if (n == 2 && is_one(m, y) && (swaps || f == VF_SUB)) { /* x - v is x + -v, bit for bit */
         a = put(m, f == VF_MUL ? VF_MUL_P : VF_ADD_P, (place){ 0 }, 0);
         a->value[0] = value_of(m, y->input, f == VF_SUB);
-    } else if (n == 2 && type_of(m, y) == DT_F16 && coded(f) != NONE) a = put(m, coded(f), place_of(m, y), size_of(m, y));
+    } else if (n == 2 && type_of(m, y) == DT_F16 && coded(f) != NONE)
+        a = put(m, coded(f), place_of(m, y), size_of(m, y));
     else {
         place at[2] = { { 0 } };
         int size[2] = { 0 };
@@ -270,7 +280,8 @@ static void store_out(maker *m, int k)
 }
 
 static bool held(dtype t) { return codes[t].load != 0; }
-static bool stored_as_is(dtype t, int how) { return held(t) && (!how || (t == DT_BOOL && how == VR_BOOL)); } /* storing a bool is making one */
+/* storing a bool is making one */
+static bool stored_as_is(dtype t, int how) { return held(t) && (!how || (t == DT_BOOL && how == VR_BOOL)); }
 
 static bool fits(const exec_chain *ch)
 {
@@ -279,7 +290,9 @@ static bool fits(const exec_chain *ch)
         if (!stored_as_is(ch->out[k].t, ch->out[k].how)) return false;
     for (int i = 0; i < ch->n_in; i++) {
         const exec_walk *w = &ch->in[i];
-        if (!held(w->t) || (w->rank && w->stride[w->rank - 1] > 1) || (w->rank && !w->same && w->dim[w->rank - 1] < SHORTEST_RUN)) return false;
+        if (!held(w->t) || (w->rank && w->stride[w->rank - 1] > 1) ||
+            (w->rank && !w->same && w->dim[w->rank - 1] < SHORTEST_RUN))
+            return false;
     }
     for (int k = 0; k < ch->n_ops; k++)
         if (ch->ops[k].kind != OP_READ && ch->ops[k].kind != OP_VECTOR) return false;
@@ -290,19 +303,24 @@ static void make_acts(maker *m, int (*of)[3])
 {
     const exec_chain *ch = m->ch;
     int reg[CHAIN_REGS], made[CHAIN_MOST_RESULTS];
-    if (ch->port) m->values[m->n_values] = (value){ .input = ch->n_in, .slot = NONE, .times = NONE, .by = NONE }, reg[0] = m->n_values++;
+    if (ch->port)
+        m->values[m->n_values] = (value){ .input = ch->n_in, .slot = NONE, .times = NONE, .by = NONE },
+        reg[0] = m->n_values++;
     for (int k = 0; k < ch->n_ops; k++) { /* who reads what */
         const chain_op *o = &ch->ops[k];
         int n = o->kind == OP_READ ? 0 : fns[o->vf].operands;
         for (int i = 0; i < 3; i++) of[k][i] = n ? reg[i == 0 || i >= n ? o->a : i == 1 ? o->b : o->c] : 0;
         for (int i = 0; i < n; i++) m->values[of[k][i]].uses++;
-        m->values[m->n_values] = (value){ .input = o->kind == OP_READ ? o->input : NONE, .slot = NONE, .times = NONE, .by = NONE };
+        m->values[m->n_values] =
+            (value){ .input = o->kind == OP_READ ? o->input : NONE, .slot = NONE, .times = NONE, .by = NONE };
         reg[o->y] = m->n_values++;
     }
     for (int k = 0; k < ch->n_out; k++) m->values[made[k] = reg[ch->out[k].reg]].uses++;
     find_products(m, (const int(*)[3])of);
-    for (int i = 0; i < ch->n_in && !ch->env->near; i++) /* a processor by itself looks no further than the end of a page */
-        if (ch->in[i].same && ch->in[i].rank && !ch->in[i].idle) put(m, (int)codes[ch->in[i].t].ask, (place){ AT_INPUT, i }, (int)exec_size(ch->in[i].t));
+    /* a processor by itself looks no further than the end of a page */
+    for (int i = 0; i < ch->n_in && !ch->env->near; i++)
+        if (ch->in[i].same && ch->in[i].rank && !ch->in[i].idle)
+            put(m, (int)codes[ch->in[i].t].ask, (place){ AT_INPUT, i }, (int)exec_size(ch->in[i].t));
     for (int k = 0; k < ch->n_ops && !m->hard; k++)
         if (ch->ops[k].kind == OP_VECTOR) make_fn(m, &ch->ops[k], of[k], k + ch->port);
     bool done[CHAIN_MOST_RESULTS] = { false };
@@ -323,7 +341,8 @@ static void swap_acts(tape_act *a, tape_act *b)
     *a = *b, *b = t;
 }
 
-/* The last acts of a tape that are Adam's, one by one and each with the places of those it belongs to; the moments may be stored in either order. */
+/* The last acts of a tape that are Adam's, one by one and each with the places of those it belongs to; the moments
+ * may be stored in either order. */
 static bool find_adam(exec_tape *t)
 {
     static const int code[VEC_ADAM_ACTS] = {
@@ -337,11 +356,13 @@ static bool find_adam(exec_tape *t)
         if (t->acts[i].act.code != VA_ASK_4) return false;
     for (int i = 0; i < VEC_ADAM_ACTS; i++)
         if (a[i].act.code != code[i]) return false;
-    if (same_place(a[ADAM_V_LAST].at, a[ADAM_KEEP_M].at)) swap_acts(&a[ADAM_V_LAST], &a[ADAM_M_LAST]), swap_acts(&a[ADAM_PUT_V], &a[ADAM_PUT_M]);
-    return a[ADAM_KEEP_M].at.kind == AT_SLOT && a[ADAM_KEEP_V].at.kind == AT_SLOT && same_place(a[ADAM_G].at, a[ADAM_G_AGAIN].at) &&
-           same_place(a[ADAM_M_AGAIN].at, a[ADAM_KEEP_M].at) && same_place(a[ADAM_M_LAST].at, a[ADAM_KEEP_M].at) && same_place(a[ADAM_STEP].at, a[ADAM_KEEP_V].at) &&
-           same_place(a[ADAM_V_LAST].at, a[ADAM_KEEP_V].at) && a[ADAM_PUT_W].at.kind == AT_RESULT && a[ADAM_PUT_V].at.kind == AT_RESULT &&
-           a[ADAM_PUT_M].at.kind == AT_RESULT && a[ADAM_STEP].z.kind != AT_RESULT;
+    if (same_place(a[ADAM_V_LAST].at, a[ADAM_KEEP_M].at))
+        swap_acts(&a[ADAM_V_LAST], &a[ADAM_M_LAST]), swap_acts(&a[ADAM_PUT_V], &a[ADAM_PUT_M]);
+    return a[ADAM_KEEP_M].at.kind == AT_SLOT && a[ADAM_KEEP_V].at.kind == AT_SLOT &&
+           same_place(a[ADAM_G].at, a[ADAM_G_AGAIN].at) && same_place(a[ADAM_M_AGAIN].at, a[ADAM_KEEP_M].at) &&
+           same_place(a[ADAM_M_LAST].at, a[ADAM_KEEP_M].at) && same_place(a[ADAM_STEP].at, a[ADAM_KEEP_V].at) &&
+           same_place(a[ADAM_V_LAST].at, a[ADAM_KEEP_V].at) && a[ADAM_PUT_W].at.kind == AT_RESULT &&
+           a[ADAM_PUT_V].at.kind == AT_RESULT && a[ADAM_PUT_M].at.kind == AT_RESULT && a[ADAM_STEP].z.kind != AT_RESULT;
 }
 
 an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
@@ -419,8 +440,8 @@ static void bind(const stretch *s, vec_act *to)
     if (t->adam && !past) to[t->n_acts - VEC_ADAM_ACTS].code = VA_ADAM;
 }
 
-/* Where a broadcast operand stands: the place of the stretch along each of its axes, and in its memory. Moved on from stretch to
- * stretch: finding it anew takes divisions, as many as a short stretch has vectors. */
+/* Where a broadcast operand stands: the place of the stretch along each of its axes, and in its memory. Moved on
+ * from stretch to stretch: finding it anew takes divisions, as many as a short stretch has vectors. */
 typedef struct {
     int64_t idx[ENGINE_MAX_RANK], off;
 } walker;
@@ -455,7 +476,10 @@ static void walker_rows(walker *k, const exec_walk *w, int64_t rows, int64_t len
 }
 
 static bool walks(const exec_walk *w) { return w->rank && !w->same; }
-static int64_t row_stride(const exec_walk *w, int64_t len) { return w->rank > 1 && w->dim[w->rank - 1] == len ? w->stride[w->rank - 2] : 0; }
+static int64_t row_stride(const exec_walk *w, int64_t len)
+{
+    return w->rank > 1 && w->dim[w->rank - 1] == len ? w->stride[w->rank - 2] : 0;
+}
 
 /* What stays the same from stretch to stretch. */
 typedef struct {
@@ -567,9 +591,11 @@ void exec_tape_run(const exec_chain *ch, const run_ctx *c, const float *acc, int
         s.acc = (char *)(uintptr_t)(acc ? acc + done : NULL), s.acc_row = len * (int64_t)sizeof *acc;
         for (int k = 0; k < ch->n_out; k++) {
             s.result[k] = g.result[k] + (at + done) * g.result_size[k], s.result_row[k] = len * g.result_size[k];
-            s.past[k] = g.past[k] && (uintptr_t)s.result[k] % VEC_LINE == 0 && (s.rows == 1 || s.result_row[k] % VEC_LINE == 0);
+            s.past[k] =
+                g.past[k] && (uintptr_t)s.result[k] % VEC_LINE == 0 && (s.rows == 1 || s.result_row[k] % VEC_LINE == 0);
         }
-        for (int i = 0; i < t->n_fills; i++) v->fill((float *)(void *)slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].value][0], t->tile);
+        for (int i = 0; i < t->n_fills; i++)
+            v->fill((float *)(void *)slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].value][0], t->tile);
         bind(&s, acts);
         v->tape(acts, t->n_acts, s.rows, len);
     }

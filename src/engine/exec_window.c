@@ -1,9 +1,10 @@
 /* exec_window.c: products through the four-lane adder with a window (chips whose numerics say window_bits).
  * In: operands as stored.  Out: sums in fp32, before the epilogue.
  *
- * Both operands are packed as fp32 in the order the kernel reads them; what a multiplier does to its operands (NaN, subnormals) is
- * done on the way. A panel of A comes with the largest sum of magnitudes of its rows and a panel of B with its largest magnitude:
- * when their product stays below the ceiling, no partial sum can reach it and the short form of the kernel is exact. */
+ * Both operands are packed as fp32 in the order the kernel reads them; what a multiplier does to its operands (NaN,
+ * subnormals) is done on the way. A panel of A comes with the largest sum of magnitudes of its rows and a panel of B
+ * with its largest magnitude: when their product stays below the ceiling, no partial sum can reach it and the short
+ * form of the kernel is exact. */
 #include <float.h>
 #include <math.h>
 
@@ -14,12 +15,16 @@ enum { K_BLOCK = 64, LANES = 4 };
 static int64_t padded(int64_t k) { return ROUND_UP(k, (int64_t)LANES); }
 static int64_t panels(int64_t n, int64_t width) { return (n + width - 1) / width; }
 
-size_t window_a_bytes(const mac *m) { return (size_t)(panels(m->m, WINDOW_ROWS) * WINDOW_ROWS * padded(m->k)) * sizeof(float); }
+size_t window_a_bytes(const mac *m)
+{
+    return (size_t)(panels(m->m, WINDOW_ROWS) * WINDOW_ROWS * padded(m->k)) * sizeof(float);
+}
 
 size_t window_b_bytes(const mac *m)
 {
     int64_t n = panels(m->chunk, m->env->v->window_cols);
-    return ROUND_UP((size_t)(n * m->env->v->window_cols * padded(m->k)) * sizeof(float), (size_t)64) + (size_t)n * sizeof(float);
+    return ROUND_UP((size_t)(n * m->env->v->window_cols * padded(m->k)) * sizeof(float), (size_t)64) +
+           (size_t)n * sizeof(float);
 }
 
 /* Operands of a product, as num_in and num_flush leave them. */
@@ -33,7 +38,8 @@ static void read(const mac *m, dtype t, const void *x, float *to, int64_t n)
 }
 
 /* width lanes of an operand from lane `first` on, `lanes` of them real: to[k][width]. */
-static void pack_panel(const mac *m, dtype t, const unsigned char *x, int64_t lane_step, int64_t k_step, int64_t lanes, int64_t width, float *to)
+static void pack_panel(const mac *m, dtype t, const unsigned char *x, int64_t lane_step, int64_t k_step, int64_t lanes,
+                       int64_t width, float *to)
 {
     int64_t size = exec_size(t), k = m->k;
     float tmp[16 * K_BLOCK];
@@ -48,7 +54,8 @@ static void pack_panel(const mac *m, dtype t, const unsigned char *x, int64_t la
             for (int64_t l = 0; l < width; l++) {
                 if (l < lanes && k_step == 1) read(m, t, x + (l * lane_step + k0) * size, tmp + l * K_BLOCK, n);
                 else if (l < lanes)
-                    for (int64_t i = 0; i < n; i++) read(m, t, x + (l * lane_step + (k0 + i) * k_step) * size, tmp + l * K_BLOCK + i, 1);
+                    for (int64_t i = 0; i < n; i++)
+                        read(m, t, x + (l * lane_step + (k0 + i) * k_step) * size, tmp + l * K_BLOCK + i, 1);
                 else memset(tmp + l * K_BLOCK, 0, sizeof *tmp * (size_t)n);
             }
             m->env->v->transpose(to, width, tmp, K_BLOCK, n, width, sizeof(float));
@@ -72,7 +79,8 @@ static void pack_a_task(void *ctx, int64_t i, int thread)
     const mac *m = j->m;
     float *to = j->packed + i * WINDOW_ROWS * padded(m->k), sum[WINDOW_ROWS] = { 0 };
     (void)thread;
-    pack_panel(m, m->a_type, j->a + i * WINDOW_ROWS * m->a_row * exec_size(m->a_type), m->a_row, m->a_col, MIN(WINDOW_ROWS, m->m - i * WINDOW_ROWS), WINDOW_ROWS, to);
+    pack_panel(m, m->a_type, j->a + i * WINDOW_ROWS * m->a_row * exec_size(m->a_type), m->a_row, m->a_col,
+               MIN(WINDOW_ROWS, m->m - i * WINDOW_ROWS), WINDOW_ROWS, to);
     m->env->v->columns(sum, STAT_ABS, false, to, m->k, WINDOW_ROWS, NULL, WINDOW_ROWS);
     float most = 0;
     for (int r = 0; r < WINDOW_ROWS; r++) most = isnan(sum[r]) || sum[r] > most ? sum[r] : most;
@@ -101,7 +109,8 @@ static void pack_b_task(void *ctx, int64_t i, int thread)
     int64_t width = m->env->v->window_cols, n = MIN(width, x->p->nc - i * width);
     float *to = x->b + i * width * padded(m->k);
     (void)thread;
-    pack_panel(m, m->b_type, x->p->b + i * width * x->p->b_col * exec_size(m->b_type), x->p->b_col, x->p->b_row, n, width, to);
+    pack_panel(m, m->b_type, x->p->b + i * width * x->p->b_col * exec_size(m->b_type), x->p->b_col, x->p->b_row, n,
+               width, to);
     x->most[i] = m->env->v->largest(to, width * m->k);
 }
 
@@ -120,7 +129,8 @@ static void multiply_task(void *ctx, int64_t task, int thread)
             .k = k,
             .bits = (int)m->num->window_bits,
             .ceiling = x->ceiling,
-            .full = !(p->bound[i] * x->most[j] * 1.01f < x->limit), /* the window rounds up by less than a part in a thousand */
+            /* the window rounds up by less than a part in a thousand */
+            .full = !(p->bound[i] * x->most[j] * 1.01f < x->limit),
             .c = p->sums + i * WINDOW_ROWS * p->nc + j * width,
             .ldc = p->nc,
             .rows = (int)MIN(WINDOW_ROWS, m->m - i * WINDOW_ROWS),

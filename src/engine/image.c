@@ -1,10 +1,11 @@
 /* image.c: a program loaded here, and one dispatch of it.
  * In: a checked program, weights, bound buffers.  Out: results in the output buffers.
  *
- * Loading resolves every tensor to an address, reconstructs constants, and lets each instruction prepare. A run binds the ports
- * and calls one function per instruction, in order. Reads of a run see the inputs as they were before it: an input whose memory
- * an output shares is copied first. The exception is state in place: an input that is read once, to be copied whole into an output
- * that nothing has written yet. Bound to the same memory, that copy is already there. */
+ * Loading resolves every tensor to an address, reconstructs constants, and lets each instruction prepare. A run
+ * binds the ports and calls one function per instruction, in order. Reads of a run see the inputs as they were
+ * before it: an input whose memory an output shares is copied first. The exception is state in place: an input that
+ * is read once, to be copied whole into an output that nothing has written yet. Bound to the same memory, that copy
+ * is already there. */
 #include <stdlib.h>
 
 #include "base/big.h"
@@ -22,11 +23,15 @@ void *engine_alloc(uint64_t bytes)
     return p;
 }
 
-/* Zeroed by the system where it is large: its pages are first touched by the threads that use them, not all by the one that loads. */
+/* Zeroed by the system where it is large: its pages are first touched by the threads that use them, not all by the
+ * one that loads. */
 static void *image_zeroed(image *im, uint64_t bytes)
 {
-    if (bytes > SIZE_MAX / 2 || !vec_room(&im->mem_image, &im->blocks.at, &im->blocks.cap, im->blocks.n + 1, sizeof *im->blocks.at)) return NULL;
-    void **block = &im->blocks.at[im->blocks.n], *at = bytes < BIG ? (*block = engine_alloc(bytes)) : big_zeroed(ENGINE_ALIGN, (size_t)bytes, block);
+    if (bytes > SIZE_MAX / 2 ||
+        !vec_room(&im->mem_image, &im->blocks.at, &im->blocks.cap, im->blocks.n + 1, sizeof *im->blocks.at))
+        return NULL;
+    void **block = &im->blocks.at[im->blocks.n],
+         *at = bytes < BIG ? (*block = engine_alloc(bytes)) : big_zeroed(ENGINE_ALIGN, (size_t)bytes, block);
     if (!at) return NULL;
     im->blocks.n++;
     im->own_bytes += bytes;
@@ -65,7 +70,8 @@ static an_status load_consts(image *im, const weight_source *w, diag *d)
 {
     const program *p = im->p;
     for (size_t k = 0; k < p->consts.n; k++) {
-        if (!im->const_at[k] && im->stored[k].at[0]) continue; /* read as it is stored: its instructions look for it themselves */
+        /* read as it is stored: its instructions look for it themselves */
+        if (!im->const_at[k] && im->stored[k].at[0]) continue;
         TRY(const_load(im, w, k, d));
         const_seen(im, k);
     }
@@ -190,7 +196,8 @@ static int64_t whole_copy(const program *p, const insn *in, uint32_t k)
     const etensor *y = &p->tensors.at[insn_t(in, "y")], *x = &p->tensors.at[insn_t(in, "x")];
     int64_t n, dense = 1;
     const int64_t *size = insn_is(in, "size", &n), *ys = insn_is(in, "y_step", &n), *xs = insn_is(in, "x_step", &n);
-    if (x->where != SPACE_INPUT || x->slot != k || y->where != SPACE_OUTPUT || x->offset || y->offset || x->dt != y->dt) return -1;
+    if (x->where != SPACE_INPUT || x->slot != k || y->where != SPACE_OUTPUT || x->offset || y->offset || x->dt != y->dt)
+        return -1;
     for (int64_t i = n - 1; i >= 0; dense *= size[i], i--)
         if (size[i] != 1 && (ys[i] != dense || xs[i] != dense)) return -1;
     uint64_t bytes;
@@ -235,7 +242,8 @@ static int64_t last_chain_of(const program *p, uint32_t k)
     int64_t t;
     for (reader_begin(&r, &p->insns.at[at]); reader_next(&r, false, &t);) {
         const etensor *x = &p->tensors.at[t];
-        if (x->where == SPACE_INPUT && x->slot == k && !in_step(p, &p->insns.at[at], x, p->inputs.at[k].bytes)) return -1;
+        if (x->where == SPACE_INPUT && x->slot == k && !in_step(p, &p->insns.at[at], x, p->inputs.at[k].bytes))
+            return -1;
     }
     return at;
 }
@@ -256,7 +264,8 @@ static int64_t chain_of(const program *p, uint32_t i)
     int n = insn_results(&p->insns.at[at], y, step);
     for (int k = 0; k < n; k++) {
         const etensor *t = &p->tensors.at[y[k]];
-        if (t->where == SPACE_OUTPUT && t->slot == i && in_step(p, &p->insns.at[at], t, p->outputs.at[i].bytes)) return at;
+        if (t->where == SPACE_OUTPUT && t->slot == i && in_step(p, &p->insns.at[at], t, p->outputs.at[i].bytes))
+            return at;
     }
     return -1;
 }
@@ -276,11 +285,16 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->chain_of = TAKE(a, int64_t, p->outputs.n);
     im->state = TAKE(a, void *, p->insns.n);
     im->scratch = image_zeroed(im, p->scratch_bytes);
-    if (!im->scratch) return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for what \"%.80s\" works in", (unsigned long long)p->scratch_bytes, p->title);
-    if (!im->mem || !im->const_at || !im->const_own || !im->stored || !im->shadow || !im->view || !im->in_place || !im->last_chain || !im->chain_of || !im->state) return diag_nomem(d);
+    if (!im->scratch)
+        return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for what \"%.80s\" works in",
+                         (unsigned long long)p->scratch_bytes, p->title);
+    if (!im->mem || !im->const_at || !im->const_own || !im->stored || !im->shadow || !im->view || !im->in_place ||
+        !im->last_chain || !im->chain_of || !im->state)
+        return diag_nomem(d);
     for (size_t i = 0; i < p->tensors.n; i++)
         if (p->tensors.at[i].where == SPACE_SCRATCH) im->mem[i] = im->scratch + p->tensors.at[i].offset;
-    for (size_t k = 0; k < p->inputs.n; k++) im->in_place[k] = in_place_of(p, (uint32_t)k), im->last_chain[k] = last_chain_of(p, (uint32_t)k);
+    for (size_t k = 0; k < p->inputs.n; k++)
+        im->in_place[k] = in_place_of(p, (uint32_t)k), im->last_chain[k] = last_chain_of(p, (uint32_t)k);
     for (size_t k = 0; k < p->outputs.n; k++) im->chain_of[k] = chain_of(p, (uint32_t)k);
     im->lazy = w && w->done && !im->opt.reference;
     im->source = w;
@@ -290,7 +304,8 @@ static an_status load(image *im, const weight_source *w, diag *d)
     im->source = NULL;
     if (im->work_bytes) {
         if (!(im->work = image_zeroed(im, im->work_bytes)))
-            return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for the kernels of \"%.80s\"", (unsigned long long)im->work_bytes, im->p->title);
+            return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for the kernels of \"%.80s\"",
+                             (unsigned long long)im->work_bytes, im->p->title);
     }
     return AN_OK;
 }
@@ -301,7 +316,9 @@ an_status image_load(image **out, const program *p, const weight_source *w, cons
     TRY(program_check(p, d));
     TRY(program_accepts(p, w, d));
     if (o && (o->fast_math < 0 || o->fast_math >= FAST_COUNT))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "fast_math %d: 0 (fp32 products), 1 (bf16 products) and 2 (int8 products) are there", o->fast_math);
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE,
+                         "fast_math %d: 0 (fp32 products), 1 (bf16 products) and 2 (int8 products) are there",
+                         o->fast_math);
     image *im = calloc(1, sizeof *im);
     if (!im) return diag_nomem(d);
     im->p = p;
@@ -316,7 +333,10 @@ an_status image_load(image **out, const program *p, const weight_source *w, cons
 
 an_status image_reload(image *im, const weight_source *w, diag *d)
 {
-    if (im->lazy) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "program \"%.80s\": its weights were let go once they were packed; load it again", im->p->title);
+    if (im->lazy)
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE,
+                         "program \"%.80s\": its weights were let go once they were packed; load it again",
+                         im->p->title);
     TRY(program_accepts(im->p, w, d)); /* before anything is touched */
     im->broken = true; /* until all of it is there again */
     im->source = w;
@@ -344,21 +364,24 @@ static bool is_copied(const image *im, size_t k, const void *const *inputs, void
     const eport *e = &im->p->inputs.at[k];
     for (size_t i = 0; i < im->p->outputs.n; i++) {
         if (!overlaps(inputs[k], e->bytes, outputs[i], im->p->outputs.at[i].bytes)) continue;
-        bool in_place = im->in_place[k] == (int64_t)i || (im->last_chain[k] >= 0 && im->last_chain[k] == im->chain_of[i]);
+        bool in_place =
+            im->in_place[k] == (int64_t)i || (im->last_chain[k] >= 0 && im->last_chain[k] == im->chain_of[i]);
         if (!in_place || inputs[k] != outputs[i] || e->bytes != im->p->outputs.at[i].bytes) return true;
     }
     return false;
 }
 
 /* Where input k is read during this run. */
-static an_status input_view(image *im, size_t k, const void *const *inputs, void *const *outputs, unsigned char **at, diag *d)
+static an_status input_view(image *im, size_t k, const void *const *inputs, void *const *outputs, unsigned char **at,
+                            diag *d)
 {
     const eport *e = &im->p->inputs.at[k];
     *at = (unsigned char *)(uintptr_t)inputs[k]; /* never written */
     if (!is_copied(im, k, inputs, outputs)) return AN_OK;
     if (!im->shadow[k]) {
         if (!(im->shadow[k] = engine_alloc(e->bytes)))
-            return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for a copy of an input", (unsigned long long)e->bytes);
+            return diag_fail(d, AN_NOMEM, NOWHERE, "out of memory: %llu bytes were wanted for a copy of an input",
+                             (unsigned long long)e->bytes);
         im->own_bytes += e->bytes;
     }
     memcpy(im->shadow[k], inputs[k], (size_t)e->bytes);
@@ -394,7 +417,8 @@ static an_status run(image *im, const void *const *inputs, void *const *outputs,
 {
     const program *p = im->p;
     TRY(bind(im, inputs, outputs, d));
-    run_ctx c = { .p = p, .num = &p->num, .pool = im->opt.pool, .mem = im->mem, .tmp = &im->tmp, .work = im->work, .fast_math = im->opt.fast_math };
+    run_ctx c = { .p = p, .num = &p->num, .pool = im->opt.pool, .mem = im->mem, .tmp = &im->tmp, .work = im->work,
+                  .fast_math = im->opt.fast_math };
     for (size_t i = 0; i < p->insns.n; i++) {
         const insn *in = &p->insns.at[i];
         const exec_entry *e = entry_of(im, in->op);
@@ -409,8 +433,11 @@ static an_status run(image *im, const void *const *inputs, void *const *outputs,
 
 an_status image_run(image *im, const void *const *inputs, void *const *outputs, diag *d)
 {
-    if (im->broken) return diag_fail(d, AN_INPUT, NOWHERE, "program \"%.80s\" has no weights: its last reload failed", im->p->title);
-    /* A moment that decays, a weight of attention far from the others: without a chip's rules nothing that small is worth its time. */
+    if (im->broken)
+        return diag_fail(d, AN_INPUT, NOWHERE, "program \"%.80s\" has no weights: its last reload failed",
+                         im->p->title);
+    /* A moment that decays, a weight of attention far from the others: without a chip's rules nothing that small is
+     * worth its time. */
     const fp_mode was = fp_mode_get(), now = exec_flushes(im) ? fp_mode_flushing(was) : was;
     pool_enter(im->opt.pool);
     fp_mode_set(now);

@@ -1,6 +1,6 @@
-/* isa.c: the instruction and function tables as data, and the fields of an instruction by name.
- * In: rows of isa.def and fns.def.  Out: names, field lists, values. The field string is the only description of an encoding:
- * encoder, decoder, printer and these accessors all walk it. */
+/* isa.c: the instruction and function tables as data, and the fields of an instruction by name. In: rows of isa.def
+ * and fns.def.  Out: names, field lists, values. The field string is the only description of an encoding: encoder,
+ * decoder, printer and these accessors all walk it. */
 #include <stdlib.h>
 
 #include "engine/engine_int.h"
@@ -25,8 +25,17 @@ static const struct {
 
 const char *insn_name(insn_id op) { return rows[op].name; }
 const char *insn_what(insn_id op) { return rows[op].what; }
-bool insn_is_product(insn_id op) { return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL || op == IN_MATMUL_SQUARES; }
-int insn_outputs(insn_id op) { return op == IN_SORT || op == IN_SUMS || op == IN_ATTEND_KEEP || op == IN_MATMUL_SQUARES ? 2 : op == IN_ATTEND_BACK ? 3 : op == IN_EWS ? CHAIN_MOST_RESULTS : 1; }
+bool insn_is_product(insn_id op)
+{
+    return op == IN_CONV || op == IN_CONV_T || op == IN_MATMUL || op == IN_MATMUL_SQUARES;
+}
+int insn_outputs(insn_id op)
+{
+    return op == IN_SORT || op == IN_SUMS || op == IN_ATTEND_KEEP || op == IN_MATMUL_SQUARES ? 2
+           : op == IN_ATTEND_BACK                                                            ? 3
+           : op == IN_EWS                                                                    ? CHAIN_MOST_RESULTS
+                                                                                             : 1;
+}
 const char *fn_name(fn_id f) { return fns[f].name; }
 int fn_operands(fn_id f) { return fns[f].operands; }
 int fn_params(fn_id f) { return fns[f].params; }

@@ -1,9 +1,9 @@
-/* numerics.c: every rounding the engine does, and the scalar functions of chains.
- * In: values as doubles or floats that hold exactly what a register would.  Out: what the device of `numerics` makes of them.
+/* numerics.c: every rounding the engine does, and the scalar functions of chains. In: values as doubles or floats
+ * that hold exactly what a register would.  Out: what the device of `numerics` makes of them.
  *
- * Plain processor (all switches 0): fp32 arithmetic, one rounding when a value is stored. A chip: every operation is one pass
- * that rounds to its result type. Either way an operation is done in fp32 first: for fp16 operands that is exact or harmless
- * (24 >= 2*11 + 2), and it is what a vector unit does. */
+ * Plain processor (all switches 0): fp32 arithmetic, one rounding when a value is stored. A chip: every operation is
+ * one pass that rounds to its result type. Either way an operation is done in fp32 first: for fp16 operands that is
+ * exact or harmless (24 >= 2*11 + 2), and it is what a vector unit does. */
 #include <math.h>
 
 #include "engine/engine_int.h"
@@ -94,7 +94,8 @@ float num_flush(const numerics *n, double x)
     return n->mac_flush != 0 && fabs((double)f) < LEAST_NORMAL ? 0 : f;
 }
 
-/* One addition of the tile: both operands keep `bits` bits counted from the leading bit of the larger, nothing is rounded after. */
+/* One addition of the tile: both operands keep `bits` bits counted from the leading bit of the larger, nothing is
+ * rounded after. */
 static double window_add(double a, double b, int bits)
 {
     double large = MAX(fabs(a), fabs(b));
@@ -114,7 +115,8 @@ enum { LANES = 4 };
 static double tile(const numerics *n, const double *product, int count, bool ceiling)
 {
     double t = 0;
-    for (int i = 0; i < LANES; i++) t = partial(n, window_add(t, i < count ? product[i] : 0, (int)n->window_bits), ceiling);
+    for (int i = 0; i < LANES; i++)
+        t = partial(n, window_add(t, i < count ? product[i] : 0, (int)n->window_bits), ceiling);
     return t;
 }
 
@@ -156,7 +158,8 @@ static double larger(double x, double y) { return isnan(x) || x > y ? x : y; }
 static double smaller(double x, double y) { return isnan(x) || x < y ? x : y; }
 static double sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
 static double softplus(double x) { return log1p(exp(-fabs(x))) + (x > 0 ? x : 0); }
-static double gated(double x, double by) { return isinf(x) && x < 0 ? -0.0 : x * by; } /* its limit, where -inf * 0 has no value */
+/* its limit, where -inf * 0 has no value */
+static double gated(double x, double by) { return isinf(x) && x < 0 ? -0.0 : x * by; }
 static double f32(double x) { return (double)(float)x; }
 
 static double floor_div(double x, double y, bool whole) /* a quotient too small for fp32 still has its sign */
@@ -165,7 +168,8 @@ static double floor_div(double x, double y, bool whole) /* a quotient too small 
     return floor(whole || f32(q) == 0 ? q : f32(q));
 }
 
-/* The function of the operands, before rounding to the result type. whole: the result is an integer, computed exactly. */
+/* The function of the operands, before rounding to the result type. whole: the result is an integer, computed
+ * exactly. */
 static double formula(fn_id f, const double *v, const double *p, bool whole)
 {
     double x = v[0];
@@ -219,7 +223,8 @@ static double formula(fn_id f, const double *v, const double *p, bool whole)
     case FN_TANH: return tanh(x);
     case FN_SCALED_TANH: return p[0] * tanh(p[1] * x);
     case FN_GELU: return gated(0.5 * x, erfc(-x * 0.70710678118654752440));
-    case FN_GELU_TANH: return gated(x, sigmoid(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi); half of 1 + tanh(u), in full */
+    /* sqrt(2 / pi); half of 1 + tanh(u), in full */
+    case FN_GELU_TANH: return gated(x, sigmoid(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)));
     case FN_GELU_SIGMOID: return gated(x, sigmoid(1.702 * x));
     case FN_SILU: return gated(x, sigmoid(x));
     case FN_SOFTPLUS: return softplus(x);
@@ -235,10 +240,12 @@ static double fn_value(const numerics *n, fn_id f, const double *operand, const 
     bool real = dtype_is_float(result);
     double v[3] = { 0 }, p[2] = { 0 };
     for (int i = 0; i < fn_operands(f); i++) v[i] = num_in(n, DT_F64, operand[i]);
-    for (int i = 0; i < fn_params(f); i++) p[i] = n->round_each != 0 && real ? nearest(result, param[i]) : f32(param[i]);
+    for (int i = 0; i < fn_params(f); i++)
+        p[i] = n->round_each != 0 && real ? nearest(result, param[i]) : f32(param[i]);
     double y;
     if (n->tables != 0 && real && fn_table(f) != TAB_none)
-        y = (double)table_fn(n, f, (const float[]){ (float)v[0], (float)v[1], (float)v[2] }, (const float[]){ (float)p[0], (float)p[1] }, result);
+        y = (double)table_fn(n, f, (const float[]){ (float)v[0], (float)v[1], (float)v[2] },
+                             (const float[]){ (float)p[0], (float)p[1] }, result);
     else y = formula(f, v, p, !real);
     return num_valid(n, real && result != DT_F64 ? f32(y) : y);
 }

@@ -38,7 +38,9 @@ static void put_numbers(strbuf *b, const const_source *s, const unsigned char *a
 
 static void put_const(strbuf *b, const program *p, size_t k)
 {
-    static const char *const kinds[] = { "dense", "affine", "lut", "sparse", "block", "sparse_block", "causal", "fixed" };
+    static const char *const kinds[] = {
+        "dense", "affine", "lut", "sparse", "block", "sparse_block", "causal", "fixed"
+    };
     const const_entry *c = &p->consts.at[k];
     sb_printf(b, "  c%zu t%u %s", k, c->tensor, kinds[c->kind]);
     if (c->kind == CK_AFFINE || c->kind == CK_LUT) sb_printf(b, " axis %" PRId64, c->axis);
@@ -97,7 +99,8 @@ static void put_insn(strbuf *b, const program *p, size_t index)
             break;
         case FIELD_T_LIST:
             list = insn_ts(in, name, &len);
-            n_inputs = len + (in->op != IN_EW && in->op != IN_EWS); /* a multiply-accumulate pass brings its sum as input 0 */
+            /* a multiply-accumulate pass brings its sum as input 0 */
+            n_inputs = len + (in->op != IN_EW && in->op != IN_EWS);
             sb_printf(b, " %s=[", name);
             for (int64_t j = 0; j < len; j++) sb_printf(b, "%st%" PRId64, j ? "," : "", list[j]);
             sb_putc(b, ']');
@@ -133,10 +136,12 @@ void program_print(const program *p, strbuf *b)
     put_name(b, p->title);
     sb_puts(b, " for ");
     put_name(b, p->target);
-    sb_printf(b, "\nkey %016" PRIx64 ", scratch %" PRIu64 " bytes, inline data %" PRIu64 " bytes\n%snumerics", p->key, p->scratch_bytes, p->n_data, p->final ? "final: for the weights it was made with\n" : "");
+    sb_printf(b, "\nkey %016" PRIx64 ", scratch %" PRIu64 " bytes, inline data %" PRIu64 " bytes\n%snumerics", p->key,
+              p->scratch_bytes, p->n_data, p->final ? "final: for the weights it was made with\n" : "");
     bool any = false;
     for (int i = 0; i < n_numeric_rows; i++)
-        if (*numeric_at(&p->num, i) != 0) sb_printf(b, " %s=%g", numeric_rows[i].name, *numeric_at(&p->num, i)), any = true;
+        if (*numeric_at(&p->num, i) != 0)
+            sb_printf(b, " %s=%g", numeric_rows[i].name, *numeric_at(&p->num, i)), any = true;
     sb_puts(b, any ? "\ninputs\n" : " of the plain processor\ninputs\n");
     for (size_t i = 0; i < p->inputs.n; i++) {
         sb_puts(b, "  ");
@@ -185,8 +190,9 @@ static void print_json(strbuf *b)
     }
     sb_puts(b, "],\"functions\":[");
     for (int f = 0; f < FN_COUNT; f++)
-        sb_printf(b, "%s{\"number\":%d,\"name\":\"%s\",\"operands\":%d,\"parameters\":%d,\"table\":\"%s\"}", f ? "," : "", f, fn_name((fn_id)f),
-                  fn_operands((fn_id)f), fn_params((fn_id)f), table_name(fn_table((fn_id)f)));
+        sb_printf(b, "%s{\"number\":%d,\"name\":\"%s\",\"operands\":%d,\"parameters\":%d,\"table\":\"%s\"}",
+                  f ? "," : "", f, fn_name((fn_id)f), fn_operands((fn_id)f), fn_params((fn_id)f),
+                  table_name(fn_table((fn_id)f)));
     sb_puts(b, "],\"numerics\":[");
     for (int i = 0; i < n_numeric_rows; i++) {
         sb_printf(b, "%s{\"name\":\"%s\",\"what\":", i ? "," : "", numeric_rows[i].name);
@@ -200,7 +206,8 @@ static void put_fields(strbuf *b, insn_id op, const char *mark)
 {
     static const char *const short_kind[] = { "t", "t?", "t*", "i", "i*", "f", "f*" };
     insn_field field[ISA_MAX_FIELDS];
-    for (int k = 0, n = isa_fields(op, field); k < n; k++) sb_printf(b, "%s%s%s:%s%s", k ? " " : "", mark, field[k].name, short_kind[field[k].kind], mark);
+    for (int k = 0, n = isa_fields(op, field); k < n; k++)
+        sb_printf(b, "%s%s%s:%s%s", k ? " " : "", mark, field[k].name, short_kind[field[k].kind], mark);
 }
 
 static void put_cell(strbuf *b, const char *s) /* of a markdown table: a bar would end it */
@@ -223,7 +230,8 @@ static void print_markdown(strbuf *b)
     }
     sb_puts(b, "\n| number | function | operands | parameters | table |\n| ---: | --- | ---: | ---: | --- |\n");
     for (int f = 0; f < FN_COUNT; f++)
-        sb_printf(b, "| %d | `%s` | %d | %d | %s |\n", f, fn_name((fn_id)f), fn_operands((fn_id)f), fn_params((fn_id)f), table_name(fn_table((fn_id)f)));
+        sb_printf(b, "| %d | `%s` | %d | %d | %s |\n", f, fn_name((fn_id)f), fn_operands((fn_id)f), fn_params((fn_id)f),
+                  table_name(fn_table((fn_id)f)));
     sb_puts(b, "\n| switch | meaning |\n| --- | --- |\n");
     for (int i = 0; i < n_numeric_rows; i++) {
         sb_printf(b, "| `%s` | ", numeric_rows[i].name);

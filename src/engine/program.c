@@ -141,7 +141,8 @@ an_status program_encode(const program *p, strbuf *out, diag *d)
     put(out, p->tensors.n, 4);
     for (size_t i = 0; i < p->tensors.n; i++) {
         const etensor *t = &p->tensors.at[i];
-        put(out, t->dt, 1), put(out, t->where, 1), put(out, (uint64_t)t->rank, 1), put(out, t->slot, 4), put(out, t->offset, 8);
+        put(out, t->dt, 1), put(out, t->where, 1), put(out, (uint64_t)t->rank, 1), put(out, t->slot, 4),
+            put(out, t->offset, 8);
         put_dims(out, t->dim, t->rank);
     }
     put_ports(out, p->inputs.at, p->inputs.n);

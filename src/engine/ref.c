@@ -1,8 +1,9 @@
-/* ref.c: the slow and obvious meaning of the instructions: the table, what they share, and those that work element by element.
- * In: a run_ctx and a checked instruction.  Out: its result tensors.
+/* ref.c: the slow and obvious meaning of the instructions: the table, what they share, and those that work element
+ * by element. In: a run_ctx and a checked instruction.  Out: its result tensors.
  *
- * An instruction reads whole operands into doubles (each through num_in), computes, and stores (through num_round). Doubles only
- * carry values: every rounding is a num_ call. The other instructions are in ref_mac.c, ref_reduce.c, ref_move.c, ref_image.c. */
+ * An instruction reads whole operands into doubles (each through num_in), computes, and stores (through num_round).
+ * Doubles only carry values: every rounding is a num_ call. The other instructions are in ref_mac.c, ref_reduce.c,
+ * ref_move.c, ref_image.c. */
 #include <math.h>
 
 #include "base/rng.h"
@@ -62,7 +63,8 @@ an_status ref_index(const run_ctx *c, const insn *in, double v, int64_t extent, 
 {
     (void)c;
     if (!(v >= -(double)extent && v < (double)extent))
-        return diag_fail(d, AN_INPUT, (loc){ .line = in->line }, "%s: index %g is outside an extent of %lld", insn_name(in->op), v, (long long)extent);
+        return diag_fail(d, AN_INPUT, (loc){ .line = in->line }, "%s: index %g is outside an extent of %lld",
+                         insn_name(in->op), v, (long long)extent);
     int64_t i = (int64_t)v;
     *out = i < 0 ? i + extent : i; /* negative ones count from the end */
     return AN_OK;
@@ -154,14 +156,17 @@ static an_status affine(const run_ctx *c, const insn *in, bool to_int, diag *d)
 {
     int64_t y = insn_t(in, "y"), zero_t = insn_t(in, "zero"), axis = insn_i(in, "axis"), i = 0;
     const etensor *t = ctx_tensor(c, insn_t(in, "x"));
-    double *x = ref_load(c, insn_t(in, "x"), d), *scale = ref_load(c, insn_t(in, "scale"), d), *zero = zero_t < 0 ? NULL : ref_load(c, zero_t, d);
+    double *x = ref_load(c, insn_t(in, "x"), d), *scale = ref_load(c, insn_t(in, "scale"), d),
+           *zero = zero_t < 0 ? NULL : ref_load(c, zero_t, d);
     if (!x || !scale || (zero_t >= 0 && !zero)) return d->st;
-    bool many_scales = et_elems(ctx_tensor(c, insn_t(in, "scale"))) > 1, many_zeros = zero && et_elems(ctx_tensor(c, zero_t)) > 1;
+    bool many_scales = et_elems(ctx_tensor(c, insn_t(in, "scale"))) > 1,
+         many_zeros = zero && et_elems(ctx_tensor(c, zero_t)) > 1;
     axis_view v = axis < 0 ? (axis_view){ 1, 1, et_elems(t) } : et_axis(t, axis);
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t k = 0; k < v.n; k++)
             for (int64_t j = 0; j < v.inner; j++, i++)
-                ref_store(c, y, i, ref_affine(to_int, x[i], scale[many_scales ? k : 0], zero ? zero[many_zeros ? k : 0] : 0));
+                ref_store(c, y, i,
+                          ref_affine(to_int, x[i], scale[many_scales ? k : 0], zero ? zero[many_zeros ? k : 0] : 0));
     return AN_OK;
 }
 

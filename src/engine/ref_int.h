@@ -16,7 +16,8 @@ typedef struct {
     double *value;
 } chain_in;
 an_status chain_open(const run_ctx *c, const insn *in, const char *list, bool port, chain_in *ci, diag *d) MUST_CHECK;
-an_status chain_at(const chain_in *ci, const int64_t *idx, double acc, double *result, diag *d) MUST_CHECK; /* at place idx of y */
+/* at place idx of y */
+an_status chain_at(const chain_in *ci, const int64_t *idx, double acc, double *result, diag *d) MUST_CHECK;
 
 /* In place: x - max, exp, sum in fp32 ascending, divide; each rounded to t on a chip. */
 void ref_softmax_line(const numerics *num, dtype t, double *v, int64_t n);

@@ -1,9 +1,10 @@
 /* ref_mac.c: products: convolution, its transpose, matmul, einsum, attention.
  * In: a run_ctx and a checked instruction.  Out: one result.
  *
- * Every element of a result is one pass over pairs of operands: gather the pairs in lane order into two arrays, num_dot, the
- * epilogue, the output port. Lane order of a convolution is channel, then kernel row, then column; places in the padding are
- * zeros of x. A place of a transposed convolution that x does not reach is nothing at all: a lane that holds zeros. */
+ * Every element of a result is one pass over pairs of operands: gather the pairs in lane order into two arrays,
+ * num_dot, the epilogue, the output port. Lane order of a convolution is channel, then kernel row, then column;
+ * places in the padding are zeros of x. A place of a transposed convolution that x does not reach is nothing at all:
+ * a lane that holds zeros. */
 #include <math.h>
 
 #include "engine/engine_int.h"
@@ -31,7 +32,8 @@ static float *take_lanes(const run_ctx *c, int64_t n, diag *d)
 }
 
 /* Epilogue and output port of element `at`, which stands at place idx. */
-static an_status finish(const run_ctx *c, const chain_in *ci, int64_t y, int64_t at, const int64_t *idx, float acc, bool ceiling, diag *d)
+static an_status finish(const run_ctx *c, const chain_in *ci, int64_t y, int64_t at, const int64_t *idx, float acc,
+                        bool ceiling, diag *d)
 {
     double v;
     dtype t = ctx_tensor(c, y)->dt;
@@ -51,9 +53,11 @@ typedef struct {
 
 static geometry geometry_of(const run_ctx *c, const insn *in)
 {
-    const etensor *x = ctx_tensor(c, insn_t(in, "x")), *w = ctx_tensor(c, insn_t(in, "w")), *y = ctx_tensor(c, insn_t(in, "y"));
+    const etensor *x = ctx_tensor(c, insn_t(in, "x")), *w = ctx_tensor(c, insn_t(in, "w")),
+                  *y = ctx_tensor(c, insn_t(in, "y"));
     int64_t n;
-    const int64_t *stride = insn_is(in, "stride", &n), *pad = insn_is(in, "pad", &n), *dil = insn_is(in, "dilation", &n);
+    const int64_t *stride = insn_is(in, "stride", &n), *pad = insn_is(in, "pad", &n),
+                  *dil = insn_is(in, "dilation", &n);
     geometry g = { .batch = x->dim[0], .cin = x->dim[1], .cout = y->dim[1], .groups = insn_i(in, "groups"), .taps = 1 };
     int lead = SPATIAL - (x->rank - 2);
     for (int i = 0; i < SPATIAL; i++) {
@@ -93,11 +97,13 @@ static an_status convolve(const run_ctx *c, const insn *in, bool transposed, dia
 {
     int64_t y = insn_t(in, "y"), at = 0;
     geometry g = geometry_of(c, in);
-    int64_t ci = g.cin / g.groups, co = g.cout / g.groups, plane = dims_product(g.in, 0, SPATIAL), places = dims_product(g.out, 0, SPATIAL);
+    int64_t ci = g.cin / g.groups, co = g.cout / g.groups, plane = dims_product(g.in, 0, SPATIAL),
+            places = dims_product(g.out, 0, SPATIAL);
     int64_t lanes = ci * g.taps;
     chain_in ep;
     TRY(chain_open(c, in, "extra", true, &ep, d));
-    float *x = load_mac(c, insn_t(in, "x"), d), *w = load_mac(c, insn_t(in, "w"), d), *a = take_lanes(c, lanes, d), *b = take_lanes(c, lanes, d);
+    float *x = load_mac(c, insn_t(in, "x"), d), *w = load_mac(c, insn_t(in, "w"), d), *a = take_lanes(c, lanes, d),
+          *b = take_lanes(c, lanes, d);
     if (!x || !w || !a || !b) return d->st;
     const etensor *t = ctx_tensor(c, y);
     int64_t idx[ENGINE_MAX_RANK] = { 0 };
@@ -109,8 +115,10 @@ static an_status convolve(const run_ctx *c, const insn *in, bool transposed, dia
                 for (int64_t ic = 0; ic < ci; ic++) {
                     int64_t k[SPATIAL] = { 0 };
                     for (int64_t tap = 0; tap < g.taps; tap++, lane++, next_index(g.k, SPATIAL, k)) {
-                        int64_t off = transposed ? tap_backward(&g, o, k) : tap_forward(&g, o, k), channel = group * ci + ic;
-                        int64_t weight = transposed ? (channel * co + oc % co) * g.taps + tap : (oc * ci + ic) * g.taps + tap;
+                        int64_t off = transposed ? tap_backward(&g, o, k) : tap_forward(&g, o, k),
+                                channel = group * ci + ic;
+                        int64_t weight =
+                            transposed ? (channel * co + oc % co) * g.taps + tap : (oc * ci + ic) * g.taps + tap;
                         a[lane] = off < 0 ? 0 : x[(n * g.cin + channel) * plane + off];
                         b[lane] = off < 0 && transposed ? 0 : w[weight];
                     }
@@ -155,10 +163,12 @@ an_status ref_matmul(const run_ctx *c, const insn *in, diag *d)
     stack_strides(et_z, lead, sz);
     chain_in ep;
     TRY(chain_open(c, in, "extra", true, &ep, d));
-    float *x = load_mac(c, insn_t(in, "x"), d), *z = load_mac(c, insn_t(in, "z"), d), *a = take_lanes(c, k, d), *b = take_lanes(c, k, d);
+    float *x = load_mac(c, insn_t(in, "x"), d), *z = load_mac(c, insn_t(in, "z"), d), *a = take_lanes(c, k, d),
+          *b = take_lanes(c, k, d);
     if (!x || !z || !a || !b) return d->st;
     for (int64_t at = 0, n = et_elems(t); at < n; at++, next_index(t->dim, t->rank, idx)) {
-        const float *row = x + dot_index(idx, sx, lead) + idx[lead] * x_row, *col = z + dot_index(idx, sz, lead) + idx[lead + 1] * z_col;
+        const float *row = x + dot_index(idx, sx, lead) + idx[lead] * x_row,
+                    *col = z + dot_index(idx, sz, lead) + idx[lead + 1] * z_col;
         for (int64_t i = 0; i < k; i++) a[i] = row[i * x_col], b[i] = col[i * z_row];
         TRY(finish(c, &ep, y, at, idx, num_dot(c->num, a, b, k, true), true, d));
     }
@@ -212,7 +222,8 @@ an_status ref_einsum(const run_ctx *c, const insn *in, diag *d)
         if (!mul_i64(lanes, lane_d[i], &lanes)) return diag_nomem(d);
     const int64_t *ly = insn_is(in, "labels_y", &n_y);
     const etensor *t = ctx_tensor(c, y);
-    float *x = load_mac(c, insn_t(in, "x"), d), *z = load_mac(c, insn_t(in, "z"), d), *a = take_lanes(c, lanes, d), *b = take_lanes(c, lanes, d);
+    float *x = load_mac(c, insn_t(in, "x"), d), *z = load_mac(c, insn_t(in, "z"), d), *a = take_lanes(c, lanes, d),
+          *b = take_lanes(c, lanes, d);
     if (!x || !z || !a || !b) return d->st;
     for (int64_t at = 0, n = et_elems(t); at < n; at++, next_index(t->dim, t->rank, idx)) {
         int64_t ox = 0, oz = 0, lane = 0, at_lane[LABELS] = { 0 };
@@ -229,7 +240,8 @@ an_status ref_einsum(const run_ctx *c, const insn *in, diag *d)
 
 /* ---- attention ---- */
 
-/* The end of a pass inside the instruction: on a chip it leaves through the output port as y's type, else it stays fp32. */
+/* The end of a pass inside the instruction: on a chip it leaves through the output port as y's type, else it stays
+ * fp32. */
 static double pass_end(const run_ctx *c, dtype t, float acc)
 {
     if (c->num->round_each == 0) return (double)acc;
@@ -244,29 +256,38 @@ keys_seen ref_sees(double pos, int64_t keys, int64_t window)
     return s.first < s.end ? s : (keys_seen){ 0, keys };
 }
 
-/* Scores, scale, mask, softmax and the sum over keys, each as the separate instruction would do it. A key left out by `causal`, by the
- * row's position or by the mask is not there for the softmax; among the products with v it is a lane that holds zero. */
-static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool causal, const double *pos, int64_t window, bool turned, diag *d)
+/* Scores, scale, mask, softmax and the sum over keys, each as the separate instruction would do it. A key left out
+ * by `causal`, by the row's position or by the mask is not there for the softmax; among the products with v it is a
+ * lane that holds zero. */
+static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool causal, const double *pos,
+                        int64_t window, bool turned, diag *d)
 {
     int64_t y = insn_t(in, "y");
-    const etensor *t = ctx_tensor(c, y), *q = ctx_tensor(c, insn_t(in, "q")), *k = ctx_tensor(c, insn_t(in, "k")), *v = ctx_tensor(c, insn_t(in, "v"));
+    const etensor *t = ctx_tensor(c, y), *q = ctx_tensor(c, insn_t(in, "q")), *k = ctx_tensor(c, insn_t(in, "k")),
+                  *v = ctx_tensor(c, insn_t(in, "v"));
     const numerics *num = c->num;
     int lead = t->rank - 2;
-    int64_t inner = q->dim[q->rank - 1 - turned], rows = t->dim[lead + turned], cols = t->dim[lead + !turned], keys = k->dim[k->rank - 2];
-    int64_t sq[ENGINE_MAX_RANK], sk[ENGINE_MAX_RANK], sv[ENGINE_MAX_RANK], sm[ENGINE_MAX_RANK] = { 0 }, idx[ENGINE_MAX_RANK] = { 0 };
+    int64_t inner = q->dim[q->rank - 1 - turned], rows = t->dim[lead + turned], cols = t->dim[lead + !turned],
+            keys = k->dim[k->rank - 2];
+    int64_t sq[ENGINE_MAX_RANK], sk[ENGINE_MAX_RANK], sv[ENGINE_MAX_RANK], sm[ENGINE_MAX_RANK] = { 0 },
+                                                                           idx[ENGINE_MAX_RANK] = { 0 };
     stack_strides(q, lead, sq), stack_strides(k, lead, sk), stack_strides(v, lead, sv);
-    float *xq = load_mac(c, insn_t(in, "q"), d), *xk = load_mac(c, insn_t(in, "k"), d), *xv = load_mac(c, insn_t(in, "v"), d);
+    float *xq = load_mac(c, insn_t(in, "q"), d), *xk = load_mac(c, insn_t(in, "k"), d),
+          *xv = load_mac(c, insn_t(in, "v"), d);
     double *mask = mask_t < 0 ? NULL : ref_load(c, mask_t, d), *score = ref_take(c, keys, d);
     float *a = take_lanes(c, keys, d), *b = take_lanes(c, keys, d), *row = take_lanes(c, inner, d);
     bool *out = TAKE(c->tmp, bool, (size_t)keys); /* keys that the mask leaves out */
     if (!xq || !xk || !xv || !score || !a || !b || !row || (mask_t >= 0 && !mask)) return d->st;
     if (!out) return diag_nomem(d);
-    bool admits = mask && ctx_tensor(c, mask_t)->dt == DT_BOOL, ends = num->round_each == 0; /* a chip adds -inf as it adds anything */
+    /* a chip adds -inf as it adds anything */
+    bool admits = mask && ctx_tensor(c, mask_t)->dt == DT_BOOL, ends = num->round_each == 0;
     if (mask) et_broadcast_strides(ctx_tensor(c, mask_t), t->rank, sm);
-    double scale = num->round_each != 0 ? num_round(num, t->dt, insn_f(in, "scale")) : (double)(float)insn_f(in, "scale");
+    double scale =
+        num->round_each != 0 ? num_round(num, t->dt, insn_f(in, "scale")) : (double)(float)insn_f(in, "scale");
     for (int64_t s = 0, stacks = dims_product(t->dim, 0, lead); s < stacks; s++, next_index(t->dim, lead, idx))
         for (int64_t i = 0; i < rows; i++) {
-            const float *query = xq + dot_index(idx, sq, lead), *key = xk + dot_index(idx, sk, lead), *val = xv + dot_index(idx, sv, lead);
+            const float *query = xq + dot_index(idx, sq, lead), *key = xk + dot_index(idx, sk, lead),
+                        *val = xv + dot_index(idx, sv, lead);
             int64_t count = causal ? MIN(keys, i + 1) : keys, first = 0;
             for (int64_t e = 0; e < inner; e++) row[e] = query[turned ? e * rows + i : i * inner + e];
             if (pos) {
@@ -285,17 +306,23 @@ static an_status attend(const run_ctx *c, const insn *in, int64_t mask_t, bool c
             ref_softmax_line(num, t->dt, score + first, count - first);
             for (int64_t j = 0; j < keys; j++) a[j] = j < count && j >= first ? num_flush(num, score[j]) : 0;
             for (int64_t j = 0; j < cols; j++) {
-                for (int64_t l = 0; l < keys; l++) b[l] = l < count && l >= first && !(out[l] && a[l] == 0) ? val[l * cols + j] : 0;
+                for (int64_t l = 0; l < keys; l++)
+                    b[l] = l < count && l >= first && !(out[l] && a[l] == 0) ? val[l * cols + j] : 0;
                 double r = num_round_port(num, t->dt, (double)num_dot(num, a, b, keys, true));
-                dtype_store(t->dt, ctx_mem(c, y), turned ? (s * cols + j) * rows + i : (s * rows + i) * cols + j, num_ceiling(num, r));
+                dtype_store(t->dt, ctx_mem(c, y), turned ? (s * cols + j) * rows + i : (s * rows + i) * cols + j,
+                            num_ceiling(num, r));
             }
         }
     return AN_OK;
 }
 
-an_status ref_attend(const run_ctx *c, const insn *in, diag *d) { return attend(c, in, insn_t(in, "mask"), insn_i(in, "causal"), NULL, 0, false, d); }
+an_status ref_attend(const run_ctx *c, const insn *in, diag *d)
+{
+    return attend(c, in, insn_t(in, "mask"), insn_i(in, "causal"), NULL, 0, false, d);
+}
 
-/* Where element (i, j) of matrix m lies, of `stacks` matrices of high x wide: one behind the other, or (apart) sequences beside each other. */
+/* Where element (i, j) of matrix m lies, of `stacks` matrices of high x wide: one behind the other, or (apart)
+ * sequences beside each other. */
 typedef struct {
     int64_t stacks, apart;
 } stacked;
@@ -312,15 +339,18 @@ an_status ref_attend_keep(const run_ctx *c, const insn *in, diag *d)
     const int64_t y = insn_t(in, "y"), pt = insn_t(in, "p"), period = insn_i(in, "period");
     const etensor *t = ctx_tensor(c, pt), *tq = ctx_tensor(c, insn_t(in, "q")), *tv = ctx_tensor(c, insn_t(in, "v"));
     const stacked z = { .stacks = dims_product(t->dim, 0, t->rank - 2), .apart = insn_i(in, "apart") };
-    const int64_t rows = t->dim[t->rank - 2], keys = t->dim[t->rank - 1], width = tq->dim[z.apart ? 1 : tq->rank - 2], cols = tv->dim[z.apart ? 1 : tv->rank - 2];
-    double *q = ref_load(c, insn_t(in, "q"), d), *k = ref_load(c, insn_t(in, "k"), d), *v = ref_load(c, insn_t(in, "v"), d), *p = ref_take(c, keys, d);
+    const int64_t rows = t->dim[t->rank - 2], keys = t->dim[t->rank - 1], width = tq->dim[z.apart ? 1 : tq->rank - 2],
+                  cols = tv->dim[z.apart ? 1 : tv->rank - 2];
+    double *q = ref_load(c, insn_t(in, "q"), d), *k = ref_load(c, insn_t(in, "k"), d),
+           *v = ref_load(c, insn_t(in, "v"), d), *p = ref_take(c, keys, d);
     if (!q || !k || !v || !p) return d->st;
     for (int64_t m = 0; m < z.stacks; m++)
         for (int64_t i = 0; i < rows; i++) {
             const int64_t seen = period ? i % period + 1 : keys;
             memset(p, 0, sizeof *p * (size_t)keys);
             for (int64_t j = 0; j < seen; j++)
-                for (int64_t e = 0; e < width; e++) p[j] += q[place(&z, m, width, rows, e, i)] * k[place(&z, m, width, keys, e, j)];
+                for (int64_t e = 0; e < width; e++)
+                    p[j] += q[place(&z, m, width, rows, e, i)] * k[place(&z, m, width, keys, e, j)];
             ref_softmax_line(c->num, t->dt, p, seen);
             for (int64_t j = 0; j < keys; j++) ref_store(c, pt, (m * rows + i) * keys + j, p[j]);
             for (int64_t e = 0; e < cols; e++) {
@@ -335,11 +365,15 @@ an_status ref_attend_keep(const run_ctx *c, const insn *in, diag *d)
 an_status ref_attend_back(const run_ctx *c, const insn *in, diag *d)
 {
     const int64_t out[] = { insn_t(in, "dq"), insn_t(in, "dk"), insn_t(in, "dv") }, period = insn_i(in, "period");
-    const etensor *t = ctx_tensor(c, insn_t(in, "p")), *tq = ctx_tensor(c, insn_t(in, "q")), *tv = ctx_tensor(c, insn_t(in, "v"));
+    const etensor *t = ctx_tensor(c, insn_t(in, "p")), *tq = ctx_tensor(c, insn_t(in, "q")),
+                  *tv = ctx_tensor(c, insn_t(in, "v"));
     const stacked z = { .stacks = dims_product(t->dim, 0, t->rank - 2), .apart = insn_i(in, "apart") };
-    const int64_t rows = t->dim[t->rank - 2], keys = t->dim[t->rank - 1], width = tq->dim[z.apart ? 1 : tq->rank - 2], cols = tv->dim[z.apart ? 1 : tv->rank - 2];
-    double *p = ref_load(c, insn_t(in, "p"), d), *q = ref_load(c, insn_t(in, "q"), d), *k = ref_load(c, insn_t(in, "k"), d), *v = ref_load(c, insn_t(in, "v"), d);
-    double *dy = ref_load(c, insn_t(in, "dy"), d), *s = ref_take(c, rows * keys, d), *dk = ref_take(c, width * keys, d), *dv = ref_take(c, cols * keys, d);
+    const int64_t rows = t->dim[t->rank - 2], keys = t->dim[t->rank - 1], width = tq->dim[z.apart ? 1 : tq->rank - 2],
+                  cols = tv->dim[z.apart ? 1 : tv->rank - 2];
+    double *p = ref_load(c, insn_t(in, "p"), d), *q = ref_load(c, insn_t(in, "q"), d),
+           *k = ref_load(c, insn_t(in, "k"), d), *v = ref_load(c, insn_t(in, "v"), d);
+    double *dy = ref_load(c, insn_t(in, "dy"), d), *s = ref_take(c, rows * keys, d), *dk = ref_take(c, width * keys, d),
+           *dv = ref_take(c, cols * keys, d);
     if (!p || !q || !k || !v || !dy || !s || !dk || !dv) return d->st;
     for (int64_t m = 0; m < z.stacks; m++) {
         const double *pm = p + m * rows * keys;
@@ -349,13 +383,15 @@ an_status ref_attend_back(const run_ctx *c, const insn *in, diag *d)
             double *row = s + i * keys, sum = 0;
             for (int64_t j = 0; j < seen; j++) {
                 row[j] = 0;
-                for (int64_t e = 0; e < cols; e++) row[j] += dy[place(&z, m, cols, rows, e, i)] * v[place(&z, m, cols, keys, e, j)];
+                for (int64_t e = 0; e < cols; e++)
+                    row[j] += dy[place(&z, m, cols, rows, e, i)] * v[place(&z, m, cols, keys, e, j)];
                 sum += row[j] * pm[i * keys + j];
             }
             for (int64_t j = 0; j < seen; j++) {
                 row[j] = pm[i * keys + j] * (row[j] - sum);
                 for (int64_t e = 0; e < width; e++) dk[e * keys + j] += q[place(&z, m, width, rows, e, i)] * row[j];
-                for (int64_t e = 0; e < cols; e++) dv[e * keys + j] += dy[place(&z, m, cols, rows, e, i)] * pm[i * keys + j];
+                for (int64_t e = 0; e < cols; e++)
+                    dv[e * keys + j] += dy[place(&z, m, cols, rows, e, i)] * pm[i * keys + j];
             }
             for (int64_t e = 0; e < width; e++) {
                 double x = 0;
@@ -363,8 +399,10 @@ an_status ref_attend_back(const run_ctx *c, const insn *in, diag *d)
                 ref_store(c, out[0], place(&z, m, width, rows, e, i), x);
             }
         }
-        for (int64_t e = 0; e < width * keys; e++) ref_store(c, out[1], place(&z, m, width, keys, e / keys, e % keys), dk[e]);
-        for (int64_t e = 0; e < cols * keys; e++) ref_store(c, out[2], place(&z, m, cols, keys, e / keys, e % keys), dv[e]);
+        for (int64_t e = 0; e < width * keys; e++)
+            ref_store(c, out[1], place(&z, m, width, keys, e / keys, e % keys), dk[e]);
+        for (int64_t e = 0; e < cols * keys; e++)
+            ref_store(c, out[2], place(&z, m, cols, keys, e / keys, e % keys), dv[e]);
     }
     return AN_OK;
 }

@@ -1,6 +1,6 @@
-/* ref_move.c: instructions that only move elements: strided copies, picking and gathering.
- * In: a run_ctx and a checked instruction.  Out: one result. Elements are copied as they are, subnormals and zero signs with
- * them; only the rules for NaN operands and for width slices change a value. */
+/* ref_move.c: instructions that only move elements: strided copies, picking and gathering. In: a run_ctx and a
+ * checked instruction.  Out: one result. Elements are copied as they are, subnormals and zero signs with them; only
+ * the rules for NaN operands and for width slices change a value. */
 #include <math.h>
 
 #include "engine/engine_int.h"
@@ -13,7 +13,8 @@ static void copy_element(const run_ctx *c, int64_t y, int64_t i, int64_t x, int6
     int bits = dtype_bits(t);
     double v = dtype_is_float(t) ? dtype_load(t, ctx_mem(c, x), j) : 0;
     if (num->nan_to_inf != 0 && isnan(v)) v = (double)INFINITY, dtype_store(t, ctx_mem(c, y), i, v);
-    else if (width_offset && num->wslice_last != 0 && fabs(v) > num->wslice_last) dtype_store(t, ctx_mem(c, y), i, copysign((double)INFINITY, v));
+    else if (width_offset && num->wslice_last != 0 && fabs(v) > num->wslice_last)
+        dtype_store(t, ctx_mem(c, y), i, copysign((double)INFINITY, v));
     else if (bits < 8) dtype_store(t, ctx_mem(c, y), i, dtype_load(t, ctx_mem(c, x), j));
     else {
         int64_t b = bits / 8;
@@ -43,7 +44,8 @@ an_status ref_pick(const run_ctx *c, const insn *in, diag *d)
     (void)d;
     for (int64_t o = 0; o < a.outer; o++)
         for (int64_t k = 0; k < n; k++)
-            for (int64_t j = 0; j < a.inner; j++) copy_element(c, y, (o * n + k) * a.inner + j, x, (o * a.n + index[k]) * a.inner + j, false);
+            for (int64_t j = 0; j < a.inner; j++)
+                copy_element(c, y, (o * n + k) * a.inner + j, x, (o * a.n + index[k]) * a.inner + j, false);
     return AN_OK;
 }
 
@@ -62,7 +64,8 @@ an_status ref_gather(const run_ctx *c, const insn *in, diag *d)
             for (int64_t p = 0; p < places; p++) {
                 int64_t k;
                 TRY(ref_index(c, in, ix[i * places + p], n, &k, d));
-                for (int64_t q = 0; q < after; q++) copy_element(c, y, to++, x, ((i * before + j) * n + k) * after + q, false);
+                for (int64_t q = 0; q < after; q++)
+                    copy_element(c, y, to++, x, ((i * before + j) * n + k) * after + q, false);
             }
     return AN_OK;
 }
@@ -81,10 +84,12 @@ an_status ref_scatter(const run_ctx *c, const insn *in, diag *d)
             int64_t k;
             TRY(ref_index(c, in, ix[p], a.n, &k, d));
             for (int64_t j = 0; j < a.inner; j++) {
-                int64_t to = (o * a.n + k) * a.inner + j, from = turned ? (o * a.inner + j) * places + p : (o * places + p) * a.inner + j;
+                int64_t to = (o * a.n + k) * a.inner + j,
+                        from = turned ? (o * a.inner + j) * places + p : (o * places + p) * a.inner + j;
                 if (!add) copy_element(c, y, to, x, from, false);
                 else {
-                    double v[2] = { num_in(c->num, t, dtype_load(t, ctx_mem(c, y), to)), num_in(c->num, t, dtype_load(t, ctx_mem(c, x), from)) };
+                    double v[2] = { num_in(c->num, t, dtype_load(t, ctx_mem(c, y), to)),
+                                    num_in(c->num, t, dtype_load(t, ctx_mem(c, x), from)) };
                     ref_store(c, y, to, num_fn(c->num, FN_ADD, v, NULL, t));
                 }
             }
@@ -117,7 +122,8 @@ an_status ref_gather_nd(const run_ctx *c, const insn *in, diag *d)
     int b = (int)insn_i(in, "batch"), k = (int)ti->dim[ti->rank - 1];
     double *row = ref_load(c, insn_t(in, "indices"), d);
     if (!row) return d->st;
-    int64_t batch = dims_product(t->dim, 0, b), places = dims_product(ti->dim, b, ti->rank - 1), after = dims_product(t->dim, b + k, t->rank);
+    int64_t batch = dims_product(t->dim, 0, b), places = dims_product(ti->dim, b, ti->rank - 1),
+            after = dims_product(t->dim, b + k, t->rank);
     for (int64_t i = 0; i < batch; i++)
         for (int64_t p = 0; p < places; p++, row += k) {
             int64_t from = i;

@@ -74,10 +74,16 @@ static double fn1(const numerics *num, fn_id f, double x, dtype t)
     return num_fn(num, f, &x, none, t);
 }
 
-static double fn2(const numerics *num, fn_id f, double x, double y, dtype t) { return num_fn(num, f, (const double[]){ x, y }, NULL, t); }
+static double fn2(const numerics *num, fn_id f, double x, double y, dtype t)
+{
+    return num_fn(num, f, (const double[]){ x, y }, NULL, t);
+}
 
 /* What the next pass reads: a wide sum leaves its own pass rounded on a chip. */
-static double pass_end(const numerics *num, dtype t, double x) { return num->round_each != 0 ? num_round(num, t, x) : x; }
+static double pass_end(const numerics *num, dtype t, double x)
+{
+    return num->round_each != 0 ? num_round(num, t, x) : x;
+}
 
 /* ---- softmax ---- */
 
@@ -112,7 +118,10 @@ static an_status each_line(const run_ctx *c, const insn *in, line_fn *f, diag *d
     return AN_OK;
 }
 
-static void line_softmax(const run_ctx *c, const insn *in, dtype t, double *v, int64_t n) { (void)in, ref_softmax_line(c->num, t, v, n); }
+static void line_softmax(const run_ctx *c, const insn *in, dtype t, double *v, int64_t n)
+{
+    (void)in, ref_softmax_line(c->num, t, v, n);
+}
 
 static void line_cumsum(const run_ctx *c, const insn *in, dtype t, double *v, int64_t n)
 {
@@ -120,7 +129,8 @@ static void line_cumsum(const run_ctx *c, const insn *in, dtype t, double *v, in
     double s = 0;
     for (int64_t k = 0; k < n; k++) {
         int64_t i = reverse ? n - 1 - k : k;
-        double with = dtype_is_float(t) ? fn2(c->num, FN_ADD, s, v[i], t) : s + v[i]; /* whole numbers stay exact, as in `sum`, and meet their type when stored */
+        /* whole numbers stay exact, as in `sum`, and meet their type when stored */
+        double with = dtype_is_float(t) ? fn2(c->num, FN_ADD, s, v[i], t) : s + v[i];
         v[i] = exclusive ? s : with;
         s = with;
     }
@@ -136,7 +146,8 @@ static double reduced(const numerics *num, red_kind kind, dtype t, double *v, in
     double m, wide = 0;
     switch (kind) {
     case RED_SUM: return sum(num, t, v, n);
-    case RED_MEAN: return dtype_is_float(t) ? (double)((float)sum(num, t, v, n) / (float)n) : sum(num, t, v, n) / (double)n;
+    case RED_MEAN:
+        return dtype_is_float(t) ? (double)((float)sum(num, t, v, n) / (float)n) : sum(num, t, v, n) / (double)n;
     case RED_MAX: return largest(v, n);
     case RED_MIN:
         for (int64_t i = 0; i < n; i++) v[i] = -v[i];
@@ -179,8 +190,11 @@ an_status ref_reduce(const run_ctx *c, const insn *in, diag *d)
 
 an_status ref_sums(const run_ctx *c, const insn *in, diag *d)
 {
-    const int64_t cols = insn_t(in, "cols"), rows = insn_t(in, "rows"), row_by = insn_t(in, "row_by"), col_by = insn_t(in, "col_by"), n = ctx_tensor(c, insn_t(in, "a"))->dim[0], m = ctx_tensor(c, insn_t(in, "a"))->dim[1];
-    const double *a = ref_load(c, insn_t(in, "a"), d), *b = ref_load(c, insn_t(in, "b"), d), *r = row_by < 0 ? NULL : ref_load(c, row_by, d), *k = col_by < 0 ? NULL : ref_load(c, col_by, d);
+    const int64_t cols = insn_t(in, "cols"), rows = insn_t(in, "rows"), row_by = insn_t(in, "row_by"),
+                  col_by = insn_t(in, "col_by"), n = ctx_tensor(c, insn_t(in, "a"))->dim[0],
+                  m = ctx_tensor(c, insn_t(in, "a"))->dim[1];
+    const double *a = ref_load(c, insn_t(in, "a"), d), *b = ref_load(c, insn_t(in, "b"), d),
+                 *r = row_by < 0 ? NULL : ref_load(c, row_by, d), *k = col_by < 0 ? NULL : ref_load(c, col_by, d);
     if (d->st) return d->st;
     for (int64_t j = 0; cols >= 0 && j < m; j++) {
         double sum = 0;
@@ -214,7 +228,8 @@ an_status ref_arg(const run_ctx *c, const insn *in, diag *d)
 
 /* ---- norms ---- */
 
-/* The same with statistics in double: for squares that leave fp32 although the result does not. Only on the plain processor. */
+/* The same with statistics in double: for squares that leave fp32 although the result does not. Only on the plain
+ * processor. */
 static void normalize_wide(norm_kind kind, double *v, int64_t n, double eps)
 {
     double all = 0, squares = 0;
@@ -225,8 +240,8 @@ static void normalize_wide(norm_kind kind, double *v, int64_t n, double eps)
     for (int64_t i = 0; i < n; i++) v[i] = (v[i] - mean) * scale;
 }
 
-/* A group to zero mean and unit variance (layer), unit mean square (rms) or unit length (l2), before gain and bias. Statistics
- * are fp32 throughout, each operation on its own. */
+/* A group to zero mean and unit variance (layer), unit mean square (rms) or unit length (l2), before gain and bias.
+ * Statistics are fp32 throughout, each operation on its own. */
 static void normalize(const numerics *num, norm_kind kind, double *v, int64_t n, double eps)
 {
     float count = (float)n, ss = 0, mean = kind == NORM_LAYER ? (float)sum(num, DT_F32, v, n) / count : 0;
@@ -241,13 +256,15 @@ static void normalize(const numerics *num, norm_kind kind, double *v, int64_t n,
     float mean_square = kind == NORM_L2 ? ss : ss / count;
     float length = sqrtf(mean_square + (float)eps);
     float scale = 1 / length;
-    for (int64_t i = 0; i < n; i++) v[i] = num_valid(num, (double)((float)num_valid(num, (double)((float)v[i] - mean)) * scale));
+    for (int64_t i = 0; i < n; i++)
+        v[i] = num_valid(num, (double)((float)num_valid(num, (double)((float)v[i] - mean)) * scale));
 }
 
 an_status ref_norm(const run_ctx *c, const insn *in, diag *d)
 {
     const numerics *num = c->num;
-    int64_t y = insn_t(in, "y"), n_axes, idx[ENGINE_MAX_RANK] = { 0 }, par_t[2] = { insn_t(in, "gain"), insn_t(in, "bias") };
+    int64_t y = insn_t(in, "y"), n_axes, idx[ENGINE_MAX_RANK] = { 0 },
+            par_t[2] = { insn_t(in, "gain"), insn_t(in, "bias") };
     static const fn_id par_fn[2] = { FN_MUL, FN_ADD };
     const int64_t *axes = insn_is(in, "axes", &n_axes);
     const etensor *t = ctx_tensor(c, y);
@@ -284,7 +301,8 @@ an_status ref_norm(const run_ctx *c, const insn *in, diag *d)
     return AN_OK;
 }
 
-/* x / (k + alpha / size * sum of squares of `size` neighbouring channels)^beta. An even window reaches one further back. */
+/* x / (k + alpha / size * sum of squares of `size` neighbouring channels)^beta. An even window reaches one further
+ * back. */
 an_status ref_lrn(const run_ctx *c, const insn *in, diag *d)
 {
     int64_t y = insn_t(in, "y"), size = insn_i(in, "size");
@@ -332,8 +350,8 @@ an_status ref_sort(const run_ctx *c, const insn *in, diag *d)
 
 /* ---- pooling ---- */
 
-/* The part of a window that lies in x, one box of places; `declared` counts the padding with it. A kernel may be far larger than x:
- * only the box is walked. */
+/* The part of a window that lies in x, one box of places; `declared` counts the padding with it. A kernel may be far
+ * larger than x: only the box is walked. */
 typedef struct {
     int64_t first[ENGINE_MAX_RANK], n[ENGINE_MAX_RANK], inside, declared;
 } pool_window;
@@ -341,7 +359,8 @@ typedef struct {
 static pool_window window_at(const etensor *x, const insn *in, const int64_t *o)
 {
     int64_t axes;
-    const int64_t *stride = insn_is(in, "stride", &axes), *pad = insn_is(in, "pad", &axes), *k = insn_is(in, "kernel", &axes);
+    const int64_t *stride = insn_is(in, "stride", &axes), *pad = insn_is(in, "pad", &axes),
+                  *k = insn_is(in, "kernel", &axes);
     pool_window w = { .inside = 1, .declared = 1 };
     for (int64_t i = 0; i < axes; i++) {
         int64_t begin = o[i] * stride[i] - pad[2 * i], extent = x->dim[i + 2];
@@ -353,8 +372,8 @@ static pool_window window_at(const etensor *x, const insn *in, const int64_t *o)
     return w;
 }
 
-/* Places in the declared padding count as zeros for an average unless excluded; places past it, which only a window that begins
- * inside and hangs over reaches, never count. Padding takes no part in a maximum, a minimum or a norm. */
+/* Places in the declared padding count as zeros for an average unless excluded; places past it, which only a window
+ * that begins inside and hangs over reaches, never count. Padding takes no part in a maximum, a minimum or a norm. */
 an_status ref_pool(const run_ctx *c, const insn *in, diag *d)
 {
     int64_t y = insn_t(in, "y"), idx[ENGINE_MAX_RANK] = { 0 };
@@ -385,7 +404,8 @@ an_status ref_pool(const run_ctx *c, const insn *in, diag *d)
         if (!w.inside && kind == POOL_MIN) r = (double)INFINITY;
         int64_t share = exclude ? w.inside : w.declared;
         if (kind == POOL_AVG) r = share ? (double)(acc / (float)share) : 0;
-        if (kind == POOL_L2) r = c->num->round_each == 0 && !isfinite(acc) ? sqrt(wide) : (double)sqrtf(acc); /* squares that leave fp32 */
+        /* squares that leave fp32 */
+        if (kind == POOL_L2) r = c->num->round_each == 0 && !isfinite(acc) ? sqrt(wide) : (double)sqrtf(acc);
         if (kind == POOL_L1) r = (double)acc;
         ref_store(c, y, at, r);
     }

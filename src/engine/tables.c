@@ -1,8 +1,8 @@
 /* tables.c: how a 33-knot activation table is read, and the functions made of them.
  *
- * A record holds clamps, knots 2^-shift apart, and a line for each side. Its mode says how the argument becomes a place between
- * the knots (families below) and what happens to signs. Everything is fp32, one operation at a time, so that a vector version
- * gives the same bits; the fp16 rounding comes after, at the end of the pass. */
+ * A record holds clamps, knots 2^-shift apart, and a line for each side. Its mode says how the argument becomes a
+ * place between the knots (families below) and what happens to signs. Everything is fp32, one operation at a time,
+ * so that a vector version gives the same bits; the fp16 rounding comes after, at the end of the pass. */
 #include <math.h>
 
 #include "engine/engine_int.h"
@@ -27,7 +27,8 @@ const uint16_t *table_words(table_id t) { return t == TAB_none || tables[t].comp
 enum { POSITIVE, TWO_SIDED, NEGATIVE, FRACTION, WHOLE, ROOT, RECIPROCAL_ROOT, RECIPROCAL, LOG2 = 9, EXP2 = 10 };
 enum { SIGN_ODD = 0x60, SIGN_ROOT = 0xc0, SIGN_BITS = 0xe0 };
 
-/* t is 0 .. 32; every operation rounds to fp32 on its own (a fused multiply-add would not be reproducible everywhere). */
+/* t is 0 .. 32; every operation rounds to fp32 on its own (a fused multiply-add would not be reproducible
+ * everywhere). */
 static float interpolate(const uint16_t *w, float t)
 {
     int i = MIN((int)t, TABLE_SEGMENTS - 1);

@@ -1,9 +1,11 @@
-/* weights.c: constants of a program from their sources: dense as they are, compressed forms reconstructed.
- * In: an image, one entry of its manifest, where weight files come from.  Out: im->const_at[k], elements of the tensor's type.
+/* weights.c: constants of a program from their sources: dense as they are, compressed forms reconstructed. In: an
+ * image, one entry of its manifest, where weight files come from.  Out: im->const_at[k], elements of the tensor's
+ * type.
  *
- * A dense source of the right type and alignment is used in place; everything else is written to memory of our own, once per
- * load. Reconstruction rounds to nearest even, whatever the device: it happens before the arithmetic. Here is what every form means, element
- * by element; the common ones go through weights_runs.c, except in reference images. */
+ * A dense source of the right type and alignment is used in place; everything else is written to memory of our own,
+ * once per load. Reconstruction rounds to nearest even, whatever the device: it happens before the arithmetic. Here
+ * is what every form means, element by element; the common ones go through weights_runs.c, except in reference
+ * images. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -27,23 +29,31 @@ static an_status from_file(const weight_source *w, const const_source *s, const 
     size_t n;
     TRY(w->file(w->user, s->path, &file, &n, d));
     if (n < RECORD || s->offset > n - RECORD || get_le(file + s->offset, 4) != 0xDEADBEEF)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: no weight record at byte %" PRIu64 " of %zu", s->path, s->offset, n);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: no weight record at byte %" PRIu64 " of %zu", s->path,
+                         s->offset, n);
     uint64_t size = get_le(file + s->offset + AT_SIZE, 8), data = get_le(file + s->offset + AT_DATA, 8);
     if (size != s->bytes || data > n || s->bytes > n - data)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the record at byte %" PRIu64 " has %" PRIu64 " bytes at %" PRIu64 ", wanted %" PRIu64 " inside %zu",
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.120s: the record at byte %" PRIu64 " has %" PRIu64 " bytes at %" PRIu64 ", wanted %" PRIu64
+                         " inside %zu",
                          s->path, s->offset, size, data, s->bytes, n);
     *at = file + data;
     return AN_OK;
 }
 
-static an_status source_bytes(const program *p, const weight_source *w, const const_source *s, const unsigned char **at, diag *d)
+static an_status source_bytes(const program *p, const weight_source *w, const const_source *s, const unsigned char **at,
+                              diag *d)
 {
     *at = NULL;
     if (!s->path) *at = p->data + s->offset;
     else if (w && w->record) TRY(w->record(w->user, s->path, s->offset, s->dt, s->bytes, at, d));
     else if (w && w->file) TRY(from_file(w, s, at, d));
-    else return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the program needs this weight file and none was given", s->path);
-    return *at ? AN_OK : diag_fail(d, AN_BUG, NOWHERE, "%.120s: the record at byte %" PRIu64 " has no bytes", s->path ? s->path : "the program", s->offset);
+    else
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the program needs this weight file and none was given",
+                         s->path);
+    return *at ? AN_OK
+               : diag_fail(d, AN_BUG, NOWHERE, "%.120s: the record at byte %" PRIu64 " has no bytes",
+                           s->path ? s->path : "the program", s->offset);
 }
 
 /* ---- forms ---- */
@@ -142,13 +152,15 @@ static an_status build_lut_packed(const build *b) /* bytes of indices into one t
         for (unsigned q = 0; q < (unsigned)entries; q++) lookup_set(b, &l, q, load(b, 1, q));
         for (; i + per <= n; i += per)
             for (int k = 0; k < per; k++)
-                memcpy(b->to + (size_t)(i + k) * l.unit, l.at[(b->at[0][i / per] >> (k * bits)) & ((1 << bits) - 1)], l.unit);
+                memcpy(b->to + (size_t)(i + k) * l.unit, l.at[(b->at[0][i / per] >> (k * bits)) & ((1 << bits) - 1)],
+                       l.unit);
     }
     for (; i < n; i++) store(b, i, load(b, 1, packed_at(b->at[0], i, bits)));
     return AN_OK;
 }
 
-/* table (blocks per axis..., entries, vector): each block of indices has its own table, an entry is laid out along the axis. */
+/* table (blocks per axis..., entries, vector): each block of indices has its own table, an entry is laid out along
+ * the axis. */
 static an_status build_lut_blocks(const build *b)
 {
     const const_source *ix = &b->c->src[0], *lut = &b->c->src[1];
@@ -163,7 +175,9 @@ static an_status build_lut_blocks(const build *b)
         }
         double entry = load(b, 0, from);
         if (!(entry >= 0 && entry < (double)entries))
-            return diag_fail(b->d, AN_INPUT, NOWHERE, "constant %zu: index %g at element %" PRId64 ", its table has %" PRId64 " entries", b->k, entry, from, entries);
+            return diag_fail(b->d, AN_INPUT, NOWHERE,
+                             "constant %zu: index %g at element %" PRId64 ", its table has %" PRId64 " entries", b->k,
+                             entry, from, entries);
         store(b, i, load(b, 1, (table * entries + (int64_t)entry) * vector + part));
     }
     return AN_OK;
@@ -179,7 +193,9 @@ static an_status build_sparse(const build *b) /* the next value where the mask i
         used += set;
     }
     if (used != have)
-        return diag_fail(b->d, AN_INPUT, NOWHERE, "constant %zu: its mask has %" PRId64 " bits set, there are %" PRId64 " values", b->k, used, have);
+        return diag_fail(b->d, AN_INPUT, NOWHERE,
+                         "constant %zu: its mask has %" PRId64 " bits set, there are %" PRId64 " values", b->k, used,
+                         have);
     return AN_OK;
 }
 
@@ -203,12 +219,15 @@ static an_status build_sparse_block(const build *b) /* the next kept value, scal
         bool set = packed_at(b->at[1], i, 1) != 0;
         int64_t at = 0;
         for (int a = 0; a < b->t->rank; a++) at = at * s->dim[a] + idx[a] / (b->t->dim[a] / s->dim[a]);
-        if (set && used < have) store(b, i, dequantized(load(b, 0, used), load(b, 2, at), b->c->n_src > 3 ? load(b, 3, at) : 0));
+        if (set && used < have)
+            store(b, i, dequantized(load(b, 0, used), load(b, 2, at), b->c->n_src > 3 ? load(b, 3, at) : 0));
         else store(b, i, 0);
         used += set;
     }
     if (used != have)
-        return diag_fail(b->d, AN_INPUT, NOWHERE, "constant %zu: its mask has %" PRId64 " bits set, there are %" PRId64 " values", b->k, used, have);
+        return diag_fail(b->d, AN_INPUT, NOWHERE,
+                         "constant %zu: its mask has %" PRId64 " bits set, there are %" PRId64 " values", b->k, used,
+                         have);
     return AN_OK;
 }
 
@@ -228,8 +247,11 @@ static an_status expect_causal(const program *p, const const_entry *c, const uns
     const etensor *t = &p->tensors.at[c->tensor];
     const const_source *s = &c->src[0];
     if (mask_is_causal(s->dt, now, t->dim[t->rank - 1])) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the mask at byte %" PRIu64 " was causal when the program was compiled, and attention leaves out what such a one hides; this one is another: compile again",
-                     place_of(s), s->offset);
+    return diag_fail(
+        d, AN_INPUT, NOWHERE,
+        "%.120s: the mask at byte %" PRIu64
+        " was causal when the program was compiled, and attention leaves out what such a one hides; this one is another: compile again",
+        place_of(s), s->offset);
 }
 
 static bool same_number(double a, double b) { return a == b ? !signbit(a) == !signbit(b) : isnan(a) && isnan(b); }
@@ -241,7 +263,10 @@ static an_status expect_same(const program *p, const const_entry *c, const unsig
     int64_t i = 0, n = elems(s);
     while (i < n && same_number(dtype_load(s->dt, was, i), dtype_load(s->dt, now, i))) i++;
     if (i == n) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the record at byte %" PRIu64 " is part of the program, not one of its weights: element %" PRId64 " was %.9g when it was compiled and is %.9g; compile again",
+    return diag_fail(d, AN_INPUT, NOWHERE,
+                     "%.120s: the record at byte %" PRIu64
+                     " is part of the program, not one of its weights: element %" PRId64
+                     " was %.9g when it was compiled and is %.9g; compile again",
                      place_of(s), s->offset, i, dtype_load(s->dt, was, i), dtype_load(s->dt, now, i));
 }
 
@@ -299,7 +324,8 @@ an_status const_load(image *im, const weight_source *w, size_t k, diag *d)
     const_build b;
     TRY(const_begin(im, w, k, &b, d));
     if (const_in_place(&b)) {
-        im->const_at[k] = (unsigned char *)(uintptr_t)b.at[0]; /* never written: the check refuses results in constants */
+        /* never written: the check refuses results in constants */
+        im->const_at[k] = (unsigned char *)(uintptr_t)b.at[0];
         return AN_OK;
     }
     if (!im->const_own[k]) {

@@ -1,11 +1,14 @@
-/* weights_runs.c: compressed constants whose elements come in runs of one scale and zero point, or of one table: many at a time, on all
- * threads. In: a constant as weights.c has it.  Out: the same bits, or word that it is something else.
+/* weights_runs.c: compressed constants whose elements come in runs of one scale and zero point, or of one table:
+ * many at a time, on all threads. In: a constant as weights.c has it.  Out: the same bits, or word that it is
+ * something else.
  *
- * scale · (q - zero) of a code of eight bits or fewer and an integer zero is one fp32 rounding of an exact product, here as there. */
+ * scale · (q - zero) of a code of eight bits or fewer and an integer zero is one fp32 rounding of an exact product,
+ * here as there. */
 #include "engine/exec_int.h"
 #include "engine/weights_int.h"
 
-enum { PIECE = 512, TASK = 1 << 16 /* elements; even: nibbles come in pairs */, LEAST = 8 /* elements of a run that are worth it */, CODES = 16 };
+enum { PIECE = 512, TASK = 1 << 16 /* elements; even: nibbles come in pairs */,
+       LEAST = 8 /* elements of a run that are worth it */, CODES = 16 };
 
 typedef struct {
     const const_build *b;
@@ -68,7 +71,8 @@ static void one_run(const runs_job *j, int64_t i, int64_t n, float *x)
     int64_t at = j->axis ? i / j->run % j->axis : box_of(q, s->dim, i), zero_at = at;
     if (j->axis && elems(s) == 1) at = 0;
     if (j->axis && zeros && elems(&b->c->src[2]) == 1) zero_at = 0;
-    const float scale = (float)dtype_load(s->dt, b->at[1], at), zero = zeros ? (float)dtype_load(b->c->src[2].dt, b->at[2], zero_at) : 0;
+    const float scale = (float)dtype_load(s->dt, b->at[1], at),
+                zero = zeros ? (float)dtype_load(b->c->src[2].dt, b->at[2], zero_at) : 0;
     for (int c = 0; c < CODES; c++) value[c] = (float)(q->dt == DT_I4 && c >= 8 ? c - 16 : c);
     codes(j, i, n, value, x);
     for (int64_t k = 0; k < n; k++) x[k] = scale * (x[k] - zero);
@@ -111,7 +115,8 @@ static bool describe(const const_build *b, runs_job *j)
         return true;
     }
     case CK_LUT: /* each block its own table of sixteen */
-        if (q->dt != DT_U4 || s->rank != q->rank + 2 || s->dim[q->rank] != CODES || s->dim[q->rank + 1] != 1) return false;
+        if (q->dt != DT_U4 || s->rank != q->rank + 2 || s->dim[q->rank] != CODES || s->dim[q->rank + 1] != 1)
+            return false;
         j->run = run_of(q, s->dim), j->table = true;
         return true;
     default: return false;

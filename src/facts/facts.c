@@ -53,7 +53,8 @@ an_status fx_error(fx *f, double percent, double fidelity, const char *got, ...)
     f->r->status = fabs(percent) > fidelity ? FACT_OFF : FACT_PASS; /* the model ranks, it does not promise */
     if (f->r->status == FACT_PASS) return AN_OK;
     size_t at = strlen(f->r->why);
-    snprintf(f->r->why + at, sizeof f->r->why - at, "%sthe cost model is off by more than its stated fidelity of %g %%", at ? "; " : "", fidelity);
+    snprintf(f->r->why + at, sizeof f->r->why - at, "%sthe cost model is off by more than its stated fidelity of %g %%",
+             at ? "; " : "", fidelity);
     return AN_OK;
 }
 
@@ -86,7 +87,11 @@ static void split_chips(fx *f)
 an_status facts_run(size_t i, fact_result *r, diag *d)
 {
     const fact_row *row = &rows[i];
-    *r = (fact_result){ .id = row->id, .target = row->on, .setup = row->setup, .expected = row->expected, .evidence = row->evidence,
+    *r = (fact_result){ .id = row->id,
+                        .target = row->on,
+                        .setup = row->setup,
+                        .expected = row->expected,
+                        .evidence = row->evidence,
                         .status = FACT_FAIL };
     snprintf(r->why, sizeof r->why, "%s", row->note);
     diag own = { 0 };
@@ -123,8 +128,8 @@ static void put_cell(strbuf *b, const char *s)
 
 static const char *people(fact_status s) { return s == FACT_NOT_MODELLED ? "not modelled" : fact_status_name(s); }
 
-/* Programs are promised three words: pass, fail, not_modelled. A row that reports the cost model's error passes by reporting it; whether that
- * is within the stated fidelity is a key of its own. */
+/* Programs are promised three words: pass, fail, not_modelled. A row that reports the cost model's error passes by
+ * reporting it; whether that is within the stated fidelity is a key of its own. */
 static const char *promised(fact_status s) { return fact_status_name(s == FACT_OFF ? FACT_PASS : s); }
 
 static void put_row(strbuf *b, const char *format, const fact_result *r)
@@ -139,10 +144,13 @@ static void put_row(strbuf *b, const char *format, const fact_result *r)
         put_json(b, "status", promised(r->status));
         put_json(b, "why", r->why);
         if (r->fidelity_percent > 0)
-            sb_printf(b, ",\"error_percent\":%.1f,\"fidelity_percent\":%g,\"within_fidelity\":%s", r->error_percent, r->fidelity_percent, r->status == FACT_OFF ? "false" : "true");
+            sb_printf(b, ",\"error_percent\":%.1f,\"fidelity_percent\":%g,\"within_fidelity\":%s", r->error_percent,
+                      r->fidelity_percent, r->status == FACT_OFF ? "false" : "true");
         sb_puts(b, "}\n");
     } else if (!strcmp(format, "markdown")) {
-        const char *const cell[] = { r->id, r->target, r->setup, r->expected, r->got, r->status == FACT_FAIL ? "**fail**" : people(r->status), r->why };
+        const char *const cell[] = { r->id,       r->target, r->setup,
+                                     r->expected, r->got,    r->status == FACT_FAIL ? "**fail**" : people(r->status),
+                                     r->why };
         for (size_t i = 0; i < COUNT(cell); i++) {
             sb_puts(b, i ? " | " : "| ");
             if (i == 5) sb_puts(b, cell[i]);
@@ -160,11 +168,14 @@ static void put_total(strbuf *b, const char *format, const facts_total *t)
 {
     size_t all = t->n[FACT_PASS] + t->n[FACT_FAIL] + t->n[FACT_OFF] + t->n[FACT_NOT_MODELLED];
     if (!strcmp(format, "json"))
-        sb_printf(b, "{\"kind\":\"total\",\"rows\":%zu,\"pass\":%zu,\"fail\":%zu,\"not_modelled\":%zu,\"outside_fidelity\":%zu}\n", all, t->n[FACT_PASS] + t->n[FACT_OFF],
-                  t->n[FACT_FAIL], t->n[FACT_NOT_MODELLED], t->n[FACT_OFF]);
+        sb_printf(
+            b,
+            "{\"kind\":\"total\",\"rows\":%zu,\"pass\":%zu,\"fail\":%zu,\"not_modelled\":%zu,\"outside_fidelity\":%zu}\n",
+            all, t->n[FACT_PASS] + t->n[FACT_OFF], t->n[FACT_FAIL], t->n[FACT_NOT_MODELLED], t->n[FACT_OFF]);
     else
-        sb_printf(b, "%s%zu rows: %zu pass, %zu fail, %zu off, %zu not modelled\n", strcmp(format, "markdown") ? "" : "\n", all, t->n[FACT_PASS], t->n[FACT_FAIL],
-                  t->n[FACT_OFF], t->n[FACT_NOT_MODELLED]);
+        sb_printf(b, "%s%zu rows: %zu pass, %zu fail, %zu off, %zu not modelled\n",
+                  strcmp(format, "markdown") ? "" : "\n", all, t->n[FACT_PASS], t->n[FACT_FAIL], t->n[FACT_OFF],
+                  t->n[FACT_NOT_MODELLED]);
 }
 
 an_status facts_print(strbuf *b, const char *format, const char *only, facts_total *total, diag *d)
@@ -173,7 +184,8 @@ an_status facts_print(strbuf *b, const char *format, const char *only, facts_tot
     size_t n_only = only ? strlen(only) : 0;
     for (size_t i = 0; only && i < COUNT(rows); i++)
         if (!strcmp(rows[i].id, only)) n_only++; /* a whole id: its end counts, so that N1 is not N10 */
-    if (!strcmp(format, "markdown")) sb_puts(b, "| id | on | setup | published | here | | note |\n|---|---|---|---|---|---|---|\n");
+    if (!strcmp(format, "markdown"))
+        sb_puts(b, "| id | on | setup | published | here | | note |\n|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < COUNT(rows); i++) {
         fact_result r;
         if (only && strncmp(rows[i].id, only, n_only)) continue;

@@ -1,5 +1,5 @@
-/* facts_accuracy.c: how far results are from the mathematics: activation tables, convolutions, sums in another order, long products.
- * In: rows with a published error.  Out: the error of ours, on data the row's note describes. */
+/* facts_accuracy.c: how far results are from the mathematics: activation tables, convolutions, sums in another
+ * order, long products. In: rows with a published error.  Out: the error of ours, on data the row's note describes. */
 #include <stdlib.h>
 
 #include "facts/facts_int.h"
@@ -28,9 +28,10 @@ static const struct {
 
 enum { ALL = 65536 };
 
-/* Worst distance of a function from its exact value: over every fp16 in lo .. hi, or over `even` evenly spaced real numbers, which the
- * input rounds. */
-static an_status worst_error(fx *f, const char *chip, size_t fn, double lo, double hi, int even, double *worst, double *where)
+/* Worst distance of a function from its exact value: over every fp16 in lo .. hi, or over `even` evenly spaced real
+ * numbers, which the input rounds. */
+static an_status worst_error(fx *f, const char *chip, size_t fn, double lo, double hi, int even, double *worst,
+                             double *where)
 {
     double *x = fx_take(f, ALL);
     fx_val y = { .name = "y" };
@@ -56,8 +57,8 @@ static size_t function_named(const char *name, size_t n)
     return i;
 }
 
-/* text: function; args: published worst error to four decimals. The published sweep is not known: every fp16, and 256 to 65536 even points of
- * three ranges. One of them has to give the figure. */
+/* text: function; args: published worst error to four decimals. The published sweep is not known: every fp16, and
+ * 256 to 65536 even points of three ranges. One of them has to give the figure. */
 an_status fact_table_error(fx *f)
 {
     static const double range[] = { 4, 8, 16 };
@@ -72,11 +73,12 @@ an_status fact_table_error(fx *f)
             least = MIN(least, worst), most = MAX(most, worst);
             n++, good += fabs(worst - fx_arg(f, 0)) <= 0.00005;
         }
-    return fx_verdict(f, good > 0, "%.4f in %d of %d sweeps, which give %.4f to %.4f", fx_arg(f, 0), good, n, least, most);
+    return fx_verdict(f, good > 0, "%.4f in %d of %d sweeps, which give %.4f to %.4f", fx_arg(f, 0), good, n, least,
+                      most);
 }
 
-/* text: functions, one per chip of the row, those with a ? shown and not judged; args: least and greatest worst error, then lo, hi per function,
- * around its seam */
+/* text: functions, one per chip of the row, those with a ? shown and not judged; args: least and greatest worst
+ * error, then lo, hi per function, around its seam */
 an_status fact_seams(fx *f)
 {
     strbuf b = { 0 };
@@ -86,7 +88,8 @@ an_status fact_seams(fx *f)
         size_t n = strcspn(p, " "), name = strcspn(p, "? ");
         double worst, at = 0;
         bool judged = name == n;
-        an_status st = worst_error(f, fx_chip(f, i), function_named(p, name), fx_arg(f, 2 + 2 * i), fx_arg(f, 3 + 2 * i), 0, &worst, &at);
+        an_status st = worst_error(f, fx_chip(f, i), function_named(p, name), fx_arg(f, 2 + 2 * i),
+                                   fx_arg(f, 3 + 2 * i), 0, &worst, &at);
         if (st) return sb_free(&b), st;
         ok = ok && (!judged || (worst >= fx_arg(f, 0) && worst <= fx_arg(f, 1)));
         whole = whole && judged;
@@ -126,7 +129,8 @@ static an_status stored_convs(fx *f, const char *chip, int seed, conv_data *c)
     uint16_t *dense = TAKE(&f->mem, uint16_t, CIN * COUT), *scale = TAKE(&f->mem, uint16_t, COUT);
     int8_t *q = TAKE(&f->mem, int8_t, CIN * COUT);
     rng r = { .s = 64 + 1000 * (uint64_t)seed };
-    c->x = fx_normal(f, CIN * AREA, 63 + 1000 * (uint64_t)seed, 1), c->w = fx_take(f, CIN * COUT), c->exact = fx_take(f, COUT * AREA), c->rounded = fx_take(f, COUT * AREA);
+    c->x = fx_normal(f, CIN * AREA, 63 + 1000 * (uint64_t)seed, 1), c->w = fx_take(f, CIN * COUT),
+    c->exact = fx_take(f, COUT * AREA), c->rounded = fx_take(f, COUT * AREA);
     if (!dense || !scale || !q || !c->x || !c->w || !c->exact || !c->rounded) return diag_nomem(f->d);
     for (int i = 0; i < CIN * AREA; i++) c->x[i] = MAX(c->x[i], 0);
     for (int o = 0; o < COUT; o++) {
@@ -138,7 +142,8 @@ static an_status stored_convs(fx *f, const char *chip, int seed, conv_data *c)
             most = MAX(most, fabs(w));
         }
         scale[o] = f16_from_f64(most / 127);
-        for (int i = 0; i < CIN; i++) dtype_store(DT_I8, q, o * CIN + i, MIN(MAX(c->w[o * CIN + i] / f16_to_f64(scale[o]), -127), 127));
+        for (int i = 0; i < CIN; i++)
+            dtype_store(DT_I8, q, o * CIN + i, MIN(MAX(c->w[o * CIN + i] / f16_to_f64(scale[o]), -127), 127));
         for (int p = 0; p < AREA; p++)
             for (int i = 0; i < CIN; i++) {
                 c->exact[o * AREA + p] += c->w[o * CIN + i] * c->x[i * AREA + p];
@@ -184,16 +189,19 @@ an_status fact_conv_error(fx *f)
     for (int seed = 1; seed <= SEEDS; seed++) {
         conv_data c = { 0 };
         TRY(stored_convs(f, fx_chip(f, 0), seed, &c));
-        double e = fx_arg(f, 0) != 0 ? fx_relative(c.int8, c.exact, COUT * AREA) : fx_relative(c.dense, c.rounded, COUT * AREA);
+        double e = fx_arg(f, 0) != 0 ? fx_relative(c.int8, c.exact, COUT * AREA)
+                                     : fx_relative(c.dense, c.rounded, COUT * AREA);
         least = MIN(least, e), most = MAX(most, e);
     }
-    return fx_verdict(f, least >= fx_arg(f, 1) && most <= fx_arg(f, 2), "%.3f to %.3f percent over %d seeds", 100 * least, 100 * most, SEEDS);
+    return fx_verdict(f, least >= fx_arg(f, 1) && most <= fx_arg(f, 2), "%.3f to %.3f percent over %d seeds",
+                      100 * least, 100 * most, SEEDS);
 }
 
 /* ---- the order of two additions ---- */
 
 typedef struct {
-    double share, ulps, most; /* of elements that differ; mean distance in ulp of the largest number at hand; largest difference */
+    /* of elements that differ; mean distance in ulp of the largest number at hand; largest difference */
+    double share, ulps, most;
 } association;
 
 static an_status associate(fx *f, int seed, double scale, association *out)
@@ -204,7 +212,9 @@ static an_status associate(fx *f, int seed, double scale, association *out)
                                FX_T("1, 1, 256, 256") " ab = add(x = a, y = b)[name = string(\"ab\")];\n" FX_T("1, 1, 256, 256") " l = add(x = ab, y = c)[name = string(\"l\")];\n"
                                FX_T("1, 1, 256, 256") " bc = add(x = b, y = c)[name = string(\"bc\")];\n" FX_T("1, 1, 256, 256") " r = add(x = a, y = bc)[name = string(\"r\")];");
     uint64_t s = 661 + 1000 * (uint64_t)seed;
-    fx_val in[3] = { { "a", fx_normal(f, N, s, scale), N }, { "b", fx_normal(f, N, s + 1, scale), N }, { "c", fx_normal(f, N, s + 2, scale), N } };
+    fx_val in[3] = { { "a", fx_normal(f, N, s, scale), N },
+                     { "b", fx_normal(f, N, s + 1, scale), N },
+                     { "c", fx_normal(f, N, s + 2, scale), N } };
     fx_val y[2] = { { .name = "l" }, { .name = "r" } };
     TRY(fx_once(f, fx_chip(f, 0), text, NULL, in, 3, y, 2));
     double differ = 0;
@@ -222,8 +232,8 @@ static an_status associate(fx *f, int seed, double scale, association *out)
     return AN_OK;
 }
 
-/* args: share of elements that differ, its tolerance, for every seed; largest difference, to two digits, which must be among those of the
- * seeds; deviation of the data. */
+/* args: share of elements that differ, its tolerance, for every seed; largest difference, to two digits, which must
+ * be among those of the seeds; deviation of the data. */
 an_status fact_association(fx *f)
 {
     double least = 1, most = 0, ulps = 0, largest[2] = { INF, 0 };
@@ -234,8 +244,11 @@ an_status fact_association(fx *f)
         least = MIN(least, a.share), most = MAX(most, a.share), ulps += a.ulps / SEEDS;
         largest[0] = MIN(largest[0], a.most), largest[1] = MAX(largest[1], a.most);
     }
-    ok = fabs(least - fx_arg(f, 0)) <= fx_arg(f, 1) && fabs(most - fx_arg(f, 0)) <= fx_arg(f, 1) && largest[0] <= fx_arg(f, 2) + 5e-5 && largest[1] >= fx_arg(f, 2) - 5e-5;
-    return fx_verdict(f, ok, "%.1f to %.1f percent of elements, mean %.2f ulp of the largest operand, max %.2g to %.2g over %d seeds", 100 * least, 100 * most, ulps, largest[0], largest[1], SEEDS);
+    ok = fabs(least - fx_arg(f, 0)) <= fx_arg(f, 1) && fabs(most - fx_arg(f, 0)) <= fx_arg(f, 1) &&
+         largest[0] <= fx_arg(f, 2) + 5e-5 && largest[1] >= fx_arg(f, 2) - 5e-5;
+    return fx_verdict(
+        f, ok, "%.1f to %.1f percent of elements, mean %.2f ulp of the largest operand, max %.2g to %.2g over %d seeds",
+        100 * least, 100 * most, ulps, largest[0], largest[1], SEEDS);
 }
 
 /* ---- long products: reported, not judged ---- */
@@ -246,8 +259,9 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* args: terms …. Rows of normal data against the sum in double, by four measures: all results together, the worst one against the largest
- * result, the median of each against itself, and the greatest of those. None is known to be the published one. */
+/* args: terms …. Rows of normal data against the sum in double, by four measures: all results together, the worst
+ * one against the largest result, the median of each against itself, and the greatest of those. None is known to be
+ * the published one. */
 an_status fact_deep_product(fx *f)
 {
     enum { M = 64, N = 64 };
@@ -258,13 +272,15 @@ an_status fact_deep_product(fx *f)
         char params[160];
         snprintf(params, sizeof params, "tensor<fp16, [%d, %lld]> x, tensor<fp16, [%lld, %d]> w", M, (long long)k, (long long)k, N);
         const char *text = fx_text(f, params, "y", "tensor<fp16, [%d, %d]> y = matmul(x = x, y = w, transpose_x = bool(false), transpose_y = bool(false))[name = string(\"y\")];", M, N);
-        double *x = fx_normal(f, M * k, 731, 1), *w = fx_normal(f, k * N, 732, 1), *want = fx_take(f, M * N), *each = fx_take(f, M * N), largest = 0, worst = 0;
+        double *x = fx_normal(f, M * k, 731, 1), *w = fx_normal(f, k * N, 732, 1), *want = fx_take(f, M * N),
+               *each = fx_take(f, M * N), largest = 0, worst = 0;
         fx_val y = { .name = "y" };
         if (!x || !w || !want || !each) st = diag_nomem(f->d);
         for (int64_t r = 0; !st && r < M; r++)
             for (int64_t i = 0; i < k; i++)
                 for (int64_t j = 0; j < N; j++) want[r * N + j] += x[r * k + i] * w[i * N + j];
-        if (!st) st = fx_once(f, fx_chip(f, 0), text, NULL, (fx_val[]){ { "x", x, M * k }, { "w", w, k * N } }, 2, &y, 1);
+        if (!st)
+            st = fx_once(f, fx_chip(f, 0), text, NULL, (fx_val[]){ { "x", x, M * k }, { "w", w, k * N } }, 2, &y, 1);
         for (int j = 0; !st && j < M * N; j++) {
             double e = fabs(y.x[j] - want[j]);
             worst = MAX(worst, e), largest = MAX(largest, fabs(want[j]));
@@ -272,8 +288,9 @@ an_status fact_deep_product(fx *f)
         }
         if (st) break;
         qsort(each, M * N, sizeof *each, by_value);
-        sb_printf(&b, "%s%lld terms: %.1e Euclidean, %.1e of the largest; of each %.1e median, %.1e greatest", t ? "; " : "", (long long)k, fx_relative(y.x, want, M * N), worst / largest,
-                  each[M * N / 2], each[M * N - 1]);
+        sb_printf(&b, "%s%lld terms: %.1e Euclidean, %.1e of the largest; of each %.1e median, %.1e greatest",
+                  t ? "; " : "", (long long)k, fx_relative(y.x, want, M * N), worst / largest, each[M * N / 2],
+                  each[M * N - 1]);
     }
     if (!st) st = b.oom ? diag_nomem(f->d) : fx_skip(f, "%s", b.at);
     sb_free(&b);

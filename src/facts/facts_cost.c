@@ -1,6 +1,6 @@
-/* facts_cost.c: published times beside the cost model's.
- * In: rows with a latency.  Out: the model's figure and its error. A row passes within the stated fidelity, 17 % for the four
- * convolutions the published model was fitted on and 31 %, its median, elsewhere; the figure is there either way. */
+/* facts_cost.c: published times beside the cost model's. In: rows with a latency.  Out: the model's figure and its
+ * error. A row passes within the stated fidelity, 17 % for the four convolutions the published model was fitted on
+ * and 31 %, its median, elsewhere; the figure is there either way. */
 #include <stdlib.h>
 
 #include "check/check.h"
@@ -99,13 +99,15 @@ an_status fact_cost_median(fx *f)
     }
     qsort(e, n, sizeof *e, by_value);
     double median = n % 2 ? e[n / 2] : (e[n / 2 - 1] + e[n / 2]) / 2;
-    return fx_verdict(f, median <= fx_arg(f, 0) && near >= (size_t)fx_arg(f, 1), "median %.0f %% over %zu rows no constant came from, %zu within 17 %%", median, n, near);
+    return fx_verdict(f, median <= fx_arg(f, 0) && near >= (size_t)fx_arg(f, 1),
+                      "median %.0f %% over %zu rows no constant came from, %zu within 17 %%", median, n, near);
 }
 
 /* ---- questions that are no row of published.def ---- */
 
 /* What one convolution of a square image, "same" padding, should take. */
-static an_status conv_cost(fx *f, const char *on, long long cin, long long cout, long long side, long long k, prog_cost *out)
+static an_status conv_cost(fx *f, const char *on, long long cin, long long cout, long long side, long long k,
+                           prog_cost *out)
 {
     char params[96];
     const chip *c = chip_find(on);
@@ -131,7 +133,8 @@ an_status fact_intensity(fx *f)
     bool ok = true;
     an_status st = AN_OK;
     for (int i = 0; !st && 4 * i + 1 < f->row->n_arg; i++) {
-        long long ch = (long long)fx_arg(f, 4 * i + 2), side = (long long)fx_arg(f, 4 * i + 3), k = (long long)fx_arg(f, 4 * i + 4);
+        long long ch = (long long)fx_arg(f, 4 * i + 2), side = (long long)fx_arg(f, 4 * i + 3),
+                  k = (long long)fx_arg(f, 4 * i + 4);
         prog_cost t;
         st = conv_cost(f, fx_chip(f, 0), ch, ch, side, k, &t);
         if (st) break;
@@ -152,7 +155,8 @@ an_status fact_channel_rates(fx *f)
     an_status st = AN_OK;
     for (int i = 0; !st && FIRST + i < f->row->n_arg; i++) {
         prog_cost t;
-        st = conv_cost(f, fx_chip(f, 0), (long long)fx_arg(f, 1), i + 1, (long long)fx_arg(f, 2), (long long)fx_arg(f, 3), &t);
+        st = conv_cost(f, fx_chip(f, 0), (long long)fx_arg(f, 1), i + 1, (long long)fx_arg(f, 2),
+                       (long long)fx_arg(f, 3), &t);
         if (st) break;
         double rate = t.flops / t.latency_us;
         if (!i) one = rate;
@@ -166,8 +170,8 @@ an_status fact_channel_rates(fx *f)
     return st;
 }
 
-/* The model of the row's second chip for the first. args: tolerance in percent of the ratio; published excess in percent; then channels,
- * side, kernel of each convolution */
+/* The model of the row's second chip for the first. args: tolerance in percent of the ratio; published excess in
+ * percent; then channels, side, kernel of each convolution */
 an_status fact_other_anchors(fx *f)
 {
     double sum = 0;
@@ -175,18 +179,21 @@ an_status fact_other_anchors(fx *f)
     for (; 3 * n + 4 < f->row->n_arg; n++) {
         long long ch = (long long)fx_arg(f, 3 * n + 2);
         prog_cost own, other;
-        TRY(conv_cost(f, fx_chip(f, 0), ch, ch, (long long)fx_arg(f, 3 * n + 3), (long long)fx_arg(f, 3 * n + 4), &own));
-        TRY(conv_cost(f, fx_chip(f, 1), ch, ch, (long long)fx_arg(f, 3 * n + 3), (long long)fx_arg(f, 3 * n + 4), &other));
+        TRY(conv_cost(f, fx_chip(f, 0), ch, ch, (long long)fx_arg(f, 3 * n + 3), (long long)fx_arg(f, 3 * n + 4),
+                      &own));
+        TRY(conv_cost(f, fx_chip(f, 1), ch, ch, (long long)fx_arg(f, 3 * n + 3), (long long)fx_arg(f, 3 * n + 4),
+                      &other));
         sum += other.latency_us / own.latency_us - 1;
     }
     double excess = 100 * sum / n, error = ((100 + excess) / (100 + fx_arg(f, 1)) - 1) * 100;
     char got[160];
-    snprintf(got, sizeof got, "over by %.0f %% for %.0f on %d convolutions (%+.0f %% of the ratio)", excess, fx_arg(f, 1), n, error);
+    snprintf(got, sizeof got, "over by %.0f %% for %.0f on %d convolutions (%+.0f %% of the ratio)", excess,
+             fx_arg(f, 1), n, error);
     return fx_error(f, error, fx_arg(f, 0), "%s", got);
 }
 
-/* text: a row of published.def, or a convolution of 64 channels at 16 by 16 when there is none. args: tolerance in percent; seconds of idling;
- * 0: time, 1: ratio to a warm call, 2: what is added; published least and greatest, ms */
+/* text: a row of published.def, or a convolution of 64 channels at 16 by 16 when there is none. args: tolerance in
+ * percent; seconds of idling; 0: time, 1: ratio to a warm call, 2: what is added; published least and greatest, ms */
 an_status fact_after_idle(fx *f)
 {
     const chip *c = chip_find(fx_chip(f, 0));
@@ -201,7 +208,9 @@ an_status fact_after_idle(fx *f)
     double ours = how == 1 ? first / t.latency_us : (how == 2 ? first - t.latency_us : first) / 1e3;
     double error = ours < lo ? (ours / lo - 1) * 100 : ours > hi ? (ours / hi - 1) * 100 : 0;
     char got[120];
-    if (lo == hi) snprintf(got, sizeof got, "%.3g%s for %.3g (%+.0f %%)%s", ours, how == 1 ? "x" : " ms", lo, error, how == 1 ? "" : " fitted");
+    if (lo == hi)
+        snprintf(got, sizeof got, "%.3g%s for %.3g (%+.0f %%)%s", ours, how == 1 ? "x" : " ms", lo, error,
+                 how == 1 ? "" : " fitted");
     else snprintf(got, sizeof got, "%.3g%s for %.3g to %.3g (%+.0f %%)", ours, how == 1 ? "x" : " ms", lo, hi, error);
     return fx_error(f, error, fx_arg(f, 0), "%s", got);
 }

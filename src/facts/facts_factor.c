@@ -1,6 +1,6 @@
-/* facts_factor.c: matrices taken apart on the engine: QR, Cholesky and LU as one unrolled program each, Jacobi's rotations, singular values.
- * In: seeded matrices of a known spectrum.  Out: how far the product of the factors is from the matrix, and values from the spectrum. Angles
- * are the host's. */
+/* facts_factor.c: matrices taken apart on the engine: QR, Cholesky and LU as one unrolled program each, Jacobi's
+ * rotations, singular values. In: seeded matrices of a known spectrum.  Out: how far the product of the factors is
+ * from the matrix, and values from the spectrum. Angles are the host's. */
 #include "facts/facts_int.h"
 
 /* ---- unrolled programs ---- */
@@ -59,7 +59,8 @@ static void put_rest(unrolled *u, int j, const char *left, const char *right, bo
               m - 1, j + 1);
 }
 
-/* name<j> with zeros before it on an axis of n, as <name>full<j>; then all of them side by side on the other axis, as `out`. */
+/* name<j> with zeros before it on an axis of n, as <name>full<j>; then all of them side by side on the other axis,
+ * as `out`. */
 static void put_all(unrolled *u, const char *name, int axis, const char *out)
 {
     int n = u->n;
@@ -182,7 +183,8 @@ an_status fact_unrolled(fx *f)
     TRY(cholesky_error(f, n, s, &cholesky));
     TRY(lu_error(f, n, a, &lu));
     bool ok = qr <= fx_arg(f, 1) && cholesky <= fx_arg(f, 1) && lu <= fx_arg(f, 1) && off <= fx_arg(f, 2);
-    return fx_verdict(f, ok, "n=%d: |A - QR| %.0e, worst of Q'Q - I %.0e; |A - LL'| %.0e; |A - LU| %.0e", n, qr, off, cholesky, lu);
+    return fx_verdict(f, ok, "n=%d: |A - QR| %.0e, worst of Q'Q - I %.0e; |A - LL'| %.0e; |A - LU| %.0e", n, qr, off,
+                      cholesky, lu);
 }
 
 /* ---- rotations ---- */
@@ -280,10 +282,12 @@ static an_status eigen_error(fx *f, int64_t n, double condition, int sweeps, dou
     return AN_OK;
 }
 
-/* A = S H, S symmetric of the known spectrum, H a reflection: its singular values are S's. A'A is a product on the engine. */
+/* A = S H, S symmetric of the known spectrum, H a reflection: its singular values are S's. A'A is a product on the
+ * engine. */
 static an_status svd_error(fx *f, int64_t n, double condition, int sweeps, double *value, double *whole)
 {
-    double *a = fx_spd(f, n, condition, 861), *h = fx_normal(f, n, 862, 1), *v = fx_take(f, n * n), *x = fx_take(f, n), *back = fx_take(f, n * n);
+    double *a = fx_spd(f, n, condition, 861), *h = fx_normal(f, n, 862, 1), *v = fx_take(f, n * n), *x = fx_take(f, n),
+           *back = fx_take(f, n * n);
     if (!a || !h || !v || !x || !back) return diag_nomem(f->d);
     double len = fx_dot(h, h, n);
     for (int64_t i = 0; i < n; i++) {
@@ -309,7 +313,8 @@ static an_status svd_error(fx *f, int64_t n, double condition, int sweeps, doubl
     return AN_OK;
 }
 
-/* args: size, greatest error of the whole matrix; then condition, sweeps, 1 for singular values, greatest error of one by the largest … */
+/* args: size, greatest error of the whole matrix; then condition, sweeps, 1 for singular values, greatest error of
+ * one by the largest … */
 an_status fact_jacobi(fx *f)
 {
     int64_t n = (int64_t)fx_arg(f, 0);
@@ -320,9 +325,11 @@ an_status fact_jacobi(fx *f)
         double condition = fx_arg(f, i), value = 0, whole = 0;
         int sweeps = (int)fx_arg(f, i + 1);
         bool singular = fx_arg(f, i + 2) != 0;
-        st = singular ? svd_error(f, n, condition, sweeps, &value, &whole) : eigen_error(f, n, condition, sweeps, &value, &whole);
+        st = singular ? svd_error(f, n, condition, sweeps, &value, &whole)
+                      : eigen_error(f, n, condition, sweeps, &value, &whole);
         ok = ok && value <= fx_arg(f, i + 3) && whole <= fx_arg(f, 1);
-        sb_printf(&b, "%s%s, condition %g, %d sweeps: %.0e, A %.0e", i > 2 ? "; " : "", singular ? "singular" : "eigen", condition, sweeps, value, whole);
+        sb_printf(&b, "%s%s, condition %g, %d sweeps: %.0e, A %.0e", i > 2 ? "; " : "", singular ? "singular" : "eigen",
+                  condition, sweeps, value, whole);
     }
     if (!st) st = b.oom ? diag_nomem(f->d) : fx_verdict(f, ok, "%s", b.at);
     sb_free(&b);

@@ -1,7 +1,8 @@
 /* facts_format.c: what was published about program files, against files that src/hwx writes and reads back.
  * In: rows on containers, task descriptors, words and weight banks.  Out: what stands in a file of the same program.
  *
- * The programs are those of hwx/samples.c: public files rebuilt from their parameters, and two of which only parts are published. */
+ * The programs are those of hwx/samples.c: public files rebuilt from their parameters, and two of which only parts
+ * are published. */
 #include "facts/facts_int.h"
 #include "hwx/hwx.h"
 
@@ -75,7 +76,8 @@ an_status fact_container_magic(fx *f)
     return fx_verdict(f, ok, "%s", got);
 }
 
-/* text: sample. args: words 1 to 6 of the header. The bytes of load commands hold the compiler's banner, which is not published whole. */
+/* text: sample. args: words 1 to 6 of the header. The bytes of load commands hold the compiler's banner, which is
+ * not published whole. */
 an_status fact_container_header(fx *f)
 {
     sample_file s;
@@ -90,8 +92,13 @@ an_status fact_container_header(fx *f)
     for (int i = 0; i < 6; i++) ok = ok && (i == 4 || w[i] == arg32(f, i));
     uint32_t rest = w[4] - banner, want = arg32(f, 4);
     ok = ok && want > rest && (want - rest) % 8 == 0;
-    if (!ok) return fx_verdict(f, false, "cputype 0x%x, subtype %u, type %u, %u commands, 0x%x bytes, flags 0x%x", w[0], w[1], w[2], w[3], w[4], w[5]);
-    return fx_skip(f, "cputype 0x%x, subtype %u, type %u, %u commands, flags 0x%x; 0x%x bytes of commands beside the banner, which leaves it 0x%x", w[0], w[1], w[2], w[3], w[5], rest, want - rest);
+    if (!ok)
+        return fx_verdict(f, false, "cputype 0x%x, subtype %u, type %u, %u commands, 0x%x bytes, flags 0x%x", w[0],
+                          w[1], w[2], w[3], w[4], w[5]);
+    return fx_skip(
+        f,
+        "cputype 0x%x, subtype %u, type %u, %u commands, flags 0x%x; 0x%x bytes of commands beside the banner, which leaves it 0x%x",
+        w[0], w[1], w[2], w[3], w[5], rest, want - rest);
 }
 
 /* text: sample, then names of segments or sections. args: address, bytes and protection of each */
@@ -113,8 +120,10 @@ an_status fact_segment_map(fx *f)
             const char *own = e ? e->name : g->name;
             if (strlen(own) != n || strncmp(own, p, n)) continue;
             uint64_t address = e ? e->address : g->address, bytes = e ? e->bytes : g->bytes;
-            ok = ok && address == (uint64_t)fx_arg(f, 3 * i) && bytes == (uint64_t)fx_arg(f, 3 * i + 1) && g->protection == arg32(f, 3 * i + 2);
-            sb_printf(&b, "%s%s 0x%llx + 0x%llx (%u)", i ? ", " : "", own, (unsigned long long)address, (unsigned long long)bytes, g->protection);
+            ok = ok && address == (uint64_t)fx_arg(f, 3 * i) && bytes == (uint64_t)fx_arg(f, 3 * i + 1) &&
+                 g->protection == arg32(f, 3 * i + 2);
+            sb_printf(&b, "%s%s 0x%llx + 0x%llx (%u)", i ? ", " : "", own, (unsigned long long)address,
+                      (unsigned long long)bytes, g->protection);
             found = true;
         }
         ok = ok && found;
@@ -142,7 +151,8 @@ an_status fact_task_stream(fx *f)
             wrong += at + 4 > bytes || word_at(im->text, at) != arg32(f, i + 2) + k * arg32(f, i + 3);
         }
     drop(&s);
-    return fx_verdict(f, ok && !wrong, "0x%zx bytes, %zu tasks; %zu of %zu published words", bytes, tasks, words - wrong, words);
+    return fx_verdict(f, ok && !wrong, "0x%zx bytes, %zu tasks; %zu of %zu published words", bytes, tasks,
+                      words - wrong, words);
 }
 
 /* text: sample. args: where its tasks start */
@@ -192,7 +202,9 @@ an_status fact_shape_strides(fx *f)
         sb_free(&one);
     }
     drop(&s);
-    if (!st) st = b.oom ? diag_nomem(f->d) : fx_verdict(f, b.at && !strcmp(b.at, f->row->text + n), "%s", b.at ? b.at + 1 : "");
+    if (!st)
+        st = b.oom ? diag_nomem(f->d)
+                   : fx_verdict(f, b.at && !strcmp(b.at, f->row->text + n), "%s", b.at ? b.at + 1 : "");
     sb_free(&b);
     return st;
 }
@@ -204,7 +216,8 @@ static const struct {
     uint32_t subtype;
 } generations[] = { { "m1", 4 }, { "m2", 5 }, { "m3", 6 }, { "m4", 7 }, { "m5", 9 } };
 
-/* args: the word of a 3 by 3 convolution with padding 1 on each chip of the row. On the first it is also encoded in a task. */
+/* args: the word of a 3 by 3 convolution with padding 1 on each chip of the row. On the first it is also encoded in
+ * a task. */
 an_status fact_conv_word(fx *f)
 {
     hwx_geometry g = { .kw = 3, .kh = 3, .sx = 1, .sy = 1, .px = 1, .py = 1 };
@@ -243,14 +256,16 @@ static an_status product_word(fx *f, int64_t rows, int64_t columns, uint32_t *wo
     an_status status = hwx_pack(&shape, w, NULL, &kernel, &st, f->d);
     sb_free(&kernel);
     TRY(status);
-    hwx_layer l = { .kind = HWX_CONV, .conv = { .kw = 1, .kh = 1, .sx = 1, .sy = 1 }, .c = rows, .h = 1, .w = 1, .cout = columns, .hout = 1, .wout = 1, .src = 5, .dst = 4, .streams = &st };
+    hwx_layer l = { .kind = HWX_CONV, .conv = { .kw = 1, .kh = 1, .sx = 1, .sy = 1 }, .c = rows, .h = 1, .w = 1,
+                    .cout = columns, .hout = 1, .wout = 1, .src = 5, .dst = 4, .streams = &st };
     TRY(hwx_encode(&f->mem, hwx_form_named("26"), &l, 1, &t, f->d));
     const uint32_t *at = hwx_word(t, 0x1c);
     *word = at ? *at : 0;
     return AN_OK;
 }
 
-/* text: sample whose second task is a reduction. args: its word, and that of a product; rows of the matrix, then columns … */
+/* text: sample whose second task is a reduction. args: its word, and that of a product; rows of the matrix, then
+ * columns … */
 an_status fact_task_words(fx *f)
 {
     enum { COLUMNS = 3 };
@@ -317,13 +332,17 @@ an_status fact_weight_bank(fx *f)
     for (size_t t = 0; t < s.file.n_task; t++)
         for (unsigned i = 0; i < HWX_ENGINES; i++) {
             if (!hwx_value(&s.file.task[t], HWX_F_COEFF_EN, i)) continue;
-            uneven += hwx_value(&s.file.task[t], HWX_F_COEFF_BASE, i) != engines * (size_t)fx_arg(f, 1) || hwx_value(&s.file.task[t], HWX_F_COEFF_SIZE, i) != arg32(f, 1);
+            uneven += hwx_value(&s.file.task[t], HWX_F_COEFF_BASE, i) != engines * (size_t)fx_arg(f, 1) ||
+                      hwx_value(&s.file.task[t], HWX_F_COEFF_SIZE, i) != arg32(f, 1);
             engines++;
         }
-    for (size_t i = 0; i < all; i++) filled += im->kernel[i] != 0, other += im->kernel[i] && im->kernel[i] != arg32(f, 3);
+    for (size_t i = 0; i < all; i++)
+        filled += im->kernel[i] != 0, other += im->kernel[i] && im->kernel[i] != arg32(f, 3);
     drop(&s);
-    bool ok = engines == (size_t)fx_arg(f, 0) && !uneven && filled == (size_t)fx_arg(f, 2) && !other && all == engines * (size_t)fx_arg(f, 1);
-    return fx_verdict(f, ok, "%zu sub-kernels%s, %zu of %zu bytes nonzero%s", engines, uneven ? "" : " at 512 B stride", filled, all, other ? ", of other values" : ", all 0x3c");
+    bool ok = engines == (size_t)fx_arg(f, 0) && !uneven && filled == (size_t)fx_arg(f, 2) && !other &&
+              all == engines * (size_t)fx_arg(f, 1);
+    return fx_verdict(f, ok, "%zu sub-kernels%s, %zu of %zu bytes nonzero%s", engines, uneven ? "" : " at 512 B stride",
+                      filled, all, other ? ", of other values" : ", all 0x3c");
 }
 
 /* ---- the public files ---- */
@@ -367,13 +386,17 @@ an_status fact_public_samples(fx *f)
             words++;
             good += w && *w == v->word;
         }
-        if (!st && listed) { /* eleven commands with one input, fourteen with two; the tasks right at the base, weights behind them */
+        /* eleven commands with one input, fourteen with two; the tasks right at the base, weights behind them */
+        if (!st && listed) {
             files++;
-            ok = ok && s.file.command.n == (s.file.image.n_tensor == 2 ? 11u : 14u) && s.file.slot[HWX_SLOT_TEXT] == 0x30000000 &&
-                 s.file.slot[HWX_SLOT_KERNEL] == 0x30000000 + ROUND_UP(s.file.image.n_text, (size_t)64) && s.file.image.tensor[s.file.image.n_tensor - 1].slot == 4;
+            ok = ok && s.file.command.n == (s.file.image.n_tensor == 2 ? 11u : 14u) &&
+                 s.file.slot[HWX_SLOT_TEXT] == 0x30000000 &&
+                 s.file.slot[HWX_SLOT_KERNEL] == 0x30000000 + ROUND_UP(s.file.image.n_text, (size_t)64) &&
+                 s.file.image.tensor[s.file.image.n_tensor - 1].slot == 4;
         }
         drop(&s);
         TRY(st);
     }
-    return fx_verdict(f, ok && good == words && files == 6, "%zu files, %zu of %zu words, containers %s", files, good, words, ok ? "alike" : "differ");
+    return fx_verdict(f, ok && good == words && files == 6, "%zu files, %zu of %zu words, containers %s", files, good,
+                      words, ok ? "alike" : "differ");
 }

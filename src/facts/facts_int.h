@@ -35,7 +35,8 @@ struct fx {
 /* ---- verdicts; each returns AN_OK ---- */
 an_status fx_verdict(fx *f, bool ok, const char *got, ...) PRINTF_LIKE(3, 4);
 an_status fx_skip(fx *f, const char *got, ...) PRINTF_LIKE(2, 3); /* not modelled; the note says why */
-an_status fx_error(fx *f, double percent, double fidelity, const char *got, ...) PRINTF_LIKE(4, 5); /* the cost model misses it by so much; more than fidelity is off */
+/* the cost model misses it by so much; more than fidelity is off */
+an_status fx_error(fx *f, double percent, double fidelity, const char *got, ...) PRINTF_LIKE(4, 5);
 bool fx_same(double got, double want);                           /* bits of a number: zeros keep their sign */
 const char *fx_list(fx *f, const double *x, int64_t n);          /* "1, 0, inf" */
 double fx_arg(const fx *f, int i);                               /* 0 past the end */
@@ -68,7 +69,8 @@ an_status fx_go(fx *f, fx_prog *g) MUST_CHECK;
 an_status fx_get(fx *f, fx_prog *g, const char *name, double **x, int64_t *n) MUST_CHECK;
 void fx_close(fx_prog *g);
 /* Open, set, go, get, close. */
-an_status fx_once(fx *f, const char *chip, const char *text, const strbuf *blob, const fx_val *in, size_t n_in, fx_val *out, size_t n_out) MUST_CHECK;
+an_status fx_once(fx *f, const char *chip, const char *text, const strbuf *blob, const fx_val *in, size_t n_in,
+                  fx_val *out, size_t n_out) MUST_CHECK;
 
 /* ---- processes ---- */
 enum { FX_PROCESSES = 4, FX_RESULT = 64 };
@@ -82,7 +84,8 @@ double *fx_fill(fx *f, int64_t n, double x);             /* these too; the sette
 double *fx_normal(fx *f, int64_t n, uint64_t seed, double scale); /* rounded to fp16 */
 double *fx_uniform(fx *f, int64_t n, uint64_t seed, double lo, double hi); /* rounded to fp16 */
 double fx_dot(const double *a, const double *b, int64_t n);
-double *fx_spd(fx *f, int64_t n, double condition, uint64_t seed); /* [n, n], symmetric, eigenvalues from 1/condition to 1 in equal ratios, rounded to fp16 */
+/* [n, n], symmetric, eigenvalues from 1/condition to 1 in equal ratios, rounded to fp16 */
+double *fx_spd(fx *f, int64_t n, double condition, uint64_t seed);
 double fx_cosine(const double *a, const double *b, int64_t n);
 double fx_relative(const double *got, const double *want, int64_t n); /* |got - want| / |want|, Euclidean */
 double fx_ulps(double a, double b);                      /* distance in fp16 numbers of the larger magnitude */

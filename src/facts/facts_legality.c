@@ -1,6 +1,5 @@
-/* facts_legality.c: what a chip's compiler takes and refuses.
- * In: legality.def, programs with a verdict.  Out: whether the rules and the device of the chip say the same; rows about images and
- * types that need a run. */
+/* facts_legality.c: what a chip's compiler takes and refuses. In: legality.def, programs with a verdict.  Out:
+ * whether the rules and the device of the chip say the same; rows about images and types that need a run. */
 #include "check/check.h"
 #include "facts/facts_int.h"
 #include "target/target.h"
@@ -52,7 +51,10 @@ static bool rule_spoke(const check_report *r, const char *rule)
 static bool device_refused(const answer *a) { return a->said.st == AN_UNSUPPORTED || a->said.st == AN_INPUT; }
 
 static bool is_accepted(const answer *a, const char *words) { return (void)words, !a->r->status && !a->said.st; }
-static bool is_rejected(const answer *a, const char *words) { return a->r->status && a->spoke && device_refused(a) && strstr(a->said.msg, words); }
+static bool is_rejected(const answer *a, const char *words)
+{
+    return a->r->status && a->spoke && device_refused(a) && strstr(a->said.msg, words);
+}
 static bool is_passed(const answer *a, const char *words)
 {
     char rule[64];
@@ -60,10 +62,13 @@ static bool is_passed(const answer *a, const char *words)
     return !rule_spoke(a->r, words) && (!a->said.st || (device_refused(a) && !strstr(a->said.msg, rule)));
 }
 
-static bool (*const agrees[])(const answer *a, const char *words) = { [ACCEPT] = is_accepted, [REJECT] = is_rejected, [PASSES] = is_passed };
+static bool (*const agrees[])(const answer *a, const char *words) = {
+    [ACCEPT] = is_accepted, [REJECT] = is_rejected, [PASSES] = is_passed
+};
 
 /* Weights of any file: zeros. */
-static an_status zeros(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **at, diag *d)
+static an_status zeros(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **at,
+                       diag *d)
 {
     fx *f = user;
     (void)path, (void)offset, (void)dt;
@@ -78,13 +83,18 @@ static an_status on_device(fx *f, const char *target, const char *text, diag *sa
     char name[40];
     snprintf(name, sizeof name, "soft:%s", target);
     TRY(device_open(&dev, name, &(device_options){ .threads = 1 }, f->d));
-    an_status st = device_compile(dev, &(dev_source){ .text = text, .n_text = strlen(text), .file = f->row->id, .weights = { .record = zeros, .user = f } }, &p, said);
+    an_status st = device_compile(
+        dev,
+        &(dev_source){
+            .text = text, .n_text = strlen(text), .file = f->row->id, .weights = { .record = zeros, .user = f } },
+        &p, said);
     if (!st) st = dev_program_load(p, said);
     device_close(dev);
     return st == AN_NOMEM ? diag_nomem(f->d) : AN_OK;
 }
 
-/* Whether program i of the table is judged as it says; what: the refusal, in the device's words where it is not the one wanted. */
+/* Whether program i of the table is judged as it says; what: the refusal, in the device's words where it is not the
+ * one wanted. */
 static an_status judge(fx *f, size_t i, bool *ok, bool *taken, const char **what)
 {
     const char *text = fx_text(f, programs[i].params, programs[i].results, "%s", programs[i].body);
@@ -102,7 +112,8 @@ static an_status judge(fx *f, size_t i, bool *ok, bool *taken, const char **what
     return *what ? AN_OK : diag_nomem(f->d);
 }
 
-/* All programs of the row, by the rules and on the chip's device. got: the last refusal, or how many compiled and loaded. */
+/* All programs of the row, by the rules and on the chip's device. got: the last refusal, or how many compiled and
+ * loaded. */
 an_status fact_legal(fx *f)
 {
     int n = 0, good = 0, accepted = 0;
@@ -116,7 +127,8 @@ an_status fact_legal(fx *f)
         good += ok;
         accepted += taken;
         if (programs[i].want == REJECT) last = what;
-        if (!ok && !wrong) wrong = arena_printf(&f->mem, "%d: %s", n, *what ? what : "accepted"), wrong_chip = programs[i].chip;
+        if (!ok && !wrong)
+            wrong = arena_printf(&f->mem, "%d: %s", n, *what ? what : "accepted"), wrong_chip = programs[i].chip;
     }
     if (wrong) return fx_verdict(f, false, "%d of %d; on %s program %s", good, n, wrong_chip, wrong);
     if (accepted == n) return fx_verdict(f, n && good == n, "%d of %d accepted", accepted, n);
@@ -130,14 +142,18 @@ an_status fact_dynamic_conv(fx *f)
     const char *text = fx_text(f, FX_T("1, 4, 8, 8") " x, " FX_T("4, 4, 3, 3") " w", "y",
                                FX_T("1, 4, 6, 6") " y = conv(x = x, weight = w, pad_type = string(\"valid\"), strides = tensor<int32, [2]>([1, 1]), pad = tensor<int32, [4]>([0, 0, 0, 0]), "
                                "dilations = tensor<int32, [2]>([1, 1]), groups = int32(1))[name = string(\"y\")];");
-    double *x = fx_normal(f, C * SIDE * SIDE, 381, 1), *w = fx_normal(f, C * C * K * K, 382, 1), *want = fx_take(f, C * OUT * OUT);
+    double *x = fx_normal(f, C * SIDE * SIDE, 381, 1), *w = fx_normal(f, C * C * K * K, 382, 1),
+           *want = fx_take(f, C * OUT * OUT);
     fx_val y = { .name = "y" };
     if (!x || !w || !want) return diag_nomem(f->d);
     for (int o = 0; o < C; o++)
         for (int p = 0; p < OUT * OUT; p++)
             for (int i = 0; i < C * K * K; i++)
-                want[o * OUT * OUT + p] += w[o * C * K * K + i] * x[i / (K * K) * SIDE * SIDE + (p / OUT + i / K % K) * SIDE + p % OUT + i % K];
-    TRY(fx_once(f, fx_chip(f, 0), text, NULL, (fx_val[]){ { "x", x, C * SIDE * SIDE }, { "w", w, C * C * K * K } }, 2, &y, 1));
+                want[o * OUT * OUT + p] +=
+                    w[o * C * K * K + i] *
+                    x[i / (K * K) * SIDE * SIDE + (p / OUT + i / K % K) * SIDE + p % OUT + i % K];
+    TRY(fx_once(f, fx_chip(f, 0), text, NULL, (fx_val[]){ { "x", x, C * SIDE * SIDE }, { "w", w, C * C * K * K } }, 2,
+                &y, 1));
     double cosine = fx_cosine(y.x, want, y.n);
     return fx_verdict(f, cosine >= 0.99995, "cosine %.4f", cosine);
 }
@@ -158,7 +174,8 @@ an_status fact_foreign_image(fx *f)
     sb_free(&bytes);
     TRY(st);
     if (adopted == AN_NOMEM) return diag_nomem(f->d);
-    return fx_verdict(f, adopted && said.status == (uint32_t)fx_arg(f, 0), "status 0x%08x: %.120s", (unsigned)said.status, said.text);
+    return fx_verdict(f, adopted && said.status == (uint32_t)fx_arg(f, 0), "status 0x%08x: %.120s",
+                      (unsigned)said.status, said.text);
 }
 
 /* uint8 pixels dequantised in the graph, against pixels converted on the host. */

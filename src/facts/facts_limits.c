@@ -1,5 +1,6 @@
 /* facts_limits.c: what the runtime grants a caller: requests in flight, programs loaded, features and statistics.
- * In: rows with a cap or a refusal.  Out: where the device stops, and what it says. Each is a row of device/limits.def. */
+ * In: rows with a cap or a refusal.  Out: where the device stops, and what it says. Each is a row of
+ * device/limits.def. */
 #include <pthread.h>
 
 #include "facts/facts_int.h"
@@ -22,14 +23,16 @@ an_status fact_caps(fx *f)
     device *dev = NULL;
     snprintf(name, sizeof name, "soft:%s", fx_chip(f, 0));
     device_limit many[] = { { "compiles", 0 } }; /* the compile budget would end it sooner */
-    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true, .limit = many, .n_limit = 1 }, f->d));
+    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true, .limit = many, .n_limit = 1 },
+                    f->d));
     const char *text = relu_text(f);
     dev_program *p[MOST] = { NULL };
     dev_surface *s[2] = { NULL };
     diag stop = { 0 };
     while (loaded < MOST && !load_one(f, dev, text, &p[loaded], &stop)) loaded++;
     an_status st = stop.st == AN_NOMEM ? diag_nomem(f->d) : AN_OK;
-    for (int k = 0; !st && k < 2; k++) st = dev_surface_new(dev, dev_program_surface_bytes(p[0], (dev_side)k), &s[k], f->d);
+    for (int k = 0; !st && k < 2; k++)
+        st = dev_surface_new(dev, dev_program_surface_bytes(p[0], (dev_side)k), &s[k], f->d);
     stop = (diag){ 0 };
     while (!st && in_flight < MOST) {
         dev_request *r;
@@ -41,7 +44,8 @@ an_status fact_caps(fx *f)
     }
     device_close(dev);
     TRY(st);
-    return fx_verdict(f, in_flight == (int)fx_arg(f, 0) && loaded == (int)fx_arg(f, 1), "%d in flight, %d loaded", in_flight, loaded);
+    return fx_verdict(f, in_flight == (int)fx_arg(f, 0) && loaded == (int)fx_arg(f, 1), "%d in flight, %d loaded",
+                      in_flight, loaded);
 }
 
 typedef struct {
@@ -119,7 +123,9 @@ an_status fact_many_programs(fx *f)
     resident r[FX_PROCESSES];
     TRY(fx_fork(f, n, tenants, r, sizeof *r));
     for (int i = 0; i < n; i++) right += r[i].right, loaded += r[i].loaded, unloads += r[i].unloads;
-    return fx_verdict(f, right == all && loaded == (uint64_t)all && !unloads, "%d/%d right when run again in %d processes, %llu still loaded", right, all, n, (unsigned long long)loaded);
+    return fx_verdict(f, right == all && loaded == (uint64_t)all && !unloads,
+                      "%d/%d right when run again in %d processes, %llu still loaded", right, all, n,
+                      (unsigned long long)loaded);
 }
 
 /* ---- several submitters ---- */
@@ -165,7 +171,8 @@ an_status fact_submitters(fx *f)
     char name[40];
     device *dev = NULL;
     snprintf(name, sizeof name, "soft:%s", fx_chip(f, 0));
-    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true, .spoil = watch, .spoiler = &o }, f->d));
+    TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true, .spoil = watch, .spoiler = &o },
+                    f->d));
     an_status st = AN_OK;
     for (int k = 0; !st && k < N; k++) {
         dev_program *p;
@@ -188,7 +195,8 @@ an_status fact_submitters(fx *f)
     TRY(st);
     double ours = o.most, error = (ours / fx_arg(f, 1) - 1) * 100; /* so many at once, so many times the throughput */
     bool ok = ran == N * rounds && fabs(error) <= fx_arg(f, 0);
-    return fx_verdict(f, ok, "%d dispatches from %d threads, %d at a time: %.2fx for %.2f (%+.0f %%)", ran, N, o.most, ours, fx_arg(f, 1), error);
+    return fx_verdict(f, ok, "%d dispatches from %d threads, %d at a time: %.2fx for %.2f (%+.0f %%)", ran, N, o.most,
+                      ours, fx_arg(f, 1), error);
 }
 
 /* ---- features that take leave ---- */
@@ -208,7 +216,8 @@ an_status fact_unentitled(fx *f)
         dev_request *r = NULL;
         diag refused = { 0 };
         device_limit lim = { "chaining", held };
-        TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true, .limit = &lim, .n_limit = 1 }, f->d));
+        TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true, .limit = &lim, .n_limit = 1 },
+                        f->d));
         an_status st = load_one(f, dev, text, &p, f->d);
         if (!st) st = dev_surface_new(dev, dev_program_surface_bytes(p, DEV_INPUT), &s, f->d);
         if (!st) st = dev_request_new(p, &r, f->d);
@@ -220,7 +229,8 @@ an_status fact_unentitled(fx *f)
         TRY(st);
     }
     bool ok = !ran[0] && ran[1] && said.status == (uint32_t)fx_arg(f, 0);
-    return fx_verdict(f, ok, "status 0x%08x: %.160s; %s with it", (unsigned)said.status, said.text, ran[1] ? "runs" : "refused");
+    return fx_verdict(f, ok, "status 0x%08x: %.160s; %s with it", (unsigned)said.status, said.text,
+                      ran[1] ? "runs" : "refused");
 }
 
 /* args: what making and loading a program return, 1 for done */
@@ -237,12 +247,14 @@ an_status fact_stats_mask(fx *f)
         dev_program *p = NULL;
         diag d = { 0 };
         TRY(device_open(&dev, name, &(device_options){ .threads = 1, .own_budget = true }, f->d));
-        got[mask][0] = !device_compile(dev, &(dev_source){ .text = text, .n_text = strlen(text), .file = f->row->id, .stats_mask = mask }, &p, &d);
+        got[mask][0] = !device_compile(
+            dev, &(dev_source){ .text = text, .n_text = strlen(text), .file = f->row->id, .stats_mask = mask }, &p, &d);
         got[mask][1] = got[mask][0] && !dev_program_load(p, &d);
         device_close(dev);
         if (d.st == AN_NOMEM) return diag_nomem(f->d);
         if (mask) refused = d;
     }
     bool ok = got[0][0] && got[0][1] && got[1][0] == (int)fx_arg(f, 0) && got[1][1] == (int)fx_arg(f, 1);
-    return fx_verdict(f, ok, "create returns %d, load returns %d: %.140s; %d and %d without a mask", got[1][0], got[1][1], refused.msg, got[0][0], got[0][1]);
+    return fx_verdict(f, ok, "create returns %d, load returns %d: %.140s; %d and %d without a mask", got[1][0],
+                      got[1][1], refused.msg, got[0][0], got[0][1]);
 }

@@ -80,7 +80,8 @@ an_status fact_pair_sums(fx *f)
 /* Whole tiles of four lanes moved about a long sum that has large values in it. */
 an_status fact_tile_order(fx *f)
 {
-    enum { N = 1024, LARGE = 8192, CEILING = 32768, ORDERS = 64, PAIRS = (CEILING - 1 - N) / LARGE }; /* more pairs would pass the port's ceiling in some order */
+    /* more pairs would pass the port's ceiling in some order */
+    enum { N = 1024, LARGE = 8192, CEILING = 32768, ORDERS = 64, PAIRS = (CEILING - 1 - N) / LARGE };
     rng r = { .s = 1 };
     double *x = fx_fill(f, N, 1), first = 0, got;
     if (!x) return diag_nomem(f->d);
@@ -203,8 +204,8 @@ an_status fact_reduce_pairs(fx *f)
 
 /* ---- one expression of one value ---- */
 
-/* text: expressions of x, separated by ';', each on a tensor filled with one value. args: (value, want) for each; when there is
- * one pair and several expressions, all of them take it. */
+/* text: expressions of x, separated by ';', each on a tensor filled with one value. args: (value, want) for each;
+ * when there is one pair and several expressions, all of them take it. */
 an_status fact_values(fx *f)
 {
     enum { N = 4 };
@@ -217,7 +218,8 @@ an_status fact_values(fx *f)
         k = pairs == 1 ? 0 : i;
         const char *text = fx_text(f, FX_T("1, 1, 1, 4") " x", "y", FX_T("1, 1, 1, 4") " y = %.*s[name = string(\"y\")];", (int)strcspn(p, ";"), p);
         fx_val y = { .name = "y" };
-        an_status st = fx_once(f, fx_chip(f, 0), text, NULL, &(fx_val){ "x", fx_fill(f, N, fx_arg(f, 2 * k)), N }, 1, &y, 1);
+        an_status st =
+            fx_once(f, fx_chip(f, 0), text, NULL, &(fx_val){ "x", fx_fill(f, N, fx_arg(f, 2 * k)), N }, 1, &y, 1);
         if (st) return sb_free(&b), st;
         bool ok = true;
         for (int j = 0; j < N; j++) ok = ok && fx_same(y.x[j], fx_arg(f, 2 * k + 1));
@@ -259,7 +261,8 @@ an_status fact_nan_or_inf(fx *f)
     TRY(fx_once(f, fx_chip(f, 0), text, NULL, &(fx_val){ "x", a, N }, 1, &ya, 1));
     TRY(fx_once(f, fx_chip(f, 0), text, NULL, &(fx_val){ "x", b, N }, 1, &yb, 1));
     bool same = !memcmp(ya.x, yb.x, N * sizeof(double));
-    return fx_verdict(f, same == (fx_arg(f, 0) != 0), "%s: NaN gives %s, inf gives %s", same ? "identical" : "different", fx_list(f, ya.x, 4), fx_list(f, yb.x, 4));
+    return fx_verdict(f, same == (fx_arg(f, 0) != 0), "%s: NaN gives %s, inf gives %s",
+                      same ? "identical" : "different", fx_list(f, ya.x, 4), fx_list(f, yb.x, 4));
 }
 
 /* ---- width slices ---- */
@@ -295,7 +298,8 @@ an_status fact_slices(fx *f)
 
 /* ---- subnormal numbers in the accumulator ---- */
 
-/* args: want of 2^-24 + 2^-20 by a product with ones; want of 4096 products 2^-15 * 2^-15 (NAN: not asked), each below any fp16 */
+/* args: want of 2^-24 + 2^-20 by a product with ones; want of 4096 products 2^-15 * 2^-15 (NAN: not asked), each
+ * below any fp16 */
 an_status fact_subnormals(fx *f)
 {
     enum { TERMS = 4096 };
@@ -324,7 +328,8 @@ an_status fact_no_nan(fx *f)
     };
     double *x = fx_take(f, N), *z = fx_take(f, N);
     if (!x || !z) return diag_nomem(f->d);
-    for (int i = 0; i < N; i++) x[i] = f16_to_f64((uint16_t)i), z[i] = f16_to_f64((uint16_t)(i * 40503u + 12345u)); /* every pattern, twice */
+    /* every pattern, twice */
+    for (int i = 0; i < N; i++) x[i] = f16_to_f64((uint16_t)i), z[i] = f16_to_f64((uint16_t)(i * 40503u + 12345u));
     int64_t bad = 0, seen = 0;
     for (size_t e = 0; e < COUNT(expr); e++) {
         bool two = strstr(expr[e], "= z") != NULL;
@@ -337,7 +342,8 @@ an_status fact_no_nan(fx *f)
         seen += y.n;
         arena_back(&f->mem, m);
     }
-    return fx_verdict(f, bad == 0, "%lld NaN among %lld results of %d operations", (long long)bad, (long long)seen, (int)COUNT(expr));
+    return fx_verdict(f, bad == 0, "%lld NaN among %lld results of %d operations", (long long)bad, (long long)seen,
+                      (int)COUNT(expr));
 }
 
 /* args: the last finite argument of exp and the first infinite one */

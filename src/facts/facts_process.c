@@ -1,5 +1,5 @@
-/* facts_process.c: a checker's work in several processes at once.
- * In: a function of the number of its process.  Out: what each of them found. A child ends here and never returns to the caller. */
+/* facts_process.c: a checker's work in several processes at once. In: a function of the number of its process.  Out:
+ * what each of them found. A child ends here and never returns to the caller. */
 #include <errno.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,10 +87,12 @@ static an_status collect(fx *f, gate *g, int n, void *results, size_t bytes)
     while (come < n && read_all(g->ready[0], &c, 1)) come++;
     shut(&g->go[1]);
     for (answer a; answered < n && read_all(g->answers[0], &a, sizeof a); answered++) {
-        if (a.st && !st) st = a.st == AN_NOMEM ? diag_nomem(f->d) : diag_fail(f->d, a.st, NOWHERE, "process %d: %s", a.i, a.msg);
+        if (a.st && !st)
+            st = a.st == AN_NOMEM ? diag_nomem(f->d) : diag_fail(f->d, a.st, NOWHERE, "process %d: %s", a.i, a.msg);
         memcpy((char *)results + (size_t)a.i * bytes, a.result, bytes);
     }
-    if (!st && answered < n) st = diag_fail(f->d, AN_BUG, NOWHERE, "%d of %d processes ended without an answer", n - answered, n);
+    if (!st && answered < n)
+        st = diag_fail(f->d, AN_BUG, NOWHERE, "%d of %d processes ended without an answer", n - answered, n);
     return st;
 }
 
@@ -106,7 +108,8 @@ an_status fx_fork(fx *f, int n, fx_child *child, void *results, size_t bytes)
         if (!id[started]) be_child(f, &g, started, child);
         if (id[started] < 0) break;
     }
-    an_status st = ok && started == n ? collect(f, &g, n, results, bytes) : diag_nomem(f->d); /* no pipe or no process to be had */
+    /* no pipe or no process to be had */
+    an_status st = ok && started == n ? collect(f, &g, n, results, bytes) : diag_nomem(f->d);
     gate_close(&g); /* children of a start that failed go on, and their answers go nowhere */
     for (int i = 0; i < started; i++)
         while (waitpid(id[i], NULL, 0) < 0 && errno == EINTR) {}

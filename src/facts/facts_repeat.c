@@ -1,6 +1,6 @@
-/* facts_repeat.c: what must not change a byte: running again, another level of optimisation, company in the batch, another process,
- * another chip; and how much another chip may change.
- * In: seeded data.  Out: counts of identical results. */
+/* facts_repeat.c: what must not change a byte: running again, another level of optimisation, company in the batch,
+ * another process, another chip; and how much another chip may change. In: seeded data.  Out: counts of identical
+ * results. */
 #include "codegen/codegen.h"
 #include "facts/facts_int.h"
 #include "target/target.h"
@@ -53,7 +53,8 @@ an_status fact_reruns(fx *f)
 
 /* ---- levels of optimisation ---- */
 
-static an_status run_level(fx *f, const mil_module *m, const numerics *num, const char *target, int level, const void *in, strbuf *out)
+static an_status run_level(fx *f, const mil_module *m, const numerics *num, const char *target, int level,
+                           const void *in, strbuf *out)
 {
     program *p = NULL;
     image *im = NULL;
@@ -105,7 +106,8 @@ an_status fact_levels(fx *f)
         good += same;
     }
     TRY(levels_agree(f, &big, &same));
-    return fx_verdict(f, good == total && same, "%d of %d programs identical, [128,1024]@[1024,1024] %s", good, total, same ? "identical" : "different");
+    return fx_verdict(f, good == total && same, "%d of %d programs identical, [128,1024]@[1024,1024] %s", good, total,
+                      same ? "identical" : "different");
 }
 
 /* ---- company in the batch ---- */
@@ -166,7 +168,10 @@ an_status fact_dot_forms(fx *f)
                                FX_T("64, 1, 256") " p = mul(x = a, y = b)[name = string(\"p\")];\n"
                                FX_T("64, 1, 1") " s = reduce_sum(x = p, axes = tensor<int32, [1]>([2]), keep_dims = bool(true))[name = string(\"s\")];");
     fx_val out[2] = { { .name = "m" }, { .name = "s" } };
-    TRY(fx_once(f, fx_chip(f, 0), text, NULL, (fx_val[]){ { "a", fx_normal(f, ROWS * K, 671, 1), ROWS * K }, { "b", fx_normal(f, ROWS * K, 672, 1), ROWS * K } }, 2, out, 2));
+    TRY(fx_once(f, fx_chip(f, 0), text, NULL,
+                (fx_val[]){ { "a", fx_normal(f, ROWS * K, 671, 1), ROWS * K },
+                            { "b", fx_normal(f, ROWS * K, 672, 1), ROWS * K } },
+                2, out, 2));
     int same = 0;
     for (int i = 0; i < ROWS; i++) same += fx_same(out[0].x[i], out[1].x[i]);
     return fx_verdict(f, same == ROWS, "%d of %d identical", same, (int)ROWS);
@@ -218,7 +223,8 @@ static an_status client_rounds(fx *f, int i, void *result)
     return st;
 }
 
-/* args: processes, rounds, largest relative error. What they answered at once is what this process answers to the same data alone. */
+/* args: processes, rounds, largest relative error. What they answered at once is what this process answers to the
+ * same data alone. */
 an_status fact_clients(fx *f)
 {
     client c[FX_PROCESSES], alone;
@@ -231,12 +237,15 @@ an_status fact_clients(fx *f)
         worst = MAX(worst, c[i].worst);
     }
     int all = n * (int)fx_arg(f, 1);
-    return fx_verdict(f, right == all && same == n && worst <= fx_arg(f, 2), "%d/%d correct, max relative error %.4f; %d of %d processes have the bits of one alone", right, all, worst, same, n);
+    return fx_verdict(f, right == all && same == n && worst <= fx_arg(f, 2),
+                      "%d/%d correct, max relative error %.4f; %d of %d processes have the bits of one alone", right,
+                      all, worst, same, n);
 }
 
 /* ---- two chips ---- */
 
-static const sample axes[] = { /* what may differ between generations: width slice, square after a sum, route of a reduction, tiling */
+/* what may differ between generations: width slice, square after a sum, route of a reduction, tiling */
+static const sample axes[] = {
     { FX_T("1, 1, 8, 128") " x", FX_T("1, 1, 8, 64") " y = slice_by_size(x = x, begin = tensor<int32, [4]>([0, 0, 0, 64]), size = tensor<int32, [4]>([1, 1, 8, 64]))[name = string(\"y\")];", "y", 1024, 3000 },
     { FX_T("1, 1, 16, 64") " x", FX_T("1, 1, 16, 1") " s = reduce_sum(x = x, axes = tensor<int32, [1]>([3]), keep_dims = bool(true))[name = string(\"s\")];\n" FX_T("1, 1, 16, 1") " y = square(x = s)[name = string(\"y\")];", "y", 1024, 1 },
     { FX_T("1, 1, 8, 384") " x", FX_T("1, 1, 8, 1") " y = reduce_mean(x = x, axes = tensor<int32, [1]>([3]), keep_dims = bool(true))[name = string(\"y\")];", "y", 3072, 1 },

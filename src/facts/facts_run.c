@@ -43,7 +43,9 @@ static an_status make(fx *f, fx_prog *g, const char *chip, const char *text, con
     char *name = arena_printf(&f->mem, strcmp(chip, "cpu") ? "soft:%s" : "%s", chip);
     if (!name) return diag_nomem(f->d);
     dev_blob file = { .path = WEIGHTS, .bytes = blob ? blob->at : NULL, .n = blob ? blob->n : 0 };
-    dev_source src = { .text = text, .n_text = strlen(text), .file = f->row->id, .weights = { .blob = &file, .n_blob = blob ? 1 : 0 } };
+    dev_source src = {
+        .text = text, .n_text = strlen(text), .file = f->row->id, .weights = { .blob = &file, .n_blob = blob ? 1 : 0 }
+    };
     TRY(device_open(&g->dev, name, &(device_options){ .threads = 1, .own_budget = true }, f->d));
     TRY(device_compile(g->dev, &src, &g->p, f->d));
     TRY(dev_program_load(g->p, f->d));
@@ -90,7 +92,9 @@ an_status fx_set(fx *f, fx_prog *g, const char *name, const double *x, int64_t n
     void *at;
     if (!x) return diag_nomem(f->d);
     TRY(find_port(f, g, DEV_INPUT, name, &p, &s));
-    if (n != port_elems(p)) return diag_fail(f->d, AN_BUG, NOWHERE, "input %s has %lld elements, given %lld", name, (long long)port_elems(p), (long long)n);
+    if (n != port_elems(p))
+        return diag_fail(f->d, AN_BUG, NOWHERE, "input %s has %lld elements, given %lld", name,
+                         (long long)port_elems(p), (long long)n);
     TRY(dev_surface_lock(s, false, &at, f->d));
     for (int64_t i = 0; i < n; i++) dtype_store(p->dt, at, i, x[i]);
     return dev_surface_unlock(s, f->d);
@@ -112,7 +116,8 @@ an_status fx_get(fx *f, fx_prog *g, const char *name, double **x, int64_t *n)
     return dev_surface_unlock(s, f->d);
 }
 
-an_status fx_once(fx *f, const char *chip, const char *text, const strbuf *blob, const fx_val *in, size_t n_in, fx_val *out, size_t n_out)
+an_status fx_once(fx *f, const char *chip, const char *text, const strbuf *blob, const fx_val *in, size_t n_in,
+                  fx_val *out, size_t n_out)
 {
     fx_prog g;
     TRY(fx_open(f, &g, chip, text, blob));

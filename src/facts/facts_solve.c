@@ -1,6 +1,6 @@
-/* facts_solve.c: numerical methods whose products run on the engine: an eigenpair, iterative solvers, elimination, transforms.
- * In: seeded matrices of a known spectrum.  Out: errors against the same problem solved in double. The steps the published runs left
- * to the host (norms, pivots, scalars) are the host's here too. */
+/* facts_solve.c: numerical methods whose products run on the engine: an eigenpair, iterative solvers, elimination,
+ * transforms. In: seeded matrices of a known spectrum.  Out: errors against the same problem solved in double. The
+ * steps the published runs left to the host (norms, pivots, scalars) are the host's here too. */
 #include "facts/facts_int.h"
 #include "mil/mil.h"
 
@@ -31,7 +31,11 @@ static an_status matvec_open(fx *f, matvec *m, const char *chip, const double *a
         body = "tensor<fp16, [%lld, %lld]> w = const()[name = string(\"w\"), val = tensor<fp16, [%lld, %lld]>(BLOBFILE(path = string(\"@model_path/w.bin\"), offset = uint64(64)))];\n"
                "tensor<fp16, [1, %lld]> y = matmul(x = x, y = w, transpose_x = bool(false), transpose_y = bool(true))[name = string(\"y\")];";
         bytes = &b.bytes;
-        if (!st) st = fx_open(f, &m->g, chip, fx_text(f, params, "y", body, (long long)n, (long long)n, (long long)n, (long long)n, (long long)n), bytes);
+        if (!st)
+            st = fx_open(
+                f, &m->g, chip,
+                fx_text(f, params, "y", body, (long long)n, (long long)n, (long long)n, (long long)n, (long long)n),
+                bytes);
     } else {
         snprintf(params, sizeof params, "tensor<fp16, [1, %lld]> x, tensor<fp16, [%lld, %lld]> w", (long long)n, (long long)n, (long long)n);
         st = fx_open(f, &m->g, chip, fx_text(f, params, "y", body, (long long)n), NULL);
@@ -120,7 +124,8 @@ an_status fact_power_iteration(fx *f)
 
 /* ---- conjugate gradients ---- */
 
-/* Solves A x = b with the products on the engine and refines: each pass solves for what the last one left, measured on the engine too. */
+/* Solves A x = b with the products on the engine and refines: each pass solves for what the last one left, measured
+ * on the engine too. */
 static an_status gradients(fx *f, const double *a, int64_t n, bool constant, const double *b, double *x, int steps)
 {
     double *r = fx_take(f, n), *p = fx_take(f, n), *ap = fx_take(f, n);
@@ -161,7 +166,8 @@ an_status fact_iterative(fx *f)
     TRY(solve_error(f, (int64_t)fx_arg(f, 0), 10, false, (int)fx_arg(f, 1), &ten));
     TRY(solve_error(f, (int64_t)fx_arg(f, 0), 100, false, (int)fx_arg(f, 1), &hundred));
     TRY(solve_error(f, (int64_t)fx_arg(f, 0), 10000, false, (int)fx_arg(f, 1), &most));
-    return fx_verdict(f, ten <= fx_arg(f, 2) && hundred <= fx_arg(f, 2) && most <= fx_arg(f, 3), "relative error %.0e at condition 10, %.0e at 1e2, %.0e at 1e4", ten, hundred, most);
+    return fx_verdict(f, ten <= fx_arg(f, 2) && hundred <= fx_arg(f, 2) && most <= fx_arg(f, 3),
+                      "relative error %.0e at condition 10, %.0e at 1e2, %.0e at 1e4", ten, hundred, most);
 }
 
 /* args: small size, large size, steps, greatest error */
@@ -170,7 +176,8 @@ an_status fact_spd_constant(fx *f)
     double small, large;
     TRY(solve_error(f, (int64_t)fx_arg(f, 0), 10, true, (int)fx_arg(f, 2), &small));
     TRY(solve_error(f, (int64_t)fx_arg(f, 1), 10, true, (int)fx_arg(f, 2), &large));
-    return fx_verdict(f, small <= fx_arg(f, 3) && large <= fx_arg(f, 3), "relative error %.0e at n=%g, %.0e at n=%g", small, fx_arg(f, 0), large, fx_arg(f, 1));
+    return fx_verdict(f, small <= fx_arg(f, 3) && large <= fx_arg(f, 3), "relative error %.0e at n=%g, %.0e at n=%g",
+                      small, fx_arg(f, 0), large, fx_arg(f, 1));
 }
 
 /* ---- elimination with pivots ---- */
@@ -184,7 +191,8 @@ an_status fact_pivoted_lu(fx *f)
     const char *text = fx_text(f, params, "y",
                                "tensor<fp16, [%lld, %lld]> p = mul(x = l, y = u)[name = string(\"p\")];\ntensor<fp16, [%lld, %lld]> y = sub(x = a, y = p)[name = string(\"y\")];", (long long)n,
                                (long long)n, (long long)n, (long long)n);
-    double *a = fx_normal(f, n * n, 781, 1), *want = fx_normal(f, n, 782, 1), *b = fx_take(f, n), *w = fx_take(f, n * n), *l = fx_take(f, n), *u = fx_take(f, n);
+    double *a = fx_normal(f, n * n, 781, 1), *want = fx_normal(f, n, 782, 1), *b = fx_take(f, n),
+           *w = fx_take(f, n * n), *l = fx_take(f, n), *u = fx_take(f, n);
     double *y;
     fx_prog g;
     if (!a || !want || !b || !w || !l || !u) return diag_nomem(f->d);
@@ -228,7 +236,8 @@ an_status fact_pivoted_lu(fx *f)
 an_status fact_dft(fx *f)
 {
     int64_t n = (int64_t)fx_arg(f, 0);
-    double pi = acos(-1), *c = fx_take(f, n * n), *x = fx_normal(f, n, 80, 0.25), *y = fx_take(f, n), *want = fx_take(f, n);
+    double pi = acos(-1), *c = fx_take(f, n * n), *x = fx_normal(f, n, 80, 0.25), *y = fx_take(f, n),
+           *want = fx_take(f, n);
     double e[2];
     if (!c || !x || !y || !want) return diag_nomem(f->d);
     for (int part = 0; part < 2; part++) {
@@ -247,5 +256,6 @@ an_status fact_dft(fx *f)
         TRY(st);
         e[part] = fx_relative(y, want, n);
     }
-    return fx_verdict(f, e[0] <= fx_arg(f, 1) && e[1] <= fx_arg(f, 1), "relative error %.0e (cosines), %.0e (sines) at N=%lld", e[0], e[1], (long long)n);
+    return fx_verdict(f, e[0] <= fx_arg(f, 1) && e[1] <= fx_arg(f, 1),
+                      "relative error %.0e (cosines), %.0e (sines) at N=%lld", e[0], e[1], (long long)n);
 }

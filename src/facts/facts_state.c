@@ -6,7 +6,8 @@
 static an_status tie(fx *f, fx_prog *g, const char *in, const char *out)
 {
     size_t i, k;
-    if (!dev_program_port(g->p, DEV_INPUT, in, &i) || !dev_program_port(g->p, DEV_OUTPUT, out, &k)) return diag_fail(f->d, AN_BUG, NOWHERE, "no port %s or %s", in, out);
+    if (!dev_program_port(g->p, DEV_INPUT, in, &i) || !dev_program_port(g->p, DEV_OUTPUT, out, &k))
+        return diag_fail(f->d, AN_BUG, NOWHERE, "no port %s or %s", in, out);
     return dev_request_bind(g->r, DEV_INPUT, in, g->s[DEV_OUTPUT][k], f->d);
 }
 
@@ -91,5 +92,6 @@ an_status fact_many_steps(fx *f)
         TRY(st);
     }
     bool ok = end[0] == steps && end[1] == steps && dispatches[0] == dispatches[1];
-    return fx_verdict(f, ok, "state %g after %llu dispatches one by one, %g after %llu submitted at once", end[0], (unsigned long long)dispatches[0], end[1], (unsigned long long)dispatches[1]);
+    return fx_verdict(f, ok, "state %g after %llu dispatches one by one, %g after %llu submitted at once", end[0],
+                      (unsigned long long)dispatches[0], end[1], (unsigned long long)dispatches[1]);
 }

@@ -1,8 +1,9 @@
 /* facts_trainer.c: gradients of the registered operations, and the digit network trained as the published one was.
  * In: rows with chips, loss scales, steps.  Out: cosines; accuracies.
  *
- * The published network, its initial weights and its data are not known. Here: the `digits` network of model/nets.def on drawn digits,
- * so accuracies have other values; what is compared is how chips, scales and reruns relate. */
+ * The published network, its initial weights and its data are not known. Here: the `digits` network of
+ * model/nets.def on drawn digits, so accuracies have other values; what is compared is how chips, scales and reruns
+ * relate. */
 #include "codegen/codegen.h"
 #include "facts/facts_int.h"
 #include "grad/grad.h"
@@ -108,7 +109,8 @@ static an_status slopes(fx *f, const graph *g, tensor64 *in, double **want)
 }
 
 /* The gradients with the arithmetic of a chip. */
-static an_status on_chip(fx *f, graph *g, val loss, const numerics *num, const char *chip_name_, tensor64 *in, double **got)
+static an_status on_chip(fx *f, graph *g, val loss, const numerics *num, const char *chip_name_, tensor64 *in,
+                         double **got)
 {
     enum { MOST = 2 };
     val dx[MOST];
@@ -162,7 +164,8 @@ static an_status one_cosine(fx *f, size_t row, const char *chip_, double *cosine
     if (!st) st = slopes(f, g, in, want);
     if (!st) st = on_chip(f, g, loss, &num, chip_, in, got);
     for (size_t k = 0; !st && k < g->inputs.n; k++)
-        for (int64_t i = 0; i < count_of(&in[k].type); i++) ab += want[k][i] * got[k][i], aa += want[k][i] * want[k][i], bb += got[k][i] * got[k][i];
+        for (int64_t i = 0; i < count_of(&in[k].type); i++)
+            ab += want[k][i] * got[k][i], aa += want[k][i] * want[k][i], bb += got[k][i] * got[k][i];
     *cosine = ab / sqrt(aa * bb);
     graph_free(g);
     return st;
@@ -178,7 +181,8 @@ an_status fact_gradients(fx *f)
             TRY(one_cosine(f, i, chip_, &x));
             if (!(x >= least)) least = x, worst = registered[i].name;
         }
-    return fx_verdict(f, least >= 0.9999, "%zu entries on %d chips, least cosine %.5f (%s)", COUNT(registered), f->n_chips, least, worst);
+    return fx_verdict(f, least >= 0.9999, "%zu entries on %d chips, least cosine %.5f (%s)", COUNT(registered),
+                      f->n_chips, least, worst);
 }
 
 /* Operations without a gradient say so, by name, before anything is built. */
@@ -197,11 +201,14 @@ an_status fact_no_gradient(fx *f)
         val loss, dx[2];
         diag why = { 0 };
         an_status st = make_case(f, rows[i].text, i, &g, &loss);
-        if (!st) said += grad_build(g, loss, g->inputs.at, 1, dx, NULL, &why) == AN_UNSUPPORTED && strstr(why.msg, rows[i].op);
+        if (!st)
+            said +=
+                grad_build(g, loss, g->inputs.at, 1, dx, NULL, &why) == AN_UNSUPPORTED && strstr(why.msg, rows[i].op);
         graph_free(g);
         TRY(why.st == AN_NOMEM ? diag_nomem(f->d) : st);
     }
-    return fx_verdict(f, said == COUNT(rows), "%d of %zu operations without gradient refuse by name", said, COUNT(rows));
+    return fx_verdict(f, said == COUNT(rows), "%d of %zu operations without gradient refuse by name", said,
+                      COUNT(rows));
 }
 
 /* ---- the digit network ---- */
@@ -215,11 +222,14 @@ static an_status train_digits(fx *f, const char *chip_, const digits *k, train_r
 {
     char engine[16];
     snprintf(engine, sizeof engine, "soft:%s", chip_);
-    return train_run(&(train_run_options){ .model = "digits", .engine = engine, .device.own_budget = true, .batch = k->batch, .steps = k->steps, .loss_scale = k->scale, .lr = k->lr, .seed = 1,
-                     .every = k->every ? k->every : -1, .final_test = 1000 }, r, NULL, f->d);
+    return train_run(&(train_run_options){ .model = "digits", .engine = engine, .device.own_budget = true,
+                                           .batch = k->batch, .steps = k->steps, .loss_scale = k->scale, .lr = k->lr,
+                                           .seed = 1, .every = k->every ? k->every : -1, .final_test = 1000 }, r, NULL,
+                     f->d);
 }
 
-/* args: batch, steps. The first chip's accuracy, the second's the same, the last one's within a sample in a thousand. */
+/* args: batch, steps. The first chip's accuracy, the second's the same, the last one's within a sample in a
+ * thousand. */
 an_status fact_digits(fx *f)
 {
     digits k = { .batch = (int64_t)fx_arg(f, 0), .steps = (int64_t)fx_arg(f, 1), .scale = 1024 };
@@ -227,7 +237,8 @@ an_status fact_digits(fx *f)
     TRY(train_digits(f, "m1", &k, &m1));
     TRY(train_digits(f, "m2", &k, &m2));
     TRY(train_digits(f, "m5", &k, &m5));
-    bool ok = m1.final_accuracy >= 0.908 && m2.final_accuracy == m1.final_accuracy && fabs(m5.final_accuracy - m1.final_accuracy) < 0.00151;
+    bool ok = m1.final_accuracy >= 0.908 && m2.final_accuracy == m1.final_accuracy &&
+              fabs(m5.final_accuracy - m1.final_accuracy) < 0.00151;
     return fx_verdict(f, ok, "%.4f m1, %.4f m2, %.4f m5", m1.final_accuracy, m2.final_accuracy, m5.final_accuracy);
 }
 
@@ -240,7 +251,8 @@ an_status fact_digits_trace(fx *f)
     double apart = 0;
     TRY(train_digits(f, fx_chip(f, 0), &k, &m1));
     TRY(train_digits(f, fx_chip(f, 1), &k, &m5));
-    bool ok = m1.n_trace == m5.n_trace && m1.n_trace == k.steps / k.every + 1 && m1.trace[0].accuracy == m5.trace[0].accuracy;
+    bool ok =
+        m1.n_trace == m5.n_trace && m1.n_trace == k.steps / k.every + 1 && m1.trace[0].accuracy == m5.trace[0].accuracy;
     for (int i = 0; i < m1.n_trace; i++) {
         apart = MAX(apart, fabs(m1.trace[i].accuracy - m5.trace[i].accuracy));
         sb_printf(&b, "%s%.4f/%.4f", i ? ", " : "", m1.trace[i].accuracy, m5.trace[i].accuracy);
@@ -275,9 +287,12 @@ an_status fact_resident_training(fx *f)
     TRY(train_digits(f, fx_chip(f, 0), &k, &a));
     TRY(train_digits(f, fx_chip(f, 0), &twice, &b));
     uint64_t minibatch = (uint64_t)k.batch * (784 + 1) * 2; /* fp16 images and labels; beside them a few numbers */
-    bool ok = a.stats.dispatches == a.stats.minibatches && a.stats.host_bytes_in <= minibatch + 32 && a.loss < b.loss - 0.5;
-    return fx_verdict(f, ok, "%llu dispatches for %llu steps, %llu bytes from the host each; loss %.3f, divided twice %.3f", (unsigned long long)a.stats.dispatches,
-                      (unsigned long long)a.stats.steps, (unsigned long long)a.stats.host_bytes_in, a.loss, b.loss);
+    bool ok =
+        a.stats.dispatches == a.stats.minibatches && a.stats.host_bytes_in <= minibatch + 32 && a.loss < b.loss - 0.5;
+    return fx_verdict(f, ok,
+                      "%llu dispatches for %llu steps, %llu bytes from the host each; loss %.3f, divided twice %.3f",
+                      (unsigned long long)a.stats.dispatches, (unsigned long long)a.stats.steps,
+                      (unsigned long long)a.stats.host_bytes_in, a.loss, b.loss);
 }
 
 /* args: batch, steps, runs. */
@@ -291,5 +306,6 @@ an_status fact_same_run(fx *f)
         TRY(train_digits(f, fx_chip(f, 0), &k, &r));
         ok = ok && r.digest == first.digest && r.loss == first.loss && r.final_accuracy == first.final_accuracy;
     }
-    return fx_verdict(f, ok, "%s state over %d runs, accuracy %.4f", ok ? "identical" : "different", (int)fx_arg(f, 2), first.final_accuracy);
+    return fx_verdict(f, ok, "%s state over %d runs, accuracy %.4f", ok ? "identical" : "different", (int)fx_arg(f, 2),
+                      first.final_accuracy);
 }

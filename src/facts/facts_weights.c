@@ -1,5 +1,5 @@
-/* facts_weights.c: compressed weights: what they reconstruct to, and what they save where they stream.
- * In: rows on palette, sparse, int8 and blockwise weights.  Out: results compared byte by byte, and ratios of the cost model. */
+/* facts_weights.c: compressed weights: what they reconstruct to, and what they save where they stream. In: rows on
+ * palette, sparse, int8 and blockwise weights.  Out: results compared byte by byte, and ratios of the cost model. */
 #include "check/check.h"
 #include "codegen/codegen.h"
 #include "facts/facts_int.h"
@@ -76,12 +76,15 @@ an_status fact_sparse_result(fx *f)
         blob_writer b = { 0 };
         an_status st;
         const char *text = sparse_layer(f, i, &b, &st);
-        if (!st) st = fx_once(f, fx_chip(f, 0), text, &b.bytes, &(fx_val){ "x", fx_normal(f, SP_CIN * SP_POS, 54, 1), SP_CIN * SP_POS }, 1, &y[i], 1);
+        if (!st)
+            st = fx_once(f, fx_chip(f, 0), text, &b.bytes,
+                         &(fx_val){ "x", fx_normal(f, SP_CIN * SP_POS, 54, 1), SP_CIN * SP_POS }, 1, &y[i], 1);
         sb_free(&b.bytes);
         TRY(st);
     }
     bool same = !memcmp(y[0].x, y[1].x, (size_t)y[0].n * sizeof(double));
-    return fx_verdict(f, same, "cosine %.4f, bytes %s", fx_cosine(y[0].x, y[1].x, y[0].n), same ? "identical" : "differ");
+    return fx_verdict(f, same, "cosine %.4f, bytes %s", fx_cosine(y[0].x, y[1].x, y[0].n),
+                      same ? "identical" : "differ");
 }
 
 static an_status compile_text(fx *f, const char *chip_name_, const char *text, const blob_writer *b, program **out)
@@ -90,7 +93,8 @@ static an_status compile_text(fx *f, const char *chip_name_, const char *text, c
     mil_module *m = NULL;
     const chip *c = chip_find(chip_name_);
     lower_weights *files = lower_weights_open(NULL);
-    an_status st = files ? lower_weights_give(files, "@model_path/w.bin", b->bytes.at, b->bytes.n, f->d) : diag_nomem(f->d);
+    an_status st =
+        files ? lower_weights_give(files, "@model_path/w.bin", b->bytes.at, b->bytes.n, f->d) : diag_nomem(f->d);
     if (!st && (!c || !codegen_numerics(c, &num))) st = diag_fail(f->d, AN_BUG, NOWHERE, "no profile");
     if (!st) st = mil_parse(text, strlen(text), 0, &m, f->d);
     lower_in in = { .weights = files };
@@ -106,8 +110,9 @@ static bool same_insns(const program *a, const program *b)
     bool same = a->insns.n == b->insns.n && a->scratch_bytes == b->scratch_bytes;
     for (size_t i = 0; same && i < a->insns.n; i++) {
         const insn *x = &a->insns.at[i], *y = &b->insns.at[i];
-        same = x->op == y->op && x->n_t == y->n_t && x->n_i == y->n_i && x->n_f == y->n_f && !memcmp(x->t, y->t, x->n_t * sizeof *x->t) &&
-               !memcmp(x->i, y->i, x->n_i * sizeof *x->i) && !memcmp(x->f, y->f, x->n_f * sizeof *x->f);
+        same = x->op == y->op && x->n_t == y->n_t && x->n_i == y->n_i && x->n_f == y->n_f &&
+               !memcmp(x->t, y->t, x->n_t * sizeof *x->t) && !memcmp(x->i, y->i, x->n_i * sizeof *x->i) &&
+               !memcmp(x->f, y->f, x->n_f * sizeof *x->f);
     }
     return same;
 }
@@ -181,7 +186,8 @@ static an_status stack_cost(fx *f, const char *target, const char *form, const s
     sb_free(&b);
     if (!text || !c) return diag_nomem(f->d);
     check_report *r = NULL;
-    TRY(check_text(text, strlen(text), &(check_options){ .file = f->row->id, .target = &c, .n_target = 1, .errors_only = true }, &r, f->d));
+    TRY(check_text(text, strlen(text),
+                   &(check_options){ .file = f->row->id, .target = &c, .n_target = 1, .errors_only = true }, &r, f->d));
     an_status st = AN_OK;
     if (r->costs.n == 1) *out = r->costs.at[0].total;
     else st = diag_fail(f->d, AN_INPUT, NOWHERE, "%s: %s", form, r->found.n ? r->found.at[0].message : "no cost");
@@ -191,11 +197,12 @@ static an_status stack_cost(fx *f, const char *target, const char *form, const s
 
 static stack_shape stack_of(const fx *f, int at)
 {
-    return (stack_shape){ (int64_t)fx_arg(f, at), (int64_t)fx_arg(f, at + 1), (int64_t)fx_arg(f, at + 2), (int64_t)fx_arg(f, at + 3), (int64_t)fx_arg(f, at + 4) };
+    return (stack_shape){ (int64_t)fx_arg(f, at), (int64_t)fx_arg(f, at + 1), (int64_t)fx_arg(f, at + 2),
+                          (int64_t)fx_arg(f, at + 3), (int64_t)fx_arg(f, at + 4) };
 }
 
-/* text: forms. args: published least and greatest speed relative to fp16, tolerance; layers, channels, height, width, kernel. One pair
- * of figures per form when there are more pairs: they follow the shape. */
+/* text: forms. args: published least and greatest speed relative to fp16, tolerance; layers, channels, height,
+ * width, kernel. One pair of figures per form when there are more pairs: they follow the shape. */
 an_status fact_form_speed(fx *f)
 {
     stack_shape s = stack_of(f, 3);
@@ -222,7 +229,8 @@ an_status fact_form_speed(fx *f)
     return st;
 }
 
-/* Speed of a form against fp16 over all stacks of these layers and channels, at these extents, whose fp16 form is bound by `limit`. */
+/* Speed of a form against fp16 over all stacks of these layers and channels, at these extents, whose fp16 form is
+ * bound by `limit`. */
 typedef struct {
     const int64_t *layers, *channels, *side; /* ended by 0 */
     bool square;                             /* side x side places, else one row */
@@ -230,7 +238,8 @@ typedef struct {
     bound limit;
 } stack_family;
 
-static an_status form_range(fx *f, const char *form, const stack_family *s, double *least, double *most, double *bytes_least, double *bytes_most, int *n)
+static an_status form_range(fx *f, const char *form, const stack_family *s, double *least, double *most,
+                            double *bytes_least, double *bytes_most, int *n)
 {
     *n = 0, *least = *bytes_least = INF, *most = *bytes_most = 0;
     for (const int64_t *l = s->layers; *l; l++)
@@ -242,20 +251,24 @@ static an_status form_range(fx *f, const char *form, const stack_family *s, doub
                 if (dense.limit != s->limit) continue;
                 TRY(stack_cost(f, fx_chip(f, 0), form, &one, &packed));
                 double ratio = dense.latency_us / packed.latency_us, bytes = packed.weight_bytes / dense.weight_bytes;
-                *least = MIN(*least, ratio), *most = MAX(*most, ratio), *bytes_least = MIN(*bytes_least, bytes), *bytes_most = MAX(*bytes_most, bytes);
+                *least = MIN(*least, ratio), *most = MAX(*most, ratio), *bytes_least = MIN(*bytes_least, bytes),
+                *bytes_most = MAX(*bytes_most, bytes);
                 ++*n;
             }
     return AN_OK;
 }
 
-static const int64_t stream_layers[] = { 4, 8, 16, 0 }, stream_channels[] = { 1024, 2048, 4096, 0 }, stream_places[] = { 1, 4, 16, 0 };
+static const int64_t stream_layers[] = { 4, 8, 16, 0 }, stream_channels[] = { 1024, 2048, 4096, 0 },
+                     stream_places[] = { 1, 4, 16, 0 };
 static const stack_family streamed = { stream_layers, stream_channels, stream_places, false, 1, BOUND_BANDWIDTH };
 
-static const int64_t deep_layers[] = { 16, 32, 0 }, deep_channels[] = { 128, 256, 512, 0 }, deep_sides[] = { 32, 64, 0 };
+static const int64_t deep_layers[] = { 16, 32, 0 }, deep_channels[] = { 128, 256, 512, 0 },
+                     deep_sides[] = { 32, 64, 0 };
 static const stack_family computed = { deep_layers, deep_channels, deep_sides, true, 3, BOUND_COMPUTE };
 
-/* text: form, then "streamed" or "computed": which family. args: published least and greatest speed; bytes relative to fp16 to two digits, 0:
- * not published. Where the shape is not published the figure has to be among those the family gives; bytes are the same for all of it. */
+/* text: form, then "streamed" or "computed": which family. args: published least and greatest speed; bytes relative
+ * to fp16 to two digits, 0: not published. Where the shape is not published the figure has to be among those the
+ * family gives; bytes are the same for all of it. */
 an_status fact_form_family(fx *f)
 {
     char form[16];
@@ -263,7 +276,8 @@ an_status fact_form_family(fx *f)
     double least, most, bytes[2];
     int count;
     snprintf(form, sizeof form, "%.*s", (int)n, f->row->text);
-    TRY(form_range(f, form, strstr(f->row->text, "computed") ? &computed : &streamed, &least, &most, &bytes[0], &bytes[1], &count));
+    TRY(form_range(f, form, strstr(f->row->text, "computed") ? &computed : &streamed, &least, &most, &bytes[0],
+                   &bytes[1], &count));
     bool ok = count > 0 && least <= fx_arg(f, 1) && most >= fx_arg(f, 0);
     if (fx_arg(f, 2) != 0) ok = ok && fabs(bytes[0] - fx_arg(f, 2)) <= 0.005 && fabs(bytes[1] - fx_arg(f, 2)) <= 0.005;
     return fx_verdict(f, ok, "%.2fx to %.2fx over %d stacks, %.2fx bytes", least, most, count, bytes[1]);
@@ -277,7 +291,8 @@ an_status fact_form_unjudged(fx *f)
     TRY(stack_cost(f, fx_chip(f, 0), "fp16", &s, &dense));
     TRY(stack_cost(f, fx_chip(f, 0), f->row->text, &s, &packed));
     double ours = dense.latency_us / packed.latency_us, error = (ours / fx_arg(f, 0) - 1) * 100;
-    return fx_error(f, error, fx_arg(f, 2) * 100, "%.2fx for %.2f (%+.0f %%), %s-bound, %.0f us", ours, fx_arg(f, 0), error, bound_name(dense.limit), dense.latency_us);
+    return fx_error(f, error, fx_arg(f, 2) * 100, "%.2fx for %.2f (%+.0f %%), %s-bound, %.0f us", ours, fx_arg(f, 0),
+                    error, bound_name(dense.limit), dense.latency_us);
 }
 
 /* text: form. args: published GB/s of fp16 and of the form (bytes of the dense weight over time), tolerance, shape */

@@ -1,6 +1,6 @@
-/* blocks.c: the block formats of blocks.def, one function each.
- * Layouts are little-endian and packed. Element order inside a block is the order of the row; a nibble pair holds elements half a
- * group apart (low nibble first), which is how the formats were laid out for vector loads. */
+/* blocks.c: the block formats of blocks.def, one function each. Layouts are little-endian and packed. Element order
+ * inside a block is the order of the row; a nibble pair holds elements half a group apart (low nibble first), which
+ * is how the formats were laid out for vector loads. */
 #include <math.h>
 
 #include "format/blocks.h"
@@ -91,7 +91,8 @@ static void decode_q2_k(const unsigned char *b, float *y)
 }
 
 /* 32 bytes: third bits, inverted | 64 bytes of 2-bit codes as above | 12 bytes: sixteen 6-bit scales - 32 | d.
- * Scale i: its low nibble in byte i % 8 (high half from i = 8 on), its top two bits in byte 8 + i % 4, at 2 * (i / 4). */
+ * Scale i: its low nibble in byte i % 8 (high half from i = 8 on), its top two bits in byte 8 + i % 4, at 2 * (i /
+ * 4). */
 static void decode_q3_k(const unsigned char *b, float *y)
 {
     float d = half(b + 108);
@@ -142,7 +143,8 @@ static void decode_q5_k(const unsigned char *b, float *y)
     }
 }
 
-/* 128 bytes of low nibbles | 64 bytes of top bit pairs | 16 int8 scales | d. In each 128: nibble pairs are 64 apart, bit pairs 32. */
+/* 128 bytes of low nibbles | 64 bytes of top bit pairs | 16 int8 scales | d. In each 128: nibble pairs are 64 apart,
+ * bit pairs 32. */
 static void decode_q6_k(const unsigned char *b, float *y)
 {
     float d = half(b + 208);
@@ -155,8 +157,8 @@ static void decode_q6_k(const unsigned char *b, float *y)
 
 /* ---- making blocks ---- */
 
-/* A code is rounded with the scale as it was before fp16: that is how the files people have were made. Where a scale is so small that its inverse
- * overflows, fp16 has no such scale either: the block is zeros. */
+/* A code is rounded with the scale as it was before fp16: that is how the files people have were made. Where a scale
+ * is so small that its inverse overflows, fp16 has no such scale either: the block is zeros. */
 static float inverse(float d)
 {
     float inv = d != 0 ? 1 / d : 0;

@@ -28,14 +28,15 @@ const block_format *block_of(block_id id);
 /* Bytes of n elements; false: n is not a whole number of blocks, or overflows. */
 bool block_bytes(const block_format *f, int64_t n, size_t *bytes) MUST_CHECK;
 
-/* n elements, a whole number of blocks. Decoding is exact but for one fp32 rounding where a format adds a minimum; I64 and F64 are
- * rounded. Encoding of single numbers rounds to nearest even; of blocks: scale = the element of the largest magnitude over the
- * largest code (Q4_0: that element becomes -8; Q8_0: 127), in fp16, and codes to nearest, a half away from zero. */
+/* n elements, a whole number of blocks. Decoding is exact but for one fp32 rounding where a format adds a minimum;
+ * I64 and F64 are rounded. Encoding of single numbers rounds to nearest even; of blocks: scale = the element of the
+ * largest magnitude over the largest code (Q4_0: that element becomes -8; Q8_0: 127), in fp16, and codes to nearest,
+ * a half away from zero. */
 void block_decode(const block_format *f, const void *from, float *to, int64_t n);
 void block_encode(const block_format *f, const float *from, void *to, int64_t n);
 
-/* Scaled int8 and int4 blocks (Q8_0, Q4_0) taken apart: n int8 codes, or n/2 bytes of int4 codes low nibble first, and n/32 scales
- * of fp16 bits. False: the format is not such a one. */
+/* Scaled int8 and int4 blocks (Q8_0, Q4_0) taken apart: n int8 codes, or n/2 bytes of int4 codes low nibble first,
+ * and n/32 scales of fp16 bits. False: the format is not such a one. */
 bool block_split(const block_format *f, const void *from, int64_t n, void *codes, uint16_t *scales);
 
 #endif

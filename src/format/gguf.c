@@ -71,7 +71,8 @@ static an_status read_str(scan *c, const char *what, gguf_str *out)
     uint64_t n;
     TRY(read_uint(c, 8, what, &n));
     if (n > (uint64_t)(c->end - c->p))
-        return BAD(c, "%.150s: %.80s says it is %llu bytes long; %zu are left", c->f->file, what, (unsigned long long)n, (size_t)(c->end - c->p));
+        return BAD(c, "%.150s: %.80s says it is %llu bytes long; %zu are left", c->f->file, what, (unsigned long long)n,
+                   (size_t)(c->end - c->p));
     *out = (gguf_str){ (const char *)c->p, (size_t)n };
     c->p += n;
     return AN_OK;
@@ -82,7 +83,8 @@ static an_status read_name(scan *c, const char *what, const char **out)
 {
     gguf_str s;
     TRY(read_str(c, what, &s));
-    if (!s.n || s.n > MAX_NAME) return BAD(c, "%.150s: %s of %zu bytes, wanted 1 to %d", c->f->file, what, s.n, MAX_NAME);
+    if (!s.n || s.n > MAX_NAME)
+        return BAD(c, "%.150s: %s of %zu bytes, wanted 1 to %d", c->f->file, what, s.n, MAX_NAME);
     for (size_t i = 0; i < s.n; i++)
         if ((unsigned char)s.at[i] < 32 || s.at[i] == 127)
             return BAD(c, "%.150s: %s holds byte 0x%02x", c->f->file, what, (unsigned char)s.at[i]);
@@ -115,7 +117,9 @@ static an_status read_type(scan *c, const char *key, gguf_type *t)
 {
     uint64_t v;
     TRY(read_uint(c, 4, key, &v));
-    if (v >= GGUF_TYPES) return BAD(c, "%.150s: \"%.80s\" has value type %llu; 0 to %d are known", c->f->file, key, (unsigned long long)v, GGUF_TYPES - 1);
+    if (v >= GGUF_TYPES)
+        return BAD(c, "%.150s: \"%.80s\" has value type %llu; 0 to %d are known", c->f->file, key,
+                   (unsigned long long)v, GGUF_TYPES - 1);
     *t = (gguf_type)v;
     return AN_OK;
 }
@@ -126,10 +130,11 @@ static an_status read_array(scan *c, gguf_value *v, int nest)
     TRY(read_uint(c, 8, v->key, &v->n));
     uint64_t least = types[v->of].bytes ? (uint64_t)types[v->of].bytes : v->of == GGUF_STRING ? 8 : 12;
     if (v->n > (uint64_t)(c->end - c->p) / least)
-        return BAD(c, "%.150s: \"%.80s\" says it has %llu items of %s; %zu bytes are left", c->f->file, v->key, (unsigned long long)v->n,
-                   gguf_type_name(v->of), (size_t)(c->end - c->p));
+        return BAD(c, "%.150s: \"%.80s\" says it has %llu items of %s; %zu bytes are left", c->f->file, v->key,
+                   (unsigned long long)v->n, gguf_type_name(v->of), (size_t)(c->end - c->p));
     if (v->of == GGUF_ARRAY) {
-        if (nest == MAX_NEST) return BAD(c, "%.150s: \"%.80s\" holds arrays nested deeper than %d", c->f->file, v->key, MAX_NEST);
+        if (nest == MAX_NEST)
+            return BAD(c, "%.150s: \"%.80s\" holds arrays nested deeper than %d", c->f->file, v->key, MAX_NEST);
         for (uint64_t i = 0; i < v->n; i++) {
             gguf_value inner = { .key = v->key, .type = GGUF_ARRAY };
             arena_mark m = arena_save(&c->f->mem);
@@ -164,12 +169,16 @@ static an_status read_value(scan *c)
         v.u = get_le(c->p, bytes);
         v.i = (int64_t)(v.u << (64 - 8 * bytes)) >> (64 - 8 * bytes);
         v.f = v.type == GGUF_F32 || v.type == GGUF_F64 ? number_at(v.type, c->p) : 0;
-        if (v.type == GGUF_BOOL && v.u > 1) return BAD(c, "%.150s: \"%.80s\" is a bool of value %llu", f->file, v.key, (unsigned long long)v.u);
+        if (v.type == GGUF_BOOL && v.u > 1)
+            return BAD(c, "%.150s: \"%.80s\" is a bool of value %llu", f->file, v.key, (unsigned long long)v.u);
         c->p += bytes;
     }
     uint32_t was;
-    if (str_map_get(&f->by_key, v.key, strlen(v.key), &was)) return BAD(c, "%.150s: key \"%.80s\" is there twice", f->file, v.key);
-    if (!str_map_put(&f->mem, &f->by_key, v.key, strlen(v.key), (uint32_t)f->values.n) || !VEC_PUSH(&f->mem, &f->values, v)) return diag_nomem(c->d);
+    if (str_map_get(&f->by_key, v.key, strlen(v.key), &was))
+        return BAD(c, "%.150s: key \"%.80s\" is there twice", f->file, v.key);
+    if (!str_map_put(&f->mem, &f->by_key, v.key, strlen(v.key), (uint32_t)f->values.n) ||
+        !VEC_PUSH(&f->mem, &f->values, v))
+        return diag_nomem(c->d);
     return AN_OK;
 }
 
@@ -182,7 +191,9 @@ static an_status read_tensor(scan *c, uint64_t *offset)
     uint64_t rank, code;
     TRY(read_name(c, "a tensor's name", &t.name));
     TRY(read_uint(c, 4, t.name, &rank));
-    if (rank > GGUF_MAX_RANK) return BAD(c, "%.150s: tensor \"%.80s\" has %llu axes; %d are the most", f->file, t.name, (unsigned long long)rank, GGUF_MAX_RANK);
+    if (rank > GGUF_MAX_RANK)
+        return BAD(c, "%.150s: tensor \"%.80s\" has %llu axes; %d are the most", f->file, t.name,
+                   (unsigned long long)rank, GGUF_MAX_RANK);
     t.rank = (int)rank;
     t.count = 1;
     for (int i = t.rank - 1; i >= 0; i--) {
@@ -192,21 +203,27 @@ static an_status read_tensor(scan *c, uint64_t *offset)
         t.dim[i] = (int64_t)dim;
     }
     for (int i = 0; i < t.rank; i++)
-        if (!mul_i64(t.count, t.dim[i], &t.count)) return BAD(c, "%.150s: tensor \"%.80s\" has more than 2^63 elements", f->file, t.name);
+        if (!mul_i64(t.count, t.dim[i], &t.count))
+            return BAD(c, "%.150s: tensor \"%.80s\" has more than 2^63 elements", f->file, t.name);
     TRY(read_uint(c, 4, t.name, &code));
     TRY(read_uint(c, 8, t.name, offset));
     t.type = block_by_code((uint32_t)code);
-    if (!t.type) return BAD(c, "%.150s: tensor \"%.80s\" has element type %llu, which is not known", f->file, t.name, (unsigned long long)code);
+    if (!t.type)
+        return BAD(c, "%.150s: tensor \"%.80s\" has element type %llu, which is not known", f->file, t.name,
+                   (unsigned long long)code);
     int64_t fastest = t.rank ? t.dim[t.rank - 1] : 1;
     if (fastest % t.type->elems || !block_bytes(t.type, t.count, &t.bytes))
-        return BAD(c, "%.150s: tensor \"%.80s\" has rows of %lld elements; %s comes in blocks of %d", f->file, t.name, (long long)fastest, t.type->name,
-                   t.type->elems);
+        return BAD(c, "%.150s: tensor \"%.80s\" has rows of %lld elements; %s comes in blocks of %d", f->file, t.name,
+                   (long long)fastest, t.type->name, t.type->elems);
     if (*offset % f->align)
-        return BAD(c, "%.150s: tensor \"%.80s\" lies at offset %llu, not a multiple of %llu", f->file, t.name, (unsigned long long)*offset,
-                   (unsigned long long)f->align);
+        return BAD(c, "%.150s: tensor \"%.80s\" lies at offset %llu, not a multiple of %llu", f->file, t.name,
+                   (unsigned long long)*offset, (unsigned long long)f->align);
     uint32_t was;
-    if (str_map_get(&f->by_name, t.name, strlen(t.name), &was)) return BAD(c, "%.150s: tensor \"%.80s\" is there twice", f->file, t.name);
-    if (!str_map_put(&f->mem, &f->by_name, t.name, strlen(t.name), (uint32_t)f->tensors.n) || !VEC_PUSH(&f->mem, &f->tensors, t)) return diag_nomem(c->d);
+    if (str_map_get(&f->by_name, t.name, strlen(t.name), &was))
+        return BAD(c, "%.150s: tensor \"%.80s\" is there twice", f->file, t.name);
+    if (!str_map_put(&f->mem, &f->by_name, t.name, strlen(t.name), (uint32_t)f->tensors.n) ||
+        !VEC_PUSH(&f->mem, &f->tensors, t))
+        return diag_nomem(c->d);
     return AN_OK;
 }
 
@@ -237,11 +254,11 @@ static an_status place_tensors(scan *c, const place *offsets, const unsigned cha
         gguf_tensor *t = &f->tensors.at[order[i].tensor];
         uint64_t at = order[i].at;
         if (at > n_data || t->bytes > n_data - at)
-            return BAD(c, "%.150s: tensor \"%.80s\" takes %zu bytes from offset %llu of %zu bytes of data", f->file, t->name, t->bytes,
-                       (unsigned long long)at, n_data);
+            return BAD(c, "%.150s: tensor \"%.80s\" takes %zu bytes from offset %llu of %zu bytes of data", f->file,
+                       t->name, t->bytes, (unsigned long long)at, n_data);
         if (at < end && t->bytes)
-            return BAD(c, "%.120s: tensors \"%.80s\" and \"%.80s\" overlap: one ends at %llu, the other begins at %llu", f->file, before, t->name,
-                       (unsigned long long)end, (unsigned long long)at);
+            return BAD(c, "%.120s: tensors \"%.80s\" and \"%.80s\" overlap: one ends at %llu, the other begins at %llu",
+                       f->file, before, t->name, (unsigned long long)end, (unsigned long long)at);
         t->data = data + at;
         if (t->bytes) end = at + t->bytes, before = t->name;
     }
@@ -256,7 +273,8 @@ static an_status read_alignment(scan *c)
     const gguf_value *v = gguf_get(f, "general.alignment");
     int64_t a = 32;
     if (v && (!gguf_int(f, "general.alignment", &a) || a < 1 || a > 1 << 20 || (a & (a - 1))))
-        return BAD(c, "%.150s: general.alignment is %lld (%s), wanted a power of two", f->file, (long long)a, gguf_type_name(v->type));
+        return BAD(c, "%.150s: general.alignment is %lld (%s), wanted a power of two", f->file, (long long)a,
+                   gguf_type_name(v->type));
     f->align = (uint64_t)a;
     return AN_OK;
 }
@@ -266,7 +284,9 @@ static an_status read_all(scan *c)
     gguf *f = c->f;
     uint64_t magic, version, n_tensors, n_values;
     TRY(read_uint(c, 4, "its magic", &magic));
-    if (magic != 0x46554747) return BAD(c, "%.200s: not a GGUF file: it begins with 0x%08llx, wanted \"GGUF\"", f->file, (unsigned long long)magic);
+    if (magic != 0x46554747)
+        return BAD(c, "%.200s: not a GGUF file: it begins with 0x%08llx, wanted \"GGUF\"", f->file,
+                   (unsigned long long)magic);
     TRY(read_uint(c, 4, "its version", &version));
     if (version != 2 && version != 3)
         return BAD(c, "%.200s: GGUF version %llu%s; 2 and 3 are known", f->file, (unsigned long long)version,
@@ -275,9 +295,10 @@ static an_status read_all(scan *c)
     TRY(read_uint(c, 8, "the number of tensors", &n_tensors));
     TRY(read_uint(c, 8, "the number of values", &n_values));
     uint64_t left = (uint64_t)(c->end - c->p);
-    if (n_values > left / LEAST_VALUE || n_tensors > left / LEAST_TENSOR || n_values > UINT32_MAX || n_tensors > UINT32_MAX)
-        return BAD(c, "%.150s: says it holds %llu values and %llu tensors; %llu bytes follow", f->file, (unsigned long long)n_values,
-                   (unsigned long long)n_tensors, (unsigned long long)left);
+    if (n_values > left / LEAST_VALUE || n_tensors > left / LEAST_TENSOR || n_values > UINT32_MAX ||
+        n_tensors > UINT32_MAX)
+        return BAD(c, "%.150s: says it holds %llu values and %llu tensors; %llu bytes follow", f->file,
+                   (unsigned long long)n_values, (unsigned long long)n_tensors, (unsigned long long)left);
     for (uint64_t i = 0; i < n_values; i++) TRY(read_value(c));
     TRY(read_alignment(c));
     place *offsets = TAKE(&f->mem, place, (size_t)n_tensors + 1);

@@ -1,8 +1,9 @@
-/* gguf.h: GGUF versions 2 and 3: metadata, tensor descriptions, tensor bytes. Layouts of the tensors' elements: format/blocks.h.
+/* gguf.h: GGUF versions 2 and 3: metadata, tensor descriptions, tensor bytes. Layouts of the tensors' elements:
+ * format/blocks.h.
  *
- * Reading maps the file and checks all of it before anything is given out: counts and lengths against the bytes that are there, value
- * types, duplicate keys and names, UTF-8 of keys, tensor types, whole blocks, alignment, ranges that overlap or pass the end.
- * Writing is atomic and streams like safetensors.h; always version 3. */
+ * Reading maps the file and checks all of it before anything is given out: counts and lengths against the bytes that
+ * are there, value types, duplicate keys and names, UTF-8 of keys, tensor types, whole blocks, alignment, ranges
+ * that overlap or pass the end. Writing is atomic and streams like safetensors.h; always version 3. */
 #ifndef FORMAT_GGUF_H
 #define FORMAT_GGUF_H
 
@@ -32,7 +33,8 @@ typedef struct {
     gguf_type of;        /* ARRAY: of what */
     uint64_t n;          /* ARRAY: how many */
     const gguf_str *strs; /* ARRAY of STRING */
-    const unsigned char *raw; /* ARRAY of numbers: packed, unaligned; NULL for an array of arrays, which is checked and not kept */
+    /* ARRAY of numbers: packed, unaligned; NULL for an array of arrays, which is checked and not kept */
+    const unsigned char *raw;
 } gguf_value;
 
 enum { GGUF_MAX_RANK = 4 };
@@ -48,7 +50,8 @@ typedef struct {
 
 typedef struct gguf gguf;
 an_status gguf_open(const char *path, gguf **out, diag *d) MUST_CHECK;
-an_status gguf_view(const void *bytes, size_t n, const char *file, gguf **out, diag *d) MUST_CHECK; /* borrowed until gguf_close */
+/* borrowed until gguf_close */
+an_status gguf_view(const void *bytes, size_t n, const char *file, gguf **out, diag *d) MUST_CHECK;
 void gguf_close(gguf *f); /* NULL is fine */
 const char *gguf_file(const gguf *f);
 uint32_t gguf_version(const gguf *f);
@@ -77,11 +80,15 @@ an_status gguf_put_u32(gguf_out *w, const char *key, uint32_t x, diag *d) MUST_C
 an_status gguf_put_f32(gguf_out *w, const char *key, float x, diag *d) MUST_CHECK;
 an_status gguf_put_bool(gguf_out *w, const char *key, bool x, diag *d) MUST_CHECK;
 an_status gguf_put_texts(gguf_out *w, const char *key, const gguf_str *s, size_t n, diag *d) MUST_CHECK;
-an_status gguf_put_array(gguf_out *w, const char *key, gguf_type of, const void *packed, size_t n, diag *d) MUST_CHECK; /* numbers */
+/* numbers */
+an_status gguf_put_array(gguf_out *w, const char *key, gguf_type of, const void *packed, size_t n, diag *d) MUST_CHECK;
 an_status gguf_put_value(gguf_out *w, const gguf_value *v, diag *d) MUST_CHECK; /* of another file */
-an_status gguf_declare(gguf_out *w, const char *name, const block_format *type, int rank, const int64_t *dim, size_t *index, diag *d) MUST_CHECK;
-an_status gguf_put(gguf_out *w, size_t index, const void *p, size_t n, diag *d) MUST_CHECK; /* the next n bytes of tensor `index` */
-an_status gguf_finish(gguf_out *w, diag *d) MUST_CHECK; /* every tensor must be complete; frees w in any case; a failure leaves no file */
+an_status gguf_declare(gguf_out *w, const char *name, const block_format *type, int rank, const int64_t *dim,
+                       size_t *index, diag *d) MUST_CHECK;
+/* the next n bytes of tensor `index` */
+an_status gguf_put(gguf_out *w, size_t index, const void *p, size_t n, diag *d) MUST_CHECK;
+/* every tensor must be complete; frees w in any case; a failure leaves no file */
+an_status gguf_finish(gguf_out *w, diag *d) MUST_CHECK;
 void gguf_abandon(gguf_out *w); /* NULL is fine */
 
 #endif

@@ -56,7 +56,8 @@ static an_status claim(gguf_out *w, const char *kind, const char *name, diag *d)
     char *key = arena_printf(&w->mem, "%s %s", kind, name);
     if (!key) return diag_nomem(d);
     uint32_t was;
-    if (str_map_get(&w->names, key, strlen(key), &was)) return diag_fail(d, AN_INPUT, NOWHERE, "GGUF %s \"%.100s\" is given twice", kind, name);
+    if (str_map_get(&w->names, key, strlen(key), &was))
+        return diag_fail(d, AN_INPUT, NOWHERE, "GGUF %s \"%.100s\" is given twice", kind, name);
     return str_map_put(&w->mem, &w->names, key, strlen(key), 1) ? AN_OK : diag_nomem(d);
 }
 
@@ -131,7 +132,8 @@ static size_t unit_of(gguf_type t)
 an_status gguf_put_array(gguf_out *w, const char *key, gguf_type of, const void *packed, size_t n, diag *d)
 {
     size_t bytes;
-    if (!unit_of(of) || !mul_size(n, unit_of(of), &bytes)) return diag_fail(d, AN_BUG, NOWHERE, "GGUF array \"%.100s\" of %s", key, gguf_type_name(of));
+    if (!unit_of(of) || !mul_size(n, unit_of(of), &bytes))
+        return diag_fail(d, AN_BUG, NOWHERE, "GGUF array \"%.100s\" of %s", key, gguf_type_name(of));
     TRY(key_of(w, key, GGUF_ARRAY, d));
     put_le(&w->values, (uint64_t)of, 4);
     put_le(&w->values, n, 8);
@@ -144,23 +146,28 @@ an_status gguf_put_value(gguf_out *w, const gguf_value *v, diag *d)
     if (v->type == GGUF_STRING) return gguf_put_text(w, v->key, v->s.at, v->s.n, d);
     if (v->type == GGUF_ARRAY && v->strs) return gguf_put_texts(w, v->key, v->strs, (size_t)v->n, d);
     if (v->type == GGUF_ARRAY && v->raw) return gguf_put_array(w, v->key, v->of, v->raw, (size_t)v->n, d);
-    if (v->type == GGUF_ARRAY) return diag_fail(d, AN_INPUT, NOWHERE, "key \"%.100s\" is an array of arrays, which is not written", v->key);
+    if (v->type == GGUF_ARRAY)
+        return diag_fail(d, AN_INPUT, NOWHERE, "key \"%.100s\" is an array of arrays, which is not written", v->key);
     TRY(key_of(w, v->key, v->type, d));
     uint64_t bits = v->u;
     put_le(&w->values, bits, (int)unit_of(v->type));
     return done(w, d);
 }
 
-an_status gguf_declare(gguf_out *w, const char *name, const block_format *type, int rank, const int64_t *dim, size_t *index, diag *d)
+an_status gguf_declare(gguf_out *w, const char *name, const block_format *type, int rank, const int64_t *dim,
+                       size_t *index, diag *d)
 {
     file_slot s = { .at = w->data_bytes };
     int64_t count = 1;
-    if (rank < 1 || rank > GGUF_MAX_RANK) return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" has %d axes; GGUF has 1 to %d", name, rank, GGUF_MAX_RANK);
+    if (rank < 1 || rank > GGUF_MAX_RANK)
+        return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" has %d axes; GGUF has 1 to %d", name, rank,
+                         GGUF_MAX_RANK);
     for (int i = 0; i < rank; i++)
-        if (dim[i] < 0 || !mul_i64(count, dim[i], &count)) return diag_fail(d, AN_INPUT, NOWHERE, "shape of tensor \"%.100s\" is out of range", name);
+        if (dim[i] < 0 || !mul_i64(count, dim[i], &count))
+            return diag_fail(d, AN_INPUT, NOWHERE, "shape of tensor \"%.100s\" is out of range", name);
     if (dim[rank - 1] % type->elems || !block_bytes(type, count, &s.bytes))
-        return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" has rows of %lld elements; %s comes in blocks of %d", name, (long long)dim[rank - 1],
-                         type->name, type->elems);
+        return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" has rows of %lld elements; %s comes in blocks of %d",
+                         name, (long long)dim[rank - 1], type->name, type->elems);
     TRY(claim(w, "tensor", name, d));
     s.name = arena_str(&w->mem, name);
     if (!s.name) return diag_nomem(d);
@@ -169,7 +176,8 @@ an_status gguf_declare(gguf_out *w, const char *name, const block_format *type, 
     for (int i = rank - 1; i >= 0; i--) put_le(&w->infos, (uint64_t)dim[i], 8);
     put_le(&w->infos, type->code, 4);
     put_le(&w->infos, s.at, 8);
-    if (s.bytes > INT64_MAX - ALIGN - w->data_bytes) return diag_fail(d, AN_INPUT, NOWHERE, "GGUF file would pass 2^63 bytes");
+    if (s.bytes > INT64_MAX - ALIGN - w->data_bytes)
+        return diag_fail(d, AN_INPUT, NOWHERE, "GGUF file would pass 2^63 bytes");
     w->data_bytes += ROUND_UP((uint64_t)s.bytes, ALIGN);
     if (index) *index = w->slots.n;
     if (!VEC_PUSH(&w->mem, &w->slots, s)) return diag_nomem(d);

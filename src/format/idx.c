@@ -29,14 +29,22 @@ static uint64_t big_endian(const unsigned char *p, int n)
 static an_status read_header(const unsigned char *p, size_t n, idx_array *a, diag *d)
 {
     if (n < MAGIC) return diag_fail(d, AN_INPUT, NOWHERE, "ends after %zu bytes, inside the 4 of its magic number", n);
-    if (p[0] || p[1]) return diag_fail(d, AN_INPUT, NOWHERE, "not an idx file: its magic number is 0x%02x%02x%02x%02x, wanted 0x0000 and a type", p[0], p[1], p[2], p[3]);
+    if (p[0] || p[1])
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "not an idx file: its magic number is 0x%02x%02x%02x%02x, wanted 0x0000 and a type", p[0],
+                         p[1], p[2], p[3]);
     for (size_t i = 0; i < COUNT(types); i++)
         if (types[i].code == p[2]) a->dt = types[i].dt;
-    if (!a->dt) return diag_fail(d, AN_INPUT, NOWHERE, "idx element type 0x%02x at offset 2 is not one of 08 09 0b 0c 0d 0e", p[2]);
+    if (!a->dt)
+        return diag_fail(d, AN_INPUT, NOWHERE, "idx element type 0x%02x at offset 2 is not one of 08 09 0b 0c 0d 0e",
+                         p[2]);
     a->rank = p[3];
-    if (a->rank < 1 || a->rank > IDX_MAX_RANK) return diag_fail(d, AN_INPUT, NOWHERE, "idx array of %d axes at offset 3, wanted 1 to %d", a->rank, IDX_MAX_RANK);
+    if (a->rank < 1 || a->rank > IDX_MAX_RANK)
+        return diag_fail(d, AN_INPUT, NOWHERE, "idx array of %d axes at offset 3, wanted 1 to %d", a->rank,
+                         IDX_MAX_RANK);
     a->at = MAGIC + 4 * (size_t)a->rank;
-    if (n < a->at) return diag_fail(d, AN_INPUT, NOWHERE, "ends at offset %zu, inside its header of %zu bytes", n, a->at);
+    if (n < a->at)
+        return diag_fail(d, AN_INPUT, NOWHERE, "ends at offset %zu, inside its header of %zu bytes", n, a->at);
     a->count = 1;
     bool fits = true, empty = false;
     for (int i = 0; i < a->rank; i++) {
@@ -47,8 +55,10 @@ static an_status read_header(const unsigned char *p, size_t n, idx_array *a, dia
     if (empty) a->count = 0;
     if (!fits || !dtype_bytes(a->dt, a->count, &a->bytes) || a->bytes > IDX_MAX_BYTES - MAX_HEADER) {
         char dims[64];
-        for (int i = 0, k = 0; i < a->rank; i++) k += snprintf(dims + k, sizeof dims - (size_t)k, "%s%lld", i ? " x " : "", (long long)a->dim[i]);
-        return diag_fail(d, AN_INPUT, NOWHERE, "idx array of %s elements is past the limit of %zu bytes", dims, IDX_MAX_BYTES);
+        for (int i = 0, k = 0; i < a->rank; i++)
+            k += snprintf(dims + k, sizeof dims - (size_t)k, "%s%lld", i ? " x " : "", (long long)a->dim[i]);
+        return diag_fail(d, AN_INPUT, NOWHERE, "idx array of %s elements is past the limit of %zu bytes", dims,
+                         IDX_MAX_BYTES);
     }
     return AN_OK;
 }
@@ -58,13 +68,17 @@ static void sb_place(strbuf *b, const idx_array *a, size_t n)
 {
     static const char *const kind[IDX_MAX_RANK + 1] = { "", "element", "row", "image", "entry" };
     size_t each = a->dim[0] ? a->bytes / (size_t)a->dim[0] : 0, into = n - MIN(n, a->at);
-    if (each && into < a->bytes) sb_printf(b, ", %s %s %zu of %lld", into % each ? "inside" : "before", kind[a->rank], into / each, (long long)a->dim[0]);
+    if (each && into < a->bytes)
+        sb_printf(b, ", %s %s %zu of %lld", into % each ? "inside" : "before", kind[a->rank], into / each,
+                  (long long)a->dim[0]);
 }
 
 static an_status size_wrong(const idx_array *a, size_t n, diag *d)
 {
     strbuf b = { 0 };
-    if (n > a->at + a->bytes) return diag_fail(d, AN_INPUT, NOWHERE, "goes on behind offset %zu, where its %lld elements end", a->at + a->bytes, (long long)a->count);
+    if (n > a->at + a->bytes)
+        return diag_fail(d, AN_INPUT, NOWHERE, "goes on behind offset %zu, where its %lld elements end",
+                         a->at + a->bytes, (long long)a->count);
     sb_place(&b, a, n);
     diag_fail(d, AN_INPUT, NOWHERE, "ends at offset %zu, wanted %zu%s", n, a->at + a->bytes, b.at ? b.at : "");
     return sb_free(&b), d->st;
@@ -109,8 +123,12 @@ static an_status bad_gzip(const z_stream *z, int rc, const bytes_out *b, const i
 {
     strbuf place = { 0 };
     if (a) sb_place(&place, a, b->n);
-    if (rc == Z_OK || rc == Z_BUF_ERROR) diag_fail(d, AN_INPUT, NOWHERE, "gzip stream is cut short at offset %lu%s", z->total_in, place.at ? place.at : "");
-    else diag_fail(d, AN_INPUT, NOWHERE, "bad gzip data near offset %lu%s (%s)", z->total_in, place.at ? place.at : "", z->msg ? z->msg : "no reason given");
+    if (rc == Z_OK || rc == Z_BUF_ERROR)
+        diag_fail(d, AN_INPUT, NOWHERE, "gzip stream is cut short at offset %lu%s", z->total_in,
+                  place.at ? place.at : "");
+    else
+        diag_fail(d, AN_INPUT, NOWHERE, "bad gzip data near offset %lu%s (%s)", z->total_in, place.at ? place.at : "",
+                  z->msg ? z->msg : "no reason given");
     return sb_free(&place), d->st;
 }
 
@@ -134,7 +152,9 @@ static an_status unpack(z_stream *z, bytes_out *b, idx_array *a, diag *d)
         if (known && b->n >= most) return size_wrong(a, b->n, d);
         if (rc == Z_STREAM_END) {
             if (!z->avail_in) return AN_OK;
-            if (!idx_is_gzip(z->next_in, z->avail_in)) return diag_fail(d, AN_INPUT, NOWHERE, "%u bytes behind the gzip stream, at offset %lu", z->avail_in, z->total_in);
+            if (!idx_is_gzip(z->next_in, z->avail_in))
+                return diag_fail(d, AN_INPUT, NOWHERE, "%u bytes behind the gzip stream, at offset %lu", z->avail_in,
+                                 z->total_in);
             uLong before = z->total_in;
             if (inflateReset(z) != Z_OK) return diag_fail(d, AN_BUG, NOWHERE, "zlib cannot start again");
             z->total_in = before; /* offsets in messages count from the file's start */
@@ -149,7 +169,8 @@ static an_status unpack(z_stream *z, bytes_out *b, idx_array *a, diag *d)
 an_status idx_unzip(const void *bytes, size_t n, unsigned char **out, size_t *n_out, diag *d)
 {
     *out = NULL, *n_out = 0;
-    if (n > IDX_MAX_BYTES) return diag_fail(d, AN_INPUT, NOWHERE, "gzip file of %zu bytes is past the limit of %zu", n, IDX_MAX_BYTES);
+    if (n > IDX_MAX_BYTES)
+        return diag_fail(d, AN_INPUT, NOWHERE, "gzip file of %zu bytes is past the limit of %zu", n, IDX_MAX_BYTES);
     z_stream z = { 0 };
     bytes_out b = { 0 };
     idx_array a = { 0 };

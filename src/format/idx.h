@@ -1,7 +1,7 @@
-/* idx.h: arrays as idx files, the format of MNIST, plain or gzipped (told by the first bytes, not by the name).
- * In: a path or bytes, hostile until checked.  Out: a view of the elements as they lie: big-endian, read one by one.
- * A file that holds less or more than its header says is refused; a gzip stream is unpacked no further than the header's
- * size, and never past IDX_MAX_BYTES. */
+/* idx.h: arrays as idx files, the format of MNIST, plain or gzipped (told by the first bytes, not by the name). In:
+ * a path or bytes, hostile until checked.  Out: a view of the elements as they lie: big-endian, read one by one. A
+ * file that holds less or more than its header says is refused; a gzip stream is unpacked no further than the
+ * header's size, and never past IDX_MAX_BYTES. */
 #ifndef FORMAT_IDX_H
 #define FORMAT_IDX_H
 

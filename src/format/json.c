@@ -21,16 +21,17 @@ static an_status count_values(const char *s, size_t n, const char *what, diag *d
         case ',': values++; break;
         }
         if (depth > JSON_MAX_DEPTH)
-            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is nested deeper than %d levels at byte %zu", what, JSON_MAX_DEPTH, i);
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is nested deeper than %d levels at byte %zu", what,
+                             JSON_MAX_DEPTH, i);
         if (groups > JSON_MAX_GROUPS || values > JSON_MAX_VALUES)
-            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s holds more than %d objects and arrays, or %d values", what, JSON_MAX_GROUPS,
-                             JSON_MAX_VALUES);
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s holds more than %d objects and arrays, or %d values", what,
+                             JSON_MAX_GROUPS, JSON_MAX_VALUES);
     }
     return AN_OK;
 }
 
-/* The library's lexer leaves out a character that it has no memory for and goes on, so neither its answer nor its error tells. Whatever
- * allocator the program gave it stays the one that allocates. */
+/* The library's lexer leaves out a character that it has no memory for and goes on, so neither its answer nor its
+ * error tells. Whatever allocator the program gave it stays the one that allocates. */
 static _Thread_local bool refused;
 static json_malloc_t give;
 
@@ -63,13 +64,16 @@ an_status json_text(const void *text, size_t n, const char *what, json_t **out, 
 {
     *out = NULL;
     if (n > JSON_MAX_BYTES)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is %zu bytes of JSON; %d are the most read", what, n, JSON_MAX_BYTES);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is %zu bytes of JSON; %d are the most read", what, n,
+                         JSON_MAX_BYTES);
     TRY(count_values(text, n, what, d));
     json_error_t e;
     bool oom;
     json_t *j = json_parse(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e, &oom);
     if (oom) return diag_nomem(d);
-    if (!j) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is not JSON: line %d, column %d: %.120s", what, e.line, e.column, e.text);
+    if (!j)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is not JSON: line %d, column %d: %.120s", what, e.line, e.column,
+                         e.text);
     if (!json_is_object(j)) {
         json_decref(j);
         return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is JSON, but not an object", what);

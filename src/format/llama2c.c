@@ -45,7 +45,10 @@ static int64_t by_letter(const llama2c_shape *s, char c)
     }
 }
 
-static bool has(const llama2c_shape *s, int id) { return !(id == L2C_HEAD && s->shared) && (id != ROPE || s->version == 0); }
+static bool has(const llama2c_shape *s, int id)
+{
+    return !(id == L2C_HEAD && s->shared) && (id != ROPE || s->version == 0);
+}
 
 /* Bytes of one tensor (one layer's), elements and scales. Sizes were bounded by check_shape, so nothing overflows. */
 static size_t size_of(const llama2c_shape *s, int id, size_t *scales)
@@ -83,18 +86,22 @@ static an_status check_shape(const llama2c_shape *s, const char *file, diag *d)
                  { "max_seq_len", s->seq, 1 << 24 } };
     for (size_t i = 0; i < COUNT(rows); i++)
         if (rows[i].x < 1 || rows[i].x > rows[i].hi)
-            return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: not a llama2.c file: %s is %lld, wanted 1 to %lld", file, rows[i].name, (long long)rows[i].x,
-                             (long long)rows[i].hi);
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: not a llama2.c file: %s is %lld, wanted 1 to %lld", file,
+                             rows[i].name, (long long)rows[i].x, (long long)rows[i].hi);
     if (s->dim % s->heads || s->heads % s->kv_heads)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: dim %lld, n_heads %lld, n_kv_heads %lld: each must divide the one before it", file,
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.150s: dim %lld, n_heads %lld, n_kv_heads %lld: each must divide the one before it", file,
                          (long long)s->dim, (long long)s->heads, (long long)s->kv_heads);
     if (s->version < 2) return AN_OK;
-    if (s->group < 1 || s->group > 1 << 16) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: group size is %lld, wanted 1 to 65536", file, (long long)s->group);
+    if (s->group < 1 || s->group > 1 << 16)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: group size is %lld, wanted 1 to 65536", file,
+                         (long long)s->group);
     for (int i = 0; i < L2C_COUNT; i++) {
         int64_t n = by_letter(s, tensors[i].rows) * by_letter(s, tensors[i].cols);
         if (tensors[i].cols != '1' && n % s->group)
-            return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: %s has %lld elements, not a multiple of the group size %lld", file, tensors[i].name,
-                             (long long)n, (long long)s->group);
+            return diag_fail(d, AN_INPUT, NOWHERE,
+                             "%.150s: %s has %lld elements, not a multiple of the group size %lld", file,
+                             tensors[i].name, (long long)n, (long long)s->group);
     }
     return AN_OK;
 }
@@ -112,11 +119,15 @@ an_status llama2c_view(const void *bytes, size_t n, const char *file, llama2c *o
     const unsigned char *p = bytes;
     llama2c_shape s = { 0 };
     size_t at = 0;
-    if (n < HEADER0) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: not a llama2.c file: %zu bytes, and the header takes %d", file, n, HEADER0);
+    if (n < HEADER0)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: not a llama2.c file: %zu bytes, and the header takes %d", file,
+                         n, HEADER0);
     if ((uint32_t)int_at(p) == MAGIC) {
         s.version = (int)int_at(p + 4);
-        if (s.version != 1 && s.version != 2) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: llama2.c version %d; 1 and 2 are known", file, s.version);
-        if (n < HEADER) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: %zu bytes, and the header takes %d", file, n, HEADER);
+        if (s.version != 1 && s.version != 2)
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: llama2.c version %d; 1 and 2 are known", file, s.version);
+        if (n < HEADER)
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: %zu bytes, and the header takes %d", file, n, HEADER);
         at = 8;
     }
     s.dim = int_at(p + at);
@@ -127,7 +138,9 @@ an_status llama2c_view(const void *bytes, size_t n, const char *file, llama2c *o
     s.vocab = int_at(p + at + 20);
     s.seq = int_at(p + at + 24);
     if (s.version) {
-        if (p[AT_SHARED] > 1) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: shared classifier is %u, wanted 0 or 1", file, p[AT_SHARED]);
+        if (p[AT_SHARED] > 1)
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: shared classifier is %u, wanted 0 or 1", file,
+                             p[AT_SHARED]);
         s.shared = p[AT_SHARED];
         if (s.version == 2) s.group = int_at(p + AT_GROUP);
     } else {
@@ -137,8 +150,9 @@ an_status llama2c_view(const void *bytes, size_t n, const char *file, llama2c *o
     TRY(check_shape(&s, file, d));
     size_t want = place_of(&s, END, 0);
     if (want != n)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: a llama2.c file of dim %lld, %lld layers and %lld tokens takes %zu bytes; it has %zu", file,
-                         (long long)s.dim, (long long)s.layers, (long long)s.vocab, want, n);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.150s: a llama2.c file of dim %lld, %lld layers and %lld tokens takes %zu bytes; it has %zu",
+                         file, (long long)s.dim, (long long)s.layers, (long long)s.vocab, want, n);
     *out = (llama2c){ .shape = s, .at = p };
     return AN_OK;
 }
@@ -191,7 +205,9 @@ static an_status put_header(llama2c_out *w, diag *d)
 {
     const llama2c_shape *s = &w->s;
     unsigned char h[HEADER] = { 0 };
-    const int64_t field[7] = { s->dim, s->hidden, s->layers, s->heads, s->kv_heads, s->version == 0 && !s->shared ? -s->vocab : s->vocab, s->seq };
+    const int64_t field[7] = { s->dim,   s->hidden,   s->layers,
+                               s->heads, s->kv_heads, s->version == 0 && !s->shared ? -s->vocab : s->vocab,
+                               s->seq };
     size_t at = 0;
     if (s->version) {
         put_int(h, MAGIC);
@@ -230,7 +246,9 @@ an_status llama2c_put(llama2c_out *w, llama2c_id id, int64_t layer, const void *
     if ((unsigned)id >= L2C_COUNT || !has(s, (int)id) || layer < 0 || layer >= (tensors[id].layers ? s->layers : 1))
         return diag_fail(d, AN_BUG, NOWHERE, "llama2.c file has no tensor %d of layer %lld", (int)id, (long long)layer);
     size_t scales, all = size_of(s, (int)id, &scales) + scales, *put = &w->put[id][layer];
-    if (n > all - *put) return diag_fail(d, AN_BUG, NOWHERE, "tensor %s is given %zu bytes past its %zu", tensors[id].name, n - (all - *put), all);
+    if (n > all - *put)
+        return diag_fail(d, AN_BUG, NOWHERE, "tensor %s is given %zu bytes past its %zu", tensors[id].name,
+                         n - (all - *put), all);
     TRY(file_put(&w->file, place_of(s, (int)id, layer) + *put, p, n, d));
     *put += n;
     return AN_OK;
@@ -264,7 +282,8 @@ an_status llama2c_finish(llama2c_out *w, diag *d)
         for (int64_t l = 0; l < (tensors[i].layers ? w->s.layers : 1) && has(&w->s, i) && !st; l++) {
             size_t scales, all = size_of(&w->s, i, &scales) + scales;
             if (w->put[i][l] != all)
-                st = diag_fail(d, AN_BUG, NOWHERE, "tensor %s of layer %lld got %zu of its %zu bytes", tensors[i].name, (long long)l, w->put[i][l], all);
+                st = diag_fail(d, AN_BUG, NOWHERE, "tensor %s of layer %lld got %zu of its %zu bytes", tensors[i].name,
+                               (long long)l, w->put[i][l], all);
         }
     if (!st && w->s.version == 0) st = put_rope(w, d);
     if (!st) st = file_finish(&w->file, d);

@@ -1,12 +1,14 @@
-/* llama2c.h: llama2.c's .bin files: version 0 (seven numbers, then fp32), 1 (a 256-byte header, fp32) and 2 (int8 in groups).
- * A file has exactly the size its header implies, or it is refused. Writing is atomic and takes tensors in any order. */
+/* llama2c.h: llama2.c's .bin files: version 0 (seven numbers, then fp32), 1 (a 256-byte header, fp32) and 2 (int8 in
+ * groups). A file has exactly the size its header implies, or it is refused. Writing is atomic and takes tensors in
+ * any order. */
 #ifndef FORMAT_LLAMA2C_H
 #define FORMAT_LLAMA2C_H
 
 #include "base/io.h"
 
 /* The tensors, per layer from NORM1 to W3. Matrices are (outputs, inputs). */
-typedef enum { L2C_EMBED, L2C_NORM1, L2C_WQ, L2C_WK, L2C_WV, L2C_WO, L2C_NORM2, L2C_W1, L2C_W2, L2C_W3, L2C_NORM_F, L2C_HEAD, L2C_COUNT } llama2c_id;
+typedef enum { L2C_EMBED, L2C_NORM1, L2C_WQ, L2C_WK, L2C_WV, L2C_WO, L2C_NORM2, L2C_W1, L2C_W2, L2C_W3, L2C_NORM_F,
+               L2C_HEAD, L2C_COUNT } llama2c_id;
 
 typedef struct {
     int version;     /* 0, 1, 2 */
@@ -39,7 +41,8 @@ const char *llama2c_name(llama2c_id id); /* "wq" … */
 
 typedef struct llama2c_out llama2c_out;
 an_status llama2c_create(const char *path, const llama2c_shape *s, llama2c_out **out, diag *d) MUST_CHECK;
-/* The next n bytes of a tensor: its elements, then its scales. Version 0's rotary tables are written by llama2c_finish. */
+/* The next n bytes of a tensor: its elements, then its scales. Version 0's rotary tables are written by
+ * llama2c_finish. */
 an_status llama2c_put(llama2c_out *w, llama2c_id id, int64_t layer, const void *p, size_t n, diag *d) MUST_CHECK;
 an_status llama2c_finish(llama2c_out *w, diag *d) MUST_CHECK; /* every tensor must be complete; frees w in any case */
 void llama2c_abandon(llama2c_out *w); /* NULL is fine */

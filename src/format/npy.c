@@ -55,7 +55,8 @@ static an_status expect(scan *c, char want)
 {
     if (eat(c, want)) return AN_OK;
     if (c->s >= c->end) return diag_fail(c->d, AN_INPUT, NOWHERE, "npy header ends where '%c' is wanted", want);
-    return diag_fail(c->d, AN_INPUT, NOWHERE, "npy header has byte 0x%02x where '%c' is wanted", (unsigned char)*c->s, want);
+    return diag_fail(c->d, AN_INPUT, NOWHERE, "npy header has byte 0x%02x where '%c' is wanted", (unsigned char)*c->s,
+                     want);
 }
 
 static an_status quoted(scan *c, char *out, size_t room)
@@ -68,7 +69,8 @@ static an_status quoted(scan *c, char *out, size_t room)
     while (c->s < c->end && *c->s != q && *c->s != '\\') c->s++;
     size_t n = (size_t)(c->s - from);
     if (c->s >= c->end || *c->s != q || n >= room)
-        return diag_fail(c->d, AN_INPUT, NOWHERE, "npy header has a string that does not end, or is longer than %zu bytes", room - 1);
+        return diag_fail(c->d, AN_INPUT, NOWHERE,
+                         "npy header has a string that does not end, or is longer than %zu bytes", room - 1);
     memcpy(out, from, n);
     out[n] = 0;
     c->s++;
@@ -79,12 +81,15 @@ static an_status read_descr(scan *c, npy_array *a)
 {
     char word[16];
     blanks(c);
-    if (c->s < c->end && *c->s == '[') return diag_fail(c->d, AN_INPUT, NOWHERE, "npy file holds records; a plain array is wanted");
+    if (c->s < c->end && *c->s == '[')
+        return diag_fail(c->d, AN_INPUT, NOWHERE, "npy file holds records; a plain array is wanted");
     TRY(quoted(c, word, sizeof word));
     for (size_t i = 0; i < COUNT(types); i++)
         if (!strcmp(types[i].descr, word)) return a->dt = types[i].dt, AN_OK;
-    if (word[0] == '>') return diag_fail(c->d, AN_INPUT, NOWHERE, "npy file is big-endian (%s); little-endian is wanted", word);
-    return diag_fail(c->d, AN_INPUT, NOWHERE, "npy element type \"%s\" is not one of <f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 <u4 <u8 |b1", word);
+    if (word[0] == '>')
+        return diag_fail(c->d, AN_INPUT, NOWHERE, "npy file is big-endian (%s); little-endian is wanted", word);
+    return diag_fail(c->d, AN_INPUT, NOWHERE,
+                     "npy element type \"%s\" is not one of <f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 <u4 <u8 |b1", word);
 }
 
 static an_status read_bool(scan *c, bool *out)
@@ -103,7 +108,8 @@ static an_status read_bool(scan *c, bool *out)
 static an_status read_dim(scan *c, int64_t *out)
 {
     blanks(c);
-    if (c->s >= c->end || *c->s < '0' || *c->s > '9') return diag_fail(c->d, AN_INPUT, NOWHERE, "npy shape has something that is not a number");
+    if (c->s >= c->end || *c->s < '0' || *c->s > '9')
+        return diag_fail(c->d, AN_INPUT, NOWHERE, "npy shape has something that is not a number");
     int64_t v = 0;
     for (; c->s < c->end && *c->s >= '0' && *c->s <= '9'; c->s++) {
         if (v > (INT64_MAX - 9) / 10) return diag_fail(c->d, AN_INPUT, NOWHERE, "npy shape has a dimension past 2^63");
@@ -120,7 +126,8 @@ static an_status read_shape(scan *c, npy_array *a)
     a->rank = 0;
     for (bool comma = true; !eat(c, ')'); comma = eat(c, ',')) {
         if (!comma) return expect(c, ',');
-        if (a->rank == NPY_MAX_RANK) return diag_fail(c->d, AN_INPUT, NOWHERE, "npy array has more than %d axes", NPY_MAX_RANK);
+        if (a->rank == NPY_MAX_RANK)
+            return diag_fail(c->d, AN_INPUT, NOWHERE, "npy array has more than %d axes", NPY_MAX_RANK);
         TRY(read_dim(c, &a->dim[a->rank]));
         a->rank++;
     }
@@ -139,7 +146,8 @@ static an_status read_dict(scan *c, npy_array *a, bool *fortran)
         TRY(quoted(c, key, sizeof key));
         while (k < 3 && strcmp(keys[k], key)) k++;
         if (k == 3 || seen & 1u << k)
-            return diag_fail(c->d, AN_INPUT, NOWHERE, "npy header has %s key \"%s\"", k == 3 ? "the unknown" : "twice the", key);
+            return diag_fail(c->d, AN_INPUT, NOWHERE, "npy header has %s key \"%s\"",
+                             k == 3 ? "the unknown" : "twice the", key);
         seen |= 1u << k;
         TRY(expect(c, ':'));
         TRY(k == 0 ? read_descr(c, a) : k == 1 ? read_bool(c, fortran) : read_shape(c, a));
@@ -158,12 +166,15 @@ an_status npy_view(const void *bytes, size_t n, npy_array *out, bool *fortran, d
     const unsigned char *p = bytes;
     if (n < PREFIX || memcmp(p, MAGIC, sizeof MAGIC))
         return diag_fail(d, AN_INPUT, NOWHERE, "not an npy file: its first bytes are not \\x93NUMPY and a version");
-    if (p[6] < 1 || p[6] > 3 || p[7]) return diag_fail(d, AN_INPUT, NOWHERE, "npy version %u.%u; 1.0, 2.0 and 3.0 are known", p[6], p[7]);
+    if (p[6] < 1 || p[6] > 3 || p[7])
+        return diag_fail(d, AN_INPUT, NOWHERE, "npy version %u.%u; 1.0, 2.0 and 3.0 are known", p[6], p[7]);
     size_t at = p[6] == 1 ? 10 : 12, len = 0;
     if (n < at) return diag_fail(d, AN_INPUT, NOWHERE, "npy file ends inside its header length");
     for (size_t i = at; i-- > 8;) len = len << 8 | p[i];
     if (len > MAX_HEADER || len > n - at)
-        return diag_fail(d, AN_INPUT, NOWHERE, "npy header says it is %zu bytes long; the file has %zu, and %d are the most read", len, n - at, MAX_HEADER);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "npy header says it is %zu bytes long; the file has %zu, and %d are the most read", len,
+                         n - at, MAX_HEADER);
     scan c = { .s = (const char *)p + at, .end = (const char *)p + at + len, .d = d };
     bool f = false;
     npy_array a = { 0 };
@@ -172,15 +183,18 @@ an_status npy_view(const void *bytes, size_t n, npy_array *out, bool *fortran, d
     for (int i = 0; i < a.rank; i++)
         if (!a.dim[i]) a.count = 0;
     for (int i = 0; i < a.rank && a.count; i++)
-        if (!mul_i64(a.count, a.dim[i], &a.count)) return diag_fail(d, AN_INPUT, NOWHERE, "npy shape holds more than 2^63 elements");
+        if (!mul_i64(a.count, a.dim[i], &a.count))
+            return diag_fail(d, AN_INPUT, NOWHERE, "npy shape holds more than 2^63 elements");
     if (!dtype_bytes(a.dt, a.count, &a.bytes) || a.bytes != n - at - len)
-        return diag_fail(d, AN_INPUT, NOWHERE, "npy shape needs %lld elements of %s; the file holds %zu bytes of data", (long long)a.count,
-                         npy_descr(a.dt), n - at - len);
+        return diag_fail(d, AN_INPUT, NOWHERE, "npy shape needs %lld elements of %s; the file holds %zu bytes of data",
+                         (long long)a.count, npy_descr(a.dt), n - at - len);
     a.data = p + at + len;
     int wide = 0;
     for (int i = 0; i < a.rank; i++) wide += a.dim[i] != 1;
     if (wide < 2) f = false; /* one axis: both orders are the same */
-    if (f && !fortran) return diag_fail(d, AN_INPUT, NOWHERE, "npy array is in Fortran order; C order is wanted (numpy.ascontiguousarray)");
+    if (f && !fortran)
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "npy array is in Fortran order; C order is wanted (numpy.ascontiguousarray)");
     if (fortran) *fortran = f;
     *out = a;
     return AN_OK;
@@ -244,11 +258,14 @@ an_status npy_encode(dtype dt, const int64_t *dim, int rank, const void *data, s
     int64_t count = 1;
     size_t bytes;
     for (int i = 0; i < rank; i++)
-        if (dim[i] < 0 || !mul_i64(count, dim[i], &count)) return diag_fail(d, AN_INPUT, NOWHERE, "shape of an npy array is out of range");
-    if (!dtype_bytes(dt, count, &bytes)) return diag_fail(d, AN_INPUT, NOWHERE, "npy array of %lld elements is too large", (long long)count);
+        if (dim[i] < 0 || !mul_i64(count, dim[i], &count))
+            return diag_fail(d, AN_INPUT, NOWHERE, "shape of an npy array is out of range");
+    if (!dtype_bytes(dt, count, &bytes))
+        return diag_fail(d, AN_INPUT, NOWHERE, "npy array of %lld elements is too large", (long long)count);
     strbuf h = { 0 };
     sb_printf(&h, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
-    for (int i = 0; i < rank; i++) sb_printf(&h, "%lld%s", (long long)dim[i], i + 1 < rank ? ", " : rank == 1 ? "," : "");
+    for (int i = 0; i < rank; i++)
+        sb_printf(&h, "%lld%s", (long long)dim[i], i + 1 < rank ? ", " : rank == 1 ? "," : "");
     sb_puts(&h, "), }");
     while (!h.oom && (PREFIX + h.n + 1) % ALIGN) sb_putc(&h, ' ');
     sb_putc(&h, '\n');

@@ -51,7 +51,8 @@ typedef struct {
 
 static an_status read_int(const shard *s, const char *name, const char *field, const json_t *j, int64_t *out)
 {
-    if (!json_is_integer(j)) return BAD(s, "%.120s: tensor \"%.80s\": %s holds something that is not an integer", s->file, name, field);
+    if (!json_is_integer(j))
+        return BAD(s, "%.120s: tensor \"%.80s\": %s holds something that is not an integer", s->file, name, field);
     *out = json_integer_value(j);
     if (*out >= 0) return AN_OK;
     return BAD(s, "%.120s: tensor \"%.80s\": %s holds %lld, wanted 0 or more", s->file, name, field, (long long)*out);
@@ -62,7 +63,8 @@ static an_status read_shape(const shard *s, safetensor *t, const json_t *shape)
     if (!json_is_array(shape)) return BAD(s, "%.120s: tensor \"%.80s\" has no shape array", s->file, t->name);
     size_t n = json_array_size(shape);
     if (n > SAFETENSORS_MAX_RANK)
-        return BAD(s, "%.120s: tensor \"%.80s\" has %zu axes; %d are the most", s->file, t->name, n, SAFETENSORS_MAX_RANK);
+        return BAD(s, "%.120s: tensor \"%.80s\" has %zu axes; %d are the most", s->file, t->name, n,
+                   SAFETENSORS_MAX_RANK);
     bool empty = false;
     for (size_t i = 0; i < n; i++) {
         TRY(read_int(s, t->name, "shape", json_array_get(shape, i), &t->dim[i]));
@@ -71,7 +73,8 @@ static an_status read_shape(const shard *s, safetensor *t, const json_t *shape)
     t->rank = (int)n;
     t->count = empty ? 0 : 1;
     for (size_t i = 0; i < n && !empty; i++)
-        if (!mul_i64(t->count, t->dim[i], &t->count)) return BAD(s, "%.120s: tensor \"%.80s\" has more than 2^63 elements", s->file, t->name);
+        if (!mul_i64(t->count, t->dim[i], &t->count))
+            return BAD(s, "%.120s: tensor \"%.80s\" has more than 2^63 elements", s->file, t->name);
     return AN_OK;
 }
 
@@ -82,21 +85,23 @@ static an_status read_tensor(const shard *s, const char *name, const json_t *j)
     const json_t *range = json_object_get(j, "data_offsets");
     if (!json_is_object(j) || !word) return BAD(s, "%.120s: tensor \"%.80s\" has no dtype", s->file, name);
     if (json_object_size(j) != 3)
-        return BAD(s, "%.120s: tensor \"%.80s\" has %zu fields; dtype, shape and data_offsets are wanted", s->file, name, json_object_size(j));
+        return BAD(s, "%.120s: tensor \"%.80s\" has %zu fields; dtype, shape and data_offsets are wanted", s->file,
+                   name, json_object_size(j));
     for (size_t i = 0; i < COUNT(types); i++)
         if (!strcmp(types[i].name, word)) t.dt = types[i].dt;
     if (!t.dt) return BAD(s, "%.120s: tensor \"%.80s\" has dtype \"%.20s\", which is not known", s->file, name, word);
     TRY(read_shape(s, &t, json_object_get(j, "shape")));
-    if (json_array_size(range) != 2) return BAD(s, "%.120s: tensor \"%.80s\": data_offsets are not two numbers", s->file, name);
+    if (json_array_size(range) != 2)
+        return BAD(s, "%.120s: tensor \"%.80s\": data_offsets are not two numbers", s->file, name);
     int64_t begin, end;
     TRY(read_int(s, name, "data_offsets", json_array_get(range, 0), &begin));
     TRY(read_int(s, name, "data_offsets", json_array_get(range, 1), &end));
     if (begin > end || (uint64_t)end > s->n_data)
-        return BAD(s, "%.120s: tensor \"%.80s\" lies at bytes %lld to %lld of %zu bytes of data", s->file, name, (long long)begin, (long long)end,
-                   s->n_data);
+        return BAD(s, "%.120s: tensor \"%.80s\" lies at bytes %lld to %lld of %zu bytes of data", s->file, name,
+                   (long long)begin, (long long)end, s->n_data);
     if (!dtype_bytes(t.dt, t.count, &t.bytes) || t.bytes != (size_t)(end - begin))
-        return BAD(s, "%.120s: tensor \"%.80s\": %lld elements of %s do not fill its %lld bytes", s->file, name, (long long)t.count, word,
-                   (long long)(end - begin));
+        return BAD(s, "%.120s: tensor \"%.80s\": %lld elements of %s do not fill its %lld bytes", s->file, name,
+                   (long long)t.count, word, (long long)(end - begin));
     t.data = s->data + begin;
     return VEC_PUSH(&s->to->mem, &s->to->all, t) ? AN_OK : diag_nomem(s->d);
 }
@@ -129,15 +134,18 @@ static an_status check_cover(const shard *s, safetensor *t, size_t n)
 {
     if (n) qsort(t, n, sizeof *t, by_place);
     size_t at = 0;
-    for (int holes = 0; holes < 2; holes++) { /* bytes of two tensors first: a tensor moved onto another leaves a hole as well */
+    /* bytes of two tensors first: a tensor moved onto another leaves a hole as well */
+    for (int holes = 0; holes < 2; holes++) {
         at = 0;
         for (size_t i = 0; i < n; i++) {
             size_t begin = (size_t)((const unsigned char *)t[i].data - s->data);
             if (begin < at)
-                return BAD(s, "%.100s: tensors \"%.70s\" and \"%.70s\" overlap: one ends at byte %zu, the other begins at %zu", s->file, t[i - 1].name,
-                           t[i].name, at, begin);
+                return BAD(
+                    s, "%.100s: tensors \"%.70s\" and \"%.70s\" overlap: one ends at byte %zu, the other begins at %zu",
+                    s->file, t[i - 1].name, t[i].name, at, begin);
             if (holes && begin > at)
-                return BAD(s, "%.120s: bytes %zu to %zu before tensor \"%.80s\" belong to no tensor", s->file, at, begin, t[i].name);
+                return BAD(s, "%.120s: bytes %zu to %zu before tensor \"%.80s\" belong to no tensor", s->file, at,
+                           begin, t[i].name);
             at = begin + t[i].bytes;
         }
     }
@@ -176,11 +184,15 @@ static an_status read_header(const shard *s, const json_t *top)
 static an_status add_image(safetensors *f, const char *file, const unsigned char *p, size_t n, diag *d)
 {
     uint64_t len = 0;
-    if (n < 8) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: not a safetensors file: %zu bytes, and the header's length alone takes 8", file, n);
+    if (n < 8)
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.200s: not a safetensors file: %zu bytes, and the header's length alone takes 8", file, n);
     for (int i = 7; i >= 0; i--) len = len << 8 | p[i];
     if (len > n - 8 || len > SAFETENSORS_MAX_HEADER)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: not a safetensors file, or cut: its header says %llu bytes; the file has %zu more, and %d are the most read",
-                         file, (unsigned long long)len, n - 8, SAFETENSORS_MAX_HEADER);
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "%.200s: not a safetensors file, or cut: its header says %llu bytes; the file has %zu more, and %d are the most read",
+            file, (unsigned long long)len, n - 8, SAFETENSORS_MAX_HEADER);
     char what[240];
     snprintf(what, sizeof what, "%.200s: safetensors header", file);
     json_t *top;
@@ -208,7 +220,8 @@ static an_status add_file(safetensors *f, const char *path, diag *d)
 static an_status shard_path(safetensors *f, const char *index, const char *name, const char **out, diag *d)
 {
     if (!name[0] || strchr(name, '/') || strchr(name, '\\') || !strcmp(name, ".."))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: shard \"%.80s\" is not the name of a file beside it", index, name);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: shard \"%.80s\" is not the name of a file beside it", index,
+                         name);
     const char *cut = strrchr(index, '/');
     *out = arena_printf(&f->mem, "%.*s%s", cut ? (int)(cut - index + 1) : 0, index, name);
     return *out ? AN_OK : diag_nomem(d);
@@ -225,7 +238,8 @@ static an_status read_index(safetensors *f, const char *index, const json_t *top
     json_object_foreach(map, name, v)
     {
         const char *file = json_string_value(v), *path;
-        if (!file) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: tensor \"%.80s\": its shard is not a name", index, name);
+        if (!file)
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: tensor \"%.80s\": its shard is not a name", index, name);
         uint32_t k;
         if (str_map_get(&seen, file, strlen(file), &k)) continue;
         if (!str_map_put(&f->mem, &seen, file, strlen(file), 0)) return diag_nomem(d);
@@ -238,13 +252,16 @@ static an_status read_index(safetensors *f, const char *index, const json_t *top
         const char *path;
         TRY(shard_path(f, index, json_string_value(v), &path, d));
         if (!t || strcmp(t->file, path))
-            return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.80s\" is not in %.120s, where the index says it is", index, name, path);
+            return diag_fail(d, AN_INPUT, NOWHERE,
+                             "%.150s: tensor \"%.80s\" is not in %.120s, where the index says it is", index, name,
+                             path);
     }
     if (json_object_size(map) == f->all.n) return AN_OK;
     for (size_t i = 0; i < f->all.n; i++)
         if (!json_object_get(map, f->all.at[i].name))
-            return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: %.120s holds tensor \"%.80s\", which the index does not list", index, f->all.at[i].file,
-                             f->all.at[i].name);
+            return diag_fail(d, AN_INPUT, NOWHERE,
+                             "%.150s: %.120s holds tensor \"%.80s\", which the index does not list", index,
+                             f->all.at[i].file, f->all.at[i].name);
     return AN_OK;
 }
 

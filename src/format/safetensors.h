@@ -1,8 +1,10 @@
-/* safetensors.h: named tensors in a file: u64 header length, a JSON header, then the bytes of the tensors without a gap.
+/* safetensors.h: named tensors in a file: u64 header length, a JSON header, then the bytes of the tensors without a
+ * gap.
  *
- * Reading maps the file and checks all of it before a tensor is given out: header length, JSON, duplicate names, types, shapes
- * against byte counts, ranges that overlap, leave holes or pass the end. A sharded model (model.safetensors.index.json) opens as
- * one set of tensors. Writing is atomic and streams: declare every tensor, then put their bytes in any order, a piece at a time. */
+ * Reading maps the file and checks all of it before a tensor is given out: header length, JSON, duplicate names,
+ * types, shapes against byte counts, ranges that overlap, leave holes or pass the end. A sharded model
+ * (model.safetensors.index.json) opens as one set of tensors. Writing is atomic and streams: declare every tensor,
+ * then put their bytes in any order, a piece at a time. */
 #ifndef FORMAT_SAFETENSORS_H
 #define FORMAT_SAFETENSORS_H
 
@@ -44,10 +46,13 @@ const char *safetensors_dtype(dtype dt); /* "F16" …; NULL: the format has no s
 typedef struct safetensors_out safetensors_out;
 
 an_status safetensors_create(const char *path, safetensors_out **out, diag *d) MUST_CHECK;
-an_status safetensors_put_meta(safetensors_out *w, const char *key, const char *value, diag *d) MUST_CHECK; /* before any bytes */
+/* before any bytes */
+an_status safetensors_put_meta(safetensors_out *w, const char *key, const char *value, diag *d) MUST_CHECK;
 /* Before any bytes. *index counts from 0 in the order of the calls. A name given twice is refused. */
-an_status safetensors_declare(safetensors_out *w, const char *name, dtype dt, int rank, const int64_t *dim, size_t *index, diag *d) MUST_CHECK;
-/* The next n bytes of tensor `index`: each tensor has its own place, so tensors may be filled in any order or by turns. */
+an_status safetensors_declare(safetensors_out *w, const char *name, dtype dt, int rank, const int64_t *dim,
+                              size_t *index, diag *d) MUST_CHECK;
+/* The next n bytes of tensor `index`: each tensor has its own place, so tensors may be filled in any order or by
+ * turns. */
 an_status safetensors_put(safetensors_out *w, size_t index, const void *p, size_t n, diag *d) MUST_CHECK;
 /* Every tensor must be complete. Syncs, renames, frees w in any case; a failure leaves no file. */
 an_status safetensors_finish(safetensors_out *w, diag *d) MUST_CHECK;

@@ -1,6 +1,6 @@
-/* safetensors_write.c: tensors declared, laid out, and put into a file a piece at a time.
- * Wider elements come first, so that every tensor is aligned to its element when the data are (some readers insist); the header is
- * padded with blanks to 64 bytes. Within one width tensors keep the order they were declared in. */
+/* safetensors_write.c: tensors declared, laid out, and put into a file a piece at a time. Wider elements come first,
+ * so that every tensor is aligned to its element when the data are (some readers insist); the header is padded with
+ * blanks to 64 bytes. Within one width tensors keep the order they were declared in. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -52,7 +52,8 @@ void safetensors_abandon(safetensors_out *w)
 /* A second definition of a name would make a file that readers refuse. */
 static an_status claim(safetensors_out *w, const char *kind, const char *name, const char **own, diag *d)
 {
-    if (w->sealed) return diag_fail(d, AN_BUG, NOWHERE, "safetensors %s \"%.100s\" comes after the first bytes", kind, name);
+    if (w->sealed)
+        return diag_fail(d, AN_BUG, NOWHERE, "safetensors %s \"%.100s\" comes after the first bytes", kind, name);
     errno = 0;
     json_t *text = json_string(name); /* NULL: not UTF-8, which JSON cannot spell */
     if (!text && errno == ENOMEM) return diag_nomem(d);
@@ -61,7 +62,8 @@ static an_status claim(safetensors_out *w, const char *kind, const char *name, c
     char *key = arena_printf(&w->mem, "%s %s", kind, name);
     if (!key) return diag_nomem(d);
     uint32_t was;
-    if (str_map_get(&w->names, key, strlen(key), &was)) return diag_fail(d, AN_INPUT, NOWHERE, "safetensors %s \"%.100s\" is given twice", kind, name);
+    if (str_map_get(&w->names, key, strlen(key), &was))
+        return diag_fail(d, AN_INPUT, NOWHERE, "safetensors %s \"%.100s\" is given twice", kind, name);
     if (!str_map_put(&w->mem, &w->names, key, strlen(key), 1)) return diag_nomem(d);
     *own = key + strlen(kind) + 1;
     return AN_OK;
@@ -78,20 +80,25 @@ an_status safetensors_put_meta(safetensors_out *w, const char *key, const char *
     return w->meta.oom ? diag_nomem(d) : AN_OK;
 }
 
-an_status safetensors_declare(safetensors_out *w, const char *name, dtype dt, int rank, const int64_t *dim, size_t *index, diag *d)
+an_status safetensors_declare(safetensors_out *w, const char *name, dtype dt, int rank, const int64_t *dim,
+                              size_t *index, diag *d)
 {
     slot s = { .dt = dt, .rank = rank };
     if (!safetensors_dtype(dt))
-        return diag_fail(d, AN_INPUT, NOWHERE, "safetensors has no element type for %s (tensor \"%.100s\")", dtype_name(dt), name);
+        return diag_fail(d, AN_INPUT, NOWHERE, "safetensors has no element type for %s (tensor \"%.100s\")",
+                         dtype_name(dt), name);
     if (rank < 0 || rank > SAFETENSORS_MAX_RANK)
-        return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" has %d axes; safetensors files here have at most %d", name, rank, SAFETENSORS_MAX_RANK);
+        return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" has %d axes; safetensors files here have at most %d",
+                         name, rank, SAFETENSORS_MAX_RANK);
     if (!strcmp(name, "__metadata__")) return diag_fail(d, AN_INPUT, NOWHERE, "no tensor can be called __metadata__");
     int64_t count = 1;
     for (int i = 0; i < rank; i++) {
-        if (dim[i] < 0 || !mul_i64(count, dim[i], &count)) return diag_fail(d, AN_INPUT, NOWHERE, "shape of tensor \"%.100s\" is out of range", name);
+        if (dim[i] < 0 || !mul_i64(count, dim[i], &count))
+            return diag_fail(d, AN_INPUT, NOWHERE, "shape of tensor \"%.100s\" is out of range", name);
         s.dim[i] = dim[i];
     }
-    if (!dtype_bytes(dt, count, &s.in.bytes)) return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" is too large", name);
+    if (!dtype_bytes(dt, count, &s.in.bytes))
+        return diag_fail(d, AN_INPUT, NOWHERE, "tensor \"%.100s\" is too large", name);
     TRY(claim(w, "tensor", name, &s.in.name, d));
     if (index) *index = w->slots.n;
     return VEC_PUSH(&w->mem, &w->slots, s) ? AN_OK : diag_nomem(d);
@@ -103,7 +110,8 @@ static void put_entry(strbuf *h, const slot *s)
     sb_json(h, s->in.name, strlen(s->in.name));
     sb_printf(h, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtype(s->dt));
     for (int i = 0; i < s->rank; i++) sb_printf(h, "%s%lld", i ? "," : "", (long long)s->dim[i]);
-    sb_printf(h, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)s->in.at, (unsigned long long)(s->in.at + s->in.bytes));
+    sb_printf(h, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)s->in.at,
+              (unsigned long long)(s->in.at + s->in.bytes));
 }
 
 /* Lay out the data and write the header in front of it. */
@@ -129,7 +137,8 @@ static an_status seal(safetensors_out *w, diag *d)
     while (!h.oom && (8 + h.n) % ALIGN) sb_putc(&h, ' ');
     an_status st = h.oom ? diag_nomem(d) : AN_OK;
     if (!st && h.n > SAFETENSORS_MAX_HEADER)
-        st = diag_fail(d, AN_INPUT, NOWHERE, "safetensors header of %zu bytes is larger than %d", h.n, SAFETENSORS_MAX_HEADER);
+        st = diag_fail(d, AN_INPUT, NOWHERE, "safetensors header of %zu bytes is larger than %d", h.n,
+                       SAFETENSORS_MAX_HEADER);
     unsigned char len[8];
     for (int i = 0; i < 8; i++) len[i] = (unsigned char)((uint64_t)h.n >> 8 * i);
     if (!st) st = file_put(&w->file, 0, len, 8, d);

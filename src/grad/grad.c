@@ -1,9 +1,9 @@
-/* grad.c: which nodes lie between the wrt and the loss, and the walk back over them.
- * In: a graph, a loss, values to differentiate by.  Out: gradients, appended; or the reason why there are none, found first.
+/* grad.c: which nodes lie between the wrt and the loss, and the walk back over them. In: a graph, a loss, values to
+ * differentiate by.  Out: gradients, appended; or the reason why there are none, found first.
  *
- * Two sweeps mark the path: forwards, what depends on a wrt through float values; backwards, what the loss depends on. The
- * nodes in both are visited last to first; a value's gradient is complete when its maker is reached, since every use of it
- * stands later. */
+ * Two sweeps mark the path: forwards, what depends on a wrt through float values; backwards, what the loss depends
+ * on. The nodes in both are visited last to first; a value's gradient is complete when its maker is reached, since
+ * every use of it stands later. */
 #include "grad/grad_int.h"
 
 static vjp_fn *const rules[OP_COUNT] = {
@@ -37,7 +37,10 @@ static bool reads_value(const node *n, int k)
 }
 
 /* A float that does. */
-static bool passes(const graph *g, const node *n, int k) { return reads_value(n, k) && dtype_is_float(graph_type(g, n->in[k])->dt); }
+static bool passes(const graph *g, const node *n, int k)
+{
+    return reads_value(n, k) && dtype_is_float(graph_type(g, n->in[k])->dt);
+}
 
 /* Operand k says which elements, and is none of them. */
 static bool picks(const node *n, int k)
@@ -53,7 +56,10 @@ static bool picks(const node *n, int k)
     }
 }
 
-static bool float_result(const graph *g, const node *n, int k) { return dtype_is_float(graph_type(g, graph_out(n->out, k))->dt); }
+static bool float_result(const graph *g, const node *n, int k)
+{
+    return dtype_is_float(graph_type(g, graph_out(n->out, k))->dt);
+}
 
 static void mark_active(path *p)
 {
@@ -83,7 +89,8 @@ static bool on_path(const path *p, const node *n)
 {
     bool in = false, out = false;
     for (int k = 0; k < n->n_in && !in; k++) in = passes(p->g, n, k) && p->active[n->in[k].i];
-    for (int k = 0; k < n->n_out && !out; k++) out = p->live[n->out.i + (uint32_t)k] && p->active[n->out.i + (uint32_t)k];
+    for (int k = 0; k < n->n_out && !out; k++)
+        out = p->live[n->out.i + (uint32_t)k] && p->active[n->out.i + (uint32_t)k];
     return in && out;
 }
 
@@ -92,37 +99,47 @@ static bool on_path(const path *p, const node *n)
 static an_status check_arguments(const graph *g, val loss, const val *wrt, int n, const grad_options *o, diag *d)
 {
     if (g->err.st) return diag_fail(d, g->err.st, g->err.at, "%s", g->err.msg);
-    if (!loss.i || loss.i >= g->values.n) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: the loss is not a value of %s", g->title);
+    if (!loss.i || loss.i >= g->values.n)
+        return diag_fail(d, AN_INPUT, NOWHERE, "gradient: the loss is not a value of %s", g->title);
     const value *l = graph_value(g, loss);
     loc at = graph_maker(g, loss)->at;
     int64_t count;
     if (!dtype_is_float(l->type.dt))
-        return diag_fail(d, AN_INPUT, at, "gradient: the loss %s is %s, wanted a float type", l->name, dtype_name(l->type.dt));
+        return diag_fail(d, AN_INPUT, at, "gradient: the loss %s is %s, wanted a float type", l->name,
+                         dtype_name(l->type.dt));
     if (!shape_elems(&l->type.sh, &count) || count != 1) {
         strbuf b = { 0 };
         sb_shape(&b, &l->type.sh);
-        diag_fail(d, AN_INPUT, at, "gradient: the loss %s is %s, wanted one element: sum it or take its mean", l->name, b.at ? b.at : "?");
+        diag_fail(d, AN_INPUT, at, "gradient: the loss %s is %s, wanted one element: sum it or take its mean", l->name,
+                  b.at ? b.at : "?");
         sb_free(&b);
         return d->st;
     }
     for (int i = 0; i < n; i++) {
-        if (!wrt[i].i || wrt[i].i >= g->values.n) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: entry %d to differentiate by is not a value of %s", i, g->title);
+        if (!wrt[i].i || wrt[i].i >= g->values.n)
+            return diag_fail(d, AN_INPUT, NOWHERE, "gradient: entry %d to differentiate by is not a value of %s", i,
+                             g->title);
         const value *v = graph_value(g, wrt[i]);
         if (!dtype_is_float(v->type.dt))
-            return diag_fail(d, AN_INPUT, graph_maker(g, wrt[i])->at, "gradient: %s is %s, wanted a float type", v->name, dtype_name(v->type.dt));
+            return diag_fail(d, AN_INPUT, graph_maker(g, wrt[i])->at, "gradient: %s is %s, wanted a float type",
+                             v->name, dtype_name(v->type.dt));
     }
     if (o->loss_scale < 0 || o->loss_scale - o->loss_scale != 0)
-        return diag_fail(d, AN_USAGE, NOWHERE, "gradient: the loss scale is %g, wanted a finite number above 0", o->loss_scale);
+        return diag_fail(d, AN_USAGE, NOWHERE, "gradient: the loss scale is %g, wanted a finite number above 0",
+                         o->loss_scale);
     if (!o->seed.i) return AN_OK;
-    if (o->seed.i >= g->values.n) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: the seed is not a value of %s", g->title);
+    if (o->seed.i >= g->values.n)
+        return diag_fail(d, AN_INPUT, NOWHERE, "gradient: the seed is not a value of %s", g->title);
     const value *s = graph_value(g, o->seed);
     if (s->type.dt != l->type.dt || !shape_elems(&s->type.sh, &count) || count != 1)
-        return diag_fail(d, AN_INPUT, graph_maker(g, o->seed)->at, "gradient: the seed %s must be one element of type %s like the loss %s", s->name,
+        return diag_fail(d, AN_INPUT, graph_maker(g, o->seed)->at,
+                         "gradient: the seed %s must be one element of type %s like the loss %s", s->name,
                          dtype_name(l->type.dt), l->name);
     return AN_OK;
 }
 
-/* The first node that v's float values enter and none leave, among those the loss depends on in any way; NULL: no path at all. */
+/* The first node that v's float values enter and none leave, among those the loss depends on in any way; NULL: no
+ * path at all. */
 static const node *where_cut(path *p, val v)
 {
     bool *from = TAKE(&p->tmp, bool, p->n_values), *by_any = TAKE(&p->tmp, bool, p->n_values);
@@ -163,9 +180,12 @@ static an_status check_reach(path *p, const val *wrt, int n, const grad_options 
         const char *name = graph_value(p->g, wrt[i])->name, *loss = graph_value(p->g, p->loss)->name;
         const node *cut = where_cut(p, wrt[i]);
         if (cut)
-            return diag_fail(d, AN_UNSUPPORTED, cut->at, "%s %s passes no gradient: %s reaches the loss %s only through it", cut->mil, cut->name, name, loss);
+            return diag_fail(d, AN_UNSUPPORTED, cut->at,
+                             "%s %s passes no gradient: %s reaches the loss %s only through it", cut->mil, cut->name,
+                             name, loss);
         if (!o->zeros_when_unreached)
-            return diag_fail(d, AN_INPUT, graph_maker(p->g, wrt[i])->at, "gradient: %s does not reach the loss %s", name, loss);
+            return diag_fail(d, AN_INPUT, graph_maker(p->g, wrt[i])->at, "gradient: %s does not reach the loss %s",
+                             name, loss);
     }
     return AN_OK;
 }
@@ -176,22 +196,24 @@ static an_status check_rules(const path *p, diag *d)
         const node *n = &p->g->nodes.at[i];
         if (!on_path(p, n)) continue;
         if (!grad_exists(n->op))
-            return diag_fail(d, AN_UNSUPPORTED, n->at, "%s %s has no gradient, and the loss %s is differentiated through it", n->mil, n->name,
+            return diag_fail(d, AN_UNSUPPORTED, n->at,
+                             "%s %s has no gradient, and the loss %s is differentiated through it", n->mil, n->name,
                              graph_value(p->g, p->loss)->name);
         for (int k = 0; k < n->n_in + n->n_out; k++) {
             val v = k < n->n_in ? n->in[k] : graph_out(n->out, k - n->n_in);
             int64_t count;
             if (v.i && !shape_elems(&graph_type(p->g, v)->sh, &count))
-                return diag_fail(d, AN_UNSUPPORTED, n->at, "%s %s: the shape of %s is not known, and its gradient needs it", n->mil, n->name,
+                return diag_fail(d, AN_UNSUPPORTED, n->at,
+                                 "%s %s: the shape of %s is not known, and its gradient needs it", n->mil, n->name,
                                  graph_value(p->g, v)->name);
         }
     }
     return AN_OK;
 }
 
-/* The node, of the loss's own path, that numbers reach which depend on a wrt and have lost their slope on the way (cast to an
- * integer, positions): *lost is where. NULL: none. Numbers that only decide, as a truth value or by picking elements, have none to lose.
- * from: per value the node where its slope was lost, all NULL at first. */
+/* The node, of the loss's own path, that numbers reach which depend on a wrt and have lost their slope on the way
+ * (cast to an integer, positions): *lost is where. NULL: none. Numbers that only decide, as a truth value or by
+ * picking elements, have none to lose. from: per value the node where its slope was lost, all NULL at first. */
 static const node *slope_lost(const path *p, const node **from, const node **lost)
 {
     for (size_t i = 1; i < p->n_nodes; i++) {
@@ -217,8 +239,9 @@ static an_status check_slopes(path *p, diag *d)
     if (!from) return diag_nomem(d);
     const node *back = slope_lost(p, from, &lost);
     if (!back) return AN_OK;
-    return diag_fail(d, AN_UNSUPPORTED, lost->at, "%s %s has no gradient, and the loss %s depends on its numbers, which %s %s reads", lost->mil, lost->name,
-                     graph_value(p->g, p->loss)->name, back->mil, back->name);
+    return diag_fail(d, AN_UNSUPPORTED, lost->at,
+                     "%s %s has no gradient, and the loss %s depends on its numbers, which %s %s reads", lost->mil,
+                     lost->name, graph_value(p->g, p->loss)->name, back->mil, back->name);
 }
 
 /* ---- values computed a second time ---- */
@@ -228,9 +251,14 @@ static an_status plan_again(path *p, const grad_options *o, diag *d)
     uint32_t before = 0;
     if (o->n_keep < 2) return AN_OK; /* nothing lies between */
     for (int i = 0; i < o->n_keep; i++) {
-        if (!o->keep[i].i || o->keep[i].i >= p->n_values) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: entry %d of the values to keep is not a value of %s", i, p->g->title);
+        if (!o->keep[i].i || o->keep[i].i >= p->n_values)
+            return diag_fail(d, AN_INPUT, NOWHERE, "gradient: entry %d of the values to keep is not a value of %s", i,
+                             p->g->title);
         uint32_t at = graph_value(p->g, o->keep[i])->node;
-        if (i && at <= before) return diag_fail(d, AN_INPUT, NOWHERE, "gradient: the values to keep are not in the order in which they are made: %s", graph_value(p->g, o->keep[i])->name);
+        if (i && at <= before)
+            return diag_fail(d, AN_INPUT, NOWHERE,
+                             "gradient: the values to keep are not in the order in which they are made: %s",
+                             graph_value(p->g, o->keep[i])->name);
         before = at;
     }
     if (!(p->again = TAKE(&p->tmp, val, p->n_values))) return diag_nomem(d);
@@ -286,12 +314,14 @@ static void visit(path *p, uint32_t i, val *grad, const grad_options *o)
     if (!any) return; /* every use of it gave nothing: a slice that was never read */
     arena_mark m = arena_save(&p->tmp);
     bool *need = TAKE(&p->tmp, bool, (size_t)c.n.n_in), *joined = TAKE(&p->tmp, bool, (size_t)c.n.n_in);
-    val *dx = TAKE(&p->tmp, val, (size_t)c.n.n_in), *dy = TAKE(&p->tmp, val, (size_t)c.n.n_out), *so_far = TAKE(&p->tmp, val, (size_t)c.n.n_in);
+    val *dx = TAKE(&p->tmp, val, (size_t)c.n.n_in), *dy = TAKE(&p->tmp, val, (size_t)c.n.n_out),
+        *so_far = TAKE(&p->tmp, val, (size_t)c.n.n_in);
     if (!need || !joined || !dx || !dy || !so_far) {
         graph_fail(p->g, AN_NOMEM, "out of memory");
         return;
     }
-    for (int k = 0; k < c.n.n_in; k++) need[k] = passes(p->g, &c.n, k) && p->active[c.n.in[k].i], so_far[k] = grad[c.n.in[k].i];
+    for (int k = 0; k < c.n.n_in; k++)
+        need[k] = passes(p->g, &c.n, k) && p->active[c.n.in[k].i], so_far[k] = grad[c.n.in[k].i];
     for (int k = 0; k < c.n.n_out; k++) dy[k] = grad[c.n.out.i + (uint32_t)k];
     c.y = graph_type(p->g, c.n.out)->sh, c.dt = graph_type(p->g, c.n.out)->dt;
     c.dy = dy, c.need = need, c.dx = dx, c.so_far = so_far, c.joined = joined;
@@ -323,14 +353,17 @@ static void check_held(path *p, uint32_t first)
         for (size_t i = first; i < g->nodes.n && !g->err.st; i++)
             for (int j = 0; j < g->nodes.at[i].n_in; j++)
                 if (g->nodes.at[i].in[j].i == v.i) {
-                    graph_fail(g, AN_INPUT, "gradient: the loss scale is %g where %s reads it, which is %g in %s: take another, or the mean where the loss takes a sum", x,
-                               g->nodes.at[i].name, as, dtype_name(graph_type(g, v)->dt));
+                    graph_fail(
+                        g, AN_INPUT,
+                        "gradient: the loss scale is %g where %s reads it, which is %g in %s: take another, or the mean where the loss takes a sum",
+                        x, g->nodes.at[i].name, as, dtype_name(graph_type(g, v)->dt));
                     break;
                 }
     }
 }
 
-/* Whose rule made which node: the walk goes from the last to the first, so each one's nodes end where those of the next begin. */
+/* Whose rule made which node: the walk goes from the last to the first, so each one's nodes end where those of the
+ * next begin. */
 static void list_makers(path *p, grad_info *info)
 {
     graph *g = p->g;

@@ -1,8 +1,8 @@
 /* grad_int.h: what the rules share. Private to grad/.
  * A rule sees one forward node and the gradients of its results, and leaves the gradients of its operands.
  *
- * A gradient on its way may be thin: any shape that broadcasts to the value's. A sum's gradient is the same number for every
- * element; elementwise rules multiply it as it is, and what must have every element calls full(). */
+ * A gradient on its way may be thin: any shape that broadcasts to the value's. A sum's gradient is the same number
+ * for every element; elementwise rules multiply it as it is, and what must have every element calls full(). */
 #ifndef GRAD_GRAD_INT_H
 #define GRAD_GRAD_INT_H
 
@@ -35,8 +35,9 @@
 #define at_axis vjp_at_axis
 #define broken vjp_broken
 
-/* Constants that still hold nothing but the loss scale, with the number they stand for. A scale of 65536 is no fp16 number, the
- * 1024 that is left of it behind a mean over 64 is: products and quotients of these are worked out here, not in the graph. */
+/* Constants that still hold nothing but the loss scale, with the number they stand for. A scale of 65536 is no fp16
+ * number, the 1024 that is left of it behind a mean over 64 is: products and quotients of these are worked out here,
+ * not in the graph. */
 typedef struct {
     struct {
         val v;
@@ -88,14 +89,17 @@ int64_t prod(const int64_t *d, int from, int to);
 val reshaped(adj *c, val v, const shape *s);            /* v itself when it has that shape */
 val full(adj *c, val v, const shape *s);                /* every element present */
 val dy_full(adj *c);                                    /* of the first result */
-val fit(adj *c, val v, const shape *from, const shape *to); /* a gradient for `from`, which `to` was broadcast to: summed back */
+/* a gradient for `from`, which `to` was broadcast to: summed back */
+val fit(adj *c, val v, const shape *from, const shape *to);
 void give(adj *c, int k, val v);                        /* operand k was broadcast to the result's shape */
 val sum_axes(adj *c, val v, unsigned axes);             /* keep_dims; no axes: v itself */
 val per_channel(adj *c, val p, int rank);               /* [C] as [1, C, 1, ...] */
 val channel_total(adj *c, val v, const shape *s);       /* summed over all axes but 1, [C]; v is thin for s */
 val pad_axis(adj *c, val v, int axis, int64_t before, int64_t after); /* zeros */
-val along_axis(adj *c, val v, int axis, val matrix, int64_t n); /* matrix [n, extent] applied to every line of the axis */
-val cut_axes(adj *c, val v, const int64_t *begin, const int64_t *step, const int64_t *count); /* one entry per axis, step >= 1 */
+/* matrix [n, extent] applied to every line of the axis */
+val along_axis(adj *c, val v, int axis, val matrix, int64_t n);
+/* one entry per axis, step >= 1 */
+val cut_axes(adj *c, val v, const int64_t *begin, const int64_t *step, const int64_t *count);
 
 /* ---- attributes, with the table's defaults ---- */
 static inline int64_t at_i(const adj *c, attr_id a) { return attr_int(c->n.op, c->n.attrs, c->n.n_attr, a); }

@@ -1,11 +1,12 @@
-/* preflight.c: slices with a width offset that the two oldest families would turn into infinities.
- * In: a graph, perhaps with a sample of its inputs.  Out: the slices whose operand can pass the limit, and the largest loss scale
+/* preflight.c: slices with a width offset that the two oldest families would turn into infinities. In: a graph,
+ * perhaps with a sample of its inputs.  Out: the slices whose operand can pass the limit, and the largest loss scale
  * that keeps it below.
  *
- * Floats of any type: what is typed fp32 is computed in fp16 there.
- * Gradients are linear in the seed: a value that depends on it through the backward pass grows in proportion.
- * A sample is evaluated without rounding, the chip rounds every operation: what reaches a slice there may be larger by some units. Roundings go either way and add
- * up like the root of their number, so an operand at the end of n of them is taken to be off by 4 sqrt(n) units: more is as rare as four standard deviations. */
+ * Floats of any type: what is typed fp32 is computed in fp16 there. Gradients are linear in the seed: a value that
+ * depends on it through the backward pass grows in proportion. A sample is evaluated without rounding, the chip
+ * rounds every operation: what reaches a slice there may be larger by some units. Roundings go either way and add up
+ * like the root of their number, so an operand at the end of n of them is taken to be off by 4 sqrt(n) units: more
+ * is as rare as four standard deviations. */
 #include <math.h>
 
 #include "grad/grad_int.h"
@@ -20,11 +21,14 @@ static bool width_offset(const graph *g, const node *n)
     switch (n->op) {
     case OP_SLICE_BY_SIZE: return attr_list(n->op, n->attrs, n->n_attr, A_BEGIN, x.rank, l) && l[last] != 0;
     case OP_SLICE_BY_INDEX:
-        if (!attr_list(n->op, n->attrs, n->n_attr, A_BEGIN, x.rank, l) || !attr_list(n->op, n->attrs, n->n_attr, A_BEGIN_MASK, x.rank, s)) return false;
+        if (!attr_list(n->op, n->attrs, n->n_attr, A_BEGIN, x.rank, l) ||
+            !attr_list(n->op, n->attrs, n->n_attr, A_BEGIN_MASK, x.rank, s))
+            return false;
         if (!s[last]) return l[last] != 0;
         return attr_list(n->op, n->attrs, n->n_attr, A_STRIDE, x.rank, s) && s[last] < 0 && x.d[last] > 1;
     case OP_CROP: return attr_list(n->op, n->attrs, n->n_attr, A_CROP_WIDTH, 2, two) && two[0] != 0;
-    case OP_SPLIT: return axis_norm(attr_int(n->op, n->attrs, n->n_attr, A_AXIS), x.rank, &axis) && axis == last && n->n_out > 1;
+    case OP_SPLIT:
+        return axis_norm(attr_int(n->op, n->attrs, n->n_attr, A_AXIS), x.rank, &axis) && axis == last && n->n_out > 1;
     default: return false;
     }
 }
@@ -56,7 +60,8 @@ static bool *seeded(const graph *g, const grad_info *info, arena *mem)
 }
 
 /* Every input that a suspect's operand depends on has its numbers. */
-static an_status check_sample(const graph *g, const tensor64 *sample, const port *suspect, size_t n, arena *mem, diag *d)
+static an_status check_sample(const graph *g, const tensor64 *sample, const port *suspect, size_t n, arena *mem,
+                              diag *d)
 {
     bool *on = TAKE(mem, bool, g->values.n);
     if (!on) return diag_nomem(d);
@@ -69,7 +74,8 @@ static an_status check_sample(const graph *g, const tensor64 *sample, const port
     }
     for (size_t i = 0; i < g->inputs.n; i++)
         if (on[g->inputs.at[i].i] && !sample[i].x)
-            return diag_fail(d, AN_INPUT, NOWHERE, "there is no sample of the input %s", graph_value(g, g->inputs.at[i])->name);
+            return diag_fail(d, AN_INPUT, NOWHERE, "there is no sample of the input %s",
+                             graph_value(g, g->inputs.at[i])->name);
     return AN_OK;
 }
 
@@ -88,14 +94,16 @@ static an_status measure(const graph *g, const tensor64 *sample, grad_hazard *h,
     return AN_OK;
 }
 
-/* Of a result, as a part of it: half a unit of fp16; sums round their products as well, and functions are straight between the knots of a table. */
+/* Of a result, as a part of it: half a unit of fp16; sums round their products as well, and functions are straight
+ * between the knots of a table. */
 static double rounding_of(const graph *g, const node *n)
 {
     static const struct {
         const char *cost;
         double off;
-    } kinds[] = { { "move", 0 }, { "gather", 0 }, { "gemm", 0x1p-10 }, { "conv", 0x1p-10 }, { "sdpa", 0x1p-8 }, { "pool", 0x1p-10 }, { "reduce", 0x1p-10 },
-                  { "table", 0x1p-8 }, { "softmax", 0x1p-8 }, { "norm", 0x1p-8 } };
+    } kinds[] = { { "move", 0 },         { "gather", 0 },     { "gemm", 0x1p-10 },   { "conv", 0x1p-10 },
+                  { "sdpa", 0x1p-8 },    { "pool", 0x1p-10 }, { "reduce", 0x1p-10 }, { "table", 0x1p-8 },
+                  { "softmax", 0x1p-8 }, { "norm", 0x1p-8 } };
     if (n->op == OP_INPUT && graph_type(g, n->out)->dt == DT_F16) return 0;
     for (size_t i = 0; i < COUNT(kinds); i++)
         if (!strcmp(op_get(n->op)->cost_rule, kinds[i].cost)) return kinds[i].off;
@@ -123,7 +131,8 @@ static uint32_t made_for(const grad_info *info, size_t i)
     return info->of[i - info->first_node];
 }
 
-an_status grad_preflight(const graph *g, const grad_info *info, double scale_now, const tensor64 *sample, arena *mem, grad_hazard **out, size_t *n, diag *d)
+an_status grad_preflight(const graph *g, const grad_info *info, double scale_now, const tensor64 *sample, arena *mem,
+                         grad_hazard **out, size_t *n, diag *d)
 {
     *n = 0;
     *out = TAKE(mem, grad_hazard, g->nodes.n);
@@ -135,10 +144,13 @@ an_status grad_preflight(const graph *g, const grad_info *info, double scale_now
     graph_ranges(g, range);
     for (size_t i = 1; i < g->nodes.n; i++) {
         const node *nd = &g->nodes.at[i];
-        if (!nd->n_in || !nd->in[0].i || !dtype_is_float(graph_type(g, nd->in[0])->dt) || graph_const_of(g, nd->in[0]) || !width_offset(g, nd)) continue;
+        if (!nd->n_in || !nd->in[0].i || !dtype_is_float(graph_type(g, nd->in[0])->dt) ||
+            graph_const_of(g, nd->in[0]) || !width_offset(g, nd))
+            continue;
         vrange r = range[nd->in[0].i];
         if (fmax(fabs(r.lo), fabs(r.hi)) <= GRAD_WIDTH_LIMIT) continue; /* whatever comes before */
-        (*out)[suspects++] = (grad_hazard){ .node = (uint32_t)i, .name = nd->name, .mil = nd->mil, .at = nd->at, .of = made_for(info, i), .scales = grows[nd->in[0].i],
+        (*out)[suspects++] = (grad_hazard){ .node = (uint32_t)i, .name = nd->name, .mil = nd->mil, .at = nd->at,
+                                            .of = made_for(info, i), .scales = grows[nd->in[0].i],
                                             .largest = fmax(fabs(r.lo), fabs(r.hi)) };
     }
     if (sample && suspects) TRY(measure(g, sample, *out, suspects, mem, d));

@@ -1,6 +1,7 @@
-/* vjp.c: what the gradient rules are built from: thin gradients made full, broadcasts summed back, axes cut, padded and mapped.
- * In: values of the graph.  Out: more of them. Where there is a choice, the form is one that every family runs: zeros come from
- * pad on the last two axes and from concat on the others, sums over a broadcast axis are reduce_sum and reshape. */
+/* vjp.c: what the gradient rules are built from: thin gradients made full, broadcasts summed back, axes cut, padded
+ * and mapped. In: values of the graph.  Out: more of them. Where there is a choice, the form is one that every
+ * family runs: zeros come from pad on the last two axes and from concat on the others, sums over a broadcast axis
+ * are reduce_sum and reshape. */
 #include <float.h>
 #include <math.h>
 
@@ -52,10 +53,12 @@ val quo(adj *c, val a, val b)
 
 double tiny_of(dtype dt) { return dt == DT_F16 ? 0x1p-14 : dt == DT_F64 ? DBL_MIN : (double)FLT_MIN; }
 
-/* fp16 to its end: products of chips end at half of it. Of wider types half the range: a difference of two is a number too. */
+/* fp16 to its end: products of chips end at half of it. Of wider types half the range: a difference of two is a
+ * number too. */
 double lowest_of(dtype dt) { return dt == DT_F16 ? -65504 : dt == DT_F64 ? -DBL_MAX / 2 : (double)-FLT_MAX / 2; }
 
-/* A division by the count: n is exact in fp16 to 2048 where 1/n is not. fp16 ends at 65504, so a large one goes in two steps. */
+/* A division by the count: n is exact in fp16 to 2048 where 1/n is not. fp16 ends at 65504, so a large one goes in
+ * two steps. */
 val over_count(adj *c, val v, int64_t n)
 {
     enum { STEP = 1 << 14 };
@@ -249,5 +252,6 @@ val cut_axes(adj *c, val v, const int64_t *begin, const int64_t *step, const int
     }
     if (whole) return v;
     if (plain) return GA(c->g, SLICE_BY_SIZE, VALS(v), AT_LIST(BEGIN, begin, s.rank), AT_LIST(SIZE, count, s.rank));
-    return GA(c->g, SLICE_BY_INDEX, VALS(v), AT_LIST(BEGIN, begin, s.rank), AT_LIST(END, end, s.rank), AT_LIST(STRIDE, step, s.rank));
+    return GA(c->g, SLICE_BY_INDEX, VALS(v), AT_LIST(BEGIN, begin, s.rank), AT_LIST(END, end, s.rank),
+              AT_LIST(STRIDE, step, s.rank));
 }

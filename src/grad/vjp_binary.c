@@ -40,8 +40,8 @@ static bool never_zero(const graph *g, val v) /* a constant, none of whose eleme
     return true;
 }
 
-/* y x^(y-1), 0 where y is 0: there x^y is 1 whatever x is, and at x = 0 the formula would be 0 times infinity. And z log x; 0 where x is 0,
- * the limit for a positive exponent. A negative base has no slope in y: NaN. */
+/* y x^(y-1), 0 where y is 0: there x^y is 1 whatever x is, and at x = 0 the formula would be 0 times infinity. And z
+ * log x; 0 where x is 0, the limit for a positive exponent. A negative base has no slope in y: NaN. */
 void vjp_pow(adj *c)
 {
     val x = x0(c), y = x1(c);
@@ -74,8 +74,8 @@ void vjp_pe_elementwise(adj *c)
     static const struct {
         const char *mode;
         vjp_fn *rule;
-    } modes[] = { { "add", vjp_add }, { "sub", vjp_sub }, { "mul", vjp_mul }, { "max", vjp_maximum }, { "min", vjp_minimum },
-                  { "pow", vjp_pow }, { "div", vjp_real_div } };
+    } modes[] = { { "add", vjp_add },     { "sub", vjp_sub }, { "mul", vjp_mul },     { "max", vjp_maximum },
+                  { "min", vjp_minimum }, { "pow", vjp_pow }, { "div", vjp_real_div } };
     for (size_t i = 0; i < COUNT(modes); i++)
         if (!strcmp(at_s(c, A_MODE), modes[i].mode)) {
             modes[i].rule(c);

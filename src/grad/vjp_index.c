@@ -1,10 +1,10 @@
-/* vjp_index.c: gradients of operations that pick elements by number or by place: gathers, top-k, padding that repeats the
- * border, resampling along axes.
- * In: an adj.  Out: its dx.
+/* vjp_index.c: gradients of operations that pick elements by number or by place: gathers, top-k, padding that
+ * repeats the border, resampling along axes. In: an adj.  Out: its dx.
  *
- * The engine has no scatter (a plain processor does, and then a lookup's gradient is one). What adds rows into places is a product with a one-hot matrix: it is made by comparing the indices
- * with a constant range, so it works for indices that are only known at run time. Where the places are fixed by attributes, the
- * matrix is a constant, found by asking the operation itself what it does to each unit vector. */
+ * The engine has no scatter (a plain processor does, and then a lookup's gradient is one). What adds rows into
+ * places is a product with a one-hot matrix: it is made by comparing the indices with a constant range, so it works
+ * for indices that are only known at run time. Where the places are fixed by attributes, the matrix is a constant,
+ * found by asking the operation itself what it does to each unit vector. */
 #include "grad/grad_int.h"
 
 /* ---- indices ---- */
@@ -40,15 +40,16 @@ static bool never_negative(const adj *c, val ix)
     return true;
 }
 
-/* v where ix names place i of n, 0 elsewhere; ix and the range (shape s, n elements) broadcast. A negative index counts from the
- * end: it is compared with the range shifted by n rather than changed. */
+/* v where ix names place i of n, 0 elsewhere; ix and the range (shape s, n elements) broadcast. A negative index
+ * counts from the end: it is compared with the range shifted by n rather than changed. */
 static val where_named(adj *c, val ix, int64_t n, const shape *s, val v)
 {
     if (c->g->err.st) return NO_VAL;
     bool plain = never_negative(c, ix);
     ix = wide_index(c, ix, n);
     if (c->g->err.st) return NO_VAL;
-    if (c->o->scatter && n <= 1 << 24) { /* a processor compares floats many at a time, and has no objection to changing a negative one */
+    /* a processor compares floats many at a time, and has no objection to changing a negative one */
+    if (c->o->scatter && n <= 1 << 24) {
         ix = GA(c->g, CAST, VALS(ix), AT_S(DTYPE, "fp32"));
         val zero = graph_scalar(c->g, DT_F32, 0), all = graph_scalar(c->g, DT_F32, (double)n);
         if (!plain) ix = choose(c, G(c->g, LESS, ix, zero), G(c->g, ADD, ix, all), ix);
@@ -72,7 +73,8 @@ void vjp_gather(adj *c) /* x (batch, before, n, after), indices (batch, places),
         c->joined[0] = to.i && shape_eq(&graph_type(c->g, to)->sh, &x);
         if (c->joined[0]) to = reshaped(c, to, &table);
         else to = GA(c->g, FILL_LIKE, VALS(reshaped(c, c->n.in[0], &table)), AT_F(VALUE, 0));
-        val sum = GA(c->g, SCATTER, VALS(to, reshaped(c, c->n.in[1], &list), reshaped(c, dy_full(c), &lines)), AT_I(AXIS, 0), AT_S(MODE, "add"));
+        val sum = GA(c->g, SCATTER, VALS(to, reshaped(c, c->n.in[1], &list), reshaped(c, dy_full(c), &lines)),
+                     AT_I(AXIS, 0), AT_S(MODE, "add"));
         c->dx[0] = reshaped(c, sum, &x);
         return;
     }
@@ -82,7 +84,8 @@ void vjp_gather(adj *c) /* x (batch, before, n, after), indices (batch, places),
     c->dx[0] = reshaped(c, d, &x);
 }
 
-/* Which of several updates of one place is the one that stayed: the last. Each writes its number, and finds it there or not. */
+/* Which of several updates of one place is the one that stayed: the last. Each writes its number, and finds it there
+ * or not. */
 static val stayed(adj *c, val ix, const shape *updates, int axis, int64_t n)
 {
     shape s = shape_at(c, ix), list = SHAPE(count_of(&s)), mask = *updates;
@@ -145,7 +148,8 @@ void vjp_topk(adj *c) /* the values' gradient goes to the positions; the positio
     int axis = at_axis(c, A_AXIS, x.rank);
     val ix = graph_out(c->n.out, 1);
     if (c->n.n_out < 2) { /* asked for values only: sort once more, with positions */
-        val again = GA(c->g, TOPK, VALS(c->n.in[0]), AT_I(K, c->y.d[axis]), AT_I(AXIS, axis), AT_B(ASCENDING, at_b(c, A_ASCENDING)));
+        val again = GA(c->g, TOPK, VALS(c->n.in[0]), AT_I(K, c->y.d[axis]), AT_I(AXIS, axis),
+                       AT_B(ASCENDING, at_b(c, A_ASCENDING)));
         ix = graph_out(again, 1);
     }
     c->dx[0] = scatter_lines(c, ix, dy_full(c), &x, axis);
@@ -165,7 +169,8 @@ void vjp_gather_nd(adj *c)
         val one = where_named(c, cut_axes(c, ix3, begin, step, column.d), x.d[b + i], &line, num(c, 1));
         if (!i) hot = one;
         else {
-            shape left = SHAPE(batch, places, n, 1), right = SHAPE(batch, places, 1, x.d[b + i]), both = SHAPE(batch, places, n * x.d[b + i]);
+            shape left = SHAPE(batch, places, n, 1), right = SHAPE(batch, places, 1, x.d[b + i]),
+                  both = SHAPE(batch, places, n * x.d[b + i]);
             hot = reshaped(c, mul(c, reshaped(c, hot, &left), reshaped(c, one, &right)), &both);
         }
         n *= x.d[b + i];
@@ -176,7 +181,8 @@ void vjp_gather_nd(adj *c)
 
 /* ---- linear maps along an axis, by their unit vectors ---- */
 
-/* Apply the operation to n unit vectors laid out as `in` (n rows); out, n rows of `m`, is its transpose: dx = out dy. */
+/* Apply the operation to n unit vectors laid out as `in` (n rows); out, n rows of `m`, is its transpose: dx = out
+ * dy. */
 static val back_matrix(adj *c, const attr *at, int n_at, shape in, int64_t n, int64_t m)
 {
     double *x = TAKE(c->tmp, double, (size_t)(n * n));
@@ -185,7 +191,8 @@ static val back_matrix(adj *c, const attr *at, int n_at, shape in, int64_t n, in
     diag d = { 0 };
     if (!x) return graph_fail(c->g, AN_NOMEM, "out of memory"), NO_VAL;
     for (int64_t i = 0; i < n; i++) x[i * n + i] = 1;
-    if (graph_infer(c->n.op, &t.type, 1, at, n_at, &y.type, &n_out, 1, &d) || graph_eval_op(c->n.op, at, n_at, &t, 1, &y, 1, c->tmp, &d))
+    if (graph_infer(c->n.op, &t.type, 1, at, n_at, &y.type, &n_out, 1, &d) ||
+        graph_eval_op(c->n.op, at, n_at, &t, 1, &y, 1, c->tmp, &d))
         return graph_fail(c->g, d.st, "%s", d.msg), NO_VAL;
     if (count_of(&y.type.sh) != n * m) return broken(c, "its parts do not fit together"), NO_VAL;
     shape s = SHAPE(n, m);

@@ -4,7 +4,10 @@
 
 #include "grad/grad_int.h"
 
-static val product(adj *c, val x, bool tx, val y, bool ty) { return GA(c->g, MATMUL, VALS(x, y), AT_B(TRANSPOSE_X, tx), AT_B(TRANSPOSE_Y, ty)); }
+static val product(adj *c, val x, bool tx, val y, bool ty)
+{
+    return GA(c->g, MATMUL, VALS(x, y), AT_B(TRANSPOSE_X, tx), AT_B(TRANSPOSE_Y, ty));
+}
 
 /* Shape of the product of two stacks of matrices, as the rules of broadcasting make it. */
 static shape stacked(const shape *a, const shape *b, int64_t rows, int64_t cols)
@@ -29,7 +32,8 @@ void vjp_matmul(adj *c)
     if (s[0].rank == 1) s[0] = SHAPE(1, own[0].d[0]); /* a vector is a row on the left, a column on the right */
     if (s[1].rank == 1) s[1] = SHAPE(own[1].d[0], 1);
     val x = reshaped(c, c->n.in[0], &s[0]), y = reshaped(c, c->n.in[1], &s[1]);
-    int64_t m = s[0].d[s[0].rank - (tx ? 1 : 2)], n = s[1].d[s[1].rank - (ty ? 2 : 1)], k = s[0].d[s[0].rank - (tx ? 2 : 1)];
+    int64_t m = s[0].d[s[0].rank - (tx ? 1 : 2)], n = s[1].d[s[1].rank - (ty ? 2 : 1)],
+            k = s[0].d[s[0].rank - (tx ? 2 : 1)];
     shape zs = stacked(&s[0], &s[1], m, n);
     val z = reshaped(c, dy_full(c), &zs);
     if (wanted(c, 0)) {
@@ -67,8 +71,8 @@ void vjp_linear(adj *c) /* y = x W^T + b */
     }
 }
 
-/* z = sum over the letters missing on the right. By x: contract dz with y for the letters of x; a letter that only x has was
- * summed alone, so its gradient does not depend on it: thin. */
+/* z = sum over the letters missing on the right. By x: contract dz with y for the letters of x; a letter that only x
+ * has was summed alone, so its gradient does not depend on it: thin. */
 void vjp_einsum(adj *c)
 {
     const char *eq = at_s(c, A_EQUATION);
@@ -95,8 +99,8 @@ void vjp_einsum(adj *c)
     }
 }
 
-/* The softmax of scores, of those alone that a mask admits (bool, or NO_VAL): the others count as lower than any score, and where none
- * is admitted nothing has a weight. */
+/* The softmax of scores, of those alone that a mask admits (bool, or NO_VAL): the others count as lower than any
+ * score, and where none is admitted nothing has a weight. */
 static val attended(adj *c, val score, val admits)
 {
     if (!admits.i) return GA(c->g, SOFTMAX, VALS(score), AT_I(AXIS, -1));
@@ -117,8 +121,8 @@ static val left_by(adj *c, val mask)
     return hidden ? graph_const_f64(c->g, NULL, (ttype){ DT_BOOL, t->sh }, x) : NO_VAL;
 }
 
-/* softmax(q k^T / sqrt(E) + mask) v, recomputed from its parts. A row that admits nothing has no value (docs/numerics.md) and gives nothing back: a loss that leaves
- * it out has the gradient of the others. */
+/* softmax(q k^T / sqrt(E) + mask) v, recomputed from its parts. A row that admits nothing has no value
+ * (docs/numerics.md) and gives nothing back: a loss that leaves it out has the gradient of the others. */
 void vjp_sdpa(adj *c)
 {
     val q = c->n.in[0], k = c->n.in[1], v = c->n.in[2], dy = dy_full(c);

@@ -1,9 +1,10 @@
 /* vjp_math.c: gradients of operations on one element: dx = dy * slope, or dy where a condition holds.
  * In: an adj.  Out: its dx[0].
  *
- * fp16. Where the slope itself may leave the range although the gradient does not (powers of a reciprocal), dy is multiplied
- * step by step, so that every intermediate lies between dy and the result. 1 - t*t near |t| = 1 is written (1-t)(1+t): the first
- * factor is exact. Results of the forward pass are used where they hold the slope more exactly than a new formula would. */
+ * fp16. Where the slope itself may leave the range although the gradient does not (powers of a reciprocal), dy is
+ * multiplied step by step, so that every intermediate lies between dy and the result. 1 - t*t near |t| = 1 is
+ * written (1-t)(1+t): the first factor is exact. Results of the forward pass are used where they hold the slope more
+ * exactly than a new formula would. */
 #include <math.h>
 
 #include "grad/grad_int.h"
@@ -63,7 +64,8 @@ static val gated(adj *c, double k)
 
 void vjp_silu(adj *c) { slope(c, gated(c, 1)); }
 
-static val bell(adj *c, val x, double height, double half_width) /* height * exp(-half_width x^2); an infinite square gives 0 */
+/* height * exp(-half_width x^2); an infinite square gives 0 */
+static val bell(adj *c, val x, double height, double half_width)
 {
     return scale(c, G(c->g, EXP, mul(c, x, scale(c, x, -half_width))), height);
 }
@@ -79,8 +81,8 @@ static val gelu_exact(adj *c, val x)
     return add(c, add(c, half, mul(c, half, phi)), mul(c, near(c, x), bell(c, x, 1 / sqrt(2 * PI), 0.5)));
 }
 
-/* 0.5 (1 + t) + 0.5 x (1 - t^2) (k + 3 k a x^2), t = tanh(k x (1 + a x^2)). Past |x| = 10 t is 1 in every type, and x^3 would
- * leave fp16 at 40: x is clipped there first. */
+/* 0.5 (1 + t) + 0.5 x (1 - t^2) (k + 3 k a x^2), t = tanh(k x (1 + a x^2)). Past |x| = 10 t is 1 in every type, and
+ * x^3 would leave fp16 at 40: x is clipped there first. */
 static val gelu_tanh(adj *c, val full_x)
 {
     const double k = sqrt(2 / PI), a = 0.044715;
@@ -126,7 +128,8 @@ static val between(adj *c, val v, double lo, double hi, val dy)
 
 void vjp_relu6(adj *c) { c->dx[0] = between(c, x0(c), 0, 6, c->dy[0]); }
 
-/* The ends pass: a clip that only states a bound its operand keeps anyway (x / max|x| in -1 .. 1) must not lose what sits on it. */
+/* The ends pass: a clip that only states a bound its operand keeps anyway (x / max|x| in -1 .. 1) must not lose what
+ * sits on it. */
 void vjp_clip(adj *c)
 {
     double lo = at_f(c, A_ALPHA), hi = at_f(c, A_BETA);
@@ -136,7 +139,10 @@ void vjp_clip(adj *c)
 }
 void vjp_sigmoid_hard(adj *c) { c->dx[0] = between(c, y0(c), 0, 1, scale(c, c->dy[0], at_f(c, A_ALPHA))); }
 void vjp_threshold(adj *c) { c->dx[0] = only_if(c, above(c, x0(c), at_f(c, A_ALPHA)), c->dy[0]); }
-void vjp_thresholded_relu(adj *c) { c->dx[0] = only_if(c, G(c->g, GREATER_EQUAL, x0(c), num(c, at_f(c, A_ALPHA))), c->dy[0]); }
+void vjp_thresholded_relu(adj *c)
+{
+    c->dx[0] = only_if(c, G(c->g, GREATER_EQUAL, x0(c), num(c, at_f(c, A_ALPHA))), c->dy[0]);
+}
 
 static val leaky(adj *c, double alpha) { return choose(c, above(c, x0(c), 0), c->dy[0], scale(c, c->dy[0], alpha)); }
 
@@ -145,7 +151,8 @@ void vjp_leaky_relu(adj *c) { c->dx[0] = leaky(c, at_f(c, A_ALPHA)); }
 void vjp_clamped_relu(adj *c)
 {
     double alpha = at_f(c, A_ALPHA);
-    c->dx[0] = only_if(c, below(c, GA(c->g, LEAKY_RELU, VALS(x0(c)), AT_F(ALPHA, alpha)), at_f(c, A_BETA)), leaky(c, alpha));
+    c->dx[0] =
+        only_if(c, below(c, GA(c->g, LEAKY_RELU, VALS(x0(c)), AT_F(ALPHA, alpha)), at_f(c, A_BETA)), leaky(c, alpha));
 }
 
 void vjp_linear_activation(adj *c) { c->dx[0] = scale(c, c->dy[0], at_f(c, A_ALPHA)); }

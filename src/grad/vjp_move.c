@@ -1,6 +1,5 @@
-/* vjp_move.c: gradients of operations that only move elements: each element's gradient goes back where the element came from,
- * zeros go where none came from, and copies add up.
- * In: an adj.  Out: its dx. */
+/* vjp_move.c: gradients of operations that only move elements: each element's gradient goes back where the element
+ * came from, zeros go where none came from, and copies add up. In: an adj.  Out: its dx. */
 #include "grad/grad_int.h"
 
 void vjp_identity(adj *c) { c->dx[0] = c->dy[0]; }
@@ -112,7 +111,8 @@ static bool read_by_index(adj *c, const shape *x, cut *s)
 {
     int64_t end[MAX_RANK], open_b[MAX_RANK], open_e[MAX_RANK], single[MAX_RANK];
     if (!at_l(c, A_BEGIN, x->rank, s->begin) || !at_l(c, A_END, x->rank, end) || !at_l(c, A_STRIDE, x->rank, s->step) ||
-        !at_l(c, A_BEGIN_MASK, x->rank, open_b) || !at_l(c, A_END_MASK, x->rank, open_e) || !at_l(c, A_SQUEEZE_MASK, x->rank, single))
+        !at_l(c, A_BEGIN_MASK, x->rank, open_b) || !at_l(c, A_END_MASK, x->rank, open_e) ||
+        !at_l(c, A_SQUEEZE_MASK, x->rank, single))
         return false;
     for (int i = 0; i < x->rank; i++) {
         int64_t n = x->d[i], k = s->step[i], b = s->begin[i], e = end[i], lo = k > 0 ? 0 : -1, hi = k > 0 ? n : n - 1;
@@ -180,7 +180,8 @@ void vjp_slice(adj *c)
 {
     shape x = shape_at(c, c->n.in[0]);
     cut s = { 0 };
-    if (c->n.op == OP_SLICE_BY_SIZE ? read_by_size(c, &x, &s) : read_by_index(c, &x, &s)) c->dx[0] = uncut(c, dy_full(c), &x, &s);
+    if (c->n.op == OP_SLICE_BY_SIZE ? read_by_size(c, &x, &s) : read_by_index(c, &x, &s))
+        c->dx[0] = uncut(c, dy_full(c), &x, &s);
 }
 
 void vjp_crop(adj *c)
@@ -211,7 +212,8 @@ void vjp_slice_update(adj *c)
     }
     if (!wanted(c, 0)) return;
     shape part = shape_of(s.count, x.rank);
-    val hole = uncut(c, graph_fill_const(c->g, NULL, typed(c, part), 1), &x, &s); /* of constants: folded before it runs */
+    /* of constants: folded before it runs */
+    val hole = uncut(c, graph_fill_const(c->g, NULL, typed(c, part), 1), &x, &s);
     c->dx[0] = mul(c, c->dy[0], one_minus(c, hole));
 }
 
@@ -222,18 +224,28 @@ void vjp_rearrange(adj *c)
     val dy = dy_full(c);
     const attr *block = at_p(c, A_BLOCK_SHAPE);
     switch (c->n.op) {
-    case OP_DEPTH_TO_SPACE: c->dx[0] = GA(c->g, SPACE_TO_DEPTH, VALS(dy), AT_I(BLOCK_SIZE, at_i(c, A_BLOCK_SIZE))); break;
-    case OP_SPACE_TO_DEPTH: c->dx[0] = GA(c->g, DEPTH_TO_SPACE, VALS(dy), AT_I(BLOCK_SIZE, at_i(c, A_BLOCK_SIZE))); break;
-    case OP_PIXEL_SHUFFLE: c->dx[0] = GA(c->g, PIXEL_UNSHUFFLE, VALS(dy), AT_I(DOWNSCALE_FACTOR, at_i(c, A_UPSCALE_FACTOR))); break;
-    case OP_PIXEL_UNSHUFFLE: c->dx[0] = GA(c->g, PIXEL_SHUFFLE, VALS(dy), AT_I(UPSCALE_FACTOR, at_i(c, A_DOWNSCALE_FACTOR))); break;
+    case OP_DEPTH_TO_SPACE:
+        c->dx[0] = GA(c->g, SPACE_TO_DEPTH, VALS(dy), AT_I(BLOCK_SIZE, at_i(c, A_BLOCK_SIZE)));
+        break;
+    case OP_SPACE_TO_DEPTH:
+        c->dx[0] = GA(c->g, DEPTH_TO_SPACE, VALS(dy), AT_I(BLOCK_SIZE, at_i(c, A_BLOCK_SIZE)));
+        break;
+    case OP_PIXEL_SHUFFLE:
+        c->dx[0] = GA(c->g, PIXEL_UNSHUFFLE, VALS(dy), AT_I(DOWNSCALE_FACTOR, at_i(c, A_UPSCALE_FACTOR)));
+        break;
+    case OP_PIXEL_UNSHUFFLE:
+        c->dx[0] = GA(c->g, PIXEL_SHUFFLE, VALS(dy), AT_I(UPSCALE_FACTOR, at_i(c, A_DOWNSCALE_FACTOR)));
+        break;
     case OP_SPACE_TO_BATCH: { /* what was padded is cropped, and the other way round */
         const attr *e = at_p(c, A_PADDINGS);
-        c->dx[0] = GA(c->g, BATCH_TO_SPACE, VALS(dy), AT_LIST(BLOCK_SHAPE, block->u.is, block->n), AT_LIST(CROPS, e->u.is, e->n));
+        c->dx[0] = GA(c->g, BATCH_TO_SPACE, VALS(dy), AT_LIST(BLOCK_SHAPE, block->u.is, block->n),
+                      AT_LIST(CROPS, e->u.is, e->n));
         break;
     }
     case OP_BATCH_TO_SPACE: {
         const attr *e = at_p(c, A_CROPS);
-        c->dx[0] = GA(c->g, SPACE_TO_BATCH, VALS(dy), AT_LIST(BLOCK_SHAPE, block->u.is, block->n), AT_LIST(PADDINGS, e->u.is, e->n));
+        c->dx[0] = GA(c->g, SPACE_TO_BATCH, VALS(dy), AT_LIST(BLOCK_SHAPE, block->u.is, block->n),
+                      AT_LIST(PADDINGS, e->u.is, e->n));
         break;
     }
     default: broken(c, "not a rearrangement"); break;

@@ -77,8 +77,8 @@ void vjp_reduce_log_sum(adj *c)
     c->dx[0] = full(c, quo(c, r.dy, sum_axes(c, c->n.in[0], r.axes)), &r.kept);
 }
 
-/* Softmax; the exponent is never positive. fp16 holds the result to half a unit, 1/32 at 100, and all shares are off by its exponential: their sum, which would be
- * 1, takes that out. */
+/* Softmax; the exponent is never positive. fp16 holds the result to half a unit, 1/32 at 100, and all shares are off
+ * by its exponential: their sum, which would be 1, takes that out. */
 void vjp_reduce_log_sum_exp(adj *c)
 {
     reduction r = read_reduction(c);
@@ -94,9 +94,9 @@ void vjp_softmax(adj *c)
     c->dx[0] = mul(c, y, sub(c, c->dy[0], sum_axes(c, mul(c, c->dy[0], y), axis)));
 }
 
-/* ---- norms ----
- * Back through n = (x - mean) r: dx = r (d - mean(d) - n mean(d n)), d the gradient of n. n is of unit size, so nothing grows
- * beyond dy. r is found without squaring x: with m = max(|x - mean|, sqrt(eps)) and u = (x - mean) / m, |u| <= 1,
+/* ---- norms ---- Back through n = (x - mean) r: dx = r (d - mean(d) - n mean(d n)), d the gradient of n. n is of
+ * unit size, so nothing grows beyond dy. r is found without squaring x: with m = max(|x - mean|, sqrt(eps)) and u =
+ * (x - mean) / m, |u| <= 1,
  *     r = rsqrt(mean(u^2) + (sqrt(eps) / m)^2) / m
  * where the squares neither overflow fp16 nor is an eps of 1e-5 lost to it. */
 
@@ -121,7 +121,8 @@ static normed normalise(adj *c, const norm_kind *k, val x)
     for (int i = 0; i < MAX_RANK; i++)
         if (k->axes & 1u << i) list[n++] = i;
     val root = num(c, sqrt(k->eps));
-    val m = G(c->g, MAXIMUM, GA(c->g, REDUCE_MAX, VALS(G(c->g, ABS, x)), AT_LIST(AXES, list, n), AT_B(KEEP_DIMS, true)), root);
+    val m = G(c->g, MAXIMUM, GA(c->g, REDUCE_MAX, VALS(G(c->g, ABS, x)), AT_LIST(AXES, list, n), AT_B(KEEP_DIMS, true)),
+              root);
     val u = quo(c, x, m), t = quo(c, root, m), uu = mul(c, u, u);
     val size = add(c, k->mean ? mean_of(c, k, uu) : sum_axes(c, uu, k->axes), mul(c, t, t));
     val rho = GA(c->g, RSQRT, VALS(size), AT_F(EPSILON, 0));
@@ -155,7 +156,9 @@ static void affine_norm(adj *c, const norm_kind *k, const shape *wide)
 
 void vjp_layer_norm(adj *c)
 {
-    norm_kind k = { .axes = at_axes(c, A_AXES, c->y.rank), .n = 1, .eps = at_f(c, A_EPSILON), .centred = true, .mean = true };
+    norm_kind k = {
+        .axes = at_axes(c, A_AXES, c->y.rank), .n = 1, .eps = at_f(c, A_EPSILON), .centred = true, .mean = true
+    };
     shape wide = c->y;
     for (int i = 0; i < c->y.rank; i++)
         if (k.axes & 1u << i) k.n *= c->y.d[i];
@@ -165,7 +168,11 @@ void vjp_layer_norm(adj *c)
 
 void vjp_instance_norm(adj *c)
 {
-    norm_kind k = { .axes = ((1u << c->y.rank) - 1) & ~3u, .n = prod(c->y.d, 2, c->y.rank), .eps = at_f(c, A_EPSILON), .centred = true, .mean = true };
+    norm_kind k = { .axes = ((1u << c->y.rank) - 1) & ~3u,
+                    .n = prod(c->y.d, 2, c->y.rank),
+                    .eps = at_f(c, A_EPSILON),
+                    .centred = true,
+                    .mean = true };
     shape wide = { .rank = c->y.rank };
     for (int i = 0; i < c->y.rank; i++) wide.d[i] = i == 1 ? c->y.d[1] : 1;
     if (k.axes) {
@@ -183,7 +190,9 @@ void vjp_instance_norm(adj *c)
 void vjp_l2_norm(adj *c) /* over the last three axes */
 {
     int first = MAX(0, c->y.rank - 3);
-    norm_kind k = { .axes = ((1u << c->y.rank) - 1) & ~((1u << first) - 1), .n = prod(c->y.d, first, c->y.rank), .eps = at_f(c, A_EPSILON) };
+    norm_kind k = { .axes = ((1u << c->y.rank) - 1) & ~((1u << first) - 1),
+                    .n = prod(c->y.d, first, c->y.rank),
+                    .eps = at_f(c, A_EPSILON) };
     normed s = normalise(c, &k, c->n.in[0]);
     c->dx[0] = norm_back(c, &k, &s, dy_full(c));
 }
@@ -205,8 +214,8 @@ void vjp_batch_norm(adj *c) /* y = (x - mean) s gamma + beta with s = rsqrt(vari
     if (wanted(c, 4)) c->dx[4] = sum;
 }
 
-/* y = x q^-beta, q = k + alpha/size * sum of neighbours' squares. The sum over neighbouring channels is a band matrix; back, its
- * transpose: an even window reaches one further back than forward. */
+/* y = x q^-beta, q = k + alpha/size * sum of neighbours' squares. The sum over neighbouring channels is a band
+ * matrix; back, its transpose: an even window reaches one further back than forward. */
 void vjp_local_response_norm(adj *c)
 {
     int64_t ch = c->y.d[1], size = at_i(c, A_SIZE);
@@ -217,9 +226,11 @@ void vjp_local_response_norm(adj *c)
         return;
     }
     for (int64_t i = 0; i < ch; i++)
-        for (int64_t q = MAX(0, i - size / 2); q < MIN(ch, i - size / 2 + size); q++) m[i * ch + q] = 1, t[q * ch + i] = 1;
+        for (int64_t q = MAX(0, i - size / 2); q < MIN(ch, i - size / 2 + size); q++)
+            m[i * ch + q] = 1, t[q * ch + i] = 1;
     shape square = SHAPE(ch, ch);
-    val band = graph_const_f64(c->g, NULL, typed(c, square), m), band_t = graph_const_f64(c->g, NULL, typed(c, square), t);
+    val band = graph_const_f64(c->g, NULL, typed(c, square), m),
+        band_t = graph_const_f64(c->g, NULL, typed(c, square), t);
     val x = c->n.in[0], dy = dy_full(c);
     val q = add(c, num(c, k), scale(c, along_axis(c, mul(c, x, x), 1, band, ch), each));
     val p = G(c->g, POW, q, num(c, -beta)), direct = mul(c, dy, p);

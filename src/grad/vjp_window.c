@@ -1,25 +1,30 @@
-/* vjp_window.c: gradients of sliding windows: conv, its transpose, pooling.
- * In: an adj.  Out: its dx. Layout is N, C, then 1 to 3 spatial axes. The wide side is the one the window slides over (conv's
- * input, conv_transpose's result), the narrow side has one place per window.
+/* vjp_window.c: gradients of sliding windows: conv, its transpose, pooling. In: an adj.  Out: its dx. Layout is N,
+ * C, then 1 to 3 spatial axes. The wide side is the one the window slides over (conv's input, conv_transpose's
+ * result), the narrow side has one place per window.
  *
- * Data. From the narrow side back to the wide one is a transposed convolution, the other way round a convolution: both native.
- * Weights. dW[n][w][tap] = sum over places of narrow[n][place] * wide[w][place * stride + tap * dilation - before]: one cut of
- * one side per tap, all taps side by side as rows of one matrix product. Which side is cut, and along which axis, is
- * grad_conv_form's choice. Samples and groups stand on the batch axis of the product; samples are summed afterwards, so that a
- * single sample's sum is what the multiplier's output limit sees.
- * Pools. Each plane is an image of one channel. What is left of a window's gradient goes back to its places by a convolution with
- * ones or one-hot kernels; an extreme is found by comparing it with what its window was cut from, and nothing is cut along the width. */
+ * Data. From the narrow side back to the wide one is a transposed convolution, the other way round a convolution:
+ * both native. Weights. dW[n][w][tap] = sum over places of narrow[n][place] * wide[w][place * stride + tap *
+ * dilation - before]: one cut of one side per tap, all taps side by side as rows of one matrix product. Which side
+ * is cut, and along which axis, is grad_conv_form's choice. Samples and groups stand on the batch axis of the
+ * product; samples are summed afterwards, so that a single sample's sum is what the multiplier's output limit sees.
+ * Pools. Each plane is an image of one channel. What is left of a window's gradient goes back to its places by a
+ * convolution with ones or one-hot kernels; an extreme is found by comparing it with what its window was cut from,
+ * and nothing is cut along the width. */
 #include "grad/grad_int.h"
 
 typedef struct {
     int n; /* spatial axes */
-    int64_t wide[MAX_RANK], narrow[MAX_RANK], k[MAX_RANK], stride[MAX_RANK], dil[MAX_RANK], before[MAX_RANK], after[MAX_RANK];
+    int64_t wide[MAX_RANK], narrow[MAX_RANK], k[MAX_RANK], stride[MAX_RANK], dil[MAX_RANK], before[MAX_RANK],
+        after[MAX_RANK];
     int64_t taps, places; /* products of k and narrow */
 } window;
 
 static int64_t reach(const window *w, int i) { return (w->k[i] - 1) * w->dil[i] + 1; }
 /* What the last window hangs over the wide side's end; negative: places no window reaches. */
-static int64_t overhang(const window *w, int i) { return (w->narrow[i] - 1) * w->stride[i] + reach(w, i) - w->before[i] - w->wide[i]; }
+static int64_t overhang(const window *w, int i)
+{
+    return (w->narrow[i] - 1) * w->stride[i] + reach(w, i) - w->before[i] - w->wide[i];
+}
 
 static bool read_window(adj *c, window *w, const shape *wide, const shape *narrow, const int64_t *k)
 {
@@ -73,8 +78,9 @@ static val to_wide(adj *c, const window *w, val narrow, val weight, int64_t grou
         return graph_fill_const(c->g, NULL, typed(c, s), 0);
     }
     for (int i = 0; i < w->n; i++) pad[2 * i] = w->before[i], pad[2 * i + 1] = MAX((int64_t)0, overhang(w, i));
-    val v = GA(c->g, CONV_TRANSPOSE, VALS(narrow, weight), AT_LIST(STRIDES, w->stride, w->n), AT_LIST(DILATIONS, w->dil, w->n),
-               AT_I(GROUPS, groups), AT_S(PAD_TYPE, "custom"), AT_LIST(PAD, pad, 2 * w->n));
+    val v = GA(c->g, CONV_TRANSPOSE, VALS(narrow, weight), AT_LIST(STRIDES, w->stride, w->n),
+               AT_LIST(DILATIONS, w->dil, w->n), AT_I(GROUPS, groups), AT_S(PAD_TYPE, "custom"),
+               AT_LIST(PAD, pad, 2 * w->n));
     for (int i = 0; i < w->n; i++)
         if (overhang(w, i) < 0) v = pad_axis(c, v, i + 2, 0, -overhang(w, i));
     return v;
@@ -85,8 +91,8 @@ static val to_narrow(adj *c, const window *w, val wide, val weight, int64_t grou
 {
     int64_t pad[2 * MAX_RANK];
     for (int i = 0; i < w->n; i++) pad[2 * i] = w->before[i], pad[2 * i + 1] = MAX((int64_t)0, overhang(w, i));
-    return GA(c->g, CONV, VALS(wide, weight), AT_LIST(STRIDES, w->stride, w->n), AT_LIST(DILATIONS, w->dil, w->n), AT_I(GROUPS, groups),
-              AT_S(PAD_TYPE, "custom"), AT_LIST(PAD, pad, 2 * w->n));
+    return GA(c->g, CONV, VALS(wide, weight), AT_LIST(STRIDES, w->stride, w->n), AT_LIST(DILATIONS, w->dil, w->n),
+              AT_I(GROUPS, groups), AT_S(PAD_TYPE, "custom"), AT_LIST(PAD, pad, 2 * w->n));
 }
 
 /* ---- weights ---- */
@@ -97,7 +103,8 @@ static val join(adj *c, const val *part, int64_t n, int axis)
     return n == 1 ? part[0] : graph_op(c->g, OP_CONCAT, part, (int)n, &at, 1);
 }
 
-/* One cut of v per tap along the spatial axes, which start at `axis`; each is [N, ...] reshaped to `each` and joined along `along`. */
+/* One cut of v per tap along the spatial axes, which start at `axis`; each is [N, ...] reshaped to `each` and joined
+ * along `along`. */
 typedef struct {
     int64_t first[MAX_RANK], move[MAX_RANK], step[MAX_RANK], count[MAX_RANK]; /* cut begins at first + tap * move */
 } cuts;
@@ -111,7 +118,9 @@ static val cut_taps(adj *c, const window *w, val v, int axis, const cuts *k, con
     shape s = shape_at(c, v);
     for (int i = 0; i < s.rank; i++) step[i] = 1, count[i] = s.d[i];
     for (int64_t t = 0; t < w->taps; t++, next_tap(w, tap)) {
-        for (int i = 0; i < w->n; i++) begin[axis + i] = k->first[i] + tap[i] * k->move[i], step[axis + i] = k->step[i], count[axis + i] = k->count[i];
+        for (int i = 0; i < w->n; i++)
+            begin[axis + i] = k->first[i] + tap[i] * k->move[i], step[axis + i] = k->step[i],
+                         count[axis + i] = k->count[i];
         part[t] = reshaped(c, cut_axes(c, v, begin, step, count), each);
     }
     return join(c, part, w->taps, along);
@@ -125,12 +134,15 @@ static val sum_samples(adj *c, val v, int64_t samples, int64_t groups, int64_t a
     return reshaped(c, v, &o);
 }
 
-/* The narrow side is cut: for stride 1, place q of the wide side meets place q + before - tap * dilation of the narrow one. */
-static val weight_by_narrow_cuts(adj *c, const window *w, val wide, val narrow, int64_t n, int64_t groups, int64_t cn, int64_t cw)
+/* The narrow side is cut: for stride 1, place q of the wide side meets place q + before - tap * dilation of the
+ * narrow one. */
+static val weight_by_narrow_cuts(adj *c, const window *w, val wide, val narrow, int64_t n, int64_t groups, int64_t cn,
+                                 int64_t cw)
 {
     cuts k = { { 0 }, { 0 }, { 0 }, { 0 } };
     int64_t places = prod(w->wide, 0, w->n);
-    shape ns = plane(n * groups, cn, w->narrow, w->n), each = SHAPE(n * groups, cn, places), ws = SHAPE(n * groups, cw, places);
+    shape ns = plane(n * groups, cn, w->narrow, w->n), each = SHAPE(n * groups, cn, places),
+          ws = SHAPE(n * groups, cw, places);
     val v = reshaped(c, narrow, &ns);
     for (int i = 0; i < w->n; i++) {
         int64_t lead = MAX((int64_t)0, (w->k[i] - 1) * w->dil[i] - w->before[i]);
@@ -147,7 +159,8 @@ static val weight_by_narrow_cuts(adj *c, const window *w, val wide, val narrow, 
 }
 
 /* The wide side is cut. Channels last: they stand on the width axis, and every cut is along another one. */
-static val weight_by_wide_cuts(adj *c, const window *w, val wide, val narrow, int64_t n, int64_t groups, int64_t cn, int64_t cw, bool channels_last)
+static val weight_by_wide_cuts(adj *c, const window *w, val wide, val narrow, int64_t n, int64_t groups, int64_t cn,
+                               int64_t cw, bool channels_last)
 {
     cuts k = { { 0 }, { 0 }, { 0 }, { 0 } };
     shape ws = plane(n * groups, cw, w->wide, w->n), ns = SHAPE(n * groups, cn, w->places);
@@ -179,7 +192,8 @@ static val weight_gradient(adj *c, const window *w, val wide, val narrow, int64_
     bool by_narrow = c->o->conv_weight == GRAD_CONV_PATCHES;
     for (int i = 0; i < w->n; i++) by_narrow = by_narrow && w->stride[i] == 1;
     val d = by_narrow ? weight_by_narrow_cuts(c, w, wide, narrow, n, groups, cn, cw)
-                      : weight_by_wide_cuts(c, w, wide, narrow, n, groups, cn, cw, c->o->conv_weight == GRAD_CONV_NO_WIDTH_OFFSET);
+                      : weight_by_wide_cuts(c, w, wide, narrow, n, groups, cn, cw,
+                                            c->o->conv_weight == GRAD_CONV_NO_WIDTH_OFFSET);
     return reshaped(c, d, weight);
 }
 
@@ -228,7 +242,8 @@ static bool read_pool(adj *c, pooling *p)
     if (!at_l(c, A_KERNEL_SIZES, x.rank - 2, k) || !read_window(c, &p->w, &x, &c->y, k)) return false;
     if (p->w.n == 1) { /* a line is an image one pixel high: convolutions of rank 3 are not taken everywhere */
         window *w = &p->w;
-        int64_t *const lists[] = { w->wide, w->narrow, w->k, w->stride, w->dil }, *const pads[] = { w->before, w->after };
+        int64_t *const lists[] = { w->wide, w->narrow, w->k, w->stride, w->dil }, *const pads[] = { w->before,
+                                                                                                    w->after };
         for (size_t i = 0; i < COUNT(lists); i++) lists[i][1] = lists[i][0], lists[i][0] = 1;
         for (size_t i = 0; i < COUNT(pads); i++) pads[i][1] = pads[i][0], pads[i][0] = 0;
         w->n = 2;
@@ -262,10 +277,12 @@ static val divided_by_taps(adj *c, const pooling *p, bool over_x)
     for (int64_t j = 0; j < w->places; j++) {
         n[j] = 1;
         for (int i = 0; i < w->n; i++) {
-            int64_t from = at[i] * w->stride[i] - w->before[i], to = MIN(from + w->k[i], w->wide[i] + (over_x ? 0 : w->after[i]));
+            int64_t from = at[i] * w->stride[i] - w->before[i],
+                    to = MIN(from + w->k[i], w->wide[i] + (over_x ? 0 : w->after[i]));
             n[j] *= (double)MAX((int64_t)0, to - (over_x ? MAX(from, (int64_t)0) : from));
         }
-        n[j] = MAX(n[j], 1.0); /* a window over nothing is 0 and has no gradient: its taps are dropped on the way back */
+        /* a window over nothing is 0 and has no gradient: its taps are dropped on the way back */
+        n[j] = MAX(n[j], 1.0);
         even = even && n[j] == n[0];
         for (int i = w->n - 1; i >= 0; i--) {
             if (++at[i] < w->narrow[i]) break;
@@ -300,21 +317,25 @@ static val planes_under(adj *c, const window *w, int64_t t, int64_t n)
     return graph_const_f64(c->g, NULL, TTYPE(c->dt, w->wide[0], w->narrow[0]), x);
 }
 
-/* [N C, 1 or taps, narrow...] to [N C, 1, wide...]: every tap to its place, or each number to all of its window. A transposed convolution does it; chips have
- * none of three axes, so there it goes plane by plane, and planes by a product with who lies over whom. */
+/* [N C, 1 or taps, narrow...] to [N C, 1, wide...]: every tap to its place, or each number to all of its window. A
+ * transposed convolution does it; chips have none of three axes, so there it goes plane by plane, and planes by a
+ * product with who lies over whom. */
 static val pool_to_wide(adj *c, const pooling *p, val narrow, bool each)
 {
     const window *w = &p->w;
     if (w->n < 3) return to_wide(c, w, narrow, each ? one_hot_taps(c, w) : whole_window(c, w), 1);
     window flat = { .n = 2, .taps = w->k[1] * w->k[2], .places = w->narrow[1] * w->narrow[2] };
     for (int i = 0; i < 2; i++)
-        flat.wide[i] = w->wide[i + 1], flat.narrow[i] = w->narrow[i + 1], flat.k[i] = w->k[i + 1], flat.stride[i] = w->stride[i + 1], flat.dil[i] = w->dil[i + 1], flat.before[i] = w->before[i + 1],
+        flat.wide[i] = w->wide[i + 1], flat.narrow[i] = w->narrow[i + 1], flat.k[i] = w->k[i + 1],
+        flat.stride[i] = w->stride[i + 1], flat.dil[i] = w->dil[i + 1], flat.before[i] = w->before[i + 1],
         flat.after[i] = w->after[i + 1];
     const int64_t all = p->x.d[0], deep = each ? w->k[0] : 1, ch = each ? flat.taps : 1;
-    shape apart = SHAPE(all, ch * deep, w->narrow[0], flat.places), one = plane(all * w->narrow[0], ch, flat.narrow, 2), lines = SHAPE(all, w->narrow[0], flat.wide[0] * flat.wide[1]);
+    shape apart = SHAPE(all, ch * deep, w->narrow[0], flat.places), one = plane(all * w->narrow[0], ch, flat.narrow, 2),
+          lines = SHAPE(all, w->narrow[0], flat.wide[0] * flat.wide[1]);
     val v = reshaped(c, narrow, &apart), weight = each ? one_hot_taps(c, &flat) : whole_window(c, &flat), sum = NO_VAL;
     for (int64_t t = 0; t < deep && !c->g->err.st; t++) {
-        const int64_t begin[] = { 0, t * ch, 0, 0 }, step[] = { 1, 1, 1, 1 }, count[] = { all, ch, w->narrow[0], flat.places };
+        const int64_t begin[] = { 0, t * ch, 0, 0 }, step[] = { 1, 1, 1, 1 },
+                      count[] = { all, ch, w->narrow[0], flat.places };
         val part = deep == 1 ? v : cut_axes(c, v, begin, step, count);
         part = GA(c->g, TRANSPOSE, VALS(part), AT_IS(PERM, 0, 2, 1, 3));
         part = reshaped(c, to_wide(c, &flat, reshaped(c, part, &one), weight, 1), &lines);
@@ -332,29 +353,37 @@ static void average(adj *c, bool exclude)
 
 void vjp_avg_pool(adj *c) { average(c, at_b(c, A_EXCLUDE_PADDING)); }
 
-/* A result is compared with the elements of its window as it is: copied by a product it would come back rounded to bf16 where
- * products are of bf16, and infinite from a chip whose products end at 32768, and be equal to nothing. */
+/* A result is compared with the elements of its window as it is: copied by a product it would come back rounded to
+ * bf16 where products are of bf16, and infinite from a chip whose products end at 32768, and be equal to nothing. */
 
-/* Windows that lie side by side and cover x: the last two axes are split into windows and places within one. A third would make ranks that chips refuse:
- * its planes lie one behind the other, and a window's number is there once for each of its planes. */
+/* Windows that lie side by side and cover x: the last two axes are split into windows and places within one. A third
+ * would make ranks that chips refuse: its planes lie one behind the other, and a window's number is there once for
+ * each of its planes. */
 typedef struct {
     shape in, out;     /* [N C D, windows, places, windows, places], [N C D, windows, 1, windows, 1] */
     shape thin, stack; /* [N C windows of D, 1 and places, windows of the others] */
     bool deep;
 } tiling;
 
-static val to_planes(adj *c, const tiling *t, val v) { return reshaped(c, t->deep ? full(c, reshaped(c, v, &t->thin), &t->stack) : v, &t->out); }
+static val to_planes(adj *c, const tiling *t, val v)
+{
+    return reshaped(c, t->deep ? full(c, reshaped(c, v, &t->thin), &t->stack) : v, &t->out);
+}
 
 static val extreme_apart(adj *c, const pooling *p)
 {
     const window *w = &p->w;
     const int i = w->n - 2; /* of the last two axes */
     const int64_t outer = p->x.d[0] * (i ? w->narrow[0] : 1), deep = i ? w->k[0] : 1;
-    const tiling t = { .in = SHAPE(outer * deep, w->narrow[i], w->k[i], w->narrow[i + 1], w->k[i + 1]), .out = SHAPE(outer * deep, w->narrow[i], 1, w->narrow[i + 1], 1),
-                       .thin = SHAPE(outer, 1, w->narrow[i] * w->narrow[i + 1]), .stack = SHAPE(outer, deep, w->narrow[i] * w->narrow[i + 1]), .deep = deep > 1 };
+    const tiling t = { .in = SHAPE(outer * deep, w->narrow[i], w->k[i], w->narrow[i + 1], w->k[i + 1]),
+                       .out = SHAPE(outer * deep, w->narrow[i], 1, w->narrow[i + 1], 1),
+                       .thin = SHAPE(outer, 1, w->narrow[i] * w->narrow[i + 1]),
+                       .stack = SHAPE(outer, deep, w->narrow[i] * w->narrow[i + 1]),
+                       .deep = deep > 1 };
     val hit = G(c->g, EQUAL, reshaped(c, p->in, &t.in), to_planes(c, &t, c->n.out));
     val hits = choose(c, hit, num(c, 1), num(c, 0));
-    for (int axis = 4; axis > 0; axis -= 2) hits = sum_axes(c, hits, 1u << axis); /* one at a time: axes with others between them are summed slowly */
+    /* one at a time: axes with others between them are summed slowly */
+    for (int axis = 4; axis > 0; axis -= 2) hits = sum_axes(c, hits, 1u << axis);
     if (t.deep) hits = sum_axes(c, reshaped(c, hits, &t.stack), 1u << 1);
     val share = quo(c, reshaped(c, p->dy, t.deep ? &t.thin : &t.out), G(c->g, MAXIMUM, hits, num(c, 1)));
     return only_if(c, hit, t.deep ? to_planes(c, &t, share) : share);
@@ -385,8 +414,8 @@ static val taps_inside(adj *c, const window *w)
     return all ? NO_VAL : graph_const_f64(c->g, NULL, typed(c, s), x);
 }
 
-/* [N C, taps, narrow...] as cells are: what lies under each tap, cut from x with 0 around it. The width axis is one of 1 behind the spatial ones:
- * a cut with an offset along the width would be infinite above 4094 on m1 and m2. */
+/* [N C, taps, narrow...] as cells are: what lies under each tap, cut from x with 0 around it. The width axis is one
+ * of 1 behind the spatial ones: a cut with an offset along the width would be infinite above 4094 on m1 and m2. */
 static val under_taps(adj *c, const pooling *p)
 {
     const window *w = &p->w;
@@ -419,7 +448,8 @@ static void extreme(adj *c)
     pooling p = { 0 };
     if (!read_pool(c, &p)) return;
     bool apart = true;
-    for (int i = 0; i < p.w.n; i++) apart = apart && p.w.k[i] == p.w.stride[i] && !p.w.before[i] && p.w.narrow[i] * p.w.k[i] == p.w.wide[i];
+    for (int i = 0; i < p.w.n; i++)
+        apart = apart && p.w.k[i] == p.w.stride[i] && !p.w.before[i] && p.w.narrow[i] * p.w.k[i] == p.w.wide[i];
     finish_pool(c, apart ? extreme_apart(c, &p) : extreme_taps(c, &p));
 }
 

@@ -1,13 +1,14 @@
 /* eval.c: the slow meaning of a graph, in double precision.
  * In: a graph and its inputs as doubles, or one op with its operands.  Out: results in the caller's arena.
  *
- * Numbers. Every value is a double, whatever float type is declared: nothing rounds between operations, and a cast from
- * float to float is the identity. Integer and bool results are exact: a formula that leaves the integers (cast, real_div,
- * reduce_mean) truncates toward zero, values past the type's range clamp to it (as storing a constant does, so folding never
- * changes a value), bool is "!= 0". Integer division by zero is an error. Constants are read with dtype_load.
+ * Numbers. Every value is a double, whatever float type is declared: nothing rounds between operations, and a cast
+ * from float to float is the identity. Integer and bool results are exact: a formula that leaves the integers (cast,
+ * real_div, reduce_mean) truncates toward zero, values past the type's range clamp to it (as storing a constant
+ * does, so folding never changes a value), bool is "!= 0". Integer division by zero is an error. Constants are read
+ * with dtype_load.
  *
- * Everything an output needs is computed once, in node order; nodes no output needs are skipped, so a weight that is not here
- * only matters when it is used. */
+ * Everything an output needs is computed once, in node order; nodes no output needs are skipped, so a weight that is
+ * not here only matters when it is used. */
 #include <stdlib.h>
 
 #include "graph/eval_int.h"
@@ -64,8 +65,8 @@ static an_status run(eval_ctx *c)
 an_status graph_eval_op(op_id op, const attr *attrs, int n_attr, const tensor64 *in, int n_in, tensor64 *out, int n_out,
                         arena *mem, diag *d)
 {
-    eval_ctx c = { .op = op, .name = op_get(op)->mil, .attrs = attrs, .n_attr = n_attr, .in = in, .n_in = n_in, .out = out,
-                   .n_out = n_out, .mem = mem, .d = d };
+    eval_ctx c = { .op = op, .name = op_get(op)->mil, .attrs = attrs, .n_attr = n_attr, .in = in, .n_in = n_in,
+                   .out = out, .n_out = n_out, .mem = mem, .d = d };
     return run(&c);
 }
 
@@ -105,11 +106,21 @@ static bool *find_needed(const graph *g, arena *mem)
     return needed;
 }
 
-static an_status eval_node(const graph *g, const node *nd, tensor64 *values, const tensor64 *inputs, arena *mem, diag *d)
+static an_status eval_node(const graph *g, const node *nd, tensor64 *values, const tensor64 *inputs, arena *mem,
+                           diag *d)
 {
-    for (int k = 0; k < nd->n_out; k++) values[nd->out.i + (uint32_t)k].type = g->values.at[nd->out.i + (uint32_t)k].type;
-    eval_ctx c = { .op = nd->op, .name = nd->name, .at = nd->at, .attrs = nd->attrs, .n_attr = nd->n_attr, .n_in = nd->n_in,
-                   .out = &values[nd->out.i], .n_out = nd->n_out, .mem = mem, .d = d };
+    for (int k = 0; k < nd->n_out; k++)
+        values[nd->out.i + (uint32_t)k].type = g->values.at[nd->out.i + (uint32_t)k].type;
+    eval_ctx c = { .op = nd->op,
+                   .name = nd->name,
+                   .at = nd->at,
+                   .attrs = nd->attrs,
+                   .n_attr = nd->n_attr,
+                   .n_in = nd->n_in,
+                   .out = &values[nd->out.i],
+                   .n_out = nd->n_out,
+                   .mem = mem,
+                   .d = d };
     if (nd->op == OP_INPUT) {
         for (size_t i = 0; i < g->inputs.n; i++)
             if (g->inputs.at[i].i == nd->out.i) {
@@ -121,7 +132,8 @@ static an_status eval_node(const graph *g, const node *nd, tensor64 *values, con
     }
     if (nd->op == OP_CONST) return load_const(&c, nd, &values[nd->out.i]);
     if (nd->op == OP_OPAQUE)
-        return diag_fail(d, AN_INPUT, nd->at, "%s %s: an operation outside the table cannot be evaluated", nd->mil, nd->name);
+        return diag_fail(d, AN_INPUT, nd->at, "%s %s: an operation outside the table cannot be evaluated", nd->mil,
+                         nd->name);
     tensor64 *in = TAKE(mem, tensor64, (size_t)nd->n_in);
     if (!in) return diag_nomem(d);
     for (int j = 0; j < nd->n_in; j++) in[j] = values[nd->in[j].i]; /* values[0] is all zero: left out */
@@ -251,8 +263,8 @@ void walk_row(walk *w)
     w->more = false;
 }
 
-void copy_box(const int64_t *d, int rank, double *dst, int64_t base_d, const int64_t *ds, const double *src, int64_t base_s,
-              const int64_t *ss)
+void copy_box(const int64_t *d, int rank, double *dst, int64_t base_d, const int64_t *ds, const double *src,
+              int64_t base_s, const int64_t *ss)
 {
     walk w;
     walk_init(&w, d, rank);
@@ -270,8 +282,10 @@ axis_view view_axis(const shape *s, int axis)
     return (axis_view){ dims_prod(s->d, 0, axis), s->d[axis], dims_prod(s->d, axis + 1, s->rank) };
 }
 
-/* Four rows of B at a time: one pass over a row of C for four products. Summation order is k ascending in steps of four. */
-void gemm_add(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_col, const double *b, double *c)
+/* Four rows of B at a time: one pass over a row of C for four products. Summation order is k ascending in steps of
+ * four. */
+void gemm_add(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_col, const double *b,
+              double *c)
 {
     for (int64_t i = 0; i < m; i++) {
         const double *ai = a + i * a_row;

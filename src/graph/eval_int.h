@@ -38,12 +38,14 @@ an_status at_axes(const eval_ctx *c, attr_id id, int rank, bool *on) MUST_CHECK;
 /* Position of a string attribute in a list of words. The message lists what is known. */
 an_status at_mode(const eval_ctx *c, attr_id id, const char *const *words, int n, int *pick) MUST_CHECK;
 
-an_status eval_fail(const eval_ctx *c, const char *fmt, ...) PRINTF_LIKE(2, 3); /* AN_INPUT, prefixed with op and name */
+/* AN_INPUT, prefixed with op and name */
+an_status eval_fail(const eval_ctx *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* ---- shapes ---- */
 int64_t t64_elems(const tensor64 *t);                           /* sizes were checked when t was made */
 int64_t dims_prod(const int64_t *d, int from, int to);      /* product of d[from..to) */
-void bcast_strides(const shape *in, const shape *out, int64_t *stride); /* of `in` walked as `out`: 0 where it repeats */
+/* of `in` walked as `out`: 0 where it repeats */
+void bcast_strides(const shape *in, const shape *out, int64_t *stride);
 double *t64_scratch(const eval_ctx *c, int64_t n);              /* NULL when there is no memory */
 
 /* Walk a box row by row: every index but the last is advanced as an odometer, each operand's offset along with it.
@@ -62,11 +64,12 @@ void walk_start(walk *w);
 void walk_row(walk *w);
 
 /* dst[base_d + i . ds] = src[base_s + i . ss] for every index i of the box d. */
-void copy_box(const int64_t *d, int rank, double *dst, int64_t base_d, const int64_t *ds, const double *src, int64_t base_s,
-              const int64_t *ss);
+void copy_box(const int64_t *d, int rank, double *dst, int64_t base_d, const int64_t *ds, const double *src,
+              int64_t base_s, const int64_t *ss);
 
 /* C (m x n, row-major) += A (m x k, by strides) B (k x n, row-major). */
-void gemm_add(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_col, const double *b, double *c);
+void gemm_add(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_col, const double *b,
+              double *c);
 
 /* x seen as outer x n x inner around an axis. */
 typedef struct {
@@ -78,6 +81,7 @@ axis_view view_axis(const shape *s, int axis);
 static inline double param_at(const tensor64 *p, int64_t n, int64_t c) { return p->x[n == 1 ? 0 : c]; }
 
 void softmax_line(double *v, int64_t n);     /* in place */
-an_status index_in(const eval_ctx *c, double v, int64_t extent, int64_t *out) MUST_CHECK; /* negative counts from the end */
+/* negative counts from the end */
+an_status index_in(const eval_ctx *c, double v, int64_t extent, int64_t *out) MUST_CHECK;
 
 #endif

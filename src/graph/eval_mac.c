@@ -1,9 +1,9 @@
 /* eval_mac.c: products and windows: conv, conv_transpose, linear, matmul, einsum, attention, pooling.
  * In: an eval_ctx.  Out: one result. Layout is N, C, then 1 to 6 spatial axes.
  *
- * A convolution is written as what it is: copy every shifted view of the input into the rows of a matrix (zero where the
- * window hangs over the edge), then one matrix product. Its transpose is the same two steps backwards: product, then add
- * every row back where it came from. */
+ * A convolution is written as what it is: copy every shifted view of the input into the rows of a matrix (zero where
+ * the window hangs over the edge), then one matrix product. Its transpose is the same two steps backwards: product,
+ * then add every row back where it came from. */
 #include <math.h>
 
 #include "graph/eval_int.h"
@@ -12,13 +12,15 @@
 
 typedef struct {
     int n; /* spatial axes */
-    int64_t in[MAX_RANK], out[MAX_RANK], k[MAX_RANK], stride[MAX_RANK], dil[MAX_RANK], before[MAX_RANK], after[MAX_RANK];
+    int64_t in[MAX_RANK], out[MAX_RANK], k[MAX_RANK], stride[MAX_RANK], dil[MAX_RANK], before[MAX_RANK],
+        after[MAX_RANK];
 } window;
 
 enum { PAD_VALID, PAD_SAME, PAD_SAME_LOWER, PAD_CUSTOM };
 
-/* `wide` is the side the window slides over, `narrow` the side with one place per window: in and out for conv, the other
- * way round for its transpose. "same" pads just enough for narrow windows; an odd one goes after, or before for same_lower. */
+/* `wide` is the side the window slides over, `narrow` the side with one place per window: in and out for conv, the
+ * other way round for its transpose. "same" pads just enough for narrow windows; an odd one goes after, or before
+ * for same_lower. */
 static an_status window_pad(const eval_ctx *c, window *w, const int64_t *wide, const int64_t *narrow)
 {
     static const char *const types[] = { "valid", "same", "same_lower", "custom" };
@@ -47,8 +49,8 @@ static an_status window_steps(const eval_ctx *c, window *w, const shape *in, con
     return AN_OK;
 }
 
-/* One channel's shifted views. cols[tap][place] pairs with wide[place * stride + tap * dil - before]; taps and places are
- * row-major. gather: cols = wide (zero outside). scatter: wide += cols (nothing outside). */
+/* One channel's shifted views. cols[tap][place] pairs with wide[place * stride + tap * dil - before]; taps and
+ * places are row-major. gather: cols = wide (zero outside). scatter: wide += cols (nothing outside). */
 static void shift_views(const window *w, const int64_t *wide_d, const int64_t *narrow_d, double *wide, double *cols,
                         bool gather)
 {
@@ -99,8 +101,8 @@ static an_status groups_of(const eval_ctx *c, int64_t *groups)
     *groups = at_int(c, A_GROUPS);
     int64_t cin = c->in[0].type.sh.d[1], cout = c->out[0].type.sh.d[1];
     if (*groups < 1 || cin % *groups || cout % *groups)
-        return eval_fail(c, "groups %lld must divide %lld input and %lld output channels", (long long)*groups, (long long)cin,
-                         (long long)cout);
+        return eval_fail(c, "groups %lld must divide %lld input and %lld output channels", (long long)*groups,
+                         (long long)cin, (long long)cout);
     return AN_OK;
 }
 
@@ -113,7 +115,8 @@ an_status eval_conv(eval_ctx *c)
     for (int i = 0; i < w.n; i++) w.k[i] = wt->type.sh.d[i + 2];
     TRY(window_pad(c, &w, w.in, w.out));
     TRY(groups_of(c, &groups));
-    int64_t batch = x->type.sh.d[0], cin = x->type.sh.d[1], cout = wt->type.sh.d[0], ci = cin / groups, co = cout / groups;
+    int64_t batch = x->type.sh.d[0], cin = x->type.sh.d[1], cout = wt->type.sh.d[0], ci = cin / groups,
+            co = cout / groups;
     int64_t si = dims_prod(w.in, 0, w.n), so = dims_prod(w.out, 0, w.n), taps = dims_prod(w.k, 0, w.n), n_cols;
     if (!mul_i64(ci * taps, so, &n_cols)) return diag_nomem(c->d);
     arena_mark m = arena_save(c->mem);
@@ -124,7 +127,8 @@ an_status eval_conv(eval_ctx *c)
             memset(cols, 0, (size_t)n_cols * sizeof *cols);
             for (int64_t ch = 0; ch < ci; ch++)
                 shift_views(&w, w.in, w.out, x->x + (b * cin + g * ci + ch) * si, cols + ch * taps * so, true);
-            gemm_add(co, so, ci * taps, wt->x + g * co * ci * taps, ci * taps, 1, cols, c->out[0].x + (b * cout + g * co) * so);
+            gemm_add(co, so, ci * taps, wt->x + g * co * ci * taps, ci * taps, 1, cols,
+                     c->out[0].x + (b * cout + g * co) * so);
         }
     arena_back(c->mem, m);
     add_bias(c, batch, cout, so);
@@ -140,7 +144,8 @@ an_status eval_conv_transpose(eval_ctx *c)
     for (int i = 0; i < w.n; i++) w.k[i] = wt->type.sh.d[i + 2];
     TRY(window_pad(c, &w, w.out, w.in));
     TRY(groups_of(c, &groups));
-    int64_t batch = x->type.sh.d[0], cin = x->type.sh.d[1], cout = c->out[0].type.sh.d[1], ci = cin / groups, co = cout / groups;
+    int64_t batch = x->type.sh.d[0], cin = x->type.sh.d[1], cout = c->out[0].type.sh.d[1], ci = cin / groups,
+            co = cout / groups;
     int64_t si = dims_prod(w.in, 0, w.n), so = dims_prod(w.out, 0, w.n), taps = dims_prod(w.k, 0, w.n), n_cols;
     if (!mul_i64(co * taps, si, &n_cols)) return diag_nomem(c->d);
     arena_mark m = arena_save(c->mem);
@@ -214,10 +219,12 @@ static void stack_strides(const matrix *m, const shape *stack, int64_t *stride)
 an_status eval_matmul(eval_ctx *c)
 {
     const tensor64 *x = &c->in[0], *y = &c->in[1];
-    matrix a = as_matrix(&x->type.sh, at_bool(c, A_TRANSPOSE_X), true), b = as_matrix(&y->type.sh, at_bool(c, A_TRANSPOSE_Y), false);
+    matrix a = as_matrix(&x->type.sh, at_bool(c, A_TRANSPOSE_X), true),
+           b = as_matrix(&y->type.sh, at_bool(c, A_TRANSPOSE_Y), false);
     shape stack;
     if (a.cols != b.rows || !shape_broadcast(&a.batch, &b.batch, &stack))
-        return eval_fail(c, "inner sizes %lld and %lld or the batch axes do not match", (long long)a.cols, (long long)b.rows);
+        return eval_fail(c, "inner sizes %lld and %lld or the batch axes do not match", (long long)a.cols,
+                         (long long)b.rows);
     int64_t sa[MAX_RANK], sb[MAX_RANK];
     stack_strides(&a, &stack, sa);
     stack_strides(&b, &stack, sb);
@@ -301,7 +308,8 @@ static an_status einsum_bind(const eval_ctx *c, einsum *e)
             if (l < 0) l = e->n_label++, e->name[l] = e->term[t][i];
             if (e->d[l] < 0 || e->d[l] == 1) e->d[l] = s->d[i];
             else if (s->d[i] != 1 && s->d[i] != e->d[l])
-                return eval_fail(c, "label '%c' is both %lld and %lld", e->name[l], (long long)e->d[l], (long long)s->d[i]);
+                return eval_fail(c, "label '%c' is both %lld and %lld", e->name[l], (long long)e->d[l],
+                                 (long long)s->d[i]);
             if (s->d[i] != 1) e->stride[t][l] += own[i]; /* a repeated label walks the diagonal */
         }
     }
@@ -361,7 +369,8 @@ an_status eval_einsum(eval_ctx *c)
 
 /* ---- attention: softmax(Q K^T / sqrt(E) + mask) V, one (L, S) score matrix per batch entry ---- */
 
-/* A key that a mask leaves out has no effect, whatever its score and its value are. A row without any other has no distribution: it is NaN. */
+/* A key that a mask leaves out has no effect, whatever its score and its value are. A row without any other has no
+ * distribution: it is NaN. */
 static bool left_out(double mask, bool admits) { return admits ? mask == 0 : mask == -INFINITY; }
 
 an_status eval_sdpa(eval_ctx *c)
@@ -376,7 +385,8 @@ an_status eval_sdpa(eval_ctx *c)
     bool masked = has(c, 3), admits = masked && c->in[3].type.dt == DT_BOOL;
     if (masked) bcast_strides(&c->in[3].type.sh, &scores, sm);
     arena_mark m = arena_save(c->mem);
-    double *kT = t64_scratch(c, q.cols * cols), *att = t64_scratch(c, rows * cols), *z = c->out[0].x, scale = 1 / sqrt((double)q.cols);
+    double *kT = t64_scratch(c, q.cols * cols), *att = t64_scratch(c, rows * cols), *z = c->out[0].x,
+           scale = 1 / sqrt((double)q.cols);
     if (!kT || !att) return diag_nomem(c->d);
     int64_t idx[MAX_RANK] = { 0 }, oq = 0, ok = 0, ov = 0, om = 0;
     for (int64_t b = 0, n = dims_prod(stack.d, 0, stack.rank); b < n; b++, z += rows * v.cols) {
@@ -398,7 +408,8 @@ an_status eval_sdpa(eval_ctx *c)
         for (int64_t i = 0; masked && i < rows; i++)
             for (int64_t l = 0; l < cols; l++) {
                 double w = att[i * cols + l], mask = c->in[3].x[om + i * sm[scores.rank - 2] + l * sm[scores.rank - 1]];
-                for (int64_t j = 0; !(w == 0 && left_out(mask, admits)) && j < v.cols; j++) z[i * v.cols + j] += w * c->in[2].x[ov + l * v.cols + j];
+                for (int64_t j = 0; !(w == 0 && left_out(mask, admits)) && j < v.cols; j++)
+                    z[i * v.cols + j] += w * c->in[2].x[ov + l * v.cols + j];
             }
         for (int i = stack.rank - 1; i >= 0; i--) {
             oq += sq[i], ok += sk[i], ov += sv[i], om += sm[i];
@@ -415,8 +426,8 @@ an_status eval_sdpa(eval_ctx *c)
 
 enum { POOL_AVG, POOL_MAX, POOL_MIN, POOL_L1, POOL_L2 };
 
-/* The part of the window at `at` that lies in x, one box of places: the kernel may be far larger. *declared counts the padding with it, in a
- * double because three long axes are more than 63 bits count. */
+/* The part of the window at `at` that lies in x, one box of places: the kernel may be far larger. *declared counts
+ * the padding with it, in a double because three long axes are more than 63 bits count. */
 static int64_t window_box(const window *w, const int64_t *at, int64_t *first, int64_t *n, double *declared)
 {
     int64_t inside = 1;
@@ -431,8 +442,8 @@ static int64_t window_box(const window *w, const int64_t *at, int64_t *first, in
     return inside;
 }
 
-/* One output element. Places in the declared padding count as zeros for an average unless excluded; places past it, which
- * only ceil_mode reaches, never count. Padding takes no part in a maximum, a minimum or a norm. */
+/* One output element. Places in the declared padding count as zeros for an average unless excluded; places past it,
+ * which only ceil_mode reaches, never count. Padding takes no part in a maximum, a minimum or a norm. */
 static double pool_at(const window *w, const double *x, const int64_t *at, int mode, bool exclude)
 {
     int64_t tap[MAX_RANK] = { 0 }, first[MAX_RANK], n[MAX_RANK];
@@ -485,7 +496,9 @@ an_status eval_l2_pool(eval_ctx *c) { return pool(c, POOL_L2, false); }
 
 an_status eval_mode_pool(eval_ctx *c)
 {
-    static const char *const modes[] = { [POOL_AVG] = "avg", [POOL_MAX] = "max", [POOL_MIN] = "min", [POOL_L1] = "l1", [POOL_L2] = "l2" };
+    static const char *const modes[] = {
+        [POOL_AVG] = "avg", [POOL_MAX] = "max", [POOL_MIN] = "min", [POOL_L1] = "l1", [POOL_L2] = "l2"
+    };
     int m;
     TRY(at_mode(c, A_MODE, modes, COUNT(modes), &m));
     return pool(c, m, false);

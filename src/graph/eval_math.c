@@ -33,7 +33,8 @@ static an_status map2(eval_ctx *c, fn2 f)
 }
 
 static double sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); } /* neither overflows */
-static double gated(double x, double by) { return isinf(x) && x < 0 ? -0.0 : x * by; } /* its limit, where -inf * 0 has no value */
+/* its limit, where -inf * 0 has no value */
+static double gated(double x, double by) { return isinf(x) && x < 0 ? -0.0 : x * by; }
 static double softplus(double x) { return log1p(exp(-fabs(x))) + (x > 0 ? x : 0); }
 
 /* Written out, not fmax/fmin: those drop a NaN, and a reference must pass it on. */
@@ -84,7 +85,10 @@ MAP1(silu, A_NONE, A_NONE, gated(x, sigmoid(x)))
 MAP1(softplus, A_NONE, A_NONE, softplus(x))
 MAP1(softsign, A_NONE, A_NONE, x / (1 + fabs(x)))
 
-static double gelu_exact(double x, double a, double b) { return (void)a, (void)b, gated(0.5 * x, erfc(-x * 0.70710678118654752440)); }
+static double gelu_exact(double x, double a, double b)
+{
+    return (void)a, (void)b, gated(0.5 * x, erfc(-x * 0.70710678118654752440));
+}
 static double gelu_tanh(double x, double a, double b)
 {
     (void)a, (void)b; /* half of 1 + tanh(u), of which nothing is left below -7, is the sigmoid of 2u */
@@ -126,7 +130,8 @@ static an_status divide(eval_ctx *c, fn2 f)
 {
     if (dtype_class(c->out[0].type.dt) != KIND_FLOAT)
         for (int64_t i = 0, n = t64_elems(&c->in[1]); i < n; i++)
-            if (c->in[1].x[i] == 0) return eval_fail(c, "integer division by zero: y has 0 at element %lld", (long long)i);
+            if (c->in[1].x[i] == 0)
+                return eval_fail(c, "integer division by zero: y has 0 at element %lld", (long long)i);
     return map2(c, f);
 }
 

@@ -33,7 +33,8 @@ an_status eval_transpose(eval_ctx *c)
     shape_strides(x, own);
     for (int i = 0; i < x->rank; i++) {
         int ax;
-        if (!axis_norm(perm[i], x->rank, &ax)) return eval_fail(c, "perm has %lld, outside rank %d", (long long)perm[i], x->rank);
+        if (!axis_norm(perm[i], x->rank, &ax))
+            return eval_fail(c, "perm has %lld, outside rank %d", (long long)perm[i], x->rank);
         st[i] = own[ax];
     }
     return copy_view(c, o->d, o->rank, 0, st);
@@ -95,7 +96,8 @@ an_status eval_split(eval_ctx *c)
     for (int k = 0; k < c->n_out; k++) {
         int64_t n = c->out[k].type.sh.d[axis];
         for (int64_t b = 0; b < v.outer; b++)
-            memcpy(c->out[k].x + b * n * v.inner, c->in[0].x + (b * v.n + at) * v.inner, (size_t)(n * v.inner) * sizeof(double));
+            memcpy(c->out[k].x + b * n * v.inner, c->in[0].x + (b * v.n + at) * v.inner,
+                   (size_t)(n * v.inner) * sizeof(double));
         at += n;
     }
     return AN_OK;
@@ -126,11 +128,12 @@ typedef struct {
 
 static int64_t clamp(int64_t x, int64_t lo, int64_t hi) { return x < lo ? lo : x > hi ? hi : x; }
 
-/* As in numpy: negative places count from the end, places past an end are cut to it, an open end reaches the last element
- * in the direction of the stride. */
+/* As in numpy: negative places count from the end, places past an end are cut to it, an open end reaches the last
+ * element in the direction of the stride. */
 static an_status slice_by_index(const eval_ctx *c, const shape *x, slice *s)
 {
-    int64_t begin[MAX_RANK], end[MAX_RANK], step[MAX_RANK], open_b[MAX_RANK], open_e[MAX_RANK], one[MAX_RANK], st[MAX_RANK];
+    int64_t begin[MAX_RANK], end[MAX_RANK], step[MAX_RANK], open_b[MAX_RANK], open_e[MAX_RANK], one[MAX_RANK],
+        st[MAX_RANK];
     TRY(at_ints(c, A_BEGIN, x->rank, begin));
     TRY(at_ints(c, A_END, x->rank, end));
     TRY(at_ints(c, A_STRIDE, x->rank, step));
@@ -141,10 +144,12 @@ static an_status slice_by_index(const eval_ctx *c, const shape *x, slice *s)
     for (int i = 0; i < x->rank; i++) {
         int64_t n = x->d[i], k = step[i], lo = k > 0 ? 0 : -1, hi = k > 0 ? n : n - 1;
         if (k == 0) return eval_fail(c, "stride of axis %d is 0", i);
-        int64_t b = begin[i] < 0 ? MAX(begin[i], -n - 1) + n : begin[i], e = end[i] < 0 ? MAX(end[i], -n - 1) + n : end[i];
+        int64_t b = begin[i] < 0 ? MAX(begin[i], -n - 1) + n : begin[i],
+                e = end[i] < 0 ? MAX(end[i], -n - 1) + n : end[i];
         if (one[i]) { /* a plain index: the axis goes */
             if (open_b[i]) b = k > 0 ? 0 : n - 1;
-            if (b < 0 || b >= n) return eval_fail(c, "index %lld is outside an extent of %lld", (long long)begin[i], (long long)n);
+            if (b < 0 || b >= n)
+                return eval_fail(c, "index %lld is outside an extent of %lld", (long long)begin[i], (long long)n);
             s->base += b * st[i], s->d[i] = 1, s->stride[i] = 0;
             continue;
         }
@@ -166,8 +171,8 @@ static an_status slice_by_size(const eval_ctx *c, const shape *x, slice *s)
     for (int i = 0; i < x->rank; i++) {
         int64_t b = begin[i] < 0 ? begin[i] + x->d[i] : begin[i], n = size[i] == -1 ? x->d[i] - b : size[i];
         if (b < 0 || n < 0 || b > x->d[i] || n > x->d[i] - b)
-            return eval_fail(c, "begin %lld size %lld is outside an extent of %lld", (long long)begin[i], (long long)size[i],
-                             (long long)x->d[i]);
+            return eval_fail(c, "begin %lld size %lld is outside an extent of %lld", (long long)begin[i],
+                             (long long)size[i], (long long)x->d[i]);
         s->base += b * st[i], s->d[i] = n, s->stride[i] = st[i];
     }
     return AN_OK;
@@ -230,7 +235,8 @@ an_status eval_pad(eval_ctx *c)
     TRY(at_mode(c, A_MODE, modes, COUNT(modes), &mode));
     double fill = at_float(c, A_CONSTANT_VAL);
     int64_t before[MAX_RANK] = { 0 }, own[MAX_RANK], idx[MAX_RANK] = { 0 };
-    for (int i = 0; a && i + 1 < a->n; i += 2) before[x->rank - a->n / 2 + i / 2] = a->u.is[i]; /* pairs of the last axes */
+    /* pairs of the last axes */
+    for (int i = 0; a && i + 1 < a->n; i += 2) before[x->rank - a->n / 2 + i / 2] = a->u.is[i];
     shape_strides(x, own);
     for (int64_t i = 0, n = t64_elems(&c->out[0]); i < n; i++) {
         int64_t from = 0;
@@ -255,7 +261,8 @@ an_status eval_gather(eval_ctx *c)
     const shape *x = &c->in[0].type.sh, *ix = &c->in[1].type.sh;
     int axis, b = (int)at_int(c, A_BATCH_DIMS);
     TRY(at_axis(c, A_AXIS, x->rank, &axis));
-    if (b < 0 || b > axis || b > ix->rank) return eval_fail(c, "batch_dims %d is outside 0 .. %d", b, MIN(axis, ix->rank));
+    if (b < 0 || b > axis || b > ix->rank)
+        return eval_fail(c, "batch_dims %d is outside 0 .. %d", b, MIN(axis, ix->rank));
     int64_t batch = dims_prod(x->d, 0, b), before = dims_prod(x->d, b, axis), n = x->d[axis];
     int64_t after = dims_prod(x->d, axis + 1, x->rank), places = dims_prod(ix->d, b, ix->rank);
     double *y = c->out[0].x;
@@ -313,8 +320,10 @@ an_status eval_gather_nd(eval_ctx *c)
 {
     const shape *x = &c->in[0].type.sh, *ix = &c->in[1].type.sh;
     int b = (int)at_int(c, A_BATCH_DIMS), k = (int)ix->d[ix->rank - 1];
-    if (b < 0 || b >= ix->rank || b + k > x->rank) return eval_fail(c, "batch_dims %d and %d indices do not fit rank %d", b, k, x->rank);
-    int64_t batch = dims_prod(x->d, 0, b), places = dims_prod(ix->d, b, ix->rank - 1), after = dims_prod(x->d, b + k, x->rank);
+    if (b < 0 || b >= ix->rank || b + k > x->rank)
+        return eval_fail(c, "batch_dims %d and %d indices do not fit rank %d", b, k, x->rank);
+    int64_t batch = dims_prod(x->d, 0, b), places = dims_prod(ix->d, b, ix->rank - 1),
+            after = dims_prod(x->d, b + k, x->rank);
     const double *row = c->in[1].x;
     double *y = c->out[0].x;
     for (int64_t i = 0; i < batch; i++)
@@ -356,7 +365,8 @@ an_status eval_pixel_unshuffle(eval_ctx *c) { return blocks(c, at_int(c, A_DOWNS
  * batch' = (place in block) * N + n. Places in the padding are zero; cropped ones are dropped. */
 static an_status batch_space(eval_ctx *c, bool to_batch)
 {
-    const shape *wide = to_batch ? &c->in[0].type.sh : &c->out[0].type.sh, *deep = to_batch ? &c->out[0].type.sh : &c->in[0].type.sh;
+    const shape *wide = to_batch ? &c->in[0].type.sh : &c->out[0].type.sh,
+                *deep = to_batch ? &c->out[0].type.sh : &c->in[0].type.sh;
     int m = wide->rank - 2;
     int64_t block[MAX_RANK], edge[2 * MAX_RANK], idx[MAX_RANK] = { 0 };
     TRY(at_ints(c, A_BLOCK_SHAPE, m, block));

@@ -6,7 +6,8 @@
 #include "base/order.h"
 #include "graph/eval_int.h"
 
-/* x split in two boxes: the axes that stay and the axes that are summed over, both with x's strides, both in axis order. */
+/* x split in two boxes: the axes that stay and the axes that are summed over, both with x's strides, both in axis
+ * order. */
 typedef struct {
     int n_keep, n_red;
     int64_t keep[MAX_RANK], keep_stride[MAX_RANK], red[MAX_RANK], red_stride[MAX_RANK];
@@ -308,7 +309,8 @@ an_status eval_instance_norm(eval_ctx *c)
     return AN_OK;
 }
 
-/* x / (k + alpha / size * sum of squares of `size` neighbouring channels)^beta. An even window reaches one further back. */
+/* x / (k + alpha / size * sum of squares of `size` neighbouring channels)^beta. An even window reaches one further
+ * back. */
 an_status eval_local_response_norm(eval_ctx *c)
 {
     const tensor64 *x = &c->in[0];

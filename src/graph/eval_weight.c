@@ -70,16 +70,17 @@ static an_status lut_packed(eval_ctx *c) /* bytes of indices into one table of 2
     int64_t entries = t64_elems(&c->in[1]), n = t64_elems(&c->out[0]);
     int bits = 0;
     while ((int64_t)1 << bits < entries) bits++;
-    if ((int64_t)1 << bits != entries) return eval_fail(c, "lut has %lld entries, expected a power of two", (long long)entries);
+    if ((int64_t)1 << bits != entries)
+        return eval_fail(c, "lut has %lld entries, expected a power of two", (long long)entries);
     if (t64_elems(&c->in[0]) < (n * bits + 7) / 8)
-        return eval_fail(c, "indices has %lld bytes, %lld elements of %d bits need %lld", (long long)t64_elems(&c->in[0]),
-                         (long long)n, bits, (long long)((n * bits + 7) / 8));
+        return eval_fail(c, "indices has %lld bytes, %lld elements of %d bits need %lld",
+                         (long long)t64_elems(&c->in[0]), (long long)n, bits, (long long)((n * bits + 7) / 8));
     for (int64_t i = 0; i < n; i++) c->out[0].x[i] = c->in[1].x[packed_at(c->in[0].x, i, bits)];
     return AN_OK;
 }
 
-/* lut (tables per axis..., entries, vector): each block of indices has its own table, and an entry of `vector` values is laid
- * out along vector_axis. */
+/* lut (tables per axis..., entries, vector): each block of indices has its own table, and an entry of `vector`
+ * values is laid out along vector_axis. */
 static an_status lut_blocks(eval_ctx *c)
 {
     const shape *ix = &c->in[0].type.sh, *lut = &c->in[1].type.sh, *o = &c->out[0].type.sh;
@@ -113,14 +114,15 @@ an_status eval_cx_sparse(eval_ctx *c)
     bool packed = at_get(c, A_SHAPE) != NULL;
     int64_t n = t64_elems(&c->out[0]), have = t64_elems(&c->in[0]), used = 0;
     if (packed && t64_elems(&c->in[1]) < (n + 7) / 8)
-        return eval_fail(c, "mask has %lld bytes, %lld elements need %lld", (long long)t64_elems(&c->in[1]), (long long)n,
-                         (long long)((n + 7) / 8));
+        return eval_fail(c, "mask has %lld bytes, %lld elements need %lld", (long long)t64_elems(&c->in[1]),
+                         (long long)n, (long long)((n + 7) / 8));
     for (int64_t i = 0; i < n; i++) {
         bool set = packed ? packed_at(c->in[1].x, i, 1) != 0 : c->in[1].x[i] != 0;
         if (set && used < have) c->out[0].x[i] = c->in[0].x[used];
         used += set;
     }
-    if (used != have) return eval_fail(c, "mask has %lld bits set, nonzero_data has %lld values", (long long)used, (long long)have);
+    if (used != have)
+        return eval_fail(c, "mask has %lld bits set, nonzero_data has %lld values", (long long)used, (long long)have);
     return AN_OK;
 }
 
@@ -161,9 +163,12 @@ an_status eval_cx_sparse_block(eval_ctx *c) /* results: the mask as it came, and
         c->out[0].x[i] = c->in[0].x[i];
         if (c->in[0].x[i] == 0) continue;
         int64_t b = block_of(x, s, idx);
-        if (used < have) c->out[1].x[used] = dequantized(c->in[1].x[used], c->in[2].x[b], has(c, 3) ? c->in[3].x[b] : 0);
+        if (used < have)
+            c->out[1].x[used] = dequantized(c->in[1].x[used], c->in[2].x[b], has(c, 3) ? c->in[3].x[b] : 0);
         used++;
     }
-    if (used != have) return eval_fail(c, "data_mask has %lld bits set, nonzero_data has %lld values", (long long)used, (long long)have);
+    if (used != have)
+        return eval_fail(c, "data_mask has %lld bits set, nonzero_data has %lld values", (long long)used,
+                         (long long)have);
     return AN_OK;
 }

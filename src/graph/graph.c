@@ -176,7 +176,8 @@ val graph_const(graph *g, const char *name, ttype t, const void *data)
 {
     size_t bytes;
     if (g->err.st) return NO_VAL;
-    if (!shape_bytes(&t, &bytes)) return poison(g, AN_INPUT, "constant %s: its shape is unknown or its size overflows", name ? name : "");
+    if (!shape_bytes(&t, &bytes))
+        return poison(g, AN_INPUT, "constant %s: its shape is unknown or its size overflows", name ? name : "");
     unsigned char *copy = arena_take(&g->mem, bytes, 1, 64);
     if (!copy) return no_memory(g);
     if (bytes) memcpy(copy, data, bytes);
@@ -204,7 +205,9 @@ void graph_note_read(graph *g, const char *path, uint64_t offset, ttype t, const
     if (g->err.st) return;
     const char *key = arena_printf(&g->mem, "%llu %s", (unsigned long long)offset, path);
     if (key && str_map_get(&g->read_at, key, strlen(key), NULL)) return;
-    if (!key || !str_map_put(&g->mem, &g->read_at, key, strlen(key), 0) || !VEC_PUSH(&g->mem, &g->read, ((read_record){ strchr(key, ' ') + 1, offset, t, data_view }))) no_memory(g);
+    if (!key || !str_map_put(&g->mem, &g->read_at, key, strlen(key), 0) ||
+        !VEC_PUSH(&g->mem, &g->read, ((read_record){ strchr(key, ' ') + 1, offset, t, data_view })))
+        no_memory(g);
 }
 
 /* Packed bytes for n elements of t, or NULL after setting the error. */
@@ -342,8 +345,10 @@ val graph_op_named(graph *g, const char *name, op_id op, const val *in, int n_in
     if (!types || !out) return no_memory(g);
     for (int i = 0; i < n.n_in; i++) types[i] = n.in[i].i ? g->values.at[n.in[i].i].type : (ttype){ 0 };
     diag d = { 0 };
-    if (graph_infer(op, types, n.n_in, n.attrs, n.n_attr, out, &n_out, max_out, &d)) return poison(g, d.st, "%s", d.msg);
-    if (n_out > max_out) return poison(g, AN_INPUT, "%s yields %d results, at most %d can be held", info->mil, n_out, max_out);
+    if (graph_infer(op, types, n.n_in, n.attrs, n.n_attr, out, &n_out, max_out, &d))
+        return poison(g, d.st, "%s", d.msg);
+    if (n_out > max_out)
+        return poison(g, AN_INPUT, "%s yields %d results, at most %d can be held", info->mil, n_out, max_out);
     ttype few[4], *keep = out;
     if ((size_t)n_out <= COUNT(few)) { /* the usual case gives its scratch back */
         memcpy(few, out, (size_t)n_out * sizeof *out);

@@ -3,7 +3,8 @@
  *
  * Values are handles; 0 is poison. The first error sticks: after it every builder call returns poison, and graph_finish
  * reports it. Shapes and types are inferred by the op's rule and never passed in. Everything a graph holds lives in its
- * arena; a pass rewrites the graph in place by rebuilding it (graph_rewrite_*), so node order always stays topological. */
+ * arena; a pass rewrites the graph in place by rebuilding it (graph_rewrite_*), so node order always stays
+ * topological. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -63,7 +64,8 @@ typedef struct {
     VEC(value) values;  /* [0] unused */
     VEC(val) inputs;    /* program parameters in declaration order; name = the node's */
     VEC(port) outputs;  /* results in declaration order */
-    VEC(read_record) read; /* each once; the graph means what it does only as long as they hold what they held. No part of its text */
+    /* each once; the graph means what it does only as long as they hold what they held. No part of its text */
+    VEC(read_record) read;
     str_map read_at;    /* offset and path of each */
     str_map names;      /* value name -> value index */
     str_map reserved;   /* during a rewrite: names of the old values, so that a made-up name never takes one */
@@ -83,7 +85,8 @@ val graph_const(graph *g, const char *name, ttype t, const void *data);      /* 
 val graph_const_view(graph *g, const char *name, ttype t, const void *data); /* borrows them until graph_free */
 val graph_const_blob(graph *g, const char *name, ttype t, const char *path, uint64_t offset, const void *data_view);
 val graph_const_str(graph *g, const char *name, const char *s);
-void graph_note_read(graph *g, const char *path, uint64_t offset, ttype t, const void *data_view); /* an attribute came from this record */
+/* an attribute came from this record */
+void graph_note_read(graph *g, const char *path, uint64_t offset, ttype t, const void *data_view);
 val graph_scalar(graph *g, dtype dt, double x);                              /* rank-0 constant */
 val graph_fill_const(graph *g, const char *name, ttype t, double x);         /* every element x */
 val graph_const_f64(graph *g, const char *name, ttype t, const double *x);   /* converts */
@@ -101,23 +104,28 @@ an_status graph_finish(graph *g, diag *d);                                   /* 
 /* Short forms: G(g, ADD, x, y) and GA(g, REDUCE_SUM, VALS(x), AT_IS(AXES, 1), AT_B(KEEP_DIMS, true)). */
 #define VALS(...) ((const val[]){ __VA_ARGS__ }), (int)(sizeof((const val[]){ __VA_ARGS__ }) / sizeof(val))
 #define G(g, OP, ...) graph_op((g), OP_##OP, VALS(__VA_ARGS__), NULL, 0)
-#define GA(g, OP, vals_and_n, ...) graph_op((g), OP_##OP, vals_and_n, ((const attr[]){ __VA_ARGS__ }), (int)(sizeof((const attr[]){ __VA_ARGS__ }) / sizeof(attr)))
+#define GA(g, OP, vals_and_n, ...)                                                                                     \
+    graph_op((g), OP_##OP, vals_and_n, ((const attr[]){ __VA_ARGS__ }),                                                \
+             (int)(sizeof((const attr[]){ __VA_ARGS__ }) / sizeof(attr)))
 
 /* ---- looking ---- */
 static inline const value *graph_value(const graph *g, val v) { return &g->values.at[v.i]; }
 static inline const node *graph_maker(const graph *g, val v) { return &g->nodes.at[g->values.at[v.i].node]; }
 static inline const ttype *graph_type(const graph *g, val v) { return &g->values.at[v.i].type; }
-const node *graph_const_of(const graph *g, val v);                  /* the OP_CONST that makes v with data present, or NULL */
-bool graph_const_scalar(const graph *g, val v, double *x);          /* v is a known constant whose elements all equal x */
+/* the OP_CONST that makes v with data present, or NULL */
+const node *graph_const_of(const graph *g, val v);
+/* v is a known constant whose elements all equal x */
+bool graph_const_scalar(const graph *g, val v, double *x);
 double graph_const_at(const node *c, const ttype *t, int64_t i);    /* element i as a number */
 val graph_find(const graph *g, const char *name);                   /* NO_VAL when absent */
-void graph_uses(const graph *g, uint32_t *n_uses);                  /* n_uses[value], outputs counted; values.n entries */
+/* n_uses[value], outputs counted; values.n entries */
+void graph_uses(const graph *g, uint32_t *n_uses);
 an_status graph_verify(const graph *g, const char *after, diag *d); /* invariants; `after` names the pass to blame */
 
 /* Shape and type of the results of an op, by the table's rules. in[i].dt == DT_NONE: an optional operand left out.
  * *n_out is what the op yields; never more than max_out are written. Messages name the op and the values seen. */
-an_status graph_infer(op_id op, const ttype *in, int n_in, const attr *attrs, int n_attr, ttype *out, int *n_out, int max_out,
-                      diag *d);
+an_status graph_infer(op_id op, const ttype *in, int n_in, const attr *attrs, int n_attr, ttype *out, int *n_out,
+                      int max_out, diag *d);
 
 /* ---- seen by the rule and cost tables ---- */
 /* Everything target/ needs about each node, with value ranges; lives in *mem. One entry per node, [0] unused. */
@@ -148,12 +156,14 @@ typedef struct {
 /* in: one per program input, in order. out: one per program output; *mem owns them. */
 an_status graph_eval(const graph *g, const tensor64 *in, tensor64 *out, arena *mem, diag *d);
 /* One operation on its own, as folding needs it. out[] types must be set (by inference); x is allocated. */
-an_status graph_eval_op(op_id op, const attr *attrs, int n_attr, const tensor64 *in, int n_in, tensor64 *out, int n_out, arena *mem, diag *d);
+an_status graph_eval_op(op_id op, const attr *attrs, int n_attr, const tensor64 *in, int n_in, tensor64 *out, int n_out,
+                        arena *mem, diag *d);
 
 /* ---- text ---- */
 void graph_print(const graph *g, strbuf *b);                              /* parse(print(g)) == g */
 an_status graph_parse(const char *text, size_t n, graph **out, diag *d);
-bool graph_same(const graph *a, const graph *b, strbuf *why);             /* same nodes, types, attributes, constants, ports */
+/* same nodes, types, attributes, constants, ports */
+bool graph_same(const graph *a, const graph *b, strbuf *why);
 void graph_dot(const graph *g, strbuf *b);                                /* Graphviz */
 
 #endif

@@ -1,7 +1,7 @@
-/* infer.c: the shape and element type of an operation's results.
- * In: operand types and attributes, from anyone.  Out: result types by the op table's rules, or a message that names the
- * op, the value seen and the value wanted. What every op has in common is checked here once: operand counts, attribute
- * kinds, the words a string attribute may be, the least value an integer may have, and the size of the result. */
+/* infer.c: the shape and element type of an operation's results. In: operand types and attributes, from anyone.
+ * Out: result types by the op table's rules, or a message that names the op, the value seen and the value wanted.
+ * What every op has in common is checked here once: operand counts, attribute kinds, the words a string attribute
+ * may be, the least value an integer may have, and the size of the result. */
 #include <math.h>
 
 #include "graph/infer_int.h"
@@ -99,7 +99,8 @@ static shown chip_type(const ttype *t, int64_t floor_at)
 {
     shown o = { { 0 } };
     size_t n = (size_t)snprintf(o.s, sizeof o.s, "tensor<%s,[", dtype_name(t->dt));
-    for (int i = 0; i < t->sh.rank && n < sizeof o.s; i++) n += (size_t)snprintf(o.s + n, sizeof o.s - n, "%s%lld", i ? "," : "", (long long)MAX(t->sh.d[i], floor_at));
+    for (int i = 0; i < t->sh.rank && n < sizeof o.s; i++)
+        n += (size_t)snprintf(o.s + n, sizeof o.s - n, "%s%lld", i ? "," : "", (long long)MAX(t->sh.d[i], floor_at));
     if (n < sizeof o.s) snprintf(o.s + n, sizeof o.s - n, "]>");
     return o;
 }
@@ -113,13 +114,17 @@ shown show_shape(const shape *s)
 
 /* ---- operands ---- */
 
-const char *operand_name(const infer *c, int i) { return c->info->n_in ? c->info->in[MIN(i, c->info->n_in - 1)].name : "?"; }
+const char *operand_name(const infer *c, int i)
+{
+    return c->info->n_in ? c->info->in[MIN(i, c->info->n_in - 1)].name : "?";
+}
 
 an_status need_rank(infer *c, int i, int lo, int hi)
 {
     int r = sh(c, i)->rank;
     if (r >= lo && r <= hi) return AN_OK;
-    if (lo == hi) return infer_fail(c, "%s is %s: rank %d, wanted %d", operand_name(c, i), show_type(&c->in[i]).s, r, lo);
+    if (lo == hi)
+        return infer_fail(c, "%s is %s: rank %d, wanted %d", operand_name(c, i), show_type(&c->in[i]).s, r, lo);
     return infer_fail(c, "%s is %s: rank %d, wanted %d to %d", operand_name(c, i), show_type(&c->in[i]).s, r, lo, hi);
 }
 
@@ -127,8 +132,8 @@ an_status need_vector(infer *c, int i, int64_t extent, const char *of)
 {
     const shape *s = sh(c, i);
     if (s->rank == 1 && dim_agree(s->d[0], extent)) return AN_OK;
-    return infer_fail(c, "%s is %s, wanted one value for each of the %lld %s", operand_name(c, i), show_type(&c->in[i]).s,
-                      (long long)extent, of);
+    return infer_fail(c, "%s is %s, wanted one value for each of the %lld %s", operand_name(c, i),
+                      show_type(&c->in[i]).s, (long long)extent, of);
 }
 
 /* ---- attributes ---- */
@@ -175,7 +180,8 @@ an_status get_axes(infer *c, attr_id a, int rank, unsigned *set)
 an_status need_min(infer *c, attr_id a, const int64_t *x, int n, int64_t min)
 {
     for (int i = 0; i < n; i++)
-        if (x[i] < min) return infer_fail(c, "%s has %lld, wanted at least %lld", attr_name(a), (long long)x[i], (long long)min);
+        if (x[i] < min)
+            return infer_fail(c, "%s has %lld, wanted at least %lld", attr_name(a), (long long)x[i], (long long)min);
     return AN_OK;
 }
 
@@ -237,13 +243,16 @@ static an_status check_operands(infer *c)
         const shape *s = sh(c, i);
         if (c->in[i].dt >= DT_COUNT || s->rank < 0 || s->rank > MAX_RANK)
             return infer_fail(c, "operand %s has rank %d, wanted 0 to %d", operand_name(c, i), s->rank, MAX_RANK);
-        if (c->in[i].dt == DT_STRING) return infer_fail(c, "operand %s is a string, wanted a tensor", operand_name(c, i));
+        if (c->in[i].dt == DT_STRING)
+            return infer_fail(c, "operand %s is a string, wanted a tensor", operand_name(c, i));
         for (int k = 0; k < s->rank; k++)
             if (s->d[k] < (may_be_empty(c->op, i) ? 0 : 1) && s->d[k] != DIM_UNKNOWN)
-                return infer_fail(c, "%s is %s: dimension %d has no elements: Expected %s; got %s", operand_name(c, i), show_type(&c->in[i]).s, k, chip_type(&c->in[i], 1).s,
+                return infer_fail(c, "%s is %s: dimension %d has no elements: Expected %s; got %s", operand_name(c, i),
+                                  show_type(&c->in[i]).s, k, chip_type(&c->in[i], 1).s,
                                   chip_type(&c->in[i], 0).s); /* the second half in the words of the chips' compiler */
             else if (s->d[k] > EXTENT_MAX)
-                return infer_fail(c, "%s is %s: dimension %d is too large", operand_name(c, i), show_type(&c->in[i]).s, k);
+                return infer_fail(c, "%s is %s: dimension %d is too large", operand_name(c, i), show_type(&c->in[i]).s,
+                                  k);
     }
     return AN_OK;
 }
@@ -286,7 +295,9 @@ static an_status check_attr(infer *c, int i)
 {
     const attr *a = &c->at[i];
     const attr_spec *s = a->id > A_NONE && a->id < A_COUNT ? op_attr_spec(c->op, a->id) : NULL;
-    if (!s) return infer_fail(c, "has no attribute %s", a->id > A_NONE && a->id < A_COUNT ? attr_name(a->id) : "of that number");
+    if (!s)
+        return infer_fail(c, "has no attribute %s",
+                          a->id > A_NONE && a->id < A_COUNT ? attr_name(a->id) : "of that number");
     if (attr_get(c->at, i, a->id)) return infer_fail(c, "attribute %s is given twice", attr_name(a->id));
     bool kind_ok = a->kind == s->kind || (s->kind == ATTR_BOOLS && a->kind == ATTR_INTS);
     if (!kind_ok) return infer_fail(c, "attribute %s has the wrong kind of value", attr_name(a->id));
@@ -325,16 +336,19 @@ static an_status check_result(infer *c, int k)
     for (int i = 0; i < t->sh.rank; i++)
         if (t->sh.d[i] > EXTENT_MAX || t->sh.d[i] < (empty_ok ? 0 : 1)) {
             if (t->sh.d[i] == DIM_UNKNOWN) continue;
-            return infer_fail(c, "the result would be %s: dimension %d has %lld elements", show_type(t).s, i, (long long)t->sh.d[i]);
+            return infer_fail(c, "the result would be %s: dimension %d has %lld elements", show_type(t).s, i,
+                              (long long)t->sh.d[i]);
         }
-    if (shape_known(&t->sh) && !shape_elems(&t->sh, &n)) return infer_fail(c, "the result %s has too many elements", show_type(t).s);
+    if (shape_known(&t->sh) && !shape_elems(&t->sh, &n))
+        return infer_fail(c, "the result %s has too many elements", show_type(t).s);
     return AN_OK;
 }
 
-an_status graph_infer(op_id op, const ttype *in, int n_in, const attr *attrs, int n_attr, ttype *out, int *n_out, int max_out,
-                      diag *d)
+an_status graph_infer(op_id op, const ttype *in, int n_in, const attr *attrs, int n_attr, ttype *out, int *n_out,
+                      int max_out, diag *d)
 {
-    if (op < 0 || op >= OP_COUNT) return diag_fail(d, AN_BUG, NOWHERE, "operation number %d is outside the table", (int)op);
+    if (op < 0 || op >= OP_COUNT)
+        return diag_fail(d, AN_BUG, NOWHERE, "operation number %d is outside the table", (int)op);
     infer c = { .op = op, .info = op_get(op), .in = in, .n_in = n_in, .at = attrs, .n_at = n_attr,
                 .out = out, .max_out = max_out, .d = d };
     *n_out = 0;

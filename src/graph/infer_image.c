@@ -7,7 +7,8 @@ static an_status divide(infer *c, int k, int64_t x, int64_t by, int64_t *out)
 {
     if (x < 0) return *out = DIM_UNKNOWN, AN_OK;
     if (by < 1 || x % by)
-        return infer_fail(c, "x is %s: extent %lld of dimension %d is not a multiple of %lld", show_type(&c->in[0]).s, (long long)x, k, (long long)by);
+        return infer_fail(c, "x is %s: extent %lld of dimension %d is not a multiple of %lld", show_type(&c->in[0]).s,
+                          (long long)x, k, (long long)by);
     *out = x / by;
     return AN_OK;
 }
@@ -50,7 +51,8 @@ static an_status batch_space(infer *c, bool to_batch)
         } else {
             TRY(dim_mul(c, *d, block[i], d));
             if (*d >= 0 && sides >= *d)
-                return infer_fail(c, "crops of %lld leave nothing of spatial dimension %d with extent %lld", (long long)sides, i, (long long)*d);
+                return infer_fail(c, "crops of %lld leave nothing of spatial dimension %d with extent %lld",
+                                  (long long)sides, i, (long long)*d);
             if (*d >= 0) *d -= sides;
         }
     }
@@ -86,7 +88,10 @@ an_status infer_resize(infer *c) /* shape: the last extents; 0 keeps x's */
     return put_shape(c, &o);
 }
 
-an_status infer_resize_to(infer *c) { return put_hw(c, get_int(c, A_TARGET_SIZE_HEIGHT), get_int(c, A_TARGET_SIZE_WIDTH)); }
+an_status infer_resize_to(infer *c)
+{
+    return put_hw(c, get_int(c, A_TARGET_SIZE_HEIGHT), get_int(c, A_TARGET_SIZE_WIDTH));
+}
 
 static an_status scaled(infer *c, int64_t x, attr_id a, int64_t *out)
 {
@@ -94,7 +99,8 @@ static an_status scaled(infer *c, int64_t x, attr_id a, int64_t *out)
     if (!(f > 0) || !isfinite(f)) return infer_fail(c, "%s is %g, wanted a positive number", attr_name(a), f);
     if (x < 0) return *out = DIM_UNKNOWN, AN_OK;
     double y = floor((double)x * f);
-    if (y < 1 || y > (double)EXTENT_MAX) return infer_fail(c, "%s %g takes extent %lld to %g", attr_name(a), f, (long long)x, y);
+    if (y < 1 || y > (double)EXTENT_MAX)
+        return infer_fail(c, "%s %g takes extent %lld to %g", attr_name(a), f, (long long)x, y);
     *out = (int64_t)y;
     return AN_OK;
 }
@@ -118,13 +124,15 @@ an_status infer_crop_resize(infer *c)
     bool flat = b->rank == 2, old = b->rank == 5 && b->d[1] == 1 && b->d[3] == 1 && b->d[4] == 1;
     int64_t coords = flat ? b->d[1] : old ? b->d[2] : 0;
     if (coords != 4 && coords != 5)
-        return infer_fail(c, "boxes is %s, wanted [N, 4], [N, 5], [N, 1, 4, 1, 1] or [N, 1, 5, 1, 1]", show_type(&c->in[1]).s);
+        return infer_fail(c, "boxes is %s, wanted [N, 4], [N, 5], [N, 1, 4, 1, 1] or [N, 1, 5, 1, 1]",
+                          show_type(&c->in[1]).s);
     if (has(c, 2)) {
-        if (!flat || coords != 4) return infer_fail(c, "box_indices is given but boxes is %s, wanted [N, 4]", show_type(&c->in[1]).s);
+        if (!flat || coords != 4)
+            return infer_fail(c, "box_indices is given but boxes is %s, wanted [N, 4]", show_type(&c->in[1]).s);
         TRY(need_vector(c, 2, b->d[0], "boxes"));
     } else if (flat && coords == 4 && x->d[0] >= 0 && b->d[0] > x->d[0]) {
-        return infer_fail(c, "boxes is %s without box_indices, but x is %s: box i is cut from image i", show_type(&c->in[1]).s,
-                          show_type(&c->in[0]).s);
+        return infer_fail(c, "boxes is %s without box_indices, but x is %s: box i is cut from image i",
+                          show_type(&c->in[1]).s, show_type(&c->in[0]).s);
     }
     shape o = flat ? SHAPE(b->d[0], x->d[1], h, w) : SHAPE(b->d[0], x->d[0], x->d[1], h, w);
     return put_shape(c, &o);
@@ -136,7 +144,8 @@ an_status infer_resample(infer *c) /* coordinates [N, H, W, 2] */
     TRY(need_rank(c, 1, 4, 4));
     const shape *x = sh(c, 0), *p = sh(c, 1);
     if (!dim_agree(x->d[0], p->d[0]) || !dim_agree(p->d[3], 2))
-        return infer_fail(c, "coordinates is %s, wanted [%lld, height, width, 2]", show_type(&c->in[1]).s, (long long)x->d[0]);
+        return infer_fail(c, "coordinates is %s, wanted [%lld, height, width, 2]", show_type(&c->in[1]).s,
+                          (long long)x->d[0]);
     shape o = SHAPE(dim_known(x->d[0], p->d[0]), x->d[1], p->d[1], p->d[2]);
     return put_shape(c, &o);
 }
@@ -147,6 +156,7 @@ an_status infer_affine(infer *c) /* transform_matrix [N or 1, 6] */
     TRY(need_rank(c, 1, 2, 2));
     const shape *x = sh(c, 0), *m = sh(c, 1);
     if ((m->d[0] != 1 && !dim_agree(m->d[0], x->d[0])) || !dim_agree(m->d[1], 6))
-        return infer_fail(c, "transform_matrix is %s, wanted [%lld, 6] or [1, 6]", show_type(&c->in[1]).s, (long long)x->d[0]);
+        return infer_fail(c, "transform_matrix is %s, wanted [%lld, 6] or [1, 6]", show_type(&c->in[1]).s,
+                          (long long)x->d[0]);
     return put_hw(c, get_int(c, A_OUTPUT_HEIGHT), get_int(c, A_OUTPUT_WIDTH));
 }

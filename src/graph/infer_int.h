@@ -1,5 +1,5 @@
-/* infer_int.h: what the shape and type rules share. One call is described by `infer`; a rule reads operands and attributes
- * and puts result shapes (shape rules) or result element types (type rules). */
+/* infer_int.h: what the shape and type rules share. One call is described by `infer`; a rule reads operands and
+ * attributes and puts result shapes (shape rules) or result element types (type rules). */
 #ifndef GRAPH_INFER_INT_H
 #define GRAPH_INFER_INT_H
 
@@ -52,7 +52,8 @@ static inline int64_t get_int(const infer *c, attr_id a) { return attr_int(c->op
 static inline bool get_bool(const infer *c, attr_id a) { return attr_bool(c->op, c->at, c->n_at, a); }
 static inline double get_float(const infer *c, attr_id a) { return attr_float(c->op, c->at, c->n_at, a); }
 static inline const char *get_str(const infer *c, attr_id a) { return attr_str(c->op, c->at, c->n_at, a); }
-an_status get_list(infer *c, attr_id a, int want, int64_t *out) MUST_CHECK;                   /* exactly `want` entries */
+/* exactly `want` entries */
+an_status get_list(infer *c, attr_id a, int want, int64_t *out) MUST_CHECK;
 an_status get_some(infer *c, attr_id a, int max, int *n, int64_t *out) MUST_CHECK;            /* 1 .. max entries */
 an_status get_axis(infer *c, attr_id a, int rank, int *axis) MUST_CHECK;                      /* an int attribute */
 an_status get_axes(infer *c, attr_id a, int rank, unsigned *set) MUST_CHECK;                  /* a list; bit set */

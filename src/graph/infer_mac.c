@@ -57,15 +57,17 @@ static an_status check_groups(infer *c, int64_t channels, const char *what)
 {
     int64_t groups = get_int(c, A_GROUPS);
     if (channels < 0) return infer_fail(c, "the number of %s channels is not known", what);
-    if (channels % groups) return infer_fail(c, "%lld %s channels do not divide into %lld groups", (long long)channels, what, (long long)groups);
+    if (channels % groups)
+        return infer_fail(c, "%lld %s channels do not divide into %lld groups", (long long)channels, what,
+                          (long long)groups);
     return AN_OK;
 }
 
 static an_status need_same_rank(infer *c, int a, int b)
 {
     if (sh(c, a)->rank == sh(c, b)->rank) return AN_OK;
-    return infer_fail(c, "%s is %s and %s is %s: ranks differ", operand_name(c, a), show_type(&c->in[a]).s, operand_name(c, b),
-                      show_type(&c->in[b]).s);
+    return infer_fail(c, "%s is %s and %s is %s: ranks differ", operand_name(c, a), show_type(&c->in[a]).s,
+                      operand_name(c, b), show_type(&c->in[b]).s);
 }
 
 an_status infer_conv(infer *c) /* weight [Cout, Cin / groups, kernel...] */
@@ -77,14 +79,17 @@ an_status infer_conv(infer *c) /* weight [Cout, Cin / groups, kernel...] */
     window win;
     TRY(read_window(c, x->rank - 2, &win));
     if (x->d[1] >= 0 && x->d[1] % groups) /* the second half in the words of the chips' compiler */
-        return infer_fail(c, "%lld input channels do not divide into %lld groups: KernelChannels (%lld) != InputChannels (%lld) / Group (%lld)", (long long)x->d[1], (long long)groups,
-                          (long long)w->d[1], (long long)x->d[1], (long long)groups);
+        return infer_fail(
+            c,
+            "%lld input channels do not divide into %lld groups: KernelChannels (%lld) != InputChannels (%lld) / Group (%lld)",
+            (long long)x->d[1], (long long)groups, (long long)w->d[1], (long long)x->d[1], (long long)groups);
     TRY(check_groups(c, x->d[1], "input"));
     TRY(check_groups(c, w->d[0], "output"));
     if (!dim_agree(w->d[1], x->d[1] / groups))
-        return infer_fail(c, "x is %s and weight is %s: weight reads %lld input channels, wanted %lld (%lld in %lld groups)",
-                          show_type(&c->in[0]).s, show_type(&c->in[1]).s, (long long)w->d[1], (long long)(x->d[1] / groups),
-                          (long long)x->d[1], (long long)groups);
+        return infer_fail(
+            c, "x is %s and weight is %s: weight reads %lld input channels, wanted %lld (%lld in %lld groups)",
+            show_type(&c->in[0]).s, show_type(&c->in[1]).s, (long long)w->d[1], (long long)(x->d[1] / groups),
+            (long long)x->d[1], (long long)groups);
     if (has(c, 2)) TRY(need_vector(c, 2, w->d[0], "output channels"));
     shape o = { .rank = x->rank, .d = { x->d[0], w->d[0] } };
     for (int i = 0; i < win.n; i++) {
@@ -94,7 +99,8 @@ an_status infer_conv(infer *c) /* weight [Cout, Cin / groups, kernel...] */
     return put_shape(c, &o);
 }
 
-/* The extents that a convolution with this window maps to `places`: a stride leaves several, and output_shape says which. */
+/* The extents that a convolution with this window maps to `places`: a stride leaves several, and output_shape says
+ * which. */
 static an_status check_extent(infer *c, const window *w, int i, int64_t places, const shape *want)
 {
     const char *pad_type = get_str(c, A_PAD_TYPE);
@@ -105,8 +111,11 @@ static an_status check_extent(infer *c, const window *w, int i, int64_t places, 
     first += !strcmp(pad_type, "same") ? 1 : k;
     if (!strcmp(pad_type, "custom")) first -= w->pad[2 * i] + w->pad[2 * i + 1];
     if (want->d[2 + i] >= first && want->d[2 + i] - first < s) return AN_OK;
-    return infer_fail(c, "output_shape is %s: spatial dimension %d is %lld, wanted %lld to %lld, where windows have the %lld places of x", show_shape(want).s, i,
-                      (long long)want->d[2 + i], (long long)MAX(first, (int64_t)1), (long long)(first + s - 1), (long long)places);
+    return infer_fail(
+        c,
+        "output_shape is %s: spatial dimension %d is %lld, wanted %lld to %lld, where windows have the %lld places of x",
+        show_shape(want).s, i, (long long)want->d[2 + i], (long long)MAX(first, (int64_t)1), (long long)(first + s - 1),
+        (long long)places);
 }
 
 an_status infer_conv_transpose(infer *c) /* weight [Cin, Cout / groups, kernel...] */
@@ -143,8 +152,8 @@ an_status infer_conv_transpose(infer *c) /* weight [Cin, Cout / groups, kernel..
         shape want = { .rank = x->rank };
         TRY(get_list(c, A_OUTPUT_SHAPE, x->rank, want.d));
         if (!dim_agree(want.d[0], o.d[0]) || !dim_agree(want.d[1], o.d[1]))
-            return infer_fail(c, "output_shape is %s, wanted it to start with %lld, %lld", show_shape(&want).s, (long long)o.d[0],
-                              (long long)o.d[1]);
+            return infer_fail(c, "output_shape is %s, wanted it to start with %lld, %lld", show_shape(&want).s,
+                              (long long)o.d[0], (long long)o.d[1]);
         for (int i = 0; i < win.n; i++) TRY(check_extent(c, &win, i, x->d[2 + i], &want));
         o = want;
     }
@@ -183,7 +192,9 @@ static an_status oriented(infer *c, int i, attr_id a, shape *o) /* the operand w
 {
     *o = *sh(c, i);
     if (!get_bool(c, a)) return AN_OK;
-    if (o->rank < 2) return infer_fail(c, "%s is true but %s is %s, wanted rank 2 or more", attr_name(a), operand_name(c, i), show_type(&c->in[i]).s);
+    if (o->rank < 2)
+        return infer_fail(c, "%s is true but %s is %s, wanted rank 2 or more", attr_name(a), operand_name(c, i),
+                          show_type(&c->in[i]).s);
     int64_t t = o->d[o->rank - 1];
     o->d[o->rank - 1] = o->d[o->rank - 2];
     o->d[o->rank - 2] = t;
@@ -202,12 +213,12 @@ an_status infer_matmul(infer *c)
     if (col) y = SHAPE(y.d[0], 1);
     int64_t kx = x.d[x.rank - 1], ky = y.d[y.rank - 2];
     if (!dim_agree(kx, ky))
-        return infer_fail(c, "x is %s and y is %s: inner extents %lld and %lld differ", show_type(&c->in[0]).s, show_type(&c->in[1]).s,
-                          (long long)kx, (long long)ky);
+        return infer_fail(c, "x is %s and y is %s: inner extents %lld and %lld differ", show_type(&c->in[0]).s,
+                          show_type(&c->in[1]).s, (long long)kx, (long long)ky);
     shape bx = shape_of(x.d, x.rank - 2), by = shape_of(y.d, y.rank - 2);
     if (!broadcast_dims(&bx, &by, &o))
-        return infer_fail(c, "x is %s and y is %s: batch extents %s and %s differ", show_type(&c->in[0]).s, show_type(&c->in[1]).s,
-                          show_shape(&bx).s, show_shape(&by).s);
+        return infer_fail(c, "x is %s and y is %s: batch extents %s and %s differ", show_type(&c->in[0]).s,
+                          show_type(&c->in[1]).s, show_shape(&bx).s, show_shape(&by).s);
     if (!row) o.d[o.rank++] = x.d[x.rank - 2];
     if (!col) o.d[o.rank++] = y.d[y.rank - 1];
     return put_shape(c, &o);
@@ -229,13 +240,16 @@ an_status infer_einsum(infer *c)
             here[l] = true;
             if (k >= x->rank) continue;
             if (extent[l] && !dim_agree(extent[l], x->d[k]))
-                return infer_fail(c, "equation \"%.80s\": %c is both %lld and %lld", eq, l, (long long)extent[l], (long long)x->d[k]);
+                return infer_fail(c, "equation \"%.80s\": %c is both %lld and %lld", eq, l, (long long)extent[l],
+                                  (long long)x->d[k]);
             extent[l] = extent[l] ? dim_known(extent[l], x->d[k]) : x->d[k];
         }
         if (k != x->rank)
-            return infer_fail(c, "equation \"%.80s\" gives operand %d %d letters but it is %s", eq, i, k, show_type(&c->in[i]).s);
+            return infer_fail(c, "equation \"%.80s\" gives operand %d %d letters but it is %s", eq, i, k,
+                              show_type(&c->in[i]).s);
         if (i == 0 ? *p != ',' : strncmp(p, "->", 2) != 0)
-            return infer_fail(c, "equation \"%.80s\" has a wrong character at position %d, wanted the form ab,bc->ac", eq, (int)(p - eq));
+            return infer_fail(c, "equation \"%.80s\" has a wrong character at position %d, wanted the form ab,bc->ac",
+                              eq, (int)(p - eq));
         p += i + 1;
     }
     shape o = { 0 };
@@ -243,7 +257,9 @@ an_status infer_einsum(infer *c)
     for (; *p; p++) {
         int l = (unsigned char)*p;
         if (l >= 128 || !extent[l] || here[l] || o.rank == MAX_RANK)
-            return infer_fail(c, "equation \"%.80s\": result letter at position %d is repeated, unknown or one too many", eq, (int)(p - eq));
+            return infer_fail(c,
+                              "equation \"%.80s\": result letter at position %d is repeated, unknown or one too many",
+                              eq, (int)(p - eq));
         here[l] = true;
         o.d[o.rank++] = extent[l];
     }
@@ -262,8 +278,8 @@ an_status infer_sdpa(infer *c) /* query [.., L, E], key [.., S, E], value [.., S
         return infer_fail(c, "query is %s and key is %s: inner extents %lld and %lld differ", show_type(&c->in[0]).s,
                           show_type(&c->in[1]).s, (long long)q->d[r - 1], (long long)k->d[r - 1]);
     if (!dim_agree(k->d[r - 2], v->d[r - 2]))
-        return infer_fail(c, "key is %s and value is %s: lengths %lld and %lld differ", show_type(&c->in[1]).s, show_type(&c->in[2]).s,
-                          (long long)k->d[r - 2], (long long)v->d[r - 2]);
+        return infer_fail(c, "key is %s and value is %s: lengths %lld and %lld differ", show_type(&c->in[1]).s,
+                          show_type(&c->in[2]).s, (long long)k->d[r - 2], (long long)v->d[r - 2]);
     shape bq = shape_of(q->d, r - 2), bk = shape_of(k->d, r - 2), bv = shape_of(v->d, r - 2), o;
     if (!broadcast_dims(&bq, &bk, &o) || !broadcast_dims(&o, &bv, &o))
         return infer_fail(c, "query is %s, key is %s and value is %s: batch extents differ", show_type(&c->in[0]).s,
@@ -273,7 +289,8 @@ an_status infer_sdpa(infer *c) /* query [.., L, E], key [.., S, E], value [.., S
         shape score = o, both;
         score.d[score.rank++] = k->d[r - 2];
         if (!broadcast_dims(&score, sh(c, 3), &both) || !dims_agree(&both, &score))
-            return infer_fail(c, "attn_mask is %s, wanted a shape that broadcasts to %s", show_type(&c->in[3]).s, show_shape(&score).s);
+            return infer_fail(c, "attn_mask is %s, wanted a shape that broadcasts to %s", show_type(&c->in[3]).s,
+                              show_shape(&score).s);
     }
     o.d[o.rank++] = v->d[r - 1];
     return put_shape(c, &o);
@@ -299,6 +316,7 @@ an_status infer_layer_norm(infer *c) /* gamma and beta have the extents of the n
         if (set & 1u << i) want.d[want.rank++] = x->d[i];
     for (int i = 1; i < c->n_in; i++)
         if (has(c, i) && !dims_agree(sh(c, i), &want))
-            return infer_fail(c, "%s is %s, wanted the normalised extents %s", operand_name(c, i), show_type(&c->in[i]).s, show_shape(&want).s);
+            return infer_fail(c, "%s is %s, wanted the normalised extents %s", operand_name(c, i),
+                              show_type(&c->in[i]).s, show_shape(&want).s);
     return put_shape(c, x);
 }

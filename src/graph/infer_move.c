@@ -25,7 +25,8 @@ an_status infer_broadcast(infer *c)
 {
     shape o;
     if (!broadcast_dims(sh(c, 0), sh(c, 1), &o))
-        return infer_fail(c, "x is %s and y is %s: shapes do not broadcast", show_type(&c->in[0]).s, show_type(&c->in[1]).s);
+        return infer_fail(c, "x is %s and y is %s: shapes do not broadcast", show_type(&c->in[0]).s,
+                          show_type(&c->in[1]).s);
     return put_shape(c, &o);
 }
 
@@ -41,7 +42,8 @@ an_status infer_select(infer *c)
 an_status infer_state_write(infer *c)
 {
     if (!dims_agree(sh(c, 0), sh(c, 1)))
-        return infer_fail(c, "input is %s and data is %s: shapes differ", show_type(&c->in[0]).s, show_type(&c->in[1]).s);
+        return infer_fail(c, "input is %s and data is %s: shapes differ", show_type(&c->in[0]).s,
+                          show_type(&c->in[1]).s);
     return put_shape(c, sh(c, 0));
 }
 
@@ -101,7 +103,8 @@ static an_status need_same_count(infer *c, const shape *o)
 {
     int64_t a, b;
     if (!shape_known(sh(c, 0)) || !shape_known(o)) return AN_OK;
-    if (!shape_elems(sh(c, 0), &a) || !shape_elems(o, &b)) return infer_fail(c, "%s has too many elements", show_shape(o).s);
+    if (!shape_elems(sh(c, 0), &a) || !shape_elems(o, &b))
+        return infer_fail(c, "%s has too many elements", show_shape(o).s);
     if (a == b) return AN_OK;
     return infer_fail(c, "x is %s with %lld elements, wanted shape %s has %lld", show_type(&c->in[0]).s, (long long)a,
                       show_shape(o).s, (long long)b);
@@ -126,10 +129,11 @@ an_status infer_reshape(infer *c) /* 0 copies the extent of x, one -1 is worked 
         int64_t total, rest;
         o.d[hole] = 1;
         bool known = shape_known(&o);
-        if (known && (!shape_elems(x, &total) || !shape_elems(&o, &rest))) return infer_fail(c, "%s has too many elements", show_shape(&o).s);
+        if (known && (!shape_elems(x, &total) || !shape_elems(&o, &rest)))
+            return infer_fail(c, "%s has too many elements", show_shape(&o).s);
         if (known && total % rest)
-            return infer_fail(c, "x is %s with %lld elements, which do not divide into rows of %lld", show_type(&c->in[0]).s,
-                              (long long)total, (long long)rest);
+            return infer_fail(c, "x is %s with %lld elements, which do not divide into rows of %lld",
+                              show_type(&c->in[0]).s, (long long)total, (long long)rest);
         o.d[hole] = known ? total / rest : DIM_UNKNOWN;
     }
     TRY(need_same_count(c, &o));
@@ -139,9 +143,12 @@ an_status infer_reshape(infer *c) /* 0 copies the extent of x, one -1 is worked 
 an_status infer_reshape_like(infer *c)
 {
     int n = c->n_in - 1;
-    const attr *lists[3] = { attr_get(c->at, c->n_at, A_BEGINS), attr_get(c->at, c->n_at, A_ENDS), attr_get(c->at, c->n_at, A_END_MASKS) };
+    const attr *lists[3] = { attr_get(c->at, c->n_at, A_BEGINS), attr_get(c->at, c->n_at, A_ENDS),
+                             attr_get(c->at, c->n_at, A_END_MASKS) };
     for (int i = 0; i < 3; i++)
-        if (lists[i]->n != n) return infer_fail(c, "%s has %d entries, wanted one for each of %d ref_tensors", attr_name(lists[i]->id), lists[i]->n, n);
+        if (lists[i]->n != n)
+            return infer_fail(c, "%s has %d entries, wanted one for each of %d ref_tensors", attr_name(lists[i]->id),
+                              lists[i]->n, n);
     shape o = { 0 };
     for (int i = 0; i < n; i++) {
         const shape *r = sh(c, 1 + i);
@@ -149,8 +156,8 @@ an_status infer_reshape_like(infer *c)
         if (begin < 0) begin += r->rank;
         if (end < 0) end += r->rank;
         if (begin < 0 || begin > r->rank || end < begin || end > r->rank)
-            return infer_fail(c, "dimensions %lld to %lld of ref_tensors entry %d are outside %s", (long long)begin, (long long)end, i,
-                              show_shape(r).s);
+            return infer_fail(c, "dimensions %lld to %lld of ref_tensors entry %d are outside %s", (long long)begin,
+                              (long long)end, i, show_shape(r).s);
         for (int64_t k = begin; k < end; k++) {
             if (o.rank == MAX_RANK) return infer_fail(c, "the result would have rank above %d", MAX_RANK);
             o.d[o.rank++] = r->d[k];
@@ -165,7 +172,8 @@ an_status infer_expand_dims(infer *c)
     const shape *x = sh(c, 0);
     const attr *a = attr_get(c->at, c->n_at, A_AXES);
     unsigned set;
-    if (x->rank + a->n > MAX_RANK) return infer_fail(c, "the result would have rank %d, at most %d is allowed", x->rank + a->n, MAX_RANK);
+    if (x->rank + a->n > MAX_RANK)
+        return infer_fail(c, "the result would have rank %d, at most %d is allowed", x->rank + a->n, MAX_RANK);
     shape o = { .rank = x->rank + a->n };
     TRY(get_axes(c, A_AXES, o.rank, &set));
     for (int i = 0, k = 0; i < o.rank; i++) o.d[i] = set & 1u << i ? 1 : x->d[k++];
@@ -182,7 +190,8 @@ an_status infer_squeeze(infer *c)
     shape o = { 0 };
     for (int i = 0; i < x->rank; i++) {
         if (set & 1u << i && !dim_agree(x->d[i], 1))
-            return infer_fail(c, "x is %s: dimension %d has extent %lld, wanted 1", show_type(&c->in[0]).s, i, (long long)x->d[i]);
+            return infer_fail(c, "x is %s: dimension %d has extent %lld, wanted 1", show_type(&c->in[0]).s, i,
+                              (long long)x->d[i]);
         if (!(set & 1u << i)) o.d[o.rank++] = x->d[i];
     }
     return put_shape(c, &o);
@@ -193,7 +202,8 @@ an_status infer_flatten2d(infer *c)
     const shape *x = sh(c, 0);
     int64_t axis = get_int(c, A_AXIS);
     if (axis < 0) axis += x->rank;
-    if (axis < 0 || axis > x->rank) return infer_fail(c, "axis %lld is outside a tensor of rank %d", (long long)get_int(c, A_AXIS), x->rank);
+    if (axis < 0 || axis > x->rank)
+        return infer_fail(c, "axis %lld is outside a tensor of rank %d", (long long)get_int(c, A_AXIS), x->rank);
     shape o = SHAPE(1, 1);
     for (int i = 0; i < x->rank; i++) TRY(dim_mul(c, o.d[i >= axis], x->d[i], &o.d[i >= axis]));
     return put_shape(c, &o);
@@ -229,7 +239,8 @@ an_status infer_concat(infer *c)
         }
         if (!ok)
             return infer_fail(c, "values entry 0 is %s and entry %d is %s: they cannot be joined along dimension %d%s",
-                              show_type(&c->in[0]).s, i, show_type(&c->in[i]).s, axis, interleave ? " interleaved" : "");
+                              show_type(&c->in[0]).s, i, show_type(&c->in[i]).s, axis,
+                              interleave ? " interleaved" : "");
         o.d[axis] = o.d[axis] < 0 || s->d[axis] < 0 ? DIM_UNKNOWN : o.d[axis] + s->d[axis];
         if (o.d[axis] > EXTENT_MAX) return infer_fail(c, "the joined extent is too large");
     }
@@ -244,7 +255,8 @@ an_status infer_stack(infer *c)
     TRY(get_axis(c, A_AXIS, x->rank + 1, &axis));
     for (int i = 1; i < c->n_in; i++)
         if (!dims_agree(x, sh(c, i)))
-            return infer_fail(c, "values entry 0 is %s and entry %d is %s: shapes differ", show_type(&c->in[0]).s, i, show_type(&c->in[i]).s);
+            return infer_fail(c, "values entry 0 is %s and entry %d is %s: shapes differ", show_type(&c->in[0]).s, i,
+                              show_type(&c->in[i]).s);
     shape o = { .rank = x->rank + 1 };
     for (int i = 0, k = 0; i < o.rank; i++) o.d[i] = i == axis ? c->n_in : x->d[k++];
     return put_shape(c, &o);
@@ -260,7 +272,8 @@ an_status infer_split(infer *c)
     if (!sizes && !given(c, A_NUM_SPLITS)) return infer_fail(c, "neither num_splits nor split_sizes is given");
     if (!sizes) {
         if (n > (extent < 0 ? INT16_MAX : extent) || (extent >= 0 && extent % n))
-            return infer_fail(c, "x is %s: extent %lld does not divide into %lld parts", show_type(&c->in[0]).s, (long long)extent, (long long)n);
+            return infer_fail(c, "x is %s: extent %lld does not divide into %lld parts", show_type(&c->in[0]).s,
+                              (long long)extent, (long long)n);
         o.d[axis] = extent < 0 ? DIM_UNKNOWN : extent / n;
         for (int64_t i = 0; i < n; i++) put_shape(c, &o);
         return AN_OK;
@@ -290,8 +303,8 @@ an_status infer_pad(infer *c) /* pairs for the last dimensions, first padded dim
         int64_t x = sh(c, 0)->d[k], most = !strcmp(mode, "reflect") ? x - 1 : x;
         if (o.d[k] < 0) continue;
         if ((!strcmp(mode, "reflect") || !strcmp(mode, "symmetric")) && a->u.is[i] > most)
-            return infer_fail(c, "pad entry %d is %lld, but %s padding of extent %lld reaches at most %lld", i, (long long)a->u.is[i], mode,
-                              (long long)x, (long long)most);
+            return infer_fail(c, "pad entry %d is %lld, but %s padding of extent %lld reaches at most %lld", i,
+                              (long long)a->u.is[i], mode, (long long)x, (long long)most);
         o.d[k] += a->u.is[i];
     }
     return put_shape(c, &o);
@@ -335,8 +348,8 @@ an_status infer_slice_by_size(infer *c)
         bool ok = begin[i] >= 0 && (x < 0 || begin[i] < x) && (size[i] == -1 || size[i] > 0);
         if (ok && x >= 0 && size[i] > 0) ok = size[i] <= x - begin[i];
         if (!ok)
-            return infer_fail(c, "x is %s: begin %lld and size %lld of dimension %d are outside it", show_type(&c->in[0]).s,
-                              (long long)begin[i], (long long)size[i], i);
+            return infer_fail(c, "x is %s: begin %lld and size %lld of dimension %d are outside it",
+                              show_type(&c->in[0]).s, (long long)begin[i], (long long)size[i], i);
         if (size[i] > 0) o.d[i] = size[i];
         else if (x >= 0) o.d[i] = x - begin[i];
     }
@@ -360,8 +373,8 @@ static an_status slice_dim(infer *c, int i, int64_t x, const int64_t *p, bool be
     e = end_open ? (s > 0 ? hi : lo) : clamp(e < 0 ? e + x : e, lo, hi);
     *count = s > 0 ? (e - b + s - 1) / s : (b - e - s - 1) / -s;
     if (*count >= 1) return AN_OK;
-    return infer_fail(c, "x is %s: begin %lld, end %lld, stride %lld of dimension %d select nothing", show_type(&c->in[0]).s,
-                      (long long)p[0], (long long)p[1], (long long)s, i);
+    return infer_fail(c, "x is %s: begin %lld, end %lld, stride %lld of dimension %d select nothing",
+                      show_type(&c->in[0]).s, (long long)p[0], (long long)p[1], (long long)s, i);
 }
 
 static an_status slice_dims(infer *c, const shape *x, shape *out)
@@ -380,7 +393,8 @@ static an_status slice_dims(infer *c, const shape *x, shape *out)
         if (stride[i] == 0) return infer_fail(c, "stride of dimension %d is 0", i);
         if (squeeze[i]) { /* one index, and the dimension goes */
             if (!open_b[i] && x->d[i] >= 0 && (b < -x->d[i] || b >= x->d[i]))
-                return infer_fail(c, "x is %s: index %lld is outside dimension %d", show_shape(x).s, (long long)begin[i], i);
+                return infer_fail(c, "x is %s: index %lld is outside dimension %d", show_shape(x).s,
+                                  (long long)begin[i], i);
             continue;
         }
         TRY(slice_dim(c, i, x->d[i], p, open_b[i], open_e[i], &n));
@@ -401,7 +415,8 @@ an_status infer_slice_update(infer *c)
     shape part;
     TRY(slice_dims(c, sh(c, 0), &part));
     if (!dims_agree(sh(c, 1), &part))
-        return infer_fail(c, "update is %s, wanted the shape of the slice %s", show_type(&c->in[1]).s, show_shape(&part).s);
+        return infer_fail(c, "update is %s, wanted the shape of the slice %s", show_type(&c->in[1]).s,
+                          show_shape(&part).s);
     return put_shape(c, sh(c, 0));
 }
 
@@ -423,7 +438,8 @@ static an_status batch_dims(infer *c, int most, int *n)
     if (b > most) return infer_fail(c, "batch_dims is %lld, wanted 0 to %d", (long long)b, most);
     for (int i = 0; i < b; i++)
         if (!dim_agree(x->d[i], idx->d[i]))
-            return infer_fail(c, "x is %s and indices is %s: batch extents differ", show_type(&c->in[0]).s, show_type(&c->in[1]).s);
+            return infer_fail(c, "x is %s and indices is %s: batch extents differ", show_type(&c->in[0]).s,
+                              show_type(&c->in[1]).s);
     *n = (int)b;
     return AN_OK;
 }
@@ -464,8 +480,8 @@ an_status infer_gather_along_axis(infer *c)
     shape want = *x;
     if (idx->rank == x->rank) want.d[axis] = idx->d[axis];
     if (!dims_agree(&want, idx))
-        return infer_fail(c, "x is %s and indices is %s: they may differ only along dimension %d", show_type(&c->in[0]).s,
-                          show_type(&c->in[1]).s, axis);
+        return infer_fail(c, "x is %s and indices is %s: they may differ only along dimension %d",
+                          show_type(&c->in[0]).s, show_type(&c->in[1]).s, axis);
     return put_shape(c, idx);
 }
 
@@ -480,8 +496,8 @@ an_status infer_gather_nd(infer *c)
     int64_t k = idx->d[idx->rank - 1];
     if (k < 0) return infer_fail(c, "indices is %s: its last extent must be known", show_type(&c->in[1]).s);
     if (k > x->rank - b)
-        return infer_fail(c, "indices is %s: each index has %lld parts, x is %s with %d dimensions left", show_type(&c->in[1]).s,
-                          (long long)k, show_type(&c->in[0]).s, x->rank - b);
+        return infer_fail(c, "indices is %s: each index has %lld parts, x is %s with %d dimensions left",
+                          show_type(&c->in[1]).s, (long long)k, show_type(&c->in[0]).s, x->rank - b);
     TRY(append(c, &o, idx, 0, idx->rank - 1));
     TRY(append(c, &o, x, b + (int)k, x->rank));
     return put_shape(c, &o);

@@ -49,7 +49,8 @@ static an_status named_type(infer *c, attr_id a, dtype *dt)
 {
     const char *s = get_str(c, a);
     *dt = dtype_from_name(s, strlen(s));
-    if (*dt == DT_NONE || *dt == DT_STRING) return infer_fail(c, "%s is \"%.40s\", wanted an element type", attr_name(a), s);
+    if (*dt == DT_NONE || *dt == DT_STRING)
+        return infer_fail(c, "%s is \"%.40s\", wanted an element type", attr_name(a), s);
     return AN_OK;
 }
 
@@ -68,7 +69,8 @@ an_status type_first(infer *c) { return all(c, c->in[0].dt); }
 an_status type_number(infer *c)
 {
     TRY(need_equal(c));
-    if (c->in[0].dt == DT_BOOL) return infer_fail(c, "%s is %s, wanted numbers", operand_name(c, 0), show_type(&c->in[0]).s);
+    if (c->in[0].dt == DT_BOOL)
+        return infer_fail(c, "%s is %s, wanted numbers", operand_name(c, 0), show_type(&c->in[0]).s);
     return all(c, c->in[0].dt);
 }
 
@@ -173,12 +175,14 @@ an_status type_dequantize(infer *c)
     return all(c, c->in[1].dt);
 }
 
-/* Compile-time weights: the scale decides. The offset has the data's type or is a float; a zero point may be either byte type. */
+/* Compile-time weights: the scale decides. The offset has the data's type or is a float; a zero point may be either
+ * byte type. */
 an_status type_cx_scale(infer *c)
 {
     if (!dtype_is_float(c->in[0].dt) || c->op == OP_CX_AFFINE) TRY(need_int(c, 0));
     TRY(need_float(c, 1));
-    if (has(c, 2) && c->in[2].dt != c->in[0].dt && !dtype_is_float(c->in[2].dt) && c->op != OP_CX_AFFINE) return differ(c, 0, 2);
+    if (has(c, 2) && c->in[2].dt != c->in[0].dt && !dtype_is_float(c->in[2].dt) && c->op != OP_CX_AFFINE)
+        return differ(c, 0, 2);
     return all(c, c->in[1].dt);
 }
 

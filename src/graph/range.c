@@ -1,7 +1,7 @@
-/* range.c: an interval for every value, before anything runs.
- * In: a graph.  Out: ranges[value], such that every element that is not NaN lies inside, as the reference evaluator computes
- * it. Ends are what the declared formula allows in real numbers, widened where rounding inside one operation could step
- * over them; rounding of stored fp16 results is the reader's concern. Nothing known is [-inf, inf].
+/* range.c: an interval for every value, before anything runs. In: a graph.  Out: ranges[value], such that every
+ * element that is not NaN lies inside, as the reference evaluator computes it. Ends are what the declared formula
+ * allows in real numbers, widened where rounding inside one operation could step over them; rounding of stored fp16
+ * results is the reader's concern. Nothing known is [-inf, inf].
  *
  * Program inputs of an integer type lie in the type; float inputs may be anything. */
 #include "graph/range_int.h"
@@ -129,7 +129,9 @@ static double group_size(const at *c)
 static double axis_extent(const at *c)
 {
     int axis;
-    return axis_norm(attr_int(c->n->op, c->n->attrs, c->n->n_attr, A_AXIS), dims(c, 0)->rank, &axis) ? extent(dims(c, 0), axis) : INFINITY;
+    return axis_norm(attr_int(c->n->op, c->n->attrs, c->n->n_attr, A_AXIS), dims(c, 0)->rank, &axis)
+               ? extent(dims(c, 0), axis)
+               : INFINITY;
 }
 
 /* Two slopes that meet at zero: above it x, below it slope * x. */
@@ -141,8 +143,10 @@ static vrange bent(vrange x, vrange slope)
 
 static vrange silu(vrange x)
 {
-    const double bottom = -1.2784645427610738, least = -0.27846454276107380; /* where x * sigmoid(x) turns, and its value there */
-    double a = isinf(x.lo) && x.lo < 0 ? 0 : x.lo * f_sigmoid(x.lo), b = isinf(x.hi) ? (x.hi > 0 ? INFINITY : 0) : x.hi * f_sigmoid(x.hi);
+    /* where x * sigmoid(x) turns, and its value there */
+    const double bottom = -1.2784645427610738, least = -0.27846454276107380;
+    double a = isinf(x.lo) && x.lo < 0 ? 0 : x.lo * f_sigmoid(x.lo),
+           b = isinf(x.hi) ? (x.hi > 0 ? INFINITY : 0) : x.hi * f_sigmoid(x.hi);
     vrange r = span(fmin(a, b), fmax(a, b));
     if (x.lo <= bottom && x.hi >= bottom) r.lo = least;
     return widen(r);
@@ -154,7 +158,8 @@ static vrange reciprocal_root(vrange x, double eps) /* 1 / sqrt(x + eps) */
     return widen(span(hi > 0 ? 1 / sqrt(hi) : 0, lo > 0 ? 1 / sqrt(lo) : INFINITY));
 }
 
-/* (x - mean) / sqrt(variance + eps) over n values is at most sqrt(n - 1). Without an epsilon tiny variances underflow. */
+/* (x - mean) / sqrt(variance + eps) over n values is at most sqrt(n - 1). Without an epsilon tiny variances
+ * underflow. */
 static vrange normalised(const at *c, double n, int gamma)
 {
     double top = sqrt(fmax(n - 1, 0));
@@ -168,8 +173,12 @@ static bool pads(const at *c) { return strcmp(word(c, A_PAD_TYPE), "valid") != 0
 static vrange windowed(const at *c) /* pooling */
 {
     op_id op = c->n->op;
-    const char *mode = op == OP_AVG_POOL ? "avg" : op == OP_MAX_POOL ? "max" : op == OP_L2_POOL ? "l2" : word(c, A_MODE);
-    const attr *k = attr_get(c->n->attrs, c->n->n_attr, A_KERNEL_SIZES), *pad = attr_get(c->n->attrs, c->n->n_attr, A_PAD);
+    const char *mode = op == OP_AVG_POOL   ? "avg"
+                       : op == OP_MAX_POOL ? "max"
+                       : op == OP_L2_POOL  ? "l2"
+                                           : word(c, A_MODE);
+    const attr *k = attr_get(c->n->attrs, c->n->n_attr, A_KERNEL_SIZES),
+               *pad = attr_get(c->n->attrs, c->n->n_attr, A_PAD);
     vrange x = in(c, 0);
     double taps = 1;
     for (int i = 0; k && i < k->n; i++) taps *= (double)k->u.is[i];
@@ -185,7 +194,8 @@ static vrange windowed(const at *c) /* pooling */
 static vrange dot(const at *c, vrange x, int w, int64_t outer, int64_t len, int64_t inner, double k)
 {
     const node *cst = graph_const_of(c->g, c->n->in[w]);
-    if (cst && len > 0 && outer > 0 && inner > 0) return widen(range_dot(cst, graph_type(c->g, c->n->in[w]), outer, len, inner, x));
+    if (cst && len > 0 && outer > 0 && inner > 0)
+        return widen(range_dot(cst, graph_type(c->g, c->n->in[w]), outer, len, inner, x));
     return times(mul(x, in(c, w)), k);
 }
 
@@ -243,7 +253,8 @@ static vrange products(const at *c)
     switch (c->n->op) {
     case OP_CONV:
     case OP_NE_CONV:
-        r = dot(c, pads(c) ? with_zero(in(c, 0)) : in(c, 0), 1, w->d[0], known_product(w, 1, w->rank), 1, product(w, 1, w->rank));
+        r = dot(c, pads(c) ? with_zero(in(c, 0)) : in(c, 0), 1, w->d[0], known_product(w, 1, w->rank), 1,
+                product(w, 1, w->rank));
         break;
     case OP_LINEAR: r = dot(c, in(c, 0), 1, w->d[0], w->d[1], 1, extent(w, 1)); break;
     default: /* transposed: an output sees some of the taps of its input channels */
@@ -280,7 +291,8 @@ static vrange reduced(const at *c)
     }
     case OP_REDUCE_LOG_SUM_EXP: {
         vrange r = safe(x.lo + (isfinite(n) ? log(n) : 0), x.hi + log(n));
-        double slack = 1e-9 * (1 + (isfinite(n) ? log(n) : 0)); /* shift and logarithm round apart, even when their sum is near 0 */
+        /* shift and logarithm round apart, even when their sum is near 0 */
+        double slack = 1e-9 * (1 + (isfinite(n) ? log(n) : 0));
         return widen(span(r.lo - slack, r.hi + slack));
     }
     default: return x; /* max, min */
@@ -405,8 +417,10 @@ static vrange node_range(const at *c, int k)
         vrange x = in(c, 0), all = times(x, axis_extent(c));
         return flag(c, A_EXCLUSIVE) ? with_zero(all) : hull(widen(x), all);
     }
-    case OP_SIGN: return span(in(c, 0).lo > 0 ? 1 : in(c, 0).lo < 0 ? -1 : 0, in(c, 0).hi > 0 ? 1 : in(c, 0).hi < 0 ? -1 : 0);
-    case OP_SIN: case OP_COS: return span(-1, 1);
+    case OP_SIGN:
+        return span(in(c, 0).lo > 0 ? 1 : in(c, 0).lo < 0 ? -1 : 0, in(c, 0).hi > 0 ? 1 : in(c, 0).hi < 0 ? -1 : 0);
+    case OP_SIN:
+    case OP_COS: return span(-1, 1);
     case OP_SOFTMAX: return span(0, 1);
     case OP_EQUAL: case OP_NOT_EQUAL: case OP_GREATER: case OP_GREATER_EQUAL: case OP_LESS: case OP_LESS_EQUAL:
     case OP_LOGICAL_NOT: return span(0, 1);
@@ -417,7 +431,10 @@ static vrange node_range(const at *c, int k)
     case OP_GELU: case OP_SILU: case OP_SOFTPLUS_PARAMETRIC: return activation(c);
 
     case OP_REDUCE_SUM: case OP_REDUCE_MEAN: case OP_REDUCE_MAX: case OP_REDUCE_MIN: case OP_REDUCE_SUM_SQUARE:
-    case OP_REDUCE_L1_NORM: case OP_REDUCE_L2_NORM: case OP_REDUCE_LOG_SUM: case OP_REDUCE_LOG_SUM_EXP: return reduced(c);
+    case OP_REDUCE_L1_NORM:
+    case OP_REDUCE_L2_NORM:
+    case OP_REDUCE_LOG_SUM:
+    case OP_REDUCE_LOG_SUM_EXP: return reduced(c);
     case OP_REDUCE_ARGMAX: case OP_REDUCE_ARGMIN: case OP_ARGSORT: return span(0, axis_extent(c) - 1);
     case OP_TOPK: return k == 0 ? in(c, 0) : span(0, axis_extent(c) - 1);
 
@@ -434,8 +451,11 @@ static vrange node_range(const at *c, int k)
     case OP_RANDOM_UNIFORM:
         return widen(span(fmin(real(c, A_LOW), real(c, A_HIGH)), fmax(real(c, A_LOW), real(c, A_HIGH))));
 
-    case OP_RESIZE: case OP_RESIZE_BILINEAR: case OP_RESIZE_NEAREST: case OP_UPSAMPLE_BILINEAR: case OP_UPSAMPLE_NEAREST:
-        return widen(in(c, 0)); /* a mean of neighbours */
+    case OP_RESIZE:
+    case OP_RESIZE_BILINEAR:
+    case OP_RESIZE_NEAREST:
+    case OP_UPSAMPLE_BILINEAR:
+    case OP_UPSAMPLE_NEAREST: return widen(in(c, 0)); /* a mean of neighbours */
     case OP_CROP_RESIZE: case OP_RESAMPLE: case OP_AFFINE:
         return widen(hull(in(c, 0), span(real(c, A_PADDING_VALUE), real(c, A_PADDING_VALUE))));
 

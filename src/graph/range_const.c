@@ -1,8 +1,9 @@
-/* range_const.c: intervals read out of constants. Weights are most of a model's bytes and nearly all fp16, so that type has
- * its own loops; every other type goes element by element. A NaN anywhere means nothing is known. */
+/* range_const.c: intervals read out of constants. Weights are most of a model's bytes and nearly all fp16, so that
+ * type has its own loops; every other type goes element by element. A NaN anywhere means nothing is known. */
 #include "graph/range_int.h"
 
-/* fp16 bits to a signed key that orders like the number, and back: a negative number has all bits but the sign flipped. */
+/* fp16 bits to a signed key that orders like the number, and back: a negative number has all bits but the sign
+ * flipped. */
 static int16_t order_key(uint16_t h)
 {
     int16_t k;
@@ -11,7 +12,8 @@ static int16_t order_key(uint16_t h)
     return k;
 }
 
-enum { LANES = 16 }; /* loops over so many neighbours at once have a fixed length, which compilers turn into vector code */
+/* loops over so many neighbours at once have a fixed length, which compilers turn into vector code */
+enum { LANES = 16 };
 
 static double key_value(int16_t k) { return f16_to_f64((uint16_t)order_key((uint16_t)k)); }
 
@@ -140,10 +142,12 @@ vrange range_dot(const node *n, const ttype *t, int64_t outer, int64_t len, int6
             sums s = { .finite = true };
             int64_t columns = MIN((int64_t)COLUMNS, inner - at);
             if (inner == 1) add_line(&s, t, n->cst->data, o * len, len);
-            for (int64_t k = 0; k < len && inner > 1; k++) add_columns(&s, t, n->cst->data, (o * len + k) * inner + at, columns);
+            for (int64_t k = 0; k < len && inner > 1; k++)
+                add_columns(&s, t, n->cst->data, (o * len + k) * inner + at, columns);
             if (!s.finite) return anything();
             for (int64_t j = 0; j < columns; j++)
-                r = hull(r, span(end_mul(s.plus[j], x.lo) + end_mul(s.minus[j], x.hi), end_mul(s.plus[j], x.hi) + end_mul(s.minus[j], x.lo)));
+                r = hull(r, span(end_mul(s.plus[j], x.lo) + end_mul(s.minus[j], x.hi),
+                                 end_mul(s.plus[j], x.hi) + end_mul(s.minus[j], x.lo)));
         }
     return isnan(r.lo) || isnan(r.hi) ? anything() : r;
 }

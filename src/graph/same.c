@@ -28,7 +28,8 @@ static bool same_const(const node *a, const node *b, const ttype *t, strbuf *why
     /* The same reference with bytes on one side only is the same constant, looked up or not. */
     if (x->blob_path && (!x->data || !y->data)) return true;
     if (!x->data != !y->data) DIFFER("%s: only one has its data", a->name);
-    if (x->data && x->data != y->data && shape_bytes(t, &bytes) && memcmp(x->data, y->data, bytes)) DIFFER("%s: data differs", a->name);
+    if (x->data && x->data != y->data && shape_bytes(t, &bytes) && memcmp(x->data, y->data, bytes))
+        DIFFER("%s: data differs", a->name);
     return true;
 }
 
@@ -69,12 +70,14 @@ bool graph_same(const graph *a, const graph *b, strbuf *why)
     if (a->inputs.n != b->inputs.n) DIFFER("%zu inputs and %zu", a->inputs.n, b->inputs.n);
     for (size_t i = 0; i < a->inputs.n; i++)
         if (a->inputs.at[i].i != b->inputs.at[i].i)
-            DIFFER("input %zu is %s and %s", i, graph_value(a, a->inputs.at[i])->name, graph_value(b, b->inputs.at[i])->name);
+            DIFFER("input %zu is %s and %s", i, graph_value(a, a->inputs.at[i])->name,
+                   graph_value(b, b->inputs.at[i])->name);
     if (a->outputs.n != b->outputs.n) DIFFER("%zu outputs and %zu", a->outputs.n, b->outputs.n);
     for (size_t i = 0; i < a->outputs.n; i++) {
         const port *x = &a->outputs.at[i], *y = &b->outputs.at[i];
         if (!same_text(x->name, y->name) || x->v.i != y->v.i)
-            DIFFER("output %zu is %s=%s and %s=%s", i, x->name, graph_value(a, x->v)->name, y->name, graph_value(b, y->v)->name);
+            DIFFER("output %zu is %s=%s and %s=%s", i, x->name, graph_value(a, x->v)->name, y->name,
+                   graph_value(b, y->v)->name);
     }
     return true;
 }

@@ -31,7 +31,8 @@ static bool text_bare(const char *s)
         if (!strcmp(s, reserved[i])) return false;
     if (!*s || (*s >= '0' && *s <= '9') || *s == '.') return false;
     for (; *s; s++) {
-        bool word = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') || *s == '_' || *s == '.';
+        bool word =
+            (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') || *s == '_' || *s == '.';
         if (!word) return false;
     }
     return true;
@@ -172,7 +173,8 @@ static void put_attr(strbuf *b, const attr *a)
 
 static void put_operands(strbuf *b, const graph *g, const node *n)
 {
-    int last = n->n_in; /* left-out operands at the end need no mark, but for an op whose operands the table does not know */
+    /* left-out operands at the end need no mark, but for an op whose operands the table does not know */
+    int last = n->n_in;
     while (n->op != OP_OPAQUE && last > 0 && !n->in[last - 1].i) last--;
     sb_putc(b, '(');
     for (int k = 0; k < last; k++) {

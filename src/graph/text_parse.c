@@ -27,7 +27,9 @@ typedef VEC(ttype) type_list;
 
 static loc place(const reader *r)
 {
-    return (loc){ .line = r->line, .col = (uint32_t)MIN(r->at - r->line_start + 1, INT32_MAX), .off = (size_t)(r->at - r->text) };
+    return (loc){ .line = r->line,
+                  .col = (uint32_t)MIN(r->at - r->line_start + 1, INT32_MAX),
+                  .off = (size_t)(r->at - r->text) };
 }
 
 static an_status bad(reader *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -247,7 +249,8 @@ static an_status read_type(reader *r, ttype *t)
 
 static an_status store(reader *r, const ttype *t, void *p, int64_t i, const number *x)
 {
-    if (!dtype_is_float(t->dt) && (!x->is_int || x->i > (int64_t)1 << 53 || x->i < -((int64_t)1 << 53) || dtype_round(t->dt, x->f) != x->f))
+    if (!dtype_is_float(t->dt) &&
+        (!x->is_int || x->i > (int64_t)1 << 53 || x->i < -((int64_t)1 << 53) || dtype_round(t->dt, x->f) != x->f))
         return bad(r, "%g does not fit %s; write the bytes as hex if it must be", x->f, dtype_name(t->dt));
     dtype_store(t->dt, p, i, x->f);
     return AN_OK;
@@ -292,7 +295,8 @@ static an_status read_all(reader *r, const ttype *t, int64_t n, unsigned char *p
         for (int64_t i = 1; i < n; i++) dtype_store(t->dt, p, i, x.f);
         return AN_OK;
     }
-    for (size_t done = one, total = one * (size_t)n; done < total; done *= 2) memcpy(p + done, p, MIN(done, total - done));
+    for (size_t done = one, total = one * (size_t)n; done < total; done *= 2)
+        memcpy(p + done, p, MIN(done, total - done));
     return AN_OK;
 }
 
@@ -308,7 +312,8 @@ static an_status read_const(reader *r, const char *name)
         return AN_OK;
     }
     TRY(read_type(r, &t));
-    if (!shape_elems(&t.sh, &n) || !shape_bytes(&t, &bytes)) return bad(r, "the constant's shape is unknown or its size overflows");
+    if (!shape_elems(&t.sh, &n) || !shape_bytes(&t, &bytes))
+        return bad(r, "the constant's shape is unknown or its size overflows");
     if (at_word(r, "unknown")) {
         graph_const_view(r->g, name, t, NULL);
         return AN_OK;
@@ -534,7 +539,8 @@ static an_status read_definition(reader *r)
     v = graph_find(g, first);
     TRY(read_flags(r, v));
     int n_out = graph_maker(g, v)->n_out;
-    if ((size_t)n_out != names.n) return bad(r, "%zu names for the %d results of %s", names.n, n_out, graph_maker(g, v)->mil);
+    if ((size_t)n_out != names.n)
+        return bad(r, "%zu names for the %d results of %s", names.n, n_out, graph_maker(g, v)->mil);
     for (int k = 1; k < n_out; k++) graph_rename(g, graph_out(v, k), names.at[k]);
     return AN_OK;
 }

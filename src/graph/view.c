@@ -1,5 +1,6 @@
 /* view.c: each node as the rule and cost tables see it: operands with types, constancy, data and ranges; no graph.
- * In: a graph.  Out: one op_inst per node in the caller's arena, borrowing names, attributes and constant bytes from the graph. */
+ * In: a graph.  Out: one op_inst per node in the caller's arena, borrowing names, attributes and constant bytes from
+ * the graph. */
 #include "graph/graph.h"
 
 /* Fixed when the program is compiled: constants, and weights unpacked from nothing but constants. */
@@ -7,8 +8,8 @@ static void find_const(const graph *g, bool *fixed)
 {
     for (size_t i = 1; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
-        bool yes = n->op == OP_CONST || n->op == OP_CX_AFFINE || n->op == OP_CX_LUT || n->op == OP_CX_SPARSE || n->op == OP_CX_BLOCK ||
-                   n->op == OP_CX_SPARSE_BLOCK;
+        bool yes = n->op == OP_CONST || n->op == OP_CX_AFFINE || n->op == OP_CX_LUT || n->op == OP_CX_SPARSE ||
+                   n->op == OP_CX_BLOCK || n->op == OP_CX_SPARSE_BLOCK;
         for (int k = 0; k < n->n_in && yes; k++) yes = !n->in[k].i || fixed[n->in[k].i];
         for (int k = 0; k < n->n_out; k++) fixed[n->out.i + (uint32_t)k] = yes;
     }

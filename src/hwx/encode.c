@@ -1,9 +1,9 @@
 /* encode.c: layers to tasks, as the compilers fill the registers.
  * In: layers (shapes, slots, kernel streams).  Out: tasks, linked.
  *
- * One task is one layer. Sources and results are buffers in memory; each task moves its tensor through the scratchpad once, laid out
- * [row][channel][W]. The settings that only tune (shape fields of Cfg, cache hints) keep to values seen in files. A register that no line
- * here sets is 0. */
+ * One task is one layer. Sources and results are buffers in memory; each task moves its tensor through the
+ * scratchpad once, laid out [row][channel][W]. The settings that only tune (shape fields of Cfg, cache hints) keep
+ * to values seen in files. A register that no line here sets is 0. */
 #include "hwx/hwx_int.h"
 
 enum { BANK_BYTES = 16, BANKS = 64, MAX_W = 0x7fff, MAX_C = 0x1ffff };
@@ -88,7 +88,8 @@ static void put_kernel(task_maker *m)
         bool on = s && s->bytes[i];
         put_at(m, HWX_F_COEFF_HINT, i, 2);
         if (on) put_at(m, HWX_F_COEFF_EN, i, 1), put_at(m, HWX_F_COEFF_BASE, i, s->at[i]);
-        if (hwx_word(m->t, hwx_bits_rows[HWX_F_COEFF_SIZE].addr)) put_at(m, HWX_F_COEFF_SIZE, i, on ? s->bytes[i] : 0x40);
+        if (hwx_word(m->t, hwx_bits_rows[HWX_F_COEFF_SIZE].addr))
+            put_at(m, HWX_F_COEFF_SIZE, i, on ? s->bytes[i] : 0x40);
     }
     for (unsigned i = 0; i < 4; i++) {
         put_at(m, HWX_F_STREAM_CONFIG, i, 0x80);
@@ -103,10 +104,12 @@ static void put_shape_fields(task_maker *m)
         bool conv;
         int64_t up_to;
         uint8_t pref, min, max, small;
-    } row[] = { { true, 8, 4, 4, 4, 1 }, { true, 16, 0, 0, 3, 0 }, { true, INT64_MAX, 0, 0, 1, 0 }, { false, 32, 1, 1, 1, 0 }, { false, 512, 1, 0, 1, 0 }, { false, INT64_MAX, 1, 1, 1, 0 } };
+    } row[] = { { true, 8, 4, 4, 4, 1 },   { true, 16, 0, 0, 3, 0 },   { true, INT64_MAX, 0, 0, 1, 0 },
+                { false, 32, 1, 1, 1, 0 }, { false, 512, 1, 0, 1, 0 }, { false, INT64_MAX, 1, 1, 1, 0 } };
     size_t i = 0;
     while (row[i].conv != (m->l->kind == HWX_CONV) || m->l->w > row[i].up_to) i++;
-    put(m, HWX_F_SH_PREF, row[i].pref), put(m, HWX_F_SH_MIN, row[i].min), put(m, HWX_F_SH_MAX, row[i].max), put(m, HWX_F_SMALL_SOURCE, row[i].small);
+    put(m, HWX_F_SH_PREF, row[i].pref), put(m, HWX_F_SH_MIN, row[i].min), put(m, HWX_F_SH_MAX, row[i].max),
+        put(m, HWX_F_SMALL_SOURCE, row[i].small);
 }
 
 static an_status put_common(task_maker *m, diag *d)
@@ -119,17 +122,20 @@ static an_status put_common(task_maker *m, diag *d)
     if (conv) g = l->conv, g.ocg = l->streams->ocg;
     TRY(hwx_conv_word(HWX_H13, &g, &word, d));
     put(m, HWX_F_WIN, (uint64_t)l->w), put(m, HWX_F_HIN, (uint64_t)rows), put(m, HWX_F_DIN, 1);
-    put(m, HWX_F_WOUT, (uint64_t)(reduce ? l->w : m->wout)), put(m, HWX_F_HOUT, (uint64_t)(reduce ? 1 : m->hout)), put(m, HWX_F_DOUT, 1);
+    put(m, HWX_F_WOUT, (uint64_t)(reduce ? l->w : m->wout)), put(m, HWX_F_HOUT, (uint64_t)(reduce ? 1 : m->hout)),
+        put(m, HWX_F_DOUT, 1);
     put(m, HWX_F_IN_FMT, 2), put(m, HWX_F_OUT_FMT, 2);
     if (l->kind == HWX_PLANAR && l->two) put(m, HWX_F_IN_FMT2, 2);
     put(m, HWX_F_CIN, (uint64_t)(reduce ? 1 : l->c)), put(m, HWX_F_COUT, (uint64_t)(reduce ? 1 : m->cout));
     put_word(m, hwx_bits_rows[HWX_F_KW].addr, word);
     put(m, HWX_F_DEPTH_CFG, 0x2041);
-    put(m, HWX_F_NUM_GROUPS, reduce ? (uint64_t)(l->c * l->h) : 1), put(m, HWX_F_UNICAST_CIN, 1), put(m, HWX_F_UNICAST_EN, l->kind == HWX_PASS);
+    put(m, HWX_F_NUM_GROUPS, reduce ? (uint64_t)(l->c * l->h) : 1), put(m, HWX_F_UNICAST_CIN, 1),
+        put(m, HWX_F_UNICAST_EN, l->kind == HWX_PASS);
     put(m, HWX_F_TILE_HEIGHT, reduce ? 1 : (uint64_t)m->hout);
     put(m, HWX_F_CFG_LOW, 1);
     if (m->planar) {
-        put(m, HWX_F_PATCH_W, MIN(MAX(4, log2_up((uint64_t)l->w)), 9)), put(m, HWX_F_PATCH_H, reduce ? 0 : MIN(log2_up((uint64_t)l->h), 5));
+        put(m, HWX_F_PATCH_W, MIN(MAX(4, log2_up((uint64_t)l->w)), 9)),
+            put(m, HWX_F_PATCH_H, reduce ? 0 : MIN(log2_up((uint64_t)l->h), 5));
         put(m, HWX_F_PE_KIND, reduce ? 5 : l->two ? 3 : 2);
         if (l->kind == HWX_PLANAR && l->two) put(m, HWX_F_CFG_LOW, 3);
         return AN_OK;
@@ -161,7 +167,10 @@ static void put_source(task_maker *m)
 }
 
 /* Rows of many narrow channels fall on the same banks; the compilers skew them. */
-static uint64_t row_bytes(uint64_t c, uint64_t channel, uint64_t skew) { return c * channel + (c * channel % (BANKS * BANK_BYTES) == 0 && channel <= 2 * BANK_BYTES ? skew : 0); }
+static uint64_t row_bytes(uint64_t c, uint64_t channel, uint64_t skew)
+{
+    return c * channel + (c * channel % (BANKS * BANK_BYTES) == 0 && channel <= 2 * BANK_BYTES ? skew : 0);
+}
 
 static void put_l2(task_maker *m)
 {
@@ -202,7 +211,9 @@ static void put_engines(task_maker *m)
     if (m->planar) {
         if (m->style->off) put_word(m, 0xc800, 0x80), put_word(m, 0xc804, 0x100000);
         if (l->kind == HWX_REDUCE) put(m, HWX_F_PE_REDUCE, l->op == HWX_GREATEST ? 2 : 0);
-        else if (l->two) put(m, HWX_F_PE_TWO, 1), put(m, HWX_F_PE_OP, l->op == HWX_SUB ? HWX_ADD : (uint64_t)l->op), put(m, HWX_F_PE_NEGATE, l->op == HWX_SUB);
+        else if (l->two)
+            put(m, HWX_F_PE_TWO, 1), put(m, HWX_F_PE_OP, l->op == HWX_SUB ? HWX_ADD : (uint64_t)l->op),
+                put(m, HWX_F_PE_NEGATE, l->op == HWX_SUB);
         else put(m, HWX_F_PE_ABS, l->absolute), put(m, HWX_F_PE_BIAS, l->offset);
         bool scaled = l->kind == HWX_PLANAR && !l->two && l->scale;
         put(m, HWX_F_PE_SCALE, scaled ? l->scale : ONE), put(m, HWX_F_PE_PRE_SCALE, ONE);
@@ -212,7 +223,8 @@ static void put_engines(task_maker *m)
     bool conv = l->kind == HWX_CONV, newer = m->style->off;
     put(m, HWX_F_KERNEL_FMT, conv || newer ? 2 : 0), put(m, HWX_F_PALETTE_BITS, 8);
     put(m, HWX_F_OP_MODE, conv ? 0 : 4), put(m, HWX_F_NO_KERNEL, !conv), put(m, HWX_F_BIAS_MODE, conv && l->bias);
-    put(m, HWX_F_BINARY_POINT, conv || newer ? 28 : 0), put(m, HWX_F_NONLINEAR, (uint64_t)l->nonlinear), put(m, HWX_F_MAC_ONE, 1);
+    put(m, HWX_F_BINARY_POINT, conv || newer ? 28 : 0), put(m, HWX_F_NONLINEAR, (uint64_t)l->nonlinear),
+        put(m, HWX_F_MAC_ONE, 1);
     put(m, HWX_F_POST_SCALE, ONE);
 }
 
@@ -221,7 +233,9 @@ static void put_result(task_maker *m)
     const hwx_layer *l = m->l;
     int64_t w = l->kind == HWX_REDUCE ? 1 : m->wout;
     hwx_tensor t = hwx_tensor_of("", HWX_OUTPUT, l->dst_channels ? l->dst_channels : m->cout, m->hout, w);
-    put(m, HWX_F_DST_EN, 1), put(m, HWX_F_DST_HINT, l->dst == HWX_SLOT_SCRATCH0 || l->dst == HWX_SLOT_SCRATCH1 ? 15 : 3), put(m, HWX_F_DST_BFR, l->kind != HWX_CONV);
+    put(m, HWX_F_DST_EN, 1),
+        put(m, HWX_F_DST_HINT, l->dst == HWX_SLOT_SCRATCH0 || l->dst == HWX_SLOT_SCRATCH1 ? 15 : 3),
+        put(m, HWX_F_DST_BFR, l->kind != HWX_CONV);
     put(m, HWX_F_DST_BASE, l->dst_base);
     put_strides(m, HWX_F_DST_STRIDE, t.row, t.plane, t.batch, m->style->group ? t.batch : 0);
     put_word(m, 0x17818, l->keep_padding ? 0x1002031 : 0x1302031);
@@ -239,12 +253,19 @@ static an_status check_layer(const hwx_layer *l, size_t i, diag *d)
                   { "operation", l->op, 0, l->kind == HWX_REDUCE ? HWX_GREATEST : HWX_SUB } };
     for (size_t k = 0; k < COUNT(range); k++)
         if (range[k].v < range[k].lo || range[k].v > range[k].hi)
-            return diag_fail(d, AN_INPUT, NOWHERE, "layer %zu: %s %lld, wanted %lld to %lld", i, range[k].what, (long long)range[k].v, (long long)range[k].lo, (long long)range[k].hi);
-    if (l->kind == HWX_CONV && (l->cout < 1 || l->cout > MAX_C || l->hout < 1 || l->hout > MAX_W || l->wout < 1 || l->wout > MAX_W))
-        return diag_fail(d, AN_INPUT, NOWHERE, "layer %zu: result of %lld by %lld by %lld", i, (long long)l->cout, (long long)l->hout, (long long)l->wout);
-    if (l->kind == HWX_CONV && !l->streams) return diag_fail(d, AN_INPUT, NOWHERE, "layer %zu: a convolution without kernel streams", i);
-    if (l->kind == HWX_CONV && l->nonlinear == HWX_TABLE) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "layer %zu: how weights and a table share a stream is not known", i);
-    if ((l->kind == HWX_PASS && (l->nonlinear == HWX_TABLE) != (l->streams != NULL)) || ((l->kind == HWX_PLANAR || l->kind == HWX_REDUCE) && l->streams))
+            return diag_fail(d, AN_INPUT, NOWHERE, "layer %zu: %s %lld, wanted %lld to %lld", i, range[k].what,
+                             (long long)range[k].v, (long long)range[k].lo, (long long)range[k].hi);
+    if (l->kind == HWX_CONV &&
+        (l->cout < 1 || l->cout > MAX_C || l->hout < 1 || l->hout > MAX_W || l->wout < 1 || l->wout > MAX_W))
+        return diag_fail(d, AN_INPUT, NOWHERE, "layer %zu: result of %lld by %lld by %lld", i, (long long)l->cout,
+                         (long long)l->hout, (long long)l->wout);
+    if (l->kind == HWX_CONV && !l->streams)
+        return diag_fail(d, AN_INPUT, NOWHERE, "layer %zu: a convolution without kernel streams", i);
+    if (l->kind == HWX_CONV && l->nonlinear == HWX_TABLE)
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "layer %zu: how weights and a table share a stream is not known",
+                         i);
+    if ((l->kind == HWX_PASS && (l->nonlinear == HWX_TABLE) != (l->streams != NULL)) ||
+        ((l->kind == HWX_PLANAR || l->kind == HWX_REDUCE) && l->streams))
         return diag_fail(d, AN_INPUT, NOWHERE, "layer %zu: kernel streams go with convolutions and tables", i);
     return AN_OK;
 }
@@ -252,7 +273,8 @@ static an_status check_layer(const hwx_layer *l, size_t i, diag *d)
 static an_status make_task(arena *a, const hwx_style *style, const hwx_layer *l, size_t i, hwx_task *t, diag *d)
 {
     TRY(check_layer(l, i, d));
-    task_maker m = { .t = t, .l = l, .style = style, .planar = l->kind == HWX_PLANAR || l->kind == HWX_REDUCE, .first = !i, .cout = l->c, .hout = l->h, .wout = l->w };
+    task_maker m = { .t = t, .l = l, .style = style, .planar = l->kind == HWX_PLANAR || l->kind == HWX_REDUCE,
+                     .first = !i, .cout = l->c, .hout = l->h, .wout = l->w };
     if (l->kind == HWX_CONV) m.cout = l->cout, m.hout = l->hout, m.wout = l->wout;
     m.engines = 1u << log2_up((uint64_t)MIN(m.cout, HWX_ENGINES));
     *t = (hwx_task){ 0 };
@@ -264,7 +286,9 @@ static an_status make_task(arena *a, const hwx_style *style, const hwx_layer *l,
     put_l2(&m);
     put_engines(&m);
     put_result(&m);
-    if (m.failed) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "layer %zu: %s 0x%llx does not fit its register", i, hwx_field_name(m.bad), (unsigned long long)m.bad_value);
+    if (m.failed)
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "layer %zu: %s 0x%llx does not fit its register", i,
+                         hwx_field_name(m.bad), (unsigned long long)m.bad_value);
     return AN_OK;
 }
 
@@ -278,7 +302,9 @@ an_status hwx_encode(arena *a, const hwx_form *form, const hwx_layer *layer, siz
     for (size_t i = 0; i < n; i++) {
         bool last = i + 1 == n;
         uint32_t debug = n == 1 ? s->debug_one : last ? s->debug_last : i ? s->debug_middle : s->debug_first;
-        if (!hwx_put(&t[i], HWX_F_LOG_EVENTS, 0, last ? s->log_last : s->log_other) || !hwx_put(&t[i], HWX_F_DEBUG_EVENTS, 0, debug)) return diag_fail(d, AN_BUG, NOWHERE, "an event mask does not fit");
+        if (!hwx_put(&t[i], HWX_F_LOG_EVENTS, 0, last ? s->log_last : s->log_other) ||
+            !hwx_put(&t[i], HWX_F_DEBUG_EVENTS, 0, debug))
+            return diag_fail(d, AN_BUG, NOWHERE, "an event mask does not fit");
     }
     *out = t;
     return AN_OK;

@@ -39,7 +39,8 @@ static void md_container(strbuf *b)
     sb_puts(b, "\n### Forms\n\nWhat differs between the compilers that write such files.\n\n| form | binding | program record | tensor record | tensor slots | text | kernel data | element types | |\n|---|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; hwx_form_at(i); i++) {
         const hwx_form *f = hwx_form_at(i);
-        sb_printf(b, "| %s | 0x%02x | 0x%x words | 0x%x words | %s first | %s the tensors | %s | %u | %s |\n", f->name, f->binding, f->program_words, f->tensor_words, f->inputs_first ? "inputs" : "outputs",
+        sb_printf(b, "| %s | 0x%02x | 0x%x words | 0x%x words | %s first | %s the tensors | %s | %u | %s |\n", f->name,
+                  f->binding, f->program_words, f->tensor_words, f->inputs_first ? "inputs" : "outputs",
                   f->text_first ? "before" : "after", f->split ? "own segment" : "in `__TEXT`", f->types, f->what);
     }
     sb_puts(b, "\n### Element types\n\n| number | symbol |\n|---|---|\n");
@@ -88,7 +89,8 @@ static void md_registers(strbuf *b)
         }
     }
     sb_puts(b, "\n### ConvCfg from H14 on\n\nWhat is known of later registers: the same word with wider kernel fields. `OCGSize` is elsewhere.\n\n| bits | field |\n|---|---|\n");
-    for (size_t i = 0; i < n_hwx_later; i++) sb_printf(b, "| %d:%d | `%s` |\n", hwx_later_rows[i].hi, hwx_later_rows[i].lo, hwx_later_rows[i].name);
+    for (size_t i = 0; i < n_hwx_later; i++)
+        sb_printf(b, "| %d:%d | `%s` |\n", hwx_later_rows[i].hi, hwx_later_rows[i].lo, hwx_later_rows[i].name);
 }
 
 static void md_tables(strbuf *b)
@@ -125,7 +127,9 @@ static void line_container(strbuf *b, bool json)
             put_text(b, "name", r->name);
             put_text(b, "what", r->what);
             sb_puts(b, "}\n");
-        } else sb_printf(b, "%-16s 0x%03x %4u  %-16s %s\n", hwx_struct_rows[r->of].title, r->at, r->bytes, r->name, r->what);
+        } else
+            sb_printf(b, "%-16s 0x%03x %4u  %-16s %s\n", hwx_struct_rows[r->of].title, r->at, r->bytes, r->name,
+                      r->what);
     }
 }
 
@@ -138,12 +142,15 @@ static void line_bits(strbuf *b, bool json)
         bool head = x->addr >= HWX_HEAD;
         uint32_t addr = head ? x->addr - HWX_HEAD : x->addr;
         if (json) {
-            sb_printf(b, "{\"kind\":\"%s\",\"address\":%u,\"count\":%u,\"hi\":%d,\"lo\":%d,\"unit\":\"%s\"", head ? "header" : "register", addr, r ? r->n : 1, x->hi, x->lo, hwx_bits_kind_name(x->kind));
+            sb_printf(b, "{\"kind\":\"%s\",\"address\":%u,\"count\":%u,\"hi\":%d,\"lo\":%d,\"unit\":\"%s\"",
+                      head ? "header" : "register", addr, r ? r->n : 1, x->hi, x->lo, hwx_bits_kind_name(x->kind));
             put_text(b, "register", r ? r->name : "");
             put_text(b, "name", x->name);
             put_text(b, "what", x->what);
             sb_puts(b, "}\n");
-        } else sb_printf(b, "%s0x%05x %-18s %2d:%-2d %-22s %s\n", head ? "h" : " ", addr, r ? r->name : "", x->hi, x->lo, x->name, x->what);
+        } else
+            sb_printf(b, "%s0x%05x %-18s %2d:%-2d %-22s %s\n", head ? "h" : " ", addr, r ? r->name : "", x->hi, x->lo,
+                      x->name, x->what);
     }
 }
 

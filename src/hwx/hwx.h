@@ -5,9 +5,9 @@
  *     kernel   weights as the 16 engines stream them: hwx_pack, hwx_unpack; activation tables
  *     encode   layers to tasks: hwx_encode
  *
- * Files are hostile: every offset, count and size is checked before it is used, and a message names the thing, the value seen and the
- * value wanted. Layouts live in container.def, forms.def, regs.def and table.def; the printed tables come from the same rows.
- * Registers are decoded for H13 alone: their places move between chip generations. */
+ * Files are hostile: every offset, count and size is checked before it is used, and a message names the thing, the
+ * value seen and the value wanted. Layouts live in container.def, forms.def, regs.def and table.def; the printed
+ * tables come from the same rows. Registers are decoded for H13 alone: their places move between chip generations. */
 #ifndef HWX_HWX_H
 #define HWX_HWX_H
 
@@ -88,7 +88,8 @@ void hwx_image_place(hwx_image *im, hwx_tensor *tensor, size_t n);
 /* Names of the kernel streams the tasks use, from their content. */
 an_status hwx_image_name(arena *a, hwx_image *im, diag *d) MUST_CHECK;
 bool hwx_image_same(const hwx_image *x, const hwx_image *y, const char **what);
-an_status hwx_write(const hwx_image *im, strbuf *out, diag *d) MUST_CHECK; /* H13 only; appends to nothing: out must be empty */
+/* H13 only; appends to nothing: out must be empty */
+an_status hwx_write(const hwx_image *im, strbuf *out, diag *d) MUST_CHECK;
 
 /* ---- tasks ---- */
 typedef struct {
@@ -105,7 +106,8 @@ typedef struct {
     size_t n_rec;
 } hwx_task;
 /* n_tasks 0: as many as there are. Words live in the arena. */
-an_status hwx_tasks_read(arena *a, const unsigned char *text, size_t n, uint32_t first_bytes, size_t n_tasks, hwx_task **out, size_t *n_out, diag *d) MUST_CHECK;
+an_status hwx_tasks_read(arena *a, const unsigned char *text, size_t n, uint32_t first_bytes, size_t n_tasks,
+                         hwx_task **out, size_t *n_out, diag *d) MUST_CHECK;
 /* Places, numbers and chains tasks: everything in their headers that depends on the others. */
 an_status hwx_tasks_link(hwx_task *t, size_t n, diag *d) MUST_CHECK;
 an_status hwx_tasks_write(const hwx_task *t, size_t n, strbuf *text, diag *d) MUST_CHECK;
@@ -155,8 +157,10 @@ typedef struct {
     uint32_t engines;  /* 1, 2, 4, 8, 16 */
 } hwx_streams;
 /* w[cout][cin][kh][kw] as float16 bits, bias[cout] when the shape has one; appended to out. */
-an_status hwx_pack(const hwx_weights *s, const uint16_t *w, const uint16_t *bias, strbuf *out, hwx_streams *st, diag *d) MUST_CHECK;
-an_status hwx_unpack(const hwx_weights *s, const unsigned char *kernel, size_t n, const hwx_streams *st, uint16_t *w, uint16_t *bias, diag *d) MUST_CHECK;
+an_status hwx_pack(const hwx_weights *s, const uint16_t *w, const uint16_t *bias, strbuf *out, hwx_streams *st, diag *d)
+    MUST_CHECK;
+an_status hwx_unpack(const hwx_weights *s, const unsigned char *kernel, size_t n, const hwx_streams *st, uint16_t *w,
+                     uint16_t *bias, diag *d) MUST_CHECK;
 
 enum { HWX_TABLE_WORDS = 43, HWX_TABLE_BYTES = 128 };
 void hwx_table_put(const uint16_t w[HWX_TABLE_WORDS], strbuf *out); /* 128 bytes */
@@ -184,13 +188,15 @@ typedef struct {
     bool keep_padding;           /* what lies between rows of the result is not set to zero */
 } hwx_layer;
 /* As the form's compiler lays tasks out; linked, ready to write. */
-an_status hwx_encode(arena *a, const hwx_form *form, const hwx_layer *layer, size_t n, hwx_task **out, diag *d) MUST_CHECK;
+an_status hwx_encode(arena *a, const hwx_form *form, const hwx_layer *layer, size_t n, hwx_task **out, diag *d)
+    MUST_CHECK;
 
 /* ---- programs that were seen, from their parameters (samples.c) ---- */
 size_t hwx_sample_count(void);
 const char *hwx_sample_name(size_t i);
 /* Everything lives in the arena. table: for the one program that has an activation, sigmoid. */
-an_status hwx_sample(arena *a, const char *name, const uint16_t table[HWX_TABLE_WORDS], hwx_image *im, diag *d) MUST_CHECK;
+an_status hwx_sample(arena *a, const char *name, const uint16_t table[HWX_TABLE_WORDS], hwx_image *im, diag *d)
+    MUST_CHECK;
 
 /* ---- whole files ---- */
 typedef struct {

@@ -65,11 +65,17 @@ extern const hwx_struct_row hwx_struct_rows[HWX_S_COUNT];
 const char *hwx_command_what(uint32_t cmd); /* NULL: unknown */
 
 /* s: start of the structure */
-static inline uint64_t part_get(const unsigned char *s, hwx_part p) { return le_get(s + hwx_part_rows[p].at, hwx_part_rows[p].bytes); }
+static inline uint64_t part_get(const unsigned char *s, hwx_part p)
+{
+    return le_get(s + hwx_part_rows[p].at, hwx_part_rows[p].bytes);
+}
 static inline uint32_t part32(const unsigned char *s, hwx_part p) { return (uint32_t)part_get(s, p); }
-static inline void part_put(unsigned char *s, hwx_part p, uint64_t v) { le_put(s + hwx_part_rows[p].at, hwx_part_rows[p].bytes, v); }
-#define PART(s, structure, field) part_get((s), HWX_C_##structure##_##field)
-#define PART32(s, structure, field) part32((s), HWX_C_##structure##_##field)
+static inline void part_put(unsigned char *s, hwx_part p, uint64_t v)
+{
+    le_put(s + hwx_part_rows[p].at, hwx_part_rows[p].bytes, v);
+}
+#define PART(s, structure, field)        part_get((s), HWX_C_##structure##_##field)
+#define PART32(s, structure, field)      part32((s), HWX_C_##structure##_##field)
 #define PART_PUT(s, structure, field, v) part_put((s), HWX_C_##structure##_##field, (v))
 #define PART_AT(structure, field) (hwx_part_rows[HWX_C_##structure##_##field].at)
 #define STRUCT_BYTES(structure) (hwx_struct_rows[HWX_S_##structure].bytes)
@@ -112,8 +118,14 @@ typedef struct {
 } hwx_later;
 extern const hwx_later hwx_later_rows[];
 extern const size_t n_hwx_later;
-static inline uint32_t bits_mask(const hwx_bits *b) { return (uint32_t)((((uint64_t)1 << (b->hi - b->lo + 1)) - 1) << b->lo); }
-static inline uint32_t bits_get(const hwx_bits *b, uint32_t word) { return b->kind == KIND_B ? word & bits_mask(b) : (word & bits_mask(b)) >> b->lo; }
+static inline uint32_t bits_mask(const hwx_bits *b)
+{
+    return (uint32_t)((((uint64_t)1 << (b->hi - b->lo + 1)) - 1) << b->lo);
+}
+static inline uint32_t bits_get(const hwx_bits *b, uint32_t word)
+{
+    return b->kind == KIND_B ? word & bits_mask(b) : (word & bits_mask(b)) >> b->lo;
+}
 
 /* ---- table.def ---- */
 typedef struct {

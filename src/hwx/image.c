@@ -4,8 +4,9 @@
 hwx_tensor hwx_tensor_of(const char *name, hwx_side side, int64_t c, int64_t h, int64_t w)
 {
     uint64_t row = ROUND_UP((uint64_t)w * 2, (uint64_t)64), plane = row * (uint64_t)h, batch = plane * (uint64_t)c;
-    return (hwx_tensor){ .name = name, .side = side, .type = HWX_FLOAT16, .dim = { 1, (uint32_t)c, (uint32_t)h, (uint32_t)w, 1 }, .batch = batch, .plane = plane, .row = row, .elem = 2,
-                         .bytes = batch, .interleave = 1 };
+    return (hwx_tensor){ .name = name, .side = side, .type = HWX_FLOAT16,
+                         .dim = { 1, (uint32_t)c, (uint32_t)h, (uint32_t)w, 1 }, .batch = batch, .plane = plane,
+                         .row = row, .elem = 2, .bytes = batch, .interleave = 1 };
 }
 
 void hwx_image_place(hwx_image *im, hwx_tensor *tensor, size_t n)
@@ -20,12 +21,14 @@ void hwx_image_place(hwx_image *im, hwx_tensor *tensor, size_t n)
     im->mark[1] = im->form->binding != HWX_LC_BIND || im->n_tasks > 1 ? 4 : 3;
 }
 
-/* K, 64 digits that stand for the content of all streams of a task, and the engine. One stream alone has no engine in its name. */
+/* K, 64 digits that stand for the content of all streams of a task, and the engine. One stream alone has no engine
+ * in its name. */
 static const char *stream_name(arena *a, const uint64_t hash[4], unsigned engine, bool alone)
 {
     char tail[16] = "";
     if (!alone) snprintf(tail, sizeof tail, "_ne_%u", engine);
-    return arena_printf(a, "K%016llX%016llX%016llX%016llX%s", (unsigned long long)hash[0], (unsigned long long)hash[1], (unsigned long long)hash[2], (unsigned long long)hash[3], tail);
+    return arena_printf(a, "K%016llX%016llX%016llX%016llX%s", (unsigned long long)hash[0], (unsigned long long)hash[1],
+                        (unsigned long long)hash[2], (unsigned long long)hash[3], tail);
 }
 
 an_status hwx_image_name(arena *a, hwx_image *im, diag *d)
@@ -42,7 +45,9 @@ an_status hwx_image_name(arena *a, hwx_image *im, diag *d)
             bytes[k] = 0;
             if (!hwx_channel(&t[i], k, &at[k], &bytes[k])) continue;
             if (at[k] > im->n_kernel || bytes[k] > im->n_kernel - at[k])
-                return diag_fail(d, AN_INPUT, NOWHERE, "task %zu, engine %u: kernel bytes 0x%x + 0x%x, but there are 0x%zx", i, k, at[k], bytes[k], im->n_kernel);
+                return diag_fail(d, AN_INPUT, NOWHERE,
+                                 "task %zu, engine %u: kernel bytes 0x%x + 0x%x, but there are 0x%zx", i, k, at[k],
+                                 bytes[k], im->n_kernel);
             for (int h = 0; h < 4; h++) hash[h] = hash_bytes(im->kernel + at[k], bytes[k], hash[h]);
             distinct += !used || at[k] != at[k - 1];
             used++;
@@ -57,12 +62,16 @@ an_status hwx_image_name(arena *a, hwx_image *im, diag *d)
     return AN_OK;
 }
 
-static bool same_bytes(const unsigned char *x, size_t nx, const unsigned char *y, size_t ny) { return nx == ny && (!nx || !memcmp(x, y, nx)); }
+static bool same_bytes(const unsigned char *x, size_t nx, const unsigned char *y, size_t ny)
+{
+    return nx == ny && (!nx || !memcmp(x, y, nx));
+}
 
 static bool same_tensor(const hwx_tensor *x, const hwx_tensor *y)
 {
-    return !strcmp(x->name, y->name) && x->side == y->side && x->type == y->type && !memcmp(x->dim, y->dim, sizeof x->dim) && x->batch == y->batch && x->plane == y->plane &&
-           x->row == y->row && x->elem == y->elem && x->bytes == y->bytes && x->interleave == y->interleave && x->slot == y->slot;
+    return !strcmp(x->name, y->name) && x->side == y->side && x->type == y->type &&
+           !memcmp(x->dim, y->dim, sizeof x->dim) && x->batch == y->batch && x->plane == y->plane && x->row == y->row &&
+           x->elem == y->elem && x->bytes == y->bytes && x->interleave == y->interleave && x->slot == y->slot;
 }
 
 bool hwx_image_same(const hwx_image *x, const hwx_image *y, const char **what)
@@ -73,7 +82,9 @@ bool hwx_image_same(const hwx_image *x, const hwx_image *y, const char **what)
     else if (strcmp(x->procedure, y->procedure)) w = "procedure";
     else if (strcmp(x->ident, y->ident)) w = "ident text";
     else if (!same_bytes(x->note, x->n_note, y->note, y->n_note)) w = "note";
-    else if (!same_bytes(x->text, x->n_text, y->text, y->n_text) || x->first_bytes != y->first_bytes || x->n_tasks != y->n_tasks) w = "tasks";
+    else if (!same_bytes(x->text, x->n_text, y->text, y->n_text) || x->first_bytes != y->first_bytes ||
+             x->n_tasks != y->n_tasks)
+        w = "tasks";
     else if (!same_bytes(x->kernel, x->n_kernel, y->kernel, y->n_kernel)) w = "kernel data";
     else if (!same_bytes(x->debug, x->n_debug, y->debug, y->n_debug)) w = "debug section";
     else if (memcmp(x->scratch, y->scratch, sizeof x->scratch)) w = "intermediates";

@@ -1,9 +1,10 @@
 /* kernel.c: weights in the order the 16 engines stream them, and back; activation tables.
  * In: w[cout][cin][kh][kw] in float16.  Out: one stream per engine, each padded to 64 bytes, one after the other.
  *
- * Output channels are taken in chunks of 16 L: L is the largest power of two that leaves every engine something (at most 32 for an input of
- * 8 by 8 pixels or less, else 16; 16 for the matrices of newer compilers' products). In a chunk engine e owns L neighbouring channels, and its stream holds a row of L values for each weight:
- * first the biases, then w[.][0][0][0], w[.][0][0][1] … Counts above 16 that 16 does not divide were not seen in files. */
+ * Output channels are taken in chunks of 16 L: L is the largest power of two that leaves every engine something (at
+ * most 32 for an input of 8 by 8 pixels or less, else 16; 16 for the matrices of newer compilers' products). In a
+ * chunk engine e owns L neighbouring channels, and its stream holds a row of L values for each weight: first the
+ * biases, then w[.][0][0][0], w[.][0][0][1] … Counts above 16 that 16 does not divide were not seen in files. */
 #include "hwx/hwx_int.h"
 
 enum { STREAM_ALIGN = 64 };
@@ -31,9 +32,11 @@ static const chunk BEFORE = { .first = 0, .lanes = 0 };
 static an_status plan(const hwx_weights *s, uint64_t base, hwx_streams *st, int64_t *rows, uint64_t *total, diag *d)
 {
     const int64_t lim = 1 << 17; /* 17 bits of channels */
-    if (s->cout < 1 || s->cin < 1 || s->kh < 1 || s->kw < 1 || s->hin < 1 || s->win < 1 || s->cout > lim || s->cin > lim || s->kh > 64 || s->kw > 64)
-        return diag_fail(d, AN_INPUT, NOWHERE, "weights [%lld, %lld, %lld, %lld] for an input of %lld by %lld", (long long)s->cout, (long long)s->cin, (long long)s->kh, (long long)s->kw,
-                         (long long)s->hin, (long long)s->win);
+    if (s->cout < 1 || s->cin < 1 || s->kh < 1 || s->kw < 1 || s->hin < 1 || s->win < 1 || s->cout > lim ||
+        s->cin > lim || s->kh > 64 || s->kw > 64)
+        return diag_fail(d, AN_INPUT, NOWHERE, "weights [%lld, %lld, %lld, %lld] for an input of %lld by %lld",
+                         (long long)s->cout, (long long)s->cin, (long long)s->kh, (long long)s->kw, (long long)s->hin,
+                         (long long)s->win);
     *rows = s->cin * s->kh * s->kw + s->bias;
     *st = (hwx_streams){ .engines = 1 };
     uint64_t at = base;
@@ -113,15 +116,20 @@ an_status hwx_pack(const hwx_weights *s, const uint16_t *w, const uint16_t *bias
     return AN_OK;
 }
 
-an_status hwx_unpack(const hwx_weights *s, const unsigned char *kernel, size_t n, const hwx_streams *st, uint16_t *w, uint16_t *bias, diag *d)
+an_status hwx_unpack(const hwx_weights *s, const unsigned char *kernel, size_t n, const hwx_streams *st, uint16_t *w,
+                     uint16_t *bias, diag *d)
 {
     hwx_streams want;
     packing p = { .s = s, .st = st, .w_out = w, .bias_out = bias, .in = kernel };
     uint64_t total;
     TRY(plan(s, 0, &want, &p.rows, &total, d));
     for (unsigned e = 0; e < HWX_ENGINES; e++) {
-        if (st->bytes[e] < want.bytes[e]) return diag_fail(d, AN_INPUT, NOWHERE, "engine %u: a kernel stream of %u bytes, wanted %u", e, st->bytes[e], want.bytes[e]);
-        if (st->at[e] > n || want.bytes[e] > n - st->at[e]) return diag_fail(d, AN_INPUT, NOWHERE, "engine %u: kernel bytes 0x%x + 0x%x, but there are 0x%zx", e, st->at[e], want.bytes[e], n);
+        if (st->bytes[e] < want.bytes[e])
+            return diag_fail(d, AN_INPUT, NOWHERE, "engine %u: a kernel stream of %u bytes, wanted %u", e, st->bytes[e],
+                             want.bytes[e]);
+        if (st->at[e] > n || want.bytes[e] > n - st->at[e])
+            return diag_fail(d, AN_INPUT, NOWHERE, "engine %u: kernel bytes 0x%x + 0x%x, but there are 0x%zx", e,
+                             st->at[e], want.bytes[e], n);
     }
     walk(s, p.rows, get_one, &p);
     return AN_OK;

@@ -1,9 +1,10 @@
 /* samples.c: programs that compilers were seen to write, from their parameters.
  * In: a name.  Out: the program: tasks from layers, weights packed, tensors in slots.
  *
- * The first seven are public files (compiler 4.2.1), which come out byte for byte once they are given their ident text and kernel names,
- * neither of which follows from anything. The last two are published only in parts: sizes, addresses and words. They have the tasks and
- * buffers that are described, but how their engine passes turn a row into channels and back is not, so they are not for running. */
+ * The first seven are public files (compiler 4.2.1), which come out byte for byte once they are given their ident
+ * text and kernel names, neither of which follows from anything. The last two are published only in parts: sizes,
+ * addresses and words. They have the tasks and buffers that are described, but how their engine passes turn a row
+ * into channels and back is not, so they are not for running. */
 #include "hwx/hwx_int.h"
 
 enum { TENSORS = 3, LAYERS = 3, SCRATCH0 = -1, SCRATCH1 = -2 };
@@ -54,7 +55,10 @@ static const sample samples[] = {
 size_t hwx_sample_count(void) { return COUNT(samples); }
 const char *hwx_sample_name(size_t i) { return samples[i].name; }
 
-static int slot_of(const hwx_tensor *tensor, int what) { return what == SCRATCH0 ? HWX_SLOT_SCRATCH0 : what == SCRATCH1 ? HWX_SLOT_SCRATCH1 : tensor[what].slot; }
+static int slot_of(const hwx_tensor *tensor, int what)
+{
+    return what == SCRATCH0 ? HWX_SLOT_SCRATCH0 : what == SCRATCH1 ? HWX_SLOT_SCRATCH1 : tensor[what].slot;
+}
 
 /* Weights of one convolution behind those that are there. */
 static an_status pack_layer(arena *a, const sample *s, const hwx_layer *l, strbuf *kernel, hwx_streams *st, diag *d)
@@ -70,7 +74,8 @@ static an_status pack_layer(arena *a, const sample *s, const hwx_layer *l, strbu
     return status;
 }
 
-static an_status make_kernel(arena *a, const sample *s, hwx_layer *layer, const uint16_t *table, hwx_streams st[LAYERS], hwx_image *im, diag *d)
+static an_status make_kernel(arena *a, const sample *s, hwx_layer *layer, const uint16_t *table, hwx_streams st[LAYERS],
+                             hwx_image *im, diag *d)
 {
     strbuf kernel = { 0 };
     an_status status = AN_OK;
@@ -112,11 +117,16 @@ an_status hwx_sample(arena *a, const char *name, const uint16_t table[HWX_TABLE_
     while (s < samples + COUNT(samples) && strcmp(s->name, name)) s++;
     if (s == samples + COUNT(samples)) return diag_fail(d, AN_USAGE, NOWHERE, "no sample program \"%.40s\"", name);
     if (s->table && !table) return diag_fail(d, AN_USAGE, NOWHERE, "sample program %s needs a table", name);
-    *im = (hwx_image){ .form = hwx_form_named(s->form), .subtype = HWX_H13, .procedure = s->procedure, .ident = "ANEC v1\nanneal\n\t-t h13\n", .n_tasks = (uint32_t)s->n_layers };
+    *im = (hwx_image){ .form = hwx_form_named(s->form),
+                       .subtype = HWX_H13,
+                       .procedure = s->procedure,
+                       .ident = "ANEC v1\nanneal\n\t-t h13\n",
+                       .n_tasks = (uint32_t)s->n_layers };
     hwx_tensor *tensor = TAKE(a, hwx_tensor, TENSORS);
     size_t n = 0;
     if (!tensor) return diag_nomem(d);
-    for (; n < TENSORS && s->tensor[n].name; n++) tensor[n] = hwx_tensor_of(s->tensor[n].name, s->tensor[n].side, s->tensor[n].c, s->tensor[n].h, s->tensor[n].w);
+    for (; n < TENSORS && s->tensor[n].name; n++)
+        tensor[n] = hwx_tensor_of(s->tensor[n].name, s->tensor[n].side, s->tensor[n].c, s->tensor[n].h, s->tensor[n].w);
     hwx_image_place(im, tensor, n);
     for (int i = 0; i < 2; i++) im->scratch[i] = (uint64_t)s->scratch[i];
     if (s->note) im->note = note, im->n_note = sizeof note;
@@ -125,7 +135,8 @@ an_status hwx_sample(arena *a, const char *name, const uint16_t table[HWX_TABLE_
     hwx_streams st[LAYERS];
     for (int i = 0; i < s->n_layers; i++) {
         layer[i] = s->layer[i];
-        layer[i].src = slot_of(tensor, s->layer[i].src), layer[i].src2 = slot_of(tensor, s->layer[i].src2), layer[i].dst = slot_of(tensor, s->layer[i].dst);
+        layer[i].src = slot_of(tensor, s->layer[i].src), layer[i].src2 = slot_of(tensor, s->layer[i].src2),
+        layer[i].dst = slot_of(tensor, s->layer[i].dst);
     }
     TRY(make_kernel(a, s, layer, table, st, im, d));
     TRY(make_text(a, layer, (size_t)s->n_layers, im, d));

@@ -14,7 +14,8 @@ const hwx_struct_row hwx_struct_rows[HWX_S_COUNT] = {
 };
 const hwx_part_row hwx_part_rows[HWX_C_COUNT] = {
 #define STRUCT(...)
-#define FIELD(s, id, at_, bytes_, what_) [HWX_C_##s##_##id] = { .of = HWX_S_##s, .name = #id, .at = at_, .bytes = bytes_, .what = what_ },
+#define FIELD(s, id, at_, bytes_, what_)                                                                               \
+    [HWX_C_##s##_##id] = { .of = HWX_S_##s, .name = #id, .at = at_, .bytes = bytes_, .what = what_ },
 #include "hwx/container.def"
 #undef FIELD
 };
@@ -111,7 +112,8 @@ const char *hwx_subtype_name(uint32_t subtype)
 #define GROUP(...)
 #define REG(...)
 const hwx_bits hwx_bits_rows[HWX_F_COUNT] = {
-#define BITS(id, addr_, name_, hi_, lo_, kind_, what_) [HWX_F_##id] = { .name = name_, .addr = addr_, .hi = hi_, .lo = lo_, .kind = KIND_##kind_, .what = what_ },
+#define BITS(id, addr_, name_, hi_, lo_, kind_, what_)                                                                 \
+    [HWX_F_##id] = { .name = name_, .addr = addr_, .hi = hi_, .lo = lo_, .kind = KIND_##kind_, .what = what_ },
 #include "hwx/regs.def"
 #undef BITS
 };
@@ -209,7 +211,8 @@ bool hwx_put(hwx_task *t, hwx_field f, unsigned i, uint64_t value)
 {
     const hwx_bits *b = &hwx_bits_rows[f];
     const uint32_t *w = hwx_word(t, b->addr + 4 * i);
-    return w && in_place((uint32_t *)(uintptr_t)w, b->hi, b->lo, b->kind == KIND_B, value); /* the task is the caller's own */
+    /* the task is the caller's own */
+    return w && in_place((uint32_t *)(uintptr_t)w, b->hi, b->lo, b->kind == KIND_B, value);
 }
 
 an_status hwx_conv_word(uint32_t subtype, const hwx_geometry *g, uint32_t *word, diag *d)
@@ -217,10 +220,14 @@ an_status hwx_conv_word(uint32_t subtype, const hwx_geometry *g, uint32_t *word,
     const struct {
         hwx_field f;
         uint32_t value;
-    } part[] = { { HWX_F_KW, g->kw }, { HWX_F_KH, g->kh }, { HWX_F_OCG_SIZE, g->ocg }, { HWX_F_SX, g->sx }, { HWX_F_SY, g->sy },
-                 { HWX_F_PX, g->px }, { HWX_F_PY, g->py }, { HWX_F_OX, 1 }, { HWX_F_OY, 1 } };
+    } part[] = { { HWX_F_KW, g->kw }, { HWX_F_KH, g->kh }, { HWX_F_OCG_SIZE, g->ocg },
+                 { HWX_F_SX, g->sx }, { HWX_F_SY, g->sy }, { HWX_F_PX, g->px },
+                 { HWX_F_PY, g->py }, { HWX_F_OX, 1 },     { HWX_F_OY, 1 } };
     const char *chip = hwx_subtype_name(subtype);
-    if (!chip || subtype < HWX_H13) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "chip generation %u: its geometry word is not known (wanted %d, H13, or later)", subtype, HWX_H13);
+    if (!chip || subtype < HWX_H13)
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE,
+                         "chip generation %u: its geometry word is not known (wanted %d, H13, or later)", subtype,
+                         HWX_H13);
     *word = 0;
     for (size_t i = 0; i < COUNT(part); i++) {
         const hwx_bits *b = &hwx_bits_rows[part[i].f];
@@ -230,11 +237,14 @@ an_status hwx_conv_word(uint32_t subtype, const hwx_geometry *g, uint32_t *word,
             while (k < n_hwx_later && hwx_later_rows[k].of != part[i].f) k++;
             if (k == n_hwx_later) {
                 if (!part[i].value) continue; /* wherever it is, it is 0 */
-                return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s %u: its place on %s is not known", b->name, part[i].value, chip);
+                return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s %u: its place on %s is not known", b->name,
+                                 part[i].value, chip);
             }
             hi = hwx_later_rows[k].hi, lo = hwx_later_rows[k].lo;
         }
-        if (!in_place(word, hi, lo, false, part[i].value)) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s %u does not fit %d bits on %s", b->name, part[i].value, hi - lo + 1, chip);
+        if (!in_place(word, hi, lo, false, part[i].value))
+            return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s %u does not fit %d bits on %s", b->name, part[i].value,
+                             hi - lo + 1, chip);
     }
     return AN_OK;
 }
@@ -250,7 +260,8 @@ const hwx_half hwx_half_rows[] = {
 };
 const hwx_family hwx_family_rows[] = {
 #define HALF(...)
-#define FAMILY(number_, name_, place_, result_) { .number = number_, .name = name_, .place = place_, .result = result_ },
+#define FAMILY(number_, name_, place_, result_)                                                                        \
+    { .number = number_, .name = name_, .place = place_, .result = result_ },
 #include "hwx/table.def"
 #undef HALF
 #undef FAMILY

@@ -1,5 +1,5 @@
-/* write.c: a program as a file, laid out as the form's compiler lays it out.
- * In: hwx_image.  Out: bytes. hwx_read of them gives the image again, and a file that a compiler of that form wrote comes out byte for byte.
+/* write.c: a program as a file, laid out as the form's compiler lays it out. In: hwx_image.  Out: bytes. hwx_read of
+ * them gives the image again, and a file that a compiler of that form wrote comes out byte for byte.
  *
  *     header | load commands | symbols | strings | relocations | 0 … | [debug] | tasks | constants | [kernel data]
  *
@@ -42,13 +42,17 @@ typedef struct {
 static plan_segment *add_segment(writer *w, const char *name, uint64_t bytes, uint32_t protection, uint32_t flags)
 {
     plan_segment *s = &w->seg[w->n_seg++];
-    *s = (plan_segment){ .name = name, .bytes = ROUND_UP(bytes, (uint64_t)HWX_PAGE), .protection = protection, .flags = flags };
+    *s = (plan_segment){
+        .name = name, .bytes = ROUND_UP(bytes, (uint64_t)HWX_PAGE), .protection = protection, .flags = flags
+    };
     return s;
 }
 
-static void add_section(writer *w, plan_segment *s, const char *name, uint64_t offset, const unsigned char *data, uint64_t bytes, uint32_t align, uint32_t flags)
+static void add_section(writer *w, plan_segment *s, const char *name, uint64_t offset, const unsigned char *data,
+                        uint64_t bytes, uint32_t align, uint32_t flags)
 {
-    s->part[s->n_parts++] = (struct part){ .name = name, .address = offset, .bytes = bytes, .align = align, .flags = flags, .number = ++w->n_sections, .data = data };
+    s->part[s->n_parts++] = (struct part){ .name = name, .address = offset, .bytes = bytes, .align = align,
+                                           .flags = flags, .number = ++w->n_sections, .data = data };
 }
 
 static uint64_t last_byte(const hwx_tensor *t)
@@ -60,7 +64,8 @@ static void plan_text(writer *w)
 {
     const hwx_image *im = w->im;
     bool split = im->form->split && im->n_kernel;
-    uint64_t at = ROUND_UP((uint64_t)im->n_text, HWX_KERNEL_ALIGN), bytes = im->n_kernel && !split ? im->n_kernel : HWX_EMPTY_CONST;
+    uint64_t at = ROUND_UP((uint64_t)im->n_text, HWX_KERNEL_ALIGN),
+             bytes = im->n_kernel && !split ? im->n_kernel : HWX_EMPTY_CONST;
     w->text = add_segment(w, "__TEXT", at + bytes, 5, im->n_kernel ? 0 : 4);
     add_section(w, w->text, "__text", 0, im->text, im->n_text, 14, w->n_relocs ? 0x128 : 0x28);
     add_section(w, w->text, "__const", at, split || !im->n_kernel ? NULL : im->kernel, bytes, 6, 0x26);
@@ -88,7 +93,8 @@ static void plan_segments(writer *w)
         }
     for (size_t i = 0; i < im->n_tensor; i++) {
         bool in = im->tensor[i].side == HWX_INPUT;
-        w->tensor[i] = add_segment(w, "__FVMLIB", MAX(im->tensor[i].bytes, last_byte(&im->tensor[i])), /* newer files count one element of a batch */
+        /* newer files count one element of a batch */
+        w->tensor[i] = add_segment(w, "__FVMLIB", MAX(im->tensor[i].bytes, last_byte(&im->tensor[i])),
                                    (uint32_t)im->tensor[i].side, 6);
         add_section(w, w->tensor[i], in ? "__const" : "__data", 0, NULL, im->tensor[i].bytes, 14, in ? 0x21 : 0x23);
     }
@@ -109,7 +115,8 @@ static unsigned char *put_zero(writer *w, uint64_t n)
 {
     static const char zero[256];
     size_t at = w->b->n;
-    for (uint64_t k = 0; k < n && !w->b->oom; k += sizeof zero) sb_putn(w->b, zero, (size_t)MIN(n - k, (uint64_t)sizeof zero));
+    for (uint64_t k = 0; k < n && !w->b->oom; k += sizeof zero)
+        sb_putn(w->b, zero, (size_t)MIN(n - k, (uint64_t)sizeof zero));
     return w->b->oom ? NULL : (unsigned char *)w->b->at + at; /* valid until the next put */
 }
 
@@ -126,7 +133,8 @@ static unsigned char *put_command(writer *w, uint32_t cmd, uint64_t fixed, size_
 
 static an_status put_segment(writer *w, const plan_segment *s)
 {
-    unsigned char *c = put_command(w, HWX_LC_SEGMENT, STRUCT_BYTES(SEGMENT) + (uint64_t)s->n_parts * STRUCT_BYTES(SECTION), 0);
+    unsigned char *c =
+        put_command(w, HWX_LC_SEGMENT, STRUCT_BYTES(SEGMENT) + (uint64_t)s->n_parts * STRUCT_BYTES(SECTION), 0);
     if (!c) return diag_nomem(w->d);
     memcpy(c + PART_AT(SEGMENT, name), s->name, strlen(s->name));
     PART_PUT(c, SEGMENT, address, s->address);
@@ -146,7 +154,8 @@ static an_status put_segment(writer *w, const plan_segment *s)
         PART_PUT(p, SECTION, bytes, e->bytes);
         PART_PUT(p, SECTION, file_offset, e->at);
         PART_PUT(p, SECTION, align, e->align);
-        if (e == &w->text->part[0] && w->n_relocs) PART_PUT(p, SECTION, reloc_offset, w->reloc_at), PART_PUT(p, SECTION, n_relocs, w->n_relocs);
+        if (e == &w->text->part[0] && w->n_relocs)
+            PART_PUT(p, SECTION, reloc_offset, w->reloc_at), PART_PUT(p, SECTION, n_relocs, w->n_relocs);
         PART_PUT(p, SECTION, flags, e->flags);
     }
     return AN_OK;
@@ -185,7 +194,8 @@ static an_status put_program(writer *w)
     PART_PUT(c, PROGRAM, name_offset, fixed);
     PART_PUT(c, PROGRAM, mark0, im->mark[0]);
     PART_PUT(c, PROGRAM, mark1, im->mark[1]);
-    if (fixed > PART_AT(PROGRAM, tail2)) PART_PUT(c, PROGRAM, tail0, 1), PART_PUT(c, PROGRAM, tail1, 9), PART_PUT(c, PROGRAM, tail2, 8);
+    if (fixed > PART_AT(PROGRAM, tail2))
+        PART_PUT(c, PROGRAM, tail0, 1), PART_PUT(c, PROGRAM, tail1, 9), PART_PUT(c, PROGRAM, tail2, 8);
     memcpy(c + fixed, im->procedure, strlen(im->procedure));
     return AN_OK;
 }
@@ -206,7 +216,8 @@ static an_status put_tensor(writer *w, const hwx_tensor *t)
     if (form->drop_suffix && t->side == HWX_OUTPUT) again = bare_length(t->name);
     unsigned char *c = put_command(w, HWX_LC_RECORD, fixed, procedure + name + again + 1);
     if (!c) return diag_nomem(w->d);
-    static const hwx_part dims[5] = { HWX_C_TENSOR_dim_n, HWX_C_TENSOR_dim_c, HWX_C_TENSOR_dim_h, HWX_C_TENSOR_dim_w, HWX_C_TENSOR_dim_d };
+    static const hwx_part dims[5] = { HWX_C_TENSOR_dim_n, HWX_C_TENSOR_dim_c, HWX_C_TENSOR_dim_h, HWX_C_TENSOR_dim_w,
+                                      HWX_C_TENSOR_dim_d };
     PART_PUT(c, RECORD, kind, 3);
     PART_PUT(c, RECORD, words, form->tensor_words);
     PART_PUT(c, TENSOR, three, 3);
@@ -237,7 +248,10 @@ static an_status put_tensors(writer *w)
     for (size_t i = 0; i < w->im->n_tensor; i++) {
         const hwx_tensor *t = &w->im->tensor[i];
         size_t at = n++;
-        for (; t->side == HWX_INPUT && at > 0 && (order[at - 1]->side == HWX_OUTPUT || strcmp(order[at - 1]->name, t->name) > 0); at--) order[at] = order[at - 1];
+        for (; t->side == HWX_INPUT && at > 0 &&
+               (order[at - 1]->side == HWX_OUTPUT || strcmp(order[at - 1]->name, t->name) > 0);
+             at--)
+            order[at] = order[at - 1];
         order[at] = t;
     }
     for (size_t i = 0; i < n; i++) TRY(put_tensor(w, order[i]));
@@ -251,11 +265,13 @@ static void put_shape(strbuf *b, const hwx_tensor *t, uint32_t k)
         uint64_t stride;
     } step[4] = { { 'n', t->batch }, { 'c', t->plane }, { 'h', t->row }, { 'w', t->elem } };
     sb_printf(b, "%s:t%u=", t->name, k);
-    for (uint32_t i = 0; i < 4; i++) sb_printf(b, "ar1;0;%u;%u=s%llu%c:", t->dim[i], k + i + 1, (unsigned long long)step[i].stride, step[i].axis);
+    for (uint32_t i = 0; i < 4; i++)
+        sb_printf(b, "ar1;0;%u;%u=s%llu%c:", t->dim[i], k + i + 1, (unsigned long long)step[i].stride, step[i].axis);
     sb_printf(b, "%u", t->type);
 }
 
-static an_status put_symbol(writer *w, strbuf *strings, const char *name, uint8_t type, int section, uint32_t desc, uint64_t value)
+static an_status put_symbol(writer *w, strbuf *strings, const char *name, uint8_t type, int section, uint32_t desc,
+                            uint64_t value)
 {
     unsigned char *p = put_zero(w, STRUCT_BYTES(SYMBOL));
     if (!p) return diag_nomem(w->d);
@@ -274,9 +290,11 @@ static an_status put_symbols(writer *w, strbuf *strings)
     const hwx_image *im = w->im;
     const struct part *kernel = kernel_part(w);
     sb_putc(strings, 0);
-    for (size_t i = 0; i < im->n_kname; i++) TRY(put_symbol(w, strings, im->kname[i].name, 0x0f, kernel->number, 2, kernel->address + im->kname[i].at));
+    for (size_t i = 0; i < im->n_kname; i++)
+        TRY(put_symbol(w, strings, im->kname[i].name, 0x0f, kernel->number, 2, kernel->address + im->kname[i].at));
     for (size_t i = 0; i < im->n_tensor; i++)
-        TRY(put_symbol(w, strings, im->tensor[i].name, 0x0f, w->tensor[i]->part[0].number, im->tensor[i].side == HWX_INPUT ? im->form->input_desc : 0, w->tensor[i]->address));
+        TRY(put_symbol(w, strings, im->tensor[i].name, 0x0f, w->tensor[i]->part[0].number,
+                       im->tensor[i].side == HWX_INPUT ? im->form->input_desc : 0, w->tensor[i]->address));
     for (uint32_t i = 1; i <= im->form->types; i++) TRY(put_symbol(w, strings, hwx_type_text(i), 0x80, 0, 0, 0));
     for (size_t i = 0; i < im->n_tensor; i++) {
         strbuf shape = { 0 };
@@ -312,28 +330,42 @@ static an_status check_image(writer *w)
     uint64_t lim = (uint64_t)1 << 31, sum = 0;
     uint32_t seen = 0;
     if (!im->form) return BAD(w, "no container form");
-    if (im->subtype != HWX_H13) return diag_fail(w->d, AN_UNSUPPORTED, NOWHERE, "chip generation %u: only H13 (%d) files are written", im->subtype, HWX_H13);
+    if (im->subtype != HWX_H13)
+        return diag_fail(w->d, AN_UNSUPPORTED, NOWHERE, "chip generation %u: only H13 (%d) files are written",
+                         im->subtype, HWX_H13);
     if (!im->procedure || !im->ident) return BAD(w, "no procedure name, or no ident text");
-    if (!im->n_text || !im->n_tasks || im->first_bytes < 4 || im->first_bytes % 4 || im->first_bytes > im->n_text) return BAD(w, "%u tasks, the first of %u bytes, in a stream of %zu", im->n_tasks, im->first_bytes, im->n_text);
-    if (im->n_tensor > HWX_SLOTS - HWX_SLOT_TENSOR) return BAD(w, "%zu tensors, wanted at most %d", im->n_tensor, HWX_SLOTS - HWX_SLOT_TENSOR);
+    if (!im->n_text || !im->n_tasks || im->first_bytes < 4 || im->first_bytes % 4 || im->first_bytes > im->n_text)
+        return BAD(w, "%u tasks, the first of %u bytes, in a stream of %zu", im->n_tasks, im->first_bytes, im->n_text);
+    if (im->n_tensor > HWX_SLOTS - HWX_SLOT_TENSOR)
+        return BAD(w, "%zu tensors, wanted at most %d", im->n_tensor, HWX_SLOTS - HWX_SLOT_TENSOR);
     if (im->n_note % 8) return BAD(w, "a note of %zu bytes, wanted a multiple of 8", im->n_note);
     for (size_t i = 0; i < im->n_tensor; i++) {
         const hwx_tensor *t = &im->tensor[i];
-        if (t->slot < HWX_SLOT_TENSOR || t->slot >= HWX_SLOTS || seen >> t->slot & 1) return BAD(w, "tensor \"%.60s\": slot %d, wanted one of its own from %d to %d", t->name, t->slot, HWX_SLOT_TENSOR, HWX_SLOTS - 1);
-        if (i && im->tensor[i - 1].side == HWX_OUTPUT && t->side == HWX_INPUT) return BAD(w, "input \"%.60s\" after an output", t->name);
+        if (t->slot < HWX_SLOT_TENSOR || t->slot >= HWX_SLOTS || seen >> t->slot & 1)
+            return BAD(w, "tensor \"%.60s\": slot %d, wanted one of its own from %d to %d", t->name, t->slot,
+                       HWX_SLOT_TENSOR, HWX_SLOTS - 1);
+        if (i && im->tensor[i - 1].side == HWX_OUTPUT && t->side == HWX_INPUT)
+            return BAD(w, "input \"%.60s\" after an output", t->name);
         for (size_t k = 0; k < i; k++)
             if (!strcmp(im->tensor[k].name, t->name)) return BAD(w, "two tensors named \"%.60s\"", t->name);
-        if (!*t->name || (t->side != HWX_INPUT && t->side != HWX_OUTPUT)) return BAD(w, "tensor %zu: name \"%.60s\", side %d", i, t->name, (int)t->side);
+        if (!*t->name || (t->side != HWX_INPUT && t->side != HWX_OUTPUT))
+            return BAD(w, "tensor %zu: name \"%.60s\", side %d", i, t->name, (int)t->side);
         for (int k = 0; k < 5; k++)
-            if (!t->dim[k] || t->dim[k] > lim) return BAD(w, "tensor \"%.60s\": dimension %d is %u", t->name, k, t->dim[k]);
-        if (t->batch >= lim || t->plane >= lim || t->row >= lim || t->elem > 16) return BAD(w, "tensor \"%.60s\": strides of %llu, %llu, %llu and %llu bytes", t->name, (unsigned long long)t->batch,
-                                                                                       (unsigned long long)t->plane, (unsigned long long)t->row, (unsigned long long)t->elem);
+            if (!t->dim[k] || t->dim[k] > lim)
+                return BAD(w, "tensor \"%.60s\": dimension %d is %u", t->name, k, t->dim[k]);
+        if (t->batch >= lim || t->plane >= lim || t->row >= lim || t->elem > 16)
+            return BAD(w, "tensor \"%.60s\": strides of %llu, %llu, %llu and %llu bytes", t->name,
+                       (unsigned long long)t->batch, (unsigned long long)t->plane, (unsigned long long)t->row,
+                       (unsigned long long)t->elem);
         seen |= 1u << t->slot;
         sum += MIN(MAX(t->bytes, last_byte(t)), lim);
     }
     for (size_t i = 0; i < im->n_kname; i++)
-        if (im->kname[i].at > im->n_kernel) return BAD(w, "kernel %.70s at 0x%llx of 0x%zx bytes", im->kname[i].name, (unsigned long long)im->kname[i].at, im->n_kernel);
-    sum += MIN((uint64_t)im->n_text, lim) + MIN((uint64_t)im->n_kernel, lim) + MIN((uint64_t)im->n_debug, lim) + MIN(im->scratch[0], lim) + MIN(im->scratch[1], lim);
+        if (im->kname[i].at > im->n_kernel)
+            return BAD(w, "kernel %.70s at 0x%llx of 0x%zx bytes", im->kname[i].name,
+                       (unsigned long long)im->kname[i].at, im->n_kernel);
+    sum += MIN((uint64_t)im->n_text, lim) + MIN((uint64_t)im->n_kernel, lim) + MIN((uint64_t)im->n_debug, lim) +
+           MIN(im->scratch[0], lim) + MIN(im->scratch[1], lim);
     if (sum >= lim) return BAD(w, "buffers of more than 2 GiB in all");
     return AN_OK;
 }
@@ -419,7 +451,8 @@ static an_status write_all(writer *w, strbuf *strings)
         for (unsigned k = 0; k < HWX_ENGINES; k++) {
             uint32_t at, bytes;
             if (!hwx_channel(&w->task[i], k, &at, &bytes)) continue;
-            if (at > im->n_kernel || bytes > im->n_kernel - at) return BAD(w, "task %zu, engine %u: kernel bytes 0x%x + 0x%x of 0x%zx", i, k, at, bytes, im->n_kernel);
+            if (at > im->n_kernel || bytes > im->n_kernel - at)
+                return BAD(w, "task %zu, engine %u: kernel bytes 0x%x + 0x%x of 0x%zx", i, k, at, bytes, im->n_kernel);
             w->n_relocs++;
         }
     plan_segments(w);

@@ -1,20 +1,22 @@
 /* gemm.c: the matrix product's driver. In: packed A, a view of B.  Out: C.
  *
- * B is taken in stripes of columns, so that packed B is fresh in the cache and scratch stays small. Within a stripe C is cut
- * into blocks of whole tiles, smaller ones towards the end. A few threads pack a piece of B when one of them first comes to it (`lazy`), or,
- * where a small B is read fast, each for itself (`own`); many pack the next stripe together into the other of two buffers while one is multiplied.
- * A B whose rows are rows of memory, for few rows of C: of whole panels of fp32 it is read where it lies, as nothing would pay for a
- * copy (`as_is`); a long one is shared out by k, so that a thread meets again the rows it wrote last (gemm_parts.c), and so are operands
- * so long that bringing them is the work: each is then read once, in whole rows.
- * An A that is not packed ahead is packed panel by panel as it passes, but where tiles read its rows as they lie (`reads_rows`).
- * In a block, k is walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished
- * sums rest in the thread's scratch as fp32 or int32. Where a fast kernel finds all of k of a stripe in L2 (`deep`), a panel
- * of A goes through all its steps before the next one comes, so that only one row of tiles is ever unfinished; else a
- * step is taken for the whole block. int8, whose B is looked at twice before it is packed, begins with several panels of A by each panel
- * of B (run_first). How C is cut never changes what is added to what, so any pool gives the same bits.
+ * B is taken in stripes of columns, so that packed B is fresh in the cache and scratch stays small. Within a stripe
+ * C is cut into blocks of whole tiles, smaller ones towards the end. A few threads pack a piece of B when one of
+ * them first comes to it (`lazy`), or, where a small B is read fast, each for itself (`own`); many pack the next
+ * stripe together into the other of two buffers while one is multiplied. A B whose rows are rows of memory, for few
+ * rows of C: of whole panels of fp32 it is read where it lies, as nothing would pay for a copy (`as_is`); a long one
+ * is shared out by k, so that a thread meets again the rows it wrote last (gemm_parts.c), and so are operands so
+ * long that bringing them is the work: each is then read once, in whole rows. An A that is not packed ahead is
+ * packed panel by panel as it passes, but where tiles read its rows as they lie (`reads_rows`). In a block, k is
+ * walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished sums rest in
+ * the thread's scratch as fp32 or int32. Where a fast kernel finds all of k of a stripe in L2 (`deep`), a panel of A
+ * goes through all its steps before the next one comes, so that only one row of tiles is ever unfinished; else a
+ * step is taken for the whole block. int8, whose B is looked at twice before it is packed, begins with several
+ * panels of A by each panel of B (run_first). How C is cut never changes what is added to what, so any pool gives
+ * the same bits.
  *
- * Each thread begins with the blocks of its own share of C, the same ones at every call of a shape, and helps the others
- * when it is done: what it wrote and read last time may still be in its cache. */
+ * Each thread begins with the blocks of its own share of C, the same ones at every call of a shape, and helps the
+ * others when it is done: what it wrote and read last time may still be in its cache. */
 #include <sched.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -48,7 +50,9 @@ const gemm_kernel *gemm_pick(gemm_math m, uint32_t isa)
 }
 
 enum {
-    OF_WHAT_IS_LEFT = 8, /* this fraction of it is claimed at once: a thread that is late or slowed by its neighbours leaves little to wait for */
+    /* this fraction of it is claimed at once: a thread that is late or slowed by its neighbours leaves little to wait
+     * for */
+    OF_WHAT_IS_LEFT = 8,
     QUEUES = 64,         /* threads beyond share a queue */
 };
 
@@ -68,21 +72,34 @@ bool gemm_pack_b_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *byte
     return true;
 }
 
-/* Past k the packed A goes on, and only B is zero there: that is enough for numbers, not for what is none. Hence whole groups. */
-bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k) { return k == a_k || (g->math != GEMM_I8 && k < a_k && k % g->k_align == 0); }
+/* Past k the packed A goes on, and only B is zero there: that is enough for numbers, not for what is none. Hence
+ * whole groups. */
+bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k)
+{
+    return k == a_k || (g->math != GEMM_I8 && k < a_k && k % g->k_align == 0);
+}
 
 static bool is_one_of(dtype t, bool int8) { return t == DT_F32 || t == DT_F16 || t == DT_BF16 || (int8 && t == DT_I8); }
 
 static bool can_be_a(const gemm_kernel *g, dtype t) { return g->math == GEMM_I8 ? t == DT_I8 : is_one_of(t, true); }
-static an_status refuse_b(const gemm_kernel *g, dtype t, diag *d) { return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the right operand cannot be %s", g->name, dtype_name(t)); }
-static an_status refuse_a(const gemm_kernel *g, dtype t, diag *d) { return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the left operand cannot be %s", g->name, dtype_name(t)); }
+static an_status refuse_b(const gemm_kernel *g, dtype t, diag *d)
+{
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the right operand cannot be %s", g->name, dtype_name(t));
+}
+static an_status refuse_a(const gemm_kernel *g, dtype t, diag *d)
+{
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the left operand cannot be %s", g->name, dtype_name(t));
+}
 
-static an_status pack_ahead(const gemm_kernel *k, bool is_a, pool *p, int64_t lanes, int64_t kk, gemm_view v, bool past, void *out, diag *d)
+static an_status pack_ahead(const gemm_kernel *k, bool is_a, pool *p, int64_t lanes, int64_t kk, gemm_view v, bool past,
+                            void *out, diag *d)
 {
     pack_ctx x;
-    if ((uintptr_t)out % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", k->name, ALIGN);
+    if ((uintptr_t)out % ALIGN)
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", k->name, ALIGN);
     if (!pack_begin(&x, k, is_a, lanes, kk, v, out))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot pack %lld x %lld", k->name, (long long)(is_a ? lanes : kk), (long long)(is_a ? kk : lanes));
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot pack %lld x %lld", k->name,
+                         (long long)(is_a ? lanes : kk), (long long)(is_a ? kk : lanes));
     x.job.past = past;
     pool_run(p, pack_task, &x, x.n_tasks);
     return AN_OK;
@@ -100,7 +117,8 @@ an_status gemm_pack_a_past(const gemm_kernel *k, pool *p, int64_t m, int64_t kk,
 
 an_status gemm_pack_b(const gemm_kernel *k, pool *p, int64_t n, int64_t kk, gemm_view b, void *out, diag *d)
 {
-    return is_one_of(b.type, false) && k->math != GEMM_I8 ? pack_ahead(k, false, p, n, kk, b, false, out, d) : refuse_b(k, b.type, d);
+    return is_one_of(b.type, false) && k->math != GEMM_I8 ? pack_ahead(k, false, p, n, kk, b, false, out, d)
+                                                          : refuse_b(k, b.type, d);
 }
 
 /* Cuts claimed so far of a share. On a line of its own: every thread reads what lies beside it, at every tile. */
@@ -134,26 +152,34 @@ static claimed claim(const run_ctx *x, int thread)
     const plan *p = x->p;
     const int64_t parts = p->m_parts * p->n_parts;
     for (int64_t i = 0; i < x->queues; i++) {
-        const int64_t q = (thread + i) % x->queues, first = parts * q / x->queues * p->cuts, end = parts * (q + 1) / x->queues * p->cuts;
+        const int64_t q = (thread + i) % x->queues, first = parts * q / x->queues * p->cuts,
+                      end = parts * (q + 1) / x->queues * p->cuts;
         int64_t at = atomic_load_explicit(&x->shares[q].next, memory_order_relaxed);
         while (first + at < end) {
             const int64_t left = (end - first - at) / p->cuts, below = p->m_parts - (first + at) / p->cuts % p->m_parts;
             int64_t n = 1;
-            if (at % p->cuts == 0 && (left > 1 || x->queues == 1)) n = p->cuts * (p->deep ? MIN(MAX(x->queues > 1 ? left / OF_WHAT_IS_LEFT : left, 1), below) : 1);
-            if (atomic_compare_exchange_weak_explicit(&x->shares[q].next, &at, at + n, memory_order_relaxed, memory_order_relaxed)) return (claimed){ first + at, first + at + n };
+            if (at % p->cuts == 0 && (left > 1 || x->queues == 1))
+                n = p->cuts * (p->deep ? MIN(MAX(x->queues > 1 ? left / OF_WHAT_IS_LEFT : left, 1), below) : 1);
+            if (atomic_compare_exchange_weak_explicit(&x->shares[q].next, &at, at + n, memory_order_relaxed,
+                                                      memory_order_relaxed))
+                return (claimed){ first + at, first + at + n };
         }
     }
     return (claimed){ 0, 0 };
 }
 
 /* int8: the scales of panel j of B. j counts within the stripe here and below. */
-static const float *col_scale(const run_ctx *x, int64_t j) { return (const float *)(const void *)(x->b + x->b_extra) + j * x->c->kernel->nr; }
+static const float *col_scale(const run_ctx *x, int64_t j)
+{
+    return (const float *)(const void *)(x->b + x->b_extra) + j * x->c->kernel->nr;
+}
 
 bool is_plain(const gemm_call *c)
 {
     const gemm_epilogue *e = &c->epi;
     const gemm_kernel *g = c->kernel;
-    return c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->residual && !e->gate && !e->accumulate && e->act == ACT_NONE;
+    return c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->residual &&
+           !e->gate && !e->accumulate && e->act == ACT_NONE;
 }
 
 void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales)
@@ -190,7 +216,8 @@ static void tile_squares(const gemm_call *c, int64_t i, int64_t j)
 {
     const gemm_kernel *g = c->kernel;
     const int64_t r0 = i * g->mr, c0 = j * g->nr;
-    c->squares[i * ceil_div(c->n, g->nr) + j] = g->vec->squares((const float *)c->c + r0 * c->ldc + c0, c->ldc, MIN(c->m - r0, g->mr), MIN(c->n - c0, g->nr));
+    c->squares[i * ceil_div(c->n, g->nr) + j] =
+        g->vec->squares((const float *)c->c + r0 * c->ldc + c0, c->ldc, MIN(c->m - r0, g->mr), MIN(c->n - c0, g->nr));
 }
 
 static void squares_task(void *ctx, int64_t task, int thread)
@@ -210,7 +237,8 @@ static an_status squares_after(const gemm_call *c, an_status st)
 /* Panels i0..i1 of A by j0..j1 of B. */
 typedef struct {
     int64_t i0, i1, j0, j1;
-    int64_t turn; /* which panel of B it begins with: threads with the same ones begin with different ones, and pack those */
+    /* which panel of B it begins with: threads with the same ones begin with different ones, and pack those */
+    int64_t turn;
     char *piece;  /* its thread's */
     int64_t g0;   /* the first panel of those packed together */
     int64_t next; /* first: the panel of B after this one */
@@ -223,15 +251,16 @@ static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
     return (const char *)x->c->a + panel * x->p->a.panel_bytes + step * x->p->kc * g->mr * pk_bytes(g->a_pk);
 }
 
-/* Pieces of panels i0..i1 at step s, one behind the other. Their rows lie side by side: what is read of each k is one run. Lines of more
- * rows than the first cache keeps would be gone before the last panel reads them. */
+/* Pieces of panels i0..i1 at step s, one behind the other. Their rows lie side by side: what is read of each k is
+ * one run. Lines of more rows than the first cache keeps would be gone before the last panel reads them. */
 static void pack_group(const run_ctx *x, int64_t s, int64_t i0, int64_t i1, char *pieces)
 {
     enum { STEP = 32 }; /* of k */
     const gemm_call *c = x->c;
     const int64_t k0 = s * x->p->kc, kn = MIN(x->p->kc, x->p->b.k_pad - k0), step = MAX(STEP, c->kernel->a_kr);
     for (int64_t k = 0; k < kn; k += step)
-        for (int64_t i = i0; i < i1; i++) pack_part(c, true, i, k0, kn, k, MIN(k + step, kn), pieces + (i - i0) * (int64_t)x->p->each);
+        for (int64_t i = i0; i < i1; i++)
+            pack_part(c, true, i, k0, kn, k, MIN(k + step, kn), pieces + (i - i0) * (int64_t)x->p->each);
 }
 
 /* Row sums of panel i up to and with the piece that was packed last. */
@@ -239,7 +268,10 @@ static const int32_t *piece_sums(const run_ctx *x, const block *w, int64_t i, bo
 {
     const gemm_kernel *g = x->c->kernel;
     const int64_t at = w->first ? i - w->g0 : 0;
-    int32_t now[MOST_WIDTH], *sum = (int32_t *)(void *)(w->piece + x->p->fix_at) + (w->first ? at : x->p->deep ? 0 : i - w->i0) * g->mr;
+    int32_t now[MOST_WIDTH], *sum = (int32_t *)(void *)(w->piece + x->p->fix_at) + (w->first     ? at
+                                                                                    : x->p->deep ? 0
+                                                                                                 : i - w->i0) *
+                                                                                       g->mr;
     g->row_sum(kn, w->piece + at * (int64_t)x->p->each, first ? sum : now);
     for (int r = 0; !first && r < g->mr; r++) sum[r] += now[r];
     return sum;
@@ -249,8 +281,10 @@ static const int32_t *piece_sums(const run_ctx *x, const block *w, int64_t i, bo
 static void next_panel(const run_ctx *x, const block *w, int64_t i, tile_job *t)
 {
     const gemm_view *v = &x->c->b;
-    const int64_t high = w->i1 - w->i0, units = MAX(x->p->kc / x->c->kernel->b_kr, 1), bytes = x->c->kernel->nr * x->c->k * view_bytes(v->type);
-    const bool more = w->next < x->j_count && atomic_load_explicit(x->marks + w->next * x->p->k_steps, memory_order_relaxed) == MISSING;
+    const int64_t high = w->i1 - w->i0, units = MAX(x->p->kc / x->c->kernel->b_kr, 1),
+                  bytes = x->c->kernel->nr * x->c->k * view_bytes(v->type);
+    const bool more = w->next < x->j_count &&
+                      atomic_load_explicit(x->marks + w->next * x->p->k_steps, memory_order_relaxed) == MISSING;
     t->ahead[0].at = t->ahead[1].at = x->b;
     t->ahead[0].step = t->ahead[1].step = 0;
     if (!more) return;
@@ -258,8 +292,8 @@ static void next_panel(const run_ctx *x, const block *w, int64_t i, tile_job *t)
     t->ahead[1].step = ceil_div(bytes / high, units);
 }
 
-/* Can a tile read panel i of A where it lies? Its rows are lines of whole k groups of what would be packed. Rows half a page apart would
- * have more lines in some places of the first cache than it has ways. */
+/* Can a tile read panel i of A where it lies? Its rows are lines of whole k groups of what would be packed. Rows
+ * half a page apart would have more lines in some places of the first cache than it has ways. */
 static bool reads_rows(const gemm_call *c, int64_t i)
 {
     enum { LINE = 64, HALF_PAGE = 2048 };
@@ -267,8 +301,8 @@ static bool reads_rows(const gemm_call *c, int64_t i)
     const gemm_view *v = &c->a_view;
     const int64_t row = v->row * view_bytes(v->type);
     const bool same = (g->a_pk == PK_BF16 && v->type == DT_BF16) || (g->a_pk == PK_I8 && v->type == DT_I8);
-    return same && g->a_kr * pk_bytes(g->a_pk) == LINE && v->col == 1 && (i + 1) * g->mr <= c->m && c->k % g->k_align == 0 && row % LINE == 0 && row % HALF_PAGE &&
-           (uintptr_t)v->at % LINE == 0;
+    return same && g->a_kr * pk_bytes(g->a_pk) == LINE && v->col == 1 && (i + 1) * g->mr <= c->m &&
+           c->k % g->k_align == 0 && row % LINE == 0 && row % HALF_PAGE && (uintptr_t)v->at % LINE == 0;
 }
 
 /* Where A goes on after panel i at step s, and B at the step after; each shared out over the tiles until then. The task
@@ -285,7 +319,8 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
     if (x->c->a) {
         t->ahead[0].at = packed_a(x, next, step);
         t->ahead[0].step = ceil_div(a_unit, w->j1 - w->j0);
-    } else if (v->col == 1 && v->row == x->c->k && p->deep) { /* a panel's rows follow each other: each step asks for its share of the next one's */
+    } else if (v->col == 1 && v->row == x->c->k &&
+               p->deep) { /* a panel's rows follow each other: each step asks for its share of the next one's */
         const int64_t size = view_bytes(v->type), below = MIN(i + 1, p->a.panels - 1);
         t->ahead[0].at = (const char *)v->at + (below * g->mr * v->row + s * p->kc * g->mr) * size;
         t->ahead[0].step = ceil_div(g->mr * size * g->b_kr, w->j1 - w->j0), t->far = p->k_steps > 1;
@@ -305,23 +340,28 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
 static bool b_as_is(const gemm_call *c)
 {
     const gemm_kernel *g = c->kernel;
-    return g->math == GEMM_F32 && c->b.type == DT_F32 && c->b.col == 1 && c->n % g->nr == 0 && c->k % g->k_align == 0 && c->m <= FEW_ROWS;
+    return g->math == GEMM_F32 && c->b.type == DT_F32 && c->b.col == 1 && c->n % g->nr == 0 && c->k % g->k_align == 0 &&
+           c->m <= FEW_ROWS;
 }
 
 static bool claim_piece(mark *at)
 {
     unsigned char missing = MISSING;
-    return atomic_load_explicit(at, memory_order_relaxed) == MISSING && atomic_compare_exchange_strong_explicit(at, &missing, UNDER_WAY, memory_order_relaxed, memory_order_relaxed);
+    return atomic_load_explicit(at, memory_order_relaxed) == MISSING &&
+           atomic_compare_exchange_strong_explicit(at, &missing, UNDER_WAY, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* lazy: the piece of panel j at step s, packed now if nobody began to; int8 takes all steps at once, its scales need them. Where columns
- * are side by side, some of the panels behind it are packed with it, for a line of every row alone comes at half the speed of runs; at most
- * half of a block's, since another thread may be waiting for the others. */
+/* lazy: the piece of panel j at step s, packed now if nobody began to; int8 takes all steps at once, its scales need
+ * them. Where columns are side by side, some of the panels behind it are packed with it, for a line of every row
+ * alone comes at half the speed of runs; at most half of a block's, since another thread may be waiting for the
+ * others. */
 static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
 {
     enum { STEP = 32 }; /* of k */
     const plan *p = x->p;
-    const bool whole = x->pack.col_scale != NULL, side_by_side = whole ? x->pack.job.lane_stride == view_bytes(x->pack.job.type) && x->c->k : x->pack.group > 1;
+    const bool whole = x->pack.col_scale != NULL,
+               side_by_side =
+                   whole ? x->pack.job.lane_stride == view_bytes(x->pack.job.type) && x->c->k : x->pack.group > 1;
     mark *at = x->marks + j * p->k_steps + (whole ? 0 : s);
     if (atomic_load_explicit(at, memory_order_acquire) == PACKED) return;
     if (claim_piece(at)) {
@@ -340,7 +380,8 @@ static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
         for (int64_t i = 0; i < n; i++) atomic_store_explicit(at + i * p->k_steps, PACKED, memory_order_release);
         return;
     }
-    while (atomic_load_explicit(at, memory_order_acquire) != PACKED) sched_yield(); /* rare: microseconds, unless its packer was put to sleep */
+    /* rare: microseconds, unless its packer was put to sleep */
+    while (atomic_load_explicit(at, memory_order_acquire) != PACKED) sched_yield();
 }
 
 /* Panel i of A at step s by the panels j0..j1 of B; sums: those of panel i. */
@@ -349,11 +390,14 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     const plan *p = x->p;
     const gemm_call *c = x->c;
     const gemm_kernel *g = c->kernel;
-    const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, b_k = g->nr * pk_bytes(g->b_pk), c_bytes = c->c_type == DT_F32 ? 4 : 2;
+    const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, b_k = g->nr * pk_bytes(g->b_pk),
+                  c_bytes = c->c_type == DT_F32 ? 4 : 2;
     const int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
     const bool last = s + 1 == p->k_steps;
     const int64_t high = MIN(c->m - i * g->mr, g->mr);
-    tile_job t = { .k = kn, .a = w->piece + (p->group > 1 || w->first ? (i - w->g0) * (int64_t)p->each : 0), .rows = (int)high };
+    tile_job t = { .k = kn,
+                   .a = w->piece + (p->group > 1 || w->first ? (i - w->g0) * (int64_t)p->each : 0),
+                   .rows = (int)high };
     const bool as_it_lies = !c->a && !w->first && p->group == 1 && reads_rows(c, i);
     if (as_it_lies) {
         const int64_t size = view_bytes(c->a_view.type);
@@ -362,7 +406,8 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     }
     if (w->first) next_panel(x, w, i, &t);
     else look_ahead(x, w, s, i, &t);
-    const int32_t *fix = c->a && g->row_sum ? (const int32_t *)(const void *)((const char *)c->a + p->a.extra) + i * g->mr : NULL;
+    const int32_t *fix =
+        c->a && g->row_sum ? (const int32_t *)(const void *)((const char *)c->a + p->a.extra) + i * g->mr : NULL;
     if (w->first) {
         if (g->row_sum) fix = (const int32_t *)(const void *)(w->piece + p->fix_at) + (i - w->g0) * g->mr;
     } else if (!c->a && !as_it_lies && p->group == 1) {
@@ -395,7 +440,8 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
         t.from = s ? acc : NULL;
         t.to = acc;
         t.to_ld = (int64_t)g->nr * 4;
-        /* Not what t holds: two fields read as one wait until they are in the cache, behind all that the tile before has stored. */
+        /* Not what t holds: two fields read as one wait until they are in the cache, behind all that the tile before
+         * has stored. */
         const bool straight = last && x->plain && wide == g->nr && high == g->mr;
         t.col_scale = straight && g->math == GEMM_I8 ? col_scale(x, j) : NULL;
         if (straight) { /* no need to pass through scratch */
@@ -425,13 +471,14 @@ static void run_group(const run_ctx *x, block *w, int64_t s, char *sums, int64_t
     for (int64_t i = w->g0; i < end; i++) run_row(x, w, s, i, sums + (i - w->g0) * row_bytes);
 }
 
-/* int8 looks at a panel of B twice before it can be multiplied, first from afar. Where panels lie one behind the other and are not there
- * yet, each is multiplied by several panels of A while the next one comes. */
+/* int8 looks at a panel of B twice before it can be multiplied, first from afar. Where panels lie one behind the
+ * other and are not there yet, each is multiplied by several panels of A while the next one comes. */
 static bool is_first(const run_ctx *x, const block *w)
 {
     const gemm_call *c = x->c;
     const bool runs = !c->a && c->b.row == 1 && c->b.col == c->k && c->n % c->kernel->nr == 0;
-    return x->p->first > 1 && runs && w->i1 - w->i0 > 1 && atomic_load_explicit(x->marks + (w->j0 + w->turn) * x->p->k_steps, memory_order_relaxed) == MISSING;
+    return x->p->first > 1 && runs && w->i1 - w->i0 > 1 &&
+           atomic_load_explicit(x->marks + (w->j0 + w->turn) * x->p->k_steps, memory_order_relaxed) == MISSING;
 }
 
 static int64_t run_first(const run_ctx *x, const block *all, char *sums)
@@ -444,7 +491,8 @@ static int64_t run_first(const run_ctx *x, const block *all, char *sums)
         if (x->c->kernel->row_sum) (void)piece_sums(x, &w, i, true, kn);
     }
     for (int64_t l = 0; l < wide; l++) {
-        w.j0 = all->j0 + (l + all->turn) % wide, w.j1 = w.j0 + 1, w.next = l + 1 < wide ? all->j0 + (l + 1 + all->turn) % wide : x->j_count;
+        w.j0 = all->j0 + (l + all->turn) % wide, w.j1 = w.j0 + 1,
+        w.next = l + 1 < wide ? all->j0 + (l + 1 + all->turn) % wide : x->j_count;
         for (int64_t i = w.i0; i < w.i1; i++) run_row(x, &w, 0, i, sums);
     }
     return w.i1;
@@ -454,7 +502,8 @@ static void run_block(const run_ctx *x, claimed now, int thread)
 {
     const plan *p = x->p;
     const gemm_kernel *g = x->c->kernel;
-    const int64_t part = now.first / p->cuts, mi = part % p->m_parts, ni = part / p->m_parts, high = MAX((now.end - now.first) / p->cuts, 1);
+    const int64_t part = now.first / p->cuts, mi = part % p->m_parts, ni = part / p->m_parts,
+                  high = MAX((now.end - now.first) / p->cuts, 1);
     char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->piece_bytes);
     block w = { .i0 = p->a.panels * mi / p->m_parts,
                 .i1 = p->a.panels * (mi + high) / p->m_parts,
@@ -466,14 +515,16 @@ static void run_block(const run_ctx *x, claimed now, int thread)
         w.j0 = j0 + wide * cut / p->cuts, w.j1 = j0 + wide * (cut + 1) / p->cuts;
     } else if (p->lazy && !p->own && p->n_parts == 1) w.turn = (w.j1 - w.j0) * (thread % x->queues) / x->queues;
     if (w.j0 == w.j1) return; /* a short last stripe */
-    const int64_t row_bytes = p->k_steps > 1 ? (int64_t)g->mr * g->nr * 4 * (w.j1 - w.j0) : 0; /* of one step: only a tile is ever unfinished */
+    /* of one step: only a tile is ever unfinished */
+    const int64_t row_bytes = p->k_steps > 1 ? (int64_t)g->mr * g->nr * 4 * (w.j1 - w.j0) : 0;
     if (is_first(x, &w)) w.i0 = run_first(x, &w, sums);
     if (p->deep)
         for (w.g0 = w.i0; w.g0 < w.i1; w.g0 += p->group)
             for (int64_t s = 0; s < p->k_steps; s++) run_group(x, &w, s, sums, row_bytes);
     else
         for (int64_t s = 0; s < p->k_steps; s++)
-            for (w.g0 = w.i0; w.g0 < w.i1; w.g0 += p->group) run_group(x, &w, s, sums + (w.g0 - w.i0) * row_bytes, row_bytes);
+            for (w.g0 = w.i0; w.g0 < w.i1; w.g0 += p->group)
+                run_group(x, &w, s, sums + (w.g0 - w.i0) * row_bytes, row_bytes);
 }
 
 /* The same with the thread's own copy of B; int8, which has scales beside it, makes none. */
@@ -497,7 +548,8 @@ static void run_task(void *ctx, int64_t task, int thread)
     }
     const run_ctx mine = x->p->own ? own_b(x, thread) : *x;
     if (g->begin) g->begin();
-    for (claimed now = claim(&mine, thread); now.first < now.end; now = claim(&mine, thread)) run_block(&mine, now, thread);
+    for (claimed now = claim(&mine, thread); now.first < now.end; now = claim(&mine, thread))
+        run_block(&mine, now, thread);
     if (g->end) g->end();
 }
 
@@ -520,22 +572,34 @@ static an_status refuse(const gemm_call *c, diag *d)
     const char *name = c->kernel->name;
     if (!c->b_packed && !is_one_of(c->b.type, false)) return refuse_b(c->kernel, c->b.type, d);
     if (!is_one_of(c->c_type, false))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the result cannot be %s; fp32, fp16 or bf16", name, dtype_name(c->c_type));
-    if (c->squares && c->c_type != DT_F32) return diag_fail(d, AN_BUG, NOWHERE, "%s: squares are summed of fp32, not of %s", name, dtype_name(c->c_type));
-    if ((unsigned)c->epi.act >= ACT_COUNT) return diag_fail(d, AN_BUG, NOWHERE, "%s: activation %d", name, (int)c->epi.act);
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: the result cannot be %s; fp32, fp16 or bf16", name,
+                         dtype_name(c->c_type));
+    if (c->squares && c->c_type != DT_F32)
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: squares are summed of fp32, not of %s", name, dtype_name(c->c_type));
+    if ((unsigned)c->epi.act >= ACT_COUNT)
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: activation %d", name, (int)c->epi.act);
     if (c->ldc < c->n || (c->epi.residual && c->epi.ld_residual < c->n) || (c->epi.gate && c->epi.ld_gate < c->n))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: rows of %lld elements cannot hold %lld columns", name,
-                         (long long)(c->ldc < c->n ? c->ldc : c->epi.residual && c->epi.ld_residual < c->n ? c->epi.ld_residual : c->epi.ld_gate), (long long)c->n);
+                         (long long)(c->ldc < c->n                                  ? c->ldc
+                                     : c->epi.residual && c->epi.ld_residual < c->n ? c->epi.ld_residual
+                                                                                    : c->epi.ld_gate),
+                         (long long)c->n);
     if (!c->a && !can_be_a(c->kernel, c->a_view.type)) return refuse_a(c->kernel, c->a_view.type, d);
     if (c->a && c->a_k && !gemm_can_begin(c->kernel, c->k, c->a_k))
-        return diag_fail(d, AN_BUG, NOWHERE, "%s: a product over %lld cannot take the beginning of %lld packed", name, (long long)c->k, (long long)c->a_k);
-    if (((uintptr_t)c->a | (uintptr_t)c->b_packed) % ALIGN) return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", name, ALIGN);
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: a product over %lld cannot take the beginning of %lld packed", name,
+                         (long long)c->k, (long long)c->a_k);
+    if (((uintptr_t)c->a | (uintptr_t)c->b_packed) % ALIGN)
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: packed memory must be aligned to %d bytes", name, ALIGN);
     if (c->b_packed && (!c->a || c->kernel->math == GEMM_I8 || (c->b_k && !gemm_can_begin(c->kernel, c->k, c->b_k))))
-        return diag_fail(d, AN_BUG, NOWHERE, "%s: a packed right operand of %lld does not fit a product over %lld", name, (long long)c->b_k, (long long)c->k);
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: a packed right operand of %lld does not fit a product over %lld",
+                         name, (long long)c->b_k, (long long)c->k);
     if (c->n_more < 0 || c->n_more > (c->a && gemm_few(c->kernel, c->n) ? GEMM_MORE : 0))
-        return diag_fail(d, AN_BUG, NOWHERE, "%s: %d further left operands; %d where the first is packed and columns are few", name, c->n_more, GEMM_MORE);
+        return diag_fail(d, AN_BUG, NOWHERE,
+                         "%s: %d further left operands; %d where the first is packed and columns are few", name,
+                         c->n_more, GEMM_MORE);
     for (int i = 0; i < c->n_more; i++)
-        if (!c->more[i].a || (uintptr_t)c->more[i].a % ALIGN || c->more[i].m < 0) return diag_fail(d, AN_BUG, NOWHERE, "%s: further operand %d is not packed memory", name, i);
+        if (!c->more[i].a || (uintptr_t)c->more[i].a % ALIGN || c->more[i].m < 0)
+            return diag_fail(d, AN_BUG, NOWHERE, "%s: further operand %d is not packed memory", name, i);
     return AN_OK;
 }
 
@@ -550,11 +614,14 @@ an_status gemm_run(const gemm_call *given, diag *d)
     if (c->b_packed) return squares_after(c, run_near(c, d));
     if (c->a && gemm_few(g, c->n)) return squares_after(c, run_few(c, d));
     if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), gemm_way(c), c->b.col == 1, &p))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name, (long long)c->m,
-                         (long long)c->k, (long long)c->k, (long long)c->n);
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name,
+                         (long long)c->m, (long long)c->k, (long long)c->k, (long long)c->n);
     if (c->a && c->a_k && !pack_layout(g, true, c->m, c->a_k, &p.a))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot hold %lld x %lld packed", g->name, (long long)c->m, (long long)c->a_k);
-    if (c->scratch_bytes < p.bytes) return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.bytes);
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot hold %lld x %lld packed", g->name, (long long)c->m,
+                         (long long)c->a_k);
+    if (c->scratch_bytes < p.bytes)
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes,
+                         p.bytes);
     if (!c->m || !c->n) return AN_OK;
     char *b = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
     const int64_t packers = p.own ? p.b_copies : 1;
@@ -566,10 +633,12 @@ an_status gemm_run(const gemm_call *given, diag *d)
     x.as_is = b_as_is(c);
     if (!c->a && c->b.col == 1 && gemm_by_parts(g, c->m, c->k)) return squares_after(c, run_parts(c, x.as_is, d));
     if (thin_fits(c)) return run_thin(c), squares_after(c, AN_OK);
-    const bool there = c->same_b && p.stripes == 1 && !gemm_thin(g, c->n); /* the call before may have packed nothing; of several stripes only the last would still be there */
+    /* the call before may have packed nothing; of several stripes only the last would still be there */
+    const bool there = c->same_b && p.stripes == 1 && !gemm_thin(g, c->n);
     an_status st = there ? stripe_begin(c, &p, 0, b, &x.pack, d) : AN_OK;
     pool_enter(c->pool);
-    for (int64_t s = p.lazy || there || x.as_is ? 0 : -1; s < p.stripes && !st; s++) { /* else the first region packs only, the last one only multiplies */
+    /* else the first region packs only, the last one only multiplies */
+    for (int64_t s = p.lazy || there || x.as_is ? 0 : -1; s < p.stripes && !st; s++) {
         x.j_first = s * p.stripe_panels;
         x.j_count = MIN(p.stripe_panels, p.n_panels - x.j_first);
         for (int64_t q = 0; q < x.queues; q++) atomic_init(&shares[q].next, 0);
@@ -578,11 +647,13 @@ an_status gemm_run(const gemm_call *given, diag *d)
             x.b_extra = x.pack.l.extra;
             x.pack.n_tasks = 0;
             for (int64_t t = 0; !there && t < packers; t++)
-                for (int64_t i = 0; i < p.stripe_panels * p.k_steps; i++) atomic_init(&x.marks[(int64_t)(p.mark_bytes / sizeof(mark)) * t + i], MISSING);
+                for (int64_t i = 0; i < p.stripe_panels * p.k_steps; i++)
+                    atomic_init(&x.marks[(int64_t)(p.mark_bytes / sizeof(mark)) * t + i], MISSING);
         } else {
             x.b = b + (p.stripes > 1 ? (s & 1) * (int64_t)p.b.bytes : 0);
             x.b_extra = x.pack.l.extra; /* the stripe packed last time */
-            if (!x.as_is) st = stripe_begin(c, &p, s + 1, b + (p.stripes > 1 ? (~s & 1) * (int64_t)p.b.bytes : 0), &x.pack, d);
+            if (!x.as_is)
+                st = stripe_begin(c, &p, s + 1, b + (p.stripes > 1 ? (~s & 1) * (int64_t)p.b.bytes : 0), &x.pack, d);
         }
         if (!st) pool_run(c->pool, run_task, &x, x.pack.n_tasks + (s < 0 ? 0 : pool_threads(c->pool)));
     }

@@ -1,5 +1,5 @@
-/* gemm_amx.c: bf16 and int8 on AMX tiles: two tiles of A by two of B give four 16 x 16 blocks of sums. One tile row is 64
- * bytes: 32 bf16 or 64 int8 of k for A; for B, 16 columns of a k group. */
+/* gemm_amx.c: bf16 and int8 on AMX tiles: two tiles of A by two of B give four 16 x 16 blocks of sums. One tile row
+ * is 64 bytes: 32 bf16 or 64 int8 of k for A; for B, 16 columns of a k group. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -12,7 +12,9 @@ void amx_begin(void)
         uint8_t palette, start_row, zero[14];
         uint16_t row_bytes[16];
         uint8_t rows[16];
-    } cfg = { .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
+    } cfg = { .palette = 1,
+              .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+              .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
     _tile_loadconfig(&cfg);
 }
 
@@ -20,11 +22,11 @@ void amx_end(void) { _tile_release(); }
 
 enum { STEP = 2048, ROW = 128 /* bytes of a row of 32 sums, and of a k group of 32 columns */ };
 
-/* A's rows are lines, one behind the other where they were packed, or as they lie, a_row apart.
- * B passes by from the second cache while a panel of A stays in the first: B's loads carry the streaming hint, without
- * which they push A out and run at half the rate of that cache.
- * A step is 64 lines of operands; as many lines ahead are asked for as the job's steps add up to. A short piece of A leaves
- * room for its successor beside it in the first cache; a long one does not, and is asked into the second. */
+/* A's rows are lines, one behind the other where they were packed, or as they lie, a_row apart. B passes by from the
+ * second cache while a panel of A stays in the first: B's loads carry the streaming hint, without which they push A
+ * out and run at half the rate of that cache. A step is 64 lines of operands; as many lines ahead are asked for as
+ * the job's steps add up to. A short piece of A leaves room for its successor beside it in the first cache; a long
+ * one does not, and is asked into the second. */
 enum { SHORT = 32 << 10 };
 
 static inline void to_first(const char *at, int64_t bytes)

@@ -1,5 +1,5 @@
-/* gemm_avx512.c: AVX-512 vector code and the fp32 tile, 14 rows of two 16-lane vectors: 28 sums, 2 of B, 1 of A. Each step
- * takes 16 loads for 28 multiply-adds, so two FMA ports stay busy while B comes from L2. */
+/* gemm_avx512.c: AVX-512 vector code and the fp32 tile, 14 rows of two 16-lane vectors: 28 sums, 2 of B, 1 of A.
+ * Each step takes 16 loads for 28 multiply-adds, so two FMA ports stay busy while B comes from L2. */
 #if defined(__x86_64__)
 #include "kernel/vec_avx512.inc"
 
@@ -9,13 +9,15 @@
 
 #include "kernel/more_avx512.inc"
 
-/* fp16, 32 of k of each of 14 lanes to 32 rows of 14. Pairs of k are turned as four-byte units, the quarters of a vector put together as
- * they are loaded; what turning leaves of a pair are two rows, which follow each other: 56 bytes. Eight of those are seven lines. */
+/* fp16, 32 of k of each of 14 lanes to 32 rows of 14. Pairs of k are turned as four-byte units, the quarters of a
+ * vector put together as they are loaded; what turning leaves of a pair are two rows, which follow each other: 56
+ * bytes. Eight of those are seven lines. */
 #define VEC_HAS_HALVES 1
 enum { HALVES = 14 };
 
 /* Units 4q to 4q + 3 of every lane: vector i has unit i, lanes in order, low halves first. */
-static inline __attribute__((always_inline)) void halves_quarter(const char *p, int64_t step, int lanes, vi order, __mmask32 there, vi *out)
+static inline __attribute__((always_inline)) void halves_quarter(const char *p, int64_t step, int lanes, vi order,
+                                                                 __mmask32 there, vi *out)
 {
 #define AT(l) _mm_loadu_si128((const __m128i *)(const void *)(p + ((l) < lanes ? (l) : lanes - 1) * step))
     vi v[4];
@@ -26,13 +28,16 @@ static inline __attribute__((always_inline)) void halves_quarter(const char *p, 
 #undef AT
     const vi a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
     const vi c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
-    const vi turned[4] = { _mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d), _mm512_unpackhi_epi64(b, d) };
+    const vi turned[4] = { _mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d),
+                           _mm512_unpackhi_epi64(b, d) };
     for (int i = 0; i < 4; i++) out[i] = _mm512_maskz_permutexvar_epi16(there, order, turned[i]);
 }
 
-static inline __attribute__((always_inline)) void halves_turn(char *to, const char *p, int64_t step, int lanes, bool past)
+static inline __attribute__((always_inline)) void halves_turn(char *to, const char *p, int64_t step, int lanes,
+                                                              bool past)
 {
-    alignas(64) static const int16_t order[32] = { 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27 };
+    alignas(64) static const int16_t order[32] = { 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
+                                                   1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27 };
     enum { WORDS = 2 * HALVES * 2 / 8 }; /* of eight bytes, in a row of two */
     const vi in_order = i_ld(order), count = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
     const uint32_t half = (1u << lanes) - 1;
@@ -43,7 +48,8 @@ static inline __attribute__((always_inline)) void halves_turn(char *to, const ch
         halves_quarter(p + 16, step, lanes, in_order, there, r + 4);
         for (int i = 0; i < WORDS; i++) { /* what is left of row i, then of the next */
             const vi from = _mm512_add_epi64(count, _mm512_set1_epi64(i));
-            const vi at = _mm512_mask_add_epi64(from, _mm512_cmpge_epi64_mask(from, _mm512_set1_epi64(WORDS)), from, _mm512_set1_epi64(8 - WORDS));
+            const vi at = _mm512_mask_add_epi64(from, _mm512_cmpge_epi64_mask(from, _mm512_set1_epi64(WORDS)), from,
+                                                _mm512_set1_epi64(8 - WORDS));
             const vi line = _mm512_permutex2var_epi64(r[i], at, r[i + 1]);
             if (past) _mm512_stream_si512((void *)(to + 64 * i), line);
             else _mm512_store_si512(to + 64 * i, line);

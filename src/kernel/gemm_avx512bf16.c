@@ -1,5 +1,5 @@
-/* gemm_avx512bf16.c: AVX-512 vector code that rounds to bf16 in one instruction, and the bf16 tile on vdpbf16ps: as the fp32
- * tile, but a unit is a pair of k. Both take denormals for zero. */
+/* gemm_avx512bf16.c: AVX-512 vector code that rounds to bf16 in one instruction, and the bf16 tile on vdpbf16ps: as
+ * the fp32 tile, but a unit is a pair of k. Both take denormals for zero. */
 #if defined(__x86_64__)
 #include "kernel/vec_avx512.inc"
 
@@ -7,15 +7,17 @@
 static inline vi v_to_bf16(vf x) { return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)); }
 static inline vi v_to_bf16_pair(vf low, vf high)
 {
-    const vi turn = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
-                                     18, 2, 17, 1, 16, 0);
+    const vi turn = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
+                                     20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(turn, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
 /* Two rows of bf16 as they are, a line each, zipped: what the products take for zero may stay. */
 static inline void bf16_zip(void *to, const void *even, const void *odd)
 {
-    const vi low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-    const vi a = _mm512_loadu_si512(even), b = _mm512_loadu_si512(odd), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    const vi low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5,
+                                    36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const vi a = _mm512_loadu_si512(even), b = _mm512_loadu_si512(odd),
+             high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
     _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
     _mm512_storeu_si512((char *)to + 64, _mm512_permutex2var_epi16(a, high, b));
 }

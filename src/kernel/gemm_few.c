@@ -1,7 +1,11 @@
-/* gemm_few.c: few columns: rows are the lanes, and A passes by once, at memory speed. In: packed As, a view of B.  Out: their Cs. */
+/* gemm_few.c: few columns: rows are the lanes, and A passes by once, at memory speed. In: packed As, a view of B.
+ * Out: their Cs. */
 #include "kernel/gemm_run_int.h"
 
-bool gemm_few(const gemm_kernel *g, int64_t n) { return g->a_kr == 1 && g->math != GEMM_I8 && n > 0 && n <= FEW_COLUMNS; }
+bool gemm_few(const gemm_kernel *g, int64_t n)
+{
+    return g->a_kr == 1 && g->math != GEMM_I8 && n > 0 && n <= FEW_COLUMNS;
+}
 
 enum { FEW_PANELS = 8 /* of a task: the most the kernel takes side by side */ };
 
@@ -12,7 +16,9 @@ typedef struct {
 static few_plan few_make(const gemm_kernel *g, int64_t n, int64_t k)
 {
     int64_t lanes = ROUND_UP(g->mr, g->vec->lanes);
-    return (few_plan){ ROUND_UP((size_t)(MAX(k, 1) * n) * 4, ALIGN), ROUND_UP((size_t)(FEW_PANELS * n * lanes) * 4, ALIGN), ROUND_UP((size_t)(g->mr * g->nr) * 4, ALIGN) };
+    return (few_plan){ ROUND_UP((size_t)(MAX(k, 1) * n) * 4, ALIGN),
+                       ROUND_UP((size_t)(FEW_PANELS * n * lanes) * 4, ALIGN),
+                       ROUND_UP((size_t)(g->mr * g->nr) * 4, ALIGN) };
 }
 
 size_t few_bytes(const gemm_kernel *g, int64_t n, int64_t k, int n_threads)
@@ -65,10 +71,18 @@ static void few_task(void *ctx, int64_t task, int thread)
     char *mine = f->threads + (size_t)thread * (f->f.acc_bytes + f->f.tile_bytes);
     float *tile = (float *)(void *)(mine + f->f.acc_bytes);
     const int64_t p0 = (task - f->first[part]) * f->panels, lanes = ROUND_UP(g->mr, g->vec->lanes);
-    few_job j = { .a = (const char *)c->a + p0 * l->panel_bytes, .panel_bytes = l->panel_bytes, .panels = MIN(f->panels, ceil_div(c->m, g->mr) - p0), .k = c->k, .n = c->n,
-                  .width = g->mr, .pk = g->a_pk, .x = f->b, .acc = (float *)(void *)mine };
+    few_job j = { .a = (const char *)c->a + p0 * l->panel_bytes,
+                  .panel_bytes = l->panel_bytes,
+                  .panels = MIN(f->panels, ceil_div(c->m, g->mr) - p0),
+                  .k = c->k,
+                  .n = c->n,
+                  .width = g->mr,
+                  .pk = g->a_pk,
+                  .x = f->b,
+                  .acc = (float *)(void *)mine };
     g->vec->few(&j);
-    if (c->n == 1 && c->ldc == 1 && (!c->epi.residual || c->epi.ld_residual == 1) && (!c->epi.gate || c->epi.ld_gate == 1)) {
+    if (c->n == 1 && c->ldc == 1 && (!c->epi.residual || c->epi.ld_residual == 1) &&
+        (!c->epi.gate || c->epi.ld_gate == 1)) {
         for (int64_t p = 0; p < j.panels; p++) finish_column(c, p0 + p, j.acc + p * lanes);
         return;
     }
@@ -87,8 +101,10 @@ static void few_task(void *ctx, int64_t task, int thread)
 static void few_x(const gemm_call *c, float *to)
 {
     const gemm_kernel *g = c->kernel;
-    const bool f16 = g->b_pk == PK_F16 || g->b_pk == PK_F32_OF_F16, bf16 = g->b_pk == PK_BF16 || g->b_pk == PK_F32_OF_BF16;
-    const bool rounds = (f16 && c->b.type != DT_F16) || (bf16 && c->b.type != DT_BF16), run = (c->b.col == 1 || c->n == 1) && c->b.row == c->n;
+    const bool f16 = g->b_pk == PK_F16 || g->b_pk == PK_F32_OF_F16,
+               bf16 = g->b_pk == PK_BF16 || g->b_pk == PK_F32_OF_BF16;
+    const bool rounds = (f16 && c->b.type != DT_F16) || (bf16 && c->b.type != DT_BF16),
+               run = (c->b.col == 1 || c->n == 1) && c->b.row == c->n;
     if (run && !rounds) {
         if (c->b.type == DT_F32) memcpy(to, c->b.at, (size_t)(c->k * c->n) * sizeof *to);
         else g->vec->expand(c->b.type == DT_F16 ? PK_F16 : PK_BF16, c->b.at, to, c->k * c->n);
@@ -108,14 +124,17 @@ an_status run_few(const gemm_call *c, diag *d)
     char *scratch = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
     few_ctx f = { .part[0] = *c, .f = few_make(g, c->n, c->k), .b = (const float *)(void *)scratch };
     if (!pack_layout(g, true, c->m, c->a_k ? c->a_k : c->k, &f.l))
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld columns", g->name, (long long)c->m, (long long)c->k, (long long)c->n);
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld columns", g->name,
+                         (long long)c->m, (long long)c->k, (long long)c->n);
     const size_t need = few_bytes(g, c->n, c->k, pool_threads(c->pool));
-    if (c->scratch_bytes < need) return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, need);
+    if (c->scratch_bytes < need)
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, need);
     int64_t panels = ceil_div(c->m, g->mr), tasks = 0;
     for (int i = 0; i < c->n_more; i++) {
         gemm_call *more = &f.part[i + 1];
         *more = *c;
-        more->a = c->more[i].a, more->m = c->more[i].m, more->c = c->more[i].c, more->c_type = DT_F32, more->ldc = c->n, more->epi = (gemm_epilogue){ 0 };
+        more->a = c->more[i].a, more->m = c->more[i].m, more->c = c->more[i].c, more->c_type = DT_F32, more->ldc = c->n,
+        more->epi = (gemm_epilogue){ 0 };
         panels += ceil_div(more->m, g->mr);
     }
     few_x(c, (float *)(void *)scratch);

@@ -1,8 +1,10 @@
-/* gemm_int.h: what the pieces of the matrix product share: the packed layout, the jobs handed to vector code, a kernel row.
+/* gemm_int.h: what the pieces of the matrix product share: the packed layout, the jobs handed to vector code, a
+ * kernel row.
  *
- * Packed operand: panels of `width` lanes (rows of A, columns of B). In a panel, groups of kr consecutive k follow each
- * other; in a group each lane has its kr elements side by side: element (lane, k) is at ((k / kr) * width + lane) * kr + k % kr.
- * Lanes past the matrix and k past the real k, up to a multiple of the kernel's k_align, are zero. */
+ * Packed operand: panels of `width` lanes (rows of A, columns of B). In a panel, groups of kr consecutive k follow
+ * each other; in a group each lane has its kr elements side by side: element (lane, k) is at ((k / kr) * width +
+ * lane) * kr + k % kr. Lanes past the matrix and k past the real k, up to a multiple of the kernel's k_align, are
+ * zero. */
 #ifndef KERNEL_GEMM_INT_H
 #define KERNEL_GEMM_INT_H
 
@@ -56,8 +58,8 @@ typedef struct {
     int64_t ldc, ld_residual, ld_gate; /* bytes */
 } epi_job;
 
-/* Few columns: panels panel0..panel1 of A, groups of one k, times x. acc: per panel, x n, sums by column: acc[(panel - panel0) * n
- * + j] is a run of `width` rows. The chain of an element is the tile's: k ascending. */
+/* Few columns: panels panel0..panel1 of A, groups of one k, times x. acc: per panel, x n, sums by column: acc[(panel
+ * - panel0) * n + j] is a run of `width` rows. The chain of an element is the tile's: k ascending. */
 enum { FEW_COLUMNS = 8 };
 typedef struct {
     const char *a; /* the first panel */
@@ -68,7 +70,8 @@ typedef struct {
     float *acc;     /* panels x n x ROUND_UP(width, lanes of the vector code) */
 } few_job;
 
-/* Columns that are one vector or part of one: rows of A by rows of B as they lie, nothing packed. The chain of an element is the tile's: k ascending. */
+/* Columns that are one vector or part of one: rows of A by rows of B as they lie, nothing packed. The chain of an
+ * element is the tile's: k ascending. */
 typedef struct {
     const float *a;
     int64_t a_row, a_col; /* in elements, as the next two */
@@ -79,7 +82,8 @@ typedef struct {
     int n; /* at most `lanes` */
 } thin_job;
 
-/* One panel of a right operand of weights: 2^(scale (x - most)) of k rows of `nr` scores each, added to sum and then packed. */
+/* One panel of a right operand of weights: 2^(scale (x - most)) of k rows of `nr` scores each, added to sum and then
+ * packed. */
 typedef struct {
     const float *x;
     int64_t ld, k; /* elements; k whole groups */
@@ -92,27 +96,29 @@ typedef struct {
 /* The vector code every kernel of one instruction set shares. */
 typedef struct {
     void (*pack)(const pack_job *j);
-    void (*fence)(void);                                                      /* lines written past the caches are seen by who comes after */
+    /* lines written past the caches are seen by who comes after */
+    void (*fence)(void);
     void (*absmax)(const pack_job *j, float *out);                            /* per lane, NaN wins; width values */
     void (*expand)(gemm_pk from, const void *src, float *dst, int64_t n);     /* PK_F16 or PK_BF16 to fp32 */
     void (*epilogue)(const epi_job *j);
     void (*weigh)(const weigh_job *j); /* NULL: no such form; for panels of 2 * lanes columns, pairs of bf16 */
     void (*few)(const few_job *j);
     void (*thin)(const thin_job *j);
-    void (*sum)(float *to, const float *from, int64_t step, int64_t parts, int64_t n); /* runs of n, `step` apart, added in order */
+    /* runs of n, `step` apart, added in order */
+    void (*sum)(float *to, const float *from, int64_t step, int64_t parts, int64_t n);
     float (*squares)(const float *c, int64_t ld, int64_t rows, int64_t cols);          /* the sum of them all */
     int lanes;
     double (*read)(const void *p, size_t bytes); /* touches every byte at full speed; the sum keeps it honest */
 } gemm_vec;
 
-/* One tile: to[rows, cols] = from + the product of two panels over k. A kernel may compute and write the whole mr x nr
- * tile: `to` is scratch, or C itself when all of it is real.
- * ahead: what to ask memory for meanwhile, step bytes per k unit: the next pieces of A and B come from far away once, and
- * would be waited for. */
+/* One tile: to[rows, cols] = from + the product of two panels over k. A kernel may compute and write the whole mr x
+ * nr tile: `to` is scratch, or C itself when all of it is real. ahead: what to ask memory for meanwhile, step bytes
+ * per k unit: the next pieces of A and B come from far away once, and would be waited for. */
 typedef struct {
     int64_t k;           /* a multiple of k_align */
     const char *a, *b;   /* 64-byte aligned, but not a B that was not packed */
-    int64_t a_row;       /* bytes between rows of an A that is read where it lies; 0: a packed one, as any but an AMX tile's */
+    /* bytes between rows of an A that is read where it lies; 0: a packed one, as any but an AMX tile's */
+    int64_t a_row;
     int64_t b_step;      /* bytes of B from one k unit to the next; only tiles of fp32 look, the others know it */
     const char *from;    /* sums so far, rows of nr; NULL: zero */
     char *to;
@@ -122,15 +128,17 @@ typedef struct {
         const char *at;
         int64_t step;
     } ahead[2];
-    bool far; /* ahead[0] goes to the second cache: it is packed from there, or would push out what the first one holds */
-    const char *c; /* rows of C this tile ends in, NULL: not at this step. Asked for bit by bit: a burst of misses, or of
-                    * stores that miss, would leave the loads of B no way to the cache. */
+    /* ahead[0] goes to the second cache: it is packed from there, or would push out what the first one holds */
+    bool far;
+    /* rows of C this tile ends in, NULL: not at this step. Asked for bit by bit: a burst of misses, or of stores that
+     * miss, would leave the loads of B no way to the cache. */
+    const char *c;
     int64_t c_ld;  /* bytes */
     int c_wide;    /* bytes of a row of it */
     const char *beside; /* rows that are combined with those of C, asked for likewise; NULL: none */
     int64_t beside_ld;
-    /* A kernel that finishes: sums less 128 * row_fix[i] (NULL: 0), as fp32, times col_scale[j], times row_scale[i] (NULL: 1) are what
-     * goes to `to`, bit for bit as the epilogue has it. col_scale NULL: the sums go. */
+    /* A kernel that finishes: sums less 128 * row_fix[i] (NULL: 0), as fp32, times col_scale[j], times row_scale[i]
+     * (NULL: 1) are what goes to `to`, bit for bit as the epilogue has it. col_scale NULL: the sums go. */
     const float *col_scale, *row_scale;
     const int32_t *row_fix;
 } tile_job;

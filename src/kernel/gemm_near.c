@@ -24,17 +24,20 @@ bool gemm_packed_scratch_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size
     return true;
 }
 
-/* The loops of a block, with nothing to share out, to pack or to ask for ahead: what takes longer than a product this small. */
+/* The loops of a block, with nothing to share out, to pack or to ask for ahead: what takes longer than a product
+ * this small. */
 an_status run_near(const gemm_call *c, diag *d)
 {
     const gemm_kernel *g = c->kernel;
     const near_plan p = near_make(g, c->n, c->k);
-    const int64_t a_k = g->mr * pk_bytes(g->a_pk), b_k = g->nr * pk_bytes(g->b_pk), k_pad = ROUND_UP(c->k, (int64_t)g->k_align), c_bytes = c->c_type == DT_F32 ? 4 : 2;
+    const int64_t a_k = g->mr * pk_bytes(g->a_pk), b_k = g->nr * pk_bytes(g->b_pk),
+                  k_pad = ROUND_UP(c->k, (int64_t)g->k_align), c_bytes = c->c_type == DT_F32 ? 4 : 2;
     const int64_t a_panel = ROUND_UP(ROUND_UP(c->a_k ? c->a_k : c->k, (int64_t)g->k_align) * a_k, (int64_t)ALIGN);
     const int64_t b_panel = ROUND_UP(ROUND_UP(c->b_k ? c->b_k : c->k, (int64_t)g->k_align) * b_k, (int64_t)ALIGN);
     const bool plain = is_plain(c);
     if (c->scratch_bytes < p.sums_bytes + p.piece_bytes + ALIGN)
-        return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes, p.sums_bytes + p.piece_bytes + ALIGN);
+        return diag_fail(d, AN_BUG, NOWHERE, "%s: %zu bytes of scratch, %zu needed", g->name, c->scratch_bytes,
+                         p.sums_bytes + p.piece_bytes + ALIGN);
     char *sums = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN, *piece = sums + p.sums_bytes;
     if (g->begin) g->begin();
     for (int64_t i = 0; i * g->mr < c->m; i++)
@@ -42,7 +45,10 @@ an_status run_near(const gemm_call *c, diag *d)
             const int64_t k0 = s * p.kc;
             const bool last = s + 1 == p.k_steps;
             const char *a = (const char *)c->a + i * a_panel + k0 * a_k;
-            tile_job t = { .k = MIN(p.kc, k_pad - k0), .a = g->expand ? piece : a, .b_step = b_k * g->b_kr, .rows = (int)MIN(c->m - i * g->mr, g->mr) };
+            tile_job t = { .k = MIN(p.kc, k_pad - k0),
+                           .a = g->expand ? piece : a,
+                           .b_step = b_k * g->b_kr,
+                           .rows = (int)MIN(c->m - i * g->mr, g->mr) };
             if (g->expand) g->vec->expand(g->a_pk, a, (float *)(void *)piece, t.k * g->mr);
             t.ahead[0].at = t.ahead[1].at = t.a;
             for (int64_t j = 0; j * g->nr < c->n; j++) {

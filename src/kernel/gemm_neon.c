@@ -1,5 +1,5 @@
-/* gemm_neon.c: baseline aarch64: vector code, the fp32 tile (FMLA by lane, two k a step) and an int8 tile that multiplies
- * 16-bit values, for CPUs without SDOT. */
+/* gemm_neon.c: baseline aarch64: vector code, the fp32 tile (FMLA by lane, two k a step) and an int8 tile that
+ * multiplies 16-bit values, for CPUs without SDOT. */
 #if defined(__aarch64__)
 #include "kernel/vec_neon.inc"
 

@@ -1,5 +1,6 @@
-/* gemm_pack.c: a matrix into panels. In: a strided view.  Out: the packed layout of gemm_int.h, and for int8 the row sums
- * (A) or column scales (B). Panels are tasks; long panels are cut along k so that few panels still use every thread. */
+/* gemm_pack.c: a matrix into panels. In: a strided view.  Out: the packed layout of gemm_int.h, and for int8 the row
+ * sums (A) or column scales (B). Panels are tasks; long panels are cut along k so that few panels still use every
+ * thread. */
 #include <math.h>
 
 #include "kernel/gemm_run_int.h"
@@ -8,7 +9,9 @@ enum {
     CUT_BYTES = 1 << 16,       /* source of one task: some microseconds of work */
     GROUP_CUT_BYTES = 1 << 18, /* the same, of a group of panels */
     RUN_BYTES = 4096,          /* of a row that a group reads */
-    RUN_ROWS = 32,             /* rows at a time: each lies in a page of its own, and lines of more would be gone before the last panel reads them */
+    /* rows at a time: each lies in a page of its own, and lines of more would be gone before the last panel reads
+     * them */
+    RUN_ROWS = 32,
     K_UNIT = 64                /* a multiple of every kr */
 };
 
@@ -47,7 +50,8 @@ bool pack_layout(const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, pack
     return true;
 }
 
-/* Largest magnitudes to 127. Columns too small to scale are zero; a column with an infinity or NaN is NaN throughout. */
+/* Largest magnitudes to 127. Columns too small to scale are zero; a column with an infinity or NaN is NaN
+ * throughout. */
 static void scale_by(float *scale, float *inv, int width)
 {
     for (int i = 0; i < width; i++) {
@@ -151,21 +155,25 @@ bool pack_begin(pack_ctx *out, const gemm_kernel *g, bool is_a, int64_t lanes, i
     if (!x.row_sum && !x.col_scale) { /* sums and scales need the whole of k */
         /* Lanes side by side in memory: a group of panels reads whole runs of each row, not two lines of every page. */
         if (x.job.lane_stride == size) x.group = MAX(RUN_BYTES / (x.l.width * size), 1);
-        x.k_cut = ROUND_UP(MAX((x.group > 1 ? GROUP_CUT_BYTES : CUT_BYTES) / (x.l.width * size * x.group), 1), (int64_t)K_UNIT);
+        x.k_cut = ROUND_UP(MAX((x.group > 1 ? GROUP_CUT_BYTES : CUT_BYTES) / (x.l.width * size * x.group), 1),
+                           (int64_t)K_UNIT);
         x.cuts = MAX((x.l.k_pad + x.k_cut - 1) / x.k_cut, 1);
     }
     x.k_step = x.group > 1 ? MIN(MAX(RUN_ROWS, (int64_t)x.l.kr), x.k_cut) : x.k_cut;
-    if (x.cuts == 1 && x.group == 1) x.group = MAX(CUT_BYTES / MAX(x.l.k_pad * x.l.width * size, 1), 1); /* short panels */
+    /* short panels */
+    if (x.cuts == 1 && x.group == 1) x.group = MAX(CUT_BYTES / MAX(x.l.k_pad * x.l.width * size, 1), 1);
     x.n_tasks = (x.l.panels + x.group - 1) / x.group * x.cuts;
     *out = x;
     return true;
 }
 
-void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t kn, int64_t from, int64_t to, char *piece)
+void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t kn, int64_t from, int64_t to,
+               char *piece)
 {
     const gemm_kernel *g = c->kernel;
     const gemm_view *v = is_a ? &c->a_view : &c->b;
-    const int64_t size = view_bytes(v->type), width = is_a ? g->mr : g->nr, lane = is_a ? v->row : v->col, along = is_a ? v->col : v->row;
+    const int64_t size = view_bytes(v->type), width = is_a ? g->mr : g->nr, lane = is_a ? v->row : v->col,
+                  along = is_a ? v->col : v->row;
     pack_job j = {
         .src = (const char *)v->at + (panel * width * lane + k0 * along) * size,
         .type = v->type,
@@ -183,13 +191,22 @@ void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t
     g->vec->pack(&j);
 }
 
-bool gemm_pack_weights(const gemm_kernel *g, int64_t n, int64_t k, const float *x, const float *most, float scale, float *sum, void *out)
+bool gemm_pack_weights(const gemm_kernel *g, int64_t n, int64_t k, const float *x, const float *most, float scale,
+                       float *sum, void *out)
 {
     packed_layout l;
-    if (!g->vec->weigh || g->b_pk != PK_BF16 || g->b_kr != 2 || g->nr != 2 * g->vec->lanes || n % g->nr || !pack_layout(g, false, n, k, &l) || l.k_pad != k) return false;
+    if (!g->vec->weigh || g->b_pk != PK_BF16 || g->b_kr != 2 || g->nr != 2 * g->vec->lanes || n % g->nr ||
+        !pack_layout(g, false, n, k, &l) || l.k_pad != k)
+        return false;
     for (int64_t p = 0; p < l.panels; p++) {
         const int64_t lane = p * g->nr;
-        g->vec->weigh(&(weigh_job){ .x = x + lane, .ld = n, .k = k, .most = most + lane, .scale = 1.44269504f * scale, .sum = sum + lane, .dst = (char *)out + p * l.panel_bytes });
+        g->vec->weigh(&(weigh_job){ .x = x + lane,
+                                    .ld = n,
+                                    .k = k,
+                                    .most = most + lane,
+                                    .scale = 1.44269504f * scale,
+                                    .sum = sum + lane,
+                                    .dst = (char *)out + p * l.panel_bytes });
     }
     return true;
 }

@@ -31,8 +31,9 @@ typedef struct {
 static inline int64_t view_bytes(dtype t) { return t == DT_F32 ? 4 : t == DT_I8 ? 1 : 2; }
 
 bool pack_layout(const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, packed_layout *out) MUST_CHECK;
-bool pack_begin(pack_ctx *x, const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, gemm_view v, void *out) MUST_CHECK;
-pool_fn pack_task; /* ctx is a pack_ctx */
+bool pack_begin(pack_ctx *x, const gemm_kernel *g, bool is_a, int64_t lanes, int64_t k, gemm_view v, void *out)
+    MUST_CHECK;
+pool_fn pack_task;                                                         /* ctx is a pack_ctx */
 void pack_panel(const pack_ctx *x, int64_t panel, int64_t k0, int64_t k1); /* sums and scales: k0 0, k1 the padded k */
 
 /* n panels of int8 and their scales, some rows of all of them at a time; k is not 0. */

@@ -1,7 +1,9 @@
-/* gemm_plan.c: how a product is cut, and the memory that takes. In: shapes, a kernel, threads.  Out: a plan, by the sizes of the caches.
+/* gemm_plan.c: how a product is cut, and the memory that takes. In: shapes, a kernel, threads.  Out: a plan, by the
+ * sizes of the caches.
  *
- * What is added to what depends on k alone, through its steps; how C is cut never changes it. A product by parts of k, which this file only
- * finds memory for, is the exception: its parts depend on the number of rows as well (gemm_parts.c). */
+ * What is added to what depends on k alone, through its steps; how C is cut never changes it. A product by parts of
+ * k, which this file only finds memory for, is the exception: its parts depend on the number of rows as well
+ * (gemm_parts.c). */
 #include "kernel/gemm_plan_int.h"
 
 enum {
@@ -9,14 +11,20 @@ enum {
     CUTS = 4,              /* of a share's last part */
     LAZY_THREADS = 4,      /* more would wait for each other's pieces longer than for a stripe packed together */
     DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
-    RUN_BYTES = 512,       /* of an A whose rows lie side by side: shorter runs, a panel's alone, come slowly from memory */
-    APART = 4096,          /* bytes between what two threads write: what fetches lines before they are asked for runs past the end of what one reads */
+    /* of an A whose rows lie side by side: shorter runs, a panel's alone, come slowly from memory */
+    RUN_BYTES = 512,
+    /* bytes between what two threads write: what fetches lines before they are asked for runs past the end of what one
+     * reads */
+    APART = 4096,
     FIRST_PANELS = 8,      /* of A by each panel of B that was packed: meanwhile the next one comes */
     FAR_LARGER = 16,       /* than B: A passing by each thread in full costs more than packing B in shares saves */
     LARGER = 2,            /* likewise an A that is packed in passing */
 };
 
-a_way gemm_way(const gemm_call *c) { return c->a ? A_PACKED : c->a_view.row == 1 && c->a_view.col != 1 ? A_LANES : A_RUNS; }
+a_way gemm_way(const gemm_call *c)
+{
+    return c->a ? A_PACKED : c->a_view.row == 1 && c->a_view.col != 1 ? A_LANES : A_RUNS;
+}
 
 bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, a_way way, bool rows, plan *out)
 {
@@ -28,16 +36,19 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     p.kc = MAX(ROUND_UP(ceil_div(p.b.k_pad, p.k_steps), (int64_t)g->k_align), g->k_align);
     p.k_steps = MAX(ceil_div(p.b.k_pad, p.kc), 1);
 
-    /* A few threads share C out by columns where they can: each packs what it multiplies by, and no line of packed B has to come
-     * from another's cache. Each then reads all of A, which counts once A is far larger than B, or is to be packed as well. */
+    /* A few threads share C out by columns where they can: each packs what it multiplies by, and no line of packed B
+     * has to come from another's cache. Each then reads all of A, which counts once A is far larger than B, or is to
+     * be packed as well. */
     int64_t l2 = (int64_t)cpu_l2_bytes(), mp = MAX(p.a.panels, 1), np = MAX(p.b.panels, 1);
     p.n_panels = p.b.panels;
     const int64_t all_a = mp * p.a.panel_bytes, all_b = np * p.b.panel_bytes;
-    /* A fast kernel feels where A comes from. Weights come from memory: the larger they are beside a B that each thread can keep, the
-     * more it counts that only one of them fetches a row of them. */
+    /* A fast kernel feels where A comes from. Weights come from memory: the larger they are beside a B that each
+     * thread can keep, the more it counts that only one of them fetches a row of them. */
     const bool by_rows = g->fast && !fresh && all_a > all_b && all_b <= l2 / 2;
     /* An A that each packs for itself should be the smaller one, or B one that no cache keeps in whole. */
-    const bool small_a = !fresh ? all_a <= all_b * FAR_LARGER : g->fast && all_b > l2 / 2 ? all_a <= all_b * LARGER : all_a <= all_b / 2;
+    const bool small_a = !fresh                      ? all_a <= all_b * FAR_LARGER
+                         : g->fast && all_b > l2 / 2 ? all_a <= all_b * LARGER
+                                                     : all_a <= all_b / 2;
     p.by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && !by_rows && small_a;
     const int64_t sharers = p.by_columns ? n_threads : 1;
 
@@ -53,36 +64,46 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     p.n_parts = MIN(sharers, p.stripe_panels);
     p.m_parts = p.deep ? mp : ceil_div(mp, MAX(l2 / 4 / (tile * ceil_div(p.stripe_panels, p.n_parts)), 1));
     int64_t want = n_threads > 1 ? (int64_t)PARTS_PER_THREAD * n_threads : 1;
-    if (p.m_parts * p.n_parts < want) p.m_parts = MAX(p.m_parts, ceil_div(mp, ceil_div(mp, MIN(mp, ceil_div(want, p.n_parts))))); /* even ones */
+    /* even ones */
+    if (p.m_parts * p.n_parts < want)
+        p.m_parts = MAX(p.m_parts, ceil_div(mp, ceil_div(mp, MIN(mp, ceil_div(want, p.n_parts)))));
     if (p.m_parts * p.n_parts < 4 * n_threads) p.n_parts = MIN(p.stripe_panels, ceil_div(4 * n_threads, p.m_parts));
     if (n_threads == 1) p.n_parts = 1;
     const bool far = m * k * (int64_t)sizeof(float) > l2 / 2; /* a smaller A is in the cache after the first panel */
     p.group = way == A_LANES && far && !g->row_sum ? MAX(RUN_BYTES / (g->mr * pk_bytes(g->a_pk)), 1) : 1;
-    if (p.group > 1) p.m_parts = MIN(p.m_parts, ROUND_UP(ceil_div(mp, p.group), (int64_t)n_threads)); /* as many for each thread */
+    /* as many for each thread */
+    if (p.group > 1) p.m_parts = MIN(p.m_parts, ROUND_UP(ceil_div(mp, p.group), (int64_t)n_threads));
     p.group = MIN(p.group, ceil_div(mp, p.m_parts));
     p.cuts = p.group > 1 ? 1 : n_threads > 1 ? MIN(CUTS, ceil_div(p.stripe_panels, p.n_parts)) : 1;
     p.first = way == A_RUNS && g->math == GEMM_I8 && p.k_steps == 1 && p.lazy ? MIN(FIRST_PANELS, mp) : 1;
-    int64_t tiles = p.k_steps > 1 ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
+    int64_t tiles =
+        p.k_steps > 1 ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
     p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
     p.each = ROUND_UP((size_t)(g->mr * p.kc * (g->expand ? 4 : pk_bytes(g->a_pk))), ALIGN);
     p.fix_at = p.each * (size_t)MAX(p.group, p.first);
-    p.piece_bytes = p.fix_at + (g->row_sum ? ROUND_UP((size_t)(MAX(ceil_div(mp, p.m_parts), p.first) * g->mr) * sizeof(int32_t), ALIGN) : 0); /* deep: of one panel, or those of a first pass */
+    /* deep: of one panel, or those of a first pass */
+    p.piece_bytes =
+        p.fix_at +
+        (g->row_sum ? ROUND_UP((size_t)(MAX(ceil_div(mp, p.m_parts), p.first) * g->mr) * sizeof(int32_t), ALIGN) : 0);
     p.piece_bytes += APART;
     p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) + APART : 0;
-    /* A panel that another thread packed comes from its cache, line by line: rows of a small B are packed again sooner. */
+    /* A panel that another thread packed comes from its cache, line by line: rows of a small B are packed again
+     * sooner. */
     p.own = g->fast && g->math == GEMM_BF16 && rows && p.lazy && n_threads > 1 && !p.by_columns && all_b <= l2 / 2;
     p.b_copies = p.own ? n_threads : !p.lazy && p.stripes > 1 ? 2 : 1;
     size_t per_thread, copies;
     if (!mul_size(p.sums_bytes + p.piece_bytes, (size_t)n_threads, &per_thread)) return false;
     if (!mul_size(p.b.bytes, (size_t)p.b_copies, &copies) || copies > SIZE_MAX / 4) return false;
-    p.bytes = copies + p.mark_bytes * (size_t)(p.own ? n_threads : 1) + per_thread + ALIGN; /* + ALIGN: the caller's scratch may start anywhere */
+    /* + ALIGN: the caller's scratch may start anywhere */
+    p.bytes = copies + p.mark_bytes * (size_t)(p.own ? n_threads : 1) + per_thread + ALIGN;
     *out = p;
     return true;
 }
 
 bool gemm_passes(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, gemm_view a)
 {
-    enum { TIMES = 2 }; /* that lines of weights come from afar: packed ahead, they would come once, go once, and come as often */
+    /* that lines of weights come from afar: packed ahead, they would come once, go once, and come as often */
+    enum { TIMES = 2 };
     const bool lanes = a.row == 1 && a.col != 1, lines = a.col == 1 && g->a_pk == PK_BF16 && a.type == DT_BF16;
     plan p;
     if ((!lanes && a.col != 1) || !plan_make(g, m, n, k, n_threads, lanes ? A_LANES : A_RUNS, true, &p)) return false;

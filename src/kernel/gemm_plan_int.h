@@ -4,8 +4,8 @@
 
 #include "kernel/gemm_run_int.h"
 
-/* How C is cut: stripes, each of m_parts x n_parts parts of whole panels; a thread claims several parts, one below the other, or, towards
- * the end, a cut of one. */
+/* How C is cut: stripes, each of m_parts x n_parts parts of whole panels; a thread claims several parts, one below
+ * the other, or, towards the end, a cut of one. */
 typedef struct {
     packed_layout a;
     packed_layout b; /* of a full stripe */
@@ -15,8 +15,10 @@ typedef struct {
     bool deep, lazy;
     bool by_columns; /* each thread has columns of its own, and all of A */
     bool own; /* lazy: each thread packs a B of its own */
-    size_t piece_bytes, sums_bytes; /* per thread: pieces of A just widened or packed and their row sums, unfinished sums */
-    size_t each, fix_at;            /* bytes of one piece; where behind the pieces the row sums of a block's panels are */
+    /* per thread: pieces of A just widened or packed and their row sums, unfinished sums */
+    size_t piece_bytes, sums_bytes;
+    /* bytes of one piece; where behind the pieces the row sums of a block's panels are */
+    size_t each, fix_at;
     size_t mark_bytes;              /* lazy: which pieces of the stripe are there, of each copy of B */
     size_t bytes;
 } plan;
@@ -30,7 +32,8 @@ typedef enum { A_PACKED, A_RUNS, A_LANES, A_WAYS } a_way;
 
 a_way gemm_way(const gemm_call *c);
 /* rows: those of B are rows of memory. */
-bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, a_way way, bool rows, plan *out) MUST_CHECK;
+bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, a_way way, bool rows, plan *out)
+    MUST_CHECK;
 
 /* A product that one thread of a fast kernel is through with before a second one is at work. */
 bool gemm_alone(const gemm_kernel *g, int64_t m, int64_t n, int64_t k);

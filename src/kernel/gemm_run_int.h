@@ -13,7 +13,8 @@ enum {
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* k from k0 of a panel of A (not packed ahead) or B, in the form the tile reads: from..to of the piece's kn. */
-void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t kn, int64_t from, int64_t to, char *piece);
+void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t kn, int64_t from, int64_t to,
+               char *piece);
 
 /* fix: row sums of panel i of A, where the kernel has them; scales: of panel j of B, counted in all of it, int8. */
 void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales);

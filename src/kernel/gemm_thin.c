@@ -4,11 +4,15 @@
 
 enum { LEAST_LANES = 8, THIN_ROWS = 64 /* of a task */ };
 
-bool gemm_thin(const gemm_kernel *g, int64_t n) { return g->math == GEMM_F32 && g->vec->lanes >= LEAST_LANES && n > 0 && n <= g->vec->lanes; }
+bool gemm_thin(const gemm_kernel *g, int64_t n)
+{
+    return g->math == GEMM_F32 && g->vec->lanes >= LEAST_LANES && n > 0 && n <= g->vec->lanes;
+}
 
 bool thin_fits(const gemm_call *c)
 {
-    return !c->a && gemm_thin(c->kernel, c->n) && c->a_view.type == DT_F32 && c->b.type == DT_F32 && c->b.col == 1 && c->c_type == DT_F32 && is_plain(c);
+    return !c->a && gemm_thin(c->kernel, c->n) && c->a_view.type == DT_F32 && c->b.type == DT_F32 && c->b.col == 1 &&
+           c->c_type == DT_F32 && is_plain(c);
 }
 
 static void thin_task(void *ctx, int64_t task, int thread)
@@ -16,8 +20,16 @@ static void thin_task(void *ctx, int64_t task, int thread)
     const gemm_call *c = ctx;
     const int64_t i = task * THIN_ROWS;
     (void)thread;
-    c->kernel->vec->thin(&(thin_job){ .a = (const float *)c->a_view.at + i * c->a_view.row, .a_row = c->a_view.row, .a_col = c->a_view.col, .b = c->b.at, .b_row = c->b.row,
-                                      .c = (float *)c->c + i * c->ldc, .ldc = c->ldc, .m = MIN(THIN_ROWS, c->m - i), .k = c->k, .n = (int)c->n });
+    c->kernel->vec->thin(&(thin_job){ .a = (const float *)c->a_view.at + i * c->a_view.row,
+                                      .a_row = c->a_view.row,
+                                      .a_col = c->a_view.col,
+                                      .b = c->b.at,
+                                      .b_row = c->b.row,
+                                      .c = (float *)c->c + i * c->ldc,
+                                      .ldc = c->ldc,
+                                      .m = MIN(THIN_ROWS, c->m - i),
+                                      .k = c->k,
+                                      .n = (int)c->n });
 }
 
 void run_thin(const gemm_call *c)

@@ -29,13 +29,22 @@ const gemv_kernel *gemv_pick(uint32_t isa)
     return g;
 }
 
-void gemv_scores(const gemv_kernel *g, dtype t, const void *k, int64_t n, int64_t inner, const float *q, float *y, const void *then) { g->scores(t, k, n, inner, q, y, then); }
-void gemv_mix(const gemv_kernel *g, dtype t, const void *v, int64_t n, int64_t cols, const float *p, float *y, const void *then) { g->mix(t, v, n, cols, p, y, then); }
+void gemv_scores(const gemv_kernel *g, dtype t, const void *k, int64_t n, int64_t inner, const float *q, float *y,
+                 const void *then)
+{
+    g->scores(t, k, n, inner, q, y, then);
+}
+void gemv_mix(const gemv_kernel *g, dtype t, const void *v, int64_t n, int64_t cols, const float *p, float *y,
+              const void *then)
+{
+    g->mix(t, v, n, cols, p, y, then);
+}
 
 bool gemv_block_fits(gemv_form f, int64_t block)
 {
     if (f == GEMV_I8 || f == GEMV_U8) return block > 0 && block % 16 == 0;
-    return f == GEMV_NIBBLE && (block == 8 || block == 16 || block == 32 || block == 64 || (block > 0 && block % PAD == 0));
+    return f == GEMV_NIBBLE &&
+           (block == 8 || block == 16 || block == 32 || block == 64 || (block > 0 && block % PAD == 0));
 }
 
 /* Per column: the padded x, up to four bytes of digits for each element, three values for each eight, one sum. */
@@ -108,8 +117,9 @@ static void turn(const gemv_call *c, int64_t stride, float *x, float *lane_sum)
 bool gemv_alike(const gemv_weight *a, const gemv_weight *b)
 {
     bool zero_a = false, zero_b = false, numbers = gemv_numbers(a, &zero_a);
-    return a->form == b->form && a->k == b->k && a->block == b->block && a->scale_type == b->scale_type && !a->shift == !b->shift && !a->row_shift == !b->row_shift &&
-           !a->panels == !b->panels && numbers == gemv_numbers(b, &zero_b) && zero_a == zero_b;
+    return a->form == b->form && a->k == b->k && a->block == b->block && a->scale_type == b->scale_type &&
+           !a->shift == !b->shift && !a->row_shift == !b->row_shift && !a->panels == !b->panels &&
+           numbers == gemv_numbers(b, &zero_b) && zero_a == zero_b;
 }
 
 typedef struct {
@@ -134,7 +144,8 @@ static void run_mixed(const run_ctx *x, const gemv_part *part, int64_t i0, int64
 
 static int64_t tasks_of(const run_ctx *x, const gemv_weight *w) { return (w->m + x->each - 1) / x->each; }
 
-/* Of two NaN a sum keeps one, by the order of its operands, and rows that go side by side are folded in another: all are made the same. */
+/* Of two NaN a sum keeps one, by the order of its operands, and rows that go side by side are folded in another: all
+ * are made the same. */
 static void same_nan(float *y, int64_t m, int64_t n, int64_t ldy)
 {
     for (int64_t i = 0; i < m; i++)
@@ -157,18 +168,27 @@ static void run_task(void *ctx, int64_t task, int thread)
 static an_status refuse(const gemv_call *c, const gemv_weight *w, diag *d)
 {
     const char *name = c->kernel->name;
-    if (w != first(c) && !gemv_alike(first(c), w)) return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: weights that want different things of one x", name);
-    if (c->n < 1 || c->n > GEMV_COLUMNS) return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %lld columns, 1 to %d are possible", name, (long long)c->n, GEMV_COLUMNS);
+    if (w != first(c) && !gemv_alike(first(c), w))
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: weights that want different things of one x", name);
+    if (c->n < 1 || c->n > GEMV_COLUMNS)
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %lld columns, 1 to %d are possible", name, (long long)c->n,
+                         GEMV_COLUMNS);
     if ((unsigned)w->form >= GEMV_FORMS || w->m < 0 || w->k < 0 || w->k > INT32_MAX)
-        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: form %d, %lld x %lld", name, (int)w->form, (long long)w->m, (long long)w->k);
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: form %d, %lld x %lld", name, (int)w->form, (long long)w->m,
+                         (long long)w->k);
     if (c->x.type != DT_F32 && c->x.type != DT_F16 && c->x.type != DT_BF16)
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "gemv_%s: the right operand cannot be %s", name, dtype_name(c->x.type));
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "gemv_%s: the right operand cannot be %s", name,
+                         dtype_name(c->x.type));
     if (w->form == GEMV_NIBBLE && (!w->table || w->table_rows < 1 || w->k % GEMV_K_STEP))
-        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: nibbles of k %lld, which is no multiple of %d, or no table", name, (long long)w->k, GEMV_K_STEP);
-    if (w->block && (!gemv_block_fits(w->form, w->block) || w->k % w->block || (!w->scale && !w->panels) || (w->scale_type != DT_F32 && w->scale_type != DT_F16)))
-        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: k %lld in blocks of %lld with scales of %s", name, (long long)w->k, (long long)w->block, dtype_name(w->scale_type));
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: nibbles of k %lld, which is no multiple of %d, or no table",
+                         name, (long long)w->k, GEMV_K_STEP);
+    if (w->block && (!gemv_block_fits(w->form, w->block) || w->k % w->block || (!w->scale && !w->panels) ||
+                     (w->scale_type != DT_F32 && w->scale_type != DT_F16)))
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: k %lld in blocks of %lld with scales of %s", name,
+                         (long long)w->k, (long long)w->block, dtype_name(w->scale_type));
     bool zero;
-    if (w->panels && (!c->kernel->panel_rows || !gemv_numbers(w, &zero))) return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: it has nothing for panels", name);
+    if (w->panels && (!c->kernel->panel_rows || !gemv_numbers(w, &zero)))
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: it has nothing for panels", name);
     return AN_OK;
 }
 
@@ -178,12 +198,16 @@ static void cut(const gemv_call *c, run_ctx *r, float *x, float *lane_sum, int8_
     const gemv_kernel *g = c->kernel;
     const gemv_weight *w = first(c);
     const vec_kernels *v = vec_pick(g->need);
-    const bool nibbles = g->digits && gemv_numbers(w, &r->x.zero), bytes = g->bytes && (w->form == GEMV_I8 || w->form == GEMV_U8) && !w->block && w->k <= BYTE_MOST_K;
+    const bool nibbles = g->digits && gemv_numbers(w, &r->x.zero),
+               bytes = g->bytes && (w->form == GEMV_I8 || w->form == GEMV_U8) && !w->block && w->k <= BYTE_MOST_K;
     const bool panels = w->panels != NULL;
     const int64_t stride = r->x.x_stride, lanes = r->x.lane_stride;
     r->rows = panels ? g->panel_rows : g->rows, r->odd_rows = panels ? gemv_panel_plain : g->rows;
-    if (nibbles || bytes) r->x.digits = digits, r->x.start = start, r->x.step = step, r->x.digit_stride = stride * (bytes ? BYTE_DIGITS : 2);
-    for (int64_t j = 0; j < c->n; j++, x += stride, lane_sum += lanes, start += lanes, step += lanes, digits += r->x.digit_stride) {
+    if (nibbles || bytes)
+        r->x.digits = digits, r->x.start = start, r->x.step = step,
+        r->x.digit_stride = stride * (bytes ? BYTE_DIGITS : 2);
+    for (int64_t j = 0; j < c->n;
+         j++, x += stride, lane_sum += lanes, start += lanes, step += lanes, digits += r->x.digit_stride) {
         float largest = r->x.digits ? v->largest(x, stride) : 0;
         r->mixed |= r->odd[j] = !(largest < INFINITY);
         if (w->form == GEMV_NIBBLE && !panels) turn(c, stride, x, lane_sum);
@@ -198,12 +222,16 @@ an_status gemv_run(const gemv_call *c, diag *d)
 {
     int64_t stride, lanes, rows_all = 0, tasks = 0;
     size_t need;
-    if (c->parts < 1 || c->parts > GEMV_PARTS) return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %d weights, 1 to %d are possible", c->kernel->name, c->parts, GEMV_PARTS);
+    if (c->parts < 1 || c->parts > GEMV_PARTS)
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %d weights, 1 to %d are possible", c->kernel->name, c->parts,
+                         GEMV_PARTS);
     for (int i = 0; i < c->parts; i++) TRY(refuse(c, c->part[i].w, d));
     if (!layout(c->n, first(c)->k, &stride, &lanes, &need) || c->scratch_bytes < need)
-        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %zu bytes of scratch are too few", c->kernel->name, c->scratch_bytes);
+        return diag_fail(d, AN_BUG, NOWHERE, "gemv_%s: %zu bytes of scratch are too few", c->kernel->name,
+                         c->scratch_bytes);
     char *at = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
-    float *x = (float *)(void *)at, *digits = x + c->n * stride, *lane_sum = digits + c->n * stride, *step = lane_sum + c->n * lanes;
+    float *x = (float *)(void *)at, *digits = x + c->n * stride, *lane_sum = digits + c->n * stride,
+          *step = lane_sum + c->n * lanes;
     float *start = step + c->n * lanes, *sum = start + c->n * lanes;
     for (int64_t j = 0; j < c->n; j++) prepare(c, j, stride, x + j * stride, sum + j);
     run_ctx r = { .c = c, .x = { .x = x, .x_stride = stride, .lane_stride = lanes, .lane_sum = lane_sum, .sum = sum } };
@@ -212,7 +240,8 @@ an_status gemv_run(const gemv_call *c, diag *d)
     for (int i = 0; i < c->parts; i++) rows_all += c->part[i].w->m;
     const int64_t whole = first(c)->panels ? PANEL_ROWS : 4;
     r.each = ROUND_UP(MAX(TASK_BYTES / MAX(first(c)->row_bytes, 1), TASK_ROWS), whole);
-    if (threads > 1) r.each = MIN(r.each, MAX(ROUND_UP(rows_all / (4 * threads), whole), whole)); /* a small weight is shared all the same */
+    /* a small weight is shared all the same */
+    if (threads > 1) r.each = MIN(r.each, MAX(ROUND_UP(rows_all / (4 * threads), whole), whole));
     for (int i = 0; i < c->parts; i++) tasks += tasks_of(&r, c->part[i].w);
     pool_run(c->pool, run_task, &r, tasks);
     return AN_OK;

@@ -8,7 +8,8 @@ typedef struct {
 static inline vt vt_load(const float *p) { return (vt){ v_ld(p), v_ld(p + 8) }; }
 static inline vf v_look(vt t, vi i)
 {
-    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(t.low, i), _mm256_permutevar8x32_ps(t.high, i), v_ofbits(i_shl(i, 28)));
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(t.low, i), _mm256_permutevar8x32_ps(t.high, i),
+                            v_ofbits(i_shl(i, 28)));
 }
 static inline vf v_pick(vf v, vi i) { return _mm256_permutevar8x32_ps(v, i); }
 static inline float v_sum(vf v)
@@ -20,7 +21,10 @@ static inline float v_sum(vf v)
 static inline vf v_ld_u8(const void *p, int n) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(ldn_bytes(p, n))); }
 static inline vi d_even(vi v, vi f) { return i_and(i_xor(v, f), i_set1(0x0f0f0f0f)); }
 static inline vi d_odd(vi v, vi f) { return d_even(_mm256_srli_epi16(v, 4), f); }
-static inline vi d_dot(vi c, vi u, vi x) { return i_add(c, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1))); }
+static inline vi d_dot(vi c, vi u, vi x)
+{
+    return i_add(c, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1)));
+}
 
 #define GEMV_ROWS gemv_rows_avx2
 #define GEMV_SCORES gemv_scores_avx2

@@ -4,7 +4,10 @@
 
 #include "kernel/gemv_avx512.inc"
 
-static inline vi d_dot(vi c, vi u, vi x) { return i_add(c, _mm512_madd_epi16(_mm512_maddubs_epi16(u, x), _mm512_set1_epi16(1))); }
+static inline vi d_dot(vi c, vi u, vi x)
+{
+    return i_add(c, _mm512_madd_epi16(_mm512_maddubs_epi16(u, x), _mm512_set1_epi16(1)));
+}
 
 #define PANEL_ROWS_FN gemv_panel_rows_avx512
 #define PANEL_X_FN gemv_panel_x_avx512

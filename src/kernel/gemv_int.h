@@ -4,22 +4,25 @@
 
 #include "kernel/gemv.h"
 
-/* A column of x, prepared: k padded with zeros to a multiple of pad. Nibbles that are not in panels want, in each run of 8 · width, element 8·d + s at
- * s · width + d, so that shifting a vector of words by four brings up the neighbours; lane_sum then holds the sums of eight. */
+/* A column of x, prepared: k padded with zeros to a multiple of pad. Nibbles that are not in panels want, in each
+ * run of 8 · width, element 8·d + s at s · width + d, so that shifting a vector of words by four brings up the
+ * neighbours; lane_sum then holds the sums of eight. */
 typedef struct {
     const float *x;        /* per column: x_stride apart */
     int64_t x_stride;
     int64_t lane_stride;   /* of what is there once for eight elements */
     const float *lane_sum; /* per column: lane_stride apart; NIBBLE with shift */
     const float *sum;      /* per column; I8 and U8 */
-    /* By digits, else NULL. NIBBLE: in each run of 8 · width, lane d stands for elements 8·d .. 8·d + 7: high digits of the even ones
-     * (four bytes a lane), of the odd ones, then their low digits; panels: gemv_panel.inc. I8 and U8: in each run of 4 · width, high digits in the order of x,
-     * middle ones, low ones. */
+    /* By digits, else NULL. NIBBLE: in each run of 8 · width, lane d stands for elements 8·d .. 8·d + 7: high digits
+     * of the even ones (four bytes a lane), of the odd ones, then their low digits; panels: gemv_panel.inc. I8 and
+     * U8: in each run of 4 · width, high digits in the order of x, middle ones, low ones. */
     const int8_t *digits;
     int64_t digit_stride;  /* from column to column, bytes */
-    const int32_t *start;  /* lane_stride apart. NIBBLE: what a lane's sum (panels: a block's) begins with, since nibbles are taken as 0 to 15; else what the
-                              sums of each digit, `width` lanes each, begin with where bytes are taken with the other sign */
-    const float *step;     /* lane_stride apart: what a unit of the digits is, NIBBLE: of each lane, panels: of each block */
+    /* lane_stride apart. NIBBLE: what a lane's sum (panels: a block's) begins with, since nibbles are taken as 0 to 15;
+     * else what the sums of each digit, `width` lanes each, begin with where bytes are taken with the other sign */
+    const int32_t *start;
+    /* lane_stride apart: what a unit of the digits is, NIBBLE: of each lane, panels: of each block */
+    const float *step;
     bool zero;             /* nibbles are -8 to 7 */
 } gemv_columns;
 
@@ -32,17 +35,21 @@ enum { BYTE_DIGITS = 3, BYTE_MOST_K = 1 << 20 /* what int32 sums of a lane hold 
 #define BYTE_MOST (127 * 16384 + 63 * 128 + 63.0f)
 
 /* Panels of nibbles (gemv_panel.c). */
-enum { PANEL_ROWS = 32, PANEL_BLOCK = 32, PANEL_SCALES = PANEL_ROWS * PANEL_BLOCK / 2, PANEL_BYTES = PANEL_SCALES + 2 * PANEL_ROWS };
+enum { PANEL_ROWS = 32, PANEL_BLOCK = 32, PANEL_SCALES = PANEL_ROWS * PANEL_BLOCK / 2,
+       PANEL_BYTES = PANEL_SCALES + 2 * PANEL_ROWS };
 bool gemv_numbers(const gemv_weight *w, bool *zero); /* nibbles are 0 to 15, or -8 to 7: zero */
 
 /* Rows i0..i1, n columns: y[i, j]. */
-typedef void gemv_rows(const gemv_weight *w, const gemv_columns *x, int64_t n, int64_t i0, int64_t i1, float *y, int64_t ldy);
+typedef void gemv_rows(const gemv_weight *w, const gemv_columns *x, int64_t n, int64_t i0, int64_t i1, float *y,
+                       int64_t ldy);
 
 gemv_rows gemv_panel_plain; /* of columns that are not finite */
 
 typedef void gemv_digits(const float *x, int64_t n, bool zero, int8_t *digits, int32_t *start, float *step);
-typedef void gemv_bytes(const float *x, int64_t n, float largest, int8_t *digits, int32_t *start, float *step); /* one column */
-typedef void gemv_lines(dtype t, const void *lines, int64_t rows, int64_t cols, const float *x, float *y, const void *then);
+/* one column */
+typedef void gemv_bytes(const float *x, int64_t n, float largest, int8_t *digits, int32_t *start, float *step);
+typedef void gemv_lines(dtype t, const void *lines, int64_t rows, int64_t cols, const float *x, float *y,
+                        const void *then);
 
 struct gemv_kernel {
     const char *name;
@@ -56,7 +63,9 @@ struct gemv_kernel {
     gemv_rows *panel_rows;
 };
 
-#define GEMV(id, like, need, width, digits, bytes, panel, panel_rows) gemv_rows gemv_rows_##like; gemv_lines gemv_scores_##like, gemv_mix_##like;
+#define GEMV(id, like, need, width, digits, bytes, panel, panel_rows)                                                  \
+    gemv_rows gemv_rows_##like;                                                                                        \
+    gemv_lines gemv_scores_##like, gemv_mix_##like;
 #include "kernel/gemv.def"
 #undef GEMV
 #if defined(__x86_64__)

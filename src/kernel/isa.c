@@ -44,7 +44,8 @@ static bool amx_allowed(void)
 static bool by_intel(void)
 {
     uint32_t a, b, c, d;
-    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx;
+    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx && c == signature_INTEL_ecx &&
+           d == signature_INTEL_edx;
 }
 
 static uint32_t detect(void)
@@ -61,7 +62,8 @@ static uint32_t detect(void)
     if (c >> 11 & 1) set |= ISA_VNNI;
     if (c >> 8 & 1) set |= ISA_GFNI;
     uint32_t a71, b71, c71, d71;
-    if (a >= 1 && __get_cpuid_count(7, 1, &a71, &b71, &c71, &d71) && (a71 >> 5 & 1)) set |= ISA_AVX512BF16 | (by_intel() ? ISA_FMA_FIRST : 0);
+    if (a >= 1 && __get_cpuid_count(7, 1, &a71, &b71, &c71, &d71) && (a71 >> 5 & 1))
+        set |= ISA_AVX512BF16 | (by_intel() ? ISA_FMA_FIRST : 0);
     bool tiles = (d >> 22 & 1) && (d >> 24 & 1) && (d >> 25 & 1) && (os & 0x60000) == 0x60000;
     if (tiles && amx_allowed()) set |= ISA_AMX;
     return set;

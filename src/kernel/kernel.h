@@ -9,10 +9,10 @@
  *     gemm_scratch_bytes(k, M, N, K, pool_threads(pool), &ns);
  *     gemm_run(&(gemm_call){ .kernel = k, .pool = pool, .m = M, .n = N, .k = K, .a = a, .b = {...}, .c = y, ... }, d);
  *
- * Summation: each element of C is one chain over k, ascending; a kernel whose instruction adds groups of k at once says
- * so in gemm.def. Neither the thread count nor the shape changes that order: results are bit-identical for any pool, and a
- * column or row of C does not depend on its neighbours. One exception: rows of an A that was not packed ahead, few or (bf16) far fewer
- * than k, are summed in parts of k, which depend on m and k alone. */
+ * Summation: each element of C is one chain over k, ascending; a kernel whose instruction adds groups of k at once
+ * says so in gemm.def. Neither the thread count nor the shape changes that order: results are bit-identical for any
+ * pool, and a column or row of C does not depend on its neighbours. One exception: rows of an A that was not packed
+ * ahead, few or (bf16) far fewer than k, are summed in parts of k, which depend on m and k alone. */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
@@ -52,8 +52,8 @@ typedef enum {
 } gemm_math;
 
 /* Accuracy of the vector forms, against the exact function of the fp32 argument: sigmoid and tanh 4 ulp; silu 5 ulp;
- * gelu_tanh 6 ulp above -1, |x| · 4e-7 absolute below; for a C of fp16 or bf16 with nothing to add, sigmoid and those made of it
- * 7e-5 of themselves, or zero where that is below 1e-30. Infinities give the limit, NaN gives NaN. */
+ * gelu_tanh 6 ulp above -1, |x| · 4e-7 absolute below; for a C of fp16 or bf16 with nothing to add, sigmoid and
+ * those made of it 7e-5 of themselves, or zero where that is below 1e-30. Infinities give the limit, NaN gives NaN. */
 typedef enum { ACT_NONE, ACT_RELU, ACT_SILU, ACT_GELU_TANH, ACT_SIGMOID, ACT_TANH, ACT_COUNT } gemm_act;
 
 typedef struct gemm_kernel gemm_kernel;
@@ -71,7 +71,8 @@ typedef struct {
     int64_t row, col; /* strides in elements */
 } gemm_view;
 
-/* v = act(scale[i] · (A·B)[i,j] + bias[i]), times silu(gate[i,j]); C = v, + residual[i,j], + the old C; all in fp32, rounded once to C's type. */
+/* v = act(scale[i] · (A·B)[i,j] + bias[i]), times silu(gate[i,j]); C = v, + residual[i,j], + the old C; all in fp32,
+ * rounded once to C's type. */
 typedef struct {
     const float *scale, *bias; /* per row of C; NULL: 1, 0 */
     const void *residual;      /* C's type, or NULL; may be C itself */
@@ -82,7 +83,8 @@ typedef struct {
     bool accumulate;
 } gemm_epilogue;
 
-/* A further packed A that meets the B of a call, where that has few columns: one region reads them all. Its sums as they are: rows of n. */
+/* A further packed A that meets the B of a call, where that has few columns: one region reads them all. Its sums as
+ * they are: rows of n. */
 enum { GEMM_MORE = 3 };
 typedef struct {
     const void *a; /* as that of the call */
@@ -95,55 +97,74 @@ typedef struct {
     pool *pool; /* NULL: this thread */
     int64_t m, n, k;
     const void *a;    /* from gemm_pack_a with the same kernel and k, and m rows or more (GEMM_I8: m); or NULL: */
-    int64_t a_k;      /* k of the packed A, when the product takes only its beginning; 0: k. Not for GEMM_I8, and k as gemm_can_begin says */
-    gemm_view a_view; /* A as it stands, packed piece by piece, again for each stripe of B: faster for an A used once with k up
-                       * to some hundreds (dW of a small batch) */
+    /* k of the packed A, when the product takes only its beginning; 0: k. Not for GEMM_I8, and k as gemm_can_begin
+     * says */
+    int64_t a_k;
+    /* A as it stands, packed piece by piece, again for each stripe of B: faster for an A used once with k up to some
+     * hundreds (dW of a small batch) */
+    gemm_view a_view;
     gemm_view b;
-    const void *b_packed; /* from gemm_pack_b with the same kernel, n columns or more, and then A is packed too: a small product on this thread. Not for GEMM_I8 */
+    /* from gemm_pack_b with the same kernel, n columns or more, and then A is packed too: a small product on this
+     * thread. Not for GEMM_I8 */
+    const void *b_packed;
     int64_t b_k;          /* as a_k */
-    bool same_b;      /* the call before on this scratch had this kernel, pool, m, n, k and B, and A in the same way: what it packed of B is
-                       * used again */
+    /* the call before on this scratch had this kernel, pool, m, n, k and B, and A in the same way: what it packed of B
+     * is used again */
+    bool same_b;
     void *c;
     dtype c_type; /* F32 F16 BF16 */
     int64_t ldc;
     gemm_epilogue epi;
     gemm_more more[GEMM_MORE];
     int n_more; /* only where gemm_few says so */
-    /* A product by parts of k (gemm_by_parts) hands on rows of C that are finished, while they are near; others do not. NULL: nobody waits. */
+    /* A product by parts of k (gemm_by_parts) hands on rows of C that are finished, while they are near; others do
+     * not. NULL: nobody waits. */
     void (*rows_done)(void *user, int64_t row, int64_t rows, int thread);
     void *user;
-    float *squares; /* of each tile of C, row of tiles after row: the sum of the squares of its elements as they were stored; gemm_tiles of them.
-                     * They depend on the kernel and the sizes alone. Only for a C of fp32; NULL: not wanted */
+    /* of each tile of C, row of tiles after row: the sum of the squares of its elements as they were stored; gemm_tiles
+     * of them. They depend on the kernel and the sizes alone. Only for a C of fp32; NULL: not wanted */
+    float *squares;
     void *scratch;
     size_t scratch_bytes;
 } gemm_call;
 
 /* false: sizes are negative or overflow. int8 sums hold k up to 65536. */
 bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *bytes) MUST_CHECK;
-bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes) MUST_CHECK;
+bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes)
+    MUST_CHECK;
 an_status gemm_pack_a(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
 /* The same, written past the caches: one of so many weights that none of them is still there when it is used. */
-an_status gemm_pack_a_past(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d) MUST_CHECK;
+an_status gemm_pack_a_past(const gemm_kernel *k, pool *p, int64_t m, int64_t kk, gemm_view a, void *out, diag *d)
+    MUST_CHECK;
 int64_t gemm_tiles(const gemm_kernel *g, int64_t m, int64_t n); /* of a C of so many rows and columns */
-bool gemm_few(const gemm_kernel *g, int64_t n); /* are n columns few: a packed A passes by once, its rows are the lanes */
-bool gemm_thin(const gemm_kernel *g, int64_t n); /* are n columns a vector or less, so that fp32 operands are multiplied as they lie? */
-/* The right operand ahead, for many small products by the same one: attention's keys and values. Their scratch is smaller. */
+/* are n columns few: a packed A passes by once, its rows are the lanes */
+bool gemm_few(const gemm_kernel *g, int64_t n);
+/* are n columns a vector or less, so that fp32 operands are multiplied as they lie? */
+bool gemm_thin(const gemm_kernel *g, int64_t n);
+/* The right operand ahead, for many small products by the same one: attention's keys and values. Their scratch is
+ * smaller. */
 bool gemm_pack_b_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes) MUST_CHECK;
 an_status gemm_pack_b(const gemm_kernel *k, pool *p, int64_t n, int64_t kk, gemm_view b, void *out, diag *d) MUST_CHECK;
-/* The same of exp(scale (x - most)) of an x of n fp32 columns and kk rows, most and sum per column; what is packed, before it is rounded, is added to sum.
- * Relative error 2.6e-6 beside that of the exponent. false: this kernel has no form for it, and nothing was written. */
-bool gemm_pack_weights(const gemm_kernel *k, int64_t n, int64_t kk, const float *x, const float *most, float scale, float *sum, void *out) MUST_CHECK;
-bool gemm_packed_scratch_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes) MUST_CHECK; /* grows with n and kk, and serves any smaller ones */
-bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k); /* may a product over k take the beginning of an A, or a B, packed with a_k? */
-bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k);            /* will k be cut in parts, if A is not packed ahead and B's columns are side by side? */
-bool gemm_passes(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, gemm_view a); /* is an A that changes better packed in passing than ahead? */
+/* The same of exp(scale (x - most)) of an x of n fp32 columns and kk rows, most and sum per column; what is packed,
+ * before it is rounded, is added to sum. Relative error 2.6e-6 beside that of the exponent. false: this kernel has
+ * no form for it, and nothing was written. */
+bool gemm_pack_weights(const gemm_kernel *k, int64_t n, int64_t kk, const float *x, const float *most, float scale,
+                       float *sum, void *out) MUST_CHECK;
+/* grows with n and kk, and serves any smaller ones */
+bool gemm_packed_scratch_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes) MUST_CHECK;
+/* may a product over k take the beginning of an A, or a B, packed with a_k? */
+bool gemm_can_begin(const gemm_kernel *g, int64_t k, int64_t a_k);
+/* will k be cut in parts, if A is not packed ahead and B's columns are side by side? */
+bool gemm_by_parts(const gemm_kernel *g, int64_t m, int64_t k);
+/* is an A that changes better packed in passing than ahead? */
+bool gemm_passes(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, gemm_view a);
 an_status gemm_run(const gemm_call *c, diag *d) MUST_CHECK;
 
 /* ---- what this CPU can do, measured now ---- */
 
-/* Something to run again and again: a row's inner loop with both operands in L1 (in 1e9 multiply-adds times two per second), or bytes
- * read, or copied (counted read and written), over one buffer of that size; twice: copied block by block, each read to its end before any
- * of it is written, and counted as if it were read once. NULL: no memory. */
+/* Something to run again and again: a row's inner loop with both operands in L1 (in 1e9 multiply-adds times two per
+ * second), or bytes read, or copied (counted read and written), over one buffer of that size; twice: copied block by
+ * block, each read to its end before any of it is written, and counted as if it were read once. NULL: no memory. */
 typedef struct peak_meter peak_meter;
 enum { PEAK_FAR = 256 << 20 }; /* far larger than the caches of most */
 peak_meter *peak_gemm(const gemm_kernel *k, pool *p, int n_threads);

@@ -1,6 +1,6 @@
-/* peak.c: what this CPU can do, measured in this run, so that a bench can state fractions. In: a kernel row or nothing.
- * Out: rates of short runs. A machine that others share swings by half within a second, so a rate is taken again and again, in turns
- * with what is compared with it. */
+/* peak.c: what this CPU can do, measured in this run, so that a bench can state fractions. In: a kernel row or
+ * nothing. Out: rates of short runs. A machine that others share swings by half within a second, so a rate is taken
+ * again and again, in turns with what is compared with it. */
 #include <stdlib.h>
 
 #include "base/big.h"
@@ -36,8 +36,9 @@ static void inner_task(void *ctx, int64_t task, int thread)
     const peak_meter *x = ctx;
     char *m = x->at + (size_t)task * x->stride;
     (void)thread;
-    tile_job t = { .k = x->k, .a = m, .b = m + x->b_at, .b_step = x->g->nr * pk_bytes(x->g->b_pk) * x->g->b_kr, .to = m + x->acc_at, .to_ld = x->g->nr * 4,
-                   .rows = x->g->mr, .cols = x->g->nr, .ahead = { { m, 0 }, { m, 0 } } };
+    tile_job t = { .k = x->k, .a = m, .b = m + x->b_at, .b_step = x->g->nr * pk_bytes(x->g->b_pk) * x->g->b_kr,
+                   .to = m + x->acc_at, .to_ld = x->g->nr * 4, .rows = x->g->mr, .cols = x->g->nr,
+                   .ahead = { { m, 0 }, { m, 0 } } };
     if (x->g->begin) x->g->begin();
     for (int64_t i = 0; i < x->passes; i++) x->g->tile(&t);
     if (x->g->end) x->g->end();
@@ -76,7 +77,8 @@ static void twice_task(void *ctx, int64_t task, int thread)
             while (left) {
                 const size_t n = (left - 1) % PIECE + 1;
                 left -= n;
-                v->stream(to + at + left, DT_F32, (const float *)(const void *)(from + at + left), (int64_t)(n / sizeof(float)));
+                v->stream(to + at + left, DT_F32, (const float *)(const void *)(from + at + left),
+                          (int64_t)(n / sizeof(float)));
             }
         }
     v->fence();
@@ -127,7 +129,8 @@ peak_meter *peak_gemm(const gemm_kernel *g, pool *p, int n_threads)
     enum { PAGE = 4096 };
     peak_meter *x = peak_new(p, n_threads, inner_task);
     if (!x) return NULL;
-    /* Both panels in five eighths of L1: as long as can be, since every tile begins and ends, with room for the sums and whatever else runs. */
+    /* Both panels in five eighths of L1: as long as can be, since every tile begins and ends, with room for the sums
+     * and whatever else runs. */
     int64_t per_k = g->mr * (g->expand ? 4 : pk_bytes(g->a_pk)) + g->nr * pk_bytes(g->b_pk);
     x->g = g;
     x->k = MAX((int64_t)cpu_l1_bytes() / 8 * 5 / per_k / g->k_align * g->k_align, g->k_align);
@@ -175,7 +178,10 @@ static peak_meter *mover(pool *p, int n_threads, size_t bytes, size_t block, poo
 }
 
 peak_meter *peak_read(pool *p, int n_threads, size_t bytes) { return mover(p, n_threads, bytes, bytes, read_task); }
-peak_meter *peak_twice(pool *p, int n_threads, size_t bytes, size_t block) { return mover(p, n_threads, bytes, block, twice_task); }
+peak_meter *peak_twice(pool *p, int n_threads, size_t bytes, size_t block)
+{
+    return mover(p, n_threads, bytes, block, twice_task);
+}
 
 peak_meter *peak_copy(pool *p, int n_threads, size_t bytes)
 {

@@ -1,8 +1,9 @@
 /* vector.h: loops over fp32 vectors in cache, and the kernels of devices that do not add as this CPU does.
  *
- * A caller works in blocks of some hundred elements: load into fp32, call functions, round, store. Everything marked exact in
- * vector.def, every conversion and every kernel below gives the same bits on every instruction set, so which one was picked
- * is a matter of speed. Buffers of floats are any alignment; x and y of one call may be the same buffer, not shifted ones. */
+ * A caller works in blocks of some hundred elements: load into fp32, call functions, round, store. Everything marked
+ * exact in vector.def, every conversion and every kernel below gives the same bits on every instruction set, so
+ * which one was picked is a matter of speed. Buffers of floats are any alignment; x and y of one call may be the
+ * same buffer, not shifted ones. */
 #ifndef KERNEL_VECTOR_H
 #define KERNEL_VECTOR_H
 
@@ -18,12 +19,12 @@ typedef enum {
 
 typedef void vec_run(float *y, const float *a, const float *b, const float *c, const float *p, int64_t n);
 
-/* How a block of results is rounded, in this order: NaN to 0 (CHIP), to nearest even, a tie away from zero (AWAY), -0 to +0
- * (CHIP). A target type of fp32 leaves values as they are. */
+/* How a block of results is rounded, in this order: NaN to 0 (CHIP), to nearest even, a tie away from zero (AWAY),
+ * -0 to +0 (CHIP). A target type of fp32 leaves values as they are. */
 enum { VR_F16 = 1, VR_BF16 = 2, VR_BOOL = 4, VR_CHIP = 8, VR_AWAY = 16 };
 
-/* A function as lines between 33 knots. x at or below x_lo gives y_lo, at or above x_hi gives y_hi; in between the family says
- * how x becomes a place t among the knots. All of it in fp32, one rounding per operation. */
+/* A function as lines between 33 knots. x at or below x_lo gives y_lo, at or above x_hi gives y_hi; in between the
+ * family says how x becomes a place t among the knots. All of it in fp32, one rounding per operation. */
 typedef enum { VT_SIDES, VT_LINES, VT_FRACTION, VT_WHOLE, VT_ROOT, VT_INV_ROOT, VT_INV, VT_LOG2, VT_EXP2 } vec_family;
 typedef struct {
     vec_family family;
@@ -31,15 +32,17 @@ typedef struct {
     bool positive; /* x below 0 gives 0 */
     float x_lo, x_hi, y_lo, y_hi;
     float below[2], above[2]; /* slope and offset past the first and last knot; LINES: of the two sides of 0 */
-    float unit, first;        /* SIDES: t = unit * x + first; the others: t = unit * mantissa or fraction (- 32: INV, LOG2) */
+    /* SIDES: t = unit * x + first; the others: t = unit * mantissa or fraction (- 32: INV, LOG2) */
+    float unit, first;
     float knot[32], rise[32];
 } vec_table;
 
-/* One pass of a four-lane adder with a window: for each row and column, tiles of four products in ascending k; in a tile both
- * operands of an addition are rounded to a multiple of 2^(e - bits + 1), e the exponent of the larger, and nothing after it;
- * tiles are added to an fp32 sum. With `full`, what has no value is 0 and magnitudes from `ceiling` on are infinite, after every
- * addition; without it operands are finite and no sum reaches the ceiling.
- * a: panels of WINDOW_ROWS rows, b: panels of window_cols columns, both k-major fp32, k a multiple of 4 (padded with zeros). */
+/* One pass of a four-lane adder with a window: for each row and column, tiles of four products in ascending k; in a
+ * tile both operands of an addition are rounded to a multiple of 2^(e - bits + 1), e the exponent of the larger, and
+ * nothing after it; tiles are added to an fp32 sum. With `full`, what has no value is 0 and magnitudes from
+ * `ceiling` on are infinite, after every addition; without it operands are finite and no sum reaches the ceiling. a:
+ * panels of WINDOW_ROWS rows, b: panels of window_cols columns, both k-major fp32, k a multiple of 4 (padded with
+ * zeros). */
 enum { WINDOW_ROWS = 4 };
 typedef struct {
     const float *a, *b;
@@ -52,16 +55,19 @@ typedef struct {
     int rows, cols; /* of C to write */
 } window_job;
 
-typedef enum { STAT_SUM, STAT_SQUARES, STAT_ABS, STAT_MAX, STAT_MIN, STAT_MOST } vec_stat; /* MOST: MAX that may lose a NaN */
+/* MOST: MAX that may lose a NaN */
+typedef enum { STAT_SUM, STAT_SQUARES, STAT_ABS, STAT_MAX, STAT_MIN, STAT_MOST } vec_stat;
 
 /* y = (x - mean) * scale * gain + bias; without a gain or bias they do not count. */
 typedef struct {
     const float *mean, *scale; /* affine_rows: per column; mean NULL: 0 */
     const float *gain, *bias;  /* affine: per column; affine_rows: per row */
     float mean_1, scale_1;     /* affine */
-    bool stream;               /* past the caches, as .stream below; y and its rows begin at multiples of VEC_LINE bytes */
+    /* past the caches, as .stream below; y and its rows begin at multiples of VEC_LINE bytes */
+    bool stream;
     int64_t ahead;             /* what lies so many bytes behind x is asked for, to the first cache */
-    int64_t own;               /* affine_rows: so many bytes behind y will be written, and another's cache may have it; 0: nothing is asked for */
+    /* affine_rows: so many bytes behind y will be written, and another's cache may have it; 0: nothing is asked for */
+    int64_t own;
 } vec_affine;
 
 /* Pairs of rows turned by an angle per column. */
@@ -73,11 +79,12 @@ typedef struct {
 
 enum { VEC_LINE = 64 /* bytes of a line of the caches */, VEC_BAND = 8 };
 
-/* A chain as a list of acts on a tile of elements, x, that stays in registers. A function (a code below VF_COUNT) makes x of x, of
- * the fp32 elements at `at` when it has a second operand, and of those at `z` when it has a third. The others load x from `at` or
- * set it to p[0], combine it with fp16 elements at `at`, make fp32 of elements there and leave it at `z`, or store x at `at`: as a type, or
- * past the caches to an address that is a multiple of VEC_LINE. ASK asks memory for the elements of so many
- * bytes that lie VEC_ASK_FAR bytes behind `at`, and the second cache for those VEC_ASK_NEAR bytes behind it. */
+/* A chain as a list of acts on a tile of elements, x, that stays in registers. A function (a code below VF_COUNT)
+ * makes x of x, of the fp32 elements at `at` when it has a second operand, and of those at `z` when it has a third.
+ * The others load x from `at` or set it to p[0], combine it with fp16 elements at `at`, make fp32 of elements there
+ * and leave it at `z`, or store x at `at`: as a type, or past the caches to an address that is a multiple of
+ * VEC_LINE. ASK asks memory for the elements of so many bytes that lie VEC_ASK_FAR bytes behind `at`, and the second
+ * cache for those VEC_ASK_NEAR bytes behind it. */
 enum { VEC_ASK_FAR = 8192, VEC_ASK_NEAR = 2048 };
 typedef enum {
     VA_ASK_4 = VF_COUNT, VA_ASK_2, VA_ASK_1, VA_X_F32, VA_X_F16, VA_X_BF16, VA_X_BOOL, VA_X_ONE,
@@ -85,7 +92,9 @@ typedef enum {
     VA_MOVE_F16, VA_MOVE_BF16, VA_MOVE_BOOL,
     VA_PUT_F32, VA_PUT_F16, VA_PUT_BF16, VA_PUT_BOOL,
     VA_PAST_F32, VA_PAST_F16, VA_PAST_BF16,
-    VA_ADAM /* the act it stands for and the VEC_ADAM_ACTS - 1 behind it, the same bits with nothing kept in between; they are ADAM_ACTS */
+    /* the act it stands for and the VEC_ADAM_ACTS - 1 behind it, the same bits with nothing kept in between; they are
+     * ADAM_ACTS */
+    VA_ADAM
 } vec_code;
 typedef struct vec_act {
     int code;
@@ -144,7 +153,8 @@ typedef struct {
     int window_cols; /* of a panel of b */
     vec_run *const *fn; /* VF_COUNT of them */
     int tile;        /* elements of a tile */
-    void (*tape)(vec_act *acts, int n, int64_t rows, int64_t len); /* len: elements of a row; acts go along from row to row */
+    /* len: elements of a row; acts go along from row to row */
+    void (*tape)(vec_act *acts, int n, int64_t rows, int64_t len);
     void (*table)(float *y, const float *x, const vec_table *t, int64_t n);
     void (*round)(float *x, int how, int64_t n);
     /* The end of a multiply-accumulate pass: magnitudes below `least` become 0 (0: none do). */
@@ -153,67 +163,82 @@ typedef struct {
     /* fp32 from F32 F16 BF16 BOOL I8 U8 I16 U16, and to F32 F16 BF16 BOOL (x != 0). */
     void (*load)(float *y, dtype t, const void *x, int64_t n);
     void (*store)(void *y, dtype t, const float *x, int64_t n);
-    /* As store, past the caches: for results so large that they are read from memory again. Rows of such stores end with a
-     * fence, before another thread is told of them. */
+    /* As store, past the caches: for results so large that they are read from memory again. Rows of such stores end
+     * with a fence, before another thread is told of them. */
     void (*stream)(void *y, dtype t, const float *x, int64_t n);
     void (*fence)(void);
     void (*fill)(float *y, float x, int64_t n);
     void (*clean)(float *x, float nan, int64_t n); /* NaN becomes `nan`, -0 becomes +0 */
-    /* For each of n columns: acc = stat(acc, the rows in ascending order); rows are `ld` floats apart. chip: a sum that has no
-     * value is 0. SQUARES: of x - mean[column] when mean is given. */
-    void (*columns)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean, int64_t n);
+    /* For each of n columns: acc = stat(acc, the rows in ascending order); rows are `ld` floats apart. chip: a sum
+     * that has no value is 0. SQUARES: of x - mean[column] when mean is given. */
+    void (*columns)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean,
+                    int64_t n);
     /* The same along rows: acc[i] over n elements of row i, i < rows <= width. mean[i]. */
-    void (*rows)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean, int64_t n);
-    /* Straight from memory, F32, F16 or BF16, for devices that leave the order of a sum open. The order depends on n alone.
-     * along: of one row; acc is where it starts. down: of n columns, rows `ld` bytes apart; rows ascending. */
+    void (*rows)(float *acc, vec_stat s, bool chip, const float *x, int64_t rows, int64_t ld, const float *mean,
+                 int64_t n);
+    /* Straight from memory, F32, F16 or BF16, for devices that leave the order of a sum open. The order depends on n
+     * alone. along: of one row; acc is where it starts. down: of n columns, rows `ld` bytes apart; rows ascending. */
     float (*along)(dtype t, const void *x, vec_stat s, float mean, float acc, int64_t n);
     void (*down)(float *acc, dtype t, const void *x, vec_stat s, int64_t rows, int64_t ld, int64_t n);
-    /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x), 0 below exp(-86.99); returns their sum. NaN stays. What lies
-     * `ahead` bytes behind x is asked for. */
+    /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x), 0 below exp(-86.99); returns their sum. NaN
+     * stays. What lies `ahead` bytes behind x is asked for. */
     float (*exps)(float *y, dtype t, const void *x, float most, int64_t n, int64_t ahead);
-    /* For softmax from fp16 to fp16: 2^(x log2(e) - b), b the whole number nearest most * log2(e); relative error 1e-4. */
+    /* For softmax from fp16 to fp16: 2^(x log2(e) - b), b the whole number nearest most * log2(e); relative error
+     * 1e-4. */
     float (*exps_half)(float *y, const void *x, float most, int64_t n, int64_t ahead);
     void (*soft_three)(vec_three *p, dtype ty, dtype tx, int64_t n); /* the same bits as one by one */
-    /* Softmax down n columns, in two looks at x; the second makes the exps again, so that none are kept. soft_look: the largest and
-     * the sum of exps, which begin at -inf and 0 and go on from call to call; soft_settle makes of them what exps of a column are
-     * taken against, and one over their sum. soft_rows: y = exp(x - base) * scale, base as p->mean. half: x and y are
-     * fp16, exps as of exps_half, the base the power of two. A column without a value above -inf, or with a NaN, is NaN. */
+    /* Softmax down n columns, in two looks at x; the second makes the exps again, so that none are kept. soft_look:
+     * the largest and the sum of exps, which begin at -inf and 0 and go on from call to call; soft_settle makes of
+     * them what exps of a column are taken against, and one over their sum. soft_rows: y = exp(x - base) * scale,
+     * base as p->mean. half: x and y are fp16, exps as of exps_half, the base the power of two. A column without a
+     * value above -inf, or with a NaN, is NaN. */
     void (*soft_look)(float *most, float *sum, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, bool half);
     void (*soft_settle)(float *most, float *sum, int64_t n, bool half);
-    void (*soft_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n, bool half);
-    /* The same in one look at x, its exps kept: soft_begin, soft_band for every VEC_BAND rows, soft_end; then for every band again, when
-     * the next softmax of as many columns may take its place. x and y of one type, fp32 or, as `half`, fp16. */
+    void (*soft_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p,
+                      int64_t rows, int64_t n, bool half);
+    /* The same in one look at x, its exps kept: soft_begin, soft_band for every VEC_BAND rows, soft_end; then for
+     * every band again, when the next softmax of as many columns may take its place. x and y of one type, fp32 or,
+     * as `half`, fp16. */
     void (*soft_begin)(float *base, float *sum, dtype t, int64_t n);
     void (*soft_band)(const vec_soft *p, dtype t, int rows, int64_t n);
     void (*soft_end)(const float *base, float *sum, dtype t, int64_t n);
     /* Mean and sum of squared deviations of n columns; both begin at 0, and go on after `before` rows. */
-    void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t before, int64_t rows, int64_t ld, int64_t n);
-    /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has rows of
-     * n. y may be x. */
-    void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows, int64_t ld, int64_t n);
+    void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t before, int64_t rows, int64_t ld,
+                    int64_t n);
+    /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has
+     * rows of n. y may be x. */
+    void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows,
+                      int64_t ld, int64_t n);
     /* F32 and F16 in any pair, or BF16 to BF16. */
     void (*affine)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, int64_t n);
-    /* affine(y, x), and in the same loop along(next, STAT_SQUARES, mean), which is returned: the bits of the two by themselves. */
-    float (*affine_next)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, const void *next, float mean, int64_t n);
+    /* affine(y, x), and in the same loop along(next, STAT_SQUARES, mean), which is returned: the bits of the two by
+     * themselves. */
+    float (*affine_next)(void *y, dtype ty, const void *x, dtype tx, const vec_affine *p, const void *next, float mean,
+                         int64_t n);
     /* As affine for rows ldy and ldx elements apart, and F32 to BF16. */
-    void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p, int64_t rows, int64_t n);
+    void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p,
+                        int64_t rows, int64_t n);
     /* y = (x - sum(p * x)) * p, back through a softmax that gave p; y and p F32 or BF16. */
     void (*soft_back)(void *y, dtype ty, const float *x, const void *p, dtype tp, int64_t n);
     /* y = x * by; F32 or BF16. */
     void (*scaled)(void *y, dtype ty, const float *x, float by, int64_t n);
-    /* Of a * b, n rows of m: cols[j] += the sum of those of column j, each times row[i]; rows[i] = the sum of those of row i, each times col[j].
-     * cols, rows: NULL, not wanted; row, col: NULL, 1. */
-    void (*sums)(float *cols, float *rows, const float *a, const float *b, const float *row, const float *col, int64_t n, int64_t m);
+    /* Of a * b, n rows of m: cols[j] += the sum of those of column j, each times row[i]; rows[i] = the sum of those
+     * of row i, each times col[j]. cols, rows: NULL, not wanted; row, col: NULL, 1. */
+    void (*sums)(float *cols, float *rows, const float *a, const float *b, const float *row, const float *col,
+                 int64_t n, int64_t m);
     float (*largest)(const float *x, int64_t n); /* magnitude; infinity when one is not finite */
     void (*window)(const window_job *j);
     /* Element (i, j) of y = element (j, i) of x; i < rows, j < cols; strides in elements of 4 or 2 bytes. */
     void (*transpose)(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t rows, int64_t cols, int bytes);
-    /* (a, b) becomes scale (a co - b si, b co + a si), back: with the other sign of si; products and sums rounded to fp32 one by one. All of
-     * one type, F32, F16 or BF16, or F32 and BF16 turned by F32. ya may be a, and yb b. */
-    void (*turn)(void *ya, void *yb, const void *a, const void *b, const void *co, const void *si, const vec_turn *k, int64_t n);
-    /* The same for n elements that are pairs side by side: a, b, a, b; each pair by the co and si of its a. y may be x. */
+    /* (a, b) becomes scale (a co - b si, b co + a si), back: with the other sign of si; products and sums rounded to
+     * fp32 one by one. All of one type, F32, F16 or BF16, or F32 and BF16 turned by F32. ya may be a, and yb b. */
+    void (*turn)(void *ya, void *yb, const void *a, const void *b, const void *co, const void *si, const vec_turn *k,
+                 int64_t n);
+    /* The same for n elements that are pairs side by side: a, b, a, b; each pair by the co and si of its a. y may be
+     * x. */
     void (*turn_beside)(void *y, const void *x, const void *co, const void *si, dtype t, bool back, int64_t n);
-    /* Rules for moved fp16 elements, in place: NaN becomes +inf, magnitudes above `last` (bits; 0x7c00: none) infinite. */
+    /* Rules for moved fp16 elements, in place: NaN becomes +inf, magnitudes above `last` (bits; 0x7c00: none)
+     * infinite. */
     void (*moved_f16)(void *x, uint16_t last, int64_t n);
     /* No NaN among n fp16 elements, and with `flush` no subnormal. */
     bool (*plain_f16)(const void *x, bool flush, int64_t n);

@@ -1,5 +1,5 @@
-/* active.c: which ids a model may answer with, where a run trained part of a vocabulary.
- * In: a list of ids, from a run, the file beside the weights, or a file's metadata.  Out: a byte per id, or the list in a file again. */
+/* active.c: which ids a model may answer with, where a run trained part of a vocabulary. In: a list of ids, from a
+ * run, the file beside the weights, or a file's metadata.  Out: a byte per id, or the list in a file again. */
 #include <stdlib.h>
 
 #include "lm/lm_int.h"
@@ -14,7 +14,9 @@ an_status lm_restrict(lm_model *m, const uint32_t *ids, size_t n, diag *d)
     if (!may) return diag_nomem(d);
     for (size_t i = 0; i < n; i++) {
         if (ids[i] >= (uint64_t)m->c.vocab)
-            return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: entry %zu of its list of tokens is %u; the vocabulary has %lld", m->path, i, ids[i], (long long)m->c.vocab);
+            return diag_fail(d, AN_INPUT, NOWHERE,
+                             "%.150s: entry %zu of its list of tokens is %u; the vocabulary has %lld", m->path, i,
+                             ids[i], (long long)m->c.vocab);
         may[ids[i]] = 1;
     }
     m->active = may;
@@ -71,7 +73,8 @@ an_status active_from_gguf(lm_model *m, diag *d)
 {
     const gguf_value *v = gguf_get(m->gg, LM_ACTIVE_KEY);
     if (!v) return AN_OK;
-    if (v->type != GGUF_ARRAY || v->of != GGUF_U32) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: " LM_ACTIVE_KEY " is no array of uint32", m->path);
+    if (v->type != GGUF_ARRAY || v->of != GGUF_U32)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: " LM_ACTIVE_KEY " is no array of uint32", m->path);
     uint32_t *ids = TAKE(&m->mem, uint32_t, (size_t)v->n + 1);
     if (!ids) return diag_nomem(d);
     for (uint64_t i = 0; i < v->n; i++) {
@@ -101,7 +104,9 @@ an_status active_from_meta(lm_model *m, diag *d)
     while (*s && !st) {
         char *end;
         unsigned long id = strtoul(s, &end, 10);
-        if (end == s || (*end && *end != ' ') || *s == '-') st = diag_fail(d, AN_INPUT, NOWHERE, "%.150s: metadata " LM_ACTIVE_KEY " is no list of numbers at \"%.20s\"", m->path, s);
+        if (end == s || (*end && *end != ' ') || *s == '-')
+            st = diag_fail(d, AN_INPUT, NOWHERE,
+                           "%.150s: metadata " LM_ACTIVE_KEY " is no list of numbers at \"%.20s\"", m->path, s);
         else if (!tok_ids_push(&ids, id > UINT32_MAX ? UINT32_MAX : (uint32_t)id)) st = diag_nomem(d);
         s = *end ? end + 1 : end;
     }

@@ -1,17 +1,19 @@
 /* chat.c: conversations in the form a model was trained on.
  * In: messages.  Out: tokens that end where the assistant speaks next.
  *
- * Models carry their form as a Jinja program. We do not run it: the families' own forms are few, and each is told from the others
- * by the control tokens its program writes. A program that writes none of them is refused, never guessed at. A system text that a
- * program writes when none is given (Qwen) is found in it and used.
+ * Models carry their form as a Jinja program. We do not run it: the families' own forms are few, and each is told
+ * from the others by the control tokens its program writes. A program that writes none of them is refused, never
+ * guessed at. A system text that a program writes when none is given (Qwen) is found in it and used.
  *
- * Control tokens are ids from the vocabulary, put between pieces of text; text is encoded without looking for control tokens, so what
- * a user types cannot be one. Text on both sides of a boundary without a control token is joined before it is encoded. */
+ * Control tokens are ids from the vocabulary, put between pieces of text; text is encoded without looking for
+ * control tokens, so what a user types cannot be one. Text on both sides of a boundary without a control token is
+ * joined before it is encoded. */
 #include "lm/generate.h"
 
 static const struct {
     const char *name;
-    const char *marks[2]; /* a template has this form when all of them stand in its Jinja text; the first row that fits wins */
+    /* a template has this form when all of them stand in its Jinja text; the first row that fits wins */
+    const char *marks[2];
 } kinds[CHAT_KINDS] = {
     [CHAT_PLAIN] = { "plain", { NULL, NULL } },
     [CHAT_CHATML] = { "chatml", { "<|im_start|>", NULL } },
@@ -34,7 +36,10 @@ an_status lm_chat_find(const char *template, lm_chat *out, diag *d)
         const char *const *m = kinds[order[i]].marks;
         if (strstr(template, m[0]) && (!m[1] || strstr(template, m[1]))) return *out = order[i], AN_OK;
     }
-    return diag_fail(d, AN_INPUT, NOWHERE, "the chat template is not understood: it begins \"%.80s\"; known are chatml, llama2, llama3, mistral, gemma and plain", template);
+    return diag_fail(
+        d, AN_INPUT, NOWHERE,
+        "the chat template is not understood: it begins \"%.80s\"; known are chatml, llama2, llama3, mistral, gemma and plain",
+        template);
 }
 
 /* ---- pieces ---- */
@@ -59,11 +64,16 @@ static an_status flush(writer *w)
 static an_status put_id(writer *w, int64_t id, const char *name)
 {
     TRY(flush(w));
-    if (id < 0) return diag_fail(w->d, AN_INPUT, NOWHERE, "the chat template wants the token %s, which the vocabulary does not have", name);
+    if (id < 0)
+        return diag_fail(w->d, AN_INPUT, NOWHERE,
+                         "the chat template wants the token %s, which the vocabulary does not have", name);
     return tok_ids_push(w->out, (uint32_t)id) ? AN_OK : diag_nomem(w->d);
 }
 
-static an_status put_control(writer *w, const char *name) { return put_id(w, tok_find(w->t, name, strlen(name)), name); }
+static an_status put_control(writer *w, const char *name)
+{
+    return put_id(w, tok_find(w->t, name, strlen(name)), name);
+}
 static void put_text(writer *w, const char *s) { sb_puts(&w->text, s); }
 static void put_message(writer *w, const lm_message *m) { sb_putn(&w->text, m->text, m->n); }
 
@@ -153,7 +163,8 @@ static an_status write_gemma(writer *w, const lm_message *m, size_t n)
 {
     TRY(put_bos(w));
     for (size_t i = 0; i <= n; i++) {
-        if (i < n && m[i].role == CHAT_SYSTEM) return diag_fail(w->d, AN_INPUT, NOWHERE, "the chat template (gemma) has no place for a system text");
+        if (i < n && m[i].role == CHAT_SYSTEM)
+            return diag_fail(w->d, AN_INPUT, NOWHERE, "the chat template (gemma) has no place for a system text");
         TRY(put_control(w, "<start_of_turn>"));
         put_text(w, i < n && m[i].role == CHAT_USER ? "user\n" : "model\n");
         if (i == n) break;
@@ -164,7 +175,8 @@ static an_status write_gemma(writer *w, const lm_message *m, size_t n)
     return AN_OK;
 }
 
-/* [INST] around each user message; a system text stands in front of the first one, between marks of its own or by itself. */
+/* [INST] around each user message; a system text stands in front of the first one, between marks of its own or by
+ * itself. */
 static an_status write_inst(writer *w, const lm_message *m, size_t n, bool llama2)
 {
     const lm_message *system = n && m[0].role == CHAT_SYSTEM ? &m[0] : NULL;
@@ -212,7 +224,8 @@ static an_status write(writer *w, lm_chat c, const char *template, const lm_mess
     return flush(w);
 }
 
-an_status lm_chat_encode(lm_chat c, const char *template, const tokenizer *t, tok_encoder *e, const lm_message *m, size_t n, tok_ids *out, diag *d)
+an_status lm_chat_encode(lm_chat c, const char *template, const tokenizer *t, tok_encoder *e, const lm_message *m,
+                         size_t n, tok_ids *out, diag *d)
 {
     if (!n) return diag_fail(d, AN_INPUT, NOWHERE, "a conversation without messages");
     writer w = { .t = t, .e = e, .out = out, .d = d };
@@ -223,6 +236,9 @@ an_status lm_chat_encode(lm_chat c, const char *template, const tokenizer *t, to
 
 int64_t lm_chat_end(lm_chat c, const tokenizer *t)
 {
-    const char *name = c == CHAT_CHATML ? "<|im_end|>" : c == CHAT_LLAMA3 ? "<|eot_id|>" : c == CHAT_GEMMA ? "<end_of_turn>" : NULL;
+    const char *name = c == CHAT_CHATML   ? "<|im_end|>"
+                       : c == CHAT_LLAMA3 ? "<|eot_id|>"
+                       : c == CHAT_GEMMA  ? "<end_of_turn>"
+                                          : NULL;
     return name ? tok_find(t, name, strlen(name)) : -1;
 }

@@ -1,7 +1,9 @@
-/* config.c: config.json and generation_config.json of the families in families.def, to model_config and back.
- * In: JSON somebody else wrote.  Out: a checked configuration, or a message that names the file, the field and both values.
+/* config.c: config.json and generation_config.json of the families in families.def, to model_config and back. In:
+ * JSON somebody else wrote.  Out: a checked configuration, or a message that names the file, the field and both
+ * values.
  *
- * Fields are looked up in fields.def before anything is read; defaults for absent ones are those of the families' own classes. */
+ * Fields are looked up in fields.def before anything is read; defaults for absent ones are those of the families'
+ * own classes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,7 +23,9 @@ static const struct field {
 #undef FIELD
 #undef GENERATION
 };
-static const char *const wanted[] = { [DO_FALSE] = "false", [DO_TRUE] = "true", [DO_ZERO] = "0", [DO_ONE] = "1", [DO_NULL] = "null", [DO_EMPTY] = "empty" };
+static const char *const wanted[] = {
+    [DO_FALSE] = "false", [DO_TRUE] = "true", [DO_ZERO] = "0", [DO_ONE] = "1", [DO_NULL] = "null", [DO_EMPTY] = "empty"
+};
 
 typedef struct {
     const char *file;
@@ -72,12 +76,14 @@ static an_status check_fields(const reader *r)
         if (json_is_null(v)) continue;
         const struct field *f = find_field(key);
         if (!f || (f->families && r->fam == FAM_COUNT))
-            return BAD(r, "%.150s: field \"%.60s\" (%s) is not known here; it could change what the model %s", r->file, key, shown(v, text, sizeof text),
-                       r->fam == FAM_COUNT ? "answers" : "computes");
+            return BAD(r, "%.150s: field \"%.60s\" (%s) is not known here; it could change what the model %s", r->file,
+                       key, shown(v, text, sizeof text), r->fam == FAM_COUNT ? "answers" : "computes");
         if (f->families && f->families[0] != '*' && !strchr(f->families, families[r->fam].letter) && f->what == DO_USED)
-            return BAD(r, "%.150s: field \"%.60s\" (%s) is not one of a %s model", r->file, key, shown(v, text, sizeof text), families[r->fam].hf);
+            return BAD(r, "%.150s: field \"%.60s\" (%s) is not one of a %s model", r->file, key,
+                       shown(v, text, sizeof text), families[r->fam].hf);
         if (!allowed(v, f->what))
-            return BAD(r, "%.150s: \"%.60s\" is %s; only %s is supported", r->file, key, shown(v, text, sizeof text), wanted[f->what]);
+            return BAD(r, "%.150s: \"%.60s\" is %s; only %s is supported", r->file, key, shown(v, text, sizeof text),
+                       wanted[f->what]);
     }
     return AN_OK;
 }
@@ -98,7 +104,8 @@ static an_status get_int(const reader *r, const json_t *from, const char *key, i
     *out = def;
     if (!v) return def >= 0 ? AN_OK : BAD(r, "%.200s: field \"%s\" is missing", r->file, key);
     if (!json_is_integer(v) || json_integer_value(v) < 0)
-        return BAD(r, "%.150s: \"%s\" is %s, wanted a whole number of at least 0", r->file, key, shown(v, text, sizeof text));
+        return BAD(r, "%.150s: \"%s\" is %s, wanted a whole number of at least 0", r->file, key,
+                   shown(v, text, sizeof text));
     *out = json_integer_value(v);
     return AN_OK;
 }
@@ -109,7 +116,8 @@ static an_status get_num(const reader *r, const json_t *from, const char *key, d
     char text[64];
     *out = def;
     if (!v) return isnan(def) ? BAD(r, "%.200s: field \"%s\" is missing", r->file, key) : AN_OK;
-    if (!json_is_number(v)) return BAD(r, "%.150s: \"%s\" is %s, wanted a number", r->file, key, shown(v, text, sizeof text));
+    if (!json_is_number(v))
+        return BAD(r, "%.150s: \"%s\" is %s, wanted a number", r->file, key, shown(v, text, sizeof text));
     *out = json_number_value(v);
     return AN_OK;
 }
@@ -120,7 +128,8 @@ static an_status get_bool(const reader *r, const char *key, bool def, bool *out)
     char text[64];
     *out = def;
     if (!v) return AN_OK;
-    if (!json_is_boolean(v)) return BAD(r, "%.150s: \"%s\" is %s, wanted true or false", r->file, key, shown(v, text, sizeof text));
+    if (!json_is_boolean(v))
+        return BAD(r, "%.150s: \"%s\" is %s, wanted true or false", r->file, key, shown(v, text, sizeof text));
     *out = json_is_true(v);
     return AN_OK;
 }
@@ -131,7 +140,8 @@ static an_status want_text(const reader *r, const char *key, const char *def, co
     const char *s = v ? json_string_value(v) : def;
     char text[64];
     if (s && (!strcmp(s, a) || !strcmp(s, b))) return AN_OK;
-    return BAD(r, "%.150s: \"%s\" is %s; \"%s\" is supported", r->file, key, v ? shown(v, text, sizeof text) : "not given", a);
+    return BAD(r, "%.150s: \"%s\" is %s; \"%s\" is supported", r->file, key,
+               v ? shown(v, text, sizeof text) : "not given", a);
 }
 
 /* ---- rotary angles ---- */
@@ -145,8 +155,10 @@ static an_status read_rope(const reader *r, model_config *c)
     char text[64];
     TRY(get_num(r, r->top, "rope_theta", 1e4, &c->rope_theta));
     if (!s) return AN_OK;
-    if (old && now && !json_equal(old, now)) return BAD(r, "%.200s: rope_scaling and rope_parameters are both given and differ", r->file);
-    if (!json_is_object(s)) return BAD(r, "%.200s: rope_scaling is %s, wanted an object or null", r->file, shown(s, text, sizeof text));
+    if (old && now && !json_equal(old, now))
+        return BAD(r, "%.200s: rope_scaling and rope_parameters are both given and differ", r->file);
+    if (!json_is_object(s))
+        return BAD(r, "%.200s: rope_scaling is %s, wanted an object or null", r->file, shown(s, text, sizeof text));
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)s, key, v)
@@ -154,7 +166,8 @@ static an_status read_rope(const reader *r, model_config *c)
         size_t i = 0;
         while (i < COUNT(known) && strcmp(known[i], key)) i++;
         if (i == COUNT(known) && !json_is_null(v))
-            return BAD(r, "%.150s: rope_scaling has field \"%.60s\" (%s), which is not known here", r->file, key, shown(v, text, sizeof text));
+            return BAD(r, "%.150s: rope_scaling has field \"%.60s\" (%s), which is not known here", r->file, key,
+                       shown(v, text, sizeof text));
     }
     TRY(get_num(r, s, "rope_theta", c->rope_theta, &c->rope_theta));
     const json_t *type = get(s, "rope_type") ? get(s, "rope_type") : get(s, "type");
@@ -164,7 +177,8 @@ static an_status read_rope(const reader *r, model_config *c)
     if (!strcmp(word, "default")) return AN_OK;
     bool linear = !strcmp(word, "linear"), llama3 = !strcmp(word, "llama3"), yarn = !strcmp(word, "yarn");
     if (!linear && !llama3 && !yarn)
-        return BAD(r, "%.150s: rope_scaling.rope_type is \"%.40s\"; default, linear, llama3 and yarn are supported", r->file, word);
+        return BAD(r, "%.150s: rope_scaling.rope_type is \"%.40s\"; default, linear, llama3 and yarn are supported",
+                   r->file, word);
     m->kind = linear ? MODEL_SCALE_LINEAR : llama3 ? MODEL_SCALE_LLAMA3 : MODEL_SCALE_YARN;
     TRY(get_num(r, s, "factor", NAN, &m->factor));
     if (linear) return AN_OK;
@@ -184,10 +198,14 @@ static an_status read_alternating(const reader *r, model_config *c)
     TRY(get_int(r, r->top, "sliding_window", 4096, &c->window));
     if (!c->window) return BAD(r, "%.150s: \"sliding_window\" is 0, wanted a number of positions", r->file);
     if (types && json_array_size(types) != (size_t)c->n_layers)
-        return BAD(r, "%.150s: \"layer_types\" lists %zu layers, the model has %lld", r->file, json_array_size(types), (long long)c->n_layers);
+        return BAD(r, "%.150s: \"layer_types\" lists %zu layers, the model has %lld", r->file, json_array_size(types),
+                   (long long)c->n_layers);
     for (size_t i = 0; i < json_array_size(types); i++) {
-        const char *t = json_string_value(json_array_get(types, i)), *want = i % 2 ? "full_attention" : "sliding_attention";
-        if (!t || strcmp(t, want)) return BAD(r, "%.150s: \"layer_types\" has %s for layer %zu; only %s is supported there", r->file, shown(json_array_get(types, i), text, sizeof text), i, want);
+        const char *t = json_string_value(json_array_get(types, i)),
+                   *want = i % 2 ? "full_attention" : "sliding_attention";
+        if (!t || strcmp(t, want))
+            return BAD(r, "%.150s: \"layer_types\" has %s for layer %zu; only %s is supported there", r->file,
+                       shown(json_array_get(types, i), text, sizeof text), i, want);
     }
     c->window_every = 2;
     return AN_OK;
@@ -207,7 +225,8 @@ static an_status read_window(const reader *r, model_config *c)
     /* a configuration that leaves the field out means 4096, one that says null means none; Llama has no such field */
     bool said = json_object_get(r->top, "sliding_window") != NULL;
     TRY(get_int(r, r->top, "sliding_window", said || r->fam == FAM_LLAMA ? 0 : 4096, &n));
-    if (types && !json_is_array(types)) return BAD(r, "%.150s: \"layer_types\" is %s, wanted a list", r->file, shown(types, text, sizeof text));
+    if (types && !json_is_array(types))
+        return BAD(r, "%.150s: \"layer_types\" is %s, wanted a list", r->file, shown(types, text, sizeof text));
     size_t slide = 0;
     for (size_t i = 0; i < json_array_size(types); i++) {
         const char *t = json_string_value(json_array_get(types, i));
@@ -218,13 +237,17 @@ static an_status read_window(const reader *r, model_config *c)
         slide += sliding;
     }
     if (!use || !n) {
-        if (slide) return BAD(r, "%.150s: \"layer_types\" has %zu sliding layers, but no sliding window is in use", r->file, slide);
+        if (slide)
+            return BAD(r, "%.150s: \"layer_types\" has %zu sliding layers, but no sliding window is in use", r->file,
+                       slide);
         return AN_OK;
     }
     if (types && !slide) return AN_OK;
     if (types ? slide != (size_t)c->n_layers : first > 0 && first < c->n_layers)
-        return BAD(r, "%.150s: the sliding window of %lld is for some of the %lld layers only (%s); one window for all, or none, is supported", r->file,
-                   (long long)n, (long long)c->n_layers, types ? "layer_types" : "max_window_layers");
+        return BAD(
+            r,
+            "%.150s: the sliding window of %lld is for some of the %lld layers only (%s); one window for all, or none, is supported",
+            r->file, (long long)n, (long long)c->n_layers, types ? "layer_types" : "max_window_layers");
     if (!types && first >= c->n_layers) return AN_OK;
     c->window = n;
     return AN_OK;
@@ -238,15 +261,22 @@ static an_status read_family(reader *r)
     if (!word) return BAD(r, "%.200s: no \"model_type\"", r->file);
     for (int i = 0; i < FAM_COUNT; i++)
         if (!strcmp(families[i].hf, word)) r->fam = (family_id)i;
-    if (r->fam == FAM_COUNT) return BAD(r, "%.150s: \"model_type\" is \"%.40s\"; llama, mistral, qwen2, qwen3, gemma, gemma2 and gpt2 are supported", r->file, word);
+    if (r->fam == FAM_COUNT)
+        return BAD(
+            r,
+            "%.150s: \"model_type\" is \"%.40s\"; llama, mistral, qwen2, qwen3, gemma, gemma2 and gpt2 are supported",
+            r->file, word);
     const json_t *list = get(r->top, "architectures");
     for (size_t i = 0; i < json_array_size(list); i++) {
         /* the model alone, or with its classifier; other heads compute something else */
         static const char *const tails[] = { "ForCausalLM", "LMHeadModel", "Model" };
         const char *a = json_string_value(json_array_get(list, i)), *cls = families[r->fam].cls;
         bool ok = false;
-        for (size_t k = 0; k < COUNT(tails) && a; k++) ok |= !strncmp(a, cls, strlen(cls)) && !strcmp(a + strlen(cls), tails[k]);
-        if (!ok) return BAD(r, "%.150s: architecture \"%.60s\" is not supported; %sForCausalLM is", r->file, a ? a : "?", cls);
+        for (size_t k = 0; k < COUNT(tails) && a; k++)
+            ok |= !strncmp(a, cls, strlen(cls)) && !strcmp(a + strlen(cls), tails[k]);
+        if (!ok)
+            return BAD(r, "%.150s: architecture \"%.60s\" is not supported; %sForCausalLM is", r->file, a ? a : "?",
+                       cls);
     }
     return AN_OK;
 }
@@ -264,7 +294,8 @@ static an_status read_gpt2(const reader *r, model_config *c)
     TRY(want_text(r, "activation_function", "gelu_new", "gelu_new", "gelu_pytorch_tanh"));
     TRY(get_bool(r, "tie_word_embeddings", true, &c->tied));
     if (!c->n_heads || c->dim % c->n_heads)
-        return BAD(r, "%.150s: n_embd is %lld and n_head %lld: the heads must divide it", r->file, (long long)c->dim, (long long)c->n_heads);
+        return BAD(r, "%.150s: n_embd is %lld and n_head %lld: the heads must divide it", r->file, (long long)c->dim,
+                   (long long)c->n_heads);
     c->n_kv_heads = c->n_heads;
     c->head_dim = c->dim / c->n_heads;
     c->rope_theta = 1e4;
@@ -280,7 +311,8 @@ static an_status get_cap(const reader *r, const char *key, double def, double *o
     return get_num(r, r->top, key, json_object_get(r->top, key) ? 0 : def, out);
 }
 
-/* hidden_activation counts; where it is missing or null the library takes the tanh form, whatever the older hidden_act says. */
+/* hidden_activation counts; where it is missing or null the library takes the tanh form, whatever the older
+ * hidden_act says. */
 static an_status read_gemma(const reader *r, model_config *c)
 {
     TRY(want_text(r, "hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh", "gelu_pytorch_tanh"));
@@ -303,16 +335,21 @@ static an_status read_llama_like(const reader *r, model_config *c)
     TRY(get_int(r, r->top, "num_hidden_layers", -1, &c->n_layers));
     TRY(get_int(r, r->top, "num_attention_heads", -1, &c->n_heads));
     if (!c->n_heads) return BAD(r, "%.150s: num_attention_heads is 0", r->file);
-    int64_t few = json_object_get(r->top, "num_key_value_heads") ? 0 : families[r->fam].kv_heads; /* null: as many as heads */
+    /* null: as many as heads */
+    int64_t few = json_object_get(r->top, "num_key_value_heads") ? 0 : families[r->fam].kv_heads;
     if (few && c->n_heads % few)
-        return BAD(r, "%.150s: field \"num_key_value_heads\" is missing, which means %lld in a %s model; they do not divide %lld heads", r->file, (long long)few, families[r->fam].hf,
-                   (long long)c->n_heads);
+        return BAD(
+            r,
+            "%.150s: field \"num_key_value_heads\" is missing, which means %lld in a %s model; they do not divide %lld heads",
+            r->file, (long long)few, families[r->fam].hf, (long long)c->n_heads);
     TRY(get_int(r, r->top, "num_key_value_heads", few ? few : c->n_heads, &c->n_kv_heads));
     TRY(get_int(r, r->top, "head_dim", r->fam == FAM_QWEN3 ? 128 : gemma ? 256 : 0, &c->head_dim));
     if (!c->head_dim) {
         if (c->dim % c->n_heads)
-            return BAD(r, "%.150s: hidden_size is %lld and num_attention_heads %lld: without head_dim the heads must divide it", r->file,
-                       (long long)c->dim, (long long)c->n_heads);
+            return BAD(
+                r,
+                "%.150s: hidden_size is %lld and num_attention_heads %lld: without head_dim the heads must divide it",
+                r->file, (long long)c->dim, (long long)c->n_heads);
         c->head_dim = c->dim / c->n_heads;
     }
     TRY(get_int(r, r->top, "max_position_embeddings", -1, &c->context));
@@ -323,7 +360,9 @@ static an_status read_llama_like(const reader *r, model_config *c)
     TRY(get_bool(r, "mlp_bias", false, &c->bias_mlp));
     TRY(read_rope(r, c));
     TRY(gemma ? read_gemma(r, c) : read_window(r, c));
-    if (gemma && bias) return BAD(r, "%.150s: \"attention_bias\" is true; only false is supported in a %s model", r->file, families[r->fam].hf);
+    if (gemma && bias)
+        return BAD(r, "%.150s: \"attention_bias\" is true; only false is supported in a %s model", r->file,
+                   families[r->fam].hf);
     c->bias_qkv = bias || r->fam == FAM_QWEN2;
     c->bias_o = bias;
     c->qk_norm = r->fam == FAM_QWEN3;
@@ -335,7 +374,9 @@ void config_defaults(model_config *c)
 {
     /* a training program of this many positions is legal on every chip; who trains says another number */
     c->seq = MIN(c->context, 256);
-    while (c->seq > 1 && (c->n_heads * c->seq > 65536 || (c->n_kv_heads > 0 && c->n_heads / c->n_kv_heads * c->seq > 16384))) c->seq /= 2;
+    while (c->seq > 1 &&
+           (c->n_heads * c->seq > 65536 || (c->n_kv_heads > 0 && c->n_heads / c->n_kv_heads * c->seq > 16384)))
+        c->seq /= 2;
     c->alpha = 1;
     c->loss_scale = 256;
     c->dt = DT_F16;
@@ -345,16 +386,20 @@ void config_defaults(model_config *c)
 
 void generation_default(lm_generation *g)
 {
-    *g = (lm_generation){ .bos = -1, .pad = -1, .top_k = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN };
+    *g = (lm_generation){
+        .bos = -1, .pad = -1, .top_k = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN
+    };
 }
 
 static an_status read_id(const reader *r, const char *key, const json_t *v, int64_t vocab, int64_t *out)
 {
     char text[64];
-    if (!json_is_integer(v) || json_integer_value(v) < -1) return BAD(r, "%.150s: \"%s\" is %s, wanted the number of a token", r->file, key, shown(v, text, sizeof text));
+    if (!json_is_integer(v) || json_integer_value(v) < -1)
+        return BAD(r, "%.150s: \"%s\" is %s, wanted the number of a token", r->file, key, shown(v, text, sizeof text));
     *out = json_integer_value(v);
     if (*out < vocab) return AN_OK;
-    return BAD(r, "%.150s: \"%s\" is %lld, the vocabulary has %lld entries", r->file, key, (long long)*out, (long long)vocab);
+    return BAD(r, "%.150s: \"%s\" is %lld, the vocabulary has %lld entries", r->file, key, (long long)*out,
+               (long long)vocab);
 }
 
 /* Nothing is done with the id of padding, and files have one behind the end of the vocabulary. */
@@ -366,18 +411,24 @@ static an_status generation_values(const reader *r, int64_t vocab, lm_generation
     if ((v = get(top, "pad_token_id"))) TRY(read_id(r, "pad_token_id", v, INT64_MAX, &g->pad));
     if ((v = get(top, "eos_token_id"))) {
         size_t n = json_is_array(v) ? json_array_size(v) : 1;
-        if (n > LM_MAX_EOS) return BAD(r, "%.150s: \"eos_token_id\" lists %zu tokens; %d are the most", r->file, n, LM_MAX_EOS);
-        for (size_t i = 0; i < n; i++) TRY(read_id(r, "eos_token_id", json_is_array(v) ? json_array_get(v, i) : v, vocab, &g->eos[i]));
+        if (n > LM_MAX_EOS)
+            return BAD(r, "%.150s: \"eos_token_id\" lists %zu tokens; %d are the most", r->file, n, LM_MAX_EOS);
+        for (size_t i = 0; i < n; i++)
+            TRY(read_id(r, "eos_token_id", json_is_array(v) ? json_array_get(v, i) : v, vocab, &g->eos[i]));
         g->n_eos = n == 1 && g->eos[0] < 0 ? 0 : (int)n;
     }
     if ((v = get(top, "do_sample"))) {
-        if (!json_is_boolean(v)) return BAD(r, "%.150s: \"do_sample\" is %s, wanted true or false", r->file, shown(v, text, sizeof text));
+        if (!json_is_boolean(v))
+            return BAD(r, "%.150s: \"do_sample\" is %s, wanted true or false", r->file, shown(v, text, sizeof text));
         g->sample = json_is_true(v);
     }
     const struct {
         const char *key;
         double *to;
-    } numbers[] = { { "temperature", &g->temperature }, { "top_p", &g->top_p }, { "min_p", &g->min_p }, { "repetition_penalty", &g->repetition_penalty } };
+    } numbers[] = { { "temperature", &g->temperature },
+                    { "top_p", &g->top_p },
+                    { "min_p", &g->min_p },
+                    { "repetition_penalty", &g->repetition_penalty } };
     for (size_t i = 0; i < COUNT(numbers); i++)
         if (get(top, numbers[i].key)) TRY(get_num(r, top, numbers[i].key, 0, numbers[i].to));
     if (get(top, "top_k")) TRY(get_int(r, top, "top_k", 0, &g->top_k));

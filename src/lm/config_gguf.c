@@ -1,6 +1,6 @@
-/* config_gguf.c: the metadata of a GGUF file to model_config.
- * Keys of the architecture ("llama.…") are looked up in a table first: one that is not in it is refused, since it could change what
- * the model computes. Everything else (general., tokenizer., quantize.) describes the file or the vocabulary. */
+/* config_gguf.c: the metadata of a GGUF file to model_config. Keys of the architecture ("llama.…") are looked up in
+ * a table first: one that is not in it is refused, since it could change what the model computes. Everything else
+ * (general., tokenizer., quantize.) describes the file or the vocabulary. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -60,7 +60,8 @@ static an_status get_int(const reader *r, const char *tail, int64_t def, int64_t
     const gguf_value *v = gguf_get(r->f, key_of(r, tail, key, sizeof key));
     if (!v) return def >= 0 ? AN_OK : BAD(r, "%.150s: key \"%s\" is missing", gguf_file(r->f), key);
     if (!gguf_int(r->f, key, out) || *out < 0)
-        return BAD(r, "%.150s: \"%s\" is %s, wanted a whole number of at least 0", gguf_file(r->f), key, v->type == GGUF_ARRAY ? "an array" : gguf_type_name(v->type));
+        return BAD(r, "%.150s: \"%s\" is %s, wanted a whole number of at least 0", gguf_file(r->f), key,
+                   v->type == GGUF_ARRAY ? "an array" : gguf_type_name(v->type));
     return AN_OK;
 }
 
@@ -82,7 +83,8 @@ static an_status get_num(const reader *r, const char *tail, double def, double *
     *out = def;
     const gguf_value *v = gguf_get(r->f, key_of(r, tail, key, sizeof key));
     if (!v) return isnan(def) ? BAD(r, "%.150s: key \"%s\" is missing", gguf_file(r->f), key) : AN_OK;
-    if (!gguf_number(r->f, key, out)) return BAD(r, "%.150s: \"%s\" is %s, wanted a number", gguf_file(r->f), key, gguf_type_name(v->type));
+    if (!gguf_number(r->f, key, out))
+        return BAD(r, "%.150s: \"%s\" is %s, wanted a number", gguf_file(r->f), key, gguf_type_name(v->type));
     if (v->type == GGUF_F32) *out = as_written(*out);
     return AN_OK;
 }
@@ -95,14 +97,17 @@ static an_status check_keys(const reader *r)
         if (strncmp(v->key, r->arch, n) || v->key[n] != '.') continue;
         size_t k = 0;
         while (k < COUNT(keys) && strcmp(keys[k].tail, v->key + n + 1)) k++;
-        if (k == COUNT(keys) || (keys[k].what == KEY_GEMMA2 && strcmp(r->arch, "gemma2"))) return BAD(r, "%.150s: key \"%.80s\" is not known here; it could change what the model computes", gguf_file(r->f), v->key);
+        if (k == COUNT(keys) || (keys[k].what == KEY_GEMMA2 && strcmp(r->arch, "gemma2")))
+            return BAD(r, "%.150s: key \"%.80s\" is not known here; it could change what the model computes",
+                       gguf_file(r->f), v->key);
         int64_t x;
         if (keys[k].what == KEY_ZERO && !(gguf_int(r->f, v->key, &x) && !x))
             return BAD(r, "%.150s: \"%.80s\" is not 0; mixtures of experts are not supported", gguf_file(r->f), v->key);
     }
     int64_t parts;
     if (gguf_int(r->f, "split.count", &parts) && parts > 1)
-        return BAD(r, "%.150s: one of %lld parts; join them first (gguf-split --merge)", gguf_file(r->f), (long long)parts);
+        return BAD(r, "%.150s: one of %lld parts; join them first (gguf-split --merge)", gguf_file(r->f),
+                   (long long)parts);
     return AN_OK;
 }
 
@@ -115,7 +120,8 @@ static an_status read_arch(reader *r)
             snprintf(r->arch, sizeof r->arch, "%s", families[i].gguf);
             return AN_OK;
         }
-    return BAD(r, "%.150s: general.architecture is \"%.*s\"; llama, qwen2, qwen3, gemma, gemma2 and gpt2 are supported", gguf_file(r->f), (int)MIN(s.n, 40), s.at);
+    return BAD(r, "%.150s: general.architecture is \"%.*s\"; llama, qwen2, qwen3, gemma, gemma2 and gpt2 are supported",
+               gguf_file(r->f), (int)MIN(s.n, 40), s.at);
 }
 
 static an_status read_scaling(const reader *r, model_config *c)
@@ -131,7 +137,8 @@ static an_status read_scaling(const reader *r, model_config *c)
     bool yarn = s.n == 4 && !memcmp(s.at, "yarn", 4);
     if (s.n == 4 && !memcmp(s.at, "none", 4)) return AN_OK;
     if (!yarn && !(s.n == 6 && !memcmp(s.at, "linear", 6)))
-        return BAD(r, "%.150s: \"%s\" is \"%.*s\"; none, linear and yarn are supported", gguf_file(r->f), key, (int)MIN(s.n, 40), s.at);
+        return BAD(r, "%.150s: \"%s\" is \"%.*s\"; none, linear and yarn are supported", gguf_file(r->f), key,
+                   (int)MIN(s.n, 40), s.at);
     *m = (model_scaling){ .kind = yarn ? MODEL_SCALE_YARN : MODEL_SCALE_LINEAR };
     TRY(get_num(r, "rope.scaling.factor", NAN, &m->factor));
     if (!yarn) return AN_OK;
@@ -162,22 +169,27 @@ static bool means(const model_config *c, const model_scaling *s, const gguf_tens
     return true;
 }
 
-/* Llama 3.1 and later: the angles' divisors stand in a tensor. They are the scaling that LM_SCALING_KEY names, one of the published ones, or refused. */
+/* Llama 3.1 and later: the angles' divisors stand in a tensor. They are the scaling that LM_SCALING_KEY names, one
+ * of the published ones, or refused. */
 static an_status read_factors(const reader *r, model_config *c)
 {
     const gguf_tensor *t = gguf_find(r->f, "rope_freqs.weight");
     const gguf_value *own = gguf_get(r->f, LM_SCALING_KEY);
     if (!t) return AN_OK;
     if (t->type->id != BLOCK_F32 || t->count != c->head_dim / 2)
-        return BAD(r, "%.150s: tensor rope_freqs.weight has %lld elements of %s, wanted %lld of F32", gguf_file(r->f), (long long)t->count, t->type->name,
-                   (long long)(c->head_dim / 2));
+        return BAD(r, "%.150s: tensor rope_freqs.weight has %lld elements of %s, wanted %lld of F32", gguf_file(r->f),
+                   (long long)t->count, t->type->name, (long long)(c->head_dim / 2));
     if (c->head_dim > MODEL_MAX_HEAD) return AN_OK; /* refused by the configuration's own check */
     if (own) {
         double x[4] = { 0 };
         bool read = own->type == GGUF_ARRAY && own->of == GGUF_F64 && own->n == 4;
         for (uint64_t i = 0; i < 4 && read; i++) read = gguf_item(own, i, &x[i]);
         model_scaling s = { .kind = MODEL_SCALE_LLAMA3, .factor = x[0], .low = x[1], .high = x[2], .original = x[3] };
-        if (!read || !means(c, &s, t)) return BAD(r, "%.150s: " LM_SCALING_KEY " does not hold the four numbers of the scaling in tensor rope_freqs.weight", gguf_file(r->f));
+        if (!read || !means(c, &s, t))
+            return BAD(r,
+                       "%.150s: " LM_SCALING_KEY
+                       " does not hold the four numbers of the scaling in tensor rope_freqs.weight",
+                       gguf_file(r->f));
         return c->scaling = s, AN_OK;
     }
     static const double factors[] = { 8, 32, 16, 4 };
@@ -185,10 +197,13 @@ static an_status read_factors(const reader *r, model_config *c)
         model_scaling s = { .kind = MODEL_SCALE_LLAMA3, .factor = factors[k], .low = 1, .high = 4, .original = 8192 };
         if (means(c, &s, t)) return c->scaling = s, AN_OK;
     }
-    return BAD(r, "%.150s: tensor rope_freqs.weight does not hold the Llama 3 scaling by 4, 8, 16 or 32 of 8192 positions", gguf_file(r->f));
+    return BAD(r,
+               "%.150s: tensor rope_freqs.weight does not hold the Llama 3 scaling by 4, 8, 16 or 32 of 8192 positions",
+               gguf_file(r->f));
 }
 
-/* Scores are divided by the root of this: dim / heads in the 27B model, known by its 46 layers; 0, a head's own width, in the others. */
+/* Scores are divided by the root of this: dim / heads in the 27B model, known by its 46 layers; 0, a head's own
+ * width, in the others. */
 double gemma2_query_dim(const model_config *c)
 {
     double by_embedding = (double)c->dim / (double)c->n_heads;
@@ -223,8 +238,8 @@ static an_status read_rest(const reader *r, model_config *c)
     TRY(get_int(r, "attention.value_length", c->head_dim, &vlen));
     TRY(get_num(r, gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", NAN, &c->norm_eps));
     if (vlen != c->head_dim)
-        return BAD(r, "%.150s: attention.value_length is %lld and key_length %lld; only equal ones are supported", gguf_file(r->f), (long long)vlen,
-                   (long long)c->head_dim);
+        return BAD(r, "%.150s: attention.value_length is %lld and key_length %lld; only equal ones are supported",
+                   gguf_file(r->f), (long long)vlen, (long long)c->head_dim);
     if (gpt2) {
         c->norm = MODEL_NORM_LAYER;
         c->act = MODEL_ACT_GELU;
@@ -233,8 +248,9 @@ static an_status read_rest(const reader *r, model_config *c)
     } else {
         TRY(get_int(r, "rope.dimension_count", c->head_dim, &dims));
         if (dims != c->head_dim)
-            return BAD(r, "%.150s: rope.dimension_count is %lld of head width %lld; rotating part of a head is not supported", gguf_file(r->f),
-                       (long long)dims, (long long)c->head_dim);
+            return BAD(
+                r, "%.150s: rope.dimension_count is %lld of head width %lld; rotating part of a head is not supported",
+                gguf_file(r->f), (long long)dims, (long long)c->head_dim);
         TRY(get_num(r, "rope.freq_base", 1e4, &c->rope_theta));
         TRY(get_int(r, "attention.sliding_window", 0, &c->window));
         c->rope = strcmp(r->arch, "llama") ? MODEL_ROPE_HALF : MODEL_ROPE_INTERLEAVED;
@@ -249,14 +265,17 @@ static an_status read_rest(const reader *r, model_config *c)
     /* the vocabulary is as long as the embedding; both other places that say so must agree */
     const gguf_tensor *embed = gguf_find(r->f, "token_embd.weight");
     const gguf_value *tokens = gguf_get(r->f, "tokenizer.ggml.tokens");
-    if (!embed || embed->rank != 2) return BAD(r, "%.150s: tensor token_embd.weight is missing%s", gguf_file(r->f), gguf_tensor_count(r->f) ? "" : ": the file holds a vocabulary alone");
+    if (!embed || embed->rank != 2)
+        return BAD(r, "%.150s: tensor token_embd.weight is missing%s", gguf_file(r->f),
+                   gguf_tensor_count(r->f) ? "" : ": the file holds a vocabulary alone");
     c->vocab = embed->dim[0];
     TRY(get_int(r, "vocab_size", c->vocab, &declared));
     if (declared != c->vocab)
-        return BAD(r, "%.150s: %s.vocab_size is %lld, but token_embd.weight has %lld rows", gguf_file(r->f), r->arch, (long long)declared, (long long)c->vocab);
+        return BAD(r, "%.150s: %s.vocab_size is %lld, but token_embd.weight has %lld rows", gguf_file(r->f), r->arch,
+                   (long long)declared, (long long)c->vocab);
     if (tokens && tokens->type == GGUF_ARRAY && tokens->n != (uint64_t)c->vocab)
-        return BAD(r, "%.150s: tokenizer.ggml.tokens has %llu entries, but token_embd.weight has %lld rows", gguf_file(r->f), (unsigned long long)tokens->n,
-                   (long long)c->vocab);
+        return BAD(r, "%.150s: tokenizer.ggml.tokens has %llu entries, but token_embd.weight has %lld rows",
+                   gguf_file(r->f), (unsigned long long)tokens->n, (long long)c->vocab);
     c->tied = !gguf_find(r->f, "output.weight");
     return AN_OK;
 }
@@ -268,13 +287,15 @@ static an_status read_id(const reader *r, const char *key, int64_t vocab, int64_
     if (!gguf_get(r->f, key)) return AN_OK;
     if (!gguf_int(r->f, key, out)) return BAD(r, "%.150s: %s is no whole number", gguf_file(r->f), key);
     if (*out >= -1 && *out < vocab) return AN_OK;
-    return BAD(r, "%.150s: %s is %lld, the vocabulary has %lld entries", gguf_file(r->f), key, (long long)*out, (long long)vocab);
+    return BAD(r, "%.150s: %s is %lld, the vocabulary has %lld entries", gguf_file(r->f), key, (long long)*out,
+               (long long)vocab);
 }
 
 /* As in a config.json, the id of padding may be behind the end of the vocabulary. */
 static an_status read_ids(const reader *r, int64_t vocab, lm_generation *g)
 {
-    static const char *const stops[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
+    static const char *const stops[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                         "tokenizer.ggml.eom_token_id" };
     TRY(read_id(r, "tokenizer.ggml.bos_token_id", vocab, &g->bos));
     TRY(read_id(r, "tokenizer.ggml.padding_token_id", INT64_MAX, &g->pad));
     for (size_t i = 0; i < COUNT(stops); i++) {

@@ -1,4 +1,5 @@
-/* config_write.c: a configuration as the config.json of the family it belongs to. Reading it back gives the same configuration. */
+/* config_write.c: a configuration as the config.json of the family it belongs to. Reading it back gives the same
+ * configuration. */
 #include <math.h>
 
 #include "lm/lm_int.h"
@@ -23,11 +24,15 @@ static void put_rope(strbuf *b, const model_config *c)
         return;
     }
     bool llama3 = s->kind == MODEL_SCALE_LLAMA3;
-    sb_printf(b, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\", \"factor\": %.17g", s->kind == MODEL_SCALE_LINEAR ? "linear" : llama3 ? "llama3" : "yarn",
+    sb_printf(b, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\", \"factor\": %.17g",
+              s->kind == MODEL_SCALE_LINEAR ? "linear"
+              : llama3                      ? "llama3"
+                                            : "yarn",
               s->factor);
     if (s->kind != MODEL_SCALE_LINEAR)
-        sb_printf(b, ", \"%s\": %.17g, \"%s\": %.17g, \"original_max_position_embeddings\": %lld", llama3 ? "low_freq_factor" : "beta_slow", s->low,
-                  llama3 ? "high_freq_factor" : "beta_fast", s->high, (long long)s->original);
+        sb_printf(b, ", \"%s\": %.17g, \"%s\": %.17g, \"original_max_position_embeddings\": %lld",
+                  llama3 ? "low_freq_factor" : "beta_slow", s->low, llama3 ? "high_freq_factor" : "beta_fast", s->high,
+                  (long long)s->original);
     if (s->kind == MODEL_SCALE_YARN && s->attn > 0) sb_printf(b, ", \"attention_factor\": %.17g", s->attn);
     sb_puts(b, "}");
 }
@@ -42,7 +47,8 @@ static void put_llama_like(strbuf *b, const model_config *c, family_id f)
     put_int(b, "head_dim", c->head_dim);
     put_int(b, "max_position_embeddings", c->context);
     put_num(b, "rms_norm_eps", c->norm_eps);
-    if (f == FAM_GEMMA || f == FAM_GEMMA2) sb_puts(b, ",\n  \"hidden_act\": \"gelu_pytorch_tanh\",\n  \"hidden_activation\": \"gelu_pytorch_tanh\"");
+    if (f == FAM_GEMMA || f == FAM_GEMMA2)
+        sb_puts(b, ",\n  \"hidden_act\": \"gelu_pytorch_tanh\",\n  \"hidden_activation\": \"gelu_pytorch_tanh\"");
     else sb_puts(b, ",\n  \"hidden_act\": \"silu\"");
     put_rope(b, c);
     if (f == FAM_LLAMA || f == FAM_QWEN3) put_bool(b, "attention_bias", c->bias || c->bias_qkv);
@@ -100,8 +106,11 @@ an_status lm_config_json(const model_config *c, const lm_generation *g, strbuf *
     family_id f = family_of(c, &why);
     if (f == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "no family of Hugging Face models has %s", why);
     if (c->rope == MODEL_ROPE_INTERLEAVED)
-        return diag_fail(d, AN_BUG, NOWHERE, "a config.json cannot say that rotary pairs are interleaved: the weights must be put in halves first");
-    sb_printf(out, "{\n  \"architectures\": [\"%s%s\"],\n  \"model_type\": \"%s\"", families[f].cls, f == FAM_GPT2 ? "LMHeadModel" : "ForCausalLM", families[f].hf);
+        return diag_fail(
+            d, AN_BUG, NOWHERE,
+            "a config.json cannot say that rotary pairs are interleaved: the weights must be put in halves first");
+    sb_printf(out, "{\n  \"architectures\": [\"%s%s\"],\n  \"model_type\": \"%s\"", families[f].cls,
+              f == FAM_GPT2 ? "LMHeadModel" : "ForCausalLM", families[f].hf);
     put_int(out, "vocab_size", c->vocab);
     if (f == FAM_GPT2) put_gpt2(out, c);
     else put_llama_like(out, c, f);

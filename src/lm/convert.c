@@ -1,8 +1,8 @@
 /* convert.c: a loaded model written as another kind of file, tensor by tensor, a run of rows at a time.
  * In: a model.  Out: a file or folder that appears whole or not at all, and how far its numbers are from those read.
  *
- * Rows of queries and keys are put into the order of rotary pairs the target has (lm.h); blocks and numbers the target can hold as
- * they are are copied, so that a way there and back gives the same bytes. */
+ * Rows of queries and keys are put into the order of rotary pairs the target has (lm.h); blocks and numbers the
+ * target can hold as they are are copied, so that a way there and back gives the same bytes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -36,7 +36,8 @@ static an_status reorder(const conversion *v, unsigned char *rows, int64_t n_row
         for (int64_t i = 0; i < half; i++)
             for (int64_t b = 0; b < 2; b++) {
                 int64_t paired = 2 * i + b, split = i + b * half;
-                int64_t to = v->rope == MODEL_ROPE_HALF ? split : paired, from = v->rope == MODEL_ROPE_HALF ? paired : split;
+                int64_t to = v->rope == MODEL_ROPE_HALF ? split : paired,
+                        from = v->rope == MODEL_ROPE_HALF ? paired : split;
                 memcpy(at + (size_t)to * n, head + (size_t)from * n, n);
             }
     }
@@ -49,7 +50,8 @@ static bool conversion_turns(const conversion *v, model_weight_id id)
     return v->rope != MODEL_ROPE_NONE && v->rope != v->m->c.rope && turns(id);
 }
 
-/* The largest difference between what was read and what is written, over the tensor's largest magnitude. What is infinite or no number stays so. */
+/* The largest difference between what was read and what is written, over the tensor's largest magnitude. What is
+ * infinite or no number stays so. */
 static void measure_one(conversion *v, double x, double y)
 {
     if (!isfinite(x)) return;
@@ -67,7 +69,9 @@ static void measure_wide(conversion *v, const store *s, dtype dt, int64_t r, int
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t c = 0; c < s->cols; c++)
-            measure_one(v, dtype_load(s->dt, s->data, s->turned ? c * s->ld + r + i : (r + i) * s->ld + c) + (double)s->add, dtype_load(dt, y, i * s->cols + c));
+            measure_one(
+                v, dtype_load(s->dt, s->data, s->turned ? c * s->ld + r + i : (r + i) * s->ld + c) + (double)s->add,
+                dtype_load(dt, y, i * s->cols + c));
 }
 
 static void settle(conversion *v)
@@ -77,7 +81,8 @@ static void settle(conversion *v)
     v->done.tensors++;
 }
 
-static bool is_wide(const store *s) { return s->kind == STORE_PLAIN && (dtype_bits(s->dt) > 32 || s->add != 0); } /* a gain and its offset may be more than 24 bits */
+/* a gain and its offset may be more than 24 bits */
+static bool is_wide(const store *s) { return s->kind == STORE_PLAIN && (dtype_bits(s->dt) > 32 || s->add != 0); }
 
 bool conversion_exact(const store *s, dtype to)
 {
@@ -97,7 +102,8 @@ static an_status plain_run(conversion *v, const store *s, dtype dt, int64_t r, i
     return AN_OK;
 }
 
-/* One block as it was and as it comes back: a number that is none, or past its scale's range, would take all of them along. */
+/* One block as it was and as it comes back: a number that is none, or past its scale's range, would take all of them
+ * along. */
 static an_status block_fits(const store *s, const block_format *f, const float *x, const float *y, diag *d)
 {
     bool fits = true;
@@ -107,14 +113,18 @@ static an_status block_fits(const store *s, const block_format *f, const float *
         if (!isnan(most) && !(fabsf(x[i]) <= fabsf(most))) most = x[i];
     }
     if (fits) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds %g; blocks of %s want finite numbers, and scales that fp16 holds", s->file, s->name, (double)most, f->name);
+    return diag_fail(d, AN_INPUT, NOWHERE,
+                     "%.120s: tensor \"%.80s\" holds %g; blocks of %s want finite numbers, and scales that fp16 holds",
+                     s->file, s->name, (double)most, f->name);
 }
 
-static an_status block_run(conversion *v, const store *s, const block_format *f, int64_t r, int64_t n, unsigned char *to, diag *d)
+static an_status block_run(conversion *v, const store *s, const block_format *f, int64_t r, int64_t n,
+                           unsigned char *to, diag *d)
 {
     lm_model *m = v->m;
     size_t bytes;
-    if (!block_bytes(f, n * s->cols, &bytes)) return diag_fail(d, AN_BUG, NOWHERE, "rows of %lld in blocks of %d", (long long)s->cols, f->elems);
+    if (!block_bytes(f, n * s->cols, &bytes))
+        return diag_fail(d, AN_BUG, NOWHERE, "rows of %lld in blocks of %d", (long long)s->cols, f->elems);
     if (s->kind == STORE_BLOCKS && s->block == f) { /* as they are */
         memcpy(to, s->data + (size_t)r * (bytes / (size_t)n), bytes);
         return AN_OK;
@@ -127,7 +137,8 @@ static an_status block_run(conversion *v, const store *s, const block_format *f,
     return AN_OK;
 }
 
-an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt, const block_format *f, put_fn *put, void *ctx, diag *d)
+an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt, const block_format *f, put_fn *put,
+                          void *ctx, diag *d)
 {
     const store *from = store_at(v->m, id, layer), *s = from;
     store gain; /* with the offset the target leaves off: where the file leaves off the same, its own numbers go out */
@@ -136,7 +147,8 @@ an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt
         gain.add -= v->less;
         s = &gain;
     }
-    int64_t hd = v->m->c.head_dim, unit = conversion_turns(v, id) ? hd : 1, run = MAX(CONVERT_RUN / s->cols / unit, 1) * unit;
+    int64_t hd = v->m->c.head_dim, unit = conversion_turns(v, id) ? hd : 1,
+            run = MAX(CONVERT_RUN / s->cols / unit, 1) * unit;
     size_t row = 0;
     if (f && f->dt == DT_NONE ? !block_bytes(f, s->cols, &row) : !dtype_bytes(dt, s->cols, &row))
         return diag_fail(d, AN_BUG, NOWHERE, "rows of %lld elements do not fit the target's type", (long long)s->cols);
@@ -160,7 +172,8 @@ an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt
     return st;
 }
 
-an_status conversion_reordered(conversion *v, model_weight_id id, const void *rows, int64_t n_rows, size_t row_bytes, put_fn *put, void *ctx, diag *d)
+an_status conversion_reordered(conversion *v, model_weight_id id, const void *rows, int64_t n_rows, size_t row_bytes,
+                               put_fn *put, void *ctx, diag *d)
 {
     if (!conversion_turns(v, id)) return put(ctx, rows, (size_t)n_rows * row_bytes, d);
     unsigned char *copy = malloc((size_t)n_rows * row_bytes);
@@ -173,12 +186,20 @@ an_status conversion_reordered(conversion *v, model_weight_id id, const void *ro
 }
 
 /* Codes and scales (or a table), compared with the numbers they stand for. */
-an_status conversion_codes(conversion *v, model_weight_id id, int layer, lm_form form, dtype scale_dt, lm_quantized *q, diag *d)
+an_status conversion_codes(conversion *v, model_weight_id id, int layer, lm_form form, dtype scale_dt, lm_quantized *q,
+                           diag *d)
 {
     const store *s = store_at(v->m, id, layer);
     TRY(lm_quantize(v->m, id, layer, form, scale_dt, q, d));
-    store made = { .kind = q->table ? STORE_TABLE : STORE_GROUPS, .rows = s->rows, .cols = s->cols, .ld = s->cols, .dt = q->q_dt, .data = q->q,
-                   .scales = q->table ? q->table : q->scale, .scale_dt = scale_dt, .group = q->table ? 0 : s->cols / q->scale_cols };
+    store made = { .kind = q->table ? STORE_TABLE : STORE_GROUPS,
+                   .rows = s->rows,
+                   .cols = s->cols,
+                   .ld = s->cols,
+                   .dt = q->q_dt,
+                   .data = q->q,
+                   .scales = q->table ? q->table : q->scale,
+                   .scale_dt = scale_dt,
+                   .group = q->table ? 0 : s->cols / q->scale_cols };
     int64_t run = MAX(CONVERT_RUN / s->cols, 1);
     v->x = malloc((size_t)(run * s->cols) * sizeof *v->x);
     v->y = malloc((size_t)(run * s->cols) * sizeof *v->y);
@@ -214,7 +235,9 @@ dtype conversion_fused(const conversion *v, model_weight_id first, int layer)
 /* As the file holds it: the lines of a turned tensor may have others between them. */
 static uint64_t bytes_in(const store *s)
 {
-    uint64_t scales = s->kind == STORE_TABLE ? 16 : s->kind == STORE_GROUPS ? (uint64_t)(s->rows * s->cols / s->group) : 0;
+    uint64_t scales = s->kind == STORE_TABLE    ? 16
+                      : s->kind == STORE_GROUPS ? (uint64_t)(s->rows * s->cols / s->group)
+                                                : 0;
     uint64_t own = s->turned ? (uint64_t)(s->rows * s->cols) * (uint64_t)dtype_bits(s->dt) / 8 : s->bytes;
     return own + (scales ? scales * (uint64_t)dtype_bits(s->scale_dt) / 8 : 0);
 }
@@ -227,21 +250,29 @@ static an_status read_quantize(conversion *v, diag *d)
         const char *name;
         lm_form form;
         const char *block;
-    } rows[] = { { "int8", LM_INT8, "Q8_0" }, { "int4", LM_INT4, "Q4_0" }, { "palette4", LM_PALETTE4, NULL }, { "q8_0", LM_INT8, "Q8_0" }, { "q4_0", LM_INT4, "Q4_0" } };
+    } rows[] = { { "int8", LM_INT8, "Q8_0" },
+                 { "int4", LM_INT4, "Q4_0" },
+                 { "palette4", LM_PALETTE4, NULL },
+                 { "q8_0", LM_INT8, "Q8_0" },
+                 { "q4_0", LM_INT4, "Q4_0" } };
     v->form = LM_DENSE;
     if (!v->o.quantize) return AN_OK;
     for (size_t i = 0; i < COUNT(rows); i++)
         if (!strcmp(rows[i].name, v->o.quantize)) {
             bool gguf_name = v->o.quantize[0] == 'q';
             if (v->o.to == LM_TO_GGUF ? !rows[i].block : gguf_name)
-                return diag_fail(d, AN_USAGE, NOWHERE, "%s files have no form %s", target_names[v->o.to], v->o.quantize);
+                return diag_fail(d, AN_USAGE, NOWHERE, "%s files have no form %s", target_names[v->o.to],
+                                 v->o.quantize);
             if (v->o.to == LM_TO_NPY || (v->o.to == LM_TO_LLAMA2C && rows[i].form != LM_INT8))
-                return diag_fail(d, AN_USAGE, NOWHERE, "%s files have no form %s", target_names[v->o.to], v->o.quantize);
+                return diag_fail(d, AN_USAGE, NOWHERE, "%s files have no form %s", target_names[v->o.to],
+                                 v->o.quantize);
             v->form = rows[i].form;
             v->block = rows[i].block ? block_by_name(rows[i].block) : NULL;
             return AN_OK;
         }
-    return diag_fail(d, AN_USAGE, NOWHERE, "unknown form \"%.40s\"; int8, int4, palette4, and for GGUF q8_0 and q4_0, are known", v->o.quantize);
+    return diag_fail(d, AN_USAGE, NOWHERE,
+                     "unknown form \"%.40s\"; int8, int4, palette4, and for GGUF q8_0 and q4_0, are known",
+                     v->o.quantize);
 }
 
 static bool is_at(const char *path, const path_info *at)
@@ -274,7 +305,10 @@ an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, 
     if ((unsigned)o->to >= LM_TARGETS) return diag_fail(d, AN_BUG, NOWHERE, "conversion target %d", (int)o->to);
     if (v.o.dt && v.o.dt != DT_F16 && v.o.dt != DT_BF16 && v.o.dt != DT_F32)
         return diag_fail(d, AN_USAGE, NOWHERE, "weights as %s; f32, f16 and bf16 are supported", dtype_name(v.o.dt));
-    if (v.o.shard && o->to != LM_TO_HF) return diag_fail(d, AN_USAGE, NOWHERE, "shards stand in a folder with an index: they go with the target hf, not %s", target_names[o->to]);
+    if (v.o.shard && o->to != LM_TO_HF)
+        return diag_fail(d, AN_USAGE, NOWHERE,
+                         "shards stand in a folder with an index: they go with the target hf, not %s",
+                         target_names[o->to]);
     TRY(read_quantize(&v, d));
     TRY(lm_apart(m, out, d));
     for (int id = 0; id < MW_COUNT; id++)
@@ -282,7 +316,8 @@ an_status lm_convert(lm_model *m, const char *out, const lm_convert_options *o, 
             const store *s = store_at(m, (model_weight_id)id, l);
             if (s && s->kind != STORE_NONE) v.done.bytes_in += bytes_in(s);
         }
-    static an_status (*const write[LM_TARGETS])(conversion *, diag *) = { convert_safetensors, convert_hf, convert_gguf, convert_llama2c, convert_npy };
+    static an_status (*const write[LM_TARGETS])(conversion *, diag *) = { convert_safetensors, convert_hf, convert_gguf,
+                                                                          convert_llama2c, convert_npy };
     TRY(write[o->to](&v, d));
     *done = v.done;
     return AN_OK;

@@ -1,6 +1,7 @@
-/* convert_gguf.c: models as GGUF. Vectors are F32, as every reader wants them; matrices have the type they came in, the one asked for,
- * or blocks. A row that is no whole number of blocks stays F16. When 4-bit blocks are asked for, the embedding and the classifier
- * get Q8_0: they are what 4 bits hurt most. The vocabulary goes into the file (convert_vocab.c), and the ids of a run over part of it: LM_ACTIVE_KEY. */
+/* convert_gguf.c: models as GGUF. Vectors are F32, as every reader wants them; matrices have the type they came in,
+ * the one asked for, or blocks. A row that is no whole number of blocks stays F16. When 4-bit blocks are asked for,
+ * the embedding and the classifier get Q8_0: they are what 4 bits hurt most. The vocabulary goes into the file
+ * (convert_vocab.c), and the ids of a run over part of it: LM_ACTIVE_KEY. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -54,9 +55,12 @@ static an_status put_scaling(sheet *h, const model_config *c, diag *d)
     char key[100];
     if (s->kind == MODEL_SCALE_NONE) return AN_OK;
     if (s->kind == MODEL_SCALE_LLAMA3) /* readers take it from a tensor */
-        return gguf_put_array(h->w, LM_SCALING_KEY, GGUF_F64, (const double[]){ s->factor, s->low, s->high, s->original }, 4, d);
+        return gguf_put_array(h->w, LM_SCALING_KEY, GGUF_F64,
+                              (const double[]){ s->factor, s->low, s->high, s->original }, 4, d);
     if (s->kind == MODEL_SCALE_YARN && (s->low != 1 || s->high != 32))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: YaRN with beta_slow %g and beta_fast %g; GGUF files mean 1 and 32", h->v->m->path, s->low, s->high);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.150s: YaRN with beta_slow %g and beta_fast %g; GGUF files mean 1 and 32", h->v->m->path,
+                         s->low, s->high);
     snprintf(key, sizeof key, "%s.rope.scaling.type", families[h->fam].gguf);
     const char *type = s->kind == MODEL_SCALE_LINEAR ? "linear" : "yarn";
     TRY(gguf_put_text(h->w, key, type, strlen(type), d));
@@ -66,12 +70,16 @@ static an_status put_scaling(sheet *h, const model_config *c, diag *d)
     return put_arch_u32(h, "rope.scaling.original_context_length", (int64_t)s->original, d);
 }
 
-/* Both caps have a default in such files, so a model without them says 0. The scale of queries has no key: it follows from the sizes. */
+/* Both caps have a default in such files, so a model without them says 0. The scale of queries has no key: it
+ * follows from the sizes. */
 static an_status put_gemma2(sheet *h, const model_config *c, diag *d)
 {
     if (c->query_dim != gemma2_query_dim(c))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: queries scaled by the root of %g; a GGUF file of architecture gemma2 with these sizes means %g", h->v->m->path,
-                         c->query_dim != 0 ? c->query_dim : (double)c->head_dim, gemma2_query_dim(c) != 0 ? gemma2_query_dim(c) : (double)c->head_dim);
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "%.150s: queries scaled by the root of %g; a GGUF file of architecture gemma2 with these sizes means %g",
+            h->v->m->path, c->query_dim != 0 ? c->query_dim : (double)c->head_dim,
+            gemma2_query_dim(c) != 0 ? gemma2_query_dim(c) : (double)c->head_dim);
     TRY(put_arch_f32(h, "attn_logit_softcapping", c->attn_softcap, d));
     return put_arch_f32(h, "final_logit_softcapping", c->softcap, d);
 }
@@ -129,11 +137,17 @@ static an_status declare(sheet *h, model_weight_id id, int layer, diag *d)
     item it = { .id = id, .layer = layer, .type = type_of(h->v, id, layer) };
     char name[100];
     int third = name_third(col, id);
-    if (!name_make(name_pattern(col, id), layer, name, sizeof name)) return diag_fail(d, AN_INPUT, NOWHERE, "GGUF %s files have no tensor for weight %d", families[h->fam].gguf, (int)id);
+    if (!name_make(name_pattern(col, id), layer, name, sizeof name))
+        return diag_fail(d, AN_INPUT, NOWHERE, "GGUF %s files have no tensor for weight %d", families[h->fam].gguf,
+                         (int)id);
     for (int k = 1; k < 3 && third == 0; k++)
-        if (type_of(h->v, (model_weight_id)((int)id + k), layer) != it.type) it.type = block_of(BLOCK_F32); /* one type for the three: the one that holds any */
-    if (third > 0) it.at = h->items.at[h->items.n - 1].at, it.type = h->items.at[h->items.n - 1].type; /* queries, keys and values follow each other in the table */
-    else TRY(gguf_declare(h->w, name, it.type, weight_is_matrix(id) ? 2 : 1, (const int64_t[]){ s->rows * (third < 0 ? 1 : 3), s->cols }, &it.at, d));
+        if (type_of(h->v, (model_weight_id)((int)id + k), layer) != it.type)
+            it.type = block_of(BLOCK_F32); /* one type for the three: the one that holds any */
+    /* queries, keys and values follow each other in the table */
+    if (third > 0) it.at = h->items.at[h->items.n - 1].at, it.type = h->items.at[h->items.n - 1].type;
+    else
+        TRY(gguf_declare(h->w, name, it.type, weight_is_matrix(id) ? 2 : 1,
+                         (const int64_t[]){ s->rows * (third < 0 ? 1 : 3), s->cols }, &it.at, d));
     return VEC_PUSH(&h->mem, &h->items, it) ? AN_OK : diag_nomem(d);
 }
 
@@ -163,7 +177,8 @@ static an_status fill(sheet *h, diag *d)
     TRY(put_values(h, d));
     h->factors = SIZE_MAX;
     if (m->c.scaling.kind == MODEL_SCALE_LLAMA3)
-        TRY(gguf_declare(h->w, "rope_freqs.weight", block_of(BLOCK_F32), 1, (const int64_t[]){ m->c.head_dim / 2 }, &h->factors, d));
+        TRY(gguf_declare(h->w, "rope_freqs.weight", block_of(BLOCK_F32), 1, (const int64_t[]){ m->c.head_dim / 2 },
+                         &h->factors, d));
     for (int l = -1; l < m->c.n_layers; l++)
         for (int id = 0; id < MW_COUNT; id++) {
             const store *s = store_at(m, (model_weight_id)id, l);
@@ -182,8 +197,12 @@ an_status convert_gguf(conversion *v, diag *d)
 {
     const char *why;
     sheet h = { .v = v, .fam = family_of(&v->m->c, &why) };
-    if (h.fam == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no GGUF architecture has %s", v->m->path, why);
-    if (v->m->c.softcap != 0 && h.fam != FAM_GEMMA2) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: a GGUF file of architecture %s cannot say that the logits have a soft cap", v->m->path, families[h.fam].gguf);
+    if (h.fam == FAM_COUNT)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no GGUF architecture has %s", v->m->path, why);
+    if (v->m->c.softcap != 0 && h.fam != FAM_GEMMA2)
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.150s: a GGUF file of architecture %s cannot say that the logits have a soft cap",
+                         v->m->path, families[h.fam].gguf);
     v->rope = families[h.fam].gguf_rope;
     conversion_loses_sampling(v, "a GGUF");
     TRY(gguf_create(v->out, &h.w, d));

@@ -1,10 +1,12 @@
-/* convert_hf.c: models as safetensors with Hugging Face names: a folder people's tools open, or one file with the configuration in
- * its metadata; and as a folder of .npy files under our own names.
+/* convert_hf.c: models as safetensors with Hugging Face names: a folder people's tools open, or one file with the
+ * configuration in its metadata; and as a folder of .npy files under our own names.
  *
- * A folder's tensors may be spread over several files of a bounded size, "model-00001-of-00003.safetensors", with an index that says what is where.
+ * A folder's tensors may be spread over several files of a bounded size, "model-00001-of-00003.safetensors", with an
+ * index that says what is where.
  *
- * Quantised matrices have no common form there. They stand under their canonical names: "layer0.wq.codes" (int8 [rows, cols], or uint8
- * [rows, cols / 2] with two 4-bit codes a byte, low first) with ".scale" [rows, blocks] or ".table" [16]; the rest is as ever. */
+ * Quantised matrices have no common form there. They stand under their canonical names: "layer0.wq.codes" (int8
+ * [rows, cols], or uint8 [rows, cols / 2] with two 4-bit codes a byte, low first) with ".scale" [rows, blocks] or
+ * ".table" [16]; the rest is as ever. */
 #include <stdlib.h>
 
 #include "format/npy.h"
@@ -66,7 +68,8 @@ static an_status declare_codes(sheet *h, item *it, const store *s, diag *d)
     bool wide = it->form == LM_INT8, table = it->form == LM_PALETTE4;
     const dtype with = store_scale_type(s, it->form);
     weight_label(it->id, it->layer, ".codes", name, sizeof name);
-    TRY(declare_tensor(h, name, wide ? DT_I8 : DT_U8, 2, (const int64_t[]){ s->rows, wide ? s->cols : s->cols / 2 }, &it->at[0], d));
+    TRY(declare_tensor(h, name, wide ? DT_I8 : DT_U8, 2, (const int64_t[]){ s->rows, wide ? s->cols : s->cols / 2 },
+                       &it->at[0], d));
     weight_label(it->id, it->layer, table ? ".table" : ".scale", name, sizeof name);
     if (table) return declare_tensor(h, name, with, 1, (const int64_t[]){ 16 }, &it->at[1], d);
     return declare_tensor(h, name, with, 2, (const int64_t[]){ s->rows, store_scale_cols(s, it->form) }, &it->at[1], d);
@@ -95,12 +98,15 @@ static an_status name_item(const sheet *h, item *it, diag *d)
 {
     lm_tensor t;
     const lm_model *like = h->v->o.named;
-    if (!lm_hf_name(&h->c, it->id, it->layer, it->name, sizeof it->name, &it->third, &it->turned)) return diag_fail(d, AN_BUG, NOWHERE, "no Hugging Face name for weight %d", (int)it->id);
-    if (like && lm_tensor_info(like, it->id, it->layer, &t) && t.name[0] && strlen(t.name) < sizeof it->name) memcpy(it->name, t.name, strlen(t.name) + 1);
+    if (!lm_hf_name(&h->c, it->id, it->layer, it->name, sizeof it->name, &it->third, &it->turned))
+        return diag_fail(d, AN_BUG, NOWHERE, "no Hugging Face name for weight %d", (int)it->id);
+    if (like && lm_tensor_info(like, it->id, it->layer, &t) && t.name[0] && strlen(t.name) < sizeof it->name)
+        memcpy(it->name, t.name, strlen(t.name) + 1);
     return AN_OK;
 }
 
-/* Every tensor, and which file it goes into: in order, a new one when it would pass the limit. The parts of a fused tensor stay together. */
+/* Every tensor, and which file it goes into: in order, a new one when it would pass the limit. The parts of a fused
+ * tensor stay together. */
 static an_status plan(sheet *h, diag *d)
 {
     conversion *v = h->v;
@@ -109,12 +115,16 @@ static an_status plan(sheet *h, diag *d)
         for (int id = 0; id < MW_COUNT; id++) {
             const store *s = store_at(v->m, (model_weight_id)id, l);
             if (!s || s->kind == STORE_NONE) continue;
-            item it = { .id = (model_weight_id)id, .layer = l, .form = form_of(v, (model_weight_id)id, l), .dt = conversion_dtype(v, (model_weight_id)id, l) };
+            item it = { .id = (model_weight_id)id,
+                        .layer = l,
+                        .form = form_of(v, (model_weight_id)id, l),
+                        .dt = conversion_dtype(v, (model_weight_id)id, l) };
             TRY(name_item(h, &it, d));
             if (it.form != LM_DENSE) it.third = -1, it.turned = false;
             if (it.third >= 0) it.dt = conversion_fused(v, (model_weight_id)(id - it.third), l);
             uint64_t n = bytes_of(&it, s), whole = it.third == 0 ? 3 * n : n;
-            if (v->o.shard && it.third <= 0 && in_file && whole > v->o.shard - MIN(in_file, v->o.shard)) h->shards++, in_file = 0;
+            if (v->o.shard && it.third <= 0 && in_file && whole > v->o.shard - MIN(in_file, v->o.shard))
+                h->shards++, in_file = 0;
             it.shard = h->shards;
             in_file += n, h->bytes += n;
             if (!VEC_PUSH(&h->mem, &h->items, it)) return diag_nomem(d);
@@ -131,7 +141,9 @@ static an_status put_codes(sheet *h, const item *it, diag *d)
     TRY(conversion_codes(h->v, it->id, it->layer, it->form, with, &q, d));
     size_t row = (size_t)(it->form == LM_INT8 ? q.cols : q.cols / 2), unit = (size_t)dtype_bits(with) / 8;
     TRY(conversion_reordered(h->v, it->id, q.q, q.rows, row, put_slot, &codes, d));
-    TRY(q.table ? put_slot(&scales, q.table, 16 * unit, d) : conversion_reordered(h->v, it->id, q.scale, q.rows, (size_t)q.scale_cols * unit, put_slot, &scales, d));
+    TRY(q.table
+            ? put_slot(&scales, q.table, 16 * unit, d)
+            : conversion_reordered(h->v, it->id, q.scale, q.rows, (size_t)q.scale_cols * unit, put_slot, &scales, d));
     lm_release(h->v->m, it->id, it->layer);
     return AN_OK;
 }
@@ -146,8 +158,8 @@ static an_status put_turned(sheet *h, const item *it, diag *d)
     unsigned char *buf = malloc(bytes);
     an_status st = buf ? AN_OK : diag_nomem(d);
     for (int64_t k = 0; k < many && !st; k++)
-        st = store_columns(store_at(v->m, (model_weight_id)((int)it->id + k), it->layer), v->m->v, v->o.threads, 0, s->rows, it->dt,
-                           buf + (size_t)(k * s->rows) * unit, ld, d);
+        st = store_columns(store_at(v->m, (model_weight_id)((int)it->id + k), it->layer), v->m->v, v->o.threads, 0,
+                           s->rows, it->dt, buf + (size_t)(k * s->rows) * unit, ld, d);
     if (!st) st = safetensors_put(h->w, it->at[0], buf, bytes, d);
     free(buf);
     v->done.tensors += many;
@@ -174,7 +186,8 @@ static an_status put_nothing(void *ctx, const void *p, size_t n, diag *d)
 /* Rounding of turned tensors is found by reading them once more as rows. */
 static an_status measure_turned(sheet *h, const item *it, diag *d)
 {
-    if (it->form != LM_DENSE || !it->turned || conversion_exact(store_at(h->v->m, it->id, it->layer), it->dt)) return AN_OK;
+    if (it->form != LM_DENSE || !it->turned || conversion_exact(store_at(h->v->m, it->id, it->layer), it->dt))
+        return AN_OK;
     int64_t before = h->v->done.tensors;
     TRY(conversion_rows(h->v, it->id, it->layer, it->dt, NULL, put_nothing, NULL, d));
     h->v->done.tensors = before;
@@ -189,7 +202,8 @@ static an_status target_config(sheet *h, diag *d)
     h->v->rope = h->c.rope;
     family_id f = family_of(&h->c, &why);
     if (f != FAM_COUNT && !h->v->o.slopes) h->v->less = families[f].less;
-    if (f == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no family of Hugging Face models has %s", h->v->m->path, why);
+    if (f == FAM_COUNT)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: no family of Hugging Face models has %s", h->v->m->path, why);
     return AN_OK;
 }
 
@@ -305,8 +319,10 @@ static const char *shard_name(sheet *h, int i)
 static an_status write_index(const sheet *h, diag *d)
 {
     strbuf b = { 0 };
-    sb_printf(&b, "{\n  \"metadata\": {\"total_size\": %llu},\n  \"weight_map\": {\n%s\n  }\n}\n", (unsigned long long)h->bytes, h->index.at ? h->index.at : "");
-    an_status st = b.oom || h->index.oom ? diag_nomem(d) : write_in(h->v->out, "model.safetensors.index.json", b.at, b.n, d);
+    sb_printf(&b, "{\n  \"metadata\": {\"total_size\": %llu},\n  \"weight_map\": {\n%s\n  }\n}\n",
+              (unsigned long long)h->bytes, h->index.at ? h->index.at : "");
+    an_status st =
+        b.oom || h->index.oom ? diag_nomem(d) : write_in(h->v->out, "model.safetensors.index.json", b.at, b.n, d);
     sb_free(&b);
     return st;
 }
@@ -333,7 +349,10 @@ static an_status hides_shards(sheet *h, diag *d)
     if (h->shards == 1) return AN_OK;
     TRY(path_find(one, &there, &i, d));
     if (!there) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%.200s is there, and readers would take it instead of %d shards: remove it, or write to another folder", one, h->shards);
+    return diag_fail(
+        d, AN_INPUT, NOWHERE,
+        "%.200s is there, and readers would take it instead of %d shards: remove it, or write to another folder", one,
+        h->shards);
 }
 
 /* Where the files of a folder go until all of them are there. */
@@ -342,7 +361,8 @@ static an_status enter(conversion *v, folder_out *f, diag *d)
     if (v->o.fresh) return dir_make(v->out, d);
     TRY(folder_begin(v->out, CONFIG, f, d));
     v->place = v->out, v->out = f->temp;
-    return v->m->active ? AN_OK : folder_drop(f, LM_ACTIVE_FILE, d); /* the list of another model would hide tokens of this one */
+    /* the list of another model would hide tokens of this one */
+    return v->m->active ? AN_OK : folder_drop(f, LM_ACTIVE_FILE, d);
 }
 
 static an_status leave(const conversion *v, folder_out *f, an_status st, diag *d)

@@ -1,4 +1,5 @@
-/* convert_int.h: what the writers of models share: the conversion under way, and its tensors a run of rows at a time. */
+/* convert_int.h: what the writers of models share: the conversion under way, and its tensors a run of rows at a
+ * time. */
 #ifndef LM_CONVERT_INT_H
 #define LM_CONVERT_INT_H
 
@@ -23,22 +24,29 @@ typedef struct {
 
 typedef an_status put_fn(void *ctx, const void *p, size_t n, diag *d);
 
-bool conversion_exact(const store *s, dtype to); /* `to` holds every value of the store: its own type does, and fp32 all but doubles and gains with an offset */
+/* `to` holds every value of the store: its own type does, and fp32 all but doubles and gains with an offset */
+bool conversion_exact(const store *s, dtype to);
 dtype conversion_dtype(const conversion *v, model_weight_id id, int layer); /* of a dense tensor */
-dtype conversion_fused(const conversion *v, model_weight_id first, int layer);             /* of three that become one: that of all, or fp32, which holds each */
+/* of three that become one: that of all, or fp32, which holds each */
+dtype conversion_fused(const conversion *v, model_weight_id first, int layer);
 /* All rows of a tensor in the target's order, as dt, or as blocks when f is a block format. */
-an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt, const block_format *f, put_fn *put, void *ctx, diag *d) MUST_CHECK;
+an_status conversion_rows(conversion *v, model_weight_id id, int layer, dtype dt, const block_format *f, put_fn *put,
+                          void *ctx, diag *d) MUST_CHECK;
 /* Rows at hand (codes, scales), in the target's order. */
-an_status conversion_reordered(conversion *v, model_weight_id id, const void *rows, int64_t n_rows, size_t row_bytes, put_fn *put, void *ctx, diag *d) MUST_CHECK;
-an_status conversion_codes(conversion *v, model_weight_id id, int layer, lm_form form, dtype scale_dt, lm_quantized *q, diag *d) MUST_CHECK;
+an_status conversion_reordered(conversion *v, model_weight_id id, const void *rows, int64_t n_rows, size_t row_bytes,
+                               put_fn *put, void *ctx, diag *d) MUST_CHECK;
+an_status conversion_codes(conversion *v, model_weight_id id, int layer, lm_form form, dtype scale_dt, lm_quantized *q,
+                           diag *d) MUST_CHECK;
 
-/* A vocabulary as GGUF has it, as many tokens as the embedding has rows; ids the model's own files name come before the tokenizer's. */
+/* A vocabulary as GGUF has it, as many tokens as the embedding has rows; ids the model's own files name come before
+ * the tokenizer's. */
 an_status convert_vocab(conversion *v, gguf_out *w, diag *d) MUST_CHECK;
 /* The same for a folder: tokenizer.json or tokenizer.model, and tokenizer_config.json. */
 an_status convert_vocab_files(conversion *v, diag *d) MUST_CHECK;
 an_status write_in(const char *folder, const char *name, const void *p, size_t n, diag *d) MUST_CHECK;
 void conversion_loses(conversion *v, const char *fmt, ...) PRINTF_LIKE(2, 3); /* one more sentence of done.lost */
-void conversion_loses_sampling(conversion *v, const char *kind); /* the same, where the model says something about it: "a GGUF" */
+/* the same, where the model says something about it: "a GGUF" */
+void conversion_loses_sampling(conversion *v, const char *kind);
 
 /* One writer for each lm_target. */
 an_status convert_safetensors(conversion *v, diag *d) MUST_CHECK;

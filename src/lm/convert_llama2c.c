@@ -1,4 +1,5 @@
-/* convert_llama2c.c: models as llama2.c's files, which fix most of the model: what they cannot say is refused by name. */
+/* convert_llama2c.c: models as llama2.c's files, which fix most of the model: what they cannot say is refused by
+ * name. */
 #include <stdlib.h>
 
 #include "lm/convert_int.h"
@@ -30,7 +31,9 @@ static an_status can_say(const conversion *v, diag *d)
         { c->softcap == 0, "a soft cap on its logits" },
     };
     for (size_t i = 0; i < COUNT(rows); i++)
-        if (!rows[i].ok) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: llama2.c files cannot say that the model has %s", v->m->path, rows[i].what);
+        if (!rows[i].ok)
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: llama2.c files cannot say that the model has %s",
+                             v->m->path, rows[i].what);
     return AN_OK;
 }
 
@@ -58,7 +61,9 @@ static an_status put_groups(conversion *v, const slot *to, model_weight_id id, i
 {
     const store *s = store_at(v->m, id, layer);
     slot at = *to;
-    if (s->kind == STORE_GROUPS && s->dt == DT_I8 && s->scale_dt == DT_F32 && s->group == group && s->cols % group == 0) { /* as they are */
+    /* as they are */
+    if (s->kind == STORE_GROUPS && s->dt == DT_I8 && s->scale_dt == DT_F32 && s->group == group &&
+        s->cols % group == 0) {
         TRY(conversion_reordered(v, id, s->data, s->rows, (size_t)s->cols, put_slot, &at, d));
         v->done.tensors++;
         return conversion_reordered(v, id, s->scales, s->rows, (size_t)(s->cols / group) * 4, put_slot, &at, d);
@@ -72,7 +77,8 @@ static an_status put_groups(conversion *v, const slot *to, model_weight_id id, i
     for (int64_t r = 0; r < s->rows && !st; r++) {
         st = store_rows(s, v->m->v, NULL, r, 1, DT_F32, x, s->cols, d);
         if (!st && !quant_row(LM_INT8, &q, x, codes, r * s->cols, scales, r * (s->cols / group)))
-            st = diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds values that are not finite", s->file, s->name);
+            st = diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds values that are not finite", s->file,
+                           s->name);
         for (int64_t i = 0; i < s->cols && !st; i++) {
             double y = (double)codes[r * s->cols + i] * (double)scales[(r * s->cols + i) / group], e = y - (double)x[i];
             peak = MAX(peak, x[i] < 0 ? -(double)x[i] : (double)x[i]);
@@ -107,17 +113,30 @@ an_status convert_llama2c(conversion *v, diag *d)
 {
     const model_config *c = &v->m->c;
     TRY(can_say(v, d));
-    if (v->o.dt && v->o.dt != DT_F32) return diag_fail(d, AN_USAGE, NOWHERE, "llama2.c files hold fp32, or int8 with --quantize int8; %s is neither", dtype_name(v->o.dt));
+    if (v->o.dt && v->o.dt != DT_F32)
+        return diag_fail(d, AN_USAGE, NOWHERE, "llama2.c files hold fp32, or int8 with --quantize int8; %s is neither",
+                         dtype_name(v->o.dt));
     int version = v->o.version >= 0 ? v->o.version : v->form == LM_INT8 ? 2 : 0;
     if (version > 2 || (version == 2) != (v->form == LM_INT8))
-        return diag_fail(d, AN_USAGE, NOWHERE, "llama2.c version %d %s; 0 and 1 are fp32, 2 is int8", version, v->form == LM_INT8 ? "with int8" : "without int8");
-    llama2c_shape s = { .version = version, .dim = c->dim, .hidden = c->hidden, .layers = c->n_layers, .heads = c->n_heads, .kv_heads = c->n_kv_heads,
-                        .vocab = c->vocab, .seq = c->context, .shared = c->tied, .group = version == 2 ? group_for(c) : 0 };
+        return diag_fail(d, AN_USAGE, NOWHERE, "llama2.c version %d %s; 0 and 1 are fp32, 2 is int8", version,
+                         v->form == LM_INT8 ? "with int8" : "without int8");
+    llama2c_shape s = { .version = version,
+                        .dim = c->dim,
+                        .hidden = c->hidden,
+                        .layers = c->n_layers,
+                        .heads = c->n_heads,
+                        .kv_heads = c->n_kv_heads,
+                        .vocab = c->vocab,
+                        .seq = c->context,
+                        .shared = c->tied,
+                        .group = version == 2 ? group_for(c) : 0 };
     v->rope = MODEL_ROPE_INTERLEAVED;
     const lm_generation *g = &v->m->gen;
-    if ((g->bos >= 0 && g->bos != 1) || g->n_eos > 1 || (g->n_eos == 1 && g->eos[0] != 2)) conversion_loses(v, "in a llama2.c file token 1 begins a text and token 2 ends it");
+    if ((g->bos >= 0 && g->bos != 1) || g->n_eos > 1 || (g->n_eos == 1 && g->eos[0] != 2))
+        conversion_loses(v, "in a llama2.c file token 1 begins a text and token 2 ends it");
     conversion_loses_sampling(v, "a llama2.c");
-    if (v->m->active) conversion_loses(v, "a llama2.c file cannot hold which tokens the model was trained on: all may be answered");
+    if (v->m->active)
+        conversion_loses(v, "a llama2.c file cannot hold which tokens the model was trained on: all may be answered");
     llama2c_out *w;
     TRY(llama2c_create(v->out, &s, &w, d));
     an_status st = fill(v, w, &s, d);

@@ -1,6 +1,5 @@
-/* convert_vocab.c: the vocabulary that goes along with a model.
- * In: a tokenizer, or the GGUF file the model came from.  Out: the tokenizer.* values of a GGUF file, so that it needs no other beside it, or the files
- * of a folder. */
+/* convert_vocab.c: the vocabulary that goes along with a model. In: a tokenizer, or the GGUF file the model came
+ * from.  Out: the tokenizer.* values of a GGUF file, so that it needs no other beside it, or the files of a folder. */
 #include <stdarg.h>
 
 #include "lm/convert_int.h"
@@ -19,7 +18,9 @@ void conversion_loses(conversion *v, const char *fmt, ...)
 void conversion_loses_sampling(conversion *v, const char *kind)
 {
     const lm_sampling s = lm_suggested(&v->m->gen);
-    if (s.temperature != 0 || (s.repetition != 0 && s.repetition != 1)) conversion_loses(v, "%s file cannot say how the model asks to be sampled (do_sample, temperature and the like)", kind);
+    if (s.temperature != 0 || (s.repetition != 0 && s.repetition != 1))
+        conversion_loses(v, "%s file cannot say how the model asks to be sampled (do_sample, temperature and the like)",
+                         kind);
 }
 
 static an_status put_id(gguf_out *w, const char *key, int64_t id, diag *d)
@@ -30,11 +31,13 @@ static an_status put_id(gguf_out *w, const char *key, int64_t id, diag *d)
 /* Ids that end a text have three names there. */
 static an_status put_ends(conversion *v, gguf_out *w, int64_t eos, diag *d)
 {
-    static const char *const keys[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
+    static const char *const keys[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                        "tokenizer.ggml.eom_token_id" };
     const lm_generation *g = &v->m->gen;
     if (!g->n_eos) return put_id(w, keys[0], eos, d);
     for (int i = 0; i < g->n_eos && i < (int)COUNT(keys); i++) TRY(put_id(w, keys[i], g->eos[i], d));
-    if (g->n_eos > (int)COUNT(keys)) conversion_loses(v, "of %d tokens that end a text GGUF can name %zu", g->n_eos, COUNT(keys));
+    if (g->n_eos > (int)COUNT(keys))
+        conversion_loses(v, "of %d tokens that end a text GGUF can name %zu", g->n_eos, COUNT(keys));
     return AN_OK;
 }
 
@@ -46,9 +49,15 @@ static an_status put_pad(conversion *v, gguf_out *w, int64_t id, size_t n, diag 
     return AN_OK;
 }
 
-static an_status put_text(gguf_out *w, const char *key, const char *s, diag *d) { return s ? gguf_put_text(w, key, s, strlen(s), d) : AN_OK; }
+static an_status put_text(gguf_out *w, const char *key, const char *s, diag *d)
+{
+    return s ? gguf_put_text(w, key, s, strlen(s), d) : AN_OK;
+}
 
-static an_status put_flag(gguf_out *w, const char *key, int x, diag *d) { return x >= 0 ? gguf_put_bool(w, key, x != 0, d) : AN_OK; }
+static an_status put_flag(gguf_out *w, const char *key, int x, diag *d)
+{
+    return x >= 0 ? gguf_put_bool(w, key, x != 0, d) : AN_OK;
+}
 
 static an_status put_list(gguf_out *w, const char *key, const tok_str *s, size_t n, arena *mem, diag *d)
 {
@@ -75,7 +84,8 @@ static an_status put_vocab(conversion *v, gguf_out *w, const tok_vocab *t, arena
     TRY(put_flag(w, "tokenizer.ggml.add_eos_token", t->add_eos, d));
     TRY(put_flag(w, "tokenizer.ggml.add_space_prefix", t->add_space_prefix, d));
     if (t->remove_extra_whitespaces) TRY(gguf_put_bool(w, "tokenizer.ggml.remove_extra_whitespaces", true, d));
-    if (t->n_charsmap) TRY(gguf_put_array(w, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, t->charsmap, t->n_charsmap, d));
+    if (t->n_charsmap)
+        TRY(gguf_put_array(w, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, t->charsmap, t->n_charsmap, d));
     return put_text(w, "tokenizer.chat_template", t->chat_template, d);
 }
 
@@ -105,7 +115,8 @@ static an_status vocab_of(conversion *v, size_t rows, arena *mem, tok_vocab *t, 
     diag why = { 0 };
     an_status st = tok_to_vocab(v->o.vocab, rows, mem, t, &lost, &why);
     if (!st && t->n > (uint64_t)v->m->c.vocab)
-        st = diag_fail(&why, AN_INPUT, NOWHERE, "%.150s: the tokenizer has %zu entries, the embedding %lld rows", v->m->path, t->n, (long long)v->m->c.vocab);
+        st = diag_fail(&why, AN_INPUT, NOWHERE, "%.150s: the tokenizer has %zu entries, the embedding %lld rows",
+                       v->m->path, t->n, (long long)v->m->c.vocab);
     *there = !st;
     if (!st && *lost) conversion_loses(v, "with the vocabulary that goes along %s", lost);
     if (st != AN_INPUT || !v->o.vocab_if_fits) return st ? diag_fail(d, st, NOWHERE, "%s", why.msg) : AN_OK;

@@ -21,24 +21,37 @@ static void score(void *user, size_t i, const float *logits)
     c->sum->tokens++;
 }
 
-an_status lm_eval(lm_session *s, const uint32_t *ids, size_t n, void (*progress)(void *user, const lm_score *so_far), void *user, lm_score *out, diag *d)
+an_status lm_eval(lm_session *s, const uint32_t *ids, size_t n, void (*progress)(void *user, const lm_score *so_far),
+                  void *user, lm_score *out, diag *d)
 {
     size_t window = (size_t)lm_session_context(s);
     const unsigned char *may = lm_active(s->m);
     *out = (lm_score){ 0 };
-    if (n < 2) return diag_fail(d, AN_INPUT, NOWHERE, "%zu token%s to predict from; at least 2 are wanted", n, n == 1 ? "" : "s");
+    if (n < 2)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%zu token%s to predict from; at least 2 are wanted", n,
+                         n == 1 ? "" : "s");
     for (size_t at = 0; at + 1 < n;) {
         size_t fed = MIN(window, n - 1 - at);
-        scoring c = { .next = ids + at + 1, .n = fed, .vocab = (size_t)lm_session_config(s)->vocab, .bad = SIZE_MAX, .sum = out };
+        scoring c = {
+            .next = ids + at + 1, .n = fed, .vocab = (size_t)lm_session_config(s)->vocab, .bad = SIZE_MAX, .sum = out
+        };
         for (size_t i = 0; i < fed; i++)
-            if (c.next[i] >= c.vocab) return diag_fail(d, AN_INPUT, NOWHERE, "token %zu is %u, the model's vocabulary has %zu entries", at + 1 + i, c.next[i], c.vocab);
+            if (c.next[i] >= c.vocab)
+                return diag_fail(d, AN_INPUT, NOWHERE, "token %zu is %u, the model's vocabulary has %zu entries",
+                                 at + 1 + i, c.next[i], c.vocab);
         for (size_t i = 0; may && i < fed; i++)
             if (!may[c.next[i]])
-                return diag_fail(d, AN_INPUT, NOWHERE, "token %zu is %u, which did not occur in what this model was trained on: it was trained to choose among other tokens", at + 1 + i, c.next[i]);
+                return diag_fail(
+                    d, AN_INPUT, NOWHERE,
+                    "token %zu is %u, which did not occur in what this model was trained on: it was trained to choose among other tokens",
+                    at + 1 + i, c.next[i]);
         lm_session_cut(s, 0);
         TRY(lm_session_feed_each(s, ids + at, fed, score, &c, d));
         if (c.bad != SIZE_MAX)
-            return diag_fail(d, AN_INPUT, NOWHERE, "the logits behind token %zu, %u, are no numbers: the weights hold such, or a value passed the range of their type", at + c.bad, ids[at + c.bad]);
+            return diag_fail(
+                d, AN_INPUT, NOWHERE,
+                "the logits behind token %zu, %u, are no numbers: the weights hold such, or a value passed the range of their type",
+                at + c.bad, ids[at + c.bad]);
         at += fed;
         if (progress) progress(user, out);
     }

@@ -1,5 +1,5 @@
-/* files.c: opening a model, whatever holds it.
- * In: a path or a preset's name.  Out: a configuration and a store for each of its tensors, or a message that says what is wrong where. */
+/* files.c: opening a model, whatever holds it. In: a path or a preset's name.  Out: a configuration and a store for
+ * each of its tensors, or a message that says what is wrong where. */
 #include <stdlib.h>
 
 #include "lm/lm_int.h"
@@ -8,7 +8,8 @@ static an_status take_config(lm_model *m, diag *d)
 {
     const char *why;
     m->fam = family_of(&m->c, &why);
-    if (m->fam == FAM_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: %s: no family supported here has that", m->path, why);
+    if (m->fam == FAM_COUNT)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: %s: no family supported here has that", m->path, why);
     m->c.dt = m->o.dt ? m->o.dt : DT_F16;
     m->stores = TAKE(&m->mem, store, (size_t)MW_COUNT * (size_t)(m->c.n_layers + 1));
     return m->stores ? AN_OK : diag_nomem(d);
@@ -56,7 +57,8 @@ static int line_length(const char *s)
     return (int)(n && s[n - 1] == ',' ? n - 1 : n);
 }
 
-/* A file that brings its configuration, beside a config.json of something else: which of them its numbers are meant for nobody can tell. */
+/* A file that brings its configuration, beside a config.json of something else: which of them its numbers are meant
+ * for nobody can tell. */
 static an_status same_config(const lm_model *m, const char *weights, const char *config, const char *own, diag *d)
 {
     model_config c;
@@ -67,9 +69,11 @@ static an_status same_config(const lm_model *m, const char *weights, const char 
     if (!st) st = lm_config_json(&m->c, NULL, &b, d);
     if (!st && strcmp(a.at, b.at)) {
         const char *x = a.at, *y = b.at;
-        while (line_length(x) == line_length(y) && !strncmp(x, y, (size_t)line_length(x))) x += strcspn(x, "\n") + 1, y += strcspn(y, "\n") + 1;
+        while (line_length(x) == line_length(y) && !strncmp(x, y, (size_t)line_length(x)))
+            x += strcspn(x, "\n") + 1, y += strcspn(y, "\n") + 1;
         x += strspn(x, " "), y += strspn(y, " ");
-        st = diag_fail(d, AN_INPUT, NOWHERE, "%.100s: its metadata say %.*s where %.100s beside it says %.*s", weights, MIN(line_length(x), 70), x, config, MIN(line_length(y), 70), y);
+        st = diag_fail(d, AN_INPUT, NOWHERE, "%.100s: its metadata say %.*s where %.100s beside it says %.*s", weights,
+                       MIN(line_length(x), 70), x, config, MIN(line_length(y), 70), y);
     }
     sb_free(&a);
     sb_free(&b);
@@ -86,7 +90,9 @@ static an_status open_safetensors(lm_model *m, const char *weights, const char *
         TRY(read_config(m, config, d));
         if (own) TRY(same_config(m, weights, config, own, d));
     } else if (own) TRY(lm_config_read(weights, own, strlen(own), &m->c, &m->gen, d));
-    else return diag_fail(d, AN_INPUT, NOWHERE, "%.180s: no %.150s beside it, and no configuration in its metadata", weights, config);
+    else
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.180s: no %.150s beside it, and no configuration in its metadata",
+                         weights, config);
     TRY(take_config(m, d));
     return bind_safetensors(m, d);
 }
@@ -103,7 +109,9 @@ static an_status follow_latest(lm_model *m, diag *d)
     bool plain = n && n < 100 && f.at[0] != '.' && !memchr(f.at, '/', n);
     char *to = plain ? arena_printf(&m->mem, "%s/%.*s", m->path, (int)n, (const char *)f.at) : NULL;
     file_drop(&f);
-    if (!plain) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: it should hold the name of a checkpoint in the same folder", latest);
+    if (!plain)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: it should hold the name of a checkpoint in the same folder",
+                         latest);
     if (!to) return diag_nomem(d);
     m->path = to;
     return AN_OK;
@@ -121,13 +129,17 @@ static an_status open_folder(lm_model *m, diag *d)
 {
     TRY(follow_latest(m, d));
     char *config = beside(m, m->path, true, "config.json"), *one = beside(m, m->path, true, "model.safetensors");
-    char *index = beside(m, m->path, true, "model.safetensors.index.json"), *gen = beside(m, m->path, true, "generation_config.json");
+    char *index = beside(m, m->path, true, "model.safetensors.index.json"),
+         *gen = beside(m, m->path, true, "generation_config.json");
     char *active = beside(m, m->path, true, LM_ACTIVE_FILE), *npy = beside(m, m->path, true, "embed.npy");
     if (!config || !one || !index || !gen || !active || !npy) return diag_nomem(d);
     m->origin = LM_FROM_HF;
     if (!is_there(config)) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: a folder without config.json", m->path);
     const char *weights = is_there(one) ? one : is_there(index) ? index : NULL;
-    if (!weights && !is_there(npy)) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: neither model.safetensors, nor model.safetensors.index.json, nor embed.npy is in it", m->path);
+    if (!weights && !is_there(npy))
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.200s: neither model.safetensors, nor model.safetensors.index.json, nor embed.npy is in it",
+                         m->path);
     TRY(weights ? open_safetensors(m, weights, config, d) : open_npy(m, config, d));
     TRY(active_read(m, active, d));
     return read_generation(m, gen, d);
@@ -239,7 +251,8 @@ an_status lm_open(const char *what, const lm_options *o, lm_model **out, diag *d
     return st;
 }
 
-static an_status open_memory(lm_model *m, const char *name, const model_config *c, const lm_generation *g, lm_fetch *get, void *user, diag *d)
+static an_status open_memory(lm_model *m, const char *name, const model_config *c, const lm_generation *g,
+                             lm_fetch *get, void *user, diag *d)
 {
     TRY(start(m, name, d));
     m->origin = LM_FROM_MEMORY;
@@ -249,7 +262,8 @@ static an_status open_memory(lm_model *m, const char *name, const model_config *
     return bind_memory(m, get, user, d);
 }
 
-an_status lm_from_memory(const char *name, const model_config *c, const lm_generation *g, lm_fetch *get, void *user, const lm_options *o, lm_model **out, diag *d)
+an_status lm_from_memory(const char *name, const model_config *c, const lm_generation *g, lm_fetch *get, void *user,
+                         const lm_options *o, lm_model **out, diag *d)
 {
     *out = NULL;
     lm_model *m = calloc(1, sizeof *m);
@@ -288,6 +302,9 @@ const lm_generation *lm_generation_of(const lm_model *m) { return &m->gen; }
 
 const char *lm_origin_name(lm_origin o)
 {
-    static const char *const names[] = { "Hugging Face folder", "safetensors file", "llama2.c file", "GGUF file", "seed", "memory", "folder of .npy files" };
+    static const char *const names[] = {
+        "Hugging Face folder", "safetensors file", "llama2.c file", "GGUF file", "seed", "memory",
+        "folder of .npy files"
+    };
     return (unsigned)o < COUNT(names) ? names[o] : "?";
 }

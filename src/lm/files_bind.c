@@ -1,6 +1,6 @@
-/* files_bind.c: which tensor of a file is which tensor of the model.
- * In: an opened file and its configuration.  Out: a store for every tensor the configuration has. A tensor that is missing, has another
- * shape, or that the configuration has no use for is refused with its name and both values. */
+/* files_bind.c: which tensor of a file is which tensor of the model. In: an opened file and its configuration.  Out:
+ * a store for every tensor the configuration has. A tensor that is missing, has another shape, or that the
+ * configuration has no use for is refused with its name and both values. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -10,7 +10,8 @@
 
 store *store_at(const lm_model *m, model_weight_id id, int layer)
 {
-    if ((unsigned)id >= MW_COUNT || layer < -1 || layer >= m->c.n_layers || weight_per_layer(id) != (layer >= 0)) return NULL;
+    if ((unsigned)id >= MW_COUNT || layer < -1 || layer >= m->c.n_layers || weight_per_layer(id) != (layer >= 0))
+        return NULL;
     return &m->stores[(size_t)id * (size_t)(m->c.n_layers + 1) + (size_t)(layer + 1)];
 }
 
@@ -32,14 +33,21 @@ static an_status each(lm_model *m, bind_fn *fn, void *ctx, diag *d)
     return AN_OK;
 }
 
-static an_status wrong_shape(diag *d, const char *file, const char *name, int rank, const int64_t *dim, int want_rank, int64_t a, int64_t b)
+static an_status wrong_shape(diag *d, const char *file, const char *name, int rank, const int64_t *dim, int want_rank,
+                             int64_t a, int64_t b)
 {
     char got[100];
     size_t n = 0;
     got[0] = 0;
-    for (int i = 0; i < rank && n < 80; i++) n += (size_t)snprintf(got + n, sizeof got - n, "%s%lld", i ? ", " : "", (long long)dim[i]);
-    if (want_rank == 1) return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" has shape [%s], the configuration wants [%lld]", file, name, got, (long long)a);
-    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" has shape [%s], the configuration wants [%lld, %lld]", file, name, got, (long long)a, (long long)b);
+    for (int i = 0; i < rank && n < 80; i++)
+        n += (size_t)snprintf(got + n, sizeof got - n, "%s%lld", i ? ", " : "", (long long)dim[i]);
+    if (want_rank == 1)
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.120s: tensor \"%.80s\" has shape [%s], the configuration wants [%lld]", file, name, got,
+                         (long long)a);
+    return diag_fail(d, AN_INPUT, NOWHERE,
+                     "%.120s: tensor \"%.80s\" has shape [%s], the configuration wants [%lld, %lld]", file, name, got,
+                     (long long)a, (long long)b);
 }
 
 /* ---- safetensors ---- */
@@ -76,19 +84,27 @@ static an_status bind_codes(lm_model *m, st_binding *b, model_weight_id id, int 
     *found = codes != NULL;
     if (!codes) return AN_OK;
     const safetensor *scale = safetensors_find(m->st, weight_label(id, layer, ".scale", name, sizeof name));
-    const safetensor *table = scale ? NULL : safetensors_find(m->st, weight_label(id, layer, ".table", name, sizeof name));
+    const safetensor *table =
+        scale ? NULL : safetensors_find(m->st, weight_label(id, layer, ".table", name, sizeof name));
     const safetensor *with = scale ? scale : table;
-    if (!with) return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" has neither a scale nor a table beside it", codes->file, codes->name);
+    if (!with)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" has neither a scale nor a table beside it",
+                         codes->file, codes->name);
     bool bytes = codes->dt == DT_I8 && scale;
     int64_t wide = bytes ? s->cols : (s->cols + 1) / 2;
-    if ((codes->dt != DT_U8 && !bytes) || codes->rank != 2 || codes->dim[0] != s->rows || codes->dim[1] != wide || (!bytes && s->cols % 2))
+    if ((codes->dt != DT_U8 && !bytes) || codes->rank != 2 || codes->dim[0] != s->rows || codes->dim[1] != wide ||
+        (!bytes && s->cols % 2))
         return wrong_shape(d, codes->file, codes->name, codes->rank, codes->dim, 2, s->rows, wide);
     if (with->dt != DT_F16 && with->dt != DT_F32)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" is %s, wanted F16 or F32", with->file, with->name, safetensors_dtype(with->dt));
-    if (table && (table->rank != 1 || table->dim[0] != 16)) return wrong_shape(d, table->file, table->name, table->rank, table->dim, 1, 16, 0);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" is %s, wanted F16 or F32", with->file,
+                         with->name, safetensors_dtype(with->dt));
+    if (table && (table->rank != 1 || table->dim[0] != 16))
+        return wrong_shape(d, table->file, table->name, table->rank, table->dim, 1, 16, 0);
     if (scale && (scale->rank != 2 || scale->dim[0] != s->rows || scale->dim[1] < 1 || s->cols % scale->dim[1]))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" has shape [%lld, %lld], wanted %lld rows and a divisor of %lld", scale->file, scale->name,
-                         (long long)scale->dim[0], (long long)(scale->rank > 1 ? scale->dim[1] : 0), (long long)s->rows, (long long)s->cols);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.120s: tensor \"%.80s\" has shape [%lld, %lld], wanted %lld rows and a divisor of %lld",
+                         scale->file, scale->name, (long long)scale->dim[0],
+                         (long long)(scale->rank > 1 ? scale->dim[1] : 0), (long long)s->rows, (long long)s->cols);
     s->kind = scale ? STORE_GROUPS : STORE_TABLE;
     s->dt = bytes ? DT_I8 : scale ? DT_I4 : DT_U4;
     s->name = codes->name;
@@ -111,7 +127,8 @@ static an_status bind_st(lm_model *m, model_weight_id id, int layer, store *s, v
     TRY(bind_codes(m, b, id, layer, s, &found, d));
     if (found) return AN_OK;
     if (!name_make(name_pattern(b->col, id), layer, tail, sizeof tail))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: the configuration wants a tensor (%s) that files of its family do not have", m->path,
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.150s: the configuration wants a tensor (%s) that files of its family do not have", m->path,
                          weight_label(id, layer, "", tail, sizeof tail));
     snprintf(name, sizeof name, "%s%s", id == MW_HEAD ? "" : b->prefix, tail);
     const safetensor *t = safetensors_find(m->st, name);
@@ -124,7 +141,8 @@ static an_status bind_st(lm_model *m, model_weight_id id, int layer, store *s, v
     if (t->rank != (vector ? 1 : 2) || t->dim[0] != want0 || (!vector && t->dim[1] != want1))
         return wrong_shape(d, t->file, t->name, t->rank, t->dim, vector ? 1 : 2, want0, want1);
     if (!dtype_is_float(t->dt))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds %s, wanted floating-point numbers", t->file, t->name, safetensors_dtype(t->dt));
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds %s, wanted floating-point numbers",
+                         t->file, t->name, safetensors_dtype(t->dt));
     size_t unit = (size_t)dtype_bits(t->dt) / 8;
     int64_t skip = third <= 0 ? 0 : s->turned ? third * len : third * s->rows * s->cols;
     s->kind = STORE_PLAIN;
@@ -140,7 +158,8 @@ static an_status bind_st(lm_model *m, model_weight_id id, int layer, store *s, v
     return third > 0 ? AN_OK : use(m, b, t, d);
 }
 
-/* Buffers that some versions of the library saved along: masks and inverse frequencies, which the configuration implies. */
+/* Buffers that some versions of the library saved along: masks and inverse frequencies, which the configuration
+ * implies. */
 static bool is_buffer(const char *name)
 {
     static const char *const tails[] = { ".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq" };
@@ -161,12 +180,17 @@ an_status bind_safetensors(lm_model *m, diag *d)
         const safetensor *t = safetensors_at(m->st, i);
         uint32_t k;
         if (str_map_get(&b.used, t->name, strlen(t->name), &k) || is_buffer(t->name)) continue;
-        if (m->c.tied && !strcmp(t->name, "lm_head.weight")) { /* a second copy of the embedding is harmless, anything else is not */
+        /* a second copy of the embedding is harmless, anything else is not */
+        if (m->c.tied && !strcmp(t->name, "lm_head.weight")) {
             const store *e = store_at(m, MW_EMBED, -1);
             if (e->kind == STORE_PLAIN && t->bytes == e->bytes && !memcmp(t->data, e->data, t->bytes)) continue;
-            return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: lm_head.weight differs from the embedding, but the configuration ties them (tie_word_embeddings)", t->file);
+            return diag_fail(
+                d, AN_INPUT, NOWHERE,
+                "%.120s: lm_head.weight differs from the embedding, but the configuration ties them (tie_word_embeddings)",
+                t->file);
         }
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.120s\" is not one this configuration (%s) has", t->file, t->name, families[m->fam].hf);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.120s\" is not one this configuration (%s) has",
+                         t->file, t->name, families[m->fam].hf);
     }
     return AN_OK;
 }
@@ -179,8 +203,9 @@ static an_status bind_gg(lm_model *m, model_weight_id id, int layer, store *s, v
     char name[100];
     str_map *used = ctx;
     if (!name_make(name_pattern(col, id), layer, name, sizeof name))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: the configuration wants a tensor (%s) that files of its architecture do not have", m->path,
-                         weight_label(id, layer, "", name, sizeof name));
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.150s: the configuration wants a tensor (%s) that files of its architecture do not have",
+                         m->path, weight_label(id, layer, "", name, sizeof name));
     const gguf_tensor *t = gguf_find(m->gg, name);
     if (!t) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.100s\" is missing", m->path, name);
     int third = name_third(col, id);
@@ -189,10 +214,14 @@ static an_status bind_gg(lm_model *m, model_weight_id id, int layer, store *s, v
     if (t->rank != (vector ? 1 : 2) || t->dim[0] != want || (!vector && t->dim[1] != s->cols))
         return wrong_shape(d, m->path, t->name, t->rank, t->dim, vector ? 1 : 2, want, s->cols);
     if (!block_readable(t->type) || (t->type->dt && !dtype_is_float(t->type->dt)))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.80s\" is stored as %s, which cannot be read as weights here", m->path, t->name, t->type->name);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.150s: tensor \"%.80s\" is stored as %s, which cannot be read as weights here", m->path,
+                         t->name, t->type->name);
     size_t bytes = 0;
     if (!block_bytes(t->type, s->rows * s->cols, &bytes))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.80s\": a third of it is no whole number of %s blocks", m->path, t->name, t->type->name);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.150s: tensor \"%.80s\": a third of it is no whole number of %s blocks", m->path, t->name,
+                         t->type->name);
     s->kind = t->type->dt ? STORE_PLAIN : STORE_BLOCKS;
     s->dt = t->type->dt;
     s->block = t->type;
@@ -212,8 +241,10 @@ an_status bind_gguf(lm_model *m, diag *d)
         const gguf_tensor *t = gguf_tensor_at(m->gg, i);
         uint32_t k;
         if (str_map_get(&used, t->name, strlen(t->name), &k)) continue;
-        if (!strcmp(t->name, "rope_freqs.weight") && m->c.rope != MODEL_ROPE_NONE) continue; /* read with the configuration */
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.100s\" is not one this architecture (%s) has", m->path, t->name, families[m->fam].gguf);
+        /* read with the configuration */
+        if (!strcmp(t->name, "rope_freqs.weight") && m->c.rope != MODEL_ROPE_NONE) continue;
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.100s\" is not one this architecture (%s) has",
+                         m->path, t->name, families[m->fam].gguf);
     }
     return AN_OK;
 }
@@ -259,7 +290,8 @@ static an_status bind_array(lm_model *m, model_weight_id id, int layer, store *s
     str_map *used = ctx;
     const char *path = arena_printf(&m->mem, "%s/%s", m->path, weight_label(id, layer, ".npy", label, sizeof label));
     if (!path) return diag_nomem(d);
-    if (!path_look(path, &info)) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.60s\" is missing", m->path, label);
+    if (!path_look(path, &info))
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: tensor \"%.60s\" is missing", m->path, label);
     TRY(npy_open(path, &f, d));
     if (!VEC_PUSH(&m->mem, &m->npy, f)) {
         npy_close(&f);
@@ -269,7 +301,9 @@ static an_status bind_array(lm_model *m, model_weight_id id, int layer, store *s
     bool vector = !weight_is_matrix(id);
     if (a->rank != (vector ? 1 : 2) || a->dim[0] != s->rows || (!vector && a->dim[1] != s->cols))
         return wrong_shape(d, m->path, label, a->rank, a->dim, vector ? 1 : 2, s->rows, s->cols);
-    if (!dtype_is_float(a->dt)) return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: it holds %s, wanted floating-point numbers", path, dtype_name(a->dt));
+    if (!dtype_is_float(a->dt))
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: it holds %s, wanted floating-point numbers", path,
+                         dtype_name(a->dt));
     s->kind = STORE_PLAIN;
     s->dt = a->dt;
     s->name = arena_str(&m->mem, weight_label(id, layer, "", label, sizeof label));
@@ -292,7 +326,8 @@ an_status bind_npy(lm_model *m, diag *d)
         size_t n = strlen(e->d_name);
         uint32_t k;
         if (n > 4 && !strcmp(e->d_name + n - 4, ".npy") && !str_map_get(&used, e->d_name, n, &k))
-            st = diag_fail(d, AN_INPUT, NOWHERE, "%.150s: \"%.80s\" is not a tensor this configuration (%s) has", m->path, e->d_name, families[m->fam].hf);
+            st = diag_fail(d, AN_INPUT, NOWHERE, "%.150s: \"%.80s\" is not a tensor this configuration (%s) has",
+                           m->path, e->d_name, families[m->fam].hf);
     }
     if (!st && errno) st = file_fail("list", m->path, d);
     if (p) closedir(p);
@@ -316,8 +351,8 @@ static an_status hold(lm_model *m, store *s, diag *d)
     return AN_OK;
 }
 
-/* As GPT-2 and its successors start: a bell of deviation 0.02, narrower by the depth where a branch joins the residual; gains one,
- * biases zero. A tensor's numbers depend on its name and the seed alone. */
+/* As GPT-2 and its successors start: a bell of deviation 0.02, narrower by the depth where a branch joins the
+ * residual; gains one, biases zero. A tensor's numbers depend on its name and the seed alone. */
 static an_status bind_seed(lm_model *m, model_weight_id id, int layer, store *s, void *ctx, diag *d)
 {
     (void)ctx;
@@ -356,4 +391,7 @@ static an_status bind_fetched(lm_model *m, model_weight_id id, int layer, store 
     return f->get(f->user, id, layer, x, d);
 }
 
-an_status bind_memory(lm_model *m, lm_fetch *get, void *user, diag *d) { return each(m, bind_fetched, &(fetcher){ get, user }, d); }
+an_status bind_memory(lm_model *m, lm_fetch *get, void *user, diag *d)
+{
+    return each(m, bind_fetched, &(fetcher){ get, user }, d);
+}

@@ -13,7 +13,9 @@ static void *room(size_t n) { return big_alloc(ALIGN, n); }
 static an_status need(const lm_model *m, model_weight_id id, int layer, store **s, diag *d)
 {
     *s = store_at(m, id, layer);
-    if (!*s || (*s)->kind == STORE_NONE) return diag_fail(d, AN_BUG, NOWHERE, "%.150s: weight %d of layer %d is not one the model has", m->path, (int)id, layer);
+    if (!*s || (*s)->kind == STORE_NONE)
+        return diag_fail(d, AN_BUG, NOWHERE, "%.150s: weight %d of layer %d is not one the model has", m->path, (int)id,
+                         layer);
     return AN_OK;
 }
 
@@ -29,8 +31,8 @@ static kept *find_kept(const lm_model *m, const kept *k)
 {
     for (size_t i = 0; i < m->kept.n; i++) {
         kept *x = &m->kept.at[i];
-        if ((x->at || x->at2) && x->id == k->id && x->layer == k->layer && x->form == k->form && x->dt == k->dt && x->turned == k->turned && x->row0 == k->row0 &&
-            x->n == k->n)
+        if ((x->at || x->at2) && x->id == k->id && x->layer == k->layer && x->form == k->form && x->dt == k->dt &&
+            x->turned == k->turned && x->row0 == k->row0 && x->n == k->n)
             return x;
     }
     return NULL;
@@ -39,14 +41,16 @@ static kept *find_kept(const lm_model *m, const kept *k)
 /* Only pages of a mapped file can be let go: those of memory would come back as zeros. */
 static void forget_bytes(const lm_model *m, const store *s, size_t from, size_t n)
 {
-    bool mapped = m->origin == LM_FROM_HF || m->origin == LM_FROM_SAFETENSORS || m->origin == LM_FROM_GGUF || m->origin == LM_FROM_LLAMA2C; /* .npy files may be copies */
+    /* .npy files may be copies */
+    bool mapped = m->origin == LM_FROM_HF || m->origin == LM_FROM_SAFETENSORS || m->origin == LM_FROM_GGUF ||
+                  m->origin == LM_FROM_LLAMA2C;
     if (mapped && s->data) file_forget(s->data + from, n);
 }
 
 void store_forget(const lm_model *m, const store *s) { forget_bytes(m, s, 0, s->bytes); }
 
-/* Memory for a converted tensor: what the last one let go, where that is enough, so that its pages need not be made again. A small
- * tensor, which may stay for long, leaves it to the next large one. */
+/* Memory for a converted tensor: what the last one let go, where that is enough, so that its pages need not be made
+ * again. A small tensor, which may stay for long, leaves it to the next large one. */
 static void *take_room(lm_model *m, size_t n, size_t *got)
 {
     *got = n;
@@ -108,7 +112,8 @@ static an_status read_rows(lm_model *m, const store *s, int64_t row0, int64_t n,
 }
 
 /* Rows row0 .. row0+n-1, as rows or as columns, kept. */
-static an_status dense_part(lm_model *m, model_weight_id id, int layer, dtype dt, bool turned, int64_t row0, int64_t n, const void **at, diag *d)
+static an_status dense_part(lm_model *m, model_weight_id id, int layer, dtype dt, bool turned, int64_t row0, int64_t n,
+                            const void **at, diag *d)
 {
     store *s;
     TRY(need(m, id, layer, &s, d));
@@ -120,7 +125,8 @@ static an_status dense_part(lm_model *m, model_weight_id id, int layer, dtype dt
     if (!mul_i64(n, s->cols, &elems) || !dtype_bytes(dt, elems, &k.bytes)) return diag_nomem(d);
     k.at = take_room(m, k.bytes, &k.room);
     if (!k.at) return diag_nomem(d);
-    an_status st = turned ? store_columns(s, m->v, m->o.threads, row0, n, dt, k.at, n, d) : read_rows(m, s, row0, n, dt, k.at, d);
+    an_status st =
+        turned ? store_columns(s, m->v, m->o.threads, row0, n, dt, k.at, n, d) : read_rows(m, s, row0, n, dt, k.at, d);
     if (st) {
         free(k.at);
         return st;
@@ -171,7 +177,8 @@ static bool source_get(void *user, const model_weight *w, model_blob *b)
     int64_t n = s->rows; /* rows of the untransposed matrix that are in the constant */
     if (weight_is_matrix(w->id)) n = w->type.sh.d[w->transposed ? 1 : 0];
     const void *at = NULL;
-    if (!w->transposed && (at = store_as_is(s, w->type.dt))) at = (const char *)at + (size_t)(w->row0 * s->cols) * ((size_t)dtype_bits(w->type.dt) / 8);
+    if (!w->transposed && (at = store_as_is(s, w->type.dt)))
+        at = (const char *)at + (size_t)(w->row0 * s->cols) * ((size_t)dtype_bits(w->type.dt) / 8);
     else if (!w->transposed && weight_is_matrix(w->id)) { /* whole once, parts are views of it */
         if (!dense_part(m, w->id, w->layer, w->type.dt, false, 0, s->rows, &at, d))
             at = (const char *)at + (size_t)(w->row0 * s->cols) * ((size_t)dtype_bits(w->type.dt) / 8);
@@ -262,7 +269,9 @@ static an_status convert_scales(const store *s, dtype scale_dt, kept *k, diag *d
     if (!k->at2) return diag_nomem(d);
     for (int64_t i = 0; i < n; i++) {
         double x = dtype_load(s->scale_dt, s->scales, i), y = dtype_round(scale_dt, x);
-        if (!isfinite(y)) return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" has a scale of %g, which %s does not hold", s->file, s->name, x, dtype_name(scale_dt));
+        if (!isfinite(y))
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" has a scale of %g, which %s does not hold",
+                             s->file, s->name, x, dtype_name(scale_dt));
         dtype_store(scale_dt, k->at2, i, x);
     }
     if (s->kind == STORE_GROUPS) k->scale_cols = s->cols / s->group;
@@ -289,7 +298,9 @@ static void quant_task(void *ctx, int64_t task, int thread)
     an_status st = x ? store_rows(j->s, j->m->v, NULL, r0, n, DT_F32, x, j->q.cols, &d) : diag_nomem(&d);
     if (st) j->bad[task] = st == AN_INPUT ? 2 : 1;
     for (int64_t r = 0; r < n && !j->bad[task]; r++)
-        if (!quant_row(j->form, &j->q, x + r * j->q.cols, j->codes, (r0 + r) * j->q.cols, j->scales, (r0 + r) * (j->q.cols / j->q.block))) j->bad[task] = 2;
+        if (!quant_row(j->form, &j->q, x + r * j->q.cols, j->codes, (r0 + r) * j->q.cols, j->scales,
+                       (r0 + r) * (j->q.cols / j->q.block)))
+            j->bad[task] = 2;
     free(x);
 }
 
@@ -314,7 +325,10 @@ static an_status quantize_scaled(lm_model *m, const store *s, lm_form form, dtyp
     free(j.bad);
     k->bytes = codes + scales;
     if (bad == 1) return diag_nomem(d);
-    if (bad) return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds values that are not finite or too large for scales of %s", s->file, s->name, dtype_name(scale_dt));
+    if (bad)
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.120s: tensor \"%.80s\" holds values that are not finite or too large for scales of %s",
+                         s->file, s->name, dtype_name(scale_dt));
     return AN_OK;
 }
 
@@ -336,18 +350,24 @@ static an_status quantize_palette(lm_model *m, const store *s, dtype dt, kept *k
             for (int64_t i = 0; i < count && pass == 0; i++) {
                 double v = (double)x[i];
                 if (!isfinite(v)) {
-                    st = diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds values that are not finite", s->file, s->name);
+                    st = diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds values that are not finite",
+                                   s->file, s->name);
                     break;
                 }
                 p.lo = (r || i) && p.lo < v ? p.lo : v;
                 p.hi = (r || i) && p.hi > v ? p.hi : v;
             }
             for (int64_t i = 0; i < count && pass == 2; i += 2)
-                codes[(r * s->cols + i) / 2] = (unsigned char)(palette_find(&p, x[i]) | palette_find(&p, x[i + 1]) << 4);
+                codes[(r * s->cols + i) / 2] =
+                    (unsigned char)(palette_find(&p, x[i]) | palette_find(&p, x[i + 1]) << 4);
         }
         if (pass == 1) palette_settle(&p, dt);
         for (int i = 0; i < 16 && pass == 1 && !st; i++)
-            if (!isfinite(p.value[i])) st = diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" holds values from %g to %g, and a table of %s is too narrow for them", s->file, s->name, p.lo, p.hi, dtype_name(dt));
+            if (!isfinite(p.value[i]))
+                st = diag_fail(
+                    d, AN_INPUT, NOWHERE,
+                    "%.120s: tensor \"%.80s\" holds values from %g to %g, and a table of %s is too narrow for them",
+                    s->file, s->name, p.lo, p.hi, dtype_name(dt));
     }
     for (int i = 0; i < 16 && !st; i++) dtype_store(dt, k->at2, i, (double)p.value[i]);
     k->bytes = (size_t)n / 2 + 64;
@@ -356,16 +376,28 @@ static an_status quantize_palette(lm_model *m, const store *s, dtype dt, kept *k
     return st;
 }
 
-an_status lm_quantize(lm_model *m, model_weight_id id, int layer, lm_form form, dtype scale_dt, lm_quantized *out, diag *d)
+an_status lm_quantize(lm_model *m, model_weight_id id, int layer, lm_form form, dtype scale_dt, lm_quantized *out,
+                      diag *d)
 {
     store *s;
     TRY(need(m, id, layer, &s, d));
-    if (!weight_is_matrix(id) || (form != LM_INT8 && form != LM_INT4 && form != LM_PALETTE4) || (scale_dt != DT_F16 && scale_dt != DT_F32))
-        return diag_fail(d, AN_BUG, NOWHERE, "weight %d as %s with scales of %s", (int)id, lm_form_name(form), dtype_name(scale_dt));
+    if (!weight_is_matrix(id) || (form != LM_INT8 && form != LM_INT4 && form != LM_PALETTE4) ||
+        (scale_dt != DT_F16 && scale_dt != DT_F32))
+        return diag_fail(d, AN_BUG, NOWHERE, "weight %d as %s with scales of %s", (int)id, lm_form_name(form),
+                         dtype_name(scale_dt));
     if (form != LM_INT8 && s->cols % 2)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: tensor \"%.80s\" has rows of %lld elements; 4-bit forms want an even number", s->file, s->name, (long long)s->cols);
-    *out = (lm_quantized){ .form = form, .rows = s->rows, .cols = s->cols, .q_dt = form == LM_INT8 ? DT_I8 : form == LM_INT4 ? DT_I4 : DT_U4, .scale_dt = scale_dt };
-    bool same = store_form(s) == form && s->kind != STORE_BLOCKS && s->scale_dt == scale_dt && (uintptr_t)s->scales % ((size_t)dtype_bits(scale_dt) / 8) == 0;
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.120s: tensor \"%.80s\" has rows of %lld elements; 4-bit forms want an even number", s->file,
+                         s->name, (long long)s->cols);
+    *out = (lm_quantized){ .form = form,
+                           .rows = s->rows,
+                           .cols = s->cols,
+                           .q_dt = form == LM_INT8   ? DT_I8
+                                   : form == LM_INT4 ? DT_I4
+                                                     : DT_U4,
+                           .scale_dt = scale_dt };
+    bool same = store_form(s) == form && s->kind != STORE_BLOCKS && s->scale_dt == scale_dt &&
+                (uintptr_t)s->scales % ((size_t)dtype_bits(scale_dt) / 8) == 0;
     if (same) { /* the file has it in just this form */
         out->q = s->data;
         if (form == LM_PALETTE4) out->table = s->scales;
@@ -375,7 +407,8 @@ an_status lm_quantize(lm_model *m, model_weight_id id, int layer, lm_form form, 
     kept k = { .id = id, .layer = layer, .form = (int)form, .dt = scale_dt, .n = s->rows }, *was = find_kept(m, &k);
     if (!was) {
         an_status st;
-        if (store_form(s) == form) st = s->kind == STORE_BLOCKS ? split_blocks(s, scale_dt, &k, d) : convert_scales(s, scale_dt, &k, d);
+        if (store_form(s) == form)
+            st = s->kind == STORE_BLOCKS ? split_blocks(s, scale_dt, &k, d) : convert_scales(s, scale_dt, &k, d);
         else if (form == LM_PALETTE4) st = quantize_palette(m, s, scale_dt, &k, d);
         else st = quantize_scaled(m, s, form, scale_dt, &k, d);
         if (st) {

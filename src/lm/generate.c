@@ -1,8 +1,9 @@
 /* generate.c: a prompt continued token by token, until something ends it.
  * In: token ids and what ends the text.  Out: tokens as they are decided, with their text.
  *
- * Drafts. With the last token still to be fed, up to seven guesses are fed behind it in one run; each row of logits then decides the
- * next token by the same sampler, and goes on while the guess was that token. What was fed beyond the first wrong guess is forgotten.
+ * Drafts. With the last token still to be fed, up to seven guesses are fed behind it in one run; each row of logits
+ * then decides the next token by the same sampler, and goes on while the guess was that token. What was fed beyond
+ * the first wrong guess is forgotten.
  *
  * Stop texts. A token is given out once its bytes cannot be the beginning of a stop text; the others wait. */
 #include <stdlib.h>
@@ -52,7 +53,11 @@ static void give(run *r, size_t safe)
 {
     size_t from = 0, k = 0;
     for (; k < r->n_wait && r->wait[k].end <= safe && !(r->over && r->out->why == LM_STOP_CALLER); k++) {
-        lm_token t = { .id = r->wait[k].id, .index = r->given++, .text = r->text.at ? r->text.at + from : "", .n_text = r->wait[k].end - from, .logprob = r->wait[k].logprob };
+        lm_token t = { .id = r->wait[k].id,
+                       .index = r->given++,
+                       .text = r->text.at ? r->text.at + from : "",
+                       .n_text = r->wait[k].end - from,
+                       .logprob = r->wait[k].logprob };
         from = r->wait[k].end;
         if (r->o->on_token && !r->o->on_token(r->o->user, &t)) r->over = true, r->out->why = LM_STOP_CALLER;
     }
@@ -123,7 +128,8 @@ static an_status take(run *r, uint32_t id, double logprob, diag *d)
 static an_status decide(run *r, const float *logits, uint32_t *id, diag *d)
 {
     TRY(lm_sample(r->sampler, logits, r->ids.at, r->ids.n, id, NULL, d));
-    return take(r, *id, lm_logprob(logits, (size_t)lm_session_config(r->s)->vocab, *id), d); /* among all rows, as eval has it: also those that are never chosen */
+    /* among all rows, as eval has it: also those that are never chosen */
+    return take(r, *id, lm_logprob(logits, (size_t)lm_session_config(r->s)->vocab, *id), d);
 }
 
 static an_status plain_step(run *r, diag *d)
@@ -155,8 +161,10 @@ static void check_row(void *user, size_t i, const float *logits)
 static an_status draft_step(run *r, diag *d)
 {
     uint32_t fed[LM_EACH_TOKENS];
-    size_t have = r->ids.n - 1, room = (size_t)lm_session_context(r->s) - r->ids.n, n = 0; /* the last token is not in the cache yet */
-    size_t most = MIN(MIN(draft_most(&r->o->draft), room), r->max - r->out->new_tokens - 1); /* a run decides one more than it guesses */
+    /* the last token is not in the cache yet */
+    size_t have = r->ids.n - 1, room = (size_t)lm_session_context(r->s) - r->ids.n, n = 0;
+    /* a run decides one more than it guesses */
+    size_t most = MIN(MIN(draft_most(&r->o->draft), room), r->max - r->out->new_tokens - 1);
     fed[0] = r->ids.at[r->ids.n - 1];
     if (most) TRY(draft_make(&r->o->draft, r->ids.at, r->ids.n, most, fed + 1, &n, d));
     if (!n) return plain_step(r, d);
@@ -173,7 +181,8 @@ static an_status read_prompt(run *r, const uint32_t *ids, size_t n, diag *d)
 {
     strbuf shown = { 0 };
     an_status st = AN_OK;
-    for (size_t i = 0; i < n && !st && r->t && !r->o->new_text; i++) st = tok_stream_put(r->t, &r->stream, ids[i], 0, &shown, d);
+    for (size_t i = 0; i < n && !st && r->t && !r->o->new_text; i++)
+        st = tok_stream_put(r->t, &r->stream, ids[i], 0, &shown, d);
     r->stream.n_held = 0;
     sb_free(&shown);
     return st;
@@ -207,7 +216,8 @@ static an_status run_all(run *r, const uint32_t *ids, size_t n, diag *d)
     return r->text.oom ? diag_nomem(d) : AN_OK;
 }
 
-an_status lm_generate(lm_session *s, const tokenizer *t, const uint32_t *ids, size_t n, const lm_generate_options *o, lm_generated *out, diag *d)
+an_status lm_generate(lm_session *s, const tokenizer *t, const uint32_t *ids, size_t n, const lm_generate_options *o,
+                      lm_generated *out, diag *d)
 {
     *out = (lm_generated){ .prompt_tokens = n };
     run r = { .s = s, .t = t, .o = o, .out = out, .bos = -1, .eos = -1 };
@@ -217,11 +227,13 @@ an_status lm_generate(lm_session *s, const tokenizer *t, const uint32_t *ids, si
         tok_get(t, &info);
         r.bos = info.bos, r.eos = info.eos;
         size_t all = choice;
-        choice = MIN(all, (size_t)info.n); /* rows behind the last token spell nothing: of them only those that end a text may be chosen */
+        /* rows behind the last token spell nothing: of them only those that end a text may be chosen */
+        choice = MIN(all, (size_t)info.n);
         for (size_t i = 0; i < o->n_end; i++) choice = MIN(all, MAX(choice, (size_t)o->end[i] + 1));
     }
     if (o->n_stop && !t) return diag_fail(d, AN_USAGE, NOWHERE, "stop texts need a tokenizer");
-    if (o->max_tokens < -1) return diag_fail(d, AN_USAGE, NOWHERE, "max-tokens is %lld, wanted 0 or more, or -1", (long long)o->max_tokens);
+    if (o->max_tokens < -1)
+        return diag_fail(d, AN_USAGE, NOWHERE, "max-tokens is %lld, wanted 0 or more, or -1", (long long)o->max_tokens);
     r.max = o->max_tokens < 0 ? SIZE_MAX : (size_t)o->max_tokens;
     TRY(draft_check(&o->draft, s, d));
     an_status st = lm_sampler_new(&o->sampling, choice, &r.sampler, d);

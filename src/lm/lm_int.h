@@ -32,7 +32,8 @@ name_column hf_column(family_id f);
 name_column gguf_column(family_id f);
 extern const family families[FAM_COUNT];
 
-/* The family whose files can say everything this configuration does; FAM_COUNT: none. `why` names the field that no family has. */
+/* The family whose files can say everything this configuration does; FAM_COUNT: none. `why` names the field that no
+ * family has. */
 family_id family_of(const model_config *c, const char **why);
 
 const char *name_pattern(name_column col, model_weight_id id);  /* "" when that kind of file has no such tensor */
@@ -42,20 +43,25 @@ bool weight_is_gain(model_weight_id id);                        /* of a norm ove
 bool weight_is_matrix(model_weight_id id);                      /* more than one column */
 bool weight_in(const model_config *c, model_weight_id id);      /* the configuration has it */
 bool weight_per_layer(model_weight_id id);
-const char *weight_label(model_weight_id id, int layer, const char *tail, char *buf, size_t n); /* "layer0.wq" and tail; returns buf */
+/* "layer0.wq" and tail; returns buf */
+const char *weight_label(model_weight_id id, int layer, const char *tail, char *buf, size_t n);
 void weight_shape(const model_config *c, model_weight_id id, int64_t *rows, int64_t *cols);
 
 /* ---- configurations ---- */
 
 void generation_default(lm_generation *g);
 /* Fields of config.json that say how text is made, and those of generation_config.json, into g. */
-an_status generation_read(const char *file, const json_t *top, int64_t vocab, lm_generation *g, diag *d) MUST_CHECK; /* generation_config.json */
+/* generation_config.json */
+an_status generation_read(const char *file, const json_t *top, int64_t vocab, lm_generation *g, diag *d) MUST_CHECK;
 an_status config_from_json(const char *file, const json_t *top, model_config *c, lm_generation *g, diag *d) MUST_CHECK;
 an_status config_from_gguf(const gguf *f, model_config *c, lm_generation *g, diag *d) MUST_CHECK;
 an_status config_from_llama2c(const char *file, const llama2c_shape *s, model_config *c, diag *d) MUST_CHECK;
-/* Llama 3's scaling stands in GGUF files as the divisors of the angles, from which its numbers do not follow: factor, low, high and original as fp64. */
+/* Llama 3's scaling stands in GGUF files as the divisors of the angles, from which its numbers do not follow:
+ * factor, low, high and original as fp64. */
 #define LM_SCALING_KEY "anneal.rope_llama3"
-double gemma2_query_dim(const model_config *c); /* what GGUF files of that architecture mean without saying: query_dim by the number of layers */
+double gemma2_query_dim(
+    const model_config
+        *c); /* what GGUF files of that architecture mean without saying: query_dim by the number of layers */
 void config_defaults(model_config *c); /* seq, alpha, loss_scale, dt of a configuration read from a file */
 
 /* ---- a tensor as it lies in a file ---- */
@@ -88,12 +94,16 @@ typedef struct {
 } store;
 
 /* Rows row0 .. row0+n-1 as dt, each `ld` elements behind the one before. */
-an_status store_rows(const store *s, const vec_kernels *v, pool *threads, int64_t row0, int64_t n, dtype dt, void *to, int64_t ld, diag *d) MUST_CHECK;
+an_status store_rows(const store *s, const vec_kernels *v, pool *threads, int64_t row0, int64_t n, dtype dt, void *to,
+                     int64_t ld, diag *d) MUST_CHECK;
 /* The same rows as columns: element (row0 + i, c) goes to to[c * ld + i]. */
-an_status store_columns(const store *s, const vec_kernels *v, pool *threads, int64_t row0, int64_t n, dtype dt, void *to, int64_t ld, diag *d) MUST_CHECK;
-int64_t store_scale_cols(const store *s, lm_form form);          /* scales of a row that lm_quantize will give */
-dtype store_scale_type(const store *s, lm_form form);            /* the type that keeps them as they are: fp32 where the store has the form with such, else fp16 */
-const void *store_as_is(const store *s, dtype dt); /* the file's bytes when they are canonical and of that type, else NULL */
+an_status store_columns(const store *s, const vec_kernels *v, pool *threads, int64_t row0, int64_t n, dtype dt,
+                        void *to, int64_t ld, diag *d) MUST_CHECK;
+int64_t store_scale_cols(const store *s, lm_form form); /* scales of a row that lm_quantize will give */
+/* the type that keeps them as they are: fp32 where the store has the form with such, else fp16 */
+dtype store_scale_type(const store *s, lm_form form);
+/* the file's bytes when they are canonical and of that type, else NULL */
+const void *store_as_is(const store *s, dtype dt);
 
 /* ---- quantising ---- */
 
@@ -102,8 +112,10 @@ typedef struct {
     dtype scale_dt;
 } quant_shape;
 int64_t quant_block(lm_form form, int64_t cols);              /* the block a form uses for rows of that length */
-/* One row of fp32: int8 codes or packed int4, and cols / block scales. false: a magnitude its scale type cannot hold. */
-bool quant_row(lm_form form, const quant_shape *q, const float *x, void *codes, int64_t first, void *scales, int64_t first_scale);
+/* One row of fp32: int8 codes or packed int4, and cols / block scales. false: a magnitude its scale type cannot
+ * hold. */
+bool quant_row(lm_form form, const quant_shape *q, const float *x, void *codes, int64_t first, void *scales,
+               int64_t first_scale);
 /* Sixteen values for all of a tensor, then its indices. */
 typedef struct {
     double lo, hi;
@@ -160,7 +172,8 @@ an_status active_to_gguf(const lm_model *m, gguf_out *w, diag *d) MUST_CHECK;
 an_status active_from_gguf(lm_model *m, diag *d) MUST_CHECK;
 an_status active_to_meta(const lm_model *m, safetensors_out *w, diag *d) MUST_CHECK;
 an_status active_from_meta(lm_model *m, diag *d) MUST_CHECK;
-void store_forget(const lm_model *m, const store *s); /* its pages need not stay: it was read for the last time, for now */
+/* its pages need not stay: it was read for the last time, for now */
+void store_forget(const lm_model *m, const store *s);
 store *store_at(const lm_model *m, model_weight_id id, int layer); /* NULL: no such id or layer */
 
 /* Each fills stores for every tensor of the configuration and refuses what does not fit. */

@@ -26,15 +26,22 @@ static const struct {
 } weights[MW_COUNT] = {
 #define SCOPE_LAYER true
 #define SCOPE_MODEL false
-#define WEIGHT(id, name_, rows, cols_, scope, when) [MW_##id] = { .name = name_, .cols = #cols_[0], .layers = SCOPE_##scope },
+#define WEIGHT(id, name_, rows, cols_, scope, when)                                                                    \
+    [MW_##id] = { .name = name_, .cols = #cols_[0], .layers = SCOPE_##scope },
 #include "model/weights.def"
 #undef WEIGHT
 };
 
-name_column hf_column(family_id f) { return families[f].names == NAMES_GPT2 ? COL_GPT2 : families[f].names == NAMES_HF4 ? COL_HF4 : COL_HF; }
+name_column hf_column(family_id f)
+{
+    return families[f].names == NAMES_GPT2 ? COL_GPT2 : families[f].names == NAMES_HF4 ? COL_HF4 : COL_HF;
+}
 name_column gguf_column(family_id f) { return families[f].names == NAMES_GPT2 ? COL_GGUF2 : COL_GGUF; }
 
-bool weight_is_gain(model_weight_id id) { return id == MW_NORM1 || id == MW_NORM2 || id == MW_NORM_F || id == MW_POST1 || id == MW_POST2; }
+bool weight_is_gain(model_weight_id id)
+{
+    return id == MW_NORM1 || id == MW_NORM2 || id == MW_NORM_F || id == MW_POST1 || id == MW_POST2;
+}
 bool weight_is_matrix(model_weight_id id) { return weights[id].cols != '1'; }
 bool weight_per_layer(model_weight_id id) { return weights[id].layers; }
 
@@ -76,7 +83,9 @@ const char *name_pattern(name_column col, model_weight_id id) { return patterns[
 
 int name_third(name_column col, model_weight_id id)
 {
-    int first = id == MW_WQ || id == MW_WK || id == MW_WV ? MW_WQ : id == MW_BQ || id == MW_BK || id == MW_BV ? MW_BQ : -1;
+    int first = id == MW_WQ || id == MW_WK || id == MW_WV   ? MW_WQ
+                : id == MW_BQ || id == MW_BK || id == MW_BV ? MW_BQ
+                                                            : -1;
     if (first < 0 || !patterns[id][col][0] || strcmp(patterns[first][col], patterns[first + 1][col])) return -1;
     return (int)id - first;
 }
@@ -85,7 +94,8 @@ bool name_make(const char *pattern, int layer, char *buf, size_t n)
 {
     const char *hole = strstr(pattern, "%d");
     if (!pattern[0]) return false;
-    int len = hole ? snprintf(buf, n, "%.*s%d%s", (int)(hole - pattern), pattern, layer, hole + 2) : snprintf(buf, n, "%s", pattern);
+    int len = hole ? snprintf(buf, n, "%.*s%d%s", (int)(hole - pattern), pattern, layer, hole + 2)
+                   : snprintf(buf, n, "%s", pattern);
     return len > 0 && (size_t)len < n;
 }
 
@@ -122,9 +132,12 @@ family_id family_of(const model_config *c, const char **why)
     if (c->act == MODEL_ACT_GEGLU) {
         if (qkv || o || mlp) *why = "a GELU gate with biases";
         else if (c->qk_norm) *why = "a GELU gate with norms of queries and keys";
-        else if (c->embed_scale != sqrt((double)c->dim)) *why = "a GELU gate with an embedding not scaled by the root of its width";
-        else if (!c->post_norm && (c->attn_softcap != 0 || c->query_dim != 0 || c->window)) *why = "a GELU gate with capped scores, queries of another scale or a window, but no norms of the branches";
-        else if (c->post_norm && (!c->window || c->window_every != 2)) *why = "norms of the branches without a window on every second layer";
+        else if (c->embed_scale != sqrt((double)c->dim))
+            *why = "a GELU gate with an embedding not scaled by the root of its width";
+        else if (!c->post_norm && (c->attn_softcap != 0 || c->query_dim != 0 || c->window))
+            *why = "a GELU gate with capped scores, queries of another scale or a window, but no norms of the branches";
+        else if (c->post_norm && (!c->window || c->window_every != 2))
+            *why = "norms of the branches without a window on every second layer";
         return *why ? FAM_COUNT : c->post_norm ? FAM_GEMMA2 : FAM_GEMMA;
     }
     if (c->embed_scale != 0) return *why = "a scaled embedding without a GELU gate", FAM_COUNT;

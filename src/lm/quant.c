@@ -3,9 +3,9 @@
  *   int4      codes -8..7; one scale for each block of a row, chosen so that the element of the largest magnitude becomes -8:
  *             the far end of the range is used whatever its sign
  *   palette4  sixteen values for the whole tensor, placed by Lloyd's iteration over a histogram; codes by nearest value
- * Scales and values are rounded to the type they are kept in before codes are chosen, so that codes are nearest for what is kept. A scale
- * rounded down so far that its last code falls short of the largest value by more than half a step, as below fp16's normal numbers, is
- * the next one up: a coarser step costs less than a cut. */
+ * Scales and values are rounded to the type they are kept in before codes are chosen, so that codes are nearest for
+ * what is kept. A scale rounded down so far that its last code falls short of the largest value by more than half a
+ * step, as below fp16's normal numbers, is the next one up: a coarser step costs less than a cut. */
 #include <math.h>
 
 #include "lm/lm_int.h"
@@ -38,7 +38,8 @@ static double kept_scale(dtype dt, double exact, int last_code)
     return s + copysign(dt == DT_F16 ? 0x1p-24 : 0x1p-149, exact); /* only where neighbours are that far apart */
 }
 
-bool quant_row(lm_form form, const quant_shape *q, const float *x, void *codes, int64_t first, void *scales, int64_t first_scale)
+bool quant_row(lm_form form, const quant_shape *q, const float *x, void *codes, int64_t first, void *scales,
+               int64_t first_scale)
 {
     for (int64_t b = 0; b * q->block < q->cols; b++) {
         const float *y = x + b * q->block;
@@ -49,7 +50,8 @@ bool quant_row(lm_form form, const quant_shape *q, const float *x, void *codes, 
             odd += y[i] * 0; /* NaN once a value is not finite */
         }
         double peak = most > -least ? (double)most : (double)least;
-        double scale = form == LM_INT8 ? kept_scale(q->scale_dt, fabs(peak) / 127, 127) : kept_scale(q->scale_dt, peak / -8, 8);
+        double scale =
+            form == LM_INT8 ? kept_scale(q->scale_dt, fabs(peak) / 127, 127) : kept_scale(q->scale_dt, peak / -8, 8);
         if (odd != 0 || !isfinite(scale)) return false;
         dtype_store(q->scale_dt, scales, first_scale + b, scale);
         float inv = scale != 0 ? (float)(1 / scale) : 0;
@@ -61,7 +63,8 @@ bool quant_row(lm_form form, const quant_shape *q, const float *x, void *codes, 
             continue;
         }
         unsigned char *to = codes;
-        for (; i < q->block && ((at + i) % 2 || i + 1 == q->block); i++) dtype_store(DT_I4, codes, at + i, nearest(clamped(y[i] * inv, -8, 7)));
+        for (; i < q->block && ((at + i) % 2 || i + 1 == q->block); i++)
+            dtype_store(DT_I4, codes, at + i, nearest(clamped(y[i] * inv, -8, 7)));
         for (; i + 1 < q->block; i += 2) {
             int lo = nearest(clamped(y[i] * inv, -8, 7)), hi = nearest(clamped(y[i + 1] * inv, -8, 7));
             to[(at + i) / 2] = (unsigned char)((lo & 15) | (hi & 15) << 4);

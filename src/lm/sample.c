@@ -1,8 +1,8 @@
 /* sample.c: one token from logits.
  * In: logits of a vocabulary, the tokens before.  Out: an id, and the log of the model's own probability of it.
  *
- * Order: repetition penalty, temperature, top-k, top-p, min-p, then one number from the generator. Sums are in double. Ties are broken
- * by the smaller id, so that the order of candidates never depends on how they were sorted. */
+ * Order: repetition penalty, temperature, top-k, top-p, min-p, then one number from the generator. Sums are in
+ * double. Ties are broken by the smaller id, so that the order of candidates never depends on how they were sorted. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -44,7 +44,12 @@ an_status lm_sampler_new(const lm_sampling *o, size_t vocab, lm_sampler **out, d
     TRY(lm_sampling_check(o, d));
     lm_sampler *s = calloc(1, sizeof *s);
     if (!s) return diag_nomem(d);
-    *s = (lm_sampler){ .o = *o, .n = vocab, .r = { o->seed }, .c = calloc(vocab, sizeof *s->c), .x = calloc(vocab, sizeof *s->x), .mark = calloc(vocab, sizeof *s->mark) };
+    *s = (lm_sampler){ .o = *o,
+                       .n = vocab,
+                       .r = { o->seed },
+                       .c = calloc(vocab, sizeof *s->c),
+                       .x = calloc(vocab, sizeof *s->x),
+                       .mark = calloc(vocab, sizeof *s->mark) };
     if (!s->c || !s->x || !s->mark) {
         lm_sampler_free(s);
         return diag_nomem(d);
@@ -133,7 +138,8 @@ static size_t reach(const candidate *c, size_t n, double share, double sum)
     return n;
 }
 
-/* Candidates that the cuts leave, with weights relative to the largest; returns their number. Each cut sees what the one before it left. */
+/* Candidates that the cuts leave, with weights relative to the largest; returns their number. Each cut sees what the
+ * one before it left. */
 static size_t cut(lm_sampler *s)
 {
     const lm_sampling *o = &s->o;
@@ -153,11 +159,14 @@ static size_t cut(lm_sampler *s)
     return left;
 }
 
-an_status lm_sample(lm_sampler *s, const float *logits, const uint32_t *seen, size_t n_seen, uint32_t *id, double *logprob, diag *d)
+an_status lm_sample(lm_sampler *s, const float *logits, const uint32_t *seen, size_t n_seen, uint32_t *id,
+                    double *logprob, diag *d)
 {
     for (size_t i = 0; i < s->n; i++)
         if (isnan(logits[i]) || logits[i] == INFINITY) /* -infinity: an id that may not be answered */
-            return diag_fail(d, AN_INPUT, NOWHERE, "logit %zu is %s: the weights hold one, or a value passed the range of their type", i, isnan(logits[i]) ? "not a number" : "infinite");
+            return diag_fail(d, AN_INPUT, NOWHERE,
+                             "logit %zu is %s: the weights hold one, or a value passed the range of their type", i,
+                             isnan(logits[i]) ? "not a number" : "infinite");
     double u = rng_unit(&s->r);
     memcpy(s->x, logits, s->n * sizeof *s->x);
     penalise(s, seen, n_seen);

@@ -1,5 +1,6 @@
 /* session.c: tokens through the programs of a model, and the cache they share.
- * In: token ids.  Out: logits. step.c builds the programs; here is what goes into their inputs, and which of them runs. */
+ * In: token ids.  Out: logits. step.c builds the programs; here is what goes into their inputs, and which of them
+ * runs. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,11 +17,16 @@ static an_status open_cache(lm_session *s, const char *dir, diag *d)
     struct stat st;
     if (dir && dir_make(dir, &why)) {
         if (why.st == AN_NOMEM) return diag_nomem(d);
-        return diag_fail(d, why.st, NOWHERE, "compiled programs cannot be kept in \"%.200s\": a folder that can be read and written is wanted (%.200s)", dir, why.msg);
+        return diag_fail(
+            d, why.st, NOWHERE,
+            "compiled programs cannot be kept in \"%.200s\": a folder that can be read and written is wanted (%.200s)",
+            dir, why.msg);
     }
     if (dev_cache_open(&s->cache, &(dev_cache_options){ .dir = dir }, &why)) return *d = why, why.st;
     if (dir && (!dev_cache_dir(s->cache) || stat(dir, &st) || !S_ISDIR(st.st_mode)))
-        return diag_fail(d, AN_INPUT, NOWHERE, "compiled programs cannot be kept in \"%.200s\": a folder that can be read and written is wanted", dir);
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "compiled programs cannot be kept in \"%.200s\": a folder that can be read and written is wanted", dir);
     snprintf(s->remark, sizeof s->remark, "%.*s", (int)sizeof s->remark - 1, why.msg);
     return AN_OK;
 }
@@ -30,7 +36,9 @@ static an_status open_device(lm_session *s, const lm_session_options *o, diag *d
     if (o->dev) return s->dev = o->dev, AN_OK;
     if (!o->no_cache) TRY(open_cache(s, o->cache_dir, d));
     pool *own = lm_threads(s->m); /* the model's serve the device as well, unless another number is asked for */
-    device_options dopt = { .threads = o->threads, .pool = own && (!o->threads || o->threads == pool_threads(own)) ? own : NULL, .cache = s->cache };
+    device_options dopt = { .threads = o->threads,
+                            .pool = own && (!o->threads || o->threads == pool_threads(own)) ? own : NULL,
+                            .cache = s->cache };
     TRY(device_open(&s->dev, o->engine, &dopt, d));
     s->own_device = true;
     return AN_OK;
@@ -42,7 +50,8 @@ static uint64_t uniform_bytes(const lm_session *s)
     const device_limits *lim = device_get_limits(s->dev);
     const model_config *c = &s->c;
     if (!lim->uniform) return 0;
-    uint64_t unit = (uint64_t)dtype_bits(c->dt) / 8, T = (uint64_t)s->bucket_max, most = (uint64_t)MAX(lim->surface_min, 1);
+    uint64_t unit = (uint64_t)dtype_bits(c->dt) / 8, T = (uint64_t)s->bucket_max,
+             most = (uint64_t)MAX(lim->surface_min, 1);
     uint64_t cache = (uint64_t)(c->n_kv_heads * s->C * c->head_dim) * unit, part = 0;
     for (int i = 0; i < model_vocab_parts(c); i++) part = MAX(part, (uint64_t)model_vocab_part(c, i, NULL) * unit);
     most = MAX(most, MAX(cache, T * unit * (uint64_t)MAX(c->dim, MAX(s->C, c->head_dim))));
@@ -71,9 +80,12 @@ static an_status open_session(lm_session *s, const lm_session_options *o, diag *
     if (s->chip || !c->dt) c->dt = DT_F16;
     s->C = o->context ? o->context : MIN(c->context, LM_CONTEXT);
     if (s->C < 1 || s->C > c->context)
-        return diag_fail(d, AN_INPUT, NOWHERE, "a context of %lld positions; the model %s has at most %lld", (long long)s->C, c->name, (long long)c->context);
+        return diag_fail(d, AN_INPUT, NOWHERE, "a context of %lld positions; the model %s has at most %lld",
+                         (long long)s->C, c->name, (long long)c->context);
     s->bucket_max = o->bucket_max ? o->bucket_max : s->chip ? 8 * LM_BUCKET_MIN : LM_BUCKET_MAX;
-    if (s->bucket_max < 1) return diag_fail(d, AN_INPUT, NOWHERE, "prompts in programs of %lld tokens, wanted 1 or more", (long long)s->bucket_max);
+    if (s->bucket_max < 1)
+        return diag_fail(d, AN_INPUT, NOWHERE, "prompts in programs of %lld tokens, wanted 1 or more",
+                         (long long)s->bucket_max);
     s->bucket_max = MIN(s->bucket_max, s->C);
     s->rope_step = TAKE(&s->mem, double, (size_t)c->head_dim);
     s->rows = malloc((size_t)((2 + LM_FILL_TOKENS) * c->dim * pool_threads(lm_threads(s->m))) * sizeof *s->rows);
@@ -186,7 +198,9 @@ static void put_turns(const fill_job *j, int64_t i)
     const int64_t T = j->p->T, first = s->rope_known, end = j->at[0] + T, unit = dtype_bits(s->c.dt) / 8;
     char *co = s->rope + 2 * i * s->C * unit, *si = co + s->C * unit;
     int64_t at[2];
-    if (end > first) model_rope_run(s->rope_step[i], s->rope_scale, first, end - first, s->c.dt, co + first * unit, si + first * unit);
+    if (end > first)
+        model_rope_run(s->rope_step[i], s->rope_scale, first, end - first, s->c.dt, co + first * unit,
+                       si + first * unit);
     model_rope_channels(&s->c, i, &at[0], &at[1]);
     for (int k = 0; k < 2; k++) {
         memcpy((char *)j->co + at[k] * T * unit, co + j->at[0] * unit, (size_t)(T * unit));
@@ -201,13 +215,17 @@ static void fill_task(void *ctx, int64_t task, int thread)
     diag d = { 0 };
     int64_t t0 = task * LM_FILL_TOKENS;
     if (task >= j->groups) put_turns(j, task - j->groups);
-    else if (put_columns(j, t0, MIN(LM_FILL_TOKENS, j->p->T - t0), s->rows + thread * (2 + LM_FILL_TOKENS) * s->c.dim, &d) && !atomic_exchange(&j->failed, 1)) j->why = d;
+    else if (put_columns(j, t0, MIN(LM_FILL_TOKENS, j->p->T - t0), s->rows + thread * (2 + LM_FILL_TOKENS) * s->c.dim,
+                         &d) &&
+             !atomic_exchange(&j->failed, 1))
+        j->why = d;
 }
 
 static an_status lock(dev_surface *s, void **at, diag *d) { return s ? dev_surface_lock(s, false, at, d) : AN_OK; }
 static an_status unlock(dev_surface *s, diag *d) { return s ? dev_surface_unlock(s, d) : AN_OK; }
 
-/* n tokens at positions p0 .. p0 + n - 1 in a program of T columns; the columns behind repeat what comes after and are never seen. */
+/* n tokens at positions p0 .. p0 + n - 1 in a program of T columns; the columns behind repeat what comes after and
+ * are never seen. */
 static an_status fill(lm_session *s, const step_program *p, const uint32_t *ids, int64_t n, int64_t p0, diag *d)
 {
     const model_config *c = &s->c;
@@ -274,9 +292,11 @@ static an_status check(const lm_session *s, const uint32_t *ids, size_t n, diag 
 {
     for (size_t i = 0; i < n; i++)
         if (ids[i] >= (uint64_t)s->c.vocab)
-            return diag_fail(d, AN_INPUT, NOWHERE, "token %zu is %u, the model's vocabulary has %lld entries", i, ids[i], (long long)s->c.vocab);
+            return diag_fail(d, AN_INPUT, NOWHERE, "token %zu is %u, the model's vocabulary has %lld entries", i,
+                             ids[i], (long long)s->c.vocab);
     if (n > (size_t)s->C || s->ids.n > (size_t)s->C - n)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%zu tokens do not fit a context of %lld positions", s->ids.n + n, (long long)s->C);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%zu tokens do not fit a context of %lld positions", s->ids.n + n,
+                         (long long)s->C);
     return AN_OK;
 }
 
@@ -343,9 +363,11 @@ an_status lm_session_feed_each(lm_session *s, const uint32_t *ids, size_t n, lm_
 an_status lm_session_sync(lm_session *s, const uint32_t *ids, size_t n, const float **logits, diag *d)
 {
     if (!n) return diag_fail(d, AN_INPUT, NOWHERE, "no token to feed");
-    if (n > (size_t)s->C) return diag_fail(d, AN_INPUT, NOWHERE, "%zu tokens do not fit a context of %lld positions", n, (long long)s->C);
+    if (n > (size_t)s->C)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%zu tokens do not fit a context of %lld positions", n, (long long)s->C);
     size_t same = 0;
-    while (same + 1 < n && same < s->ids.n && s->ids.at[same] == ids[same]) same++; /* the last one is computed again: its logits are asked for */
+    /* the last one is computed again: its logits are asked for */
+    while (same + 1 < n && same < s->ids.n && s->ids.at[same] == ids[same]) same++;
     s->st.reused += same;
     lm_session_cut(s, same);
     return lm_session_feed(s, ids + same, n - same, logits, d);

@@ -15,7 +15,8 @@ typedef struct {
     int layer0, layer1;
 } step_part;
 
-/* The model for T tokens at a time, as one device program or several runs of layers. Surfaces an input does not exist for are NULL. */
+/* The model for T tokens at a time, as one device program or several runs of layers. Surfaces an input does not
+ * exist for are NULL. */
 typedef struct step_program {
     struct step_program *next;
     int64_t T;
@@ -51,9 +52,11 @@ struct lm_session {
     step_program *programs;
     tok_ids ids;              /* what the cache holds */
     double *rope_step, rope_scale;
-    char *rope;               /* cosines of a pair at positions 0 .. C - 1, then its sines, then the next pair's; NULL: no rotation */
+    /* cosines of a pair at positions 0 .. C - 1, then its sines, then the next pair's; NULL: no rotation */
+    char *rope;
     int64_t rope_known;       /* positions that are there */
-    float *rows;              /* for each thread of the model's: a row, a position's, and some tokens' rows in the type of x */
+    /* for each thread of the model's: a row, a position's, and some tokens' rows in the type of x */
+    float *rows;
     float *logits;            /* LM_EACH_TOKENS rows of the vocabulary */
     uint64_t cache_bytes;
     char remark[360];

@@ -1,17 +1,21 @@
-/* spec.c: drafts of what comes next: by a smaller model, or by looking where the latest tokens stood before.
- * In: every token so far.  Out: tokens that may follow. They are checked by the model itself, so a bad draft costs time only. */
+/* spec.c: drafts of what comes next: by a smaller model, or by looking where the latest tokens stood before. In:
+ * every token so far.  Out: tokens that may follow. They are checked by the model itself, so a bad draft costs time
+ * only. */
 #include "lm/generate_int.h"
 
 enum { DRAFT_TOKENS = 4 };
 
-size_t draft_most(const lm_draft *o) { return (size_t)MIN(o->tokens > 0 ? o->tokens : DRAFT_TOKENS, LM_EACH_TOKENS - 1); }
+size_t draft_most(const lm_draft *o)
+{
+    return (size_t)MIN(o->tokens > 0 ? o->tokens : DRAFT_TOKENS, LM_EACH_TOKENS - 1);
+}
 bool draft_on(const lm_draft *o) { return o->model || o->lookup > 0; }
 
 an_status draft_check(const lm_draft *o, const lm_session *s, diag *d)
 {
     if (o->model && lm_session_config(o->model)->vocab != lm_session_config(s)->vocab)
-        return diag_fail(d, AN_INPUT, NOWHERE, "the draft model has a vocabulary of %lld, the model one of %lld", (long long)lm_session_config(o->model)->vocab,
-                         (long long)lm_session_config(s)->vocab);
+        return diag_fail(d, AN_INPUT, NOWHERE, "the draft model has a vocabulary of %lld, the model one of %lld",
+                         (long long)lm_session_config(o->model)->vocab, (long long)lm_session_config(s)->vocab);
     return AN_OK;
 }
 
@@ -28,12 +32,14 @@ static size_t look_up(const uint32_t *ids, size_t n, size_t longest, size_t most
     return 0;
 }
 
-static an_status by_model(lm_session *s, const uint32_t *ids, size_t n, size_t most, uint32_t *to, size_t *count, diag *d)
+static an_status by_model(lm_session *s, const uint32_t *ids, size_t n, size_t most, uint32_t *to, size_t *count,
+                          diag *d)
 {
     const float *logits;
     size_t vocab = (size_t)lm_session_config(s)->vocab;
     *count = 0;
-    if (n + most > (size_t)lm_session_context(s)) return AN_OK; /* the draft model sees less: it has nothing to say any more */
+    /* the draft model sees less: it has nothing to say any more */
+    if (n + most > (size_t)lm_session_context(s)) return AN_OK;
     TRY(lm_session_sync(s, ids, n, &logits, d));
     for (;;) {
         uint32_t best = 0;
@@ -45,7 +51,8 @@ static an_status by_model(lm_session *s, const uint32_t *ids, size_t n, size_t m
     }
 }
 
-an_status draft_make(const lm_draft *o, const uint32_t *ids, size_t n, size_t most, uint32_t *to, size_t *count, diag *d)
+an_status draft_make(const lm_draft *o, const uint32_t *ids, size_t n, size_t most, uint32_t *to, size_t *count,
+                     diag *d)
 {
     *count = 0;
     if (!most) return AN_OK;

@@ -1,9 +1,9 @@
 /* step.c: the programs of a session: graph, text, compiled, loaded, bound.
  * In: how many tokens a run has.  Out: a program whose requests can be run.
  *
- * Weights go by reference: the text names a record for each tensor, and the device asks for its bytes when it loads the program.
- * They are converted then, packed by the device, and let go. So the compiled text does not depend on them, and a cached program
- * serves the next start.
+ * Weights go by reference: the text names a record for each tensor, and the device asks for its bytes when it loads
+ * the program. They are converted then, packed by the device, and let go. So the compiled text does not depend on
+ * them, and a cached program serves the next start.
  *
  * A chip that refuses the whole model gets halves of it, and halves of those, down to single layers. */
 #include <stdlib.h>
@@ -20,7 +20,8 @@ static bool add_record(lm_session *s, const char *path, weight_record r)
     uint32_t k;
     if (str_map_get(&s->records, path, strlen(path), &k)) return true; /* another program asked before */
     char *key = arena_str(&s->mem, path);
-    if (!key || !VEC_PUSH(&s->mem, &s->record, r) || !str_map_put(&s->mem, &s->records, key, strlen(key), (uint32_t)s->record.n - 1)) {
+    if (!key || !VEC_PUSH(&s->mem, &s->record, r) ||
+        !str_map_put(&s->mem, &s->records, key, strlen(key), (uint32_t)s->record.n - 1)) {
         diag_nomem(&s->weight_err);
         return false;
     }
@@ -37,7 +38,8 @@ static bool get_weight(void *user, const model_weight *w, model_blob *b)
         diag_fail(&s->weight_err, AN_INPUT, NOWHERE, "%s has no tensor %s", lm_path(s->m), w->name);
         return false;
     }
-    weight_record r = { .id = w->id, .layer = w->layer, .row0 = w->row0, .rows = weight_is_matrix(w->id) ? dim[0] : dim[1], .cols = info.cols, .kind = RECORD_DENSE };
+    weight_record r = { .id = w->id, .layer = w->layer, .row0 = w->row0,
+                        .rows = weight_is_matrix(w->id) ? dim[0] : dim[1], .cols = info.cols, .kind = RECORD_DENSE };
     r.form = lm_form_of(s->m, w->id, w->layer);
     if (r.form == LM_DENSE) return add_record(s, b->path, r);
     lm_quantized q;
@@ -54,7 +56,8 @@ static const weight_record *find_record(const lm_session *s, const char *path)
     return str_map_get(&s->records, path, strlen(path), &k) ? &s->record.at[k] : NULL;
 }
 
-static an_status hand_out(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **at, diag *d)
+static an_status hand_out(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **at,
+                          diag *d)
 {
     lm_session *s = user;
     const weight_record *r = find_record(s, path);
@@ -73,11 +76,16 @@ static an_status hand_out(void *user, const char *path, uint64_t offset, dtype d
         int64_t wide = r->kind == RECORD_Q ? r->cols : q.table ? 0 : q.scale_cols;
         p = r->kind == RECORD_Q ? q.q : q.table ? q.table : q.scale;
         dtype have = r->kind == RECORD_Q ? q.q_dt : q.scale_dt;
-        if (have != dt) return diag_fail(d, AN_BUG, NOWHERE, "the program wants %s of %.120s, which is %s", dtype_name(dt), path, dtype_name(have));
+        if (have != dt)
+            return diag_fail(d, AN_BUG, NOWHERE, "the program wants %s of %.120s, which is %s", dtype_name(dt), path,
+                             dtype_name(have));
         if (!dtype_bytes(dt, r->row0 * wide, &skip) || !dtype_bytes(dt, wide ? r->rows * wide : 16, &want)) want = 0;
-        if (r->row0 * wide * dtype_bits(dt) % 8) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "rows of %.120s do not start at whole bytes", path);
+        if (r->row0 * wide * dtype_bits(dt) % 8)
+            return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "rows of %.120s do not start at whole bytes", path);
     }
-    if (want != bytes) return diag_fail(d, AN_BUG, NOWHERE, "the program wants %llu bytes of %.120s, there are %zu", (unsigned long long)bytes, path, want);
+    if (want != bytes)
+        return diag_fail(d, AN_BUG, NOWHERE, "the program wants %llu bytes of %.120s, there are %zu",
+                         (unsigned long long)bytes, path, want);
     *at = p + skip;
     return AN_OK;
 }
@@ -118,7 +126,10 @@ static an_status compile(lm_session *s, const decoder_options *o, dev_program **
     }
     an_status st = to_text(s, dec.g, &m, &text, d);
     if (!st) {
-        dev_source from = { .text = text.at, .n_text = text.n, .file = dec.g->title, .weights = { .record = hand_out, .done = take_back, .user = s } };
+        dev_source from = { .text = text.at,
+                            .n_text = text.n,
+                            .file = dec.g->title,
+                            .weights = { .record = hand_out, .done = take_back, .user = s } };
         st = device_compile(s->dev, &from, out, d);
     }
     mil_free(m);
@@ -136,7 +147,8 @@ static an_status compile(lm_session *s, const decoder_options *o, dev_program **
 /* Layers layer0 .. layer1 - 1, in as few programs as the device forces. */
 static an_status compile_layers(lm_session *s, step_program *p, int layer0, int layer1, diag *d)
 {
-    decoder_options o = { .use = DECODER_STEP, .chip = s->chip, .seq = p->T, .cache = s->C, .last_only = !p->each, .layer0 = layer0, .layer1 = layer1 };
+    decoder_options o = { .use = DECODER_STEP, .chip = s->chip, .seq = p->T, .cache = s->C, .last_only = !p->each,
+                          .layer0 = layer0, .layer1 = layer1 };
     dev_program *made = NULL;
     diag why = { 0 };
     an_status st = compile(s, &o, &made, &why);
@@ -155,7 +167,9 @@ static an_status compile_layers(lm_session *s, step_program *p, int layer0, int 
 static an_status new_surface(lm_session *s, const dev_port *q, dev_surface **out, diag *d)
 {
     if (*out) return AN_OK;
-    return dev_surface_new(s->dev, s->uniform ? s->uniform : MAX(q->bytes, (uint64_t)MAX(device_get_limits(s->dev)->surface_min, 1)), out, d);
+    return dev_surface_new(
+        s->dev, s->uniform ? s->uniform : MAX(q->bytes, (uint64_t)MAX(device_get_limits(s->dev)->surface_min, 1)), out,
+        d);
 }
 
 /* The place a port's surface is kept: by its name. */
@@ -188,7 +202,9 @@ static an_status bind_part(lm_session *s, step_program *p, int i, diag *d)
         size_t n = dev_program_ports(part->p, (dev_side)side, &ports);
         for (size_t k = 0; k < n; k++) {
             dev_surface **at = place_of(s, p, i, (dev_side)side, ports[k].name);
-            if (!at) return diag_fail(d, AN_BUG, NOWHERE, "the program has a port %.60s that nothing is bound to", ports[k].name);
+            if (!at)
+                return diag_fail(d, AN_BUG, NOWHERE, "the program has a port %.60s that nothing is bound to",
+                                 ports[k].name);
             TRY(new_surface(s, &ports[k], at, d));
             TRY(dev_request_bind_at(part->r, (dev_side)side, k, *at, d));
             if (!strncmp(ports[k].name, "logits", 6)) p->logits_dt = ports[k].dt;

@@ -36,7 +36,8 @@ static const char *text_of(const gguf *g, const char *key, arena *mem, diag *d)
     return p;
 }
 
-static an_status texts_of(const gguf *g, const char *path, const char *key, arena *mem, const tok_str **out, size_t *n, diag *d)
+static an_status texts_of(const gguf *g, const char *path, const char *key, arena *mem, const tok_str **out, size_t *n,
+                          diag *d)
 {
     const gguf_value *v = gguf_get(g, key);
     *n = 0;
@@ -51,13 +52,15 @@ static an_status texts_of(const gguf *g, const char *path, const char *key, aren
 }
 
 /* An array of numbers, as many as there are tokens. */
-static an_status numbers_of(const gguf *g, const char *path, const char *key, size_t n, arena *mem, double **out, diag *d)
+static an_status numbers_of(const gguf *g, const char *path, const char *key, size_t n, arena *mem, double **out,
+                            diag *d)
 {
     const gguf_value *v = gguf_get(g, key);
     *out = NULL;
     if (!v) return AN_OK;
     if (v->type != GGUF_ARRAY || v->of == GGUF_STRING || v->n != n)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s has %llu entries; %zu numbers, one for each token, are wanted", path, key, (unsigned long long)v->n, n);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s has %llu entries; %zu numbers, one for each token, are wanted",
+                         path, key, (unsigned long long)v->n, n);
     double *x = TAKE(mem, double, n + 1);
     if (!x) return diag_nomem(d);
     for (size_t i = 0; i < n; i++)
@@ -70,10 +73,14 @@ static an_status fill_vocab(const gguf *g, const char *path, arena *mem, tok_voc
 {
     double *score, *type;
     const gguf_value *map = gguf_get(g, "tokenizer.ggml.precompiled_charsmap");
-    *v = (tok_vocab){ .model = text_of(g, "tokenizer.ggml.model", mem, d), .pre = text_of(g, "tokenizer.ggml.pre", mem, d),
-                      .bos = id_of(g, "tokenizer.ggml.bos_token_id"), .eos = id_of(g, "tokenizer.ggml.eos_token_id"),
-                      .unk = id_of(g, "tokenizer.ggml.unknown_token_id"), .pad = id_of(g, "tokenizer.ggml.padding_token_id"),
-                      .add_bos = flag_of(g, "tokenizer.ggml.add_bos_token"), .add_eos = flag_of(g, "tokenizer.ggml.add_eos_token"),
+    *v = (tok_vocab){ .model = text_of(g, "tokenizer.ggml.model", mem, d),
+                      .pre = text_of(g, "tokenizer.ggml.pre", mem, d),
+                      .bos = id_of(g, "tokenizer.ggml.bos_token_id"),
+                      .eos = id_of(g, "tokenizer.ggml.eos_token_id"),
+                      .unk = id_of(g, "tokenizer.ggml.unknown_token_id"),
+                      .pad = id_of(g, "tokenizer.ggml.padding_token_id"),
+                      .add_bos = flag_of(g, "tokenizer.ggml.add_bos_token"),
+                      .add_eos = flag_of(g, "tokenizer.ggml.add_eos_token"),
                       .add_space_prefix = flag_of(g, "tokenizer.ggml.add_space_prefix"),
                       .remove_extra_whitespaces = flag_of(g, "tokenizer.ggml.remove_extra_whitespaces") == 1,
                       .chat_template = text_of(g, "tokenizer.chat_template", mem, d) };
@@ -93,7 +100,8 @@ static an_status fill_vocab(const gguf *g, const char *path, arena *mem, tok_voc
     }
     v->score = f, v->type = k;
     if (map) {
-        if (map->type != GGUF_ARRAY || !map->raw || (map->of != GGUF_U8 && map->of != GGUF_I8)) return bad(path, d, "tokenizer.ggml.precompiled_charsmap", "no array of bytes");
+        if (map->type != GGUF_ARRAY || !map->raw || (map->of != GGUF_U8 && map->of != GGUF_I8))
+            return bad(path, d, "tokenizer.ggml.precompiled_charsmap", "no array of bytes");
         v->charsmap = map->raw, v->n_charsmap = (size_t)map->n;
     }
     return AN_OK;
@@ -148,13 +156,16 @@ bool lm_vocab_fits(const tokenizer *t, int64_t rows)
 static an_status open_beside(const char *path, tokenizer **out, diag *d)
 {
     char folder[1024];
-    if (!path_folder(path, folder, sizeof folder)) return diag_fail(d, AN_INPUT, NOWHERE, "%.100s…: the path is too long", path);
+    if (!path_folder(path, folder, sizeof folder))
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.100s…: the path is too long", path);
     diag why = { 0 };
     if (!lm_tokenizer_open(folder, out, &why)) return AN_OK;
-    return diag_fail(d, why.st, NOWHERE, "%.120s: no tokenizer was named, and none is beside it (%.160s)", path, why.msg);
+    return diag_fail(d, why.st, NOWHERE, "%.120s: no tokenizer was named, and none is beside it (%.160s)", path,
+                     why.msg);
 }
 
-/* What is in the model is its own whatever its size, since a run may train a few rows of a long embedding; what lies beside it may be any model's. */
+/* What is in the model is its own whatever its size, since a run may train a few rows of a long embedding; what lies
+ * beside it may be any model's. */
 an_status lm_tokenizer_of(const lm_model *m, tokenizer **out, diag *d)
 {
     const char *path = lm_path(m);
@@ -168,5 +179,6 @@ an_status lm_tokenizer_of(const lm_model *m, tokenizer **out, diag *d)
     if (inside ? (int64_t)info.n <= rows : lm_vocab_fits(*out, rows)) return AN_OK;
     tok_close(*out);
     *out = NULL;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the tokenizer %s it has %u entries, the embedding %lld rows", path, inside ? "in" : "beside", info.n, (long long)rows);
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: the tokenizer %s it has %u entries, the embedding %lld rows", path,
+                     inside ? "in" : "beside", info.n, (long long)rows);
 }

@@ -36,7 +36,8 @@ static bool kind_fits(attr_kind k, dtype dt, int64_t n)
 static int64_t load_int(dtype dt, const void *p, int64_t i)
 {
     double x = dtype_load(dt, p, i);
-    return x >= 9007199254740992.0 ? INT64_C(9007199254740992) : (int64_t)x; /* past 2^53 every use is out of range anyway */
+    /* past 2^53 every use is out of range anyway */
+    return x >= 9007199254740992.0 ? INT64_C(9007199254740992) : (int64_t)x;
 }
 
 static an_status set_attr(reader *r, call *c, const attr_spec *spec, const symbol *s, loc at)
@@ -44,16 +45,19 @@ static an_status set_attr(reader *r, call *c, const attr_spec *spec, const symbo
     int64_t n = 0;
     if (!s->known || !shape_elems(&s->type.sh, &n) || !kind_fits(spec->kind, s->type.dt, n)) {
         c->opaque = true;
-        return reader_complain(r, AN_INPUT, "argument", at, "%s: argument %s wants %s, got %s", op_of(c), attr_name(spec->id),
-                               wanted[spec->kind], s->known ? describe(&r->tmp, &s->type) : "a value of another kind");
+        return reader_complain(r, AN_INPUT, "argument", at, "%s: argument %s wants %s, got %s", op_of(c),
+                               attr_name(spec->id), wanted[spec->kind],
+                               s->known ? describe(&r->tmp, &s->type) : "a value of another kind");
     }
     attr a = { .id = spec->id, .kind = spec->kind };
     if (spec->kind == ATTR_STR) a.u.s = s->lit->str[0];
     else if (!s->data) { /* its bytes are in a file that is not here, or were complained about */
         c->opaque = true;
         if (s->lit->kind != ML_BLOB) return AN_OK;
-        return reader_complain(r, AN_OK, "weights", at, "%s: the value of %s is in a weight file that was not read; the operation is checked by its types only",
-                               op_of(c), attr_name(spec->id));
+        return reader_complain(
+            r, AN_OK, "weights", at,
+            "%s: the value of %s is in a weight file that was not read; the operation is checked by its types only",
+            op_of(c), attr_name(spec->id));
     } else if (spec->kind == ATTR_FLOAT) a.u.f = dtype_load(s->type.dt, s->data, 0);
     else if (spec->kind == ATTR_INT || spec->kind == ATTR_BOOL) a.u.i = load_int(s->type.dt, s->data, 0);
     else {
@@ -89,7 +93,8 @@ static an_status item_symbol(reader *r, call *c, const char *arg, const mil_arg_
         *out = reader_find(r, it->ref);
         if (*out) return AN_OK;
         c->opaque = true;
-        return reader_complain(r, AN_INPUT, "name", it->at, "%s: argument %s names %s, which is not defined before this", op_of(c), arg, it->ref);
+        return reader_complain(r, AN_INPUT, "name", it->at,
+                               "%s: argument %s names %s, which is not defined before this", op_of(c), arg, it->ref);
     }
     if (!spell_constexpr(c->info->id)) c->flags |= INST_INLINE_ARG;
     symbol *s = TAKE(&r->tmp, symbol, 1);
@@ -100,7 +105,8 @@ static an_status item_symbol(reader *r, call *c, const char *arg, const mil_arg_
     return AN_OK;
 }
 
-/* MIL lets an inline fp32 scalar stand beside fp16 tensors; it takes their type. One in a weight file stays the record it is: the file may change. */
+/* MIL lets an inline fp32 scalar stand beside fp16 tensors; it takes their type. One in a weight file stays the
+ * record it is: the file may change. */
 static an_status adapt_scalar(reader *r, const call *c, symbol *s, dtype *cast)
 {
     dtype dt = s->type.sh.rank == 0 && s->type.dt == DT_F32 && s->data ? neighbour_float(r, c) : DT_NONE;
@@ -137,7 +143,8 @@ static an_status bind_operand(reader *r, call *c, int k, const mil_arg *a)
     const operand_spec *spec = &c->info->in[k];
     if (!spec->list && a->n != 1) {
         c->opaque = true;
-        return reader_complain(r, AN_INPUT, "argument", a->at, "%s: argument %s wants one value, got %d", op_of(c), a->name, a->n);
+        return reader_complain(r, AN_INPUT, "argument", a->at, "%s: argument %s wants one value, got %d", op_of(c),
+                               a->name, a->n);
     }
     for (int i = 0; i < a->n; i++) {
         val v;
@@ -152,8 +159,8 @@ static an_status bind_attr(reader *r, call *c, const attr_spec *spec, const mil_
 {
     if (a->n != 1) {
         c->opaque = true;
-        return reader_complain(r, AN_INPUT, "argument", a->at, "%s: argument %s wants %s, got a tuple of %d", op_of(c), a->name,
-                               wanted[spec->kind], a->n);
+        return reader_complain(r, AN_INPUT, "argument", a->at, "%s: argument %s wants %s, got a tuple of %d", op_of(c),
+                               a->name, wanted[spec->kind], a->n);
     }
     symbol *s;
     TRY(item_symbol(r, c, a->name, &a->item[0], &s));
@@ -178,7 +185,8 @@ static an_status bind_extra(reader *r, call *c, const spell_extra *x, const mil_
 static const char *known_args(reader *r, const call *c)
 {
     strbuf b = { 0 };
-    for (int i = 0; i < c->info->n_in; i++) sb_printf(&b, "%s%s", b.n ? ", " : "", spell_arg_write(c->info->id, c->info->in[i].name));
+    for (int i = 0; i < c->info->n_in; i++)
+        sb_printf(&b, "%s%s", b.n ? ", " : "", spell_arg_write(c->info->id, c->info->in[i].name));
     for (int i = 0; i < c->info->n_attr; i++)
         if (!spell_attr_from_type(c->info->id, c->info->attr[i].id))
             sb_printf(&b, "%s%s", b.n ? ", " : "", spell_arg_write(c->info->id, attr_name(c->info->attr[i].id)));
@@ -201,7 +209,8 @@ static an_status bind_arg(reader *r, call *c, const mil_arg *a, unsigned *given)
         const spell_extra *x = spell_extra_find(o->id, a->name);
         if (x) return bind_extra(r, c, x, a);
         c->opaque = true;
-        return reader_complain(r, AN_INPUT, "argument", a->at, "%s has no argument %s; it takes %s", op_of(c), a->name, known_args(r, c));
+        return reader_complain(r, AN_INPUT, "argument", a->at, "%s has no argument %s; it takes %s", op_of(c), a->name,
+                               known_args(r, c));
     }
     unsigned bit = 1u << (in >= 0 ? in : OP_MAX_OPERANDS + at);
     if (*given & bit) {
@@ -219,7 +228,8 @@ static an_status bind_brackets(reader *r, call *c, unsigned *given)
         const mil_attr *m = &c->st->attr[i];
         if (!strcmp(m->name, "name")) continue;
         if (!spell_constexpr(c->info->id)) {
-            TRY(reader_complain(r, AN_OK, "argument", m->at, "%s: [%s = …] is not an argument and is not read", op_of(c), m->name));
+            TRY(reader_complain(r, AN_OK, "argument", m->at, "%s: [%s = …] is not an argument and is not read",
+                                op_of(c), m->name));
             continue;
         }
         mil_arg_item item = { .lit = m->lit, .at = m->at };
@@ -251,7 +261,8 @@ an_status bind_call(reader *r, call *c)
     TRY(need_all(r, c, given));
     for (int i = 0; i < c->info->n_attr; i++) /* after the arguments: the first result's type says what is made */
         if (spell_attr_from_type(c->info->id, c->info->attr[i].id) && c->st->n_out > 0)
-            c->at[c->n_at++] = (attr){ .id = c->info->attr[i].id, .kind = ATTR_STR, .u.s = dtype_name(c->st->out[0].type->dt) };
+            c->at[c->n_at++] =
+                (attr){ .id = c->info->attr[i].id, .kind = ATTR_STR, .u.s = dtype_name(c->st->out[0].type->dt) };
     return AN_OK;
 }
 

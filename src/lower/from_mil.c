@@ -1,7 +1,7 @@
-/* from_mil.c: a MIL function as a graph.
- * In: a parsed module; perhaps weight files.  Out: nodes in statement order, each with the place of its statement.
- * Strict reading stops at the first problem. Lenient reading (opt->issues) records it, keeps the statement as OP_OPAQUE with
- * its declared types and goes on, so one run shows every problem without echoes of the first. */
+/* from_mil.c: a MIL function as a graph. In: a parsed module; perhaps weight files.  Out: nodes in statement order,
+ * each with the place of its statement. Strict reading stops at the first problem. Lenient reading (opt->issues)
+ * records it, keeps the statement as OP_OPAQUE with its declared types and goes on, so one run shows every problem
+ * without echoes of the first. */
 #include "lower/read_int.h"
 
 enum { MAX_ISSUES = 200, MAX_REMARKS = 100, MAX_RETURNED = 4096 };
@@ -95,24 +95,29 @@ static an_status read_blob(reader *r, const mil_lit *lit, symbol *s)
     bool first, data_offset;
     diag why = { 0 };
     const char *label = s->name ? s->name : "weight";
-    weight_answer a = weights_find(r->opt->weights, lit->blob_path, lit->blob_offset, &s->type, &s->data, &first, &data_offset, &why);
+    weight_answer a =
+        weights_find(r->opt->weights, lit->blob_path, lit->blob_offset, &s->type, &s->data, &first, &data_offset, &why);
     if (data_offset) s->flags |= INST_BLOB_DATA_OFFSET;
     if (why.st == AN_NOMEM) return diag_nomem(r->d);
     switch (a) {
     case WEIGHT_BAD: return reader_complain(r, AN_INPUT, "weights", lit->at, "%s: %s", label, why.msg);
     case WEIGHT_MISSING:
         if (r->opt->need_weights) return reader_complain(r, AN_INPUT, "weights", lit->at, "%s: %s", label, why.msg);
-        if (first) TRY(reader_complain(r, AN_OK, "weights", lit->at, "%s; its constants are checked by their types only", why.msg));
+        if (first)
+            TRY(reader_complain(r, AN_OK, "weights", lit->at, "%s; its constants are checked by their types only",
+                                why.msg));
         break;
     case WEIGHT_NOT_ASKED:
         if (r->opt->need_weights)
-            return reader_complain(r, AN_INPUT, "weights", lit->at, "%s: %s is needed, but no model folder was given", label, lit->blob_path);
+            return reader_complain(r, AN_INPUT, "weights", lit->at, "%s: %s is needed, but no model folder was given",
+                                   label, lit->blob_path);
         break;
     default: break;
     }
     /* seen without the file too: the header takes the first 64 bytes */
     if (a != WEIGHT_FOUND && lit->blob_offset < 64)
-        return reader_complain(r, AN_INPUT, "weights", lit->at, "%s: offset %llu lies in the file header; the first record is at 64", label,
+        return reader_complain(r, AN_INPUT, "weights", lit->at,
+                               "%s: offset %llu lies in the file header; the first record is at 64", label,
                                (unsigned long long)lit->blob_offset);
     return AN_OK;
 }
@@ -126,7 +131,9 @@ an_status reader_literal(reader *r, const mil_lit *lit, symbol *s)
     case ML_DATA:
         if (!s->known) break;
         if (shape_elems(&s->type.sh, &n) && n == lit->n) s->data = lit->data;
-        else return reader_complain(r, AN_INPUT, "type", lit->at, "the literal holds %lld elements, which its type does not", (long long)lit->n);
+        else
+            return reader_complain(r, AN_INPUT, "type", lit->at,
+                                   "the literal holds %lld elements, which its type does not", (long long)lit->n);
         break;
     case ML_BLOB:
         s->known = s->known && s->type.dt != DT_STRING;
@@ -145,10 +152,14 @@ an_status reader_operand(reader *r, symbol *s, val *out)
     loc here = g->here;
     size_t bytes;
     if (s->name) g->here = s->at;
-    if (s->lit->kind == ML_BLOB) s->v = graph_const_blob(g, s->name, s->type, s->lit->blob_path, s->lit->blob_offset, s->data);
-    else if (s->type.dt != DT_STRING && s->data) s->v = graph_const(g, s->name, s->type, s->data); /* copied: the module may go first */
-    else if (s->type.dt == DT_STRING && s->type.sh.rank == 0 && s->lit->n == 1) s->v = graph_const_str(g, s->name, s->lit->str[0]);
-    else if (s->type.dt != DT_STRING && shape_bytes(&s->type, &bytes)) s->v = graph_const_view(g, s->name, s->type, NULL); /* complained about */
+    if (s->lit->kind == ML_BLOB)
+        s->v = graph_const_blob(g, s->name, s->type, s->lit->blob_path, s->lit->blob_offset, s->data);
+    else if (s->type.dt != DT_STRING && s->data)
+        s->v = graph_const(g, s->name, s->type, s->data); /* copied: the module may go first */
+    else if (s->type.dt == DT_STRING && s->type.sh.rank == 0 && s->lit->n == 1)
+        s->v = graph_const_str(g, s->name, s->lit->str[0]);
+    else if (s->type.dt != DT_STRING && shape_bytes(&s->type, &bytes))
+        s->v = graph_const_view(g, s->name, s->type, NULL);              /* complained about */
     else s->v = graph_opaque(g, s->name, "const", NULL, 0, &s->type, 1); /* lists of strings */
     if (s->v.i) g->nodes.at[g->values.at[s->v.i].node].flags |= s->flags;
     g->here = here;
@@ -169,8 +180,8 @@ static an_status read_const(reader *r, const mil_op *op)
 {
     const mil_lit *lit = const_value(op);
     if (!lit || op->n_out != 1) {
-        TRY(reader_complain(r, AN_INPUT, "argument", op->at, "const needs one result and [val = …], got %d results%s", op->n_out,
-                            lit ? "" : " and no value"));
+        TRY(reader_complain(r, AN_INPUT, "argument", op->at, "const needs one result and [val = …], got %d results%s",
+                            op->n_out, lit ? "" : " and no value"));
         return define_results(r, op, NO_VAL);
     }
     symbol s = { .name = op->out[0].name, .at = op->out[0].at };
@@ -241,7 +252,8 @@ static an_status compare_types(reader *r, const mil_op *op, const ttype *got, in
 {
     *same = false;
     if (op->n_out != n_got)
-        return reader_complain(r, AN_INPUT, "type", op->at, "%s yields %d results, %d are declared", op->op, n_got, op->n_out);
+        return reader_complain(r, AN_INPUT, "type", op->at, "%s yields %d results, %d are declared", op->op, n_got,
+                               op->n_out);
     for (int k = 0; k < n_got; k++) {
         ttype want;
         bool usable = mil_type_usable(op->out[k].type, &want);
@@ -321,7 +333,8 @@ static an_status read_inputs(reader *r, const mil_block *f)
         r->g->here = p->at;
         s.known = mil_type_usable(p->type, &s.type);
         if (!s.known) {
-            TRY(reader_complain(r, AN_UNSUPPORTED, "type", p->at, "parameter %s is no tensor%s%s; the engine's programs take tensors only", p->name,
+            TRY(reader_complain(r, AN_UNSUPPORTED, "type", p->at,
+                                "parameter %s is no tensor%s%s; the engine's programs take tensors only", p->name,
                                 p->type->text ? " but " : "", p->type->text ? p->type->text : ""));
             s.type = (ttype){ .dt = DT_U8 };
         }
@@ -336,13 +349,15 @@ static an_status read_outputs(reader *r, const mil_block *f)
 {
     str_map seen = { 0 };
     if (f->n_out > MAX_RETURNED)
-        return reader_complain(r, AN_INPUT, "name", f->out_at, "%s returns %d results; at most %d are read", f->name, f->n_out, MAX_RETURNED);
+        return reader_complain(r, AN_INPUT, "name", f->out_at, "%s returns %d results; at most %d are read", f->name,
+                               f->n_out, MAX_RETURNED);
     for (int i = 0; i < f->n_out; i++) {
         const mil_arg_item *it = &f->out[i];
         symbol *s = it->ref ? reader_find(r, it->ref) : NULL;
         r->g->here = it->at;
         if (!s) {
-            TRY(reader_complain(r, AN_INPUT, "name", it->at, "%s returns %s, which is not defined", f->name, it->ref ? it->ref : "a literal"));
+            TRY(reader_complain(r, AN_INPUT, "name", it->at, "%s returns %s, which is not defined", f->name,
+                                it->ref ? it->ref : "a literal"));
             continue;
         }
         if (str_map_get(&seen, it->ref, strlen(it->ref), NULL)) {
@@ -351,7 +366,8 @@ static an_status read_outputs(reader *r, const mil_block *f)
         }
         if (!str_map_put(&r->mem, &seen, it->ref, strlen(it->ref), 0)) return diag_nomem(r->d);
         if (!s->known) {
-            TRY(reader_complain(r, AN_UNSUPPORTED, "type", it->at, "result %s is no tensor; the engine's programs return tensors only", it->ref));
+            TRY(reader_complain(r, AN_UNSUPPORTED, "type", it->at,
+                                "result %s is no tensor; the engine's programs return tensors only", it->ref));
             continue;
         }
         val v;
@@ -367,7 +383,8 @@ static an_status reserve_names(reader *r, const mil_block *f)
 {
     graph *g = r->g;
     bool ok = true;
-    for (int i = 0; i < f->n_in; i++) ok = ok && str_map_put(&g->mem, &g->reserved, f->in[i].name, strlen(f->in[i].name), 0);
+    for (int i = 0; i < f->n_in; i++)
+        ok = ok && str_map_put(&g->mem, &g->reserved, f->in[i].name, strlen(f->in[i].name), 0);
     for (size_t i = 0; i < f->n_op && ok; i++)
         for (int k = 0; k < f->op[i].n_out; k++) {
             const char *s = f->op[i].out[k].name;
@@ -385,7 +402,11 @@ static an_status read_function(reader *r, const mil_block *f)
         TRY(read_op(r, &f->op[i]));
         arena_back(&r->tmp, m);
         if (!r->stop) continue;
-        lower_issue last = { .rule = "argument", .at = f->op[i].at, .op = "", .name = "", .msg = "reading stopped here: the list of problems is full" };
+        lower_issue last = { .rule = "argument",
+                             .at = f->op[i].at,
+                             .op = "",
+                             .name = "",
+                             .msg = "reading stopped here: the list of problems is full" };
         return VEC_PUSH(r->opt->mem, r->opt->issues, last) ? AN_OK : diag_nomem(r->d);
     }
     r->at_op = NULL;
@@ -393,7 +414,8 @@ static an_status read_function(reader *r, const mil_block *f)
     r->g->reserved = (str_map){ 0 }; /* its keys belong to the module */
     diag why = { 0 };
     if (!graph_finish(r->g, &why)) return AN_OK;
-    if (why.st == AN_INPUT) return reader_complain(r, AN_INPUT, "name", f->out_at.line ? f->out_at : f->at, "%s", why.msg);
+    if (why.st == AN_INPUT)
+        return reader_complain(r, AN_INPUT, "name", f->out_at.line ? f->out_at : f->at, "%s", why.msg);
     return diag_fail(r->d, why.st, why.at, "%s", why.msg);
 }
 
@@ -405,7 +427,9 @@ an_status lower_from_mil(const mil_module *m, const lower_in *opt, graph **out, 
     const mil_block *f = mil_main(m);
     if (!f)
         return reader_complain(&r, AN_INPUT, "name", m->n_func ? m->func[0].at : NOWHERE,
-                               m->n_func ? "%zu functions and none is called main" : "the program has %zu functions; it needs one called main", m->n_func);
+                               m->n_func ? "%zu functions and none is called main"
+                                         : "the program has %zu functions; it needs one called main",
+                               m->n_func);
     r.g = graph_new(f->name, r.opt->limit);
     an_status st = r.g ? read_function(&r, f) : diag_nomem(d);
     arena_free(&r.tmp);

@@ -1,8 +1,7 @@
-/* to_mil.c: a graph as canonical MIL: the form every known route accepts.
- * In: a finished graph.  Out: a module with one function main, and the constants that do not belong in the text as records of
- * a weight file.
- * Every argument is the name of an earlier statement, so attributes become constants first; equal constants are written
- * once. Arguments are in alphabetical order. Only what the results need is written. */
+/* to_mil.c: a graph as canonical MIL: the form every known route accepts. In: a finished graph.  Out: a module with
+ * one function main, and the constants that do not belong in the text as records of a weight file. Every argument is
+ * the name of an earlier statement, so attributes become constants first; equal constants are written once.
+ * Arguments are in alphabetical order. Only what the results need is written. */
 #include "lower/lower_int.h"
 
 enum { INLINE_MAX = 16, KEY_MAX_ELEMS = 64, NAME_MAX_CHARS = 96 };
@@ -34,8 +33,9 @@ static an_status nomem(writer *w) { return diag_nomem(w->d); }
 /* ---- names ---- */
 
 /* Words that start a type or a clause: legal as names in our reader, risky in others. */
-static const char *const kept_words[] = { "program", "func", "block", "const", "tensor", "list", "tuple", "dict", "state", "string",
-                                          "bool", "true", "false", "BLOBFILE", "inf", "nan", "main" };
+static const char *const kept_words[] = { "program", "func",     "block", "const",  "tensor", "list",
+                                          "tuple",   "dict",     "state", "string", "bool",   "true",
+                                          "false",   "BLOBFILE", "inf",   "nan",    "main" };
 
 static bool word_char(char c, bool first)
 {
@@ -75,9 +75,11 @@ static const char *free_name(writer *w, const char *stem)
 
 static an_status port_name(writer *w, const char *what, const char *s)
 {
-    if (!legal_name(s)) return diag_fail(w->d, AN_INPUT, NOWHERE, "%s \"%s\" of %s is not a MIL identifier", what, s, w->g->title);
+    if (!legal_name(s))
+        return diag_fail(w->d, AN_INPUT, NOWHERE, "%s \"%s\" of %s is not a MIL identifier", what, s, w->g->title);
     if (str_map_get(&w->taken, s, strlen(s), NULL))
-        return diag_fail(w->d, AN_INPUT, NOWHERE, "%s has two ports named %s; MIL has one name space for both", w->g->title, s);
+        return diag_fail(w->d, AN_INPUT, NOWHERE, "%s has two ports named %s; MIL has one name space for both",
+                         w->g->title, s);
     return take_name(w, s) ? AN_OK : nomem(w);
 }
 
@@ -109,7 +111,8 @@ static bool set_ref(writer *w, mil_arg *a, const char *name, const char *const *
     return true;
 }
 
-/* The variable that holds this literal: an equal constant written before, or a new statement. key may be NULL: no sharing. */
+/* The variable that holds this literal: an equal constant written before, or a new statement. key may be NULL: no
+ * sharing. */
 static const char *const_var(writer *w, mil_lit *lit, const char *stem, const char *key, size_t n_key)
 {
     uint32_t i;
@@ -183,7 +186,8 @@ static an_status const_literal(writer *w, const node *c, mil_lit **out, strbuf *
     size_t bytes;
     uint64_t offset = cd->blob_offset;
     const char *path = cd->blob_path;
-    if (!shape_elems(&t->sh, &n) || !shape_bytes(t, &bytes)) return diag_fail(w->d, AN_BUG, c->at, "constant %s has no size", c->name);
+    if (!shape_elems(&t->sh, &n) || !shape_bytes(t, &bytes))
+        return diag_fail(w->d, AN_BUG, c->at, "constant %s has no size", c->name);
     mil_type *mt = type_of(w, t);
     if (!mt) return nomem(w);
     bool small = n <= w->inline_max && !path; /* what came from a file stays apart, so that it can be replaced */
@@ -199,7 +203,8 @@ static an_status const_literal(writer *w, const node *c, mil_lit **out, strbuf *
         TRY(store_payload(w, t, cd->data, bytes, &offset));
         path = w->path;
     } else if (!path)
-        return diag_fail(w->d, AN_UNSUPPORTED, c->at, "constant %s has neither content nor a weight file, so there is nothing to write", c->name);
+        return diag_fail(w->d, AN_UNSUPPORTED, c->at,
+                         "constant %s has neither content nor a weight file, so there is nothing to write", c->name);
     sb_putc(key, '@'); /* neither a type nor a string begins so: a place is not the bytes that spell it */
     key_type(key, t);
     sb_printf(key, "%s@%llu", path, (unsigned long long)offset);
@@ -229,13 +234,14 @@ static an_status value_var(writer *w, val v, const char **out)
 
 /* ---- attributes ---- */
 
-/* Element type of a float attribute: its operand's, so that mixed types never appear; fp32 where MIL says so or where the
- * operand's type cannot hold the value at all. */
+/* Element type of a float attribute: its operand's, so that mixed types never appear; fp32 where MIL says so or
+ * where the operand's type cannot hold the value at all. */
 static dtype float_attr_type(writer *w, const node *n, const attr *a)
 {
     dtype dt = DT_F32;
     if (n->op == OP_FILL || n->op == OP_RANDOM_UNIFORM) dt = graph_type(w->g, n->out)->dt;
-    else if (a->id != A_SCALE_FACTOR_HEIGHT && a->id != A_SCALE_FACTOR_WIDTH && a->id != A_SPATIAL_SCALE && n->n_in && n->in[0].i)
+    else if (a->id != A_SCALE_FACTOR_HEIGHT && a->id != A_SCALE_FACTOR_WIDTH && a->id != A_SPATIAL_SCALE && n->n_in &&
+             n->in[0].i)
         dt = graph_type(w->g, n->in[0])->dt;
     if (n->op != OP_FILL && n->op != OP_FILL_LIKE && n->op != OP_PAD && !dtype_is_float(dt)) return DT_F32;
     double r = dtype_round(dt, a->u.f);
@@ -252,11 +258,13 @@ static void list_stem(char *stem, size_t cap, char kind, const attr *a)
     }
     for (int i = 0; i < a->n && n + 24 < cap; i++)
         n += (size_t)snprintf(stem + n, cap - n, a->u.is[i] < 0 ? "_m%llu" : "_%llu",
-                              a->u.is[i] < 0 ? (unsigned long long)0 - (unsigned long long)a->u.is[i] : (unsigned long long)a->u.is[i]);
+                              a->u.is[i] < 0 ? (unsigned long long)0 - (unsigned long long)a->u.is[i]
+                                             : (unsigned long long)a->u.is[i]);
 }
 
 /* An attribute as type and packed content; strings have none. */
-static an_status pack_attr(writer *w, const node *n, const attr *a, ttype *t, void **packed, size_t *bytes, char *stem, size_t cap)
+static an_status pack_attr(writer *w, const node *n, const attr *a, ttype *t, void **packed, size_t *bytes, char *stem,
+                           size_t cap)
 {
     bool list = a->kind == ATTR_INTS || a->kind == ATTR_BOOLS, bools = a->kind == ATTR_BOOL || a->kind == ATTR_BOOLS;
     int64_t count = list ? a->n : 1;
@@ -274,8 +282,8 @@ static an_status pack_attr(writer *w, const node *n, const attr *a, ttype *t, vo
         }
         int64_t x = list ? a->u.is[i] : a->u.i;
         if (x > INT32_MAX || x < INT32_MIN)
-            return diag_fail(w->d, AN_UNSUPPORTED, n->at, "%s: %s of %s is %lld, MIL's integers here have 32 bits", n->name, attr_name(a->id),
-                             op_get(n->op)->mil, (long long)x);
+            return diag_fail(w->d, AN_UNSUPPORTED, n->at, "%s: %s of %s is %lld, MIL's integers here have 32 bits",
+                             n->name, attr_name(a->id), op_get(n->op)->mil, (long long)x);
         dtype_store(t->dt, *packed, i, (double)x);
     }
     attr one = *a;
@@ -456,8 +464,10 @@ static an_status write_node(writer *w, const node *n)
     case OP_INPUT:
     case OP_CONST: return AN_OK; /* parameters; written at the first use */
     case OP_OPAQUE:
-        return diag_fail(w->d, AN_UNSUPPORTED, n->at, "%s = %s(…): only the original text can spell this operation; its arguments are not in the graph",
-                         n->name, n->mil);
+        return diag_fail(
+            w->d, AN_UNSUPPORTED, n->at,
+            "%s = %s(…): only the original text can spell this operation; its arguments are not in the graph", n->name,
+            n->mil);
     default: return spell_constexpr(n->op) ? write_constexpr(w, n) : write_call(w, n);
     }
 }
@@ -491,7 +501,8 @@ static an_status name_ports(writer *w)
     for (size_t i = 0; i < g->outputs.n; i++) {
         const port *p = &g->outputs.at[i];
         op_id op = graph_maker(g, p->v)->op;
-        if (op == OP_INPUT && !strcmp(p->name, graph_value(g, p->v)->name)) continue; /* no room for a copy: returned as it is */
+        /* no room for a copy: returned as it is */
+        if (op == OP_INPUT && !strcmp(p->name, graph_value(g, p->v)->name)) continue;
         TRY(port_name(w, "output", p->name));
         if (w->name[p->v.i] || op == OP_INPUT || op == OP_CONST) continue; /* gets a copy */
         w->name[p->v.i] = arena_str(&w->m->mem, p->name);
@@ -620,7 +631,8 @@ an_status lower_to_mil(const graph *g, const lower_out *opt, mil_module **out, b
     *out = NULL;
     if (!opt) opt = &none;
     if (g->err.st) return diag_fail(d, g->err.st, g->err.at, "%s", g->err.msg);
-    if (!g->outputs.n) return diag_fail(d, AN_INPUT, NOWHERE, "%s returns nothing, so there is nothing to write", g->title);
+    if (!g->outputs.n)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s returns nothing, so there is nothing to write", g->title);
     bool bare = opt->dialect == DIALECT_IOS18;
     writer w = { .g = g, .blob = weights, .d = d, .bare = bare, .inline_all = opt->inline_all || !weights,
                  .inline_max = opt->inline_max > 0 ? opt->inline_max : INLINE_MAX,

@@ -1,7 +1,7 @@
-/* weights.c: BLOBFILE references to bytes.
- * In: "@model_path/weights/weight.bin" and an offset, from text nobody vouches for.  Out: a view into a mapped file.
- * A path may only name something inside the model folder; it is judged by its words, before any file is touched. Links inside
- * the folder are followed: whoever made the folder chose them. */
+/* weights.c: BLOBFILE references to bytes. In: "@model_path/weights/weight.bin" and an offset, from text nobody
+ * vouches for.  Out: a view into a mapped file. A path may only name something inside the model folder; it is judged
+ * by its words, before any file is touched. Links inside the folder are followed: whoever made the folder chose
+ * them. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -69,7 +69,8 @@ static const char *below_model(const lower_weights *w, const char *path)
         rest = path + sizeof word - 1;
         if (*rest != '/') return NULL;
     } else if (*path == '/') {
-        if (*w->dir != '/' || strncmp(path, w->dir, n_dir) || (path[n_dir] != '/' && w->dir[n_dir - 1] != '/')) return NULL;
+        if (*w->dir != '/' || strncmp(path, w->dir, n_dir) || (path[n_dir] != '/' && w->dir[n_dir - 1] != '/'))
+            return NULL;
         rest = path + n_dir;
     }
     while (*rest == '/') rest++;
@@ -87,7 +88,8 @@ static bool open_file(lower_weights *w, weight_file *f)
     const char *rest = below_model(w, f->path);
     if (!rest) {
         f->answer = WEIGHT_BAD;
-        snprintf(f->why, sizeof f->why, "weight path \"%.80s\" leaves the model folder; it must be @model_path/… without climbing out",
+        snprintf(f->why, sizeof f->why,
+                 "weight path \"%.80s\" leaves the model folder; it must be @model_path/… without climbing out",
                  f->path);
         return true;
     }
@@ -134,7 +136,8 @@ static weight_file *file_of(lower_weights *w, const char *path, bool *first)
 an_status lower_weights_give(lower_weights *w, const char *path, const void *bytes, size_t n, diag *d)
 {
     size_t len = strlen(path);
-    if (str_map_get(&w->by_path, path, len, NULL)) return diag_fail(d, AN_INPUT, NOWHERE, "weight file \"%.120s\" is given twice", path);
+    if (str_map_get(&w->by_path, path, len, NULL))
+        return diag_fail(d, AN_INPUT, NOWHERE, "weight file \"%.120s\" is given twice", path);
     weight_file f = { .path = arena_strn(&w->mem, path, len), .answer = WEIGHT_FOUND };
     if (!f.path || !vec_room(&w->mem, &w->files.at, &w->files.cap, w->files.n + 1, sizeof f)) return diag_nomem(d);
     diag why = { 0 };
@@ -150,7 +153,8 @@ bool lower_weights_reads(const lower_weights *w, const char *file)
     struct stat a, b;
     if (!w || stat(file, &a)) return false;
     for (size_t i = 0; i < w->files.n; i++)
-        if (w->files.at[i].full && !stat(w->files.at[i].full, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino) return true;
+        if (w->files.at[i].full && !stat(w->files.at[i].full, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+            return true;
     return false;
 }
 
@@ -163,8 +167,8 @@ static bool is_data_of_previous(const blob_file *b, uint64_t offset)
 }
 
 /* The record of `bytes` bytes of type dt at `offset`, with the answers of weights_find. */
-static weight_answer find_record(lower_weights *w, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **data,
-                                 bool *first, bool *data_offset, diag *why)
+static weight_answer find_record(lower_weights *w, const char *path, uint64_t offset, dtype dt, uint64_t bytes,
+                                 const void **data, bool *first, bool *data_offset, diag *why)
 {
     *data = NULL;
     *first = false;
@@ -191,8 +195,8 @@ static weight_answer find_record(lower_weights *w, const char *path, uint64_t of
     return WEIGHT_FOUND;
 }
 
-weight_answer weights_find(lower_weights *w, const char *path, uint64_t offset, const ttype *t, const void **data, bool *first,
-                           bool *data_offset, diag *why)
+weight_answer weights_find(lower_weights *w, const char *path, uint64_t offset, const ttype *t, const void **data,
+                           bool *first, bool *data_offset, diag *why)
 {
     size_t bytes = 0;
     bool sized = shape_bytes(t, &bytes);
@@ -203,10 +207,12 @@ weight_answer weights_find(lower_weights *w, const char *path, uint64_t offset, 
     return WEIGHT_BAD;
 }
 
-an_status lower_weights_record(lower_weights *w, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **data, diag *d)
+an_status lower_weights_record(lower_weights *w, const char *path, uint64_t offset, dtype dt, uint64_t bytes,
+                               const void **data, diag *d)
 {
     bool first, data_offset;
     weight_answer a = find_record(w, path, offset, dt, bytes, data, &first, &data_offset, d);
-    if (a == WEIGHT_NOT_ASKED) return diag_fail(d, AN_INPUT, NOWHERE, "weight file \"%.120s\" is wanted and no weights were given", path);
+    if (a == WEIGHT_NOT_ASKED)
+        return diag_fail(d, AN_INPUT, NOWHERE, "weight file \"%.120s\" is wanted and no weights were given", path);
     return a == WEIGHT_FOUND ? AN_OK : d->st;
 }

@@ -4,8 +4,8 @@
  *   64  record: u32 0xDEADBEEF, u32 type code, u64 size in bytes, u64 absolute offset of the data, zero up to 64 bytes
  *   128 data; the next record starts at the next multiple of 64
  *
- * A BLOBFILE reference names the record, never the data. Reading is strict about the sentinel, alignment and bounds, and
- * lenient where files that run in practice are sloppy:
+ * A BLOBFILE reference names the record, never the data. Reading is strict about the sentinel, alignment and bounds,
+ * and lenient where files that run in practice are sloppy:
  *   - the header's count may be smaller than the number of records (writers that append leave it at 1), never larger;
  *   - a record whose data offset is 0 was left half filled: its data stands right behind it, and since such records carry
  *     wrong type codes and sizes too, the MIL type decides both when the caller knows it;
@@ -42,15 +42,19 @@ static an_status check_header(blob_file *f, const char *name, diag *d)
 {
     const char *sep = *name ? ": " : "";
     if (f->file.n < ALIGN)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s%sweight file is %zu bytes long; its header alone is %d", name, sep, f->file.n, ALIGN);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s%sweight file is %zu bytes long; its header alone is %d", name, sep,
+                         f->file.n, ALIGN);
     f->count = 1;
     if (headerless(f)) return AN_OK;
     uint32_t version = (uint32_t)get_le(f->file.at + 4, 4);
     if (version != VERSION)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s%sweight file has version %u; version %d is wanted (not a weight file?)", name, sep, version, VERSION);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%s%sweight file has version %u; version %d is wanted (not a weight file?)", name, sep,
+                         version, VERSION);
     f->count = (uint32_t)get_le(f->file.at, 4);
     if (f->count > f->file.n / ALIGN)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s%sheader counts %u blobs; %zu bytes hold at most %zu", name, sep, f->count, f->file.n, f->file.n / ALIGN);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s%sheader counts %u blobs; %zu bytes hold at most %zu", name, sep,
+                         f->count, f->file.n, f->file.n / ALIGN);
     return AN_OK;
 }
 
@@ -82,14 +86,19 @@ static an_status no_record(const blob_file *f, uint64_t offset, diag *d)
 {
     unsigned long long off = offset;
     if (headerless(f))
-        return diag_fail(d, AN_INPUT, NOWHERE, "offset %llu: the file starts with a record where its header belongs; only offset 0 names that record", off);
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "offset %llu: the file starts with a record where its header belongs; only offset 0 names that record",
+            off);
     if (offset == 0) return diag_fail(d, AN_INPUT, NOWHERE, "offset 0 is the file header; the first record is at 64");
     if (offset >= ALIGN && sentinel_at(f, offset - ALIGN))
         return diag_fail(d, AN_INPUT, NOWHERE,
                          "offset %llu points at the data, not at its metadata record: a BLOBFILE offset names the record, here %llu", off, off - ALIGN);
-    if (offset % ALIGN) return diag_fail(d, AN_INPUT, NOWHERE, "offset %llu is not a multiple of %d, as a record's is", off, ALIGN);
+    if (offset % ALIGN)
+        return diag_fail(d, AN_INPUT, NOWHERE, "offset %llu is not a multiple of %d, as a record's is", off, ALIGN);
     if (f->file.n < ALIGN || offset > f->file.n - ALIGN)
-        return diag_fail(d, AN_INPUT, NOWHERE, "offset %llu: a record of %d bytes does not fit the file of %zu", off, ALIGN, f->file.n);
+        return diag_fail(d, AN_INPUT, NOWHERE, "offset %llu: a record of %d bytes does not fit the file of %zu", off,
+                         ALIGN, f->file.n);
     return diag_fail(d, AN_INPUT, NOWHERE, "offset %llu: no record there: found 0x%08x where 0x%08x is wanted", off,
                      (unsigned)get_le(f->file.at + offset, 4), (unsigned)SENTINEL);
 }
@@ -98,7 +107,8 @@ static an_status no_record(const blob_file *f, uint64_t offset, diag *d)
 static uint64_t end_of_unsized(const blob_file *f, uint64_t data)
 {
     for (uint64_t at = ROUND_UP(data, ALIGN); at <= f->file.n && f->file.n - at >= ALIGN; at += ALIGN)
-        if (sentinel_at(f, at) && dtype_from_blob_code((uint32_t)get_le(f->file.at + at + AT_TYPE, 4)) != DT_NONE) return at;
+        if (sentinel_at(f, at) && dtype_from_blob_code((uint32_t)get_le(f->file.at + at + AT_TYPE, 4)) != DT_NONE)
+            return at;
     return f->file.n;
 }
 
@@ -114,21 +124,24 @@ an_status blob_at(const blob_file *f, uint64_t offset, dtype want, uint64_t want
     bool sloppy = data == 0;
     dtype dt = dtype_from_blob_code(code);
     if (sloppy && want != DT_NONE) dt = want;
-    if (dt == DT_NONE) return diag_fail(d, AN_INPUT, NOWHERE, "record at %llu has type code %u; known are 1 to 17", off, code);
+    if (dt == DT_NONE)
+        return diag_fail(d, AN_INPUT, NOWHERE, "record at %llu has type code %u; known are 1 to 17", off, code);
     if (want != DT_NONE && dt != want)
-        return diag_fail(d, AN_INPUT, NOWHERE, "record at %llu holds %s (code %u); %s is wanted", off, dtype_name(dt), code, dtype_name(want));
+        return diag_fail(d, AN_INPUT, NOWHERE, "record at %llu holds %s (code %u); %s is wanted", off, dtype_name(dt),
+                         code, dtype_name(want));
     if (sloppy) data = offset + ALIGN;
     if (data < ALIGN || data > f->file.n)
-        return diag_fail(d, AN_INPUT, NOWHERE, "record at %llu puts its data at %llu; the file's data lies between %d and %zu", off,
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "record at %llu puts its data at %llu; the file's data lies between %d and %zu", off,
                          (unsigned long long)data, ALIGN, f->file.n);
     if (want_bytes && (sloppy || !size)) size = want_bytes;
     else if (sloppy && !size) size = end_of_unsized(f, data) - data;
     if (want_bytes && size != want_bytes)
-        return diag_fail(d, AN_INPUT, NOWHERE, "record at %llu holds %llu bytes; the type needs %llu", off, (unsigned long long)size,
-                         (unsigned long long)want_bytes);
+        return diag_fail(d, AN_INPUT, NOWHERE, "record at %llu holds %llu bytes; the type needs %llu", off,
+                         (unsigned long long)size, (unsigned long long)want_bytes);
     if (size > f->file.n - data)
-        return diag_fail(d, AN_INPUT, NOWHERE, "record at %llu needs %llu bytes from %llu on; the file ends at %zu", off, (unsigned long long)size,
-                         (unsigned long long)data, f->file.n);
+        return diag_fail(d, AN_INPUT, NOWHERE, "record at %llu needs %llu bytes from %llu on; the file ends at %zu",
+                         off, (unsigned long long)size, (unsigned long long)data, f->file.n);
     *e = (blob_entry){ .dt = dt, .record = offset, .data = data, .bytes = size };
     return AN_OK;
 }
@@ -152,7 +165,8 @@ an_status blob_next(const blob_file *f, uint64_t *offset, blob_entry *e, bool *m
             k = behind(&x);
         }
         if (seen < f->count)
-            return diag_fail(d, AN_INPUT, NOWHERE, "header counts %u blobs; %u are there, and nothing at offset %llu", f->count, seen, (unsigned long long)k);
+            return diag_fail(d, AN_INPUT, NOWHERE, "header counts %u blobs; %u are there, and nothing at offset %llu",
+                             f->count, seen, (unsigned long long)k);
         return AN_OK;
     }
     TRY(blob_at(f, at, DT_NONE, 0, e, d));
@@ -174,7 +188,8 @@ an_status blob_add(blob_writer *w, dtype dt, const void *p, size_t n, uint64_t *
     *offset = 0;
     uint32_t code = dtype_blob_code(dt);
     if (!code) return diag_fail(d, AN_INPUT, NOWHERE, "a weight file cannot hold %s", dtype_name(dt));
-    if (w->count == UINT32_MAX) return diag_fail(d, AN_INPUT, NOWHERE, "a weight file counts its blobs in 32 bits, and all are taken");
+    if (w->count == UINT32_MAX)
+        return diag_fail(d, AN_INPUT, NOWHERE, "a weight file counts its blobs in 32 bits, and all are taken");
     if (!w->bytes.n) zeros(&w->bytes, ALIGN);
     zeros(&w->bytes, ROUND_UP(w->bytes.n, (size_t)ALIGN));
     uint64_t at = w->bytes.n;

@@ -1,8 +1,8 @@
-/* lex.c: MIL text into tokens, and the memory the reader works in.
- * In: bytes of any kind.  Out: one token at a time with its place. White space, // and block comments separate tokens.
- * Memory: what the module keeps goes to its arena; lists of unknown length grow on one scratch stack and are moved over when
- * complete, so the arena holds no outgrown copies. Both count against one limit: a text that would expand beyond it is bad
- * input, while a failed malloc is the machine's trouble and says so. */
+/* lex.c: MIL text into tokens, and the memory the reader works in. In: bytes of any kind.  Out: one token at a time
+ * with its place. White space, // and block comments separate tokens. Memory: what the module keeps goes to its
+ * arena; lists of unknown length grow on one scratch stack and are moved over when complete, so the arena holds no
+ * outgrown copies. Both count against one limit: a text that would expand beyond it is bad input, while a failed
+ * malloc is the machine's trouble and says so. */
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -50,7 +50,8 @@ const char *tok_show(const tok *t, char *buf, size_t n)
     if (t->kind == T_END) return "the end of the text";
     size_t cut = MIN(t->n, (size_t)SHOW_BYTES);
     char text[SHOW_BYTES + 1];
-    for (size_t i = 0; i < cut; i++) text[i] = (unsigned char)t->s[i] < 0x20 || (unsigned char)t->s[i] > 0x7e ? '?' : t->s[i];
+    for (size_t i = 0; i < cut; i++)
+        text[i] = (unsigned char)t->s[i] < 0x20 || (unsigned char)t->s[i] > 0x7e ? '?' : t->s[i];
     text[cut] = 0;
     snprintf(buf, n, t->kind == T_STRING ? "%s%s" : "'%s%s'", text, cut < t->n ? "..." : "");
     return buf;
@@ -195,7 +196,10 @@ static int hex_value(const char *s, size_t n)
     int v = 0;
     for (size_t i = 0; i < n; i++) {
         char c = s[i];
-        int h = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int h = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
         if (h < 0) return -1;
         v = v * 16 + h;
     }
@@ -227,7 +231,8 @@ an_status tok_unquote(reader *p, const tok *t, const char **out)
         }
         return *out ? AN_OK : p->d->st;
     }
-    unsigned char *o = READER_TAKE(p, unsigned char, n + 1); /* an escape never grows: \uXXXX is six bytes for at most three */
+    /* an escape never grows: \uXXXX is six bytes for at most three */
+    unsigned char *o = READER_TAKE(p, unsigned char, n + 1);
     if (!o) return p->d->st;
     *out = (const char *)o;
     while (s < end) {

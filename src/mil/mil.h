@@ -1,8 +1,8 @@
-/* mil.h: MIL text as a typed module in memory, its reader and its one printer; and weight blobs, their one reader and writer.
- * A module keeps what was written (names, argument order, scalar spelling), so print(parse(text)) loses nothing but
- * white space and comments, and text printed here parses and prints back byte for byte.
- * Everything hangs off one arena. Hostile text is normal: depth, counts and memory are bounded, and every failure is
- * AN_INPUT with the line and column in d->at. */
+/* mil.h: MIL text as a typed module in memory, its reader and its one printer; and weight blobs, their one reader
+ * and writer. A module keeps what was written (names, argument order, scalar spelling), so print(parse(text)) loses
+ * nothing but white space and comments, and text printed here parses and prints back byte for byte. Everything hangs
+ * off one arena. Hostile text is normal: depth, counts and memory are bounded, and every failure is AN_INPUT with
+ * the line and column in d->at. */
 #ifndef MIL_MIL_H
 #define MIL_MIL_H
 
@@ -132,10 +132,13 @@ typedef struct {
 an_status blob_open(const char *path, blob_file *f, diag *d) MUST_CHECK;            /* header checked */
 an_status blob_view(const void *p, size_t n, blob_file *f, diag *d) MUST_CHECK;     /* borrowed bytes */
 void blob_close(blob_file *f);
-/* Record at `offset`: sentinel, type, size and data offset checked against the file. want_bytes: what the MIL type needs
- * (0: unknown). Records whose size or data offset is 0 are read as community writers mean them: data right behind. */
-an_status blob_at(const blob_file *f, uint64_t offset, dtype want, uint64_t want_bytes, blob_entry *e, diag *d) MUST_CHECK;
-an_status blob_next(const blob_file *f, uint64_t *offset, blob_entry *e, bool *more, diag *d) MUST_CHECK; /* walk; start at 0 */
+/* Record at `offset`: sentinel, type, size and data offset checked against the file. want_bytes: what the MIL type
+ * needs (0: unknown). Records whose size or data offset is 0 are read as community writers mean them: data right
+ * behind. */
+an_status blob_at(const blob_file *f, uint64_t offset, dtype want, uint64_t want_bytes, blob_entry *e, diag *d)
+    MUST_CHECK;
+/* walk; start at 0 */
+an_status blob_next(const blob_file *f, uint64_t *offset, blob_entry *e, bool *more, diag *d) MUST_CHECK;
 
 typedef struct {
     strbuf bytes;      /* the file so far; sb_free when done */

@@ -1,5 +1,6 @@
 /* mil_int.h: what the reader's files share: tokens, names, scratch memory, and text to element and back.
- * lex.c cuts text into tokens and owns the reader's memory; value.c reads types and literals; parse.c reads programs. */
+ * lex.c cuts text into tokens and owns the reader's memory; value.c reads types and literals; parse.c reads
+ * programs. */
 #ifndef MIL_MIL_INT_H
 #define MIL_MIL_INT_H
 
@@ -66,7 +67,8 @@ void *take(reader *p, size_t n, size_t size, size_t align) MUST_CHECK; /* arena;
 void *tmp_push(reader *p, size_t bytes) MUST_CHECK; /* zeroed; NULL: diagnostic set */
 /* Move everything pushed since `mark` into the arena: n elements of size bytes each, plus pop. NULL: diagnostic set. */
 void *tmp_keep(reader *p, size_t mark, size_t n, size_t size) MUST_CHECK;
-bool scratch_room(reader *p, void *at_ptr, size_t have, size_t want, size_t elem) MUST_CHECK; /* grow, new part zeroed */
+/* grow, new part zeroed */
+bool scratch_room(reader *p, void *at_ptr, size_t have, size_t want, size_t elem) MUST_CHECK;
 void scratch_drop(reader *p, void *at, size_t bytes);
 mil_name *name_of(reader *p, const char *s, size_t n) MUST_CHECK; /* valid until the next call; NULL: diagnostic set */
 void reader_free(reader *p);

@@ -162,7 +162,8 @@ static bool same_data(cmp *c, const mil_lit *a, const mil_lit *b)
         double x = dtype_load(dt, a->data, i), y = dtype_load(dt, b->data, i);
         if (isnan(x) && isnan(y)) continue;
         size_t bits = (size_t)dtype_bits(dt);
-        bool same = bits == 64 ? !memcmp((char *)a->data + i * 8, (char *)b->data + i * 8, 8) : x == y && !signbit(x) == !signbit(y);
+        bool same = bits == 64 ? !memcmp((char *)a->data + i * 8, (char *)b->data + i * 8, 8)
+                               : x == y && !signbit(x) == !signbit(y);
         if (same) continue;
         if (c->why) sb_printf(c->why, "element %lld: %.17g against %.17g", (long long)i, x, y);
         return false;
@@ -178,7 +179,8 @@ static bool same_lit(cmp *c, const mil_lit *a, const mil_lit *b)
     if (!same_type(c, a->type, b->type)) return false;
     if (a->kind == ML_BLOB) {
         if (!str_same(a->blob_path, b->blob_path)) return differ(c, "blob path", a->blob_path, b->blob_path);
-        return a->blob_offset == b->blob_offset || differ_n(c, "blob offset", (long long)a->blob_offset, (long long)b->blob_offset);
+        return a->blob_offset == b->blob_offset ||
+               differ_n(c, "blob offset", (long long)a->blob_offset, (long long)b->blob_offset);
     }
     if (a->n != b->n) return differ_n(c, "literal length", a->n, b->n);
     if (a->kind == ML_DATA) return same_data(c, a, b);
@@ -232,7 +234,8 @@ static bool same_op(cmp *c, const mil_op *a, const mil_op *b)
 {
     if (strcmp(a->op, b->op)) return differ(c, "operation", a->op, b->op);
     if (!same_vars(c, a->out, a->n_out, b->out, b->n_out)) return within(c, "results of", a->op);
-    if (a->n_arg != b->n_arg) return differ_n(c, "number of arguments", a->n_arg, b->n_arg) || within(c, "operation", a->op);
+    if (a->n_arg != b->n_arg)
+        return differ_n(c, "number of arguments", a->n_arg, b->n_arg) || within(c, "operation", a->op);
     for (int i = 0; i < a->n_arg; i++) {
         int k = i;
         if (strcmp(a->arg[i].name, b->arg[k].name))
@@ -240,10 +243,12 @@ static bool same_op(cmp *c, const mil_op *a, const mil_op *b)
         if (k == b->n_arg) return differ(c, "argument", a->arg[i].name, NULL) || within(c, "operation", a->op);
         const mil_arg *x = &a->arg[i], *y = &b->arg[k];
         if (x->tuple != y->tuple) return differ_n(c, "tuple", x->tuple, y->tuple) || within(c, "argument", x->name);
-        if (!same_items(c, x->item, x->n, y->item, y->n)) return within(c, "argument", x->name) || within(c, "operation", a->op);
+        if (!same_items(c, x->item, x->n, y->item, y->n))
+            return within(c, "argument", x->name) || within(c, "operation", a->op);
     }
     if (!same_attrs(c, a->attr, a->n_attr, b->attr, b->n_attr)) return within(c, "operation", a->op);
-    if (a->n_block != b->n_block) return differ_n(c, "number of blocks", a->n_block, b->n_block) || within(c, "operation", a->op);
+    if (a->n_block != b->n_block)
+        return differ_n(c, "number of blocks", a->n_block, b->n_block) || within(c, "operation", a->op);
     for (int i = 0; i < a->n_block; i++)
         if (!same_block(c, &a->block[i], &b->block[i])) return within(c, "operation", a->op);
     return true;
@@ -255,7 +260,9 @@ static bool same_block(cmp *c, const mil_block *a, const mil_block *b)
     if (!str_same(a->opset, b->opset)) return differ(c, "opset", a->opset, b->opset);
     if (!same_vars(c, a->in, a->n_in, b->in, b->n_in) || !same_attrs(c, a->attr, a->n_attr, b->attr, b->n_attr))
         return within(c, "block", a->name);
-    if (a->n_op != b->n_op) return differ_n(c, "number of operations", (long long)a->n_op, (long long)b->n_op) || within(c, "block", a->name);
+    if (a->n_op != b->n_op)
+        return differ_n(c, "number of operations", (long long)a->n_op, (long long)b->n_op) ||
+               within(c, "block", a->name);
     for (size_t i = 0; i < a->n_op; i++)
         if (!same_op(c, &a->op[i], &b->op[i])) {
             if (a->op[i].n_out) within(c, "statement for", a->op[i].out[0].name);

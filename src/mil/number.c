@@ -1,7 +1,7 @@
-/* number.c: one number between its text and its element type.
- * In: a token such as -12, 0x1.8p-3, 1e-5, inf.  Out: bits of the declared type, and back to text that reads to the same
- * bits. Short plain decimals are preferred; values that would need an exponent or more than six digits print as hex floats,
- * the form Apple's own writer uses and every reader of the dialect takes. */
+/* number.c: one number between its text and its element type. In: a token such as -12, 0x1.8p-3, 1e-5, inf.  Out:
+ * bits of the declared type, and back to text that reads to the same bits. Short plain decimals are preferred;
+ * values that would need an exponent or more than six digits print as hex floats, the form Apple's own writer uses
+ * and every reader of the dialect takes. */
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>

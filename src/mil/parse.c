@@ -1,7 +1,7 @@
 /* parse.c: MIL text to a module: header, functions, statements, nested blocks, and the names that tie them together.
- * In: text.  Out: a module, or the first thing wrong with its place.
- * One function per grammar symbol, one token of look-ahead. A name must be defined above its use, once per scope; a nested
- * block sees what encloses it, and what it defines ends with it. */
+ * In: text.  Out: a module, or the first thing wrong with its place. One function per grammar symbol, one token of
+ * look-ahead. A name must be defined above its use, once per scope; a nested block sees what encloses it, and what
+ * it defines ends with it. */
 #include <stdlib.h>
 
 #include "mil/mil_int.h"
@@ -25,7 +25,8 @@ static an_status define(reader *p, const mil_var *v)
     mil_name *name = name_of(p, v->name, strlen(v->name));
     if (!name) return p->d->st;
     if (name->def_line)
-        return fail_at(p, v->at, "\"%.60s\" is defined twice: here on line %u and before on line %u", v->name, v->at.line, name->def_line);
+        return fail_at(p, v->at, "\"%.60s\" is defined twice: here on line %u and before on line %u", v->name,
+                       v->at.line, name->def_line);
     uint32_t index = (uint32_t)(name - p->name);
     if (p->n_defined == p->cap_defined) {
         size_t cap = p->cap_defined ? p->cap_defined * 2 : 64;
@@ -216,7 +217,8 @@ static an_status read_results(reader *p, mil_block *blk)
             TRY(read_name(p, "a result name", &item.ref, &item.at));
             mil_name *name = name_of(p, item.ref, strlen(item.ref));
             if (!name) return p->d->st;
-            if (!name->def_line) return fail_at(p, item.at, "result \"%.60s\" does not exist: nothing above defines it", item.ref);
+            if (!name->def_line)
+                return fail_at(p, item.at, "result \"%.60s\" does not exist: nothing above defines it", item.ref);
             mil_arg_item *at = tmp_push(p, sizeof *at);
             if (!at) return p->d->st;
             *at = item;
@@ -270,7 +272,8 @@ static an_status read_function(reader *p, mil_block *f)
     mil_name *name = name_of(p, f->name, strlen(f->name));
     if (!name) return p->d->st;
     if (name->func_line)
-        return fail_at(p, f->at, "function \"%.60s\" is defined twice: here on line %u and before on line %u", f->name, f->at.line, name->func_line);
+        return fail_at(p, f->at, "function \"%.60s\" is defined twice: here on line %u and before on line %u", f->name,
+                       f->at.line, name->func_line);
     name->func_line = f->at.line;
     if (accept(p, '<')) {
         loc at;
@@ -322,17 +325,19 @@ an_status mil_parse(const char *text, size_t n, size_t limit, mil_module **out, 
 {
     *out = NULL;
     if (n >= UINT32_MAX)
-        return diag_fail(d, AN_INPUT, (loc){ 1, 1, 0 }, "text of %zu bytes is larger than 4 GiB, the most this reader takes", n);
+        return diag_fail(d, AN_INPUT, (loc){ 1, 1, 0 },
+                         "text of %zu bytes is larger than 4 GiB, the most this reader takes", n);
     if (!n) text = "";
     mil_module *m = calloc(1, sizeof *m);
     if (!m) return diag_nomem(d);
     m->text = text;
     m->n_text = n;
-    /* Ordinary text takes 4 bytes of module per byte, terse text 12. The constant lets small texts be as terse as they like. */
+    /* Ordinary text takes 4 bytes of module per byte, terse text 12. The constant lets small texts be as terse as
+     * they like. */
     if (!limit) limit = n < (SIZE_MAX >> 7) ? 24 * n + ((size_t)1 << 20) : SIZE_MAX;
     bool bom = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3);
-    reader p = { .s = text, .end = text + n, .at = text + (bom ? 3 : 0), .line_at = text + (bom ? 3 : 0), .line = 1, .d = d, .m = m,
-                 .limit = limit, .seed = hash_bytes(text, n, 0) };
+    reader p = { .s = text, .end = text + n, .at = text + (bom ? 3 : 0), .line_at = text + (bom ? 3 : 0), .line = 1,
+                 .d = d, .m = m, .limit = limit, .seed = hash_bytes(text, n, 0) };
     an_status st = d->st ? d->st : read_program(&p);
     reader_free(&p);
     if (st) mil_free(m);

@@ -33,7 +33,9 @@ static void print_dim(strbuf *b, const mil_type *t, int k)
 
 void print_type(strbuf *b, const mil_type *t)
 {
-    static const char *const word[] = { [MT_DICT] = "dict", [MT_LIST] = "list", [MT_TUPLE] = "tuple", [MT_STATE] = "state" };
+    static const char *const word[] = {
+        [MT_DICT] = "dict", [MT_LIST] = "list", [MT_TUPLE] = "tuple", [MT_STATE] = "state"
+    };
     switch (t->kind) {
     case MT_TENSOR:
         if (t->bare && !t->rank) {

@@ -97,7 +97,8 @@ static an_status read_tensor(reader *p, mil_type *t)
     TRY(expect(p, ','));
     TRY(expect(p, '['));
     if (!is_punct(p, ']')) do {
-            if (t->rank == MIL_MAX_RANK) return fail_at(p, p->t.at, "rank is above %d, the most a tensor has", MIL_MAX_RANK);
+            if (t->rank == MIL_MAX_RANK)
+                return fail_at(p, p->t.at, "rank is above %d, the most a tensor has", MIL_MAX_RANK);
             TRY(read_dim(p, &t->dim[t->rank], &t->sym[t->rank]));
             t->rank++;
         } while (accept(p, ','));
@@ -131,7 +132,8 @@ static an_status read_parts(reader *p, mil_type *t, int least, int most)
     return AN_OK;
 }
 
-/* A type this reader does not know, such as pixel_buffer<...>: kept as its tokens, evenly spaced, up to the matching '>'. */
+/* A type this reader does not know, such as pixel_buffer<...>: kept as its tokens, evenly spaced, up to the matching
+ * '>'. */
 static an_status read_other(reader *p, const tok *word, mil_type *t)
 {
     size_t mark = p->tmp_n;
@@ -170,7 +172,10 @@ an_status read_type_after(reader *p, const tok *word, mil_type **out)
         const char *word;
         mil_type_kind kind;
         int least, most;
-    } kinds[] = { { "dict", MT_DICT, 2, 2 }, { "list", MT_LIST, 1, 1 }, { "state", MT_STATE, 1, 1 }, { "tuple", MT_TUPLE, 0, INT32_MAX } };
+    } kinds[] = { { "dict", MT_DICT, 2, 2 },
+                  { "list", MT_LIST, 1, 1 },
+                  { "state", MT_STATE, 1, 1 },
+                  { "tuple", MT_TUPLE, 0, INT32_MAX } };
     size_t k = 0;
     if (tok_is(word, "tensor")) {
         TRY(read_tensor(p, &t));
@@ -234,18 +239,23 @@ static an_status read_elem(reader *p, const mil_type *t, size_t mark, int64_t i)
     } else {
         bool wordy = now.kind == T_NUMBER || now.kind == T_WORD;
         if (wordy && now.n > MIL_MAX_NUMBER)
-            return fail_at(p, now.at, "number %s is %zu bytes long; at most %d are read", tok_show(&now, buf, sizeof buf), now.n, MIL_MAX_NUMBER);
+            return fail_at(p, now.at, "number %s is %zu bytes long; at most %d are read",
+                           tok_show(&now, buf, sizeof buf), now.n, MIL_MAX_NUMBER);
         if (!wordy || !num_read(now.s, now.n, &x)) {
             snprintf(of, sizeof of, "a value of type %s", dtype_name(t->dt));
             return fail_want(p, of);
         }
         if (kind != KIND_FLOAT && !x.integer)
-            return fail_at(p, now.at, "%s is not an integer; %s wants one", tok_show(&now, buf, sizeof buf), dtype_name(t->dt));
+            return fail_at(p, now.at, "%s is not an integer; %s wants one", tok_show(&now, buf, sizeof buf),
+                           dtype_name(t->dt));
         if (kind != KIND_FLOAT && !num_fits(&x, t->dt)) {
             int bits = dtype_bits(t->dt);
-            uint64_t top = kind == KIND_INT ? ((uint64_t)1 << (bits - 1)) - 1 : bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1;
-            return fail_at(p, now.at, "%s does not fit %s, which holds %s%llu to %llu", tok_show(&now, buf, sizeof buf), dtype_name(t->dt),
-                           kind == KIND_INT ? "-" : "", (unsigned long long)(kind == KIND_INT ? top + 1 : 0), (unsigned long long)top);
+            uint64_t top = kind == KIND_INT ? ((uint64_t)1 << (bits - 1)) - 1
+                           : bits == 64     ? UINT64_MAX
+                                            : ((uint64_t)1 << bits) - 1;
+            return fail_at(p, now.at, "%s does not fit %s, which holds %s%llu to %llu", tok_show(&now, buf, sizeof buf),
+                           dtype_name(t->dt), kind == KIND_INT ? "-" : "",
+                           (unsigned long long)(kind == KIND_INT ? top + 1 : 0), (unsigned long long)top);
         }
     }
     if (i >= 0) {
@@ -257,8 +267,8 @@ static an_status read_elem(reader *p, const mil_type *t, size_t mark, int64_t i)
     return AN_OK;
 }
 
-/* A list may be flat (row-major) or nested as deep as the rank; nested lists must have the declared sizes, and where a size is
- * not declared the first list decides. */
+/* A list may be flat (row-major) or nested as deep as the rank; nested lists must have the declared sizes, and where
+ * a size is not declared the first list decides. */
 static an_status read_list(reader *p, const mil_type *t, size_t mark, int64_t want, int64_t *n)
 {
     char of[120];
@@ -269,14 +279,16 @@ static an_status read_list(reader *p, const mil_type *t, size_t mark, int64_t wa
         bool opened = false;
         for (; is_punct(p, '['); opened = true) {
             if (depth == MIL_MAX_RANK || (leaf && depth >= leaf))
-                return fail_at(p, p->t.at, "list inside a list of values; %s has rank %d", show_type(t, of, sizeof of), t->rank);
+                return fail_at(p, p->t.at, "list inside a list of values; %s has rank %d", show_type(t, of, sizeof of),
+                               t->rank);
             count[++depth] = 0;
             lex_next(p);
         }
         if (!leaf) {
             leaf = depth;
             if (leaf != 1 && leaf != t->rank)
-                return fail_at(p, p->t.at, "values nested %d deep; %s wants a flat list or depth %d", leaf, show_type(t, of, sizeof of), t->rank);
+                return fail_at(p, p->t.at, "values nested %d deep; %s wants a flat list or depth %d", leaf,
+                               show_type(t, of, sizeof of), t->rank);
         }
         if (!opened || !is_punct(p, ']')) { /* otherwise an empty list, closed below */
             if (depth != leaf) return fail_want(p, "'['");
@@ -289,8 +301,8 @@ static an_status read_list(reader *p, const mil_type *t, size_t mark, int64_t wa
                 int64_t *dim = &size[depth - 1];
                 if (*dim < 0) *dim = count[depth];
                 if (*dim != count[depth])
-                    return fail_at(p, p->t.at, "list holds %lld entries; dimension %d of %s wants %lld", (long long)count[depth], depth - 1,
-                                   show_type(t, of, sizeof of), (long long)*dim);
+                    return fail_at(p, p->t.at, "list holds %lld entries; dimension %d of %s wants %lld",
+                                   (long long)count[depth], depth - 1, show_type(t, of, sizeof of), (long long)*dim);
             }
             count[--depth]++;
             lex_next(p);
@@ -315,8 +327,8 @@ static an_status read_tensor_value(reader *p, mil_lit *l)
         n = 1;
     }
     if (want >= 0 && n != want)
-        return fail_at(p, at, "%s %lld value%s; %s wants %lld", list ? "list holds" : "a single literal gives", (long long)n, n == 1 ? "" : "s",
-                       show_type(t, of, sizeof of), (long long)want);
+        return fail_at(p, at, "%s %lld value%s; %s wants %lld", list ? "list holds" : "a single literal gives",
+                       (long long)n, n == 1 ? "" : "s", show_type(t, of, sizeof of), (long long)want);
     l->n = n;
     if (t->dt == DT_STRING) {
         l->kind = ML_STRINGS;
@@ -328,7 +340,8 @@ static an_status read_tensor_value(reader *p, mil_lit *l)
     return l->data ? AN_OK : p->d->st;
 }
 
-/* path = string("..."), offset = tensor<uint64, []>(64), in either order; an untyped value takes the program's spelling. */
+/* path = string("..."), offset = tensor<uint64, []>(64), in either order; an untyped value takes the program's
+ * spelling. */
 static an_status read_blob(reader *p, mil_lit *l)
 {
     char buf[64];
@@ -340,7 +353,8 @@ static an_status read_blob(reader *p, mil_lit *l)
         tok key = p->t;
         bool is_path = tok_is(&key, "path");
         if (!is_path && !tok_is(&key, "offset")) return fail_want(p, "path or offset");
-        if (is_path ? path : offset) return fail_at(p, key.at, "BLOBFILE has two values for %s", is_path ? "path" : "offset");
+        if (is_path ? path : offset)
+            return fail_at(p, key.at, "BLOBFILE has two values for %s", is_path ? "path" : "offset");
         lex_next(p);
         TRY(expect(p, '='));
         bool typed = p->t.kind == T_WORD;
@@ -415,13 +429,16 @@ static an_status read_items(reader *p, mil_lit *l)
     l->kind = ML_LIST;
     TRY(expect(p, tuple ? '(' : '['));
     if (!is_punct(p, close)) do {
-            if (tuple && l->n == want) return fail_at(p, p->t.at, "too many values; %s wants %lld", show_type(t, of, sizeof of), (long long)want);
+            if (tuple && l->n == want)
+                return fail_at(p, p->t.at, "too many values; %s wants %lld", show_type(t, of, sizeof of),
+                               (long long)want);
             TRY(push_item(p, tuple ? t->sub[l->n] : t->sub[0]));
             l->n++;
         } while (accept(p, ','));
     TRY(expect(p, close));
     if (want >= 0 && l->n != want)
-        return fail_at(p, at, "list holds %lld values; %s wants %lld", (long long)l->n, show_type(t, of, sizeof of), (long long)want);
+        return fail_at(p, at, "list holds %lld values; %s wants %lld", (long long)l->n, show_type(t, of, sizeof of),
+                       (long long)want);
     l->item = tmp_keep(p, mark, (size_t)l->n, sizeof *l->item);
     return l->item ? AN_OK : p->d->st;
 }
@@ -435,7 +452,9 @@ static an_status read_typed_item(reader *p, mil_type *t, mil_lit **out)
     const mil_type *u = (*out)->type;
     bool fits = t->kind == MT_TENSOR && u->kind == MT_TENSOR && u->dt == t->dt && u->rank == t->rank;
     for (int k = 0; fits && k < t->rank; k++) fits = t->dim[k] < 0 || t->dim[k] == u->dim[k];
-    if (!fits) return fail_at(p, at, "value has type %s here; %s is wanted", show_type(u, seen, sizeof seen), show_type(t, want, sizeof want));
+    if (!fits)
+        return fail_at(p, at, "value has type %s here; %s is wanted", show_type(u, seen, sizeof seen),
+                       show_type(t, want, sizeof want));
     (*out)->type = t;
     return AN_OK;
 }
@@ -443,7 +462,8 @@ static an_status read_typed_item(reader *p, mil_type *t, mil_lit **out)
 static bool names_value(const tok *t)
 {
     mil_num x;
-    return t->kind != T_WORD || tok_is(t, "true") || tok_is(t, "false") || tok_is(t, "BLOBFILE") || num_read(t->s, t->n, &x);
+    return t->kind != T_WORD || tok_is(t, "true") || tok_is(t, "false") || tok_is(t, "BLOBFILE") ||
+           num_read(t->s, t->n, &x);
 }
 
 static an_status read_value(reader *p, mil_type *t, bool inner, mil_lit **out)
@@ -460,9 +480,11 @@ static an_status read_value(reader *p, mil_type *t, bool inner, mil_lit **out)
     *out = l;
     l->type = t;
     l->at = p->t.at;
-    if (t->kind == MT_STATE || t->kind == MT_OTHER) return fail_at(p, p->t.at, "a literal cannot have type %s", show_type(t, of, sizeof of));
+    if (t->kind == MT_STATE || t->kind == MT_OTHER)
+        return fail_at(p, p->t.at, "a literal cannot have type %s", show_type(t, of, sizeof of));
     if (tok_is(&p->t, "BLOBFILE")) {
-        if (t->kind != MT_TENSOR || t->dt == DT_STRING) return fail_at(p, p->t.at, "a file cannot hold %s", show_type(t, of, sizeof of));
+        if (t->kind != MT_TENSOR || t->dt == DT_STRING)
+            return fail_at(p, p->t.at, "a file cannot hold %s", show_type(t, of, sizeof of));
         lex_next(p);
         TRY(read_blob(p, l));
     } else if (t->kind == MT_TENSOR) TRY(read_tensor_value(p, l));

@@ -1,18 +1,18 @@
 /* attend.c: heads, rotary positions, the causal mask, and scores.
  * In: [1, C, 1, S] projections.  Out: the same layout again; in between, one matrix per kv head.
  *
- * Layout. Channel c = h*HD + j, so [1, NH*HD, 1, S] is [1, NH, HD, S] by reshape alone, and both products of attention are
- * matmuls with a transpose flag: no transpose op is needed when every head has its own keys.
+ * Layout. Channel c = h*HD + j, so [1, NH*HD, 1, S] is [1, NH, HD, S] by reshape alone, and both products of
+ * attention are matmuls with a transpose flag: no transpose op is needed when every head has its own keys.
  *
- * Groups. Query heads g*G .. g*G+G-1 read kv head g (h div G). They are laid side by side as positions, [1, NKV, HD, G*S],
- * so keys and values are never copied, and dK, dV come out summed over the group because the contraction runs over G*S.
- * One function pair does it in both directions: forward and backward cannot pair heads differently.
+ * Groups. Query heads g*G .. g*G+G-1 read kv head g (h div G). They are laid side by side as positions, [1, NKV, HD,
+ * G*S], so keys and values are never copied, and dK, dV come out summed over the group because the contraction runs
+ * over G*S. One function pair does it in both directions: forward and backward cannot pair heads differently.
  *
- * Rotation. The partner of each channel comes from a 1x1 convolution with a constant matrix of 0, 1 and -1: exact in fp16,
- * one product per sum. The other ways are worse here: even and odd slices along the width break above 4094 on two families,
- * and putting the halves together again needs concat, which some machines refuse. Heads stand on the batch axis for it
- * ([NH, HD, 1, S] is a reshape too), so one HD x HD matrix serves all. Both pairings are matrices; the inverse turns back
- * by the opposite sign of the sine, since the two channels of a pair share their angle. */
+ * Rotation. The partner of each channel comes from a 1x1 convolution with a constant matrix of 0, 1 and -1: exact in
+ * fp16, one product per sum. The other ways are worse here: even and odd slices along the width break above 4094 on
+ * two families, and putting the halves together again needs concat, which some machines refuse. Heads stand on the
+ * batch axis for it ([NH, HD, 1, S] is a reshape too), so one HD x HD matrix serves all. Both pairings are matrices;
+ * the inverse turns back by the opposite sign of the sine, since the two channels of a pair share their angle. */
 #include <math.h>
 
 #include "model/model.h"
@@ -38,7 +38,8 @@ static val sequences_apart(graph *g, val x, int64_t n, const nn_heads *h)
 
 static val sequences_joined(graph *g, val x, int64_t n, const nn_heads *h)
 {
-    if (batch_of(h) > 1) x = GA(g, TRANSPOSE, VALS(reshape4(g, x, batch_of(h), n, h->head_dim, h->seq)), AT_IS(PERM, 1, 2, 0, 3));
+    if (batch_of(h) > 1)
+        x = GA(g, TRANSPOSE, VALS(reshape4(g, x, batch_of(h), n, h->head_dim, h->seq)), AT_IS(PERM, 1, 2, 0, 3));
     return reshape4(g, x, 1, n * h->head_dim, 1, nn_positions(h));
 }
 
@@ -47,7 +48,8 @@ val nn_queries_in(graph *g, val x, const nn_heads *h)
     int64_t group = h->n_heads / h->n_kv_heads, stacks = batch_of(h) * h->n_kv_heads;
     x = sequences_apart(g, x, h->n_heads, h);
     if (group == 1) return x;
-    return reshape4(g, swap12(g, reshape4(g, x, stacks, group, h->head_dim, h->seq)), batch_of(h), h->n_kv_heads, h->head_dim, group * h->seq);
+    return reshape4(g, swap12(g, reshape4(g, x, stacks, group, h->head_dim, h->seq)), batch_of(h), h->n_kv_heads,
+                    h->head_dim, group * h->seq);
 }
 
 val nn_queries_out(graph *g, val x, const nn_heads *h)
@@ -82,15 +84,19 @@ val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window)
         memcpy(p + i * row + (i + 1) * each, never, row - (i + 1) * each);
         if (window > 0 && i >= (size_t)window) memcpy(p + i * row, never, (i + 1 - (size_t)window) * each);
     }
-    return graph_const_view(g, graph_find(g, "mask").i ? "near" : "mask", t, p); /* a decoder may have one with and one without a window */
+    /* a decoder may have one with and one without a window */
+    return graph_const_view(g, graph_find(g, "mask").i ? "near" : "mask", t, p);
 }
 
 double nn_query_scale(const nn_heads *h) { return 1 / sqrt(h->query_dim > 0 ? h->query_dim : (double)h->head_dim); }
 
-val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h) { return nn_attn_probs_near(g, nn_scale(g, q, nn_query_scale(h)), k, mask, h); }
+val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h)
+{
+    return nn_attn_probs_near(g, nn_scale(g, q, nn_query_scale(h)), k, mask, h);
+}
 
-/* Scaled before the product: it keeps the scores away from the multiplier's output limit, and HD*S is less than S*S. Of several sequences
- * before they are laid apart: what made them can do it in passing. */
+/* Scaled before the product: it keeps the scores away from the multiplier's output limit, and HD*S is less than S*S.
+ * Of several sequences before they are laid apart: what made them can do it in passing. */
 val nn_queries_near(graph *g, val x, const nn_heads *h)
 {
     const double by = nn_query_scale(h);
@@ -134,7 +140,8 @@ val nn_rope_turn(graph *g, dtype dt, int64_t head_dim, bool half)
     return graph_const_view(g, "rope_turn", square, r);
 }
 
-nn_rope_tables nn_rope_from(graph *g, dtype dt, int64_t head_dim, int64_t seq, const double *step, double scale, bool half)
+nn_rope_tables nn_rope_from(graph *g, dtype dt, int64_t head_dim, int64_t seq, const double *step, double scale,
+                            bool half)
 {
     nn_rope_tables none = { NO_VAL, NO_VAL, NO_VAL, half };
     ttype table = TTYPE(dt, 1, head_dim, 1, seq);
@@ -142,7 +149,8 @@ nn_rope_tables nn_rope_from(graph *g, dtype dt, int64_t head_dim, int64_t seq, c
     val turn = nn_rope_turn(g, dt, head_dim, half);
     if (g->err.st) return none;
     if (!shape_bytes(&table, &n_table)) {
-        graph_fail(g, AN_INPUT, "rope: head width %lld and %lld positions are too large", (long long)head_dim, (long long)seq);
+        graph_fail(g, AN_INPUT, "rope: head width %lld and %lld positions are too large", (long long)head_dim,
+                   (long long)seq);
         return none;
     }
     unsigned char *c = arena_take(&g->mem, n_table, 1, 64), *s = arena_take(&g->mem, n_table, 1, 64);
@@ -160,7 +168,8 @@ nn_rope_tables nn_rope_from(graph *g, dtype dt, int64_t head_dim, int64_t seq, c
         memcpy(c + (size_t)b * row, c + (size_t)a * row, row); /* the channels of a pair share their angle */
         memcpy(s + (size_t)b * row, s + (size_t)a * row, row);
     }
-    return (nn_rope_tables){ graph_const_view(g, "rope_cos", table, c), graph_const_view(g, "rope_sin", table, s), turn, half };
+    return (nn_rope_tables){ graph_const_view(g, "rope_cos", table, c), graph_const_view(g, "rope_sin", table, s), turn,
+                             half };
 }
 
 nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, double theta, bool half)
@@ -171,7 +180,8 @@ nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, d
     return nn_rope_from(g, dt, head_dim, seq, step, 1, half);
 }
 
-/* The pairs of x [n, HD, B, S] apart, on an axis of their own: [n, HD/2, 2, B*S], or [n, 2, HD/2, B*S] where they are halves. */
+/* The pairs of x [n, HD, B, S] apart, on an axis of their own: [n, HD/2, 2, B*S], or [n, 2, HD/2, B*S] where they
+ * are halves. */
 static val pairs_apart(graph *g, val x, bool half)
 {
     const int64_t *d = graph_type(g, x)->sh.d;
@@ -181,19 +191,24 @@ static val pairs_apart(graph *g, val x, bool half)
 static val one_of_pair(graph *g, val x, bool half, int64_t which)
 {
     const int64_t *d = graph_type(g, x)->sh.d;
-    return GA(g, SLICE_BY_SIZE, VALS(x), AT_IS(BEGIN, 0, half ? which : 0, half ? 0 : which, 0), AT_IS(SIZE, d[0], half ? 1 : d[1], half ? d[2] : 1, d[3]));
+    return GA(g, SLICE_BY_SIZE, VALS(x), AT_IS(BEGIN, 0, half ? which : 0, half ? 0 : which, 0),
+              AT_IS(SIZE, d[0], half ? 1 : d[1], half ? d[2] : 1, d[3]));
 }
 
-/* (a, b) becomes (a cos - b sin, b cos + a sin), pair by pair: where slices cost nothing and a product with mostly zeros does. */
+/* (a, b) becomes (a cos - b sin, b cos + a sin), pair by pair: where slices cost nothing and a product with mostly
+ * zeros does. */
 static val turn_pairs(graph *g, val x, const nn_rope_tables *t, bool inverse)
 {
     if (g->err.st) return NO_VAL;
-    const int64_t d[4] = { graph_type(g, x)->sh.d[0], graph_type(g, x)->sh.d[1], graph_type(g, x)->sh.d[2], graph_type(g, x)->sh.d[3] };
+    const int64_t d[4] = { graph_type(g, x)->sh.d[0], graph_type(g, x)->sh.d[1], graph_type(g, x)->sh.d[2],
+                           graph_type(g, x)->sh.d[3] };
     val p = pairs_apart(g, x, t->half), c = pairs_apart(g, t->cos, t->half), s = pairs_apart(g, t->sin, t->half);
     if (g->err.st) return NO_VAL;
-    val a = one_of_pair(g, p, t->half, 0), b = one_of_pair(g, p, t->half, 1), co = one_of_pair(g, c, t->half, 0), si = one_of_pair(g, s, t->half, 0);
+    val a = one_of_pair(g, p, t->half, 0), b = one_of_pair(g, p, t->half, 1), co = one_of_pair(g, c, t->half, 0),
+        si = one_of_pair(g, s, t->half, 0);
     op_id minus = inverse ? OP_ADD : OP_SUB, plus = inverse ? OP_SUB : OP_ADD;
-    val first = graph_op(g, minus, VALS(G(g, MUL, a, co), G(g, MUL, b, si)), NULL, 0), second = graph_op(g, plus, VALS(G(g, MUL, b, co), G(g, MUL, a, si)), NULL, 0);
+    val first = graph_op(g, minus, VALS(G(g, MUL, a, co), G(g, MUL, b, si)), NULL, 0),
+        second = graph_op(g, plus, VALS(G(g, MUL, b, co), G(g, MUL, a, si)), NULL, 0);
     return reshape4(g, GA(g, CONCAT, VALS(first, second), AT_I(AXIS, t->half ? 1 : 2)), d[0], d[1], d[2], d[3]);
 }
 

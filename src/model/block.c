@@ -3,8 +3,8 @@
  * One body per half: norm, activation, position, groups and biases are the configuration's, not copies of the code. */
 #include "model/model_int.h"
 
-/* bias NO_VAL with centre false: RMS. Positions on their own lie one after the other, as many programs of one position would have them:
- * how a sum is ordered then does not depend on how many there are. */
+/* bias NO_VAL with centre false: RMS. Positions on their own lie one after the other, as many programs of one
+ * position would have them: how a sum is ordered then does not depend on how many there are. */
 static val normed(kernel *k, val x, val gain, val bias, bool centre)
 {
     graph *g = k->g;
@@ -27,7 +27,8 @@ val block_norm(kernel *k, val x, model_weight_id gain, model_weight_id bias)
 val block_norm_bwd(kernel *k, val dy, val x, model_weight_id gain)
 {
     val w = weight(k, gain);
-    return k->c->norm == MODEL_NORM_RMS ? nn_rmsnorm_bwd(k->g, dy, x, w, k->c->norm_eps) : nn_layernorm_bwd(k->g, dy, x, w, k->c->norm_eps);
+    return k->c->norm == MODEL_NORM_RMS ? nn_rmsnorm_bwd(k->g, dy, x, w, k->c->norm_eps)
+                                        : nn_layernorm_bwd(k->g, dy, x, w, k->c->norm_eps);
 }
 
 nn_rope_tables block_rope(kernel *k)
@@ -40,8 +41,14 @@ nn_rope_tables block_rope(kernel *k)
 }
 
 /* [1, n*HD, 1, B*S] as [n, HD, B, S], each head on the batch axis: q/k norms and rotation see one head's channels. */
-static val heads_apart(kernel *k, val x, int64_t n) { return GA(k->g, RESHAPE, VALS(x), AT_IS(SHAPE, n, k->heads.head_dim, MAX(k->heads.batch, 1), k->heads.seq)); }
-static val heads_joined(kernel *k, val x, int64_t n) { return GA(k->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, n * k->heads.head_dim, 1, nn_positions(&k->heads))); }
+static val heads_apart(kernel *k, val x, int64_t n)
+{
+    return GA(k->g, RESHAPE, VALS(x), AT_IS(SHAPE, n, k->heads.head_dim, MAX(k->heads.batch, 1), k->heads.seq));
+}
+static val heads_joined(kernel *k, val x, int64_t n)
+{
+    return GA(k->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, n * k->heads.head_dim, 1, nn_positions(&k->heads)));
+}
 
 static val place(kernel *k, val x, int64_t n, model_weight_id gain, const nn_rope_tables *rope)
 {
@@ -79,7 +86,8 @@ qkv block_kv(kernel *k, val x) { return project(k, x, false, true); }
 val block_q(kernel *k, val xn)
 {
     nn_rope_tables room;
-    return place(k, nn_linear(k->g, xn, weight(k, MW_WQ), weight(k, MW_BQ)), k->heads.n_heads, MW_Q_NORM, rope_of(k, true, &room));
+    return place(k, nn_linear(k->g, xn, weight(k, MW_WQ), weight(k, MW_BQ)), k->heads.n_heads, MW_Q_NORM,
+                 rope_of(k, true, &room));
 }
 
 val block_attend(kernel *k, const qkv *p)
@@ -99,7 +107,10 @@ val block_residual(kernel *k, val x, val branch, model_weight_id post)
     return k->c->host_residual ? branch : G(k->g, ADD, x, branch);
 }
 
-static val gelu(kernel *k, val x) { return k->one_gelu ? GA(k->g, GELU, VALS(x), AT_S(MODE, "TANH_APPROXIMATION")) : nn_gelu(k->g, x); }
+static val gelu(kernel *k, val x)
+{
+    return k->one_gelu ? GA(k->g, GELU, VALS(x), AT_S(MODE, "TANH_APPROXIMATION")) : nn_gelu(k->g, x);
+}
 
 ffn block_ffn(kernel *k, val x)
 {

@@ -1,21 +1,24 @@
 /* compose.c: linear maps, norms and activations from ops every family has, written to keep their range in fp16.
  * In: values of a graph.  Out: more of its values; nothing here knows a model.
  *
- * Norms. The textbook order (square, sum, scale, add eps, reciprocal root) fails twice in fp16: the sum of D squares passes
- * 65504 once rms(x) > sqrt(65504/D) (9.2 at D=768), and an eps of 1e-5 or 1e-6 is subnormal. A constant pre-scale only
- * moves the window: x/sqrt(D) makes squares of ordinary activations (0.02) subnormal. So the scale is the data's own:
+ * Norms. The textbook order (square, sum, scale, add eps, reciprocal root) fails twice in fp16: the sum of D squares
+ * passes 65504 once rms(x) > sqrt(65504/D) (9.2 at D=768), and an eps of 1e-5 or 1e-6 is subnormal. A constant
+ * pre-scale only moves the window: x/sqrt(D) makes squares of ordinary activations (0.02) subnormal. So the scale is
+ * the data's own:
  *
  *     m = max(max_i |x_i|, sqrt(eps))        u = x / m        |u| <= 1
  *     y = u * rsqrt(mean(u^2) + t^2)         t = sqrt(eps) / m <= 1
  *
- * which is x * rsqrt(mean(x^2) + eps) with both parts divided by m^2. The sum is at most D. Where m is the maximum, mean(u^2)
- * >= 1/D, and squares or a t^2 too small for fp16 are below its last bit; where m is sqrt(eps), t is 1 and dominates. Only
- * sqrt(eps) has to be representable, and 1e-3 is an ordinary fp16 number.
+ * which is x * rsqrt(mean(x^2) + eps) with both parts divided by m^2. The sum is at most D. Where m is the maximum,
+ * mean(u^2) >= 1/D, and squares or a t^2 too small for fp16 are below its last bit; where m is sqrt(eps), t is 1 and
+ * dominates. Only sqrt(eps) has to be representable, and 1e-3 is an ordinary fp16 number.
  *
- * fp32 holds any of these squares and any eps: there the textbook order it is, which has a quarter of the passes forward and back.
+ * fp32 holds any of these squares and any eps: there the textbook order it is, which has a quarter of the passes
+ * forward and back.
  *
  * Means are a sum and a division by D: D is exact in fp16 where 1/D is not, and reduce_mean is not taken everywhere.
- * rsqrt rather than pow(-0.5): the engine's is the correctly rounded function. Its epsilon stays unset: the sum is never 0. */
+ * rsqrt rather than pow(-0.5): the engine's is the correctly rounded function. Its epsilon stays unset: the sum is
+ * never 0. */
 #include <math.h>
 
 #include "model/model.h"
@@ -63,7 +66,8 @@ static normed normalise(graph *g, val x, double eps, bool centre)
     val root = scalar_like(g, x, sqrt(eps));
     val top = GA(g, REDUCE_MAX, VALS(G(g, ABS, x)), AT_IS(AXES, 1), AT_B(KEEP_DIMS, true));
     val m = G(g, MAXIMUM, top, root);
-    /* |u| <= 1 already; the clip costs nothing to the value and lets range analysis see that the squares cannot overflow */
+    /* |u| <= 1 already; the clip costs nothing to the value and lets range analysis see that the squares cannot
+     * overflow */
     val u = GA(g, CLIP, VALS(G(g, REAL_DIV, x, m)), AT_F(ALPHA, -1), AT_F(BETA, 1));
     val t = G(g, REAL_DIV, root, m);
     if (centre) u = G(g, SUB, u, channel_mean(g, u));
@@ -104,7 +108,8 @@ val nn_layernorm_bwd(graph *g, val dy, val x, val gain, double eps) { return nor
 
 /* ---- activations ---- */
 
-/* fp32 is of a processor, which has the function itself: the gradient makes the sigmoid again, and none is kept for it. */
+/* fp32 is of a processor, which has the function itself: the gradient makes the sigmoid again, and none is kept for
+ * it. */
 val nn_silu(graph *g, val x)
 {
     if (!g->err.st && type_of(g, x) == DT_F32) return G(g, SILU, x);
@@ -122,8 +127,8 @@ void nn_swiglu_bwd(graph *g, val dy, val h1, val h3, val *dh1, val *dh3)
     *dh3 = G(g, MUL, dy, silu);
 }
 
-/* GELU, tanh form: 0.5 x (1 + tanh(x (c0 + c1 x^2))). Past |x| = 10 the tanh is +-1 in any of our types, so x is clipped
- * there for the inner part: x^3 leaves fp16 at 40, and 0 * inf would follow in the slope. */
+/* GELU, tanh form: 0.5 x (1 + tanh(x (c0 + c1 x^2))). Past |x| = 10 the tanh is +-1 in any of our types, so x is
+ * clipped there for the inner part: x^3 leaves fp16 at 40, and 0 * inf would follow in the slope. */
 static const double GELU_C0 = 0.79788456080286536; /* sqrt(2/pi) */
 static const double GELU_C1 = 0.035677408136300125; /* 0.044715 * c0 */
 
@@ -169,7 +174,10 @@ void nn_geglu_bwd(graph *g, val dy, val h1, val h3, val *dh1, val *dh3)
 /* A quotient, not a factor: 1/30 is no fp16 number, 30 is. */
 static val capped(graph *g, val x, double cap) { return G(g, TANH, G(g, REAL_DIV, x, scalar_like(g, x, cap))); }
 
-val nn_softcap(graph *g, val x, double cap) { return cap == 0 ? x : G(g, MUL, capped(g, x, cap), scalar_like(g, x, cap)); }
+val nn_softcap(graph *g, val x, double cap)
+{
+    return cap == 0 ? x : G(g, MUL, capped(g, x, cap), scalar_like(g, x, cap));
+}
 
 /* slope = 1 - tanh(x / cap)^2 */
 val nn_softcap_bwd(graph *g, val dy, val x, double cap)

@@ -1,12 +1,13 @@
-/* decoder.c: the whole decoder as one graph, for its uses; decoder.h says what goes in and out.
- * In: a configuration.  Out: a verified graph. The layers are block.c's; here is what stands around them: ids to vectors,
- * the cache, the classifier and the loss.
+/* decoder.c: the whole decoder as one graph, for its uses; decoder.h says what goes in and out. In: a configuration.
+ * Out: a verified graph. The layers are block.c's; here is what stands around them: ids to vectors, the cache, the
+ * classifier and the loss.
  *
- * Positions of all sequences stand side by side on the width axis, so that every matrix sees one product over B*T columns
- * whatever B is; a convolution with a run-time weight is refused from batch 2 on by some chips.
+ * Positions of all sequences stand side by side on the width axis, so that every matrix sees one product over B*T
+ * columns whatever B is; a convolution with a run-time weight is refused from batch 2 on by some chips.
  *
- * Ids. With integers as inputs a lookup is a gather. A chip has neither: an id comes as two digits, one comparison with constant
- * digits makes the one-hot matrix, and a product with the table picks the row. The vocabulary is then cut into parts. */
+ * Ids. With integers as inputs a lookup is a gather. A chip has neither: an id comes as two digits, one comparison
+ * with constant digits makes the one-hot matrix, and a product with the table picks the row. The vocabulary is then
+ * cut into parts. */
 #include <math.h>
 
 #include "model/decoder.h"
@@ -24,7 +25,9 @@ static val reshape(graph *g, val x, const int64_t *d, int rank)
 {
     return graph_op(g, OP_RESHAPE, VALS(x), (const attr[]){ AT_LIST(SHAPE, d, rank) }, 1);
 }
-#define RESHAPED(g, x, ...) reshape((g), (x), ((const int64_t[]){ __VA_ARGS__ }), (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
+#define RESHAPED(g, x, ...)                                                                                            \
+    reshape((g), (x), ((const int64_t[]){ __VA_ARGS__ }),                                                              \
+            (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
 
 /* ---- rotary tables ---- */
 
@@ -83,10 +86,14 @@ static val vocab_rows(maker *m, model_weight_id id, int part, int64_t *first, in
     if (m->n_parts == 1) return weight(&m->k, id);
     *n = model_vocab_part(c, part, first);
     if (!m->o->param_inputs) return vocab_weight(&m->k, id, part, false);
-    return GA(m->k.g, SLICE_BY_SIZE, VALS(weight(&m->k, id)), AT_IS(BEGIN, *first, 0, 0, 0), AT_IS(SIZE, *n, c->dim, 1, 1));
+    return GA(m->k.g, SLICE_BY_SIZE, VALS(weight(&m->k, id)), AT_IS(BEGIN, *first, 0, 0, 0),
+              AT_IS(SIZE, *n, c->dim, 1, 1));
 }
 
-static val classifier_rows(maker *m, int part, int64_t *first, int64_t *n) { return vocab_rows(m, m->k.c->tied ? MW_EMBED : MW_HEAD, part, first, n); }
+static val classifier_rows(maker *m, int part, int64_t *first, int64_t *n)
+{
+    return vocab_rows(m, m->k.c->tied ? MW_EMBED : MW_HEAD, part, first, n);
+}
 
 /* ---- ids ---- */
 
@@ -137,7 +144,8 @@ static val embed(maker *m, const token *t)
     double scale = c->embed_scale != 0 ? c->embed_scale : 1;
     if (!m->o->chip) {
         val rows = GA(g, GATHER, VALS(weight(&m->k, MW_EMBED), RESHAPED(g, t->raw, S)), AT_I(AXIS, 0));
-        return nn_scale(g, RESHAPED(g, GA(g, TRANSPOSE, VALS(RESHAPED(g, rows, S, D)), AT_IS(PERM, 1, 0)), 1, D, 1, S), scale);
+        return nn_scale(g, RESHAPED(g, GA(g, TRANSPOSE, VALS(RESHAPED(g, rows, S, D)), AT_IS(PERM, 1, 0)), 1, D, 1, S),
+                        scale);
     }
     val x = NO_VAL, one = graph_scalar(g, c->dt, 1), zero = graph_scalar(g, c->dt, 0);
     for (int i = 0; i < m->n_parts && !g->err.st; i++) {
@@ -145,7 +153,8 @@ static val embed(maker *m, const token *t)
         snprintf(name, sizeof name, "in%d", i);
         val rows = vocab_rows(m, MW_EMBED, i, &first, &n);
         val hot = G(g, SELECT, is_token(m, t, first, n, name), one, zero);
-        val y = GA(g, MATMUL, VALS(RESHAPED(g, rows, 1, 1, n, D), RESHAPED(g, hot, 1, 1, n, S)), AT_B(TRANSPOSE_X, true));
+        val y =
+            GA(g, MATMUL, VALS(RESHAPED(g, rows, 1, 1, n, D), RESHAPED(g, hot, 1, 1, n, S)), AT_B(TRANSPOSE_X, true));
         x = i ? G(g, ADD, x, y) : y; /* one term is not zero: exact */
     }
     return nn_scale(g, RESHAPED(g, x, 1, D, 1, S), scale);
@@ -158,8 +167,10 @@ static val add_positions(maker *m, val x)
     const model_config *c = m->k.c;
     const nn_heads *h = &m->k.heads;
     if (!weight_exists(c, MW_POS)) return x;
-    val rows = GA(g, SLICE_BY_SIZE, VALS(weight(&m->k, MW_POS)), AT_IS(BEGIN, 0, 0, 0, 0), AT_IS(SIZE, h->seq, c->dim, 1, 1));
-    val at = RESHAPED(g, GA(g, TRANSPOSE, VALS(RESHAPED(g, rows, h->seq, c->dim)), AT_IS(PERM, 1, 0)), 1, c->dim, 1, h->seq);
+    val rows =
+        GA(g, SLICE_BY_SIZE, VALS(weight(&m->k, MW_POS)), AT_IS(BEGIN, 0, 0, 0, 0), AT_IS(SIZE, h->seq, c->dim, 1, 1));
+    val at =
+        RESHAPED(g, GA(g, TRANSPOSE, VALS(RESHAPED(g, rows, h->seq, c->dim)), AT_IS(PERM, 1, 0)), 1, c->dim, 1, h->seq);
     val y = G(g, ADD, RESHAPED(g, x, 1, c->dim, MAX(h->batch, 1), h->seq), at);
     return RESHAPED(g, y, 1, c->dim, 1, m->positions);
 }
@@ -173,7 +184,8 @@ static void classify(maker *m, val x)
     m->out->n_logits = m->n_parts;
     for (int i = 0; i < m->n_parts; i++) {
         int64_t first, n;
-        m->out->logits[i] = nn_softcap(m->k.g, nn_linear(m->k.g, xn, classifier_rows(m, i, &first, &n), NO_VAL), m->k.c->softcap);
+        m->out->logits[i] =
+            nn_softcap(m->k.g, nn_linear(m->k.g, xn, classifier_rows(m, i, &first, &n), NO_VAL), m->k.c->softcap);
     }
 }
 
@@ -183,13 +195,16 @@ static val mean_loss(maker *m, const token *target)
     val zero = graph_scalar(g, m->k.c->dt, 0), mine = NO_VAL;
     int64_t first = 0;
     bool named = target->raw.i && m->n_parts == 1;
-    if (named) mine = GA(g, GATHER_ALONG_AXIS, VALS(m->out->logits[0], RESHAPED(g, target->raw, 1, 1, 1, m->positions)), AT_I(AXIS, 1));
+    if (named)
+        mine = GA(g, GATHER_ALONG_AXIS, VALS(m->out->logits[0], RESHAPED(g, target->raw, 1, 1, 1, m->positions)),
+                  AT_I(AXIS, 1));
     for (int i = 0; i < m->n_parts && !named && !g->err.st; i++) {
         int64_t n = graph_type(g, m->out->logits[i])->sh.d[1];
         char name[24];
         snprintf(name, sizeof name, "out%d", i);
         val hit = is_token(m, target, first, n, name);
-        val part = GA(g, REDUCE_SUM, VALS(G(g, SELECT, hit, m->out->logits[i], zero)), AT_IS(AXES, 1), AT_B(KEEP_DIMS, true));
+        val part =
+            GA(g, REDUCE_SUM, VALS(G(g, SELECT, hit, m->out->logits[i], zero)), AT_IS(AXES, 1), AT_B(KEEP_DIMS, true));
         mine = i ? G(g, ADD, mine, part) : part; /* one term of the sum is not zero: exact */
         first += n;
     }
@@ -215,7 +230,8 @@ static void build_train(maker *m)
         entry[i] = x;
         m->k.layer = i;
         qkv p = block_qkv(&m->k, x, true);
-        x = block_residual(&m->k, x, nn_linear(g, block_attend(&m->k, &p), weight(&m->k, MW_WO), weight(&m->k, MW_BO)), MW_POST1);
+        x = block_residual(&m->k, x, nn_linear(g, block_attend(&m->k, &p), weight(&m->k, MW_WO), weight(&m->k, MW_BO)),
+                           MW_POST1);
         x = block_ffn(&m->k, x).y;
     }
     classify(m, x);
@@ -231,7 +247,10 @@ static void build_train(maker *m)
 /* ---- steps over a cache ---- */
 
 /* Keys hidden from a token: those after it and, with a window, those too far back. */
-static bool hidden(const model_config *c, int64_t key, int64_t pos) { return key > pos || (c->window > 0 && key <= pos - c->window); }
+static bool hidden(const model_config *c, int64_t key, int64_t pos)
+{
+    return key > pos || (c->window > 0 && key <= pos - c->window);
+}
 
 void decoder_mask(const model_config *c, const int32_t *pos, int64_t T, int64_t C, dtype dt, void *to)
 {
@@ -257,14 +276,19 @@ typedef struct {
     int64_t C;
 } cache_in;
 
-/* The mask as a comparison of key numbers with positions: a device that can compare reads only the keys a token sees. */
+/* The mask as a comparison of key numbers with positions: a device that can compare reads only the keys a token
+ * sees. */
 static void make_masks(maker *m, cache_in *in, int64_t T)
 {
     graph *g = m->k.g;
     const model_config *c = m->k.c;
-    val row = RESHAPED(g, in->pos, 1, 1, T, 1), never = graph_scalar(g, c->dt, c->dt == DT_BF16 ? NN_NEVER * 1.024 : NN_NEVER); /* bf16 would round NN_NEVER up, to where a device may take it for a number */
+    /* bf16 would round NN_NEVER up, to where a device may take it for a number */
+    val row = RESHAPED(g, in->pos, 1, 1, T, 1),
+        never = graph_scalar(g, c->dt, c->dt == DT_BF16 ? NN_NEVER * 1.024 : NN_NEVER);
     in->mask = in->near = G(g, SELECT, G(g, GREATER, in->key, row), never, graph_scalar(g, c->dt, 0));
-    if (c->window > 0) in->near = G(g, SELECT, G(g, LESS_EQUAL, in->key, G(g, SUB, row, graph_scalar(g, DT_I32, (double)c->window))), never, in->mask);
+    if (c->window > 0)
+        in->near = G(g, SELECT, G(g, LESS_EQUAL, in->key, G(g, SUB, row, graph_scalar(g, DT_I32, (double)c->window))),
+                     never, in->mask);
 }
 
 static val key_numbers(maker *m, int64_t C)
@@ -304,12 +328,13 @@ static val spread_rows(maker *m, val place, val rows)
     graph *g = m->k.g;
     const nn_heads *h = &m->k.heads;
     if (h->seq == 1) return G(g, MUL, place, rows);
-    val each = GA(g, TILE, VALS(place), AT_IS(REPS, 1, h->n_kv_heads, 1, 1)); /* every stack its own matrix: a product does not stretch its operands */
+    /* every stack its own matrix: a product does not stretch its operands */
+    val each = GA(g, TILE, VALS(place), AT_IS(REPS, 1, h->n_kv_heads, 1, 1));
     return G(g, MATMUL, each, rows);
 }
 
-/* The cache with this run's rows in it. x is [1, NKV*HD, 1, T]. On a chip it is the masked update: old where nothing is stored,
- * else the one row that is (a product with one 1 per stored row is exact). */
+/* The cache with this run's rows in it. x is [1, NKV*HD, 1, T]. On a chip it is the masked update: old where nothing
+ * is stored, else the one row that is (a product with one 1 per stored row is exact). */
 static val store_rows(maker *m, const cache_in *in, val x, char which)
 {
     graph *g = m->k.g;
@@ -317,7 +342,8 @@ static val store_rows(maker *m, const cache_in *in, val x, char which)
     char name[24];
     snprintf(name, sizeof name, "%c%02d", which, m->k.layer);
     val old = graph_input(g, name, TTYPE(m->k.c->dt, 1, h->n_kv_heads, in->C, h->head_dim));
-    val rows = GA(g, TRANSPOSE, VALS(RESHAPED(g, x, 1, h->n_kv_heads, h->head_dim, h->seq)), AT_IS(PERM, 0, 1, 3, 2)), y;
+    val rows = GA(g, TRANSPOSE, VALS(RESHAPED(g, x, 1, h->n_kv_heads, h->head_dim, h->seq)), AT_IS(PERM, 0, 1, 3, 2)),
+        y;
     if (!m->o->chip) y = GA(g, SCATTER, VALS(old, in->pos, rows), AT_I(AXIS, 2), AT_S(MODE, "update"));
     else y = G(g, ADD, G(g, MUL, old, in->keep), spread_rows(m, in->place, rows));
     if (g->err.st) return NO_VAL;
@@ -340,8 +366,8 @@ static val attend_rows(maker *m, const cache_in *in, const nn_heads *h, val q, v
     return nn_queries_out(g, GA(g, MATMUL, VALS(v, p), AT_B(TRANSPOSE_X, true), AT_B(TRANSPOSE_Y, true)), h);
 }
 
-/* Attention that a device has as one instruction takes its queries one by one anyway. With a soft cap it is products, which may sum in another
- * order for more of them: positions on their own are then attended apart. */
+/* Attention that a device has as one instruction takes its queries one by one anyway. With a soft cap it is
+ * products, which may sum in another order for more of them: positions on their own are then attended apart. */
 static val attend_cache(maker *m, const cache_in *in, val q, val k, val v)
 {
     graph *g = m->k.g;
@@ -351,7 +377,8 @@ static val attend_cache(maker *m, const cache_in *in, val q, val k, val v)
     nn_heads one = *h;
     one.seq = 1;
     for (int64_t t = 0; t < h->seq; t++) {
-        val qt = GA(g, SLICE_BY_SIZE, VALS(q), AT_IS(BEGIN, 0, 0, 0, t), AT_IS(SIZE, 1, h->n_heads * h->head_dim, 1, 1));
+        val qt =
+            GA(g, SLICE_BY_SIZE, VALS(q), AT_IS(BEGIN, 0, 0, 0, t), AT_IS(SIZE, 1, h->n_heads * h->head_dim, 1, 1));
         val mt = GA(g, SLICE_BY_SIZE, VALS(mask), AT_IS(BEGIN, 0, 0, t, 0), AT_IS(SIZE, 1, 1, 1, in->C));
         y[t] = attend_rows(m, in, &one, qt, k, v, mt);
     }
@@ -368,7 +395,8 @@ static val picked(maker *m, val x, val pick)
     return RESHAPED(g, G(g, MATMUL, RESHAPED(g, x, 1, 1, D, m->k.heads.seq), pick), 1, D, 1, 1);
 }
 
-/* The last layer for one token of many: all leave their keys and values, but behind those only that one's logits are asked for. */
+/* The last layer for one token of many: all leave their keys and values, but behind those only that one's logits are
+ * asked for. */
 static val last_layer(maker *m, const cache_in *in, val x, val pick)
 {
     graph *g = m->k.g;
@@ -401,7 +429,9 @@ static void build_step(maker *m)
         if (m->o->chip) m->k.rope.turn = nn_rope_turn(g, c->dt, c->head_dim, m->k.rope.half);
     }
     cache_in in = cache_inputs(m);
-    val pick = !one ? NO_VAL : m->o->chip ? graph_input(g, "pick", TTYPE(c->dt, 1, 1, T, 1)) : graph_input(g, "pick", TTYPE(DT_I32, 1));
+    val pick = !one         ? NO_VAL
+               : m->o->chip ? graph_input(g, "pick", TTYPE(c->dt, 1, 1, T, 1))
+                            : graph_input(g, "pick", TTYPE(DT_I32, 1));
     for (int i = layer0; i < layer1 && !g->err.st; i++) {
         m->k.layer = i;
         if (one && !m->o->chip && i + 1 == c->n_layers) {
@@ -410,7 +440,9 @@ static void build_step(maker *m)
         }
         qkv p = block_qkv(&m->k, x, true);
         val k = store_rows(m, &in, p.k, 'k'), v = store_rows(m, &in, p.v, 'v');
-        x = block_residual(&m->k, x, nn_linear(g, attend_cache(m, &in, p.q, k, v), weight(&m->k, MW_WO), weight(&m->k, MW_BO)), MW_POST1);
+        x = block_residual(&m->k, x,
+                           nn_linear(g, attend_cache(m, &in, p.q, k, v), weight(&m->k, MW_WO), weight(&m->k, MW_BO)),
+                           MW_POST1);
         x = block_ffn(&m->k, x).y;
     }
     if (!head) {
@@ -433,24 +465,32 @@ static void build_step(maker *m)
 static an_status check_step(const model_config *c, const decoder_options *o, diag *d)
 {
     int64_t C = o->cache ? o->cache : c->context;
-    if (o->batch > 1) return diag_fail(d, AN_INPUT, NOWHERE, "%s: a step has one sequence, not %lld", c->name, (long long)o->batch);
-    if (C < c->seq || C > INT32_MAX) return diag_fail(d, AN_INPUT, NOWHERE, "%s: a cache of %lld positions for steps of %lld", c->name, (long long)C, (long long)c->seq);
+    if (o->batch > 1)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: a step has one sequence, not %lld", c->name, (long long)o->batch);
+    if (C < c->seq || C > INT32_MAX)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: a cache of %lld positions for steps of %lld", c->name, (long long)C,
+                         (long long)c->seq);
     if (o->layer0 < 0 || o->layer1 < 0 || (o->layer1 ? o->layer1 : c->n_layers) <= o->layer0 || o->layer1 > c->n_layers)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s: layers %d to %d of %lld", c->name, o->layer0, o->layer1, (long long)c->n_layers);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: layers %d to %d of %lld", c->name, o->layer0, o->layer1,
+                         (long long)c->n_layers);
     if (o->chip && c->window_every > 1 && C > c->window)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s: a window of %lld on layers 0, %lld, … alone: a chip has one mask for all layers, so the context may be %lld there, not %lld", c->name,
-                         (long long)c->window, (long long)c->window_every, (long long)c->window, (long long)C);
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "%s: a window of %lld on layers 0, %lld, … alone: a chip has one mask for all layers, so the context may be %lld there, not %lld",
+            c->name, (long long)c->window, (long long)c->window_every, (long long)c->window, (long long)C);
     return AN_OK;
 }
 
-/* Is each position computed on its own? Steps that answer for every position are: drafts must not change a text. So is a step of one position where
- * norms stand behind products: they would take sums before these are rounded, which positions on their own cannot. */
+/* Is each position computed on its own? Steps that answer for every position are: drafts must not change a text. So
+ * is a step of one position where norms stand behind products: they would take sums before these are rounded, which
+ * positions on their own cannot. */
 static bool positions_alone(const model_config *c, const decoder_options *o)
 {
     return o->use == DECODER_STEP && !o->chip && (o->last_only ? c->seq == 1 && c->post_norm : c->seq <= MOST_ALONE);
 }
 
-an_status decoder_build(const model_config *config, const decoder_options *o, const model_source *src, decoder *out, diag *d)
+an_status decoder_build(const model_config *config, const decoder_options *o, const model_source *src, decoder *out,
+                        diag *d)
 {
     *out = (decoder){ 0 };
     model_config c = *config;
@@ -460,17 +500,22 @@ an_status decoder_build(const model_config *config, const decoder_options *o, co
     if (c.loss_scale == 0) c.loss_scale = 1;
     c.host_residual = false; /* there is no host between the halves */
     TRY(model_config_check(&c, d));
-    if (o->batch < 0 || o->batch > 65536) return diag_fail(d, AN_INPUT, NOWHERE, "%s: batch is %lld, wanted 1 to 65536", c.name, (long long)o->batch);
+    if (o->batch < 0 || o->batch > 65536)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: batch is %lld, wanted 1 to 65536", c.name, (long long)o->batch);
     if (o->use == DECODER_STEP) TRY(check_step(&c, o, d));
     char title[96];
     const char *name = c.name[0] ? c.name : "model";
-    if (o->use == DECODER_TRAIN) snprintf(title, sizeof title, "%.31s_train_b%lld_s%lld", name, (long long)MAX(o->batch, 1), (long long)c.seq);
-    else snprintf(title, sizeof title, "%.31s_step_s%lld_c%lld_l%d", name, (long long)c.seq, (long long)(o->cache ? o->cache : c.context), o->layer0);
+    if (o->use == DECODER_TRAIN)
+        snprintf(title, sizeof title, "%.31s_train_b%lld_s%lld", name, (long long)MAX(o->batch, 1), (long long)c.seq);
+    else
+        snprintf(title, sizeof title, "%.31s_step_s%lld_c%lld_l%d", name, (long long)c.seq,
+                 (long long)(o->cache ? o->cache : c.context), o->layer0);
     maker m = { .o = o, .out = out, .n_parts = o->chip ? model_vocab_parts(&c) : 1,
-                .k = { .c = &c, .src = src, .layer = -1, .whole = true, .param_inputs = o->param_inputs, .one_gelu = o->use == DECODER_STEP && !o->chip,
-                       .alone = positions_alone(&c, o),
-                       .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq, .batch = o->batch,
-                                  .query_dim = c.query_dim, .softcap = c.attn_softcap } } };
+                .k = { .c = &c, .src = src, .layer = -1, .whole = true, .param_inputs = o->param_inputs,
+                       .one_gelu = o->use == DECODER_STEP && !o->chip, .alone = positions_alone(&c, o),
+                       .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim,
+                                  .seq = c.seq, .batch = o->batch, .query_dim = c.query_dim,
+                                  .softcap = c.attn_softcap } } };
     m.positions = nn_positions(&m.k.heads);
     if (!(m.k.g = out->g = graph_new(title, 0))) return diag_nomem(d);
     if (o->use == DECODER_TRAIN) build_train(&m);

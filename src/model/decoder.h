@@ -21,7 +21,8 @@
  *   kNN, vNN          [1, NKV, C, HD] per layer; kNN_new, vNN_new are the results. Bound to one surface it is state in place:
  *                     without `chip` only the rows of this run are written
  *   logits            [1, V, 1, T or 1]; with `chip` logits0, logits1, … in parts below the channel limit
- *   A chip that refuses the whole takes it in runs of layers: x in, and `y` [1, D, 1, T] out of every run but the last. */
+ *   A chip that refuses the whole takes it in runs of layers: x in, and `y` [1, D, 1, T] out of every run but the
+ * last. */
 #ifndef MODEL_DECODER_H
 #define MODEL_DECODER_H
 
@@ -37,7 +38,8 @@ typedef struct {        /* zero means default */
     int64_t seq;        /* T; 0: the config's */
     int64_t cache;      /* STEP: C; 0: the config's context */
     bool last_only;     /* STEP: logits of one token of the run */
-    int layer0, layer1; /* STEP: layers layer0 .. layer1 - 1 alone; both 0: all of them. The head belongs to the last one */
+    /* STEP: layers layer0 .. layer1 - 1 alone; both 0: all of them. The head belongs to the last one */
+    int layer0, layer1;
 } decoder_options;
 
 typedef struct {
@@ -52,11 +54,12 @@ typedef struct {
 } decoder;
 
 /* src NULL: constants are references without bytes; it is not asked for parameters that are inputs. */
-an_status decoder_build(const model_config *c, const decoder_options *o, const model_source *src, decoder *out, diag *d) MUST_CHECK;
+an_status decoder_build(const model_config *c, const decoder_options *o, const model_source *src, decoder *out, diag *d)
+    MUST_CHECK;
 
 /* ---- what the host sends ---- */
-/* Rope inputs: the two channels of pair i, which share their angle; what stands there at positions first .. first + n - 1. step and scale: of
- * that pair, model_rope_steps. */
+/* Rope inputs: the two channels of pair i, which share their angle; what stands there at positions first .. first +
+ * n - 1. step and scale: of that pair, model_rope_steps. */
 void model_rope_channels(const model_config *c, int64_t i, int64_t *a, int64_t *b);
 void model_rope_run(double step, double scale, int64_t first, int64_t n, dtype dt, void *cos_to, void *sin_to);
 void decoder_mask(const model_config *c, const int32_t *pos, int64_t T, int64_t C, dtype dt, void *to);

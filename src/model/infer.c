@@ -1,9 +1,9 @@
 /* infer.c: the programs of text generation: a prompt in one go, then token by token.
  * In: the residual stream.  Out: the stream after a block, and what the key/value cache keeps.
  *
- * A prompt is padded to a bucket; the causal mask keeps the padding out of every real position. Decoding runs the matrices
- * on the engine and attention over the cache on the host, whose length changes with every token. Its programs are as wide
- * as the smallest safe surface; the token is position 0 and the rest is ignored. */
+ * A prompt is padded to a bucket; the causal mask keeps the padding out of every real position. Decoding runs the
+ * matrices on the engine and attention over the cache on the host, whose length changes with every token. Its
+ * programs are as wide as the smallest safe surface; the token is position 0 and the rest is ignored. */
 #include "model/model_int.h"
 
 void build_prefill_attn(kernel *k)

@@ -1,10 +1,10 @@
 /* loss.c: what runs over the whole vocabulary: softmax, log-sum-exp, one-hot, cross-entropy.
  * In: logits in parts [1, Vi, 1, S], since one tensor of V channels can pass the engine's limit.  Out: the same parts.
  *
- * Range. The maximum over all parts is taken off first, so every exponential is at most 1 and each part's sum at most Vi.
- * Their total can still pass 65504 when V does; it is kept as total * 2^-k with 2^k >= V / 32768, and the power of two is
- * put back where it is exact. Probabilities of a large vocabulary are subnormal in fp16 (1/32000), so the gradient is made
- * from exp * (scale / total), never from the probability times the scale.
+ * Range. The maximum over all parts is taken off first, so every exponential is at most 1 and each part's sum at
+ * most Vi. Their total can still pass 65504 when V does; it is kept as total * 2^-k with 2^k >= V / 32768, and the
+ * power of two is put back where it is exact. Probabilities of a large vocabulary are subnormal in fp16 (1/32000),
+ * so the gradient is made from exp * (scale / total), never from the probability times the scale.
  *
  * A token id is two digits, each compared with its own constant: fp16 holds whole numbers only up to 2048. */
 #include <math.h>
@@ -19,7 +19,10 @@ typedef struct {
 } exps;
 
 static dtype type_of(const graph *g, val x) { return graph_type(g, x)->dt; }
-static val over_channels(graph *g, op_id op, val x) { return graph_op(g, op, VALS(x), (const attr[]){ AT_IS(AXES, 1), AT_B(KEEP_DIMS, true) }, 2); }
+static val over_channels(graph *g, op_id op, val x)
+{
+    return graph_op(g, op, VALS(x), (const attr[]){ AT_IS(AXES, 1), AT_B(KEEP_DIMS, true) }, 2);
+}
 
 static bool parts_ok(graph *g, int n)
 {
@@ -62,7 +65,8 @@ static val lse_of(graph *g, const exps *x)
 val nn_log_sum_exp(graph *g, const val *logits, int n)
 {
     if (!parts_ok(g, n)) return NO_VAL;
-    if (n == 1 && type_of(g, logits[0]) == DT_F32) return over_channels(g, OP_REDUCE_LOG_SUM_EXP, logits[0]); /* which holds any sum */
+    /* which holds any sum */
+    if (n == 1 && type_of(g, logits[0]) == DT_F32) return over_channels(g, OP_REDUCE_LOG_SUM_EXP, logits[0]);
     exps x = exps_of(g, logits, n);
     return lse_of(g, &x);
 }
@@ -79,7 +83,8 @@ static val digits(graph *g, const char *name, const char *which, dtype dt, int64
         graph_fail(g, AN_NOMEM, "out of memory");
         return NO_VAL;
     }
-    for (int64_t i = 0; i < n; i++) dtype_store(dt, p, i, (double)(high ? (first + i) / MODEL_ID_BASE : (first + i) % MODEL_ID_BASE));
+    for (int64_t i = 0; i < n; i++)
+        dtype_store(dt, p, i, (double)(high ? (first + i) / MODEL_ID_BASE : (first + i) % MODEL_ID_BASE));
     snprintf(full, sizeof full, "%.20s_%s", name, which);
     return graph_const_view(g, full, t, p);
 }

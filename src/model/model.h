@@ -5,8 +5,8 @@
  * Activations are [1, C, 1, S]; matrices are [out, in, 1, 1]; y = W x. A transposed copy ("wq_t", [in, out, 1, 1]) is a
  * constant of its own. Weight gradients (dW = dy x^T, in [out, in] order) are the host's work and not here.
  *
- * Everything is composed from ops that every family has and that keep their range in fp16; compose.c, attend.c and loss.c
- * say how and why at each composite. */
+ * Everything is composed from ops that every family has and that keep their range in fp16; compose.c, attend.c and
+ * loss.c say how and why at each composite. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -14,7 +14,8 @@
 
 /* ---- configuration ---- */
 
-typedef enum { MODEL_ROPE_NONE, MODEL_ROPE_INTERLEAVED, MODEL_ROPE_HALF } model_rope; /* pairs (2i, 2i+1) or (i, i+HD/2) */
+/* pairs (2i, 2i+1) or (i, i+HD/2) */
+typedef enum { MODEL_ROPE_NONE, MODEL_ROPE_INTERLEAVED, MODEL_ROPE_HALF } model_rope;
 typedef enum { MODEL_NORM_RMS, MODEL_NORM_LAYER } model_norm;
 typedef enum { MODEL_ACT_SWIGLU, MODEL_ACT_GELU, MODEL_ACT_GEGLU } model_act;
 
@@ -22,8 +23,9 @@ typedef enum { MODEL_ACT_SWIGLU, MODEL_ACT_GELU, MODEL_ACT_GEGLU } model_act;
 typedef enum {
     MODEL_SCALE_NONE,
     MODEL_SCALE_LINEAR, /* every angle divided by factor */
-    MODEL_SCALE_LLAMA3, /* waves longer than original/low divided by factor, shorter than original/high kept, a ramp between */
-    MODEL_SCALE_YARN    /* pairs that turn more than high times in `original` positions kept, less than low divided, a ramp
+    /* waves longer than original/low divided by factor, shorter than original/high kept, a ramp between */
+    MODEL_SCALE_LLAMA3,
+    MODEL_SCALE_YARN /* pairs that turn more than high times in `original` positions kept, less than low divided, a ramp
                            between; tables times attn (0: 0.1 ln factor + 1) */
 } model_scaling_kind;
 typedef struct {
@@ -61,11 +63,14 @@ typedef struct {
 } model_config;
 
 enum {
-    MODEL_VOCAB_PART = 16384, /* the axis limit of the oldest family; a 32k-channel convolution is refused on some machines */
-    MODEL_DECODE_SLOTS = 32,  /* positions of a decode program; the token is at 0. fp16 with D=768 fills 49152 bytes, the
-                                 smallest surface any report calls safe, and the width is not below 32 */
+    /* the axis limit of the oldest family; a 32k-channel convolution is refused on some machines */
+    MODEL_VOCAB_PART = 16384,
+    /* positions of a decode program; the token is at 0. fp16 with D=768 fills 49152 bytes, the smallest surface any
+     * report calls safe, and the width is not below 32 */
+    MODEL_DECODE_SLOTS = 32,
     MODEL_MAX_HEAD = 1024,    /* width of a head: four times the widest published */
-    MODEL_ID_BASE = 1024,     /* a token id travels as two fp16 digits, hi = id / 1024 and lo = id % 1024: both are exact */
+    /* a token id travels as two fp16 digits, hi = id / 1024 and lo = id % 1024: both are exact */
+    MODEL_ID_BASE = 1024,
 };
 
 size_t model_preset_count(void);
@@ -99,17 +104,20 @@ typedef struct {
     char name[40];    /* "layer3.wq", "layer3.wq_t", "embed.part1": unique in the model, stable */
 } model_weight;
 
-/* Where a constant's bytes come from. The source is asked with path and offset filled in as for a model folder with one file
- * per constant ("@model_path/weights/layer3.wq.bin", 64) and data NULL; it may change all three. `data` is packed elements,
- * borrowed until the graph is freed; NULL leaves a reference to be bound later. False: there is no such weight. */
+/* Where a constant's bytes come from. The source is asked with path and offset filled in as for a model folder with
+ * one file per constant ("@model_path/weights/layer3.wq.bin", 64) and data NULL; it may change all three. `data` is
+ * packed elements, borrowed until the graph is freed; NULL leaves a reference to be bound later. False: there is no
+ * such weight. */
 typedef struct {
     const char *path;
     uint64_t offset;
     const void *data;
-    /* Compressed: `path` then holds integers q of type `q` in the tensor's shape, and the constant is made from them by one of the
-     * engine's own weight forms. q DT_NONE: dense. Scales and tables are of the tensor's type and have no `data`. */
+    /* Compressed: `path` then holds integers q of type `q` in the tensor's shape, and the constant is made from them
+     * by one of the engine's own weight forms. q DT_NONE: dense. Scales and tables are of the tensor's type and have
+     * no `data`. */
     dtype q;             /* DT_I8, DT_I4: q * scale; DT_U4 with `palette`: table[q] */
-    int64_t scale_cols;  /* scales are [rows, scale_cols]; 1: one for each row, a divisor of the columns: one for each block */
+    /* scales are [rows, scale_cols]; 1: one for each row, a divisor of the columns: one for each block */
+    int64_t scale_cols;
     bool palette;        /* 16 values for the whole tensor */
     const char *aux_path; /* of scales or table; NULL: the path with ".scale" in it */
     uint64_t aux_offset;
@@ -159,8 +167,10 @@ bool model_program_alike(const model_config *c, const model_program *a, const mo
 /* "stories110m_l03_fwd_attn_s256": cut when buf is short. */
 void model_program_name(const model_config *c, const model_program *p, char *buf, size_t n);
 /* src NULL: every weight is a reference without bytes. */
-an_status model_program_build(const model_config *c, const model_program *p, const model_source *src, graph **out, diag *d) MUST_CHECK;
-/* The same with every weight as an input, called as its constant would be: "wq", "w2_t", "embed_part1", without the layer. */
+an_status model_program_build(const model_config *c, const model_program *p, const model_source *src, graph **out,
+                              diag *d) MUST_CHECK;
+/* The same with every weight as an input, called as its constant would be: "wq", "w2_t", "embed_part1", without the
+ * layer. */
 an_status model_program_build_open(const model_config *c, const model_program *p, graph **out, diag *d) MUST_CHECK;
 
 /* The tables; format is "text", "json" (one object per line) or "markdown". */
@@ -191,12 +201,15 @@ val nn_softcap_bwd(graph *g, val dy, val x, double cap);
 /* Rotary position: tables for positions 0 .. S-1, and the rotation of x [heads, HD, 1, S] by +angle or -angle. */
 typedef struct {
     val cos, sin; /* [1, HD, 1, S] */
-    val turn;     /* [HD, HD, 1, 1]: the quarter turn of every pair, as a product; NO_VAL: pairs are taken apart, one sequence only */
+    /* [HD, HD, 1, 1]: the quarter turn of every pair, as a product; NO_VAL: pairs are taken apart, one sequence only */
+    val turn;
     bool half;    /* without turn: pair i is channels i and i + HD/2, else 2i and 2i + 1 */
 } nn_rope_tables;
 nn_rope_tables nn_rope_make(graph *g, dtype dt, int64_t head_dim, int64_t seq, double theta, bool half);
-/* step[i]: the angle by which pair i turns from one position to the next; scale: of the tables (attention temperature). */
-nn_rope_tables nn_rope_from(graph *g, dtype dt, int64_t head_dim, int64_t seq, const double *step, double scale, bool half);
+/* step[i]: the angle by which pair i turns from one position to the next; scale: of the tables (attention
+ * temperature). */
+nn_rope_tables nn_rope_from(graph *g, dtype dt, int64_t head_dim, int64_t seq, const double *step, double scale,
+                            bool half);
 val nn_rope_turn(graph *g, dtype dt, int64_t head_dim, bool half);
 val nn_rope(graph *g, val x, const nn_rope_tables *t, bool inverse);
 
@@ -205,7 +218,8 @@ val nn_rope(graph *g, val x, const nn_rope_tables *t, bool inverse);
  * product's own contraction. Keys and values become [1, NKV, HD, S]. */
 typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, seq;
-    int64_t batch; /* sequences side by side on the position axis, b*S + s; 0 means 1. Above, 1 then reads B and S reads B*S */
+    /* sequences side by side on the position axis, b*S + s; 0 means 1. Above, 1 then reads B and S reads B*S */
+    int64_t batch;
     double query_dim, softcap; /* as the configuration has them; 0: the head width, none */
 } nn_heads;
 double nn_query_scale(const nn_heads *h); /* of queries, so that scores are right */
@@ -216,11 +230,13 @@ val nn_keys_in(graph *g, val x, const nn_heads *h);
 val nn_keys_out(graph *g, val x, const nn_heads *h);
 val nn_causal_mask(graph *g, dtype dt, int64_t seq); /* [1, 1, S, S]: 0, and -1e4 above the diagonal */
 enum { NN_NEVER = -10000 }; /* a score added to it stays finite in fp16, and exp of it is 0 all the same */
-val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window); /* and where a key is `window` or more positions back; 0: no window */
+/* and where a key is `window` or more positions back; 0: no window */
+val nn_window_mask(graph *g, dtype dt, int64_t seq, int64_t window);
 /* softmax(softcap(q^T k / sqrt(HD)) + mask): [1, NH, S, S]. q and k as nn_queries_in and nn_keys_in leave them. */
 val nn_attn_probs(graph *g, val q, val k, val mask, const nn_heads *h);
 val nn_queries_near(graph *g, val x, const nn_heads *h); /* as nn_queries_in, scaled */
-val nn_attn_probs_near(graph *g, val near, val k, val mask, const nn_heads *h); /* the same of queries that are scaled */
+/* the same of queries that are scaled */
+val nn_attn_probs_near(graph *g, val near, val k, val mask, const nn_heads *h);
 val nn_attn_mix(graph *g, val p, val v, const nn_heads *h); /* [1, Q, 1, S] */
 
 /* Vocabulary-wide, with the logits in n parts [1, Vi, 1, S]. */

@@ -11,7 +11,8 @@ typedef struct {
     int layer;
     const char *spec_in, *spec_out; /* the row's ports as the table writes them */
     nn_heads heads; /* seq is the program's */
-    val in[MODEL_MAX_PORTS], out[MODEL_MAX_PORTS]; /* by place in the table's row, conditional ports that are absent left out */
+    /* by place in the table's row, conditional ports that are absent left out */
+    val in[MODEL_MAX_PORTS], out[MODEL_MAX_PORTS];
     int n_in, n_out;
     /* the whole decoder in one graph (decoder.c): names carry the layer, and what all layers share is made once */
     bool whole, param_inputs;
@@ -21,7 +22,8 @@ typedef struct {
     val mask, near; /* of layers without and with a window; NO_VAL: made on the spot */
 } kernel;
 
-/* A port by the name it has in kernels.def. Reading an absent one, or setting one the row lacks, is a bug and sticks as one. */
+/* A port by the name it has in kernels.def. Reading an absent one, or setting one the row lacks, is a bug and sticks
+ * as one. */
 val port_in(kernel *k, const char *name);
 int ports_in(kernel *k, const char *name, const val **at); /* every part of a V* port */
 void port_out(kernel *k, const char *name, val v);
@@ -64,7 +66,8 @@ qkv block_qkv(kernel *k, val x, bool rotate);
 qkv block_kv(kernel *k, val x); /* without queries, k rotated */
 val block_q(kernel *k, val xn); /* queries alone, of an input normed already */
 val block_attend(kernel *k, const qkv *p);
-val block_residual(kernel *k, val x, val branch, model_weight_id post); /* x + alpha*branch, or alpha*branch when the host adds; post: gain of the branch's own norm */
+/* x + alpha*branch, or alpha*branch when the host adds; post: gain of the branch's own norm */
+val block_residual(kernel *k, val x, val branch, model_weight_id post);
 typedef struct {
     val xn, h1, h3, act, br, y;
 } ffn;

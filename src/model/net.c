@@ -40,7 +40,8 @@ static an_status option(const char *name, const char *what, int64_t *x, int64_t 
 {
     if (!*x) *x = def;
     if (*x >= 1 && *x <= most) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "network %s: %s of %lld, wanted 1 to %lld", name, what, (long long)*x, (long long)most);
+    return diag_fail(d, AN_INPUT, NOWHERE, "network %s: %s of %lld, wanted 1 to %lld", name, what, (long long)*x,
+                     (long long)most);
 }
 
 static an_status options(const row *r, net_options *o, diag *d)
@@ -48,7 +49,9 @@ static an_status options(const row *r, net_options *o, diag *d)
     const char *name = r->spec.name;
     TRY(option(name, "a batch", &o->batch, r->spec.batch, MAX_BATCH, d));
     TRY(option(name, "a number of classes", &o->classes, r->classes, NET_MAX_CLASSES, d));
-    if (o->classes < 2) return diag_fail(d, AN_INPUT, NOWHERE, "network %s: one class leaves nothing to learn, wanted 2 to %d", name, NET_MAX_CLASSES);
+    if (o->classes < 2)
+        return diag_fail(d, AN_INPUT, NOWHERE, "network %s: one class leaves nothing to learn, wanted 2 to %d", name,
+                         NET_MAX_CLASSES);
     if (r->spec.task == NET_TEXT) TRY(option(name, "a window", &o->seq, r->spec.seq, MAX_SEQ, d));
     else {
         TRY(option(name, "an image height", &o->height, 28, MAX_SIDE, d));
@@ -56,7 +59,8 @@ static an_status options(const row *r, net_options *o, diag *d)
     }
     if (!o->dt) o->dt = DT_F16;
     if (o->dt != DT_F16 && o->dt != DT_BF16 && o->dt != DT_F32 && o->dt != DT_F64)
-        return diag_fail(d, AN_INPUT, NOWHERE, "network %s: tensors of %s, wanted fp16, bf16, fp32 or fp64", name, dtype_name(o->dt));
+        return diag_fail(d, AN_INPUT, NOWHERE, "network %s: tensors of %s, wanted fp16, bf16, fp32 or fp64", name,
+                         dtype_name(o->dt));
     return AN_OK;
 }
 
@@ -121,7 +125,8 @@ void net_init_fill(const net *n, int i, rng *r, float *out)
 
 /* ---- the table ---- */
 
-static const char head[] = "| network | data | batch | optimizer | rate | ends at | decay | loss scale | steps | layers |\n|---|---|---|---|---|---|---|---|---|---|\n";
+static const char head[] =
+    "| network | data | batch | optimizer | rate | ends at | decay | loss scale | steps | layers |\n|---|---|---|---|---|---|---|---|---|---|\n";
 
 void net_print(strbuf *b, const char *format)
 {
@@ -134,9 +139,11 @@ void net_print(strbuf *b, const char *format)
             sb_printf(b, "{\"network\":\"%s\",\"data\":\"%s\",\"batch\":%lld,\"optimizer\":\"%s\",\"lr\":%g,\"lr_end\":%g,\"decay\":%g,\"loss_scale\":%g,\"warmup\":%lld,\"steps\":%lld,\"doc\":\"%s\"}\n",
                       s->name, task, (long long)s->batch, s->optimizer, s->lr, s->lr_end, s->decay, s->loss_scale, (long long)s->warmup, (long long)s->steps, s->doc);
         else if (markdown)
-            sb_printf(b, "| %s | %s | %lld | %s | %g | %g | %g | %g | %lld | %s |\n", s->name, task, (long long)s->batch, s->optimizer, s->lr, s->lr * s->lr_end, s->decay,
-                      s->loss_scale, (long long)s->steps, s->doc);
+            sb_printf(b, "| %s | %s | %lld | %s | %g | %g | %g | %g | %lld | %s |\n", s->name, task,
+                      (long long)s->batch, s->optimizer, s->lr, s->lr * s->lr_end, s->decay, s->loss_scale,
+                      (long long)s->steps, s->doc);
         else
-            sb_printf(b, "%-9s %-7s batch %-3lld %-9s lr %-6g %lld steps\n    %s\n", s->name, task, (long long)s->batch, s->optimizer, s->lr, (long long)s->steps, s->doc);
+            sb_printf(b, "%-9s %-7s batch %-3lld %-9s lr %-6g %lld steps\n    %s\n", s->name, task, (long long)s->batch,
+                      s->optimizer, s->lr, (long long)s->steps, s->doc);
     }
 }

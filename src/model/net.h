@@ -1,16 +1,17 @@
 /* net.h: small networks that train: a name in, a graph with its loss and its parameters out.
  *
- * Every parameter is a graph input, so that gradients and an optimizer can follow in the same graph and the values stay on the
- * device. Everything is made of ops and forms that all chips take at any batch: a convolution is patches and a product, since a
- * convolution with a run-time weight is refused from batch 2 on; a lookup is a comparison and a product; norms keep their
- * range in fp16. What the host sends:
+ * Every parameter is a graph input, so that gradients and an optimizer can follow in the same graph and the values
+ * stay on the device. Everything is made of ops and forms that all chips take at any batch: a convolution is patches
+ * and a product, since a convolution with a run-time weight is refused from batch 2 on; a lookup is a comparison and
+ * a product; norms keep their range in fp16. What the host sends:
  *
  *   x   images [batch, height * width] (one channel, row-major, about 0 … 1), or characters [batch * seq, 1] as numbers of their class
  *   y   [rows, 1]: the class of each prediction as a number of the tensors' own type, 0 … classes-1. Not int32, which a chip
  *       refuses as an input, and not one-hot, which is `classes` times the bytes; whole numbers to NET_MAX_CLASSES are
  *       exact in every type. Rows are samples for images, positions (sample-major) for text.
  *
- * logits is [rows, classes]; loss is the mean over rows of the cross-entropy in nats, [1, 1]. The graph has no outputs yet. */
+ * logits is [rows, classes]; loss is the mean over rows of the cross-entropy in nats, [1, 1]. The graph has no
+ * outputs yet. */
 #ifndef MODEL_NET_H
 #define MODEL_NET_H
 
@@ -78,7 +79,8 @@ an_status net_build(const char *name, const net_options *o, net *out, diag *d) M
 void net_free(net *n); /* the graph too; a zeroed net is fine */
 
 int64_t net_param_count(const net *n, int i); /* numbers in parameter i */
-/* Initial values of one parameter. Zeros, ones and uniform values are the same on every machine; normal ones pass through libm. */
+/* Initial values of one parameter. Zeros, ones and uniform values are the same on every machine; normal ones pass
+ * through libm. */
 void net_init_fill(const net *n, int i, rng *r, float *out);
 
 void net_print(strbuf *b, const char *format); /* the table: "text", "json" (an object per line), "markdown" */

@@ -1,7 +1,8 @@
 /* net_images.c: networks that tell images apart. In: n->x [batch, height * width].  Out: n->logits [batch, classes].
  *
- * Weights start uniform within gain / sqrt(fan-in): sqrt(6) keeps the size of what a relu lets through, sqrt(3) that of a linear
- * map. The last layer of each starts at zero: the first loss is log(classes) whatever the data, and the first step moves only it. */
+ * Weights start uniform within gain / sqrt(fan-in): sqrt(6) keeps the size of what a relu lets through, sqrt(3) that
+ * of a linear map. The last layer of each starts at zero: the first loss is log(classes) whatever the data, and the
+ * first step moves only it. */
 #include "model/net_int.h"
 
 static const double RELU_GAIN = 2.449489742783178, LINEAR_GAIN = 1.7320508075688772;

@@ -1,9 +1,10 @@
-/* net_text.c: a transformer over characters. In: n->x [batch * seq, 1], numbers of characters.  Out: n->logits [batch * seq, classes],
- * position t's guess at the character behind it.
+/* net_text.c: a transformer over characters. In: n->x [batch * seq, 1], numbers of characters.  Out: n->logits
+ * [batch * seq, classes], position t's guess at the character behind it.
  *
- * Positions are rows, so that every linear map is one product over batch * seq of them; only attention takes the rows apart,
- * [batch, heads, seq, head width]. A character's embedding is a product with its one-hot row: gather with run-time indices
- * does not compile on the oldest chip, and the gradient of a product is a product. The head is the embedding again. */
+ * Positions are rows, so that every linear map is one product over batch * seq of them; only attention takes the
+ * rows apart, [batch, heads, seq, head width]. A character's embedding is a product with its one-hot row: gather
+ * with run-time indices does not compile on the oldest chip, and the gradient of a product is a product. The head is
+ * the embedding again. */
 #include <math.h>
 
 #include "model/net_int.h"
@@ -24,7 +25,10 @@ static val heads_joined(net *n, val x)
 }
 
 /* Branches end small, by the square root of how many of them are added up. */
-static val branch_out(net *n, const char *name, val x) { return net_dense(n, name, x, WIDTH, LINEAR_GAIN / sqrt(2.0 * BLOCKS)); }
+static val branch_out(net *n, const char *name, val x)
+{
+    return net_dense(n, name, x, WIDTH, LINEAR_GAIN / sqrt(2.0 * BLOCKS));
+}
 
 static val attention(net *n, int block, val x, val mask)
 {
@@ -57,8 +61,10 @@ void net_charlm(net *n)
         char norm[24], up[24], down[24];
         snprintf(norm, sizeof norm, "h%d_n1", i);
         x = G(g, ADD, x, attention(n, i, net_row_norm(n, norm, x), mask));
-        snprintf(norm, sizeof norm, "h%d_n2", i), snprintf(up, sizeof up, "h%d_up", i), snprintf(down, sizeof down, "h%d_down", i);
-        x = G(g, ADD, x, branch_out(n, down, nn_gelu(g, net_dense(n, up, net_row_norm(n, norm, x), HIDDEN, LINEAR_GAIN))));
+        snprintf(norm, sizeof norm, "h%d_n2", i), snprintf(up, sizeof up, "h%d_up", i),
+            snprintf(down, sizeof down, "h%d_down", i);
+        x = G(g, ADD, x,
+              branch_out(n, down, nn_gelu(g, net_dense(n, up, net_row_norm(n, norm, x), HIDDEN, LINEAR_GAIN))));
     }
     n->logits = GA(g, MATMUL, VALS(net_row_norm(n, "nf", x), embed), AT_B(TRANSPOSE_Y, true));
 }

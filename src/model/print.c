@@ -1,14 +1,23 @@
 /* print.c: the kernels and the presets as text, JSON lines or a document. Every word comes from the two tables. */
 #include "model/model_int.h"
 
-static const char *const scope_words[] = { [RUN_UP] = "per layer, up", [RUN_DOWN] = "per layer, down", [RUN_ONCE] = "once" };
-static const char *const rope_words[] = { [MODEL_ROPE_NONE] = "none", [MODEL_ROPE_INTERLEAVED] = "interleaved", [MODEL_ROPE_HALF] = "half" };
+static const char *const scope_words[] = {
+    [RUN_UP] = "per layer, up", [RUN_DOWN] = "per layer, down", [RUN_ONCE] = "once"
+};
+static const char *const rope_words[] = {
+    [MODEL_ROPE_NONE] = "none", [MODEL_ROPE_INTERLEAVED] = "interleaved", [MODEL_ROPE_HALF] = "half"
+};
 static const char *const norm_words[] = { [MODEL_NORM_RMS] = "rms", [MODEL_NORM_LAYER] = "layer" };
-static const char *const act_words[] = { [MODEL_ACT_SWIGLU] = "swiglu", [MODEL_ACT_GELU] = "gelu", [MODEL_ACT_GEGLU] = "geglu" };
+static const char *const act_words[] = {
+    [MODEL_ACT_SWIGLU] = "swiglu", [MODEL_ACT_GELU] = "gelu", [MODEL_ACT_GEGLU] = "geglu"
+};
 static const struct {
     int set;
     const char *name;
-} sets[] = { { MODEL_SET_TRAIN, "train" }, { MODEL_SET_PREFILL, "prefill" }, { MODEL_SET_DECODE, "decode" }, { MODEL_SET_FUSED, "fused" } };
+} sets[] = { { MODEL_SET_TRAIN, "train" },
+             { MODEL_SET_PREFILL, "prefill" },
+             { MODEL_SET_DECODE, "decode" },
+             { MODEL_SET_FUSED, "fused" } };
 
 static void put_sets(strbuf *b, int have, const char *quote, const char *between)
 {
@@ -35,7 +44,8 @@ void model_kernels_print(strbuf *b, const char *format)
         if (json) {
             sb_printf(b, "{\"kernel\":\"%s\",\"sets\":[", r->name);
             put_sets(b, r->sets, "\"", ",");
-            sb_printf(b, "],\"runs\":\"%s\",\"inputs\":\"%s\",\"outputs\":\"%s\",\"doc\":", scope_words[r->scope], r->in, r->out);
+            sb_printf(b, "],\"runs\":\"%s\",\"inputs\":\"%s\",\"outputs\":\"%s\",\"doc\":", scope_words[r->scope],
+                      r->in, r->out);
             sb_json(b, r->doc, strlen(r->doc));
             sb_puts(b, "}\n");
         } else if (markdown) {
@@ -61,7 +71,8 @@ static const bool column_is_text[COLUMNS] = { [0] = true, [11] = true, [13] = tr
 
 static void put_column(strbuf *b, const model_config *c, int column)
 {
-    const int64_t whole[] = { 0, c->n_layers, c->dim, c->hidden, c->n_heads, c->n_kv_heads, c->head_dim, c->seq, c->context, c->vocab };
+    const int64_t whole[] = { 0,           c->n_layers, c->dim,     c->hidden, c->n_heads, c->n_kv_heads,
+                              c->head_dim, c->seq,      c->context, c->vocab };
     switch (column) {
     case 0: sb_puts(b, c->name); break;
     case 10: sb_printf(b, "%g", c->norm_eps); break;

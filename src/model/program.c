@@ -75,7 +75,8 @@ static int64_t port_channels(const model_config *c, char letter, int64_t seq)
 }
 
 /* Where the ports called `name` begin, and how many there are: 0 when the row has none. name NULL: all of them. */
-static int find_ports(const model_config *c, const char *spec, const char *name, int64_t seq, int *first, model_port *all, char tag)
+static int find_ports(const model_config *c, const char *spec, const char *name, int64_t seq, int *first,
+                      model_port *all, char tag)
 {
     int at = 0, found = 0;
     port_spec p;
@@ -87,7 +88,8 @@ static int find_ports(const model_config *c, const char *spec, const char *name,
             model_port *o = &all[at + i];
             *o = (model_port){ .channels = p.parts ? model_vocab_part(c, i, NULL) : port_channels(c, p.channels, seq) };
             /* two digits in front: strings sort as numbers up to 99, and MODEL_MAX_PORTS is below that */
-            if (p.parts) snprintf(o->name, sizeof o->name, "%c%02d_%.*s%d", tag, (at + i) % 100, MIN(p.n, 12), p.name, i % 100);
+            if (p.parts)
+                snprintf(o->name, sizeof o->name, "%c%02d_%.*s%d", tag, (at + i) % 100, MIN(p.n, 12), p.name, i % 100);
             else snprintf(o->name, sizeof o->name, "%c%02d_%.*s", tag, at % 100, MIN(p.n, 12), p.name);
         }
         at += n;
@@ -103,7 +105,8 @@ static int64_t seq_of(const model_config *c, const model_program *p)
 
 int model_kernel_ports(const model_config *c, const model_program *p, bool inputs, model_port *out)
 {
-    return find_ports(c, inputs ? rows[p->kind].in : rows[p->kind].out, NULL, seq_of(c, p), NULL, out, inputs ? 'i' : 'o');
+    return find_ports(c, inputs ? rows[p->kind].in : rows[p->kind].out, NULL, seq_of(c, p), NULL, out,
+                      inputs ? 'i' : 'o');
 }
 
 int ports_in(kernel *k, const char *name, const val **at)
@@ -143,7 +146,9 @@ static val compressed(graph *g, const char *name, const model_weight *w, const m
     snprintf(part, sizeof part, "%s_q", name);
     val q = graph_const_blob(g, part, TTYPE(b->q, n_rows, cols, 1, 1), b->path, b->offset, b->data);
     snprintf(part, sizeof part, "%s_s", name);
-    ttype aux = b->palette ? TTYPE(w->type.dt, 1, 1, 1, 1, 16, 1) : b->scale_cols == 1 ? TTYPE(w->type.dt, n_rows) : TTYPE(w->type.dt, n_rows, b->scale_cols, 1, 1);
+    ttype aux = b->palette           ? TTYPE(w->type.dt, 1, 1, 1, 1, 16, 1)
+                : b->scale_cols == 1 ? TTYPE(w->type.dt, n_rows)
+                                     : TTYPE(w->type.dt, n_rows, b->scale_cols, 1, 1);
     val s = graph_const_blob(g, part, aux, b->aux_path, b->aux_offset, NULL);
     if (b->palette) return graph_op_named(g, name, OP_CX_LUT, VALS(q, s), NULL, 0);
     if (b->scale_cols > 1) return graph_op_named(g, name, OP_CX_BLOCK, VALS(q, s), NULL, 0);
@@ -176,7 +181,9 @@ static val layer_weight(kernel *k, model_weight_id id, bool transposed)
     int64_t r, c;
     weight_size(k->c, id, &r, &c);
     model_weight w = { .id = id, .layer = weight_is_layers(id) ? k->layer : -1, .transposed = transposed, .part = -1 };
-    w.type = weight_is_vector(id) ? TTYPE(k->c->dt, 1, r, 1, 1) : transposed ? TTYPE(k->c->dt, c, r, 1, 1) : TTYPE(k->c->dt, r, c, 1, 1);
+    w.type = weight_is_vector(id) ? TTYPE(k->c->dt, 1, r, 1, 1)
+             : transposed         ? TTYPE(k->c->dt, c, r, 1, 1)
+                                  : TTYPE(k->c->dt, r, c, 1, 1);
     const char *suffix = transposed ? "_t" : "";
     if (w.layer >= 0) snprintf(w.name, sizeof w.name, "layer%d.%s%s", w.layer, weight_name(id), suffix);
     else snprintf(w.name, sizeof w.name, "%s%s", weight_name(id), suffix);
@@ -197,7 +204,8 @@ val vocab_weight(kernel *k, model_weight_id id, int part, bool transposed)
     w.type = transposed ? TTYPE(k->c->dt, k->c->dim, n, 1, 1) : TTYPE(k->c->dt, n, k->c->dim, 1, 1);
     char name[40];
     const char *suffix = transposed ? "_t" : "";
-    if (whole) snprintf(w.name, sizeof w.name, "%s%s", weight_name(id), suffix), snprintf(name, sizeof name, "%s", w.name);
+    if (whole)
+        snprintf(w.name, sizeof w.name, "%s%s", weight_name(id), suffix), snprintf(name, sizeof name, "%s", w.name);
     else {
         snprintf(w.name, sizeof w.name, "%s%s.part%d", weight_name(id), suffix, part);
         snprintf(name, sizeof name, "%s%s_part%d", weight_name(id), suffix, part);
@@ -205,7 +213,10 @@ val vocab_weight(kernel *k, model_weight_id id, int part, bool transposed)
     return constant(k, &w, name);
 }
 
-val classifier_weight(kernel *k, int part, bool transposed) { return vocab_weight(k, k->c->tied ? MW_EMBED : MW_HEAD, part, transposed); }
+val classifier_weight(kernel *k, int part, bool transposed)
+{
+    return vocab_weight(k, k->c->tied ? MW_EMBED : MW_HEAD, part, transposed);
+}
 
 /* ---- building ---- */
 
@@ -213,12 +224,13 @@ void model_program_name(const model_config *c, const model_program *p, char *buf
 {
     const char *model = c->name[0] ? c->name : "model";
     long long seq = (long long)seq_of(c, p);
-    if (model_kernel_per_layer(p->kind)) snprintf(buf, n, "%s_l%02d_%s_s%lld", model, p->layer, rows[p->kind].name, seq);
+    if (model_kernel_per_layer(p->kind))
+        snprintf(buf, n, "%s_l%02d_%s_s%lld", model, p->layer, rows[p->kind].name, seq);
     else snprintf(buf, n, "%s_%s_s%lld", model, rows[p->kind].name, seq);
 }
 
-/* Give every output its port's name as its own, so that what is returned is what is bound. A value that is an input, or is
- * returned twice, goes through an identity. */
+/* Give every output its port's name as its own, so that what is returned is what is bound. A value that is an input,
+ * or is returned twice, goes through an identity. */
 static void name_outputs(kernel *k, const model_port *ports, int64_t seq)
 {
     for (int i = 0; i < k->n_out && !k->g->err.st; i++) {
@@ -244,17 +256,20 @@ static an_status build_into(kernel *k, const model_program *p, diag *d)
 {
     model_port ports[MODEL_MAX_PORTS];
     k->n_in = model_kernel_ports(k->c, p, true, ports);
-    for (int i = 0; i < k->n_in; i++) k->in[i] = graph_input(k->g, ports[i].name, TTYPE(k->c->dt, 1, ports[i].channels, 1, k->heads.seq));
+    for (int i = 0; i < k->n_in; i++)
+        k->in[i] = graph_input(k->g, ports[i].name, TTYPE(k->c->dt, 1, ports[i].channels, 1, k->heads.seq));
     if (!k->g->err.st) rows[p->kind].build(k);
     k->n_out = model_kernel_ports(k->c, p, false, ports);
     name_outputs(k, ports, k->heads.seq);
     return graph_finish(k->g, d);
 }
 
-static an_status build(const model_config *config, const model_program *p, const model_source *src, bool open, graph **out, diag *d)
+static an_status build(const model_config *config, const model_program *p, const model_source *src, bool open,
+                       graph **out, diag *d)
 {
     *out = NULL;
-    if ((int)p->kind < 0 || p->kind >= MK_COUNT) return diag_fail(d, AN_INPUT, NOWHERE, "program kind %d, wanted 0 to %d", (int)p->kind, MK_COUNT - 1);
+    if ((int)p->kind < 0 || p->kind >= MK_COUNT)
+        return diag_fail(d, AN_INPUT, NOWHERE, "program kind %d, wanted 0 to %d", (int)p->kind, MK_COUNT - 1);
     model_config c = *config;
     if (p->seq || rows[p->kind].sets == DECODE) c.seq = seq_of(config, p);
     TRY(model_config_check(&c, d));
@@ -262,11 +277,14 @@ static an_status build(const model_config *config, const model_program *p, const
     if (c.alpha == 0) c.alpha = 1;
     if (c.loss_scale == 0) c.loss_scale = 1;
     if (model_kernel_per_layer(p->kind) && (p->layer < 0 || p->layer >= c.n_layers))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s of %s: layer %d, wanted 0 to %lld", rows[p->kind].name, c.name, p->layer, (long long)c.n_layers - 1);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s of %s: layer %d, wanted 0 to %lld", rows[p->kind].name, c.name,
+                         p->layer, (long long)c.n_layers - 1);
     char title[96];
     model_program_name(&c, p, title, sizeof title);
-    kernel k = { .c = &c, .src = src, .param_inputs = open, .layer = p->layer, .spec_in = rows[p->kind].in, .spec_out = rows[p->kind].out,
-                 .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .seq = c.seq, .query_dim = c.query_dim, .softcap = c.attn_softcap } };
+    kernel k = { .c = &c, .src = src, .param_inputs = open, .layer = p->layer, .spec_in = rows[p->kind].in,
+                 .spec_out = rows[p->kind].out, .heads = { .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads,
+                                                           .head_dim = c.head_dim, .seq = c.seq,
+                                                           .query_dim = c.query_dim, .softcap = c.attn_softcap } };
     k.g = graph_new(title, 0);
     if (!k.g) return diag_nomem(d);
     an_status st = build_into(&k, p, d);
@@ -275,8 +293,15 @@ static an_status build(const model_config *config, const model_program *p, const
     return st;
 }
 
-an_status model_program_build(const model_config *c, const model_program *p, const model_source *src, graph **out, diag *d) { return build(c, p, src, false, out, d); }
-an_status model_program_build_open(const model_config *c, const model_program *p, graph **out, diag *d) { return build(c, p, NULL, true, out, d); }
+an_status model_program_build(const model_config *c, const model_program *p, const model_source *src, graph **out,
+                              diag *d)
+{
+    return build(c, p, src, false, out, d);
+}
+an_status model_program_build_open(const model_config *c, const model_program *p, graph **out, diag *d)
+{
+    return build(c, p, NULL, true, out, d);
+}
 
 /* ---- lists ---- */
 
@@ -284,7 +309,8 @@ static bool has_mask(model_kind k) { return k == MK_FWD_ATTN || k == MK_PREFILL_
 
 bool model_program_alike(const model_config *c, const model_program *a, const model_program *b)
 {
-    return a->kind == b->kind && seq_of(c, a) == seq_of(c, b) && (!has_mask(a->kind) || model_window(c, a->layer) == model_window(c, b->layer));
+    return a->kind == b->kind && seq_of(c, a) == seq_of(c, b) &&
+           (!has_mask(a->kind) || model_window(c, a->layer) == model_window(c, b->layer));
 }
 
 static size_t put(model_program *out, size_t max, size_t n, int kind, int64_t layer)
@@ -302,7 +328,8 @@ size_t model_program_list(const model_config *c, model_set set, model_program *o
         int64_t rounds = rows[k].scope == RUN_ONCE ? 1 : c->n_layers;
         for (int64_t i = 0; i < rounds; i++)
             for (int r = k; r < end; r++)
-                if (rows[r].sets & (int)set) n = put(out, max, n, r, rows[k].scope == RUN_DOWN ? c->n_layers - 1 - i : i);
+                if (rows[r].sets & (int)set)
+                    n = put(out, max, n, r, rows[k].scope == RUN_DOWN ? c->n_layers - 1 - i : i);
         k = end;
     }
     return n;

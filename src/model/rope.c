@@ -1,6 +1,6 @@
-/* rope.c: how fast each pair of channels turns.
- * In: a configuration.  Out: angle per position of each pair; the factor cosines and sines are multiplied by.
- * Plain: theta^(-2i/HD). The scaled kinds follow the published configurations of Llama 3.1 and YaRN, computed in double. */
+/* rope.c: how fast each pair of channels turns. In: a configuration.  Out: angle per position of each pair; the
+ * factor cosines and sines are multiplied by. Plain: theta^(-2i/HD). The scaled kinds follow the published
+ * configurations of Llama 3.1 and YaRN, computed in double. */
 #include <math.h>
 
 #include "model/model.h"
@@ -29,7 +29,8 @@ void model_rope_steps(const model_config *c, double *step, double *scale)
     for (int64_t i = 0; i < c->head_dim / 2; i++) {
         double f = pow(c->rope_theta, -2.0 * (double)i / (double)c->head_dim), keep = 1;
         if (s->kind == MODEL_SCALE_LINEAR) keep = 0;
-        else if (s->kind == MODEL_SCALE_LLAMA3) keep = clamp01((s->original * f / (2 * PI) - s->low) / (s->high - s->low));
+        else if (s->kind == MODEL_SCALE_LLAMA3)
+            keep = clamp01((s->original * f / (2 * PI) - s->low) / (s->high - s->low));
         else if (s->kind == MODEL_SCALE_YARN) keep = 1 - clamp01(((double)i - first) / (last - first));
         step[i] = s->kind == MODEL_SCALE_NONE ? f : keep * f + (1 - keep) * f / s->factor;
     }

@@ -1,6 +1,6 @@
 /* train.c: the programs of a training step: forward with taps, and the backward pass in pieces the host can overlap.
- * In: ports as kernels.def lists them.  Out: the same. dW, norm-gain and bias gradients are sums over positions of products
- * of these taps and belong to the host, which keeps them in fp32.
+ * In: ports as kernels.def lists them.  Out: the same. dW, norm-gain and bias gradients are sums over positions of
+ * products of these taps and belong to the host, which keeps them in fp32.
  *
  * One layer backward, with dy the gradient of its output:
  *     ffn_bwd        dy, h1, h3          -> dxn, dh1, dh3        (dW2 = alpha*dy act^T, or dbr act^T; dW1 = dh1 xn^T, dW3 = dh3 xn^T)
@@ -73,7 +73,8 @@ void build_vocab_softmax(kernel *k)
 /* The loss is the mean over positions. */
 static double mean_scale(const kernel *k) { return k->c->loss_scale / (double)k->heads.seq; }
 
-/* Logits are capped where they are compared: what travels between programs, and what dlogits is the gradient of, are those before the cap. */
+/* Logits are capped where they are compared: what travels between programs, and what dlogits is the gradient of, are
+ * those before the cap. */
 static val capped_loss(kernel *k, const val *logits, int n, val *d)
 {
     val capped[NN_MAX_PARTS] = { { 0 } };
@@ -111,7 +112,10 @@ void build_classifier_bwd(kernel *k)
     port_out(k, "dxn", classify_bwd(k, d, n));
 }
 
-void build_final_norm_bwd(kernel *k) { port_out(k, "dx", block_norm_bwd(k, port_in(k, "dxn"), port_in(k, "x"), MW_NORM_F)); }
+void build_final_norm_bwd(kernel *k)
+{
+    port_out(k, "dx", block_norm_bwd(k, port_in(k, "dxn"), port_in(k, "x"), MW_NORM_F));
+}
 
 void build_head(kernel *k)
 {
@@ -166,7 +170,10 @@ void build_ffn_bwd(kernel *k)
 }
 
 /* Scores [1, NH, S, S] travel between the two halves as [1, NH*S, 1, S]. */
-static val flat(kernel *k, val s) { return GA(k->g, RESHAPE, VALS(s), AT_IS(SHAPE, 1, k->heads.n_heads * k->heads.seq, 1, k->heads.seq)); }
+static val flat(kernel *k, val s)
+{
+    return GA(k->g, RESHAPE, VALS(s), AT_IS(SHAPE, 1, k->heads.n_heads * k->heads.seq, 1, k->heads.seq));
+}
 /* The same numbers as one matrix per kv head, [1, NKV, G*S, S]. */
 static val grouped(kernel *k, val s)
 {
@@ -179,7 +186,8 @@ void build_attn_bwd1(kernel *k)
     graph *g = k->g;
     const nn_heads *h = &k->heads;
     val da = nn_queries_in(g, nn_linear(g, branch_bwd(k, MW_POST1), weight_t(k, MW_WO), NO_VAL), h);
-    val q = nn_queries_in(g, port_in(k, "q"), h), key = nn_keys_in(g, port_in(k, "k"), h), v = nn_keys_in(g, port_in(k, "v"), h);
+    val q = nn_queries_in(g, port_in(k, "q"), h), key = nn_keys_in(g, port_in(k, "k"), h),
+        v = nn_keys_in(g, port_in(k, "v"), h);
     val p = nn_attn_probs(g, q, key, nn_window_mask(g, k->c->dt, h->seq, model_window(k->c, k->layer)), h);
     port_out(k, "dv", nn_keys_out(g, G(g, MATMUL, da, grouped(k, p)), h)); /* sums over positions and over the group */
     port_out(k, "p", flat(k, p));
@@ -207,10 +215,13 @@ void build_attn_bwd2(kernel *k)
     const nn_heads *h = &k->heads;
     val p = grouped(k, port_in(k, "p")), dp = grouped(k, port_in(k, "dp"));
     val q = nn_queries_in(g, port_in(k, "q"), h), key = nn_keys_in(g, port_in(k, "k"), h);
-    /* dS = p * (dp - sum_t p dp) / sqrt(HD), and back through the cap of S. Masked places have p = 0 and so dS = 0: the mask needs no second mention. */
+    /* dS = p * (dp - sum_t p dp) / sqrt(HD), and back through the cap of S. Masked places have p = 0 and so dS = 0:
+     * the mask needs no second mention. */
     val row = GA(g, REDUCE_SUM, VALS(G(g, MUL, p, dp)), AT_IS(AXES, -1), AT_B(KEEP_DIMS, true));
     val ds = G(g, MUL, p, G(g, SUB, dp, row));
-    if (h->softcap != 0) ds = nn_softcap_bwd(g, ds, GA(g, MATMUL, VALS(nn_scale(g, q, nn_query_scale(h)), key), AT_B(TRANSPOSE_X, true)), h->softcap);
+    if (h->softcap != 0)
+        ds = nn_softcap_bwd(g, ds, GA(g, MATMUL, VALS(nn_scale(g, q, nn_query_scale(h)), key), AT_B(TRANSPOSE_X, true)),
+                            h->softcap);
     ds = nn_scale(g, ds, nn_query_scale(h));
     val dq = nn_queries_out(g, GA(g, MATMUL, VALS(key, ds), AT_B(TRANSPOSE_Y, true)), h);
     val dk = nn_keys_out(g, G(g, MATMUL, q, ds), h); /* sums over positions and over the group */
@@ -228,7 +239,8 @@ void build_attn_bwd2(kernel *k)
 void build_qkv_bwd(kernel *k)
 {
     graph *g = k->g;
-    val q = nn_linear(g, port_in(k, "dq"), weight_t(k, MW_WQ), NO_VAL), key = nn_linear(g, port_in(k, "dk"), weight_t(k, MW_WK), NO_VAL);
+    val q = nn_linear(g, port_in(k, "dq"), weight_t(k, MW_WQ), NO_VAL),
+        key = nn_linear(g, port_in(k, "dk"), weight_t(k, MW_WK), NO_VAL);
     val v = nn_linear(g, port_in(k, "dv"), weight_t(k, MW_WV), NO_VAL);
     port_out(k, "dxn", G(g, ADD, q, G(g, ADD, key, v)));
 }

@@ -39,7 +39,8 @@ typedef struct {
 #define AT_F(name, v) ((attr){ .id = A_##name, .kind = ATTR_FLOAT, .u.f = (v) })
 #define AT_S(name, v) ((attr){ .id = A_##name, .kind = ATTR_STR, .u.s = (v) })
 #define AT_LIST(name, p, len) ((attr){ .id = A_##name, .kind = ATTR_INTS, .n = (int)(len), .u.is = (p) })
-#define AT_IS(name, ...) AT_LIST(name, ((const int64_t[]){ __VA_ARGS__ }), sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t))
+#define AT_IS(name, ...)                                                                                               \
+    AT_LIST(name, ((const int64_t[]){ __VA_ARGS__ }), sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t))
 
 enum { OP_MAX_OPERANDS = 6, OP_MAX_ATTRS = 10 };
 

@@ -1,8 +1,10 @@
 /* print.c: the operation table as text, JSON lines or a document. Every word comes from ops.def. */
 #include "op/op.h"
 
-static const char *const kind_words[] = { [ATTR_NONE] = "",       [ATTR_INT] = "int",     [ATTR_INTS] = "ints", [ATTR_BOOL] = "bool",
-                                          [ATTR_BOOLS] = "bools", [ATTR_FLOAT] = "float", [ATTR_STR] = "string" };
+static const char *const kind_words[] = {
+    [ATTR_NONE] = "",       [ATTR_INT] = "int",     [ATTR_INTS] = "ints", [ATTR_BOOL] = "bool",
+    [ATTR_BOOLS] = "bools", [ATTR_FLOAT] = "float", [ATTR_STR] = "string"
+};
 
 static void put_default(strbuf *b, const attr_spec *s)
 {
@@ -38,13 +40,13 @@ static void put_json(strbuf *b, const op_info *o)
 {
     sb_printf(b, "{\"op\":\"%s\",\"operands\":[", o->mil);
     for (int i = 0; i < o->n_in; i++)
-        sb_printf(b, "%s{\"name\":\"%s\",\"optional\":%s,\"list\":%s}", i ? "," : "", o->in[i].name, o->in[i].optional ? "true" : "false",
-                  o->in[i].list ? "true" : "false");
+        sb_printf(b, "%s{\"name\":\"%s\",\"optional\":%s,\"list\":%s}", i ? "," : "", o->in[i].name,
+                  o->in[i].optional ? "true" : "false", o->in[i].list ? "true" : "false");
     sb_puts(b, "],\"attributes\":[");
     for (int i = 0; i < o->n_attr; i++) {
         const attr_spec *s = &o->attr[i];
-        sb_printf(b, "%s{\"name\":\"%s\",\"type\":\"%s\",\"required\":%s", i ? "," : "", attr_name(s->id), kind_words[s->kind],
-                  s->required ? "true" : "false");
+        sb_printf(b, "%s{\"name\":\"%s\",\"type\":\"%s\",\"required\":%s", i ? "," : "", attr_name(s->id),
+                  kind_words[s->kind], s->required ? "true" : "false");
         if (!s->required && !s->absent_ok) {
             bool quote = s->kind == ATTR_STR;
             sb_puts(b, quote ? ",\"default\":\"" : ",\"default\":");
@@ -53,8 +55,10 @@ static void put_json(strbuf *b, const op_info *o)
         }
         sb_putc(b, '}');
     }
-    sb_printf(b, "],\"results\":%d,\"shape\":\"%s\",\"dtype\":\"%s\",\"gradient\":\"%s\",\"cost\":\"%s\",\"kernel\":\"%s\"}\n", o->n_out,
-              o->shape_rule, o->dtype_rule, o->vjp_rule, o->cost_rule, o->kernel);
+    sb_printf(
+        b,
+        "],\"results\":%d,\"shape\":\"%s\",\"dtype\":\"%s\",\"gradient\":\"%s\",\"cost\":\"%s\",\"kernel\":\"%s\"}\n",
+        o->n_out, o->shape_rule, o->dtype_rule, o->vjp_rule, o->cost_rule, o->kernel);
 }
 
 void op_print_table(strbuf *b, const char *format)
@@ -78,12 +82,13 @@ void op_print_table(strbuf *b, const char *format)
         sb_puts(b, markdown ? " | " : o->n_attr ? "; " : "");
         put_attrs(b, o);
         if (!markdown) {
-            sb_printf(b, ")\n    shape %s, type %s, gradient %s, cost %s, kernel %s\n", o->shape_rule, o->dtype_rule, o->vjp_rule, o->cost_rule,
-                      o->kernel);
+            sb_printf(b, ")\n    shape %s, type %s, gradient %s, cost %s, kernel %s\n", o->shape_rule, o->dtype_rule,
+                      o->vjp_rule, o->cost_rule, o->kernel);
             continue;
         }
         if (o->n_out) sb_printf(b, " | %d", o->n_out);
         else sb_puts(b, " | by attribute");
-        sb_printf(b, " | %s | %s | %s | %s | %s |\n", o->shape_rule, o->dtype_rule, o->vjp_rule, o->cost_rule, o->kernel);
+        sb_printf(b, " | %s | %s | %s | %s | %s |\n", o->shape_rule, o->dtype_rule, o->vjp_rule, o->cost_rule,
+                  o->kernel);
     }
 }

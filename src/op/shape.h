@@ -17,7 +17,8 @@ typedef struct {
     shape sh;
 } ttype;
 
-#define SHAPE(...) shape_of((const int64_t[]){ __VA_ARGS__ }, (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
+#define SHAPE(...)                                                                                                     \
+    shape_of((const int64_t[]){ __VA_ARGS__ }, (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
 #define TTYPE(dt, ...) ((ttype){ dt, SHAPE(__VA_ARGS__) })
 
 shape shape_of(const int64_t *d, int rank);

@@ -1,5 +1,5 @@
-/* algebra.c: clean-up that gives the same bits in every arithmetic, fp16 with its signed zeros, infinities and NaNs included.
- * Therefore no x * 0, no x - x, no reassociation, and x + 0 only where x cannot be -0: (-0) + 0 is +0. */
+/* algebra.c: clean-up that gives the same bits in every arithmetic, fp16 with its signed zeros, infinities and NaNs
+ * included. Therefore no x * 0, no x - x, no reassociation, and x + 0 only where x cannot be -0: (-0) + 0 is +0. */
 #include "pass/pass_int.h"
 
 /* What the table's `lhs op c` rows need of the constant; the other operand is the result. */
@@ -20,7 +20,10 @@ static const neutral neutrals[] = {
     { OP_POW, 1.0, false, ANY_TYPE },
 };
 
-static bool type_fits(const neutral *r, dtype t) { return r->type == ANY_TYPE || (r->type == FLOAT_ONLY) == dtype_is_float(t); }
+static bool type_fits(const neutral *r, dtype t)
+{
+    return r->type == ANY_TYPE || (r->type == FLOAT_ONLY) == dtype_is_float(t);
+}
 
 /* Results that are never -0, so that adding +0 changes nothing. */
 static bool never_minus_zero(const graph *g, val v)

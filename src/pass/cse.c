@@ -1,6 +1,6 @@
-/* cse.c: operations that compute the same thing are computed once.
- * Two nodes are equal when op, attributes, operands and result types are; constants when type and bytes are. The builder keeps
- * attributes in table order with defaults left out, so equal meaning is equal lists. Port names are untouched. */
+/* cse.c: operations that compute the same thing are computed once. Two nodes are equal when op, attributes, operands
+ * and result types are; constants when type and bytes are. The builder keeps attributes in table order with defaults
+ * left out, so equal meaning is equal lists. Port names are untouched. */
 #include "pass/pass_int.h"
 
 typedef struct {
@@ -66,7 +66,8 @@ static bool same_const(const graph *g, const node *a, const node *b)
 {
     const const_data *x = a->cst, *y = b->cst;
     size_t bytes;
-    if (x->data && y->data) return const_bytes(g, a, &bytes) && (x->data == y->data || !memcmp(x->data, y->data, bytes));
+    if (x->data && y->data)
+        return const_bytes(g, a, &bytes) && (x->data == y->data || !memcmp(x->data, y->data, bytes));
     if (x->data || y->data) return false;
     if (x->str || y->str) return x->str && y->str && !strcmp(x->str, y->str);
     return x->blob_path && y->blob_path && x->blob_offset == y->blob_offset && !strcmp(x->blob_path, y->blob_path);
@@ -74,7 +75,8 @@ static bool same_const(const graph *g, const node *a, const node *b)
 
 static bool same_node(const graph *g, const node *a, const node *b)
 {
-    if (a->op != b->op || a->n_in != b->n_in || a->n_out != b->n_out || a->n_attr != b->n_attr || a->flags != b->flags) return false;
+    if (a->op != b->op || a->n_in != b->n_in || a->n_out != b->n_out || a->n_attr != b->n_attr || a->flags != b->flags)
+        return false;
     if (!ttype_eq(out_type(g, a), out_type(g, b))) return false;
     if (a->op == OP_CONST) return same_const(g, a, b);
     bool swapped = commutes(a->op) && a->in[0].i == b->in[1].i && a->in[1].i == b->in[0].i;

@@ -1,16 +1,17 @@
-/* fold.c: operations on constants become constants.
- * Each result is rounded to the type the graph declares for it, operation by operation, exactly as running the operations
- * one after the other in that type would round; folding a chain is therefore not more accurate than running it, and not less.
- * Left alone: constants whose bytes are not known here, the constexpr_* and dequantize weight forms (folding would undo the
- * compression), state, random numbers, results that are not finite (the engine's rules for those are its own), results that
- * would grow the program, products that take long, and what the program returns: a program must compute it. */
+/* fold.c: operations on constants become constants. Each result is rounded to the type the graph declares for it,
+ * operation by operation, exactly as running the operations one after the other in that type would round; folding a
+ * chain is therefore not more accurate than running it, and not less. Left alone: constants whose bytes are not
+ * known here, the constexpr_* and dequantize weight forms (folding would undo the compression), state, random
+ * numbers, results that are not finite (the engine's rules for those are its own), results that would grow the
+ * program, products that take long, and what the program returns: a program must compute it. */
 #include <math.h>
 
 #include "pass/pass_int.h"
 
 enum {
     FREE_BYTES = 64 * 1024,  /* a result up to this size may be larger than its operands */
-    MAX_ELEMS = 1 << 18,     /* operands and result together, through the evaluator; moves of bytes have no such limit */
+    /* operands and result together, through the evaluator; moves of bytes have no such limit */
+    MAX_ELEMS = 1 << 18,
     MAX_WORK = 1 << 24,      /* multiply-adds, bounded by elements of the result times those of the first operand */
 };
 
@@ -70,7 +71,8 @@ static an_status evaluate(sweep *s, const node *n, void *bytes, bool *ok, diag *
     an_status st = graph_eval_op(n->op, n->attrs, n->n_attr, in, n->n_in, &out, 1, mem, &why);
     if (st == AN_NOMEM) return diag_nomem(d);
     int64_t elems;
-    if (st || !shape_elems(&out.type.sh, &elems)) return AN_OK; /* no value for these constants: running it will say why */
+    /* no value for these constants: running it will say why */
+    if (st || !shape_elems(&out.type.sh, &elems)) return AN_OK;
     for (int64_t e = 0; e < elems; e++) {
         dtype_store(out.type.dt, bytes, e, out.x[e]);
         if (!isfinite(dtype_load(out.type.dt, bytes, e))) return AN_OK;
@@ -88,7 +90,8 @@ static an_status visit(sweep *s, uint32_t i, diag *d)
     int64_t in_elems = 0, first = 1, out_elems, elems;
     for (int k = 0; k < n->n_in; k++) {
         if (!n->in[k].i) continue;
-        if (!graph_const_of(g, n->in[k]) || !shape_bytes(in_type(g, n, k), &bytes) || !shape_elems(&in_type(g, n, k)->sh, &elems))
+        if (!graph_const_of(g, n->in[k]) || !shape_bytes(in_type(g, n, k), &bytes) ||
+            !shape_elems(&in_type(g, n, k)->sh, &elems))
             return AN_OK;
         in_bytes += bytes;
         in_elems += elems;

@@ -35,7 +35,10 @@ static bool list_is(const node *n, attr_id id, int64_t want)
 
 static bool pads_nothing(const graph *g, const node *n) { return (void)g, list_is(n, A_PAD, 0); }
 static bool repeats_once(const graph *g, const node *n) { return (void)g, list_is(n, A_REPS, 1); }
-static bool crops_nothing(const graph *g, const node *n) { return (void)g, list_is(n, A_CROP_HEIGHT, 0) && list_is(n, A_CROP_WIDTH, 0); }
+static bool crops_nothing(const graph *g, const node *n)
+{
+    return (void)g, list_is(n, A_CROP_HEIGHT, 0) && list_is(n, A_CROP_WIDTH, 0);
+}
 static bool one_operand(const graph *g, const node *n) { return (void)g, n->n_in == 1; }
 static bool one_result(const graph *g, const node *n) { return (void)g, n->n_out == 1; }
 static bool window_of_one(const graph *g, const node *n)
@@ -92,8 +95,8 @@ static an_status visit(sweep *s, uint32_t i, diag *d)
     for (size_t r = 0; r < COUNT(rows); r++) {
         if (rows[r].op != n->op) continue;
         int64_t elems;
-        if (shape_elems(&out_type(s->g, n)->sh, &elems) && elems > 0 && ttype_eq(in_type(s->g, n, 0), out_type(s->g, n)) &&
-            rows[r].when(s->g, n))
+        if (shape_elems(&out_type(s->g, n)->sh, &elems) && elems > 0 &&
+            ttype_eq(in_type(s->g, n, 0), out_type(s->g, n)) && rows[r].when(s->g, n))
             sweep_forward(s, n->out, n->in[0]);
     }
     return AN_OK;

@@ -1,5 +1,5 @@
-/* legal_bias.c: the bias operand of conv, conv_transpose and linear becomes an add: [C] as [1, C, 1, ...] so that it runs along
- * channels. The engine adds bias in fp16 after the accumulator either way. */
+/* legal_bias.c: the bias operand of conv, conv_transpose and linear becomes an add: [C] as [1, C, 1, ...] so that it
+ * runs along channels. The engine adds bias in fp16 after the accumulator either way. */
 #include "pass/pass_int.h"
 
 static bool takes(op_id op) { return op == OP_CONV || op == OP_NE_CONV || op == OP_CONV_TRANSPOSE || op == OP_LINEAR; }

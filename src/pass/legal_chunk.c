@@ -1,7 +1,7 @@
-/* legal_chunk.c: a convolution with more channels than the target takes becomes several.
- * Too many output channels (a 32k-word classifier): chunks of the weight's rows, joined by one concat along channels, so that a
- * softmax over the words still sees them all. Too many input channels (its backward): chunks of x and of the weight's columns,
- * summed in order; each partial sum passes through the result's type, where the single convolution would round once.
+/* legal_chunk.c: a convolution with more channels than the target takes becomes several. Too many output channels (a
+ * 32k-word classifier): chunks of the weight's rows, joined by one concat along channels, so that a softmax over the
+ * words still sees them all. Too many input channels (its backward): chunks of x and of the weight's columns, summed
+ * in order; each partial sum passes through the result's type, where the single convolution would round once.
  *
  * How many channels are taken is asked of the rule itself, by halving: the largest count for which it stays silent. */
 #include "pass/pass_int.h"
@@ -75,7 +75,8 @@ static bool can(legal *l, const node *n)
 {
     const node *w = graph_maker(&l->was, n->in[1]);
     chunks c;
-    if (w->op == OP_CONST && !w->cst->data) return false; /* bytes bound later cannot be cut now: checking will say so */
+    /* bytes bound later cannot be cut now: checking will say so */
+    if (w->op == OP_CONST && !w->cst->data) return false;
     return plan_for(l, n, &c);
 }
 
@@ -104,10 +105,12 @@ static val build(legal *l, const node *n)
     for (size_t i = 0; i < n_parts; i++) {
         int64_t at = (int64_t)i * c.size, size = MIN(c.size, c.all - at);
         if (c.outputs) {
-            parts[i] = graph_op(g, n->op, VALS(x, part(g, w, 0, at, size), part(g, bias, 0, at, size)), n->attrs, n->n_attr);
+            parts[i] =
+                graph_op(g, n->op, VALS(x, part(g, w, 0, at, size), part(g, bias, 0, at, size)), n->attrs, n->n_attr);
             continue;
         }
-        val one = graph_op(g, n->op, VALS(part(g, x, 1, at, size), part(g, w, 1, at, size), i ? NO_VAL : bias), n->attrs, n->n_attr);
+        val one = graph_op(g, n->op, VALS(part(g, x, 1, at, size), part(g, w, 1, at, size), i ? NO_VAL : bias),
+                           n->attrs, n->n_attr);
         sum = i ? graph_op_named(g, i + 1 == n_parts ? n->name : NULL, OP_ADD, VALS(sum, one), NULL, 0) : one;
     }
     if (!c.outputs) return sum;

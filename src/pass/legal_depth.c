@@ -1,6 +1,6 @@
-/* legal_depth.c: broadcasts along depth, the second axis of five, for a chip that has none.
- * An operand that is 1 deep is repeated first, by a product with ones. There two of the axes behind depth are one, so that four are left, and depth stands
- * where channels do. A product with 1 changes no bit. */
+/* legal_depth.c: broadcasts along depth, the second axis of five, for a chip that has none. An operand that is 1
+ * deep is repeated first, by a product with ones. There two of the axes behind depth are one, so that four are left,
+ * and depth stands where channels do. A product with 1 changes no bit. */
 #include "pass/pass_int.h"
 
 enum { RANK = 5, DEPTH = 1 };
@@ -17,7 +17,8 @@ static shape in_five(const shape *s)
 static bool can(legal *l, const node *n)
 {
     bool known = has_elements(&out_type(&l->was, n)->sh) && out_type(&l->was, n)->sh.rank == RANK;
-    for (int k = 0; k < n->n_in; k++) known = known && has_elements(&in_type(&l->was, n, k)->sh) && dtype_is_float(in_type(&l->was, n, k)->dt);
+    for (int k = 0; k < n->n_in; k++)
+        known = known && has_elements(&in_type(&l->was, n, k)->sh) && dtype_is_float(in_type(&l->was, n, k)->dt);
     return known;
 }
 
@@ -45,7 +46,9 @@ static val build(legal *l, const node *n)
 {
     graph *g = l->g;
     int64_t depth = l->rw.values[n->out.i].type.sh.d[DEPTH];
-    return graph_op_named(g, n->name, n->op, VALS(repeated(g, legal_in(l, n, 0), depth), repeated(g, legal_in(l, n, 1), depth)), n->attrs, n->n_attr);
+    return graph_op_named(g, n->name, n->op,
+                          VALS(repeated(g, legal_in(l, n, 0), depth), repeated(g, legal_in(l, n, 1), depth)), n->attrs,
+                          n->n_attr);
 }
 
 an_status pass_depth_broadcast(graph *g, pass_ctx *c, diag *d)

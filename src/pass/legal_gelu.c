@@ -2,8 +2,8 @@
  *   EXACT                 0.5 x (1 + erf(x / sqrt 2)) where erf is there (its own table on the engine), else the tanh form
  *   TANH_APPROXIMATION    0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  *   SIGMOID_APPROXIMATION x sigmoid(1.702 x)
- * The tanh form differs from the exact one by at most 4.8e-4 absolute (at |x| near 2.3). Constants are stored in x's type:
- * the full 11 bits in fp16. x^3 by two products, not pow; where it overflows tanh is at its end anyway. */
+ * The tanh form differs from the exact one by at most 4.8e-4 absolute (at |x| near 2.3). Constants are stored in x's
+ * type: the full 11 bits in fp16. x^3 by two products, not pow; where it overflows tanh is at its end anyway. */
 #include <math.h>
 
 #include "pass/pass_int.h"
@@ -26,7 +26,8 @@ static val build(legal *l, const node *n)
         inner = G(g, ERF, times(g, t, x, sqrt(0.5)));
     else {
         val cube = G(g, MUL, G(g, MUL, x, x), x);
-        inner = G(g, TANH, times(g, t, G(g, ADD, x, times(g, t, cube, 0.044715)), 0.79788456080286535588)); /* sqrt(2/pi) */
+        /* sqrt(2/pi) */
+        inner = G(g, TANH, times(g, t, G(g, ADD, x, times(g, t, cube, 0.044715)), 0.79788456080286535588));
     }
     val one_plus = G(g, ADD, inner, graph_scalar(g, t, 1));
     return graph_op_named(g, n->name, OP_MUL, VALS(times(g, t, x, 0.5), one_plus), NULL, 0);

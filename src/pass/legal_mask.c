@@ -1,11 +1,11 @@
-/* legal_mask.c: attention masks the engine honours.
- * The fused attention op ignores its mask, silently, so it is written out: softmax(q k^T / sqrt(E) + mask) v. The scale goes on
- * q: the product then stays further below the output port's ceiling. A boolean mask selects, a float one is added.
+/* legal_mask.c: attention masks the engine honours. The fused attention op ignores its mask, silently, so it is
+ * written out: softmax(q k^T / sqrt(E) + mask) v. The scale goes on q: the product then stays further below the
+ * output port's ceiling. A boolean mask selects, a float one is added.
  *
- * A mask of -65504 or -inf turns the sum into -inf in fp16; -1e4 hides a position as well (exp(-1e4) is 0 in any type here) and
- * stays finite, so constant masks are cut there. The two agree unless a row hides every position: then -inf has no answer, and
- * the row attends to its largest sums among those cut alike. Where a boolean mask selects, nothing is added: the end of fp16, which
- * no score can reach since products end at half of it. */
+ * A mask of -65504 or -inf turns the sum into -inf in fp16; -1e4 hides a position as well (exp(-1e4) is 0 in any
+ * type here) and stays finite, so constant masks are cut there. The two agree unless a row hides every position:
+ * then -inf has no answer, and the row attends to its largest sums among those cut alike. Where a boolean mask
+ * selects, nothing is added: the end of fp16, which no score can reach since products end at half of it. */
 #include <math.h>
 
 #include "pass/pass_int.h"
@@ -14,7 +14,10 @@ static const double hidden = -1e4, lowest = -65504; /* exact in fp16 */
 
 static bool takes_mask(op_id op) { return op == OP_SDPA || op == OP_ADD; }
 
-static bool is_float_const(const graph *g, val v) { return v.i && graph_const_of(g, v) && dtype_is_float(graph_type(g, v)->dt); }
+static bool is_float_const(const graph *g, val v)
+{
+    return v.i && graph_const_of(g, v) && dtype_is_float(graph_type(g, v)->dt);
+}
 
 static bool reaches_below(const graph *g, val v, double limit)
 {
@@ -60,7 +63,8 @@ static val cut(graph *g, val mask)
     ttype t = *graph_type(g, mask);
     size_t bytes;
     int64_t n;
-    if (!shape_elems(&t.sh, &n) || !shape_bytes(&t, &bytes)) return graph_fail(g, AN_BUG, "mask %s has no size", c->name), NO_VAL;
+    if (!shape_elems(&t.sh, &n) || !shape_bytes(&t, &bytes))
+        return graph_fail(g, AN_BUG, "mask %s has no size", c->name), NO_VAL;
     void *p = arena_take(&g->mem, bytes, 1, 64);
     if (!p) return graph_fail(g, AN_NOMEM, "out of memory"), NO_VAL;
     for (int64_t i = 0; i < n; i++) {

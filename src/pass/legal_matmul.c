@@ -1,15 +1,15 @@
-/* legal_matmul.c: a product with a constant matrix becomes a 1x1 convolution on [1, K, 1, S], which the engine runs about three
- * times as fast as the matmul.
+/* legal_matmul.c: a product with a constant matrix becomes a 1x1 convolution on [1, K, 1, S], which the engine runs
+ * about three times as fast as the matmul.
  *
  *   x @ W      x [.., S, K], W [K, N]   rows of x are columns of the image: batch axes join S
  *   linear     x [.., S, K], W [N, K]   the same with W transposed
  *   W @ y      W [N, K], y [.., K, S]   y is the image; batch axes must be 1
- * transpose flags swap the axes of their operand. The image is made by a reshape and a transpose and taken apart the same way;
- * where the neighbours did the same, the transpose pass cancels both.
+ * transpose flags swap the axes of their operand. The image is made by a reshape and a transpose and taken apart the
+ * same way; where the neighbours did the same, the transpose pass cancels both.
  *
- * The weight must be a constant [N, K, 1, 1]: with its bytes known here it is transposed now if need be; a weight known only by
- * its file reference is taken when it lies as [N, K] already, for then the bytes stay. Not rewritten where the target would
- * refuse the convolution. */
+ * The weight must be a constant [N, K, 1, 1]: with its bytes known here it is transposed now if need be; a weight
+ * known only by its file reference is taken when it lies as [N, K] already, for then the bytes stay. Not rewritten
+ * where the target would refuse the convolution. */
 #include "pass/pass_int.h"
 
 typedef struct {
@@ -45,7 +45,8 @@ static bool plan_for(const graph *g, const node *n, plan *p)
             : (plan){ .w_at = 0, .x_at = 1, .w_swap = tx, .x_is_image = !ty, .out_is_image = true };
     const shape *w = &in_type(g, n, p->w_at)->sh, *x = &in_type(g, n, p->x_at)->sh, *o = &out_type(g, n)->sh;
     if (!is_matrix(w) || x->rank < 2 || !shape_known(x) || !shape_known(o)) return false;
-    /* Joining batch axes keeps rows of x together only when S is not the last axis, in the operand and in the result. */
+    /* Joining batch axes keeps rows of x together only when S is not the last axis, in the operand and in the
+     * result. */
     if ((p->x_is_image || p->out_is_image) && !is_matrix(x)) return false;
     int64_t a = w->d[w->rank - 2], b = w->d[w->rank - 1], elems;
     p->n = p->w_swap ? b : a;

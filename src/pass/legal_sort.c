@@ -1,6 +1,6 @@
-/* legal_sort.c: port names whose sorted order is the declared order.
- * Surfaces bind in the sorted order of the names, whatever the declared order. Only a side that is out of order is renamed (to
- * i00_x, i01_y … or o00_x …), and all of it, so that the numbers read in order. */
+/* legal_sort.c: port names whose sorted order is the declared order. Surfaces bind in the sorted order of the names,
+ * whatever the declared order. Only a side that is out of order is renamed (to i00_x, i01_y … or o00_x …), and all
+ * of it, so that the numbers read in order. */
 #include "pass/ports_int.h"
 
 static bool in_order(const port_slot *s, size_t n)

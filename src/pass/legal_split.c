@@ -1,13 +1,14 @@
 /* legal_split.c: tensors with an axis longer than the target takes live as pieces along that axis.
  * In: a graph in which a rule naming this rewrite fires.  Out: one in which no tensor has a too long axis.
  *
- * A value with a too long axis becomes a list of pieces; an operation that makes one runs once per piece, on pieces of its
- * operands (split_axis.c says which axis of an operand an axis of the result comes from). A sum, mean, maximum or minimum over the
- * axis, a softmax over it, and a product contracting it run per piece and are joined; each partial result passes through the
- * result's type. Inputs and outputs that are too long become several ports, which changes the interface and needs pass_options.ports.
+ * A value with a too long axis becomes a list of pieces; an operation that makes one runs once per piece, on pieces
+ * of its operands (split_axis.c says which axis of an operand an axis of the result comes from). A sum, mean,
+ * maximum or minimum over the axis, a softmax over it, and a product contracting it run per piece and are joined;
+ * each partial result passes through the result's type. Inputs and outputs that are too long become several ports,
+ * which changes the interface and needs pass_options.ports.
  *
- * What cannot be split: two too long axes at once, windows and norms across the axis, gather, sort, and operations outside the
- * table. Those fail with AN_UNSUPPORTED naming the operation, the extent and the limit. */
+ * What cannot be split: two too long axes at once, windows and norms across the axis, gather, sort, and operations
+ * outside the table. Those fail with AN_UNSUPPORTED naming the operation, the extent and the limit. */
 #include "pass/split_int.h"
 
 /* ---- what is too long ---- */
@@ -19,7 +20,8 @@ static bool axis_fits(const splitter *s, dtype dt, int rank, int axis, int64_t e
     for (int k = 0; k < rank; k++) t.sh.d[k] = k == axis ? extent : 1;
     operand in = { .type = t, .present = true, .range = { -1, 1 }, .from = OP_ADD, .n_uses = 1, .value = 1 };
     bool is_out = false;
-    op_inst op = { .op = OP_RELU, .mil = op_get(OP_RELU)->mil, .name = "", .n_in = 1, .n_out = 1, .in = &in, .out = &t, .out_is_output = &is_out };
+    op_inst op = { .op = OP_RELU, .mil = op_get(OP_RELU)->mil, .name = "", .n_in = 1, .n_out = 1, .in = &in, .out = &t,
+                   .out_is_output = &is_out };
     return !any_rule_fires(s->rule, s->n_rules, s->chip, &op);
 }
 
@@ -48,7 +50,8 @@ static int split_axis_of(splitter *s, const shape *sh)
     return found;
 }
 
-/* One size of piece for each extent, whatever the axis it is met on, so that pieces of different tensors fit together. */
+/* One size of piece for each extent, whatever the axis it is met on, so that pieces of different tensors fit
+ * together. */
 int64_t split_piece(const splitter *s, int64_t extent)
 {
     int64_t n = (extent + s->least - 1) / s->least, size = (extent + n - 1) / n;
@@ -57,8 +60,8 @@ int64_t split_piece(const splitter *s, int64_t extent)
 
 void split_fail(splitter *s, const node *n, int64_t extent, const char *why)
 {
-    graph_fail(s->g, AN_UNSUPPORTED, "%s (%s): an axis of %lld is longer than the %lld %s takes, and %s", n->name, n->mil,
-               (long long)extent, (long long)s->least, chip_name(s->chip), why);
+    graph_fail(s->g, AN_UNSUPPORTED, "%s (%s): an axis of %lld is longer than the %lld %s takes, and %s", n->name,
+               n->mil, (long long)extent, (long long)s->least, chip_name(s->chip), why);
 }
 
 /* ---- pieces ---- */
@@ -87,7 +90,8 @@ val split_range(splitter *s, val old, int axis, int64_t at, int64_t extent)
     const pieces *p = &s->parts[old.i];
     if (!p->n) return cut(s->g, rw_in(&s->rw, old), axis, at, extent);
     if (p->axis != axis) {
-        split_fail(s, graph_maker(&s->was, old), graph_type(&s->was, old)->sh.d[p->axis], "it is needed along another axis");
+        split_fail(s, graph_maker(&s->was, old), graph_type(&s->was, old)->sh.d[p->axis],
+                   "it is needed along another axis");
         return NO_VAL;
     }
     val few[8], *found = p->n <= 8 ? few : TAKE(s->mem, val, (size_t)p->n);
@@ -159,7 +163,8 @@ static void per_piece(splitter *s, const node *n, int axis, bool keep)
         graph_fail(s->g, AN_NOMEM, "out of memory");
         return;
     }
-    for (int k = 0; k < p->n && !s->g->err.st; k++) p->at[k] = split_one(s, n, axis, p->size * k, piece_extent(s, n->out, k), in);
+    for (int k = 0; k < p->n && !s->g->err.st; k++)
+        p->at[k] = split_one(s, n, axis, p->size * k, piece_extent(s, n->out, k), in);
     if (keep || s->g->err.st) return;
     val v = split_join(s, n->name, p->at, p->n, axis);
     p->n = 0;
@@ -254,7 +259,8 @@ static void plan_inputs(splitter *s, slots *in)
         val old = s->rw.inputs.at[i];
         const pieces *p = &s->parts[old.i];
         if (!p->n) add_slot(s, in, s->c->plan->in[i]);
-        for (int k = 0; k < p->n; k++) add_slot(s, in, piece_slot(s, &s->c->plan->in[i], old, k, graph_value(s->g, p->at[k])->name));
+        for (int k = 0; k < p->n; k++)
+            add_slot(s, in, piece_slot(s, &s->c->plan->in[i], old, k, graph_value(s->g, p->at[k])->name));
     }
 }
 
@@ -279,15 +285,17 @@ static an_status find_long(splitter *s, bool *found, diag *d)
     return AN_OK;
 }
 
-/* Rows that name this rewrite, and those that name chunking of channels: what a convolution's chunks are joined to may again
- * have too many channels for any operation. Rows about convolutions alone never speak about the plain operation asked above. */
+/* Rows that name this rewrite, and those that name chunking of channels: what a convolution's chunks are joined to
+ * may again have too many channels for any operation. Rows about convolutions alone never speak about the plain
+ * operation asked above. */
 static an_status long_rules(splitter *s, diag *d)
 {
     const char **more;
     size_t n_more;
     TRY(rules_naming("split_dim", s->mem, &s->rule, &s->n_rules, d));
     TRY(rules_naming("chunk_channels", s->mem, &more, &n_more, d));
-    for (size_t i = 0; i < n_more; i++) s->rule[s->n_rules++] = more[i]; /* room: rules_naming takes it for every row there is */
+    /* room: rules_naming takes it for every row there is */
+    for (size_t i = 0; i < n_more; i++) s->rule[s->n_rules++] = more[i];
     return AN_OK;
 }
 

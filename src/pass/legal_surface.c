@@ -1,6 +1,6 @@
-/* legal_surface.c: ports smaller than the smallest surface the engine takes are widened along the last axis, in steps of 16
- * elements; where that alone would make the axis too long for the chip, the height grows as well.
- * The rules decide how wide: the answer is the smallest width at which none that names this rewrite fires. */
+/* legal_surface.c: ports smaller than the smallest surface the engine takes are widened along the last axis, in
+ * steps of 16 elements; where that alone would make the axis too long for the chip, the height grows as well. The
+ * rules decide how wide: the answer is the smallest width at which none that names this rewrite fires. */
 #include "pass/ports_int.h"
 
 typedef struct {
@@ -24,7 +24,8 @@ static an_status steps_at(const probe *p, const port_slot *s, int64_t height, in
 {
     int last = s->type.sh.rank - 1;
     int64_t least = (s->type.sh.d[last] + PORT_STEP - 1) / PORT_STEP, bad = least - 1, ok = p->most + 1, guess;
-    double bytes = chip_limit(p->chip, "surface_min"), w = chip_limit(p->chip, "surface_w"), row = dtype_bits(s->type.dt) / 8.0;
+    double bytes = chip_limit(p->chip, "surface_min"), w = chip_limit(p->chip, "surface_w"),
+           row = dtype_bits(s->type.dt) / 8.0;
     bool fires;
     *steps = 0;
     for (int k = 0; k < last; k++) row *= (double)(k == last - 1 ? height : s->type.sh.d[k]);
@@ -73,7 +74,10 @@ an_status pass_pad_surface(graph *g, pass_ctx *c, diag *d)
     TRY(ports_fire(c->o->target, p, "pad_surface", &c->scratch, &f, d));
     if (!f.n) return AN_OK;
     double longest = chip_limit(c->o->target, "max_dim");
-    probe ask = { .chip = c->o->target, .mem = &c->scratch, .input = true, .most = longest > 0 ? (int64_t)longest / PORT_STEP : 1 << 16 };
+    probe ask = { .chip = c->o->target,
+                  .mem = &c->scratch,
+                  .input = true,
+                  .most = longest > 0 ? (int64_t)longest / PORT_STEP : 1 << 16 };
     for (size_t i = 0; i < p->n_in; i++) TRY(widen(&ask, &p->in[i], &in[i], d));
     ask.input = false;
     for (size_t i = 0; i < p->n_out; i++) TRY(widen(&ask, &p->out[i], &out[i], d));

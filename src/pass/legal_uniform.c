@@ -1,6 +1,6 @@
-/* legal_uniform.c: all inputs of one size, all outputs of one size, by widening the smaller ones.
- * The common size is the smallest multiple of a step of the largest port that every port can reach by growing one axis: the width
- * in steps of 16, else the height, else another one. */
+/* legal_uniform.c: all inputs of one size, all outputs of one size, by widening the smaller ones. The common size is
+ * the smallest multiple of a step of the largest port that every port can reach by growing one axis: the width in
+ * steps of 16, else the height, else another one. */
 #include "pass/ports_int.h"
 
 typedef struct {
@@ -65,8 +65,9 @@ static void grow_side(const side *z, shape *to)
     }
 }
 
-/* Where no common size exists within reason the ports stay: the runtime then allocates plan.in_bytes or plan.out_bytes for
- * each, since an over-allocated surface is read packed from byte 0 (in_uniform, out_uniform say which case it is). */
+/* Where no common size exists within reason the ports stay: the runtime then allocates plan.in_bytes or
+ * plan.out_bytes for each, since an over-allocated surface is read packed from byte 0 (in_uniform, out_uniform say
+ * which case it is). */
 an_status pass_uniform_ports(graph *g, pass_ctx *c, diag *d)
 {
     port_plan *p = c->plan;

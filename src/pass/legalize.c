@@ -49,7 +49,8 @@ static vrange const_range(const node *c, const ttype *t)
 
 static bool is_constexpr(op_id op)
 {
-    return op == OP_CONST || op == OP_CX_AFFINE || op == OP_CX_LUT || op == OP_CX_SPARSE || op == OP_CX_BLOCK || op == OP_CX_SPARSE_BLOCK;
+    return op == OP_CONST || op == OP_CX_AFFINE || op == OP_CX_LUT || op == OP_CX_SPARSE || op == OP_CX_BLOCK ||
+           op == OP_CX_SPARSE_BLOCK;
 }
 
 enum { RANGE_ELEMS = 1 << 22 }; /* constants above this are weights, and no rule asks for their range */

@@ -11,8 +11,8 @@ typedef struct {
     const char *summary;
 } pass_row;
 
-/* Clean-up first, so that rules see what will really run and later rows match on simple forms. Rewrites of single operations
- * come before those of the interface: they decide what the ports carry. */
+/* Clean-up first, so that rules see what will really run and later rows match on simple forms. Rewrites of single
+ * operations come before those of the interface: they decide what the ports carry. */
 static const pass_row passes[] = {
     { "identity", pass_identity, 1, false, false, "drop operations that give back their operand" },
     { "cast", pass_cast, 1, false, false, "one cast for two when nothing is lost between them" },

@@ -1,10 +1,10 @@
-/* pass.h: optimisation and target legalisation of a graph, in place.
- * In: a graph that graph_verify accepts, and optionally a chip.  Out: a graph with the same meaning that the chip is more
- * likely to take; every pass is one row of the table in pass.c and is verified after it ran.
+/* pass.h: optimisation and target legalisation of a graph, in place. In: a graph that graph_verify accepts, and
+ * optionally a chip.  Out: a graph with the same meaning that the chip is more likely to take; every pass is one row
+ * of the table in pass.c and is verified after it ran.
  *
- * Clean-up passes change no result, not even in fp16 and not even the sign of a zero. Legalisation rewrites an operation
- * only where a row of the target's rules fires and names the rewrite. Rewrites that change the program's interface (port
- * names, port sizes) run only when asked, and what they did is in the port plan. */
+ * Clean-up passes change no result, not even in fp16 and not even the sign of a zero. Legalisation rewrites an
+ * operation only where a row of the target's rules fires and names the rewrite. Rewrites that change the program's
+ * interface (port names, port sizes) run only when asked, and what they did is in the port plan. */
 #ifndef PASS_PASS_H
 #define PASS_PASS_H
 
@@ -51,14 +51,15 @@ typedef struct {
     port_plan ports;
 } pass_stats;
 
-/* Run the table to a fixpoint. o NULL: level 1, no target. st may be NULL; its port plan lives as long as g.
- * After a failure g is good for graph_free only.
- * AN_UNSUPPORTED: a limit of the target that no rewrite can meet; the message names the operation, its extent and the limit. */
+/* Run the table to a fixpoint. o NULL: level 1, no target. st may be NULL; its port plan lives as long as g. After a
+ * failure g is good for graph_free only. AN_UNSUPPORTED: a limit of the target that no rewrite can meet; the message
+ * names the operation, its extent and the limit. */
 an_status pass_run(graph *g, const pass_options *o, pass_stats *st, diag *d) MUST_CHECK;
 
 /* One pass, once. AN_INPUT when there is no such pass. *changed may be NULL. Passes that need a target do nothing
  * without one. st may be NULL; its port plan is updated (an empty plan is filled first). */
-an_status pass_run_one(graph *g, const char *name, const pass_options *o, pass_stats *st, bool *changed, diag *d) MUST_CHECK;
+an_status pass_run_one(graph *g, const char *name, const pass_options *o, pass_stats *st, bool *changed, diag *d)
+    MUST_CHECK;
 
 size_t pass_count(void);
 const char *pass_name_at(size_t i);

@@ -54,7 +54,8 @@ an_status sweep_run(graph *g, pass_ctx *c, sweep_fn f, void *user, diag *d) MUST
 bool sweep_forward(sweep *s, val from, val to);
 
 /* Node i becomes op(x) with one list attribute; its result type stays. */
-an_status sweep_set_unary(sweep *s, uint32_t i, op_id op, val x, attr_id a, const int64_t *list, int n, diag *d) MUST_CHECK;
+an_status sweep_set_unary(sweep *s, uint32_t i, op_id op, val x, attr_id a, const int64_t *list, int n, diag *d)
+    MUST_CHECK;
 
 /* ---- small questions ---- */
 static inline bool ttype_eq(const ttype *a, const ttype *b) { return a->dt == b->dt && shape_eq(&a->sh, &b->sh); }
@@ -69,7 +70,8 @@ bool const_is(const graph *g, val v, double x);      /* every element is exactly
 bool node_list(const node *n, attr_id a, int want, int64_t *out); /* attr_list on a node */
 
 /* ---- constants derived from constants: v is a constant of g, the result a new one ---- */
-val const_reshaped(graph *g, val v, shape sh);            /* same bytes, so weights whose bytes are not known here too */
+/* same bytes, so weights whose bytes are not known here too */
+val const_reshaped(graph *g, val v, shape sh);
 val const_transposed(graph *g, val v, const int *perm);   /* data must be present */
 val const_sliced(graph *g, val v, int axis, int64_t at, int64_t extent); /* data must be present */
 /* Packed elements of src, axes permuted, into dst. Elements of whole bytes only (false otherwise). */
@@ -96,7 +98,10 @@ typedef struct {
 
 /* Rewrite every operation for which a rule naming `row` fires; the graph is rebuilt only when there is one. */
 an_status legal_run(graph *g, pass_ctx *c, const legalizer *row, diag *d) MUST_CHECK;
-static inline val legal_in(const legal *l, const node *n, int k) { return k < n->n_in ? rw_in(&l->rw, n->in[k]) : NO_VAL; }
+static inline val legal_in(const legal *l, const node *n, int k)
+{
+    return k < n->n_in ? rw_in(&l->rw, n->in[k]) : NO_VAL;
+}
 
 /* Rule ids whose legalizer is `name`. */
 an_status rules_naming(const char *name, arena *mem, const char ***rule, size_t *n, diag *d) MUST_CHECK;

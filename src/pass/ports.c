@@ -1,6 +1,6 @@
-/* ports.c: what the rewrites of the program's interface share: the ports as the rules see them, and widening.
- * A widened input is sliced back (begin 0 on every axis) right where it enters, a widened output grown with zeros right where it
- * leaves, so nothing inside the program changes; the plan keeps where the original tensor lies. */
+/* ports.c: what the rewrites of the program's interface share: the ports as the rules see them, and widening. A
+ * widened input is sliced back (begin 0 on every axis) right where it enters, a widened output grown with zeros
+ * right where it leaves, so nothing inside the program changes; the plan keeps where the original tensor lies. */
 #include "pass/ports_int.h"
 
 static port_view *view_side(const port_slot *s, size_t n, arena *mem)
@@ -15,8 +15,13 @@ an_status ports_fire(const chip *c, const port_plan *p, const char *rewriter, ar
 {
     arena_mark m = arena_save(mem);
     op_inst *none = TAKE(mem, op_inst, 1);
-    prog_view v = { .ops = none, .n_ops = 1, .in = view_side(p->in, p->n_in, mem), .out = view_side(p->out, p->n_out, mem),
-                    .n_in = p->n_in, .n_out = p->n_out, .n_funcs = 1 };
+    prog_view v = { .ops = none,
+                    .n_ops = 1,
+                    .in = view_side(p->in, p->n_in, mem),
+                    .out = view_side(p->out, p->n_out, mem),
+                    .n_in = p->n_in,
+                    .n_out = p->n_out,
+                    .n_funcs = 1 };
     findings all = { 0 };
     *f = (ports_found){ 0 };
     if (!none || !v.in || !v.out) return diag_nomem(d);
@@ -28,7 +33,8 @@ an_status ports_fire(const chip *c, const port_plan *p, const char *rewriter, ar
     return AN_OK;
 }
 
-an_status port_fires(const chip *c, const port_slot *s, bool input, const char *rewriter, arena *mem, bool *fires, diag *d)
+an_status port_fires(const chip *c, const port_slot *s, bool input, const char *rewriter, arena *mem, bool *fires,
+                     diag *d)
 {
     port_slot copy = *s;
     port_plan one = { 0 };
@@ -47,7 +53,8 @@ static val crop(graph *g, val v, const shape *to)
     return GA(g, SLICE_BY_SIZE, VALS(v), AT_LIST(BEGIN, begin, to->rank), AT_LIST(SIZE, to->d, to->rank));
 }
 
-/* v grown to the extents of `to` with zeros behind. The engine pads height and width alone; any other axis is joined to zeros. */
+/* v grown to the extents of `to` with zeros behind. The engine pads height and width alone; any other axis is joined
+ * to zeros. */
 static val grow(graph *g, val v, const shape *to)
 {
     for (int axis = 0; axis < to->rank - 2 && v.i; axis++) {

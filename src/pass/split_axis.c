@@ -109,7 +109,8 @@ static int from_conv(const graph *g, const node *n, int a, int k)
         int spatial = in_type(g, n, 0)->sh.rank - 2;
         int64_t stride[MAX_RANK], pad[2 * MAX_RANK];
         if (!node_list(n, A_STRIDES, spatial, stride) || !node_list(n, A_PAD, 2 * spatial, pad)) return NO_WAY;
-        bool padded = !strcmp(attr_str(n->op, n->attrs, n->n_attr, A_PAD_TYPE), "custom") && (pad[2 * (a - 2)] || pad[2 * (a - 2) + 1]);
+        bool padded = !strcmp(attr_str(n->op, n->attrs, n->n_attr, A_PAD_TYPE), "custom") &&
+                      (pad[2 * (a - 2)] || pad[2 * (a - 2) + 1]);
         if (in_type(g, n, 1)->sh.d[a] != 1 || stride[a - 2] != 1 || padded) return NO_WAY;
     }
     return k == 0 ? a : WHOLE;
@@ -134,7 +135,11 @@ static int source_axis(const graph *g, const node *n, int a, int k)
         return (int)(list[a] < 0 ? list[a] + out->rank : list[a]);
     case RESHAPE: return same_place(in, out, a);
     case SLICE: return a;
-    case CONCAT: return a == (int)(attr_int(n->op, n->attrs, n->n_attr, A_AXIS) + (attr_int(n->op, n->attrs, n->n_attr, A_AXIS) < 0 ? out->rank : 0)) ? NO_WAY : a;
+    case CONCAT:
+        return a == (int)(attr_int(n->op, n->attrs, n->n_attr, A_AXIS) +
+                          (attr_int(n->op, n->attrs, n->n_attr, A_AXIS) < 0 ? out->rank : 0))
+                   ? NO_WAY
+                   : a;
     case PAD:
         at = attr_get(n->attrs, n->n_attr, A_PAD);
         b = 2 * (a - (out->rank - at->n / 2));
@@ -242,9 +247,11 @@ static bool reduce_across(splitter *s, const node *n)
     int64_t all, kept;
     val sum = v[0];
     for (int k = 1; k < p->n; k++) sum = G(g, ADD, sum, v[k]);
-    if (!shape_elems(&in_type(&s->was, n, 0)->sh, &all) || !shape_elems(&out_type(&s->was, n)->sh, &kept) || !kept) return false;
+    if (!shape_elems(&in_type(&s->was, n, 0)->sh, &all) || !shape_elems(&out_type(&s->was, n)->sh, &kept) || !kept)
+        return false;
     dtype dt = out_type(&s->was, n)->dt;
-    s->rw.map[n->out.i] = graph_op_named(g, n->name, OP_MUL, VALS(sum, graph_scalar(g, dt, (double)kept / (double)all)), NULL, 0);
+    s->rw.map[n->out.i] =
+        graph_op_named(g, n->name, OP_MUL, VALS(sum, graph_scalar(g, dt, (double)kept / (double)all)), NULL, 0);
     return true;
 }
 
@@ -295,7 +302,8 @@ static bool product_across(splitter *s, const node *n)
     val sum = NO_VAL, bias = n->n_in > 2 ? split_whole(s, n, n->in[2]) : NO_VAL;
     for (int64_t at = 0; at < extent && !s->g->err.st; at += size) {
         int64_t here = MIN(size, extent - at);
-        val in[3] = { split_range(s, n->in[0], axis[0], at, here), split_range(s, n->in[1], axis[1], at, here), at ? NO_VAL : bias };
+        val in[3] = { split_range(s, n->in[0], axis[0], at, here), split_range(s, n->in[1], axis[1], at, here),
+                      at ? NO_VAL : bias };
         val one = graph_op(s->g, n->op, in, n->n_in, n->attrs, n->n_attr);
         sum = at ? graph_op_named(s->g, at + size >= extent ? n->name : NULL, OP_ADD, VALS(sum, one), NULL, 0) : one;
     }
@@ -326,7 +334,8 @@ bool split_across(splitter *s, const node *n, int axis)
 bool split_concat(splitter *s, const node *n, int axis)
 {
     int along, rank = out_type(&s->was, n)->sh.rank;
-    if (axis < 0 || flag(n, A_INTERLEAVE) || !axis_norm(attr_int(n->op, n->attrs, n->n_attr, A_AXIS), rank, &along) || along != axis)
+    if (axis < 0 || flag(n, A_INTERLEAVE) || !axis_norm(attr_int(n->op, n->attrs, n->n_attr, A_AXIS), rank, &along) ||
+        along != axis)
         return false;
     int64_t extent = out_type(&s->was, n)->sh.d[axis], size = split_piece(s, extent);
     pieces *o = &s->parts[n->out.i];

@@ -31,8 +31,10 @@ typedef struct {
 int64_t split_piece(const splitter *s, int64_t extent);
 /* AN_UNSUPPORTED, stuck to the graph: the operation, the extent, the limit, and why it stays too long. */
 void split_fail(splitter *s, const node *n, int64_t extent, const char *why);
-val split_range(splitter *s, val old, int axis, int64_t at, int64_t extent); /* part of an old value, whole or in pieces */
-val split_whole(splitter *s, const node *n, val old);                        /* an old value that must be in one piece */
+/* part of an old value, whole or in pieces */
+val split_range(splitter *s, val old, int axis, int64_t at, int64_t extent);
+/* an old value that must be in one piece */
+val split_whole(splitter *s, const node *n, val old);
 val split_join(splitter *s, const char *name, const val *v, int n, int axis);
 
 /* ---- split_axis.c ---- */

@@ -38,7 +38,10 @@ bool const_is(const graph *g, val v, double x)
     return true;
 }
 
-bool node_list(const node *n, attr_id a, int want, int64_t *out) { return attr_list(n->op, n->attrs, n->n_attr, a, want, out); }
+bool node_list(const node *n, attr_id a, int want, int64_t *out)
+{
+    return attr_list(n->op, n->attrs, n->n_attr, a, want, out);
+}
 
 bool sweep_forward(sweep *s, val from, val to)
 {
@@ -117,7 +120,8 @@ val const_reshaped(graph *g, val v, shape sh)
     if (g->err.st || !v.i) return NO_VAL;
     const const_data *c = graph_maker(g, v)->cst;
     ttype t = { .dt = graph_type(g, v)->dt, .sh = sh };
-    return c->blob_path ? graph_const_blob(g, NULL, t, c->blob_path, c->blob_offset, c->data) : graph_const_view(g, NULL, t, c->data);
+    return c->blob_path ? graph_const_blob(g, NULL, t, c->blob_path, c->blob_offset, c->data)
+                        : graph_const_view(g, NULL, t, c->data);
 }
 
 bool bytes_transpose(const ttype *t, const int *perm, const void *src, void *dst)
@@ -155,11 +159,14 @@ val const_transposed(graph *g, val v, const int *perm)
     ttype t = *graph_type(g, v), o = t;
     size_t bytes;
     for (int k = 0; k < t.sh.rank; k++) o.sh.d[k] = t.sh.d[perm[k]];
-    if (!shape_bytes(&t, &bytes)) return graph_fail(g, AN_BUG, "constant %s has no size", graph_value(g, v)->name), NO_VAL;
+    if (!shape_bytes(&t, &bytes))
+        return graph_fail(g, AN_BUG, "constant %s has no size", graph_value(g, v)->name), NO_VAL;
     void *p = arena_take(&g->mem, bytes, 1, 64);
     if (!p) return graph_fail(g, AN_NOMEM, "out of memory"), NO_VAL;
     if (!bytes_transpose(&t, perm, graph_maker(g, v)->cst->data, p))
-        return graph_fail(g, AN_BUG, "constant %s of %s cannot be transposed", graph_value(g, v)->name, dtype_name(t.dt)), NO_VAL;
+        return graph_fail(g, AN_BUG, "constant %s of %s cannot be transposed", graph_value(g, v)->name,
+                          dtype_name(t.dt)),
+               NO_VAL;
     return graph_const_view(g, NULL, o, p);
 }
 
@@ -180,7 +187,8 @@ val const_sliced(graph *g, val v, int axis, int64_t at, int64_t extent)
     for (int64_t k = 0; k < outer; k++) {
         int64_t from = (k * t.sh.d[axis] + at) * inner, to = k * extent * inner, run = extent * inner;
         if (bits % 8 == 0)
-            memcpy(p + to * (bits / 8), (const unsigned char *)c->cst->data + from * (bits / 8), (size_t)(run * (bits / 8)));
+            memcpy(p + to * (bits / 8), (const unsigned char *)c->cst->data + from * (bits / 8),
+                   (size_t)(run * (bits / 8)));
         else
             for (int64_t e = 0; e < run; e++) dtype_store(t.dt, p, to + e, dtype_load(t.dt, c->cst->data, from + e));
     }

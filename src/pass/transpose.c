@@ -1,8 +1,8 @@
-/* transpose.c: transposes that undo each other or only move axes of one element.
- * Two transposes in a row become one with the composed permutation. A chain of transposes and of reshapes that only add or
- * drop axes of one element is a permutation of the longer axes; where that permutation is the identity the elements never
- * moved in memory, and the chain becomes one reshape (or nothing). The chains come from writing matrix products on
- * [1, C, 1, S] tensors: reshape, transpose, product, transpose, reshape. */
+/* transpose.c: transposes that undo each other or only move axes of one element. Two transposes in a row become one
+ * with the composed permutation. A chain of transposes and of reshapes that only add or drop axes of one element is
+ * a permutation of the longer axes; where that permutation is the identity the elements never moved in memory, and
+ * the chain becomes one reshape (or nothing). The chains come from writing matrix products on [1, C, 1, S] tensors:
+ * reshape, transpose, product, transpose, reshape. */
 #include "pass/pass_int.h"
 
 enum { MAX_CHAIN = 8 }; /* longer ones are met link by link in later rounds */

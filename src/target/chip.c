@@ -83,7 +83,8 @@ static const chip *anchor_of(const char *arch, const char *anchor, int depth)
 static bool known(const char *arch, chip_column c, double *value, char *st)
 {
     for (size_t i = 0; i < COUNT(measured); i++)
-        if (measured[i].c == c && !strcmp(measured[i].arch, arch)) return *value = measured[i].value, *st = measured[i].st, true;
+        if (measured[i].c == c && !strcmp(measured[i].arch, arch))
+            return *value = measured[i].value, *st = measured[i].st, true;
     return false;
 }
 

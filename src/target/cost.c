@@ -1,7 +1,8 @@
-/* cost.c: what a program should take on a chip. In: operations in place.  Out: flops, bytes, and a latency with its bound.
+/* cost.c: what a program should take on a chip. In: operations in place.  Out: flops, bytes, and a latency with its
+ * bound.
  *
- * The published form is t = max(flops / P, bytes / B) + t0 with constants fitted on single operations (facts 9.1, 9.2); this
- * file keeps it for a lone operation and adds what published rows show about fused programs:
+ * The published form is t = max(flops / P, bytes / B) + t0 with constants fitted on single operations (facts 9.1,
+ * 9.2); this file keeps it for a lone operation and adds what published rows show about fused programs:
  *   - arithmetic: a matrix operation that reads a program input runs at the single-operation rate, for its operand still
  *     streams in; those fed on chip run at the slope roof                                   (4.5 P17, P20, P30, P60)
  *   - program inputs and outputs travel at bw_fit; intermediates stay on chip unless one reaches `resident`, and then are
@@ -12,9 +13,9 @@
  *   - a softmax or norm over something larger than `resident` reads it again for each statistic
  *   - a program input or output of `resident` bytes or more is tiled; on H13 and H14 tiling does not overlap with
  *     arithmetic, so the two times add                                                      (4.5 P7 to P9)
- * Energy is the power published for what a program waits for, one number each, times its latency.
- * Sort and texture operations have no published rows: their counts are nominal. Nothing here models attention beyond its
- * two products and a softmax, nor Winograd. Use the result to rank, not to promise. */
+ * Energy is the power published for what a program waits for, one number each, times its latency. Sort and texture
+ * operations have no published rows: their counts are nominal. Nothing here models attention beyond its two products
+ * and a softmax, nor Winograd. Use the result to rank, not to promise. */
 #include "target/target_int.h"
 
 static double out_elems(const op_inst *op)
@@ -58,7 +59,8 @@ static double cost_sdpa(const op_inst *op)
     const operand *q = inst_arg(op, 0), *k = inst_arg(op, 1), *v = inst_arg(op, 2);
     if (!q || !k || !v || q->type.sh.rank < 2 || dim_back(&q->type.sh, 0) < 1) return 0;
     double scores = tensor_elems(&q->type) / (double)dim_back(&q->type.sh, 0) * (double)dim_back(&k->type.sh, 1);
-    return scores * (2 * (double)dim_back(&q->type.sh, 0) + 2 * (double)dim_back(&v->type.sh, 0) + 5 + (inst_arg(op, 3) ? 1 : 0));
+    return scores * (2 * (double)dim_back(&q->type.sh, 0) + 2 * (double)dim_back(&v->type.sh, 0) + 5 +
+                     (inst_arg(op, 3) ? 1 : 0));
 }
 
 static double cost_pool(const op_inst *op)
@@ -103,7 +105,8 @@ static double flops(const op_inst *op)
 
 static bool is_alias(op_id op) /* the same bytes under another shape */
 {
-    return op == OP_IDENTITY || op == OP_RESHAPE || op == OP_RESHAPE_LIKE || op == OP_EXPAND_DIMS || op == OP_SQUEEZE || op == OP_FLATTEN2D;
+    return op == OP_IDENTITY || op == OP_RESHAPE || op == OP_RESHAPE_LIKE || op == OP_EXPAND_DIMS || op == OP_SQUEEZE ||
+           op == OP_FLATTEN2D;
 }
 
 /* Does this weight form travel as stored, or as the dense fp16 it stands for? */
@@ -117,7 +120,8 @@ static bool streams(const chip *c, op_id op)
     }
 }
 
-/* Constants travel as fp16 whatever float they were written in. Those made by a constexpr form are counted at that form. */
+/* Constants travel as fp16 whatever float they were written in. Those made by a constexpr form are counted at that
+ * form. */
 static double const_bytes(const operand *x)
 {
     if (!x->present || !x->is_const || is_constexpr(x->from)) return 0;
@@ -168,7 +172,8 @@ static double fed_rate(const chip *c, const op_inst *op) /* operands already on 
 static double weight_rate(const chip *c, const op_inst *op, bool alone, double bytes)
 {
     if (col(c, COL_f_shared_kmem) > 0 || !alone) return col(c, COL_bw_weight);
-    return kind_of(op->op) == KIND_gemm && bytes >= col(c, COL_weight_step) ? col(c, COL_bw_weight) : col(c, COL_bw_fit);
+    return kind_of(op->op) == KIND_gemm && bytes >= col(c, COL_weight_step) ? col(c, COL_bw_weight)
+                                                                            : col(c, COL_bw_fit);
 }
 
 op_cost cost_op(const chip *c, const op_inst *op)
@@ -208,7 +213,8 @@ static double spilled(const chip *c, const op_inst *op)
     double b = 0, most = col(c, COL_resident);
     op_kind kind = kind_of(op->op);
     if (is_alias(op->op) || kind == KIND_none || is_constexpr(op->op) || rides(op)) return 0;
-    if (op->op != OP_BATCH_NORM && in_elems(op, 0) * 2 >= most) b += in_elems(op, 0) * 2 * (kind == KIND_softmax ? 2 : kind == KIND_norm);
+    if (op->op != OP_BATCH_NORM && in_elems(op, 0) * 2 >= most)
+        b += in_elems(op, 0) * 2 * (kind == KIND_softmax ? 2 : kind == KIND_norm);
     for (int i = 0; i < op->n_in; i++) {
         const operand *x = &op->in[i];
         double n = x->present && !x->is_const && !x->is_input ? tensor_bytes(&x->type) : 0;
@@ -289,7 +295,10 @@ double cost_watts(const chip *c, const prog_cost *t)
     return col(c, t->limit == BOUND_DISPATCH ? COL_w_dispatch : COL_w_bandwidth);
 }
 
-double cost_placement_us(const chip *c, const prog_cost *t) { return fmax(t->flops / col(c, COL_place_peak), t->bytes / col(c, COL_place_bw)) * 1e6; }
+double cost_placement_us(const chip *c, const prog_cost *t)
+{
+    return fmax(t->flops / col(c, COL_place_peak), t->bytes / col(c, COL_place_bw)) * 1e6;
+}
 
 double cost_after_idle_us(const chip *c, const prog_cost *t, double idle_s)
 {
@@ -299,6 +308,8 @@ double cost_after_idle_us(const chip *c, const prog_cost *t, double idle_s)
 
 const char *bound_name(bound b)
 {
-    static const char *const names[] = { [BOUND_DISPATCH] = "dispatch", [BOUND_BANDWIDTH] = "bandwidth", [BOUND_COMPUTE] = "compute" };
+    static const char *const names[] = {
+        [BOUND_DISPATCH] = "dispatch", [BOUND_BANDWIDTH] = "bandwidth", [BOUND_COMPUTE] = "compute"
+    };
     return names[b];
 }

@@ -77,7 +77,8 @@ double mac_depth(const op_inst *op)
     case KIND_conv:
         if (!shape_known(&w->type.sh)) return NAN;
         for (int i = 1; i < w->type.sh.rank; i++) k *= (double)w->type.sh.d[i];
-        if (op->op == OP_CONV_TRANSPOSE) { /* weight [in, out/groups, …]: every tap of every input channel of the group */
+        /* weight [in, out/groups, …]: every tap of every input channel of the group */
+        if (op->op == OP_CONV_TRANSPOSE) {
             int64_t groups = MAX(inst_int(op, A_GROUPS), 1);
             if (w->type.sh.rank < 2 || w->type.sh.d[1] <= 0) return NAN;
             k = k / (double)w->type.sh.d[1] * (double)(w->type.sh.d[0] / groups);

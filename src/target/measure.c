@@ -25,8 +25,8 @@ static bool made_of_constants(const look *l) { return l->op->op == OP_CONST || i
 
 double m_present(look *l) { return l->op ? 1 : 0; }
 
-/* A constant counts where it is read: the tables and scales of stored weights have two axes more than the weight and are no tensors of
- * the engine. */
+/* A constant counts where it is read: the tables and scales of stored weights have two axes more than the weight and
+ * are no tensors of the engine. */
 double m_rank(look *l)
 {
     double r = 0;
@@ -85,7 +85,8 @@ static const char *name_of_axis(int rank, int back)
 double m_extent(look *l)
 {
     double most = NAN;
-    if (made_of_constants(l)) return NAN; /* a weight's axes are channels and kernel sides: they have rows of their own */
+    /* a weight's axes are channels and kernel sides: they have rows of their own */
+    if (made_of_constants(l)) return NAN;
     for (int i = 0; i < l->op->n_out; i++) {
         const shape *s = &l->op->out[i].sh;
         for (int k = 0; k < s->rank; k++) {
@@ -93,7 +94,8 @@ double m_extent(look *l)
             double d = (double)dim_back(s, k);
             if (!(d > most) && !isnan(most)) continue;
             most = d;
-            snprintf(l->detail, sizeof l->detail, "the %s of a rank-%d result", s->rank >= 4 ? name_of_axis(s->rank, k) : "longest axis", s->rank);
+            snprintf(l->detail, sizeof l->detail, "the %s of a rank-%d result",
+                     s->rank >= 4 ? name_of_axis(s->rank, k) : "longest axis", s->rank);
         }
     }
     return most;
@@ -111,7 +113,8 @@ double m_channels(look *l)
 static bool computes(op_id op)
 {
     op_kind k = kind_of(op);
-    return op != OP_CAST && k != KIND_none && k != KIND_opaque && k != KIND_move && k != KIND_gather && k != KIND_constexpr;
+    return op != OP_CAST && k != KIND_none && k != KIND_opaque && k != KIND_move && k != KIND_gather &&
+           k != KIND_constexpr;
 }
 
 double m_fp32_math(look *l)
@@ -130,7 +133,8 @@ double m_u8_math(look *l)
         const operand *x = &l->op->in[i];
         if (!x->present || !x->is_input || x->type.dt != DT_U8) continue;
         size_t n = strlen(type_text(l, &x->type));
-        snprintf(l->detail + n, sizeof l->detail - n, " as param %s", info->n_in ? info->in[MIN(i, info->n_in - 1)].name : "?");
+        snprintf(l->detail + n, sizeof l->detail - n, " as param %s",
+                 info->n_in ? info->in[MIN(i, info->n_in - 1)].name : "?");
         return 1;
     }
     return 0;
@@ -150,7 +154,10 @@ double m_gate_refused(look *l)
     if (!r || chip_family(l->c) >= r->from) return r ? 0 : NAN;
     l->fix = r->fix;
     if (r->from < 90) snprintf(l->detail, sizeof l->detail, ": it begins with family %d (H%d)", r->from, r->from + 11);
-    else snprintf(l->detail, sizeof l->detail, r->below == GATE_BRIDGE ? ": only hand-authored or internal layers have it" : ", nor on any other chip");
+    else
+        snprintf(l->detail, sizeof l->detail,
+                 r->below == GATE_BRIDGE ? ": only hand-authored or internal layers have it"
+                                         : ", nor on any other chip");
     return yes(r->below == GATE_NONE || r->kind == BRIDGE_REFUSE);
 }
 
@@ -243,8 +250,12 @@ double m_group_rest(look *l)
         return yes(in % g != 0);
     }
     int64_t out = w->sh.d[0];
-    if (out % g) return snprintf(l->detail, sizeof l->detail, "%lld output channels in %lld groups", (long long)out, (long long)g), 1;
-    snprintf(l->detail, sizeof l->detail, "KernelChannels (%lld) != InputChannels (%lld) / Group (%lld)", (long long)w->sh.d[1], (long long)in, (long long)g);
+    if (out % g)
+        return snprintf(l->detail, sizeof l->detail, "%lld output channels in %lld groups", (long long)out,
+                        (long long)g),
+               1;
+    snprintf(l->detail, sizeof l->detail, "KernelChannels (%lld) != InputChannels (%lld) / Group (%lld)",
+             (long long)w->sh.d[1], (long long)in, (long long)g);
     return yes(in % g != 0 || w->sh.d[1] * g != in);
 }
 
@@ -490,7 +501,8 @@ double m_pad_channel(look *l)
     if (!x || !a || a->n % 2 || a->n / 2 > x->sh.rank) return NAN;
     for (int i = 0; i < a->n; i++) {
         int axis = x->sh.rank - a->n / 2 + i / 2;
-        if (a->u.is[i] && axis < x->sh.rank - 2) return snprintf(l->detail, sizeof l->detail, "axis %d of %d", axis, x->sh.rank), 1;
+        if (a->u.is[i] && axis < x->sh.rank - 2)
+            return snprintf(l->detail, sizeof l->detail, "axis %d of %d", axis, x->sh.rank), 1;
     }
     return 0;
 }
@@ -537,7 +549,8 @@ static double rest_of(look *l, attr_id id)
         if (f < 1) return snprintf(l->detail, sizeof l->detail, "%lld", (long long)f), 0;
         while (f % 2 == 0) f /= 2; /* 4 and 8 are powers of 2 */
         while (f % 3 == 0) f /= 3;
-        if (f != 1) snprintf(l->detail, sizeof l->detail, "%lld has the factor %lld", (long long)a->u.is[i], (long long)f);
+        if (f != 1)
+            snprintf(l->detail, sizeof l->detail, "%lld has the factor %lld", (long long)a->u.is[i], (long long)f);
         rest *= (double)f;
     }
     return a ? rest : NAN;
@@ -550,8 +563,10 @@ double m_batch_rest(look *l)
 {
     const ttype *x = arg_type(l, 0);
     int64_t f[2];
-    if (!x || x->sh.rank < 1 || x->sh.d[0] < 0 || !inst_ints(l->op, A_BLOCK_SHAPE, 2, f) || f[0] < 1 || f[1] < 1) return NAN;
-    snprintf(l->detail, sizeof l->detail, "n = %lld, factors %lld * %lld", (long long)x->sh.d[0], (long long)f[0], (long long)f[1]);
+    if (!x || x->sh.rank < 1 || x->sh.d[0] < 0 || !inst_ints(l->op, A_BLOCK_SHAPE, 2, f) || f[0] < 1 || f[1] < 1)
+        return NAN;
+    snprintf(l->detail, sizeof l->detail, "n = %lld, factors %lld * %lld", (long long)x->sh.d[0], (long long)f[0],
+             (long long)f[1]);
     return fmod((double)x->sh.d[0], (double)f[0] * (double)f[1]);
 }
 
@@ -572,7 +587,8 @@ double m_gather_outside(look *l)
     const operand *x = inst_arg(l->op, 0), *ix = inst_arg(l->op, 1);
     if (!x || !ix || ix->is_const || x->is_const) return NAN; /* constant indices become slices */
     const shape *s = &x->type.sh, *k = &ix->type.sh;
-    bool in = s->rank >= 4 && s->d[0] == 1 && (s->rank < 5 || s->d[1] == 1) && k->rank >= 3 && dim_back(k, 2) == 3 && dim_back(k, 0) == 1;
+    bool in = s->rank >= 4 && s->d[0] == 1 && (s->rank < 5 || s->d[1] == 1) && k->rank >= 3 && dim_back(k, 2) == 3 &&
+              dim_back(k, 0) == 1;
     return yes(!in);
 }
 
@@ -634,5 +650,6 @@ double m_affine_coefs(look *l)
 
 double m_random_span(look *l)
 {
-    return attr_float(l->op->op, l->op->attrs, l->op->n_attr, A_HIGH) - attr_float(l->op->op, l->op->attrs, l->op->n_attr, A_LOW);
+    return attr_float(l->op->op, l->op->attrs, l->op->n_attr, A_HIGH) -
+           attr_float(l->op->op, l->op->attrs, l->op->n_attr, A_LOW);
 }

@@ -1,4 +1,5 @@
-/* measure_prog.c: the questions of measures.def about ports (program inputs and outputs) and about programs as a whole. */
+/* measure_prog.c: the questions of measures.def about ports (program inputs and outputs) and about programs as a
+ * whole. */
 #include "target/target_int.h"
 
 /* ---- ports ---- */

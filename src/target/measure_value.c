@@ -1,5 +1,6 @@
-/* measure_value.c: the questions of measures.def about values: what ranges and constants prove, or fail to prove.
- * A range is what graph analysis knows; infinite ends mean "nothing known", and then only rows that warn about the unknown speak. */
+/* measure_value.c: the questions of measures.def about values: what ranges and constants prove, or fail to prove. A
+ * range is what graph analysis knows; infinite ends mean "nothing known", and then only rows that warn about the
+ * unknown speak. */
 #include "target/target_int.h"
 
 static double magnitude(const operand *x) { return fmax(fabs(x->range.lo), fabs(x->range.hi)); }
@@ -65,7 +66,8 @@ double m_mask_floor(look *l)
     return l->op->op == OP_SUB && k == y ? -k->range.hi : k->range.lo;
 }
 
-/* The epsilon of this operation: an attribute as written, or a one-valued constant that is added or compared. 0: none. */
+/* The epsilon of this operation: an attribute as written, or a one-valued constant that is added or compared. 0:
+ * none. */
 static double epsilon(look *l)
 {
     const op_inst *op = l->op;
@@ -180,7 +182,8 @@ double m_mac_bound(look *l)
     return isfinite(top) ? top : NAN;
 }
 
-/* Weights that are not here can be all that their type can say: that is nothing known about them. Who loads them asks again. */
+/* Weights that are not here can be all that their type can say: that is nothing known about them. Who loads them
+ * asks again. */
 double m_zero_point(look *l)
 {
     const operand *z = inst_arg(l->op, 2);

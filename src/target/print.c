@@ -19,8 +19,9 @@ static void json_str(strbuf *b, const char *key, const char *s)
 
 /* ---- chips ---- */
 
-static const chip_column shown[] = { COL_family, COL_cores, COL_max_dim, COL_kernel_w_f16, COL_kernel_h, COL_peak_fit, COL_peak_slope,
-                                     COL_bw_fit, COL_bw_weight, COL_t0_us, COL_resident };
+static const chip_column shown[] = { COL_family,    COL_cores,    COL_max_dim,    COL_kernel_w_f16,
+                                     COL_kernel_h,  COL_peak_fit, COL_peak_slope, COL_bw_fit,
+                                     COL_bw_weight, COL_t0_us,    COL_resident };
 
 static void put_value(strbuf *b, const chip *c, chip_column k)
 {
@@ -35,13 +36,15 @@ static void chips_json(strbuf *b)
 {
     for (size_t i = 0; i < chip_count(); i++) {
         const chip *c = chip_at(i);
-        sb_printf(b, "{\"kind\":\"target\",\"name\":\"%s\",\"arch\":\"%s\",\"base\":%s", c->name, c->arch, c->base ? "true" : "false");
+        sb_printf(b, "{\"kind\":\"target\",\"name\":\"%s\",\"arch\":\"%s\",\"base\":%s", c->name, c->arch,
+                  c->base ? "true" : "false");
         json_str(b, "silicon", c->silicon);
         json_str(b, "soc", c->soc);
         json_str(b, "note", c->note);
         for (int k = 0; k < COL_COUNT; k++) sb_printf(b, ",\"%s\":%.10g", column_get((chip_column)k)->id, c->col[k]);
         sb_puts(b, ",\"status\":{");
-        for (int k = 0; k < COL_COUNT; k++) sb_printf(b, "%s\"%s\":\"%c\"", k ? "," : "", column_get((chip_column)k)->id, c->st[k]);
+        for (int k = 0; k < COL_COUNT; k++)
+            sb_printf(b, "%s\"%s\":\"%c\"", k ? "," : "", column_get((chip_column)k)->id, c->st[k]);
         sb_puts(b, "}}\n");
     }
     for (int k = 0; k < COL_COUNT; k++) {
@@ -85,19 +88,25 @@ static void chips_markdown(strbuf *b)
         sb_putc(b, ' '), md_cell(b, x->what), sb_printf(b, " | %s |\n", x->evidence);
     }
     sb_puts(b, "\n| conflict | question | side taken |\n|---|---|---|\n");
-    for (size_t i = 0; i < conflict_count(); i++) sb_printf(b, "| %s | %s | %s |\n", conflict_at(i)->id, conflict_at(i)->question, conflict_at(i)->side);
+    for (size_t i = 0; i < conflict_count(); i++)
+        sb_printf(b, "| %s | %s | %s |\n", conflict_at(i)->id, conflict_at(i)->question, conflict_at(i)->side);
 }
 
 static void chips_text(strbuf *b)
 {
-    sb_puts(b, "target arch  family cores  max dim  kernel  peak 1 op  peak chain  in/out    weights   floor us  on chip   silicon\n");
+    sb_puts(
+        b,
+        "target arch  family cores  max dim  kernel  peak 1 op  peak chain  in/out    weights   floor us  on chip   silicon\n");
     for (size_t i = 0; i < chip_count(); i++) {
         const chip *c = chip_at(i);
-        sb_printf(b, "%-6s %-5s %6g %5g  %7g  %gx%-4g %6.2f T %c  %7.2f T %c %5.1f G %c %5.1f G %c %5.0f %c  %5.2f MB %c %s\n", c->name, c->arch,
-                  c->col[COL_family], c->col[COL_cores], c->col[COL_max_dim], c->col[COL_kernel_h], c->col[COL_kernel_w_f16],
-                  c->col[COL_peak_fit] / 1e12, c->st[COL_peak_fit], c->col[COL_peak_slope] / 1e12, c->st[COL_peak_slope],
-                  c->col[COL_bw_fit] / 1e9, c->st[COL_bw_fit], c->col[COL_bw_weight] / 1e9, c->st[COL_bw_weight], c->col[COL_t0_us],
-                  c->st[COL_t0_us], c->col[COL_resident] / 0x1p20, c->st[COL_resident], c->silicon);
+        sb_printf(
+            b,
+            "%-6s %-5s %6g %5g  %7g  %gx%-4g %6.2f T %c  %7.2f T %c %5.1f G %c %5.1f G %c %5.0f %c  %5.2f MB %c %s\n",
+            c->name, c->arch, c->col[COL_family], c->col[COL_cores], c->col[COL_max_dim], c->col[COL_kernel_h],
+            c->col[COL_kernel_w_f16], c->col[COL_peak_fit] / 1e12, c->st[COL_peak_fit], c->col[COL_peak_slope] / 1e12,
+            c->st[COL_peak_slope], c->col[COL_bw_fit] / 1e9, c->st[COL_bw_fit], c->col[COL_bw_weight] / 1e9,
+            c->st[COL_bw_weight], c->col[COL_t0_us], c->st[COL_t0_us], c->col[COL_resident] / 0x1p20,
+            c->st[COL_resident], c->silicon);
     }
     sb_puts(b, "M measured, R reconstructed from published rows, C community, P predicted\n\nwhere sources disagree\n");
     for (size_t i = 0; i < conflict_count(); i++)
@@ -144,7 +153,10 @@ static void put_targets(strbuf *b, const rule *r)
 void rules_print(strbuf *b, const char *format)
 {
     bool md = is(format, "markdown"), js = is(format, "json");
-    if (md) sb_puts(b, "| rule | verdict | requires | targets | message | fix | evidence | where sources differ | repaired by |\n|---|---|---|---|---|---|---|---|---|\n");
+    if (md)
+        sb_puts(
+            b,
+            "| rule | verdict | requires | targets | message | fix | evidence | where sources differ | repaired by |\n|---|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < rule_count(); i++) {
         const rule *r = rule_at(i);
         strbuf tests = { 0 }, targets = { 0 };
@@ -170,8 +182,8 @@ void rules_print(strbuf *b, const char *format)
             for (size_t k = 0; k < COUNT(cell); k++) sb_putc(b, ' '), md_cell(b, cell[k]), sb_puts(b, " |");
             sb_putc(b, '\n');
         } else {
-            sb_printf(b, "%s: %s (%s)\n  requires %s\n  says     %s\n  fix      %s\n  evidence %s\n", r->id, severity_name(r->sev), where, what,
-                      r->message, r->fix, r->evidence);
+            sb_printf(b, "%s: %s (%s)\n  requires %s\n  says     %s\n  fix      %s\n  evidence %s\n", r->id,
+                      severity_name(r->sev), where, what, r->message, r->fix, r->evidence);
             if (*r->dispute) sb_printf(b, "  dispute  %s\n", r->dispute);
             if (strcmp(r->legalizer, "none")) sb_printf(b, "  repaired by %s\n", r->legalizer);
         }
@@ -185,7 +197,10 @@ void rules_print(strbuf *b, const char *format)
 static const char *gate_word(const gate_row *r, int family)
 {
     if (family >= r->from) return "native";
-    return r->below == GATE_BRIDGE ? (r->kind == BRIDGE_REFUSE ? "bridge, refused" : r->kind == BRIDGE_WARN ? "bridge, fallback" : "bridge, folded") : "none";
+    return r->below == GATE_BRIDGE ? (r->kind == BRIDGE_REFUSE ? "bridge, refused"
+                                      : r->kind == BRIDGE_WARN ? "bridge, fallback"
+                                                               : "bridge, folded")
+                                   : "none";
 }
 
 void gates_print(strbuf *b, const char *format)
@@ -196,7 +211,8 @@ void gates_print(strbuf *b, const char *format)
         const gate_row *r = gate_at(i);
         const char *m1 = gate_word(r, 2), *m2 = gate_word(r, 3), *m3 = gate_word(r, 4);
         if (js) {
-            sb_printf(b, "{\"op\":\"%s\",\"m1\":\"%s\",\"m2\":\"%s\",\"m3\":\"%s\",\"m4\":\"%s\",\"m5\":\"%s\"", r->mil, m1, m2, m3, gate_word(r, 5), gate_word(r, 6));
+            sb_printf(b, "{\"op\":\"%s\",\"m1\":\"%s\",\"m2\":\"%s\",\"m3\":\"%s\",\"m4\":\"%s\",\"m5\":\"%s\"", r->mil,
+                      m1, m2, m3, gate_word(r, 5), gate_word(r, 6));
             json_str(b, "fix", r->fix);
             json_str(b, "evidence", r->evidence);
             sb_puts(b, "}\n");

@@ -1,10 +1,12 @@
-/* report.c: the cost model beside published latencies and powers. Each row of published.def is built as operations in memory, costed,
- * and printed with its error; then the median absolute error per chip and overall, rows the constants were fitted on apart. */
+/* report.c: the cost model beside published latencies and powers. Each row of published.def is built as operations
+ * in memory, costed, and printed with its error; then the median absolute error per chip and overall, rows the
+ * constants were fitted on apart. */
 #include <stdlib.h>
 
 #include "target/target_int.h"
 
-typedef enum { PUB_CONV, PUB_VALID, PUB_GEMM, PUB_RELU, PUB_SOFTMAX, PUB_NORM, PUB_TINY, PUB_ATTEND, PUB_MATVEC } pub_kind;
+typedef enum { PUB_CONV, PUB_VALID, PUB_GEMM, PUB_RELU, PUB_SOFTMAX, PUB_NORM, PUB_TINY, PUB_ATTEND,
+               PUB_MATVEC } pub_kind;
 typedef enum { FORM_DENSE, FORM_INT8, FORM_INT4, FORM_SPARSE, FORM_W8A8 } pub_form;
 typedef enum { UNIT_MS, UNIT_W, UNIT_PER_W, UNIT_PJ } pub_unit;
 typedef enum { USE_FIT, USE_FIT_SLOPE, USE_CHECK, USE_SLOPE, USE_MODEL, USE_PLACE } pub_use;
@@ -63,7 +65,9 @@ static const vrange anything = { -INFINITY, INFINITY };
 
 static operand live(ttype t, op_id from)
 {
-    return (operand){ .type = t, .present = true, .is_input = from == OP_INPUT, .range = anything, .from = from, .n_uses = 1 };
+    return (operand){
+        .type = t, .present = true, .is_input = from == OP_INPUT, .range = anything, .from = from, .n_uses = 1
+    };
 }
 
 static operand fixed(ttype t, op_id from)
@@ -85,8 +89,8 @@ static void push(builder *b, op_id op, const operand *in, int n_in, ttype out, c
     if (n_attr) memcpy(a, attrs, (size_t)n_attr * sizeof *a);
     *o = out;
     b->returned = ret;
-    op_inst x = { .op = op, .mil = op_get(op)->mil, .name = "", .n_in = n_in, .n_out = 1, .n_attr = n_attr, .in = i, .out = o,
-                  .out_is_output = ret, .attrs = a };
+    op_inst x = { .op = op, .mil = op_get(op)->mil, .name = "", .n_in = n_in, .n_out = 1, .n_attr = n_attr, .in = i,
+                  .out = o, .out_is_output = ret, .attrs = a };
     if (!VEC_PUSH(&b->mem, &b->ops, x)) b->failed = true;
 }
 
@@ -98,13 +102,20 @@ static operand weight(builder *b, ttype t, pub_form form)
     case FORM_DENSE: return fixed(t, OP_CONST);
     case FORM_INT8:
     case FORM_W8A8:
-        push(b, OP_CX_AFFINE, (operand[]){ fixed((ttype){ DT_I8, t.sh }, OP_CONST), fixed(TTYPE(DT_F16, 1), OP_CONST), fixed(TTYPE(DT_I8, 1), OP_CONST) }, 3, t, NULL, 0);
+        push(b, OP_CX_AFFINE,
+             (operand[]){ fixed((ttype){ DT_I8, t.sh }, OP_CONST), fixed(TTYPE(DT_F16, 1), OP_CONST),
+                          fixed(TTYPE(DT_I8, 1), OP_CONST) },
+             3, t, NULL, 0);
         return fixed(t, OP_CX_AFFINE);
     case FORM_INT4:
-        push(b, OP_CX_LUT, (operand[]){ fixed((ttype){ DT_U4, t.sh }, OP_CONST), fixed(TTYPE(DT_F16, 16), OP_CONST) }, 2, t, NULL, 0);
+        push(b, OP_CX_LUT, (operand[]){ fixed((ttype){ DT_U4, t.sh }, OP_CONST), fixed(TTYPE(DT_F16, 16), OP_CONST) },
+             2, t, NULL, 0);
         return fixed(t, OP_CX_LUT);
     case FORM_SPARSE:
-        push(b, OP_CX_SPARSE, (operand[]){ fixed(TTYPE(DT_F16, (int64_t)(n * 0.37)), OP_CONST), fixed((ttype){ DT_U1, t.sh }, OP_CONST) }, 2, t, NULL, 0);
+        push(
+            b, OP_CX_SPARSE,
+            (operand[]){ fixed(TTYPE(DT_F16, (int64_t)(n * 0.37)), OP_CONST), fixed((ttype){ DT_U1, t.sh }, OP_CONST) },
+            2, t, NULL, 0);
         return fixed(t, OP_CX_SPARSE);
     }
     return fixed(t, OP_CONST);
@@ -129,7 +140,8 @@ static ttype build_convs(builder *b, const published *r, ttype x)
         ttype y = TTYPE(DT_F16, 1, r->b, x.sh.d[2] - cut, x.sh.d[3] - cut);
         from = in_int8(b, r, x, from);
         operand w = weight(b, TTYPE(DT_F16, r->b, x.sh.d[1], r->c, r->c), r->form);
-        push(b, OP_CONV, (operand[]){ live(x, from), w }, 2, y, (attr[]){ AT_S(PAD_TYPE, valid ? "valid" : "same") }, 1);
+        push(b, OP_CONV, (operand[]){ live(x, from), w }, 2, y, (attr[]){ AT_S(PAD_TYPE, valid ? "valid" : "same") },
+             1);
         from = OP_CONV;
         x = y;
     }
@@ -153,8 +165,10 @@ static ttype build_gemms(builder *b, const published *r, ttype x)
 static ttype build_attention(builder *b, const published *r, ttype x)
 {
     ttype w = TTYPE(DT_F16, 1, 1, r->b, r->b), head = TTYPE(DT_F16, 1, r->c, r->a, r->b / r->c);
-    for (int i = 0; i < 3; i++) push(b, OP_MATMUL, (operand[]){ live(x, OP_INPUT), weight(b, w, r->form) }, 2, x, NULL, 0);
-    push(b, OP_SDPA, (operand[]){ live(head, OP_MATMUL), live(head, OP_MATMUL), live(head, OP_MATMUL) }, 3, head, NULL, 0);
+    for (int i = 0; i < 3; i++)
+        push(b, OP_MATMUL, (operand[]){ live(x, OP_INPUT), weight(b, w, r->form) }, 2, x, NULL, 0);
+    push(b, OP_SDPA, (operand[]){ live(head, OP_MATMUL), live(head, OP_MATMUL), live(head, OP_MATMUL) }, 3, head, NULL,
+         0);
     push(b, OP_MATMUL, (operand[]){ live(x, OP_SDPA), weight(b, w, r->form) }, 2, x, NULL, 0);
     return x;
 }
@@ -188,15 +202,20 @@ static ttype build_row(builder *b, const published *r, ttype x)
 static bool cost_row(const published *r, prog_cost *out)
 {
     builder b = { 0 };
-    ttype x = r->kind == PUB_GEMM || r->kind == PUB_ATTEND ? TTYPE(DT_F16, 1, 1, r->a, r->b) : r->kind == PUB_MATVEC ? TTYPE(DT_F16, 1, 1, 1, r->a) : TTYPE(DT_F16, 1, r->a, r->h, r->w);
+    ttype x = r->kind == PUB_GEMM || r->kind == PUB_ATTEND ? TTYPE(DT_F16, 1, 1, r->a, r->b)
+              : r->kind == PUB_MATVEC                      ? TTYPE(DT_F16, 1, 1, 1, r->a)
+                                                           : TTYPE(DT_F16, 1, r->a, r->h, r->w);
     op_inst none = { .op = OP_INPUT, .mil = "input", .name = "" };
     const chip *c = chip_find(r->chip);
     if (!c || !VEC_PUSH(&b.mem, &b.ops, none)) return arena_free(&b.mem), false;
     ttype y = build_row(&b, r, x);
-    port_view in[2] = { { .name = "x", .type = x }, { .name = "m", .type = TTYPE(DT_F16, 1, 1, r->a, r->a) } }, ret = { .name = "y", .type = y };
+    port_view in[2] = { { .name = "x", .type = x }, { .name = "m", .type = TTYPE(DT_F16, 1, 1, r->a, r->a) } },
+              ret = { .name = "y", .type = y };
     if (!b.failed) {
         *b.returned = true;
-        prog_view v = { .ops = b.ops.at, .n_ops = b.ops.n, .in = in, .out = &ret, .n_in = r->kind == PUB_MATVEC ? 2 : 1, .n_out = 1 };
+        prog_view v = {
+            .ops = b.ops.at, .n_ops = b.ops.n, .in = in, .out = &ret, .n_in = r->kind == PUB_MATVEC ? 2 : 1, .n_out = 1
+        };
         *out = cost_program(c, &v);
     }
     arena_free(&b.mem);
@@ -207,7 +226,8 @@ static bool cost_row(const published *r, prog_cost *out)
 
 static const char *use_text(pub_use u)
 {
-    static const char *const text[] = { [USE_FIT] = "fit", [USE_FIT_SLOPE] = "fit", [USE_CHECK] = "check", [USE_SLOPE] = "check", [USE_MODEL] = "model", [USE_PLACE] = "model" };
+    static const char *const text[] = { [USE_FIT] = "fit",     [USE_FIT_SLOPE] = "fit", [USE_CHECK] = "check",
+                                        [USE_SLOPE] = "check", [USE_MODEL] = "model",   [USE_PLACE] = "model" };
     return text[u];
 }
 
@@ -235,22 +255,25 @@ static void put_row(strbuf *b, const char *format, const published *r, const out
     if (!strcmp(format, "json")) {
         sb_printf(b, "{\"kind\":\"latency\",\"id\":\"%s\",\"target\":\"%s\",\"setup\":", r->id, name);
         sb_json(b, r->setup, strlen(r->setup));
-        sb_printf(b, ",\"published_ms\":%.4g,\"ours_ms\":%.4g,\"error_percent\":%.1f,\"bound\":\"%s\",\"use\":\"%s\"}\n", r->value, o->ours,
-                  o->error, bound_name(o->limit), use_text(r->use));
+        sb_printf(b,
+                  ",\"published_ms\":%.4g,\"ours_ms\":%.4g,\"error_percent\":%.1f,\"bound\":\"%s\",\"use\":\"%s\"}\n",
+                  r->value, o->ours, o->error, bound_name(o->limit), use_text(r->use));
     } else if (!strcmp(format, "markdown")) {
         sb_printf(b, "| %s | %s | ", r->id, name);
         md_cell(b, r->setup);
-        sb_printf(b, " | %.3f | %.3f | %+.1f | %s | %s |\n", r->value, o->ours, o->error, bound_name(o->limit), use_text(r->use));
+        sb_printf(b, " | %.3f | %.3f | %+.1f | %s | %s |\n", r->value, o->ours, o->error, bound_name(o->limit),
+                  use_text(r->use));
     } else
-        sb_printf(b, "%-5s %-5s %9.3f %9.3f %+8.1f %%  %-9s  %-5s  %s\n", r->id, name, r->value, o->ours, o->error, bound_name(o->limit),
-                  use_text(r->use), r->setup);
+        sb_printf(b, "%-5s %-5s %9.3f %9.3f %+8.1f %%  %-9s  %-5s  %s\n", r->id, name, r->value, o->ours, o->error,
+                  bound_name(o->limit), use_text(r->use), r->setup);
 }
 
 static void put_median(strbuf *b, const char *format, const char *name, const char *over, double m, size_t n)
 {
     if (!n) return;
     if (!strcmp(format, "json"))
-        sb_printf(b, "{\"kind\":\"median\",\"target\":\"%s\",\"rows\":\"%s\",\"count\":%zu,\"error_percent\":%.1f}\n", name, over, n, m);
+        sb_printf(b, "{\"kind\":\"median\",\"target\":\"%s\",\"rows\":\"%s\",\"count\":%zu,\"error_percent\":%.1f}\n",
+                  name, over, n, m);
     else if (!strcmp(format, "markdown")) sb_printf(b, "| %s | %s | %zu | %.1f |\n", name, over, n, m);
     else sb_printf(b, "median |error| %-5s %-6s rows: %5.1f %% of %zu\n", name, over, m, n);
 }
@@ -274,7 +297,9 @@ static bool outcome_of(const published *r, outcome *o)
 {
     prog_cost t = { 0 };
     if (!cost_row(r, &t)) return false;
-    double us = is_slope(r->use) ? t.latency_us - t.floor_us : r->use == USE_PLACE ? cost_placement_us(chip_find(r->chip), &t) : t.latency_us;
+    double us = is_slope(r->use)      ? t.latency_us - t.floor_us
+                : r->use == USE_PLACE ? cost_placement_us(chip_find(r->chip), &t)
+                                      : t.latency_us;
     *o = (outcome){ .ours = us / 1e3, .error = (us / 1e3 / r->value - 1) * 100, .limit = t.limit };
     return true;
 }
@@ -285,12 +310,20 @@ bool cost_measured_at(size_t i, cost_measured *out)
 {
     outcome o;
     if (!outcome_of(&rows[i], &o)) return false;
-    *out = (cost_measured){ .id = rows[i].id, .target = chip_name(chip_find(rows[i].chip)), .setup = rows[i].setup, .published_ms = rows[i].value,
-                            .ours_ms = o.ours, .error_percent = o.error, .fitted = is_fit(rows[i].use), .estimate = is_estimate(rows[i].use) };
+    *out = (cost_measured){ .id = rows[i].id,
+                            .target = chip_name(chip_find(rows[i].chip)),
+                            .setup = rows[i].setup,
+                            .published_ms = rows[i].value,
+                            .ours_ms = o.ours,
+                            .error_percent = o.error,
+                            .fitted = is_fit(rows[i].use),
+                            .estimate = is_estimate(rows[i].use) };
     return true;
 }
 
-static const char *const unit_names[] = { [UNIT_MS] = "ms", [UNIT_W] = "W", [UNIT_PER_W] = "GFLOP/s/W", [UNIT_PJ] = "pJ/FLOP" };
+static const char *const unit_names[] = {
+    [UNIT_MS] = "ms", [UNIT_W] = "W", [UNIT_PER_W] = "GFLOP/s/W", [UNIT_PJ] = "pJ/FLOP"
+};
 
 size_t cost_power_count(void) { return COUNT(powers); }
 
@@ -299,16 +332,27 @@ bool cost_power_at(size_t i, cost_power *out)
     const published *r = &powers[i];
     prog_cost t = { 0 };
     if (!cost_row(r, &t)) return false;
-    double watts = cost_watts(chip_find(r->chip), &t), ours = r->unit == UNIT_W ? watts : r->unit == UNIT_PJ ? t.energy_mj * 1e9 / t.flops : t.flops / t.energy_mj / 1e6;
-    *out = (cost_power){ .id = r->id, .target = chip_name(chip_find(r->chip)), .setup = r->setup, .unit = unit_names[r->unit], .published = r->value, .ours = ours,
-                         .error_percent = (ours / r->value - 1) * 100, .fitted = is_fit(r->use) };
+    double watts = cost_watts(chip_find(r->chip), &t), ours = r->unit == UNIT_W    ? watts
+                                                              : r->unit == UNIT_PJ ? t.energy_mj * 1e9 / t.flops
+                                                                                   : t.flops / t.energy_mj / 1e6;
+    *out = (cost_power){ .id = r->id,
+                         .target = chip_name(chip_find(r->chip)),
+                         .setup = r->setup,
+                         .unit = unit_names[r->unit],
+                         .published = r->value,
+                         .ours = ours,
+                         .error_percent = (ours / r->value - 1) * 100,
+                         .fitted = is_fit(r->use) };
     return true;
 }
 
 static void put_powers(strbuf *b, const char *format)
 {
     bool md = !strcmp(format, "markdown"), js = !strcmp(format, "json");
-    if (md) sb_puts(b, "\n| id | target | setup | published | ours | unit | error % | use |\n|---|---|---|---:|---:|---|---:|---|\n");
+    if (md)
+        sb_puts(
+            b,
+            "\n| id | target | setup | published | ours | unit | error % | use |\n|---|---|---|---:|---:|---|---:|---|\n");
     else if (!js) sb_puts(b, "\nid    chip  published      ours      error  unit       use    setup\n");
     for (size_t i = 0; i < COUNT(powers); i++) {
         cost_power p;
@@ -320,13 +364,15 @@ static void put_powers(strbuf *b, const char *format)
         if (js) {
             sb_printf(b, "{\"kind\":\"power\",\"id\":\"%s\",\"target\":\"%s\",\"setup\":", p.id, p.target);
             sb_json(b, p.setup, strlen(p.setup));
-            sb_printf(b, ",\"published\":%.4g,\"ours\":%.4g,\"unit\":\"%s\",\"error_percent\":%.1f,\"use\":\"%s\"}\n", p.published, p.ours, p.unit, p.error_percent, use);
+            sb_printf(b, ",\"published\":%.4g,\"ours\":%.4g,\"unit\":\"%s\",\"error_percent\":%.1f,\"use\":\"%s\"}\n",
+                      p.published, p.ours, p.unit, p.error_percent, use);
         } else if (md) {
             sb_printf(b, "| %s | %s | ", p.id, p.target);
             md_cell(b, p.setup);
             sb_printf(b, " | %.4g | %.4g | %s | %+.1f | %s |\n", p.published, p.ours, p.unit, p.error_percent, use);
         } else
-            sb_printf(b, "%-5s %-5s %9.4g %9.4g %+8.1f %%  %-9s  %-5s  %s\n", p.id, p.target, p.published, p.ours, p.error_percent, p.unit, use, p.setup);
+            sb_printf(b, "%-5s %-5s %9.4g %9.4g %+8.1f %%  %-9s  %-5s  %s\n", p.id, p.target, p.published, p.ours,
+                      p.error_percent, p.unit, use, p.setup);
     }
 }
 
@@ -347,7 +393,10 @@ void cost_report(strbuf *b, const char *format)
             b->oom = true;
             return;
         }
-    if (md) sb_puts(b, "| id | target | setup | published ms | ours ms | error % | bound | use |\n|---|---|---|---:|---:|---:|---|---|\n");
+    if (md)
+        sb_puts(
+            b,
+            "| id | target | setup | published ms | ours ms | error % | bound | use |\n|---|---|---|---:|---:|---:|---|---|\n");
     else if (!js) sb_puts(b, "id    chip  published      ours      error  bound      use    setup\n");
     for (size_t i = 0; i < COUNT(rows); i++) put_row(b, format, &rows[i], &o[i]);
     if (md) sb_puts(b, "\n| target | rows | count | median error % |\n|---|---|---:|---:|\n");
@@ -356,7 +405,9 @@ void cost_report(strbuf *b, const char *format)
     put_powers(b, format);
     if (md) sb_puts(b, "\n| not modelled | why |\n|---|---|\n");
     for (size_t i = 0; i < COUNT(unmodelled); i++) {
-        if (js) sb_printf(b, "{\"kind\":\"unmodelled\",\"ids\":\"%s\",\"why\":\"%s\"}\n", unmodelled[i].ids, unmodelled[i].why);
+        if (js)
+            sb_printf(b, "{\"kind\":\"unmodelled\",\"ids\":\"%s\",\"why\":\"%s\"}\n", unmodelled[i].ids,
+                      unmodelled[i].why);
         else if (md) sb_printf(b, "| %s | %s |\n", unmodelled[i].ids, unmodelled[i].why);
         else sb_printf(b, "not modelled: %s: %s\n", unmodelled[i].ids, unmodelled[i].why);
     }

@@ -177,9 +177,17 @@ static char *fill(const char *text, const rule *r, const look *l, double seen, a
 
 static an_status report(const rule *r, const look *l, double seen, arena *mem, findings *out, diag *d)
 {
-    finding f = { .rule = r->id, .sev = r->sev, .target = l->c, .op = arena_str(mem, op_name(l)), .name = arena_str(mem, thing_name(l)),
-                  .at = l->op ? l->op->at : l->port ? l->port->at : NOWHERE, .message = fill(r->message, r, l, seen, mem),
-                  .fix = fill(r->fix, r, l, seen, mem), .evidence = r->evidence };
+    finding f = { .rule = r->id,
+                  .sev = r->sev,
+                  .target = l->c,
+                  .op = arena_str(mem, op_name(l)),
+                  .name = arena_str(mem, thing_name(l)),
+                  .at = l->op     ? l->op->at
+                        : l->port ? l->port->at
+                                  : NOWHERE,
+                  .message = fill(r->message, r, l, seen, mem),
+                  .fix = fill(r->fix, r, l, seen, mem),
+                  .evidence = r->evidence };
     if (!f.op || !f.name || !f.message || !f.fix || !VEC_PUSH(mem, out, f)) return diag_nomem(d);
     return AN_OK;
 }

@@ -16,7 +16,8 @@ const char *chip_name(const chip *c);    /* "m1" */
 const char *chip_arch(const chip *c);    /* "h13" */
 bool chip_is_base(const chip *c);        /* one of m1 … m5: what "all" means */
 int chip_family(const chip *c);          /* 2 A13 … 6 A17: op legality */
-double chip_limit(const chip *c, const char *column); /* any numeric column by name; NAN when unknown. For docs and tests */
+/* any numeric column by name; NAN when unknown. For docs and tests */
+double chip_limit(const chip *c, const char *column);
 void chip_print(strbuf *b, const char *format);       /* the table: "text", "json", "markdown" */
 
 typedef enum { SEV_NOTE, SEV_WARNING, SEV_ERROR } severity;
@@ -94,7 +95,8 @@ double cost_watts(const chip *c, const prog_cost *t);
 double cost_placement_us(const chip *c, const prog_cost *t);
 /* The same program when the engine has had nothing to do for so long. */
 double cost_after_idle_us(const chip *c, const prog_cost *t, double idle_s);
-/* The published latency rows (facts 4.5, 4.4) against this model: id, setup, published, ours, error; then the median. */
+/* The published latency rows (facts 4.5, 4.4) against this model: id, setup, published, ours, error; then the
+ * median. */
 void cost_report(strbuf *b, const char *format);
 /* The same rows one by one. An id may have a letter behind it ("P17a"): several settings of one published row. */
 typedef struct {
@@ -113,6 +115,7 @@ typedef struct {
 } cost_power;
 size_t cost_power_count(void);
 bool cost_power_at(size_t i, cost_power *out) MUST_CHECK; /* false: no memory */
-const char *cost_unmodelled(const char *id); /* why no program can be built from that published row; NULL: one can, or no such row */
+/* why no program can be built from that published row; NULL: one can, or no such row */
+const char *cost_unmodelled(const char *id);
 
 #endif

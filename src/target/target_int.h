@@ -1,4 +1,5 @@
-/* target_int.h: what the files of this folder share: the columns of a chip, a rule as a row, and what a measure looks at. */
+/* target_int.h: what the files of this folder share: the columns of a chip, a rule as a row, and what a measure
+ * looks at. */
 #ifndef TARGET_TARGET_INT_H
 #define TARGET_TARGET_INT_H
 
@@ -120,11 +121,13 @@ op_kind kind_of(op_id op);
 const operand *inst_arg(const op_inst *op, int i);                   /* NULL when absent */
 bool inst_ints(const op_inst *op, attr_id id, int want, int64_t *out);
 int64_t inst_int(const op_inst *op, attr_id id);
-int64_t dim_back(const shape *s, int i);                             /* i-th from the end; 1 past the front, -1 unknown */
+/* i-th from the end; 1 past the front, -1 unknown */
+int64_t dim_back(const shape *s, int i);
 double tensor_bytes(const ttype *t);                                 /* 0 when not known */
 double tensor_elems(const ttype *t);
 bool is_conv(op_id op);                                              /* conv, ne_conv */
-bool is_mac(op_id op);                                               /* conv family, linear, matmul, einsum, attention */
+/* conv family, linear, matmul, einsum, attention */
+bool is_mac(op_id op);
 bool is_constexpr(op_id op);
 double mac_depth(const op_inst *op);                                 /* terms summed per output; NAN when unknown */
 

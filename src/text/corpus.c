@@ -1,5 +1,5 @@
-/* corpus.c: samples from shards or text, shuffled by seed and epoch without a table: a permutation of 0 … n-1 that can be entered at
- * any place, so that a run resumes at the exact sample from two numbers. */
+/* corpus.c: samples from shards or text, shuffled by seed and epoch without a table: a permutation of 0 … n-1 that
+ * can be entered at any place, so that a run resumes at the exact sample from two numbers. */
 #include <stdlib.h>
 
 #include "base/io.h"
@@ -29,8 +29,8 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Where sample i stands in the order of an epoch: a Feistel network on the least even number of bits that hold n, walked until it lands
- * below n. Fewer than four steps on average. */
+/* Where sample i stands in the order of an epoch: a Feistel network on the least even number of bits that hold n,
+ * walked until it lands below n. Fewer than four steps on average. */
 static uint64_t place(uint64_t i, uint64_t n, uint64_t key)
 {
     int half = 1;
@@ -98,8 +98,10 @@ static an_status load(corpus *c, const corpus_options *o, diag *d)
     bool builtin = !strcmp(c->path, "builtin:stories");
     if (!builtin) TRY(data_find(c->path, &c->mem, &f, d));
     if (f.shards) return load_shards(c, &f, vocab, d);
-    if (!o->tok) return diag_fail(d, AN_INPUT, NOWHERE, "%s is text, and there is no tokenizer to read it with", c->path);
-    if (vocab < info.n) return diag_fail(d, AN_INPUT, NOWHERE, "the tokenizer has %u tokens, the model %u", info.n, vocab);
+    if (!o->tok)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s is text, and there is no tokenizer to read it with", c->path);
+    if (vocab < info.n)
+        return diag_fail(d, AN_INPUT, NOWHERE, "the tokenizer has %u tokens, the model %u", info.n, vocab);
     if (builtin) return load_stories(c, o, d);
     for (size_t i = 0; i < f.n; i++) TRY(load_file(c, f.path[i], o, d));
     return AN_OK;
@@ -127,7 +129,8 @@ static an_status read_ids(const corpus *c, uint64_t from, uint64_t n, int32_t *t
     return AN_OK;
 }
 
-/* ---- a digest of everything: in parts, in parallel, the same for any number of threads, and for the same ids in whatever files ---- */
+/* ---- a digest of everything: in parts, in parallel, the same for any number of threads, and for the same ids in
+ * whatever files ---- */
 
 enum { PART = 1 << 18, TEAM = 16 }; /* ids of a part; parts at a time */
 
@@ -169,13 +172,17 @@ static an_status find_digest(corpus *c, pool *p, diag *d)
 
 static an_status open_corpus(corpus *c, const char *name, const corpus_options *o, diag *d)
 {
-    if (o->seq < 1 || o->seq > (int64_t)1 << 30) return diag_fail(d, AN_INPUT, NOWHERE, "windows of %lld ids; 1 to 2^30 can be cut", (long long)o->seq);
-    if (!(o->validation >= 0 && o->validation <= 0.9)) return diag_fail(d, AN_INPUT, NOWHERE, "a validation share of %g; 0 to 0.9 is wanted", o->validation);
+    if (o->seq < 1 || o->seq > (int64_t)1 << 30)
+        return diag_fail(d, AN_INPUT, NOWHERE, "windows of %lld ids; 1 to 2^30 can be cut", (long long)o->seq);
+    if (!(o->validation >= 0 && o->validation <= 0.9))
+        return diag_fail(d, AN_INPUT, NOWHERE, "a validation share of %g; 0 to 0.9 is wanted", o->validation);
     if (!(c->path = arena_str(&c->mem, name))) return diag_nomem(d);
     c->seq = o->seq, c->seed = o->seed, c->in_order = o->in_order;
     TRY(load(c, o, d));
     uint64_t n = c->n_tokens ? (c->n_tokens - 1) / (uint64_t)o->seq : 0;
-    if (!n) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %llu ids; one sample takes %lld", name, (unsigned long long)c->n_tokens, (long long)o->seq + 1);
+    if (!n)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: %llu ids; one sample takes %lld", name,
+                         (unsigned long long)c->n_tokens, (long long)o->seq + 1);
     c->n_validation = (uint64_t)((double)n * o->validation);
     if (o->validation > 0 && !c->n_validation && n > 1) c->n_validation = 1;
     c->n_train = n - c->n_validation;
@@ -200,7 +207,10 @@ void corpus_close(corpus *c)
     free(c);
 }
 
-uint64_t corpus_samples(const corpus *c, corpus_split split) { return split == CORPUS_TRAIN ? c->n_train : c->n_validation; }
+uint64_t corpus_samples(const corpus *c, corpus_split split)
+{
+    return split == CORPUS_TRAIN ? c->n_train : c->n_validation;
+}
 uint64_t corpus_tokens(const corpus *c) { return c->n_tokens; }
 bool corpus_undivided(const corpus *c) { return c->undivided; }
 uint64_t corpus_digest(const corpus *c) { return c->digest; }
@@ -208,8 +218,12 @@ uint64_t corpus_digest(const corpus *c) { return c->digest; }
 an_status corpus_batch(const corpus *c, corpus_split split, int64_t b, corpus_pos *pos, int32_t *ids, diag *d)
 {
     uint64_t n = corpus_samples(c, split), width = (uint64_t)c->seq + 1;
-    if (!n) return diag_fail(d, AN_INPUT, NOWHERE, "%s: no samples for %s", c->path, split == CORPUS_TRAIN ? "training" : "validation");
-    if (pos->sample > n) return diag_fail(d, AN_INPUT, NOWHERE, "%s: sample %llu of %llu", c->path, (unsigned long long)pos->sample, (unsigned long long)n);
+    if (!n)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: no samples for %s", c->path,
+                         split == CORPUS_TRAIN ? "training" : "validation");
+    if (pos->sample > n)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: sample %llu of %llu", c->path, (unsigned long long)pos->sample,
+                         (unsigned long long)n);
     corpus_pos p = *pos;
     for (int64_t k = 0; k < b; k++) {
         if (p.sample == n) p.epoch++, p.sample = 0;

@@ -1,14 +1,16 @@
-/* decode.c: ids to bytes. A token's bytes are fixed when the vocabulary is read; what is left is the space that encoding put in front,
- * and, token by token, never to print half a character. */
+/* decode.c: ids to bytes. A token's bytes are fixed when the vocabulary is read; what is left is the space that
+ * encoding put in front, and, token by token, never to print half a character. */
 #include "text/text_int.h"
 
-static an_status put_token(const tokenizer *t, uint32_t id, size_t index, unsigned flags, bool *begun, strbuf *out, diag *d)
+static an_status put_token(const tokenizer *t, uint32_t id, size_t index, unsigned flags, bool *begun, strbuf *out,
+                           diag *d)
 {
     if (id >= t->n) return tok_bad(d, t, "id %u at index %zu, the vocabulary has %u", id, index, t->n);
     const token *k = &t->tok[id];
     if (k->type == TOK_CONTROL || k->type == TOK_UNKNOWN) {
         if (flags & TOK_SPECIAL) sb_putn(out, k->out.at, k->out.n);
-        if (t->strip == PREFIX_ALWAYS) *begun = false;                  /* encoding puts a space behind each special token */
+        /* encoding puts a space behind each special token */
+        if (t->strip == PREFIX_ALWAYS) *begun = false;
         else if (flags & TOK_SPECIAL) *begun = true;
         return AN_OK;
     }

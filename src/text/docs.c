@@ -1,5 +1,5 @@
-/* docs.c: a text to ids, document by document, in parallel. Tasks are runs of whole documents of about a megabyte, so the result does
- * not depend on how many threads there are. */
+/* docs.c: a text to ids, document by document, in parallel. Tasks are runs of whole documents of about a megabyte,
+ * so the result does not depend on how many threads there are. */
 #include <stdlib.h>
 
 #include "text/shard.h"
@@ -7,7 +7,11 @@
 static const struct {
     const char *name;
     docs_rule rule;
-} rules[] = { { "auto", DOCS_AUTO }, { "whole", DOCS_WHOLE }, { "endoftext", DOCS_ENDOFTEXT }, { "blank", DOCS_BLANK }, { "lines", DOCS_LINES } };
+} rules[] = { { "auto", DOCS_AUTO },
+              { "whole", DOCS_WHOLE },
+              { "endoftext", DOCS_ENDOFTEXT },
+              { "blank", DOCS_BLANK },
+              { "lines", DOCS_LINES } };
 
 bool docs_find(const char *name, docs_rule *out)
 {
@@ -34,7 +38,8 @@ static size_t find(const char *s, size_t n, size_t i, const char *needle, size_t
 
 static bool in_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-/* The line end at or behind i that a blank line follows, which ends at *to; n: none. Lines may end in \r\n, and a blank one may hold spaces and tabs. */
+/* The line end at or behind i that a blank line follows, which ends at *to; n: none. Lines may end in \r\n, and a
+ * blank one may hold spaces and tabs. */
 static size_t find_blank(const char *s, size_t n, size_t i, size_t *to)
 {
     while ((i = find(s, n, i, "\n", 1)) < n) {
@@ -111,7 +116,8 @@ static void run_task(void *user, int64_t i, int thread)
     if (encode_task(j, &j->tasks[i], j->enc[thread])) { /* the task's own diag says why */ }
 }
 
-/* Where the first document ends that does so behind i. Of several blank lines the first one is taken: which others end documents is known from there. */
+/* Where the first document ends that does so behind i. Of several blank lines the first one is taken: which others
+ * end documents is known from there. */
 static size_t end_behind(const char *s, size_t n, size_t i, docs_rule rule)
 {
     size_t to;
@@ -166,7 +172,8 @@ static an_status gather(task *tasks, size_t n, tok_ids *out, docs_count *count, 
     return AN_OK;
 }
 
-an_status docs_encode(const tokenizer *t, const char *text, size_t n, docs_rule rule, pool *p, tok_ids *out, docs_count *count, diag *d)
+an_status docs_encode(const tokenizer *t, const char *text, size_t n, docs_rule rule, pool *p, tok_ids *out,
+                      docs_count *count, diag *d)
 {
     bool named = rule != DOCS_AUTO, any = named || find(text, n, 0, END, END_BYTES) < n;
     if (rule == DOCS_AUTO) rule = any ? DOCS_ENDOFTEXT : DOCS_WHOLE;

@@ -1,4 +1,5 @@
-/* encode.c: a text to ids: special tokens cut out, stretches between normalised, cut, and each piece merged or found in the cache. */
+/* encode.c: a text to ids: special tokens cut out, stretches between normalised, cut, and each piece merged or found
+ * in the cache. */
 #include <stdlib.h>
 
 #include "text/text_int.h"
@@ -85,7 +86,8 @@ static an_status piece_uncached(tok_encoder *e, const unsigned char *s, size_t n
         int32_t id = piece_id(t, s, n);
         if (id >= 0) return tok_ids_push(e->out, (uint32_t)id) ? AN_OK : diag_nomem(d);
     }
-    return t->model == MODEL_UNIGRAM ? unigram_piece(t, &e->merge, s, n, e->out, d) : merge_piece(t, &e->merge, s, n, e->out, d);
+    return t->model == MODEL_UNIGRAM ? unigram_piece(t, &e->merge, s, n, e->out, d)
+                                     : merge_piece(t, &e->merge, s, n, e->out, d);
 }
 
 static an_status put_piece(void *user, const unsigned char *s, size_t n, diag *d)
@@ -125,8 +127,9 @@ static an_status put_piece(void *user, const unsigned char *s, size_t n, diag *d
     return AN_OK;
 }
 
-/* A piece may be cut between characters that no token holds side by side: then each part is merged on its own, mostly a word, and found in
- * the cache. Only a run of unknown characters may be cut in two, and is put together again. */
+/* A piece may be cut between characters that no token holds side by side: then each part is merged on its own,
+ * mostly a word, and found in the cache. Only a run of unknown characters may be cut in two, and is put together
+ * again. */
 static an_status put_parts(void *user, const unsigned char *s, size_t n, diag *d)
 {
     tok_encoder *e = user;
@@ -137,7 +140,8 @@ static an_status put_parts(void *user, const unsigned char *s, size_t n, diag *d
         if (i < n && (t->joins[s[i - 1]][s[i]] || (s[i] & 0xc0) == 0x80)) continue;
         size_t had = e->out->n;
         TRY(put_piece(e, s + from, i - from, d));
-        if (fuse && from && e->out->n > had && e->out->at[had] == (uint32_t)t->unk && e->out->at[had - 1] == (uint32_t)t->unk) {
+        if (fuse && from && e->out->n > had && e->out->at[had] == (uint32_t)t->unk &&
+            e->out->at[had - 1] == (uint32_t)t->unk) {
             memmove(e->out->at + had, e->out->at + had + 1, (e->out->n - had - 1) * sizeof *e->out->at);
             e->out->n--;
         }
@@ -158,7 +162,8 @@ static an_status put_stretch(tok_encoder *e, const unsigned char *s, size_t n, b
         s = (const unsigned char *)(e->text[which].at ? e->text[which].at : ""), n = e->text[which].n;
     }
     if (!n) return AN_OK;
-    if (((t->prefix == PREFIX_ALWAYS && start) || (t->prefix == PREFIX_FIRST && first)) && !(t->prefix_unless_space && s[0] == ' ')) {
+    if (((t->prefix == PREFIX_ALWAYS && start) || (t->prefix == PREFIX_FIRST && first)) &&
+        !(t->prefix_unless_space && s[0] == ' ')) {
         strbuf *b = &e->text[which];
         b->n = 0;
         sb_putc(b, ' ');
@@ -207,7 +212,8 @@ static an_status encode_text(tok_encoder *e, const unsigned char *s, size_t n, c
         while (f.rstrip && next < n && is_blank(s[next])) next++;
         bool user = t->tok[id].type == TOK_USER && !t->prefix_after_user;
         if (end > from) TRY(put_stretch(e, s + from, end - from, start, first, d));
-        else if (start && user && t->prefix != PREFIX_NONE) TRY(put_stretch(e, (const unsigned char *)" ", 1, false, false, d)); /* the space stands alone */
+        else if (start && user && t->prefix != PREFIX_NONE)
+            TRY(put_stretch(e, (const unsigned char *)" ", 1, false, false, d)); /* the space stands alone */
         if (!e->cuts && !tok_ids_push(e->out, (uint32_t)id)) return diag_nomem(d);
         first = false;
         start = !user;
@@ -221,9 +227,13 @@ an_status tok_encode(tok_encoder *e, const char *text, size_t n, unsigned flags,
     const tokenizer *t = e->t;
     e->out = out;
     e->cuts = NULL;
-    if (n > INT32_MAX) return diag_fail(d, AN_INPUT, NOWHERE, "a text of %zu bytes; at most 2^31-1 are taken at once", n);
+    if (n > INT32_MAX)
+        return diag_fail(d, AN_INPUT, NOWHERE, "a text of %zu bytes; at most 2^31-1 are taken at once", n);
     size_t good = flags & TOK_UTF8 ? utf8_span((const unsigned char *)text, n) : n;
-    if (good < n) return diag_fail(d, AN_INPUT, NOWHERE, "the text is not UTF-8: byte %zu is 0x%02x, where a character should begin", good, (unsigned char)text[good]);
+    if (good < n)
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "the text is not UTF-8: byte %zu is 0x%02x, where a character should begin", good,
+                         (unsigned char)text[good]);
     if (flags & TOK_BOS && t->bos < 0) return tok_bad(d, t, "BOS was asked for, and this vocabulary has none");
     if (flags & TOK_EOS && t->eos < 0) return tok_bad(d, t, "EOS was asked for, and this vocabulary has none");
     if (flags & TOK_BOS && !tok_ids_push(out, (uint32_t)t->bos)) return diag_nomem(d);

@@ -1,9 +1,11 @@
-/* export.c: a tokenizer as the vocabulary a GGUF file has: load_bin.c's read_vocab the other way round.
- * In: a tokenizer from any file.  Out: tokens as such files spell them, merges or scores, flags; or the one thing they have no word for.
+/* export.c: a tokenizer as the vocabulary a GGUF file has: load_bin.c's read_vocab the other way round. In: a
+ * tokenizer from any file.  Out: tokens as such files spell them, merges or scores, flags; or the one thing they
+ * have no word for.
  *
- * Byte-level BPE goes with its merges and the name of its way to cut text. SentencePiece goes with its scores. BPE by merges over characters
- * (a Llama tokenizer.json) has to be said by scores, too: a token scores by the place of its merges. That means the same only where each
- * token's merges stand together and none is left out, which is checked. */
+ * Byte-level BPE goes with its merges and the name of its way to cut text. SentencePiece goes with its scores. BPE
+ * by merges over characters (a Llama tokenizer.json) has to be said by scores, too: a token scores by the place of
+ * its merges. That means the same only where each token's merges stand together and none is left out, which is
+ * checked. */
 #include <stdlib.h>
 
 #include "text/text_int.h"
@@ -59,7 +61,9 @@ static an_status put_tokens(sheet *h, size_t rows)
         if (k && !bpe) h->score[i] = k->score;
         bool plain = type[i] == TOK_NORMAL || type[i] == TOK_UNUSED;
         if (!k || (type[i] == TOK_UNUSED && !k->piece.n)) TRY(put_padding(h, i, &text[i]));
-        else TRY(spell_piece(h, type[i] == TOK_BYTE || plain ? k->piece : k->out, bpe && plain, !bpe && (plain || type[i] == TOK_USER), &text[i]));
+        else
+            TRY(spell_piece(h, type[i] == TOK_BYTE || plain ? k->piece : k->out, bpe && plain,
+                            !bpe && (plain || type[i] == TOK_USER), &text[i]));
         replaced |= k && plain && (k->out.n != k->piece.n || memcmp(k->out.at, k->piece.at, k->piece.n));
     }
     if (replaced) lose(h, "what its decoder replaces is printed as it is");
@@ -87,7 +91,9 @@ static merge *merges_in_order(sheet *h)
     size_t n = 0;
     if (!m) return NULL;
     for (size_t i = 0; i < t->cap_pairs; i++)
-        if (t->pairs[i].rank != NO_RANK) m[n++] = (merge){ t->pairs[i].rank, (uint32_t)(t->pairs[i].key >> 32), (uint32_t)t->pairs[i].key, t->pairs[i].to };
+        if (t->pairs[i].rank != NO_RANK)
+            m[n++] = (merge){ t->pairs[i].rank, (uint32_t)(t->pairs[i].key >> 32), (uint32_t)t->pairs[i].key,
+                              t->pairs[i].to };
     if (n) qsort(m, n, sizeof *m, by_rank);
     return m;
 }
@@ -103,8 +109,10 @@ static an_status put_merges(sheet *h)
         const uint32_t ids[] = { m[i].left, m[i].right, m[i].to };
         for (size_t k = 0; k < COUNT(ids); k++)
             if (t->tok[ids[k]].type != TOK_NORMAL)
-                return tok_bad(h->d, t, "merge %zu uses token %u (\"%.*s\"), which is a special one: a GGUF vocabulary cannot say so", i, ids[k],
-                               (int)MIN(t->tok[ids[k]].out.n, (size_t)40), t->tok[ids[k]].out.at);
+                return tok_bad(
+                    h->d, t,
+                    "merge %zu uses token %u (\"%.*s\"), which is a special one: a GGUF vocabulary cannot say so", i,
+                    ids[k], (int)MIN(t->tok[ids[k]].out.n, (size_t)40), t->tok[ids[k]].out.at);
         TRY(spell_piece(h, t->tok[m[i].left].piece, true, false, &l));
         TRY(spell_piece(h, t->tok[m[i].right].piece, true, false, &r));
         char *p = arena_printf(h->mem, "%.*s %.*s", (int)l.n, l.at, (int)r.n, r.at);
@@ -157,13 +165,16 @@ static an_status name_cutting(sheet *h)
     if (!near) {
         tok_info info;
         tok_get(t, &info);
-        return tok_bad(h->d, t, "cuts text in %zu steps, the last by \"%s\": no value of tokenizer.ggml.pre means that", t->n_split, info.split);
+        return tok_bad(h->d, t, "cuts text in %zu steps, the last by \"%s\": no value of tokenizer.ggml.pre means that",
+                       t->n_split, info.split);
     }
     bool same;
     TRY(all_merge_to_themselves(h, &same));
     if (!same)
-        return tok_bad(h->d, t, "cuts text as \"%s\" does, but %s whole pieces up before merging: no value of tokenizer.ggml.pre means that", near->name,
-                       t->ignore_merges ? "looks" : "does not look");
+        return tok_bad(
+            h->d, t,
+            "cuts text as \"%s\" does, but %s whole pieces up before merging: no value of tokenizer.ggml.pre means that",
+            near->name, t->ignore_merges ? "looks" : "does not look");
     h->v->pre = near->name;
     return AN_OK;
 }
@@ -180,7 +191,10 @@ static an_status no_merge_missing(sheet *h, uint32_t id)
         int32_t l = piece_id(t, s, i), r = piece_id(t, s + i, n - i);
         uint32_t rank, to;
         if (l < 0 || r < 0 || pair_find(t, (uint32_t)l, (uint32_t)r, &rank, &to)) continue;
-        return tok_bad(h->d, t, "token %u could be made of tokens %d and %d, and no merge says so: scores, as a GGUF vocabulary has them, would allow it; a tokenizer.model has scores", id, l, r);
+        return tok_bad(
+            h->d, t,
+            "token %u could be made of tokens %d and %d, and no merge says so: scores, as a GGUF vocabulary has them, would allow it; a tokenizer.model has scores",
+            id, l, r);
     }
     return AN_OK;
 }
@@ -195,7 +209,10 @@ static an_status scores_of_merges(sheet *h)
     for (size_t i = 0; i < t->n_pairs; i++) {
         if (i && m[i].to == m[i - 1].to) continue;
         if (done[m[i].to])
-            return tok_bad(h->d, t, "the merges of token %u do not stand together: scores, as a GGUF vocabulary has them, cannot say that; a tokenizer.model has scores", m[i].to);
+            return tok_bad(
+                h->d, t,
+                "the merges of token %u do not stand together: scores, as a GGUF vocabulary has them, cannot say that; a tokenizer.model has scores",
+                m[i].to);
         done[m[i].to] = 1;
         h->score[m[i].to] = -(float)++place;
     }
@@ -225,7 +242,12 @@ static an_status put_charsmap(sheet *h, const norm_step *s)
 
 static an_status put_norms(sheet *h)
 {
-    static const char *const names[] = { "NFC", "Replace", "Replace by a regular expression", "a second character map", "squeezing spaces before the last step", "Strip" };
+    static const char *const names[] = { "NFC",
+                                         "Replace",
+                                         "Replace by a regular expression",
+                                         "a second character map",
+                                         "squeezing spaces before the last step",
+                                         "Strip" };
     const tokenizer *t = h->t;
     bool bpe = t->model == MODEL_BYTE_BPE;
     for (size_t i = 0; i < t->n_norm; i++) {
@@ -252,12 +274,16 @@ static an_status put_spaces(sheet *h)
     const tokenizer *t = h->t;
     bool bpe = t->model == MODEL_BYTE_BPE;
     for (size_t i = 0; i < t->n_split && !bpe; i++)
-        if (t->split[i].kind != SPLIT_SPACE_FIRST || !spaces_lead(t)) return tok_bad(h->d, t, "cuts text before it is merged, which a GGUF vocabulary of this kind has no word for");
+        if (t->split[i].kind != SPLIT_SPACE_FIRST || !spaces_lead(t))
+            return tok_bad(h->d, t,
+                           "cuts text before it is merged, which a GGUF vocabulary of this kind has no word for");
     h->v->add_space_prefix = t->prefix != PREFIX_NONE;
     if (t->prefix == PREFIX_FIRST) lose(h, "text behind a special token gets a space in front, too");
-    if (!bpe && t->prefix != PREFIX_NONE && t->prefix_unless_space) lose(h, "text that begins with a space gets another one");
+    if (!bpe && t->prefix != PREFIX_NONE && t->prefix_unless_space)
+        lose(h, "text that begins with a space gets another one");
     if (t->any_flags) lose(h, "special tokens do not swallow the spaces beside them");
-    if (!bpe && !t->byte_fallback && t->unk >= 0 && !t->fuse_unk) lose(h, "characters in a row that it does not know become one token, not one each");
+    if (!bpe && !t->byte_fallback && t->unk >= 0 && !t->fuse_unk)
+        lose(h, "characters in a row that it does not know become one token, not one each");
     return AN_OK;
 }
 
@@ -267,7 +293,10 @@ static an_status fill(sheet *h, size_t rows)
 {
     const tokenizer *t = h->t;
     tok_vocab *v = h->v;
-    if (t->model == MODEL_CHAR_BPE && !t->byte_fallback && t->unk < 0) return tok_bad(h->d, t, "BPE over characters with neither bytes nor an unknown token to fall back to: a GGUF vocabulary has no word for it");
+    if (t->model == MODEL_CHAR_BPE && !t->byte_fallback && t->unk < 0)
+        return tok_bad(
+            h->d, t,
+            "BPE over characters with neither bytes nor an unknown token to fall back to: a GGUF vocabulary has no word for it");
     *v = (tok_vocab){ .model = t->model == MODEL_BYTE_BPE ? "gpt2" : t->model == MODEL_UNIGRAM ? "t5" : "llama", .bos = t->bos, .eos = t->eos, .unk = t->unk, .pad = t->pad,
                       .add_bos = t->add_bos, .add_eos = t->add_eos, .chat_template = t->chat_template };
     TRY(put_tokens(h, rows));

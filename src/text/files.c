@@ -1,5 +1,5 @@
-/* files.c: the files that a name of data stands for: itself, the shards of a folder, a list with commas. What cannot be data is refused here
- * with what it is, before anybody takes it for text. */
+/* files.c: the files that a name of data stands for: itself, the shards of a folder, a list with commas. What cannot
+ * be data is refused here with what it is, before anybody takes it for text. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -21,21 +21,30 @@ static an_status look_at(const char *path, bool *is_shard, diag *d)
     bool there;
     TRY(path_find(path, &there, &i, d));
     if (!there) return diag_fail(d, AN_INPUT, NOWHERE, "%s: no such file", path);
-    if (i.folder) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder: its name must stand alone, or its files be named", path);
-    if (!i.plain) return diag_fail(d, AN_INPUT, NOWHERE, "%s is neither a file nor a folder: text or token files are wanted", path);
+    if (i.folder)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder: its name must stand alone, or its files be named",
+                         path);
+    if (!i.plain)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s is neither a file nor a folder: text or token files are wanted",
+                         path);
     if (!i.bytes) return diag_fail(d, AN_INPUT, NOWHERE, "%s is empty", path);
     TRY(shard_look(path, is_shard, d));
     if (!*is_shard && ends(path, ".bin"))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s does not begin with llm.c's header, as a token file named .bin does; bare ids are named .u16 or .u32", path);
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "%s does not begin with llm.c's header, as a token file named .bin does; bare ids are named .u16 or .u32",
+            path);
     return AN_OK;
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-/* Shards lie beside tokenizers and notes; those are left alone. A .bin that is no shard is not: it may be one that was damaged. */
+/* Shards lie beside tokenizers and notes; those are left alone. A .bin that is no shard is not: it may be one that
+ * was damaged. */
 static bool may_be_shard(const char *name)
 {
-    return name[0] != '.' && (ends(name, ".u16") || ends(name, ".u32") || (ends(name, ".bin") && strncmp(name, "tokenizer", 9)));
+    return name[0] != '.' &&
+           (ends(name, ".u16") || ends(name, ".u32") || (ends(name, ".bin") && strncmp(name, "tokenizer", 9)));
 }
 
 static an_status read_folder(const char *dir, arena *mem, names *v, diag *d)
@@ -51,7 +60,11 @@ static an_status read_folder(const char *dir, arena *mem, names *v, diag *d)
     if (!st && errno) st = file_fail("list", dir, d);
     closedir(at);
     TRY(st);
-    if (!v->n) return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder without token files (.u16, .u32, or .bin with llm.c's header); text is named file by file", dir);
+    if (!v->n)
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "%s is a folder without token files (.u16, .u32, or .bin with llm.c's header); text is named file by file",
+            dir);
     qsort(v->at, v->n, sizeof *v->at, by_name); /* by bytes: the same order under every locale */
     return AN_OK;
 }
@@ -80,7 +93,9 @@ an_status data_find(const char *name, arena *mem, data_files *out, diag *d)
     for (size_t k = 0; k < v.n; k++) {
         bool is;
         TRY(look_at(v.at[k], &is, d));
-        if (k && is != out->shards) return diag_fail(d, AN_INPUT, NOWHERE, "%s is %s and %s is %s: one kind is wanted", v.at[0], is ? "text" : "ids", v.at[k], is ? "ids" : "text");
+        if (k && is != out->shards)
+            return diag_fail(d, AN_INPUT, NOWHERE, "%s is %s and %s is %s: one kind is wanted", v.at[0],
+                             is ? "text" : "ids", v.at[k], is ? "ids" : "text");
         out->shards = is;
     }
     out->path = v.at, out->n = v.n;

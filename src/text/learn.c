@@ -1,6 +1,6 @@
-/* learn.c: a byte-level BPE vocabulary from a corpus, written as tokenizer.json.
- * Words are counted once; then the most frequent pair of neighbours is merged until the vocabulary is full, pairs of equal count in the
- * order of their ids. Only the words that hold a merged pair are looked at again. Same corpus, same bytes. */
+/* learn.c: a byte-level BPE vocabulary from a corpus, written as tokenizer.json. Words are counted once; then the
+ * most frequent pair of neighbours is merged until the vocabulary is full, pairs of equal count in the order of
+ * their ids. Only the words that hold a merged pair are looked at again. Same corpus, same bytes. */
 #include <stdlib.h>
 
 #include "text/text_int.h"
@@ -261,7 +261,8 @@ static an_status start(learner *l, const tok_train_options *o, diag *d)
     l->sym = malloc((total + 1) * sizeof *l->sym);
     if (!l->text || !l->sym || total > UINT32_MAX) return diag_nomem(d);
     uint32_t id_of[256];
-    for (uint32_t cp = 0; cp < 0x144; cp++) { /* ids of bytes in the order of their printable characters, as GPT-2 has them */
+    /* ids of bytes in the order of their printable characters, as GPT-2 has them */
+    for (uint32_t cp = 0; cp < 0x144; cp++) {
         int b = char_to_byte(cp);
         char one = (char)b;
         if (b >= 0) id_of[b] = token_id(l, &one, 1);
@@ -270,7 +271,8 @@ static an_status start(learner *l, const tok_train_options *o, diag *d)
         word *w = &l->word[i];
         w->first = (uint32_t)at, w->len = w->n;
         for (uint32_t j = 0; j < w->n; j++) l->sym[at++] = id_of[w->at[j]];
-        for (uint32_t j = 0; j + 1 < w->n; j++) pair_add(l, l->sym[w->first + j], l->sym[w->first + j + 1], w->count, (uint32_t)i);
+        for (uint32_t j = 0; j + 1 < w->n; j++)
+            pair_add(l, l->sym[w->first + j], l->sym[w->first + j + 1], w->count, (uint32_t)i);
     }
     for (size_t i = 0; i < l->cap_pairs; i++)
         if (l->pair[i].used) heap_put(l, (best){ l->pair[i].count, l->pair[i].key });
@@ -308,8 +310,10 @@ static an_status put_json(const learner *l, const tok_train_options *o, const sp
         ok = p != NULL;
         if (ok) merge[i] = (tok_str){ p, x.n + y.n + 1 };
     }
-    tok_vocab v = { .model = "gpt2", .n = n, .token = spelt, .type = type, .n_merges = l->n_merges, .merge = merge, .bos = -1, .eos = -1, .unk = -1, .pad = -1 };
-    if (o->n_special) v.bos = (int64_t)l->n_tokens, v.add_bos = 1; /* the first one stands between documents, so a text begins behind one */
+    tok_vocab v = { .model = "gpt2", .n = n, .token = spelt, .type = type, .n_merges = l->n_merges, .merge = merge,
+                    .bos = -1, .eos = -1, .unk = -1, .pad = -1 };
+    /* the first one stands between documents, so a text begins behind one */
+    if (o->n_special) v.bos = (int64_t)l->n_tokens, v.add_bos = 1;
     if (ok) vocab_json(b, &v, &(struct pre_row){ .split = { split->name } });
     arena_free(&mem);
     return ok && !b->oom ? AN_OK : diag_nomem(d);
@@ -321,9 +325,13 @@ an_status tok_train(const char *corpus, size_t n, const tok_train_options *optio
     tok_train_options o = *options;
     if (!o.special) o.special = usual, o.n_special = 1;
     split_step split;
-    if (!split_named(o.split ? o.split : "gpt2", &split)) return diag_fail(d, AN_USAGE, NOWHERE, "no way to cut text is called \"%.40s\"; gpt2, llama3, qwen2 and qwen35 are", o.split);
+    if (!split_named(o.split ? o.split : "gpt2", &split))
+        return diag_fail(d, AN_USAGE, NOWHERE,
+                         "no way to cut text is called \"%.40s\"; gpt2, llama3, qwen2 and qwen35 are", o.split);
     if (o.vocab < 256 + o.n_special || o.vocab > MAX_VOCAB)
-        return diag_fail(d, AN_USAGE, NOWHERE, "a vocabulary of %u; from %zu (bytes and special tokens) to %d can be made", o.vocab, 256 + o.n_special, MAX_VOCAB);
+        return diag_fail(d, AN_USAGE, NOWHERE,
+                         "a vocabulary of %u; from %zu (bytes and special tokens) to %d can be made", o.vocab,
+                         256 + o.n_special, MAX_VOCAB);
     learner l = { 0 };
     split_scratch x;
     an_status st = split_scratch_init(&x, d);

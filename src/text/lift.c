@@ -1,11 +1,13 @@
-/* lift.c: the two long lists of a tokenizer.json, model.vocab and model.merges, read straight from the text.
- * They are nine tenths of the file, and a tree of a hundred thousand small values costs more to build than to read: the lists are lifted out,
- * and the JSON library sees the rest, with {} and [] in their place. Strict: what is no JSON here is an error with its byte. */
+/* lift.c: the two long lists of a tokenizer.json, model.vocab and model.merges, read straight from the text. They
+ * are nine tenths of the file, and a tree of a hundred thousand small values costs more to build than to read: the
+ * lists are lifted out, and the JSON library sees the rest, with {} and [] in their place. Strict: what is no JSON
+ * here is an error with its byte. */
 #include "text/text_int.h"
 
 static void blanks(json_scan *s)
 {
-    while (s->at < s->n && (s->p[s->at] == ' ' || s->p[s->at] == '\n' || s->p[s->at] == '\t' || s->p[s->at] == '\r')) s->at++;
+    while (s->at < s->n && (s->p[s->at] == ' ' || s->p[s->at] == '\n' || s->p[s->at] == '\t' || s->p[s->at] == '\r'))
+        s->at++;
 }
 
 static bool eat(json_scan *s, char c)
@@ -21,7 +23,10 @@ static bool hex4(const char *p, uint32_t *out)
     uint32_t v = 0;
     for (int i = 0; i < 4; i++) {
         char c = p[i];
-        int x = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        int x = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                       : -1;
         if (x < 0) return false;
         v = v << 4 | (uint32_t)x;
     }
@@ -66,7 +71,9 @@ static bool unescape(const char *p, size_t n, strbuf *out)
         i += 4;
         if (cp >= 0xdc00 && cp < 0xe000) return false;
         if (cp >= 0xd800 && cp < 0xdc00) {
-            if (n - i < 7 || p[i + 1] != '\\' || p[i + 2] != 'u' || !hex4(p + i + 3, &low) || low < 0xdc00 || low >= 0xe000) return false;
+            if (n - i < 7 || p[i + 1] != '\\' || p[i + 2] != 'u' || !hex4(p + i + 3, &low) || low < 0xdc00 ||
+                low >= 0xe000)
+                return false;
             cp = 0x10000 + ((cp - 0xd800) << 10 | (low - 0xdc00));
             i += 6;
         }
@@ -117,8 +124,8 @@ static bool skip_value(json_scan *s)
     return !depth;
 }
 
-/* Walk the object at s to its end: the file (top), whose model is walked in turn, or the model, whose lists are kept as stretches of the text.
- * The last of equal keys counts, as the JSON library has it. */
+/* Walk the object at s to its end: the file (top), whose model is walked in turn, or the model, whose lists are kept
+ * as stretches of the text. The last of equal keys counts, as the JSON library has it. */
 static bool walk(json_scan *s, bool top, json_scan *vocab, json_scan *merges, bool *oom)
 {
     strbuf hold = { 0 };
@@ -130,7 +137,10 @@ static bool walk(json_scan *s, bool top, json_scan *vocab, json_scan *merges, bo
         size_t at = s->at;
         bool model = top && name.n == 5 && !memcmp(name.at, "model", 5) && at < s->n && s->p[at] == '{';
         ok = ok && (model ? walk(s, false, vocab, merges, oom) : skip_value(s));
-        json_scan *list = top ? NULL : name.n == 5 && !memcmp(name.at, "vocab", 5) ? vocab : name.n == 6 && !memcmp(name.at, "merges", 6) ? merges : NULL;
+        json_scan *list = top                                            ? NULL
+                          : name.n == 5 && !memcmp(name.at, "vocab", 5)  ? vocab
+                          : name.n == 6 && !memcmp(name.at, "merges", 6) ? merges
+                                                                         : NULL;
         if (ok && list) *list = (json_scan){ .p = s->p, .n = s->at, .at = at };
         more = ok && eat(s, ',');
         if (ok && !more) {
@@ -147,7 +157,8 @@ bool lift_lists(const char *p, size_t n, json_scan *vocab, json_scan *merges, st
 {
     json_scan all = { .p = p, .n = n };
     *vocab = *merges = (json_scan){ 0 };
-    bool ok = walk(&all, true, vocab, merges, &rest->oom) && vocab->p && merges->p && p[vocab->at] == '{' && p[merges->at] == '[';
+    bool ok = walk(&all, true, vocab, merges, &rest->oom) && vocab->p && merges->p && p[vocab->at] == '{' &&
+              p[merges->at] == '[';
     if (!ok) return *vocab = *merges = (json_scan){ 0 }, false;
     const json_scan *first = vocab->at < merges->at ? vocab : merges, *second = first == vocab ? merges : vocab;
     sb_putn(rest, p, first->at);
@@ -185,9 +196,11 @@ bool next_token(json_scan *s, strbuf *hold, tok_str *text, double *id)
     blanks(s);
     size_t from = s->at;
     double v = 0;
-    for (; s->at < s->n && s->p[s->at] >= '0' && s->p[s->at] <= '9' && s->at - from < 16; s->at++) v = v * 10 + (s->p[s->at] - '0');
+    for (; s->at < s->n && s->p[s->at] >= '0' && s->p[s->at] <= '9' && s->at - from < 16; s->at++)
+        v = v * 10 + (s->p[s->at] - '0');
     *id = s->at > from ? v : -1;
-    if (s->at < s->n && (s->p[s->at] == '.' || s->p[s->at] == '-' || (s->p[s->at] | 32) == 'e')) { /* a number, but no id: the caller says so */
+    /* a number, but no id: the caller says so */
+    if (s->at < s->n && (s->p[s->at] == '.' || s->p[s->at] == '-' || (s->p[s->at] | 32) == 'e')) {
         *id = -1;
         if (!skip_value(s)) return false;
     } else if (s->at == from) return false;
@@ -205,7 +218,8 @@ bool next_merge(json_scan *s, strbuf hold[2], tok_str *left, tok_str *right)
         if (!string(s, &hold[0], left)) return false;
         const char *gap = left->n > 1 ? memchr(left->at + 1, ' ', left->n - 1) : NULL;
         *right = (tok_str){ NULL, 0 };
-        if (gap) *right = (tok_str){ gap + 1, left->n - (size_t)(gap + 1 - left->at) }, left->n = (size_t)(gap - left->at);
+        if (gap)
+            *right = (tok_str){ gap + 1, left->n - (size_t)(gap + 1 - left->at) }, left->n = (size_t)(gap - left->at);
     }
     s->bad = false;
     return true;

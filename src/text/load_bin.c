@@ -6,13 +6,19 @@
 
 #include "text/text_int.h"
 
-static uint32_t le32(const unsigned char *p) { return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
-
-static an_status next_record(const tokenizer *t, const unsigned char *b, size_t n, size_t *at, size_t id, size_t *len, diag *d)
+static uint32_t le32(const unsigned char *p)
 {
-    if (n - *at < 8) return tok_bad(d, t, "token %zu at byte %zu is cut short: %zu bytes left, 8 wanted", id, *at, n - *at);
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static an_status next_record(const tokenizer *t, const unsigned char *b, size_t n, size_t *at, size_t id, size_t *len,
+                             diag *d)
+{
+    if (n - *at < 8)
+        return tok_bad(d, t, "token %zu at byte %zu is cut short: %zu bytes left, 8 wanted", id, *at, n - *at);
     *len = le32(b + *at + 4);
-    if (*len > n - *at - 8) return tok_bad(d, t, "token %zu at byte %zu says %zu bytes, %zu are left", id, *at, *len, n - *at - 8);
+    if (*len > n - *at - 8)
+        return tok_bad(d, t, "token %zu at byte %zu says %zu bytes, %zu are left", id, *at, *len, n - *at - 8);
     *at += 8 + *len;
     return AN_OK;
 }
@@ -40,7 +46,8 @@ an_status read_bin(tokenizer *t, const void *p, size_t n, diag *d)
         unsigned char byte;
         tok_type type = id == 0 ? TOK_UNKNOWN : id <= 2 ? TOK_CONTROL : id < 259 ? TOK_BYTE : TOK_NORMAL;
         if (type == TOK_BYTE && (!byte_token(s, len, &byte) || byte != id - 3))
-            return tok_bad(d, t, "token %zu is \"%.*s\"; <0x%02X> is wanted there", id, (int)MIN(len, (size_t)20), s, (unsigned)(id - 3));
+            return tok_bad(d, t, "token %zu is \"%.*s\"; <0x%02X> is wanted there", id, (int)MIN(len, (size_t)20), s,
+                           (unsigned)(id - 3));
         if (type == TOK_CONTROL) { /* written with a line end on both sides */
             while (len && *s == '\n') s++, len--;
             while (len && s[len - 1] == '\n') len--;
@@ -58,7 +65,9 @@ static an_status vocab_merges(tokenizer *t, const tok_vocab *v, diag *d)
     TRY(tok_room_pairs(t, v->n_merges, d));
     for (size_t i = 0; i < v->n_merges; i++) {
         const char *s = v->merge[i].at, *gap = v->merge[i].n > 1 ? memchr(s + 1, ' ', v->merge[i].n - 1) : NULL;
-        if (!gap) return tok_bad(d, t, "merge %zu is \"%.*s\"; \"left right\" is wanted", i, (int)MIN(v->merge[i].n, (size_t)40), s);
+        if (!gap)
+            return tok_bad(d, t, "merge %zu is \"%.*s\"; \"left right\" is wanted", i,
+                           (int)MIN(v->merge[i].n, (size_t)40), s);
         size_t nl = (size_t)(gap - s);
         TRY(tok_merge(t, i, s, nl, gap + 1, v->merge[i].n - nl - 1, true, false, d));
     }
@@ -88,7 +97,8 @@ static an_status take_bytes(tokenizer *t, const bool *bytes, diag *d)
 static an_status read_vocab(tokenizer *t, const tok_vocab *v, diag *d)
 {
     bool bpe = !strcmp(v->model, "gpt2"), spm = !strcmp(v->model, "llama"), unigram = !strcmp(v->model, "t5");
-    if (!bpe && !spm && !unigram) return tok_bad(d, t, "tokenizer.ggml.model is \"%.40s\"; gpt2, llama and t5 are supported", v->model);
+    if (!bpe && !spm && !unigram)
+        return tok_bad(d, t, "tokenizer.ggml.model is \"%.40s\"; gpt2, llama and t5 are supported", v->model);
     if (!bpe && !v->score) return tok_bad(d, t, "a %s vocabulary without tokenizer.ggml.scores", v->model);
     TRY(tok_size(t, v->n, d));
     t->model = bpe ? MODEL_BYTE_BPE : spm ? MODEL_SPM_BPE : MODEL_UNIGRAM;

@@ -15,7 +15,8 @@ json_t *js_load(const tokenizer *t, const char *what, const void *p, size_t n, d
     size_t groups = 0, values = 0;
     for (size_t i = 0; i < n; i++) groups += s[i] == '{' || s[i] == '[', values += s[i] == ',';
     if (n > MOST_BYTES || groups > MOST_GROUPS || values > MOST_VALUES) {
-        tok_bad(d, t, "%s: %zu bytes, %zu lists and objects, %zu values; at most %d, %d and %d are taken", what, n, groups, values, MOST_BYTES, MOST_GROUPS, MOST_VALUES);
+        tok_bad(d, t, "%s: %zu bytes, %zu lists and objects, %zu values; at most %d, %d and %d are taken", what, n,
+                groups, values, MOST_BYTES, MOST_GROUPS, MOST_VALUES);
         return NULL;
     }
     json_error_t e;
@@ -56,7 +57,9 @@ static an_status count_ids(const tokenizer *t, const json_scan *vocab, const jso
         tok_str text;
         double id;
         while (!d->st && next_token(&s, &hold, &text, &id)) {
-            if (id < 0 || id >= MAX_VOCAB) tok_bad(d, t, "the id of \"%.*s\" is no whole number from 0 to %d", (int)MIN(text.n, (size_t)40), text.at, MAX_VOCAB - 1);
+            if (id < 0 || id >= MAX_VOCAB)
+                tok_bad(d, t, "the id of \"%.*s\" is no whole number from 0 to %d", (int)MIN(text.n, (size_t)40),
+                        text.at, MAX_VOCAB - 1);
             else n = MAX(n, (size_t)id + 1);
         }
         if (hold.oom) diag_nomem(d);
@@ -67,7 +70,8 @@ static an_status count_ids(const tokenizer *t, const json_scan *vocab, const jso
     json_array_foreach(added, i, v) {
         int64_t id = whole(json_object_get(v, "id"), MAX_VOCAB - 1);
         size_t len;
-        if (id < 0 || !js_text(json_object_get(v, "content"), &len)) return tok_bad(d, t, "added_tokens[%zu] wants an id from 0 to %d and a content", i, MAX_VOCAB - 1);
+        if (id < 0 || !js_text(json_object_get(v, "content"), &len))
+            return tok_bad(d, t, "added_tokens[%zu] wants an id from 0 to %d and a content", i, MAX_VOCAB - 1);
         n = MAX(n, (size_t)id + 1);
     }
     *n_out = n;
@@ -82,8 +86,11 @@ static an_status put_vocab(tokenizer *t, json_scan s, bool byte_level, bool mark
     while (!d->st && next_token(&s, &hold, &text, &x)) { /* count_ids has been through it */
         size_t id = (size_t)x;
         unsigned char b;
-        if (t->tok[id].type != TOK_UNUSED) tok_bad(d, t, "\"%.*s\" and another token have the id %zu", (int)MIN(text.n, (size_t)40), text.at, id);
-        else if (tok_put(t, id, text.at, text.n, bytes && byte_token(text.at, text.n, &b) ? TOK_BYTE : TOK_NORMAL, 0, byte_level, marks, d)) break;
+        if (t->tok[id].type != TOK_UNUSED)
+            tok_bad(d, t, "\"%.*s\" and another token have the id %zu", (int)MIN(text.n, (size_t)40), text.at, id);
+        else if (tok_put(t, id, text.at, text.n, bytes && byte_token(text.at, text.n, &b) ? TOK_BYTE : TOK_NORMAL, 0,
+                         byte_level, marks, d))
+            break;
     }
     if (hold.oom) diag_nomem(d);
     sb_free(&hold);
@@ -99,8 +106,10 @@ static an_status put_added(tokenizer *t, const json_t *added, diag *d)
         size_t id = (size_t)json_number_value(json_object_get(v, "id"));
         const char *s = js_text(json_object_get(v, "content"), &n);
         float score = t->tok[id].score;
-        TRY(tok_put(t, id, s, n, json_is_true(json_object_get(v, "special")) ? TOK_CONTROL : TOK_USER, score, false, false, d));
-        added_flags f = { json_is_true(json_object_get(v, "lstrip")), json_is_true(json_object_get(v, "rstrip")), json_is_true(json_object_get(v, "single_word")) };
+        TRY(tok_put(t, id, s, n, json_is_true(json_object_get(v, "special")) ? TOK_CONTROL : TOK_USER, score, false,
+                    false, d));
+        added_flags f = { json_is_true(json_object_get(v, "lstrip")), json_is_true(json_object_get(v, "rstrip")),
+                          json_is_true(json_object_get(v, "single_word")) };
         t->flags[id] = f;
         t->any_flags |= f.lstrip || f.rstrip || f.single_word;
     }
@@ -133,17 +142,21 @@ static an_status named(const tokenizer *t, const json_t *j, const char *what, in
     size_t n;
     const char *s = js_text(j, &n);
     if (!s) return AN_OK;
-    if ((*id = tok_find(t, s, n)) < 0) return tok_bad(d, t, "%s is \"%.40s\", which the vocabulary does not hold", what, s);
+    if ((*id = tok_find(t, s, n)) < 0)
+        return tok_bad(d, t, "%s is \"%.40s\", which the vocabulary does not hold", what, s);
     return AN_OK;
 }
 
-static an_status read_bpe(tokenizer *t, const json_t *root, const json_t *model, const json_scan *vocab, const json_scan *merges, const json_style *s, diag *d)
+static an_status read_bpe(tokenizer *t, const json_t *root, const json_t *model, const json_scan *vocab,
+                          const json_scan *merges, const json_style *s, diag *d)
 {
     const json_t *added = json_object_get(root, "added_tokens"), *dropout = json_object_get(model, "dropout");
     static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
     for (size_t i = 0; i < COUNT(affixes); i++)
-        if (json_string_length(json_object_get(model, affixes[i]))) return tok_bad(d, t, "model.%s is not supported", affixes[i]);
-    if (json_is_number(dropout) && json_number_value(dropout) > 0) return tok_bad(d, t, "model.dropout is not supported");
+        if (json_string_length(json_object_get(model, affixes[i])))
+            return tok_bad(d, t, "model.%s is not supported", affixes[i]);
+    if (json_is_number(dropout) && json_number_value(dropout) > 0)
+        return tok_bad(d, t, "model.dropout is not supported");
     if (!vocab->p) return tok_bad(d, t, "model.vocab is no object, or model.merges no list");
     size_t n = 0;
     bool bytes = json_is_true(json_object_get(model, "byte_fallback"));
@@ -178,7 +191,9 @@ static an_status read_unigram(tokenizer *t, const json_t *root, const json_t *mo
         const json_t *score = json_array_get(v, 1);
         unsigned char b;
         if (!piece || !json_is_number(score)) return tok_bad(d, t, "model.vocab[%zu] is no [piece, score]", i);
-        tok_type type = (int64_t)i == t->unk ? TOK_UNKNOWN : t->byte_fallback && byte_token(piece, len, &b) ? TOK_BYTE : TOK_NORMAL;
+        tok_type type = (int64_t)i == t->unk                             ? TOK_UNKNOWN
+                        : t->byte_fallback && byte_token(piece, len, &b) ? TOK_BYTE
+                                                                         : TOK_NORMAL;
         TRY(tok_put(t, i, piece, len, type, (float)json_number_value(score), false, s->marks, d));
     }
     TRY(put_added(t, added, d));
@@ -230,7 +245,8 @@ an_status read_json(tokenizer *t, const void *p, size_t n, diag *d)
     json_scan vocab, merges;
     strbuf rest = { 0 };
     bool lifted = lift_lists(p, n, &vocab, &merges, &rest);
-    json_t *root = rest.oom ? (diag_nomem(d), NULL) : js_load(t, "tokenizer.json", lifted ? rest.at : p, lifted ? rest.n : n, d);
+    json_t *root =
+        rest.oom ? (diag_nomem(d), NULL) : js_load(t, "tokenizer.json", lifted ? rest.at : p, lifted ? rest.n : n, d);
     an_status st = root ? read_root(t, root, &vocab, &merges, d) : d->st;
     json_decref(root);
     sb_free(&rest);
@@ -251,7 +267,9 @@ static an_status text_merges(tokenizer *t, const char *p, size_t n, diag *d)
         if (len && p[i + len - 1] == '\r') len--;
         if (!len || (!rank && len >= 8 && !memcmp(p + i, "#version", 8))) continue;
         const char *gap = len > 1 ? memchr(p + i + 1, ' ', len - 1) : NULL;
-        if (!gap) return tok_bad(d, t, "merge %zu is \"%.*s\"; \"left right\" is wanted", rank, (int)MIN(len, (size_t)40), p + i);
+        if (!gap)
+            return tok_bad(d, t, "merge %zu is \"%.*s\"; \"left right\" is wanted", rank, (int)MIN(len, (size_t)40),
+                           p + i);
         size_t left = (size_t)(gap - p) - i;
         TRY(tok_merge(t, rank++, p + i, left, gap + 1, len - left - 1, true, false, d));
     }

@@ -128,7 +128,8 @@ static an_status read_piece(tokenizer *t, cursor c, size_t id, diag *d)
         if (f.number == 3 && f.wire == 0) type = f.value;
     }
     if (bad) return tok_bad(d, t, "piece %zu is malformed", id);
-    if (type < TOK_NORMAL || type > TOK_BYTE) return tok_bad(d, t, "piece %zu has type %llu; 1 to 6 are known", id, (unsigned long long)type);
+    if (type < TOK_NORMAL || type > TOK_BYTE)
+        return tok_bad(d, t, "piece %zu has type %llu; 1 to 6 are known", id, (unsigned long long)type);
     const char *s = text.at ? (const char *)text.at : "";
     const size_t n = (size_t)(text.end - text.at);
     TRY(tok_is_utf8(t, id, s, n, d));
@@ -138,7 +139,9 @@ static an_status read_piece(tokenizer *t, cursor c, size_t id, diag *d)
 an_status read_model(tokenizer *t, const void *p, size_t n, diag *d)
 {
     const cursor all = { p, (const unsigned char *)p + n };
-    spec s = { .type = 1, .unk = 0, .bos = 1, .eos = 2, .pad = -1, .dummy_prefix = true, .squeeze = true, .escape = true };
+    spec s = {
+        .type = 1, .unk = 0, .bos = 1, .eos = 2, .pad = -1, .dummy_prefix = true, .squeeze = true, .escape = true
+    };
     field f;
     bool bad = false, fine = true;
     cursor c = all;
@@ -150,7 +153,9 @@ an_status read_model(tokenizer *t, const void *p, size_t n, diag *d)
     }
     if (bad || !fine) return malformed(t, "the file", &all, &c, d);
     static const char *const types[] = { "unset", "unigram", "BPE", "word", "char" };
-    if (s.type != 1 && s.type != 2) return tok_bad(d, t, "a SentencePiece model of type %lld (%s); unigram and BPE are supported", (long long)s.type, s.type >= 0 && s.type < 5 ? types[s.type] : "unknown");
+    if (s.type != 1 && s.type != 2)
+        return tok_bad(d, t, "a SentencePiece model of type %lld (%s); unigram and BPE are supported",
+                       (long long)s.type, s.type >= 0 && s.type < 5 ? types[s.type] : "unknown");
     if (s.suffix) return tok_bad(d, t, "treat_whitespace_as_suffix is not supported");
     if (!s.escape) return tok_bad(d, t, "escape_whitespaces = false is not supported");
     TRY(tok_size(t, s.n_pieces, d));
@@ -161,7 +166,8 @@ an_status read_model(tokenizer *t, const void *p, size_t n, diag *d)
     for (c = all; next_field(&c, &f, &bad);)
         if (f.number == 1 && f.wire == 2) TRY(read_piece(t, f.bytes, id++, d));
     int64_t n_ids = (int64_t)t->n;
-    t->unk = s.unk < n_ids ? s.unk : NO_ID, t->bos = s.bos < n_ids ? s.bos : NO_ID, t->eos = s.eos < n_ids ? s.eos : NO_ID, t->pad = s.pad < n_ids ? s.pad : NO_ID;
+    t->unk = s.unk < n_ids ? s.unk : NO_ID, t->bos = s.bos < n_ids ? s.bos : NO_ID,
+    t->eos = s.eos < n_ids ? s.eos : NO_ID, t->pad = s.pad < n_ids ? s.pad : NO_ID;
     t->unk = MAX(t->unk, NO_ID), t->bos = MAX(t->bos, NO_ID), t->eos = MAX(t->eos, NO_ID), t->pad = MAX(t->pad, NO_ID);
     t->add_bos = t->bos >= 0;
     if (s.charsmap.end > s.charsmap.at) {

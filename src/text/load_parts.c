@@ -1,8 +1,9 @@
 /* load_parts.c: the sections of tokenizer.json around the model: normalizer, pre_tokenizer, decoder, post_processor.
  * A section of a type we do not know is an error that names it.
  *
- * Two spellings are undone rather than carried out. Byte-level vocabularies name bytes by printable characters: pieces are kept as bytes.
- * Vocabularies that turn " " into U+2581 and back are kept with plain spaces, so that the text's own U+2581 survives. */
+ * Two spellings are undone rather than carried out. Byte-level vocabularies name bytes by printable characters:
+ * pieces are kept as bytes. Vocabularies that turn " " into U+2581 and back are kept with plain spaces, so that the
+ * text's own U+2581 survives. */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -29,15 +30,17 @@ static bool text_is(const json_t *j, const char *want)
 }
 
 /* Sequences, however deep, as one list. */
-static an_status flatten(const tokenizer *t, const json_t *j, const char *section, const char *inner, steps *out, int depth, diag *d)
+static an_status flatten(const tokenizer *t, const json_t *j, const char *section, const char *inner, steps *out,
+                         int depth, diag *d)
 {
     if (!j || json_is_null(j)) return AN_OK;
     if (is(j, "Sequence")) {
         const json_t *list = json_object_get(j, inner);
         size_t i;
         json_t *v;
-        if (depth > 8 || !json_is_array(list)) return tok_bad(d, t, "%s: a Sequence without \"%s\", or nested deeper than 8", section, inner);
-        json_array_foreach(list, i, v) TRY(flatten(t, v, section, inner, out, depth + 1, d));
+        if (depth > 8 || !json_is_array(list))
+            return tok_bad(d, t, "%s: a Sequence without \"%s\", or nested deeper than 8", section, inner);
+        json_array_foreach (list, i, v) TRY(flatten(t, v, section, inner, out, depth + 1, d));
         return AN_OK;
     }
     if (out->n == MAX_STEPS) return tok_bad(d, t, "%s has more than %d steps", section, MAX_STEPS);
@@ -52,7 +55,8 @@ static an_status unsupported(const tokenizer *t, const char *section, const json
 
 static bool replaces(const json_t *j, const char *from, const char *to)
 {
-    return is(j, "Replace") && text_is(json_object_get(json_object_get(j, "pattern"), "String"), from) && text_is(json_object_get(j, "content"), to);
+    return is(j, "Replace") && text_is(json_object_get(json_object_get(j, "pattern"), "String"), from) &&
+           text_is(json_object_get(j, "content"), to);
 }
 
 static an_status all_steps(const tokenizer *t, const json_t *root, steps s[3], diag *d)
@@ -71,7 +75,8 @@ an_status parts_style(tokenizer *t, const json_t *root, json_style *out, diag *d
     for (size_t i = 0; i < s[1].n; i++) {
         in |= is(s[1].at[i], "Metaspace");
         out->byte_level |= is(s[1].at[i], "ByteLevel");
-        if (is(s[1].at[i], "Metaspace") && !text_is(json_object_get(s[1].at[i], "replacement"), SPACE_MARK)) return tok_bad(d, t, "pre_tokenizer Metaspace with a replacement other than U+2581 is not supported");
+        if (is(s[1].at[i], "Metaspace") && !text_is(json_object_get(s[1].at[i], "replacement"), SPACE_MARK))
+            return tok_bad(d, t, "pre_tokenizer Metaspace with a replacement other than U+2581 is not supported");
     }
     for (size_t i = 0; i < s[2].n; i++) {
         const json_t *j = s[2].at[i];
@@ -79,12 +84,15 @@ an_status parts_style(tokenizer *t, const json_t *root, json_style *out, diag *d
         out->byte_out |= is(j, "ByteFallback");
         out->byte_level |= is(j, "ByteLevel");
         if (!is(j, "Replace") || replaces(j, SPACE_MARK, " ")) continue;
-        if (!json_is_string(json_object_get(json_object_get(j, "pattern"), "String")) || !json_is_string(json_object_get(j, "content")))
+        if (!json_is_string(json_object_get(json_object_get(j, "pattern"), "String")) ||
+            !json_is_string(json_object_get(j, "content")))
             return tok_bad(d, t, "decoder Replace by a regular expression is not supported");
         out->replaced[out->n_replaced++] = j;
     }
     out->marks = in && back;
-    if (in != back) return tok_bad(d, t, "%s U+2581 for spaces and the %s does not undo it: not supported", in ? "the pre_tokenizer puts" : "the decoder expects", in ? "decoder" : "pre_tokenizer");
+    if (in != back)
+        return tok_bad(d, t, "%s U+2581 for spaces and the %s does not undo it: not supported",
+                       in ? "the pre_tokenizer puts" : "the decoder expects", in ? "decoder" : "pre_tokenizer");
     if (out->marks && out->byte_level) return tok_bad(d, t, "ByteLevel together with Metaspace is not supported");
     return AN_OK;
 }
@@ -93,14 +101,22 @@ an_status parts_style(tokenizer *t, const json_t *root, json_style *out, diag *d
 
 static int base64_value(char c)
 {
-    return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
 }
 
 static an_status read_charsmap(tokenizer *t, const json_t *j, diag *d)
 {
     size_t n, k = 0;
     const char *s = js_text(json_object_get(j, "precompiled_charsmap"), &n);
-    if (!s) return json_is_null(json_object_get(j, "precompiled_charsmap")) ? AN_OK : tok_bad(d, t, "normalizer Precompiled without precompiled_charsmap");
+    if (!s)
+        return json_is_null(json_object_get(j, "precompiled_charsmap"))
+                   ? AN_OK
+                   : tok_bad(d, t, "normalizer Precompiled without precompiled_charsmap");
     unsigned char *raw = malloc(n + 1);
     if (!raw) return diag_nomem(d);
     uint32_t bits = 0, have = 0;
@@ -117,18 +133,23 @@ static an_status read_charsmap(tokenizer *t, const json_t *j, diag *d)
     return st || !k ? st : add_norm(t, step, d);
 }
 
-static bool copy_text(tokenizer *t, const char *s, size_t n, bool marks, tok_str *out) { return tok_piece(t, s, n, false, marks, out); }
+static bool copy_text(tokenizer *t, const char *s, size_t n, bool marks, tok_str *out)
+{
+    return tok_piece(t, s, n, false, marks, out);
+}
 
 static an_status read_replace(tokenizer *t, const json_t *j, const json_style *style, diag *d)
 {
     size_t n, nc;
     const json_t *pattern = json_object_get(j, "pattern");
-    const char *from = js_text(json_object_get(pattern, "String"), &n), *to = js_text(json_object_get(j, "content"), &nc);
+    const char *from = js_text(json_object_get(pattern, "String"), &n),
+               *to = js_text(json_object_get(j, "content"), &nc);
     norm_step step = { .kind = NORM_REPLACE };
     bool regex = !from;
     if (!from) from = js_text(json_object_get(pattern, "Regex"), &n);
     if (!from || !to) return tok_bad(d, t, "normalizer Replace wants a pattern (String or Regex) and a content");
-    if (!copy_text(t, to, nc, style->marks, &step.to) || !copy_text(t, from, n, style->marks && !regex, &step.from)) return diag_nomem(d);
+    if (!copy_text(t, to, nc, style->marks, &step.to) || !copy_text(t, from, n, style->marks && !regex, &step.from))
+        return diag_nomem(d);
     if (regex) {
         step.kind = NORM_REPLACE_REGEX;
         TRY(split_compile(from, n, &step.code, d));
@@ -143,10 +164,15 @@ static an_status read_norm(tokenizer *t, const json_t *j, const json_style *s, d
     if (is(j, "NFC")) return add_norm(t, (norm_step){ .kind = NORM_NFC }, d);
     if (is(j, "Precompiled")) return read_charsmap(t, j, d);
     if (is(j, "Strip"))
-        return add_norm(t, (norm_step){ .kind = NORM_STRIP, .left = json_is_true(json_object_get(j, "strip_left")), .right = json_is_true(json_object_get(j, "strip_right")) }, d);
+        return add_norm(t,
+                        (norm_step){ .kind = NORM_STRIP,
+                                     .left = json_is_true(json_object_get(j, "strip_left")),
+                                     .right = json_is_true(json_object_get(j, "strip_right")) },
+                        d);
     if (is(j, "Prepend")) {
         const json_t *what = json_object_get(j, "prepend");
-        if (!text_is(what, s->marks ? SPACE_MARK : " ")) return tok_bad(d, t, "normalizer Prepend of anything but a space is not supported");
+        if (!text_is(what, s->marks ? SPACE_MARK : " "))
+            return tok_bad(d, t, "normalizer Prepend of anything but a space is not supported");
         t->prefix = PREFIX_ALWAYS;
         return AN_OK;
     }
@@ -160,7 +186,11 @@ static an_status read_behavior(const tokenizer *t, const json_t *j, cut_behavior
     static const struct {
         const char *name;
         cut_behavior b;
-    } rows[] = { { "Isolated", CUT_ISOLATED }, { "Removed", CUT_REMOVED }, { "MergedWithPrevious", CUT_WITH_PREVIOUS }, { "MergedWithNext", CUT_WITH_NEXT }, { "Contiguous", CUT_CONTIGUOUS } };
+    } rows[] = { { "Isolated", CUT_ISOLATED },
+                 { "Removed", CUT_REMOVED },
+                 { "MergedWithPrevious", CUT_WITH_PREVIOUS },
+                 { "MergedWithNext", CUT_WITH_NEXT },
+                 { "Contiguous", CUT_CONTIGUOUS } };
     const char *s = json_string_value(json_object_get(j, "behavior"));
     *out = def;
     if (!s) return AN_OK;
@@ -183,8 +213,11 @@ static an_status read_split(tokenizer *t, const json_t *j, const json_style *sty
         if (!copy_text(t, s, n, style->marks, &step.literal)) return diag_nomem(d);
         return add_split(t, step, d);
     }
-    if (!(s = js_text(json_object_get(pattern, "Regex"), &n))) return tok_bad(d, t, "pre_tokenizer Split wants a pattern (String or Regex)");
-    if (style->marks) return tok_bad(d, t, "pre_tokenizer Split by a regular expression together with U+2581 for spaces is not supported");
+    if (!(s = js_text(json_object_get(pattern, "Regex"), &n)))
+        return tok_bad(d, t, "pre_tokenizer Split wants a pattern (String or Regex)");
+    if (style->marks)
+        return tok_bad(d, t,
+                       "pre_tokenizer Split by a regular expression together with U+2581 for spaces is not supported");
     return add_pattern(t, s, n, b, invert, d);
 }
 
@@ -196,7 +229,8 @@ static an_status read_metaspace(tokenizer *t, const json_t *j, diag *d)
     t->prefix_unless_space = true;
     if (!strcmp(scheme, "always")) t->prefix = PREFIX_ALWAYS;
     else if (!strcmp(scheme, "first")) t->prefix = PREFIX_FIRST;
-    else if (strcmp(scheme, "never")) return tok_bad(d, t, "pre_tokenizer Metaspace: prepend_scheme \"%.40s\" is not supported", scheme);
+    else if (strcmp(scheme, "never"))
+        return tok_bad(d, t, "pre_tokenizer Metaspace: prepend_scheme \"%.40s\" is not supported", scheme);
     if (json_is_false(split)) return AN_OK;
     return add_split(t, (split_step){ .kind = SPLIT_SPACE_FIRST, .name = "words" }, d);
 }
@@ -215,7 +249,9 @@ static an_status read_pre(tokenizer *t, const json_t *j, const json_style *s, bo
     if (is(j, "ByteLevel")) {
         split_step gpt2;
         if (json_is_true(json_object_get(j, "add_prefix_space"))) {
-            if (!first) return tok_bad(d, t, "pre_tokenizer ByteLevel with add_prefix_space behind another step is not supported");
+            if (!first)
+                return tok_bad(d, t,
+                               "pre_tokenizer ByteLevel with add_prefix_space behind another step is not supported");
             t->prefix = PREFIX_ALWAYS, t->prefix_unless_space = true;
         }
         if (json_is_false(json_object_get(j, "use_regex"))) return AN_OK;
@@ -266,7 +302,8 @@ an_status parts_read(tokenizer *t, const json_t *root, const json_style *style, 
     for (size_t i = 0; i < s[0].n; i++) TRY(read_norm(t, s[0].at[i], style, d));
     for (size_t i = 0; i < s[1].n; i++) TRY(read_pre(t, s[1].at[i], style, i == 0, d));
     for (size_t i = 0; i < s[2].n; i++) TRY(read_decoder(t, s[2].at[i], d));
-    if (t->model != MODEL_BYTE_BPE && t->byte_fallback && !style->byte_out) return tok_bad(d, t, "falls back to bytes, and the decoder has no ByteFallback");
+    if (t->model != MODEL_BYTE_BPE && t->byte_fallback && !style->byte_out)
+        return tok_bad(d, t, "falls back to bytes, and the decoder has no ByteFallback");
     return AN_OK;
 }
 
@@ -285,10 +322,14 @@ static an_status read_template(tokenizer *t, const json_t *j, diag *d)
             continue;
         }
         const char *name = js_text(json_object_get(json_object_get(v, "SpecialToken"), "id"), &n);
-        if (!name) return tok_bad(d, t, "post_processor TemplateProcessing: entry %zu is neither Sequence nor SpecialToken", i);
+        if (!name)
+            return tok_bad(d, t, "post_processor TemplateProcessing: entry %zu is neither Sequence nor SpecialToken",
+                           i);
         int64_t id = tok_find(t, name, n);
         if (id < 0) return tok_bad(d, t, "post_processor uses \"%.40s\", which the vocabulary does not hold", name);
-        if (++*(behind ? &after : &before) > 1) return tok_bad(d, t, "post_processor puts more than one special token %s a text: not supported", behind ? "behind" : "before");
+        if (++*(behind ? &after : &before) > 1)
+            return tok_bad(d, t, "post_processor puts more than one special token %s a text: not supported",
+                           behind ? "behind" : "before");
         if (behind) t->eos = id, t->add_eos = true;
         else t->bos = id, t->add_bos = true;
     }
@@ -301,7 +342,8 @@ an_status parts_post(tokenizer *t, const json_t *root, diag *d)
     TRY(flatten(t, json_object_get(root, "post_processor"), "post_processor", "processors", &s, 0, d));
     for (size_t i = 0; i < s.n; i++) {
         if (is(s.at[i], "TemplateProcessing")) TRY(read_template(t, s.at[i], d));
-        else if (!is(s.at[i], "ByteLevel")) return unsupported(t, "post_processor", s.at[i], d); /* ByteLevel: about offsets only */
+        else if (!is(s.at[i], "ByteLevel"))
+            return unsupported(t, "post_processor", s.at[i], d); /* ByteLevel: about offsets only */
     }
     return AN_OK;
 }

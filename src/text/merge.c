@@ -1,8 +1,9 @@
-/* merge.c: a piece to ids by merging neighbours, best rank first, leftmost of equals.
- * BPE ranks pairs by their place in the merge list; SentencePiece's BPE ranks them by the score of the token they make.
- * Short pieces are scanned. Long ones are a linked list, and pairs wait in lists by rank: the merges of a vocabulary were learned in the order of their
- * ranks, so a pair that appears ranks behind the merge that made it, and each list is worked off once, left to right. Where a vocabulary has it
- * otherwise, a heap of pairs takes over: n log n however long a word someone feeds us. */
+/* merge.c: a piece to ids by merging neighbours, best rank first, leftmost of equals. BPE ranks pairs by their place
+ * in the merge list; SentencePiece's BPE ranks them by the score of the token they make. Short pieces are scanned.
+ * Long ones are a linked list, and pairs wait in lists by rank: the merges of a vocabulary were learned in the order
+ * of their ranks, so a pair that appears ranks behind the merge that made it, and each list is worked off once, left
+ * to right. Where a vocabulary has it otherwise, a heap of pairs takes over: n log n however long a word someone
+ * feeds us. */
 #include <stdlib.h>
 
 #include "text/text_int.h"
@@ -32,13 +33,16 @@ an_status put_unknown(const tokenizer *t, const unsigned char *s, size_t n, size
     if (t->unk < 0) {
         char hex[16];
         for (size_t i = 0; i < n && i < 4; i++) snprintf(hex + 3 * i, sizeof hex - 3 * i, "%02x ", s[i]);
-        return diag_fail(d, AN_INPUT, NOWHERE, "the vocabulary has no token for the bytes %.*s, and none for what it does not know", (int)MIN(n * 3, (size_t)12) - 1, hex);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "the vocabulary has no token for the bytes %.*s, and none for what it does not know",
+                         (int)MIN(n * 3, (size_t)12) - 1, hex);
     }
     if (t->fuse_unk && out->n > floor && out->at[out->n - 1] == (uint32_t)t->unk) return AN_OK;
     return tok_ids_push(out, (uint32_t)t->unk) ? AN_OK : diag_nomem(d);
 }
 
-static inline void rank_pair(const tokenizer *t, const unsigned char *s, const symbol *a, const symbol *b, uint32_t *rank, uint32_t *to)
+static inline void rank_pair(const tokenizer *t, const unsigned char *s, const symbol *a, const symbol *b,
+                             uint32_t *rank, uint32_t *to)
 {
     *rank = NO_RANK;
     if (t->model == MODEL_SPM_BPE) {
@@ -60,7 +64,8 @@ static size_t first_symbols(const tokenizer *t, const unsigned char *s, size_t n
         if (!(len = utf8_read(s + i, n - i, &cp))) len = 1;
         int32_t id = piece_id(t, s + i, len);
         if (id < 0 && t->byte_fallback && t->model == MODEL_CHAR_BPE)
-            for (size_t b = 0; b < len; b++) sym[k++] = (symbol){ .at = (uint32_t)(i + b), .n = 1, .id = t->byte_id[s[i + b]] };
+            for (size_t b = 0; b < len; b++)
+                sym[k++] = (symbol){ .at = (uint32_t)(i + b), .n = 1, .id = t->byte_id[s[i + b]] };
         else sym[k++] = (symbol){ .at = (uint32_t)i, .n = (uint32_t)len, .id = id };
     }
     return k;
@@ -121,7 +126,10 @@ static bool offer(const tokenizer *t, merge_scratch *m, const unsigned char *s, 
     if (left < 0 || right < 0) return true;
     rank_pair(t, s, &m->sym[left], &m->sym[right], &rank, &to);
     if (rank == NO_RANK) return true;
-    return heap_push(m, (heap_item){ .key = (uint64_t)rank << 32 | (uint32_t)left, .right = (uint32_t)right, .size = m->sym[left].n + m->sym[right].n, .to = to });
+    return heap_push(m, (heap_item){ .key = (uint64_t)rank << 32 | (uint32_t)left,
+                                     .right = (uint32_t)right,
+                                     .size = m->sym[left].n + m->sym[right].n,
+                                     .to = to });
 }
 
 /* All pairs there are into the heap, then best first. */
@@ -141,7 +149,8 @@ static an_status merge_heap(const tokenizer *t, merge_scratch *m, const unsigned
         b->n = 0;
         a->next = b->next;
         if (b->next >= 0) sym[b->next].prev = (int32_t)(uint32_t)x.key;
-        if (!offer(t, m, s, a->prev, (int32_t)(uint32_t)x.key) || !offer(t, m, s, (int32_t)(uint32_t)x.key, a->next)) return diag_nomem(d);
+        if (!offer(t, m, s, a->prev, (int32_t)(uint32_t)x.key) || !offer(t, m, s, (int32_t)(uint32_t)x.key, a->next))
+            return diag_nomem(d);
     }
     return AN_OK;
 }
@@ -185,7 +194,8 @@ static uint32_t rank_pop(merge_scratch *m)
     return top;
 }
 
-/* The pair that begins at symbol i, into the list of its rank, which the symbol remembers: what waits under another rank is stale. */
+/* The pair that begins at symbol i, into the list of its rank, which the symbol remembers: what waits under another
+ * rank is stale. */
 static bool wait_for(const tokenizer *t, merge_scratch *m, const unsigned char *s, int32_t i)
 {
     symbol *a = &m->sym[i];
@@ -246,7 +256,8 @@ static bool take_line(merge_scratch *m, uint32_t r, size_t *n)
 }
 
 /* *ahead: a pair appeared that ranks before the merge that made it; the rest is for the heap. */
-static an_status merge_ranks(const tokenizer *t, merge_scratch *m, const unsigned char *s, size_t n, bool *ahead, diag *d)
+static an_status merge_ranks(const tokenizer *t, merge_scratch *m, const unsigned char *s, size_t n, bool *ahead,
+                             diag *d)
 {
     symbol *sym = m->sym;
     m->n_item = m->n_rank = 0, m->spare = (uint32_t)NO_ITEM;

@@ -1,6 +1,6 @@
-/* nfc.c: Unicode canonical composition, for the models whose tokenizers ask for it.
- * A text is taken in segments that begin with a character nothing in front can combine with; each is decomposed, ordered, composed.
- * Linear but for binary searches, and those only in blocks of characters that NFC knows. */
+/* nfc.c: Unicode canonical composition, for the models whose tokenizers ask for it. A text is taken in segments that
+ * begin with a character nothing in front can combine with; each is decomposed, ordered, composed. Linear but for
+ * binary searches, and those only in blocks of characters that NFC knows. */
 #include <stdlib.h>
 
 #include "text/text_int.h"
@@ -117,7 +117,8 @@ static void decompose(segment *g, uint32_t c)
         return;
     }
     decompose(g, decompositions[k].a); /* depth: four in Unicode, and the table is ours */
-    if (decompositions[k].b) seg_push(g, decompositions[k].b, class_ccc(decompositions[k].b)); /* seconds never decompose further */
+    /* seconds never decompose further */
+    if (decompositions[k].b) seg_push(g, decompositions[k].b, class_ccc(decompositions[k].b));
 }
 
 /* Stable by class: marks of one class keep their order. Counting, so that a page of marks costs no more than a page. */
@@ -198,7 +199,8 @@ void nfc_put(const unsigned char *s, size_t n, strbuf *out)
         }
         size_t from = g.n;
         decompose(&g, c);
-        if (from && g.n > from && !g.at[from].ccc && !joins_before(g.at[from].c)) { /* a new segment: finish the one before */
+        /* a new segment: finish the one before */
+        if (from && g.n > from && !g.at[from].ccc && !joins_before(g.at[from].c)) {
             size_t more = g.n - from;
             spare.n = 0;
             for (size_t k = from; k < g.n; k++) seg_push(&spare, g.at[k].c, g.at[k].ccc);

@@ -5,7 +5,10 @@
 
 /* ---- SentencePiece's compiled character map: a double-array trie of UTF-8 strings, and what they become ---- */
 
-static uint32_t le32(const unsigned char *p) { return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
+static uint32_t le32(const unsigned char *p)
+{
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
 
 an_status norm_charsmap(arena *a, norm_step *s, const void *p, size_t n, diag *d)
 {
@@ -14,10 +17,13 @@ an_status norm_charsmap(arena *a, norm_step *s, const void *p, size_t n, diag *d
     if (n < 4 || bytes % 4 || bytes < 4 || bytes > n - 4)
         return diag_fail(d, AN_INPUT, NOWHERE, "the character map of %zu bytes says its trie has %zu", n, bytes);
     uint32_t *units = TAKE(a, uint32_t, bytes / 4);
-    char *text = arena_strn(a, (const char *)b + 4 + bytes, n - 4 - bytes); /* a NUL follows, so every string in it ends */
+    /* a NUL follows, so every string in it ends */
+    char *text = arena_strn(a, (const char *)b + 4 + bytes, n - 4 - bytes);
     if (!units || !text) return diag_nomem(d);
     for (size_t i = 0; i < bytes / 4; i++) units[i] = le32(b + 4 + 4 * i);
-    *s = (norm_step){ .kind = NORM_CHARSMAP, .units = units, .n_units = bytes / 4, .replacements = { text, n - 4 - bytes } };
+    *s = (norm_step){
+        .kind = NORM_CHARSMAP, .units = units, .n_units = bytes / 4, .replacements = { text, n - 4 - bytes }
+    };
     return AN_OK;
 }
 
@@ -76,7 +82,9 @@ static void run_replace(const norm_step *m, const unsigned char *s, size_t n, st
 
 static an_status run_regex(const norm_step *m, split_scratch *x, const unsigned char *s, size_t n, strbuf *out, diag *d)
 {
-    if (!utf8_valid(s, n)) return diag_fail(d, AN_INPUT, NOWHERE, "this tokenizer replaces by a regular expression, which wants UTF-8 text; the text is not");
+    if (!utf8_valid(s, n))
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "this tokenizer replaces by a regular expression, which wants UTF-8 text; the text is not");
     size_t at = 0, from, to;
     bool found;
     for (;;) {
@@ -116,7 +124,8 @@ an_status norm_run(const norm_step *m, split_scratch *x, const unsigned char *s,
     case NORM_STRIP: {
         size_t from = 0, to = n, len;
         uint32_t cp;
-        while (m->left && from < to && (len = utf8_read(s + from, to - from, &cp)) && class_of(&x->cls, cp) & IS_SPACE) from += len;
+        while (m->left && from < to && (len = utf8_read(s + from, to - from, &cp)) && class_of(&x->cls, cp) & IS_SPACE)
+            from += len;
         while (m->right && to > from) {
             size_t at = to - 1;
             while (at > from && (s[at] & 0xc0) == 0x80) at--;

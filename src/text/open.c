@@ -43,7 +43,10 @@ size_t tok_files(const tokenizer *t, const tok_file **out)
 
 /* ---- files beside it ---- */
 
-static bool is_models(const char *name) { return !strcmp(name, "config.json") || !strcmp(name, "generation_config.json"); }
+static bool is_models(const char *name)
+{
+    return !strcmp(name, "config.json") || !strcmp(name, "generation_config.json");
+}
 
 /* The JSON object in dir/name; NULL when there is none, or after saying why it cannot be read. */
 static json_t *config_file(tokenizer *t, const char *dir, const char *name, diag *d)
@@ -58,7 +61,10 @@ static json_t *config_file(tokenizer *t, const char *dir, const char *name, diag
 }
 
 /* "bos_token": a string, or an object with one as its content. */
-static const char *token_name(const json_t *j, size_t *n) { return js_text(json_is_object(j) ? json_object_get(j, "content") : j, n); }
+static const char *token_name(const json_t *j, size_t *n)
+{
+    return js_text(json_is_object(j) ? json_object_get(j, "content") : j, n);
+}
 
 static const struct {
     const char *name, *id;
@@ -83,8 +89,10 @@ static an_status take_names(tokenizer *t, const json_t *j, const char *file, boo
         *id = NO_ID;
         if (!s) continue;
         *id = tok_find(t, s, n);
-        if (*id < 0 && i > 1) continue; /* unknown and padding: trainers name tokens they add themselves, a text never needs them */
-        if (*id < 0) return tok_bad(d, t, "%s: %s is \"%.40s\", which the vocabulary does not hold", file, id_keys[i].name, s);
+        /* unknown and padding: trainers name tokens they add themselves, a text never needs them */
+        if (*id < 0 && i > 1) continue;
+        if (*id < 0)
+            return tok_bad(d, t, "%s: %s is \"%.40s\", which the vocabulary does not hold", file, id_keys[i].name, s);
         if (t->tok[*id].type == TOK_NORMAL) t->tok[*id].type = TOK_CONTROL;
     }
     return AN_OK;
@@ -98,7 +106,8 @@ static an_status take_numbers(tokenizer *t, const json_t *j, const char *file, c
         if (json_is_array(v)) v = json_array_get(v, 0);
         if (!json_is_number(v) || said[i] || *id >= 0) continue;
         double x = json_number_value(v);
-        if (!(x >= 0 && x < t->n) || x != floor(x)) return tok_bad(d, t, "%s: %s is %g, the vocabulary has %u", file, id_keys[i].id, x, t->n);
+        if (!(x >= 0 && x < t->n) || x != floor(x))
+            return tok_bad(d, t, "%s: %s is %g, the vocabulary has %u", file, id_keys[i].id, x, t->n);
         *id = (int64_t)x;
     }
     return AN_OK;
@@ -113,11 +122,15 @@ static an_status take_added(tokenizer *t, const json_t *j, diag *d)
         unsigned long id = strtoul(key, &end, 10);
         size_t n;
         const char *s = js_text(json_object_get(v, "content"), &n);
-        if (*end || !*key || id >= t->n || !s) continue; /* ids past the vocabulary: models pad their embeddings, not the text */
+        /* ids past the vocabulary: models pad their embeddings, not the text */
+        if (*end || !*key || id >= t->n || !s) continue;
         if (t->tok[id].type == TOK_CONTROL || t->tok[id].type == TOK_USER) continue;
         bool same = t->tok[id].out.n == n && !memcmp(t->tok[id].out.at, s, n);
-        if (t->tok[id].type != TOK_UNUSED && !same) return tok_bad(d, t, "tokenizer_config.json says token %lu is \"%.40s\", the vocabulary says \"%.40s\"", id, s, t->tok[id].out.at);
-        TRY(tok_put(t, id, s, n, json_is_true(json_object_get(v, "special")) ? TOK_CONTROL : TOK_USER, 0, false, false, d));
+        if (t->tok[id].type != TOK_UNUSED && !same)
+            return tok_bad(d, t, "tokenizer_config.json says token %lu is \"%.40s\", the vocabulary says \"%.40s\"", id,
+                           s, t->tok[id].out.at);
+        TRY(tok_put(t, id, s, n, json_is_true(json_object_get(v, "special")) ? TOK_CONTROL : TOK_USER, 0, false, false,
+                    d));
     }
     return AN_OK;
 }
@@ -152,7 +165,8 @@ static an_status take_config(tokenizer *t, const char *name, const json_t *j, bo
 /* The JSON files beside it, where there are any. */
 static an_status read_config(tokenizer *t, const char *dir, diag *d)
 {
-    static const char *const files[] = { "tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json" };
+    static const char *const files[] = { "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+                                         "config.json" };
     bool said[COUNT(id_keys)] = { false };
     for (size_t i = 0; i < COUNT(files) && !d->st; i++) {
         json_t *j = config_file(t, dir, files[i], d);
@@ -161,7 +175,8 @@ static an_status read_config(tokenizer *t, const char *dir, diag *d)
     }
     char path[4096];
     file_bytes f = { 0 };
-    if (!d->st && !t->chat_template && join(path, sizeof path, dir, "chat_template.jinja") && is_file(path) && !file_read(path, MAX_FILE, &f, d)) {
+    if (!d->st && !t->chat_template && join(path, sizeof path, dir, "chat_template.jinja") && is_file(path) &&
+        !file_read(path, MAX_FILE, &f, d)) {
         if (!(t->chat_template = arena_strn(&t->mem, (const char *)f.at, f.n))) diag_nomem(d);
         else if (took(t, "chat_template.jinja", path, d)) { /* d says why */ }
         file_drop(&f);
@@ -188,10 +203,20 @@ static an_status finish(tokenizer *t, an_status st, const char *dir, tokenizer *
     tokenizer *t = tok_new(name, d);                                                                                  \
     *out = NULL;                                                                                                      \
     return t ? finish(t, reader, NULL, out, d) : d->st
-an_status tok_from_json(const char *name, const void *p, size_t n, tokenizer **out, diag *d) { FROM(read_json(t, p, n, d)); }
-an_status tok_from_model(const char *name, const void *p, size_t n, tokenizer **out, diag *d) { FROM(read_model(t, p, n, d)); }
-an_status tok_from_bin(const char *name, const void *p, size_t n, tokenizer **out, diag *d) { FROM(read_bin(t, p, n, d)); }
-an_status tok_from_pair(const char *name, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges, tokenizer **out, diag *d)
+an_status tok_from_json(const char *name, const void *p, size_t n, tokenizer **out, diag *d)
+{
+    FROM(read_json(t, p, n, d));
+}
+an_status tok_from_model(const char *name, const void *p, size_t n, tokenizer **out, diag *d)
+{
+    FROM(read_model(t, p, n, d));
+}
+an_status tok_from_bin(const char *name, const void *p, size_t n, tokenizer **out, diag *d)
+{
+    FROM(read_bin(t, p, n, d));
+}
+an_status tok_from_pair(const char *name, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges,
+                        tokenizer **out, diag *d)
 {
     FROM(read_pair(t, vocab, n_vocab, merges, n_merges, d));
 }
@@ -213,8 +238,8 @@ static an_status open_pair(const char *vocab, const char *merges, const char *di
     return st;
 }
 
-/* A JSON file whose top has a "model" is a tokenizer.json; else it is half of a pair. A look at the bytes is enough: vocabularies hold
- * "model" as a token, but then as `"model": 19849`. */
+/* A JSON file whose top has a "model" is a tokenizer.json; else it is half of a pair. A look at the bytes is enough:
+ * vocabularies hold "model" as a token, but then as `"model": 19849`. */
 static bool looks_like_tokenizer_json(const file_bytes *f)
 {
     const char *s = (const char *)f->at, *end = s + f->n;
@@ -249,7 +274,8 @@ static an_status open_file(const char *path, tokenizer **out, diag *d)
     if (!folder(path, dir, sizeof dir)) return diag_fail(d, AN_INPUT, NOWHERE, "%.80s…: the path is too long", path);
     for (size_t i = 0; i < COUNT(pairs); i++) { /* the merges named: their vocabulary is beside them */
         if (strcmp(base, pairs[i].merges)) continue;
-        if (!join(other, sizeof other, dir, pairs[i].vocab) || !is_file(other)) return diag_fail(d, AN_INPUT, NOWHERE, "%s: there is no %s beside it", path, pairs[i].vocab);
+        if (!join(other, sizeof other, dir, pairs[i].vocab) || !is_file(other))
+            return diag_fail(d, AN_INPUT, NOWHERE, "%s: there is no %s beside it", path, pairs[i].vocab);
         return open_pair(other, path, dir, out, d);
     }
     file_bytes f = { 0 };
@@ -262,20 +288,30 @@ static an_status open_file(const char *path, tokenizer **out, diag *d)
         file_drop(&f);
         for (size_t k = 0; k < COUNT(pairs); k++) {
             bool named = !strcmp(base, pairs[k].vocab);
-            if (join(other, sizeof other, dir, pairs[k].merges) && is_file(other) && (named || strcmp(base, pairs[!k].vocab))) return open_pair(path, other, dir, out, d);
+            if (join(other, sizeof other, dir, pairs[k].merges) && is_file(other) &&
+                (named || strcmp(base, pairs[!k].vocab)))
+                return open_pair(path, other, dir, out, d);
         }
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s: neither a tokenizer.json (no model), nor a vocabulary with its merges (merges.txt, vocab.bpe) beside it", path);
+        return diag_fail(
+            d, AN_INPUT, NOWHERE,
+            "%s: neither a tokenizer.json (no model), nor a vocabulary with its merges (merges.txt, vocab.bpe) beside it",
+            path);
     }
     tokenizer *t = tok_new(path, d);
     if (!t) st = d->st;
     else if (f.n >= 4 && !memcmp(f.at, "GGUF", 4)) {
         st = diag_fail(d, AN_INPUT, NOWHERE, "%s: a GGUF file, which is read by its own reader", path);
         tok_close(t);
-    } else if (json) st = finish(t, took(t, "tokenizer.json", path, d) ? d->st : read_json(t, f.at, f.n, d), dir, out, d);
-    else if (f.n >= 2 && f.at[0] == 0x0a && f.at[1]) st = finish(t, took(t, "tokenizer.model", path, d) ? d->st : read_model(t, f.at, f.n, d), dir, out, d); /* field 1, not empty */
-    else if (f.n >= 4 && !f.at[3]) st = finish(t, took(t, "tokenizer.bin", path, d) ? d->st : read_bin(t, f.at, f.n, d), NULL, out, d);
+    } else if (json)
+        st = finish(t, took(t, "tokenizer.json", path, d) ? d->st : read_json(t, f.at, f.n, d), dir, out, d);
+    else if (f.n >= 2 && f.at[0] == 0x0a && f.at[1])
+        st = finish(t, took(t, "tokenizer.model", path, d) ? d->st : read_model(t, f.at, f.n, d), dir, out,
+                    d); /* field 1, not empty */
+    else if (f.n >= 4 && !f.at[3])
+        st = finish(t, took(t, "tokenizer.bin", path, d) ? d->st : read_bin(t, f.at, f.n, d), NULL, out, d);
     else {
-        st = diag_fail(d, AN_INPUT, NOWHERE, "%s: no tokenizer.json, tokenizer.model, tokenizer.bin, GGUF file or vocabulary pair", path);
+        st = diag_fail(d, AN_INPUT, NOWHERE,
+                       "%s: no tokenizer.json, tokenizer.model, tokenizer.bin, GGUF file or vocabulary pair", path);
         tok_close(t);
     }
     file_drop(&f);
@@ -285,7 +321,8 @@ static an_status open_file(const char *path, tokenizer **out, diag *d)
 /* The first of them that is there. */
 static bool found_in(const char *dir, char *path, size_t room)
 {
-    static const char *const files[] = { "tokenizer.json", "tokenizer.model", "vocab.json", "encoder.json", "tokenizer.bin" };
+    static const char *const files[] = { "tokenizer.json", "tokenizer.model", "vocab.json", "encoder.json",
+                                         "tokenizer.bin" };
     for (size_t i = 0; i < COUNT(files); i++)
         if (join(path, room, dir, files[i]) && is_file(path)) return true;
     return false;
@@ -301,7 +338,9 @@ static an_status open_dir(const char *dir, tokenizer **out, diag *d)
 {
     char path[4096];
     if (found_in(dir, path, sizeof path)) return open_file(path, out, d);
-    return diag_fail(d, AN_INPUT, NOWHERE, "%s: the folder holds no tokenizer.json, tokenizer.model, vocab.json, encoder.json or tokenizer.bin", dir);
+    return diag_fail(
+        d, AN_INPUT, NOWHERE,
+        "%s: the folder holds no tokenizer.json, tokenizer.model, vocab.json, encoder.json or tokenizer.bin", dir);
 }
 
 an_status tok_open(const char *path, tokenizer **out, diag *d)
@@ -312,7 +351,8 @@ an_status tok_open(const char *path, tokenizer **out, diag *d)
     if (comma && comma > path && comma[1]) { /* a pair by both names, in either order */
         char a[4096], dir[4096];
         const char *b = comma + 1;
-        if ((size_t)(comma - path) >= sizeof a || !folder(b, dir, sizeof dir)) return diag_fail(d, AN_INPUT, NOWHERE, "%.80s…: the path is too long", path);
+        if ((size_t)(comma - path) >= sizeof a || !folder(b, dir, sizeof dir))
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.80s…: the path is too long", path);
         memcpy(a, path, (size_t)(comma - path));
         a[comma - path] = 0;
         size_t n = strlen(a);

@@ -40,7 +40,9 @@ const char *split_pattern(const char *name)
 
 static bool take_row(size_t i, split_step *out)
 {
-    *out = (split_step){ .kind = patterns[i].kind, .digits = patterns[i].digits, .marks = patterns[i].marks, .name = patterns[i].name };
+    *out = (split_step){
+        .kind = patterns[i].kind, .digits = patterns[i].digits, .marks = patterns[i].marks, .name = patterns[i].name
+    };
     return patterns[i].kind != SPLIT_REGEX;
 }
 
@@ -89,7 +91,8 @@ static inline size_t run(const view *v, size_t i, uint8_t mask, bool without)
     }
 }
 
-/* \s+(?!\S)|\s+ from i, where a space is: all of the run at the end of the text, else all but its last character, at least one. */
+/* \s+(?!\S)|\s+ from i, where a space is: all of the run at the end of the text, else all but its last character, at
+ * least one. */
 static size_t spaces(const view *v, size_t i)
 {
     size_t at = i, last = i, len;
@@ -129,10 +132,12 @@ static size_t next_cl100k(const view *v, size_t i, int digits, uint8_t word)
     size_t end, len, after;
     if (v->s[i] == '\'' && (end = contraction(v, i, true))) return end;
     uint8_t c = look(v, i, &len);
-    if (c & word && !(c & IS_LETTER)) /* a mark may also be the odd character in front of a word: the piece is the same */
+    /* a mark may also be the odd character in front of a word: the piece is the same */
+    if (c & word && !(c & IS_LETTER))
         return run(v, i + len, word, false);
     if (c & IS_LETTER) return run(v, i + len, word, false);
-    if (!(c & (IS_LINE | IS_NUMBER)) && i + len < v->n && look(v, i + len, &after) & word) return run(v, i + len + after, word, false);
+    if (!(c & (IS_LINE | IS_NUMBER)) && i + len < v->n && look(v, i + len, &after) & word)
+        return run(v, i + len + after, word, false);
     if (c & IS_NUMBER) {
         size_t at = i + len;
         for (int k = 1; k < digits && at < v->n && look(v, at, &len) & IS_NUMBER; k++) at += len;
@@ -192,7 +197,8 @@ an_status split_compile(const char *pattern, size_t n, void **code, diag *d)
         sb_free(&text);
         return diag_nomem(d);
     }
-    pcre2_code *c = pcre2_compile((PCRE2_SPTR)(text.at ? text.at : ""), text.n, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &where, NULL);
+    pcre2_code *c = pcre2_compile((PCRE2_SPTR)(text.at ? text.at : ""), text.n,
+                                  PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &where, NULL);
     sb_free(&text);
     if (!c && error == PCRE2_ERROR_HEAP_FAILED) return diag_nomem(d);
     if (!c) {
@@ -234,7 +240,8 @@ void split_scratch_free(split_scratch *s)
 }
 
 /* s must be UTF-8. An empty match counts as none. */
-static an_status find_valid(split_scratch *x, const void *code, const unsigned char *s, size_t n, size_t at, size_t *from, size_t *to, bool *found, diag *d)
+static an_status find_valid(split_scratch *x, const void *code, const unsigned char *s, size_t n, size_t at,
+                            size_t *from, size_t *to, bool *found, diag *d)
 {
     *found = false;
     while (at <= n) {
@@ -244,7 +251,8 @@ static an_status find_valid(split_scratch *x, const void *code, const unsigned c
         if (rc < 0) {
             char why[128] = "";
             pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-            return diag_fail(d, AN_INPUT, NOWHERE, "the tokenizer's regular expression gave up at byte %zu of a text: %s", at, why);
+            return diag_fail(d, AN_INPUT, NOWHERE,
+                             "the tokenizer's regular expression gave up at byte %zu of a text: %s", at, why);
         }
         const PCRE2_SIZE *o = pcre2_get_ovector_pointer(x->match_data);
         *from = o[0], *to = o[1];
@@ -254,7 +262,8 @@ static an_status find_valid(split_scratch *x, const void *code, const unsigned c
     return AN_OK;
 }
 
-an_status regex_find(split_scratch *x, const void *code, const unsigned char *s, size_t n, size_t at, size_t *from, size_t *to, bool *found, diag *d)
+an_status regex_find(split_scratch *x, const void *code, const unsigned char *s, size_t n, size_t at, size_t *from,
+                     size_t *to, bool *found, diag *d)
 {
     return find_valid(x, code, s, n, at, from, to, found, d);
 }
@@ -346,7 +355,8 @@ static an_status regex_ranges(split_scratch *x, const split_step *p, const unsig
     return add_range(x, gap, n, false, d);
 }
 
-/* Turn matches and gaps behind `first` into pieces, in place: a piece keeps the bounds, `match` then says whether it is kept. */
+/* Turn matches and gaps behind `first` into pieces, in place: a piece keeps the bounds, `match` then says whether it
+ * is kept. */
 static void apply_behavior(split_scratch *x, size_t first, cut_behavior b, bool invert)
 {
     size_t k = first, n = x->n_ranges;
@@ -383,11 +393,13 @@ static size_t next_piece(const view *v, const split_step *p, size_t i)
 {
     if (p->kind == SPLIT_GPT2) return next_gpt2(v, i);
     if (p->kind == SPLIT_CL100K) return next_cl100k(v, i, p->digits, (uint8_t)(IS_LETTER | (p->marks ? IS_MARK : 0)));
-    const unsigned char *hit = i + 1 < v->n ? memchr(v->s + i + 1, ' ', v->n - i - 1) : NULL; /* each space begins a piece */
+    /* each space begins a piece */
+    const unsigned char *hit = i + 1 < v->n ? memchr(v->s + i + 1, ' ', v->n - i - 1) : NULL;
     return hit ? (size_t)(hit - v->s) : v->n;
 }
 
-an_status split_text(split_scratch *x, const split_step *steps, size_t n_steps, const unsigned char *s, size_t n, piece_fn *fn, void *user, diag *d)
+an_status split_text(split_scratch *x, const split_step *steps, size_t n_steps, const unsigned char *s, size_t n,
+                     piece_fn *fn, void *user, diag *d)
 {
     if (!n) return AN_OK;
     if (!n_steps) return fn(user, s, n, d);
@@ -404,7 +416,8 @@ an_status split_text(split_scratch *x, const split_step *steps, size_t n_steps, 
     an_status st = steps->kind == SPLIT_LITERAL ? literal_ranges(x, steps, s, n, d) : regex_ranges(x, steps, s, n, d);
     if (!st) apply_behavior(x, first, steps->behavior, steps->invert);
     for (size_t i = first, end = x->n_ranges; i < end && !st; i++)
-        st = split_text(x, steps + 1, n_steps - 1, s + x->ranges[i].from, x->ranges[i].to - x->ranges[i].from, fn, user, d);
+        st = split_text(x, steps + 1, n_steps - 1, s + x->ranges[i].from, x->ranges[i].to - x->ranges[i].from, fn, user,
+                        d);
     x->n_ranges = first;
     return st;
 }

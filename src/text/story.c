@@ -1,5 +1,5 @@
-/* story.c: tells the stories of story.def. A story draws a plot, then a line for each of its stages; a slot is filled when first met and
- * keeps its word. */
+/* story.c: tells the stories of story.def. A story draws a plot, then a line for each of its stages; a slot is
+ * filled when first met and keeps its word. */
 #include "base/rng.h"
 #include "text/story.h"
 
@@ -21,7 +21,8 @@ static const struct {
 #include "text/story.def"
 };
 
-enum { PLOT_ANY, PLOT_LOST, PLOT_FOUND, PLOT_SHARE, PLOT_BROKE, PLOT_BAKE, PLOT_STORM, PLOT_RESCUE, PLOT_TRY, PLOT_GROW, PLOT_PARTY, PLOT_NIGHT, PLOTS };
+enum { PLOT_ANY, PLOT_LOST, PLOT_FOUND, PLOT_SHARE, PLOT_BROKE, PLOT_BAKE, PLOT_STORM, PLOT_RESCUE, PLOT_TRY, PLOT_GROW,
+       PLOT_PARTY, PLOT_NIGHT, PLOTS };
 
 static const struct {
     int plot, stage;
@@ -146,7 +147,8 @@ void story_put(strbuf *out, uint64_t seed, uint64_t index)
     for (int stage = 0; stage < 100; stage++) {
         size_t fits[16], n = 0;
         for (size_t i = 0; i < COUNT(lines) && n < COUNT(fits); i++)
-            if (lines[i].stage == stage && (lines[i].plot == PLOT_ANY || lines[i].plot == plot) && (stage < 90 || t.met || !strstr(lines[i].text, "{F}")))
+            if (lines[i].stage == stage && (lines[i].plot == PLOT_ANY || lines[i].plot == plot) &&
+                (stage < 90 || t.met || !strstr(lines[i].text, "{F}")))
                 fits[n++] = i;
         if (!n) continue;
         const char *text = lines[fits[rng_below(&t.r, n)]].text;
@@ -171,7 +173,9 @@ static an_status story_tokenizer_json(uint32_t vocab, strbuf *json, diag *d)
     enum { STORIES = 1500 };
     strbuf text = { 0 };
     for (uint64_t i = 0; i < STORIES; i++) story_put(&text, 0, i);
-    an_status st = text.oom ? diag_nomem(d) : tok_train(text.at, text.n, &(tok_train_options){ .vocab = vocab ? vocab : 1536 }, json, d);
+    an_status st = text.oom
+                       ? diag_nomem(d)
+                       : tok_train(text.at, text.n, &(tok_train_options){ .vocab = vocab ? vocab : 1536 }, json, d);
     sb_free(&text);
     return st;
 }

@@ -4,9 +4,9 @@
  *     tok_open("model/tokenizer.json", &t, d);  tok_encoder_new(t, &e, d);
  *     tok_encode(e, text, n, TOK_BOS, &ids, d);  tok_decode(t, ids.at, ids.n, 0, &bytes, d);
  *
- * A tokenizer never changes once it is open: threads share it. An encoder holds caches and scratch: one for each thread.
- * Text is bytes. What is not UTF-8 is kept byte for byte where the vocabulary can spell single bytes, and refused where it cannot.
- * See also text/shard.h (token files, batches) and text/story.h (the built-in corpus). */
+ * A tokenizer never changes once it is open: threads share it. An encoder holds caches and scratch: one for each
+ * thread. Text is bytes. What is not UTF-8 is kept byte for byte where the vocabulary can spell single bytes, and
+ * refused where it cannot. See also text/shard.h (token files, batches) and text/story.h (the built-in corpus). */
 #ifndef TEXT_TEXT_H
 #define TEXT_TEXT_H
 
@@ -20,9 +20,10 @@ typedef enum { TOK_NORMAL = 1, TOK_UNKNOWN = 2, TOK_CONTROL = 3, TOK_USER = 4, T
 
 /* ---- open ---- */
 
-/* tokenizer.json, tokenizer.model (SentencePiece), tokenizer.bin (llama2.c), encoder.json or vocab.json beside its merges, "A,B" for
- * such a pair, or a folder that holds one of them. Files beside it (tokenizer_config.json, generation_config.json, config.json,
- * special_tokens_map.json, chat_template.jinja) give the ids of BOS and EOS and the chat template. AN_INPUT names file and reason. */
+/* tokenizer.json, tokenizer.model (SentencePiece), tokenizer.bin (llama2.c), encoder.json or vocab.json beside its
+ * merges, "A,B" for such a pair, or a folder that holds one of them. Files beside it (tokenizer_config.json,
+ * generation_config.json, config.json, special_tokens_map.json, chat_template.jinja) give the ids of BOS and EOS and
+ * the chat template. AN_INPUT names file and reason. */
 an_status tok_open(const char *path, tokenizer **out, diag *d) MUST_CHECK;
 bool tok_in(const char *dir); /* the folder holds one, whether it can be opened or not */
 void tok_close(tokenizer *t); /* NULL is fine */
@@ -31,7 +32,8 @@ void tok_close(tokenizer *t); /* NULL is fine */
 an_status tok_from_json(const char *name, const void *p, size_t n, tokenizer **out, diag *d) MUST_CHECK;
 an_status tok_from_model(const char *name, const void *p, size_t n, tokenizer **out, diag *d) MUST_CHECK;
 an_status tok_from_bin(const char *name, const void *p, size_t n, tokenizer **out, diag *d) MUST_CHECK;
-an_status tok_from_pair(const char *name, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges, tokenizer **out, diag *d) MUST_CHECK;
+an_status tok_from_pair(const char *name, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges,
+                        tokenizer **out, diag *d) MUST_CHECK;
 
 /* A vocabulary as GGUF has it. Everything is copied. */
 typedef struct {
@@ -56,18 +58,20 @@ typedef struct {
     const char *chat_template;   /* NULL: none */
 } tok_vocab;
 an_status tok_from_vocab(const char *name, const tok_vocab *v, tokenizer **out, diag *d) MUST_CHECK;
-/* The other way round: what tok_from_vocab makes the same tokenizer of, in mem and borrowed from t. `rows`: at least so many tokens, since embeddings
- * may be longer than vocabularies; further ones are unused. AN_INPUT names what such a vocabulary cannot say; `lost`, a sentence in mem, what it
- * leaves out that few texts notice; "": nothing. */
-an_status tok_to_vocab(const tokenizer *t, size_t rows, arena *mem, tok_vocab *out, const char **lost, diag *d) MUST_CHECK;
+/* The other way round: what tok_from_vocab makes the same tokenizer of, in mem and borrowed from t. `rows`: at least
+ * so many tokens, since embeddings may be longer than vocabularies; further ones are unused. AN_INPUT names what
+ * such a vocabulary cannot say; `lost`, a sentence in mem, what it leaves out that few texts notice; "": nothing. */
+an_status tok_to_vocab(const tokenizer *t, size_t rows, arena *mem, tok_vocab *out, const char **lost, diag *d)
+    MUST_CHECK;
 
-/* Such a vocabulary as a file of a folder: its content to out, its name back: tokenizer.json, or tokenizer.model where it has scores. And what stands in
- * tokenizer_config.json beside it. out->oom: no memory. */
+/* Such a vocabulary as a file of a folder: its content to out, its name back: tokenizer.json, or tokenizer.model
+ * where it has scores. And what stands in tokenizer_config.json beside it. out->oom: no memory. */
 const char *tok_vocab_file(const tok_vocab *v, strbuf *out);
 void tok_vocab_config(const tok_vocab *v, strbuf *out);
 
-/* The files tok_open read it from, each with the name under which it finds such a file in a folder: a folder of copies gives the same tokenizer. Without
- * config.json and generation_config.json, which are a model's. Their number; 0: it came from bytes. */
+/* The files tok_open read it from, each with the name under which it finds such a file in a folder: a folder of
+ * copies gives the same tokenizer. Without config.json and generation_config.json, which are a model's. Their
+ * number; 0: it came from bytes. */
 typedef struct {
     const char *name, *path;
 } tok_file;
@@ -75,7 +79,8 @@ size_t tok_files(const tokenizer *t, const tok_file **out); /* valid until tok_c
 
 typedef struct {
     const char *model;         /* "byte-level BPE", "BPE", "SentencePiece BPE", "SentencePiece unigram" */
-    const char *split;         /* how text is cut before merging, the last step of it: a name of pattern.def, "regex", "words", "none" */
+    /* how text is cut before merging, the last step of it: a name of pattern.def, "regex", "words", "none" */
+    const char *split;
     uint32_t n;                /* ids are 0 … n-1 */
     uint32_t n_special;        /* control and user-defined tokens */
     int64_t bos, eos, unk, pad; /* -1: none */
@@ -84,9 +89,11 @@ typedef struct {
     const char *chat_template; /* NULL: none */
 } tok_info;
 void tok_get(const tokenizer *t, tok_info *info);                       /* valid until tok_close */
-tok_str tok_text(const tokenizer *t, uint32_t id);                      /* bytes the token decodes to; {NULL, 0} past the end */
+/* bytes the token decodes to; {NULL, 0} past the end */
+tok_str tok_text(const tokenizer *t, uint32_t id);
 tok_type tok_type_of(const tokenizer *t, uint32_t id);
-int64_t tok_find(const tokenizer *t, const char *s, size_t n);          /* id of a token by its text, special ones included; -1: none */
+/* id of a token by its text, special ones included; -1: none */
+int64_t tok_find(const tokenizer *t, const char *s, size_t n);
 
 /* ---- encode ---- */
 
@@ -119,7 +126,8 @@ an_status tok_cut(tok_encoder *e, const char *text, size_t n, tok_cuts *out, dia
 /* ---- decode ---- */
 
 /* Appends the bytes. AN_INPUT: an id past the vocabulary, with its index. */
-an_status tok_decode(const tokenizer *t, const uint32_t *ids, size_t n, unsigned flags, strbuf *out, diag *d) MUST_CHECK;
+an_status tok_decode(const tokenizer *t, const uint32_t *ids, size_t n, unsigned flags, strbuf *out, diag *d)
+    MUST_CHECK;
 
 /* Token by token: bytes that could be the start of a UTF-8 character are held until it is whole. Zero-initialise. */
 typedef struct {
@@ -127,7 +135,8 @@ typedef struct {
     unsigned char n_held;
     bool begun; /* something was printed, so a leading space is no longer the one encoding added */
 } tok_stream;
-an_status tok_stream_put(const tokenizer *t, tok_stream *s, uint32_t id, unsigned flags, strbuf *out, diag *d) MUST_CHECK;
+an_status tok_stream_put(const tokenizer *t, tok_stream *s, uint32_t id, unsigned flags, strbuf *out, diag *d)
+    MUST_CHECK;
 void tok_stream_end(tok_stream *s, strbuf *out); /* what is still held, as it is */
 
 /* ---- train ---- */
@@ -138,8 +147,8 @@ typedef struct {
     const char *const *special; /* NULL: one, "<|endoftext|>", which serves as BOS and EOS */
     size_t n_special;
 } tok_train_options;
-/* Byte-level BPE from a corpus, as tokenizer.json text. Same corpus and options: same bytes. A corpus with no pair left that occurs
- * twice gives fewer entries than wanted. */
+/* Byte-level BPE from a corpus, as tokenizer.json text. Same corpus and options: same bytes. A corpus with no pair
+ * left that occurs twice gives fewer entries than wanted. */
 an_status tok_train(const char *corpus, size_t n, const tok_train_options *o, strbuf *json, diag *d) MUST_CHECK;
 
 #endif

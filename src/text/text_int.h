@@ -3,7 +3,8 @@
  * How a text becomes ids, whatever the file format:
  *   added tokens are cut out · each stretch between is normalised (norm.c) · a leading space is put in front where the model wants one
  *   · it is cut into pieces (split.c) · each piece is merged (merge.c) or segmented (unigram.c), or found in the encoder's cache.
- * Vocabularies that write a space as U+2581 are kept with a plain space, so a U+2581 of the text is not mistaken for one. */
+ * Vocabularies that write a space as U+2581 are kept with a plain space, so a U+2581 of the text is not mistaken for
+ * one. */
 #ifndef TEXT_TEXT_INT_H
 #define TEXT_TEXT_INT_H
 
@@ -34,7 +35,8 @@ uint32_t byte_to_char(unsigned char b);
 int char_to_byte(uint32_t cp); /* -1: not one of the 256 */
 
 /* Classes of characters, from PCRE2's Unicode tables, a page of 256 at a time when first met. */
-enum { IS_LETTER = 1, IS_NUMBER = 2, IS_SPACE = 4, IS_MARK = 8, IS_LINE = 16 /* CR, LF */, IS_WORD = 32 /* also '_' */ };
+enum { IS_LETTER = 1, IS_NUMBER = 2, IS_SPACE = 4, IS_MARK = 8, IS_LINE = 16 /* CR, LF */,
+       IS_WORD = 32 /* also '_' */ };
 typedef struct {
     uint8_t ascii[128];
     uint8_t *page[0x1100];
@@ -62,7 +64,8 @@ typedef struct {
     tok_str s;
     int32_t value;
 } trie_item;
-an_status trie_build(arena *a, trie *t, trie_item *items, size_t n, diag *d) MUST_CHECK; /* sorts items; the first of equal strings wins */
+/* sorts items; the first of equal strings wins */
+an_status trie_build(arena *a, trie *t, trie_item *items, size_t n, diag *d) MUST_CHECK;
 int32_t trie_step(const trie *t, int32_t node, unsigned char b);                          /* -1: no edge */
 /* Value of the longest string that s begins with; NO_ID: none. */
 int32_t trie_longest(const trie *t, const unsigned char *s, size_t n, size_t *len);
@@ -103,9 +106,11 @@ void split_scratch_free(split_scratch *s);
 
 typedef an_status piece_fn(void *user, const unsigned char *s, size_t n, diag *d);
 /* Calls fn for each piece in order. With n_steps 0 the whole text is one piece. */
-an_status split_text(split_scratch *x, const split_step *steps, size_t n_steps, const unsigned char *s, size_t n, piece_fn *fn, void *user, diag *d) MUST_CHECK;
+an_status split_text(split_scratch *x, const split_step *steps, size_t n_steps, const unsigned char *s, size_t n,
+                     piece_fn *fn, void *user, diag *d) MUST_CHECK;
 /* End of the next match of a regex at or behind `at`; false: none. For Replace. */
-an_status regex_find(split_scratch *x, const void *code, const unsigned char *s, size_t n, size_t at, size_t *from, size_t *to, bool *found, diag *d) MUST_CHECK;
+an_status regex_find(split_scratch *x, const void *code, const unsigned char *s, size_t n, size_t at, size_t *from,
+                     size_t *to, bool *found, diag *d) MUST_CHECK;
 
 /* ---- norm.c, nfc.c ---- */
 
@@ -121,7 +126,8 @@ typedef struct {
 } norm_step;
 an_status norm_charsmap(arena *a, norm_step *s, const void *p, size_t n, diag *d) MUST_CHECK; /* copies */
 /* out is emptied first. */
-an_status norm_run(const norm_step *s, split_scratch *x, const unsigned char *in, size_t n, strbuf *out, diag *d) MUST_CHECK;
+an_status norm_run(const norm_step *s, split_scratch *x, const unsigned char *in, size_t n, strbuf *out, diag *d)
+    MUST_CHECK;
 void nfc_put(const unsigned char *s, size_t n, strbuf *out);
 bool nfc_plain(const unsigned char *s, size_t n); /* nothing in it that NFC could change */
 
@@ -151,7 +157,9 @@ struct tokenizer {
 
     int32_t byte_id[256];
     bool byte_fallback, fuse_unk, ignore_merges;
-    bool (*joins)[256]; /* [a][b]: some token holds byte a followed by b. Elsewhere a piece may be cut without changing a merge. NULL: never */
+    /* [a][b]: some token holds byte a followed by b. Elsewhere a piece may be cut without changing a merge. NULL:
+     * never */
+    bool (*joins)[256];
     int64_t bos, eos, unk, pad;
     bool add_bos, add_eos;
 
@@ -161,7 +169,8 @@ struct tokenizer {
     size_t n_split;
     prefix_rule prefix;
     bool prefix_unless_space; /* Metaspace and ByteLevel; SentencePiece puts one always */
-    bool prefix_after_user;   /* tokenizer.json: behind any added token; SentencePiece sees its user-defined tokens as text */
+    /* tokenizer.json: behind any added token; SentencePiece sees its user-defined tokens as text */
+    bool prefix_after_user;
     prefix_rule strip;        /* decoding drops the space that encoding put */
 
     trie added[2];            /* [0] user-defined only, [1] with control tokens: as the text may hold them */
@@ -181,7 +190,8 @@ an_status tok_size(tokenizer *t, size_t n, diag *d) MUST_CHECK;  /* room for ids
 bool tok_piece(tokenizer *t, const char *s, size_t n, bool byte_level, bool marks, tok_str *out) MUST_CHECK;
 an_status tok_index(tokenizer *t, diag *d) MUST_CHECK;           /* piece -> id, byte ids */
 int32_t piece_id(const tokenizer *t, const unsigned char *s, size_t n);
-an_status tok_merge(tokenizer *t, size_t rank, const char *l, size_t nl, const char *r, size_t nr, bool byte_level, bool marks, diag *d) MUST_CHECK;
+an_status tok_merge(tokenizer *t, size_t rank, const char *l, size_t nl, const char *r, size_t nr, bool byte_level,
+                    bool marks, diag *d) MUST_CHECK;
 an_status tok_room_pairs(tokenizer *t, size_t n, diag *d) MUST_CHECK;
 bool pair_find(const tokenizer *t, uint32_t left, uint32_t right, uint32_t *rank, uint32_t *to);
 /* Everything derived: priorities, tries, cutting. Call last. */
@@ -218,22 +228,28 @@ typedef struct {
     size_t cap_best;
 } merge_scratch;
 void merge_free(merge_scratch *m);
-an_status merge_piece(const tokenizer *t, merge_scratch *m, const unsigned char *s, size_t n, tok_ids *out, diag *d) MUST_CHECK;
-an_status unigram_piece(const tokenizer *t, merge_scratch *m, const unsigned char *s, size_t n, tok_ids *out, diag *d) MUST_CHECK;
+an_status merge_piece(const tokenizer *t, merge_scratch *m, const unsigned char *s, size_t n, tok_ids *out, diag *d)
+    MUST_CHECK;
+an_status unigram_piece(const tokenizer *t, merge_scratch *m, const unsigned char *s, size_t n, tok_ids *out, diag *d)
+    MUST_CHECK;
 /* A character no token spells: its bytes, or the unknown token. */
-an_status put_unknown(const tokenizer *t, const unsigned char *s, size_t n, size_t floor, tok_ids *out, diag *d) MUST_CHECK;
+an_status put_unknown(const tokenizer *t, const unsigned char *s, size_t n, size_t floor, tok_ids *out, diag *d)
+    MUST_CHECK;
 
 /* ---- loaders: fill t, everything but tok_finish ---- */
 
 an_status read_json(tokenizer *t, const void *p, size_t n, diag *d) MUST_CHECK;
 an_status read_model(tokenizer *t, const void *p, size_t n, diag *d) MUST_CHECK;
 an_status read_bin(tokenizer *t, const void *p, size_t n, diag *d) MUST_CHECK;
-an_status read_pair(tokenizer *t, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges, diag *d) MUST_CHECK;
+an_status read_pair(tokenizer *t, const void *vocab, size_t n_vocab, const void *merges, size_t n_merges, diag *d)
+    MUST_CHECK;
 void guess_ids(tokenizer *t, bool bos, bool eos); /* BOS and EOS by their usual names, where no file says */
 
 /* A token's text set by type: what merging sees and what decoding prints. Copies. */
-an_status tok_is_utf8(const tokenizer *t, size_t id, const char *s, size_t n, diag *d) MUST_CHECK; /* AN_INPUT: it is not */
-an_status tok_put(tokenizer *t, size_t id, const char *s, size_t n, tok_type type, float score, bool byte_level, bool marks, diag *d) MUST_CHECK;
+/* AN_INPUT: it is not */
+an_status tok_is_utf8(const tokenizer *t, size_t id, const char *s, size_t n, diag *d) MUST_CHECK;
+an_status tok_put(tokenizer *t, size_t id, const char *s, size_t n, tok_type type, float score, bool byte_level,
+                  bool marks, diag *d) MUST_CHECK;
 
 enum { MAX_PRE = 4 };
 struct pre_row {
@@ -252,11 +268,15 @@ typedef struct {
     size_t n, at;
     bool begun, done, bad; /* bad: no JSON, or not such a list, at byte `at` */
 } json_scan;
-bool lift_lists(const char *p, size_t n, json_scan *vocab, json_scan *merges, strbuf *rest); /* false: not both there, or no memory; rest is the file without them */
-bool next_token(json_scan *s, strbuf *hold, tok_str *text, double *id);                    /* false: the end, or bad. id -1: no whole number */
-bool next_merge(json_scan *s, strbuf hold[2], tok_str *left, tok_str *right);              /* right NULL: no "left right" */
+/* false: not both there, or no memory; rest is the file without them */
+bool lift_lists(const char *p, size_t n, json_scan *vocab, json_scan *merges, strbuf *rest);
+/* false: the end, or bad. id -1: no whole number */
+bool next_token(json_scan *s, strbuf *hold, tok_str *text, double *id);
+/* right NULL: no "left right" */
+bool next_merge(json_scan *s, strbuf hold[2], tok_str *left, tok_str *right);
 
-void vocab_json(strbuf *b, const tok_vocab *v, const struct pre_row *pre); /* write.c: tokenizer.json of byte-level BPE */
+/* write.c: tokenizer.json of byte-level BPE */
+void vocab_json(strbuf *b, const tok_vocab *v, const struct pre_row *pre);
 
 /* load_parts.c: the sections of tokenizer.json around the model */
 typedef struct json_t json_t;
@@ -270,6 +290,7 @@ an_status parts_style(tokenizer *t, const json_t *root, json_style *s, diag *d) 
 an_status parts_read(tokenizer *t, const json_t *root, const json_style *s, diag *d) MUST_CHECK;
 an_status parts_post(tokenizer *t, const json_t *root, diag *d) MUST_CHECK; /* after the added tokens are known */
 const char *js_text(const json_t *j, size_t *n); /* NULL: not a string */
-json_t *js_load(const tokenizer *t, const char *what, const void *p, size_t n, diag *d); /* NULL after saying why; json_decref */
+/* NULL after saying why; json_decref */
+json_t *js_load(const tokenizer *t, const char *what, const void *p, size_t n, diag *d);
 
 #endif

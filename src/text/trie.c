@@ -1,4 +1,5 @@
-/* trie.c: a byte trie in three flat arrays, built once from sorted strings. A node's edges are adjacent and sorted by byte. */
+/* trie.c: a byte trie in three flat arrays, built once from sorted strings. A node's edges are adjacent and sorted
+ * by byte. */
 #include <stdlib.h>
 
 #include "text/text_int.h"
@@ -28,7 +29,9 @@ an_status trie_build(arena *a, trie *t, trie_item *items, size_t n, diag *d)
         while (common < most && items[i].s.at[common] == items[i - 1].s.at[common]) common++;
         total += items[i].s.n - common;
     }
-    if (total > (size_t)1 << 28) return diag_fail(d, AN_INPUT, NOWHERE, "a vocabulary with %zu bytes of distinct prefixes; at most 2^28 are taken", total);
+    if (total > (size_t)1 << 28)
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "a vocabulary with %zu bytes of distinct prefixes; at most 2^28 are taken", total);
     t->node = TAKE(a, trie_node, total);
     t->byte = TAKE(a, unsigned char, total);
     t->to = TAKE(a, uint32_t, total);

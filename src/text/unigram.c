@@ -31,7 +31,8 @@ an_status unigram_piece(const tokenizer *t, merge_scratch *m, const unsigned cha
             if (x > m->best[k + 1]) m->best[k + 1] = x, m->back[k + 1].from = (uint32_t)i, m->back[k + 1].id = id;
         }
         double x = m->best[i] + t->unk_score;
-        if (!single && x > m->best[i + len]) m->best[i + len] = x, m->back[i + len].from = (uint32_t)i, m->back[i + len].id = NO_ID;
+        if (!single && x > m->best[i + len])
+            m->best[i + len] = x, m->back[i + len].from = (uint32_t)i, m->back[i + len].id = NO_ID;
     }
     /* Walk back and turn the links round: at each end of a token, `from` becomes the end of the next. */
     size_t end = n;

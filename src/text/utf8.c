@@ -1,5 +1,5 @@
-/* utf8.c: characters, GPT-2's printable bytes, and classes of characters.
- * Classes come from PCRE2 itself, so that the hand-written splitters and any regular expression agree whatever Unicode version it has. */
+/* utf8.c: characters, GPT-2's printable bytes, and classes of characters. Classes come from PCRE2 itself, so that
+ * the hand-written splitters and any regular expression agree whatever Unicode version it has. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ size_t utf8_put(unsigned char *to, uint32_t c)
     if (c < 0x80) return to[0] = (unsigned char)c, 1;
     if (c < 0x800) return to[0] = (unsigned char)(0xc0 | c >> 6), to[1] = (unsigned char)(0x80 | (c & 63)), 2;
     if (c < 0x10000) {
-        to[0] = (unsigned char)(0xe0 | c >> 12), to[1] = (unsigned char)(0x80 | (c >> 6 & 63)), to[2] = (unsigned char)(0x80 | (c & 63));
+        to[0] = (unsigned char)(0xe0 | c >> 12), to[1] = (unsigned char)(0x80 | (c >> 6 & 63)),
+        to[2] = (unsigned char)(0x80 | (c & 63));
         return 3;
     }
     to[0] = (unsigned char)(0xf0 | c >> 18), to[1] = (unsigned char)(0x80 | (c >> 12 & 63));
@@ -53,7 +54,10 @@ size_t utf8_span(const unsigned char *s, size_t n)
 bool utf8_valid(const unsigned char *s, size_t n) { return utf8_span(s, n) == n; }
 
 /* Printable Latin-1 stands for itself; the other 68 bytes, in order, are U+0100 and up. */
-static bool printable(uint32_t b) { return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff); }
+static bool printable(uint32_t b)
+{
+    return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
+}
 
 uint32_t byte_to_char(unsigned char b)
 {
@@ -92,7 +96,8 @@ static bool fill_page(uint8_t *page, uint32_t first)
     for (size_t k = 0; k < COUNT(class_rows) && ok; k++) {
         int error;
         PCRE2_SIZE where;
-        pcre2_code *code = pcre2_compile((PCRE2_SPTR)class_rows[k].pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &where, NULL);
+        pcre2_code *code = pcre2_compile((PCRE2_SPTR)class_rows[k].pattern, PCRE2_ZERO_TERMINATED,
+                                         PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &where, NULL);
         pcre2_match_data *md = code ? pcre2_match_data_create_from_pattern(code, NULL) : NULL;
         ok = md != NULL;
         for (uint32_t i = 0; i < 256 && ok; i++) {
@@ -128,8 +133,9 @@ void classes_init(classes *c)
     *c = (classes){ 0 };
     for (uint32_t b = 0; b < 128; b++) {
         bool letter = (b | 32) >= 'a' && (b | 32) <= 'z', digit = b >= '0' && b <= '9';
-        c->ascii[b] = (uint8_t)((letter ? IS_LETTER | IS_WORD : 0) | (digit ? IS_NUMBER | IS_WORD : 0) | (b == '_' ? IS_WORD : 0) |
-                                (b == ' ' || (b >= 9 && b <= 13) ? IS_SPACE : 0) | (b == '\r' || b == '\n' ? IS_LINE : 0));
+        c->ascii[b] = (uint8_t)((letter ? IS_LETTER | IS_WORD : 0) | (digit ? IS_NUMBER | IS_WORD : 0) |
+                                (b == '_' ? IS_WORD : 0) | (b == ' ' || (b >= 9 && b <= 13) ? IS_SPACE : 0) |
+                                (b == '\r' || b == '\n' ? IS_LINE : 0));
     }
 }
 

@@ -1,4 +1,5 @@
-/* vocab.c: the tables of a tokenizer: pieces by text, merges by pair, and what is derived from them once all tokens are known. */
+/* vocab.c: the tables of a tokenizer: pieces by text, merges by pair, and what is derived from them once all tokens
+ * are known. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -54,7 +55,10 @@ bool byte_token(const char *s, size_t n, unsigned char *b)
     if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return false;
     for (int i = 3; i < 5; i++) {
         char c = s[i];
-        int x = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        int x = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                       : -1;
         if (x < 0) return false;
         v = v * 16 + (unsigned)x;
     }
@@ -62,7 +66,8 @@ bool byte_token(const char *s, size_t n, unsigned char *b)
     return true;
 }
 
-/* Into a buffer of n + 1 bytes: neither spelling grows. Byte-level text with a character outside the 256 is kept as it is. */
+/* Into a buffer of n + 1 bytes: neither spelling grows. Byte-level text with a character outside the 256 is kept as
+ * it is. */
 static size_t spell(char *to, const char *s, size_t n, bool byte_level, bool marks)
 {
     size_t k = 0;
@@ -125,7 +130,8 @@ an_status tok_index(tokenizer *t, diag *d)
         size_t i = slot_of(t, k->piece.at, k->piece.n);
         if (!t->slots[i]) t->slots[i] = id + 1; /* the first of equal pieces */
         t->max_piece = MAX(t->max_piece, k->piece.n);
-        if (t->model == MODEL_BYTE_BPE && k->piece.n == 1 && t->byte_id[(unsigned char)k->piece.at[0]] == NO_ID) t->byte_id[(unsigned char)k->piece.at[0]] = (int32_t)id;
+        if (t->model == MODEL_BYTE_BPE && k->piece.n == 1 && t->byte_id[(unsigned char)k->piece.at[0]] == NO_ID)
+            t->byte_id[(unsigned char)k->piece.at[0]] = (int32_t)id;
     }
     return AN_OK;
 }
@@ -159,16 +165,21 @@ bool pair_find(const tokenizer *t, uint32_t left, uint32_t right, uint32_t *rank
     return *rank != NO_RANK;
 }
 
-an_status tok_merge(tokenizer *t, size_t rank, const char *l, size_t nl, const char *r, size_t nr, bool byte_level, bool marks, diag *d)
+an_status tok_merge(tokenizer *t, size_t rank, const char *l, size_t nl, const char *r, size_t nr, bool byte_level,
+                    bool marks, diag *d)
 {
     char small[256], *buf = nl + nr + 2 <= sizeof small ? small : malloc(nl + nr + 2);
     if (!buf) return diag_nomem(d);
     size_t a = spell(buf, l, nl, byte_level, marks), b = spell(buf + a, r, nr, byte_level, marks);
-    int32_t left = piece_id(t, (unsigned char *)buf, a), right = piece_id(t, (unsigned char *)buf + a, b), to = piece_id(t, (unsigned char *)buf, a + b);
+    int32_t left = piece_id(t, (unsigned char *)buf, a), right = piece_id(t, (unsigned char *)buf + a, b),
+            to = piece_id(t, (unsigned char *)buf, a + b);
     if (buf != small) free(buf);
     if (left < 0 || right < 0)
-        return tok_bad(d, t, "merge %zu uses \"%.*s\", which the vocabulary does not hold", rank, (int)MIN(left < 0 ? nl : nr, (size_t)40), left < 0 ? l : r);
-    if (to < 0) return tok_bad(d, t, "merge %zu gives \"%.*s%.*s\", which the vocabulary does not hold", rank, (int)MIN(nl, (size_t)40), l, (int)MIN(nr, (size_t)40), r);
+        return tok_bad(d, t, "merge %zu uses \"%.*s\", which the vocabulary does not hold", rank,
+                       (int)MIN(left < 0 ? nl : nr, (size_t)40), left < 0 ? l : r);
+    if (to < 0)
+        return tok_bad(d, t, "merge %zu gives \"%.*s%.*s\", which the vocabulary does not hold", rank,
+                       (int)MIN(nl, (size_t)40), l, (int)MIN(nr, (size_t)40), r);
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
     size_t i = pair_slot(t, key);
     if (t->pairs[i].rank == NO_RANK) t->n_pairs++;
@@ -221,7 +232,8 @@ static an_status make_tries(tokenizer *t, diag *d)
             bool in = k->type == TOK_USER || (with && (k->type == TOK_CONTROL || k->type == TOK_UNKNOWN));
             if (!in || !k->out.n) continue;
             if (k->out.n > MAX_ADDED_BYTES) {
-                st = tok_bad(d, t, "special token %u is %zu bytes long; at most %d are taken", i, k->out.n, MAX_ADDED_BYTES);
+                st = tok_bad(d, t, "special token %u is %zu bytes long; at most %d are taken", i, k->out.n,
+                             MAX_ADDED_BYTES);
                 break;
             }
             items[n++] = (trie_item){ k->out, (int32_t)i };
@@ -247,21 +259,26 @@ an_status tok_finish(tokenizer *t, diag *d)
 {
     for (uint32_t i = 0; i < t->n; i++)
         if (!isfinite(t->tok[i].score)) return tok_bad(d, t, "token %u has a score that is not finite", i);
-    for (uint32_t i = 0; i < t->n && (t->model == MODEL_UNIGRAM || t->model == MODEL_SPM_BPE); i++) /* bounds the work for each byte of a text */
+    /* bounds the work for each byte of a text */
+    for (uint32_t i = 0; i < t->n && (t->model == MODEL_UNIGRAM || t->model == MODEL_SPM_BPE); i++)
         if (t->tok[i].type == TOK_NORMAL && t->tok[i].piece.n > MAX_SPM_BYTES)
-            return tok_bad(d, t, "piece %u is %zu bytes long; at most %d are taken", i, t->tok[i].piece.n, MAX_SPM_BYTES);
+            return tok_bad(d, t, "piece %u is %zu bytes long; at most %d are taken", i, t->tok[i].piece.n,
+                           MAX_SPM_BYTES);
     int64_t *ids[] = { &t->bos, &t->eos, &t->unk, &t->pad };
     static const char *const names[] = { "BOS", "EOS", "unknown", "padding" };
     for (size_t i = 0; i < COUNT(ids); i++)
-        if (*ids[i] < NO_ID || *ids[i] >= (int64_t)t->n) return tok_bad(d, t, "the %s token is %lld, the vocabulary has %u", names[i], (long long)*ids[i], t->n);
+        if (*ids[i] < NO_ID || *ids[i] >= (int64_t)t->n)
+            return tok_bad(d, t, "the %s token is %lld, the vocabulary has %u", names[i], (long long)*ids[i], t->n);
     if (t->model == MODEL_SPM_BPE) TRY(rank_scores(t, d));
     TRY(make_tries(t, d));
     if (!t->pairs) TRY(tok_room_pairs(t, 0, d));
     bool all = true;
     for (int b = 0; b < 256; b++) all &= t->byte_id[b] != NO_ID;
     if (t->model == MODEL_BYTE_BPE) t->byte_fallback = all;
-    else if (t->byte_fallback && !all) return tok_bad(d, t, "falls back to bytes, and not every byte has a token <0xNN>");
-    /* With ignore_merges a whole piece is looked up first, so a piece must stay whole. Byte-level pieces are words already. */
+    else if (t->byte_fallback && !all)
+        return tok_bad(d, t, "falls back to bytes, and not every byte has a token <0xNN>");
+    /* With ignore_merges a whole piece is looked up first, so a piece must stay whole. Byte-level pieces are words
+     * already. */
     if (t->ignore_merges || t->model == MODEL_BYTE_BPE) return AN_OK;
     if (!(t->joins = arena_take(&t->mem, 256, sizeof *t->joins, 1))) return diag_nomem(d);
     for (uint32_t i = 0; i < t->n; i++)
@@ -273,20 +290,26 @@ an_status tok_finish(tokenizer *t, diag *d)
 an_status tok_is_utf8(const tokenizer *t, size_t id, const char *s, size_t n, diag *d)
 {
     size_t good = utf8_span((const unsigned char *)s, n);
-    return good == n ? AN_OK : tok_bad(d, t, "token %zu is not UTF-8: byte %zu of %zu is 0x%02x", id, good, n, (unsigned char)s[good]);
+    return good == n ? AN_OK
+                     : tok_bad(d, t, "token %zu is not UTF-8: byte %zu of %zu is 0x%02x", id, good, n,
+                               (unsigned char)s[good]);
 }
 
-an_status tok_put(tokenizer *t, size_t id, const char *s, size_t n, tok_type type, float score, bool byte_level, bool marks, diag *d)
+an_status tok_put(tokenizer *t, size_t id, const char *s, size_t n, tok_type type, float score, bool byte_level,
+                  bool marks, diag *d)
 {
     token *k = &t->tok[id];
     unsigned char b;
-    bool plain = type == TOK_NORMAL || type == TOK_UNUSED, user = type == TOK_USER; /* SentencePiece spells these with its mark, too */
+    /* SentencePiece spells these with its mark, too */
+    bool plain = type == TOK_NORMAL || type == TOK_UNUSED, user = type == TOK_USER;
     k->type = (uint8_t)type;
     k->score = score;
     if (!tok_piece(t, s, n, byte_level && plain, marks && (plain || user), &k->piece)) return diag_nomem(d);
     k->out = k->piece;
     if (type != TOK_BYTE) return AN_OK;
-    if (!byte_token(s, n, &b)) return tok_bad(d, t, "token %zu \"%.*s\" is said to be a byte; \"<0xNN>\" is wanted", id, (int)MIN(n, (size_t)40), s);
+    if (!byte_token(s, n, &b))
+        return tok_bad(d, t, "token %zu \"%.*s\" is said to be a byte; \"<0xNN>\" is wanted", id,
+                       (int)MIN(n, (size_t)40), s);
     char *one = arena_strn(&t->mem, (const char *)&b, 1);
     if (!one) return diag_nomem(d);
     k->out = (tok_str){ one, 1 };
@@ -335,8 +358,17 @@ void guess_ids(tokenizer *t, bool guess_bos, bool guess_eos)
 void tok_get(const tokenizer *t, tok_info *o)
 {
     static const char *const models[] = { "byte-level BPE", "BPE", "SentencePiece BPE", "SentencePiece unigram" };
-    *o = (tok_info){ .model = models[t->model], .n = t->n, .bos = t->bos, .eos = t->eos, .unk = t->unk, .pad = t->pad, .add_bos = t->add_bos,
-                     .add_eos = t->add_eos, .byte_fallback = t->byte_fallback, .chat_template = t->chat_template, .split = "none" };
+    *o = (tok_info){ .model = models[t->model],
+                     .n = t->n,
+                     .bos = t->bos,
+                     .eos = t->eos,
+                     .unk = t->unk,
+                     .pad = t->pad,
+                     .add_bos = t->add_bos,
+                     .add_eos = t->add_eos,
+                     .byte_fallback = t->byte_fallback,
+                     .chat_template = t->chat_template,
+                     .split = "none" };
     if (t->n_split) o->split = t->split[t->n_split - 1].name ? t->split[t->n_split - 1].name : "regex";
     for (uint32_t i = 0; i < t->n; i++) o->n_special += t->tok[i].type == TOK_CONTROL || t->tok[i].type == TOK_USER;
 }
@@ -347,6 +379,8 @@ tok_type tok_type_of(const tokenizer *t, uint32_t id) { return id < t->n ? (tok_
 int64_t tok_find(const tokenizer *t, const char *s, size_t n)
 {
     for (uint32_t i = 0; i < t->n; i++) /* special tokens are few, and asked for once */
-        if (t->tok[i].type != TOK_NORMAL && t->tok[i].type != TOK_UNUSED && t->tok[i].out.n == n && !memcmp(t->tok[i].out.at, s, n)) return i;
+        if (t->tok[i].type != TOK_NORMAL && t->tok[i].type != TOK_UNUSED && t->tok[i].out.n == n &&
+            !memcmp(t->tok[i].out.at, s, n))
+            return i;
     return t->slots ? piece_id(t, (const unsigned char *)s, n) : NO_ID;
 }

@@ -1,12 +1,16 @@
-/* write.c: a vocabulary as the files a folder has: tokenizer.json for byte-level BPE, SentencePiece's tokenizer.model for the others, and
- * tokenizer_config.json beside either. load_json.c and load_model.c read the same tokenizer out of them. */
+/* write.c: a vocabulary as the files a folder has: tokenizer.json for byte-level BPE, SentencePiece's
+ * tokenizer.model for the others, and tokenizer_config.json beside either. load_json.c and load_model.c read the
+ * same tokenizer out of them. */
 #include "text/text_int.h"
 
 /* ---- tokenizer.json ---- */
 
 static void put_string(strbuf *b, tok_str s) { sb_json(b, s.at, s.n); }
 
-static bool is_added(const tok_vocab *v, size_t i) { return v->type && (v->type[i] == TOK_CONTROL || v->type[i] == TOK_USER || v->type[i] == TOK_UNKNOWN); }
+static bool is_added(const tok_vocab *v, size_t i)
+{
+    return v->type && (v->type[i] == TOK_CONTROL || v->type[i] == TOK_USER || v->type[i] == TOK_UNKNOWN);
+}
 static bool is_there(const tok_vocab *v, size_t i) { return !v->type || v->type[i] == TOK_NORMAL; }
 
 static void put_added(strbuf *b, const tok_vocab *v)
@@ -17,14 +21,16 @@ static void put_added(strbuf *b, const tok_vocab *v)
         if (!is_added(v, i)) continue;
         sb_printf(b, "%s\n {\"id\":%zu,\"content\":", n++ ? "," : "", i);
         put_string(b, v->token[i]);
-        sb_printf(b, ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":%s}", v->type[i] == TOK_USER ? "false" : "true");
+        sb_printf(b, ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":%s}",
+                  v->type[i] == TOK_USER ? "false" : "true");
     }
     sb_puts(b, "]");
 }
 
 static void put_byte_level(strbuf *b, bool prefix, bool regex)
 {
-    sb_printf(b, "{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,\"trim_offsets\":true,\"use_regex\":%s}", prefix ? "true" : "false", regex ? "true" : "false");
+    sb_printf(b, "{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,\"trim_offsets\":true,\"use_regex\":%s}",
+              prefix ? "true" : "false", regex ? "true" : "false");
 }
 
 /* GPT-2's own pattern is ByteLevel's; any other is spelt, step by step. */
@@ -123,8 +129,12 @@ static void put_varint(strbuf *b, uint64_t x)
     for (; x > 127; x >>= 7) sb_putc(b, (char)((x & 127) | 128));
     sb_putc(b, (char)x);
 }
-static void put_number(strbuf *b, unsigned field, int64_t x) { put_varint(b, field << 3), put_varint(b, (uint64_t)x); } /* negative ones take ten bytes */
-static void put_bytes(strbuf *b, unsigned field, const void *p, size_t n) { put_varint(b, field << 3 | 2), put_varint(b, n), sb_putn(b, p, n); }
+/* negative ones take ten bytes */
+static void put_number(strbuf *b, unsigned field, int64_t x) { put_varint(b, field << 3), put_varint(b, (uint64_t)x); }
+static void put_bytes(strbuf *b, unsigned field, const void *p, size_t n)
+{
+    put_varint(b, field << 3 | 2), put_varint(b, n), sb_putn(b, p, n);
+}
 
 static void put_float(strbuf *b, unsigned field, float x)
 {
@@ -151,7 +161,8 @@ static void vocab_model(strbuf *b, const tok_vocab *v)
     put_number(&part, 3, strcmp(v->model, "t5") ? 2 : 1);
     put_number(&part, 4, (int64_t)v->n);
     put_number(&part, 35, bytes);
-    put_number(&part, 40, v->unk), put_number(&part, 41, v->bos), put_number(&part, 42, v->eos), put_number(&part, 43, v->pad);
+    put_number(&part, 40, v->unk), put_number(&part, 41, v->bos), put_number(&part, 42, v->eos),
+        put_number(&part, 43, v->pad);
     put_bytes(b, 2, part.at, part.n);
     part.n = 0;
     put_bytes(&part, 1, v->n_charsmap ? "custom" : "identity", v->n_charsmap ? 6 : 8);
@@ -178,12 +189,17 @@ void tok_vocab_config(const tok_vocab *v, strbuf *b)
         const char *key;
         int64_t id;
     } names[] = { { "bos_token", v->bos }, { "eos_token", v->eos }, { "unk_token", v->unk }, { "pad_token", v->pad } };
-    sb_printf(b, "{\n  \"add_bos_token\": %s,\n  \"add_eos_token\": %s", v->add_bos > 0 ? "true" : "false", v->add_eos > 0 ? "true" : "false");
+    sb_printf(b, "{\n  \"add_bos_token\": %s,\n  \"add_eos_token\": %s", v->add_bos > 0 ? "true" : "false",
+              v->add_eos > 0 ? "true" : "false");
     for (size_t i = 0; i < COUNT(names); i++) {
         sb_printf(b, ",\n  \"%s\": ", names[i].key);
         if (names[i].id < 0) sb_puts(b, "null");
         else put_string(b, v->token[names[i].id]);
     }
-    if (v->chat_template) sb_puts(b, ",\n  \"chat_template\": "), sb_json(b, v->chat_template, strlen(v->chat_template));
-    sb_printf(b, ",\n  \"tokenizer_class\": \"%s\"\n}\n", !strcmp(v->model, "llama") ? "LlamaTokenizer" : !strcmp(v->model, "t5") ? "T5Tokenizer" : "PreTrainedTokenizerFast");
+    if (v->chat_template)
+        sb_puts(b, ",\n  \"chat_template\": "), sb_json(b, v->chat_template, strlen(v->chat_template));
+    sb_printf(b, ",\n  \"tokenizer_class\": \"%s\"\n}\n",
+              !strcmp(v->model, "llama") ? "LlamaTokenizer"
+              : !strcmp(v->model, "t5")  ? "T5Tokenizer"
+                                         : "PreTrainedTokenizerFast");
 }

@@ -1,9 +1,10 @@
 /* bounds.c: what no weight or moment of fp32 state is larger than.
  * In: rate and gradient of every update.  Out: whether the next one may leave a number that is not finite.
  *
- * A step that writes over its state is judged before that, by the gradient. What decay and old moments add depends on the size of the state, and looking
- * through it at every step would cost as much as the update. So a bound is carried along, larger than it need be; where it says that a step may go
- * too far, and after the host wrote a state, all of it is looked through. */
+ * A step that writes over its state is judged before that, by the gradient. What decay and old moments add depends
+ * on the size of the state, and looking through it at every step would cost as much as the update. So a bound is
+ * carried along, larger than it need be; where it says that a step may go too far, and after the host wrote a state,
+ * all of it is looked through. */
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -62,7 +63,10 @@ static double moment_after(const trainer *t, double grad)
     return k->slots == 1 ? k->mu * t->most.m + g : k->slots == 2 ? fmax(t->most.m, g) : 0;
 }
 
-static double drift(const trainer *t, double lr) { return fabs(lr) * (t->opt.slots == 1 ? moment_after(t, 0) : t->opt.decay * t->most.w); }
+static double drift(const trainer *t, double lr)
+{
+    return fabs(lr) * (t->opt.slots == 1 ? moment_after(t, 0) : t->opt.decay * t->most.w);
+}
 
 static bool too_far(const trainer *t, double lr, double S)
 {

@@ -1,7 +1,7 @@
 /* chars.c: texts to learn character by character. In: bytes, or a seed.  Out: classes, one per distinct byte.
  *
- * The built-in text is sentences of a small grammar. Words, agreement of number and the order of the parts can be learned in a few
- * hundred steps; which word comes next cannot, so the loss has a floor well above zero. */
+ * The built-in text is sentences of a small grammar. Words, agreement of number and the order of the parts can be
+ * learned in a few hundred steps; which word comes next cannot, so the loss has a floor well above zero. */
 #include <stdlib.h>
 
 #include "base/rng.h"
@@ -13,14 +13,17 @@ an_status train_text_of(const char *bytes, size_t n, const char *what, train_tex
 {
     *out = (train_text){ 0 };
     if (!n) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: empty text", what);
-    if (n > UINT32_MAX) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: text of %zu bytes, wanted at most %u", what, n, UINT32_MAX);
+    if (n > UINT32_MAX)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: text of %zu bytes, wanted at most %u", what, n, UINT32_MAX);
     train_text t = { .n = (int64_t)n, .held = (int64_t)(n / HELD) };
     bool seen[256] = { false };
     uint8_t id[256] = { 0 };
     for (size_t i = 0; i < n; i++) seen[(unsigned char)bytes[i]] = true;
     for (int b = 0; b < 256; b++)
         if (seen[b]) id[b] = (uint8_t)t.classes, t.byte[t.classes++] = (uint8_t)b;
-    if (t.classes < 2) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: every byte is 0x%02x: there is nothing to learn", what, t.byte[0]);
+    if (t.classes < 2)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: every byte is 0x%02x: there is nothing to learn", what,
+                         t.byte[0]);
     t.id = malloc(n);
     if (!t.id) return diag_nomem(d);
     for (size_t i = 0; i < n; i++) t.id[i] = id[(unsigned char)bytes[i]];
@@ -39,11 +42,14 @@ void train_text_free(train_text *t)
 #define PICK(list, r) (list)[rng_below((r), COUNT(list))]
 
 static const char *const names[] = { "anna", "ben", "clara", "david", "emma", "finn", "greta", "hugo" };
-static const char *const animals[][2] = { { "dog", "dogs" }, { "cat", "cats" }, { "bird", "birds" }, { "horse", "horses" }, { "mouse", "mice" }, { "fish", "fish" } };
+static const char *const animals[][2] = { { "dog", "dogs" },     { "cat", "cats" },   { "bird", "birds" },
+                                          { "horse", "horses" }, { "mouse", "mice" }, { "fish", "fish" } };
 static const char *const things[] = { "ball", "stone", "apple", "boat", "flower", "lamp", "hat", "drum" };
 static const char *const looks[] = { "red", "small", "old", "quiet", "bright", "heavy", "round", "warm" };
-static const char *const acts[][2] = { { "sees", "see" }, { "wants", "want" }, { "finds", "find" }, { "hides", "hide" }, { "carries", "carry" }, { "likes", "like" } };
-static const char *const places[] = { "in the garden", "near the river", "under the tree", "by the window", "on the hill", "behind the house" };
+static const char *const acts[][2] = { { "sees", "see" },   { "wants", "want" },    { "finds", "find" },
+                                       { "hides", "hide" }, { "carries", "carry" }, { "likes", "like" } };
+static const char *const places[] = { "in the garden", "near the river", "under the tree",
+                                      "by the window", "on the hill",    "behind the house" };
 static const char *const counts[] = { "two", "three", "four", "many" };
 
 static void sentence(strbuf *b, rng *r)

@@ -15,7 +15,8 @@
 
 enum { CKPT_VERSION = 5, KEEP = 2, DIGITS = 16 };
 static const char STATE[] = "state.safetensors", TRAIN[] = "train.json", LATEST[] = "latest";
-static const char SEAL[] = ",\n  \"checksum\": \"", SEAL_END[] = "\"\n}\n"; /* the end of train.json, around the checksum of what is before it */
+/* the end of train.json, around the checksum of what is before it */
+static const char SEAL[] = ",\n  \"checksum\": \"", SEAL_END[] = "\"\n}\n";
 
 /* ---- folders ---- */
 
@@ -53,9 +54,10 @@ static an_status list(const char *dir, arena *mem, int64_t **out, size_t *n, dia
     return st;
 }
 
-/* Behind the step that was just written there may be folders that were not intact when the run went on from an earlier one. They are none of
- * the newest: counted as such they would push out the only one that is whole. Nor are those of a row of skipped updates, which may be
- * the end of the run: only the newest of them stays, beside the others. What goes is renamed first: no checkpoint is ever in pieces. */
+/* Behind the step that was just written there may be folders that were not intact when the run went on from an
+ * earlier one. They are none of the newest: counted as such they would push out the only one that is whole. Nor are
+ * those of a row of skipped updates, which may be the end of the run: only the newest of them stays, beside the
+ * others. What goes is renamed first: no checkpoint is ever in pieces. */
 static void sweep(const char *dir, int keep, const ckpt_note *now, const char *temp)
 {
     arena mem = { 0 };
@@ -66,7 +68,8 @@ static void sweep(const char *dir, int keep, const ckpt_note *now, const char *t
         for (size_t i = 0, seen = 0; i < n; i++) {
             if (step[i] > now->step || (step[i] == now->step && now->applied < now->step)) continue;
             if (step[i] <= now->applied && ++seen <= (size_t)(keep > 0 ? keep : KEEP)) continue;
-            char *old = arena_printf(&mem, "%s/step-%08lld", dir, (long long)step[i]), *gone = arena_printf(&mem, "%s/.tmp-old-%08lld", dir, (long long)step[i]);
+            char *old = arena_printf(&mem, "%s/step-%08lld", dir, (long long)step[i]),
+                 *gone = arena_printf(&mem, "%s/.tmp-old-%08lld", dir, (long long)step[i]);
             if (!old || !gone) continue;
             folder_remove(gone);
             if (!rename(old, gone)) folder_remove(gone);
@@ -83,7 +86,10 @@ static void sweep(const char *dir, int keep, const ckpt_note *now, const char *t
 /* ---- checksums ---- */
 
 /* Up to version 4 signs of neighbours could change together and leave it as it was. */
-static uint64_t sum_of(int64_t version, const void *p, size_t n) { return version >= 1 && version <= 4 ? hash_bytes(p, n, 0) : hash_many(p, n, 0); }
+static uint64_t sum_of(int64_t version, const void *p, size_t n)
+{
+    return version >= 1 && version <= 4 ? hash_bytes(p, n, 0) : hash_many(p, n, 0);
+}
 
 static an_status digest_of(const char *path, int version, uint64_t *hash, uint64_t *bytes, diag *d)
 {
@@ -101,10 +107,14 @@ static const char *last_of(const char *path);
 
 static void put_note(strbuf *b, const ckpt_note *n)
 {
-    sb_printf(b, "{\n  \"version\": %d,\n  \"anneal\": \"" AN_VERSION "\",\n  \"step\": %lld,\n  \"epoch\": %llu,\n  \"sample\": %llu,\n", CKPT_VERSION, (long long)n->step,
-              (unsigned long long)n->pos.epoch, (unsigned long long)n->pos.sample);
-    sb_printf(b, "  \"applied\": %lld,\n  \"data\": \"%016llx\",\n  \"seed\": \"%llu\",\n  \"validation\": %.17g,\n  \"smooth\": ", (long long)n->applied,
-              (unsigned long long)n->data_digest, (unsigned long long)n->seed, n->validation);
+    sb_printf(b,
+              "{\n  \"version\": %d,\n  \"anneal\": \"" AN_VERSION
+              "\",\n  \"step\": %lld,\n  \"epoch\": %llu,\n  \"sample\": %llu,\n",
+              CKPT_VERSION, (long long)n->step, (unsigned long long)n->pos.epoch, (unsigned long long)n->pos.sample);
+    sb_printf(
+        b,
+        "  \"applied\": %lld,\n  \"data\": \"%016llx\",\n  \"seed\": \"%llu\",\n  \"validation\": %.17g,\n  \"smooth\": ",
+        (long long)n->applied, (unsigned long long)n->data_digest, (unsigned long long)n->seed, n->validation);
     if (isfinite(n->smooth)) sb_printf(b, "%.17g", n->smooth);
     else sb_puts(b, "null");
     if (n->owed) sb_puts(b, ",\n  \"owed\": true");
@@ -130,7 +140,8 @@ static an_status put_files(strbuf *b, const char *dir, diag *d)
         sb_free(&path);
         sb_printf(b, "%s\n    ", between);
         sb_json(b, e->d_name, strlen(e->d_name));
-        sb_printf(b, ": { \"bytes\": %llu, \"hash\": \"%016llx\" }", (unsigned long long)bytes, (unsigned long long)hash);
+        sb_printf(b, ": { \"bytes\": %llu, \"hash\": \"%016llx\" }", (unsigned long long)bytes,
+                  (unsigned long long)hash);
         between = ",";
     }
     if (!st && errno) st = file_fail("list", dir, d);
@@ -160,7 +171,8 @@ static an_status check_finite(pipeline *p, diag *d)
     return AN_OK;
 }
 
-static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, const char *dir, arena *mem, diag *d)
+static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, const char *dir,
+                      arena *mem, diag *d)
 {
     lm_model *m;
     char *path = arena_printf(mem, "%s/%s", dir, STATE);
@@ -169,7 +181,9 @@ static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, con
     TRY(pipe_save(p, path, NULL, 0, d));
     TRY(lm_shape_model(s, p, o->generation, &(lm_options){ .dt = DT_F32, .threads = o->pool }, &m, d));
     lm_converted done;
-    an_status st = lm_convert(m, dir, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1, .fresh = true, .threads = o->pool }, &done, d);
+    an_status st = lm_convert(
+        m, dir, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1, .fresh = true, .threads = o->pool },
+        &done, d);
     lm_close(m);
     TRY(st);
     for (size_t i = 0; i < o->n_tokenizer; i++) {
@@ -236,8 +250,8 @@ static int open_lock(const char *path, bool *made)
     return fd >= 0 || errno != EEXIST ? fd : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 }
 
-/* Two processes would rotate each other's checkpoints away. The system drops the lock of one that died; one that leaves may take the file
- * away while another waits for it. */
+/* Two processes would rotate each other's checkpoints away. The system drops the lock of one that died; one that
+ * leaves may take the file away while another waits for it. */
 static an_status take_lock(const char *path, ckpt_hold *h, diag *d)
 {
     for (int i = 0; i < 1000; i++) {
@@ -252,12 +266,16 @@ static an_status take_lock(const char *path, ckpt_hold *h, diag *d)
         const bool held = errno == EACCES || errno == EAGAIN;
         struct flock by = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
         if (held && !fcntl(fd, F_GETLK, &by) && by.l_type != F_UNLCK)
-            diag_fail(d, AN_USAGE, NOWHERE, "%s: process %ld is training into it; wait for its end, or name another folder", h->dir, (long)by.l_pid);
-        else if (held) diag_fail(d, AN_USAGE, NOWHERE, "%s: another process was training into it until now; try again", h->dir);
+            diag_fail(d, AN_USAGE, NOWHERE,
+                      "%s: process %ld is training into it; wait for its end, or name another folder", h->dir,
+                      (long)by.l_pid);
+        else if (held)
+            diag_fail(d, AN_USAGE, NOWHERE, "%s: another process was training into it until now; try again", h->dir);
         close(fd);
         return held ? AN_USAGE : AN_OK;
     }
-    return diag_fail(d, AN_USAGE, NOWHERE, "%s: other processes begin to train into it and end at once; try again", h->dir);
+    return diag_fail(d, AN_USAGE, NOWHERE, "%s: other processes begin to train into it and end at once; try again",
+                     h->dir);
 }
 
 static char *lock_name(arena *mem, const char *dir) { return arena_printf(mem, "%s/.lock", dir); }
@@ -307,7 +325,10 @@ an_status ckpt_save(const ckpt_options *o, pipeline *p, const lm_shape *s, const
 
 /* ---- reading ---- */
 
-static an_status bad(const char *path, const char *what, diag *d) { return diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: %s", path, TRAIN, what); }
+static an_status bad(const char *path, const char *what, diag *d)
+{
+    return diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: %s", path, TRAIN, what);
+}
 
 static bool text_u64(const json_t *top, const char *key, int base, uint64_t *out)
 {
@@ -321,17 +342,30 @@ static bool text_u64(const json_t *top, const char *key, int base, uint64_t *out
 
 static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
 {
-    const json_t *step = json_object_get(top, "step"), *epoch = json_object_get(top, "epoch"), *sample = json_object_get(top, "sample");
-    const json_t *smooth = json_object_get(top, "smooth"), *version = json_object_get(top, "version"), *applied = json_object_get(top, "applied"), *kept = json_object_get(top, "validation");
-    const char *setting = json_string_value(json_object_get(top, "setting")), *exact = json_string_value(json_object_get(top, "exact"));
-    int v = json_is_integer(version) && json_integer_value(version) > 0 && json_integer_value(version) <= CKPT_VERSION ? (int)json_integer_value(version) : 0;
+    const json_t *step = json_object_get(top, "step"), *epoch = json_object_get(top, "epoch"),
+                 *sample = json_object_get(top, "sample");
+    const json_t *smooth = json_object_get(top, "smooth"), *version = json_object_get(top, "version"),
+                 *applied = json_object_get(top, "applied"), *kept = json_object_get(top, "validation");
+    const char *setting = json_string_value(json_object_get(top, "setting")),
+               *exact = json_string_value(json_object_get(top, "exact"));
+    int v = json_is_integer(version) && json_integer_value(version) > 0 && json_integer_value(version) <= CKPT_VERSION
+                ? (int)json_integer_value(version)
+                : 0;
     if (v < 1) return bad(path, "version is none of 1 to 5", d);
-    if (!json_is_integer(step) || !json_is_integer(epoch) || !json_is_integer(sample) || json_integer_value(step) < 0 || json_integer_value(epoch) < 0 || json_integer_value(sample) < 0)
+    if (!json_is_integer(step) || !json_is_integer(epoch) || !json_is_integer(sample) || json_integer_value(step) < 0 ||
+        json_integer_value(epoch) < 0 || json_integer_value(sample) < 0)
         return bad(path, "step, epoch and sample must be whole numbers of at least 0", d);
-    if (v > 1 && (!json_is_integer(applied) || json_integer_value(applied) < 0 || !json_is_number(kept))) return bad(path, "applied or validation is not a number", d);
-    *n = (ckpt_note){ .version = v, .applied = json_integer_value(v > 1 ? applied : step), .validation = v > 1 ? json_number_value(kept) : 0, .step = json_integer_value(step), .pos = { (uint64_t)json_integer_value(epoch), (uint64_t)json_integer_value(sample) },
-                      .smooth = json_is_number(smooth) ? json_number_value(smooth) : (double)NAN, .owed = json_is_true(json_object_get(top, "owed")) };
-    if (!text_u64(top, "data", 16, &n->data_digest) || !text_u64(top, "seed", 10, &n->seed)) return bad(path, "data or seed is not a number", d);
+    if (v > 1 && (!json_is_integer(applied) || json_integer_value(applied) < 0 || !json_is_number(kept)))
+        return bad(path, "applied or validation is not a number", d);
+    *n = (ckpt_note){ .version = v,
+                      .applied = json_integer_value(v > 1 ? applied : step),
+                      .validation = v > 1 ? json_number_value(kept) : 0,
+                      .step = json_integer_value(step),
+                      .pos = { (uint64_t)json_integer_value(epoch), (uint64_t)json_integer_value(sample) },
+                      .smooth = json_is_number(smooth) ? json_number_value(smooth) : (double)NAN,
+                      .owed = json_is_true(json_object_get(top, "owed")) };
+    if (!text_u64(top, "data", 16, &n->data_digest) || !text_u64(top, "seed", 10, &n->seed))
+        return bad(path, "data or seed is not a number", d);
     if (!setting || strlen(setting) >= sizeof n->setting) return bad(path, "there is no setting", d);
     if (v > 2 && (!exact || strlen(exact) >= sizeof n->exact)) return bad(path, "there are no exact settings", d);
     snprintf(n->setting, sizeof n->setting, "%s", setting);
@@ -349,11 +383,13 @@ static an_status check_seal(const char *path, const file_bytes *f, const json_t 
     if (version == 1 && !json_object_get(top, "checksum")) return AN_OK;
     const char *end = (const char *)f->at + f->n;
     uint64_t want;
-    if (f->n <= tail || memcmp(end - tail, SEAL, sizeof SEAL - 1) || memcmp(end - (sizeof SEAL_END - 1), SEAL_END, sizeof SEAL_END - 1) || !text_u64(top, "checksum", 16, &want))
+    if (f->n <= tail || memcmp(end - tail, SEAL, sizeof SEAL - 1) ||
+        memcmp(end - (sizeof SEAL_END - 1), SEAL_END, sizeof SEAL_END - 1) || !text_u64(top, "checksum", 16, &want))
         return bad(path, "its checksum is missing", d);
     uint64_t hash = sum_of(version, f->at, f->n - tail);
     if (hash == want) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: it has the checksum %016llx; %016llx was written", path, TRAIN, (unsigned long long)hash, (unsigned long long)want);
+    return diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: it has the checksum %016llx; %016llx was written", path, TRAIN,
+                     (unsigned long long)hash, (unsigned long long)want);
 }
 
 static an_status open_note(const char *path, json_t **top, diag *d)
@@ -379,14 +415,17 @@ static an_status check_files(const char *path, int version, json_t *top, diag *d
         uint64_t want, hash = 0, bytes = 0;
         strbuf b = { 0 };
         const json_t *size = json_object_get(f, "bytes");
-        if (strchr(name, '/') || !text_u64(f, "hash", 16, &want) || !json_is_integer(size)) return bad(path, "a file's size or hash is missing", d);
+        if (strchr(name, '/') || !text_u64(f, "hash", 16, &want) || !json_is_integer(size))
+            return bad(path, "a file's size or hash is missing", d);
         sb_printf(&b, "%s/%s", path, name);
         an_status st = b.oom ? diag_nomem(d) : digest_of(b.at, version, &hash, &bytes, d);
         sb_free(&b);
         TRY(st);
         if ((json_int_t)bytes != json_integer_value(size) || hash != want)
-            return diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: %llu bytes with checksum %016llx; %lld with %016llx were written", path, name, (unsigned long long)bytes,
-                             (unsigned long long)hash, (long long)json_integer_value(size), (unsigned long long)want);
+            return diag_fail(d, AN_INPUT, NOWHERE,
+                             "%s/%s: %llu bytes with checksum %016llx; %lld with %016llx were written", path, name,
+                             (unsigned long long)bytes, (unsigned long long)hash, (long long)json_integer_value(size),
+                             (unsigned long long)want);
     }
     return AN_OK;
 }
@@ -404,7 +443,9 @@ static an_status intact(const char *path, diag *d)
     ckpt_note n;
     TRY(open_note(path, &top, d));
     an_status st = read_note(path, top, &n, d);
-    if (!st && n.step != step_of(last_of(path))) st = diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: it is of step %lld, and not what the name of its folder says", path, TRAIN, (long long)n.step);
+    if (!st && n.step != step_of(last_of(path)))
+        st = diag_fail(d, AN_INPUT, NOWHERE, "%s/%s: it is of step %lld, and not what the name of its folder says",
+                       path, TRAIN, (long long)n.step);
     if (!st) st = check_files(path, n.version, top, d);
     json_decref(top);
     return st;
@@ -432,7 +473,8 @@ an_status ckpt_any(const char *dir, bool *any, diag *d)
     return st;
 }
 
-an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)(void *user, const char *line), void *user, diag *d)
+an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)(void *user, const char *line),
+                    void *user, diag *d)
 {
     int64_t *step;
     size_t n;
@@ -444,7 +486,8 @@ an_status ckpt_find(const char *dir, arena *mem, const char **path, void (*warn)
         if (why.st == AN_NOMEM) return diag_nomem(d);
         log_say(warn, user, "%s; trying the checkpoint before it", why.msg);
     }
-    return diag_fail(d, AN_INPUT, NOWHERE, n ? "%s: none of its checkpoints is intact" : "%s: there is no checkpoint in it", dir);
+    return diag_fail(d, AN_INPUT, NOWHERE,
+                     n ? "%s: none of its checkpoints is intact" : "%s: there is no checkpoint in it", dir);
 }
 
 /* Settings are lists; what both begin with alike says nothing. */
@@ -453,7 +496,8 @@ static an_status differs(const char *path, const char *file, const char *here, d
     size_t from = 0;
     for (size_t i = 0; file[i] && file[i] == here[i]; i++)
         if (file[i] == ' ' && i && file[i - 1] == ',') from = i + 1;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%.100s: it was trained with \"%.110s\"; this run has \"%.110s\"", path, file + from, here + from);
+    return diag_fail(d, AN_INPUT, NOWHERE, "%.100s: it was trained with \"%.110s\"; this run has \"%.110s\"", path,
+                     file + from, here + from);
 }
 
 static an_status same_run(const char *path, const ckpt_note *file, const ckpt_note *here, diag *d)
@@ -462,13 +506,16 @@ static an_status same_run(const char *path, const ckpt_note *file, const ckpt_no
     const char *exact = file->version > 4 ? here->exact : here->exact4;
     if (file->version > 2 && strcmp(file->exact, exact)) return differs(path, file->exact, exact, d);
     if (file->seed != here->seed)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with seed %llu; this run has seed %llu", path, (unsigned long long)file->seed, (unsigned long long)here->seed);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with seed %llu; this run has seed %llu", path,
+                         (unsigned long long)file->seed, (unsigned long long)here->seed);
     if (file->version == 1) return AN_OK;
     if (file->validation != here->validation)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with a validation share of %g; this run has %g", path, file->validation, here->validation);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with a validation share of %g; this run has %g",
+                         path, file->validation, here->validation);
     if (file->version > 4 && file->data_digest != here->data_digest)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained on other data (checksum %016llx); that of this run has %016llx", path, (unsigned long long)file->data_digest,
-                         (unsigned long long)here->data_digest);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%s: it was trained on other data (checksum %016llx); that of this run has %016llx", path,
+                         (unsigned long long)file->data_digest, (unsigned long long)here->data_digest);
     return AN_OK;
 }
 

@@ -1,14 +1,16 @@
-/* copy.c: the user's graph again, node by node, as the front of a program that trains it.
- * In: a graph, the values wanted of it.  Out: the same nodes in another graph, inputs as ports, floats in the device's type.
- * A port has a name of ours (any name may stand in the user's graph, few are legal in every text); the value behind it keeps
- * the user's name, so messages speak of what the user wrote. */
+/* copy.c: the user's graph again, node by node, as the front of a program that trains it. In: a graph, the values
+ * wanted of it.  Out: the same nodes in another graph, inputs as ports, floats in the device's type. A port has a
+ * name of ours (any name may stand in the user's graph, few are legal in every text); the value behind it keeps the
+ * user's name, so messages speak of what the user wrote. */
 #include <stdlib.h>
 
 #include "train/train_int.h"
 
 an_status copy_begin(copy *c, const graph *from, const char *title, dtype floats, diag *d)
 {
-    *c = (copy){ .from = from, .floats = floats, .d = d, .g = graph_new(title, 0), .map = calloc(from->values.n + 1, sizeof(val)) };
+    *c = (copy){
+        .from = from, .floats = floats, .d = d, .g = graph_new(title, 0), .map = calloc(from->values.n + 1, sizeof(val))
+    };
     if (c->g && c->map) return AN_OK;
     copy_end(c);
     return diag_nomem(d);
@@ -53,7 +55,8 @@ static val copy_const(copy *c, const node *n)
     as.dt = copy_dt(c, t.dt);
     if (t.dt == DT_STRING) return graph_const_str(c->g, n->name, n->cst->str);
     if (!n->cst->data) {
-        graph_fail(c->g, AN_INPUT, "constant %s has no content: its weight file %s was not read", n->name, n->cst->blob_path ? n->cst->blob_path : "");
+        graph_fail(c->g, AN_INPUT, "constant %s has no content: its weight file %s was not read", n->name,
+                   n->cst->blob_path ? n->cst->blob_path : "");
         return NO_VAL;
     }
     if (as.dt == t.dt) return graph_const_view(c->g, n->name, t, n->cst->data);
@@ -97,8 +100,14 @@ static void copy_node(copy *c, const node *n)
     case OP_INPUT: return; /* given by the caller, or not needed */
     case OP_CONST: out = copy_const(c, n); break;
     case OP_READ_STATE:
-    case OP_WRITE_STATE: graph_fail(c->g, AN_UNSUPPORTED, "%s %s: a graph that is trained cannot have states of its own", n->mil, n->name); return;
-    case OP_OPAQUE: graph_fail(c->g, AN_UNSUPPORTED, "%s %s is not in the operation table, so it cannot be trained through", n->mil, n->name); return;
+    case OP_WRITE_STATE:
+        graph_fail(c->g, AN_UNSUPPORTED, "%s %s: a graph that is trained cannot have states of its own", n->mil,
+                   n->name);
+        return;
+    case OP_OPAQUE:
+        graph_fail(c->g, AN_UNSUPPORTED, "%s %s is not in the operation table, so it cannot be trained through", n->mil,
+                   n->name);
+        return;
     default: out = graph_op_named(c->g, n->name, n->op, ins, n->n_in, at, n->n_attr);
     }
     for (int k = 0; k < n->n_out && out.i; k++) {

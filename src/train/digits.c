@@ -32,24 +32,33 @@ void train_images_free(train_images *im)
 an_status train_images_check(const train_images *im, const char *what, diag *d)
 {
     if (im->n < 1) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: no images", what);
-    if (im->n > UINT32_MAX) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: %lld images, wanted at most %u", what, (long long)im->n, UINT32_MAX);
-    if (im->h < 1 || im->w < 1) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: images of %lld x %lld pixels", what, (long long)im->h, (long long)im->w);
+    if (im->n > UINT32_MAX)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: %lld images, wanted at most %u", what, (long long)im->n,
+                         UINT32_MAX);
+    if (im->h < 1 || im->w < 1)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: images of %lld x %lld pixels", what, (long long)im->h,
+                         (long long)im->w);
     for (int64_t i = 0; i < im->n; i++) {
         const float *x = im->x + i * im->h * im->w;
         for (int64_t k = 0; k < im->h * im->w; k++)
             if (!isfinite(x[k]))
-                return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: image %lld has %s at row %lld, column %lld", what, (long long)i, isnan(x[k]) ? "NaN" : "an infinity",
-                                 (long long)(k / im->w), (long long)(k % im->w));
+                return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: image %lld has %s at row %lld, column %lld", what,
+                                 (long long)i, isnan(x[k]) ? "NaN" : "an infinity", (long long)(k / im->w),
+                                 (long long)(k % im->w));
         if (im->label[i] >= im->classes)
-            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: label %lld is %u, wanted 0 to %d", what, (long long)i, im->label[i], im->classes - 1);
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: label %lld is %u, wanted 0 to %d", what, (long long)i,
+                             im->label[i], im->classes - 1);
     }
     return AN_OK;
 }
 
 /* DIR/part-kind-idxN-ubyte, with '-' or '.' before idx, plain or .gz: the first that is there. */
-static an_status mnist_path(const char *dir, const char *part, const char *kind, int rank, char *path, size_t room, diag *d)
+static an_status mnist_path(const char *dir, const char *part, const char *kind, int rank, char *path, size_t room,
+                            diag *d)
 {
-    if (strlen(dir) + 64 > room) return diag_fail(d, AN_INPUT, NOWHERE, "mnist folder's path is %zu bytes long, wanted at most %zu", strlen(dir), room - 64);
+    if (strlen(dir) + 64 > room)
+        return diag_fail(d, AN_INPUT, NOWHERE, "mnist folder's path is %zu bytes long, wanted at most %zu", strlen(dir),
+                         room - 64);
     path_info i;
     for (int k = 0; k < 4; k++) {
         bool dot = k & 1, gz = k >= 2;
@@ -61,13 +70,16 @@ static an_status mnist_path(const char *dir, const char *part, const char *kind,
 
 static an_status images_of(const idx_array *a, const char *path, train_images *im, diag *d)
 {
-    if (a->rank != 3) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: array of %d axes at offset 3, wanted images in 3", path, a->rank);
+    if (a->rank != 3)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: array of %d axes at offset 3, wanted images in 3", path,
+                         a->rank);
     if (!a->dim[0]) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: no images", path);
     if (a->dim[1] != MNIST_SIDE || a->dim[2] != MNIST_SIDE)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: images of %lld x %lld pixels at offset 8, wanted %d x %d", path, (long long)a->dim[1], (long long)a->dim[2], MNIST_SIDE,
-                         MNIST_SIDE);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: images of %lld x %lld pixels at offset 8, wanted %d x %d", path,
+                         (long long)a->dim[1], (long long)a->dim[2], MNIST_SIDE, MNIST_SIDE);
     if (a->dt != DT_U8 && a->dt != DT_F32 && a->dt != DT_F64)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: pixels of type %s, wanted uint8, fp32 or fp64", path, dtype_name(a->dt));
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: pixels of type %s, wanted uint8, fp32 or fp64", path,
+                         dtype_name(a->dt));
     im->n = a->dim[0], im->h = a->dim[1], im->w = a->dim[2], im->classes = MNIST_CLASSES;
     size_t bytes;
     if (!mul_size((size_t)a->count, sizeof *im->x, &bytes) || !(im->x = malloc(bytes))) return diag_nomem(d);
@@ -78,24 +90,30 @@ static an_status images_of(const idx_array *a, const char *path, train_images *i
             double x = idx_load(a, i);
             im->x[i] = (float)x;
             if (isfinite(x) && fabs(x) > PIXEL_MOST)
-                return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: image %lld has %g at row %lld, column %lld, wanted at most %g, the largest number of chips", path,
-                                 (long long)(i / (im->h * im->w)), x, (long long)(i % (im->h * im->w) / im->w), (long long)(i % im->w), PIXEL_MOST);
+                return diag_fail(
+                    d, AN_INPUT, NOWHERE,
+                    "%.200s: image %lld has %g at row %lld, column %lld, wanted at most %g, the largest number of chips",
+                    path, (long long)(i / (im->h * im->w)), x, (long long)(i % (im->h * im->w) / im->w),
+                    (long long)(i % im->w), PIXEL_MOST);
         }
     return AN_OK;
 }
 
 static an_status labels_of(const idx_array *a, const char *path, const char *images, train_images *im, diag *d)
 {
-    if (a->rank != 1) return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: array of %d axes at offset 3, wanted labels in 1", path, a->rank);
+    if (a->rank != 1)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: array of %d axes at offset 3, wanted labels in 1", path,
+                         a->rank);
     if (a->count != im->n)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: %lld labels, but %.150s has %lld images", path, (long long)a->count, images, (long long)im->n);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: %lld labels, but %.150s has %lld images", path,
+                         (long long)a->count, images, (long long)im->n);
     im->label = malloc((size_t)im->n);
     if (!im->label) return diag_nomem(d);
     for (int64_t i = 0; i < im->n; i++) {
         double y = idx_load(a, i);
         if (!(y >= 0 && y < im->classes) || y != floor(y))
-            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: label %lld (at offset %lld) is %g, wanted 0 to %d", path, (long long)i,
-                             (long long)a->at + i * (dtype_bits(a->dt) / 8), y, im->classes - 1);
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: label %lld (at offset %lld) is %g, wanted 0 to %d", path,
+                             (long long)i, (long long)a->at + i * (dtype_bits(a->dt) / 8), y, im->classes - 1);
         im->label[i] = (uint8_t)y;
     }
     return AN_OK;
@@ -133,8 +151,9 @@ static an_status use_images(train_data *t, diag *d)
 {
     const train_images *a = &t->train, *b = &t->test;
     if (a->h != b->h || a->w != b->w)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.120s: test images of %lld x %lld pixels, training images of %lld x %lld", t->name, (long long)b->h, (long long)b->w,
-                         (long long)a->h, (long long)a->w);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.120s: test images of %lld x %lld pixels, training images of %lld x %lld", t->name,
+                         (long long)b->h, (long long)b->w, (long long)a->h, (long long)a->w);
     t->task = NET_IMAGES;
     t->height = a->h, t->width = a->w, t->classes = a->classes;
     t->n_train = a->n, t->n_test = b->n;
@@ -150,8 +169,9 @@ static an_status use_text(train_data *t, int64_t seq, diag *d)
     t->n_train = t->text.n - t->text.held - seq; /* a window may start anywhere and has one character behind it */
     t->n_test = seq > 0 ? (t->text.held - 1) / seq : 0;
     if (seq < 1 || t->n_train < 1 || t->n_test < 1)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%.150s: %lld characters for training and %lld for testing are too few for windows of %lld", t->name,
-                         (long long)(t->text.n - t->text.held), (long long)t->text.held, (long long)seq);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%.150s: %lld characters for training and %lld for testing are too few for windows of %lld",
+                         t->name, (long long)(t->text.n - t->text.held), (long long)t->text.held, (long long)seq);
     return AN_OK;
 }
 
@@ -170,7 +190,8 @@ static an_status seed_of(const char *name, const char *s, uint64_t *seed, diag *
     char *end;
     errno = 0;
     unsigned long long v = strtoull(s, &end, 10);
-    if (*s < '0' || *s > '9' || *end || errno) return diag_fail(d, AN_USAGE, NOWHERE, "data %.100s: the seed is \"%.40s\", wanted a number", name, s);
+    if (*s < '0' || *s > '9' || *end || errno)
+        return diag_fail(d, AN_USAGE, NOWHERE, "data %.100s: the seed is \"%.40s\", wanted a number", name, s);
     *seed = v;
     return AN_OK;
 }
@@ -235,7 +256,9 @@ an_status train_data_open(const char *name, int64_t seq, train_data *out, diag *
     else if ((rest = kind_is(name, "strokes"))) st = open_strokes(name, rest, &t, d);
     else if ((rest = kind_is(name, "text"))) st = open_text(rest, seq, &t, d);
     else if ((rest = kind_is(name, "letters"))) st = open_letters(name, rest, seq, &t, d);
-    else st = diag_fail(d, AN_USAGE, NOWHERE, "no data \"%.100s\"; wanted mnist:DIR, strokes[:SEED], text:FILE or letters[:SEED]", name);
+    else
+        st = diag_fail(d, AN_USAGE, NOWHERE,
+                       "no data \"%.100s\"; wanted mnist:DIR, strokes[:SEED], text:FILE or letters[:SEED]", name);
     if (st) {
         train_data_close(&t);
         return st;
@@ -258,8 +281,8 @@ an_status train_data_net(const train_data *t, const char *network, const net_opt
     net_options opt = o ? *o : (net_options){ 0 };
     *out = (net){ 0 };
     if (s && s->task != t->task)
-        return diag_fail(d, AN_INPUT, NOWHERE, "network %s is for %s, but %.150s holds %s", network, s->task == NET_TEXT ? "text" : "images", t->name,
-                         t->task == NET_TEXT ? "text" : "images");
+        return diag_fail(d, AN_INPUT, NOWHERE, "network %s is for %s, but %.150s holds %s", network,
+                         s->task == NET_TEXT ? "text" : "images", t->name, t->task == NET_TEXT ? "text" : "images");
     opt.height = t->height, opt.width = t->width, opt.classes = t->classes, opt.seq = t->seq;
     return net_build(network, &opt, out, d);
 }
@@ -268,8 +291,11 @@ uint64_t train_data_digest(const train_data *t)
 {
     const int64_t sizes[] = { t->task, t->classes, t->n_train, t->x_per };
     uint64_t h = hash_bytes(sizes, sizeof sizes, 0);
-    if (t->task == NET_TEXT) return hash_bytes(t->text.byte, (size_t)t->classes, hash_bytes(t->text.id, (size_t)(t->text.n - t->text.held), h));
-    return hash_bytes(t->train.label, (size_t)t->n_train, hash_bytes(t->train.x, (size_t)(t->n_train * t->x_per) * sizeof *t->train.x, h));
+    if (t->task == NET_TEXT)
+        return hash_bytes(t->text.byte, (size_t)t->classes,
+                          hash_bytes(t->text.id, (size_t)(t->text.n - t->text.held), h));
+    return hash_bytes(t->train.label, (size_t)t->n_train,
+                      hash_bytes(t->train.x, (size_t)(t->n_train * t->x_per) * sizeof *t->train.x, h));
 }
 
 void train_data_sample(const train_data *t, bool test, int64_t i, float *x, float *y)
@@ -304,7 +330,8 @@ static void shuffle(train_batches *b, uint64_t epoch)
 an_status train_batches_open(train_batches *b, int64_t n, uint64_t seed, diag *d)
 {
     *b = (train_batches){ .n = n, .seed = seed };
-    if (n < 1 || n > UINT32_MAX) return diag_fail(d, AN_INPUT, NOWHERE, "%lld samples to shuffle, wanted 1 to %u", (long long)n, UINT32_MAX);
+    if (n < 1 || n > UINT32_MAX)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%lld samples to shuffle, wanted 1 to %u", (long long)n, UINT32_MAX);
     b->order = malloc((size_t)n * sizeof *b->order);
     if (!b->order) return diag_nomem(d);
     shuffle(b, 0);

@@ -1,4 +1,5 @@
-/* digits.h: data to train on: images with classes, or a text cut into windows. In: a data name.  Out: samples as floats.
+/* digits.h: data to train on: images with classes, or a text cut into windows. In: a data name.  Out: samples as
+ * floats.
  *
  *   mnist:DIR         the four idx files of MNIST or anything laid out like it ("train-images-idx3-ubyte", '-' or '.' before idx,
  *                     with or without .gz)
@@ -56,16 +57,19 @@ typedef struct {
 an_status train_data_open(const char *name, int64_t seq, train_data *out, diag *d) MUST_CHECK;
 void train_data_close(train_data *t); /* a zeroed one is fine */
 const char *train_data_default(net_task task); /* "strokes" or "letters" */
-bool train_data_task(const char *name, net_task *out); /* what data of that name is for, without looking at it; false: no such kind */
-/* A network for this data: batch and type as in o, sizes and classes the data's. AN_INPUT: the network is for other data. */
+/* what data of that name is for, without looking at it; false: no such kind */
+bool train_data_task(const char *name, net_task *out);
+/* A network for this data: batch and type as in o, sizes and classes the data's. AN_INPUT: the network is for other
+ * data. */
 an_status train_data_net(const train_data *t, const char *network, const net_options *o, net *out, diag *d) MUST_CHECK;
 /* Of every sample to train on, wherever it came from: equal for the same data under another name. */
 uint64_t train_data_digest(const train_data *t);
 /* Sample i of the training or test part; x_per and y_per numbers. Test windows of a text lie end to end. */
 void train_data_sample(const train_data *t, bool test, int64_t i, float *x, float *y);
 
-/* Minibatches: every sample once per epoch, in an order the seed and the epoch decide. `drawn` is the whole position: saved
- * and put back with train_batches_seek, the same samples follow. A batch may reach into the next epoch. */
+/* Minibatches: every sample once per epoch, in an order the seed and the epoch decide. `drawn` is the whole
+ * position: saved and put back with train_batches_seek, the same samples follow. A batch may reach into the next
+ * epoch. */
 typedef struct {
     int64_t n;
     uint64_t seed;

@@ -1,9 +1,10 @@
 /* host_books.c: the host's weights, moments and update.
  * In: gradients.  Out: weights; states and files as every trainer has them.
  *
- * The optimizer is not written a second time: the books are a trainer on the cpu device whose loss is  loss + unit * sum g.w  with g
- * and unit as batch inputs, so the gradient by w is unit * g. Clipping, accumulation, decay, the loss scale and its history, what
- * is skipped, names and files are the trainer's, in fp32; a checkpoint of `resident` on cpu opens here and the other way round. */
+ * The optimizer is not written a second time: the books are a trainer on the cpu device whose loss is  loss + unit *
+ * sum g.w  with g and unit as batch inputs, so the gradient by w is unit * g. Clipping, accumulation, decay, the
+ * loss scale and its history, what is skipped, names and files are the trainer's, in fp32; a checkpoint of
+ * `resident` on cpu opens here and the other way round. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,10 +12,16 @@
 
 static const char LOSS[] = "host_loss", UNIT[] = "host_unit", GRAD[] = "grad_";
 
-static val over(graph *g, val x, int64_t axis) { return GA(g, REDUCE_SUM, VALS(x), AT_LIST(AXES, &axis, 1), AT_B(KEEP_DIMS, true)); }
+static val over(graph *g, val x, int64_t axis)
+{
+    return GA(g, REDUCE_SUM, VALS(x), AT_LIST(AXES, &axis, 1), AT_B(KEEP_DIMS, true));
+}
 
 /* Down the columns first, which is wide work. */
-static val product(graph *g, val w, val dw) { return GA(g, RESHAPE, VALS(over(g, over(g, G(g, MUL, w, dw), 0), 1)), AT_IS(SHAPE, 1)); }
+static val product(graph *g, val w, val dw)
+{
+    return GA(g, RESHAPE, VALS(over(g, over(g, G(g, MUL, w, dw), 0), 1)), AT_IS(SHAPE, 1));
+}
 
 static an_status build(host *h, graph *g, train_param *list, val *out, diag *d)
 {
@@ -38,8 +45,9 @@ static an_status build(host *h, graph *g, train_param *list, val *out, diag *d)
 static an_status check(const host *h, diag *d)
 {
     if (h->p->o.train.state != TRAIN_F16) return AN_OK;
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "pipeline %s keeps weights and moments on the host in fp32; a state of fp16 is for %s", pipe_name(h->p->kind),
-                     pipe_name(PIPE_RESIDENT));
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE,
+                     "pipeline %s keeps weights and moments on the host in fp32; a state of fp16 is for %s",
+                     pipe_name(h->p->kind), pipe_name(PIPE_RESIDENT));
 }
 
 an_status books_open(host *h, diag *d)
@@ -51,7 +59,8 @@ an_status books_open(host *h, diag *d)
     graph *g = graph_new("host_update", 0);
     train_options o = h->p->o.train;
     an_status st = list && h->grad && g ? build(h, g, list, &o.loss, d) : diag_nomem(d);
-    o.engine = NULL, o.dev = h->cpu, o.param = list, o.n_param = h->weight.n, o.fetch = NULL, o.n_fetch = 0, o.state = TRAIN_F32;
+    o.engine = NULL, o.dev = h->cpu, o.param = list, o.n_param = h->weight.n, o.fetch = NULL, o.n_fetch = 0,
+    o.state = TRAIN_F32;
     if (o.loss_scale == 0 && h->chip) o.loss_scale = 1024;
     if (!st) st = train_open(&h->t, g, &o, d);
     graph_free(g);
@@ -65,7 +74,10 @@ void books_close(host *h)
     device_close(h->cpu);
 }
 
-static dev_surface *weight_surface(const host *h, int weight) { return state_now(h->t, &h->t->states.at[h->t->params.at[weight].w]); }
+static dev_surface *weight_surface(const host *h, int weight)
+{
+    return state_now(h->t, &h->t->states.at[h->t->params.at[weight].w]);
+}
 
 an_status books_weight(host *h, int weight, const float **at, diag *d)
 {
@@ -120,7 +132,8 @@ static an_status put_number(host *h, const char *name, double x, diag *d)
         batch_input *b = &h->t->inputs.at[i];
         if (strcmp(b->name, name)) continue;
         b->set = true;
-        return surface_put(h->t, b->s, &b->type, DT_F32, &f, false, name, d); /* a loss that is no number must get there */
+        /* a loss that is no number must get there */
+        return surface_put(h->t, b->s, &b->type, DT_F32, &f, false, name, d);
     }
     return diag_fail(d, AN_BUG, NOWHERE, "the books have no input %s", name);
 }

@@ -4,7 +4,8 @@
  *   matrix  y = W x       dW = dy x^T         bias   db = sum over positions of dy
  *   norm    y = n(x) g    dg = sum of dy n(x)  with n(x) made again from x: dividing y by g would need every g to be other than 0
  *   lookup  x = E[id]     dE[id] += dx
- * Branches are scaled by alpha where they join the residual: dW of their last matrix has the factor too, or the gain of the norm behind it. */
+ * Branches are scaled by alpha where they join the residual: dW of their last matrix has the factor too, or the gain
+ * of the norm behind it. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -32,13 +33,16 @@ static void outer(host *h, float *dw, const float *dy, int64_t m, const float *x
     int64_t T = h->c.seq;
     size_t bytes;
     if (h->job.st || !dw) return;
-    void *room = gemm_scratch_bytes(h->gk, m, n, T, pool_threads(h->p->o.pool), &bytes) ? scratch(h, MAX(bytes, 64u)) : NULL;
+    void *room =
+        gemm_scratch_bytes(h->gk, m, n, T, pool_threads(h->p->o.pool), &bytes) ? scratch(h, MAX(bytes, 64u)) : NULL;
     if (!room) {
         diag_nomem(&h->job);
         return;
     }
-    gemm_call c = { .kernel = h->gk, .pool = h->p->o.pool, .m = m, .n = n, .k = T, .a_view = { dy, DT_F32, T, 1 }, .b = { x, DT_F32, 1, T },
-                    .c = dw, .c_type = DT_F32, .ldc = n, .epi = { .scale = branch ? h->alpha : NULL, .accumulate = true }, .scratch = room, .scratch_bytes = bytes };
+    gemm_call c = { .kernel = h->gk, .pool = h->p->o.pool, .m = m, .n = n, .k = T, .a_view = { dy, DT_F32, T, 1 },
+                    .b = { x, DT_F32, 1, T }, .c = dw, .c_type = DT_F32, .ldc = n,
+                    .epi = { .scale = branch ? h->alpha : NULL, .accumulate = true }, .scratch = room,
+                    .scratch_bytes = bytes };
     an_status st = gemm_run(&c, &h->job);
     (void)st; /* it is in h->job */
 }
@@ -68,7 +72,8 @@ static void statistics(host *h, const float *x, int64_t n, bool layer)
     }
 }
 
-static void norm(host *h, float *gain, float *bias, const float *dy, const float *x, int64_t n, bool layer, double factor)
+static void norm(host *h, float *gain, float *bias, const float *dy, const float *x, int64_t n, bool layer,
+                 double factor)
 {
     int64_t T = h->c.seq;
     statistics(h, x, n, layer);
@@ -80,7 +85,8 @@ static void norm(host *h, float *gain, float *bias, const float *dy, const float
     row_sums(h, bias, dy, n, factor);
 }
 
-static void block_norm_grad(host *h, model_weight_id gain, model_weight_id bias, int layer, const float *dy, const float *x)
+static void block_norm_grad(host *h, model_weight_id gain, model_weight_id bias, int layer, const float *dy,
+                            const float *x)
 {
     norm(h, grad_of(h, gain, layer, 0), grad_of(h, bias, layer, 0), dy, x, h->c.dim, h->c.norm == MODEL_NORM_LAYER, 1);
 }
@@ -89,17 +95,21 @@ static void block_norm_grad(host *h, model_weight_id gain, model_weight_id bias,
 static void head_norm_grad(host *h, model_weight_id gain, int layer, const float *dy, const float *x, int64_t heads)
 {
     int64_t step = h->c.head_dim * h->c.seq;
-    for (int64_t i = 0; i < heads; i++) norm(h, grad_of(h, gain, layer, 0), NULL, dy + i * step, x + i * step, h->c.head_dim, false, 1);
+    for (int64_t i = 0; i < heads; i++)
+        norm(h, grad_of(h, gain, layer, 0), NULL, dy + i * step, x + i * step, h->c.head_dim, false, 1);
 }
 
-static void linear(host *h, model_weight_id w, model_weight_id b, int layer, const float *dy, int64_t m, const float *x, int64_t n, bool branch)
+static void linear(host *h, model_weight_id w, model_weight_id b, int layer, const float *dy, int64_t m, const float *x,
+                   int64_t n, bool branch)
 {
     outer(h, grad_of(h, w, layer, 0), dy, m, x, n, branch);
     row_sums(h, grad_of(h, b, layer, 0), dy, m, branch ? h->c.alpha : 1);
 }
 
-/* The last matrix of a branch, whose result joins the residual with gradient dy; dbr and br: gradient and result before the branch's own norm, if it has one. */
-static void branch_end(host *h, model_weight_id w, model_weight_id b, model_weight_id post, int layer, const float *dy, const float *dbr, const float *br, const float *x, int64_t n)
+/* The last matrix of a branch, whose result joins the residual with gradient dy; dbr and br: gradient and result
+ * before the branch's own norm, if it has one. */
+static void branch_end(host *h, model_weight_id w, model_weight_id b, model_weight_id post, int layer, const float *dy,
+                       const float *dbr, const float *br, const float *x, int64_t n)
 {
     linear(h, w, b, layer, h->c.post_norm ? dbr : dy, h->c.dim, x, n, !h->c.post_norm);
     if (h->c.post_norm) norm(h, grad_of(h, post, layer, 0), NULL, dy, br, h->c.dim, false, h->c.alpha);
@@ -116,7 +126,8 @@ void grad_head(void *user, int64_t unused)
     int parts = model_vocab_parts(&h->c);
     for (int i = 0; i < parts; i++) {
         int64_t first, n = model_vocab_part(&h->c, i, &first);
-        outer(h, grad_of(h, h->c.tied ? MW_EMBED : MW_HEAD, -1, first), prog_of(h, MK_HEAD, 0)->out[io->n_out - parts + i], n, xn, h->c.dim, false);
+        outer(h, grad_of(h, h->c.tied ? MW_EMBED : MW_HEAD, -1, first),
+              prog_of(h, MK_HEAD, 0)->out[io->n_out - parts + i], n, xn, h->c.dim, false);
     }
     block_norm_grad(h, MW_NORM_F, MW_NORM_F_B, -1, prog_tap(h, MK_HEAD, 0, "dxn"), x);
     host_event(h, "host", "dW head", -1, t0);
@@ -132,20 +143,24 @@ void grad_layer(void *user, int64_t layer)
     uint64_t t0 = clock_ns();
     const float *dy = l + 1 < c->n_layers ? prog_tap(h, MK_ATTN_NORM_BWD, l + 1, "dx") : prog_tap(h, MK_HEAD, 0, "dx");
     const float *mid = prog_tap(h, MK_FFN_NORM_BWD, l, "dx"), *xn = prog_tap(h, MK_FWD_FFN, l, "xn");
-    branch_end(h, MW_W2, MW_B2, MW_POST2, l, dy, prog_tap(h, MK_FFN_BWD, l, "dbr"), prog_tap(h, MK_FWD_FFN, l, "br"), prog_tap(h, MK_FWD_FFN, l, "act"), H);
+    branch_end(h, MW_W2, MW_B2, MW_POST2, l, dy, prog_tap(h, MK_FFN_BWD, l, "dbr"), prog_tap(h, MK_FWD_FFN, l, "br"),
+               prog_tap(h, MK_FWD_FFN, l, "act"), H);
     linear(h, MW_W1, MW_B1, l, prog_tap(h, MK_FFN_BWD, l, "dh1"), H, xn, D, false);
     if (model_gated(c)) linear(h, MW_W3, MW_B3, l, prog_tap(h, MK_FFN_BWD, l, "dh3"), H, xn, D, false);
     block_norm_grad(h, MW_NORM2, MW_NORM2_B, l, prog_tap(h, MK_FFN_BWD, l, "dxn"), prog_tap(h, MK_FWD_ATTN, l, "x"));
 
     xn = prog_tap(h, MK_FWD_ATTN, l, "xn");
-    branch_end(h, MW_WO, MW_BO, MW_POST1, l, mid, prog_tap(h, MK_ATTN_BWD1, l, "dbr"), prog_tap(h, MK_FWD_ATTN, l, "br"), prog_tap(h, MK_FWD_ATTN, l, "attn"), Q);
+    branch_end(h, MW_WO, MW_BO, MW_POST1, l, mid, prog_tap(h, MK_ATTN_BWD1, l, "dbr"),
+               prog_tap(h, MK_FWD_ATTN, l, "br"), prog_tap(h, MK_FWD_ATTN, l, "attn"), Q);
     linear(h, MW_WQ, MW_BQ, l, prog_tap(h, MK_ATTN_BWD2, l, "dq"), Q, xn, D, false);
     linear(h, MW_WK, MW_BK, l, prog_tap(h, MK_ATTN_BWD2, l, "dk"), K, xn, D, false);
     linear(h, MW_WV, MW_BV, l, prog_tap(h, MK_ATTN_BWD1, l, "dv"), K, xn, D, false);
     block_norm_grad(h, MW_NORM1, MW_NORM1_B, l, prog_tap(h, MK_QKV_BWD, l, "dxn"), pass_input(h, l));
     if (c->qk_norm) {
-        head_norm_grad(h, MW_Q_NORM, l, prog_tap(h, MK_ATTN_BWD2, l, "dqn"), prog_tap(h, MK_FWD_ATTN, l, "qraw"), c->n_heads);
-        head_norm_grad(h, MW_K_NORM, l, prog_tap(h, MK_ATTN_BWD2, l, "dkn"), prog_tap(h, MK_FWD_ATTN, l, "kraw"), c->n_kv_heads);
+        head_norm_grad(h, MW_Q_NORM, l, prog_tap(h, MK_ATTN_BWD2, l, "dqn"), prog_tap(h, MK_FWD_ATTN, l, "qraw"),
+                       c->n_heads);
+        head_norm_grad(h, MW_K_NORM, l, prog_tap(h, MK_ATTN_BWD2, l, "dkn"), prog_tap(h, MK_FWD_ATTN, l, "kraw"),
+                       c->n_kv_heads);
     }
     host_event(h, "host", "dW", l, t0);
 }

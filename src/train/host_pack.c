@@ -1,13 +1,15 @@
 /* host_pack.c: one input for a whole program: activations and weights side by side along the width of one surface.
- * In: a program with every activation and weight as an input of its own.  Out: the same maths with one input [1, C, 1, W], cut apart inside.
+ * In: a program with every activation and weight as an input of its own.  Out: the same maths with one input [1, C,
+ * 1, W], cut apart inside.
  *
  *        0     T     2T          2T + n0         W
  *      ┌─────┬─────┬────────────┬──────────┬───┐      C is the largest channel count of the activations. A matrix stands as it is where its rows fit
  *    C │  x  │ dy  │  W0        │  W1^T    │ g │      into C, turned where its columns do, else as one run of numbers; what a part does not fill is
  *      └─────┴─────┴────────────┴──────────┴───┘      never read.
  *
- * Products by such a matrix are matmuls: an engine that ignores the run-time weight of a convolution takes two run-time operands of a matmul. Weights are
- * written after an update, activations before every dispatch; one compiled program serves all layers, each with a surface of its own. */
+ * Products by such a matrix are matmuls: an engine that ignores the run-time weight of a convolution takes two
+ * run-time operands of a matmul. Weights are written after an update, activations before every dispatch; one
+ * compiled program serves all layers, each with a surface of its own. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -24,7 +26,8 @@ static an_status rules_object(const host *h, const graph *g, bool *out, diag *d)
     findings f = { 0 };
     an_status st = h->chip ? graph_insts(g, &mem, &op, d) : AN_OK;
     for (size_t i = 1; h->chip && i < g->nodes.n && !st; i++) st = rules_check_op(h->chip, &op[i], &mem, &f, d);
-    for (size_t i = 0; i < f.n && !st; i++) *out |= f.at[i].sev >= SEV_WARNING && !strncmp(f.at[i].rule, "conv-dynamic-weight", 19);
+    for (size_t i = 0; i < f.n && !st; i++)
+        *out |= f.at[i].sev >= SEV_WARNING && !strncmp(f.at[i].rule, "conv-dynamic-weight", 19);
     arena_free(&mem);
     return st;
 }
@@ -43,7 +46,9 @@ static void place(host_const *c, int64_t C, int64_t at)
     const int64_t *dim = c->w.type.sh.d;
     bool vector = dim[0] == 1;
     int64_t rows = vector ? dim[1] : dim[0], cols = vector ? 1 : dim[1], n = rows * cols;
-    c->place = rows <= C ? (host_place){ rows, cols, at, PLACE_ROWS } : cols <= C ? (host_place){ cols, rows, at, PLACE_TURNED } : (host_place){ C, (n + C - 1) / C, at, PLACE_RUN };
+    c->place = rows <= C   ? (host_place){ rows, cols, at, PLACE_ROWS }
+               : cols <= C ? (host_place){ cols, rows, at, PLACE_TURNED }
+                           : (host_place){ C, (n + C - 1) / C, at, PLACE_RUN };
 }
 
 an_status pack_plan(host *h, host_prog *g, diag *d)
@@ -58,8 +63,12 @@ an_status pack_plan(host *h, host_prog *g, diag *d)
     }
     double most = h->chip ? chip_limit(h->chip, "max_dim") : (double)INFINITY;
     if ((double)g->wide <= most) return AN_OK;
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: its inputs and weights side by side are %lld wide, and %s takes %g: train fewer tokens of the vocabulary, or take pipeline %s%s%s", g->name,
-                     (long long)g->wide, device_name(h->p->o.dev), most, (double)h->c.vocab <= most ? pipe_name(PIPE_RESIDENT) : "", (double)h->c.vocab <= most ? " or " : "", pipe_name(PIPE_DELTA));
+    return diag_fail(
+        d, AN_UNSUPPORTED, NOWHERE,
+        "%s: its inputs and weights side by side are %lld wide, and %s takes %g: train fewer tokens of the vocabulary, or take pipeline %s%s%s",
+        g->name, (long long)g->wide, device_name(h->p->o.dev), most,
+        (double)h->c.vocab <= most ? pipe_name(PIPE_RESIDENT) : "", (double)h->c.vocab <= most ? " or " : "",
+        pipe_name(PIPE_DELTA));
 }
 
 /* ---- the program ---- */
@@ -70,7 +79,10 @@ typedef struct {
     int *constant;      /* per value of the open program: which constant it is, or -1 */
 } packer;
 
-static val cut(graph *g, val in, int64_t at, int64_t rows, int64_t cols) { return GA(g, SLICE_BY_SIZE, VALS(in), AT_IS(BEGIN, 0, 0, 0, at), AT_IS(SIZE, 1, rows, 1, cols)); }
+static val cut(graph *g, val in, int64_t at, int64_t rows, int64_t cols)
+{
+    return GA(g, SLICE_BY_SIZE, VALS(in), AT_IS(BEGIN, 0, 0, 0, at), AT_IS(SIZE, 1, rows, 1, cols));
+}
 
 static val shaped(graph *g, val x, const shape *s)
 {
@@ -84,9 +96,12 @@ static val whole(graph *g, val part, const host_const *c)
     const host_place *p = &c->place;
     int64_t n = 0;
     if (g->err.st || !shape_elems(&c->w.type.sh, &n)) return NO_VAL;
-    if (p->form == PLACE_TURNED) part = GA(g, TRANSPOSE, VALS(GA(g, RESHAPE, VALS(part), AT_IS(SHAPE, 1, 1, p->rows, p->cols))), AT_IS(PERM, 0, 1, 3, 2));
+    if (p->form == PLACE_TURNED)
+        part = GA(g, TRANSPOSE, VALS(GA(g, RESHAPE, VALS(part), AT_IS(SHAPE, 1, 1, p->rows, p->cols))),
+                  AT_IS(PERM, 0, 1, 3, 2));
     if (p->form == PLACE_RUN && p->rows * p->cols != n)
-        part = GA(g, SLICE_BY_SIZE, VALS(GA(g, RESHAPE, VALS(part), AT_IS(SHAPE, 1, p->rows * p->cols, 1, 1))), AT_IS(BEGIN, 0, 0, 0, 0), AT_IS(SIZE, 1, n, 1, 1));
+        part = GA(g, SLICE_BY_SIZE, VALS(GA(g, RESHAPE, VALS(part), AT_IS(SHAPE, 1, p->rows * p->cols, 1, 1))),
+                  AT_IS(BEGIN, 0, 0, 0, 0), AT_IS(SIZE, 1, n, 1, 1));
     return g->err.st ? NO_VAL : shaped(g, part, &c->w.type.sh);
 }
 
@@ -112,7 +127,8 @@ static void cut_apart(packer *k, copy *c, const host *h)
     host_prog *p = k->g;
     val in = graph_input(g, HOST_PACKED, TTYPE(h->c.dt, 1, p->high, 1, p->wide));
     int n_in = 0;
-    for (size_t i = 0; i < c->from->inputs.n && !g->err.st; i++) { /* activations come first, in the order of their ports */
+    /* activations come first, in the order of their ports */
+    for (size_t i = 0; i < c->from->inputs.n && !g->err.st; i++) {
         val v = c->from->inputs.at[i];
         const value *from = graph_value(c->from, v);
         int which = -1;
@@ -158,18 +174,21 @@ an_status pack_program(host *h, host_prog *p, const graph *open, graph **out, di
 /* ---- numbers ---- */
 
 /* rows x cols numbers of x to columns `at` and on of a surface. */
-static void put_columns(const host *h, void *surface, const dev_port *p, const int64_t *step, int64_t at, const float *x, int64_t rows, int64_t cols, int64_t n)
+static void put_columns(const host *h, void *surface, const dev_port *p, const int64_t *step, int64_t at,
+                        const float *x, int64_t rows, int64_t cols, int64_t n)
 {
     int64_t each = step[3];
     for (int64_t r = 0; r < rows && r * cols < n; r++)
         h->vk->store((unsigned char *)surface + r * step[1] + at * each, p->dt, x + r * cols, MIN(cols, n - r * cols));
 }
 
-static an_status open_surface(const host *h, const host_prog *g, dev_program *p, const dev_port **ports, int64_t *step, void **at, diag *d)
+static an_status open_surface(const host *h, const host_prog *g, dev_program *p, const dev_port **ports, int64_t *step,
+                              void **at, diag *d)
 {
     uint64_t bytes;
     *ports = dev_program_port(p, DEV_INPUT, HOST_PACKED, NULL);
-    if (!*ports || !dev_surface_steps(*ports, device_get_limits(h->p->o.dev)->row_bytes, step, &bytes)) return diag_fail(d, AN_BUG, NOWHERE, "%s has no packed input", g->name);
+    if (!*ports || !dev_surface_steps(*ports, device_get_limits(h->p->o.dev)->row_bytes, step, &bytes))
+        return diag_fail(d, AN_BUG, NOWHERE, "%s has no packed input", g->name);
     return dev_surface_lock(g->packed, false, at, d);
 }
 
@@ -180,7 +199,8 @@ an_status pack_activations(host *h, host_prog *g, dev_program *p, const float *c
     int64_t step[DEV_MAX_RANK], T = h->c.seq;
     void *at;
     TRY(open_surface(h, g, p, &ports, step, &at, d));
-    for (int i = 0; i < io->n_in; i++) put_columns(h, at, ports, step, i * T, in[i], io->in_port[i].channels, T, io->in_port[i].channels * T);
+    for (int i = 0; i < io->n_in; i++)
+        put_columns(h, at, ports, step, i * T, in[i], io->in_port[i].channels, T, io->in_port[i].channels * T);
     return dev_surface_unlock(g->packed, d);
 }
 

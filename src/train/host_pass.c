@@ -1,5 +1,5 @@
-/* host_pass.c: one sequence through the layers and back.
- * In: token ids.  Out: the loss; taps and gradients of activations in the programs' buffers; jobs for the weight gradients.
+/* host_pass.c: one sequence through the layers and back. In: token ids.  Out: the loss; taps and gradients of
+ * activations in the programs' buffers; jobs for the weight gradients.
  *
  * Residuals are added by the programs, or by the host in fp32 when the configuration says so. */
 #include "train/pipe_host.h"
@@ -71,7 +71,8 @@ static an_status up(host *h, int l, diag *d)
     return AN_OK;
 }
 
-/* The last layers' taps are still there when the way back begins; the worker may be at the one above, so what is kept is not written again. */
+/* The last layers' taps are still there when the way back begins; the worker may be at the one above, so what is
+ * kept is not written again. */
 static an_status up_again(host *h, int l, diag *d)
 {
     if (!h->kept || l + HOST_SETS >= h->c.n_layers) return AN_OK;
@@ -83,7 +84,8 @@ static an_status head(host *h, double *loss, diag *d)
     int64_t T = h->c.seq;
     float ratio = (float)((h->look_scale != 0 ? h->look_scale : books_scale(h)) / h->c.loss_scale);
     for (int64_t t = 0; t < T; t++) {
-        h->digit[0][t] = (float)(h->targets[t] / MODEL_ID_BASE), h->digit[1][t] = (float)(h->targets[t] % MODEL_ID_BASE);
+        h->digit[0][t] = (float)(h->targets[t] / MODEL_ID_BASE),
+        h->digit[1][t] = (float)(h->targets[t] % MODEL_ID_BASE);
         h->seed[t] = ratio;
     }
     const float *in[] = { pass_input(h, (int)h->c.n_layers), h->digit[0], h->digit[1], h->seed };
@@ -104,7 +106,8 @@ an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d)
     TRY(embed(h, d));
     for (int l = 0; l < h->c.n_layers; l++) {
         TRY(up(h, l, d));
-        if (h->kept) memcpy(h->kept[l + 1], prog_tap(h, MK_FWD_FFN, l, "x"), (size_t)(h->c.dim * h->c.seq) * sizeof(float));
+        if (h->kept)
+            memcpy(h->kept[l + 1], prog_tap(h, MK_FWD_FFN, l, "x"), (size_t)(h->c.dim * h->c.seq) * sizeof(float));
     }
     return head(h, loss, d);
 }
@@ -144,7 +147,8 @@ static an_status down(host *h, int l, const float *dy, diag *d)
     feed(&f, prog_tap(h, MK_FWD_ATTN, l, "kraw"), qkn);
     TRY(prog_run(h, MK_ATTN_BWD2, l, f.at, d));
 
-    const float *dqkv[] = { prog_tap(h, MK_ATTN_BWD2, l, "dq"), prog_tap(h, MK_ATTN_BWD2, l, "dk"), prog_tap(h, MK_ATTN_BWD1, l, "dv") };
+    const float *dqkv[] = { prog_tap(h, MK_ATTN_BWD2, l, "dq"), prog_tap(h, MK_ATTN_BWD2, l, "dk"),
+                            prog_tap(h, MK_ATTN_BWD1, l, "dv") };
     TRY(prog_run(h, MK_QKV_BWD, l, dqkv, d));
     f.n = 0;
     feed(&f, prog_tap(h, MK_QKV_BWD, l, "dxn"), ALWAYS);
@@ -162,10 +166,12 @@ an_status pass_backward(host *h, int64_t sequence, diag *d)
     host_queue_push(h->queue, grad_head, h, 0);
     for (int l = (int)h->c.n_layers - 1; l >= 0; l--) {
         uint64_t t0 = clock_ns();
-        if (h->kept && host_queue_wait(h->queue, 1)) host_event(h, "main", "wait", -1, t0); /* who reads the buffers this layer writes over is done; the layer above may still be read */
+        /* who reads the buffers this layer writes over is done; the layer above may still be read */
+        if (h->kept && host_queue_wait(h->queue, 1)) host_event(h, "main", "wait", -1, t0);
         TRY(up_again(h, l, d));
         TRY(down(h, l, dy, d));
-        h->read[UP] = host_queue_push(h->queue, grad_layer, h, l); /* reads what stands in this layer's buffers and above */
+        /* reads what stands in this layer's buffers and above */
+        h->read[UP] = host_queue_push(h->queue, grad_layer, h, l);
         dy = prog_tap(h, MK_ATTN_NORM_BWD, l, "dx");
     }
     h->read[DOWN] = host_queue_push(h->queue, grad_embed, h, sequence);

@@ -1,8 +1,9 @@
-/* host_prog.c: the programs of a host-driven pipeline.
- * In: the kernels of model/ and the weights of the books.  Out: compiled programs, their surfaces and requests; dispatches.
+/* host_prog.c: the programs of a host-driven pipeline. In: the kernels of model/ and the weights of the books.  Out:
+ * compiled programs, their surfaces and requests; dispatches.
  *
- * A program's text is made once. Weights are either constants in files of their own, one record each, filled anew for every
- * version of them, or inputs with a surface each. Programs without weights in them are compiled once for all layers. */
+ * A program's text is made once. Weights are either constants in files of their own, one record each, filled anew
+ * for every version of them, or inputs with a surface each. Programs without weights in them are compiled once for
+ * all layers. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -113,7 +114,10 @@ static const host_prog *first_alike(const host *h, const host_prog *g)
 }
 
 /* Scores are wanted by the next program alone: one pair of buffers serves all layers. */
-static bool passing(const host_prog *g, const char *name) { return g->id.kind == MK_ATTN_BWD1 && (!strcmp(name + 4, "p") || !strcmp(name + 4, "dp")); }
+static bool passing(const host_prog *g, const char *name)
+{
+    return g->id.kind == MK_ATTN_BWD1 && (!strcmp(name + 4, "p") || !strcmp(name + 4, "dp"));
+}
 
 /* The program whose buffers this one writes over when layers are computed again; itself when there is none. */
 static const host_prog *in_turn(const host *h, const host_prog *g)
@@ -143,13 +147,15 @@ static an_status list_programs(host *h, diag *d)
 {
     size_t n = model_program_list(&h->c, MODEL_SET_FUSED, NULL, 0);
     model_program *list = TAKE(&h->mem, model_program, n);
-    h->prog_at = TAKE(&h->mem, int, (size_t)MK_COUNT * (size_t)h->c.n_layers);
-    if (!list || !h->prog_at || !vec_room(&h->mem, &h->progs.at, &h->progs.cap, n, sizeof *h->progs.at)) return diag_nomem(d);
+    h->prog_at = TAKE(&h->mem, int, (size_t)MK_COUNT *(size_t)h->c.n_layers);
+    if (!list || !h->prog_at || !vec_room(&h->mem, &h->progs.at, &h->progs.cap, n, sizeof *h->progs.at))
+        return diag_nomem(d);
     model_program_list(&h->c, MODEL_SET_FUSED, list, n);
     for (size_t i = 0; i < n; i++) {
         host_prog g = { .id = list[i], .same = (int)i };
         if (!model_kernel_per_layer(g.id.kind)) g.id.layer = 0;
-        if (model_kernel_per_layer(g.id.kind)) snprintf(g.name, sizeof g.name, "l%02d_%s", g.id.layer, model_kernel_name(g.id.kind));
+        if (model_kernel_per_layer(g.id.kind))
+            snprintf(g.name, sizeof g.name, "l%02d_%s", g.id.layer, model_kernel_name(g.id.kind));
         else snprintf(g.name, sizeof g.name, "%s", model_kernel_name(g.id.kind));
         h->prog_at[(int64_t)g.id.kind * h->c.n_layers + g.id.layer] = (int)i;
         h->progs.at[h->progs.n++] = g;
@@ -204,7 +210,8 @@ an_status prog_plan(host *h, diag *d)
     h->stage = floats(h, widest);
     if (h->packed && !(h->turned = floats(h, widest))) return diag_nomem(d);
     for (int i = 0; i < 2 && device_get_limits(h->p->o.dev)->row_bytes; i++)
-        if (!(h->pack[i] = arena_take(&h->mem, (size_t)MAX(widest, tall * h->c.seq), sizeof(float), 64))) return diag_nomem(d);
+        if (!(h->pack[i] = arena_take(&h->mem, (size_t)MAX(widest, tall * h->c.seq), sizeof(float), 64)))
+            return diag_nomem(d);
     return h->stage ? AN_OK : diag_nomem(d);
 }
 
@@ -284,7 +291,9 @@ static an_status prog_fill(host *h, host_prog *g, diag *d)
         const dev_port *p = open && !h->packed ? dev_program_port(compiled(h, g), DEV_INPUT, c->port, NULL) : NULL;
         if (h->packed) st = pack_weight(h, g, compiled(h, g), c, x, n, d);
         else if (!open) h->vk->store(c->file.at + c->at, h->c.dt, x, n);
-        else st = p ? put(h, WORKERS, c->s, p, x, n, d) : diag_fail(d, AN_BUG, NOWHERE, "%s has no input %s", g->name, c->port);
+        else
+            st = p ? put(h, WORKERS, c->s, p, x, n, d)
+                   : diag_fail(d, AN_BUG, NOWHERE, "%s has no input %s", g->name, c->port);
         diag also = { 0 };
         if (books_done(h, c->param, st ? &also : d) && !st) st = d->st;
         TRY(st);
@@ -297,9 +306,11 @@ static an_status prog_fill(host *h, host_prog *g, diag *d)
 dev_weights prog_weights(const host_prog *g, dev_blob *blob)
 {
     size_t n = 0;
-    if (g->blob.n) blob[n++] = (dev_blob){ .path = "@model_path/weights/weight.bin", .bytes = g->blob.at, .n = g->blob.n };
+    if (g->blob.n)
+        blob[n++] = (dev_blob){ .path = "@model_path/weights/weight.bin", .bytes = g->blob.at, .n = g->blob.n };
     for (size_t i = 0; i < g->c.n; i++)
-        if (g->c.at[i].file.n) blob[n++] = (dev_blob){ .path = g->c.at[i].path, .bytes = g->c.at[i].file.at, .n = g->c.at[i].file.n };
+        if (g->c.at[i].file.n)
+            blob[n++] = (dev_blob){ .path = g->c.at[i].path, .bytes = g->c.at[i].file.at, .n = g->c.at[i].file.n };
     return (dev_weights){ .blob = blob, .n_blob = n };
 }
 
@@ -356,7 +367,8 @@ an_status prog_bind(host *h, host_prog *g, diag *d)
     dev_program *p = compiled(h, g);
     if (g->r) return AN_OK;
     TRY(make_io(h, g, d));
-    if (h->packed && !g->packed) TRY(dev_surface_new(h->p->o.dev, dev_program_surface_bytes(p, DEV_INPUT), &g->packed, d));
+    if (h->packed && !g->packed)
+        TRY(dev_surface_new(h->p->o.dev, dev_program_surface_bytes(p, DEV_INPUT), &g->packed, d));
     for (size_t i = 0; i < g->c.n && h->way->open && !h->packed; i++)
         if (!g->c.at[i].s) TRY(dev_surface_new(h->p->o.dev, dev_program_surface_bytes(p, DEV_INPUT), &g->c.at[i].s, d));
     dev_request *r;
@@ -367,7 +379,8 @@ an_status prog_bind(host *h, host_prog *g, diag *d)
         size_t n = dev_program_ports(p, (dev_side)side, &ports);
         for (size_t i = 0; i < n && !st; i++) {
             dev_surface *s = bound_to(h, g, (dev_side)side, ports[i].name);
-            st = s ? dev_request_bind_at(r, (dev_side)side, i, s, d) : diag_fail(d, AN_BUG, NOWHERE, "%s: nothing is known about its port %s", g->name, ports[i].name);
+            st = s ? dev_request_bind_at(r, (dev_side)side, i, s, d)
+                   : diag_fail(d, AN_BUG, NOWHERE, "%s: nothing is known about its port %s", g->name, ports[i].name);
         }
     }
     if (st) return dev_request_free(r), st;

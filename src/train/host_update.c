@@ -1,11 +1,12 @@
-/* host_update.c: the update of the books in pieces, so that a layer is updated while the device is at the one before it.
- * In: the step program of the books' trainer.  Out: the same operations as several programs, with the same bits:
+/* host_update.c: the update of the books in pieces, so that a layer is updated while the device is at the one before
+ * it. In: the step program of the books' trainer.  Out: the same operations as several programs, with the same bits:
  *
  *   measure   the loss, the norm of all gradients, and every single number the update depends on
  *   a shard   weights and moments of one layer, from its gradients and those numbers; the first one: what is outside the layers
  *
- * The program is cut where one number is all that goes across. Measuring is done in the trainer's step, which judges by it; shards of a step that
- * counts go to the work queue, each in front of the jobs that make its layer's weights ready. */
+ * The program is cut where one number is all that goes across. Measuring is done in the trainer's step, which judges
+ * by it; shards of a step that counts go to the work queue, each in front of the jobs that make its layer's weights
+ * ready. */
 #include <stdlib.h>
 
 #include "lower/lower.h"
@@ -49,7 +50,8 @@ static int piece_of(const host *h, const graph *g, size_t output)
     const trainer *t = h->t;
     if (single(g, g->outputs.at[output].v)) return MEASURE;
     for (size_t i = 0; i < t->states.n; i++)
-        if (!strcmp(t->states.at[i].out, g->outputs.at[output].name)) return h->weight.at[t->states.at[i].param].layer + 1;
+        if (!strcmp(t->states.at[i].out, g->outputs.at[output].name))
+            return h->weight.at[t->states.at[i].param].layer + 1;
     return MEASURE;
 }
 
@@ -95,7 +97,8 @@ static void give_out(const host *h, const knife *k, copy *c)
 {
     const host_update *u = h->update;
     for (size_t i = 0; i < u->g->outputs.n; i++)
-        if (piece_of(h, u->g, i) == k->piece) graph_output(c->g, u->g->outputs.at[i].name, c->map[u->g->outputs.at[i].v.i]);
+        if (piece_of(h, u->g, i) == k->piece)
+            graph_output(c->g, u->g->outputs.at[i].name, c->map[u->g->outputs.at[i].v.i]);
     for (size_t i = 0; i < u->number.n && k->piece == MEASURE; i++) {
         char name[32];
         number_name(u->number.at[i], name, sizeof name);
@@ -114,7 +117,10 @@ static an_status compile(host *h, graph *g, host_shard *to, diag *d)
     mil_free(m);
     if (!st && text.oom) st = diag_nomem(d);
     dev_blob file = { .path = "@model_path/weights/weight.bin", .bytes = blob.bytes.at, .n = blob.bytes.n };
-    dev_source src = { .text = text.at, .n_text = text.n, .file = g->title, .weights = { .blob = &file, .n_blob = blob.bytes.n ? 1 : 0 } };
+    dev_source src = { .text = text.at,
+                       .n_text = text.n,
+                       .file = g->title,
+                       .weights = { .blob = &file, .n_blob = blob.bytes.n ? 1 : 0 } };
     if (!st) st = device_compile(h->cpu, &src, &to->p, d);
     if (!st) st = dev_program_load(to->p, d);
     sb_free(&text);
@@ -192,7 +198,8 @@ static an_status run_piece(host *h, host_shard *s, diag *d)
         for (int side = 0; side < 2; side++) {
             const dev_port *ports;
             size_t n = dev_program_ports(s->p, (dev_side)side, &ports);
-            for (size_t i = 0; i < n && !st; i++) st = dev_request_bind_at(fresh, (dev_side)side, i, bound_to(h, (dev_side)side, ports[i].name), d);
+            for (size_t i = 0; i < n && !st; i++)
+                st = dev_request_bind_at(fresh, (dev_side)side, i, bound_to(h, (dev_side)side, ports[i].name), d);
         }
         if (st) return dev_request_free(fresh), st;
         *r = fresh;

@@ -62,11 +62,14 @@ static an_status delta_take(host *h, host_prog *g, diag *d)
     free(blob);
     if (st == AN_NOMEM) return diag_nomem(d);
     if (!st) return AN_OK;
-    host_warn(h, "%s: %s; %s does not honour reloads: programs are compiled again instead", g->name, why.msg, device_name(h->p->o.dev));
+    host_warn(h, "%s: %s; %s does not honour reloads: programs are compiled again instead", g->name, why.msg,
+              device_name(h->p->o.dev));
     h->way = &host_restart;
     h->put_off = restart_spent(h);
     if (!h->put_off) return restart_take(h, g, d);
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s took no reload and compiles no more in this process: save, and go on in a new one", device_name(h->p->o.dev));
+    return diag_fail(d, AN_UNSUPPORTED, NOWHERE,
+                     "%s took no reload and compiles no more in this process: save, and go on in a new one",
+                     device_name(h->p->o.dev));
 }
 
 static bool never(const host *h)

@@ -1,5 +1,6 @@
-/* lm_grad.c: one minibatch of a group of two: the accumulators then hold its gradient times the loss scale. They are written as if they
- * were weights, so that names, fused and turned tensors and rotary order are the converter's business alone. */
+/* lm_grad.c: one minibatch of a group of two: the accumulators then hold its gradient times the loss scale. They are
+ * written as if they were weights, so that names, fused and turned tensors and rotary order are the converter's
+ * business alone. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,7 +18,8 @@ an_status lm_weights_to(lm_model *m, pipeline *p, diag *d)
     for (size_t i = 0; i < n && !st; i++) {
         char name[48];
         lm_tensor t;
-        if (!lm_tensor_info(m, w[i].id, w[i].layer, &t)) st = diag_fail(d, AN_BUG, NOWHERE, "the model has no %s", w[i].name);
+        if (!lm_tensor_info(m, w[i].id, w[i].layer, &t))
+            st = diag_fail(d, AN_BUG, NOWHERE, "the model has no %s", w[i].name);
         float *x = st ? NULL : malloc((size_t)(t.rows * t.cols) * sizeof *x);
         if (!st && !x) st = diag_nomem(d);
         if (!st) st = lm_rows(m, w[i].id, w[i].layer, 0, t.rows, DT_F32, x, d);
@@ -43,8 +45,10 @@ static an_status open_way(pipeline **out, pipe_options *o, diag *d)
         if (!st) return AN_OK;
         if (st != AN_UNSUPPORTED) return diag_fail(d, st, why.at, "%s", why.msg);
     }
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s holds neither the vocabulary of %lld tokens in one piece nor the programs of %lld layers with it in parts: take engine cpu", device_name(o->dev),
-                     (long long)o->config->vocab, (long long)o->config->n_layers);
+    return diag_fail(
+        d, AN_UNSUPPORTED, NOWHERE,
+        "%s holds neither the vocabulary of %lld tokens in one piece nor the programs of %lld layers with it in parts: take engine cpu",
+        device_name(o->dev), (long long)o->config->vocab, (long long)o->config->n_layers);
 }
 
 enum { SCALE = 4096, TRIES = 24 };
@@ -55,7 +59,10 @@ static an_status rows_of(const lm_grad_options *o, const lm_shape *s, int32_t **
     const size_t n = (size_t)(o->batch * (o->seq + 1));
     for (size_t i = 0; s->ids && i < n; i++)
         if (o->tokens[i] >= 0 && o->tokens[i] < s->file.vocab && s->row_of[o->tokens[i]] < 0)
-            return diag_fail(d, AN_INPUT, NOWHERE, "token %d at position %zu: %.160s was trained on %zu tokens of its vocabulary, and it is none of them", o->tokens[i], i, lm_path(s->start), s->n_ids);
+            return diag_fail(
+                d, AN_INPUT, NOWHERE,
+                "token %d at position %zu: %.160s was trained on %zu tokens of its vocabulary, and it is none of them",
+                o->tokens[i], i, lm_path(s->start), s->n_ids);
     if (!(*out = malloc(n * sizeof **out))) return diag_nomem(d);
     memcpy(*out, o->tokens, n * sizeof **out);
     for (size_t i = 0; s->ids && i < n; i++)
@@ -102,7 +109,8 @@ static an_status fetch(void *user, model_weight_id id, int layer, float *to, dia
     for (size_t i = 0; i < pipe_state_count(g->p); i++) {
         train_state_info s;
         pipe_state_at(g->p, i, &s);
-        if (!strcmp(s.name, name) && !shape_elems(&s.type.sh, &n)) return diag_fail(d, AN_BUG, NOWHERE, "%s has no size", name);
+        if (!strcmp(s.name, name) && !shape_elems(&s.type.sh, &n))
+            return diag_fail(d, AN_BUG, NOWHERE, "%s has no size", name);
     }
     float *rows = g->s->ids && (id == MW_EMBED || id == MW_HEAD) ? malloc((size_t)n * sizeof *rows) : to;
     if (!rows) return diag_nomem(d);
@@ -114,14 +122,18 @@ static an_status fetch(void *user, model_weight_id id, int layer, float *to, dia
     return st;
 }
 
-static an_status write_file(lm_model *m, const lm_shape *s, pipeline *p, const lm_grad_options *o, double scale, pool *threads, diag *d)
+static an_status write_file(lm_model *m, const lm_shape *s, pipeline *p, const lm_grad_options *o, double scale,
+                            pool *threads, diag *d)
 {
     gradients g = { .p = p, .s = s, .scale = scale };
-    lm_convert_options co = { .to = LM_TO_SAFETENSORS, .dt = DT_F32, .version = -1, .slopes = true, .threads = threads };
+    lm_convert_options co = {
+        .to = LM_TO_SAFETENSORS, .dt = DT_F32, .version = -1, .slopes = true, .threads = threads
+    };
     if (lm_origin_of(m) == LM_FROM_HF || lm_origin_of(m) == LM_FROM_SAFETENSORS) co.named = m;
     lm_model *as_model;
     lm_converted done;
-    TRY(lm_from_memory("gradients", &s->file, NULL, fetch, &g, &(lm_options){ .dt = DT_F32, .threads = threads }, &as_model, d));
+    TRY(lm_from_memory("gradients", &s->file, NULL, fetch, &g, &(lm_options){ .dt = DT_F32, .threads = threads },
+                       &as_model, d));
     an_status st = lm_convert(as_model, o->out, &co, &done, d);
     lm_close(as_model);
     return st;
@@ -146,7 +158,8 @@ an_status lm_grad(const lm_grad_options *o, lm_grad_result *out, diag *d)
     if (!st) st = lm_shape_active(&s, d);
     if (!st) st = rows_of(o, &s, &rows, d);
     if (!st) {
-        pipe_options po = { .dev = dev, .pool = threads, .config = &s.c, .batch = o->batch, .seq = o->seq, .train = { .optimizer = "sgd", .accum = 2 } };
+        pipe_options po = { .dev = dev, .pool = threads, .config = &s.c, .batch = o->batch, .seq = o->seq,
+                            .train = { .optimizer = "sgd", .accum = 2 } };
         if (!device_is_plain(dev)) po.train.loss_scale = SCALE, po.train.dynamic_scale = true;
         st = open_way(&p, &po, d);
     }

@@ -1,8 +1,9 @@
 /* lm_grad.h: the gradients of a language model's loss by its tensors, as a file.
  * In: a model, token ids.  Out: the loss; a safetensors file that looks like the model's own.
  *
- * They come from what training dispatches, read where it adds them up, so what is written is what an update would use: the program of `resident`, or the
- * programs of a pipeline that cuts the vocabulary where the device has no axis that long. */
+ * They come from what training dispatches, read where it adds them up, so what is written is what an update would
+ * use: the program of `resident`, or the programs of a pipeline that cuts the vocabulary where the device has no
+ * axis that long. */
 #ifndef TRAIN_LM_GRAD_H
 #define TRAIN_LM_GRAD_H
 

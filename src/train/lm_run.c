@@ -55,15 +55,19 @@ typedef struct {
 static an_status open_model(run *r)
 {
     const lm_run_options *o = r->o;
-    TRY(lm_open(o->model ? o->model : "tiny", &(lm_options){ .dt = DT_F32, .seed = o->seed, .threads = r->pool }, &r->model, r->d));
+    TRY(lm_open(o->model ? o->model : "tiny", &(lm_options){ .dt = DT_F32, .seed = o->seed, .threads = r->pool },
+                &r->model, r->d));
     r->gen = *lm_generation_of(r->model);
-    lm_shape_options so = { .residual = o->residual, .softcap = o->softcap, .zero = o->zero_init, .compact = o->compact_vocab };
+    lm_shape_options so = {
+        .residual = o->residual, .softcap = o->softcap, .zero = o->zero_init, .compact = o->compact_vocab
+    };
     TRY(lm_shape_make(&r->shape, r->model, &so, r->d));
     r->c = r->shape.c;
     return AN_OK;
 }
 
-/* The stories' own is for models that begin from a seed: a trained one would not know its ids. Without any, check_data tells what text wants. */
+/* The stories' own is for models that begin from a seed: a trained one would not know its ids. Without any,
+ * check_data tells what text wants. */
 static an_status open_tokenizer(run *r)
 {
     const lm_run_options *o = r->o;
@@ -78,7 +82,9 @@ static an_status open_tokenizer(run *r)
     }
     if (!r->tok || !o->save) return AN_OK;
     TRY(lm_tok_files(r->tok, &r->mem, &r->tok_file, &r->n_tok_files, &lost, r->d));
-    if (*lost) WARN(r, "checkpoints hold %s: %s", r->n_tok_files ? "a tokenizer that is not quite this one" : "no tokenizer", lost);
+    if (*lost)
+        WARN(r, "checkpoints hold %s: %s", r->n_tok_files ? "a tokenizer that is not quite this one" : "no tokenizer",
+             lost);
     return AN_OK;
 }
 
@@ -89,8 +95,11 @@ static an_status fit_vocabulary(run *r)
     if (!r->tok) return AN_OK;
     tok_get(r->tok, &t);
     if ((int64_t)t.n > r->c.vocab)
-        return diag_fail(r->d, AN_INPUT, NOWHERE, "the tokenizer has %u tokens, the vocabulary of %.160s takes at most %lld", t.n, lm_path(r->model), (long long)r->c.vocab);
-    if (lm_origin_of(r->model) != LM_FROM_SEED) { /* ids it has no token for would keep it from opening beside the weights */
+        return diag_fail(r->d, AN_INPUT, NOWHERE,
+                         "the tokenizer has %u tokens, the vocabulary of %.160s takes at most %lld", t.n,
+                         lm_path(r->model), (long long)r->c.vocab);
+    /* ids it has no token for would keep it from opening beside the weights */
+    if (lm_origin_of(r->model) != LM_FROM_SEED) {
         if (t.bos < 0 && r->gen.bos >= (int64_t)t.n) r->gen.bos = -1;
         int kept = 0;
         for (int i = 0; i < r->gen.n_eos; i++)
@@ -107,8 +116,14 @@ static an_status fit_vocabulary(run *r)
 static an_status wants_tokenizer(run *r, const char *name)
 {
     if (r->untold.st)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "%.160s is trained and has no tokenizer of its own: name the one it was trained with by --tokenizer (%.300s)", lm_path(r->model), r->untold.msg);
-    return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is text: name its tokenizer with --tokenizer (anneal tokenizer train makes one, builtin:stories is one; bare ids end in .u16 or .u32; llm.c's .bin begins with its header)", name);
+        return diag_fail(
+            r->d, AN_USAGE, NOWHERE,
+            "%.160s is trained and has no tokenizer of its own: name the one it was trained with by --tokenizer (%.300s)",
+            lm_path(r->model), r->untold.msg);
+    return diag_fail(
+        r->d, AN_USAGE, NOWHERE,
+        "%s is text: name its tokenizer with --tokenizer (anneal tokenizer train makes one, builtin:stories is one; bare ids end in .u16 or .u32; llm.c's .bin begins with its header)",
+        name);
 }
 
 static an_status check_data(run *r, const char *name)
@@ -119,7 +134,9 @@ static an_status check_data(run *r, const char *name)
     an_status st = stories ? AN_OK : data_find(name, &mem, &f, r->d);
     if (!st && !f.shards && !r->tok) st = wants_tokenizer(r, name);
     if (!st && r->o->docs != DOCS_AUTO && (stories || f.shards))
-        st = diag_fail(r->d, AN_USAGE, NOWHERE, "--documents is for text; %s", stories ? "the built-in stories have their own ends" : "ids were cut into documents when they were made");
+        st = diag_fail(r->d, AN_USAGE, NOWHERE, "--documents is for text; %s",
+                       stories ? "the built-in stories have their own ends"
+                               : "ids were cut into documents when they were made");
     arena_free(&mem);
     return st;
 }
@@ -130,9 +147,12 @@ static an_status look_kept(run *r, const char *name, double share)
     uint64_t n = corpus_samples(r->data, CORPUS_TRAIN);
     if (corpus_samples(r->data, CORPUS_VALIDATION)) return AN_OK;
     if (r->o->eval_every > 0)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "nothing of %s is kept back (%llu window%s of %lld ids, a share of %g): --eval-every has no text to look at", name, (unsigned long long)n, n == 1 ? "" : "s",
-                         (long long)r->seq, share);
-    if (r->o->validation > 0) WARN(r, "nothing of %s is kept back: it is one window of %lld ids", name, (long long)r->seq);
+        return diag_fail(
+            r->d, AN_USAGE, NOWHERE,
+            "nothing of %s is kept back (%llu window%s of %lld ids, a share of %g): --eval-every has no text to look at",
+            name, (unsigned long long)n, n == 1 ? "" : "s", (long long)r->seq, share);
+    if (r->o->validation > 0)
+        WARN(r, "nothing of %s is kept back: it is one window of %lld ids", name, (long long)r->seq);
     return AN_OK;
 }
 
@@ -142,15 +162,23 @@ static an_status open_data(run *r)
     double kept = o->validation < 0 ? 0 : o->validation > 0 ? o->validation : 0.02;
     const char *name = o->data ? o->data : STORIES;
     TRY(check_data(r, name));
-    TRY(corpus_open(name, &(corpus_options){ .tok = r->tok, .vocab = (uint32_t)r->c.vocab, .seq = r->seq, .seed = o->seed, .validation = kept, .docs = o->docs, .pool = r->pool }, &r->data, r->d));
+    TRY(corpus_open(name, &(corpus_options){ .tok = r->tok, .vocab = (uint32_t)r->c.vocab, .seq = r->seq,
+                                             .seed = o->seed, .validation = kept, .docs = o->docs, .pool = r->pool },
+                    &r->data, r->d));
     r->note.data_digest = corpus_digest(r->data), r->note.validation = kept;
     TRY(look_kept(r, name, kept));
-    if (corpus_undivided(r->data) && o->docs != DOCS_AUTO) WARN(r, "%s: the rule of --documents found nowhere to cut in a file of it, which is one document", name);
-    else if (corpus_undivided(r->data)) WARN(r, "%s has no <|endoftext|>: a file of it is one document; --documents blank or lines cuts it elsewhere", name);
+    if (corpus_undivided(r->data) && o->docs != DOCS_AUTO)
+        WARN(r, "%s: the rule of --documents found nowhere to cut in a file of it, which is one document", name);
+    else if (corpus_undivided(r->data))
+        WARN(r, "%s has no <|endoftext|>: a file of it is one document; --documents blank or lines cuts it elsewhere",
+             name);
     snprintf(r->out->data, sizeof r->out->data, "%s", name);
     if (o->compact_vocab) TRY(lm_shape_compact(&r->shape, r->data, r->seq, r->d));
     else if (r->shape.start && lm_active(r->shape.start) && !o->resume)
-        WARN(r, "%s answers with part of its vocabulary; all of it is trained now, and rows that were not are as they were: --compact-vocab trains what occurs in the data", o->model);
+        WARN(
+            r,
+            "%s answers with part of its vocabulary; all of it is trained now, and rows that were not are as they were: --compact-vocab trains what occurs in the data",
+            o->model);
     r->c = r->shape.c;
     return AN_OK;
 }
@@ -171,11 +199,17 @@ static an_status take_numbers(run *r)
     r->seq = o->seq > 0 ? o->seq : r->c.seq;
     r->accum = MAX(o->accum, 1);
     int64_t steps = o->steps > 0 ? o->steps : STEPS;
-    r->schedule = (train_schedule){ .lr = o->lr > 0 ? o->lr : default_lr(model_params(&r->c)), .lr_end = given(o->lr_end, 0.1), .steps = steps,
-                                    .warmup = o->warmup < 0 ? 0 : o->warmup > 0 ? o->warmup : MIN(WARMUP, steps / 10) };
+    r->schedule = (train_schedule){ .lr = o->lr > 0 ? o->lr : default_lr(model_params(&r->c)),
+                                    .lr_end = given(o->lr_end, 0.1),
+                                    .steps = steps,
+                                    .warmup = o->warmup < 0   ? 0
+                                              : o->warmup > 0 ? o->warmup
+                                                              : MIN(WARMUP, steps / 10) };
     TRY(train_schedule_find(o->schedule, &r->schedule.kind, r->d));
     if (o->lr_end != 0 && r->schedule.kind == SCHEDULE_CONSTANT)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "%g of the learning rate is to be left at the end, but the schedule is constant", r->schedule.lr_end);
+        return diag_fail(r->d, AN_USAGE, NOWHERE,
+                         "%g of the learning rate is to be left at the end, but the schedule is constant",
+                         r->schedule.lr_end);
     int64_t n;
     if (!mul_i64(r->batch, r->seq + 1, &n) || !mul_i64(n, r->accum, &n)) return diag_nomem(r->d);
     r->ids = r->now = calloc((size_t)n, sizeof *r->ids);
@@ -193,10 +227,12 @@ static void on_event(void *user, const pipe_event *e)
 static an_status open_pipeline(run *r)
 {
     const lm_run_options *o = r->o;
-    pipe_options po = { .pipeline = o->pipeline, .dev = r->dev, .pool = r->pool, .config = &r->c, .batch = r->batch, .seq = r->seq, .recompute = o->recompute, .on_event = on_event, .user = r };
+    pipe_options po = { .pipeline = o->pipeline, .dev = r->dev, .pool = r->pool, .config = &r->c, .batch = r->batch,
+                        .seq = r->seq, .recompute = o->recompute, .on_event = on_event, .user = r };
     po.train = (train_options){ .optimizer = o->optimizer ? o->optimizer : "adamw", .beta1 = 0.9, .beta2 = 0.95,
-                                .decay = given(o->decay, 0.1), .clip = given(o->clip, 1),
-                                .accum = (int)r->accum, .state = o->state, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale, .warn = o->warn, .user = o->user };
+                                .decay = given(o->decay, 0.1), .clip = given(o->clip, 1), .accum = (int)r->accum,
+                                .state = o->state, .loss_scale = o->loss_scale, .dynamic_scale = o->dynamic_scale,
+                                .warn = o->warn, .user = o->user };
     if (!device_is_plain(r->dev)) { /* fp16: small updates must survive, squares of gradients must not overflow */
         if (!o->state) po.train.state = TRAIN_HALVES;
         if (o->loss_scale == 0) po.train.loss_scale = 16, po.train.dynamic_scale = true;
@@ -224,7 +260,8 @@ static void fill_setting(run *r)
     if (r->shape.ids) snprintf(end + n, left - (size_t)n, ", out of %lld tokens", (long long)r->shape.file.vocab);
 }
 
-/* Of all a configuration says; 0: no file can say it, and no checkpoint is made of it. Pairs of rotation lie in halves in files, however they are trained. */
+/* Of all a configuration says; 0: no file can say it, and no checkpoint is made of it. Pairs of rotation lie in
+ * halves in files, however they are trained. */
 static an_status config_digest(const model_config *c, uint64_t *out, diag *d)
 {
     model_config in_file = *c;
@@ -232,7 +269,8 @@ static an_status config_digest(const model_config *c, uint64_t *out, diag *d)
     diag why = { 0 };
     if (c->rope == MODEL_ROPE_INTERLEAVED) in_file.rope = MODEL_ROPE_HALF;
     *out = lm_config_json(&in_file, NULL, &b, &why) || b.oom ? 0 : hash_bytes(b.at, b.n, (uint64_t)c->rope);
-    an_status st = b.oom || why.st == AN_NOMEM ? diag_nomem(d) : AN_OK; /* a 0 for want of memory would make every checkpoint one of another run */
+    /* a 0 for want of memory would make every checkpoint one of another run */
+    an_status st = b.oom || why.st == AN_NOMEM ? diag_nomem(d) : AN_OK;
     sb_free(&b);
     return st;
 }
@@ -242,10 +280,14 @@ static void put_exact(const run *r, uint64_t config, uint64_t words, uint64_t re
 {
     const lm_run_options *o = r->o;
     const model_config *c = &r->shape.file;
-    int n = snprintf(to, room, "lr %.17g to %.17g, decay %.17g, clip %.17g, loss scale %.17g%s, rope base %.17g, norm epsilon %.17g, context %lld", r->schedule.lr,
-                     r->schedule.lr_end, given(o->decay, 0.1), given(o->clip, 1), r->scale, r->dynamic ? " dynamic" : "", c->rope_theta, c->norm_eps, (long long)c->context);
-    snprintf(to + n, room - (size_t)n, ", checksums of configuration %016llx, tokenizer %016llx, rows not trained %016llx", (unsigned long long)config, (unsigned long long)words,
-             (unsigned long long)rest);
+    int n = snprintf(
+        to, room,
+        "lr %.17g to %.17g, decay %.17g, clip %.17g, loss scale %.17g%s, rope base %.17g, norm epsilon %.17g, context %lld",
+        r->schedule.lr, r->schedule.lr_end, given(o->decay, 0.1), given(o->clip, 1), r->scale,
+        r->dynamic ? " dynamic" : "", c->rope_theta, c->norm_eps, (long long)c->context);
+    snprintf(to + n, room - (size_t)n,
+             ", checksums of configuration %016llx, tokenizer %016llx, rows not trained %016llx",
+             (unsigned long long)config, (unsigned long long)words, (unsigned long long)rest);
 }
 
 static an_status fill_exact(run *r)
@@ -266,8 +308,12 @@ static an_status resume(run *r)
     const char *path;
     an_status st = ckpt_find(o->save, &mem, &path, o->warn, o->user, r->d);
     if (!st) st = ckpt_load(path, r->p, &r->note, r->d);
-    static const char *const untold[] = { NULL, "its train.json, the data and all settings are", "the data and all settings, to the last bit, are", "the data are", "the data are" }; /* by version */
-    if (!st && (size_t)r->note.version < COUNT(untold)) WARN(r, "%s is of an earlier version: whether %s as they were cannot be told", path, untold[r->note.version]);
+    /* by version */
+    static const char *const untold[] = { NULL, "its train.json, the data and all settings are",
+                                          "the data and all settings, to the last bit, are", "the data are",
+                                          "the data are" };
+    if (!st && (size_t)r->note.version < COUNT(untold))
+        WARN(r, "%s is of an earlier version: whether %s as they were cannot be told", path, untold[r->note.version]);
     if (!st) st = ckpt_settle(o->save, path, o->keep, &r->note, r->d);
     arena_free(&mem);
     return st;
@@ -280,7 +326,8 @@ static void describe(run *r)
     snprintf(q->engine, sizeof q->engine, "%s", device_name(r->dev));
     snprintf(q->pipeline, sizeof q->pipeline, "%s", pipe_name(pipe_kind_of(r->p)));
     snprintf(q->optimizer, sizeof q->optimizer, "%s", r->o->optimizer ? r->o->optimizer : "adamw");
-    q->steps = r->schedule.steps, q->batch = r->batch, q->seq = r->seq, q->vocab = r->c.vocab, q->parameters = model_params(&r->c);
+    q->steps = r->schedule.steps, q->batch = r->batch, q->seq = r->seq, q->vocab = r->c.vocab,
+    q->parameters = model_params(&r->c);
     q->tokens = corpus_tokens(r->data), q->validation_samples = corpus_samples(r->data, CORPUS_VALIDATION);
 }
 
@@ -297,12 +344,14 @@ static an_status encode_prompt(run *r)
     if (!r->tok || !o->on_sample || o->sample_every < 0) return AN_OK;
     tok_get(r->tok, &t);
     TRY(tok_encoder_new(r->tok, &e, r->d));
-    an_status st = tok_encode(e, o->prompt ? o->prompt : "", o->prompt ? strlen(o->prompt) : 0, t.bos >= 0 ? TOK_BOS : 0, &r->prompt, &why);
+    an_status st = tok_encode(e, o->prompt ? o->prompt : "", o->prompt ? strlen(o->prompt) : 0,
+                              t.bos >= 0 ? TOK_BOS : 0, &r->prompt, &why);
     tok_encoder_free(e);
     if (st) return diag_fail(r->d, st == AN_INPUT ? AN_USAGE : st, NOWHERE, "--prompt: %s", why.msg);
     if (!r->prompt.n && !tok_ids_push(&r->prompt, t.eos >= 0 ? (uint32_t)t.eos : 0)) return diag_nomem(r->d);
     if (o->prompt && r->prompt.n > (size_t)most)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "--prompt has %zu tokens; at most %lld and a new one fit a sample", r->prompt.n, (long long)most);
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "--prompt has %zu tokens; at most %lld and a new one fit a sample",
+                         r->prompt.n, (long long)most);
     return AN_OK;
 }
 
@@ -310,11 +359,17 @@ static an_status encode_prompt(run *r)
 static an_status fits_device(run *r)
 {
     bool plain = device_is_plain(r->dev);
-    if (r->o->device.fast_math && !plain) return diag_fail(r->d, AN_USAGE, NOWHERE, "%s multiplies in its own type: bf16 products are for cpu", device_name(r->dev));
+    if (r->o->device.fast_math && !plain)
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "%s multiplies in its own type: bf16 products are for cpu",
+                         device_name(r->dev));
     pipe_kind way;
     if (r->o->state == TRAIN_HALVES && pipe_find(r->o->pipeline, &way) && way != PIPE_RESIDENT)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "pipeline %s keeps weights and moments on the host in fp32: a state of halves is for %s", pipe_name(way), pipe_name(PIPE_RESIDENT));
-    if (r->o->device.n_limit && plain) return diag_fail(r->d, AN_USAGE, NOWHERE, "%s compiles any number of programs: a limit of compiles is for chips", device_name(r->dev));
+        return diag_fail(r->d, AN_USAGE, NOWHERE,
+                         "pipeline %s keeps weights and moments on the host in fp32: a state of halves is for %s",
+                         pipe_name(way), pipe_name(PIPE_RESIDENT));
+    if (r->o->device.n_limit && plain)
+        return diag_fail(r->d, AN_USAGE, NOWHERE,
+                         "%s compiles any number of programs: a limit of compiles is for chips", device_name(r->dev));
     return AN_OK;
 }
 
@@ -322,9 +377,13 @@ static an_status fits_device(run *r)
 static an_status can_sample(run *r)
 {
     const lm_run_options *o = r->o;
-    const char *what = o->prompt ? "--prompt" : o->sample_tokens > 0 ? "--sample-tokens" : o->sample_every > 0 ? "--sample-every" : NULL;
+    const char *what = o->prompt              ? "--prompt"
+                       : o->sample_tokens > 0 ? "--sample-tokens"
+                       : o->sample_every > 0  ? "--sample-every"
+                                              : NULL;
     if (r->tok || !what) return AN_OK;
-    return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is about samples, which are text, and there is no tokenizer: name one with --tokenizer", what);
+    return diag_fail(r->d, AN_USAGE, NOWHERE,
+                     "%s is about samples, which are text, and there is no tokenizer: name one with --tokenizer", what);
 }
 
 /* What the run itself does, beside the lanes of the pipeline. */
@@ -342,19 +401,24 @@ static an_status set_up(run *r)
     uint64_t t0 = clock_ns(), t1;
     if (o->save) TRY(ckpt_is_one(o->save, &one, r->d));
     if (one)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "%s is one checkpoint of a run: --resume goes on in the folder that holds it, from the newest that is whole; --model %s begins another run with its weights",
-                         o->save, o->save);
+        return diag_fail(
+            r->d, AN_USAGE, NOWHERE,
+            "%s is one checkpoint of a run: --resume goes on in the folder that holds it, from the newest that is whole; --model %s begins another run with its weights",
+            o->save, o->save);
     if (o->save) TRY(ckpt_any(o->save, &any, r->d));
     if (!o->resume && any)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "%s has checkpoints already: go on from them with --resume, or name another folder", o->save);
+        return diag_fail(r->d, AN_USAGE, NOWHERE,
+                         "%s has checkpoints already: go on from them with --resume, or name another folder", o->save);
     if (o->resume && o->must_resume && !any)
-        return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: there is no checkpoint in it", o->save ? o->save : "the run has no folder");
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "%s: there is no checkpoint in it",
+                         o->save ? o->save : "the run has no folder");
     if (o->save) TRY(ckpt_enter(o->save, &r->hold, r->d));
     TRY(pool_make(&r->pool, o->device.threads, r->d));
     device_options dev = o->device;
     dev.pool = r->pool;
     TRY(device_open(&r->dev, o->engine, &dev, r->d));
-    if (!device_computes(r->dev) && o->warn) o->warn(o->user, "this device computes nothing: times are the host's share, losses and weights mean nothing");
+    if (!device_computes(r->dev) && o->warn)
+        o->warn(o->user, "this device computes nothing: times are the host's share, losses and weights mean nothing");
     TRY(fits_device(r));
     TRY(open_model(r));
     TRY(open_tokenizer(r));
@@ -369,12 +433,14 @@ static an_status set_up(run *r)
     TRY(open_pipeline(r));
     event(r, "programs", t1);
     if (pipe_kind_of(r->p) == PIPE_RESTART && !o->save)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "the restart pipeline goes on from checkpoints: name a folder for them with --save");
+        return diag_fail(r->d, AN_USAGE, NOWHERE,
+                         "the restart pipeline goes on from checkpoints: name a folder for them with --save");
     fill_setting(r);
     TRY(fill_exact(r));
     describe(r);
     t1 = clock_ns();
-    if (o->resume && o->save) TRY(ckpt_any(o->save, &any, r->d)); /* again: who held the folder until now may have saved since */
+    /* again: who held the folder until now may have saved since */
+    if (o->resume && o->save) TRY(ckpt_any(o->save, &any, r->d));
     if (o->resume && any) TRY(resume(r));
     else TRY(lm_shape_put(&r->shape, r->p, r->d));
     event(r, "weights", t1);
@@ -401,8 +467,8 @@ static void tear_down(run *r)
 
 /* ---- between updates ---- */
 
-/* The losses of the first n windows of r->ids together, n at most a minibatch. Fewer are repeated until it is full; those that then stand in it once
- * more than the others are found the same way, and taken off. */
+/* The losses of the first n windows of r->ids together, n at most a minibatch. Fewer are repeated until it is full;
+ * those that then stand in it once more than the others are found the same way, and taken off. */
 static an_status sum_losses(run *r, int64_t n, double *sum)
 {
     const int64_t row = r->seq + 1, more = r->batch % n;
@@ -414,7 +480,8 @@ static an_status sum_losses(run *r, int64_t n, double *sum)
     return AN_OK;
 }
 
-/* Each of the first windows kept back counts once: the figure is the same for any batch, and at every step of the same text. */
+/* Each of the first windows kept back counts once: the figure is the same for any batch, and at every step of the
+ * same text. */
 static an_status validate(run *r, double *loss)
 {
     corpus_pos pos = { 0 };
@@ -446,10 +513,13 @@ static an_status sample_text(run *r, int64_t step, diag *d)
     lm_generated g;
     /* On the plain processor whatever the run is on: a sample should show the weights, and cost the run no compile. */
     TRY(lm_shape_model(&r->shape, r->p, &r->gen, &(lm_options){ .dt = DT_F32, .threads = r->pool }, &m, d));
-    an_status st = lm_session_open(m, &(lm_session_options){ .engine = "cpu", .no_cache = true, .context = sample_context(r) }, &s, d);
+    an_status st = lm_session_open(
+        m, &(lm_session_options){ .engine = "cpu", .no_cache = true, .context = sample_context(r) }, &s, d);
     if (o->prompt) sb_puts(&text, o->prompt);
     lm_generate_options go = { .sampling = { .temperature = 0.7, .top_p = 0.95, .seed = o->seed + (uint64_t)step },
-                               .max_tokens = o->sample_tokens > 0 ? o->sample_tokens : SAMPLE, .on_token = take_token, .user = &text };
+                               .max_tokens = o->sample_tokens > 0 ? o->sample_tokens : SAMPLE,
+                               .on_token = take_token,
+                               .user = &text };
     if (!st) st = lm_generate(s, r->tok, r->prompt.at, r->prompt.n, &go, &g, d);
     if (!st && text.oom) st = diag_nomem(d);
     if (!st) o->on_sample(o->user, step, text.at ? text.at : "", text.n);
@@ -465,27 +535,33 @@ static void sample(run *r)
     diag why = { 0 };
     uint64_t t0 = clock_ns();
     if (!r->prompt.n) return;
-    if (sample_text(r, r->note.step, &why)) WARN(r, "there is no sample after step %lld: %s", (long long)r->note.step, why.msg);
+    if (sample_text(r, r->note.step, &why))
+        WARN(r, "there is no sample after step %lld: %s", (long long)r->note.step, why.msg);
     event(r, "sample", t0);
 }
 
-/* A save that fails is no reason to lose the run: it goes on, says so, and the run ends badly if the last one failed too. */
+/* A save that fails is no reason to lose the run: it goes on, says so, and the run ends badly if the last one failed
+ * too. */
 static void save(run *r)
 {
     const lm_run_options *o = r->o;
     diag why = { 0 };
     if (!o->save) return;
-    ckpt_options k = { .dir = o->save, .keep = o->keep, .tokenizer = r->tok_file, .n_tokenizer = r->n_tok_files, .generation = &r->gen, .pool = r->pool };
+    ckpt_options k = { .dir = o->save, .keep = o->keep, .tokenizer = r->tok_file, .n_tokenizer = r->n_tok_files,
+                       .generation = &r->gen, .pool = r->pool };
     uint64_t t0 = clock_ns();
     an_status st = ckpt_save(&k, r->p, &r->shape, &r->note, &why);
     event(r, "checkpoint", t0);
     r->unsaved = why;
-    if (st) WARN(r, "step %lld was not saved: %s; training goes on, earlier checkpoints are intact", (long long)r->note.step, why.msg);
+    if (st)
+        WARN(r, "step %lld was not saved: %s; training goes on, earlier checkpoints are intact",
+             (long long)r->note.step, why.msg);
 }
 
 /* ---- what is not finite, and how large everything is ---- */
 
-/* rep: of an update that does not count; NULL: how large everything is. A gradient of 0 with nothing behind it that is not finite was no overflow. */
+/* rep: of an update that does not count; NULL: how large everything is. A gradient of 0 with nothing behind it that
+ * is not finite was no overflow. */
 static an_status tell(run *r, double scale, const train_report *rep, diag *d)
 {
     const lm_run_options *o = r->o;
@@ -496,7 +572,8 @@ static an_status tell(run *r, double scale, const train_report *rep, diag *d)
     an_status st = pipe_inspect(r->p, r->now, scale, &seen, &why);
     event(r, "numbers", t0);
     if (st == AN_NOMEM) return diag_nomem(d);
-    if (st) return WARN(r, "there are no numbers of step %lld: %s", (long long)r->note.step + 1, why.msg), AN_OK; /* no reason to lose the run */
+    /* no reason to lose the run */
+    if (st) return WARN(r, "there are no numbers of step %lld: %s", (long long)r->note.step + 1, why.msg), AN_OK;
     bool zero = rep && rep->verdict == VERDICT_NOTHING && !seen.first[0], bad = rep && !zero;
     if (bad) pipe_bad_json(&b, r->note.step + 1, rep->loss, &seen);
     else if (zero) pipe_zero_json(&b, r->note.step + 1, rep->loss, scale);
@@ -504,7 +581,9 @@ static an_status tell(run *r, double scale, const train_report *rep, diag *d)
     if (b.oom) WARN(r, "out of memory: there is no note of step %lld", (long long)r->note.step + 1);
     else if (o->on_note) o->on_note(o->user, b.at);
     bool silent = pipe_kind_of(r->p) == PIPE_RESIDENT; /* the others say so themselves */
-    if (bad && silent) WARN(r, "%s is not finite (loss scale %g): the update is skipped", seen.first[0] ? seen.first : "the loss or a gradient", scale);
+    if (bad && silent)
+        WARN(r, "%s is not finite (loss scale %g): the update is skipped",
+             seen.first[0] ? seen.first : "the loss or a gradient", scale);
     sb_free(&b);
     return AN_OK;
 }
@@ -518,7 +597,8 @@ static double scale_now(run *r)
     return s.train.loss_scale;
 }
 
-/* All the data of an update before any of it is trained on: in the middle of a group of minibatches there is nothing that could be saved. */
+/* All the data of an update before any of it is trained on: in the middle of a group of minibatches there is nothing
+ * that could be saved. */
 static an_status read_group(run *r, uint64_t *data_ns)
 {
     const int64_t n = r->batch * (r->seq + 1);
@@ -539,7 +619,8 @@ static an_status minibatch(run *r, int64_t a, double lr, train_report *rep, bool
     r->now = r->ids + a * r->batch * (r->seq + 1);
     if (due && a == 0) TRY(tell(r, scale_now(r), NULL, r->d));
     an_status st = pipe_step(r->p, r->now, lr, rep, &again, r->d);
-    bool ends = st == AN_MISMATCH && rep->verdict != VERDICT_FINE && rep->verdict != VERDICT_NOTHING; /* the last of a row: what was in it is told as well */
+    /* the last of a row: what was in it is told as well */
+    bool ends = st == AN_MISMATCH && rep->verdict != VERDICT_FINE && rep->verdict != VERDICT_NOTHING;
     r->out->again |= again;
     if ((st && !ends) || rep->put_off || (!st && rep->finite) || *bad) return st;
     *bad = true;
@@ -561,7 +642,9 @@ static an_status update(run *r, lm_progress *q, bool *put_off)
     for (int64_t a = 0; a < r->accum; a++) {
         an_status st = minibatch(r, a, q->lr, &rep, &bad);
         r->idle = st == AN_MISMATCH && rep.verdict == VERDICT_NOTHING;
-        if (st || rep.put_off) { /* the first of a group failed, or was put off, or all had no gradient: the state is as it was, and its samples are still to come */
+        /* the first of a group failed, or was put off, or all had no gradient: the state is as it was, and its samples
+         * are still to come */
+        if (st || rep.put_off) {
             r->settled = a == 0 || r->idle;
             if (r->settled) r->note.pos = from;
             return *put_off = rep.put_off, st;
@@ -569,10 +652,12 @@ static an_status update(run *r, lm_progress *q, bool *put_off)
         if (!isnan(rep.loss)) sum += rep.loss, n++; /* the rest of a group that is skipped is not run */
     }
     q->loss = n ? sum / (double)n : (double)NAN;
-    q->grad_norm = rep.grad_norm, q->loss_scale = rep.loss_scale, q->skipped = rep.skipped, q->zeros = rep.zeros, q->applied = rep.applied;
+    q->grad_norm = rep.grad_norm, q->loss_scale = rep.loss_scale, q->skipped = rep.skipped, q->zeros = rep.zeros,
+    q->applied = rep.applied;
     q->tokens = r->accum * r->batch * r->seq;
     q->ms = (double)(clock_ns() - t0) / 1e6, q->data_ms = (double)data / 1e6;
-    q->device_ms = (double)r->spent[LANE_DEVICE] / 1e6, q->host_ms = (double)r->spent[LANE_HOST] / 1e6, q->wait_ms = (double)r->spent[LANE_WAIT] / 1e6;
+    q->device_ms = (double)r->spent[LANE_DEVICE] / 1e6, q->host_ms = (double)r->spent[LANE_HOST] / 1e6,
+    q->wait_ms = (double)r->spent[LANE_WAIT] / 1e6;
     return AN_OK;
 }
 
@@ -586,7 +671,8 @@ static an_status evaluate(run *r, double *loss)
     return AN_OK;
 }
 
-/* What is due after an update that is not the last. Where the process has no compiles left, the next one looks at the text kept back. */
+/* What is due after an update that is not the last. Where the process has no compiles left, the next one looks at
+ * the text kept back. */
 static an_status look_around(run *r)
 {
     const lm_run_options *o = r->o;
@@ -602,10 +688,14 @@ static an_status only_a_new_process(run *r, int64_t first)
 {
     if (!r->out->again) return AN_OK;
     if (r->note.step == first && first < r->schedule.steps)
-        return diag_fail(r->d, AN_UNSUPPORTED, NOWHERE, "%s compiles too few programs in a process for one update by %s", device_name(r->dev), pipe_name(pipe_kind_of(r->p)));
+        return diag_fail(r->d, AN_UNSUPPORTED, NOWHERE,
+                         "%s compiles too few programs in a process for one update by %s", device_name(r->dev),
+                         pipe_name(pipe_kind_of(r->p)));
     if (r->o->save) return AN_OK;
-    return diag_fail(r->d, AN_UNSUPPORTED, NOWHERE, "%s compiles no more programs in this process after step %lld; a new one could go on from a checkpoint, but there is no --save",
-                     device_name(r->dev), (long long)r->note.step);
+    return diag_fail(
+        r->d, AN_UNSUPPORTED, NOWHERE,
+        "%s compiles no more programs in this process after step %lld; a new one could go on from a checkpoint, but there is no --save",
+        device_name(r->dev), (long long)r->note.step);
 }
 
 static an_status loop(run *r)
@@ -624,17 +714,20 @@ static an_status loop(run *r)
         q.step = ++r->note.step, r->building = false;
         if (q.applied) r->note.applied = q.step;
         double share = MAX(0.05, 1.0 / (double)q.step); /* a plain mean until there are 20 */
-        if (isfinite(q.loss)) r->note.smooth = isfinite(r->note.smooth) ? (1 - share) * r->note.smooth + share * q.loss : q.loss;
+        if (isfinite(q.loss))
+            r->note.smooth = isfinite(r->note.smooth) ? (1 - share) * r->note.smooth + share * q.loss : q.loss;
         q.smooth = r->note.smooth;
         r->out->loss = q.loss, r->out->smooth = q.smooth, r->out->seconds += q.ms / 1e3;
         if (o->on_progress) o->on_progress(o->user, &q);
         if (q.step < q.steps) st = look_around(r);
         r->out->stopped = o->stop && o->stop(o->user);
         due |= q.step % save_every == 0;
-        if (!q.applied || !due) continue; /* one of a row of skipped updates may be one of a run that diverged: its save waits */
+        /* one of a row of skipped updates may be one of a run that diverged: its save waits */
+        if (!q.applied || !due) continue;
         save(r), saved = q.step, due = false;
     }
-    /* after a failure too, as what was learned before it is worth keeping; but not what diverged, which would push out what did not */
+    /* after a failure too, as what was learned before it is worth keeping; but not what diverged, which would push
+     * out what did not */
     if (r->note.step > saved && r->settled && (st != AN_MISMATCH || r->idle)) save(r);
     r->out->done = r->note.step;
     r->out->stopped |= r->note.step < r->schedule.steps && o->stop && o->stop(o->user); /* asked while it saved */
@@ -670,7 +763,8 @@ static an_status finish(run *r)
         TRY(evaluate(r, &r->out->validation));
         if (o->sample_every >= 0) sample(r);
     }
-    if (r->unsaved.st) return diag_fail(r->d, r->unsaved.st, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
+    if (r->unsaved.st)
+        return diag_fail(r->d, r->unsaved.st, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
     return AN_OK;
 }
 
@@ -710,6 +804,9 @@ an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d)
         st = attempt(&less, out, &too_large, &why);
     }
     if (!st) return AN_OK;
-    if (too_large) return diag_fail(d, st, why.at, "%s, with activations computed again (--recompute): a smaller --batch or --seq takes less", why.msg);
+    if (too_large)
+        return diag_fail(d, st, why.at,
+                         "%s, with activations computed again (--recompute): a smaller --batch or --seq takes less",
+                         why.msg);
     return diag_fail(d, st, why.at, "%s", why.msg);
 }

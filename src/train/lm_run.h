@@ -1,8 +1,8 @@
 /* lm_run.h: a language model trained on text, from the first batch to the last checkpoint.
  * In: names and numbers.  Out: a report per update, losses on text kept back, samples, checkpoints.
  *
- * The same options and seed give the same bits, straight through or in pieces: everything the next update depends on is in a
- * checkpoint, and a skipped update uses up its data and its learning rate. */
+ * The same options and seed give the same bits, straight through or in pieces: everything the next update depends on
+ * is in a checkpoint, and a skipped update uses up its data and its learning rate. */
 #ifndef TRAIN_LM_RUN_H
 #define TRAIN_LM_RUN_H
 
@@ -19,14 +19,19 @@ typedef struct {
     bool applied;
     int64_t tokens;       /* of this update */
     double ms, data_ms;   /* of the whole update; of getting its tokens */
-    double device_ms, host_ms, wait_ms; /* what the lanes of the pipeline say: the first two overlap, the last is the device's thread waiting for the host's */
+    /* what the lanes of the pipeline say: the first two overlap, the last is the device's thread waiting for the
+     * host's */
+    double device_ms, host_ms, wait_ms;
 } lm_progress;
 
 typedef struct {             /* zero means default */
     const char *model;       /* preset, config.json, or a model to continue (lm_open); NULL: "tiny" */
-    const char *tokenizer;   /* for text (lm_tokenizer_open); NULL: a trained model's own (lm_tokenizer_of); for a seed's, on the stories, theirs */
+    /* for text (lm_tokenizer_open); NULL: a trained model's own (lm_tokenizer_of); for a seed's, on the stories,
+     * theirs */
+    const char *tokenizer;
     const char *data;        /* shards, text files (data_find), "builtin:stories"; NULL: the stories */
-    docs_rule docs;          /* where documents of text end; anything but DOCS_AUTO is refused with ids and stories, which have their own */
+    /* where documents of text end; anything but DOCS_AUTO is refused with ids and stories, which have their own */
+    docs_rule docs;
     const char *engine;      /* NULL: the best one present */
     const char *pipeline;
     device_options device;
@@ -43,7 +48,9 @@ typedef struct {             /* zero means default */
     train_state_form state;
     uint64_t seed;
     double validation;       /* share of the data kept back; 0: 0.02, -1: none */
-    int64_t eval_every;      /* updates between losses on its first 64 windows, or all of fewer; 0: none but the last. AN_USAGE: nothing is kept back */
+    /* updates between losses on its first 64 windows, or all of fewer; 0: none but the last. AN_USAGE: nothing is kept
+     * back */
+    int64_t eval_every;
     int64_t sample_every;    /* updates between samples; 0: none but the last; -1: none */
     int64_t sample_tokens;   /* 0: 80. Anything about samples but -1 is refused where there is no tokenizer */
     const char *prompt;      /* of samples; NULL: the beginning of a text. AN_USAGE: too long for one */
@@ -54,15 +61,18 @@ typedef struct {             /* zero means default */
     double softcap;          /* logits become softcap * tanh(logits / softcap); 0: as the model says */
     bool zero_init;          /* the matrices that end residual branches start at 0 */
     bool compact_vocab;      /* train rows of tokens that occur in the data, and choose among those */
-    bool recompute;          /* activations of a layer are computed again instead of being held: less memory, same bits. Tried by itself, with
-                                a warning, where there is no memory for the first update without it */
+    /* activations of a layer are computed again instead of being held: less memory, same bits. Tried by itself, with a
+     * warning, where there is no memory for the first update without it */
+    bool recompute;
     int64_t stats_every;     /* updates between norms of weights and gradients (on_note); 0: none */
     bool resume;             /* go on from the newest checkpoint in save. Without it a folder that has one is refused */
     bool must_resume;        /* and there must be one: where there is none, the run does not begin */
     void (*on_progress)(void *user, const lm_progress *p);
     void (*on_eval)(void *user, int64_t step, double loss);
     void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
-    void (*on_note)(void *user, const char *line); /* JSON: "kind":"nonfinite" for an update that was, "zero" for one without a gradient, "statistics" every stats_every */
+    /* JSON: "kind":"nonfinite" for an update that was, "zero" for one without a gradient, "statistics" every
+     * stats_every */
+    void (*on_note)(void *user, const char *line);
     void (*on_event)(void *user, const pipe_event *e);
     bool (*stop)(void *user); /* asked between updates: true ends the run as if it were whole, with a checkpoint */
     void (*warn)(void *user, const char *line);
@@ -80,7 +90,8 @@ typedef struct {
     pipe_stats stats;
 } lm_run_result;
 
-/* AN_MISMATCH: it diverged; the newest checkpoint is from before the row of skipped updates it ended with. What cannot be saved is a warning until the end, and then AN_INPUT. */
+/* AN_MISMATCH: it diverged; the newest checkpoint is from before the row of skipped updates it ended with. What
+ * cannot be saved is a warning until the end, and then AN_INPUT. */
 an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d) MUST_CHECK;
 
 #endif

@@ -10,10 +10,13 @@ static an_status check(const lm_shape *s, const lm_shape_options *o, diag *d)
 {
     bool fresh = lm_origin_of(s->start) == LM_FROM_SEED;
     if (o->zero && !fresh)
-        return diag_fail(d, AN_USAGE, NOWHERE, "%s has trained weights: output projections start at 0 in a model that begins from a seed", lm_path(s->start));
+        return diag_fail(d, AN_USAGE, NOWHERE,
+                         "%s has trained weights: output projections start at 0 in a model that begins from a seed",
+                         lm_path(s->start));
     if (o->residual != 0 && o->residual != -1 && !(o->residual >= 1e-3 && o->residual <= 1))
         return diag_fail(d, AN_USAGE, NOWHERE, "residual branches scaled by %g; 0.001 to 1 is wanted", o->residual);
-    if (o->softcap != 0 && !(o->softcap >= 1 && o->softcap <= 1e4)) return diag_fail(d, AN_USAGE, NOWHERE, "a soft cap of %g; 1 to 10000 is wanted", o->softcap);
+    if (o->softcap != 0 && !(o->softcap >= 1 && o->softcap <= 1e4))
+        return diag_fail(d, AN_USAGE, NOWHERE, "a soft cap of %g; 1 to 10000 is wanted", o->softcap);
     return AN_OK;
 }
 
@@ -70,11 +73,16 @@ an_status lm_shape_compact(lm_shape *s, const corpus *data, int64_t seq, diag *d
     TRY(mark(data, CORPUS_TRAIN, seq, seen, ids, d));
     TRY(mark(data, CORPUS_VALIDATION, seq, seen, ids, d));
     TRY(cut_down(s, seen, d));
-    if (s->n_ids < 2) return diag_fail(d, AN_INPUT, NOWHERE, "%zu token of the vocabulary occurs in the data; at least 2 are wanted", s->n_ids);
+    if (s->n_ids < 2)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%zu token of the vocabulary occurs in the data; at least 2 are wanted",
+                         s->n_ids);
     return AN_OK;
 }
 
-an_status lm_shape_active(lm_shape *s, diag *d) { return lm_active(s->start) ? cut_down(s, lm_active(s->start), d) : AN_OK; }
+an_status lm_shape_active(lm_shape *s, diag *d)
+{
+    return lm_active(s->start) ? cut_down(s, lm_active(s->start), d) : AN_OK;
+}
 
 void lm_shape_rows(const lm_shape *s, int32_t *ids, size_t n)
 {
@@ -102,9 +110,11 @@ static an_status begin_with(const lm_shape *s, const model_weight *w, float *x, 
 {
     int64_t rows = w->type.sh.d[0], cols = w->type.sh.d[1];
     lm_tensor t;
-    if (!lm_tensor_info(s->start, w->id, w->layer, &t)) return diag_fail(d, AN_BUG, NOWHERE, "the model has no %s", w->name);
+    if (!lm_tensor_info(s->start, w->id, w->layer, &t))
+        return diag_fail(d, AN_BUG, NOWHERE, "the model has no %s", w->name);
     if (by_id(s, w->id)) {
-        for (int64_t i = 0; i < rows; i++) TRY(lm_rows(s->start, w->id, w->layer, s->ids[i], 1, DT_F32, x + i * cols, d));
+        for (int64_t i = 0; i < rows; i++)
+            TRY(lm_rows(s->start, w->id, w->layer, s->ids[i], 1, DT_F32, x + i * cols, d));
     } else TRY(lm_rows(s->start, w->id, w->layer, 0, t.rows, DT_F32, x, d));
     if (ends_branch(s, w->id)) times(x, rows * cols, s->zero ? 0 : 1 / s->c.alpha);
     return AN_OK;
@@ -141,7 +151,8 @@ static an_status fetch_rows(const source *f, model_weight_id id, int layer, cons
     float *x = malloc(f->s->n_ids * (size_t)D * sizeof *x);
     an_status st = x ? pipe_read(f->p, name, DT_F32, x, d) : diag_nomem(d);
     if (!st) st = lm_rows(f->s->start, id, layer, 0, f->s->file.vocab, DT_F32, to, d);
-    for (size_t i = 0; i < f->s->n_ids && !st; i++) memcpy(to + f->s->ids[i] * D, x + (int64_t)i * D, (size_t)D * sizeof *x);
+    for (size_t i = 0; i < f->s->n_ids && !st; i++)
+        memcpy(to + f->s->ids[i] * D, x + (int64_t)i * D, (size_t)D * sizeof *x);
     free(x);
     return st;
 }
@@ -154,7 +165,11 @@ static an_status fetch(void *user, model_weight_id id, int layer, float *to, dia
     if (by_id(f->s, id)) return fetch_rows(f, id, layer, name, to, d);
     TRY(pipe_read(f->p, name, DT_F32, to, d));
     if (!ends_branch(f->s, id) || f->s->c.alpha == 1) return AN_OK;
-    times(to, id == MW_WO ? f->s->c.dim * f->s->c.n_heads * f->s->c.head_dim : id == MW_W2 ? f->s->c.dim * f->s->c.hidden : f->s->c.dim, f->s->c.alpha);
+    times(to,
+          id == MW_WO   ? f->s->c.dim * f->s->c.n_heads * f->s->c.head_dim
+          : id == MW_W2 ? f->s->c.dim * f->s->c.hidden
+                        : f->s->c.dim,
+          f->s->c.alpha);
     return AN_OK;
 }
 
@@ -171,14 +186,17 @@ an_status lm_shape_rest(const lm_shape *s, uint64_t *hash, uint64_t *hash4, diag
         for (int64_t i = 0; i < s->file.vocab && !st; i++) {
             if (s->row_of[i] >= 0) continue;
             st = lm_rows(s->start, tables[k], -1, i, 1, DT_F32, x, d);
-            if (!st) *hash = hash_many(x, (size_t)s->file.dim * sizeof *x, *hash), *hash4 = hash_bytes(x, (size_t)s->file.dim * sizeof *x, *hash4);
+            if (!st)
+                *hash = hash_many(x, (size_t)s->file.dim * sizeof *x, *hash),
+                *hash4 = hash_bytes(x, (size_t)s->file.dim * sizeof *x, *hash4);
         }
     }
     free(x);
     return st;
 }
 
-an_status lm_shape_model(const lm_shape *s, pipeline *p, const lm_generation *g, const lm_options *o, lm_model **out, diag *d)
+an_status lm_shape_model(const lm_shape *s, pipeline *p, const lm_generation *g, const lm_options *o, lm_model **out,
+                         diag *d)
 {
     source f = { s, p };
     TRY(lm_from_memory("the weights in training", &s->file, g, fetch, &f, o, out, d));

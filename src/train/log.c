@@ -87,10 +87,13 @@ static bool line_of(const char *text, size_t n, log_past *l)
 {
     json_t *top;
     diag none = { 0 };
-    if (!n || text[0] != '{' || json_text(text, n, "log", &top, &none)) return false; /* a process that died may have left half a line */
+    /* a process that died may have left half a line */
+    if (!n || text[0] != '{' || json_text(text, n, "log", &top, &none)) return false;
     const json_t *step = json_object_get(top, "step");
     const char *kind = json_string_value(json_object_get(top, "kind"));
-    *l = (log_past){ .step = json_is_integer(step) ? json_integer_value(step) : -1, .loss = number_of(top, "loss"), .smooth = number_of(top, "smooth"),
+    *l = (log_past){ .step = json_is_integer(step) ? json_integer_value(step) : -1,
+                     .loss = number_of(top, "loss"),
+                     .smooth = number_of(top, "smooth"),
                      .kept = kind && !strcmp(kind, "validation") };
     json_decref(top);
     return l->step >= 0 && (!kind || l->kept);
@@ -125,7 +128,8 @@ void log_read(const char *path, void (*take)(void *user, const log_past *l), voi
     }
     if (all.n) qsort(all.at, all.n, sizeof *all.at, by_step);
     for (size_t i = 0; i < all.n; i++)
-        if (i + 1 == all.n || all.at[i].l.step != all.at[i + 1].l.step || all.at[i].l.kept != all.at[i + 1].l.kept) take(user, &all.at[i].l);
+        if (i + 1 == all.n || all.at[i].l.step != all.at[i + 1].l.step || all.at[i].l.kept != all.at[i + 1].l.kept)
+            take(user, &all.at[i].l);
     file_drop(&f);
     arena_free(&mem);
 }

@@ -1,12 +1,12 @@
 /* optim.c: optimizers as graph nodes, and the numbers the host works out for them.
  * In: weights, moments and gradients as values.  Out: what they become, as values of the same graph.
  *
- * fp32 state: gradients are divided by S (ctl.def) first, and everything is in plain units.
- * fp16 state: gradients and moments keep the factor S, since gradients alone would drown; it cancels in Adam's m / sqrt(v), and for the
+ * fp32 state: gradients are divided by S (ctl.def) first, and everything is in plain units. fp16 state: gradients
+ * and moments keep the factor S, since gradients alone would drown; it cancels in Adam's m / sqrt(v), and for the
  * others the learning rate absorbs it. No square is summed in fp16: the norm is that of gradient / peak.
  *
- * Pairs hi + lo/LOW_UNIT: what is added goes to lo; what hi can hold of it moves over, exactly: with s = hi + lo/unit rounded, s - hi
- * is a number of the type, and so is what it leaves of lo. */
+ * Pairs hi + lo/LOW_UNIT: what is added goes to lo; what hi can hold of it moves over, exactly: with s = hi +
+ * lo/unit rounded, s - hi is a number of the type, and so is what it leaves of lo. */
 #include <math.h>
 
 #include "train/train_int.h"
@@ -37,7 +37,8 @@ const char *train_optimizer_name(const trainer *t) { return rows[t->opt.kind].na
 static an_status below(double x, double most, const char *what, diag *d)
 {
     if (x >= 0 && x < most) return AN_OK; /* NaN fails too */
-    if (most < INFINITY) return diag_fail(d, AN_INPUT, NOWHERE, "%s is %g; at least 0 and below %g is wanted", what, x, most);
+    if (most < INFINITY)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s is %g; at least 0 and below %g is wanted", what, x, most);
     return diag_fail(d, AN_INPUT, NOWHERE, "%s is %g; 0 or more is wanted", what, x);
 }
 
@@ -113,7 +114,8 @@ static int64_t line_length(int64_t n, int64_t most)
     return 0;
 }
 
-/* One number out of all: down the columns first, which is wide work, then along what is left. `then` joins the columns' results. */
+/* One number out of all: down the columns first, which is wide work, then along what is left. `then` joins the
+ * columns' results. */
 static val over_all(optim_graph *b, op_id op, op_id then, val x)
 {
     int64_t n = 0, k = shape_elems(&graph_type(b->g, x)->sh, &n) ? line_length(n, 256) : 0;
@@ -122,7 +124,8 @@ static val over_all(optim_graph *b, op_id op, op_id then, val x)
     return flat(b, reduced(b->g, then, reduced(b->g, op, lines, 0), 1));
 }
 
-/* The same for fp32 on a processor, which cuts a long line itself: the thread that made a part of the gradient, and will update it, sums it. */
+/* The same for fp32 on a processor, which cuts a long line itself: the thread that made a part of the gradient, and
+ * will update it, sums it. */
 static val sum_of_squares(optim_graph *b, val x)
 {
     int64_t n = 0;
@@ -161,10 +164,13 @@ void optim_extent(optim_graph *b, val x, val *most)
 val optim_reach(optim_graph *b, val power, val factor)
 {
     const double some = 0x1p10; /* directions of moments are at most so many times as long as a gradient, or as 1 */
-    val norm = G(b->g, SQRT, power), reach = times(b, G(b->g, MUL, G(b->g, ABS, b->ctl[CTL_LR]), G(b->g, ADD, norm, num(b, 1))), some);
+    val norm = G(b->g, SQRT, power),
+        reach = times(b, G(b->g, MUL, G(b->g, ABS, b->ctl[CTL_LR]), G(b->g, ADD, norm, num(b, 1))), some);
     if (!b->t->opt.slots) return reach;
-    val plain = factor.i ? G(b->g, MUL, norm, factor) : norm; /* what the moments get: the power may be of less, where S is below 1 */
-    return G(b->g, ADD, reach, b->t->opt.slots == 2 ? times(b, G(b->g, SQUARE, plain), 4) : plain); /* four times: decay adds as much (bounds.c) */
+    /* what the moments get: the power may be of less, where S is below 1 */
+    val plain = factor.i ? G(b->g, MUL, norm, factor) : norm;
+    /* four times: decay adds as much (bounds.c) */
+    return G(b->g, ADD, reach, b->t->opt.slots == 2 ? times(b, G(b->g, SQUARE, plain), 4) : plain);
 }
 
 static void norm_f16(optim_graph *b, const val *grad, int n, val *peak, val *power, val *factor)
@@ -178,14 +184,16 @@ static void norm_f16(optim_graph *b, const val *grad, int n, val *peak, val *pow
     val down = G(b->g, REAL_DIV, num(b, 1), G(b->g, MAXIMUM, most, num(b, 0x1p-14)));
     for (int i = 0; i < n; i++) {
         val q = G(b->g, MUL, grad[i], down);
-        val s = times(b, over_all(b, OP_REDUCE_MEAN, OP_REDUCE_MEAN, G(b->g, SQUARE, q)), count_of(b->g, grad[i]) / all);
+        val s =
+            times(b, over_all(b, OP_REDUCE_MEAN, OP_REDUCE_MEAN, G(b->g, SQUARE, q)), count_of(b->g, grad[i]) / all);
         mean = mean.i ? G(b->g, ADD, mean, s) : s;
     }
     *peak = most;
     *power = mean;
     if (b->t->opt.clip > 0) {
         val rms = G(b->g, MUL, most, G(b->g, SQRT, mean));
-        *factor = G(b->g, MINIMUM, G(b->g, REAL_DIV, b->ctl[CTL_CLIP], G(b->g, MAXIMUM, rms, num(b, 0x1p-24))), num(b, 1));
+        *factor =
+            G(b->g, MINIMUM, G(b->g, REAL_DIV, b->ctl[CTL_CLIP], G(b->g, MAXIMUM, rms, num(b, 0x1p-24))), num(b, 1));
     }
 }
 
@@ -219,7 +227,8 @@ static val carried(optim_graph *b, val m, ctl_id c) { return b->ctl[c].i && m.i 
 static val adam_v(optim_graph *b, const optim_vals *in, val g, optim_vals *out)
 {
     double keep = b->t->opt.beta2, take = 1 - keep;
-    val v = carried(b, in->slot[1], CTL_RESCALE2), low = carried(b, in->slot_lo[1], CTL_RESCALE2), sq = G(b->g, SQUARE, g);
+    val v = carried(b, in->slot[1], CTL_RESCALE2), low = carried(b, in->slot_lo[1], CTL_RESCALE2),
+        sq = G(b->g, SQUARE, g);
     if (!low.i) return out->slot[1] = G(b->g, ADD, times(b, v, keep), times(b, sq, take));
     val more = times(b, G(b->g, SUB, sq, v), take * LOW_UNIT); /* the low half's own decay is below what it can hold */
     settle(b, v, G(b->g, ADD, low, more), &out->slot[1], &out->slot_lo[1]);
@@ -236,7 +245,8 @@ void optim_update(optim_graph *b, const optim_vals *in, val grad, val factor, bo
     val dir = grad;
     if (k->slots == 1) dir = out->slot[0] = G(g, ADD, times(b, carried(b, in->slot[0], CTL_RESCALE), k->mu), grad);
     if (k->slots == 2) {
-        val m = out->slot[0] = G(g, ADD, times(b, carried(b, in->slot[0], CTL_RESCALE), k->beta1), times(b, grad, 1 - k->beta1));
+        val m = out->slot[0] =
+            G(g, ADD, times(b, carried(b, in->slot[0], CTL_RESCALE), k->beta1), times(b, grad, 1 - k->beta1));
         val v = adam_v(b, in, grad, out);
         dir = G(g, REAL_DIV, m, G(g, ADD, G(g, SQRT, v), b->ctl[CTL_EPS]));
     } else if (is_half(b->t)) dir = G(g, MUL, dir, b->ctl[CTL_UNSCALE]);
@@ -245,8 +255,8 @@ void optim_update(optim_graph *b, const optim_vals *in, val grad, val factor, bo
 
 /* ---- the host's share ---- */
 
-/* A gradient whose share of an fp16 second moment, (1 - b2) g^2, rounds to nothing would be divided by epsilon alone. An epsilon as
- * large as the largest of those keeps their steps below the learning rate. */
+/* A gradient whose share of an fp16 second moment, (1 - b2) g^2, rounds to nothing would be divided by epsilon
+ * alone. An epsilon as large as the largest of those keeps their steps below the learning rate. */
 static double eps_least(const trainer *t) { return sqrt(0x1p-25 / (1 - t->opt.beta2) / (is_pair(t) ? LOW_UNIT : 1)); }
 
 void optim_ctl(const trainer *t, double lr, double S, uint64_t step, double *row)

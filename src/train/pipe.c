@@ -18,7 +18,10 @@ bool pipe_find(const char *name, pipe_kind *out)
     return false;
 }
 
-static const pipe_ops *const ops[PIPE_COUNT] = { [PIPE_RESIDENT] = &pipe_resident, [PIPE_DELTA] = &pipe_host, [PIPE_DYNAMIC] = &pipe_host, [PIPE_RESTART] = &pipe_host };
+static const pipe_ops *const ops[PIPE_COUNT] = { [PIPE_RESIDENT] = &pipe_resident,
+                                                 [PIPE_DELTA] = &pipe_host,
+                                                 [PIPE_DYNAMIC] = &pipe_host,
+                                                 [PIPE_RESTART] = &pipe_host };
 
 static an_status check(const pipe_options *o, pipe_kind *kind, diag *d)
 {
@@ -30,11 +33,14 @@ static an_status check(const pipe_options *o, pipe_kind *kind, diag *d)
     }
     TRY(model_config_check(o->config, d));
     int64_t seq = o->seq ? o->seq : o->config->seq;
-    if (o->batch < 0 || o->batch > 4096) return diag_fail(d, AN_USAGE, NOWHERE, "batch %lld; 1 to 4096 is wanted", (long long)o->batch);
+    if (o->batch < 0 || o->batch > 4096)
+        return diag_fail(d, AN_USAGE, NOWHERE, "batch %lld; 1 to 4096 is wanted", (long long)o->batch);
     const double s = o->train.loss_scale; /* of every pipeline and device: above it a gradient of one has no fp16 */
-    if (!(s == 0 || (s >= 1e-3 && s <= 65504))) return diag_fail(d, AN_USAGE, NOWHERE, "a loss scale of %g; 0.001 to 65504, or a dynamic one, is wanted", s);
+    if (!(s == 0 || (s >= 1e-3 && s <= 65504)))
+        return diag_fail(d, AN_USAGE, NOWHERE, "a loss scale of %g; 0.001 to 65504, or a dynamic one, is wanted", s);
     if (seq < 1 || seq > o->config->context)
-        return diag_fail(d, AN_USAGE, NOWHERE, "%lld positions; the model takes 1 to %lld", (long long)seq, (long long)o->config->context);
+        return diag_fail(d, AN_USAGE, NOWHERE, "%lld positions; the model takes 1 to %lld", (long long)seq,
+                         (long long)o->config->context);
     return AN_OK;
 }
 
@@ -84,7 +90,8 @@ static an_status check_ids(const pipeline *p, const int32_t *tokens, diag *d)
 {
     for (int64_t i = 0; i < p->B * (p->T + 1); i++)
         if (tokens[i] < 0 || tokens[i] >= p->c.vocab)
-            return diag_fail(d, AN_INPUT, NOWHERE, "token %d at position %lld; the vocabulary has %lld", tokens[i], (long long)i, (long long)p->c.vocab);
+            return diag_fail(d, AN_INPUT, NOWHERE, "token %d at position %lld; the vocabulary has %lld", tokens[i],
+                             (long long)i, (long long)p->c.vocab);
     return AN_OK;
 }
 
@@ -102,7 +109,8 @@ an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report 
     diag none = { 0 };
     bool known = !pipe_inspect(p, p->suspect ? p->suspect : tokens, r->loss_scale, &seen, &none) && seen.first[0];
     if (r->verdict == VERDICT_NOTHING && !known) return diag_fail(d, st, why.at, "%s", why.msg);
-    return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, known ? seen.first : "not known");
+    return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg,
+                     known ? seen.first : "not known");
 }
 
 an_status pipe_loss(pipeline *p, const int32_t *tokens, double *loss, diag *d)
@@ -113,8 +121,14 @@ an_status pipe_loss(pipeline *p, const int32_t *tokens, double *loss, diag *d)
 
 size_t pipe_state_count(const pipeline *p) { return p->ops->states(p->way); }
 void pipe_state_at(const pipeline *p, size_t i, train_state_info *out) { p->ops->state_at(p->way, i, out); }
-an_status pipe_write(pipeline *p, const char *name, dtype dt, const void *data, diag *d) { return p->ops->write(p->way, name, dt, data, d); }
-an_status pipe_read(pipeline *p, const char *name, dtype dt, void *data, diag *d) { return p->ops->read(p->way, name, dt, data, d); }
+an_status pipe_write(pipeline *p, const char *name, dtype dt, const void *data, diag *d)
+{
+    return p->ops->write(p->way, name, dt, data, d);
+}
+an_status pipe_read(pipeline *p, const char *name, dtype dt, void *data, diag *d)
+{
+    return p->ops->read(p->way, name, dt, data, d);
+}
 
 an_status pipe_save(pipeline *p, const char *path, const train_note *note, size_t n_note, diag *d)
 {

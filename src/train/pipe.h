@@ -6,10 +6,10 @@
  *     for (;;) pipe_step(p, tokens, lr, &report, &again, &d);
  *     pipe_read(p, "l00_wq", DT_F32, w, &d);
  *
- * Every way gives the same losses within the tolerance docs/training.md states: they differ in what is a program's constant, input
- * or state, never in the maths. Weights are named as decoder.h names its parameters ("embed", "l00_wq", "norm_f"); what belongs to
- * one ("l00_wq.m", "l00_wq.v") and the counters ("train.step") follow train.h, so a checkpoint of one way opens in another of
- * the same state form. */
+ * Every way gives the same losses within the tolerance docs/training.md states: they differ in what is a program's
+ * constant, input or state, never in the maths. Weights are named as decoder.h names its parameters ("embed",
+ * "l00_wq", "norm_f"); what belongs to one ("l00_wq.m", "l00_wq.v") and the counters ("train.step") follow train.h,
+ * so a checkpoint of one way opens in another of the same state form. */
 #ifndef TRAIN_PIPE_H
 #define TRAIN_PIPE_H
 
@@ -27,8 +27,8 @@ typedef enum {
 const char *pipe_name(pipe_kind k);
 bool pipe_find(const char *name, pipe_kind *out); /* NULL: resident */
 
-/* One thing that was done: for profiles. Times from clock_ns. lane: "device"; "host", the thread that works beside it; "main", the thread that
- * drives both, whose "wait" is for the host. */
+/* One thing that was done: for profiles. Times from clock_ns. lane: "device"; "host", the thread that works beside
+ * it; "main", the thread that drives both, whose "wait" is for the host. */
 typedef struct {
     const char *lane, *what;
     int layer; /* -1: none */
@@ -41,10 +41,12 @@ typedef struct {             /* zero means default */
     pool *pool;              /* for the host's work; NULL: the calling thread */
     const model_config *config; /* copied */
     int64_t batch, seq;      /* of a minibatch; seq 0: the config's */
-    train_options train;     /* optimizer, momentum, betas, eps, decay, clip, accum, state, loss_scale, dynamic_scale …; graph,
-                                parameters and device in it are ignored. State of the ways the host drives is fp32 on every
-                                device: two halves are no better and mean the same, fp16 alone is refused */
-    bool recompute;          /* a layer's activations are computed again in the backward pass: the same bits in less memory */
+    /* optimizer, momentum, betas, eps, decay, clip, accum, state, loss_scale, dynamic_scale …; graph, parameters and
+     * device in it are ignored. State of the ways the host drives is fp32 on every device: two halves are no better and
+     * mean the same, fp16 alone is refused */
+    train_options train;
+    /* a layer's activations are computed again in the backward pass: the same bits in less memory */
+    bool recompute;
     void (*on_event)(void *user, const pipe_event *e); /* may be NULL; from the thread that did it */
     void *user;
 } pipe_options;
@@ -53,12 +55,13 @@ typedef struct {             /* zero means default */
 an_status pipe_open(pipeline **out, const pipe_options *o, diag *d) MUST_CHECK;
 void pipe_close(pipeline *p); /* NULL is fine */
 pipe_kind pipe_kind_of(const pipeline *p);
-bool pipe_whole_vocabulary(device *dev, const model_config *c); /* one axis of the device holds it; else resident refuses the model */
+/* one axis of the device holds it; else resident refuses the model */
+bool pipe_whole_vocabulary(device *dev, const model_config *c);
 
-/* tokens: [batch, seq + 1]; position t predicts token t + 1. One minibatch; the last of a group of train.accum updates.
- * AN_MISMATCH: it cannot recover; the message names the first tensor that went bad where that is known.
- * restart: r->applied may come with *again set: the state must be saved and the process started anew before the next step; so may
- * r->put_off, where a device that took no reload has no compiles left for this one. */
+/* tokens: [batch, seq + 1]; position t predicts token t + 1. One minibatch; the last of a group of train.accum
+ * updates. AN_MISMATCH: it cannot recover; the message names the first tensor that went bad where that is known.
+ * restart: r->applied may come with *again set: the state must be saved and the process started anew before the next
+ * step; so may r->put_off, where a device that took no reload has no compiles left for this one. */
 an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report *r, bool *again, diag *d) MUST_CHECK;
 /* Mean loss in nats with the weights as they are; nothing moves. */
 an_status pipe_loss(pipeline *p, const int32_t *tokens, double *loss, diag *d) MUST_CHECK;
@@ -69,17 +72,22 @@ typedef struct {
 } pipe_bad;
 typedef struct {
     pipe_bad activations, gradients, weights; /* activations: of every program's results, up and down the layers */
-    char first[96];              /* the first tensor that is not finite: "x of l01_fwd_ffn", "the weight l00_wq", "the gradient of embed"; "": all are finite */
+    /* the first tensor that is not finite: "x of l01_fwd_ffn", "the weight l00_wq", "the gradient of embed"; "": all
+     * are finite */
+    char first[96];
     char unknown[200];           /* why gradients could not be looked at; "": they were */
     double loss_scale;
-    double weight_norm[MW_COUNT], grad_norm[MW_COUNT]; /* of a kind of weight, over all layers; NAN: the model has none, or it is not known */
+    /* of a kind of weight, over all layers; NAN: the model has none, or it is not known */
+    double weight_norm[MW_COUNT], grad_norm[MW_COUNT];
 } pipe_seen;
-/* Weights as they are and the gradients of this minibatch at this loss scale, a forward and a backward pass on the side. Between two calls of
- * pipe_step, and nothing moves. What the last step itself found is counted as well: a fault need not come a second time. */
+/* Weights as they are and the gradients of this minibatch at this loss scale, a forward and a backward pass on the
+ * side. Between two calls of pipe_step, and nothing moves. What the last step itself found is counted as well: a
+ * fault need not come a second time. */
 an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK;
 /* Lines for a log, without their end. */
 void pipe_bad_json(strbuf *b, int64_t step, double loss, const pipe_seen *s);
-void pipe_zero_json(strbuf *b, int64_t step, double loss, double loss_scale); /* the gradient is 0 everywhere, and all is finite */
+/* the gradient is 0 everywhere, and all is finite */
+void pipe_zero_json(strbuf *b, int64_t step, double loss, double loss_scale);
 void pipe_norms_json(strbuf *b, int64_t step, const pipe_seen *s);
 
 /* "l00_wq", "embed": how states call a weight of the model. */
@@ -99,7 +107,8 @@ typedef struct {
     uint64_t compiles, reloads, restarts_wanted, canaries, dispatches;
     uint64_t bytes; /* memory of the pipe itself: weights, moments, activations */
     bool packed;    /* dynamic: one input per program, weights beside activations */
-    uint64_t work_bytes; /* of these, what a minibatch is worked out in: activations and what programs need beside their ports */
+    /* of these, what a minibatch is worked out in: activations and what programs need beside their ports */
+    uint64_t work_bytes;
 } pipe_stats;
 void pipe_get_stats(pipeline *p, pipe_stats *out);
 

@@ -2,7 +2,8 @@
  * In: minibatches.  Out: reports; the state is the books'.
  *
  *   sequences: forward, backward (weights and dW on the work queue) ─▶ norm ─▶ update of the books and its weights made ready, layer by layer (on the queue)
- * The books move in one place, at the end: a device that fails before it, however, costs the minibatch and nothing else. */
+ * The books move in one place, at the end: a device that fails before it, however, costs the minibatch and nothing
+ * else. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -31,10 +32,12 @@ static an_status index_weights(host *h, diag *d)
 {
     size_t n = model_weights(&h->c, NULL, 0), cells = (size_t)MW_COUNT * (size_t)(h->c.n_layers + 1);
     h->param_at = TAKE(&h->mem, int, cells);
-    if (!h->param_at || !vec_room(&h->mem, &h->weight.at, &h->weight.cap, n, sizeof *h->weight.at)) return diag_nomem(d);
+    if (!h->param_at || !vec_room(&h->mem, &h->weight.at, &h->weight.cap, n, sizeof *h->weight.at))
+        return diag_nomem(d);
     h->weight.n = model_weights(&h->c, h->weight.at, n);
     for (size_t i = 0; i < cells; i++) h->param_at[i] = -1;
-    for (size_t i = 0; i < n; i++) h->param_at[(int64_t)h->weight.at[i].id * (h->c.n_layers + 1) + h->weight.at[i].layer + 1] = (int)i;
+    for (size_t i = 0; i < n; i++)
+        h->param_at[(int64_t)h->weight.at[i].id * (h->c.n_layers + 1) + h->weight.at[i].layer + 1] = (int)i;
     return AN_OK;
 }
 
@@ -72,25 +75,31 @@ static int64_t kinds(const host *h)
     return n;
 }
 
-/* A round that never fits would be found out only after the first update. What the process compiled before counts as well. */
+/* A round that never fits would be found out only after the first update. What the process compiled before counts as
+ * well. */
 static an_status check_budget(const host *h, diag *d)
 {
     const device_limits *lim = device_get_limits(h->p->o.dev);
     device_stats s;
     device_get_stats(h->p->o.dev, &s);
-    int64_t used = lim->reclaim ? (int64_t)s.programs : (int64_t)s.budget_used, left = MAX(lim->compiles - used, 0), need = 0;
+    int64_t used = lim->reclaim ? (int64_t)s.programs : (int64_t)s.budget_used, left = MAX(lim->compiles - used, 0),
+            need = 0;
     for (size_t i = 0; i < h->progs.n; i++) need += h->progs.at[i].same == (int)i;
     if (!lim->compiles || need <= left) return AN_OK;
     bool dynamic = kinds(h) <= left && h->p->kind != PIPE_DYNAMIC;
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "pipeline %s takes %lld programs for %lld layers; %s compiles %lld%s: take %s%s%s", pipe_name(h->p->kind), (long long)need, (long long)h->c.n_layers,
-                     device_name(h->p->o.dev), (long long)left, used ? " more" : "", dynamic ? pipe_name(PIPE_DYNAMIC) : "", dynamic ? " or " : "", pipe_name(PIPE_RESIDENT));
+    return diag_fail(
+        d, AN_UNSUPPORTED, NOWHERE, "pipeline %s takes %lld programs for %lld layers; %s compiles %lld%s: take %s%s%s",
+        pipe_name(h->p->kind), (long long)need, (long long)h->c.n_layers, device_name(h->p->o.dev), (long long)left,
+        used ? " more" : "", dynamic ? pipe_name(PIPE_DYNAMIC) : "", dynamic ? " or " : "", pipe_name(PIPE_RESIDENT));
 }
 
 static an_status look_again(void *user, double scale, train_verdict *out, diag *d);
 
 static an_status open(host *h, diag *d)
 {
-    static const host_way *const ways[PIPE_COUNT] = { [PIPE_DELTA] = &host_delta, [PIPE_DYNAMIC] = &host_dynamic, [PIPE_RESTART] = &host_restart };
+    static const host_way *const ways[PIPE_COUNT] = {
+        [PIPE_DELTA] = &host_delta, [PIPE_DYNAMIC] = &host_dynamic, [PIPE_RESTART] = &host_restart
+    };
     pipeline *p = h->p;
     uint32_t isa;
     h->way = ways[p->kind];
@@ -141,7 +150,9 @@ static void *make(pipeline *p, diag *d)
 static an_status whole(const host *h, diag *d)
 {
     if (!h->broken) return AN_OK;
-    return diag_fail(d, AN_NOMEM, NOWHERE, "an update broke off between two layers, so weights and moments are of no step: go on from a checkpoint");
+    return diag_fail(
+        d, AN_NOMEM, NOWHERE,
+        "an update broke off between two layers, so weights and moments are of no step: go on from a checkpoint");
 }
 
 static void drain(host *h)
@@ -150,7 +161,8 @@ static void drain(host *h)
     if (host_queue_drain(h->queue)) host_event(h, "main", "wait", -1, t0);
 }
 
-/* Every sequence; *loss is the mean over all positions. What is not finite ends it early: the update will be skipped. */
+/* Every sequence; *loss is the mean over all positions. What is not finite ends it early: the update will be
+ * skipped. */
 static an_status sequences(host *h, const int32_t *tokens, double *loss, diag *d)
 {
     pipeline *p = h->p;
@@ -241,7 +253,8 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     TRY(prog_sync(h, d));
     diag why = { 0 };
     if (!h->t->at) h->first[0] = 0;
-    an_status st = h->t->group ? AN_OK : gradients(h, tokens, &loss, NULL, &why); /* a group that is bad is skipped anyway */
+    /* a group that is bad is skipped anyway */
+    an_status st = h->t->group ? AN_OK : gradients(h, tokens, &loss, NULL, &why);
     if (st && h->put_off) return r->put_off = *again = h->stale = true, h->restarts_wanted++, AN_OK;
     if (st) return *d = why, st;
     if (!h->first[0]) memcpy(h->first, h->bad, sizeof h->first);
@@ -249,15 +262,18 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
     st = books_step(h, loss, unit, lr, r, &why);
     host_event(h, "main", "norm", -1, t0);
     if (st == AN_MISMATCH && r->verdict != VERDICT_NOTHING)
-        return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg, h->first[0] ? h->first : "not known");
+        return diag_fail(d, st, why.at, "%s; the first tensor that went bad is %s", why.msg,
+                         h->first[0] ? h->first : "not known");
     if (st) return *d = why, st;
-    if (!r->finite && h->bad[0]) host_warn(h, "%s is not finite (loss scale %g): the update is skipped", h->bad, r->loss_scale);
+    if (!r->finite && h->bad[0])
+        host_warn(h, "%s is not finite (loss scale %g): the update is skipped", h->bad, r->loss_scale);
     if (!r->applied) return AN_OK;
     h->stale = true;
     *again = h->way->spent(h);
     h->restarts_wanted += *again;
     update_due(h);
-    if (!*again) st = prog_sync(h, &why); /* while the caller reports and gets the next tokens; what fails is tried again, and said, when they are wanted */
+    /* while the caller reports and gets the next tokens; what fails is tried again, and said, when they are wanted */
+    if (!*again) st = prog_sync(h, &why);
     for (int l = -1; l < h->c.n_layers; l++) update_push(h, l);
     return AN_OK;
 }
@@ -306,7 +322,10 @@ static trainer *books(const void *way)
 
 static size_t states(const void *way) { return train_state_count(books(way)); }
 static void state_at(const void *way, size_t i, train_state_info *out) { train_state_at(books(way), i, out); }
-static an_status read_state(void *way, const char *name, dtype dt, void *data, diag *d) { return train_read(books(way), name, dt, data, d); }
+static an_status read_state(void *way, const char *name, dtype dt, void *data, diag *d)
+{
+    return train_read(books(way), name, dt, data, d);
+}
 
 static an_status save(void *way, const char *path, const train_note *note, size_t n, diag *d)
 {
@@ -337,7 +356,8 @@ static void stats(void *way, pipe_stats *out)
     device_get_stats(h->p->o.dev, &s);
     device_get_stats(h->cpu, &mine);
     out->train.dispatches = out->dispatches = h->dispatches;
-    out->compiles = s.compiles, out->reloads = h->reloads, out->canaries = h->canaries, out->restarts_wanted = h->restarts_wanted;
+    out->compiles = s.compiles, out->reloads = h->reloads, out->canaries = h->canaries,
+    out->restarts_wanted = h->restarts_wanted;
     out->work_bytes = h->buffer_bytes, out->packed = h->packed;
     out->bytes = h->buffer_bytes + mine.surface_bytes + mine.image_bytes + s.surface_bytes + s.image_bytes;
 }

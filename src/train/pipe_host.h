@@ -7,12 +7,12 @@
  *   host_update.c the update layer by layer
  *   host_books.c  fp32 weights, moments, update, scale and files: a trainer whose gradients come from here
  *
- * The device runs the fused kernels of model/ (MODEL_SET_FUSED), one sequence at a time. Activations pass through the host, which
- * keeps them as fp32 and makes weight gradients of them on a thread of its own while the device goes on with the next layer. Then
- * the same thread updates layer by layer and makes the weights ready, program by program in the order in which they run: while the device is at one
- * layer the next one's are updated, rounded, turned and packed. A program is reloaded or compiled when it is run.
- * Jobs run in the order in which they were pushed, each adds to gradients no other job of its time touches: results do not
- * depend on who was faster. */
+ * The device runs the fused kernels of model/ (MODEL_SET_FUSED), one sequence at a time. Activations pass through
+ * the host, which keeps them as fp32 and makes weight gradients of them on a thread of its own while the device goes
+ * on with the next layer. Then the same thread updates layer by layer and makes the weights ready, program by
+ * program in the order in which they run: while the device is at one layer the next one's are updated, rounded,
+ * turned and packed. A program is reloaded or compiled when it is run. Jobs run in the order in which they were
+ * pushed, each adds to gradients no other job of its time touches: results do not depend on who was faster. */
 #ifndef TRAIN_PIPE_HOST_H
 #define TRAIN_PIPE_HOST_H
 
@@ -27,13 +27,16 @@ typedef struct host_queue host_queue;
 typedef void host_job(void *user, int64_t arg);
 an_status host_queue_make(host_queue **out, diag *d) MUST_CHECK;
 void host_queue_free(host_queue *q); /* finishes what is left; NULL is fine */
-uint64_t host_queue_push(host_queue *q, host_job *fn, void *user, int64_t arg); /* a ticket from 1 on; without a thread it runs here and now */
-bool host_queue_reach(host_queue *q, uint64_t ticket); /* returns when that job is done, and all before it; whether it had to wait */
+/* a ticket from 1 on; without a thread it runs here and now */
+uint64_t host_queue_push(host_queue *q, host_job *fn, void *user, int64_t arg);
+/* returns when that job is done, and all before it; whether it had to wait */
+bool host_queue_reach(host_queue *q, uint64_t ticket);
 bool host_queue_drain(host_queue *q); /* returns when every job is done */
 bool host_queue_wait(host_queue *q, int left); /* returns when at most `left` of them are not; whether it had to wait */
 
 /* ---- programs ---- */
-typedef enum { PLACE_ROWS, PLACE_TURNED, PLACE_RUN } host_form; /* as it is; rows and columns exchanged; one run of numbers */
+/* as it is; rows and columns exchanged; one run of numbers */
+typedef enum { PLACE_ROWS, PLACE_TURNED, PLACE_RUN } host_form;
 typedef struct {         /* of a weight in a packed input: rows from the top, cols columns from `at` on */
     int64_t rows, cols, at;
     host_form form;
@@ -84,7 +87,8 @@ typedef struct {
 } host_shard;
 typedef struct {
     bool open;           /* weights are inputs */
-    an_status (*take)(host *h, host_prog *g, diag *d); /* g computes with the weights that are ready for it, or fails; h->put_off: only in a new process */
+    /* g computes with the weights that are ready for it, or fails; h->put_off: only in a new process */
+    an_status (*take)(host *h, host_prog *g, diag *d);
     bool (*spent)(const host *h);        /* the device will not take the weights of another update */
 } host_way;
 extern const host_way host_delta, host_dynamic, host_restart;
@@ -118,13 +122,16 @@ struct host {
     /* one sequence */
     const int32_t *ids, *targets;
     float *x0, *digit[2], *seed; /* embedded input; target digits; [T] */
-    float **kept;        /* recompute: the stream as it enters each layer, and behind the last; NULL: every tap has a buffer of its own */
+    /* recompute: the stream as it enters each layer, and behind the last; NULL: every tap has a buffer of its own */
+    float **kept;
     float *stage;        /* one weight on its way to a program */
     unsigned char *pack[2]; /* one port where rows of surfaces are padded: the device's thread's, the worker's */
     host_queue *queue;
     pthread_mutex_t look_up; /* held from books_weight to books_done: tables are read by both threads */
     const int32_t *tokens;   /* of the minibatch */
-    uint64_t read[2];        /* tickets of the jobs that are the last to read what the next sequence writes over, on its way up and on its way down */
+    /* tickets of the jobs that are the last to read what the next sequence writes over, on its way up and on its way
+     * down */
+    uint64_t read[2];
     void *scratch;       /* of matrix products; the worker's */
     size_t scratch_bytes;
     float *alpha;        /* max(D, Q) times the residual's factor; NULL: 1 */
@@ -139,15 +146,22 @@ struct host {
     uint64_t dispatches, canaries, reloads, restarts_wanted, buffer_bytes;
 };
 
-static inline int weight_index(const host *h, model_weight_id id, int layer) { return h->param_at[(int64_t)id * (h->c.n_layers + 1) + layer + 1]; }
-static inline host_prog *prog_of(host *h, model_kind k, int layer) { return &h->progs.at[h->prog_at[(int64_t)k * h->c.n_layers + layer]]; }
+static inline int weight_index(const host *h, model_weight_id id, int layer)
+{
+    return h->param_at[(int64_t)id * (h->c.n_layers + 1) + layer + 1];
+}
+static inline host_prog *prog_of(host *h, model_kind k, int layer)
+{
+    return &h->progs.at[h->prog_at[(int64_t)k * h->c.n_layers + layer]];
+}
 void host_event(const host *h, const char *lane, const char *what, int layer, uint64_t begin);
 void host_warn(const host *h, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* ---- host_prog.c ---- */
 an_status prog_plan(host *h, diag *d) MUST_CHECK;               /* every program's text and weights; activations */
 void prog_drop(host *h);
-an_status prog_compile(host *h, host_prog *g, diag *d) MUST_CHECK; /* with the weights of the books; replaces the one there is */
+/* with the weights of the books; replaces the one there is */
+an_status prog_compile(host *h, host_prog *g, diag *d) MUST_CHECK;
 an_status prog_bind(host *h, host_prog *g, diag *d) MUST_CHECK;    /* surfaces and the request, where there are none */
 an_status prog_sync(host *h, diag *d) MUST_CHECK;  /* jobs for the weights of every program, where the books moved on */
 dev_weights prog_weights(const host_prog *g, dev_blob *blob);   /* blob holds c.n + 1 */
@@ -157,18 +171,23 @@ float *prog_tap(host *h, model_kind k, int layer, const char *name); /* of the l
 
 /* ---- host_pack.c ---- */
 #define HOST_PACKED "i00_packed"
-an_status pack_wanted(host *h, const graph *open, diag *d) MUST_CHECK; /* sets h->packed when limits or rules ask for it */
+an_status pack_wanted(host *h, const graph *open, diag *d)
+    MUST_CHECK; /* sets h->packed when limits or rules ask for it */
 an_status pack_plan(host *h, host_prog *g, diag *d) MUST_CHECK;
-an_status pack_program(host *h, host_prog *g, const graph *open, graph **out, diag *d) MUST_CHECK; /* *out borrows the constants of open */
+/* *out borrows the constants of open */
+an_status pack_program(host *h, host_prog *g, const graph *open, graph **out, diag *d) MUST_CHECK;
 an_status pack_activations(host *h, host_prog *g, dev_program *p, const float *const *in, diag *d) MUST_CHECK;
-an_status pack_weight(host *h, host_prog *g, dev_program *p, const host_const *c, const float *x, int64_t n, diag *d) MUST_CHECK;
+an_status pack_weight(host *h, host_prog *g, dev_program *p, const host_const *c, const float *x, int64_t n, diag *d)
+    MUST_CHECK;
 
 /* ---- host_pass.c ---- */
-/* Recompute: layers whose taps are at hand at once. One is worked on by the device, the gradients of the one above are made meanwhile, from
- * what the one above that handed down. */
+/* Recompute: layers whose taps are at hand at once. One is worked on by the device, the gradients of the one above
+ * are made meanwhile, from what the one above that handed down. */
 enum { HOST_SETS = 2, HOST_HANDED = 3 };
-an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d) MUST_CHECK; /* [T + 1]; sum over positions */
-an_status pass_backward(host *h, int64_t sequence, diag *d) MUST_CHECK; /* of the minibatch; jobs are pushed, not waited for */
+/* [T + 1]; sum over positions */
+an_status pass_forward(host *h, const int32_t *tokens, double *loss, diag *d) MUST_CHECK;
+/* of the minibatch; jobs are pushed, not waited for */
+an_status pass_backward(host *h, int64_t sequence, diag *d) MUST_CHECK;
 double pass_embed_scale(const host *h);               /* of rows on their way in */
 float *pass_input(host *h, int layer);                /* x as it enters a layer; n_layers: the head */
 

@@ -1,4 +1,5 @@
-/* pipe_int.h: what every way of training implements. pipe.c checks options and forwards; each way is a table of functions. */
+/* pipe_int.h: what every way of training implements. pipe.c checks options and forwards; each way is a table of
+ * functions. */
 #ifndef TRAIN_PIPE_INT_H
 #define TRAIN_PIPE_INT_H
 
@@ -29,7 +30,8 @@ struct pipeline {
     void *way;
     pipeline *probe;      /* resident: where gradients are looked at; NULL until somebody does */
     train_verdict last;   /* resident: of the last step */
-    int32_t *suspect;     /* resident: the last minibatch that ran and did not count; the others of its group are not run. NULL: none did */
+    /* resident: the last minibatch that ran and did not count; the others of its group are not run. NULL: none did */
+    int32_t *suspect;
 };
 
 const chip *pipe_chip(const pipeline *p); /* pipe.c: whose rules the device has; NULL: none */
@@ -37,8 +39,10 @@ const chip *pipe_chip(const pipeline *p); /* pipe.c: whose rules the device has;
 /* pipe_look.c */
 void pipe_count(pipe_bad *b, const float *x, int64_t n);
 an_status pipe_weights_finite(pipeline *p, diag *d) MUST_CHECK; /* AN_MISMATCH: no, so no update ever will be */
-an_status host_look(void *way, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK; /* pipe_host.c */
-an_status resident_at(void *way, const int32_t *tokens, double loss_scale, train_report *out, diag *d) MUST_CHECK; /* a minibatch with a rate of 0 */
+/* pipe_host.c */
+an_status host_look(void *way, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK;
+/* a minibatch with a rate of 0 */
+an_status resident_at(void *way, const int32_t *tokens, double loss_scale, train_report *out, diag *d) MUST_CHECK;
 an_status resident_spoilt(void *way, train_state_info *out, diag *d) MUST_CHECK; /* pipe_resident.c: as train_spoilt */
 
 extern const pipe_ops pipe_resident, pipe_host; /* host: delta, dynamic, restart */

@@ -1,9 +1,10 @@
-/* pipe_look.c: a pipeline looked at: how large its weights and gradients are, what in them is not finite, and where that began.
- * In: a pipeline between two minibatches, a minibatch.  Out: numbers; nothing of the pipeline moves.
+/* pipe_look.c: a pipeline looked at: how large its weights and gradients are, what in them is not finite, and where
+ * that began. In: a pipeline between two minibatches, a minibatch.  Out: numbers; nothing of the pipeline moves.
  *
- * Gradients come from the kernels the host drives, since a program that is the whole step shows none: a resident pipeline opens a dynamic one beside
- * itself the first time it is looked at, on the same device, and writes its weights into it. Where the device does not take that one (a vocabulary too wide for
- * one input), it opens another resident one that adds two minibatches up: after the first of them the sums are its gradients. */
+ * Gradients come from the kernels the host drives, since a program that is the whole step shows none: a resident
+ * pipeline opens a dynamic one beside itself the first time it is looked at, on the same device, and writes its
+ * weights into it. Where the device does not take that one (a vocabulary too wide for one input), it opens another
+ * resident one that adds two minibatches up: after the first of them the sums are its gradients. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -45,7 +46,8 @@ static an_status look_at_weights(pipeline *p, pipeline *copy_to, pipe_seen *out,
         pipe_state_at(p, i, &s);
         if (!s.param || strcmp(s.param, s.name)) continue;
         model_weight_id id = kind_of(s.name);
-        if (id == MW_COUNT || !shape_elems(&s.type.sh, &n)) return diag_fail(d, AN_BUG, NOWHERE, "%s is no weight of the model", s.name);
+        if (id == MW_COUNT || !shape_elems(&s.type.sh, &n))
+            return diag_fail(d, AN_BUG, NOWHERE, "%s is no weight of the model", s.name);
         float *x = malloc((size_t)n * sizeof *x);
         an_status st = x ? pipe_read(p, s.name, DT_F32, x, d) : diag_nomem(d);
         uint64_t before = pipe_bad_sum(&out->weights);
@@ -66,7 +68,9 @@ an_status pipe_weights_finite(pipeline *p, diag *d)
     pipe_seen seen = { 0 };
     TRY(look_at_weights(p, NULL, &seen, d));
     if (!pipe_bad_sum(&seen.weights)) return AN_OK;
-    return diag_fail(d, AN_MISMATCH, NOWHERE, "%s is not finite, so no update can be: only an earlier checkpoint can be gone on from", seen.first);
+    return diag_fail(d, AN_MISMATCH, NOWHERE,
+                     "%s is not finite, so no update can be: only an earlier checkpoint can be gone on from",
+                     seen.first);
 }
 
 /* ---- gradients ---- */
@@ -76,7 +80,8 @@ static an_status probe_of(pipeline *p, pipeline **out, diag *d)
     *out = p;
     if (p->kind != PIPE_RESIDENT) return AN_OK;
     if (!p->probe) {
-        pipe_options o = { .pipeline = pipe_name(PIPE_DYNAMIC), .dev = p->o.dev, .pool = p->o.pool, .config = &p->c, .batch = p->B, .seq = p->T, .recompute = true };
+        pipe_options o = { .pipeline = pipe_name(PIPE_DYNAMIC), .dev = p->o.dev, .pool = p->o.pool, .config = &p->c,
+                           .batch = p->B, .seq = p->T, .recompute = true };
         diag why = { 0 };
         an_status st = pipe_open(&p->probe, &o, &why);
         if (st == AN_UNSUPPORTED) {
@@ -90,20 +95,24 @@ static an_status probe_of(pipeline *p, pipeline **out, diag *d)
     return AN_OK;
 }
 
-/* Where looking found nothing that is not finite, the step itself did. A square that is too large is one of the largest gradients; what an update
- * would have left is still there on a chip. */
+/* Where looking found nothing that is not finite, the step itself did. A square that is too large is one of the
+ * largest gradients; what an update would have left is still there on a chip. */
 static an_status by_verdict(pipeline *p, pipe_seen *out, diag *d)
 {
     int most = 0;
     train_state_info s = { 0 };
-    if (out->first[0] || p->kind != PIPE_RESIDENT || p->last == VERDICT_FINE || p->last == VERDICT_NOTHING) return AN_OK;
+    if (out->first[0] || p->kind != PIPE_RESIDENT || p->last == VERDICT_FINE || p->last == VERDICT_NOTHING)
+        return AN_OK;
     if (p->last == VERDICT_STATE) TRY(resident_spoilt(p->way, &s, d));
     for (int id = 1; id < MW_COUNT; id++)
         if (out->grad_norm[id] > out->grad_norm[most] || isnan(out->grad_norm[most])) most = id;
     char name[48];
     pipe_weight_name((model_weight_id)most, -1, name, sizeof name);
-    if (p->last == VERDICT_SQUARE && !isnan(out->grad_norm[most])) snprintf(out->first, sizeof out->first, "the square of the gradient of %s", name);
-    else if (s.name) snprintf(out->first, sizeof out->first, "the %s %s after the update", s.param && !strcmp(s.param, s.name) ? "weight" : "state", s.name);
+    if (p->last == VERDICT_SQUARE && !isnan(out->grad_norm[most]))
+        snprintf(out->first, sizeof out->first, "the square of the gradient of %s", name);
+    else if (s.name)
+        snprintf(out->first, sizeof out->first, "the %s %s after the update",
+                 s.param && !strcmp(s.param, s.name) ? "weight" : "state", s.name);
     else snprintf(out->first, sizeof out->first, "%s", train_verdict_text(p->last));
     return AN_OK;
 }
@@ -114,7 +123,8 @@ static an_status look_at_sums(pipeline *probe, const int32_t *tokens, double los
     train_report rep, end;
     TRY(resident_at(probe->way, tokens, loss_scale, &rep, d));
     an_status st = AN_OK;
-    if (!rep.finite && rep.verdict != VERDICT_NOTHING) snprintf(out->first, sizeof out->first, "%s", train_verdict_text(rep.verdict));
+    if (!rep.finite && rep.verdict != VERDICT_NOTHING)
+        snprintf(out->first, sizeof out->first, "%s", train_verdict_text(rep.verdict));
     for (size_t i = 0; i < pipe_state_count(probe) && !out->first[0] && !st; i++) {
         train_state_info s;
         int64_t n;
@@ -122,10 +132,12 @@ static an_status look_at_sums(pipeline *probe, const int32_t *tokens, double los
         size_t dot = s.param ? strlen(s.param) : 0;
         if (!dot || strncmp(s.name, s.param, dot) || strcmp(s.name + dot, ".acc")) continue;
         model_weight_id id = kind_of(s.param);
-        if (id == MW_COUNT || !shape_elems(&s.type.sh, &n)) return diag_fail(d, AN_BUG, NOWHERE, "%s is no weight of the model", s.param);
+        if (id == MW_COUNT || !shape_elems(&s.type.sh, &n))
+            return diag_fail(d, AN_BUG, NOWHERE, "%s is no weight of the model", s.param);
         float *x = calloc((size_t)n, sizeof *x);
         st = x ? AN_OK : diag_nomem(d);
-        if (!st && rep.finite) st = pipe_read(probe, s.name, DT_F32, x, d); /* else it is 0 everywhere, and not taken over */
+        /* else it is 0 everywhere, and not taken over */
+        if (!st && rep.finite) st = pipe_read(probe, s.name, DT_F32, x, d);
         double power = isnan(out->grad_norm[id]) ? 0 : out->grad_norm[id] * out->grad_norm[id];
         for (int64_t k = 0; k < n && !st; k++) power += (double)x[k] * x[k] / (loss_scale * loss_scale);
         if (!st) pipe_count(&out->gradients, x, n), out->grad_norm[id] = sqrt(power);
@@ -143,7 +155,8 @@ an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pi
     an_status st = probe_of(p, &probe, &why);
     if (st == AN_NOMEM) return diag_nomem(d);
     TRY(look_at_weights(p, !st && probe != p ? probe : NULL, out, d));
-    if (st || pipe_bad_sum(&out->weights)) { /* weights that are no numbers make gradients that are none: nothing to be learnt from them */
+    /* weights that are no numbers make gradients that are none: nothing to be learnt from them */
+    if (st || pipe_bad_sum(&out->weights)) {
         snprintf(out->unknown, sizeof out->unknown, "%.190s", st ? why.msg : "the weights are not finite");
         return by_verdict(p, out, d);
     }
@@ -156,7 +169,8 @@ an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pi
 
 static void put_bad(strbuf *b, const char *name, const pipe_bad *n)
 {
-    sb_printf(b, ",\"%s\":{\"nan\":%llu,\"inf\":%llu,\"-inf\":%llu}", name, (unsigned long long)n->nan, (unsigned long long)n->pos, (unsigned long long)n->neg);
+    sb_printf(b, ",\"%s\":{\"nan\":%llu,\"inf\":%llu,\"-inf\":%llu}", name, (unsigned long long)n->nan,
+              (unsigned long long)n->pos, (unsigned long long)n->neg);
 }
 
 static void put_unknown(strbuf *b, const pipe_seen *s)
@@ -169,7 +183,8 @@ static void put_unknown(strbuf *b, const pipe_seen *s)
 void pipe_bad_json(strbuf *b, int64_t step, double loss, const pipe_seen *s)
 {
     pipe_bad l = { .nan = isnan(loss) != 0, .pos = isinf(loss) && loss > 0, .neg = isinf(loss) && loss < 0 };
-    sb_printf(b, "{\"kind\":\"nonfinite\",\"step\":%lld,\"loss_scale\":%.9g,\"first\":", (long long)step, s->loss_scale);
+    sb_printf(b, "{\"kind\":\"nonfinite\",\"step\":%lld,\"loss_scale\":%.9g,\"first\":", (long long)step,
+              s->loss_scale);
     if (s->first[0]) sb_json(b, s->first, strlen(s->first));
     else sb_puts(b, "null");
     put_bad(b, "loss", &l);
@@ -182,7 +197,8 @@ void pipe_bad_json(strbuf *b, int64_t step, double loss, const pipe_seen *s)
 
 void pipe_zero_json(strbuf *b, int64_t step, double loss, double loss_scale)
 {
-    sb_printf(b, "{\"kind\":\"zero\",\"step\":%lld,\"loss\":%.7g,\"loss_scale\":%.9g}", (long long)step, loss, loss_scale);
+    sb_printf(b, "{\"kind\":\"zero\",\"step\":%lld,\"loss\":%.7g,\"loss_scale\":%.9g}", (long long)step, loss,
+              loss_scale);
 }
 
 static void put_norms(strbuf *b, const char *title, const double *norm)

@@ -1,4 +1,5 @@
-/* pipe_resident.c: the whole model, its gradients and the update as one program: a decoder graph in the hands of a trainer. */
+/* pipe_resident.c: the whole model, its gradients and the update as one program: a decoder graph in the hands of a
+ * trainer. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -19,8 +20,10 @@ static const char LOSS[] = "loss";
 static an_status check_vocabulary(const pipeline *p, diag *d)
 {
     if (pipe_whole_vocabulary(p->o.dev, &p->c)) return AN_OK;
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "the vocabulary has %lld tokens, and %s takes an axis of %g: train fewer of them, or take pipeline %s, which cuts it into parts", (long long)p->c.vocab,
-                     device_name(p->o.dev), chip_limit(pipe_chip(p), "max_dim"), pipe_name(PIPE_DELTA));
+    return diag_fail(
+        d, AN_UNSUPPORTED, NOWHERE,
+        "the vocabulary has %lld tokens, and %s takes an axis of %g: train fewer of them, or take pipeline %s, which cuts it into parts",
+        (long long)p->c.vocab, device_name(p->o.dev), chip_limit(pipe_chip(p), "max_dim"), pipe_name(PIPE_DELTA));
 }
 
 static an_status open_trainer(resident *r, diag *d)
@@ -103,7 +106,8 @@ static an_status step(void *way, const int32_t *tokens, double lr, train_report 
 {
     resident *r = way;
     const uint64_t ran = r->t->ran;
-    pipe_event e = { .lane = "device", .what = "step", .layer = -1 }, put = { .lane = "host", .what = "tokens", .layer = -1, .begin = clock_ns() };
+    pipe_event e = { .lane = "device", .what = "step", .layer = -1 },
+               put = { .lane = "host", .what = "tokens", .layer = -1, .begin = clock_ns() };
     (void)again; /* one program for the whole run: it is never compiled a second time */
     TRY(put_tokens(r, tokens, d));
     put.end = e.begin = clock_ns();
@@ -124,9 +128,18 @@ static an_status loss_of(void *way, const int32_t *tokens, double *loss, diag *d
 }
 
 static size_t states(const void *way) { return train_state_count(((const resident *)way)->t); }
-static void state_at(const void *way, size_t i, train_state_info *out) { train_state_at(((const resident *)way)->t, i, out); }
-static an_status write_state(void *way, const char *name, dtype dt, const void *data, diag *d) { return train_write(((resident *)way)->t, name, dt, data, d); }
-static an_status read_state(void *way, const char *name, dtype dt, void *data, diag *d) { return train_read(((resident *)way)->t, name, dt, data, d); }
+static void state_at(const void *way, size_t i, train_state_info *out)
+{
+    train_state_at(((const resident *)way)->t, i, out);
+}
+static an_status write_state(void *way, const char *name, dtype dt, const void *data, diag *d)
+{
+    return train_write(((resident *)way)->t, name, dt, data, d);
+}
+static an_status read_state(void *way, const char *name, dtype dt, void *data, diag *d)
+{
+    return train_read(((resident *)way)->t, name, dt, data, d);
+}
 
 /* One minibatch at a loss scale of its own; the trainer has a dynamic one, which is sent. */
 an_status resident_at(void *way, const int32_t *tokens, double loss_scale, train_report *out, diag *d)
@@ -137,9 +150,15 @@ an_status resident_at(void *way, const int32_t *tokens, double loss_scale, train
     return train_step(r->t, 0, out, d);
 }
 
-an_status resident_spoilt(void *way, train_state_info *out, diag *d) { return train_spoilt(((resident *)way)->t, out, d); }
+an_status resident_spoilt(void *way, train_state_info *out, diag *d)
+{
+    return train_spoilt(((resident *)way)->t, out, d);
+}
 
-static an_status save(void *way, const char *path, const train_note *note, size_t n, diag *d) { return train_save(((resident *)way)->t, path, note, n, d); }
+static an_status save(void *way, const char *path, const train_note *note, size_t n, diag *d)
+{
+    return train_save(((resident *)way)->t, path, note, n, d);
+}
 
 static an_status load(void *way, const char *path, train_note *note, size_t n, arena *mem, diag *d)
 {
@@ -157,4 +176,6 @@ static void stats(void *way, pipe_stats *out)
     out->bytes = s.surface_bytes + s.image_bytes, out->work_bytes = s.image_bytes;
 }
 
-const pipe_ops pipe_resident = { make, drop, step, loss_of, states, state_at, write_state, read_state, save, load, stats };
+const pipe_ops pipe_resident = {
+    make, drop, step, loss_of, states, state_at, write_state, read_state, save, load, stats
+};

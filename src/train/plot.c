@@ -14,7 +14,8 @@ void plot_add(plot_series *s, double x, double y)
         return;
     }
     if (s->n == PLOT_POINTS) {
-        for (size_t i = 0; i < PLOT_POINTS / 2; i++) s->x[i] = (s->x[2 * i] + s->x[2 * i + 1]) / 2, s->y[i] = (s->y[2 * i] + s->y[2 * i + 1]) / 2;
+        for (size_t i = 0; i < PLOT_POINTS / 2; i++)
+            s->x[i] = (s->x[2 * i] + s->x[2 * i + 1]) / 2, s->y[i] = (s->y[2 * i] + s->y[2 * i + 1]) / 2;
         s->n /= 2, s->per *= 2;
     }
     s->x[s->n] = x, s->y[s->n++] = y, s->in_last = 1;
@@ -44,7 +45,8 @@ static bool frame_of(const plot_losses *p, frame *f)
     if (f->x0 > f->x1) return false;
     if (f->x1 - f->x0 < 1) f->x1 = f->x0 + 1;
     const bool above = f->y0 >= 0; /* as losses are: nothing is below, then */
-    double room = MAX(MAX((f->y1 - f->y0) * 0.04, 1e-3), MAX(fabs(f->y0), fabs(f->y1)) * 1e-9); /* the last: so that steps between ticks are more than roundings of them */
+    /* the last: so that steps between ticks are more than roundings of them */
+    double room = MAX(MAX((f->y1 - f->y0) * 0.04, 1e-3), MAX(fabs(f->y0), fabs(f->y1)) * 1e-9);
     f->y0 -= room, f->y1 += room;
     if (above) f->y0 = MAX(f->y0, 0);
     return true;
@@ -67,7 +69,10 @@ typedef struct {
     int width; /* of the longest */
 } label_form;
 
-static int put_label(char *to, size_t n, const label_form *l, double y) { return snprintf(to, n, l->power ? "%.*e" : "%.*f", l->digits, y + 0.0); }
+static int put_label(char *to, size_t n, const label_form *l, double y)
+{
+    return snprintf(to, n, l->power ? "%.*e" : "%.*f", l->digits, y + 0.0);
+}
 
 /* least: places behind the point where there is room for them. */
 static label_form labels_of(const frame *f, double step, int least, int room)
@@ -76,7 +81,8 @@ static label_form labels_of(const frame *f, double step, int least, int room)
     label_form l = { .digits = MAX(places(step), least) };
     l.width = MAX(put_label(text, sizeof text, &l, f->y0), put_label(text, sizeof text, &l, f->y1));
     if (l.width <= room) return l;
-    l = (label_form){ .power = true, .digits = MIN(MAX((int)ceil(log10(MAX(fabs(f->y0), fabs(f->y1)) / step)), 1), 12) };
+    l = (label_form){ .power = true,
+                      .digits = MIN(MAX((int)ceil(log10(MAX(fabs(f->y0), fabs(f->y1)) / step)), 1), 12) };
     l.width = MAX(put_label(text, sizeof text, &l, f->y0), put_label(text, sizeof text, &l, f->y1));
     return l;
 }
@@ -93,7 +99,8 @@ static void draw(canvas *c, const frame *f, const plot_series *s)
 {
     int px = -1, py = 0;
     for (size_t i = 0; s && i < s->n; i++) {
-        int x = (int)((s->x[i] - f->x0) / (f->x1 - f->x0) * (c->w - 1) + 0.5), y = (int)((f->y1 - s->y[i]) / (f->y1 - f->y0) * (c->h - 1) + 0.5);
+        int x = (int)((s->x[i] - f->x0) / (f->x1 - f->x0) * (c->w - 1) + 0.5),
+            y = (int)((f->y1 - s->y[i]) / (f->y1 - f->y0) * (c->h - 1) + 0.5);
         int steps = px < 0 ? 0 : MAX(x > px ? x - px : px - x, y > py ? y - py : py - y);
         for (int k = 0; k <= steps; k++) {
             int ax = steps ? px + (x - px) * k / steps : x, ay = steps ? py + (y - py) * k / steps : y;
@@ -166,7 +173,8 @@ static void put_curve(strbuf *b, const frame *f, const plot_series *s, const cha
 {
     if (!s || !s->n) return;
     if (dots || s->n == 1) {
-        for (size_t i = 0; i < s->n; i++) sb_printf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" %s/>\n", at_x(f, s->x[i]), at_y(f, s->y[i]), style);
+        for (size_t i = 0; i < s->n; i++)
+            sb_printf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" %s/>\n", at_x(f, s->x[i]), at_y(f, s->y[i]), style);
         return;
     }
     sb_puts(b, "<polyline points=\"");
@@ -180,17 +188,20 @@ static void put_ticks(strbuf *b, const frame *f, double dy, const label_form *fo
     for (double k = ceil(f->y0 / dy), y = k * dy; y <= f->y1; y = ++k * dy) {
         char label[400];
         put_label(label, sizeof label, form, y);
-        sb_printf(b, "<path d=\"M%d %.1fH%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", f->left, at_y(f, y), W - RIGHT, f->left - 8, at_y(f, y) + 4, label);
+        sb_printf(b,
+                  "<path d=\"M%d %.1fH%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+                  f->left, at_y(f, y), W - RIGHT, f->left - 8, at_y(f, y) + 4, label);
     }
     for (double x = ceil(f->x0 / dx) * dx; x <= f->x1; x += dx)
-        sb_printf(b, "<path d=\"M%.1f %dv5\" stroke=\"#888\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n", at_x(f, x), H - BOTTOM, at_x(f, x),
-                  H - BOTTOM + 20, x);
+        sb_printf(
+            b, "<path d=\"M%.1f %dv5\" stroke=\"#888\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n",
+            at_x(f, x), H - BOTTOM, at_x(f, x), H - BOTTOM + 20, x);
 }
 
 static void put_legend(strbuf *b, int k, const char *colour, const char *text)
 {
-    sb_printf(b, "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">%s</text>\n", W - 190, TOP + 12 + 18 * k, colour, W - 170, TOP + 18 + 18 * k,
-              text);
+    sb_printf(b, "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">%s</text>\n",
+              W - 190, TOP + 12 + 18 * k, colour, W - 170, TOP + 18 + 18 * k, text);
 }
 
 void plot_svg(strbuf *b, const plot_losses *p)
@@ -202,8 +213,12 @@ void plot_svg(strbuf *b, const plot_losses *p)
     const double dy = any ? tick(f.y1 - f.y0, 5) : 1;
     const label_form form = any ? labels_of(&f, dy, 0, 8) : (label_form){ 0 };
     f.left = MAX(LEFT, NAME + DIGIT * form.width + 8);
-    sb_printf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n", W, H, W, H);
-    sb_printf(b, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n<text x=\"%d\" y=\"24\" font-size=\"15\">", W, H, f.left);
+    sb_printf(
+        b,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n",
+        W, H, W, H);
+    sb_printf(b, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n<text x=\"%d\" y=\"24\" font-size=\"15\">", W, H,
+              f.left);
     put_xml(b, p->title ? p->title : "");
     sb_puts(b, "</text>\n");
     if (any) {
@@ -218,7 +233,8 @@ void plot_svg(strbuf *b, const plot_losses *p)
     }
     sb_printf(b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (f.left + W - RIGHT) / 2, H - 8);
     put_xml(b, p->x ? p->x : "");
-    sb_printf(b, "</text>\n<text transform=\"translate(16 %d) rotate(-90)\" text-anchor=\"middle\">", (TOP + H - BOTTOM) / 2);
+    sb_printf(b, "</text>\n<text transform=\"translate(16 %d) rotate(-90)\" text-anchor=\"middle\">",
+              (TOP + H - BOTTOM) / 2);
     put_xml(b, p->y ? p->y : "");
     sb_puts(b, "</text>\n</svg>\n");
 }

@@ -1,5 +1,6 @@
 /* plot.h: what a run looked like: its losses as a curve, its work as lanes of time.
- * In: numbers as they come; memory is bounded however long the run is.  Out: text for terminals, SVG, a Chrome trace. */
+ * In: numbers as they come; memory is bounded however long the run is.  Out: text for terminals, SVG, a Chrome
+ * trace. */
 #ifndef TRAIN_PLOT_H
 #define TRAIN_PLOT_H
 
@@ -11,7 +12,8 @@ enum { PLOT_POINTS = 1024 };
 typedef struct {            /* zero to begin with */
     double x[PLOT_POINTS], y[PLOT_POINTS];
     size_t n;
-    int64_t per, in_last;   /* numbers a point stands for; doubled when the room is full. Those the last point has so far */
+    /* numbers a point stands for; doubled when the room is full. Those the last point has so far */
+    int64_t per, in_last;
 } plot_series;
 void plot_add(plot_series *s, double x, double y); /* a y that is not finite is left out */
 
@@ -33,8 +35,9 @@ void plot_lanes_add(plot_lanes *l, const pipe_event *e);
 void plot_lanes_mark(plot_lanes *l); /* an update ended here */
 /* Time in each lane and kind of work, what each lane waited, and the last update drawn to scale. */
 void plot_lanes_text(strbuf *b, plot_lanes *l, int cols);
-/* The JSON that chrome://tracing and Perfetto open, with times of the machine's clock. before: a trace made here by an earlier process of the run,
- * which this one goes on as a process of its own; what is no such trace is left out (n 0: none). */
+/* The JSON that chrome://tracing and Perfetto open, with times of the machine's clock. before: a trace made here by
+ * an earlier process of the run, which this one goes on as a process of its own; what is no such trace is left out
+ * (n 0: none). */
 void plot_lanes_trace(strbuf *b, plot_lanes *l, const char *before, size_t n);
 
 #endif

@@ -81,7 +81,8 @@ static void add_up(sums *s, const plot_lanes *l)
         const pipe_event *e = &l->at[i];
         int at = lane_of(s, e->lane), k = 0;
         if (at < 0) continue;
-        s->lane[at].first = MIN(s->lane[at].first, e->begin), s->lane[at].last = MAX(s->lane[at].last, e->end), s->lane[at].busy += e->end - e->begin;
+        s->lane[at].first = MIN(s->lane[at].first, e->begin), s->lane[at].last = MAX(s->lane[at].last, e->end),
+        s->lane[at].busy += e->end - e->begin;
         while (k < s->n_kinds && (strcmp(s->k[k].lane, e->lane) || strcmp(s->k[k].what, e->what))) k++;
         if (k == MAX_KINDS) continue;
         if (k == s->n_kinds) s->k[s->n_kinds++] = (kind){ .lane = e->lane, .what = e->what };
@@ -123,7 +124,8 @@ static int longest_first(const void *a, const void *b)
 static char letter_of(const sums *s, const pipe_event *e)
 {
     for (int k = 0; k < s->n_kinds; k++)
-        if (!strcmp(s->k[k].lane, e->lane) && !strcmp(s->k[k].what, e->what)) return k < 26 ? (char)('a' + k) : k < 52 ? (char)('A' + k - 26) : '#';
+        if (!strcmp(s->k[k].lane, e->lane) && !strcmp(s->k[k].what, e->what))
+            return k < 26 ? (char)('a' + k) : k < 52 ? (char)('A' + k - 26) : '#';
     return '#';
 }
 
@@ -158,40 +160,53 @@ void plot_lanes_text(strbuf *b, plot_lanes *l, int cols)
     sums s = { 0 };
     add_up(&s, l);
     qsort(s.k, (size_t)s.n_kinds, sizeof *s.k, longest_first);
-    sb_printf(b, "%llu updates, %zu events%s\n", (unsigned long long)l->updates, l->n, l->lost ? " kept, later ones not" : "");
+    sb_printf(b, "%llu updates, %zu events%s\n", (unsigned long long)l->updates, l->n,
+              l->lost ? " kept, later ones not" : "");
     sb_printf(b, "  %-8s %-20s %10s %12s %10s %7s\n", "lane", "work", "times", "total ms", "mean ms", "share");
     for (int k = 0; k < s.n_kinds; k++) {
         const lane *at = &s.lane[lane_of(&s, s.k[k].lane)];
         double span = (double)MAX(at->last - at->first, 1);
-        sb_printf(b, "%c %-8s %-20s %10llu %12.2f %10.3f %6.1f%%\n", k < 26 ? 'a' + k : k < 52 ? 'A' + k - 26 : '#', s.k[k].lane, s.k[k].what, (unsigned long long)s.k[k].count,
-                  (double)s.k[k].ns / 1e6, (double)s.k[k].ns / 1e6 / (double)s.k[k].count, 100 * (double)s.k[k].ns / span);
+        sb_printf(b, "%c %-8s %-20s %10llu %12.2f %10.3f %6.1f%%\n",
+                  k < 26   ? 'a' + k
+                  : k < 52 ? 'A' + k - 26
+                           : '#',
+                  s.k[k].lane, s.k[k].what, (unsigned long long)s.k[k].count, (double)s.k[k].ns / 1e6,
+                  (double)s.k[k].ns / 1e6 / (double)s.k[k].count, 100 * (double)s.k[k].ns / span);
     }
     for (int i = 0; i < s.n_lanes; i++) {
         uint64_t span = s.lane[i].last - s.lane[i].first, idle = span > s.lane[i].busy ? span - s.lane[i].busy : 0;
-        sb_printf(b, ". %-8s %-20s %10s %12.2f %10s %6.1f%%\n", s.lane[i].name, "waiting", "", (double)idle / 1e6, "", 100 * (double)idle / (double)MAX(span, 1));
+        sb_printf(b, ". %-8s %-20s %10s %12.2f %10s %6.1f%%\n", s.lane[i].name, "waiting", "", (double)idle / 1e6, "",
+                  100 * (double)idle / (double)MAX(span, 1));
     }
-    if (next_of(l, 0, "host") < l->n) sb_printf(b, "  device and host at once %28.2f ms\n", (double)at_once(l, "device", "host") / 1e6);
+    if (next_of(l, 0, "host") < l->n)
+        sb_printf(b, "  device and host at once %28.2f ms\n", (double)at_once(l, "device", "host") / 1e6);
     put_picture(b, l, &s, cols);
     pthread_mutex_unlock(&l->lock);
 }
 
 /* ---- a trace ---- */
 
-static const char HEAD[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", TAIL[] = "\n]}\n", PROCESS[] = "\"process_name\"";
+static const char HEAD[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", TAIL[] = "\n]}\n",
+                  PROCESS[] = "\"process_name\"";
 
 /* How many processes a trace made here has; 0: it is no such trace. */
 static int processes(const char *text, size_t n)
 {
     int found = 0;
     size_t k = strlen(PROCESS);
-    if (n < strlen(HEAD) + strlen(TAIL) || memcmp(text, HEAD, strlen(HEAD)) || memcmp(text + n - strlen(TAIL), TAIL, strlen(TAIL))) return 0;
-    for (const char *at = text, *end = text + n; (at = memchr(at, '"', (size_t)(end - at))) && (size_t)(end - at) >= k; at++) found += !memcmp(at, PROCESS, k);
+    if (n < strlen(HEAD) + strlen(TAIL) || memcmp(text, HEAD, strlen(HEAD)) ||
+        memcmp(text + n - strlen(TAIL), TAIL, strlen(TAIL)))
+        return 0;
+    for (const char *at = text, *end = text + n; (at = memchr(at, '"', (size_t)(end - at))) && (size_t)(end - at) >= k;
+         at++)
+        found += !memcmp(at, PROCESS, k);
     return found;
 }
 
 static void put_events(strbuf *b, const plot_lanes *l, sums *s, int pid)
 {
-    sb_printf(b, "{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"anneal train\"}}", pid);
+    sb_printf(b, "{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"anneal train\"}}",
+              pid);
     for (int i = 0; i < s->n_lanes; i++) {
         sb_printf(b, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":", pid, i + 1);
         sb_json(b, s->lane[i].name, strlen(s->lane[i].name));
@@ -201,7 +216,8 @@ static void put_events(strbuf *b, const plot_lanes *l, sums *s, int pid)
         const pipe_event *e = &l->at[i];
         int at = lane_of(s, e->lane);
         if (at < 0) continue;
-        sb_printf(b, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":", pid, at + 1, (double)e->begin / 1e3, (double)(e->end - e->begin) / 1e3);
+        sb_printf(b, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":", pid, at + 1,
+                  (double)e->begin / 1e3, (double)(e->end - e->begin) / 1e3);
         sb_json(b, e->what, strlen(e->what));
         if (e->layer >= 0) sb_printf(b, ",\"args\":{\"layer\":%d}", e->layer);
         sb_putc(b, '}');

@@ -1,5 +1,5 @@
-/* resident.c: a trainer on its device: surfaces that hold the state, requests that bind them, one dispatch per minibatch.
- * In: minibatches.  Out: reports; the state stays where it is.
+/* resident.c: a trainer on its device: surfaces that hold the state, requests that bind them, one dispatch per
+ * minibatch. In: minibatches.  Out: reports; the state stays where it is.
  *
  * A state has two surfaces. A request binds one as the input and the other as the output; there is a request for either
  * direction, made when it is first used. A step that counts turns the direction round. */
@@ -80,15 +80,19 @@ static int64_t first_bad_f32(const trainer *t, const float *x, int64_t n)
 
 static an_status not_finite(const char *what, int64_t i, double x, const ttype *type, diag *d)
 {
-    if (isfinite(x)) return diag_fail(d, AN_INPUT, NOWHERE, "%s: number %lld is %g, which %s cannot hold", what, (long long)i, x, dtype_name(type->dt));
+    if (isfinite(x))
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: number %lld is %g, which %s cannot hold", what, (long long)i, x,
+                         dtype_name(type->dt));
     return diag_fail(d, AN_INPUT, NOWHERE, "%s: number %lld is %g; finite numbers are wanted", what, (long long)i, x);
 }
 
-an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, const void *data, bool finite, const char *what, diag *d)
+an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, const void *data, bool finite,
+                      const char *what, diag *d)
 {
     size_t bytes;
     int64_t n;
-    if (!shape_bytes(type, &bytes) || !shape_elems(&type->sh, &n)) return diag_fail(d, AN_BUG, NOWHERE, "%s has no size", what);
+    if (!shape_bytes(type, &bytes) || !shape_elems(&type->sh, &n))
+        return diag_fail(d, AN_BUG, NOWHERE, "%s has no size", what);
     if (dt == type->dt && (dt == DT_F32 || !finite || !dtype_is_float(dt))) {
         int64_t bad = finite && dt == DT_F32 ? first_bad_f32(t, data, n) : -1;
         if (bad >= 0) return not_finite(what, bad, ((const float *)data)[bad], type, d);
@@ -110,7 +114,8 @@ an_status surface_get(trainer *t, dev_surface *s, const ttype *type, dtype dt, v
 {
     size_t bytes;
     int64_t n;
-    if (!shape_bytes(type, &bytes) || !shape_elems(&type->sh, &n)) return diag_fail(d, AN_BUG, NOWHERE, "a tensor without size");
+    if (!shape_bytes(type, &bytes) || !shape_elems(&type->sh, &n))
+        return diag_fail(d, AN_BUG, NOWHERE, "a tensor without size");
     if (dt == type->dt) return move_out(t, s, type, data, bytes, d);
     unsigned char *from = stage_room(t, bytes);
     if (!from) return diag_nomem(d);
@@ -140,9 +145,12 @@ static void bytes_end(trainer *t)
 
 static an_status check_options(const train_options *o, diag *d)
 {
-    if (o->accum < 0) return diag_fail(d, AN_INPUT, NOWHERE, "%d minibatches per update; 1 or more are wanted", o->accum);
-    if (!(o->loss_scale >= 0 && o->loss_scale < INFINITY)) return diag_fail(d, AN_INPUT, NOWHERE, "the loss scale is %g; a positive number is wanted", o->loss_scale);
-    if (o->n_fetch > TRAIN_MAX_FETCH) return diag_fail(d, AN_INPUT, NOWHERE, "%zu values are fetched; %d is the most", o->n_fetch, TRAIN_MAX_FETCH);
+    if (o->accum < 0)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%d minibatches per update; 1 or more are wanted", o->accum);
+    if (!(o->loss_scale >= 0 && o->loss_scale < INFINITY))
+        return diag_fail(d, AN_INPUT, NOWHERE, "the loss scale is %g; a positive number is wanted", o->loss_scale);
+    if (o->n_fetch > TRAIN_MAX_FETCH)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%zu values are fetched; %d is the most", o->n_fetch, TRAIN_MAX_FETCH);
     return AN_OK;
 }
 
@@ -150,12 +158,17 @@ static an_status choose_types(trainer *t, diag *d)
 {
     bool plain = t->chip == NULL;
     t->form = t->o.state != TRAIN_STATE_DEFAULT ? t->o.state : plain ? TRAIN_F32 : TRAIN_F16;
-    if (!plain && t->form == TRAIN_F32) return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s computes in fp16: its state is fp16, or fp16 in two halves", device_name(t->dev));
+    if (!plain && t->form == TRAIN_F32)
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s computes in fp16: its state is fp16, or fp16 in two halves",
+                         device_name(t->dev));
     if (plain && t->form == TRAIN_HALVES)
-        return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "two halves need a device that rounds every operation; %s has fp32 state", device_name(t->dev));
+        return diag_fail(d, AN_UNSUPPORTED, NOWHERE,
+                         "two halves need a device that rounds every operation; %s has fp32 state",
+                         device_name(t->dev));
     t->state_dt = t->form == TRAIN_F32 ? DT_F32 : DT_F16;
     t->ctl_dt = t->state_dt;
-    t->in_place = t->state_dt == DT_F32; /* a chip shows overflow as infinity or 0 in places: there the host judges, before anything is taken over */
+    /* a chip shows overflow as infinity or 0 in places: there the host judges, before anything is taken over */
+    t->in_place = t->state_dt == DT_F32;
     t->floats = plain ? DT_NONE : DT_F16;
     return AN_OK;
 }
@@ -165,8 +178,12 @@ static const char WEIGHTS[] = "@model_path/weights/weight.bin";
 static an_status compile(trainer *t, prog *p, diag *d)
 {
     dev_blob blob = { .path = WEIGHTS, .bytes = p->blob.at, .n = p->blob.n };
-    dev_source src = { .text = p->text, .n_text = strlen(p->text), .file = "<train>", .weights = { .blob = &blob, .n_blob = p->blob.n ? 1 : 0, .stable = true },
-                       .separate = t->keeps && p != &t->prog[PROG_EVAL], .final = true };
+    dev_source src = { .text = p->text,
+                       .n_text = strlen(p->text),
+                       .file = "<train>",
+                       .weights = { .blob = &blob, .n_blob = p->blob.n ? 1 : 0, .stable = true },
+                       .separate = t->keeps && p != &t->prog[PROG_EVAL],
+                       .final = true };
     TRY(device_compile(t->dev, &src, &p->p, d));
     return dev_program_load(p->p, d);
 }
@@ -176,7 +193,8 @@ static uint64_t one_size(const trainer *t)
     uint64_t most = 0;
     if (!device_get_limits(t->dev)->uniform) return 0;
     for (int k = 0; k < PROG_COUNT; k++)
-        for (int side = 0; side < 2 && t->prog[k].p; side++) most = MAX(most, dev_program_surface_bytes(t->prog[k].p, (dev_side)side));
+        for (int side = 0; side < 2 && t->prog[k].p; side++)
+            most = MAX(most, dev_program_surface_bytes(t->prog[k].p, (dev_side)side));
     return most;
 }
 
@@ -226,7 +244,8 @@ static an_status open(trainer *t, const graph *g, diag *d)
     t->chip = device_is_plain(t->dev) || !colon ? NULL : chip_find(colon + 1);
     t->accum = MAX(t->o.accum, 1);
     if (t->o.device.fast_math && !device_is_plain(t->dev))
-        return diag_fail(d, AN_USAGE, NOWHERE, "products in bf16 are a matter of cpu; %s has its own arithmetic", device_name(t->dev));
+        return diag_fail(d, AN_USAGE, NOWHERE, "products in bf16 are a matter of cpu; %s has its own arithmetic",
+                         device_name(t->dev));
     TRY(choose_types(t, d));
     TRY(optim_take(t, d));
     scale_start(t);
@@ -248,7 +267,8 @@ an_status train_open(trainer **out, const graph *g, const train_options *o, diag
     uint32_t isa;
     an_status st = isa_have(&isa, d);
     if (!st) t->vec = vec_pick(isa), st = open(t, g, d);
-    t->o.param = NULL, t->o.fetch = NULL, t->o.keep = NULL, t->o.engine = t->o.optimizer = NULL; /* the caller's, and no longer needed */
+    /* the caller's, and no longer needed */
+    t->o.param = NULL, t->o.fetch = NULL, t->o.keep = NULL, t->o.engine = t->o.optimizer = NULL;
     if (st) train_close(t);
     else *out = t;
     return st;
@@ -272,7 +292,8 @@ void train_close(trainer *t)
     for (size_t i = 0; i < t->params.n; i++) dev_surface_free(t->params.at[i].copy.s);
     for (size_t i = 0; i < t->inputs.n; i++) dev_surface_free(t->inputs.at[i].s);
     for (size_t i = 0; i < t->fetch.n; i++) dev_surface_free(t->fetch.at[i].s);
-    dev_surface_free(t->ctl_s), dev_surface_free(t->loss_s), dev_surface_free(t->peak_s), dev_surface_free(t->power_s), dev_surface_free(t->extent_s);
+    dev_surface_free(t->ctl_s), dev_surface_free(t->loss_s), dev_surface_free(t->peak_s), dev_surface_free(t->power_s),
+        dev_surface_free(t->extent_s);
     if (t->own_dev) device_close(t->dev);
     free(t->stage);
     arena_free(&t->mem);
@@ -287,7 +308,8 @@ static dev_surface *surface_of(trainer *t, dev_side side, const char *name)
 {
     for (size_t i = 0; i < t->states.n; i++) {
         const state *s = &t->states.at[i];
-        if (!strcmp(name, side == DEV_INPUT ? s->in : s->out)) return s->s[side == DEV_INPUT ? t->side[s->group] : !t->side[s->group]];
+        if (!strcmp(name, side == DEV_INPUT ? s->in : s->out))
+            return s->s[side == DEV_INPUT ? t->side[s->group] : !t->side[s->group]];
     }
     for (size_t i = 0; i < t->params.n; i++) { /* written over by the step that counts, as the weight is */
         const param *p = &t->params.at[i];
@@ -316,7 +338,8 @@ static an_status request(trainer *t, prog *p, dev_request **out, diag *d)
     for (int side = 0; side < 2; side++) {
         const dev_port *ports;
         size_t n = dev_program_ports(p->p, (dev_side)side, &ports);
-        for (size_t i = 0; i < n && !st; i++) st = dev_request_bind_at(fresh, (dev_side)side, i, surface_of(t, (dev_side)side, ports[i].name), d);
+        for (size_t i = 0; i < n && !st; i++)
+            st = dev_request_bind_at(fresh, (dev_side)side, i, surface_of(t, (dev_side)side, ports[i].name), d);
     }
     if (st) return dev_request_free(fresh), st;
     *out = *r = fresh;
@@ -335,7 +358,8 @@ static an_status dispatch(trainer *t, prog_kind k, diag *d)
     TRY(request(t, p, &r, d));
     diag why = { 0 };
     an_status st = device_run(r, DEV_QOS, &why);
-    if (st && st != AN_NOMEM) { /* it reads one side of every state and writes the other: an engine that only stumbled goes on */
+    /* it reads one side of every state and writes the other: an engine that only stumbled goes on */
+    if (st && st != AN_NOMEM) {
         log_say(t->o.warn, t->o.user, "%s; running it once more", why.msg);
         why = (diag){ 0 };
         st = device_run(r, DEV_QOS, &why);
@@ -414,7 +438,8 @@ static an_status run_minibatch(trainer *t, bool last, double lr, double S, train
     return AN_OK;
 }
 
-/* A group begins with its sums times 0, and 0 times what is no number is none: what an engine left in them must not outlast the group. */
+/* A group begins with its sums times 0, and 0 times what is no number is none: what an engine left in them must not
+ * outlast the group. */
 static an_status clear_sums(trainer *t, diag *d)
 {
     for (size_t i = 0; i < t->params.n; i++) {
@@ -438,7 +463,9 @@ an_status train_step(trainer *t, double lr, train_report *r, diag *d)
     else r->verdict = t->group; /* the rest of a group that overflowed is not worth a dispatch */
     t->minibatches++;
     an_status st = AN_OK;
-    if (!t->group && !(r->verdict == VERDICT_NOTHING && r->loss == 0 && !last)) t->group = r->verdict, t->group_loss = r->loss; /* a sample that is right already adds 0 to its group */
+    /* a sample that is right already adds 0 to its group */
+    if (!t->group && !(r->verdict == VERDICT_NOTHING && r->loss == 0 && !last))
+        t->group = r->verdict, t->group_loss = r->loss;
     if (!last) {
         t->at++;
         if (!t->group) t->side[GROUP_ACC] ^= 1;
@@ -461,7 +488,8 @@ an_status train_step(trainer *t, double lr, train_report *r, diag *d)
 
 an_status train_eval(trainer *t, diag *d)
 {
-    if (!t->fetch.n) return diag_fail(d, AN_INPUT, NOWHERE, "no value was named to be fetched when the trainer was opened");
+    if (!t->fetch.n)
+        return diag_fail(d, AN_INPUT, NOWHERE, "no value was named to be fetched when the trainer was opened");
     t->evaluated = false;
     t->sent = 0; /* what was put for it is no minibatch's */
     TRY(dispatch(t, PROG_EVAL, d));
@@ -474,7 +502,8 @@ an_status train_fetch(trainer *t, const char *name, dtype dt, void *data, diag *
     for (size_t i = 0; i < t->fetch.n; i++) {
         fetched *f = &t->fetch.at[i];
         if (strcmp(f->name, name)) continue;
-        if (!t->evaluated) return diag_fail(d, AN_INPUT, NOWHERE, "%s was not evaluated: there is nothing to fetch", name);
+        if (!t->evaluated)
+            return diag_fail(d, AN_INPUT, NOWHERE, "%s was not evaluated: there is nothing to fetch", name);
         return surface_get(t, f->s, &f->type, dt, data, d);
     }
     return diag_fail(d, AN_INPUT, NOWHERE, "no fetched value is called \"%.80s\"", name);

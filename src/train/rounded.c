@@ -1,15 +1,17 @@
-/* rounded.c: weights as products of bf16 read them.
- * In: a trainer whose device rounds the operands of products to bf16.  Out: beside each matrix a copy that is rounded already.
+/* rounded.c: weights as products of bf16 read them. In: a trainer whose device rounds the operands of products to
+ * bf16.  Out: beside each matrix a copy that is rounded already.
  *
- * A product for few columns takes longer to bring and round its weight than to multiply by it, and a step would do that twice, forward and
- * back. The update that writes the weight writes the copy with it: products read half the bytes and round nothing, and multiply the same
- * numbers. The copy is no state: no file has it, and where the host has written a weight it is made again before the next dispatch. */
+ * A product for few columns takes longer to bring and round its weight than to multiply by it, and a step would do
+ * that twice, forward and back. The update that writes the weight writes the copy with it: products read half the
+ * bytes and round nothing, and multiply the same numbers. The copy is no state: no file has it, and where the host
+ * has written a weight it is made again before the next dispatch. */
 #include "kernel/kernel.h"
 #include "train/train_int.h"
 
 enum {
     ENOUGH = 1 << 20, /* multiply-adds: the engine takes much shorter products in fp32 as they are */
-    MANY_CACHES = 8,  /* weights of fewer second caches are near when they are read again: a copy would cost more than it saves */
+    /* weights of fewer second caches are near when they are read again: a copy would cost more than it saves */
+    MANY_CACHES = 8,
 };
 
 static int64_t of_axes(const shape *s, int from, int to)
@@ -25,7 +27,8 @@ static bool is_matrix(const graph *g, const node *n, int k)
     const shape *w = &graph_type(g, n->in[k])->sh, *y = &graph_type(g, n->out)->sh;
     int64_t work = of_axes(w, 0, w->rank);
     if (n->op == OP_CONV || n->op == OP_CONV_TRANSPOSE) {
-        if (k != 1 || w->rank < 3 || of_axes(w, 2, w->rank) != 1 || attr_int(n->op, n->attrs, n->n_attr, A_GROUPS) != 1) return false;
+        if (k != 1 || w->rank < 3 || of_axes(w, 2, w->rank) != 1 || attr_int(n->op, n->attrs, n->n_attr, A_GROUPS) != 1)
+            return false;
         work *= of_axes(y, 2, y->rank);
     } else if (n->op == OP_MATMUL) {
         if (k > 1 || w->rank != 2 || y->rank < 2) return false;
@@ -54,7 +57,8 @@ void rounded_plan(trainer *t, const graph *g)
         if (p->copy.on) bytes += p->n * (int64_t)sizeof(float);
     }
     const bool near = bytes < MANY_CACHES * (int64_t)cpu_l2_bytes();
-    for (size_t i = 0; near && t->o.copies != TRAIN_COPIES_ALWAYS && i < t->params.n; i++) t->params.at[i].copy.on = false;
+    for (size_t i = 0; near && t->o.copies != TRAIN_COPIES_ALWAYS && i < t->params.n; i++)
+        t->params.at[i].copy.on = false;
 }
 
 void rounded_read(graph *g, const val *instead)

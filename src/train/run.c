@@ -15,12 +15,14 @@ static an_status check_names(run *r)
 {
     const train_run_options *o = r->o;
     if (o->pipeline && strcmp(o->pipeline, "resident"))
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "pipeline \"%.40s\" cannot train %s; resident can", o->pipeline, o->model ? o->model : "it");
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "pipeline \"%.40s\" cannot train %s; resident can", o->pipeline,
+                         o->model ? o->model : "it");
     r->spec = o->model ? net_find(o->model) : NULL;
     if (!r->spec) {
         strbuf b = { 0 };
         for (size_t i = 0; i < net_count(); i++) sb_printf(&b, "%s%s", i ? ", " : "", net_at(i)->name);
-        diag_fail(r->d, AN_USAGE, NOWHERE, "unknown network \"%.40s\"; known are %s", o->model ? o->model : "", b.at ? b.at : "");
+        diag_fail(r->d, AN_USAGE, NOWHERE, "unknown network \"%.40s\"; known are %s", o->model ? o->model : "",
+                  b.at ? b.at : "");
         return sb_free(&b), r->d->st;
     }
     return train_schedule_find(o->schedule, &r->schedule.kind, r->d);
@@ -31,13 +33,22 @@ static an_status check_numbers(run *r)
 {
     const train_run_options *o = r->o;
     bool constant = r->schedule.kind == SCHEDULE_CONSTANT;
-    if (!(o->lr >= 0) || !isfinite(o->lr)) return diag_fail(r->d, AN_USAGE, NOWHERE, "the learning rate is %g, wanted a positive number", o->lr);
-    if (!(o->lr_end <= 1)) return diag_fail(r->d, AN_USAGE, NOWHERE, "%g of the learning rate is left at the end, wanted a fraction from 0 to 1", o->lr_end);
+    if (!(o->lr >= 0) || !isfinite(o->lr))
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "the learning rate is %g, wanted a positive number", o->lr);
+    if (!(o->lr_end <= 1))
+        return diag_fail(r->d, AN_USAGE, NOWHERE,
+                         "%g of the learning rate is left at the end, wanted a fraction from 0 to 1", o->lr_end);
     if (o->lr_end != 0 && constant)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "%g of the learning rate is to be left at the end, but the schedule is constant", MAX(o->lr_end, 0.0));
-    if (o->seq > 0 && r->spec->task != NET_TEXT) return diag_fail(r->d, AN_USAGE, NOWHERE, "sequences of %lld for the network %s, which takes images", (long long)o->seq, r->spec->name);
+        return diag_fail(r->d, AN_USAGE, NOWHERE,
+                         "%g of the learning rate is to be left at the end, but the schedule is constant",
+                         MAX(o->lr_end, 0.0));
+    if (o->seq > 0 && r->spec->task != NET_TEXT)
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "sequences of %lld for the network %s, which takes images",
+                         (long long)o->seq, r->spec->name);
     if (o->test > 0 && o->every < 0)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "%lld test samples for accuracies between updates, but there are to be none of those", (long long)o->test);
+        return diag_fail(r->d, AN_USAGE, NOWHERE,
+                         "%lld test samples for accuracies between updates, but there are to be none of those",
+                         (long long)o->test);
     return AN_OK;
 }
 
@@ -48,10 +59,14 @@ static void warn_of_counts(const run *r)
 {
     const train_run_options *o = r->o;
     if (r->net.opt.batch > r->data.n_train)
-        WARN(r, "a minibatch has %lld samples and the data %lld: some are in it more than once", (long long)r->net.opt.batch, (long long)r->data.n_train);
-    if (o->test > r->data.n_test) WARN(r, "accuracies are of %lld test samples, not %lld: the data has no more", (long long)r->data.n_test, (long long)o->test);
+        WARN(r, "a minibatch has %lld samples and the data %lld: some are in it more than once",
+             (long long)r->net.opt.batch, (long long)r->data.n_train);
+    if (o->test > r->data.n_test)
+        WARN(r, "accuracies are of %lld test samples, not %lld: the data has no more", (long long)r->data.n_test,
+             (long long)o->test);
     if (o->final_test > r->data.n_test)
-        WARN(r, "the last accuracy is of %lld test samples, not %lld: the data has no more", (long long)r->data.n_test, (long long)o->final_test);
+        WARN(r, "the last accuracy is of %lld test samples, not %lld: the data has no more", (long long)r->data.n_test,
+             (long long)o->final_test);
 }
 
 static an_status open_data(run *r)
@@ -59,7 +74,8 @@ static an_status open_data(run *r)
     const char *name = r->o->data ? r->o->data : train_data_default(r->spec->task);
     net_task task;
     if (train_data_task(name, &task) && task != r->spec->task) /* before a file is looked for that would be of no use */
-        return diag_fail(r->d, AN_INPUT, NOWHERE, "data %.150s is %s; the network %s wants %s", name, task == NET_IMAGES ? "images" : "text", r->spec->name,
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "data %.150s is %s; the network %s wants %s", name,
+                         task == NET_IMAGES ? "images" : "text", r->spec->name,
                          r->spec->task == NET_IMAGES ? "images" : "text");
     TRY(train_data_open(name, r->o->seq > 0 ? r->o->seq : MAX(r->spec->seq, 1), &r->data, r->d));
     if (r->o->save || r->o->resume) r->data_digest = train_data_digest(&r->data);
@@ -68,12 +84,15 @@ static an_status open_data(run *r)
 
 static an_status open_net(run *r)
 {
-    net_options no = { .batch = r->o->batch, .classes = r->data.classes, .dt = device_is_plain(r->dev) ? DT_F32 : DT_F16 };
+    net_options no = { .batch = r->o->batch,
+                       .classes = r->data.classes,
+                       .dt = device_is_plain(r->dev) ? DT_F32 : DT_F16 };
     if (r->spec->task == NET_IMAGES) no.height = r->data.height, no.width = r->data.width;
     else no.seq = r->data.seq;
     diag why = { 0 };
     an_status st = net_build(r->spec->name, &no, &r->net, &why);
-    return st ? diag_fail(r->d, st == AN_INPUT ? AN_USAGE : st, NOWHERE, "%s", why.msg) : AN_OK; /* the data is good by now: it is the options */
+    /* the data is good by now: it is the options */
+    return st ? diag_fail(r->d, st == AN_INPUT ? AN_USAGE : st, NOWHERE, "%s", why.msg) : AN_OK;
 }
 
 /* 0 asks for the default, a negative number for none. */
@@ -83,28 +102,42 @@ static an_status open_trainer(run *r)
 {
     const train_run_options *o = r->o;
     train_param param[NET_MAX_PARAMS];
-    for (int i = 0; i < r->net.n_param; i++) param[i] = (train_param){ .name = r->net.param[i].name, .decay = r->net.param[i].decay };
-    train_options t = { .dev = r->dev, .device = o->device, .loss = r->net.loss, .param = param, .n_param = (size_t)r->net.n_param,
-                        .fetch = &(train_fetched){ LOGITS, r->net.logits }, .n_fetch = 1,
+    for (int i = 0; i < r->net.n_param; i++)
+        param[i] = (train_param){ .name = r->net.param[i].name, .decay = r->net.param[i].decay };
+    train_options t = { .dev = r->dev,
+                        .device = o->device,
+                        .loss = r->net.loss,
+                        .param = param,
+                        .n_param = (size_t)r->net.n_param,
+                        .fetch = &(train_fetched){ LOGITS, r->net.logits },
+                        .n_fetch = 1,
                         .optimizer = o->optimizer ? o->optimizer : r->spec->optimizer,
-                        .decay = given(o->decay, r->spec->decay), .clip = o->clip, .accum = o->accum,
-                        .state = o->state, .loss_scale = o->loss_scale > 0 ? o->loss_scale : r->spec->loss_scale, .dynamic_scale = o->dynamic_scale,
-                        .warn = o->warn, .user = o->user };
+                        .decay = given(o->decay, r->spec->decay),
+                        .clip = o->clip,
+                        .accum = o->accum,
+                        .state = o->state,
+                        .loss_scale = o->loss_scale > 0 ? o->loss_scale : r->spec->loss_scale,
+                        .dynamic_scale = o->dynamic_scale,
+                        .warn = o->warn,
+                        .user = o->user };
     if (!train_optimizer_find(t.optimizer, &r->optimizer)) r->optimizer = OPTIM_SGD; /* train_open says so */
     if (o->loss_scale == 0 && !o->dynamic_scale) {
         if (device_is_plain(r->dev)) t.loss_scale = 1; /* fp32 needs none */
-        else if (r->optimizer == OPTIM_ADAM || r->optimizer == OPTIM_ADAMW) t.dynamic_scale = true; /* squares leave fp16 soon */
+        else if (r->optimizer == OPTIM_ADAM || r->optimizer == OPTIM_ADAMW)
+            t.dynamic_scale = true; /* squares leave fp16 soon */
     }
     r->decay = t.decay, r->loss_scale = t.dynamic_scale ? 0 : t.loss_scale;
     return train_open(&r->t, r->net.g, &t, r->d);
 }
 
-/* The network's rate is meant for its optimizer: steps of the two kinds with and without division by a root differ in size. */
+/* The network's rate is meant for its optimizer: steps of the two kinds with and without division by a root differ
+ * in size. */
 static bool own_rate(const run *r)
 {
     train_optimizer own;
     if (!train_optimizer_find(r->spec->optimizer, &own)) return false;
-    return own == r->optimizer || ((own == OPTIM_ADAM || own == OPTIM_ADAMW) && (r->optimizer == OPTIM_ADAM || r->optimizer == OPTIM_ADAMW));
+    return own == r->optimizer ||
+           ((own == OPTIM_ADAM || own == OPTIM_ADAMW) && (r->optimizer == OPTIM_ADAM || r->optimizer == OPTIM_ADAMW));
 }
 
 static an_status initial_weights(run *r)
@@ -128,7 +161,8 @@ static an_status set_up(run *r)
     TRY(check_numbers(r));
     TRY(run_try_save(r));
     TRY(device_open(&r->dev, o->engine, &o->device, r->d));
-    if (!device_computes(r->dev)) WARN(r, "this device computes nothing: times are the host's share, losses and weights mean nothing");
+    if (!device_computes(r->dev))
+        WARN(r, "this device computes nothing: times are the host's share, losses and weights mean nothing");
     TRY(open_data(r));
     TRY(open_net(r));
     TRY(open_trainer(r));
@@ -169,14 +203,16 @@ static void tear_down(run *r)
 
 /* ---- accuracy ---- */
 
-/* Right answers among the first n test samples. A short last batch is filled up with the first sample, which is not counted. */
+/* Right answers among the first n test samples. A short last batch is filled up with the first sample, which is not
+ * counted. */
 static an_status accuracy(run *r, int64_t n, double *out)
 {
     int64_t batch = r->net.opt.batch, per = r->data.y_per, classes = r->net.opt.classes, right = 0, all = 0;
     n = MIN(n, r->data.n_test);
     for (int64_t i = 0; i < n; i += batch) {
         int64_t real = MIN(batch, n - i);
-        for (int64_t k = 0; k < batch; k++) train_data_sample(&r->data, true, k < real ? i + k : 0, r->x + k * r->data.x_per, r->y + k * per);
+        for (int64_t k = 0; k < batch; k++)
+            train_data_sample(&r->data, true, k < real ? i + k : 0, r->x + k * r->data.x_per, r->y + k * per);
         TRY(train_put(r->t, "x", DT_F32, r->x, r->d));
         TRY(train_eval(r->t, r->d));
         TRY(train_fetch(r->t, LOGITS, DT_F32, r->logits, r->d));
@@ -197,7 +233,8 @@ static an_status note_accuracy(run *r, int64_t step)
 {
     double a;
     TRY(accuracy(r, r->o->test > 0 ? r->o->test : TEST, &a));
-    if (r->out->n_trace < TRAIN_RUN_TRACE) r->out->trace[r->out->n_trace].step = step, r->out->trace[r->out->n_trace++].accuracy = a;
+    if (r->out->n_trace < TRAIN_RUN_TRACE)
+        r->out->trace[r->out->n_trace].step = step, r->out->trace[r->out->n_trace++].accuracy = a;
     if (r->o->on_accuracy) r->o->on_accuracy(r->o->user, step, a);
     return AN_OK;
 }
@@ -209,9 +246,11 @@ static void log_line(run *r, const train_report *p, double loss, uint64_t ns)
     strbuf b = { 0 };
     if (isfinite(loss)) r->smooth = isfinite(r->smooth) ? 0.95 * r->smooth + 0.05 * loss : loss;
     if (!r->o->on_log) return;
-    log_json(&b, &(lm_progress){ .step = (int64_t)(p->step + p->skipped + p->zeros), .steps = r->schedule.steps, .loss = loss, .smooth = r->smooth, .lr = p->lr, .ms = (double)ns / 1e6,
-                                 .data_ms = (double)r->data_ns / 1e6, .device_ms = (double)(ns - r->data_ns) / 1e6, .grad_norm = p->grad_norm,
-                                 .loss_scale = p->loss_scale, .skipped = p->skipped, .zeros = p->zeros, .applied = p->applied, .tokens = r->net.rows * r->accum });
+    log_json(&b, &(lm_progress){ .step = (int64_t)(p->step + p->skipped + p->zeros), .steps = r->schedule.steps,
+                                 .loss = loss, .smooth = r->smooth, .lr = p->lr, .ms = (double)ns / 1e6,
+                                 .data_ms = (double)r->data_ns / 1e6, .device_ms = (double)(ns - r->data_ns) / 1e6,
+                                 .grad_norm = p->grad_norm, .loss_scale = p->loss_scale, .skipped = p->skipped,
+                                 .zeros = p->zeros, .applied = p->applied, .tokens = r->net.rows * r->accum });
     if (!b.oom) r->o->on_log(r->o->user, b.at);
     else r->unlogged = true;
     sb_free(&b);
@@ -251,7 +290,8 @@ static an_status loop(run *r)
         r->out->seconds += (double)ns / 1e9;
         if (p.applied) r->out->loss = loss;
         log_line(r, &p, loss, ns);
-        bool enough = (r->o->stop_after > 0 && r->done - first >= r->o->stop_after) || (r->o->stop && r->o->stop(r->o->user));
+        bool enough =
+            (r->o->stop_after > 0 && r->done - first >= r->o->stop_after) || (r->o->stop && r->o->stop(r->o->user));
         r->out->stopped = enough && r->done < r->schedule.steps;
         if (every > 0 && r->done % every == 0) {
             TRY(note_accuracy(r, r->done));
@@ -278,7 +318,8 @@ static an_status finish(run *r)
         r->out->final_n = r->o->final_test > 0 ? MIN(r->o->final_test, r->data.n_test) : r->data.n_test;
         TRY(accuracy(r, r->out->final_n, &r->out->final_accuracy));
     }
-    if (r->unsaved.st) return diag_fail(r->d, r->unsaved.st, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
+    if (r->unsaved.st)
+        return diag_fail(r->d, r->unsaved.st, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
     return r->unlogged ? diag_fail(r->d, AN_NOMEM, NOWHERE, "out of memory: not all lines were written") : AN_OK;
 }
 

@@ -1,6 +1,6 @@
-/* run.h: a network of model/net.h trained on a data set of train/digits.h, from the first minibatch to the last accuracy.
- * In: names and numbers.  Out: log lines, accuracies, a checkpoint. The same options and seed give the same bits on every run, also
- * when it was interrupted at a checkpoint and resumed. */
+/* run.h: a network of model/net.h trained on a data set of train/digits.h, from the first minibatch to the last
+ * accuracy. In: names and numbers.  Out: log lines, accuracies, a checkpoint. The same options and seed give the
+ * same bits on every run, also when it was interrupted at a checkpoint and resumed. */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
@@ -20,16 +20,19 @@ typedef struct {            /* zero means the network's own default */
     double decay;           /* -1: none */
     double clip;
     int accum;
-    double loss_scale;      /* 0 with dynamic_scale unset: 1 on plain devices; the network's on chips, and dynamic when squares are kept */
+    /* 0 with dynamic_scale unset: 1 on plain devices; the network's on chips, and dynamic when squares are kept */
+    double loss_scale;
     bool dynamic_scale;
     train_state_form state;
     uint64_t seed;
     int64_t every;          /* steps between accuracies; 0: 50, -1: none before the end */
     int64_t test;           /* test samples of those accuracies; 0: 1000 */
     int64_t final_test;     /* of the last one; 0: all, -1: none */
-    const char *save, *resume; /* checkpoint files. A file goes on under the settings it was written with, or not at all */
+    /* checkpoint files. A file goes on under the settings it was written with, or not at all */
+    const char *save, *resume;
     int64_t stop_after;     /* updates of this call; 0: all that are left */
-    an_status (*on_start)(void *user); /* everything is set up, the first update follows. Not AN_OK: it ends here with that */
+    /* everything is set up, the first update follows. Not AN_OK: it ends here with that */
+    an_status (*on_start)(void *user);
     void (*on_log)(void *user, const char *json);                   /* a line per update, without a newline */
     void (*on_accuracy)(void *user, int64_t step, double accuracy); /* every `every` steps, step 0 included */
     void (*warn)(void *user, const char *line);
@@ -58,9 +61,10 @@ typedef struct {
     train_stats stats;
 } train_run_result;
 
-/* AN_USAGE: an unknown name, a number that cannot be or would have no effect, a checkpoint past the last step; AN_INPUT: data that is not
- * fit, a checkpoint of another run, one that cannot be written (found before the first update; later a warning, and at the end an error if the
- * last one was not); AN_MISMATCH: it diverged. stats: filled also when it diverged. */
+/* AN_USAGE: an unknown name, a number that cannot be or would have no effect, a checkpoint past the last step;
+ * AN_INPUT: data that is not fit, a checkpoint of another run, one that cannot be written (found before the first
+ * update; later a warning, and at the end an error if the last one was not); AN_MISMATCH: it diverged. stats: filled
+ * also when it diverged. */
 an_status train_run(const train_run_options *o, train_run_result *out, strbuf *stats_line, diag *d) MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
-/* run_file.c: the checkpoint file of a network's run: the trainer's state, and as notes everything that must be the same for the run to
- * go on bit for bit. */
+/* run_file.c: the checkpoint file of a network's run: the trainer's state, and as notes everything that must be the
+ * same for the run to go on bit for bit. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include "train/log.h"
 #include "train/run_int.h"
 
-/* SET(id, key, what): a setting; a file in which it differs is of another run. The first decides what the others mean. */
+/* SET(id, key, what): a setting; a file in which it differs is of another run. The first decides what the others
+ * mean. */
 #define SETTINGS(SET)                                                                                                 \
     SET(MODEL, "run.model", "model") SET(ENGINE, "run.engine", "engine") SET(SEED, "run.seed", "seed")                \
     SET(BATCH, "run.batch", "batch") SET(SEQ, "run.seq", "seq") SET(ACCUM, "run.accum", "accum")                      \
@@ -89,7 +90,8 @@ an_status run_try_save(run *r)
     file_out o;
     if (!path) return AN_OK;
     if (!*path) return diag_fail(r->d, AN_USAGE, NOWHERE, "the file to save to has no name");
-    if (path_look(path, &i) && i.folder) return diag_fail(r->d, AN_INPUT, NOWHERE, "%.200s is a folder; a file to save to is wanted", path);
+    if (path_look(path, &i) && i.folder)
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "%.200s is a folder; a file to save to is wanted", path);
     TRY(file_begin(path, &o, r->d));
     file_abandon(&o);
     return AN_OK;
@@ -118,12 +120,14 @@ static an_status whole_of(const run *r, const safetensors *f, int note, uint64_t
     errno = 0;
     *out = *s >= '0' && *s <= '9' ? strtoull(s, &end, 10) : 0;
     if (end && !*end && !errno && *out <= INT64_MAX) return AN_OK;
-    return diag_fail(r->d, AN_INPUT, NOWHERE, "%.200s: %s is \"%.40s\"; a whole number is wanted", r->o->resume, key_of[note], s);
+    return diag_fail(r->d, AN_INPUT, NOWHERE, "%.200s: %s is \"%.40s\"; a whole number is wanted", r->o->resume,
+                     key_of[note], s);
 }
 
 static an_status differs(const run *r, const char *what, const char *file, const char *here)
 {
-    return diag_fail(r->d, AN_INPUT, NOWHERE, "%.200s: it was trained with \"%s %.80s\"; this run has \"%s %.80s\"", r->o->resume, what, file, what, here);
+    return diag_fail(r->d, AN_INPUT, NOWHERE, "%.200s: it was trained with \"%s %.80s\"; this run has \"%s %.80s\"",
+                     r->o->resume, what, file, what, here);
 }
 
 static an_status check_all_there(const run *r, const safetensors *f)
@@ -132,21 +136,28 @@ static an_status check_all_there(const run *r, const safetensors *f)
     for (int i = NOTES; i-- > 0;)
         if (!safetensors_meta(f, key_of[i])) missing = key_of[i];
     if (!missing) return AN_OK;
-    if (!safetensors_meta(f, key_of[NOTE_MODEL])) return diag_fail(r->d, AN_INPUT, NOWHERE, "%.200s: no %s: not a checkpoint of a network", path, key_of[NOTE_MODEL]);
-    return diag_fail(r->d, AN_INPUT, NOWHERE, "%.200s: no %s: an earlier version wrote it, and did not keep what must be the same to go on; train anew", path, missing);
+    if (!safetensors_meta(f, key_of[NOTE_MODEL]))
+        return diag_fail(r->d, AN_INPUT, NOWHERE, "%.200s: no %s: not a checkpoint of a network", path,
+                         key_of[NOTE_MODEL]);
+    return diag_fail(
+        r->d, AN_INPUT, NOWHERE,
+        "%.200s: no %s: an earlier version wrote it, and did not keep what must be the same to go on; train anew", path,
+        missing);
 }
 
 static an_status check_settings(const run *r, const safetensors *f, const notes *n)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
         const char *have = safetensors_meta(f, key_of[i]);
-        if (i == NOTE_STEPS && r->schedule.kind == SCHEDULE_CONSTANT) continue; /* no rate depends on where the end is */
+        /* no rate depends on where the end is */
+        if (i == NOTE_STEPS && r->schedule.kind == SCHEDULE_CONSTANT) continue;
         if (strcmp(have, n->text[i])) return differs(r, what_of[i], have, n->text[i]);
     }
     const char *sum = safetensors_meta(f, key_of[NOTE_DIGEST]);
     if (!strcmp(sum, n->text[NOTE_DIGEST])) return AN_OK;
-    return diag_fail(r->d, AN_INPUT, NOWHERE, "%.150s: it was trained on %.80s with checksum %.16s; this run has %.80s with %s", r->o->resume, safetensors_meta(f, key_of[NOTE_DATA]),
-                     sum, n->text[NOTE_DATA], n->text[NOTE_DIGEST]);
+    return diag_fail(r->d, AN_INPUT, NOWHERE,
+                     "%.150s: it was trained on %.80s with checksum %.16s; this run has %.80s with %s", r->o->resume,
+                     safetensors_meta(f, key_of[NOTE_DATA]), sum, n->text[NOTE_DATA], n->text[NOTE_DIGEST]);
 }
 
 static an_status check(const run *r, const safetensors *f, uint64_t *done, uint64_t *drawn)
@@ -159,7 +170,8 @@ static an_status check(const run *r, const safetensors *f, uint64_t *done, uint6
     TRY(whole_of(r, f, NOTE_DONE, done));
     TRY(whole_of(r, f, NOTE_DRAWN, drawn));
     if (*done > (uint64_t)r->schedule.steps)
-        return diag_fail(r->d, AN_USAGE, NOWHERE, "%.200s is already at step %llu of %lld", r->o->resume, (unsigned long long)*done, (long long)r->schedule.steps);
+        return diag_fail(r->d, AN_USAGE, NOWHERE, "%.200s is already at step %llu of %lld", r->o->resume,
+                         (unsigned long long)*done, (long long)r->schedule.steps);
     return check_settings(r, f, &n);
 }
 

@@ -34,7 +34,8 @@ typedef struct {
 an_status run_try_save(run *r) MUST_CHECK;
 /* A save that fails is no reason to lose the run: it is a warning, and r->unsaved. */
 void run_save(run *r);
-/* State, place in the data and r->done of the file. AN_INPUT: a file of another run, or damaged; AN_USAGE: it is past the last step. */
+/* State, place in the data and r->done of the file. AN_INPUT: a file of another run, or damaged; AN_USAGE: it is
+ * past the last step. */
 an_status run_resume(run *r) MUST_CHECK;
 
 #endif

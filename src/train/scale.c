@@ -1,19 +1,20 @@
-/* scale.c: the loss scale, and which steps count.
- * In: what a dispatch reported.  Out: taken over or not, and the scale of the next one.
- * On a chip nothing is ever NaN: what overflows comes out infinite, and may cancel to 0 later. So the verdict rests on the largest
- * gradient, taken before anything else is done with it, on what its square would do to the second moment, and on the largest number of
- * the state the step would leave.
+/* scale.c: the loss scale, and which steps count. In: what a dispatch reported.  Out: taken over or not, and the
+ * scale of the next one. On a chip nothing is ever NaN: what overflows comes out infinite, and may cancel to 0
+ * later. So the verdict rests on the largest gradient, taken before anything else is done with it, on what its
+ * square would do to the second moment, and on the largest number of the state the step would leave.
  *
- * A gradient of 0 everywhere is what infinities cancel to, what numbers too small for fp16 become, or the end of learning, and one step cannot
- * tell. Nothing is applied, and a dynamic scale is searched, an update each: first the halves of it, where infinities would show, unless
- * the loss is 0, which has none behind it and is waited for a while; from the least scale on nothing can have overflown, and its doubles follow, up to the
- * largest. From where a gradient is found the scale doubles with every update, away from the numbers that vanish: if that was on the way down as far as half of
- * what the row began at, which need not have been its fault, else until one overflows. Where none is found the scale is again what it was, and is
- * looked for anew after a long row.
+ * A gradient of 0 everywhere is what infinities cancel to, what numbers too small for fp16 become, or the end of
+ * learning, and one step cannot tell. Nothing is applied, and a dynamic scale is searched, an update each: first the
+ * halves of it, where infinities would show, unless the loss is 0, which has none behind it and is waited for a
+ * while; from the least scale on nothing can have overflown, and its doubles follow, up to the largest. From where a
+ * gradient is found the scale doubles with every update, away from the numbers that vanish: if that was on the way
+ * down as far as half of what the row began at, which need not have been its fault, else until one overflows. Where
+ * none is found the scale is again what it was, and is looked for anew after a long row.
  *
- * A scale that was fixed is not searched: it is compiled in. A row of updates without a gradient at a loss that is not 0 ends the training, since nothing is
- * learnt from it. Who trains a language model can look at other scales first: where one gives the minibatch a gradient it is named, where none does there
- * is nothing to learn, and the training goes on. */
+ * A scale that was fixed is not searched: it is compiled in. A row of updates without a gradient at a loss that is
+ * not 0 ends the training, since nothing is learnt from it. Who trains a language model can look at other scales
+ * first: where one gives the minibatch a gradient it is named, where none does there is nothing to learn, and the
+ * training goes on. */
 #include <math.h>
 
 #include "train/train_int.h"
@@ -52,7 +53,8 @@ const char *train_verdict_text(train_verdict v)
 static void after_good(trainer *t)
 {
     scaler *s = &t->scale;
-    bool up = s->search == SEARCH_UP, back = s->search == SEARCH_DOWN || s->search == SEARCH_BACK, room = s->scale * 2 <= (back ? s->from / 2 : s->largest);
+    bool up = s->search == SEARCH_UP, back = s->search == SEARCH_DOWN || s->search == SEARCH_BACK,
+         room = s->scale * 2 <= (back ? s->from / 2 : s->largest);
     int grow = up || back ? 1 : t->o.grow_after > 0 ? t->o.grow_after : GROW_AFTER;
     s->skipped_row = s->zero_row = 0;
     s->good++;
@@ -66,9 +68,12 @@ static void say_nothing(trainer *t, double loss)
     strbuf b = { 0 };
     if (t->said_nothing || !t->o.warn) return;
     t->said_nothing = true;
-    sb_printf(&b, "the gradient is 0 everywhere (loss %g, loss scale %g): nothing is applied until there is one; ", loss, t->scale.scale);
+    sb_printf(&b, "the gradient is 0 everywhere (loss %g, loss scale %g): nothing is applied until there is one; ",
+              loss, t->scale.scale);
     if (t->o.dynamic_scale) sb_puts(&b, "if that goes on, smaller and larger scales are tried");
-    else sb_puts(&b, "if there is more to learn, the scale is too small or too large: a dynamic one would be looked for");
+    else
+        sb_puts(&b,
+                "if there is more to learn, the scale is too small or too large: a dynamic one would be looked for");
     if (!b.oom) t->o.warn(t->o.user, b.at);
     sb_free(&b);
 }
@@ -94,8 +99,9 @@ static void search_on(trainer *t, double loss)
     next_scale(s);
 }
 
-/* The largest scale below the fixed one at which the minibatch has a gradient, else the largest above it, and half of that where half has one too: room
- * for other minibatches. 0: none has. Who looks may have numbers for what is too small here, and then finds one at this very scale: it is too small. */
+/* The largest scale below the fixed one at which the minibatch has a gradient, else the largest above it, and half
+ * of that where half has one too: room for other minibatches. 0: none has. Who looks may have numbers for what is
+ * too small here, and then finds one at this very scale: it is too small. */
 static an_status other_scale(trainer *t, double *out, diag *d)
 {
     train_verdict v = VERDICT_NOTHING;
@@ -127,11 +133,15 @@ static an_status fixed_too_long(trainer *t, int64_t most, double loss, diag *d)
     an_status st = t->look ? other_scale(t, &other, &why) : AN_UNSUPPORTED;
     if (st == AN_NOMEM) return diag_nomem(d);
     if (st)
-        return diag_fail(d, AN_MISMATCH, NOWHERE, "%lld updates in a row had a gradient of 0 everywhere (loss %g): nothing is learnt at a loss scale of %g, which is too large or too small, if there is more to learn; a dynamic one finds out",
-                         (long long)s->zero_row, loss, s->scale);
+        return diag_fail(
+            d, AN_MISMATCH, NOWHERE,
+            "%lld updates in a row had a gradient of 0 everywhere (loss %g): nothing is learnt at a loss scale of %g, which is too large or too small, if there is more to learn; a dynamic one finds out",
+            (long long)s->zero_row, loss, s->scale);
     if (other > 0)
-        return diag_fail(d, AN_MISMATCH, NOWHERE, "%lld updates in a row had a gradient of 0 everywhere (loss %g): nothing is learnt at a loss scale of %g; at %g there is a gradient: take that, or a dynamic one",
-                         (long long)s->zero_row, loss, s->scale, other);
+        return diag_fail(
+            d, AN_MISMATCH, NOWHERE,
+            "%lld updates in a row had a gradient of 0 everywhere (loss %g): nothing is learnt at a loss scale of %g; at %g there is a gradient: take that, or a dynamic one",
+            (long long)s->zero_row, loss, s->scale, other);
     s->search = SEARCH_REST, s->from = s->scale, s->zero_row = 0;
     return AN_OK;
 }
@@ -156,6 +166,9 @@ an_status scale_after(trainer *t, train_verdict v, double loss, diag *d)
     if (t->o.dynamic_scale && s->scale / 2 >= SCALE_LEAST) s->scale /= 2;
     if (s->skipped_row < most) return AN_OK;
     bool by_scale = is_half(t) && !t->o.dynamic_scale && (v == VERDICT_GRADIENT || v == VERDICT_SQUARE);
-    return diag_fail(d, AN_MISMATCH, NOWHERE, "%lld updates in a row were not finite (%s; loss scale now %g): %sthe training has diverged, or its data is out of range", (long long)s->skipped_row,
-                     train_verdict_text(v), s->scale, by_scale ? "the scale is too large, which a dynamic one finds out, or " : "");
+    return diag_fail(
+        d, AN_MISMATCH, NOWHERE,
+        "%lld updates in a row were not finite (%s; loss scale now %g): %sthe training has diverged, or its data is out of range",
+        (long long)s->skipped_row, train_verdict_text(v), s->scale,
+        by_scale ? "the scale is too large, which a dynamic one finds out, or " : "");
 }

@@ -30,6 +30,8 @@ double train_schedule_lr(const train_schedule *s, int64_t step)
     int64_t span = s->steps - s->warmup;
     double u = span > 0 ? (double)(step - s->warmup) / (double)span : 1;
     u = MIN(u, 1);
-    double left = s->kind == SCHEDULE_CONSTANT ? 1 : s->kind == SCHEDULE_LINEAR ? 1 - u : 0.5 * (1 + cos(3.14159265358979323846 * u));
+    double left = s->kind == SCHEDULE_CONSTANT ? 1
+                  : s->kind == SCHEDULE_LINEAR ? 1 - u
+                                               : 0.5 * (1 + cos(3.14159265358979323846 * u));
     return s->kind == SCHEDULE_CONSTANT ? s->lr : s->lr * (s->lr_end + (1 - s->lr_end) * left);
 }

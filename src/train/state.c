@@ -1,8 +1,9 @@
 /* state.c: what a run is made of, out of the device and back: single states, files, memory.
  * In: a trainer.  Out: numbers; a safetensors file that another trainer of the same plan goes on from, bit for bit.
  *
- * A file holds every state under its name and type, and as metadata what the host remembers: updates, skipped ones, the loss scale
- * and its history, the optimizer (a file of another one is refused), a checksum of all states and the caller's own notes. */
+ * A file holds every state under its name and type, and as metadata what the host remembers: updates, skipped ones,
+ * the loss scale and its history, the optimizer (a file of another one is refused), a checksum of all states and the
+ * caller's own notes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,7 +15,9 @@ size_t train_state_count(const trainer *t) { return t->states.n; }
 void train_state_at(const trainer *t, size_t i, train_state_info *out)
 {
     const state *s = &t->states.at[i];
-    *out = (train_state_info){ .name = s->name, .param = s->param >= 0 ? t->params.at[s->param].name : NULL, .type = s->type };
+    *out = (train_state_info){ .name = s->name,
+                               .param = s->param >= 0 ? t->params.at[s->param].name : NULL,
+                               .type = s->type };
 }
 
 static const state *state_find(const trainer *t, const char *name)
@@ -24,7 +27,10 @@ static const state *state_find(const trainer *t, const char *name)
     return NULL;
 }
 
-static an_status unknown(const char *name, diag *d) { return diag_fail(d, AN_INPUT, NOWHERE, "the trainer has no state \"%.80s\"", name); }
+static an_status unknown(const char *name, diag *d)
+{
+    return diag_fail(d, AN_INPUT, NOWHERE, "the trainer has no state \"%.80s\"", name);
+}
 
 /* ---- one at a time ---- */
 
@@ -69,7 +75,8 @@ an_status train_write(trainer *t, const char *name, dtype dt, const void *data, 
     const state *lo = low_half(t, s);
     if (s->kind == STATE_W) rounded_stale(t, s->param);
     bounds_forget(t);
-    an_status st = lo ? write_pair(t, s, lo, dt, data, d) : surface_put(t, state_now(t, s), &s->type, dt, data, true, name, d);
+    an_status st =
+        lo ? write_pair(t, s, lo, dt, data, d) : surface_put(t, state_now(t, s), &s->type, dt, data, true, name, d);
     return st;
 }
 
@@ -114,7 +121,8 @@ static an_status check_count(trainer *t, diag *d)
     if (t->step_hi >= 0) TRY(train_read(t, "train.step.1024", DT_F64, &hi, d));
     double most = t->step_hi >= 0 ? 2048.0 * 1024 : 0x1p24, n = lo + 1024 * hi;
     if (n == (double)t->steps || (double)t->steps >= most) return AN_OK;
-    return diag_fail(d, AN_BUG, NOWHERE, "the device counted %g updates, the host %llu", n, (unsigned long long)t->steps);
+    return diag_fail(d, AN_BUG, NOWHERE, "the device counted %g updates, the host %llu", n,
+                     (unsigned long long)t->steps);
 }
 
 /* ---- what the host remembers ---- */
@@ -129,8 +137,10 @@ static an_status check_count(trainer *t, diag *d)
     N("anneal.zeros", zeros) N("anneal.zero_row", scale.zero_row) N("anneal.zero_search", scale.search)               \
     X("anneal.zero_from", scale.from)
 
-static const char KEY_FORM[] = "anneal.train", KEY_GOOD[] = "anneal.good", KEY_ROW[] = "anneal.skipped_row", KEY_SUM[] = "anneal.checksum2";
-static const char KEY_SUM1[] = "anneal.checksum"; /* of earlier files: signs that change together may leave it as it was */
+static const char KEY_FORM[] = "anneal.train", KEY_GOOD[] = "anneal.good", KEY_ROW[] = "anneal.skipped_row",
+                  KEY_SUM[] = "anneal.checksum2";
+/* of earlier files: signs that change together may leave it as it was */
+static const char KEY_SUM1[] = "anneal.checksum";
 
 static void form_text(const trainer *t, char *out, size_t n)
 {
@@ -141,7 +151,8 @@ static void form_text(const trainer *t, char *out, size_t n)
 static an_status idle(const trainer *t, diag *d)
 {
     if (!t->at) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "minibatch %d of %d of an update has been added; state is kept between updates", t->at, t->accum);
+    return diag_fail(d, AN_INPUT, NOWHERE,
+                     "minibatch %d of %d of an update has been added; state is kept between updates", t->at, t->accum);
 }
 
 typedef struct {
@@ -187,7 +198,9 @@ static an_status check_finite(const trainer *t, const state *s, const void *x, d
     if (s->type.dt == DT_F32 && t->vec->largest(x, n) < INFINITY) return AN_OK;
     for (int64_t i = 0; i < n; i++) {
         double v = dtype_load(s->type.dt, x, i);
-        if (!isfinite(v)) return diag_fail(d, AN_MISMATCH, NOWHERE, "number %lld of %s is %g: such a state is not saved", (long long)i, s->name, v);
+        if (!isfinite(v))
+            return diag_fail(d, AN_MISMATCH, NOWHERE, "number %lld of %s is %g: such a state is not saved",
+                             (long long)i, s->name, v);
     }
     return AN_OK;
 }
@@ -234,10 +247,12 @@ static an_status check_checksum(const trainer *t, const safetensors *f, const ch
     uint64_t sum = 0;
     char text[20];
     if (!have) have = safetensors_meta(f, KEY_SUM1);
-    for (size_t i = 0; i < t->states.n; i++) sum = digest(safetensors_find(f, t->states.at[i].name)->data, t->states.at[i].bytes, sum);
+    for (size_t i = 0; i < t->states.n; i++)
+        sum = digest(safetensors_find(f, t->states.at[i].name)->data, t->states.at[i].bytes, sum);
     snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
     if (!have || !strcmp(have, text)) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%s: its tensors have the checksum %s; %.20s was written: the file is damaged", path, text, have);
+    return diag_fail(d, AN_INPUT, NOWHERE,
+                     "%s: its tensors have the checksum %s; %.20s was written: the file is damaged", path, text, have);
 }
 
 an_status train_save(trainer *t, const char *path, const train_note *note, size_t n_note, diag *d)
@@ -261,7 +276,8 @@ static an_status get_number(const safetensors *f, const char *path, const char *
     char *end;
     if (!s) return diag_fail(d, AN_INPUT, NOWHERE, "%s: no metadata %s: not a training checkpoint", path, key);
     *x = strtod(s, &end);
-    if (end == s || *end || !(*x >= 0 && *x < 0x1p63)) return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s is \"%.40s\"; a number is wanted", path, key, s);
+    if (end == s || *end || !(*x >= 0 && *x < 0x1p63))
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s is \"%.40s\"; a number is wanted", path, key, s);
     return AN_OK;
 }
 
@@ -280,8 +296,8 @@ static an_status get_search(const safetensors *f, const char *path, memory *m, d
 #undef N
 #undef X
     if (m->scale.search <= SEARCH_REST && (m->scale.from > 0 || m->scale.search == SEARCH_NONE)) return AN_OK;
-    return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s is %lld and %s %g; 0 to %d and a scale are wanted", path, "anneal.zero_search", (long long)m->scale.search,
-                     "anneal.zero_from", m->scale.from, SEARCH_REST);
+    return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s is %lld and %s %g; 0 to %d and a scale are wanted", path,
+                     "anneal.zero_search", (long long)m->scale.search, "anneal.zero_from", m->scale.from, SEARCH_REST);
 }
 
 static an_status get_host(const trainer *t, const safetensors *f, const char *path, memory *m, diag *d)
@@ -291,7 +307,8 @@ static an_status get_host(const trainer *t, const safetensors *f, const char *pa
     double x;
     form_text(t, want, sizeof want);
     if (!have || strcmp(have, want))
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was written by a training \"%.60s\"; this one is \"%s\"", path, have ? have : "(none)", want);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was written by a training \"%.60s\"; this one is \"%s\"", path,
+                         have ? have : "(none)", want);
     m->scale = t->scale;
 #define N(key, field) TRY(get_number(f, path, key, &x, d)); m->field = (uint64_t)x;
 #define X(key, field) TRY(get_number(f, path, key, &x, d)); m->field = x;
@@ -305,7 +322,9 @@ static an_status get_host(const trainer *t, const safetensors *f, const char *pa
     TRY(get_search(f, path, m, d));
     if (m->scale.scale <= 0) return diag_fail(d, AN_INPUT, NOWHERE, "%s: the loss scale is %g", path, m->scale.scale);
     if (!t->o.dynamic_scale && m->scale.scale != t->scale.scale)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it was trained with the loss scale %g; this program has %g compiled in", path, m->scale.scale, t->scale.scale);
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "%s: it was trained with the loss scale %g; this program has %g compiled in", path,
+                         m->scale.scale, t->scale.scale);
     return AN_OK;
 }
 
@@ -320,11 +339,13 @@ static an_status check_tensors(const trainer *t, const safetensors *f, const cha
         if (same) continue;
         strbuf b = { 0 };
         sb_ttype(&b, &s->type);
-        diag_fail(d, AN_INPUT, NOWHERE, "%s: tensor %s is %s of %zu bytes; %s is wanted", path, s->name, dtype_name(x->dt), x->bytes, b.at ? b.at : "?");
+        diag_fail(d, AN_INPUT, NOWHERE, "%s: tensor %s is %s of %zu bytes; %s is wanted", path, s->name,
+                  dtype_name(x->dt), x->bytes, b.at ? b.at : "?");
         return sb_free(&b), d->st;
     }
     if (safetensors_count(f) != t->states.n)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it has %zu tensors; %zu are wanted", path, safetensors_count(f), t->states.n);
+        return diag_fail(d, AN_INPUT, NOWHERE, "%s: it has %zu tensors; %zu are wanted", path, safetensors_count(f),
+                         t->states.n);
     return AN_OK;
 }
 
@@ -340,7 +361,8 @@ static void remember(trainer *t, const memory *m)
     t->at = 0, t->group = VERDICT_FINE;
 }
 
-static an_status load(trainer *t, const safetensors *f, const char *path, train_note *note, size_t n_note, arena *mem, diag *d)
+static an_status load(trainer *t, const safetensors *f, const char *path, train_note *note, size_t n_note, arena *mem,
+                      diag *d)
 {
     memory m = { 0 };
     TRY(get_host(t, f, path, &m, d));
@@ -353,9 +375,11 @@ static an_status load(trainer *t, const safetensors *f, const char *path, train_
     }
     rounded_stale(t, -1);
     bounds_forget(t);
-    for (size_t i = 0; i < t->states.n; i++) { /* to the other side first: a failure here leaves the state in use alone */
+    /* to the other side first: a failure here leaves the state in use alone */
+    for (size_t i = 0; i < t->states.n; i++) {
         const state *s = &t->states.at[i];
-        TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, safetensors_find(f, s->name)->data, false, s->name, d));
+        TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, safetensors_find(f, s->name)->data, false,
+                        s->name, d));
     }
     turn_all(t);
     remember(t, &m);
@@ -376,7 +400,9 @@ an_status train_load(trainer *t, const char *path, train_note *note, size_t n_no
 
 an_status train_snapshot(trainer *t, strbuf *out, diag *d)
 {
-    memory m = { .steps = t->steps, .skipped = t->skipped, .zeros = t->zeros, .minibatches = t->minibatches, .scale = t->scale };
+    memory m = {
+        .steps = t->steps, .skipped = t->skipped, .zeros = t->zeros, .minibatches = t->minibatches, .scale = t->scale
+    };
     TRY(idle(t, d));
     sb_putn(out, (const char *)&m, sizeof m);
     for (size_t i = 0; i < t->states.n; i++) {
@@ -401,7 +427,8 @@ an_status train_restore(trainer *t, const void *bytes, size_t n, diag *d)
     bounds_forget(t);
     for (size_t i = 0; i < t->states.n; i++) {
         const state *s = &t->states.at[i];
-        TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, (const char *)bytes + at, false, s->name, d));
+        TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, (const char *)bytes + at, false, s->name,
+                        d));
         at += s->bytes;
     }
     turn_all(t);

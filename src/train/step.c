@@ -31,7 +31,8 @@ static an_status add_state(trainer *t, const graph *g, state s, int *at, diag *d
 {
     if (!s.name) return diag_nomem(d);
     s.group = s.kind == STATE_ACC ? GROUP_ACC : s.param >= 0 && t->params.at[s.param].frozen ? GROUP_STILL : GROUP_MAIN;
-    if (!shape_bytes(&s.type, &s.bytes) || !s.bytes) return diag_fail(d, AN_INPUT, NOWHERE, "parameter %s has no size", s.name);
+    if (!shape_bytes(&s.type, &s.bytes) || !s.bytes)
+        return diag_fail(d, AN_INPUT, NOWHERE, "parameter %s has no size", s.name);
     for (size_t i = 0; i < t->states.n; i++)
         if (!strcmp(t->states.at[i].name, s.name))
             return diag_fail(d, AN_INPUT, NOWHERE, "two states would be called %s; rename the parameter", s.name);
@@ -104,16 +105,25 @@ static an_status take_params(trainer *t, const graph *g, diag *d)
             st = diag_fail(d, AN_INPUT, NOWHERE, "parameter %.80s is no input of %s", o->param[i].name, g->title);
             break;
         }
-        param p = { .v = v, .decay = o->param[i].decay, .type = *graph_type(g, v), .name = arena_str(&t->mem, o->param[i].name), .frozen = !need[v.i] };
-        if (!dtype_is_float(p.type.dt)) st = diag_fail(d, AN_INPUT, NOWHERE, "parameter %s is %s; a float type is wanted", p.name, dtype_name(p.type.dt));
-        else if (!shape_elems(&p.type.sh, &p.n)) st = diag_fail(d, AN_INPUT, NOWHERE, "parameter %s has a shape that is not known", p.name);
+        param p = { .v = v,
+                    .decay = o->param[i].decay,
+                    .type = *graph_type(g, v),
+                    .name = arena_str(&t->mem, o->param[i].name),
+                    .frozen = !need[v.i] };
+        if (!dtype_is_float(p.type.dt))
+            st = diag_fail(d, AN_INPUT, NOWHERE, "parameter %s is %s; a float type is wanted", p.name,
+                           dtype_name(p.type.dt));
+        else if (!shape_elems(&p.type.sh, &p.n))
+            st = diag_fail(d, AN_INPUT, NOWHERE, "parameter %s has a shape that is not known", p.name);
         else if (p.frozen && !o->freeze_unreached)
-            st = diag_fail(d, AN_INPUT, NOWHERE, "parameter %s does not reach the loss %s: nothing would train it", p.name, graph_value(g, o->loss)->name);
+            st = diag_fail(d, AN_INPUT, NOWHERE, "parameter %s does not reach the loss %s: nothing would train it",
+                           p.name, graph_value(g, o->loss)->name);
         for (size_t k = 0; k < t->params.n && !st; k++)
             if (t->params.at[k].v.i == v.i) st = diag_fail(d, AN_INPUT, NOWHERE, "parameter %s is given twice", p.name);
         if (!st && p.frozen && o->warn) {
             strbuf b = { 0 };
-            sb_printf(&b, "parameter %s does not reach the loss %s: it stays as it is", p.name, graph_value(g, o->loss)->name);
+            sb_printf(&b, "parameter %s does not reach the loss %s: it stays as it is", p.name,
+                      graph_value(g, o->loss)->name);
             if (!b.oom) o->warn(o->user, b.at);
             sb_free(&b);
         }
@@ -140,14 +150,16 @@ static an_status take_inputs(trainer *t, const graph *g, diag *d)
         batch_input b = { .v = v, .type = *graph_type(g, v), .name = arena_str(&t->mem, graph_value(g, v)->name) };
         if (dtype_is_float(b.type.dt) && t->floats != DT_NONE) b.type.dt = t->floats;
         if (!b.name) return diag_nomem(d);
-        if (!shape_bytes(&b.type, &b.bytes) || !b.bytes) return diag_fail(d, AN_INPUT, NOWHERE, "input %s has a shape that is not known", b.name);
+        if (!shape_bytes(&b.type, &b.bytes) || !b.bytes)
+            return diag_fail(d, AN_INPUT, NOWHERE, "input %s has a shape that is not known", b.name);
         port_name(g, "b", t->inputs.n, b.name, "", b.port);
         if (!VEC_PUSH(&t->mem, &t->inputs, b)) return diag_nomem(d);
     }
     for (size_t i = 0; i < t->o.n_fetch; i++) {
         fetched f = { .v = t->o.fetch[i].v, .name = arena_str(&t->mem, t->o.fetch[i].name) };
         if (!f.name) return diag_nomem(d);
-        if (!f.v.i || f.v.i >= g->values.n) return diag_fail(d, AN_INPUT, NOWHERE, "fetched value %s is none of %s", f.name, g->title);
+        if (!f.v.i || f.v.i >= g->values.n)
+            return diag_fail(d, AN_INPUT, NOWHERE, "fetched value %s is none of %s", f.name, g->title);
         f.type = *graph_type(g, f.v);
         if (dtype_is_float(f.type.dt) && t->floats != DT_NONE) f.type.dt = t->floats;
         port_name(g, "f", t->fetch.n, f.name, "", f.port);
@@ -161,12 +173,14 @@ an_status step_plan(trainer *t, const graph *g, diag *d)
     val loss = t->o.loss;
     int64_t n;
     if (g->err.st) return diag_fail(d, g->err.st, g->err.at, "%s", g->err.msg);
-    if (!loss.i || loss.i >= g->values.n) return diag_fail(d, AN_INPUT, NOWHERE, "the loss is not a value of %s", g->title);
+    if (!loss.i || loss.i >= g->values.n)
+        return diag_fail(d, AN_INPUT, NOWHERE, "the loss is not a value of %s", g->title);
     const value *l = graph_value(g, loss);
     if (!dtype_is_float(l->type.dt) || !shape_elems(&l->type.sh, &n) || n != 1) {
         strbuf b = { 0 };
         sb_ttype(&b, &l->type);
-        diag_fail(d, AN_INPUT, graph_maker(g, loss)->at, "the loss %s is %s; one float is wanted: sum it or take its mean", l->name, b.at ? b.at : "?");
+        diag_fail(d, AN_INPUT, graph_maker(g, loss)->at,
+                  "the loss %s is %s; one float is wanted: sum it or take its mean", l->name, b.at ? b.at : "?");
         return sb_free(&b), d->st;
     }
     TRY(take_params(t, g, d));
@@ -190,7 +204,8 @@ typedef struct {
     val *port;  /* per state: its port in the graph, NO_VAL while it has none */
     val *grad;  /* per parameter, in the state's type; NO_VAL for a frozen one */
     val *list;  /* the same without the gaps */
-    val *copy;  /* per parameter: the port of its rounded weight; NO_VAL: there is none, or the program does not read it */
+    /* per parameter: the port of its rounded weight; NO_VAL: there is none, or the program does not read it */
+    val *copy;
     val *wide;  /* the same in the weight's type */
     int n_list;
     val counts; /* in place: the step is finite, and so it counts */
@@ -263,7 +278,8 @@ static an_status copy_front(builder *w, const graph *g, const val *root, size_t 
         if (need[p->v.i]) w->port[p->w] = copy_input(&w->c, p->v, t->states.at[p->w].in, t->state_dt);
     }
     for (size_t i = 0; i < t->inputs.n; i++)
-        if (need[t->inputs.at[i].v.i]) copy_input(&w->c, t->inputs.at[i].v, t->inputs.at[i].port, t->inputs.at[i].type.dt);
+        if (need[t->inputs.at[i].v.i])
+            copy_input(&w->c, t->inputs.at[i].v, t->inputs.at[i].port, t->inputs.at[i].type.dt);
     free(need);
     return copy_nodes(&w->c, root, n);
 }
@@ -281,8 +297,9 @@ static void read_ctl(builder *w)
     }
 }
 
-/* A chip whose slices with a width offset end at 4094: those of the backward pass grow with the loss scale, and what reaches them is not known before
- * running. Said once, since a scale that is too large shows as updates that are skipped and nothing else. */
+/* A chip whose slices with a width offset end at 4094: those of the backward pass grow with the loss scale, and what
+ * reaches them is not known before running. Said once, since a scale that is too large shows as updates that are
+ * skipped and nothing else. */
 static an_status warn_of_slices(builder *w, const grad_info *info)
 {
     trainer *t = w->t;
@@ -300,9 +317,12 @@ static an_status warn_of_slices(builder *w, const grad_info *info)
         if (h[first].of) sb_printf(&b, ", of %s %s,", of->mil, of->name);
         if (grows > 1) sb_printf(&b, " and %zu more of the gradient's slices have", grows - 1);
         else sb_puts(&b, " of the gradient has");
-        sb_printf(&b, " a width offset and carry the loss scale of %g: above %g they give infinity on %s, and the update is skipped", t->scale.scale, GRAD_WIDTH_LIMIT,
-                  device_name(t->dev));
-        if (t->o.conv_weight == GRAD_CONV_PATCHES) sb_puts(&b, "; the convolution's gradient has forms without them: input-patches, no-width-offset");
+        sb_printf(
+            &b,
+            " a width offset and carry the loss scale of %g: above %g they give infinity on %s, and the update is skipped",
+            t->scale.scale, GRAD_WIDTH_LIMIT, device_name(t->dev));
+        if (t->o.conv_weight == GRAD_CONV_PATCHES)
+            sb_puts(&b, "; the convolution's gradient has forms without them: input-patches, no-width-offset");
         sb_puts(&b, "; anneal grad --check --in tells the largest safe scale for given data");
         if (!b.oom) t->o.warn(t->o.user, b.at);
         sb_free(&b);
@@ -318,7 +338,8 @@ static an_status check_start(const trainer *t, dtype loss, diag *d)
     for (size_t i = 0; i < COUNT(type); i++) {
         double as = dtype_round(type[i], t->scale.scale);
         if (!isfinite(as) || as == 0)
-            return diag_fail(d, AN_INPUT, NOWHERE, "the loss scale begins at %g, which is %g in %s: take another", t->scale.scale, as, dtype_name(type[i]));
+            return diag_fail(d, AN_INPUT, NOWHERE, "the loss scale begins at %g, which is %g in %s: take another",
+                             t->scale.scale, as, dtype_name(type[i]));
     }
     return AN_OK;
 }
@@ -334,7 +355,9 @@ static an_status differentiate(builder *w, bool first)
     for (size_t i = 0; i < t->params.n; i++)
         if (!t->params.at[i].frozen) wrt[n++] = w->c.map[t->params.at[i].v.i];
     grad_info info = { 0 };
-    grad_options go = { .loss_scale = t->scale.scale, .conv_weight = t->o.conv_weight, .scatter = !t->chip, .info = &info };
+    grad_options go = {
+        .loss_scale = t->scale.scale, .conv_weight = t->o.conv_weight, .scatter = !t->chip, .info = &info
+    };
     val *keep = TAKE(&g->mem, val, t->o.n_keep + 1);
     if (!keep) return diag_nomem(w->d);
     for (size_t i = 0; i < t->o.n_keep; i++) keep[i] = w->c.map[t->o.keep[i].i];
@@ -375,7 +398,8 @@ static void report(builder *w, bool last, val *factor)
     graph_output(g, PORT_LOSS, loss);
     if (peak.i) graph_output(g, PORT_PEAK, peak);
     graph_output(g, PORT_POWER, power);
-    if (w->t->in_place && last) { /* what scale_verdict asks on the host: 0 times what is not finite is no number, and no number is below another */
+    /* what scale_verdict asks on the host: 0 times what is not finite is no number, and no number is below another */
+    if (w->t->in_place && last) {
         val zero = graph_scalar(g, w->t->state_dt, 0), extent = optim_reach(&w->b, power, *factor);
         val sum = G(g, ADD, power, G(g, MUL, GA(g, CAST, VALS(loss), AT_S(DTYPE, dtype_name(w->t->state_dt))), zero));
         sum = G(g, ADD, sum, G(g, MUL, extent, zero));
@@ -411,15 +435,18 @@ static an_status build_step(builder *w, const graph *g)
         optim_vals in = { 0 }, out;
         if (p->frozen) continue;
         in.w = state_port(w, p->w), in.w_lo = state_port(w, p->w_lo);
-        for (int k = 0; k < MAX_SLOTS; k++) in.slot[k] = state_port(w, p->slot[k]), in.slot_lo[k] = state_port(w, p->slot_lo[k]);
+        for (int k = 0; k < MAX_SLOTS; k++)
+            in.slot[k] = state_port(w, p->slot[k]), in.slot_lo[k] = state_port(w, p->slot_lo[k]);
         optim_update(&w->b, &in, w->grad[i], factor, p->decay, &out);
         state_becomes(w, p->w, out.w);
         copy_becomes(w, i, out.w);
         state_becomes(w, p->w_lo, out.w_lo);
-        for (int k = 0; k < MAX_SLOTS; k++) state_becomes(w, p->slot[k], out.slot[k]), state_becomes(w, p->slot_lo[k], out.slot_lo[k]);
+        for (int k = 0; k < MAX_SLOTS; k++)
+            state_becomes(w, p->slot[k], out.slot[k]), state_becomes(w, p->slot_lo[k], out.slot_lo[k]);
         if (!is_half(t)) continue;
         optim_extent(&w->b, out.w, &extent), optim_extent(&w->b, out.w_lo, &extent);
-        for (int k = 0; k < MAX_SLOTS; k++) optim_extent(&w->b, out.slot[k], &extent), optim_extent(&w->b, out.slot_lo[k], &extent);
+        for (int k = 0; k < MAX_SLOTS; k++)
+            optim_extent(&w->b, out.slot[k], &extent), optim_extent(&w->b, out.slot_lo[k], &extent);
     }
     if (extent.i) graph_output(w->c.g, PORT_EXTENT, extent);
     count_step(w);

@@ -1,10 +1,11 @@
 /* strokes.c: handwritten-looking digits without a file. In: a seed.  Out: images of 28 x 28 with their classes.
  *
- * A digit is a row of strokes, each a few points in a unit square (x to the right, y down), joined by straight lines or by a
- * curve through them (Catmull-Rom). Every drawing moves the points a little, turns, shears, stretches and shifts the whole, and
- * picks a pen: so no pixel belongs to a class, and a linear model is left behind by one with a hidden layer. Ink is the
- * distance to the nearest line, fading over one pixel; paper and ink get noise. Pixels are multiples of 1/255 as in a scan.
- * Turning uses a rational circle instead of sine and cosine, which differ between C libraries. */
+ * A digit is a row of strokes, each a few points in a unit square (x to the right, y down), joined by straight lines
+ * or by a curve through them (Catmull-Rom). Every drawing moves the points a little, turns, shears, stretches and
+ * shifts the whole, and picks a pen: so no pixel belongs to a class, and a linear model is left behind by one with a
+ * hidden layer. Ink is the distance to the nearest line, fading over one pixel; paper and ink get noise. Pixels are
+ * multiples of 1/255 as in a scan. Turning uses a rational circle instead of sine and cosine, which differ between C
+ * libraries. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -47,8 +48,14 @@ static hand some_hand(rng *r)
     double t = rng_range(r, -0.14, 0.14); /* tan of half the angle: up to 16 degrees */
     double cs = (1 - t * t) / (1 + t * t), sn = 2 * t / (1 + t * t);
     double w = rng_range(r, 15, 23), h = rng_range(r, 18, 24), shear = rng_range(r, -0.35, 0.35);
-    return (hand){ .a = w * cs, .b = h * (shear * cs - sn), .c = w * sn, .d = h * (shear * sn + cs), .x = (SIDE - 1) / 2.0 + rng_range(r, -3, 3),
-                   .y = (SIDE - 1) / 2.0 + rng_range(r, -2, 2), .pen = rng_range(r, 0.6, 1.7), .jitter = 0.045 };
+    return (hand){ .a = w * cs,
+                   .b = h * (shear * cs - sn),
+                   .c = w * sn,
+                   .d = h * (shear * sn + cs),
+                   .x = (SIDE - 1) / 2.0 + rng_range(r, -3, 3),
+                   .y = (SIDE - 1) / 2.0 + rng_range(r, -2, 2),
+                   .pen = rng_range(r, 0.6, 1.7),
+                   .jitter = 0.045 };
 }
 
 /* Ink of the line from p to q, the darker of old and new. Only pixels the pen can reach are visited. */
@@ -73,7 +80,8 @@ static void draw_stroke(float *image, const stroke *s, const hand *h, rng *r)
 {
     double pt[MAX_POINTS][2];
     for (int i = 0; i < s->n; i++) {
-        double u = s->at[i][0] - 0.5 + rng_range(r, -h->jitter, h->jitter), v = s->at[i][1] - 0.5 + rng_range(r, -h->jitter, h->jitter);
+        double u = s->at[i][0] - 0.5 + rng_range(r, -h->jitter, h->jitter),
+               v = s->at[i][1] - 0.5 + rng_range(r, -h->jitter, h->jitter);
         pt[i][0] = h->a * u + h->b * v + h->x, pt[i][1] = h->c * u + h->d * v + h->y;
     }
     for (int i = 0; i + 1 < s->n; i++) {
@@ -86,7 +94,9 @@ static void draw_stroke(float *image, const stroke *s, const hand *h, rng *r)
         for (int k = 1; k <= CURVE_STEPS; k++) {
             double t = (double)k / CURVE_STEPS, to[2];
             for (int c = 0; c < 2; c++)
-                to[c] = 0.5 * (2 * p1[c] + t * (p2[c] - p0[c] + t * (2 * p0[c] - 5 * p1[c] + 4 * p2[c] - p3[c] + t * (3 * p1[c] - p0[c] - 3 * p2[c] + p3[c]))));
+                to[c] = 0.5 * (2 * p1[c] + t * (p2[c] - p0[c] +
+                                                t * (2 * p0[c] - 5 * p1[c] + 4 * p2[c] - p3[c] +
+                                                     t * (3 * p1[c] - p0[c] - 3 * p2[c] + p3[c]))));
             draw_line(image, from, to, h->pen);
             from[0] = to[0], from[1] = to[1];
         }
@@ -104,7 +114,8 @@ static void draw_digit(float *image, int digit, rng *r)
     }
     for (int i = 0; i < SIDE * SIDE; i++) {
         uint64_t bits = rng_next(r); /* two halves: a triangle, nearly a bell */
-        double noise = ((double)(bits >> 32) + (double)(bits & 0xffffffffu)) * 0x1p-32 - 1, x = dark * image[i] + grain * noise;
+        double noise = ((double)(bits >> 32) + (double)(bits & 0xffffffffu)) * 0x1p-32 - 1,
+               x = dark * image[i] + grain * noise;
         image[i] = (float)(int)(255 * (x < 0 ? 0 : x > 1 ? 1 : x) + 0.5) / 255.0f;
     }
 }
@@ -113,7 +124,8 @@ an_status train_strokes(uint64_t seed, int64_t n, train_images *out, diag *d)
 {
     enum { MOST = 1000000 };
     *out = (train_images){ 0 };
-    if (n < 1 || n > MOST) return diag_fail(d, AN_INPUT, NOWHERE, "%lld drawn digits, wanted 1 to %d", (long long)n, MOST);
+    if (n < 1 || n > MOST)
+        return diag_fail(d, AN_INPUT, NOWHERE, "%lld drawn digits, wanted 1 to %d", (long long)n, MOST);
     train_images im = { .n = n, .h = SIDE, .w = SIDE, .classes = CLASSES };
     im.x = malloc((size_t)n * SIDE * SIDE * sizeof *im.x);
     im.label = malloc((size_t)n);

@@ -7,15 +7,17 @@
  *     for (;;) { train_put(t, "x", DT_F32, x, &d); ... train_step(t, lr, &r, &d); }
  *     train_read(t, "w", DT_F32, w, &d);
  *
- * The user's graph (inputs, parameters among them, a loss) is copied; loss, gradients and the optimizer's update become one program.
- * Weights, moments and the step count stay on the device. On a chip every state has two surfaces: a dispatch reads one and writes the
- * other, and the two change places when the step counts. In fp32 a state has one, written over in place, and the program keeps the old
- * number where loss or gradients are not finite. Either way such a step leaves every bit of the state as it was; only the loss scale moves. Per step the host sends the minibatch and a short row of
- * numbers (learning rate first), and reads the loss and the size of the gradients.
+ * The user's graph (inputs, parameters among them, a loss) is copied; loss, gradients and the optimizer's update
+ * become one program. Weights, moments and the step count stay on the device. On a chip every state has two
+ * surfaces: a dispatch reads one and writes the other, and the two change places when the step counts. In fp32 a
+ * state has one, written over in place, and the program keeps the old number where loss or gradients are not finite.
+ * Either way such a step leaves every bit of the state as it was; only the loss scale moves. Per step the host sends
+ * the minibatch and a short row of numbers (learning rate first), and reads the loss and the size of the gradients.
  *
- * Numbers. On a chip everything is fp16: moments and gradients stay multiplied by the loss scale, and the learning rate the host
- * sends absorbs it. On `cpu` the tensors keep the graph's types, and weights and moments are fp32 whatever the graph computes in.
- * TRAIN_HALVES keeps each weight and second moment as two fp16 numbers hi + lo/2048: updates below hi's last bit add up in lo.
+ * Numbers. On a chip everything is fp16: moments and gradients stay multiplied by the loss scale, and the learning
+ * rate the host sends absorbs it. On `cpu` the tensors keep the graph's types, and weights and moments are fp32
+ * whatever the graph computes in. TRAIN_HALVES keeps each weight and second moment as two fp16 numbers hi + lo/2048:
+ * updates below hi's last bit add up in lo.
  *
  * The same graph, data and options give the same bits on every run. */
 #ifndef TRAIN_TRAIN_H
@@ -76,22 +78,32 @@ typedef struct {               /* zero means default */
     int accum;                 /* minibatches per update; 0: 1 */
     train_state_form state;
     grad_conv_form conv_weight;
-    double loss_scale;         /* 0: 1024 on chips, 1 elsewhere; AN_INPUT: no number of the loss's type, or of what it is sent in */
-    bool dynamic_scale;        /* halve it after a step that overflowed, double it after grow_after good ones; where gradients are 0, look for one where they are not */
+    /* 0: 1024 on chips, 1 elsewhere; AN_INPUT: no number of the loss's type, or of what it is sent in */
+    double loss_scale;
+    /* halve it after a step that overflowed, double it after grow_after good ones; where gradients are 0, look for one
+     * where they are not */
+    bool dynamic_scale;
     int grow_after;            /* 0: 200 */
-    int max_skipped;           /* skipped updates in a row that end the training, also those without a gradient at a fixed scale; 0: 32 */
-    const val *keep;           /* n_keep values of the graph in the order in which they are made: what lies between them is computed again in the backward
-                                  pass instead of being held for it (grad.h). Same bits, less memory, more work */
+    /* skipped updates in a row that end the training, also those without a gradient at a fixed scale; 0: 32 */
+    int max_skipped;
+    /* n_keep values of the graph in the order in which they are made: what lies between them is computed again in the
+     * backward pass instead of being held for it (grad.h). Same bits, less memory, more work */
+    const val *keep;
     size_t n_keep;
-    train_copies copies;       /* where products round weights to bf16: may they read copies that are rounded already? Same bits, two bytes more per weight */
-    bool freeze_unreached;     /* a parameter that does not reach the loss is a warning and stays as it is, not an error */
+    /* where products round weights to bf16: may they read copies that are rounded already? Same bits, two bytes more
+     * per weight */
+    train_copies copies;
+    /* a parameter that does not reach the loss is a warning and stays as it is, not an error */
+    bool freeze_unreached;
     int level;                 /* of the passes: 0 default (all), -1 legalisation only */
     void (*warn)(void *user, const char *line); /* may be NULL */
     void *user;
 } train_options;
 
-/* Why a step was not taken over. NOTHING: on a chip the gradient is 0 everywhere: infinities that cancelled, numbers too small for fp16, or no more to learn. */
-typedef enum { VERDICT_FINE, VERDICT_LOSS, VERDICT_GRADIENT, VERDICT_SQUARE, VERDICT_NOTHING, VERDICT_STATE } train_verdict;
+/* Why a step was not taken over. NOTHING: on a chip the gradient is 0 everywhere: infinities that cancelled, numbers
+ * too small for fp16, or no more to learn. */
+typedef enum { VERDICT_FINE, VERDICT_LOSS, VERDICT_GRADIENT, VERDICT_SQUARE, VERDICT_NOTHING,
+               VERDICT_STATE } train_verdict;
 const char *train_verdict_text(train_verdict v); /* what is not finite: "the loss" …; of NOTHING "no gradient" */
 
 /* What one call of train_step did. */
@@ -110,7 +122,8 @@ typedef struct {
 
 typedef struct {
     uint64_t steps, skipped, zeros, minibatches;
-    uint64_t ran;                                /* minibatches that were dispatched since it was opened: not the rest of a group that had overflowed */
+    /* minibatches that were dispatched since it was opened: not the rest of a group that had overflowed */
+    uint64_t ran;
     uint64_t dispatches;                         /* of this trainer's step programs */
     uint64_t host_bytes_in, host_bytes_out;      /* per minibatch, as the device counted them in the last one */
     uint64_t state_bytes;                        /* resident numbers: one copy */
@@ -131,12 +144,12 @@ const char *train_optimizer_name(const trainer *t);
 /* MIL text of the step program, borrowed until train_close. */
 const char *train_program_text(const trainer *t);
 
-/* Data of a batch input by the name it has in the user's graph, in any float or int type; it stays until it is put again.
- * Numbers that are not finite are refused with their index: on a chip they would come out as something else. */
+/* Data of a batch input by the name it has in the user's graph, in any float or int type; it stays until it is put
+ * again. Numbers that are not finite are refused with their index: on a chip they would come out as something else. */
 an_status train_put(trainer *t, const char *name, dtype dt, const void *data, diag *d) MUST_CHECK;
-/* One minibatch: accumulates, or updates when it is the last of a group. lr is the plain learning rate.
- * AN_MISMATCH: max_skipped updates in a row were not finite; gradients of 0 do not count among those, nor do they end such a row. Or as many in a row were
- * without a gradient at a fixed loss scale and a loss that is not 0. */
+/* One minibatch: accumulates, or updates when it is the last of a group. lr is the plain learning rate. AN_MISMATCH:
+ * max_skipped updates in a row were not finite; gradients of 0 do not count among those, nor do they end such a row.
+ * Or as many in a row were without a gradient at a fixed loss scale and a loss that is not 0. */
 an_status train_step(trainer *t, double lr, train_report *r, diag *d) MUST_CHECK;
 /* The fetched values for the batch inputs as they are. Inputs the fetched values do not need may stay unset. */
 an_status train_eval(trainer *t, diag *d) MUST_CHECK;
@@ -153,22 +166,24 @@ typedef struct {
 } train_state_info;
 size_t train_state_count(const trainer *t);
 void train_state_at(const trainer *t, size_t i, train_state_info *out);
-/* A parameter or any other state, converted. For a parameter in two halves, writing sets both and reading gives their sum. */
+/* A parameter or any other state, converted. For a parameter in two halves, writing sets both and reading gives
+ * their sum. */
 an_status train_write(trainer *t, const char *name, dtype dt, const void *data, diag *d) MUST_CHECK;
 an_status train_read(trainer *t, const char *name, dtype dt, void *data, diag *d) MUST_CHECK;
-/* After a step that was not taken over: the first state it would have left with a number that is not finite. Name NULL: none, or what it wrote is
- * not to be seen (cpu, which keeps the old numbers by a selection). */
+/* After a step that was not taken over: the first state it would have left with a number that is not finite. Name
+ * NULL: none, or what it wrote is not to be seen (cpu, which keeps the old numbers by a selection). */
 an_status train_spoilt(trainer *t, train_state_info *out, diag *d) MUST_CHECK;
 
-/* Everything a run needs to go on bit for bit: every state, counters, the loss scale and its history. extra: the caller's own
- * "key", "value" pairs (data position, seed …), NULL-terminated keys; NULL: none. The file is safetensors: Python opens it. */
+/* Everything a run needs to go on bit for bit: every state, counters, the loss scale and its history. extra: the
+ * caller's own "key", "value" pairs (data position, seed …), NULL-terminated keys; NULL: none. The file is
+ * safetensors: Python opens it. */
 typedef struct {
     const char *key, *value;
 } train_note;
 /* Between updates: in the middle of a group of minibatches saving, loading and the two below are AN_INPUT. */
 an_status train_save(trainer *t, const char *path, const train_note *note, size_t n_note, diag *d) MUST_CHECK;
-/* Names, shapes and types must be this trainer's; on failure nothing has changed. notes: filled for the keys given (value lives
- * in *mem; NULL when the file has none). */
+/* Names, shapes and types must be this trainer's; on failure nothing has changed. notes: filled for the keys given
+ * (value lives in *mem; NULL when the file has none). */
 an_status train_load(trainer *t, const char *path, train_note *note, size_t n_note, arena *mem, diag *d) MUST_CHECK;
 /* The same in memory. */
 an_status train_snapshot(trainer *t, strbuf *out, diag *d) MUST_CHECK;
@@ -187,7 +202,8 @@ typedef struct {
     int64_t warmup, steps;
 } train_schedule;
 double train_schedule_lr(const train_schedule *s, int64_t step); /* of update number `step`, from 0 */
-an_status train_schedule_find(const char *name, train_schedule_kind *out, diag *d) MUST_CHECK; /* NULL: cosine; AN_USAGE lists those that are known */
+/* NULL: cosine; AN_USAGE lists those that are known */
+an_status train_schedule_find(const char *name, train_schedule_kind *out, diag *d) MUST_CHECK;
 bool train_optimizer_find(const char *name, train_optimizer *out);
 double train_optimizer_lr(train_optimizer k); /* a rate to start from */
 const char *train_schedule_at(size_t i);

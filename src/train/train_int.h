@@ -29,7 +29,8 @@ typedef struct {
 enum { MAX_SLOTS = 2, PORT_NAME = 64 };
 
 typedef enum { STATE_W, STATE_W_LO, STATE_SLOT, STATE_SLOT_LO, STATE_ACC, STATE_STEP, STATE_STEP_HI } state_kind;
-typedef enum { GROUP_MAIN, GROUP_ACC, GROUP_STILL, GROUP_COUNT } state_group; /* surfaces that change places together; STILL: frozen */
+/* surfaces that change places together; STILL: frozen */
+typedef enum { GROUP_MAIN, GROUP_ACC, GROUP_STILL, GROUP_COUNT } state_group;
 
 typedef struct {
     const char *name;      /* in checkpoints */
@@ -85,7 +86,8 @@ typedef struct {
     dev_request *r[2][2][2]; /* by the sides of the groups of states */
 } prog;
 
-/* Where a row of gradients of 0 has led (scale.c). REST: to no scale at which they are not, and so back to the one it began at. */
+/* Where a row of gradients of 0 has led (scale.c). REST: to no scale at which they are not, and so back to the one
+ * it began at. */
 enum { SEARCH_NONE, SEARCH_DOWN, SEARCH_BACK, SEARCH_UP, SEARCH_REST };
 
 /* What the loss scale went through. Snapshots hold its bytes: no field leaves a gap. */
@@ -117,7 +119,9 @@ struct trainer {
     device *dev;
     bool own_dev;
     bool keeps;            /* values are computed again in the backward pass */
-    bool in_place;         /* one surface per weight and moment, written over by the step that counts; the program itself decides whether it does */
+    /* one surface per weight and moment, written over by the step that counts; the program itself decides whether it
+     * does */
+    bool in_place;
     const chip *chip;      /* NULL: a plain device */
     train_options o;       /* pointers in it are the caller's and dead after open, but for warn and user */
     optim opt;
@@ -151,16 +155,19 @@ struct trainer {
     const vec_kernels *vec;
     unsigned char *stage;         /* one tensor on its way to or from a surface */
     size_t stage_bytes;
-    an_status (*step_instead)(void *user, diag *d); /* runs what the step program is for, in pieces; NULL: the program itself */
+    /* runs what the step program is for, in pieces; NULL: the program itself */
+    an_status (*step_instead)(void *user, diag *d);
     void *instead_user;
-    an_status (*look)(void *user, double scale, train_verdict *out, diag *d); /* the last minibatch at another loss scale, with nothing taken over; NULL: none is compiled */
+    /* the last minibatch at another loss scale, with nothing taken over; NULL: none is compiled */
+    an_status (*look)(void *user, double scale, train_verdict *out, diag *d);
     void *look_user;
 };
 
 #define PORT_CTL "ctl"
 #define PORT_LOSS "train_loss"
-#define PORT_PEAK "train_peak"   /* fp16: the largest gradient */
-#define PORT_EXTENT "train_extent" /* fp16: the largest number of the state this step would leave. fp32: a bound of what it moves by */
+#define PORT_PEAK "train_peak" /* fp16: the largest gradient */
+#define PORT_EXTENT                                                                                                    \
+    "train_extent" /* fp16: the largest number of the state this step would leave. fp32: a bound of what it moves by */
 #define PORT_POWER "train_power" /* fp32: sum of squares. fp16: mean square of gradient / peak */
 
 /* The low half is worth 1/2048 of its number: hi's unit is at least 2^-11 of hi, so lo has hi's own range. */
@@ -177,13 +184,15 @@ struct copy {
     graph *g;
     val *map;      /* per value of from */
     dtype floats;  /* DT_NONE: as declared */
-    val (*instead)(copy *c, const node *n, void *user); /* may be NULL: what stands for a node's one result; NO_VAL: the node itself */
+    /* may be NULL: what stands for a node's one result; NO_VAL: the node itself */
+    val (*instead)(copy *c, const node *n, void *user);
     void *user;
     diag *d;
 };
 an_status copy_begin(copy *c, const graph *from, const char *title, dtype floats, diag *d) MUST_CHECK;
 void copy_end(copy *c); /* frees what is left of it, the graph too unless it was taken */
-/* Input `v` of the user's graph as the port `name` of type `as`; its value keeps the user's name and the copy's type. Returns the port. */
+/* Input `v` of the user's graph as the port `name` of type `as`; its value keeps the user's name and the copy's
+ * type. Returns the port. */
 val copy_input(copy *c, val v, const char *name, dtype as);
 /* Everything the roots need. Inputs not given by copy_input are an error. */
 an_status copy_nodes(copy *c, const val *root, size_t n) MUST_CHECK;
@@ -201,16 +210,19 @@ typedef struct {
 typedef struct {
     val w, w_lo, slot[MAX_SLOTS], slot_lo[MAX_SLOTS]; /* in: ports; out: what they become */
 } optim_vals;
-/* Size of all gradients together: peak and power as declared above, and the factor each gradient is multiplied by (NO_VAL: 1). */
+/* Size of all gradients together: peak and power as declared above, and the factor each gradient is multiplied by
+ * (NO_VAL: 1). */
 void optim_norm(optim_graph *b, const val *grad, int n, val *peak, val *power, val *factor);
 /* The larger of *most (NO_VAL: none yet) and every magnitude of x; x may be NO_VAL. */
 void optim_extent(optim_graph *b, val x, val *most);
-/* fp32: what nothing that the gradient makes of the state is larger than, and then some: infinite where a weight or moment might be. factor: as of optim_norm. */
+/* fp32: what nothing that the gradient makes of the state is larger than, and then some: infinite where a weight or
+ * moment might be. factor: as of optim_norm. */
 val optim_reach(optim_graph *b, val power, val factor);
 void optim_update(optim_graph *b, const optim_vals *in, val grad, val factor, bool decay, optim_vals *out);
 /* The rows of ctl for an update with this learning rate. S: see ctl.def. step counts from 1. */
 void optim_ctl(const trainer *t, double lr, double S, uint64_t step, double *row);
-double optim_norm_of(const trainer *t, double peak, double power, double S); /* what the host read, as the plain gradient's norm */
+/* what the host read, as the plain gradient's norm */
+double optim_norm_of(const trainer *t, double peak, double power, double S);
 
 /* ---- step.c ---- */
 an_status step_plan(trainer *t, const graph *g, diag *d) MUST_CHECK;  /* parameters, states, inputs, ctl */
@@ -220,26 +232,30 @@ an_status step_build(trainer *t, const graph *g, prog_kind k, diag *d) MUST_CHEC
 void scale_start(trainer *t);
 /* peak and extent as of their ports; 0 where there is none. */
 train_verdict scale_verdict(const trainer *t, double loss, double peak, double power, double extent);
-/* An update was taken over (FINE), or was not; may change the scale. loss: of the minibatch it failed at. AN_MISMATCH: too many skipped, or a fixed scale
- * at which nothing is learnt. */
+/* An update was taken over (FINE), or was not; may change the scale. loss: of the minibatch it failed at.
+ * AN_MISMATCH: too many skipped, or a fixed scale at which nothing is learnt. */
 an_status scale_after(trainer *t, train_verdict v, double loss, diag *d) MUST_CHECK;
 
 /* ---- resident.c ---- */
-an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, const void *data, bool finite, const char *what, diag *d) MUST_CHECK;
+an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, const void *data, bool finite,
+                      const char *what, diag *d) MUST_CHECK;
 an_status surface_get(trainer *t, dev_surface *s, const ttype *type, dtype dt, void *data, diag *d) MUST_CHECK;
-dev_surface *train_surface(trainer *t, dev_side side, const char *name); /* what a port of its programs is bound to now */
+/* what a port of its programs is bound to now */
+dev_surface *train_surface(trainer *t, dev_side side, const char *name);
 dev_surface *state_now(const trainer *t, const state *s);
 unsigned char *stage_room(trainer *t, size_t bytes); /* NULL: no memory */
 
 /* ---- bounds.c ---- */
 /* Whether decay and moments leave the state finite at this rate; what the gradient does is the program's to say. */
 an_status bounds_hold(trainer *t, double lr, double S, bool *hold, diag *d) MUST_CHECK;
-void bounds_follow(trainer *t, double lr, double grad_norm, double reach); /* an update was taken over; reach: as its program told */
+/* an update was taken over; reach: as its program told */
+void bounds_follow(trainer *t, double lr, double grad_norm, double reach);
 void bounds_forget(trainer *t);                                            /* the host wrote a state */
 
 /* ---- rounded.c ---- */
 void rounded_plan(trainer *t, const graph *g);            /* which parameters have a copy; g: the user's */
-void rounded_read(graph *g, const val *instead);          /* per value, NO_VAL: itself: what products of the graph read for it */
+/* per value, NO_VAL: itself: what products of the graph read for it */
+void rounded_read(graph *g, const val *instead);
 void rounded_stale(trainer *t, int param);                /* its weight was written by the host; -1: all were */
 an_status rounded_refresh(trainer *t, diag *d) MUST_CHECK; /* those that are stale, from their weights */
 

@@ -89,7 +89,9 @@ static void graph_text_round_trips(void **state)
     (void)state;
     an_error e = { 0 };
     an_program *p, *q;
-    assert_int_equal(an_program_from_kernel(&p, &(an_kernel_options){ .model = "tiny", .kernel = "fwd_attn", .layer = 1 }, &e), AN_OK);
+    assert_int_equal(
+        an_program_from_kernel(&p, &(an_kernel_options){ .model = "tiny", .kernel = "fwd_attn", .layer = 1 }, &e),
+        AN_OK);
     char *a = an_program_text(p, "graph", &e);
     assert_int_equal(an_program_from_graph(&q, a, strlen(a), &e), AN_OK);
     char *b = an_program_text(q, "graph", &e);
@@ -116,18 +118,23 @@ static void wrong_words_are_named(void **state)
     (void)state;
     an_error e = { 0 };
     an_program *p;
-    assert_int_equal(an_program_from_kernel(&p, &(an_kernel_options){ .model = "nope", .kernel = "fwd_attn" }, &e), AN_USAGE);
+    assert_int_equal(an_program_from_kernel(&p, &(an_kernel_options){ .model = "nope", .kernel = "fwd_attn" }, &e),
+                     AN_USAGE);
     assert_non_null(strstr(e.message, "nope"));
-    assert_int_equal(an_program_from_kernel(&p, &(an_kernel_options){ .model = "tiny", .kernel = "nope" }, &e), AN_USAGE);
+    assert_int_equal(an_program_from_kernel(&p, &(an_kernel_options){ .model = "tiny", .kernel = "nope" }, &e),
+                     AN_USAGE);
     assert_int_equal(an_program_from_mil(&p, "junk", 4, NULL, &e), AN_INPUT);
     assert_int_equal(e.line, 1);
     assert_null(an_table("nope", AN_TEXT));
     assert_null(an_probe("nope"));
     assert_int_equal(an_program_from_mil(&p, sine, sizeof sine - 1, NULL, &e), AN_OK);
     assert_int_equal(an_program_optimize(p, &(an_pass_options){ .target = "m77" }, &e), AN_USAGE);
-    assert_int_equal(an_program_optimize(p, &(an_pass_options){ .dump_after = "nope", .on_dump = count_dump }, &e), AN_USAGE);
+    assert_int_equal(an_program_optimize(p, &(an_pass_options){ .dump_after = "nope", .on_dump = count_dump }, &e),
+                     AN_USAGE);
     int dumps = 0;
-    assert_int_equal(an_program_optimize(p, &(an_pass_options){ .dump_after = "all", .on_dump = count_dump, .user = &dumps }, &e), AN_OK);
+    assert_int_equal(
+        an_program_optimize(p, &(an_pass_options){ .dump_after = "all", .on_dump = count_dump, .user = &dumps }, &e),
+        AN_OK);
     assert_true(dumps > 0);
     size_t n;
     assert_null(an_program_weights(p, &n));
@@ -139,7 +146,8 @@ static void wrong_words_are_named(void **state)
 static void every_table_prints_in_every_format(void **state)
 {
     (void)state;
-    static const char *const tables[] = { "ops", "targets", "rules", "gates", "passes", "kernels", "models", "published", "probes", "devices", "limits", "isa" };
+    static const char *const tables[] = { "ops",    "targets",   "rules",  "gates",   "passes", "kernels",
+                                          "models", "published", "probes", "devices", "limits", "isa" };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (an_format f = AN_TEXT; f <= AN_MARKDOWN; f++) {
             char *s = an_table(tables[i], f);

@@ -1,6 +1,7 @@
-/* catalogue: for every row of the published constraint catalogue that shows in a program, a text that breaks it, the rule that
- * must say so, and a text with the fix, which must be accepted. Rows about the route (9, 11, 15) are in the table and cannot
- * be seen in a program; row 11 is a reminder that fires without a fix. Every probe must name a rule that exists. */
+/* catalogue: for every row of the published constraint catalogue that shows in a program, a text that breaks it, the
+ * rule that must say so, and a text with the fix, which must be accepted. Rows about the route (9, 11, 15) are in
+ * the table and cannot be seen in a program; row 11 is a reminder that fires without a fix. Every probe must name a
+ * rule that exists. */
 #include "t.h"
 
 #include <anneal.h>
@@ -15,17 +16,21 @@
     CONST("string", "pt", "string(\"valid\")")                                                                        \
     CONST("tensor<int32, [2]>", "one", "tensor<int32, [2]>([1, 1])")                                                  \
     CONST("tensor<int32, [4]>", "zero", "tensor<int32, [4]>([0, 0, 0, 0])") CONST("int32", "g", "int32(1)")
-#define CONV(w, more) "conv(" more "dilations = one, groups = g, pad = zero, pad_type = pt, strides = one, weight = " w ", x = x)"
-#define WEIGHT(type, name, off) CONST(type, name, type "(BLOBFILE(path = string(\"@model_path/weights/weight.bin\"), offset = uint64(" off ")))")
+#define CONV(w, more)                                                                                                  \
+    "conv(" more "dilations = one, groups = g, pad = zero, pad_type = pt, strides = one, weight = " w ", x = x)"
+#define WEIGHT(type, name, off)                                                                                        \
+    CONST(type, name, type "(BLOBFILE(path = string(\"@model_path/weights/weight.bin\"), offset = uint64(" off ")))")
 
 static const struct {
     int row;
     const char *rule, *severity, *bad, *good; /* good NULL: the row is a reminder, or its fix is another route */
 } rows[] = {
     { 1, "concat", "warning",
-      HEAD "    func main<ios18>(" IO " a, " IO " b) {\n" CONST("int32", "ax", "int32(1)") CONST("bool", "no", "bool(false)")
-          OP("tensor<fp16, [1, 192, 1, 512]>", "y", "concat(axis = ax, interleave = no, values = (a, b))") END("y"),
-      HEAD "    func main<ios18>(" IO " a, " IO " b) {\n" OP(IO, "y0", "relu(x = a)") OP(IO, "y1", "relu(x = b)") END("y0, y1") },
+      HEAD "    func main<ios18>(" IO " a, " IO " b) {\n" CONST("int32", "ax", "int32(1)")
+          CONST("bool", "no", "bool(false)")
+              OP("tensor<fp16, [1, 192, 1, 512]>", "y", "concat(axis = ax, interleave = no, values = (a, b))") END("y"),
+      HEAD "    func main<ios18>(" IO " a, " IO " b) {\n" OP(IO, "y0", "relu(x = a)") OP(IO, "y1", "relu(x = b)")
+          END("y0, y1") },
     { 2, "output-sizes", "warning",
       HEAD FUNC CONST("tensor<int32, [1]>", "ax", "tensor<int32, [1]>([1])") CONST("bool", "yes", "bool(true)") OP(IO, "a", "relu(x = x)")
           OP("tensor<fp16, [1, 1, 1, 512]>", "b", "reduce_max(axes = ax, keep_dims = yes, x = x)") END("a, b"),
@@ -101,7 +106,8 @@ static int count(const an_report *r, const char *rule, const char *severity)
     for (size_t i = 0; i < an_report_findings(r); i++) {
         an_finding f;
         an_report_finding(r, i, &f);
-        n += !strcmp(f.rule, rule) && (!severity || !strcmp(f.severity, severity)) && f.line > 0 && *f.fix && *f.evidence;
+        n += !strcmp(f.rule, rule) && (!severity || !strcmp(f.severity, severity)) && f.line > 0 && *f.fix &&
+             *f.evidence;
     }
     return n;
 }
@@ -111,11 +117,13 @@ static void each_violation_is_found_and_its_fix_accepted(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         an_report *r = check(rows[i].bad, NULL);
-        if (!count(r, rows[i].rule, rows[i].severity)) fail_msg("row %d: %s not found in\n%s", rows[i].row, rows[i].rule, rows[i].bad);
+        if (!count(r, rows[i].rule, rows[i].severity))
+            fail_msg("row %d: %s not found in\n%s", rows[i].row, rows[i].rule, rows[i].bad);
         an_report_free(r);
         if (!rows[i].good) continue;
         r = check(rows[i].good, NULL);
-        if (count(r, rows[i].rule, NULL)) fail_msg("row %d: %s still there in\n%s", rows[i].row, rows[i].rule, rows[i].good);
+        if (count(r, rows[i].rule, NULL))
+            fail_msg("row %d: %s still there in\n%s", rows[i].row, rows[i].rule, rows[i].good);
         if (an_report_status(r)) fail_msg("row %d: the fix is refused:\n%s", rows[i].row, an_report_text(r, AN_TEXT));
         an_report_free(r);
     }
@@ -157,8 +165,12 @@ static void many_functions_pass_the_budget(void **state)
     char *text = malloc(64000);
     size_t n = (size_t)sprintf(text, "%s", HEAD);
     for (int i = 0; i < 120; i++)
-        n += (size_t)sprintf(text + n, "    func f%d<ios18>(" IO " x) {\n        " IO " y = relu(x = x)[name = string(\"y\")];\n    } -> (y);\n", i);
-    n += (size_t)sprintf(text + n, "    func main<ios18>(" IO " x) {\n        " IO " y = relu(x = x)[name = string(\"y\")];\n    } -> (y);\n}\n");
+        n += (size_t)sprintf(text + n,
+                             "    func f%d<ios18>(" IO " x) {\n        " IO
+                             " y = relu(x = x)[name = string(\"y\")];\n    } -> (y);\n",
+                             i);
+    n += (size_t)sprintf(text + n, "    func main<ios18>(" IO " x) {\n        " IO
+                                   " y = relu(x = x)[name = string(\"y\")];\n    } -> (y);\n}\n");
     an_report *r = check(text, NULL);
     assert_true(count(r, "compile-budget", "warning") > 0);
     an_report_free(r);
@@ -205,8 +217,10 @@ static void each_probe_fires_its_rule(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_violation_is_found_and_its_fix_accepted), cmocka_unit_test(a_reference_to_the_data_is_an_error),
-        cmocka_unit_test(many_functions_pass_the_budget),               cmocka_unit_test(the_table_has_all_twenty_rows),
+        cmocka_unit_test(each_violation_is_found_and_its_fix_accepted),
+        cmocka_unit_test(a_reference_to_the_data_is_an_error),
+        cmocka_unit_test(many_functions_pass_the_budget),
+        cmocka_unit_test(the_table_has_all_twenty_rows),
         cmocka_unit_test(each_probe_fires_its_rule),
     };
     return cmocka_run_group_tests_name("catalogue", tests, NULL, NULL);

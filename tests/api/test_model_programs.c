@@ -1,11 +1,11 @@
-/* The model's programs down the whole road: passes keep their meaning, their MIL is accepted by every chip's rules, and its
- * warnings are only those that follow from the kernel's shape. */
+/* The model's programs down the whole road: passes keep their meaning, their MIL is accepted by every chip's rules,
+ * and its warnings are only those that follow from the kernel's shape. */
 #include "model_t.h"
 #include "anneal.h"
 #include "pass/pass.h"
 
-/* What a kernel's own sizes bring with them: ports of unequal size or of one channel, and a working set past on-chip memory.
- * The port passes repair the first two; the third is what the model costs. */
+/* What a kernel's own sizes bring with them: ports of unequal size or of one channel, and a working set past on-chip
+ * memory. The port passes repair the first two; the third is what the model costs. */
 static bool expected(const char *rule)
 {
     static const char *const rules[] = { "output-sizes", "input-sizes", "surface-minimum", "working-set" };
@@ -29,12 +29,14 @@ static void every_chip_accepts_every_kernel(void **state)
                 char *text = an_program_text(p, dialects[t], &e);
                 if (!text) fail_msg("%s %s: %s", o.model, o.kernel, e.message);
                 an_report *r = NULL;
-                assert_int_equal(an_check_mil(&r, text, strlen(text), &(an_check_options){ .targets = "all" }, &e), AN_OK);
+                assert_int_equal(an_check_mil(&r, text, strlen(text), &(an_check_options){ .targets = "all" }, &e),
+                                 AN_OK);
                 for (size_t i = 0; i < an_report_findings(r); i++) {
                     an_finding f;
                     an_report_finding(r, i, &f);
                     if (!strcmp(f.severity, "note") || (!strcmp(f.severity, "warning") && expected(f.rule))) continue;
-                    fail_msg("%s %s on %s, line %u: %s %s: %s", o.model, o.kernel, f.target, f.line, f.severity, f.rule, f.message);
+                    fail_msg("%s %s on %s, line %u: %s %s: %s", o.model, o.kernel, f.target, f.line, f.severity, f.rule,
+                             f.message);
                 }
                 assert_int_equal(an_report_status(r), AN_OK);
                 an_report_free(r);
@@ -73,7 +75,8 @@ static void passes_keep_the_meaning_of_every_kernel(void **state)
             feed_all(g, c, &r, in);
             assert_ok(graph_eval(g, in, want, &test_mem, &d), d);
             size_t before = g->nodes.n;
-            assert_ok(pass_run(g, &(pass_options){ .target = chip_find(chips[(size_t)k % 2]), .level = 1 }, NULL, &d), d);
+            assert_ok(pass_run(g, &(pass_options){ .target = chip_find(chips[(size_t)k % 2]), .level = 1 }, NULL, &d),
+                      d);
             assert_true(g->nodes.n <= before);
             assert_ok(graph_eval(g, in, got, &test_mem, &d), d);
             for (size_t o = 0; o < g->outputs.n; o++) {
@@ -89,6 +92,7 @@ static void passes_keep_the_meaning_of_every_kernel(void **state)
 #define TEST(f) cmocka_unit_test_teardown(f, drop_memory)
 int main(void)
 {
-    const struct CMUnitTest tests[] = { TEST(every_chip_accepts_every_kernel), TEST(passes_keep_the_meaning_of_every_kernel) };
+    const struct CMUnitTest tests[] = { TEST(every_chip_accepts_every_kernel),
+                                        TEST(passes_keep_the_meaning_of_every_kernel) };
     return cmocka_run_group_tests_name("model programs", tests, NULL, NULL);
 }

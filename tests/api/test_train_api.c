@@ -1,4 +1,5 @@
-/* Training through the public header alone: a graph by calls and from text, gradients, steps, reading back, going on from a file. */
+/* Training through the public header alone: a graph by calls and from text, gradients, steps, reading back, going on
+ * from a file. */
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -37,7 +38,8 @@ static an_trainer *open_line(const char *engine, const char *optimizer)
     static const char *const params[] = { "w" };
     an_program *p = program();
     an_trainer *t;
-    an_train_options o = { .engine = engine, .loss = "loss", .params = params, .n_params = 1, .optimizer = optimizer, .threads = 1, .loss_scale = 8 };
+    an_train_options o = { .engine = engine, .loss = "loss", .params = params, .n_params = 1, .optimizer = optimizer,
+                           .threads = 1, .loss_scale = 8 };
     OK(an_trainer_open(&t, p, &o, &error));
     an_program_free(p);
     OK(an_trainer_put(t, "x", "fp32", xs, &error));
@@ -114,7 +116,9 @@ static void gradients(void **state)
     an_program *p = program();
     char *hazards = NULL;
     an_error e = { 0 };
-    if (an_program_differentiate(p, &(an_grad_options){ .loss = "loss", .wrt = wrt, .n_wrt = 1 }, &hazards, AN_TEXT, &e)) fail_msg("%s", e.message);
+    if (an_program_differentiate(p, &(an_grad_options){ .loss = "loss", .wrt = wrt, .n_wrt = 1 }, &hazards, AN_TEXT,
+                                 &e))
+        fail_msg("%s", e.message);
     assert_string_equal(hazards, "");
     an_free(hazards);
     char *mil = an_program_text(p, "mil", &e);
@@ -149,8 +153,9 @@ static void gradients(void **state)
 static void hazards_of_a_sample(void **state)
 {
     (void)state;
-    static const char conv[] = "graph \"c\"\nx = input fp16[1, 3, 8, 8]\nw = input fp16[4, 3, 3, 3]\ny = conv(x, w) {pad_type=\"same\"}\ns = square(y)\n"
-                               "loss = reduce_mean(s) {axes=[0, 1, 2, 3], keep_dims=true}\nreturn loss\n";
+    static const char conv[] =
+        "graph \"c\"\nx = input fp16[1, 3, 8, 8]\nw = input fp16[4, 3, 3, 3]\ny = conv(x, w) {pad_type=\"same\"}\ns = square(y)\n"
+        "loss = reduce_mean(s) {axes=[0, 1, 2, 3], keep_dims=true}\nreturn loss\n";
     static const char *const wrt[] = { "w" };
     static const struct {
         double scale;
@@ -170,7 +175,15 @@ static void hazards_of_a_sample(void **state)
         char *said = NULL;
         an_error e = { 0 };
         OK(an_program_from_graph(&p, conv, strlen(conv), &error));
-        an_grad_options o = { .loss = "loss", .wrt = wrt, .n_wrt = 1, .loss_scale = rows[i].scale, .conv_form = rows[i].form, .engine = rows[i].engine, .file = "c.ann", .sample = (const an_array *const *)in, .n_sample = 2 };
+        an_grad_options o = { .loss = "loss",
+                              .wrt = wrt,
+                              .n_wrt = 1,
+                              .loss_scale = rows[i].scale,
+                              .conv_form = rows[i].form,
+                              .engine = rows[i].engine,
+                              .file = "c.ann",
+                              .sample = (const an_array *const *)in,
+                              .n_sample = 2 };
         if (an_program_differentiate(p, &o, &said, AN_TEXT, &e)) fail_msg("%s", e.message);
         if (rows[i].says ? !strstr(said, rows[i].says) : *said) fail_msg("row %zu said \"%s\"", i, said);
         an_free(said);
@@ -198,8 +211,13 @@ static void hazards_of_a_sample(void **state)
         ones[70] = (float)wrong[i].x;
         an_array_free(in[1]);
         OK(an_array_new(&in[1], "x", "fp32", 4, (const int64_t[]){ 1, 3, 8, 8 }, ones, &error));
-        an_grad_options o = { .loss = "loss", .wrt = wrt, .n_wrt = 1, .loss_scale = wrong[i].scale, .engine = wrong[i].engine,
-                              .sample = (const an_array *const *)in + wrong[i].first, .n_sample = wrong[i].n };
+        an_grad_options o = { .loss = "loss",
+                              .wrt = wrt,
+                              .n_wrt = 1,
+                              .loss_scale = wrong[i].scale,
+                              .engine = wrong[i].engine,
+                              .sample = (const an_array *const *)in + wrong[i].first,
+                              .n_sample = wrong[i].n };
         assert_int_equal(an_program_differentiate(p, &o, &said, AN_TEXT, &e), wrong[i].st);
         if (!strstr(e.message, wrong[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.message, wrong[i].says);
         assert_null(said);
@@ -220,7 +238,9 @@ static void calls(void **state)
     an_output(p, "z", an_op(p, "z", "add", (an_value[]){ y, c }, 2, NULL));
     OK(an_program_finish(p, &error));
     char *s = an_program_text(p, "graph", &e);
-    assert_string_equal(s, "graph \"calls\"\nx = input fp16[2, 6]\ny = reduce_sum(x) {axes=[1], keep_dims=true}\nc = const fp16[] {1}\nz = add(y, c)\nreturn z\n");
+    assert_string_equal(
+        s,
+        "graph \"calls\"\nx = input fp16[2, 6]\ny = reduce_sum(x) {axes=[1], keep_dims=true}\nc = const fp16[] {1}\nz = add(y, c)\nreturn z\n");
     an_free(s);
     an_program_free(p);
     static const struct {
@@ -246,7 +266,8 @@ static void calls(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    static const char *const w[] = { "w" }, *const two[] = { "w", "unused" }, *const twice[] = { "w", "w" }, *const none[] = { "q" }, *const data[] = { "p" }, *const gap[] = { "w", NULL };
+    static const char *const w[] = { "w" }, *const two[] = { "w", "unused" }, *const twice[] = { "w", "w" },
+                             *const none[] = { "q" }, *const data[] = { "p" }, *const gap[] = { "w", NULL };
     static const struct {
         an_train_options o;
         an_status st;
@@ -292,7 +313,8 @@ static void refusals(void **state)
         an_trainer *t;
         an_error e = { 0 };
         an_status st = an_trainer_open(&t, p, &rows[i].o, &e);
-        if (st != rows[i].st || !strstr(e.message, rows[i].says)) fail_msg("row %zu: status %d: %s", i, (int)st, e.message);
+        if (st != rows[i].st || !strstr(e.message, rows[i].says))
+            fail_msg("row %zu: status %d: %s", i, (int)st, e.message);
         assert_null(t);
         an_program_free(p);
     }
@@ -315,7 +337,11 @@ static void nothing_given(void **state)
     (void)state;
     an_trainer *t = open_line("cpu", "sgd");
     float x[12] = { 0 };
-#define WRONG(call) do { an_error e = { 0 }; if ((call) != AN_USAGE || !e.message[0]) fail_msg("%s: %s", #call, e.message); } while (0)
+#define WRONG(call)                                                                                                    \
+    do {                                                                                                               \
+        an_error e = { 0 };                                                                                            \
+        if ((call) != AN_USAGE || !e.message[0]) fail_msg("%s: %s", #call, e.message);                                 \
+    } while (0)
     WRONG(an_trainer_put(t, NULL, "fp32", x, &e));
     WRONG(an_trainer_put(t, "x", NULL, x, &e));
     WRONG(an_trainer_put(t, "x", "fp32", NULL, &e));
@@ -325,7 +351,9 @@ static void nothing_given(void **state)
     WRONG(an_trainer_save(t, NULL, &e));
     WRONG(an_trainer_load(t, NULL, &e));
     an_trainer_close(t);
-    static const an_train_run_options below[] = { { .steps = -1 }, { .seq = -1 }, { .warmup = -5 }, { .lr_end = -0.5 }, { .decay = -0.1 }, { .stop_after = -2 }, { .every = -2 }, { .test = -1 }, { .final_test = -2 } };
+    static const an_train_run_options below[] = { { .steps = -1 },    { .seq = -1 },     { .warmup = -5 },
+                                                  { .lr_end = -0.5 }, { .decay = -0.1 }, { .stop_after = -2 },
+                                                  { .every = -2 },    { .test = -1 },    { .final_test = -2 } };
     for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
         an_train_run_options o = below[i];
         an_train_result r;
@@ -378,7 +406,8 @@ static void out_of_order(void **state)
         an_error e = { 0 };
         an_train_report r;
         float got[4];
-        an_train_options o = { .engine = engines[k], .loss = "loss", .params = w, .n_params = 1, .fetch = fetch, .n_fetch = 1, .accum = 2, .threads = 1, .loss_scale = 8 };
+        an_train_options o = { .engine = engines[k], .loss = "loss", .params = w, .n_params = 1, .fetch = fetch,
+                               .n_fetch = 1, .accum = 2, .threads = 1, .loss_scale = 8 };
         OK(an_trainer_open(&t, p, &o, &error));
         OK(an_trainer_put(t, "x", "fp32", xs, &error));
         OK(an_trainer_put(t, "y", "fp32", ys, &error));
@@ -437,7 +466,8 @@ static void bytes_of_a_minibatch(void **state)
         an_trainer *t;
         an_train_report r;
         float now[3] = { 0.5f, 0.25f, -1 };
-        an_train_options o = { .engine = engines[k], .loss = "loss", .params = w, .n_params = 1, .threads = 1, .loss_scale = 8, .optimizer = "momentum" };
+        an_train_options o = { .engine = engines[k], .loss = "loss", .params = w, .n_params = 1, .threads = 1,
+                               .loss_scale = 8, .optimizer = "momentum" };
         OK(an_trainer_open(&t, p, &o, &error));
         OK(an_trainer_write(t, "w", "fp32", now, &error));
         long first = 0;
@@ -448,7 +478,8 @@ static void bytes_of_a_minibatch(void **state)
             if (i == 2) OK(an_trainer_write(t, "w", "fp32", now, &error));
             OK(an_trainer_step(t, 0.001, &r, &error));
             if (!i) first = sent(t);
-            if (sent(t) != first || first < 16 * (k ? 2 : 4) || first > 16 * 4 + 9 * 4) fail_msg("%s, minibatch %d: %ld bytes, the first had %ld", engines[k], i, sent(t), first);
+            if (sent(t) != first || first < 16 * (k ? 2 : 4) || first > 16 * 4 + 9 * 4)
+                fail_msg("%s, minibatch %d: %ld bytes, the first had %ld", engines[k], i, sent(t), first);
         }
         an_trainer_close(t);
         an_program_free(p);
@@ -470,7 +501,8 @@ static void a_parameter_left_out(void **state)
     an_trainer *t;
     an_train_report r;
     float u[2] = { 3, 4 };
-    an_train_options o = { .engine = "cpu", .loss = "loss", .params = two, .n_params = 2, .freeze_unreached = 1, .on_warning = on_warning, .threads = 1 };
+    an_train_options o = { .engine = "cpu", .loss = "loss", .params = two, .n_params = 2, .freeze_unreached = 1,
+                           .on_warning = on_warning, .threads = 1 };
     OK(an_trainer_open(&t, p, &o, &error));
     assert_non_null(strstr(warned, "parameter unused does not reach the loss loss"));
     OK(an_trainer_write(t, "unused", "fp32", u, &error));
@@ -490,8 +522,17 @@ static void a_parameter_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_and_reading_back), cmocka_unit_test(a_file_goes_on), cmocka_unit_test(gradients), cmocka_unit_test(hazards_of_a_sample), cmocka_unit_test(gradients_tried_again), cmocka_unit_test(nothing_given), cmocka_unit_test(bytes_of_a_minibatch), cmocka_unit_test(calls),
-        cmocka_unit_test(refusals), cmocka_unit_test(out_of_order), cmocka_unit_test(a_parameter_left_out),
+        cmocka_unit_test(steps_and_reading_back),
+        cmocka_unit_test(a_file_goes_on),
+        cmocka_unit_test(gradients),
+        cmocka_unit_test(hazards_of_a_sample),
+        cmocka_unit_test(gradients_tried_again),
+        cmocka_unit_test(nothing_given),
+        cmocka_unit_test(bytes_of_a_minibatch),
+        cmocka_unit_test(calls),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(out_of_order),
+        cmocka_unit_test(a_parameter_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* fuzz_blob: any bytes as a weight file: walked, and asked for every offset a reference could name. What a record promises
- * must lie inside the file; what the writer makes of it must read back. */
+/* fuzz_blob: any bytes as a weight file: walked, and asked for every offset a reference could name. What a record
+ * promises must lie inside the file; what the writer makes of it must read back. */
 #include <stdlib.h>
 
 #include "mil/mil.h"
@@ -33,7 +33,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (uint64_t o = 0; o <= n + 64 && o < 1 << 16; o += 32)
         for (unsigned want = 0; want < 3; want++) {
             d = (diag){ 0 };
-            if (!blob_at(&f, o, want ? (dtype)(1 + (o / 32 + want) % (DT_COUNT - 1)) : DT_NONE, want == 2 ? o : 0, &e, &d)) inside(&e, n);
+            if (!blob_at(&f, o, want ? (dtype)(1 + (o / 32 + want) % (DT_COUNT - 1)) : DT_NONE, want == 2 ? o : 0, &e,
+                         &d))
+                inside(&e, n);
             else need(d.msg[0]);
         }
     for (int k = 0; n >= 8 && k < 8; k++) { /* offsets out of the file itself */

@@ -1,4 +1,5 @@
-/* fuzz_gguf: any bytes as a GGUF file. Values, strings and tensors that are accepted lie inside the bytes; tensors decode. */
+/* fuzz_gguf: any bytes as a GGUF file. Values, strings and tensors that are accepted lie inside the bytes; tensors
+ * decode. */
 #include <stdlib.h>
 
 #include "format/gguf.h"
@@ -28,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         double x;
         need(gguf_get(f, v->key) == v);
         if (v->type == GGUF_STRING) inside(v->s.at, v->s.n, data, n);
-        for (uint64_t k = 0; v->type == GGUF_ARRAY && v->strs && k < v->n; k++) inside(v->strs[k].at, v->strs[k].n, data, n);
+        for (uint64_t k = 0; v->type == GGUF_ARRAY && v->strs && k < v->n; k++)
+            inside(v->strs[k].at, v->strs[k].n, data, n);
         for (uint64_t k = 0; v->type == GGUF_ARRAY && v->raw && k < v->n; k++) need(gguf_item(v, k, &x));
         need(!gguf_item(v, v->n, &x));
     }

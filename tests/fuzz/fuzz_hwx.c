@@ -1,5 +1,6 @@
-/* fuzz_hwx: any bytes as a program file, and as a bare task stream. What is read must print, and what is written of it must read back the
- * same. The first byte chooses: 0 a file; 1 a file whose header is made to fit, so that the fuzzer gets to the commands; else tasks. */
+/* fuzz_hwx: any bytes as a program file, and as a bare task stream. What is read must print, and what is written of
+ * it must read back the same. The first byte chooses: 0 a file; 1 a file whose header is made to fit, so that the
+ * fuzzer gets to the commands; else tasks. */
 #include <stdlib.h>
 
 #include "../hwx_t.h"
@@ -18,7 +19,9 @@ static void tasks(const uint8_t *data, size_t n)
     hwx_task *t;
     size_t count = 0;
     strbuf text = { 0 }, shown = { 0 };
-    an_status st = n < 2 ? AN_INPUT : hwx_tasks_read(&a, data + 2, n - 2, 4 * (uint32_t)(data[0] | (data[1] & 1) << 8) + 4, 0, &t, &count, &d);
+    an_status st = n < 2 ? AN_INPUT
+                         : hwx_tasks_read(&a, data + 2, n - 2, 4 * (uint32_t)(data[0] | (data[1] & 1) << 8) + 4, 0, &t,
+                                          &count, &d);
     if (!st) {
         hwx_dump_tasks(t, count, "json", &shown);
         need(!hwx_tasks_write(t, count, &text, &d));

@@ -1,4 +1,5 @@
-/* fuzz_idx: any bytes as an idx file, packed or plain. What is accepted lies inside the bytes, and every element can be read. */
+/* fuzz_idx: any bytes as an idx file, packed or plain. What is accepted lies inside the bytes, and every element can
+ * be read. */
 #include <stdlib.h>
 
 #include "format/idx.h"

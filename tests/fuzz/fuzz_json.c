@@ -1,4 +1,5 @@
-/* fuzz_json: any bytes as a config.json. A configuration that is accepted is valid, and written again it reads back the same. */
+/* fuzz_json: any bytes as a config.json. A configuration that is accepted is valid, and written again it reads back
+ * the same. */
 #include <stdlib.h>
 
 #include "lm/lm.h"
@@ -21,11 +22,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     strbuf out = { 0 };
     need(!model_config_check(&c, &d) && g.n_eos >= 0 && g.n_eos <= LM_MAX_EOS);
-    if (lm_config_json(&c, &g, &out, &d)) need(d.st == AN_INPUT); /* a choice no single family has: windows with biases */
+    /* a choice no single family has: windows with biases */
+    if (lm_config_json(&c, &g, &out, &d)) need(d.st == AN_INPUT);
     else {
         need(!lm_config_read("again.json", out.at, out.n, &again, &g2, &d));
-        need(c.dim == again.dim && c.n_layers == again.n_layers && c.window == again.window && c.scaling.kind == again.scaling.kind);
-        need(c.scaling.factor == again.scaling.factor && c.norm_eps == again.norm_eps && c.rope_theta == again.rope_theta && c.tied == again.tied);
+        need(c.dim == again.dim && c.n_layers == again.n_layers && c.window == again.window &&
+             c.scaling.kind == again.scaling.kind);
+        need(c.scaling.factor == again.scaling.factor && c.norm_eps == again.norm_eps &&
+             c.rope_theta == again.rope_theta && c.tied == again.tied);
         need(g.bos == g2.bos && g.n_eos == g2.n_eos);
     }
     sb_free(&out);

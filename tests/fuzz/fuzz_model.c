@@ -1,6 +1,7 @@
-/* fuzz_model: any bytes as the file of a whole model: GGUF, safetensors with a configuration in its metadata, or llama2.c. What is accepted has a
- * valid configuration and a number for every weight it names, dense and compressed; its ids are in its vocabulary; and it is written again, or it
- * is said why not. A vocabulary in it opens, or it is said why not. */
+/* fuzz_model: any bytes as the file of a whole model: GGUF, safetensors with a configuration in its metadata, or
+ * llama2.c. What is accepted has a valid configuration and a number for every weight it names, dense and compressed;
+ * its ids are in its vocabulary; and it is written again, or it is said why not. A vocabulary in it opens, or it is
+ * said why not. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -30,7 +31,8 @@ static void read_weights(lm_model *m)
             need(x && !lm_rows(m, (model_weight_id)id, l, 0, t.rows, DT_F32, x, &d));
             free(x);
             if (lm_dense(m, (model_weight_id)id, l, DT_F16, &at, &d)) said(&d);
-            for (int f = LM_INT8; f <= (id == MW_WQ ? LM_PALETTE4 : LM_INT4) && t.cols > 1; f++) { /* a palette takes long */
+            /* a palette takes long */
+            for (int f = LM_INT8; f <= (id == MW_WQ ? LM_PALETTE4 : LM_INT4) && t.cols > 1; f++) {
                 diag why = { 0 };
                 if (lm_quantize(m, (model_weight_id)id, l, (lm_form)f, DT_F16, &q, &why)) said(&why);
             }
@@ -51,7 +53,8 @@ static void write_again(lm_model *m, const char *to, lm_target kind)
         fprintf(stderr, "%s\n", d.msg);
         abort();
     }
-    need(lm_config(again)->dim == lm_config(m)->dim && lm_config(again)->tied == lm_config(m)->tied && lm_config(again)->window == lm_config(m)->window);
+    need(lm_config(again)->dim == lm_config(m)->dim && lm_config(again)->tied == lm_config(m)->tied &&
+         lm_config(again)->window == lm_config(m)->window);
     need(lm_generation_of(again)->n_eos == lm_generation_of(m)->n_eos || kind == LM_TO_LLAMA2C || done.lost[0]);
     lm_close(again);
     unlink(to);

@@ -1,4 +1,5 @@
-/* fuzz_npy: any bytes as a .npy file. What is accepted lies inside the bytes, and written again it reads back the same. */
+/* fuzz_npy: any bytes as a .npy file. What is accepted lies inside the bytes, and written again it reads back the
+ * same. */
 #include <stdlib.h>
 
 #include "format/npy.h"

@@ -1,6 +1,6 @@
-/* fuzz_program: any bytes as an engine program. The header is made to fit, so that the fuzzer gets past the checksum; what decodes
- * must print, encode to the same bytes, and, when it is small, load and run, the obvious way and the fast one, without going astray.
- * Seeds: tests/unit/test_program_seeds.c. */
+/* fuzz_program: any bytes as an engine program. The header is made to fit, so that the fuzzer gets past the
+ * checksum; what decodes must print, encode to the same bytes, and, when it is small, load and run, the obvious way
+ * and the fast one, without going astray. Seeds: tests/unit/test_program_seeds.c. */
 #include <stdlib.h>
 
 #include "engine/engine.h"
@@ -33,7 +33,8 @@ static void *some_bytes(uint64_t n, const uint8_t *data, size_t n_data)
 {
     unsigned char *b = malloc((size_t)n + 1);
     need(b != NULL);
-    for (uint64_t i = 0; i < n; i++) b[i] = data[n_data - 1 - i % n_data]; /* from the end: the last bytes matter least to the program */
+    /* from the end: the last bytes matter least to the program */
+    for (uint64_t i = 0; i < n; i++) b[i] = data[n_data - 1 - i % n_data];
     return b;
 }
 

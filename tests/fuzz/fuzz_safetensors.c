@@ -1,4 +1,5 @@
-/* fuzz_safetensors: any bytes as a safetensors file. What is accepted lies inside the bytes, covers them, and is found by name. */
+/* fuzz_safetensors: any bytes as a safetensors file. What is accepted lies inside the bytes, covers them, and is
+ * found by name. */
 #include <stdlib.h>
 
 #include "format/safetensors.h"

@@ -1,5 +1,6 @@
-/* fuzz_tokenizer_json: any bytes as a tokenizer.json. What is accepted encodes a text made of the same bytes, or says why not, and decodes
- * every id it gave; a vocabulary that spells every byte, and changes no text on the way, gives the bytes back. */
+/* fuzz_tokenizer_json: any bytes as a tokenizer.json. What is accepted encodes a text made of the same bytes, or
+ * says why not, and decodes every id it gave; a vocabulary that spells every byte, and changes no text on the way,
+ * gives the bytes back. */
 #include <stdlib.h>
 
 #include "fuzz_vocab.h"
@@ -31,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         strbuf out = { 0 };
         diag why = { 0 };
         size_t most = n < 512 ? n : 512;
-        if (tok_encode(e, (const char *)data + n - most, most, flags, &ids, &why)) need(why.st == AN_INPUT && why.msg[0]);
+        if (tok_encode(e, (const char *)data + n - most, most, flags, &ids, &why))
+            need(why.st == AN_INPUT && why.msg[0]);
         else {
             for (size_t i = 0; i < ids.n; i++) need(ids.at[i] < info.n);
             need(!tok_decode(t, ids.at, ids.n, flags, &out, &why));

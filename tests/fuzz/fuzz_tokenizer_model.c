@@ -1,5 +1,5 @@
-/* fuzz_tokenizer_model: any bytes as a SentencePiece model, and as a tokenizer.bin. What is accepted encodes the same bytes as text, or
- * says why not, and decodes every id it gave. */
+/* fuzz_tokenizer_model: any bytes as a SentencePiece model, and as a tokenizer.bin. What is accepted encodes the
+ * same bytes as text, or says why not, and decodes every id it gave. */
 #include <stdlib.h>
 
 #include "fuzz_vocab.h"
@@ -29,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         tok_get(t, &info);
         need(goes_out_and_in(t));
         need(!tok_encoder_new(t, &e, &d));
-        if (tok_encode(e, (const char *)data + n - most, most, TOK_SPECIAL, &ids, &d)) need(d.st == AN_INPUT && d.msg[0]);
+        if (tok_encode(e, (const char *)data + n - most, most, TOK_SPECIAL, &ids, &d))
+            need(d.st == AN_INPUT && d.msg[0]);
         else {
             for (size_t i = 0; i < ids.n; i++) need(ids.at[i] < info.n);
             need(!tok_decode(t, ids.at, ids.n, 0, &out, &d));

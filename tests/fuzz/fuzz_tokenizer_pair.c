@@ -1,5 +1,6 @@
-/* fuzz_tokenizer_pair: any bytes as encoder.json and vocab.bpe, one behind the other with a NUL between. What is accepted encodes the same bytes as
- * text, or says why not, decodes every id it gave, and gives the bytes back where it spells every one. */
+/* fuzz_tokenizer_pair: any bytes as encoder.json and vocab.bpe, one behind the other with a NUL between. What is
+ * accepted encodes the same bytes as text, or says why not, decodes every id it gave, and gives the bytes back where
+ * it spells every one. */
 #include <stdlib.h>
 
 #include "fuzz_vocab.h"

@@ -1,4 +1,5 @@
-/* fuzz_vocab.h: what was accepted goes out as a GGUF vocabulary and comes in again with as many tokens, or it is said why not. */
+/* fuzz_vocab.h: what was accepted goes out as a GGUF vocabulary and comes in again with as many tokens, or it is
+ * said why not. */
 #ifndef TESTS_FUZZ_VOCAB_H
 #define TESTS_FUZZ_VOCAB_H
 

@@ -1,4 +1,5 @@
-/* exec_links.h: for tests of random programs: chains of elementwise steps, shapes that broadcast, and what a product is tried on. */
+/* exec_links.h: for tests of random programs: chains of elementwise steps, shapes that broadcast, and what a product
+ * is tried on. */
 #ifndef TESTS_EXEC_LINKS_H
 #define TESTS_EXEC_LINKS_H
 
@@ -33,7 +34,8 @@ static inline void random_links(links *l, int n_inputs, int n_steps, bool all_ex
         if (!is_exact(f)) l->exact = false;
         int64_t *s = l->steps + 1 + k * CHAIN_STEP;
         s[STEP_FN] = f;
-        for (int j = 0; j < 3; j++) s[STEP_A + j] = j < fn_operands(f) ? (chance(50) ? n_inputs + k - 1 : upto(0, n_inputs + k - 1)) : -1;
+        for (int j = 0; j < 3; j++)
+            s[STEP_A + j] = j < fn_operands(f) ? (chance(50) ? n_inputs + k - 1 : upto(0, n_inputs + k - 1)) : -1;
         for (int j = 0; j < 3; j++)
             if (j < fn_operands(f) && s[STEP_A + j] < 0) s[STEP_A + j] = 0;
         s[STEP_PARAM] = fn_params(f) ? at : -1;
@@ -69,12 +71,16 @@ typedef struct {
     dtype t;
 } setting;
 
-/* On the plain processor sums are compared with room for another order of rounding: 2^-24 per addition of terms below scale^2. */
+/* On the plain processor sums are compared with room for another order of rounding: 2^-24 per addition of terms
+ * below scale^2. */
 static inline setting random_setting(int64_t k)
 {
     size_t dev = rng_below(&R, COUNT(devices));
     bool cpu = devices[dev].num == &numerics_cpu;
-    setting s = { .num = devices[dev].num, .name = devices[dev].name, .m = !cpu && chance(30) ? WILD : TAME, .t = chance(60) ? DT_F16 : any_float() };
+    setting s = { .num = devices[dev].num,
+                  .name = devices[dev].name,
+                  .m = !cpu && chance(30) ? WILD : TAME,
+                  .t = chance(60) ? DT_F16 : any_float() };
     s.scale = chance(25) ? 60 : chance(50) ? 4 : 1;
     s.tol = cpu ? 4e-7 * (double)k : 0, s.least = s.scale * s.scale;
     return s;

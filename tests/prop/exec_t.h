@@ -1,5 +1,5 @@
-/* exec_t.h: what the programs that hold the fast form of instructions against the obvious one share: devices, random operands, and the
- * comparison on every instruction set of this machine with one and two threads. */
+/* exec_t.h: what the programs that hold the fast form of instructions against the obvious one share: devices, random
+ * operands, and the comparison on every instruction set of this machine with one and two threads. */
 #ifndef EXEC_T_H
 #define EXEC_T_H
 
@@ -8,12 +8,15 @@
 #include "kernel/kernel.h"
 
 static numerics chip_m1, chip_m4, chip_m5; /* of codegen/profile.def, by open_pools */
-static const numerics chip_odd = { .round_each = 1, .window_bits = 9, .port_ceiling = 1000, .port_partial = 1, .mac_tie_away = 1, .nan_to_inf = 1,
-                                   .invalid_zero = 1, .plain_zero = 1, .tables = 0 };
+static const numerics chip_odd = { .round_each = 1, .window_bits = 9, .port_ceiling = 1000, .port_partial = 1,
+                                   .mac_tie_away = 1, .nan_to_inf = 1, .invalid_zero = 1, .plain_zero = 1,
+                                   .tables = 0 };
 static const struct {
     const char *name;
     const numerics *num;
-} devices[] = { { "cpu", &numerics_cpu }, { "m1", &chip_m1 }, { "m4", &chip_m4 }, { "m5", &chip_m5 }, { "odd", &chip_odd } };
+} devices[] = {
+    { "cpu", &numerics_cpu }, { "m1", &chip_m1 }, { "m4", &chip_m4 }, { "m5", &chip_m5 }, { "odd", &chip_odd }
+};
 
 static pool *pools[2];
 static rng R;
@@ -28,7 +31,9 @@ typedef enum { TAME, WILD } mood;
 
 static inline double number(mood m, double scale)
 {
-    static const double wild[] = { 0, -0.0, INFINITY, -INFINITY, NAN, 65504, -65504, 0x1p-24, -0x1p-24, 0x1p-15, 2049, 2051, 32768, 32752, -32768, 4094, 4096, 0.5, 1, -1, 16, -16 };
+    static const double wild[] = { 0,        -0.0,    INFINITY, -INFINITY, NAN,   65504, -65504, 0x1p-24,
+                                   -0x1p-24, 0x1p-15, 2049,     2051,      32768, 32752, -32768, 4094,
+                                   4096,     0.5,     1,        -1,        16,    -16 };
     if (m == WILD && chance(6)) return wild[rng_below(&R, COUNT(wild))];
     double x = rng_range(&R, -1, 1) * scale;
     if (m == WILD && chance(10)) x = ldexp(x, (int)upto(-20, 12));
@@ -60,7 +65,10 @@ static inline int64_t constant(prog *g, dtype dt, const int64_t *dim, int rank, 
     int64_t t = prog_tensor(g, dt, SPACE_CONST, (uint32_t)g->p->consts.n, dim, rank), n = prog_elems(g, t);
     size_t bytes, at = (size_t)ROUND_UP(g->p->n_data, 64u);
     assert_true(dtype_bytes(dt, n, &bytes));
-    const_entry e = { .kind = CK_DENSE, .tensor = (uint32_t)t, .n_src = 1, .src = { { .offset = at, .dt = dt, .rank = rank, .bytes = bytes } } };
+    const_entry e = { .kind = CK_DENSE,
+                      .tensor = (uint32_t)t,
+                      .n_src = 1,
+                      .src = { { .offset = at, .dt = dt, .rank = rank, .bytes = bytes } } };
     memcpy(e.src[0].dim, dim, sizeof *dim * (size_t)rank);
     unsigned char *data = arena_take(&g->p->mem, at + bytes, 1, 64);
     assert_true(data && VEC_PUSH(&g->p->mem, &g->p->consts, e));
@@ -77,11 +85,13 @@ static inline int64_t either(prog *g, bool fixed, dtype dt, const int64_t *dim, 
 
 /* ---- comparing ---- */
 
-static inline void show(const prog *g, const char *what, const char *isa, int threads, size_t which, int64_t i, double got, double want)
+static inline void show(const prog *g, const char *what, const char *isa, int threads, size_t which, int64_t i,
+                        double got, double want)
 {
     strbuf b = { 0 };
     program_print(g->p, &b);
-    fail_msg("%s, AN_ISA=%s, %d threads: output %zu element %lld is %.9g, wanted %.9g\n%s", what, isa, threads, which, (long long)i, got, want, b.at);
+    fail_msg("%s, AN_ISA=%s, %d threads: output %zu element %lld is %.9g, wanted %.9g\n%s", what, isa, threads, which,
+             (long long)i, got, want, b.at);
 }
 
 /* tol 0: the same bits. Otherwise |got - want| <= tol * max(least, |want|), plus one step of the type. */
@@ -100,7 +110,8 @@ typedef struct {
     int math;          /* FAST_* */
 } closeness;
 
-static inline void compare_port(const prog *g, const char *what, const char *isa, int threads, size_t k, const double *want, closeness c)
+static inline void compare_port(const prog *g, const char *what, const char *isa, int threads, size_t k,
+                                const double *want, closeness c)
 {
     const etensor *t = &g->p->tensors.at[g->p->outputs.at[k].tensor];
     double errors = 0, all = 0;
@@ -108,9 +119,11 @@ static inline void compare_port(const prog *g, const char *what, const char *isa
         double got = dtype_load(t->dt, g->out_bytes[k], i);
         bool bits = c.tol != 0 || isnan(got) || signbit(got) == signbit(want[i]);
         errors += (got - want[i]) * (got - want[i]), all += want[i] * want[i] + 1;
-        if (c.norm == 0 && (!bits || !close_to(t->dt, got, want[i], c.tol, c.least))) show(g, what, isa, threads, k, i, got, want[i]);
+        if (c.norm == 0 && (!bits || !close_to(t->dt, got, want[i], c.tol, c.least)))
+            show(g, what, isa, threads, k, i, got, want[i]);
     }
-    if (c.norm != 0 && !(sqrt(errors) <= c.norm * sqrt(all))) show(g, what, isa, threads, k, -1, sqrt(errors), c.norm * sqrt(all));
+    if (c.norm != 0 && !(sqrt(errors) <= c.norm * sqrt(all)))
+        show(g, what, isa, threads, k, -1, sqrt(errors), c.norm * sqrt(all));
 }
 
 static inline void compare_as(prog *g, const char *what, closeness c)
@@ -118,7 +131,8 @@ static inline void compare_as(prog *g, const char *what, closeness c)
     static const char *const isas[] = { "scalar", "avx2", "avx512", "neon", "" }; /* the last: all there is */
     static size_t turn;
     double *want[PROG_PORTS] = { 0 };
-    for (size_t k = 0; k < g->p->outputs.n; k++) memset(g->out_bytes[k], 0x7f, (size_t)g->p->outputs.at[k].bytes); /* what is not written shows */
+    /* what is not written shows */
+    for (size_t k = 0; k < g->p->outputs.n; k++) memset(g->out_bytes[k], 0x7f, (size_t)g->p->outputs.at[k].bytes);
     prog_run(g, true);
     for (size_t k = 0; k < g->p->outputs.n; k++) want[k] = g->out[k], g->out[k] = NULL;
     for (size_t a = 0; a < COUNT(isas); a++) {
@@ -131,19 +145,24 @@ static inline void compare_as(prog *g, const char *what, closeness c)
             if (isas[a][0] && p == turn % 2) continue; /* one of the two, in turn */
             image *im = NULL;
             image_options o = { .pool = pools[p], .fast_math = c.math };
-            for (size_t k = 0; k < g->p->outputs.n; k++) memset(g->out_bytes[k], 0x7f, (size_t)g->p->outputs.at[k].bytes);
+            for (size_t k = 0; k < g->p->outputs.n; k++)
+                memset(g->out_bytes[k], 0x7f, (size_t)g->p->outputs.at[k].bytes);
             assert_ok(image_load(&im, g->p, NULL, &o, &d), d);
             for (int run = 0; run < (isas[a][0] ? 1 : 2); run++) /* once more with all that the first left behind */
                 assert_ok(image_run(im, (const void *const *)g->in, (void *const *)g->out_bytes, &d), d);
             image_free(im);
-            for (size_t k = 0; k < g->p->outputs.n; k++) compare_port(g, what, isas[a], pool_threads(pools[p]), k, want[k], c);
+            for (size_t k = 0; k < g->p->outputs.n; k++)
+                compare_port(g, what, isas[a], pool_threads(pools[p]), k, want[k], c);
         }
     }
     unsetenv("AN_ISA");
     for (int k = 0; k < PROG_PORTS; k++) free(want[k]);
 }
 
-static inline void compare(prog *g, const char *what, double tol, double least) { compare_as(g, what, (closeness){ .tol = tol, .least = least }); }
+static inline void compare(prog *g, const char *what, double tol, double least)
+{
+    compare_as(g, what, (closeness){ .tol = tol, .least = least });
+}
 
 static inline bool take_profile(const char *name, numerics *num)
 {
@@ -180,7 +199,8 @@ static inline void same_on_threads(prog *g, const char *what)
             assert_ok(image_load(&im, g->p, NULL, &o, &d), d);
             assert_ok(image_run(im, (const void *const *)g->in, (void *const *)g->out_bytes, &d), d);
             image_free(im);
-            if (first && memcmp(first, g->out_bytes[k], n)) fail_msg("%s: other bits on %d threads", what, pool_threads(pools[p]));
+            if (first && memcmp(first, g->out_bytes[k], n))
+                fail_msg("%s: other bits on %d threads", what, pool_threads(pools[p]));
             if (!first && (first = malloc(n))) memcpy(first, g->out_bytes[k], n);
             assert_non_null(first);
         }

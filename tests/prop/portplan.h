@@ -32,8 +32,9 @@ static inline int pp_find(const port_slot *s, const char *const *names, size_t n
 }
 
 /* in, out: in the original order; names of the original ports. Outputs must be zero outside their block. */
-static inline an_status pp_eval(const graph *g, const port_plan *p, const tensor64 *in, const char *const *in_names, size_t n_in,
-                                tensor64 *out, const char *const *out_names, size_t n_out, rg_rounding how, arena *mem, diag *d)
+static inline an_status pp_eval(const graph *g, const port_plan *p, const tensor64 *in, const char *const *in_names,
+                                size_t n_in, tensor64 *out, const char *const *out_names, size_t n_out, rg_rounding how,
+                                arena *mem, diag *d)
 {
     tensor64 *pi = TAKE(mem, tensor64, p->n_in), *po = TAKE(mem, tensor64, p->n_out);
     int64_t n;

@@ -1,6 +1,7 @@
-/* prop_alias.c: copies that codegen leaves out. Random programs of slices, splits, joins, reshapes and updates, mixed with arithmetic:
- * the program with tensors inside others gives the bytes of the one where everything has memory of its own, on the plain processor and on
- * the chips, by the reference and by the fast executor, and with outputs bound to the memory of inputs. */
+/* prop_alias.c: copies that codegen leaves out. Random programs of slices, splits, joins, reshapes and updates,
+ * mixed with arithmetic: the program with tensors inside others gives the bytes of the one where everything has
+ * memory of its own, on the plain processor and on the chips, by the reference and by the fast executor, and with
+ * outputs bound to the memory of inputs. */
 #include "codegen_t.h"
 
 enum { WIDTH = 6, MOST = 40 };
@@ -79,14 +80,17 @@ static void put_product(maker *m)
 static void put_turn(maker *m) /* there and back through other shapes */
 {
     int x = pick(m), n = m->rows[x];
-    sb_printf(&m->text, "t%d = reshape(v%d) {shape=[%d, %d]}\nu%d = transpose(t%d) {perm=[1, 0]}\nv%d = reshape(u%d) {shape=[%d, %d]}\n", m->n, x, n * 2, WIDTH / 2, m->n, m->n,
-              m->n, m->n, n, WIDTH);
+    sb_printf(
+        &m->text,
+        "t%d = reshape(v%d) {shape=[%d, %d]}\nu%d = transpose(t%d) {perm=[1, 0]}\nv%d = reshape(u%d) {shape=[%d, %d]}\n",
+        m->n, x, n * 2, WIDTH / 2, m->n, m->n, m->n, m->n, n, WIDTH);
     made(m, n);
 }
 
 static graph *make(rng *r, int ops, const char *type)
 {
-    static void (*const kinds[])(maker *) = { put_slice, put_slice, put_split, put_join, put_join, put_update, put_arithmetic, put_arithmetic, put_product, put_turn };
+    static void (*const kinds[])(maker *) = { put_slice,  put_slice,      put_split,      put_join,    put_join,
+                                              put_update, put_arithmetic, put_arithmetic, put_product, put_turn };
     maker m = { .r = r };
     sb_puts(&m.text, "graph \"copies\"\n");
     for (int k = 0; k < 3; k++) {
@@ -198,12 +202,18 @@ static void counted(void **state)
         const char *text;
         int moves;
     } rows[] = {
-        { "x = input fp32[4, 6]\na, b = split(x) {axis=0, split_sizes=[1, 3]}\nc = exp(a)\nd = exp(b)\nreturn c, d\n", 0 },                 /* parts of an input */
-        { "x = input fp32[4, 6]\na, b = split(x) {axis=1, split_sizes=[2, 4]}\nc = exp(a)\nd = exp(b)\nreturn c, d\n", 2 },                 /* not runs */
-        { "x = input fp32[4, 6]\na = exp(x)\nb = sin(x)\nc = concat(a, b) {axis=0}\nreturn c\n", 0 },                                       /* made in place */
-        { "x = input fp32[4, 6]\na = exp(x)\nb = sin(x)\nc = concat(a, b, a) {axis=0}\nd = relu(c)\nreturn d\n", 1 },                       /* one place each */
-        { "x = input fp32[4, 6]\na = exp(x)\nb = stack(a, x) {axis=0}\nreturn a, b\n", 2 },                                                 /* a result stays where it is */
-        { "x = input fp32[4, 6]\nu = input fp32[2, 6]\na = exp(x)\nb = slice_update(a, u) {begin=[1, 0], end=[3, 6]}\nreturn b\n", 1 },      /* nobody reads a again */
+        /* parts of an input */
+        { "x = input fp32[4, 6]\na, b = split(x) {axis=0, split_sizes=[1, 3]}\nc = exp(a)\nd = exp(b)\nreturn c, d\n", 0 },
+        /* not runs */
+        { "x = input fp32[4, 6]\na, b = split(x) {axis=1, split_sizes=[2, 4]}\nc = exp(a)\nd = exp(b)\nreturn c, d\n", 2 },
+        /* made in place */
+        { "x = input fp32[4, 6]\na = exp(x)\nb = sin(x)\nc = concat(a, b) {axis=0}\nreturn c\n", 0 },
+        /* one place each */
+        { "x = input fp32[4, 6]\na = exp(x)\nb = sin(x)\nc = concat(a, b, a) {axis=0}\nd = relu(c)\nreturn d\n", 1 },
+        /* a result stays where it is */
+        { "x = input fp32[4, 6]\na = exp(x)\nb = stack(a, x) {axis=0}\nreturn a, b\n", 2 },
+        /* nobody reads a again */
+        { "x = input fp32[4, 6]\nu = input fp32[2, 6]\na = exp(x)\nb = slice_update(a, u) {begin=[1, 0], end=[3, 6]}\nreturn b\n", 1 },
         { "x = input fp32[4, 6]\nu = input fp32[2, 6]\na = exp(x)\nb = slice_update(a, u) {begin=[1, 0], end=[3, 6]}\nc = sub(a, b)\nreturn c\n", 2 },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -237,9 +247,11 @@ static void read_out_of_step(void **state)
         { NULL, "x = input fp32[2, 400]\na = reverse(x) {axes=[0, 1]}\np, q = split(a) {axis=0, split_sizes=[1, 1]}\nb = sub(q, p)\nc = mul(p, b)\nd = concat(c, b) {axis=0}\ne = reverse(d) {axes=[1]}\nreturn e\n", 1 },
         { NULL, "x = input fp32[3000]\nu = input fp32[1]\na = reverse(x) {axes=[0]}\ns = slice_by_size(a) {begin=[0], size=[2999]}\nr = relu(s)\nb = abs(u)\nc = concat(b, r) {axis=0}\ny = reverse(c) {axes=[0]}\nreturn y\n", 1 },
         { NULL, "x = input fp32[3000]\nu = input fp32[1]\na = reverse(x) {axes=[0]}\ns = slice_by_size(a) {begin=[0], size=[2999]}\nt = slice_by_size(a) {begin=[1], size=[2999]}\nr = sub(t, s)\nb = abs(u)\nc = concat(b, r) {axis=0}\ny = reverse(c) {axes=[0]}\nreturn y\n", 1 },
-        { "m1", "x = input fp16[4, 8]\ns = slice_by_size(x) {begin=[1, 0], size=[2, 8]}\ny = layer_norm(s) {axes=[1]}\nreturn y\n", NAN }, /* a copy makes it infinite, a norm something else */
+        /* a copy makes it infinite, a norm something else */
+        { "m1", "x = input fp16[4, 8]\ns = slice_by_size(x) {begin=[1, 0], size=[2, 8]}\ny = layer_norm(s) {axes=[1]}\nreturn y\n", NAN },
         { "m1", "x = input fp16[1, 4]\nk = const fp16[3, 4] {1, 2, 3, 4, 1, nan, 2, 3, 5, 6, 7, 8}\ns = slice_by_size(k) {begin=[1, 0], size=[1, 4]}\nn = layer_norm(s) {axes=[1]}\ny = add(n, x)\nreturn y\n", 1 },
-        { "m1", "x = input fp16[32]\na = relu(x)\nb = slice_by_size(a) {begin=[4], size=[16]}\nc = abs(b)\nreturn c\n", 5000 }, /* infinite behind an offset */
+        /* infinite behind an offset */
+        { "m1", "x = input fp16[32]\na = relu(x)\nb = slice_by_size(a) {begin=[4], size=[16]}\nc = abs(b)\nreturn c\n", 5000 },
         { "m5", "x = input fp16[32]\na = relu(x)\nb = slice_by_size(a) {begin=[4], size=[16]}\nc = abs(b)\nreturn c\n", 5000 },
     };
     rng r = { test_seed("out of step") };
@@ -265,6 +277,7 @@ static void read_out_of_step(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(counted), cmocka_unit_test(read_out_of_step), cmocka_unit_test(random_copies) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(counted), cmocka_unit_test(read_out_of_step),
+                                        cmocka_unit_test(random_copies) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,13 +80,15 @@ static void every_row(void **state)
     for (size_t i = 0; i < COUNT(every_op); i++) {
         char names[80], *p = names, what[120];
         size_t n = strcspn(every_op[i], "=");
-        if (strstr(every_op[i], "= const ") || strstr(every_op[i], "sparse_blockwise")) continue; /* judged by what joins its results */
+        /* judged by what joins its results */
+        if (strstr(every_op[i], "= const ") || strstr(every_op[i], "sparse_blockwise")) continue;
         snprintf(names, sizeof names, "%.*s", (int)n, every_op[i]);
         snprintf(what, sizeof what, "%s", every_op[i]);
         strbuf text = { 0 };
         sb_printf(&text, "%sreturn ", all.at);
         int k = 0;
-        for (char *w = strtok(p, " ,"); w; w = strtok(NULL, " ,"), k++) sb_printf(&text, "%sout%d=%s", k ? ", " : "", k, w);
+        for (char *w = strtok(p, " ,"); w; w = strtok(NULL, " ,"), k++)
+            sb_printf(&text, "%sout%d=%s", k ? ", " : "", k, w);
         sb_puts(&text, "\n");
         graph *g = cgt_parse(text.at);
         arena mem = { 0 };
@@ -102,7 +104,8 @@ static void every_row(void **state)
     }
     sb_free(&all);
     for (int i = 0; i < OP_COUNT; i++)
-        if (!seen[i] && i != OP_INPUT && i != OP_CONST && i != OP_OPAQUE) fail_msg("%s was not compiled", op_get((op_id)i)->mil);
+        if (!seen[i] && i != OP_INPUT && i != OP_CONST && i != OP_OPAQUE)
+            fail_msg("%s was not compiled", op_get((op_id)i)->mil);
 }
 
 /* Forms the one statement per row does not show. */
@@ -234,7 +237,9 @@ static void soft_bytes(void **state)
         assert_non_null(g);
         numerics num;
         assert_true(codegen_numerics(chip_find(chips[i % 3]), &num));
-        const codegen_options ways[] = { { .num = &num, .no_reuse = true }, { .num = &num, .level = 1 }, { .num = &num, .level = 1, .resident = true } };
+        const codegen_options ways[] = { { .num = &num, .no_reuse = true },
+                                         { .num = &num, .level = 1 },
+                                         { .num = &num, .level = 1, .resident = true } };
         arena mem = { 0 };
         tensor64 *in = rg_inputs(g, &r, &mem);
         program *p[3];
@@ -253,7 +258,8 @@ static void soft_bytes(void **state)
     }
 }
 
-/* A batch has the same bits on a chip whatever number of them a program takes: blocks of a model, constants spelled in several ways. */
+/* A batch has the same bits on a chip whatever number of them a program takes: blocks of a model, constants spelled
+ * in several ways. */
 static void batches_alike(void **state)
 {
     (void)state;
@@ -284,7 +290,8 @@ static void batches_alike(void **state)
                 graph *g = cgt_parse(text);
                 program *p = cgt_compile(g, &(codegen_options){ .num = &num, .level = 1 });
                 cgt_run(p, (const void *const[]){ x }, (void *const[]){ out[batches - 1] }, false);
-                if (memcmp(out[0], out[batches - 1], sizeof *x * N)) fail_msg("%s, %d batches: the first is another one than alone\n%s", chips[c], batches, text);
+                if (memcmp(out[0], out[batches - 1], sizeof *x * N))
+                    fail_msg("%s, %d batches: the first is another one than alone\n%s", chips[c], batches, text);
                 program_free(p);
                 graph_free(g);
             }
@@ -292,7 +299,8 @@ static void batches_alike(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(batches_alike), cmocka_unit_test(every_row), cmocka_unit_test(other_forms), cmocka_unit_test(random_graphs),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(batches_alike), cmocka_unit_test(every_row),
+                                        cmocka_unit_test(other_forms), cmocka_unit_test(random_graphs),
                                         cmocka_unit_test(soft_bytes) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

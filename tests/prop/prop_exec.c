@@ -1,5 +1,6 @@
-/* prop_exec.c: the fast form of every instruction against its obvious one, on random small programs: the same bits on chips, within
- * stated bounds on the plain processor, for each instruction set this machine has and for one and two threads. */
+/* prop_exec.c: the fast form of every instruction against its obvious one, on random small programs: the same bits
+ * on chips, within stated bounds on the plain processor, for each instruction set this machine has and for one and
+ * two threads. */
 #include "exec_links.h"
 
 /* ---- chains ---- */
@@ -29,7 +30,8 @@ static void test_ew(void **state)
     }
 }
 
-/* Rows of whole tiles, more of them than are taken at a time, with operands that change from row to row, or later, or never. */
+/* Rows of whole tiles, more of them than are taken at a time, with operands that change from row to row, or later,
+ * or never. */
 static void test_tile_rows(void **state)
 {
     (void)state;
@@ -47,7 +49,8 @@ static void test_tile_rows(void **state)
             int64_t *step = l.steps + 1 + k * CHAIN_STEP;
             ts[3 + k] = input(&g, t, forms[rng_below(&R, COUNT(forms))], 3, TAME, 8);
             for (int j = 0; j < CHAIN_STEP; j++) step[j] = -1;
-            step[STEP_FN] = fns[rng_below(&R, COUNT(fns))], step[STEP_A] = k ? 5 + k - 1 : 0, step[STEP_A + 1] = 1 + k, step[STEP_TYPE] = t;
+            step[STEP_FN] = fns[rng_below(&R, COUNT(fns))], step[STEP_A] = k ? 5 + k - 1 : 0, step[STEP_A + 1] = 1 + k,
+            step[STEP_TYPE] = t;
         }
         ts[0] = prog_out(&g, t, y, 3);
         prog_insn(&g, IN_EW, ts, (uint32_t)COUNT(ts), l.steps, n_of(&l), l.params, m_of(&l));
@@ -67,14 +70,17 @@ static void test_ews(void **state)
         links l;
         prog_open(&g, devices[dev].num);
         int64_t y[ENGINE_MAX_RANK], d[ENGINE_MAX_RANK], t[16] = { -1, -1, -1, -1 }, fields[80];
-        int rank = random_dims(y, chance(20) ? 1500 : 40), n = (int)upto(1, 4), steps = (int)upto(2, 6), more = (int)upto(1, MIN(steps - 1, CHAIN_MOST_RESULTS - 1));
+        int rank = random_dims(y, chance(20) ? 1500 : 40), n = (int)upto(1, 4), steps = (int)upto(2, 6),
+            more = (int)upto(1, MIN(steps - 1, CHAIN_MOST_RESULTS - 1));
         random_links(&l, n, steps, false);
         t[4] = n;
         for (int k = 0; k < n; k++) {
             int r = broadcast_dims(y, rank, d);
             t[5 + k] = input(&g, chance(50) ? DT_F16 : DT_F32, d, r, cpu && !l.exact ? TAME : WILD, 8);
         }
-        for (int k = 0; k <= more; k++) t[k] = prog_out(&g, chance(10) && (!cpu || l.exact) ? DT_BOOL : any_float(), y, rank); /* whether a bound holds 0 decides no truth */
+        /* whether a bound holds 0 decides no truth */
+        for (int k = 0; k <= more; k++)
+            t[k] = prog_out(&g, chance(10) && (!cpu || l.exact) ? DT_BOOL : any_float(), y, rank);
         fields[0] = more;
         for (int k = 0; k < more; k++) fields[1 + k] = steps - 2 - k; /* any but the last, each once */
         memcpy(fields + 1 + more, l.steps, n_of(&l) * sizeof *fields);
@@ -84,7 +90,8 @@ static void test_ews(void **state)
     }
 }
 
-/* An optimiser's shape: results that become something new, or stay what they were, as one number says; products that are only added. */
+/* An optimiser's shape: results that become something new, or stay what they were, as one number says; products that
+ * are only added. */
 static void test_choice(void **state)
 {
     (void)state;
@@ -95,23 +102,28 @@ static void test_choice(void **state)
         int64_t d[2] = { upto(1, 4), upto(1, chance(50) ? 1500 : 40) };
         dtype t = chance(70) ? DT_F32 : DT_F16, wide = chance(50) ? t : DT_F32;
         const int64_t row[2] = { 1, d[1] };
-        int64_t w = input(&g, t, chance(20) ? row : d, 2, WILD, 8), m = input(&g, t, d, 2, WILD, 8), grad = input(&g, DT_F32, d, 2, WILD, 8), k = input(&g, DT_F32, DIMS(1), TAME, 2);
+        int64_t w = input(&g, t, chance(20) ? row : d, 2, WILD, 8), m = input(&g, t, d, 2, WILD, 8),
+                grad = input(&g, DT_F32, d, 2, WILD, 8), k = input(&g, DT_F32, DIMS(1), TAME, 2);
         double yes = chance(50), other = chance(80) ? yes : 1 - yes;
         dtype flag = chance(70) ? DT_BOOL : DT_F32;
-        int64_t c = chance(80) ? prog_in(&g, flag, DIMS(1), &yes) : input(&g, DT_BOOL, d, 2, TAME, 1), e = chance(80) ? c : prog_in(&g, flag, DIMS(1), &other);
+        int64_t c = chance(80) ? prog_in(&g, flag, DIMS(1), &yes) : input(&g, DT_BOOL, d, 2, TAME, 1),
+                e = chance(80) ? c : prog_in(&g, flag, DIMS(1), &other);
         int64_t y = prog_out(&g, t, d, 2), y2 = prog_out(&g, wide, d, 2);
         enum { W, M, GRAD, K, C, E, S };
 #define STEP(f, a, b, c_) FN_##f, a, b, c_, -1, DT_F32
         prog_insn(&g, IN_EWS, INTS(y, y2, -1, -1, 6, w, m, grad, k, c, e),
-                  INTS(1, 5, 7 * CHAIN_STEP, STEP(MUL, GRAD, K, -1), STEP(MUL, K, M, -1), STEP(ADD, S + 1, GRAD, -1), STEP(SUB, W, S, -1), STEP(SUB, S + 2, S + 3, -1),
-                       STEP(SELECT, C, S + 4, W), STEP(SELECT, e == c ? C : E, S + 2, M)), REALS(0)); /* one choice where it is one operand */
+                  INTS(1, 5, 7 * CHAIN_STEP, STEP(MUL, GRAD, K, -1), STEP(MUL, K, M, -1), STEP(ADD, S + 1, GRAD, -1),
+                       STEP(SUB, W, S, -1), STEP(SUB, S + 2, S + 3, -1),
+                       /* one choice where it is one operand */
+                       STEP(SELECT, C, S + 4, W), STEP(SELECT, e == c ? C : E, S + 2, M)), REALS(0));
 #undef STEP
         compare(&g, devices[dev].name, 0, 0);
         prog_close(&g);
     }
 }
 
-/* Sums, products and quotients of some operands and some numbers, each read more than once: what a tape joins, swaps and keeps. */
+/* Sums, products and quotients of some operands and some numbers, each read more than once: what a tape joins, swaps
+ * and keeps. */
 static void test_arithmetic(void **state)
 {
     (void)state;
@@ -121,13 +133,15 @@ static void test_arithmetic(void **state)
         links l;
         prog_open(&g, &numerics_cpu);
         int64_t n = upto(1, 300), steps = upto(2, 8), ts[] = { 0, 4, 0, 0, 0, 0 };
-        for (int k = 0; k < 4; k++) ts[2 + k] = input(&g, chance(80) ? DT_F32 : DT_F16, k < 2 ? &n : &(int64_t){ 1 }, 1, TAME, 4);
+        for (int k = 0; k < 4; k++)
+            ts[2 + k] = input(&g, chance(80) ? DT_F32 : DT_F16, k < 2 ? &n : &(int64_t){ 1 }, 1, TAME, 4);
         l.steps[0] = steps * CHAIN_STEP, l.params[0] = 0;
         for (int64_t k = 0; k < steps; k++) {
             int64_t *s = l.steps + 1 + k * CHAIN_STEP;
             for (int j = 0; j < CHAIN_STEP; j++) s[j] = -1;
             s[STEP_FN] = fns[rng_below(&R, COUNT(fns))], s[STEP_TYPE] = DT_F32;
-            for (int j = 0; j < 2; j++) s[STEP_A + j] = k && chance(45) ? 4 + upto(MAX(0, k - 3), k - 1) : upto(0, 4 + k - 1);
+            for (int j = 0; j < 2; j++)
+                s[STEP_A + j] = k && chance(45) ? 4 + upto(MAX(0, k - 3), k - 1) : upto(0, 4 + k - 1);
         }
         ts[0] = prog_out(&g, DT_F32, &n, 1);
         prog_insn(&g, IN_EW, ts, (uint32_t)COUNT(ts), l.steps, n_of(&l), l.params, m_of(&l));
@@ -144,7 +158,10 @@ static void test_adam(void **state)
     static const struct {
         const char *what;
         int gradient, moment, square; /* what is squared, and what is divided by the root of what */
-    } rows[] = { { "adam", G, S + 2, S + 6 }, { "squares of another gradient", OTHER, S + 2, S + 6 }, { "the moment as it was", G, M, S + 6 }, { "the squares as they were", G, S + 2, V } };
+    } rows[] = { { "adam", G, S + 2, S + 6 },
+                 { "squares of another gradient", OTHER, S + 2, S + 6 },
+                 { "the moment as it was", G, M, S + 6 },
+                 { "the squares as they were", G, S + 2, V } };
     for (size_t i = 0; i < COUNT(rows); i++)
         for (int64_t n = 1; n < 3000; n = 7 * n + 40)
             for (int turned = 0; turned < 2; turned++) {
@@ -160,8 +177,13 @@ static void test_adam(void **state)
                 for (int k = 0; k < 3; k++) ts[k] = prog_out(&g, DT_F32, &n, 1);
 #define STEP(f, a, b, c) FN_##f, a, b, c, -1, DT_F32
                 prog_insn(&g, IN_EWS, ts, (uint32_t)COUNT(ts),
-                          INTS(2, turned ? 2 : 6, turned ? 6 : 2, 10 * CHAIN_STEP, STEP(MUL, M, KEEP, -1), STEP(MUL, G, TAKE, -1), STEP(ADD, S, S + 1, -1), STEP(MUL, rows[i].gradient, rows[i].gradient, -1),
-                               STEP(MUL, S + 3, TAKE, -1), STEP(MUL, V, KEEP, -1), STEP(ADD, S + 4, S + 5, -1), STEP(ROOT_DIV, rows[i].moment, rows[i].square, EPS), STEP(MUL, S + 7, TAKE, -1), STEP(SUB, W, S + 8, -1)), REALS(0));
+                          INTS(2, turned ? 2 : 6, turned ? 6 : 2, 10 * CHAIN_STEP, STEP(MUL, M, KEEP, -1),
+                               STEP(MUL, G, TAKE, -1), STEP(ADD, S, S + 1, -1),
+                               STEP(MUL, rows[i].gradient, rows[i].gradient, -1), STEP(MUL, S + 3, TAKE, -1),
+                               STEP(MUL, V, KEEP, -1), STEP(ADD, S + 4, S + 5, -1),
+                               STEP(ROOT_DIV, rows[i].moment, rows[i].square, EPS), STEP(MUL, S + 7, TAKE, -1),
+                               STEP(SUB, W, S + 8, -1)),
+                          REALS(0));
 #undef STEP
                 compare(&g, rows[i].what, 2e-6, 1);
                 prog_close(&g);
@@ -175,19 +197,25 @@ static void test_truth(void **state)
     static const struct {
         fn_id f;
         double x, z;
-    } rows[] = { { FN_SQUARE, 1e-30, 0 }, { FN_EXP, -200, 0 }, { FN_DIV, 1e-30, 1e30 }, { FN_SIGMOID, -200, 0 }, { FN_SQUARE, 0, 0 } };
+    } rows[] = { { FN_SQUARE, 1e-30, 0 },
+                 { FN_EXP, -200, 0 },
+                 { FN_DIV, 1e-30, 1e30 },
+                 { FN_SIGMOID, -200, 0 },
+                 { FN_SQUARE, 0, 0 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         prog g;
         prog_open(&g, &numerics_cpu);
         const bool two = fn_operands(rows[i].f) > 1;
-        int64_t x = prog_in(&g, DT_F32, DIMS(1), &rows[i].x), z = prog_in(&g, DT_F32, DIMS(1), &rows[i].z), y = prog_out(&g, DT_BOOL, DIMS(1));
+        int64_t x = prog_in(&g, DT_F32, DIMS(1), &rows[i].x), z = prog_in(&g, DT_F32, DIMS(1), &rows[i].z),
+                y = prog_out(&g, DT_BOOL, DIMS(1));
         prog_insn(&g, IN_EW, INTS(y, 2, x, z), INTS(CHAIN_STEP, rows[i].f, 0, two ? 1 : -1, -1, -1, DT_BOOL), REALS(0));
         compare(&g, fn_name(rows[i].f), 0, 0);
         prog_close(&g);
     }
 }
 
-/* Quicker forms for what becomes 16 bits: not where a difference shows their error, and not for one of two results that must agree. */
+/* Quicker forms for what becomes 16 bits: not where a difference shows their error, and not for one of two results
+ * that must agree. */
 static void test_half_forms(void **state)
 {
     (void)state;
@@ -195,10 +223,13 @@ static void test_half_forms(void **state)
     prog g;
     prog_open(&g, &numerics_cpu);
     int64_t x = input(&g, DT_F32, DIMS(N), TAME, 1e-2), one = prog_in(&g, DT_F32, DIMS(1), VALUES(1));
-    int64_t less = prog_out(&g, DT_F16, DIMS(N)), alone = prog_out(&g, DT_F16, DIMS(N)), wide = prog_out(&g, DT_F32, DIMS(N)), beside = prog_out(&g, DT_F16, DIMS(N));
-    prog_insn(&g, IN_EW, INTS(less, 2, x, one), INTS(2 * CHAIN_STEP, FN_EXP, 0, -1, -1, -1, DT_F16, FN_SUB, 2, 1, -1, -1, DT_F16), REALS(0));
+    int64_t less = prog_out(&g, DT_F16, DIMS(N)), alone = prog_out(&g, DT_F16, DIMS(N)),
+            wide = prog_out(&g, DT_F32, DIMS(N)), beside = prog_out(&g, DT_F16, DIMS(N));
+    prog_insn(&g, IN_EW, INTS(less, 2, x, one),
+              INTS(2 * CHAIN_STEP, FN_EXP, 0, -1, -1, -1, DT_F16, FN_SUB, 2, 1, -1, -1, DT_F16), REALS(0));
     prog_insn(&g, IN_EW, INTS(alone, 1, x), INTS(CHAIN_STEP, FN_EXP, 0, -1, -1, -1, DT_F32), REALS(0));
-    prog_insn(&g, IN_EWS, INTS(wide, beside, -1, -1, 1, x), INTS(1, 0, 2 * CHAIN_STEP, FN_EXP, 0, -1, -1, -1, DT_F32, FN_COPY, 1, -1, -1, -1, DT_F32), REALS(0));
+    prog_insn(&g, IN_EWS, INTS(wide, beside, -1, -1, 1, x),
+              INTS(1, 0, 2 * CHAIN_STEP, FN_EXP, 0, -1, -1, -1, DT_F32, FN_COPY, 1, -1, -1, -1, DT_F32), REALS(0));
     compare(&g, "half forms", 2e-6, 1e-3);
     prog_run(&g, false);
     assert_memory_equal(g.out_bytes[1], g.out_bytes[3], N * sizeof(uint16_t));
@@ -216,8 +247,10 @@ static void test_past(void **state)
         image *im = NULL;
         diag d = { 0 };
         prog_open(&g, &numerics_cpu);
-        int64_t x = prog_in(&g, DT_F32, DIMS(floats), NULL), b = prog_in(&g, DT_BOOL, DIMS(bools), NULL), y = prog_out(&g, DT_F32, DIMS(floats)), z = prog_out(&g, DT_BOOL, DIMS(bools));
-        prog_insn(&g, IN_EW, INTS(y, 1, x), INTS(2 * CHAIN_STEP, FN_SQUARE, 0, -1, -1, -1, DT_F32, FN_ADD, 1, 0, -1, -1, DT_F32), REALS(0));
+        int64_t x = prog_in(&g, DT_F32, DIMS(floats), NULL), b = prog_in(&g, DT_BOOL, DIMS(bools), NULL),
+                y = prog_out(&g, DT_F32, DIMS(floats)), z = prog_out(&g, DT_BOOL, DIMS(bools));
+        prog_insn(&g, IN_EW, INTS(y, 1, x),
+                  INTS(2 * CHAIN_STEP, FN_SQUARE, 0, -1, -1, -1, DT_F32, FN_ADD, 1, 0, -1, -1, DT_F32), REALS(0));
         prog_insn(&g, IN_EW, INTS(z, 1, b), INTS(CHAIN_STEP, FN_NOT, 0, -1, -1, -1, DT_BOOL), REALS(0));
         unsigned char *mem = aligned_alloc(LINE, 2 * (N + LINE));
         assert_non_null(mem);
@@ -254,7 +287,8 @@ static void test_functions(void **state)
             int64_t t[8] = { 0, fn_operands(f) }, step[7] = { CHAIN_STEP, (int64_t)f, -1, -1, -1, 0, DT_F16 };
             double p[3] = { fn_params(f), 0.25, 3 };
             for (int j = 0; j < fn_operands(f); j++) {
-                for (int64_t i = 0; i < n; i++) x[i] = n == ALL ? f16_to_f64((uint16_t)i) : number(loose ? TAME : WILD, 12);
+                for (int64_t i = 0; i < n; i++)
+                    x[i] = n == ALL ? f16_to_f64((uint16_t)i) : number(loose ? TAME : WILD, 12);
                 t[2 + j] = prog_in(&g, DT_F16, DIMS(n), x), step[2 + j] = j;
             }
             t[0] = prog_out(&g, cpu ? DT_F32 : DT_F16, DIMS(n));
@@ -265,7 +299,8 @@ static void test_functions(void **state)
     free(x);
 }
 
-/* The logarithm of nothing: what the epsilon says, be it as small as the default one, which no sum of normal numbers holds. */
+/* The logarithm of nothing: what the epsilon says, be it as small as the default one, which no sum of normal numbers
+ * holds. */
 static void test_log_of_zero(void **state)
 {
     (void)state;
@@ -273,13 +308,17 @@ static void test_log_of_zero(void **state)
     for (size_t e = 0; e < COUNT(eps); e++)
         for (int64_t n = 1; n < 2000; n = 3 * n + 2) {
             double x[2000];
-            for (int64_t i = 0; i < n; i++) x[i] = i % 3 == 1 ? 0 : i % 3 == 2 && eps[e] >= 0x1p-126 ? -eps[e] : rng_range(&R, 0, 4);
+            for (int64_t i = 0; i < n; i++)
+                x[i] = i % 3 == 1 ? 0 : i % 3 == 2 && eps[e] >= 0x1p-126 ? -eps[e] : rng_range(&R, 0, 4);
             prog g;
             prog_open(&g, &numerics_cpu);
-            int64_t tx = prog_in(&g, DT_F32, DIMS(n), x), y = prog_out(&g, DT_F32, DIMS(n)), z = prog_out(&g, DT_F16, DIMS(n));
+            int64_t tx = prog_in(&g, DT_F32, DIMS(n), x), y = prog_out(&g, DT_F32, DIMS(n)),
+                    z = prog_out(&g, DT_F16, DIMS(n));
             prog_insn(&g, IN_EW, INTS(y, 1, tx), INTS(CHAIN_STEP, FN_LOG, 0, -1, -1, 0, DT_F32), REALS(1, eps[e]));
             /* weighed by what it is the logarithm of, as an entropy is */
-            prog_insn(&g, IN_EW, INTS(z, 1, tx), INTS(2 * CHAIN_STEP, FN_LOG, 0, -1, -1, 0, DT_F16, FN_MUL, 0, 1, -1, -1, DT_F16), REALS(1, eps[e]));
+            prog_insn(&g, IN_EW, INTS(z, 1, tx),
+                      INTS(2 * CHAIN_STEP, FN_LOG, 0, -1, -1, 0, DT_F16, FN_MUL, 0, 1, -1, -1, DT_F16),
+                      REALS(1, eps[e]));
             compare(&g, "log of zero", 2e-6, 1e-3);
             prog_close(&g);
         }
@@ -288,13 +327,15 @@ static void test_log_of_zero(void **state)
 static void test_cast_fill(void **state)
 {
     (void)state;
-    static const dtype types[] = { DT_F16, DT_F32, DT_BF16, DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_I64, DT_U4, DT_F64, DT_E4M3 };
+    static const dtype types[] = { DT_F16, DT_F32, DT_BF16, DT_BOOL, DT_I8,  DT_U8,  DT_I16,
+                                   DT_U16, DT_I32, DT_I64,  DT_U4,   DT_F64, DT_E4M3 };
     for (int round = 0; round < 200; round++) {
         size_t dev = rng_below(&R, COUNT(devices));
         prog g;
         prog_open(&g, devices[dev].num);
         int64_t n = upto(1, 3000), x = input(&g, types[rng_below(&R, COUNT(types))], DIMS(n), WILD, 300);
-        int64_t y = prog_out(&g, types[rng_below(&R, COUNT(types))], DIMS(1, n)), z = prog_out(&g, types[rng_below(&R, COUNT(types))], DIMS(n));
+        int64_t y = prog_out(&g, types[rng_below(&R, COUNT(types))], DIMS(1, n)),
+                z = prog_out(&g, types[rng_below(&R, COUNT(types))], DIMS(n));
         prog_insn(&g, IN_CAST, INTS(y, x), NO_INTS, NO_REALS);
         prog_insn(&g, IN_FILL, INTS(z), NO_INTS, REALS(number(WILD, 100)));
         compare(&g, devices[dev].name, 0, 0);
@@ -304,7 +345,8 @@ static void test_cast_fill(void **state)
 
 /* ---- moving ---- */
 
-/* Steps that lay a box out densely in a random order of axes, with gaps and turned round now and then; its span and start. */
+/* Steps that lay a box out densely in a random order of axes, with gaps and turned round now and then; its span and
+ * start. */
 static int64_t random_steps(const int64_t *d, int n, bool repeats, int64_t *step, int64_t *start)
 {
     int order[6];
@@ -333,7 +375,8 @@ static int64_t random_steps(const int64_t *d, int n, bool repeats, int64_t *step
 static void test_move(void **state)
 {
     (void)state;
-    static const dtype types[] = { DT_F16, DT_F16, DT_F16, DT_F32, DT_BF16, DT_BOOL, DT_I8, DT_I16, DT_I32, DT_I64, DT_U4 };
+    static const dtype types[] = { DT_F16, DT_F16, DT_F16, DT_F32, DT_BF16, DT_BOOL,
+                                   DT_I8,  DT_I16, DT_I32, DT_I64, DT_U4 };
     for (int round = 0; round < 400; round++) {
         size_t dev = rng_below(&R, COUNT(devices));
         prog g;
@@ -363,12 +406,18 @@ static void test_written_twice(void **state)
     (void)state;
     static const struct {
         int64_t size[2], y[2], x[2];
-    } rows[] = { { { 9, 3 }, { 2, 2 }, { 2, 20 } }, { { 4, 5 }, { 1, 3 }, { 5, 1 } }, { { 4, 5 }, { 1, 2 }, { 5, 1 } }, { { 3, 8 }, { 1, 1 }, { 1, 3 } } };
+    } rows[] = { { { 9, 3 }, { 2, 2 }, { 2, 20 } },
+                 { { 4, 5 }, { 1, 3 }, { 5, 1 } },
+                 { { 4, 5 }, { 1, 2 }, { 5, 1 } },
+                 { { 3, 8 }, { 1, 1 }, { 1, 3 } } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         prog g;
         prog_open(&g, &numerics_cpu);
         int64_t x = input(&g, DT_F32, DIMS(64), TAME, 1), y = prog_out(&g, DT_F32, DIMS(32));
-        prog_insn(&g, IN_MOVE, INTS(y, x), INTS(2, rows[i].size[0], rows[i].size[1], 0, 2, rows[i].y[0], rows[i].y[1], 0, 2, rows[i].x[0], rows[i].x[1], 0), NO_REALS);
+        prog_insn(&g, IN_MOVE, INTS(y, x),
+                  INTS(2, rows[i].size[0], rows[i].size[1], 0, 2, rows[i].y[0], rows[i].y[1], 0, 2, rows[i].x[0],
+                       rows[i].x[1], 0),
+                  NO_REALS);
         compare(&g, "written twice", 0, 0);
         prog_close(&g);
     }
@@ -391,7 +440,8 @@ static void test_gather(void **state)
         double *v = calloc((size_t)n, sizeof *v);
         assert_non_null(v);
         for (int64_t i = 0; i < n; i++) v[i] = (double)upto(-x[axis], x[axis] - 1);
-        int64_t tx = input(&g, chance(70) ? DT_F16 : DT_F32, x, rank, WILD, 100), ti = prog_in(&g, chance(50) ? DT_I32 : DT_F16, ix, ni, v);
+        int64_t tx = input(&g, chance(70) ? DT_F16 : DT_F32, x, rank, WILD, 100),
+                ti = prog_in(&g, chance(50) ? DT_I32 : DT_F16, ix, ni, v);
         int64_t ty = prog_out(&g, g.p->tensors.at[tx].dt, y, ny);
         prog_insn(&g, IN_GATHER, INTS(ty, tx, ti), INTS(axis, batch), NO_REALS);
         compare(&g, devices[dev].name, 0, 0);
@@ -409,7 +459,8 @@ static void test_rows(void **state)
         size_t dev = rng_below(&R, COUNT(devices));
         prog g;
         prog_open(&g, devices[dev].num);
-        int64_t outer = upto(1, 5), n = upto(1, 9), inner = chance(40) ? 1 : upto(1, chance(20) ? 300 : 12), places = upto(1, 12), fields[20], k = upto(1, 3);
+        int64_t outer = upto(1, 5), n = upto(1, 9), inner = chance(40) ? 1 : upto(1, chance(20) ? 300 : 12),
+                places = upto(1, 12), fields[20], k = upto(1, 3);
         dtype t = types[rng_below(&R, COUNT(types))];
         double index[64];
         switch (rng_below(&R, 3)) {
@@ -417,16 +468,21 @@ static void test_rows(void **state)
             int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, 100);
             fields[0] = 1, fields[1] = places;
             for (int64_t i = 0; i < places; i++) fields[2 + i] = upto(0, n - 1);
-            prog_insn(&g, IN_PICK, INTS(prog_out(&g, t, DIMS(outer, places, inner)), x), fields, 2 + (uint32_t)places, NO_REALS);
+            prog_insn(&g, IN_PICK, INTS(prog_out(&g, t, DIMS(outer, places, inner)), x), fields, 2 + (uint32_t)places,
+                      NO_REALS);
             break;
         }
         case 1: { /* gather_nd: x (outer, n, 3, inner), with and without outer as batch */
-            int64_t batch = k == 3 ? 0 : upto(0, 1), lead = batch ? outer : 1, x = input(&g, t, DIMS(outer, n, 3, inner), WILD, 100);
+            int64_t batch = k == 3 ? 0 : upto(0, 1), lead = batch ? outer : 1,
+                    x = input(&g, t, DIMS(outer, n, 3, inner), WILD, 100);
             const int64_t dims[4] = { outer, n, 3, inner };
             for (int64_t i = 0; i < lead * places * k; i++) index[i % 64] = 0;
             places = MIN(places, 64 / (lead * k));
-            for (int64_t i = 0; i < lead * places * k; i++) index[i] = (double)upto(-dims[batch + i % k], dims[batch + i % k] - 1);
-            int64_t ix = batch ? prog_in(&g, DT_I32, DIMS(outer, places, k), index) : prog_in(&g, DT_I32, DIMS(places, k), index), d[6];
+            for (int64_t i = 0; i < lead * places * k; i++)
+                index[i] = (double)upto(-dims[batch + i % k], dims[batch + i % k] - 1);
+            int64_t ix = batch ? prog_in(&g, DT_I32, DIMS(outer, places, k), index)
+                               : prog_in(&g, DT_I32, DIMS(places, k), index),
+                    d[6];
             int rank = 0;
             if (batch) d[rank++] = outer;
             d[rank++] = places;
@@ -440,7 +496,9 @@ static void test_rows(void **state)
             for (int64_t i = 0; i < places; i++) index[i] = (double)upto(-n, n - 1);
             int64_t run = upto(0, 2 * n); /* some beside each other, as the positions of a text are */
             for (int64_t i = 1; i < places && run < n; i++) index[i] = (double)(((int64_t)index[i - 1] + n + 1) % n);
-            int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, 100), u = turned ? input(&g, t, DIMS(outer, inner, places), WILD, 100) : input(&g, t, DIMS(outer, places, inner), WILD, 100);
+            int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, 100),
+                    u = turned ? input(&g, t, DIMS(outer, inner, places), WILD, 100)
+                               : input(&g, t, DIMS(outer, places, inner), WILD, 100);
             int64_t ix = prog_in(&g, DT_I32, DIMS(places), index), y = prog_out(&g, t, DIMS(outer, n, inner));
             prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, outer * n * inner, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
             prog_insn(&g, IN_SCATTER, INTS(y, ix, u), INTS(1, add, turned), NO_REALS);
@@ -459,12 +517,17 @@ static void test_affine(void **state)
         size_t dev = rng_below(&R, COUNT(devices));
         prog g;
         prog_open(&g, devices[dev].num);
-        int64_t outer = upto(1, 4), n = upto(1, chance(20) ? 1500 : 9), inner = chance(40) ? 1 : upto(1, 40), many = chance(60), zero = -1;
+        int64_t outer = upto(1, 4), n = upto(1, chance(20) ? 1500 : 9), inner = chance(40) ? 1 : upto(1, 40),
+                many = chance(60), zero = -1;
         bool to_int = chance(50);
         dtype q = ints[rng_below(&R, COUNT(ints))], f = any_float(), from = to_int ? f : q, to = to_int ? q : f;
-        int64_t x = input(&g, from, DIMS(outer, n, inner), WILD, to_int ? 40 : 200), scale = input(&g, f, DIMS(many ? n : 1), chance(20) ? WILD : TAME, 0.5);
-        if (chance(60)) zero = input(&g, chance(90) ? (q == DT_U8 ? DT_U8 : DT_I8) : DT_I32, DIMS(many && chance(80) ? n : 1), TAME, 100);
-        prog_insn(&g, to_int ? IN_QUANT : IN_DEQUANT, INTS(prog_out(&g, to, DIMS(outer, n, inner)), x, scale, zero), INTS(many ? 1 : -1), NO_REALS);
+        int64_t x = input(&g, from, DIMS(outer, n, inner), WILD, to_int ? 40 : 200),
+                scale = input(&g, f, DIMS(many ? n : 1), chance(20) ? WILD : TAME, 0.5);
+        if (chance(60))
+            zero = input(&g, chance(90) ? (q == DT_U8 ? DT_U8 : DT_I8) : DT_I32, DIMS(many && chance(80) ? n : 1), TAME,
+                         100);
+        prog_insn(&g, to_int ? IN_QUANT : IN_DEQUANT, INTS(prog_out(&g, to, DIMS(outer, n, inner)), x, scale, zero),
+                  INTS(many ? 1 : -1), NO_REALS);
         compare(&g, devices[dev].name, 0, 0);
         prog_close(&g);
     }
@@ -477,12 +540,17 @@ static void test_planes(void **state)
         size_t dev = rng_below(&R, COUNT(devices));
         prog g;
         prog_open(&g, devices[dev].num);
-        int64_t images = upto(1, 3), ch = upto(1, 4), h = upto(1, 9), w = upto(1, 9), oh = upto(1, 12), ow = upto(1, 12), linear = chance(60);
+        int64_t images = upto(1, 3), ch = upto(1, 4), h = upto(1, 9), w = upto(1, 9), oh = upto(1, 12),
+                ow = upto(1, 12), linear = chance(60);
         dtype t = chance(90) ? any_float() : DT_I8, out = any_float();
-        int64_t x = input(&g, t, DIMS(images, ch, h, w), chance(30) ? WILD : TAME, 50), grid = upto(0, GRID_COUNT - 1), y;
+        int64_t x = input(&g, t, DIMS(images, ch, h, w), chance(30) ? WILD : TAME, 50), grid = upto(0, GRID_COUNT - 1),
+                y;
         double fill = number(TAME, 5);
         switch (rng_below(&R, 4)) {
-        case 0: prog_insn(&g, IN_RESIZE, INTS(prog_out(&g, out, DIMS(images, ch, oh, ow)), x), INTS(linear, grid), NO_REALS); break;
+        case 0:
+            prog_insn(&g, IN_RESIZE, INTS(prog_out(&g, out, DIMS(images, ch, oh, ow)), x), INTS(linear, grid),
+                      NO_REALS);
+            break;
         case 1: {
             int64_t n = upto(1, 4), form = upto(0, 2), of = -1, boxes;
             double *b = numbers(n * 5, TAME, 3), which[4];
@@ -492,17 +560,21 @@ static void test_planes(void **state)
             free(b);
             if (form == 0) of = prog_in(&g, DT_I32, DIMS(n), which);
             y = form == 2 ? prog_out(&g, out, DIMS(n, images, ch, oh, ow)) : prog_out(&g, out, DIMS(n, ch, oh, ow));
-            prog_insn(&g, IN_CROP_RESIZE, INTS(y, x, boxes, of), INTS(linear, grid, chance(30), upto(0, BOX_COUNT - 1)), REALS(1, fill));
+            prog_insn(&g, IN_CROP_RESIZE, INTS(y, x, boxes, of), INTS(linear, grid, chance(30), upto(0, BOX_COUNT - 1)),
+                      REALS(1, fill));
             break;
         }
         case 2: {
-            int64_t coords = input(&g, DT_F32, DIMS(images, oh, ow, 2), chance(20) ? WILD : TAME, chance(50) ? 1.5 : 10);
-            prog_insn(&g, IN_RESAMPLE, INTS(prog_out(&g, out, DIMS(images, ch, oh, ow)), x, coords), INTS(linear, upto(0, EDGE_COUNT - 1), upto(0, COORD_COUNT - 1), chance(50)), REALS(fill));
+            int64_t coords =
+                input(&g, DT_F32, DIMS(images, oh, ow, 2), chance(20) ? WILD : TAME, chance(50) ? 1.5 : 10);
+            prog_insn(&g, IN_RESAMPLE, INTS(prog_out(&g, out, DIMS(images, ch, oh, ow)), x, coords),
+                      INTS(linear, upto(0, EDGE_COUNT - 1), upto(0, COORD_COUNT - 1), chance(50)), REALS(fill));
             break;
         }
         default: {
             int64_t matrix = input(&g, DT_F32, DIMS(chance(50) ? 1 : images, 6), TAME, 1.5);
-            prog_insn(&g, IN_WARP, INTS(prog_out(&g, out, DIMS(images, ch, oh, ow)), x, matrix), INTS(linear, upto(0, EDGE_COUNT - 1), upto(0, COORD_COUNT - 1), chance(50)), REALS(fill));
+            prog_insn(&g, IN_WARP, INTS(prog_out(&g, out, DIMS(images, ch, oh, ow)), x, matrix),
+                      INTS(linear, upto(0, EDGE_COUNT - 1), upto(0, COORD_COUNT - 1), chance(50)), REALS(fill));
         }
         }
         compare(&g, devices[dev].name, 0, 0);
@@ -523,16 +595,27 @@ static void test_odds(void **state)
         switch (rng_below(&R, 3)) {
         case 0: {
             int64_t x = input(&g, t, DIMS(a, b, e), chance(30) ? WILD : TAME, 4);
-            prog_insn(&g, IN_LRN, INTS(prog_out(&g, any_float(), DIMS(a, b, e)), x), INTS(upto(1, 6)), REALS(0.5, 0.75, 2));
+            prog_insn(&g, IN_LRN, INTS(prog_out(&g, any_float(), DIMS(a, b, e)), x), INTS(upto(1, 6)),
+                      REALS(0.5, 0.75, 2));
             break;
         }
-        case 1: prog_insn(&g, IN_RANDOM, INTS(prog_out(&g, chance(80) ? t : DT_I8, DIMS(a * 3000, b))), INTS(chance(30) ? -1 : upto(0, 99)), REALS(-3, 7)); break;
+        case 1:
+            prog_insn(&g, IN_RANDOM, INTS(prog_out(&g, chance(80) ? t : DT_I8, DIMS(a * 3000, b))),
+                      INTS(chance(30) ? -1 : upto(0, 99)), REALS(-3, 7));
+            break;
         default: { /* x [a, b, e] and z [b, a]: labels 0, 1, 2 */
-            static const int64_t forms[][12] = { { 3, 2, 0, 1, 3, 0, 1, 2, 2, 1, 0 }, { 1, 1, 3, 0, 1, 2, 2, 1, 0 }, { 2, 0, 1, 3, 0, 1, 2, 2, 1, 0 }, { 1, 2, 3, 0, 1, 2, 2, 1, 0 } };
+            static const int64_t forms[][12] = { { 3, 2, 0, 1, 3, 0, 1, 2, 2, 1, 0 },
+                                                 { 1, 1, 3, 0, 1, 2, 2, 1, 0 },
+                                                 { 2, 0, 1, 3, 0, 1, 2, 2, 1, 0 },
+                                                 { 1, 2, 3, 0, 1, 2, 2, 1, 0 } };
             static const uint32_t lengths[] = { 11, 9, 10, 9 };
             size_t f = rng_below(&R, COUNT(forms));
-            int64_t x = input(&g, t, DIMS(a, b, e), chance(30) ? WILD : TAME, 4), z = input(&g, t, DIMS(b, a), chance(30) ? WILD : TAME, 4);
-            int64_t y = f == 0 ? prog_out(&g, t, DIMS(e, a, b)) : f == 1 ? prog_out(&g, t, DIMS(b)) : f == 2 ? prog_out(&g, t, DIMS(a, b)) : prog_out(&g, t, DIMS(e));
+            int64_t x = input(&g, t, DIMS(a, b, e), chance(30) ? WILD : TAME, 4),
+                    z = input(&g, t, DIMS(b, a), chance(30) ? WILD : TAME, 4);
+            int64_t y = f == 0   ? prog_out(&g, t, DIMS(e, a, b))
+                        : f == 1 ? prog_out(&g, t, DIMS(b))
+                        : f == 2 ? prog_out(&g, t, DIMS(a, b))
+                                 : prog_out(&g, t, DIMS(e));
             prog_insn(&g, IN_EINSUM, INTS(y, x, z), forms[f], lengths[f], NO_REALS);
         }
         }
@@ -554,7 +637,8 @@ static void test_pool(void **state)
         prog_open(&g, s.num);
         x[0] = y[0] = upto(1, 2), x[1] = y[1] = upto(1, 5);
         for (int i = 0; i < n; i++) {
-            int64_t wide = upto(1, n == 1 ? 70 : 14), most = chance(20) ? wide + 6 : 2; /* some windows reach over both ends at once */
+            /* some windows reach over both ends at once */
+            int64_t wide = upto(1, n == 1 ? 70 : 14), most = chance(20) ? wide + 6 : 2;
             stride[i] = upto(1, chance(10) ? 9 : 3), pad[2 * i] = upto(0, most), pad[2 * i + 1] = upto(0, most);
             k[i] = upto(1, most > 2 ? wide + pad[2 * i] + pad[2 * i + 1] : 4);
             x[2 + i] = most > 2 ? wide : MAX(k[i], wide);
@@ -583,16 +667,23 @@ static void test_index(void **state)
         size_t dev = rng_below(&R, COUNT(devices));
         prog g;
         prog_open(&g, devices[dev].num);
-        int64_t outer = upto(1, 4), n = upto(1, chance(10) ? 2500 : 30), inner = chance(50) ? 1 : upto(1, chance(10) ? 600 : 20), flag = chance(50), back = chance(50);
+        int64_t outer = upto(1, 4), n = upto(1, chance(10) ? 2500 : 30),
+                inner = chance(50) ? 1 : upto(1, chance(10) ? 600 : 20), flag = chance(50), back = chance(50);
         if (inner > 20) n = MIN(n, 40);
         dtype t = chance(20) ? DT_I8 : any_float(), tp = places[rng_below(&R, COUNT(places))];
-        int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, chance(30) ? 2 : 100), count = upto(1, chance(50) ? n : MIN(n, 5));
-        for (int i = 0; i < 3 && t != DT_I8 && chance(50); i++) dtype_store(t, g.in[0], upto(0, outer * n * inner - 1), NAN);
+        int64_t x = input(&g, t, DIMS(outer, n, inner), WILD, chance(30) ? 2 : 100),
+                count = upto(1, chance(50) ? n : MIN(n, 5));
+        for (int i = 0; i < 3 && t != DT_I8 && chance(50); i++)
+            dtype_store(t, g.in[0], upto(0, outer * n * inner - 1), NAN);
         switch (rng_below(&R, 4)) {
         case 0: prog_insn(&g, IN_ARG, INTS(prog_out(&g, tp, DIMS(outer, inner)), x), INTS(1, flag), NO_REALS); break;
-        case 1: prog_insn(&g, IN_CUMSUM, INTS(prog_out(&g, any_float(), DIMS(outer, n, inner)), x), INTS(1, flag, back), NO_REALS); break;
+        case 1:
+            prog_insn(&g, IN_CUMSUM, INTS(prog_out(&g, any_float(), DIMS(outer, n, inner)), x), INTS(1, flag, back),
+                      NO_REALS);
+            break;
         case 2: {
-            int64_t v = chance(80) ? prog_out(&g, t, DIMS(outer, count, inner)) : -1, i = v < 0 || chance(80) ? prog_out(&g, tp, DIMS(outer, count, inner)) : -1;
+            int64_t v = chance(80) ? prog_out(&g, t, DIMS(outer, count, inner)) : -1,
+                    i = v < 0 || chance(80) ? prog_out(&g, tp, DIMS(outer, count, inner)) : -1;
             prog_insn(&g, IN_SORT, INTS(v, i, x), INTS(1, flag, count), NO_REALS);
             break;
         }
@@ -621,10 +712,17 @@ static void test_outside(void **state)
                 prog g;
                 prog_open(&g, &numerics_cpu);
                 const bool scatter = ops[i] == IN_SCATTER;
-                int64_t x = prog_in(&g, DT_F32, DIMS(3), VALUES(1, 2, 3)), ix = ops[i] == IN_GATHER_ND ? prog_in(&g, DT_I32, DIMS(1, 1), &index[k]) : prog_in(&g, DT_I32, DIMS(1), &index[k]);
-                int64_t one = prog_in(&g, DT_F32, DIMS(1), VALUES(1)), y = scatter ? prog_out(&g, DT_F32, DIMS(3)) : prog_out(&g, DT_F32, DIMS(1));
-                if (scatter) prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, 3, 0, 1, 1, 0, 1, 1, 0), NO_REALS), prog_insn(&g, IN_SCATTER, INTS(y, ix, one), INTS(0, 0, 0), NO_REALS);
-                else prog_insn(&g, ops[i], INTS(y, x, ix), (const int64_t[]){ 0, 0 }, ops[i] == IN_GATHER ? 2 : 1, NO_REALS);
+                int64_t x = prog_in(&g, DT_F32, DIMS(3), VALUES(1, 2, 3)),
+                        ix = ops[i] == IN_GATHER_ND ? prog_in(&g, DT_I32, DIMS(1, 1), &index[k])
+                                                    : prog_in(&g, DT_I32, DIMS(1), &index[k]);
+                int64_t one = prog_in(&g, DT_F32, DIMS(1), VALUES(1)),
+                        y = scatter ? prog_out(&g, DT_F32, DIMS(3)) : prog_out(&g, DT_F32, DIMS(1));
+                if (scatter)
+                    prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, 3, 0, 1, 1, 0, 1, 1, 0), NO_REALS),
+                        prog_insn(&g, IN_SCATTER, INTS(y, ix, one), INTS(0, 0, 0), NO_REALS);
+                else
+                    prog_insn(&g, ops[i], INTS(y, x, ix), (const int64_t[]){ 0, 0 }, ops[i] == IN_GATHER ? 2 : 1,
+                              NO_REALS);
                 assert_int_equal(prog_try(&g, reference), k == 0 || k == 3 ? AN_INPUT : AN_OK);
                 prog_close(&g);
             }
@@ -636,7 +734,8 @@ static void test_outside(void **state)
 static void test_bound_over(void **state)
 {
     (void)state;
-    enum { N = 3000, PART = 1000, COPY, TURN, AFTER_FILL, STEP, WIDER, NARROWER_TWICE, FIRST_ROW, PART_FIRST, F = (int)sizeof(float) };
+    enum { N = 3000, PART = 1000, COPY, TURN, AFTER_FILL, STEP, WIDER, NARROWER_TWICE, FIRST_ROW, PART_FIRST,
+           F = (int)sizeof(float) };
     static const struct {
         int what;
         int in, out; /* bytes from where both begin */
@@ -650,26 +749,38 @@ static void test_bound_over(void **state)
         const int what = rows[i].what;
         const int64_t whole[] = { 2, N }, row[] = { N };
         const bool twice = what == NARROWER_TWICE;
-        int64_t x = twice ? input(&g, DT_F32, row, 1, TAME, 1) : input(&g, what == WIDER ? DT_F16 : DT_F32, whole, 2, TAME, 1), z = input(&g, DT_F32, DIMS(PART), TAME, 1);
-        int64_t y = what == PART_FIRST ? prog_out(&g, DT_F32, DIMS(PART)) : prog_out(&g, twice ? DT_F16 : DT_F32, whole, 2), first = prog_tensor(&g, DT_F32, SPACE_INPUT, 0, row, 1);
+        int64_t x = twice ? input(&g, DT_F32, row, 1, TAME, 1)
+                          : input(&g, what == WIDER ? DT_F16 : DT_F32, whole, 2, TAME, 1),
+                z = input(&g, DT_F32, DIMS(PART), TAME, 1);
+        int64_t y = what == PART_FIRST ? prog_out(&g, DT_F32, DIMS(PART))
+                                       : prog_out(&g, twice ? DT_F16 : DT_F32, whole, 2),
+                first = prog_tensor(&g, DT_F32, SPACE_INPUT, 0, row, 1);
         if (what == AFTER_FILL) prog_insn(&g, IN_FILL, INTS(y), NO_INTS, REALS(5));
-        if (what == COPY || what == AFTER_FILL) prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, 2 * N, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
+        if (what == COPY || what == AFTER_FILL)
+            prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, 2 * N, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
         else if (what == TURN) prog_insn(&g, IN_MOVE, INTS(y, x), INTS(2, N, 2, 0, 2, 2, 1, 0, 2, 1, N, 0), NO_REALS);
         else if (what == PART_FIRST) { /* and all of x only then */
             prog_insn(&g, IN_EW, INTS(y, 1, z), INTS(CHAIN_STEP, FN_ABS, 0, -1, -1, -1, DT_F32), REALS(0));
-            prog_insn(&g, IN_EW, INTS(prog_out(&g, DT_F32, whole, 2), 1, x), INTS(CHAIN_STEP, FN_ABS, 0, -1, -1, -1, DT_F32), REALS(0));
-        } else prog_insn(&g, IN_EW, INTS(y, 2, x, what == FIRST_ROW ? first : x), INTS(CHAIN_STEP, FN_ADD, 0, 1, -1, -1, DT_F32), REALS(0));
+            prog_insn(&g, IN_EW, INTS(prog_out(&g, DT_F32, whole, 2), 1, x),
+                      INTS(CHAIN_STEP, FN_ABS, 0, -1, -1, -1, DT_F32), REALS(0));
+        } else
+            prog_insn(&g, IN_EW, INTS(y, 2, x, what == FIRST_ROW ? first : x),
+                      INTS(CHAIN_STEP, FN_ADD, 0, 1, -1, -1, DT_F32), REALS(0));
         prog_run(&g, true);
         unsigned char *mem = calloc(5 * N, F);
         assert_non_null(mem);
         memcpy(mem + rows[i].in, g.in[0], (size_t)g.p->inputs.at[0].bytes);
         assert_ok(image_load(&im, g.p, NULL, NULL, &d), d);
-        assert_ok(image_run(im, (const void *const[]){ mem + rows[i].in, g.in[1] }, (void *const[]){ mem + rows[i].out, g.out_bytes[1] }, &d), d);
+        assert_ok(image_run(im, (const void *const[]){ mem + rows[i].in, g.in[1] },
+                            (void *const[]){ mem + rows[i].out, g.out_bytes[1] }, &d),
+                  d);
         image_free(im);
         for (size_t k = 0; k < g.p->outputs.n; k++)
             for (int64_t j = 0; j < g.n_out[k]; j++) {
-                const double got = dtype_load(g.p->tensors.at[g.p->outputs.at[k].tensor].dt, k ? g.out_bytes[k] : mem + rows[i].out, j);
-                if (got != g.out[k][j]) fail_msg("row %zu: output %zu element %lld is %g, wanted %g", i, k, (long long)j, got, g.out[k][j]);
+                const double got = dtype_load(g.p->tensors.at[g.p->outputs.at[k].tensor].dt,
+                                              k ? g.out_bytes[k] : mem + rows[i].out, j);
+                if (got != g.out[k][j])
+                    fail_msg("row %zu: output %zu element %lld is %g, wanted %g", i, k, (long long)j, got, g.out[k][j]);
             }
         free(mem);
         prog_close(&g);
@@ -679,12 +790,14 @@ static void test_bound_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions), cmocka_unit_test(test_ew), cmocka_unit_test(test_tile_rows), cmocka_unit_test(test_ews),
-        cmocka_unit_test(test_choice), cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_adam), cmocka_unit_test(test_truth),
-        cmocka_unit_test(test_half_forms), cmocka_unit_test(test_past), cmocka_unit_test(test_index), cmocka_unit_test(test_cast_fill),
-        cmocka_unit_test(test_log_of_zero), cmocka_unit_test(test_move), cmocka_unit_test(test_written_twice), cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_rows), cmocka_unit_test(test_outside), cmocka_unit_test(test_affine), cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_odds), cmocka_unit_test(test_pool), cmocka_unit_test(test_bound_over),
+        cmocka_unit_test(test_functions),   cmocka_unit_test(test_ew),         cmocka_unit_test(test_tile_rows),
+        cmocka_unit_test(test_ews),         cmocka_unit_test(test_choice),     cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_adam),        cmocka_unit_test(test_truth),      cmocka_unit_test(test_half_forms),
+        cmocka_unit_test(test_past),        cmocka_unit_test(test_index),      cmocka_unit_test(test_cast_fill),
+        cmocka_unit_test(test_log_of_zero), cmocka_unit_test(test_move),       cmocka_unit_test(test_written_twice),
+        cmocka_unit_test(test_gather),      cmocka_unit_test(test_rows),       cmocka_unit_test(test_outside),
+        cmocka_unit_test(test_affine),      cmocka_unit_test(test_planes),     cmocka_unit_test(test_odds),
+        cmocka_unit_test(test_pool),        cmocka_unit_test(test_bound_over),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }

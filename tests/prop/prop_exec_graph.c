@@ -1,5 +1,6 @@
-/* prop_exec_graph.c: random graphs through codegen: the fast executor against the reference. The same bytes on the chips for every
- * instruction set of this machine and for one and two threads; on the plain processor within what another order of rounding moves. */
+/* prop_exec_graph.c: random graphs through codegen: the fast executor against the reference. The same bytes on the
+ * chips for every instruction set of this machine and for one and two threads; on the plain processor within what
+ * another order of rounding moves. */
 #include "codegen_t.h"
 #include "kernel/kernel.h"
 #include "prop/randgraph.h"
@@ -18,7 +19,8 @@ static void run_fast(const program *p, const void *const *in, void *const *out, 
     image_free(im);
 }
 
-static void compare(const program *p, void *const *got, void *const *want, bool exact, const char *isa, const char *target)
+static void compare(const program *p, void *const *got, void *const *want, bool exact, const char *isa,
+                    const char *target)
 {
     for (size_t k = 0; k < p->outputs.n; k++) {
         const etensor *t = &p->tensors.at[p->outputs.at[k].tensor];
@@ -27,17 +29,21 @@ static void compare(const program *p, void *const *got, void *const *want, bool 
         if (exact && !memcmp(got[k], want[k], (size_t)p->outputs.at[k].bytes)) continue;
         for (int64_t i = 0; i < n; i++) {
             double x = dtype_load(t->dt, got[k], i), y = dtype_load(t->dt, want[k], i);
-            if (exact ? x == y && signbit(x) == signbit(y) : x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= 2e-2 * fmax(1, fabs(y))) continue;
+            if (exact ? x == y && signbit(x) == signbit(y)
+                      : x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= 2e-2 * fmax(1, fabs(y)))
+                continue;
             strbuf b = { 0 };
             program_print(p, &b);
-            fail_msg("%s, AN_ISA=%s: output %zu element %lld is %.9g, the reference says %.9g\n%s", target, isa, k, (long long)i, x, y, b.at);
+            fail_msg("%s, AN_ISA=%s: output %zu element %lld is %.9g, the reference says %.9g\n%s", target, isa, k,
+                     (long long)i, x, y, b.at);
         }
     }
 }
 
 static void test_graphs(void **state)
 {
-    static const char *const targets[] = { "cpu", "m1", "m3", "m4", "m5" }, *const isas[] = { "scalar", "avx2", "neon", "" };
+    static const char *const targets[] = { "cpu", "m1", "m3", "m4", "m5" }, *const isas[] = { "scalar", "avx2", "neon",
+                                                                                              "" };
     rng r = { test_seed("graphs on the fast executor") };
     (void)state;
     for (int round = 0; round < 150; round++) {
@@ -48,7 +54,8 @@ static void test_graphs(void **state)
         graph *g = rg_graph(&r, &(rg_options){ .n_ops = 4 + (int)rng_below(&r, 20), .smooth = cpu, .fused = true });
         arena mem = { 0 };
         tensor64 *in = rg_inputs(g, &r, &mem);
-        program *p = cgt_compile(g, &(codegen_options){ .num = &num, .target = target, .level = (int)rng_below(&r, 2) });
+        program *p =
+            cgt_compile(g, &(codegen_options){ .num = &num, .target = target, .level = (int)rng_below(&r, 2) });
         const void **x = cgt_inputs(p, g, in, &mem);
         void **want = cgt_outputs(p, &mem), **got = cgt_outputs(p, &mem);
         cgt_run(p, x, want, true);

@@ -46,7 +46,8 @@ static void test_lines(void **state)
             }
             t = prog_out(&g, out, d, rank);
             fields[1 + na] = upto(0, NORM_COUNT - 1);
-            prog_insn(&g, IN_NORM, INTS(t, x, par[0], par[1]), fields, 2 + (uint32_t)na, REALS(chance(50) ? 1e-5 : 1e-2));
+            prog_insn(&g, IN_NORM, INTS(t, x, par[0], par[1]), fields, 2 + (uint32_t)na,
+                      REALS(chance(50) ? 1e-5 : 1e-2));
             compare(&g, s.name, cpu ? 1e-4 : 0, 1);
         } else {
             int kept = 0;
@@ -64,7 +65,8 @@ static void test_lines(void **state)
     }
 }
 
-/* Sums of products both ways, with and without factors: near the reference, and the same bits for any number of threads. */
+/* Sums of products both ways, with and without factors: near the reference, and the same bits for any number of
+ * threads. */
 static void test_sums(void **state)
 {
     (void)state;
@@ -75,8 +77,11 @@ static void test_sums(void **state)
         const int want = upto(1, 3); /* columns, rows, both */
         prog g;
         prog_open(&g, devices[dev].num);
-        const int64_t a = input(&g, t, DIMS(n, m), TAME, 1), b = input(&g, t, DIMS(n, m), TAME, 1), by[2] = { chance(50) ? input(&g, t, DIMS(n), TAME, 1) : -1, chance(50) ? input(&g, t, DIMS(m), TAME, 1) : -1 };
-        const int64_t cols = want & 1 ? prog_out(&g, DT_F32, DIMS(m)) : -1, rows = want & 2 ? prog_out(&g, DT_F32, DIMS(n)) : -1;
+        const int64_t a = input(&g, t, DIMS(n, m), TAME, 1), b = input(&g, t, DIMS(n, m), TAME, 1),
+                      by[2] = { chance(50) ? input(&g, t, DIMS(n), TAME, 1) : -1,
+                                chance(50) ? input(&g, t, DIMS(m), TAME, 1) : -1 };
+        const int64_t cols = want & 1 ? prog_out(&g, DT_F32, DIMS(m)) : -1,
+                      rows = want & 2 ? prog_out(&g, DT_F32, DIMS(n)) : -1;
         prog_insn(&g, IN_SUMS, INTS(cols, rows, a, b, by[0], by[1]), NULL, 0, NO_REALS);
         compare(&g, devices[dev].name, devices[dev].num == &numerics_cpu ? 1e-6 * (double)MAX(n, m) : 0, 1);
         same_on_threads(&g, "sums");
@@ -84,8 +89,8 @@ static void test_sums(void **state)
     }
 }
 
-/* Lines so long that threads share one, in one run or in one of every batch: near the reference, and the same bits for any number
- * of threads. */
+/* Lines so long that threads share one, in one run or in one of every batch: near the reference, and the same bits
+ * for any number of threads. */
 static void test_long_lines(void **state)
 {
     static const struct {
@@ -99,12 +104,14 @@ static void test_long_lines(void **state)
             for (size_t dev = 0; dev < COUNT(devices); dev++) {
                 bool cpu = devices[dev].num == &numerics_cpu;
                 int64_t n = 1, keep = rows[i].n_axes == 1 ? 1 : rows[i].d[1], fields[8] = { rows[i].n_axes };
-                for (int k = 0; k < rows[i].n_axes; k++) fields[1 + k] = rows[i].axes[k], n *= rows[i].d[rows[i].axes[k]];
+                for (int k = 0; k < rows[i].n_axes; k++)
+                    fields[1 + k] = rows[i].axes[k], n *= rows[i].d[rows[i].axes[k]];
                 fields[1 + rows[i].n_axes] = kind;
                 prog g;
                 prog_open(&g, devices[dev].num);
                 int64_t x = input(&g, DT_F16, rows[i].d, 3, TAME, 1);
-                prog_insn(&g, IN_REDUCE, INTS(prog_out(&g, DT_F32, &keep, 1), x), fields, 2 + (uint32_t)rows[i].n_axes, NO_REALS);
+                prog_insn(&g, IN_REDUCE, INTS(prog_out(&g, DT_F32, &keep, 1), x), fields, 2 + (uint32_t)rows[i].n_axes,
+                          NO_REALS);
                 compare(&g, devices[dev].name, cpu ? 4e-7 * (double)n : 0, 1);
                 unsigned char bytes[COUNT(pools)][64] = { { 0 } };
                 for (size_t p = 0; p < COUNT(pools); p++) {
@@ -120,14 +127,16 @@ static void test_long_lines(void **state)
             }
 }
 
-/* Softmax and norms of many lines, side by side or behind each other, on the plain processor: near the reference, and the same bits
- * for any number of threads. */
+/* Softmax and norms of many lines, side by side or behind each other, on the plain processor: near the reference,
+ * and the same bits for any number of threads. */
 static void test_many_lines(void **state)
 {
     enum { KINDS = 1 + NORM_COUNT };
     static const struct {
         int64_t d[3], axis;
-    } rows[] = { { { 1, 70, 300 }, 2 }, { { 3, 37, 1024 }, 2 }, { { 1, 5, 4099 }, 2 }, { { 1, 130, 64 }, 2 }, { { 2, 97, 640 }, 1 }, { { 9, 40, 130 }, 1 }, { { 1, 700, 1000 }, 1 }, { { 1, 1100, 1030 }, 1 }, { { 2, 3, 64 }, 1 }, { { 4, 2100, 70 }, 1 } };
+    } rows[] = { { { 1, 70, 300 }, 2 }, { { 3, 37, 1024 }, 2 }, { { 1, 5, 4099 }, 2 },   { { 1, 130, 64 }, 2 },
+                 { { 2, 97, 640 }, 1 }, { { 9, 40, 130 }, 1 },  { { 1, 700, 1000 }, 1 }, { { 1, 1100, 1030 }, 1 },
+                 { { 2, 3, 64 }, 1 },   { { 4, 2100, 70 }, 1 } };
     static const dtype types[] = { DT_F16, DT_F32 };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++)
@@ -139,7 +148,8 @@ static void test_many_lines(void **state)
             prog g;
             prog_open(&g, &numerics_cpu);
             int64_t x = input(&g, tx, d, 3, TAME, 2), y;
-            if (kind < 0) y = prog_out(&g, ty, d, 3), prog_insn(&g, IN_SOFTMAX, INTS(y, x), INTS(rows[i].axis), NO_REALS);
+            if (kind < 0)
+                y = prog_out(&g, ty, d, 3), prog_insn(&g, IN_SOFTMAX, INTS(y, x), INTS(rows[i].axis), NO_REALS);
             else {
                 int64_t gain = rows[i].axis == 1 ? either(&g, true, tx, par, 2, TAME, 2) : -1;
                 y = prog_out(&g, ty, d, 3);
@@ -181,7 +191,8 @@ static void test_past_lines(void **state)
         assert_non_null(out);
         assert_ok(image_load(&im, g.p, NULL, &(image_options){ .pool = pools[1] }, &d), d);
         assert_ok(image_run(im, (const void *const *)g.in, (void *const[]){ out }, &d), d);
-        const int64_t lines = axis ? HIGH : WIDE, n = axis ? WIDE : HIGH, step = axis ? 1 : WIDE, apart = axis ? WIDE : 1;
+        const int64_t lines = axis ? HIGH : WIDE, n = axis ? WIDE : HIGH, step = axis ? 1 : WIDE,
+                      apart = axis ? WIDE : 1;
         for (int64_t l = 0; l < lines; l++) {
             double sum = 0;
             for (int64_t i = 0; i < n; i++) sum += (double)out[l * apart + i * step];
@@ -199,19 +210,22 @@ static void test_log_sum_exp(void **state)
     (void)state;
     static const struct {
         int64_t d[3], n_axes, axes[2];
-    } rows[] = { { { 3, 4, 5 }, 2, { 0, 2 } }, { { 3, 4, 70 }, 2, { 0, 2 } }, { { 1, 6, 20 }, 1, { 1 } }, { { 1, 20, 6 }, 1, { 2 } }, { { 2, 20, 60 }, 1, { 2 } }, { { 2, 6, 100 }, 2, { 0, 1 } } };
+    } rows[] = { { { 3, 4, 5 }, 2, { 0, 2 } }, { { 3, 4, 70 }, 2, { 0, 2 } }, { { 1, 6, 20 }, 1, { 1 } },
+                 { { 1, 20, 6 }, 1, { 2 } },   { { 2, 20, 60 }, 1, { 2 } },   { { 2, 6, 100 }, 2, { 0, 1 } } };
     static const double odd[] = { -INFINITY, INFINITY, NAN };
     for (size_t i = 0; i < COUNT(rows); i++)
         for (int way = 0; way < 8; way++) {
             const int64_t *d = rows[i].d;
             const dtype t = way % 2 ? DT_F16 : DT_F32;
-            int64_t y[3] = { d[0], d[1], d[2] }, fields[] = { rows[i].n_axes, rows[i].axes[0], rows[i].axes[1], RED_LOG_SUM_EXP };
+            int64_t y[3] = { d[0], d[1], d[2] },
+                    fields[] = { rows[i].n_axes, rows[i].axes[0], rows[i].axes[1], RED_LOG_SUM_EXP };
             for (int64_t k = 0; k < rows[i].n_axes; k++) y[rows[i].axes[k]] = 1;
             if (rows[i].n_axes == 1) fields[2] = RED_LOG_SUM_EXP;
             prog g;
             prog_open(&g, &numerics_cpu);
             int64_t x = input(&g, t, d, 3, TAME, 4);
-            for (int64_t at = 0; way / 2 && at < d[0] * d[1] * d[2]; at++) { /* the first line is nothing else, the second has one */
+            /* the first line is nothing else, the second has one */
+            for (int64_t at = 0; way / 2 && at < d[0] * d[1] * d[2]; at++) {
                 int64_t idx[3] = { at / d[2] / d[1], at / d[2] % d[1], at % d[2] }, line = 0, place = 0;
                 for (int a = 0; a < 3; a++) *(y[a] == 1 ? &place : &line) += idx[a];
                 if (!line || (line == 1 && !place)) dtype_store(t, g.in[0], at, odd[way / 2 - 1]);
@@ -227,12 +241,14 @@ static void test_log_sum_exp(void **state)
 static void test_gains(void **state)
 {
     (void)state;
-    static const int64_t d[] = { 4, 4, 4 }, gains[][3] = { { 4, 1, 1 }, { 1, 4, 1 }, { 1, 1, 4 }, { 4, 4, 1 }, { 4, 1, 4 }, { 1, 4, 4 }, { 4, 4, 4 }, { 1, 1, 1 } };
+    static const int64_t d[] = { 4, 4, 4 }, gains[][3] = { { 4, 1, 1 }, { 1, 4, 1 }, { 1, 1, 4 }, { 4, 4, 1 },
+                                                           { 4, 1, 4 }, { 1, 4, 4 }, { 4, 4, 4 }, { 1, 1, 1 } };
     for (size_t i = 0; i < COUNT(gains); i++)
         for (int64_t way = 0; way < 3 * NORM_COUNT; way++) {
             prog g;
             prog_open(&g, &numerics_cpu);
-            int64_t x = input(&g, DT_F32, d, 3, TAME, 2), gain = input(&g, DT_F32, gains[i], 3, TAME, 2), y = prog_out(&g, DT_F32, d, 3);
+            int64_t x = input(&g, DT_F32, d, 3, TAME, 2), gain = input(&g, DT_F32, gains[i], 3, TAME, 2),
+                    y = prog_out(&g, DT_F32, d, 3);
             prog_insn(&g, IN_NORM, INTS(y, x, gain, -1), INTS(1, way % 3, way / 3), REALS(1e-5));
             compare(&g, "gain", 1e-5, 1);
             prog_close(&g);
@@ -242,8 +258,9 @@ static void test_gains(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines), cmocka_unit_test(test_sums), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_many_lines),
-        cmocka_unit_test(test_past_lines), cmocka_unit_test(test_log_sum_exp), cmocka_unit_test(test_gains),
+        cmocka_unit_test(test_lines),      cmocka_unit_test(test_sums),       cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_many_lines), cmocka_unit_test(test_past_lines), cmocka_unit_test(test_log_sum_exp),
+        cmocka_unit_test(test_gains),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }

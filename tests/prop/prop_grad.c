@@ -1,8 +1,9 @@
 /* Gradients of random graphs: along a random direction, the slope of the loss is the gradient's dot product with it.
- * Broadcasts, odd shapes, values used many times, inputs that are not used, reshapes in between, window geometries, slices.
+ * Broadcasts, odd shapes, values used many times, inputs that are not used, reshapes in between, window geometries,
+ * slices.
  *
- * Graphs are in fp64 (randgraph's are converted), so nothing rounds. Where two step sizes disagree, the loss has a corner inside
- * the step and the quotient says nothing: such cases are counted, and must stay rare. */
+ * Graphs are in fp64 (randgraph's are converted), so nothing rounds. Where two step sizes disagree, the loss has a
+ * corner inside the step and the quotient says nothing: such cases are counted, and must stay rare. */
 #include "grad_t.h"
 #include "randgraph.h"
 
@@ -20,7 +21,8 @@ static void widen_types(graph *g)
         }
         for (int k = 0; k < n->n_attr; k++)
             if (n->attrs[k].id == A_DTYPE && !strncmp(n->attrs[k].u.s, "fp", 2)) n->attrs[k].u.s = "fp64";
-        if (n->op == OP_FILL && !attr_get(n->attrs, n->n_attr, A_DTYPE)) n->attrs[n->n_attr++] = AT_S(DTYPE, "fp64"); /* the builder left room for all */
+        /* the builder left room for all */
+        if (n->op == OP_FILL && !attr_get(n->attrs, n->n_attr, A_DTYPE)) n->attrs[n->n_attr++] = AT_S(DTYPE, "fp64");
     }
     for (size_t i = 1; i < g->values.n; i++)
         if (dtype_is_float(g->values.at[i].type.dt)) g->values.at[i].type.dt = DT_F64;
@@ -39,7 +41,8 @@ static double at_distance(const graph *f, const tensor64 *in, tensor64 *moved, c
 }
 
 /* Differentiates loss by every input and compares along one direction. */
-static void check_direction(graph *g, val loss, rng *r, double lo, double hi, const grad_options *with, tally *t, const char *what)
+static void check_direction(graph *g, val loss, rng *r, double lo, double hi, const grad_options *with, tally *t,
+                            const char *what)
 {
     enum { MAX_IN = 16 };
     val wrt[MAX_IN] = { NO_VAL }, dx[MAX_IN] = { NO_VAL };
@@ -93,13 +96,15 @@ static void check_direction(graph *g, val loss, rng *r, double lo, double hi, co
     double noise = 1e-15 * fabs(mid) / h + 1e-6 * size, apart = fabs(slope[0] - slope[1]);
     if (fabs(slope[1] - dot) > 10 * noise) {
         /* a corner inside the step also shows as different slopes to the left and to the right */
-        double right = (at_distance(&f, in, moved, way, h) - mid) / h, left = (mid - at_distance(&f, in, moved, way, -h)) / h;
+        double right = (at_distance(&f, in, moved, way, h) - mid) / h,
+               left = (mid - at_distance(&f, in, moved, way, -h)) / h;
         bool corner = apart > 5 * noise || fabs(right - left) > 1e-3 * (fabs(right) + fabs(left));
         if (!corner) {
             strbuf b = { 0 };
             graph_print(&f, &b);
             print_message("%s\n", b.at ? b.at : "");
-            fail_msg("%s: slope %.12g, gradient gives %.12g (size %.3g, step halves differ by %.3g)", what, slope[1], dot, size, apart);
+            fail_msg("%s: slope %.12g, gradient gives %.12g (size %.3g, step halves differ by %.3g)", what, slope[1],
+                     dot, size, apart);
         }
         t->corners++;
     }
@@ -134,7 +139,8 @@ static void random_graphs(void **state)
         if (loss.i) check_direction(g, loss, &r, -2, 2, NULL, &t, what);
         graph_free(g);
     }
-    print_message("    %d graphs, %d through a corner, %d refused, %d unused inputs\n", t.cases, t.corners, t.refused, t.unused);
+    print_message("    %d graphs, %d through a corner, %d refused, %d unused inputs\n", t.cases, t.corners, t.refused,
+                  t.unused);
     assert_true(t.cases > 250 && t.corners * 10 < t.cases && t.refused * 3 < t.cases && t.unused > 0);
 }
 
@@ -157,7 +163,8 @@ static void random_broadcasts(void **state)
         graph *g = graph_new("t", 0);
         shape s = { .rank = 1 + (int)rng_below(&r, 5) };
         for (int k = 0; k < s.rank; k++) s.d[k] = 1 + (int64_t)rng_below(&r, 4);
-        val a = graph_input(g, "a", (ttype){ DT_F64, cut_shape(&r, &s) }), b = graph_input(g, "b", (ttype){ DT_F64, cut_shape(&r, &s) });
+        val a = graph_input(g, "a", (ttype){ DT_F64, cut_shape(&r, &s) }),
+            b = graph_input(g, "b", (ttype){ DT_F64, cut_shape(&r, &s) });
         const val two[] = { a, b };
         val y = graph_op(g, ops[rng_below(&r, COUNT(ops))], two, 2, NULL, 0);
         /* a third operand meets the result, and the first one once more */
@@ -185,9 +192,17 @@ static void repeated_uses(void **state)
         for (int k = 0, n = 1 + (int)rng_below(&r, 6); k < n; k++) {
             val v = rng_below(&r, 2) ? x : sum;
             switch (rng_below(&r, 6)) {
-            case 0: v = GA(g, RESHAPE, VALS(GA(g, RESHAPE, VALS(v), AT_IS(SHAPE, c, -1))), AT_IS(SHAPE, a, b, c)); break;
-            case 1: v = GA(g, TRANSPOSE, VALS(G(g, TANH, GA(g, TRANSPOSE, VALS(v), AT_IS(PERM, 2, 0, 1)))), AT_IS(PERM, 1, 2, 0)); break;
-            case 2: v = GA(g, SLICE_BY_SIZE, VALS(GA(g, CONCAT, VALS(x, v), AT_I(AXIS, 1))), AT_IS(BEGIN, 0, b / 2, 0), AT_IS(SIZE, a, b, c)); break;
+            case 0:
+                v = GA(g, RESHAPE, VALS(GA(g, RESHAPE, VALS(v), AT_IS(SHAPE, c, -1))), AT_IS(SHAPE, a, b, c));
+                break;
+            case 1:
+                v = GA(g, TRANSPOSE, VALS(G(g, TANH, GA(g, TRANSPOSE, VALS(v), AT_IS(PERM, 2, 0, 1)))),
+                       AT_IS(PERM, 1, 2, 0));
+                break;
+            case 2:
+                v = GA(g, SLICE_BY_SIZE, VALS(GA(g, CONCAT, VALS(x, v), AT_I(AXIS, 1))), AT_IS(BEGIN, 0, b / 2, 0),
+                       AT_IS(SIZE, a, b, c));
+                break;
             case 3: v = G(g, ADD, v, GA(g, REDUCE_MEAN, VALS(v), AT_IS(AXES, 0, 2), AT_B(KEEP_DIMS, true))); break;
             case 4: v = G(g, SIN, v); break;
             default: v = GA(g, REVERSE, VALS(v), AT_IS(AXES, 0)); break;
@@ -212,32 +227,40 @@ static void random_windows(void **state)
     int built = 0;
     for (int i = 0; i < 400 && built < 150; i++) {
         graph *g = graph_new("t", 0);
-        int64_t groups = 1 + (int64_t)rng_below(&r, 2), n = 1 + (int64_t)rng_below(&r, 2), h = 1 + (int64_t)rng_below(&r, 8), w = 1 + (int64_t)rng_below(&r, 8);
+        int64_t groups = 1 + (int64_t)rng_below(&r, 2), n = 1 + (int64_t)rng_below(&r, 2),
+                h = 1 + (int64_t)rng_below(&r, 8), w = 1 + (int64_t)rng_below(&r, 8);
         int64_t ci = groups * (1 + (int64_t)rng_below(&r, 2)), co = 1 + (int64_t)rng_below(&r, 2);
         int64_t k[2], s[2], dil[2], pad[4];
-        for (int j = 0; j < 2; j++) k[j] = 1 + (int64_t)rng_below(&r, 3), s[j] = 1 + (int64_t)rng_below(&r, 3), dil[j] = 1 + (int64_t)rng_below(&r, 2);
+        for (int j = 0; j < 2; j++)
+            k[j] = 1 + (int64_t)rng_below(&r, 3), s[j] = 1 + (int64_t)rng_below(&r, 3),
+            dil[j] = 1 + (int64_t)rng_below(&r, 2);
         int kind = (int)rng_below(&r, 5);
         for (int j = 0; j < 4; j++) pad[j] = (int64_t)rng_below(&r, kind >= 2 ? (uint64_t)k[j / 2] : 3);
         const char *type = pads[rng_below(&r, kind == 1 ? 2 : 4)];
         val x = graph_input(g, "x", TTYPE(DT_F64, n, ci, h, w)), y;
         if (kind == 0) {
             val f = graph_input(g, "w", TTYPE(DT_F64, groups * co, ci / groups, k[0], k[1]));
-            y = GA(g, CONV, VALS(x, f), AT_LIST(STRIDES, s, 2), AT_LIST(DILATIONS, dil, 2), AT_I(GROUPS, groups), AT_S(PAD_TYPE, type), AT_LIST(PAD, pad, 4));
+            y = GA(g, CONV, VALS(x, f), AT_LIST(STRIDES, s, 2), AT_LIST(DILATIONS, dil, 2), AT_I(GROUPS, groups),
+                   AT_S(PAD_TYPE, type), AT_LIST(PAD, pad, 4));
         } else if (kind == 1) {
             val f = graph_input(g, "w", TTYPE(DT_F64, ci, co, k[0], k[1]));
-            y = GA(g, CONV_TRANSPOSE, VALS(x, f), AT_LIST(STRIDES, s, 2), AT_LIST(DILATIONS, dil, 2), AT_I(GROUPS, groups), AT_S(PAD_TYPE, type));
+            y = GA(g, CONV_TRANSPOSE, VALS(x, f), AT_LIST(STRIDES, s, 2), AT_LIST(DILATIONS, dil, 2),
+                   AT_I(GROUPS, groups), AT_S(PAD_TYPE, type));
         } else if (kind == 2) {
-            y = GA(g, AVG_POOL, VALS(x), AT_LIST(KERNEL_SIZES, k, 2), AT_LIST(STRIDES, s, 2), AT_S(PAD_TYPE, type), AT_LIST(PAD, pad, 4), AT_B(EXCLUDE_PADDING, rng_below(&r, 2)),
+            y = GA(g, AVG_POOL, VALS(x), AT_LIST(KERNEL_SIZES, k, 2), AT_LIST(STRIDES, s, 2), AT_S(PAD_TYPE, type),
+                   AT_LIST(PAD, pad, 4), AT_B(EXCLUDE_PADDING, rng_below(&r, 2)),
                    AT_B(CEIL_MODE, type[0] != 's' && rng_below(&r, 2)));
         } else {
-            const attr at[] = { AT_LIST(KERNEL_SIZES, k, 2), AT_LIST(STRIDES, s, 2), AT_S(PAD_TYPE, type), AT_LIST(PAD, pad, 4), AT_B(CEIL_MODE, type[0] != 's' && rng_below(&r, 2)) };
+            const attr at[] = { AT_LIST(KERNEL_SIZES, k, 2), AT_LIST(STRIDES, s, 2), AT_S(PAD_TYPE, type),
+                                AT_LIST(PAD, pad, 4), AT_B(CEIL_MODE, type[0] != 's' && rng_below(&r, 2)) };
             y = graph_op(g, kind == 3 ? OP_MAX_POOL : OP_L2_POOL, &x, 1, at, 5);
         }
         if (!g->err.st) {
             char what[40];
             snprintf(what, sizeof what, "window %d", i);
             built++;
-            check_direction(g, weighed(g, &r, y), &r, -2, 2, &(grad_options){ .conv_weight = (grad_conv_form)rng_below(&r, 3) }, &t, what);
+            check_direction(g, weighed(g, &r, y), &r, -2, 2,
+                            &(grad_options){ .conv_weight = (grad_conv_form)rng_below(&r, 3) }, &t, what);
         }
         graph_free(g);
     }
@@ -262,7 +285,10 @@ static void random_slices(void **state)
             if (st[k] >= 0) st[k]++;
             mb[k] = rng_below(&r, 2) == 0, me[k] = rng_below(&r, 2) == 0, sq[k] = rng_below(&r, 6) == 0;
         }
-        const attr at[] = { AT_LIST(BEGIN, b, rank), AT_LIST(END, e, rank), AT_LIST(STRIDE, st, rank), AT_LIST(BEGIN_MASK, mb, rank), AT_LIST(END_MASK, me, rank), AT_LIST(SQUEEZE_MASK, sq, rank) };
+        const attr at[] = {
+            AT_LIST(BEGIN, b, rank),       AT_LIST(END, e, rank),       AT_LIST(STRIDE, st, rank),
+            AT_LIST(BEGIN_MASK, mb, rank), AT_LIST(END_MASK, me, rank), AT_LIST(SQUEEZE_MASK, sq, rank)
+        };
         val x = graph_input(g, "x", (ttype){ DT_F64, s }), y = graph_op(g, OP_SLICE_BY_INDEX, &x, 1, at, 6);
         if (!g->err.st) {
             char what[40];

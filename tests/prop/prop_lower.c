@@ -20,7 +20,8 @@ static void fill_inputs(const graph *g, rng *r, tensor64 *in, arena *mem)
         assert_true(shape_elems(&in[i].type.sh, &n));
         in[i].x = TAKE(mem, double, (size_t)n);
         for (int64_t k = 0; k < n; k++)
-            in[i].x[k] = dtype_is_float(in[i].type.dt) ? dtype_round(in[i].type.dt, rng_range(r, -2, 2)) : (double)rng_below(r, 2);
+            in[i].x[k] = dtype_is_float(in[i].type.dt) ? dtype_round(in[i].type.dt, rng_range(r, -2, 2))
+                                                       : (double)rng_below(r, 2);
     }
 }
 
@@ -30,7 +31,8 @@ static void same_numbers(const graph *a, const graph *b, uint64_t seed, const ch
     rng r = { seed };
     assert_int_equal(a->inputs.n, b->inputs.n);
     assert_int_equal(a->outputs.n, b->outputs.n);
-    tensor64 *in = TAKE(&mem, tensor64, a->inputs.n), *ya = TAKE(&mem, tensor64, a->outputs.n), *yb = TAKE(&mem, tensor64, b->outputs.n);
+    tensor64 *in = TAKE(&mem, tensor64, a->inputs.n), *ya = TAKE(&mem, tensor64, a->outputs.n),
+             *yb = TAKE(&mem, tensor64, b->outputs.n);
     fill_inputs(a, &r, in, &mem);
     diag d = { 0 };
     assert_ok(graph_eval(a, in, ya, &mem, &d), d);
@@ -42,12 +44,14 @@ static void same_numbers(const graph *a, const graph *b, uint64_t seed, const ch
         assert_true(shape_elems(&ya[i].type.sh, &n));
         for (int64_t k = 0; k < n; k++)
             if (ya[i].x[k] != yb[i].x[k] && !(isnan(ya[i].x[k]) && isnan(yb[i].x[k])))
-                fail_msg("%s: output %s[%lld]: %.17g was %.17g", what, a->outputs.at[i].name, (long long)k, yb[i].x[k], ya[i].x[k]);
+                fail_msg("%s: output %s[%lld]: %.17g was %.17g", what, a->outputs.at[i].name, (long long)k, yb[i].x[k],
+                         ya[i].x[k]);
     }
     arena_free(&mem);
 }
 
-static void keeps_meaning(const graph *g, const place *at, mil_dialect dialect, bool in_file, uint64_t seed, const char *what)
+static void keeps_meaning(const graph *g, const place *at, mil_dialect dialect, bool in_file, uint64_t seed,
+                          const char *what)
 {
     lower_weights *files;
     graph *back = lower_and_back(g, at->dir, dialect, in_file, what, &files);
@@ -101,7 +105,8 @@ static const struct {
     { OP_SQRT, X "y = sqrt(x)" },
     { OP_RSQRT, X "y = rsqrt(x) {epsilon=4}" },
     { OP_RSQRT, X "y = rsqrt(x)" },
-    { OP_RSQRT, X "y = rsqrt(x) {epsilon=7.450580596923828e-09}" }, /* 2^-27: fp16 has no such number, the text says fp32 */
+    /* 2^-27: fp16 has no such number, the text says fp32 */
+    { OP_RSQRT, X "y = rsqrt(x) {epsilon=7.450580596923828e-09}" },
     { OP_INVERSE, X "y = inverse(x) {epsilon=0.5}" },
     { OP_CUMSUM, X "y = cumsum(x) {axis=2, exclusive=true, reverse=true}" },
     { OP_EQUAL, X "y = equal(x, x)" },
@@ -222,7 +227,8 @@ static graph *graph_of_row(size_t i)
     diag d = { 0 };
     graph *g = NULL;
     sb_printf(&b, "graph \"row\"\n%s\n%s", rows[i].text, strstr(rows[i].text, "return ") ? "" : "return y\n");
-    if (graph_parse(b.at, b.n, &g, &d)) fail_msg("%s: %u:%u: %s\n%s", op_get(rows[i].op)->mil, d.at.line, d.at.col, d.msg, b.at);
+    if (graph_parse(b.at, b.n, &g, &d))
+        fail_msg("%s: %u:%u: %s\n%s", op_get(rows[i].op)->mil, d.at.line, d.at.col, d.msg, b.at);
     sb_free(&b);
     return g;
 }
@@ -267,7 +273,8 @@ static val random_const(graph *g, rng *r, ttype t)
 /* Everything is [1, C, H, W] with small extents, so that most pairs of ops fit each other. */
 static val random_node(graph *g, rng *r, const val *pool, size_t n)
 {
-    static const op_id unary[] = { OP_ABS, OP_SQUARE, OP_RELU, OP_SIGMOID, OP_TANH, OP_GELU, OP_SILU, OP_EXP, OP_SOFTSIGN, OP_ERF, OP_SIN, OP_FLOOR, OP_IDENTITY };
+    static const op_id unary[] = { OP_ABS, OP_SQUARE,   OP_RELU, OP_SIGMOID, OP_TANH,  OP_GELU,    OP_SILU,
+                                   OP_EXP, OP_SOFTSIGN, OP_ERF,  OP_SIN,     OP_FLOOR, OP_IDENTITY };
     static const op_id binary[] = { OP_ADD, OP_SUB, OP_MUL, OP_MAXIMUM, OP_MINIMUM };
     static const op_id reduce[] = { OP_REDUCE_SUM, OP_REDUCE_MEAN, OP_REDUCE_MAX, OP_REDUCE_MIN, OP_REDUCE_L2_NORM };
     val x = pick(g, r, pool, n, DT_F16);
@@ -275,15 +282,23 @@ static val random_node(graph *g, rng *r, const val *pool, size_t n)
     int64_t c = t.sh.d[1], h = t.sh.d[2], w = t.sh.d[3];
     switch (rng_below(r, 14)) {
     case 0: return graph_op(g, unary[rng_below(r, COUNT(unary))], &x, 1, NULL, 0);
-    case 1: return graph_op(g, binary[rng_below(r, COUNT(binary))], VALS(x, random_const(g, r, TTYPE(DT_F16, 1, c, 1, 1))), NULL, 0);
-    case 2: return graph_op(g, binary[rng_below(r, COUNT(binary))], VALS(graph_scalar(g, DT_F16, rng_range(r, -1, 1)), x), NULL, 0);
+    case 1:
+        return graph_op(g, binary[rng_below(r, COUNT(binary))], VALS(x, random_const(g, r, TTYPE(DT_F16, 1, c, 1, 1))),
+                        NULL, 0);
+    case 2:
+        return graph_op(g, binary[rng_below(r, COUNT(binary))], VALS(graph_scalar(g, DT_F16, rng_range(r, -1, 1)), x),
+                        NULL, 0);
     case 3: return graph_op(g, binary[rng_below(r, COUNT(binary))], VALS(x, x), NULL, 0);
-    case 4: return graph_op(g, reduce[rng_below(r, COUNT(reduce))], &x, 1, (attr[]){ AT_IS(AXES, (int64_t)rng_below(r, 4)), AT_B(KEEP_DIMS, true) }, 2);
+    case 4:
+        return graph_op(g, reduce[rng_below(r, COUNT(reduce))], &x, 1,
+                        (attr[]){ AT_IS(AXES, (int64_t)rng_below(r, 4)), AT_B(KEEP_DIMS, true) }, 2);
     case 5: return GA(g, SOFTMAX, VALS(x), AT_I(AXIS, (int64_t)rng_below(r, 4) - 4));
     case 6: return GA(g, TRANSPOSE, VALS(x), AT_IS(PERM, 0, 1, 3, 2));
     case 7: return GA(g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, w, c, h));
-    case 8: return GA(g, CONCAT, VALS(x, x), AT_I(AXIS, 1 + (int64_t)rng_below(r, 3)), AT_B(INTERLEAVE, rng_below(r, 2)));
-    case 9: return GA(g, SLICE_BY_SIZE, VALS(x), AT_IS(BEGIN, 0, c / 2, 0, w / 2), AT_IS(SIZE, 1, c - c / 2, h, w - w / 2));
+    case 8:
+        return GA(g, CONCAT, VALS(x, x), AT_I(AXIS, 1 + (int64_t)rng_below(r, 3)), AT_B(INTERLEAVE, rng_below(r, 2)));
+    case 9:
+        return GA(g, SLICE_BY_SIZE, VALS(x), AT_IS(BEGIN, 0, c / 2, 0, w / 2), AT_IS(SIZE, 1, c - c / 2, h, w - w / 2));
     case 10: {
         int64_t out = 1 + (int64_t)rng_below(r, 5);
         return graph_op(g, OP_CONV, VALS(x, random_const(g, r, TTYPE(DT_F16, out, c, 1, 1))), NULL, 0);
@@ -306,7 +321,9 @@ static graph *random_graph(rng *r)
     for (size_t i = 0; i < n_in; i++) {
         char name[32];
         snprintf(name, sizeof name, "in%zu", i);
-        pool[n++] = graph_input(g, name, TTYPE(DT_F16, 1, 1 + (int64_t)rng_below(r, 4), 1 + (int64_t)rng_below(r, 4), 1 + (int64_t)rng_below(r, 4)));
+        pool[n++] = graph_input(
+            g, name,
+            TTYPE(DT_F16, 1, 1 + (int64_t)rng_below(r, 4), 1 + (int64_t)rng_below(r, 4), 1 + (int64_t)rng_below(r, 4)));
     }
     for (size_t i = 0; i < n_nodes && !g->err.st; i++) {
         val v = random_node(g, r, pool, n);

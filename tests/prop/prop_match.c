@@ -1,8 +1,9 @@
-/* prop_match.c: what codegen recognises in small operations, and what only looks like it: attention and its way back, norms, turns of pairs,
- * sums of products. Each is written as it should be and then, now and then, with one thing another way: another axis, a shape that joins other
- * elements, a stride, an epsilon in another place, a factor that is nearly one over the count, a mask of other numbers, a number that is a whole
- * tensor. On the plain processor the program gives what the evaluator says, by the reference and by the fast executor, to what fp32 is off by
- * where nothing is recognised. */
+/* prop_match.c: what codegen recognises in small operations, and what only looks like it: attention and its way
+ * back, norms, turns of pairs, sums of products. Each is written as it should be and then, now and then, with one
+ * thing another way: another axis, a shape that joins other elements, a stride, an epsilon in another place, a
+ * factor that is nearly one over the count, a mask of other numbers, a number that is a whole tensor. On the plain
+ * processor the program gives what the evaluator says, by the reference and by the fast executor, to what fp32 is
+ * off by where nothing is recognised. */
 #include "codegen_t.h"
 
 typedef struct {
@@ -17,7 +18,9 @@ typedef struct {
 static int upto(maker *m, int lo, int hi) { return lo + (int)rng_below(m->r, (uint64_t)(hi - lo + 1)); }
 static bool chance(maker *m, int percent) { return upto(m, 0, 99) < percent; }
 #define PUT(m, ...) sb_printf(&(m)->text, __VA_ARGS__)
-#define PICK(m, ...) ((const char *const[]){ __VA_ARGS__ })[upto(m, 0, (int)(sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)) - 1)]
+#define PICK(m, ...)                                                                                                   \
+    ((const char *const[]){                                                                                            \
+        __VA_ARGS__ })[upto(m, 0, (int)(sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)) - 1)]
 
 /* A number for a tensor of this shape: one, or as many as the tensor or a part of it has, all alike. */
 static void put_number(maker *m, const char *name, double x, const char *whole)
@@ -49,7 +52,8 @@ static bool put_mask(maker *m, int rows, int keys)
     default: break;
     }
     const char *type = chance(m, 60) ? "int32" : PICK(m, "int8", "uint8", "uint8", "int16");
-    m->ints = type[0] == 'u' ? (double)upto(m, 0, chance(m, 50) ? 1 : keys) : (double)upto(m, chance(m, 40) ? -4 : 0, keys);
+    m->ints =
+        type[0] == 'u' ? (double)upto(m, 0, chance(m, 50) ? 1 : keys) : (double)upto(m, chance(m, 40) ? -4 : 0, keys);
     if (keys > 1 || chance(m, 50)) {
         PUT(m, "key = const %s[%d] {", type, keys);
         for (int i = 0, odd = chance(m, 10) ? 1 : 0; i < keys; i++) PUT(m, "%s%d", i ? ", " : "", (i + odd));
@@ -60,14 +64,16 @@ static bool put_mask(maker *m, int rows, int keys)
     PUT(m, "late = %s(key, pos)\nm0 = select(late, never, zero)\n", chance(m, 90) ? "greater" : "greater_equal");
     if (chance(m, 50)) PUT(m, "m = identity(m0)\n");
     else
-        PUT(m, "window = const %s[] {%d}\nend = sub(pos, window)\nearly = %s(key, end)\nm = select(early, never, m0)\n", type, upto(m, 1, keys + 1), chance(m, 90) ? "less_equal" : "less");
+        PUT(m, "window = const %s[] {%d}\nend = sub(pos, window)\nearly = %s(key, end)\nm = select(early, never, m0)\n",
+            type, upto(m, 1, keys + 1), chance(m, 90) ? "less_equal" : "less");
     return true;
 }
 
 static void put_attention(maker *m)
 {
-    const int heads = upto(m, 1, 3), groups = chance(m, 70) ? 1 : 2, keys = upto(m, 1, 9) * (chance(m, 20) ? 2 : 1), rows = chance(m, 50) ? keys : upto(m, 1, 20), width = upto(m, 1, 6), cols = upto(m, 1, 6),
-                  tall = rows * groups;
+    const int heads = upto(m, 1, 3), groups = chance(m, 70) ? 1 : 2, keys = upto(m, 1, 9) * (chance(m, 20) ? 2 : 1),
+              rows = chance(m, 50) ? keys : upto(m, 1, 20), width = upto(m, 1, 6), cols = upto(m, 1, 6),
+              tall = rows * groups;
     const bool tq = chance(m, 40), tk = chance(m, 60), tv = chance(m, 30), ty = chance(m, 40);
     char full[64];
     PUT(m, "q = input fp32[%d, %d, %d]\n", heads, (tq ? width : tall), (tq ? tall : width));
@@ -76,7 +82,11 @@ static void put_attention(maker *m)
     PUT(m, "s0 = matmul(q, k) {transpose_x=%s, transpose_y=%s}\n", tq ? "true" : "false", tk ? "true" : "false");
     snprintf(full, sizeof full, "%d, %d, %d", heads, tall, keys);
     if (chance(m, 50)) PUT(m, "s1 = identity(s0)\n");
-    else put_number(m, "by", chance(m, 50) ? 0.5 : 0.7, full), PUT(m, "s1 = %s\n", chance(m, 70) ? "mul(s0, by)" : chance(m, 50) ? "mul(by, s0)" : "real_div(s0, by)");
+    else
+        put_number(m, "by", chance(m, 50) ? 0.5 : 0.7, full), PUT(m, "s1 = %s\n",
+                                                                  chance(m, 70)   ? "mul(s0, by)"
+                                                                  : chance(m, 50) ? "mul(by, s0)"
+                                                                                  : "real_div(s0, by)");
     int last = keys, high = rows;
     if (chance(m, 20) && keys % 2 == 0) last = keys / 2, high = 2 * rows;   /* other elements together */
     else if (chance(m, 10) && rows % 2 == 0) last = keys * 2, high = rows / 2;
@@ -93,7 +103,8 @@ static void put_attention(maker *m)
 /* As a trained layer has it: [channels, positions], the weights read again by the way back. */
 static void put_attention_back(maker *m)
 {
-    const int heads = upto(m, 1, 2), keys = upto(m, 1, 6) * 2, rows = chance(m, 60) ? keys : upto(m, 1, 12), width = upto(m, 1, 5), cols = upto(m, 1, 5);
+    const int heads = upto(m, 1, 2), keys = upto(m, 1, 6) * 2, rows = chance(m, 60) ? keys : upto(m, 1, 12),
+              width = upto(m, 1, 5), cols = upto(m, 1, 5);
     const int cut = chance(m, 25) ? 2 : 1, high = rows * cut, last = keys / cut; /* 2: rows of half as many */
     const bool mask = high == last && chance(m, 60);
     PUT(m, "q = input fp32[%d, %d, %d]\nk = input fp32[%d, %d, %d]\n", heads, width, rows, heads, width, keys);
@@ -106,11 +117,14 @@ static void put_attention_back(maker *m)
     }
     PUT(m, "%s\np = softmax(s2) {axis=-1}\n", mask ? "s2 = add(s1, m)" : "s2 = identity(s1)");
     PUT(m, "p2 = reshape(p) {shape=[%d, %d, %d]}\ny = matmul(v, p2) {transpose_y=true}\n", heads, rows, keys);
-    PUT(m, "dv = matmul(dy, p2)\ndp0 = matmul(dy, v) {transpose_x=true}\ndp = reshape(dp0) {shape=[%d, %d, %d]}\n", heads, high, last);
+    PUT(m, "dv = matmul(dy, p2)\ndp0 = matmul(dy, v) {transpose_x=true}\ndp = reshape(dp0) {shape=[%d, %d, %d]}\n",
+        heads, high, last);
     PUT(m, "pd = mul(p, dp)\nsum = reduce_sum(pd) {axes=[%d], keep_dims=true}\n", chance(m, 90) ? -1 : 1);
-    PUT(m, "less = %s\nds = mul(%s)\n", chance(m, 90) ? "sub(dp, sum)" : "sub(sum, dp)", chance(m, 50) ? "p, less" : "less, p");
+    PUT(m, "less = %s\nds = mul(%s)\n", chance(m, 90) ? "sub(dp, sum)" : "sub(sum, dp)",
+        chance(m, 50) ? "p, less" : "less, p");
     PUT(m, "ds2 = reshape(ds) {shape=[%d, %d, %d]}\n", heads, rows, keys);
-    PUT(m, "dq = matmul(k, ds2) {transpose_y=true}\ndk = matmul(q, ds2)\nreturn y, dv, dq, dk%s\n", chance(m, 20) ? ", p" : "");
+    PUT(m, "dq = matmul(k, ds2) {transpose_y=true}\ndk = matmul(q, ds2)\nreturn y, dv, dq, dk%s\n",
+        chance(m, 20) ? ", p" : "");
 }
 
 /* ---- norms ---- */
@@ -127,7 +141,9 @@ static void put_norm(maker *m)
     PUT(m, "x0 = input fp32[%s]\n", full);
     if (pre) {
         put_number(m, "r", 0.25, full);
-        PUT(m, "mag = abs(x0)\nbig = reduce_max(mag) {axes=[%d], keep_dims=true}\ntop = maximum(big, r)\nu = real_div(x0, top)\n", axis);
+        PUT(m,
+            "mag = abs(x0)\nbig = reduce_max(mag) {axes=[%d], keep_dims=true}\ntop = maximum(big, r)\nu = real_div(x0, top)\n",
+            axis);
     } else PUT(m, "u = identity(x0)\n");
     if (centre) PUT(m, "mu = reduce_mean(u) {axes=[%d], keep_dims=true}\nb = sub(u, mu)\n", chance(m, 90) ? axis : -1);
     else PUT(m, "b = identity(u)\n");
@@ -148,7 +164,8 @@ static void put_norm(maker *m)
     if (pre) PUT(m, "part = real_div(r, top)\nextra = square(part)\nin = add(ms, extra)\n");
     else if (in[0] == 'i') put_number(m, "eps", chance(m, 70) ? 1e-5 : 0.25, full), PUT(m, "in = add(ms, eps)\n");
     const char *eps = chance(m, 50) ? "" : PICK(m, " {epsilon=0.0625}", " {epsilon=1e-12}", " {epsilon=1e-9}");
-    if (chance(m, 80)) PUT(m, "root = rsqrt(%s)%s\ny0 = %s\n", in, eps, chance(m, 50) ? "mul(b, root)" : "mul(root, b)");
+    if (chance(m, 80))
+        PUT(m, "root = rsqrt(%s)%s\ny0 = %s\n", in, eps, chance(m, 50) ? "mul(b, root)" : "mul(root, b)");
     else PUT(m, "tiny = const fp32[] {1e-9}\nsafe = add(%s, tiny)\nroot = sqrt(safe)\ny0 = real_div(b, root)\n", in);
     const bool gain = chance(m, 60), bias = chance(m, 50);
     if (gain) PUT(m, "g = input fp32[%s]\ny1 = mul(y0, g)\n", chance(m, 50) ? full : strchr(full, ',') + 2);
@@ -171,12 +188,15 @@ static void put_table(maker *m, const char *name, int channels, int n, bool half
 
 static void put_turn(maker *m)
 {
-    const int batch = chance(m, 70) ? 1 : 2, channels = 2 * upto(m, 1, 4), high = chance(m, 50) ? 1 : upto(m, 1, 3), n = upto(m, 1, 9), wrong = chance(m, 10) ? upto(m, 0, channels * channels - 1) : -1;
+    const int batch = chance(m, 70) ? 1 : 2, channels = 2 * upto(m, 1, 4), high = chance(m, 50) ? 1 : upto(m, 1, 3),
+              n = upto(m, 1, 9), wrong = chance(m, 10) ? upto(m, 0, channels * channels - 1) : -1;
     const bool half = chance(m, 50), back = chance(m, 40);
     char window[96] = "", full[96];
-    PUT(m, "x0 = input fp32[%d, %d, %d, %d]\nw = const fp32[%d, %d, 1, 1] {", batch, channels, high, n, channels, channels);
+    PUT(m, "x0 = input fp32[%d, %d, %d, %d]\nw = const fp32[%d, %d, 1, 1] {", batch, channels, high, n, channels,
+        channels);
     for (int i = 0; i < channels * channels; i++) {
-        const int a = i / channels, b = i % channels, first = half ? a % (channels / 2) : a / 2, second = half ? b % (channels / 2) : b / 2;
+        const int a = i / channels, b = i % channels, first = half ? a % (channels / 2) : a / 2,
+                  second = half ? b % (channels / 2) : b / 2;
         const bool low = half ? a < channels / 2 : a % 2 == 0;
         PUT(m, "%s%d", i ? ", " : "", i == wrong ? 2 : first == second && a != b ? (low ? -1 : 1) : 0);
     }
@@ -184,14 +204,17 @@ static void put_turn(maker *m)
     snprintf(full, sizeof full, "%d, %d, %d, %d", batch, channels, high, n);
     if (chance(m, 25)) put_number(m, "before", 0.5, full), PUT(m, "x = mul(x0, before)\n");
     else PUT(m, "x = identity(x0)\n");
-    if (!back && n > 1 && chance(m, 25)) snprintf(window, sizeof window, " {strides=[1, 2], pad_type=\"custom\", pad=[0, 0, %d, %d]}", (n / 2), (n - 1 - n / 2));
+    if (!back && n > 1 && chance(m, 25))
+        snprintf(window, sizeof window, " {strides=[1, 2], pad_type=\"custom\", pad=[0, 0, %d, %d]}", (n / 2),
+                 (n - 1 - n / 2));
     put_table(m, "co", channels, n, half, 0), put_table(m, "si", channels, n, half, -1.5707963);
     PUT(m, "a = %s\n", chance(m, 50) ? "mul(x, co)" : "mul(co, x)");
     if (!back) PUT(m, "z = conv(x, w)%s\nb = mul(z, si)\n", window);
     else PUT(m, "z = mul(x, si)\nb = conv_transpose(z, w)\n");
     PUT(m, "y0 = %s\n", chance(m, 50) ? "add(a, b)" : chance(m, 70) ? "sub(a, b)" : "sub(b, a)");
     if (chance(m, 30)) {
-        snprintf(full, sizeof full, "%s%d, %d, %d, %d", chance(m, 50) ? "1, " : "", batch * (chance(m, 50) && batch == 1 ? 3 : 1), channels, high, n);
+        snprintf(full, sizeof full, "%s%d, %d, %d, %d", chance(m, 50) ? "1, " : "",
+                 batch * (chance(m, 50) && batch == 1 ? 3 : 1), channels, high, n);
         put_number(m, "after", 0.5, full), PUT(m, "y = mul(y0, after)\n");
     } else PUT(m, "y = identity(y0)\n");
     PUT(m, "return y\n");
@@ -205,7 +228,8 @@ static void put_slices(maker *m)
     const int axis = half ? 1 : 2;
     const int d[4] = { n, half ? 2 : pairs, half ? pairs : 2, last };
     PUT(m, "x = input fp32[%d, %d, %d, %d]\n", d[0], d[1], d[2], d[3]);
-    for (int k = 0; k < 2; k++) PUT(m, "%s = input fp32[%d, %d, %d, %d]\n", k ? "si" : "co", (chance(m, 90) ? 1 : n), d[1], d[2], d[3]);
+    for (int k = 0; k < 2; k++)
+        PUT(m, "%s = input fp32[%d, %d, %d, %d]\n", k ? "si" : "co", (chance(m, 90) ? 1 : n), d[1], d[2], d[3]);
     for (int k = 0; k < 2; k++)
         for (int t = 0; t < 3; t++) {
             const int which = t ? chance(m, 8) : k; /* of a table both are the same angle */
@@ -215,7 +239,8 @@ static void put_slices(maker *m)
         }
     PUT(m, "a = mul(x0, c)\nb = mul(x1, s)\ne = mul(x1, c)\nf = mul(x0, s)\n");
     PUT(m, "u = %s(a, b)\nw = %s(e, f)\n", other ? "add" : "sub", chance(m, 85) == other ? "sub" : "add");
-    PUT(m, "y = concat(%s) {axis=%d%s}\nreturn y\n", chance(m, 90) ? "u, w" : "w, u", axis, chance(m, 10) ? ", interleave=true" : "");
+    PUT(m, "y = concat(%s) {axis=%d%s}\nreturn y\n", chance(m, 90) ? "u, w" : "w, u", axis,
+        chance(m, 10) ? ", interleave=true" : "");
 }
 
 /* ---- sums of products ---- */
@@ -232,7 +257,8 @@ static void put_sums(maker *m)
         return;
     }
     PUT(m, squares ? "o = identity(q%d)\n" : "o = mul(q%d, b)\n", squares);
-    PUT(m, "p = mul(o, %s)\ns = reduce_sum(p) {axes=[%d], keep_dims=%s}\n", PICK(m, "r", "c", "b"), upto(m, 0, 1), chance(m, 50) ? "true" : "false");
+    PUT(m, "p = mul(o, %s)\ns = reduce_sum(p) {axes=[%d], keep_dims=%s}\n", PICK(m, "r", "c", "b"), upto(m, 0, 1),
+        chance(m, 50) ? "true" : "false");
     PUT(m, "t = reduce_sum(o) {axes=[%d]}\nreturn s, t%s\n", upto(m, 0, 1), chance(m, 20) ? ", p" : "");
 }
 
@@ -250,7 +276,8 @@ static tensor64 *inputs_of(maker *m, const graph *g)
         assert_non_null(in[k].x);
         const int64_t last = in[k].type.sh.d[in[k].type.sh.rank - 1];
         for (int64_t j = 0; j < n; j++) {
-            in[k].x[j] = dtype_is_float(in[k].type.dt) ? (double)(float)((k ? 1 : m->scale) * rng_normal(m->r)) : m->ints + (double)j;
+            in[k].x[j] = dtype_is_float(in[k].type.dt) ? (double)(float)((k ? 1 : m->scale) * rng_normal(m->r))
+                                                       : m->ints + (double)j;
             if (m->zero && !k && j < last) in[k].x[j] = 0;
         }
     }
@@ -289,7 +316,9 @@ static void check(maker *m, const char *what)
                 if (strcmp(p->outputs.at[i].name, g->outputs.at[k].name)) continue;
                 const double far = far_off(want[k].type.dt, out[i], &want[k]);
                 if (way < 2) plain[k] = fmax(plain[k], far);
-                else if (!(far <= 1e-5 + 8 * plain[k])) fail_msg("%s by the %s: %s is off by %g, and by %g where nothing is recognised\n%s", what, way % 2 ? "reference" : "fast executor", p->outputs.at[i].name, far, plain[k], m->text.at);
+                else if (!(far <= 1e-5 + 8 * plain[k]))
+                    fail_msg("%s by the %s: %s is off by %g, and by %g where nothing is recognised\n%s", what,
+                             way % 2 ? "reference" : "fast executor", p->outputs.at[i].name, far, plain[k], m->text.at);
             }
         program_free(p);
     }
@@ -301,7 +330,8 @@ static void test_match(void **state)
     static const struct {
         const char *what;
         void (*put)(maker *);
-    } kinds[] = { { "attention", put_attention }, { "the way back", put_attention_back }, { "norm", put_norm }, { "turn", put_turn }, { "turn of slices", put_slices }, { "sums", put_sums } };
+    } kinds[] = { { "attention", put_attention }, { "the way back", put_attention_back }, { "norm", put_norm },
+                  { "turn", put_turn },           { "turn of slices", put_slices },       { "sums", put_sums } };
     rng r = { test_seed("what is recognised") };
     (void)state;
     for (int round = 0; round < 3000; round++) {

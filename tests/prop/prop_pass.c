@@ -1,10 +1,10 @@
 /* prop_pass.c: every pass keeps the meaning of random graphs.
  *
- * Clean-up passes must give the same bits when every result is rounded to its type, as fp16 execution rounds: equality, not
- * tolerance. Legalisation changes the operations, so it is compared in double precision: 1e-9 of the largest result, which is
- * some thousand times the rounding of double over these graphs and far below what a wrong rewrite gives. Graphs with gelu and
- * attention are compared at 2e-2: their rewrites hold constants rounded to fp16 (2^-12 each), the tanh form of gelu differs by
- * 5e-4, and what follows in a random graph multiplies that. */
+ * Clean-up passes must give the same bits when every result is rounded to its type, as fp16 execution rounds:
+ * equality, not tolerance. Legalisation changes the operations, so it is compared in double precision: 1e-9 of the
+ * largest result, which is some thousand times the rounding of double over these graphs and far below what a wrong
+ * rewrite gives. Graphs with gelu and attention are compared at 2e-2: their rewrites hold constants rounded to fp16
+ * (2^-12 each), the tanh form of gelu differs by 5e-4, and what follows in a random graph multiplies that. */
 #include "prop/portplan.h"
 
 enum { N_CLEAN = 300, N_PIPE = 600, N_TARGET = 80 };
@@ -51,7 +51,8 @@ static void show(const pair *p, const char *what, size_t out, int64_t at, double
     graph_print(p->b, &s);
     fputs(s.at, stderr);
     sb_free(&s);
-    fail_msg("%s, AN_SEED graph %llu: output %zu element %lld is %.17g, was %.17g", what, (unsigned long long)p->seed, out, (long long)at, got, want);
+    fail_msg("%s, AN_SEED graph %llu: output %zu element %lld is %.17g, was %.17g", what, (unsigned long long)p->seed,
+             out, (long long)at, got, want);
 }
 
 /* tolerance 0: the same bits (any NaN equals any NaN). */
@@ -79,11 +80,13 @@ static void eval_both(pair *p, const port_plan *plan, rg_rounding how)
     size_t n_in = p->a->inputs.n, n_out = p->a->outputs.n;
     for (size_t k = 0; k < n_out; k++) p->got[k] = (tensor64){ 0 };
     assert_ok(rg_eval(p->a, p->in, p->want, how, &p->mem, &d), d);
-    if (plan) assert_ok(pp_eval(p->b, plan, p->in, p->in_names, n_in, p->got, p->out_names, n_out, how, &p->mem, &d), d);
+    if (plan)
+        assert_ok(pp_eval(p->b, plan, p->in, p->in_names, n_in, p->got, p->out_names, n_out, how, &p->mem, &d), d);
     else assert_ok(rg_eval(p->b, p->in, p->got, how, &p->mem, &d), d);
 }
 
-/* A pass run until it changes nothing stays there; more than the pipeline's rounds would be a pass that never settles. */
+/* A pass run until it changes nothing stays there; more than the pipeline's rounds would be a pass that never
+ * settles. */
 static void settle(graph *g, const char *pass, const pass_options *o, pass_stats *st)
 {
     diag d = { 0 };
@@ -111,7 +114,8 @@ static void clean_passes_keep_every_bit(void **state)
             pair_close(&p);
         }
         print_message("  %-10s changed %zu of %d graphs\n", pass_name_at(i), hits, (int)N_CLEAN);
-        if (hits < N_CLEAN / 20) fail_msg("%s changed only %zu graphs: the generator does not exercise it", pass_name_at(i), hits);
+        if (hits < N_CLEAN / 20)
+            fail_msg("%s changed only %zu graphs: the generator does not exercise it", pass_name_at(i), hits);
     }
 }
 
@@ -130,7 +134,9 @@ static void pipeline_keeps_every_bit(void **state)
         pair_compare(&p, "pipeline", 0);
         assert_ok(pass_run(p.b, NULL, &again, &d), d);
         for (size_t i = 0; i < pass_count(); i++)
-            if (again.n_changes[i]) fail_msg("seed %llu: %s changes a graph that was at its fixpoint", (unsigned long long)p.seed, pass_name_at(i));
+            if (again.n_changes[i])
+                fail_msg("seed %llu: %s changes a graph that was at its fixpoint", (unsigned long long)p.seed,
+                         pass_name_at(i));
         pair_close(&p);
     }
 }
@@ -180,7 +186,8 @@ static void pipeline_per_target_keeps_the_meaning(void **state)
             assert_ok(pass_run(p.b, &o, &again, &d), d);
             for (size_t i = 0; i < pass_count(); i++)
                 if (again.n_changes[i])
-                    fail_msg("seed %llu, %s: %s changes a graph that was at its fixpoint", (unsigned long long)p.seed, chip_name(chip_at(c)), pass_name_at(i));
+                    fail_msg("seed %llu, %s: %s changes a graph that was at its fixpoint", (unsigned long long)p.seed,
+                             chip_name(chip_at(c)), pass_name_at(i));
             pair_close(&p);
         }
         print_message("  %s:", chip_name(chip_at(c)));

@@ -1,5 +1,5 @@
-/* Tokenizers against slow, obvious ones: cuts against PCRE2, merges against repeated scanning, unigram against every segmentation; any bytes
- * there and back; token by token as all at once. */
+/* Tokenizers against slow, obvious ones: cuts against PCRE2, merges against repeated scanning, unigram against every
+ * segmentation; any bytes there and back; token by token as all at once. */
 #include <math.h>
 
 #include "text_t.h"
@@ -12,7 +12,8 @@ static size_t random_text(rng *r, char *to, size_t room, bool stray)
         "\xc5\xbf" /* long s */, "\xc2\xa0", "\xe3\x80\x80", "\xc2\x85", "\xe2\x80\xa8", "\xe1\xa0\x8e" /* U+180E: no white space since Unicode 6.3 */, "\xcc\x81", "\xe0\xb8\xb4",
         "\xc3\xa9", "\xd1\x8f", "\xe4\xb8\xad", "\xc2\xbd", "\xd9\xa3", "\xf0\x9f\x9a\x80", "\xe2\x80\x8d", "\xe2\x84\xaa", "\xe2\x96\x81", "\xef\xbf\xbd", "\xc7\x85",
     };
-    static const char *const odd[] = { "\xff", "\x80", "\xc3", "\xe2\x80", "\xf0\x9f\x9a", "\xed\xa0\x80", "\xc0\xaf", "\xf5" };
+    static const char *const odd[] = { "\xff",         "\x80",         "\xc3",     "\xe2\x80",
+                                       "\xf0\x9f\x9a", "\xed\xa0\x80", "\xc0\xaf", "\xf5" };
     size_t n = 0, parts = rng_below(r, 14);
     for (size_t i = 0; i < parts; i++) {
         const char *s = stray && !rng_below(r, 6) ? odd[rng_below(r, COUNT(odd))] : bits[rng_below(r, COUNT(bits))];
@@ -108,7 +109,8 @@ static void merges_as_scanning(void **state)
             v.n++;
         }
         strbuf vocab = { 0 }, merges = { 0 };
-        int order[MOST], n_merges = v.n - v.n_base; /* learned: a merge comes after those of its parts; every other round in any order */
+        /* learned: a merge comes after those of its parts; every other round in any order */
+        int order[MOST], n_merges = v.n - v.n_base;
         for (int i = 0; i < n_merges; i++) order[i] = v.n_base + i;
         for (int i = n_merges - 1; i > 0 && round % 2; i--) {
             int k = (int)rng_below(&r, (uint64_t)i + 1), x = order[i];
@@ -117,7 +119,8 @@ static void merges_as_scanning(void **state)
         sb_puts(&vocab, "{");
         sb_puts(&merges, "#version: 0.2\n");
         for (int i = 0; i < v.n; i++) sb_printf(&vocab, "%s\"%s\":%d", i ? "," : "", v.text[i], i);
-        for (int i = 0; i < n_merges; i++) sb_printf(&merges, "%s %s\n", v.text[v.left[order[i]]], v.text[v.right[order[i]]]);
+        for (int i = 0; i < n_merges; i++)
+            sb_printf(&merges, "%s %s\n", v.text[v.left[order[i]]], v.text[v.right[order[i]]]);
         sb_puts(&vocab, "}");
         diag d = { 0 };
         opened o;
@@ -125,11 +128,14 @@ static void merges_as_scanning(void **state)
         assert_ok(tok_encoder_new(o.t, &o.e, &d), d);
         for (int trial = 0; trial < 60; trial++) {
             char text[400];
-            int seq[400], n = 1 + (int)rng_below(&r, trial % 4 ? 30 : 399); /* short pieces are scanned, long ones wait by rank or in a heap */
+            /* short pieces are scanned, long ones wait by rank or in a heap */
+            int seq[400], n = 1 + (int)rng_below(&r, trial % 4 ? 30 : 399);
             for (int i = 0; i < n; i++) seq[i] = (int)rng_below(&r, (uint64_t)letters), text[i] = "abcd"[seq[i]];
             tok_ids ids = { 0 };
             assert_ok(tok_encode(o.e, text, (size_t)n, 0, &ids, &d), d);
-            for (int k = 0; k < n_merges; k++) { /* best rank first means: rank by rank, left to right, and again when a merge made an earlier one possible */
+            /* best rank first means: rank by rank, left to right, and again when a merge made an earlier one
+             * possible */
+            for (int k = 0; k < n_merges; k++) {
                 bool again = false;
                 int rank = order[k];
                 for (int i = 0; i + 1 < n; i++) {
@@ -167,15 +173,21 @@ static void random_spm(rng *r, spm *v, bool across)
 {
     static const char *const atoms[] = { "a", "b", "c", "\xe2\x96\x81", "\xc3\xa9" };
     v->n = 0;
-    for (int i = 0; i < 3; i++, v->n++) snprintf(v->text[v->n], sizeof v->text[0], "%s", ((const char *[]){ "<unk>", "<s>", "</s>" })[i]), v->type[v->n] = i ? TOK_CONTROL : TOK_UNKNOWN, v->score[v->n] = 0;
-    for (int b = 0; b < 256; b++, v->n++) snprintf(v->text[v->n], sizeof v->text[0], "<0x%02X>", (unsigned)b), v->type[v->n] = TOK_BYTE, v->score[v->n] = 0;
+    for (int i = 0; i < 3; i++, v->n++)
+        snprintf(v->text[v->n], sizeof v->text[0], "%s", ((const char *[]){ "<unk>", "<s>", "</s>" })[i]),
+            v->type[v->n] = i ? TOK_CONTROL : TOK_UNKNOWN, v->score[v->n] = 0;
+    for (int b = 0; b < 256; b++, v->n++)
+        snprintf(v->text[v->n], sizeof v->text[0], "<0x%02X>", (unsigned)b), v->type[v->n] = TOK_BYTE,
+                                                                             v->score[v->n] = 0;
     size_t first = v->n, want = 5 + rng_below(r, 100);
     for (int tries = 0; v->n < first + want && tries < 1000; tries++) {
         char s[24] = "";
         size_t parts = v->n < first + 4 ? 1 : 1 + rng_below(r, 5);
         for (size_t k = 0; k < parts; k++) {
             const char *x = atoms[v->n < first + 4 && parts == 1 ? v->n - first : rng_below(r, COUNT(atoms))];
-            if (!across && *s && !strcmp(x, atoms[3]) && (strlen(s) < 3 || strcmp(s + strlen(s) - 3, atoms[3]))) continue; /* spaces only in front */
+            /* spaces only in front */
+            if (!across && *s && !strcmp(x, atoms[3]) && (strlen(s) < 3 || strcmp(s + strlen(s) - 3, atoms[3])))
+                continue;
             if (strlen(s) + strlen(x) < sizeof s) strcat(s, x);
         }
         bool known = false;
@@ -193,7 +205,8 @@ static opened open_spm(const spm *v, const char *model)
 {
     diag d = { 0 };
     opened o;
-    tok_vocab x = { .model = model, .n = v->n, .token = v->token, .score = v->score, .type = v->type, .bos = 1, .eos = 2, .unk = 0, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
+    tok_vocab x = { .model = model, .n = v->n, .token = v->token, .score = v->score, .type = v->type, .bos = 1,
+                    .eos = 2, .unk = 0, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
     assert_ok(tok_from_vocab("toy", &x, &o.t, &d), d);
     assert_ok(tok_encoder_new(o.t, &o.e, &d), d);
     return o;
@@ -208,7 +221,9 @@ static int spm_find(const spm *v, const char *s, size_t n)
 
 static size_t random_words(rng *r, char *to, size_t room)
 {
-    static const char *const bits[] = { "a", "b", "c", "a", "b", " ", " ", "\xc3\xa9", "x", "\xe2\x82\xac", "\xff", "  " };
+    static const char *const bits[] = {
+        "a", "b", "c", "a", "b", " ", " ", "\xc3\xa9", "x", "\xe2\x82\xac", "\xff", "  "
+    };
     size_t n = 0, parts = rng_below(r, rng_below(r, 5) ? 20 : 150);
     for (size_t i = 0; i < parts && n + 4 < room; i++) {
         const char *s = bits[rng_below(r, COUNT(bits))];
@@ -285,7 +300,8 @@ static void spm_as_scanning(void **state)
             size_t n = random_words(&r, text, sizeof text), m = scan_spm(&v, marked, mark_text(text, n, marked), want);
             bool no_space = spm_find(&v, "\xe2\x96\x81", 3) < 0;
             assert_ok(tok_encode(o.e, text, n, 0, &ids, &d), d);
-            /* Without a token for the space it is the byte 0x20 here, and the mark's three bytes there: compare only where it has one. */
+            /* Without a token for the space it is the byte 0x20 here, and the mark's three bytes there: compare only
+             * where it has one. */
             if (!no_space) {
                 assert_int_equal(ids.n, m);
                 for (size_t i = 0; i < m; i++) assert_int_equal(ids.at[i], want[i]);
@@ -300,7 +316,8 @@ static void spm_as_scanning(void **state)
     }
 }
 
-/* The best sum of scores over every segmentation; a character no piece starts with alone costs the least score less ten. */
+/* The best sum of scores over every segmentation; a character no piece starts with alone costs the least score less
+ * ten. */
 static void unigram_is_best(void **state)
 {
     (void)state;
@@ -318,7 +335,8 @@ static void unigram_is_best(void **state)
             tok_ids ids = { 0 };
             strbuf back = { 0 };
             size_t n = random_words(&r, text, sizeof text);
-            if (memchr(text, '\xff', n) || spm_find(&v, "\xe2\x96\x81", 3) < 0) continue; /* bytes outside characters: no pieces there to compare */
+            /* bytes outside characters: no pieces there to compare */
+            if (memchr(text, '\xff', n) || spm_find(&v, "\xe2\x96\x81", 3) < 0) continue;
             size_t m = mark_text(text, n, marked);
             for (size_t i = 0; i <= m; i++) best[i] = i ? -INFINITY : 0;
             for (size_t i = 0, len; i < m; i += len) {
@@ -331,7 +349,8 @@ static void unigram_is_best(void **state)
             }
             assert_ok(tok_encode(o.e, text, n, 0, &ids, &d), d);
             double sum = 0;
-            for (size_t i = 0; i < ids.n; i++) { /* a run of byte tokens is an unknown character: two bytes or more, or x */
+            /* a run of byte tokens is an unknown character: two bytes or more, or x */
+            for (size_t i = 0; i < ids.n; i++) {
                 if (ids.at[i] >= 259) sum += (double)v.score[ids.at[i]];
                 else {
                     unsigned char b = (unsigned char)(ids.at[i] - 3);
@@ -356,11 +375,14 @@ static void any_bytes_and_streams(void **state)
     (void)state;
     static const char *const names[] = { "gpt2", "llama3", "qwen2", "qwen35" };
     rng r = { test_seed("round trip") };
-    static const char corpus[] = "the cat sat on the mat, the cat's hat is on the mat; 1234 12 1234 \xc3\xa9t\xc3\xa9 \xe4\xb8\xad\xe6\x96\x87 \xe4\xb8\xad\xe6\x96\x87 the cat";
+    static const char corpus[] =
+        "the cat sat on the mat, the cat's hat is on the mat; 1234 12 1234 \xc3\xa9t\xc3\xa9 \xe4\xb8\xad\xe6\x96\x87 \xe4\xb8\xad\xe6\x96\x87 the cat";
     for (size_t k = 0; k < COUNT(names); k++) {
         diag d = { 0 };
         strbuf json = { 0 };
-        assert_ok(tok_train(corpus, sizeof corpus - 1, &(tok_train_options){ .vocab = 300, .split = names[k] }, &json, &d), d);
+        assert_ok(
+            tok_train(corpus, sizeof corpus - 1, &(tok_train_options){ .vocab = 300, .split = names[k] }, &json, &d),
+            d);
         opened o = from_json(json.at);
         for (int trial = 0; trial < 5000; trial++) {
             char text[256];
@@ -399,7 +421,8 @@ static void any_bytes_and_streams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cuts_as_pcre2), cmocka_unit_test(merges_as_scanning), cmocka_unit_test(spm_as_scanning), cmocka_unit_test(unigram_is_best), cmocka_unit_test(any_bytes_and_streams),
+        cmocka_unit_test(cuts_as_pcre2),   cmocka_unit_test(merges_as_scanning),    cmocka_unit_test(spm_as_scanning),
+        cmocka_unit_test(unigram_is_best), cmocka_unit_test(any_bytes_and_streams),
     };
     return cmocka_run_group_tests_name("prop_text", tests, NULL, NULL);
 }

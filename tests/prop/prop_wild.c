@@ -5,8 +5,9 @@
  *     three threads; on chips every level, plan and instruction set gives the same bytes, of ordinary numbers and of odd ones;
  *   - the gradient of a sum of results is their slope along a direction.
  *
- * What a value may be off by is found, not stated: the graph is evaluated again with every element moved by up to four roundings of its
- * type, and eight times the farthest result is allowed. An integer, or a step, that such a move changes is not compared. */
+ * What a value may be off by is found, not stated: the graph is evaluated again with every element moved by up to
+ * four roundings of its type, and eight times the farthest result is allowed. An integer, or a step, that such a
+ * move changes is not compared. */
 #include <unistd.h>
 
 #include "codegen_t.h"
@@ -32,7 +33,8 @@ typedef struct {
 
 static double rounding(dtype t) { return t == DT_F16 ? 0x1p-11 : t == DT_BF16 ? 0x1p-8 : 0x1p-24; }
 
-/* The graph with every float moved by up to four roundings; the first time rounded, as running it operation by operation does. */
+/* The graph with every float moved by up to four roundings; the first time rounded, as running it operation by
+ * operation does. */
 static void shake(sample *p, int time, rng *r)
 {
     const graph *g = p->s.g;
@@ -46,7 +48,8 @@ static void shake(sample *p, int time, rng *r)
         for (int k = 0; k < n->n_out; k++) o[k].type = *graph_type(g, graph_out(n->out, k));
         for (int k = 0; k < n->n_in; k++) ops[k] = v[n->in[k].i];
         if (n->op == OP_INPUT) o->x = p->s.in[at++].x;
-        else if (n->op != OP_CONST) assert_ok(graph_eval_op(n->op, n->attrs, n->n_attr, ops, n->n_in, o, n->n_out, &p->mem, &d), d);
+        else if (n->op != OP_CONST)
+            assert_ok(graph_eval_op(n->op, n->attrs, n->n_attr, ops, n->n_in, o, n->n_out, &p->mem, &d), d);
         for (int k = 0; k < n->n_out; k++) {
             int64_t e = wg_count(&o[k].type.sh);
             double *x = TAKE(&p->mem, double, (size_t)e + 1);
@@ -101,7 +104,9 @@ static void right(const sample *p, const program *prog, void *const *out, const 
             for (int64_t j = 0; j < wg_count(&p->want[k].type.sh); j++) {
                 double want = p->want[k].x[j], got = dtype_load(t, out[i], j), far = 0;
                 for (int q = 0; q < SHAKES; q++) far = fmax(far, fabs(p->moved[q][k].x[j] - want));
-                bool ok = dtype_is_float(t) ? fabs(got - want) <= 8 * far + 16 * rounding(t) * fmax(fabs(want), 1e-3) + 1e-7 : far > 0 || got == want;
+                bool ok = dtype_is_float(t)
+                              ? fabs(got - want) <= 8 * far + 16 * rounding(t) * fmax(fabs(want), 1e-3) + 1e-7
+                              : far > 0 || got == want;
                 if (!ok) give_up(p, what, prog->outputs.at[i].name, j, got, want);
             }
         }
@@ -116,14 +121,20 @@ static const char *of_seed(char *what, size_t n, const char *kind, uint64_t seed
 static wg_options some(uint64_t i, bool large)
 {
     static const dtype f[] = { DT_F32, DT_F16, DT_F16, DT_F32, DT_BF16 };
-    return (wg_options){ .n_ops = 1 + (int)(i % (large ? 3 : 7)), .f = f[i % COUNT(f)], .mixed = i % 3 == 0, .large = large, .most = large ? 2000 : 0 };
+    return (wg_options){ .n_ops = 1 + (int)(i % (large ? 3 : 7)),
+                         .f = f[i % COUNT(f)],
+                         .mixed = i % 3 == 0,
+                         .large = large,
+                         .most = large ? 2000 : 0 };
 }
 
 /* ---- odd numbers ---- */
 
 static tensor64 *odd_inputs(sample *p)
 {
-    static const double odd[] = { 0, -0.0, INFINITY, -INFINITY, NAN, 65504, -65504, 0x1p-24, -0x1p-24, 0x1p-15, 2049, 32768, -32768, 4094, 4096, 1, -1, 16, 1e38, -1e-38, 1e-42 };
+    static const double odd[] = { 0,       -0.0,     INFINITY, -INFINITY, NAN,   65504,  -65504,
+                                  0x1p-24, -0x1p-24, 0x1p-15,  2049,      32768, -32768, 4094,
+                                  4096,    1,        -1,       16,        1e38,  -1e-38, 1e-42 };
     tensor64 *in = TAKE(&p->mem, tensor64, p->s.g->inputs.n + 1);
     assert_non_null(in);
     for (size_t i = 0; i < p->s.g->inputs.n; i++) {
@@ -133,7 +144,9 @@ static tensor64 *odd_inputs(sample *p)
         if (!dtype_is_float(t)) continue;
         in[i].x = TAKE(&p->mem, double, (size_t)n + 1);
         assert_non_null(in[i].x);
-        for (int64_t k = 0; k < n; k++) in[i].x[k] = wg_chance(&p->s, 12) ? dtype_round(t, odd[wg_upto(&p->s, 0, COUNT(odd) - 1)]) : p->s.in[i].x[k];
+        for (int64_t k = 0; k < n; k++)
+            in[i].x[k] =
+                wg_chance(&p->s, 12) ? dtype_round(t, odd[wg_upto(&p->s, 0, COUNT(odd) - 1)]) : p->s.in[i].x[k];
     }
     return in;
 }
@@ -148,9 +161,11 @@ static void same_meaning(const sample *p, const graph *back, const char *what)
     if (graph_eval(back, p->s.in, y, &mem, &d)) fail_msg("%s: %s", what, d.msg);
     for (size_t k = 0; k < p->s.g->outputs.n; k++) {
         assert_true(y[k].type.dt == p->want[k].type.dt && shape_eq(&y[k].type.sh, &p->want[k].type.sh));
-        for (int64_t j = 0; j < wg_count(&y[k].type.sh); j++) { /* an epsilon left out is written in the type of its operand, and rounded to it */
+        /* an epsilon left out is written in the type of its operand, and rounded to it */
+        for (int64_t j = 0; j < wg_count(&y[k].type.sh); j++) {
             double got = y[k].x[j], want = p->want[k].x[j], far = fabs(p->moved[0][k].x[j] - want);
-            if (!(fabs(got - want) <= 4 * far + 1e-6 * (1 + fabs(want)))) give_up(p, what, p->s.g->outputs.at[k].name, j, got, want);
+            if (!(fabs(got - want) <= 4 * far + 1e-6 * (1 + fabs(want))))
+                give_up(p, what, p->s.g->outputs.at[k].name, j, got, want);
         }
     }
     arena_free(&mem);
@@ -174,7 +189,8 @@ static void keeps_bits(sample *p, const graph *h, const tensor64 *in, const char
     for (size_t k = 0; k < p->s.g->outputs.n; k++)
         for (int64_t j = 0; j < wg_count(&a[k].type.sh); j++) {
             double x = a[k].x[j], y = b[k].x[j];
-            if (!(isnan(x) && isnan(y)) && !(x == y && signbit(x) == signbit(y))) give_up(p, what, p->s.g->outputs.at[k].name, j, y, x);
+            if (!(isnan(x) && isnan(y)) && !(x == y && signbit(x) == signbit(y)))
+                give_up(p, what, p->s.g->outputs.at[k].name, j, y, x);
         }
 }
 
@@ -224,7 +240,8 @@ static bool runs(const program *p, const void *const *in, void *const *out, pool
     image *im = NULL;
     diag d = { 0 };
     assert_ok(image_load(&im, p, NULL, &(image_options){ .pool = threads, .reference = reference }, &d), d);
-    for (size_t k = 0; k < p->outputs.n; k++) memset(out[k], 0xa5, (size_t)p->outputs.at[k].bytes); /* what is not written shows */
+    /* what is not written shows */
+    for (size_t k = 0; k < p->outputs.n; k++) memset(out[k], 0xa5, (size_t)p->outputs.at[k].bytes);
     an_status st = image_run(im, in, out, &d);
     image_free(im);
     if (st && !strstr(d.msg, "outside an extent")) fail_msg("%s", d.msg); /* a place that odd numbers made */
@@ -243,7 +260,8 @@ static void same_bits(const sample *p, const program *q, void *const *a, void *c
 }
 
 /* want NULL: right is what the evaluator says, else these bytes. */
-static void on_every_isa(sample *p, const program *q, const tensor64 *in, void *const *want, bool exact, const char *what)
+static void on_every_isa(sample *p, const program *q, const tensor64 *in, void *const *want, bool exact,
+                         const char *what)
 {
     const void **x = cgt_inputs(q, p->s.g, in, &p->mem);
     void **one = cgt_outputs(q, &p->mem), **more = cgt_outputs(q, &p->mem);
@@ -300,12 +318,14 @@ static void on_chips(void **state)
         numerics num;
         assert_true(codegen_numerics(chip_find(chips[i % 3]), &num));
         if (sample_open(&p, seed + i, &o)) {
-            program *slow = cgt_compile(p.s.g, &(codegen_options){ .num = &num, .no_reuse = true }), *fast = cgt_compile(p.s.g, &(codegen_options){ .num = &num, .level = 1 });
+            program *slow = cgt_compile(p.s.g, &(codegen_options){ .num = &num, .no_reuse = true }),
+                    *fast = cgt_compile(p.s.g, &(codegen_options){ .num = &num, .level = 1 });
             for (int odd = 0; odd < 2; odd++) {
                 const tensor64 *in = odd ? odd_inputs(&p) : p.s.in;
                 void **a = cgt_outputs(slow, &p.mem);
                 of_seed(what, sizeof what, odd ? "chip, odd numbers" : "chip", seed + i);
-                if (runs(slow, cgt_inputs(slow, p.s.g, in, &p.mem), a, NULL, true)) on_every_isa(&p, fast, in, a, false, what);
+                if (runs(slow, cgt_inputs(slow, p.s.g, in, &p.mem), a, NULL, true))
+                    on_every_isa(&p, fast, in, a, false, what);
             }
             program_free(slow), program_free(fast);
         }
@@ -319,7 +339,8 @@ static double at_distance(const graph *f, const sample *p, tensor64 *moved, doub
 {
     double y;
     for (size_t i = 0; i < f->inputs.n; i++)
-        for (int64_t k = 0; k < elems(&moved[i].type); k++) moved[i].x[k] = p->s.in[i].x[k] + (way[i] ? h * way[i][k] : 0);
+        for (int64_t k = 0; k < elems(&moved[i].type); k++)
+            moved[i].x[k] = p->s.in[i].x[k] + (way[i] ? h * way[i][k] : 0);
     return loss_value(f, moved, &y);
 }
 
@@ -346,7 +367,8 @@ static int slope(sample *p, uint64_t seed)
         if (!dtype_is_float(p->s.in[i].type.dt)) continue;
         which[n] = i, wrt[n++] = g->inputs.at[i];
         way[i] = TAKE(&p->mem, double, (size_t)e + 1);
-        for (int64_t k = 0; k < e; k++) way[i][k] = rng_range(&r, -1, 1), p->s.in[i].x[k] += rng_range(&r, -1e-3, 1e-3); /* off the ties */
+        /* off the ties */
+        for (int64_t k = 0; k < e; k++) way[i][k] = rng_range(&r, -1, 1), p->s.in[i].x[k] += rng_range(&r, -1e-3, 1e-3);
     }
     if (!loss.i || !n) return 0;
     graph f = *g;
@@ -364,17 +386,24 @@ static int slope(sample *p, uint64_t seed)
     assert_ok(graph_finish(g, &d), d);
     assert_ok(graph_eval(g, p->s.in, out, &p->mem, &d), d);
     for (int i = 0; i < n; i++)
-        for (int64_t k = 0; k < elems(&p->s.in[which[i]].type); k++) dot += out[i].x[k] * way[which[i]][k], size += fabs(out[i].x[k] * way[which[i]][k]);
+        for (int64_t k = 0; k < elems(&p->s.in[which[i]].type); k++)
+            dot += out[i].x[k] * way[which[i]][k], size += fabs(out[i].x[k] * way[which[i]][k]);
     double h = 4e-6, s[2], mid = at_distance(&f, p, moved, way, 0);
-    for (int k = 0; k < 2; k++) s[k] = (at_distance(&f, p, moved, way, h / (1 << k)) - at_distance(&f, p, moved, way, -h / (1 << k))) / (2 * h / (1 << k));
+    for (int k = 0; k < 2; k++)
+        s[k] = (at_distance(&f, p, moved, way, h / (1 << k)) - at_distance(&f, p, moved, way, -h / (1 << k))) /
+               (2 * h / (1 << k));
     double noise = 1e-15 * fabs(mid) / h + 1e-6 * size;
     if (fabs(s[1] - dot) <= 10 * noise) return 1;
-    double right_hand = (at_distance(&f, p, moved, way, h) - mid) / h, left_hand = (mid - at_distance(&f, p, moved, way, -h)) / h;
-    if (!isfinite(size) || fabs(s[0] - s[1]) > 5 * noise || fabs(right_hand - left_hand) > 1e-3 * (fabs(right_hand) + fabs(left_hand))) return -1;
+    double right_hand = (at_distance(&f, p, moved, way, h) - mid) / h,
+           left_hand = (mid - at_distance(&f, p, moved, way, -h)) / h;
+    if (!isfinite(size) || fabs(s[0] - s[1]) > 5 * noise ||
+        fabs(right_hand - left_hand) > 1e-3 * (fabs(right_hand) + fabs(left_hand)))
+        return -1;
     strbuf b = { 0 };
     graph_print(&f, &b);
     print_message("%s\n", b.at);
-    fail_msg("wild graph %llu: slope %.12g, gradient gives %.12g of size %.3g", (unsigned long long)seed, s[1], dot, size);
+    fail_msg("wild graph %llu: slope %.12g, gradient gives %.12g of size %.3g", (unsigned long long)seed, s[1], dot,
+             size);
     return 0;
 }
 
@@ -385,7 +414,8 @@ static void gradients(void **state)
     int count[3] = { 0 };
     for (uint64_t i = 0; i < N_GRAD; i++) {
         sample p;
-        if (sample_open(&p, seed + i, &(wg_options){ .n_ops = 1 + (int)(i % 6), .f = DT_F64, .smooth = true })) count[1 + slope(&p, seed + i)]++;
+        if (sample_open(&p, seed + i, &(wg_options){ .n_ops = 1 + (int)(i % 6), .f = DT_F64, .smooth = true }))
+            count[1 + slope(&p, seed + i)]++;
         sample_close(&p);
     }
     print_message("    %d compared, %d without a gradient, %d through a corner\n", count[2], count[1], count[0]);
@@ -410,6 +440,7 @@ static int close_pools(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(texts_and_passes), cmocka_unit_test(on_the_processor), cmocka_unit_test(on_chips), cmocka_unit_test(gradients) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(texts_and_passes), cmocka_unit_test(on_the_processor),
+                                        cmocka_unit_test(on_chips), cmocka_unit_test(gradients) };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }

@@ -3,9 +3,9 @@
  *   tensor64 *in = rg_inputs(g, &r, &mem);
  *   rg_eval(g, in, out, RG_ROUND_ALL, &mem, &d);
  *
- * Values stay finite and below a few thousand: a crude bound travels with each one, and what grows too large is squashed by tanh.
- * Graphs are also sprinkled with what passes look for: repeats of earlier nodes, operations that change nothing, chains of
- * movements that cancel, work on constants. */
+ * Values stay finite and below a few thousand: a crude bound travels with each one, and what grows too large is
+ * squashed by tanh. Graphs are also sprinkled with what passes look for: repeats of earlier nodes, operations that
+ * change nothing, chains of movements that cancel, work on constants. */
 #ifndef TESTS_RANDGRAPH_H
 #define TESTS_RANDGRAPH_H
 
@@ -59,7 +59,10 @@ static inline val rg_keep(rg *s, val v, double mag)
     return v;
 }
 
-static inline int rg_pick(rg *s) { return rg_chance(s, 60) ? s->n - 1 - rg_below(s, s->n < 4 ? s->n : 4) : rg_below(s, s->n); }
+static inline int rg_pick(rg *s)
+{
+    return rg_chance(s, 60) ? s->n - 1 - rg_below(s, s->n < 4 ? s->n : 4) : rg_below(s, s->n);
+}
 
 /* A kept fp16 value of this rank, or -1. */
 static inline int rg_pick_rank(rg *s, int rank)
@@ -152,14 +155,16 @@ static inline void rg_choice(rg *s)
         break;
     default:
         if (s->o.smooth) return;
-        rg_keep(s, G(s->g, SELECT, G(s->g, LOGICAL_NOT, G(s->g, LOGICAL_NOT, G(s->g, LESS, x, y))), y, x), s->mag[i] + 1);
+        rg_keep(s, G(s->g, SELECT, G(s->g, LOGICAL_NOT, G(s->g, LOGICAL_NOT, G(s->g, LESS, x, y))), y, x),
+                s->mag[i] + 1);
         break;
     }
 }
 
 static inline void rg_reduce(rg *s)
 {
-    static const op_id ops[] = { OP_REDUCE_SUM, OP_REDUCE_MEAN, OP_REDUCE_MAX, OP_REDUCE_MIN, OP_REDUCE_SUM_SQUARE, OP_REDUCE_L1_NORM };
+    static const op_id ops[] = { OP_REDUCE_SUM, OP_REDUCE_MEAN,       OP_REDUCE_MAX,
+                                 OP_REDUCE_MIN, OP_REDUCE_SUM_SQUARE, OP_REDUCE_L1_NORM };
     int i = rg_pick(s);
     const shape *sh = rg_shape(s, s->v[i]);
     int64_t n;
@@ -180,11 +185,14 @@ static inline void rg_along(rg *s)
     const shape *sh = rg_shape(s, s->v[i]);
     switch (rg_below(s, 4)) {
     case 0: rg_keep(s, GA(s->g, SOFTMAX, VALS(s->v[i]), AT_I(AXIS, axis)), 1); break;
-    case 1: rg_keep(s, GA(s->g, CUMSUM, VALS(s->v[i]), AT_I(AXIS, axis), AT_B(REVERSE, rg_chance(s, 30))), s->mag[i] * 8); break;
+    case 1:
+        rg_keep(s, GA(s->g, CUMSUM, VALS(s->v[i]), AT_I(AXIS, axis), AT_B(REVERSE, rg_chance(s, 30))), s->mag[i] * 8);
+        break;
     case 2: rg_keep(s, GA(s->g, REVERSE, VALS(s->v[i]), AT_LIST(AXES, &axis, 1)), s->mag[i]); break;
     default:
         if (sh->rank < 2) return;
-        rg_keep(s, GA(s->g, LAYER_NORM, VALS(s->v[i], NO_VAL, NO_VAL), AT_LIST(AXES, &axis, 1), AT_F(EPSILON, 0.125)), 4);
+        rg_keep(s, GA(s->g, LAYER_NORM, VALS(s->v[i], NO_VAL, NO_VAL), AT_LIST(AXES, &axis, 1), AT_F(EPSILON, 0.125)),
+                4);
         break;
     }
 }
@@ -240,13 +248,17 @@ static inline void rg_move(rg *s)
         val y = rg_chance(s, 50) ? x : rg_const(s, sh, 2);
         val c = GA(s->g, CONCAT, VALS(x, y), AT_I(AXIS, axis));
         rg_keep(s, c, m + 2);
-        /* Never the constant half in a smooth graph: what follows would turn constant under a pass, and be rounded from then on. */
+        /* Never the constant half in a smooth graph: what follows would turn constant under a pass, and be rounded
+         * from then on. */
         a[axis] = rg_chance(s, 50) && !(s->o.smooth && y.i != x.i) ? sh.d[axis] : 0;
-        if (rg_chance(s, 50)) rg_keep(s, GA(s->g, SLICE_BY_SIZE, VALS(c), AT_LIST(BEGIN, a, sh.rank), AT_LIST(SIZE, sh.d, sh.rank)), m + 2);
+        if (rg_chance(s, 50))
+            rg_keep(s, GA(s->g, SLICE_BY_SIZE, VALS(c), AT_LIST(BEGIN, a, sh.rank), AT_LIST(SIZE, sh.d, sh.rank)),
+                    m + 2);
         break;
     }
     case 5: /* slice */
-        for (int k = 0; k < sh.rank; k++) a[k] = rg_below(s, (int)sh.d[k]), b[k] = 1 + rg_below(s, (int)(sh.d[k] - a[k]));
+        for (int k = 0; k < sh.rank; k++)
+            a[k] = rg_below(s, (int)sh.d[k]), b[k] = 1 + rg_below(s, (int)(sh.d[k] - a[k]));
         rg_keep(s, GA(s->g, SLICE_BY_SIZE, VALS(x), AT_LIST(BEGIN, a, sh.rank), AT_LIST(SIZE, b, sh.rank)), m);
         break;
     case 6: /* pad, maybe by nothing */
@@ -300,18 +312,31 @@ static inline void rg_product(rg *s)
     double m = s->mag[i] * (double)k;
     switch (rg_below(s, 5)) {
     case 0: /* x @ W */
-        rg_keep(s, GA(s->g, MATMUL, VALS(x, rg_const(s, ty ? SHAPE(n, k) : SHAPE(k, n), 1)), AT_B(TRANSPOSE_X, tx), AT_B(TRANSPOSE_Y, ty)), m);
+        rg_keep(s,
+                GA(s->g, MATMUL, VALS(x, rg_const(s, ty ? SHAPE(n, k) : SHAPE(k, n), 1)), AT_B(TRANSPOSE_X, tx),
+                   AT_B(TRANSPOSE_Y, ty)),
+                m);
         break;
     case 1: /* W @ x */
         k = tx ? cols : rows;
-        rg_keep(s, GA(s->g, MATMUL, VALS(rg_const(s, ty ? SHAPE(k, n) : SHAPE(n, k), 1), x), AT_B(TRANSPOSE_X, ty), AT_B(TRANSPOSE_Y, tx)), s->mag[i] * (double)k);
+        rg_keep(s,
+                GA(s->g, MATMUL, VALS(rg_const(s, ty ? SHAPE(k, n) : SHAPE(n, k), 1), x), AT_B(TRANSPOSE_X, ty),
+                   AT_B(TRANSPOSE_Y, tx)),
+                s->mag[i] * (double)k);
         break;
-    case 2: rg_keep(s, G(s->g, LINEAR, x, rg_const(s, SHAPE(n, cols), 1), rg_chance(s, 50) ? rg_const(s, SHAPE(n), 1) : NO_VAL), s->mag[i] * (double)cols + 1); break;
-    case 3: rg_keep(s, GA(s->g, MATMUL, VALS(x, x), AT_B(TRANSPOSE_Y, true)), s->mag[i] * s->mag[i] * (double)cols); break;
+    case 2:
+        rg_keep(
+            s, G(s->g, LINEAR, x, rg_const(s, SHAPE(n, cols), 1), rg_chance(s, 50) ? rg_const(s, SHAPE(n), 1) : NO_VAL),
+            s->mag[i] * (double)cols + 1);
+        break;
+    case 3:
+        rg_keep(s, GA(s->g, MATMUL, VALS(x, x), AT_B(TRANSPOSE_Y, true)), s->mag[i] * s->mag[i] * (double)cols);
+        break;
     default: { /* [1, C, 1, S] written as a product, the way transformer code does */
         if (sh->rank != 4 || sh->d[0] != 1 || sh->d[2] != 1) return;
         int64_t c = sh->d[1], w = sh->d[3];
-        val a = GA(s->g, TRANSPOSE, VALS(GA(s->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, 1, c, w))), AT_IS(PERM, 0, 1, 3, 2));
+        val a =
+            GA(s->g, TRANSPOSE, VALS(GA(s->g, RESHAPE, VALS(x), AT_IS(SHAPE, 1, 1, c, w))), AT_IS(PERM, 0, 1, 3, 2));
         val y = G(s->g, MATMUL, a, rg_const(s, SHAPE(1, 1, c, n), 1));
         y = GA(s->g, RESHAPE, VALS(GA(s->g, TRANSPOSE, VALS(y), AT_IS(PERM, 0, 1, 3, 2))), AT_IS(SHAPE, 1, n, 1, w));
         rg_keep(s, y, s->mag[i] * (double)c);
@@ -325,7 +350,8 @@ static inline void rg_conv(rg *s)
     int i = rg_pick_rank(s, 4);
     if (i < 0 || s->mag[i] > 50) return;
     const shape *sh = rg_shape(s, s->v[i]);
-    int64_t cout = 1 + rg_below(s, 6), kh = sh->d[2] >= 3 && rg_chance(s, 40) ? 3 : 1, kw = sh->d[3] >= 3 && rg_chance(s, 40) ? 3 : 1;
+    int64_t cout = 1 + rg_below(s, 6), kh = sh->d[2] >= 3 && rg_chance(s, 40) ? 3 : 1,
+            kw = sh->d[3] >= 3 && rg_chance(s, 40) ? 3 : 1;
     val w = rg_const(s, SHAPE(cout, sh->d[1], kh, kw), 1), b = rg_chance(s, 60) ? rg_const(s, SHAPE(cout), 1) : NO_VAL;
     double m = s->mag[i] * (double)(sh->d[1] * kh * kw) + 1;
     rg_keep(s, GA(s->g, CONV, VALS(s->v[i], w, b), AT_S(PAD_TYPE, rg_chance(s, 50) ? "same" : "valid")), m);
@@ -363,7 +389,9 @@ static inline void rg_constants(rg *s)
     switch (rg_below(s, 5)) {
     case 0: c = G(s->g, TANH, G(s->g, ADD, a, b)); break;
     case 1: c = G(s->g, MUL, G(s->g, EXP, a), b); break;
-    case 2: c = GA(s->g, TRANSPOSE, VALS(GA(s->g, TRANSPOSE, VALS(a), AT_IS(PERM, 0, 3, 2, 1))), AT_IS(PERM, 0, 3, 2, 1)); break;
+    case 2:
+        c = GA(s->g, TRANSPOSE, VALS(GA(s->g, TRANSPOSE, VALS(a), AT_IS(PERM, 0, 3, 2, 1))), AT_IS(PERM, 0, 3, 2, 1));
+        break;
     case 3: c = GA(s->g, CONCAT, VALS(a, b), AT_I(AXIS, 3)); break;
     default: {
         const attr fill[] = { AT_IS(SHAPE, 1, 2, 1, 3), AT_F(VALUE, 0.75) };
@@ -373,7 +401,8 @@ static inline void rg_constants(rg *s)
     }
     int i = rg_pick(s);
     shape both;
-    if (shape_broadcast(rg_shape(s, s->v[i]), rg_shape(s, c), &both)) rg_keep(s, G(s->g, ADD, s->v[i], c), s->mag[i] + 16);
+    if (shape_broadcast(rg_shape(s, s->v[i]), rg_shape(s, c), &both))
+        rg_keep(s, G(s->g, ADD, s->v[i], c), s->mag[i] + 16);
 }
 
 /* What changes nothing. */
@@ -416,11 +445,13 @@ static inline graph *rg_graph(rng *r, const rg_options *o)
     for (int i = 0; i < n_in; i++) {
         char name[16];
         snprintf(name, sizeof name, "%c%d", "zxa"[rg_below(&s, 3)], i);
-        ttype t = rg_chance(&s, 60) ? TTYPE(DT_F16, 1, rg_dim(&s), 1, rg_dim(&s)) : TTYPE(DT_F16, 1, rg_dim(&s), rg_dim(&s), rg_dim(&s));
+        ttype t = rg_chance(&s, 60) ? TTYPE(DT_F16, 1, rg_dim(&s), 1, rg_dim(&s))
+                                    : TTYPE(DT_F16, 1, rg_dim(&s), rg_dim(&s), rg_dim(&s));
         rg_keep(&s, graph_input(s.g, name, t), 2);
     }
-    static void (*const kinds[])(rg *) = { rg_unary, rg_unary, rg_guarded, rg_binary, rg_binary, rg_choice, rg_reduce, rg_along, rg_move,
-                                           rg_move, rg_move, rg_casts, rg_product, rg_conv, rg_constants, rg_nothing, rg_repeat };
+    static void (*const kinds[])(rg *) = { rg_unary,   rg_unary, rg_guarded,   rg_binary,  rg_binary, rg_choice,
+                                           rg_reduce,  rg_along, rg_move,      rg_move,    rg_move,   rg_casts,
+                                           rg_product, rg_conv,  rg_constants, rg_nothing, rg_repeat };
     for (int i = 0; i < n_ops && !s.g->err.st; i++) {
         if (s.o.fused && rg_chance(&s, 10)) rg_fused(&s);
         else kinds[rg_below(&s, (int)COUNT(kinds))](&s);
@@ -458,8 +489,8 @@ static inline tensor64 *rg_inputs(const graph *g, rng *r, arena *mem)
     return in;
 }
 
-/* How results are rounded on the way: not at all; where every operand is a constant (what folding does); or always, to the
- * declared type, as running the operations one by one in that type does. */
+/* How results are rounded on the way: not at all; where every operand is a constant (what folding does); or always,
+ * to the declared type, as running the operations one by one in that type does. */
 typedef enum { RG_ROUND_NONE, RG_ROUND_CONST, RG_ROUND_ALL } rg_rounding;
 
 static inline an_status rg_eval(const graph *g, const tensor64 *in, tensor64 *out, rg_rounding how, arena *mem, diag *d)
@@ -484,7 +515,8 @@ static inline an_status rg_eval(const graph *g, const tensor64 *in, tensor64 *ou
         } else {
             tensor64 *ops = TAKE(mem, tensor64, (size_t)n->n_in);
             if (!ops) return diag_nomem(d);
-            for (int k = 0; k < n->n_in; k++) ops[k] = v[n->in[k].i], all_fixed = all_fixed && (!n->in[k].i || fixed[n->in[k].i]);
+            for (int k = 0; k < n->n_in; k++)
+                ops[k] = v[n->in[k].i], all_fixed = all_fixed && (!n->in[k].i || fixed[n->in[k].i]);
             TRY(graph_eval_op(n->op, n->attrs, n->n_attr, ops, n->n_in, o, n->n_out, mem, d));
             bool round = how == RG_ROUND_ALL || (how == RG_ROUND_CONST && all_fixed);
             for (int k = 0; k < n->n_out && round; k++) {

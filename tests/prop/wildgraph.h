@@ -1,11 +1,11 @@
-/* wildgraph.h: random graphs over every row of the op table, with the attributes, types and shapes randgraph.h leaves out: ranks 0 to 5,
- * negative axes, windows with strides, padding, dilation and groups, integers, bools and bytes, compressed weights, operands that are one
- * value twice.
+/* wildgraph.h: random graphs over every row of the op table, with the attributes, types and shapes randgraph.h
+ * leaves out: ranks 0 to 5, negative axes, windows with strides, padding, dilation and groups, integers, bools and
+ * bytes, compressed weights, operands that are one value twice.
  *   wg s;  wg_open(&s, seed, &(wg_options){ .n_ops = 4, .f = DT_F32 });   s.g, and s.in: what its inputs hold
  *   wg_close(&s);
  *
- * Every operation is evaluated as it is made: what is not a number or large is not built on, and places stay inside. An operation whose
- * operands or attributes its own rules refuse is tried again with others. */
+ * Every operation is evaluated as it is made: what is not a number or large is not built on, and places stay inside.
+ * An operation whose operands or attributes its own rules refuse is tried again with others. */
 #ifndef TESTS_WILDGRAPH_H
 #define TESTS_WILDGRAPH_H
 
@@ -41,12 +41,16 @@ typedef struct {
     bool tried[OP_COUNT], made[OP_COUNT];
 } wg;
 
-static inline int64_t wg_upto(wg *s, int64_t lo, int64_t hi) { return lo + (int64_t)rng_below(&s->r, (uint64_t)(hi - lo + 1)); }
+static inline int64_t wg_upto(wg *s, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)rng_below(&s->r, (uint64_t)(hi - lo + 1));
+}
 static inline bool wg_chance(wg *s, int percent) { return (int)rng_below(&s->r, 100) < percent; }
 static inline int64_t wg_dim(wg *s)
 {
     static const int64_t d[] = { 1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 33 };
-    static const int64_t far[] = { 1, 2, 3, 8, 15, 16, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 130, 200, 256, 257, 300, 520 };
+    static const int64_t far[] = { 1,  2,  3,   8,   15,  16,  31,  32,  33,  48,  63, 64,
+                                   65, 96, 100, 127, 128, 130, 200, 256, 257, 300, 520 };
     return s->o.large && wg_chance(s, 70) ? far[rng_below(&s->r, COUNT(far))] : d[rng_below(&s->r, COUNT(d))];
 }
 static inline int64_t wg_most(const wg *s) { return s->o.large ? 60000 : 3000; }
@@ -75,10 +79,14 @@ static inline double wg_number(wg *s, dtype dt, wg_kind kind, double most)
     switch (dtype_class(dt)) {
     case KIND_BOOL: return wg_chance(s, 50);
     case KIND_UINT: return (double)rng_below(&s->r, (uint64_t)fmin(ldexp(1, dtype_bits(dt)), most + 1));
-    case KIND_INT: return (double)(wg_chance(s, 5) ? 0 : wg_upto(s, -(int64_t)fmin(ldexp(1, dtype_bits(dt) - 1), most), (int64_t)fmin(ldexp(1, dtype_bits(dt) - 1) - 1, most)));
+    case KIND_INT:
+        return (double)(wg_chance(s, 5) ? 0
+                                        : wg_upto(s, -(int64_t)fmin(ldexp(1, dtype_bits(dt) - 1), most),
+                                                  (int64_t)fmin(ldexp(1, dtype_bits(dt) - 1) - 1, most)));
     default: break;
     }
-    double u = wg_chance(s, 30) ? (double)wg_upto(s, -16, 16) / 8 : rng_range(&s->r, -2, 2); /* a coarse grid has ties */
+    /* a coarse grid has ties */
+    double u = wg_chance(s, 30) ? (double)wg_upto(s, -16, 16) / 8 : rng_range(&s->r, -2, 2);
     if (kind == WG_POSITIVE) u = fabs(u) + 0.0625;
     if (kind == WG_UNIT) u = fabs(u) / 2;
     if (kind == WG_SMALL) u /= 4;
@@ -138,7 +146,8 @@ static inline bool wg_is(const wg *s, val v, dtype dt)
 static inline val wg_some(wg *s, dtype dt, int lo, int hi, wg_kind kind)
 {
     for (int tries = 0; tries < 12 && s->n && kind == WG_ANY; tries++) {
-        val v = s->v[wg_chance(s, 60) ? s->n - 1 - (int)rng_below(&s->r, (uint64_t)MIN(s->n, 3)) : (int)rng_below(&s->r, (uint64_t)s->n)];
+        val v = s->v[wg_chance(s, 60) ? s->n - 1 - (int)rng_below(&s->r, (uint64_t)MIN(s->n, 3))
+                                      : (int)rng_below(&s->r, (uint64_t)s->n)];
         if (wg_is(s, v, dt) && wg_of(s, v)->rank >= lo && wg_of(s, v)->rank <= hi) return v;
     }
     if (dt == DT_F64) dt = s->o.f;
@@ -146,7 +155,8 @@ static inline val wg_some(wg *s, dtype dt, int lo, int hi, wg_kind kind)
         static const dtype some[] = { DT_I32, DT_BOOL, DT_I8, DT_U8, DT_I16 };
         dt = s->o.smooth || wg_chance(s, 60) ? s->o.f : some[rng_below(&s->r, COUNT(some))];
     }
-    return wg_new(s, dt, wg_shape(s, lo, hi), kind, wg_chance(s, 20) ? 250 : 20, 15); /* now and then past what a byte holds, summed */
+    /* now and then past what a byte holds, summed */
+    return wg_new(s, dt, wg_shape(s, lo, hi), kind, wg_chance(s, 20) ? 250 : 20, 15);
 }
 
 static inline val wg_float(wg *s, int lo, int hi) { return wg_some(s, DT_F64, lo, hi, WG_ANY); }
@@ -165,7 +175,8 @@ static inline val wg_partner(wg *s, val x, wg_kind kind)
     if (kind == WG_ANY && wg_chance(s, 15)) return x;
     for (int tries = 0; tries < 6 && s->n && kind == WG_ANY; tries++) {
         val v = s->v[rng_below(&s->r, (uint64_t)s->n)];
-        if (graph_type(s->g, v)->dt == dt && shape_broadcast(&sh, wg_of(s, v), &both) && wg_count(&both) < wg_most(s)) return v;
+        if (graph_type(s->g, v)->dt == dt && shape_broadcast(&sh, wg_of(s, v), &both) && wg_count(&both) < wg_most(s))
+            return v;
     }
     if (wg_chance(s, 20)) sh = (shape){ 0 };
     else {
@@ -259,7 +270,8 @@ static inline attr wg_bools(wg *s, attr_id id, int n, int percent)
     return (attr){ .id = id, .kind = ATTR_BOOLS, .n = n, .u.is = b };
 }
 static inline const char *wg_word(wg *s, const char *const *words, size_t n) { return words[rng_below(&s->r, n)]; }
-#define WG_WORD(s, ...) wg_word(s, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+#define WG_WORD(s, ...)                                                                                                \
+    wg_word(s, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
 
 #include "prop/wildops.h"
 
@@ -290,11 +302,14 @@ static inline bool wg_try(wg *s, op_id op)
 /* Rows that stand for no computation, or for one that belongs to the program and not to its values. */
 static inline bool wg_skips(const wg *s, op_id op)
 {
-    if (op == OP_INPUT || op == OP_CONST || op == OP_OPAQUE || op == OP_READ_STATE || op == OP_WRITE_STATE || op == OP_RANDOM_UNIFORM) return true;
+    if (op == OP_INPUT || op == OP_CONST || op == OP_OPAQUE || op == OP_READ_STATE || op == OP_WRITE_STATE ||
+        op == OP_RANDOM_UNIFORM)
+        return true;
     if (!s->o.smooth) return false;
     const char *t = op_get(op)->dtype_rule;
     if (!strcmp(t, "bool") || !strcmp(t, "index") || !strcmp(t, "logic") || !strcmp(t, "quantize")) return true;
-    return op == OP_SIGN || op == OP_CEIL || op == OP_FLOOR || op == OP_ROUND || op == OP_FLOOR_DIV || op == OP_QUANTIZE || op == OP_DEQUANTIZE || op == OP_TOPK || op == OP_CAST || op == OP_FILL_LIKE;
+    return op == OP_SIGN || op == OP_CEIL || op == OP_FLOOR || op == OP_ROUND || op == OP_FLOOR_DIV ||
+           op == OP_QUANTIZE || op == OP_DEQUANTIZE || op == OP_TOPK || op == OP_CAST || op == OP_FILL_LIKE;
 }
 
 static inline void wg_open(wg *s, uint64_t seed, const wg_options *o)

@@ -1,4 +1,5 @@
-/* wildops.h: how each kind of operation is drawn for wildgraph.h, which includes it: operands, attributes and shapes that the op table allows. */
+/* wildops.h: how each kind of operation is drawn for wildgraph.h, which includes it: operands, attributes and shapes
+ * that the op table allows. */
 #ifndef TESTS_WILDOPS_H
 #define TESTS_WILDOPS_H
 
@@ -6,8 +7,10 @@
 static inline void wg_window(wg *s, op_id op, int n, int64_t groups, wg_attrs *a)
 {
     int64_t *st = wg_ints(s, n), *pad = wg_ints(s, 2 * n), *dil = wg_ints(s, n);
-    const char *type = op == OP_CONV_TRANSPOSE ? WG_WORD(s, "valid", "same", "custom", "custom") : WG_WORD(s, "valid", "same", "same_lower", "custom", "custom");
-    for (int i = 0; i < n; i++) st[i] = wg_chance(s, 50) ? 1 : wg_upto(s, 1, 3), dil[i] = wg_chance(s, 60) ? 1 : wg_upto(s, 1, 3);
+    const char *type = op == OP_CONV_TRANSPOSE ? WG_WORD(s, "valid", "same", "custom", "custom")
+                                               : WG_WORD(s, "valid", "same", "same_lower", "custom", "custom");
+    for (int i = 0; i < n; i++)
+        st[i] = wg_chance(s, 50) ? 1 : wg_upto(s, 1, 3), dil[i] = wg_chance(s, 60) ? 1 : wg_upto(s, 1, 3);
     for (int i = 0; i < 2 * n; i++) pad[i] = wg_upto(s, 0, 2);
     if (wg_chance(s, 80)) wg_at(a, AT_LIST(STRIDES, st, n));
     wg_at(a, AT_S(PAD_TYPE, type));
@@ -30,7 +33,8 @@ static inline bool wg_conv(wg *s, op_id op)
     if (wg_count(&w) > wg_most(s)) return false;
     wg_window(s, op, xs.rank - 2, groups > 1 || wg_chance(s, 30) ? groups : 0, &a);
     int64_t cout = turned ? groups * each : w.d[0];
-    val wv = wg_new(s, graph_type(s->g, x)->dt, w, WG_SMALL, 1, 75), b = wg_chance(s, 50) ? wg_new(s, graph_type(s->g, x)->dt, SHAPE(cout), WG_ANY, 1, 75) : NO_VAL;
+    val wv = wg_new(s, graph_type(s->g, x)->dt, w, WG_SMALL, 1, 75),
+        b = wg_chance(s, 50) ? wg_new(s, graph_type(s->g, x)->dt, SHAPE(cout), WG_ANY, 1, 75) : NO_VAL;
     const val in[] = { x, wv, b };
     if (turned && wg_chance(s, 30)) { /* one of the extents that windows of this stride leave */
         ttype ti[3] = { *graph_type(s->g, x), *graph_type(s->g, wv), b.i ? *graph_type(s->g, b) : (ttype){ 0 } }, to;
@@ -66,7 +70,8 @@ static inline bool wg_product(wg *s, op_id op)
     shape xs = *wg_of(s, x), ys = { 0 };
     if (op == OP_LINEAR) {
         int64_t n = wg_dim(s);
-        val w = wg_new(s, dt, SHAPE(n, xs.d[xs.rank - 1]), WG_SMALL, 1, 75), b = wg_chance(s, 50) ? wg_new(s, dt, SHAPE(n), WG_ANY, 1, 75) : NO_VAL;
+        val w = wg_new(s, dt, SHAPE(n, xs.d[xs.rank - 1]), WG_SMALL, 1, 75),
+            b = wg_chance(s, 50) ? wg_new(s, dt, SHAPE(n), WG_ANY, 1, 75) : NO_VAL;
         return wg_make(s, op, VALS(x, w, b), NULL, 0);
     }
     if (op == OP_EINSUM) {
@@ -142,7 +147,8 @@ static inline bool wg_sdpa(wg *s, op_id op)
     if (wg_chance(s, 60)) k.d[r - 2] = wg_dim(s);
     v = k;
     if (wg_chance(s, 50)) v.d[r - 1] = wg_dim(s);
-    val kv = shape_eq(&k, &qs) && wg_chance(s, 20) ? q : wg_new(s, dt, k, WG_ANY, 1, 20), vv = shape_eq(&v, &k) && wg_chance(s, 20) ? kv : wg_new(s, dt, v, WG_ANY, 1, 20), mask = NO_VAL;
+    val kv = shape_eq(&k, &qs) && wg_chance(s, 20) ? q : wg_new(s, dt, k, WG_ANY, 1, 20),
+        vv = shape_eq(&v, &k) && wg_chance(s, 20) ? kv : wg_new(s, dt, v, WG_ANY, 1, 20), mask = NO_VAL;
     if (wg_chance(s, 50)) {
         int batch = (int)wg_upto(s, 0, r - 2);
         m = (shape){ .rank = batch + 2 };
@@ -183,9 +189,19 @@ static inline bool wg_norm(wg *s, op_id op)
     }
     if (op_attr_spec(op, A_EPSILON)) wg_at(&a, AT_F(EPSILON, wg_chance(s, 50) ? 0.125 : 0.015625));
     val in[5] = { x };
-    int n = op == OP_BATCH_NORM ? 5 : op == OP_PRELU ? 2 : 3, need = op == OP_BATCH_NORM || op == OP_SOFTPLUS_PARAMETRIC ? 3 : param ? 2 : 1;
+    int n = op == OP_BATCH_NORM ? 5
+            : op == OP_PRELU    ? 2
+                                : 3,
+        need = op == OP_BATCH_NORM || op == OP_SOFTPLUS_PARAMETRIC ? 3
+               : param                                             ? 2
+                                                                   : 1;
     for (int i = 1; i < n; i++)
-        if (i < need || wg_chance(s, 60)) in[i] = wg_new(s, dt, p, i == 2 && op == OP_BATCH_NORM ? WG_POSITIVE : op == OP_SOFTPLUS_PARAMETRIC ? WG_POSITIVE : WG_ANY, 1, 75);
+        if (i < need || wg_chance(s, 60))
+            in[i] = wg_new(s, dt, p,
+                           i == 2 && op == OP_BATCH_NORM  ? WG_POSITIVE
+                           : op == OP_SOFTPLUS_PARAMETRIC ? WG_POSITIVE
+                                                          : WG_ANY,
+                           1, 75);
     return wg_make(s, op, in, n, a.at, a.n);
 }
 
@@ -198,18 +214,25 @@ static inline bool wg_same(wg *s, op_id op)
     if (op == OP_LOGICAL_NOT) x = wg_some(s, DT_BOOL, 0, 5, WG_ANY);
     else if (op == OP_CAST || op == OP_IDENTITY || op == OP_FILL_LIKE) x = wg_some(s, DT_NONE, 0, 5, WG_ANY);
     else if (op == OP_ABS || op == OP_SQUARE || op == OP_SIGN) x = wg_number_value(s, 0, 5);
-    else x = positive && wg_chance(s, 70) ? wg_some(s, DT_F64, 0, 5, WG_POSITIVE) : wg_float(s, op == OP_L2_NORM || op == OP_LOCAL_RESPONSE_NORM ? 3 : 0, 5);
+    else
+        x = positive && wg_chance(s, 70) ? wg_some(s, DT_F64, 0, 5, WG_POSITIVE)
+                                         : wg_float(s, op == OP_L2_NORM || op == OP_LOCAL_RESPONSE_NORM ? 3 : 0, 5);
     if (op == OP_CAST) {
-        const char *to = s->o.smooth ? dtype_name(s->o.f) : s->o.mixed ? WG_WORD(s, "fp16", "fp32", "bf16", "int32", "int8", "uint8", "int16", "bool") : wg_chance(s, 40) ? dtype_name(s->o.f) : WG_WORD(s, "int32", "int8", "uint8", "int16", "bool");
+        const char *to = s->o.smooth  ? dtype_name(s->o.f)
+                         : s->o.mixed ? WG_WORD(s, "fp16", "fp32", "bf16", "int32", "int8", "uint8", "int16", "bool")
+                         : wg_chance(s, 40) ? dtype_name(s->o.f)
+                                            : WG_WORD(s, "int32", "int8", "uint8", "int16", "bool");
         wg_at(&a, AT_S(DTYPE, to));
     }
-    if (op == OP_GELU && wg_chance(s, 80)) wg_at(&a, AT_S(MODE, WG_WORD(s, "EXACT", "TANH_APPROXIMATION", "SIGMOID_APPROXIMATION")));
+    if (op == OP_GELU && wg_chance(s, 80))
+        wg_at(&a, AT_S(MODE, WG_WORD(s, "EXACT", "TANH_APPROXIMATION", "SIGMOID_APPROXIMATION")));
     if (op == OP_LOCAL_RESPONSE_NORM) wg_at(&a, AT_I(SIZE, wg_upto(s, 1, 5)));
     for (int i = 0; i < op_get(op)->n_attr; i++) {
         const attr_spec *sp = &op_get(op)->attr[i];
         if (sp->kind != ATTR_FLOAT || (!sp->required && wg_chance(s, 30))) continue;
         double f = (double)wg_upto(s, -12, 12) / 8;
-        if (sp->id == A_EPSILON) f = op == OP_LOG || op == OP_RSQRT || op == OP_INVERSE || wg_chance(s, 50) ? 0.0625 : 0.001953125;
+        if (sp->id == A_EPSILON)
+            f = op == OP_LOG || op == OP_RSQRT || op == OP_INVERSE || wg_chance(s, 50) ? 0.0625 : 0.001953125;
         if (op == OP_LOCAL_RESPONSE_NORM) f = sp->id == A_K ? 1 + fabs(f) : 0.25 + fabs(f) / 4;
         if (op == OP_CLIP && sp->id == A_BETA) f = a.at[0].u.f + (double)wg_upto(s, 0, 16) / 8;
         if (op == OP_FILL_LIKE && !dtype_is_float(graph_type(s->g, x)->dt)) f = 1;
@@ -220,11 +243,17 @@ static inline bool wg_same(wg *s, op_id op)
 
 static inline bool wg_binary(wg *s, op_id op)
 {
-    bool logic = !strcmp(op_get(op)->dtype_rule, "bool"), divides = op == OP_REAL_DIV || op == OP_FLOOR_DIV, power = op == OP_POW;
+    bool logic = !strcmp(op_get(op)->dtype_rule, "bool"), divides = op == OP_REAL_DIV || op == OP_FLOOR_DIV,
+         power = op == OP_POW;
     const char *mode = op == OP_PE_ELEMENTWISE ? WG_WORD(s, "add", "sub", "mul", "div", "pow", "max", "min") : "";
     divides |= !strcmp(mode, "div"), power |= !strcmp(mode, "pow");
-    val x = power ? wg_some(s, DT_F64, 0, 5, WG_POSITIVE) : logic && !s->o.smooth && wg_chance(s, 15) ? wg_some(s, DT_BOOL, 0, 5, WG_ANY) : wg_number_value(s, 0, 5);
-    val y = wg_partner(s, x, divides && dtype_is_float(graph_type(s->g, x)->dt) ? WG_POSITIVE : power && wg_chance(s, 30) ? WG_UNIT : WG_ANY);
+    val x = power                                       ? wg_some(s, DT_F64, 0, 5, WG_POSITIVE)
+            : logic && !s->o.smooth && wg_chance(s, 15) ? wg_some(s, DT_BOOL, 0, 5, WG_ANY)
+                                                        : wg_number_value(s, 0, 5);
+    val y = wg_partner(s, x,
+                       divides && dtype_is_float(graph_type(s->g, x)->dt) ? WG_POSITIVE
+                       : power && wg_chance(s, 30)                        ? WG_UNIT
+                                                                          : WG_ANY);
     if (!divides && !power && wg_chance(s, 40)) {
         val t = x;
         x = y, y = t;
@@ -247,7 +276,9 @@ static inline bool wg_reduce(wg *s, op_id op)
 {
     wg_attrs a = { 0 };
     bool one = !strcmp(op_get(op)->shape_rule, "reduce_axis"), num = !strcmp(op_get(op)->dtype_rule, "number") || one;
-    val x = op == OP_REDUCE_LOG_SUM && wg_chance(s, 70) ? wg_some(s, DT_F64, 1, 5, WG_POSITIVE) : num ? wg_number_value(s, one ? 1 : 0, 5) : wg_float(s, 0, 5);
+    val x = op == OP_REDUCE_LOG_SUM && wg_chance(s, 70) ? wg_some(s, DT_F64, 1, 5, WG_POSITIVE)
+            : num                                       ? wg_number_value(s, one ? 1 : 0, 5)
+                                                        : wg_float(s, 0, 5);
     int rank = wg_of(s, x)->rank;
     if (one) {
         if (wg_chance(s, 80)) wg_at(&a, AT_I(AXIS, wg_axis(s, rank)));
@@ -283,7 +314,8 @@ static inline bool wg_along(wg *s, op_id op)
 static inline bool wg_move(wg *s, op_id op)
 {
     wg_attrs a = { 0 };
-    bool deep = op == OP_CROP || op == OP_FLATTEN2D, flat = op == OP_RESHAPE || op == OP_EXPAND_DIMS || op == OP_SQUEEZE;
+    bool deep = op == OP_CROP || op == OP_FLATTEN2D,
+         flat = op == OP_RESHAPE || op == OP_EXPAND_DIMS || op == OP_SQUEEZE;
     val x = s->o.smooth ? wg_float(s, deep ? 3 : flat ? 0 : 1, 5) : wg_some(s, DT_NONE, deep ? 3 : flat ? 0 : 1, 5, WG_ANY);
     dtype dt = graph_type(s->g, x)->dt;
     shape xs = *wg_of(s, x);
@@ -360,11 +392,15 @@ static inline bool wg_move(wg *s, op_id op)
         for (int i = 0; i < 2 * k; i++) p[i] = wg_upto(s, 0, 3);
         wg_at(&a, AT_LIST(PAD, p, 2 * k));
         wg_at(&a, AT_S(MODE, mode));
-        if (wg_chance(s, 50)) wg_at(&a, AT_F(CONSTANT_VAL, dtype_is_float(dt) ? (double)wg_upto(s, -8, 8) / 4 : dt == DT_BOOL ? 1 : (double)wg_upto(s, 0, 7)));
+        if (wg_chance(s, 50))
+            wg_at(&a, AT_F(CONSTANT_VAL, dtype_is_float(dt) ? (double)wg_upto(s, -8, 8) / 4
+                                         : dt == DT_BOOL    ? 1
+                                                            : (double)wg_upto(s, 0, 7)));
         break;
     }
     case OP_SLICE_BY_SIZE:
-        for (int i = 0; i < r; i++) p[i] = wg_upto(s, 0, xs.d[i] - 1), q[i] = wg_chance(s, 20) ? -1 : wg_upto(s, 1, xs.d[i] - p[i]);
+        for (int i = 0; i < r; i++)
+            p[i] = wg_upto(s, 0, xs.d[i] - 1), q[i] = wg_chance(s, 20) ? -1 : wg_upto(s, 1, xs.d[i] - p[i]);
         wg_at(&a, AT_LIST(BEGIN, p, r)), wg_at(&a, AT_LIST(SIZE, q, r));
         break;
     case OP_SLICE_BY_INDEX:
@@ -391,7 +427,9 @@ static inline bool wg_move(wg *s, op_id op)
         int k;
         diag d = { 0 };
         if (graph_infer(OP_SLICE_BY_INDEX, &ti, 1, a.at, a.n, &to, &k, 1, &d)) return false;
-        return wg_make(s, op, VALS(x, shape_eq(&to.sh, &xs) && wg_chance(s, 30) ? x : wg_new(s, dt, to.sh, WG_ANY, 9, 30)), a.at, a.n);
+        return wg_make(s, op,
+                       VALS(x, shape_eq(&to.sh, &xs) && wg_chance(s, 30) ? x : wg_new(s, dt, to.sh, WG_ANY, 9, 30)),
+                       a.at, a.n);
     }
     case OP_TILE:
         for (int i = 0; i < r; i++) p[i] = wg_chance(s, 60) ? 1 : wg_upto(s, 1, 3);
@@ -453,7 +491,8 @@ static inline bool wg_index(wg *s, op_id op)
 static inline bool wg_blocks(wg *s, op_id op)
 {
     wg_attrs a = { 0 };
-    bool batch = op == OP_SPACE_TO_BATCH || op == OP_BATCH_TO_SPACE, spread = op == OP_DEPTH_TO_SPACE || op == OP_PIXEL_SHUFFLE;
+    bool batch = op == OP_SPACE_TO_BATCH || op == OP_BATCH_TO_SPACE,
+         spread = op == OP_DEPTH_TO_SPACE || op == OP_PIXEL_SHUFFLE;
     shape sh = SHAPE(wg_upto(s, 1, 3), wg_upto(s, 1, 4), wg_upto(s, 1, 4), wg_upto(s, 1, 4));
     int64_t f = wg_upto(s, 1, 3), *b = wg_ints(s, MAX_RANK), *e = wg_ints(s, 2 * MAX_RANK);
     if (batch) {
@@ -480,10 +519,12 @@ static inline bool wg_blocks(wg *s, op_id op)
 static inline bool wg_image(wg *s, op_id op)
 {
     wg_attrs a = { 0 };
-    val x = wg_float(s, op == OP_CROP_RESIZE || op == OP_RESAMPLE || op == OP_AFFINE ? 4 : 3, op == OP_CROP_RESIZE || op == OP_RESAMPLE || op == OP_AFFINE ? 4 : 5);
+    val x = wg_float(s, op == OP_CROP_RESIZE || op == OP_RESAMPLE || op == OP_AFFINE ? 4 : 3,
+                     op == OP_CROP_RESIZE || op == OP_RESAMPLE || op == OP_AFFINE ? 4 : 5);
     dtype dt = graph_type(s->g, x)->dt;
     shape xs = *wg_of(s, x);
-    static const char *const modes[] = { "DEFAULT", "STRICT_ALIGN_CORNERS", "ALIGN_CORNERS", "OFFSET_CORNERS", "UNALIGN_CORNERS" };
+    static const char *const modes[] = { "DEFAULT", "STRICT_ALIGN_CORNERS", "ALIGN_CORNERS", "OFFSET_CORNERS",
+                                         "UNALIGN_CORNERS" };
     const char *sampling = modes[rng_below(&s->r, COUNT(modes))];
     static const double up[] = { 1, 2, 3, 1.5, 0.5, 2.5, 0.75, 1.25 };
     int64_t *p = wg_ints(s, 4);
@@ -503,7 +544,8 @@ static inline bool wg_image(wg *s, op_id op)
         break;
     case OP_UPSAMPLE_BILINEAR:
     case OP_UPSAMPLE_NEAREST:
-        wg_at(&a, AT_F(SCALE_FACTOR_HEIGHT, up[rng_below(&s->r, COUNT(up))])), wg_at(&a, AT_F(SCALE_FACTOR_WIDTH, up[rng_below(&s->r, COUNT(up))]));
+        wg_at(&a, AT_F(SCALE_FACTOR_HEIGHT, up[rng_below(&s->r, COUNT(up))])),
+            wg_at(&a, AT_F(SCALE_FACTOR_WIDTH, up[rng_below(&s->r, COUNT(up))]));
         if (op == OP_UPSAMPLE_BILINEAR && wg_chance(s, 70)) wg_at(&a, AT_B(ALIGN_CORNERS, wg_chance(s, 50)));
         break;
     case OP_CROP_RESIZE: {
@@ -518,12 +560,15 @@ static inline bool wg_image(wg *s, op_id op)
                 double u = rng_range(&s->r, 0, norm ? 1.2 : (double)xs.d[2 + k % 2] + 1);
                 b[i * w + k] = dtype_round(dt, w == 5 && k == 0 ? (double)wg_upto(s, 0, xs.d[0] - 1) : u);
             }
-        val bv = wg_hold(s, (ttype){ dt, bs }, b, wg_chance(s, 40)), iv = form == 1 ? wg_places(s, SHAPE(n), xs.d[0], false) : NO_VAL;
+        val bv = wg_hold(s, (ttype){ dt, bs }, b, wg_chance(s, 40)),
+            iv = form == 1 ? wg_places(s, SHAPE(n), xs.d[0], false) : NO_VAL;
         wg_at(&a, AT_I(TARGET_HEIGHT, wg_upto(s, 1, 5))), wg_at(&a, AT_I(TARGET_WIDTH, wg_upto(s, 1, 5)));
         wg_at(&a, AT_B(NORMALIZED_COORDINATES, norm));
         if (wg_chance(s, 40)) wg_at(&a, AT_F(SPATIAL_SCALE, 0.5));
         if (wg_chance(s, 60)) wg_at(&a, AT_S(SAMPLING_MODE, sampling));
-        if (wg_chance(s, 60)) wg_at(&a, AT_S(BOX_COORDINATE_MODE, WG_WORD(s, "CORNERS_HEIGHT_FIRST", "CORNERS_WIDTH_FIRST", "CENTER_SIZE_HEIGHT_FIRST", "CENTER_SIZE_WIDTH_FIRST")));
+        if (wg_chance(s, 60))
+            wg_at(&a, AT_S(BOX_COORDINATE_MODE, WG_WORD(s, "CORNERS_HEIGHT_FIRST", "CORNERS_WIDTH_FIRST",
+                                                        "CENTER_SIZE_HEIGHT_FIRST", "CENTER_SIZE_WIDTH_FIRST")));
         if (wg_chance(s, 30)) wg_at(&a, AT_F(PADDING_VALUE, 0.5));
         return wg_make(s, op, VALS(x, bv, iv), a.at, a.n);
     }
@@ -531,14 +576,18 @@ static inline bool wg_image(wg *s, op_id op)
     case OP_AFFINE: {
         const char *cm = WG_WORD(s, "unnormalized", "normalized_minus_one_to_one", "normalized_zero_to_one");
         double lo = cm[0] == 'u' ? -2 : cm[11] == 'm' ? -1.4 : -0.3, hi = cm[0] == 'u' ? 8 : 1.3;
-        shape cs = op == OP_AFFINE ? SHAPE(wg_chance(s, 50) ? 1 : xs.d[0], 6) : SHAPE(xs.d[0], wg_upto(s, 1, 5), wg_upto(s, 1, 5), 2);
+        shape cs = op == OP_AFFINE ? SHAPE(wg_chance(s, 50) ? 1 : xs.d[0], 6)
+                                   : SHAPE(xs.d[0], wg_upto(s, 1, 5), wg_upto(s, 1, 5), 2);
         double *b = TAKE(&s->mem, double, (size_t)wg_count(&cs));
-        for (int64_t i = 0; i < wg_count(&cs); i++) b[i] = dtype_round(dt, op == OP_AFFINE ? rng_range(&s->r, -1, 1.5) : rng_range(&s->r, lo, hi));
+        for (int64_t i = 0; i < wg_count(&cs); i++)
+            b[i] = dtype_round(dt, op == OP_AFFINE ? rng_range(&s->r, -1, 1.5) : rng_range(&s->r, lo, hi));
         val cv = wg_hold(s, (ttype){ dt, cs }, b, wg_chance(s, 40));
-        if (op == OP_AFFINE) wg_at(&a, AT_I(OUTPUT_HEIGHT, wg_upto(s, 1, 6))), wg_at(&a, AT_I(OUTPUT_WIDTH, wg_upto(s, 1, 6)));
+        if (op == OP_AFFINE)
+            wg_at(&a, AT_I(OUTPUT_HEIGHT, wg_upto(s, 1, 6))), wg_at(&a, AT_I(OUTPUT_WIDTH, wg_upto(s, 1, 6)));
         else {
             if (wg_chance(s, 60)) wg_at(&a, AT_S(SAMPLING_MODE, WG_WORD(s, "bilinear", "nearest")));
-            if (wg_chance(s, 70)) wg_at(&a, AT_S(PADDING_MODE, WG_WORD(s, "constant", "border", "reflection", "symmetric")));
+            if (wg_chance(s, 70))
+                wg_at(&a, AT_S(PADDING_MODE, WG_WORD(s, "constant", "border", "reflection", "symmetric")));
         }
         wg_at(&a, AT_S(COORDINATES_MODE, cm));
         if (wg_chance(s, 60)) wg_at(&a, AT_B(ALIGN_CORNERS, wg_chance(s, 50)));
@@ -555,7 +604,8 @@ static inline bool wg_quant(wg *s, op_id op)
     static const dtype bytes[] = { DT_I8, DT_U8, DT_I4, DT_U4 };
     dtype qt = bytes[rng_below(&s->r, op == OP_QUANTIZE || op == OP_DEQUANTIZE ? 2 : 4)];
     wg_attrs a = { 0 };
-    val x = op == OP_QUANTIZE ? wg_float(s, 0, 5) : wg_new(s, qt, wg_shape(s, 1, 5), WG_ANY, 255, op == OP_DEQUANTIZE ? 30 : 100);
+    val x = op == OP_QUANTIZE ? wg_float(s, 0, 5)
+                              : wg_new(s, qt, wg_shape(s, 1, 5), WG_ANY, 255, op == OP_DEQUANTIZE ? 30 : 100);
     dtype ft = op == OP_QUANTIZE ? graph_type(s->g, x)->dt : s->o.f;
     shape xs = *wg_of(s, x), ps = { 0 };
     int r = xs.rank, axis = r ? (int)wg_upto(s, 0, r - 1) : 0;
@@ -565,13 +615,18 @@ static inline bool wg_quant(wg *s, op_id op)
             int64_t b = wg_upto(s, 1, xs.d[i]);
             ps.d[i] = xs.d[i] % b ? 1 : xs.d[i] / b;
         }
-        val sc = wg_new(s, ft, ps, WG_SMALL, 1, 100), off = wg_chance(s, 50) ? wg_new(s, wg_chance(s, 60) ? qt : ft, ps, WG_ANY, 4, 100) : NO_VAL;
+        val sc = wg_new(s, ft, ps, WG_SMALL, 1, 100),
+            off = wg_chance(s, 50) ? wg_new(s, wg_chance(s, 60) ? qt : ft, ps, WG_ANY, 4, 100) : NO_VAL;
         return wg_make(s, op, VALS(x, sc, off), NULL, 0);
     }
     if (r && wg_chance(s, 60)) ps = SHAPE(xs.d[axis]);
-    if (ps.rank || op == OP_CX_AFFINE || (r && wg_chance(s, 20))) wg_at(&a, AT_I(AXIS, wg_chance(s, 50) ? axis : axis - r));
-    val sc = wg_new(s, ft, ps, op == OP_QUANTIZE ? WG_POSITIVE : WG_SMALL, 1, op == OP_CX_AFFINE ? 100 : 60), z = NO_VAL;
-    if (op == OP_CX_AFFINE || wg_chance(s, 60)) z = wg_new(s, qt, op == OP_CX_AFFINE && wg_chance(s, 30) ? (shape){ 0 } : ps, WG_ANY, 20, op == OP_CX_AFFINE ? 100 : 60);
+    if (ps.rank || op == OP_CX_AFFINE || (r && wg_chance(s, 20)))
+        wg_at(&a, AT_I(AXIS, wg_chance(s, 50) ? axis : axis - r));
+    val sc = wg_new(s, ft, ps, op == OP_QUANTIZE ? WG_POSITIVE : WG_SMALL, 1, op == OP_CX_AFFINE ? 100 : 60),
+        z = NO_VAL;
+    if (op == OP_CX_AFFINE || wg_chance(s, 60))
+        z = wg_new(s, qt, op == OP_CX_AFFINE && wg_chance(s, 30) ? (shape){ 0 } : ps, WG_ANY, 20,
+                   op == OP_CX_AFFINE ? 100 : 60);
     if (op == OP_QUANTIZE) wg_at(&a, AT_S(OUTPUT_DTYPE, dtype_name(qt)));
     return wg_make(s, op, VALS(x, sc, z), a.at, a.n);
 }
@@ -587,7 +642,10 @@ static inline bool wg_compressed(wg *s, op_id op)
         int64_t *sh = wg_ints(s, xs.rank);
         memcpy(sh, xs.d, sizeof *sh * (size_t)xs.rank);
         wg_at(&a, AT_LIST(SHAPE, sh, xs.rank));
-        return wg_make(s, op, VALS(wg_new(s, DT_U8, SHAPE((n * b + 7) / 8), WG_ANY, 255, 100), wg_new(s, s->o.f, SHAPE((int64_t)1 << b), WG_ANY, 1, 100)), a.at, a.n);
+        return wg_make(s, op,
+                       VALS(wg_new(s, DT_U8, SHAPE((n * b + 7) / 8), WG_ANY, 255, 100),
+                            wg_new(s, s->o.f, SHAPE((int64_t)1 << b), WG_ANY, 1, 100)),
+                       a.at, a.n);
     }
     if (op == OP_CX_LUT) {
         static const dtype ut[] = { DT_U1, DT_U2, DT_U3, DT_U4, DT_U6, DT_U8 };
@@ -597,7 +655,8 @@ static inline bool wg_compressed(wg *s, op_id op)
         lut.d[xs.rank] = (int64_t)1 << dtype_bits(t), lut.d[xs.rank + 1] = 1;
         if (wg_chance(s, 40)) lut.d[xs.rank + 1] = wg_upto(s, 1, 3), wg_at(&a, AT_I(VECTOR_AXIS, wg_axis(s, xs.rank)));
         if (wg_count(&lut) > 4000) return false;
-        return wg_make(s, op, VALS(wg_new(s, t, xs, WG_ANY, 255, 100), wg_new(s, s->o.f, lut, WG_ANY, 1, 100)), a.at, a.n);
+        return wg_make(s, op, VALS(wg_new(s, t, xs, WG_ANY, 255, 100), wg_new(s, s->o.f, lut, WG_ANY, 1, 100)), a.at,
+                       a.n);
     }
     bool old = op == OP_CX_SPARSE && wg_chance(s, 40), whole = op == OP_CX_SPARSE_BLOCK;
     double *m = TAKE(&s->mem, double, (size_t)n + 8), *p = TAKE(&s->mem, double, (size_t)n + 8);
@@ -615,7 +674,8 @@ static inline bool wg_compressed(wg *s, op_id op)
     if (!whole) return wg_make(s, op, VALS(wg_new(s, s->o.f, SHAPE(kept), WG_ANY, 1, 100), mask), a.at, a.n);
     shape ps = xs;
     for (int i = 0; i < xs.rank; i++) ps.d[i] = wg_chance(s, 50) ? 1 : xs.d[i];
-    val sc = wg_new(s, s->o.f, ps, WG_SMALL, 1, 100), off = wg_chance(s, 50) ? wg_new(s, DT_I8, ps, WG_ANY, 5, 100) : NO_VAL;
+    val sc = wg_new(s, s->o.f, ps, WG_SMALL, 1, 100),
+        off = wg_chance(s, 50) ? wg_new(s, DT_I8, ps, WG_ANY, 5, 100) : NO_VAL;
     if (!wg_make(s, op, VALS(mask, wg_new(s, DT_I8, SHAPE(kept), WG_ANY, 100, 100), sc, off), a.at, a.n)) return false;
     val q = s->v[s->n - 1]; /* the values behind their mask: what reads them joins both */
     s->n -= 2, s->n_fresh = 0;

@@ -118,7 +118,10 @@ static inline void read_op(opcase *c, const char *name, const char **p)
             if (*q == '#') o.out_value = (uint32_t)strtoul(q + 1, NULL, 10);
         } else if (part == 2) at[o.n_attr++] = read_attr_text(c, o.op, w);
         else if (!strcmp(w, "ret")) ret[0] = true;
-        else o.flags |= !strcmp(w, "inline") ? INST_INLINE_ARG : !strcmp(w, "dyn") ? INST_DYNAMIC_ATTR : INST_BLOB_DATA_OFFSET;
+        else
+            o.flags |= !strcmp(w, "inline") ? INST_INLINE_ARG
+                       : !strcmp(w, "dyn")  ? INST_DYNAMIC_ATTR
+                                            : INST_BLOB_DATA_OFFSET;
     }
     o.in = in, o.out = out, o.out_is_output = ret, o.attrs = at;
     if (!VEC_PUSH(&c->mem, &c->ops, o)) fail_msg("no memory in a test");
@@ -137,7 +140,8 @@ static inline void opcase_read(opcase *c, const char *line)
             port_view v = { .name = word_at(c, &p) };
             const char *t = word_at(c, &p);
             v.type = read_type(&t);
-            if (!(*w == 'i' ? VEC_PUSH(&c->mem, &c->in, v) : VEC_PUSH(&c->mem, &c->out, v))) fail_msg("no memory in a test");
+            if (!(*w == 'i' ? VEC_PUSH(&c->mem, &c->in, v) : VEC_PUSH(&c->mem, &c->out, v)))
+                fail_msg("no memory in a test");
         } else if (!strncmp(w, "live=", 5)) c->view.n_live_bytes = strtoul(w + 5, NULL, 10);
         else if (!strncmp(w, "funcs=", 6)) c->view.n_funcs = strtoul(w + 6, NULL, 10), c->view.from_text = true;
         else if (!strncmp(w, "version=", 8)) c->view.version = w + 8, c->view.from_text = true;

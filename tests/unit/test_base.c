@@ -207,7 +207,8 @@ static void what_cannot_be_seen(void **state)
     file_out o;
     bool is;
     assert_non_null(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/loop", dir), snprintf(gone, sizeof gone, "%s/gone", dir), snprintf(below, sizeof below, "%s/x", path);
+    snprintf(path, sizeof path, "%s/loop", dir), snprintf(gone, sizeof gone, "%s/gone", dir),
+        snprintf(below, sizeof below, "%s/x", path);
     memset(long_name, 'x', sizeof long_name - 1), long_name[sizeof long_name - 1] = 0;
     assert_int_equal(symlink("loop", path), 0);
     assert_true(path_look(path, &i) && i.unseen == ELOOP && !i.folder && !i.plain);
@@ -266,7 +267,8 @@ static void folders_taken_back(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* Who wants a regular file is not kept waiting by a pipe, and reads no device; a link is followed or not, as is asked. */
+/* Who wants a regular file is not kept waiting by a pipe, and reads no device; a link is followed or not, as is
+ * asked. */
 static void plain_files_only(void **state)
 {
     (void)state;
@@ -317,13 +319,17 @@ static void plain_files_only(void **state)
 static void folders_of_files(void **state)
 {
     (void)state;
-    static const struct { const char *path, *want; } rows[] = { { "m.bin", "." }, { "/m.bin", "/" }, { "a/m.bin", "a" }, { "/a/m.bin", "/a" }, { "./m.bin", "." }, { "a/b/", "a/b" }, { "", "." }, { "/", "/" } };
+    static const struct {
+        const char *path, *want;
+    } rows[] = { { "m.bin", "." },   { "/m.bin", "/" }, { "a/m.bin", "a" }, { "/a/m.bin", "/a" },
+                 { "./m.bin", "." }, { "a/b/", "a/b" }, { "", "." },        { "/", "/" } };
     char to[8];
     for (size_t i = 0; i < COUNT(rows); i++) {
         assert_true(path_folder(rows[i].path, to, sizeof to));
         assert_string_equal(to, rows[i].want);
     }
-    assert_true(path_folder("1234567/x", to, sizeof to) && !path_folder("12345678/x", to, sizeof to) && !path_folder("/x", to, 1) && path_folder("/x", to, 2));
+    assert_true(path_folder("1234567/x", to, sizeof to) && !path_folder("12345678/x", to, sizeof to) &&
+                !path_folder("/x", to, 1) && path_folder("/x", to, 2));
 }
 
 /* One file under two names, there already or not yet; what takes the bytes of both is none. */
@@ -335,8 +341,10 @@ static void names_of_one_file(void **state)
     diag d = { 0 };
     assert_non_null(mkdtemp(dir));
     for (int i = 0; i < 3; i++) snprintf(path[i], sizeof path[i], "%s/%s", dir, names[i]);
-    assert_true(path_same("no such file", "./no such file") && path_same("no/such/folder", "no/such/folder") && path_same("-", "-"));
-    assert_false(path_same("no such file", "no such thing") || path_same(path[0], "f") || path_same("/dev/null", "/dev/null"));
+    assert_true(path_same("no such file", "./no such file") && path_same("no/such/folder", "no/such/folder") &&
+                path_same("-", "-"));
+    assert_false(path_same("no such file", "no such thing") || path_same(path[0], "f") ||
+                 path_same("/dev/null", "/dev/null"));
     char again[100];
     snprintf(again, sizeof again, "%s/./f", dir);
     assert_true(path_same(path[0], again));
@@ -359,7 +367,9 @@ static pid_t writer(const char *path, int *tell)
         file_out o;
         diag d = { 0 };
         close(go[1]);
-        if (file_begin(path, &o, &d) || file_put(&o, 0, "new", 3, &d) || write(ready[1], "", 1) != 1 || read(go[0], &c, 1) != 1) _exit(1);
+        if (file_begin(path, &o, &d) || file_put(&o, 0, "new", 3, &d) || write(ready[1], "", 1) != 1 ||
+            read(go[0], &c, 1) != 1)
+            _exit(1);
         _exit(file_finish(&o, &d) ? 1 : 0);
     }
     assert_true(pid > 0);
@@ -380,7 +390,8 @@ static int end_of(pid_t pid, int tell)
 static void what_the_dead_left_is_removed(void **state)
 {
     (void)state;
-    static const char *const others[] = { "f.tmp.x", "f.tmp.", "f.tmp.00001", "ff.tmp.99999999", "f.tmp.99999999x" }; /* not ours to remove */
+    /* not ours to remove */
+    static const char *const others[] = { "f.tmp.x", "f.tmp.", "f.tmp.00001", "ff.tmp.99999999", "f.tmp.99999999x" };
     char dir[] = "/tmp/an_left_XXXXXX", path[64], left[3][96], name[96];
     diag d = { 0 };
     struct stat s;
@@ -446,12 +457,14 @@ static void zeroed_memory(void **state)
 }
 
 /* A formula's result as an integer: cut off, not rounded, and never past the type. */
-/* No two changes of signs make up for each other, wherever they are: what one leaves behind depends on all the numbers before it. */
+/* No two changes of signs make up for each other, wherever they are: what one leaves behind depends on all the
+ * numbers before it. */
 static void every_sign_counts(void **state)
 {
     (void)state;
     enum { N = 24 };
-    static const uint64_t signs[] = { 0x8000000000000000u, 0x8000000080000000u, 0x80000000u, 0x8000800080008000u, 0x8000000080008000u, 0x8080808080808080u };
+    static const uint64_t signs[] = { 0x8000000000000000u, 0x8000000080000000u, 0x80000000u,
+                                      0x8000800080008000u, 0x8000000080008000u, 0x8080808080808080u };
     rng r = { test_seed("signs") };
     uint64_t x[N];
     for (int i = 0; i < N; i++) x[i] = rng_next(&r);
@@ -462,8 +475,10 @@ static void every_sign_counts(void **state)
                 uint64_t y[N];
                 memcpy(y, x, sizeof y);
                 y[i] ^= signs[k / COUNT(signs)], y[j] ^= signs[k % COUNT(signs)];
-                if (hash_many(y, sizeof y, 7) == whole) fail_msg("words %d and %d with other signs (%zu) are taken for those before", i, j, k);
-                if (j < N - 1 && hash_many(y, sizeof y - 3, 7) == some) fail_msg("words %d and %d of a row that ends amid a word (%zu)", i, j, k);
+                if (hash_many(y, sizeof y, 7) == whole)
+                    fail_msg("words %d and %d with other signs (%zu) are taken for those before", i, j, k);
+                if (j < N - 1 && hash_many(y, sizeof y - 3, 7) == some)
+                    fail_msg("words %d and %d of a row that ends amid a word (%zu)", i, j, k);
             }
 }
 
@@ -481,7 +496,8 @@ static void integers_hold_what_they_can(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         if (dtype_hold(rows[i].t, rows[i].x) != rows[i].want)
-            fail_msg("%s holds %g as %g, expected %g", dtype_name(rows[i].t), rows[i].x, dtype_hold(rows[i].t, rows[i].x), rows[i].want);
+            fail_msg("%s holds %g as %g, expected %g", dtype_name(rows[i].t), rows[i].x,
+                     dtype_hold(rows[i].t, rows[i].x), rows[i].want);
     assert_false(signbit(dtype_hold(DT_I32, -0.5)) || signbit(dtype_hold(DT_I8, -0.0)));
 }
 

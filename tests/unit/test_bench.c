@@ -33,7 +33,9 @@ static void test_run(void **state)
         assert_non_null(strstr(b.at, json ? "\"bench\":\"dispatch\"" : "dispatch "));
         assert_int_equal(b.at[b.n - 1], '\n');
         if (json) assert_non_null(strstr(b.at, "\"of_bound\":"));
-        static const char *const rows_of[] = { "compile fwd_attn on cpu", "compile and load fwd_ffn on soft:m4", "reload stories110m layer, fp16 weights", "reload stories110m layer, through a device" };
+        static const char *const rows_of[] = { "compile fwd_attn on cpu", "compile and load fwd_ffn on soft:m4",
+                                               "reload stories110m layer, fp16 weights",
+                                               "reload stories110m layer, through a device" };
         for (size_t i = 0; i < sizeof rows_of / sizeof *rows_of; i++) assert_non_null(strstr(b.at, rows_of[i]));
         if (json) assert_non_null(strstr(b.at, "\"isa\":\"f16_")); /* the kernel that ran, not that of fp32 */
         sb_free(&b);
@@ -55,6 +57,7 @@ static void test_markdown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_list), cmocka_unit_test(test_unknown), cmocka_unit_test(test_run), cmocka_unit_test(test_markdown) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_list), cmocka_unit_test(test_unknown),
+                                        cmocka_unit_test(test_run), cmocka_unit_test(test_markdown) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

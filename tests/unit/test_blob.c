@@ -34,8 +34,10 @@ static void written_files_have_the_documented_bytes(void **state)
     assert_ok(blob_finish(&w, &d), d);
     const unsigned char *b = (unsigned char *)w.bytes.at;
     static const unsigned char head[8] = { 2, 0, 0, 0, 2, 0, 0, 0 };
-    static const unsigned char first[24] = { 0xef, 0xbe, 0xad, 0xde, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0 };
-    static const unsigned char second[24] = { 0xef, 0xbe, 0xad, 0xde, 4, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0 };
+    static const unsigned char first[24] = { 0xef, 0xbe, 0xad, 0xde, 1,   0, 0, 0, 6, 0, 0, 0,
+                                             0,    0,    0,    0,    128, 0, 0, 0, 0, 0, 0, 0 };
+    static const unsigned char second[24] = { 0xef, 0xbe, 0xad, 0xde, 4, 0, 0, 0, 3, 0, 0, 0,
+                                              0,    0,    0,    0,    0, 1, 0, 0, 0, 0, 0, 0 };
     assert_int_equal(w.bytes.n, 259);
     assert_memory_equal(b, head, 8);
     assert_memory_equal(b + 64, first, 24);
@@ -195,7 +197,8 @@ static void records_are_checked(void **state)
         fill(buf, rows[i].n, rows[i].s);
         assert_ok(blob_view(buf, rows[i].n, &f, &d), d);
         an_status st = blob_at(&f, rows[i].offset, rows[i].want, rows[i].bytes, &e, &d);
-        if (st != (rows[i].say ? AN_INPUT : AN_OK) || (rows[i].say && !strstr(d.msg, rows[i].say))) fail_msg("row %zu: %d %s", i, (int)st, d.msg);
+        if (st != (rows[i].say ? AN_INPUT : AN_OK) || (rows[i].say && !strstr(d.msg, rows[i].say)))
+            fail_msg("row %zu: %d %s", i, (int)st, d.msg);
         if (!st && (e.data != rows[i].data || e.bytes != rows[i].got || (rows[i].want && e.dt != rows[i].want)))
             fail_msg("row %zu: data %llu, %llu bytes", i, (unsigned long long)e.data, (unsigned long long)e.bytes);
         blob_close(&f);

@@ -1,5 +1,6 @@
-/* The program cache: what goes in comes out, in this process and the next; damaged, half-written and foreign files never do;
- * it stays within its size and lets the least recently used go; processes may share it and be killed in it. */
+/* The program cache: what goes in comes out, in this process and the next; damaged, half-written and foreign files
+ * never do; it stays within its size and lets the least recently used go; processes may share it and be killed in
+ * it. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -51,7 +52,9 @@ static dev_cache *open_cache(uint64_t disk, uint64_t memory)
 {
     dev_cache *c;
     diag d = { 0 };
-    assert_ok(dev_cache_open(&c, &(dev_cache_options){ .dir = dir, .max_disk_bytes = disk, .max_memory_bytes = memory }, &d), d);
+    assert_ok(
+        dev_cache_open(&c, &(dev_cache_options){ .dir = dir, .max_disk_bytes = disk, .max_memory_bytes = memory }, &d),
+        d);
     assert_string_equal(dev_cache_dir(c), dir);
     return c;
 }
@@ -194,7 +197,8 @@ static void damage(void **state)
     file_drop(&f);
 }
 
-/* What stands under an entry's name and is no file of ours: a pipe, links, a folder, a file that could never have been kept. */
+/* What stands under an entry's name and is no file of ours: a pipe, links, a folder, a file that could never have
+ * been kept. */
 static void plant(int what, const char *path)
 {
     diag d = { 0 };
@@ -352,7 +356,8 @@ static void shared(void **state)
         dev_cache *c;
         diag d = { 0 };
         rng r = { (uint64_t)p + 5 };
-        int bad = dev_cache_open(&c, &(dev_cache_options){ .dir = dir, .max_disk_bytes = 3000, .max_memory_bytes = 1 }, &d) != AN_OK;
+        int bad = dev_cache_open(&c, &(dev_cache_options){ .dir = dir, .max_disk_bytes = 3000, .max_memory_bytes = 1 },
+                                 &d) != AN_OK;
         for (int i = 0; i < 60 && !bad; i++) {
             uint64_t k = rng_below(&r, 8);
             unsigned char want[600];
@@ -430,7 +435,8 @@ static void bound_from_environment(void **state)
         diag d = { 0 }, e = { 0 };
         setenv("ANNEAL_CACHE_BYTES", rows[i].said, 1);
         an_status want = rows[i].want == UINT64_MAX ? AN_INPUT : AN_OK;
-        if (dev_cache_look(&look, &d) != want || (!want && look.max_bytes != rows[i].want)) fail_msg("\"%s\": %d, %llu: %s", rows[i].said, d.st, (unsigned long long)look.max_bytes, d.msg);
+        if (dev_cache_look(&look, &d) != want || (!want && look.max_bytes != rows[i].want))
+            fail_msg("\"%s\": %d, %llu: %s", rows[i].said, d.st, (unsigned long long)look.max_bytes, d.msg);
         assert_string_equal(look.dir, dir);
         free(look.dir);
         assert_int_equal(dev_cache_open(&c, NULL, &e), want);
@@ -525,7 +531,9 @@ static void compile_on(dev_cache *c, made x, bool *kept, double *y0, uint64_t *b
     strbuf w = weight_file(2, 0);
     dev_blob blob[2] = { { WEIGHT_PATH, w.at, w.n }, { OTHER_WEIGHT, w.at, w.n } };
     assert_ok(device_open(&dev, x.engine, &(device_options){ .threads = 1, .cache = c, .own_budget = true }, &d), d);
-    dev_source src = { .text = x.text, .n_text = strlen(x.text), .weights = { .blob = blob, .n_blob = strstr(x.text, OTHER_WEIGHT) ? 2 : 1 } };
+    dev_source src = { .text = x.text,
+                       .n_text = strlen(x.text),
+                       .weights = { .blob = blob, .n_blob = strstr(x.text, OTHER_WEIGHT) ? 2 : 1 } };
     assert_ok(device_compile(dev, &src, &p, &d), d);
     *kept = dev_program_from_cache(p);
     assert_ok(dev_program_load(p, &d), d);
@@ -564,7 +572,8 @@ static void store(unsigned char *at, uint64_t v)
     for (int i = 0; i < 8; i++, v >>= 8) at[i] = (unsigned char)v;
 }
 
-/* As a forger would: the program says that it is what the key stands for, and for that chip, with a checksum that is right again. */
+/* As a forger would: the program says that it is what the key stands for, and for that chip, with a checksum that is
+ * right again. */
 static void forge(strbuf *body, dev_key k, const char *target)
 {
     enum { HEADER = 32, SEED = 0x616e };
@@ -584,15 +593,19 @@ static void forge(strbuf *body, dev_key k, const char *target)
 static void planted(void **state)
 {
     (void)state;
-    static const char add[] = ONE_TEXT("add(x = x, y = x)", "1, 8, 1, 32"), mul[] = ONE_TEXT("mul(x = x, y = x)", "1, 8, 1, 32");
-    static const char large[] = ONE_TEXT("mul(x = x, y = x)", "1, 64, 1, 512"), flat[] = ONE_TEXT("mul(x = x, y = x)", "1, 32, 1, 8");
+    static const char add[] = ONE_TEXT("add(x = x, y = x)", "1, 8, 1, 32"),
+                      mul[] = ONE_TEXT("mul(x = x, y = x)", "1, 8, 1, 32");
+    static const char large[] = ONE_TEXT("mul(x = x, y = x)", "1, 64, 1, 512"),
+                      flat[] = ONE_TEXT("mul(x = x, y = x)", "1, 32, 1, 8");
     static const char both[] = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\ntensor<fp16, [1, 8, 1, 32]> y = mul(x = x, y = x)[name = string(\"y\")];\n"
                                         "tensor<fp16, [1, 8, 1, 32]> z = add(x = x, y = x)[name = string(\"z\")];\n} -> (y, z);\n}\n";
     static const char wide[] = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\nstring t = const()[name = string(\"t\"), val = string(\"fp32\")];\n"
                                         "tensor<fp32, [1, 8, 1, 32]> y = cast(dtype = t, x = x)[name = string(\"y\")];\n} -> (y);\n}\n";
     static const char with_z[] = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x, tensor<fp16, [1, 8, 1, 32]> z) {\n"
                                           "tensor<fp16, [1, 8, 1, 32]> y = mul(x = x, y = z)[name = string(\"y\")];\n} -> (y);\n}\n";
-    static const char plane[] = ONE_TEXT("add(x = x, y = x)", "8, 32"), deep[] = RESHAPED("8, 32, 1", "8, 32", "[2]", "[8, 32]"), stood[] = RESHAPED("32, 8", "8, 32", "[2]", "[8, 32]");
+    static const char plane[] = ONE_TEXT("add(x = x, y = x)", "8, 32"),
+                      deep[] = RESHAPED("8, 32, 1", "8, 32", "[2]", "[8, 32]"),
+                      stood[] = RESHAPED("32, 8", "8, 32", "[2]", "[8, 32]");
     char elsewhere[sizeof CONV_TEXT];
     strcpy(elsewhere, CONV_TEXT);
     memcpy(strstr(elsewhere, WEIGHT_PATH), OTHER_WEIGHT, strlen(OTHER_WEIGHT));
@@ -616,7 +629,8 @@ static void planted(void **state)
         { { STEP_TEXT("y"), "cpu" }, { STEP_TEXT("t, y"), "cpu" }, true, NULL, 36 }, /* what is no result is one */
         { { KEPT_TEXT(WRITTEN), "cpu" }, { KEPT_TEXT(""), "cpu" }, true, NULL, 3 }, /* state that is not written */
         { { add, "soft:m1" }, { add, "cpu" }, true, NULL, 6 },
-        { { add, "soft:m1" }, { add, "soft:m4" }, true, "m1", 6 },        /* another chip's arithmetic under this one's name */
+        /* another chip's arithmetic under this one's name */
+        { { add, "soft:m1" }, { add, "soft:m4" }, true, "m1", 6 },
         { { add, "soft:m1" }, { add, "soft:h13g" }, true, NULL, 6 },      /* another chip with this arithmetic */
         { { CONV_TEXT, "cpu" }, { elsewhere, "cpu" }, true, NULL, 6 },    /* reads what the text does not name */
     };
@@ -632,7 +646,8 @@ static void planted(void **state)
             double y0;
             uint64_t bad;
             compile_on(c, rows[i].want, &kept, &y0, &bad);
-            if (kept != round || bad != !round || y0 != rows[i].y0) fail_msg("row %zu, round %d: kept %d, bad %d, y %g", i, round, kept, (int)bad, y0);
+            if (kept != round || bad != !round || y0 != rows[i].y0)
+                fail_msg("row %zu, round %d: kept %d, bad %d, y %g", i, round, kept, (int)bad, y0);
             dev_cache_close(c);
         }
         sb_free(&right);
@@ -645,7 +660,8 @@ static void known_again(void **state)
 {
     (void)state;
     static const char open_y[] = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\ntensor<fp16, [?, 8, 1, 32]> y = mul(x = x, y = x)[name = string(\"y\")];\n} -> (y);\n}\n";
-    static const char *const texts[] = { RING_TEXT, TWO_TEXT, open_y, KEPT_TEXT(WRITTEN), KEPT_TEXT(UPDATED), STEP_TEXT("y, t") };
+    static const char *const texts[] = { RING_TEXT,          TWO_TEXT,           open_y,
+                                         KEPT_TEXT(WRITTEN), KEPT_TEXT(UPDATED), STEP_TEXT("y, t") };
     for (size_t i = 0; i < COUNT(texts); i++) {
         dev_key k;
         bool kept;
@@ -667,16 +683,21 @@ static void by_another_compiler(void **state)
     static const struct {
         const char *maker;
         bool kept;
-    } rows[] = { { "one", false }, { "one", true }, { "another", false }, { NULL, false }, { NULL, true }, { "one", true } };
+    } rows[] = { { "one", false }, { "one", true }, { "another", false },
+                 { NULL, false },  { NULL, true },  { "one", true } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         dev_cache *c = open_cache(0, 0);
         device *dev;
         dev_program *p;
         diag d = { 0 };
         dev_source src = { .text = RING_TEXT, .n_text = strlen(RING_TEXT) };
-        assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .cache = c, .own_budget = true, .maker = rows[i].maker }, &d), d);
+        assert_ok(device_open(&dev, "soft:m1",
+                              &(device_options){ .threads = 1, .cache = c, .own_budget = true, .maker = rows[i].maker },
+                              &d),
+                  d);
         assert_ok(device_compile(dev, &src, &p, &d), d);
-        if (dev_program_from_cache(p) != rows[i].kept) fail_msg("row %zu: kept %d, wanted %d", i, !rows[i].kept, rows[i].kept);
+        if (dev_program_from_cache(p) != rows[i].kept)
+            fail_msg("row %zu: kept %d, wanted %d", i, !rows[i].kept, rows[i].kept);
         device_close(dev);
         dev_cache_close(c);
     }

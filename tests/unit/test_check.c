@@ -147,14 +147,17 @@ static size_t count(const char *s, const char *piece)
 static void json_has_the_documented_keys(void **state)
 {
     (void)state;
-    check_report *r = check(MAIN "(" BIG " a) {\n" BIG " y = frobnicate(x = a)[name = string(\"quo\\\"te\")];\n" END("y"), NULL);
+    check_report *r =
+        check(MAIN "(" BIG " a) {\n" BIG " y = frobnicate(x = a)[name = string(\"quo\\\"te\")];\n" END("y"), NULL);
     char *text = print(r, "json");
     size_t lines = 0, costs = 0, unknown = 0;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         assert_int_equal(line[0], '{');
         assert_int_equal(line[strlen(line) - 1], '}');
         bool cost = !strncmp(line, "{\"kind\":\"cost\",\"target\":\"m", 26);
-        static const char *const finding_keys[] = { "{\"rule\":\"", ",\"severity\":\"", ",\"op\":\"", ",\"line\":", ",\"col\":", ",\"message\":\"", ",\"fix\":\"", ",\"evidence\":\"", ",\"target\":\"" };
+        static const char *const finding_keys[] = { "{\"rule\":\"", ",\"severity\":\"", ",\"op\":\"",
+                                                    ",\"line\":",   ",\"col\":",        ",\"message\":\"",
+                                                    ",\"fix\":\"",  ",\"evidence\":\"", ",\"target\":\"" };
         static const char *const cost_keys[] = { ",\"latency_us\":", ",\"bound\":\"", ",\"flops\":", ",\"bytes\":" };
         for (size_t k = 0; !cost && k < COUNT(finding_keys); k++)
             if (!strstr(line, finding_keys[k])) fail_msg("%s not in %s", finding_keys[k], line);
@@ -202,7 +205,8 @@ static void text_merges_targets_and_points(void **state)
     assert_non_null(strstr(text, "{ oops\n  ^\n"));
     free(text);
     text = print(r, "json");
-    assert_non_null(strstr(text, "{\"rule\":\"syntax\",\"severity\":\"error\",\"op\":\"\",\"line\":2,\"col\":3,\"message\":\""));
+    assert_non_null(
+        strstr(text, "{\"rule\":\"syntax\",\"severity\":\"error\",\"op\":\"\",\"line\":2,\"col\":3,\"message\":\""));
     assert_null(strstr(text, "cost"));
     free(text);
     check_free(r);

@@ -75,7 +75,8 @@ static void test_limits(void **state)
 static void test_speeds(void **state)
 {
     (void)state;
-    static const char *const speed[] = { "peak_fit", "peak_gemm", "peak_slope", "bw_fit", "bw_weight", "bw_dram", "floor_us", "t0_us", "resident", "int8_rate" };
+    static const char *const speed[] = { "peak_fit", "peak_gemm", "peak_slope", "bw_fit",   "bw_weight",
+                                         "bw_dram",  "floor_us",  "t0_us",      "resident", "int8_rate" };
     for (size_t i = 0; i < chip_count(); i++) {
         const chip *c = chip_at(i);
         for (size_t k = 0; k < COUNT(speed); k++)
@@ -84,7 +85,8 @@ static void test_speeds(void **state)
         assert_true(chip_limit(c, "bw_fit") <= chip_limit(c, "bw_dram"));
     }
     /* facts 9.2: measured parts keep their numbers; others scale by cores and clock */
-    assert_true(chip_limit(chip_find("m1"), "peak_fit") == 3.25e12 && chip_limit(chip_find("m5"), "peak_fit") == 8.9e12);
+    assert_true(chip_limit(chip_find("m1"), "peak_fit") == 3.25e12 &&
+                chip_limit(chip_find("m5"), "peak_fit") == 8.9e12);
     assert_true(chip_limit(chip_find("h15g"), "bw_fit") == 2 * chip_limit(chip_find("h15"), "bw_fit"));
     assert_true(chip_limit(chip_find("m3"), "t0_us") < chip_limit(chip_find("m1"), "t0_us"));
 }
@@ -121,7 +123,8 @@ static void test_print(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_find), cmocka_unit_test(test_base), cmocka_unit_test(test_limits),
-                                        cmocka_unit_test(test_speeds), cmocka_unit_test(test_print) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_find), cmocka_unit_test(test_base),
+                                        cmocka_unit_test(test_limits), cmocka_unit_test(test_speeds),
+                                        cmocka_unit_test(test_print) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,8 @@ static bool has_step(const small_run *r, int64_t step)
     return there(r, name);
 }
 
-static void spoil(const small_run *r, const char *tail, int how) /* 0: a byte, 1: cut, 2: gone, 3: emptied, 4: another place in the data, 5: a pipe, 6: no end of zeros */
+/* 0: a byte, 1: cut, 2: gone, 3: emptied, 4: another place in the data, 5: a pipe, 6: no end of zeros */
+static void spoil(const small_run *r, const char *tail, int how)
 {
     char path[200];
     file_bytes f;
@@ -73,7 +74,8 @@ static void rotation(void **state)
     assert_ok(file_read(path, 100, &f, &d), d);
     assert_string_equal((char *)f.at, "step-00000008\n");
     file_drop(&f);
-    assert_true(there(&r, "step-00000008/config.json") && there(&r, "step-00000008/model.safetensors") && there(&r, "step-00000008/tokenizer.json"));
+    assert_true(there(&r, "step-00000008/config.json") && there(&r, "step-00000008/model.safetensors") &&
+                there(&r, "step-00000008/tokenizer.json"));
     small_end(&r);
 }
 
@@ -115,7 +117,8 @@ static void falls_back(void **state)
     small_end(&whole);
 }
 
-/* A checkpoint that was given the name of a later step is not that one: it is not gone on from, and the one of that step takes its place. */
+/* A checkpoint that was given the name of a later step is not that one: it is not gone on from, and the one of that
+ * step takes its place. */
 static void another_steps_name(void **state)
 {
     (void)state;
@@ -228,7 +231,8 @@ static void one_at_a_time(void **state)
     assert_int_equal(pipe(up) | pipe(down), 0);
     pid_t child = fork();
     if (!child) {
-        const bool ok = !ckpt_enter(r.save, &hold, &d) && write(up[1], "x", 1) == 1 && read(down[0], &c, 1) == 1; /* and dies with the lock */
+        /* and dies with the lock */
+        const bool ok = !ckpt_enter(r.save, &hold, &d) && write(up[1], "x", 1) == 1 && read(down[0], &c, 1) == 1;
         _exit(!ok);
     }
     assert_int_equal(read(up[0], &c, 1), 1);
@@ -246,7 +250,8 @@ static void one_at_a_time(void **state)
     small_end(&r);
 }
 
-/* A process that dies between its last save and the end of the rotation leaves one too many: the one that goes on removes it, whether or not it saves. */
+/* A process that dies between its last save and the end of the rotation leaves one too many: the one that goes on
+ * removes it, whether or not it saves. */
 static void one_too_many(void **state)
 {
     (void)state;
@@ -256,13 +261,16 @@ static void one_too_many(void **state)
     diag d = { 0 };
     small_begin(&r);
     run_to(&r, 8, 0, false, &q);
-    snprintf(cmd, sizeof cmd, "cd %s && cp -r step-00000006 step-00000004 && cp -r step-00000006 .tmp-old-00000002", r.save); /* as it was before they went */
+    /* as it was before they went */
+    snprintf(cmd, sizeof cmd, "cd %s && cp -r step-00000006 step-00000004 && cp -r step-00000006 .tmp-old-00000002",
+             r.save);
     assert_int_equal(system(cmd), 0);
     small_path(&r, "latest", path, sizeof path);
     assert_ok(file_write(path, "step-00000006\n", 14, &d), d);
     run_to(&r, 8, 0, true, &q);
     assert_int_equal(r.n, 0);
-    assert_true(there(&r, "step-00000008") && there(&r, "step-00000006") && !there(&r, "step-00000004") && !there(&r, ".tmp-old-00000002"));
+    assert_true(there(&r, "step-00000008") && there(&r, "step-00000006") && !there(&r, "step-00000004") &&
+                !there(&r, ".tmp-old-00000002"));
     lm_run_options o = small_options(&r, "cpu");
     o.steps = 8, o.save_every = 2, o.resume = true, o.keep = 1;
     assert_ok(lm_run(&o, &q, &d), d);
@@ -310,7 +318,8 @@ static bool give_up(void *user, const char *what)
     return t->what && !strcmp(t->what, what) && t->after-- <= 0;
 }
 
-/* An engine that is gone in the middle: the run ends with its words, and the updates before are saved although none was due. */
+/* An engine that is gone in the middle: the run ends with its words, and the updates before are saved although none
+ * was due. */
 static void engine_gone(void **state)
 {
     (void)state;
@@ -326,7 +335,8 @@ static void engine_gone(void **state)
         trouble t = { "dispatch", i ? 200 : 5 };
         small_begin(&r);
         o = small_options(&r, "soft:m4");
-        o.pipeline = ways[i], o.steps = 8, o.save_every = 100, o.validation = -1, o.device.spoil = give_up, o.device.spoiler = &t;
+        o.pipeline = ways[i], o.steps = 8, o.save_every = 100, o.validation = -1, o.device.spoil = give_up,
+        o.device.spoiler = &t;
         assert_int_equal(lm_run(&o, &q, &d), AN_INPUT);
         assert_non_null(strstr(d.msg, "a failure that was asked for"));
         assert_true(r.n >= 2 && r.n < 8 && q.done == r.n);
@@ -340,10 +350,12 @@ static void engine_gone(void **state)
 }
 
 /* A small run on an engine whose results go bad when `bad` says so. */
-static lm_run_options sick_options(small_run *r, int64_t steps, int64_t save_every, int keep, bool (*bad)(void *user, const char *what), void *user)
+static lm_run_options sick_options(small_run *r, int64_t steps, int64_t save_every, int keep,
+                                   bool (*bad)(void *user, const char *what), void *user)
 {
     lm_run_options o = small_options(r, "soft:m4");
-    o.pipeline = "dynamic", o.steps = steps, o.save_every = save_every, o.keep = keep, o.validation = -1, o.device.spoil = bad, o.device.spoiler = user;
+    o.pipeline = "dynamic", o.steps = steps, o.save_every = save_every, o.keep = keep, o.validation = -1,
+    o.device.spoil = bad, o.device.spoiler = user;
     return o;
 }
 
@@ -359,8 +371,8 @@ static void latest_is(const small_run *r, int64_t step)
     file_drop(&f);
 }
 
-/* What diverged is not saved: it could push out what did not. With one kept and a save due after every update, the last one that counted is
- * there at the end, and a device that is well again goes on from it. */
+/* What diverged is not saved: it could push out what did not. With one kept and a save due after every update, the
+ * last one that counted is there at the end, and a device that is well again goes on from it. */
 static void diverged(void **state)
 {
     (void)state;
@@ -386,7 +398,10 @@ static void diverged(void **state)
     }
 }
 
-static bool spoil_the_second(void *user, const char *what) { return ((small_run *)user)->n == 1 && !strcmp(what, "output"); }
+static bool spoil_the_second(void *user, const char *what)
+{
+    return ((small_run *)user)->n == 1 && !strcmp(what, "output");
+}
 
 /* A save that was due behind a skipped update comes with the next one that counts. */
 static void due_while_skipping(void **state)
@@ -404,7 +419,8 @@ static void due_while_skipping(void **state)
     small_end(&r);
 }
 
-/* Asked to stop in a row of skipped updates: what a process did is not lost, nor is the checkpoint from before the row. */
+/* Asked to stop in a row of skipped updates: what a process did is not lost, nor is the checkpoint from before the
+ * row. */
 static void stopped_while_skipping(void **state)
 {
     (void)state;
@@ -461,7 +477,8 @@ static void put_old_sum(strbuf *b, const char *folder, const char *line)
     assert_int_equal(sscanf(line, " \"%99[^\"]\"", name), 1);
     snprintf(path, sizeof path, "%s/%s", folder, name);
     assert_ok(file_read(path, 1 << 24, &f, &d), d);
-    sb_printf(b, "    \"%s\": { \"bytes\": %zu, \"hash\": \"%016llx\" }%s\n", name, f.n, (unsigned long long)hash_bytes(f.at, f.n, 0), strstr(line, "},\n") == strchr(line, '}') ? "," : "");
+    sb_printf(b, "    \"%s\": { \"bytes\": %zu, \"hash\": \"%016llx\" }%s\n", name, f.n,
+              (unsigned long long)hash_bytes(f.at, f.n, 0), strstr(line, "},\n") == strchr(line, '}') ? "," : "");
     file_drop(&f);
 }
 
@@ -482,8 +499,9 @@ static uint64_t old_rest(const char *start, const char *folder)
     return h;
 }
 
-/* train.json as an earlier version wrote it: 1 without a checksum of its own and with a digest of a few ids that is not looked at, 2 without exact
- * settings, 3 with another digest of the data, 4 with one of files and not of ids, and with other checksums. */
+/* train.json as an earlier version wrote it: 1 without a checksum of its own and with a digest of a few ids that is
+ * not looked at, 2 without exact settings, 3 with another digest of the data, 4 with one of files and not of ids,
+ * and with other checksums. */
 static void as_version(const small_run *r, const char *step, int version)
 {
     char folder[200], path[220];
@@ -501,16 +519,20 @@ static void as_version(const small_run *r, const char *step, int version)
     assert_ok(file_read(path, 1 << 20, &f, &d), d);
     for (char *line = (char *)f.at, *end; (end = strchr(line, '\n')); line = end + 1) {
         bool drop = false;
-        for (size_t i = 0; i < COUNT(gone); i++) drop |= version < gone[i].since && strstr(line, gone[i].key) == line + 2;
+        for (size_t i = 0; i < COUNT(gone); i++)
+            drop |= version < gone[i].since && strstr(line, gone[i].key) == line + 2;
         if (drop) continue;
         if (!strncmp(line, "    \"", 5)) put_old_sum(&b, folder, line);
         else if (strstr(line, "\"exact\"") == line + 2 && (old = strstr(line, rest)) && old < end)
-            sb_putn(&b, line, (size_t)(old - line)), sb_printf(&b, "%s%016llx\",\n", rest, (unsigned long long)old_rest(r->model, folder));
+            sb_putn(&b, line, (size_t)(old - line)),
+                sb_printf(&b, "%s%016llx\",\n", rest, (unsigned long long)old_rest(r->model, folder));
         else if (strstr(line, "\"version\"") == line + 2) sb_printf(&b, "  \"version\": %d,\n", version);
-        else if (version < 5 && strstr(line, "\"data\"") == line + 2) sb_puts(&b, "  \"data\": \"0123456789abcdef\",\n");
+        else if (version < 5 && strstr(line, "\"data\"") == line + 2)
+            sb_puts(&b, "  \"data\": \"0123456789abcdef\",\n");
         else if (strstr(line, "\"checksum\"") == line + 2) {
             b.n -= 2; /* the comma before it */
-            if (version > 1) sb_printf(&b, ",\n  \"checksum\": \"%016llx\"\n", (unsigned long long)hash_bytes(b.at, b.n, 0));
+            if (version > 1)
+                sb_printf(&b, ",\n  \"checksum\": \"%016llx\"\n", (unsigned long long)hash_bytes(b.at, b.n, 0));
             else sb_puts(&b, "\n");
         } else sb_putn(&b, line, (size_t)(end + 1 - line));
     }
@@ -535,7 +557,8 @@ static void edit(const char *path, const char *after, size_t drop, const char *m
     at += drop;
     sb_putn(&b, at, (size_t)(seal - at));
     const bool old = strstr(text, "\"version\": 4,") != NULL;
-    sb_printf(&b, ",\n  \"checksum\": \"%016llx\"\n}\n", (unsigned long long)(old ? hash_bytes : hash_many)(b.at, b.n, 0));
+    sb_printf(&b, ",\n  \"checksum\": \"%016llx\"\n}\n",
+              (unsigned long long)(old ? hash_bytes : hash_many)(b.at, b.n, 0));
     assert_ok(file_write(path, b.at, b.n, &d), d);
     sb_free(&b);
     file_drop(&f);
@@ -650,7 +673,8 @@ static void no_such_numbers(void **state)
         small_path(&r, "step-00000004/train.json", path, sizeof path);
         write_into(path, rows[i].after, rows[i].more);
         run_to(&r, 8, 0, true, &q);
-        if (!strstr(r.warned, rows[i].says) || !strstr(r.warned, "the checkpoint before it") || r.n != 6) fail_msg("row %zu: %d updates, \"%s\"", i, r.n, r.warned);
+        if (!strstr(r.warned, rows[i].says) || !strstr(r.warned, "the checkpoint before it") || r.n != 6)
+            fail_msg("row %zu: %d updates, \"%s\"", i, r.n, r.warned);
         small_end(&r);
     }
 }
@@ -679,7 +703,8 @@ static void one_of_them(void **state)
     small_end(&r);
 }
 
-/* A process may have died between a checkpoint and its name in `latest`, or what it names may be gone: the next one puts it right, also when nothing is left to do. */
+/* A process may have died between a checkpoint and its name in `latest`, or what it names may be gone: the next one
+ * puts it right, also when nothing is left to do. */
 static void latest_again(void **state)
 {
     (void)state;
@@ -702,11 +727,13 @@ static void latest_again(void **state)
     small_end(&r);
 }
 
-/* A shard that is cut while a run reads it: the updates before are saved, and with the file as it was the run ends as if nothing had been. */
+/* A shard that is cut while a run reads it: the updates before are saved, and with the file as it was the run ends
+ * as if nothing had been. */
 static void cut_short(void *user, const pipe_event *e)
 {
     small_run *r = user;
-    if (r->n == 3 && !strcmp(e->lane, "device")) assert_int_equal(truncate(r->data, 100), 0); /* within the fourth update */
+    /* within the fourth update */
+    if (r->n == 3 && !strcmp(e->lane, "device")) assert_int_equal(truncate(r->data, 100), 0);
 }
 
 static void data_cut(void **state)
@@ -770,7 +797,8 @@ static void few_compiles(void **state)
     device_limit many = { "compiles", 10000 }, few = { "compiles", 20 };
     small_begin(&whole);
     lm_run_options o = small_options(&whole, "soft:m4");
-    o.pipeline = "restart", o.steps = 4, o.eval_every = 1, o.validation = 0.1, o.on_progress = NULL, o.on_eval = count_evals;
+    o.pipeline = "restart", o.steps = 4, o.eval_every = 1, o.validation = 0.1, o.on_progress = NULL,
+    o.on_eval = count_evals;
     o.device.limit = &many, o.device.n_limit = 1;
     assert_int_equal(in_turns(&whole, o, &want), 1);
     small_begin(&r);
@@ -794,7 +822,8 @@ static bool asked_while_saving(void *user)
     return ++r->stop_at > 1; /* asked for the first time when the update is done, before the save */
 }
 
-/* Asked to stop while the last save of a process without compiles is under way: that is what its end says, and no other process goes on. */
+/* Asked to stop while the last save of a process without compiles is under way: that is what its end says, and no
+ * other process goes on. */
 static void asked_late(void **state)
 {
     (void)state;
@@ -810,7 +839,8 @@ static void asked_late(void **state)
     small_end(&r);
 }
 
-/* A device that takes no reload and has no compiles left goes on in a new process, bit for bit; without a folder it says why it ends. */
+/* A device that takes no reload and has no compiles left goes on in a new process, bit for bit; without a folder it
+ * says why it ends. */
 static void no_reload_no_compiles(void **state)
 {
     (void)state;

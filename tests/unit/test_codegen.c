@@ -1,5 +1,5 @@
-/* test_codegen.c: what becomes one instruction and what does not, where roundings fall, where memory goes, what stays in
- * weight files, how state and ports look, and what is refused. */
+/* test_codegen.c: what becomes one instruction and what does not, where roundings fall, where memory goes, what
+ * stays in weight files, how state and ports look, and what is refused. */
 #include <math.h>
 
 #include "codegen_t.h"
@@ -65,11 +65,13 @@ static void engine_passes(void **state)
         for (int level = 0; level < 2; level++) {
             program *p = compiled(text, &(codegen_options){ .num = &num, .level = level, .target = "m1" });
             int products = cgt_count(p, IN_CONV) + cgt_count(p, IN_MATMUL), chains = cgt_count(p, IN_EW);
-            bool merged = level && passes[i].chains == 2 && !strcmp(passes[i].what, "used twice"); /* one chain, same roundings */
+            /* one chain, same roundings */
+            bool merged = level && passes[i].chains == 2 && !strcmp(passes[i].what, "used twice");
             if (products != passes[i].products || chains != passes[i].chains - merged) {
                 strbuf b = { 0 };
                 program_print(p, &b);
-                fail_msg("%s at level %d: %d products and %d chains\n%s", passes[i].what, level, products, chains, b.at);
+                fail_msg("%s at level %d: %d products and %d chains\n%s", passes[i].what, level, products, chains,
+                         b.at);
             }
             program_free(p);
         }
@@ -95,7 +97,8 @@ static void one_rounding(void **state)
         "graph \"p\"\nx = input fp16[1, 2, 1, 1]\nw = const fp16[1, 2, 1, 1] all 1\nb = const fp16[1] all 1\nc = conv(x, w)\nm = mul(c, b)\ny = add(m, b)\nreturn y\n",
         "graph \"p\"\nx = input fp16[1, 1, 1, 2]\nw = const fp16[2, 2] all 1\nb = const fp16[1, 1, 1, 2] all 1\nc = matmul(x, w)\nm = mul(c, b)\ny = add(m, b)\nreturn y\n",
     };
-    static const char apart[] = "graph \"p\"\nx = input fp16[1, 2, 1, 1]\nw = const fp16[1, 2, 1, 1] all 1\nb = const fp16[1] all 1\nc = conv(x, w)\ny = add(c, b)\nreturn y, c\n";
+    static const char apart[] =
+        "graph \"p\"\nx = input fp16[1, 2, 1, 1]\nw = const fp16[1, 2, 1, 1] all 1\nb = const fp16[1] all 1\nc = conv(x, w)\ny = add(c, b)\nreturn y, c\n";
     for (int level = 0; level < 2; level++) {
         program *p;
         for (size_t i = 0; i < COUNT(fused); i++) {
@@ -116,9 +119,12 @@ static void dot_is_product(void **state)
 {
     (void)state;
     numerics num = rules_of("m1");
-    graph *a = cgt_parse("graph \"a\"\nx = input fp16[3, 48]\nz = input fp16[5, 48]\ny = matmul(x, z) {transpose_y=true}\nreturn y\n");
-    graph *b = cgt_parse("graph \"b\"\nx = input fp16[3, 48]\nz = input fp16[5, 48]\nxe = expand_dims(x) {axes=[1]}\nm = mul(xe, z)\ny = reduce_sum(m) {axes=[2]}\nreturn y\n");
-    program *p = cgt_compile(a, &(codegen_options){ .num = &num }), *q = cgt_compile(b, &(codegen_options){ .num = &num, .level = 1 });
+    graph *a = cgt_parse(
+        "graph \"a\"\nx = input fp16[3, 48]\nz = input fp16[5, 48]\ny = matmul(x, z) {transpose_y=true}\nreturn y\n");
+    graph *b = cgt_parse(
+        "graph \"b\"\nx = input fp16[3, 48]\nz = input fp16[5, 48]\nxe = expand_dims(x) {axes=[1]}\nm = mul(xe, z)\ny = reduce_sum(m) {axes=[2]}\nreturn y\n");
+    program *p = cgt_compile(a, &(codegen_options){ .num = &num }),
+            *q = cgt_compile(b, &(codegen_options){ .num = &num, .level = 1 });
     uint16_t x[3 * 48], z[5 * 48], ya[15], yb[15];
     rng r = { test_seed("dot") };
     for (int i = 0; i < 3 * 48; i++) x[i] = f16_from_f64(i % 3 ? rng_range(&r, -1, 1) : rng_range(&r, -8000, 8000));
@@ -137,10 +143,12 @@ static void narrow_inside(void **state)
 {
     (void)state;
     numerics num = rules_of("m4");
-    program *p = compiled("graph \"p\"\nx = input fp32[4]\nw = const fp32[4] all 0.1\ny = add(x, w)\nreturn y\n", &(codegen_options){ .num = &num, .level = 1 });
+    program *p = compiled("graph \"p\"\nx = input fp32[4]\nw = const fp32[4] all 0.1\ny = add(x, w)\nreturn y\n",
+                          &(codegen_options){ .num = &num, .level = 1 });
     float x[4] = { 2048, 1, 0.3333333f, -7 }, y[4];
     cgt_run(p, (const void *const[]){ x }, (void *const[]){ y }, true);
-    for (int i = 0; i < 4; i++) assert_true(y[i] == dtype_round(DT_F16, dtype_round(DT_F16, x[i]) + dtype_round(DT_F16, (double)0.1f)));
+    for (int i = 0; i < 4; i++)
+        assert_true(y[i] == dtype_round(DT_F16, dtype_round(DT_F16, x[i]) + dtype_round(DT_F16, (double)0.1f)));
     assert_int_equal(p->inputs.at[0].bytes, 16);
     program_free(p);
 }
@@ -221,8 +229,8 @@ static void reductions_stand_close(void **state)
     }
 }
 
-/* The sum of squares of a whole product is the product's second result on the plain processor, whatever lies between them is a view; a
- * part of it, another value and devices that round each pass keep the reduction. */
+/* The sum of squares of a whole product is the product's second result on the plain processor, whatever lies between
+ * them is a view; a part of it, another value and devices that round each pass keep the reduction. */
 static void squares_in_passing(void **state)
 {
     (void)state;
@@ -243,14 +251,17 @@ static void squares_in_passing(void **state)
     for (int k = 0; k < N * N; k++) x[k] = (float)rng_normal(&r), z[k] = (float)rng_normal(&r);
     for (size_t i = 0; i < COUNT(rows); i++) {
         char text[512];
-        snprintf(text, sizeof text, "graph \"p\"\nx = input fp32[70, 70]\nz = input fp32[70, 70]\na = matmul(x, z)\n%s", rows[i].rest);
-        program *p = compiled(text, &(codegen_options){ .level = 1 }), *plain = compiled(text, &(codegen_options){ .level = 0 });
+        snprintf(text, sizeof text, "graph \"p\"\nx = input fp32[70, 70]\nz = input fp32[70, 70]\na = matmul(x, z)\n%s",
+                 rows[i].rest);
+        program *p = compiled(text, &(codegen_options){ .level = 1 }),
+                *plain = compiled(text, &(codegen_options){ .level = 0 });
         assert_int_equal(cgt_count(plain, IN_MATMUL_SQUARES), 0);
         assert_int_equal(cgt_count(p, IN_MATMUL_SQUARES), rows[i].fused);
         assert_int_equal(cgt_count(p, IN_REDUCE), !rows[i].fused);
         cgt_run(p, (const void *const[]){ x, z }, (void *const[]){ got[0], got[1] }, false);
         cgt_run(plain, (const void *const[]){ x, z }, (void *const[]){ want[0], want[1] }, true);
-        for (int k = 0; k < (i == 3 ? N : 1); k++) assert_true(fabsf(got[1][k] - want[1][k]) <= 1e-4f * (1 + fabsf(want[1][k])));
+        for (int k = 0; k < (i == 3 ? N : 1); k++)
+            assert_true(fabsf(got[1][k] - want[1][k]) <= 1e-4f * (1 + fabsf(want[1][k])));
         program_free(p);
         program_free(plain);
         numerics num = rules_of("m4");
@@ -260,8 +271,8 @@ static void squares_in_passing(void **state)
     }
 }
 
-/* Attention that is trained is one instruction if its mask is causal, and its way back one; they give what the operations give, also where
- * heads share their keys. */
+/* Attention that is trained is one instruction if its mask is causal, and its way back one; they give what the
+ * operations give, also where heads share their keys. */
 static void attention_back(void **state)
 {
     (void)state;
@@ -270,7 +281,8 @@ static void attention_back(void **state)
     rng r = { test_seed("attention back") };
     for (size_t i = 0; i < COUNT(rows); i++) {
         const bool mask = rows[i] & MASK, group = rows[i] & GROUP, read = rows[i] & DV_READ, extra = rows[i] & EXTRA;
-        const char *from = group ? "reshape(" : "identity(", *to = group ? ") {shape=[1, 4, 4, 4]}" : ")", *back = group ? ") {shape=[1, 2, 8, 4]}" : ")";
+        const char *from = group ? "reshape(" : "identity(", *to = group ? ") {shape=[1, 4, 4, 4]}" : ")",
+                   *back = group ? ") {shape=[1, 2, 8, 4]}" : ")";
         char text[2048];
         snprintf(text, sizeof text,
                  "graph \"p\"\nq = input fp32[1, 2, 8, %d]\nk = input fp32[1, 2, 8, 4]\nv = input fp32[1, 2, 5, 4]\ndy = input fp32[1, 2, 5, %d]\n"
@@ -280,7 +292,8 @@ static void attention_back(void **state)
                  "ds = mul(p, w)\nds2 = %sds%s\ndq = matmul(k, ds2) {transpose_y=true}\ndk = matmul(q, ds2)\n%sreturn dk, dq, dv, y%s\n",
                  group ? 8 : 4, group ? 8 : 4, mask ? -10000 : 1, mask ? -10000 : 2, mask ? -10000 : 3, mask ? -10000 : 1, mask ? -10000 : 2, mask ? -10000 : 1, from, to, from, back,
                  read ? "z = tanh(dv)\n" : "", from, to, from, back, extra ? "z = tanh(ds2)\n" : "", read || extra ? ", z" : "");
-        program *p = compiled(text, &(codegen_options){ .level = 1 }), *plain = compiled(text, &(codegen_options){ .level = 0 });
+        program *p = compiled(text, &(codegen_options){ .level = 1 }),
+                *plain = compiled(text, &(codegen_options){ .level = 0 });
         assert_int_equal(cgt_count(plain, IN_ATTEND_BACK), 0);
         assert_int_equal(cgt_count(p, IN_ATTEND_BACK), extra ? 0 : 1);
         assert_int_equal(cgt_count(p, IN_ATTEND_KEEP), mask ? 1 : 0);
@@ -294,7 +307,9 @@ static void attention_back(void **state)
         cgt_run(plain, feed, (void *const[]){ want[0], want[1], want[2], want[3], want[4] }, true);
         for (int k = 0; k < 5; k++)
             for (int j = 0; j < OUT; j++)
-                if (!(fabsf(got[k][j] - want[k][j]) <= 1e-5f * fmaxf(1, fabsf(want[k][j])))) fail_msg("row %zu: result %d element %d is %g, wanted %g", i, k, j, (double)got[k][j], (double)want[k][j]);
+                if (!(fabsf(got[k][j] - want[k][j]) <= 1e-5f * fmaxf(1, fabsf(want[k][j]))))
+                    fail_msg("row %zu: result %d element %d is %g, wanted %g", i, k, j, (double)got[k][j],
+                             (double)want[k][j]);
         if (!extra) {
             const insn *n = NULL;
             for (size_t k = 0; k < p->insns.n; k++)
@@ -306,7 +321,8 @@ static void attention_back(void **state)
     }
 }
 
-/* Two sequences beside each other: forward and back take them as they lie, and with bf16 products what only those read is bf16. */
+/* Two sequences beside each other: forward and back take them as they lie, and with bf16 products what only those
+ * read is bf16. */
 static void attention_apart(void **state)
 {
     (void)state;
@@ -335,11 +351,14 @@ static void attention_apart(void **state)
         assert_int_equal(cgt_count(p, IN_ATTEND_KEEP), 1);
         assert_int_equal(cgt_count(p, IN_ATTEND_BACK), 1);
         assert_int_equal(cgt_count(p, IN_MOVE), 0);
-        assert_int_equal(narrow, bf16 ? 6 : 0); /* q, k, v, dy and the weights, seen by each of the two; what tanh reads stays as it is */
+        /* q, k, v, dy and the weights, seen by each of the two; what tanh reads stays as it is */
+        assert_int_equal(narrow, bf16 ? 6 : 0);
         cgt_run(p, feed, (void *const[]){ got[0], got[1], got[2], got[3] }, false);
         for (int k = 0; k < OUT; k++)
             for (int j = 0; j < N; j++)
-                if (!(fabsf(got[k][j] - want[k][j]) <= (bf16 ? 2e-2f : 1e-5f))) fail_msg("bf16 %d: result %d element %d is %g, wanted %g", bf16, k, j, (double)got[k][j], (double)want[k][j]);
+                if (!(fabsf(got[k][j] - want[k][j]) <= (bf16 ? 2e-2f : 1e-5f)))
+                    fail_msg("bf16 %d: result %d element %d is %g, wanted %g", bf16, k, j, (double)got[k][j],
+                             (double)want[k][j]);
         program_free(p);
     }
 }
@@ -377,7 +396,8 @@ static void not_those(void **state)
         "x = input fp32[1, 8]\ng = input fp32[4, 8]\nq = square(x)\nm = reduce_mean(q) {axes=[1], keep_dims=true}\ne = const fp32[] {1e-5}\na = add(m, e)\nr = rsqrt(a)\nn = mul(x, r)\ny = mul(n, g)\nreturn y\n",
         "x = input fp32[4, 8]\nq = square(x)\nm = reduce_mean(q) {axes=[1], keep_dims=true}\ne = const fp32[] {1e-5}\na = add(m, e)\np = const fp32[] {-0.25}\nr = pow(a, p)\ny = mul(x, r)\nreturn y\n",
         "x = input fp32[4, 8]\np = const fp32[] {3}\nv = abs(x)\nq = pow(v, p)\nm = reduce_mean(q) {axes=[1], keep_dims=true}\ne = const fp32[] {1e-5}\na = add(m, e)\nr = rsqrt(a)\ny = mul(v, r)\nreturn y\n",
-        /* attention by columns, with a key for all stacks, with a mask of another shape, of weights that are read again */
+        /* attention by columns, with a key for all stacks, with a mask of another shape, of weights that are read
+         * again */
         "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\ns = matmul(q, k) {transpose_y=true}\np = softmax(s) {axis=1}\ny = matmul(p, v)\nreturn y\n",
         "q = input fp32[2, 4, 8]\nk = input fp32[1, 4, 8]\nv = input fp32[2, 4, 8]\ns = matmul(q, k) {transpose_y=true}\np = softmax(s)\ny = matmul(p, v)\nreturn y\n",
         "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\nm = input fp32[2, 1, 4]\ns = matmul(q, k) {transpose_y=true}\na = add(s, m)\np = softmax(a)\ny = matmul(p, v)\nreturn y\n",
@@ -390,7 +410,8 @@ static void not_those(void **state)
         "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\ni = const int32[4] {0, 1, 3, 2}\no = const int32[4, 1] {0, 1, 2, 3}\nn = const fp32[] {-10000}\nz = const fp32[] {0}\nc = greater(i, o)\nm = select(c, n, z)\ns = matmul(q, k) {transpose_y=true}\na = add(s, m)\np = softmax(a)\ny = matmul(p, v)\nreturn y\n",
         "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\ni = const int32[4] {0, 1, 2, 3}\no = const int32[4, 1] {0, 1, 2, 3}\nn = const fp32[] {-1}\nz = const fp32[] {0}\nc = greater(i, o)\nm = select(c, n, z)\ns = matmul(q, k) {transpose_y=true}\na = add(s, m)\np = softmax(a)\ny = matmul(p, v)\nreturn y\n",
         "q = input fp32[2, 4, 8]\nk = input fp32[2, 4, 8]\nv = input fp32[2, 4, 8]\ni = const int32[4] {0, 1, 2, 3}\no = const int32[4, 1] {0, 1, 2, 3}\nn = const fp32[] {-10000}\nz = const fp32[] {0}\nc = greater(i, o)\nm1 = select(c, n, z)\nb = const int32[4, 1] {1, 2, 2, 3}\nw = const int32[] {2}\nl = sub(b, w)\ne = less_equal(i, l)\nm = select(e, n, m1)\ns = matmul(q, k) {transpose_y=true}\na = add(s, m)\np = softmax(a)\ny = matmul(p, v)\nreturn y\n",
-        /* norms by the largest magnitude, of something that is cut, by another root, of another value; a sum times another count */
+        /* norms by the largest magnitude, of something that is cut, by another root, of another value; a sum times
+         * another count */
         "x = input fp32[4, 8]\nz = input fp32[4, 8]\nv = abs(x)\nt = reduce_max(v) {axes=[1], keep_dims=true}\nr = const fp32[] {0.5}\nr2 = const fp32[] {0.5}\nm = maximum(t, r)\nd = real_div(x, m)\nu = clip(d) {alpha=-0.5, beta=0.5}\nq = square(u)\ns = reduce_mean(q) {axes=[1], keep_dims=true}\nw = real_div(r2, m)\nw2 = square(w)\na = add(s, w2)\no = rsqrt(a)\ny = mul(u, o)\nreturn y\n",
         "x = input fp32[4, 8]\nz = input fp32[4, 8]\nv = abs(x)\nt = reduce_max(v) {axes=[1], keep_dims=true}\nr = const fp32[] {0.5}\nr2 = const fp32[] {0.25}\nm = maximum(t, r)\nd = real_div(x, m)\nu = clip(d) {alpha=-1, beta=1}\nq = square(u)\ns = reduce_mean(q) {axes=[1], keep_dims=true}\nw = real_div(r2, m)\nw2 = square(w)\na = add(s, w2)\no = rsqrt(a)\ny = mul(u, o)\nreturn y\n",
         "x = input fp32[4, 8]\nz = input fp32[4, 8]\nv = abs(z)\nt = reduce_max(v) {axes=[1], keep_dims=true}\nr = const fp32[] {0.5}\nr2 = const fp32[] {0.5}\nm = maximum(t, r)\nd = real_div(x, m)\nu = clip(d) {alpha=-1, beta=1}\nq = square(u)\ns = reduce_mean(q) {axes=[1], keep_dims=true}\nw = real_div(r2, m)\nw2 = square(w)\na = add(s, w2)\no = rsqrt(a)\ny = mul(u, o)\nreturn y\n",
@@ -434,7 +455,8 @@ static bool make_weight(void *user, const model_weight *w, model_blob *b)
     if (!shape_bytes(&w->type, &bytes) || !shape_elems(&w->type.sh, &n)) return false;
     unsigned char *p = arena_take(&m->mem, bytes, 1, 64);
     if (!p) return false;
-    for (int64_t i = 0; i < n; i++) dtype_store(w->type.dt, p, i, rng_normal(&m->r) / sqrt((double)(n / w->type.sh.d[0])));
+    for (int64_t i = 0; i < n; i++)
+        dtype_store(w->type.dt, p, i, rng_normal(&m->r) / sqrt((double)(n / w->type.sh.d[0])));
     b->data = p;
     return true;
 }
@@ -443,7 +465,9 @@ static graph *model_graph(weight_maker *m, const model_config *c, model_kind kin
 {
     graph *g = NULL;
     diag d = { 0 };
-    assert_ok(model_program_build(c, &(model_program){ .kind = kind, .layer = 0 }, &(model_source){ make_weight, m }, &g, &d), d);
+    assert_ok(
+        model_program_build(c, &(model_program){ .kind = kind, .layer = 0 }, &(model_source){ make_weight, m }, &g, &d),
+        d);
     return g;
 }
 
@@ -478,10 +502,12 @@ static void models(void **state)
             void **out = cgt_outputs(p, &mem);
             cgt_run(p, cgt_inputs(p, g, in, &mem), out, true);
             cgt_close(p, out, g, want, 1e-4, what); /* sums of some hundred terms, twice over, in fp32 */
-            if (level && (cgt_count(p, IN_ATTEND) != rows[i].attend || cgt_count(p, IN_NORM) < rows[i].norm || (int)p->insns.n > rows[i].max)) {
+            if (level && (cgt_count(p, IN_ATTEND) != rows[i].attend || cgt_count(p, IN_NORM) < rows[i].norm ||
+                          (int)p->insns.n > rows[i].max)) {
                 strbuf b = { 0 };
                 program_print(p, &b);
-                fail_msg("%s: %d attend, %d norm, %zu instructions\n%s", what, cgt_count(p, IN_ATTEND), cgt_count(p, IN_NORM), p->insns.n, b.at);
+                fail_msg("%s: %d attend, %d norm, %zu instructions\n%s", what, cgt_count(p, IN_ATTEND),
+                         cgt_count(p, IN_NORM), p->insns.n, b.at);
             }
             program_free(p);
         }
@@ -571,7 +597,8 @@ static void long_chain(void **state)
 static void resident_binding(void **state)
 {
     (void)state;
-    graph *g = cgt_parse("graph \"r\"\nx = input fp32[4]\nw = input fp32[4]\na = reverse(x)\nb = add(x, w)\nc = reverse(b)\nreturn acc=a, out=c\n");
+    graph *g = cgt_parse(
+        "graph \"r\"\nx = input fp32[4]\nw = input fp32[4]\na = reverse(x)\nb = add(x, w)\nc = reverse(b)\nreturn acc=a, out=c\n");
     for (int level = 0; level < 2; level++) {
         program *p = cgt_compile(g, &(codegen_options){ .level = level, .resident = true });
         float x[4] = { 1, 2, 3, 4 }, w[4] = { 10, 20, 30, 40 };
@@ -587,14 +614,18 @@ static void resident_binding(void **state)
 static void port_order(void **state)
 {
     (void)state;
-    program *p = compiled("graph \"p\"\nzeta = input fp16[3]\nalpha = input int32[2]\nb = input uint8[5]\nc = const fp32[2] all 3\na = add(zeta, zeta)\n"
-                          "r = reshape(a) {shape=[1, 3]}\nreturn z=a, k=zeta, m=c, a=r\n", NULL);
+    program *p = compiled(
+        "graph \"p\"\nzeta = input fp16[3]\nalpha = input int32[2]\nb = input uint8[5]\nc = const fp32[2] all 3\na = add(zeta, zeta)\n"
+        "r = reshape(a) {shape=[1, 3]}\nreturn z=a, k=zeta, m=c, a=r\n",
+        NULL);
     static const char *const in[] = { "alpha", "b", "zeta" }, *const out[] = { "a", "k", "m", "z" };
     static const uint64_t in_bytes[] = { 8, 5, 6 }, out_bytes[] = { 6, 6, 8, 6 };
     assert_int_equal(p->inputs.n, 3);
     assert_int_equal(p->outputs.n, 4);
-    for (int i = 0; i < 3; i++) assert_string_equal(p->inputs.at[i].name, in[i]), assert_int_equal(p->inputs.at[i].bytes, in_bytes[i]);
-    for (int i = 0; i < 4; i++) assert_string_equal(p->outputs.at[i].name, out[i]), assert_int_equal(p->outputs.at[i].bytes, out_bytes[i]);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(p->inputs.at[i].name, in[i]), assert_int_equal(p->inputs.at[i].bytes, in_bytes[i]);
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(p->outputs.at[i].name, out[i]), assert_int_equal(p->outputs.at[i].bytes, out_bytes[i]);
     uint16_t zeta[3] = { 0x3c00, 0x4000, 0xc000 }, a[3], k[3], z[3];
     float m[2];
     int32_t alpha[2] = { 0 };
@@ -665,7 +696,8 @@ static void masks_of_truths(void **state)
             program *p = compiled(text, &(codegen_options){ .level = 1 });
             assert_int_equal(p->insns.n, 1 + adds);
             if (!adds) assert_int_equal(p->scratch_bytes, 0);
-            cgt_run(p, (const void *const[]){ m, x }, (void *const[]){ y[adds] }, false); /* ports are in the order of their names */
+            /* ports are in the order of their names */
+            cgt_run(p, (const void *const[]){ m, x }, (void *const[]){ y[adds] }, false);
             program_free(p);
         }
         assert_memory_equal(y[0], y[1], sizeof *y);
@@ -679,9 +711,12 @@ static void causal_outside(void **state)
     const float low[4] = { 0, -INFINITY, 0, 0 }, all[4] = { 0 };
     const float x[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     float y[8];
-#define MASKED "graph \"m\"\nx = input fp32[1, 1, 2, 4]\nm = const fp32[1, 1, 2, 2] blob \"@model_path/weights/weight.bin\" 64\n"
-    static const char *const texts[] = { MASKED "s = matmul(x, x) {transpose_y=true}\na = add(s, m)\np = softmax(a)\ny = matmul(p, x)\nreturn y\n",
-                                         MASKED "y = scaled_dot_product_attention(x, x, x, m)\nreturn y\n" };
+#define MASKED                                                                                                         \
+    "graph \"m\"\nx = input fp32[1, 1, 2, 4]\nm = const fp32[1, 1, 2, 2] blob \"@model_path/weights/weight.bin\" 64\n"
+    static const char *const texts[] = {
+        MASKED "s = matmul(x, x) {transpose_y=true}\na = add(s, m)\np = softmax(a)\ny = matmul(p, x)\nreturn y\n",
+        MASKED "y = scaled_dot_product_attention(x, x, x, m)\nreturn y\n"
+    };
     for (int form = 0; form < 4; form++) {
         const bool final = form & 1;
         graph *g = cgt_parse(texts[form / 2]);
@@ -698,7 +733,8 @@ static void causal_outside(void **state)
                 assert_ok(blob_finish(&w, &d), d);
                 assert_int_equal(p->consts.at[0].kind, CK_CAUSAL);
                 weight_source src = { .file = weight_bytes, .user = &w.bytes };
-                assert_int_equal(image_load(&im, p, &src, &(image_options){ .reference = ref }, &d), other ? AN_INPUT : AN_OK);
+                assert_int_equal(image_load(&im, p, &src, &(image_options){ .reference = ref }, &d),
+                                 other ? AN_INPUT : AN_OK);
                 if (!other) assert_ok(image_run(im, (const void *const[]){ x }, (void *const[]){ y }, &d), d);
                 if (!other) assert_memory_equal(x, y, 4 * sizeof *x); /* the first row sees itself only */
                 image_free(im);
@@ -749,7 +785,8 @@ static void held_weights(void **state)
             assert_int_equal(at, rec[i].at);
         }
         assert_ok(blob_finish(&was, &d), d);
-        was.bytes.at[rec[1].at + 64 + 1] = 0x3c, was.bytes.at[rec[0].at + 64] = 1; /* the first row's scale is 1, its first weight too */
+        /* the first row's scale is 1, its first weight too */
+        was.bytes.at[rec[1].at + 64 + 1] = 0x3c, was.bytes.at[rec[0].at + 64] = 1;
         weight_source src = { .file = weight_bytes, .user = &was.bytes };
         assert_ok(image_load(&im, p, &src, &(image_options){ .reference = ref }, &d), d);
         assert_ok(image_holds(im, &src, &holds, &d), d);
@@ -776,8 +813,9 @@ static void held_weights(void **state)
 static void held_panels(void **state)
 {
     (void)state;
-    static const char text[] = "graph \"p\"\nx = input fp16[32, 64]\na = const fp16[64, 96] all 0.1\nb = const fp16[96, 700] all 0.2\nc = const fp16[700, 900] all 0.3\n"
-                               "u = matmul(x, a)\nv = matmul(u, b)\ny = matmul(v, c)\nreturn y\n";
+    static const char text[] =
+        "graph \"p\"\nx = input fp16[32, 64]\na = const fp16[64, 96] all 0.1\nb = const fp16[96, 700] all 0.2\nc = const fp16[700, 900] all 0.3\n"
+        "u = matmul(x, a)\nv = matmul(u, b)\ny = matmul(v, c)\nreturn y\n";
     static const char *const chips[] = { NULL, "m1", "m4" };
     pool *two;
     diag d = { 0 };
@@ -799,7 +837,8 @@ static void cast_weights(void **state)
 {
     (void)state;
     numerics num = rules_of("m1");
-    static const char text[] = "graph \"c\"\nx = input fp16[2, 3]\nw = const fp32[4, 3] all 0.1\nv = reshape(w) {shape=[3, 4]}\nc = cast(v) {dtype=\"fp16\"}\ny = matmul(x, c)\nreturn y\n";
+    static const char text[] =
+        "graph \"c\"\nx = input fp16[2, 3]\nw = const fp32[4, 3] all 0.1\nv = reshape(w) {shape=[3, 4]}\nc = cast(v) {dtype=\"fp16\"}\ny = matmul(x, c)\nreturn y\n";
     for (int k = 0; k < 2; k++) {
         program *p = compiled(text, &(codegen_options){ .num = k ? &num : NULL });
         assert_int_equal(p->insns.n, 1);
@@ -816,8 +855,9 @@ static void cast_weights(void **state)
 static void state_ports(void **state)
 {
     (void)state;
-    program *p = compiled("graph \"s\"\ns = input fp32[2]\nx = input fp32[2]\nold = read_state(s)\nnew = add(old, x)\nw = write_state(s, new)\nlate = mul(s, x)\nreturn y=late\n",
-                          &(codegen_options){ .level = 1 });
+    program *p = compiled(
+        "graph \"s\"\ns = input fp32[2]\nx = input fp32[2]\nold = read_state(s)\nnew = add(old, x)\nw = write_state(s, new)\nlate = mul(s, x)\nreturn y=late\n",
+        &(codegen_options){ .level = 1 });
     assert_int_equal(p->outputs.n, 2);
     assert_string_equal(p->outputs.at[0].name, "s");
     float s[2] = { 0, 0 }, x[2] = { 1, 2 }, y[2];
@@ -871,7 +911,8 @@ static void no_memory(void **state)
         for (size_t limit = 64; limit < 4u << 20; limit += limit / 23 + 40) {
             program *p = NULL;
             diag d = { 0 };
-            an_status st = codegen_program(g, &(codegen_options){ .level = 1, .limit = limit, .num = k ? &soft : NULL }, &p, &d);
+            an_status st =
+                codegen_program(g, &(codegen_options){ .level = 1, .limit = limit, .num = k ? &soft : NULL }, &p, &d);
             assert_true(st ? st == AN_NOMEM && !p : p != NULL);
             *(st ? &failed : &done) += 1;
             program_free(p);
@@ -885,7 +926,8 @@ static void no_memory(void **state)
 static void dead_is_free(void **state)
 {
     (void)state;
-    program *p = compiled("graph \"p\"\nx = input fp16[2]\nc = const fp16[2] unknown\nd = add(x, c)\ny = relu(x)\nreturn y\n", NULL);
+    program *p = compiled(
+        "graph \"p\"\nx = input fp16[2]\nc = const fp16[2] unknown\nd = add(x, c)\ny = relu(x)\nreturn y\n", NULL);
     assert_int_equal(p->insns.n, 1);
     assert_int_equal(p->consts.n, 0);
     program_free(p);
@@ -901,8 +943,10 @@ static void packed_scatter(void **state)
         tensor64 want[1];
         arena mem = { 0 };
         diag d = { 0 };
-        snprintf(text, sizeof text, "graph \"put\"\nx = const %s[3, 2] {0, 1, 1, 0, 0, 1}\nu = const %s[2, 2] {1, 0, 0, 0}\nix = const int32[2] {2, 0}\ny = scatter(x, ix, u) {axis=0, mode=\"%s\"}\nreturn y\n", types[i / 4],
-                 types[i / 4], modes[i / 2 % 2]);
+        snprintf(
+            text, sizeof text,
+            "graph \"put\"\nx = const %s[3, 2] {0, 1, 1, 0, 0, 1}\nu = const %s[2, 2] {1, 0, 0, 0}\nix = const int32[2] {2, 0}\ny = scatter(x, ix, u) {axis=0, mode=\"%s\"}\nreturn y\n",
+            types[i / 4], types[i / 4], modes[i / 2 % 2]);
         if (i / 4 == 0 && i / 2 % 2) continue; /* 1 + 1 is no bit */
         graph *g = cgt_parse(text);
         assert_ok(graph_eval(g, NULL, want, &mem, &d), d);
@@ -939,11 +983,14 @@ static void from_mil(void **state)
 static void profiles(void **state)
 {
     (void)state;
-    numerics m1 = rules_of("m1"), m2 = rules_of("m2"), m4 = rules_of("m4"), m5 = rules_of("m5"), s = rules_of("h17s"), g = rules_of("h13g");
-    assert_true(m1.window_bits == 12 && m1.port_ceiling == 32768 && m1.wslice_last == 4094 && m1.mac_flush == 1 && m1.tables == 1);
+    numerics m1 = rules_of("m1"), m2 = rules_of("m2"), m4 = rules_of("m4"), m5 = rules_of("m5"), s = rules_of("h17s"),
+             g = rules_of("h13g");
+    assert_true(m1.window_bits == 12 && m1.port_ceiling == 32768 && m1.wslice_last == 4094 && m1.mac_flush == 1 &&
+                m1.tables == 1);
     assert_memory_equal(&m1, &m2, sizeof m1);
     assert_memory_equal(&m1, &g, sizeof m1);
-    assert_true(m4.window_bits == 0 && m4.wslice_last == 0 && m4.mac_flush == 0 && m4.mac_tie_away == 0 && m4.round_each == 1);
+    assert_true(m4.window_bits == 0 && m4.wslice_last == 0 && m4.mac_flush == 0 && m4.mac_tie_away == 0 &&
+                m4.round_each == 1);
     assert_true(m5.mac_tie_away == 1 && m5.wslice_last == 0 && m5.mac_flush == 0);
     assert_memory_equal(&m5, &s, sizeof m5);
     for (size_t i = 0; i < chip_count(); i++) { /* where the target table has a measured column, the two agree */

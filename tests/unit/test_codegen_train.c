@@ -1,5 +1,5 @@
-/* test_codegen_train.c: what a training step on the plain processor is made of: values made again where they are read, sums of products
- * that are never stored, turns of pairs of channels. */
+/* test_codegen_train.c: what a training step on the plain processor is made of: values made again where they are
+ * read, sums of products that are never stored, turns of pairs of channels. */
 #include "codegen_t.h"
 #include "engine/engine_int.h"
 
@@ -59,7 +59,8 @@ static void forms(void **state)
         arena mem = { 0 };
         diag d = { 0 };
         tensor64 *in = cgt_random(g, &r, &mem), *want = TAKE(&mem, tensor64, g->outputs.n);
-        for (size_t k = 0; k < g->inputs.n; k++) { /* sums of products, and what is made of them, stay near 1: results are held against that */
+        /* sums of products, and what is made of them, stay near 1: results are held against that */
+        for (size_t k = 0; k < g->inputs.n; k++) {
             int64_t n;
             assert_true(shape_elems(&in[k].type.sh, &n));
             for (int64_t j = 0; j < n; j++) in[k].x[j] *= 0.25;
@@ -84,7 +85,8 @@ static void forms(void **state)
     }
 }
 
-#define FOUR "x = input fp32[40, 40]\nw = input fp32[40, 40]\na = matmul(x, w)\nb = matmul(w, x)\nc = matmul(x, x)\nd = matmul(w, w)\n"
+#define FOUR                                                                                                           \
+    "x = input fp32[40, 40]\nw = input fp32[40, 40]\na = matmul(x, w)\nb = matmul(w, x)\nc = matmul(x, x)\nd = matmul(w, w)\n"
 
 /* Sums of products are taken one by one, by products that add one tensor each: the kernels do that in passing. */
 static void sums_of_products(void **state)
@@ -107,11 +109,13 @@ static void sums_of_products(void **state)
         char text[1024];
         snprintf(text, sizeof text, "graph \"p\"\n%s", sums[i].text);
         graph *g = cgt_parse(text);
-        program *p = cgt_compile(g, &(codegen_options){ .level = 1 }), *plain = cgt_compile(g, &(codegen_options){ .level = 0 });
+        program *p = cgt_compile(g, &(codegen_options){ .level = 1 }),
+                *plain = cgt_compile(g, &(codegen_options){ .level = 0 });
         int64_t most = 0, n;
         for (size_t k = 0; k < p->insns.n; k++)
             if (insn_is_product(p->insns.at[k].op)) (void)insn_ts(&p->insns.at[k], "extra", &n), most = MAX(most, n);
-        if (most != sums[i].most || (int)p->insns.n != sums[i].total) fail_msg("%s: %lld tensors added, %zu instructions", sums[i].what, (long long)most, p->insns.n);
+        if (most != sums[i].most || (int)p->insns.n != sums[i].total)
+            fail_msg("%s: %lld tensors added, %zu instructions", sums[i].what, (long long)most, p->insns.n);
         cgt_run(p, (const void *const[]){ x, w }, (void *const[]){ got[0], got[1] }, false);
         cgt_run(plain, (const void *const[]){ x, w }, (void *const[]){ want[0], want[1] }, true);
         for (size_t q = 0; q < g->outputs.n; q++)

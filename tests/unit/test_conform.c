@@ -1,6 +1,6 @@
-/* test_conform: what every device must do with a program, its ports, its weights and its state, run against each device string (conform.h
- * lists them). How long things live and how many there may be is in test_conform_life.c, what happens when something fails in
- * test_conform_fail.c. They know the device interface and nothing behind it. */
+/* test_conform: what every device must do with a program, its ports, its weights and its state, run against each
+ * device string (conform.h lists them). How long things live and how many there may be is in test_conform_life.c,
+ * what happens when something fails in test_conform_fail.c. They know the device interface and nothing behind it. */
 #include <math.h>
 #include <unistd.h>
 
@@ -17,7 +17,9 @@ static void opening(void **state)
     device_close(dev);
     device_close(NULL);
     diag d = { 0 };
-    assert_int_equal(device_open(&dev, name_of(state), &(device_options){ .limit = &(device_limit){ "nonsense", 1 }, .n_limit = 1 }, &d), AN_USAGE);
+    assert_int_equal(device_open(&dev, name_of(state),
+                                 &(device_options){ .limit = &(device_limit){ "nonsense", 1 }, .n_limit = 1 }, &d),
+                     AN_USAGE);
     assert_null(dev);
     assert_non_null(strstr(d.msg, "nonsense"));
     dev = OPEN_LIMITS(state, { "compiles", 7 }, { "surface_min", 64 });
@@ -105,13 +107,16 @@ static void binding(void **state)
     assert_ok(device_run(r, DEV_QOS, &d), d);
     if (device_computes(dev)) CLOSE_TO(get_f16(b.s[1][0], 5), 16);
 
-    assert_refused(dev, dev_request_bind(r, DEV_INPUT, "xx", b.s[0][0], &d), AN_INPUT, &d, 8, 0xe00002f0, "\"xx\"; it has: aa, zz");
+    assert_refused(dev, dev_request_bind(r, DEV_INPUT, "xx", b.s[0][0], &d), AN_INPUT, &d, 8, 0xe00002f0,
+                   "\"xx\"; it has: aa, zz");
     d = (diag){ 0 };
-    assert_refused(dev, dev_request_bind_at(r, DEV_OUTPUT, 2, b.s[0][0], &d), AN_INPUT, &d, 8, 0x1d, "the program has 2");
+    assert_refused(dev, dev_request_bind_at(r, DEV_OUTPUT, 2, b.s[0][0], &d), AN_INPUT, &d, 8, 0x1d,
+                   "the program has 2");
     device *other = OPEN(state);
     dev_surface *foreign = must_surface(other, 65536);
     d = (diag){ 0 };
-    assert_refused(dev, dev_request_bind(r, DEV_INPUT, "aa", foreign, &d), AN_INPUT, &d, 8, 0xe00002c2, "another device");
+    assert_refused(dev, dev_request_bind(r, DEV_INPUT, "aa", foreign, &d), AN_INPUT, &d, 8, 0xe00002c2,
+                   "another device");
     dev_surface_free(foreign);
     close_clean(other);
     dev_request_free(r);
@@ -132,28 +137,34 @@ static void sizes(void **state)
 
     /* one without a surface */
     assert_ok(dev_request_bind(b.r, DEV_INPUT, "zz", NULL, &d), d);
-    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "2 input surfaces are wanted, 1 bound; the first without one is zz");
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d,
+                   "2 input surfaces are wanted, 1 bound; the first without one is zz");
     d = (diag){ 0 };
     assert_ok(dev_request_bind(b.r, DEV_INPUT, "aa", NULL, &d), d);
-    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "2 input surfaces are wanted, 0 bound; the first without one is aa");
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d,
+                   "2 input surfaces are wanted, 0 bound; the first without one is aa");
     d = (diag){ 0 };
     assert_ok(dev_request_bind(b.r, DEV_INPUT, "aa", b.s[0][0], &d), d);
     dev_surface *small = must_surface(dev, 511);
     assert_ok(dev_request_bind(b.r, DEV_INPUT, "zz", small, &d), d);
-    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "input zz needs a surface of 512 bytes, the one bound has 511");
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d,
+                   "input zz needs a surface of 512 bytes, the one bound has 511");
     d = (diag){ 0 };
     dev_surface *large = must_surface(dev, fit + 4096);
     assert_ok(dev_request_bind(b.r, DEV_INPUT, "zz", large, &d), d);
-    if (lim->uniform) assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "input surfaces must have one size");
+    if (lim->uniform)
+        assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "input surfaces must have one size");
     else assert_ok(device_run(b.r, DEV_QOS, &d), d);
     d = (diag){ 0 };
     assert_ok(dev_request_bind(b.r, DEV_INPUT, "zz", b.s[0][1], &d), d);
     assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "q", large, &d), d);
-    if (lim->uniform) assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "output surfaces must have one size");
+    if (lim->uniform)
+        assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "output surfaces must have one size");
     else assert_ok(device_run(b.r, DEV_QOS, &d), d);
     d = (diag){ 0 };
     assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "q", b.s[1][0], &d), d);
-    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d, "outputs k and q are bound to one surface");
+    assert_refused(dev, device_run(b.r, DEV_QOS, &d), AN_INPUT, &d, 8, 0x1d,
+                   "outputs k and q are bound to one surface");
     dev_surface_free(small);
     dev_surface_free(large);
     drop_bound(&b);
@@ -280,11 +291,13 @@ static void compile_errors(void **state)
     device *dev = OPEN(state);
     dev_program *p;
     diag d = { 0 };
-    assert_refused(dev, device_compile(dev, &(dev_source){ .text = bad_text, .n_text = strlen(bad_text) }, &p, &d), AN_INPUT, &d, 1, 0, "nobody");
+    assert_refused(dev, device_compile(dev, &(dev_source){ .text = bad_text, .n_text = strlen(bad_text) }, &p, &d),
+                   AN_INPUT, &d, 1, 0, "nobody");
     assert_null(p);
     assert_int_equal(d.at.line, 5);
     d = (diag){ 0 };
-    assert_refused(dev, device_compile(dev, &(dev_source){ .text = bad_type, .n_text = strlen(bad_type) }, &p, &d), AN_INPUT, &d, 1, 0, "9");
+    assert_refused(dev, device_compile(dev, &(dev_source){ .text = bad_type, .n_text = strlen(bad_type) }, &p, &d),
+                   AN_INPUT, &d, 1, 0, "9");
     d = (diag){ 0 };
     assert_refused(dev, device_compile(dev, &(dev_source){ .text = "", .n_text = 0 }, &p, &d), AN_INPUT, &d, 1, 0, "");
     d = (diag){ 0 };
@@ -384,14 +397,18 @@ static void baked_weights(void **state)
         blob.n--;
         assert_refused(dev, dev_program_reload(p, &fresh, &c, &d), AN_INPUT, &d, 8, 0xe00002c2, "bytes");
         d = (diag){ 0 };
-        assert_refused(dev, dev_program_reload(p, &(dev_weights){ 0 }, NULL, &d), AN_INPUT, &d, 8, 0xe00002c2, WEIGHT_PATH);
+        assert_refused(dev, dev_program_reload(p, &(dev_weights){ 0 }, NULL, &d), AN_INPUT, &d, 8, 0xe00002c2,
+                       WEIGHT_PATH);
         d = (diag){ 0 };
         CLOSE_TO(answer(&b, 40), 3 * x);
     }
     drop_bound(&b);
     dev_program_free(p);
     blob.n = w3.n; /* weights that were to stay */
-    assert_ok(device_compile(dev, &(dev_source){ .text = CONV_TEXT, .n_text = strlen(CONV_TEXT), .weights = fresh, .final = true }, &p, &d), d);
+    assert_ok(device_compile(
+                  dev, &(dev_source){ .text = CONV_TEXT, .n_text = strlen(CONV_TEXT), .weights = fresh, .final = true },
+                  &p, &d),
+              d);
     assert_refused(dev, dev_program_reload(p, &fresh, &c, &d), AN_INPUT, &d, 8, 0xe00002c2, "compile it again");
     strbuf bytes = { 0 };
     d = (diag){ 0 };
@@ -399,13 +416,18 @@ static void baked_weights(void **state)
     dev_program_free(p);
     if (computes) { /* the same where its bytes are taken: they say it */
         device *there;
-        assert_ok(device_open(&there, device_name(dev), &(device_options){ .limit = &(device_limit){ "open_images", 1 }, .n_limit = 1, .own_budget = true }, &d), d);
+        assert_ok(device_open(&there, device_name(dev),
+                              &(device_options){
+                                  .limit = &(device_limit){ "open_images", 1 }, .n_limit = 1, .own_budget = true },
+                              &d),
+                  d);
         assert_ok(device_adopt(there, bytes.at, bytes.n, &fresh, &p, &d), d);
         assert_ok(dev_program_load(p, &d), d);
         assert_refused(there, dev_program_reload(p, &fresh, &c, &d), AN_INPUT, &d, 8, 0xe00002c2, "compile it again");
         dev_program_free(p);
         d = (diag){ 0 };
-        assert_refused(there, device_adopt(there, bytes.at, bytes.n, &(dev_weights)WITH_WEIGHTS(w5), &p, &d), AN_INPUT, &d, 8, 0xe00002e2, "made for other weights");
+        assert_refused(there, device_adopt(there, bytes.at, bytes.n, &(dev_weights)WITH_WEIGHTS(w5), &p, &d), AN_INPUT,
+                       &d, 8, 0xe00002e2, "made for other weights");
         device_close(there);
     }
     sb_free(&bytes);
@@ -415,7 +437,8 @@ static void baked_weights(void **state)
     close_clean(dev);
 }
 
-/* A mask in a weight file is a weight: another one counts after a reload, or is refused by a program that took it for what it was. */
+/* A mask in a weight file is a weight: another one counts after a reload, or is refused by a program that took it
+ * for what it was. */
 static void baked_mask(void **state)
 {
     device *dev = OPEN(state);
@@ -457,7 +480,8 @@ static void baked_number(void **state)
     for (int loaded = 0; loaded < 2 && computes; loaded++) {
         if (!loaded) assert_ok(dev_program_unload(p, &d), d);
         dev_canary c = { 0 };
-        assert_refused(dev, dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(other), &c, &d), AN_INPUT, &d, 8, 0xe00002e2, WEIGHT_PATH ": the record at byte 256 is part of the program");
+        assert_refused(dev, dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(other), &c, &d), AN_INPUT, &d, 8,
+                       0xe00002e2, WEIGHT_PATH ": the record at byte 256 is part of the program");
         assert_non_null(strstr(d.msg, "was 0.25 when it was compiled and is 0.5; compile again"));
         d = (diag){ 0 };
         if (!loaded) assert_ok(dev_program_load(p, &d), d);
@@ -471,7 +495,8 @@ static void baked_number(void **state)
     drop_bound(&b);
     dev_program_free(p);
     for (int same = 0; same < 2 && computes; same++) { /* the same from program bytes */
-        assert_ok(device_adopt(dev, bytes.at, bytes.n, &(dev_weights)WITH_WEIGHTS(*(same ? &heavier : &other)), &p, &d), d);
+        assert_ok(device_adopt(dev, bytes.at, bytes.n, &(dev_weights)WITH_WEIGHTS(*(same ? &heavier : &other)), &p, &d),
+                  d);
         const an_status st = dev_program_load(p, &d);
         if (!same) assert_refused(dev, st, AN_INPUT, &d, 8, 0xe00002e2, "compile again");
         else assert_ok(st, d);
@@ -629,7 +654,9 @@ static void statistics(void **state)
         device *dev = OPEN_LIMITS(state, { "stats", granted });
         dev_program *p;
         diag d = { 0 };
-        assert_ok(device_compile(dev, &(dev_source){ .text = RING_TEXT, .n_text = strlen(RING_TEXT), .stats_mask = 5 }, &p, &d), d);
+        assert_ok(device_compile(dev, &(dev_source){ .text = RING_TEXT, .n_text = strlen(RING_TEXT), .stats_mask = 5 },
+                                 &p, &d),
+                  d);
         an_status st = dev_program_load(p, &d);
         assert_int_equal(dev_program_loaded(p), granted);
         if (granted) assert_ok(st, d);
@@ -645,9 +672,10 @@ static void statistics(void **state)
 /* ---- the suite, once per device ---- */
 
 static const conform_row suite[] = {
-    ROW(opening), ROW(compile_and_run), ROW(binding), ROW(sizes), ROW(packed), ROW(rows), ROW(compile_errors),
-    ROW(weight_errors), ROW(baked_weights), ROW(baked_mask), ROW(baked_number), ROW(weight_folder), ROW(accumulator), ROW(ring), ROW(alias_rules),
-    ROW(unentitled), ROW(statistics),
+    ROW(opening),      ROW(compile_and_run), ROW(binding),       ROW(sizes),         ROW(packed),
+    ROW(rows),         ROW(compile_errors),  ROW(weight_errors), ROW(baked_weights), ROW(baked_mask),
+    ROW(baked_number), ROW(weight_folder),   ROW(accumulator),   ROW(ring),          ROW(alias_rules),
+    ROW(unentitled),   ROW(statistics),
 };
 
 int main(void) { return conform_main("conform", suite, COUNT(suite)); }

@@ -1,4 +1,5 @@
-/* test_conform_devices.c: which devices the conformance suites run on: all, the one AN_DEVICE names, or none and then they fail. */
+/* test_conform_devices.c: which devices the conformance suites run on: all, the one AN_DEVICE names, or none and
+ * then they fail. */
 #include "conform.h"
 
 static int ran;
@@ -36,7 +37,8 @@ static void named_or_all(void **state)
 
 int main(void)
 {
-    unset = run_with(NULL), empty = run_with(""), one = run_with("cpu"), unknown = run_with("soft:m99"); /* a group cannot run inside a test */
+    /* a group cannot run inside a test */
+    unset = run_with(NULL), empty = run_with(""), one = run_with("cpu"), unknown = run_with("soft:m99");
     const struct CMUnitTest tests[] = { cmocka_unit_test(named_or_all) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

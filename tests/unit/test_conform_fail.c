@@ -1,4 +1,5 @@
-/* test_conform_fail: every device, with a failure at each step of everything a caller does: it says so, nothing leaks, and it goes on. */
+/* test_conform_fail: every device, with a failure at each step of everything a caller does: it says so, nothing
+ * leaks, and it goes on. */
 #include "conform.h"
 
 typedef struct {
@@ -54,7 +55,9 @@ static void failures(void **state)
             fault f = { .left = k };
             device *dev = NULL;
             diag d = { 0 };
-            device_options o = { .threads = 2, .fault = fail_at, .user = &f, .own_budget = true, .cache = with_cache ? cache : NULL };
+            device_options o = {
+                .threads = 2, .fault = fail_at, .user = &f, .own_budget = true, .cache = with_cache ? cache : NULL
+            };
             an_status st = device_open(&dev, name_of(state), &o, &d);
             if (!st) st = scenario(dev, &w, &w3, &d);
             else assert_null(dev);
@@ -64,7 +67,8 @@ static void failures(void **state)
                 break;
             }
             /* a thread that cannot be had is done without; everything else says so */
-            if (st != (strcmp(f.where, "thread") ? AN_NOMEM : AN_OK)) fail_msg("%s: status %d: %s", f.where, (int)st, d.msg);
+            if (st != (strcmp(f.where, "thread") ? AN_NOMEM : AN_OK))
+                fail_msg("%s: status %d: %s", f.where, (int)st, d.msg);
             if (st) assert_true(d.msg[0]);
             if (dev) { /* the device goes on as if nothing had been */
                 device_stats stats;

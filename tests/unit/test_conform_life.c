@@ -1,5 +1,5 @@
-/* test_conform_life: what every device must do over time: queues, threads, limits, budgets of the process, life and death of what it
- * gave out, programs as bytes, its cache; and the same bits at every run. */
+/* test_conform_life: what every device must do over time: queues, threads, limits, budgets of the process, life and
+ * death of what it gave out, programs as bytes, its cache; and the same bits at every run. */
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,7 +32,8 @@ static void queueing(void **state)
     assert_ok(device_submit(c.r, DEV_QOS, &d), d); /* the depth is per program */
     assert_refused(dev, device_submit(r[0], DEV_QOS, &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "submitted already");
     d = (diag){ 0 };
-    assert_refused(dev, dev_request_bind(r[0], DEV_INPUT, "s", b.s[0][0], &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "wait for it");
+    assert_refused(dev, dev_request_bind(r[0], DEV_INPUT, "s", b.s[0][0], &d), AN_UNSUPPORTED, &d, 8, 0xe0000007,
+                   "wait for it");
     d = (diag){ 0 };
     assert_ok(device_wait(r[3], &d), d); /* any order of waiting */
     assert_ok(device_submit(r[DEPTH], DEV_QOS, &d), d);
@@ -49,7 +50,8 @@ static void queueing(void **state)
     assert_ok(dev_surface_lock(b.s[0][0], false, &at, &d), d);
     assert_refused(dev, device_submit(r[0], DEV_QOS, &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "locked");
     d = (diag){ 0 };
-    assert_refused(dev, dev_surface_lock(b.s[0][0], false, &at, &d), AN_UNSUPPORTED, &d, 8, 0xe0000007, "locked already");
+    assert_refused(dev, dev_surface_lock(b.s[0][0], false, &at, &d), AN_UNSUPPORTED, &d, 8, 0xe0000007,
+                   "locked already");
     d = (diag){ 0 };
     assert_ok(dev_surface_unlock(b.s[0][0], &d), d);
     device_stats before, after;
@@ -79,7 +81,8 @@ static void *run_many(void *user)
 {
     runner *x = user;
     diag d = { 0 };
-    for (int i = 0; i < x->runs && !x->st; i++) x->st = i % 2 ? device_run(x->r, DEV_QOS, &d) : device_submit(x->r, DEV_QOS, &d) ? d.st : device_wait(x->r, &d);
+    for (int i = 0; i < x->runs && !x->st; i++)
+        x->st = i % 2 ? device_run(x->r, DEV_QOS, &d) : device_submit(x->r, DEV_QOS, &d) ? d.st : device_wait(x->r, &d);
     return NULL;
 }
 
@@ -160,7 +163,8 @@ static void limits(void **state)
     dev_surface *s[6];
     for (int i = 0; i < 6; i++) s[i] = must_surface(dev, 1); /* a page each */
     dev_surface *none;
-    assert_refused(dev, dev_surface_new(dev, 16384, &none, &d), AN_UNSUPPORTED, &d, 8, 0xe00002bd, "98304 of the 100000");
+    assert_refused(dev, dev_surface_new(dev, 16384, &none, &d), AN_UNSUPPORTED, &d, 8, 0xe00002bd,
+                   "98304 of the 100000");
     assert_null(none);
     for (int i = 0; i < 6; i++) dev_surface_free(s[i]);
     d = (diag){ 0 };
@@ -222,12 +226,14 @@ static void process_loads(void **state)
     device *dev[2];
     dev_program *p[MOST], *q;
     assert_ok(dev_cache_open(&cache, &(dev_cache_options){ .memory_only = true }, &d), d);
-    for (int i = 0; i < 2; i++) assert_ok(device_open(&dev[i], name_of(state), &(device_options){ .threads = 1, .cache = cache }, &d), d);
+    for (int i = 0; i < 2; i++)
+        assert_ok(device_open(&dev[i], name_of(state), &(device_options){ .threads = 1, .cache = cache }, &d), d);
     for (int i = 0; i < MOST; i++) p[i] = must_compile(dev[i % 2], STATE_TEXT, NULL);
     assert_ok(try_compile(dev[1], STATE_TEXT, &q, &d), d);
     if (device_is_plain(dev[0])) assert_ok(dev_program_load(q, &d), d);
     else {
-        assert_refused(dev[1], dev_program_load(q, &d), AN_UNSUPPORTED, &d, 5, 0, "128 programs are loaded in this process, 128 is the most");
+        assert_refused(dev[1], dev_program_load(q, &d), AN_UNSUPPORTED, &d, 5, 0,
+                       "128 programs are loaded in this process, 128 is the most");
         dev_program_free(p[0]);
         p[0] = NULL;
         d = (diag){ 0 };
@@ -247,7 +253,8 @@ static void process_compiles(void **state)
     spender x[DEVICES] = { { 0 } };
     pthread_t id[DEVICES];
     device_stats before, st;
-    for (int i = 0; i < DEVICES; i++) assert_ok(device_open(&x[i].dev, name_of(state), &(device_options){ .threads = 1 }, &d), d);
+    for (int i = 0; i < DEVICES; i++)
+        assert_ok(device_open(&x[i].dev, name_of(state), &(device_options){ .threads = 1 }, &d), d);
     bool plain = device_is_plain(x[0].dev);
     device_get_stats(x[0].dev, &before); /* another row may have spent some */
     for (int i = 0; i < DEVICES; i++) assert_int_equal(pthread_create(&id[i], NULL, spend, &x[i]), 0);
@@ -267,15 +274,19 @@ static void process_compiles(void **state)
     dev_program *q; /* closing gives nothing back; a device with a budget of its own has it still */
     device *dev;
     assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 1 }, &d), d);
-    assert_refused(dev, try_compile(dev, STATE_TEXT, &q, &d), AN_UNSUPPORTED, &d, 1, 0, "119 programs were compiled in this process and the budget is 119");
+    assert_refused(dev, try_compile(dev, STATE_TEXT, &q, &d), AN_UNSUPPORTED, &d, 1, 0,
+                   "119 programs were compiled in this process and the budget is 119");
     close_clean(dev);
     d = (diag){ 0 };
     dev = OPEN(state);
     assert_ok(try_compile(dev, STATE_TEXT, &q, &d), d);
     device_close(dev);
-    static const device_limit own[] = { { "compiles", 1 }, { "reclaim", 0 }, { "loaded", 1 } }; /* whoever sets one counts for itself */
+    /* whoever sets one counts for itself */
+    static const device_limit own[] = { { "compiles", 1 }, { "reclaim", 0 }, { "loaded", 1 } };
     for (size_t i = 0; i < COUNT(own); i++) {
-        assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 1, .limit = &own[i], .n_limit = 1 }, &d), d);
+        assert_ok(
+            device_open(&dev, name_of(state), &(device_options){ .threads = 1, .limit = &own[i], .n_limit = 1 }, &d),
+            d);
         assert_ok(try_compile(dev, STATE_TEXT, &q, &d), d);
         device_close(dev);
     }
@@ -326,7 +337,8 @@ static void pacing(void **state)
     }
     dev = OPEN_LIMITS(state, { "pace_ms", 600000 }, { "compiles", 1 });
     assert_ok(try_compile(dev, STATE_TEXT, &p, &d), d);
-    for (int k = 0; k < 2; k++) assert_int_equal(try_compile(dev, STATE_TEXT, &q, &(diag){ 0 }), AN_UNSUPPORTED); /* a budget that is spent */
+    /* a budget that is spent */
+    for (int k = 0; k < 2; k++) assert_int_equal(try_compile(dev, STATE_TEXT, &q, &(diag){ 0 }), AN_UNSUPPORTED);
     device_get_stats(dev, &st);
     assert_true(st.compile_failures == 2 && st.unpaced == 1);
     dev_program_free(p);
@@ -392,7 +404,8 @@ static void adopting(void **state)
     }
     assert_ok(st, d);
     if (!device_get_limits(dev)->open_images) {
-        assert_refused(dev, device_adopt(dev, bytes.at, bytes.n, &with, &q, &d), AN_UNSUPPORTED, &d, 8, 0xe00002e2, "program load rejected");
+        assert_refused(dev, device_adopt(dev, bytes.at, bytes.n, &with, &q, &d), AN_UNSUPPORTED, &d, 8, 0xe00002e2,
+                       "program load rejected");
         close_clean(dev);
         dev = OPEN_LIMITS(state, { "open_images", 1 });
     }
@@ -425,10 +438,13 @@ static void caching(void **state)
     assert_ok(dev_cache_open(&cache, &(dev_cache_options){ .memory_only = true }, &d), d);
     device *dev;
     device_limit one = { "compiles", 2 };
-    assert_ok(device_open(&dev, name_of(state), &(device_options){ .threads = 1, .cache = cache, .limit = &one, .n_limit = 1 }, &d), d);
+    assert_ok(device_open(&dev, name_of(state),
+                          &(device_options){ .threads = 1, .cache = cache, .limit = &one, .n_limit = 1 }, &d),
+              d);
     if (device_computes(dev)) {
         strbuf w = weight_file(2, 0), w3 = weight_file(3, 0);
-        dev_program *p = must_compile(dev, CONV_TEXT, &w), *q = must_compile(dev, CONV_TEXT, &w), *r = must_compile(dev, CONV_TEXT, &w3);
+        dev_program *p = must_compile(dev, CONV_TEXT, &w), *q = must_compile(dev, CONV_TEXT, &w),
+                    *r = must_compile(dev, CONV_TEXT, &w3);
         assert_false(dev_program_from_cache(p));
         assert_true(dev_program_from_cache(q));
         assert_false(dev_program_from_cache(r)); /* other weights, another program */

@@ -1,5 +1,5 @@
-/* Models written as other files: there and back gives the same bytes where formats allow, the same numbers where they do not hold
- * them, permuted rows where conventions differ, and refusals that name what a format cannot say. */
+/* Models written as other files: there and back gives the same bytes where formats allow, the same numbers where
+ * they do not hold them, permuted rows where conventions differ, and refusals that name what a format cannot say. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,12 +17,14 @@ static void same_numbers(lm_model *a, lm_model *b, bool turned)
             assert_int_equal(has, lm_tensor_info(b, (model_weight_id)id, l, &t));
             if (!has) continue;
             assert_true(s.rows == t.rows && s.cols == t.cols);
-            bool pairs = turned && (id == MW_WQ || id == MW_WK || id == MW_BQ || id == MW_BK || id == MW_Q_NORM || id == MW_K_NORM);
+            bool pairs = turned && (id == MW_WQ || id == MW_WK || id == MW_BQ || id == MW_BK || id == MW_Q_NORM ||
+                                    id == MW_K_NORM);
             float *x = all_of(a, (model_weight_id)id, l, &s), *y = all_of(b, (model_weight_id)id, l, &t);
             for (int64_t r = 0; r < s.rows; r++) {
                 /* a in halves, b interleaved: pair i of a head is rows i and i + hd/2 there, 2i and 2i + 1 here */
                 int64_t i = r % hd % (hd / 2), upper = r % hd / (hd / 2), to = pairs ? r / hd * hd + 2 * i + upper : r;
-                if (memcmp(x + r * s.cols, y + to * s.cols, (size_t)s.cols * 4)) fail_msg("weight %d of layer %d: row %lld differs", id, l, (long long)r);
+                if (memcmp(x + r * s.cols, y + to * s.cols, (size_t)s.cols * 4))
+                    fail_msg("weight %d of layer %d: row %lld differs", id, l, (long long)r);
             }
             free(x);
             free(y);
@@ -45,15 +47,18 @@ static void families_there_and_back(void **state)
         same_file(in_scratch("m.gguf"), in_scratch("m2.gguf"), 0);
         via(in_scratch("m.gguf"), in_scratch("one.safetensors"), LM_TO_SAFETENSORS, 0, NULL);
 
-        lm_model *seed = open_ok(in_scratch("seed.json")), *hf = open_ok(in_scratch("hf")), *gg = open_ok(in_scratch("m.gguf"));
+        lm_model *seed = open_ok(in_scratch("seed.json")), *hf = open_ok(in_scratch("hf")),
+                 *gg = open_ok(in_scratch("m.gguf"));
         lm_model *one = open_ok(in_scratch("one.safetensors"));
         same_numbers(seed, hf, false);
         same_numbers(hf, gg, models[i].interleaved);
         same_numbers(hf, one, false); /* its configuration came from the metadata: no config.json is beside it */
         assert_int_equal(lm_origin_of(one), LM_FROM_SAFETENSORS);
         assert_string_equal(lm_family(gg), lm_family(hf));
-        assert_true(lm_config(gg)->window == lm_config(hf)->window && lm_config(gg)->scaling.kind == lm_config(hf)->scaling.kind);
-        assert_true(lm_config(gg)->scaling.factor == lm_config(hf)->scaling.factor && lm_config(gg)->norm_eps == lm_config(hf)->norm_eps);
+        assert_true(lm_config(gg)->window == lm_config(hf)->window &&
+                    lm_config(gg)->scaling.kind == lm_config(hf)->scaling.kind);
+        assert_true(lm_config(gg)->scaling.factor == lm_config(hf)->scaling.factor &&
+                    lm_config(gg)->norm_eps == lm_config(hf)->norm_eps);
         lm_close(seed);
         lm_close(hf);
         lm_close(gg);
@@ -92,7 +97,8 @@ static void llama2c_there_and_back(void **state)
     (void)state;
     for (int tied = 0; tied < 2; tied++) {
         empty_folder(scratch, 1);
-        write_text(in_scratch("seed.json"), tied ? "{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":true}" : "{\"model_type\":\"llama\"," SIZES "}");
+        write_text(in_scratch("seed.json"), tied ? "{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":true}"
+                                                 : "{\"model_type\":\"llama\"," SIZES "}");
         via(in_scratch("seed.json"), in_scratch("a.bin"), LM_TO_LLAMA2C, 0, NULL);
         via(in_scratch("a.bin"), in_scratch("a.safetensors"), LM_TO_SAFETENSORS, 0, NULL);
         via(in_scratch("a.safetensors"), in_scratch("a.gguf"), LM_TO_GGUF, 0, NULL);
@@ -102,7 +108,9 @@ static void llama2c_there_and_back(void **state)
         diag d = { 0 };
         lm_converted done;
         lm_model *m = open_ok(in_scratch("a.bin"));
-        assert_ok(lm_convert(m, in_scratch("v1.bin"), &(lm_convert_options){ .to = LM_TO_LLAMA2C, .version = 1 }, &done, &d), d);
+        assert_ok(
+            lm_convert(m, in_scratch("v1.bin"), &(lm_convert_options){ .to = LM_TO_LLAMA2C, .version = 1 }, &done, &d),
+            d);
         lm_model *v1 = open_ok(in_scratch("v1.bin"));
         same_numbers(m, v1, false);
         lm_close(v1);
@@ -149,7 +157,8 @@ static void compressed(void **state)
             empty_folder(scratch, 1);
             diag d = { 0 };
             write_text(in_scratch("seed.json"), models[i].json);
-            lm_converted done = via(in_scratch("seed.json"), in_scratch("q.safetensors"), LM_TO_SAFETENSORS, DT_F16, rows[k].name);
+            lm_converted done =
+                via(in_scratch("seed.json"), in_scratch("q.safetensors"), LM_TO_SAFETENSORS, DT_F16, rows[k].name);
             assert_true(done.worst > 0);
             lm_model *a = open_ok(in_scratch("seed.json")), *b;
             assert_ok(lm_open(in_scratch("q.safetensors"), &(lm_options){ .form = LM_AS_FILE }, &b, &d), d);
@@ -166,12 +175,14 @@ static void compressed(void **state)
                 assert_memory_equal(p.scale, q.scale, (size_t)(p.rows * p.scale_cols) * 2);
                 /* with wider scales the codes stay where they are */
                 assert_ok(lm_quantize(b, MW_W2, 1, rows[k].form, DT_F32, &q, &d), d);
-                for (int64_t s = 0; s < p.rows * p.scale_cols; s++) assert_true(dtype_load(DT_F32, q.scale, s) == dtype_load(DT_F16, p.scale, s));
+                for (int64_t s = 0; s < p.rows * p.scale_cols; s++)
+                    assert_true(dtype_load(DT_F32, q.scale, s) == dtype_load(DT_F16, p.scale, s));
                 assert_memory_equal(p.q, q.q, codes);
             }
             lm_close(a);
             lm_close(b);
-            done = via(in_scratch("q.safetensors"), in_scratch("q2.safetensors"), LM_TO_SAFETENSORS, DT_F16, rows[k].name);
+            done =
+                via(in_scratch("q.safetensors"), in_scratch("q2.safetensors"), LM_TO_SAFETENSORS, DT_F16, rows[k].name);
             assert_true(done.worst == 0);
             same_file(in_scratch("q.safetensors"), in_scratch("q2.safetensors"), 0);
             /* opened out again, its numbers are those of the codes */
@@ -204,7 +215,8 @@ static void gguf_blocks(void **state)
             assert_true(lm_tensor_info(m, MW_EMBED, -1, &t));
             assert_string_equal(t.type, "Q8_0");
             /* our compressed form takes the blocks over without another rounding */
-            lm_converted own = convert_ok(m, in_scratch("q.safetensors"), LM_TO_SAFETENSORS, 0, k % 2 ? "int4" : "int8");
+            lm_converted own =
+                convert_ok(m, in_scratch("q.safetensors"), LM_TO_SAFETENSORS, 0, k % 2 ? "int4" : "int8");
             if (!(k % 2)) assert_true(own.worst == 0);
             lm_close(m);
         }
@@ -254,10 +266,12 @@ static void npy_folder(void **state)
         empty_folder(scratch, 1);
         write_text(in_scratch("seed.json"), models[0].json);
         via(in_scratch("seed.json"), in_scratch("npy"), LM_TO_NPY, 0, NULL);
-        if (bad[i].rank) assert_ok(npy_write(in_scratch(bad[i].file), bad[i].dt, bad[i].dim, bad[i].rank, zeros, &d), d);
+        if (bad[i].rank)
+            assert_ok(npy_write(in_scratch(bad[i].file), bad[i].dt, bad[i].dim, bad[i].rank, zeros, &d), d);
         else assert_int_equal(unlink(in_scratch(bad[i].file)), 0);
         an_status st = lm_open(in_scratch("npy"), NULL, &n, &d);
-        if (st != AN_INPUT || !strstr(d.msg, bad[i].want[0]) || !strstr(d.msg, bad[i].want[1])) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        if (st != AN_INPUT || !strstr(d.msg, bad[i].want[0]) || !strstr(d.msg, bad[i].want[1]))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
     }
 }
 
@@ -298,7 +312,9 @@ static void refusals(void **state)
         lm_model *m = open_ok(in_scratch("seed.json"));
         diag d = { 0 };
         lm_converted done;
-        lm_convert_options o = { .to = rows[i].to, .dt = rows[i].dt, .quantize = rows[i].quantize, .version = rows[i].version };
+        lm_convert_options o = {
+            .to = rows[i].to, .dt = rows[i].dt, .quantize = rows[i].quantize, .version = rows[i].version
+        };
         an_status st = lm_convert(m, in_scratch("out"), &o, &done, &d);
         if (st != rows[i].st || !strstr(d.msg, rows[i].want)) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
         path_info info;
@@ -311,7 +327,8 @@ static void refusals(void **state)
     via(in_scratch("seed.json"), in_scratch("m.gguf"), LM_TO_GGUF, 0, NULL);
     lm_model *m = open_ok(in_scratch("m.gguf"));
     assert_int_equal(symlink(in_scratch("m.gguf"), in_scratch("other.gguf")), 0);
-    assert_int_equal(lm_convert(m, in_scratch("other.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF }, &done, &d), AN_USAGE);
+    assert_int_equal(lm_convert(m, in_scratch("other.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF }, &done, &d),
+                     AN_USAGE);
     assert_non_null(strstr(d.msg, "the model itself"));
     lm_close(m);
     lm_target t;
@@ -319,7 +336,8 @@ static void refusals(void **state)
     assert_false(lm_target_find("onnx", &t));
 }
 
-/* A llama folder, or GPT-2's, whose matrices lie turned, with x as its last number: of lm_head.weight, or of a bias; `wide`: in fp64. */
+/* A llama folder, or GPT-2's, whose matrices lie turned, with x as its last number: of lm_head.weight, or of a bias;
+ * `wide`: in fp64. */
 static void folder_with(double x, bool gpt2, bool wide)
 {
     diag d = { 0 };
@@ -327,7 +345,8 @@ static void folder_with(double x, bool gpt2, bool wide)
     empty_folder(scratch, 1);
     assert_ok(dir_make(in_scratch("hf"), &d), d);
     write_text(in_scratch("hf/config.json"), gpt2 ? "{" GPT2_JSON "}" : "{\"model_type\":\"llama\"," LLAMA_JSON "}");
-    write_tensors(in_scratch("hf/model.safetensors"), gpt2 ? gpt2_tensors : llama_tensors, NULL, wide ? DT_F64 : DT_F32, NULL, NULL, NULL);
+    write_tensors(in_scratch("hf/model.safetensors"), gpt2 ? gpt2_tensors : llama_tensors, NULL, wide ? DT_F64 : DT_F32,
+                  NULL, NULL, NULL);
     assert_ok(file_read(in_scratch("hf/model.safetensors"), 1 << 20, &f, &d), d);
     float narrow = (float)x;
     if (wide) memcpy(f.at + f.n - 8, &x, 8);
@@ -368,8 +387,11 @@ static void not_finite(void **state)
         path_info info;
         folder_with(rows[i].x, false, rows[i].wide);
         lm_model *m = open_ok(in_scratch("hf"));
-        an_status st = lm_convert(m, in_scratch("out"), &(lm_convert_options){ .to = rows[i].to, .dt = rows[i].dt, .quantize = rows[i].quantize }, &done, &d);
-        if (st != AN_INPUT || !strstr(d.msg, "lm_head.weight") || !strstr(d.msg, rows[i].want)) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        an_status st = lm_convert(
+            m, in_scratch("out"),
+            &(lm_convert_options){ .to = rows[i].to, .dt = rows[i].dt, .quantize = rows[i].quantize }, &done, &d);
+        if (st != AN_INPUT || !strstr(d.msg, "lm_head.weight") || !strstr(d.msg, rows[i].want))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
         if (rows[i].to != LM_TO_HF && rows[i].to != LM_TO_NPY) assert_false(path_look(in_scratch("out"), &info));
         lm_close(m);
     }
@@ -412,7 +434,8 @@ static void wide_numbers(void **state)
         }
 }
 
-/* GGUF blocks of rows that are long enough: a number without a code, or whose scale fp16 does not hold, and one just inside. */
+/* GGUF blocks of rows that are long enough: a number without a code, or whose scale fp16 does not hold, and one just
+ * inside. */
 static void blocks_without_a_scale(void **state)
 {
     (void)state;
@@ -435,8 +458,11 @@ static void blocks_without_a_scale(void **state)
         assert_ok(file_write(in_scratch("npy/layer1.w2.npy"), f.at, f.n, &d), d);
         file_drop(&f);
         lm_model *m = open_ok(in_scratch("npy"));
-        an_status st = lm_convert(m, in_scratch("q.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .quantize = rows[i].quantize }, &done, &d);
-        if (st != (rows[i].want ? AN_INPUT : AN_OK) || (rows[i].want && (!strstr(d.msg, "layer1.w2") || !strstr(d.msg, rows[i].want)))) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        an_status st = lm_convert(m, in_scratch("q.gguf"),
+                                  &(lm_convert_options){ .to = LM_TO_GGUF, .quantize = rows[i].quantize }, &done, &d);
+        if (st != (rows[i].want ? AN_INPUT : AN_OK) ||
+            (rows[i].want && (!strstr(d.msg, "layer1.w2") || !strstr(d.msg, rows[i].want))))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
         path_info info;
         assert_int_equal(path_look(in_scratch("q.gguf"), &info), !rows[i].want);
         lm_close(m);
@@ -463,7 +489,9 @@ static void with_vocabulary(void **state)
                                         "\"max_position_embeddings\":64,\"eos_token_id\":[3,4,5,6],\"pad_token_id\":9}");
     lm_model *m = open_ok(in_scratch("seed.json")), *g;
     lm_converted done;
-    assert_ok(lm_convert(m, in_scratch("m.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1, .vocab = t }, &done, &d), d);
+    assert_ok(lm_convert(m, in_scratch("m.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1, .vocab = t },
+                         &done, &d),
+              d);
     assert_true(done.vocabulary);
     assert_non_null(strstr(done.lost, "of 4 tokens that end a text GGUF can name 3"));
     lm_close(m);
@@ -476,11 +504,15 @@ static void with_vocabulary(void **state)
     assert_true(v && types && v->n == 280 && types->n == 280 && gguf_item(types, 279, &last) && last == TOK_UNUSED);
     assert_true(v->strs[279].n == 8 && !memcmp(v->strs[279].at, "[PAD279]", 8));
     assert_true(gguf_text(f, "tokenizer.ggml.pre", &s) && s.n == 5 && !memcmp(s.at, "gpt-2", 5));
-    assert_true(gguf_int(f, "tokenizer.ggml.eot_token_id", &id) && id == 4 && gguf_int(f, "tokenizer.ggml.padding_token_id", &id) && id == 9);
-    assert_true(gguf_int(f, "tokenizer.ggml.bos_token_id", &id) && id == info.bos); /* the tokenizer's: the configuration names none */
+    assert_true(gguf_int(f, "tokenizer.ggml.eot_token_id", &id) && id == 4 &&
+                gguf_int(f, "tokenizer.ggml.padding_token_id", &id) && id == 9);
+    /* the tokenizer's: the configuration names none */
+    assert_true(gguf_int(f, "tokenizer.ggml.bos_token_id", &id) && id == info.bos);
     assert_int_equal(lm_generation_of(g)->n_eos, 3);
     /* in a folder it is the files a folder has */
-    assert_ok(lm_convert(g, in_scratch("hf"), &(lm_convert_options){ .to = LM_TO_HF, .version = -1, .vocab = t }, &done, &d), d);
+    assert_ok(
+        lm_convert(g, in_scratch("hf"), &(lm_convert_options){ .to = LM_TO_HF, .version = -1, .vocab = t }, &done, &d),
+        d);
     tokenizer *u;
     tok_info back;
     assert_true(done.vocabulary);
@@ -495,13 +527,18 @@ static void with_vocabulary(void **state)
     lm_close(g);
     write_text(in_scratch("seed.json"), models[0].json); /* 48 rows */
     m = open_ok(in_scratch("seed.json"));
-    assert_int_equal(lm_convert(m, in_scratch("x.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1, .vocab = t }, &done, &d), AN_INPUT);
+    assert_int_equal(lm_convert(m, in_scratch("x.gguf"),
+                                &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1, .vocab = t }, &done, &d),
+                     AN_INPUT);
     snprintf(want, sizeof want, "has %u entries, the embedding 48 rows", info.n);
     assert_non_null(strstr(d.msg, want));
     path_info there;
     assert_false(path_look(in_scratch("x.gguf"), &there));
     d = (diag){ 0 };
-    assert_ok(lm_convert(m, in_scratch("x.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1, .vocab = t, .vocab_if_fits = true }, &done, &d), d);
+    assert_ok(lm_convert(m, in_scratch("x.gguf"),
+                         &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1, .vocab = t, .vocab_if_fits = true },
+                         &done, &d),
+              d);
     assert_true(!done.vocabulary && strstr(done.lost, want));
     lm_close(m);
     tok_close(t);
@@ -511,7 +548,10 @@ static void part_of_a_vocabulary(void **state)
 {
     (void)state;
     static const uint32_t ids[] = { 3, 7, 8, 47 };
-    static const struct { lm_target to; const char *out; } rows[] = { { LM_TO_GGUF, "a.gguf" }, { LM_TO_SAFETENSORS, "a.safetensors" }, { LM_TO_HF, "hf" } };
+    static const struct {
+        lm_target to;
+        const char *out;
+    } rows[] = { { LM_TO_GGUF, "a.gguf" }, { LM_TO_SAFETENSORS, "a.safetensors" }, { LM_TO_HF, "hf" } };
     empty_folder(scratch, 1);
     write_text(in_scratch("seed.json"), models[0].json);
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -529,7 +569,12 @@ static void part_of_a_vocabulary(void **state)
         lm_close(m);
     }
     /* lists that lie */
-    static const struct { const char *text, *want; } bad[] = { { "3 x", "no list of numbers" }, { "3 10", "entry 1 of its list of tokens is 10; the vocabulary has 10" }, { "-1", "no list of numbers" }, { "99999999999", "is 4294967295" } };
+    static const struct {
+        const char *text, *want;
+    } bad[] = { { "3 x", "no list of numbers" },
+                { "3 10", "entry 1 of its list of tokens is 10; the vocabulary has 10" },
+                { "-1", "no list of numbers" },
+                { "99999999999", "is 4294967295" } };
     for (size_t i = 0; i < COUNT(bad); i++) {
         diag d = { 0 };
         safetensors_out *w;
@@ -537,7 +582,8 @@ static void part_of_a_vocabulary(void **state)
         assert_ok(safetensors_create(in_scratch("bad.safetensors"), &w, &d), d);
         assert_ok(safetensors_put_meta(w, "anneal.config", "{\"model_type\":\"llama\"," LLAMA_JSON "}", &d), d);
         assert_ok(safetensors_put_meta(w, "anneal.active_tokens", bad[i].text, &d), d);
-        for (const file_tensor *t = llama_tensors; t->name; t++) assert_ok(safetensors_declare(w, t->name, DT_F32, t->rank, t->d, NULL, &d), d);
+        for (const file_tensor *t = llama_tensors; t->name; t++)
+            assert_ok(safetensors_declare(w, t->name, DT_F32, t->rank, t->d, NULL, &d), d);
         for (size_t k = 0; llama_tensors[k].name; k++) {
             static const float zeros[512];
             int64_t count = llama_tensors[k].d[0] * (llama_tensors[k].rank > 1 ? llama_tensors[k].d[1] : 1);
@@ -603,7 +649,8 @@ static void gains(void **state)
             assert_ok(lm_dense(a, norms[i].id, norms[i].layer, types[k], &dense, &d), d); /* not the file's own bytes */
             for (int64_t j = 0; j < t.rows; j++) {
                 double want = 1 + dtype_round(types[k], (double)mark(norms[i].name, j));
-                assert_true((double)x[j] == want && (double)y[j] == want && dtype_load(types[k], dense, j) == dtype_round(types[k], want));
+                assert_true((double)x[j] == want && (double)y[j] == want &&
+                            dtype_load(types[k], dense, j) == dtype_round(types[k], want));
             }
             free(x);
             free(y);
@@ -625,16 +672,21 @@ static void gains(void **state)
     assert_true(worst > 0x1p-32 && worst <= 0x1p-30);
     assert_true(via(in_scratch("a"), in_scratch("b"), LM_TO_HF, 0, NULL).worst == 0);
     /* what GGUF files mean by the architecture alone is the only scale of queries they can say */
-    write_text(in_scratch("seed.json"), "{\"model_type\":\"gemma2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"head_dim\":2,\"vocab_size\":10,"
-                                        "\"max_position_embeddings\":64}");
+    write_text(
+        in_scratch("seed.json"),
+        "{\"model_type\":\"gemma2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"head_dim\":2,\"vocab_size\":10,"
+        "\"max_position_embeddings\":64}");
     lm_model *m = open_ok(in_scratch("seed.json"));
     lm_converted done;
-    assert_int_equal(lm_convert(m, in_scratch("x.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1 }, &done, &d), AN_INPUT);
+    assert_int_equal(
+        lm_convert(m, in_scratch("x.gguf"), &(lm_convert_options){ .to = LM_TO_GGUF, .version = -1 }, &done, &d),
+        AN_INPUT);
     assert_non_null(strstr(d.msg, "the root of 256"));
     lm_close(m);
 }
 
-/* Matrices larger than a run of rows, where the run is no whole number of heads: every head is put into the other order, not only the first ones. */
+/* Matrices larger than a run of rows, where the run is no whole number of heads: every head is put into the other
+ * order, not only the first ones. */
 static void long_matrices(void **state)
 {
     (void)state;
@@ -653,7 +705,8 @@ static void long_matrices(void **state)
     assert_ok(lm_rows(g, MW_WQ, 0, 0, ROWS, DT_F32, b, &d), d);
     for (int r = 0; r < ROWS; r++) {
         const int at = r % WIDE, from = r - at + at / 2 + at % 2 * (WIDE / 2);
-        if (memcmp(b + r * COLS, a + from * COLS, sizeof *a * COLS)) fail_msg("row %d is not row %d of the model", r, from);
+        if (memcmp(b + r * COLS, a + from * COLS, sizeof *a * COLS))
+            fail_msg("row %d is not row %d of the model", r, from);
     }
     free(a), free(b);
     lm_close(m), lm_close(g);

@@ -21,7 +21,9 @@ static void spread(void **state)
                 diag d = { 0 };
                 lm_converted done;
                 lm_model *m = open_ok(in_scratch("seed.json"));
-                lm_convert_options o = { .to = LM_TO_HF, .version = -1, .shard = sizes[k], .quantize = q ? "int4" : NULL };
+                lm_convert_options o = {
+                    .to = LM_TO_HF, .version = -1, .shard = sizes[k], .quantize = q ? "int4" : NULL
+                };
                 assert_ok(lm_convert(m, in_scratch("many"), &o, &done, &d), d);
                 o.shard = 0;
                 assert_ok(lm_convert(m, in_scratch("one"), &o, &done, &d), d);
@@ -34,9 +36,13 @@ static void spread(void **state)
                 path_info info;
                 bool single = path_look(in_scratch("many/model.safetensors"), &info);
                 if (!q || k == 0 || k == 3) assert_int_equal(single, k == 3);
-                assert_ok(safetensors_open(single ? in_scratch("many/model.safetensors") : in_scratch("many/model.safetensors.index.json"), &f, &d), d);
+                assert_ok(safetensors_open(single ? in_scratch("many/model.safetensors")
+                                                  : in_scratch("many/model.safetensors.index.json"),
+                                           &f, &d),
+                          d);
                 uint64_t bytes = 0;
-                for (size_t t = 0; t < safetensors_count(f); t++) { /* no file holds more than it may, unless it is one tensor or a quantised one's two */
+                /* no file holds more than it may, unless it is one tensor or a quantised one's two */
+                for (size_t t = 0; t < safetensors_count(f); t++) {
                     const safetensor *x = safetensors_at(f, t), *before = t ? safetensors_at(f, t - 1) : NULL;
                     bool fresh = !before || strcmp(before->file, x->file);
                     bytes = fresh ? x->bytes : bytes + x->bytes;
@@ -84,7 +90,9 @@ static void spread_refused(void **state)
     m = open_ok(in_scratch("seed.json"));
     for (size_t i = 0; i < COUNT(others); i++) {
         d = (diag){ 0 };
-        assert_int_equal(lm_convert(m, in_scratch("x"), &(lm_convert_options){ .to = others[i], .version = -1, .shard = 100 }, &done, &d), AN_USAGE);
+        assert_int_equal(lm_convert(m, in_scratch("x"),
+                                    &(lm_convert_options){ .to = others[i], .version = -1, .shard = 100 }, &done, &d),
+                         AN_USAGE);
         assert_non_null(strstr(d.msg, "target hf"));
     }
     lm_close(m);
@@ -111,10 +119,14 @@ static void two_models(lm_target to)
         write_text(in_scratch("seed.json"), models[i ? 5 : 0].json);
         via(in_scratch("seed.json"), in_scratch(i ? "new" : "hf"), i ? LM_TO_HF : to, DT_F32, NULL);
     }
-    assert_int_equal(shell("mkdir hf/sub && echo mine >hf/notes && echo mine >hf/sub/x && printf '\\001\\000\\000\\000' >hf/active.u32 && cp -r hf was"), 0);
+    assert_int_equal(
+        shell(
+            "mkdir hf/sub && echo mine >hf/notes && echo mine >hf/sub/x && printf '\\001\\000\\000\\000' >hf/active.u32 && cp -r hf was"),
+        0);
 }
 
-/* What fails half way leaves the folder as it was, with all that is in it; what is well replaces the model and nothing else. */
+/* What fails half way leaves the folder as it was, with all that is in it; what is well replaces the model and
+ * nothing else. */
 static void over_another(void **state)
 {
     (void)state;
@@ -124,14 +136,17 @@ static void over_another(void **state)
         lm_converted done;
         diag d = { 0 };
         two_models(kinds[k]);
-        assert_int_equal(shell("mkdir hf/%s", k ? "gain_out.npy" : "generation_config.json"), 0); /* where a file is to go */
+        /* where a file is to go */
+        assert_int_equal(shell("mkdir hf/%s", k ? "gain_out.npy" : "generation_config.json"), 0);
         if (k) assert_int_equal(shell("rmdir hf/gain_out.npy && mv hf/config.json c && mkdir hf/config.json"), 0);
         assert_int_equal(shell("rm -r was && cp -r hf was && echo {} >new/generation_config.json"), 0);
         lm_model *m = open_ok(in_scratch("new"));
         assert_int_equal(lm_convert(m, in_scratch("hf"), &o, &done, &d), AN_INPUT);
         assert_non_null(strstr(d.msg, "is a folder; a file is wanted"));
         assert_int_equal(shell("diff -r hf was"), 0);
-        assert_int_equal(shell("rm -r hf/%s was && cp -r hf was && mkfifo new/vocab.json", k ? "config.json" : "generation_config.json"), 0);
+        assert_int_equal(shell("rm -r hf/%s was && cp -r hf was && mkfifo new/vocab.json",
+                               k ? "config.json" : "generation_config.json"),
+                         0);
         if (!k) { /* behind the weights */
             d = (diag){ 0 };
             assert_int_equal(lm_convert(m, in_scratch("hf"), &o, &done, &d), AN_INPUT);
@@ -146,12 +161,16 @@ static void over_another(void **state)
         assert_ok(lm_convert(m, in_scratch("hf"), &o, &done, &d), d);
         assert_ok(lm_convert(m, in_scratch("want"), &o, &done, &d), d);
         lm_close(m);
-        assert_int_equal(shell("diff -r hf/sub was/sub && diff hf/notes was/notes && test ! -e hf/active.u32 && rm -r hf/sub hf/notes && diff -r hf want"), 0);
+        assert_int_equal(
+            shell(
+                "diff -r hf/sub was/sub && diff hf/notes was/notes && test ! -e hf/active.u32 && rm -r hf/sub hf/notes && diff -r hf want"),
+            0);
     }
     empty_folder(scratch, 2);
 }
 
-/* A process died while it put files in their places: the next one that writes there ends that first, even if it fails itself. */
+/* A process died while it put files in their places: the next one that writes there ends that first, even if it
+ * fails itself. */
 static void died_between(void **state)
 {
     (void)state;
@@ -159,7 +178,8 @@ static void died_between(void **state)
     lm_converted done;
     diag d = { 0 };
     two_models(LM_TO_HF);
-    assert_int_equal(shell("sh -c 'sleep 100 >/dev/null 2>&1 & echo $! >alive'"), 0); /* another process has the number of one that died */
+    /* another process has the number of one that died */
+    assert_int_equal(shell("sh -c 'sleep 100 >/dev/null 2>&1 & echo $! >alive'"), 0);
     assert_int_equal(shell("sh -c 'echo $$' >pid && p=$(cat pid) && a=$(cat alive) && mkdir hf/.tmp-new-$a && echo x >hf/.tmp-new-$a/y && : >hf/.new.tmp.$a && mkdir hf/.tmp-whole-$p hf/.tmp-old-$p hf/.tmp-new-1$p && mv hf/config.json hf/.tmp-old-$p && echo x >hf/.tmp-new-1$p/y && "
                            "cp new/model.safetensors hf && cp new/config.json hf/.tmp-whole-$p && : >hf/.tmp-whole-$p/.gone-active.u32 && mkfifo new/vocab.json"), 0);
     lm_model *m = open_ok(in_scratch("new"));
@@ -182,7 +202,9 @@ static void one_writer(void **state)
     two_models(LM_TO_HF);
     assert_int_equal(pipe(up) | pipe(down), 0);
     pid_t child = fork();
-    if (!child) _exit(folder_begin(in_scratch("hf"), "config.json", &f, &d) || write(up[1], "x", 1) != 1 || read(down[0], &c, 1) != 1);
+    if (!child)
+        _exit(folder_begin(in_scratch("hf"), "config.json", &f, &d) || write(up[1], "x", 1) != 1 ||
+              read(down[0], &c, 1) != 1);
     assert_int_equal(read(up[0], &c, 1), 1);
     lm_model *m = open_ok(in_scratch("new"));
     assert_int_equal(lm_convert(m, in_scratch("hf"), &o, &done, &d), AN_USAGE);
@@ -212,7 +234,9 @@ static void from_memory(void **state)
     write_text(in_scratch("gradients"), "old");
     lm_model *m = open_ok(in_scratch("seed.json")), *copy;
     diag d = { 0 };
-    assert_ok(lm_from_memory(in_scratch("gradients"), lm_config(m), NULL, fetch_from, m, &(lm_options){ .dt = DT_F32 }, &copy, &d), d);
+    assert_ok(lm_from_memory(in_scratch("gradients"), lm_config(m), NULL, fetch_from, m, &(lm_options){ .dt = DT_F32 },
+                             &copy, &d),
+              d);
     convert_ok(copy, in_scratch("gradients"), LM_TO_SAFETENSORS, DT_F32, NULL);
     lm_close(copy);
     lm_close(m);

@@ -1,11 +1,14 @@
-/* The whole decoder as one graph, every family variant, against plain maths in double precision: the loss of a batch, its
- * gradients by finite differences, and prompt and single steps over a cache against the same positions in one go. */
+/* The whole decoder as one graph, every family variant, against plain maths in double precision: the loss of a
+ * batch, its gradients by finite differences, and prompt and single steps over a cache against the same positions in
+ * one go. */
 #include "model_t.h"
 
 #include "grad/grad.h"
 #include "model/decoder.h"
 
-#define FAMILY .n_layers = 2, .dim = 24, .hidden = 40, .seq = 6, .context = 16, .vocab = 50, .vocab_part = 20, .rope_theta = 1e4, .norm_eps = 1e-5, .dt = DT_F32
+#define FAMILY                                                                                                         \
+    .n_layers = 2, .dim = 24, .hidden = 40, .seq = 6, .context = 16, .vocab = 50, .vocab_part = 20, .rope_theta = 1e4, \
+    .norm_eps = 1e-5, .dt = DT_F32
 static const model_config families[] = {
     { .name = "llama", FAMILY, .n_heads = 4, .n_kv_heads = 2, .head_dim = 6, .rope = MODEL_ROPE_INTERLEAVED },
     { .name = "stories", FAMILY, .n_heads = 3, .n_kv_heads = 3, .head_dim = 8, .rope = MODEL_ROPE_INTERLEAVED, .tied = true },
@@ -35,7 +38,8 @@ static double *m_logits(const store *s, const int *ids, int64_t S)
     const double *e = weight_of(s, MW_EMBED, -1), *p = bias_of(s, MW_POS, -1);
     for (int64_t i = 0; i < D; i++)
         for (int64_t t = 0; t < S; t++) x[i * S + t] = e[ids[t] * D + i] * embed_scale(c) + (p ? p[t * D + i] : 0);
-    for (int layer = 0; layer < c->n_layers; layer++) x = m_ffn_from(s, layer, m_attn_from(s, layer, x, S, true).y, S).y;
+    for (int layer = 0; layer < c->n_layers; layer++)
+        x = m_ffn_from(s, layer, m_attn_from(s, layer, x, S, true).y, S).y;
     m_norm(s, MW_NORM_F, MW_NORM_F_B, -1, x, xn, S);
     m_linear(c->tied ? e : weight_of(s, MW_HEAD, -1), NULL, xn, y, c->vocab, D, S);
     for (int64_t i = 0; i < c->vocab * S && c->softcap != 0; i++) y[i] = c->softcap * tanh(y[i] / c->softcap);
@@ -118,7 +122,8 @@ typedef struct {
     int n_in;
 } train_case;
 
-static void train_make(train_case *t, const store *s, const decoder_options *o, const int *ids, const int *want, int64_t n)
+static void train_make(train_case *t, const store *s, const decoder_options *o, const int *ids, const int *want,
+                       int64_t n)
 {
     diag d = { 0 };
     model_source src = { .get = store_get, .user = (void *)(uintptr_t)s };
@@ -187,7 +192,8 @@ static void gradients_are_those_of_differences(void **state)
             tensor64 *out = TAKE(&test_mem, tensor64, t.dec.g->outputs.n);
             assert_ok(graph_eval(t.dec.g, feeds(t.dec.g, t.in, t.n_in), out, &test_mem, &d), d);
             double h = 1e-4, at[4];
-            for (size_t k = 0; k < t.dec.n_param; k++) { /* along each tensor's own direction: none hides behind another */
+            /* along each tensor's own direction: none hides behind another */
+            for (size_t k = 0; k < t.dec.n_param; k++) {
                 double *x = (double *)(uintptr_t)t.in[t.n_in - (int)t.dec.n_param + (int)k].x;
                 int64_t len;
                 assert_true(shape_elems(&t.dec.weight[k].type.sh, &len));
@@ -201,7 +207,8 @@ static void gradients_are_those_of_differences(void **state)
                     for (int64_t q = 0; q < len; q++) x[q] -= step * along[q];
                 }
                 double got = (8 * (at[0] - at[1]) - (at[2] - at[3])) / (12 * h);
-                if (!(fabs(got - slope) <= 1e-5 * (fabs(slope) + 0.01))) fail_msg("%s %s: slope %.12g, differences %.12g", c->name, t.dec.weight[k].name, slope, got);
+                if (!(fabs(got - slope) <= 1e-5 * (fabs(slope) + 0.01)))
+                    fail_msg("%s %s: slope %.12g, differences %.12g", c->name, t.dec.weight[k].name, slope, got);
             }
             graph_free(t.dec.g);
             drop_memory(NULL);
@@ -234,7 +241,8 @@ static double *step_column(const model_config *c, int64_t T, int which, const in
 }
 
 /* Logits of the run: [V][T], or [V][1] with last_only. layer1 0: the whole model in one graph. */
-static double *run_step(session *se, const int *ids, int64_t p0, int64_t T, const decoder_options *how, const double *x_in)
+static double *run_step(session *se, const int *ids, int64_t p0, int64_t T, const decoder_options *how,
+                        const double *x_in)
 {
     const model_config *c = se->s->c;
     const double *e = weight_of(se->s, MW_EMBED, -1), *at = bias_of(se->s, MW_POS, -1);
@@ -245,18 +253,24 @@ static double *run_step(session *se, const int *ids, int64_t p0, int64_t T, cons
     model_source src = { .get = store_get, .user = (void *)(uintptr_t)se->s };
     assert_ok(decoder_build(c, &o, &src, &dec, &d), d);
     int32_t *pos = TAKE(&test_mem, int32_t, (size_t)T);
-    double *x = room(c->dim * T), *numbers = room(T), *pick = room(T), *mask = room(T * se->C), *place = room(T * se->C);
+    double *x = room(c->dim * T), *numbers = room(T), *pick = room(T), *mask = room(T * se->C),
+           *place = room(T * se->C);
     for (int64_t t = 0; t < T; t++) {
         pos[t] = (int32_t)(p0 + t), numbers[t] = pos[t], pick[t] = t == T - 1;
         if (!o.chip) pick[0] = (double)(T - 1);
-        for (int64_t i = 0; i < c->dim; i++) x[i * T + t] = x_in ? x_in[i * T + t] : e[ids[pos[t]] * c->dim + i] * embed_scale(c) + (at ? at[pos[t] * c->dim + i] : 0);
+        for (int64_t i = 0; i < c->dim; i++)
+            x[i * T + t] = x_in ? x_in[i * T + t]
+                                : e[ids[pos[t]] * c->dim + i] * embed_scale(c) + (at ? at[pos[t] * c->dim + i] : 0);
     }
     decoder_mask(c, pos, T, se->C, DT_F64, mask);
     decoder_place(pos, T, se->C, DT_F64, place);
     named in[16] = { { "x", x }, { "pos", numbers }, { "pick", pick }, { "mask", mask }, { "place", place } };
     int n = 5;
-    if (c->rope != MODEL_ROPE_NONE) in[n++] = (named){ "rope_cos", step_column(c, T, 0, pos) }, in[n++] = (named){ "rope_sin", step_column(c, T, 1, pos) };
-    static const char *const names[2][4] = { { "k00", "v00", "k00_new", "v00_new" }, { "k01", "v01", "k01_new", "v01_new" } };
+    if (c->rope != MODEL_ROPE_NONE)
+        in[n++] = (named){ "rope_cos", step_column(c, T, 0, pos) },
+        in[n++] = (named){ "rope_sin", step_column(c, T, 1, pos) };
+    static const char *const names[2][4] = { { "k00", "v00", "k00_new", "v00_new" },
+                                             { "k01", "v01", "k01_new", "v01_new" } };
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 2; k++) in[n++] = (named){ names[i][k], se->cache[i][k] };
     tensor64 *out = TAKE(&test_mem, tensor64, dec.g->outputs.n);
@@ -292,10 +306,12 @@ static void steps_repeat_the_whole(void **state)
             store s = { c, rng_next(&r) };
             session se = { .s = &s, .C = 9 };
             int64_t S = 6, size = c->n_kv_heads * c->head_dim * se.C, p = 0;
-            for (int k = 0; k < 4; k++) se.cache[k / 2][k % 2] = randoms(&r, size, 1); /* what is not written yet must not matter */
+            /* what is not written yet must not matter */
+            for (int k = 0; k < 4; k++) se.cache[k / 2][k % 2] = randoms(&r, size, 1);
             int *ids = random_ids(&r, c, S);
             double *want = m_logits(&s, ids, S);
-            decoder_options o = { .chip = form & 1 && c->window_every < 2, .last_only = form & 2 }; /* a chip has one mask for all layers */
+            /* a chip has one mask for all layers */
+            decoder_options o = { .chip = form & 1 && c->window_every < 2, .last_only = form & 2 };
             for (int k = 0; p < S; p += cuts[form / 4][k++]) {
                 int64_t T = cuts[form / 4][k], wide = o.last_only ? 1 : T;
                 double *y;
@@ -308,7 +324,9 @@ static void steps_repeat_the_whole(void **state)
                 double *part = room(c->vocab * wide);
                 for (int64_t v = 0; v < c->vocab; v++)
                     for (int64_t t = 0; t < wide; t++) part[v * wide + t] = want[v * S + p + T - wide + t];
-                close_to(c->name, y, part, c->vocab * wide, o.chip || (c->act != MODEL_ACT_GELU && c->act != MODEL_ACT_GEGLU) ? 1e-9 : 1e-5); /* else GELU is an op, its numbers of no tensor's type */
+                /* else GELU is an op, its numbers of no tensor's type */
+                close_to(c->name, y, part, c->vocab * wide,
+                         o.chip || (c->act != MODEL_ACT_GELU && c->act != MODEL_ACT_GEGLU) ? 1e-9 : 1e-5);
             }
             drop_memory(NULL);
         }
@@ -338,11 +356,16 @@ static void bad_options_are_refused(void **state)
     }
     decoder dec;
     diag d = { 0 };
-    const model_config *two = &families[COUNT(families) - 1]; /* windows on some layers: on a chip only where they cut nothing off */
-    assert_int_equal(decoder_build(two, &(decoder_options){ .use = DECODER_STEP, .chip = true, .seq = 1, .cache = 4 }, NULL, &dec, &d), AN_INPUT);
+    /* windows on some layers: on a chip only where they cut nothing off */
+    const model_config *two = &families[COUNT(families) - 1];
+    assert_int_equal(decoder_build(two, &(decoder_options){ .use = DECODER_STEP, .chip = true, .seq = 1, .cache = 4 },
+                                   NULL, &dec, &d),
+                     AN_INPUT);
     assert_non_null(strstr(d.msg, "a window of 3 on layers 0, 2"));
     d = (diag){ 0 };
-    assert_ok(decoder_build(two, &(decoder_options){ .use = DECODER_STEP, .chip = true, .seq = 1, .cache = 3 }, NULL, &dec, &d), d);
+    assert_ok(decoder_build(two, &(decoder_options){ .use = DECODER_STEP, .chip = true, .seq = 1, .cache = 3 }, NULL,
+                            &dec, &d),
+              d);
     graph_free(dec.g);
 }
 

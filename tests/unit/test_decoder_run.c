@@ -1,11 +1,13 @@
-/* Decoder steps as programs of the plain processor: positions and caches become the instructions made for them, the cache is
- * written in place, and the answer is that of the graph. */
+/* Decoder steps as programs of the plain processor: positions and caches become the instructions made for them, the
+ * cache is written in place, and the answer is that of the graph. */
 #include "model_t.h"
 
 #include "codegen/codegen.h"
 #include "model/decoder.h"
 
-#define SHAPE_OF .n_layers = 2, .dim = 32, .hidden = 48, .seq = 4, .context = 160, .vocab = 40, .rope_theta = 1e4, .norm_eps = 1e-5, .dt = DT_F32
+#define SHAPE_OF                                                                                                       \
+    .n_layers = 2, .dim = 32, .hidden = 48, .seq = 4, .context = 160, .vocab = 40, .rope_theta = 1e4,                  \
+    .norm_eps = 1e-5, .dt = DT_F32
 static const model_config forms[] = {
     { .name = "gqa", SHAPE_OF, .n_heads = 4, .n_kv_heads = 2, .head_dim = 8, .rope = MODEL_ROPE_HALF, .tied = true },
     { .name = "window", SHAPE_OF, .n_heads = 4, .n_kv_heads = 1, .head_dim = 8, .rope = MODEL_ROPE_INTERLEAVED, .window = 5 },
@@ -19,7 +21,8 @@ typedef struct {
     void *in[16], *out[16];
 } step_run;
 
-static an_status bytes_of(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const unsigned char **at, diag *d)
+static an_status bytes_of(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes,
+                          const unsigned char **at, diag *d)
 {
     step_run *r = user;
     (void)offset, (void)dt;
@@ -88,12 +91,14 @@ static void run_case(const model_config *c, int64_t T, int64_t p0, int64_t C, bo
     for (size_t k = 0; k < run.p->outputs.n; k++) {
         const char *name = run.p->outputs.at[k].name;
         for (size_t j = 0; j < run.p->inputs.n; j++)
-            if (strlen(name) == 7 && !strncmp(name, run.p->inputs.at[j].name, 3) && !run.p->inputs.at[j].name[3]) run.out[k] = run.in[j];
+            if (strlen(name) == 7 && !strncmp(name, run.p->inputs.at[j].name, 3) && !run.p->inputs.at[j].name[3])
+                run.out[k] = run.in[j];
         if (!run.out[k]) run.out[k] = TAKE(&test_mem, unsigned char, run.p->outputs.at[k].bytes);
     }
     uint64_t before = image_bytes(run.im);
     assert_ok(image_run(run.im, (const void *const *)run.in, run.out, &d), d);
-    if (!reference) assert_true(image_bytes(run.im) - before < run.p->inputs.at[0].bytes); /* no copy of a cache was made */
+    /* no copy of a cache was made */
+    if (!reference) assert_true(image_bytes(run.im) - before < run.p->inputs.at[0].bytes);
     for (size_t k = 0; k < run.p->outputs.n; k++)
         for (size_t j = 0; j < g->outputs.n; j++) {
             int64_t n = 0;
@@ -114,14 +119,16 @@ static void steps_run_in_place(void **state)
     (void)state;
     static const struct {
         int64_t T, p0, C;
-    } sizes[] = { { 1, 0, 8 }, { 1, 7, 8 }, { 1, 130, 150 }, { 4, 0, 9 }, { 4, 66, 150 }, { 70, 3, 150 }, { 150, 0, 150 } };
+    } sizes[] = { { 1, 0, 8 },    { 1, 7, 8 },    { 1, 130, 150 }, { 4, 0, 9 },
+                  { 4, 66, 150 }, { 70, 3, 150 }, { 150, 0, 150 } };
     rng r = { test_seed("in place") };
     pool *threads;
     diag d = { 0 };
     assert_ok(pool_make(&threads, 2, &d), d);
     for (size_t f = 0; f < COUNT(forms); f++)
         for (size_t i = 0; i < COUNT(sizes); i++)
-            for (int how = 0; how < 3; how++) run_case(&forms[f], sizes[i].T, sizes[i].p0, sizes[i].C, how == 2, how ? threads : NULL, &r);
+            for (int how = 0; how < 3; how++)
+                run_case(&forms[f], sizes[i].T, sizes[i].p0, sizes[i].C, how == 2, how ? threads : NULL, &r);
     pool_free(threads);
 }
 

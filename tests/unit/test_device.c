@@ -1,5 +1,5 @@
-/* The device folder beyond the conformance suite: device strings, layouts, running a program once with tensors by name, and the
- * program cache of a device on disk. */
+/* The device folder beyond the conformance suite: device strings, layouts, running a program once with tensors by
+ * name, and the program cache of a device on disk. */
 #include <unistd.h>
 
 #include "conform.h"
@@ -39,7 +39,8 @@ static void strings(void **state)
 static void every_chip_opens(void **state)
 {
     (void)state;
-    static const char *const chips[] = { "m1", "m2", "m3", "m4", "m5", "h13g", "h14c", "h15g", "h16s", "h17", "h17d", "h18" };
+    static const char *const chips[] = { "m1",   "m2",   "m3",   "m4",  "m5",   "h13g",
+                                         "h14c", "h15g", "h16s", "h17", "h17d", "h18" };
     for (size_t i = 0; i < COUNT(chips); i++) {
         char name[32];
         device *dev;
@@ -105,7 +106,8 @@ static void row_steps(void **state)
             for (a[1] = 0; a[1] < p.dim[1]; a[1]++)
                 for (a[2] = 0; a[2] < p.dim[2]; a[2]++)
                     for (a[3] = 0; a[3] < p.dim[3]; a[3]++, k++)
-                        assert_int_equal(wide[(a[0] * step[0] + a[1] * step[1] + a[2] * step[2] + a[3] * step[3]) / 2], packed[k]);
+                        assert_int_equal(wide[(a[0] * step[0] + a[1] * step[1] + a[2] * step[2] + a[3] * step[3]) / 2],
+                                         packed[k]);
         dev_surface_pack(&p, 64, wide, back);
         assert_memory_equal(packed, back, p.bytes);
         free(packed);
@@ -115,7 +117,8 @@ static void row_steps(void **state)
         assert_int_equal(bytes, p.bytes);
     }
     static const dev_port none[] = { { .name = "x", .dt = DT_F16, .rank = 4, .dim = { INT64_MAX / 4, 4, 4, 4 } },
-                                     { .name = "x", .dt = DT_F16, .rank = 1, .dim = { INT64_MAX / 2 } }, /* without room for the end of its row */
+                                     /* without room for the end of its row */
+                                     { .name = "x", .dt = DT_F16, .rank = 1, .dim = { INT64_MAX / 2 } },
                                      { .name = "x", .dt = DT_NONE, .rank = 1, .dim = { 4 } } };
     int64_t step[8];
     uint64_t bytes;
@@ -129,7 +132,8 @@ static void row_steps(void **state)
     assert_true(row[0] == 7 && y == 7);
 }
 
-/* Long copies are shared by threads: to the last byte, and not one more; a surface that is larger has moved no more than was asked for. */
+/* Long copies are shared by threads: to the last byte, and not one more; a surface that is larger has moved no more
+ * than was asked for. */
 static void long_copies(void **state)
 {
     (void)state;
@@ -161,7 +165,11 @@ static void endless_rows(void **state)
     device *dev;
     dev_surface *s;
     diag d = { 0 };
-    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .limit = &(device_limit){ "row_bytes", INT64_MAX }, .n_limit = 1 }, &d), d);
+    assert_ok(
+        device_open(&dev, "soft:m1",
+                    &(device_options){ .threads = 1, .limit = &(device_limit){ "row_bytes", INT64_MAX }, .n_limit = 1 },
+                    &d),
+        d);
     dev_program *p = must_compile(dev, STATE_TEXT, NULL);
     assert_true(dev_program_surface_bytes(p, DEV_INPUT) == UINT64_MAX);
     assert_int_not_equal(dev_surface_new(dev, UINT64_MAX, &s, &d), AN_OK);
@@ -173,12 +181,13 @@ static void endless_rows(void **state)
 
 static const device_options one_thread = { .threads = 1 };
 
-static an_status once(const char *dev, const char *text, const dev_tensor *in, size_t n_in, const char *const *want, size_t n_want, arena *mem,
-                      dev_tensors *out, diag *d)
+static an_status once(const char *dev, const char *text, const dev_tensor *in, size_t n_in, const char *const *want,
+                      size_t n_want, arena *mem, dev_tensors *out, diag *d)
 {
     *out = (dev_tensors){ 0 };
     *d = (diag){ 0 };
-    return device_run_once(dev, &one_thread, &(dev_source){ .text = text, .n_text = strlen(text) }, in, n_in, want, n_want, mem, out, NULL, d);
+    return device_run_once(dev, &one_thread, &(dev_source){ .text = text, .n_text = strlen(text) }, in, n_in, want,
+                           n_want, mem, out, NULL, d);
 }
 
 static void run_once(void **state)
@@ -289,7 +298,8 @@ static void once_says(void **state)
     diag d = { 0 };
     engine_error e;
     dev_source src = { .text = text, .n_text = strlen(text) };
-    assert_int_equal(device_run_once("soft:m1", &one_thread, &src, NULL, 0, NULL, 0, &mem, &out, &e, &d), AN_UNSUPPORTED);
+    assert_int_equal(device_run_once("soft:m1", &one_thread, &src, NULL, 0, NULL, 0, &mem, &out, &e, &d),
+                     AN_UNSUPPORTED);
     assert_string_equal(e.domain, "com.apple.appleneuralengine.compiler");
     assert_int_equal(e.code, 1);
     assert_non_null(strstr(e.text, "ANECCompile() FAILED"));
@@ -314,7 +324,10 @@ static void once_sizes(void **state)
         const char *type;
         int rank;
         int64_t dim[5];
-    } rows[] = { { "[1]", 1, { 1 } }, { "[1, 1, 1, 1]", 4, { 1, 1, 1, 1 } }, { "[3, 5]", 2, { 3, 5 } }, { "[1, 2, 1, 3, 7]", 5, { 1, 2, 1, 3, 7 } },
+    } rows[] = { { "[1]", 1, { 1 } },
+                 { "[1, 1, 1, 1]", 4, { 1, 1, 1, 1 } },
+                 { "[3, 5]", 2, { 3, 5 } },
+                 { "[1, 2, 1, 3, 7]", 5, { 1, 2, 1, 3, 7 } },
                  { "[1, 1, 1, 16384]", 4, { 1, 1, 1, 16384 } } };
     static const char *const names[] = { "cpu", "soft:m1", "soft:m4", "soft:m5" };
     uint16_t *x = calloc(16384, 2);
@@ -338,7 +351,8 @@ static void once_sizes(void **state)
     free(x);
 }
 
-/* Native state: chips refuse it; the processor has it as a port on both sides, and once it starts at zero unless given. */
+/* Native state: chips refuse it; the processor has it as a port on both sides, and once it starts at zero unless
+ * given. */
 static void native_state(void **state)
 {
     (void)state;
@@ -354,7 +368,8 @@ static void native_state(void **state)
     for (int i = 0; i < 4; i++) x[i] = f16_from_f64(i + 1), kv[i] = f16_from_f64(10 * i);
     dev_tensor in[2] = { { "x", DT_F16, 2, { 1, 4 }, x }, { "kv", DT_F16, 2, { 1, 4 }, kv } };
     static const char *const chips[] = { "soft:m1", "soft:m4", "soft:m5" };
-    for (size_t i = 0; i < COUNT(chips); i++) assert_int_equal(once(chips[i], text, in, 2, NULL, 0, &mem, &out, &d), AN_UNSUPPORTED);
+    for (size_t i = 0; i < COUNT(chips); i++)
+        assert_int_equal(once(chips[i], text, in, 2, NULL, 0, &mem, &out, &d), AN_UNSUPPORTED);
     assert_ok(once("cpu", text, in, 2, NULL, 0, &mem, &out, &d), d);
     assert_int_equal(out.n, 2);
     assert_string_equal(out.at[0].name, "kv");
@@ -410,7 +425,8 @@ static void absurd_text(void **state)
             dev_tensors out = { 0 };
             diag d = { 0 };
             an_status st = once(engines[k], rows[i].text, NULL, 0, NULL, 0, &mem, &out, &d);
-            if (st != AN_INPUT || !strstr(d.msg, rows[i].words)) fail_msg("row %zu on %s: status %d, %s", i, engines[k], st, d.msg);
+            if (st != AN_INPUT || !strstr(d.msg, rows[i].words))
+                fail_msg("row %zu on %s: status %d, %s", i, engines[k], st, d.msg);
             arena_free(&mem);
         }
     /* each tensor could be had, all together could not */
@@ -456,7 +472,8 @@ static void absurd_program(void **state)
         diag d = { 0 };
         strbuf b = { 0 };
         device_limit open = { "open_images", 1 };
-        assert_ok(device_open(&dev, rows[i].engine, &(device_options){ .threads = 1, .limit = &open, .n_limit = 1 }, &d), d);
+        assert_ok(
+            device_open(&dev, rows[i].engine, &(device_options){ .threads = 1, .limit = &open, .n_limit = 1 }, &d), d);
         dev_program *p = must_compile(dev, STATE_TEXT, NULL), *q;
         assert_ok(dev_program_bytes(p, &b, &d), d);
         dev_program_free(p);
@@ -488,7 +505,9 @@ static void null_adopts(void **state)
             const dev_port *want, *got;
             size_t n = dev_program_ports(p, (dev_side)side, &want);
             assert_int_equal(dev_program_ports(q, (dev_side)side, &got), n);
-            for (size_t k = 0; k < n; k++) assert_true(!strcmp(want[k].name, got[k].name) && want[k].bytes == got[k].bytes && want[k].rank == got[k].rank && want[k].dim[0] == got[k].dim[0]);
+            for (size_t k = 0; k < n; k++)
+                assert_true(!strcmp(want[k].name, got[k].name) && want[k].bytes == got[k].bytes &&
+                            want[k].rank == got[k].rank && want[k].dim[0] == got[k].dim[0]);
         }
         assert_ok(dev_program_load(q, &d), d);
         bound use = must_bind(null, q);
@@ -519,11 +538,14 @@ static void limits_are_checked(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         device *dev;
         diag d = { 0 };
-        an_status st = device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .limit = &rows[i].l, .n_limit = 1 }, &d);
-        if (st != (rows[i].words ? AN_USAGE : AN_OK) || (st && !strstr(d.msg, rows[i].words))) fail_msg("row %zu: %d, %s", i, st, d.msg);
+        an_status st =
+            device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .limit = &rows[i].l, .n_limit = 1 }, &d);
+        if (st != (rows[i].words ? AN_USAGE : AN_OK) || (st && !strstr(d.msg, rows[i].words)))
+            fail_msg("row %zu: %d, %s", i, st, d.msg);
         device_close(dev);
     }
-    assert_true(device_limited("soft:m1") && !device_limited("cpu") && !device_limited("null") && !device_limited(NULL) && !device_limited("no such"));
+    assert_true(device_limited("soft:m1") && !device_limited("cpu") && !device_limited("null") &&
+                !device_limited(NULL) && !device_limited("no such"));
 }
 
 /* ---- a device and its cache on disk ---- */
@@ -543,7 +565,8 @@ static void disk_cache(void **state)
         assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .cache = c }, &d), d);
         strbuf w = weight_file(0.3, 0.7);
         dev_program *p = must_compile(dev, CONV_TEXT, &w);
-        assert_int_equal(dev_program_from_cache(p), round == 1 || round == 3); /* made, found, damaged and made again, found */
+        /* made, found, damaged and made again, found */
+        assert_int_equal(dev_program_from_cache(p), round == 1 || round == 3);
         bound b = must_bind(dev, p);
         uint16_t y[256];
         put_f16(b.s[0][0], 256, -2, 0.03);
@@ -576,7 +599,8 @@ static void disk_cache(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* Half of the least normal number is zero on the plain processor, by every thread, and the caller's own arithmetic stays as it was. */
+/* Half of the least normal number is zero on the plain processor, by every thread, and the caller's own arithmetic
+ * stays as it was. */
 static void nothing_subnormal(void **state)
 {
     (void)state;
@@ -609,7 +633,8 @@ static void nothing_subnormal(void **state)
 
 static bool fails_there(void *user, const char *what) { return !strcmp(what, user); }
 
-/* What was compiled and came to nothing afterwards has used nothing of the budget; a surface without memory, nothing of the window. */
+/* What was compiled and came to nothing afterwards has used nothing of the budget; a surface without memory, nothing
+ * of the window. */
 static void failures_are_given_back(void **state)
 {
     (void)state;
@@ -617,10 +642,14 @@ static void failures_are_given_back(void **state)
     dev_program *p;
     diag d = { 0 };
     device_stats st;
-    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = fails_there, .user = "ports", .own_budget = true }, &d), d);
+    assert_ok(device_open(&dev, "soft:m1",
+                          &(device_options){ .threads = 1, .fault = fails_there, .user = "ports", .own_budget = true },
+                          &d),
+              d);
     for (int i = 0; i < 5; i++) {
         d = (diag){ 0 };
-        assert_int_equal(device_compile(dev, &(dev_source){ .text = STATE_TEXT, .n_text = strlen(STATE_TEXT) }, &p, &d), AN_NOMEM);
+        assert_int_equal(device_compile(dev, &(dev_source){ .text = STATE_TEXT, .n_text = strlen(STATE_TEXT) }, &p, &d),
+                         AN_NOMEM);
     }
     device_get_stats(dev, &st);
     assert_true(st.compiles == 0 && st.compile_failures == 5 && st.budget_used == 0);
@@ -629,7 +658,10 @@ static void failures_are_given_back(void **state)
     for (size_t i = 0; i < COUNT(lacks); i++) {
         dev_surface *s;
         d = (diag){ 0 };
-        assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = fails_there, .user = (void *)(uintptr_t)lacks[i] }, &d), d);
+        assert_ok(device_open(
+                      &dev, "soft:m1",
+                      &(device_options){ .threads = 1, .fault = fails_there, .user = (void *)(uintptr_t)lacks[i] }, &d),
+                  d);
         assert_int_equal(dev_surface_new(dev, 64, &s, &d), AN_NOMEM);
         assert_null(s);
         close_clean(dev);

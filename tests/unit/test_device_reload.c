@@ -1,4 +1,5 @@
-/* Programs that change under their callers: reloads that are dispatched to, proven and judged, and the memory that programs and surfaces share. */
+/* Programs that change under their callers: reloads that are dispatched to, proven and judged, and the memory that
+ * programs and surfaces share. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -30,7 +31,9 @@ static void dispatched_while_reloading(void **state)
     intruder x = { 0 };
     device *dev;
     diag d = { 0 };
-    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = dispatch_meanwhile, .user = &x }, &d), d);
+    assert_ok(
+        device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = dispatch_meanwhile, .user = &x }, &d),
+        d);
     dev_program *p = must_compile(dev, STATE_TEXT, NULL);
     bound b = must_bind(dev, p);
     x.r = b.r;
@@ -43,7 +46,8 @@ static void dispatched_while_reloading(void **state)
     close_clean(dev);
 }
 
-/* Without a worker the queue runs where it is waited for; from within its first dispatch the second request is submitted. */
+/* Without a worker the queue runs where it is waited for; from within its first dispatch the second request is
+ * submitted. */
 static bool dispatch_the_next(void *user, const char *what)
 {
     intruder *x = user;
@@ -64,7 +68,9 @@ static void dispatched_while_it_goes(void **state)
         intruder x = { 0 };
         device *dev;
         diag d = { 0 };
-        assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = dispatch_the_next, .user = &x }, &d), d);
+        assert_ok(
+            device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = dispatch_the_next, .user = &x }, &d),
+            d);
         dev_program *p = must_compile(dev, STATE_TEXT, NULL);
         bound b = must_bind(dev, p), next = must_bind(dev, p);
         x.r = next.r;
@@ -100,7 +106,8 @@ static bool witness_runs(void *user, const char *what)
     return false;
 }
 
-/* The answers a reload asks for are dispatches too: none overlaps with one that was submitted. Nor is a request gone while it runs. */
+/* The answers a reload asks for are dispatches too: none overlaps with one that was submitted. Nor is a request gone
+ * while it runs. */
 static void a_reload_answers_alone(void **state)
 {
     (void)state;
@@ -108,7 +115,8 @@ static void a_reload_answers_alone(void **state)
     device *dev;
     diag d = { 0 };
     dev_canary c = { 0 };
-    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = witness_runs, .user = &x }, &d), d);
+    assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .fault = witness_runs, .user = &x }, &d),
+              d);
     dev_program *p = must_compile(dev, STATE_TEXT, NULL), *q = must_compile(dev, STATE_TEXT, NULL);
     bound b = must_bind(dev, p);
     assert_ok(device_submit(b.r, DEV_QOS, &d), d);
@@ -154,7 +162,8 @@ static strbuf wide_file(float x)
 
 static bool stale_reload(void *spoiler, const char *what) { return *(bool *)spoiler && !strcmp(what, "reload"); }
 
-/* The proof is that the constants are those of the new weights: not that they differ from the old, where rounding makes them the same. */
+/* The proof is that the constants are those of the new weights: not that they differ from the old, where rounding
+ * makes them the same. */
 static void proof_of_a_reload(void **state)
 {
     (void)state;
@@ -177,11 +186,14 @@ static void proof_of_a_reload(void **state)
         device_stats st;
         diag d = { 0 };
         strbuf one = wide_file(1), other = wide_file(rows[k].w);
-        assert_ok(device_open(&dev, devices[i % 2], &(device_options){ .threads = 1, .spoil = stale_reload, .spoiler = &stale }, &d), d);
+        assert_ok(device_open(&dev, devices[i % 2],
+                              &(device_options){ .threads = 1, .spoil = stale_reload, .spoiler = &stale }, &d),
+                  d);
         dev_program *p = must_compile(dev, WIDE_TEXT, &one);
         dev_canary c = { .constants_only = only };
         stale = rows[k].stale;
-        if (dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(other), &c, &d) != rows[k].st) fail_msg("%s on %s: status %d: %s", rows[k].what, devices[i % 2], d.st, d.msg);
+        if (dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(other), &c, &d) != rows[k].st)
+            fail_msg("%s on %s: status %d: %s", rows[k].what, devices[i % 2], d.st, d.msg);
         if (rows[k].st) assert_non_null(strstr(d.msg, "did not take"));
         assert_true(c.source_changed);
         assert_int_equal(c.weights_before != c.weights_after, rows[k].moves);
@@ -211,11 +223,17 @@ static void proof_of_signs(void **state)
         strbuf one = wide_file(1.5f), other = wide_file(1.5f);
         for (int k = 0; k < 3; k++) other.at[DATA + BYTES * turned[i / 2][k] + BYTES - 1] ^= (char)0x80;
         assert_ok(dev_cache_open(&cache, &(dev_cache_options){ .memory_only = true }, &d), d);
-        assert_ok(device_open(&dev, devices[i % 2], &(device_options){ .threads = 1, .cache = cache, .own_budget = true }, &d), d);
-        dev_program *p = must_compile(dev, WIDE_TEXT, &one), *q = must_compile(dev, WIDE_TEXT, &other), *again = must_compile(dev, WIDE_TEXT, &one);
-        if (dev_program_from_cache(q) || !dev_program_from_cache(again)) fail_msg("row %zu: other weights are %skept, the same are %skept", i, dev_program_from_cache(q) ? "" : "not ", dev_program_from_cache(again) ? "" : "not ");
+        assert_ok(device_open(&dev, devices[i % 2],
+                              &(device_options){ .threads = 1, .cache = cache, .own_budget = true }, &d),
+                  d);
+        dev_program *p = must_compile(dev, WIDE_TEXT, &one), *q = must_compile(dev, WIDE_TEXT, &other),
+                    *again = must_compile(dev, WIDE_TEXT, &one);
+        if (dev_program_from_cache(q) || !dev_program_from_cache(again))
+            fail_msg("row %zu: other weights are %skept, the same are %skept", i,
+                     dev_program_from_cache(q) ? "" : "not ", dev_program_from_cache(again) ? "" : "not ");
         assert_ok(dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(other), &c, &d), d);
-        if (!c.source_changed || c.weights_before == c.weights_after) fail_msg("row %zu: the digest of other weights is the same", i);
+        if (!c.source_changed || c.weights_before == c.weights_after)
+            fail_msg("row %zu: the digest of other weights is the same", i);
         dev_program_free(p), dev_program_free(q), dev_program_free(again);
         close_clean(dev);
         dev_cache_close(cache);
@@ -256,7 +274,8 @@ static strbuf affine_file(int8_t last_zero)
     return b.bytes;
 }
 
-static an_status affine_record(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **at, diag *d)
+static an_status affine_record(void *user, const char *path, uint64_t offset, dtype dt, uint64_t bytes, const void **at,
+                               diag *d)
 {
     const strbuf *f = user;
     (void)path, (void)dt, (void)bytes, (void)d;
@@ -280,9 +299,19 @@ static void rules_about_weights(void **state)
         const dev_weights good = WITH_WEIGHTS(even), bad = WITH_WEIGHTS(odd);
         dev_source src = { .text = AFFINE_TEXT, .n_text = strlen(AFFINE_TEXT), .weights = bad };
         const an_status want = rows[i].refuses ? AN_UNSUPPORTED : AN_OK;
-        assert_ok(device_open(&dev, rows[i].device, &(device_options){ .threads = 1, .own_budget = true, .limit = (const device_limit[]){ { "open_images", 1 } }, .n_limit = !!strchr(rows[i].device, ':') }, &d), d);
+        assert_ok(device_open(&dev, rows[i].device,
+                              &(device_options){ .threads = 1,
+                                                 .own_budget = true,
+                                                 .limit = (const device_limit[]){ { "open_images", 1 } },
+                                                 .n_limit = !!strchr(rows[i].device, ':') },
+                              &d),
+                  d);
         assert_int_equal(device_compile(dev, &src, &p, &d), want);
-        if (want && !strstr(d.msg, WEIGHT_PATH ", record at byte 320: constexpr_affine_dequantize: zero point 5: this chip has symmetric int8 weights only (zero-point)")) fail_msg("%s", d.msg);
+        if (want &&
+            !strstr(
+                d.msg, WEIGHT_PATH
+                ", record at byte 320: constexpr_affine_dequantize: zero point 5: this chip has symmetric int8 weights only (zero-point)"))
+            fail_msg("%s", d.msg);
         if (want) d = (diag){ 0 };
         else dev_program_free(p);
         d = (diag){ 0 }, src.weights = good;
@@ -320,7 +349,9 @@ static void proof_of_what_is_packed(void **state)
         device *dev;
         diag d = { 0 };
         strbuf two = weight_file(2, 0), three = weight_file(3, 0);
-        assert_ok(device_open(&dev, devices[i / 2], &(device_options){ .threads = 2, .spoil = spoilt_panel, .spoiler = &spoil }, &d), d);
+        assert_ok(device_open(&dev, devices[i / 2],
+                              &(device_options){ .threads = 2, .spoil = spoilt_panel, .spoiler = &spoil }, &d),
+                  d);
         dev_program *p = must_compile(dev, CONV_TEXT, &two);
         bound b = must_bind(dev, p);
         dev_canary c = { .constants_only = i % 2 };
@@ -375,8 +406,17 @@ static void window_is_kept(void **state)
         const uint64_t room = turn ? image + 65536 : 0, surface = turn == 1 ? 65536 : turn == 2 ? 65537 : 0;
         neighbour n = { .bytes = 0 };
         diag d = { 0 };
-        assert_ok(device_open(&n.dev, "soft:m1", &(device_options){ .threads = 1, .own_budget = true, .fault = surface_meanwhile, .user = &n,
-                                                                     .limit = (const device_limit[]){ { "window_bytes", (int64_t)room }, { "page_bytes", 0 }, { "loaded", 1 } }, .n_limit = 3 }, &d), d);
+        assert_ok(device_open(&n.dev, "soft:m1",
+                              &(device_options){ .threads = 1,
+                                                 .own_budget = true,
+                                                 .fault = surface_meanwhile,
+                                                 .user = &n,
+                                                 .limit = (const device_limit[]){ { "window_bytes", (int64_t)room },
+                                                                                  { "page_bytes", 0 },
+                                                                                  { "loaded", 1 } },
+                                                 .n_limit = 3 },
+                              &d),
+                  d);
         dev_program *p = must_compile(n.dev, STATE_TEXT, NULL);
         device_get_stats(n.dev, &st);
         image = st.image_bytes;
@@ -400,7 +440,8 @@ static void window_is_kept(void **state)
     }
 }
 
-/* State that is read after it is written is copied first: the room for that is counted, once, and refused where there is none. */
+/* State that is read after it is written is copied first: the room for that is counted, once, and refused where
+ * there is none. */
 static void window_of_copies(void **state)
 {
     (void)state;
@@ -409,8 +450,16 @@ static void window_of_copies(void **state)
     for (int turn = 0; turn < 3; turn++) { /* how much it takes; exactly that; a byte less */
         device *dev;
         diag d = { 0 };
-        assert_ok(device_open(&dev, "soft:m1", &(device_options){ .threads = 1, .own_budget = true,
-                                                                  .limit = (const device_limit[]){ { "window_bytes", turn ? (int64_t)(held + copies) - (turn == 2) : 0 } }, .n_limit = 1 }, &d), d);
+        assert_ok(
+            device_open(&dev, "soft:m1",
+                        &(device_options){
+                            .threads = 1,
+                            .own_budget = true,
+                            .limit = (const device_limit[]){ { "window_bytes",
+                                                               turn ? (int64_t)(held + copies) - (turn == 2) : 0 } },
+                            .n_limit = 1 },
+                        &d),
+            d);
         dev_program *p = must_compile(dev, STATE_TEXT, NULL);
         bound b = must_bind(dev, p);
         assert_ok(dev_request_bind(b.r, DEV_OUTPUT, "next", b.s[0][0], &d), d); /* one surface on both sides */
@@ -470,7 +519,9 @@ static void window_in_a_crowd(void **state)
         diag why = { 0 };
         const an_status got = dev_program_load(p, &why);
         device_get_stats(dev, &st);
-        if (st.surface_bytes + st.image_bytes > room) fail_msg("%llu and %llu of %llu", (unsigned long long)st.surface_bytes, (unsigned long long)st.image_bytes, (unsigned long long)room);
+        if (st.surface_bytes + st.image_bytes > room)
+            fail_msg("%llu and %llu of %llu", (unsigned long long)st.surface_bytes, (unsigned long long)st.image_bytes,
+                     (unsigned long long)room);
         if (!got) assert_ok(dev_program_unload(p, &why), why);
         else assert_int_equal(got, AN_UNSUPPORTED);
     }
@@ -483,9 +534,16 @@ static void window_in_a_crowd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dispatched_while_reloading), cmocka_unit_test(proof_of_a_reload), cmocka_unit_test(proof_of_signs), cmocka_unit_test(proof_of_what_is_packed),
-        cmocka_unit_test(rules_about_weights), cmocka_unit_test(window_is_kept), cmocka_unit_test(window_of_copies),
-        cmocka_unit_test(window_in_a_crowd), cmocka_unit_test(dispatched_while_it_goes), cmocka_unit_test(a_reload_answers_alone),
+        cmocka_unit_test(dispatched_while_reloading),
+        cmocka_unit_test(proof_of_a_reload),
+        cmocka_unit_test(proof_of_signs),
+        cmocka_unit_test(proof_of_what_is_packed),
+        cmocka_unit_test(rules_about_weights),
+        cmocka_unit_test(window_is_kept),
+        cmocka_unit_test(window_of_copies),
+        cmocka_unit_test(window_in_a_crowd),
+        cmocka_unit_test(dispatched_while_it_goes),
+        cmocka_unit_test(a_reload_answers_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_engine_ref.c: every instruction of the reference with the plain processor's arithmetic, against the meaning of the operation
- * it carries out (graph_eval, in double), on random operands; and the forms constants come in. */
+/* test_engine_ref.c: every instruction of the reference with the plain processor's arithmetic, against the meaning
+ * of the operation it carries out (graph_eval, in double), on random operands; and the forms constants come in. */
 #include "engine_t.h"
 #include "graph/graph.h"
 
@@ -8,8 +8,9 @@ static rng dice;
 static const double TOL = 2e-6; /* fp32, sums of a few dozen terms */
 
 #define ATTRS(...) ((const attr[]){ __VA_ARGS__ }), (int)(sizeof((const attr[]){ __VA_ARGS__ }) / sizeof(attr))
-#define NO_ATTRS NULL, 0
-#define OPERANDS(...) ((const tensor64[]){ __VA_ARGS__ }), (int)(sizeof((const tensor64[]){ __VA_ARGS__ }) / sizeof(tensor64))
+#define NO_ATTRS   NULL, 0
+#define OPERANDS(...)                                                                                                  \
+    ((const tensor64[]){ __VA_ARGS__ }), (int)(sizeof((const tensor64[]){ __VA_ARGS__ }) / sizeof(tensor64))
 
 static tensor64 make(dtype dt, const int64_t *d, int rank)
 {
@@ -37,7 +38,8 @@ static tensor64 noise(const int64_t *d, int rank, double scale)
 static tensor64 whole(dtype dt, const int64_t *d, int rank, int64_t lo, int64_t hi)
 {
     tensor64 t = make(dt, d, rank);
-    for (int64_t i = 0, n = count(&t); i < n; i++) t.x[i] = (double)(lo + (int64_t)rng_below(&dice, (uint64_t)(hi - lo)));
+    for (int64_t i = 0, n = count(&t); i < n; i++)
+        t.x[i] = (double)(lo + (int64_t)rng_below(&dice, (uint64_t)(hi - lo)));
     return t;
 }
 
@@ -54,7 +56,10 @@ static tensor64 meaning_k(int k, op_id op, const tensor64 *in, int n_in, const a
     return out[k];
 }
 
-static tensor64 meaning(op_id op, const tensor64 *in, int n_in, const attr *attrs, int n_attr) { return meaning_k(0, op, in, n_in, attrs, n_attr); }
+static tensor64 meaning(op_id op, const tensor64 *in, int n_in, const attr *attrs, int n_attr)
+{
+    return meaning_k(0, op, in, n_in, attrs, n_attr);
+}
 
 static prog g;
 static void start(void) { prog_open(&g, &numerics_cpu); }
@@ -66,7 +71,8 @@ static void compare(int k, tensor64 want, double tol, const char *what)
     assert_int_equal(g.n_out[k], count(&want));
     for (int64_t i = 0; i < g.n_out[k]; i++) {
         double a = g.out[k][i], b = want.x[i];
-        if (!(a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tol * (1 + fabs(b)))) fail_msg("%s: element %lld is %.9g, wanted %.9g", what, (long long)i, a, b);
+        if (!(a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tol * (1 + fabs(b))))
+            fail_msg("%s: element %lld is %.9g, wanted %.9g", what, (long long)i, a, b);
     }
 }
 
@@ -84,14 +90,16 @@ static void products(void **s)
     (void)s;
     for (int tx = 0; tx < 2; tx++)
         for (int tz = 0; tz < 2; tz++) {
-            tensor64 x = tx ? noise(DIMS(3, 1, 7, 4), 1) : noise(DIMS(3, 1, 4, 7), 1), z = tz ? noise(DIMS(2, 5, 7), 1) : noise(DIMS(2, 7, 5), 1);
+            tensor64 x = tx ? noise(DIMS(3, 1, 7, 4), 1) : noise(DIMS(3, 1, 4, 7), 1),
+                     z = tz ? noise(DIMS(2, 5, 7), 1) : noise(DIMS(2, 7, 5), 1);
             tensor64 want = meaning(OP_MATMUL, OPERANDS(x, z), ATTRS(AT_B(TRANSPOSE_X, tx), AT_B(TRANSPOSE_Y, tz)));
             start();
             int64_t a = feed(x), b = feed(z), y = result(want);
             prog_insn(&g, IN_MATMUL, INTS(y, a, b, 0), INTS(tx, tz, 0), REALS(0));
             finish(want, TOL, "matmul");
         }
-    tensor64 x = noise(DIMS(2, 3, 4), 1), z = noise(DIMS(4, 5, 3), 1), want = meaning(OP_EINSUM, OPERANDS(x, z), ATTRS(AT_S(EQUATION, "abc,cdb->da")));
+    tensor64 x = noise(DIMS(2, 3, 4), 1), z = noise(DIMS(4, 5, 3), 1),
+             want = meaning(OP_EINSUM, OPERANDS(x, z), ATTRS(AT_S(EQUATION, "abc,cdb->da")));
     start();
     int64_t a = feed(x), b = feed(z), y = result(want);
     prog_insn(&g, IN_EINSUM, INTS(y, a, b), INTS(2, 3, 0, 3, 0, 1, 2, 3, 2, 3, 1), NO_REALS);
@@ -117,7 +125,8 @@ static void convolutions(void **s)
             int64_t wd[5];
             memcpy(wd, rows[r].w, sizeof wd);
             if (back) wd[0] = rows[r].x[1], wd[1] = rows[r].w[0] / rows[r].groups; /* (Cin, Cout / groups, ...) */
-            tensor64 x = noise(rows[r].x, rows[r].rank, 1), w = noise(wd, rows[r].rank, 1), bias = noise(DIMS(rows[r].w[0]), 1);
+            tensor64 x = noise(rows[r].x, rows[r].rank, 1), w = noise(wd, rows[r].rank, 1),
+                     bias = noise(DIMS(rows[r].w[0]), 1);
             attr at[] = { { .id = A_STRIDES, .kind = ATTR_INTS, .n = n, .u.is = rows[r].stride },
                           { .id = A_PAD_TYPE, .kind = ATTR_STR, .u.s = "custom" },
                           { .id = A_PAD, .kind = ATTR_INTS, .n = 2 * n, .u.is = rows[r].pad },
@@ -145,19 +154,24 @@ static void convolutions(void **s)
 static void attention(void **s)
 {
     (void)s;
-    tensor64 q = noise(DIMS(2, 3, 5, 8), 1), k = noise(DIMS(2, 3, 5, 8), 1), v = noise(DIMS(2, 3, 5, 4), 1), m = noise(DIMS(1, 3, 5, 5), 1);
+    tensor64 q = noise(DIMS(2, 3, 5, 8), 1), k = noise(DIMS(2, 3, 5, 8), 1), v = noise(DIMS(2, 3, 5, 4), 1),
+             m = noise(DIMS(1, 3, 5, 5), 1);
     tensor64 low = make(DT_BOOL, DIMS(5, 5)), add = make(DT_F32, DIMS(5, 5));
     for (int i = 0; i < 25; i++) low.x[i] = i % 5 <= i / 5, add.x[i] = i % 5 <= i / 5 ? 0 : -INFINITY;
     double scale = 1 / sqrt(8);
-    tensor64 plain = meaning(OP_SDPA, OPERANDS(q, k, v), NO_ATTRS), masked = meaning(OP_SDPA, OPERANDS(q, k, v, m), NO_ATTRS);
+    tensor64 plain = meaning(OP_SDPA, OPERANDS(q, k, v), NO_ATTRS),
+             masked = meaning(OP_SDPA, OPERANDS(q, k, v, m), NO_ATTRS);
     tensor64 causal = meaning(OP_SDPA, OPERANDS(q, k, v, low), NO_ATTRS);
     struct {
         const tensor64 *mask, *want;
         int64_t causal;
-    } rows[] = { { NULL, &plain, 0 }, { &m, &masked, 0 }, { &low, &causal, 0 }, { NULL, &causal, 1 }, { &add, &causal, 0 } };
+    } rows[] = {
+        { NULL, &plain, 0 }, { &m, &masked, 0 }, { &low, &causal, 0 }, { NULL, &causal, 1 }, { &add, &causal, 0 }
+    };
     for (size_t r = 0; r < COUNT(rows); r++) {
         start();
-        int64_t tq = feed(q), tk = feed(k), tv = feed(v), tm = rows[r].mask ? feed(*rows[r].mask) : -1, y = result(*rows[r].want);
+        int64_t tq = feed(q), tk = feed(k), tv = feed(v), tm = rows[r].mask ? feed(*rows[r].mask) : -1,
+                y = result(*rows[r].want);
         prog_insn(&g, IN_ATTEND, INTS(y, tq, tk, tv, tm), INTS(rows[r].causal), REALS(scale));
         finish(*rows[r].want, TOL, "attend");
     }
@@ -207,7 +221,8 @@ static void functions(void **s)
         for (int64_t i = 0; rows[r].positive && i < 12; i++) x[0].x[i] = fabs(x[0].x[i]) + 0.0625;
         x[1].x[0] = x[0].x[5]; /* something for equality to find */
         double par[2] = { 0.25, 1.5 };
-        attr at[2] = { { .id = rows[r].a, .kind = ATTR_FLOAT, .u.f = par[0] }, { .id = rows[r].b, .kind = ATTR_FLOAT, .u.f = par[1] } };
+        attr at[2] = { { .id = rows[r].a, .kind = ATTR_FLOAT, .u.f = par[0] },
+                       { .id = rows[r].b, .kind = ATTR_FLOAT, .u.f = par[1] } };
         int n = fn_operands(f);
         tensor64 want = meaning(rows[r].op, x, n, at, fn_params(f));
         start();
@@ -227,9 +242,11 @@ static void chains(void **s)
     tensor64 x = noise(DIMS(2, 3), 1), y = noise(DIMS(3), 1), want = make(DT_F32, DIMS(2, 3));
     for (int i = 0; i < 6; i++) want.x[i] = x.x[i] > 0 ? x.x[i] * y.x[i % 3] : -1;
     start();
-    int64_t tx = feed(x), ty = feed(y), one = prog_in(&g, DT_F32, NULL, 0, VALUES(-1)), zero = prog_in(&g, DT_F32, NULL, 0, VALUES(0)), out = result(want);
+    int64_t tx = feed(x), ty = feed(y), one = prog_in(&g, DT_F32, NULL, 0, VALUES(-1)),
+            zero = prog_in(&g, DT_F32, NULL, 0, VALUES(0)), out = result(want);
     prog_insn(&g, IN_EW, INTS(out, 4, tx, ty, one, zero),
-              INTS(18, FN_GT, 0, 3, -1, 0, DT_BOOL, FN_MUL, 0, 1, -1, 0, DT_F32, FN_SELECT, 4, 5, 2, 0, DT_F32), REALS(0));
+              INTS(18, FN_GT, 0, 3, -1, 0, DT_BOOL, FN_MUL, 0, 1, -1, 0, DT_F32, FN_SELECT, 4, 5, 2, 0, DT_F32),
+              REALS(0));
     finish(want, TOL, "chain");
     /* integers are exact, and division by zero is an error */
     tensor64 a = whole(DT_I32, DIMS(5), -2000000000, 2000000000), b = whole(DT_I32, DIMS(5), 1, 1000);
@@ -250,7 +267,8 @@ static void chains(void **s)
     tensor64 c = noise(DIMS(2, 3, 4), 1), al = noise(DIMS(3), 1), be = noise(DIMS(3), 1);
     want = meaning(OP_SOFTPLUS_PARAMETRIC, OPERANDS(c, al, be), NO_ATTRS);
     start();
-    int64_t tc = feed(c), tal = prog_in(&g, DT_F32, DIMS(3, 1), al.x), tbe = prog_in(&g, DT_F32, DIMS(3, 1), be.x), o = result(want);
+    int64_t tc = feed(c), tal = prog_in(&g, DT_F32, DIMS(3, 1), al.x), tbe = prog_in(&g, DT_F32, DIMS(3, 1), be.x),
+            o = result(want);
     prog_insn(&g, IN_EW, INTS(o, 3, tc, tal, tbe), INTS(6, FN_SOFTPLUS_PAR, 0, 1, 2, 0, DT_F32), REALS(0));
     finish(want, TOL, "softplus_parametric");
     want = meaning(OP_PRELU, OPERANDS(c, al), NO_ATTRS);
@@ -277,7 +295,8 @@ static void reductions(void **s)
         prog_insn(&g, IN_REDUCE, INTS(y, tx), INTS(2, 2, 0, k), NO_REALS);
         finish(want, TOL, op_get(ops[k])->mil);
     }
-    tensor64 i = whole(DT_I32, DIMS(3, 4), -1000000000, 1000000000), want = meaning(OP_REDUCE_MEAN, OPERANDS(i), ATTRS(AT_IS(AXES, 1)));
+    tensor64 i = whole(DT_I32, DIMS(3, 4), -1000000000, 1000000000),
+             want = meaning(OP_REDUCE_MEAN, OPERANDS(i), ATTRS(AT_IS(AXES, 1)));
     start();
     int64_t ti = feed(i), y = result(want);
     prog_insn(&g, IN_REDUCE, INTS(y, ti), INTS(1, 1, RED_MEAN), NO_REALS);
@@ -351,13 +370,15 @@ static void norms(void **s)
         for (int p = 0; p < 20; p++) {
             double ss = 0;
             for (int c = 0; c < 3; c++) ss += x.x[(n * 3 + c) * 20 + p] * x.x[(n * 3 + c) * 20 + p];
-            for (int c = 0; c < 3; c++) want.x[(n * 3 + c) * 20 + p] = x.x[(n * 3 + c) * 20 + p] / sqrt(ss / 3 + 1e-3) * gain.x[c];
+            for (int c = 0; c < 3; c++)
+                want.x[(n * 3 + c) * 20 + p] = x.x[(n * 3 + c) * 20 + p] / sqrt(ss / 3 + 1e-3) * gain.x[c];
         }
     start();
     tx = feed(x), tg = prog_in(&g, DT_F32, DIMS(3, 1, 1), gain.x), y = result(want);
     prog_insn(&g, IN_NORM, INTS(y, tx, tg, -1), INTS(1, 1, NORM_RMS), REALS(1e-3));
     finish(want, TOL, "rms_norm");
-    want = meaning(OP_LOCAL_RESPONSE_NORM, OPERANDS(x), ATTRS(AT_I(SIZE, 2), AT_F(ALPHA, 0.5), AT_F(BETA, 0.75), AT_F(K, 2)));
+    want = meaning(OP_LOCAL_RESPONSE_NORM, OPERANDS(x),
+                   ATTRS(AT_I(SIZE, 2), AT_F(ALPHA, 0.5), AT_F(BETA, 0.75), AT_F(K, 2)));
     start();
     tx = feed(x), y = result(want);
     prog_insn(&g, IN_LRN, INTS(y, tx), INTS(2), REALS(0.5, 0.75, 2));
@@ -370,7 +391,8 @@ static void pools(void **s)
     tensor64 x = noise(DIMS(2, 3, 7, 6), 1);
     static const char *const modes[POOL_COUNT] = { "avg", "max", "min", "l2", "l1" };
     for (int k = 0; k < POOL_COUNT; k++) {
-        const attr at[] = { AT_S(MODE, modes[k]), AT_IS(KERNEL_SIZES, 3, 2), AT_IS(STRIDES, 2, 1), AT_S(PAD_TYPE, "custom"), AT_IS(PAD, 1, 1, 0, 1) };
+        const attr at[] = { AT_S(MODE, modes[k]), AT_IS(KERNEL_SIZES, 3, 2), AT_IS(STRIDES, 2, 1),
+                            AT_S(PAD_TYPE, "custom"), AT_IS(PAD, 1, 1, 0, 1) };
         tensor64 want = meaning(OP_PE_POOL, OPERANDS(x), at, COUNT(at));
         start();
         int64_t tx = feed(x), y = result(want);
@@ -379,8 +401,8 @@ static void pools(void **s)
     }
     for (int ceil = 0; ceil < 2; ceil++)
         for (int exclude = 0; exclude < 2; exclude++) {
-            const attr at[] = { AT_IS(KERNEL_SIZES, 3, 3), AT_IS(STRIDES, 2, 2), AT_S(PAD_TYPE, "custom"), AT_IS(PAD, 1, 0, 0, 1), AT_B(EXCLUDE_PADDING, exclude),
-                                AT_B(CEIL_MODE, ceil) };
+            const attr at[] = { AT_IS(KERNEL_SIZES, 3, 3), AT_IS(STRIDES, 2, 2),           AT_S(PAD_TYPE, "custom"),
+                                AT_IS(PAD, 1, 0, 0, 1),    AT_B(EXCLUDE_PADDING, exclude), AT_B(CEIL_MODE, ceil) };
             tensor64 want = meaning(OP_AVG_POOL, OPERANDS(x), at, COUNT(at));
             start();
             int64_t tx = feed(x), y = result(want);
@@ -428,7 +450,8 @@ static void movement(void **s)
     tx = feed(x), y = result(want);
     prog_insn(&g, IN_PICK, INTS(y, tx), INTS(2, 7, 2, 1, 0, 1, 2, 3, 2), NO_REALS);
     finish(want, 0, "pick");
-    want = meaning(OP_RANDOM_UNIFORM, NULL, 0, ATTRS(AT_IS(SHAPE, 3, 4), AT_F(LOW, -2), AT_F(HIGH, 5), AT_I(SEED, 42), AT_S(DTYPE, "fp32")));
+    want = meaning(OP_RANDOM_UNIFORM, NULL, 0,
+                   ATTRS(AT_IS(SHAPE, 3, 4), AT_F(LOW, -2), AT_F(HIGH, 5), AT_I(SEED, 42), AT_S(DTYPE, "fp32")));
     start();
     y = result(want);
     prog_insn(&g, IN_RANDOM, INTS(y), INTS(42), REALS(-2, 5));
@@ -438,7 +461,8 @@ static void movement(void **s)
 static void gathers(void **s)
 {
     (void)s;
-    tensor64 x = noise(DIMS(2, 5, 3), 1), i = whole(DT_I32, DIMS(2, 4), -5, 5), want = meaning(OP_GATHER, OPERANDS(x, i), ATTRS(AT_I(AXIS, 1)));
+    tensor64 x = noise(DIMS(2, 5, 3), 1), i = whole(DT_I32, DIMS(2, 4), -5, 5),
+             want = meaning(OP_GATHER, OPERANDS(x, i), ATTRS(AT_I(AXIS, 1)));
     start();
     int64_t tx = feed(x), ti = feed(i), y = result(want);
     prog_insn(&g, IN_GATHER, INTS(y, tx, ti), INTS(1, 0), NO_REALS);
@@ -478,7 +502,8 @@ static void gathers(void **s)
             start();
             tx = feed(x), ti = feed(i), y = result(want);
             prog_insn(&g, IN_GATHER, INTS(y, tx, ti), INTS(1, 0), NO_REALS);
-            if (prog_try(&g, reference) != (ends[k].fits ? AN_OK : AN_INPUT)) fail_msg("index %g: \"%s\"", ends[k].at, g.d.msg);
+            if (prog_try(&g, reference) != (ends[k].fits ? AN_OK : AN_INPUT))
+                fail_msg("index %g: \"%s\"", ends[k].at, g.d.msg);
             if (ends[k].fits) assert_true(g.out[0][0] == x.x[ends[k].at < 0 ? 0 : 12]);
             prog_close(&g);
         }
@@ -518,7 +543,8 @@ static void types(void **s)
         compare(0, want, 0, "quantize halves");
         prog_close(&g);
     }
-    tensor64 q = want = meaning(OP_QUANTIZE, OPERANDS(x, scale, zero), ATTRS(AT_I(AXIS, 1), AT_S(OUTPUT_DTYPE, "int8")));
+    tensor64 q = want =
+        meaning(OP_QUANTIZE, OPERANDS(x, scale, zero), ATTRS(AT_I(AXIS, 1), AT_S(OUTPUT_DTYPE, "int8")));
     want = meaning(OP_DEQUANTIZE, OPERANDS(q, scale, zero), ATTRS(AT_I(AXIS, 1)));
     start();
     tx = feed(q), ts = feed(scale), tz = feed(zero), y = result(want);
@@ -531,13 +557,16 @@ static void types(void **s)
 static void images(void **s)
 {
     (void)s;
-    static const char *const grids[] = { "DEFAULT", "STRICT_ALIGN_CORNERS", "ALIGN_CORNERS", "OFFSET_CORNERS", "UNALIGN_CORNERS" };
+    static const char *const grids[] = { "DEFAULT", "STRICT_ALIGN_CORNERS", "ALIGN_CORNERS", "OFFSET_CORNERS",
+                                         "UNALIGN_CORNERS" };
     tensor64 x = noise(DIMS(2, 3, 4, 5), 1), want;
     int64_t tx, y;
     for (int k = 0; k < GRID_COUNT; k++)
         for (int shrink = 0; shrink < 2; shrink++) {
             int64_t h = shrink ? 3 : 9, w = shrink ? 2 : 7;
-            want = meaning(OP_RESIZE_BILINEAR, OPERANDS(x), ATTRS(AT_I(TARGET_SIZE_HEIGHT, h), AT_I(TARGET_SIZE_WIDTH, w), AT_S(SAMPLING_MODE, grids[k])));
+            want =
+                meaning(OP_RESIZE_BILINEAR, OPERANDS(x),
+                        ATTRS(AT_I(TARGET_SIZE_HEIGHT, h), AT_I(TARGET_SIZE_WIDTH, w), AT_S(SAMPLING_MODE, grids[k])));
             start();
             tx = feed(x), y = result(want);
             prog_insn(&g, IN_RESIZE, INTS(y, tx), INTS(1, k), NO_REALS);
@@ -553,8 +582,9 @@ static void images(void **s)
     static const char *const spaces[] = { "unnormalized", "normalized_minus_one_to_one", "normalized_zero_to_one" };
     for (int e = 0; e < 4; e++)
         for (int k = 0; k < 6; k++) {
-            const attr a[] = { AT_S(SAMPLING_MODE, k & 1 ? "bilinear" : "nearest"), AT_S(PADDING_MODE, edges[e]), AT_F(PADDING_VALUE, 7),
-                               AT_S(COORDINATES_MODE, spaces[k / 2]), AT_B(ALIGN_CORNERS, e & 1) };
+            const attr a[] = { AT_S(SAMPLING_MODE, k & 1 ? "bilinear" : "nearest"), AT_S(PADDING_MODE, edges[e]),
+                               AT_F(PADDING_VALUE, 7), AT_S(COORDINATES_MODE, spaces[k / 2]),
+                               AT_B(ALIGN_CORNERS, e & 1) };
             want = meaning(OP_RESAMPLE, OPERANDS(x, at), a, COUNT(a));
             start();
             tx = feed(x);
@@ -564,8 +594,13 @@ static void images(void **s)
             finish(want, TOL, "resample");
             if (!(k & 1) || e) continue; /* affine is bilinear and pads with a constant */
             tensor64 m = noise(DIMS(1, 6), 0.7);
-            const attr b[] = { AT_S(SAMPLING_MODE, "bilinear"), AT_S(PADDING_MODE, edges[e]), AT_F(PADDING_VALUE, 7),
-                               AT_S(COORDINATES_MODE, spaces[k / 2]), AT_B(ALIGN_CORNERS, e & 1), AT_I(OUTPUT_HEIGHT, 3), AT_I(OUTPUT_WIDTH, 6) };
+            const attr b[] = { AT_S(SAMPLING_MODE, "bilinear"),
+                               AT_S(PADDING_MODE, edges[e]),
+                               AT_F(PADDING_VALUE, 7),
+                               AT_S(COORDINATES_MODE, spaces[k / 2]),
+                               AT_B(ALIGN_CORNERS, e & 1),
+                               AT_I(OUTPUT_HEIGHT, 3),
+                               AT_I(OUTPUT_WIDTH, 6) };
             want = meaning(OP_AFFINE, OPERANDS(x, m), b, COUNT(b));
             start();
             tx = feed(x), ta = feed(m), y = result(want);
@@ -576,8 +611,13 @@ static void images(void **s)
     static const double b[12] = { 0, 0, 2, 3, 0.5, 1, 3, 4, 3, 3, 1, 0 };
     memcpy(boxes.x, b, sizeof b), of.x[0] = 1, of.x[2] = 1;
     for (int k = 0; k < GRID_COUNT; k++) {
-        const attr a[] = { AT_I(TARGET_HEIGHT, 3), AT_I(TARGET_WIDTH, 4), AT_B(NORMALIZED_COORDINATES, false), AT_F(SPATIAL_SCALE, 1),
-                           AT_S(BOX_COORDINATE_MODE, "CORNERS_HEIGHT_FIRST"), AT_S(SAMPLING_MODE, grids[k]), AT_F(PADDING_VALUE, 5) };
+        const attr a[] = { AT_I(TARGET_HEIGHT, 3),
+                           AT_I(TARGET_WIDTH, 4),
+                           AT_B(NORMALIZED_COORDINATES, false),
+                           AT_F(SPATIAL_SCALE, 1),
+                           AT_S(BOX_COORDINATE_MODE, "CORNERS_HEIGHT_FIRST"),
+                           AT_S(SAMPLING_MODE, grids[k]),
+                           AT_F(PADDING_VALUE, 5) };
         want = meaning(OP_CROP_RESIZE, OPERANDS(x, boxes, of), a, COUNT(a));
         start();
         tx = feed(x);
@@ -598,27 +638,38 @@ typedef struct {
     double want[8];
 } form;
 
-/* Inline data: 0 int8 q, 8 scales fp16 (0.5, 2), 16 int8 zero, 24 palette fp16 0..3 as 1,2,3,-4, 32 packed indices, 40 mask, 48 values */
+/* Inline data: 0 int8 q, 8 scales fp16 (0.5, 2), 16 int8 zero, 24 palette fp16 0..3 as 1,2,3,-4, 32 packed indices,
+ * 40 mask, 48 values */
 static void constant_forms(void **s)
 {
     (void)s;
-    static unsigned char data[160] = { 1, 2, 0xff, 4, 5, 0xfa, 7, 8, 0x00, 0x38, 0x00, 0x40, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
-                                      0x00, 0x3c, 0x00, 0x40, 0x00, 0x42, 0x00, 0xc4, 0, 0, 0, 0, 0, 0, 0, 0 };
+    static unsigned char data[160] = { 1,    2,    0xff, 4,    5, 0xfa, 7, 8, 0x00, 0x38, 0x00, 0x40, 0,    0,
+                                       0,    0,    1,    0,    0, 0,    0, 0, 0,    0,    0x00, 0x3c, 0x00, 0x40,
+                                       0x00, 0x42, 0x00, 0xc4, 0, 0,    0, 0, 0,    0,    0,    0 };
     data[32] = 0xe4, data[33] = 0x1b, data[40] = 0x29; /* 0 1 2 3 3 2 1 0; bits 0, 3, 5 */
-    data[36] = 1, data[38] = 2, data[64] = 0x88, data[65] = 0xc6, data[66] = 0xfa; /* zero points; 0 to 7 in three bits each */
-    for (int i = 0; i < 8; i++) dtype_store(DT_F16, data + 72, i, i + 1), dtype_store(DT_F64, data + 96, i, i ? i : 1 + 0x1p-11 + 0x1p-40);
+    /* zero points; 0 to 7 in three bits each */
+    data[36] = 1, data[38] = 2, data[64] = 0x88, data[65] = 0xc6, data[66] = 0xfa;
+    for (int i = 0; i < 8; i++)
+        dtype_store(DT_F16, data + 72, i, i + 1), dtype_store(DT_F64, data + 96, i, i ? i : 1 + 0x1p-11 + 0x1p-40);
     const_source q = { .dt = DT_I8, .rank = 2, .dim = { 2, 4 }, .bytes = 8 };
-    const_source scale = { .offset = 8, .dt = DT_F16, .rank = 1, .dim = { 2 }, .bytes = 4 }, scalar = { .offset = 10, .dt = DT_F16, .bytes = 2 };
+    const_source scale = { .offset = 8, .dt = DT_F16, .rank = 1, .dim = { 2 }, .bytes = 4 },
+                 scalar = { .offset = 10, .dt = DT_F16, .bytes = 2 };
     const_source zero = { .offset = 16, .dt = DT_I8, .bytes = 1 };
-    const_source lut = { .offset = 24, .dt = DT_F16, .rank = 1, .dim = { 4 }, .bytes = 8 }, ix = { .offset = 32, .dt = DT_U8, .rank = 1, .dim = { 2 }, .bytes = 2 };
+    const_source lut = { .offset = 24, .dt = DT_F16, .rank = 1, .dim = { 4 }, .bytes = 8 },
+                 ix = { .offset = 32, .dt = DT_U8, .rank = 1, .dim = { 2 }, .bytes = 2 };
     const_source lut2 = { .offset = 24, .dt = DT_F16, .rank = 4, .dim = { 2, 1, 2, 1 }, .bytes = 8 };
     const_source ix1 = { .offset = 40, .dt = DT_U1, .rank = 2, .dim = { 2, 4 }, .bytes = 1 };
-    const_source lutv = { .offset = 24, .dt = DT_F16, .rank = 4, .dim = { 1, 1, 2, 2 }, .bytes = 8 }, ixv = { .offset = 40, .dt = DT_U1, .rank = 2, .dim = { 2, 2 }, .bytes = 1 };
-    const_source mask = { .offset = 40, .dt = DT_U1, .rank = 2, .dim = { 2, 4 }, .bytes = 1 }, bytes_mask = { .offset = 40, .dt = DT_U8, .rank = 1, .dim = { 1 }, .bytes = 1 };
-    const_source kept = { .offset = 24, .dt = DT_F16, .rank = 1, .dim = { 3 }, .bytes = 6 }, kept_q = { .offset = 0, .dt = DT_I8, .rank = 1, .dim = { 3 }, .bytes = 3 };
+    const_source lutv = { .offset = 24, .dt = DT_F16, .rank = 4, .dim = { 1, 1, 2, 2 }, .bytes = 8 },
+                 ixv = { .offset = 40, .dt = DT_U1, .rank = 2, .dim = { 2, 2 }, .bytes = 1 };
+    const_source mask = { .offset = 40, .dt = DT_U1, .rank = 2, .dim = { 2, 4 }, .bytes = 1 },
+                 bytes_mask = { .offset = 40, .dt = DT_U8, .rank = 1, .dim = { 1 }, .bytes = 1 };
+    const_source kept = { .offset = 24, .dt = DT_F16, .rank = 1, .dim = { 3 }, .bytes = 6 },
+                 kept_q = { .offset = 0, .dt = DT_I8, .rank = 1, .dim = { 3 }, .bytes = 3 };
     const_source bscale = { .offset = 24, .dt = DT_F16, .rank = 2, .dim = { 2, 2 }, .bytes = 8 };
-    const_source lut8 = { .offset = 72, .dt = DT_F16, .rank = 1, .dim = { 8 }, .bytes = 16 }, ix3 = { .offset = 64, .dt = DT_U8, .rank = 1, .dim = { 3 }, .bytes = 3 };
-    const_source bzero = { .offset = 36, .dt = DT_I8, .rank = 2, .dim = { 2, 2 }, .bytes = 4 }, wide = { .offset = 96, .dt = DT_F64, .rank = 2, .dim = { 2, 4 }, .bytes = 64 };
+    const_source lut8 = { .offset = 72, .dt = DT_F16, .rank = 1, .dim = { 8 }, .bytes = 16 },
+                 ix3 = { .offset = 64, .dt = DT_U8, .rank = 1, .dim = { 3 }, .bytes = 3 };
+    const_source bzero = { .offset = 36, .dt = DT_I8, .rank = 2, .dim = { 2, 2 }, .bytes = 4 },
+                 wide = { .offset = 96, .dt = DT_F64, .rank = 2, .dim = { 2, 4 }, .bytes = 64 };
     form forms[] = {
         { "affine", { .kind = CK_AFFINE, .n_src = 3, .axis = 0, .src = { q, scale, zero } }, 2, { 2, 4 }, { 0, 0.5, -1, 1.5, 8, -14, 12, 14 } },
         { "affine, one scale", { .kind = CK_AFFINE, .n_src = 2, .axis = -1, .src = { q, scalar } }, 2, { 2, 4 }, { 2, 4, -2, 8, 10, -12, 14, 16 } },
@@ -637,19 +688,23 @@ static void constant_forms(void **s)
     for (size_t k = 0; k < COUNT(forms); k++) {
         start();
         g.p->data = data, g.p->n_data = sizeof data;
-        int64_t t = prog_tensor(&g, DT_F16, SPACE_CONST, 0, forms[k].dim, forms[k].rank), y = prog_out(&g, DT_F16, forms[k].dim, forms[k].rank);
+        int64_t t = prog_tensor(&g, DT_F16, SPACE_CONST, 0, forms[k].dim, forms[k].rank),
+                y = prog_out(&g, DT_F16, forms[k].dim, forms[k].rank);
         forms[k].c.tensor = (uint32_t)t;
         assert_true(VEC_PUSH(&g.p->mem, &g.p->consts, forms[k].c));
         prog_insn(&g, IN_MOVE, INTS(y, t), INTS(1, 8, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
         prog_run(&g, true);
         for (int i = 0; i < 8; i++)
-            if (g.out[0][i] != forms[k].want[i]) fail_msg("%s: element %d is %g, wanted %g", forms[k].what, i, g.out[0][i], forms[k].want[i]);
+            if (g.out[0][i] != forms[k].want[i])
+                fail_msg("%s: element %d is %g, wanted %g", forms[k].what, i, g.out[0][i], forms[k].want[i]);
         prog_close(&g);
     }
     for (int block = 0; block < 2; block++) { /* three bits set and two values */
         const_source few = block ? kept_q : kept;
         few.dim[0] = 2, few.bytes = block ? 2 : 4;
-        const_entry c = { .kind = block ? CK_SPARSE_BLOCK : CK_SPARSE, .n_src = 2 + block, .src = { few, mask, bscale } };
+        const_entry c = { .kind = block ? CK_SPARSE_BLOCK : CK_SPARSE,
+                          .n_src = 2 + block,
+                          .src = { few, mask, bscale } };
         start();
         g.p->data = data, g.p->n_data = sizeof data;
         c.tensor = (uint32_t)prog_tensor(&g, DT_F16, SPACE_CONST, 0, DIMS(2, 4));
@@ -669,12 +724,16 @@ static void long_constants(void **s)
     enum { ROWS = 3, COLS = 1500, N = ROWS * COLS };
     static unsigned char data[8192];
     for (int i = 0; i < N; i++) data[i] = (unsigned char)rng_next(&dice);
-    for (int i = 0; i < ROWS; i++) dtype_store(DT_F16, data + 4608, i, 0.013 * (i + 1)), dtype_store(DT_I8, data + 4640, i, i - 1);
+    for (int i = 0; i < ROWS; i++)
+        dtype_store(DT_F16, data + 4608, i, 0.013 * (i + 1)), dtype_store(DT_I8, data + 4640, i, i - 1);
     for (int i = 0; i < 16; i++) dtype_store(DT_F16, data + 4672, i, rng_normal(&dice));
-    const_source q = { .dt = DT_I8, .rank = 2, .dim = { ROWS, COLS }, .bytes = N }, zero = { .offset = 4640, .dt = DT_I8, .rank = 1, .dim = { ROWS }, .bytes = ROWS };
+    const_source q = { .dt = DT_I8, .rank = 2, .dim = { ROWS, COLS }, .bytes = N },
+                 zero = { .offset = 4640, .dt = DT_I8, .rank = 1, .dim = { ROWS }, .bytes = ROWS };
     const_source scale = { .offset = 4608, .dt = DT_F16, .rank = 1, .dim = { ROWS }, .bytes = 2 * ROWS };
-    const_source ix = { .dt = DT_U8, .rank = 1, .dim = { N / 2 }, .bytes = N / 2 }, lut = { .offset = 4672, .dt = DT_F16, .rank = 1, .dim = { 16 }, .bytes = 32 };
-    const_entry forms[] = { { .kind = CK_AFFINE, .n_src = 3, .axis = 0, .src = { q, scale, zero } }, { .kind = CK_LUT, .n_src = 2, .axis = -1, .src = { ix, lut } } };
+    const_source ix = { .dt = DT_U8, .rank = 1, .dim = { N / 2 }, .bytes = N / 2 },
+                 lut = { .offset = 4672, .dt = DT_F16, .rank = 1, .dim = { 16 }, .bytes = 32 };
+    const_entry forms[] = { { .kind = CK_AFFINE, .n_src = 3, .axis = 0, .src = { q, scale, zero } },
+                            { .kind = CK_LUT, .n_src = 2, .axis = -1, .src = { ix, lut } } };
     for (int k = 0; k < 2; k++) {
         start();
         g.p->data = data, g.p->n_data = sizeof data;
@@ -684,20 +743,23 @@ static void long_constants(void **s)
         prog_insn(&g, IN_MOVE, INTS(y, forms[k].tensor), INTS(1, N, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
         prog_run(&g, true);
         for (int i = 0; i < N; i++) {
-            double want = k == 0 ? dtype_round(DT_F16, dtype_load(DT_F16, data + 4608, i / COLS) * ((double)(int8_t)data[i] - (i / COLS - 1)))
-                                 : dtype_load(DT_F16, data + 4672, (data[i / 2] >> (i % 2 * 4)) & 15); /* low nibble first */
+            double want =
+                k == 0 ? dtype_round(DT_F16, dtype_load(DT_F16, data + 4608, i / COLS) *
+                                                 ((double)(int8_t)data[i] - (i / COLS - 1)))
+                       : dtype_load(DT_F16, data + 4672, (data[i / 2] >> (i % 2 * 4)) & 15); /* low nibble first */
             if (g.out[0][i] != want) fail_msg("form %d: element %d is %g, wanted %g", k, i, g.out[0][i], want);
         }
         prog_close(&g);
     }
 }
 
-/* Runs of one scale and zero point, or of one table, at once: the values of one element after the other. Odd runs of nibbles begin inside
- * a byte. */
+/* Runs of one scale and zero point, or of one table, at once: the values of one element after the other. Odd runs of
+ * nibbles begin inside a byte. */
 static void constants_in_runs(void **s)
 {
     (void)s;
-    enum { ROWS = 3, COLS = 1500, N = ROWS * COLS, SCALES = 4608, ZEROS = 5248, TABLES = 5568, FLOATS = 5888, BYTES = 8192 };
+    enum { ROWS = 3, COLS = 1500, N = ROWS * COLS, SCALES = 4608, ZEROS = 5248, TABLES = 5568, FLOATS = 5888,
+           BYTES = 8192 };
     static unsigned char data[16384];
     for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)rng_next(&dice);
     for (int i = 0; i < 300; i++) dtype_store(DT_F16, data + SCALES, i, 0.013 * (i % 7 + 1));
@@ -734,7 +796,8 @@ static void constants_in_runs(void **s)
         memcpy(want, g.out[0], sizeof want);
         prog_run(&g, false);
         for (int i = 0; i < N; i++)
-            if (g.out[0][i] != want[i]) fail_msg("form %zu: element %d is %g, wanted %g", k / 2, i, g.out[0][i], want[i]);
+            if (g.out[0][i] != want[i])
+                fail_msg("form %zu: element %d is %g, wanted %g", k / 2, i, g.out[0][i], want[i]);
         prog_close(&g);
     }
 }
@@ -765,7 +828,8 @@ static an_status whole_file(void *user, const char *path, const unsigned char **
     return AN_OK;
 }
 
-static an_status one_record(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d)
+static an_status one_record(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes,
+                            const unsigned char **at, diag *d)
 {
     assert_string_equal(path, "@model_path/w.bin");
     if (*(size_t *)user < sizeof file) return diag_fail(d, AN_INPUT, NOWHERE, "%s: gone", path);
@@ -783,9 +847,14 @@ static void weight_files(void **s)
     memcpy(file + 64, &sentinel, 4), memcpy(file + 72, &size, 8), memcpy(file + 80, &at, 8), memcpy(file + 128, v, 8);
     for (int by_record = 0; by_record < 2; by_record++) {
         start();
-        int64_t t = prog_tensor(&g, DT_F32, SPACE_CONST, 0, DIMS(2)), x = prog_in(&g, DT_F32, DIMS(2), VALUES(10, 20)), y = prog_out(&g, DT_F32, DIMS(2));
-        const_entry c = { .kind = CK_DENSE, .tensor = (uint32_t)t, .n_src = 1,
-                          .src = { { .path = "@model_path/w.bin", .offset = 64, .dt = DT_F32, .rank = 1, .dim = { 2 }, .bytes = 8 } } };
+        int64_t t = prog_tensor(&g, DT_F32, SPACE_CONST, 0, DIMS(2)), x = prog_in(&g, DT_F32, DIMS(2), VALUES(10, 20)),
+                y = prog_out(&g, DT_F32, DIMS(2));
+        const_entry c = {
+            .kind = CK_DENSE,
+            .tensor = (uint32_t)t,
+            .n_src = 1,
+            .src = { { .path = "@model_path/w.bin", .offset = 64, .dt = DT_F32, .rank = 1, .dim = { 2 }, .bytes = 8 } }
+        };
         assert_true(VEC_PUSH(&g.p->mem, &g.p->consts, c));
         prog_insn(&g, IN_EW, INTS(y, 2, x, t), INTS(6, FN_ADD, 0, 1, -1, 0, DT_F32), REALS(0));
         assert_int_equal(prog_try(&g, true), AN_INPUT);
@@ -838,7 +907,8 @@ static void resident_state(void **s)
     assert_non_null(strstr(d.msg, "not bound"));
     image_free(im);
     d = (diag){ 0 };
-    assert_int_equal(image_load(&im, g.p, NULL, &(image_options){ .fast_math = 3 }, &d), AN_UNSUPPORTED); /* never quietly something else */
+    /* never quietly something else */
+    assert_int_equal(image_load(&im, g.p, NULL, &(image_options){ .fast_math = 3 }, &d), AN_UNSUPPORTED);
     assert_null(im);
     prog_close(&g);
 }
@@ -860,10 +930,16 @@ static int teardown(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products), cmocka_unit_test(convolutions), cmocka_unit_test(attention), cmocka_unit_test(functions),
-        cmocka_unit_test(chains),   cmocka_unit_test(reductions),   cmocka_unit_test(lines),     cmocka_unit_test(norms),
-        cmocka_unit_test(pools),    cmocka_unit_test(movement),     cmocka_unit_test(gathers),   cmocka_unit_test(types),
-        cmocka_unit_test(images),   cmocka_unit_test(constant_forms), cmocka_unit_test(long_constants), cmocka_unit_test(constants_in_runs), cmocka_unit_test(causal_masks), cmocka_unit_test(weight_files), cmocka_unit_test(resident_state),
+        cmocka_unit_test(products),       cmocka_unit_test(convolutions),
+        cmocka_unit_test(attention),      cmocka_unit_test(functions),
+        cmocka_unit_test(chains),         cmocka_unit_test(reductions),
+        cmocka_unit_test(lines),          cmocka_unit_test(norms),
+        cmocka_unit_test(pools),          cmocka_unit_test(movement),
+        cmocka_unit_test(gathers),        cmocka_unit_test(types),
+        cmocka_unit_test(images),         cmocka_unit_test(constant_forms),
+        cmocka_unit_test(long_constants), cmocka_unit_test(constants_in_runs),
+        cmocka_unit_test(causal_masks),   cmocka_unit_test(weight_files),
+        cmocka_unit_test(resident_state),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

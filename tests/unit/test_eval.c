@@ -1,5 +1,6 @@
-/* Every operation of the table against values worked out elsewhere: by hand, from published examples, or to forty digits.
- * A row is an operation, its attributes, its operands and what it must give; an operation without a row is a failure. */
+/* Every operation of the table against values worked out elsewhere: by hand, from published examples, or to forty
+ * digits. A row is an operation, its attributes, its operands and what it must give; an operation without a row is a
+ * failure. */
 #include "eval_t.h"
 
 #define X5 "[5] -2 -0.5 0 0.5 3"
@@ -54,7 +55,8 @@ static const ev_row rows[] = {
     R(AVG_POOL, "kernel_sizes=3 pad_type=same exclude_padding_from_average=true", "[1,1,4] 1..", "[1,1,4] 1.5 2 3 3.5"),
     R(AVG_POOL, "kernel_sizes=2 strides=2 ceil_mode=true", "[1,1,5] 1..", "[1,1,3] 1.5 3.5 5"),
     R(AVG_POOL, "kernel_sizes=2,2", "[1,2,2,2] 1..", "[1,2,1,1] 2.5 6.5"),
-    R(AVG_POOL, "kernel_sizes=1000001,1000001 pad_type=custom pad=500000,500000,500000,500000", "[1,1,1,1] 6", "[1,1,1,1] 5.999988000018e-12"),
+    R(AVG_POOL, "kernel_sizes=1000001,1000001 pad_type=custom pad=500000,500000,500000,500000", "[1,1,1,1] 6",
+      "[1,1,1,1] 5.999988000018e-12"),
     R(MAX_POOL, "kernel_sizes=2,2", "[1,1,3,3] 1..", "[1,1,2,2] 5 6 8 9"),
     R(MAX_POOL, "kernel_sizes=3 pad_type=same", "[1,1,2] -5 -3", "[1,1,2] -3 -3"), /* padding is not a zero */
     R(MAX_POOL, "kernel_sizes=2 strides=2 pad_type=custom pad=1,0", "[1,1,3] 1 2 3", "[1,1,2] 1 3"),
@@ -73,7 +75,8 @@ static const ev_row rows[] = {
     /* normalisation */
     R(BATCH_NORM, "epsilon=1", "[1,2,2] 1.. ; [2] 1 2 ; [2] 3 0 ; [2] 2 3 ; [2] 10 20", "[1,2,2] 10 11 23 26"),
     R(BATCH_NORM, "epsilon=0", "[1,1,2] 5 9 ; [1] 1 ; [1] 4", "[1,1,2] 2 4"),
-    R(LAYER_NORM, "axes=-1 epsilon=0.75", "[1,4] 1..", "[1,4] -1.0606601717798212 -0.35355339059327373 0.35355339059327373 1.0606601717798212"),
+    R(LAYER_NORM, "axes=-1 epsilon=0.75", "[1,4] 1..",
+      "[1,4] -1.0606601717798212 -0.35355339059327373 0.35355339059327373 1.0606601717798212"),
     R(LAYER_NORM, "axes=0,2 epsilon=0.75", "[2,1,2] 1.. ; [2,2] 1 1 1 2 ; [2,2] 0 0 0 5",
       "[2,1,2] -1.0606601717798212 -0.35355339059327373 0.35355339059327373 7.121320343559643"),
     R(LAYER_NORM, "epsilon=3", "[2,1] 1 3", "[2,1] -0.5 0.5"),
@@ -139,17 +142,21 @@ static const ev_row rows[] = {
     R(SIGMOID_HARD, "", X5, "[5] 0.1 0.4 0.5 0.6 1"),
     R(SIGMOID_HARD, "alpha=1 beta=0", X5, "[5] 0 0 0 0.5 1"),
     R(TANH, "", X5, "[5] -0.9640275800758169 -0.46211715726000974 0 0.46211715726000974 0.9950547536867305"),
-    R(SCALED_TANH, "alpha=2 beta=0.5", X5, "[5] -1.5231883119115297 -0.48983732480741826 0 0.48983732480741826 1.8102965072897328"),
+    R(SCALED_TANH, "alpha=2 beta=0.5", X5,
+      "[5] -1.5231883119115297 -0.48983732480741826 0 0.48983732480741826 1.8102965072897328"),
     R(GELU, "", X5, "[5] -0.04550026389635842 -0.15426876936299344 0 0.34573123063700656 2.99595030590511"),
     R(GELU, "", "[1] 1", "[1] 0.84134474606854293"),
-    R(GELU, "mode=TANH_APPROXIMATION", X5, "[5] -0.04540230591222498 -0.15428599017485609 0 0.34571400982514394 2.996362607918227"),
-    R(GELU, "mode=SIGMOID_APPROXIMATION", X5, "[5] -0.06434137685579185 -0.1496115633936199 0 0.35038843660638014 2.981928690292214"),
+    R(GELU, "mode=TANH_APPROXIMATION", X5,
+      "[5] -0.04540230591222498 -0.15428599017485609 0 0.34571400982514394 2.996362607918227"),
+    R(GELU, "mode=SIGMOID_APPROXIMATION", X5,
+      "[5] -0.06434137685579185 -0.1496115633936199 0 0.35038843660638014 2.981928690292214"),
     R(SILU, "", X5, "[5] -0.23840584404423512 -0.18877033439907273 0 0.3112296656009273 2.8577223804672998"),
     R(SILU, "", "[1] 1", "[1] 0.73105857863000490"),
     R(SOFTMAX, "", "[2,3] 1 2 3 1000 1000 1000",
       "[2,3] 0.09003057317038046 0.24472847105479764 0.6652409557748219 0.33333333333333333 0.33333333333333333 0.33333333333333333"),
     R(SOFTMAX, "axis=0", "[2,2] 0 5 0 5", "[2,2] 0.5*"),
-    R(SOFTPLUS, "", X5, "[5] 0.1269280110429725 0.4740769841801067 0.6931471805599453 0.9740769841801067 3.048587351573742"),
+    R(SOFTPLUS, "", X5,
+      "[5] 0.1269280110429725 0.4740769841801067 0.6931471805599453 0.9740769841801067 3.048587351573742"),
     R(SOFTPLUS, "", "[2] 1000 -1000", "[2] 1000 0"),
     R(SOFTPLUS_PARAMETRIC, "", "[1,2,2] 1.. ; [2] 2 3 ; [2] 0.5 -1",
       "[1,2,2] 1.9481539683602134 2.6265233750364456 0.14576205472122616 0.05444978375342922"),
@@ -221,7 +228,8 @@ static const ev_row rows[] = {
     R(SLICE_BY_INDEX, "begin=-1,0 end=0,2 squeeze_mask=true,false", "[2,3] 1..", "[2] 4 5"),
     R(SLICE_BY_INDEX, "begin=1,1 end=0,0 squeeze_mask=true,true", "[2,3] 1..", "[] 5"),
     R(SLICE_UPDATE, "begin=0,1 end=2,3", "[2,3] 1.. ; [2,2] 10..", "[2,3] 1 10 11 4 12 13"),
-    R(SLICE_UPDATE, "begin=0,0 end=0,3 stride=1,2 squeeze_mask=true,false", "[2,3] 1.. ; [2] 10 11", "[2,3] 10 2 11 4 5 6"),
+    R(SLICE_UPDATE, "begin=0,0 end=0,3 stride=1,2 squeeze_mask=true,false", "[2,3] 1.. ; [2] 10 11",
+      "[2,3] 10 2 11 4 5 6"),
     R(REVERSE, "", "[2,2] 1..", "[2,2] 4 3 2 1"),
     R(REVERSE, "axes=-1", "[2,2] 1..", "[2,2] 2 1 4 3"),
     R(TILE, "reps=2", "[2] 1 2", "[4] 1 2 1 2"),
@@ -258,53 +266,69 @@ static const ev_row rows[] = {
     R(RESIZE, "shape=0,4 mode=NEAREST_NEIGHBOR sampling_mode=UNALIGN_CORNERS", "[1,1,2] 1 2", "[1,1,4] 1 1 2 2"),
     R(RESIZE, "shape=2,2,2", "[1,2,2] 1..", "[2,2,2] 1 2 3 4 1 2 3 4"),
     R(RESIZE_BILINEAR, "target_size_width=5", "[1,1,2] 0 1", "[1,1,5] 0 0.4 0.8 1 1"),
-    R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,2] 0 1", "[1,1,5] 0 0.25 0.5 0.75 1"),
+    R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,2] 0 1",
+      "[1,1,5] 0 0.25 0.5 0.75 1"),
     R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=ALIGN_CORNERS", "[1,1,2] 0 1", "[1,1,5] 0 0.25 0.5 0.75 1"),
-    R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=OFFSET_CORNERS", "[1,1,2] 0 1", "[1,1,5] 0.1 0.3 0.5 0.7 0.9"),
+    R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=OFFSET_CORNERS", "[1,1,2] 0 1",
+      "[1,1,5] 0.1 0.3 0.5 0.7 0.9"),
     R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=UNALIGN_CORNERS", "[1,1,2] 0 1", "[1,1,5] 0 0.1 0.5 0.9 1"),
     R(RESIZE_BILINEAR, "sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,3] 5 6 7", "[1,1,1] 5"),
-    R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,3] 5 inf 7", "[1,1,5] 5 inf inf inf 7"),
-    R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,3] -inf 6 nan", "[1,1,5] -inf -inf 6 nan nan"),
+    R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,3] 5 inf 7",
+      "[1,1,5] 5 inf inf inf 7"),
+    R(RESIZE_BILINEAR, "target_size_width=5 sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,3] -inf 6 nan",
+      "[1,1,5] -inf -inf 6 nan nan"),
     R(RESIZE_BILINEAR, "sampling_mode=ALIGN_CORNERS", "[1,1,3] 5 6 7", "[1,1,1] 6"),
-    R(RESIZE_BILINEAR, "target_size_height=3 target_size_width=3 sampling_mode=ALIGN_CORNERS", "[1,2,2] 1..", "[1,3,3] 1 1.5 2 2 2.5 3 3 3.5 4"),
+    R(RESIZE_BILINEAR, "target_size_height=3 target_size_width=3 sampling_mode=ALIGN_CORNERS", "[1,2,2] 1..",
+      "[1,3,3] 1 1.5 2 2 2.5 3 3 3.5 4"),
     R(RESIZE_NEAREST, "target_size_height=2 target_size_width=4", "[1,1,2] 1 2", "[1,2,4] 1 1 2 2 1 1 2 2"),
     R(RESIZE_NEAREST, "target_size_height=1 target_size_width=2", "[1,1,4] 1..", "[1,1,2] 1 3"),
     R(UPSAMPLE_BILINEAR, "scale_factor_width=2.5", "[1,1,2] 0 1", "[1,1,5] 0 0.25 0.5 0.75 1"),
-    R(UPSAMPLE_BILINEAR, "scale_factor_width=3 align_corners=false", "[1,1,2] 0 1", "[1,1,6] 0 0 0.33333333333333333 0.66666666666666667 1 1"),
+    R(UPSAMPLE_BILINEAR, "scale_factor_width=3 align_corners=false", "[1,1,2] 0 1",
+      "[1,1,6] 0 0 0.33333333333333333 0.66666666666666667 1 1"),
     R(UPSAMPLE_NEAREST, "scale_factor_height=2 scale_factor_width=2", "[1,1,2] 1 2", "[1,2,4] 1 1 2 2 1 1 2 2"),
-    R(CROP_RESIZE, "target_height=2 target_width=2 sampling_mode=ALIGN_CORNERS", "[1,1,4,4] 1.. ; [1,4] 1 1 2 2", "[1,1,2,2] 6 7 10 11"),
+    R(CROP_RESIZE, "target_height=2 target_width=2 sampling_mode=ALIGN_CORNERS", "[1,1,4,4] 1.. ; [1,4] 1 1 2 2",
+      "[1,1,2,2] 6 7 10 11"),
     R(CROP_RESIZE, "sampling_mode=ALIGN_CORNERS", "[1,1,4,4] 1.. ; [1,4] 1 1 2 2", "[1,1,1,1] 8.5"),
     R(CROP_RESIZE, "target_height=2 target_width=2 sampling_mode=ALIGN_CORNERS normalized_coordinates=true",
       "[1,1,4,4] 1.. ; [1,4] 0 0 0.33333333333333333 0.33333333333333333", "[1,1,2,2] 1 2 5 6"),
-    R(CROP_RESIZE, "target_height=2 target_width=2 sampling_mode=ALIGN_CORNERS", "[1,1,4,4] 1.. ; [1,4] 2 2 1 1", "[1,1,2,2] 11 10 7 6"),
+    R(CROP_RESIZE, "target_height=2 target_width=2 sampling_mode=ALIGN_CORNERS", "[1,1,4,4] 1.. ; [1,4] 2 2 1 1",
+      "[1,1,2,2] 11 10 7 6"),
     R(CROP_RESIZE, "target_height=1 target_width=4 sampling_mode=STRICT_ALIGN_CORNERS", "[1,1,4,4] 1.. ; [1,4] 1 1 2 2",
       "[1,1,1,4] 6 6.33333333333333333 6.66666666666666667 7"),
-    R(CROP_RESIZE, "target_width=2 sampling_mode=STRICT_ALIGN_CORNERS box_coordinate_mode=CORNERS_WIDTH_FIRST", "[1,1,4,4] 1.. ; [1,4] 0 2 3 2",
-      "[1,1,1,2] 9 12"),
+    R(CROP_RESIZE, "target_width=2 sampling_mode=STRICT_ALIGN_CORNERS box_coordinate_mode=CORNERS_WIDTH_FIRST",
+      "[1,1,4,4] 1.. ; [1,4] 0 2 3 2", "[1,1,1,2] 9 12"),
     R(CROP_RESIZE, "target_width=2 sampling_mode=STRICT_ALIGN_CORNERS box_coordinate_mode=CENTER_SIZE_HEIGHT_FIRST",
       "[1,1,4,4] 1.. ; [1,4] 1 1 0 2", "[1,1,1,2] 5 7"),
-    R(CROP_RESIZE, "target_width=2 sampling_mode=STRICT_ALIGN_CORNERS box_coordinate_mode=CENTER_SIZE_WIDTH_FIRST spatial_scale=0.5",
+    R(CROP_RESIZE,
+      "target_width=2 sampling_mode=STRICT_ALIGN_CORNERS box_coordinate_mode=CENTER_SIZE_WIDTH_FIRST spatial_scale=0.5",
       "[1,1,4,4] 1.. ; [1,4] 2 2 4 0", "[1,1,1,2] 5 7"),
-    R(CROP_RESIZE, "target_width=2 sampling_mode=STRICT_ALIGN_CORNERS padding_value=-1", "[2,1,1,2] 1.. ; [2,4] 0 0 0 1 0 1 0 3 ; int32[2] 1 0",
-      "[2,1,1,2] 3 4 2 -1"),
+    R(CROP_RESIZE, "target_width=2 sampling_mode=STRICT_ALIGN_CORNERS padding_value=-1",
+      "[2,1,1,2] 1.. ; [2,4] 0 0 0 1 0 1 0 3 ; int32[2] 1 0", "[2,1,1,2] 3 4 2 -1"),
     R(CROP_RESIZE, "target_width=2 sampling_mode=OFFSET_CORNERS", "[1,1,1,5] 0.. ; [1,4] 0 0 0 4", "[1,1,1,2] 1 3"),
-    R(CROP_RESIZE, "target_width=2 sampling_mode=OFFSET_CORNERS", "[1,1,1,5] 0.. ; [1,4] 0 1 0 1.5", "[1,1,1,2] 1.25 1.5"), /* at least a pixel wide */
+    /* at least a pixel wide */
+    R(CROP_RESIZE, "target_width=2 sampling_mode=OFFSET_CORNERS", "[1,1,1,5] 0.. ; [1,4] 0 1 0 1.5",
+      "[1,1,1,2] 1.25 1.5"),
     R(CROP_RESIZE, "target_width=2", "[1,1,1,5] 0.. ; [1,4] 0 1 0 4", "[1,1,1,2] 1 3"),
     R(RESAMPLE, "", "[1,1,2,2] 1.. ; [1,1,3,2] 0 0 0.5 0.5 1 0", "[1,1,1,3] 1 2.5 2"),
     R(RESAMPLE, "padding_value=8", "[1,1,1,2] 2 4 ; [1,1,3,2] -0.5 0 -1 0 1.25 0", "[1,1,1,3] 5 8 5"),
     R(RESAMPLE, "padding_mode=border", "[1,1,1,3] 1 2 3 ; [1,1,3,2] -5 0 2.5 9 0.5 -1", "[1,1,1,3] 1 3 1.5"),
-    R(RESAMPLE, "padding_mode=reflection", "[1,1,1,3] 1 2 3 ; [1,1,6,2] -3 0 -2 0 -1 0 3 0 4 0 5 0", "[1,1,1,6] 2 3 2 2 1 2"),
-    R(RESAMPLE, "padding_mode=symmetric", "[1,1,1,3] 1 2 3 ; [1,1,6,2] -3 0 -2 0 -1 0 3 0 4 0 5 0", "[1,1,1,6] 3 2 1 3 2 1"),
+    R(RESAMPLE, "padding_mode=reflection", "[1,1,1,3] 1 2 3 ; [1,1,6,2] -3 0 -2 0 -1 0 3 0 4 0 5 0",
+      "[1,1,1,6] 2 3 2 2 1 2"),
+    R(RESAMPLE, "padding_mode=symmetric", "[1,1,1,3] 1 2 3 ; [1,1,6,2] -3 0 -2 0 -1 0 3 0 4 0 5 0",
+      "[1,1,1,6] 3 2 1 3 2 1"),
     R(RESAMPLE, "sampling_mode=nearest", "[1,1,1,3] 1 2 3 ; [1,1,3,2] 0.4 0 0.6 0 1.6 0.2", "[1,1,1,3] 1 2 3"),
-    R(RESAMPLE, "coordinates_mode=normalized_minus_one_to_one", "[1,1,2,2] 1.. ; [1,1,3,2] -1 -1 1 -1 0 1", "[1,1,1,3] 1 2 3.5"),
+    R(RESAMPLE, "coordinates_mode=normalized_minus_one_to_one", "[1,1,2,2] 1.. ; [1,1,3,2] -1 -1 1 -1 0 1",
+      "[1,1,1,3] 1 2 3.5"),
     R(RESAMPLE, "coordinates_mode=normalized_zero_to_one", "[1,1,2,2] 1.. ; [1,1,2,2] 0 1 0.5 0.5", "[1,1,1,2] 3 2.5"),
-    R(RESAMPLE, "coordinates_mode=normalized_zero_to_one align_corners=false padding_mode=border", "[1,1,1,2] 1 2 ; [1,1,3,2] 0.25 0.5 0.5 0.5 0 0.5",
-      "[1,1,1,3] 1 1.5 1"),
+    R(RESAMPLE, "coordinates_mode=normalized_zero_to_one align_corners=false padding_mode=border",
+      "[1,1,1,2] 1 2 ; [1,1,3,2] 0.25 0.5 0.5 0.5 0 0.5", "[1,1,1,3] 1 1.5 1"),
     R(AFFINE, "output_height=2 output_width=2", "[1,1,2,2] 1.. ; [1,6] 1 0 0 0 1 0", "[1,1,2,2] 1.."),
-    R(AFFINE, "output_height=2 output_width=2", "[1,1,2,2] 1.. ; [1,6] 1 0 1 0 1 0", "[1,1,2,2] 2 0 4 0"), /* one pixel to the left */
-    R(AFFINE, "output_height=2 output_width=2", "[1,1,2,2] 1.. ; [1,6] 0 1 0 1 0 0", "[1,1,2,2] 1 3 2 4"), /* x and y swapped */
-    R(AFFINE, "output_height=1 output_width=3 coordinates_mode=normalized_minus_one_to_one", "[1,1,1,2] 0 1 ; [1,6] 1 0 0 0 1 0",
-      "[1,1,1,3] 0 0.5 1"),
+    /* one pixel to the left */
+    R(AFFINE, "output_height=2 output_width=2", "[1,1,2,2] 1.. ; [1,6] 1 0 1 0 1 0", "[1,1,2,2] 2 0 4 0"),
+    /* x and y swapped */
+    R(AFFINE, "output_height=2 output_width=2", "[1,1,2,2] 1.. ; [1,6] 0 1 0 1 0 0", "[1,1,2,2] 1 3 2 4"),
+    R(AFFINE, "output_height=1 output_width=3 coordinates_mode=normalized_minus_one_to_one",
+      "[1,1,1,2] 0 1 ; [1,6] 1 0 0 0 1 0", "[1,1,1,3] 0 0.5 1"),
     R(AFFINE, "output_height=1 output_width=1", "[2,1,1,2] 1.. ; [2,6] 1 0 0 0 1 0 1 0 1 0 1 0", "[2,1,1,1] 1 4"),
 
     /* sorting, random */
@@ -329,7 +353,8 @@ static const ev_row rows[] = {
     R(CX_AFFINE, "axis=-1", "uint8[2,2] 1.. ; [2] 0.5 10 ; uint8[2] 1 2", "[2,2] 0 0 1 20"),
     R(CX_LUT, "shape=5", "uint8[2] 108 3 ; [4] 10 20 30 40", "[5] 10 40 30 20 40"), /* 0b01101100: 0 3 2 1, then 3 */
     R(CX_LUT, "shape=2,2", "uint8[2] 33 67 ; [16] 0..", "[2,2] 1 2 3 4"),
-    R(CX_LUT, "", "uint2[6,2] 2 3 3 0 1 0 3 0 2 1 0 3 ; [2,1,4,1] 1 5 9 13 2 10 18 26", "[6,2] 9 13 13 1 5 1 26 2 18 10 2 26"),
+    R(CX_LUT, "", "uint2[6,2] 2 3 3 0 1 0 3 0 2 1 0 3 ; [2,1,4,1] 1 5 9 13 2 10 18 26",
+      "[6,2] 9 13 13 1 5 1 26 2 18 10 2 26"),
     R(CX_LUT, "vector_axis=1", "uint1[2,2,2] 0 0 1 0 1 1 0 0 ; [1,1,1,2,3] 1 2 3 11 12 13",
       "[2,6,2] 1 1 2 2 3 3 11 1 12 2 13 3 11 11 12 12 13 13 1 1 2 2 3 3"),
     R(CX_LUT, "vector_axis=-1", "uint1[2,2] 0 1 1 0 ; [1,1,2,3] 1 2 3 11 12 13", "[2,6] 1 2 3 11 12 13 11 12 13 1 2 3"),
@@ -337,7 +362,8 @@ static const ev_row rows[] = {
     R(CX_SPARSE, "", "[3] 1 2 3 ; uint1[2,2] 1 0 1 1", "[2,2] 1 0 2 3"),
     R(CX_BLOCK, "", "int8[2,4] 1.. ; [2,2] 1 10 100 1000 ; int8[2,2] 0 1 2 3", "[2,4] 1 2 20 30 300 400 4000 5000"),
     R(CX_BLOCK, "", "uint4[2,2] 1.. ; [1,1] 0.5", "[2,2] 0.5 1 1.5 2"),
-    R(CX_SPARSE_BLOCK, "", "uint1[4,4] 1 1 0 0 1 1 1 0 0 0 1 1 1 1 0 0 ; int8[9] 10 11 3 4 5 6 7 8 9 ; [1,4] 0.1 0.2 0.3 0.4 ; int8[1,4] 1 2 3 4",
+    R(CX_SPARSE_BLOCK, "",
+      "uint1[4,4] 1 1 0 0 1 1 1 0 0 0 1 1 1 1 0 0 ; int8[9] 10 11 3 4 5 6 7 8 9 ; [1,4] 0.1 0.2 0.3 0.4 ; int8[1,4] 1 2 3 4",
       "uint1[4,4] 1 1 0 0 1 1 1 0 0 0 1 1 1 1 0 0 ; [9] 0.9 1.8 0.2 0.4 0.6 0.9 1.2 0.7 1.4"),
 
     R(SCATTER, "", "[3,2] 1.. ; int32[2] 2 0 ; [2,2] 10 20 30 40", "[3,2] 31 42 3 4 15 26"),
@@ -397,7 +423,8 @@ static void bad_values_are_named(void **state)
         int n_out, n_at = ev_attrs(&a, r->op, r->attrs, at), n_in = ev_tensors(&a, r->in, in);
         diag d = { 0 };
         an_status st = ev_run(&a, r->op, at, n_at, in, n_in, out, &n_out, &d);
-        if (st != AN_INPUT || !strstr(d.msg, r->want)) fail_msg("%s %s: status %d: %s", op_get(r->op)->mil, r->in, (int)st, d.msg);
+        if (st != AN_INPUT || !strstr(d.msg, r->want))
+            fail_msg("%s %s: status %d: %s", op_get(r->op)->mil, r->in, (int)st, d.msg);
         arena_free(&a);
     }
 }
@@ -411,20 +438,23 @@ static void unknown_modes_reach_the_kernel(void **state)
     arena a = { 0 };
     diag d = { 0 };
     assert_int_equal(graph_eval_op(OP_PE_ELEMENTWISE, &AT_S(MODE, "xor"), 1, in, 2, &out, 1, &a, &d), AN_INPUT);
-    assert_string_equal(d.msg, "pe_elementwise: unknown mode \"xor\", expected one of add, sub, mul, max, min, pow, div");
+    assert_string_equal(d.msg,
+                        "pe_elementwise: unknown mode \"xor\", expected one of add, sub, mul, max, min, pow, div");
     d = (diag){ 0 };
     assert_ok(graph_eval_op(OP_PE_ELEMENTWISE, &AT_S(MODE, "pow"), 1, in, 2, &out, 1, &a, &d), d);
     assert_int_equal(graph_eval_op(OP_OPAQUE, NULL, 0, in, 2, &out, 1, &a, &d), AN_INPUT);
     arena_free(&a);
 }
 
-/* The kernel is more general than inference lets through today: three operands, a diagonal, a result left to be implied. */
+/* The kernel is more general than inference lets through today: three operands, a diagonal, a result left to be
+ * implied. */
 static void einsum_is_general(void **state)
 {
     (void)state;
     arena a = { 0 };
     diag d = { 0 };
-    tensor64 in[3] = { { TTYPE(DT_F32, 2, 2), (double[]){ 1, 2, 3, 4 } }, { TTYPE(DT_F32, 2, 2), (double[]){ 5, 6, 7, 8 } },
+    tensor64 in[3] = { { TTYPE(DT_F32, 2, 2), (double[]){ 1, 2, 3, 4 } },
+                       { TTYPE(DT_F32, 2, 2), (double[]){ 5, 6, 7, 8 } },
                        { TTYPE(DT_F32, 2), (double[]){ 1, 10 } } };
     tensor64 v = { .type = TTYPE(DT_F32, 2) }, s = { .type.dt = DT_F32 }, m = { .type = TTYPE(DT_F32, 2, 2) };
     assert_ok(graph_eval_op(OP_EINSUM, &AT_S(EQUATION, "ab,bc,c->a"), 1, in, 3, &v, 1, &a, &d), d);
@@ -462,7 +492,8 @@ static void tails_keep_their_digits(void **state)
         tensor64 in[EV_MAX] = { 0 };
         assert_int_equal(ev_tensors(&a, tails[i].x, in), 1);
         tensor64 y = ev_one(&a, tails[i].op, tails[i].attrs, in, 1);
-        if (!(fabs(y.x[0] / tails[i].want - 1) < 1e-12)) fail_msg("%s of %s is %.17g, expected %.17g", op_get(tails[i].op)->mil, tails[i].x, y.x[0], tails[i].want);
+        if (!(fabs(y.x[0] / tails[i].want - 1) < 1e-12))
+            fail_msg("%s of %s is %.17g, expected %.17g", op_get(tails[i].op)->mil, tails[i].x, y.x[0], tails[i].want);
         arena_free(&a);
     }
 }

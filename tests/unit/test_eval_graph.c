@@ -21,7 +21,9 @@ static void a_graph_is_computed(void **state)
     diag d = { 0 };
     assert_ok(graph_finish(g, &d), d);
     arena a = { 0 };
-    tensor64 in[2] = { { TTYPE(DT_F16, 1, 4), (double[]){ 1, 2, 3, 4 } }, { TTYPE(DT_F16, 2), (double[]){ 10, 0.001 } } }, out[2];
+    tensor64 in[2] = { { TTYPE(DT_F16, 1, 4), (double[]){ 1, 2, 3, 4 } },
+                       { TTYPE(DT_F16, 2), (double[]){ 10, 0.001 } } },
+             out[2];
     assert_ok(graph_eval(g, in, out, &a, &d), d);
     assert_true(out[0].type.sh.rank == 2 && out[0].type.sh.d[1] == 3 && out[0].type.dt == DT_F16);
     double tenth = f16_to_f64(f16_from_f64(0.1)); /* the constant was stored in fp16; nothing after it rounds */
@@ -91,7 +93,9 @@ static void unknown_sizes_are_refused(void **state)
 {
     (void)state;
     graph *g = fresh();
-    graph_output(g, "z", graph_op_named(g, "act", OP_ABS, (val[]){ graph_input(g, "x", TTYPE(DT_F32, DIM_UNKNOWN, 3)) }, 1, NULL, 0));
+    graph_output(
+        g, "z",
+        graph_op_named(g, "act", OP_ABS, (val[]){ graph_input(g, "x", TTYPE(DT_F32, DIM_UNKNOWN, 3)) }, 1, NULL, 0));
     diag d = { 0 };
     assert_ok(graph_finish(g, &d), d);
     arena a = { 0 };
@@ -172,8 +176,8 @@ static void large_products_are_quick(void **state)
     uint64_t t2 = clock_ns();
     tensor64 e = ev_one(&a, OP_EINSUM, "equation=ab,bc->ac", m, 2);
     uint64_t t3 = clock_ns();
-    print_message("768x768x64: conv %.1f ms, matmul %.1f ms, einsum %.1f ms\n", (double)(t1 - t0) * 1e-6, (double)(t2 - t1) * 1e-6,
-                  (double)(t3 - t2) * 1e-6);
+    print_message("768x768x64: conv %.1f ms, matmul %.1f ms, einsum %.1f ms\n", (double)(t1 - t0) * 1e-6,
+                  (double)(t2 - t1) * 1e-6, (double)(t3 - t2) * 1e-6);
     for (int64_t i = 0; i < 768 * 64; i++) assert_true(ev_close(y.x[i], z.x[i]) && ev_close(e.x[i], z.x[i]));
     assert_true(t3 - t0 < 10000000000u);
     arena_free(&a);

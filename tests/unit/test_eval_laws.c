@@ -1,5 +1,5 @@
-/* Laws the evaluator must keep on random shapes: definitions written as plain loops over indices, inverses, adjoints, and
- * the same thing said with other operations. */
+/* Laws the evaluator must keep on random shapes: definitions written as plain loops over indices, inverses,
+ * adjoints, and the same thing said with other operations. */
 #include "eval_t.h"
 
 enum { ROUNDS = 60 };
@@ -56,8 +56,10 @@ static conv_case random_conv(arena *a, rng *r)
 {
     conv_case c;
     do {
-        c.n = pick(r, 1, 2), c.groups = pick(r, 1, 2), c.ci = pick(r, 1, 3), c.co = pick(r, 1, 3), c.h = pick(r, 1, 6), c.w = pick(r, 1, 7);
-        c.kh = pick(r, 1, 3), c.kw = pick(r, 1, 3), c.sh = pick(r, 1, 3), c.sw = pick(r, 1, 3), c.dh = pick(r, 1, 2), c.dw = pick(r, 1, 2);
+        c.n = pick(r, 1, 2), c.groups = pick(r, 1, 2), c.ci = pick(r, 1, 3), c.co = pick(r, 1, 3), c.h = pick(r, 1, 6),
+        c.w = pick(r, 1, 7);
+        c.kh = pick(r, 1, 3), c.kw = pick(r, 1, 3), c.sh = pick(r, 1, 3), c.sw = pick(r, 1, 3), c.dh = pick(r, 1, 2),
+        c.dw = pick(r, 1, 2);
         for (int i = 0; i < 4; i++) c.pad[i] = pick(r, 0, 2);
     } while (c.h + c.pad[0] + c.pad[1] < (c.kh - 1) * c.dh + 1 || c.w + c.pad[2] + c.pad[3] < (c.kw - 1) * c.dw + 1);
     c.x = ev_random(a, r, SHAPE(c.n, c.groups * c.ci, c.h, c.w));
@@ -67,8 +69,9 @@ static conv_case random_conv(arena *a, rng *r)
 
 static const char *conv_text(const conv_case *c)
 {
-    return TEXT(0, "strides=%lld,%lld dilations=%lld,%lld groups=%lld pad_type=custom pad=%lld,%lld,%lld,%lld", L(c->sh), L(c->sw), L(c->dh),
-                L(c->dw), L(c->groups), L(c->pad[0]), L(c->pad[1]), L(c->pad[2]), L(c->pad[3]));
+    return TEXT(0, "strides=%lld,%lld dilations=%lld,%lld groups=%lld pad_type=custom pad=%lld,%lld,%lld,%lld",
+                L(c->sh), L(c->sw), L(c->dh), L(c->dw), L(c->groups), L(c->pad[0]), L(c->pad[1]), L(c->pad[2]),
+                L(c->pad[3]));
 }
 
 /* The sum as it is written in a textbook, one output element at a time. */
@@ -81,7 +84,8 @@ static double conv_at(const conv_case *c, int64_t b, int64_t o, int64_t y, int64
             for (int64_t v = 0; v < c->kw; v++) {
                 int64_t py = y * c->sh + u * c->dh - c->pad[0], px = x * c->sw + v * c->dw - c->pad[2];
                 if (py < 0 || py >= c->h || px < 0 || px >= c->w) continue;
-                s += c->x.x[((b * cin + g * c->ci + i) * c->h + py) * c->w + px] * c->wt.x[((o * c->ci + i) * c->kh + u) * c->kw + v];
+                s += c->x.x[((b * cin + g * c->ci + i) * c->h + py) * c->w + px] *
+                     c->wt.x[((o * c->ci + i) * c->kh + u) * c->kw + v];
             }
     return s;
 }
@@ -99,7 +103,8 @@ static void conv_is_its_definition(void **state)
         for (int64_t b = 0; b < c.n; b++)
             for (int64_t o = 0; o < c.groups * c.co; o++)
                 for (int64_t i = 0; i < y.type.sh.d[2]; i++)
-                    for (int64_t j = 0; j < y.type.sh.d[3]; j++) assert_true(ev_close(*p++, conv_at(&c, b, o, i, j) + in[2].x[o]));
+                    for (int64_t j = 0; j < y.type.sh.d[3]; j++)
+                        assert_true(ev_close(*p++, conv_at(&c, b, o, i, j) + in[2].x[o]));
         arena_free(&a);
     }
 }
@@ -146,7 +151,8 @@ static void same_padding_covers_every_place(void **state)
         TEXT(1, "pad_type=custom strides=%lld pad=%lld,%lld", L(s), L(before), L(total - before));
         tensor64 custom = ev_one(&a, OP_CONV, text[1], (tensor64[]){ x, w }, 2);
         same_values("same", &same, &custom);
-        tensor64 lower = ev_one(&a, OP_CONV, TEXT(0, "pad_type=same_lower strides=%lld", L(s)), (tensor64[]){ x, w }, 2);
+        tensor64 lower =
+            ev_one(&a, OP_CONV, TEXT(0, "pad_type=same_lower strides=%lld", L(s)), (tensor64[]){ x, w }, 2);
         TEXT(1, "pad_type=custom strides=%lld pad=%lld,%lld", L(s), L(total - before), L(before));
         custom = ev_one(&a, OP_CONV, text[1], (tensor64[]){ x, w }, 2);
         same_values("same_lower", &lower, &custom);
@@ -162,20 +168,25 @@ static void pools_are_convolutions(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         arena a = { 0 };
         int64_t kh = pick(&r, 1, 3), kw = pick(&r, 1, 3), s = pick(&r, 1, 2), ch = pick(&r, 1, 3);
-        tensor64 x = ev_random(&a, &r, SHAPE(2, ch, kh + pick(&r, 0, 3), kw + pick(&r, 0, 4))), w = ev_random(&a, &r, SHAPE(ch, 1, kh, kw));
+        tensor64 x = ev_random(&a, &r, SHAPE(2, ch, kh + pick(&r, 0, 3), kw + pick(&r, 0, 4))),
+                 w = ev_random(&a, &r, SHAPE(ch, 1, kh, kw));
         for (int64_t i = 0; i < ch * kh * kw; i++) w.x[i] = 1.0 / (double)(kh * kw);
         TEXT(0, "kernel_sizes=%lld,%lld strides=%lld,%lld", L(kh), L(kw), L(s), L(s));
         TEXT(1, "groups=%lld strides=%lld,%lld", L(ch), L(s), L(s));
-        tensor64 avg = ev_one(&a, OP_AVG_POOL, text[0], &x, 1), cv = ev_one(&a, OP_CONV, text[1], (tensor64[]){ x, w }, 2);
+        tensor64 avg = ev_one(&a, OP_AVG_POOL, text[0], &x, 1),
+                 cv = ev_one(&a, OP_CONV, text[1], (tensor64[]){ x, w }, 2);
         same_values("avg", &avg, &cv);
         tensor64 l2 = ev_one(&a, OP_L2_POOL, text[0], &x, 1), sq = ev_one(&a, OP_SQUARE, "", &x, 1);
         tensor64 ss = ev_one(&a, OP_AVG_POOL, text[0], &sq, 1), l2s = ev_one(&a, OP_SQUARE, "", &l2, 1);
-        for (int64_t i = 0, n = (int64_t)(2 * ch) * l2.type.sh.d[2] * l2.type.sh.d[3]; i < n; i++) ss.x[i] *= (double)(kh * kw);
+        for (int64_t i = 0, n = (int64_t)(2 * ch) * l2.type.sh.d[2] * l2.type.sh.d[3]; i < n; i++)
+            ss.x[i] *= (double)(kh * kw);
         same_values("l2", &l2s, &ss);
-        tensor64 mx = ev_one(&a, OP_MAX_POOL, text[0], &x, 1); /* and a maximum is a reduction of the slice under the window */
+        /* and a maximum is a reduction of the slice under the window */
+        tensor64 mx = ev_one(&a, OP_MAX_POOL, text[0], &x, 1);
         int64_t i = pick(&r, 0, mx.type.sh.d[2] - 1), j = pick(&r, 0, mx.type.sh.d[3] - 1);
         TEXT(2, "begin=0,0,%lld,%lld size=-1,-1,%lld,%lld", L(i * s), L(j * s), L(kh), L(kw));
-        tensor64 part = ev_one(&a, OP_SLICE_BY_SIZE, text[2], &x, 1), red = ev_one(&a, OP_REDUCE_MAX, "axes=2,3", &part, 1);
+        tensor64 part = ev_one(&a, OP_SLICE_BY_SIZE, text[2], &x, 1),
+                 red = ev_one(&a, OP_REDUCE_MAX, "axes=2,3", &part, 1);
         TEXT(2, "begin=0,0,%lld,%lld size=-1,-1,1,1", L(i), L(j));
         tensor64 at = ev_one(&a, OP_SLICE_BY_SIZE, text[2], &mx, 1);
         same_values("max", &at, &red);
@@ -191,10 +202,14 @@ static void matmul_is_its_definition(void **state)
     rng r = { seed + 4 };
     for (int round = 0; round < ROUNDS; round++) {
         arena a = { 0 };
-        int64_t m = pick(&r, 1, 5), n = pick(&r, 1, 5), k = pick(&r, 1, 7), b = pick(&r, 1, 3), bx = pick(&r, 0, 1) ? b : 1, by = pick(&r, 0, 1) ? b : 1;
+        int64_t m = pick(&r, 1, 5), n = pick(&r, 1, 5), k = pick(&r, 1, 7), b = pick(&r, 1, 3),
+                bx = pick(&r, 0, 1) ? b : 1, by = pick(&r, 0, 1) ? b : 1;
         bool tx = pick(&r, 0, 1), ty = pick(&r, 0, 1);
-        tensor64 in[2] = { ev_random(&a, &r, SHAPE(bx, tx ? k : m, tx ? m : k)), ev_random(&a, &r, SHAPE(by, ty ? n : k, ty ? k : n)) };
-        tensor64 z = ev_one(&a, OP_MATMUL, TEXT(0, "transpose_x=%s transpose_y=%s", tx ? "true" : "false", ty ? "true" : "false"), in, 2);
+        tensor64 in[2] = { ev_random(&a, &r, SHAPE(bx, tx ? k : m, tx ? m : k)),
+                           ev_random(&a, &r, SHAPE(by, ty ? n : k, ty ? k : n)) };
+        tensor64 z =
+            ev_one(&a, OP_MATMUL,
+                   TEXT(0, "transpose_x=%s transpose_y=%s", tx ? "true" : "false", ty ? "true" : "false"), in, 2);
         for (int64_t q = 0; q < MAX(bx, by); q++)
             for (int64_t i = 0; i < m; i++)
                 for (int64_t j = 0; j < n; j++) {
@@ -222,8 +237,10 @@ static void attention_is_its_parts(void **state)
     rng r = { seed + 5 };
     for (int round = 0; round < ROUNDS; round++) {
         arena a = { 0 };
-        int64_t b = pick(&r, 1, 2), h = pick(&r, 1, 3), l = pick(&r, 1, 4), s = pick(&r, 1, 5), e = pick(&r, 1, 6), v = pick(&r, 1, 4);
-        tensor64 q = ev_random(&a, &r, SHAPE(b, h, l, e)), k = ev_random(&a, &r, SHAPE(b, h, s, e)), vs = ev_random(&a, &r, SHAPE(b, h, s, v));
+        int64_t b = pick(&r, 1, 2), h = pick(&r, 1, 3), l = pick(&r, 1, 4), s = pick(&r, 1, 5), e = pick(&r, 1, 6),
+                v = pick(&r, 1, 4);
+        tensor64 q = ev_random(&a, &r, SHAPE(b, h, l, e)), k = ev_random(&a, &r, SHAPE(b, h, s, e)),
+                 vs = ev_random(&a, &r, SHAPE(b, h, s, v));
         tensor64 mask = ev_random(&a, &r, SHAPE(l, s));
         tensor64 y = ev_one(&a, OP_SDPA, "", (tensor64[]){ q, k, vs, mask }, 4);
         tensor64 sc = ev_one(&a, OP_MATMUL, "transpose_y=true", (tensor64[]){ q, k }, 2);
@@ -235,7 +252,8 @@ static void attention_is_its_parts(void **state)
         tensor64 keep = mask; /* a boolean mask is -inf where it is false */
         keep.type.dt = DT_BOOL, keep.x = TAKE(&a, double, (size_t)(l * s));
         assert_non_null(keep.x);
-        for (int64_t i = 0; i < l * s; i++) keep.x[i] = i % s == 0 || mask.x[i] > 0, mask.x[i] = keep.x[i] != 0 ? 0 : -INFINITY;
+        for (int64_t i = 0; i < l * s; i++)
+            keep.x[i] = i % s == 0 || mask.x[i] > 0, mask.x[i] = keep.x[i] != 0 ? 0 : -INFINITY;
         y = ev_one(&a, OP_SDPA, "", (tensor64[]){ q, k, vs, keep }, 4);
         z = ev_one(&a, OP_SDPA, "", (tensor64[]){ q, k, vs, mask }, 4);
         same_values("boolean mask", &y, &z);
@@ -316,7 +334,8 @@ static void layer_norm_is_its_parts(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         arena a = { 0 };
         tensor64 x = ev_random(&a, &r, random_shape(&r, 3, 3, 5));
-        tensor64 in[3] = { x, ev_random(&a, &r, SHAPE(x.type.sh.d[0], x.type.sh.d[2])), ev_random(&a, &r, SHAPE(x.type.sh.d[0], x.type.sh.d[2])) };
+        tensor64 in[3] = { x, ev_random(&a, &r, SHAPE(x.type.sh.d[0], x.type.sh.d[2])),
+                           ev_random(&a, &r, SHAPE(x.type.sh.d[0], x.type.sh.d[2])) };
         tensor64 y = ev_one(&a, OP_LAYER_NORM, "axes=2,0 epsilon=0.01", in, 3);
         tensor64 mean = ev_one(&a, OP_REDUCE_MEAN, "axes=0,2 keep_dims=true", &x, 1);
         tensor64 c = ev_one(&a, OP_SUB, "", (tensor64[]){ x, mean }, 2), sq = ev_one(&a, OP_SQUARE, "", &c, 1);
@@ -350,7 +369,8 @@ static void sorting_orders(void **state)
         tensor64 head = ev_one(&a, OP_SPLIT, text[3], &sorted, 1);
         same_values("topk", &top, &head);
         tensor64 best = ev_one(&a, round % 3 ? OP_REDUCE_ARGMIN : OP_REDUCE_ARGMAX, text[1], &x, 1);
-        tensor64 first = ev_one(&a, OP_SPLIT, TEXT(3, "num_splits=%lld axis=%lld", L(x.type.sh.d[axis]), L(axis)), &order, 1);
+        tensor64 first =
+            ev_one(&a, OP_SPLIT, TEXT(3, "num_splits=%lld axis=%lld", L(x.type.sh.d[axis]), L(axis)), &order, 1);
         same_values("argmax", &best, &first);
         arena_free(&a);
     }
@@ -367,7 +387,9 @@ static void cumsum_is_a_triangular_product(void **state)
         bool ex = round & 1, rev = round & 2;
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j < n; j++) t.x[i * n + j] = rev ? (ex ? j > i : j >= i) : (ex ? j < i : j <= i);
-        tensor64 y = ev_one(&a, OP_CUMSUM, TEXT(0, "axis=-2 exclusive=%s reverse=%s", ex ? "true" : "false", rev ? "true" : "false"), &x, 1);
+        tensor64 y =
+            ev_one(&a, OP_CUMSUM,
+                   TEXT(0, "axis=-2 exclusive=%s reverse=%s", ex ? "true" : "false", rev ? "true" : "false"), &x, 1);
         tensor64 z = ev_one(&a, OP_MATMUL, "", (tensor64[]){ t, x }, 2);
         same_values("cumsum", &y, &z);
         arena_free(&a);
@@ -398,11 +420,13 @@ static void rearrangements_undo_each_other(void **state)
         same_values("batch space", &x, &y);
         /* depth_to_space said as reshape and transpose */
         y = ev_one(&a, OP_DEPTH_TO_SPACE, TEXT(0, "block_size=%lld", L(b)), &x, 1);
-        tensor64 z = ev_one(&a, OP_RESHAPE, TEXT(1, "shape=%lld,%lld,%lld,%lld,%lld,%lld", L(n), L(b), L(b), L(c), L(h), L(w)), &x, 1);
+        tensor64 z = ev_one(&a, OP_RESHAPE,
+                            TEXT(1, "shape=%lld,%lld,%lld,%lld,%lld,%lld", L(n), L(b), L(b), L(c), L(h), L(w)), &x, 1);
         z = ev_one(&a, OP_TRANSPOSE, "perm=0,3,4,1,5,2", &z, 1);
         same_values("depth_to_space", &y, &z);
         y = ev_one(&a, OP_PIXEL_SHUFFLE, TEXT(0, "upscale_factor=%lld", L(b)), &x, 1);
-        z = ev_one(&a, OP_RESHAPE, TEXT(1, "shape=%lld,%lld,%lld,%lld,%lld,%lld", L(n), L(c), L(b), L(b), L(h), L(w)), &x, 1);
+        z = ev_one(&a, OP_RESHAPE, TEXT(1, "shape=%lld,%lld,%lld,%lld,%lld,%lld", L(n), L(c), L(b), L(b), L(h), L(w)),
+                   &x, 1);
         z = ev_one(&a, OP_TRANSPOSE, "perm=0,1,4,2,5,3", &z, 1);
         same_values("pixel_shuffle", &y, &z);
         arena_free(&a);
@@ -422,7 +446,8 @@ static void transposes_and_reverses_undo(void **state)
             p[i] = p[j], p[j] = t;
         }
         for (int i = 0; i < 4; i++) q[p[i]] = i;
-        tensor64 y = ev_one(&a, OP_TRANSPOSE, TEXT(0, "perm=%lld,%lld,%lld,%lld", L(p[0]), L(p[1]), L(p[2]), L(p[3])), &x, 1);
+        tensor64 y =
+            ev_one(&a, OP_TRANSPOSE, TEXT(0, "perm=%lld,%lld,%lld,%lld", L(p[0]), L(p[1]), L(p[2]), L(p[3])), &x, 1);
         int64_t i[4], d[4];
         for (int k = 0; k < 4; k++) d[k] = x.type.sh.d[k], i[k] = pick(&r, 0, d[k] - 1);
         double there = y.x[((i[p[0]] * d[p[1]] + i[p[1]]) * d[p[2]] + i[p[2]]) * d[p[3]] + i[p[3]]];
@@ -460,7 +485,8 @@ static void slices_walk_from_begin_to_end(void **state)
         tensor64 x = ev_random(&a, &r, SHAPE(n));
         for (int64_t i = from; (s > 0 ? i < to : i > to) && i >= 0 && i < n; i += s) want[m++] = x.x[i];
         if (m) { /* an empty slice has no shape */
-            TEXT(0, "begin=%lld end=%lld stride=%lld begin_mask=%s end_mask=%s", L(b), L(e), L(s), open_b ? "true" : "false", open_e ? "true" : "false");
+            TEXT(0, "begin=%lld end=%lld stride=%lld begin_mask=%s end_mask=%s", L(b), L(e), L(s),
+                 open_b ? "true" : "false", open_e ? "true" : "false");
             tensor64 y = ev_one(&a, OP_SLICE_BY_INDEX, text[0], &x, 1), w = { TTYPE(DT_F32, m), want };
             same_values(text[0], &y, &w);
             tensor64 z = ev_one(&a, OP_SLICE_UPDATE, text[0], (tensor64[]){ x, y }, 2);
@@ -518,7 +544,9 @@ static void padding_keeps_the_middle(void **state)
         tensor64 x = ev_random(&a, &r, SHAPE(2, h, w));
         TEXT(0, "pad=%lld,%lld,%lld,%lld mode=%s", L(p[0]), L(p[1]), L(p[2]), L(p[3]), modes[round % 4]);
         tensor64 y = ev_one(&a, OP_PAD, text[0], &x, 1);
-        tensor64 z = ev_one(&a, OP_CROP, TEXT(1, "crop_height=%lld,%lld crop_width=%lld,%lld", L(p[0]), L(p[1]), L(p[2]), L(p[3])), &y, 1);
+        tensor64 z =
+            ev_one(&a, OP_CROP,
+                   TEXT(1, "crop_height=%lld,%lld crop_width=%lld,%lld", L(p[0]), L(p[1]), L(p[2]), L(p[3])), &y, 1);
         same_values("pad", &x, &z);
         arena_free(&a);
     }
@@ -532,10 +560,13 @@ static void gathers_agree(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         arena a = { 0 };
         int64_t b = pick(&r, 1, 3), n = pick(&r, 1, 5), d = pick(&r, 1, 4), k = pick(&r, 1, 6);
-        tensor64 x = ev_random(&a, &r, SHAPE(b, n, d)), idx = as_ints(ev_random(&a, &r, SHAPE(b, k)), &r, n), hot = ev_random(&a, &r, SHAPE(b, k, n));
+        tensor64 x = ev_random(&a, &r, SHAPE(b, n, d)), idx = as_ints(ev_random(&a, &r, SHAPE(b, k)), &r, n),
+                 hot = ev_random(&a, &r, SHAPE(b, k, n));
         for (int64_t i = 0; i < b * k; i++)
-            for (int64_t j = 0; j < n; j++) hot.x[i * n + j] = (idx.x[i] < 0 ? idx.x[i] + (double)n : idx.x[i]) == (double)j;
-        tensor64 y = ev_one(&a, OP_GATHER, "axis=1 batch_dims=1", (tensor64[]){ x, idx }, 2), z = ev_one(&a, OP_MATMUL, "", (tensor64[]){ hot, x }, 2);
+            for (int64_t j = 0; j < n; j++)
+                hot.x[i * n + j] = (idx.x[i] < 0 ? idx.x[i] + (double)n : idx.x[i]) == (double)j;
+        tensor64 y = ev_one(&a, OP_GATHER, "axis=1 batch_dims=1", (tensor64[]){ x, idx }, 2),
+                 z = ev_one(&a, OP_MATMUL, "", (tensor64[]){ hot, x }, 2);
         same_values("gather", &y, &z);
         tensor64 rows = ev_one(&a, OP_EXPAND_DIMS, "axes=-1", &idx, 1);
         z = ev_one(&a, OP_GATHER_ND, "batch_dims=1", (tensor64[]){ x, rows }, 2);
@@ -560,14 +591,16 @@ static void broadcasting_follows_indices(void **state)
             for (int i = 0; i < s[k].rank; i++)
                 if (pick(&r, 0, 2) == 0) s[k].d[i] = 1;
         }
-        tensor64 x = ev_random(&a, &r, s[0]), y = ev_random(&a, &r, s[1]), c = ev_random(&a, &r, s[2]), full = ev_random(&a, &r, o);
+        tensor64 x = ev_random(&a, &r, s[0]), y = ev_random(&a, &r, s[1]), c = ev_random(&a, &r, s[2]),
+                 full = ev_random(&a, &r, o);
         int64_t n;
         assert_true(shape_elems(&s[2], &n));
         for (int64_t i = 0; i < n; i++) c.x[i] = c.x[i] > 0;
         c.type.dt = DT_BOOL;
         assert_true(shape_elems(&o, &n));
         for (int64_t i = 0; i < n; i++) full.x[i] = 0;
-        tensor64 fx = ev_one(&a, OP_ADD, "", (tensor64[]){ full, x }, 2), fy = ev_one(&a, OP_ADD, "", (tensor64[]){ y, full }, 2);
+        tensor64 fx = ev_one(&a, OP_ADD, "", (tensor64[]){ full, x }, 2),
+                 fy = ev_one(&a, OP_ADD, "", (tensor64[]){ y, full }, 2);
         for (int64_t i = 0; i < n; i++) { /* where element i of the result reads x */
             int64_t rest = i, at = 0, scale = 1;
             for (int k = o.rank - 1, j = s[0].rank - 1; k >= 0; k--, j--) {
@@ -579,7 +612,8 @@ static void broadcasting_follows_indices(void **state)
             assert_true(fx.x[i] == x.x[at]);
         }
         tensor64 got = ev_one(&a, OP_SELECT, "", (tensor64[]){ c, x, fy }, 3);
-        tensor64 fc = ev_one(&a, OP_SELECT, "", (tensor64[]){ c, ev_one(&a, OP_FILL_LIKE, "value=1", &full, 1), full }, 3);
+        tensor64 fc =
+            ev_one(&a, OP_SELECT, "", (tensor64[]){ c, ev_one(&a, OP_FILL_LIKE, "value=1", &full, 1), full }, 3);
         for (int64_t i = 0; i < n; i++) assert_true(got.x[i] == (fc.x[i] != 0 ? fx.x[i] : fy.x[i]));
         arena_free(&a);
     }
@@ -595,29 +629,36 @@ static void resizing_a_plane_gives_its_grid(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         arena a = { 0 };
         int64_t h = pick(&r, 1, 6), w = pick(&r, 1, 6), th = pick(&r, 1, 7), tw = pick(&r, 1, 7);
-        tensor64 x = ev_random(&a, &r, SHAPE(1, h, w)), ys = ev_random(&a, &r, SHAPE(1, h, 1)), xs = ev_random(&a, &r, SHAPE(1, 1, w));
+        tensor64 x = ev_random(&a, &r, SHAPE(1, h, w)), ys = ev_random(&a, &r, SHAPE(1, h, 1)),
+                 xs = ev_random(&a, &r, SHAPE(1, 1, w));
         double c0 = rng_range(&r, -1, 1), cy = rng_range(&r, -1, 1), cx = rng_range(&r, -1, 1);
         for (int64_t i = 0; i < h; i++)
             for (int64_t j = 0; j < w; j++) x.x[i * w + j] = c0 + cy * (double)i + cx * (double)j;
         for (int64_t i = 0; i < h; i++) ys.x[i] = (double)i;
         for (int64_t j = 0; j < w; j++) xs.x[j] = (double)j;
-        static const char *const grids[] = { "DEFAULT", "STRICT_ALIGN_CORNERS", "ALIGN_CORNERS", "OFFSET_CORNERS", "UNALIGN_CORNERS" };
+        static const char *const grids[] = { "DEFAULT", "STRICT_ALIGN_CORNERS", "ALIGN_CORNERS", "OFFSET_CORNERS",
+                                             "UNALIGN_CORNERS" };
         const char *g = grids[round % 5];
         TEXT(0, "target_size_height=%lld target_size_width=%lld sampling_mode=%s", L(th), L(tw), g);
         tensor64 y = ev_one(&a, OP_RESIZE_BILINEAR, text[0], &x, 1);
-        tensor64 gy = ev_one(&a, OP_RESIZE_BILINEAR, TEXT(1, "target_size_height=%lld target_size_width=1 sampling_mode=%s", L(th), g), &ys, 1);
-        tensor64 gx = ev_one(&a, OP_RESIZE_BILINEAR, TEXT(1, "target_size_height=1 target_size_width=%lld sampling_mode=%s", L(tw), g), &xs, 1);
+        tensor64 gy = ev_one(&a, OP_RESIZE_BILINEAR,
+                             TEXT(1, "target_size_height=%lld target_size_width=1 sampling_mode=%s", L(th), g), &ys, 1);
+        tensor64 gx = ev_one(&a, OP_RESIZE_BILINEAR,
+                             TEXT(1, "target_size_height=1 target_size_width=%lld sampling_mode=%s", L(tw), g), &xs, 1);
         for (int64_t i = 0; i < th; i++)
             for (int64_t j = 0; j < tw; j++) assert_true(ev_close(y.x[i * tw + j], c0 + cy * gy.x[i] + cx * gx.x[j]));
         tensor64 z = ev_one(&a, OP_RESIZE, TEXT(1, "shape=%lld,%lld sampling_mode=%s", L(th), L(tw), g), &x, 1);
         same_values("resize", &y, &z);
         /* cropping the whole image asks for the same grid */
-        tensor64 img = { TTYPE(DT_F32, 1, 1, h, w), x.x }, box = { TTYPE(DT_F32, 1, 4), (double[]){ 0, 0, (double)(h - 1), (double)(w - 1) } };
+        tensor64 img = { TTYPE(DT_F32, 1, 1, h, w), x.x },
+                 box = { TTYPE(DT_F32, 1, 4), (double[]){ 0, 0, (double)(h - 1), (double)(w - 1) } };
         TEXT(1, "target_height=%lld target_width=%lld sampling_mode=%s", L(th), L(tw), g);
         z = ev_one(&a, OP_CROP_RESIZE, text[1], (tensor64[]){ img, box }, 2);
         same_values("crop_resize", &y, &z);
-        if (round % 5 == 2 && th > 1 && tw > 1) { /* aligned corners are an affine identity, and a resampling at its grid */
-            tensor64 id = { TTYPE(DT_F32, 1, 6), (double[]){ 1, 0, 0, 0, 1, 0 } }, at = ev_random(&a, &r, SHAPE(1, th, tw, 2));
+        /* aligned corners are an affine identity, and a resampling at its grid */
+        if (round % 5 == 2 && th > 1 && tw > 1) {
+            tensor64 id = { TTYPE(DT_F32, 1, 6), (double[]){ 1, 0, 0, 0, 1, 0 } },
+                     at = ev_random(&a, &r, SHAPE(1, th, tw, 2));
             TEXT(1, "output_height=%lld output_width=%lld coordinates_mode=normalized_minus_one_to_one", L(th), L(tw));
             z = ev_one(&a, OP_AFFINE, text[1], (tensor64[]){ img, id }, 2);
             same_values("affine", &y, &z);
@@ -638,7 +679,8 @@ static void quantizing_stays_within_half_a_step(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         arena a = { 0 };
         int64_t c = pick(&r, 1, 4), n = pick(&r, 1, 5);
-        tensor64 x = ev_random(&a, &r, SHAPE(n, c)), s = ev_random(&a, &r, SHAPE(c)), z = as_ints(ev_random(&a, &r, SHAPE(c)), &r, 5);
+        tensor64 x = ev_random(&a, &r, SHAPE(n, c)), s = ev_random(&a, &r, SHAPE(c)),
+                 z = as_ints(ev_random(&a, &r, SHAPE(c)), &r, 5);
         z.type.dt = DT_I8;
         for (int64_t i = 0; i < c; i++) s.x[i] = 0.02 + fabs(s.x[i]) / 20;
         tensor64 q = ev_one(&a, OP_QUANTIZE, "axis=-1 output_dtype=int8", (tensor64[]){ x, s, z }, 3);

@@ -20,7 +20,8 @@ static void every_row(void **s)
         if (r.status == FACT_OFF && !strchr(r.got, '%')) fail_msg("%s does not say by how much", r.id);
         if (r.status == FACT_PASS && !*r.got) fail_msg("%s passes without a value", r.id);
     }
-    print_message("%zu rows: %zu pass, %zu fail, %zu off, %zu not modelled\n", facts_count(), n[FACT_PASS], n[FACT_FAIL], n[FACT_OFF], n[FACT_NOT_MODELLED]);
+    print_message("%zu rows: %zu pass, %zu fail, %zu off, %zu not modelled\n", facts_count(), n[FACT_PASS],
+                  n[FACT_FAIL], n[FACT_OFF], n[FACT_NOT_MODELLED]);
     if (bad) fail_msg("%zu rows fail", bad);
 }
 
@@ -31,7 +32,9 @@ static void table_is_whole(void **s)
     static const struct {
         char family;
         int rows;
-    } want[] = { { 'N', 86 }, { 'R', 4 }, { 'C', 48 }, { 'W', 20 }, { 'P', 61 }, { 'E', 18 }, { 'F', 15 }, { 'T', 14 } };
+    } want[] = {
+        { 'N', 86 }, { 'R', 4 }, { 'C', 48 }, { 'W', 20 }, { 'P', 61 }, { 'E', 18 }, { 'F', 15 }, { 'T', 14 }
+    };
     size_t i = 0;
     for (size_t k = 0; k < sizeof want / sizeof *want; k++)
         for (int n = 1; n <= want[k].rows; n++, i++) {
@@ -63,7 +66,9 @@ static void prints(void **s)
     text = print("json", "P26", &t); /* the contract has three words: this one passes by reporting the model's error */
     assert_non_null(strstr(text, "\"status\":\"pass\",\"why\":\""));
     assert_non_null(strstr(text, ",\"error_percent\":-78."));
-    assert_non_null(strstr(text, ",\"fidelity_percent\":31,\"within_fidelity\":false}\n{\"kind\":\"total\",\"rows\":1,\"pass\":1,\"fail\":0,\"not_modelled\":0,\"outside_fidelity\":1}\n"));
+    assert_non_null(strstr(
+        text,
+        ",\"fidelity_percent\":31,\"within_fidelity\":false}\n{\"kind\":\"total\",\"rows\":1,\"pass\":1,\"fail\":0,\"not_modelled\":0,\"outside_fidelity\":1}\n"));
     assert_int_equal(t.n[FACT_OFF], 1);
     free(text);
     text = print("json", "P10", &t);
@@ -74,10 +79,13 @@ static void prints(void **s)
     assert_int_equal(t.n[FACT_PASS], 4);
     free(text);
     text = print("markdown", "E1", &t);
-    assert_non_null(strstr(text, "| E1 | m1 | idle | ~0 mW |  | not modelled | an engine that runs nothing: the model's power is that of programs |\n"));
+    assert_non_null(strstr(
+        text,
+        "| E1 | m1 | idle | ~0 mW |  | not modelled | an engine that runs nothing: the model's power is that of programs |\n"));
     free(text);
     text = print("json", "X", &t);
-    assert_string_equal(text, "{\"kind\":\"total\",\"rows\":0,\"pass\":0,\"fail\":0,\"not_modelled\":0,\"outside_fidelity\":0}\n");
+    assert_string_equal(
+        text, "{\"kind\":\"total\",\"rows\":0,\"pass\":0,\"fail\":0,\"not_modelled\":0,\"outside_fidelity\":0}\n");
     free(text);
 }
 
@@ -110,7 +118,8 @@ static void rows_try_what_they_state(void **s)
         while (i < facts_count() && strcmp(facts_id(i), want[k].id)) i++;
         assert_true(i < facts_count());
         assert_ok(facts_run(i, &r, &d), d);
-        if (r.status != want[k].status || !strstr(r.got, want[k].word)) fail_msg("%s: %s: %s", r.id, fact_status_name(r.status), r.got);
+        if (r.status != want[k].status || !strstr(r.got, want[k].word))
+            fail_msg("%s: %s: %s", r.id, fact_status_name(r.status), r.got);
     }
 }
 

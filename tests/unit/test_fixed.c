@@ -1,6 +1,7 @@
-/* test_fixed: what a weight file holds and a program was compiled around. A text may give any number of an operation as a record of a weight
- * file; where that number becomes a field of an instruction, the manifest of the program has the record, and weights in which it is another one
- * are refused. Shown for every number that a row of the op table takes. */
+/* test_fixed: what a weight file holds and a program was compiled around. A text may give any number of an operation
+ * as a record of a weight file; where that number becomes a field of an instruction, the manifest of the program has
+ * the record, and weights in which it is another one are refused. Shown for every number that a row of the op table
+ * takes. */
 #include "codegen_t.h"
 #include "every_op.h"
 #include "lower/lower_int.h"
@@ -62,12 +63,15 @@ static graph *alone(const graph *from, const node *n, const attr *more)
         graph_output(g, name, graph_out(y, i));
     }
     diag d = { 0 };
-    if (!graph_finish(g, &d) && (!more || attr_get(graph_maker(g, y)->attrs, graph_maker(g, y)->n_attr, more->id))) return g; /* a default is left out */
+    /* a default is left out */
+    if (!graph_finish(g, &d) && (!more || attr_get(graph_maker(g, y)->attrs, graph_maker(g, y)->n_attr, more->id)))
+        return g;
     graph_free(g);
     return NULL;
 }
 
-/* n with attribute s: as it is there, or with the first value that makes sense; without it where only the default does. */
+/* n with attribute s: as it is there, or with the first value that makes sense; without it where only the default
+ * does. */
 static graph *with_attr(const graph *from, const node *n, const attr_spec *s)
 {
     static const int64_t tries[] = { 0, 1, 2, 4, -1 };
@@ -130,7 +134,8 @@ static void add_default(outside *o, const op_info *op, const attr_spec *s, int64
     unsigned char x[4 * MAX_RANK];
     const dtype dt = s->kind == ATTR_FLOAT ? DT_F16 : DT_I32;
     const bool list = s->kind == ATTR_INTS; /* one for each axis */
-    for (int64_t i = 0; i < (list ? rank : 1); i++) dtype_store(dt, x, i, s->kind == ATTR_FLOAT ? s->def.u.f : (double)(list ? s->def.u.is[0] : s->def.u.i));
+    for (int64_t i = 0; i < (list ? rank : 1); i++)
+        dtype_store(dt, x, i, s->kind == ATTR_FLOAT ? s->def.u.f : (double)(list ? s->def.u.is[0] : s->def.u.i));
     item->lit = mil_lit_data(o->m, mil_type_tensor(o->m, dt, list, &rank, false), x);
     memcpy(arg, last->arg, sizeof *arg * (size_t)last->n_arg);
     arg[last->n_arg] = (mil_arg){ .name = name, .n = 1, .item = item };
@@ -221,7 +226,8 @@ static int check_records(outside *o, const program *p, const char *what)
     if (image_load(&im, p, &src, NULL, &d)) fail_msg("%s: %s", what, d.msg);
     for (size_t i = 0; i < o->n; i++) {
         if (!entry_at(p, o->rec[i].offset, true)) {
-            if (!entry_at(p, o->rec[i].offset, false)) fail_msg("%s: the manifest has no record at %llu", what, (unsigned long long)o->rec[i].offset);
+            if (!entry_at(p, o->rec[i].offset, false))
+                fail_msg("%s: the manifest has no record at %llu", what, (unsigned long long)o->rec[i].offset);
             continue;
         }
         fixed++;
@@ -232,7 +238,8 @@ static int check_records(outside *o, const program *p, const char *what)
             image *other = NULL;
             d = (diag){ 0 };
             const an_status st = again ? image_reload(im, &src, &d) : image_load(&other, p, &src, NULL, &d);
-            if (st != AN_INPUT || !strstr(d.msg, PATH) || !strstr(d.msg, offset) || !strstr(d.msg, "compile again")) fail_msg("%s: changed, and %d: %s", what, st, d.msg);
+            if (st != AN_INPUT || !strstr(d.msg, PATH) || !strstr(d.msg, offset) || !strstr(d.msg, "compile again"))
+                fail_msg("%s: changed, and %d: %s", what, st, d.msg);
         }
         o->file.at[o->rec[i].data] ^= 1;
         d = (diag){ 0 };
@@ -274,7 +281,8 @@ static void every_number(void **state)
     for (int op = 0; op < OP_COUNT; op++)
         for (int k = 0; k < op_get((op_id)op)->n_attr; k++) {
             const attr_spec *s = &op_get((op_id)op)->attr[k];
-            if (is_number(s->kind) && !seen[op][s->id]) fail_msg("%s of %s was not tried", attr_name(s->id), op_get((op_id)op)->mil);
+            if (is_number(s->kind) && !seen[op][s->id])
+                fail_msg("%s of %s was not tried", attr_name(s->id), op_get((op_id)op)->mil);
         }
     graph_free(all);
 }
@@ -305,7 +313,8 @@ static outside two_records(const char *statement, dtype alpha_type, float alpha)
 
 #define AT_192(type) type "(BLOBFILE(path = string(\"" PATH "\"), offset = uint64(192)))"
 
-/* Weights that stay need no such entries; the listing says what was compiled in, and a number kept in the text is none. */
+/* Weights that stay need no such entries; the listing says what was compiled in, and a number kept in the text is
+ * none. */
 static void where_they_are(void **state)
 {
     (void)state;
@@ -331,7 +340,8 @@ typedef struct {
     int out, back;
 } lender;
 
-static an_status lend(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d)
+static an_status lend(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes,
+                      const unsigned char **at, diag *d)
 {
     lender *l = user;
     (void)path;
@@ -408,7 +418,8 @@ static void numbers_nearly_the_same(void **state)
         diag d = { 0 };
         weight_source src = { .file = whole_file, .user = &now.file };
         const an_status st = image_load(&im, p, &src, NULL, &d);
-        if (st != (rows[i].same ? AN_OK : AN_INPUT)) fail_msg("%g, and now %g: status %d", (double)rows[i].was, (double)rows[i].now, (int)st);
+        if (st != (rows[i].same ? AN_OK : AN_INPUT))
+            fail_msg("%g, and now %g: status %d", (double)rows[i].was, (double)rows[i].now, (int)st);
         image_free(im);
         program_free(p);
         outside_free(&was);
@@ -440,13 +451,15 @@ static void damaged_records(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         strbuf file = { 0 };
         sb_putn(&file, o.file.at, (size_t)n);
-        for (int k = 0; k < (rows[i].field == MAGIC ? 4 : 8); k++) file.at[AT + rows[i].field + k] = (char)(rows[i].value >> (8 * k));
+        for (int k = 0; k < (rows[i].field == MAGIC ? 4 : 8); k++)
+            file.at[AT + rows[i].field + k] = (char)(rows[i].value >> (8 * k));
         file.n = (size_t)rows[i].length;
         image *im = NULL;
         diag d = { 0 };
         weight_source src = { .file = whole_file, .user = &file };
         const an_status st = image_load(&im, p, &src, NULL, &d);
-        if (st != (rows[i].says ? AN_INPUT : AN_OK) || (rows[i].says && !strstr(d.msg, rows[i].says))) fail_msg("row %zu: status %d, \"%s\"", i, (int)st, d.msg);
+        if (st != (rows[i].says ? AN_INPUT : AN_OK) || (rows[i].says && !strstr(d.msg, rows[i].says)))
+            fail_msg("row %zu: status %d, \"%s\"", i, (int)st, d.msg);
         image_free(im);
         sb_free(&file);
     }
@@ -456,6 +469,11 @@ static void damaged_records(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_number), cmocka_unit_test(where_they_are), cmocka_unit_test(handed_out), cmocka_unit_test(a_number_that_is_a_weight), cmocka_unit_test(numbers_nearly_the_same), cmocka_unit_test(damaged_records) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_number),
+                                        cmocka_unit_test(where_they_are),
+                                        cmocka_unit_test(handed_out),
+                                        cmocka_unit_test(a_number_that_is_a_weight),
+                                        cmocka_unit_test(numbers_nearly_the_same),
+                                        cmocka_unit_test(damaged_records) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Which operation is there on which chip: every operation of the table has a row, and the rows say what was published. */
+/* Which operation is there on which chip: every operation of the table has a row, and the rows say what was
+ * published. */
 #include "opcase.h"
 
 static void test_every_op_has_a_row(void **state)
@@ -51,7 +52,8 @@ static void test_vocabulary(void **state)
             if (g == GATE_UNKNOWN) fail_msg("%s has no row", word);
             op_id op;
             if (g == GATE_NONE && !*fix) fail_msg("%s is refused and nothing is offered instead", word);
-            if (g == GATE_NATIVE && !op_find(word, len, &op)) fail_msg("%s is native and missing from the op table", word);
+            if (g == GATE_NATIVE && !op_find(word, len, &op))
+                fail_msg("%s is native and missing from the op table", word);
             p += len + strspn(p + len, " ");
         }
     }
@@ -101,6 +103,7 @@ static void test_families(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_op_has_a_row), cmocka_unit_test(test_vocabulary), cmocka_unit_test(test_families) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_op_has_a_row), cmocka_unit_test(test_vocabulary),
+                                        cmocka_unit_test(test_families) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
-/* test_gemm.c: every row of gemm.def this CPU can run, against sums in double precision: odd sizes, all layouts and types,
- * every epilogue; and what is refused.
+/* test_gemm.c: every row of gemm.def this CPU can run, against sums in double precision: odd sizes, all layouts and
+ * types, every epilogue; and what is refused.
  *
- * Bound on an element of C, with s = sum |a b| of the operands as packed (rounded to the row's type): fp32 sums of k terms in
- * any order differ from the exact one by at most 2 (k + 2) 2^-24 s (the 2: vdpbf16ps and AMX round products as well; they
- * also drop denormals, 1e-37 in all). int8 sums are exact, three fp32 roundings follow. The epilogue adds 2^-22 of its
- * terms, an activation at most 1.13 times the error before it plus 8 ulp, an fp16 result half an fp16 ulp. */
+ * Bound on an element of C, with s = sum |a b| of the operands as packed (rounded to the row's type): fp32 sums of k
+ * terms in any order differ from the exact one by at most 2 (k + 2) 2^-24 s (the 2: vdpbf16ps and AMX round products
+ * as well; they also drop denormals, 1e-37 in all). int8 sums are exact, three fp32 roundings follow. The epilogue
+ * adds 2^-22 of its terms, an activation at most 1.13 times the error before it plus 8 ulp, an fp16 result half an
+ * fp16 ulp. */
 #include <math.h>
 
 #include "gemm_t.h"
@@ -36,15 +37,16 @@ typedef struct {
     bool fresh; /* A is packed inside the call */
 } problem;
 
-/* The operands as the kernel sees them: A as m x k, B transposed to n x k, and for int8 the scale of each column of B. */
+/* The operands as the kernel sees them: A as m x k, B transposed to n x k, and for int8 the scale of each column of
+ * B. */
 typedef struct {
     double *a, *b, *b_scale;
 } exact;
 
 static exact exact_make(const problem *p, const matrix *a, const matrix *b)
 {
-    exact e = { must(malloc(sizeof(double) * (size_t)(p->m * p->k))), must(malloc(sizeof(double) * (size_t)(p->n * p->k))),
-                must(malloc(sizeof(double) * (size_t)p->n)) };
+    exact e = { must(malloc(sizeof(double) * (size_t)(p->m * p->k))),
+                must(malloc(sizeof(double) * (size_t)(p->n * p->k))), must(malloc(sizeof(double) * (size_t)p->n)) };
     dtype t = math_type(gemm_math_of(p->g));
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t k = 0; k < p->k; k++) e.a[i * p->k + k] = dtype_round(t, at(a, i, k));
@@ -54,7 +56,8 @@ static exact exact_make(const problem *p, const matrix *a, const matrix *b)
         e.b_scale[j] = gemm_math_of(p->g) == GEMM_I8 ? (double)(most / 127.0f) : 1;
         for (int64_t k = 0; k < p->k; k++) {
             double x = at(b, k, j);
-            e.b[j * p->k + k] = gemm_math_of(p->g) == GEMM_I8 ? nearbyint((double)((float)x * (127.0f / most))) : dtype_round(t, x);
+            e.b[j * p->k + k] =
+                gemm_math_of(p->g) == GEMM_I8 ? nearbyint((double)((float)x * (127.0f / most))) : dtype_round(t, x);
         }
     }
     return e;
@@ -76,9 +79,11 @@ static void exact_dot(const problem *p, const exact *e, int64_t i, int64_t j, do
 
 static void describe(char *out, size_t n, const problem *p)
 {
-    snprintf(out, n, "%s m=%lld n=%lld k=%lld A %s/%d B %s/%d C %s scale %d bias %d gate %d residual %d accumulate %d act %d fresh %d", gemm_name(p->g),
-             (long long)p->m, (long long)p->n, (long long)p->k, dtype_name(p->at), p->al, dtype_name(p->bt), p->bl,
-             dtype_name(p->ct), p->scale, p->bias, p->gate, p->residual, p->accumulate, (int)p->act, p->fresh);
+    snprintf(
+        out, n,
+        "%s m=%lld n=%lld k=%lld A %s/%d B %s/%d C %s scale %d bias %d gate %d residual %d accumulate %d act %d fresh %d",
+        gemm_name(p->g), (long long)p->m, (long long)p->n, (long long)p->k, dtype_name(p->at), p->al, dtype_name(p->bt),
+        p->bl, dtype_name(p->ct), p->scale, p->bias, p->gate, p->residual, p->accumulate, (int)p->act, p->fresh);
 }
 
 static void check_problem(const problem *p, rng *r, pool *pl)
@@ -86,7 +91,8 @@ static void check_problem(const problem *p, rng *r, pool *pl)
     char what[240];
     describe(what, sizeof what, p);
     matrix a = matrix_make(r, p->at, p->m, p->k, p->al), b = matrix_make(r, p->bt, p->k, p->n, p->bl);
-    int64_t ldc = p->n + (int64_t)rng_below(r, 4), ldr = p->n + (int64_t)rng_below(r, 4), ldg = p->n + (int64_t)rng_below(r, 4);
+    int64_t ldc = p->n + (int64_t)rng_below(r, 4), ldr = p->n + (int64_t)rng_below(r, 4),
+            ldg = p->n + (int64_t)rng_below(r, 4);
     size_t cb = p->ct == DT_F32 ? 4 : 2, cn = (size_t)(p->m * ldc);
     char *cbuf = must(malloc(cn * cb + 2 * GUARD)), *c = cbuf + GUARD;
     memset(cbuf, 0x5a, cn * cb + 2 * GUARD);
@@ -117,8 +123,14 @@ static void check_problem(const problem *p, rng *r, pool *pl)
         .c = c,
         .c_type = p->ct,
         .ldc = ldc,
-        .epi = { .scale = p->scale ? scale : NULL, .bias = p->bias ? bias : NULL, .residual = p->residual ? res : NULL, .ld_residual = ldr,
-                 .gate = p->gate ? gate : NULL, .ld_gate = ldg, .act = p->act, .accumulate = p->accumulate },
+        .epi = { .scale = p->scale ? scale : NULL,
+                 .bias = p->bias ? bias : NULL,
+                 .residual = p->residual ? res : NULL,
+                 .ld_residual = ldr,
+                 .gate = p->gate ? gate : NULL,
+                 .ld_gate = ldg,
+                 .act = p->act,
+                 .accumulate = p->accumulate },
     };
     run(&call, rng_below(r, 2) * 4);
     exact e = exact_make(p, &a, &b);
@@ -126,7 +138,8 @@ static void check_problem(const problem *p, rng *r, pool *pl)
         if (cbuf[i] != 0x5a || cbuf[GUARD + cn * cb + (size_t)i] != 0x5a) fail_msg("%s: wrote outside C", what);
     for (int64_t i = 0; i < p->m; i++) {
         for (int64_t j = p->n; j < ldc; j++)
-            if (dtype_load(p->ct, c, i * ldc + j) != old[i * ldc + j]) fail_msg("%s: wrote past column n in row %lld", what, (long long)i);
+            if (dtype_load(p->ct, c, i * ldc + j) != old[i * ldc + j])
+                fail_msg("%s: wrote past column n in row %lld", what, (long long)i);
         for (int64_t j = 0; j < p->n; j++) {
             double sum, mag;
             exact_dot(p, &e, i, j, &sum, &mag);
@@ -136,13 +149,15 @@ static void check_problem(const problem *p, rng *r, pool *pl)
             err += (fabs(s * mag) + fabs(o)) * 0x1p-22;
             double v = act_exact(p->act, s * sum + o);
             if (p->act != ACT_NONE) err = 1.13 * err + fabs(v) * 0x1p-20 + 4e-7;
-            if (p->act > ACT_RELU && p->act != ACT_TANH && p->ct != DT_F32 && !p->residual && !p->accumulate) err += fabs(v) * 7e-5;
+            if (p->act > ACT_RELU && p->act != ACT_TANH && p->ct != DT_F32 && !p->residual && !p->accumulate)
+                err += fabs(v) * 7e-5;
             if (p->gate) {
                 double by = act_exact(ACT_SILU, dtype_load(p->ct, gate, i * ldg + j));
                 v *= by;
                 err = err * fabs(by) + fabs(v) * (p->ct != DT_F32 && !p->residual && !p->accumulate ? 7.1e-5 : 0x1p-19);
             }
-            double add = p->residual ? dtype_load(p->ct, res, i * ldr + j) : 0, was = p->accumulate ? old[i * ldc + j] : 0;
+            double add = p->residual ? dtype_load(p->ct, res, i * ldr + j) : 0,
+                   was = p->accumulate ? old[i * ldc + j] : 0;
             err += (fabs(v) + fabs(add) + fabs(was)) * 0x1p-22;
             v += add + was;
             if (p->ct == DT_F16) {
@@ -152,7 +167,8 @@ static void check_problem(const problem *p, rng *r, pool *pl)
             if (p->ct == DT_BF16) err += fabs(v) * 0x1p-8 + 0x1p-126;
             double got = dtype_load(p->ct, c, i * ldc + j);
             if (!(fabs(got - v) <= err))
-                fail_msg("%s: C[%lld,%lld] is %.9g, exact %.9g, bound %.3g", what, (long long)i, (long long)j, got, v, err);
+                fail_msg("%s: C[%lld,%lld] is %.9g, exact %.9g, bound %.3g", what, (long long)i, (long long)j, got, v,
+                         err);
         }
     }
     free(e.a);
@@ -172,7 +188,8 @@ static void check_problem(const problem *p, rng *r, pool *pl)
 static void each_row_against_double(void **state)
 {
     (void)state;
-    static const dtype a_types[] = { DT_F32, DT_F16, DT_BF16, DT_I8 }, b_types[] = { DT_F32, DT_F16, DT_BF16 }, c_types[] = { DT_F32, DT_F16, DT_BF16 };
+    static const dtype a_types[] = { DT_F32, DT_F16, DT_BF16, DT_I8 }, b_types[] = { DT_F32, DT_F16, DT_BF16 },
+                       c_types[] = { DT_F32, DT_F16, DT_BF16 };
     static const int64_t edges[] = { 1, 2, 3, 5, 6, 7, 13, 14, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65 };
     rng r = { test_seed("gemm rows") };
     uint32_t isa = have();
@@ -209,11 +226,13 @@ static void each_row_against_double(void **state)
             check_problem(&p, &r, n % 2 ? pl : NULL);
         }
         for (int n = 0; n < 3; n++) { /* several blocks of k, several tasks */
-            problem p = { .g = g, .m = 45 + 19 * n, .n = 35 + 23 * n, .k = 600 + 431 * n, .at = i8 ? DT_I8 : DT_F32, .bt = DT_F32,
-                          .ct = DT_F32, .al = n % 2, .bl = n % 3, .accumulate = n == 2, .fresh = n == 1 };
+            problem p = { .g = g, .m = 45 + 19 * n, .n = 35 + 23 * n, .k = 600 + 431 * n, .at = i8 ? DT_I8 : DT_F32,
+                          .bt = DT_F32, .ct = DT_F32, .al = n % 2, .bl = n % 3, .accumulate = n == 2, .fresh = n == 1 };
             check_problem(&p, &r, pl);
         }
-        problem wide = { .g = g, .m = 3, .n = 5001, .k = 66, .at = i8 ? DT_I8 : DT_F32, .bt = DT_F32, .ct = DT_F32, .bias = true };
+        problem wide = {
+            .g = g, .m = 3, .n = 5001, .k = 66, .at = i8 ? DT_I8 : DT_F32, .bt = DT_F32, .ct = DT_F32, .bias = true
+        };
         check_problem(&wide, &r, pl); /* several stripes of B, the last one short */
         print_message("  %s: ok\n", gemm_name(g));
     }
@@ -235,8 +254,8 @@ static void empty_shapes(void **state)
         assert_true(gemm_pack_a_bytes(g, 2, 0, &n));
         void *pa = aligned(n);
         assert_ok(gemm_pack_a(g, NULL, 2, 0, (gemm_view){ &a, DT_I8, 1, 1 }, pa, &d), d);
-        gemm_call call = { .kernel = g, .m = 2, .n = 3, .a = pa, .b = { &b, DT_F32, 3, 1 }, .c = c, .c_type = DT_F32, .ldc = 3,
-                           .epi = { .bias = bias } };
+        gemm_call call = { .kernel = g, .m = 2, .n = 3, .a = pa, .b = { &b, DT_F32, 3, 1 }, .c = c, .c_type = DT_F32,
+                           .ldc = 3, .epi = { .bias = bias } };
         run(&call, 0);
         for (int k = 0; k < 6; k++) assert_true(c[k] == bias[k / 3]);
         call.m = 0;
@@ -245,7 +264,8 @@ static void empty_shapes(void **state)
     }
 }
 
-/* Few rows by a B whose rows are rows of memory: read where it lies, k in parts, or both; the same bits for every pool. */
+/* Few rows by a B whose rows are rows of memory: read where it lies, k in parts, or both; the same bits for every
+ * pool. */
 static void few_rows(void **state)
 {
     (void)state;
@@ -265,16 +285,26 @@ static void few_rows(void **state)
         if ((gemm_need(g) & ~isa) || gemm_math_of(g) == GEMM_I8) continue;
         for (size_t k = 0; k < COUNT(cases); k++) {
             const int64_t M = cases[k].m, N = cases[k].n, K = cases[k].k;
-            problem p = { .g = g, .m = M, .n = N, .k = K, .at = DT_F32, .bt = DT_F32, .ct = DT_F32, .al = cases[k].a_as, .bias = k % 2, .fresh = !cases[k].packed, .act = k % 3 ? ACT_NONE : ACT_RELU };
+            problem p = { .g = g, .m = M, .n = N, .k = K, .at = DT_F32, .bt = DT_F32, .ct = DT_F32, .al = cases[k].a_as,
+                          .bias = k % 2, .fresh = !cases[k].packed, .act = k % 3 ? ACT_NONE : ACT_RELU };
             for (int t = 0; t < 3; t++) check_problem(&p, &r, pools[t]);
             matrix a = matrix_make(&r, DT_F32, M, K, cases[k].a_as), b = matrix_make(&r, DT_F32, K, N, 0);
             float *c = must(malloc(3 * sizeof *c * (size_t)(M * N)));
-            gemm_call call = { .kernel = g, .m = M, .n = N, .k = K, .a_view = { a.at, a.type, a.row, a.col }, .b = { b.at, b.type, b.row, b.col }, .c_type = DT_F32, .ldc = N };
+            gemm_call call = { .kernel = g,
+                               .m = M,
+                               .n = N,
+                               .k = K,
+                               .a_view = { a.at, a.type, a.row, a.col },
+                               .b = { b.at, b.type, b.row, b.col },
+                               .c_type = DT_F32,
+                               .ldc = N };
             for (int t = 0; t < 3; t++) {
                 call.pool = pools[t];
                 call.c = c + t * M * N;
                 run(&call, 0);
-                if (memcmp(call.c, c, sizeof *c * (size_t)(M * N))) fail_msg("%s %lldx%lldx%lld: %d threads give other bits", gemm_name(g), (long long)M, (long long)N, (long long)K, pool_threads(pools[t]));
+                if (memcmp(call.c, c, sizeof *c * (size_t)(M * N)))
+                    fail_msg("%s %lldx%lldx%lld: %d threads give other bits", gemm_name(g), (long long)M, (long long)N,
+                             (long long)K, pool_threads(pools[t]));
             }
             free(c);
             free(a.at);
@@ -299,8 +329,12 @@ static void activations(void **state)
     static float x[N], y[N];
     rng r = { test_seed("activations") };
     uint32_t isa = have();
-    for (int i = 0; i < N; i++) x[i] = (float)(i < 3000 ? rng_range(&r, -12, 12) : i < 3500 ? rng_range(&r, -85, 85) : rng_range(&r, -1e-3, 1e-3));
-    x[0] = 0, x[1] = -0.0f, x[2] = INFINITY, x[3] = -INFINITY, x[4] = NAN, x[5] = 1e30f, x[6] = -1e30f, x[7] = 88.5f, x[8] = -88.5f;
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(i < 3000   ? rng_range(&r, -12, 12)
+                       : i < 3500 ? rng_range(&r, -85, 85)
+                                  : rng_range(&r, -1e-3, 1e-3));
+    x[0] = 0, x[1] = -0.0f, x[2] = INFINITY, x[3] = -INFINITY, x[4] = NAN, x[5] = 1e30f, x[6] = -1e30f, x[7] = 88.5f,
+    x[8] = -88.5f;
     for (size_t i = 0; gemm_row(i); i++) {
         const gemm_kernel *g = gemm_row(i);
         if (gemm_math_of(g) != GEMM_F32 || (gemm_need(g) & ~isa)) continue;
@@ -308,8 +342,8 @@ static void activations(void **state)
         matrix a = { DT_F32, 1, 1, 1, &one };
         void *pa = pack(g, NULL, 1, 1, &a);
         for (gemm_act act = ACT_RELU; act < ACT_COUNT; act++) {
-            gemm_call call = { .kernel = g, .m = 1, .n = N, .k = 1, .a = pa, .b = { x, DT_F32, N, 1 }, .c = y, .c_type = DT_F32,
-                               .ldc = N, .epi = { .act = act } };
+            gemm_call call = { .kernel = g, .m = 1, .n = N, .k = 1, .a = pa, .b = { x, DT_F32, N, 1 }, .c = y,
+                               .c_type = DT_F32, .ldc = N, .epi = { .act = act } };
             run(&call, 0);
             for (int j = 0; j < N; j++) {
                 double want = act_exact(act, (double)x[j]), got = (double)y[j];
@@ -341,10 +375,13 @@ static void int8_keeps_nan(void **state)
         const gemm_kernel *g = gemm_row(i);
         if (gemm_math_of(g) != GEMM_I8 || (gemm_need(g) & ~isa)) continue;
         int8_t w[5] = { 1, -128, 127, 5, 9 };
-        float b[5][4] = { { 1, 0, 2, INFINITY }, { 2, 0, NAN, 1 }, { 3, 0, 1, 1 }, { -4, 0, 1, 1 }, { 0, 0, 1, 1 } }, c[4];
+        float b[5][4] = { { 1, 0, 2, INFINITY }, { 2, 0, NAN, 1 }, { 3, 0, 1, 1 }, { -4, 0, 1, 1 }, { 0, 0, 1, 1 } },
+              c[4];
         matrix a = { DT_I8, 5, 1, 5, w };
         void *pa = pack(g, NULL, 1, 5, &a);
-        gemm_call call = { .kernel = g, .m = 1, .n = 4, .k = 5, .a = pa, .b = { b, DT_F32, 4, 1 }, .c = c, .c_type = DT_F32, .ldc = 4 };
+        gemm_call call = {
+            .kernel = g, .m = 1, .n = 4, .k = 5, .a = pa, .b = { b, DT_F32, 4, 1 }, .c = c, .c_type = DT_F32, .ldc = 4
+        };
         run(&call, 0);
         assert_true(fabs(c[0] - (1 - 256 + 381 - 20)) < 9);
         assert_true(c[1] == 0);
@@ -369,8 +406,8 @@ static void refusals(void **state)
     assert_int_equal(gemm_pack_a(q, NULL, 1, 1, (gemm_view){ x, DT_F32, 1, 1 }, pa, &d), AN_UNSUPPORTED);
     assert_non_null(strstr(d.msg, "fp32"));
     diag e = { 0 };
-    gemm_call call = { .kernel = f, .m = 1, .n = 1, .k = 1, .a = pa, .b = { x, DT_F32, 1, 1 }, .c = x, .c_type = DT_F32, .ldc = 1,
-                       .scratch = x, .scratch_bytes = sizeof x };
+    gemm_call call = { .kernel = f, .m = 1, .n = 1, .k = 1, .a = pa, .b = { x, DT_F32, 1, 1 }, .c = x, .c_type = DT_F32,
+                       .ldc = 1, .scratch = x, .scratch_bytes = sizeof x };
     assert_int_equal(gemm_run(&call, &e), AN_BUG);
     assert_non_null(strstr(e.msg, "scratch"));
     diag h = { 0 };

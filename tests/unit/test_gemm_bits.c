@@ -1,11 +1,11 @@
-/* test_gemm_bits.c: every row of gemm.def this CPU can run gives one set of bits: for any thread count, whatever else is in the matrix, and whichever way
- * the driver takes for a shape or for how its operands lie. */
+/* test_gemm_bits.c: every row of gemm.def this CPU can run gives one set of bits: for any thread count, whatever
+ * else is in the matrix, and whichever way the driver takes for a shape or for how its operands lie. */
 #include <math.h>
 
 #include "gemm_t.h"
 
-/* The same bits for every pool, for one column alone, and for one row alone; with an activation, and with scales only, which a tile may
- * apply to whole tiles itself. */
+/* The same bits for every pool, for one column alone, and for one row alone; with an activation, and with scales
+ * only, which a tile may apply to whole tiles itself. */
 static void bits_do_not_depend_on_company(void **state)
 {
     (void)state;
@@ -23,21 +23,23 @@ static void bits_do_not_depend_on_company(void **state)
         if (gemm_need(g) & ~isa) continue;
         bool i8 = gemm_math_of(g) == GEMM_I8;
         matrix a = matrix_make(&r, i8 ? DT_I8 : DT_F32, M, K, 0), b = matrix_make(&r, DT_F32, K, N, 0);
-        gemm_call call = { .kernel = g, .m = M, .n = N, .k = K, .b = { b.at, b.type, b.row, b.col }, .c_type = DT_F32, .ldc = N,
-                           .epi = epi };
+        gemm_call call = { .kernel = g, .m = M, .n = N, .k = K, .b = { b.at, b.type, b.row, b.col }, .c_type = DT_F32,
+                           .ldc = N, .epi = epi };
         for (int t = 0; t < 4; t++) {
             void *pa = pack(g, pools[t], M, K, &a);
             call.a = pa;
             call.pool = pools[t];
             call.c = c[t];
             run(&call, 0);
-            if (memcmp(c[t], c[0], sizeof c[0])) fail_msg("%s: %d threads give other bits", gemm_name(g), pool_threads(pools[t]));
+            if (memcmp(c[t], c[0], sizeof c[0]))
+                fail_msg("%s: %d threads give other bits", gemm_name(g), pool_threads(pools[t]));
             if (t == 2) {
                 gemm_call fresh = call;
                 fresh.a = NULL;
                 fresh.a_view = (gemm_view){ a.at, a.type, a.row, a.col };
                 run(&fresh, 0);
-                if (memcmp(c[t], c[0], sizeof c[0])) fail_msg("%s: packing inside the call gives other bits", gemm_name(g));
+                if (memcmp(c[t], c[0], sizeof c[0]))
+                    fail_msg("%s: packing inside the call gives other bits", gemm_name(g));
             }
             if (t == 3) {
                 call.n = 1;
@@ -46,7 +48,8 @@ static void bits_do_not_depend_on_company(void **state)
                 call.b.at = (const float *)b.at + 40 * b.col;
                 run(&call, 0);
                 for (int m = 0; m < M; m++)
-                    if (memcmp(&col[m], &c[0][m * N + 40], 4)) fail_msg("%s: column 40 alone gives other bits", gemm_name(g));
+                    if (memcmp(&col[m], &c[0][m * N + 40], 4))
+                        fail_msg("%s: column 40 alone gives other bits", gemm_name(g));
             }
             free(pa);
         }
@@ -65,7 +68,8 @@ static void bits_do_not_depend_on_company(void **state)
     for (int t = 1; t < 4; t++) pool_free(pools[t]);
 }
 
-/* Columns of a vector or less, by an A as it lies: the bits of the packed A, for every pool, also after a product that packed B. */
+/* Columns of a vector or less, by an A as it lies: the bits of the packed A, for every pool, also after a product
+ * that packed B. */
 static void thin_columns(void **state)
 {
     (void)state;
@@ -86,13 +90,15 @@ static void thin_columns(void **state)
             for (int turned = 0; turned < 2; turned++) {
                 const int64_t m = shapes[k].m, n = shapes[k].n, kk = shapes[k].k;
                 if (gemm_by_parts(g, m, kk)) continue; /* whose sums are in parts */
-                matrix a = matrix_make(&r, DT_F32, turned ? kk : m, turned ? m : kk, 0), b = matrix_make(&r, DT_F32, kk, n, 0);
+                matrix a = matrix_make(&r, DT_F32, turned ? kk : m, turned ? m : kk, 0),
+                       b = matrix_make(&r, DT_F32, kk, n, 0);
                 if (turned) {
                     int64_t row = a.row;
                     a.row = a.col, a.col = row;
                 }
                 void *pa = pack(g, NULL, m, kk, &a);
-                gemm_call call = { .kernel = g, .m = m, .n = n, .k = kk, .a = pa, .b = { b.at, b.type, b.row, b.col }, .c = want, .c_type = DT_F32, .ldc = n };
+                gemm_call call = { .kernel = g, .m = m, .n = n, .k = kk, .a = pa, .b = { b.at, b.type, b.row, b.col },
+                                   .c = want, .c_type = DT_F32, .ldc = n };
                 run(&call, 0);
                 call.a = NULL, call.a_view = (gemm_view){ a.at, a.type, a.row, a.col }, call.c = got;
                 for (int pooled = 0; pooled < 2; pooled++) {
@@ -100,7 +106,9 @@ static void thin_columns(void **state)
                     memset(got, 0, sizeof got);
                     run(&call, 0);
                     if (memcmp(got, want, (size_t)(m * n) * 4))
-                        fail_msg("%s: %lld x %lld x %lld%s with %d threads gives other bits", gemm_name(g), (long long)m, (long long)n, (long long)kk, turned ? " turned" : "", pool_threads(call.pool));
+                        fail_msg("%s: %lld x %lld x %lld%s with %d threads gives other bits", gemm_name(g),
+                                 (long long)m, (long long)n, (long long)kk, turned ? " turned" : "",
+                                 pool_threads(call.pool));
                 }
                 size_t bytes;
                 assert_true(gemm_scratch_bytes(g, m, n, kk, 1, &bytes));
@@ -111,20 +119,24 @@ static void thin_columns(void **state)
                 call.same_b = true, call.epi.scale = two;
                 assert_ok(gemm_run(&call, &d), d);
                 for (int64_t q = 0; q < m * n; q++)
-                    if (got[q] != 2 * want[q]) fail_msg("%s: element %lld is %.9g, wanted twice %.9g", gemm_name(g), (long long)q, (double)got[q], (double)want[q]);
+                    if (got[q] != 2 * want[q])
+                        fail_msg("%s: element %lld is %.9g, wanted twice %.9g", gemm_name(g), (long long)q,
+                                 (double)got[q], (double)want[q]);
                 free(call.scratch), free(pa), free(a.at), free(b.at);
             }
     }
     pool_free(three);
 }
 
-/* int8 by a B whose columns lie one behind the other, packed while it is multiplied for the first time: the bits an A packed ahead gives, for every pool. */
+/* int8 by a B whose columns lie one behind the other, packed while it is multiplied for the first time: the bits an
+ * A packed ahead gives, for every pool. */
 static void first_pass(void **state)
 {
     (void)state;
     static const struct {
         int64_t m, n, k;
-    } cases[] = { { 500, 192, 256 }, { 115, 96, 100 }, { 700, 64, 67 }, { 40, 480, 128 }, { 1000, 1536, 64 }, { 300, 70, 256 } };
+    } cases[] = { { 500, 192, 256 }, { 115, 96, 100 },   { 700, 64, 67 },
+                  { 40, 480, 128 },  { 1000, 1536, 64 }, { 300, 70, 256 } };
     rng r = { test_seed("first pass") };
     uint32_t isa = have();
     diag d = { 0 };
@@ -138,14 +150,25 @@ static void first_pass(void **state)
             matrix a = matrix_make(&r, DT_I8, M, K, 0), b = matrix_make(&r, DT_F32, K, N, 1);
             float *c = must(malloc(2 * sizeof *c * (size_t)(M * N)));
             void *pa = pack(g, NULL, M, K, &a);
-            gemm_call call = { .kernel = g, .m = M, .n = N, .k = K, .a = pa, .a_view = { a.at, a.type, a.row, a.col }, .b = { b.at, b.type, 1, K }, .c = c, .c_type = DT_F32, .ldc = N };
+            gemm_call call = { .kernel = g,
+                               .m = M,
+                               .n = N,
+                               .k = K,
+                               .a = pa,
+                               .a_view = { a.at, a.type, a.row, a.col },
+                               .b = { b.at, b.type, 1, K },
+                               .c = c,
+                               .c_type = DT_F32,
+                               .ldc = N };
             run(&call, 0);
             call.a = NULL, call.c = c + M * N;
             for (int t = 0; t < 4; t++) {
                 call.pool = pools[t];
                 memset(call.c, 0xff, sizeof *c * (size_t)(M * N));
                 run(&call, 4 * (size_t)(t % 2));
-                if (memcmp(call.c, c, sizeof *c * (size_t)(M * N))) fail_msg("%s %lldx%lldx%lld: packed in passing by %d threads gives other bits", gemm_name(g), (long long)M, (long long)N, (long long)K, pool_threads(pools[t]));
+                if (memcmp(call.c, c, sizeof *c * (size_t)(M * N)))
+                    fail_msg("%s %lldx%lldx%lld: packed in passing by %d threads gives other bits", gemm_name(g),
+                             (long long)M, (long long)N, (long long)K, pool_threads(pools[t]));
             }
             free(pa);
             free(c);
@@ -156,7 +179,8 @@ static void first_pass(void **state)
     for (int t = 1; t < 4; t++) pool_free(pools[t]);
 }
 
-/* Few columns of one or several packed A in one region, any number of panels left over: the bits each has alone among many columns. */
+/* Few columns of one or several packed A in one region, any number of panels left over: the bits each has alone
+ * among many columns. */
 static void few_columns(void **state)
 {
     (void)state;
@@ -173,7 +197,8 @@ static void few_columns(void **state)
         if ((gemm_need(g) & ~isa) || !gemm_few(g, 1)) continue;
         matrix a = matrix_make(&r, DT_F32, M, K, 0), b = matrix_make(&r, DT_F32, K, WIDE, 0);
         for (size_t k = 0; k < COUNT(depths); k++) {
-            gemm_call all = { .kernel = g, .pool = pl, .m = M, .n = WIDE, .k = depths[k], .b = { b.at, b.type, b.row, b.col }, .c = wide, .c_type = DT_F32, .ldc = WIDE };
+            gemm_call all = { .kernel = g, .pool = pl, .m = M, .n = WIDE, .k = depths[k],
+                              .b = { b.at, b.type, b.row, b.col }, .c = wide, .c_type = DT_F32, .ldc = WIDE };
             void *pa = pack(g, pl, M, depths[k], &a);
             all.a = pa;
             run(&all, 0);
@@ -181,22 +206,27 @@ static void few_columns(void **state)
                 for (int64_t m = 1; m <= M; m += m < 20 ? 1 : 1 + (int64_t)rng_below(&r, 9)) {
                     const int64_t n = columns[c], rows[GEMM_MORE + 1] = { m, m % 5 ? M - m : 0, m / 2, MIN(2 * m, M) };
                     gemm_call few = all;
-                    few.pool = m % 2 ? pl : NULL, few.m = m, few.n = n, few.c = got[0], few.ldc = n, few.n_more = (int)(m % (GEMM_MORE + 1));
+                    few.pool = m % 2 ? pl : NULL, few.m = m, few.n = n, few.c = got[0], few.ldc = n,
+                    few.n_more = (int)(m % (GEMM_MORE + 1));
                     for (int p = 0; p < few.n_more; p++) few.more[p] = (gemm_more){ pa, rows[p + 1], got[p + 1] };
                     memset(got, 0xff, sizeof got);
                     run(&few, 0);
                     for (int p = 0; p <= few.n_more; p++) {
                         for (int64_t y = 0; y < rows[p] * n; y++)
                             if (memcmp(&got[p][y], &wide[y / n * WIDE + y % n], 4))
-                                fail_msg("%s: %lld columns, k %lld: operand %d, element %lld of %lld rows is %g, among many %g", gemm_name(g), (long long)n, (long long)depths[k], p,
-                                         (long long)y, (long long)rows[p], (double)got[p][y], (double)wide[y / n * WIDE + y % n]);
-                        for (int64_t y = rows[p] * n; y < M * 8; y++) assert_true(isnan(got[p][y])); /* nothing past the end */
+                                fail_msg(
+                                    "%s: %lld columns, k %lld: operand %d, element %lld of %lld rows is %g, among many %g",
+                                    gemm_name(g), (long long)n, (long long)depths[k], p, (long long)y,
+                                    (long long)rows[p], (double)got[p][y], (double)wide[y / n * WIDE + y % n]);
+                        /* nothing past the end */
+                        for (int64_t y = rows[p] * n; y < M * 8; y++) assert_true(isnan(got[p][y]));
                     }
                 }
             gemm_call bad = all;
             size_t bytes;
             assert_true(gemm_scratch_bytes(g, M, WIDE, K, 2, &bytes));
-            bad.scratch = must(malloc(bytes)), bad.scratch_bytes = bytes, bad.n_more = 1, bad.more[0] = (gemm_more){ pa, M, got[0] };
+            bad.scratch = must(malloc(bytes)), bad.scratch_bytes = bytes, bad.n_more = 1,
+            bad.more[0] = (gemm_more){ pa, M, got[0] };
             assert_int_equal(gemm_run(&bad, &d), AN_BUG); /* many columns */
             d = (diag){ 0 }, bad.n = 1, bad.n_more = GEMM_MORE + 1;
             assert_int_equal(gemm_run(&bad, &d), AN_BUG);
@@ -210,8 +240,8 @@ static void few_columns(void **state)
     pool_free(pl);
 }
 
-/* Columns side by side are looked at some rows at a time, several panels together; runs of k panel by panel. The same scales, wherever the
- * largest of a column is, or what is no number. */
+/* Columns side by side are looked at some rows at a time, several panels together; runs of k panel by panel. The
+ * same scales, wherever the largest of a column is, or what is no number. */
 static void int8_side_by_side(void **state)
 {
     (void)state;
@@ -220,9 +250,11 @@ static void int8_side_by_side(void **state)
     pool *two = NULL;
     diag d = { 0 };
     assert_ok(pool_make(&two, 2, &d), d);
-    float *b = must(malloc(sizeof(float) * K * N)), *turned = must(malloc(sizeof(float) * K * N)), *c = must(malloc(sizeof(float) * 2 * M * N));
+    float *b = must(malloc(sizeof(float) * K * N)), *turned = must(malloc(sizeof(float) * K * N)),
+          *c = must(malloc(sizeof(float) * 2 * M * N));
     for (int i = 0; i < K * N; i++) b[i] = (float)rng_normal(&r);
-    for (int n = 0; n < N; n++) b[(n * 7 % K) * N + n] = n % 10 == 3 ? NAN : n % 10 == 6 ? -INFINITY : n % 10 == 8 ? 0 : n % 2 ? 30 : -40;
+    for (int n = 0; n < N; n++)
+        b[(n * 7 % K) * N + n] = n % 10 == 3 ? NAN : n % 10 == 6 ? -INFINITY : n % 10 == 8 ? 0 : n % 2 ? 30 : -40;
     for (int n = 0; n < N; n++)
         for (int k = 0; k < K; k++) turned[n * K + k] = n % 10 == 8 ? b[k * N + n] *= 1e-36f : b[k * N + n];
     for (size_t i = 0; gemm_row(i); i++) {
@@ -231,11 +263,13 @@ static void int8_side_by_side(void **state)
         matrix a = matrix_make(&r, DT_I8, M, K, 0);
         void *pa = pack(g, NULL, M, K, &a);
         for (int t = 0; t < 2; t++) {
-            gemm_call call = { .kernel = g, .pool = t ? two : NULL, .m = M, .n = N, .k = K, .a = pa, .b = { b, DT_F32, N, 1 }, .c = c, .c_type = DT_F32, .ldc = N };
+            gemm_call call = { .kernel = g, .pool = t ? two : NULL, .m = M, .n = N, .k = K, .a = pa,
+                               .b = { b, DT_F32, N, 1 }, .c = c, .c_type = DT_F32, .ldc = N };
             run(&call, 0);
             call.b = (gemm_view){ turned, DT_F32, 1, K }, call.c = c + M * N;
             run(&call, 0);
-            if (memcmp(c, c + M * N, sizeof(float) * M * N)) fail_msg("%s: %d threads: other bits where columns lie side by side", gemm_name(g), t + 1);
+            if (memcmp(c, c + M * N, sizeof(float) * M * N))
+                fail_msg("%s: %d threads: other bits where columns lie side by side", gemm_name(g), t + 1);
             assert_true(c[3] != c[3] && c[6] != c[6] && c[8] == 0 && c[0] == c[0]);
         }
         free(pa), free(a.at);
@@ -244,13 +278,14 @@ static void int8_side_by_side(void **state)
     pool_free(two);
 }
 
-/* A in the kernel's own type, which some tiles read where it lies: the bits of a packed one, whatever its rows' distance, alignment and
- * number; what lies between rows is not looked at. */
+/* A in the kernel's own type, which some tiles read where it lies: the bits of a packed one, whatever its rows'
+ * distance, alignment and number; what lies between rows is not looked at. */
 static void as_it_lies(void **state)
 {
     (void)state;
     static const struct { int64_t m, n, k, gap; } sizes[] = { { 128, 40, 768, 0 }, { 134, 33, 768, 0 }, { 160, 64, 1600, 0 }, { 140, 500, 256, 0 }, { 128, 64, 960, 64 }, { 128, 64, 128, 32 },
-                                                              { 128, 32, 704, 1 }, { 128, 32, 1024, 0 }, { 129, 32, 2048, 0 }, { 128, 32, 70, 0 } }; /* more rows than are shared out by k */
+                                                              /* more rows than are shared out by k */
+                                                              { 128, 32, 704, 1 }, { 128, 32, 1024, 0 }, { 129, 32, 2048, 0 }, { 128, 32, 70, 0 } };
     rng r = { test_seed("gemm as it lies") };
     pool *pools[2] = { 0 };
     diag d = { 0 };
@@ -261,18 +296,24 @@ static void as_it_lies(void **state)
         const bool i8 = gemm_math_of(g) == GEMM_I8;
         const dtype type = i8 ? DT_I8 : math_type(gemm_math_of(g));
         for (size_t s = 0; s < COUNT(sizes) * 4; s++) {
-            const int64_t m = sizes[s / 4].m, n = sizes[s / 4].n, k = sizes[s / 4].k, row = k + sizes[s / 4].gap, size = type == DT_F32 ? 4 : i8 ? 1 : 2;
+            const int64_t m = sizes[s / 4].m, n = sizes[s / 4].n, k = sizes[s / 4].k, row = k + sizes[s / 4].gap,
+                          size = type == DT_F32 ? 4
+                                 : i8           ? 1
+                                                : 2;
             char *memory = aligned((size_t)(m * row * size) + 64), *at = memory + (s % 2 ? size : 0);
-            for (int64_t e = 0; e < m * row; e++) dtype_store(type, at, e, i8 ? (double)rng_below(&r, 256) - 128 : e % row < k ? rng_normal(&r) : NAN);
+            for (int64_t e = 0; e < m * row; e++)
+                dtype_store(type, at, e, i8 ? (double)rng_below(&r, 256) - 128 : e % row < k ? rng_normal(&r) : NAN);
             matrix a = { .type = type, .at = at, .row = row, .col = 1 }, b = matrix_make(&r, DT_F32, k, n, 0);
             float *c = must(malloc((size_t)(2 * m * n) * sizeof *c));
             void *pa = pack(g, NULL, m, k, &a);
-            gemm_call call = { .kernel = g, .pool = pools[s / 2 % 2], .m = m, .n = n, .k = k, .a = pa, .b = { b.at, b.type, b.row, b.col }, .c = c, .c_type = DT_F32, .ldc = n };
+            gemm_call call = { .kernel = g, .pool = pools[s / 2 % 2], .m = m, .n = n, .k = k, .a = pa,
+                               .b = { b.at, b.type, b.row, b.col }, .c = c, .c_type = DT_F32, .ldc = n };
             run(&call, 0);
             call.a = NULL, call.a_view = (gemm_view){ at, type, row, 1 }, call.c = c + m * n;
             run(&call, 0);
             if (memcmp(c, c + m * n, (size_t)(m * n) * sizeof *c))
-                fail_msg("%s: %lld x %lld x %lld, rows %lld apart: other bits than packed ahead", gemm_name(g), (long long)m, (long long)n, (long long)k, (long long)row);
+                fail_msg("%s: %lld x %lld x %lld, rows %lld apart: other bits than packed ahead", gemm_name(g),
+                         (long long)m, (long long)n, (long long)k, (long long)row);
             free(memory), free(b.at), free(c), free(pa);
         }
     }

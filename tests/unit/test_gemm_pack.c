@@ -1,5 +1,5 @@
-/* test_gemm_pack.c: operands packed ahead, by every row of gemm.def this CPU can run: the same bytes however they lie, products by them and by the beginning of
- * them, and the weights of an attention packed as they are made. */
+/* test_gemm_pack.c: operands packed ahead, by every row of gemm.def this CPU can run: the same bytes however they
+ * lie, products by them and by the beginning of them, and the weights of an attention packed as they are made. */
 #include <math.h>
 
 #include "gemm_t.h"
@@ -8,7 +8,9 @@
 static void packed_bytes(void **state)
 {
     (void)state;
-    static const struct { int64_t m, k; } sizes[] = { { 79, 200 }, { 14, 32 }, { 15, 33 }, { 13, 64 }, { 1, 31 }, { 300, 2500 } };
+    static const struct {
+        int64_t m, k;
+    } sizes[] = { { 79, 200 }, { 14, 32 }, { 15, 33 }, { 13, 64 }, { 1, 31 }, { 300, 2500 } };
     static const dtype types[] = { DT_F32, DT_F16, DT_BF16 };
     rng r = { test_seed("gemm packed bytes") };
     uint32_t isa = have();
@@ -24,22 +26,28 @@ static void packed_bytes(void **state)
                 const int64_t m = sizes[s].m, k = sizes[s].k;
                 matrix a = matrix_make(&r, i8 ? DT_I8 : types[t], m, k, 0), b = matrix_make(&r, a.type, m, k, 1);
                 for (int64_t row = 0; row < m; row++)
-                    for (int64_t col = 0; col < k; col++) dtype_store(a.type, b.at, row * b.row + col * b.col, at(&a, row, col));
+                    for (int64_t col = 0; col < k; col++)
+                        dtype_store(a.type, b.at, row * b.row + col * b.col, at(&a, row, col));
                 size_t bytes;
                 diag d = { 0 };
                 assert_true(gemm_pack_a_bytes(g, m, k, &bytes));
                 void *rows = pack(g, NULL, m, k, &a), *columns = pack(g, pl, m, k, &b), *past = aligned(bytes);
                 memset(past, 0xff, ROUND_UP(bytes, 64));
                 assert_ok(gemm_pack_a_past(g, pl, m, k, (gemm_view){ a.at, a.type, a.row, a.col }, past, &d), d);
-                if (memcmp(rows, columns, bytes)) fail_msg("%s: %lld x %lld %s: other bytes of columns", gemm_name(g), (long long)m, (long long)k, dtype_name(a.type));
-                if (memcmp(rows, past, bytes)) fail_msg("%s: %lld x %lld %s: other bytes past the caches", gemm_name(g), (long long)m, (long long)k, dtype_name(a.type));
+                if (memcmp(rows, columns, bytes))
+                    fail_msg("%s: %lld x %lld %s: other bytes of columns", gemm_name(g), (long long)m, (long long)k,
+                             dtype_name(a.type));
+                if (memcmp(rows, past, bytes))
+                    fail_msg("%s: %lld x %lld %s: other bytes past the caches", gemm_name(g), (long long)m,
+                             (long long)k, dtype_name(a.type));
                 free(rows), free(columns), free(past), free(a.at), free(b.at);
             }
     }
     pool_free(pl);
 }
 
-/* An A packed with more k: the product over its beginning has the bits of one packed with that k alone, whatever follows. */
+/* An A packed with more k: the product over its beginning has the bits of one packed with that k alone, whatever
+ * follows. */
 static void beginning_of_packed(void **state)
 {
     (void)state;
@@ -68,7 +76,8 @@ static void beginning_of_packed(void **state)
                     memcpy(c[1], c[0], sizeof c[0]);
                 }
             }
-            if (memcmp(c[0], c[1], sizeof c[0])) fail_msg("%s: %lld columns: the beginning of a longer A gives other bits", gemm_name(g), (long long)n);
+            if (memcmp(c[0], c[1], sizeof c[0]))
+                fail_msg("%s: %lld columns: the beginning of a longer A gives other bits", gemm_name(g), (long long)n);
         }
         assert_int_equal(gemm_can_begin(g, K, MORE), !i8);
         assert_false(gemm_can_begin(g, MORE, K));
@@ -77,11 +86,15 @@ static void beginning_of_packed(void **state)
     }
 }
 
-/* Both operands packed ahead: the bits of the ordinary product, also of the beginning of a longer B, and of fewer of its columns. */
+/* Both operands packed ahead: the bits of the ordinary product, also of the beginning of a longer B, and of fewer of
+ * its columns. */
 static void both_packed(void **state)
 {
     (void)state;
-    static const struct { int64_t m, n, k, more_n, more_k; } sizes[] = { { 64, 256, 64, 0, 0 }, { 64, 64, 192, 0, 320 }, { 37, 45, 70, 19, 0 }, { 1, 3, 5, 0, 0 }, { 33, 100, 1664, 0, 64 }, { 20, 7, 1601, 40, 0 } };
+    static const struct {
+        int64_t m, n, k, more_n, more_k;
+    } sizes[] = { { 64, 256, 64, 0, 0 }, { 64, 64, 192, 0, 320 },  { 37, 45, 70, 19, 0 },
+                  { 1, 3, 5, 0, 0 },     { 33, 100, 1664, 0, 64 }, { 20, 7, 1601, 40, 0 } };
     rng r = { test_seed("gemm both packed") };
     uint32_t isa = have();
     for (size_t i = 0; gemm_row(i); i++) {
@@ -104,14 +117,25 @@ static void both_packed(void **state)
             assert_int_equal(gemm_pack_b(g, NULL, bn, bk, vb, pb, &d), i8 ? AN_UNSUPPORTED : AN_OK);
             for (int how = 0; how < 2 && !i8; how++) { /* as it comes, scaled to bf16 */
                 memset(c, 0, 2 * c_bytes);
-                gemm_call call = { .kernel = g, .m = m, .n = n, .k = k, .a = pa, .b = vb, .c = c, .c_type = how ? DT_BF16 : DT_F32, .ldc = n, .epi = { .scale = how ? scale : NULL } };
+                gemm_call call = { .kernel = g,
+                                   .m = m,
+                                   .n = n,
+                                   .k = k,
+                                   .a = pa,
+                                   .b = vb,
+                                   .c = c,
+                                   .c_type = how ? DT_BF16 : DT_F32,
+                                   .ldc = n,
+                                   .epi = { .scale = how ? scale : NULL } };
                 run(&call, 0);
                 call.b_packed = pb, call.b_k = bk, call.c = c + m * n;
                 assert_true(gemm_packed_scratch_bytes(g, n, k, &call.scratch_bytes));
                 call.scratch = malloc(call.scratch_bytes);
                 assert_non_null(call.scratch);
                 assert_ok(gemm_run(&call, &d), d);
-                if (memcmp(c, c + m * n, c_bytes)) fail_msg("%s: %lld x %lld x %lld: other bits when both are packed", gemm_name(g), (long long)m, (long long)n, (long long)k);
+                if (memcmp(c, c + m * n, c_bytes))
+                    fail_msg("%s: %lld x %lld x %lld: other bits when both are packed", gemm_name(g), (long long)m,
+                             (long long)n, (long long)k);
                 diag e = { 0 }, f = { 0 };
                 call.scratch_bytes -= 65;
                 assert_int_equal(gemm_run(&call, &e), AN_BUG);
@@ -124,8 +148,8 @@ static void both_packed(void **state)
     }
 }
 
-/* exp(scale (x - most)), packed: what gemm_pack_b makes of exact ones, to a unit in the last place of bf16; their sums. Nothing for minus
- * infinity, a NaN for a NaN. */
+/* exp(scale (x - most)), packed: what gemm_pack_b makes of exact ones, to a unit in the last place of bf16; their
+ * sums. Nothing for minus infinity, a NaN for a NaN. */
 static void packed_weights(void **state)
 {
     (void)state;
@@ -153,9 +177,13 @@ static void packed_weights(void **state)
         const bool has = gemm_pack_weights(g, N, K, x, most, scale, sum, got);
         assert_ok(gemm_pack_b(g, NULL, N, K, (gemm_view){ true_w, DT_F32, N, 1 }, want, &d), d);
         for (size_t at = 0; has && at < bytes / 2; at++)
-            if (abs((int)got[at] - (int)want[at]) > (want[at] < 0x100 ? 0x100 : 1)) fail_msg("%s: element %zu is %04x, %04x wanted", gemm_name(g), at, (unsigned)got[at], (unsigned)want[at]); /* near the smallest number it may be none */
+            if (abs((int)got[at] - (int)want[at]) > (want[at] < 0x100 ? 0x100 : 1))
+                fail_msg("%s: element %zu is %04x, %04x wanted", gemm_name(g), at, (unsigned)got[at],
+                         (unsigned)want[at]); /* near the smallest number it may be none */
         for (int c = 0; has && c < N; c++)
-            if (!(fabs((double)sum[c] - c - (double)total[c]) <= 1e-5 * (c + (double)total[c]))) fail_msg("%s: column %d adds up to %g, %g wanted", gemm_name(g), c, (double)sum[c] - c, (double)total[c]);
+            if (!(fabs((double)sum[c] - c - (double)total[c]) <= 1e-5 * (c + (double)total[c])))
+                fail_msg("%s: column %d adds up to %g, %g wanted", gemm_name(g), c, (double)sum[c] - c,
+                         (double)total[c]);
         for (int c = 0; !has && c < N; c++) assert_true(sum[c] == (float)c);
         x[5 * N + 7] = NAN;
         assert_true(gemm_pack_weights(g, N, K, x, most, scale, sum, got) == has);

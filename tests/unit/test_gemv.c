@@ -1,5 +1,5 @@
-/* test_gemv.c: every row of gemv.def this CPU can run, every form of weight, against sums in double precision; the same bits for
- * any thread count and whatever the other columns. The bound is the one kernel/gemv.h states. */
+/* test_gemv.c: every row of gemv.def this CPU can run, every form of weight, against sums in double precision; the
+ * same bits for any thread count and whatever the other columns. The bound is the one kernel/gemv.h states. */
 #include <math.h>
 
 #include "t.h"
@@ -21,16 +21,22 @@ static void *must(size_t n)
 }
 
 /* numbers: nibbles stand for DT_U4 or DT_I4; DT_NONE: for values of a table. */
-static weight weight_make(rng *r, gemv_form f, int64_t m, int64_t k, int64_t block, dtype scale_type, bool shifted, dtype numbers)
+static weight weight_make(rng *r, gemv_form f, int64_t m, int64_t k, int64_t block, dtype scale_type, bool shifted,
+                          dtype numbers)
 {
     static const int bits[GEMV_FORMS] = { 16, 16, 8, 8, 4 };
     static const dtype types[GEMV_FORMS] = { DT_F16, DT_BF16, DT_I8, DT_U8, DT_U4 };
-    weight x = { .w = { .form = f, .m = m, .k = k, .row_bytes = k * bits[f] / 8, .block = block, .scale_type = scale_type, .table_rows = 1 } };
+    weight x = { .w = { .form = f, .m = m, .k = k, .row_bytes = k * bits[f] / 8, .block = block,
+                        .scale_type = scale_type, .table_rows = 1 } };
     size_t n = (size_t)(m * k);
     x.value = must(n * sizeof(double)), x.bound = must(n * sizeof(double));
     x.w.w = x.data = must((size_t)(m * x.w.row_bytes));
     for (size_t i = 0; i < n; i++)
-        dtype_store(types[f], x.data, (int64_t)i, f == GEMV_NIBBLE ? (double)rng_below(r, 16) : f == GEMV_U8 ? (double)rng_below(r, 256) : f == GEMV_I8 ? (double)rng_below(r, 256) - 128 : rng_normal(r));
+        dtype_store(types[f], x.data, (int64_t)i,
+                    f == GEMV_NIBBLE ? (double)rng_below(r, 16)
+                    : f == GEMV_U8   ? (double)rng_below(r, 256)
+                    : f == GEMV_I8   ? (double)rng_below(r, 256) - 128
+                                     : rng_normal(r));
     if ((f == GEMV_I8 || f == GEMV_U8) && !block) {
         x.w.row_scale = x.row_scale = must((size_t)m * 4);
         if (shifted) x.w.row_shift = x.row_shift = must((size_t)m * 4);
@@ -87,7 +93,8 @@ static void *panels_of(const gemv_kernel *g, pool *p, const weight *x, gemv_weig
 
 static void weight_free(weight *x)
 {
-    free(x->data), free(x->scale), free(x->row_scale), free(x->row_shift), free(x->table), free(x->shift), free(x->value), free(x->bound);
+    free(x->data), free(x->scale), free(x->row_scale), free(x->row_shift), free(x->table), free(x->shift),
+        free(x->value), free(x->bound);
 }
 
 static void run(const gemv_kernel *g, pool *p, const gemv_weight *w, int64_t n, gemm_view x, float *y, int64_t ldy)
@@ -96,7 +103,8 @@ static void run(const gemv_kernel *g, pool *p, const gemv_weight *w, int64_t n, 
     size_t bytes;
     assert_true(gemv_scratch_bytes(g, n, w->k, &bytes));
     void *scratch = must(bytes);
-    assert_ok(gemv_run(&(gemv_call){ .kernel = g, .pool = p, .part = { { w, y } }, .parts = 1, .n = n, .x = x, .ldy = ldy, .scratch = scratch, .scratch_bytes = bytes }, &d), d);
+    assert_ok(gemv_run(&(gemv_call){ .kernel = g, .pool = p, .part = { { w, y } }, .parts = 1, .n = n, .x = x,
+                                     .ldy = ldy, .scratch = scratch, .scratch_bytes = bytes }, &d), d);
     free(scratch);
 }
 
@@ -129,7 +137,8 @@ static const struct {
 static double largest_of(int64_t each, dtype t, const void *x, gemm_view v, int64_t k, int64_t row, int64_t col)
 {
     double most = 0;
-    for (int64_t i = row / each * each; i < MIN(k, row / each * each + each); i++) most = MAX(most, fabs(dtype_load(t, x, i * v.row + col * v.col)));
+    for (int64_t i = row / each * each; i < MIN(k, row / each * each + each); i++)
+        most = MAX(most, fabs(dtype_load(t, x, i * v.row + col * v.col)));
     return most;
 }
 
@@ -153,17 +162,22 @@ static void check(const checked *c)
     run(c->g, c->two, c->w, n, c->x, again, c->ldy);
     for (int64_t a = 0; a < m; a++)
         for (int64_t b = 0; b < n; b++) {
-            double got = (double)y[a * c->ldy + b], want = c->want[a * n + b], most = (double)(k + 12) * 0x1p-24 * c->mag[a * n + b] + c->unit[a * n + b] + 1e-37;
+            double got = (double)y[a * c->ldy + b], want = c->want[a * n + b],
+                   most = (double)(k + 12) * 0x1p-24 * c->mag[a * n + b] + c->unit[a * n + b] + 1e-37;
             if (!(fabs(got - want) <= most))
-                fail_msg("gemv_%s form %d %s block %d, %dx%dx%d at (%d, %d): %.9g, wanted %.9g within %g", name, (int)forms[c->f].f, form, (int)forms[c->f].block, (int)m,
-                         (int)n, (int)k, (int)a, (int)b, got, want, most);
-            if (memcmp(&y[a * c->ldy + b], &again[a * c->ldy + b], 4)) fail_msg("gemv_%s %s: two threads give other bits", name, form);
+                fail_msg("gemv_%s form %d %s block %d, %dx%dx%d at (%d, %d): %.9g, wanted %.9g within %g", name,
+                         (int)forms[c->f].f, form, (int)forms[c->f].block, (int)m, (int)n, (int)k, (int)a, (int)b, got,
+                         want, most);
+            if (memcmp(&y[a * c->ldy + b], &again[a * c->ldy + b], 4))
+                fail_msg("gemv_%s %s: two threads give other bits", name, form);
         }
     gemm_view one = c->x;
     one.at = (const char *)one.at + column * one.col * (one.type == DT_F32 ? 4 : 2);
     run(c->g, NULL, c->w, 1, one, alone, 1);
     for (int64_t a = 0; a < m; a++)
-        if (memcmp(&alone[a], &y[a * c->ldy + column], 4)) fail_msg("gemv_%s form %d %s: column %d alone gives other bits", name, (int)forms[c->f].f, form, (int)column);
+        if (memcmp(&alone[a], &y[a * c->ldy + column], 4))
+            fail_msg("gemv_%s form %d %s: column %d alone gives other bits", name, (int)forms[c->f].f, form,
+                     (int)column);
     free(y), free(again), free(alone);
 }
 
@@ -178,9 +192,11 @@ static void each_row_against_double(void **state)
     assert_ok(pool_make(&two, 2, &d), d);
     for (int round = 0; round < 3; round++)
         for (size_t f = 0; f < COUNT(forms); f++) {
-            int64_t m = 1 + (int64_t)rng_below(&r, 80), k = 1 + (int64_t)rng_below(&r, 300), n = 1 + (int64_t)rng_below(&r, GEMV_COLUMNS);
+            int64_t m = 1 + (int64_t)rng_below(&r, 80), k = 1 + (int64_t)rng_below(&r, 300),
+                    n = 1 + (int64_t)rng_below(&r, GEMV_COLUMNS);
             if (forms[f].f == GEMV_NIBBLE || forms[f].block) k = ROUND_UP(k, MAX(forms[f].block, GEMV_K_STEP));
-            weight w = weight_make(&r, forms[f].f, m, k, forms[f].block, forms[f].scale, forms[f].shifted, forms[f].numbers);
+            weight w =
+                weight_make(&r, forms[f].f, m, k, forms[f].block, forms[f].scale, forms[f].shifted, forms[f].numbers);
             dtype xt = rng_below(&r, 2) ? DT_F32 : DT_F16;
             bool by_rows = rng_below(&r, 2) != 0;
             gemm_view x = { .type = xt, .row = by_rows ? n : 1, .col = by_rows ? 1 : k };
@@ -188,7 +204,8 @@ static void each_row_against_double(void **state)
             x.at = xm;
             for (int64_t i = 0; i < k * n; i++) dtype_store(xt, xm, i, rng_normal(&r) * (rng_below(&r, 9) ? 1 : 64));
             int64_t ldy = n + (int64_t)rng_below(&r, 3);
-            double *want = must((size_t)(m * n) * sizeof(double)), *mag = must((size_t)(m * n) * sizeof(double)), *unit = must((size_t)(m * n) * sizeof(double));
+            double *want = must((size_t)(m * n) * sizeof(double)), *mag = must((size_t)(m * n) * sizeof(double)),
+                   *unit = must((size_t)(m * n) * sizeof(double));
             for (int64_t b = 0; b < n; b++) {
                 double most = 0;
                 for (int64_t c = 0, each = w.row_scale ? k : forms[f].block == 32 ? 32 : 8; c < k; c++) {
@@ -197,14 +214,17 @@ static void each_row_against_double(void **state)
                     for (int64_t a = 0; a < m; a++) {
                         want[a * n + b] += w.value[a * k + c] * v, mag[a * n + b] += w.bound[a * k + c] * fabs(v);
                         if (forms[f].numbers && forms[f].block) unit[a * n + b] += 0x1p-15 * w.bound[a * k + c] * most;
-                        if (w.row_scale) unit[a * n + b] += 0x1p-21 * fabs(w.value[a * k + c] - (w.row_shift ? (double)w.row_shift[a] : 0)) * most;
+                        if (w.row_scale)
+                            unit[a * n + b] +=
+                                0x1p-21 * fabs(w.value[a * k + c] - (w.row_shift ? (double)w.row_shift[a] : 0)) * most;
                     }
                 }
             }
             for (size_t i = 0; gemv_row(i); i++) {
                 const gemv_kernel *g = gemv_row(i);
                 if (gemv_need(g) & ~isa) continue;
-                checked c = { .g = g, .two = two, .f = f, .w = &w.w, .n = n, .x = x, .ldy = ldy, .want = want, .mag = mag, .unit = unit };
+                checked c = { .g = g, .two = two, .f = f, .w = &w.w, .n = n, .x = x, .ldy = ldy, .want = want,
+                              .mag = mag, .unit = unit };
                 check(&c);
                 gemv_weight turned;
                 void *mem = panels_of(g, two, &w, &turned);
@@ -225,7 +245,8 @@ static void odd_columns_of(gemv_form f, bool panels)
     rng r = { test_seed("gemv odd") };
     weight w = weight_make(&r, f, M, K, f == GEMV_NIBBLE ? 32 : 0, DT_F16, false, f == GEMV_NIBBLE ? DT_I4 : DT_NONE);
     float x[N][K], y[M * N], alone[M];
-    for (int i = 0; i < K; i++) x[0][i] = (float)rng_normal(&r), x[1][i] = 0, x[2][i] = i < 8 ? 0x1p-120f : i < 16 ? 0x1p-90f : 0;
+    for (int i = 0; i < K; i++)
+        x[0][i] = (float)rng_normal(&r), x[1][i] = 0, x[2][i] = i < 8 ? 0x1p-120f : i < 16 ? 0x1p-90f : 0;
     for (size_t i = 0; gemv_row(i); i++) {
         const gemv_kernel *g = gemv_row(i);
         if (gemv_need(g) & ~have()) continue;
@@ -246,8 +267,10 @@ static void odd_columns_of(gemv_form f, bool panels)
         run(g, NULL, &as, N, v, y, N);
         for (int a = 0; a < M; a++) {
             double q = w.value[a * K + 5];
-            if (memcmp(&y[a * N], &alone[a], 4)) fail_msg("gemv_%s: an infinity in another column changes the first", gemv_name(g));
-            if (q == 0 ? !isnan(y[a * N + 1]) : y[a * N + 1] != (q > 0 ? INFINITY : -INFINITY)) fail_msg("gemv_%s: infinity times %g gives %g", gemv_name(g), q, (double)y[a * N + 1]);
+            if (memcmp(&y[a * N], &alone[a], 4))
+                fail_msg("gemv_%s: an infinity in another column changes the first", gemv_name(g));
+            if (q == 0 ? !isnan(y[a * N + 1]) : y[a * N + 1] != (q > 0 ? INFINITY : -INFINITY))
+                fail_msg("gemv_%s: infinity times %g gives %g", gemv_name(g), q, (double)y[a * N + 1]);
         }
         x[1][5] = keep;
         free(mem);
@@ -264,7 +287,8 @@ static void odd_columns(void **state)
     odd_columns_of(GEMV_U8, false);
 }
 
-/* Infinities of both signs and NaN of both: whichever of them a sum keeps, it is one NaN, with any number of threads. */
+/* Infinities of both signs and NaN of both: whichever of them a sum keeps, it is one NaN, with any number of
+ * threads. */
 static void same_nan(void **state)
 {
     enum { M = 90, K = 61, N = 3 };
@@ -278,13 +302,15 @@ static void same_nan(void **state)
         weight w = weight_make(&r, f, M, K, 0, DT_F16, false, DT_NONE);
         const float odd[] = { INFINITY, -INFINITY, NAN, -NAN };
         float x[N][K], y[M * N], again[M * N];
-        for (int i = 0; i < N * K; i++) x[i / K][i % K] = rng_below(&r, 15) ? (float)rng_normal(&r) : odd[rng_below(&r, COUNT(odd))];
+        for (int i = 0; i < N * K; i++)
+            x[i / K][i % K] = rng_below(&r, 15) ? (float)rng_normal(&r) : odd[rng_below(&r, COUNT(odd))];
         for (size_t i = 0; gemv_row(i); i++) {
             if (gemv_need(gemv_row(i)) & ~have()) continue;
             const gemm_view v = { .at = x, .type = DT_F32, .row = 1, .col = K };
             run(gemv_row(i), NULL, &w.w, N, v, y, N);
             run(gemv_row(i), many, &w.w, N, v, again, N);
-            if (memcmp(y, again, sizeof y)) fail_msg("gemv_%s form %d: five threads give another NaN", gemv_name(gemv_row(i)), (int)f);
+            if (memcmp(y, again, sizeof y))
+                fail_msg("gemv_%s form %d: five threads give another NaN", gemv_name(gemv_row(i)), (int)f);
         }
         weight_free(&w);
     }
@@ -312,7 +338,8 @@ static void extremes(void **state)
                 if (gemv_need(gemv_row(i)) & ~have()) continue;
                 run(gemv_row(i), NULL, &w, 1, (gemm_view){ .at = x, .type = DT_F32, .row = 1, .col = 1 }, &y, 1);
                 if (!(fabs((double)y - want) <= 0.5 * 255 * 3.0 * K * ((K + 12) * 0x1p-24 / 16 + 0x1p-21)))
-                    fail_msg("gemv_%s form %d: %.9g, wanted %.9g", gemv_name(gemv_row(i)), (int)forms_of[f], (double)y, want);
+                    fail_msg("gemv_%s form %d: %.9g, wanted %.9g", gemv_name(gemv_row(i)), (int)forms_of[f], (double)y,
+                             want);
             }
         }
     free(q), free(x);
@@ -342,7 +369,9 @@ static void one_query(void **state)
                         want += p, mag += fabs(p);
                     }
                     if (!(fabs((double)y[a] - want) <= (double)(MAX(rows, cols) + 12) * 0x1p-24 * mag + 1e-37))
-                        fail_msg("gemv_%s %s of %s, %dx%d at %d: %.9g, wanted %.9g", gemv_name(g), mix ? "mix" : "scores", dtype_name(t), (int)rows, (int)cols, (int)a, (double)y[a], want);
+                        fail_msg("gemv_%s %s of %s, %dx%d at %d: %.9g, wanted %.9g", gemv_name(g),
+                                 mix ? "mix" : "scores", dtype_name(t), (int)rows, (int)cols, (int)a, (double)y[a],
+                                 want);
                 }
             }
         }
@@ -356,7 +385,8 @@ static void refusals(void **state)
     const gemv_kernel *g = gemv_pick(0);
     float one[128] = { 0 }, y[8], scratch[4096];
     gemv_weight w = { .form = GEMV_F16, .m = 1, .k = 1, .w = one, .row_bytes = 2 };
-    gemv_call ok = { .kernel = g, .part = { { &w, y } }, .parts = 1, .n = 1, .x = { one, DT_F32, 1, 1 }, .ldy = 1, .scratch = scratch, .scratch_bytes = sizeof scratch };
+    gemv_call ok = { .kernel = g, .part = { { &w, y } }, .parts = 1, .n = 1, .x = { one, DT_F32, 1, 1 }, .ldy = 1,
+                     .scratch = scratch, .scratch_bytes = sizeof scratch };
     diag d = { 0 };
     assert_ok(gemv_run(&ok, &d), d);
     gemv_call bad = ok;
@@ -373,16 +403,23 @@ static void refusals(void **state)
     assert_int_equal(gemv_run(&bad, &d), AN_BUG);
     d = (diag){ 0 }, bad = ok, bad.scratch_bytes = 16;
     assert_int_equal(gemv_run(&bad, &d), AN_BUG);
-    gemv_weight q = { .form = GEMV_NIBBLE, .m = 1, .k = 48, .w = one, .row_bytes = 24, .table = one, .table_rows = 1, .block = 24, .scale = one, .scale_type = DT_F32 };
+    gemv_weight q = { .form = GEMV_NIBBLE, .m = 1, .k = 48, .w = one, .row_bytes = 24, .table = one, .table_rows = 1,
+                      .block = 24, .scale = one, .scale_type = DT_F32 };
     d = (diag){ 0 }, bad = ok, bad.part[0].w = &q;
     assert_int_equal(gemv_run(&bad, &d), AN_BUG);
     assert_non_null(strstr(d.msg, "blocks of 24"));
-    assert_true(gemv_block_fits(GEMV_NIBBLE, 32) && gemv_block_fits(GEMV_NIBBLE, 384) && !gemv_block_fits(GEMV_NIBBLE, 0) && !gemv_block_fits(GEMV_NIBBLE, 48));
+    assert_true(gemv_block_fits(GEMV_NIBBLE, 32) && gemv_block_fits(GEMV_NIBBLE, 384) &&
+                !gemv_block_fits(GEMV_NIBBLE, 0) && !gemv_block_fits(GEMV_NIBBLE, 48));
     assert_true(gemv_block_fits(GEMV_I8, 48) && !gemv_block_fits(GEMV_I8, 8) && !gemv_block_fits(GEMV_F16, 32));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double), cmocka_unit_test(odd_columns), cmocka_unit_test(same_nan), cmocka_unit_test(extremes), cmocka_unit_test(one_query), cmocka_unit_test(refusals) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double),
+                                        cmocka_unit_test(odd_columns),
+                                        cmocka_unit_test(same_nan),
+                                        cmocka_unit_test(extremes),
+                                        cmocka_unit_test(one_query),
+                                        cmocka_unit_test(refusals) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

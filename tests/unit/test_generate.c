@@ -13,8 +13,9 @@ static bool have_stories(void) { return access(DATA "stories260K.bin", R_OK) == 
 
 /* ---- models ---- */
 
-static const char gpt2_json[] = "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"n_layer\":2,\"n_embd\":48,\"n_head\":4,\"n_positions\":160,\"n_ctx\":160,"
-                                "\"vocab_size\":300,\"activation_function\":\"gelu_new\",\"layer_norm_epsilon\":1e-5}";
+static const char gpt2_json[] =
+    "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"n_layer\":2,\"n_embd\":48,\"n_head\":4,\"n_positions\":160,\"n_ctx\":160,"
+    "\"vocab_size\":300,\"activation_function\":\"gelu_new\",\"layer_norm_epsilon\":1e-5}";
 static const char qwen_json[] = "{\"model_type\":\"qwen3\",\"architectures\":[\"Qwen3ForCausalLM\"],\"num_hidden_layers\":2,\"hidden_size\":48,\"num_attention_heads\":4,"
                                 "\"num_key_value_heads\":2,\"head_dim\":16,\"intermediate_size\":96,\"max_position_embeddings\":160,\"vocab_size\":300,\"hidden_act\":\"silu\","
                                 "\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,\"tie_word_embeddings\":false}";
@@ -23,11 +24,17 @@ static const char mistral_json[] = "{\"model_type\":\"mistral\",\"architectures\
                                    "\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5,\"rope_theta\":10000,\"tie_word_embeddings\":false}";
 #define GEMMA_JSON "\"num_hidden_layers\":2,\"hidden_size\":48,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,\"intermediate_size\":96,\"max_position_embeddings\":160,\"vocab_size\":300"
 static const char gemma_json[] = "{\"model_type\":\"gemma\",\"architectures\":[\"GemmaForCausalLM\"]," GEMMA_JSON "}";
-static const char gemma2_json[] = "{\"model_type\":\"gemma2\",\"architectures\":[\"Gemma2ForCausalLM\"]," GEMMA_JSON ",\"sliding_window\":160}"; /* a chip takes windows that cut nothing off */
+/* a chip takes windows that cut nothing off */
+static const char gemma2_json[] =
+    "{\"model_type\":\"gemma2\",\"architectures\":[\"Gemma2ForCausalLM\"]," GEMMA_JSON ",\"sliding_window\":160}";
 typedef struct {
     const char *name, *json;
 } family;
-static const family families[] = { { "gpt2", gpt2_json }, { "qwen3", qwen_json }, { "mistral", mistral_json }, { "gemma", gemma_json }, { "gemma2", gemma2_json } };
+static const family families[] = { { "gpt2", gpt2_json },
+                                   { "qwen3", qwen_json },
+                                   { "mistral", mistral_json },
+                                   { "gemma", gemma_json },
+                                   { "gemma2", gemma2_json } };
 
 static void config_path(const family *f, char *path, size_t n)
 {
@@ -57,7 +64,10 @@ static lm_session *open_session(lm_model *m, const char *engine, int64_t context
 {
     lm_session *s;
     diag d = { 0 };
-    assert_ok(lm_session_open(m, &(lm_session_options){ .engine = engine, .context = context, .cache_dir = folder, .threads = 1 }, &s, &d), d);
+    assert_ok(lm_session_open(
+                  m, &(lm_session_options){ .engine = engine, .context = context, .cache_dir = folder, .threads = 1 },
+                  &s, &d),
+              d);
     return s;
 }
 
@@ -107,7 +117,9 @@ static void stories_continue_as_published(void **state)
     assert_ok(file_read(DATA "stories260K_greedy_n200.txt", 1 << 20, &want, &d), d);
     strbuf text = { 0 };
     lm_generated out;
-    assert_ok(lm_generate(s, t, (const uint32_t[]){ 1 }, 1, &(lm_generate_options){ .max_tokens = 200, .on_token = add_text, .user = &text }, &out, &d), d);
+    assert_ok(lm_generate(s, t, (const uint32_t[]){ 1 }, 1,
+                          &(lm_generate_options){ .max_tokens = 200, .on_token = add_text, .user = &text }, &out, &d),
+              d);
     assert_int_equal(text.n, want.n);
     assert_memory_equal(text.at, want.at, want.n);
     assert_int_equal(out.new_tokens, 200);
@@ -128,7 +140,9 @@ static void same_on_both(lm_model *m, const char *name, const uint32_t *prompt, 
     greedy(cpu, prompt, n, a, 64, gap);
     greedy(soft, prompt, n, b, 64, NULL);
     for (size_t i = 0; i < 64; i++)
-        if (a[i] != b[i]) fail_msg("%s: token %zu is %u on cpu and %u on soft:m4 (the two largest logits are %g apart)", name, i, a[i], b[i], (double)gap[i]);
+        if (a[i] != b[i])
+            fail_msg("%s: token %zu is %u on cpu and %u on soft:m4 (the two largest logits are %g apart)", name, i,
+                     a[i], b[i], (double)gap[i]);
     /* greedy texts of random weights soon repeat: the same on tokens that do not */
     size_t vocab = (size_t)lm_session_config(cpu)->vocab;
     lm_session_cut(cpu, 0), lm_session_cut(soft, 0);
@@ -141,7 +155,9 @@ static void same_on_both(lm_model *m, const char *name, const uint32_t *prompt, 
         assert_ok(lm_session_feed(soft, &id, 1, &y, &d), d);
         for (size_t v = 0; v < vocab; v++) top = fmaxf(top, fabsf(x[v]));
         for (size_t v = 0; v < vocab; v++)
-            if (!(fabsf(x[v] - y[v]) <= 0.01f * top)) fail_msg("%s: position %u, logit %zu is %g on cpu and %g on soft:m4", name, i, v, (double)x[v], (double)y[v]);
+            if (!(fabsf(x[v] - y[v]) <= 0.01f * top))
+                fail_msg("%s: position %u, logit %zu is %g on cpu and %g on soft:m4", name, i, v, (double)x[v],
+                         (double)y[v]);
     }
     lm_session_stats st;
     lm_session_get_stats(soft, &st);
@@ -176,7 +192,8 @@ static void the_second_start_compiles_nothing(void **state)
         float got[2] = { 0 };
         for (uint32_t i = 0; i < 40; i++) ids[i] = i * 7 % 300;
         for (int start = 0; start < 2; start++) {
-            lm_model *m = open_family(1, DT_F16, 5 + (uint64_t)start); /* other weights of the same shapes: the same programs */
+            /* other weights of the same shapes: the same programs */
+            lm_model *m = open_family(1, DT_F16, 5 + (uint64_t)start);
             lm_session *s = open_session(m, engines[e], 96);
             lm_session_stats st;
             const float *x;
@@ -200,7 +217,8 @@ static void the_second_start_compiles_nothing(void **state)
 static void near(const char *what, const float *a, const float *b, size_t n, double tol)
 {
     for (size_t i = 0; i < n; i++)
-        if (!(fabs((double)a[i] - (double)b[i]) <= tol)) fail_msg("%s: logit %zu is %g and %g", what, i, (double)a[i], (double)b[i]);
+        if (!(fabs((double)a[i] - (double)b[i]) <= tol))
+            fail_msg("%s: logit %zu is %g and %g", what, i, (double)a[i], (double)b[i]);
 }
 
 typedef struct {
@@ -285,7 +303,9 @@ static void what_does_not_fit_is_said(void **state)
     assert_int_equal(lm_session_tokens(s, NULL), 0);
     d = (diag){ 0 };
     lm_session *t;
-    assert_int_equal(lm_session_open(m, &(lm_session_options){ .engine = "cpu", .context = 161, .no_cache = true }, &t, &d), AN_INPUT);
+    assert_int_equal(
+        lm_session_open(m, &(lm_session_options){ .engine = "cpu", .context = 161, .no_cache = true }, &t, &d),
+        AN_INPUT);
     assert_non_null(strstr(d.msg, "161"));
     assert_non_null(strstr(d.msg, "160"));
     /* generation ends where the context does */
@@ -310,10 +330,12 @@ typedef struct {
 static void same_row(void *user, size_t i, const float *logits)
 {
     together *t = user;
-    for (size_t v = 0; v < t->vocab; v++) t->differ += memcmp(&logits[v], &t->want[(t->first + i) * t->vocab + v], sizeof *logits) != 0;
+    for (size_t v = 0; v < t->vocab; v++)
+        t->differ += memcmp(&logits[v], &t->want[(t->first + i) * t->vocab + v], sizeof *logits) != 0;
 }
 
-/* Logits of positions fed together, as drafts are, are those of positions fed one by one, to the bit: else a close decision could turn. */
+/* Logits of positions fed together, as drafts are, are those of positions fed one by one, to the bit: else a close
+ * decision could turn. */
 static void check_together(lm_model *m, const char *engine, const char *what)
 {
     enum { ALL = 40, BEGIN = 13 };
@@ -331,7 +353,8 @@ static void check_together(lm_model *m, const char *engine, const char *what)
         memcpy(want + i * t.vocab, x, t.vocab * sizeof *x);
     }
     lm_session_cut(s, BEGIN);
-    for (size_t n = 2; t.first + n <= ALL; t.first += n, n = n % 7 + 2) assert_ok(lm_session_feed_each(s, ids + t.first, n, same_row, &t, &d), d);
+    for (size_t n = 2; t.first + n <= ALL; t.first += n, n = n % 7 + 2)
+        assert_ok(lm_session_feed_each(s, ids + t.first, n, same_row, &t, &d), d);
     if (t.differ) fail_msg("%s on %s: %ld logits of %zu differ", what, engine, t.differ, (ALL - BEGIN) * t.vocab);
     free(want);
     lm_session_close(s);
@@ -344,7 +367,8 @@ static void together_is_as_alone(void **state)
         const char *name;
         dtype dt;
         lm_form form;
-    } rows[] = { { "fp32", DT_F32, LM_DENSE }, { "fp16", DT_F16, LM_DENSE }, { "bf16", DT_BF16, LM_DENSE }, { "int8", DT_F16, LM_INT8 }, { "int4", DT_F16, LM_INT4 }, { "palette4", DT_F16, LM_PALETTE4 } };
+    } rows[] = { { "fp32", DT_F32, LM_DENSE }, { "fp16", DT_F16, LM_DENSE }, { "bf16", DT_BF16, LM_DENSE },
+                 { "int8", DT_F16, LM_INT8 },  { "int4", DT_F16, LM_INT4 },  { "palette4", DT_F16, LM_PALETTE4 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         lm_model *m = open_model("stories1m", rows[i].dt, rows[i].form, 5);
         check_together(m, "cpu", rows[i].name);
@@ -439,7 +463,9 @@ static void texts_end_where_they_should(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         strbuf text = { 0 };
         lm_generated out;
-        lm_generate_options o = { .max_tokens = rows[i].most, .stop = rows[i].stop, .n_stop = rows[i].n, .on_token = add_text, .user = &text };
+        lm_generate_options o = {
+            .max_tokens = rows[i].most, .stop = rows[i].stop, .n_stop = rows[i].n, .on_token = add_text, .user = &text
+        };
         assert_ok(lm_generate(s, t, (const uint32_t[]){ 1 }, 1, &o, &out, &d), d);
         sb_putc(&text, 0);
         if (rows[i].text) assert_string_equal(text.at, rows[i].text);
@@ -455,7 +481,11 @@ static void texts_end_where_they_should(void **state)
         lm_generated out;
         assert_ok(tok_encoder_new(t, &e, &d), d);
         assert_ok(tok_encode(e, "Once upon", 9, TOK_BOS, &ids, &d), d);
-        assert_ok(lm_generate(s, t, ids.at, ids.n, &(lm_generate_options){ .max_tokens = 2, .new_text = fresh, .on_token = add_text, .user = &text }, &out, &d), d);
+        assert_ok(lm_generate(
+                      s, t, ids.at, ids.n,
+                      &(lm_generate_options){ .max_tokens = 2, .new_text = fresh, .on_token = add_text, .user = &text },
+                      &out, &d),
+                  d);
         sb_putc(&text, 0);
         assert_string_equal(text.at, fresh ? "a time" : " a time");
         sb_free(&text);
@@ -464,7 +494,10 @@ static void texts_end_where_they_should(void **state)
     }
     int n = 0;
     lm_generated out;
-    assert_ok(lm_generate(s, t, (const uint32_t[]){ 1 }, 1, &(lm_generate_options){ .max_tokens = 50, .on_token = stop_after_three, .user = &n }, &out, &d), d);
+    assert_ok(lm_generate(s, t, (const uint32_t[]){ 1 }, 1,
+                          &(lm_generate_options){ .max_tokens = 50, .on_token = stop_after_three, .user = &n }, &out,
+                          &d),
+              d);
     assert_int_equal(n, 3);
     assert_int_equal(out.why, LM_STOP_CALLER);
     tok_close(t);
@@ -510,8 +543,10 @@ static void windows_predict_each_token_once(void **state)
     lm_close(m);
 }
 
-/* A vocabulary shorter than the embedding: rows behind its end are never chosen, and have their share of the probability, as eval has it. */
-/* Weights that are no numbers, and ones that leave the range of fp16 on the way, give no score: it would be no number either. */
+/* A vocabulary shorter than the embedding: rows behind its end are never chosen, and have their share of the
+ * probability, as eval has it. */
+/* Weights that are no numbers, and ones that leave the range of fp16 on the way, give no score: it would be no
+ * number either. */
 static void no_score_of_no_numbers(void **state)
 {
     (void)state;
@@ -519,7 +554,10 @@ static void no_score_of_no_numbers(void **state)
         float gain;
         dtype dt;
         const char *want;
-    } rows[] = { { NAN, DT_F32, "token 0, 5," }, { 65000, DT_F16, "token 0, 5," }, { 1e6f, DT_F16, "past the range of fp16" }, { 65000, DT_F32, NULL } };
+    } rows[] = { { NAN, DT_F32, "token 0, 5," },
+                 { 65000, DT_F16, "token 0, 5," },
+                 { 1e6f, DT_F16, "past the range of fp16" },
+                 { 65000, DT_F32, NULL } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char path[160], file[200];
         diag d = { 0 };
@@ -537,9 +575,11 @@ static void no_score_of_no_numbers(void **state)
         file_drop(&f);
         m = open_model(path, rows[i].dt, LM_DENSE, 0);
         lm_session *s;
-        an_status st = lm_session_open(m, &(lm_session_options){ .engine = "cpu", .context = 32, .cache_dir = folder, .threads = 1 }, &s, &d);
+        an_status st = lm_session_open(
+            m, &(lm_session_options){ .engine = "cpu", .context = 32, .cache_dir = folder, .threads = 1 }, &s, &d);
         if (!st) st = lm_eval(s, (const uint32_t[]){ 5, 7, 11, 2 }, 4, NULL, NULL, &score, &d);
-        if (st != (rows[i].want ? AN_INPUT : AN_OK) || (rows[i].want && !strstr(d.msg, rows[i].want))) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        if (st != (rows[i].want ? AN_INPUT : AN_OK) || (rows[i].want && !strstr(d.msg, rows[i].want)))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
         if (!st) assert_true(isfinite(score.nats));
         lm_session_close(s);
         lm_close(m);
@@ -553,8 +593,11 @@ static void rows_behind_the_last_token(void **state)
     char name[N][16];
     tok_str token[N];
     float score[N];
-    for (int i = 0; i < N; i++) snprintf(name[i], sizeof name[i], "t%d", i), token[i] = (tok_str){ name[i], strlen(name[i]) }, score[i] = -(float)i;
-    tok_vocab v = { .model = "llama", .n = N, .token = token, .score = score, .bos = -1, .eos = -1, .unk = 0, .pad = -1, .add_bos = 0, .add_eos = 0, .add_space_prefix = 0 };
+    for (int i = 0; i < N; i++)
+        snprintf(name[i], sizeof name[i], "t%d", i), token[i] = (tok_str){ name[i], strlen(name[i]) },
+                                                     score[i] = -(float)i;
+    tok_vocab v = { .model = "llama", .n = N, .token = token, .score = score, .bos = -1, .eos = -1, .unk = 0, .pad = -1,
+                    .add_bos = 0, .add_eos = 0, .add_space_prefix = 0 };
     tokenizer *t;
     diag d = { 0 };
     assert_ok(tok_from_vocab("short", &v, &t, &d), d);
@@ -565,7 +608,9 @@ static void rows_behind_the_last_token(void **state)
     double sum = 0;
     lm_generated out;
     lm_score said;
-    lm_generate_options o = { .max_tokens = NEW, .sampling = { .temperature = 1, .seed = 3 }, .on_token = add_token, .user = &k };
+    lm_generate_options o = {
+        .max_tokens = NEW, .sampling = { .temperature = 1, .seed = 3 }, .on_token = add_token, .user = &k
+    };
     assert_ok(lm_generate(s, t, ids, 1, &o, &out, &d), d);
     assert_int_equal(k.n, NEW);
     for (size_t i = 0; i < NEW; i++) assert_true(k.id[i] < N), ids[1 + i] = k.id[i], sum -= k.logprob[i];
@@ -601,8 +646,10 @@ static void compressed_weights_cost_little(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         m = open_model(DATA "stories260K.bin", rows[i].dt, rows[i].form, 0);
         double nats = nats_of(m, rows[i].engine, text, 256, &n);
-        print_message("%s %s on %s: %+.5f nats\n", lm_form_name(rows[i].form), dtype_name(rows[i].dt), rows[i].engine, nats - base);
-        if (!(fabs(nats - base) <= rows[i].most)) fail_msg("%s on %s: %g nats, fp32 has %g", lm_form_name(rows[i].form), rows[i].engine, nats, base);
+        print_message("%s %s on %s: %+.5f nats\n", lm_form_name(rows[i].form), dtype_name(rows[i].dt), rows[i].engine,
+                      nats - base);
+        if (!(fabs(nats - base) <= rows[i].most))
+            fail_msg("%s on %s: %g nats, fp32 has %g", lm_form_name(rows[i].form), rows[i].engine, nats, base);
         lm_close(m);
     }
 }

@@ -1,4 +1,5 @@
-/* GGUF: the element layouts against values worked out elsewhere, files written and read back, files that lie, real vocabularies. */
+/* GGUF: the element layouts against values worked out elsewhere, files written and read back, files that lie, real
+ * vocabularies. */
 #include <math.h>
 #include <unistd.h>
 
@@ -15,8 +16,9 @@ static char *in_dir(const char *name)
 
 /* ---- layouts ---- */
 
-/* A block of bytes from a generator, its fp16 fields (at up to two places) set to 0.0123 and 0.37. The numbers come from a second
- * reading of the published layouts, group by group with shifting masks instead of by element; the sum is FNV-1a over all floats. */
+/* A block of bytes from a generator, its fp16 fields (at up to two places) set to 0.0123 and 0.37. The numbers come
+ * from a second reading of the published layouts, group by group with shifting masks instead of by element; the sum
+ * is FNV-1a over all floats. */
 static void layouts(void **state)
 {
     (void)state;
@@ -58,7 +60,8 @@ static void layouts(void **state)
         block_decode(f, b, y, f->elems);
         int at[5] = { 0, 1, 17, f->elems / 2 + 3, f->elems - 1 };
         for (int k = 0; k < 5; k++)
-            if (y[at[k]] != rows[i].some[k]) fail_msg("%s element %d: %.9g, wanted %.9g", f->name, at[k], (double)y[at[k]], (double)rows[i].some[k]);
+            if (y[at[k]] != rows[i].some[k])
+                fail_msg("%s element %d: %.9g, wanted %.9g", f->name, at[k], (double)y[at[k]], (double)rows[i].some[k]);
         uint64_t sum = 0xcbf29ce484222325u;
         for (int k = 0; k < f->elems; k++) {
             float v = y[k] + 0.0f;
@@ -66,7 +69,9 @@ static void layouts(void **state)
             memcpy(&bits, &v, 4);
             for (int c = 0; c < 4; c++) sum = (sum ^ (bits >> 8 * c & 255)) * 0x100000001b3u;
         }
-        if (sum != rows[i].fnv) fail_msg("%s: sum %016llx, wanted %016llx", f->name, (unsigned long long)sum, (unsigned long long)rows[i].fnv);
+        if (sum != rows[i].fnv)
+            fail_msg("%s: sum %016llx, wanted %016llx", f->name, (unsigned long long)sum,
+                     (unsigned long long)rows[i].fnv);
         seen++;
     }
     size_t blocks = 0; /* every format that can be read is in the table above */
@@ -84,7 +89,8 @@ static void layouts(void **state)
     assert_non_null(block_by_name("q4_k"));
 }
 
-/* Q8_0 within half a step of its scale, Q4_0 within one; what they made reads back and is made again bit for bit; split is decode. */
+/* Q8_0 within half a step of its scale, Q4_0 within one; what they made reads back and is made again bit for bit;
+ * split is decode. */
 static void encoders(void **state)
 {
     (void)state;
@@ -104,7 +110,8 @@ static void encoders(void **state)
                 assert_true((float)(q * d) == y[i]);
                 /* the far end of Q4_0's codes is cut off by a step, and fp16 rounds the scale by 2^-11 (or 2^-25) */
                 double near = fabs(d) * (id ? 1.01 : 0.51) + fabs((double)x[i]) * 0x1p-10 + 0x1p-17;
-                if (!(fabs((double)y[i] - (double)x[i]) <= near)) fail_msg("%s: %g came back as %g with scale %g", f->name, (double)x[i], (double)y[i], d);
+                if (!(fabs((double)y[i] - (double)x[i]) <= near))
+                    fail_msg("%s: %g came back as %g with scale %g", f->name, (double)x[i], (double)y[i], d);
             }
             block_encode(f, y, again, 64);
             block_decode(f, again, z, 64);
@@ -116,11 +123,13 @@ static void encoders(void **state)
     unsigned char b[34];
     block_encode(block_of(BLOCK_Q8_0), bad, b, 32); /* defined behaviour is all that is asked */
     block_encode(block_of(BLOCK_Q4_0), bad, b, 32);
-    for (int i = 0; i < 32; i++) bad[i] = i % 3 ? i % 3 == 1 ? 1e-40f : -1e-40f : 0; /* the inverse of their scale is infinite */
+    /* the inverse of their scale is infinite */
+    for (int i = 0; i < 32; i++) bad[i] = i % 3 ? i % 3 == 1 ? 1e-40f : -1e-40f : 0;
     for (int id = 0; id < 2; id++) {
         block_encode(block_of(id ? BLOCK_Q4_0 : BLOCK_Q8_0), bad, b, 32);
         for (int i = 2; i < (id ? 18 : 34); i++)
-            if (b[i] != (id ? 0x88 : 0)) fail_msg("%s: byte %d of a block of zeros is %u", id ? "Q4_0" : "Q8_0", i, b[i]);
+            if (b[i] != (id ? 0x88 : 0))
+                fail_msg("%s: byte %d of a block of zeros is %u", id ? "Q4_0" : "Q8_0", i, b[i]);
     }
     size_t n;
     assert_false(block_bytes(block_of(BLOCK_Q8_0), 33, &n));
@@ -140,7 +149,9 @@ static void write_file(const char *path)
     assert_ok(gguf_put_u32(w, "llama.block_count", 2, &d), d);
     assert_ok(gguf_put_f32(w, "llama.rope.freq_base", 10000, &d), d);
     assert_ok(gguf_put_bool(w, "tokenizer.ggml.add_bos_token", true, &d), d);
-    assert_ok(gguf_put_texts(w, "tokenizer.ggml.tokens", (const gguf_str[]){ { "a", 1 }, { "", 0 }, { "b\0c", 3 } }, 3, &d), d);
+    assert_ok(
+        gguf_put_texts(w, "tokenizer.ggml.tokens", (const gguf_str[]){ { "a", 1 }, { "", 0 }, { "b\0c", 3 } }, 3, &d),
+        d);
     assert_ok(gguf_put_array(w, "tokenizer.ggml.scores", GGUF_F32, (const float[]){ 0, -1, -2.5f }, 3, &d), d);
     assert_ok(gguf_put_array(w, "types", GGUF_I16, (const int16_t[]){ -3, 7 }, 2, &d), d);
     size_t q, v;
@@ -180,7 +191,8 @@ static void there_and_back(void **state)
     assert_true(gguf_item(gguf_get(f, "types"), 0, &x) && x == -3);
     assert_false(gguf_item(gguf_get(f, "types"), 2, &x));
     const gguf_tensor *t = gguf_find(f, "blk.0.w");
-    assert_true(t && t->rank == 2 && t->dim[0] == 2 && t->dim[1] == 32 && t->bytes == 68 && ((const unsigned char *)t->data)[67] == 201);
+    assert_true(t && t->rank == 2 && t->dim[0] == 2 && t->dim[1] == 32 && t->bytes == 68 &&
+                ((const unsigned char *)t->data)[67] == 201);
     t = gguf_find(f, "norm");
     assert_true(t && t->rank == 1 && t->dim[0] == 3 && ((const float *)t->data)[2] == 3);
     assert_int_equal((uintptr_t)t->data % 32, 0);
@@ -193,7 +205,8 @@ static void there_and_back(void **state)
         t = gguf_tensor_at(f, k);
         assert_ok(gguf_declare(w, t->name, t->type, t->rank, t->dim, NULL, &d), d);
     }
-    for (size_t k = 0; k < gguf_tensor_count(f); k++) assert_ok(gguf_put(w, k, gguf_tensor_at(f, k)->data, gguf_tensor_at(f, k)->bytes, &d), d);
+    for (size_t k = 0; k < gguf_tensor_count(f); k++)
+        assert_ok(gguf_put(w, k, gguf_tensor_at(f, k)->data, gguf_tensor_at(f, k)->bytes, &d), d);
     assert_ok(gguf_finish(w, &d), d);
     gguf_close(f);
     file_bytes a, b;
@@ -217,7 +230,8 @@ static void writer_refuses(void **state)
     assert_int_equal(gguf_declare(w, "t", block_of(BLOCK_Q8_0), 1, (const int64_t[]){ 33 }, NULL, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "33"));
     d = (diag){ 0 };
-    assert_int_equal(gguf_declare(w, "t", block_of(BLOCK_F32), 5, (const int64_t[]){ 1, 1, 1, 1, 1 }, NULL, &d), AN_INPUT);
+    assert_int_equal(gguf_declare(w, "t", block_of(BLOCK_F32), 5, (const int64_t[]){ 1, 1, 1, 1, 1 }, NULL, &d),
+                     AN_INPUT);
     d = (diag){ 0 };
     assert_ok(gguf_declare(w, "t", block_of(BLOCK_F32), 1, (const int64_t[]){ 2 }, NULL, &d), d);
     assert_int_equal(gguf_put(w, 0, "123456789", 9, &d), AN_BUG);
@@ -274,7 +288,8 @@ static void expect(const bytes *b, const char *want, const char *row)
     gguf *f;
     an_status st = gguf_view(p, b->n, "the.gguf", &f, &d);
     if (!want) assert_ok(st, d);
-    else if (st != AN_INPUT || !strstr(d.msg, want) || !strstr(d.msg, "the.gguf") || f) fail_msg("%s: status %d: %s", row, (int)st, d.msg);
+    else if (st != AN_INPUT || !strstr(d.msg, want) || !strstr(d.msg, "the.gguf") || f)
+        fail_msg("%s: status %d: %s", row, (int)st, d.msg);
     gguf_close(f);
     free(p);
 }
@@ -304,11 +319,19 @@ static void lies(void **state)
     CASE("0x0a", head(&b, 3, 0, 1); str(&b, "k\n"); u(&b, GGUF_U8, 4); u(&b, 9, 4));
     CASE("twice", head(&b, 3, 0, 2); for (int k = 0; k < 2; k++) { str(&b, "key"); u(&b, GGUF_U8, 4); u(&b, 9, 1); });
     CASE("bool of value 2", head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_BOOL, 4); u(&b, 2, 1); u(&b, 0, 1));
-    CASE("items of float32", head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_ARRAY, 4); u(&b, GGUF_F32, 4); u(&b, UINT64_MAX / 4 + 1, 8));
-    CASE("items of string", head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_ARRAY, 4); u(&b, GGUF_STRING, 4); u(&b, (uint64_t)1 << 61, 8));
-    CASE("bytes long", head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_ARRAY, 4); u(&b, GGUF_STRING, 4); u(&b, 1, 8); u(&b, 5, 8));
-    CASE(NULL, head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_ARRAY, 4); u(&b, GGUF_ARRAY, 4); u(&b, 1, 8); u(&b, GGUF_U8, 4); u(&b, 2, 8); u(&b, 0, 2));
-    CASE("nested deeper", head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_ARRAY, 4); for (int k = 0; k < 9; k++) { u(&b, GGUF_ARRAY, 4); u(&b, 1, 8); });
+    CASE("items of float32", head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_ARRAY, 4); u(&b, GGUF_F32, 4);
+         u(&b, UINT64_MAX / 4 + 1, 8));
+    CASE("items of string", head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_ARRAY, 4); u(&b, GGUF_STRING, 4);
+         u(&b, (uint64_t)1 << 61, 8));
+    CASE("bytes long", head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_ARRAY, 4); u(&b, GGUF_STRING, 4); u(&b, 1, 8);
+         u(&b, 5, 8));
+    CASE(NULL, head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_ARRAY, 4); u(&b, GGUF_ARRAY, 4); u(&b, 1, 8);
+         u(&b, GGUF_U8, 4); u(&b, 2, 8); u(&b, 0, 2));
+    CASE(
+        "nested deeper", head(&b, 3, 0, 1); str(&b, "k"); u(&b, GGUF_ARRAY, 4); for (int k = 0; k < 9; k++) {
+            u(&b, GGUF_ARRAY, 4);
+            u(&b, 1, 8);
+        });
     CASE("power of two", head(&b, 3, 0, 1); str(&b, "general.alignment"); u(&b, GGUF_U32, 4); u(&b, 24, 4));
     CASE("power of two", head(&b, 3, 0, 1); str(&b, "general.alignment"); u(&b, GGUF_U32, 4); u(&b, 0, 4));
     CASE("(string)", head(&b, 3, 0, 1); str(&b, "general.alignment"); u(&b, GGUF_STRING, 4); str(&b, "32"));
@@ -317,7 +340,8 @@ static void lies(void **state)
     CASE(NULL, head(&b, 3, 1, 0); tensor(&b, "a", 0, 0, 0, 0, 0); data(&b, 4));
     CASE("takes 24 bytes", head(&b, 3, 1, 0); tensor(&b, "a", 2, 2, 3, 0, 0); data(&b, 23));
     CASE("takes 24 bytes from offset 64", head(&b, 3, 1, 0); tensor(&b, "a", 2, 2, 3, 0, 64); data(&b, 60));
-    CASE("from offset 18446744073709551584", head(&b, 3, 1, 0); tensor(&b, "a", 2, 2, 3, 0, (uint64_t)-32); data(&b, 64));
+    CASE("from offset 18446744073709551584", head(&b, 3, 1, 0); tensor(&b, "a", 2, 2, 3, 0, (uint64_t)-32);
+         data(&b, 64));
     CASE("overlap", head(&b, 3, 2, 0); tensor(&b, "a", 1, 9, 0, 0, 0); tensor(&b, "b", 1, 1, 0, 0, 32); data(&b, 64));
     CASE("overlap", head(&b, 3, 2, 0); tensor(&b, "b", 1, 1, 0, 0, 0); tensor(&b, "a", 1, 1, 0, 0, 0); data(&b, 64));
     CASE("not a multiple of 32", head(&b, 3, 1, 0); tensor(&b, "a", 1, 1, 0, 0, 4); data(&b, 64));
@@ -346,7 +370,8 @@ static void every_cut_and_mutations(void **state)
         d = (diag){ 0 };
         gguf *f;
         an_status st = gguf_view(p, cut, "f", &f, &d);
-        if (st != (cut < need ? AN_INPUT : AN_OK)) fail_msg("cut at %zu of %zu: status %d %s", cut, all.n, (int)st, d.msg);
+        if (st != (cut < need ? AN_INPUT : AN_OK))
+            fail_msg("cut at %zu of %zu: status %d %s", cut, all.n, (int)st, d.msg);
         gguf_close(f);
         free(p);
     }
@@ -361,7 +386,8 @@ static void every_cut_and_mutations(void **state)
         if (!gguf_view(p, all.n, "f", &f, &d))
             for (size_t i = 0; i < gguf_tensor_count(f); i++) {
                 const gguf_tensor *t = gguf_tensor_at(f, i);
-                assert_true((const unsigned char *)t->data >= p && (const unsigned char *)t->data + t->bytes <= p + all.n);
+                assert_true((const unsigned char *)t->data >= p &&
+                            (const unsigned char *)t->data + t->bytes <= p + all.n);
             }
         gguf_close(f);
         free(p);
@@ -387,7 +413,8 @@ static void real_vocabularies(void **state)
         assert_int_equal(gguf_value_count(f), rows[i].values);
         assert_int_equal(gguf_tensor_count(f), 0);
         gguf_str s;
-        assert_true(gguf_text(f, "tokenizer.ggml.model", &s) && s.n == strlen(rows[i].model) && !memcmp(s.at, rows[i].model, s.n));
+        assert_true(gguf_text(f, "tokenizer.ggml.model", &s) && s.n == strlen(rows[i].model) &&
+                    !memcmp(s.at, rows[i].model, s.n));
         const gguf_value *v = gguf_get(f, "tokenizer.ggml.tokens");
         assert_true(v && v->strs && v->n == rows[i].tokens);
         assert_int_equal(gguf_get(f, "tokenizer.ggml.scores") != NULL, rows[i].scores);
@@ -411,8 +438,10 @@ static int drop_dir(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(layouts),        cmocka_unit_test(encoders), cmocka_unit_test(there_and_back),
-                                        cmocka_unit_test(writer_refuses), cmocka_unit_test(lies),     cmocka_unit_test(every_cut_and_mutations),
-                                        cmocka_unit_test(real_vocabularies) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layouts),          cmocka_unit_test(encoders), cmocka_unit_test(there_and_back),
+        cmocka_unit_test(writer_refuses),   cmocka_unit_test(lies),     cmocka_unit_test(every_cut_and_mutations),
+        cmocka_unit_test(real_vocabularies)
+    };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

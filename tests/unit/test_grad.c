@@ -1,9 +1,10 @@
-/* Gradients: every rule against central differences, one table; what has no gradient says so; options; the preflight. */
+/* Gradients: every rule against central differences, one table; what has no gradient says so; options; the
+ * preflight. */
 #include "grad_rows.h"
 #include "grad_t.h"
 
-/* Every row that has no gradient: x must reach the loss through it, and the error must name the op. `first`: what is named where
- * the op itself is never the first to stop a gradient. */
+/* Every row that has no gradient: x must reach the loss through it, and the error must name the op. `first`: what is
+ * named where the op itself is never the first to stop a gradient. */
 static const struct {
     const char *op, *text, *first;
 } refused[] = {
@@ -84,7 +85,8 @@ static void every_rule_matches_differences(void **state)
 {
     (void)state;
     rng r = { test_seed("gradient rules") };
-    for (size_t i = 0; i < COUNT(grad_rows); i++) run_row(&grad_rows[i], &r, false, NULL), run_row(&grad_rows[i], &r, true, NULL);
+    for (size_t i = 0; i < COUNT(grad_rows); i++)
+        run_row(&grad_rows[i], &r, false, NULL), run_row(&grad_rows[i], &r, true, NULL);
 }
 
 static void every_op_is_covered(void **state)
@@ -125,7 +127,8 @@ static void what_has_no_gradient_says_so(void **state)
         if (strncmp(d.msg, name, strlen(name))) fail_msg("%s: the message is \"%s\"", name, d.msg);
         assert_int_equal(g->nodes.n, before);
         assert_int_equal(g->err.st, AN_OK);
-        if (!refused[i].first && !strstr(d.msg, " y ") && !strstr(d.msg, " y:") && strcmp(refused[i].op, "cast") && strcmp(refused[i].op, "constexpr_sparse_blockwise_shift_scale"))
+        if (!refused[i].first && !strstr(d.msg, " y ") && !strstr(d.msg, " y:") && strcmp(refused[i].op, "cast") &&
+            strcmp(refused[i].op, "constexpr_sparse_blockwise_shift_scale"))
             fail_msg("%s: \"%s\" does not name the value", name, d.msg);
         graph_free(g);
     }
@@ -144,8 +147,9 @@ static void what_chooses_is_no_path(void **state)
     }
 }
 
-/* Words that pick a meaning: one that is none is refused where types are inferred, with those that are; and by the rule, should it
- * ever see one. Walks every case, so an operation that gets such an attribute cannot forget to check it. */
+/* Words that pick a meaning: one that is none is refused where types are inferred, with those that are; and by the
+ * rule, should it ever see one. Walks every case, so an operation that gets such an attribute cannot forget to check
+ * it. */
 static void modes_that_are_none(void **state)
 {
     (void)state;
@@ -168,12 +172,14 @@ static void modes_that_are_none(void **state)
                 at[n_at++] = (attr){ .id = words[q], .kind = ATTR_STR, .u.s = "banana" };
                 for (int j = 0; j < n->n_in; j++) in[j] = *graph_type(g, n->in[j]);
                 an_status st = graph_infer(n->op, in, n->n_in, at, n_at, out, &n_out, 8, &d);
-                if (st != AN_INPUT || !strstr(d.msg, "\"banana\", wanted one of")) fail_msg("%s: %s \"banana\" gives %d, \"%s\"", n->mil, attr_name(words[q]), (int)st, d.msg);
+                if (st != AN_INPUT || !strstr(d.msg, "\"banana\", wanted one of"))
+                    fail_msg("%s: %s \"banana\" gives %d, \"%s\"", n->mil, attr_name(words[q]), (int)st, d.msg);
                 seen++, scatter = scatter || n->op == OP_SCATTER;
                 graph *h = grad_parse(grad_rows[i].text);
                 h->nodes.at[k].attrs = at, h->nodes.at[k].n_attr = n_at; /* behind the builder's back */
                 val loss = grad_total(h, &r), dx[8] = { NO_VAL };
-                if (!grad_build(h, loss, h->inputs.at, (int)h->inputs.n, dx, NULL, &d)) fail_msg("%s: the rule takes %s \"banana\"", n->mil, attr_name(words[q]));
+                if (!grad_build(h, loss, h->inputs.at, (int)h->inputs.n, dx, NULL, &d))
+                    fail_msg("%s: the rule takes %s \"banana\"", n->mil, attr_name(words[q]));
                 graph_free(h);
             }
         graph_free(g);
@@ -201,7 +207,9 @@ static void the_place_is_the_operations(void **state)
 static void bad_arguments(void **state)
 {
     (void)state;
-    graph *g = grad_parse(X "i = input int32[2]; z = input fp64[2]; y = relu(x); s = reduce_sum(y); one = reduce_sum(y) {keep_dims=true}; k = reduce_argmax(z)");
+    graph *g = grad_parse(
+        X
+        "i = input int32[2]; z = input fp64[2]; y = relu(x); s = reduce_sum(y); one = reduce_sum(y) {keep_dims=true}; k = reduce_argmax(z)");
     val x = graph_find(g, "x"), s = graph_find(g, "s"), dx[2] = { NO_VAL, NO_VAL };
     static const struct {
         const char *loss, *wrt, *seed, *says;
@@ -267,7 +275,8 @@ static void memory_runs_out_cleanly(void **state)
         graph *g = graph_new("t", limit);
         if (!g) continue;
         val x = graph_input(g, "x", TTYPE(DT_F64, 1, 2, 5, 5)), w = graph_input(g, "w", TTYPE(DT_F64, 3, 2, 3, 3));
-        val y = G(g, CONV, x, w), p = GA(g, MAX_POOL, VALS(y), AT_IS(KERNEL_SIZES, 2, 2)), loss = G(g, REDUCE_MEAN, p), dx[2] = { NO_VAL, NO_VAL };
+        val y = G(g, CONV, x, w), p = GA(g, MAX_POOL, VALS(y), AT_IS(KERNEL_SIZES, 2, 2)), loss = G(g, REDUCE_MEAN, p),
+            dx[2] = { NO_VAL, NO_VAL };
         diag d = { 0 };
         const val wrt[] = { x, w };
         an_status st = g->err.st ? g->err.st : grad_build(g, loss, wrt, 2, dx, NULL, &d);
@@ -421,7 +430,8 @@ static void powers_of_zero(void **state)
         assert_ok(graph_finish(g, &d), d);
         assert_ok(graph_eval(g, in, out, &mem, &d), d);
         for (int k = 0; k < 5; k++)
-            if (out[0].x[k] != want[k]) fail_msg("%s: the slope of 0^%g is %g, wanted %g", texts[i], power[k], out[0].x[k], want[k]);
+            if (out[0].x[k] != want[k])
+                fail_msg("%s: the slope of 0^%g is %g, wanted %g", texts[i], power[k], out[0].x[k], want[k]);
         arena_free(&mem);
         graph_free(g);
     }
@@ -458,13 +468,14 @@ static void ties_share(void **state)
     }
 }
 
-/* Keys a mask does not admit, or adds -inf to, get nothing however low the admitted scores are, here -12000 and less; a row that admits none gives
- * nothing, and no NaN. */
+/* Keys a mask does not admit, or adds -inf to, get nothing however low the admitted scores are, here -12000 and
+ * less; a row that admits none gives nothing, and no NaN. */
 static void masked_keys_get_nothing(void **state)
 {
     (void)state;
     static const char *const types[] = { "fp64", "fp32", "fp16" };
-    static const char *const masks[] = { "b = const bool[3, 2] {1, 0, 0, 0, 1, 0}; ", "b = const %s[3, 2] {0, -inf, -inf, -inf, 0, -inf}; ",
+    static const char *const masks[] = { "b = const bool[3, 2] {1, 0, 0, 0, 1, 0}; ",
+                                         "b = const %s[3, 2] {0, -inf, -inf, -inf, 0, -inf}; ",
                                          "a = const %s[3, 2] {0, -inf, -inf, -inf, 0, -inf}; b = identity(a); " };
     for (size_t i = 0; i < COUNT(types) * COUNT(masks); i++) {
         char text[400], mask[100];
@@ -481,7 +492,10 @@ static void masked_keys_get_nothing(void **state)
         double q[12], kv[8];
         for (int k = 0; k < 12; k++) q[k] = 60 + k;
         for (int k = 0; k < 8; k++) kv[k] = -100 - 3 * k;
-        tensor64 in[3] = { { *graph_type(g, g->inputs.at[0]), q }, { *graph_type(g, g->inputs.at[1]), kv }, { *graph_type(g, g->inputs.at[2]), kv } }, out[3];
+        tensor64 in[3] = { { *graph_type(g, g->inputs.at[0]), q },
+                           { *graph_type(g, g->inputs.at[1]), kv },
+                           { *graph_type(g, g->inputs.at[2]), kv } },
+                 out[3];
         assert_ok(graph_eval(g, in, out, &mem, &d), d);
         for (int k = 0; k < 12; k++) assert_true(out[0].x[k] == 0);
         for (int k = 0; k < 8; k++) assert_true(out[1].x[k] == 0 && out[2].x[k] == (k < 4 ? 2 : 0));
@@ -520,11 +534,14 @@ static void conv_weight_forms_agree(void **state)
     for (size_t i = 0; i < COUNT(convs); i++)
         for (int form = GRAD_CONV_PATCHES; form <= GRAD_CONV_NO_WIDTH_OFFSET; form++) {
             grad_info info = { 0 };
-            run_row(&(grad_row){ 0, 0, convs[i] }, &r, false, &(grad_options){ .conv_weight = (grad_conv_form)form, .info = &info });
+            run_row(&(grad_row){ 0, 0, convs[i] }, &r, false,
+                    &(grad_options){ .conv_weight = (grad_conv_form)form, .info = &info });
             graph *g = grad_parse(convs[i]);
             val loss = grad_total(g, &r), w = graph_find(g, "w"), dw;
             diag d = { 0 };
-            assert_ok(grad_build(g, loss, &w, 1, &dw, &(grad_options){ .conv_weight = (grad_conv_form)form, .info = &info }, &d), d);
+            assert_ok(grad_build(g, loss, &w, 1, &dw,
+                                 &(grad_options){ .conv_weight = (grad_conv_form)form, .info = &info }, &d),
+                      d);
             bool pointwise = i == 2;
             assert_int_equal(width_cuts(g, info.first_node) > 0, form != GRAD_CONV_NO_WIDTH_OFFSET && !pointwise);
             graph_free(g);
@@ -539,15 +556,21 @@ static graph *typed_conv(dtype t, grad_conv_form form, double loss_scale, grad_i
     val x = graph_input(g, "x", TTYPE(t, 1, 1, 1, 6)), w = graph_input(g, "w", TTYPE(t, 2, 1, 1, 3)), dw;
     val loss = G(g, REDUCE_SUM, G(g, SQUARE, G(g, CONV, x, w)));
     diag d = { 0 };
-    assert_ok(grad_build(g, loss, &w, 1, &dw, &(grad_options){ .conv_weight = form, .loss_scale = loss_scale, .info = info }, &d), d);
+    assert_ok(grad_build(g, loss, &w, 1, &dw,
+                         &(grad_options){ .conv_weight = form, .loss_scale = loss_scale, .info = info }, &d),
+              d);
     graph_output(g, "dw", dw);
     assert_ok(graph_finish(g, &d), d);
     return g;
 }
 
-static graph *small_conv(grad_conv_form form, double loss_scale, grad_info *info) { return typed_conv(DT_F16, form, loss_scale, info); }
+static graph *small_conv(grad_conv_form form, double loss_scale, grad_info *info)
+{
+    return typed_conv(DT_F16, form, loss_scale, info);
+}
 
-static size_t preflight(const graph *g, const grad_info *info, double scale, const tensor64 *in, arena *mem, grad_hazard **h)
+static size_t preflight(const graph *g, const grad_info *info, double scale, const tensor64 *in, arena *mem,
+                        grad_hazard **h)
 {
     size_t n;
     diag d = { 0 };
@@ -573,7 +596,8 @@ static void preflight_names_the_safe_scale(void **state)
     assert_true(n > 0 && h[0].scales);
     assert_true(h[0].largest == 2 * 15 * 1024.0);
     double safe = h[0].safe_scale;
-    assert_true(safe < GRAD_WIDTH_LIMIT / 30 && safe > 0.99 * GRAD_WIDTH_LIMIT / 30); /* less what a chip's roundings may add */
+    /* less what a chip's roundings may add */
+    assert_true(safe < GRAD_WIDTH_LIMIT / 30 && safe > 0.99 * GRAD_WIDTH_LIMIT / 30);
     assert_non_null(graph_find(g, h[0].name).i ? h[0].name : NULL);
     for (size_t i = 0; i < n; i++) assert_int_equal(g->nodes.at[h[i].of].op, OP_CONV);
     /* numbers of every input that reaches a slice, and of no other */
@@ -620,7 +644,8 @@ static void preflight_of_other_types(void **state)
         graph *g = typed_conv(types[i], GRAD_CONV_PATCHES, 1024, &info);
         assert_int_equal(preflight(g, &info, 1024, NULL, &mem, &h), width_cuts(g, 1));
         assert_true(preflight(g, &info, 1024, in, &mem, &h) > 0);
-        assert_true(h[0].scales && h[0].largest == 2 * 15 * 1024.0 && h[0].safe_scale < GRAD_WIDTH_LIMIT / 30 && h[0].safe_scale > 0.99 * GRAD_WIDTH_LIMIT / 30);
+        assert_true(h[0].scales && h[0].largest == 2 * 15 * 1024.0 && h[0].safe_scale < GRAD_WIDTH_LIMIT / 30 &&
+                    h[0].safe_scale > 0.99 * GRAD_WIDTH_LIMIT / 30);
         arena_free(&mem);
         graph_free(g);
     }

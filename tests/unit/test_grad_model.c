@@ -1,5 +1,5 @@
-/* Gradients of the model's forward programs against its hand-written backward programs: two derivations of the same numbers.
- * Both hold the same constants, rounded to the same type, so they agree to the last digits of a double. */
+/* Gradients of the model's forward programs against its hand-written backward programs: two derivations of the same
+ * numbers. Both hold the same constants, rounded to the same type, so they agree to the last digits of a double. */
 #include "grad/grad.h"
 #include "model_t.h"
 
@@ -29,7 +29,8 @@ static const double *gradient(const forward *f, const tensor64 *out, const char 
     return NULL;
 }
 
-/* Differentiate and evaluate: out[i] is the gradient by name[i]. feeds are the program's inputs in order, dy among them last. */
+/* Differentiate and evaluate: out[i] is the gradient by name[i]. feeds are the program's inputs in order, dy among
+ * them last. */
 static void differentiate(forward *f, const double *const *feeds, tensor64 *out)
 {
     diag d = { 0 };
@@ -42,7 +43,8 @@ static void differentiate(forward *f, const double *const *feeds, tensor64 *out)
         graph_output(f->g, name, f->dx[i]);
     }
     assert_ok(graph_finish(f->g, &d), d);
-    for (size_t i = 0; i < f->g->inputs.n; i++) in[i] = (tensor64){ *graph_type(f->g, f->g->inputs.at[i]), (double *)(uintptr_t)feeds[i] };
+    for (size_t i = 0; i < f->g->inputs.n; i++)
+        in[i] = (tensor64){ *graph_type(f->g, f->g->inputs.at[i]), (double *)(uintptr_t)feeds[i] };
     assert_ok(graph_eval(f->g, in, out, &test_mem, &d), d);
 }
 
@@ -69,8 +71,13 @@ static void feed_forward(void **state)
         double *x = randoms(&r, D * S, 1), *dy = randoms(&r, D * S, 1);
         results fwd, o, o2;
         eval_program(c, MK_FWD_FFN, 1, 0, &s, FEED({ "x", x }), &fwd);
-        eval_program(c, MK_FFN_BWD, 1, 0, &s, in, ffn_feeds(c, in, dy, result(&fwd, "h1"), gated ? result(&fwd, "h3") : NULL, post ? result(&fwd, "br") : NULL), &o);
-        eval_program(c, MK_FFN_NORM_BWD, 1, 0, &s, (const feed[]){ { "dxn", result(&o, "dxn") }, { "x", x }, { "dy", dy } }, c->host_residual ? 2 : 3, &o2);
+        eval_program(c, MK_FFN_BWD, 1, 0, &s, in,
+                     ffn_feeds(c, in, dy, result(&fwd, "h1"), gated ? result(&fwd, "h3") : NULL,
+                               post ? result(&fwd, "br") : NULL),
+                     &o);
+        eval_program(c, MK_FFN_NORM_BWD, 1, 0, &s,
+                     (const feed[]){ { "dxn", result(&o, "dxn") }, { "x", x }, { "dy", dy } }, c->host_residual ? 2 : 3,
+                     &o2);
         const char *by[4] = { "xn", "h1" };
         int n = 2;
         if (gated) by[n++] = "h3";
@@ -103,13 +110,17 @@ static void attention(void **state)
         results fwd, b1, b2, b3, b4;
         eval_program(c, MK_FWD_ATTN, 1, 0, &s, FEED({ "x", x }), &fwd);
         const double *q = result(&fwd, "q"), *k = result(&fwd, "k"), *v = result(&fwd, "v");
-        eval_program(c, MK_ATTN_BWD1, 1, 0, &s, in, attn_feeds(c, in, q, k, v, dy, post ? result(&fwd, "br") : NULL), &b1);
+        eval_program(c, MK_ATTN_BWD1, 1, 0, &s, in, attn_feeds(c, in, q, k, v, dy, post ? result(&fwd, "br") : NULL),
+                     &b1);
         eval_program(c, MK_ATTN_BWD2, 1, 0, &s,
                      (const feed[]){ { "p", result(&b1, "p") }, { "dp", result(&b1, "dp") }, { "q", q }, { "k", k },
                                      { "qraw", qkn ? result(&fwd, "qraw") : NULL }, { "kraw", qkn ? result(&fwd, "kraw") : NULL } },
                      qkn ? 6 : 4, &b2);
-        eval_program(c, MK_QKV_BWD, 1, 0, &s, FEED({ "dq", result(&b2, "dq") }, { "dk", result(&b2, "dk") }, { "dv", result(&b1, "dv") }), &b3);
-        eval_program(c, MK_ATTN_NORM_BWD, 1, 0, &s, (const feed[]){ { "dxn", result(&b3, "dxn") }, { "x", x }, { "dy", dy } }, c->host_residual ? 2 : 3, &b4);
+        eval_program(c, MK_QKV_BWD, 1, 0, &s,
+                     FEED({ "dq", result(&b2, "dq") }, { "dk", result(&b2, "dk") }, { "dv", result(&b1, "dv") }), &b3);
+        eval_program(c, MK_ATTN_NORM_BWD, 1, 0, &s,
+                     (const feed[]){ { "dxn", result(&b3, "dxn") }, { "x", x }, { "dy", dy } },
+                     c->host_residual ? 2 : 3, &b4);
         const char *by[7] = { "xn", "v", "q", "k" };
         int n = 4;
         if (qkn) by[n++] = "qraw", by[n++] = "kraw";

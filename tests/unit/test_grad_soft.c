@@ -1,7 +1,7 @@
-/* Gradients as devices compute them: every rule's case, compiled and run in fp16 with the arithmetic of m1 and m4 and in fp32 on cpu
- * with products of bf16, against the gradient of the same case built in fp64, which test_grad compares with differences. A rule
- * that is right in fp64 only is found here. The loss is linear in the results, so the gradient is the rule's own and nothing else;
- * a cosine knows no factor, so its size is compared too. */
+/* Gradients as devices compute them: every rule's case, compiled and run in fp16 with the arithmetic of m1 and m4
+ * and in fp32 on cpu with products of bf16, against the gradient of the same case built in fp64, which test_grad
+ * compares with differences. A rule that is right in fp64 only is found here. The loss is linear in the results, so
+ * the gradient is the rule's own and nothing else; a cosine knows no factor, so its size is compared too. */
 #include "codegen_t.h"
 #include "grad_rows.h"
 #include "noise_t.h"
@@ -53,16 +53,17 @@ static void angle_add(angle *s, const double *want, dtype t, const void *got, in
 static double cosine(const angle *s) { return s->aa == 0 && s->bb == 0 ? 1 : s->ab / sqrt(s->aa * s->bb); }
 static double size_ratio(const angle *s) { return s->aa == 0 && s->bb == 0 ? 1 : sqrt(s->bb / s->aa); }
 
-/* How far a gradient may be off, as a part of its size: along itself, and across, which is the square of it less of a cosine. Where it may be
- * more than 1 %, the chip's arithmetic is why. */
+/* How far a gradient may be off, as a part of its size: along itself, and across, which is the square of it less of
+ * a cosine. Where it may be more than 1 %, the chip's arithmetic is why. */
 static double size_off(const char *text)
 {
     static const struct {
         const char *op;
         double off;
     } more[] = {
-        { "softplus_parametric(", 0.03 }, /* the parameters' gradients are sums of eight terms, each with the chip's sigmoid, which is off by up to 0.0034:
-                                             2 % where it is 0.17 */
+        /* the parameters' gradients are sums of eight terms, each with the chip's sigmoid, which is off by up to
+         * 0.0034: 2 % where it is 0.17 */
+        { "softplus_parametric(", 0.03 },
     };
     for (size_t i = 0; i < COUNT(more); i++)
         if (strstr(text, more[i].op)) return more[i].off;
@@ -91,7 +92,8 @@ typedef struct {
 } arithmetic;
 
 static const arithmetic m1 = { "m1", DT_F16, 0.9999 }, m4 = { "m4", DT_F16, 0.9999 };
-static const arithmetic bf16 = { "cpu", DT_F32, 0.9999 }; /* 8 bits of each factor: off by 0.004 at most, in all directions */
+/* 8 bits of each factor: off by 0.004 at most, in all directions */
+static const arithmetic bf16 = { "cpu", DT_F32, 0.9999 };
 
 /* One case at one point. */
 typedef struct {
@@ -134,7 +136,8 @@ static void compare(const grad_row *w, const point *t, const arithmetic *on)
     const chip *ch = chip_find(on->name);
     if (ch) assert_true(codegen_numerics(ch, &num));
     arena mem = { 0 };
-    program *p = cgt_compile(t->g, &(codegen_options){ .num = ch ? &num : NULL, .target = on->name, .level = 1, .bf16 = !ch });
+    program *p =
+        cgt_compile(t->g, &(codegen_options){ .num = ch ? &num : NULL, .target = on->name, .level = 1, .bf16 = !ch });
     const void **xin = cgt_inputs(p, t->g, t->in, &mem);
     void **xout = cgt_outputs(p, &mem);
     cgt_run_with(p, xin, xout, &(image_options){ .fast_math = ch ? FAST_NONE : FAST_BF16 });
@@ -144,21 +147,26 @@ static void compare(const grad_row *w, const point *t, const arithmetic *on)
         angle_add(&one, t->want[k].x, on->dt, xout[i], elems(&t->want[k].type));
         const char *by = graph_value(t->g, t->g->inputs.at[k])->name;
         const double off = size_off(w->text);
-        if (!(cosine(&one) >= fmin(on->cosine, 1 - off * off / 2))) fail_msg("%s on %s: the gradient by %s has cosine %.6f", w->text, on->name, by, cosine(&one));
-        if (!(fabs(size_ratio(&one) - 1) <= off)) fail_msg("%s on %s: the gradient by %s is %.5f of its size", w->text, on->name, by, size_ratio(&one));
+        if (!(cosine(&one) >= fmin(on->cosine, 1 - off * off / 2)))
+            fail_msg("%s on %s: the gradient by %s has cosine %.6f", w->text, on->name, by, cosine(&one));
+        if (!(fabs(size_ratio(&one) - 1) <= off))
+            fail_msg("%s on %s: the gradient by %s is %.5f of its size", w->text, on->name, by, size_ratio(&one));
     }
     program_free(p);
     arena_free(&mem);
 }
 
-/* Where roundings twice as coarse as the type's are off by more than is allowed, the point is none, and another is drawn: the gradient is small beside what it is
- * the sum of, or a corner is met. A rule that cancels by itself finds no point. */
+/* Where roundings twice as coarse as the type's are off by more than is allowed, the point is none, and another is
+ * drawn: the gradient is small beside what it is the sum of, or a corner is met. A rule that cancels by itself finds
+ * no point. */
 static void run_on(const grad_row *w, double loss_scale, rng *r, const arithmetic *on)
 {
     enum { POINTS = 16, RUNS = 8 };
     for (int tried = 0;; tried++) {
         point t;
-        if (tried == POINTS) fail_msg("%s on %s: rounding alone spoils the gradient at %d points out of %d", w->text, on->name, POINTS, POINTS);
+        if (tried == POINTS)
+            fail_msg("%s on %s: rounding alone spoils the gradient at %d points out of %d", w->text, on->name, POINTS,
+                     POINTS);
         point_open(&t, w, loss_scale, r, on);
         int runs = elems(&t.in[0].type) > 10000 ? 1 : RUNS; /* so many numbers have every rounding in one */
         bool says = noise_of(t.g, t.in, t.want, on->dt == DT_F32, runs, r) <= size_off(w->text);
@@ -178,8 +186,8 @@ static void every_rule_on_m1(void **state) { (void)state, all_rows(&m1); }
 static void every_rule_on_m4(void **state) { (void)state, all_rows(&m4); }
 static void every_rule_in_bf16(void **state) { (void)state, all_rows(&bf16); }
 
-/* A result is found again in its window whatever its size: past what a product of the chip gives (32768) and past what a slice
- * with a width offset gives on m1 (4094). */
+/* A result is found again in its window whatever its size: past what a product of the chip gives (32768) and past
+ * what a slice with a width offset gives on m1 (4094). */
 static void extremes_of_any_size(void **state)
 {
     (void)state;
@@ -190,15 +198,19 @@ static void extremes_of_any_size(void **state)
         { -60000, 60000, X "b = input fp64[3, 4]; y1 = reduce_max(x) {axes=[1]}; y2 = reduce_min(x); y3 = maximum(x, b); y4 = topk(x) {k=2, axis=1, return_indices=false}" },
     };
     rng r = { test_seed("large extremes") };
-    for (size_t i = 0; i < COUNT(rows); i++) run_on(&rows[i], 1, &r, &m1), run_on(&rows[i], 1, &r, &m4), run_on(&rows[i], 1, &r, &bf16);
+    for (size_t i = 0; i < COUNT(rows); i++)
+        run_on(&rows[i], 1, &r, &m1), run_on(&rows[i], 1, &r, &m4), run_on(&rows[i], 1, &r, &bf16);
 }
 
 /* Admitted scores of -12000, below what a mask that is added has. */
 static void masked_keys_get_nothing(void **state)
 {
     (void)state;
-    static const grad_row row = { 0, 0, "v = input fp64[1, 2, 4]; q = const fp64[1, 3, 4] all 60; k = const fp64[1, 2, 4] all -100; b = const bool[3, 2] {1, 0, 1, 0, 1, 0}; "
-                                        "y = scaled_dot_product_attention(q, k, v, b)" };
+    static const grad_row row = {
+        0, 0,
+        "v = input fp64[1, 2, 4]; q = const fp64[1, 3, 4] all 60; k = const fp64[1, 2, 4] all -100; b = const bool[3, 2] {1, 0, 1, 0, 1, 0}; "
+        "y = scaled_dot_product_attention(q, k, v, b)"
+    };
     rng r = { test_seed("masked keys") };
     run_on(&row, 1, &r, &m1), run_on(&row, 1, &r, &m4), run_on(&row, 1, &r, &bf16);
 }
@@ -216,8 +228,8 @@ static void shares_of_large_logits(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) run_on(&rows[i], 1, &r, &m1), run_on(&rows[i], 1, &r, &m4);
 }
 
-/* Counts above 16384 are divided and multiplied by in two steps, since fp16 ends at 65504, below the 80000 here; the scale keeps quotients normal
- * numbers and products in range. A count's factor is in the size alone. */
+/* Counts above 16384 are divided and multiplied by in two steps, since fp16 ends at 65504, below the 80000 here; the
+ * scale keeps quotients normal numbers and products in range. A count's factor is in the size alone. */
 static void large_counts(void **state)
 {
     (void)state;
@@ -235,7 +247,8 @@ static void large_counts(void **state)
         for (int k = 0; k < 2; k++) run_on(&rows[i].row, rows[i].loss_scale, &r, k ? &m4 : &m1);
 }
 
-/* Where powers of what the forward pass gave leave fp16 although the gradient does not: it is multiplied step by step. */
+/* Where powers of what the forward pass gave leave fp16 although the gradient does not: it is multiplied step by
+ * step. */
 static void slopes_out_of_range(void **state)
 {
     (void)state;
@@ -252,7 +265,8 @@ static void slopes_out_of_range(void **state)
         for (int k = 0; k < 2; k++) run_on(&rows[i].row, rows[i].loss_scale, &r, k ? &m4 : &m1);
 }
 
-/* What a chip takes forwards it takes backwards: no operation of the gradient breaks a rule where the case itself breaks none. */
+/* What a chip takes forwards it takes backwards: no operation of the gradient breaks a rule where the case itself
+ * breaks none. */
 static void legal_on(const char *name)
 {
     rng r = { 1 };
@@ -273,7 +287,8 @@ static void legal_on(const char *name)
             assert_ok(rules_check_op(ch, &ops[k], &mem, &f, &d), d);
             for (size_t q = 0; q < f.n && ok; q++) {
                 if (f.at[q].sev != SEV_ERROR) continue;
-                if (k >= info.first_node) fail_msg("%s on %s\n%s: %s", grad_rows[i].text, name, f.at[q].rule, f.at[q].message);
+                if (k >= info.first_node)
+                    fail_msg("%s on %s\n%s: %s", grad_rows[i].text, name, f.at[q].rule, f.at[q].message);
                 ok = false;
             }
         }
@@ -291,8 +306,8 @@ static void gradients_are_legal_where_the_case_is(void **state)
     for (size_t i = 0; i < COUNT(chips); i++) legal_on(chips[i]);
 }
 
-/* Five axes, and a look along the second of them, depth: m1 takes that forwards, and has no broadcast along it to bring the gradient back with. The passes that
- * make a step fit the chip find another way. */
+/* Five axes, and a look along the second of them, depth: m1 takes that forwards, and has no broadcast along it to
+ * bring the gradient back with. The passes that make a step fit the chip find another way. */
 static void back_along_depth(void **state)
 {
     (void)state;
@@ -328,9 +343,9 @@ static void back_along_depth(void **state)
     }
 }
 
-/* ---- the saturating weight gradient ----
- * A 1x3 convolution of two places and 18 channels whose output gradient is scale * y^2, with data for which the published counts
- * come out (the facts rows use the same): what is cut carries the loss scale, and m1 cannot cut above 4094 at a width offset. */
+/* ---- the saturating weight gradient ---- A 1x3 convolution of two places and 18 channels whose output gradient is
+ * scale * y^2, with data for which the published counts come out (the facts rows use the same): what is cut carries
+ * the loss scale, and m1 cannot cut above 4094 at a width offset. */
 
 enum { CH = 18, PLACES = 2, TAPS = 3, DATA_SEED = 3235 };
 
@@ -351,16 +366,21 @@ static void sweep_open(sweep *s, double in_scale, double loss_scale, grad_conv_f
         s->w[i] = dtype_round(DT_F16, 9 + 18 * u * u);
     }
     s->scale[0] = loss_scale;
-    s->in[0] = (tensor64){ xt, s->x }, s->in[1] = s->in[2] = (tensor64){ wt, s->w }, s->in[3] = (tensor64){ st, s->scale };
+    s->in[0] = (tensor64){ xt, s->x }, s->in[1] = s->in[2] = (tensor64){ wt, s->w },
+    s->in[3] = (tensor64){ st, s->scale };
     graph *g = s->g = graph_new("sweep", 0);
     assert_non_null(g);
-    val x = graph_input(g, "x", xt), w = graph_input(g, "w", wt), w2 = graph_input(g, "w2", wt), scale = graph_input(g, "scale", st), dw = NO_VAL;
+    val x = graph_input(g, "x", xt), w = graph_input(g, "w", wt), w2 = graph_input(g, "w2", wt),
+        scale = graph_input(g, "scale", st), dw = NO_VAL;
     const attr same[] = { AT_S(PAD_TYPE, "same") };
     const val a[] = { x, w }, b[] = { x, w2 };
     /* w2 holds the same numbers and is not differentiated by: the gradient at the output is y^2 */
-    val loss = G(g, REDUCE_SUM, G(g, MUL, graph_op(g, OP_CONV, a, 2, same, 1), G(g, SQUARE, graph_op(g, OP_CONV, b, 2, same, 1))));
+    val loss = G(g, REDUCE_SUM,
+                 G(g, MUL, graph_op(g, OP_CONV, a, 2, same, 1), G(g, SQUARE, graph_op(g, OP_CONV, b, 2, same, 1))));
     diag d = { 0 };
-    assert_ok(grad_build(g, loss, &w, 1, &dw, &(grad_options){ .seed = scale, .conv_weight = form, .info = &s->info }, &d), d);
+    assert_ok(
+        grad_build(g, loss, &w, 1, &dw, &(grad_options){ .seed = scale, .conv_weight = form, .info = &s->info }, &d),
+        d);
     graph_output(g, "dw", dw);
     assert_ok(graph_finish(g, &d), d);
 }
@@ -416,7 +436,8 @@ static void loss_scale_sweep(void **state)
     }
 }
 
-/* The scale that is called safe is: on the chip, with its roundings, and not only where they are left out. A hundredth more is not. */
+/* The scale that is called safe is: on the chip, with its roundings, and not only where they are left out. A
+ * hundredth more is not. */
 static void the_safe_scale_is_safe(void **state)
 {
     (void)state;
@@ -438,7 +459,8 @@ static void the_safe_scale_is_safe(void **state)
             for (int q = 0; q < PLACES; q++) s.x[q] = dtype_round(DT_F16, rng_range(&data, 0.03, 0.1));
             assert_ok(grad_preflight(s.g, &s.info, scale, s.in, &mem, &h, &n, &d), d);
             for (size_t q = 0; q < n && k == 0; q++) safe = fmin(safe, h[q].safe_scale);
-            if (k && (infinities_on(&s, "m1") > 0) != (k == 2)) fail_msg("a loss scale of %g, where up to %g is safe", scale, safe);
+            if (k && (infinities_on(&s, "m1") > 0) != (k == 2))
+                fail_msg("a loss scale of %g, where up to %g is safe", scale, safe);
             arena_free(&mem);
             graph_free(s.g);
             if (safe == INFINITY) break;
@@ -450,9 +472,17 @@ static void the_safe_scale_is_safe(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1), cmocka_unit_test(every_rule_on_m4),
-                                        cmocka_unit_test(every_rule_in_bf16), cmocka_unit_test(extremes_of_any_size), cmocka_unit_test(masked_keys_get_nothing), cmocka_unit_test(shares_of_large_logits),
-                                        cmocka_unit_test(large_counts), cmocka_unit_test(slopes_out_of_range),
-                                        cmocka_unit_test(gradients_are_legal_where_the_case_is), cmocka_unit_test(back_along_depth), cmocka_unit_test(loss_scale_sweep), cmocka_unit_test(the_safe_scale_is_safe) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_rule_on_m1),
+                                        cmocka_unit_test(every_rule_on_m4),
+                                        cmocka_unit_test(every_rule_in_bf16),
+                                        cmocka_unit_test(extremes_of_any_size),
+                                        cmocka_unit_test(masked_keys_get_nothing),
+                                        cmocka_unit_test(shares_of_large_logits),
+                                        cmocka_unit_test(large_counts),
+                                        cmocka_unit_test(slopes_out_of_range),
+                                        cmocka_unit_test(gradients_are_legal_where_the_case_is),
+                                        cmocka_unit_test(back_along_depth),
+                                        cmocka_unit_test(loss_scale_sweep),
+                                        cmocka_unit_test(the_safe_scale_is_safe) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

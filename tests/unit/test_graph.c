@@ -54,7 +54,8 @@ static void first_error_sticks(void **state)
     static const struct {
         const char *want;
         int which;
-    } rows[] = { { "already used", 0 }, { "no attribute", 1 }, { "missing", 2 }, { "at most", 3 }, { "given twice", 4 }, { "two outputs", 5 }, { "returns nothing", 6 } };
+    } rows[] = { { "already used", 0 }, { "no attribute", 1 }, { "missing", 2 },        { "at most", 3 },
+                 { "given twice", 4 },  { "two outputs", 5 },  { "returns nothing", 6 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         g = graph_new("bad", 0);
         x = graph_input(g, "x", T4);
@@ -190,9 +191,10 @@ static void memory_may_run_out_anywhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(builder_infers_and_finishes), cmocka_unit_test(first_error_sticks),
-        cmocka_unit_test(attributes_are_canonical),    cmocka_unit_test(zeros_have_their_sign), cmocka_unit_test(a_name_given_up_is_free_again), cmocka_unit_test(a_rewrite_that_copies_changes_nothing),
-        cmocka_unit_test(the_verifier_sees_damage),    cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(builder_infers_and_finishes),   cmocka_unit_test(first_error_sticks),
+        cmocka_unit_test(attributes_are_canonical),      cmocka_unit_test(zeros_have_their_sign),
+        cmocka_unit_test(a_name_given_up_is_free_again), cmocka_unit_test(a_rewrite_that_copies_changes_nothing),
+        cmocka_unit_test(the_verifier_sees_damage),      cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
 }

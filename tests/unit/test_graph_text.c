@@ -1,4 +1,5 @@
-/* Graph text: reading, printing, comparing, drawing; one example of every op of the table; and text nobody should write. */
+/* Graph text: reading, printing, comparing, drawing; one example of every op of the table; and text nobody should
+ * write. */
 #include "every_op.h"
 #include "graph/graph.h"
 #include "t.h"
@@ -135,8 +136,9 @@ static void builder_names_and_order(void **state)
 static void differences(void **state)
 {
     (void)state;
-    static const char base[] = "graph \"a\"\nx = input fp16[4]\nc = const fp16[4] {1, 2, 3, 4}\nb = const fp16[4] blob \"w\" 64\n"
-                               "y = softmax(x) {axis=0}\nz = add(y, c)\nreturn z\n";
+    static const char base[] =
+        "graph \"a\"\nx = input fp16[4]\nc = const fp16[4] {1, 2, 3, 4}\nb = const fp16[4] blob \"w\" 64\n"
+        "y = softmax(x) {axis=0}\nz = add(y, c)\nreturn z\n";
     static const struct {
         const char *from, *to, *why;
     } rows[] = {
@@ -290,8 +292,10 @@ static void bad_text(void **state)
         an_status st = graph_parse(exact, n, &g, &d);
         if (st != AN_INPUT || g) fail_msg("row %zu: status %d: %s", i, (int)st, rows[i].text);
         if (!strstr(d.msg, rows[i].why)) fail_msg("row %zu: \"%s\" lacks \"%s\"", i, d.msg, rows[i].why);
-        if (rows[i].line && d.at.line != rows[i].line) fail_msg("row %zu: line %u, wanted %u: %s", i, d.at.line, rows[i].line, d.msg);
-        if (rows[i].col && d.at.col != rows[i].col) fail_msg("row %zu: col %u, wanted %u: %s", i, d.at.col, rows[i].col, d.msg);
+        if (rows[i].line && d.at.line != rows[i].line)
+            fail_msg("row %zu: line %u, wanted %u: %s", i, d.at.line, rows[i].line, d.msg);
+        if (rows[i].col && d.at.col != rows[i].col)
+            fail_msg("row %zu: col %u, wanted %u: %s", i, d.at.col, rows[i].col, d.msg);
         free(exact);
     }
     diag d = { 0 };
@@ -330,7 +334,8 @@ static void long_text(void **state)
     enum { N = 2000000 };
     char *text = malloc(N);
     assert_non_null(text);
-    static const char *const fills[] = { "(", "\"", "a,", "x = ", "[[", "{", "\\", "#", "a=input fp16[1]\n", "return a=x,", "9" };
+    static const char *const fills[] = { "(",           "\"", "a,", "x = ", "[[", "{", "\\", "#", "a=input fp16[1]\n",
+                                         "return a=x,", "9" };
     for (size_t i = 0; i < COUNT(fills); i++) {
         size_t len = strlen(fills[i]);
         for (size_t k = 0; k < N; k++) text[k] = fills[i][k % len];

@@ -12,8 +12,10 @@
 
 /* The sigmoid record of the real program. */
 static const uint16_t sigmoid[HWX_TABLE_WORDS] = {
-    0xc8f8, 0x4829, 0x0000, 0x3c00, 0x0d7f, 0x1087, 0x1377, 0x1626, 0x1910, 0x1c2b, 0x1eda, 0x21a0, 0x249b, 0x2781, 0x2a12, 0x2cdb, 0x2fa1, 0x31d6, 0x344e, 0x360a, 0x3800, 0x38fb,
-    0x39d9, 0x3a8a, 0x3b0c, 0x3b65, 0x3b9f, 0x3bc4, 0x3bdb, 0x3be9, 0x3bf2, 0x3bf8, 0x3bfb, 0x3bfd, 0x3bfe, 0x3bff, 0x3bff, 0x09ac, 0x170c, 0x163e, 0x3be6, 0x0001, 0x0001,
+    0xc8f8, 0x4829, 0x0000, 0x3c00, 0x0d7f, 0x1087, 0x1377, 0x1626, 0x1910, 0x1c2b, 0x1eda,
+    0x21a0, 0x249b, 0x2781, 0x2a12, 0x2cdb, 0x2fa1, 0x31d6, 0x344e, 0x360a, 0x3800, 0x38fb,
+    0x39d9, 0x3a8a, 0x3b0c, 0x3b65, 0x3b9f, 0x3bc4, 0x3bdb, 0x3be9, 0x3bf2, 0x3bf8, 0x3bfb,
+    0x3bfd, 0x3bfe, 0x3bff, 0x3bff, 0x09ac, 0x170c, 0x163e, 0x3be6, 0x0001, 0x0001,
 };
 
 static bool real_file(const char *name, file_bytes *f)
@@ -144,7 +146,8 @@ static void every_form_reads_back(void **s)
             assert_ok(hwx_write(&im, &one, &d), d);
             assert_int_equal(one.n % HWX_PAGE, 0);
             assert_ok(hwx_read(one.at, one.n, &h, &d), d);
-            if (!hwx_image_same(&im, &h.image, &what)) fail_msg("%s as %s: %s differs", hwx_sample_name(i), im.form->name, what);
+            if (!hwx_image_same(&im, &h.image, &what))
+                fail_msg("%s as %s: %s differs", hwx_sample_name(i), im.form->name, what);
             assert_ok(hwx_write(&h.image, &two, &d), d);
             assert_int_equal(one.n, two.n);
             assert_memory_equal(one.at, two.at, one.n);
@@ -276,8 +279,14 @@ static void unpack_is_the_inverse(void **s)
     (void)s;
     rng r = { .s = test_seed("test_hwx pack") };
     for (int round = 0; round < 40; round++) {
-        hwx_weights shape = { .cout = 1 + (int64_t)(rng_next(&r) % 700), .cin = 1 + (int64_t)(rng_next(&r) % 20), .kh = 1 + (int64_t)(rng_next(&r) % 3), .kw = 1 + (int64_t)(rng_next(&r) % 3),
-                              .hin = 1 + (int64_t)(rng_next(&r) % 12), .win = 1 + (int64_t)(rng_next(&r) % 12), .bias = rng_next(&r) % 2, .product = rng_next(&r) % 2 };
+        hwx_weights shape = { .cout = 1 + (int64_t)(rng_next(&r) % 700),
+                              .cin = 1 + (int64_t)(rng_next(&r) % 20),
+                              .kh = 1 + (int64_t)(rng_next(&r) % 3),
+                              .kw = 1 + (int64_t)(rng_next(&r) % 3),
+                              .hin = 1 + (int64_t)(rng_next(&r) % 12),
+                              .win = 1 + (int64_t)(rng_next(&r) % 12),
+                              .bias = rng_next(&r) % 2,
+                              .product = rng_next(&r) % 2 };
         size_t n = (size_t)(shape.cout * shape.cin * shape.kh * shape.kw), all = n + (size_t)shape.cout;
         uint16_t *w = calloc(all, 2), *back = calloc(all, 2);
         strbuf b = { 0 };
@@ -304,8 +313,12 @@ static void tasks_with_extras(void **s)
 {
     (void)s;
     uint32_t word[3] = { 7, 8, 9 };
-    hwx_regs rec[] = { { .addr = 0x4800, .n = 3, .word = word }, { 0 }, { .addr = 0xc804, .n = 1, .word = word }, { .addr = 0xc804, .n = 1, .word = word + 2 } };
-    hwx_task t[2] = { { .has_wait = true, .wait = 5, .rec = rec, .n_rec = COUNT(rec) }, { .rec = rec, .n_rec = 1 } }, *back;
+    hwx_regs rec[] = { { .addr = 0x4800, .n = 3, .word = word },
+                       { 0 },
+                       { .addr = 0xc804, .n = 1, .word = word },
+                       { .addr = 0xc804, .n = 1, .word = word + 2 } };
+    hwx_task t[2] = { { .has_wait = true, .wait = 5, .rec = rec, .n_rec = COUNT(rec) }, { .rec = rec, .n_rec = 1 } },
+             *back;
     arena a = { 0 };
     diag d = { 0 };
     strbuf text = { 0 };
@@ -333,7 +346,10 @@ static void encode_refuses(void **s)
     hwx_streams st;
     hwx_table_streams(1, 0, &st);
 #define L .c = 4, .h = 4, .w = 4, .src = 5, .dst = 4
-    static const char *const want[] = { "width 0", "channels 131072", "result slot 32", "without kernel streams", "share a stream", "kernel streams go with", "does not fit", "Kw 32" };
+    static const char *const want[] = { "width 0",        "channels 131072",
+                                        "result slot 32", "without kernel streams",
+                                        "share a stream", "kernel streams go with",
+                                        "does not fit",   "Kw 32" };
     const hwx_layer row[] = {
         { .kind = HWX_PASS, .c = 1, .h = 1, .w = 0, .src = 5, .dst = 4 },
         { .kind = HWX_PASS, .c = 131072, .h = 1, .w = 1, .src = 5, .dst = 4 },

@@ -1,4 +1,5 @@
-/* test_hwx_hostile.c: damaged program files: each is refused with what was seen and wanted, or read as what it is; nothing else. */
+/* test_hwx_hostile.c: damaged program files: each is refused with what was seen and wanted, or read as what it is;
+ * nothing else. */
 #include "hwx/hwx.h"
 #include "hwx_t.h"
 #include "t.h"
@@ -82,7 +83,8 @@ static void random_words(void **s)
     for (int round = 0; round < 600; round++) {
         memcpy(q, p, n);
         for (uint64_t k = 0; k < 1 + rng_below(&r, 3); k++) {
-            uint64_t at = 4 * rng_below(&r, (rng_below(&r, 4) ? 0x1200 : n) / 4), v = rng_below(&r, 2) ? rng_next(&r) : (uint64_t)0 - rng_below(&r, 64);
+            uint64_t at = 4 * rng_below(&r, (rng_below(&r, 4) ? 0x1200 : n) / 4),
+                     v = rng_below(&r, 2) ? rng_next(&r) : (uint64_t)0 - rng_below(&r, 64);
             for (int b = 0; b < 4; b++) q[at + (unsigned)b] = (unsigned char)(v >> 8 * b);
         }
         behaves(q, n, "random words, round", (size_t)round, &ok);
@@ -133,7 +135,8 @@ static void says_why(void **s)
         hwx_file f;
         diag d = { 0 };
         assert_int_equal(hwx_read(p, n, &f, &d), AN_INPUT);
-        if (!strstr(d.msg, row[i].want)) fail_msg("0x%zx = 0x%x: \"%s\", want \"%s\"", row[i].at, row[i].v, d.msg, row[i].want);
+        if (!strstr(d.msg, row[i].want))
+            fail_msg("0x%zx = 0x%x: \"%s\", want \"%s\"", row[i].at, row[i].v, d.msg, row[i].want);
         hwx_close(&f);
         free(p);
     }
@@ -163,7 +166,8 @@ static void other_generations(void **s)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(truncated), cmocka_unit_test(flipped), cmocka_unit_test(random_words), cmocka_unit_test(says_why),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(truncated), cmocka_unit_test(flipped),
+                                        cmocka_unit_test(random_words), cmocka_unit_test(says_why),
                                         cmocka_unit_test(other_generations) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

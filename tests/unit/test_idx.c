@@ -201,7 +201,8 @@ static void files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(element_types), cmocka_unit_test(lies), cmocka_unit_test(packed), cmocka_unit_test(bombs), cmocka_unit_test(files),
+        cmocka_unit_test(element_types), cmocka_unit_test(lies),  cmocka_unit_test(packed),
+        cmocka_unit_test(bombs),         cmocka_unit_test(files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

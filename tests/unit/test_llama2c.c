@@ -13,10 +13,15 @@ static char *in_dir(const char *name)
     return path;
 }
 
-static const llama2c_shape small = { .dim = 8, .hidden = 12, .layers = 2, .heads = 4, .kv_heads = 2, .vocab = 10, .seq = 6, .shared = true, .group = 4 };
+static const llama2c_shape small = {
+    .dim = 8, .hidden = 12, .layers = 2, .heads = 4, .kv_heads = 2, .vocab = 10, .seq = 6, .shared = true, .group = 4
+};
 
 /* Byte k of tensor id of a layer: anything that tells places apart. */
-static unsigned char byte_of(int id, int64_t layer, size_t k) { return (unsigned char)(id * 37 + layer * 11 + (int64_t)k * 3 + 1); }
+static unsigned char byte_of(int id, int64_t layer, size_t k)
+{
+    return (unsigned char)(id * 37 + layer * 11 + (int64_t)k * 3 + 1);
+}
 
 static void write_file(const char *path, const llama2c_shape *s)
 {
@@ -27,8 +32,10 @@ static void write_file(const char *path, const llama2c_shape *s)
         for (int64_t l = 0; l < (id == L2C_EMBED || id == L2C_NORM_F || id == L2C_HEAD ? 1 : s->layers); l++) {
             if (id == L2C_HEAD && s->shared) continue;
             int64_t kv = s->dim / s->heads * s->kv_heads;
-            int64_t rows[L2C_COUNT] = { s->vocab, s->dim, s->dim, kv, kv, s->dim, s->dim, s->hidden, s->dim, s->hidden, s->dim, s->vocab };
-            int64_t cols[L2C_COUNT] = { s->dim, 1, s->dim, s->dim, s->dim, s->dim, 1, s->dim, s->hidden, s->dim, 1, s->dim };
+            int64_t rows[L2C_COUNT] = { s->vocab, s->dim,    s->dim, kv,        kv,     s->dim,
+                                        s->dim,   s->hidden, s->dim, s->hidden, s->dim, s->vocab };
+            int64_t cols[L2C_COUNT] = { s->dim, 1,      s->dim,    s->dim, s->dim, s->dim,
+                                        1,      s->dim, s->hidden, s->dim, 1,      s->dim };
             bool q = s->version == 2 && cols[id] > 1;
             size_t n = (size_t)(rows[id] * cols[id]), bytes = q ? n + n / (size_t)s->group * 4 : n * 4;
             unsigned char *p = malloc(bytes);
@@ -55,8 +62,10 @@ static void there_and_back(void **state)
             llama2c f;
             assert_ok(llama2c_open(in_dir("a.bin"), &f, &d), d);
             const llama2c_shape *g = &f.shape;
-            assert_true(g->version == version && g->dim == s.dim && g->hidden == s.hidden && g->layers == s.layers && g->heads == s.heads);
-            assert_true(g->kv_heads == s.kv_heads && g->vocab == s.vocab && g->seq == s.seq && g->shared == shared && g->group == s.group);
+            assert_true(g->version == version && g->dim == s.dim && g->hidden == s.hidden && g->layers == s.layers &&
+                        g->heads == s.heads);
+            assert_true(g->kv_heads == s.kv_heads && g->vocab == s.vocab && g->seq == s.seq && g->shared == shared &&
+                        g->group == s.group);
             size_t covered = 0;
             for (int id = 0; id < L2C_COUNT; id++)
                 for (int64_t l = 0; l < 2; l++) {
@@ -136,7 +145,8 @@ static void lies(void **state)
         for (size_t k = 0; k < n; k++) f.at[rows[i].at + k] = (unsigned char)((uint64_t)rows[i].value >> 8 * k);
         llama2c m;
         an_status st = llama2c_view(f.at, f.n, "the.bin", &m, &d);
-        if (st != AN_INPUT || !strstr(d.msg, rows[i].want) || !strstr(d.msg, "the.bin")) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        if (st != AN_INPUT || !strstr(d.msg, rows[i].want) || !strstr(d.msg, "the.bin"))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
         file_drop(&f);
     }
     unlink(in_dir("a.bin"));
@@ -165,7 +175,8 @@ static void cuts_and_mutations(void **state)
         for (int k = 0; k < 20000; k++) {
             unsigned char h[256], *p = f.at;
             memcpy(h, p, sizeof h);
-            for (uint64_t c = 1 + rng_below(&r, 3); c; c--) p[rng_below(&r, 48)] = (unsigned char)(rng_next(&r) % (k % 2 ? 256 : 16));
+            for (uint64_t c = 1 + rng_below(&r, 3); c; c--)
+                p[rng_below(&r, 48)] = (unsigned char)(rng_next(&r) % (k % 2 ? 256 : 16));
             d = (diag){ 0 };
             if (!llama2c_view(p, f.n, "f", &m, &d))
                 for (int id = 0; id < L2C_COUNT; id++) {
@@ -198,7 +209,8 @@ static void real_file(void **state)
     assert_ok(llama2c_create(in_dir("b.bin"), &f.shape, &w, &d), d);
     for (int id = 0; id < L2C_COUNT; id++) {
         llama2c_tensor t;
-        for (int64_t l = 0; llama2c_get(&f, (llama2c_id)id, l, &t); l++) assert_ok(llama2c_put(w, (llama2c_id)id, l, t.data, t.bytes, &d), d);
+        for (int64_t l = 0; llama2c_get(&f, (llama2c_id)id, l, &t); l++)
+            assert_ok(llama2c_put(w, (llama2c_id)id, l, t.data, t.bytes, &d), d);
     }
     assert_ok(llama2c_finish(w, &d), d);
     file_bytes b;
@@ -231,7 +243,8 @@ static int drop_dir(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(there_and_back), cmocka_unit_test(writer_refuses), cmocka_unit_test(lies),
-                                        cmocka_unit_test(cuts_and_mutations), cmocka_unit_test(real_file) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(there_and_back), cmocka_unit_test(writer_refuses),
+                                        cmocka_unit_test(lies), cmocka_unit_test(cuts_and_mutations),
+                                        cmocka_unit_test(real_file) };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

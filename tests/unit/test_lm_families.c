@@ -1,5 +1,5 @@
-/* test_lm_families: every family of models, by every way, on every device: one curve; and what `anneal grad` writes for a model's file is what an
- * update takes off the numbers in it. */
+/* test_lm_families: every family of models, by every way, on every device: one curve; and what `anneal grad` writes
+ * for a model's file is what an update takes off the numbers in it. */
 #include <math.h>
 
 #include "format/safetensors.h"
@@ -48,8 +48,8 @@ static lm_run_result run(small_run *r, const lm_run_options *o, const char *what
     return q;
 }
 
-/* cpu: the order of sums. Chips: activations and the loss are fp16, good to about 1e-3 each; the loss of resident is one fp16 number, up to 2e-3 off by
- * itself. Measured: 4e-7 and 1.1e-2. */
+/* cpu: the order of sums. Chips: activations and the loss are fp16, good to about 1e-3 each; the loss of resident is
+ * one fp16 number, up to 2e-3 off by itself. Measured: 4e-7 and 1.1e-2. */
 static void one_curve(void **state)
 {
     (void)state;
@@ -73,7 +73,9 @@ static void one_curve(void **state)
             for (int k = 0; k < N; k++) {
                 double off = fabs(r.loss[k] - want[k]);
                 most[!cpu] = MAX(most[!cpu], off);
-                if (!(off < limit)) fail_msg("%s, %s by %s: step %d has loss %.6f, wanted %.6f within %g", family[f].name, o.engine, o.pipeline, k + 1, r.loss[k], want[k], limit);
+                if (!(off < limit))
+                    fail_msg("%s, %s by %s: step %d has loss %.6f, wanted %.6f within %g", family[f].name, o.engine,
+                             o.pipeline, k + 1, r.loss[k], want[k], limit);
             }
             if (r.warned[0]) fail_msg("%s, %s by %s: %s", family[f].name, o.engine, o.pipeline, r.warned);
         }
@@ -92,14 +94,18 @@ static safetensors *tensors_of(const char *folder, const char *file)
     return s;
 }
 
-/* One tensor of the gradient's file against what it lost, a rate of 1: direction and size. Those that are next to nothing are noise. */
-static void compare(const safetensor *g, const safetensor *before, const safetensor *after, double all, double cos, double size, const char *what)
+/* One tensor of the gradient's file against what it lost, a rate of 1: direction and size. Those that are next to
+ * nothing are noise. */
+static void compare(const safetensor *g, const safetensor *before, const safetensor *after, double all, double cos,
+                    double size, const char *what)
 {
     double gg = 0, dd = 0, gd = 0;
-    assert_true(g && after && g->bytes == before->bytes && after->bytes == before->bytes && g->dt == DT_F32 && before->dt == DT_F32);
+    assert_true(g && after && g->bytes == before->bytes && after->bytes == before->bytes && g->dt == DT_F32 &&
+                before->dt == DT_F32);
     for (size_t i = 0; i < g->bytes / 4; i++) {
         float x, a, b;
-        memcpy(&x, (const char *)g->data + 4 * i, 4), memcpy(&a, (const char *)before->data + 4 * i, 4), memcpy(&b, (const char *)after->data + 4 * i, 4);
+        memcpy(&x, (const char *)g->data + 4 * i, 4), memcpy(&a, (const char *)before->data + 4 * i, 4),
+            memcpy(&b, (const char *)after->data + 4 * i, 4);
         double lost = (double)a - b;
         gg += (double)x * x, dd += lost * lost, gd += x * lost;
     }
@@ -147,27 +153,36 @@ static void the_file_moves_by_its_gradient(void **state)
         snprintf(what, sizeof what, "%s/step-00000004", r.save);
         assert_int_equal(rename(what, model), 0);
         snprintf(grads, sizeof grads, "%s/g.safetensors", r.dir);
-        assert_ok(lm_grad(&(lm_grad_options){ .model = model, .engine = "cpu", .tokens = tokens[0], .batch = 2, .seq = T, .out = grads }, &q, &d), d);
+        assert_ok(lm_grad(
+                      &(lm_grad_options){
+                          .model = model, .engine = "cpu", .tokens = tokens[0], .batch = 2, .seq = T, .out = grads },
+                      &q, &d),
+                  d);
         safetensors *g = tensors_of(r.dir, "g.safetensors"), *before = tensors_of(model, "model.safetensors");
         assert_int_equal(safetensors_count(g), safetensors_count(before));
-        o.model = model, o.steps = 1, o.optimizer = "sgd", o.lr = 1, o.schedule = "constant", o.warmup = -1, o.decay = -1, o.clip = -1;
+        o.model = model, o.steps = 1, o.optimizer = "sgd", o.lr = 1, o.schedule = "constant", o.warmup = -1,
+        o.decay = -1, o.clip = -1;
         for (size_t i = 0; i < COUNT(engines) * COUNT(ways); i++) {
             o.engine = engines[i / COUNT(ways)], o.pipeline = ways[i % COUNT(ways)];
             run(&r, &o, family[f].name);
             safetensors *after = tensors_of(r.save, "step-00000001/model.safetensors");
-            snprintf(what, sizeof what, "%s%s, %s by %s", family[f].name, compact ? ", of some ids" : "", o.engine, o.pipeline);
-            if (i == 0 && !(fabs(r.loss[0] - q.loss) < 1e-5)) fail_msg("%s: loss %.7f, that of the gradients is %.7f", what, r.loss[0], q.loss);
+            snprintf(what, sizeof what, "%s%s, %s by %s", family[f].name, compact ? ", of some ids" : "", o.engine,
+                     o.pipeline);
+            if (i == 0 && !(fabs(r.loss[0] - q.loss) < 1e-5))
+                fail_msg("%s: loss %.7f, that of the gradients is %.7f", what, r.loss[0], q.loss);
             for (size_t k = 0; k < safetensors_count(before); k++) {
                 const safetensor *t = safetensors_at(before, k);
                 bool cpu = i < COUNT(ways);
-                compare(safetensors_find(g, t->name), t, safetensors_find(after, t->name), norm_of(g), cpu ? 1e-5 : 1e-3, cpu ? 1e-3 : 2e-2, what);
+                compare(safetensors_find(g, t->name), t, safetensors_find(after, t->name), norm_of(g),
+                        cpu ? 1e-5 : 1e-3, cpu ? 1e-3 : 2e-2, what);
             }
             safetensors_close(after);
         }
         safetensors_close(g), safetensors_close(before);
         if (compact) { /* 47 does not occur */
             tokens[1][3] = 47;
-            assert_int_equal(lm_grad(&(lm_grad_options){ .model = model, .engine = "cpu", .tokens = tokens[0], .batch = 2, .seq = T, .out = grads }, &q, &d), AN_INPUT);
+            assert_int_equal(lm_grad(&(lm_grad_options){ .model = model, .engine = "cpu", .tokens = tokens[0],
+                                                         .batch = 2, .seq = T, .out = grads }, &q, &d), AN_INPUT);
             assert_true(strstr(d.msg, "token 47 at position 12") && strstr(d.msg, "none of them"));
         }
         small_end(&r);

@@ -1,5 +1,5 @@
-/* test_lm_run: whole runs of a small Llama: the same bits straight through or in pieces, chains of single updates, what is refused, what
- * is said; and the gradients a run is made of. */
+/* test_lm_run: whole runs of a small Llama: the same bits straight through or in pieces, chains of single updates,
+ * what is refused, what is said; and the gradients a run is made of. */
 #include <math.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -48,7 +48,8 @@ static void chains(void **state)
                 lm_run_options o = small_options(&r, engines[e]);
                 lm_run_result q;
                 diag d = { 0 };
-                o.steps = 5, o.warmup = -1, o.batch = 8, o.lr = 3e-2, o.schedule = "constant", o.seed = seed, o.resume = k > 0;
+                o.steps = 5, o.warmup = -1, o.batch = 8, o.lr = 3e-2, o.schedule = "constant", o.seed = seed,
+                o.resume = k > 0;
                 r.stop_at = k + 1;
                 assert_ok(lm_run(&o, &q, &d), d);
                 assert_true(q.done == k + 1 && isfinite(q.loss) && q.stats.train.skipped == 0);
@@ -160,7 +161,8 @@ static void refusals_to_the_bit(void **state)
     (void)state;
     static const struct {
         const char *from, *to, *says;
-    } in_config[] = { { "\"rope_theta\":10000.0", "\"rope_theta\":500.0", "rope base 500" }, { "\"rms_norm_eps\":1e-5", "\"rms_norm_eps\":1e-2", "norm epsilon 0.01" },
+    } in_config[] = { { "\"rope_theta\":10000.0", "\"rope_theta\":500.0", "rope base 500" },
+                      { "\"rms_norm_eps\":1e-5", "\"rms_norm_eps\":1e-2", "norm epsilon 0.01" },
                       { "\"max_position_embeddings\":64", "\"max_position_embeddings\":96", "context 96" } };
     small_run r;
     lm_run_result q;
@@ -232,8 +234,8 @@ static void other_start(void **state)
     small_end(&b);
 }
 
-/* A device that can address what an update takes with activations computed again, and no more: that is what happens, and the bits are the same. One
- * that cannot even do that says how much was asked for, and what would take less. */
+/* A device that can address what an update takes with activations computed again, and no more: that is what happens,
+ * and the bits are the same. One that cannot even do that says how much was asked for, and what would take less. */
 static void little_memory(void **state)
 {
     (void)state;
@@ -265,7 +267,9 @@ static void little_memory(void **state)
 static void lines(void **state)
 {
     (void)state;
-    lm_progress p = { .step = 3, .steps = 9, .loss = NAN, .smooth = 2.5, .lr = 1e-3, .tokens = 100, .ms = 50, .skipped = 2 };
+    lm_progress p = {
+        .step = 3, .steps = 9, .loss = NAN, .smooth = 2.5, .lr = 1e-3, .tokens = 100, .ms = 50, .skipped = 2
+    };
     strbuf j = { 0 }, c = { 0 }, h = { 0 };
     log_json(&j, &p);
     log_csv(&c, &p);
@@ -294,7 +298,8 @@ static void curves(void **state)
     plot_text(&text, &(plot_losses){ .title = "t", .raw = &s }, 40, 8, true);
     assert_true(strchr(text.at, '*') && strstr(text.at, "10.19"));
     plot_svg(&svg, &(plot_losses){ .title = "a<b & \"c\"", .raw = &s, .kept = &one });
-    assert_true(strstr(svg.at, "a&lt;b &amp; &quot;c&quot;") && strstr(svg.at, "<polyline") && strstr(svg.at, "<circle") && strstr(svg.at, "</svg>"));
+    assert_true(strstr(svg.at, "a&lt;b &amp; &quot;c&quot;") && strstr(svg.at, "<polyline") &&
+                strstr(svg.at, "<circle") && strstr(svg.at, "</svg>"));
     plot_text(&none, &(plot_losses){ .title = "t" }, 40, 8, true);
     assert_true(none.n == 0);
     sb_free(&text), sb_free(&svg), sb_free(&none);
@@ -305,7 +310,8 @@ static void labels(void **state)
 {
     (void)state;
     static const struct { double from, span; } rows[] = { { 6.24, 1e-4 }, { 6.24, 0.004 }, { 6.24, 0.03 }, { 6.24, 0.5 }, { 6.24, 3 }, { 6.24, 70 }, { 3.7, 5.7e7 }, { 0, 12 }, { 9e5, 1 },
-                                                             { 2e13, 7e13 }, { 1e30, 0 }, { 1e30, 1e14 }, { 3e38, 0 } }; /* the last two: what rounding leaves, and none */
+                                                             /* the last two: what rounding leaves, and none */
+                                                             { 2e13, 7e13 }, { 1e30, 0 }, { 1e30, 1e14 }, { 3e38, 0 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         plot_series s = { 0 };
         char seen[40][24];
@@ -320,15 +326,18 @@ static void labels(void **state)
             assert_true(n < (int)COUNT(seen));
             snprintf(seen[n], sizeof *seen, "%.*s", (int)strcspn(at, "<"), at);
             for (int k = 0; k < n; k++) assert_string_not_equal(seen[k], seen[n]);
-            if (atof(strstr(x, "x=\"") + 3) < 20 + 7 * (double)strlen(seen[n])) fail_msg("%s begins on the scale's name", seen[n]);
+            if (atof(strstr(x, "x=\"") + 3) < 20 + 7 * (double)strlen(seen[n]))
+                fail_msg("%s begins on the scale's name", seen[n]);
             assert_true(seen[n][0] != '-');
         }
-        if (n < 4 || strstr(svg.at, "nan")) fail_msg("%g and %g more: %d labels, or no numbers", rows[i].from, rows[i].span, n);
+        if (n < 4 || strstr(svg.at, "nan"))
+            fail_msg("%g and %g more: %d labels, or no numbers", rows[i].from, rows[i].span, n);
         plot_text(&text, &(plot_losses){ .raw = &s }, 40, 9, true);
         const char *line = text.at;
         for (int k = 0; k < 10; k++, line = strchr(line, '\n') + 1) { /* the scale is one line, down to the corner */
             int at = k < 9 ? (int)strcspn(line, "|") : (int)strcspn(line, "+");
-            if (axis >= 0 && at != axis) fail_msg("%g and %g more: a scale at %d and %d:\n%s", rows[i].from, rows[i].span, axis, at, text.at);
+            if (axis >= 0 && at != axis)
+                fail_msg("%g and %g more: a scale at %d and %d:\n%s", rows[i].from, rows[i].span, axis, at, text.at);
             axis = at;
         }
         sb_free(&svg);
@@ -343,8 +352,10 @@ static void lanes(void **state)
     assert_non_null(l);
     uint64_t t = clock_ns();
     plot_lanes_add(l, &(pipe_event){ .lane = "device", .what = "forward", .layer = 1, .begin = t, .end = t + 1000000 });
-    plot_lanes_add(l, &(pipe_event){ .lane = "host", .what = "dW", .layer = -1, .begin = t + 500000, .end = t + 900000 });
-    plot_lanes_add(l, &(pipe_event){ .lane = "device", .what = "forward", .layer = 2, .begin = t + 3000000, .end = t + 4000000 });
+    plot_lanes_add(l,
+                   &(pipe_event){ .lane = "host", .what = "dW", .layer = -1, .begin = t + 500000, .end = t + 900000 });
+    plot_lanes_add(
+        l, &(pipe_event){ .lane = "device", .what = "forward", .layer = 2, .begin = t + 3000000, .end = t + 4000000 });
     plot_lanes_mark(l);
     strbuf text = { 0 }, trace = { 0 };
     plot_lanes_text(&text, l, 40);
@@ -353,15 +364,19 @@ static void lanes(void **state)
     assert_non_null(strstr(text.at, " 50.0%")); /* two of four milliseconds */
     assert_non_null(strstr(text.at, "device and host at once                         0.40 ms"));
     char one[100];
-    snprintf(one, sizeof one, "\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":1000.000,\"name\":\"forward\",\"args\":{\"layer\":2}}", (double)(t + 3000000) / 1e3);
+    snprintf(one, sizeof one,
+             "\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":1000.000,\"name\":\"forward\",\"args\":{\"layer\":2}}",
+             (double)(t + 3000000) / 1e3);
     assert_non_null(strstr(trace.at, one));
     /* a process that goes on adds its own; what is no trace is left out */
     strbuf two = { 0 }, three = { 0 }, other = { 0 };
     plot_lanes_trace(&two, l, trace.at, trace.n);
     plot_lanes_trace(&three, l, two.at, two.n);
     plot_lanes_trace(&other, l, "hello", 5);
-    assert_true(!strncmp(two.at, trace.at, trace.n - 4) && strstr(two.at, "\"pid\":2,\"tid\":1,\"ts\":") && !strstr(two.at, "\"pid\":3"));
-    assert_true(strstr(three.at, "\"pid\":1,\"tid\":1") && strstr(three.at, "\"pid\":2,\"tid\":1") && strstr(three.at, "\"pid\":3,\"tid\":1"));
+    assert_true(!strncmp(two.at, trace.at, trace.n - 4) && strstr(two.at, "\"pid\":2,\"tid\":1,\"ts\":") &&
+                !strstr(two.at, "\"pid\":3"));
+    assert_true(strstr(three.at, "\"pid\":1,\"tid\":1") && strstr(three.at, "\"pid\":2,\"tid\":1") &&
+                strstr(three.at, "\"pid\":3,\"tid\":1"));
     assert_string_equal(other.at, trace.at);
     diag d = { 0 };
     json_t *top;
@@ -377,7 +392,8 @@ static void lanes(void **state)
 static const struct {
     const char *what;
     int times;
-} works[] = { { "set up", 1 }, { "programs", 1 }, { "weights", 1 }, { "data", 12 }, { "text kept back", 2 }, { "checkpoint", 3 }, { "sample", 2 }, { "numbers", 2 } };
+} works[] = { { "set up", 1 },         { "programs", 1 },   { "weights", 1 }, { "data", 12 },
+              { "text kept back", 2 }, { "checkpoint", 3 }, { "sample", 2 },  { "numbers", 2 } };
 static int seen[COUNT(works)], at_device, others;
 
 static void note_event(void *user, const pipe_event *e)
@@ -422,10 +438,12 @@ static void rates(void **state)
         lm_run_result q;
         seen_lines s = { 0 };
         diag d = { 0 };
-        o.save = NULL, o.steps = 4, o.lr = 0.01, o.lr_end = ends[i], o.schedule = "linear", o.warmup = -1, o.user = &s, o.on_progress = take_line, o.stop = go_on, o.warn = NULL;
+        o.save = NULL, o.steps = 4, o.lr = 0.01, o.lr_end = ends[i], o.schedule = "linear", o.warmup = -1, o.user = &s,
+        o.on_progress = take_line, o.stop = go_on, o.warn = NULL;
         assert_ok(lm_run(&o, &q, &d), d);
         assert_int_equal(s.n, 4);
-        for (int k = 0; k < 4; k++) assert_true(fabs(s.lr[k] - 0.01 * (left[i] + (1 - left[i]) * (1 - k / 4.0))) < 1e-12);
+        for (int k = 0; k < 4; k++)
+            assert_true(fabs(s.lr[k] - 0.01 * (left[i] + (1 - left[i]) * (1 - k / 4.0))) < 1e-12);
     }
     /* Unless it is said, a tenth of the run warms up, twenty updates at most; and the rate is that of a small model. */
     static const int64_t steps[] = { 9, 30, 1000 };
@@ -435,7 +453,8 @@ static void rates(void **state)
         lm_run_result q;
         seen_lines s = { 0 };
         diag d = { 0 };
-        o.save = NULL, o.steps = steps[i], o.lr = 0, o.schedule = "constant", o.user = &s, o.on_progress = take_line, o.stop = after_one, o.warn = NULL;
+        o.save = NULL, o.steps = steps[i], o.lr = 0, o.schedule = "constant", o.user = &s, o.on_progress = take_line,
+        o.stop = after_one, o.warn = NULL;
         assert_ok(lm_run(&o, &q, &d), d);
         assert_true(s.n == 1 && fabs(s.lr[0] - first[i]) < 1e-12);
     }
@@ -447,7 +466,8 @@ static void rates(void **state)
     seen_lines s = { 0 };
     diag d = { 0 };
     assert_ok(file_write(r.model, wide, sizeof wide - 1, &d), d);
-    o.save = NULL, o.steps = 9, o.lr = 0, o.schedule = "constant", o.user = &s, o.on_progress = take_line, o.stop = after_one, o.warn = NULL;
+    o.save = NULL, o.steps = 9, o.lr = 0, o.schedule = "constant", o.user = &s, o.on_progress = take_line,
+    o.stop = after_one, o.warn = NULL;
     assert_ok(lm_run(&o, &q, &d), d);
     assert_true(q.parameters > 2000000 && fabs(s.lr[0] - 3e-3 / sqrt((double)q.parameters / 1e6)) < 1e-12);
     small_end(&r);
@@ -465,7 +485,8 @@ static void split(void **state)
         lm_run_result q;
         seen_lines s = { 0 };
         diag d = { 0 };
-        o.save = NULL, o.steps = 4, o.pipeline = ways[i], o.user = &s, o.on_progress = take_line, o.stop = go_on, o.warn = NULL;
+        o.save = NULL, o.steps = 4, o.pipeline = ways[i], o.user = &s, o.on_progress = take_line, o.stop = go_on,
+        o.warn = NULL;
         assert_ok(lm_run(&o, &q, &d), d);
         const lm_progress *p = &s.last;
         assert_true(p->device_ms > 0 && p->host_ms > 0 && p->wait_ms >= 0 && p->data_ms > 0);
@@ -520,7 +541,8 @@ static void no_samples(void **state)
     for (size_t i = 0; i <= COUNT(what); i++) {
         lm_run_options o = small_options(&r, "cpu");
         diag d = { 0 };
-        o.save = NULL, o.steps = 1, o.sample_every = i == 0 ? 5 : 0, o.sample_tokens = i == 1 ? 3 : 0, o.prompt = i == 2 ? "a" : NULL;
+        o.save = NULL, o.steps = 1, o.sample_every = i == 0 ? 5 : 0, o.sample_tokens = i == 1 ? 3 : 0,
+        o.prompt = i == 2 ? "a" : NULL;
         an_status st = lm_run(&o, &q, &d);
         if (i == COUNT(what)) assert_ok(st, d); /* nothing asked for, nothing refused */
         else assert_true(st == AN_USAGE && strstr(d.msg, what[i]) && strstr(d.msg, "there is no tokenizer"));
@@ -569,13 +591,17 @@ static void any_batch(void **state)
             assert_ok(lm_run(&o, &q, &d), d);
             if (!i) first = q.validation;
             assert_true(q.validation_samples == (s ? 124 : 4) && q.validation > 5);
-            if (!(fabs(q.validation - first) < 2e-6)) fail_msg("batch %lld: %.9g, of single windows %.9g", (long long)batch[i], q.validation, first);
+            if (!(fabs(q.validation - first) < 2e-6))
+                fail_msg("batch %lld: %.9g, of single windows %.9g", (long long)batch[i], q.validation, first);
         }
     }
     small_end(&r);
 }
 
-static void ignore_sample(void *user, int64_t step, const char *text, size_t n) { (void)user, (void)step, (void)text, (void)n; }
+static void ignore_sample(void *user, int64_t step, const char *text, size_t n)
+{
+    (void)user, (void)step, (void)text, (void)n;
+}
 
 static void events(void **state)
 {
@@ -585,7 +611,8 @@ static void events(void **state)
     diag d = { 0 };
     small_begin(&r);
     lm_run_options o = small_options(&r, "cpu");
-    o.steps = 6, o.accum = 2, o.save_every = 2, o.eval_every = 3, o.sample_every = 3, o.data = NULL, o.on_event = note_event, o.on_sample = ignore_sample, o.sample_tokens = 2, o.stats_every = 3;
+    o.steps = 6, o.accum = 2, o.save_every = 2, o.eval_every = 3, o.sample_every = 3, o.data = NULL,
+    o.on_event = note_event, o.on_sample = ignore_sample, o.sample_tokens = 2, o.stats_every = 3;
     memset(seen, 0, sizeof seen), at_device = others = 0;
     assert_ok(lm_run(&o, &q, &d), d);
     for (size_t i = 0; i < COUNT(works); i++)
@@ -647,9 +674,12 @@ static void gradients(void **state)
     snprintf(out, sizeof out, "%s/g.safetensors", r.dir);
     snprintf(folder, sizeof folder, "%s/hf", r.dir);
     assert_ok(lm_open(r.model, &(lm_options){ .dt = DT_F32, .seed = 9 }, &m, &d), d);
-    assert_ok(lm_convert(m, folder, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1 }, &done, &d), d);
+    assert_ok(lm_convert(m, folder, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1 }, &done, &d),
+              d);
     for (size_t e = 0; e < COUNT(engines); e++) {
-        lm_grad_options o = { .model = folder, .engine = engines[e], .tokens = ids, .batch = GB, .seq = GT, .out = out };
+        lm_grad_options o = {
+            .model = folder, .engine = engines[e], .tokens = ids, .batch = GB, .seq = GT, .out = out
+        };
         o.device.threads = 1;
         assert_ok(lm_grad(&o, &q, &d), d);
         double base = loss_of(lm_config(m), m, ids, NULL, 0, 0), loose = e ? 0.02 : 1e-5;
@@ -664,9 +694,12 @@ static void gradients(void **state)
         }
         for (size_t i = 0; i < COUNT(rows); i++) {
             float got;
-            double h = 2e-2, slope = (loss_of(lm_config(m), m, ids, rows[i].weight, rows[i].at, h) - loss_of(lm_config(m), m, ids, rows[i].weight, rows[i].at, -h)) / (2 * h);
+            double h = 2e-2, slope = (loss_of(lm_config(m), m, ids, rows[i].weight, rows[i].at, h) -
+                                      loss_of(lm_config(m), m, ids, rows[i].weight, rows[i].at, -h)) /
+                                     (2 * h);
             memcpy(&got, (const char *)safetensors_find(g, rows[i].tensor)->data + rows[i].in_file * 4, 4);
-            if (fabs(got - slope) > 0.03 * fabs(slope) + 2e-4) fail_msg("%s on %s: %g, by differences %g", rows[i].weight, engines[e], (double)got, slope);
+            if (fabs(got - slope) > 0.03 * fabs(slope) + 2e-4)
+                fail_msg("%s on %s: %g, by differences %g", rows[i].weight, engines[e], (double)got, slope);
             assert_true(slope != 0);
         }
         safetensors_close(g), safetensors_close(w);
@@ -676,7 +709,8 @@ static void gradients(void **state)
     small_end(&r);
 }
 
-/* Under the names of the model's own file; and what a process that was killed while it wrote left beside them the next one removes. */
+/* Under the names of the model's own file; and what a process that was killed while it wrote left beside them the
+ * next one removes. */
 static void gradients_as_named(void **state)
 {
     (void)state;
@@ -705,7 +739,8 @@ static void gradients_as_named(void **state)
         _exit((int)lm_grad(&o, &q, &d));
     }
     assert_true(child > 0 && waitpid(child, &how, 0) == child);
-    if (!WIFSIGNALED(how) || WTERMSIG(how) != SIGXFSZ) fail_msg("it was to be killed for what it wrote: status %#x", how);
+    if (!WIFSIGNALED(how) || WTERMSIG(how) != SIGXFSZ)
+        fail_msg("it was to be killed for what it wrote: status %#x", how);
     for (int killed = 1; killed >= 0; killed--) {
         int n = 0;
         DIR *at = opendir(r.dir);
@@ -719,14 +754,15 @@ static void gradients_as_named(void **state)
     assert_int_equal(safetensors_count(g), COUNT(gpt2_tensors) - 1);
     for (const file_tensor *t = gpt2_tensors; t->name; t++) {
         const safetensor *x = safetensors_find(g, t->name + strlen("transformer."));
-        if (!x || x->rank != t->rank || memcmp(x->dim, t->d, sizeof *t->d * (size_t)t->rank)) fail_msg("%s: missing, or of another shape", t->name);
+        if (!x || x->rank != t->rank || memcmp(x->dim, t->d, sizeof *t->d * (size_t)t->rank))
+            fail_msg("%s: missing, or of another shape", t->name);
     }
     safetensors_close(g);
     small_end(&r);
 }
 
-/* More tokens than an axis of m1 to m3 has places: the file is that of cpu, by a pipeline that cuts the vocabulary; and what none takes is refused without
- * advice that grad cannot follow. */
+/* More tokens than an axis of m1 to m3 has places: the file is that of cpu, by a pipeline that cuts the vocabulary;
+ * and what none takes is refused without advice that grad cannot follow. */
 static void gradients_of_many_tokens(void **state)
 {
     (void)state;
@@ -734,7 +770,8 @@ static void gradients_of_many_tokens(void **state)
         const char *engine;
         int layers;
         an_status st;
-    } rows[] = { { "cpu", 1, AN_OK }, { "soft:m1", 1, AN_OK }, { "soft:m3", 1, AN_OK }, { "cpu", 18, AN_OK }, { "soft:m2", 18, AN_OK }, { "soft:m3", 18, AN_UNSUPPORTED } };
+    } rows[] = { { "cpu", 1, AN_OK },  { "soft:m1", 1, AN_OK },  { "soft:m3", 1, AN_OK },
+                 { "cpu", 18, AN_OK }, { "soft:m2", 18, AN_OK }, { "soft:m3", 18, AN_UNSUPPORTED } };
     small_run r;
     small_begin(&r);
     safetensors *base = NULL, *g;
@@ -748,7 +785,9 @@ static void gradients_of_many_tokens(void **state)
                  "\"num_attention_heads\":2,\"vocab_size\":16400,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true}", rows[i].layers);
         write_text(r.model, json);
         snprintf(out, sizeof out, "%s/g%zu.safetensors", r.dir, i);
-        lm_grad_options o = { .model = r.model, .engine = rows[i].engine, .tokens = ids, .batch = 1, .seq = 8, .out = out };
+        lm_grad_options o = {
+            .model = r.model, .engine = rows[i].engine, .tokens = ids, .batch = 1, .seq = 8, .out = out
+        };
         o.device.threads = 1;
         an_status st = lm_grad(&o, &q, &d);
         if (st != rows[i].st) fail_msg("%s, %d layers: status %d, %s", rows[i].engine, rows[i].layers, (int)st, d.msg);
@@ -763,7 +802,9 @@ static void gradients_of_many_tokens(void **state)
                 double x = dtype_load(DT_F32, a->data, j), y = dtype_load(DT_F32, b->data, j);
                 ab += x * y, aa += x * x, bb += y * y;
             }
-            if (!(ab >= 0.9995 * sqrt(aa * bb)) || !(fabs(sqrt(aa / bb) - 1) < 0.01)) fail_msg("%s on %s: cosine %g, %g of its size", a->name, rows[i].engine, ab / sqrt(aa * bb), sqrt(aa / bb));
+            if (!(ab >= 0.9995 * sqrt(aa * bb)) || !(fabs(sqrt(aa / bb) - 1) < 0.01))
+                fail_msg("%s on %s: cosine %g, %g of its size", a->name, rows[i].engine, ab / sqrt(aa * bb),
+                         sqrt(aa / bb));
         }
         if (first) safetensors_close(base), base = g;
         else safetensors_close(g);

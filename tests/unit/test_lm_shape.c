@@ -1,5 +1,6 @@
-/* test_lm_shape: what a run may change about its model, from start to file: the exported model computes what was trained, runs go on to the same
- * bits, what does not fit is refused; and what a run says about numbers that are not finite, about norms, and about its past. */
+/* test_lm_shape: what a run may change about its model, from start to file: the exported model computes what was
+ * trained, runs go on to the same bits, what does not fit is refused; and what a run says about numbers that are not
+ * finite, about norms, and about its past. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static lm_run_options options_of(small_run *r, const row *w)
     diag d = { 0 };
     if (!strcmp(w->name, "a norm behind")) assert_ok(file_write(r->model, gemma2, sizeof gemma2 - 1, &d), d);
     lm_run_options o = small_options(r, w->engine);
-    o.pipeline = w->pipeline, o.residual = w->residual, o.softcap = w->softcap, o.zero_init = w->zero, o.compact_vocab = w->compact, o.recompute = w->recompute;
+    o.pipeline = w->pipeline, o.residual = w->residual, o.softcap = w->softcap, o.zero_init = w->zero,
+    o.compact_vocab = w->compact, o.recompute = w->recompute;
     o.steps = 6, o.save_every = 3;
     return o;
 }
@@ -48,7 +50,9 @@ static double loss_of_file(const small_run *r, const lm_run_result *q)
     lm_session *s;
     corpus_pos pos = { 0 };
     double sum = 0;
-    assert_ok(corpus_open(r->data, &(corpus_options){ .vocab = 300, .seq = q->seq, .seed = 3, .validation = 0.02 }, &data, &d), d);
+    assert_ok(corpus_open(r->data, &(corpus_options){ .vocab = 300, .seq = q->seq, .seed = 3, .validation = 0.02 },
+                          &data, &d),
+              d);
     int64_t n = (int64_t)corpus_samples(data, CORPUS_VALIDATION);
     assert_true(n < 64);
     assert_ok(lm_open(r->save, &(lm_options){ .dt = DT_F32 }, &m, &d), d);
@@ -81,9 +85,12 @@ static void exported(void **state)
         assert_ok(lm_run(&y, &half, &d), d);
         b.stop_at = 0, y.resume = true;
         assert_ok(lm_run(&y, &rest, &d), d);
-        if (whole.digest != rest.digest) fail_msg("%s, %s on %s: in pieces it ends elsewhere", rows[i].name, rows[i].pipeline, rows[i].engine);
+        if (whole.digest != rest.digest)
+            fail_msg("%s, %s on %s: in pieces it ends elsewhere", rows[i].name, rows[i].pipeline, rows[i].engine);
         double file = loss_of_file(&a, &whole), far = strcmp(rows[i].engine, "cpu") ? 0.01 : 1e-5;
-        if (!(fabs(file - whole.validation) < far * whole.validation)) fail_msg("%s, %s on %s: trained to %.7f, the file has %.7f", rows[i].name, rows[i].pipeline, rows[i].engine, whole.validation, file);
+        if (!(fabs(file - whole.validation) < far * whole.validation))
+            fail_msg("%s, %s on %s: trained to %.7f, the file has %.7f", rows[i].name, rows[i].pipeline, rows[i].engine,
+                     whole.validation, file);
         if (!i) plain = whole.digest;
         else assert_true((whole.digest == plain) == !strcmp(rows[i].name, "recompute"));
         assert_true(rows[i].compact ? whole.vocab <= 40 : whole.vocab == 300);
@@ -91,7 +98,8 @@ static void exported(void **state)
     }
 }
 
-/* Rows that were not trained are as they were; the list says which were; what is not in it is never answered, and cannot be asked for. */
+/* Rows that were not trained are as they were; the list says which were; what is not in it is never answered, and
+ * cannot be asked for. */
 static void compact_rows(void **state)
 {
     (void)state;
@@ -169,7 +177,8 @@ static void cap_in_files(void **state)
     for (size_t i = 0; i < COUNT(no); i++) {
         diag e = { 0 };
         snprintf(out, sizeof out, "%s/m%zu", r.dir, i);
-        assert_int_equal(lm_convert(m, out, &(lm_convert_options){ .to = no[i], .dt = DT_F32, .version = -1 }, &done, &e), AN_INPUT);
+        assert_int_equal(
+            lm_convert(m, out, &(lm_convert_options){ .to = no[i], .dt = DT_F32, .version = -1 }, &done, &e), AN_INPUT);
         assert_non_null(strstr(e.msg, "soft cap"));
     }
     lm_close(m);
@@ -220,10 +229,15 @@ static void on_note(void *user, const char *line)
     if (!strcmp(kind, "nonfinite")) {
         const json_t *a = json_object_get(top, "activations"), *l = json_object_get(top, "loss");
         h->bad++;
-        if (json_is_string(json_object_get(top, "first"))) snprintf(h->first, sizeof h->first, "%s", json_string_value(json_object_get(top, "first")));
-        json_int_t n = json_integer_value(json_object_get(a, "nan")) + json_integer_value(json_object_get(a, "inf")) + json_integer_value(json_object_get(a, "-inf"));
-        assert_true(n > 0 && json_is_integer(json_object_get(json_object_get(top, "gradients"), "nan")) && json_is_integer(json_object_get(json_object_get(top, "weights"), "inf")));
-        assert_true(json_integer_value(json_object_get(l, "nan")) + json_integer_value(json_object_get(l, "inf")) + json_integer_value(json_object_get(l, "-inf")) <= 1);
+        if (json_is_string(json_object_get(top, "first")))
+            snprintf(h->first, sizeof h->first, "%s", json_string_value(json_object_get(top, "first")));
+        json_int_t n = json_integer_value(json_object_get(a, "nan")) + json_integer_value(json_object_get(a, "inf")) +
+                       json_integer_value(json_object_get(a, "-inf"));
+        assert_true(n > 0 && json_is_integer(json_object_get(json_object_get(top, "gradients"), "nan")) &&
+                    json_is_integer(json_object_get(json_object_get(top, "weights"), "inf")));
+        assert_true(json_integer_value(json_object_get(l, "nan")) + json_integer_value(json_object_get(l, "inf")) +
+                        json_integer_value(json_object_get(l, "-inf")) <=
+                    1);
     } else {
         assert_string_equal(kind, "statistics");
         h->norms++;
@@ -252,10 +266,14 @@ static void diverges(void **state)
         diag d = { 0 };
         small_begin(&h.r);
         lm_run_options o = small_options(&h.r, "cpu");
-        o.accum = 1 + (int)(i / COUNT(ways)), o.pipeline = ways[i % COUNT(ways)], o.steps = 60, o.lr = 1e22, o.clip = -1, o.warmup = -1, o.save = strcmp(o.pipeline, "restart") ? NULL : h.r.save, o.on_note = on_note, o.user = &h;
+        o.accum = 1 + (int)(i / COUNT(ways)), o.pipeline = ways[i % COUNT(ways)], o.steps = 60, o.lr = 1e22,
+        o.clip = -1, o.warmup = -1, o.save = strcmp(o.pipeline, "restart") ? NULL : h.r.save, o.on_note = on_note,
+        o.user = &h;
         assert_int_equal(lm_run(&o, &q, &d), AN_MISMATCH);
-        assert_true(h.bad >= 32 && h.bad == (int)q.stats.train.skipped && h.first[0]); /* the one that ends it among them */
-        if (!strstr(d.msg, "the first tensor that went bad is ") || !strstr(d.msg, h.first)) fail_msg("%s: \"%s\", noted \"%s\"", o.pipeline, d.msg, h.first);
+        /* the one that ends it among them */
+        assert_true(h.bad >= 32 && h.bad == (int)q.stats.train.skipped && h.first[0]);
+        if (!strstr(d.msg, "the first tensor that went bad is ") || !strstr(d.msg, h.first))
+            fail_msg("%s: \"%s\", noted \"%s\"", o.pipeline, d.msg, h.first);
         assert_non_null(strstr(h.r.warned, "is not finite"));
         small_end(&h.r);
     }
@@ -267,7 +285,11 @@ static void norms(void **state)
     static const struct {
         const char *engine, *way;
         const row *model; /* NULL: Llama */
-    } on[] = { { "cpu", "resident", NULL }, { "cpu", "delta", NULL }, { "soft:m4", "resident", NULL }, { "cpu", "resident", &rows[11] }, { "soft:m4", "resident", &rows[11] } };
+    } on[] = { { "cpu", "resident", NULL },
+               { "cpu", "delta", NULL },
+               { "soft:m4", "resident", NULL },
+               { "cpu", "resident", &rows[11] },
+               { "soft:m4", "resident", &rows[11] } };
     char said[COUNT(on)][4000];
     for (size_t i = 0; i < COUNT(on); i++) {
         heard h = { 0 };
@@ -285,15 +307,16 @@ static void norms(void **state)
         assert_true(q.digest == without.digest); /* looking moves nothing */
         small_end(&h.r);
     }
-    for (size_t i = 1; i < 2; i++) { /* both ways on one device see the same gradients; on another the weights have moved elsewhere by now */
+    /* both ways on one device see the same gradients; on another the weights have moved elsewhere by now */
+    for (size_t i = 1; i < 2; i++) {
         json_t *a, *b, *x;
         const char *key;
         diag d = { 0 };
         assert_ok(json_text(said[0], strlen(said[0]), "a", &a, &d), d);
         assert_ok(json_text(said[i], strlen(said[i]), "b", &b, &d), d);
-        json_object_foreach(json_object_get(a, "gradients"), key, x)
-        {
-            double u = json_number_value(x), v = json_number_value(json_object_get(json_object_get(b, "gradients"), key));
+        json_object_foreach (json_object_get(a, "gradients"), key, x) {
+            double u = json_number_value(x),
+                   v = json_number_value(json_object_get(json_object_get(b, "gradients"), key));
             if (!(fabs(u - v) < 1e-3 * u)) fail_msg("%s: %g, on %s by %s %g", key, u, on[i].engine, on[i].way, v);
         }
         json_decref(a), json_decref(b);
@@ -320,11 +343,14 @@ static void looks_within_the_budget(void **state)
         device_limit limit = { "compiles", compiles };
         small_begin(&h.r);
         lm_run_options o = small_options(&h.r, "soft:m4");
-        o.steps = 3, o.save = NULL, o.on_progress = NULL, o.on_note = count_note, o.stats_every = 1, o.device.limit = &limit, o.device.n_limit = 1, o.user = &h;
+        o.steps = 3, o.save = NULL, o.on_progress = NULL, o.on_note = count_note, o.stats_every = 1,
+        o.device.limit = &limit, o.device.n_limit = 1, o.user = &h;
         if (lm_run(&o, &q, &d)) fail_msg("%lld compiles: %s", (long long)compiles, d.msg);
         if (!want) want = q.digest;
         assert_true(q.digest == want && h.norms == 3);
-        if (compiles < 4 ? !strstr(h.last, "\"unknown\"") : compiles > 5 && !strstr(h.last, "\"gradients\":{\"embed\":")) fail_msg("%lld compiles: %s", (long long)compiles, h.last);
+        if (compiles < 4 ? !strstr(h.last, "\"unknown\"")
+                         : compiles > 5 && !strstr(h.last, "\"gradients\":{\"embed\":"))
+            fail_msg("%lld compiles: %s", (long long)compiles, h.last);
         small_end(&h.r);
     }
 }
@@ -348,7 +374,8 @@ static void swim(void **state)
         assert_ok(lm_run(&o, &q, &d), d);
         plot_lanes_text(&text, h.lanes, 60);
         plot_lanes_trace(&trace, h.lanes, NULL, 0);
-        static const char *const both[] = { "fwd_attn", "attn_bwd1", "head", "dW", "dW head", "update", "waiting", "device", "host" };
+        static const char *const both[] = { "fwd_attn", "attn_bwd1", "head",   "dW",  "dW head",
+                                            "update",   "waiting",   "device", "host" };
         assert_non_null(strstr(text.at, on[i].work));
         for (size_t k = 0; k < COUNT(both); k++)
             if (!strstr(text.at, both[k])) fail_msg("%s: no %s in\n%s", on[i].way, both[k], text.at);
@@ -359,7 +386,8 @@ static void swim(void **state)
             json_int_t lane = json_integer_value(json_object_get(e, "tid"));
             if (!strcmp(json_string_value(json_object_get(e, "ph")), "X") && lane < 4) busy[lane]++;
         }
-        assert_true(events > 3 * 2 * 17 && (busy[1] > 20) + (busy[2] > 20) + (busy[3] > 20) == 2); /* device and host have work; the loop itself has little */
+        /* device and host have work; the loop itself has little */
+        assert_true(events > 3 * 2 * 17 && (busy[1] > 20) + (busy[2] > 20) + (busy[3] > 20) == 2);
         json_decref(top);
         sb_free(&text), sb_free(&trace);
         plot_lanes_free(h.lanes);
@@ -425,7 +453,15 @@ static void read_only(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(exported), cmocka_unit_test(compact_rows), cmocka_unit_test(cap_in_files), cmocka_unit_test(refused), cmocka_unit_test(diverges),
-                                        cmocka_unit_test(norms),    cmocka_unit_test(looks_within_the_budget), cmocka_unit_test(swim),         cmocka_unit_test(history),      cmocka_unit_test(read_only) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(exported),
+                                        cmocka_unit_test(compact_rows),
+                                        cmocka_unit_test(cap_in_files),
+                                        cmocka_unit_test(refused),
+                                        cmocka_unit_test(diverges),
+                                        cmocka_unit_test(norms),
+                                        cmocka_unit_test(looks_within_the_budget),
+                                        cmocka_unit_test(swim),
+                                        cmocka_unit_test(history),
+                                        cmocka_unit_test(read_only) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,12 @@
-/* test_lm_tok: which tokenizer a run has, that its checkpoints hold it, and samples: prompts that do not fit, ids nothing spells, weights no sample comes out of. */
+/* test_lm_tok: which tokenizer a run has, that its checkpoints hold it, and samples: prompts that do not fit, ids
+ * nothing spells, weights no sample comes out of. */
 #include "format/gguf.h"
 #include "lm_run_t.h"
 #include "text/story.h"
 #include "text/text.h"
 
-static const char corpus_text[] = "hello world, hello worlds: the world's 1234 hellos; don't caf\xc3\xa9 the hello wor world\n<|endoftext|>\nlow older wold hello hello 'll\n<|endoftext|>\n";
+static const char corpus_text[] =
+    "hello world, hello worlds: the world's 1234 hellos; don't caf\xc3\xa9 the hello wor world\n<|endoftext|>\nlow older wold hello hello 'll\n<|endoftext|>\n";
 
 typedef struct {
     small_run r;
@@ -29,7 +31,8 @@ static void put_le(strbuf *b, const void *p) { sb_putn(b, p, 4); } /* little-end
 /* llama2.c's: 259 tokens that are always there, and a few to merge. */
 static void make_bin(const char *path)
 {
-    static const char *const words[] = { "h", "e", "l", "o", " ", "he", "ll", "hell", "hello", " w", "w", "r", "d", "or", "ld", "orld", " world" };
+    static const char *const words[] = { "h",  "e", "l", "o", " ",  "he", "ll",   "hell",  "hello",
+                                         " w", "w", "r", "d", "or", "ld", "orld", " world" };
     strbuf b = { 0 };
     int32_t n = 8;
     put_le(&b, &n);
@@ -59,7 +62,8 @@ static void make_other_forms(const kinds *k)
     assert_ok(tok_open(k->json, &t, &d), d);
     assert_ok(tok_to_vocab(t, 0, &mem, &v, &lost, &d), d);
     sb_puts(&vocab, "{"), sb_puts(&merges, "#version: 0.2\n");
-    for (size_t i = 0; i < v.n; i++) sb_puts(&vocab, i ? "," : ""), sb_json(&vocab, v.token[i].at, v.token[i].n), sb_printf(&vocab, ":%zu", i);
+    for (size_t i = 0; i < v.n; i++)
+        sb_puts(&vocab, i ? "," : ""), sb_json(&vocab, v.token[i].at, v.token[i].n), sb_printf(&vocab, ":%zu", i);
     sb_puts(&vocab, "}");
     for (size_t i = 0; i < v.n_merges; i++) sb_printf(&merges, "%.*s\n", (int)v.merge[i].n, v.merge[i].at);
     put_file(at(&k->r, "words.json", path, sizeof path), &vocab);
@@ -83,7 +87,8 @@ static void convert(const small_run *r, const char *vocab, const char *to, lm_ta
     tokenizer *t = NULL;
     assert_ok(lm_open(r->model, &(lm_options){ .dt = DT_F32, .seed = 9 }, &m, &d), d);
     if (vocab) assert_ok(tok_open(vocab, &t, &d), d);
-    assert_ok(lm_convert(m, to, &(lm_convert_options){ .to = kind, .dt = DT_F32, .version = -1, .vocab = t }, &done, &d), d);
+    assert_ok(
+        lm_convert(m, to, &(lm_convert_options){ .to = kind, .dt = DT_F32, .version = -1, .vocab = t }, &done, &d), d);
     tok_close(t);
     lm_close(m);
 }
@@ -111,7 +116,8 @@ static void kinds_begin(kinds *k)
     strbuf json = { 0 }, text = { 0 };
     small_begin(&k->r);
     const small_run *r = &k->r;
-    at(r, "mine.json", k->json, sizeof k->json), at(r, "tok300.bin", k->bin, sizeof k->bin), at(r, "pieces.model", k->model, sizeof k->model);
+    at(r, "mine.json", k->json, sizeof k->json), at(r, "tok300.bin", k->bin, sizeof k->bin),
+        at(r, "pieces.model", k->model, sizeof k->model);
     at(r, "m.gguf", k->gguf, sizeof k->gguf), at(r, "text.txt", k->text, sizeof k->text);
     snprintf(k->pair, sizeof k->pair, "%s/words.json,%s/joins", r->dir, r->dir);
     assert_ok(tok_train(corpus_text, sizeof corpus_text - 1, &(tok_train_options){ .vocab = 280 }, &json, &d), d);
@@ -128,13 +134,19 @@ static void kinds_begin(kinds *k)
 
 static void same_ids(const tokenizer *a, const tokenizer *b, const char *what)
 {
-    static const char *const texts[] = { "", "hello world", "  Hello,\tworld!\r\n\n 12345 ", "caf\xc3\xa9 \xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x9a\x80\xe2\x96\x81", "\xff\xc3 \x80\x01\xed\xa0\x80",
-                                         "<s>hello</s><|endoftext|><unk>", "don't the world's 'll" };
+    static const char *const texts[] = { "",
+                                         "hello world",
+                                         "  Hello,\tworld!\r\n\n 12345 ",
+                                         "caf\xc3\xa9 \xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x9a\x80\xe2\x96\x81",
+                                         "\xff\xc3 \x80\x01\xed\xa0\x80",
+                                         "<s>hello</s><|endoftext|><unk>",
+                                         "don't the world's 'll" };
     diag d = { 0 };
     tok_encoder *x, *y;
     tok_info p, q;
     tok_get(a, &p), tok_get(b, &q);
-    if (p.n != q.n || p.bos != q.bos || p.eos != q.eos || p.add_bos != q.add_bos || p.add_eos != q.add_eos) fail_msg("%s: %u tokens, %u again, or other ends", what, p.n, q.n);
+    if (p.n != q.n || p.bos != q.bos || p.eos != q.eos || p.add_bos != q.add_bos || p.add_eos != q.add_eos)
+        fail_msg("%s: %u tokens, %u again, or other ends", what, p.n, q.n);
     assert_ok(tok_encoder_new(a, &x, &d), d);
     assert_ok(tok_encoder_new(b, &y, &d), d);
     for (size_t i = 0; i < 2 * COUNT(texts); i++) {
@@ -142,7 +154,8 @@ static void same_ids(const tokenizer *a, const tokenizer *b, const char *what)
         const char *s = texts[i / 2];
         assert_ok(tok_encode(x, s, strlen(s), i % 2 ? TOK_SPECIAL : 0, &u, &d), d);
         assert_ok(tok_encode(y, s, strlen(s), i % 2 ? TOK_SPECIAL : 0, &v, &d), d);
-        if (u.n != v.n || (u.n && memcmp(u.at, v.at, u.n * sizeof *u.at))) fail_msg("%s: text %zu: %zu ids, %zu again, or others", what, i / 2, u.n, v.n);
+        if (u.n != v.n || (u.n && memcmp(u.at, v.at, u.n * sizeof *u.at)))
+            fail_msg("%s: text %zu: %zu ids, %zu again, or others", what, i / 2, u.n, v.n);
         tok_ids_free(&u), tok_ids_free(&v);
     }
     tok_encoder_free(x), tok_encoder_free(y);
@@ -217,7 +230,8 @@ static void checkpoints(void **state)
 static void files_beside(void **state)
 {
     (void)state;
-    static const char config[] = "{\"bos_token\":\"<|endoftext|>\",\"eos_token\":null,\"add_bos_token\":true,\"chat_template\":\"{{ x }}\"}";
+    static const char config[] =
+        "{\"bos_token\":\"<|endoftext|>\",\"eos_token\":null,\"add_bos_token\":true,\"chat_template\":\"{{ x }}\"}";
     kinds k;
     char path[120];
     diag d = { 0 };
@@ -234,7 +248,9 @@ static void make_plain(const char *path)
 {
     strbuf b = { 0 };
     int more = 256;
-    sb_puts(&b, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{");
+    sb_puts(
+        &b,
+        "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{");
     for (int i = 0; i < 256; i++) {
         bool seen = (i > 32 && i < 127) || (i > 160 && i != 173);
         sb_printf(&b, "%s\"\\u%04x\":%d", i ? "," : "", (unsigned)(seen ? i : more++), i);
@@ -263,8 +279,8 @@ static void ends_of(const small_run *s, const char *model, const char *tok, lm_g
     small_remove(r.save);
 }
 
-/* A model's own ends stay but where the vocabulary has no such tokens and none of its own instead: those would keep it from opening beside the
- * weights. A model from a seed has the vocabulary's. */
+/* A model's own ends stay but where the vocabulary has no such tokens and none of its own instead: those would keep
+ * it from opening beside the weights. A model from a seed has the vocabulary's. */
 static void ends_of_texts(void **state)
 {
     (void)state;
@@ -290,8 +306,10 @@ static void ends_of_texts(void **state)
         put_file(path, &b);
         sb_free(&b);
         ends_of(&k.r, model, plain, &g);
-        if (g.bos != rows[i].bos || g.n_eos != rows[i].n_eos || memcmp(g.eos, rows[i].eos, (size_t)g.n_eos * sizeof *g.eos))
-            fail_msg("%s: a text begins with %lld and has %d ends, the first %lld", rows[i].ids, (long long)g.bos, g.n_eos, (long long)g.eos[0]);
+        if (g.bos != rows[i].bos || g.n_eos != rows[i].n_eos ||
+            memcmp(g.eos, rows[i].eos, (size_t)g.n_eos * sizeof *g.eos))
+            fail_msg("%s: a text begins with %lld and has %d ends, the first %lld", rows[i].ids, (long long)g.bos,
+                     g.n_eos, (long long)g.eos[0]);
         if (i) continue;
         ends_of(&k.r, model, k.bin, &g); /* a vocabulary with ends of its own changes none that are there */
         assert_true(g.bos == 255 && g.n_eos == 1 && g.eos[0] == 254);
@@ -328,7 +346,8 @@ static void trained_without(void **state)
         for (size_t t = 0; t < COUNT(texts); t++) {
             o.data = texts[t], d = (diag){ 0 }, k.r.n = 0;
             an_status st = lm_run(&o, &q, &d);
-            if (st != AN_USAGE || !strstr(d.msg, model) || !strstr(d.msg, "--tokenizer") || k.r.n) fail_msg("%s, text %zu: status %d, %d updates: %s", model, t, (int)st, k.r.n, d.msg);
+            if (st != AN_USAGE || !strstr(d.msg, model) || !strstr(d.msg, "--tokenizer") || k.r.n)
+                fail_msg("%s, text %zu: status %d, %d updates: %s", model, t, (int)st, k.r.n, d.msg);
         }
         o.tokenizer = k.bin, d = (diag){ 0 };
         assert_ok(lm_run(&o, &q, &d), d);
@@ -397,7 +416,8 @@ static void rows_without_tokens(void **state)
     lm_run_result q;
     diag d = { 0 };
     char path[120];
-    static const char json[] = "{\"added_tokens\":[{\"id\":2,\"content\":\"<s>\",\"special\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}";
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":2,\"content\":\"<s>\",\"special\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}";
     small_begin(&s.r);
     assert_ok(file_write(at(&s.r, "ab.json", path, sizeof path), json, sizeof json - 1, &d), d);
     lm_run_options o = sampling(&s);
@@ -408,7 +428,8 @@ static void rows_without_tokens(void **state)
     small_end(&s.r);
 }
 
-/* Ids of a tokenizer that the model has no rows for are refused before anything is trained, although the data have none of them. */
+/* Ids of a tokenizer that the model has no rows for are refused before anything is trained, although the data have
+ * none of them. */
 static void tokens_without_rows(void **state)
 {
     (void)state;
@@ -426,7 +447,8 @@ static void tokens_without_rows(void **state)
         lm_run_options o = small_options(&r, "cpu");
         o.tokenizer = path, o.steps = 1;
         const an_status st = lm_run(&o, &q, &d);
-        if (st != (n > 300 ? AN_INPUT : AN_OK) || r.n != (n == 300)) fail_msg("%d tokens: status %d: %s", n, (int)st, d.msg);
+        if (st != (n > 300 ? AN_INPUT : AN_OK) || r.n != (n == 300))
+            fail_msg("%d tokens: status %d: %s", n, (int)st, d.msg);
         if (st) assert_true(strstr(d.msg, "the tokenizer has 301 tokens") && strstr(d.msg, "takes at most 300"));
         sb_free(&json);
         small_end(&r);
@@ -445,15 +467,18 @@ static void sample_that_fails(void **state)
     o.steps = 2, o.optimizer = "sgd", o.lr = 1e18, o.warmup = -1, o.schedule = "constant", o.clip = -1;
     assert_ok(lm_run(&o, &q, &d), d);
     assert_true(q.done == 2 && s.samples == 0);
-    assert_true(strstr(s.r.warned, "no sample after step 1: logit ") && strstr(s.r.warned, "no sample after step 2: logit "));
+    assert_true(strstr(s.r.warned, "no sample after step 1: logit ") &&
+                strstr(s.r.warned, "no sample after step 2: logit "));
     small_end(&s.r);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(checkpoints), cmocka_unit_test(files_beside), cmocka_unit_test(ends_of_texts), cmocka_unit_test(trained_without),
-        cmocka_unit_test(prompts), cmocka_unit_test(rows_without_tokens), cmocka_unit_test(sample_that_fails), cmocka_unit_test(tokens_without_rows),
+        cmocka_unit_test(checkpoints),       cmocka_unit_test(files_beside),
+        cmocka_unit_test(ends_of_texts),     cmocka_unit_test(trained_without),
+        cmocka_unit_test(prompts),           cmocka_unit_test(rows_without_tokens),
+        cmocka_unit_test(sample_that_fails), cmocka_unit_test(tokens_without_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

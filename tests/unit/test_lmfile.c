@@ -1,4 +1,5 @@
-/* Models from files: configurations there and back, fields that are refused, which tensor is which, what a bad file is told, forms. */
+/* Models from files: configurations there and back, fields that are refused, which tensor is which, what a bad file
+ * is told, forms. */
 #include <math.h>
 
 #include "lm/generate.h"
@@ -18,13 +19,19 @@ static void every_family(void **state)
     (void)state;
     model_config c;
     lm_generation g;
-    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON ",\"bos_token_id\":1,\"eos_token_id\":[2,3],\"torch_dtype\":\"bfloat16\"}", &c, &g);
-    assert_true(c.dim == 8 && c.hidden == 12 && c.n_heads == 4 && c.n_kv_heads == 2 && c.head_dim == 2 && c.context == 64 && c.vocab == 10);
-    assert_true(c.norm == MODEL_NORM_RMS && c.act == MODEL_ACT_SWIGLU && c.rope == MODEL_ROPE_HALF && !c.bias && !c.bias_qkv && !c.tied && !c.window);
+    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON
+            ",\"bos_token_id\":1,\"eos_token_id\":[2,3],\"torch_dtype\":\"bfloat16\"}",
+            &c, &g);
+    assert_true(c.dim == 8 && c.hidden == 12 && c.n_heads == 4 && c.n_kv_heads == 2 && c.head_dim == 2 &&
+                c.context == 64 && c.vocab == 10);
+    assert_true(c.norm == MODEL_NORM_RMS && c.act == MODEL_ACT_SWIGLU && c.rope == MODEL_ROPE_HALF && !c.bias &&
+                !c.bias_qkv && !c.tied && !c.window);
     assert_true(c.rope_theta == 1e4 && c.norm_eps == 1e-5 && c.scaling.kind == MODEL_SCALE_NONE);
     assert_true(g.bos == 1 && g.n_eos == 2 && g.eos[1] == 3 && g.pad == -1);
 
-    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON ",\"attention_bias\":true,\"mlp_bias\":true,\"tie_word_embeddings\":true,\"head_dim\":6}", &c, &g);
+    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON
+            ",\"attention_bias\":true,\"mlp_bias\":true,\"tie_word_embeddings\":true,\"head_dim\":6}",
+            &c, &g);
     assert_true(c.bias_qkv && c.bias_o && c.bias_mlp && c.tied && c.head_dim == 6 && g.bos == -1 && g.n_eos == 0);
 
     read_ok("{\"model_type\":\"mistral\"," LLAMA_JSON ",\"sliding_window\":32}", &c, &g);
@@ -34,27 +41,42 @@ static void every_family(void **state)
     read_ok("{\"model_type\":\"mistral\"," LLAMA_JSON "}", &c, &g); /* left out, the family means 4096 */
     assert_int_equal(c.window, 4096);
 
-    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"sliding_window\":32,\"use_sliding_window\":false,\"max_window_layers\":1}", &c, &g);
+    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON
+            ",\"sliding_window\":32,\"use_sliding_window\":false,\"max_window_layers\":1}",
+            &c, &g);
     assert_true(c.bias_qkv && !c.bias_o && !c.bias_mlp && !c.window && !c.qk_norm);
-    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":0}", &c, &g);
+    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON
+            ",\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":0}",
+            &c, &g);
     assert_int_equal(c.window, 32);
-    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":1}", &c, &g);
+    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON
+            ",\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":1}",
+            &c, &g);
     assert_int_equal(c.window, 0);
 
     read_ok("{\"model_type\":\"qwen3\"," LLAMA_JSON ",\"rope_theta\":1000000,\"attention_bias\":false}", &c, &g);
     assert_true(c.qk_norm && c.head_dim == 128 && c.rope_theta == 1e6 && !c.bias_qkv);
 
     read_ok("{" GPT2_JSON ",\"bos_token_id\":9,\"eos_token_id\":9}", &c, &g);
-    assert_true(c.norm == MODEL_NORM_LAYER && c.act == MODEL_ACT_GELU && c.rope == MODEL_ROPE_NONE && c.bias && c.tied && c.hidden == 32 && c.head_dim == 4);
+    assert_true(c.norm == MODEL_NORM_LAYER && c.act == MODEL_ACT_GELU && c.rope == MODEL_ROPE_NONE && c.bias &&
+                c.tied && c.hidden == 32 && c.head_dim == 4);
 
-    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_theta\":500000.0,\"rope_scaling\":{\"factor\":8.0,\"low_freq_factor\":1.0,"
-            "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"}}", &c, &g);
-    assert_true(c.scaling.kind == MODEL_SCALE_LLAMA3 && c.scaling.factor == 8 && c.scaling.low == 1 && c.scaling.high == 4 && c.scaling.original == 8192);
+    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON
+            ",\"rope_theta\":500000.0,\"rope_scaling\":{\"factor\":8.0,\"low_freq_factor\":1.0,"
+            "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"}}",
+            &c, &g);
+    assert_true(c.scaling.kind == MODEL_SCALE_LLAMA3 && c.scaling.factor == 8 && c.scaling.low == 1 &&
+                c.scaling.high == 4 && c.scaling.original == 8192);
     read_ok("{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}}", &c, &g);
     assert_true(c.scaling.kind == MODEL_SCALE_LINEAR && c.scaling.factor == 4);
-    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":32768}}", &c, &g);
-    assert_true(c.scaling.kind == MODEL_SCALE_YARN && c.scaling.low == 1 && c.scaling.high == 32 && c.scaling.attn == 0);
-    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":7000}}", &c, &g);
+    read_ok("{\"model_type\":\"qwen2\"," LLAMA_JSON
+            ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":32768}}",
+            &c, &g);
+    assert_true(c.scaling.kind == MODEL_SCALE_YARN && c.scaling.low == 1 && c.scaling.high == 32 &&
+                c.scaling.attn == 0);
+    read_ok("{\"model_type\":\"llama\"," LLAMA_JSON
+            ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":7000}}",
+            &c, &g);
     assert_true(c.scaling.kind == MODEL_SCALE_NONE && c.rope_theta == 7000);
 }
 
@@ -110,7 +132,9 @@ static void published_configurations(void **state)
         model_config c;
         lm_generation g;
         read_ok(rows[i].text, &c, &g);
-        if (model_params(&c) / 1000 != rows[i].params) fail_msg("row %zu: %lld parameters, wanted %lld thousand", i, (long long)model_params(&c), (long long)rows[i].params);
+        if (model_params(&c) / 1000 != rows[i].params)
+            fail_msg("row %zu: %lld parameters, wanted %lld thousand", i, (long long)model_params(&c),
+                     (long long)rows[i].params);
     }
 }
 
@@ -142,7 +166,8 @@ static void absent_fields(void **state)
                  "\"max_position_embeddings\":8192,\"head_dim\":4%s}", rows[i].family, (int)rows[i].heads, rows[i].fields);
         read_ok(text, &c, &g);
         if (c.n_kv_heads != rows[i].kv_heads || c.window != rows[i].window)
-            fail_msg("row %zu: %lld key and value heads, a window of %lld", i, (long long)c.n_kv_heads, (long long)c.window);
+            fail_msg("row %zu: %lld key and value heads, a window of %lld", i, (long long)c.n_kv_heads,
+                     (long long)c.window);
     }
 }
 
@@ -174,10 +199,14 @@ static void configurations_there_and_back(void **state)
         strbuf again = { 0 };
         assert_ok(lm_config_json(&b, &h, &again, &d), d);
         assert_string_equal(out.at, again.at);
-        assert_true(a.dim == b.dim && a.window == b.window && a.scaling.kind == b.scaling.kind && a.scaling.factor == b.scaling.factor);
-        assert_true(a.scaling.attn == b.scaling.attn && a.bias_qkv == b.bias_qkv && a.bias_o == b.bias_o && a.bias == b.bias && a.tied == b.tied);
-        assert_true(a.act == b.act && a.softcap == b.softcap && a.attn_softcap == b.attn_softcap && a.query_dim == b.query_dim && a.embed_scale == b.embed_scale && a.post_norm == b.post_norm);
-        assert_true(a.window_every == b.window_every && g.bos == h.bos && g.n_eos == h.n_eos && g.pad == h.pad && a.qk_norm == b.qk_norm && a.norm_eps == b.norm_eps);
+        assert_true(a.dim == b.dim && a.window == b.window && a.scaling.kind == b.scaling.kind &&
+                    a.scaling.factor == b.scaling.factor);
+        assert_true(a.scaling.attn == b.scaling.attn && a.bias_qkv == b.bias_qkv && a.bias_o == b.bias_o &&
+                    a.bias == b.bias && a.tied == b.tied);
+        assert_true(a.act == b.act && a.softcap == b.softcap && a.attn_softcap == b.attn_softcap &&
+                    a.query_dim == b.query_dim && a.embed_scale == b.embed_scale && a.post_norm == b.post_norm);
+        assert_true(a.window_every == b.window_every && g.bos == h.bos && g.n_eos == h.n_eos && g.pad == h.pad &&
+                    a.qk_norm == b.qk_norm && a.norm_eps == b.norm_eps);
         sb_free(&out);
         sb_free(&again);
     }
@@ -251,7 +280,8 @@ static void refused_fields(void **state)
         lm_generation g;
         diag d = { 0 };
         an_status st = lm_config_read("the/config.json", rows[i].text, strlen(rows[i].text), &c, &g, &d);
-        if (st != AN_INPUT || !strstr(d.msg, rows[i].want[0]) || !strstr(d.msg, rows[i].want[1]) || !strstr(d.msg, "the/config.json"))
+        if (st != AN_INPUT || !strstr(d.msg, rows[i].want[0]) || !strstr(d.msg, rows[i].want[1]) ||
+            !strstr(d.msg, "the/config.json"))
             fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
     }
 }
@@ -279,7 +309,8 @@ static void rope_scaling(void **state)
         model_rope_steps(&c, step, &scale);
         assert_true(fabs(scale - rows[i].scale) < 1e-12);
         for (int k = 0; k < 6; k++)
-            if (!(fabs(step[at[k]] / rows[i].want[k] - 1) < 1e-10)) fail_msg("row %zu, pair %d: %.12g, wanted %.12g", i, at[k], step[at[k]], rows[i].want[k]);
+            if (!(fabs(step[at[k]] / rows[i].want[k] - 1) < 1e-10))
+                fail_msg("row %zu, pair %d: %.12g, wanted %.12g", i, at[k], step[at[k]], rows[i].want[k]);
     }
 }
 
@@ -324,7 +355,8 @@ static void llama_folder(void **state)
             float *x = all_of(m, rows[i].id, rows[i].layer, &info);
             for (int64_t k = 0; k < info.rows * info.cols; k++) {
                 float want = (float)dtype_round(types[t], (double)mark(rows[i].name, k));
-                if (x[k] != want) fail_msg("%s element %lld: %g, wanted %g", rows[i].name, (long long)k, (double)x[k], (double)want);
+                if (x[k] != want)
+                    fail_msg("%s element %lld: %g, wanted %g", rows[i].name, (long long)k, (double)x[k], (double)want);
             }
             free(x);
         }
@@ -342,18 +374,22 @@ static void gpt2_folder(void **state)
     diag d = { 0 };
     assert_ok(dir_make(in_scratch("gpt2"), &d), d);
     write_text(in_scratch("gpt2/config.json"), "{" GPT2_JSON "}");
-    write_text(in_scratch("gpt2/generation_config.json"), "{\"bos_token_id\":7,\"eos_token_id\":8,\"temperature\":0.5,\"top_k\":40,\"do_sample\":true}");
+    write_text(in_scratch("gpt2/generation_config.json"),
+               "{\"bos_token_id\":7,\"eos_token_id\":8,\"temperature\":0.5,\"top_k\":40,\"do_sample\":true}");
     write_tensors(in_scratch("gpt2/model.safetensors"), gpt2_tensors, NULL, DT_F32, NULL, NULL, NULL);
     lm_model *m;
     assert_ok(lm_open(in_scratch("gpt2"), NULL, &m, &d), d);
     const lm_generation *g = lm_generation_of(m);
-    assert_true(g->bos == 7 && g->n_eos == 1 && g->eos[0] == 8 && g->temperature == 0.5 && g->top_k == 40 && g->sample && isnan(g->top_p));
+    assert_true(g->bos == 7 && g->n_eos == 1 && g->eos[0] == 8 && g->temperature == 0.5 && g->top_k == 40 &&
+                g->sample && isnan(g->top_p));
     lm_tensor t;
     /* queries, keys and values: columns 0.., 8.., 16.. of (in, 3 * out) */
     for (int third = 0; third < 3; third++) {
-        float *x = all_of(m, (model_weight_id)(MW_WQ + third), 0, &t), *b = all_of(m, (model_weight_id)(MW_BQ + third), 0, &t);
+        float *x = all_of(m, (model_weight_id)(MW_WQ + third), 0, &t),
+              *b = all_of(m, (model_weight_id)(MW_BQ + third), 0, &t);
         for (int r = 0; r < 8; r++) {
-            for (int c = 0; c < 8; c++) assert_true(x[r * 8 + c] == mark("transformer.h.0.attn.c_attn.weight", c * 24 + third * 8 + r));
+            for (int c = 0; c < 8; c++)
+                assert_true(x[r * 8 + c] == mark("transformer.h.0.attn.c_attn.weight", c * 24 + third * 8 + r));
             assert_true(b[r] == mark("transformer.h.0.attn.c_attn.bias", third * 8 + r));
         }
         free(x);
@@ -379,7 +415,8 @@ static void gpt2_folder(void **state)
             assert_true(src.get(src.user, &w, &blob));
             for (int64_t r = 0; r < n; r++)
                 for (int64_t c = 0; c < 8; c++)
-                    assert_true((float)dtype_load(DT_F16, blob.data, turned ? c * n + r : r * 8 + c) == mark("transformer.h.0.mlp.c_fc.weight", c * 32 + row0 + r));
+                    assert_true((float)dtype_load(DT_F16, blob.data, turned ? c * n + r : r * 8 + c) ==
+                                mark("transformer.h.0.mlp.c_fc.weight", c * 32 + row0 + r));
         }
     model_weight none = { .id = MW_W3, .layer = 0, .type = TTYPE(DT_F16, 32, 8, 1, 1) };
     assert_false(src.get(src.user, &none, &(model_blob){ 0 }));
@@ -409,7 +446,8 @@ static void real_folders(void **state)
         for (int third = 0; third < 3; third++) {
             float *x = all_of(m, (model_weight_id)(MW_WQ + third), 0, &t);
             for (int r = 0; r < 2; r++)
-                for (int c = 0; c < 2; c++) assert_true(x[r * 2 + c] == (float)dtype_load(s->dt, s->data, c * 6 + third * 2 + r));
+                for (int c = 0; c < 2; c++)
+                    assert_true(x[r * 2 + c] == (float)dtype_load(s->dt, s->data, c * 6 + third * 2 + r));
             free(x);
         }
         safetensors_close(f);
@@ -422,7 +460,8 @@ static void real_folders(void **state)
 static void bad_folders(void **state)
 {
     (void)state;
-    static const file_tensor extra = { "model.layers.0.self_attn.q_norm.weight", 1, { 2, 0 } }, layer1 = { "model.layers.1.input_layernorm.weight", 1, { 8, 0 } };
+    static const file_tensor extra = { "model.layers.0.self_attn.q_norm.weight", 1, { 2, 0 } },
+                             layer1 = { "model.layers.1.input_layernorm.weight", 1, { 8, 0 } };
     static const struct {
         const char *config, *without, *longer;
         const file_tensor *more;
@@ -443,10 +482,12 @@ static void bad_folders(void **state)
         diag d = { 0 };
         assert_ok(dir_make(in_scratch("bad"), &d), d);
         write_text(in_scratch("bad/config.json"), rows[i].config);
-        write_tensors(in_scratch("bad/model.safetensors"), llama_tensors, NULL, rows[i].dt, rows[i].without, rows[i].longer, rows[i].more);
+        write_tensors(in_scratch("bad/model.safetensors"), llama_tensors, NULL, rows[i].dt, rows[i].without,
+                      rows[i].longer, rows[i].more);
         lm_model *m;
         an_status st = lm_open(in_scratch("bad"), NULL, &m, &d);
-        if (st != AN_INPUT || !strstr(d.msg, rows[i].want[0]) || !strstr(d.msg, rows[i].want[1]) || !strstr(d.msg, "bad") || m)
+        if (st != AN_INPUT || !strstr(d.msg, rows[i].want[0]) || !strstr(d.msg, rows[i].want[1]) ||
+            !strstr(d.msg, "bad") || m)
             fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
     }
     static const struct {
@@ -466,7 +507,8 @@ static void bad_folders(void **state)
         lm_model *m;
         if (files[i].text) write_text(in_scratch(files[i].path), files[i].text);
         an_status st = lm_open(in_scratch(files[i].path), NULL, &m, &d);
-        if (st != AN_INPUT || !strstr(d.msg, files[i].want) || !strstr(d.msg, files[i].path)) fail_msg("%s: status %d: %s", files[i].path, (int)st, d.msg);
+        if (st != AN_INPUT || !strstr(d.msg, files[i].want) || !strstr(d.msg, files[i].path))
+            fail_msg("%s: status %d: %s", files[i].path, (int)st, d.msg);
     }
     diag d = { 0 };
     lm_model *m;
@@ -512,7 +554,8 @@ static void write_gguf(const char *path, const patch *p, const char *drop, const
         if (v->kind == 'u') assert_ok(gguf_put_u32(w, v->key, (uint32_t)v->x, &d), d);
         if (v->kind == 'f') assert_ok(gguf_put_f32(w, v->key, (float)v->x, &d), d);
         if (v->kind == 's') assert_ok(gguf_put_text(w, v->key, v->s, strlen(v->s), &d), d);
-        if (v->kind == 't') assert_ok(gguf_put_texts(w, v->key, (const gguf_str[]){ { "a", 1 }, { "b", 1 } }, 2, &d), d);
+        if (v->kind == 't')
+            assert_ok(gguf_put_texts(w, v->key, (const gguf_str[]){ { "a", 1 }, { "b", 1 } }, 2, &d), d);
     }
     const block_format *f = block_by_name(type);
     for (int pass = 0; pass < 2; pass++)
@@ -536,7 +579,8 @@ static void write_gguf(const char *path, const patch *p, const char *drop, const
     assert_ok(gguf_finish(w, &d), d);
 }
 
-/* A single file brings its configuration along. One of another model beside it must not decide what the file's numbers mean. */
+/* A single file brings its configuration along. One of another model beside it must not decide what the file's
+ * numbers mean. */
 static void two_configurations(void **state)
 {
     (void)state;
@@ -557,11 +601,13 @@ static void two_configurations(void **state)
         empty_folder(scratch, 1);
         write_text(in_scratch("seed.json"), own);
         assert_ok(lm_open(in_scratch("seed.json"), NULL, &m, &d), d);
-        assert_ok(lm_convert(m, in_scratch("m.safetensors"), &(lm_convert_options){ .to = LM_TO_SAFETENSORS }, &done, &d), d);
+        assert_ok(
+            lm_convert(m, in_scratch("m.safetensors"), &(lm_convert_options){ .to = LM_TO_SAFETENSORS }, &done, &d), d);
         lm_close(m);
         write_text(in_scratch("config.json"), rows[i].beside);
         an_status st = lm_open(in_scratch("m.safetensors"), NULL, &m, &d);
-        if (st != (rows[i].want ? AN_INPUT : AN_OK) || (rows[i].want && (!strstr(d.msg, rows[i].want) || !strstr(d.msg, "config.json"))))
+        if (st != (rows[i].want ? AN_INPUT : AN_OK) ||
+            (rows[i].want && (!strstr(d.msg, rows[i].want) || !strstr(d.msg, "config.json"))))
             fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
         lm_close(m);
     }
@@ -578,13 +624,18 @@ static void gguf_models(void **state)
         lm_tensor t;
         assert_ok(lm_open(in_scratch("m.gguf"), &(lm_options){ .form = LM_AS_FILE }, &m, &d), d);
         const model_config *c = lm_config(m);
-        assert_true(c->rope == MODEL_ROPE_INTERLEAVED && c->tied && c->dim == 32 && c->head_dim == 8 && c->vocab == 10 && c->norm_eps == 1e-5);
+        assert_true(c->rope == MODEL_ROPE_INTERLEAVED && c->tied && c->dim == 32 && c->head_dim == 8 &&
+                    c->vocab == 10 && c->norm_eps == 1e-5);
         assert_true(lm_gguf(m) && lm_generation_of(m)->bos == 1 && lm_generation_of(m)->eos[0] == 2);
         float *x = all_of(m, MW_W2, 0, &t);
         assert_string_equal(t.type, types[i]);
         double worst = 0;
-        for (int k = 0; k < 32 * 64; k++) worst = fmax(worst, fabs((double)x[k] - (double)mark("blk.0.ffn_down.weight", k)));
-        assert_true(i < 2 ? worst == 0 : i == 2 ? worst < 0.004 : i == 3 ? worst < 0.006 : worst > 0.01 && worst < 0.15);
+        for (int k = 0; k < 32 * 64; k++)
+            worst = fmax(worst, fabs((double)x[k] - (double)mark("blk.0.ffn_down.weight", k)));
+        assert_true(i < 2    ? worst == 0
+                    : i == 2 ? worst < 0.004
+                    : i == 3 ? worst < 0.006
+                             : worst > 0.01 && worst < 0.15);
         /* the file's own blocks, taken apart, mean the same numbers */
         lm_form f = lm_form_of(m, MW_W2, 0);
         assert_int_equal(f, i == 3 ? LM_INT8 : i == 4 ? LM_INT4 : LM_DENSE);
@@ -630,7 +681,8 @@ static void gguf_models(void **state)
         diag d = { 0 };
         lm_model *m;
         an_status st = lm_open(in_scratch("m.gguf"), NULL, &m, &d);
-        if (st != AN_INPUT || !strstr(d.msg, bad[i].want) || !strstr(d.msg, "m.gguf")) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        if (st != AN_INPUT || !strstr(d.msg, bad[i].want) || !strstr(d.msg, "m.gguf"))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
     }
 }
 
@@ -667,13 +719,15 @@ static void generation_files(void **state)
         write_text(in_scratch("said/generation_config.json"), rows[i].text);
         an_status st = lm_open(in_scratch("said"), NULL, &m, &d);
         if (rows[i].want) {
-            if (st != AN_INPUT || !strstr(d.msg, rows[i].want) || !strstr(d.msg, "said/generation_config.json") || m) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+            if (st != AN_INPUT || !strstr(d.msg, rows[i].want) || !strstr(d.msg, "said/generation_config.json") || m)
+                fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
             continue;
         }
         assert_ok(st, d);
         lm_sampling s = lm_suggested(lm_generation_of(m));
         const lm_sampling *w = &rows[i].how;
-        assert_true(s.temperature == w->temperature && s.top_k == w->top_k && s.top_p == w->top_p && s.min_p == w->min_p && s.repetition == w->repetition);
+        assert_true(s.temperature == w->temperature && s.top_k == w->top_k && s.top_p == w->top_p &&
+                    s.min_p == w->min_p && s.repetition == w->repetition);
         lm_close(m);
     }
 }
@@ -695,7 +749,8 @@ static void views_and_copies(void **state)
     assert_ptr_equal(a, b);
     assert_int_equal(lm_bytes(m), 256);
     assert_int_equal((uintptr_t)a % 64, 0);
-    for (int i = 0; i < 64; i++) assert_true(((const float *)a)[i] == mark("model.layers.0.self_attn.q_proj.weight", i));
+    for (int i = 0; i < 64; i++)
+        assert_true(((const float *)a)[i] == mark("model.layers.0.self_attn.q_proj.weight", i));
     lm_release(m, MW_WQ, 0);
     assert_int_equal(lm_bytes(m), 0);
     float x[8];
@@ -718,7 +773,9 @@ static void large_tensors(void **state)
     lm_converted done;
     const void *at, *again;
     assert_ok(lm_open("stories15m", &(lm_options){ .seed = 3 }, &seeded, &d), d);
-    assert_ok(lm_convert(seeded, in_scratch("large"), &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1 }, &done, &d), d);
+    assert_ok(lm_convert(seeded, in_scratch("large"),
+                         &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1 }, &done, &d),
+              d);
     assert_ok(lm_open(in_scratch("large"), NULL, &m, &d), d);
     lm_tensor t;
     assert_true(lm_tensor_info(m, MW_EMBED, -1, &t) && t.rows * t.cols * 4 > 2 * (16 << 20));
@@ -845,8 +902,10 @@ static void forms_at_their_ends(void **state)
     static const struct {
         lm_form form;
         int64_t cols, block;
-    } blocks[] = { { LM_INT4, 64, 32 }, { LM_INT4, 96, 32 }, { LM_INT4, 48, 48 }, { LM_INT4, 80, 40 }, { LM_INT4, 17, 17 }, { LM_INT4, 12, 12 }, { LM_INT4, 67, 67 }, { LM_INT8, 64, 64 } };
-    for (size_t i = 0; i < COUNT(blocks); i++) assert_int_equal(quant_block(blocks[i].form, blocks[i].cols), blocks[i].block);
+    } blocks[] = { { LM_INT4, 64, 32 }, { LM_INT4, 96, 32 }, { LM_INT4, 48, 48 }, { LM_INT4, 80, 40 },
+                   { LM_INT4, 17, 17 }, { LM_INT4, 12, 12 }, { LM_INT4, 67, 67 }, { LM_INT8, 64, 64 } };
+    for (size_t i = 0; i < COUNT(blocks); i++)
+        assert_int_equal(quant_block(blocks[i].form, blocks[i].cols), blocks[i].block);
     static const struct {
         lm_form form;
         dtype dt;
@@ -857,12 +916,15 @@ static void forms_at_their_ends(void **state)
     } rows[] = {
         { LM_INT8, DT_F32, { 127, -127, 2, 0 }, true, 1, { 127, -127, 2, 0 } },
         { LM_INT4, DT_F32, { -4, 2, 1, 3 }, true, 0.5, { -8, 4, 2, 6 } },
-        { LM_INT4, DT_F32, { 4, 2, -1, 0 }, true, -0.5, { -8, -4, 2, 0 } }, /* the largest becomes -8 whatever its sign */
+        /* the largest becomes -8 whatever its sign */
+        { LM_INT4, DT_F32, { 4, 2, -1, 0 }, true, -0.5, { -8, -4, 2, 0 } },
         { LM_INT4, DT_F32, { 4, -4, 1, 0 }, true, 0.5, { 7, -8, 2, 0 } },
         { LM_INT8, DT_F32, { 0, 0, 0, 0 }, true, 0, { 0, 0, 0, 0 } },
         { LM_INT8, DT_F32, { 1e-38f, 0, -1e-38f, 0 }, true, 7.87e-41, { 0, 0, 0, 0 } }, /* a scale without an inverse */
-        { LM_INT8, DT_F16, { 177.8f * 0x1p-24f, -177.8f * 0x1p-24f, 20 * 0x1p-24f, 0 }, true, 0x1p-23, { 89, -89, 10, 0 } }, /* 1.4 of fp16's least: rounded down, 127 would be 0.71 of the largest */
-        { LM_INT8, DT_F16, { 127 * 0x1p-24f, 127 * 1.003f * 0x1p-24f, -3 * 0x1p-24f, 0 }, true, 0x1p-24, { 127, 127, -3, 0 } }, /* half a step short: cut */
+        /* 1.4 of fp16's least: rounded down, 127 would be 0.71 of the largest */
+        { LM_INT8, DT_F16, { 177.8f * 0x1p-24f, -177.8f * 0x1p-24f, 20 * 0x1p-24f, 0 }, true, 0x1p-23, { 89, -89, 10, 0 } },
+        /* half a step short: cut */
+        { LM_INT8, DT_F16, { 127 * 0x1p-24f, 127 * 1.003f * 0x1p-24f, -3 * 0x1p-24f, 0 }, true, 0x1p-24, { 127, 127, -3, 0 } },
         { LM_INT4, DT_F16, { 11.2f * 0x1p-24f, 2 * 0x1p-24f, 0, -4 * 0x1p-24f }, true, -0x1p-23, { -6, -1, 0, 2 } },
         { LM_INT8, DT_F16, { 0x1p-27f, 0, 0, 0 }, true, 0x1p-24, { 0, 0, 0, 0 } },
         { LM_INT8, DT_F32, { 1, INFINITY, 0, 0 }, false, 0, { 0 } },
@@ -872,7 +934,8 @@ static void forms_at_their_ends(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         const quant_shape q = { .cols = 4, .block = 4, .scale_dt = rows[i].dt };
         unsigned char codes[8] = { 0 }, scale[8] = { 0 };
-        if (quant_row(rows[i].form, &q, rows[i].x, codes, 0, scale, 0) != rows[i].fits) fail_msg("row %zu fits: %d", i, !rows[i].fits);
+        if (quant_row(rows[i].form, &q, rows[i].x, codes, 0, scale, 0) != rows[i].fits)
+            fail_msg("row %zu fits: %d", i, !rows[i].fits);
         if (!rows[i].fits) continue;
         double got = dtype_load(rows[i].dt, scale, 0);
         if (!(fabs(got - rows[i].scale) <= 1e-3 * fabs(rows[i].scale))) fail_msg("row %zu: scale %g", i, got);
@@ -891,15 +954,22 @@ static void forms_at_their_ends(void **state)
         palette_count(&p, some, n);
         palette_settle(&p, DT_F32);
         for (int k = 1; k < 16; k++) assert_true(p.value[k] >= p.value[k - 1]);
-        for (int k = 0; k < n; k++) assert_true(fabs((double)p.value[palette_find(&p, some[k])] - (double)some[k]) < 1e-3);
+        for (int k = 0; k < n; k++)
+            assert_true(fabs((double)p.value[palette_find(&p, some[k])] - (double)some[k]) < 1e-3);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_family),     cmocka_unit_test(published_configurations), cmocka_unit_test(configurations_there_and_back), cmocka_unit_test(refused_fields), cmocka_unit_test(absent_fields),
-                                        cmocka_unit_test(rope_scaling), cmocka_unit_test(llama_folder),                  cmocka_unit_test(gpt2_folder),
-                                        cmocka_unit_test(real_folders), cmocka_unit_test(bad_folders),                   cmocka_unit_test(two_configurations), cmocka_unit_test(gguf_models),
-                                        cmocka_unit_test(generation_files), cmocka_unit_test(views_and_copies), cmocka_unit_test(large_tensors), cmocka_unit_test(forms), cmocka_unit_test(forms_at_their_ends), cmocka_unit_test(seeds) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_family),     cmocka_unit_test(published_configurations),
+                                        cmocka_unit_test(configurations_there_and_back),
+                                        cmocka_unit_test(refused_fields), cmocka_unit_test(absent_fields),
+                                        cmocka_unit_test(rope_scaling), cmocka_unit_test(llama_folder),
+                                        cmocka_unit_test(gpt2_folder), cmocka_unit_test(real_folders),
+                                        cmocka_unit_test(bad_folders),
+                                        cmocka_unit_test(two_configurations), cmocka_unit_test(gguf_models),
+                                        cmocka_unit_test(generation_files), cmocka_unit_test(views_and_copies),
+                                        cmocka_unit_test(large_tensors), cmocka_unit_test(forms),
+                                        cmocka_unit_test(forms_at_their_ends), cmocka_unit_test(seeds) };
     return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }

@@ -1,4 +1,5 @@
-/* test_lower.c: MIL to graph and back: what is accepted, what is refused and where, weight files, the canonical text. */
+/* test_lower.c: MIL to graph and back: what is accepted, what is refused and where, weight files, the canonical
+ * text. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -233,10 +234,11 @@ static void several_results_keep_their_names(void **state)
 static void states_are_inputs(void **state)
 {
     (void)state;
-    const char *text = MAIN "(state<" X4 "> kv, " X4 " a) {\n" X4 " old = read_state(input = kv)[name = string(\"old\")];\n"
-                            X4 " new = add(x = old, y = a)[name = string(\"new\")];\n"
-                            "write_state(data = new, input = kv)[name = string(\"w\")];\n"
-                            X4 " back = coreml_update_state(state = kv, value = old)[name = string(\"back\")];\n" END("back");
+    const char *text =
+        MAIN "(state<" X4 "> kv, " X4 " a) {\n" X4 " old = read_state(input = kv)[name = string(\"old\")];\n" X4
+             " new = add(x = old, y = a)[name = string(\"new\")];\n"
+             "write_state(data = new, input = kv)[name = string(\"w\")];\n" X4
+             " back = coreml_update_state(state = kv, value = old)[name = string(\"back\")];\n" END("back");
     graph *g = lower(text, NULL);
     assert_int_equal(find_node(g, "old")->op, OP_READ_STATE);
     assert_int_equal(find_node(g, "back")->op, OP_WRITE_STATE);
@@ -318,9 +320,11 @@ static void several_problems_in_one_reading(void **state)
         unsigned line;
         const char *rule;
         an_status st;
-    } want[] = { { 4, "type", AN_UNSUPPORTED }, { 5, "type", AN_INPUT }, { 6, "argument", AN_INPUT }, { 6, "argument", AN_INPUT }, { 9, "type", AN_INPUT }, { 11, "name", AN_INPUT } };
+    } want[] = { { 4, "type", AN_UNSUPPORTED }, { 5, "type", AN_INPUT }, { 6, "argument", AN_INPUT },
+                 { 6, "argument", AN_INPUT },   { 9, "type", AN_INPUT }, { 11, "name", AN_INPUT } };
     for (size_t i = 0; i < is.n; i++)
-        if (i >= COUNT(want) || is.at[i].at.line != want[i].line || strcmp(is.at[i].rule, want[i].rule) || is.at[i].st != want[i].st)
+        if (i >= COUNT(want) || is.at[i].at.line != want[i].line || strcmp(is.at[i].rule, want[i].rule) ||
+            is.at[i].st != want[i].st)
             fail_msg("issue %zu: line %u %s: %s", i, is.at[i].at.line, is.at[i].rule, is.at[i].msg);
     assert_int_equal(is.n, COUNT(want));
     arena_free(&mem);
@@ -334,7 +338,9 @@ static void issues_are_bounded(void **state)
     (void)state;
     strbuf b = { 0 };
     sb_puts(&b, MAIN "(" X4 " a) {\n");
-    for (int i = 0; i < 5000; i++) sb_printf(&b, X4 " v%d = relu(x = a)[name = string(\"l\"), odd = int32(1)];\n" X4 " w%d = relu(q = a);\n", i, i);
+    for (int i = 0; i < 5000; i++)
+        sb_printf(&b, X4 " v%d = relu(x = a)[name = string(\"l\"), odd = int32(1)];\n" X4 " w%d = relu(q = a);\n", i,
+                  i);
     sb_puts(&b, END("v0"));
     mil_module *m = parse(b.at);
     lower_issues is = { 0 };
@@ -381,7 +387,8 @@ static void weight_references(void **state)
     assert_ok(blob_finish(&w, &d), d);
     write_file(dir, "weights/w.bin", w.bytes.at, w.bytes.n);
     write_file(dir, "weights/short.bin", w.bytes.at, 150);
-    write_file(dir, "weights/junk.bin", "not a weight file at all, and long enough to hold a header of sixty-four bytes.", 79);
+    write_file(dir, "weights/junk.bin",
+               "not a weight file at all, and long enough to hold a header of sixty-four bytes.", 79);
 
     const struct {
         const char *path;
@@ -410,7 +417,9 @@ static void weight_references(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         snprintf(text, sizeof text,
-                 MAIN "(" X4 " a) {\n" X4 " k = const()[val = " X4 "(BLOBFILE(path = string(\"%s\"), offset = uint64(%u)))];\n" X4 " y = add(x = a, y = k);\n" END("y"),
+                 MAIN "(" X4 " a) {\n" X4 " k = const()[val = " X4
+                      "(BLOBFILE(path = string(\"%s\"), offset = uint64(%u)))];\n" X4
+                      " y = add(x = a, y = k);\n" END("y"),
                  rows[i].path, rows[i].offset);
         mil_module *m = parse(text);
         lower_weights *files = lower_weights_open(dir);
@@ -418,13 +427,18 @@ static void weight_references(void **state)
         graph *g = NULL;
         diag e = { 0 };
         an_status st = lower_from_mil(m, &(lower_in){ .weights = files, .need_weights = rows[i].need }, &g, &e);
-        if ((st == AN_OK) != rows[i].ok || (st && st != AN_INPUT)) fail_msg("%s@%u: %d %s", rows[i].path, rows[i].offset, st, e.msg);
+        if ((st == AN_OK) != rows[i].ok || (st && st != AN_INPUT))
+            fail_msg("%s@%u: %d %s", rows[i].path, rows[i].offset, st, e.msg);
         if (st) {
-            if (!strstr(e.msg, rows[i].says) || e.at.line != 5) fail_msg("%s@%u: %u:%u %s", rows[i].path, rows[i].offset, e.at.line, e.at.col, e.msg);
+            if (!strstr(e.msg, rows[i].says) || e.at.line != 5)
+                fail_msg("%s@%u: %u:%u %s", rows[i].path, rows[i].offset, e.at.line, e.at.col, e.msg);
             lower_issues is = { 0 };
             arena mem = { 0 };
             diag e2 = { 0 };
-            assert_ok(lower_from_mil(m, &(lower_in){ .weights = files, .need_weights = rows[i].need, .issues = &is, .mem = &mem }, &g, &e2), e2);
+            assert_ok(lower_from_mil(
+                          m, &(lower_in){ .weights = files, .need_weights = rows[i].need, .issues = &is, .mem = &mem },
+                          &g, &e2),
+                      e2);
             assert_int_equal(is.n, 1);
             assert_string_equal(is.at[0].rule, "weights");
             arena_free(&mem);
@@ -631,13 +645,15 @@ static void places_and_bytes(void **state)
     diag d = { 0 };
     graph *g = graph_new("places", 0), *back = NULL;
     const ttype type = { DT_I8, SHAPE(N) };
-    val a = graph_const_view(g, "a", type, place), b = graph_const_blob(g, "b", type, "@model_path/weights/weight.bin", 64, NULL);
+    val a = graph_const_view(g, "a", type, place),
+        b = graph_const_blob(g, "b", type, "@model_path/weights/weight.bin", 64, NULL);
     graph_output(g, "y", G(g, ADD, a, b));
     assert_ok(graph_finish(g, &d), d);
     mil_module *m;
     assert_ok(lower_to_mil(g, &(lower_out){ .inline_all = true }, &m, NULL, &d), d);
     assert_ok(lower_from_mil(m, &(lower_in){ .weights = NULL }, &back, &d), d);
-    const node *sum = graph_maker(back, back->outputs.at[0].v), *x = graph_maker(back, sum->in[0]), *y = graph_maker(back, sum->in[1]);
+    const node *sum = graph_maker(back, back->outputs.at[0].v), *x = graph_maker(back, sum->in[0]),
+               *y = graph_maker(back, sum->in[1]);
     assert_true(x->op == OP_CONST && x->cst->data && !memcmp(x->cst->data, place, N));
     assert_true(y->op == OP_CONST && y->cst->blob_path && y->cst->blob_offset == 64);
     graph_free(back);
@@ -676,7 +692,9 @@ int main(void)
         cmocka_unit_test(weight_references),
         cmocka_unit_test(canonical_text), cmocka_unit_test(statements_keep_their_places),
         cmocka_unit_test(what_cannot_be_written),
-        cmocka_unit_test(references_are_kept), cmocka_unit_test(small_records_stay_apart), cmocka_unit_test(places_and_bytes),
+        cmocka_unit_test(references_are_kept),
+        cmocka_unit_test(small_records_stay_apart),
+        cmocka_unit_test(places_and_bytes),
         cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* test_mac_same.c: products that follow each other and nearly read the same operand: what one of them packed serves the next only where it is that. */
+/* test_mac_same.c: products that follow each other and nearly read the same operand: what one of them packed serves
+ * the next only where it is that. */
 #include "codegen_t.h"
 
 enum { N = 12, K = 32, M = 24 };
@@ -34,7 +35,11 @@ static void one_after_the_other(void **state)
         const char *type, *chip;
         int fast;
         double off;
-    } kinds[] = { { "fp32", NULL, FAST_NONE, 1e-4 }, { "fp32", NULL, FAST_BF16, 0.2 }, { "fp16", NULL, FAST_NONE, 4e-2 }, { "fp16", "m1", FAST_NONE, 0 }, { "fp16", "m4", FAST_NONE, 0 } };
+    } kinds[] = { { "fp32", NULL, FAST_NONE, 1e-4 },
+                  { "fp32", NULL, FAST_BF16, 0.2 },
+                  { "fp16", NULL, FAST_NONE, 4e-2 },
+                  { "fp16", "m1", FAST_NONE, 0 },
+                  { "fp16", "m4", FAST_NONE, 0 } };
     rng r = { test_seed("mac same") };
     diag d = { 0 };
     pool *threads;
@@ -52,7 +57,8 @@ static void one_after_the_other(void **state)
             } made[] = { { "v", "32, 24", K * M }, { "w", "32, 24", K * M }, { "two", "2, 32, 24", 2 * K * M } };
             for (size_t c = 0; c < COUNT(made); c++) {
                 sb_printf(&b, "%s = const TYPE[%s] {", made[c].name, made[c].shape);
-                for (int e = 0; e < made[c].n; e++) sb_printf(&b, "%s%g", e ? ", " : "", (double)((int)rng_below(&r, 17) - 8) / 8);
+                for (int e = 0; e < made[c].n; e++)
+                    sb_printf(&b, "%s%g", e ? ", " : "", (double)((int)rng_below(&r, 17) - 8) / 8);
                 sb_puts(&b, "}\n");
             }
             sb_puts(&b, rows[i]);
@@ -69,13 +75,18 @@ static void one_after_the_other(void **state)
             cgt_run(p, from, want, true);
             for (int two = 0; two < 2; two++) {
                 image *im;
-                assert_ok(image_load(&im, p, NULL, &(image_options){ .pool = two ? threads : NULL, .fast_math = kinds[k].fast }, &d), d);
+                assert_ok(image_load(&im, p, NULL,
+                                     &(image_options){ .pool = two ? threads : NULL, .fast_math = kinds[k].fast }, &d),
+                          d);
                 assert_ok(image_run(im, from, got, &d), d);
                 for (size_t o = 0; o < p->outputs.n; o++) {
                     const etensor *t = &p->tensors.at[p->outputs.at[o].tensor];
                     for (int64_t e = 0; e < (int64_t)p->outputs.at[o].bytes * 8 / dtype_bits(t->dt); e++) {
                         const double x = dtype_load(t->dt, got[o], e), y = dtype_load(t->dt, want[o], e);
-                        if (!(fabs(x - y) <= kinds[k].off)) fail_msg("row %zu, %s on %s, fast %d: element %d of %s is %g, wanted %g", i, kinds[k].type, kinds[k].chip ? kinds[k].chip : "cpu", kinds[k].fast, (int)e, p->outputs.at[o].name, x, y);
+                        if (!(fabs(x - y) <= kinds[k].off))
+                            fail_msg("row %zu, %s on %s, fast %d: element %d of %s is %g, wanted %g", i, kinds[k].type,
+                                     kinds[k].chip ? kinds[k].chip : "cpu", kinds[k].fast, (int)e,
+                                     p->outputs.at[o].name, x, y);
                     }
                 }
                 image_free(im);

@@ -1,5 +1,5 @@
-/* test_mac_turn.c: products by constants that only move rows: exact where products of bf16 would round, the epilogue behind them as
- * ever; and matrices that are nearly so, which are multiplied. */
+/* test_mac_turn.c: products by constants that only move rows: exact where products of bf16 would round, the epilogue
+ * behind them as ever; and matrices that are nearly so, which are multiplied. */
 #include <math.h>
 
 #include "codegen_t.h"
@@ -33,27 +33,35 @@ static void rows_move(void **state)
     for (size_t i = 0; i < COUNT(rows); i++)
         for (int back = 0; back < 2; back++) {
             char text[600];
-            snprintf(text, sizeof text, "graph \"p\"\nc = input fp32[%d, %d, 1, %d]\nx = input fp32[%d, %d, 1, %d]\nw = const fp32[4, 4, 1, 1] {%s}\nt = conv%s(x, w)\nu = mul(t, c)\ny = add(u, x)\nreturn y\n", HEADS, WIDTH,
-                     PLACES, HEADS, WIDTH, PLACES, rows[i].matrix, back ? "_transpose" : "");
+            snprintf(
+                text, sizeof text,
+                "graph \"p\"\nc = input fp32[%d, %d, 1, %d]\nx = input fp32[%d, %d, 1, %d]\nw = const fp32[4, 4, 1, 1] {%s}\nt = conv%s(x, w)\nu = mul(t, c)\ny = add(u, x)\nreturn y\n",
+                HEADS, WIDTH, PLACES, HEADS, WIDTH, PLACES, rows[i].matrix, back ? "_transpose" : "");
             graph *g = cgt_parse(text);
             program *p = cgt_compile(g, &(codegen_options){ .level = 1 });
             assert_int_equal(p->insns.n, 1);
             run(p, x, c, want, true, FAST_NONE);
             run(p, x, c, got, false, FAST_NONE);
             for (int k = 0; k < ALL; k++)
-                if (!(fabsf(got[k] - want[k]) <= 1e-6f * (1 + fabsf(want[k])))) fail_msg("row %zu, %s: element %d is %.9g, wanted %.9g", i, back ? "back" : "forward", k, (double)got[k], (double)want[k]);
+                if (!(fabsf(got[k] - want[k]) <= 1e-6f * (1 + fabsf(want[k]))))
+                    fail_msg("row %zu, %s: element %d is %.9g, wanted %.9g", i, back ? "back" : "forward", k,
+                             (double)got[k], (double)want[k]);
             run(p, x, c, got, false, FAST_BF16);
             float most = 0;
             for (int k = 0; k < ALL; k++) most = fmaxf(most, fabsf(got[k] - want[k]) / (1 + fabsf(want[k])));
             const bool moves = back ? rows[i].back : rows[i].moves;
-            if (moves && most > 1e-6f) fail_msg("row %zu, %s: moved rows are off by %g", i, back ? "back" : "forward", (double)most);
-            if (!moves && most < 1e-5f) fail_msg("row %zu, %s: a product of bf16 is off by %g only", i, back ? "back" : "forward", (double)most);
+            if (moves && most > 1e-6f)
+                fail_msg("row %zu, %s: moved rows are off by %g", i, back ? "back" : "forward", (double)most);
+            if (!moves && most < 1e-5f)
+                fail_msg("row %zu, %s: a product of bf16 is off by %g only", i, back ? "back" : "forward",
+                         (double)most);
             program_free(p);
             graph_free(g);
         }
 }
 
-/* Where rows go is part of the proof that a matrix is in use; so are weights of a transposed convolution in their new order. */
+/* Where rows go is part of the proof that a matrix is in use; so are weights of a transposed convolution in their
+ * new order. */
 static void moves_are_proven(void **state)
 {
     (void)state;

@@ -1,13 +1,15 @@
-/* test_mac_vec.c: products whose constant weight stays compressed, few columns and int8 products: against sums in double of the weight's
- * definition, beside the reference, for every form that can stay and some that cannot; after a reload; and that nothing was expanded.
+/* test_mac_vec.c: products whose constant weight stays compressed, few columns and int8 products: against sums in
+ * double of the weight's definition, beside the reference, for every form that can stay and some that cannot; after
+ * a reload; and that nothing was expanded.
  *
- * Bound: the reference rounds each element of W to the tensor's type (2^-11 of it when fp16), the fast form does not; sums of k
- * terms are within (k + 12) 2^-24 of the magnitudes; the result is rounded once. */
+ * Bound: the reference rounds each element of W to the tensor's type (2^-11 of it when fp16), the fast form does
+ * not; sums of k terms are within (k + 12) 2^-24 of the magnitudes; the result is rounded once. */
 #include <math.h>
 
 #include "codegen_t.h"
 
-typedef enum { AFFINE_ONE, AFFINE_ROWS, AFFINE_U8, LUT_BYTES, LUT_ROWS, BLOCK_I4, BLOCK_U4_OFFSET, BLOCK_I8, BLOCK_I8_ROW, BLOCK_ODD, LUT_SMALL, HALF_BY_FLOAT, DENSE, KINDS } kind;
+typedef enum { AFFINE_ONE, AFFINE_ROWS, AFFINE_U8, LUT_BYTES, LUT_ROWS, BLOCK_I4, BLOCK_U4_OFFSET, BLOCK_I8,
+               BLOCK_I8_ROW, BLOCK_ODD, LUT_SMALL, HALF_BY_FLOAT, DENSE, KINDS } kind;
 static const char *const names[KINDS] = { "int8, one scale", "int8, a scale per row", "uint8 with zero points", "palette as bytes", "palette per group of rows", "int4 blocks",
                                           "uint4 blocks with offsets", "int8 blocks", "int8 blocks of a row", "blocks of 24", "2-bit palette", "fp16 by fp32", "dense" };
 static bool stays(kind k) { return k < BLOCK_ODD || k == HALF_BY_FLOAT; }
@@ -47,28 +49,38 @@ static val make_weight(rng *r, graph *g, kind f, int64_t m, int64_t k, dtype dt,
         v = make_const(g, "w", f == DENSE ? dt : DT_F16, 4, dims, q);
     } else if (f <= AFFINE_U8) {
         bool u8 = f == AFFINE_U8;
-        for (int64_t i = 0; i < m; i++) s[i] = f16_to_f64(f16_from_f64(rng_range(r, 0.01, 0.1))), z[i] = u8 ? (double)rng_below(r, 256) : 0;
+        for (int64_t i = 0; i < m; i++)
+            s[i] = f16_to_f64(f16_from_f64(rng_range(r, 0.01, 0.1))), z[i] = u8 ? (double)rng_below(r, 256) : 0;
         for (size_t i = 0; i < n; i++) {
             size_t row = f == AFFINE_ONE ? 0 : i / (size_t)k;
             q[i] = (double)rng_below(r, 256) - (u8 ? 0 : 128);
             w[i] = (q[i] - z[row]) * s[row];
         }
         int rank = f == AFFINE_ONE ? 0 : 1;
-        v = GA(g, CX_AFFINE, VALS(make_const(g, "q", u8 ? DT_U8 : DT_I8, 4, dims, q), make_const(g, "s", dt, rank, &m, s), make_const(g, "z", u8 ? DT_U8 : DT_I8, rank, &m, z)), AT_I(AXIS, 0));
+        v = GA(g, CX_AFFINE,
+               VALS(make_const(g, "q", u8 ? DT_U8 : DT_I8, 4, dims, q), make_const(g, "s", dt, rank, &m, s),
+                    make_const(g, "z", u8 ? DT_U8 : DT_I8, rank, &m, z)),
+               AT_I(AXIS, 0));
     } else if (f == LUT_BYTES || f == LUT_ROWS || f == LUT_SMALL) {
         int64_t entries = f == LUT_SMALL ? 4 : 16, groups = f == LUT_ROWS ? m / 2 : 1;
         for (int64_t i = 0; i < groups * entries; i++) s[i] = f16_to_f64(f16_from_f64(rng_normal(r)));
-        for (size_t i = 0; i < n; i++) q[i] = (double)rng_below(r, (uint64_t)entries), w[i] = s[(int64_t)i / k / (m / groups) * entries + (int64_t)q[i]];
+        for (size_t i = 0; i < n; i++)
+            q[i] = (double)rng_below(r, (uint64_t)entries),
+            w[i] = s[(int64_t)i / k / (m / groups) * entries + (int64_t)q[i]];
         const int64_t lut[] = { groups, 1, 1, 1, entries, 1 };
         if (f == LUT_BYTES) {
             for (size_t i = 0; i < n / 2; i++) z[i] = q[2 * i] + 16 * q[2 * i + 1];
             int64_t bytes = (int64_t)n / 2;
-            v = GA(g, CX_LUT, VALS(make_const(g, "q", DT_U8, 1, &bytes, z), make_const(g, "s", dt, 1, &entries, s)), AT_IS(SHAPE, m, k, 1, 1));
-        } else v = G(g, CX_LUT, make_const(g, "q", f == LUT_SMALL ? DT_U2 : DT_U4, 4, dims, q), make_const(g, "s", dt, 6, lut, s));
+            v = GA(g, CX_LUT, VALS(make_const(g, "q", DT_U8, 1, &bytes, z), make_const(g, "s", dt, 1, &entries, s)),
+                   AT_IS(SHAPE, m, k, 1, 1));
+        } else
+            v = G(g, CX_LUT, make_const(g, "q", f == LUT_SMALL ? DT_U2 : DT_U4, 4, dims, q),
+                  make_const(g, "s", dt, 6, lut, s));
     } else {
         bool i8 = f == BLOCK_I8 || f == BLOCK_I8_ROW, offset = f == BLOCK_U4_OFFSET;
         dtype qt = i8 ? DT_I8 : offset ? DT_U4 : DT_I4;
-        for (int64_t i = 0; i < m * blocks; i++) s[i] = f16_to_f64(f16_from_f64(rng_range(r, 0.01, 0.1))), z[i] = offset ? (double)rng_below(r, 16) : 0;
+        for (int64_t i = 0; i < m * blocks; i++)
+            s[i] = f16_to_f64(f16_from_f64(rng_range(r, 0.01, 0.1))), z[i] = offset ? (double)rng_below(r, 16) : 0;
         for (size_t i = 0; i < n; i++) {
             size_t b = i / (size_t)block;
             q[i] = (double)rng_below(r, i8 ? 256 : 16) - (i8 ? 128 : offset ? 0 : 8);
@@ -104,7 +116,8 @@ static void each_form(void **state)
     assert_ok(pool_make(&two, 2, &d), d);
     for (kind f = 0; f < KINDS; f++)
         for (int c = 0; c < 6; c++) {
-            int64_t m = 2 * (1 + (int64_t)rng_below(&r, 40)), k = 96 * (1 + (int64_t)rng_below(&r, 4)), n = c == 5 ? 9 : 1 + (int64_t)rng_below(&r, 8);
+            int64_t m = 2 * (1 + (int64_t)rng_below(&r, 40)), k = 96 * (1 + (int64_t)rng_below(&r, 4)),
+                    n = c == 5 ? 9 : 1 + (int64_t)rng_below(&r, 8);
             if (c == 4) m = 256, k = 1536, n = 1;
             dtype dt = c % 2 ? DT_F16 : DT_F32, xt = f == HALF_BY_FLOAT ? DT_F32 : dt;
             double *w = must((size_t)(m * k) * sizeof *w);
@@ -114,7 +127,9 @@ static void each_form(void **state)
             val wv = make_weight(&r, g, f, m, k, dt, w);
             if (f == HALF_BY_FLOAT) wv = GA(g, CAST, VALS(wv), AT_S(DTYPE, "fp32"));
             val y = G(g, CONV, x, wv);
-            if (c % 3 == 0) y = G(g, RELU, G(g, ADD, y, graph_fill_const(g, "b", (ttype){ .dt = xt, .sh = SHAPE(1, m, 1, 1) }, 0.5)));
+            if (c % 3 == 0)
+                y = G(g, RELU,
+                      G(g, ADD, y, graph_fill_const(g, "b", (ttype){ .dt = xt, .sh = SHAPE(1, m, 1, 1) }, 0.5)));
             graph_output(g, "y", y);
             assert_ok(graph_finish(g, &d), d);
             program *p;
@@ -136,12 +151,17 @@ static void each_form(void **state)
                         want += t, mag += fabs(t);
                     }
                     if (c % 3 == 0) want = fmax(want + 0.5, 0), mag += 0.5;
-                    double most = mag * ((double)(k + 14) * 0x1p-24 + (dt == DT_F16 ? 0x1p-11 : 0)) + (xt == DT_F16 ? fabs(want) * 0x1p-10 + 1e-6 : fabs(want) * 0x1p-23);
+                    double most = mag * ((double)(k + 14) * 0x1p-24 + (dt == DT_F16 ? 0x1p-11 : 0)) +
+                                  (xt == DT_F16 ? fabs(want) * 0x1p-10 + 1e-6 : fabs(want) * 0x1p-23);
                     double a = dtype_load(xt, fast, i * n + j), b = dtype_load(xt, ref, i * n + j);
-                    if (!(fabs(a - want) <= most)) fail_msg("%s %dx%dx%d at (%d, %d): %.9g, wanted %.9g within %g", names[f], (int)m, (int)n, (int)k, (int)i, (int)j, a, want, most);
-                    if (!(fabs(b - want) <= most)) fail_msg("%s: the reference says %.9g, wanted %.9g within %g", names[f], b, want, most);
+                    if (!(fabs(a - want) <= most))
+                        fail_msg("%s %dx%dx%d at (%d, %d): %.9g, wanted %.9g within %g", names[f], (int)m, (int)n,
+                                 (int)k, (int)i, (int)j, a, want, most);
+                    if (!(fabs(b - want) <= most))
+                        fail_msg("%s: the reference says %.9g, wanted %.9g within %g", names[f], b, want, most);
                 }
-            if (c == 4 && stays(f) && f != HALF_BY_FLOAT && bytes > (uint64_t)(m * k)) fail_msg("%s: an image of %d bytes holds more than its %d weights", names[f], (int)bytes, (int)(m * k));
+            if (c == 4 && stays(f) && f != HALF_BY_FLOAT && bytes > (uint64_t)(m * k))
+                fail_msg("%s: an image of %d bytes holds more than its %d weights", names[f], (int)bytes, (int)(m * k));
             if (c == 4 && !stays(f) && bytes < (uint64_t)(m * k)) fail_msg("%s: expected to be expanded", names[f]);
             free(xm), free(fast), free(again), free(ref), free(w);
             program_free(p);
@@ -150,7 +170,8 @@ static void each_form(void **state)
     pool_free(two);
 }
 
-/* Expanded for many columns, element by element or many at a time: the same bits, in images of one thread and of two. */
+/* Expanded for many columns, element by element or many at a time: the same bits, in images of one thread and of
+ * two. */
 static void reconstructed(void **state)
 {
     (void)state;
@@ -160,7 +181,8 @@ static void reconstructed(void **state)
     assert_ok(pool_make(&two, 2, &d), d);
     for (kind f = 0; f < KINDS; f++)
         for (int c = 0; c < 6; c++) {
-            const int64_t m = c == 5 ? 256 : 2 * (1 + (int64_t)rng_below(&r, 40)), k = c == 5 ? 1536 : 96 * (1 + (int64_t)rng_below(&r, 4)), n = 9;
+            const int64_t m = c == 5 ? 256 : 2 * (1 + (int64_t)rng_below(&r, 40)),
+                          k = c == 5 ? 1536 : 96 * (1 + (int64_t)rng_below(&r, 4)), n = 9;
             const dtype dt = c % 3 == 0 ? DT_F32 : c % 3 == 1 ? DT_F16 : DT_BF16;
             double *w = must((size_t)(m * k) * sizeof *w);
             graph *g = graph_new("many", 0);
@@ -178,7 +200,8 @@ static void reconstructed(void **state)
                 sum[i] = image_digest(im);
                 image_free(im);
             }
-            if (sum[1] != sum[0] || sum[2] != sum[0]) fail_msg("%s as %s, %dx%d: other bits than one by one", names[f], dtype_name(dt), (int)m, (int)k);
+            if (sum[1] != sum[0] || sum[2] != sum[0])
+                fail_msg("%s as %s, %dx%d: other bits than one by one", names[f], dtype_name(dt), (int)m, (int)k);
             free(w);
             program_free(p);
             graph_free(g);
@@ -186,8 +209,8 @@ static void reconstructed(void **state)
     pool_free(two);
 }
 
-/* fast_math 2: weights of int8 with scales by row times columns quantised as they come: within max|x| / 254 of the sum of |w|. With zero
- * points it is bf16's business: both operands rounded, 2^-8 of the magnitudes. */
+/* fast_math 2: weights of int8 with scales by row times columns quantised as they come: within max|x| / 254 of the
+ * sum of |w|. With zero points it is bf16's business: both operands rounded, 2^-8 of the magnitudes. */
 static void int8_products(void **state)
 {
     (void)state;
@@ -198,37 +221,47 @@ static void int8_products(void **state)
     assert_ok(pool_make(&two, 2, &d), d);
     for (size_t f = 0; f < COUNT(forms); f++)
         for (int c = 0; c < 4; c++) {
-            int64_t m = c == 3 ? 256 : 2 * (1 + (int64_t)rng_below(&r, 40)), k = c == 3 ? 1536 : 96 * (1 + (int64_t)rng_below(&r, 4)), n = 9 + (int64_t)rng_below(&r, 40);
+            int64_t m = c == 3 ? 256 : 2 * (1 + (int64_t)rng_below(&r, 40)),
+                    k = c == 3 ? 1536 : 96 * (1 + (int64_t)rng_below(&r, 4)), n = 9 + (int64_t)rng_below(&r, 40);
             double *w = must((size_t)(m * k) * sizeof *w);
             graph *g = graph_new("int8", 0);
             assert_non_null(g);
             val x = graph_input(g, "x", (ttype){ .dt = DT_F32, .sh = SHAPE(1, k, 1, n) });
             val y = G(g, CONV, x, make_weight(&r, g, forms[f], m, k, DT_F32, w));
             ttype row = { .dt = DT_F32, .sh = SHAPE(1, m, 1, 1) };
-            if (c % 2) y = G(g, ADD, G(g, MUL, y, graph_fill_const(g, "gain", row, 0.5)), graph_fill_const(g, "bias", row, 0.25));
+            if (c % 2)
+                y = G(g, ADD, G(g, MUL, y, graph_fill_const(g, "gain", row, 0.5)),
+                      graph_fill_const(g, "bias", row, 0.25));
             graph_output(g, "y", y);
             assert_ok(graph_finish(g, &d), d);
             program *p;
             assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
-            float *xm = must((size_t)(k * n) * 4), *fast = must((size_t)(m * n) * 4), *again = must((size_t)(m * n) * 4);
+            float *xm = must((size_t)(k * n) * 4), *fast = must((size_t)(m * n) * 4),
+                  *again = must((size_t)(m * n) * 4);
             for (int64_t i = 0; i < k * n; i++) xm[i] = (float)rng_normal(&r);
             uint64_t bytes, unused;
             run_one(p, &(image_options){ .fast_math = FAST_INT8 }, xm, fast, &bytes, false);
             run_one(p, &(image_options){ .fast_math = FAST_INT8, .pool = two }, xm, again, &unused, true);
-            if (memcmp(fast, again, (size_t)(m * n) * 4)) fail_msg("%s: another thread or a reload changes bits", names[forms[f]]);
+            if (memcmp(fast, again, (size_t)(m * n) * 4))
+                fail_msg("%s: another thread or a reload changes bits", names[forms[f]]);
             for (int64_t i = 0; i < m; i++)
                 for (int64_t j = 0; j < n; j++) {
                     double want = 0, mag = 0, sum = 0, most = 0;
                     for (int64_t a = 0; a < k; a++) {
                         double t = (double)xm[a * n + j];
-                        want += w[i * k + a] * t, mag += fabs(w[i * k + a] * t), sum += fabs(w[i * k + a]), most = fmax(most, fabs(t));
+                        want += w[i * k + a] * t, mag += fabs(w[i * k + a] * t), sum += fabs(w[i * k + a]),
+                            most = fmax(most, fabs(t));
                     }
                     double bad = forms[f] == AFFINE_U8 ? mag * 0x1p-7 : most / 254 * sum * 1.00001 + mag * 0x1p-20;
                     if (c % 2) want = want * 0.5 + 0.25, bad *= 0.5;
                     double got = (double)fast[i * n + j];
-                    if (!(fabs(got - want) <= bad + fabs(want) * 0x1p-22)) fail_msg("%s at (%d, %d): %.9g, wanted %.9g within %g", names[forms[f]], (int)i, (int)j, got, want, bad);
+                    if (!(fabs(got - want) <= bad + fabs(want) * 0x1p-22))
+                        fail_msg("%s at (%d, %d): %.9g, wanted %.9g within %g", names[forms[f]], (int)i, (int)j, got,
+                                 want, bad);
                 }
-            if (c == 3 && forms[f] != AFFINE_U8 && bytes > (uint64_t)(m * k) * 3) fail_msg("%s: an image of %d bytes for %d weights was expanded", names[forms[f]], (int)bytes, (int)(m * k));
+            if (c == 3 && forms[f] != AFFINE_U8 && bytes > (uint64_t)(m * k) * 3)
+                fail_msg("%s: an image of %d bytes for %d weights was expanded", names[forms[f]], (int)bytes,
+                         (int)(m * k));
             free(xm), free(fast), free(again), free(w);
             program_free(p);
             graph_free(g);
@@ -236,8 +269,8 @@ static void int8_products(void **state)
     pool_free(two);
 }
 
-/* Several products of one x are summed together, at most four at a time and only those that want x alike; each has the bits it has alone,
- * also when its chain reads what one of the others made. */
+/* Several products of one x are summed together, at most four at a time and only those that want x alike; each has
+ * the bits it has alone, also when its chain reads what one of the others made. */
 static void together(void **state)
 {
     (void)state;
@@ -298,8 +331,10 @@ static void together(void **state)
                 graph_free(g);
             }
             for (int i = 0; i < MOST; i++) {
-                if (memcmp(joint[0][i], alone[i], yn[i])) fail_msg("%s, product %d of %d (case %d): other bits than alone", names[all[f][i]], i, MOST, c);
-                if (memcmp(joint[1][i], alone[i], yn[i])) fail_msg("%s, product %d of %d (case %d): other bits on two threads", names[all[f][i]], i, MOST, c);
+                if (memcmp(joint[0][i], alone[i], yn[i]))
+                    fail_msg("%s, product %d of %d (case %d): other bits than alone", names[all[f][i]], i, MOST, c);
+                if (memcmp(joint[1][i], alone[i], yn[i]))
+                    fail_msg("%s, product %d of %d (case %d): other bits on two threads", names[all[f][i]], i, MOST, c);
                 free(joint[0][i]), free(joint[1][i]), free(alone[i]);
             }
             free(x);
@@ -307,7 +342,8 @@ static void together(void **state)
     pool_free(two);
 }
 
-/* Weights that were alike when the program was loaded, and are not after a reload: the bits of one loaded as it is now. */
+/* Weights that were alike when the program was loaded, and are not after a reload: the bits of one loaded as it is
+ * now. */
 static void parted(void **state)
 {
     (void)state;
@@ -351,11 +387,13 @@ static void parted(void **state)
     }
 }
 
-/* Scales, shifts and tables that are made of a weight's sources are part of the proof that the weight is in use, as is what is packed of it. */
+/* Scales, shifts and tables that are made of a weight's sources are part of the proof that the weight is in use, as
+ * is what is packed of it. */
 static void tables_are_proven(void **state)
 {
     (void)state;
-    static const int least[KINDS] = { 2, 2, 2, 1, 1, 1, 2, 0, 1, 1, 1, 0, 1 }; /* few columns: scales and shifts, tables (and what was turned), offsets; packed */
+    /* few columns: scales and shifts, tables (and what was turned), offsets; packed */
+    static const int least[KINDS] = { 2, 2, 2, 1, 1, 1, 2, 0, 1, 1, 1, 0, 1 };
     diag d = { 0 };
     for (kind f = 0; f < KINDS; f++)
         for (int many = 0; many < 2; many++) {
@@ -365,7 +403,8 @@ static void tables_are_proven(void **state)
             double *w = must((size_t)(ROWS * DEEP) * sizeof *w);
             graph *g = graph_new("proven", 0);
             assert_non_null(g);
-            val x = graph_input(g, "x", (ttype){ .dt = DT_F32, .sh = SHAPE(1, DEEP, 1, n) }), wv = make_weight(&r, g, f, ROWS, DEEP, DT_F32, w);
+            val x = graph_input(g, "x", (ttype){ .dt = DT_F32, .sh = SHAPE(1, DEEP, 1, n) }),
+                wv = make_weight(&r, g, f, ROWS, DEEP, DT_F32, w);
             if (f == HALF_BY_FLOAT) wv = GA(g, CAST, VALS(wv), AT_S(DTYPE, "fp32"));
             graph_output(g, "y", G(g, CONV, x, wv));
             assert_ok(graph_finish(g, &d), d);
@@ -373,8 +412,10 @@ static void tables_are_proven(void **state)
             image *im;
             assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
             assert_ok(image_load(&im, p, NULL, &(image_options){ .fast_math = many ? FAST_INT8 : FAST_NONE }, &d), d);
-            size_t seen = cgt_spoil_each(im, names[f]), want = many ? f == AFFINE_ONE || f == AFFINE_ROWS || f == BLOCK_I8_ROW ? 2 : 1 : (size_t)least[f];
-            if (seen < want) fail_msg("%s, %d columns: %zu things are proven, wanted %zu", names[f], (int)n, seen, want);
+            size_t seen = cgt_spoil_each(im, names[f]),
+                   want = many ? f == AFFINE_ONE || f == AFFINE_ROWS || f == BLOCK_I8_ROW ? 2 : 1 : (size_t)least[f];
+            if (seen < want)
+                fail_msg("%s, %d columns: %zu things are proven, wanted %zu", names[f], (int)n, seen, want);
             image_free(im);
             program_free(p);
             graph_free(g);
@@ -382,7 +423,8 @@ static void tables_are_proven(void **state)
         }
 }
 
-/* Weights that a loaded program cannot take: it goes on with those it had, bit for bit, and holds no more than before. */
+/* Weights that a loaded program cannot take: it goes on with those it had, bit for bit, and holds no more than
+ * before. */
 static void taken_back(void **state)
 {
     (void)state;
@@ -391,7 +433,9 @@ static void taken_back(void **state)
         kind form;
         int n, fast_math, src; /* src: the source that becomes one it cannot take */
         unsigned char bad[4];
-    } rows[] = { { AFFINE_ROWS, MOST, FAST_INT8, 2, { 1, 1, 1, 1 } }, { LUT_BYTES, 1, FAST_NONE, 1, { 0, 0, 0x80, 0x7f } }, { LUT_ROWS, 3, FAST_BF16, 1, { 0, 0, 0xc0, 0x7f } } };
+    } rows[] = { { AFFINE_ROWS, MOST, FAST_INT8, 2, { 1, 1, 1, 1 } },
+                 { LUT_BYTES, 1, FAST_NONE, 1, { 0, 0, 0x80, 0x7f } },
+                 { LUT_ROWS, 3, FAST_BF16, 1, { 0, 0, 0xc0, 0x7f } } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         diag d = { 0 };
         rng r = { test_seed("taken back") };
@@ -414,15 +458,18 @@ static void taken_back(void **state)
         unsigned char *at = (unsigned char *)(uintptr_t)p->data + p->consts.at[0].src[rows[i].src].offset, kept[4];
         memcpy(kept, at, sizeof kept);
         memcpy(at, rows[i].bad, sizeof kept);
-        if (image_reload(im, NULL, &d) != AN_INPUT) fail_msg("%s: weights it cannot take were taken", names[rows[i].form]);
+        if (image_reload(im, NULL, &d) != AN_INPUT)
+            fail_msg("%s: weights it cannot take were taken", names[rows[i].form]);
         assert_int_equal(image_run(im, &xs, &ys[1], &(diag){ 0 }), AN_INPUT);
         memcpy(at, kept, sizeof kept);
         d = (diag){ 0 };
         assert_ok(image_reload(im, NULL, &d), d);
         assert_ok(image_run(im, &xs, &ys[1], &d), d);
-        if (memcmp(before, after, (size_t)(M * rows[i].n) * sizeof *after)) fail_msg("%s: other bits once its weights are back", names[rows[i].form]);
+        if (memcmp(before, after, (size_t)(M * rows[i].n) * sizeof *after))
+            fail_msg("%s: other bits once its weights are back", names[rows[i].form]);
         if (image_digest(im) != sum) fail_msg("%s: another digest of the same weights", names[rows[i].form]);
-        if (image_bytes(im) != bytes) fail_msg("%s: %d bytes, %d before", names[rows[i].form], (int)image_bytes(im), (int)bytes);
+        if (image_bytes(im) != bytes)
+            fail_msg("%s: %d bytes, %d before", names[rows[i].form], (int)image_bytes(im), (int)bytes);
         image_free(im);
         program_free(p);
         graph_free(g);
@@ -431,6 +478,9 @@ static void taken_back(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(reconstructed), cmocka_unit_test(together), cmocka_unit_test(parted), cmocka_unit_test(tables_are_proven), cmocka_unit_test(taken_back), cmocka_unit_test(int8_products) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form),         cmocka_unit_test(reconstructed),
+                                        cmocka_unit_test(together),          cmocka_unit_test(parted),
+                                        cmocka_unit_test(tables_are_proven), cmocka_unit_test(taken_back),
+                                        cmocka_unit_test(int8_products) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

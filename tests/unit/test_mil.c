@@ -276,8 +276,8 @@ static void errors_name_the_place(void **state)
         mil_module *m = NULL;
         an_status st = mil_parse(rows[i].text, strlen(rows[i].text), 0, &m, &d);
         if (st != AN_INPUT || !strstr(d.msg, rows[i].say) || d.at.line != rows[i].line || d.at.col != rows[i].col)
-            fail_msg("row %zu: status %d at %u:%u: %s\nwanted at %u:%u: %s", i, (int)st, d.at.line, d.at.col, d.msg, rows[i].line, rows[i].col,
-                     rows[i].say);
+            fail_msg("row %zu: status %d at %u:%u: %s\nwanted at %u:%u: %s", i, (int)st, d.at.line, d.at.col, d.msg,
+                     rows[i].line, rows[i].col, rows[i].say);
         assert_null(m);
         /* the byte offset is the same place */
         size_t off = 0;
@@ -338,7 +338,8 @@ static mil_module *built(const char *version)
     res[0] = (mil_arg_item){ .ref = "w" };
     m->func = TAKE(&m->mem, mil_block, 1);
     m->n_func = 1;
-    m->func[0] = (mil_block){ .name = "main", .opset = bare ? "ios18" : "ios16", .n_op = 2, .op = op, .n_out = 1, .out = res };
+    m->func[0] =
+        (mil_block){ .name = "main", .opset = bare ? "ios18" : "ios16", .n_op = 2, .op = op, .n_out = 1, .out = res };
     return m;
 }
 
@@ -397,7 +398,8 @@ static void same_sees_each_difference(void **state)
         mil_module *b = must_parse(t.at);
         strbuf why = { 0 };
         bool same = mil_same(a, b, &why);
-        if (same != !rows[i].why || (rows[i].why && !strstr(why.at, rows[i].why))) fail_msg("row %zu: %s", i, why.at ? why.at : "same");
+        if (same != !rows[i].why || (rows[i].why && !strstr(why.at, rows[i].why)))
+            fail_msg("row %zu: %s", i, why.at ? why.at : "same");
         sb_free(&why);
         mil_free(b);
     }
@@ -428,8 +430,11 @@ static void check_values(dtype dt, const void *packed, int64_t n)
     assert_true(dtype_bytes(dt, n, &bytes));
     if (memcmp(got, packed, bytes)) {
         for (int64_t i = 0; i < n; i++)
-            if (!isnan(dtype_load(dt, packed, i)) && memcmp(got + i * (dtype_bits(dt) / 8), (const char *)packed + i * (dtype_bits(dt) / 8), (size_t)dtype_bits(dt) / 8))
-                fail_msg("%s: element %lld: %.17g became %.17g", dtype_name(dt), (long long)i, dtype_load(dt, packed, i), dtype_load(dt, got, i));
+            if (!isnan(dtype_load(dt, packed, i)) &&
+                memcmp(got + i * (dtype_bits(dt) / 8), (const char *)packed + i * (dtype_bits(dt) / 8),
+                       (size_t)dtype_bits(dt) / 8))
+                fail_msg("%s: element %lld: %.17g became %.17g", dtype_name(dt), (long long)i,
+                         dtype_load(dt, packed, i), dtype_load(dt, got, i));
         assert_true(dtype_is_float(dt)); /* only NaN payloads may differ */
     }
     free(text);
@@ -461,7 +466,8 @@ static void values_survive_text(void **state)
     }
     /* values near where decimal and hex forms meet */
     float f[2000];
-    for (size_t i = 0; i < COUNT(f); i++) f[i] = (float)(ldexp(1 + rng_unit(&r), (int)(i % 60) - 30) * (i % 2 ? -1 : 1));
+    for (size_t i = 0; i < COUNT(f); i++)
+        f[i] = (float)(ldexp(1 + rng_unit(&r), (int)(i % 60) - 30) * (i % 2 ? -1 : 1));
     check_values(DT_F32, f, COUNT(f));
 }
 

@@ -149,7 +149,8 @@ static void ten_megabytes_of_anything_is_survived(void **state)
         an_status st = parse(text, n, 0, &d);
         uint64_t t = clock_ns() - t0;
         if (t > worst) worst = t, which = large[i].name;
-        if (st != large[i].want || (st && !strstr(d.msg, large[i].say))) fail_msg("%s: %d %s", large[i].name, (int)st, d.msg);
+        if (st != large[i].want || (st && !strstr(d.msg, large[i].say)))
+            fail_msg("%s: %d %s", large[i].name, (int)st, d.msg);
         free(text);
     }
     print_message("slowest of 10 MiB: %s, %.0f ms\n", which, (double)worst / 1e6);
@@ -180,7 +181,8 @@ static void many_names_are_checked_fast(void **state)
     assert_ok(parse(b.at, b.n, 0, &d), d);
     b.n = 0;
     sb_puts(&b, "program(1.3){func m(){");
-    for (int i = 1; i < n; i++) sb_printf(&b, "tensor<fp16,[%d]>v%d=f()[n=string(\"%d\")];", i, i, i); /* as many types */
+    /* as many types */
+    for (int i = 1; i < n; i++) sb_printf(&b, "tensor<fp16,[%d]>v%d=f()[n=string(\"%d\")];", i, i, i);
     sb_puts(&b, "}->();}");
     assert_ok(parse(b.at, b.n, 0, &d), d);
     sb_free(&b);
@@ -201,8 +203,8 @@ static void ordinary_text_costs_a_few_times_its_size(void **state)
     uint64_t t0 = clock_ns();
     assert_ok(mil_parse(b.at, b.n, 0, &m, &d), d);
     double ms = (double)(clock_ns() - t0) / 1e6;
-    print_message("%.1f MB in %.0f ms: %.0f MB/s, %.1f bytes of module per byte\n", (double)b.n / 1e6, ms, (double)b.n / 1e3 / ms,
-                  (double)m->mem.used / (double)b.n);
+    print_message("%.1f MB in %.0f ms: %.0f MB/s, %.1f bytes of module per byte\n", (double)b.n / 1e6, ms,
+                  (double)b.n / 1e3 / ms, (double)m->mem.used / (double)b.n);
     assert_true(m->mem.used < 8 * b.n);
     strbuf out = { 0 };
     t0 = clock_ns();
@@ -286,7 +288,8 @@ static void small_hostile_texts(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         diag d;
         an_status st = parse(rows[i].text, rows[i].n, 0, &d);
-        if (st != rows[i].want || (st && !strstr(d.msg, rows[i].say))) fail_msg("row %zu (%s): %d %s", i, rows[i].text, (int)st, d.msg);
+        if (st != rows[i].want || (st && !strstr(d.msg, rows[i].say)))
+            fail_msg("row %zu (%s): %d %s", i, rows[i].text, (int)st, d.msg);
     }
     diag d;
     assert_int_equal(parse(NULL, 0, 0, &d), AN_INPUT);

@@ -1,5 +1,5 @@
-/* Backward programs: each against its formula in plain loops, and the chain of them against finite differences of the forward
- * maths alone. */
+/* Backward programs: each against its formula in plain loops, and the chain of them against finite differences of
+ * the forward maths alone. */
 #include "model_t.h"
 
 typedef struct { /* what a difference quotient needs: the scalar dot(c, f(x)) */
@@ -26,14 +26,17 @@ static void norms_match_formula_and_differences(void **state)
     static const struct {
         model_kind kind;
         model_weight_id gain, bias;
-    } rows[] = { { MK_FINAL_NORM_BWD, MW_NORM_F, MW_NORM_F_B }, { MK_FFN_NORM_BWD, MW_NORM2, MW_NORM2_B }, { MK_ATTN_NORM_BWD, MW_NORM1, MW_NORM1_B } };
+    } rows[] = { { MK_FINAL_NORM_BWD, MW_NORM_F, MW_NORM_F_B },
+                 { MK_FFN_NORM_BWD, MW_NORM2, MW_NORM2_B },
+                 { MK_ATTN_NORM_BWD, MW_NORM1, MW_NORM1_B } };
     rng r = { test_seed("norm backward") };
     for (size_t i = 0; i < COUNT(shapes); i++)
         for (size_t k = 0; k < COUNT(rows); k++) {
             const model_config *c = &shapes[i];
             store s = { c, rng_next(&r) };
             int64_t n = c->dim * c->seq;
-            double *x = randoms(&r, n, 0.7), *dn = randoms(&r, n, 1), *res = randoms(&r, n, 1), *want = room(n), *num = room(n);
+            double *x = randoms(&r, n, 0.7), *dn = randoms(&r, n, 1), *res = randoms(&r, n, 1), *want = room(n),
+                   *num = room(n);
             bool final = rows[k].kind == MK_FINAL_NORM_BWD, adds = !final && !c->host_residual;
             const double *w = weight_of(&s, rows[k].gain, final ? -1 : 1);
             double eps = nn_eps(c->dt ? c->dt : DT_F16, c->norm_eps);
@@ -43,7 +46,8 @@ static void norms_match_formula_and_differences(void **state)
             differences(norm_value, &p, x, n, num);
             for (int64_t j = 0; j < n && adds; j++) want[j] += res[j], num[j] += res[j];
             results o;
-            eval_program(c, rows[k].kind, final ? 0 : 1, 0, &s, (const feed[]){ { "dxn", dn }, { "x", x }, { "dy", res } }, adds ? 3 : 2, &o);
+            eval_program(c, rows[k].kind, final ? 0 : 1, 0, &s,
+                         (const feed[]){ { "dxn", dn }, { "x", x }, { "dy", res } }, adds ? 3 : 2, &o);
             close_to("dx by formula", result(&o, "dx"), want, n, 1e-9);
             close_to("dx by differences", result(&o, "dx"), num, n, 1e-6);
         }
@@ -90,14 +94,17 @@ static void feed_forward_matches_formula_and_differences(void **state)
         bool gated = model_gated(c);
         double *x = randoms(&r, D * S, 1), *dy = randoms(&r, D * S, 1);
         m_ffn f = m_ffn_from(&s, 1, x, S);
-        double *dact = room(H * S), *dh1 = room(H * S), *dh3 = room(H * S), *dx = room(D * S), *part = room(D * S), *dbr = m_branch_bwd(&s, MW_POST2, dy, f.br, S);
+        double *dact = room(H * S), *dh1 = room(H * S), *dh3 = room(H * S), *dx = room(D * S), *part = room(D * S),
+               *dbr = m_branch_bwd(&s, MW_POST2, dy, f.br, S);
         m_linear_t(weight_of(&s, MW_W2, 1), dbr, dact, D, H, S);
         for (int64_t j = 0; j < H * S; j++) {
             double a = f.h1[j], sg = m_sigmoid(a);
-            if (c->act == MODEL_ACT_SWIGLU) dh1[j] = dact[j] * f.h3[j] * sg * (1 + a * (1 - sg)), dh3[j] = dact[j] * a * sg;
+            if (c->act == MODEL_ACT_SWIGLU)
+                dh1[j] = dact[j] * f.h3[j] * sg * (1 + a * (1 - sg)), dh3[j] = dact[j] * a * sg;
             else { /* the program holds c0, c1 and 3*c1 in its own type */
                 double c0 = sqrt(2 / acos(-1)), c1 = 0.044715 * c0, t = tanh(a * (rc(c, c0) + rc(c, c1) * a * a));
-                dh1[j] = dact[j] * (gated ? f.h3[j] : 1) * 0.5 * (1 + t + a * (1 - t * t) * (rc(c, c0) + rc(c, 3 * c1) * a * a));
+                dh1[j] = dact[j] * (gated ? f.h3[j] : 1) * 0.5 *
+                         (1 + t + a * (1 - t * t) * (rc(c, c0) + rc(c, 3 * c1) * a * a));
                 dh3[j] = dact[j] * 0.5 * a * (1 + t);
             }
         }
@@ -114,7 +121,8 @@ static void feed_forward_matches_formula_and_differences(void **state)
         close_to("dh1", result(&o, "dh1"), dh1, H * S, 1e-9);
         if (gated) close_to("dh3", result(&o, "dh3"), dh3, H * S, 1e-9);
 
-        /* differences. fp16 holds 3*c1 and c1 separately, so the gelu slope differs from the forward's own in the 4th digit */
+        /* differences. fp16 holds 3*c1 and c1 separately, so the gelu slope differs from the forward's own in the
+         * 4th digit */
         double tol = c->act == MODEL_ACT_SWIGLU || c->dt == DT_F32 ? 1e-6 : 2e-3, *num = room(MAX(H, D) * S);
         probe p = { .s = &s, .S = S, .x = x, .h1 = f.h1, .h3 = f.h3, .w = dy };
         differences(ffn_value, &p, f.h1, H * S, num);
@@ -126,7 +134,8 @@ static void feed_forward_matches_formula_and_differences(void **state)
         /* the whole block: ffn_bwd then ffn_norm_bwd */
         const double *dxn = result(&o, "dxn");
         results o2;
-        eval_program(c, MK_FFN_NORM_BWD, 1, 0, &s, (const feed[]){ { "dxn", dxn }, { "x", x }, { "dy", dy } }, c->host_residual ? 2 : 3, &o2);
+        eval_program(c, MK_FFN_NORM_BWD, 1, 0, &s, (const feed[]){ { "dxn", dxn }, { "x", x }, { "dy", dy } },
+                     c->host_residual ? 2 : 3, &o2);
         differences(ffn_whole, &p, x, D * S, num);
         close_to("block by differences", result(&o2, "dx"), num, D * S, tol);
     }
@@ -159,14 +168,16 @@ typedef struct {
     double *dq, *dk, *dv, *p, *dp, *dqn, *dkn, *dbr;
 } m_attn_grads;
 
-/* From the formulas: dV = P^T dA, dP = dA V^T, dS = P (dP - sum P dP) scale, by the slope of a cap, dQ = dS K, dK = dS^T Q; heads of a group add up;
- * then the rotation back, then the head norm. */
+/* From the formulas: dV = P^T dA, dP = dA V^T, dS = P (dP - sum P dP) scale, by the slope of a cap, dQ = dS K, dK =
+ * dS^T Q; heads of a group add up; then the rotation back, then the head norm. */
 static m_attn_grads m_attn_bwd(const store *s, const m_attn *a, const double *dy, int64_t S)
 {
     const model_config *c = s->c;
     int64_t NH = c->n_heads, hd = c->head_dim, Q = NH * hd, K = c->n_kv_heads * hd, G = NH / c->n_kv_heads, D = c->dim;
-    m_attn_grads g = { room(Q * S), room(K * S), room(K * S), room(NH * S * S), room(NH * S * S), room(Q * S), room(K * S), m_branch_bwd(s, MW_POST1, dy, a->br, S) };
-    double *da = room(Q * S), *attn = room(Q * S), *dqr = room(Q * S), *dkr = room(K * S), scale = rc(c, 1 / sqrt(c->query_dim != 0 ? c->query_dim : (double)hd));
+    m_attn_grads g = { room(Q * S),      room(K * S), room(K * S), room(NH * S * S),
+                       room(NH * S * S), room(Q * S), room(K * S), m_branch_bwd(s, MW_POST1, dy, a->br, S) };
+    double *da = room(Q * S), *attn = room(Q * S), *dqr = room(Q * S), *dkr = room(K * S),
+           scale = rc(c, 1 / sqrt(c->query_dim != 0 ? c->query_dim : (double)hd));
     model_config one = m_layer_config(c, 1);
     m_linear_t(weight_of(s, MW_WO, 1), g.dbr, da, D, Q, S);
     m_attend(&one, a->q, a->k, a->v, attn, g.p, S);
@@ -184,15 +195,18 @@ static m_attn_grads m_attn_bwd(const store *s, const m_attn *a, const double *dy
             }
             for (int64_t t = 0; t < S; t++) {
                 double score = 0;
-                for (int64_t j = 0; j < hd; j++) score += scale * a->q[(h * hd + j) * S + i] * a->k[(kv * hd + j) * S + t];
-                const double ds = P[t] * (dP[t] - row) * scale * (c->attn_softcap != 0 ? 1 - pow(tanh(score / c->attn_softcap), 2) : 1);
+                for (int64_t j = 0; j < hd; j++)
+                    score += scale * a->q[(h * hd + j) * S + i] * a->k[(kv * hd + j) * S + t];
+                const double ds = P[t] * (dP[t] - row) * scale *
+                                  (c->attn_softcap != 0 ? 1 - pow(tanh(score / c->attn_softcap), 2) : 1);
                 for (int64_t j = 0; j < hd; j++) {
                     dqr[(h * hd + j) * S + i] += ds * a->k[(kv * hd + j) * S + t];
                     dkr[(kv * hd + j) * S + t] += ds * a->q[(h * hd + j) * S + i];
                 }
             }
         }
-    if (c->rope == MODEL_ROPE_NONE) memcpy(g.dqn, dqr, (size_t)(Q * S) * sizeof *dqr), memcpy(g.dkn, dkr, (size_t)(K * S) * sizeof *dkr);
+    if (c->rope == MODEL_ROPE_NONE)
+        memcpy(g.dqn, dqr, (size_t)(Q * S) * sizeof *dqr), memcpy(g.dkn, dkr, (size_t)(K * S) * sizeof *dkr);
     else m_rope(c, dqr, g.dqn, NH, S, true), m_rope(c, dkr, g.dkn, c->n_kv_heads, S, true);
     memcpy(g.dq, g.dqn, (size_t)(Q * S) * sizeof *g.dq), memcpy(g.dk, g.dkn, (size_t)(K * S) * sizeof *g.dk);
     double eps = nn_eps(c->dt ? c->dt : DT_F16, c->norm_eps);
@@ -238,9 +252,11 @@ static void attention_matches_formula_and_differences(void **state)
         for (int64_t j = 0; j < D * S; j++) dxn[j] += part[j];
         m_linear_t(weight_of(&s, MW_WV, 1), g.dv, part, K, D, S);
         for (int64_t j = 0; j < D * S; j++) dxn[j] += part[j];
-        eval_program(c, MK_QKV_BWD, 1, 0, &s, FEED({ "dq", result(&b2, "dq") }, { "dk", result(&b2, "dk") }, { "dv", result(&b1, "dv") }), &b3);
+        eval_program(c, MK_QKV_BWD, 1, 0, &s,
+                     FEED({ "dq", result(&b2, "dq") }, { "dk", result(&b2, "dk") }, { "dv", result(&b1, "dv") }), &b3);
         close_to("dxn", result(&b3, "dxn"), dxn, D * S, 1e-9);
-        eval_program(c, MK_ATTN_NORM_BWD, 1, 0, &s, (const feed[]){ { "dxn", result(&b3, "dxn") }, { "x", x }, { "dy", dy } },
+        eval_program(c, MK_ATTN_NORM_BWD, 1, 0, &s,
+                     (const feed[]){ { "dxn", result(&b3, "dxn") }, { "x", x }, { "dy", dy } },
                      c->host_residual ? 2 : 3, &b4);
 
         double *num = room(MAX(Q, D) * S);
@@ -278,11 +294,13 @@ static void cross_entropy_matches_differences(void **state)
     const model_config *c = &shapes[1];
     store s = { c, 1 };
     int64_t S = c->seq, V = c->vocab;
-    double *l = randoms(&r, V * S, 2), *id = room(S), *hi = room(S), *lo = room(S), *num = room(V * S), *got = room(V * S);
+    double *l = randoms(&r, V * S, 2), *id = room(S), *hi = room(S), *lo = room(S), *num = room(V * S),
+           *got = room(V * S);
     for (int64_t t = 0; t < S; t++) id[t] = (double)rng_below(&r, (uint64_t)V), lo[t] = id[t];
     results o;
-    eval_program(c, MK_CROSS_ENTROPY, 0, 0, &s,
-                 FEED({ "logits0", l }, { "logits1", l + 32 * S }, { "logits2", l + 64 * S }, { "hi", hi }, { "lo", lo }), &o);
+    eval_program(
+        c, MK_CROSS_ENTROPY, 0, 0, &s,
+        FEED({ "logits0", l }, { "logits1", l + 32 * S }, { "logits2", l + 64 * S }, { "hi", hi }, { "lo", lo }), &o);
     for (int k = 0; k < 3; k++) {
         char name[24];
         snprintf(name, sizeof name, "dlogits%d", k);

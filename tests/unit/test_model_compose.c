@@ -1,7 +1,8 @@
 /* Composites on their own: what they mean, and that they keep their range when every operation rounds to fp16. */
 #include "model_t.h"
 
-/* The graph with each result rounded to fp16 and past 65504 infinite: the engine's elementwise numerics, without its tables. */
+/* The graph with each result rounded to fp16 and past 65504 infinite: the engine's elementwise numerics, without its
+ * tables. */
 static double *eval_rounded(const graph *g, double **in)
 {
     tensor64 *v = TAKE(&test_mem, tensor64, g->values.n);
@@ -54,7 +55,8 @@ static double worst(const double *got, const double *want, int64_t n)
     return bad;
 }
 
-/* Magnitudes where the textbook order overflows (200 * sqrt(768) squared), where squares are subnormal, and where eps rules. */
+/* Magnitudes where the textbook order overflows (200 * sqrt(768) squared), where squares are subnormal, and where
+ * eps rules. */
 static void norms_keep_their_range_in_fp16(void **state)
 {
     (void)state;
@@ -64,28 +66,33 @@ static void norms_keep_their_range_in_fp16(void **state)
     for (size_t i = 0; i < COUNT(sizes); i++)
         for (int layer = 0; layer < 2; layer++)
             for (int outlier = 0; outlier < 2; outlier++) {
-                double *x = randoms(&r, D * S, sizes[i]), *w = room(D), *dy = randoms(&r, D * S, 1), *want = room(D * S);
+                double *x = randoms(&r, D * S, sizes[i]), *w = room(D), *dy = randoms(&r, D * S, 1),
+                       *want = room(D * S);
                 for (int j = 0; j < D; j++) w[j] = dtype_round(DT_F16, rng_range(&r, 0.5, 1.5));
                 if (outlier) x[7 * S] *= 5; /* one channel far above the rest */
                 for (int j = 0; j < D * S; j++) x[j] = dtype_round(DT_F16, x[j]), dy[j] = dtype_round(DT_F16, dy[j]);
                 val vx, vdy;
                 graph *g = one_input(D, S, &vx);
                 val gain = graph_const_f64(g, "w", TTYPE(DT_F16, 1, D, 1, 1), w);
-                double *got = done(g, layer ? nn_layernorm(g, vx, gain, NO_VAL, 1e-5) : nn_rmsnorm(g, vx, gain, 1e-5), &x);
+                double *got =
+                    done(g, layer ? nn_layernorm(g, vx, gain, NO_VAL, 1e-5) : nn_rmsnorm(g, vx, gain, 1e-5), &x);
                 if (layer) m_layer(x, w, NULL, 1e-5, want, D, S);
                 else m_rms(x, w, 1e-5, want, D, S);
-                if (!(worst(got, want, D * S) < 3e-3)) fail_msg("norm %d at %g: off by %g", layer, sizes[i], worst(got, want, D * S));
+                if (!(worst(got, want, D * S) < 3e-3))
+                    fail_msg("norm %d at %g: off by %g", layer, sizes[i], worst(got, want, D * S));
 
                 g = one_input(D, S, &vx);
                 vdy = graph_input(g, "dy", TTYPE(DT_F16, 1, D, 1, S));
                 gain = graph_const_f64(g, "w", TTYPE(DT_F16, 1, D, 1, 1), w);
                 double *in[] = { x, dy };
-                got = done(g, layer ? nn_layernorm_bwd(g, vdy, vx, gain, 1e-5) : nn_rmsnorm_bwd(g, vdy, vx, gain, 1e-5), in);
+                got = done(g, layer ? nn_layernorm_bwd(g, vdy, vx, gain, 1e-5) : nn_rmsnorm_bwd(g, vdy, vx, gain, 1e-5),
+                           in);
                 if (layer) m_layer_bwd(dy, x, w, 1e-5, want, D, S);
                 else m_rms_bwd(dy, x, w, 1e-5, want, D, S);
                 /* past 200 the gradient itself is subnormal: its last bit is a visible part of it */
                 double tol = sizes[i] > 200 ? 3e-2 : 4e-3;
-                if (!(worst(got, want, D * S) < tol)) fail_msg("norm backward %d at %g: off by %g", layer, sizes[i], worst(got, want, D * S));
+                if (!(worst(got, want, D * S) < tol))
+                    fail_msg("norm backward %d at %g: off by %g", layer, sizes[i], worst(got, want, D * S));
             }
 }
 
@@ -102,7 +109,9 @@ static void norm_of_zeros_is_zero(void **state)
 static void activations_are_finite_everywhere(void **state)
 {
     (void)state;
-    static const double at[] = { -60000, -300, -41, -11, -10, -3, -0.5, -1e-3, 0, 1e-3, 0.5, 3, 10, 11, 41, 300, 60000 };
+    static const double at[] = {
+        -60000, -300, -41, -11, -10, -3, -0.5, -1e-3, 0, 1e-3, 0.5, 3, 10, 11, 41, 300, 60000
+    };
     enum { N = COUNT(at) };
     model_config c = { .dt = DT_F16 };
     double x[N], one[N], *in[] = { x, one };
@@ -113,9 +122,11 @@ static void activations_are_finite_everywhere(void **state)
         val dy = graph_input(g, "dy", TTYPE(DT_F16, 1, 1, 1, N));
         double *y = done(g, k == 0 ? nn_gelu(g, vx) : k == 1 ? nn_gelu_bwd(g, dy, vx) : nn_silu(g, vx), in);
         for (int i = 0; i < N; i++) {
-            double h = 1e-4, slope = fabs(x[i]) > 20 ? x[i] > 0 : (m_gelu(&c, x[i] + h) - m_gelu(&c, x[i] - h)) / (2 * h);
+            double h = 1e-4,
+                   slope = fabs(x[i]) > 20 ? x[i] > 0 : (m_gelu(&c, x[i] + h) - m_gelu(&c, x[i] - h)) / (2 * h);
             double want = k == 0 ? m_gelu(&c, x[i]) : k == 1 ? slope : x[i] / (1 + exp(-x[i]));
-            if (!(fabs(y[i] - want) <= 2e-3 * fabs(want) + 2e-3)) fail_msg("activation %d at %g: got %g, wanted %g", k, x[i], y[i], want);
+            if (!(fabs(y[i] - want) <= 2e-3 * fabs(want) + 2e-3))
+                fail_msg("activation %d at %g: got %g, wanted %g", k, x[i], y[i], want);
         }
     }
     assert_true(fabs(m_gelu(&c, 1) - 0.8412) < 1e-4); /* the published value */
@@ -137,7 +148,9 @@ static void rope_turns_both_ways(void **state)
         assert_ok(graph_finish(g, &d), d);
         tensor64 in = { *graph_type(g, x), randoms(&r, HEADS * HD * S, 1) }, out[2];
         assert_ok(graph_eval(g, &in, out, &test_mem, &d), d);
-        model_config c = { .dt = DT_F32, .head_dim = HD, .rope_theta = 1e4, .rope = half ? MODEL_ROPE_HALF : MODEL_ROPE_INTERLEAVED };
+        model_config c = {
+            .dt = DT_F32, .head_dim = HD, .rope_theta = 1e4, .rope = half ? MODEL_ROPE_HALF : MODEL_ROPE_INTERLEAVED
+        };
         double *want = room(HEADS * HD * S);
         m_rope(&c, in.x, want, HEADS, S, false);
         close_to("turned", out[0].x, want, HEADS * HD * S, 1e-9);
@@ -147,7 +160,8 @@ static void rope_turns_both_ways(void **state)
         for (int j = 0; j < HD; j++)
             for (int p = 0; p < S; p++) q[j * S + p] = in.x[j * S];
         m_rope(&c, q, rot, 1, S, false);
-        for (int j = 0; j < HD; j++) score[0] += rot[j * S + 1] * rot[j * S + 3], score[1] += rot[j * S + 2] * rot[j * S + 4];
+        for (int j = 0; j < HD; j++)
+            score[0] += rot[j * S + 1] * rot[j * S + 3], score[1] += rot[j * S + 2] * rot[j * S + 4];
         assert_true(fabs(score[0] - score[1]) < 1e-5 * fabs(score[0]) + 1e-6);
         graph_free(g);
     }
@@ -217,8 +231,9 @@ static void attention_program_holds_in_fp16(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(norms_keep_their_range_in_fp16),  TEST(norm_of_zeros_is_zero),          TEST(activations_are_finite_everywhere),
-        TEST(rope_turns_both_ways),            TEST(one_hot_is_exact_for_large_ids), TEST(log_sum_exp_survives_a_large_vocabulary),
+        TEST(norms_keep_their_range_in_fp16),    TEST(norm_of_zeros_is_zero),
+        TEST(activations_are_finite_everywhere), TEST(rope_turns_both_ways),
+        TEST(one_hot_is_exact_for_large_ids),    TEST(log_sum_exp_survives_a_large_vocabulary),
         TEST(attention_program_holds_in_fp16),
     };
     return cmocka_run_group_tests_name("model composites", tests, NULL, NULL);

@@ -15,7 +15,8 @@ static void presets_are_valid_and_have_the_published_size(void **state)
         const model_config *c = model_preset_find(rows[i].name);
         assert_non_null(c);
         double got = (double)model_params(c) / 1e6;
-        if (fabs(got - rows[i].millions) > rows[i].within) fail_msg("%s has %g million parameters, wanted %g", rows[i].name, got, rows[i].millions);
+        if (fabs(got - rows[i].millions) > rows[i].within)
+            fail_msg("%s has %g million parameters, wanted %g", rows[i].name, got, rows[i].millions);
     }
     for (size_t i = 0; i < model_preset_count(); i++) {
         diag d = { 0 };
@@ -72,7 +73,8 @@ static void bad_configurations_name_the_field(void **state)
     };
     for (size_t i = 0; i < COUNT(reals); i++) {
         model_config c = *model_preset_find("tiny");
-        c.norm_eps = reals[i].eps, c.rope_theta = reals[i].theta, c.alpha = reals[i].alpha, c.loss_scale = reals[i].scale;
+        c.norm_eps = reals[i].eps, c.rope_theta = reals[i].theta, c.alpha = reals[i].alpha,
+        c.loss_scale = reals[i].scale;
         diag d = { 0 };
         assert_int_equal(model_config_check(&c, &d), AN_INPUT);
         if (!strstr(d.msg, reals[i].says)) fail_msg("\"%s\" does not say \"%s\"", d.msg, reals[i].says);
@@ -85,7 +87,8 @@ static void vocabulary_splits_cover_it_once(void **state)
     static const struct {
         int64_t vocab, part;
         int parts;
-    } rows[] = { { 32000, 0, 2 }, { 151936, 0, 16 }, { 50257, 0, 4 }, { 512, 0, 1 }, { 16384, 0, 1 }, { 16385, 0, 2 }, { 95, 40, 5 }, { 97, 40, 3 } };
+    } rows[] = { { 32000, 0, 2 }, { 151936, 0, 16 }, { 50257, 0, 4 }, { 512, 0, 1 },
+                 { 16384, 0, 1 }, { 16385, 0, 2 },   { 95, 40, 5 },   { 97, 40, 3 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         model_config c = { .vocab = rows[i].vocab, .vocab_part = rows[i].part };
         int n = model_vocab_parts(&c);
@@ -142,13 +145,15 @@ static void ports_sort_into_their_order(void **state)
                     assert_true(p[j].channels > 0 && p[j].channels <= 65536);
                     assert_true(p[j].name[0] == (in ? 'i' : 'o'));
                     if (j) assert_true(strcmp(p[j - 1].name, p[j].name) < 0);
-                    for (const char *s = p[j].name; *s; s++) assert_true(strchr("abcdefghijklmnopqrstuvwxyz0123456789_", *s) != NULL);
+                    for (const char *s = p[j].name; *s; s++)
+                        assert_true(strchr("abcdefghijklmnopqrstuvwxyz0123456789_", *s) != NULL);
                 }
             }
     }
 }
 
-/* Every matrix a program asks for exists in the model's list with the same numbers of rows and columns, under a stable path. */
+/* Every matrix a program asks for exists in the model's list with the same numbers of rows and columns, under a
+ * stable path. */
 typedef struct {
     const model_config *c;
     int seen;
@@ -201,7 +206,8 @@ static void weights_are_asked_for_by_name(void **state)
             a.refuse = true;
             if (!refs) continue;
             diag d2 = { 0 };
-            assert_int_equal(model_program_build(a.c, &(model_program){ (model_kind)k, 1, 16 }, &src, &g, &d2), AN_INPUT);
+            assert_int_equal(model_program_build(a.c, &(model_program){ (model_kind)k, 1, 16 }, &src, &g, &d2),
+                             AN_INPUT);
             assert_non_null(strstr(d2.msg, "the weight source has no "));
             assert_null(g);
         }
@@ -255,9 +261,14 @@ static void tables_print_every_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(presets_are_valid_and_have_the_published_size), TEST(bad_configurations_name_the_field), TEST(vocabulary_splits_cover_it_once),
-        TEST(training_list_is_a_step_in_order), TEST(ports_sort_into_their_order), TEST(weights_are_asked_for_by_name),
-        TEST(bad_programs_are_refused), TEST(tables_print_every_row),
+        TEST(presets_are_valid_and_have_the_published_size),
+        TEST(bad_configurations_name_the_field),
+        TEST(vocabulary_splits_cover_it_once),
+        TEST(training_list_is_a_step_in_order),
+        TEST(ports_sort_into_their_order),
+        TEST(weights_are_asked_for_by_name),
+        TEST(bad_programs_are_refused),
+        TEST(tables_print_every_row),
     };
     return cmocka_run_group_tests_name("model config", tests, NULL, NULL);
 }

@@ -117,7 +117,10 @@ static void heads_read_the_kv_head_of_their_group(void **state)
     graph_output(g, "y", nn_attn_mix(g, p, nn_keys_in(g, v, &h), &h));
     double *vx = randoms(&r, K * S, 1);
     for (int64_t j = c->head_dim * S; j < 2 * c->head_dim * S; j++) vx[j] = 0;
-    tensor64 in[] = { { *graph_type(g, q), randoms(&r, Q * S, 1) }, { *graph_type(g, k), randoms(&r, K * S, 1) }, { *graph_type(g, v), vx } }, out;
+    tensor64 in[] = { { *graph_type(g, q), randoms(&r, Q * S, 1) },
+                      { *graph_type(g, k), randoms(&r, K * S, 1) },
+                      { *graph_type(g, v), vx } },
+             out;
     diag d = { 0 };
     assert_ok(graph_finish(g, &d), d);
     assert_ok(graph_eval(g, in, &out, &test_mem, &d), d);
@@ -137,8 +140,10 @@ static void presets_have_the_right_shapes(void **state)
             model_program p = { (model_kind)k, (int)c->n_layers - 1, 16 };
             assert_ok(model_program_build(c, &p, NULL, &g, &d), d);
             for (size_t j = 0; j + 1 < g->inputs.n; j++)
-                assert_true(strcmp(graph_value(g, g->inputs.at[j])->name, graph_value(g, g->inputs.at[j + 1])->name) < 0);
-            for (size_t j = 0; j + 1 < g->outputs.n; j++) assert_true(strcmp(g->outputs.at[j].name, g->outputs.at[j + 1].name) < 0);
+                assert_true(strcmp(graph_value(g, g->inputs.at[j])->name, graph_value(g, g->inputs.at[j + 1])->name) <
+                            0);
+            for (size_t j = 0; j + 1 < g->outputs.n; j++)
+                assert_true(strcmp(g->outputs.at[j].name, g->outputs.at[j + 1].name) < 0);
             for (size_t j = 0; j < g->outputs.n; j++) {
                 const value *v = graph_value(g, g->outputs.at[j].v);
                 assert_string_equal(v->name, g->outputs.at[j].name); /* what is returned is what is bound */
@@ -180,7 +185,8 @@ static void head_matches_the_formulas(void **state)
             int n = model_vocab_parts(&c);
             assert_true(whole ? n == 1 : n > 1);
             const double *W = weight_of(&s, c.tied ? MW_EMBED : MW_HEAD, -1);
-            double *x = randoms(&r, D * S, 3), *l = room(V * S), *p = room(V * S), *dl = room(V * S), *loss = room(S), *dx = room(D * S);
+            double *x = randoms(&r, D * S, 3), *l = room(V * S), *p = room(V * S), *dl = room(V * S), *loss = room(S),
+                   *dx = room(D * S);
             double *hi = room(S), *lo = room(S);
             m_linear(W, NULL, x, l, V, D, S);
             double scale = rc(&c, (c.loss_scale ? c.loss_scale : 1) / (double)S);
@@ -231,8 +237,12 @@ static void head_matches_the_formulas(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(blocks_match_the_formulas), TEST(inference_programs_match_the_formulas), TEST(later_tokens_do_not_reach_earlier_ones),
-        TEST(heads_read_the_kv_head_of_their_group), TEST(presets_have_the_right_shapes), TEST(stories110m_attention_at_full_width),
+        TEST(blocks_match_the_formulas),
+        TEST(inference_programs_match_the_formulas),
+        TEST(later_tokens_do_not_reach_earlier_ones),
+        TEST(heads_read_the_kv_head_of_their_group),
+        TEST(presets_have_the_right_shapes),
+        TEST(stories110m_attention_at_full_width),
         TEST(head_matches_the_formulas),
     };
     return cmocka_run_group_tests_name("model forward", tests, NULL, NULL);

@@ -42,7 +42,8 @@ static void narrow_operands(void **state)
             snprintf(text, sizeof text, "graph \"p\"\nx = input fp32[4, 4]\nw = input fp32[4, 4]\n%s", rows[i].text);
             program *p = compiled(text, &(codegen_options){ .level = 1, .bf16 = bf16 });
             const int narrow = narrow_tensors(p);
-            if (narrow != (bf16 ? rows[i].narrow : 0)) fail_msg("row %zu, bf16 %d: %d tensors of bf16", i, bf16, narrow);
+            if (narrow != (bf16 ? rows[i].narrow : 0))
+                fail_msg("row %zu, bf16 %d: %d tensors of bf16", i, bf16, narrow);
             program_free(p);
         }
 }
@@ -65,7 +66,8 @@ static void narrow_reads(void **state)
             char text[512];
             snprintf(text, sizeof text, "graph \"p\"\nx = input fp32[4, 4]\nh = input bf16[4, 4]\n%s", rows[i].text);
             program *p = compiled(text, &(codegen_options){ .level = 1, .bf16 = bf16 % 2, .separate = bf16 / 2 });
-            if ((int)p->insns.n != rows[i].n[bf16 % 2]) fail_msg("row %zu, bf16 %d: %zu instructions", i, bf16, p->insns.n);
+            if ((int)p->insns.n != rows[i].n[bf16 % 2])
+                fail_msg("row %zu, bf16 %d: %zu instructions", i, bf16, p->insns.n);
             program_free(p);
         }
 }
@@ -97,18 +99,21 @@ static void through_a_turn(void **state)
         const int64_t t[] = { turn->t[1], turn->t[0], turn->t[2] }; /* y, x, cos, sin */
         const bool want[] = { rows[i].from, rows[i].to, rows[i].angle };
         for (int k = 0; k < 3; k++)
-            if ((p->tensors.at[t[k]].dt == DT_BF16) != want[k]) fail_msg("row %zu: tensor %d is %s", i, k, dtype_name(p->tensors.at[t[k]].dt));
+            if ((p->tensors.at[t[k]].dt == DT_BF16) != want[k])
+                fail_msg("row %zu: tensor %d is %s", i, k, dtype_name(p->tensors.at[t[k]].dt));
         program_free(p);
     }
 }
 
-/* Where several queries share a key and a mask hides the later ones, its sums are not finished at once: they are not rounded on the way. */
+/* Where several queries share a key and a mask hides the later ones, its sums are not finished at once: they are not
+ * rounded on the way. */
 static void sums_of_groups(void **state)
 {
     (void)state;
     for (int mask = 0; mask < 2; mask++)
         for (int group = 0; group < 2; group++) {
-            const char *from = group ? "reshape(" : "identity(", *to = group ? ") {shape=[1, 4, 4, 4]}" : ")", *back = group ? ") {shape=[1, 2, 8, 4]}" : ")";
+            const char *from = group ? "reshape(" : "identity(", *to = group ? ") {shape=[1, 4, 4, 4]}" : ")",
+                       *back = group ? ") {shape=[1, 2, 8, 4]}" : ")";
             const int wide = group ? 8 : 4, hidden = mask ? -10000 : 1;
             char text[2400];
             snprintf(text, sizeof text,
@@ -126,14 +131,17 @@ static void sums_of_groups(void **state)
                 const int results = op == IN_ATTEND_BACK ? 3 : op == IN_ATTEND_KEEP ? 2 : 0;
                 for (int k = 0; k < results; k++) {
                     const dtype dt = p->tensors.at[p->insns.at[i].t[k]].dt, want = mask && group ? DT_F32 : DT_BF16;
-                    if (dt != want) fail_msg("mask %d, groups %d: result %d of attention%s is %s, wanted %s", mask, group, k, op == IN_ATTEND_BACK ? " back" : "", dtype_name(dt), dtype_name(want));
+                    if (dt != want)
+                        fail_msg("mask %d, groups %d: result %d of attention%s is %s, wanted %s", mask, group, k,
+                                 op == IN_ATTEND_BACK ? " back" : "", dtype_name(dt), dtype_name(want));
                 }
             }
             program_free(p);
         }
 }
 
-/* Where the same bits are wanted whoever else reads them, what products alone read is stored before them; what others read too is part of the product. */
+/* Where the same bits are wanted whoever else reads them, what products alone read is stored before them; what
+ * others read too is part of the product. */
 static void stored_apart(void **state)
 {
     (void)state;
@@ -151,12 +159,14 @@ static void stored_apart(void **state)
             snprintf(text, sizeof text, "graph \"s\"\nx = input fp32[4, 4]\nw = input fp32[4, 4]\n%s", rows[i].text);
             const bool separate = how & 1, bf16 = how & 2;
             program *p = compiled(text, &(codegen_options){ .level = 1, .separate = separate, .bf16 = bf16 });
-            if ((int)p->insns.n != rows[i].n[separate && bf16]) fail_msg("row %zu, separate %d, bf16 %d: %zu instructions", i, separate, bf16, p->insns.n);
+            if ((int)p->insns.n != rows[i].n[separate && bf16])
+                fail_msg("row %zu, separate %d, bf16 %d: %zu instructions", i, separate, bf16, p->insns.n);
             program_free(p);
         }
 }
 
-/* A turn whose result is narrower is not written over what it turns, though both fit the same few bytes: halves are read far apart. */
+/* A turn whose result is narrower is not written over what it turns, though both fit the same few bytes: halves are
+ * read far apart. */
 static void in_little_room(void **state)
 {
     (void)state;
@@ -168,19 +178,24 @@ static void in_little_room(void **state)
     const float one[4] = { 1, 0, 0, 1 };
     float x[8], want[8], got[8];
     for (int k = 0; k < 8; k++) x[k] = (float)(1 + k * 5 % 8) / 4;
-    program *plain = compiled(text, &(codegen_options){ .no_reuse = true }), *p = compiled(text, &(codegen_options){ .level = 1, .bf16 = true });
+    program *plain = compiled(text, &(codegen_options){ .no_reuse = true }),
+            *p = compiled(text, &(codegen_options){ .level = 1, .bf16 = true });
     assert_true(cgt_count(p, IN_ROPE) == 1 && narrow_tensors(p) > 0);
-    cgt_run(plain, (const void *const[]){ one, x }, (void *const[]){ want }, true); /* ports are in the order of their names */
+    /* ports are in the order of their names */
+    cgt_run(plain, (const void *const[]){ one, x }, (void *const[]){ want }, true);
     for (int reference = 0; reference < 2; reference++) {
         cgt_run(p, (const void *const[]){ one, x }, (void *const[]){ got }, reference);
         for (int k = 0; k < 8; k++)
-            if (!(fabsf(got[k] - want[k]) <= 1e-2f)) fail_msg("element %d is %g, wanted %g", k, (double)got[k], (double)want[k]);
+            if (!(fabsf(got[k] - want[k]) <= 1e-2f))
+                fail_msg("element %d is %g, wanted %g", k, (double)got[k], (double)want[k]);
     }
     program_free(plain), program_free(p);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(narrow_operands), cmocka_unit_test(narrow_reads), cmocka_unit_test(through_a_turn), cmocka_unit_test(sums_of_groups), cmocka_unit_test(stored_apart), cmocka_unit_test(in_little_room) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(narrow_operands), cmocka_unit_test(narrow_reads),
+                                        cmocka_unit_test(through_a_turn),  cmocka_unit_test(sums_of_groups),
+                                        cmocka_unit_test(stored_apart),    cmocka_unit_test(in_little_room) };
     return cmocka_run_group_tests_name("narrow", tests, NULL, NULL);
 }

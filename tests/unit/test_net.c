@@ -1,5 +1,5 @@
-/* The trainable networks: gradients against differences of the evaluator, patches against the convolution op, and every chip's
- * opinion of the whole of loss and gradients at the default batch. */
+/* The trainable networks: gradients against differences of the evaluator, patches against the convolution op, and
+ * every chip's opinion of the whole of loss and gradients at the default batch. */
 #include "grad_t.h"
 
 #include "base/io.h"
@@ -36,7 +36,8 @@ static feed feed_of(const net *n, rng *r)
         double *x = f.in[i].x = TAKE(&f.mem, double, (size_t)count);
         assert_non_null(x);
         bool ids = v.i == n->y.i || (v.i == n->x.i && n->task == NET_TEXT);
-        for (int64_t k = 0; k < count; k++) x[k] = ids ? (double)rng_below(r, (uint64_t)n->opt.classes) : rng_range(r, 0, 1);
+        for (int64_t k = 0; k < count; k++)
+            x[k] = ids ? (double)rng_below(r, (uint64_t)n->opt.classes) : rng_range(r, 0, 1);
         for (int p = 0; p < n->n_param; p++) {
             if (n->param[p].v.i != v.i) continue;
             double scale = n->param[p].scale > 0 ? n->param[p].scale : 0.3;
@@ -54,7 +55,8 @@ static void param_agrees(const graph *f, tensor64 *in, size_t k, const double *g
     double *x = in[k].x, big = 0, along = 0, hi, lo, *way = malloc((size_t)n * sizeof *way);
     assert_non_null(way);
     for (int64_t i = 0; i < n; i++) big = fmax(big, fabs(got[i]));
-    if (!(big > 1e-9)) fail_msg("%s: the gradient by %s is nothing (%g)", net_name, graph_value(f, f->inputs.at[k])->name, big);
+    if (!(big > 1e-9))
+        fail_msg("%s: the gradient by %s is nothing (%g)", net_name, graph_value(f, f->inputs.at[k])->name, big);
     for (int64_t j = 0; j < MIN(n, SOME); j++) {
         int64_t i = n <= SOME ? j : (int64_t)rng_below(r, (uint64_t)n);
         double keep = x[i];
@@ -62,7 +64,9 @@ static void param_agrees(const graph *f, tensor64 *in, size_t k, const double *g
         x[i] = keep - GRAD_STEP, loss_value(f, in, &lo);
         x[i] = keep;
         double want = (hi - lo) / (2 * GRAD_STEP), off = fabs(want - got[i]) / fmax(big, 1e-2);
-        if (!(off <= GRAD_TOL)) fail_msg("%s: d loss / d %s[%lld] is %.9g, differences say %.9g", net_name, graph_value(f, f->inputs.at[k])->name, (long long)i, got[i], want);
+        if (!(off <= GRAD_TOL))
+            fail_msg("%s: d loss / d %s[%lld] is %.9g, differences say %.9g", net_name,
+                     graph_value(f, f->inputs.at[k])->name, (long long)i, got[i], want);
     }
     for (int64_t i = 0; i < n; i++) way[i] = rng_range(r, -1, 1), along += way[i] * got[i];
     for (int64_t i = 0; i < n; i++) x[i] += GRAD_STEP / 10 * way[i];
@@ -71,7 +75,9 @@ static void param_agrees(const graph *f, tensor64 *in, size_t k, const double *g
     loss_value(f, in, &lo);
     for (int64_t i = 0; i < n; i++) x[i] += GRAD_STEP / 10 * way[i];
     double want = (hi - lo) / (GRAD_STEP / 5), size = big * sqrt((double)n);
-    if (!(fabs(want - along) <= 1e-5 * fmax(size, 1e-2))) fail_msg("%s: along a direction of %s %.9g, differences say %.9g", net_name, graph_value(f, f->inputs.at[k])->name, along, want);
+    if (!(fabs(want - along) <= 1e-5 * fmax(size, 1e-2)))
+        fail_msg("%s: along a direction of %s %.9g, differences say %.9g", net_name,
+                 graph_value(f, f->inputs.at[k])->name, along, want);
     free(way);
 }
 
@@ -106,7 +112,8 @@ static void gradients(void **state)
     }
 }
 
-/* The loss is the mean cross-entropy of the logits, and the first one of a network whose last layer is zero is log(classes). */
+/* The loss is the mean cross-entropy of the logits, and the first one of a network whose last layer is zero is
+ * log(classes). */
 static void the_loss(void **state)
 {
     (void)state;
@@ -129,7 +136,8 @@ static void the_loss(void **state)
             for (int64_t c = 0; c < n.opt.classes; c++) sum += exp(z[c] - z[(int64_t)y[row]]);
             want += log(sum) / (double)n.rows;
         }
-        if (fabs(out[0].x[0] - want) > 1e-9) fail_msg("%s: loss %.12g, of its logits %.12g", net_at(i)->name, out[0].x[0], want);
+        if (fabs(out[0].x[0] - want) > 1e-9)
+            fail_msg("%s: loss %.12g, of its logits %.12g", net_at(i)->name, out[0].x[0], want);
         arena_free(&f.mem);
         net_free(&n);
     }
@@ -159,7 +167,9 @@ static void patches_are_the_convolution(void **state)
         for (size_t k = 1; k < n[1].g->nodes.n; k++) convs += n[1].g->nodes.at[k].op == OP_CONV;
         assert_true(convs > 0);
         for (int64_t k = 0; k < elems(&out[0].type); k++)
-            if (fabs(out[0].x[k] - out[1].x[k]) > 1e-12) fail_msg("%s: logit %lld is %.15g by patches, %.15g by conv", names[i], (long long)k, out[0].x[k], out[1].x[k]);
+            if (fabs(out[0].x[k] - out[1].x[k]) > 1e-12)
+                fail_msg("%s: logit %lld is %.15g by patches, %.15g by conv", names[i], (long long)k, out[0].x[k],
+                         out[1].x[k]);
         for (int k = 0; k < 2; k++) arena_free(&f[k].mem), net_free(&n[k]);
     }
 }
@@ -171,7 +181,8 @@ static void no_gradient_is_cut_along_the_width(const graph *g, const grad_info *
         const node *k = &g->nodes.at[i];
         if (k->op != OP_SLICE_BY_SIZE && k->op != OP_SLICE_BY_INDEX) continue;
         const attr *begin = attr_get(k->attrs, k->n_attr, A_BEGIN);
-        if (begin && begin->n && begin->u.is[begin->n - 1]) fail_msg("%s cuts a gradient at width offset %lld", k->name, (long long)begin->u.is[begin->n - 1]);
+        if (begin && begin->n && begin->u.is[begin->n - 1])
+            fail_msg("%s cuts a gradient at width offset %lld", k->name, (long long)begin->u.is[begin->n - 1]);
     }
 }
 
@@ -236,7 +247,8 @@ static void first_values(void **state)
             double want = n.param[k].init == NET_ZEROS ? 0 : n.param[k].init == NET_ONES ? 1 : n.param[k].scale;
             assert_true(most <= want * (1 + 1e-6));
             if (count > 50) assert_true(most >= 0.8 * want);
-            assert_true(n.param[k].decay == (graph_type(n.g, n.param[k].v)->sh.d[0] > 1 || !strcmp(n.param[k].name, "place")));
+            assert_true(n.param[k].decay ==
+                        (graph_type(n.g, n.param[k].v)->sh.d[0] > 1 || !strcmp(n.param[k].name, "place")));
             free(a), free(b);
         }
         net_free(&n);
@@ -302,8 +314,14 @@ static void the_document(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients),       cmocka_unit_test(the_loss), cmocka_unit_test(patches_are_the_convolution), cmocka_unit_test(every_chip_takes_them),
-        cmocka_unit_test(first_values),    cmocka_unit_test(refusals), cmocka_unit_test(the_table),                   cmocka_unit_test(the_document),
+        cmocka_unit_test(gradients),
+        cmocka_unit_test(the_loss),
+        cmocka_unit_test(patches_are_the_convolution),
+        cmocka_unit_test(every_chip_takes_them),
+        cmocka_unit_test(first_values),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(the_table),
+        cmocka_unit_test(the_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

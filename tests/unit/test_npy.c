@@ -15,7 +15,8 @@ static char *in_dir(const char *name)
 static void round_trip(void **state)
 {
     (void)state;
-    static const dtype all[] = { DT_F16, DT_F32, DT_F64, DT_I8, DT_I16, DT_I32, DT_I64, DT_U8, DT_U16, DT_U32, DT_U64, DT_BOOL };
+    static const dtype all[] = { DT_F16, DT_F32, DT_F64, DT_I8,  DT_I16, DT_I32,
+                                 DT_I64, DT_U8,  DT_U16, DT_U32, DT_U64, DT_BOOL };
     static const int64_t dims[][3] = { { 0, 0, 0 }, { 5, 0, 0 }, { 2, 3, 0 }, { 2, 1, 4 }, { 3, 0, 2 } };
     static const int ranks[] = { 0, 1, 2, 3, 3 };
     unsigned char data[256];
@@ -101,7 +102,8 @@ static void headers(void **state)
             npy_array a;
             an_status st = npy_view(p, n, &a, NULL, &d);
             if (!rows[i].want) assert_ok(st, d);
-            else if (st != AN_INPUT || !strstr(d.msg, rows[i].want)) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+            else if (st != AN_INPUT || !strstr(d.msg, rows[i].want))
+                fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
             free(p);
         }
 }
@@ -202,7 +204,8 @@ static int drop_dir(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(round_trip), cmocka_unit_test(headers), cmocka_unit_test(every_cut),
-                                        cmocka_unit_test(mutations), cmocka_unit_test(fortran), cmocka_unit_test(files) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(round_trip), cmocka_unit_test(headers),
+                                        cmocka_unit_test(every_cut),  cmocka_unit_test(mutations),
+                                        cmocka_unit_test(fortran),    cmocka_unit_test(files) };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

@@ -53,7 +53,8 @@ static void triples_survive(void **s)
     (void)s;
     static const struct {
         double big, survivors;
-    } rows[] = { { 1024, 16 }, { 3000, 16 }, { 4000, 16 }, { 4090, 16 }, { 4096, 4 }, { 8000, 4 }, { 16000, 4 }, { 30000, 4 } };
+    } rows[] = { { 1024, 16 }, { 3000, 16 }, { 4000, 16 }, { 4090, 16 },
+                 { 4096, 4 },  { 8000, 4 },  { 16000, 4 }, { 30000, 4 } };
     for (size_t r = 0; r < COUNT(rows); r++)
         for (int order = 0; order < 2; order++) {
             double x[48];
@@ -92,7 +93,8 @@ static void window_is_two_additions(void **s)
         numerics no_ceiling = NUM_M1;
         no_ceiling.port_partial = 0;
         double want = num_tile(&no_ceiling, p, 4);
-        if ((double)t != want) fail_msg("%.17g %.17g %.17g %.17g: %.17g, wanted %.17g", p[0], p[1], p[2], p[3], (double)t, want);
+        if ((double)t != want)
+            fail_msg("%.17g %.17g %.17g %.17g: %.17g, wanted %.17g", p[0], p[1], p[2], p[3], (double)t, want);
     }
 }
 
@@ -113,7 +115,8 @@ static double conv1x1(const numerics *num, int64_t cin, const double *x, const d
 {
     prog g;
     prog_open(&g, num);
-    int64_t tx = prog_in(&g, DT_F16, DIMS(1, cin, 1, 1), x), tw = prog_in(&g, DT_F16, DIMS(1, cin, 1, 1), w), y = prog_out(&g, DT_F16, DIMS(1, 1, 1, 1));
+    int64_t tx = prog_in(&g, DT_F16, DIMS(1, cin, 1, 1), x), tw = prog_in(&g, DT_F16, DIMS(1, cin, 1, 1), w),
+            y = prog_out(&g, DT_F16, DIMS(1, 1, 1, 1));
     prog_insn(&g, IN_CONV, INTS(y, tx, tw, 0), INTS(2, 1, 1, 4, 0, 0, 0, 0, 2, 1, 1, 1, 0), REALS(0));
     prog_run(&g, true);
     double r = g.out[0][0];
@@ -133,14 +136,16 @@ static void port_has_a_ceiling(void **s)
     SAME(conv1x1(&NUM_M1, 2, VALUES(16384, 16384), VALUES(1, 1)), INF);
     SAME(conv1x1(&NUM_M1, 1, VALUES(60000), VALUES(1)), 60000);
     SAME(run_dot(&NUM_M1, VALUES(30000, 30000, -30000), VALUES(1, 1, 1), 3), INF); /* inside a tile */
-    SAME(run_dot(&NUM_M1, VALUES(30000, 0, 0, 0, 30000, 0, 0, 0, -30000), VALUES(1, 1, 1, 1, 1, 1, 1, 1, 1), 9), INF); /* between tiles */
+    /* between tiles */
+    SAME(run_dot(&NUM_M1, VALUES(30000, 0, 0, 0, 30000, 0, 0, 0, -30000), VALUES(1, 1, 1, 1, 1, 1, 1, 1, 1), 9), INF);
     SAME(run_dot(&numerics_cpu, VALUES(30000, 30000, -30000), VALUES(1, 1, 1), 3), dtype_round(DT_F16, 30000));
 }
 
 static void epilogue_rounds_twice(void **s)
 {
     (void)s;
-    /* acc 1.0, bias 2^-11: 1 + 2^-11 is a tie and rounds to 1 before the doubling; unrounded it would give 2 + 2^-10 -> 2 */
+    /* acc 1.0, bias 2^-11: 1 + 2^-11 is a tie and rounds to 1 before the doubling; unrounded it would give 2 + 2^-10
+     * -> 2 */
     prog g;
     const numerics *nums[] = { &NUM_M1, &NUM_M5, &numerics_cpu };
     static const double want[] = { 1.0, 1.001953125, 1.0009765625 }; /* to even, away from 0, once */
@@ -272,7 +277,9 @@ static void special_values(void **s)
 static void never_nan(void **s)
 {
     (void)s;
-    static const double x[] = { 0, -0.0, 1, -1, 0.3, -7.5, 1000, -65504, 0x1p-24, -0x1p-15, (double)INFINITY, -(double)INFINITY, (double)NAN };
+    static const double x[] = {
+        0, -0.0, 1, -1, 0.3, -7.5, 1000, -65504, 0x1p-24, -0x1p-15, (double)INFINITY, -(double)INFINITY, (double)NAN
+    };
     static const double par[2] = { 0.5, 2 };
     const numerics *nums[] = { &NUM_M1, &NUM_M5 };
     for (int k = 0; k < 2; k++)
@@ -281,8 +288,10 @@ static void never_nan(void **s)
                 for (size_t j = 0; j < (fn_operands((fn_id)f) > 1 ? COUNT(x) : 1); j++) {
                     double v[3] = { x[i], x[j], x[(i + j) % COUNT(x)] };
                     double y = num_fn(nums[k], (fn_id)f, v, par, DT_F16);
-                    if (isnan(y) || (y == 0 && signbit(y))) fail_msg("%s(%g, %g, %g) is %g", fn_name((fn_id)f), v[0], v[1], v[2], y);
-                    if (dtype_round(DT_F16, y) != y) fail_msg("%s(%g, %g) is %.9g, not an fp16", fn_name((fn_id)f), v[0], v[1], y);
+                    if (isnan(y) || (y == 0 && signbit(y)))
+                        fail_msg("%s(%g, %g, %g) is %g", fn_name((fn_id)f), v[0], v[1], v[2], y);
+                    if (dtype_round(DT_F16, y) != y)
+                        fail_msg("%s(%g, %g) is %.9g, not an fp16", fn_name((fn_id)f), v[0], v[1], y);
                 }
 }
 
@@ -349,7 +358,8 @@ static void table_errors(void **s)
     NEAR(worst(FN_GELU, -4.4, 4, gelu), 0.0059, 0.0003); /* 0.00616: at the knot 0.25, which is fitted */
     NEAR(run_fn(&NUM_M1, FN_GELU, VALUES(0), NULL), -0.000543, 5e-7);
     NEAR(run_fn(&NUM_M1, FN_SILU, VALUES(0), NULL), -0.001259, 5e-7);
-    double seam[3] = { worst(FN_SIN, -3.25, 3.25, sin), worst(FN_COS, -3.25, 3.25, cos), worst(FN_ATAN, -70000, 70000, atan) };
+    double seam[3] = { worst(FN_SIN, -3.25, 3.25, sin), worst(FN_COS, -3.25, 3.25, cos),
+                       worst(FN_ATAN, -70000, 70000, atan) };
     for (int i = 0; i < 3; i++) assert_true(seam[i] >= 0.04 && seam[i] <= 0.12);
     assert_true(worst(FN_SIN, -3, 3, sin) < 0.003);
     assert_true(worst(FN_ERF, -100, 100, erf) < 0.0025);
@@ -372,7 +382,8 @@ static void scaled_tables(void **s)
         NEAR(num_fn(&NUM_M1, FN_LOG, &x, none, DT_F16), log(x), 0.002 + 0.0011 * fabs(log(x)));
         double neg = -x;
         SAME(num_fn(&NUM_M1, FN_SIGN, &neg, none, DT_F16), -1);
-        if (x < 16000 && x > 1e-4) SAME(num_fn(&NUM_M1, FN_INV, &neg, none, DT_F16), -num_fn(&NUM_M1, FN_INV, &x, none, DT_F16));
+        if (x < 16000 && x > 1e-4)
+            SAME(num_fn(&NUM_M1, FN_INV, &neg, none, DT_F16), -num_fn(&NUM_M1, FN_INV, &x, none, DT_F16));
     }
 }
 
@@ -419,14 +430,18 @@ static void functions_at_points(void **s)
         { FN_LT, 2, 2, 0, 0 },                { FN_GE, 2, 2, 0, 1 },                { FN_GT, 2, 2, 0, 0 },               { FN_NOT, nan_, 0, 0, 0 },
         { FN_FLOOR_DIV, -7, 2, 0, -4 },       { FN_SQRT, -0.0, 0, 0, -0.0 },        { FN_ABS, -0.0, 0, 0, 0 },           { FN_ELU, -1e-12, 0, 1, -1e-12 },
         { FN_FLOOR_DIV, 16777213, 1.75, 0, 9586979 }, /* of the quotient in fp32; exactly it is 9586978.86 */
-        { FN_GELU_TANH, -7, 0, 0, -2.315442262072549e-15 }, { FN_GELU_TANH, -8, 0, 0, -3.107782937501111e-21 }, /* 1 + tanh(u) has three digits left, and none */
+        /* 1 + tanh(u) has three digits left, and none */
+        { FN_GELU_TANH, -7, 0, 0, -2.315442262072549e-15 }, { FN_GELU_TANH, -8, 0, 0, -3.107782937501111e-21 },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        const double v[3] = { rows[i].x, rows[i].y, 0 }, p[2] = { rows[i].p, rows[i].p }, want = (double)(float)rows[i].want;
+        const double v[3] = { rows[i].x, rows[i].y, 0 }, p[2] = { rows[i].p, rows[i].p },
+                     want = (double)(float)rows[i].want;
         const double got = num_fn(&numerics_cpu, rows[i].f, v, p, DT_F32);
-        if (!(isnan(want) ? isnan(got) : got == want && signbit(got) == signbit(want))) fail_msg("row %zu: %g, wanted %g", i, got, want);
+        if (!(isnan(want) ? isnan(got) : got == want && signbit(got) == signbit(want)))
+            fail_msg("row %zu: %g, wanted %g", i, got, want);
     }
-    SAME(num_fn(&numerics_cpu, FN_FLOOR_DIV, VALUES(2147483647, 2147483646), NULL, DT_I32), 1); /* whole numbers are divided exactly */
+    /* whole numbers are divided exactly */
+    SAME(num_fn(&numerics_cpu, FN_FLOOR_DIV, VALUES(2147483647, 2147483646), NULL, DT_I32), 1);
     SAME(num_fn(&numerics_cpu, FN_FLOOR_DIV, VALUES(2147483645, 2147483646), NULL, DT_I32), 0);
 }
 

@@ -1,5 +1,5 @@
-/* test_packs.c: packed constants that several images share: each computes what it computes with a packing of its own, the memory is taken once, and it
- * stays as long as one of them does. */
+/* test_packs.c: packed constants that several images share: each computes what it computes with a packing of its
+ * own, the memory is taken once, and it stays as long as one of them does. */
 #include "codegen_t.h"
 
 #define PATH "@model_path/weights/weight.bin"
@@ -19,7 +19,8 @@ typedef struct {
     size_t n;
 } lender;
 
-static an_status lend(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes, const unsigned char **at, diag *d)
+static an_status lend(void *user, const char *path, uint64_t offset, dtype type, uint64_t bytes,
+                      const unsigned char **at, diag *d)
 {
     lender *l = user;
     const unsigned char *record;
@@ -76,9 +77,13 @@ static void lender_fill(lender *l, uint64_t seed)
 static program *made(const lender *l, int64_t n, const numerics *num)
 {
     strbuf b = { 0 };
-    sb_printf(&b, "graph \"p\"\nx = input fp16[%d, %d]\na = const fp16[%d, %d] blob \"" PATH "\" %llu\nb = const fp16[%d, %d] blob \"" PATH "\" %llu\n", (int)n, (int)K, (int)K, (int)M,
-              (unsigned long long)l->at[0], (int)K, (int)M, (unsigned long long)l->at[1]);
-    sb_puts(&b, "c = const fp16[64, 40] all 0.25\ny = matmul(x, a)\nz = matmul(x, b)\nu = matmul(x, c)\nreturn y, z, u\n");
+    sb_printf(&b,
+              "graph \"p\"\nx = input fp16[%d, %d]\na = const fp16[%d, %d] blob \"" PATH
+              "\" %llu\nb = const fp16[%d, %d] blob \"" PATH "\" %llu\n",
+              (int)n, (int)K, (int)K, (int)M, (unsigned long long)l->at[0], (int)K, (int)M,
+              (unsigned long long)l->at[1]);
+    sb_puts(&b,
+            "c = const fp16[64, 40] all 0.25\ny = matmul(x, a)\nz = matmul(x, b)\nu = matmul(x, c)\nreturn y, z, u\n");
     graph *g = cgt_parse(b.at);
     program *p = cgt_compile(g, &(codegen_options){ .num = num, .final = true });
     graph_free(g);
@@ -95,11 +100,15 @@ static image *loaded_as(const program *p, lender *l, pack_store *packs, const vo
     diag d = { 0 };
     image *im;
     weight_source src = { .record = lend, .done = take_back, .user = l };
-    assert_ok(image_load(&im, p, &src, &(image_options){ .packs = packs, .pack_owner = owner, .fast_math = fast }, &d), d);
+    assert_ok(image_load(&im, p, &src, &(image_options){ .packs = packs, .pack_owner = owner, .fast_math = fast }, &d),
+              d);
     return im;
 }
 
-static image *loaded(const program *p, lender *l, pack_store *packs, const void *owner) { return loaded_as(p, l, packs, owner, FAST_NONE); }
+static image *loaded(const program *p, lender *l, pack_store *packs, const void *owner)
+{
+    return loaded_as(p, l, packs, owner, FAST_NONE);
+}
 
 static result run(image *im, const uint16_t *x)
 {
@@ -138,7 +147,8 @@ static void shared(void **state)
             im[0] = loaded(p[i], &mine, NULL, &mine);
             want[i] = run(im[0], x), alone[i] = image_bytes(im[0]);
             image_free(im[0]);
-            assert_int_equal(settle(&mine), chips[c] ? 2 : 0); /* a chip looks at the original where something is infinite */
+            /* a chip looks at the original where something is infinite */
+            assert_int_equal(settle(&mine), chips[c] ? 2 : 0);
         }
         im[0] = loaded(p[1], &theirs, NULL, &theirs);
         other = run(im[0], x);
@@ -149,13 +159,15 @@ static void shared(void **state)
         for (int turn = 0; turn < 2; turn++) { /* the second: all that was shared is gone, and made anew */
             for (size_t i = 0; i < COUNT(rows); i++) im[i] = loaded(p[i], &mine, packs, &mine);
             for (size_t i = 1; i < COUNT(rows); i++)
-                if (image_bytes(im[i]) + 2 * 2 * K * M > alone[i] + FEW) fail_msg("%s: %d rows hold %llu bytes, alone %llu", chips[c] ? chips[c] : "cpu", (int)rows[i],
-                                                                          (unsigned long long)image_bytes(im[i]), (unsigned long long)alone[i]);
+                if (image_bytes(im[i]) + 2 * 2 * K * M > alone[i] + FEW)
+                    fail_msg("%s: %d rows hold %llu bytes, alone %llu", chips[c] ? chips[c] : "cpu", (int)rows[i],
+                             (unsigned long long)image_bytes(im[i]), (unsigned long long)alone[i]);
             assert_true(image_bytes(im[0]) + 2 * K * M > alone[0]); /* who packed them counts them */
             image *its = loaded(p[1], &theirs, packs, &theirs); /* the same records of another owner */
             got = run(its, x), same(&got, &other, "another owner");
             for (size_t i = 0; i < COUNT(rows); i++) { /* the first goes first: it packed them */
-                for (size_t k = i; k < COUNT(rows); k++) got = run(im[k], x), same(&got, &want[k], chips[c] ? chips[c] : "cpu");
+                for (size_t k = i; k < COUNT(rows); k++)
+                    got = run(im[k], x), same(&got, &want[k], chips[c] ? chips[c] : "cpu");
                 image_free(im[i]);
             }
             got = run(its, x), same(&got, &other, "another owner, left alone");
@@ -172,7 +184,8 @@ static void shared(void **state)
 
 enum { SIDE = 64, MANY = 12, PLACES = 7 };
 
-/* Records: a matrix [SIDE, SIDE], codes for one, two rows of scales; a matrix of fp32; codes of four bits, and scales for blocks of 32 of them. */
+/* Records: a matrix [SIDE, SIDE], codes for one, two rows of scales; a matrix of fp32; codes of four bits, and
+ * scales for blocks of 32 of them. */
 static void records(blob_writer *w, uint64_t at[PLACES])
 {
     rng r = { 3 };
@@ -180,9 +193,12 @@ static void records(blob_writer *w, uint64_t at[PLACES])
     uint16_t x[SIDE * SIDE], s[2][SIDE], blocks[SIDE * SIDE / 32];
     float wide[SIDE * SIDE];
     int8_t q[SIDE * SIDE];
-    for (size_t i = 0; i < COUNT(x); i++) x[i] = f16_from_f64(rng_normal(&r)), q[i] = (int8_t)((int)rng_below(&r, 256) - 128), wide[i] = (float)rng_normal(&r);
+    for (size_t i = 0; i < COUNT(x); i++)
+        x[i] = f16_from_f64(rng_normal(&r)), q[i] = (int8_t)((int)rng_below(&r, 256) - 128),
+        wide[i] = (float)rng_normal(&r);
     for (size_t i = 0; i < COUNT(blocks); i++) blocks[i] = f16_from_f64(rng_range(&r, 0.01, 0.1));
-    for (int i = 0; i < SIDE; i++) s[0][i] = f16_from_f64(rng_range(&r, 0.01, 0.1)), s[1][i] = f16_from_f64(rng_range(&r, 0.01, 0.1));
+    for (int i = 0; i < SIDE; i++)
+        s[0][i] = f16_from_f64(rng_range(&r, 0.01, 0.1)), s[1][i] = f16_from_f64(rng_range(&r, 0.01, 0.1));
     assert_ok(blob_add(w, DT_F16, x, sizeof x, &at[0], &d), d);
     assert_ok(blob_add(w, DT_I8, q, sizeof q, &at[1], &d), d);
     for (int i = 0; i < 2; i++) assert_ok(blob_add(w, DT_F16, s[i], sizeof s[i], &at[2 + i], &d), d);
@@ -252,7 +268,8 @@ static void told_apart(void **state)
                 im[k] = loaded_as(p[k], &l, packs, &l, kinds[c].fast);
                 assert_ok(image_run(alone, (const void *const[]){ x }, (void *const[]){ want[0], want[1] }, &d), d);
                 assert_ok(image_run(im[k], (const void *const[]){ x }, (void *const[]){ got[0], got[1] }, &d), d);
-                if (memcmp(got, want, sizeof got)) fail_msg("row %zu on %s: other bits than alone\n%s", i, on ? on : "cpu", b.at);
+                if (memcmp(got, want, sizeof got))
+                    fail_msg("row %zu on %s: other bits than alone\n%s", i, on ? on : "cpu", b.at);
                 image_free(alone);
                 graph_free(g);
                 sb_free(&b);
@@ -280,7 +297,8 @@ static void reloaded(void **state)
     assert_non_null(packs);
     weight_source first = { .record = lend, .user = &mine }, second = { .record = lend, .user = &other };
     image *im[2], *gone;
-    for (int i = 0; i < 2; i++) assert_ok(image_load(&im[i], p, &first, &(image_options){ .packs = packs, .pack_owner = &mine }, &d), d);
+    for (int i = 0; i < 2; i++)
+        assert_ok(image_load(&im[i], p, &first, &(image_options){ .packs = packs, .pack_owner = &mine }, &d), d);
     result was = run(im[0], x), now;
     assert_ok(image_reload(im[1], &second, &d), d);
     now = run(im[0], x), same(&now, &was, "beside one that was reloaded");
@@ -299,6 +317,7 @@ static void reloaded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(shared), cmocka_unit_test(told_apart), cmocka_unit_test(reloaded) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(shared), cmocka_unit_test(told_apart),
+                                        cmocka_unit_test(reloaded) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

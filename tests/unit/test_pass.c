@@ -138,10 +138,12 @@ static void clean_up_rows(void **state)
         bool changed;
         strbuf why = { 0 }, text = { 0 };
         assert_ok(pass_run_one(g, rows[i].pass, NULL, NULL, &changed, &d), d);
-        if (changed == !rows[i].want) fail_msg("%s: %s %s the graph", rows[i].what, rows[i].pass, changed ? "changed" : "did not change");
+        if (changed == !rows[i].want)
+            fail_msg("%s: %s %s the graph", rows[i].what, rows[i].pass, changed ? "changed" : "did not change");
         if (changed) assert_ok(pass_run_one(g, "dce", NULL, NULL, NULL, &d), d);
         graph_print(g, &text);
-        if (!graph_same(g, want, &why)) fail_msg("%s (%s): %s\n%s", rows[i].what, rows[i].pass, why.at ? why.at : "", text.at);
+        if (!graph_same(g, want, &why))
+            fail_msg("%s (%s): %s\n%s", rows[i].what, rows[i].pass, why.at ? why.at : "", text.at);
         assert_ok(pass_run_one(g, rows[i].pass, NULL, NULL, &changed, &d), d);
         if (changed) fail_msg("%s: %s is not idempotent here", rows[i].what, rows[i].pass);
         sb_free(&why);
@@ -201,14 +203,16 @@ static pass_options on(const char *chip_, bool ports)
 }
 
 /* Run the pass (or, pass NULL, everything) on b, and compare with a: the same graph as it was. Returns b's plan. */
-static port_plan run_and_compare(graph *a, graph *b, const char *pass, const pass_options *o, double tolerance, bool want_change)
+static port_plan run_and_compare(graph *a, graph *b, const char *pass, const pass_options *o, double tolerance,
+                                 bool want_change)
 {
     arena mem = { 0 };
     diag d = { 0 };
     pass_stats st = { 0 };
     rng r = { 7 };
     bool changed = true;
-    tensor64 *in = rg_inputs(a, &r, &mem), *want = TAKE(&mem, tensor64, a->outputs.n), *got = TAKE(&mem, tensor64, a->outputs.n);
+    tensor64 *in = rg_inputs(a, &r, &mem), *want = TAKE(&mem, tensor64, a->outputs.n),
+             *got = TAKE(&mem, tensor64, a->outputs.n);
     const char *in_names[16], *out_names[16];
     for (size_t i = 0; i < a->inputs.n; i++) in_names[i] = graph_value(a, a->inputs.at[i])->name;
     for (size_t i = 0; i < a->outputs.n; i++) out_names[i] = a->outputs.at[i].name;
@@ -216,7 +220,8 @@ static port_plan run_and_compare(graph *a, graph *b, const char *pass, const pas
     else assert_ok(pass_run(b, o, &st, &d), d);
     if (pass) assert_int_equal(changed, want_change);
     assert_ok(rg_eval(a, in, want, RG_ROUND_CONST, &mem, &d), d);
-    assert_ok(pp_eval(b, &st.ports, in, in_names, a->inputs.n, got, out_names, a->outputs.n, RG_ROUND_CONST, &mem, &d), d);
+    assert_ok(pp_eval(b, &st.ports, in, in_names, a->inputs.n, got, out_names, a->outputs.n, RG_ROUND_CONST, &mem, &d),
+              d);
     for (size_t i = 0; i < a->outputs.n; i++) {
         int64_t n;
         double scale = 1;
@@ -224,7 +229,8 @@ static port_plan run_and_compare(graph *a, graph *b, const char *pass, const pas
         for (int64_t k = 0; k < n; k++) scale = fmax(scale, fabs(want[i].x[k]));
         for (int64_t k = 0; k < n; k++)
             if (!(fabs(want[i].x[k] - got[i].x[k]) <= tolerance * scale))
-                fail_msg("%s: %s[%lld] is %.17g, was %.17g", pass ? pass : "all", out_names[i], (long long)k, got[i].x[k], want[i].x[k]);
+                fail_msg("%s: %s[%lld] is %.17g, was %.17g", pass ? pass : "all", out_names[i], (long long)k,
+                         got[i].x[k], want[i].x[k]);
     }
     arena_free(&mem);
     return st.ports;
@@ -257,7 +263,8 @@ static void depth_becomes_channels(void **state)
         pass_options o = on("m1", false), later = on("m2", false);
         run_and_compare(a, b, "depth_broadcast", &o, 0, true);
         const node *n = graph_maker(b, graph_find(b, i == 4 ? "q" : "y"));
-        for (int k = 0; k < 2; k++) assert_true(graph_type(b, n->in[k])->sh.rank == 5 && graph_type(b, n->in[k])->sh.d[1] == 5);
+        for (int k = 0; k < 2; k++)
+            assert_true(graph_type(b, n->in[k])->sh.rank == 5 && graph_type(b, n->in[k])->sh.d[1] == 5);
         run_and_compare(a, c, "depth_broadcast", &later, 0, false);
         graph_free(a), graph_free(b), graph_free(c);
     }
@@ -266,12 +273,15 @@ static void depth_becomes_channels(void **state)
 static void gelu_becomes_arithmetic(void **state)
 {
     (void)state;
-    /* Tolerances against gelu itself: constants rounded to fp16 (2^-12 relative) times |x| <= 2 here; the tanh form is 4.8e-4 off. */
+    /* Tolerances against gelu itself: constants rounded to fp16 (2^-12 relative) times |x| <= 2 here; the tanh form
+     * is 4.8e-4 off. */
     static const struct {
         const char *mode;
         op_id has;
         double tolerance;
-    } forms[] = { { "EXACT", OP_ERF, 1e-3 }, { "TANH_APPROXIMATION", OP_TANH, 1e-3 }, { "SIGMOID_APPROXIMATION", OP_SIGMOID, 1e-3 } };
+    } forms[] = { { "EXACT", OP_ERF, 1e-3 },
+                  { "TANH_APPROXIMATION", OP_TANH, 1e-3 },
+                  { "SIGMOID_APPROXIMATION", OP_SIGMOID, 1e-3 } };
     for (size_t i = 0; i < COUNT(forms); i++) {
         char text[200];
         snprintf(text, sizeof text, X "y = gelu(x) {mode=\"%s\"}\nreturn y=y\n", forms[i].mode);
@@ -298,7 +308,8 @@ static void gelu_tanh_error(void **state)
     (void)state;
     double worst = 0;
     for (double x = -8; x <= 8; x += 1.0 / 1024) {
-        double exact = 0.5 * x * erfc(-x * sqrt(0.5)), form = 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+        double exact = 0.5 * x * erfc(-x * sqrt(0.5)),
+               form = 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
         worst = fmax(worst, fabs(exact - form));
     }
     assert_true(worst > 4e-4 && worst < 4.8e-4);
@@ -307,8 +318,10 @@ static void gelu_tanh_error(void **state)
 static void conv_bias_becomes_add(void **state)
 {
     (void)state;
-    const char *with = X "w = const fp16[3, 4, 1, 1] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}\nb = const fp16[3] {0.5, -1, 2}\ny = conv(x, w, b)\nreturn y=y\n";
-    const char *without = X "w = const fp16[3, 4, 1, 1] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}\ny = conv(x, w)\nreturn y=y\n";
+    const char *with = X
+        "w = const fp16[3, 4, 1, 1] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}\nb = const fp16[3] {0.5, -1, 2}\ny = conv(x, w, b)\nreturn y=y\n";
+    const char *without =
+        X "w = const fp16[3, 4, 1, 1] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}\ny = conv(x, w)\nreturn y=y\n";
     pass_options o = on("m4", false);
     graph *a = read(with), *b = read(with);
     run_and_compare(a, b, "conv_bias", &o, 1e-12, true);
@@ -345,8 +358,10 @@ static void matmul_becomes_conv(void **state)
     for (size_t i = 0; i < COUNT(forms); i++) {
         char text[600], values[300] = "";
         int n = !strcmp(forms[i].w, "[2, 4, 3]") ? 24 : 12;
-        for (int k = 0; k < n; k++) snprintf(values + strlen(values), sizeof values - strlen(values), "%s%d", k ? ", " : "", k - 5);
-        snprintf(text, sizeof text, "graph \"t\"\nx = input fp16%s\nw = const fp16%s {%s}\ny = matmul(%s)%s\nreturn y=y\n", forms[i].x,
+        for (int k = 0; k < n; k++)
+            snprintf(values + strlen(values), sizeof values - strlen(values), "%s%d", k ? ", " : "", k - 5);
+        snprintf(text, sizeof text,
+                 "graph \"t\"\nx = input fp16%s\nw = const fp16%s {%s}\ny = matmul(%s)%s\nreturn y=y\n", forms[i].x,
                  forms[i].w, values, forms[i].swap ? "w, x" : "x, w", forms[i].args);
         graph *a = read(text), *b = read(text);
         pass_options o = on("m1", false);
@@ -357,7 +372,8 @@ static void matmul_becomes_conv(void **state)
     }
 }
 
-/* On [1, C, 1, S] the movements around the product vanish: reshape, transpose, product, transpose, reshape is one conv. */
+/* On [1, C, 1, S] the movements around the product vanish: reshape, transpose, product, transpose, reshape is one
+ * conv. */
 static void product_on_channels_is_one_conv(void **state)
 {
     (void)state;
@@ -373,7 +389,8 @@ static void product_on_channels_is_one_conv(void **state)
     graph_free(b);
 }
 
-/* A weight known only by its file reference is used where it lies as [out, in], and left alone where bytes would have to move. */
+/* A weight known only by its file reference is used where it lies as [out, in], and left alone where bytes would
+ * have to move. */
 static void unknown_weights(void **state)
 {
     (void)state;
@@ -396,7 +413,8 @@ static void unknown_weights(void **state)
 static void attention_mask_is_added_in_the_open(void **state)
 {
     (void)state;
-    const char *head = "graph \"t\"\nq = input fp16[1, 2, 3, 4]\nk = input fp16[1, 2, 3, 4]\nv = input fp16[1, 2, 3, 4]\n";
+    const char *head =
+        "graph \"t\"\nq = input fp16[1, 2, 3, 4]\nk = input fp16[1, 2, 3, 4]\nv = input fp16[1, 2, 3, 4]\n";
     static const char *const masks[] = {
         "m = const fp16[1, 1, 3, 3] {0, -65504, -65504, 0, 0, -65504, 0, 0, 0}\n",
         "m = const fp16[1, 1, 3, 3] {0, -inf, -inf, 0, 0, -inf, 0, 0, 0}\n",
@@ -452,7 +470,10 @@ static void mask_constants_are_cut(void **state)
     };
     for (size_t i = 0; i < COUNT(forms); i++) {
         char text[400];
-        snprintf(text, sizeof text, "graph \"t\"\nx = input fp16[1, 1, 2, 2]\nm = const fp16[1, 1, 2, 2] {-500, -65504, 0, 0}\ns = add(x, m)\n%s", forms[i].tail);
+        snprintf(
+            text, sizeof text,
+            "graph \"t\"\nx = input fp16[1, 1, 2, 2]\nm = const fp16[1, 1, 2, 2] {-500, -65504, 0, 0}\ns = add(x, m)\n%s",
+            forms[i].tail);
         graph *a = read(text), *b = read(text);
         pass_options o = on("m4", false);
         run_and_compare(a, b, "causal_mask", &o, 1e-12, forms[i].cut);
@@ -681,7 +702,8 @@ static void channels_grow_where_nothing_else_can(void **state)
 static void sorted_names_stay(void **state)
 {
     (void)state;
-    graph *g = read("graph \"t\"\na = input fp16[1, 96, 1, 512]\nb = input fp16[1, 96, 1, 512]\nc = add(a, b)\nreturn c=c\n");
+    graph *g =
+        read("graph \"t\"\na = input fp16[1, 96, 1, 512]\nb = input fp16[1, 96, 1, 512]\nc = add(a, b)\nreturn c=c\n");
     diag d = { 0 };
     pass_options o = on("m4", true);
     for (size_t i = 0; i < pass_count(); i++) {
@@ -699,7 +721,8 @@ static void every_rewrite_a_rule_names_exists(void **state)
     (void)state;
     for (size_t r = 0; r < rule_count(); r++) {
         bool known = !strcmp(rule_legalizer_at(r), "none");
-        for (size_t i = 0; i < pass_count(); i++) known = known || (pass_needs_target(i) && !strcmp(rule_legalizer_at(r), pass_name_at(i)));
+        for (size_t i = 0; i < pass_count(); i++)
+            known = known || (pass_needs_target(i) && !strcmp(rule_legalizer_at(r), pass_name_at(i)));
         if (!known) fail_msg("rule %s names %s, which no pass is", rule_id_at(r), rule_legalizer_at(r));
     }
     for (size_t i = 0; i < pass_count(); i++) {

@@ -7,7 +7,10 @@
 
 enum { STEPS = 40 };
 
-static float start(const char *name, double size, rng *r) { return strstr(name, "norm") ? 1.0f : (float)(size * rng_normal(r)); }
+static float start(const char *name, double size, rng *r)
+{
+    return strstr(name, "norm") ? 1.0f : (float)(size * rng_normal(r));
+}
 static void fill(pipeline *p) { fill_with(p, start, 0.1); }
 
 typedef struct {
@@ -57,8 +60,8 @@ static void losses_fall(void **state)
     run(y.p, 0, STEPS, b);
     assert_true(fabs(a[0] - log(40)) < 0.5);
     assert_true(a[STEPS - 1] < a[0] - 0.2);
-    /* Gradients of fp16 are good to about 1e-3, and AdamW divides each by its own size: with epsilon far below them the noise
-     * of the smallest would steer. At 1e-3 the curves stay together. */
+    /* Gradients of fp16 are good to about 1e-3, and AdamW divides each by its own size: with epsilon far below them
+     * the noise of the smallest would steer. At 1e-3 the curves stay together. */
     for (int i = 0; i < STEPS; i++) assert_true(fabs(a[i] - b[i]) < 0.02 * a[0]);
     close_rig(&x);
     close_rig(&y);
@@ -96,7 +99,8 @@ static bool spoil_once(void *user, const char *what)
     return !strcmp(what, "output") && --*left == 0;
 }
 
-/* A result that is no number comes to lie in the state itself: it is not saved over what was, and the run ends by name at once. */
+/* A result that is no number comes to lie in the state itself: it is not saved over what was, and the run ends by
+ * name at once. */
 static void a_spoiled_state(void **state)
 {
     (void)state;
@@ -113,7 +117,9 @@ static void a_spoiled_state(void **state)
         model_config c = small(2);
         snprintf(path, sizeof path, "/tmp/anneal_pipe_%d.st", (int)getpid());
         assert_ok(device_open(&x.dev, engines[i], &(device_options){ .spoil = spoil_once, .spoiler = &left }, &d), d);
-        assert_ok(pipe_open(&x.p, &(pipe_options){ .pipeline = "resident", .dev = x.dev, .config = &c, .batch = B, .train = { .optimizer = "adamw", .clip = 1, .loss_scale = i ? 16 : 1 } }, &d), d);
+        assert_ok(pipe_open(&x.p, &(pipe_options){ .pipeline = "resident", .dev = x.dev, .config = &c, .batch = B,
+                                                   .train = { .optimizer = "adamw", .clip = 1,
+                                                              .loss_scale = i ? 16 : 1 } }, &d), d);
         fill(x.p);
         run(x.p, 0, 3, loss);
         assert_ok(pipe_save(x.p, path, NULL, 0, &d), d);
@@ -146,7 +152,9 @@ static void spoiled_sums(void **state)
         model_config c = small(2);
         snprintf(path, sizeof path, "/tmp/anneal_pipe_%d.st", (int)getpid());
         assert_ok(device_open(&x.dev, engines[i], &(device_options){ .spoil = spoil_once, .spoiler = &left }, &d), d);
-        assert_ok(pipe_open(&x.p, &(pipe_options){ .pipeline = "resident", .dev = x.dev, .config = &c, .batch = B, .train = { .optimizer = "adamw", .clip = 1, .accum = 2, .loss_scale = i ? 16 : 1 } }, &d), d);
+        assert_ok(pipe_open(&x.p, &(pipe_options){ .pipeline = "resident", .dev = x.dev, .config = &c, .batch = B,
+                                                   .train = { .optimizer = "adamw", .clip = 1, .accum = 2,
+                                                              .loss_scale = i ? 16 : 1 } }, &d), d);
         fill(x.p);
         for (int k = 0; k < 6; k++) {
             int32_t ids[B * (T + 1)];
@@ -154,7 +162,8 @@ static void spoiled_sums(void **state)
             bool again;
             batch((uint64_t)k, ids);
             assert_ok(pipe_step(x.p, ids, 0.003, &r, &again, &d), d);
-            if (r.applied != (k == 3 || k == 5) || r.skipped != (k > 0)) fail_msg("%s: minibatch %d, applied %d, %d skipped", engines[i], k, r.applied, (int)r.skipped);
+            if (r.applied != (k == 3 || k == 5) || r.skipped != (k > 0))
+                fail_msg("%s: minibatch %d, applied %d, %d skipped", engines[i], k, r.applied, (int)r.skipped);
         }
         assert_ok(pipe_save(x.p, path, NULL, 0, &d), d);
         close_rig(&x);
@@ -175,7 +184,8 @@ static void refusals(void **state)
     assert_int_equal(pipe_step(x.p, ids, 0.1, &r, &again, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "token 40 at position 5"));
     d = (diag){ 0 };
-    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "sideways", .dev = x.dev, .config = &c }, &d), AN_USAGE);
+    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "sideways", .dev = x.dev, .config = &c }, &d),
+                     AN_USAGE);
     assert_non_null(strstr(d.msg, "resident, delta, dynamic, restart"));
     d = (diag){ 0 };
     assert_int_equal(pipe_open(&p, &(pipe_options){ .dev = x.dev, .config = &c, .seq = T + 1 }, &d), AN_USAGE);
@@ -184,6 +194,8 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(losses_fall), cmocka_unit_test(goes_on), cmocka_unit_test(a_spoiled_state), cmocka_unit_test(spoiled_sums), cmocka_unit_test(refusals) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(losses_fall), cmocka_unit_test(goes_on),
+                                        cmocka_unit_test(a_spoiled_state), cmocka_unit_test(spoiled_sums),
+                                        cmocka_unit_test(refusals) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* test_pipe_host: the pipelines the host drives: their gradients are those of the differentiated graph, all ways give one curve,
- * checkpoints are exchanged, restarts go on exactly, and an engine that misbehaves costs nothing but what is said. */
+/* test_pipe_host: the pipelines the host drives: their gradients are those of the differentiated graph, all ways
+ * give one curve, checkpoints are exchanged, restarts go on exactly, and an engine that misbehaves costs nothing but
+ * what is said. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,7 +15,11 @@
 
 enum { MAX_STEPS = 50 };
 
-static float start(const char *name, double size, rng *r) { return (float)(((strstr(name, "norm") && !strstr(name, "_b")) || strstr(name, "post") ? 1 : 0) + size * rng_normal(r)); }
+static float start(const char *name, double size, rng *r)
+{
+    return (float)(((strstr(name, "norm") && !strstr(name, "_b")) || strstr(name, "post") ? 1 : 0) +
+                   size * rng_normal(r));
+}
 
 static void fill(pipeline *p) { fill_with(p, start, 0.1); }
 
@@ -46,12 +51,17 @@ static void warn(void *user, const char *line)
     snprintf(t->said, sizeof t->said, "%s", line);
 }
 
-/* The host's job is held up until the device has begun what comes after it: a job the device's thread waits for, or does itself, never gets past.
- * Two layers: while weights of layer 1 are made ready layer 0 runs; dW of layer 1 is made behind the 11th dispatch, beside layer 0's; the first update
- * of layer 1 ends when the second minibatch has begun, 17 dispatches a sequence later. */
+/* The host's job is held up until the device has begun what comes after it: a job the device's thread waits for, or
+ * does itself, never gets past. Two layers: while weights of layer 1 are made ready layer 0 runs; dW of layer 1 is
+ * made behind the 11th dispatch, beside layer 0's; the first update of layer 1 ends when the second minibatch has
+ * begun, 17 dispatches a sequence later. */
 static void meeting(trouble *t, const pipe_event *e)
 {
-    int until = e->layer != 1 ? 0 : !strcmp(e->what, "weights") ? 1 : !strcmp(e->what, "dW") ? 12 : !strcmp(e->what, "update") ? 17 * B + 1 : 0;
+    int until = e->layer != 1                 ? 0
+                : !strcmp(e->what, "weights") ? 1
+                : !strcmp(e->what, "dW")      ? 12
+                : !strcmp(e->what, "update")  ? 17 * B + 1
+                                              : 0;
     if (!until || strcmp(e->lane, "host")) return;
     atomic_fetch_add(&t->updates, !strcmp(e->what, "update"));
     for (int i = 0; i < 20000 && t->dispatches < until; i++) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
@@ -92,12 +102,19 @@ static void open_rig(rig *r, const setup *s)
     if (s->compiles) limit[n++] = (device_limit){ "compiles", s->compiles };
     if (s->row_bytes) limit[n++] = (device_limit){ "row_bytes", s->row_bytes };
     assert_ok(pool_make(&r->pool, 2, &d), d);
-    device_options o = { .pool = r->pool, .own_budget = true, .limit = limit, .n_limit = n, .spoil = spoil, .spoiler = &r->t };
+    device_options o = {
+        .pool = r->pool, .own_budget = true, .limit = limit, .n_limit = n, .spoil = spoil, .spoiler = &r->t
+    };
     assert_ok(device_open(&r->dev, s->engine, &o, &d), d);
-    pipe_options po = { .pipeline = s->way, .dev = r->dev, .pool = r->pool, .config = &c, .batch = B, .seq = s->seq, .on_event = event, .user = &r->t,
-                        .train = { .optimizer = s->optimizer ? s->optimizer : "adamw", .beta2 = 0.95, .eps = 1e-3, .decay = 0.1, .clip = 1, .accum = s->accum, .warn = warn, .user = &r->t } };
+    pipe_options po = { .pipeline = s->way, .dev = r->dev, .pool = r->pool, .config = &c, .batch = B, .seq = s->seq,
+                        .on_event = event, .user = &r->t, .train = { .optimizer = s->optimizer ? s->optimizer : "adamw",
+                                                                     .beta2 = 0.95, .eps = 1e-3, .decay = 0.1,
+                                                                     .clip = 1, .accum = s->accum, .warn = warn,
+                                                                     .user = &r->t } };
     if (s->optimizer) po.train.clip = po.train.decay = 0;
-    if (!device_is_plain(r->dev)) po.train.state = TRAIN_HALVES, po.train.loss_scale = s->fixed != 0 ? s->fixed : 16, po.train.dynamic_scale = s->fixed == 0, po.train.max_skipped = s->most;
+    if (!device_is_plain(r->dev))
+        po.train.state = TRAIN_HALVES, po.train.loss_scale = s->fixed != 0 ? s->fixed : 16,
+        po.train.dynamic_scale = s->fixed == 0, po.train.max_skipped = s->most;
     assert_ok(pipe_open(&r->p, &po, &d), d);
     fill(r->p);
 }
@@ -151,7 +168,9 @@ static void reference(const model_config *config, tensor64 *out, size_t *n, doub
     int32_t ids[B * (T + 1)];
     c.dt = DT_F32;
     batch(0, ids);
-    assert_ok(decoder_build(&c, &(decoder_options){ .use = DECODER_TRAIN, .param_inputs = true, .batch = B, .seq = T }, NULL, &dec, &d), d);
+    assert_ok(decoder_build(&c, &(decoder_options){ .use = DECODER_TRAIN, .param_inputs = true, .batch = B, .seq = T },
+                            NULL, &dec, &d),
+              d);
     val *grad = TAKE(mem, val, dec.n_param);
     assert_ok(grad_build(dec.g, dec.loss, dec.param, (int)dec.n_param, grad, NULL, &d), d);
     for (size_t i = 0; i < dec.n_param; i++) {
@@ -167,7 +186,8 @@ static void reference(const model_config *config, tensor64 *out, size_t *n, doub
         int64_t k = count(&v->type);
         in[i] = tensor_of(mem, &v->type);
         bool target = !strcmp(v->name, "targets");
-        for (int64_t j = 0; j < k; j++) in[i].x[j] = v->type.dt == DT_I32 ? ids[j / T * (T + 1) + j % T + target] : (double)start(v->name, 0.1, &r);
+        for (int64_t j = 0; j < k; j++)
+            in[i].x[j] = v->type.dt == DT_I32 ? ids[j / T * (T + 1) + j % T + target] : (double)start(v->name, 0.1, &r);
     }
     assert_ok(graph_eval(dec.g, in, all, mem, &d), d);
     *loss = all[0].x[0];
@@ -183,7 +203,8 @@ static double dot(const double *a, const double *b, int64_t n)
     return s;
 }
 
-/* Same direction and size. What is 0 in exact arithmetic (a key's bias without rotation shifts all scores alike) is noise. */
+/* Same direction and size. What is 0 in exact arithmetic (a key's bias without rotation shifts all scores alike) is
+ * noise. */
 static bool same_gradient(const double *x, const double *want, int64_t n, double all, double *cos, double *ratio)
 {
     double a = sqrt(dot(x, x, n)), b = sqrt(dot(want, want, n));
@@ -207,7 +228,8 @@ static void gradients(void **state)
     model_config c[11];
     for (size_t i = 0; i < COUNT(c); i++) c[i] = small(2);
     c[1].qk_norm = true, c[1].tied = !c[1].tied, c[1].vocab_part = 16;
-    c[2].norm = MODEL_NORM_LAYER, c[2].act = MODEL_ACT_GELU, c[2].rope = MODEL_ROPE_NONE, c[2].bias = true, c[2].n_kv_heads = 4, c[2].embed_scale = 3;
+    c[2].norm = MODEL_NORM_LAYER, c[2].act = MODEL_ACT_GELU, c[2].rope = MODEL_ROPE_NONE, c[2].bias = true,
+    c[2].n_kv_heads = 4, c[2].embed_scale = 3;
     c[3].host_residual = true, c[3].alpha = 0.5;
     c[4].window = 5, c[4].bias_qkv = true, c[4].rope = MODEL_ROPE_HALF;
     c[5].n_layers = 3, c[5].alpha = 0.25, c[5].bias = true;
@@ -243,7 +265,8 @@ static void gradients(void **state)
                 x = TAKE(&mem, double, (size_t)m);
                 assert_ok(pipe_read(r.p, s.name, DT_F64, x, &d), d);
                 assert_true(at < n);
-                if (!same_gradient(x, want[at++].x, m, all, &cos, &ratio)) fail_msg("config %zu, %s: %s has cosine %.7f, ratio %.6f", i, ways[w], s.name, cos, ratio);
+                if (!same_gradient(x, want[at++].x, m, all, &cos, &ratio))
+                    fail_msg("config %zu, %s: %s has cosine %.7f, ratio %.6f", i, ways[w], s.name, cos, ratio);
             }
             assert_int_equal(at, n);
             close_rig(&r);
@@ -272,8 +295,10 @@ static size_t written(const char *model, const char *folder, const int32_t *ids,
     pipeline *p;
     size_t n = 0;
     snprintf(file, sizeof file, "%s/model.safetensors", folder);
-    assert_ok(lm_convert(m, folder, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1 }, &done, &d), d);
-    assert_ok(lm_grad(&(lm_grad_options){ .model = model, .engine = "cpu", .tokens = ids, .batch = B, .seq = T, .out = file }, &q, &d), d);
+    assert_ok(lm_convert(m, folder, &(lm_convert_options){ .to = LM_TO_HF, .dt = DT_F32, .version = -1 }, &done, &d),
+              d);
+    assert_ok(lm_grad(&(lm_grad_options){ .model = model, .engine = "cpu", .tokens = ids, .batch = B, .seq = T,
+                                          .out = file }, &q, &d), d);
     assert_ok(lm_open(folder, &(lm_options){ .dt = DT_F32 }, &g, &d), d);
     assert_ok(device_open(&dev, "cpu", NULL, &d), d);
     assert_ok(pipe_open(&p, &(pipe_options){ .dev = dev, .config = lm_config(g), .batch = 1, .seq = T }, &d), d);
@@ -293,8 +318,9 @@ static size_t written(const char *model, const char *folder, const int32_t *ids,
     return n;
 }
 
-/* Every tensor of every way the host drives, from the state an update leaves: the first momentum is the gradient. cpu: fp32, the order of sums
- * differs. soft:m4: activations and their gradients are fp16 at a loss scale of 16, about 1e-3 each, and small ones are rounded more. */
+/* Every tensor of every way the host drives, from the state an update leaves: the first momentum is the gradient.
+ * cpu: fp32, the order of sums differs. soft:m4: activations and their gradients are fp16 at a loss scale of 16,
+ * about 1e-3 each, and small ones are rounded more. */
 static void those_of_the_command(void **state)
 {
     (void)state;
@@ -326,7 +352,10 @@ static void those_of_the_command(void **state)
             train_report rep;
             bool again;
             double far = 0, off = 0;
-            open_rig(&r, &(setup){ .engine = rows[e].engine, .way = ways[w], .optimizer = "momentum", .c = lm_config(m), .seq = T });
+            open_rig(
+                &r,
+                &(setup){
+                    .engine = rows[e].engine, .way = ways[w], .optimizer = "momentum", .c = lm_config(m), .seq = T });
             assert_ok(lm_weights_to(m, r.p, &d), d);
             assert_ok(pipe_step(r.p, ids, 0.003, &rep, &again, &d), d);
             assert_true(rep.applied);
@@ -337,7 +366,8 @@ static void those_of_the_command(void **state)
                 assert_ok(pipe_read(r.p, name, DT_F64, x, &d), d);
                 same_gradient(x, want[i].x, want[i].n, 0, &cos, &ratio);
                 far = MAX(far, 1 - cos), off = MAX(off, fabs(ratio - 1));
-                if (!(1 - cos < rows[e].cos && fabs(ratio - 1) < rows[e].ratio)) fail_msg("%s, %s: %s has cosine %.7f, ratio %.6f", rows[e].engine, ways[w], name, cos, ratio);
+                if (!(1 - cos < rows[e].cos && fabs(ratio - 1) < rows[e].ratio))
+                    fail_msg("%s, %s: %s has cosine %.7f, ratio %.6f", rows[e].engine, ways[w], name, cos, ratio);
             }
             print_message("%s, %s: cosines within %.1e of 1, sizes within %.1e\n", rows[e].engine, ways[w], far, off);
             close_rig(&r);
@@ -359,7 +389,9 @@ static void beside_the_device(void **state)
         double loss[2];
         open_rig(&r, &(setup){ .engine = "soft:m4", .way = ways[w], .compiles = 1000 });
         run(&r, 0, 2, loss);
-        if (r.t.missed || r.t.met < 2 * B || !r.t.updates) fail_msg("%s: %d jobs of the host ran beside the device, %d did not", ways[w], (int)r.t.met, (int)r.t.missed);
+        if (r.t.missed || r.t.met < 2 * B || !r.t.updates)
+            fail_msg("%s: %d jobs of the host ran beside the device, %d did not", ways[w], (int)r.t.met,
+                     (int)r.t.missed);
         close_rig(&r);
     }
 }
@@ -373,8 +405,11 @@ typedef struct {
 
 static void curve_of(const model_config *c, counts n)
 {
-    static const setup rows[] = { { .engine = "cpu", .way = "resident" },     { .engine = "cpu", .way = "delta" },       { .engine = "cpu", .way = "dynamic" },     { .engine = "cpu", .way = "restart" },
-                                  { .engine = "soft:m4", .way = "resident" }, { .engine = "soft:m4", .way = "delta" },   { .engine = "soft:m4", .way = "dynamic" }, { .engine = "soft:m4", .way = "restart", .compiles = 100000 } };
+    static const setup rows[] = { { .engine = "cpu", .way = "resident" },     { .engine = "cpu", .way = "delta" },
+                                  { .engine = "cpu", .way = "dynamic" },     { .engine = "cpu", .way = "restart" },
+                                  { .engine = "soft:m4", .way = "resident" }, { .engine = "soft:m4", .way = "delta" },
+                                  { .engine = "soft:m4", .way = "dynamic" },
+                                  { .engine = "soft:m4", .way = "restart", .compiles = 100000 } };
     double loss[COUNT(rows)][MAX_STEPS], most = 0;
     for (size_t i = 0; i < COUNT(rows); i++) {
         rig r = { 0 };
@@ -384,7 +419,8 @@ static void curve_of(const model_config *c, counts n)
         open_rig(&r, &with);
         run(&r, 0, MAX_STEPS, loss[i]);
         pipe_get_stats(r.p, &s);
-        bool delta = !strcmp(rows[i].way, "delta"), restart = !strcmp(rows[i].way, "restart"), dynamic = !strcmp(rows[i].way, "dynamic");
+        bool delta = !strcmp(rows[i].way, "delta"), restart = !strcmp(rows[i].way, "restart"),
+             dynamic = !strcmp(rows[i].way, "dynamic");
         if (delta) assert_int_equal(s.compiles, n.once), assert_int_equal(s.canaries, n.baked * (MAX_STEPS - 1));
         if (restart) assert_int_equal(s.compiles, n.once + n.baked * (MAX_STEPS - 1));
         if (dynamic) assert_int_equal(s.compiles, n.open);
@@ -396,14 +432,17 @@ static void curve_of(const model_config *c, counts n)
         close_rig(&r);
     }
     assert_true(loss[0][MAX_STEPS - 1] < loss[0][0] - 0.5);
-    /* cpu: all is fp32, what differs is the order of sums: 1e-6 per number and step, fed back fifty times. soft: taps and gradients
-     * are fp16, good to about 1e-3, and AdamW divides each gradient by its own size; epsilon 1e-3 keeps the smallest from steering.
-     * Measured: 1e-3 of the first loss at most, over all ways and steps */
+    /* cpu: all is fp32, what differs is the order of sums: 1e-6 per number and step, fed back fifty times. soft:
+     * taps and gradients are fp16, good to about 1e-3, and AdamW divides each gradient by its own size; epsilon 1e-3
+     * keeps the smallest from steering. Measured: 1e-3 of the first loss at most, over all ways and steps */
     for (size_t i = 1; i < COUNT(rows); i++)
         for (int k = 0; k < MAX_STEPS; k++) {
-            double off = fabs(loss[i][k] - loss[0][k]), limit = (strcmp(rows[i].engine, "cpu") ? 0.005 : 1e-4) * loss[0][0];
+            double off = fabs(loss[i][k] - loss[0][k]),
+                   limit = (strcmp(rows[i].engine, "cpu") ? 0.005 : 1e-4) * loss[0][0];
             most = MAX(most, off / loss[0][0]);
-            if (!(off < limit)) fail_msg("%s %s: step %d has loss %.6f, wanted %.6f within %.6f", rows[i].engine, rows[i].way, k, loss[i][k], loss[0][k], limit);
+            if (!(off < limit))
+                fail_msg("%s %s: step %d has loss %.6f, wanted %.6f within %.6f", rows[i].engine, rows[i].way, k,
+                         loss[i][k], loss[0][k], limit);
         }
     print_message("largest distance between curves: %.2e of the first loss\n", most);
     /* the host's ways differ in nothing but how weights get in */
@@ -411,8 +450,8 @@ static void curve_of(const model_config *c, counts n)
     assert_memory_equal(loss[5], loss[7], sizeof loss[5]);
 }
 
-/* Eight kinds of programs a layer and the head. attn_bwd2 has no weights and serves all layers; with weights as inputs one of each kind is enough,
- * or two where some layers have a window in their mask. */
+/* Eight kinds of programs a layer and the head. attn_bwd2 has no weights and serves all layers; with weights as
+ * inputs one of each kind is enough, or two where some layers have a window in their mask. */
 static void one_curve(void **state)
 {
     (void)state;
@@ -476,11 +515,14 @@ static void restarts(void **state)
     pipeline *p;
     device_limit limit = { "compiles", 8 };
     assert_ok(device_open(&dev, "soft:m4", &(device_options){ .limit = &limit, .n_limit = 1 }, &d), d);
-    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "restart", .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
+    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "restart", .dev = dev, .config = &c }, &d),
+                     AN_UNSUPPORTED);
     assert_non_null(strstr(d.msg, "9 programs"));
     c = small(2), d = (diag){ 0 };
-    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "restart", .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
-    assert_true(strstr(d.msg, "takes 16 programs for 2 layers") && strstr(d.msg, ": take resident")); /* the one without weights is both layers' */
+    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "restart", .dev = dev, .config = &c }, &d),
+                     AN_UNSUPPORTED);
+    /* the one without weights is both layers' */
+    assert_true(strstr(d.msg, "takes 16 programs for 2 layers") && strstr(d.msg, ": take resident"));
     device_close(dev);
     /* what is named instead fits */
     static const char *const ways[] = { "delta", "restart", "dynamic" };
@@ -491,7 +533,9 @@ static void restarts(void **state)
             assert_ok(device_open(&dev, "soft:m4", &(device_options){ .limit = &limit, .n_limit = 1 }, &d), d);
             an_status st = pipe_open(&p, &(pipe_options){ .pipeline = ways[i], .dev = dev, .config = &c }, &d);
             if (open && fits) pipe_close(p);
-            if (st != (open && fits ? AN_OK : AN_UNSUPPORTED) || (st && !strstr(d.msg, fits ? ": take dynamic or resident" : ": take resident"))) fail_msg("%s, %d compiles: %s", ways[i], (int)k, d.msg);
+            if (st != (open && fits ? AN_OK : AN_UNSUPPORTED) ||
+                (st && !strstr(d.msg, fits ? ": take dynamic or resident" : ": take resident")))
+                fail_msg("%s, %d compiles: %s", ways[i], (int)k, d.msg);
             device_close(dev);
         }
 }
@@ -607,7 +651,10 @@ static void surfaces(void **state)
         diag d = { 0 };
         pipeline *p;
         model_config c = small(1);
-        assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = ways[i], .dev = x.dev, .config = &c, .train.state = TRAIN_F16 }, &d), AN_UNSUPPORTED);
+        assert_int_equal(
+            pipe_open(&p, &(pipe_options){ .pipeline = ways[i], .dev = x.dev, .config = &c, .train.state = TRAIN_F16 },
+                      &d),
+            AN_UNSUPPORTED);
         assert_non_null(strstr(d.msg, "in fp32"));
         close_rig(&x);
         close_rig(&y);
@@ -633,7 +680,9 @@ static void faults(void **state)
     static const struct {
         const char *what, *said;
         int after;
-    } once[] = { { "dispatch", "running it once more", 40 }, { "compile", "compiling it once more", 3 }, { "reload", "does not honour reloads", 20 } };
+    } once[] = { { "dispatch", "running it once more", 40 },
+                 { "compile", "compiling it once more", 3 },
+                 { "reload", "does not honour reloads", 20 } };
     for (size_t i = 0; i < COUNT(once); i++) {
         rig s = { 0 };
         open_rig(&s, &(setup){ .engine = "soft:m4", .way = "delta", .compiles = 1000 });
@@ -700,7 +749,8 @@ static void faults(void **state)
     close_rig(&s);
 }
 
-/* One minibatch of every group goes bad and the last one, which ends the run, does not: the tensor is that of the first. */
+/* One minibatch of every group goes bad and the last one, which ends the run, does not: the tensor is that of the
+ * first. */
 static void bad_within_a_group(void **state)
 {
     (void)state;
@@ -731,10 +781,16 @@ static void bad_within_a_group(void **state)
 
 /* ---- no gradient ---- */
 
-static float no_gain(const char *name, double size, rng *r) { return strstr(name, "norm_f") ? 0 : strstr(name, "head") ? (float)(size * 1e-4 * rng_normal(r)) : start(name, 0.1, r); }
+static float no_gain(const char *name, double size, rng *r)
+{
+    return strstr(name, "norm_f") ? 0
+           : strstr(name, "head") ? (float)(size * 1e-4 * rng_normal(r))
+                                  : start(name, 0.1, r);
+}
 
-/* Where the last norm's gains are 0 its own gradient is the only one, and small if the head's weights are. On a chip a scale at which fp16 has no number for it
- * moves nothing, moments included, by every way, and ends the run with one that has; with a head of 0 there is nothing to learn, and the run goes on. */
+/* Where the last norm's gains are 0 its own gradient is the only one, and small if the head's weights are. On a chip
+ * a scale at which fp16 has no number for it moves nothing, moments included, by every way, and ends the run with
+ * one that has; with a head of 0 there is nothing to learn, and the run goes on. */
 static void without_a_gradient(void **state)
 {
     (void)state;
@@ -754,15 +810,18 @@ static void without_a_gradient(void **state)
             diag d = { 0 };
             an_status st = AN_OK;
             float before[32 * 32], after[32 * 32];
-            open_rig(&r, &(setup){ .engine = "soft:m4", .way = ways[i], .c = &c, .fixed = 0.001, .most = 4, .accum = accum });
+            open_rig(&r, &(setup){
+                             .engine = "soft:m4", .way = ways[i], .c = &c, .fixed = 0.001, .most = 4, .accum = accum });
             fill_with(r.p, no_gain, dead ? 0 : 1);
             assert_ok(pipe_read(r.p, "l00_wq", DT_F32, before, &d), d);
             int n = 0;
             for (; n < 6 * accum && !st; n++) st = one(&r, 0, &rep, &again, &d);
             assert_ok(pipe_read(r.p, "l00_wq", DT_F32, after, &(diag){ 0 }), d);
             assert_memory_equal(before, after, sizeof before);
-            if (n != (dead ? 6 : 4) * accum || st != (dead ? AN_OK : AN_MISMATCH)) fail_msg("%s: %d updates, %s", ways[i], n, d.msg);
-            assert_true(rep.zeros == (uint64_t)(n / accum) && rep.step == 0 && rep.skipped == 0 && rep.verdict == VERDICT_NOTHING && (accum > 1 || isfinite(rep.loss)));
+            if (n != (dead ? 6 : 4) * accum || st != (dead ? AN_OK : AN_MISMATCH))
+                fail_msg("%s: %d updates, %s", ways[i], n, d.msg);
+            assert_true(rep.zeros == (uint64_t)(n / accum) && rep.step == 0 && rep.skipped == 0 &&
+                        rep.verdict == VERDICT_NOTHING && (accum > 1 || isfinite(rep.loss)));
             diag e = { 0 };
             assert_ok(pipe_save(r.p, path, NULL, 0, &e), e);
             assert_ok(pipe_load(r.p, path, NULL, 0, NULL, &e), e);
@@ -790,7 +849,8 @@ static void a_gradient_no_more(void **state)
         run(&r, 0, 1, &loss);
         fill_with(r.p, no_gain, 0);
         assert_ok(one(&r, 1, &rep, &again, &d), d);
-        if (rep.applied || rep.verdict != VERDICT_NOTHING || rep.zeros != 1) fail_msg("%s: %s, applied %d", ways[i], train_verdict_text(rep.verdict), rep.applied);
+        if (rep.applied || rep.verdict != VERDICT_NOTHING || rep.zeros != 1)
+            fail_msg("%s: %s, applied %d", ways[i], train_verdict_text(rep.verdict), rep.applied);
         close_rig(&r);
     }
 }
@@ -808,14 +868,19 @@ static void scales(void **state)
     for (size_t i = 0; i < COUNT(ways) * COUNT(wrong); i++) {
         pipeline *p;
         d = (diag){ 0 };
-        pipe_options o = { .pipeline = ways[i / COUNT(wrong)], .dev = dev, .config = &c, .batch = B, .train = { .loss_scale = wrong[i % COUNT(wrong)] } };
+        pipe_options o = { .pipeline = ways[i / COUNT(wrong)],
+                           .dev = dev,
+                           .config = &c,
+                           .batch = B,
+                           .train = { .loss_scale = wrong[i % COUNT(wrong)] } };
         assert_int_equal(pipe_open(&p, &o, &d), AN_USAGE);
         assert_non_null(strstr(d.msg, "0.001 to 65504"));
     }
     device_close(dev);
 }
 
-/* On a chip it is 1024 where nothing is said, and a dynamic one stays what fp16 holds: gradients pass through the device, whoever keeps the books. */
+/* On a chip it is 1024 where nothing is said, and a dynamic one stays what fp16 holds: gradients pass through the
+ * device, whoever keeps the books. */
 static void scales_of_chips(void **state)
 {
     (void)state;
@@ -828,7 +893,9 @@ static void scales_of_chips(void **state)
             diag d = { 0 };
             double most = 0;
             assert_ok(device_open(&dev, "soft:m4", &(device_options){ .threads = 1, .own_budget = true }, &d), d);
-            pipe_options o = { .pipeline = ways[i], .dev = dev, .config = &c, .batch = B, .train = { .optimizer = "sgd", .loss_scale = k ? 8192 : 0, .dynamic_scale = k, .grow_after = 1 } };
+            pipe_options o = { .pipeline = ways[i], .dev = dev, .config = &c, .batch = B,
+                               .train = { .optimizer = "sgd", .loss_scale = k ? 8192 : 0, .dynamic_scale = k,
+                                          .grow_after = 1 } };
             assert_ok(pipe_open(&p, &o, &d), d);
             fill_with(p, start, 0.02);
             for (int n = 0; n < 5; n++) {
@@ -848,9 +915,13 @@ static void scales_of_chips(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(gradients),    cmocka_unit_test(one_curve), cmocka_unit_test(one_curve_of_gemma), cmocka_unit_test(restarts),
-                                        cmocka_unit_test(accumulation), cmocka_unit_test(exchange), cmocka_unit_test(weights_from_outside),  cmocka_unit_test(surfaces),
-                                        cmocka_unit_test(faults),       cmocka_unit_test(bad_within_a_group), cmocka_unit_test(those_of_the_command),
-                                        cmocka_unit_test(beside_the_device), cmocka_unit_test(without_a_gradient), cmocka_unit_test(a_gradient_no_more), cmocka_unit_test(scales), cmocka_unit_test(scales_of_chips) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(gradients),    cmocka_unit_test(one_curve),
+                                        cmocka_unit_test(one_curve_of_gemma), cmocka_unit_test(restarts),
+                                        cmocka_unit_test(accumulation), cmocka_unit_test(exchange),
+                                        cmocka_unit_test(weights_from_outside),  cmocka_unit_test(surfaces),
+                                        cmocka_unit_test(faults),       cmocka_unit_test(bad_within_a_group),
+                                        cmocka_unit_test(those_of_the_command), cmocka_unit_test(beside_the_device),
+                                        cmocka_unit_test(without_a_gradient), cmocka_unit_test(a_gradient_no_more),
+                                        cmocka_unit_test(scales), cmocka_unit_test(scales_of_chips) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

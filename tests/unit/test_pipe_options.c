@@ -1,5 +1,5 @@
-/* test_pipe_options: what a run may ask of its pipeline: layers computed again give the same bits in less memory, capped logits have the
- * gradients of the differentiated graph, scaled residuals too, and every way takes them. */
+/* test_pipe_options: what a run may ask of its pipeline: layers computed again give the same bits in less memory,
+ * capped logits have the gradients of the differentiated graph, scaled residuals too, and every way takes them. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,7 +12,10 @@ typedef struct {
     pipeline *p;
 } rig;
 
-static float start(const char *name, double size, rng *r) { return (float)(strstr(name, "norm") || strstr(name, "post") ? 1 + 0.1 * rng_normal(r) : size * rng_normal(r)); }
+static float start(const char *name, double size, rng *r)
+{
+    return (float)(strstr(name, "norm") || strstr(name, "post") ? 1 + 0.1 * rng_normal(r) : size * rng_normal(r));
+}
 static void fill(pipeline *p, double size) { fill_with(p, start, size); }
 
 static void warn(void *user, const char *line)
@@ -21,12 +24,14 @@ static void warn(void *user, const char *line)
     print_message("%s\n", line);
 }
 
-static rig open_with(const char *engine, const char *way, const model_config *c, bool recompute, const char *optimizer, const device_options *with)
+static rig open_with(const char *engine, const char *way, const model_config *c, bool recompute, const char *optimizer,
+                     const device_options *with)
 {
     rig r;
     diag d = { 0 };
     assert_ok(device_open(&r.dev, engine, with, &d), d);
-    pipe_options o = { .pipeline = way, .dev = r.dev, .config = c, .batch = B, .recompute = recompute, .train = { .optimizer = optimizer, .beta2 = 0.95, .eps = 1e-3, .warn = warn } };
+    pipe_options o = { .pipeline = way, .dev = r.dev, .config = c, .batch = B, .recompute = recompute,
+                       .train = { .optimizer = optimizer, .beta2 = 0.95, .eps = 1e-3, .warn = warn } };
     if (!device_is_plain(r.dev)) o.train.state = TRAIN_HALVES, o.train.loss_scale = 16, o.train.dynamic_scale = true;
     assert_ok(pipe_open(&r.p, &o, &d), d);
     fill(r.p, 0.1);
@@ -53,7 +58,8 @@ static void run(rig *r, int n, double *loss)
         diag d = { 0 };
         batch((uint64_t)i, ids);
         assert_ok(pipe_step(r->p, ids, 0.003, &rep, &again, &d), d);
-        if (!rep.applied) fail_msg("%s, %s: update %d was skipped", device_name(r->dev), pipe_name(pipe_kind_of(r->p)), i);
+        if (!rep.applied)
+            fail_msg("%s, %s: update %d was skipped", device_name(r->dev), pipe_name(pipe_kind_of(r->p)), i);
         loss[i] = rep.loss;
     }
 }
@@ -84,18 +90,22 @@ static void recompute(void **state)
     static const struct {
         const char *engine, *way;
         int math;
-    } rows[] = { { "cpu", "resident", 0 }, { "cpu", "resident", FAST_BF16 }, { "cpu", "delta", 0 }, { "cpu", "dynamic", 0 }, { "soft:m4", "resident", 0 }, { "soft:m4", "delta", 0 }, { "soft:m4", "dynamic", 0 }, { "soft:m1", "resident", 0 } };
+    } rows[] = { { "cpu", "resident", 0 },    { "cpu", "resident", FAST_BF16 }, { "cpu", "delta", 0 },
+                 { "cpu", "dynamic", 0 },     { "soft:m4", "resident", 0 },     { "soft:m4", "delta", 0 },
+                 { "soft:m4", "dynamic", 0 }, { "soft:m1", "resident", 0 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         const device_options with = { .threads = 2, .own_budget = true, .fast_math = rows[i].math };
         model_config c = small(6);
         double a[N], b[N];
         char who[40];
         snprintf(who, sizeof who, "%s on %s%s", rows[i].way, rows[i].engine, rows[i].math ? " in bf16" : "");
-        rig p = open_with(rows[i].engine, rows[i].way, &c, false, "adamw", &with), q = open_with(rows[i].engine, rows[i].way, &c, true, "adamw", &with);
+        rig p = open_with(rows[i].engine, rows[i].way, &c, false, "adamw", &with),
+            q = open_with(rows[i].engine, rows[i].way, &c, true, "adamw", &with);
         run(&p, N, a);
         run(&q, N, b);
         for (int k = 0; k < N; k++)
-            if (memcmp(&a[k], &b[k], sizeof a[k])) fail_msg("%s: loss %d is %.17g, %.17g when layers are computed again", who, k, a[k], b[k]);
+            if (memcmp(&a[k], &b[k], sizeof a[k]))
+                fail_msg("%s: loss %d is %.17g, %.17g when layers are computed again", who, k, a[k], b[k]);
         same_state(p.p, q.p, who);
         close_rig(&p);
         close_rig(&q);
@@ -108,15 +118,21 @@ static void recompute_memory(void **state)
     (void)state;
     static const struct {
         const char *engine, *way;
-    } rows[] = { { "cpu", "resident" }, { "cpu", "delta" }, { "cpu", "dynamic" }, { "soft:m4", "resident" }, { "soft:m4", "dynamic" } };
+    } rows[] = { { "cpu", "resident" },
+                 { "cpu", "delta" },
+                 { "cpu", "dynamic" },
+                 { "soft:m4", "resident" },
+                 { "soft:m4", "dynamic" } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         model_config c = small(6);
         pipe_stats x, y;
         c.seq = c.context = 128;
-        rig p = open_rig(rows[i].engine, rows[i].way, &c, false, "sgd"), q = open_rig(rows[i].engine, rows[i].way, &c, true, "sgd");
+        rig p = open_rig(rows[i].engine, rows[i].way, &c, false, "sgd"),
+            q = open_rig(rows[i].engine, rows[i].way, &c, true, "sgd");
         pipe_get_stats(p.p, &x);
         pipe_get_stats(q.p, &y);
-        print_message("%s on %s: %llu bytes of work, %llu with layers computed again\n", rows[i].way, rows[i].engine, (unsigned long long)x.work_bytes, (unsigned long long)y.work_bytes);
+        print_message("%s on %s: %llu bytes of work, %llu with layers computed again\n", rows[i].way, rows[i].engine,
+                      (unsigned long long)x.work_bytes, (unsigned long long)y.work_bytes);
         assert_true((double)y.work_bytes < 0.75 * (double)x.work_bytes);
         close_rig(&p);
         close_rig(&q);
@@ -135,23 +151,31 @@ static void packed(void **state)
         const char *engine;
         size_t n_limit;
         double far; /* of the first loss */
-    } rows[] = { { "cpu", 1, 1e-6 }, { "cpu", 2, 1e-6 }, { "soft:m4", 1, 2e-3 }, { "soft:m4", 2, 2e-3 }, { "soft:m3", 0, 2e-3 }, { "soft:m1", 1, 2e-3 } };
+    } rows[] = { { "cpu", 1, 1e-6 },     { "cpu", 2, 1e-6 },     { "soft:m4", 1, 2e-3 },
+                 { "soft:m4", 2, 2e-3 }, { "soft:m3", 0, 2e-3 }, { "soft:m1", 1, 2e-3 } };
     model_config c[5];
     for (size_t k = 0; k < COUNT(c); k++) c[k] = small(2);
-    c[1].qk_norm = true, c[1].tied = !c[1].tied, c[1].vocab_part = 16, c[1].n_heads = 8; /* heads wider than the stream */
-    c[2].norm = MODEL_NORM_LAYER, c[2].act = MODEL_ACT_GELU, c[2].rope = MODEL_ROPE_NONE, c[2].bias = true, c[2].n_kv_heads = 4, c[2].hidden = 100;
+    /* heads wider than the stream */
+    c[1].qk_norm = true, c[1].tied = !c[1].tied, c[1].vocab_part = 16, c[1].n_heads = 8;
+    c[2].norm = MODEL_NORM_LAYER, c[2].act = MODEL_ACT_GELU, c[2].rope = MODEL_ROPE_NONE, c[2].bias = true,
+    c[2].n_kv_heads = 4, c[2].hidden = 100;
     c[3].softcap = 5, c[3].host_residual = true, c[3].hidden = 20;
-    c[4].act = MODEL_ACT_GEGLU, c[4].post_norm = true, c[4].attn_softcap = 2, c[4].query_dim = 10, c[4].window = 5, c[4].window_every = 2, c[4].embed_scale = 4;
+    c[4].act = MODEL_ACT_GEGLU, c[4].post_norm = true, c[4].attn_softcap = 2, c[4].query_dim = 10, c[4].window = 5,
+    c[4].window_every = 2, c[4].embed_scale = 4;
     for (size_t i = 0; i < COUNT(rows); i++)
         for (size_t k = 0; k < COUNT(c); k++) {
             double a[N], b[N];
-            bool m3 = !strcmp(rows[i].engine, "soft:m3"); /* its rules ask for it; what is not packed is seen on another */
+            /* its rules ask for it; what is not packed is seen on another */
+            bool m3 = !strcmp(rows[i].engine, "soft:m3");
             rig p = open_rig(m3 ? "soft:m4" : rows[i].engine, "dynamic", &c[k], false, "adamw");
-            rig q = open_with(rows[i].engine, "dynamic", &c[k], k % 2, "adamw", &(device_options){ .threads = 2, .own_budget = true, .limit = one, .n_limit = rows[i].n_limit });
+            rig q = open_with(
+                rows[i].engine, "dynamic", &c[k], k % 2, "adamw",
+                &(device_options){ .threads = 2, .own_budget = true, .limit = one, .n_limit = rows[i].n_limit });
             run(&p, N, a);
             run(&q, N, b);
             for (int s = 0; s < N; s++)
-                if (!(fabs(a[s] - b[s]) < rows[i].far * a[0])) fail_msg("%s, config %zu, step %d: loss %.7f, packed %.7f", rows[i].engine, k, s, a[s], b[s]);
+                if (!(fabs(a[s] - b[s]) < rows[i].far * a[0]))
+                    fail_msg("%s, config %zu, step %d: loss %.7f, packed %.7f", rows[i].engine, k, s, a[s], b[s]);
             pipe_stats st, plain;
             pipe_get_stats(q.p, &st);
             pipe_get_stats(p.p, &plain);
@@ -174,7 +198,8 @@ static void packed(void **state)
     assert_ok(device_open(&dev, "soft:m4", &(device_options){ .limit = one, .n_limit = 1 }, &d), d);
     assert_ok(device_compile(dev, &(dev_source){ .text = text, .n_text = sizeof text - 1 }, &prog, &d), d);
     assert_ok(dev_program_load(prog, &d), d);
-    for (int i = 0; i < 2; i++) assert_ok(dev_surface_new(dev, dev_program_surface_bytes(prog, DEV_INPUT), &s[i], &d), d);
+    for (int i = 0; i < 2; i++)
+        assert_ok(dev_surface_new(dev, dev_program_surface_bytes(prog, DEV_INPUT), &s[i], &d), d);
     assert_ok(dev_surface_new(dev, dev_program_surface_bytes(prog, DEV_OUTPUT), &y, &d), d);
     assert_ok(dev_request_new(prog, &r, &d), d);
     for (size_t i = 0; i < 2; i++) assert_ok(dev_request_bind_at(r, DEV_INPUT, i, s[i], &d), d);
@@ -196,8 +221,10 @@ static void too_wide(void **state)
     pipeline *p;
     c.vocab = 20000;
     assert_ok(device_open(&dev, "soft:m1", &(device_options){ .limit = &one, .n_limit = 1 }, &d), d);
-    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "dynamic", .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
-    assert_true(strstr(d.msg, "head: ") && strstr(d.msg, "16384") && strstr(d.msg, "take pipeline delta") && !strstr(d.msg, "resident"));
+    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "dynamic", .dev = dev, .config = &c }, &d),
+                     AN_UNSUPPORTED);
+    assert_true(strstr(d.msg, "head: ") && strstr(d.msg, "16384") && strstr(d.msg, "take pipeline delta") &&
+                !strstr(d.msg, "resident"));
     /* what is named instead can be had: delta cuts the vocabulary, resident does not */
     d = (diag){ 0 };
     assert_int_equal(pipe_open(&p, &(pipe_options){ .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
@@ -206,7 +233,8 @@ static void too_wide(void **state)
     assert_ok(pipe_open(&p, &(pipe_options){ .pipeline = "delta", .dev = dev, .config = &c }, &d), d);
     pipe_close(p);
     c.vocab = 16300;
-    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "dynamic", .dev = dev, .config = &c }, &d), AN_UNSUPPORTED);
+    assert_int_equal(pipe_open(&p, &(pipe_options){ .pipeline = "dynamic", .dev = dev, .config = &c }, &d),
+                     AN_UNSUPPORTED);
     assert_non_null(strstr(d.msg, "take pipeline resident or delta"));
     d = (diag){ 0 };
     assert_ok(pipe_open(&p, &(pipe_options){ .dev = dev, .config = &c }, &d), d);
@@ -214,11 +242,13 @@ static void too_wide(void **state)
     device_close(dev);
 }
 
-/* Where the kernels the host drives cannot be had, a resident pipeline has its gradients from sums of another one: their sizes are those of the kernels. */
+/* Where the kernels the host drives cannot be had, a resident pipeline has its gradients from sums of another one:
+ * their sizes are those of the kernels. */
 static void looked_at(void **state)
 {
     (void)state;
-    static const char *const engines[] = { "soft:m4", "soft:m3" }; /* the second packs, and so many columns do not fit beside others */
+    /* the second packs, and so many columns do not fit beside others */
+    static const char *const engines[] = { "soft:m4", "soft:m3" };
     pipe_seen seen[COUNT(engines)];
     int32_t ids[B * (T + 1)];
     model_config c = small(2); /* norms are those of all layers together */
@@ -234,12 +264,15 @@ static void looked_at(void **state)
     }
     for (int id = 0; id < MW_COUNT; id++) {
         const double a = seen[0].grad_norm[id], b = seen[1].grad_norm[id];
-        if (isnan(a) != isnan(b) || (!isnan(a) && !(a > 0 && fabs(a - b) < 0.02 * a))) fail_msg("weight %d: %.6g by kernels, %.6g by sums", id, a, b);
+        if (isnan(a) != isnan(b) || (!isnan(a) && !(a > 0 && fabs(a - b) < 0.02 * a)))
+            fail_msg("weight %d: %.6g by kernels, %.6g by sums", id, a, b);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(recompute), cmocka_unit_test(recompute_memory), cmocka_unit_test(packed), cmocka_unit_test(too_wide), cmocka_unit_test(looked_at) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(recompute), cmocka_unit_test(recompute_memory),
+                                        cmocka_unit_test(packed), cmocka_unit_test(too_wide),
+                                        cmocka_unit_test(looked_at) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_pool.c: every task runs once, whatever the size, the nesting and the callers; thread numbers are private; between regions nobody spins. */
+/* test_pool.c: every task runs once, whatever the size, the nesting and the callers; thread numbers are private;
+ * between regions nobody spins. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -183,7 +184,8 @@ static double cpu_ms(void) /* that all threads of this process used */
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* Workers that wait by spinning would use a processor each, or all there are: a busy machine makes them seem better, never sleepers worse. */
+/* Workers that wait by spinning would use a processor each, or all there are: a busy machine makes them seem better,
+ * never sleepers worse. */
 static void sleeps_when_idle(void **s)
 {
     (void)s;
@@ -201,15 +203,21 @@ static void sleeps_when_idle(void **s)
         double used = cpu_ms() - before;
         if (inside) pool_leave(p);
         pool_free(p);
-        if (used > PAUSE_MS / 6.0) fail_msg("%s: %.1f ms of processor time in a pause of %d ms", inside ? "inside a region" : "between regions", used, PAUSE_MS);
+        if (used > PAUSE_MS / 6.0)
+            fail_msg("%s: %.1f ms of processor time in a pause of %d ms",
+                     inside ? "inside a region" : "between regions", used, PAUSE_MS);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_task_once), cmocka_unit_test(sleeps_when_idle), cmocka_unit_test(nested_runs_inline),
-        cmocka_unit_test(several_callers), cmocka_unit_test(tasks_have_the_mode_of_the_caller), cmocka_unit_test(bad_sizes),
+        cmocka_unit_test(every_task_once),
+        cmocka_unit_test(sleeps_when_idle),
+        cmocka_unit_test(nested_runs_inline),
+        cmocka_unit_test(several_callers),
+        cmocka_unit_test(tasks_have_the_mode_of_the_caller),
+        cmocka_unit_test(bad_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

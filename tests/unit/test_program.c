@@ -7,21 +7,27 @@ static void build(prog *g)
     prog_open(g, &NUM_M1);
     program *p = g->p;
     p->key = 0x1234;
-    static const unsigned char data[64] = { 0x00, 0x3c, 0x00, 0x40, 0, 1, 2, 3, 0x21, 0x43, 5, 6, 7, 8, 9, 10, 0x00, 0x38, 0x00, 0x3c };
+    static const unsigned char data[64] = { 0x00, 0x3c, 0x00, 0x40, 0, 1,  2,    3,    0x21, 0x43,
+                                            5,    6,    7,    8,    9, 10, 0x00, 0x38, 0x00, 0x3c };
     p->data = data, p->n_data = sizeof data;
     int64_t x = prog_in(g, DT_F16, DIMS(1, 2, 3, 3), NULL), m = prog_in(g, DT_F16, DIMS(3, 4), NULL);
-    int64_t w = prog_tensor(g, DT_F16, SPACE_CONST, 0, DIMS(2, 2, 1, 1)), b = prog_tensor(g, DT_F16, SPACE_CONST, 1, DIMS(2, 1, 1));
-    int64_t c = prog_scratch(g, DT_F16, DIMS(1, 2, 3, 3)), y = prog_out(g, DT_F16, DIMS(1, 2, 3, 3)), z = prog_out(g, DT_F16, DIMS(3));
+    int64_t w = prog_tensor(g, DT_F16, SPACE_CONST, 0, DIMS(2, 2, 1, 1)),
+            b = prog_tensor(g, DT_F16, SPACE_CONST, 1, DIMS(2, 1, 1));
+    int64_t c = prog_scratch(g, DT_F16, DIMS(1, 2, 3, 3)), y = prog_out(g, DT_F16, DIMS(1, 2, 3, 3)),
+            z = prog_out(g, DT_F16, DIMS(3));
     const_entry affine = { .kind = CK_AFFINE, .tensor = (uint32_t)w, .n_src = 3, .axis = 0,
                            .src = { { .offset = 4, .dt = DT_I8, .rank = 4, .dim = { 2, 2, 1, 1 }, .bytes = 4 },
                                     { .offset = 0, .dt = DT_F16, .rank = 1, .dim = { 2 }, .bytes = 4 },
-                                    { .path = "@model_path/w.bin", .offset = 64, .dt = DT_I8, .rank = 0, .bytes = 1 } } };
+                                    { .path = "@model_path/w.bin", .offset = 64, .dt = DT_I8, .rank = 0,
+                                      .bytes = 1 } } };
     const_entry dense = { .kind = CK_DENSE, .tensor = (uint32_t)b, .n_src = 1,
                           .src = { { .offset = 16, .dt = DT_F16, .rank = 3, .dim = { 2, 1, 1 }, .bytes = 4 } } };
     assert_true(VEC_PUSH(&p->mem, &p->consts, affine));
     assert_true(VEC_PUSH(&p->mem, &p->consts, dense));
-    prog_insn(g, IN_CONV, INTS(c, x, w, 1, b),
-              INTS(2, 1, 1, 4, 0, 0, 0, 0, 2, 1, 1, 1, 12, FN_ADD, 0, 1, -1, -1, DT_F16, FN_LEAKY_RELU, 2, -1, -1, 0, DT_F16), REALS(1, 0.25));
+    prog_insn(
+        g, IN_CONV, INTS(c, x, w, 1, b),
+        INTS(2, 1, 1, 4, 0, 0, 0, 0, 2, 1, 1, 1, 12, FN_ADD, 0, 1, -1, -1, DT_F16, FN_LEAKY_RELU, 2, -1, -1, 0, DT_F16),
+        REALS(1, 0.25));
     prog_insn(g, IN_SOFTMAX, INTS(y, c), INTS(3), NO_REALS);
     prog_insn(g, IN_NORM, INTS(y, y, -1, b), INTS(2, 2, 3, NORM_LAYER), REALS(1e-5));
     prog_insn(g, IN_REDUCE, INTS(z, m), INTS(1, 1, RED_SUM), NO_REALS);
@@ -149,7 +155,8 @@ static void run_if_small(const program *p)
     if (image_load(&im, p, NULL, &o, &d)) return;
     void *in[8], *out[8];
     for (size_t k = 0; k < p->inputs.n; k++) in[k] = calloc(1, (size_t)p->inputs.at[k].bytes), assert_non_null(in[k]);
-    for (size_t k = 0; k < p->outputs.n; k++) out[k] = calloc(1, (size_t)p->outputs.at[k].bytes), assert_non_null(out[k]);
+    for (size_t k = 0; k < p->outputs.n; k++)
+        out[k] = calloc(1, (size_t)p->outputs.at[k].bytes), assert_non_null(out[k]);
     an_status st = image_run(im, (const void *const *)in, out, &d);
     assert_true(st == AN_OK || d.msg[0]);
     image_free(im);
@@ -321,7 +328,9 @@ static void moves_stay_inside(void **s)
         prog g;
         prog_open(&g, &numerics_cpu);
         int64_t x = prog_in(&g, DT_F32, DIMS(4), VALUES(1, 2, 3, 4)), y = prog_out(&g, DT_F32, DIMS(4));
-        prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, rows[k].size, rows[k].y_start, 1, rows[k].y_step, rows[k].x_start, 1, rows[k].x_step, 0), NO_REALS);
+        prog_insn(&g, IN_MOVE, INTS(y, x),
+                  INTS(1, rows[k].size, rows[k].y_start, 1, rows[k].y_step, rows[k].x_start, 1, rows[k].x_step, 0),
+                  NO_REALS);
         an_status st = prog_try(&g, true);
         if ((st == AN_OK) != rows[k].ok) fail_msg("row %zu: status %d (%s)", k, (int)st, g.d.msg);
         prog_close(&g);
@@ -335,15 +344,23 @@ static void moves_end(void **s)
     static const struct {
         int64_t size[3];
         bool ok;
-    } rows[] = { { { 2, 1, 2 }, true }, { { 1, 2, 2 }, true }, { { 2, 2, 2 }, false }, { { (int64_t)1 << 50, 2, 2 }, false }, { { (int64_t)1 << 32, (int64_t)1 << 31, 2 }, false } };
+    } rows[] = { { { 2, 1, 2 }, true },
+                 { { 1, 2, 2 }, true },
+                 { { 2, 2, 2 }, false },
+                 { { (int64_t)1 << 50, 2, 2 }, false },
+                 { { (int64_t)1 << 32, (int64_t)1 << 31, 2 }, false } };
     for (size_t k = 0; k < COUNT(rows); k++)
         for (int reference = 0; reference < 2; reference++) {
             prog g;
             prog_open(&g, &numerics_cpu);
             int64_t x = prog_in(&g, DT_F32, DIMS(4), VALUES(1, 2, 3, 4)), y = prog_out(&g, DT_F32, DIMS(4));
-            prog_insn(&g, IN_MOVE, INTS(y, x), INTS(3, rows[k].size[0], rows[k].size[1], rows[k].size[2], 0, 3, 0, 0, 1, 0, 3, 0, 0, 1, 0), NO_REALS);
+            prog_insn(&g, IN_MOVE, INTS(y, x),
+                      INTS(3, rows[k].size[0], rows[k].size[1], rows[k].size[2], 0, 3, 0, 0, 1, 0, 3, 0, 0, 1, 0),
+                      NO_REALS);
             an_status st = prog_try(&g, reference);
-            if (st != (rows[k].ok ? AN_OK : AN_INPUT) || (st && !strstr(g.d.msg, "more places than the 4 elements of y"))) fail_msg("row %zu: status %d (%s)", k, (int)st, g.d.msg);
+            if (st != (rows[k].ok ? AN_OK : AN_INPUT) ||
+                (st && !strstr(g.d.msg, "more places than the 4 elements of y")))
+                fail_msg("row %zu: status %d (%s)", k, (int)st, g.d.msg);
             prog_close(&g);
         }
 }
@@ -372,7 +389,8 @@ static void windows_end(void **s)
                 fields[at++] = kind, fields[at++] = 0;
                 prog_insn(&g, IN_POOL, INTS(y, x), fields, (uint32_t)at, NO_REALS);
                 an_status st = prog_try(&g, reference);
-                if (st != (rows[r].ok ? AN_OK : AN_INPUT) || (st && !strstr(g.d.msg, "63 bits"))) fail_msg("row %zu: status %d (%s)", r, (int)st, g.d.msg);
+                if (st != (rows[r].ok ? AN_OK : AN_INPUT) || (st && !strstr(g.d.msg, "63 bits")))
+                    fail_msg("row %zu: status %d (%s)", r, (int)st, g.d.msg);
                 if (!st) assert_true(g.out[0][0] == (kind == POOL_AVG ? 6 / pow((double)k, (double)n) : 6));
                 prog_close(&g);
             }
@@ -386,13 +404,19 @@ static void squares_stand_apart(void **s)
         dtype y, sum;
         int64_t n;
         bool inside, fine;
-    } rows[] = { { DT_F32, DT_F32, 1, false, true }, { DT_F16, DT_F32, 1, false, false }, { DT_F32, DT_F16, 1, false, false }, { DT_F32, DT_F32, 2, false, false }, { DT_F32, DT_F32, 1, true, false } };
+    } rows[] = { { DT_F32, DT_F32, 1, false, true },
+                 { DT_F16, DT_F32, 1, false, false },
+                 { DT_F32, DT_F16, 1, false, false },
+                 { DT_F32, DT_F32, 2, false, false },
+                 { DT_F32, DT_F32, 1, true, false } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         prog g;
         diag d = { 0 };
         prog_open(&g, &numerics_cpu);
-        int64_t x = prog_in(&g, DT_F32, DIMS(3, 4), NULL), z = prog_in(&g, DT_F32, DIMS(4, 5), NULL), y = prog_out(&g, rows[i].y, DIMS(3, 5));
-        int64_t sum = rows[i].inside ? prog_tensor(&g, DT_F32, SPACE_OUTPUT, 0, DIMS(1)) : prog_out(&g, rows[i].sum, DIMS(rows[i].n));
+        int64_t x = prog_in(&g, DT_F32, DIMS(3, 4), NULL), z = prog_in(&g, DT_F32, DIMS(4, 5), NULL),
+                y = prog_out(&g, rows[i].y, DIMS(3, 5));
+        int64_t sum = rows[i].inside ? prog_tensor(&g, DT_F32, SPACE_OUTPUT, 0, DIMS(1))
+                                     : prog_out(&g, rows[i].sum, DIMS(rows[i].n));
         prog_insn(&g, IN_MATMUL_SQUARES, INTS(y, sum, x, z, 0), INTS(0, 0, 0), REALS(0));
         assert_int_equal(program_check(g.p, &d), rows[i].fine ? AN_OK : AN_INPUT);
         prog_close(&g);
@@ -441,8 +465,10 @@ static void table_prints(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),        cmocka_unit_test(damage_is_seen), cmocka_unit_test(malice_is_harmless), cmocka_unit_test(each_wrong_thing),
-        cmocka_unit_test(moves_stay_inside), cmocka_unit_test(moves_end),      cmocka_unit_test(windows_end),        cmocka_unit_test(squares_stand_apart), cmocka_unit_test(not_a_program),  cmocka_unit_test(table_prints),
+        cmocka_unit_test(round_trip),       cmocka_unit_test(damage_is_seen),      cmocka_unit_test(malice_is_harmless),
+        cmocka_unit_test(each_wrong_thing), cmocka_unit_test(moves_stay_inside),   cmocka_unit_test(moves_end),
+        cmocka_unit_test(windows_end),      cmocka_unit_test(squares_stand_apart), cmocka_unit_test(not_a_program),
+        cmocka_unit_test(table_prints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,10 @@ static graph *read_or_fail(const char *text)
 }
 
 /* u lies anywhere, x in [-3, 5], p in [0.5, 2], n in [-4, -1]; y is what the row defines. */
-static const char before[] = "u = input fp16[2, 4]\nx = clip(u) {alpha=-3.0, beta=5.0}\np = clip(u) {alpha=0.5, beta=2.0}\n"
-                             "n = clip(u) {alpha=-4.0, beta=-1.0}\nk = input int32[3]\nb = input bool[2, 4]\n"
-                             "x4 = reshape(x) {shape=[1, 2, 2, 2]}\n";
+static const char before[] =
+    "u = input fp16[2, 4]\nx = clip(u) {alpha=-3.0, beta=5.0}\np = clip(u) {alpha=0.5, beta=2.0}\n"
+    "n = clip(u) {alpha=-4.0, beta=-1.0}\nk = input int32[3]\nb = input bool[2, 4]\n"
+    "x4 = reshape(x) {shape=[1, 2, 2, 2]}\n";
 
 static void rows(void **state)
 {
@@ -157,7 +158,8 @@ static void rows(void **state)
         double slack = 1e-6; /* of the ends; outwards only */
         bool lo_ok = y.lo == row[i].lo || (y.lo < row[i].lo && row[i].lo - y.lo <= slack * (1 + fabs(row[i].lo)));
         bool hi_ok = y.hi == row[i].hi || (y.hi > row[i].hi && y.hi - row[i].hi <= slack * (1 + fabs(row[i].hi)));
-        if (!lo_ok || !hi_ok) fail_msg("%s: [%.17g, %.17g], wanted [%.17g, %.17g]", row[i].text, y.lo, y.hi, row[i].lo, row[i].hi);
+        if (!lo_ok || !hi_ok)
+            fail_msg("%s: [%.17g, %.17g], wanted [%.17g, %.17g]", row[i].text, y.lo, y.hi, row[i].lo, row[i].hi);
         free(r);
         graph_free(g);
         sb_free(&t);
@@ -173,7 +175,8 @@ static void long_sums(void **state)
     static uint16_t w[K * N];
     for (int round = 0; round < 6; round++) {
         bool lines = round % 2, odd = round >= 4; /* odd: one infinity or NaN somewhere */
-        for (int i = 0; i < K * N; i++) w[i] = (uint16_t)(rng_next(&r) & 0xbfff) & (uint16_t)(rng_below(&r, 4) ? 0xffff : 0x83ff);
+        for (int i = 0; i < K * N; i++)
+            w[i] = (uint16_t)(rng_next(&r) & 0xbfff) & (uint16_t)(rng_below(&r, 4) ? 0xffff : 0x83ff);
         if (odd) w[rng_below(&r, K * N)] = round == 4 ? 0xfc00 : 0x7e01;
         graph *g = graph_new("t", 0);
         val u = graph_input(g, "u", TTYPE(DT_F16, 2, K)), x = GA(g, CLIP, VALS(u), AT_F(ALPHA, -2), AT_F(BETA, 3));
@@ -197,7 +200,9 @@ static void long_sums(void **state)
         assert_true(g->values.n <= COUNT(ranges));
         graph_ranges(g, ranges);
         if (odd) assert_true(ranges[y.i].lo == -INFINITY && ranges[y.i].hi == INFINITY);
-        else assert_true(ranges[y.i].lo <= lo && ranges[y.i].lo >= lo * (1 + 1e-8) && ranges[y.i].hi >= hi && ranges[y.i].hi <= hi * (1 + 1e-8));
+        else
+            assert_true(ranges[y.i].lo <= lo && ranges[y.i].lo >= lo * (1 + 1e-8) && ranges[y.i].hi >= hi &&
+                        ranges[y.i].hi <= hi * (1 + 1e-8));
         if (!odd) assert_true(ranges[c.i].lo == least && ranges[c.i].hi == most);
         graph_free(g);
     }
@@ -209,7 +214,8 @@ static double draw(rng *r, const value *v, int64_t i)
 {
     static const double special[] = { 0, -0.0, 1, -1, 65504, -65504, 6e-8, 0.5 };
     if (v->type.dt == DT_BOOL) return (double)rng_below(r, 2);
-    if (dtype_is_int(v->type.dt)) return !strcmp(v->name, "i2") && i % 4 % 3 ? (double)rng_below(r, 4) : 0; /* valid indices */
+    /* valid indices */
+    if (dtype_is_int(v->type.dt)) return !strcmp(v->name, "i2") && i % 4 % 3 ? (double)rng_below(r, 4) : 0;
     if (rng_below(r, 8) == 0) return special[rng_below(r, COUNT(special))];
     return rng_normal(r) * pow(10, rng_range(r, -3, 3));
 }
@@ -240,8 +246,8 @@ static void hold_or_fail(graph *g, rng *r)
             if (out[k].x[i] < ranges[v.i].lo || out[k].x[i] > ranges[v.i].hi) {
                 strbuf b = { 0 };
                 graph_print(g, &b);
-                fail_msg("%s (%s): element %lld is %.17g, outside [%.17g, %.17g]\n%s", graph_value(g, v)->name, graph_maker(g, v)->mil,
-                         (long long)i, out[k].x[i], ranges[v.i].lo, ranges[v.i].hi, b.at);
+                fail_msg("%s (%s): element %lld is %.17g, outside [%.17g, %.17g]\n%s", graph_value(g, v)->name,
+                         graph_maker(g, v)->mil, (long long)i, out[k].x[i], ranges[v.i].lo, ranges[v.i].hi, b.at);
             }
     }
     arena_free(&mem);
@@ -262,12 +268,14 @@ static void every_op_holds(void **state)
                                         "alpha=-inf, beta=inf", "alpha=0.0, beta=inf", "alpha=-2.0, beta=0.0", "alpha=1.5, beta=1.5" };
     static const struct {
         const char *name, *shape;
-    } start[] = { { "x", "[1, 8, 4, 4]" }, { "m", "[4, 4]" }, { "boxes", "[3, 4]" }, { "cx", "[1, 2, 2, 2]" }, { "mat", "[1, 6]" } };
+    } start[] = {
+        { "x", "[1, 8, 4, 4]" }, { "m", "[4, 4]" }, { "boxes", "[3, 4]" }, { "cx", "[1, 2, 2, 2]" }, { "mat", "[1, 6]" }
+    };
     for (int round = 0; round < 64; round++) {
         strbuf t = { 0 };
         for (size_t i = 0; i < COUNT(start); i++)
-            sb_printf(&t, "%s_in = input fp16%s\n%s = clip(%s_in) {%s}\n", start[i].name, start[i].shape, start[i].name, start[i].name,
-                      held[((size_t)round + i * (size_t)(round / 8)) % COUNT(held)]);
+            sb_printf(&t, "%s_in = input fp16%s\n%s = clip(%s_in) {%s}\n", start[i].name, start[i].shape, start[i].name,
+                      start[i].name, held[((size_t)round + i * (size_t)(round / 8)) % COUNT(held)]);
         sb_puts(&t, "ix = input int32[3]\ni2 = input int32[4, 4]\nbo = input bool[4, 4]\n"
                     "ch = const fp16[8] {0.5, 1, 2, 3, 0.1, 10, 0, 6e-08}\n"
                     "w1 = const fp16[4, 8, 1, 1] hex ");
@@ -297,13 +305,24 @@ static void random_chains_hold(void **state)
     (void)state;
     rng r = { test_seed("random_chains_hold") };
     static const op_id unary[] = {
-        OP_ABS, OP_SQUARE, OP_SQRT, OP_RSQRT, OP_INVERSE, OP_RELU, OP_RELU6, OP_LEAKY_RELU, OP_THRESHOLDED_RELU, OP_ELU, OP_SIGMOID,
-        OP_SIGMOID_HARD, OP_TANH, OP_SCALED_TANH, OP_GELU, OP_SILU, OP_SOFTMAX, OP_SOFTPLUS, OP_SOFTSIGN, OP_ERF, OP_EXP, OP_EXP2, OP_LOG,
-        OP_SIGN, OP_CEIL, OP_FLOOR, OP_ROUND, OP_SIN, OP_COS, OP_ATAN, OP_CUMSUM, OP_LAYER_NORM, OP_L2_NORM, OP_REVERSE,
+        OP_ABS,      OP_SQUARE,      OP_SQRT,
+        OP_RSQRT,    OP_INVERSE,     OP_RELU,
+        OP_RELU6,    OP_LEAKY_RELU,  OP_THRESHOLDED_RELU,
+        OP_ELU,      OP_SIGMOID,     OP_SIGMOID_HARD,
+        OP_TANH,     OP_SCALED_TANH, OP_GELU,
+        OP_SILU,     OP_SOFTMAX,     OP_SOFTPLUS,
+        OP_SOFTSIGN, OP_ERF,         OP_EXP,
+        OP_EXP2,     OP_LOG,         OP_SIGN,
+        OP_CEIL,     OP_FLOOR,       OP_ROUND,
+        OP_SIN,      OP_COS,         OP_ATAN,
+        OP_CUMSUM,   OP_LAYER_NORM,  OP_L2_NORM,
+        OP_REVERSE,
     };
-    static const op_id reductions[] = { OP_REDUCE_SUM, OP_REDUCE_MEAN, OP_REDUCE_MAX, OP_REDUCE_MIN, OP_REDUCE_SUM_SQUARE, OP_REDUCE_L1_NORM,
-                                        OP_REDUCE_L2_NORM, OP_REDUCE_LOG_SUM, OP_REDUCE_LOG_SUM_EXP };
-    static const op_id binary[] = { OP_ADD, OP_SUB, OP_MUL, OP_REAL_DIV, OP_FLOOR_DIV, OP_POW, OP_MAXIMUM, OP_MINIMUM, OP_MATMUL };
+    static const op_id reductions[] = { OP_REDUCE_SUM,     OP_REDUCE_MEAN,       OP_REDUCE_MAX,
+                                        OP_REDUCE_MIN,     OP_REDUCE_SUM_SQUARE, OP_REDUCE_L1_NORM,
+                                        OP_REDUCE_L2_NORM, OP_REDUCE_LOG_SUM,    OP_REDUCE_LOG_SUM_EXP };
+    static const op_id binary[] = { OP_ADD, OP_SUB,     OP_MUL,     OP_REAL_DIV, OP_FLOOR_DIV,
+                                    OP_POW, OP_MAXIMUM, OP_MINIMUM, OP_MATMUL };
     for (int round = 0; round < 300; round++) {
         graph *g = graph_new("chain", 0);
         val v[64];
@@ -313,7 +332,8 @@ static void random_chains_hold(void **state)
         for (int i = 0; i < 16; i++) w[i] = rng_normal(&r) * 2;
         v[n++] = graph_const_f64(g, NULL, TTYPE(DT_F16, 4, 4), w);
         v[n++] = graph_scalar(g, DT_F16, floor(rng_range(&r, -3, 4)));
-        v[n++] = GA(g, CLIP, VALS(v[0]), AT_F(ALPHA, floor(rng_range(&r, -4, 1))), AT_F(BETA, floor(rng_range(&r, 1, 5))));
+        v[n++] =
+            GA(g, CLIP, VALS(v[0]), AT_F(ALPHA, floor(rng_range(&r, -4, 1))), AT_F(BETA, floor(rng_range(&r, 1, 5))));
         while (n < 30) {
             val a = v[rng_below(&r, (uint64_t)n)], b = v[rng_below(&r, (uint64_t)n)];
             bool flat = graph_type(g, a)->sh.rank == 2, both = flat && graph_type(g, b)->sh.rank == 2;
@@ -361,7 +381,8 @@ static void view(void **state)
     diag d = { 0 };
     op_inst *all;
     assert_ok(graph_insts(g, &mem, &all, &d), d);
-    const op_inst *y = inst_of(g, all, "y"), *r = inst_of(g, all, "r"), *w = inst_of(g, all, "w"), *s = inst_of(g, all, "a");
+    const op_inst *y = inst_of(g, all, "y"), *r = inst_of(g, all, "r"), *w = inst_of(g, all, "w"),
+                  *s = inst_of(g, all, "a");
     assert_int_equal(y->op, OP_LINEAR);
     assert_string_equal(y->name, "y");
     assert_string_equal(y->mil, "linear");
@@ -383,7 +404,8 @@ static void view(void **state)
     assert_true(!s->out_is_output[0] && s->out_is_output[1]);
     assert_int_equal(s->out[1].sh.d[1], 2);
     assert_int_equal(s->n_attr, 2);
-    const op_inst *w2 = inst_of(g, all, "w2"); /* arithmetic on constants is not a compile-time form until it is folded */
+    /* arithmetic on constants is not a compile-time form until it is folded */
+    const op_inst *w2 = inst_of(g, all, "w2");
     assert_true(w2->in[0].is_const);
     assert_int_equal(all[0].n_in, 0);
     arena_free(&mem);

@@ -1,4 +1,5 @@
-/* Every rule: a program that breaks it, one that does not, and (where a rule is about some chips) a chip that stays silent. */
+/* Every rule: a program that breaks it, one that does not, and (where a rule is about some chips) a chip that stays
+ * silent. */
 #include "opcase.h"
 
 static const struct {
@@ -122,7 +123,8 @@ static const struct {
     { "width-slice", "m1", "crop [1,8,4,8] > [1,8,4,4] | crop_height=0,0 crop_width=2,2", "crop [1,8,4,8] > [1,8,2,8] | crop_height=1,1 crop_width=0,0", NULL },
     { "output-port", "m1", "matmul [1,1,4,1024]@0:8 [1,1,1024,4]@-4:4 > [1,1,4,4]", "matmul [1,1,4,1024]@0:8 [1,1,1024,4]@-3:3 > [1,1,4,4]", NULL },
     { "output-port", "m1", "linear [1,1]@0:60000 c[1,1]@1:1 > [1,1]", "conv [1,1,1,32]@0:60000 c[1,1,1,1]@1:1 > [1,1,1,32]", NULL },
-    { "output-port", "m1", "matmul [1,1,4,64]@0:60000 [1,1,64,4]@-1:1 > [1,1,4,4]", "matmul [1,1,4,64] [1,1,64,4] > [1,1,4,4]", NULL }, /* unknown: no noise */
+    /* unknown: no noise */
+    { "output-port", "m1", "matmul [1,1,4,64]@0:60000 [1,1,64,4]@-1:1 > [1,1,4,4]", "matmul [1,1,4,64] [1,1,64,4] > [1,1,4,4]", NULL },
     { "mask-floor", "m1", "add [1,1,4,4] c[1,1,4,4]@-65504:0 > [1,1,4,4]", "add [1,1,4,4] c[1,1,4,4]@-10000:0 > [1,1,4,4]", NULL },
     { "mask-floor", "m1", "sub [1,1,4,4] c[1,1,4,4]@0:65504 > [1,1,4,4]", "add [1,1,4,4] c[1,1,4,4] > [1,1,4,4]", NULL },
     { "eps-zero", "m5", "add [1,8] c[]@1e-9:1e-9 > [1,8]", "add [1,8] c[]@0:0 > [1,8]", NULL },
@@ -190,9 +192,12 @@ static void test_every_rule(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        if (!count_rule(cases[i].chip, cases[i].bad, cases[i].rule)) fail_msg("%s on %s does not fire for: %s", cases[i].rule, cases[i].chip, cases[i].bad);
-        if (count_rule(cases[i].chip, cases[i].good, cases[i].rule)) fail_msg("%s on %s fires for: %s", cases[i].rule, cases[i].chip, cases[i].good);
-        if (cases[i].quiet && count_rule(cases[i].quiet, cases[i].bad, cases[i].rule)) fail_msg("%s fires on %s for: %s", cases[i].rule, cases[i].quiet, cases[i].bad);
+        if (!count_rule(cases[i].chip, cases[i].bad, cases[i].rule))
+            fail_msg("%s on %s does not fire for: %s", cases[i].rule, cases[i].chip, cases[i].bad);
+        if (count_rule(cases[i].chip, cases[i].good, cases[i].rule))
+            fail_msg("%s on %s fires for: %s", cases[i].rule, cases[i].chip, cases[i].good);
+        if (cases[i].quiet && count_rule(cases[i].quiet, cases[i].bad, cases[i].rule))
+            fail_msg("%s fires on %s for: %s", cases[i].rule, cases[i].quiet, cases[i].bad);
     }
 }
 
@@ -276,8 +281,9 @@ static void test_evidence(void **state)
 static void test_legalizers(void **state)
 {
     (void)state;
-    static const char *const names[] = { "gelu", "conv_bias", "matmul_conv", "causal_mask", "uniform_ports", "sort_ports", "pad_surface",
-                                         "split_dim", "chunk_channels", "depth_broadcast", "none" };
+    static const char *const names[] = { "gelu",           "conv_bias",       "matmul_conv", "causal_mask",
+                                         "uniform_ports",  "sort_ports",      "pad_surface", "split_dim",
+                                         "chunk_channels", "depth_broadcast", "none" };
     bool used[COUNT(names)] = { false };
     for (size_t i = 0; i < rule_count(); i++) {
         bool known = false;
@@ -343,8 +349,10 @@ static void test_messages(void **state)
 static void test_square_by_identity(void **state)
 {
     (void)state;
-    const char *same = "mul [1,768,1,32]#1 [1,768,1,32]#1 > [1,768,1,32]#2 ; reduce_sum [1,768,1,32]=mul#2 > [1,1,1,32] | axes=1";
-    const char *other = "mul [1,768,1,32]#1 [1,768,1,32]#5 > [1,768,1,32]#2 ; reduce_sum [1,768,1,32]=mul#2 > [1,1,1,32] | axes=1";
+    const char *same =
+        "mul [1,768,1,32]#1 [1,768,1,32]#1 > [1,768,1,32]#2 ; reduce_sum [1,768,1,32]=mul#2 > [1,1,1,32] | axes=1";
+    const char *other =
+        "mul [1,768,1,32]#1 [1,768,1,32]#5 > [1,768,1,32]#2 ; reduce_sum [1,768,1,32]=mul#2 > [1,1,1,32] | axes=1";
     assert_int_equal(count_rule("m1", same, "sum-of-squares"), 1);
     assert_int_equal(count_rule("m1", other, "sum-of-squares"), 0);
 }
@@ -368,7 +376,8 @@ static void test_no_memory(void **state)
     opcase_free(&c);
 }
 
-/* Whatever an operation looks like, rules and costs answer and nothing is read out of bounds (the sanitizer build watches). */
+/* Whatever an operation looks like, rules and costs answer and nothing is read out of bounds (the sanitizer build
+ * watches). */
 static void test_odd_operations(void **state)
 {
     (void)state;
@@ -383,16 +392,29 @@ static void test_odd_operations(void **state)
         bool ret[3] = { true, false, true };
         attr at[OP_MAX_ATTRS];
         int64_t list[OP_MAX_ATTRS][6];
-        op_inst o = { .op = op, .mil = info->mil, .name = "v", .n_in = (int)rng_below(&r, 8), .n_out = (int)rng_below(&r, 4),
-                      .in = in, .out = out, .out_is_output = ret, .attrs = at, .flags = (unsigned)rng_below(&r, 8) };
+        op_inst o = { .op = op,
+                      .mil = info->mil,
+                      .name = "v",
+                      .n_in = (int)rng_below(&r, 8),
+                      .n_out = (int)rng_below(&r, 4),
+                      .in = in,
+                      .out = out,
+                      .out_is_output = ret,
+                      .attrs = at,
+                      .flags = (unsigned)rng_below(&r, 8) };
         for (int i = 0; i < o.n_in + o.n_out; i++) {
             ttype t = { .dt = types[rng_below(&r, COUNT(types))], .sh.rank = (int)rng_below(&r, MAX_RANK + 1) };
             for (int k = 0; k < t.sh.rank; k++) t.sh.d[k] = dims[rng_below(&r, COUNT(dims))];
             if (i >= o.n_in) out[i - o.n_in] = t;
             else
-                in[i] = (operand){ .type = t, .present = rng_below(&r, 5) != 0, .is_const = rng_below(&r, 2), .is_input = rng_below(&r, 2),
-                                   .range = { -INFINITY, rng_below(&r, 2) ? 3 : INFINITY }, .from = (op_id)rng_below(&r, OP_COUNT),
-                                   .value = (uint32_t)rng_below(&r, 3), .n_uses = 1 };
+                in[i] = (operand){ .type = t,
+                                   .present = rng_below(&r, 5) != 0,
+                                   .is_const = rng_below(&r, 2),
+                                   .is_input = rng_below(&r, 2),
+                                   .range = { -INFINITY, rng_below(&r, 2) ? 3 : INFINITY },
+                                   .from = (op_id)rng_below(&r, OP_COUNT),
+                                   .value = (uint32_t)rng_below(&r, 3),
+                                   .n_uses = 1 };
         }
         for (int i = 0; i < info->n_attr; i++) {
             if (rng_below(&r, 3) == 0) continue;
@@ -415,7 +437,8 @@ static void test_odd_operations(void **state)
         assert_ok(rules_check(c, &v, &mem, &f, &d), d);
         op_cost k = cost_op(c, &o);
         prog_cost p = cost_program(c, &v);
-        if (!(k.flops >= 0) || !(k.bytes >= 0) || !isfinite(p.latency_us) || p.latency_us < 0) fail_msg("%s: cost is not a number", info->mil);
+        if (!(k.flops >= 0) || !(k.bytes >= 0) || !isfinite(p.latency_us) || p.latency_us < 0)
+            fail_msg("%s: cost is not a number", info->mil);
         arena_free(&mem);
     }
 }
@@ -433,7 +456,10 @@ static void test_print(void **state)
             size_t lines = 0;
             for (const char *p = b.at; *p; p = strchr(p, '\n') + 1) {
                 lines++;
-                for (const char *const *w = (const char *const[]){ "\"id\":", "\"tests\":", "\"verdict\":", "\"targets\":", "\"message\":", "\"fix\":", "\"evidence\":", "\"dispute\":", "\"legalizer\":", NULL }; *w; w++)
+                for (const char *const *w =
+                         (const char *const[]){ "\"id\":", "\"tests\":", "\"verdict\":", "\"targets\":", "\"message\":",
+                                                "\"fix\":", "\"evidence\":", "\"dispute\":", "\"legalizer\":", NULL };
+                     *w; w++)
                     assert_non_null(strstr(p, *w));
             }
             assert_int_equal(lines, rule_count());
@@ -445,10 +471,17 @@ static void test_print(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_rule),     cmocka_unit_test(test_one_op),    cmocka_unit_test(test_no_rule_without_a_case),
-        cmocka_unit_test(test_evidence),       cmocka_unit_test(test_legalizers), cmocka_unit_test(test_clean_program),
-        cmocka_unit_test(test_messages),       cmocka_unit_test(test_square_by_identity), cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_odd_operations), cmocka_unit_test(test_print),
+        cmocka_unit_test(test_every_rule),
+        cmocka_unit_test(test_one_op),
+        cmocka_unit_test(test_no_rule_without_a_case),
+        cmocka_unit_test(test_evidence),
+        cmocka_unit_test(test_legalizers),
+        cmocka_unit_test(test_clean_program),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_square_by_identity),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_odd_operations),
+        cmocka_unit_test(test_print),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* safetensors: every type there and back, shards, headers that lie, cuts at every byte, mutations, a writer that leaves nothing half done. */
+/* safetensors: every type there and back, shards, headers that lie, cuts at every byte, mutations, a writer that
+ * leaves nothing half done. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -28,7 +29,8 @@ static int files_in_dir(void)
 static void every_type(void **state)
 {
     (void)state;
-    static const dtype all[] = { DT_I8, DT_F16, DT_F64, DT_BF16, DT_F32, DT_U8, DT_I64, DT_BOOL, DT_I16, DT_U16, DT_I32, DT_U32, DT_U64, DT_E4M3, DT_E5M2 };
+    static const dtype all[] = { DT_I8,  DT_F16, DT_F64, DT_BF16, DT_F32, DT_U8,   DT_I64, DT_BOOL,
+                                 DT_I16, DT_U16, DT_I32, DT_U32,  DT_U64, DT_E4M3, DT_E5M2 };
     unsigned char data[COUNT(all)][64];
     size_t index[COUNT(all)];
     diag d = { 0 };
@@ -39,13 +41,16 @@ static void every_type(void **state)
     for (size_t i = 0; i < COUNT(all); i++) {
         char name[32];
         snprintf(name, sizeof name, "t.\"%zu\"", i);
-        assert_ok(safetensors_declare(w, name, all[i], i == 1 ? 0 : 2, (const int64_t[]){ 1 + (int64_t)i % 3, i == 4 ? 0 : 2 }, &index[i], &d), d);
+        assert_ok(safetensors_declare(w, name, all[i], i == 1 ? 0 : 2,
+                                      (const int64_t[]){ 1 + (int64_t)i % 3, i == 4 ? 0 : 2 }, &index[i], &d),
+                  d);
         for (size_t k = 0; k < 64; k++) data[i][k] = (unsigned char)(i * 31 + k * 7);
     }
     /* by turns, backwards, in pieces of different sizes */
     for (size_t piece = 0; piece < 2; piece++)
         for (size_t i = COUNT(all); i-- > 0;) {
-            size_t n = (size_t)(i == 1 ? 1 : (1 + i % 3) * (i == 4 ? 0 : 2)) * (size_t)dtype_bits(all[i]) / 8, cut = n / 3;
+            size_t n = (size_t)(i == 1 ? 1 : (1 + i % 3) * (i == 4 ? 0 : 2)) * (size_t)dtype_bits(all[i]) / 8,
+                   cut = n / 3;
             assert_ok(safetensors_put(w, index[i], piece ? data[i] + cut : data[i], piece ? n - cut : cut, &d), d);
         }
     assert_ok(safetensors_finish(w, &d), d);
@@ -177,7 +182,8 @@ static void headers(void **state)
     free(text);
 }
 
-static const char GOOD[] = "{\"__metadata__\":{\"k\":\"v\"},\"a\":" A("F32", "[2]", "0", "8") ",\"b\":" A("I8", "[2,2]", "8", "12") "}";
+static const char GOOD[] =
+    "{\"__metadata__\":{\"k\":\"v\"},\"a\":" A("F32", "[2]", "0", "8") ",\"b\":" A("I8", "[2,2]", "8", "12") "}";
 
 static void every_cut(void **state)
 {
@@ -212,7 +218,8 @@ static void mutations(void **state)
             accepted++;
             for (size_t i = 0; i < safetensors_count(f); i++) {
                 const safetensor *t = safetensors_at(f, i);
-                assert_true((const unsigned char *)t->data >= p + 8 && (const unsigned char *)t->data + t->bytes <= p + n);
+                assert_true((const unsigned char *)t->data >= p + 8 &&
+                            (const unsigned char *)t->data + t->bytes <= p + n);
                 assert_ptr_equal(safetensors_find(f, t->name), t);
             }
         }
@@ -264,7 +271,8 @@ static void shards(void **state)
             assert_ok(st, d);
             assert_int_equal(safetensors_count(f), 2);
             assert_true(*(const float *)safetensors_find(f, "b")->data == 2);
-        } else if (st != AN_INPUT || !strstr(d.msg, rows[i].want)) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        } else if (st != AN_INPUT || !strstr(d.msg, rows[i].want))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
         safetensors_close(f);
     }
     for (int i = 1; i <= 3; i++) {
@@ -360,8 +368,9 @@ static int drop_dir(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_type), cmocka_unit_test(headers),  cmocka_unit_test(every_cut),
-                                        cmocka_unit_test(mutations),  cmocka_unit_test(shards),   cmocka_unit_test(nothing_half_written),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_type), cmocka_unit_test(headers),
+                                        cmocka_unit_test(every_cut),  cmocka_unit_test(mutations),
+                                        cmocka_unit_test(shards),     cmocka_unit_test(nothing_half_written),
                                         cmocka_unit_test(real_files) };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

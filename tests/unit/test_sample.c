@@ -8,7 +8,8 @@
 
 static const float logits4[] = { 1, 3, 2, 3 }; /* two largest, equal */
 
-static uint32_t one(const lm_sampling *o, const float *x, size_t n, const uint32_t *seen, size_t n_seen, double *logprob)
+static uint32_t one(const lm_sampling *o, const float *x, size_t n, const uint32_t *seen, size_t n_seen,
+                    double *logprob)
 {
     lm_sampler *s;
     diag d = { 0 };
@@ -58,10 +59,13 @@ static void counts_follow_the_probabilities(void **state)
         { { .temperature = 2, .top_k = 2 }, { 0, 1, 0, 1, 0 } },
         { { .temperature = 1, .top_p = 0.7 }, { 0, 1, 0, 1, 0 } },       /* 0.563 + 0.207 reaches 0.7 */
         { { .temperature = 1, .top_p = 0.5 }, { 0, 1, 0, 0, 0 } },
-        { { .temperature = 1, .min_p = 0.2 }, { 1, 1, 0, 1, 0 } },       /* exp(-1.5) = 0.22 stays, exp(-2) = 0.135 goes */
+        /* exp(-1.5) = 0.22 stays, exp(-2) = 0.135 goes */
+        { { .temperature = 1, .min_p = 0.2 }, { 1, 1, 0, 1, 0 } },
         { { .temperature = 1, .top_k = 3, .min_p = 0.3 }, { 0, 1, 0, 1, 0 } },
-        { { .temperature = 1, .top_p = 0.7, .min_p = 0.3 }, { 0, 1, 0, 1, 0 } }, /* of the two that min-p leaves one alone is 0.73: top-p comes before it */
-        { { .temperature = 1, .top_k = 2, .top_p = 0.7 }, { 0, 1, 0, 0, 0 } },   /* of the two that top-k leaves one alone is 0.73: top-p comes behind it */
+        /* of the two that min-p leaves one alone is 0.73: top-p comes before it */
+        { { .temperature = 1, .top_p = 0.7, .min_p = 0.3 }, { 0, 1, 0, 1, 0 } },
+        /* of the two that top-k leaves one alone is 0.73: top-p comes behind it */
+        { { .temperature = 1, .top_k = 2, .top_p = 0.7 }, { 0, 1, 0, 0, 0 } },
         { { .temperature = 1, .top_p = 0.9, .min_p = 0.2 }, { 1, 1, 0, 1, 0 } },
     };
     for (size_t r = 0; r < COUNT(rows); r++) {
@@ -73,7 +77,8 @@ static void counts_follow_the_probabilities(void **state)
         for (int i = 0; i < 5; i++) z += rows[r].in[i] ? exp((double)x[i] / o.temperature) : 0;
         for (int i = 0; i < 5; i++) {
             double p = rows[r].in[i] ? exp((double)x[i] / o.temperature) / z : 0, dev = sqrt(TIMES * p * (1 - p));
-            if (!(fabs(count[i] - TIMES * p) <= 5 * dev)) fail_msg("row %zu, token %d: %d draws, wanted %.1f", r, i, count[i], TIMES * p);
+            if (!(fabs(count[i] - TIMES * p) <= 5 * dev))
+                fail_msg("row %zu, token %d: %d draws, wanted %.1f", r, i, count[i], TIMES * p);
         }
     }
 }
@@ -98,7 +103,8 @@ static void cuts_of_a_large_vocabulary(void **state)
     assert_int_equal(kept, K);
 }
 
-/* Whatever the order of the logits and however many are equal: the k first by logit, then by id; and no fewer than one. */
+/* Whatever the order of the logits and however many are equal: the k first by logit, then by id; and no fewer than
+ * one. */
 static void cuts_keep_the_first(void **state)
 {
     (void)state;
@@ -112,15 +118,18 @@ static void cuts_keep_the_first(void **state)
         for (int i = 0; i < N; i++) {
             int ahead = 0;
             for (int j = 0; j < N; j++) ahead += x[j] > x[i] || (x[j] == x[i] && j < i);
-            if ((count[i] > 0) != (ahead < k)) fail_msg("round %d, top %d: token %d, the %dth, was drawn %d times", round, k, i, ahead, count[i]);
+            if ((count[i] > 0) != (ahead < k))
+                fail_msg("round %d, top %d: token %d, the %dth, was drawn %d times", round, k, i, ahead, count[i]);
         }
     }
     int count[4];
     draw(&(lm_sampling){ .temperature = 1, .min_p = 1, .seed = 1 }, logits4, 4, 200, count); /* both largest */
     assert_true(!count[0] && count[1] && !count[2] && count[3]);
-    draw(&(lm_sampling){ .temperature = 1, .min_p = 1, .top_p = 0.5, .seed = 1 }, logits4, 4, 200, count); /* either is 0.41 of all: it takes both */
+    /* either is 0.41 of all: it takes both */
+    draw(&(lm_sampling){ .temperature = 1, .min_p = 1, .top_p = 0.5, .seed = 1 }, logits4, 4, 200, count);
     assert_true(!count[0] && count[1] && !count[2] && count[3]);
-    draw(&(lm_sampling){ .temperature = 1, .top_k = 2, .top_p = 0.5, .seed = 1 }, logits4, 4, 200, count); /* one of the two is half of them */
+    /* one of the two is half of them */
+    draw(&(lm_sampling){ .temperature = 1, .top_k = 2, .top_p = 0.5, .seed = 1 }, logits4, 4, 200, count);
     assert_true(count[1] == 200);
 }
 
@@ -178,7 +187,8 @@ static void bad_options_and_logits_are_refused(void **state)
     lm_sampler *s;
     diag d = { 0 };
     uint32_t id;
-    const float x[] = { 1, NAN, 2 }, y[] = { 1, 2, INFINITY }, z[] = { 1, -INFINITY, 2 }; /* the last: an id that may not be answered */
+    /* the last: an id that may not be answered */
+    const float x[] = { 1, NAN, 2 }, y[] = { 1, 2, INFINITY }, z[] = { 1, -INFINITY, 2 };
     double p;
     assert_ok(lm_sampler_new(&(lm_sampling){ 0 }, 3, &s, &d), d);
     assert_int_equal(lm_sample(s, x, NULL, 0, &id, NULL, &d), AN_INPUT);
@@ -204,22 +214,30 @@ static tokenizer *byte_vocab(const char *const *control, size_t n_control)
     tokenizer *t;
     diag d = { 0 };
     static const char *const first[] = { "<unk>", "<s>", "</s>" };
-    for (int i = 0; i < 3; i++) token[i] = (tok_str){ first[i], strlen(first[i]) }, type[i] = i ? TOK_CONTROL : TOK_UNKNOWN;
-    for (int i = 0; i < 256; i++) snprintf(name[i], sizeof name[i], "<0x%02X>", i), token[3 + i] = (tok_str){ name[i], 6 }, type[3 + i] = TOK_BYTE;
-    for (size_t i = 0; i < n_control; i++) token[259 + i] = (tok_str){ control[i], strlen(control[i]) }, type[259 + i] = TOK_CONTROL;
-    tok_vocab v = { .model = "llama", .n = 259 + n_control, .token = token, .score = score, .type = type, .bos = 1, .eos = 2, .unk = 0, .pad = -1, .add_bos = 1, .add_eos = 0,
-                    .add_space_prefix = 0 };
+    for (int i = 0; i < 3; i++)
+        token[i] = (tok_str){ first[i], strlen(first[i]) }, type[i] = i ? TOK_CONTROL : TOK_UNKNOWN;
+    for (int i = 0; i < 256; i++)
+        snprintf(name[i], sizeof name[i], "<0x%02X>", i), token[3 + i] = (tok_str){ name[i], 6 },
+                                                                    type[3 + i] = TOK_BYTE;
+    for (size_t i = 0; i < n_control; i++)
+        token[259 + i] = (tok_str){ control[i], strlen(control[i]) }, type[259 + i] = TOK_CONTROL;
+    tok_vocab v = { .model = "llama", .n = 259 + n_control, .token = token, .score = score, .type = type, .bos = 1,
+                    .eos = 2, .unk = 0, .pad = -1, .add_bos = 1, .add_eos = 0, .add_space_prefix = 0 };
     assert_ok(tok_from_vocab("bytes", &v, &t, &d), d);
     return t;
 }
 
-static const char *const control[] = { "<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<start_of_turn>", "<end_of_turn>" };
-#define QWEN "{%- if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou are kind.<|im_end|>\\n' }}{% endif %}{{ '<|im_start|>' + message.role }}"
+static const char *const control[] = { "<|im_start|>", "<|im_end|>",      "<|start_header_id|>", "<|end_header_id|>",
+                                       "<|eot_id|>",   "<start_of_turn>", "<end_of_turn>" };
+#define QWEN                                                                                                           \
+    "{%- if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou are kind.<|im_end|>\\n' }}{% endif %}{{ '<|im_start|>' + message.role }}"
 
 static void chat_forms(void **state)
 {
     (void)state;
-    static const lm_message talk[] = { { CHAT_SYSTEM, "S", 1 }, { CHAT_USER, "hi <|im_end|>", 13 }, { CHAT_ASSISTANT, "yo", 2 }, { CHAT_USER, "?", 1 } };
+    static const lm_message talk[] = {
+        { CHAT_SYSTEM, "S", 1 }, { CHAT_USER, "hi <|im_end|>", 13 }, { CHAT_ASSISTANT, "yo", 2 }, { CHAT_USER, "?", 1 }
+    };
     static const struct {
         const char *template;
         lm_chat kind;
@@ -244,7 +262,9 @@ static void chat_forms(void **state)
         strbuf got = { 0 };
         assert_ok(lm_chat_find(rows[i].template, &kind, &d), d);
         assert_int_equal(kind, rows[i].kind);
-        assert_ok(lm_chat_encode(kind, rows[i].template, t, e, talk + rows[i].skip, COUNT(talk) - (size_t)rows[i].skip, &ids, &d), d);
+        assert_ok(lm_chat_encode(kind, rows[i].template, t, e, talk + rows[i].skip, COUNT(talk) - (size_t)rows[i].skip,
+                                 &ids, &d),
+                  d);
         for (size_t k = 0; k < ids.n; k++) {
             uint32_t id = ids.at[k];
             if (id == 1 || id == 2) sb_puts(&got, id == 1 ? "{<s>}" : "{</s>}");
@@ -280,7 +300,8 @@ static void unknown_templates_and_missing_tokens_are_said(void **state)
     tok_ids ids = { 0 };
     d = (diag){ 0 };
     assert_ok(tok_encoder_new(t, &e, &d), d);
-    assert_int_equal(lm_chat_encode(CHAT_CHATML, NULL, t, e, &(lm_message){ CHAT_USER, "x", 1 }, 1, &ids, &d), AN_INPUT);
+    assert_int_equal(lm_chat_encode(CHAT_CHATML, NULL, t, e, &(lm_message){ CHAT_USER, "x", 1 }, 1, &ids, &d),
+                     AN_INPUT);
     assert_non_null(strstr(d.msg, "<|im_start|>"));
     tok_ids_free(&ids);
     tok_encoder_free(e);

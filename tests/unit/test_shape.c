@@ -33,9 +33,12 @@ static void check(const row *r)
     diag d = { 0 };
     an_status st = graph_infer(r->op, r->in, n_in, r->at, r->n_at, out, &n_out, COUNT(out), &d);
     if (*r->want == '!') {
-        if (st != AN_INPUT) fail_msg("%s: wanted an error with \"%s\", status %d", op_get(r->op)->mil, r->want + 1, (int)st);
-        if (!strstr(d.msg, r->want + 1)) fail_msg("%s: message \"%s\" lacks \"%s\"", op_get(r->op)->mil, d.msg, r->want + 1);
-        if (strncmp(d.msg, op_get(r->op)->mil, strlen(op_get(r->op)->mil))) fail_msg("message \"%s\" does not name the op", d.msg);
+        if (st != AN_INPUT)
+            fail_msg("%s: wanted an error with \"%s\", status %d", op_get(r->op)->mil, r->want + 1, (int)st);
+        if (!strstr(d.msg, r->want + 1))
+            fail_msg("%s: message \"%s\" lacks \"%s\"", op_get(r->op)->mil, d.msg, r->want + 1);
+        if (strncmp(d.msg, op_get(r->op)->mil, strlen(op_get(r->op)->mil)))
+            fail_msg("message \"%s\" does not name the op", d.msg);
         return;
     }
     if (st) fail_msg("%s: wanted %s, got \"%s\"", op_get(r->op)->mil, r->want, d.msg);
@@ -443,8 +446,11 @@ static void wild_calls(void **state)
 {
     (void)state;
     rng r = { test_seed("wild_calls") };
-    static const int64_t odd[] = { 0, 1, 2, 3, 4, -1, -2, 7, 64, INT64_MAX, INT64_MIN, (int64_t)1 << 40, ((int64_t)1 << 40) + 1, (int64_t)1 << 31 };
-    static const char *const words[] = { "valid", "same", "custom", "constant", "reflect", "ab,bc->ac", "int8", "", "avg" };
+    static const int64_t odd[] = {
+        0, 1, 2, 3, 4, -1, -2, 7, 64, INT64_MAX, INT64_MIN, (int64_t)1 << 40, ((int64_t)1 << 40) + 1, (int64_t)1 << 31
+    };
+    static const char *const words[] = { "valid",     "same", "custom", "constant", "reflect",
+                                         "ab,bc->ac", "int8", "",       "avg" };
     for (int i = 0; i < 40000; i++) {
         op_id op = (op_id)rng_below(&r, OP_COUNT);
         const op_info *info = op_get(op);
@@ -456,7 +462,8 @@ static void wild_calls(void **state)
             in[k].dt = (dtype)rng_below(&r, DT_COUNT);
             in[k].sh.rank = (int)rng_below(&r, 6);
             if (rng_below(&r, 2)) in[k].dt = DT_F16;
-            for (int j = 0; j < in[k].sh.rank; j++) in[k].sh.d[j] = odd[rng_below(&r, rng_below(&r, 2) ? COUNT(odd) : 5)];
+            for (int j = 0; j < in[k].sh.rank; j++)
+                in[k].sh.d[j] = odd[rng_below(&r, rng_below(&r, 2) ? COUNT(odd) : 5)];
         }
         for (int k = 0; k < info->n_attr; k++) {
             const attr_spec *s = &info->attr[k];
@@ -469,7 +476,8 @@ static void wild_calls(void **state)
             else {
                 a->n = (int)rng_below(&r, MAX_RANK + 2);
                 a->u.is = lists[n_at];
-                for (int j = 0; j < a->n; j++) lists[n_at][j] = odd[rng_below(&r, s->kind == ATTR_BOOLS ? 2 : COUNT(odd))];
+                for (int j = 0; j < a->n; j++)
+                    lists[n_at][j] = odd[rng_below(&r, s->kind == ATTR_BOOLS ? 2 : COUNT(odd))];
             }
             n_at++;
         }

@@ -1,5 +1,5 @@
-/* test_special.c: zeros of both signs, infinities, NaN, the smallest and the largest numbers on the plain processor: evaluator,
- * reference and each instruction set of the executor mean the same by them. */
+/* test_special.c: zeros of both signs, infinities, NaN, the smallest and the largest numbers on the plain processor:
+ * evaluator, reference and each instruction set of the executor mean the same by them. */
 #include <ctype.h>
 #include <float.h>
 
@@ -9,23 +9,30 @@
 #include "kernel/kernel.h"
 
 static const double special[] = {
-    0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 7, -7, 0.125, -0.125, 0x1p-10, -0x1p-10, 10, -10, 20, -20, 30.5, -30.5, 87, -87, 89, -89, 104, -104, 200, -200, 1000, -1000,
-    65504, -65504, 0x1p-24, -0x1p-24, 0x1p-14, 0x1p-120, -0x1p-120, FLT_MIN, -FLT_MIN, 0x1p-149, -0x1p-149, 0x1p-130, 0x1p33, -0x1p33, 1e19, -1e19, 1e30, -1e30, 3e38, -3e38, FLT_MAX, -FLT_MAX,
+    0,        -0.0,      INFINITY, -INFINITY, NAN,      1,         -1,       0.5,     -0.5,     2,
+    -2,       3,         -3,       7,         -7,       0.125,     -0.125,   0x1p-10, -0x1p-10, 10,
+    -10,      20,        -20,      30.5,      -30.5,    87,        -87,      89,      -89,      104,
+    -104,     200,       -200,     1000,      -1000,    65504,     -65504,   0x1p-24, -0x1p-24, 0x1p-14,
+    0x1p-120, -0x1p-120, FLT_MIN,  -FLT_MIN,  0x1p-149, -0x1p-149, 0x1p-130, 0x1p33,  -0x1p33,  1e19,
+    -1e19,    1e30,      -1e30,    3e38,      -3e38,    FLT_MAX,   -FLT_MAX,
 };
 enum { SPECIAL = COUNT(special) };
 
-/* How far results may be off: `rel` of themselves, `least` however small they are, and one rounding. Fp32 numbers below the normal ones may be
- * zero; a zero has its sign. */
+/* How far results may be off: `rel` of themselves, `least` however small they are, and one rounding. Fp32 numbers
+ * below the normal ones may be zero; a zero has its sign. */
 typedef struct {
     double rel, least;
 } off;
 
 static bool alike(dtype t, double got, double want, off o)
 {
-    double top = t == DT_F16 ? 65504 : FLT_MAX, step = t == DT_F16 ? fmax(0x1p-11 * fabs(want), 0x1p-25) : fabs(want) * (t == DT_BF16 ? 0x1p-8 : 0x1p-24);
+    double top = t == DT_F16 ? 65504 : FLT_MAX,
+           step = t == DT_F16 ? fmax(0x1p-11 * fabs(want), 0x1p-25) : fabs(want) * (t == DT_BF16 ? 0x1p-8 : 0x1p-24);
     if (isnan(got) || isnan(want)) return isnan(got) && isnan(want);
     if (got == 0 && !signbit(got) != !signbit(want) && (want == 0 || o.least == 0)) return false;
-    if (isinf(got) || isinf(dtype_round(t, want))) return got == dtype_round(t, want) || (fabs(isinf(got) ? want : got) >= top * (1 - o.rel) && !signbit(got) == !signbit(want));
+    if (isinf(got) || isinf(dtype_round(t, want)))
+        return got == dtype_round(t, want) ||
+               (fabs(isinf(got) ? want : got) >= top * (1 - o.rel) && !signbit(got) == !signbit(want));
     return fabs(got - want) <= o.rel * fabs(want) + 1.01 * step + fmax(o.least, fabs(want) < FLT_MIN ? FLT_MIN : 0);
 }
 
@@ -40,7 +47,8 @@ static bool flushes_operands(void)
     return product == 0;
 }
 
-/* values: of the inputs, in a row each; NULL: special numbers, the second input's in the other order of a table of all pairs. */
+/* values: of the inputs, in a row each; NULL: special numbers, the second input's in the other order of a table of
+ * all pairs. */
 static void agree(graph *g, const double *const *values, off o, int least_level, const char *what)
 {
     static const char *const isas[] = { "scalar", "avx2", "avx512", "neon", "" };
@@ -56,7 +64,8 @@ static void agree(graph *g, const double *const *values, off o, int least_level,
         in[k].x = TAKE(&mem, double, (size_t)n);
         assert_non_null(in[k].x);
         for (int64_t j = 0; j < n; j++) {
-            const double v = dtype_round(in[k].type.dt, values ? values[k][j] : special[(k == 1 ? j / SPECIAL : j) % SPECIAL]);
+            const double v =
+                dtype_round(in[k].type.dt, values ? values[k][j] : special[(k == 1 ? j / SPECIAL : j) % SPECIAL]);
             in[k].x[j] = none_below && fabs(v) < FLT_MIN ? copysign(0, v) : v;
         }
     }
@@ -80,8 +89,10 @@ static void agree(graph *g, const double *const *values, off o, int least_level,
                     if (strcmp(p->outputs.at[i].name, g->outputs.at[k].name)) continue;
                     for (int64_t j = 0; j < n; j++)
                         if (!alike(t, dtype_load(t, to[i], j), want[k].x[j], o))
-                            fail_msg("%s, level %d, %s: %s[%lld] is %.9g, wanted %.9g (%g, %g)", what, level, a < COUNT(isas) ? isas[a] : "reference", p->outputs.at[i].name, (long long)j,
-                                     dtype_load(t, to[i], j), want[k].x[j], values ? 0 : special[j % SPECIAL], values ? 0 : special[j / SPECIAL % SPECIAL]);
+                            fail_msg("%s, level %d, %s: %s[%lld] is %.9g, wanted %.9g (%g, %g)", what, level,
+                                     a < COUNT(isas) ? isas[a] : "reference", p->outputs.at[i].name, (long long)j,
+                                     dtype_load(t, to[i], j), want[k].x[j], values ? 0 : special[j % SPECIAL],
+                                     values ? 0 : special[j / SPECIAL % SPECIAL]);
                 }
         }
         program_free(p);
@@ -97,7 +108,8 @@ static void agree_text(const char *text, const double *const *values, off o, int
 }
 
 static const char *const types[] = { "fp32", "fp16", "bf16" };
-static const double wide[] = { 0x1p-24, 0x1p-11, 0x1p-8 }; /* what the quicker forms of 16 bits may lose beside fp32's */
+/* what the quicker forms of 16 bits may lose beside fp32's */
+static const double wide[] = { 0x1p-24, 0x1p-11, 0x1p-8 };
 
 /* ---- element by element ---- */
 
@@ -153,12 +165,16 @@ static void one_operand(void **state)
         for (size_t t = 0; t < COUNT(types); t++)
             for (int few = 0; few < 2; few++) {
                 char text[300];
-                snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d]\ny = %s(x) %s\nreturn y\n", types[t], few ? FEW : PAIRS, unary[i].op, unary[i].attrs);
+                snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d]\ny = %s(x) %s\nreturn y\n", types[t],
+                         few ? FEW : PAIRS, unary[i].op, unary[i].attrs);
                 agree_text(text, NULL, (off){ unary[i].rel + (t ? wide[t] : 0), unary[i].least }, 0);
             }
 }
 
-static const char *const binary[] = { "add", "sub", "mul", "real_div", "floor_div", "pow", "maximum", "minimum", "equal", "not_equal", "greater", "greater_equal", "less", "less_equal" };
+static const char *const binary[] = {
+    "add",     "sub",   "mul",       "real_div", "floor_div",     "pow",  "maximum",
+    "minimum", "equal", "not_equal", "greater",  "greater_equal", "less", "less_equal"
+};
 
 static void two_operands(void **state)
 {
@@ -166,7 +182,8 @@ static void two_operands(void **state)
     for (size_t i = 0; i < COUNT(binary); i++)
         for (size_t t = 0; t < COUNT(types); t++) {
             char text[300];
-            snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d]\nz = input %s[%d]\ny = %s(x, z)\nreturn y\n", types[t], PAIRS, types[t], PAIRS, binary[i]);
+            snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d]\nz = input %s[%d]\ny = %s(x, z)\nreturn y\n",
+                     types[t], PAIRS, types[t], PAIRS, binary[i]);
             agree_text(text, NULL, (off){ 1e-6, 0 }, 0);
         }
 }
@@ -179,7 +196,10 @@ static void slopes(void **state)
     for (size_t i = 0; i < COUNT(unary); i++)
         for (size_t t = 0; t < COUNT(types) && unary[i].smooth; t++) {
             char text[300];
-            snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d]\ny = %s(x) %s\nl = reduce_sum(y) {axes=[0], keep_dims=true}\nreturn l\n", types[t], SPECIAL, unary[i].op, unary[i].attrs);
+            snprintf(
+                text, sizeof text,
+                "graph \"g\"\nx = input %s[%d]\ny = %s(x) %s\nl = reduce_sum(y) {axes=[0], keep_dims=true}\nreturn l\n",
+                types[t], SPECIAL, unary[i].op, unary[i].attrs);
             graph *g = cgt_parse(text);
             val x = g->inputs.at[0], loss = g->outputs.at[0].v, dx = NO_VAL;
             diag d = { 0 };
@@ -192,7 +212,8 @@ static void slopes(void **state)
             tensor64 in = { .type = *graph_type(g, x), .x = (double *)(uintptr_t)special }, out;
             assert_ok(graph_eval(g, &in, &out, &mem, &d), d);
             for (int k = 0; k < SPECIAL; k++)
-                if (isfinite(out.x[k]) == isnan(special[k])) fail_msg("%s: the slope at %g is %g", text, special[k], out.x[k]);
+                if (isfinite(out.x[k]) == isnan(special[k]))
+                    fail_msg("%s: the slope at %g is %g", text, special[k], out.x[k]);
             arena_free(&mem);
             graph_free(g);
         }
@@ -226,9 +247,15 @@ static void odd_weights(void **state)
                 const int taps = windows[i].kernel * windows[i].kernel, n = IN * OUT * taps;
                 char text[1200], list[800] = "";
                 for (int k = 0; k < n; k++) w[k] = k == n / 2 + 1 ? odd[at / 2] : k % 5 - 2;
-                for (int k = 0; k < n; k++) snprintf(list + strlen(list), sizeof list - strlen(list), "%s%g", k ? ", " : "", isnan(w[k]) ? (double)NAN : w[k]);
-                snprintf(text, sizeof text, "graph \"g\"\nx = input %s[1, %d, %d, %d]\nw = %s %s[%d, %d, %d, %d]%s%s%s\ny = %s(x, w) %s\nreturn y\n", types[t], IN, SIDE, SIDE, at % 2 ? "input" : "const", types[t], OUT, IN,
-                         windows[i].kernel, windows[i].kernel, at % 2 ? "" : " {", at % 2 ? "" : list, at % 2 ? "" : "}", windows[i].op, windows[i].attrs);
+                for (int k = 0; k < n; k++)
+                    snprintf(list + strlen(list), sizeof list - strlen(list), "%s%g", k ? ", " : "",
+                             isnan(w[k]) ? (double)NAN : w[k]);
+                snprintf(
+                    text, sizeof text,
+                    "graph \"g\"\nx = input %s[1, %d, %d, %d]\nw = %s %s[%d, %d, %d, %d]%s%s%s\ny = %s(x, w) %s\nreturn y\n",
+                    types[t], IN, SIDE, SIDE, at % 2 ? "input" : "const", types[t], OUT, IN, windows[i].kernel,
+                    windows[i].kernel, at % 2 ? "" : " {", at % 2 ? "" : list, at % 2 ? "" : "}", windows[i].op,
+                    windows[i].attrs);
                 agree_text(text, (const double *const[]){ x, w }, (off){ 0 }, 0);
             }
 }
@@ -270,12 +297,19 @@ static void large_norms(void **state)
             for (int k = 0; k < LINES * n; k++) {
                 const double u = (k * 7 % 11 - 4.5) / 8;
                 const double size[LINES] = { 1e38, 1, 1e19, k % n ? 1 : 1e25, 1, 1 };
-                x[down ? k % n * LINES + k / n : k] = k / n == 4 && k % n == 2 ? INFINITY : k / n == 5 && k % n == 1 ? NAN : u * size[k / n];
+                x[down ? k % n * LINES + k / n : k] = k / n == 4 && k % n == 2   ? INFINITY
+                                                      : k / n == 5 && k % n == 1 ? NAN
+                                                                                 : u * size[k / n];
             }
             bool rms = strstr(norms[i].op, "rms");
-            snprintf(text, sizeof text, "graph \"g\"\nx = input %s%s\ng = const %s[%d] all 2\nb = const %s[%d] all 0.5\n%s%s\nreturn y\n", types[t], norms[i].shape, types[t], n, types[t], n, rms ? "" : "y = ",
-                     rms ? "q = square(x)\nm = reduce_mean(q) {axes=[1], keep_dims=true}\ne = rsqrt(m) {epsilon=1e-5}\ny = mul(x, e)" : norms[i].op);
-            agree_text(text, (const double *const[]){ x }, (off){ 1e-4 + (t ? 4 * wide[t] : 0), 1e-4 }, rms); /* in small operations it is none before it is recognised */
+            snprintf(
+                text, sizeof text,
+                "graph \"g\"\nx = input %s%s\ng = const %s[%d] all 2\nb = const %s[%d] all 0.5\n%s%s\nreturn y\n",
+                types[t], norms[i].shape, types[t], n, types[t], n, rms ? "" : "y = ",
+                rms ? "q = square(x)\nm = reduce_mean(q) {axes=[1], keep_dims=true}\ne = rsqrt(m) {epsilon=1e-5}\ny = mul(x, e)"
+                    : norms[i].op);
+            /* in small operations it is none before it is recognised */
+            agree_text(text, (const double *const[]){ x }, (off){ 1e-4 + (t ? 4 * wide[t] : 0), 1e-4 }, rms);
         }
 }
 
@@ -302,9 +336,13 @@ static void masked_keys(void **state)
                 for (int h = 0; h < HEADS; h++)
                     for (int j = 4; j < KEYS; j += 9) (which % 2 ? v : k)[(h * KEYS + j) * WIDTH + 3] = odd[which / 2];
                 char text[500];
-                snprintf(text, sizeof text, "graph \"g\"\nq = input %s[%d, %d, %d]\nk = input %s[%d, %d, %d]\nv = input %s[%d, %d, %d]\nm = input %s[%d, %d]\ny = scaled_dot_product_attention(q, k, v, m)\nreturn y\n",
-                         types[t], HEADS, ROWS, WIDTH, types[t], HEADS, KEYS, WIDTH, types[t], HEADS, KEYS, WIDTH, plain ? types[t] : "bool", ROWS, KEYS);
-                agree_text(text, (const double *const[]){ q, k, v, m }, (off){ 1e-5 + (t ? 8 * wide[t] : 0), 1e-5 + (t ? 8 * wide[t] : 0) }, 0);
+                snprintf(
+                    text, sizeof text,
+                    "graph \"g\"\nq = input %s[%d, %d, %d]\nk = input %s[%d, %d, %d]\nv = input %s[%d, %d, %d]\nm = input %s[%d, %d]\ny = scaled_dot_product_attention(q, k, v, m)\nreturn y\n",
+                    types[t], HEADS, ROWS, WIDTH, types[t], HEADS, KEYS, WIDTH, types[t], HEADS, KEYS, WIDTH,
+                    plain ? types[t] : "bool", ROWS, KEYS);
+                agree_text(text, (const double *const[]){ q, k, v, m },
+                           (off){ 1e-5 + (t ? 8 * wide[t] : 0), 1e-5 + (t ? 8 * wide[t] : 0) }, 0);
             }
 }
 
@@ -337,11 +375,17 @@ static void odd_lines(void **state)
                 const bool down = strstr(lines[i].op, "[0]") || strstr(lines[i].op, "axis=0");
                 for (int k = 0; k < LINES * n; k++) {
                     const int line = k / n, at = k % n;
-                    x[down ? at * LINES + line : k] = line == LINES - 1 || at == n / 3 ? some[line][0] : at == n - 1 ? some[line][1] : (k * 7 % 11 - 4.5) / 4;
+                    x[down ? at * LINES + line : k] = line == LINES - 1 || at == n / 3 ? some[line][0]
+                                                      : at == n - 1                    ? some[line][1]
+                                                                                       : (k * 7 % 11 - 4.5) / 4;
                 }
                 char text[300];
-                snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d, %d]\ny = %s\nreturn y\n", types[t], down ? n : LINES, down ? LINES : n, lines[i].op);
-                agree_text(text, (const double *const[]){ x }, (off){ 1e-5 + (t ? 2 * wide[t] : 0), lines[i].least == 0 ? 0 : lines[i].least + (t ? 4 * wide[t] : 0) }, 0);
+                snprintf(text, sizeof text, "graph \"g\"\nx = input %s[%d, %d]\ny = %s\nreturn y\n", types[t],
+                         down ? n : LINES, down ? LINES : n, lines[i].op);
+                agree_text(text, (const double *const[]){ x },
+                           (off){ 1e-5 + (t ? 2 * wide[t] : 0),
+                                  lines[i].least == 0 ? 0 : lines[i].least + (t ? 4 * wide[t] : 0) },
+                           0);
             }
 }
 
@@ -396,7 +440,10 @@ static void together(void **state)
                 else sb_putc(&b, *p);
             }
             assert_false(b.oom);
-            agree_text(b.at, NULL, (off){ graphs[i].rel + (t ? 2 * wide[t] : 0), graphs[i].least == 0 ? 0 : graphs[i].least + (t ? wide[t] : 0) }, 0);
+            agree_text(b.at, NULL,
+                       (off){ graphs[i].rel + (t ? 2 * wide[t] : 0),
+                              graphs[i].least == 0 ? 0 : graphs[i].least + (t ? wide[t] : 0) },
+                       0);
             sb_free(&b);
         }
 }

@@ -1,4 +1,5 @@
-/* test_text.c: text to ids and back, whatever the text: long and uniform ones, bytes that are no character, ids that are none; and vocabularies learnt from a text. */
+/* test_text.c: text to ids and back, whatever the text: long and uniform ones, bytes that are no character, ids that
+ * are none; and vocabularies learnt from a text. */
 #include "text_t.h"
 
 static void long_texts(void **state)
@@ -36,7 +37,8 @@ static void long_texts(void **state)
 static void trains(void **state)
 {
     (void)state;
-    static const char text[] = "low low low low low lower lower newest newest newest newest newest newest widest widest widest";
+    static const char text[] =
+        "low low low low low lower lower newest newest newest newest newest newest widest widest widest";
     diag d = { 0 };
     strbuf a = { 0 }, b = { 0 };
     tok_train_options op = { .vocab = 262 };
@@ -102,7 +104,8 @@ static void bad_ids_and_flags(void **state)
     }
     d = (diag){ 0 };
     tokenizer *t;
-    tok_vocab vocab = { .model = "gpt2", .n = 2, .token = (tok_str[]){ { "a", 1 }, { "b\xff", 2 } }, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
+    tok_vocab vocab = { .model = "gpt2", .n = 2, .token = (tok_str[]){ { "a", 1 }, { "b\xff", 2 } }, .bos = -1,
+                        .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
     assert_int_equal(tok_from_vocab("words.gguf", &vocab, &t, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "words.gguf"));
     assert_non_null(strstr(d.msg, "token 1 is not UTF-8: byte 1 of 2 is 0xff"));

@@ -40,7 +40,8 @@ static void shards(void **state)
         assert_int_equal(shard_read(s, UINT64_MAX, 2, back, &d), AN_INPUT);
         shard_close(s);
         d = (diag){ 0 };
-        assert_int_equal(shard_open(in_dir(names[k]), ids[500], &s, &d), AN_INPUT); /* the first id that is too large, and where */
+        /* the first id that is too large, and where */
+        assert_int_equal(shard_open(in_dir(names[k]), ids[500], &s, &d), AN_INPUT);
         assert_null(s);
         assert_non_null(strstr(d.msg, "index 500"));
         assert_non_null(strstr(d.msg, names[k]));
@@ -187,19 +188,25 @@ static void batches(void **state)
         assert_true(ids[0] < 12 * T);
     }
     corpus_close(c);
-    /* However small the share, a window is kept back, unless there is but one. All that decides which samples there are is in the digest. */
+    /* However small the share, a window is kept back, unless there is but one. All that decides which samples there
+     * are is in the digest. */
     static const struct {
         int64_t seq;
         double share;
         uint64_t train, kept;
-    } shares[] = { { T, 0, 15, 0 }, { T, 0.02, 14, 1 }, { T, 0.07, 14, 1 }, { T, 0.14, 13, 2 }, { T, 0.9, 2, 13 }, { 1009, 0.9, 1, 0 }, { 504, 0.02, 1, 1 }, { 504, 0, 2, 0 } };
+    } shares[] = { { T, 0, 15, 0 },   { T, 0.02, 14, 1 },  { T, 0.07, 14, 1 },  { T, 0.14, 13, 2 },
+                   { T, 0.9, 2, 13 }, { 1009, 0.9, 1, 0 }, { 504, 0.02, 1, 1 }, { 504, 0, 2, 0 } };
     uint64_t digests_of[COUNT(shares) + 1];
     for (size_t i = 0; i <= COUNT(shares); i++) { /* the last: the first in order */
         const bool last = i == COUNT(shares);
-        corpus_options as = { .seq = last ? T : shares[i].seq, .validation = last ? 0 : shares[i].share, .in_order = last };
+        corpus_options as = { .seq = last ? T : shares[i].seq,
+                              .validation = last ? 0 : shares[i].share,
+                              .in_order = last };
         assert_ok(corpus_open(in_dir("c.u16"), &as, &c, &d), d);
-        if (!last && (corpus_samples(c, CORPUS_TRAIN) != shares[i].train || corpus_samples(c, CORPUS_VALIDATION) != shares[i].kept))
-            fail_msg("row %zu: %llu and %llu windows", i, (unsigned long long)corpus_samples(c, CORPUS_TRAIN), (unsigned long long)corpus_samples(c, CORPUS_VALIDATION));
+        if (!last && (corpus_samples(c, CORPUS_TRAIN) != shares[i].train ||
+                      corpus_samples(c, CORPUS_VALIDATION) != shares[i].kept))
+            fail_msg("row %zu: %llu and %llu windows", i, (unsigned long long)corpus_samples(c, CORPUS_TRAIN),
+                     (unsigned long long)corpus_samples(c, CORPUS_VALIDATION));
         digests_of[i] = corpus_digest(c);
         for (size_t k = 0; k < i; k++)
             if ((digests_of[k] == digests_of[i]) != (k == 1 && i == 2)) fail_msg("rows %zu and %zu: digests", k, i);
@@ -208,7 +215,11 @@ static void batches(void **state)
     static const struct {
         corpus_options o;
         const char *say;
-    } bad[] = { { { .seq = ((int64_t)1 << 30) + 1 }, "1 to 2^30" }, { { .seq = 1010 }, "1010 ids" }, { { .seq = 0 }, "windows of 0" }, { { .seq = 4, .validation = 1 }, "share of 1" }, { { .seq = 4, .vocab = 7 }, "id 7 at index 7" } };
+    } bad[] = { { { .seq = ((int64_t)1 << 30) + 1 }, "1 to 2^30" },
+                { { .seq = 1010 }, "1010 ids" },
+                { { .seq = 0 }, "windows of 0" },
+                { { .seq = 4, .validation = 1 }, "share of 1" },
+                { { .seq = 4, .vocab = 7 }, "id 7 at index 7" } };
     for (size_t i = 0; i < COUNT(bad); i++) {
         d = (diag){ 0 };
         assert_int_equal(corpus_open(in_dir("c.u16"), &bad[i].o, &c, &d), AN_INPUT);
@@ -224,7 +235,9 @@ static void several_shards(void **state)
     static const struct {
         const char *name;
         size_t from, to;
-    } parts[] = { { "many/a.u16", 0, 300 }, { "many/b.u32", 300, 305 }, { "many/c.bin", 305, 305 }, { "many/d.bin", 305, N } };
+    } parts[] = {
+        { "many/a.u16", 0, 300 }, { "many/b.u32", 300, 305 }, { "many/c.bin", 305, 305 }, { "many/d.bin", 305, N }
+    };
     diag d = { 0 };
     corpus *whole, *c;
     strbuf list = { 0 };
@@ -290,7 +303,8 @@ static void digests(void **state)
         assert_ok(file_write(in_dir("long.u16"), ids, N * sizeof *ids, &d), d);
         if (k < COUNT(at)) ids[at[k]] = 0;
         for (int threads = 0; threads < 2; threads++) {
-            assert_ok(corpus_open(in_dir("long.u16"), &(corpus_options){ .seq = 64, .pool = threads ? p : NULL }, &c, &d), d);
+            assert_ok(
+                corpus_open(in_dir("long.u16"), &(corpus_options){ .seq = 64, .pool = threads ? p : NULL }, &c, &d), d);
             assert_true(!threads || corpus_digest(c) == seen[k]);
             seen[k] = corpus_digest(c);
             corpus_close(c);
@@ -314,7 +328,10 @@ static void no_data(void **state)
     assert_ok(file_write(in_dir("x.txt"), "text", 4, &d), d);
     const struct {
         const char *name, *say;
-    } rows[] = { { "bare", "a folder without token files" }, { "mixed", "b.bin does not begin with llm.c's header" }, { "nothing.txt", "is empty" }, { "gone.txt", "no such file" } };
+    } rows[] = { { "bare", "a folder without token files" },
+                 { "mixed", "b.bin does not begin with llm.c's header" },
+                 { "nothing.txt", "is empty" },
+                 { "gone.txt", "no such file" } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         arena mem = { 0 };
         data_files f;
@@ -377,14 +394,23 @@ static void permutation(void **state)
     }
 }
 
-/* A run goes on in the order it began with, whichever version began it: for numbers around powers of four, where the network has one more bit, too. */
+/* A run goes on in the order it began with, whichever version began it: for numbers around powers of four, where the
+ * network has one more bit, too. */
 static void order_stays(void **state)
 {
     (void)state;
     static const struct {
         size_t n;
         uint64_t hash;
-    } rows[] = { { 1, 0 }, { 3, 63 }, { 4, 91326 }, { 5, 2831230 }, { 15, 5572257050319479053u }, { 16, 11736922327199258104u }, { 17, 6856302714186503744u }, { 64, 308062750637759268u }, { 100, 15685335887230276606u } };
+    } rows[] = { { 1, 0 },
+                 { 3, 63 },
+                 { 4, 91326 },
+                 { 5, 2831230 },
+                 { 15, 5572257050319479053u },
+                 { 16, 11736922327199258104u },
+                 { 17, 6856302714186503744u },
+                 { 64, 308062750637759268u },
+                 { 100, 15685335887230276606u } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         diag d = { 0 };
         corpus *c;
@@ -397,7 +423,9 @@ static void order_stays(void **state)
             assert_ok(corpus_batch(c, CORPUS_TRAIN, 1, &p, ids, &d), d);
             h = h * 31 + (uint64_t)ids[0];
         }
-        if (h != rows[i].hash) fail_msg("%zu samples: their order is %llu, and was %llu", rows[i].n, (unsigned long long)h, (unsigned long long)rows[i].hash);
+        if (h != rows[i].hash)
+            fail_msg("%zu samples: their order is %llu, and was %llu", rows[i].n, (unsigned long long)h,
+                     (unsigned long long)rows[i].hash);
         corpus_close(c);
     }
 }
@@ -490,7 +518,8 @@ static size_t ends_of(const char *s, size_t n, size_t *end)
     return k;
 }
 
-/* Blank lines of every kind in runs of every length, so that tasks are cut beside and inside such runs: documents end where they would in one task. */
+/* Blank lines of every kind in runs of every length, so that tasks are cut beside and inside such runs: documents
+ * end where they would in one task. */
 static void tasks_do_not_matter(void **state)
 {
     (void)state;
@@ -509,7 +538,10 @@ static void tasks_do_not_matter(void **state)
         tok_ids ids = { 0 };
         docs_count n;
         rng g = { seed };
-        while (text.n < 3u << 20) sb_puts(&text, seed < 3 ? line[rng_below(&g, COUNT(line))] : rng_below(&g, 4000) ? line[rng_below(&g, 3)] : " x\n");
+        while (text.n < 3u << 20)
+            sb_puts(&text, seed < 3              ? line[rng_below(&g, COUNT(line))]
+                           : rng_below(&g, 4000) ? line[rng_below(&g, 3)]
+                                                 : " x\n");
         assert_ok(docs_encode(t, text.at, text.n, DOCS_BLANK, NULL, &ids, &n, &d), d);
         size_t want = ends_of(text.at, text.n, end), k = 0, bytes = 0;
         assert_true(want < MOST && n.documents == want && n.bytes == text.n);
@@ -551,18 +583,21 @@ static void cuts_nothing(void **state)
     tok_close(t);
 }
 
-/* Text that is one document is one however long it is; with no token that begins a text, one that ends it does; what was there before stays. */
+/* Text that is one document is one however long it is; with no token that begins a text, one that ends it does; what
+ * was there before stays. */
 static void around_documents(void **state)
 {
     (void)state;
     enum { MARKER = 1, A, B, LINE };
-    static const uint32_t want[2][8] = { { MARKER, A, MARKER, B, MARKER, A, MARKER, B }, { A, MARKER, B, MARKER, A, MARKER, B, MARKER } };
+    static const uint32_t want[2][8] = { { MARKER, A, MARKER, B, MARKER, A, MARKER, B },
+                                         { A, MARKER, B, MARKER, A, MARKER, B, MARKER } };
     for (int ends = 0; ends < 2; ends++) {
         const tok_str token[] = { { "<unk>", 5 }, { "<m>", 3 }, { "a", 1 }, { "b", 1 }, { "\n", 1 } };
         const int32_t type[] = { TOK_UNKNOWN, TOK_CONTROL, TOK_NORMAL, TOK_NORMAL, TOK_NORMAL };
         const float score[COUNT(token)] = { 0 };
-        const tok_vocab v = { .model = "llama", .n = COUNT(token), .token = token, .score = score, .type = type, .bos = ends ? -1 : MARKER, .eos = ends ? MARKER : -1, .unk = 0, .pad = -1,
-                              .add_bos = -1, .add_eos = -1, .add_space_prefix = 0 };
+        const tok_vocab v = { .model = "llama", .n = COUNT(token), .token = token, .score = score, .type = type,
+                              .bos = ends ? -1 : MARKER, .eos = ends ? MARKER : -1, .unk = 0, .pad = -1, .add_bos = -1,
+                              .add_eos = -1, .add_space_prefix = 0 };
         diag d = { 0 };
         tokenizer *t;
         strbuf text = { 0 };
@@ -591,7 +626,8 @@ static void more_tokens_than_rows(void **state)
     corpus *c;
     assert_ok(story_tokenizer(300, &t, &d), d);
     assert_ok(file_write(in_dir("some.txt"), "once upon a time there was a text", 33, &d), d);
-    assert_int_equal(corpus_open(in_dir("some.txt"), &(corpus_options){ .tok = t, .vocab = 299, .seq = 4 }, &c, &d), AN_INPUT);
+    assert_int_equal(corpus_open(in_dir("some.txt"), &(corpus_options){ .tok = t, .vocab = 299, .seq = 4 }, &c, &d),
+                     AN_INPUT);
     assert_non_null(strstr(d.msg, "the tokenizer has 300 tokens, the model 299"));
     d = (diag){ 0 };
     assert_ok(corpus_open(in_dir("some.txt"), &(corpus_options){ .tok = t, .vocab = 300, .seq = 4 }, &c, &d), d);
@@ -628,12 +664,14 @@ static void stories(void **state)
         for (char *w = line; w < end;) {
             size_t n = strspn(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'");
             if (n) assert_true(str_map_put(&mem, &words, w, n, 1));
-            if (n && before) assert_true(str_map_put(&mem, &pairs, before, (size_t)(w + n - before), 1)); /* a word in its context */
+            /* a word in its context */
+            if (n && before) assert_true(str_map_put(&mem, &pairs, before, (size_t)(w + n - before), 1));
             if (n) before = w;
             w += n ? n : 1;
         }
     }
-    print_message("3000 stories: %zu different, %zu words, %zu pairs of words, %zu bytes\n", tales.n, words.n, pairs.n, all.n);
+    print_message("3000 stories: %zu different, %zu words, %zu pairs of words, %zu bytes\n", tales.n, words.n, pairs.n,
+                  all.n);
     assert_true(tales.n > 2990);
     assert_true(words.n > 500);
     assert_true(pairs.n > 5000);
@@ -651,13 +689,16 @@ static void stories(void **state)
     assert_true(info.bos >= 0 && info.eos >= 0);
     assert_true(all.n > 37 * ids.n / 10);
     corpus *c;
-    assert_ok(corpus_open("builtin:stories", &(corpus_options){ .tok = t, .seq = 32, .stories = 50, .validation = 0.1 }, &c, &d), d);
+    assert_ok(corpus_open("builtin:stories", &(corpus_options){ .tok = t, .seq = 32, .stories = 50, .validation = 0.1 },
+                          &c, &d),
+              d);
     assert_true(corpus_samples(c, CORPUS_TRAIN) > 100);
     int32_t row[33];
     corpus_pos p = { 0 };
     assert_ok(corpus_batch(c, CORPUS_TRAIN, 1, &p, row, &d), d);
     corpus_close(c);
-    assert_int_equal(corpus_open("builtin:stories", &(corpus_options){ .seq = 32 }, &c, &d), AN_INPUT); /* text without a tokenizer */
+    /* text without a tokenizer */
+    assert_int_equal(corpus_open("builtin:stories", &(corpus_options){ .seq = 32 }, &c, &d), AN_INPUT);
     tok_ids_free(&ids);
     tok_encoder_free(e);
     tok_close(t);

@@ -1,11 +1,13 @@
-/* test_text_fields.c: vocabularies field by field: what tokenizer.bin, the GGUF form and SentencePiece's message mean by each, and what is refused with which words. */
+/* test_text_fields.c: vocabularies field by field: what tokenizer.bin, the GGUF form and SentencePiece's message
+ * mean by each, and what is refused with which words. */
 #include <math.h>
 
 #include "text_t.h"
 
 static void refused(an_status st, const diag *d, const char *want, size_t row)
 {
-    if (st != AN_INPUT || !strstr(d->msg, want) || !strstr(d->msg, "toy")) fail_msg("row %zu: status %d, \"%s\" lacks \"%s\"", row, (int)st, d->msg, want);
+    if (st != AN_INPUT || !strstr(d->msg, want) || !strstr(d->msg, "toy"))
+        fail_msg("row %zu: status %d, \"%s\" lacks \"%s\"", row, (int)st, d->msg, want);
 }
 
 /* ---- tokenizer.bin ---- */
@@ -45,10 +47,13 @@ static void bin(void **state)
     make_bin(&b, NULL);
     assert_ok(tok_from_bin("toy.bin", b.at, b.n, &t, &d), d); /* a token of no bytes ends it */
     tok_get(t, &info);
-    assert_true(info.n == 265 && info.unk == 0 && info.bos == 1 && info.eos == 2 && info.pad == -1 && info.add_bos && !info.add_eos && info.byte_fallback);
-    static const tok_type types[][2] = { { 0, TOK_UNKNOWN }, { 1, TOK_CONTROL }, { 2, TOK_CONTROL }, { 3, TOK_BYTE }, { 258, TOK_BYTE }, { 259, TOK_NORMAL } };
+    assert_true(info.n == 265 && info.unk == 0 && info.bos == 1 && info.eos == 2 && info.pad == -1 && info.add_bos &&
+                !info.add_eos && info.byte_fallback);
+    static const tok_type types[][2] = { { 0, TOK_UNKNOWN }, { 1, TOK_CONTROL }, { 2, TOK_CONTROL },
+                                         { 3, TOK_BYTE },    { 258, TOK_BYTE },  { 259, TOK_NORMAL } };
     for (size_t i = 0; i < COUNT(types); i++) assert_int_equal(tok_type_of(t, types[i][0]), types[i][1]);
-    for (uint32_t i = 0; i < 256; i++) assert_true(tok_text(t, 3 + i).n == 1 && (unsigned char)tok_text(t, 3 + i).at[0] == i);
+    for (uint32_t i = 0; i < 256; i++)
+        assert_true(tok_text(t, 3 + i).n == 1 && (unsigned char)tok_text(t, 3 + i).at[0] == i);
     opened o = wrap(t);
     EXPECT(o, "a", 0, "262");
     EXPECT(o, "a" MARK "a", 0, "262 263"); /* a mark in such a file is a mark, and no space */
@@ -86,7 +91,11 @@ static void bin(void **state)
     const struct {
         size_t n; /* of its bytes */
         const char *want;
-    } cuts[] = { { 3, "3 bytes are no tokenizer.bin" }, { 4, "0 tokens" }, { b.n - 1, "token 264 at byte" }, { b.n - 1, "is cut short: 7 bytes left" }, { b.n - 9, "says 4 bytes, 3 are left" } };
+    } cuts[] = { { 3, "3 bytes are no tokenizer.bin" },
+                 { 4, "0 tokens" },
+                 { b.n - 1, "token 264 at byte" },
+                 { b.n - 1, "is cut short: 7 bytes left" },
+                 { b.n - 9, "says 4 bytes, 3 are left" } };
     for (size_t i = 0; i < COUNT(cuts); i++) {
         d = (diag){ 0 };
         refused(tok_from_bin("toy.bin", b.at, cuts[i].n, &t, &d), &d, cuts[i].want, i);
@@ -178,17 +187,23 @@ static void unsaid(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         bool gpt2 = !strcmp(rows[i].model, "gpt2");
-        tok_vocab v = { .model = rows[i].model, .n = N, .token = token, .score = gpt2 ? NULL : score, .type = rows[i].typed ? type : NULL, .bos = 1, .eos = 2, .unk = rows[i].typed ? -1 : 0, .pad = 3,
-                        .add_bos = rows[i].bos, .add_eos = rows[i].eos, .add_space_prefix = rows[i].space };
+        tok_vocab v = { .model = rows[i].model, .n = N, .token = token, .score = gpt2 ? NULL : score,
+                        .type = rows[i].typed ? type : NULL, .bos = 1, .eos = 2, .unk = rows[i].typed ? -1 : 0,
+                        .pad = 3, .add_bos = rows[i].bos, .add_eos = rows[i].eos, .add_space_prefix = rows[i].space };
         diag d = { 0 };
         tokenizer *t;
         tok_info info;
         assert_ok(tok_from_vocab("toy", &v, &t, &d), d);
         tok_get(t, &info);
-        if (info.add_bos != rows[i].add_bos || info.add_eos != rows[i].add_eos || info.byte_fallback != rows[i].bytes) fail_msg("row %zu: BOS %d, EOS %d, bytes %d", i, info.add_bos, info.add_eos, info.byte_fallback);
-        assert_true(info.unk == 0 && info.bos == 1 && info.eos == 2 && info.pad == 3); /* the one of that type is the unknown token */
+        if (info.add_bos != rows[i].add_bos || info.add_eos != rows[i].add_eos || info.byte_fallback != rows[i].bytes)
+            fail_msg("row %zu: BOS %d, EOS %d, bytes %d", i, info.add_bos, info.add_eos, info.byte_fallback);
+        /* the one of that type is the unknown token */
+        assert_true(info.unk == 0 && info.bos == 1 && info.eos == 2 && info.pad == 3);
         for (uint32_t k = 0; k < N; k++) {
-            tok_type want = k == 0 ? TOK_UNKNOWN : k < FIRST_BYTE ? TOK_CONTROL : k < 260 && !gpt2 ? TOK_BYTE : TOK_NORMAL;
+            tok_type want = k == 0             ? TOK_UNKNOWN
+                            : k < FIRST_BYTE   ? TOK_CONTROL
+                            : k < 260 && !gpt2 ? TOK_BYTE
+                                               : TOK_NORMAL;
             if (tok_type_of(t, k) != want) fail_msg("row %zu: token %u has type %d", i, k, (int)tok_type_of(t, k));
         }
         opened o = wrap(t);
@@ -203,7 +218,8 @@ static void types(void **state)
     static tok_str token[N];
     static float score[N];
     static int32_t type[N];
-    tok_vocab v = { .model = "llama", .n = N, .token = token, .score = score, .type = type, .bos = 1, .eos = 2, .unk = 0, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
+    tok_vocab v = { .model = "llama", .n = N, .token = token, .score = score, .type = type, .bos = 1, .eos = 2,
+                    .unk = 0, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
     diag d = { 0 };
     tokenizer *t;
     tok_info info;
@@ -281,9 +297,11 @@ static void make_model(strbuf *b, const setting *s, size_t n)
     strbuf t = { 0 }, m = { 0 };
     sb_puts(&t, ""), sb_puts(&m, "");
     b->n = 0;
-    put_piece(b, "<unk>", 0, TOK_UNKNOWN), put_piece(b, "<1>", 0, TOK_CONTROL), put_piece(b, "<2>", 0, TOK_CONTROL), put_piece(b, "<pad>", 0, TOK_CONTROL);
-    put_piece(b, MARK, -4, TOK_NORMAL), put_piece(b, "a", -3, TOK_NORMAL), put_piece(b, MARK "a", -1, TOK_NORMAL), put_piece(b, MARK MARK, -5, TOK_NORMAL);
-    put_varint(b, 1 << 3), put_varint(b, 77);           /* a number where a piece should be is not one */
+    put_piece(b, "<unk>", 0, TOK_UNKNOWN), put_piece(b, "<1>", 0, TOK_CONTROL), put_piece(b, "<2>", 0, TOK_CONTROL),
+        put_piece(b, "<pad>", 0, TOK_CONTROL);
+    put_piece(b, MARK, -4, TOK_NORMAL), put_piece(b, "a", -3, TOK_NORMAL), put_piece(b, MARK "a", -1, TOK_NORMAL),
+        put_piece(b, MARK MARK, -5, TOK_NORMAL);
+    put_varint(b, 1 << 3), put_varint(b, 77); /* a number where a piece should be is not one */
     put_varint(b, 1 << 3 | 5), sb_putn(b, "1234", 4);
     for (size_t i = 0; i < n; i++) {
         if (s[i].trainer) put_number(&t, s[i].trainer, s[i].x);
@@ -332,8 +350,10 @@ static void model_settings(void **state)
         }
         if (st) fail_msg("row %zu: %s", i, d.msg);
         tok_get(t, &info);
-        if (info.n != 8 || info.unk != rows[i].unk || info.bos != rows[i].bos || info.eos != rows[i].eos || info.pad != rows[i].pad || info.add_bos != (rows[i].bos >= 0))
-            fail_msg("row %zu: %u pieces, unk %lld, bos %lld, eos %lld, pad %lld", i, info.n, (long long)info.unk, (long long)info.bos, (long long)info.eos, (long long)info.pad);
+        if (info.n != 8 || info.unk != rows[i].unk || info.bos != rows[i].bos || info.eos != rows[i].eos ||
+            info.pad != rows[i].pad || info.add_bos != (rows[i].bos >= 0))
+            fail_msg("row %zu: %u pieces, unk %lld, bos %lld, eos %lld, pad %lld", i, info.n, (long long)info.unk,
+                     (long long)info.bos, (long long)info.eos, (long long)info.pad);
         bool bpe = false;
         for (int k = 0; k < 3; k++) bpe |= rows[i].s[k].trainer == 3 && rows[i].s[k].x == 2;
         assert_string_equal(info.model, bpe ? "SentencePiece BPE" : "SentencePiece unigram");
@@ -341,7 +361,12 @@ static void model_settings(void **state)
         expect(o, "a  a", 4, 0, rows[i].ids);
         close_tok(o);
     }
-    static const struct { int type; const char *want; } pieces[] = { { 0, "piece 8 has type 0; 1 to 6 are known" }, { 7, "piece 8 has type 7" }, { TOK_BYTE, "token 8 \"z\" is said to be a byte" } };
+    static const struct {
+        int type;
+        const char *want;
+    } pieces[] = { { 0, "piece 8 has type 0; 1 to 6 are known" },
+                   { 7, "piece 8 has type 7" },
+                   { TOK_BYTE, "token 8 \"z\" is said to be a byte" } };
     for (size_t i = 0; i < COUNT(pieces); i++) {
         diag d = { 0 };
         tokenizer *t;
@@ -349,7 +374,9 @@ static void model_settings(void **state)
         put_piece(&b, "z", 0, pieces[i].type);
         refused(tok_from_model("toy.model", b.at, b.n, &t, &d), &d, pieces[i].want, i);
     }
-    for (int wire = 0; wire < 6; wire++) { /* of a piece: its text as a number, its score as one, its type as four bytes, and other fields: not read as what they are not */
+    /* of a piece: its text as a number, its score as one, its type as four bytes, and other fields: not read as what
+     * they are not */
+    for (int wire = 0; wire < 6; wire++) {
         diag d = { 0 };
         tokenizer *t;
         strbuf p = { 0 };
@@ -382,7 +409,8 @@ static void cut_models(void **state)
         if (between && n < b.n) { /* where this field ends: tags are one byte here, lengths one or two */
             const unsigned char *f = (const unsigned char *)b.at + n;
             int wire = f[0] & 7;
-            if (wire == 2) next = n + 1 + (f[1] < 128 ? 1 + (size_t)f[1] : 2 + (size_t)(f[1] & 127) + 128 * (size_t)f[2]);
+            if (wire == 2)
+                next = n + 1 + (f[1] < 128 ? 1 + (size_t)f[1] : 2 + (size_t)(f[1] & 127) + 128 * (size_t)f[2]);
             else next = n + (wire == 0 ? 2 : 5);
         }
         char *copy = malloc(n + 1);
@@ -391,7 +419,8 @@ static void cut_models(void **state)
         assert_non_null(copy);
         memcpy(copy, b.at, n);
         an_status st = tok_from_model("toy.model", copy, n, &t, &d);
-        if (!between && (st != AN_INPUT || !strstr(d.msg, "malformed"))) fail_msg("%zu of %zu bytes: status %d: %s", n, b.n, (int)st, d.msg);
+        if (!between && (st != AN_INPUT || !strstr(d.msg, "malformed")))
+            fail_msg("%zu of %zu bytes: status %d: %s", n, b.n, (int)st, d.msg);
         if (!st) tok_close(t);
         free(copy);
     }
@@ -410,7 +439,9 @@ static void cut_models(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(bin), cmocka_unit_test(merges), cmocka_unit_test(unsaid), cmocka_unit_test(types), cmocka_unit_test(model_settings),
-                                        cmocka_unit_test(cut_models) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bin),   cmocka_unit_test(merges),         cmocka_unit_test(unsaid),
+        cmocka_unit_test(types), cmocka_unit_test(model_settings), cmocka_unit_test(cut_models)
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

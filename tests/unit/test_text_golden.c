@@ -66,7 +66,8 @@ static void expect_ids(opened o, const char *text, size_t n, const uint32_t *wan
     tok_ids ids = { 0 };
     strbuf back = { 0 };
     assert_ok(tok_encode(o.e, text, n, 0, &ids, &d), d);
-    if (ids.n != n_want || (n_want && memcmp(ids.at, want, n_want * sizeof *want))) fail_msg("\"%.*s\": %zu ids, %zu wanted, or others", (int)n, text, ids.n, n_want);
+    if (ids.n != n_want || (n_want && memcmp(ids.at, want, n_want * sizeof *want)))
+        fail_msg("\"%.*s\": %zu ids, %zu wanted, or others", (int)n, text, ids.n, n_want);
     assert_ok(tok_decode(o.t, ids.at, ids.n, 0, &back, &d), d);
     assert_int_equal(back.n, n);
     if (n) assert_memory_equal(back.at, text, n);
@@ -77,7 +78,9 @@ static void expect_ids(opened o, const char *text, size_t n, const uint32_t *wan
 static void gpt2_table(void **state)
 {
     (void)state;
-    static const char *const from[] = { DATA "gpt2", DATA "gpt2/encoder.json", DATA "gpt2/vocab.bpe", DATA "gpt2/encoder.json," DATA "gpt2/vocab.bpe", DATA "gpt2-hf", DATA "gpt2-hf/tokenizer.json" };
+    static const char *const from[] = { DATA "gpt2",           DATA "gpt2/encoder.json",
+                                        DATA "gpt2/vocab.bpe", DATA "gpt2/encoder.json," DATA "gpt2/vocab.bpe",
+                                        DATA "gpt2-hf",        DATA "gpt2-hf/tokenizer.json" };
     if (!have_data()) skip();
     for (size_t k = 0; k < COUNT(from); k++) {
         opened o = open_tok(from[k]);
@@ -88,7 +91,8 @@ static void gpt2_table(void **state)
         assert_int_equal(i.eos, 50256);
         assert_string_equal(i.split, "gpt2");
         assert_true(i.byte_fallback);
-        for (size_t c = 0; c < COUNT(gpt2); c++) expect_ids(o, gpt2[c].text, strlen(gpt2[c].text), gpt2[c].ids, gpt2[c].n);
+        for (size_t c = 0; c < COUNT(gpt2); c++)
+            expect_ids(o, gpt2[c].text, strlen(gpt2[c].text), gpt2[c].ids, gpt2[c].n);
         close_tok(o);
     }
     opened o = open_tok(DATA "llama2c/tokenizer.model");
@@ -149,7 +153,10 @@ static void llama_cpp_cases(void **state)
     (void)state;
     static const struct {
         const char *name, *path;
-    } rows[] = { { "gpt-2", DATA "gpt2" }, { "gpt-2", DATA "gpt2-hf" }, { "llama-spm", DATA "llama2c/tokenizer.model" }, { "llama-spm", DATA "llama2c/tokenizer.bin" } };
+    } rows[] = { { "gpt-2", DATA "gpt2" },
+                 { "gpt-2", DATA "gpt2-hf" },
+                 { "llama-spm", DATA "llama2c/tokenizer.model" },
+                 { "llama-spm", DATA "llama2c/tokenizer.bin" } };
     if (!have_data()) skip();
     cases *c = calloc(1, sizeof *c);
     assert_non_null(c);
@@ -198,10 +205,10 @@ static void gguf_cases(void **state)
     free(c);
 }
 
-/* ---- Llama 3 and Qwen: no vocabulary here, so the cuts are checked against the ids ----
- * No token reaches across a cut. So the ids must fall into groups, one for each piece: 1 to L ids for L bytes; ids below 256 are the bytes in
- * GPT-2's order, higher ones two bytes or more; pieces that read the same get the same ids. A piece whose group is certain in one case is
- * known in all of them. That no such grouping exists for wrong cuts is checked as well. */
+/* ---- Llama 3 and Qwen: no vocabulary here, so the cuts are checked against the ids ---- No token reaches across a
+ * cut. So the ids must fall into groups, one for each piece: 1 to L ids for L bytes; ids below 256 are the bytes in
+ * GPT-2's order, higher ones two bytes or more; pieces that read the same get the same ids. A piece whose group is
+ * certain in one case is known in all of them. That no such grouping exists for wrong cuts is checked as well. */
 
 typedef struct {
     char *at[4096];
@@ -267,7 +274,8 @@ static bool group(known *k, const char *s, const size_t *end, size_t n, const ui
                 if (backward[p + 1][j] && fits(k, PIECE(p), ids + i, j - i)) ways++, from = i, to = j;
         size_t len = end[p] - (p ? end[p - 1] : 0);
         const char *piece = s + (p ? end[p - 1] : 0);
-        if (ways != 1 || to - from > MOST_KEPT || find_known(k, piece, len) != SIZE_MAX || k->n == COUNT(k->at)) continue;
+        if (ways != 1 || to - from > MOST_KEPT || find_known(k, piece, len) != SIZE_MAX || k->n == COUNT(k->at))
+            continue;
         k->at[k->n] = malloc(len + 1);
         memcpy(k->at[k->n], piece, len);
         k->len[k->n] = len;
@@ -313,7 +321,10 @@ static void cuts_fit_ids(void **state)
     (void)state;
     static const struct {
         const char *name, *split, *wrong;
-    } rows[] = { { "llama-bpe", "llama3", "qwen2" }, { "llama-bpe", "llama3", "gpt2" }, { "qwen2", "qwen2", "gpt2" }, { "qwen35", "qwen35", "gpt2" } };
+    } rows[] = { { "llama-bpe", "llama3", "qwen2" },
+                 { "llama-bpe", "llama3", "gpt2" },
+                 { "qwen2", "qwen2", "gpt2" },
+                 { "qwen35", "qwen35", "gpt2" } };
     if (!have_data()) skip();
     cases *c = calloc(1, sizeof *c);
     assert_non_null(c);
@@ -321,7 +332,8 @@ static void cuts_fit_ids(void **state)
         size_t n_known, none;
         read_cases(rows[i].name, c);
         size_t bad = ungrouped(c, rows[i].split, &n_known), wrong = ungrouped(c, rows[i].wrong, &none);
-        print_message("%s: %zu cases, %zu pieces certain; %zu do not fit %s, %zu do not fit %s\n", rows[i].name, c->n, n_known, bad, rows[i].split, wrong, rows[i].wrong);
+        print_message("%s: %zu cases, %zu pieces certain; %zu do not fit %s, %zu do not fit %s\n", rows[i].name, c->n,
+                      n_known, bad, rows[i].split, wrong, rows[i].wrong);
         assert_int_equal(bad, 0);
         assert_true(wrong > 0);
         drop_cases(c);
@@ -377,7 +389,8 @@ static void published_shards(void **state)
     }
 }
 
-/* What is written for a GGUF file is what llama.cpp wrote there: the same tokens, types, scores and merges, out of other files. */
+/* What is written for a GGUF file is what llama.cpp wrote there: the same tokens, types, scores and merges, out of
+ * other files. */
 static void as_llama_cpp_writes(void **state)
 {
     (void)state;
@@ -400,19 +413,22 @@ static void as_llama_cpp_writes(void **state)
         assert_ok(gguf_open(rows[i].gguf, &g, &d), d);
         assert_true(gguf_text(g, "tokenizer.ggml.model", &s) && s.n == strlen(v.model) && !memcmp(s.at, v.model, s.n));
         assert_true(gguf_text(g, "tokenizer.ggml.pre", &s) && s.n == strlen(v.pre) && !memcmp(s.at, v.pre, s.n));
-        const gguf_value *tokens = gguf_get(g, "tokenizer.ggml.tokens"), *types = gguf_get(g, "tokenizer.ggml.token_type");
+        const gguf_value *tokens = gguf_get(g, "tokenizer.ggml.tokens"),
+                         *types = gguf_get(g, "tokenizer.ggml.token_type");
         const gguf_value *merges = gguf_get(g, "tokenizer.ggml.merges"), *scores = gguf_get(g, "tokenizer.ggml.scores");
         assert_int_equal(tokens->n, v.n);
         assert_int_equal(merges ? merges->n : 0, v.n_merges);
         assert_true(!scores == !v.score);
         for (size_t k = 0; k < v.n; k++) {
             double x;
-            if (tokens->strs[k].n != v.token[k].n || memcmp(tokens->strs[k].at, v.token[k].at, v.token[k].n)) fail_msg("%s: token %zu is \"%.*s\"", rows[i].from, k, (int)v.token[k].n, v.token[k].at);
+            if (tokens->strs[k].n != v.token[k].n || memcmp(tokens->strs[k].at, v.token[k].at, v.token[k].n))
+                fail_msg("%s: token %zu is \"%.*s\"", rows[i].from, k, (int)v.token[k].n, v.token[k].at);
             assert_true(gguf_item(types, k, &x) && x == v.type[k]);
             if (scores) assert_true(gguf_item(scores, k, &x) && x == (double)v.score[k]);
         }
         for (size_t k = 0; k < v.n_merges; k++)
-            if (merges->strs[k].n != v.merge[k].n || memcmp(merges->strs[k].at, v.merge[k].at, v.merge[k].n)) fail_msg("%s: merge %zu is \"%.*s\"", rows[i].from, k, (int)v.merge[k].n, v.merge[k].at);
+            if (merges->strs[k].n != v.merge[k].n || memcmp(merges->strs[k].at, v.merge[k].at, v.merge[k].n))
+                fail_msg("%s: merge %zu is \"%.*s\"", rows[i].from, k, (int)v.merge[k].n, v.merge[k].at);
         gguf_close(g);
         arena_free(&mem);
         close_tok(o);
@@ -422,7 +438,8 @@ static void as_llama_cpp_writes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_table), cmocka_unit_test(as_llama_cpp_writes), cmocka_unit_test(llama_cpp_cases), cmocka_unit_test(gguf_cases), cmocka_unit_test(cuts_fit_ids), cmocka_unit_test(published_shards),
+        cmocka_unit_test(gpt2_table), cmocka_unit_test(as_llama_cpp_writes), cmocka_unit_test(llama_cpp_cases),
+        cmocka_unit_test(gguf_cases), cmocka_unit_test(cuts_fit_ids),        cmocka_unit_test(published_shards),
     };
     return cmocka_run_group_tests_name("text_golden", tests, NULL, NULL);
 }

@@ -4,10 +4,15 @@
 static void llama_like(void **state)
 {
     (void)state;
-    static const char back[] = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" MARK "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
-                               "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}";
+    static const char back[] =
+        "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" MARK
+        "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
+        "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}";
     strbuf b = { 0 };
-    llama_json(&b, "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" MARK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" MARK "\"}]}", "null", back);
+    llama_json(&b,
+               "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" MARK
+               "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" MARK "\"}]}",
+               "null", back);
     opened o = from_json(b.at);
     tok_info i;
     tok_get(o.t, &i);
@@ -29,7 +34,9 @@ static void llama_like(void **state)
     close_tok(o);
 
     /* The newer spelling: Metaspace, a space put in front of the first stretch only, unless there is one. */
-    llama_json(&b, "null", "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"first\",\"split\":false}", back);
+    llama_json(&b, "null",
+               "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"first\",\"split\":false}",
+               back);
     o = from_json(b.at);
     EXPECT(o, "hello world", 0, "271 276");
     EXPECT(o, " hello", 0, "271");
@@ -40,7 +47,9 @@ static void llama_like(void **state)
     sb_free(&b);
 
     /* Words apart: two spaces never meet. */
-    llama_json(&b, "null", "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"always\",\"split\":true}", back);
+    llama_json(&b, "null",
+               "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"always\",\"split\":true}",
+               back);
     o = from_json(b.at);
     EXPECT(o, "a  hello", 0, "259 100 259 271");
     close_tok(o);
@@ -98,7 +107,8 @@ static void refused_by_name(void **state)
         assert_int_equal(tok_from_json("bad.json", rows[i].json, strlen(rows[i].json), &t, &d), AN_INPUT);
         assert_null(t);
         for (int k = 0; k < 2; k++)
-            if (!strstr(d.msg, rows[i].say[k])) fail_msg("row %zu: \"%s\" does not say \"%s\"", i, d.msg, rows[i].say[k]);
+            if (!strstr(d.msg, rows[i].say[k]))
+                fail_msg("row %zu: \"%s\" does not say \"%s\"", i, d.msg, rows[i].say[k]);
     }
 }
 
@@ -134,8 +144,10 @@ static void behaviors(void **state)
         strbuf b = { 0 }, got = { 0 };
         diag d = { 0 };
         tok_cuts c = { 0 };
-        sb_printf(&b, "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":%s,\"behavior\":\"%s\",\"invert\":%s},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", rows[i].pattern,
-                  rows[i].behavior, rows[i].invert);
+        sb_printf(
+            &b,
+            "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":%s,\"behavior\":\"%s\",\"invert\":%s},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+            rows[i].pattern, rows[i].behavior, rows[i].invert);
         opened o = from_json(b.at);
         assert_ok(tok_cut(o.e, "the-final--countdown", 20, &c, &d), d);
         for (size_t k = 0; k < c.n; k++) sb_printf(&got, k ? " %zu" : "%zu", c.at[k]);

@@ -46,7 +46,8 @@ static void sentencepiece(void **state)
         char *copy = malloc(more.n);
         memcpy(copy, more.at, more.n);
         d = (diag){ 0 };
-        if (!tok_from_model("toy.model", copy, more.n, &t, &d) != odd[i].fine) fail_msg("row %zu: status %d, \"%s\"", i, (int)d.st, d.msg);
+        if (!tok_from_model("toy.model", copy, more.n, &t, &d) != odd[i].fine)
+            fail_msg("row %zu: status %d, \"%s\"", i, (int)d.st, d.msg);
         if (odd[i].fine) tok_close(t);
         else assert_true(d.st == AN_INPUT && strstr(d.msg, "malformed"));
         free(copy);
@@ -73,7 +74,10 @@ static void llama2c_bin(void **state)
     strbuf b = { 0 };
     diag d = { 0 };
     tokenizer *t;
-    static const struct { const char *s; float score; } more[] = { { " ", -1 }, { "a", -2 }, { "b", -3 }, { " a", -0.5f }, { "ab", -1.5f } };
+    static const struct {
+        const char *s;
+        float score;
+    } more[] = { { " ", -1 }, { "a", -2 }, { "b", -3 }, { " a", -0.5f }, { "ab", -1.5f } };
     size_t end[259 + COUNT(more)];
     sb_putn(&b, "\7\0\0\0", 4);
     for (unsigned i = 0; i < 259 + COUNT(more); i++) {
@@ -101,7 +105,8 @@ static void llama2c_bin(void **state)
         d = (diag){ 0 };
         whole += n == end[whole];
         const bool fine = whole >= 259 && n == end[whole - 1];
-        if (!tok_from_bin("toy.bin", copy, n, &t, &d) != fine) fail_msg("%zu bytes: status %d: %s", n, (int)d.st, d.msg);
+        if (!tok_from_bin("toy.bin", copy, n, &t, &d) != fine)
+            fail_msg("%zu bytes: status %d: %s", n, (int)d.st, d.msg);
         if (fine) tok_close(t);
         else assert_true(d.st == AN_INPUT && strstr(d.msg, "toy.bin"));
         free(copy);

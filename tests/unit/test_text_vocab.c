@@ -1,4 +1,5 @@
-/* test_text_vocab.c: vocabularies as GGUF has them: tokenizers out and in again, what cannot be said in one, and those of a few tokens. */
+/* test_text_vocab.c: vocabularies as GGUF has them: tokenizers out and in again, what cannot be said in one, and
+ * those of a few tokens. */
 #include "text_t.h"
 
 /* ---- out, and in again ---- */
@@ -9,20 +10,24 @@ static void same_ids(const opened *a, const opened *b, const char *text, size_t 
     tok_ids x = { 0 }, y = { 0 };
     assert_ok(tok_encode(a->e, text, n, flags, &x, &d), d);
     assert_ok(tok_encode(b->e, text, n, flags, &y, &d), d);
-    if (x.n != y.n || (x.n && memcmp(x.at, y.at, x.n * sizeof *x.at))) fail_msg("\"%.*s\": %zu ids, %zu again, or others", (int)n, text, x.n, y.n);
+    if (x.n != y.n || (x.n && memcmp(x.at, y.at, x.n * sizeof *x.at)))
+        fail_msg("\"%.*s\": %zu ids, %zu again, or others", (int)n, text, x.n, y.n);
     tok_ids_free(&x);
     tok_ids_free(&y);
 }
 
 static void same_tokenizer(const opened *a, const opened *b)
 {
-    static const char *const words[] = { "hello", " ", "world", "wor", "\xff", "ll", "o", "caf\xc3\xa9", "\n", "12345", "don't", "<s>", "\xe2\x96\x81", "!", "  ", "h" };
+    static const char *const words[] = { "hello", " ",     "world", "wor", "\xff",         "ll", "o",  "caf\xc3\xa9",
+                                         "\n",    "12345", "don't", "<s>", "\xe2\x96\x81", "!",  "  ", "h" };
     uint64_t r = 1;
     for (int i = 0; i < 400; i++) {
         strbuf text = { 0 };
         sb_puts(&text, "");
-        for (int k = 0; k < i % 12; k++) r = r * 6364136223846793005u + 1442695040888963407u, sb_puts(&text, words[r >> 60]);
-        if (text.n && text.at[0] == ' ') text.at[0] = 'x'; /* a leading space is what a vocabulary out of Metaspace loses */
+        for (int k = 0; k < i % 12; k++)
+            r = r * 6364136223846793005u + 1442695040888963407u, sb_puts(&text, words[r >> 60]);
+        /* a leading space is what a vocabulary out of Metaspace loses */
+        if (text.n && text.at[0] == ' ') text.at[0] = 'x';
         same_ids(a, b, text.at, text.n, i % 2 ? TOK_SPECIAL : 0);
         sb_free(&text);
     }
@@ -63,11 +68,14 @@ static opened again(const opened *o, size_t rows, const char *model, const char 
     tok_get(o->t, &a);
     tok_get(t, &b);
     assert_int_equal(b.n, rows > a.n ? rows : a.n);
-    assert_true(a.bos == b.bos && a.eos == b.eos && a.unk == b.unk && a.pad == b.pad && a.add_bos == b.add_bos && a.add_eos == b.add_eos && a.byte_fallback == b.byte_fallback);
-    assert_int_equal(a.n_special, b.n_special + (a.unk >= 0 && !strcmp(model, "llama") && tok_type_of(o->t, (uint32_t)a.unk) == TOK_CONTROL));
+    assert_true(a.bos == b.bos && a.eos == b.eos && a.unk == b.unk && a.pad == b.pad && a.add_bos == b.add_bos &&
+                a.add_eos == b.add_eos && a.byte_fallback == b.byte_fallback);
+    assert_int_equal(a.n_special, b.n_special + (a.unk >= 0 && !strcmp(model, "llama") &&
+                                                 tok_type_of(o->t, (uint32_t)a.unk) == TOK_CONTROL));
     for (uint32_t i = 0; i < a.n; i++) {
         tok_str x = tok_text(o->t, i), y = tok_text(t, i);
-        if (x.n && (x.n != y.n || memcmp(x.at, y.at, x.n))) fail_msg("token %u is \"%.*s\", was \"%.*s\"", i, (int)y.n, y.at, (int)x.n, x.at);
+        if (x.n && (x.n != y.n || memcmp(x.at, y.at, x.n)))
+            fail_msg("token %u is \"%.*s\", was \"%.*s\"", i, (int)y.n, y.at, (int)x.n, x.at);
     }
     for (uint32_t i = a.n; i < b.n; i++) assert_int_equal(tok_type_of(t, i), TOK_UNUSED);
     opened p = wrap(t);
@@ -79,12 +87,18 @@ static opened again(const opened *o, size_t rows, const char *model, const char 
 static void vocabularies_out(void **state)
 {
     (void)state;
-    static const char corpus[] = "hello world, hello worlds: the world's 1234 hellos and 12345 more; don't café the hello wor world hello hello 'll low older wold";
-    static const struct { const char *split, *pre; } cuts[] = { { "gpt2", "gpt-2" }, { "llama3", "llama-bpe" }, { "qwen2", "qwen2" }, { "qwen35", "qwen35" } };
+    static const char corpus[] =
+        "hello world, hello worlds: the world's 1234 hellos and 12345 more; don't café the hello wor world hello hello 'll low older wold";
+    static const struct {
+        const char *split, *pre;
+    } cuts[] = { { "gpt2", "gpt-2" }, { "llama3", "llama-bpe" }, { "qwen2", "qwen2" }, { "qwen35", "qwen35" } };
     diag d = { 0 };
-    for (size_t i = 0; i < COUNT(cuts); i++) { /* by merges; Llama 3's pieces are looked up whole first, which changes nothing for a vocabulary learnt so */
+    /* by merges; Llama 3's pieces are looked up whole first, which changes nothing for a vocabulary learnt so */
+    for (size_t i = 0; i < COUNT(cuts); i++) {
         strbuf json = { 0 };
-        assert_ok(tok_train(corpus, sizeof corpus - 1, &(tok_train_options){ .vocab = 300, .split = cuts[i].split }, &json, &d), d);
+        assert_ok(tok_train(corpus, sizeof corpus - 1, &(tok_train_options){ .vocab = 300, .split = cuts[i].split },
+                            &json, &d),
+                  d);
         opened o = from_json(json.at), p = again(&o, i % 2 ? 320 : 0, "gpt2", cuts[i].pre, "");
         same_tokenizer(&o, &p);
         close_tok(o), close_tok(p);
@@ -120,7 +134,8 @@ static void around_a_text(void **state)
     static const int32_t types[] = { TOK_NORMAL, TOK_NORMAL, TOK_CONTROL, TOK_CONTROL, TOK_NORMAL, TOK_USER };
     static const tok_str join[] = { { "a b", 3 } };
     for (int i = 0; i < 4; i++) {
-        tok_vocab v = { .model = "gpt2", .pre = "llama-bpe", .n = COUNT(tokens), .token = tokens, .type = types, .n_merges = 1, .merge = join, .bos = 2, .eos = i & 1 ? 3 : 2, .unk = -1, .pad = -1,
+        tok_vocab v = { .model = "gpt2", .pre = "llama-bpe", .n = COUNT(tokens), .token = tokens, .type = types,
+                        .n_merges = 1, .merge = join, .bos = 2, .eos = i & 1 ? 3 : 2, .unk = -1, .pad = -1,
                         .add_bos = 1, .add_eos = i >> 1, .add_space_prefix = 0, .chat_template = "{{ '\\n' }}" };
         strbuf b = { 0 };
         diag d = { 0 };
@@ -171,8 +186,8 @@ static void not_sayable(void **state)
 
 /* ---- vocabularies of a few tokens ---- */
 
-/* Vocabularies of the SentencePiece kinds need no bytes: a run of characters without a token is then the one token for it, as SentencePiece has it. Some of the bytes
- * are no vocabulary. Without types, names and ids tell. */
+/* Vocabularies of the SentencePiece kinds need no bytes: a run of characters without a token is then the one token
+ * for it, as SentencePiece has it. Some of the bytes are no vocabulary. Without types, names and ids tell. */
 static void without_bytes(void **state)
 {
     (void)state;
@@ -196,9 +211,11 @@ static void without_bytes(void **state)
             snprintf(name[b], sizeof name[b], "<0x%02X>", (unsigned)b);
             token[n] = (tok_str){ name[b], 6 }, type[n] = TOK_BYTE;
         }
-        for (size_t k = 0; k < COUNT(word); k++, n++) token[n] = (tok_str){ word[k], strlen(word[k]) }, type[n] = TOK_NORMAL, score[n] = -(float)k;
-        tok_vocab v = { .model = "llama", .n = n, .token = token, .score = score, .type = rows[i].types ? type : NULL, .bos = 1, .eos = 2, .unk = rows[i].says_unk ? 0 : -1, .pad = -1,
-                        .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
+        for (size_t k = 0; k < COUNT(word); k++, n++)
+            token[n] = (tok_str){ word[k], strlen(word[k]) }, type[n] = TOK_NORMAL, score[n] = -(float)k;
+        tok_vocab v = { .model = "llama", .n = n, .token = token, .score = score, .type = rows[i].types ? type : NULL,
+                        .bos = 1, .eos = 2, .unk = rows[i].says_unk ? 0 : -1, .pad = -1, .add_bos = -1, .add_eos = -1,
+                        .add_space_prefix = -1 };
         diag d = { 0 };
         tokenizer *t;
         an_status st = tok_from_vocab("test", &v, &t, &d);
@@ -220,7 +237,8 @@ static void without_bytes(void **state)
             tok_ids_free(&got);
             close_tok(o);
         }
-        if (!st != !!rows[i].ids || (st && (st != AN_INPUT || !strstr(d.msg, rows[i].back)))) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        if (!st != !!rows[i].ids || (st && (st != AN_INPUT || !strstr(d.msg, rows[i].back))))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
     }
 }
 
@@ -231,23 +249,28 @@ static opened of_pieces(const char *model, const char *const *piece, const float
     int32_t type[40] = { TOK_UNKNOWN, TOK_CONTROL, TOK_CONTROL };
     float all[40] = { 0 };
     assert_true(n + 3 <= COUNT(token));
-    for (size_t i = 0; i < n; i++) token[3 + i] = (tok_str){ piece[i], strlen(piece[i]) }, type[3 + i] = TOK_NORMAL, all[3 + i] = score[i];
-    more.model = model, more.n = n + 3, more.token = token, more.type = type, more.score = all, more.bos = 1, more.eos = 2, more.pad = -1, more.add_bos = more.add_eos = -1;
+    for (size_t i = 0; i < n; i++)
+        token[3 + i] = (tok_str){ piece[i], strlen(piece[i]) }, type[3 + i] = TOK_NORMAL, all[3 + i] = score[i];
+    more.model = model, more.n = n + 3, more.token = token, more.type = type, more.score = all, more.bos = 1,
+    more.eos = 2, more.pad = -1, more.add_bos = more.add_eos = -1;
     diag d = { 0 };
     tokenizer *t;
     assert_ok(tok_from_vocab("pieces", &more, &t, &d), d);
     return wrap(t);
 }
 
-/* Leftmost of the best, of however long a piece; of equal segmentations the one whose last token is longest; of equal tokens the first. */
+/* Leftmost of the best, of however long a piece; of equal segmentations the one whose last token is longest; of
+ * equal tokens the first. */
 static void best_of_several(void **state)
 {
     (void)state;
     static const char *const runs[] = { "a", "aa", "aaaa", "aaaaa" };
-    static const float run_score[] = { -3, -2, 0, -1 }; /* pairs make fours, fours and one make five before the next four is made */
+    /* pairs make fours, fours and one make five before the next four is made */
+    static const float run_score[] = { -3, -2, 0, -1 };
     opened o = of_pieces("llama", runs, run_score, COUNT(runs), (tok_vocab){ 0 });
     EXPECT(o, "aaaaaa", 0, "6 3");
-    EXPECT(o, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 0, "6 6 6 6 6 6 6 6 6 4"); /* 47 of them: a long piece */
+    /* 47 of them: a long piece */
+    EXPECT(o, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 0, "6 6 6 6 6 6 6 6 6 4");
     close_tok(o);
     static const char *const equal[] = { "a", "b", "ab", "c", "c", "abc" };
     static const float equal_score[] = { -1, -2, -3, -1, -1, -4.5f };
@@ -257,7 +280,8 @@ static void best_of_several(void **state)
     EXPECT(o, "xx", 0, "0"); /* what is not known is one token for a run of it, also where the text begins with it */
     EXPECT(o, "xa\xc3\xa9\xc3\xa9" "a", 0, "0 3 0 3");
     close_tok(o);
-    o = from_json("{\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":0,\"a\":1},\"merges\":[]}}");
+    o = from_json(
+        "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":0,\"a\":1},\"merges\":[]}}");
     EXPECT(o, "a\xc3\xa9\xe4\xb8\xad" "a", 0, "1 0 0 1"); /* one for each character, unless runs are to be one */
     close_tok(o);
     static const char *const spaced[] = { "a", MARK, MARK "a" };
@@ -302,16 +326,19 @@ static void hostile_maps(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         unsigned char map[4 + 4 * UNITS + TEXT] = { 0 };
         put_le32(map, rows[i].bytes);
-        put_le32(map + 4, rows[i].root), put_le32(map + 4 + 4 * 'a', rows[i].a), put_le32(map + 4 + 4 * ('a' ^ 1), rows[i].leaf);
+        put_le32(map + 4, rows[i].root), put_le32(map + 4 + 4 * 'a', rows[i].a),
+            put_le32(map + 4 + 4 * ('a' ^ 1), rows[i].leaf);
         memcpy(map + 4 + 4 * UNITS, "X", 2);
         const tok_str token[] = { { "<unk>", 5 }, { "<s>", 3 }, { "</s>", 4 }, { "a", 1 }, { "b", 1 }, { "X", 1 } };
         const int32_t type[] = { TOK_UNKNOWN, TOK_CONTROL, TOK_CONTROL, TOK_NORMAL, TOK_NORMAL, TOK_NORMAL };
         const float score[COUNT(token)] = { 0 };
-        const tok_vocab v = { .model = "llama", .n = COUNT(token), .token = token, .type = type, .score = score, .bos = 1, .eos = 2, .pad = -1, .charsmap = map, .n_charsmap = rows[i].n };
+        const tok_vocab v = { .model = "llama", .n = COUNT(token), .token = token, .type = type, .score = score,
+                              .bos = 1, .eos = 2, .pad = -1, .charsmap = map, .n_charsmap = rows[i].n };
         diag d = { 0 };
         tokenizer *t;
         const an_status st = tok_from_vocab("map", &v, &t, &d);
-        if (st != (rows[i].says ? AN_INPUT : AN_OK) || (st && !strstr(d.msg, rows[i].says))) fail_msg("row %zu: status %d, \"%s\"", i, (int)st, d.msg);
+        if (st != (rows[i].says ? AN_INPUT : AN_OK) || (st && !strstr(d.msg, rows[i].says)))
+            fail_msg("row %zu: status %d, \"%s\"", i, (int)st, d.msg);
         if (st) continue;
         opened o = wrap(t);
         EXPECT(o, "ab", 0, rows[i].ids);
@@ -326,14 +353,16 @@ static void pre_names(void **state)
     static const struct { const char *pre, *text, *cuts; } rows[] = {
         { "default", "Hello 12345 (world)!! it's", "Hello| |123|45| |(|world|)!!| it|'|s" },
         { "default", "a<b $5,000.00\n\n  x_y~", "a|<|b| |$|5|,|000|.|00|\n\n | x|_|y|~" },
-        { "default", "\xd9\xa1\xd9\xa2\xd9\xa3\xd9\xa4 \xe2\x82\xac" "9", "\xd9\xa1\xd9\xa2\xd9\xa3\xd9\xa4| \xe2\x82\xac|9" }, /* three digits are ASCII ones; a currency sign but $ is no symbol of the first step */
+        /* three digits are ASCII ones; a currency sign but $ is no symbol of the first step */
+        { "default", "\xd9\xa1\xd9\xa2\xd9\xa3\xd9\xa4 \xe2\x82\xac" "9", "\xd9\xa1\xd9\xa2\xd9\xa3\xd9\xa4| \xe2\x82\xac|9" },
         { "gpt-2", "Hello 12345 (world)!! it's", "Hello| 12345| (|world|)!!| it|'s" },
         { "llama-bpe", "Hello 12345 (world)!! it's", "Hello| |123|45| (|world|)!!| it|'s" },
         { "smollm", "Hello 123 it's", "Hello| |1|2|3| it|'s" },
     };
     static const tok_str tokens[] = { { "a", 1 }, { "b", 1 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        tok_vocab v = { .model = "gpt2", .pre = rows[i].pre, .n = 2, .token = tokens, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
+        tok_vocab v = { .model = "gpt2", .pre = rows[i].pre, .n = 2, .token = tokens, .bos = -1, .eos = -1, .unk = -1,
+                        .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 };
         diag d = { 0 };
         tokenizer *t;
         assert_ok(tok_from_vocab("test", &v, &t, &d), d);
@@ -341,13 +370,16 @@ static void pre_names(void **state)
         tok_cuts c = { 0 };
         strbuf b = { 0 };
         assert_ok(tok_cut(o.e, rows[i].text, strlen(rows[i].text), &c, &d), d);
-        for (size_t k = 0, from = 0; k < c.n; from = c.at[k++]) sb_printf(&b, "%s%.*s", k ? "|" : "", (int)(c.at[k] - from), rows[i].text + from);
+        for (size_t k = 0, from = 0; k < c.n; from = c.at[k++])
+            sb_printf(&b, "%s%.*s", k ? "|" : "", (int)(c.at[k] - from), rows[i].text + from);
         assert_string_equal(b.at, rows[i].cuts);
         sb_free(&b);
         tok_cuts_free(&c);
         close_tok(o);
     }
-    tok_vocab v = { .model = "gpt2", .pre = "nobody", .n = 2, .token = tokens, .bos = -1, .eos = -1, .unk = -1, .pad = -1 };
+    tok_vocab v = {
+        .model = "gpt2", .pre = "nobody", .n = 2, .token = tokens, .bos = -1, .eos = -1, .unk = -1, .pad = -1
+    };
     diag d = { 0 };
     tokenizer *t;
     assert_int_equal(tok_from_vocab("test", &v, &t, &d), AN_INPUT);

@@ -1,8 +1,9 @@
-/* test_train.c: the resident step against the same arithmetic in double precision: every optimizer, on the processor and on chips; what fp16 loses;
- * the width offset of m1. */
+/* test_train.c: the resident step against the same arithmetic in double precision: every optimizer, on the processor
+ * and on chips; what fp16 loses; the width offset of m1. */
 #include "train_small_t.h"
 
-static void update(plain *p, const char *opt, const double *g_in, double lr, double decay, double clip, double beta, int step)
+static void update(plain *p, const char *opt, const double *g_in, double lr, double decay, double clip, double beta,
+                   int step)
 {
     double norm = 0, g[N_ALL], b1 = beta > 0 ? beta : 0.9, b2 = beta > 0 ? beta : 0.999;
     for (int i = 0; i < N_ALL; i++) norm += g_in[i] * g_in[i];
@@ -37,7 +38,8 @@ static const struct {
     bool dynamic;
     int accum;
     train_state_form form;
-    double tolerance, beta; /* beta: both of Adam's, 0: their defaults, by which 20 updates forget nothing of the second moment */
+    /* beta: both of Adam's, 0: their defaults, by which 20 updates forget nothing of the second moment */
+    double tolerance, beta;
 } rows[] = {
     { "cpu", "fp32", "sgd", 0.1, 0, 0, 0, false, 1, 0, 1e-5, 0 },
     { "cpu", "fp32", "sgd", 0.1, 0.01, 0.05, 1024, false, 1, 0, 1e-5, 0 },
@@ -77,8 +79,17 @@ static void optimizers(void **state)
         double g[N_ALL], got[N_ALL], sum[N_ALL];
         diag d = { 0 };
         start(&p, x, y, 7 + i);
-        trainer *t = open_trainer(rows[i].type, (train_options){ .engine = rows[i].engine, .optimizer = rows[i].opt, .decay = rows[i].decay, .clip = rows[i].clip,
-                                  .loss_scale = rows[i].scale, .dynamic_scale = rows[i].dynamic, .accum = rows[i].accum, .state = rows[i].form, .grow_after = 5, .beta1 = rows[i].beta, .beta2 = rows[i].beta });
+        trainer *t = open_trainer(rows[i].type, (train_options){ .engine = rows[i].engine,
+                                                                 .optimizer = rows[i].opt,
+                                                                 .decay = rows[i].decay,
+                                                                 .clip = rows[i].clip,
+                                                                 .loss_scale = rows[i].scale,
+                                                                 .dynamic_scale = rows[i].dynamic,
+                                                                 .accum = rows[i].accum,
+                                                                 .state = rows[i].form,
+                                                                 .grow_after = 5,
+                                                                 .beta1 = rows[i].beta,
+                                                                 .beta2 = rows[i].beta });
         put_weights(t, &p);
         bool half = !strcmp(rows[i].type, "fp16");
         for (int s = 1; s <= 20; s++) {
@@ -90,20 +101,25 @@ static void optimizers(void **state)
                 for (int k = 0; k < N_ALL; k++) sum[k] += g[k] / rows[i].accum;
                 put_batch(t, x, y);
                 assert_ok(train_step(t, rows[i].lr, &r, &d), d);
-                if (!r.finite) fail_msg("row %zu step %d: loss %g, norm %g, scale %g: not finite", i, s, r.loss, r.grad_norm, r.loss_scale);
-                if (fabs(r.loss - loss) > (half ? 3e-2 : 1e-2) * loss) fail_msg("row %zu step %d: loss %g, wanted %g", i, s, r.loss, loss);
+                if (!r.finite)
+                    fail_msg("row %zu step %d: loss %g, norm %g, scale %g: not finite", i, s, r.loss, r.grad_norm,
+                             r.loss_scale);
+                if (fabs(r.loss - loss) > (half ? 3e-2 : 1e-2) * loss)
+                    fail_msg("row %zu step %d: loss %g, wanted %g", i, s, r.loss, loss);
                 assert_int_equal(r.applied, a + 1 == rows[i].accum);
                 assert_int_equal(isnan(r.grad_norm) != 0, !r.applied); /* a part of a gradient has no norm */
             }
             double norm = 0;
             for (int k = 0; k < N_ALL; k++) norm += sum[k] * sum[k];
-            if (fabs(r.grad_norm - sqrt(norm)) > 0.05 * sqrt(norm)) fail_msg("row %zu step %d: norm %g, wanted %g", i, s, r.grad_norm, sqrt(norm));
+            if (fabs(r.grad_norm - sqrt(norm)) > 0.05 * sqrt(norm))
+                fail_msg("row %zu step %d: norm %g, wanted %g", i, s, r.grad_norm, sqrt(norm));
             update(&p, rows[i].opt, sum, rows[i].lr, rows[i].decay, rows[i].clip, rows[i].beta, s);
             assert_int_equal(r.step, s);
         }
         get_weights(t, got);
         double e = distance(got, p.w);
-        if (!(e <= rows[i].tolerance)) fail_msg("row %zu (%s %s on %s): weights are off by %g", i, rows[i].opt, rows[i].type, rows[i].engine, e);
+        if (!(e <= rows[i].tolerance))
+            fail_msg("row %zu (%s %s on %s): weights are off by %g", i, rows[i].opt, rows[i].type, rows[i].engine, e);
         train_stats st;
         train_get_stats(t, &st);
         assert_int_equal(st.steps, 20);
@@ -125,7 +141,8 @@ static void optimizers(void **state)
     }
 }
 
-/* An epsilon far above every gradient makes Adam's first step the gradient's, divided by it; without one it is the rate. */
+/* An epsilon far above every gradient makes Adam's first step the gradient's, divided by it; without one it is the
+ * rate. */
 static void an_epsilon(void **state)
 {
     (void)state;
@@ -145,7 +162,8 @@ static void an_epsilon(void **state)
         get_weights(t, w);
         for (int k = 0; k < N_ALL; k++) {
             const double want = g[k] == 0 ? 0 : eps[i] > 0 ? g[k] / eps[i] : g[k] > 0 ? 1 : -1;
-            if (fabs(p.w[k] - w[k] - want) > 1e-6 + 1e-3 * fabs(want)) fail_msg("epsilon %g, weight %d: a step of %g, wanted %g", eps[i], k, p.w[k] - w[k], want);
+            if (fabs(p.w[k] - w[k] - want) > 1e-6 + 1e-3 * fabs(want))
+                fail_msg("epsilon %g, weight %d: a step of %g, wanted %g", eps[i], k, p.w[k] - w[k], want);
         }
         train_close(t);
     }
@@ -156,7 +174,8 @@ static void an_epsilon(void **state)
 static void pairs_keep_small_updates(void **state)
 {
     (void)state;
-    static const char text[] = "graph \"one\"\nx = input fp16[1, 32]\nw = input fp16[1, 32]\np = mul(x, w)\nloss = reduce_sum(p) {axes=[0, 1], keep_dims=true}\nreturn loss\n";
+    static const char text[] =
+        "graph \"one\"\nx = input fp16[1, 32]\nw = input fp16[1, 32]\np = mul(x, w)\nloss = reduce_sum(p) {axes=[0, 1], keep_dims=true}\nreturn loss\n";
     for (int pair = 0; pair < 2; pair++) {
         graph *g = parse(text, "");
         trainer *t;
@@ -164,7 +183,11 @@ static void pairs_keep_small_updates(void **state)
         train_report r;
         float x[32], w[32];
         for (int i = 0; i < 32; i++) x[i] = w[i] = 1;
-        train_options o = { .engine = "soft:m1", .loss = graph_find(g, "loss"), .param = &(train_param){ "w", false }, .n_param = 1, .loss_scale = 1,
+        train_options o = { .engine = "soft:m1",
+                            .loss = graph_find(g, "loss"),
+                            .param = &(train_param){ "w", false },
+                            .n_param = 1,
+                            .loss_scale = 1,
                             .state = pair ? TRAIN_HALVES : TRAIN_F16 };
         assert_ok(train_open(&t, g, &o, &d), d);
         assert_ok(train_write(t, "w", DT_F32, w, &d), d);
@@ -176,21 +199,24 @@ static void pairs_keep_small_updates(void **state)
         assert_ok(train_read(t, "train.step.1024", DT_F64, &count[1], &d), d);
         assert_true(count[0] == 1100 - 1024 && count[1] == 1);
         for (int i = 0; i < 32; i++)
-            if (pair ? fabs(w[i] - 0.989) > 1e-4 : w[i] != 1) fail_msg("%s: w is %g", pair ? "pair" : "fp16", (double)w[i]);
+            if (pair ? fabs(w[i] - 0.989) > 1e-4 : w[i] != 1)
+                fail_msg("%s: w is %g", pair ? "pair" : "fp16", (double)w[i]);
         train_close(t);
         graph_free(g);
     }
 }
 
-/* A rate divided by the scale that fp16 does not hold, and squares that it does not: a step is the rate times the gradient still, and Adam's no
- * longer than the rate. */
+/* A rate divided by the scale that fp16 does not hold, and squares that it does not: a step is the rate times the
+ * gradient still, and Adam's no longer than the rate. */
 static void small_in_fp16(void **state)
 {
     (void)state;
     static const struct {
         const char *opt;
         double scale, size, rate, least, most; /* size: of what is learnt from; least, most: how far a weight goes */
-    } cases[] = { { "sgd", 0x1p14, 0.25, 1e-4, 3.3e-4, 3.55e-4 }, { "momentum", 0x1p14, 0.25, 1e-4, 1.3e-3, 1.6e-3 }, { "adam", 1, 0.002, 0.0625, 0.01, 0.626 } };
+    } cases[] = { { "sgd", 0x1p14, 0.25, 1e-4, 3.3e-4, 3.55e-4 },
+                  { "momentum", 0x1p14, 0.25, 1e-4, 1.3e-3, 1.6e-3 },
+                  { "adam", 1, 0.002, 0.0625, 0.01, 0.626 } };
     for (size_t i = 0; i < COUNT(cases); i++) {
         trainer *t = open_text(hinge_text, (train_options){ .optimizer = cases[i].opt, .loss_scale = cases[i].scale });
         train_report r;
@@ -203,7 +229,8 @@ static void small_in_fp16(void **state)
             assert_true(r.applied);
         }
         assert_ok(train_read(t, "w", DT_F32, w, &d), d);
-        if (!(w[0] > cases[i].least && w[0] < cases[i].most)) fail_msg("%s: the weight went to %g", cases[i].opt, (double)w[0]);
+        if (!(w[0] > cases[i].least && w[0] < cases[i].most))
+            fail_msg("%s: the weight went to %g", cases[i].opt, (double)w[0]);
         train_close(t);
     }
 }
@@ -222,7 +249,8 @@ static void the_rate_absorbs_the_scale(void **state)
             train_report r;
             diag d = { 0 };
             start(&p, x, y, 5);
-            trainer *t = open_trainer("fp16", (train_options){ .engine = "soft:m1", .optimizer = opts[k], .loss_scale = scales[i] });
+            trainer *t = open_trainer(
+                "fp16", (train_options){ .engine = "soft:m1", .optimizer = opts[k], .loss_scale = scales[i] });
             put_weights(t, &p);
             put_batch(t, x, y);
             for (int s = 0; s < 20; s++) assert_ok(train_step(t, lr[i], &r, &d), d);
@@ -230,7 +258,8 @@ static void the_rate_absorbs_the_scale(void **state)
             train_close(t);
         }
         double same = distance(w[1], w[0]), twice = distance(w[2], w[0]);
-        if (!(same < 0.02 && twice > 0.1)) fail_msg("%s: %g between scales, %g when divided twice", opts[k], same, twice);
+        if (!(same < 0.02 && twice > 0.1))
+            fail_msg("%s: %g between scales, %g when divided twice", opts[k], same, twice);
     }
 }
 
@@ -248,7 +277,9 @@ static void convolutions(void **state)
     static const struct {
         grad_conv_form form;
         bool finite;
-    } rows_[] = { { GRAD_CONV_PATCHES, false }, { GRAD_CONV_INPUT_PATCHES, true }, { GRAD_CONV_NO_WIDTH_OFFSET, true } };
+    } rows_[] = { { GRAD_CONV_PATCHES, false },
+                  { GRAD_CONV_INPUT_PATCHES, true },
+                  { GRAD_CONV_NO_WIDTH_OFFSET, true } };
     float x[480], w[54];
     rng r = { 11 };
     for (int i = 0; i < 480; i++) x[i] = (float)rng_normal(&r) * 0x1p-6f;
@@ -258,14 +289,25 @@ static void convolutions(void **state)
         trainer *t;
         diag d = { 0 };
         train_report q;
-        /* at the output the gradient is scale * c / 360: beyond 4094 and within fp16; small x keep the sums within 32768 */
-        train_options o = { .engine = "soft:m1", .loss = graph_find(g, "loss"), .param = &(train_param){ "w", true }, .n_param = 1, .loss_scale = 1 << 20,
-                            .conv_weight = rows_[i].form, .warn = keep_line, .user = said };
+        /* at the output the gradient is scale * c / 360: beyond 4094 and within fp16; small x keep the sums within
+         * 32768 */
+        train_options o = { .engine = "soft:m1",
+                            .loss = graph_find(g, "loss"),
+                            .param = &(train_param){ "w", true },
+                            .n_param = 1,
+                            .loss_scale = 1 << 20,
+                            .conv_weight = rows_[i].form,
+                            .warn = keep_line,
+                            .user = said };
         said[0] = 0;
         assert_ok(train_open(&t, g, &o, &d), d);
         /* what will overflow is named before anything runs, with the forms that do not */
         if (rows_[i].finite) assert_string_equal(said, "");
-        else if (!strstr(said, "slice_by_size slice_by_size_") || !strstr(said, ", of conv ") || !strstr(said, "5 more of the gradient's slices have a width offset and carry the loss scale of 1.04858e+06") || !strstr(said, "soft:m1") || !strstr(said, "no-width-offset"))
+        else if (!strstr(said, "slice_by_size slice_by_size_") || !strstr(said, ", of conv ") ||
+                 !strstr(
+                     said,
+                     "5 more of the gradient's slices have a width offset and carry the loss scale of 1.04858e+06") ||
+                 !strstr(said, "soft:m1") || !strstr(said, "no-width-offset"))
             fail_msg("said \"%s\"", said);
         assert_ok(train_write(t, "w", DT_F32, w, &d), d);
         assert_ok(train_put(t, "x", DT_F32, x, &d), d);

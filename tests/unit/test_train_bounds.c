@@ -1,10 +1,11 @@
-/* State stays finite, or as it was: steps that decay, old moments or the square of a gradient would take too far, though the gradient alone would
- * not (bounds.c); halves of numbers that would be infinite where their sum is not. */
+/* State stays finite, or as it was: steps that decay, old moments or the square of a gradient would take too far,
+ * though the gradient alone would not (bounds.c); halves of numbers that would be infinite where their sum is not. */
 #include <math.h>
 
 #include "train_t.h"
 
-static const char line_text[] = "graph \"line\"\nx = input fp32[4]\nw = input fp32[4]\nm = mul(x, w)\nloss = reduce_sum(m)\nreturn loss\n";
+static const char line_text[] =
+    "graph \"line\"\nx = input fp32[4]\nw = input fp32[4]\nm = mul(x, w)\nloss = reduce_sum(m)\nreturn loss\n";
 
 enum { N = 4, STATES = 4 };
 typedef struct {
@@ -67,7 +68,8 @@ static void decay_that_grows(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         trainer *t = open_line((train_options){ .optimizer = rows[i].opt, .decay = rows[i].decay }, 1, 1e-3f);
         int n = steps_on(t, rows[i].lr, 400); /* a bound that only grows would have ended all of them */
-        if (n < 40 || (n < 400) != rows[i].ends) fail_msg("%s, decay %g: refused after %d updates", rows[i].opt, rows[i].decay, n);
+        if (n < 40 || (n < 400) != rows[i].ends)
+            fail_msg("%s, decay %g: refused after %d updates", rows[i].opt, rows[i].decay, n);
         train_close(t);
     }
 }
@@ -92,7 +94,8 @@ static void written_by_the_host(void **state)
         diag d = { 0 };
         assert_int_equal(steps_on(t, rows[i].lr * 1e-6, 3), 3);
         assert_ok(train_write(t, rows[i].name, DT_F32, far, &d), d);
-        if (steps_on(t, rows[i].lr, 1) != rows[i].fits) fail_msg("%s at %g: %s of %g", rows[i].opt, rows[i].lr, rows[i].name, (double)rows[i].x);
+        if (steps_on(t, rows[i].lr, 1) != rows[i].fits)
+            fail_msg("%s at %g: %s of %g", rows[i].opt, rows[i].lr, rows[i].name, (double)rows[i].x);
         assert_ok(train_write(t, rows[i].name, DT_F32, near, &d), d);
         assert_int_equal(steps_on(t, rows[i].lr * 1e-6, 3), 3);
         train_close(t);
@@ -108,9 +111,11 @@ static void squares_of_plain_gradients(void **state)
         double clip;
         float x;
         bool fits;
-    } rows[] = { { "adam", 0, 1e20f, false }, { "adamw", 0, 1e20f, false }, { "adam", 0, 1e18f, true }, { "adam", 1, 1e20f, true }, { "momentum", 0, 1e20f, true }, { "sgd", 0, 1e20f, true } };
+    } rows[] = { { "adam", 0, 1e20f, false }, { "adamw", 0, 1e20f, false },   { "adam", 0, 1e18f, true },
+                 { "adam", 1, 1e20f, true },  { "momentum", 0, 1e20f, true }, { "sgd", 0, 1e20f, true } };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        trainer *t = open_line((train_options){ .optimizer = rows[i].opt, .clip = rows[i].clip, .loss_scale = 0x1p-10 }, 1e-3f, rows[i].x);
+        trainer *t = open_line((train_options){ .optimizer = rows[i].opt, .clip = rows[i].clip, .loss_scale = 0x1p-10 },
+                               1e-3f, rows[i].x);
         if (steps_on(t, 1e-3, 1) != rows[i].fits) fail_msg("%s: a gradient of %g", rows[i].opt, (double)rows[i].x);
         train_close(t);
     }
@@ -122,7 +127,8 @@ static void low_halves(void **state)
     (void)state;
     static const char *const engines[] = { "soft:m1", "soft:m4" };
     for (int i = 0; i < 4; i++) {
-        trainer *t = open_line((train_options){ .engine = engines[i / 2], .state = TRAIN_HALVES, .loss_scale = 1024 }, i % 2 ? 40000 : 4000, 0x1p-6f);
+        trainer *t = open_line((train_options){ .engine = engines[i / 2], .state = TRAIN_HALVES, .loss_scale = 1024 },
+                               i % 2 ? 40000 : 4000, 0x1p-6f);
         if (steps_on(t, 1280, 1) != !(i % 2)) fail_msg("%s: a weight of %d", engines[i / 2], i % 2 ? 40000 : 4000);
         train_close(t);
     }
@@ -130,6 +136,7 @@ static void low_halves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(decay_that_grows), cmocka_unit_test(written_by_the_host), cmocka_unit_test(squares_of_plain_gradients), cmocka_unit_test(low_halves) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(decay_that_grows), cmocka_unit_test(written_by_the_host),
+                                        cmocka_unit_test(squares_of_plain_gradients), cmocka_unit_test(low_halves) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Data to train on: idx folders that are good and bad, drawn digits, texts, and shuffled batches that can be found again. */
+/* Data to train on: idx folders that are good and bad, drawn digits, texts, and shuffled batches that can be found
+ * again. */
 #include <math.h>
 #include <unistd.h>
 
@@ -243,7 +244,8 @@ static void texts(void **state)
     for (int k = 0; k < 16; k++) assert_true(x[k] == t.text.id[bytes - 17 + k] && y[k] == t.text.id[bytes - 16 + k]);
     for (int64_t i = 0; i < t.n_test; i += t.n_test - 1) { /* the first and the last: inside the held part */
         train_data_sample(&t, true, i, x, y);
-        for (int k = 0; k < 16; k++) assert_true(x[k] == t.text.id[bytes + 16 * i + k] && y[k] == t.text.id[bytes + 16 * i + k + 1]);
+        for (int k = 0; k < 16; k++)
+            assert_true(x[k] == t.text.id[bytes + 16 * i + k] && y[k] == t.text.id[bytes + 16 * i + k + 1]);
     }
     assert_true(bytes + 16 * t.n_test < t.text.n);
     assert_ok(train_data_open("letters:1", 16, &u, &d), d);
@@ -268,7 +270,9 @@ static void batches(void **state)
     (void)state;
     enum { N = 103, BATCH = 10, STEPS = 60 };
     uint8_t id[N + 40];
-    train_data t = { .task = NET_TEXT, .text = { .id = id, .n = N + 40, .held = 2 }, .seq = 1, .x_per = 1, .y_per = 1, .n_train = N };
+    train_data t = {
+        .task = NET_TEXT, .text = { .id = id, .n = N + 40, .held = 2 }, .seq = 1, .x_per = 1, .y_per = 1, .n_train = N
+    };
     for (int i = 0; i < N + 40; i++) id[i] = (uint8_t)i;
     train_batches b;
     diag d = { 0 };
@@ -322,7 +326,8 @@ static int make_dir(void **state) { (void)state; return !mkdtemp(dir); }
 static int drop_dir(void **state)
 {
     (void)state;
-    static const char *const all[] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte" };
+    static const char *const all[] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images.idx3-ubyte",
+                                       "t10k-labels.idx1-ubyte" };
     char path[100];
     for (size_t i = 0; i < COUNT(all); i++) snprintf(path, sizeof path, "%s/%s", dir, all[i]), unlink(path);
     return rmdir(dir);
@@ -331,8 +336,14 @@ static int drop_dir(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(folder), cmocka_unit_test(bad_folders), cmocka_unit_test(checked_images), cmocka_unit_test(drawn_digits), cmocka_unit_test(drawn_digits_are_not_linear),
-        cmocka_unit_test(texts),  cmocka_unit_test(batches),     cmocka_unit_test(mnist),
+        cmocka_unit_test(folder),
+        cmocka_unit_test(bad_folders),
+        cmocka_unit_test(checked_images),
+        cmocka_unit_test(drawn_digits),
+        cmocka_unit_test(drawn_digits_are_not_linear),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(mnist),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

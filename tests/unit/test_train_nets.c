@@ -1,5 +1,5 @@
-/* The networks trained end to end on the built-in data, on a chip and on the plain processor: small batches and few steps, so that what
- * is shown is that they learn. Figures at full size are in docs/training.md. */
+/* The networks trained end to end on the built-in data, on a chip and on the plain processor: small batches and few
+ * steps, so that what is shown is that they learn. Figures at full size are in docs/training.md. */
 #include <unistd.h>
 
 #include "t.h"
@@ -33,10 +33,14 @@ static void every_network_learns(void **state)
     };
     double plain = 0;
     for (size_t i = 0; i < COUNT(rows); i++) {
-        train_run_result r = trained((train_run_options){ .model = rows[i].model, .engine = rows[i].engine, .steps = rows[i].steps, .batch = rows[i].batch,
-                                                          .lr = rows[i].lr, .warmup = -1, .every = -1, .final_test = 256 });
+        train_run_result r = trained((train_run_options){ .model = rows[i].model, .engine = rows[i].engine,
+                                                          .steps = rows[i].steps, .batch = rows[i].batch,
+                                                          .lr = rows[i].lr, .warmup = -1, .every = -1,
+                                                          .final_test = 256 });
         print_message("%s on %s: %.4f\n", rows[i].model, rows[i].engine, r.final_accuracy);
-        if (!(r.final_accuracy >= rows[i].at_least)) fail_msg("%s on %s: %.4f of the test samples, wanted %.2f", rows[i].model, rows[i].engine, r.final_accuracy, rows[i].at_least);
+        if (!(r.final_accuracy >= rows[i].at_least))
+            fail_msg("%s on %s: %.4f of the test samples, wanted %.2f", rows[i].model, rows[i].engine, r.final_accuracy,
+                     rows[i].at_least);
         assert_int_equal(r.stats.dispatches, r.stats.minibatches);
         /* fp16 states change the road, not where it leads */
         if (i % 2 && !(r.final_accuracy > plain - 0.08 && r.final_accuracy < plain + 0.08))
@@ -49,7 +53,8 @@ static void every_network_learns(void **state)
 static void a_hidden_layer_helps(void **state)
 {
     (void)state;
-    train_run_result r = trained((train_run_options){ .model = "mlp", .engine = "cpu", .steps = 250, .every = -1, .final_test = 1000 });
+    train_run_result r =
+        trained((train_run_options){ .model = "mlp", .engine = "cpu", .steps = 250, .every = -1, .final_test = 1000 });
     print_message("mlp: %.4f of %lld\n", r.final_accuracy, (long long)r.final_n);
     assert_true(r.final_accuracy > 0.94);
 }
@@ -60,15 +65,25 @@ static void loss_scales_and_reruns(void **state)
     static const double scales[] = { 128, 1024, 65536, 1024 };
     train_run_result r[COUNT(scales)];
     for (size_t i = 0; i < COUNT(scales); i++) {
-        r[i] = trained((train_run_options){ .model = "digits", .engine = "soft:m1", .steps = 80, .batch = 16, .lr = 0.03, .loss_scale = scales[i],
-                                           .every = 40, .test = 200, .final_test = 400, .seed = 3 });
-        print_message("loss scale %g: %.4f, %llu skipped\n", scales[i], r[i].final_accuracy, (unsigned long long)r[i].stats.skipped);
+        r[i] = trained((train_run_options){ .model = "digits",
+                                            .engine = "soft:m1",
+                                            .steps = 80,
+                                            .batch = 16,
+                                            .lr = 0.03,
+                                            .loss_scale = scales[i],
+                                            .every = 40,
+                                            .test = 200,
+                                            .final_test = 400,
+                                            .seed = 3 });
+        print_message("loss scale %g: %.4f, %llu skipped\n", scales[i], r[i].final_accuracy,
+                      (unsigned long long)r[i].stats.skipped);
         assert_true(r[i].final_accuracy > 0.65);
         assert_true(r[i].stats.skipped < 10);
         assert_int_equal(r[i].n_trace, 3); /* steps 0, 40, 80 */
     }
     assert_true(r[1].digest == r[3].digest && r[1].loss == r[3].loss);
-    for (int k = 0; k < 3; k++) assert_true(r[1].trace[k].step == 40 * k && r[1].trace[k].accuracy == r[3].trace[k].accuracy);
+    for (int k = 0; k < 3; k++)
+        assert_true(r[1].trace[k].step == 40 * k && r[1].trace[k].accuracy == r[3].trace[k].accuracy);
     assert_true(r[0].digest != r[1].digest);
 }
 
@@ -80,13 +95,15 @@ static void mnist(void **state)
         skip();
         return;
     }
-    train_run_result r = trained((train_run_options){ .model = "digits", .data = "mnist:../shared/data/mnist", .engine = "cpu", .every = -1, .final_test = 1000 });
+    train_run_result r = trained((train_run_options){
+        .model = "digits", .data = "mnist:../shared/data/mnist", .engine = "cpu", .every = -1, .final_test = 1000 });
     print_message("digits: %.4f of the first 1000 test images\n", r.final_accuracy);
     assert_true(r.final_accuracy >= 0.908);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_network_learns), cmocka_unit_test(a_hidden_layer_helps), cmocka_unit_test(loss_scales_and_reruns), cmocka_unit_test(mnist) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_network_learns), cmocka_unit_test(a_hidden_layer_helps),
+                                        cmocka_unit_test(loss_scales_and_reruns), cmocka_unit_test(mnist) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,8 +25,13 @@ static void overflow_leaves_no_trace(void **state)
             diag d = { 0 };
             start(&p, x, y, 3);
             for (int k = 0; k < N_X; k++) huge[k] = (float)overflows[i].big * (k % 3 ? 1 : -1);
-            trainer *t = open_trainer(overflows[i].type, (train_options){ .engine = overflows[i].engine, .optimizer = overflows[i].opt, .state = overflows[i].form,
-                                      .loss_scale = overflows[i].scale, .dynamic_scale = dynamic, .max_skipped = 4, .grow_after = 2 });
+            trainer *t = open_trainer(overflows[i].type, (train_options){ .engine = overflows[i].engine,
+                                                                          .optimizer = overflows[i].opt,
+                                                                          .state = overflows[i].form,
+                                                                          .loss_scale = overflows[i].scale,
+                                                                          .dynamic_scale = dynamic,
+                                                                          .max_skipped = 4,
+                                                                          .grow_after = 2 });
             put_weights(t, &p);
             put_batch(t, x, y);
             assert_ok(train_step(t, 0.01, &r, &d), d);
@@ -59,7 +64,8 @@ static void overflow_leaves_no_trace(void **state)
         }
 }
 
-/* Nor does a step that would leave a state which is not finite, though its gradients are; and gradients of 0 everywhere are none. */
+/* Nor does a step that would leave a state which is not finite, though its gradients are; and gradients of 0
+ * everywhere are none. */
 static void a_step_too_far(void **state)
 {
     (void)state;
@@ -80,13 +86,16 @@ static void a_step_too_far(void **state)
         train_report r;
         diag d = { 0 };
         start(&p, x, y, 3);
-        trainer *t = open_trainer(far[i].type, (train_options){ .engine = far[i].engine, .optimizer = far[i].opt, .loss_scale = far[i].scale });
+        trainer *t = open_trainer(
+            far[i].type,
+            (train_options){ .engine = far[i].engine, .optimizer = far[i].opt, .loss_scale = far[i].scale });
         if (far[i].nothing) memset(&p, 0, sizeof p);
         put_weights(t, &p);
         put_batch(t, far[i].nothing ? none : x, far[i].nothing ? zero : y);
         size_t n = all_bits(t, before, sizeof before);
         assert_ok(train_step(t, far[i].rate, &r, &d), d);
-        if (r.verdict != far[i].verdict) fail_msg("row %zu: verdict %d, %s", i, (int)r.verdict, train_verdict_text(r.verdict));
+        if (r.verdict != far[i].verdict)
+            fail_msg("row %zu: verdict %d, %s", i, (int)r.verdict, train_verdict_text(r.verdict));
         assert_int_equal(r.applied, far[i].verdict == VERDICT_FINE);
         if (!r.applied) {
             assert_int_equal(all_bits(t, after, sizeof after), n);
@@ -109,7 +118,10 @@ static void a_bad_minibatch_of_a_group(void **state)
     for (int i = 0; i < 4; i++) {
         const bool chip = i < 2, bad = i % 2;
         for (int k = 0; k < N_X; k++) huge[k] = chip ? 30000 : 1e30f;
-        trainer *t = open_trainer(chip ? "fp16" : "fp32", (train_options){ .engine = chip ? "soft:m1" : "cpu", .optimizer = "momentum", .accum = 3, .loss_scale = 256 });
+        trainer *t = open_trainer(chip ? "fp16" : "fp32", (train_options){ .engine = chip ? "soft:m1" : "cpu",
+                                                                           .optimizer = "momentum",
+                                                                           .accum = 3,
+                                                                           .loss_scale = 256 });
         put_weights(t, &p);
         for (int group = 0; group < 3; group++) {
             if (group == 1 && !bad) continue;
@@ -123,7 +135,8 @@ static void a_bad_minibatch_of_a_group(void **state)
         assert_int_equal(r.skipped, bad);
         train_stats st;
         train_get_stats(t, &st);
-        assert_true(st.minibatches == (bad ? 9u : 6u) && st.ran == (bad ? 8u : 6u) && st.dispatches == st.ran); /* behind the bad one there is nothing to run */
+        /* behind the bad one there is nothing to run */
+        assert_true(st.minibatches == (bad ? 9u : 6u) && st.ran == (bad ? 8u : 6u) && st.dispatches == st.ran);
         get_weights(t, w[bad]);
         train_close(t);
         if (bad) assert_memory_equal(w[0], w[1], sizeof w[0]);
@@ -139,7 +152,8 @@ static void a_group_too_far(void **state)
         trainer *t = open_text(hinge_text, (train_options){ .engine = engines[i], .accum = 2, .loss_scale = 8 });
         train_report r;
         for (int s = 0; s < 4; s++) step_on(t, right, s < 2 ? (i ? 3e38 : 6e7) : 0.01, &r);
-        if (!r.applied || r.step != 1 || r.skipped != 1) fail_msg("%s: %s, %d skipped", engines[i], train_verdict_text(r.verdict), (int)r.skipped);
+        if (!r.applied || r.step != 1 || r.skipped != 1)
+            fail_msg("%s: %s, %d skipped", engines[i], train_verdict_text(r.verdict), (int)r.skipped);
         train_close(t);
     }
 }
@@ -148,7 +162,8 @@ static void a_group_too_far(void **state)
 static void numbers_refused(void **state)
 {
     (void)state;
-    static const char text[] = "graph \"rows\"\nat = input int32[2]\nx = input fp16[2, 4]\nw = input fp16[8, 4]\ne = gather(w, at) {axis=0}\nm = mul(e, x)\nloss = reduce_mean(m)\nreturn loss\n";
+    static const char text[] =
+        "graph \"rows\"\nat = input int32[2]\nx = input fp16[2, 4]\nw = input fp16[8, 4]\ne = gather(w, at) {axis=0}\nm = mul(e, x)\nloss = reduce_mean(m)\nreturn loss\n";
     const uint16_t f16[8] = { 0, 0, 0x7c00 };
     const float large[8] = { 0, 70000 }, parts[2] = { 1, 0.5f }, fine[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     const int64_t wide[2] = { 1, (int64_t)1 << 40 };
@@ -164,7 +179,8 @@ static void numbers_refused(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         diag d = { 0 };
         an_status st = train_put(t, cases[i].name, cases[i].dt, cases[i].data, &d);
-        if (st != (cases[i].says ? AN_INPUT : AN_OK) || (st && !strstr(d.msg, cases[i].says))) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        if (st != (cases[i].says ? AN_INPUT : AN_OK) || (st && !strstr(d.msg, cases[i].says)))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
     }
     static const double rates[] = { INFINITY, -INFINITY, NAN };
     for (size_t i = 0; i < COUNT(rates); i++) {
@@ -178,7 +194,8 @@ static void numbers_refused(void **state)
     train_close(t);
 }
 
-/* Devices whose surfaces have one size, or a least one; and whose dispatch fails once: it is run again unless memory is what it lacks. */
+/* Devices whose surfaces have one size, or a least one; and whose dispatch fails once: it is run again unless memory
+ * is what it lacks. */
 typedef struct {
     int at;      /* which dispatch fails; 0: none */
     int lines;   /* said */
@@ -210,8 +227,11 @@ static void devices_of_all_kinds(void **state)
         stumble fault = { .at = cases[i].fault }, spoil = { .at = cases[i].spoil };
         an_status st = AN_OK;
         start(&p, x, y, 3);
-        trainer *t = open_trainer("fp16", (train_options){ .engine = "soft:m1", .optimizer = "momentum", .loss_scale = 64, .warn = heard, .user = &spoil,
-                                  .device = { .limit = cases[i].limit, .n_limit = 2, .fault = stumbles, .user = &fault, .spoil = stumbles, .spoiler = &spoil } });
+        trainer *t = open_trainer("fp16", (train_options){ .engine = "soft:m1", .optimizer = "momentum",
+                                                           .loss_scale = 64, .warn = heard, .user = &spoil,
+                                                           .device = { .limit = cases[i].limit, .n_limit = 2,
+                                                                       .fault = stumbles, .user = &fault,
+                                                                       .spoil = stumbles, .spoiler = &spoil } });
         put_weights(t, &p);
         put_batch(t, x, y);
         for (int s = 0; s < 3 && !st; s++) st = train_step(t, 0.01, &r, &d);
@@ -225,8 +245,9 @@ static void devices_of_all_kinds(void **state)
     }
 }
 
-/* Where the options say nothing: from 1024 in fp16, doubled after 200 updates that counted; as far as the type of the numbers sent holds twice of it, and
- * as far down as nothing can overflow; 32 updates in a row that were not finite are the end. */
+/* Where the options say nothing: from 1024 in fp16, doubled after 200 updates that counted; as far as the type of
+ * the numbers sent holds twice of it, and as far down as nothing can overflow; 32 updates in a row that were not
+ * finite are the end. */
 static void scales_by_default(void **state)
 {
     (void)state;
@@ -243,7 +264,8 @@ static void scales_by_default(void **state)
         for (int i = 0; i < (soon ? 20 : 201); i++) {
             step_on(t, little, 0, &r);
             double want = soon ? MIN(ldexp(1024, i), 0x1p15) : i < 200 ? 1024 : 2048;
-            if (!r.applied || r.loss_scale != want) fail_msg("update %d: applied %d, scale %g, wanted %g", i, r.applied, r.loss_scale, want);
+            if (!r.applied || r.loss_scale != want)
+                fail_msg("update %d: applied %d, scale %g, wanted %g", i, r.applied, r.loss_scale, want);
         }
         train_close(t);
     }
@@ -252,7 +274,8 @@ static void scales_by_default(void **state)
     put_batch(t, x, y);
     for (int i = 0; i < 30; i++) {
         assert_ok(train_step(t, 0, &r, &d), d);
-        if (!r.applied || r.loss_scale != MIN(ldexp(1, i), 0x1p24)) fail_msg("update %d: applied %d, scale %g", i, r.applied, r.loss_scale);
+        if (!r.applied || r.loss_scale != MIN(ldexp(1, i), 0x1p24))
+            fail_msg("update %d: applied %d, scale %g", i, r.applied, r.loss_scale);
     }
     put_batch(t, huge, y);
     for (int i = 1; i <= 32; i++) {
@@ -271,15 +294,20 @@ static void scales_by_default(void **state)
     train_close(t);
 }
 
-/* What a step is refused for: the first of loss, gradient and square that is too large, where the ones before it are not. */
+/* What a step is refused for: the first of loss, gradient and square that is too large, where the ones before it are
+ * not. */
 static void verdicts(void **state)
 {
     (void)state;
-    static const char high[] = "graph \"high\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\ns = reduce_mean(m)\nk = const fp16[] {60000}\na = add(s, k)\nloss = add(a, k)\nreturn loss\n";
-    static const char steep[] = "graph \"steep\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\nk = const fp16[] {30000}\np = mul(m, k)\ns = reduce_mean(p)\n"
-                                "n = const fp16[] {0.0009765625}\nloss = mul(s, n)\nreturn loss\n";
-    static const char far[] = "graph \"far\"\nx = input fp32[4, 2]\nw = input fp32[2, 1]\nm = matmul(x, w)\nk = const fp32[] {1e20}\np = mul(m, k)\nloss = reduce_mean(p)\nreturn loss\n";
-    static const char beyond[] = "graph \"beyond\"\nx = input fp32[4, 2]\nw = input fp32[2, 1]\nm = matmul(x, w)\ns = reduce_mean(m)\nk = const fp32[] {3e38}\na = add(s, k)\nloss = add(a, k)\nreturn loss\n";
+    static const char high[] =
+        "graph \"high\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\ns = reduce_mean(m)\nk = const fp16[] {60000}\na = add(s, k)\nloss = add(a, k)\nreturn loss\n";
+    static const char steep[] =
+        "graph \"steep\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\nk = const fp16[] {30000}\np = mul(m, k)\ns = reduce_mean(p)\n"
+        "n = const fp16[] {0.0009765625}\nloss = mul(s, n)\nreturn loss\n";
+    static const char far[] =
+        "graph \"far\"\nx = input fp32[4, 2]\nw = input fp32[2, 1]\nm = matmul(x, w)\nk = const fp32[] {1e20}\np = mul(m, k)\nloss = reduce_mean(p)\nreturn loss\n";
+    static const char beyond[] =
+        "graph \"beyond\"\nx = input fp32[4, 2]\nw = input fp32[2, 1]\nm = matmul(x, w)\ns = reduce_mean(m)\nk = const fp32[] {3e38}\na = add(s, k)\nloss = add(a, k)\nreturn loss\n";
     static const struct {
         const char *text, *opt;
         train_state_form form;
@@ -293,18 +321,26 @@ static void verdicts(void **state)
         { far, "sgd", 0, 1, VERDICT_GRADIENT, "cpu" }, { beyond, "sgd", 0, 1, VERDICT_LOSS, "cpu" },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        trainer *t = open_text(cases[i].text, (train_options){ .engine = cases[i].engine, .optimizer = cases[i].opt, .state = cases[i].form, .loss_scale = cases[i].scale });
+        trainer *t = open_text(cases[i].text, (train_options){ .engine = cases[i].engine,
+                                                               .optimizer = cases[i].opt,
+                                                               .state = cases[i].form,
+                                                               .loss_scale = cases[i].scale });
         train_report r;
         diag d = { 0 };
         float w[2] = { 0.3f, -0.2f };
         assert_ok(train_write(t, "w", DT_F32, w, &d), d);
         step_on(t, right, 1, &r);
-        if (r.verdict != cases[i].verdict || r.applied != (r.verdict == VERDICT_FINE)) fail_msg("row %zu: %s, loss %g, norm %g", i, train_verdict_text(r.verdict), r.loss, r.grad_norm);
+        if (r.verdict != cases[i].verdict || r.applied != (r.verdict == VERDICT_FINE))
+            fail_msg("row %zu: %s, loss %g, norm %g", i, train_verdict_text(r.verdict), r.loss, r.grad_norm);
         assert_ok(train_read(t, "w", DT_F32, w, &d), d);
-        if (!r.applied && fabs(w[0] - 0.3) + fabs(w[1] + 0.2) > 1e-3) fail_msg("row %zu: weights went to %g and %g", i, (double)w[0], (double)w[1]);
-        for (int k = 0; !r.applied && k < 40 && !train_step(t, 1, &r, &d); k++) {} /* and the end of a row of them says so */
+        if (!r.applied && fabs(w[0] - 0.3) + fabs(w[1] + 0.2) > 1e-3)
+            fail_msg("row %zu: weights went to %g and %g", i, (double)w[0], (double)w[1]);
+        /* and the end of a row of them says so */
+        for (int k = 0; !r.applied && k < 40 && !train_step(t, 1, &r, &d); k++) {}
         bool by_scale = !cases[i].engine && cases[i].verdict != VERDICT_LOSS;
-        if (!r.applied && (d.st != AN_MISMATCH || !strstr(d.msg, train_verdict_text(cases[i].verdict)) || !strstr(d.msg, "the scale is too large") == by_scale)) fail_msg("row %zu: %s", i, d.msg);
+        if (!r.applied && (d.st != AN_MISMATCH || !strstr(d.msg, train_verdict_text(cases[i].verdict)) ||
+                           !strstr(d.msg, "the scale is too large") == by_scale))
+            fail_msg("row %zu: %s", i, d.msg);
         train_close(t);
     }
 }
@@ -313,13 +349,15 @@ static void verdicts(void **state)
 static void a_moment_too_far(void **state)
 {
     (void)state;
-    trainer *t = open_text(hinge_text, (train_options){ .engine = "soft:m4", .optimizer = "adam", .beta2 = 0.5, .loss_scale = 128, .dynamic_scale = true, .grow_after = 3 });
+    trainer *t = open_text(hinge_text, (train_options){ .engine = "soft:m4", .optimizer = "adam", .beta2 = 0.5,
+                                                        .loss_scale = 128, .dynamic_scale = true, .grow_after = 3 });
     float less[8];
     train_report r;
     for (int i = 0; i < 8; i++) less[i] = right[i] / 8;
     for (int i = 0; i < 4; i++) { /* 27104 of gradients of 176, then four times that */
         step_on(t, i < 3 ? right : less, 1e-3, &r);
-        if (r.verdict != (i < 3 ? VERDICT_FINE : VERDICT_STATE)) fail_msg("step %d: %s, norm %g", i, train_verdict_text(r.verdict), r.grad_norm);
+        if (r.verdict != (i < 3 ? VERDICT_FINE : VERDICT_STATE))
+            fail_msg("step %d: %s, norm %g", i, train_verdict_text(r.verdict), r.grad_norm);
     }
     train_close(t);
 }
@@ -341,21 +379,38 @@ static void refusals(void **state)
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char text[300];
-        snprintf(text, sizeof text, "graph \"bad\"\nx = input fp32[4, 2]\nw = input fp32[2, 1]\n%s = input %s\nm = matmul(x, w)\nloss = reduce_mean(m)\nreturn loss\n", cases[i].second, cases[i].type);
+        snprintf(
+            text, sizeof text,
+            "graph \"bad\"\nx = input fp32[4, 2]\nw = input fp32[2, 1]\n%s = input %s\nm = matmul(x, w)\nloss = reduce_mean(m)\nreturn loss\n",
+            cases[i].second, cases[i].type);
         graph *g = parse(text, "");
         trainer *t;
         diag d = { 0 };
         const train_param both[] = { { "w", true }, { cases[i].second, true } };
-        train_options o = { .engine = "cpu", .optimizer = cases[i].optimizer, .loss = graph_find(g, "loss"), .param = both, .n_param = 2, .fetch = &(train_fetched){ "it", { cases[i].fetch } }, .n_fetch = 1, .freeze_unreached = true, .device.threads = 1 };
+        train_options o = { .engine = "cpu",
+                            .optimizer = cases[i].optimizer,
+                            .loss = graph_find(g, "loss"),
+                            .param = both,
+                            .n_param = 2,
+                            .fetch = &(train_fetched){ "it", { cases[i].fetch } },
+                            .n_fetch = 1,
+                            .freeze_unreached = true,
+                            .device.threads = 1 };
         an_status st = train_open(&t, g, &o, &d);
-        if (st != (cases[i].says ? AN_INPUT : AN_OK) || (st && !strstr(d.msg, cases[i].says))) fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
+        if (st != (cases[i].says ? AN_INPUT : AN_OK) || (st && !strstr(d.msg, cases[i].says)))
+            fail_msg("row %zu: status %d: %s", i, (int)st, d.msg);
         train_close(t);
         graph_free(g);
     }
     graph *g = parse(hinge_text, ""); /* a scale that goes to an fp16 loss, from a device with numbers of fp32 */
     trainer *t;
     diag d = { 0 };
-    train_options o = { .engine = "cpu", .loss = graph_find(g, "loss"), .param = &(train_param){ "w", true }, .n_param = 1, .loss_scale = 1e6, .dynamic_scale = true };
+    train_options o = { .engine = "cpu",
+                        .loss = graph_find(g, "loss"),
+                        .param = &(train_param){ "w", true },
+                        .n_param = 1,
+                        .loss_scale = 1e6,
+                        .dynamic_scale = true };
     assert_int_equal(train_open(&t, g, &o, &d), AN_INPUT);
     assert_non_null(strstr(d.msg, "the loss scale begins at 1e+06, which is inf in fp16"));
     train_fetched many[TRAIN_MAX_FETCH + 1];
@@ -371,8 +426,9 @@ static void refusals(void **state)
 static void names_of_ports(void **state)
 {
     (void)state;
-    static const char text[] = "graph \"names\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\ns0000_w = matmul(x, w)\none = const fp16[] {1}\nb0000_x = sub(one, s0000_w)\n"
-                               "s0000_w_next = relu(b0000_x)\nloss = reduce_mean(s0000_w_next)\nreturn loss\n";
+    static const char text[] =
+        "graph \"names\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\ns0000_w = matmul(x, w)\none = const fp16[] {1}\nb0000_x = sub(one, s0000_w)\n"
+        "s0000_w_next = relu(b0000_x)\nloss = reduce_mean(s0000_w_next)\nreturn loss\n";
     float w[2][2];
     for (int i = 0; i < 2; i++) {
         trainer *t = open_text(i ? text : hinge_text, (train_options){ .loss_scale = 8 });

@@ -12,17 +12,25 @@ static void rounded_products(void **state)
         const char *name;
         int math;
         bool reference, want;
-    } cases[] = { { "cpu", FAST_BF16, false, true }, { "cpu", FAST_BF16, true, false }, { "cpu", FAST_NONE, false, false }, { "soft:m1", FAST_BF16, false, false } };
+    } cases[] = { { "cpu", FAST_BF16, false, true },
+                  { "cpu", FAST_BF16, true, false },
+                  { "cpu", FAST_NONE, false, false },
+                  { "soft:m1", FAST_BF16, false, false } };
     for (size_t i = 0; i < COUNT(cases); i++) {
         device *dev;
         diag d = { 0 };
-        assert_ok(device_open(&dev, cases[i].name, &(device_options){ .threads = 1, .fast_math = cases[i].math, .reference = cases[i].reference }, &d), d);
+        assert_ok(
+            device_open(&dev, cases[i].name,
+                        &(device_options){ .threads = 1, .fast_math = cases[i].math, .reference = cases[i].reference },
+                        &d),
+            d);
         assert_int_equal(device_rounds_products(dev), cases[i].want);
         device_close(dev);
     }
 }
 
-/* Products forward and back, one of them by a weight that is also looked up, and one too short to be worth a copy. Recomputed between h and y if asked. */
+/* Products forward and back, one of them by a weight that is also looked up, and one too short to be worth a copy.
+ * Recomputed between h and y if asked. */
 static const char wide_text[] = "graph \"wide\"\n"
                                 "x = input fp32[1, WIDE, 1, 24]\n"
                                 "want = input fp32[1, 7, 1, 24]\n"
@@ -58,7 +66,8 @@ static trainer *open_wide(int64_t wide, train_options o)
     const val keep[] = { graph_find(g, "h2"), graph_find(g, "h7") };
     trainer *t;
     diag d = { 0 };
-    o.loss = graph_find(g, "loss"), o.param = p, o.n_param = COUNT(p), o.engine = "cpu", o.device.fast_math = FAST_BF16, o.device.threads = 2;
+    o.loss = graph_find(g, "loss"), o.param = p, o.n_param = COUNT(p), o.engine = "cpu", o.device.fast_math = FAST_BF16,
+    o.device.threads = 2;
     if (o.n_keep) o.keep = keep, o.n_keep = COUNT(keep);
     assert_ok(train_open(&t, g, &o, &d), d);
     graph_free(g);
@@ -111,11 +120,13 @@ static void step_both(trainer **t, int64_t wide, int accum, bool huge, const cha
         for (int k = 0; k < accum; k++) assert_ok(train_step(t[i], 0.01, &r[i], &d), d);
         assert_true(r[i].applied != huge);
     }
-    if (!huge && (r[0].loss != r[1].loss || r[0].grad_norm != r[1].grad_norm)) fail_msg("%s: losses %.9g and %.9g", when, r[0].loss, r[1].loss);
+    if (!huge && (r[0].loss != r[1].loss || r[0].grad_norm != r[1].grad_norm))
+        fail_msg("%s: losses %.9g and %.9g", when, r[0].loss, r[1].loss);
     same_states(t[0], t[1], when);
 }
 
-/* Every step has the bits of one whose products read the weights themselves: after weights were written, skipped steps, restored and loaded states. */
+/* Every step has the bits of one whose products read the weights themselves: after weights were written, skipped
+ * steps, restored and loaded states. */
 static void copies_change_no_bit(void **state)
 {
     (void)state;
@@ -125,7 +136,10 @@ static void copies_change_no_bit(void **state)
         int accum;
         double clip;
         bool again;
-    } cases[] = { { "sgd", 256, 1, 0, false }, { "momentum", 192, 2, 0, false }, { "adamw", 200, 1, 0.5, true }, { "adam", MOST_WIDE, 1, 0.5, false } /* past the caches */ };
+    } cases[] = { { "sgd", 256, 1, 0, false },
+                  { "momentum", 192, 2, 0, false },
+                  { "adamw", 200, 1, 0.5, true },
+                  { "adam", MOST_WIDE, 1, 0.5, false } /* past the caches */ };
     char path[] = "/tmp/an_copies_XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -136,10 +150,17 @@ static void copies_change_no_bit(void **state)
         diag d = { 0 };
         const int64_t wide = cases[i].wide;
         for (int k = 0; k < 2; k++) {
-            t[k] = open_wide(wide, (train_options){ .optimizer = cases[i].opt, .accum = cases[i].accum, .clip = cases[i].clip, .decay = 0.1, .n_keep = cases[i].again, .copies = k ? TRAIN_COPIES_ALWAYS : TRAIN_COPIES_NEVER });
-            write_wide(t[k], "w1", 256 * wide, 1), write_wide(t[k], "w2", 256 * 256, 2), write_wide(t[k], "w3", 7 * 256, 3);
+            t[k] = open_wide(wide, (train_options){ .optimizer = cases[i].opt,
+                                                    .accum = cases[i].accum,
+                                                    .clip = cases[i].clip,
+                                                    .decay = 0.1,
+                                                    .n_keep = cases[i].again,
+                                                    .copies = k ? TRAIN_COPIES_ALWAYS : TRAIN_COPIES_NEVER });
+            write_wide(t[k], "w1", 256 * wide, 1), write_wide(t[k], "w2", 256 * 256, 2),
+                write_wide(t[k], "w3", 7 * 256, 3);
             const char *text = train_program_text(t[k]);
-            assert_true(!!strstr(text, "_w1_next") && (strstr(text, "bf16, [256, 256]") != NULL) == (k == 1) && !strstr(text, "bf16, [7, "));
+            assert_true(!!strstr(text, "_w1_next") && (strstr(text, "bf16, [256, 256]") != NULL) == (k == 1) &&
+                        !strstr(text, "bf16, [7, "));
         }
         for (int s = 0; s < 3; s++) step_both(t, wide, cases[i].accum, false, "steps");
         step_both(t, wide, cases[i].accum, true, "skipped");

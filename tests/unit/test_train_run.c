@@ -1,4 +1,5 @@
-/* Whole runs: the same bits whatever the number of threads and wherever they were interrupted; log lines; names that are not there. */
+/* Whole runs: the same bits whatever the number of threads and wherever they were interrupted; log lines; names that
+ * are not there. */
 #include <jansson.h>
 #include <math.h>
 #include <unistd.h>
@@ -55,9 +56,11 @@ static const struct {
 
 static train_run_options options(size_t i, heard *h)
 {
-    return (train_run_options){ .model = cases[i].model, .engine = cases[i].engine, .optimizer = cases[i].optimizer, .accum = cases[i].accum, .lr = cases[i].lr,
-                                .dynamic_scale = cases[i].dynamic, .loss_scale = cases[i].dynamic ? 64 : 0, .batch = 8, .seed = 5, .steps = 20, .every = 10, .test = 24, .final_test = 16,
-                                .on_log = on_log, .on_accuracy = on_accuracy, .user = h };
+    return (train_run_options){ .model = cases[i].model, .engine = cases[i].engine, .optimizer = cases[i].optimizer,
+                                .accum = cases[i].accum, .lr = cases[i].lr, .dynamic_scale = cases[i].dynamic,
+                                .loss_scale = cases[i].dynamic ? 64 : 0, .batch = 8, .seed = 5, .steps = 20,
+                                .every = 10, .test = 24, .final_test = 16, .on_log = on_log, .on_accuracy = on_accuracy,
+                                .user = h };
 }
 
 static void interrupted_or_not(void **state)
@@ -94,14 +97,17 @@ static void interrupted_or_not(void **state)
         assert_int_equal(rest.lines, 10);
         assert_int_equal(rest.steps, 20);
         assert_true(!c.stopped && c.first == 10 && c.done == 20);
-        if (a.digest != c.digest || a.loss != c.loss) fail_msg("%s: going on differs: loss %.9g and %.9g", cases[i].model, a.loss, c.loss);
-        if (whole.smooth != rest.smooth) fail_msg("%s: smoothed loss %.9g and %.9g", cases[i].model, whole.smooth, rest.smooth);
+        if (a.digest != c.digest || a.loss != c.loss)
+            fail_msg("%s: going on differs: loss %.9g and %.9g", cases[i].model, a.loss, c.loss);
+        if (whole.smooth != rest.smooth)
+            fail_msg("%s: smoothed loss %.9g and %.9g", cases[i].model, whole.smooth, rest.smooth);
         assert_true(a.final_accuracy == c.final_accuracy);
     }
     unlink(path);
 }
 
-/* A decay of 100 times a rate of 0.001 takes a tenth of a matrix in one update, and nothing of what the network says is none: gains stay near 1. */
+/* A decay of 100 times a rate of 0.001 takes a tenth of a matrix in one update, and nothing of what the network says
+ * is none: gains stay near 1. */
 static void what_decays(void **state)
 {
     (void)state;
@@ -111,7 +117,8 @@ static void what_decays(void **state)
     assert_true(fd >= 0);
     close(fd);
     for (size_t i = 0; i < COUNT(nets); i++) {
-        train_run_options o = { .model = nets[i], .engine = "cpu", .optimizer = "adamw", .lr = 1e-3, .decay = 100, .schedule = "constant", .warmup = -1, .batch = 4, .seed = 5, .steps = 1, .every = -1,
+        train_run_options o = { .model = nets[i], .engine = "cpu", .optimizer = "adamw", .lr = 1e-3, .decay = 100,
+                                .schedule = "constant", .warmup = -1, .batch = 4, .seed = 5, .steps = 1, .every = -1,
                                 .final_test = -1, .save = path };
         train_run_result a;
         diag d = { 0 };
@@ -125,9 +132,12 @@ static void what_decays(void **state)
             double now = 0;
             assert_non_null(w);
             for (int64_t q = 0; q < w->count; q++) now = fmax(now, fabs(dtype_load(w->dt, w->data, q)));
-            const bool gain = n.param[k].init == NET_ONES, matrix = n.param[k].init == NET_UNIFORM && net_param_count(&n, k) > 500; /* some number of it is near the end */
+            /* some number of it is near the end */
+            const bool gain = n.param[k].init == NET_ONES,
+                       matrix = n.param[k].init == NET_UNIFORM && net_param_count(&n, k) > 500;
             const double from = gain ? 1 : n.param[k].scale, want = gain ? 1 : 0.9 * from;
-            if ((gain || matrix) && fabs(now - want) > 2e-3 + (gain ? 0 : 0.03 * from)) fail_msg("%s: %s went from %g to %g, wanted %g", nets[i], n.param[k].name, from, now, want);
+            if ((gain || matrix) && fabs(now - want) > 2e-3 + (gain ? 0 : 0.03 * from))
+                fail_msg("%s: %s went from %g to %g, wanted %g", nets[i], n.param[k].name, from, now, want);
             gains += gain, matrices += matrix;
         }
         safetensors_close(f);
@@ -187,7 +197,8 @@ static void of_another_run(void **state)
         diag why = { 0 };
         o = mine(rows[i].o), o.resume = path;
         an_status st = train_run(&o, &r, NULL, &why);
-        if (st != AN_INPUT || !strstr(why.msg, rows[i].says) || !strstr(why.msg, path)) fail_msg("row %zu: status %d: %s", i, (int)st, why.msg);
+        if (st != AN_INPUT || !strstr(why.msg, rows[i].says) || !strstr(why.msg, path))
+            fail_msg("row %zu: status %d: %s", i, (int)st, why.msg);
         assert_true(r.stats.ran == 0 && r.digest == 0);
     }
     diag past = { 0 };
@@ -215,7 +226,9 @@ static void a_constant_rate_goes_on(void **state)
     close(fd);
     train_run_result whole, half;
     diag d = { 0 };
-    train_run_options o = { .model = "mlp", .engine = "cpu", .batch = 4, .steps = 10, .schedule = "constant", .every = -1, .final_test = -1 };
+    train_run_options o = {
+        .model = "mlp", .engine = "cpu", .batch = 4, .steps = 10, .schedule = "constant", .every = -1, .final_test = -1
+    };
     assert_ok(train_run(&o, &whole, NULL, &d), d);
     o.steps = 5, o.save = path;
     assert_ok(train_run(&o, &half, NULL, &d), d);
@@ -235,7 +248,8 @@ static void damaged_files(void **state)
     close(fd);
     train_run_result r;
     diag d = { 0 };
-    train_run_options o = { .model = "digits", .engine = "soft:m1", .batch = 4, .steps = 4, .every = -1, .final_test = -1, .save = path, .state = TRAIN_HALVES };
+    train_run_options o = { .model = "digits", .engine = "soft:m1", .batch = 4, .steps = 4, .every = -1,
+                            .final_test = -1, .save = path, .state = TRAIN_HALVES };
     assert_ok(train_run(&o, &r, NULL, &d), d);
     o.save = NULL, o.resume = path;
     file_bytes f;
@@ -314,7 +328,9 @@ static void saving_fails(void **state)
     char path[64];
     train_run_result plain, r;
     diag d = { 0 };
-    train_run_options o = { .model = "mlp", .engine = "cpu", .batch = 4, .steps = 4, .every = 2, .test = 8, .final_test = 8 };
+    train_run_options o = {
+        .model = "mlp", .engine = "cpu", .batch = 4, .steps = 4, .every = 2, .test = 8, .final_test = 8
+    };
     assert_ok(train_run(&o, &plain, NULL, &d), d);
     assert_non_null(mkdtemp(f.dir));
     /* before the first update: nothing is trained */
@@ -368,14 +384,17 @@ static void asked_to_end(void **state)
     train_run_result whole, part;
     diag d = { 0 };
     caller c = { .left = 3 };
-    train_run_options o = { .model = "mlp", .engine = "cpu", .batch = 4, .steps = 8, .every = -1, .final_test = 8, .user = &c };
+    train_run_options o = {
+        .model = "mlp", .engine = "cpu", .batch = 4, .steps = 8, .every = -1, .final_test = 8, .user = &c
+    };
     assert_ok(train_run(&o, &whole, NULL, &d), d);
     o.save = path, o.stop = after_a_while;
     assert_ok(train_run(&o, &part, NULL, &d), d);
     assert_true(part.stopped && part.done == 3 && isnan(part.final_accuracy));
     o.resume = path, c.left = 5; /* with the last update, when there is nothing to stop */
     assert_ok(train_run(&o, &part, NULL, &d), d);
-    assert_true(!part.stopped && part.first == 3 && part.done == 8 && part.digest == whole.digest && part.final_accuracy == whole.final_accuracy);
+    assert_true(!part.stopped && part.first == 3 && part.done == 8 && part.digest == whole.digest &&
+                part.final_accuracy == whole.final_accuracy);
     o.save = o.resume = NULL, c.left = 2; /* nowhere to save */
     assert_ok(train_run(&o, &part, NULL, &d), d);
     assert_true(part.stopped && part.done == 2);
@@ -399,8 +418,9 @@ static void more_than_there_are(void **state)
         train_run_result r;
         diag d = { 0 };
         caller c = { .left = 1 };
-        train_run_options o = { .model = "mlp", .engine = "cpu", .batch = rows[i].batch, .steps = 2, .every = 2, .test = rows[i].test, .final_test = rows[i].final_test,
-                                .warn = keep_said, .stop = after_a_while, .user = &c };
+        train_run_options o = { .model = "mlp", .engine = "cpu", .batch = rows[i].batch, .steps = 2, .every = 2,
+                                .test = rows[i].test, .final_test = rows[i].final_test, .warn = keep_said,
+                                .stop = after_a_while, .user = &c };
         assert_ok(train_run(&o, &r, NULL, &d), d);
         assert_string_equal(c.said, rows[i].says);
     }
@@ -429,8 +449,10 @@ static void last_rates(void **state)
         rates got = { 0 };
         train_run_result r;
         diag d = { 0 };
-        assert_ok(train_run(&(train_run_options){ .model = "mlp", .engine = "cpu", .batch = 4, .steps = 4, .lr = 0.1, .lr_end = ends[i], .schedule = "linear", .every = -1,
-                                                  .final_test = -1, .on_log = keep_rate, .user = &got }, &r, NULL, &d), d);
+        assert_ok(train_run(&(train_run_options){ .model = "mlp", .engine = "cpu", .batch = 4, .steps = 4, .lr = 0.1,
+                                                  .lr_end = ends[i], .schedule = "linear", .every = -1,
+                                                  .final_test = -1, .on_log = keep_rate, .user = &got }, &r, NULL, &d),
+                  d);
         assert_int_equal(got.n, 4);
         assert_true(fabs(got.lr[3] - 0.1 * (left[i] + (1 - left[i]) * 0.25)) < 1e-9);
     }
@@ -482,7 +504,8 @@ static void schedules(void **state)
         for (int i = 0; i < 4; i++) assert_true(fabs(train_schedule_lr(&s, i) - 0.5 * (i + 1)) < 1e-12);
         assert_true(fabs(train_schedule_lr(&s, 4) - 2) < 1e-12);
         double half = train_schedule_lr(&s, 8), end = train_schedule_lr(&s, 12), past = train_schedule_lr(&s, 100);
-        assert_true(fabs(half - (k == SCHEDULE_CONSTANT ? 2 : 1.1)) < 1e-12); /* both fall half of the way in half of the time */
+        /* both fall half of the way in half of the time */
+        assert_true(fabs(half - (k == SCHEDULE_CONSTANT ? 2 : 1.1)) < 1e-12);
         assert_true(fabs(end - (k == SCHEDULE_CONSTANT ? 2 : 0.2)) < 1e-12 && past == end);
         for (int i = 5; i < 12; i++) assert_true(train_schedule_lr(&s, i) <= train_schedule_lr(&s, i - 1));
     }
@@ -507,7 +530,9 @@ static void digits_on_mnist(void **state)
     if (no_mnist()) return;
     train_run_result m1, m5;
     diag d = { 0 };
-    train_run_options o = { .model = "digits", .data = data, .engine = "soft:m1", .seed = 1, .every = -1, .final_test = 1000 };
+    train_run_options o = {
+        .model = "digits", .data = data, .engine = "soft:m1", .seed = 1, .every = -1, .final_test = 1000
+    };
     assert_ok(train_run(&o, &m1, NULL, &d), d);
     o.engine = "soft:m5";
     assert_ok(train_run(&o, &m5, NULL, &d), d);
@@ -531,8 +556,13 @@ static void mlp_on_mnist(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(interrupted_or_not), cmocka_unit_test(what_decays), cmocka_unit_test(of_another_run), cmocka_unit_test(a_constant_rate_goes_on), cmocka_unit_test(damaged_files),
-        cmocka_unit_test(saving_fails), cmocka_unit_test(asked_to_end), cmocka_unit_test(more_than_there_are), cmocka_unit_test(last_rates), cmocka_unit_test(refusals), cmocka_unit_test(schedules), cmocka_unit_test(digits_on_mnist), cmocka_unit_test(mlp_on_mnist),
+        cmocka_unit_test(interrupted_or_not), cmocka_unit_test(what_decays),
+        cmocka_unit_test(of_another_run),     cmocka_unit_test(a_constant_rate_goes_on),
+        cmocka_unit_test(damaged_files),      cmocka_unit_test(saving_fails),
+        cmocka_unit_test(asked_to_end),       cmocka_unit_test(more_than_there_are),
+        cmocka_unit_test(last_rates),         cmocka_unit_test(refusals),
+        cmocka_unit_test(schedules),          cmocka_unit_test(digits_on_mnist),
+        cmocka_unit_test(mlp_on_mnist),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,10 @@ static void going_on_bit_for_bit(void **state)
         const char *engine, *type, *opt;
         train_state_form form;
         int accum;
-    } cases[] = { { "cpu", "fp32", "adamw", 0, 1 }, { "cpu", "fp16", "momentum", 0, 2 }, { "soft:m1", "fp16", "adam", TRAIN_HALVES, 2 }, { "soft:m4", "fp16", "sgd", 0, 1 } };
+    } cases[] = { { "cpu", "fp32", "adamw", 0, 1 },
+                  { "cpu", "fp16", "momentum", 0, 2 },
+                  { "soft:m1", "fp16", "adam", TRAIN_HALVES, 2 },
+                  { "soft:m4", "fp16", "sgd", 0, 1 } };
     char path[] = "/tmp/an_state_XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -26,8 +29,8 @@ static void going_on_bit_for_bit(void **state)
         diag d = { 0 };
         start(&p, x, y, 9);
         for (int way = 0; way < 3; way++) { /* straight on; from a file; from memory */
-            train_options o = { .engine = cases[i].engine, .optimizer = cases[i].opt, .state = cases[i].form, .accum = cases[i].accum, .loss_scale = 8,
-                                .dynamic_scale = true, .grow_after = 3 };
+            train_options o = { .engine = cases[i].engine, .optimizer = cases[i].opt, .state = cases[i].form,
+                                .accum = cases[i].accum, .loss_scale = 8, .dynamic_scale = true, .grow_after = 3 };
             trainer *t = open_trainer(cases[i].type, o);
             train_report r;
             put_weights(t, &p);
@@ -42,7 +45,8 @@ static void going_on_bit_for_bit(void **state)
                 assert_ok(train_step(t, 0.5, &r, &d), d); /* something else first */
                 if (cases[i].accum > 1) {
                     diag busy = { 0 };
-                    assert_int_equal(train_load(t, path, NULL, 0, NULL, &busy), AN_INPUT); /* in the middle of a group */
+                    /* in the middle of a group */
+                    assert_int_equal(train_load(t, path, NULL, 0, NULL, &busy), AN_INPUT);
                     assert_ok(train_step(t, 0.5, &r, &d), d);
                 }
                 note[0].value = NULL;
@@ -87,14 +91,19 @@ static void bad_checkpoints(void **state)
         const char *opt;
         int accum, cut; /* bytes kept of the file; 0: all */
         double scale;
-    } files[] = { { "sgd", 1, 0, 1 }, { "adamw", 1, 0, 1 }, { "adam", 2, 0, 1 }, { "adam", 1, 0, 64 }, { "adam", 1, 900, 1 }, { "adam", 1, 7, 1 } };
+    } files[] = { { "sgd", 1, 0, 1 },   { "adamw", 1, 0, 1 },  { "adam", 2, 0, 1 },
+                  { "adam", 1, 0, 64 }, { "adam", 1, 900, 1 }, { "adam", 1, 7, 1 } };
     for (size_t i = 0; i < COUNT(files); i++) {
-        trainer *other = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = files[i].opt, .accum = files[i].accum, .loss_scale = files[i].scale });
+        trainer *other = open_trainer("fp32", (train_options){ .engine = "cpu",
+                                                               .optimizer = files[i].opt,
+                                                               .accum = files[i].accum,
+                                                               .loss_scale = files[i].scale });
         assert_ok(train_save(other, path, NULL, 0, &d), d);
         train_close(other);
         if (files[i].cut) assert_int_equal(truncate(path, files[i].cut), 0);
         diag why = { 0 };
-        if (train_load(t, path, NULL, 0, NULL, &why) != AN_INPUT || !strstr(why.msg, path)) fail_msg("file %zu: %d %s", i, (int)why.st, why.msg);
+        if (train_load(t, path, NULL, 0, NULL, &why) != AN_INPUT || !strstr(why.msg, path))
+            fail_msg("file %zu: %d %s", i, (int)why.st, why.msg);
         get_weights(t, w[1]);
         assert_memory_equal(w[0], w[1], sizeof w[0]);
     }
@@ -120,7 +129,8 @@ static void bad_checkpoints(void **state)
     unlink(path);
 }
 
-/* A file's own checksum: signs of neighbours that change together are seen, and a file of before they were is read by the checksum it has. */
+/* A file's own checksum: signs of neighbours that change together are seen, and a file of before they were is read
+ * by the checksum it has. */
 static void checksums_of_files(void **state)
 {
     (void)state;
@@ -159,7 +169,8 @@ static void checksums_of_files(void **state)
             diag why = { 0 };
             an_status st = train_load(t, copy, NULL, 0, NULL, &why);
             bool seen = damage == 2 || (damage == 1 && !old);
-            if (st != (seen ? AN_INPUT : AN_OK) || (seen && !strstr(why.msg, "the file is damaged"))) fail_msg("old %d, damage %d: status %d: %s", old, damage, (int)st, why.msg);
+            if (st != (seen ? AN_INPUT : AN_OK) || (seen && !strstr(why.msg, "the file is damaged")))
+                fail_msg("old %d, damage %d: status %d: %s", old, damage, (int)st, why.msg);
             close(fd2), unlink(copy);
             safetensors_close(v);
             file_drop(&f);

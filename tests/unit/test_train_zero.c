@@ -1,5 +1,5 @@
-/* Gradients that are 0 everywhere on a chip: the end of learning, numbers below fp16, or infinities that cancelled. What a scale is searched for, what
- * a fixed one does, and what of it is in files. */
+/* Gradients that are 0 everywhere on a chip: the end of learning, numbers below fp16, or infinities that cancelled.
+ * What a scale is searched for, what a fixed one does, and what of it is in files. */
 #include <math.h>
 #include <unistd.h>
 
@@ -25,7 +25,8 @@ static void nothing_left_to_learn(void **state)
         for (int i = 0; i < 450; i++) {
             step_on(t, right, 0.125, &r);
             assert_true(!r.applied && r.verdict == VERDICT_NOTHING && r.loss == 0);
-            double want = !dynamic || i < 8 || (i >= 13 && i < 213) ? 1024 : ldexp(1024, i < 13 ? i - 7 : i - 212); /* waited, searched up to 2^15, rested */
+            /* waited, searched up to 2^15, rested */
+            double want = !dynamic || i < 8 || (i >= 13 && i < 213) ? 1024 : ldexp(1024, i < 13 ? i - 7 : i - 212);
             if (i < 218 && r.loss_scale != want) fail_msg("zero %d: scale %g, wanted %g", i, r.loss_scale, want);
         }
         assert_true(r.zeros == 450 && r.skipped == 0 && r.step == 0);
@@ -42,7 +43,8 @@ static void nothing_left_to_learn(void **state)
     }
 }
 
-/* What was found on the way up is where a search that finds no more goes back to; that nothing is learnt is said once. */
+/* What was found on the way up is where a search that finds no more goes back to; that nothing is learnt is said
+ * once. */
 static void found_on_the_way_up(void **state)
 {
     (void)state;
@@ -56,14 +58,16 @@ static void found_on_the_way_up(void **state)
     assert_true(r.applied && r.loss_scale == 4096);
     for (int i = 0; i < 4; i++) {
         step_on(t, right, 0, &r);
-        if (r.applied || r.loss_scale != (i < 3 ? ldexp(8192, i) : 4096)) fail_msg("%d: applied %d, scale %g", i, r.applied, r.loss_scale);
+        if (r.applied || r.loss_scale != (i < 3 ? ldexp(8192, i) : 4096))
+            fail_msg("%d: applied %d, scale %g", i, r.applied, r.loss_scale);
     }
     assert_int_equal(said, 1);
     float huge[8]; /* an update that is not finite ends rest and row: it is waited for a gradient as in the beginning */
     for (int i = 0; i < 8; i++) huge[i] = 30000 * wrong[i];
     for (int i = 0; i < 10; i++) {
         step_on(t, i ? right : huge, 0, &r);
-        if (r.applied || r.skipped != 1 || r.loss_scale != (i == 0 || i == 9 ? 4096 : 2048)) fail_msg("%d: applied %d, scale %g", i, r.applied, r.loss_scale);
+        if (r.applied || r.skipped != 1 || r.loss_scale != (i == 0 || i == 9 ? 4096 : 2048))
+            fail_msg("%d: applied %d, scale %g", i, r.applied, r.loss_scale);
     }
     train_close(t);
 }
@@ -114,7 +118,8 @@ static void numbers_too_small(void **state)
             }
             step_on(t, right, 0.125, &r);
             if (cut < 0) scale[i] = r.loss_scale;
-            else if (scale[i] != r.loss_scale) fail_msg("gone on at %d: at %d the scale is %g, was %g", cut, i, r.loss_scale, scale[i]);
+            else if (scale[i] != r.loss_scale)
+                fail_msg("gone on at %d: at %d the scale is %g, was %g", cut, i, r.loss_scale, scale[i]);
         }
         assert_true(r.applied && r.skipped == 0 && r.step > 5 && r.step + r.zeros == STEPS && r.loss_scale > 64);
         assert_ok(train_read(t, "w", DT_F32, cut < 0 ? w : again, &d), d);
@@ -125,8 +130,9 @@ static void numbers_too_small(void **state)
 }
 
 /* At 0 there is a gradient no more, and a loss still. */
-static const char clamp_text[] = "graph \"clamp\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\none = const fp16[] {1}\nd = sub(one, m)\nh = relu(d)\n"
-                                 "l = reduce_mean(h)\nloss = add(l, one)\nreturn loss\n";
+static const char clamp_text[] =
+    "graph \"clamp\"\nx = input fp16[4, 2]\nw = input fp16[2, 1]\nm = matmul(x, w)\none = const fp16[] {1}\nd = sub(one, m)\nh = relu(d)\n"
+    "l = reduce_mean(h)\nloss = add(l, one)\nreturn loss\n";
 
 /* A row that the scale had no part in: it is half of what it was a few updates after there is a gradient again. */
 static void back_after_a_row(void **state)
@@ -142,7 +148,8 @@ static void back_after_a_row(void **state)
     }
     for (int i = 0; i < 40; i++) {
         step_on(t, wrong, 0, &r);
-        if (!r.applied || r.loss_scale != MIN(ldexp(1024, i - 12), 512.0)) fail_msg("%d: applied %d, scale %g", i, r.applied, r.loss_scale);
+        if (!r.applied || r.loss_scale != MIN(ldexp(1024, i - 12), 512.0))
+            fail_msg("%d: applied %d, scale %g", i, r.applied, r.loss_scale);
     }
     assert_true(r.zeros == 12 && r.skipped == 0);
     train_close(t);
@@ -155,15 +162,17 @@ static void counted_anew(void **state)
     static const struct {
         char x; /* right: no gradient */
         double scale;
-    } steps[] = { { 'w', 1024 }, { 'w', 1024 }, { 'r', 1024 }, { 'w', 512 }, { 'w', 512 }, { 'w', 512 }, { 'r', 1024 }, { 'r', 512 }, { 'r', 256 }, { 'w', 128 }, { 'r', 256 },
-                  { 'w', 128 }, { 'w', 128 }, { 'w', 128 }, { 'w', 256 } };
+    } steps[] = { { 'w', 1024 }, { 'w', 1024 }, { 'r', 1024 }, { 'w', 512 }, { 'w', 512 },
+                  { 'w', 512 },  { 'r', 1024 }, { 'r', 512 },  { 'r', 256 }, { 'w', 128 },
+                  { 'r', 256 },  { 'w', 128 },  { 'w', 128 },  { 'w', 128 }, { 'w', 256 } };
     trainer *t = open_text(clamp_text, (train_options){ .dynamic_scale = true, .grow_after = 3 });
     train_report r;
     diag d = { 0 };
     assert_ok(train_write(t, "w", DT_F32, (float[]){ 1, 1 }, &d), d);
     for (size_t i = 0; i < COUNT(steps); i++) {
         step_on(t, steps[i].x == 'w' ? wrong : right, 0, &r);
-        if (r.applied != (steps[i].x == 'w') || r.loss_scale != steps[i].scale) fail_msg("update %zu: applied %d, scale %g", i, r.applied, r.loss_scale);
+        if (r.applied != (steps[i].x == 'w') || r.loss_scale != steps[i].scale)
+            fail_msg("update %zu: applied %d, scale %g", i, r.applied, r.loss_scale);
     }
     train_close(t);
 }
@@ -197,7 +206,9 @@ static void fixed_scales(void **state)
         int accum, most, ends; /* updates; ends 0: it does not */
     } rows_[] = { { tiny, 0x1p-10, 1, 0, 32 }, { tiny, 0x1p-10, 3, 5, 5 }, { right, 0x1p-10, 1, 0, 0 } };
     for (size_t i = 0; i < COUNT(rows_); i++) {
-        trainer *t = open_text(hinge_text, (train_options){ .loss_scale = rows_[i].scale, .accum = rows_[i].accum, .max_skipped = rows_[i].most });
+        trainer *t = open_text(
+            hinge_text,
+            (train_options){ .loss_scale = rows_[i].scale, .accum = rows_[i].accum, .max_skipped = rows_[i].most });
         train_report r = { 0 };
         diag d = { 0 };
         an_status st = AN_OK;
@@ -226,7 +237,9 @@ static void files_of_before(void **state)
     static const struct {
         const char *from, *to;
         an_status st;
-    } rows_[] = { { "anneal.zero", "before.zero", AN_OK }, { "\"anneal.zero_search\":\"0\"", "\"anneal.zero_search\":\"7\"", AN_INPUT }, { "\"anneal.zero_search\":\"0\"", "\"anneal.zero_search\":\"1\"", AN_INPUT } };
+    } rows_[] = { { "anneal.zero", "before.zero", AN_OK },
+                  { "\"anneal.zero_search\":\"0\"", "\"anneal.zero_search\":\"7\"", AN_INPUT },
+                  { "\"anneal.zero_search\":\"0\"", "\"anneal.zero_search\":\"1\"", AN_INPUT } };
     char path[] = "/tmp/an_before_XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -239,7 +252,8 @@ static void files_of_before(void **state)
         assert_ok(train_save(t, path, NULL, 0, &d), d);
         assert_ok(file_read(path, 1 << 20, &f, &d), d);
         for (size_t k = 0; k + strlen(rows_[i].from) <= f.n; k++)
-            if (!memcmp(f.at + k, rows_[i].from, strlen(rows_[i].from))) memcpy(f.at + k, rows_[i].to, strlen(rows_[i].to)), n++;
+            if (!memcmp(f.at + k, rows_[i].from, strlen(rows_[i].from)))
+                memcpy(f.at + k, rows_[i].to, strlen(rows_[i].to)), n++;
         assert_ok(file_write(path, f.at, f.n, &d), d);
         file_drop(&f);
         an_status st = train_load(t, path, NULL, 0, NULL, &d);

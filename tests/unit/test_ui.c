@@ -1,4 +1,5 @@
-/* test_ui: the live line: never wider than the terminal, whose width is asked for; what does not fit goes from the right. */
+/* test_ui: the live line: never wider than the terminal, whose width is asked for; what does not fit goes from the
+ * right. */
 #define _XOPEN_SOURCE 700
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,9 +9,11 @@
 #include "cli/ui.c"
 #include "t.h"
 
-static const an_lm_progress p = { .step = 123, .steps = 300, .loss = 2.34567, .smooth = 2.45678, .tokens = 1024, .ms = 151.52, .data_ms = 0.12, .device_ms = 100.34, .host_ms = 80.56,
+static const an_lm_progress p = { .step = 123, .steps = 300, .loss = 2.34567, .smooth = 2.45678, .tokens = 1024,
+                                  .ms = 151.52, .data_ms = 0.12, .device_ms = 100.34, .host_ms = 80.56,
                                   .wait_ms = 20.78 };
-static const char whole[] = "step 123/300  loss 2.346 (2.457)  6758 tok/s  left 0:27  151.5 ms: device 100.3, host 80.6, wait 20.8, data 0.1";
+static const char whole[] =
+    "step 123/300  loss 2.346 (2.457)  6758 tok/s  left 0:27  151.5 ms: device 100.3, host 80.6, wait 20.8, data 0.1";
 
 static void fits(void **state)
 {

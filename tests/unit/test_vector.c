@@ -1,4 +1,5 @@
-/* test_vector.c: the loops of vector.h: every instruction set against plain C at odd sizes, and the contracts of the single kernels. */
+/* test_vector.c: the loops of vector.h: every instruction set against plain C at odd sizes, and the contracts of the
+ * single kernels. */
 #include <float.h>
 #include <math.h>
 
@@ -11,7 +12,8 @@ static const int64_t sizes[] = { 1, 2, 3, 7, 15, 16, 17, 31, 33, 64, 65, 127, 14
 static rng R;
 static float number(void)
 {
-    static const float odd[] = { 0, -0.0f, 1, -1, INFINITY, -INFINITY, NAN, 65504, 0x1p-24f, 0x1p-149f, 2049, 0.5f, -2.5f, 31, 32, -16 };
+    static const float odd[] = { 0,        -0.0f,     1,    -1,   INFINITY, -INFINITY, NAN, 65504,
+                                 0x1p-24f, 0x1p-149f, 2049, 0.5f, -2.5f,    31,        32,  -16 };
     return rng_below(&R, 8) == 0 ? odd[rng_below(&R, COUNT(odd))] : (float)rng_range(&R, -20, 20);
 }
 
@@ -33,7 +35,8 @@ static const struct {
 #undef VEC_FN
 };
 
-/* Exact functions give the same bits, and nothing past n is touched; the others stay within their stated error of each other. */
+/* Exact functions give the same bits, and nothing past n is touched; the others stay within their stated error of
+ * each other. */
 static void functions(const vec_kernels *v, const vec_kernels *plain)
 {
     float a[MOST], b[MOST], c[MOST], x[MOST + 1], y[MOST], p[2] = { 0.75f, 3 };
@@ -46,9 +49,15 @@ static void functions(const vec_kernels *v, const vec_kernels *plain)
             plain->fn[f](y, a, b, c, p, n);
             assert_true(x[n] == 12345);
             for (int64_t i = 0; i < n; i++) {
-                bool ok = fns[f].ulp == 0 ? same(x[i], y[i]) : same(x[i], y[i]) || fabsf(x[i] - y[i]) <= (float)(2 * fns[f].ulp) * 0x1p-23f * fmaxf(fabsf(y[i]), 1e-30f) + 1e-6f * fabsf(a[i]);
-                if (!ok) fail_msg("%s %s: element %lld of %lld of (%.9g, %.9g, %.9g) is %.9g, plain C says %.9g", v->name, fns[f].name, (long long)i, (long long)n,
-                                  (double)a[i], (double)b[i], (double)c[i], (double)x[i], (double)y[i]);
+                bool ok = fns[f].ulp == 0
+                              ? same(x[i], y[i])
+                              : same(x[i], y[i]) || fabsf(x[i] - y[i]) <= (float)(2 * fns[f].ulp) * 0x1p-23f *
+                                                                                  fmaxf(fabsf(y[i]), 1e-30f) +
+                                                                              1e-6f * fabsf(a[i]);
+                if (!ok)
+                    fail_msg("%s %s: element %lld of %lld of (%.9g, %.9g, %.9g) is %.9g, plain C says %.9g", v->name,
+                             fns[f].name, (long long)i, (long long)n, (double)a[i], (double)b[i], (double)c[i],
+                             (double)x[i], (double)y[i]);
             }
         }
 }
@@ -92,9 +101,11 @@ static void root_div(const vec_kernels *v, const vec_kernels *plain)
     static const float odd[] = { 0, -0.0f, INFINITY, NAN, -1, 0x1p-149f, 0x1p-127f, 0x1p-126f, 0x1.fffffep127f, 1e-8f };
     float x[N], y[N], z[N], got[N];
     (void)plain;
-    for (int round = 0; round < 600; round++) { /* by turns: nothing odd, some roots of 0, some of everything; all lanes take the same way */
+    /* by turns: nothing odd, some roots of 0, some of everything; all lanes take the same way */
+    for (int round = 0; round < 600; round++) {
         for (int i = 0; i < N; i++) {
-            x[i] = (float)(rng_range(&R, -1, 1) * ldexp(1, (int)rng_below(&R, 80) - 40)), y[i] = (float)ldexp(rng_range(&R, 1, 2), (int)rng_below(&R, 160) - 100);
+            x[i] = (float)(rng_range(&R, -1, 1) * ldexp(1, (int)rng_below(&R, 80) - 40)),
+            y[i] = (float)ldexp(rng_range(&R, 1, 2), (int)rng_below(&R, 160) - 100);
             z[i] = (float)ldexp(rng_range(&R, 1, 2), (int)rng_below(&R, 60) - 40);
             if (round % 3 && i % 5 == 0) y[i] = round % 3 == 1 ? 0 : odd[rng_below(&R, COUNT(odd))];
             if (round % 3 == 2 && i % 7 == 0) x[i] = odd[rng_below(&R, COUNT(odd))];
@@ -105,7 +116,8 @@ static void root_div(const vec_kernels *v, const vec_kernels *plain)
             float want = x[i] / (sqrtf(y[i]) + z[i]);
             double ulp = isfinite(want) ? ldexp(1, (want == 0 ? -126 : MAX(ilogb((double)want), -126)) - 23) : 0;
             if (!same(got[i], want) && !(fabs((double)got[i] - (double)want) <= fns[VF_ROOT_DIV].ulp * ulp))
-                fail_msg("%s %.9g / (sqrt(%.9g) + %.9g) is %.9g, wanted %.9g", v->name, (double)x[i], (double)y[i], (double)z[i], (double)got[i], (double)want);
+                fail_msg("%s %.9g / (sqrt(%.9g) + %.9g) is %.9g, wanted %.9g", v->name, (double)x[i], (double)y[i],
+                         (double)z[i], (double)got[i], (double)want);
         }
     }
 }
@@ -119,8 +131,17 @@ static void test_accuracy(void **state)
 
 static void conversions(const vec_kernels *v, const vec_kernels *plain)
 {
-    static const dtype loads[] = { DT_F32, DT_F16, DT_BF16, DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16 }, stores[] = { DT_F32, DT_F16, DT_BF16, DT_BOOL };
-    static const int hows[] = { 0, VR_F16, VR_BF16, VR_CHIP, VR_F16 | VR_CHIP, VR_F16 | VR_CHIP | VR_AWAY, VR_BF16 | VR_CHIP | VR_AWAY, VR_BOOL, VR_BOOL | VR_CHIP };
+    static const dtype loads[] = { DT_F32, DT_F16, DT_BF16, DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16 },
+                       stores[] = { DT_F32, DT_F16, DT_BF16, DT_BOOL };
+    static const int hows[] = { 0,
+                                VR_F16,
+                                VR_BF16,
+                                VR_CHIP,
+                                VR_F16 | VR_CHIP,
+                                VR_F16 | VR_CHIP | VR_AWAY,
+                                VR_BF16 | VR_CHIP | VR_AWAY,
+                                VR_BOOL,
+                                VR_BOOL | VR_CHIP };
     unsigned char raw[4 * MOST], out[4 * MOST + 4], want[4 * MOST];
     float x[MOST], y[MOST];
     for (size_t s = 0; s < COUNT(sizes); s++) {
@@ -142,7 +163,8 @@ static void conversions(const vec_kernels *v, const vec_kernels *plain)
             assert_int_equal(out[n * dtype_bits(stores[t]) / 8], 0xa5);
         }
         for (size_t h = 0; h < COUNT(hows); h++) {
-            for (int64_t i = 0; i < n; i++) x[i] = y[i] = rng_below(&R, 4) ? number() : (float)rng_below(&R, 5000) + 0.5f;
+            for (int64_t i = 0; i < n; i++)
+                x[i] = y[i] = rng_below(&R, 4) ? number() : (float)rng_below(&R, 5000) + 0.5f;
             v->round(x, hows[h], n);
             plain->round(y, hows[h], n);
             for (int64_t i = 0; i < n; i++) assert_true(same(x[i], y[i]));
@@ -200,7 +222,8 @@ static void statistics(const vec_kernels *v, const vec_kernels *plain)
         }
         assert_true(fabs((double)got - sum) <= 1e-5 * sum);
     }
-    for (size_t s = 0; s < COUNT(sizes); s++) { /* from fp16: powers of two against a whole one; what is tiny may be nothing */
+    /* from fp16: powers of two against a whole one; what is tiny may be nothing */
+    for (size_t s = 0; s < COUNT(sizes); s++) {
         static uint16_t raw[MOST];
         int64_t n = sizes[s];
         float most = s % 2 ? 60000 : 3, base = rintf(most * 1.44269504f);
@@ -232,20 +255,22 @@ static void statistics(const vec_kernels *v, const vec_kernels *plain)
             double all_ = 0;
             for (int64_t r = 0; r < ROWS_; r++) {
                 double want = exp(0.25 * ((double)x[r * n + i] - (double)most[i]));
-                assert_true(x[r * n + i] <= most[i] && most[i] == top[i] && fabs((double)kept[r * n + i] - want) <= want * 0x1p-23 * 22);
+                assert_true(x[r * n + i] <= most[i] && most[i] == top[i] &&
+                            fabs((double)kept[r * n + i] - want) <= want * 0x1p-23 * 22);
                 all_ += want;
             }
             assert_true(fabs((double)sum[i] - all_) <= 1e-5 * all_);
         }
     }
     float nan[] = { 1, NAN, 3 }, all[] = { -INFINITY, -INFINITY };
-    assert_true(isnan(v->along(DT_F32, nan, STAT_MAX, 0, -INFINITY, 3)) && isinf(v->largest(nan, 3)) && v->along(DT_F32, all, STAT_MAX, 0, -INFINITY, 2) == -INFINITY);
+    assert_true(isnan(v->along(DT_F32, nan, STAT_MAX, 0, -INFINITY, 3)) && isinf(v->largest(nan, 3)) &&
+                v->along(DT_F32, all, STAT_MAX, 0, -INFINITY, 2) == -INFINITY);
 }
 
 static bool near(double got, double want, double tol) { return fabs(got - want) <= tol * fmax(1, fabs(want)); }
 
-/* Every mixture of mean, gain and offset, each pair of types, past the caches or not; nothing around a row is touched. With squares of the
- * next row in the same loop: the same bits. */
+/* Every mixture of mean, gain and offset, each pair of types, past the caches or not; nothing around a row is
+ * touched. With squares of the next row in the same loop: the same bits. */
 static void gains(const vec_kernels *v, const vec_kernels *plain)
 {
     enum { R_ = 5, PITCH = 160 };
@@ -257,19 +282,30 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
             int64_t n = sizes[s], sy = dtype_bits(ty) / 8;
             double tol = ty == DT_BF16 ? 0x1p-8 : ty == DT_F16 ? 1e-3 : 1e-6;
             for (int i = 0; i < R_ * PITCH; i++) x[i] = (float)rng_range(&R, -4, 4);
-            for (int i = 0; i < PITCH; i++) col[0][i] = (float)rng_range(&R, -1, 1), col[1][i] = (float)rng_range(&R, 0.5, 2), row[0][i] = (float)rng_range(&R, -2, 2), row[1][i] = (float)rng_range(&R, -2, 2);
+            for (int i = 0; i < PITCH; i++)
+                col[0][i] = (float)rng_range(&R, -1, 1), col[1][i] = (float)rng_range(&R, 0.5, 2),
+                row[0][i] = (float)rng_range(&R, -2, 2), row[1][i] = (float)rng_range(&R, -2, 2);
             v->store(raw, tx, x, R_ * PITCH), v->load(x, tx, raw, R_ * PITCH);
             bool mean = mix & 4, gain = mix & 8, bias = mix & 16;
-            vec_affine p = { .gain = gain ? row[0] : NULL, .bias = bias ? row[1] : NULL, .mean_1 = mean ? 0.75f : 0, .scale_1 = 1.5f, .stream = mix & 32 };
+            vec_affine p = { .gain = gain ? row[0] : NULL,
+                             .bias = bias ? row[1] : NULL,
+                             .mean_1 = mean ? 0.75f : 0,
+                             .scale_1 = 1.5f,
+                             .stream = mix & 32 };
             memset(out, 0xa5, sizeof out);
             v->affine(out, ty, raw, tx, &p, n);
             v->fence();
             assert_int_equal(out[n * sy], 0xa5);
             v->load(back, ty, out, n);
-            for (int64_t i = 0; i < n; i++) assert_true(near((double)back[i], ((double)x[i] - (double)p.mean_1) * 1.5 * (gain ? (double)row[0][i] : 1) + (bias ? (double)row[1][i] : 0), tol));
+            for (int64_t i = 0; i < n; i++)
+                assert_true(near((double)back[i],
+                                 ((double)x[i] - (double)p.mean_1) * 1.5 * (gain ? (double)row[0][i] : 1) +
+                                     (bias ? (double)row[1][i] : 0),
+                                 tol));
             memcpy(once, out, sizeof once);
             memset(out, 0xa5, sizeof out);
-            const float *next = (const float *)(const void *)(raw + PITCH * dtype_bits(tx) / 8), less = mean ? -0.125f : 0;
+            const float *next = (const float *)(const void *)(raw + PITCH * dtype_bits(tx) / 8),
+                        less = mean ? -0.125f : 0;
             const float squares = v->affine_next(out, ty, raw, tx, &p, next, less, n);
             v->fence();
             assert_memory_equal(out, once, sizeof once);
@@ -282,7 +318,11 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
                 assert_int_equal(out[(r * PITCH + n) * sy], 0xa5);
                 v->load(back, ty, out + r * PITCH * sy, n);
                 for (int64_t i = 0; i < n; i++)
-                    assert_true(near((double)back[i], ((double)x[r * PITCH + i] - (mean ? (double)col[0][i] : 0)) * (double)col[1][i] * (gain ? (double)row[0][r] : 1) + (bias ? (double)row[1][r] : 0), tol));
+                    assert_true(near((double)back[i],
+                                     ((double)x[r * PITCH + i] - (mean ? (double)col[0][i] : 0)) * (double)col[1][i] *
+                                             (gain ? (double)row[0][r] : 1) +
+                                         (bias ? (double)row[1][r] : 0),
+                                     tol));
             }
             v->store(raw, ty, x, n);
             memset(out, 0xa5, sizeof out);
@@ -294,15 +334,19 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
     (void)plain;
 }
 
-static void soft_columns(const vec_kernels *v, float *most, float *sum, dtype t, const unsigned char *x, int64_t rows, int64_t ld, int64_t n, bool half)
+static void soft_columns(const vec_kernels *v, float *most, float *sum, dtype t, const unsigned char *x, int64_t rows,
+                         int64_t ld, int64_t n, bool half)
 {
     v->fill(most, -INFINITY, n), v->fill(sum, 0, n);
-    for (int64_t r = 0; r < rows; r += 2 * VEC_BAND) v->soft_look(most, sum, t, x + r * ld, MIN(2 * VEC_BAND, rows - r), ld, n, half);
+    for (int64_t r = 0; r < rows; r += 2 * VEC_BAND)
+        v->soft_look(most, sum, t, x + r * ld, MIN(2 * VEC_BAND, rows - r), ld, n, half);
     v->soft_settle(most, sum, n, half);
 }
 
-/* The same with exps that are kept, band by band; twice, so that a second softmax takes the place of the first one's exps. */
-static void soft_kept(const vec_kernels *v, void *y, const void *x, dtype t, int64_t rows, int64_t pitch, int64_t n, bool stream)
+/* The same with exps that are kept, band by band; twice, so that a second softmax takes the place of the first one's
+ * exps. */
+static void soft_kept(const vec_kernels *v, void *y, const void *x, dtype t, int64_t rows, int64_t pitch, int64_t n,
+                      bool stream)
 {
     enum { BANDS = 4, WIDE = 160 };
     static _Alignas(VEC_LINE) float keep[BANDS * (VEC_BAND + 1) * WIDE];
@@ -332,11 +376,13 @@ static void soft_alone(const vec_kernels *v, const void *x, dtype t, int64_t row
     for (int64_t i = 0; i < n; i++) {
         soft_kept(v, one, (const char *)x + (size_t)i * size, t, rows, pitch, 1, false);
         for (int64_t r = 0; r < rows; r++)
-            if (memcmp(all + (size_t)(r * pitch + i) * size, one + (size_t)(r * pitch) * size, size)) fail_msg("%s: softmax of column %lld depends on those beside it", v->name, (long long)i);
+            if (memcmp(all + (size_t)(r * pitch + i) * size, one + (size_t)(r * pitch) * size, size))
+                fail_msg("%s: softmax of column %lld depends on those beside it", v->name, (long long)i);
     }
 }
 
-static void soft_matches(const vec_kernels *v, const unsigned char *y, dtype ty, const float *x, int64_t rows, int64_t pitch, int64_t n)
+static void soft_matches(const vec_kernels *v, const unsigned char *y, dtype ty, const float *x, int64_t rows,
+                         int64_t pitch, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         double top = -INFINITY, all = 0;
@@ -344,7 +390,9 @@ static void soft_matches(const vec_kernels *v, const unsigned char *y, dtype ty,
         for (int64_t r = 0; r < rows; r++) all += exp((double)x[r * pitch + i] - top);
         for (int64_t r = 0; r < rows; r++) {
             double got = dtype_load(ty, y, r * pitch + i), want = exp((double)x[r * pitch + i] - top) / all;
-            if (!(fabs(got - want) <= (ty == DT_F16 ? 6.5e-4 * want + 0x1p-25 : 8e-6 * want + 1e-30))) fail_msg("%s: softmax of row %lld of %lld, column %lld is %.9g, not %.9g", v->name, (long long)r, (long long)rows, (long long)i, got, want);
+            if (!(fabs(got - want) <= (ty == DT_F16 ? 6.5e-4 * want + 0x1p-25 : 8e-6 * want + 1e-30)))
+                fail_msg("%s: softmax of row %lld of %lld, column %lld is %.9g, not %.9g", v->name, (long long)r,
+                         (long long)rows, (long long)i, got, want);
         }
     }
     for (int64_t r = 0; r < rows; r++) assert_int_equal(y[(r * pitch + n) * dtype_bits(ty) / 8], 0xa5);
@@ -364,15 +412,20 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
             bool half = t == DT_F16 && ty == DT_F16;
             int64_t n = sizes[s], rows = mix & 4 ? ROWS : 1 + (int64_t)rng_below(&R, ROWS), size = dtype_bits(t) / 8;
             for (int i = 0; i < ROWS * PITCH; i++) x[i] = (float)rng_range(&R, -4, 4) + (mix & 8 ? 300.0f : 0);
-            for (int r = 0; r < VEC_BAND && rows > VEC_BAND; r++) x[r * PITCH] = -INFINITY; /* a whole band without a value */
-            for (int64_t r = VEC_BAND; mix & 4 && t != DT_BF16 && r < rows; r++) x[r * PITCH + 1] += 40.0f * (float)(r / VEC_BAND); /* and bands far above others */
+            /* a whole band without a value */
+            for (int r = 0; r < VEC_BAND && rows > VEC_BAND; r++) x[r * PITCH] = -INFINITY;
+            /* and bands far above others */
+            for (int64_t r = VEC_BAND; mix & 4 && t != DT_BF16 && r < rows; r++)
+                x[r * PITCH + 1] += 40.0f * (float)(r / VEC_BAND);
             v->store(raw, t, x, ROWS * PITCH), v->load(x, t, raw, ROWS * PITCH);
             if (t != DT_BF16) {
                 for (int kept_ = 0; kept_ <= (t == ty); kept_++) {
                     memset(out, 0xa5, sizeof out);
                     soft_columns(v, most, sum, t, raw, rows, PITCH * size, n, half);
                     if (kept_) soft_kept(v, out, raw, t, rows, PITCH, n, mix & 8);
-                    else v->soft_rows(out, ty, PITCH, raw, t, PITCH, &(vec_affine){ .mean = most, .scale = sum, .stream = mix & 8 }, rows, n, half);
+                    else
+                        v->soft_rows(out, ty, PITCH, raw, t, PITCH,
+                                     &(vec_affine){ .mean = most, .scale = sum, .stream = mix & 8 }, rows, n, half);
                     v->fence();
                     soft_matches(v, out, ty, x, rows, PITCH, n);
                 }
@@ -385,11 +438,15 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
                     assert_true(isnan(sum[0]) && (n == 1 || sum[1] > 0));
                     if (t != ty) continue;
                     soft_kept(v, out, raw, t, rows, PITCH, n, mix & 8);
-                    for (int64_t r = 0; r < rows; r++) assert_true(isnan(dtype_load(ty, out, r * PITCH)) && (n == 1 || dtype_load(ty, out, r * PITCH + 1) >= 0));
+                    for (int64_t r = 0; r < rows; r++)
+                        assert_true(isnan(dtype_load(ty, out, r * PITCH)) &&
+                                    (n == 1 || dtype_load(ty, out, r * PITCH + 1) >= 0));
                 }
-                for (int r = 0; r < ROWS; r++) x[r * PITCH] = half ? -65504 : -FLT_MAX; /* values all the same, however small */
+                /* values all the same, however small */
+                for (int r = 0; r < ROWS; r++) x[r * PITCH] = half ? -65504 : -FLT_MAX;
                 v->store(raw, t, x, ROWS * PITCH);
-                if (t == ty) soft_kept(v, out, raw, t, rows, PITCH, n, mix & 8), soft_matches(v, out, ty, x, rows, PITCH, n);
+                if (t == ty)
+                    soft_kept(v, out, raw, t, rows, PITCH, n, mix & 8), soft_matches(v, out, ty, x, rows, PITCH, n);
             }
             for (int r = 0; r < ROWS; r++) x[r * PITCH] = 1;
             v->store(raw, t, x, ROWS * PITCH);
@@ -400,17 +457,23 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
             v->down(sum, t, raw, STAT_SQUARES, rows, PITCH * size, n);
             for (int64_t i = 0; i < n; i++) {
                 double m = 0, q = 0, all = 0;
-                for (int64_t r = 0; r < rows; r++) m += (double)x[r * PITCH + i] / (double)rows, all += (double)x[r * PITCH + i] * (double)x[r * PITCH + i];
+                for (int64_t r = 0; r < rows; r++)
+                    m += (double)x[r * PITCH + i] / (double)rows,
+                        all += (double)x[r * PITCH + i] * (double)x[r * PITCH + i];
                 for (int64_t r = 0; r < rows; r++) q += ((double)x[r * PITCH + i] - m) * ((double)x[r * PITCH + i] - m);
-                assert_true(near((double)mean[i], m, 1e-6) && near((double)squares[i], q, 1e-4) && near((double)sum[i], all, 1e-5));
+                assert_true(near((double)mean[i], m, 1e-6) && near((double)squares[i], q, 1e-4) &&
+                            near((double)sum[i], all, 1e-5));
             }
             double along = 0, squared = 0;
-            for (int64_t i = 0; i < n; i++) along += (double)x[i], squared += ((double)x[i] - 0.5) * ((double)x[i] - 0.5);
-            assert_true(near((double)v->along(t, raw, STAT_SUM, 0, 0, n), along, 1e-4) && near((double)v->along(t, raw, STAT_SQUARES, 0.5f, 0, n), squared, 1e-4));
+            for (int64_t i = 0; i < n; i++)
+                along += (double)x[i], squared += ((double)x[i] - 0.5) * ((double)x[i] - 0.5);
+            assert_true(near((double)v->along(t, raw, STAT_SUM, 0, 0, n), along, 1e-4) &&
+                        near((double)v->along(t, raw, STAT_SQUARES, 0.5f, 0, n), squared, 1e-4));
         }
 }
 
-/* Lines at three steps in one call: the bits of the steps by themselves. The largest of fp16 lines, also when all are negative. */
+/* Lines at three steps in one call: the bits of the steps by themselves. The largest of fp16 lines, also when all
+ * are negative. */
 static void threes(const vec_kernels *v, const vec_kernels *plain)
 {
     enum { ROOM = 640 };
@@ -428,12 +491,14 @@ static void threes(const vec_kernels *v, const vec_kernels *plain)
                 v->store(raw[k], tx, x, n);
             }
             for (int64_t i = 0; i < n; i++) done[i] = (float)rng_range(&R, 0, 1);
-            const float most = v->along(tx, raw[0], STAT_MOST, 0, -INFINITY, n), next = v->along(tx, raw[1], STAT_MOST, 0, -INFINITY, n);
+            const float most = v->along(tx, raw[0], STAT_MOST, 0, -INFINITY, n),
+                        next = v->along(tx, raw[1], STAT_MOST, 0, -INFINITY, n);
             assert_true(same(next, plain->along(tx, raw[1], STAT_MOST, 0, -INFINITY, n)) || next == 0);
             const float sum = half ? v->exps_half(e[0], raw[0], most, n, 0) : v->exps(e[0], tx, raw[0], most, n, 0);
             memset(out, 0xa5, sizeof out);
             v->affine(out[0], ty, done, DT_F32, &(vec_affine){ .scale_1 = 0.375f, .stream = mix & 8 }, n);
-            vec_three p = { .y = out[1], .done = done, .scale = 0.375f, .x = raw[0], .e = e[1], .next = raw[1], .most = most, .stream = mix & 8 };
+            vec_three p = { .y = out[1], .done = done, .scale = 0.375f, .x = raw[0], .e = e[1], .next = raw[1],
+                            .most = most, .stream = mix & 8 };
             v->soft_three(&p, ty, tx, n);
             v->fence();
             assert_memory_equal(out[0], out[1], (size_t)(n * sy + 4));
@@ -461,8 +526,11 @@ static void tapes(const vec_kernels *v, const vec_kernels *plain)
     static const struct {
         dtype t;
         int load, put, past, ask;
-    } types[] = { { DT_F32, VA_X_F32, VA_PUT_F32, VA_PAST_F32, VA_ASK_4 }, { DT_F16, VA_X_F16, VA_PUT_F16, VA_PAST_F16, VA_ASK_2 }, { DT_BF16, VA_X_BF16, VA_PUT_BF16, VA_PAST_BF16, VA_ASK_2 } };
-    static _Alignas(VEC_LINE) unsigned char from[4 * TILES * MOST_TILE], to[4 * TILES * MOST_TILE], want[4 * TILES * MOST_TILE];
+    } types[] = { { DT_F32, VA_X_F32, VA_PUT_F32, VA_PAST_F32, VA_ASK_4 },
+                  { DT_F16, VA_X_F16, VA_PUT_F16, VA_PAST_F16, VA_ASK_2 },
+                  { DT_BF16, VA_X_BF16, VA_PUT_BF16, VA_PAST_BF16, VA_ASK_2 } };
+    static _Alignas(VEC_LINE) unsigned char from[4 * TILES * MOST_TILE], to[4 * TILES * MOST_TILE],
+        want[4 * TILES * MOST_TILE];
     static float a[TILES * MOST_TILE], b[TILES * MOST_TILE], c[TILES * MOST_TILE], y[TILES * MOST_TILE];
     float p[2] = { 0.75f, 3 };
     int64_t n = TILES * (int64_t)v->tile;
@@ -474,7 +542,8 @@ static void tapes(const vec_kernels *v, const vec_kernels *plain)
             n = TILES * (int64_t)v->tile - (int64_t)rng_below(&R, (uint32_t)v->tile);
             for (int64_t i = 0; i < n; i++) a[i] = number(), b[i] = number(), c[i] = number();
             v->store(from, types[k].t, a, n), v->load(a, types[k].t, from, n);
-            vec_act acts[] = { { .code = types[k].ask, .size = size, .at = from, .z = b }, { .code = types[k].load, .size = size, .at = from, .z = b },
+            vec_act acts[] = { { .code = types[k].ask, .size = size, .at = from, .z = b },
+                               { .code = types[k].load, .size = size, .at = from, .z = b },
                                { .code = f, .size = 4, .z_size = 4, .p = { &p[0], &p[1] }, .at = b, .z = c },
                                { .code = f % 2 ? types[k].put : types[k].past, .size = size, .at = to, .z = b } };
             v->tape(acts, COUNT(acts), 1, n);
@@ -483,19 +552,23 @@ static void tapes(const vec_kernels *v, const vec_kernels *plain)
             v->store(want, types[k].t, y, n);
             for (int64_t i = 0; i < n; i++) {
                 double got = dtype_load(types[k].t, to, i), exact = dtype_load(types[k].t, want, i);
-                if (!same((float)got, (float)exact)) fail_msg("%s: %s on a tape gives %.9g, its loop %.9g", v->name, fns[f].name, got, exact);
+                if (!same((float)got, (float)exact))
+                    fail_msg("%s: %s on a tape gives %.9g, its loop %.9g", v->name, fns[f].name, got, exact);
             }
         }
     static const struct {
         int code;
         vec_fn f;
     } with[] = { { VA_ADD_F16, VF_ADD }, { VA_SUB_F16, VF_SUB }, { VA_MUL_F16, VF_MUL } };
-    for (size_t k = 0; k < COUNT(with); k++) { /* x of one value, with fp16 elements, and with the same ones moved to a slot */
+    /* x of one value, with fp16 elements, and with the same ones moved to a slot */
+    for (size_t k = 0; k < COUNT(with); k++) {
         float slot[MOST_TILE], three = 3;
         for (int64_t i = 0; i < n; i++) b[i] = number();
         v->store(from, DT_F16, b, n), v->load(b, DT_F16, from, n);
-        vec_act acts[] = { { .code = VA_X_ONE, .p = { &three }, .at = from, .z = slot }, { .code = with[k].code, .size = 2, .at = from, .z = slot },
-                           { .code = VA_MOVE_F16, .size = 2, .at = from, .z = slot }, { .code = VF_ADD, .at = slot, .z = slot },
+        vec_act acts[] = { { .code = VA_X_ONE, .p = { &three }, .at = from, .z = slot },
+                           { .code = with[k].code, .size = 2, .at = from, .z = slot },
+                           { .code = VA_MOVE_F16, .size = 2, .at = from, .z = slot },
+                           { .code = VF_ADD, .at = slot, .z = slot },
                            { .code = VA_PUT_F32, .size = 4, .at = to, .z = slot } };
         v->tape(acts, COUNT(acts), 1, n);
         v->fill(a, 3, n);
@@ -505,15 +578,19 @@ static void tapes(const vec_kernels *v, const vec_kernels *plain)
     }
 }
 
-/* Rows of any length, with parameters of their own and an operand that all have in common; nothing is touched beside them. */
+/* Rows of any length, with parameters of their own and an operand that all have in common; nothing is touched beside
+ * them. */
 static void rows_of(const vec_kernels *v, dtype t, int load, int put, int64_t len)
 {
     enum { ROWS = 3, GUARD = 64 };
     const int size = dtype_bits(t) / 8;
     const size_t n = (size_t)(ROWS * len);
     float gain[ROWS] = { 2, -3, 0.5f }, offset = 1, slot[256];
-    float *x = malloc(n * sizeof *x), *common = malloc((size_t)len * sizeof *common), *line = malloc((size_t)len * sizeof *line);
-    unsigned char *from = malloc(n * (size_t)size), *made = aligned_alloc(VEC_LINE, ROUND_UP(n * (size_t)size + GUARD, (size_t)VEC_LINE)), *want = malloc(n * (size_t)size);
+    float *x = malloc(n * sizeof *x), *common = malloc((size_t)len * sizeof *common),
+          *line = malloc((size_t)len * sizeof *line);
+    unsigned char *from = malloc(n * (size_t)size),
+                  *made = aligned_alloc(VEC_LINE, ROUND_UP(n * (size_t)size + GUARD, (size_t)VEC_LINE)),
+                  *want = malloc(n * (size_t)size);
     assert_true(x && common && line && from && made && want);
     for (size_t i = 0; i < n; i++) x[i] = number();
     for (int64_t i = 0; i < len; i++) common[i] = number();
@@ -539,7 +616,8 @@ static void rows_of(const vec_kernels *v, dtype t, int load, int put, int64_t le
         v->store(want + r * len * size, t, line, len);
     }
     for (int64_t i = 0; i < (int64_t)n; i++)
-        if (!same((float)dtype_load(t, made, i), (float)dtype_load(t, want, i))) fail_msg("%s: rows of %lld %s: element %lld", v->name, (long long)len, dtype_name(t), (long long)i);
+        if (!same((float)dtype_load(t, made, i), (float)dtype_load(t, want, i)))
+            fail_msg("%s: rows of %lld %s: element %lld", v->name, (long long)len, dtype_name(t), (long long)i);
     for (size_t i = 0; i < GUARD; i++) assert_int_equal(made[n * (size_t)size + i], 0xa5);
     free(x), free(common), free(line), free(from), free(made), free(want);
 }
@@ -547,12 +625,14 @@ static void rows_of(const vec_kernels *v, dtype t, int load, int put, int64_t le
 static void tape_rows(const vec_kernels *v, const vec_kernels *plain)
 {
     (void)plain;
-    for (int64_t len = 1; len <= 2 * v->tile + 1; len += len % 16 == 1 ? 6 : 1) { /* ends of every kind: with and without half a tile, a pair, a vector, a part */
+    /* ends of every kind: with and without half a tile, a pair, a vector, a part */
+    for (int64_t len = 1; len <= 2 * v->tile + 1; len += len % 16 == 1 ? 6 : 1) {
         rows_of(v, DT_F32, VA_X_F32, VA_PUT_F32, len);
         rows_of(v, DT_F16, VA_X_F16, VA_PUT_F16, len);
         rows_of(v, DT_BF16, VA_X_BF16, VA_PUT_BF16, len);
         if (len % 16 == 0) rows_of(v, DT_F32, VA_X_F32, VA_PAST_F32, len);
-        if (len % 32 == 0) rows_of(v, DT_F16, VA_X_F16, VA_PAST_F16, len), rows_of(v, DT_BF16, VA_X_BF16, VA_PAST_BF16, len);
+        if (len % 32 == 0)
+            rows_of(v, DT_F16, VA_X_F16, VA_PAST_F16, len), rows_of(v, DT_BF16, VA_X_BF16, VA_PAST_BF16, len);
     }
 }
 
@@ -565,7 +645,9 @@ static void adam_tapes(const vec_kernels *v, const vec_kernels *plain)
     const int64_t n = TILES * (int64_t)v->tile - (int64_t)rng_below(&R, (uint32_t)v->tile);
     (void)plain;
     for (int beside = 0; beside < 2; beside++) {
-        for (int64_t i = 0; i < n; i++) start[W][i] = number(), start[M][i] = number(), start[V][i] = i % 7 ? fabsf(number()) : 0, start[G][i] = i % 5 ? number() : 0;
+        for (int64_t i = 0; i < n; i++)
+            start[W][i] = number(), start[M][i] = number(), start[V][i] = i % 7 ? fabsf(number()) : 0,
+            start[G][i] = i % 5 ? number() : 0;
         for (int whole = 0; whole < 2; whole++) {
             float(*in)[N] = x[whole], (*out)[N] = beside ? made[whole] : in;
             memcpy(in, start, sizeof start);
@@ -578,9 +660,11 @@ static void adam_tapes(const vec_kernels *v, const vec_kernels *plain)
                 int act;
                 float *at;
                 int value;
-            } set[] = { { ADAM_G, in[G], 0 }, { ADAM_G_AGAIN, in[G], 0 }, { ADAM_M, in[M], 1 }, { ADAM_V, in[V], 3 }, { ADAM_W, in[W], 0 },
-                        { ADAM_PUT_W, out[W], 0 }, { ADAM_PUT_V, out[V], 0 }, { ADAM_PUT_M, out[M], 0 } };
-            for (size_t i = 0; i < COUNT(set); i++) acts[set[i].act].at = set[i].at, acts[set[i].act].size = 4, acts[set[i].act].p[0] = &p[set[i].value];
+            } set[] = { { ADAM_G, in[G], 0 },      { ADAM_G_AGAIN, in[G], 0 }, { ADAM_M, in[M], 1 },
+                        { ADAM_V, in[V], 3 },      { ADAM_W, in[W], 0 },       { ADAM_PUT_W, out[W], 0 },
+                        { ADAM_PUT_V, out[V], 0 }, { ADAM_PUT_M, out[M], 0 } };
+            for (size_t i = 0; i < COUNT(set); i++)
+                acts[set[i].act].at = set[i].at, acts[set[i].act].size = 4, acts[set[i].act].p[0] = &p[set[i].value];
             acts[ADAM_TAKE_2].p[0] = &p[2], acts[ADAM_RATE].p[0] = &p[4];
             acts[ADAM_KEEP_V].at = acts[ADAM_STEP].at = acts[ADAM_V_LAST].at = slot[1], acts[ADAM_STEP].z = slot[2];
             if (whole) acts[0].code = VA_ADAM;
@@ -589,7 +673,9 @@ static void adam_tapes(const vec_kernels *v, const vec_kernels *plain)
         for (int s = W; s <= V; s++)
             for (int64_t i = 0; i < n; i++) {
                 float one = beside ? made[1][s][i] : x[1][s][i], acts = beside ? made[0][s][i] : x[0][s][i];
-                if (!same(one, acts)) fail_msg("%s: Adam's stream %d at %lld is %.9g as one act, %.9g by acts", v->name, s, (long long)i, (double)one, (double)acts);
+                if (!same(one, acts))
+                    fail_msg("%s: Adam's stream %d at %lld is %.9g as one act, %.9g by acts", v->name, s, (long long)i,
+                             (double)one, (double)acts);
             }
     }
 }
@@ -619,7 +705,8 @@ static void moving(const vec_kernels *v, const vec_kernels *plain)
     static uint16_t x[70 * 70], y[70 * 70], m[MOST], k[MOST];
     static float f[70 * 70], g[70 * 70];
     for (int round = 0; round < 40; round++) {
-        int64_t rows = 1 + (int64_t)rng_below(&R, 40), cols = 1 + (int64_t)rng_below(&R, 40), ldx = rows + (int64_t)rng_below(&R, 5), ldy = cols + (int64_t)rng_below(&R, 5);
+        int64_t rows = 1 + (int64_t)rng_below(&R, 40), cols = 1 + (int64_t)rng_below(&R, 40),
+                ldx = rows + (int64_t)rng_below(&R, 5), ldy = cols + (int64_t)rng_below(&R, 5);
         for (int i = 0; i < 70 * 70; i++) x[i] = (uint16_t)rng_next(&R), y[i] = 0xa5a5, f[i] = (float)i, g[i] = -1;
         v->transpose(y, ldy, x, ldx, rows, cols, 2);
         v->transpose(g, ldy, f, ldx, rows, cols, 4);
@@ -658,7 +745,10 @@ static double window_add(double a, double b, int bits)
     return nearbyint(a / unit) * unit + nearbyint(b / unit) * unit;
 }
 
-static double limited(double x, double ceiling) { return isnan(x) ? 0 : fabs(x) >= ceiling ? copysign((double)INFINITY, x) : x; }
+static double limited(double x, double ceiling)
+{
+    return isnan(x) ? 0 : fabs(x) >= ceiling ? copysign((double)INFINITY, x) : x;
+}
 
 static void window(const vec_kernels *v, const vec_kernels *plain)
 {
@@ -668,10 +758,14 @@ static void window(const vec_kernels *v, const vec_kernels *plain)
     for (int round = 0; round < 200; round++) {
         bool full = round % 2;
         double ceiling = full && round % 4 == 1 ? 300 : (double)INFINITY;
-        for (int i = 0; i < K * WINDOW_ROWS; i++) a[i] = (float)f16_to_f64(f16_from_f64(full && rng_below(&R, 60) == 0 ? (double)INFINITY : rng_range(&R, -8, 8)));
-        for (int i = 0; i < K * v->window_cols; i++) b[i] = (float)f16_to_f64(f16_from_f64(rng_below(&R, 9) ? rng_range(&R, -8, 8) : 0));
+        for (int i = 0; i < K * WINDOW_ROWS; i++)
+            a[i] = (float)f16_to_f64(
+                f16_from_f64(full && rng_below(&R, 60) == 0 ? (double)INFINITY : rng_range(&R, -8, 8)));
+        for (int i = 0; i < K * v->window_cols; i++)
+            b[i] = (float)f16_to_f64(f16_from_f64(rng_below(&R, 9) ? rng_range(&R, -8, 8) : 0));
         int bits = round % 3 ? 12 : 4 + (int)rng_below(&R, 17);
-        v->window(&(window_job){ .a = a, .b = b, .k = K, .bits = bits, .full = full, .ceiling = (float)ceiling, .c = c, .ldc = v->window_cols, .rows = WINDOW_ROWS, .cols = v->window_cols });
+        v->window(&(window_job){ .a = a, .b = b, .k = K, .bits = bits, .full = full, .ceiling = (float)ceiling, .c = c,
+                                 .ldc = v->window_cols, .rows = WINDOW_ROWS, .cols = v->window_cols });
         for (int r = 0; r < WINDOW_ROWS; r++)
             for (int j = 0; j < v->window_cols; j++) {
                 float acc = 0;
@@ -680,7 +774,9 @@ static void window(const vec_kernels *v, const vec_kernels *plain)
                     for (int l = k; l < k + 4; l++) t = limited(window_add(t, limited((double)(a[l * WINDOW_ROWS + r] * b[l * v->window_cols + j]), (double)INFINITY), bits), ceiling);
                     acc = (float)limited((double)(acc + (float)t), ceiling);
                 }
-                if (c[r * v->window_cols + j] != acc) fail_msg("%s: row %d column %d with %d bits is %.9g, wanted %.9g", v->name, r, j, bits, (double)c[r * v->window_cols + j], (double)acc);
+                if (c[r * v->window_cols + j] != acc)
+                    fail_msg("%s: row %d column %d with %d bits is %.9g, wanted %.9g", v->name, r, j, bits,
+                             (double)c[r * v->window_cols + j], (double)acc);
             }
     }
 }
@@ -701,8 +797,10 @@ static int seed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions), cmocka_unit_test(test_accuracy), cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_statistics), cmocka_unit_test(test_gains), cmocka_unit_test(test_looks), cmocka_unit_test(test_threes), cmocka_unit_test(test_tapes), cmocka_unit_test(test_moving), cmocka_unit_test(test_window),
+        cmocka_unit_test(test_functions),  cmocka_unit_test(test_accuracy), cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_statistics), cmocka_unit_test(test_gains),    cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_threes),     cmocka_unit_test(test_tapes),    cmocka_unit_test(test_moving),
+        cmocka_unit_test(test_window),
     };
     return cmocka_run_group_tests(tests, seed, NULL);
 }
