@@ -292,8 +292,8 @@ static an_status long_rules(splitter *s, diag *d)
 {
     const char **more;
     size_t n_more;
-    TRY(rules_naming("split_dim", s->mem, &s->rule, &s->n_rules, d));
-    TRY(rules_naming("chunk_channels", s->mem, &more, &n_more, d));
+    TRY(rules_naming("split_dim", s->chip, s->mem, &s->rule, &s->n_rules, d));
+    TRY(rules_naming("chunk_channels", s->chip, s->mem, &more, &n_more, d));
     /* room: rules_naming takes it for every row there is */
     for (size_t i = 0; i < n_more; i++) s->rule[s->n_rules++] = more[i];
     return AN_OK;

@@ -5,13 +5,13 @@
 
 #include "pass/pass_int.h"
 
-an_status rules_naming(const char *name, arena *mem, const char ***rule, size_t *n, diag *d)
+an_status rules_naming(const char *name, const chip *c, arena *mem, const char ***rule, size_t *n, diag *d)
 {
     const char **out = TAKE(mem, const char *, rule_count());
     if (!out) return diag_nomem(d);
     *n = 0;
     for (size_t i = 0; i < rule_count(); i++)
-        if (!strcmp(rule_legalizer_at(i), name)) out[(*n)++] = rule_id_at(i);
+        if (!strcmp(rule_legalizer_at(i), name) && rule_speaks_at(i, c)) out[(*n)++] = rule_id_at(i);
     *rule = out;
     return AN_OK;
 }
@@ -105,8 +105,8 @@ an_status legal_run(graph *g, pass_ctx *c, const legalizer *row, diag *d)
         if (!mark) {
             mark = TAKE(&c->scratch, bool, g->nodes.n);
             if (!mark) return diag_nomem(d);
-            TRY(rules_naming(row->name, &c->scratch, &l.rule, &l.n_rules, d));
-            if (!l.n_rules) return AN_OK; /* no row asks for this rewrite */
+            TRY(rules_naming(row->name, l.chip, &c->scratch, &l.rule, &l.n_rules, d));
+            if (!l.n_rules) return AN_OK; /* no row asks for this rewrite on this chip */
         }
         arena_mark m = arena_save(&c->scratch);
         const op_inst *op = inst_of(g, n, &c->scratch);

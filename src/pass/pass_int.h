@@ -103,8 +103,8 @@ static inline val legal_in(const legal *l, const node *n, int k)
     return k < n->n_in ? rw_in(&l->rw, n->in[k]) : NO_VAL;
 }
 
-/* Rule ids whose legalizer is `name`. */
-an_status rules_naming(const char *name, arena *mem, const char ***rule, size_t *n, diag *d) MUST_CHECK;
+/* Ids of rules about this chip whose legalizer is `name`. */
+an_status rules_naming(const char *name, const chip *c, arena *mem, const char ***rule, size_t *n, diag *d) MUST_CHECK;
 bool any_rule_fires(const char *const *rule, size_t n, const chip *c, const op_inst *op);
 /* A node as the rules see it: ranges only of constants. Lives in mem; NULL: no memory. */
 op_inst *inst_of(const graph *g, const node *n, arena *mem);

@@ -111,6 +111,8 @@ static bool applies(const rule *r, const chip *c)
     return measures[r->measure].ask && f >= r->first && f <= r->last;
 }
 
+bool rule_speaks_at(size_t i, const chip *c) { return applies(&rows[i], c); }
+
 static bool fires(const rule *r, look *l, double *seen)
 {
     l->detail[0] = 0;

@@ -63,6 +63,7 @@ bool rule_fires(const char *rule, const chip *c, const op_inst *op);
 size_t rule_count(void);
 const char *rule_id_at(size_t i);
 const char *rule_legalizer_at(size_t i); /* name of the rewrite that repairs it, or "none" */
+bool rule_speaks_at(size_t i, const chip *c); /* about this chip; else it never fires there */
 void rules_print(strbuf *b, const char *format);
 
 /* Is an operation (by MIL spelling) there on this chip at all? */
