@@ -388,6 +388,10 @@ static an_status put_ctl(trainer *t, double lr, double S, bool first, bool last,
     unsigned char packed[CTL_COUNT * sizeof(double)];
     bool hold = true;
     optim_ctl(t, lr, S, t->steps + 1, row);
+    if (t->opt.clip > 0 && dtype_round(t->ctl_dt, row[CTL_CLIP]) == 0)
+        return diag_fail(d, AN_INPUT, NOWHERE,
+                         "the clipping norm is %g, which is 0 in %s at a loss scale of %g: no update would change anything",
+                         t->opt.clip, dtype_name(t->ctl_dt), S);
     if (last) TRY(bounds_hold(t, lr, S, &hold, d));
     if (!hold) row[CTL_LR] = INFINITY; /* no step of that rate counts */
     row[CTL_KEEP] = first ? 0 : 1;

@@ -192,6 +192,15 @@ static void numbers_refused(void **state)
     assert_ok(train_step(t, 0.1, &r, &d), d);
     assert_int_equal(r.step, 1);
     train_close(t);
+    static const double norms[] = { 1e-12, 1e-3 }; /* the first is nothing to fp16 */
+    for (size_t i = 0; i < COUNT(norms); i++) {
+        d = (diag){ 0 };
+        t = open_text(hinge_text, (train_options){ .engine = "soft:m1", .loss_scale = 8, .clip = norms[i] });
+        assert_ok(train_put(t, "x", DT_F32, right, &d), d);
+        assert_int_equal(train_step(t, 0.125, &r, &d), i ? AN_OK : AN_INPUT);
+        if (!i) assert_non_null(strstr(d.msg, "the clipping norm is 1e-12, which is 0 in fp16 at a loss scale of 8"));
+        train_close(t);
+    }
 }
 
 /* Devices whose surfaces have one size, or a least one; and whose dispatch fails once: it is run again unless memory
