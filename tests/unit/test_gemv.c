@@ -235,7 +235,8 @@ static void each_row_against_double(void **state)
             weight_free(&w);
         }
     pool_free(two);
-    if (isa & ISA_AVX512) assert_true(panels > 0);
+    for (int b = 0; isa_name(b); b++) /* not on every processor */
+        if ((isa >> b & 1) && !strcmp(isa_name(b), "avx512")) assert_true(panels > 0);
 }
 
 /* Digits: zeros, tiny numbers, and columns that are not finite beside ones that are. */
