@@ -4,12 +4,6 @@
 
 #include "lm/convert_int.h"
 
-static const struct {
-    model_weight_id id;
-    llama2c_id to;
-} map[] = { { MW_EMBED, L2C_EMBED }, { MW_NORM1, L2C_NORM1 }, { MW_WQ, L2C_WQ }, { MW_WK, L2C_WK }, { MW_WV, L2C_WV }, { MW_WO, L2C_WO },
-            { MW_NORM2, L2C_NORM2 }, { MW_W1, L2C_W1 },       { MW_W2, L2C_W2 }, { MW_W3, L2C_W3 }, { MW_NORM_F, L2C_NORM_F }, { MW_HEAD, L2C_HEAD } };
-
 static an_status can_say(const conversion *v, diag *d)
 {
     const model_config *c = &v->m->c;
@@ -98,13 +92,14 @@ static an_status put_groups(conversion *v, const slot *to, model_weight_id id, i
 static an_status fill(conversion *v, llama2c_out *w, const llama2c_shape *as, diag *d)
 {
     lm_model *m = v->m;
-    for (size_t i = 0; i < COUNT(map); i++)
+    for (size_t i = 0; i < L2C_COUNT; i++)
         for (int l = -1; l < m->c.n_layers; l++) {
-            const store *s = store_at(m, map[i].id, l);
+            const model_weight_id id = llama2c_weight[i];
+            const store *s = store_at(m, id, l);
             if (!s || s->kind == STORE_NONE) continue;
-            slot to = { w, map[i].to, MAX(l, 0) };
-            if (as->version == 2 && weight_is_matrix(map[i].id)) TRY(put_groups(v, &to, map[i].id, l, as->group, d));
-            else TRY(conversion_rows(v, map[i].id, l, DT_F32, NULL, put_slot, &to, d));
+            slot to = { w, (llama2c_id)i, MAX(l, 0) };
+            if (as->version == 2 && weight_is_matrix(id)) TRY(put_groups(v, &to, id, l, as->group, d));
+            else TRY(conversion_rows(v, id, l, DT_F32, NULL, put_slot, &to, d));
         }
     return AN_OK;
 }

@@ -254,18 +254,13 @@ an_status bind_gguf(lm_model *m, diag *d)
 static an_status bind_l2c(lm_model *m, model_weight_id id, int layer, store *s, void *ctx, diag *d)
 {
     (void)ctx;
-    static const struct {
-        model_weight_id id;
-        llama2c_id of;
-    } map[] = { { MW_EMBED, L2C_EMBED }, { MW_NORM1, L2C_NORM1 }, { MW_WQ, L2C_WQ }, { MW_WK, L2C_WK }, { MW_WV, L2C_WV }, { MW_WO, L2C_WO },
-                { MW_NORM2, L2C_NORM2 }, { MW_W1, L2C_W1 },       { MW_W2, L2C_W2 }, { MW_W3, L2C_W3 }, { MW_NORM_F, L2C_NORM_F }, { MW_HEAD, L2C_HEAD } };
-    for (size_t i = 0; i < COUNT(map); i++) {
+    for (size_t i = 0; i < L2C_COUNT; i++) {
         llama2c_tensor t;
-        if (map[i].id != id) continue;
-        if (!llama2c_get(&m->l2c, map[i].of, MAX(layer, 0), &t) || t.rows != s->rows || t.cols != s->cols) break;
+        if (llama2c_weight[i] != id) continue;
+        if (!llama2c_get(&m->l2c, (llama2c_id)i, MAX(layer, 0), &t) || t.rows != s->rows || t.cols != s->cols) break;
         s->kind = t.scales ? STORE_GROUPS : STORE_PLAIN;
         s->dt = t.scales ? DT_I8 : DT_F32;
-        s->name = llama2c_name(map[i].of);
+        s->name = llama2c_name((llama2c_id)i);
         s->file = m->path;
         s->type = t.scales ? "int8" : "F32";
         s->data = t.data;

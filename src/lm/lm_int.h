@@ -31,6 +31,7 @@ typedef struct {
 name_column hf_column(family_id f);
 name_column gguf_column(family_id f);
 extern const family families[FAM_COUNT];
+extern const model_weight_id llama2c_weight[L2C_COUNT]; /* what a tensor of llama2.c's files is */
 
 /* The family whose files can say everything this configuration does; FAM_COUNT: none. `why` names the field that no
  * family has. */

@@ -11,6 +11,12 @@ const family families[FAM_COUNT] = {
 #undef FAMILY
 };
 
+const model_weight_id llama2c_weight[L2C_COUNT] = {
+    [L2C_EMBED] = MW_EMBED, [L2C_NORM1] = MW_NORM1, [L2C_WQ] = MW_WQ, [L2C_WK] = MW_WK,
+    [L2C_WV] = MW_WV,       [L2C_WO] = MW_WO,       [L2C_NORM2] = MW_NORM2, [L2C_W1] = MW_W1,
+    [L2C_W2] = MW_W2,       [L2C_W3] = MW_W3,       [L2C_NORM_F] = MW_NORM_F, [L2C_HEAD] = MW_HEAD,
+};
+
 static const char *const patterns[MW_COUNT][COL_GGUF2 + 1] = {
 #define NAME(id, hf, gpt2, gguf, gguf2) NAME4(id, hf, hf, gpt2, gguf, gguf2)
 #define NAME4(id, hf, hf4, gpt2, gguf, gguf2) [MW_##id] = { hf, hf4, gpt2, gguf, gguf2 },
