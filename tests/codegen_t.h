@@ -207,4 +207,19 @@ static inline size_t cgt_spoil_each(image *im, const char *what)
     return n;
 }
 
+static inline numerics rules_of(const char *chip_name_)
+{
+    numerics n;
+    assert_true(codegen_numerics(chip_find(chip_name_), &n));
+    return n;
+}
+
+static inline program *compiled(const char *text, const codegen_options *o)
+{
+    graph *g = cgt_parse(text);
+    program *p = cgt_compile(g, o);
+    graph_free(g);
+    return p;
+}
+
 #endif

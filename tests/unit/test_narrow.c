@@ -1,14 +1,6 @@
 /* test_narrow.c: what is kept as bf16 where products multiply bf16, and what is not. */
 #include "codegen_t.h"
 
-static program *compiled(const char *text, const codegen_options *o)
-{
-    graph *g = cgt_parse(text);
-    program *p = cgt_compile(g, o);
-    graph_free(g);
-    return p;
-}
-
 static int narrow_tensors(const program *p)
 {
     int n = 0;
