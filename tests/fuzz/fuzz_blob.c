@@ -1,15 +1,7 @@
 /* fuzz_blob: any bytes as a weight file: walked, and asked for every offset a reference could name. What a record
  * promises must lie inside the file; what the writer makes of it must read back. */
-#include <stdlib.h>
-
+#include "fuzz_t.h"
 #include "mil/mil.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 static void inside(const blob_entry *e, size_t n)
 {

@@ -2,14 +2,8 @@
  * decode. */
 #include <stdlib.h>
 
+#include "fuzz_t.h"
 #include "format/gguf.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 static void inside(const void *p, size_t len, const uint8_t *data, size_t n)
 {

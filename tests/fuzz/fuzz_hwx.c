@@ -3,14 +3,8 @@
  * fuzzer gets to the commands; else tasks. */
 #include <stdlib.h>
 
+#include "fuzz_t.h"
 #include "../hwx_t.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 static void tasks(const uint8_t *data, size_t n)
 {

@@ -2,14 +2,8 @@
  * be read. */
 #include <stdlib.h>
 
+#include "fuzz_t.h"
 #include "format/idx.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 static void as_plain(const uint8_t *p, size_t n)
 {

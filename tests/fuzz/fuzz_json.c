@@ -1,15 +1,7 @@
 /* fuzz_json: any bytes as a config.json. A configuration that is accepted is valid, and written again it reads back
  * the same. */
-#include <stdlib.h>
-
+#include "fuzz_t.h"
 #include "lm/lm.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

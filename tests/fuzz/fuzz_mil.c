@@ -1,15 +1,7 @@
 /* fuzz_mil: any bytes through the MIL reader. What parses must print, parse again to the same module and print the same
  * bytes; what does not must give a shown error. */
-#include <stdlib.h>
-
+#include "fuzz_t.h"
 #include "mil/mil.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -7,14 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fuzz_t.h"
 #include "lm/lm.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 static void said(const diag *d) { need((d->st == AN_INPUT || d->st == AN_NOMEM) && d->msg[0]); }
 

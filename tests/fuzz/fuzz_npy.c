@@ -1,15 +1,7 @@
 /* fuzz_npy: any bytes as a .npy file. What is accepted lies inside the bytes, and written again it reads back the
  * same. */
-#include <stdlib.h>
-
+#include "fuzz_t.h"
 #include "format/npy.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -3,14 +3,8 @@
  * and the fast one, without going astray. Seeds: tests/unit/test_program_seeds.c. */
 #include <stdlib.h>
 
+#include "fuzz_t.h"
 #include "engine/engine.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 enum { HEADER = 32, SEED = 0x616e, PORTS = 8, SMALL = 1 << 14 };
 

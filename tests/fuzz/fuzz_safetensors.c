@@ -1,15 +1,7 @@
 /* fuzz_safetensors: any bytes as a safetensors file. What is accepted lies inside the bytes, covers them, and is
  * found by name. */
-#include <stdlib.h>
-
+#include "fuzz_t.h"
 #include "format/safetensors.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -1,17 +1,9 @@
 /* fuzz_tokenizer_json: any bytes as a tokenizer.json. What is accepted encodes a text made of the same bytes, or
  * says why not, and decodes every id it gave; a vocabulary that spells every byte, and changes no text on the way,
  * gives the bytes back. */
-#include <stdlib.h>
-
+#include "fuzz_t.h"
 #include "fuzz_vocab.h"
 #include "text/text.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -1,16 +1,8 @@
 /* fuzz_tokenizer_model: any bytes as a SentencePiece model, and as a tokenizer.bin. What is accepted encodes the
  * same bytes as text, or says why not, and decodes every id it gave. */
-#include <stdlib.h>
-
+#include "fuzz_t.h"
 #include "fuzz_vocab.h"
 #include "text/text.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

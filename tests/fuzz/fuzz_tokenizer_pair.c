@@ -1,17 +1,9 @@
 /* fuzz_tokenizer_pair: any bytes as encoder.json and vocab.bpe, one behind the other with a NUL between. What is
  * accepted encodes the same bytes as text, or says why not, decodes every id it gave, and gives the bytes back where
  * it spells every one. */
-#include <stdlib.h>
-
+#include "fuzz_t.h"
 #include "fuzz_vocab.h"
 #include "text/text.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void need(bool ok)
-{
-    if (!ok) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
