@@ -19,7 +19,7 @@
 #include "device/device_int.h"
 
 static const char MAGIC[8] = "ANNLCACH";
-enum { ENTRY_VERSION = 1, ENTRY_HEADER = 48, NAME_LEN = 32 + 5 /* hex digits, ".prog" */, STALE_SECONDS = 3600 };
+enum { ENTRY_VERSION = 2, ENTRY_HEADER = 48, NAME_LEN = 32 + 5 /* hex digits, ".prog" */, STALE_SECONDS = 3600 };
 #define SUFFIX ".prog"
 #define PENDING "pending-"
 
@@ -193,7 +193,7 @@ static void entry_header(unsigned char *h, dev_key key, const void *bytes, size_
     put_u64(h + 16, key.word[0]);
     put_u64(h + 24, key.word[1]);
     put_u64(h + 32, n);
-    put_u64(h + 40, hash_bytes(bytes, n, key.word[0]));
+    put_u64(h + 40, hash_many(bytes, n, key.word[0]));
 }
 
 /* Is this the whole and unchanged entry of that key? */

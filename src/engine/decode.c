@@ -323,7 +323,7 @@ an_status program_decode(const void *bytes, size_t n, program **out, diag *d)
                          "program says it has %" PRIu64
                          " bytes after its header, there are %zu: cut short or followed by something else",
                          body, n - PROGRAM_HEADER);
-    uint64_t have = hash_bytes(r.at, (size_t)body, PROGRAM_SEED);
+    uint64_t have = hash_many(r.at, (size_t)body, PROGRAM_SEED);
     if (sum != have)
         return diag_fail(d, AN_INPUT, NOWHERE,
                          "program is damaged: its checksum is %016" PRIx64 ", its bytes give %016" PRIx64, sum, have);

@@ -118,7 +118,7 @@ typedef struct program {
 } program;
 
 /* ---- container ---- */
-enum { PROGRAM_VERSION = 17 };
+enum { PROGRAM_VERSION = 18 };
 /* The most bytes a tensor, the scratch memory, and all a program holds together may take: 1 TiB, more than a machine
  * of this kind has. Whoever asks for more gives bad input; less than that and not to be had is a lack of memory. */
 #define ENGINE_MOST_BYTES ((uint64_t)1 << 40)

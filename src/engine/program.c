@@ -1,6 +1,7 @@
 /* program.c: a program in memory, and its bytes.
  *
- *   0   "ANNLPROG", u32 version, u32 1 if final else 0, u64 bytes of the body, u64 checksum of the body: 32 bytes; the body follows
+ *   0   "ANNLPROG", u32 version, u32 1 if final else 0, u64 bytes of the body, u64 checksum of the body
+ *       (hash_many): 32 bytes; the body follows
  *       strings (u32 length, bytes): title, target; u64 key, u64 scratch bytes; final: u64 checksum of its weights
  *       u32 count, then name and f64 of every numerics switch, in table order
  *       u32 count of tensors: u8 type, u8 space, u8 rank, u32 slot, u64 offset, i64 per axis
@@ -158,7 +159,7 @@ an_status program_encode(const program *p, strbuf *out, diag *d)
     size_t body = out->n - start - PROGRAM_HEADER;
     strbuf fix = { 0 };
     put(&fix, body, 8);
-    put(&fix, hash_bytes(out->at + start + PROGRAM_HEADER, body, PROGRAM_SEED), 8);
+    put(&fix, hash_many(out->at + start + PROGRAM_HEADER, body, PROGRAM_SEED), 8);
     if (!fix.oom) memcpy(out->at + start + 16, fix.at, 16);
     bool oom = fix.oom;
     sb_free(&fix);

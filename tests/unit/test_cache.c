@@ -12,6 +12,9 @@
 #include "base/io.h"
 #include "conform.h"
 #include "engine/engine.h"
+#include "seal.h"
+
+enum { ENTRY_HEADER = 48 }; /* of a file of the cache: magic, version, key, size, checksum */
 
 static char dir[64];
 
@@ -163,12 +166,18 @@ static void damage(void **state)
     char path[400];
     snprintf(path, sizeof path, "%s", entry_name(key(3)));
     assert_ok(file_read(path, 1 << 20, &f, &d), d);
-    for (size_t i = 0; i < 2 * f.n; i++) { /* cut at i, then flip a bit of byte i */
+    const size_t words = (f.n - ENTRY_HEADER) / 8;
+    for (size_t i = 0; i < 2 * f.n + words; i++) {
         unsigned char *b = malloc(f.n);
         assert_non_null(b);
         memcpy(b, f.at, f.n);
         size_t n = i < f.n ? i : f.n;
-        if (i >= f.n) b[i - f.n] ^= 0x10;
+        /* cut at i; a bit of a byte flipped; an entry of before, by its version; the signs of three numbers in a row,
+         * which a product for each word would not see */
+        if (i >= f.n && i < 2 * f.n) b[i - f.n] ^= 0x10;
+        else if (i == 2 * f.n) b[8] = 1;
+        else if (i > 2 * f.n)
+            for (size_t k = ENTRY_HEADER + 8 * (i - 2 * f.n - 1), j = 7; j < 16; j += 4) b[k + j] ^= 128;
         assert_ok(file_write(path, b, n, &d), d);
         free(b);
         c = open_cache(0, 0);
@@ -576,14 +585,13 @@ static void store(unsigned char *at, uint64_t v)
  * right again. */
 static void forge(strbuf *body, dev_key k, const char *target)
 {
-    enum { HEADER = 32, SEED = 0x616e };
     unsigned char *p = (unsigned char *)body->at;
-    size_t at = HEADER;
+    size_t at = SEAL_HEADER;
     at += 4 + (size_t)p[at]; /* the title */
     if (target) memcpy(p + at + 4, target, strlen(target));
     at += 4 + (size_t)p[at];
     store(p + at, k.word[0] ^ k.word[1]);
-    store(p + 24, hash_bytes(p + HEADER, body->n - HEADER, SEED));
+    seal(p, body->n);
     program *g; /* well-formed it is */
     diag d = { 0 };
     assert_ok(program_decode(body->at, body->n, &g, &d), d);

@@ -1,5 +1,6 @@
 /* test_program.c: program bytes: round trip, and that damaged or absurd ones are refused before anything runs. */
 #include "engine_t.h"
+#include "seal.h"
 
 /* A program that uses every kind of field and constant. */
 static void build(prog *g)
@@ -74,14 +75,6 @@ static void round_trip(void **s)
     round_trip_of(true);
 }
 
-/* The header's size and checksum made to fit the body, as someone who means harm would. */
-static void reseal(unsigned char *b, size_t n)
-{
-    uint64_t v[2] = { n - 32, hash_bytes(b + 32, n - 32, 0x616e) };
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i < 8; i++) b[16 + 8 * k + i] = (unsigned char)(v[k] >> (8 * i));
-}
-
 static void must_say(an_status st, const diag *d, program *p)
 {
     assert_true((st == AN_OK) == (p != NULL));
@@ -104,24 +97,38 @@ static void damage_of(bool final)
         assert_int_equal(program_decode(bytes, b.n, &p, &d), AN_INPUT);
         assert_true(d.msg[0] && !p);
     }
+    /* signs of three numbers in a row: with one product for each word they would make up for each other */
+    for (size_t i = SEAL_HEADER; i + 16 <= b.n; i += 8) {
+        program *p = NULL;
+        diag d = { 0 };
+        memcpy(bytes, b.at, b.n);
+        for (size_t j = 7; j < 16; j += 4) bytes[i + j] ^= 128;
+        assert_int_equal(program_decode(bytes, b.n, &p, &d), AN_INPUT);
+        if (!strstr(d.msg, "its checksum is")) fail_msg("signs at byte %zu: %s", i, d.msg);
+    }
     for (size_t n = 0; n < b.n; n++) { /* cut anywhere */
         program *p = NULL;
         diag d = { 0 };
         memcpy(bytes, b.at, b.n);
         assert_int_equal(program_decode(bytes, n, &p, &d), AN_INPUT);
-        if (n < 32) continue;
-        reseal(bytes, n);
+        if (n < SEAL_HEADER) continue;
+        seal(bytes, n);
         d = (diag){ 0 };
         an_status st = program_decode(bytes, n, &p, &d);
         must_say(st, &d, p);
         assert_int_equal(st, AN_INPUT); /* no prefix of a program is a program */
     }
     memcpy(bytes, b.at, b.n), bytes[b.n] = 0;
-    reseal(bytes, b.n + 1);
+    seal(bytes, b.n + 1);
     program *p = NULL;
     diag d = { 0 };
     assert_int_equal(program_decode(bytes, b.n + 1, &p, &d), AN_INPUT);
     memcpy(bytes, b.at, b.n);
+    bytes[8]--; /* one of before */
+    d = (diag){ 0 };
+    assert_int_equal(program_decode(bytes, b.n, &p, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "compile it again"));
+    bytes[8]++;
     bytes[12] ^= 1; /* the header's own word is no part of the checksum: what it says has to fit the body */
     d = (diag){ 0 };
     assert_int_equal(program_decode(bytes, b.n, &p, &d), AN_INPUT);
@@ -181,7 +188,7 @@ static void malice_of(bool final)
         if (i < b.n * 3) bytes[i / 3] = i % 3 ? nasty[rng_below(&r, sizeof nasty)] : (unsigned char)(bytes[i / 3] + 1);
         else
             for (int k = 0; k < 4; k++) bytes[32 + rng_below(&r, b.n - 32)] = nasty[rng_below(&r, sizeof nasty)];
-        reseal(bytes, b.n);
+        seal(bytes, b.n);
         program *p = NULL;
         diag d = { 0 };
         an_status st = program_decode(bytes, b.n, &p, &d);
