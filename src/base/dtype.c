@@ -195,6 +195,14 @@ void dtype_store(dtype t, void *base, int64_t i, double x)
     store_bits(base, i, bits, v);
 }
 
+void dtype_clear_rest(dtype t, void *base, int64_t n_elems)
+{
+    size_t bytes;
+    if (types[t].bits >= 8 || !dtype_bytes(t, n_elems, &bytes) || !bytes) return;
+    const int64_t used = n_elems * types[t].bits - ((int64_t)bytes - 1) * 8;
+    ((unsigned char *)base)[bytes - 1] &= (unsigned char)(0xff >> (8 - used));
+}
+
 double dtype_round(dtype t, double x)
 {
     unsigned char tmp[8] = { 0 };

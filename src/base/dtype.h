@@ -38,6 +38,8 @@ double e5m2_to_f64(uint8_t b);
  * clamps. */
 double dtype_load(dtype t, const void *base, int64_t i);
 void dtype_store(dtype t, void *base, int64_t i, double x);
+/* the bits of the last byte that n_elems elements leave are zero */
+void dtype_clear_rest(dtype t, void *base, int64_t n_elems);
 double dtype_round(dtype t, double x); /* x as type t would hold it */
 /* a result that is an integer or bool: toward zero, clamped; NaN is 0, bool is != 0 */
 double dtype_hold(dtype t, double x);

@@ -181,7 +181,7 @@ typedef struct {
 /* p must outlive it */
 an_status image_load(image **out, const program *p, const weight_source *w, const image_options *o, diag *d) MUST_CHECK;
 an_status image_reload(image *im, const weight_source *w, diag *d) MUST_CHECK; /* constants again, packing only */
-/* by port number */
+/* by port number; bits of an output's last byte that no element has are zero */
 an_status image_run(image *im, const void *const *inputs, void *const *outputs, diag *d) MUST_CHECK;
 uint64_t image_bytes(const image *im); /* memory it holds */
 /* what a run with these would add to it, for good: room for copies of inputs */

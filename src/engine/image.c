@@ -428,6 +428,11 @@ static an_status run(image *im, const void *const *inputs, void *const *outputs,
         arena_back(&im->tmp, m);
         if (st) return st;
     }
+    /* elements are stored one by one, or copied by the byte: neither says what the rest of the last byte is */
+    for (size_t k = 0; k < p->outputs.n; k++) {
+        const etensor *t = &p->tensors.at[p->outputs.at[k].tensor];
+        dtype_clear_rest(t->dt, im->mem[p->outputs.at[k].tensor], et_elems(t));
+    }
     return AN_OK;
 }
 

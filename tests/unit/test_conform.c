@@ -240,6 +240,42 @@ static void packed(void **state)
     close_clean(dev);
 }
 
+/* Elements smaller than a byte: bits that no element has are zero, whatever was in the memory. */
+static void rest_of_a_byte(void **state)
+{
+    static const struct {
+        const char *name;
+        int bits;
+    } rows[] = { { "int4", 4 }, { "uint4", 4 }, { "uint1", 1 }, { "uint2", 2 }, { "uint3", 3 }, { "uint6", 6 } };
+    for (size_t i = 0; i < COUNT(rows) * 9; i++) {
+        const char *type = rows[i / 9].name;
+        const int n = (int)(i % 9) + 1, used = n * rows[i / 9].bits, bytes = (used + 7) / 8;
+        char text[600];
+        snprintf(
+            text, sizeof text,
+            MIL_HEAD "func main<ios18>(tensor<fp16, [1, 1, 1, %d]> x) {\nstring t = const()[name = string(\"t\"), val = string(\"%s\")];\n"
+                     "tensor<%s, [1, 1, 1, %d]> y = cast(dtype = t, x = x)[name = string(\"y\")];\n} -> (y);\n}\n",
+            n, type, type, n);
+        device *dev = OPEN(state);
+        dev_program *p = must_compile(dev, text, NULL);
+        bound b = must_bind(dev, p);
+        diag d = { 0 };
+        unsigned char y[8];
+        const size_t seen = (size_t)MIN(dev_surface_bytes(b.s[DEV_OUTPUT][0]), sizeof y);
+        memset(y, 0xff, sizeof y);
+        put_f16(b.s[DEV_INPUT][0], n, 0, 0);
+        assert_ok(dev_surface_write(b.s[DEV_OUTPUT][0], y, seen, &d), d);
+        assert_ok(device_run(b.r, DEV_QOS, &d), d);
+        assert_ok(dev_surface_read(b.s[DEV_OUTPUT][0], y, seen, &d), d);
+        const int last = y[bytes - 1], rest = used % 8 ? last >> used % 8 : 0;
+        if (rest || (device_computes(dev) && last) || y[bytes] != 0xff)
+            fail_msg("%d of %s: the last byte is %02x, the one behind it %02x", n, type, last, y[bytes]);
+        drop_bound(&b);
+        dev_program_free(p);
+        close_clean(dev);
+    }
+}
+
 /* Rows at multiples of 64 bytes, as containers have them. */
 static void rows(void **state)
 {
@@ -675,7 +711,7 @@ static const conform_row suite[] = {
     ROW(opening),      ROW(compile_and_run), ROW(binding),       ROW(sizes),         ROW(packed),
     ROW(rows),         ROW(compile_errors),  ROW(weight_errors), ROW(baked_weights), ROW(baked_mask),
     ROW(baked_number), ROW(weight_folder),   ROW(accumulator),   ROW(ring),          ROW(alias_rules),
-    ROW(unentitled),   ROW(statistics),
+    ROW(unentitled),   ROW(statistics),      ROW(rest_of_a_byte),
 };
 
 int main(void) { return conform_main("conform", suite, COUNT(suite)); }
