@@ -848,6 +848,13 @@ EOF
         t "train, $p without a name" 2 $anneal train $lt --$p ''
         has "train, $p without a name" err "$p wants a name, got \"\""
     done
+    # what is written may lie in the folder that --save makes; of a run that does not begin nothing stays
+    t "train, all it writes in a new folder" 0 $anneal train $lt --save "$tmp/new/run" --log "$tmp/new/run/l.jsonl" --csv "$tmp/new/run/l.csv" --plot "$tmp/new/run/p.svg" --profile "$tmp/new/run/t.json"
+    for p in l.jsonl l.csv p.svg t.json latest; do t "train, $p in a new folder" 0 test -s "$tmp/new/run/$p"; done
+    t "train, a log in a new folder, no data" 3 $anneal train $lt --data "$tmp/nowhere.txt" --save "$tmp/new2/run" --log "$tmp/new2/run/l.jsonl"
+    t "train, a log in a folder nobody makes" 3 $anneal train $lt --save "$tmp/new2/run" --log "$tmp/new2/other/l.jsonl"
+    t "train, gone on from nowhere, a log in it" 3 $anneal train $lt --resume "$tmp/new2" --log "$tmp/new2/l.jsonl"
+    t "train, no folder stays" 1 test -e "$tmp/new2"
     t "train, checkpoints to standard output" 2 $anneal train $lt --save -
     t "train, checkpoints without a folder" 2 $anneal train $lt --save ''
     t "train a network, a log to standard output" 2 $anneal train --model mlp --engine cpu $small --log -

@@ -134,6 +134,25 @@ static void close_sink(sink *s, bool begun)
     s->to = NULL;
 }
 
+/* What is written may lie in the folder that --save makes, which then has to be there first. Another one is not made
+ * for it. */
+static int make_folder(const args *a, const an_lm_train_options *o, size_t *was)
+{
+    static const char *const written[] = { "log", "csv", "plot", "profile" };
+    diag d = { 0 };
+    path_info i;
+    *was = o->save ? strlen(o->save) : 0;
+    if (!o->save || o->resume > 1) return 0; /* a folder that is named to go on from is not made */
+    for (size_t k = 0; k < COUNT(written); k++) {
+        const char *path = arg_of(a, written[k]);
+        char *in = path ? malloc(strlen(path) + 2) : NULL;
+        const bool lacks = in && path_folder(path, in, strlen(path) + 2) && !path_look(in, &i);
+        free(in);
+        if (lacks) return dir_make_new(o->save, was, &d) ? say(d.st, "%s", d.msg) : 0;
+    }
+    return 0;
+}
+
 /* ---- options ---- */
 
 /* 0 on the command line means none; 0 in the library's options means its default. */
@@ -323,12 +342,21 @@ static int start_anew(const args *a, int64_t updates)
     return say(AN_INPUT, "%s: cannot start anew: %s; go on with --resume", a->argv[0], strerror(errno));
 }
 
-static int finish(const args *a, listener *l, const an_lm_train_options *o, an_lm_train_result *r, an_status st,
-                  const an_error *e)
+/* Of a run that did not begin nothing stays. */
+static void leave(listener *l, const an_lm_train_options *o, size_t was)
+{
+    close_sink(&l->log, false);
+    close_sink(&l->csv, false);
+    if (o->save) dir_unmake(o->save, was);
+}
+
+static int finish(const args *a, listener *l, const an_lm_train_options *o, size_t was, an_lm_train_result *r,
+                  an_status st, const an_error *e)
 {
     int code = st ? say_error(NULL, e) : 0, files;
     close_sink(&l->log, !st || r->done);
     close_sink(&l->csv, !st || r->done);
+    if (st && !r->done) leave(l, o, was);
     if ((files = put_file(arg_of(a, "plot"), r->svg)) && !code) code = files;
     if ((files = put_file(arg_of(a, "profile"), r->trace)) && !code) code = files;
     if (l->unread && !code) code = say_unread();
@@ -359,11 +387,13 @@ int train_lm(const args *a)
     int code = args_without(a, "--model of a language model", others);
     if (code) return code;
     if (!read_options(a, &o, &every)) return an_exit_code(AN_USAGE);
-    if ((code = try_file(arg_of(a, "plot"))) || (code = try_file(arg_of(a, "profile")))) return code;
+    size_t was; /* bytes of the folder's name that were there before */
+    if ((code = make_folder(a, &o, &was))) return code;
     char *data = NULL;
-    if (arg_count(a, "data") > 1 && !(o.data = data = args_join(a, "data"))) return say(AN_NOMEM, "out of memory");
-    if ((code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true)))
-        return close_sink(&l.log, false), close_sink(&l.csv, false), free(data), code;
+    if (arg_count(a, "data") > 1 && !(o.data = data = args_join(a, "data"))) code = say(AN_NOMEM, "out of memory");
+    if (code || (code = try_file(arg_of(a, "plot"))) || (code = try_file(arg_of(a, "profile"))) ||
+        (code = open_sink(&l.log, arg_of(a, "log"), false)) || (code = open_sink(&l.csv, arg_of(a, "csv"), true)))
+        return leave(&l, &o, was), free(data), code;
     ui_begin(&l.ui, every);
     signals_catch();
     const char *anew = getenv(STARTED_ANEW);
@@ -376,7 +406,7 @@ int train_lm(const args *a)
     an_status st = an_lm_train(&o, &r, &e);
     ui_end(&l.ui);
     if (!st || r.done) put_result(&l, &r); /* a run that did not begin has none */
-    code = finish(a, &l, &o, &r, st, &e);
+    code = finish(a, &l, &o, was, &r, st, &e);
     bool again = !code && r.again && !signals_asked() && !r.stopped;
     if (again)
         fprintf(stderr,
