@@ -113,6 +113,18 @@ empty() {
     t "check from stdin" 0 $anneal check -
     t "check from stdin without a dash" 0 $anneal check
     in=/dev/null
+    # a pipe that the command was handed is read, one that lies about is not waited for
+    t "check from a pipe by name" 0 sh -c "cat examples/conv.mil | $anneal check /dev/stdin"
+    t "check from a pipe that a shell opened" 0 sh -c "cat examples/conv.mil | { exec 3<&0; $anneal check /dev/fd/3 </dev/null; }"
+    mkfifo "$tmp/pipe"
+    for c in "check F" "run F --engine cpu --out y=$tmp/never" "run examples/reduce.mil --engine cpu --in x=F --out sum=$tmp/never" "hwx dump F" "tokenizer info F" "tokenize --tokenizer F" \
+        "generate --model F --prompt x" "generate --model tiny --prompt x --tokenizer F" "eval --model stories1m --tokenizer builtin:stories --engine cpu --data F" "train --model tiny --data F" "train --model tiny --tokenizer F" \
+        "train --model charlm --data text:F" "grad --model tiny --out $tmp/never --tokens F" "data prepare --tokenizer F --data examples/conv.mil --out $tmp/never.u16"; do
+        (: >"$tmp/pipe") & # who would wait reads nothing, and ends
+        t "$c, a pipe" 3 $anneal $(echo "$c" | sed "s|F|$tmp/pipe|")
+        has "$c, a pipe" err 'pipe is a pipe, not a regular file\|pipe: .* is a pipe, not a regular file'
+        kill $! 2>/dev/null
+    done
     printf 'program(1.3)\n[buildInfo = dict<string, string>({})]\n{\n  func main<ios18>(tensor<fp16, [1, 4]> x) {\n    oops\n' >"$tmp/bad.mil"
     t "bad text" 3 $anneal check --json "$tmp/bad.mil"
     has "syntax finding on stdout" out '"rule":"syntax","severity":"error"'
@@ -855,6 +867,11 @@ EOF
     t "train, a log in a folder nobody makes" 3 $anneal train $lt --save "$tmp/new2/run" --log "$tmp/new2/other/l.jsonl"
     t "train, gone on from nowhere, a log in it" 3 $anneal train $lt --resume "$tmp/new2" --log "$tmp/new2/l.jsonl"
     t "train, no folder stays" 1 test -e "$tmp/new2"
+    mkdir "$tmp/piped" && mkfifo "$tmp/piped/losses.jsonl"
+    cat "$tmp/piped/losses.jsonl" >/dev/null & # who would wait for a reader has one
+    t "train, a pipe among its files" 3 $anneal train $lt --save "$tmp/piped"
+    has "train, a pipe among its files" err 'piped/losses.jsonl is a pipe, not a regular file'
+    kill $! 2>/dev/null
     t "train, checkpoints to standard output" 2 $anneal train $lt --save -
     t "train, checkpoints without a folder" 2 $anneal train $lt --save ''
     t "train a network, a log to standard output" 2 $anneal train --model mlp --engine cpu $small --log -

@@ -254,7 +254,10 @@ an_status an_lm_train(const an_lm_train_options *o, an_lm_train_result *r, an_er
     watch *w = calloc(1, sizeof *w);
     if (!w || (o->profile && !(w->lanes = plot_lanes_new()))) return free(w), diag_nomem(&d), api_error(e, &d);
     w->o = o;
-    an_status st = run_it(o, w, r, &d);
+    char *losses = losses_path(w);
+    an_status st = losses ? path_plain(losses, &d) : AN_OK; /* a pipe would be waited for when the first line is due */
+    free(losses);
+    if (!st) st = run_it(o, w, r, &d);
     if (!w->begun) remember(w, r->done); /* all of it was done by earlier processes */
     st = draw(w, r, &d); /* d keeps what the run itself failed for */
     lines_close(w->losses);

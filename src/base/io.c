@@ -63,26 +63,82 @@ static an_status read_all(int fd, const char *path, size_t limit, file_bytes *ou
     return AN_OK;
 }
 
+/* ---- opening what is to be read ---- */
+
+static const char *kind_of(mode_t m)
+{
+    return S_ISFIFO(m)   ? "a pipe"
+           : S_ISDIR(m)  ? "a folder"
+           : S_ISSOCK(m) ? "a socket"
+           : S_ISBLK(m)  ? "a block device"
+           : S_ISCHR(m)  ? "a character device"
+                         : "something else";
+}
+
+static an_status not_plain(const char *path, mode_t m, diag *d)
+{
+    return diag_fail(d, AN_INPUT, NOWHERE, "%s is %s, not a regular file", path, kind_of(m));
+}
+
+/* Open here before it was opened by its name: standard input, what a shell puts in the place of <(...). Whoever
+ * started this process holds the other end. */
+static bool was_handed(int fd, const struct stat *s)
+{
+    enum { MOST = 1024 };
+    struct stat other;
+    for (int i = 0; i < MOST; i++)
+        if (i != fd && !fstat(i, &other) && other.st_dev == s->st_dev && other.st_ino == s->st_ino) return true;
+    return false;
+}
+
+/* A regular file; with `pipes` also a pipe or a device that this process was handed. A pipe of the file system is not
+ * waited for: the open returns at once, and then it is refused by what it is. */
+static an_status open_read(const char *path, int flags, bool pipes, int *out, struct stat *s, diag *d)
+{
+    int fd = *out = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+    an_status st = AN_OK;
+    if (fd < 0) {
+        const int why = errno; /* a socket cannot be opened at all */
+        if (why == ENXIO && !stat(path, s) && !S_ISREG(s->st_mode)) return not_plain(path, s->st_mode, d);
+        return errno = why, file_fail("open", path, d);
+    }
+    if (fstat(fd, s)) st = file_fail("stat", path, d);
+    else if (!S_ISREG(s->st_mode)) {
+        int mode = fcntl(fd, F_GETFL);
+        if (!pipes || S_ISDIR(s->st_mode) || !was_handed(fd, s)) st = not_plain(path, s->st_mode, d);
+        else if (mode < 0 || fcntl(fd, F_SETFL, mode & ~O_NONBLOCK) < 0) st = file_fail("open", path, d);
+    }
+    if (st) close(fd), *out = -1;
+    return st;
+}
+
+static an_status open_plain(const char *path, int flags, int *out, struct stat *s, diag *d)
+{
+    return open_read(path, flags, false, out, s, d);
+}
+
 an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d)
 {
     *out = (file_bytes){ 0 };
     bool std = !strcmp(path, "-");
-    int fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return file_fail("open", path, d);
+    int fd = STDIN_FILENO;
+    struct stat s;
+    if (!std) TRY(open_read(path, 0, true, &fd, &s, d));
     an_status st = read_all(fd, path, limit, out, d);
     if (!std) close(fd);
     return st;
 }
 
-/* A regular file, or none: a pipe without a writer is not waited for. */
-static an_status open_plain(const char *path, int flags, int *out, struct stat *s, diag *d)
+an_status file_head(const char *path, void *to, size_t n, size_t *got, diag *d)
 {
-    int fd = *out = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
-    if (fd < 0) return file_fail("open", path, d);
-    an_status st = AN_OK;
-    if (fstat(fd, s)) st = file_fail("stat", path, d);
-    else if (!S_ISREG(s->st_mode)) st = diag_fail(d, AN_INPUT, NOWHERE, "%s is not a regular file", path);
-    if (st) close(fd), *out = -1;
+    int fd;
+    struct stat s;
+    *got = 0;
+    TRY(open_read(path, 0, true, &fd, &s, d));
+    ssize_t k = S_ISREG(s.st_mode) ? pread(fd, to, n, 0) : 0;
+    an_status st = k < 0 ? file_fail("read", path, d) : AN_OK;
+    if (!st) *got = (size_t)k;
+    close(fd);
     return st;
 }
 
@@ -176,6 +232,12 @@ an_status path_find(const char *path, bool *there, path_info *out, diag *d)
     if (!*there || !out->unseen) return AN_OK;
     errno = out->unseen;
     return file_fail("look at", path, d);
+}
+
+an_status path_plain(const char *path, diag *d)
+{
+    struct stat s;
+    return !stat(path, &s) && !S_ISREG(s.st_mode) ? not_plain(path, s.st_mode, d) : AN_OK;
 }
 
 static bool is_same(const path_info *a, const path_info *b) { return a->device == b->device && a->inode == b->inode; }

@@ -12,8 +12,11 @@ typedef struct {
     bool mapped;
 } file_bytes;
 
-/* "-" reads standard input. The message names the path and the reason. */
+/* "-" reads standard input. The message names the path and the reason. Of what is no regular file only what this
+ * process was handed open (/dev/stdin, <(...) of a shell) is read: no reader here waits for the writer of a pipe. */
 an_status file_read(const char *path, size_t limit, file_bytes *out, diag *d) MUST_CHECK;
+/* its first n bytes, or as many as it has; of a pipe none: they would be gone for who reads it next */
+an_status file_head(const char *path, void *to, size_t n, size_t *got, diag *d) MUST_CHECK;
 /* A regular file only: a pipe is not waited for, a device not read, and a link followed only with `links`. */
 an_status file_read_plain(const char *path, bool links, size_t limit, file_bytes *out, diag *d) MUST_CHECK;
 an_status file_map(const char *path, file_bytes *out, diag *d) MUST_CHECK; /* read-only view of a regular file */
@@ -37,6 +40,8 @@ typedef struct {
 bool path_look(const char *path, path_info *out);
 /* The same for who goes by what it finds without opening it: what cannot be seen is an error with name and reason. */
 an_status path_find(const char *path, bool *there, path_info *out, diag *d) MUST_CHECK;
+/* for who keeps a file of its own under this name: whatever else stands there is an error that says what it is */
+an_status path_plain(const char *path, diag *d) MUST_CHECK;
 /* the folder a file stands in: "." for a bare name, "/" at the root. False: no room for it */
 bool path_folder(const char *path, char *to, size_t room);
 /* what is written to one would replace what was written to the other, however they are spelt. A device or a pipe takes

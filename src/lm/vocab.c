@@ -1,8 +1,5 @@
 /* vocab.c: the tokenizer of a model, wherever it is: the one place where a GGUF file's vocabulary becomes one.
  * In: a path, or a model.  Out: a tokenizer from text/. */
-#include <errno.h>
-#include <stdio.h>
-
 #include "base/io.h"
 #include "lm/lm.h"
 #include "text/story.h"
@@ -123,12 +120,11 @@ static an_status open_gguf(const char *path, tokenizer **out, diag *d)
 /* What cannot be opened is left for a reader to say. */
 static an_status is_gguf(const char *path, bool *is, diag *d)
 {
-    char head[4] = "";
-    FILE *f = fopen(path, "rb");
+    char head[4];
+    size_t n;
+    diag why = { 0 };
     *is = false;
-    if (!f) return errno == ENOMEM ? diag_nomem(d) : AN_OK;
-    size_t n = fread(head, 1, sizeof head, f);
-    fclose(f);
+    if (file_head(path, head, sizeof head, &n, &why)) return why.st == AN_NOMEM ? diag_nomem(d) : AN_OK;
     *is = n == sizeof head && !memcmp(head, "GGUF", 4);
     return AN_OK;
 }

@@ -24,9 +24,7 @@ static an_status look_at(const char *path, bool *is_shard, diag *d)
     if (i.folder)
         return diag_fail(d, AN_INPUT, NOWHERE, "%s is a folder: its name must stand alone, or its files be named",
                          path);
-    if (!i.plain)
-        return diag_fail(d, AN_INPUT, NOWHERE, "%s is neither a file nor a folder: text or token files are wanted",
-                         path);
+    TRY(path_plain(path, d));
     if (!i.bytes) return diag_fail(d, AN_INPUT, NOWHERE, "%s is empty", path);
     TRY(shard_look(path, is_shard, d));
     if (!*is_shard && ends(path, ".bin"))

@@ -50,10 +50,8 @@ an_status shard_look(const char *path, bool *is, diag *d)
 {
     unsigned char head[4];
     if ((*is = named_bytes(path))) return AN_OK;
-    FILE *f = fopen(path, "rb");
-    if (!f) return file_fail("open", path, d);
-    size_t n = fread(head, 1, sizeof head, f);
-    fclose(f);
+    size_t n;
+    TRY(file_head(path, head, sizeof head, &n, d));
     *is = header_form(head, n) >= 0;
     return AN_OK;
 }

@@ -349,7 +349,7 @@ static void no_data(void **state)
     assert_true(strstr(d.msg, "a.u16 is ids and ") && strstr(d.msg, "x.txt is text"));
     d = (diag){ 0 };
     assert_int_equal(data_find("/dev/null", &mem, &f, &d), AN_INPUT);
-    assert_non_null(strstr(d.msg, "neither a file nor a folder"));
+    assert_non_null(strstr(d.msg, "/dev/null is a character device, not a regular file"));
     arena_free(&mem);
     sb_free(&b);
 }
