@@ -587,7 +587,8 @@ typedef struct {                  /* zero means default */
      * "statistics" */
     void (*on_note)(void *user, const char *line);
     void (*on_warning)(void *user, const char *line);
-    int (*stop)(void *user);      /* asked after every update: true ends the run there, with a checkpoint */
+    /* asked after every update, and during looks and samples: true ends the run there, with a checkpoint */
+    int (*stop)(void *user);
     void *user;
 } an_lm_train_options;
 typedef struct {

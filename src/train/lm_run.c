@@ -41,6 +41,7 @@ typedef struct {
     int32_t *now;           /* of the minibatch that is being trained */
     ckpt_hold hold;         /* of the folder of checkpoints */
     diag unsaved;           /* the last save that failed */
+    int64_t saved;          /* the update that was saved last, or the last one before this process */
     bool building;          /* the pipeline is made, and no update was done yet */
     bool settled;           /* the state is that behind note.step updates, none begun */
     bool idle;              /* it ends because nothing is learnt any more: what was learnt before is good */
@@ -467,6 +468,24 @@ static void tear_down(run *r)
 
 /* ---- between updates ---- */
 
+/* A save that fails is no reason to lose the run: it goes on, says so, and the run ends badly if the last one failed
+ * too. */
+static void save(run *r)
+{
+    const lm_run_options *o = r->o;
+    diag why = { 0 };
+    if (!o->save) return;
+    ckpt_options k = { .dir = o->save, .keep = o->keep, .tokenizer = r->tok_file, .n_tokenizer = r->n_tok_files,
+                       .generation = &r->gen, .pool = r->pool };
+    uint64_t t0 = clock_ns();
+    an_status st = ckpt_save(&k, r->p, &r->shape, &r->note, &why);
+    event(r, "checkpoint", t0);
+    r->unsaved = why, r->saved = r->note.step; /* or not: it is not tried again before the next is due */
+    if (st)
+        WARN(r, "step %lld was not saved: %s; training goes on, earlier checkpoints are intact",
+             (long long)r->note.step, why.msg);
+}
+
 /* The losses of the first n windows of r->ids together, n at most a minibatch. Fewer are repeated until it is full;
  * those that then stand in it once more than the others are found the same way, and taken off. */
 static an_status sum_losses(run *r, int64_t n, double *sum)
@@ -478,6 +497,14 @@ static an_status sum_losses(run *r, int64_t n, double *sum)
     if (more) TRY(sum_losses(r, more, &twice));
     *sum = (mean * (double)r->batch - twice) / (double)(r->batch / n);
     return AN_OK;
+}
+
+static bool is_asked(const run *r) { return r->o->stop && r->o->stop(r->o->user); }
+
+/* Who asks a run to stop may ask again, which ends it at once: what is not saved is saved before anything else. */
+static void save_if_asked(run *r)
+{
+    if (r->note.step > r->saved && is_asked(r)) save(r);
 }
 
 /* Each of the first windows kept back counts once: the figure is the same for any batch, and at every step of the
@@ -493,14 +520,22 @@ static an_status validate(run *r, double *loss)
         TRY(corpus_batch(r->data, CORPUS_VALIDATION, n, &pos, r->ids, r->d));
         lm_shape_rows(&r->shape, r->ids, (size_t)(n * (r->seq + 1)));
         TRY(sum_losses(r, n, &sum));
+        save_if_asked(r);
         *loss += sum / (double)all;
     }
     return AN_OK;
 }
 
+typedef struct {
+    run *r;
+    strbuf text;
+} sampled;
+
 static bool take_token(void *user, const lm_token *t)
 {
-    sb_putn(user, t->text, t->n_text);
+    sampled *s = user;
+    sb_putn(&s->text, t->text, t->n_text);
+    save_if_asked(s->r);
     return true;
 }
 
@@ -509,21 +544,21 @@ static an_status sample_text(run *r, int64_t step, diag *d)
     const lm_run_options *o = r->o;
     lm_model *m;
     lm_session *s = NULL;
-    strbuf text = { 0 };
+    sampled into = { .r = r };
     lm_generated g;
     /* On the plain processor whatever the run is on: a sample should show the weights, and cost the run no compile. */
     TRY(lm_shape_model(&r->shape, r->p, &r->gen, &(lm_options){ .dt = DT_F32, .threads = r->pool }, &m, d));
     an_status st = lm_session_open(
         m, &(lm_session_options){ .engine = "cpu", .no_cache = true, .context = sample_context(r) }, &s, d);
-    if (o->prompt) sb_puts(&text, o->prompt);
+    if (o->prompt) sb_puts(&into.text, o->prompt);
     lm_generate_options go = { .sampling = { .temperature = 0.7, .top_p = 0.95, .seed = o->seed + (uint64_t)step },
                                .max_tokens = o->sample_tokens > 0 ? o->sample_tokens : SAMPLE,
                                .on_token = take_token,
-                               .user = &text };
+                               .user = &into };
     if (!st) st = lm_generate(s, r->tok, r->prompt.at, r->prompt.n, &go, &g, d);
-    if (!st && text.oom) st = diag_nomem(d);
-    if (!st) o->on_sample(o->user, step, text.at ? text.at : "", text.n);
-    sb_free(&text);
+    if (!st && into.text.oom) st = diag_nomem(d);
+    if (!st) o->on_sample(o->user, step, into.text.at ? into.text.at : "", into.text.n);
+    sb_free(&into.text);
     lm_session_close(s);
     lm_close(m);
     return st;
@@ -538,24 +573,6 @@ static void sample(run *r)
     if (sample_text(r, r->note.step, &why))
         WARN(r, "there is no sample after step %lld: %s", (long long)r->note.step, why.msg);
     event(r, "sample", t0);
-}
-
-/* A save that fails is no reason to lose the run: it goes on, says so, and the run ends badly if the last one failed
- * too. */
-static void save(run *r)
-{
-    const lm_run_options *o = r->o;
-    diag why = { 0 };
-    if (!o->save) return;
-    ckpt_options k = { .dir = o->save, .keep = o->keep, .tokenizer = r->tok_file, .n_tokenizer = r->n_tok_files,
-                       .generation = &r->gen, .pool = r->pool };
-    uint64_t t0 = clock_ns();
-    an_status st = ckpt_save(&k, r->p, &r->shape, &r->note, &why);
-    event(r, "checkpoint", t0);
-    r->unsaved = why;
-    if (st)
-        WARN(r, "step %lld was not saved: %s; training goes on, earlier checkpoints are intact",
-             (long long)r->note.step, why.msg);
 }
 
 /* ---- what is not finite, and how large everything is ---- */
@@ -671,15 +688,14 @@ static an_status evaluate(run *r, double *loss)
     return AN_OK;
 }
 
-/* What is due after an update that is not the last. Where the process has no compiles left, the next one looks at
- * the text kept back. */
+static bool is_look_due(const run *r) { return r->o->eval_every > 0 && r->note.step % r->o->eval_every == 0; }
+
+/* What is due after an update that is not the last. */
 static an_status look_around(run *r)
 {
     const lm_run_options *o = r->o;
-    bool look = o->eval_every > 0 && r->note.step % o->eval_every == 0;
-    r->note.owed = look && r->out->again;
     double loss;
-    if (look && !r->note.owed) TRY(evaluate(r, &loss));
+    if (is_look_due(r) && !r->note.owed) TRY(evaluate(r, &loss));
     if (o->sample_every > 0 && r->note.step % o->sample_every == 0) sample(r);
     return AN_OK;
 }
@@ -701,10 +717,10 @@ static an_status only_a_new_process(run *r, int64_t first)
 static an_status loop(run *r)
 {
     const lm_run_options *o = r->o;
-    int64_t save_every = o->save_every > 0 ? o->save_every : SAVE_EVERY, first = r->note.step, saved = first;
+    int64_t save_every = o->save_every > 0 ? o->save_every : SAVE_EVERY, first = r->note.step;
     bool due = false;
     r->out->smooth = r->note.smooth;
-    r->settled = true;
+    r->settled = true, r->saved = first;
     double owed;
     an_status st = r->note.owed ? evaluate(r, &owed) : AN_OK;
     while (!st && r->note.step < r->schedule.steps && !r->out->stopped && !r->out->again) {
@@ -719,18 +735,23 @@ static an_status loop(run *r)
         q.smooth = r->note.smooth;
         r->out->loss = q.loss, r->out->smooth = q.smooth, r->out->seconds += q.ms / 1e3;
         if (o->on_progress) o->on_progress(o->user, &q);
-        if (q.step < q.steps) st = look_around(r);
-        r->out->stopped = o->stop && o->stop(o->user);
+        const bool last = q.step == q.steps;
+        r->out->stopped = is_asked(r);
+        /* where the process has no compiles left, the next one looks at the text kept back */
+        r->note.owed = !last && is_look_due(r) && r->out->again;
         due |= q.step % save_every == 0;
-        /* one of a row of skipped updates may be one of a run that diverged: its save waits */
-        if (!q.applied || !due) continue;
-        save(r), saved = q.step, due = false;
+        /* before looks and samples, which may take long. One of a row of skipped updates may be one of a run that
+         * diverged: its save waits */
+        if ((q.applied && due) || r->out->stopped || r->out->again) save(r), due = false;
+        if (last) break;
+        st = look_around(r);
+        r->out->stopped |= is_asked(r);
     }
     /* after a failure too, as what was learned before it is worth keeping; but not what diverged, which would push
      * out what did not */
-    if (r->note.step > saved && r->settled && (st != AN_MISMATCH || r->idle)) save(r);
+    if (r->note.step > r->saved && r->settled && (st != AN_MISMATCH || r->idle)) save(r);
     r->out->done = r->note.step;
-    r->out->stopped |= r->note.step < r->schedule.steps && o->stop && o->stop(o->user); /* asked while it saved */
+    r->out->stopped |= r->note.step < r->schedule.steps && is_asked(r); /* asked while it saved */
     /* the loss on text kept back takes programs; without it nothing is left to do after the last update */
     if (r->note.step == r->schedule.steps && !corpus_samples(r->data, CORPUS_VALIDATION)) r->out->again = false;
     return st ? st : only_a_new_process(r, first);

@@ -74,7 +74,9 @@ typedef struct {             /* zero means default */
      * stats_every */
     void (*on_note)(void *user, const char *line);
     void (*on_event)(void *user, const pipe_event *e);
-    bool (*stop)(void *user); /* asked between updates: true ends the run as if it were whole, with a checkpoint */
+    /* asked between updates: true ends the run as if it were whole, with a checkpoint. Asked as well while text kept
+     * back is looked at and a sample is written: the checkpoint is then written at once, and they are finished */
+    bool (*stop)(void *user);
     void (*warn)(void *user, const char *line);
     void *user;
 } lm_run_options;

@@ -293,10 +293,9 @@ static an_status loop(run *r)
         bool enough =
             (r->o->stop_after > 0 && r->done - first >= r->o->stop_after) || (r->o->stop && r->o->stop(r->o->user));
         r->out->stopped = enough && r->done < r->schedule.steps;
-        if (every > 0 && r->done % every == 0) {
-            TRY(note_accuracy(r, r->done));
-            run_save(r);
-        }
+        const bool look = every > 0 && r->done % every == 0;
+        if (look || r->out->stopped) run_save(r); /* first: an accuracy may take long */
+        if (look) TRY(note_accuracy(r, r->done));
     }
     return AN_OK;
 }

@@ -621,6 +621,83 @@ static void events(void **state)
     small_end(&r);
 }
 
+/* ---- saved first ---- */
+
+typedef struct {
+    small_run r;
+    int looks, samples, early; /* early: of an update that was in no checkpoint yet */
+    int asked_at, asked;       /* after this update, from the second time it is asked on */
+} patient;
+
+static bool is_saved(const patient *p, int64_t step)
+{
+    char path[200];
+    path_info i;
+    snprintf(path, sizeof path, "%s/step-%08lld", p->r.save, (long long)step);
+    return path_look(path, &i);
+}
+
+static void on_look(void *user, int64_t step, double loss)
+{
+    patient *p = user;
+    (void)loss;
+    p->looks++, p->early += !is_saved(p, step);
+}
+
+static void on_text(void *user, int64_t step, const char *text, size_t n)
+{
+    patient *p = user;
+    (void)text, (void)n;
+    p->samples++, p->early += !is_saved(p, step);
+}
+
+static bool asked_while_looking(void *user)
+{
+    patient *p = user;
+    return p->asked_at && p->r.n >= p->asked_at && ++p->asked > 1;
+}
+
+/* Looks at text kept back and samples may take long, and who asks a second time ends the run in the middle of them: a
+ * save that is due, because of its number or because the run was asked to end, is there before they begin, and one
+ * that is asked for meanwhile before they are done. */
+static void saved_first(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t save_every, look_every, sample_every;
+        int stop_at, asked_at, looks, samples, done;
+    } rows[] = {
+        { 2, 2, 2, 0, 0, 3, 3, 6 },   /* the last ones are those of the end */
+        { 100, 3, 3, 3, 0, 1, 1, 3 }, /* asked for while it trained */
+        { 100, 2, -1, 0, 2, 1, 0, 2 }, /* while it looked at text kept back */
+        { 100, 4, 2, 0, 2, 0, 1, 2 }, /* while it wrote a sample */
+    };
+    uint64_t digest[COUNT(rows)];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        patient p = { .asked_at = rows[i].asked_at };
+        lm_run_result q;
+        diag d = { 0 };
+        small_begin(&p.r);
+        lm_run_options o = small_options(&p.r, "cpu");
+        o.steps = 6, o.data = NULL, o.save_every = rows[i].save_every, o.eval_every = rows[i].look_every,
+        o.sample_every = rows[i].sample_every, o.sample_tokens = 3, o.validation = 0.1, o.on_eval = on_look,
+        o.on_sample = on_text, p.r.stop_at = rows[i].stop_at;
+        if (rows[i].asked_at) o.stop = asked_while_looking;
+        assert_ok(lm_run(&o, &q, &d), d);
+        if (p.early || p.looks != rows[i].looks || p.samples != rows[i].samples || q.done != rows[i].done)
+            fail_msg("row %zu: %d looks, %d samples, %d before the save; %d updates", i, p.looks, p.samples, p.early,
+                     (int)q.done);
+        if (q.done < 6) { /* and gone on from there it is what it would have been */
+            p = (patient){ .r = p.r };
+            p.r.stop_at = 0, o.resume = true, o.stop = NULL;
+            assert_ok(lm_run(&o, &q, &d), d);
+        }
+        digest[i] = q.digest;
+        assert_true(digest[i] == digest[0]);
+        small_end(&p.r);
+    }
+}
+
 /* ---- gradients ---- */
 
 enum { GB = 2, GT = 5 };
@@ -817,7 +894,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(ids_in_other_files), cmocka_unit_test(refusals), cmocka_unit_test(refusals_to_the_bit), cmocka_unit_test(other_start), cmocka_unit_test(little_memory), cmocka_unit_test(lines),
-        cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events),  cmocka_unit_test(gradients),
+        cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events), cmocka_unit_test(saved_first),  cmocka_unit_test(gradients),
         cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
         cmocka_unit_test(no_samples),             cmocka_unit_test(nothing_kept), cmocka_unit_test(any_batch), cmocka_unit_test(gradients_as_named),
         cmocka_unit_test(gradients_of_many_tokens),

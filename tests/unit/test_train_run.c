@@ -304,7 +304,7 @@ static void take_folder_away(void *user, int64_t step, double accuracy)
 {
     (void)accuracy;
     folder *f = user;
-    if (step == 2) assert_int_equal(rmdir(f->dir), 0);
+    if (step == 0) assert_int_equal(rmdir(f->dir), 0);
 }
 
 static void count_warning(void *user, const char *line)
@@ -399,6 +399,43 @@ static void asked_to_end(void **state)
     assert_ok(train_run(&o, &part, NULL, &d), d);
     assert_true(part.stopped && part.done == 2);
     unlink(path);
+}
+
+static char file_saved[40];
+static int64_t not_there; /* accuracies of updates that were not saved yet */
+
+static void count_unsaved(void *user, int64_t step, double accuracy)
+{
+    (void)user, (void)accuracy;
+    safetensors *f;
+    diag d = { 0 };
+    if (!step) return;
+    if (safetensors_open(file_saved, &f, &d)) {
+        not_there++;
+        return;
+    }
+    const char *steps = safetensors_meta(f, "anneal.steps");
+    not_there += !steps || atoll(steps) != step;
+    safetensors_close(f);
+}
+
+/* An accuracy may take long: what is due is saved before it. */
+static void saved_first(void **state)
+{
+    (void)state;
+    strcpy(file_saved, "/tmp/an_first_XXXXXX");
+    int fd = mkstemp(file_saved);
+    assert_true(fd >= 0);
+    close(fd);
+    train_run_result r;
+    diag d = { 0 };
+    caller c = { .left = 4 };
+    train_run_options o = { .model = "mlp", .engine = "cpu", .batch = 4, .steps = 8, .every = 2, .test = 8,
+                            .final_test = -1, .save = file_saved, .on_accuracy = count_unsaved,
+                            .stop = after_a_while, .user = &c };
+    assert_ok(train_run(&o, &r, NULL, &d), d);
+    assert_true(r.done == 4 && !not_there);
+    unlink(file_saved);
 }
 
 /* More samples than the data has are said, both numbers, and not refused. */
@@ -559,7 +596,7 @@ int main(void)
         cmocka_unit_test(interrupted_or_not), cmocka_unit_test(what_decays),
         cmocka_unit_test(of_another_run),     cmocka_unit_test(a_constant_rate_goes_on),
         cmocka_unit_test(damaged_files),      cmocka_unit_test(saving_fails),
-        cmocka_unit_test(asked_to_end),       cmocka_unit_test(more_than_there_are),
+        cmocka_unit_test(asked_to_end), cmocka_unit_test(saved_first),       cmocka_unit_test(more_than_there_are),
         cmocka_unit_test(last_rates),         cmocka_unit_test(refusals),
         cmocka_unit_test(schedules),          cmocka_unit_test(digits_on_mnist),
         cmocka_unit_test(mlp_on_mnist),
