@@ -615,7 +615,7 @@ typedef struct {
 } an_lm_gradients;
 /* Gradients of the mean loss of ids [B, T + 1] by every tensor of the model, fp32, as safetensors with the tensor
  * names and shapes of the model's file (Hugging Face names for files of other kinds). A tied head is one tensor with
- * both paths added up. */
+ * both paths added up. Errors about an id begin with the file the array was read from, or its name. */
 AN_API an_status an_lm_grad(const char *model, const char *engine, int threads, const an_array *ids, const char *out,
                             an_lm_gradients *r, an_error *e);
 

@@ -540,6 +540,9 @@ EOF
         has "convert over itself: $w" err 'is the model itself; write to another place$'
     done
     { printf '\223NUMPY\001\000v\000'; printf "%-117s\n" "{'descr': '<i4', 'fortran_order': False, 'shape': (1, 2), }"; printf '\1\0\0\0\2\0\0\0'; } >"$tmp/two.npy"
+    { printf '\223NUMPY\001\000v\000'; printf "%-117s\n" "{'descr': '<i4', 'fortran_order': False, 'shape': (1, 2), }"; printf '\1\0\0\0\377\377\377\177'; } >"$tmp/far.npy"
+    t "grad, a token that is none" 3 $anneal grad --model tiny --tokens "$tmp/far.npy" --engine cpu --out "$tmp/never"
+    has "grad, a token that is none" err 'far.npy: token 2147483647 at position 1; the vocabulary has '
     t "grad over the model" 2 $anneal grad --model "$tmp/self" --tokens "$tmp/two.npy" --engine cpu --out "$tmp/self.link/model.safetensors"
     has "grad over the model" err 'is the model itself; write to another place$'
     t "the model is as it was" 0 diff -r "$tmp/self" "$tmp/self.was"

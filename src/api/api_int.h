@@ -16,6 +16,8 @@ extern const probe_text probe_texts[];
 extern const size_t n_probe_texts;
 
 an_status api_error(an_error *e, const diag *d); /* copies and returns the status */
+/* what a message calls an array: the file it was read from, or its name */
+const char *api_array_called(const an_array *a);
 const char *api_format(an_format f);             /* the word the table printers take */
 char *api_take(strbuf *b);                       /* the text, now the caller's; NULL after an allocation failed */
 /* "fp16", "halves", "fp32", NULL */

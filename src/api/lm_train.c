@@ -285,14 +285,15 @@ an_status an_lm_grad(const char *model, const char *engine, int threads, const a
     diag d = { 0 };
     an_array_info a;
     lm_grad_result q = { 0 };
+    const char *called = api_array_called(ids);
     an_array_get(ids, &a);
     *r = (an_lm_gradients){ .loss = (double)NAN };
     if (strcmp(a.dtype, "int32") || a.rank != 2 || a.dim[0] < 1 || a.dim[1] < 2)
-        return diag_fail(&d, AN_INPUT, NOWHERE, "the ids are %s of rank %d; int32 [B, T + 1] is wanted", a.dtype,
-                         a.rank),
+        return diag_fail(&d, AN_INPUT, NOWHERE, "%.200s%sthe ids are %s of rank %d; int32 [B, T + 1] is wanted",
+                         called, *called ? ": " : "", a.dtype, a.rank),
                api_error(e, &d);
-    lm_grad_options o = { .model = model, .engine = engine, .tokens = a.data, .batch = a.dim[0], .seq = a.dim[1] - 1,
-                          .out = out };
+    lm_grad_options o = { .model = model, .engine = engine, .tokens = a.data, .named = called,
+                          .batch = a.dim[0], .seq = a.dim[1] - 1, .out = out };
     o.device.threads = threads;
     an_status st = lm_grad(&o, &q, &d);
     r->loss = q.loss, r->tokens = q.tokens;

@@ -94,6 +94,8 @@ void an_array_get(const an_array *a, an_array_info *info)
     };
 }
 
+const char *api_array_called(const an_array *a) { return a->file ? a->file : a->name; }
+
 int an_engine_known(const char *name) { return device_known(name); }
 
 /* ---- inputs nobody gave ---- */

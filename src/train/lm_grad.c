@@ -57,16 +57,21 @@ enum { SCALE = 4096, TRIES = 24 };
 static an_status rows_of(const lm_grad_options *o, const lm_shape *s, int32_t **out, diag *d)
 {
     const size_t n = (size_t)(o->batch * (o->seq + 1));
-    for (size_t i = 0; s->ids && i < n; i++)
-        if (o->tokens[i] >= 0 && o->tokens[i] < s->file.vocab && s->row_of[o->tokens[i]] < 0)
+    const char *named = o->named && *o->named ? o->named : "the ids";
+    for (size_t i = 0; i < n; i++) {
+        const int32_t id = o->tokens[i];
+        if (id < 0 || id >= s->file.vocab)
+            return diag_fail(d, AN_INPUT, NOWHERE, "%.200s: token %d at position %zu; the vocabulary has %lld", named,
+                             id, i, (long long)s->file.vocab);
+        if (s->ids && s->row_of[id] < 0)
             return diag_fail(
                 d, AN_INPUT, NOWHERE,
-                "token %d at position %zu: %.160s was trained on %zu tokens of its vocabulary, and it is none of them",
-                o->tokens[i], i, lm_path(s->start), s->n_ids);
+                "%.200s: token %d at position %zu: %.160s was trained on %zu tokens of its vocabulary, and it is none of them",
+                named, id, i, lm_path(s->start), s->n_ids);
+    }
     if (!(*out = malloc(n * sizeof **out))) return diag_nomem(d);
     memcpy(*out, o->tokens, n * sizeof **out);
-    for (size_t i = 0; s->ids && i < n; i++)
-        if ((*out)[i] >= 0 && (*out)[i] < s->file.vocab) (*out)[i] = s->row_of[(*out)[i]];
+    for (size_t i = 0; s->ids && i < n; i++) (*out)[i] = s->row_of[(*out)[i]];
     return AN_OK;
 }
 

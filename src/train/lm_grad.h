@@ -15,6 +15,7 @@ typedef struct {
     const char *engine;     /* NULL: the best one present */
     device_options device;
     const int32_t *tokens;  /* [batch, seq + 1] */
+    const char *named;      /* what they are called in messages, as their file; NULL: the ids */
     int64_t batch, seq;
     const char *out;
 } lm_grad_options;
