@@ -328,6 +328,10 @@ EOF
     t "facts --json" 0 $anneal facts --json N5
     has "facts --json" out '"id":"N5"'
     t "facts, no such row" 2 $anneal facts Z9
+    for c in "train --model tiny" "train --model mlp" "generate --model tiny --prompt x" "eval --model tiny --data x" "grad --model tiny --tokens x --out y"; do
+        t "$c, an engine that computes nothing" 2 $anneal $c --engine null
+        has "$c, an engine that computes nothing" err '--engine null computes nothing'
+    done
     t "probe" 0 $anneal probe concat
     has "probe" out 'concat(axis'
     t "no such probe" 2 $anneal probe nothing

@@ -107,6 +107,14 @@ int engine_known(const args *a)
                : say(AN_USAGE, "unknown engine \"%s\"; soft:m1 … soft:m5, cpu and null are known", engine);
 }
 
+int engine_computes(const args *a)
+{
+    const char *engine = arg_of(a, "engine");
+    if (!engine || strcmp(engine, "null")) return engine_known(a);
+    return say(AN_USAGE, "--engine null computes nothing, which %s has no use for; soft:m1 … soft:m5 or cpu is wanted",
+               a->cmd->name);
+}
+
 an_format arg_format(const args *a)
 {
     return arg_on(a, "json") ? AN_JSON : arg_on(a, "markdown") ? AN_MARKDOWN : AN_TEXT;

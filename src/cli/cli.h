@@ -47,6 +47,7 @@ bool arg_int(const args *a, const char *name, long lo, long hi, long *out); /* f
  * after saying so. */
 int args_without(const args *a, const char *verb, const char *const *names);
 int engine_known(const args *a);                     /* 0, or the exit code after saying that --engine is none */
+int engine_computes(const args *a);                  /* the same, and null will not do */
 an_format arg_format(const args *a);                 /* --json, --markdown */
 /* of "NAME=…", yours to free; form: what is wanted, for the message. Not 0: what is wrong was said */
 int pair_name(const char *pair, const char *option_name, const char *form, char **name, const char **behind);

@@ -131,7 +131,7 @@ static int grad_model(const args *a)
     if (a->n_files) return say(AN_USAGE, "grad --model takes options only, got \"%s\"", a->files[0]);
     if (arg_on(a, "check")) return say(AN_USAGE, "grad --model has no option --check");
     if (!tokens || !out) return say(AN_USAGE, "grad --model wants --tokens F.npy and --out G.safetensors");
-    if ((code = engine_known(a))) return code;
+    if ((code = engine_computes(a))) return code;
     if (arg_on(a, "threads") && !arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads)) return an_exit_code(AN_USAGE);
     if (an_array_read(&ids, "", tokens, &e)) return say_error(strstr(e.message, tokens) ? NULL : tokens, &e);
     code = an_lm_grad(model, engine, (int)threads, ids, out, &r, &e) ? say_error(NULL, &e) : 0;
@@ -150,7 +150,7 @@ int cmd_grad(const args *a)
     if (wrong) return wrong;
     if (a->n_files != 1) return say(AN_USAGE, "grad takes one file of MIL or graph text, got %d", a->n_files);
     const char *path = a->files[0], *shown = strcmp(path, "-") ? path : "<stdin>";
-    if ((wrong = engine_known(a))) return wrong;
+    if ((wrong = engine_computes(a))) return wrong;
     if (arg_on(a, "in") && !arg_on(a, "check")) return say(AN_USAGE, "grad --in goes with --check");
     if (arg_on(a, "json") && !arg_on(a, "check"))
         return say(AN_USAGE, "grad --json goes with --check: --emit says how a program is written");

@@ -306,7 +306,7 @@ static int outputs_right(const args *a)
 int cmd_train(const args *a)
 {
     if (a->n_files) return say(AN_USAGE, "train takes options only, got \"%s\"", a->files[0]);
-    int code = engine_known(a);
+    int code = engine_computes(a);
     if (!code) code = outputs_right(a);
     if (code) return code;
     const char *model = arg_of(a, "model");

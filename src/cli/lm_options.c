@@ -41,7 +41,7 @@ int lm_open_args(const args *a, an_lm **out)
     *out = NULL;
     if (!o.model) return say(AN_USAGE, "%s needs --model", a->cmd->name);
     o.no_tokenizer = !o.tokenizer && arg_of(a, "data") && an_is_token_file(arg_of(a, "data")); /* eval: ids need none */
-    int code = engine_known(a);
+    int code = engine_computes(a);
     if (code) return code;
     if (!arg_int(a, "context", 0, 1 << 24, &context) || !arg_int(a, "threads", 0, POOL_MAX_THREADS, &threads) ||
         !seed_of(a, "weight-seed", &o.seed))
