@@ -328,6 +328,9 @@ EOF
     t "facts --json" 0 $anneal facts --json N5
     has "facts --json" out '"id":"N5"'
     t "facts, no such row" 2 $anneal facts Z9
+    t "facts, a row without a name" 2 $anneal facts ''
+    has "facts, a row without a name" err 'wants a row or a family, got ""'
+    for c in ops targets rules gates bench probe hwx "hwx fields" doctor; do t "$c, a name that is none" 2 $anneal $c ''; done
     for c in "train --model tiny" "train --model mlp" "generate --model tiny --prompt x" "eval --model tiny --data x" "grad --model tiny --tokens x --out y"; do
         t "$c, an engine that computes nothing" 2 $anneal $c --engine null
         has "$c, an engine that computes nothing" err '--engine null computes nothing'

@@ -4,6 +4,8 @@
 int cmd_facts(const args *a)
 {
     if (a->n_files > 1) return say(AN_USAGE, "facts takes one row or family, got %d", a->n_files);
+    if (a->n_files && !*a->files[0]) /* every row begins with it */
+        return say(AN_USAGE, "facts wants a row or a family, got \"\"; without one it shows all");
     char *text;
     an_facts_total n;
     an_error e = { 0 };
