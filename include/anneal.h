@@ -57,7 +57,7 @@ AN_API void an_free(void *p); /* for every char* documented as "yours" */
 
 typedef enum { AN_TEXT, AN_JSON, AN_MARKDOWN } an_format; /* AN_JSON: one object per line */
 
-/* ---- tables: "ops", "targets", "rules", "gates", "passes", "kernels", "models", "published", "probes",
+/* ---- tables: "ops", "targets", "profiles", "rules", "gates", "passes", "kernels", "models", "published", "probes",
  *      "devices", "limits", "isa", "nets", "hwx" ---- */
 AN_API char *an_table(const char *which, an_format f); /* yours; NULL: no such table, or no memory */
 /* What the library found on this machine: instruction sets, threads, the cache of compiled programs, libraries,

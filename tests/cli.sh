@@ -331,6 +331,10 @@ EOF
     t "facts, a row without a name" 2 $anneal facts ''
     has "facts, a row without a name" err 'wants a row or a family, got ""'
     for c in ops targets rules gates bench probe hwx "hwx fields" doctor; do t "$c, a name that is none" 2 $anneal $c ''; done
+    t "targets, their arithmetic" 0 $anneal targets
+    has "targets, their arithmetic" out '^h13  window_bits  *12  R  facts 3.3'
+    t "targets --json, their arithmetic" 0 $anneal targets --json
+    has "targets --json, their arithmetic" out '^{"kind":"profile","tier":"h13","switch":"window_bits","value":12,"status":"R","evidence":"facts 3.3'
     for c in "train --model tiny" "train --model mlp" "generate --model tiny --prompt x" "eval --model tiny --data x" "grad --model tiny --tokens x --out y"; do
         t "$c, an engine that computes nothing" 2 $anneal $c --engine null
         has "$c, an engine that computes nothing" err '--engine null computes nothing'

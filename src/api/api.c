@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "api/api_int.h"
+#include "codegen/codegen.h"
 #include "device/device.h"
 #include "engine/engine.h"
 #include "hwx/hwx.h"
@@ -105,6 +106,8 @@ char *an_table(const char *which, an_format f)
     } tables[] = {
         { "ops", op_print_table, NULL },
         { "targets", chip_print, NULL },
+        { "profiles", codegen_print_profiles,
+          "What `soft:<chip>` computes with, by tier (`src/codegen/profile.def`); `docs/isa.md` says what a switch does. A switch without a row is as on `cpu`.\n\n" },
         { "rules", rules_print, NULL },
         { "gates", gates_print, NULL },
         { "passes", print_passes, NULL },

@@ -17,20 +17,22 @@ static int table(const args *a, const char *which)
 }
 
 int cmd_ops(const args *a) { return table(a, "ops"); }
-int cmd_targets(const args *a) { return table(a, "targets"); }
 int cmd_rules(const args *a) { return table(a, "rules"); }
 int cmd_gates(const args *a) { return table(a, "gates"); }
 int cmd_passes(const args *a) { return table(a, "passes"); }
 int cmd_isa(const args *a) { return table(a, "isa"); }
 int cmd_limits(const args *a) { return table(a, "limits"); }
 
-int cmd_kernels(const args *a)
+static int two_tables(const args *a, const char *first, const char *second)
 {
-    int code = table(a, "kernels");
+    int code = table(a, first);
     if (code) return code;
     if (arg_format(a) != AN_JSON) putchar('\n');
-    return table(a, "models");
+    return table(a, second);
 }
+
+int cmd_targets(const args *a) { return two_tables(a, "targets", "profiles"); }
+int cmd_kernels(const args *a) { return two_tables(a, "kernels", "models"); }
 
 static bool on_path(const char *tool)
 {

@@ -37,11 +37,13 @@ bool codegen_numerics(const chip *c, numerics *out)
 void codegen_print_profiles(strbuf *b, const char *format)
 {
     bool json = !strcmp(format, "json"), markdown = !strcmp(format, "markdown");
+    static const char marks[] = "M measured, D decoded, R reconstructed from measurements, P predicted";
+    if (!json && !markdown) sb_puts(b, "arithmetic of the software engine, by tier\n");
     if (markdown) sb_puts(b, "| tier | switch | value | status | evidence |\n| --- | --- | ---: | :-: | --- |\n");
     for (size_t i = 0; i < COUNT(rows); i++) {
         const profile_row *r = &rows[i];
         if (json) {
-            sb_printf(b, "{\"tier\":\"%s\",\"switch\":\"%s\",\"value\":%g,\"status\":\"%s\",\"evidence\":", r->tier,
+            sb_printf(b, "{\"kind\":\"profile\",\"tier\":\"%s\",\"switch\":\"%s\",\"value\":%g,\"status\":\"%s\",\"evidence\":", r->tier,
                       r->field, r->value, r->status);
             sb_json(b, r->evidence, strlen(r->evidence));
             sb_puts(b, "}\n");
@@ -49,4 +51,5 @@ void codegen_print_profiles(strbuf *b, const char *format)
             sb_printf(b, "| %s | %s | %g | %s | %s |\n", r->tier, r->field, r->value, r->status, r->evidence);
         else sb_printf(b, "%-4s %-13s %6g  %s  %s\n", r->tier, r->field, r->value, r->status, r->evidence);
     }
+    if (!json) sb_printf(b, "%s%s\n", markdown ? "\n" : "", marks);
 }
