@@ -43,7 +43,8 @@ an_status pipe_weights_finite(pipeline *p, diag *d) MUST_CHECK; /* AN_MISMATCH: 
 an_status host_look(void *way, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK;
 /* a minibatch with a rate of 0 */
 an_status resident_at(void *way, const int32_t *tokens, double loss_scale, train_report *out, diag *d) MUST_CHECK;
-an_status resident_spoilt(void *way, train_state_info *out, diag *d) MUST_CHECK; /* pipe_resident.c: as train_spoilt */
+/* pipe_resident.c: as train_spoilt */
+an_status resident_spoilt(void *way, bool sums, train_state_info *out, diag *d) MUST_CHECK;
 
 extern const pipe_ops pipe_resident, pipe_host; /* host: delta, dynamic, restart */
 

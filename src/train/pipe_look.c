@@ -96,20 +96,24 @@ static an_status probe_of(pipeline *p, pipeline **out, diag *d)
 }
 
 /* Where looking found nothing that is not finite, the step itself did. A square that is too large is one of the
- * largest gradients; what an update would have left is still there on a chip. */
+ * largest gradients, and where every gradient is finite the sum of their squares is not, most of which is the largest
+ * one's; what an update would have left is still there on a chip. */
 static an_status by_verdict(pipeline *p, pipe_seen *out, diag *d)
 {
     int most = 0;
     train_state_info s = { 0 };
     if (out->first[0] || p->kind != PIPE_RESIDENT || p->last == VERDICT_FINE || p->last == VERDICT_NOTHING)
         return AN_OK;
-    if (p->last == VERDICT_STATE) TRY(resident_spoilt(p->way, &s, d));
+    if (p->last == VERDICT_STATE) TRY(resident_spoilt(p->way, false, &s, d));
     for (int id = 1; id < MW_COUNT; id++)
         if (out->grad_norm[id] > out->grad_norm[most] || isnan(out->grad_norm[most])) most = id;
     char name[48];
     pipe_weight_name((model_weight_id)most, -1, name, sizeof name);
-    if (p->last == VERDICT_SQUARE && !isnan(out->grad_norm[most]))
+    const bool known = !isnan(out->grad_norm[most]) && !pipe_bad_sum(&out->gradients);
+    if (p->last == VERDICT_SQUARE && known)
         snprintf(out->first, sizeof out->first, "the square of the gradient of %s", name);
+    else if (p->last == VERDICT_GRADIENT && known)
+        snprintf(out->first, sizeof out->first, "the sum of all gradients' squares (most of it of %.40s)", name);
     else if (s.name)
         snprintf(out->first, sizeof out->first, "the %s %s after the update",
                  s.param && !strcmp(s.param, s.name) ? "weight" : "state", s.name);
@@ -123,8 +127,12 @@ static an_status look_at_sums(pipeline *probe, const int32_t *tokens, double los
     train_report rep, end;
     TRY(resident_at(probe->way, tokens, loss_scale, &rep, d));
     an_status st = AN_OK;
-    if (!rep.finite && rep.verdict != VERDICT_NOTHING)
-        snprintf(out->first, sizeof out->first, "%s", train_verdict_text(rep.verdict));
+    if (!rep.finite && rep.verdict != VERDICT_NOTHING) {
+        train_state_info s = { 0 };
+        if (rep.verdict == VERDICT_GRADIENT) st = resident_spoilt(probe->way, true, &s, d);
+        if (s.param) snprintf(out->first, sizeof out->first, "the gradient of %s", s.param);
+        else snprintf(out->first, sizeof out->first, "%s", train_verdict_text(rep.verdict));
+    }
     for (size_t i = 0; i < pipe_state_count(probe) && !out->first[0] && !st; i++) {
         train_state_info s;
         int64_t n;

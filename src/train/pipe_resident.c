@@ -150,9 +150,9 @@ an_status resident_at(void *way, const int32_t *tokens, double loss_scale, train
     return train_step(r->t, 0, out, d);
 }
 
-an_status resident_spoilt(void *way, train_state_info *out, diag *d)
+an_status resident_spoilt(void *way, bool sums, train_state_info *out, diag *d)
 {
-    return train_spoilt(((resident *)way)->t, out, d);
+    return train_spoilt(((resident *)way)->t, sums, out, d);
 }
 
 static an_status save(void *way, const char *path, const train_note *note, size_t n, diag *d)

@@ -97,13 +97,14 @@ static bool all_finite(const state *s, const void *x)
     return true;
 }
 
-an_status train_spoilt(trainer *t, train_state_info *out, diag *d)
+an_status train_spoilt(trainer *t, bool sums, train_state_info *out, diag *d)
 {
+    const state_group which = sums ? GROUP_ACC : GROUP_MAIN;
     *out = (train_state_info){ 0 };
     for (size_t i = 0; i < t->states.n && !out->name; i++) {
         const state *s = &t->states.at[i];
         dev_surface *left = s->s[!t->side[s->group]];
-        if (s->group != GROUP_MAIN || left == state_now(t, s)) continue;
+        if (s->group != which || left == state_now(t, s)) continue;
         unsigned char *p = stage_room(t, s->bytes);
         if (!p) return diag_nomem(d);
         TRY(surface_get(t, left, &s->type, s->type.dt, p, d));

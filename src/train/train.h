@@ -170,9 +170,10 @@ void train_state_at(const trainer *t, size_t i, train_state_info *out);
  * their sum. */
 an_status train_write(trainer *t, const char *name, dtype dt, const void *data, diag *d) MUST_CHECK;
 an_status train_read(trainer *t, const char *name, dtype dt, void *data, diag *d) MUST_CHECK;
-/* After a step that was not taken over: the first state it would have left with a number that is not finite. Name
- * NULL: none, or what it wrote is not to be seen (cpu, which keeps the old numbers by a selection). */
-an_status train_spoilt(trainer *t, train_state_info *out, diag *d) MUST_CHECK;
+/* After a step that was not taken over: the first state it would have left with a number that is not finite; sums: the
+ * first sum of gradients. Name NULL: none, or what it wrote is not to be seen (cpu, which keeps the old numbers by a
+ * selection). */
+an_status train_spoilt(trainer *t, bool sums, train_state_info *out, diag *d) MUST_CHECK;
 
 /* Everything a run needs to go on bit for bit: every state, counters, the loss scale and its history. extra: the
  * caller's own "key", "value" pairs (data position, seed …), NULL-terminated keys; NULL: none. The file is

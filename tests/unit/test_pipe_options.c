@@ -269,10 +269,56 @@ static void looked_at(void **state)
     }
 }
 
+/* Gradients that are finite each, and whose squares are too many: what the step adds up has a name, too. */
+static void sum_of_squares(void **state)
+{
+    (void)state;
+    model_config c = small(2);
+    float gain[32];
+    int32_t ids[B * (T + 1)];
+    train_report rep;
+    bool again;
+    diag d = { 0 };
+    pipe_seen seen;
+    rig r = open_rig("cpu", "resident", &c, false, "sgd");
+    for (int i = 0; i < 32; i++) gain[i] = 1e21f;
+    assert_ok(pipe_write(r.p, "norm_f", DT_F32, gain, &d), d);
+    batch(0, ids);
+    assert_ok(pipe_step(r.p, ids, 0.003, &rep, &again, &d), d);
+    assert_true(!rep.applied && rep.verdict == VERDICT_GRADIENT && isfinite(rep.loss));
+    assert_ok(pipe_inspect(r.p, ids, 1, &seen, &d), d);
+    assert_string_equal(seen.first, "the sum of all gradients' squares (most of it of embed)");
+    close_rig(&r);
+}
+
+/* And where gradients come from sums: the first that is not finite is named by its weight. */
+static void spoilt_sums(void **state)
+{
+    (void)state;
+    model_config c = small(2);
+    float gain[32];
+    int32_t ids[B * (T + 1)];
+    diag d = { 0 };
+    pipe_seen seen;
+    c.vocab = 16384;
+    rig r = open_rig("soft:m3", "resident", &c, false, "sgd");
+    for (int i = 0; i < 32; i++) gain[i] = 8;
+    assert_ok(pipe_write(r.p, "norm_f", DT_F32, gain, &d), d);
+    batch(0, ids);
+    assert_ok(pipe_inspect(r.p, ids, 64, &seen, &d), d);
+    assert_string_equal(seen.first, "");
+    assert_int_equal(r.p->probe->kind, PIPE_RESIDENT);
+    assert_ok(pipe_inspect(r.p, ids, 65536, &seen, &d), d);
+    assert_string_equal(seen.first, "the gradient of embed");
+    assert_ok(pipe_inspect(r.p, ids, 64, &seen, &d), d); /* nothing of it stays */
+    assert_string_equal(seen.first, "");
+    close_rig(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(recompute), cmocka_unit_test(recompute_memory),
-                                        cmocka_unit_test(packed), cmocka_unit_test(too_wide),
+                                        cmocka_unit_test(packed), cmocka_unit_test(too_wide), cmocka_unit_test(sum_of_squares), cmocka_unit_test(spoilt_sums),
                                         cmocka_unit_test(looked_at) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
