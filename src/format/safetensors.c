@@ -324,10 +324,3 @@ const char *safetensors_meta(const safetensors *f, const char *key)
         if (!strcmp(f->metas.at[i].key, key)) return f->metas.at[i].value;
     return NULL;
 }
-
-const char *safetensors_meta_at(const safetensors *f, size_t i, const char **value)
-{
-    if (i >= f->metas.n) return NULL;
-    *value = f->metas.at[i].value;
-    return f->metas.at[i].key;
-}

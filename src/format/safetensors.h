@@ -35,9 +35,8 @@ void safetensors_close(safetensors *f); /* NULL is fine */
 size_t safetensors_count(const safetensors *f);
 const safetensor *safetensors_at(const safetensors *f, size_t i); /* shard by shard, in the order of their bytes */
 const safetensor *safetensors_find(const safetensors *f, const char *name); /* NULL: no such tensor */
-/* __metadata__ of the first shard. NULL: no such key, or i is past the end. */
+/* __metadata__ of the first shard. NULL: no such key. */
 const char *safetensors_meta(const safetensors *f, const char *key);
-const char *safetensors_meta_at(const safetensors *f, size_t i, const char **value);
 
 const char *safetensors_dtype(dtype dt); /* "F16" …; NULL: the format has no such type */
 

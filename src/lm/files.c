@@ -294,7 +294,6 @@ void lm_close(lm_model *m)
 const model_config *lm_config(const lm_model *m) { return &m->c; }
 lm_origin lm_origin_of(const lm_model *m) { return m->origin; }
 const char *lm_path(const lm_model *m) { return m->path; }
-const gguf *lm_gguf(const lm_model *m) { return m->gg; }
 const vec_kernels *lm_kernels(const lm_model *m) { return m->v; }
 pool *lm_threads(const lm_model *m) { return m->o.threads; }
 const char *lm_family(const lm_model *m) { return families[m->fam].hf; }

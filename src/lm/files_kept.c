@@ -31,8 +31,7 @@ static kept *find_kept(const lm_model *m, const kept *k)
 {
     for (size_t i = 0; i < m->kept.n; i++) {
         kept *x = &m->kept.at[i];
-        if ((x->at || x->at2) && x->id == k->id && x->layer == k->layer && x->form == k->form && x->dt == k->dt &&
-            x->turned == k->turned && x->row0 == k->row0 && x->n == k->n)
+        if ((x->at || x->at2) && x->id == k->id && x->layer == k->layer && x->form == k->form && x->dt == k->dt)
             return x;
     }
     return NULL;
@@ -70,7 +69,6 @@ static void let_go(lm_model *m, kept *k)
         m->spare = k->at, m->spare_bytes = k->room;
     } else free(k->at);
     free(k->at2);
-    m->kept_bytes -= k->bytes;
 }
 
 void lm_settle(lm_model *m)
@@ -87,7 +85,6 @@ static an_status keep(lm_model *m, const kept *k, const store *s, diag *d)
         free(k->at2);
         return diag_nomem(d);
     }
-    m->kept_bytes += k->bytes;
     if (k->at) store_forget(m, s);
     return AN_OK;
 }
@@ -98,35 +95,33 @@ static an_status is_weight_type(dtype dt, diag *d)
     return diag_fail(d, AN_BUG, NOWHERE, "weights as %s; fp16, bf16 and fp32 are supported", dtype_name(dt));
 }
 
-/* Rows as rows. A large tensor goes in slices, so that its file and its copy are not in memory both and whole. */
-static an_status read_rows(lm_model *m, const store *s, int64_t row0, int64_t n, dtype dt, unsigned char *to, diag *d)
+/* A large tensor goes in slices, so that its file and its copy are not in memory both and whole. */
+static an_status read_all(lm_model *m, const store *s, dtype dt, unsigned char *to, diag *d)
 {
     const size_t row_from = s->bytes / (size_t)MAX(s->rows, 1), row_to = (size_t)s->cols * ((size_t)dtype_bits(dt) / 8);
-    const int64_t slice = s->turned || !row_from ? n : MAX(SLICE_BYTES / (int64_t)row_from, 1);
-    for (int64_t r = 0; r < n; r += slice) {
-        const int64_t rows = MIN(slice, n - r);
-        TRY(store_rows(s, m->v, m->o.threads, row0 + r, rows, dt, to + (size_t)r * row_to, s->cols, d));
-        if (slice < n) forget_bytes(m, s, (size_t)(row0 + r) * row_from, (size_t)rows * row_from);
+    const int64_t slice = s->turned || !row_from ? s->rows : MAX(SLICE_BYTES / (int64_t)row_from, 1);
+    for (int64_t r = 0; r < s->rows; r += slice) {
+        const int64_t rows = MIN(slice, s->rows - r);
+        TRY(store_rows(s, m->v, m->o.threads, r, rows, dt, to + (size_t)r * row_to, s->cols, d));
+        if (slice < s->rows) forget_bytes(m, s, (size_t)r * row_from, (size_t)rows * row_from);
     }
     return AN_OK;
 }
 
-/* Rows row0 .. row0+n-1, as rows or as columns, kept. */
-static an_status dense_part(lm_model *m, model_weight_id id, int layer, dtype dt, bool turned, int64_t row0, int64_t n,
-                            const void **at, diag *d)
+/* Converted, and kept. */
+static an_status dense_copy(lm_model *m, model_weight_id id, int layer, const store *s, dtype dt, const void **at,
+                            diag *d)
 {
-    store *s;
-    TRY(need(m, id, layer, &s, d));
     TRY(is_weight_type(dt, d));
-    kept k = { .id = id, .layer = layer, .form = LM_DENSE, .dt = dt, .turned = turned, .row0 = row0, .n = n };
+    kept k = { .id = id, .layer = layer, .form = LM_DENSE, .dt = dt };
     const kept *was = find_kept(m, &k);
     if (was) return *at = was->at, AN_OK;
     int64_t elems;
-    if (!mul_i64(n, s->cols, &elems) || !dtype_bytes(dt, elems, &k.bytes)) return diag_nomem(d);
-    k.at = take_room(m, k.bytes, &k.room);
+    size_t bytes;
+    if (!mul_i64(s->rows, s->cols, &elems) || !dtype_bytes(dt, elems, &bytes)) return diag_nomem(d);
+    k.at = take_room(m, bytes, &k.room);
     if (!k.at) return diag_nomem(d);
-    an_status st =
-        turned ? store_columns(s, m->v, m->o.threads, row0, n, dt, k.at, n, d) : read_rows(m, s, row0, n, dt, k.at, d);
+    an_status st = read_all(m, s, dt, k.at, d);
     if (st) {
         free(k.at);
         return st;
@@ -143,7 +138,7 @@ an_status lm_dense(lm_model *m, model_weight_id id, int layer, dtype dt, const v
     TRY(need(m, id, layer, &s, d));
     *at = store_as_is(s, dt);
     if (*at) return AN_OK;
-    return dense_part(m, id, layer, dt, false, 0, s->rows, at, d);
+    return dense_copy(m, id, layer, s, dt, at, d);
 }
 
 an_status lm_rows(lm_model *m, model_weight_id id, int layer, int64_t row0, int64_t n, dtype dt, void *to, diag *d)
@@ -162,38 +157,6 @@ void lm_release(lm_model *m, model_weight_id id, int layer)
         else m->kept.at[n++] = *k;
     }
     m->kept.n = n;
-}
-
-uint64_t lm_bytes(const lm_model *m) { return m->kept_bytes; }
-
-/* ---- constants of graphs ---- */
-
-static bool source_get(void *user, const model_weight *w, model_blob *b)
-{
-    lm_model *m = user;
-    diag *d = &m->source_err;
-    store *s = store_at(m, w->id, w->layer);
-    if (!s || s->kind == STORE_NONE || d->st) return false;
-    int64_t n = s->rows; /* rows of the untransposed matrix that are in the constant */
-    if (weight_is_matrix(w->id)) n = w->type.sh.d[w->transposed ? 1 : 0];
-    const void *at = NULL;
-    if (!w->transposed && (at = store_as_is(s, w->type.dt)))
-        at = (const char *)at + (size_t)(w->row0 * s->cols) * ((size_t)dtype_bits(w->type.dt) / 8);
-    else if (!w->transposed && weight_is_matrix(w->id)) { /* whole once, parts are views of it */
-        if (!dense_part(m, w->id, w->layer, w->type.dt, false, 0, s->rows, &at, d))
-            at = (const char *)at + (size_t)(w->row0 * s->cols) * ((size_t)dtype_bits(w->type.dt) / 8);
-    } else if (dense_part(m, w->id, w->layer, w->type.dt, w->transposed, w->row0, n, &at, d)) at = NULL;
-    if (d->st) return false;
-    b->data = at;
-    return true;
-}
-
-model_source lm_source(lm_model *m) { return (model_source){ .get = source_get, .user = m }; }
-
-an_status lm_source_status(lm_model *m, diag *d)
-{
-    if (!m->source_err.st) return AN_OK;
-    return diag_fail(d, m->source_err.st, NOWHERE, "%s", m->source_err.msg);
 }
 
 /* ---- compressed ---- */
@@ -256,7 +219,6 @@ static an_status split_blocks(const store *s, dtype scale_dt, kept *k, diag *d)
         free(half);
         if (!k->at2) return diag_nomem(d);
     }
-    k->bytes = codes + (size_t)n_scales * (scale_dt == DT_F16 ? 2 : 4);
     return AN_OK;
 }
 
@@ -264,8 +226,7 @@ static an_status split_blocks(const store *s, dtype scale_dt, kept *k, diag *d)
 static an_status convert_scales(const store *s, dtype scale_dt, kept *k, diag *d)
 {
     int64_t n = s->kind == STORE_TABLE ? 16 : s->rows * s->cols / s->group;
-    k->bytes = (size_t)n * ((size_t)dtype_bits(scale_dt) / 8);
-    k->at2 = room(k->bytes);
+    k->at2 = room((size_t)n * ((size_t)dtype_bits(scale_dt) / 8));
     if (!k->at2) return diag_nomem(d);
     for (int64_t i = 0; i < n; i++) {
         double x = dtype_load(s->scale_dt, s->scales, i), y = dtype_round(scale_dt, x);
@@ -323,7 +284,6 @@ static an_status quantize_scaled(lm_model *m, const store *s, lm_form form, dtyp
     int bad = 0;
     for (int64_t i = 0; i < tasks; i++) bad = MAX(bad, j.bad[i]);
     free(j.bad);
-    k->bytes = codes + scales;
     if (bad == 1) return diag_nomem(d);
     if (bad)
         return diag_fail(d, AN_INPUT, NOWHERE,
@@ -370,7 +330,6 @@ static an_status quantize_palette(lm_model *m, const store *s, dtype dt, kept *k
                     s->file, s->name, p.lo, p.hi, dtype_name(dt));
     }
     for (int i = 0; i < 16 && !st; i++) dtype_store(dt, k->at2, i, (double)p.value[i]);
-    k->bytes = (size_t)n / 2 + 64;
     free(p.count);
     free(x);
     return st;
@@ -404,7 +363,7 @@ an_status lm_quantize(lm_model *m, model_weight_id id, int layer, lm_form form, 
         else out->scale = s->scales, out->scale_cols = s->cols / s->group;
         return AN_OK;
     }
-    kept k = { .id = id, .layer = layer, .form = (int)form, .dt = scale_dt, .n = s->rows }, *was = find_kept(m, &k);
+    kept k = { .id = id, .layer = layer, .form = (int)form, .dt = scale_dt }, *was = find_kept(m, &k);
     if (!was) {
         an_status st;
         if (store_form(s) == form)

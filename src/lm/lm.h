@@ -3,7 +3,7 @@
  *
  *     lm_model *m;
  *     lm_open("stories260K.bin", &(lm_options){ 0 }, &m, d);
- *     model_source src = lm_source(m);          constants of graphs: decoder_build(lm_config(m), &o, &src, …)
+ *     lm_dense(m, MW_WQ, 0, DT_F16, &w, d);     a whole matrix
  *     lm_rows(m, MW_EMBED, -1, token, 1, DT_F16, x, d);
  *     lm_close(m);
  *
@@ -38,7 +38,7 @@ typedef enum {
 } lm_form;
 
 typedef struct {      /* zero means default */
-    dtype dt;         /* of dense tensors from lm_source and of scales; DT_NONE: fp16. Also the configuration's dt */
+    dtype dt;         /* of dense tensors and of scales; DT_NONE: fp16. Also the configuration's dt */
     lm_form form;     /* what lm_form_of answers for the layers' matrices */
     lm_form head;     /* the same for the classifier; LM_DENSE: as form, so that a dense head needs head_dense */
     bool head_dense;
@@ -66,7 +66,6 @@ const model_config *lm_config(const lm_model *m);
 lm_origin lm_origin_of(const lm_model *m);
 const char *lm_origin_name(lm_origin o); /* "Hugging Face folder" … */
 const char *lm_path(const lm_model *m);  /* as opened; the preset's name */
-const gguf *lm_gguf(const lm_model *m);  /* its metadata hold the vocabulary; NULL: not from GGUF */
 const vec_kernels *lm_kernels(const lm_model *m); /* those of this processor */
 pool *lm_threads(const lm_model *m);     /* as it was opened with */
 const char *lm_family(const lm_model *m); /* "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gpt2" */
@@ -148,12 +147,6 @@ const char *lm_form_name(lm_form f); /* "dense", "int8", "int4", "palette4", "fi
 void lm_release(lm_model *m, model_weight_id id, int layer);
 /* after a run of conversions and releases: memory kept for the next one goes back */
 void lm_settle(lm_model *m);
-uint64_t lm_bytes(const lm_model *m);                        /* memory held by converted copies */
-
-/* Constants for model/ builders: dense, in the type each asks for, whole, transposed or a run of rows. A failure is
- * kept: lm_source_status tells it after the builder said that there is no such weight. */
-model_source lm_source(lm_model *m);
-an_status lm_source_status(lm_model *m, diag *d) MUST_CHECK;
 
 /* ---- names ---- */
 

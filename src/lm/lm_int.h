@@ -133,12 +133,9 @@ int palette_find(const palette *p, float x);
 typedef struct {
     model_weight_id id;
     int layer;
-    int form;          /* lm_form; LM_DENSE with dt, turned, row0, n */
+    int form;          /* lm_form */
     dtype dt;
-    bool turned;
-    int64_t row0, n;
     void *at, *at2;    /* elements; scales or table */
-    size_t bytes;
     size_t room;       /* of at, when it may serve again: dense ones */
     int64_t scale_cols;
 } kept;
@@ -158,11 +155,9 @@ struct lm_model {
     VEC(npy_file) npy;
     store *stores;     /* by id and layer: store_at */
     VEC(kept) kept;
-    uint64_t kept_bytes;
     void *spare;       /* what lm_release let go last, for the next conversion */
     size_t spare_bytes;
     const vec_kernels *v;
-    diag source_err;
     unsigned char *active; /* NULL: every id may be answered */
 };
 #define LM_ACTIVE_FILE "active.u32"

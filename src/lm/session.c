@@ -131,12 +131,6 @@ int64_t lm_session_context(const lm_session *s) { return s->C; }
 device *lm_session_device(const lm_session *s) { return s->dev; }
 const char *lm_session_remark(const lm_session *s) { return s->remark; }
 
-size_t lm_session_tokens(const lm_session *s, const uint32_t **ids)
-{
-    if (ids) *ids = s->ids.at;
-    return s->ids.n;
-}
-
 void lm_session_cut(lm_session *s, size_t n) { s->ids.n = MIN(s->ids.n, n); }
 
 void lm_session_get_stats(const lm_session *s, lm_session_stats *out)

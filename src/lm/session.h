@@ -37,8 +37,6 @@ void lm_session_close(lm_session *s); /* NULL is fine */
 
 const model_config *lm_session_config(const lm_session *s);
 int64_t lm_session_context(const lm_session *s);                 /* positions the cache holds */
-/* in the cache, oldest first; valid until the next call */
-size_t lm_session_tokens(const lm_session *s, const uint32_t **ids);
 device *lm_session_device(const lm_session *s);
 const char *lm_session_remark(const lm_session *s); /* what did not go as usual when it was opened; "": nothing */
 

@@ -275,18 +275,6 @@ void train_data_close(train_data *t)
     *t = (train_data){ 0 };
 }
 
-an_status train_data_net(const train_data *t, const char *network, const net_options *o, net *out, diag *d)
-{
-    const net_spec *s = net_find(network);
-    net_options opt = o ? *o : (net_options){ 0 };
-    *out = (net){ 0 };
-    if (s && s->task != t->task)
-        return diag_fail(d, AN_INPUT, NOWHERE, "network %s is for %s, but %.150s holds %s", network,
-                         s->task == NET_TEXT ? "text" : "images", t->name, t->task == NET_TEXT ? "text" : "images");
-    opt.height = t->height, opt.width = t->width, opt.classes = t->classes, opt.seq = t->seq;
-    return net_build(network, &opt, out, d);
-}
-
 uint64_t train_data_digest(const train_data *t)
 {
     const int64_t sizes[] = { t->task, t->classes, t->n_train, t->x_per };

@@ -59,9 +59,6 @@ void train_data_close(train_data *t); /* a zeroed one is fine */
 const char *train_data_default(net_task task); /* "strokes" or "letters" */
 /* what data of that name is for, without looking at it; false: no such kind */
 bool train_data_task(const char *name, net_task *out);
-/* A network for this data: batch and type as in o, sizes and classes the data's. AN_INPUT: the network is for other
- * data. */
-an_status train_data_net(const train_data *t, const char *network, const net_options *o, net *out, diag *d) MUST_CHECK;
 /* Of every sample to train on, wherever it came from: equal for the same data under another name. */
 uint64_t train_data_digest(const train_data *t);
 /* Sample i of the training or test part; x_per and y_per numbers. Test windows of a text lie end to end. */

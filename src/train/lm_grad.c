@@ -7,30 +7,6 @@
 #include "train/lm_grad.h"
 #include "train/lm_shape.h"
 
-an_status lm_weights_to(lm_model *m, pipeline *p, diag *d)
-{
-    const model_config *c = lm_config(m);
-    size_t n = model_weights(c, NULL, 0);
-    model_weight *w = calloc(n, sizeof *w);
-    if (!w) return diag_nomem(d);
-    model_weights(c, w, n);
-    an_status st = AN_OK;
-    for (size_t i = 0; i < n && !st; i++) {
-        char name[48];
-        lm_tensor t;
-        if (!lm_tensor_info(m, w[i].id, w[i].layer, &t))
-            st = diag_fail(d, AN_BUG, NOWHERE, "the model has no %s", w[i].name);
-        float *x = st ? NULL : malloc((size_t)(t.rows * t.cols) * sizeof *x);
-        if (!st && !x) st = diag_nomem(d);
-        if (!st) st = lm_rows(m, w[i].id, w[i].layer, 0, t.rows, DT_F32, x, d);
-        pipe_weight_name(w[i].id, w[i].layer, name, sizeof name);
-        if (!st) st = pipe_write(p, name, DT_F32, x, d);
-        free(x);
-    }
-    free(w);
-    return st;
-}
-
 /* ---- computing ---- */
 
 /* One program; where no axis of the device holds the vocabulary, those of a way that cuts it into parts. */

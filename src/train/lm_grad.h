@@ -29,7 +29,4 @@ typedef struct {
 /* AN_MISMATCH: not finite whatever the loss scale. */
 an_status lm_grad(const lm_grad_options *o, lm_grad_result *out, diag *d) MUST_CHECK;
 
-/* The weights of a model into a pipeline that was opened with its configuration. */
-an_status lm_weights_to(lm_model *m, pipeline *p, diag *d) MUST_CHECK;
-
 #endif

@@ -397,7 +397,7 @@ an_status train_load(trainer *t, const char *path, train_note *note, size_t n_no
     return st ? st : check_count(t, d);
 }
 
-/* ---- memory: the host's numbers, then every state's bytes ---- */
+/* ---- all of it as bytes, for who compares: the host's numbers, then every state's ---- */
 
 an_status train_snapshot(trainer *t, strbuf *out, diag *d)
 {
@@ -414,25 +414,4 @@ an_status train_snapshot(trainer *t, strbuf *out, diag *d)
         sb_putn(out, (const char *)p, s->bytes);
     }
     return out->oom ? diag_nomem(d) : AN_OK;
-}
-
-an_status train_restore(trainer *t, const void *bytes, size_t n, diag *d)
-{
-    memory m;
-    size_t want = sizeof m, at = sizeof m;
-    TRY(idle(t, d));
-    for (size_t i = 0; i < t->states.n; i++) want += t->states.at[i].bytes;
-    if (n != want) return diag_fail(d, AN_INPUT, NOWHERE, "a snapshot of %zu bytes; this trainer's has %zu", n, want);
-    memcpy(&m, bytes, sizeof m);
-    rounded_stale(t, -1);
-    bounds_forget(t);
-    for (size_t i = 0; i < t->states.n; i++) {
-        const state *s = &t->states.at[i];
-        TRY(surface_put(t, s->s[!t->side[s->group]], &s->type, s->type.dt, (const char *)bytes + at, false, s->name,
-                        d));
-        at += s->bytes;
-    }
-    turn_all(t);
-    remember(t, &m);
-    return AN_OK;
 }

@@ -181,14 +181,13 @@ an_status train_spoilt(trainer *t, bool sums, train_state_info *out, diag *d) MU
 typedef struct {
     const char *key, *value;
 } train_note;
-/* Between updates: in the middle of a group of minibatches saving, loading and the two below are AN_INPUT. */
+/* Between updates: in the middle of a group of minibatches saving, loading and a snapshot are AN_INPUT. */
 an_status train_save(trainer *t, const char *path, const train_note *note, size_t n_note, diag *d) MUST_CHECK;
 /* Names, shapes and types must be this trainer's; on failure nothing has changed. notes: filled for the keys given
  * (value lives in *mem; NULL when the file has none). */
 an_status train_load(trainer *t, const char *path, train_note *note, size_t n_note, arena *mem, diag *d) MUST_CHECK;
-/* The same in memory. */
+/* What would be saved, for who compares; equal for equal states of equal trainers. */
 an_status train_snapshot(trainer *t, strbuf *out, diag *d) MUST_CHECK;
-an_status train_restore(trainer *t, const void *bytes, size_t n, diag *d) MUST_CHECK;
 
 /* ---- learning rates over a run ---- */
 typedef enum {

@@ -12,6 +12,7 @@
 #include "pipe_t.h"
 #include "train/lm_grad.h"
 #include "train/pipe_int.h"
+#include "weights_t.h"
 
 enum { MAX_STEPS = 50 };
 
@@ -302,7 +303,7 @@ static size_t written(const char *model, const char *folder, const int32_t *ids,
     assert_ok(lm_open(folder, &(lm_options){ .dt = DT_F32 }, &g, &d), d);
     assert_ok(device_open(&dev, "cpu", NULL, &d), d);
     assert_ok(pipe_open(&p, &(pipe_options){ .dev = dev, .config = lm_config(g), .batch = 1, .seq = T }, &d), d);
-    assert_ok(lm_weights_to(g, p, &d), d);
+    weights_to(g, p);
     for (size_t i = 0; i < pipe_state_count(p); i++) {
         train_state_info s;
         pipe_state_at(p, i, &s);
@@ -356,7 +357,7 @@ static void those_of_the_command(void **state)
                 &r,
                 &(setup){
                     .engine = rows[e].engine, .way = ways[w], .optimizer = "momentum", .c = lm_config(m), .seq = T });
-            assert_ok(lm_weights_to(m, r.p, &d), d);
+            weights_to(m, r.p);
             assert_ok(pipe_step(r.p, ids, 0.003, &rep, &again, &d), d);
             assert_true(rep.applied);
             for (size_t i = 0; i < n; i++) {

@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "train/digits.h"
+#include "train/run.h"
 #include "t.h"
 
 static char dir[] = "/tmp/anneal-data-XXXXXX";
@@ -55,13 +56,18 @@ static void folder(void **state)
     assert_true(y == 9 && x[0] == 102 / 255.0f && x[783] == x[0]);
     train_data_sample(&t, true, 0, x, &y);
     assert_true(y == 1 && x[5] == 51 / 255.0f);
-    net n;
-    assert_ok(train_data_net(&t, "mlp", &(net_options){ .batch = 2 }, &n, &d), d);
-    assert_int_equal(n.opt.batch, 2);
-    net_free(&n);
-    assert_int_equal(train_data_net(&t, "charlm", NULL, &n, &d), AN_INPUT);
-    assert_non_null(strstr(d.msg, "charlm is for text"));
     train_data_close(&t);
+    /* a network for it, and one for other data */
+    char name[200];
+    train_run_result q;
+    snprintf(name, sizeof name, "mnist:%s", dir);
+    train_run_options o = { .model = "mlp", .engine = "cpu", .data = name, .batch = 2, .steps = 1, .every = -1,
+                            .final_test = -1 };
+    assert_ok(train_run(&o, &q, NULL, &d), d);
+    assert_int_equal(q.done, 1);
+    o.model = "charlm";
+    assert_int_equal(train_run(&o, &q, NULL, &d), AN_INPUT);
+    assert_non_null(strstr(d.msg, "is images; the network charlm wants text"));
 }
 
 static void refused(const char *says)
