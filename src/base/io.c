@@ -325,13 +325,14 @@ static long writer_of(const char *name, const char *base, size_t n_base)
 
 /* Of a process that lives in another container only the lock can be seen, so both must be gone. Held while it is
  * removed. */
-static void remove_left(int dir, const char *name, long pid)
+bool file_remove_left(int dir, const char *name, long pid)
 {
-    if (!kill((pid_t)pid, 0) || errno != ESRCH) return;
+    if (!kill((pid_t)pid, 0) || errno != ESRCH) return false;
     int fd = openat(dir, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0) return;
-    if (take_lock(fd)) unlinkat(dir, name, 0);
+    if (fd < 0) return false;
+    bool gone = take_lock(fd) && !unlinkat(dir, name, 0);
     close(fd);
+    return gone;
 }
 
 /* What processes that died while they wrote this file left beside it. */
@@ -347,7 +348,7 @@ static void clear_up(const char *path)
     free(folder);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         long pid = writer_of(e->d_name, base, strlen(base));
-        if (pid && pid != (long)getpid()) remove_left(dirfd(dir), e->d_name, pid);
+        if (pid && pid != (long)getpid()) (void)file_remove_left(dirfd(dir), e->d_name, pid);
     }
     if (dir) closedir(dir);
 }

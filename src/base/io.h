@@ -60,6 +60,8 @@ an_status file_begin(const char *path, file_out *o, diag *d) MUST_CHECK;
 an_status file_put(file_out *o, uint64_t at, const void *p, size_t n, diag *d) MUST_CHECK;
 an_status file_finish(file_out *o, diag *d) MUST_CHECK; /* closes it in any case; a failure leaves nothing behind */
 void file_abandon(file_out *o); /* fine after file_finish, and on a zeroed one */
+/* In the open folder dir, what process pid began and did not finish: removed when that process is gone. */
+bool file_remove_left(int dir, const char *name, long pid);
 bool file_is_at(int fd, const char *path); /* what was opened under this name is still what has it */
 /* like mkdir -p; a failure leaves no folder that was not there */
 an_status dir_make(const char *path, diag *d) MUST_CHECK;

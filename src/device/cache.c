@@ -2,9 +2,10 @@
  * In: a key and bytes.  Out: the same bytes, in this process or a later one, or nothing.
  *
  * On disk a file per key: magic, version, key, size, checksum, bytes. It is written under a name of its own, synced,
- * and renamed into place, so a reader sees a whole entry or none, and a crash leaves at most a file nobody asks for;
- * those are swept when they are old. Reading touches the file's time, and when the folder grows too large the oldest
- * go first. Processes need no lock: they only ever create, rename and remove whole files. */
+ * and renamed into place, so a reader sees a whole entry or none, and a crash leaves at most a file nobody asks for.
+ * Whoever opens the folder or writes to it removes those of processes that are gone, and of any when they are old;
+ * whoever writes to it and finds it too large, those files included, removes the entries used longest ago. Reading
+ * one touches its time. Processes need no lock: they only ever create, rename and remove whole files. */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
 #include <errno.h>
@@ -39,6 +40,8 @@ struct dev_cache {
     unsigned written; /* makes temporary names unique */
     dev_cache_stats st;
 };
+
+static void sweep(dev_cache *c, bool entries);
 
 /* ---- opening ---- */
 
@@ -99,11 +102,12 @@ an_status dev_cache_open(dev_cache **out, const dev_cache_options *o, diag *d)
     c->dir = o->dir ? join(o->dir, "") : default_dir();
     diag why = { 0 };
     if (c->dir && (dir_make(c->dir, &why) || access(c->dir, R_OK | W_OK | X_OK))) {
-        snprintf(d->msg, sizeof d->msg, "compiled programs are kept in memory only: %.300s",
-                 why.st ? why.msg : strerror(errno));
+        if (!why.st) file_fail("write to", c->dir, &why);
+        snprintf(d->msg, sizeof d->msg, "compiled programs are kept in memory only: %.300s", why.msg);
         free(c->dir);
         c->dir = NULL;
     }
+    if (c->dir) sweep(c, false);
     return AN_OK;
 }
 
@@ -261,8 +265,16 @@ static bool is_entry(const char *name)
     return strlen(name) == NAME_LEN && strspn(name, "0123456789abcdef") == 32 && !strcmp(name + 32, SUFFIX);
 }
 
-/* Remove what a crash left behind, and the least recently used until the folder is small enough. */
-static void sweep(dev_cache *c)
+/* The process that writes this file, or did; 0: another name. */
+static long pending_of(const char *name)
+{
+    long pid = 0;
+    if (strncmp(name, PENDING, sizeof PENDING - 1) || sscanf(name + sizeof PENDING - 1, "%ld-", &pid) != 1) return 0;
+    return pid > 0 && (long)(pid_t)pid == pid ? pid : 0;
+}
+
+/* Remove what a crash left behind, and with `entries` the least recently used until the folder is small enough. */
+static void sweep(dev_cache *c, bool entries)
 {
     DIR *dir = opendir(c->dir);
     if (!dir) return;
@@ -272,23 +284,24 @@ static void sweep(dev_cache *c)
     time_t now = time(NULL);
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat s;
-        bool pending = !strncmp(e->d_name, PENDING, sizeof PENDING - 1);
-        if ((!pending && !is_entry(e->d_name)) || fstatat(dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) ||
+        long writer = pending_of(e->d_name);
+        if (!(writer || (entries && is_entry(e->d_name))) || fstatat(dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) ||
             !S_ISREG(s.st_mode))
             continue;
-        if (pending) {
-            if (s.st_mtime < now - STALE_SECONDS) unlinkat(dirfd(dir), e->d_name, 0);
+        if (writer && (s.st_mtime < now - STALE_SECONDS ? !unlinkat(dirfd(dir), e->d_name, 0)
+                                                        : file_remove_left(dirfd(dir), e->d_name, writer)))
             continue;
-        }
+        total += (uint64_t)s.st_size;
+        if (writer) continue;
         entry x = { .bytes = (uint64_t)s.st_size, .used = time_of(&s) };
         snprintf(x.name, sizeof x.name, "%.63s", e->d_name);
-        total += x.bytes;
         if (!VEC_PUSH(&mem, &all, x)) break;
     }
-    if (total > c->max_disk) qsort(all.at, all.n, sizeof *all.at, oldest_first);
+    if (all.n && total > c->max_disk) qsort(all.at, all.n, sizeof *all.at, oldest_first);
     for (size_t i = 0; i < all.n && total > c->max_disk; i++) {
-        if (!unlinkat(dirfd(dir), all.at[i].name, 0)) c->st.evicted++;
-        total -= all.at[i].bytes; /* gone in any case: another process may have been faster */
+        bool gone = !unlinkat(dirfd(dir), all.at[i].name, 0);
+        c->st.evicted += gone;
+        if (gone || errno == ENOENT) total -= all.at[i].bytes; /* another process may have been faster */
     }
     closedir(dir);
     arena_free(&mem);
@@ -314,7 +327,7 @@ static void write_entry(dev_cache *c, dev_key key, const void *bytes, size_t n)
     free(pending);
     free(path);
     sb_free(&b);
-    sweep(c);
+    sweep(c, true);
 }
 
 an_status dev_cache_look(dev_cache_info *out, diag *d)

@@ -298,28 +298,81 @@ static void disk_bounds(void **state)
     dev_cache_close(c);
 }
 
+/* The number of a process that is gone. */
+static long dead_pid(void)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) _exit(0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    return (long)pid;
+}
+
+/* A file that a process began; its path until the next call. */
+static char *begun(long pid, const char *rest, size_t bytes, time_t age)
+{
+    static char path[400];
+    char name[80];
+    diag d = { 0 };
+    snprintf(name, sizeof name, "pending-%ld-%s", pid, rest);
+    snprintf(path, sizeof path, "%s", in_dir(name));
+    char *half = calloc(bytes + 1, 1);
+    assert_non_null(half);
+    assert_ok(file_write(path, half, bytes, &d), d);
+    free(half);
+    set_age(path, age);
+    return path;
+}
+
 static void leftovers(void **state)
 {
     (void)state;
     empty();
     diag d = { 0 };
-    assert_ok(file_write(in_dir("pending-1-2-3"), "half", 4, &d), d);
-    assert_ok(file_write(in_dir("pending-4-5-6"), "half", 4, &d), d);
-    set_age(in_dir("pending-1-2-3"), 7200);
-    set_age(in_dir("pending-4-5-6"), 1800);
     char full[400], inside[420];
+    begun((long)getpid(), "5-1", 4, 7200); /* nobody writes for so long */
+    begun((long)getpid(), "5-2", 4, 1800); /* may be written just now */
+    begun(dead_pid(), "5-3", 4, 0);
+    begun(dead_pid(), "5-4.tmp.1", 4, 0);
     snprintf(full, sizeof full, "%s", entry_name(key(2)));
     snprintf(inside, sizeof inside, "%s/x", full);
     assert_int_equal(mkdir(full, 0700), 0);
     assert_ok(file_write(inside, "x", 1, &d), d);
     dev_cache *c = open_cache(0, 0);
+    assert_int_equal(count_files("pending-"), 1); /* opening clears up */
+    begun(dead_pid(), "5-5", 4, 0);
     put(c, 1);
     put(c, 2); /* there is no place for it, and nothing of it stays */
     dev_cache_close(c);
-    assert_int_equal(count_files("pending-"), 1); /* the young one may belong to a process that is writing now */
-    assert_int_equal(access(in_dir("pending-4-5-6"), F_OK), 0);
+    assert_int_equal(count_files("pending-"), 1); /* as writing does */
+    char living[80];
+    snprintf(living, sizeof living, "pending-%ld-5-2", (long)getpid());
+    assert_int_equal(access(in_dir(living), F_OK), 0);
     unlink(inside);
     assert_int_equal(rmdir(full), 0);
+}
+
+/* What is being written takes room, too; opening the folder removes no entry. */
+static void room_of_what_is_written(void **state)
+{
+    (void)state;
+    empty();
+    unsigned char b[952] = { 0 }; /* 1000 on disk */
+    dev_cache *c = open_cache(3500, 1);
+    for (uint64_t k = 0; k < 2; k++) {
+        dev_cache_put(c, key(k), b, sizeof b);
+        set_age(entry_name(key(k)), (time_t)(1000 - k * 100));
+    }
+    begun((long)getpid(), "6-1", 1600, 0);
+    dev_cache_close(c);
+    c = open_cache(10, 1);
+    assert_int_equal(count_files(""), 3);
+    dev_cache_close(c);
+    c = open_cache(3500, 1);
+    dev_cache_put(c, key(2), b, sizeof b);
+    assert_int_equal(count_files(""), 2);
+    assert_int_equal(access(entry_name(key(2)), F_OK), 0);
+    dev_cache_close(c);
 }
 
 /* Writers killed at any moment: whatever is found afterwards is whole. */
@@ -343,6 +396,7 @@ static void killed(void **state)
         waitpid(pid, NULL, 0);
     }
     dev_cache *c = open_cache(0, 0);
+    assert_int_equal(count_files("pending-"), 0);
     dev_cache_stats st;
     int found = 0;
     for (uint64_t k = 0; k < 20; k++) found += has(c, k); /* has() checks the bytes */
@@ -729,7 +783,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back), cmocka_unit_test(memory_bounds), cmocka_unit_test(damage), cmocka_unit_test(disk_bounds),
-        cmocka_unit_test(leftovers),      cmocka_unit_test(killed),        cmocka_unit_test(shared), cmocka_unit_test(places),
+        cmocka_unit_test(leftovers),      cmocka_unit_test(room_of_what_is_written), cmocka_unit_test(killed),        cmocka_unit_test(shared), cmocka_unit_test(places),
         cmocka_unit_test(planted),        cmocka_unit_test(known_again), cmocka_unit_test(by_another_compiler), cmocka_unit_test(no_files_of_ours), cmocka_unit_test(bound_from_environment),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
