@@ -104,25 +104,33 @@ static double window_add(double a, double b, int bits)
     return ldexp(nearbyint(ldexp(a, -e)), e) + ldexp(nearbyint(ldexp(b, -e)), e);
 }
 
-static double partial(const numerics *n, double x, bool ceiling)
+/* A sum on its way. One of finite numbers that reaches the ceiling stays infinite, whatever is added: *past.
+ * Infinities that operands bring are no such sum. */
+static double partial(const numerics *n, double x, bool ceiling, double *past)
 {
     x = num_valid(n, x);
-    return ceiling && n->port_partial != 0 ? num_ceiling(n, x) : x;
+    if (ceiling && n->port_partial != 0 && *past == 0 && !isinf(x) && isinf(num_ceiling(n, x)))
+        *past = num_ceiling(n, x);
+    return x;
 }
 
 enum { LANES = 4 };
 
-static double tile(const numerics *n, const double *product, int count, bool ceiling)
+static double tile(const numerics *n, const double *product, int count, bool ceiling, double *past)
 {
     double t = 0;
     for (int i = 0; i < LANES; i++)
-        t = partial(n, window_add(t, i < count ? product[i] : 0, (int)n->window_bits), ceiling);
+        t = partial(n, window_add(t, i < count ? product[i] : 0, (int)n->window_bits), ceiling, past);
     return t;
 }
 
 double num_tile(const numerics *n, const double *product, int count)
 {
-    if (n->window_bits != 0) return tile(n, product, count, true);
+    double past = 0;
+    if (n->window_bits != 0) {
+        const double t = tile(n, product, count, true, &past);
+        return past != 0 ? past : t;
+    }
     float acc = 0;
     for (int i = 0; i < count; i++) acc = num_wide_add(n, acc, (float)product[i]);
     return (double)acc;
@@ -133,21 +141,23 @@ float num_wide_add(const numerics *n, float acc, float x) { return (float)num_va
 float num_dot(const numerics *n, const float *a, const float *b, int64_t count, bool ceiling)
 {
     float acc = 0;
+    double past = 0;
     if (n->window_bits == 0) {
         for (int64_t i = 0; i < count; i++) {
             float p = a[i] * b[i];
             if (isnan(p) && n->invalid_zero != 0) continue;
-            acc = (float)partial(n, (double)fmaf(a[i], b[i], acc), ceiling);
+            acc = (float)partial(n, (double)fmaf(a[i], b[i], acc), ceiling, &past);
         }
     } else {
         for (int64_t i = 0; i < count; i += LANES) {
             double p[LANES];
             int lanes = (int)MIN((int64_t)LANES, count - i);
             for (int j = 0; j < lanes; j++) p[j] = num_valid(n, (double)a[i + j] * (double)b[i + j]);
-            float sum = (float)tile(n, p, lanes, ceiling);
-            acc = (float)partial(n, (double)(acc + sum), ceiling);
+            float sum = (float)tile(n, p, lanes, ceiling && !isinf(acc), &past);
+            acc = (float)partial(n, (double)(acc + sum), ceiling, &past);
         }
     }
+    if (past != 0) return (float)past;
     return n->mac_flush != 0 && fabs((double)acc) < LEAST_NORMAL ? 0 : acc;
 }
 

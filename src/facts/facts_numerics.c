@@ -167,15 +167,31 @@ an_status fact_port_forms(fx *f)
     return fx_verdict(f, good == (int)COUNT(cases), "%d of %d: 32752 passes, 32768 does not", good, (int)COUNT(cases));
 }
 
-/* A partial sum past the ceiling, inside one tile and between tiles, cancelled later. */
+/* A partial sum past the ceiling, inside one tile and between tiles, cancelled later; also by a tile that reaches the
+ * other end itself. */
 an_status fact_partial(fx *f)
 {
-    double near[3] = { 30000, 30000, -30000 }, far[9] = { 30000, 0, 0, 0, 30000, 0, 0, 0, -30000 };
-    double ones[9] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 }, a, b, c;
-    TRY(mac_on(f, fx_chip(f, 0), BY_MATMUL, near, ones, 3, &a));
-    TRY(mac_on(f, fx_chip(f, 0), BY_MATMUL, far, ones, 9, &b));
-    TRY(mac_on(f, fx_chip(f, 0), BY_CONV, near, ones, 3, &c));
-    return fx_verdict(f, a == INF && b == INF && c == INF, "%g within a tile, %g between tiles, %g in a conv", a, b, c);
+    static const struct {
+        mac_form form;
+        int k;
+        double x[12];
+    } cases[] = {
+        { BY_MATMUL, 3, { 30000, 30000, -30000 } },
+        { BY_MATMUL, 9, { 30000, 0, 0, 0, 30000, 0, 0, 0, -30000 } },
+        { BY_MATMUL, 12, { 10000, 10000, 10000, 10000, -10000, -10000, -10000, -10000, 5 } },
+        { BY_LINEAR, 8, { 10000, 10000, 10000, 10000, -10000, -10000, -10000, -10000 } },
+        { BY_CONV, 3, { 30000, 30000, -30000 } },
+    };
+    int good = 0;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double x[12], ones[12], got;
+        for (int k = 0; k < 12; k++) x[k] = cases[i].x[k], ones[k] = 1;
+        TRY(mac_on(f, fx_chip(f, 0), cases[i].form, x, ones, cases[i].k, &got));
+        good += got == INF;
+    }
+    return fx_verdict(f, good == (int)COUNT(cases),
+                      "inf in %d of %d: within a tile, between tiles, by a tile past the other end, in a conv", good,
+                      (int)COUNT(cases));
 }
 
 /* value, want: 1x1 convolution of one channel by 1 */

@@ -39,10 +39,10 @@ typedef struct {
 
 /* One pass of a four-lane adder with a window: for each row and column, tiles of four products in ascending k; in a
  * tile both operands of an addition are rounded to a multiple of 2^(e - bits + 1), e the exponent of the larger, and
- * nothing after it; tiles are added to an fp32 sum. With `full`, what has no value is 0 and magnitudes from
- * `ceiling` on are infinite, after every addition; without it operands are finite and no sum reaches the ceiling. a:
- * panels of WINDOW_ROWS rows, b: panels of window_cols columns, both k-major fp32, k a multiple of 4 (padded with
- * zeros). */
+ * nothing after it; tiles are added to an fp32 sum. With `full`, what has no value is 0, and where a finite sum, or
+ * tile while the sum is finite, reaches `ceiling` after any addition the result is infinite, with the sign of the
+ * first that did; without it operands are finite and no sum reaches the ceiling. a: panels of WINDOW_ROWS rows, b:
+ * panels of window_cols columns, both k-major fp32, k a multiple of 4 (padded with zeros). */
 enum { WINDOW_ROWS = 4 };
 typedef struct {
     const float *a, *b;

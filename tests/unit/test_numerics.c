@@ -141,6 +141,28 @@ static void port_has_a_ceiling(void **s)
     SAME(run_dot(&numerics_cpu, VALUES(30000, 30000, -30000), VALUES(1, 1, 1), 3), dtype_round(DT_F16, 30000));
 }
 
+/* The first sum of finite numbers that reaches the ceiling decides, also where what cancels it reaches the other end;
+ * infinities of operands cancel as infinities do. */
+static void what_is_past_the_ceiling_stays(void **s)
+{
+    (void)s;
+    static const struct {
+        double x[12], want;
+    } rows[] = {
+        { { 10000, 10000, 10000, 10000, -10000, -10000, -10000, -10000, 5 }, (double)INFINITY },
+        { { 10000, 10000, 10000, 10000, -10000, -10000, -10000, -10000, -10000, -10000, -10000, -10000 }, (double)INFINITY },
+        { { -20000, -20000, 30000, 10000, 20000, 20000 }, -(double)INFINITY },
+        { { 20000, 20000, -(double)INFINITY, 5 }, (double)INFINITY },
+        { { (double)INFINITY, 0, 0, 0, -10000, -10000, -10000, -10000 }, (double)INFINITY },
+        { { (double)INFINITY, -(double)INFINITY, 5 }, 5 },
+        { { (double)INFINITY, 0, 0, 0, -(double)INFINITY, 0, 0, 0, 5 }, 5 },
+    };
+    static const double ones[12] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    for (size_t i = 0; i < COUNT(rows); i++) SAME(run_dot(&NUM_M1, rows[i].x, ones, 12), rows[i].want);
+    double tile[4] = { 20000, 20000, -30000, -30000 };
+    SAME(num_tile(&NUM_M1, tile, 4), INF);
+}
+
 static void epilogue_rounds_twice(void **s)
 {
     (void)s;
@@ -449,7 +471,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accumulates),          cmocka_unit_test(triples_survive),       cmocka_unit_test(window_is_two_additions),
-        cmocka_unit_test(wide_sums_are_plain),  cmocka_unit_test(port_has_a_ceiling),    cmocka_unit_test(epilogue_rounds_twice), cmocka_unit_test(epilogue_has_a_ceiling),
+        cmocka_unit_test(wide_sums_are_plain),  cmocka_unit_test(port_has_a_ceiling),    cmocka_unit_test(what_is_past_the_ceiling_stays),    cmocka_unit_test(epilogue_rounds_twice), cmocka_unit_test(epilogue_has_a_ceiling),
         cmocka_unit_test(limits_of_other_paths), cmocka_unit_test(width_slices_saturate), cmocka_unit_test(special_values),
         cmocka_unit_test(never_nan),            cmocka_unit_test(lines),                 cmocka_unit_test(table_errors),
         cmocka_unit_test(scaled_tables),        cmocka_unit_test(rounding),              cmocka_unit_test(functions_at_points),
