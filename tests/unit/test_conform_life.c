@@ -1,6 +1,7 @@
 /* test_conform_life: what every device must do over time: queues, threads, limits, budgets of the process, life and
  * death of what it gave out, programs as bytes, its cache; and the same bits at every run. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -120,6 +121,50 @@ static void threads(void **state)
     }
     drop_bound(&b);
     dev_program_free(p);
+    close_clean(dev);
+}
+
+/* A dispatch that dwells shows whoever enters beside it. */
+typedef struct {
+    atomic_int inside, most;
+} corridor;
+
+static bool dwell(void *user, const char *where)
+{
+    corridor *c = user;
+    if (strcmp(where, "dispatch")) return false;
+    int now = atomic_fetch_add(&c->inside, 1) + 1, seen = atomic_load(&c->most);
+    while (now > seen && !atomic_compare_exchange_weak(&c->most, &seen, now)) {}
+    nanosleep(&(struct timespec){ .tv_nsec = 500000 }, NULL);
+    atomic_fetch_sub(&c->inside, 1);
+    return false;
+}
+
+/* However many threads submit, wait and read, to two programs: one dispatch at a time. */
+static void one_at_a_time(void **state)
+{
+    enum { THREADS = 4, RUNS = 10 };
+    corridor c = { 0 };
+    device *dev;
+    diag d = { 0 };
+    device_options o = { .threads = 1, .own_budget = true, .fault = dwell, .user = &c };
+    assert_ok(device_open(&dev, name_of(state), &o, &d), d);
+    dev_program *p[2] = { must_compile(dev, STATE_TEXT, NULL), must_compile(dev, STATE_TEXT, NULL) };
+    bound b[THREADS];
+    runner x[THREADS];
+    pthread_t id[THREADS];
+    for (int i = 0; i < THREADS; i++) b[i] = must_bind(dev, p[i % 2]), x[i] = (runner){ .r = b[i].r, .runs = RUNS };
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&id[i], NULL, run_many, &x[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(id[i], NULL);
+        assert_int_equal(x[i].st, AN_OK);
+    }
+    assert_int_equal(atomic_load(&c.most), 1);
+    device_stats st;
+    device_get_stats(dev, &st);
+    assert_int_equal(st.dispatches, THREADS * RUNS);
+    for (int i = 0; i < THREADS; i++) drop_bound(&b[i]);
+    for (int i = 0; i < 2; i++) dev_program_free(p[i]);
     close_clean(dev);
 }
 
@@ -508,8 +553,9 @@ static void determinism(void **state)
 /* ---- the suite, once per device ---- */
 
 static const conform_row suite[] = {
-    ROW(queueing), ROW(threads), ROW(limits), ROW(published_limits), ROW(process_loads), ROW(process_compiles),
-    ROW(pacing), ROW(life), ROW(adopting), ROW(caching), ROW(determinism),
+    ROW(queueing),      ROW(threads),          ROW(one_at_a_time), ROW(limits),   ROW(published_limits),
+    ROW(process_loads), ROW(process_compiles), ROW(pacing),        ROW(life),     ROW(adopting),
+    ROW(caching),       ROW(determinism),
 };
 
 int main(void) { return conform_main("conform_life", suite, COUNT(suite)); }
