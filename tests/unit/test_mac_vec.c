@@ -170,6 +170,167 @@ static void each_form(void **state)
     pool_free(two);
 }
 
+/* A weight that lies [k, m], read sideways, is no matrix of rows: few columns multiply by it all the same, in every
+ * form; side by side with one that lies [m, k]. Square, so that nothing but the place of an element tells. */
+static void sideways(void **state)
+{
+    (void)state;
+    enum { SIDE = 32, N = 3, FORMS = 7 };
+    static const char *const form_names[FORMS] = { "fp16 by fp32", "bf16 by bf16", "int8, one scale", "int8, scales",
+                                                   "palette", "int4 blocks", "int8, scales of columns" };
+    rng r = { test_seed("sideways") };
+    diag d = { 0 };
+    for (int f = 0; f < FORMS; f++)
+        for (int across = 0; across < 2; across++) {
+            const dtype xt = f == 1 ? DT_BF16 : DT_F32;
+            const int64_t dims[] = { SIDE, SIDE }, side = SIDE, scales[] = { SIDE, 1 }, table[] = { 1, 1, 16, 1 };
+            double q[SIDE * SIDE], w[SIDE * SIDE], s[SIDE], z[SIDE] = { 0 };
+            graph *g = graph_new("sideways", 0);
+            assert_non_null(g);
+            val x = graph_input(g, "x", (ttype){ .dt = xt, .sh = SHAPE(N, SIDE) }), wv;
+            for (int i = 0; i < SIDE; i++) s[i] = f16_to_f64(f16_from_f64(rng_range(&r, 0.01, 0.1)));
+            for (int i = 0; i < SIDE * SIDE; i++) {
+                const bool byte = f < 4 || f == 6;
+                const double whole = (double)rng_below(&r, byte ? 256 : 16) - (byte ? 128 : f == 4 ? 0 : 8);
+                q[i] = f < 2 ? whole / 64 : whole;
+                w[i] = f < 2 ? q[i] : f == 4 ? s[(int)whole] : whole * s[f == 2 ? 0 : f == 6 ? i % SIDE : i / SIDE];
+            }
+            if (f < 2) wv = make_const(g, "w", f ? DT_BF16 : DT_F16, 2, dims, q);
+            else if (f < 4 || f == 6)
+                wv = GA(g, CX_AFFINE,
+                        VALS(make_const(g, "q", DT_I8, 2, dims, q), make_const(g, "s", DT_F32, f > 2, &side, s),
+                             make_const(g, "z", DT_I8, f > 2, &side, z)),
+                        AT_I(AXIS, f == 6));
+            else if (f == 4)
+                wv = G(g, CX_LUT, make_const(g, "q", DT_U4, 2, dims, q), make_const(g, "s", DT_F32, 4, table, s));
+            else wv = G(g, CX_BLOCK, make_const(g, "q", DT_I4, 2, dims, q), make_const(g, "s", DT_F32, 2, scales, s));
+            if (!f) wv = GA(g, CAST, VALS(wv), AT_S(DTYPE, "fp32"));
+            graph_output(g, "y", GA(g, MATMUL, VALS(x, wv), AT_B(TRANSPOSE_Y, !across)));
+            assert_ok(graph_finish(g, &d), d);
+            program *p;
+            assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
+            unsigned char xm[N * SIDE * 4], y[N * SIDE * 4];
+            uint64_t bytes;
+            for (int i = 0; i < N * SIDE; i++) dtype_store(xt, xm, i, (double)rng_below(&r, 17) / 8 - 1);
+            for (int again = 0; again < 2; again++) {
+                run_one(p, &(image_options){ 0 }, xm, y, &bytes, again);
+                for (int i = 0; i < N; i++)
+                    for (int j = 0; j < SIDE; j++) {
+                        double want = 0, mag = 0;
+                        for (int a = 0; a < SIDE; a++) {
+                            double t = dtype_load(xt, xm, i * SIDE + a) * w[across ? a * SIDE + j : j * SIDE + a];
+                            want += t, mag += fabs(w[across ? a * SIDE + j : j * SIDE + a]);
+                        }
+                        double got = dtype_load(xt, y, i * SIDE + j); /* gemv.h; |x| is up to 1 */
+                        if (!(fabs(got - want) <= mag * (xt == DT_BF16 ? 0x1p-7 : 0x1p-14)))
+                            fail_msg("%s, %s, at (%d, %d): %.9g, wanted %.9g", form_names[f],
+                                     across ? "[k, m]" : "[m, k]", i, j, got, want);
+                    }
+            }
+            program_free(p);
+            graph_free(g);
+        }
+}
+
+/* Scales, offsets and palettes of any boxes of the weight, those that a kernel reads as they lie and those it
+ * cannot: fewer rows of them than of the weight, blocks that are too short, offsets of other blocks than the scales. */
+static void boxes(void **state)
+{
+    (void)state;
+    enum { M = 12, LONG = 64, N = 2, MOST = M * LONG };
+    static const struct {
+        dtype q; /* DT_U4 without scales: a palette */
+        int64_t k, scales[2], offsets[2];
+    } rows[] = {
+        { DT_I4, 64, { M, 2 }, { 0 } },     { DT_I4, 64, { 1, 2 }, { 0 } },     { DT_I4, 64, { M / 2, 2 }, { 0 } },
+        { DT_I4, 64, { M, 1 }, { 0 } },     { DT_I4, 64, { 1, 1 }, { 0 } },     { DT_I4, 64, { M, 32 }, { 0 } },
+        { DT_I8, 64, { M, 1 }, { 0 } },     { DT_I8, 64, { 1, 1 }, { 0 } },     { DT_I8, 64, { M / 3, 4 }, { 0 } },
+        { DT_I8, 64, { M, 4 }, { M, 4 } },  { DT_I8, 64, { M, 1 }, { M, 1 } },  { DT_I4, 64, { M, 2 }, { M, 2 } },
+        { DT_U4, 64, { 0 }, { 1, 1 } },     { DT_U4, 64, { 0 }, { M / 2, 1 } }, { DT_U4, 64, { 0 }, { 1, 2 } },
+        { DT_U4, 64, { 0 }, { M / 2, 4 } }, { DT_U4, 20, { 0 }, { 1, 1 } },     { DT_I4, 20, { M, 1 }, { 0 } },
+    };
+    rng r = { test_seed("boxes") };
+    diag d = { 0 };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const int64_t K = rows[i].k, dims[] = { M, K }, *sd = rows[i].scales, *zd = rows[i].offsets, lut[] = { zd[0], zd[1], 16, 1 };
+        const bool palette = !sd[0], shifts = !palette && zd[0];
+        static double q[MOST], s[MOST], z[MOST], w[MOST];
+        const int64_t low = rows[i].q == DT_I8 ? -128 : rows[i].q == DT_I4 ? -8 : 0, most = low ? -2 * low : 16;
+        for (int k = 0; k < MOST; k++)
+            s[k] = palette ? (double)(float)rng_normal(&r) : f16_to_f64(f16_from_f64(rng_range(&r, 0.01, 0.1))),
+            z[k] = (double)((int64_t)rng_below(&r, (uint64_t)most) + low),
+            q[k] = (double)((int64_t)rng_below(&r, (uint64_t)most) + low);
+        for (int64_t k = 0; k < M * K; k++) {
+            const int64_t y = k / K, x = k % K, in_z = zd[0] ? y * zd[0] / M * zd[1] + x * zd[1] / K : 0,
+                          in_s = palette ? 0 : y * sd[0] / M * sd[1] + x * sd[1] / K;
+            w[k] = palette ? s[in_z * 16 + (int64_t)q[k]] : (q[k] - (shifts ? z[in_z] : 0)) * s[in_s];
+        }
+        graph *g = graph_new("boxes", 0);
+        assert_non_null(g);
+        val x = graph_input(g, "x", (ttype){ .dt = DT_F32, .sh = SHAPE(N, K) }), wv,
+            qv = make_const(g, "q", rows[i].q, 2, dims, q);
+        if (palette) wv = G(g, CX_LUT, qv, make_const(g, "s", DT_F32, 4, lut, s));
+        else if (shifts)
+            wv = G(g, CX_BLOCK, qv, make_const(g, "s", DT_F32, 2, sd, s), make_const(g, "z", rows[i].q, 2, zd, z));
+        else wv = G(g, CX_BLOCK, qv, make_const(g, "s", DT_F32, 2, sd, s));
+        graph_output(g, "y", GA(g, MATMUL, VALS(x, wv), AT_B(TRANSPOSE_Y, true)));
+        assert_ok(graph_finish(g, &d), d);
+        program *p;
+        assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
+        float xm[N * LONG], y[N * M];
+        uint64_t bytes;
+        for (int64_t k = 0; k < N * K; k++) xm[k] = (float)rng_below(&r, 17) / 8 - 1;
+        run_one(p, &(image_options){ 0 }, xm, y, &bytes, i % 2);
+        for (int row = 0; row < N; row++)
+            for (int j = 0; j < M; j++) {
+                double want = 0, mag = 0;
+                for (int64_t a = 0; a < K; a++)
+                    want += (double)xm[row * K + a] * w[j * K + a], mag += fabs(w[j * K + a]) + (shifts ? 8 : 0);
+                if (!(fabs((double)y[row * M + j] - want) <= mag * 0x1p-14)) /* gemv.h; |x| is up to 1 */
+                    fail_msg("row %zu at (%d, %d): %.9g, wanted %.9g", i, row, j, (double)y[row * M + j], want);
+            }
+        program_free(p);
+        graph_free(g);
+    }
+}
+
+/* Zero points that are all zero take no part, whatever x is: an infinity stays one. */
+static void no_shift(void **state)
+{
+    (void)state;
+    enum { M = 4, K = 64 };
+    diag d = { 0 };
+    for (int blocks = 0; blocks < 2; blocks++) {
+        const int64_t dims[] = { M, K }, rows = M, boxes_of[] = { M, 2 };
+        double q[M * K], s[M * 2], z[M * 2] = { 0 };
+        for (int i = 0; i < M * K; i++) q[i] = i / K % 2 ? -3 : 2;
+        for (int i = 0; i < M * 2; i++) s[i] = 0.5;
+        graph *g = graph_new("no shift", 0);
+        assert_non_null(g);
+        val x = graph_input(g, "x", (ttype){ .dt = DT_F32, .sh = SHAPE(1, K) }),
+            qv = make_const(g, "q", blocks ? DT_I4 : DT_I8, 2, dims, q),
+            wv = blocks ? G(g, CX_BLOCK, qv, make_const(g, "s", DT_F32, 2, boxes_of, s),
+                            make_const(g, "z", DT_I4, 2, boxes_of, z))
+                        : GA(g, CX_AFFINE,
+                             VALS(qv, make_const(g, "s", DT_F32, 1, &rows, s), make_const(g, "z", DT_I8, 1, &rows, z)),
+                             AT_I(AXIS, 0));
+        graph_output(g, "y", GA(g, MATMUL, VALS(x, wv), AT_B(TRANSPOSE_Y, true)));
+        assert_ok(graph_finish(g, &d), d);
+        program *p;
+        assert_ok(codegen_program(g, &(codegen_options){ .level = 1 }, &p, &d), d);
+        float xm[K], y[M];
+        uint64_t bytes;
+        for (int k = 0; k < K; k++) xm[k] = k == 5 ? INFINITY : 1;
+        for (int again = 0; again < 2; again++) {
+            run_one(p, &(image_options){ 0 }, xm, y, &bytes, again);
+            for (int i = 0; i < M; i++)
+                if (!isinf(y[i]) || (y[i] > 0) == i % 2) fail_msg("form %d, row %d is %g", blocks, i, (double)y[i]);
+        }
+        program_free(p);
+        graph_free(g);
+    }
+}
+
 /* Expanded for many columns, element by element or many at a time: the same bits, in images of one thread and of
  * two. */
 static void reconstructed(void **state)
@@ -478,7 +639,7 @@ static void taken_back(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form),         cmocka_unit_test(reconstructed),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_form), cmocka_unit_test(sideways), cmocka_unit_test(boxes), cmocka_unit_test(no_shift),         cmocka_unit_test(reconstructed),
                                         cmocka_unit_test(together),          cmocka_unit_test(parted),
                                         cmocka_unit_test(tables_are_proven), cmocka_unit_test(taken_back),
                                         cmocka_unit_test(int8_products) };
