@@ -205,6 +205,39 @@ static void test_siblings(void **state)
     }
 }
 
+/* A product that was a move of rows packed nothing for the one behind it, which must not find what was packed when the
+ * image ran before, on other numbers. */
+static void test_after_a_move(void **state)
+{
+    (void)state;
+    enum { SIDE = 200, WIDE = 131, PRODUCTS = 2 };
+    for (int p = 0; p < 2; p++) {
+        prog g;
+        image *im = NULL;
+        diag d = { 0 };
+        prog_open(&g, &numerics_cpu);
+        int64_t z = input(&g, DT_F32, DIMS(SIDE, WIDE), TAME, 1);
+        for (int i = 0; i < PRODUCTS; i++) {
+            int64_t a = constant(&g, DT_F32, DIMS(SIDE, SIDE), TAME, 1), y = prog_out(&g, DT_F32, DIMS(SIDE, WIDE));
+            float *at = (float *)(uintptr_t)(g.p->data + g.p->consts.at[g.p->tensors.at[a].slot].src[0].offset);
+            for (int k = 0; !i && k < SIDE * SIDE; k++) at[k] = (k / SIDE + 5) % SIDE == k % SIDE ? 1 : 0;
+            prog_insn(&g, IN_MATMUL, INTS(y, a, z, 0), INTS(0, 0, CHAIN_STEP, FN_ABS, 0, -1, -1, -1, DT_F32), REALS(0));
+        }
+        assert_ok(image_load(&im, g.p, NULL, &(image_options){ .pool = pools[p] }, &d), d);
+        for (int turn = 0; turn < 3; turn++) {
+            float *x = (float *)(void *)g.in[0];
+            for (int k = 0; k < SIDE * WIDE; k++) x[k] = (float)number(TAME, 1);
+            prog_run(&g, true);
+            double *want[PRODUCTS] = { g.out[0], g.out[1] };
+            assert_ok(image_run(im, (const void *const *)g.in, (void *const *)g.out_bytes, &d), d);
+            for (size_t k = 0; k < PRODUCTS; k++)
+                compare_port(&g, "after a move", "", p + 1, k, want[k], (closeness){ .tol = 1e-4, .least = 1 });
+        }
+        image_free(im);
+        prog_close(&g);
+    }
+}
+
 /* Two convolutions of one value with as many places, one of which steps over some and pads. */
 static void test_conv_siblings(void **state)
 {
@@ -354,7 +387,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul),        cmocka_unit_test(test_squares), cmocka_unit_test(test_siblings),
-        cmocka_unit_test(test_conv_siblings), cmocka_unit_test(test_stacks),  cmocka_unit_test(test_reload),
+        cmocka_unit_test(test_conv_siblings), cmocka_unit_test(test_after_a_move), cmocka_unit_test(test_stacks),  cmocka_unit_test(test_reload),
         cmocka_unit_test(test_behind),        cmocka_unit_test(test_conv),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
