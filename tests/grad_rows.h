@@ -82,6 +82,8 @@ static const grad_row grad_rows[] = {
     { 0, 0, X "g = input fp64[4]; b = input fp64[4]; y1 = layer_norm(x, g, b) {axes=[2], epsilon=0.1}; y2 = layer_norm(x)" },
     { 0, 0, X "g = input fp64[2, 4]; b = input fp64[2, 4]; y = layer_norm(x, g, b) {axes=[0, -1]}" },
     { 0, 0, X "g = input fp64[3]; b = input fp64[3]; y1 = instance_norm(x, g, b) {epsilon=0.1}; y2 = instance_norm(x)" },
+    /* one number an instance: nothing is left of it, and of the parameters beta alone is seen */
+    { 0, 0, "x = input fp64[2, 3]; g = input fp64[3]; b = input fp64[3]; y = instance_norm(x, g, b)" },
     { 0.3, 2, IMG "m = input fp64[4]; v = input fp64[4]; g = input fp64[4]; b = input fp64[4]; y1 = batch_norm(x, m, v, g, b) {epsilon=0.1}; y2 = batch_norm(x, m, v)" },
     { 0, 0, "x = input fp64[2, 2, 2, 3]; y = l2_norm(x) {epsilon=0.1}" },
     { 0, 0, IMG "y1 = local_response_norm(x) {size=3, alpha=0.5}; y2 = local_response_norm(x) {size=2, alpha=0.7, beta=0.5, k=2.0}" },
@@ -120,6 +122,8 @@ static const grad_row grad_rows[] = {
     { 0, 0, "x = input fp64[2, 4, 4, 4]; w = input fp64[4, 1, 3, 3]; y = conv(x, w) {groups=4, pad_type=\"same\"}" },
     { 0, 0, "x = input fp64[2, 2, 9]; w = input fp64[3, 2, 3]; y = conv(x, w) {strides=[2], pad_type=\"custom\", pad=[4, 5]}" },
     { 0, 0, "x = input fp64[1, 2, 3, 4, 3]; w = input fp64[2, 2, 2, 2, 2]; y = conv(x, w) {pad_type=\"custom\", pad=[1, 0, 0, 1, 0, 0]}" },
+    /* the one window lies in the padding */
+    { 0, 0, "x = input fp64[1, 2, 2, 3]; w = input fp64[3, 2, 1, 2]; b = input fp64[3]; y = conv(x, w, b) {strides=[5, 1], pad_type=\"custom\", pad=[3, 0, 0, 0]}" },
     { 0, 0, "x = input fp64[1, 2, 4, 5]; w = input fp64[3, 2, 2, 3]; y = ne_conv(x, w)" },
     { 0, 0, "x = input fp64[2, 2, 3, 4]; w = input fp64[2, 3, 3, 2]; b = input fp64[3]; y = conv_transpose(x, w, b) {strides=[2, 2]}" },
     { 0, 0, "x = input fp64[1, 4, 3, 3]; w = input fp64[4, 2, 3, 3]; y = conv_transpose(x, w) {groups=2, pad_type=\"custom\", pad=[1, 0, 2, 1]}" },
@@ -136,6 +140,9 @@ static const grad_row grad_rows[] = {
     { 0, 0, "x = input fp64[1, 2, 4, 4, 6]; y1 = max_pool(x) {kernel_sizes=[2, 2, 3], strides=[2, 2, 3]}; y2 = max_pool(x) {kernel_sizes=[3, 2, 2], strides=[2, 1, 2], pad_type=\"same\"}" },
     { 0, 0, "x = input fp64[2, 1, 5, 4, 4]; y1 = avg_pool(x) {kernel_sizes=[3, 2, 2], strides=[2, 2, 1]}; y2 = avg_pool(x) {kernel_sizes=[3, 3, 2], strides=[2, 2, 2], pad_type=\"custom\", pad=[1, 0, 1, 1, 0, 1], "
             "exclude_padding_from_average=true}; y3 = l2_pool(x) {kernel_sizes=[2, 2, 2]}" },
+    /* windows that lie in the padding */
+    { 0, 0, "x = input fp64[1, 1, 2, 3, 3]; y1 = avg_pool(x) {kernel_sizes=[1, 2, 2], pad_type=\"custom\", pad=[1, 0, 2, 0, 0, 2], exclude_padding_from_average=true}; "
+            "y2 = l2_pool(x) {kernel_sizes=[1, 2, 2], pad_type=\"custom\", pad=[1, 0, 2, 0, 0, 2]}" },
     { 0, 0, "x = input fp64[2, 3, 7]; y1 = max_pool(x) {kernel_sizes=[3], strides=[2], pad_type=\"custom\", pad=[2, 1]}; y2 = avg_pool(x) {kernel_sizes=[3], strides=[2], pad_type=\"custom\", pad=[2, 1]}" },
     { 0, 0, IMG "y1 = l2_pool(x) {kernel_sizes=[2, 3]}; y2 = l2_pool(x) {kernel_sizes=[3, 3], strides=[2, 2], pad_type=\"same\"}" },
     { 0, 0, IMG "y1 = ne_pool(x) {kernel_sizes=[2, 2]}; y2 = ne_pool(x) {mode=\"max\", kernel_sizes=[2, 3]}; y3 = ne_pool(x) {mode=\"l2\", kernel_sizes=[2, 2]}; y4 = ne_pool(x) {kernel_sizes=[3, 3], pad_type=\"same\"}" },
@@ -150,7 +157,7 @@ static const grad_row grad_rows[] = {
     { 0, 0, X "b = input fp64[2, 3, 4]; y1 = stack(x, b, x) {axis=1}; y2 = stack(x, b) {axis=-1}" },
     { 0, 0, X "y1 = pad(x) {pad=[1, 2]}; y2 = pad(x) {pad=[1, 0, 2, 3, 0, 1], constant_val=0.5}" },
     { 0, 0, X "y1 = pad(x) {pad=[1, 2, 3, 1], mode=\"reflect\"}; y2 = pad(x) {pad=[2, 1, 0, 4], mode=\"symmetric\"}; y3 = pad(x) {pad=[5, 1], mode=\"replicate\"}" },
-    { 0, 0, IMG "y1 = slice_by_size(x) {begin=[1, 0, 2, 3], size=[1, 3, -1, 2]}; y2 = crop(x) {crop_height=[1, 2], crop_width=[0, 3]}" },
+    { 0, 0, IMG "y1 = slice_by_size(x) {begin=[1, 0, 2, 3], size=[1, 3, -1, 2]}; y2 = crop(x) {crop_height=[1, 2], crop_width=[0, 3]}; y3 = crop(x) {crop_height=[0, 1], crop_width=[2, 1]}" },
     { 0, 0, IMG "y1 = slice_by_index(x) {begin=[0, 1, 0, 1], end=[2, 4, 5, 6], stride=[1, 2, 3, 2]}; "
             "y2 = slice_by_index(x) {begin=[0, -1, 4, 5], end=[0, 0, 0, -7], stride=[1, -2, -1, -2], begin_mask=[true, false, true, false], end_mask=[true, false, false, false]}; "
             "y3 = slice_by_index(x) {begin=[1, -2, 0, 0], end=[0, 0, 0, 3], squeeze_mask=[true, true, false, false], end_mask=[false, false, true, false]}" },

@@ -113,7 +113,14 @@ void vjp_softsign(adj *c) /* 1 / (1 + |x|)^2 */
 
 void vjp_sin(adj *c) { slope(c, G(c->g, COS, x0(c))); }
 void vjp_cos(adj *c) { c->dx[0] = scale(c, mul(c, c->dy[0], G(c->g, SIN, x0(c))), -1); }
-void vjp_atan(adj *c) { c->dx[0] = quo(c, c->dy[0], add(c, num(c, 1), mul(c, x0(c), x0(c)))); }
+
+/* 1 / (1 + x^2), in two steps: with a = max(|x|, 1) it is 1/a over 1/a + x (x/a), and no square leaves fp16. */
+void vjp_atan(adj *c)
+{
+    val a = G(c->g, MAXIMUM, G(c->g, ABS, x0(c)), num(c, 1));
+    val rest = add(c, quo(c, num(c, 1), a), mul(c, x0(c), quo(c, x0(c), a)));
+    c->dx[0] = quo(c, quo(c, c->dy[0], a), rest);
+}
 
 /* ---- pieces ---- */
 

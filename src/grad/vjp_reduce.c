@@ -31,6 +31,17 @@ static reduction read_reduction(adj *c)
     return r;
 }
 
+/* A mean where all that is asked for is one: a chip's own adds up in fp32, the sum for itself would end at 65504. */
+static val mean_axes(adj *c, val v, unsigned axes, int64_t n)
+{
+    if (c->dt != DT_F16) return over_count(c, sum_axes(c, v, axes), n);
+    int64_t list[MAX_RANK];
+    int k = 0;
+    for (int i = 0; i < MAX_RANK; i++)
+        if (axes & 1u << i) list[k++] = i;
+    return k ? GA(c->g, REDUCE_MEAN, VALS(v), AT_LIST(AXES, list, k), AT_B(KEEP_DIMS, true)) : v;
+}
+
 void vjp_reduce_sum(adj *c) { c->dx[0] = read_reduction(c).dy; }
 
 void vjp_reduce_mean(adj *c)
@@ -71,10 +82,11 @@ void vjp_reduce_l2_norm(adj *c) /* x / y lies in -1 .. 1; at 0 it is 0 */
     c->dx[0] = mul(c, r.dy, quo(c, c->n.in[0], not_zero(c, in_kept(c, &r, c->n.out))));
 }
 
+/* dy / sum, the sum as n means: fp16 has no 76800, which is what 768 numbers of 100 add up to. */
 void vjp_reduce_log_sum(adj *c)
 {
     reduction r = read_reduction(c);
-    c->dx[0] = full(c, quo(c, r.dy, sum_axes(c, c->n.in[0], r.axes)), &r.kept);
+    c->dx[0] = full(c, quo(c, over_count(c, r.dy, r.n), mean_axes(c, c->n.in[0], r.axes, r.n)), &r.kept);
 }
 
 /* Softmax; the exponent is never positive. fp16 holds the result to half a unit, 1/32 at 100, and all shares are off
@@ -104,18 +116,19 @@ typedef struct {
     unsigned axes;
     int64_t n;
     double eps;
-    bool centred, mean; /* mean: of the squares, otherwise their sum */
+    bool centred, length; /* length: over the length, not the root mean square: y = n / sqrt(k.n) */
 } norm_kind;
 
 typedef struct {
-    val n, r;
+    val n, r; /* a length's n is n over the fourth root of the count: a single large x would make it sqrt(count) */
 } normed;
 
-static val mean_of(adj *c, const norm_kind *k, val v) { return over_count(c, sum_axes(c, v, k->axes), k->n); }
+static val mean_of(adj *c, const norm_kind *k, val v) { return mean_axes(c, v, k->axes, k->n); }
 
 static normed normalise(adj *c, const norm_kind *k, val x)
 {
-    if (k->centred) x = sub(c, x, mean_of(c, k, x));
+    /* fp16 holds a mean of 100 to 1/32, and what it is off by would be in every n: taken out the second time */
+    for (int i = 0; k->centred && i < (c->dt == DT_F16 ? 2 : 1); i++) x = sub(c, x, mean_of(c, k, x));
     int64_t list[MAX_RANK];
     int n = 0;
     for (int i = 0; i < MAX_RANK; i++)
@@ -124,16 +137,17 @@ static normed normalise(adj *c, const norm_kind *k, val x)
     val m = G(c->g, MAXIMUM, GA(c->g, REDUCE_MAX, VALS(G(c->g, ABS, x)), AT_LIST(AXES, list, n), AT_B(KEEP_DIMS, true)),
               root);
     val u = quo(c, x, m), t = quo(c, root, m), uu = mul(c, u, u);
-    val size = add(c, k->mean ? mean_of(c, k, uu) : sum_axes(c, uu, k->axes), mul(c, t, t));
+    val size = add(c, mean_of(c, k, uu), mul(c, t, t));
     val rho = GA(c->g, RSQRT, VALS(size), AT_F(EPSILON, 0));
-    return (normed){ mul(c, u, rho), quo(c, rho, m) };
+    const double count = (double)(k->length ? k->n : 1);
+    return (normed){ mul(c, u, scale(c, rho, 1 / sqrt(sqrt(count)))), quo(c, scale(c, rho, 1 / sqrt(count)), m) };
 }
 
 /* d: gradient of s.n, full */
 static val norm_back(adj *c, const norm_kind *k, const normed *s, val d)
 {
     val dn = mul(c, d, s->n);
-    val in = sub(c, d, mul(c, s->n, k->mean ? mean_of(c, k, dn) : sum_axes(c, dn, k->axes)));
+    val in = sub(c, d, scale(c, mul(c, s->n, mean_of(c, k, dn)), k->length ? sqrt((double)k->n) : 1));
     if (k->centred) in = sub(c, in, mean_of(c, k, d));
     return mul(c, in, s->r);
 }
@@ -157,7 +171,7 @@ static void affine_norm(adj *c, const norm_kind *k, const shape *wide)
 void vjp_layer_norm(adj *c)
 {
     norm_kind k = {
-        .axes = at_axes(c, A_AXES, c->y.rank), .n = 1, .eps = at_f(c, A_EPSILON), .centred = true, .mean = true
+        .axes = at_axes(c, A_AXES, c->y.rank), .n = 1, .eps = at_f(c, A_EPSILON), .centred = true
     };
     shape wide = c->y;
     for (int i = 0; i < c->y.rank; i++)
@@ -171,8 +185,7 @@ void vjp_instance_norm(adj *c)
     norm_kind k = { .axes = ((1u << c->y.rank) - 1) & ~3u,
                     .n = prod(c->y.d, 2, c->y.rank),
                     .eps = at_f(c, A_EPSILON),
-                    .centred = true,
-                    .mean = true };
+                    .centred = true };
     shape wide = { .rank = c->y.rank };
     for (int i = 0; i < c->y.rank; i++) wide.d[i] = i == 1 ? c->y.d[1] : 1;
     if (k.axes) {
@@ -187,12 +200,14 @@ void vjp_instance_norm(adj *c)
     }
 }
 
-void vjp_l2_norm(adj *c) /* over the last three axes */
+/* Over the last three axes, y = x / sqrt(sum(x^2) + eps). A sum is n means, so that is a norm with an epsilon of
+ * eps / n, over sqrt(n): fp16 has no sum of 262144 squares. */
+void vjp_l2_norm(adj *c)
 {
     int first = MAX(0, c->y.rank - 3);
-    norm_kind k = { .axes = ((1u << c->y.rank) - 1) & ~((1u << first) - 1),
-                    .n = prod(c->y.d, first, c->y.rank),
-                    .eps = at_f(c, A_EPSILON) };
+    norm_kind k = { .axes = ((1u << c->y.rank) - 1) & ~((1u << first) - 1), .n = prod(c->y.d, first, c->y.rank),
+                    .length = true };
+    k.eps = at_f(c, A_EPSILON) / (double)k.n;
     normed s = normalise(c, &k, c->n.in[0]);
     c->dx[0] = norm_back(c, &k, &s, dy_full(c));
 }
@@ -215,7 +230,8 @@ void vjp_batch_norm(adj *c) /* y = (x - mean) s gamma + beta with s = rsqrt(vari
 }
 
 /* y = x q^-beta, q = k + alpha/size * sum of neighbours' squares. The sum over neighbouring channels is a band
- * matrix; back, its transpose: an even window reaches one further back than forward. */
+ * matrix; back, its transpose: an even window reaches one further back than forward. The factor's root goes to both
+ * sides of the square, which would leave fp16 at 256. */
 void vjp_local_response_norm(adj *c)
 {
     int64_t ch = c->y.d[1], size = at_i(c, A_SIZE);
@@ -232,7 +248,8 @@ void vjp_local_response_norm(adj *c)
     val band = graph_const_f64(c->g, NULL, typed(c, square), m),
         band_t = graph_const_f64(c->g, NULL, typed(c, square), t);
     val x = c->n.in[0], dy = dy_full(c);
-    val q = add(c, num(c, k), scale(c, along_axis(c, mul(c, x, x), 1, band, ch), each));
+    val small = scale(c, x, sqrt(fabs(each))), squares = mul(c, small, each < 0 ? scale(c, small, -1) : small);
+    val q = add(c, num(c, k), along_axis(c, squares, 1, band, ch));
     val p = G(c->g, POW, q, num(c, -beta)), direct = mul(c, dy, p);
     val through = along_axis(c, quo(c, mul(c, direct, x), q), 1, band_t, ch);
     c->dx[0] = sub(c, direct, scale(c, mul(c, x, through), 2 * beta * each));

@@ -461,12 +461,14 @@ static void l1(adj *c)
     if (read_pool(c, &p)) finish_pool(c, mul(c, G(c->g, SIGN, p.in), pool_to_wide(c, &p, p.dy, false)));
 }
 
-void vjp_l2_pool(adj *c) /* x / y in every window; a window of zeros gives 0 */
+/* x / y in every window, tap by tap: it lies in -1 .. 1, where dy / y has no end. A window of zeros gives 0. */
+void vjp_l2_pool(adj *c)
 {
     pooling p = { 0 };
     if (!read_pool(c, &p)) return;
-    val y = G(c->g, MAXIMUM, reshaped(c, c->n.out, &p.y), num(c, tiny_of(c->dt)));
-    finish_pool(c, mul(c, p.in, pool_to_wide(c, &p, quo(c, p.dy, y), false)));
+    val y = G(c->g, MAXIMUM, reshaped(c, c->n.out, &p.cell), num(c, tiny_of(c->dt)));
+    val share = mul(c, quo(c, under_taps(c, &p), y), reshaped(c, p.dy, &p.cell));
+    finish_pool(c, pool_to_wide(c, &p, share, true));
 }
 
 void vjp_mode_pool(adj *c)

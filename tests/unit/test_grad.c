@@ -387,6 +387,13 @@ static const struct {
     { AT4 "b = const fp64[4] {0, 0, 2, 2}; y = pow(b, x)", { 2, 1, 1, 2 }, { 0, 0, 1.3862943611198906, 2.7725887222397811 } },
     { "x = input fp64[1, 4]; y = reduce_l2_norm(x) {axes=[1]}", { 0 }, { 0 } },
     { "x = input fp64[1, 1, 2, 2]; y = l2_pool(x) {kernel_sizes=[2, 2]}", { 0 }, { 0 } },
+    { "x = input fp64[1, 1, 2, 2]; p = l2_pool(x) {kernel_sizes=[2, 2]}; k = const fp64[] {1e100}; y = mul(p, k)", { 0 }, { 0 } },
+    /* numbers whose powers are none */
+    { AT4 "y = gelu(x)", { 1e200, -1e200, INFINITY, -INFINITY }, { 1, 0, 1, 0 } },
+    { AT4 "y = gelu(x) {mode=\"TANH_APPROXIMATION\"}", { 1e200, -1e200, INFINITY, -INFINITY }, { 1, 0, 1, 0 } },
+    { AT4 "y = gelu(x) {mode=\"SIGMOID_APPROXIMATION\"}", { 1e200, -1e200, INFINITY, -INFINITY }, { 1, 0, 1, 0 } },
+    { AT4 "y = silu(x)", { 1e200, -1e200, INFINITY, -INFINITY }, { 1, 0, 1, 0 } },
+    { AT4 "k = const fp64[] {1e300}; a = atan(x); y = mul(a, k)", { 1e200, -1e160, 0, 1 }, { 1e-100, 1e-20, 1e300, 5e299 } },
 };
 
 static void slopes_at_points(void **state)
@@ -406,6 +413,38 @@ static void slopes_at_points(void **state)
         for (int k = 0; k < 4; k++)
             if (!(fabs(out.x[k] - points[i].want[k]) <= 0x1p-9 * fabs(points[i].want[k])))
                 fail_msg("%s: the slope at %g is %g, wanted %g", points[i].text, xs[k], out.x[k], points[i].want[k]);
+        arena_free(&mem);
+        graph_free(g);
+    }
+}
+
+/* More places than 16 bits have numbers for: each use of a row is in that row's gradient and in no other. */
+static void indices_wider_than_their_type(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t rows, used[3];
+    } cases[] = {
+        { "x = input fp64[40000, 1]; i = const int16[3] {-1, 32767, -32768}; y = gather(x, i)", 40000, { 39999, 32767, 7232 } },
+        { "x = input fp64[70000, 1]; i = const uint16[3] {65535, 4464, 4463}; y = gather(x, i)", 70000, { 65535, 4464, 4463 } },
+    };
+    for (size_t i = 0; i < 2 * COUNT(cases); i++) {
+        graph *g = grad_parse(cases[i / 2].text);
+        val x = g->inputs.at[0], s = G(g, REDUCE_SUM, graph_find(g, "y")), dx = NO_VAL;
+        diag d = { 0 };
+        arena mem = { 0 };
+        assert_ok(grad_build(g, s, &x, 1, &dx, &(grad_options){ .scatter = i % 2 }, &d), d);
+        graph_output(g, "dx", dx);
+        double *xs = TAKE(&mem, double, (size_t)cases[i / 2].rows);
+        assert_non_null(xs);
+        tensor64 in = { *graph_type(g, x), xs }, out;
+        assert_ok(graph_eval(g, &in, &out, &mem, &d), d);
+        for (int64_t k = 0; k < cases[i / 2].rows; k++) {
+            const int64_t *used = cases[i / 2].used;
+            double want = (double)((k == used[0]) + (k == used[1]) + (k == used[2]));
+            if (out.x[k] != want) fail_msg("%s: row %lld has %g", cases[i / 2].text, (long long)k, out.x[k]);
+        }
         arena_free(&mem);
         graph_free(g);
     }
@@ -715,7 +754,7 @@ int main(void)
         cmocka_unit_test(bad_arguments),                  cmocka_unit_test(sticky_errors_come_back),
         cmocka_unit_test(memory_runs_out_cleanly),        cmocka_unit_test(seeds_scale_the_gradient),
         cmocka_unit_test(large_loss_scales),              cmocka_unit_test(modes_that_are_none),
-        cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(slopes_at_points), cmocka_unit_test(powers_of_zero), cmocka_unit_test(ties_share), cmocka_unit_test(masked_keys_get_nothing),
+        cmocka_unit_test(gradients_of_computed_values),   cmocka_unit_test(slopes_at_points), cmocka_unit_test(indices_wider_than_their_type), cmocka_unit_test(powers_of_zero), cmocka_unit_test(ties_share), cmocka_unit_test(masked_keys_get_nothing),
         cmocka_unit_test(conv_weight_forms_agree),        cmocka_unit_test(preflight_names_the_safe_scale),
         cmocka_unit_test(preflight_of_other_types), cmocka_unit_test(preflight_knows_width_offsets),
     };

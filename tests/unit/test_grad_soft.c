@@ -247,6 +247,26 @@ static void large_counts(void **state)
         for (int k = 0; k < 2; k++) run_on(&rows[i].row, rows[i].loss_scale, &r, k ? &m4 : &m1);
 }
 
+/* What is added up on the way to a mean ends at 65504 in fp16, the mean does not; and where the numbers are far from
+ * 0 the mean's own rounding is not left in what is taken from it. */
+static void sums_out_of_range(void **state)
+{
+    (void)state;
+    static const struct {
+        grad_row row;
+        double loss_scale;
+    } rows[] = {
+        { { 98, 102, "x = input fp64[1, 768, 1, 2]; y = layer_norm(x) {axes=[1], epsilon=0.1}" }, 1 },
+        { { -102, -98, "x = input fp64[1, 2, 24, 32]; y = instance_norm(x) {epsilon=0.1}" }, 1 },
+        { { -2, 2, "x = input fp64[1, 768, 1, 2]; g = input fp64[768]; y = layer_norm(x, g) {axes=[1], epsilon=0.1}" }, 1024 },
+        { { 0.5, 2, "x = input fp64[1, 32, 64, 64]; y = l2_norm(x)" }, 1024 },
+        { { 98, 102, "x = input fp64[1, 768, 1, 2]; y = reduce_log_sum(x) {axes=[1]}" }, 1024 },
+    };
+    rng r = { test_seed("sums out of range") };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int k = 0; k < 2; k++) run_on(&rows[i].row, rows[i].loss_scale, &r, k ? &m4 : &m1);
+}
+
 /* Where powers of what the forward pass gave leave fp16 although the gradient does not: it is multiplied step by
  * step. */
 static void slopes_out_of_range(void **state)
@@ -257,6 +277,10 @@ static void slopes_out_of_range(void **state)
         double loss_scale;
     } rows[] = {
         { { 300, 1000, X "y = softsign(x)" }, 1024 },
+        { { 300, 1000, X "y1 = atan(x); n = const fp64[] {-1}; m = mul(x, n); y2 = atan(m)" }, 1024 },
+        { { 400, 500, IMG "y = local_response_norm(x) {size=3, alpha=0.001}" }, 64 },
+        { { 0x1p-11, 0x1p-9, IMG "y1 = l2_pool(x) {kernel_sizes=[2, 2]}; y2 = l2_pool(x) {kernel_sizes=[3, 3], strides=[2, 2], pad_type=\"same\"}" }, 1024 },
+        { { 0x1p-10, 0x1p-9, X "y = reduce_l2_norm(x) {axes=[1]}" }, 1024 },
         { { 0x1p-10, 0x1p-9, X "y = inverse(x) {epsilon=0.0}" }, 0x1p-7 },
         { { 0x1p-14, 0x1p-12, X "y = rsqrt(x) {epsilon=0.0}" }, 0x1p-8 },
     };
@@ -480,6 +504,7 @@ int main(void)
                                         cmocka_unit_test(shares_of_large_logits),
                                         cmocka_unit_test(large_counts),
                                         cmocka_unit_test(slopes_out_of_range),
+                                        cmocka_unit_test(sums_out_of_range),
                                         cmocka_unit_test(gradients_are_legal_where_the_case_is),
                                         cmocka_unit_test(back_along_depth),
                                         cmocka_unit_test(loss_scale_sweep),
