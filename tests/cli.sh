@@ -714,6 +714,14 @@ EOF
     printf 'graph "g"\nx = input fp16[4, 8]\nw = input fp16[8, 2]\nu = input fp16[2]\ny = matmul(x, w)\nf = floor_div(y, u)\ns = square(y)\nloss = reduce_mean(s) {axes=[0, 1]}\nbad = reduce_sum(f) {axes=[0, 1]}\nreturn loss\n' >"$tmp/g.ann"
     t "grad" 0 $anneal grad "$tmp/g.ann" --loss loss --wrt w
     has "grad" out '^return loss, grad_w='
+    # constants of the gradient that are too long for the text go where compile puts weights, and a program that is run reads them there
+    printf 'graph "k"\nx = input fp16[1, 64, 1, 4]\nr = reduce_sum(x) {axes=[1], keep_dims=true}\nq = reduce_sum(r)\nreturn q\n' >"$tmp/k.ann"
+    t "grad as MIL, to stdout" 0 $anneal grad "$tmp/k.ann" --loss q --emit mil
+    has "grad as MIL, to stdout" err 'bytes of weights are not written; --out FILE puts them beside it'
+    t "grad as MIL, to a file" 0 $anneal grad "$tmp/k.ann" --loss q --emit mil --out "$tmp/gk/k.mil"
+    empty "grad as MIL, to a file" out
+    t "grad as MIL, run" 0 $anneal run "$tmp/gk/k.mil" --engine cpu --fill 1 --out "grad_x=$tmp/gk/d.npy"
+    t "grad --out and --check" 2 $anneal grad "$tmp/k.ann" --loss q --check --out "$tmp/gk/k.mil"
     t "grad, every input" 3 $anneal grad "$tmp/g.ann" --loss loss
     has "grad, one that does not reach the loss" err 'u does not reach the loss'
     t "grad --check" 0 $anneal grad "$tmp/g.ann" --loss loss --wrt w,x --check --engine soft:m1

@@ -77,6 +77,9 @@ int read_text(const char *path, file_bytes *f); /* 0 or the exit code after sayi
 /* "cannot open F: why" becomes "cannot open: why", for those who write "F: " in front */
 void name_file(const char *path, diag *d);
 bool is_graph_text(const char *s, size_t n); /* else it is MIL */
+/* What came from `file`, in the form --emit says, to `out` ("-": stdout), and its weights beside it as `weights`;
+ * NULL: where nobody else's are. 0 or the exit code after saying why. */
+int put_program(const args *a, an_program *p, const char *file, const char *out, const char *weights);
 char *folder_of(const char *path); /* for @model_path; yours to free; "." for stdin */
 extern const option table_options[];
 

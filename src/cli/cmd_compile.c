@@ -179,9 +179,7 @@ static int put_at(const args *a, an_program *p, const char *file, const char *ou
     return st ? say(st, "%s", d.msg) : 0;
 }
 
-/* Write what came from `file` to `out` ("-": stdout), and its weights beside it as `weights`; NULL: where nobody
- * else's are. */
-static int put_program(const args *a, an_program *p, const char *file, const char *out, const char *weights)
+int put_program(const args *a, an_program *p, const char *file, const char *out, const char *weights)
 {
     weight_place w = { .dir = folder_of(out) };
     if (weights) sb_puts(&w.below, weights);

@@ -8,7 +8,7 @@
 const option grad_options[] = {
     { "model", "M", NULL, "a language model instead of a program: gradients of its loss by every tensor" },
     { "tokens", "F.npy", NULL, "with --model: int32 [B, T + 1]; position t predicts token t + 1" },
-    { "out", "G.safetensors", NULL, "with --model: where they go, under the names and in the shapes of the model's own tensors" },
+    { "out", "FILE", NULL, "where the program goes, weights beside it as compile puts them (default -); with --model: a safetensors file of gradients under the names and in the shapes of the model's own tensors" },
     { "threads", "N", NULL, "with --model; default: one per CPU" },
     { "loss", "NAME", NULL, "the value to differentiate: one float" },
     { "wrt", "A,B,…", NULL, "by these values; without it by every float input" },
@@ -97,6 +97,7 @@ static int check_on(const args *a, an_program *p, const char *chip, const char *
 static int grad_of(const args *a, an_program *p, const char *file, const an_array *const *sample, size_t n_sample)
 {
     const char *engine = arg_of(a, "engine"), *chip = engine && !strncmp(engine, "soft:", 5) ? engine + 5 : NULL;
+    const char *out = arg_of(a, "out");
     char *hazards = NULL;
     an_error e = { 0 };
     int code = differentiate(a, p, file, sample, n_sample, &hazards);
@@ -111,9 +112,7 @@ static int grad_of(const args *a, an_program *p, const char *file, const an_arra
     if (!code && chip)
         code = an_program_optimize(p, &(an_pass_options){ .target = chip }, &e) ? say_error(file, &e) : 0;
     if (!code && check) return chip ? check_on(a, p, chip, file) : 0;
-    if (code) return code;
-    char *text = an_program_text(p, arg_of(a, "emit"), &e);
-    return text ? put_text(text) : say_error(file, &e);
+    return code ? code : put_program(a, p, file, out ? out : "-", NULL);
 }
 
 /* Gradients of a language model by its tensors, as a file. */
@@ -144,7 +143,7 @@ static int grad_model(const args *a)
 
 int cmd_grad(const args *a)
 {
-    static const char *const others[] = { "tokens", "out", "threads", NULL }, *const programs[] = { "emit", NULL };
+    static const char *const others[] = { "tokens", "threads", NULL }, *const programs[] = { "emit", "out", NULL };
     if (arg_on(a, "model")) return grad_model(a);
     int wrong = args_without(a, "of a program", others);
     if (wrong) return wrong;
