@@ -304,6 +304,8 @@ AN_API an_value an_constant(an_program *p, const char *name, const char *dtype, 
  * graph text writes them ("axes=[1], keep_dims=true"), NULL: none. name NULL: made up. */
 AN_API an_value an_op(an_program *p, const char *name, const char *op, const an_value *in, size_t n_in,
                       const char *attributes);
+/* an_op gives the first result of an operation that has several (split, topk); this one any of them, from 0 on */
+AN_API an_value an_result(an_program *p, an_value v, int k);
 AN_API void an_output(an_program *p, const char *name, an_value v);
 AN_API an_status an_program_finish(an_program *p, an_error *e);
 

@@ -19,8 +19,12 @@ an_status an_program_new(an_program **out, const char *name, an_error *e)
 
 static bool type_of(graph *g, const char *name, const char *dt, int rank, const int64_t *dim, ttype *t)
 {
-    *t = (ttype){ .dt = dtype_from_name(dt, strlen(dt)) };
-    if (t->dt == DT_NONE || t->dt == DT_STRING) graph_fail(g, AN_INPUT, "%s: unknown element type \"%.20s\"", name, dt);
+    *t = (ttype){ .dt = dt ? dtype_from_name(dt, strlen(dt)) : DT_NONE };
+    if (!name) name = "a value without a name";
+    if (!dt || (rank > 0 && !dim))
+        graph_fail(g, AN_USAGE, "%s: no %s given", name, dt ? "extents are" : "element type is");
+    else if (t->dt == DT_NONE || t->dt == DT_STRING)
+        graph_fail(g, AN_INPUT, "%s: unknown element type \"%.20s\"", name, dt);
     else if (rank < 0 || rank > MAX_RANK)
         graph_fail(g, AN_INPUT, "%s: rank %d; 0 to %d is possible", name, rank, MAX_RANK);
     else {
@@ -46,7 +50,10 @@ an_value an_constant(an_program *p, const char *name, const char *dt, int rank, 
 {
     ttype t;
     graph *g = api_graph(p);
-    return (an_value){ type_of(g, name, dt, rank, dim, &t) ? graph_const(g, name, t, data).i : 0 };
+    if (!type_of(g, name, dt, rank, dim, &t)) return (an_value){ 0 };
+    if (data) return (an_value){ graph_const(g, name, t, data).i };
+    graph_fail(g, AN_USAGE, "constant %s: no numbers are given", name ? name : "without a name");
+    return (an_value){ 0 };
 }
 
 /* ---- attributes: name=value, name=value; a value is a number, true, false, "text" or [list] ---- */
@@ -149,6 +156,8 @@ an_value an_op(an_program *p, const char *name, const char *op, const an_value *
     reader r = { .at = attributes ? attributes : "", .g = g };
     val v[64];
     if (g->err.st) return (an_value){ 0 };
+    if (!op) return graph_fail(g, AN_USAGE, "an operation: no name of it is given"), (an_value){ 0 };
+    if (n_in && !in) return graph_fail(g, AN_USAGE, "%s: no operands are given", op), (an_value){ 0 };
     if (!op_find(op, strlen(op), &r.op) || r.op == OP_INPUT || r.op == OP_CONST || r.op == OP_OPAQUE)
         return graph_fail(g, AN_INPUT, "there is no operation \"%.40s\"", op), (an_value){ 0 };
     if (n_in > COUNT(v))
@@ -163,10 +172,21 @@ an_value an_op(an_program *p, const char *name, const char *op, const an_value *
     return (an_value){ graph_op_named(g, name, r.op, v, (int)n_in, r.out, r.n).i };
 }
 
+an_value an_result(an_program *p, an_value v, int k)
+{
+    graph *g = api_graph(p);
+    if (g->err.st) return (an_value){ 0 };
+    if (!v.id || v.id >= g->values.n) return graph_fail(g, AN_INPUT, "no value of %s", g->title), (an_value){ 0 };
+    const node *n = graph_maker(g, (val){ v.id });
+    if (k >= 0 && k < n->n_out) return (an_value){ graph_out(n->out, k).i };
+    return graph_fail(g, AN_INPUT, "%s %s: result %d of %d", n->mil, n->name, k, n->n_out), (an_value){ 0 };
+}
+
 void an_output(an_program *p, const char *name, an_value v)
 {
     graph *g = api_graph(p);
-    if (v.id >= g->values.n) graph_fail(g, AN_INPUT, "output %s is no value of %s", name, g->title);
+    if (!name) graph_fail(g, AN_USAGE, "an output has no name");
+    else if (!v.id || v.id >= g->values.n) graph_fail(g, AN_INPUT, "output %s is no value of %s", name, g->title);
     else graph_output(g, name, (val){ v.id });
 }
 

@@ -224,6 +224,11 @@ static an_status differentiate(graph *g, const an_grad_options *o, char **hazard
         return diag_fail(d, o->wrt ? AN_USAGE : AN_INPUT, NOWHERE,
                          o->wrt ? "no value to differentiate by is named" : "%s has no float input to differentiate by",
                          g->title);
+    for (size_t i = 0; i < k; i++)
+        for (size_t j = 0; j < g->outputs.n; j++)
+            if (!strncmp(g->outputs.at[j].name, "grad_", 5) &&
+                !strcmp(g->outputs.at[j].name + 5, graph_value(g, wrt[i])->name))
+                return diag_fail(d, AN_INPUT, NOWHERE, "%s has an output %s already", g->title, g->outputs.at[j].name);
     TRY(grad_build(g, loss, wrt, (int)k, out, &go, d));
     for (size_t i = 0; i < k; i++) {
         char *name = arena_printf(&g->mem, "grad_%s", graph_value(g, wrt[i])->name);

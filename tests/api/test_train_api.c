@@ -263,6 +263,66 @@ static void calls(void **state)
     }
 }
 
+/* What is left out or is none is told when the program is finished, as any other mistake is. */
+static void calls_left_out(void **state)
+{
+    (void)state;
+    static const int64_t dim[] = { 2, 6 };
+    static const float numbers[12] = { 0 };
+    static const struct {
+        an_status st;
+        const char *says;
+    } want[] = {
+        { AN_USAGE, "x: no element type is given" },   { AN_USAGE, "x: no extents are given" },
+        { AN_USAGE, "without a name: no element" },    { AN_USAGE, "constant c: no numbers are given" },
+        { AN_USAGE, "an operation: no name of it is" }, { AN_USAGE, "relu: no operands are given" },
+        { AN_INPUT, "relu: operand 0 is no value" },   { AN_INPUT, "output y is no value of left" },
+        { AN_USAGE, "an output has no name" },         { AN_INPUT, "split s: result 2 of 2" },
+        { AN_INPUT, "split s: result -1 of 2" },       { AN_INPUT, "no value of left" },
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        an_program *p;
+        an_error e = { 0 };
+        OK(an_program_new(&p, "left", &error));
+        an_value x = an_input(p, i == 2 ? NULL : "x", i == 0 || i == 2 ? NULL : "fp32", 2, i == 1 ? NULL : dim);
+        an_value c = an_constant(p, "c", "fp32", 2, dim, i == 3 ? NULL : numbers), wild = { 1000 }, none = { 0 };
+        an_value y = an_op(p, "r", i == 4 ? NULL : "relu", i == 5 ? NULL : i == 6 ? &wild : &x, 1, NULL);
+        an_value s = an_op(p, "s", "split", &x, 1, "num_splits=2, axis=1");
+        y = an_op(p, NULL, "add", (an_value[]){ y, c }, 2, NULL);
+        an_result(p, i == 11 ? none : s, i == 9 ? 2 : i == 10 ? -1 : 1);
+        an_output(p, i == 8 ? NULL : "y", i == 7 ? none : y);
+        if (an_program_finish(p, &e) != want[i].st || !strstr(e.message, want[i].says))
+            fail_msg("case %zu: status %d: %s", i, (int)e.status, e.message);
+        an_program_free(p);
+    }
+}
+
+/* Every result of an operation that has several, and the gradient through them. */
+static void several_results(void **state)
+{
+    (void)state;
+    an_program *p;
+    an_trainer *t;
+    an_train_report r;
+    float w[4] = { 1, 2, 3, 4 };
+    static const char *const params[] = { "w" };
+    OK(an_program_new(&p, "parts", &error));
+    an_value in = an_input(p, "w", "fp32", 2, (const int64_t[]){ 1, 4 });
+    an_value a = an_op(p, NULL, "split", &in, 1, "split_sizes=[1, 3], axis=1"), b = an_result(p, a, 1);
+    assert_int_equal(an_result(p, a, 0).id, a.id);
+    an_value sum = an_op(p, NULL, "reduce_sum", &b, 1, "axes=[1], keep_dims=true");
+    an_output(p, "loss", an_op(p, "loss", "mul", (an_value[]){ a, sum }, 2, NULL));
+    OK(an_program_finish(p, &error));
+    OK(an_trainer_open(&t, p, &(an_train_options){ .engine = "cpu", .loss = "loss", .params = params, .n_params = 1 },
+                       &error));
+    OK(an_trainer_write(t, "w", "fp32", w, &error));
+    OK(an_trainer_step(t, 1, &r, &error));
+    OK(an_trainer_read(t, "w", "fp32", w, &error));
+    assert_true(r.loss == 9 && w[0] == 1 - 9 && w[1] == 1 && w[2] == 2 && w[3] == 3);
+    an_trainer_close(t);
+    an_program_free(p);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -387,6 +447,10 @@ static void gradients_tried_again(void **state)
     assert_non_null(now);
     assert_null(strstr(strstr(now, "grad_w") + 1, "grad_w"));
     an_free(now);
+    assert_non_null(strstr(e.message, "has an output grad_w already"));
+    an_trainer *t; /* and the program is as good as it was */
+    OK(an_trainer_open(&t, p, &(an_train_options){ .engine = "cpu", .loss = "loss", .params = w, .n_params = 1 }, &error));
+    an_trainer_close(t);
     an_program_free(p);
 }
 
@@ -460,18 +524,22 @@ static long sent(an_trainer *t)
 static void bytes_of_a_minibatch(void **state)
 {
     (void)state;
-    static const char *const w[] = { "w" }, *const engines[] = { "cpu", "soft:m1" };
+    static const char *const w[] = { "w" }, *const engines[] = { "cpu", "soft:m1" }, *const fetch[] = { "p" };
     for (size_t k = 0; k < 2; k++) {
         an_program *p = program();
         an_trainer *t;
         an_train_report r;
         float now[3] = { 0.5f, 0.25f, -1 };
         an_train_options o = { .engine = engines[k], .loss = "loss", .params = w, .n_params = 1, .threads = 1,
-                               .loss_scale = 8, .optimizer = "momentum" };
+                               .loss_scale = 8, .optimizer = "momentum", .fetch = fetch, .n_fetch = 1 };
         OK(an_trainer_open(&t, p, &o, &error));
         OK(an_trainer_write(t, "w", "fp32", now, &error));
         long first = 0;
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 5; i++) {
+            if (i == 3) { /* what is put to be evaluated is no minibatch's */
+                OK(an_trainer_put(t, "x", "fp32", xs, &error));
+                OK(an_trainer_eval(t, &error));
+            }
             OK(an_trainer_put(t, "x", "fp32", xs, &error));
             OK(an_trainer_put(t, "y", "fp32", ys, &error));
             if (i == 1) OK(an_trainer_read(t, "w", "fp32", now, &error));
@@ -529,7 +597,7 @@ int main(void)
         cmocka_unit_test(gradients_tried_again),
         cmocka_unit_test(nothing_given),
         cmocka_unit_test(bytes_of_a_minibatch),
-        cmocka_unit_test(calls),
+        cmocka_unit_test(calls), cmocka_unit_test(calls_left_out), cmocka_unit_test(several_results),
         cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_order),
         cmocka_unit_test(a_parameter_left_out),
