@@ -113,6 +113,9 @@ an_status train_spoilt(trainer *t, bool sums, train_state_info *out, diag *d)
     return AN_OK;
 }
 
+/* Above it the device's count stays behind the host's. */
+static double most_counted(const trainer *t) { return t->step_hi >= 0 ? 2048.0 * 1024 : 0x1p24; }
+
 /* The count the device kept must be the host's: it proves that the state which was read is the one that was trained. */
 static an_status check_count(trainer *t, diag *d)
 {
@@ -120,8 +123,8 @@ static an_status check_count(trainer *t, diag *d)
     if (!device_computes(t->dev)) return AN_OK;
     TRY(train_read(t, "train.step", DT_F64, &lo, d));
     if (t->step_hi >= 0) TRY(train_read(t, "train.step.1024", DT_F64, &hi, d));
-    double most = t->step_hi >= 0 ? 2048.0 * 1024 : 0x1p24, n = lo + 1024 * hi;
-    if (n == (double)t->steps || (double)t->steps >= most) return AN_OK;
+    double n = lo + 1024 * hi;
+    if (n == (double)t->steps || (double)t->steps >= most_counted(t)) return AN_OK;
     return diag_fail(d, AN_BUG, NOWHERE, "the device counted %g updates, the host %llu", n,
                      (unsigned long long)t->steps);
 }
@@ -329,6 +332,16 @@ static an_status get_host(const trainer *t, const safetensors *f, const char *pa
     return AN_OK;
 }
 
+/* The count of updates is there twice, as the device kept it and as the host did. */
+static an_status check_counted(const trainer *t, const safetensors *f, const char *path, const memory *m, diag *d)
+{
+    const safetensor *lo = safetensors_find(f, "train.step"), *hi = safetensors_find(f, "train.step.1024");
+    double n = dtype_load(lo->dt, lo->data, 0) + (hi ? 1024 * dtype_load(hi->dt, hi->data, 0) : 0);
+    if (!device_computes(t->dev) || n == (double)m->steps || (double)m->steps >= most_counted(t)) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE, "%s: it says that %llu updates were done, and its tensors have %g", path,
+                     (unsigned long long)m->steps, n);
+}
+
 static an_status check_tensors(const trainer *t, const safetensors *f, const char *path, diag *d)
 {
     for (size_t i = 0; i < t->states.n; i++) {
@@ -369,6 +382,7 @@ static an_status load(trainer *t, const safetensors *f, const char *path, train_
     TRY(get_host(t, f, path, &m, d));
     TRY(check_tensors(t, f, path, d));
     TRY(check_checksum(t, f, path, d));
+    TRY(check_counted(t, f, path, &m, d));
     for (size_t i = 0; i < n_note; i++) {
         const char *v = safetensors_meta(f, note[i].key);
         note[i].value = v ? arena_str(mem, v) : NULL;

@@ -68,6 +68,9 @@ static const struct {
     { "soft:m1", "fp16", "adam", 0.01, 0, 0, 32, false, 1, 0, 2e-2, 0.75 },
     { "soft:m1", "fp16", "adam", 0.01, 0, 0, 2, false, 1, TRAIN_HALVES, 2e-2, 0.75 },
     { "soft:m4", "fp16", "adamw", 0.01, 0.1, 0, 1, true, 1, TRAIN_HALVES, 2e-2, 0.75 },
+    /* clipped by the norm of the sum */
+    { "soft:m1", "fp16", "momentum", 0.05, 0.01, 0.05, 64, true, 4, 0, 1e-2, 0 },
+    { "soft:m1", "fp16", "sgd", 0.1, 0, 0.05, 256, false, 4, TRAIN_HALVES, 3e-3, 0 },
 };
 
 static void optimizers(void **state)
@@ -141,13 +144,18 @@ static void optimizers(void **state)
     }
 }
 
-/* An epsilon far above every gradient makes Adam's first step the gradient's, divided by it; without one it is the
- * rate. */
+/* Adam's first step is g / (|g| + epsilon): the gradient over an epsilon far above it, the rate without one. It is in
+ * plain units, whatever the loss scale. */
 static void an_epsilon(void **state)
 {
     (void)state;
-    static const double eps[] = { 0, 1e4 };
-    for (size_t i = 0; i < COUNT(eps); i++) {
+    static const struct {
+        const char *engine, *type;
+        double eps, scale, off; /* off: of a step, as a part of it */
+    } cases[] = { { "cpu", "fp32", 0, 1, 1e-3 },      { "cpu", "fp32", 1e4, 1, 1e-3 },
+                  { "cpu", "fp32", 1e4, 64, 1e-3 },   { "soft:m1", "fp16", 64, 1, 5e-2 },
+                  { "soft:m1", "fp16", 8, 64, 5e-2 }, { "soft:m4", "fp16", 8, 64, 5e-2 } };
+    for (size_t i = 0; i < COUNT(cases); i++) {
         plain p;
         float x[N_X], y[N_Y];
         double g[N_ALL], w[N_ALL];
@@ -155,15 +163,19 @@ static void an_epsilon(void **state)
         diag d = { 0 };
         start(&p, x, y, 3);
         gradients(&p, x, y, g);
-        trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam", .eps = eps[i] });
+        trainer *t = open_trainer(cases[i].type, (train_options){ .engine = cases[i].engine, .optimizer = "adam",
+                                                                  .eps = cases[i].eps, .loss_scale = cases[i].scale,
+                                                                  .state = strcmp(cases[i].engine, "cpu") ? TRAIN_HALVES
+                                                                                                          : 0 });
         put_weights(t, &p);
         put_batch(t, x, y);
         assert_ok(train_step(t, 1, &r, &d), d);
         get_weights(t, w);
         for (int k = 0; k < N_ALL; k++) {
-            const double want = g[k] == 0 ? 0 : eps[i] > 0 ? g[k] / eps[i] : g[k] > 0 ? 1 : -1;
-            if (fabs(p.w[k] - w[k] - want) > 1e-6 + 1e-3 * fabs(want))
-                fail_msg("epsilon %g, weight %d: a step of %g, wanted %g", eps[i], k, p.w[k] - w[k], want);
+            const double eps = cases[i].eps, want = g[k] == 0 ? 0 : g[k] / (fabs(g[k]) + eps);
+            if (fabs(p.w[k] - w[k] - want) > (cases[i].off > 0.01 ? 2e-4 : 1e-6) + cases[i].off * fabs(want))
+                fail_msg("epsilon %g on %s, weight %d: a step of %g, wanted %g", eps, cases[i].engine, k,
+                         p.w[k] - w[k], want);
         }
         train_close(t);
     }

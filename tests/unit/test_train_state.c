@@ -119,6 +119,142 @@ static void bad_checkpoints(void **state)
     unlink(path);
 }
 
+/* A copy of the file at path with one text in its header in place of another of the same length. */
+static void edited(const char *path, const char *from, const char *to, const char *copy)
+{
+    file_bytes f;
+    diag d = { 0 };
+    size_t n = strlen(from), at = 0;
+    assert_int_equal(n, strlen(to));
+    assert_ok(file_read(path, 1 << 20, &f, &d), d);
+    while (at + n < f.n && memcmp(f.at + at, from, n)) at++;
+    if (at + n >= f.n) fail_msg("%s is not in the file", from);
+    memcpy((char *)f.at + at, to, n);
+    assert_ok(file_write(copy, f.at, f.n, &d), d);
+    file_drop(&f);
+}
+
+/* Headers that say something else than the tensors behind them: the file is refused by name, and what was trained
+ * stays. */
+static void headers_of_others(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        { "\"shape\":[6,5]", "\"shape\":[5,6]", "tensor w1 is fp32 of 120 bytes; fp32[6, 5] is wanted" },
+        { "\"anneal.steps\":\"3\"", "\"anneal.steps\":\"7\"", "it says that 7 updates were done, and its tensors have 3" },
+        { "\"w1.m\"", "\"w9.m\"", "there is no tensor w1.m" },
+        { "\"anneal.loss_scale\":\"1\"", "\"anneal.loss_scale\":\"0\"", "the loss scale is 0" },
+        { "\"anneal.good\":\"3\"", "\"anneal.good\":\"x\"", "anneal.good is \"x\"; a number is wanted" },
+    };
+    char path[] = "/tmp/an_state_XXXXXX", copy[] = "/tmp/an_state_XXXXXX";
+    int fd = mkstemp(path), fd2 = mkstemp(copy);
+    assert_true(fd >= 0 && fd2 >= 0);
+    plain p;
+    float x[N_X], y[N_Y];
+    double w[2][N_ALL];
+    train_report r;
+    diag d = { 0 };
+    start(&p, x, y, 9);
+    trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam" });
+    put_weights(t, &p);
+    put_batch(t, x, y);
+    for (int i = 0; i < 3; i++) assert_ok(train_step(t, 0.01, &r, &d), d);
+    assert_ok(train_save(t, path, NULL, 0, &d), d);
+    assert_ok(train_step(t, 0.01, &r, &d), d);
+    get_weights(t, w[0]);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        diag why = { 0 };
+        edited(path, cases[i].from, cases[i].to, copy);
+        if (train_load(t, copy, NULL, 0, NULL, &why) != AN_INPUT || !strstr(why.msg, cases[i].says) ||
+            !strstr(why.msg, copy))
+            fail_msg("%s: status %d: %s", cases[i].to, (int)why.st, why.msg);
+        get_weights(t, w[1]);
+        assert_memory_equal(w[0], w[1], sizeof w[0]);
+    }
+    train_close(t);
+    /* one tensor more than there are states: that of a net with another parameter */
+    safetensors_out *more;
+    safetensors *f;
+    size_t k;
+    t = open_trainer("fp32", (train_options){ .engine = "cpu" });
+    assert_ok(train_save(t, path, NULL, 0, &d), d);
+    assert_ok(safetensors_open(path, &f, &d), d);
+    assert_ok(safetensors_create(copy, &more, &d), d);
+    static const char *const notes[] = { "anneal.train", "anneal.steps", "anneal.skipped", "anneal.minibatches", "anneal.loss_scale",
+                                         "anneal.loss_scale_applied", "anneal.good", "anneal.skipped_row", "anneal.checksum2" };
+    for (size_t i = 0; i < COUNT(notes); i++)
+        assert_ok(safetensors_put_meta(more, notes[i], safetensors_meta(f, notes[i]), &d), d);
+    for (size_t i = 0; i < train_state_count(t); i++) {
+        train_state_info s;
+        train_state_at(t, i, &s);
+        assert_ok(safetensors_declare(more, s.name, s.type.dt, s.type.sh.rank, s.type.sh.d, &k, &d), d);
+    }
+    assert_ok(safetensors_declare(more, "w3", DT_F32, 1, (const int64_t[]){ 1 }, &k, &d), d);
+    for (size_t i = 0; i < train_state_count(t); i++) {
+        train_state_info s;
+        train_state_at(t, i, &s);
+        const safetensor *one = safetensors_find(f, s.name);
+        assert_ok(safetensors_put(more, i, one->data, one->bytes, &d), d);
+    }
+    assert_ok(safetensors_put(more, k, &(float){ 1 }, 4, &d), d);
+    assert_ok(safetensors_finish(more, &d), d);
+    safetensors_close(f);
+    diag why = { 0 };
+    assert_int_equal(train_load(t, copy, NULL, 0, NULL, &why), AN_INPUT);
+    assert_non_null(strstr(why.msg, "it has 5 tensors; 4 are wanted"));
+    train_close(t);
+    close(fd), close(fd2), unlink(path), unlink(copy);
+}
+
+/* Updates that were skipped in a row before a file count after it. */
+static void a_row_goes_on(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_state_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    plain p;
+    float x[N_X], y[N_Y];
+    train_report r;
+    diag d = { 0 };
+    start(&p, x, y, 9);
+    for (int k = 0; k < N_Y; k++) y[k] = 60000; /* its square is no fp16 number */
+    for (int way = 0; way < 2; way++) {
+        trainer *t = open_trainer("fp16", (train_options){ .engine = "soft:m1", .loss_scale = 8, .max_skipped = 5 });
+        put_weights(t, &p);
+        put_batch(t, x, y);
+        if (way) assert_ok(train_load(t, path, NULL, 0, NULL, &d), d);
+        for (int s = 0; s < (way ? 1 : 3); s++) assert_ok(train_step(t, 0.01, &r, &d), d);
+        assert_true(!r.applied && r.skipped == (way ? 4u : 3u));
+        if (!way) assert_ok(train_save(t, path, NULL, 0, &d), d);
+        diag why = { 0 };
+        if (way) assert_int_equal(train_step(t, 0.01, &r, &why), AN_MISMATCH);
+        if (way) assert_non_null(strstr(why.msg, "5 updates in a row were not finite"));
+        train_close(t);
+    }
+    close(fd), unlink(path);
+}
+
+/* Numbers that fp16 does not hold go into a pair and come back. */
+static void pairs_hold_more(void **state)
+{
+    (void)state;
+    double w[N_W1], got[N_W1];
+    diag d = { 0 };
+    for (int pair = 0; pair < 2; pair++) {
+        trainer *t = open_trainer("fp16", (train_options){ .engine = "soft:m1", .state = pair ? TRAIN_HALVES : 0 });
+        for (int i = 0; i < N_W1; i++) w[i] = (i % 2 ? -1 : 1) * (0.1 + 0.037 * i);
+        assert_ok(train_write(t, "w1", DT_F64, w, &d), d);
+        assert_ok(train_read(t, "w1", DT_F64, got, &d), d);
+        double off = 0;
+        for (int i = 0; i < N_W1; i++) off = fmax(off, fabs(got[i] / w[i] - 1));
+        if (pair ? off > 0x1p-20 : off < 0x1p-14) fail_msg("%s: off by %g", pair ? "pairs" : "fp16", off);
+        train_close(t);
+    }
+}
+
 /* A file's own checksum: signs of neighbours that change together are seen, and a file of before they were is read
  * by the checksum it has. */
 static void checksums_of_files(void **state)
@@ -175,6 +311,9 @@ int main(void)
         cmocka_unit_test(going_on_bit_for_bit),
         cmocka_unit_test(bad_checkpoints),
         cmocka_unit_test(checksums_of_files),
+        cmocka_unit_test(headers_of_others),
+        cmocka_unit_test(a_row_goes_on),
+        cmocka_unit_test(pairs_hold_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
