@@ -86,7 +86,7 @@ static const grad_row grad_rows[] = {
     { 0, 0, "x = input fp64[2, 3]; g = input fp64[3]; b = input fp64[3]; y = instance_norm(x, g, b)" },
     { 0.3, 2, IMG "m = input fp64[4]; v = input fp64[4]; g = input fp64[4]; b = input fp64[4]; y1 = batch_norm(x, m, v, g, b) {epsilon=0.1}; y2 = batch_norm(x, m, v)" },
     { 0, 0, "x = input fp64[2, 2, 2, 3]; y = l2_norm(x) {epsilon=0.1}" },
-    { 0, 0, IMG "y1 = local_response_norm(x) {size=3, alpha=0.5}; y2 = local_response_norm(x) {size=2, alpha=0.7, beta=0.5, k=2.0}" },
+    { 0, 0, IMG "y1 = local_response_norm(x) {size=3, alpha=0.5}; y2 = local_response_norm(x) {size=2, alpha=0.7, beta=0.5, k=2.0}; y3 = local_response_norm(x) {size=3, alpha=-0.3, k=3.0}" },
     /* rms norm */
     { 0, 0, "x = input fp64[1, 6, 1, 5]; g = input fp64[1, 6, 1, 1]; q = square(x); m = reduce_mean(q) {axes=[1], keep_dims=true}; r = rsqrt(m) {epsilon=0.1}; n = mul(x, r); y = mul(n, g)" },
     /* group norm */
