@@ -257,6 +257,8 @@ static void sums_out_of_range(void **state)
         double loss_scale;
     } rows[] = {
         { { 98, 102, "x = input fp64[1, 768, 1, 2]; y = layer_norm(x) {axes=[1], epsilon=0.1}" }, 1 },
+        /* a gradient that does not add up to 0, which is what an error of the mean is multiplied by */
+        { { 98, 102, "x = input fp64[1, 768, 1, 2]; n = layer_norm(x) {axes=[1], epsilon=0.1}; q = square(n); c = mul(q, n); y = reduce_mean(c) {axes=[1]}" }, 1024 },
         { { -102, -98, "x = input fp64[1, 2, 24, 32]; y = instance_norm(x) {epsilon=0.1}" }, 1 },
         { { -2, 2, "x = input fp64[1, 768, 1, 2]; g = input fp64[768]; y = layer_norm(x, g) {axes=[1], epsilon=0.1}" }, 1024 },
         { { 0.5, 2, "x = input fp64[1, 32, 64, 64]; y = l2_norm(x)" }, 1024 },
