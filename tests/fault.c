@@ -4,6 +4,7 @@
  *   FAULT_MEM=N    the N-th allocation (malloc, calloc, realloc, mmap, a thread) is refused
  *   FAULT_FILE=N   the N-th call about files fails, with the disk full
  *   FAULT_KILL=N   the process ends there, as by SIGKILL
+ *   FAULT_TERM=1   it gets SIGTERM when it is about to execute itself, the first time
  *   FAULT_COUNT=F  at the end a line in F: allocations, calls about files, blocks and descriptors that are left */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -162,4 +164,10 @@ int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), vo
 {
     if (no_memory()) return EAGAIN;
     BEHIND(int, pthread_create, (pthread_t *, const pthread_attr_t *, void *(*)(void *), void *), (t, a, f, u));
+}
+
+int execv(const char *p, char *const *argv)
+{
+    if (getenv("FAULT_TERM")) unsetenv("FAULT_TERM"), kill(getpid(), SIGTERM);
+    BEHIND(int, execv, (const char *, char *const *), (p, argv));
 }

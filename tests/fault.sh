@@ -115,3 +115,9 @@ while [ $n -le "$files" ]; do
     [ "${first:-5}" -ge "${done:-0}" ] || bad "train: ended at call $n after step $done, the next process begins at $first"
     n=$((n + each))
 done
+
+# a run that executes itself, asked to end at that very moment: the process that goes on was asked. It saved, so nothing is lost either way
+with FAULT_TERM=1 "$anneal" train --model "$tmp/config.json" --data "$tmp/s.u16" --engine soft:m4 --pipeline restart --compile-limit 10 --threads 1 --batch 1 --seq 8 \
+    --steps 6 --save "$tmp/anew" --sample-every 0 --validation 0 --json
+[ $code -eq 0 ] && grep -q 'stopped after step 2 and saved' "$tmp/err" && [ "$(cat "$tmp/anew/latest")" = step-00000002 ] ||
+    bad "SIGTERM on the way into a new process: exit $code: $(cat "$tmp/err")"

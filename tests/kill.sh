@@ -93,6 +93,14 @@ EOF
     [ "$(grep -c 'going on in a new one' "$tmp/err")" -ge 3 ] || bad "restart with a budget of ten: it did not execute itself: $(cat "$tmp/err")"
     [ "$(digest "$tmp/ten.out")" = "$(digest "$tmp/out")" ] || bad "restart with a budget of ten: another digest"
     [ "$(grep '"validation","step"' "$tmp/ten.out")" = "$(grep '"validation","step"' "$tmp/out")" ] || bad "restart with a budget of ten: other losses on text kept back"
+    # the same with names that have blanks in them, from where the files are, and a command line that ends in "--"
+    mkdir "$tmp/in here" && cp "$tmp/one.json" "$tmp/in here/a model.json" && cp "$tmp/s.u16" "$tmp/in here/a shard.u16"
+    here=" $anneal" # maybe behind an emulator, and named from where this began
+    case ${here##* } in /*) ;; *) here="${here% *} $PWD/${here##* }" ;; esac
+    (cd "$tmp/in here" && exec $here train --model "a model.json" --data "a shard.u16" --engine soft:m4 --pipeline restart --threads 1 --batch 1 --seq 16 --steps 4 --sample-every 0 \
+        --eval-every 2 --json --compile-limit 10 --save "runs/a run" --log "a log" --) >"$tmp/odd.out" 2>"$tmp/err" || bad "restart, odd names: $(cat "$tmp/err")"
+    [ "$(digest "$tmp/odd.out")" = "$(digest "$tmp/out")" ] && [ "$(cat "$tmp/in here/runs/a run/latest")" = step-00000004 ] || bad "restart, odd names: $(cat "$tmp/odd.out")"
+    [ "$(grep -c '^{"step":' "$tmp/in here/a log")" -eq 4 ] || bad "restart, odd names: the log is $(cat "$tmp/in here/a log")"
 
     # asked to end: the update is finished and saved, exit 0
     : >"$tmp/out"

@@ -323,17 +323,21 @@ static int put_file(const char *path, const char *text)
  * files, and --stop-after counts them. */
 #define STARTED_ANEW "ANNEAL_STARTED_ANEW"
 
-/* The same command line with --resume: only a new process may compile again. */
+/* The same command line with --resume, right behind the command's name, as what is behind "--" is no option: only a
+ * new process may compile again. */
 static int start_anew(const args *a, int64_t updates)
 {
+    enum { NAMES = 2 };
     char count[24];
-    size_t n = 0;
+    size_t n = 0, to = 0;
     snprintf(count, sizeof count, "%lld", (long long)updates);
     while (a->argv[n]) n++;
-    char **argv = calloc(n + 2, sizeof *argv), resume[] = "--resume";
+    char **argv = calloc(n + 2, sizeof *argv), resume[] = "--resume=";
     if (!argv) return say(AN_NOMEM, "out of memory");
-    memcpy(argv, a->argv, n * sizeof *argv);
-    if (!arg_on(a, "resume")) argv[n] = resume;
+    for (size_t i = 0; i < n; i++) {
+        if (i == NAMES && !arg_on(a, "resume")) argv[to++] = resume;
+        argv[to++] = a->argv[i];
+    }
     setenv(STARTED_ANEW, count, 1);
     fflush(NULL);
     execv("/proc/self/exe", argv);
@@ -350,13 +354,11 @@ static void leave(listener *l, const an_lm_train_options *o, size_t was)
     if (o->save) dir_unmake(o->save, was);
 }
 
-static int finish(const args *a, listener *l, const an_lm_train_options *o, size_t was, an_lm_train_result *r,
-                  an_status st, const an_error *e)
+static int finish(const args *a, listener *l, const an_lm_train_result *r, an_status st, const an_error *e)
 {
     int code = st ? say_error(NULL, e) : 0, files;
     close_sink(&l->log, !st || r->done);
     close_sink(&l->csv, !st || r->done);
-    if (st && !r->done) leave(l, o, was);
     if ((files = put_file(arg_of(a, "plot"), r->svg)) && !code) code = files;
     if ((files = put_file(arg_of(a, "profile"), r->trace)) && !code) code = files;
     if (l->unread && !code) code = say_unread();
@@ -364,16 +366,17 @@ static int finish(const args *a, listener *l, const an_lm_train_options *o, size
         code =
             code ? code : say(AN_INPUT, "%s: not all lines could be written", l->log.lost ? l->log.path : l->csv.path);
     if (l->dropped && !code) code = say(AN_NOMEM, "out of memory: not all lines were written");
-    if (st) return code;
-    if (r->stopped && r->done < r->steps) {
-        if (o->save)
-            fprintf(stderr, "anneal: stopped after step %lld and saved in %s; --resume goes on from there\n",
-                    (long long)r->done, o->save);
-        else
-            fprintf(stderr, "anneal: stopped after step %lld; nothing was saved, as there is no --save\n",
-                    (long long)r->done);
-    }
     return code;
+}
+
+static void say_stopped(const an_lm_train_options *o, const an_lm_train_result *r)
+{
+    if (o->save)
+        fprintf(stderr, "anneal: stopped after step %lld and saved in %s; --resume goes on from there\n",
+                (long long)r->done, o->save);
+    else
+        fprintf(stderr, "anneal: stopped after step %lld; nothing was saved, as there is no --save\n",
+                (long long)r->done);
 }
 
 int train_lm(const args *a)
@@ -398,6 +401,7 @@ int train_lm(const args *a)
     signals_catch();
     const char *anew = getenv(STARTED_ANEW);
     if (anew) {
+        signals_release();
         o.trace_before = arg_of(a, "profile"), l.updates = strtoll(anew, NULL, 10);
         if (o.stop_after > 0) o.stop_after = MAX(o.stop_after - l.updates, (int64_t)1);
     }
@@ -406,8 +410,11 @@ int train_lm(const args *a)
     an_status st = an_lm_train(&o, &r, &e);
     ui_end(&l.ui);
     if (!st || r.done) put_result(&l, &r); /* a run that did not begin has none */
-    code = finish(a, &l, &o, was, &r, st, &e);
-    bool again = !code && r.again && !signals_asked() && !r.stopped;
+    code = finish(a, &l, &r, st, &e);
+    if (st && !r.done) leave(&l, &o, was);
+    bool again = !code && r.again && !r.stopped;
+    if (again) signals_hold(), r.stopped = signals_asked(), again = !r.stopped;
+    if (!st && r.stopped && (r.done < r.steps || r.again)) say_stopped(&o, &r);
     if (again)
         fprintf(stderr,
                 "anneal: %s compiles no more programs in this process: going on in a new one after step %lld%s\n",

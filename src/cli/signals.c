@@ -1,6 +1,7 @@
 /* signals.c: the first signal ends a run after the update it is in, the second one at once. */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -31,6 +32,18 @@ void signals_catch(void)
 }
 
 bool signals_asked(void) { return asked != 0; }
+
+/* A mask outlives exec, and what it holds back stays pending; what was noted before would be forgotten. */
+static void mask(int how)
+{
+    sigset_t all;
+    sigemptyset(&all);
+    sigaddset(&all, SIGINT), sigaddset(&all, SIGTERM), sigaddset(&all, SIGHUP);
+    pthread_sigmask(how, &all, NULL);
+}
+
+void signals_hold(void) { mask(SIG_BLOCK); }
+void signals_release(void) { mask(SIG_UNBLOCK); }
 
 /* A pipe whose other end was closed. A terminal that was hung up is not meant: a run may outlive it. */
 static bool is_unread(int fd)

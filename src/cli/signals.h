@@ -8,6 +8,9 @@
  * once. A pipe without a reader and a file that may grow no further become errors of the write. */
 void signals_catch(void);
 bool signals_asked(void); /* one came */
+/* For a process that executes itself: what comes between the two is for the one that goes on. */
+void signals_hold(void);
+void signals_release(void);
 /* Should the run end after the update it is in? *unread becomes true where who read standard output is gone. */
 bool signals_stop(bool *unread);
 int say_unread(void); /* that nobody reads standard output; the exit code */
