@@ -131,6 +131,17 @@ EOF
     kill -HUP $pid 2>/dev/null
     wait $pid && grep -q '"done":3000,' "$tmp/out" || bad "SIGHUP that is ignored: $(cat "$tmp/err")"
 
+    # a pipe where the run keeps its losses is refused, as it would wait for a reader; a pipe as the log is the log, and no past
+    $train --steps 12 --save "$tmp/fifo" --stop-after 6 >"$tmp/out" 2>"$tmp/err" || bad "before there were pipes: $(cat "$tmp/err")"
+    rm "$tmp/fifo/losses.jsonl" && mkfifo "$tmp/fifo/losses.jsonl" "$tmp/fifo.log" || bad "no pipes"
+    timeout 60 $train --steps 12 --save "$tmp/fifo" --resume >"$tmp/out" 2>"$tmp/err"
+    [ $? -eq 3 ] && grep -q 'losses.jsonl is a pipe, not a regular file' "$tmp/err" || bad "losses into a pipe: $(cat "$tmp/err")"
+    rm "$tmp/fifo/losses.jsonl"
+    cat "$tmp/fifo.log" >"$tmp/fifo.lines" & log=$!
+    $train --steps 12 --save "$tmp/fifo" --log "$tmp/fifo.log" --resume >"$tmp/out" 2>"$tmp/err" || bad "a pipe as the log: $(cat "$tmp/err")"
+    wait $log
+    [ "$(grep -c '^{"step":' "$tmp/fifo.lines")" -eq 6 ] || bad "a pipe as the log: $(cat "$tmp/fifo.lines")"
+
     # nobody reads what it writes: it saves and ends with exit 3, and goes on from there
     { $train --steps 100000 --save "$tmp/pipe" 2>"$tmp/err"; echo $? >"$tmp/code"; } | head -2 >"$tmp/out"
     [ "$(cat "$tmp/code")" -eq 3 ] || bad "a closed pipe: exit $(cat "$tmp/code"), want 3: $(cat "$tmp/err")"
