@@ -5,6 +5,7 @@
  *   FAULT_FILE=N   the N-th call about files fails, with the disk full
  *   FAULT_KILL=N   the process ends there, as by SIGKILL
  *   FAULT_TERM=1   it gets SIGTERM when it is about to execute itself, the first time
+ *   FAULT_TRACE=F  lines in F, in their order: fsync PATH, rename FROM TO, mkdir PATH, unlink PATH
  *   FAULT_COUNT=F  at the end a line in F: allocations, calls about files, blocks and descriptors that are left */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -72,6 +73,17 @@ static int no_file(void)
     return 1;
 }
 
+/* That a call was tried. */
+static void trace(const char *what, const char *a, const char *b)
+{
+    static FILE *to;
+    int was = ready;
+    ready = 0;
+    if (!to && getenv("FAULT_TRACE")) to = fopen(getenv("FAULT_TRACE"), "a");
+    if (to) fprintf(to, "%s %s%s%s\n", what, a, b ? " " : "", b ? b : ""), fflush(to);
+    ready = was;
+}
+
 static void *held(void *p)
 {
     blocks += p != NULL;
@@ -115,11 +127,13 @@ void free(void *p)
         ready = was;                                                       \
     }                                                                      \
     return behind call
-#define FILE_CALL(type, fails, name, args, call) \
-    type name args                               \
-    {                                            \
-        if (no_file()) return fails;             \
-        BEHIND(type, name, args, call);          \
+#define FILE_CALL(type, fails, name, args, call) TRACED(type, fails, name, args, call, (void)0)
+#define TRACED(type, fails, name, args, call, told) \
+    type name args                                  \
+    {                                               \
+        if (no_file()) return fails;                \
+        told;                                       \
+        BEHIND(type, name, args, call);             \
     }
 
 FILE_CALL(DIR *, NULL, opendir, (const char *p), (p))
@@ -127,11 +141,20 @@ FILE_CALL(struct dirent *, NULL, readdir, (DIR *p), (p))
 FILE_CALL(ssize_t, -1, read, (int fd, void *p, size_t n), (fd, p, n))
 FILE_CALL(ssize_t, -1, write, (int fd, const void *p, size_t n), (fd, p, n))
 FILE_CALL(ssize_t, -1, pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at))
-FILE_CALL(int, -1, fsync, (int fd), (fd))
-FILE_CALL(int, -1, rename, (const char *a, const char *b), (a, b))
-FILE_CALL(int, -1, mkdir, (const char *p, mode_t m), (p, m))
+static void trace_fd(const char *what, int fd)
+{
+    char link[40], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    trace(what, path, NULL);
+}
+
+TRACED(int, -1, fsync, (int fd), (fd), trace_fd("fsync", fd))
+TRACED(int, -1, rename, (const char *a, const char *b), (a, b), trace("rename", a, b))
+TRACED(int, -1, mkdir, (const char *p, mode_t m), (p, m), trace("mkdir", p, NULL))
 FILE_CALL(int, -1, rmdir, (const char *p), (p))
-FILE_CALL(int, -1, unlink, (const char *p), (p))
+TRACED(int, -1, unlink, (const char *p), (p), trace("unlink", p, NULL))
 FILE_CALL(int, -1, unlinkat, (int d, const char *p, int f), (d, p, f))
 FILE_CALL(FILE *, NULL, fopen, (const char *p, const char *m), (p, m))
 

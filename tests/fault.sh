@@ -109,12 +109,33 @@ while [ $n -le "$files" ]; do
     for at in "$tmp/run"/step-*; do
         [ ! -e "$at" ] || [ -e "$at/train.json" ] || bad "train: ended at call $n: a checkpoint in pieces: $(ls "$at")"
     done
+    [ ! -e "$tmp/run/latest" ] || [ -e "$tmp/run/$(cat "$tmp/run/latest")/train.json" ] || bad "train: ended at call $n: latest names what is not there"
     train FAULT_KILL=0
     [ $code -eq 0 ] && [ "$(digest "$tmp/out")" = "$want" ] || bad "train: ended at call $n, the next process ends with $code and $(digest "$tmp/out"), not $want: $(cat "$tmp/err")"
     first=$(sed -n 's/^{"step":\([0-9]*\),.*/\1/p' "$tmp/out" | head -1)
     [ "${first:-5}" -ge "${done:-0}" ] || bad "train: ended at call $n after step $done, the next process begins at $first"
     n=$((n + each))
 done
+
+# a crash of the machine leaves what was synced: every file of a checkpoint before it has its name, the folder before it has its own, that name before "latest"
+# says it, and "latest" before an older one goes; a new folder for the run is synced into the one it lies in. Nothing is taken out of a checkpoint that has its name
+with FAULT_TRACE="$tmp/trace" "$anneal" train --model "$tmp/config.json" --data "$tmp/s.u16" --engine cpu --threads 1 --batch 1 --seq 8 --steps 4 --save "$tmp/deep/er" --save-every 1 \
+    --keep 1 --sample-every 0 --validation 0 --tokenizer "$tmp/t.json"
+[ $code -eq 0 ] || bad "train, traced: exit $code: $(cat "$tmp/err")"
+awk -v run="$tmp/deep/er" -v deep="$tmp/deep" -v tmp="$tmp" '
+    function want(ok, what) { if (!ok) { print "line " NR ": " $0 ": " what; bad = 1 } }
+    function holds(name) { sub("/[^/]*$", "", name); return name }
+    { n++ }
+    $1 == "fsync" { at[$2] = n }
+    $1 == "mkdir" && $2 == deep && !made { made = n }
+    $1 == "unlink" { want($2 !~ "/step-[0-9]+/", "a file of a checkpoint goes") }
+    $1 == "rename" {
+        if ($2 ~ "[.]tmp[.][0-9]+$") { want(at[$2], "its bytes are not synced"); last[holds($3)] = n }
+        if ($3 ~ "/step-[0-9]+$") { want(at[$2] > last[$2], "the folder is not synced"); named = n; steps++ }
+        if ($3 == run "/latest") { want(at[run] > named && at[deep] > made && at[tmp] > made, "what it names may not be there"); said = n }
+        if ($2 ~ "/step-[0-9]+$") { want(at[run] > said && said > named, "the newer one may not be there"); gone++ }
+    }
+    END { if (steps != 4 || gone != 3) print steps + 0 " saved, " gone + 0 " gone"; exit bad || steps != 4 || gone != 3 }' "$tmp/trace" >"$tmp/diff" || bad "order of a save: $(cat "$tmp/diff")"
 
 # a run that executes itself, asked to end at that very moment: the process that goes on was asked. It saved, so nothing is lost either way
 with FAULT_TERM=1 "$anneal" train --model "$tmp/config.json" --data "$tmp/s.u16" --engine soft:m4 --pipeline restart --compile-limit 10 --threads 1 --batch 1 --seq 8 \

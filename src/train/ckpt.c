@@ -280,12 +280,27 @@ static an_status take_lock(const char *path, ckpt_hold *h, diag *d)
 
 static char *lock_name(arena *mem, const char *dir) { return arena_printf(mem, "%s/.lock", dir); }
 
+/* Folders that were just made are still there after a crash when those they lie in are synced; one that may not be
+ * read cannot be, and keeps nobody from training. */
+static an_status sync_above(const char *dir, size_t was, arena *mem, diag *d)
+{
+    for (size_t i = was; i < strlen(dir); i++) {
+        if (i != was && dir[i] != '/') continue;
+        char *above = i ? arena_printf(mem, "%.*s", (int)i, dir) : arena_printf(mem, *dir == '/' ? "/" : ".");
+        diag none = { 0 };
+        if (!above) return diag_nomem(d);
+        if (folder_sync(above, &none)) continue;
+    }
+    return AN_OK;
+}
+
 an_status ckpt_enter(const char *dir, ckpt_hold *h, diag *d)
 {
     arena mem = { 0 };
     char *temp = temp_name(&mem, dir), *path = lock_name(&mem, dir);
     *h = (ckpt_hold){ .fd = -1, .was = strlen(dir), .dir = dir };
     an_status st = temp && path ? dir_make_new(dir, &h->was, d) : diag_nomem(d);
+    if (!st) st = sync_above(dir, h->was, &mem, d);
     if (!st) folder_remove(temp), st = dir_make(temp, d);
     if (!st) folder_remove(temp), st = take_lock(path, h, d);
     arena_free(&mem);
