@@ -151,34 +151,13 @@ static an_status put_files(strbuf *b, const char *dir, diag *d)
     return st ? st : b->oom ? diag_nomem(d) : AN_OK;
 }
 
-/* What is not finite would never be again. */
-static an_status check_finite(pipeline *p, diag *d)
-{
-    for (size_t i = 0; i < pipe_state_count(p); i++) {
-        train_state_info s;
-        int64_t n;
-        pipe_state_at(p, i, &s);
-        if (!dtype_is_float(s.type.dt) || !shape_elems(&s.type.sh, &n)) continue;
-        float *x = malloc((size_t)n * sizeof *x + 1);
-        if (!x) return diag_nomem(d);
-        an_status st = pipe_read(p, s.name, DT_F32, x, d);
-        bool finite = true;
-        for (int64_t k = 0; !st && k < n; k++) finite &= isfinite(x[k]) != 0;
-        free(x);
-        TRY(st);
-        if (!finite) return diag_fail(d, AN_MISMATCH, NOWHERE, "%s is not finite", s.name);
-    }
-    return AN_OK;
-}
-
 static an_status fill(const ckpt_options *o, pipeline *p, const lm_shape *s, const ckpt_note *note, const char *dir,
                       arena *mem, diag *d)
 {
     lm_model *m;
     char *path = arena_printf(mem, "%s/%s", dir, STATE);
     if (!path) return diag_nomem(d);
-    TRY(check_finite(p, d));
-    TRY(pipe_save(p, path, NULL, 0, d));
+    TRY(pipe_save(p, path, NULL, 0, d)); /* first: it refuses what is not finite, which would never be again */
     TRY(lm_shape_model(s, p, o->generation, &(lm_options){ .dt = DT_F32, .threads = o->pool }, &m, d));
     lm_converted done;
     an_status st = lm_convert(
