@@ -268,7 +268,8 @@ static an_status sync_above(const char *dir, size_t was, arena *mem, diag *d)
         char *above = i ? arena_printf(mem, "%.*s", (int)i, dir) : arena_printf(mem, *dir == '/' ? "/" : ".");
         diag none = { 0 };
         if (!above) return diag_nomem(d);
-        if (folder_sync(above, &none)) continue;
+        const an_status tried = folder_sync(above, &none);
+        (void)tried;
     }
     return AN_OK;
 }
