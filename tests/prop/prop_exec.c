@@ -658,6 +658,50 @@ static void test_pool(void **state)
     }
 }
 
+/* Lines longer than are read at a time, from both ends; whole numbers, so that sums are exact. */
+static void test_long_sums(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = { 1023, 1025, 2500 };
+    for (size_t way = 0; way < 4 * COUNT(lengths); way++) {
+        const int64_t n = lengths[way / 4];
+        prog g;
+        prog_open(&g, &numerics_cpu);
+        double *v = numbers(3 * n, TAME, 8);
+        for (int64_t i = 0; i < 3 * n; i++) v[i] = nearbyint(v[i]);
+        int64_t x = prog_in(&g, DT_F32, DIMS(3, n), v), y = prog_out(&g, DT_F32, DIMS(3, n));
+        prog_insn(&g, IN_CUMSUM, INTS(y, x), INTS(1, way & 1, way >> 1 & 1), NO_REALS);
+        compare(&g, "long sums", 0, 0);
+        free(v);
+        prog_close(&g);
+    }
+}
+
+/* State that is moved onto itself stays as it is, but for what a chip makes of what it moves. */
+static void test_onto_itself(void **state)
+{
+    (void)state;
+    static const uint16_t in[] = { 0x3c00, 0x7e01, 0xfc00, 0x8000, 1, 0xfe00, 0x6c00, 0x7bff };
+    enum { N = COUNT(in) };
+    for (size_t dev = 0; dev < COUNT(devices); dev++) {
+        prog g;
+        image *im = NULL;
+        diag d = { 0 };
+        uint16_t apart[N], memory[N];
+        prog_open(&g, devices[dev].num);
+        int64_t x = prog_in(&g, DT_F16, DIMS(N), NULL), y = prog_out(&g, DT_F16, DIMS(N));
+        prog_insn(&g, IN_MOVE, INTS(y, x), INTS(1, N, 0, 1, 1, 0, 1, 1, 0), NO_REALS);
+        assert_ok(image_load(&im, g.p, NULL, &(image_options){ .pool = NULL }, &d), d);
+        memcpy(memory, in, sizeof in);
+        assert_ok(image_run(im, (const void *const[]){ in }, (void *const[]){ apart }, &d), d);
+        assert_ok(image_run(im, (const void *const[]){ memory }, (void *const[]){ memory }, &d), d);
+        assert_memory_equal(memory, apart, sizeof memory);
+        assert_int_equal(memory[1], devices[dev].num == &numerics_cpu ? 0x7e01 : 0x7c00);
+        image_free(im);
+        prog_close(&g);
+    }
+}
+
 /* Places, and by place: the same results everywhere, NaN and ties among them. */
 static void test_index(void **state)
 {
@@ -793,7 +837,7 @@ int main(void)
         cmocka_unit_test(test_functions),   cmocka_unit_test(test_ew),         cmocka_unit_test(test_tile_rows),
         cmocka_unit_test(test_ews),         cmocka_unit_test(test_choice),     cmocka_unit_test(test_arithmetic),
         cmocka_unit_test(test_adam),        cmocka_unit_test(test_truth),      cmocka_unit_test(test_half_forms),
-        cmocka_unit_test(test_past),        cmocka_unit_test(test_index),      cmocka_unit_test(test_cast_fill),
+        cmocka_unit_test(test_past),        cmocka_unit_test(test_index), cmocka_unit_test(test_long_sums), cmocka_unit_test(test_onto_itself),      cmocka_unit_test(test_cast_fill),
         cmocka_unit_test(test_log_of_zero), cmocka_unit_test(test_move),       cmocka_unit_test(test_written_twice),
         cmocka_unit_test(test_gather),      cmocka_unit_test(test_rows),       cmocka_unit_test(test_outside),
         cmocka_unit_test(test_affine),      cmocka_unit_test(test_planes),     cmocka_unit_test(test_odds),
