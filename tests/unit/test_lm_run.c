@@ -599,6 +599,41 @@ static void any_batch(void **state)
     small_end(&r);
 }
 
+typedef struct {
+    double loss[40], smooth[40];
+    int n;
+} smoothed;
+
+static void keep_smooth(void *user, const lm_progress *p)
+{
+    smoothed *s = user;
+    if (s->n < 40) s->loss[s->n] = p->loss, s->smooth[s->n++] = p->smooth;
+}
+
+/* The smoothed loss is the mean of all until there are 20, then each new one is a twentieth of it. */
+static void smoothing(void **state)
+{
+    (void)state;
+    enum { N = 30 };
+    small_run r;
+    smoothed s = { 0 };
+    lm_run_result q;
+    diag d = { 0 };
+    double sum = 0, want = 0;
+    small_begin(&r);
+    lm_run_options o = small_options(&r, "cpu");
+    o.save = NULL, o.steps = N, o.on_progress = keep_smooth, o.stop = NULL, o.warn = NULL, o.user = &s;
+    assert_ok(lm_run(&o, &q, &d), d);
+    assert_int_equal(s.n, N);
+    for (int i = 0; i < N; i++) {
+        sum += s.loss[i];
+        want = i < 20 ? sum / (i + 1) : 0.95 * want + 0.05 * s.loss[i];
+        assert_true(fabs(s.smooth[i] - want) < 1e-9);
+    }
+    assert_true(s.loss[N - 1] < s.loss[0] - 0.1 && fabs(q.smooth - want) < 1e-9);
+    small_end(&r);
+}
+
 static void ignore_sample(void *user, int64_t step, const char *text, size_t n)
 {
     (void)user, (void)step, (void)text, (void)n;
@@ -898,7 +933,7 @@ int main(void)
         cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events), cmocka_unit_test(saved_first),  cmocka_unit_test(gradients),
         cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
         cmocka_unit_test(no_samples),             cmocka_unit_test(nothing_kept), cmocka_unit_test(any_batch), cmocka_unit_test(gradients_as_named),
-        cmocka_unit_test(gradients_of_many_tokens),
+        cmocka_unit_test(gradients_of_many_tokens), cmocka_unit_test(smoothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -510,6 +510,19 @@ static void restarts(void **state)
     }
     assert_memory_equal(whole, pieces, sizeof whole);
     unlink(path);
+    /* one that two rounds fit into, to the program, is good for two updates */
+    for (int more = 0; more < 2; more++) {
+        rig two = { 0 };
+        open_rig(&two, &(setup){ .engine = "soft:m4", .way = "restart", .c = &c, .compiles = 9 + 8 - !more });
+        for (int i = 0; i <= more; i++) {
+            train_report rep;
+            bool again = false;
+            diag e = { 0 };
+            assert_ok(one(&two, (uint64_t)i, &rep, &again, &e), e);
+            assert_true(again == (i == more) && rep.loss == whole[i]);
+        }
+        close_rig(&two);
+    }
     /* a budget no round fits into is refused at once */
     diag d = { 0 };
     device *dev;

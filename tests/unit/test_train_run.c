@@ -495,6 +495,39 @@ static void last_rates(void **state)
     }
 }
 
+static void keep_loss(void *user, const char *line)
+{
+    json_t *j = json_loads(line, 0, NULL);
+    assert_non_null(j);
+    *(double *)user = json_number_value(json_object_get(j, "loss"));
+    json_decref(j);
+}
+
+/* The loss of an update is the mean over all its minibatches: the same samples in one of them have the same. */
+static void loss_of_a_group(void **state)
+{
+    (void)state;
+    double loss[2] = { 0 };
+    for (int i = 0; i < 2; i++) { /* the first of them is that of guessing whatever the sample */
+        train_run_result r;
+        diag d = { 0 };
+        assert_ok(train_run(&(train_run_options){ .model = "mlp", .engine = "cpu", .batch = i ? 4 : 12, .accum = i ? 3 : 1, .steps = 4, .lr = 0.1, .every = -1, .seed = 5,
+                                                  .final_test = -1, .on_log = keep_loss, .user = loss + i }, &r, NULL, &d), d);
+    }
+    assert_true(fabs(loss[0] - loss[1]) < 1e-4 && fabs(loss[0] - log(10)) > 0.01);
+}
+
+/* What fills up the last minibatch of an accuracy is not counted. */
+static void short_last_batch(void **state)
+{
+    (void)state;
+    train_run_result r;
+    diag d = { 0 };
+    assert_ok(train_run(&(train_run_options){ .model = "mlp", .engine = "cpu", .batch = 16, .steps = 300, .lr = 0.1, .every = -1, .seed = 1, .final_test = 1 }, &r, NULL, &d), d);
+    assert_int_equal(r.final_n, 1);
+    assert_true(r.final_accuracy == 1); /* not 16 */
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -596,8 +629,10 @@ int main(void)
         cmocka_unit_test(interrupted_or_not), cmocka_unit_test(what_decays),
         cmocka_unit_test(of_another_run),     cmocka_unit_test(a_constant_rate_goes_on),
         cmocka_unit_test(damaged_files),      cmocka_unit_test(saving_fails),
-        cmocka_unit_test(asked_to_end), cmocka_unit_test(saved_first),       cmocka_unit_test(more_than_there_are),
-        cmocka_unit_test(last_rates),         cmocka_unit_test(refusals),
+        cmocka_unit_test(asked_to_end),       cmocka_unit_test(saved_first),
+        cmocka_unit_test(more_than_there_are), cmocka_unit_test(last_rates),
+        cmocka_unit_test(loss_of_a_group),    cmocka_unit_test(short_last_batch),
+        cmocka_unit_test(refusals),
         cmocka_unit_test(schedules),          cmocka_unit_test(digits_on_mnist),
         cmocka_unit_test(mlp_on_mnist),
     };
