@@ -217,8 +217,8 @@ EOF
         rm -rf "$tmp/twice"
         $slow --save "$tmp/twice" --save-every 4 >"$tmp/out" 2>"$tmp/err" &
         pid=$!
-        until [ -e "$tmp/twice/latest" ]; do kill -0 $pid 2>/dev/null || bad "asked twice: it ended by itself: $(cat "$tmp/err")"; done
-        kill -TERM $pid
+        until [ -e "$tmp/twice/latest" ] && grep -q '"step":5,' "$tmp/out"; do kill -0 $pid 2>/dev/null || bad "asked twice: it ended by itself: $(cat "$tmp/err")"; done
+        kill -TERM $pid # after the update that follows a save: there is one to save
         while ! ls -d "$tmp/twice"/.tmp-* >/dev/null 2>&1 && kill -0 $pid 2>/dev/null; do :; done
         kill -TERM $pid 2>/dev/null
         wait $pid

@@ -15,4 +15,5 @@ if ! command -v "$gcc" >/dev/null || ! command -v qemu-$arch >/dev/null || [ ! -
     $sudo apt-get update -q
     $sudo apt-get install -y -q "gcc-$(echo $arch | tr _ -)-linux-gnu" qemu-user libcmocka-dev:$deb libjansson-dev:$deb libpcre2-dev:$deb zlib1g-dev:$deb
 fi
+# qemu finds the libraries where Debian puts them. With -L /usr/$arch-linux-gnu it takes the cross compiler's older libc, and the first thread hangs.
 exec "${MAKE:-make}" test CC="$gcc" BUILD=build-$arch RUNNER="qemu-$arch"
