@@ -70,21 +70,28 @@ static void going_on_bit_for_bit(void **state)
     unlink(path);
 }
 
+/* Weights and a minibatch are there. */
+static trainer *with_adam(void)
+{
+    plain p;
+    float x[N_X], y[N_Y];
+    start(&p, x, y, 9);
+    trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam" });
+    put_weights(t, &p);
+    put_batch(t, x, y);
+    return t;
+}
+
 static void bad_checkpoints(void **state)
 {
     (void)state;
     char path[] = "/tmp/an_state_XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
-    plain p;
-    float x[N_X], y[N_Y];
     double w[2][N_ALL];
     train_report r;
     diag d = { 0 };
-    start(&p, x, y, 9);
-    trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam" });
-    put_weights(t, &p);
-    put_batch(t, x, y);
+    trainer *t = with_adam();
     assert_ok(train_step(t, 0.01, &r, &d), d);
     get_weights(t, w[0]);
     static const struct {
@@ -151,15 +158,10 @@ static void headers_of_others(void **state)
     char path[] = "/tmp/an_state_XXXXXX", copy[] = "/tmp/an_state_XXXXXX";
     int fd = mkstemp(path), fd2 = mkstemp(copy);
     assert_true(fd >= 0 && fd2 >= 0);
-    plain p;
-    float x[N_X], y[N_Y];
     double w[2][N_ALL];
     train_report r;
     diag d = { 0 };
-    start(&p, x, y, 9);
-    trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam" });
-    put_weights(t, &p);
-    put_batch(t, x, y);
+    trainer *t = with_adam();
     for (int i = 0; i < 3; i++) assert_ok(train_step(t, 0.01, &r, &d), d);
     assert_ok(train_save(t, path, NULL, 0, &d), d);
     assert_ok(train_step(t, 0.01, &r, &d), d);
