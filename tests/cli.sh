@@ -116,12 +116,12 @@ empty() {
     # a pipe that the command was handed is read, one that lies about is not waited for
     t "check from a pipe by name" 0 sh -c "cat examples/conv.mil | $anneal check /dev/stdin"
     t "check from a pipe that a shell opened" 0 sh -c "cat examples/conv.mil | { exec 3<&0; $anneal check /dev/fd/3 </dev/null; }"
-    mkfifo "$tmp/pipe"
-    for c in "check F" "run F --engine cpu --out y=$tmp/never" "run examples/reduce.mil --engine cpu --in x=F --out sum=$tmp/never" "hwx dump F" "tokenizer info F" "tokenize --tokenizer F" \
-        "generate --model F --prompt x" "generate --model tiny --prompt x --tokenizer F" "eval --model stories1m --tokenizer builtin:stories --engine cpu --data F" "train --model tiny --data F" "train --model tiny --tokenizer F" \
-        "train --model charlm --data text:F" "grad --model tiny --out $tmp/never --tokens F" "data prepare --tokenizer F --data examples/conv.mil --out $tmp/never.u16"; do
-        (: >"$tmp/pipe") & # who would wait reads nothing, and ends
-        t "$c, a pipe" 3 $anneal $(echo "$c" | sed "s|F|$tmp/pipe|")
+    pipe=$tmp/pipe; mkfifo "$pipe"
+    for c in "check $pipe" "run $pipe --engine cpu --out y=$tmp/never" "run examples/reduce.mil --engine cpu --in x=$pipe --out sum=$tmp/never" "hwx dump $pipe" "tokenizer info $pipe" "tokenize --tokenizer $pipe" \
+        "generate --model $pipe --prompt x" "generate --model tiny --prompt x --tokenizer $pipe" "eval --model stories1m --tokenizer builtin:stories --engine cpu --data $pipe" "train --model tiny --data $pipe" "train --model tiny --tokenizer $pipe" \
+        "train --model charlm --data text:$pipe" "grad --model tiny --out $tmp/never --tokens $pipe" "data prepare --tokenizer $pipe --data examples/conv.mil --out $tmp/never.u16"; do
+        (: >"$pipe") & # who would wait reads nothing, and ends
+        t "$c, a pipe" 3 $anneal $c
         has "$c, a pipe" err 'pipe is a pipe, not a regular file\|pipe: .* is a pipe, not a regular file'
         kill $! 2>/dev/null
     done
