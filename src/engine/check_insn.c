@@ -138,15 +138,6 @@ static an_status check_ew(const ck *c)
     return check_chain(c, n);
 }
 
-static bool share_memory(const etensor *a, const etensor *b)
-{
-    uint64_t n, m;
-    if (a->where != b->where || (a->where != SPACE_SCRATCH && a->slot != b->slot) || !et_bytes(a, &n) ||
-        !et_bytes(b, &m))
-        return false;
-    return a->offset < b->offset + m && b->offset < a->offset + n;
-}
-
 static an_status check_ews(const ck *c)
 {
     static const char *const names[] = { "y", "y2", "y3", "y4" };
@@ -158,8 +149,6 @@ static an_status check_ews(const ck *c)
         if (!t) continue;
         NEED(++given == k, "%s is there without the one before it", names[k]);
         NEED(same_shape(t, tensor(c, "y")), "the shapes of y and %s differ", names[k]);
-        for (int j = 0; j < k; j++)
-            NEED(!share_memory(t, tensor(c, names[j])), "%s and %s share memory", names[j], names[k]);
     }
     NEED(more == given, "results names %" PRId64 " steps for %" PRId64 " tensors", more, given);
     for (int64_t k = 0; k < more; k++) {
@@ -268,7 +257,6 @@ static an_status check_matmul_squares(const ck *c)
     NEED(y->dt == DT_F32 && s->dt == DT_F32, "y and squares are %s and %s, wanted fp32", dtype_name(y->dt),
          dtype_name(s->dt));
     NEED(et_elems(s) == 1, "squares has %" PRId64 " elements, wanted one", et_elems(s));
-    NEED(!share_memory(y, s), "y and squares share memory");
     return check_matmul(c);
 }
 
@@ -342,13 +330,13 @@ static an_status check_attend_at(const ck *c)
     return AN_OK;
 }
 
-/* Matrices named by their rows and columns, as many as p has, and the results apart from everything else. */
+/* Matrices named by their rows and columns, as many as p has. */
 typedef struct {
     const char *name;
     int64_t rows, cols;
 } stack_want;
 
-static an_status check_stacks(const ck *c, const stack_want *want, int n, int n_out)
+static an_status check_stacks(const ck *c, const stack_want *want, int n)
 {
     const etensor *p = tensor(c, "p");
     const int64_t rows = p->dim[p->rank - 2], keys = p->dim[p->rank - 1], period = insn_i(c->in, "period"),
@@ -365,10 +353,6 @@ static an_status check_stacks(const ck *c, const stack_want *want, int n, int n_
                  "%s is not %" PRId64 " matrices of %" PRId64 " x %" PRId64, want[i].name, stacks, want[i].rows, want[i].cols);
         NEED(dtype_is_float(t->dt), "%s is not of a float type", want[i].name);
     }
-    for (int i = 0; i < n_out; i++)
-        for (int j = i + 1; j < n; j++)
-            NEED(!share_memory(tensor(c, want[i].name), tensor(c, want[j].name)), "%s and %s share memory",
-                 want[i].name, want[j].name);
     NEED(period == 0 || (period == keys && rows % period == 0),
          "a period of %" PRId64 " for %" PRId64 " rows and %" PRId64 " keys", period, rows, keys);
     return AN_OK;
@@ -385,7 +369,7 @@ static an_status check_attend_keep(const ck *c)
     const stack_want want[] = {
         { "y", cols, rows }, { "p", rows, keys }, { "q", width, rows }, { "k", width, keys }, { "v", cols, keys }
     };
-    return check_stacks(c, want, COUNT(want), 2);
+    return check_stacks(c, want, COUNT(want));
 }
 
 static an_status check_attend_back(const ck *c)
@@ -398,7 +382,7 @@ static an_status check_attend_back(const ck *c)
                   cols = v->dim[apart ? 1 : v->rank - 2];
     const stack_want want[] = { { "dq", width, rows }, { "dk", width, keys }, { "dv", cols, keys }, { "p", rows, keys },
                                 { "q", width, rows },  { "k", width, keys },  { "v", cols, keys },  { "dy", cols, rows } };
-    return check_stacks(c, want, COUNT(want), 3);
+    return check_stacks(c, want, COUNT(want));
 }
 
 /* ---- along axes ---- */
@@ -731,8 +715,67 @@ static check_fn *const checks[IN_COUNT] = {
 #undef INSN
 };
 
+/* ---- memory ---- */
+
+static bool share_memory(const etensor *a, const etensor *b)
+{
+    uint64_t n, m;
+    if (a->where != b->where || (a->where != SPACE_SCRATCH && a->slot != b->slot) || !et_bytes(a, &n) ||
+        !et_bytes(b, &m))
+        return false;
+    return a->offset < b->offset + m && b->offset < a->offset + n;
+}
+
+/* A move touches elements lo .. hi of a tensor: those bytes of its space. */
+static etensor touched(const ck *c, const etensor *t, const char *start, const char *step)
+{
+    int64_t n, lo = 0, hi = 0;
+    const int64_t *size = insn_is(c->in, "size", &n), *by = insn_is(c->in, step, &n), bits = dtype_bits(t->dt);
+    etensor part = *t;
+    (void)!span(size, by, n, insn_i(c->in, start), &lo, &hi); /* check_move asked */
+    part.offset += (uint64_t)(lo * bits / 8);
+    part.dt = DT_U8, part.rank = 1, part.dim[0] = (hi + 1) * bits / 8 - lo * bits / 8 + ((hi + 1) * bits % 8 != 0);
+    return part;
+}
+
+/* A part of a tensor may be moved to another part of it. */
+static bool moves_apart(const ck *c)
+{
+    const etensor y = touched(c, tensor(c, "y"), "y_start", "y_step"),
+                  x = touched(c, tensor(c, "x"), "x_start", "x_step");
+    return !share_memory(&y, &x);
+}
+
+/* May x be where y is written? Elements, or pairs of them, are read before they are written. */
+static bool in_step(const ck *c, const char *field, const etensor *y, const etensor *x)
+{
+    const bool same = y->offset == x->offset && same_shape(y, x);
+    if (c->in->op == IN_MOVE) return moves_apart(c);
+    if (c->in->op == IN_EW || c->in->op == IN_EWS)
+        return same && dtype_bits(y->dt) == dtype_bits(x->dt) && dtype_bits(y->dt) >= 8;
+    return c->in->op == IN_ROPE && !strcmp(field, "x") && same && y->dt == x->dt;
+}
+
+/* What is written lies apart from all else that is written, and from what is read but in step. */
+static an_status check_apart(const ck *c)
+{
+    insn_walk out, other;
+    const etensor *at = c->p->tensors.at;
+    int64_t y, x;
+    for (insn_walk_begin(&out, c->in); insn_walk_next(&out, true, &y);) {
+        for (insn_walk_begin(&other, c->in); insn_walk_next(&other, true, &x);)
+            NEED(other.field >= out.field || !share_memory(&at[y], &at[x]), "%s and %s share memory",
+                 other.f[other.field].name, out.f[out.field].name);
+        for (insn_walk_begin(&other, c->in); insn_walk_next(&other, false, &x);)
+            NEED(!share_memory(&at[y], &at[x]) || in_step(c, other.f[other.field].name, &at[y], &at[x]),
+                 "%s is written over %s, which is still read", out.f[out.field].name, other.f[other.field].name);
+    }
+    return AN_OK;
+}
+
 an_status check_insn(const program *p, size_t index, diag *d)
 {
     ck c = { .p = p, .in = &p->insns.at[index], .index = index, .d = d };
-    return checks[c.in->op](&c);
+    TRY(checks[c.in->op](&c));
+    return check_apart(&c);
 }

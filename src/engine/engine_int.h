@@ -24,6 +24,16 @@ const char *insn_name(insn_id op);
 const char *insn_what(insn_id op);
 int insn_outputs(insn_id op); /* how many of the leading tensor fields are written; the others are read */
 
+/* The tensors a checked instruction reads, or those it writes, one after the other; f[field] has the name. */
+typedef struct {
+    const int64_t *t;
+    int field, n_fields, outputs;
+    int64_t left;
+    insn_field f[ISA_MAX_FIELDS];
+} insn_walk;
+void insn_walk_begin(insn_walk *w, const insn *in);
+bool insn_walk_next(insn_walk *w, bool written, int64_t *tensor); /* false: past the last */
+
 /* Fields of a checked instruction by name. Asking for a name the row lacks is a bug and stops the program. */
 int64_t insn_t(const insn *in, const char *name);                        /* tensor number; -1: none */
 const int64_t *insn_ts(const insn *in, const char *name, int64_t *n);

@@ -105,36 +105,6 @@ static void const_drop(image *im, size_t k)
     if (!im->stored[k].at[0]) const_done(im, k);
 }
 
-/* The tensors an instruction reads, one after the other; NULL past the last. */
-typedef struct {
-    const int64_t *t;
-    int field, n_fields, outputs;
-    int64_t left;
-    insn_field f[ISA_MAX_FIELDS];
-} reader;
-
-static void reader_begin(reader *r, const insn *in)
-{
-    *r = (reader){ .t = in->t, .outputs = insn_outputs(in->op), .field = -1 };
-    r->n_fields = isa_fields(in->op, r->f);
-}
-
-static bool reader_next(reader *r, bool written, int64_t *tensor)
-{
-    for (;;) {
-        while (r->left > 0) {
-            r->left--;
-            *tensor = *r->t++;
-            if (*tensor >= 0 && (r->outputs >= 0) == written) return true;
-        }
-        do {
-            if (++r->field >= r->n_fields) return false;
-        } while (r->f[r->field].kind > FIELD_T_LIST);
-        r->left = r->f[r->field].kind == FIELD_T_LIST ? *r->t++ : 1;
-        r->outputs--;
-    }
-}
-
 /* ---- preparing ---- */
 
 static an_status prepare(image *im, size_t i, diag *d)
@@ -152,19 +122,19 @@ static an_status prepare_lazily(image *im, diag *d)
     uint32_t *readers = TAKE(&im->mem_image, uint32_t, n);
     bool *kept = TAKE(&im->mem_image, bool, n);
     if (!readers || !kept) return diag_nomem(d);
-    reader r;
+    insn_walk r;
     int64_t t;
     for (size_t i = 0; i < p->insns.n; i++)
-        for (reader_begin(&r, &p->insns.at[i]); reader_next(&r, false, &t);)
+        for (insn_walk_begin(&r, &p->insns.at[i]); insn_walk_next(&r, false, &t);)
             if (p->tensors.at[t].where == SPACE_CONST) readers[p->tensors.at[t].slot]++;
     for (size_t i = 0; i < p->insns.n; i++) {
         const insn *in = &p->insns.at[i];
         if (!insn_is_product(in->op))
-            for (reader_begin(&r, in); reader_next(&r, false, &t);) TRY(const_ready(im, t, d));
+            for (insn_walk_begin(&r, in); insn_walk_next(&r, false, &t);) TRY(const_ready(im, t, d));
         im->packed_now = -1;
         TRY(prepare(im, i, d));
         int64_t packed = im->packed_now;
-        for (reader_begin(&r, in); reader_next(&r, false, &t);) {
+        for (insn_walk_begin(&r, in); insn_walk_next(&r, false, &t);) {
             if (p->tensors.at[t].where != SPACE_CONST) continue;
             size_t k = p->tensors.at[t].slot;
             if (t != packed || !im->state[i]) {
@@ -182,9 +152,9 @@ static an_status prepare_lazily(image *im, diag *d)
 /* Does the instruction read (or write, `written`) any tensor of this port? */
 static bool touches(const program *p, const insn *in, space where, uint32_t slot, bool written)
 {
-    reader r;
+    insn_walk r;
     int64_t t;
-    for (reader_begin(&r, in); reader_next(&r, written, &t);)
+    for (insn_walk_begin(&r, in); insn_walk_next(&r, written, &t);)
         if (p->tensors.at[t].where == where && p->tensors.at[t].slot == slot) return true;
     return false;
 }
@@ -238,9 +208,9 @@ static int64_t last_chain_of(const program *p, uint32_t k)
     for (size_t i = 0; i < p->insns.n; i++)
         if (touches(p, &p->insns.at[i], SPACE_INPUT, k, false)) at = (int64_t)i;
     if (at < 0 || !is_chain(&p->insns.at[at])) return -1;
-    reader r;
+    insn_walk r;
     int64_t t;
-    for (reader_begin(&r, &p->insns.at[at]); reader_next(&r, false, &t);) {
+    for (insn_walk_begin(&r, &p->insns.at[at]); insn_walk_next(&r, false, &t);) {
         const etensor *x = &p->tensors.at[t];
         if (x->where == SPACE_INPUT && x->slot == k && !in_step(p, &p->insns.at[at], x, p->inputs.at[k].bytes))
             return -1;

@@ -96,6 +96,28 @@ static place find(const insn *in, const char *want)
     abort(); /* no such field: a slip in this folder, never input */
 }
 
+void insn_walk_begin(insn_walk *w, const insn *in)
+{
+    *w = (insn_walk){ .t = in->t, .outputs = insn_outputs(in->op), .field = -1 };
+    w->n_fields = isa_fields(in->op, w->f);
+}
+
+bool insn_walk_next(insn_walk *w, bool written, int64_t *tensor)
+{
+    for (;;) {
+        while (w->left > 0) {
+            w->left--;
+            *tensor = *w->t++;
+            if (*tensor >= 0 && (w->outputs >= 0) == written) return true;
+        }
+        do {
+            if (++w->field >= w->n_fields) return false;
+        } while (w->f[w->field].kind > FIELD_T_LIST);
+        w->left = w->f[w->field].kind == FIELD_T_LIST ? *w->t++ : 1;
+        w->outputs--;
+    }
+}
+
 int64_t insn_t(const insn *in, const char *name) { return in->t[find(in, name).t]; }
 int64_t insn_i(const insn *in, const char *name) { return in->i[find(in, name).i]; }
 double insn_f(const insn *in, const char *name) { return in->f[find(in, name).f]; }
