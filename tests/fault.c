@@ -3,6 +3,7 @@
  *
  *   FAULT_MEM=N    the N-th allocation (malloc, calloc, realloc, mmap, a thread) is refused
  *   FAULT_FILE=N   the N-th call about files fails, with the disk full
+ *   FAULT_LINE=N   the N-th line added to a log fails, with the disk full
  *   FAULT_KILL=N   the process ends there, as by SIGKILL
  *   FAULT_TERM=1   it gets SIGTERM when it is about to execute itself, the first time
  *   FAULT_TRACE=F  lines in F, in their order: fsync PATH, rename FROM TO, mkdir PATH, unlink PATH
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 void *__libc_malloc(size_t);
@@ -28,8 +30,8 @@ void *__libc_realloc(void *, size_t);
 void *__libc_memalign(size_t, size_t);
 void __libc_free(void *);
 
-static atomic_long mems, files, blocks;
-static long bad_mem, bad_file, last;
+static atomic_long mems, files, lines, blocks;
+static long bad_mem, bad_file, bad_line, last;
 static int ready;
 
 static long number(const char *name)
@@ -51,7 +53,7 @@ static void report(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-    bad_mem = number("FAULT_MEM"), bad_file = number("FAULT_FILE"), last = number("FAULT_KILL");
+    bad_mem = number("FAULT_MEM"), bad_file = number("FAULT_FILE"), bad_line = number("FAULT_LINE"), last = number("FAULT_KILL");
     atexit(report);
     ready = 1;
 }
@@ -157,6 +159,12 @@ FILE_CALL(int, -1, rmdir, (const char *p), (p))
 TRACED(int, -1, unlink, (const char *p), (p), trace("unlink", p, NULL))
 FILE_CALL(int, -1, unlinkat, (int d, const char *p, int f), (d, p, f))
 FILE_CALL(FILE *, NULL, fopen, (const char *p, const char *m), (p, m))
+
+ssize_t writev(int fd, const struct iovec *part, int n)
+{
+    if (ready && ++lines == bad_line) return errno = ENOSPC, -1;
+    BEHIND(ssize_t, writev, (int, const struct iovec *, int), (fd, part, n));
+}
 
 int open(const char *p, int flags, ...)
 {

@@ -137,6 +137,12 @@ awk -v run="$tmp/deep/er" -v deep="$tmp/deep" -v tmp="$tmp" '
     }
     END { if (steps != 4 || gone != 3) print steps + 0 " saved, " gone + 0 " gone"; exit bad || steps != 4 || gone != 3 }' "$tmp/trace" >"$tmp/diff" || bad "order of a save: $(cat "$tmp/diff")"
 
+# a loss that the run's folder does not take is told of, and the run goes on; the curve lacks it
+rm -rf "$tmp/run"
+train FAULT_LINE=2
+[ $code -eq 0 ] && [ "$(digest "$tmp/out")" = "$want" ] && [ "$(grep -c 'losses.jsonl: No space left on device: .* update 2,' "$tmp/err")" -eq 1 ] &&
+    [ "$(cut -d, -f1 "$tmp/run/losses.jsonl" | tr '\n' ' ')" = '{"step":1 {"step":3 {"step":4 ' ] || bad "a loss not taken: exit $code: $(cat "$tmp/err" "$tmp/run/losses.jsonl")"
+
 # a run that executes itself, asked to end at that very moment: the process that goes on was asked. It saved, so nothing is lost either way
 with FAULT_TERM=1 "$anneal" train --model "$tmp/config.json" --data "$tmp/s.u16" --engine soft:m4 --pipeline restart --compile-limit 10 --threads 1 --batch 1 --seq 8 \
     --steps 6 --save "$tmp/anew" --sample-every 0 --validation 0 --json

@@ -1,5 +1,6 @@
 /* lm_train.c: language-model runs behind the public header: options handed on, progress as lines, curves and lanes
  * kept on the way. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,6 +22,7 @@ typedef struct {
     int64_t known;          /* the first update of the curve; 0: none */
     bool begun, last;       /* a loss was told of; the last update was done */
     lines *losses;          /* the curve, beside the checkpoints */
+    bool told;              /* that it has gaps */
 } watch;
 
 /* ---- on the way ---- */
@@ -64,7 +66,16 @@ static char *losses_path(const watch *w)
     return api_take(&b);
 }
 
-/* A line that cannot be written is a shorter curve and nothing else. */
+/* A line that cannot be written is a gap in later curves and nothing else: training goes on. */
+static void tell_of_gap(watch *w, int64_t step, int why)
+{
+    if (!w->told && w->o->on_warning)
+        log_say(w->o->on_warning, w->o->user,
+                "%s/losses.jsonl: %s: curves drawn after --resume will lack the loss of update %lld, and perhaps others",
+                w->o->save, strerror(why), (long long)step);
+    w->told = true;
+}
+
 static void keep(watch *w, const char *kind, int64_t step, double loss, double smooth)
 {
     char line[160];
@@ -72,7 +83,7 @@ static void keep(watch *w, const char *kind, int64_t step, double loss, double s
     int n = snprintf(line, sizeof line, "{%s\"step\":%lld,\"loss\":%.7g", kind, (long long)step, loss);
     if (isfinite(smooth)) n += snprintf(line + n, sizeof line - (size_t)n, ",\"smooth\":%.7g", smooth);
     snprintf(line + n, sizeof line - (size_t)n, "}");
-    (void)lines_add(w->losses, line);
+    if (!lines_add(w->losses, line)) tell_of_gap(w, step, errno);
 }
 
 /* What earlier processes of the run left, up to where this one goes on. */
@@ -112,7 +123,7 @@ static void begin(watch *w, int64_t first)
     if (w->begun) return;
     remember(w, first);
     char *path = losses_path(w);
-    if (path) w->losses = lines_open(path, first == 0);
+    if (path && !(w->losses = lines_open(path, first == 0))) tell_of_gap(w, first + 1, errno);
     free(path);
 }
 
