@@ -1,11 +1,11 @@
 #!/bin/sh
-# What `make run` shows: the default model learns to write from the built-in stories, in about a minute on two cores.   demo.sh ANNEAL
+# What `make run` shows: the default model learns to write from the built-in stories, in less than a minute on two cores.   demo.sh ANNEAL
 anneal=$1 steps=${STEPS:-1000}
 out=$(dirname "$anneal")/run
 rm -rf "$out"
 mkdir -p "$out" || exit 1
 echo "anneal train: a model of a million weights from nothing, on stories made here"
-"$anneal" train --engine cpu --batch 4 --steps "$steps" --lr 0.004 --save "$out/checkpoints" --save-every 500 --plot "$out/loss.svg" --log "$out/log.jsonl" --sample-every 0 || exit 1
+"$anneal" train --engine cpu --math bf16 --batch 4 --steps "$steps" --lr 0.004 --save "$out/checkpoints" --save-every 500 --plot "$out/loss.svg" --log "$out/log.jsonl" --sample-every 0 || exit 1
 model=$out/checkpoints/$(cat "$out/checkpoints/latest")
 echo
 choice="--engine cpu --max-tokens 110 --temperature 0.6 --seed 2"
