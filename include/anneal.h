@@ -8,8 +8,9 @@
  *     if (page) fputs(page, stdout), an_free(page);
  *     an_report_free(r);
  *
- * Handles are opaque; options zeroed mean defaults. A call that fails fills an_error and leaves its result NULL, except
- * where a declaration says otherwise. Nothing here prints or exits. Handles may be used from one thread at a time. */
+ * Handles are opaque; options zeroed mean defaults. Pointers may be NULL only where it says so, an_error always may.
+ * A call that fails fills it and leaves its result NULL, except where a declaration says otherwise. Nothing here prints
+ * or exits. Handles may be used from one thread at a time. */
 #ifndef ANNEAL_H
 #define ANNEAL_H
 
