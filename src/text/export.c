@@ -297,6 +297,13 @@ static an_status fill(sheet *h, size_t rows)
         return tok_bad(
             h->d, t,
             "BPE over characters with neither bytes nor an unknown token to fall back to: a GGUF vocabulary has no word for it");
+    int bytes = 0;
+    for (int b = 0; b < 256; b++) bytes += t->byte_id[b] != NO_ID;
+    if (t->model != MODEL_BYTE_BPE && !t->byte_fallback && bytes)
+        return tok_bad(
+            h->d, t,
+            "%d of 256 bytes have a token, and it does not fall back to them: a GGUF vocabulary has no word for it",
+            bytes);
     *v = (tok_vocab){ .model = t->model == MODEL_BYTE_BPE ? "gpt2" : t->model == MODEL_UNIGRAM ? "t5" : "llama", .bos = t->bos, .eos = t->eos, .unk = t->unk, .pad = t->pad,
                       .add_bos = t->add_bos, .add_eos = t->add_eos, .chat_template = t->chat_template };
     TRY(put_tokens(h, rows));

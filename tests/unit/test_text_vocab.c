@@ -184,6 +184,37 @@ static void not_sayable(void **state)
     }
 }
 
+/* Tokens of bytes that nothing falls back to: read from such a vocabulary, something would. */
+static void idle_bytes(void **state)
+{
+    (void)state;
+    for (int bytes = 0; bytes <= 256; bytes += 64) {
+        strbuf b = { 0 }, trainer = { 0 };
+        put_piece(&b, "<unk>", 0, TOK_UNKNOWN), put_piece(&b, "a", -1, TOK_NORMAL);
+        for (int i = 0; i < bytes; i++) {
+            char name[8];
+            snprintf(name, sizeof name, "<0x%02X>", (unsigned)i);
+            put_piece(&b, name, 0, TOK_BYTE);
+        }
+        put_varint(&trainer, 3 << 3), put_varint(&trainer, 2);  /* BPE */
+        put_varint(&trainer, 35 << 3), put_varint(&trainer, 0); /* no fallback */
+        put_bytes(&b, 2, trainer.at, trainer.n);
+        tokenizer *t;
+        diag d = { 0 };
+        assert_ok(tok_from_model("file", b.at, b.n, &t, &d), d);
+        arena mem = { 0 };
+        tok_vocab v;
+        const char *lost;
+        char want[80];
+        snprintf(want, sizeof want, "%d of 256 bytes have a token, and it does not fall back to them", bytes);
+        an_status st = tok_to_vocab(t, 0, &mem, &v, &lost, &d);
+        if (bytes ? st != AN_INPUT || !strstr(d.msg, want) : st != AN_OK) fail_msg("%d bytes: %d: %s", bytes, (int)st, d.msg);
+        arena_free(&mem);
+        tok_close(t);
+        sb_free(&b), sb_free(&trainer);
+    }
+}
+
 /* ---- vocabularies of a few tokens ---- */
 
 /* Vocabularies of the SentencePiece kinds need no bytes: a run of characters without a token is then the one token
@@ -394,7 +425,7 @@ int main(void)
         cmocka_unit_test(without_bytes),
         cmocka_unit_test(best_of_several),
         cmocka_unit_test(hostile_maps),
-        cmocka_unit_test(not_sayable),
+        cmocka_unit_test(not_sayable), cmocka_unit_test(idle_bytes),
         cmocka_unit_test(pre_names),
     };
     return cmocka_run_group_tests_name("text_vocab", tests, NULL, NULL);
