@@ -109,11 +109,11 @@ static void put_cache(page *p)
         sb_puts(&p->b, "}\n");
     } else if (!c.dir) line(p, "no folder", "", "kept in memory only: ANNEAL_CACHE, XDG_CACHE_HOME and HOME name none");
     else {
-        char what[240], now[32], most[32];
+        char what[280], now[32], most[32];
         put_size(now, sizeof now, c.bytes);
         put_size(most, sizeof most, c.max_bytes);
         snprintf(what, sizeof what, "%llu programs, %s%s%s%s%s", (unsigned long long)c.programs, now,
-                 st ? "" : " of at most ", st ? "" : most, *c.why_not ? "; kept in memory only: " : "", c.why_not);
+                 st ? "" : " of at most ", st ? "" : most, *c.why_not ? "; new ones are kept in memory only: " : "", c.why_not);
         line(p, dir, "", what);
     }
     free(c.dir);

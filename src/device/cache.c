@@ -5,7 +5,8 @@
  * and renamed into place, so a reader sees a whole entry or none, and a crash leaves at most a file nobody asks for.
  * Whoever opens the folder or writes to it removes those of processes that are gone, and of any when they are old;
  * whoever writes to it and finds it too large, those files included, removes the entries used longest ago. Reading
- * one touches its time. Processes need no lock: they only ever create, rename and remove whole files. */
+ * one touches its time. Processes need no lock: they only ever create, rename and remove whole files. A folder that
+ * can only be read is read. */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
 #include <errno.h>
@@ -35,6 +36,7 @@ struct held { /* an entry in memory */
 struct dev_cache {
     pthread_mutex_t mu;
     char *dir;        /* NULL: memory only */
+    bool only_read;   /* nothing in it is made, touched or removed */
     uint64_t max_disk, max_memory, memory;
     held *first;      /* most recently used first */
     unsigned written; /* makes temporary names unique */
@@ -60,6 +62,12 @@ static char *default_dir(void)
     if (xdg && *xdg == '/') return join(xdg, "/anneal"); /* the XDG rules: a relative path is to be ignored */
     if (home && *home) return join(home, "/.cache/anneal");
     return NULL;
+}
+
+static bool is_readable(const char *dir)
+{
+    struct stat s;
+    return !access(dir, R_OK | X_OK) && !stat(dir, &s) && S_ISDIR(s.st_mode);
 }
 
 /* Bytes, or so many times 1024 of them for each step of k, M, G. */
@@ -101,13 +109,18 @@ an_status dev_cache_open(dev_cache **out, const dev_cache_options *o, diag *d)
     if (o->memory_only) return AN_OK;
     c->dir = o->dir ? join(o->dir, "") : default_dir();
     diag why = { 0 };
-    if (c->dir && (dir_make(c->dir, &why) || access(c->dir, R_OK | W_OK | X_OK))) {
+    if (!c->dir) return AN_OK;
+    if (dir_make(c->dir, &why) || access(c->dir, R_OK | W_OK | X_OK)) {
         if (!why.st) file_fail("write to", c->dir, &why);
-        snprintf(d->msg, sizeof d->msg, "compiled programs are kept in memory only: %.300s", why.msg);
+        c->only_read = is_readable(c->dir);
+        snprintf(d->msg, sizeof d->msg, "%scompiled programs are kept in memory only: %.300s",
+                 c->only_read ? "newly " : "", why.msg);
+        if (c->only_read) return AN_OK;
         free(c->dir);
         c->dir = NULL;
+        return AN_OK;
     }
-    if (c->dir) sweep(c, false);
+    sweep(c, false);
     return AN_OK;
 }
 
@@ -227,10 +240,10 @@ static bool read_entry(dev_cache *c, dev_key key, strbuf *out)
     if (ok) {
         sb_putn(out, (const char *)f.at + ENTRY_HEADER, f.n - ENTRY_HEADER);
         ok = !out->oom;
-        utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW); /* used just now */
+        if (!c->only_read) utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW); /* used just now */
     } else if (there || (path && foreign(c, path))) {
         c->st.bad++;
-        remove(path); /* a folder goes when it is empty */
+        if (!c->only_read) remove(path); /* a folder goes when it is empty */
     }
     if (there) file_drop(&f);
     free(path);
@@ -377,7 +390,7 @@ void dev_cache_put(dev_cache *c, dev_key key, const void *bytes, size_t n)
 {
     pthread_mutex_lock(&c->mu);
     hold(c, key, bytes, n);
-    if (c->dir) write_entry(c, key, bytes, n);
+    if (c->dir && !c->only_read) write_entry(c, key, bytes, n);
     pthread_mutex_unlock(&c->mu);
 }
 
@@ -386,7 +399,7 @@ void dev_cache_drop(dev_cache *c, dev_key key)
     pthread_mutex_lock(&c->mu);
     held *h = find_held(c, key);
     if (h) forget(c, h);
-    char *path = c->dir ? entry_path(c, key) : NULL;
+    char *path = c->dir && !c->only_read ? entry_path(c, key) : NULL;
     if (path) unlink(path);
     free(path);
     c->st.bad++;

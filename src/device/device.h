@@ -259,19 +259,19 @@ typedef struct {              /* zero means default */
 typedef struct {
     uint64_t memory_hits, disk_hits, misses, writes, bad, evicted;
 } dev_cache_stats;
-/* A folder that cannot be made or written is no failure: the cache then lives in memory, and why says so (d->st
- * stays AN_OK). AN_INPUT: ANNEAL_CACHE_BYTES is needed and is no size. */
+/* A folder that cannot be made or written is no failure: the cache then lives in memory, what the folder has is used
+ * where it can be read, and why says so (d->st stays AN_OK). AN_INPUT: ANNEAL_CACHE_BYTES is needed and is no size. */
 an_status dev_cache_open(dev_cache **out, const dev_cache_options *o, diag *d) MUST_CHECK;
 void dev_cache_close(dev_cache *c); /* NULL is fine */
 const char *dev_cache_dir(const dev_cache *c); /* NULL: memory only */
-/* The bytes stored under the key, appended to *out; false: none, or not intact (then it is removed and counted). */
+/* The bytes stored under the key, appended to *out; false: none, or not intact (then it is counted, and removed where it can be). */
 bool dev_cache_get(dev_cache *c, dev_key key, strbuf *out);
 void dev_cache_put(dev_cache *c, dev_key key, const void *bytes, size_t n); /* best effort */
 void dev_cache_drop(dev_cache *c, dev_key key); /* what was stored turned out to be bad */
 void dev_cache_get_stats(dev_cache *c, dev_cache_stats *out);
 typedef struct {
     char *dir;                /* for free(); NULL: the environment names none, and programs are kept in memory */
-    char why_not[120];        /* it cannot be used; "": it can, or can be made */
+    char why_not[120];        /* it cannot be written; "": it can, or can be made */
     uint64_t programs, bytes; /* in it now */
     uint64_t max_bytes;       /* that they may come to */
 } dev_cache_info;

@@ -480,6 +480,49 @@ static void places(void **state)
     rmdir(in_dir(".cache"));
 }
 
+/* A folder of another user: what it has is used, and it stays as it is. In a child, which gives up root's rights. */
+static void only_read(void **state)
+{
+    (void)state;
+    enum { NOBODY = 65534 };
+    empty();
+    dev_cache *c = open_cache(1 << 20, 1);
+    put(c, 1), put(c, 2);
+    dev_cache_close(c);
+    FILE *f = fopen(entry_name(key(2)), "r+b");
+    assert_non_null(f);
+    assert_true(!fseek(f, ENTRY_HEADER + 5, SEEK_SET) && fputc('!', f) == '!' && !fclose(f));
+    struct stat was, is;
+    assert_int_equal(stat(entry_name(key(1)), &was), 0);
+    assert_int_equal(chmod(dir, 0555), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        diag d = { 0 };
+        dev_cache_stats st = { 0 };
+        if (!geteuid() && setuid(NOBODY)) _exit(1);
+        if (dev_cache_open(&c, &(dev_cache_options){ .dir = dir, .max_disk_bytes = 1 << 20 }, &d)) _exit(2);
+        if (!dev_cache_dir(c) || !strstr(d.msg, "newly compiled programs are kept in memory only: cannot write to "))
+            _exit(3);
+        if (!has(c, 1) || has(c, 2) || has(c, 3)) _exit(4);
+        put(c, 3);
+        if (!has(c, 3)) _exit(5);
+        dev_cache_drop(c, key(1)); /* gone from memory, and read again */
+        if (!has(c, 1)) _exit(6);
+        dev_cache_get_stats(c, &st);
+        dev_cache_close(c);
+        _exit(st.disk_hits == 2 && st.memory_hits == 1 && st.misses == 2 && st.bad == 2 && !st.writes ? 0 : 7);
+    }
+    int how;
+    waitpid(pid, &how, 0);
+    assert_int_equal(chmod(dir, 0700), 0);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+    assert_int_equal(count_files(""), 2);
+    assert_int_equal(stat(entry_name(key(1)), &is), 0);
+    assert_true(is.st_mtime == was.st_mtime && !stat(entry_name(key(2)), &is));
+}
+
 /* The bound of the environment, where the caller has none. */
 static void bound_from_environment(void **state)
 {
@@ -783,7 +826,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back), cmocka_unit_test(memory_bounds), cmocka_unit_test(damage), cmocka_unit_test(disk_bounds),
-        cmocka_unit_test(leftovers),      cmocka_unit_test(room_of_what_is_written), cmocka_unit_test(killed),        cmocka_unit_test(shared), cmocka_unit_test(places),
+        cmocka_unit_test(leftovers),      cmocka_unit_test(room_of_what_is_written), cmocka_unit_test(killed),        cmocka_unit_test(shared), cmocka_unit_test(places), cmocka_unit_test(only_read),
         cmocka_unit_test(planted),        cmocka_unit_test(known_again), cmocka_unit_test(by_another_compiler), cmocka_unit_test(no_files_of_ours), cmocka_unit_test(bound_from_environment),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
