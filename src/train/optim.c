@@ -224,15 +224,26 @@ static void step_down(optim_graph *b, const optim_vals *in, val by, bool decay, 
 /* A moment in the units of this step. */
 static val carried(optim_graph *b, val m, ctl_id c) { return b->ctl[c].i && m.i ? G(b->g, MUL, m, b->ctl[c]) : m; }
 
-static val adam_v(optim_graph *b, const optim_vals *in, val g, optim_vals *out)
+/* The square root of the second moment. Of a pair hi alone will do where it is not 0, for then it is most of the sum;
+ * what lies in lo is at most half a unit of hi, whose root is smaller. */
+static val root_of(optim_graph *b, const optim_vals *v)
+{
+    val root = G(b->g, SQRT, v->slot[1]);
+    if (!v->slot_lo[1].i) return root;
+    return G(b->g, MAXIMUM, root, times(b, G(b->g, SQRT, G(b->g, ABS, v->slot_lo[1])), 1 / sqrt(LOW_UNIT)));
+}
+
+static void adam_v(optim_graph *b, const optim_vals *in, val g, optim_vals *out)
 {
     double keep = b->t->opt.beta2, take = 1 - keep;
     val v = carried(b, in->slot[1], CTL_RESCALE2), low = carried(b, in->slot_lo[1], CTL_RESCALE2),
         sq = G(b->g, SQUARE, g);
-    if (!low.i) return out->slot[1] = G(b->g, ADD, times(b, v, keep), times(b, sq, take));
+    if (!low.i) {
+        out->slot[1] = G(b->g, ADD, times(b, v, keep), times(b, sq, take));
+        return;
+    }
     val more = times(b, G(b->g, SUB, sq, v), take * LOW_UNIT); /* the low half's own decay is below what it can hold */
     settle(b, v, G(b->g, ADD, low, more), &out->slot[1], &out->slot_lo[1]);
-    return out->slot[1];
 }
 
 void optim_update(optim_graph *b, const optim_vals *in, val grad, val factor, bool decay, optim_vals *out)
@@ -247,8 +258,8 @@ void optim_update(optim_graph *b, const optim_vals *in, val grad, val factor, bo
     if (k->slots == 2) {
         val m = out->slot[0] =
             G(g, ADD, times(b, carried(b, in->slot[0], CTL_RESCALE), k->beta1), times(b, grad, 1 - k->beta1));
-        val v = adam_v(b, in, grad, out);
-        dir = G(g, REAL_DIV, m, G(g, ADD, G(g, SQRT, v), b->ctl[CTL_EPS]));
+        adam_v(b, in, grad, out);
+        dir = G(g, REAL_DIV, m, G(g, ADD, root_of(b, out), b->ctl[CTL_EPS]));
     } else if (is_half(b->t)) dir = G(g, MUL, dir, b->ctl[CTL_UNSCALE]);
     step_down(b, in, G(g, MUL, dir, b->ctl[CTL_LR]), decay, out);
 }
@@ -256,8 +267,13 @@ void optim_update(optim_graph *b, const optim_vals *in, val grad, val factor, bo
 /* ---- the host's share ---- */
 
 /* A gradient whose share of an fp16 second moment, (1 - b2) g^2, rounds to nothing would be divided by epsilon
- * alone. An epsilon as large as the largest of those keeps their steps below the learning rate. */
-static double eps_least(const trainer *t) { return sqrt(0x1p-25 / (1 - t->opt.beta2) / (is_pair(t) ? LOW_UNIT : 1)); }
+ * alone. An epsilon as large as the largest of those keeps their steps below the learning rate. In pairs the share is
+ * counted in low units, and then it is the square itself that rounds to nothing. */
+static double eps_least(const trainer *t)
+{
+    const double share = 1 - t->opt.beta2;
+    return sqrt(0x1p-25 / (is_pair(t) ? MIN(share * LOW_UNIT, 1) : share));
+}
 
 void optim_ctl(const trainer *t, double lr, double S, uint64_t step, double *row)
 {

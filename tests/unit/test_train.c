@@ -183,13 +183,15 @@ static void an_epsilon(void **state)
 
 /* ---- what fp16 loses and pairs keep ---- */
 
+/* x is the gradient of w. */
+static const char given_text[] =
+    "graph \"one\"\nx = input fp16[1, 32]\nw = input fp16[1, 32]\np = mul(x, w)\nloss = reduce_sum(p) {axes=[0, 1], keep_dims=true}\nreturn loss\n";
+
 static void pairs_keep_small_updates(void **state)
 {
     (void)state;
-    static const char text[] =
-        "graph \"one\"\nx = input fp16[1, 32]\nw = input fp16[1, 32]\np = mul(x, w)\nloss = reduce_sum(p) {axes=[0, 1], keep_dims=true}\nreturn loss\n";
     for (int pair = 0; pair < 2; pair++) {
-        graph *g = parse(text, "");
+        graph *g = parse(given_text, "");
         trainer *t;
         diag d = { 0 };
         train_report r;
@@ -213,6 +215,45 @@ static void pairs_keep_small_updates(void **state)
         for (int i = 0; i < 32; i++)
             if (pair ? fabs(w[i] - 0.989) > 1e-4 : w[i] != 1)
                 fail_msg("%s: w is %g", pair ? "pair" : "fp16", (double)w[i]);
+        train_close(t);
+        graph_free(g);
+    }
+}
+
+/* Gradients from far below what fp16 can square to some that it can: no step of Adam is longer than the rate, but for
+ * what the second moment is rounded by, and pairs feel gradients whose share of it is nothing in fp16. */
+static void adam_of_small_gradients(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *engine;
+        train_state_form type;
+        double beta2, from; /* from: gradients that shall take a step of a third of the rate at least */
+    } cases[] = { { "soft:m1", TRAIN_F16, 0.999, 0x1p-8 }, { "soft:m1", TRAIN_HALVES, 0.999, 0x1p-12 }, { "soft:m4", TRAIN_HALVES, 0.999, 0x1p-12 }, { "soft:m5", TRAIN_HALVES, 0.999, 0x1p-12 },
+                  { "soft:m1", TRAIN_F16, 0.95, 0x1p-10 },  { "soft:m1", TRAIN_HALVES, 0.95, 0x1p-12 } };
+    const double rate = 0x1p-4;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        graph *g = parse(given_text, "");
+        trainer *t;
+        diag d = { 0 };
+        train_report r;
+        float x[32], w[32] = { 0 }, was[32];
+        for (int k = 0; k < 32; k++) x[k] = (float)ldexp(1 + (k % 2) * 0.5, k / 2 - 15);
+        train_options o = { .engine = cases[i].engine, .loss = graph_find(g, "loss"), .param = &(train_param){ "w", false }, .n_param = 1,
+                            .optimizer = "adam", .beta2 = cases[i].beta2, .loss_scale = 1, .state = cases[i].type };
+        assert_ok(train_open(&t, g, &o, &d), d);
+        assert_ok(train_write(t, "w", DT_F32, w, &d), d);
+        assert_ok(train_put(t, "x", DT_F32, x, &d), d);
+        for (int s = 0; s < 12; s++) {
+            memcpy(was, w, sizeof w);
+            assert_ok(train_step(t, rate, &r, &d), d);
+            assert_ok(train_read(t, "w", DT_F32, w, &d), d);
+            for (int k = 0; k < 32; k++) {
+                const double by = (double)(was[k] - w[k]) / rate;
+                if (by > 1.25 || by < 0 || ((double)x[k] >= cases[i].from && by < 0.33))
+                    fail_msg("case %zu, gradient %g, step %d: %g of the rate", i, (double)x[k], s, by);
+            }
+        }
         train_close(t);
         graph_free(g);
     }
@@ -346,6 +387,7 @@ int main(void)
         cmocka_unit_test(optimizers),
         cmocka_unit_test(an_epsilon),
         cmocka_unit_test(pairs_keep_small_updates),
+        cmocka_unit_test(adam_of_small_gradients),
         cmocka_unit_test(small_in_fp16),
         cmocka_unit_test(the_rate_absorbs_the_scale),
         cmocka_unit_test(convolutions),
