@@ -361,8 +361,8 @@ typedef struct {                    /* zero means default */
 } an_train_options;
 typedef struct {
     double loss, grad_norm, lr, loss_scale;
-    /* applied 0: accumulating, or something was not finite or (on a chip) the gradient 0 everywhere; the weights are as
-     * they were */
+    /* finite 0: something was not, or (on a chip) the gradient is 0 everywhere, as where infinities cancel. applied 0:
+     * that, or accumulating; the weights are as they were */
     int finite, applied;
     uint64_t step, skipped, zeros;  /* updates so far; those that were not finite; those without a gradient */
 } an_train_report;

@@ -93,7 +93,7 @@ static void put_hazard(strbuf *b, const graph *g, const grad_hazard *h, const ch
               h->name, GRAD_WIDTH_LIMIT);
     if (known) sb_printf(b, "%g can reach it", h->largest);
     else sb_puts(b, "what can reach it is not known before running");
-    if (bounded) sb_printf(b, "; a loss scale up to %g is safe", h->safe_scale);
+    if (bounded) sb_printf(b, "; up to a loss scale of %g nothing here passes that", h->safe_scale);
     else if (h->scales) sb_puts(b, "; it grows with the loss scale");
     sb_putc(b, '\n');
 }

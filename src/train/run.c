@@ -262,16 +262,18 @@ static an_status one_step(run *r, double lr, train_report *p, double *loss)
     double sum = 0;
     int64_t n = 0;
     r->data_ns = 0;
+    *loss = NAN;
     for (int64_t a = 0; a < r->accum; a++) {
         uint64_t t0 = clock_ns();
         train_batches_next(&r->batches, &r->data, r->net.opt.batch, r->x, r->y);
         r->data_ns += clock_ns() - t0;
         TRY(train_put(r->t, "x", DT_F32, r->x, r->d));
         TRY(train_put(r->t, "y", DT_F32, r->y, r->d));
-        TRY(train_step(r->t, lr, p, r->d));
+        const an_status st = train_step(r->t, lr, p, r->d);
         if (!isnan(p->loss)) sum += p->loss, n++;
+        if (n) *loss = sum / (double)n;
+        TRY(st);
     }
-    *loss = n ? sum / (double)n : (double)NAN;
     return AN_OK;
 }
 
@@ -281,11 +283,13 @@ static an_status loop(run *r)
     int64_t every = r->o->every ? r->o->every : EVERY, first = r->done;
     if (every > 0 && first == 0) TRY(note_accuracy(r, 0));
     while (r->done < r->schedule.steps && !r->out->stopped) {
-        train_report p;
+        train_report p = { .verdict = VERDICT_FINE };
         double loss;
         uint64_t t0 = clock_ns();
-        TRY(one_step(r, train_schedule_lr(&r->schedule, r->done), &p, &loss));
+        const an_status st = one_step(r, train_schedule_lr(&r->schedule, r->done), &p, &loss);
         uint64_t ns = clock_ns() - t0;
+        if (st && p.verdict != VERDICT_FINE) log_line(r, &p, loss, ns); /* the last of a row that ends the training */
+        TRY(st);
         r->out->done = ++r->done;
         r->out->seconds += (double)ns / 1e9;
         if (p.applied) r->out->loss = loss;

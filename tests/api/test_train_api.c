@@ -160,7 +160,7 @@ static void hazards_of_a_sample(void **state)
     static const struct {
         double scale;
         const char *form, *engine, *says;
-    } rows[] = { { 65536, NULL, NULL, "41472 can reach it; a loss scale up to 6438.58 is safe\n" }, { 65536, "patches", "soft:m2", "fix: the forms input-patches and no-width-offset" },
+    } rows[] = { { 65536, NULL, NULL, "41472 can reach it; up to a loss scale of 6438.58 nothing here passes that\n" }, { 65536, "patches", "soft:m2", "fix: the forms input-patches and no-width-offset" },
                  { 65536, NULL, "soft:m1", "c.ann:4: conv y: slice_by_" }, { 65536, NULL, "soft:m5", NULL }, { 65536, NULL, "cpu", NULL },
                  { 6400, NULL, NULL, NULL }, { 65536, "input-patches", NULL, NULL }, { 65536, "no-width-offset", NULL, NULL } };
     float ones[192], threes[108];

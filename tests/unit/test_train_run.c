@@ -518,6 +518,29 @@ static void loss_of_a_group(void **state)
 }
 
 /* What fills up the last minibatch of an accuracy is not counted. */
+/* A line for every update, that which ends a training with nothing but overflows too. */
+static void count_skipped(void *user, const char *line)
+{
+    int64_t *n = user;
+    n[0]++;
+    const char *at = strstr(line, "\"nonfinite\":");
+    n[1] = at ? strtol(at + strlen("\"nonfinite\":"), NULL, 10) : -1;
+}
+
+static void the_last_overflow_is_logged(void **state)
+{
+    (void)state;
+    int64_t lines[2] = { 0, 0 };
+    train_run_result r;
+    diag d = { 0 };
+    an_status st = train_run(&(train_run_options){ .model = "mlp", .engine = "cpu", .steps = 60, .lr = 1e30, .every = -1, .final_test = -1,
+                                                   .optimizer = "sgd", .on_log = count_skipped, .user = lines }, &r, NULL, &d);
+    assert_int_equal(st, AN_MISMATCH);
+    assert_non_null(strstr(d.msg, "32"));
+    if (lines[1] != 32 || lines[0] < 32 || lines[0] != r.done + 1)
+        fail_msg("%lld lines, the last of %lld overflows, %lld updates before it", (long long)lines[0], (long long)lines[1], (long long)r.done);
+}
+
 static void short_last_batch(void **state)
 {
     (void)state;
@@ -632,6 +655,7 @@ int main(void)
         cmocka_unit_test(asked_to_end),       cmocka_unit_test(saved_first),
         cmocka_unit_test(more_than_there_are), cmocka_unit_test(last_rates),
         cmocka_unit_test(loss_of_a_group),    cmocka_unit_test(short_last_batch),
+        cmocka_unit_test(the_last_overflow_is_logged),
         cmocka_unit_test(refusals),
         cmocka_unit_test(schedules),          cmocka_unit_test(digits_on_mnist),
         cmocka_unit_test(mlp_on_mnist),
