@@ -67,8 +67,9 @@ static uint64_t mark_of(dev_key key) { return key.word[0] ^ key.word[1]; }
  * text's ports and records. */
 static bool is_of(const program *g, const device *dev, dev_key key, const mil_module *m)
 {
-    return g->key == mark_of(key) && !strcmp(g->target, target_of(dev)) && !memcmp(&g->num, &dev->num, sizeof g->num) &&
-           ports_match(g, m) && weights_named(g, m);
+    double seen, wanted;
+    return g->key == mark_of(key) && !strcmp(g->target, target_of(dev)) &&
+           !numerics_differ(&g->num, &dev->num, &seen, &wanted) && ports_match(g, m) && weights_named(g, m);
 }
 
 static an_status from_cache(dev_program *p, dev_key key, const mil_module *m, diag *d)
@@ -227,6 +228,13 @@ an_status host_adopt(dev_program *p, const void *bytes, size_t n, const dev_weig
     if (strcmp(p->prog->target, target_of(dev)))
         return dev_refuse(dev, ERR_IMAGE, NOWHERE, d, "the program was compiled for %.40s; this device is %s",
                           p->prog->target, target_of(dev));
+    double seen, wanted;
+    const char *other = numerics_differ(&p->prog->num, &dev->num, &seen, &wanted);
+    if (other) {
+        diag_fail(&why, AN_INPUT, NOWHERE, "the program has %s %g; the arithmetic of %s has %g", other, seen,
+                  target_of(dev), wanted);
+        return dev_refuse_as(dev, ERR_IMAGE, &why, d);
+    }
     if (weights_open(w, &files, &why)) return dev_refuse_as(dev, ERR_BAD_MIL, &why, d);
     if (are_its_own(p->prog, w, files, &why)) {
         lower_weights_close(files);

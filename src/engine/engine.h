@@ -26,6 +26,8 @@ typedef struct {
 #undef NUM
 } numerics;
 extern const numerics numerics_cpu;
+/* The first row in which they differ, and its two values; NULL: they are the same. */
+const char *numerics_differ(const numerics *a, const numerics *b, double *of_a, double *of_b);
 
 typedef enum {
 #define INSN(id, name, fields, ref, exec, what) IN_##id,

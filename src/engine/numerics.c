@@ -99,7 +99,7 @@ float num_flush(const numerics *n, double x)
 static double window_add(double a, double b, int bits)
 {
     double large = MAX(fabs(a), fabs(b));
-    if (large == 0 || isinf(large)) return a + b;
+    if (large == 0 || !isfinite(a) || !isfinite(b)) return a + b;
     int e = ilogb(large) - (bits - 1); /* of the last kept bit */
     return ldexp(nearbyint(ldexp(a, -e)), e) + ldexp(nearbyint(ldexp(b, -e)), e);
 }

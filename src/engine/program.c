@@ -43,6 +43,15 @@ const numeric_row numeric_rows[] = {
 };
 const int n_numeric_rows = (int)COUNT(numeric_rows);
 
+const char *numerics_differ(const numerics *a, const numerics *b, double *of_a, double *of_b)
+{
+    for (int i = 0; i < n_numeric_rows; i++) {
+        *of_a = *numeric_at(a, i), *of_b = *numeric_at(b, i);
+        if (memcmp(of_a, of_b, sizeof *of_a)) return numeric_rows[i].name; /* by bits: no number equals none either */
+    }
+    return NULL;
+}
+
 /* ---- writing ---- */
 
 static void put(strbuf *b, uint64_t v, int bytes)

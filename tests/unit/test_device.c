@@ -485,6 +485,47 @@ static void absurd_program(void **state)
     }
 }
 
+/* A program that says it is of this device, and would be run by another arithmetic. */
+static void of_another_arithmetic(void **state)
+{
+    (void)state;
+    static const char *const engines[] = { "cpu", "soft:m1", "soft:m4", "soft:m5" };
+    for (size_t i = 0; i < COUNT(engines); i++) {
+        device *dev;
+        diag d = { 0 };
+        strbuf b = { 0 };
+        device_limit open = { "open_images", 1 };
+        assert_ok(device_open(&dev, engines[i], &(device_options){ .threads = 1, .limit = &open, .n_limit = 1 }, &d), d);
+        dev_program *p = must_compile(dev, STATE_TEXT, NULL), *q;
+        assert_ok(dev_program_bytes(p, &b, &d), d);
+        dev_program_free(p);
+        program *g;
+        assert_ok(program_decode(b.at, b.n, &g, &d), d);
+        double *const field[] = { &g->num.window_bits, &g->num.port_ceiling, &g->num.invalid_zero, &g->num.tables, NULL };
+        static const char *const name[] = { "window_bits", "port_ceiling", "invalid_zero", "tables" };
+        for (size_t k = 0; k < COUNT(field); k++) { /* the last: as it was */
+            strbuf other = { 0 };
+            const double was = field[k] ? *field[k] : 0;
+            char words[80] = "";
+            if (field[k]) {
+                *field[k] = was != 0 ? 0 : k == 0 ? 12 : k == 1 ? 32768 : 1;
+                snprintf(words, sizeof words, "the program has %s %g; the arithmetic of ", name[k], *field[k]);
+            }
+            assert_ok(program_encode(g, &other, &d), d);
+            if (field[k]) *field[k] = was;
+            diag e = { 0 };
+            an_status st = device_adopt(dev, other.at, other.n, NULL, &q, &e);
+            if (st != (field[k] ? AN_INPUT : AN_OK) || !strstr(e.msg, words))
+                fail_msg("%s, row %zu: status %d, %s", engines[i], k, st, e.msg);
+            dev_program_free(q);
+            sb_free(&other);
+        }
+        program_free(g);
+        sb_free(&b);
+        close_clean(dev);
+    }
+}
+
 /* null takes what other devices compiled: their ports are all it needs. */
 static void null_adopts(void **state)
 {
@@ -672,7 +713,7 @@ int main(void)
         cmocka_unit_test(strings), cmocka_unit_test(every_chip_opens), cmocka_unit_test(limits_table), cmocka_unit_test(row_steps),
         cmocka_unit_test(long_copies), cmocka_unit_test(endless_rows), cmocka_unit_test(run_once), cmocka_unit_test(once_refuses),
         cmocka_unit_test(once_types), cmocka_unit_test(once_says), cmocka_unit_test(once_sizes), cmocka_unit_test(disk_cache),
-        cmocka_unit_test(native_state), cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text),
+        cmocka_unit_test(native_state), cmocka_unit_test(of_another_arithmetic), cmocka_unit_test(null_adopts), cmocka_unit_test(limits_are_checked), cmocka_unit_test(absurd_text),
         cmocka_unit_test(absurd_program), cmocka_unit_test(nothing_subnormal), cmocka_unit_test(failures_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,6 +96,11 @@ static void window_is_two_additions(void **s)
         if ((double)t != want)
             fail_msg("%.17g %.17g %.17g %.17g: %.17g, wanted %.17g", p[0], p[1], p[2], p[3], (double)t, want);
     }
+    /* what no chip lets in; a program's numerics may be any */
+    const numerics plain = { .window_bits = 12 };
+    static const double no[][4] = { { NAN, 1, 1, 1 }, { 1, 1, 1, NAN }, { INFINITY, -INFINITY, 1, 1 } };
+    for (size_t i = 0; i < COUNT(no); i++) assert_true(isnan(num_tile(&plain, no[i], 4)));
+    assert_true(num_tile(&plain, (double[]){ 1, INFINITY, 1, 1 }, 4) == (double)INFINITY);
 }
 
 static void wide_sums_are_plain(void **s)
