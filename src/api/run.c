@@ -2,11 +2,8 @@
 #include <stdlib.h>
 
 #include "api/api_int.h"
-#include "base/rng.h"
 #include "device/device.h"
-#include "engine/engine.h"
 #include "format/npy.h"
-#include "lower/lower.h"
 
 struct an_array {
     char *name, *file; /* file: it was read from, or NULL */
@@ -98,67 +95,6 @@ const char *api_array_called(const an_array *a) { return a->file ? a->file : a->
 
 int an_engine_known(const char *name) { return device_known(name); }
 
-/* ---- inputs nobody gave ---- */
-
-typedef struct {
-    const dev_tensor *given;
-    size_t n_given;
-    uint64_t seed;
-    arena *mem;
-    dev_tensors *out;
-    diag *d;
-} filler;
-
-static an_status fill_one(const filler *f, const char *name, dtype dt, int rank, const int64_t *dim)
-{
-    int64_t n = 1;
-    size_t bytes = 0;
-    for (size_t i = 0; i < f->n_given; i++)
-        if (!strcmp(f->given[i].name, name)) return AN_OK;
-    for (int i = 0; i < rank; i++) {
-        if (dim[i] < 0)
-            return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: dimension %d is ?, wanted a number to fill it", name,
-                             i);
-        if (!mul_i64(n, dim[i], &n)) return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: its size overflows", name);
-    }
-    if (!dtype_bytes(dt, n, &bytes)) return diag_fail(f->d, AN_INPUT, NOWHERE, "input %s: its size overflows", name);
-    unsigned char *data = TAKE(f->mem, unsigned char, MAX(bytes, 1));
-    dev_tensor t = { .name = arena_str(f->mem, name), .dt = dt, .rank = rank, .data = data };
-    if (!data || !t.name) return diag_nomem(f->d);
-    for (int i = 0; i < rank; i++) t.dim[i] = dim[i];
-    rng r = { .s = hash_bytes(name, strlen(name), f->seed) };
-    for (int64_t i = 0; dtype_is_float(dt) && i < n; i++) dtype_store(dt, data, i, rng_range(&r, -1, 1));
-    return VEC_PUSH(f->mem, f->out, t) ? AN_OK : diag_nomem(f->d);
-}
-
-static an_status fill_program(const filler *f, const char *bytes, size_t size)
-{
-    program *p;
-    TRY(program_decode(bytes, size, &p, f->d));
-    an_status st = AN_OK;
-    for (size_t i = 0; i < p->inputs.n && !st; i++) {
-        const etensor *t = &p->tensors.at[p->inputs.at[i].tensor];
-        st = fill_one(f, p->inputs.at[i].name, t->dt, t->rank, t->dim);
-    }
-    program_free(p);
-    return st;
-}
-
-static an_status fill_text(const filler *f, const char *text, size_t size)
-{
-    mil_module *m = NULL;
-    graph *g = NULL;
-    an_status st = mil_parse(text, size, 0, &m, f->d);
-    if (!st) st = lower_from_mil(m, NULL, &g, f->d);
-    for (size_t i = 0; !st && i < g->inputs.n; i++) {
-        const ttype *t = graph_type(g, g->inputs.at[i]);
-        st = fill_one(f, graph_maker(g, g->inputs.at[i])->name, t->dt, t->sh.rank, t->sh.d);
-    }
-    graph_free(g);
-    mil_free(m);
-    return st;
-}
-
 /* Limits are a chip's: what would not be heeded is not taken. */
 static const device_limit *limits_of(const an_run_options *o, arena *mem, diag *d)
 {
@@ -179,7 +115,7 @@ an_status an_run_mil(an_array **results, size_t *n_results, const char *text, si
     if (!o) o = &none;
     diag d = { 0 };
     arena mem = { 0 };
-    dev_tensors out = { 0 }, all = { 0 };
+    dev_tensors out = { 0 };
     size_t room = o->n_want ? o->n_want : *n_results, n = 0;
     dev_tensor *t = TAKE(&mem, dev_tensor, n_in);
     *n_results = 0;
@@ -187,11 +123,6 @@ an_status an_run_mil(an_array **results, size_t *n_results, const char *text, si
     for (size_t i = 0; i < n_in && t; i++) {
         t[i] = (dev_tensor){ .name = in[i]->name, .dt = in[i]->dt, .rank = in[i]->rank, .data = in[i]->data };
         memcpy(t[i].dim, in[i]->dim, sizeof t[i].dim);
-        if (!VEC_PUSH(&mem, &all, t[i])) diag_nomem(&d);
-    }
-    filler f = { .given = t, .n_given = n_in, .seed = o->seed, .mem = &mem, .out = &all, .d = &d };
-    if (!d.st && o->fill &&
-        (program_is(text, size) ? fill_program(&f, text, size) : fill_text(&f, text, size))) { /* d says why */
     }
     engine_error said = { 0 };
     device_options dopt = {
@@ -200,8 +131,8 @@ an_status an_run_mil(an_array **results, size_t *n_results, const char *text, si
     dev_source src = {
         .text = text, .n_text = size, .file = o->file, .weights = { .model_dir = o->model_dir, .stable = true }
     };
-    if (!d.st && device_run_once(o->engine, &dopt, &src, all.at, all.n, o->want, o->n_want, &mem, &out, &said,
-                                 &d)) { /* d says why */
+    dev_once once = { .in = t, .n_in = n_in, .want = o->want, .n_want = o->n_want, .fill = o->fill, .seed = o->seed };
+    if (!d.st && device_run_once(o->engine, &dopt, &src, &once, &mem, &out, &said, &d)) { /* d says why */
     }
     if (!d.st && out.n > room)
         diag_fail(&d, AN_INPUT, NOWHERE, "the program has %zu results, room was given for %zu", out.n, room);

@@ -238,13 +238,21 @@ typedef struct {
     const void *data; /* packed, any alignment */
 } dev_tensor;
 typedef VEC(dev_tensor) dev_tensors;
+typedef struct {
+    const dev_tensor *in;
+    size_t n_in;
+    const char *const *want; /* names of the results asked for; all when n_want is 0 */
+    size_t n_want;
+    /* inputs that are not given get numbers from -1 to 1, by their name and the seed; those that hold no floats, 0 */
+    bool fill;
+    uint64_t seed;
+} dev_once;
 /* Compile (or adopt, when the text is program bytes), bind, run. Inputs are converted to the declared types where no
  * value is lost but by rounding floats; an input that is a state (an output has its name) may be left out and starts
- * at zero. want: names of the results asked for, all when n_want is 0; they come as fp16, fp32 or int32 in *out, in
- * the order asked for, and live in *mem. said may be NULL. */
-an_status device_run_once(const char *name, const device_options *o, const dev_source *src, const dev_tensor *in,
-                          size_t n_in, const char *const *want, size_t n_want, arena *mem, dev_tensors *out,
-                          engine_error *said, diag *d) MUST_CHECK;
+ * at zero, unless it is filled. Results come as fp16, fp32 or int32 in *out, in the order asked for, and live in
+ * *mem. said may be NULL. */
+an_status device_run_once(const char *name, const device_options *o, const dev_source *src, const dev_once *x,
+                          arena *mem, dev_tensors *out, engine_error *said, diag *d) MUST_CHECK;
 
 /* ---- compiled programs, kept ---- */
 typedef struct {

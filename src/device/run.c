@@ -3,6 +3,7 @@
  * any declared size the chip compiles runs. */
 #include <stdlib.h>
 
+#include "base/rng.h"
 #include "device/device_int.h"
 
 static void shape_text(char *out, size_t room, const int64_t *dim, int rank)
@@ -151,21 +152,39 @@ static an_status bind_all(once *c, arena *mem, diag *d)
     return AN_OK;
 }
 
-static an_status fill_inputs(once *c, const dev_tensor *in, size_t n_in, arena *mem, diag *d)
+static an_status make_up(const once *c, size_t k, const dev_port *p, uint64_t seed, arena *mem, diag *d)
+{
+    arena_mark m = arena_save(mem);
+    unsigned char *data = arena_take(mem, (size_t)MAX(p->bytes, 1), 1, 64);
+    if (!data) return diag_nomem(d);
+    dev_tensor t = { .name = p->name, .dt = p->dt, .rank = p->rank, .data = data };
+    memcpy(t.dim, p->dim, sizeof t.dim);
+    memset(data, 0, (size_t)p->bytes);
+    rng r = { .s = hash_bytes(p->name, strlen(p->name), seed) };
+    const int64_t n = dtype_is_float(p->dt) ? elems(p->dim, p->rank) : 0;
+    for (int64_t i = 0; i < n; i++) dtype_store(p->dt, data, i, rng_range(&r, -1, 1));
+    an_status st = put_input(c->surface[DEV_INPUT][k], &t, p, c->dev->lim.row_bytes, mem, d);
+    arena_back(mem, m);
+    return st;
+}
+
+static an_status put_inputs(once *c, const dev_once *x, arena *mem, diag *d)
 {
     const dev_port *ports;
     size_t n = dev_program_ports(c->p, DEV_INPUT, &ports);
     bool *filled = TAKE(mem, bool, n);
     if (!filled) return diag_nomem(d);
-    for (size_t i = 0; i < n_in; i++) {
+    for (size_t i = 0; i < x->n_in; i++) {
+        const dev_tensor *in = &x->in[i];
         size_t k;
-        if (!dev_program_port(c->p, DEV_INPUT, in[i].name, &k)) return unknown(c, DEV_INPUT, in[i].name, d);
-        if (filled[k]) return diag_fail(d, AN_INPUT, NOWHERE, "input %s is given twice", in[i].name);
+        if (!dev_program_port(c->p, DEV_INPUT, in->name, &k)) return unknown(c, DEV_INPUT, in->name, d);
+        if (filled[k]) return diag_fail(d, AN_INPUT, NOWHERE, "input %s is given twice", in->name);
         filled[k] = true;
-        TRY(put_input(c->surface[DEV_INPUT][k], &in[i], &ports[k], c->dev->lim.row_bytes, mem, d));
+        TRY(put_input(c->surface[DEV_INPUT][k], in, &ports[k], c->dev->lim.row_bytes, mem, d));
     }
     for (size_t k = 0; k < n; k++)
-        if (!filled[k] && !dev_program_port(c->p, DEV_OUTPUT, ports[k].name, NULL)) {
+        if (!filled[k] && x->fill) TRY(make_up(c, k, &ports[k], x->seed, mem, d));
+        else if (!filled[k] && !dev_program_port(c->p, DEV_OUTPUT, ports[k].name, NULL)) {
             char want[120];
             shape_text(want, sizeof want, ports[k].dim, ports[k].rank);
             return diag_fail(d, AN_INPUT, NOWHERE, "input %s is not given; the program wants %s %s", ports[k].name,
@@ -185,17 +204,18 @@ static an_status take_program(once *c, const dev_source *src, diag *d)
     return device_adopt(c->dev, src->text, src->n_text, &src->weights, &c->p, d);
 }
 
-static an_status run(once *c, const dev_source *src, const dev_tensor *in, size_t n_in, const char *const *want,
-                     size_t n_want, arena *mem, dev_tensors *out, diag *d)
+static an_status run(once *c, const dev_source *src, const dev_once *x, arena *mem, dev_tensors *out, diag *d)
 {
     TRY(take_program(c, src, d));
     const dev_port *ports;
+    const char *const *want = x->want;
+    const size_t n_want = x->n_want;
     size_t n = dev_program_ports(c->p, DEV_OUTPUT, &ports);
     for (size_t i = 0; i < n_want; i++)
         if (!dev_program_port(c->p, DEV_OUTPUT, want[i], NULL)) return unknown(c, DEV_OUTPUT, want[i], d);
     TRY(dev_program_load(c->p, d));
     TRY(bind_all(c, mem, d));
-    TRY(fill_inputs(c, in, n_in, mem, d));
+    TRY(put_inputs(c, x, mem, d));
     TRY(device_run(c->r, DEV_QOS, d));
     for (size_t i = 0; i < (n_want ? n_want : n); i++) {
         size_t k = i;
@@ -207,15 +227,14 @@ static an_status run(once *c, const dev_source *src, const dev_tensor *in, size_
     return AN_OK;
 }
 
-an_status device_run_once(const char *name, const device_options *o, const dev_source *src, const dev_tensor *in,
-                          size_t n_in, const char *const *want, size_t n_want, arena *mem, dev_tensors *out,
-                          engine_error *said, diag *d)
+an_status device_run_once(const char *name, const device_options *o, const dev_source *src, const dev_once *x,
+                          arena *mem, dev_tensors *out, engine_error *said, diag *d)
 {
     once c = { 0 };
     out->n = 0;
     if (said) *said = (engine_error){ 0 };
     TRY(device_open(&c.dev, name, o, d));
-    an_status st = run(&c, src, in, n_in, want, n_want, mem, out, d);
+    an_status st = run(&c, src, x, mem, out, d);
     if (st && said) device_error(c.dev, said);
     device_close(c.dev); /* takes the request, the surfaces and the program with it */
     return st;

@@ -187,8 +187,8 @@ static an_status once(const char *dev, const char *text, const dev_tensor *in, s
 {
     *out = (dev_tensors){ 0 };
     *d = (diag){ 0 };
-    return device_run_once(dev, &one_thread, &(dev_source){ .text = text, .n_text = strlen(text) }, in, n_in, want,
-                           n_want, mem, out, NULL, d);
+    return device_run_once(dev, &one_thread, &(dev_source){ .text = text, .n_text = strlen(text) },
+                           &(dev_once){ .in = in, .n_in = n_in, .want = want, .n_want = n_want }, mem, out, NULL, d);
 }
 
 static void run_once(void **state)
@@ -299,7 +299,7 @@ static void once_says(void **state)
     diag d = { 0 };
     engine_error e;
     dev_source src = { .text = text, .n_text = strlen(text) };
-    assert_int_equal(device_run_once("soft:m1", &one_thread, &src, NULL, 0, NULL, 0, &mem, &out, &e, &d),
+    assert_int_equal(device_run_once("soft:m1", &one_thread, &src, &(dev_once){ 0 }, &mem, &out, &e, &d),
                      AN_UNSUPPORTED);
     assert_string_equal(e.domain, "com.apple.appleneuralengine.compiler");
     assert_int_equal(e.code, 1);
@@ -310,8 +310,8 @@ static void once_says(void **state)
     uint16_t *x = calloc(16385, 2);
     assert_non_null(x);
     dev_tensor in = { "x", DT_F16, 4, { 1, 1, 1, 16385 }, x };
-    assert_ok(device_run_once("soft:m4", &one_thread, &src, &in, 1, NULL, 0, &mem, &out, &e, &d), d); /* 65536 there */
-    assert_ok(device_run_once("cpu", &one_thread, &src, &in, 1, NULL, 0, &mem, &out, &e, &d), d);
+    assert_ok(device_run_once("soft:m4", &one_thread, &src, &(dev_once){ .in = &in, .n_in = 1 }, &mem, &out, &e, &d), d); /* 65536 there */
+    assert_ok(device_run_once("cpu", &one_thread, &src, &(dev_once){ .in = &in, .n_in = 1 }, &mem, &out, &e, &d), d);
     assert_null(e.domain);
     free(x);
     arena_free(&mem);
