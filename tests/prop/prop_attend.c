@@ -199,10 +199,42 @@ static void test_attend_keep(void **state)
     }
 }
 
+/* Scores never lie in memory as a whole: what attention over a long text takes is a small part of them. */
+static void test_no_whole_scores(void **state)
+{
+    (void)state;
+    enum { HEADS = 12, TOKENS = 1024, WIDE = 64, PART = 16 };
+    static const dtype types[] = { DT_F32, DT_F16, DT_BF16 };
+    for (int i = 0; i < 6; i++) {
+        const dtype t = types[i / 2];
+        const bool causal = i % 2;
+        prog g;
+        prog_open(&g, devices[0].num);
+        int64_t q = input(&g, t, DIMS(HEADS, TOKENS, WIDE), TAME, 1), k = input(&g, t, DIMS(HEADS, TOKENS, WIDE), TAME, 1),
+                v = input(&g, t, DIMS(HEADS, TOKENS, WIDE), TAME, 1);
+        prog_insn(&g, IN_ATTEND, INTS(prog_out(&g, t, DIMS(HEADS, TOKENS, WIDE)), q, k, v, -1), INTS(causal), REALS(0.125));
+        for (size_t p = 0; p < COUNT(pools); p++) {
+            diag d = { 0 };
+            image *im = NULL;
+            image_options o = { .pool = pools[p] };
+            assert_ok(image_load(&im, g.p, NULL, &o, &d), d);
+            assert_ok(image_run(im, (const void *const *)g.in, (void *const *)g.out_bytes, &d), d);
+            const uint64_t held = image_bytes(im) + g.p->scratch_bytes,
+                           scores = (uint64_t)HEADS * TOKENS * TOKENS * sizeof(float);
+            if (held > scores / PART)
+                fail_msg("%s on %d threads: %llu bytes, the scores are %llu", dtype_name(t), pool_threads(pools[p]),
+                         (unsigned long long)held, (unsigned long long)scores);
+            image_free(im);
+        }
+        prog_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_no_whole_scores),
         cmocka_unit_test(test_attend_at),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_attend_back),
