@@ -51,8 +51,10 @@ an_status soft_judge(device *dev, const dev_source *src, diag *d)
                 (!f || (!f->target && r->found.at[i].target && r->status == AN_UNSUPPORTED)))
                 f = &r->found.at[i];
         diag said = { 0 };
-        diag_fail(&said, r->status, f ? f->at : NOWHERE, "%s%s%s (%s)", f && *f->op ? f->op : "",
-                  f && *f->op ? ": " : "", f ? f->message : "refused", f ? f->rule : "");
+        char what[120] = "";
+        if (f && *f->op) snprintf(what, sizeof what, "%s%s%.80s: ", f->op, *f->name ? " " : "", f->name);
+        diag_fail(&said, r->status, f ? f->at : NOWHERE, "%s%s (%s)", what, f ? f->message : "refused",
+                  f ? f->rule : "");
         dev_refuse_as(dev, r->status == AN_INPUT ? ERR_BAD_MIL : ERR_COMPILE, &said, d);
     }
     an_status st = r->status ? d->st : AN_OK;
