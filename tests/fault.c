@@ -143,21 +143,23 @@ FILE_CALL(struct dirent *, NULL, readdir, (DIR *p), (p))
 FILE_CALL(ssize_t, -1, read, (int fd, void *p, size_t n), (fd, p, n))
 FILE_CALL(ssize_t, -1, write, (int fd, const void *p, size_t n), (fd, p, n))
 FILE_CALL(ssize_t, -1, pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at))
-static void trace_fd(const char *what, int fd)
+/* name: of a file in the folder fd; NULL: fd itself */
+static void trace_fd(const char *what, int fd, const char *name)
 {
-    char link[40], path[4096];
+    char link[40], path[4096 + 256];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
-    path[n > 0 ? n : 0] = 0;
+    ssize_t n = readlink(link, path, 4096);
+    n = n > 0 ? n : 0;
+    snprintf(path + n, sizeof path - (size_t)n, "%s%s", name ? "/" : "", name ? name : "");
     trace(what, path, NULL);
 }
 
-TRACED(int, -1, fsync, (int fd), (fd), trace_fd("fsync", fd))
+TRACED(int, -1, fsync, (int fd), (fd), trace_fd("fsync", fd, NULL))
 TRACED(int, -1, rename, (const char *a, const char *b), (a, b), trace("rename", a, b))
 TRACED(int, -1, mkdir, (const char *p, mode_t m), (p, m), trace("mkdir", p, NULL))
 FILE_CALL(int, -1, rmdir, (const char *p), (p))
 TRACED(int, -1, unlink, (const char *p), (p), trace("unlink", p, NULL))
-FILE_CALL(int, -1, unlinkat, (int d, const char *p, int f), (d, p, f))
+TRACED(int, -1, unlinkat, (int d, const char *p, int f), (d, p, f), trace_fd("unlink", d, p))
 FILE_CALL(FILE *, NULL, fopen, (const char *p, const char *m), (p, m))
 
 ssize_t writev(int fd, const struct iovec *part, int n)

@@ -23,17 +23,22 @@ an_status folder_sync(const char *path, diag *d)
     return bad && bad != EINVAL && bad != ENOTSUP ? file_fail("sync", path, d) : AN_OK;
 }
 
+/* A link is not what it points to, which is somebody else's: for readers alone they are the same. */
+static bool is_link(const char *path)
+{
+    struct stat s;
+    return !lstat(path, &s) && S_ISLNK(s.st_mode);
+}
+
 static bool is_removed(const char *path)
 {
-    DIR *dir = opendir(path);
-    if (!dir) return errno == ENOENT || errno == ENOTDIR;
-    for (struct dirent *e; (e = readdir(dir));) {
-        strbuf b = { 0 };
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-        sb_printf(&b, "%s/%s", path, e->d_name);
-        if (!b.oom) unlink(b.at);
-        sb_free(&b);
-    }
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const bool none = fd < 0 && (errno == ENOENT || errno == ENOTDIR);
+    if (fd < 0) return is_link(path) ? !unlink(path) : none;
+    DIR *dir = fdopendir(fd);
+    if (!dir) return close(fd), false;
+    for (struct dirent *e; (e = readdir(dir));)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlinkat(fd, e->d_name, 0);
     closedir(dir);
     return !rmdir(path);
 }
@@ -185,7 +190,7 @@ static an_status settle_one(folder_out *o, const char *name, diag *d)
                          "%s: process %ld is writing into it; wait for its end, or name another folder", o->dir, pid);
     const char *left = arena_printf(&o->mem, "%s/%s", o->dir, name);
     if (!left) return diag_nomem(d);
-    if (whole) TRY(swap(o, left, d));
+    if (whole && !is_link(left)) TRY(swap(o, left, d)); /* files are moved out of it: not out of another folder */
     folder_remove(left);
     return AN_OK;
 }

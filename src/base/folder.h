@@ -7,7 +7,8 @@
 #include "base/io.h"
 
 an_status folder_sync(const char *path, diag *d) MUST_CHECK;
-void folder_remove(const char *path); /* with the files in it; what is not there is fine */
+/* With the files in it; what is not there is fine. A link goes itself, and what it points to stays as it is. */
+void folder_remove(const char *path);
 
 /* New files for a folder, written below `temp`, which is inside it, and put in their places together. A reader knows
  * the folder by the file `last`: it is taken away before any other changes, and the new one comes when all others

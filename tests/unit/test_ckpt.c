@@ -278,6 +278,29 @@ static void one_too_many(void **state)
     small_end(&r);
 }
 
+/* A checkpoint may have been moved elsewhere and left a link: it is read through it, and when its turn comes the link
+ * goes alone. So do links among what dead processes left. */
+static void kept_elsewhere(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    char cmd[600];
+    small_begin(&r);
+    run_to(&r, 8, 4, false, &q); /* 2 and 4 are there */
+    snprintf(cmd, sizeof cmd,
+             "cd %s && mkdir far far/mine && echo x >far/mine/x && mv %s/step-0000000[24] far && cp -r far was && "
+             "ln -s $PWD/far/step-00000002 $PWD/far/step-00000004 %s && ln -s $PWD/far/mine %s/.tmp-old-00000001",
+             r.dir, r.save, r.save, r.save);
+    assert_int_equal(system(cmd), 0);
+    run_to(&r, 8, 0, true, &q);
+    assert_int_equal(r.n, 4); /* it went on from 4 */
+    snprintf(cmd, sizeof cmd, "cd %s && diff -r far was && test -z \"$(find %s -type l)\"", r.dir, r.save);
+    assert_int_equal(system(cmd), 0);
+    assert_true(has_step(&r, 8) && has_step(&r, 6));
+    small_end(&r);
+}
+
 /* Damaged ones of later steps do not push out the one that was just written, however few stay. */
 static void damaged_ones_do_not_count(void **state)
 {
@@ -909,6 +932,7 @@ int main(void)
         cmocka_unit_test(nowhere_to_save),
         cmocka_unit_test(refused),
         cmocka_unit_test(one_too_many),
+        cmocka_unit_test(kept_elsewhere),
         cmocka_unit_test(one_at_a_time),
         cmocka_unit_test(no_room),
         cmocka_unit_test(damaged_ones_do_not_count),

@@ -189,6 +189,21 @@ static void died_between(void **state)
     empty_folder(scratch, 2);
 }
 
+/* A link that has the name of what a dead process left: files are neither moved out of where it points nor removed
+ * there. */
+static void left_as_links(void **state)
+{
+    (void)state;
+    two_models(LM_TO_HF);
+    assert_int_equal(
+        shell("sh -c 'echo $$' >pid && p=$(cat pid) && mkdir mine && echo x >mine/x && cp -r mine mine.was && "
+              "for n in new whole old; do ln -s ../mine hf/.tmp-$n-$p || exit 1; done"),
+        0);
+    via(in_scratch("new"), in_scratch("hf"), LM_TO_HF, DT_F32, NULL);
+    assert_int_equal(shell("diff -r mine mine.was && rm -r hf/sub hf/notes && diff -r hf new"), 0);
+    empty_folder(scratch, 2);
+}
+
 /* One that lives has the folder to itself. */
 static void one_writer(void **state)
 {
@@ -249,6 +264,7 @@ int main(void)
         cmocka_unit_test(spread_refused),
         cmocka_unit_test(over_another),
         cmocka_unit_test(died_between),
+        cmocka_unit_test(left_as_links),
         cmocka_unit_test(from_memory),
         cmocka_unit_test(one_writer),
     };
