@@ -47,7 +47,7 @@ static void on_progress(void *user, const an_lm_progress *p)
     l->updates++, l->zeros = p->zeros;
     char *json = l->json || l->log.to ? an_lm_progress_text(p, AN_JSON) : NULL,
          *csv = l->csv.to ? an_lm_progress_text(p, AN_TEXT) : NULL;
-    if (json && l->json) puts(json), fflush(stdout);
+    if (json && l->json) ui_put(&l->ui, json);
     if (json) put_line(l, &l->log, json);
     if (csv) put_line(l, &l->csv, csv);
     if ((!json && (l->json || l->log.to)) || (!csv && l->csv.to)) l->dropped = true;
@@ -61,16 +61,15 @@ static void on_eval(void *user, int64_t step, double loss)
     listener *l = user;
     char line[100];
     snprintf(line, sizeof line, "{\"kind\":\"validation\",\"step\":%lld,\"loss\":%.6f}", (long long)step, loss);
-    if (l->json) puts(line);
     put_line(l, &l->log, line);
-    ui_clear(&l->ui);
-    if (!l->json) fprintf(stderr, "step %lld: loss %.4f on text kept back\n", (long long)step, loss);
+    if (l->json) ui_put(&l->ui, line);
+    else ui_clear(&l->ui), fprintf(stderr, "step %lld: loss %.4f on text kept back\n", (long long)step, loss);
 }
 
 static void on_note(void *user, const char *line)
 {
     listener *l = user;
-    if (l->json) puts(line);
+    if (l->json) ui_put(&l->ui, line);
     put_line(l, &l->log, line);
 }
 
@@ -356,11 +355,13 @@ static void leave(listener *l, const an_lm_train_options *o, size_t was)
 
 static int finish(const args *a, listener *l, const an_lm_train_result *r, an_status st, const an_error *e)
 {
+    const bool begun = !st || r->done;
     int code = st ? say_error(NULL, e) : 0, files;
-    close_sink(&l->log, !st || r->done);
-    close_sink(&l->csv, !st || r->done);
-    if ((files = put_file(arg_of(a, "plot"), r->svg)) && !code) code = files;
-    if ((files = put_file(arg_of(a, "profile"), r->trace)) && !code) code = files;
+    close_sink(&l->log, begun);
+    close_sink(&l->csv, begun);
+    /* what it did before it was refused would be a trace, too */
+    if (begun && (files = put_file(arg_of(a, "plot"), r->svg)) && !code) code = files;
+    if (begun && (files = put_file(arg_of(a, "profile"), r->trace)) && !code) code = files;
     if (l->unread && !code) code = say_unread();
     if (l->log.lost || l->csv.lost)
         code =

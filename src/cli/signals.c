@@ -52,10 +52,12 @@ static bool is_unread(int fd)
     return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) && !(p.revents & POLLHUP);
 }
 
+/* Both may be one pipe (2>&1), and standard error is the one that is written to all the time: a failure of either is
+ * a reason to look at standard output. */
 bool signals_stop(bool *unread)
 {
-    if (ferror(stdout) && is_unread(STDOUT_FILENO)) *unread = true;
-    return asked || *unread || (ferror(stderr) && is_unread(STDERR_FILENO));
+    if ((ferror(stdout) || ferror(stderr)) && is_unread(STDOUT_FILENO)) *unread = true;
+    return asked || *unread;
 }
 
 int say_unread(void) { return say(AN_INPUT, "nobody reads standard output any more (%s)", strerror(EPIPE)); }

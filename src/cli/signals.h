@@ -11,7 +11,8 @@ bool signals_asked(void); /* one came */
 /* For a process that executes itself: what comes between the two is for the one that goes on. */
 void signals_hold(void);
 void signals_release(void);
-/* Should the run end after the update it is in? *unread becomes true where who read standard output is gone. */
+/* Should the run end after the update it is in? *unread becomes true where who read standard output is gone. That
+ * nobody sees how far it is (standard error) is no reason: the result is still wanted. */
 bool signals_stop(bool *unread);
 int say_unread(void); /* that nobody reads standard output; the exit code */
 

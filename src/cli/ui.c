@@ -13,6 +13,7 @@ void ui_begin(ui *u, int64_t every)
     if (!lang || !*lang) lang = getenv("LANG");
     *u = (ui){ .every = every };
     u->terminal = isatty(STDERR_FILENO) && (!term || strcmp(term, "dumb"));
+    u->shared = isatty(STDOUT_FILENO);
     u->utf8 = lang && (strstr(lang, "UTF-8") || strstr(lang, "utf8") || strstr(lang, "UTF8"));
 }
 
@@ -104,6 +105,13 @@ void ui_clear(ui *u)
     fprintf(stderr, "\r%*s\r", u->shown, "");
     fflush(stderr);
     u->shown = 0, u->last_ns = 0;
+}
+
+void ui_put(ui *u, const char *text)
+{
+    if (u->shared) ui_clear(u);
+    puts(text);
+    fflush(stdout);
 }
 
 void ui_end(ui *u)

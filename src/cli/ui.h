@@ -6,6 +6,7 @@
 
 typedef struct {
     bool terminal;    /* of standard error */
+    bool shared;      /* standard output is a terminal too: its lines would be put behind the live one */
     bool utf8;        /* standard output shows more than ASCII */
     int64_t every;    /* updates between lines where no terminal is; 0: a twentieth of the run */
     int shown;        /* characters of the line on the screen */
@@ -22,6 +23,7 @@ void ui_begin(ui *u, int64_t every);
 int ui_line(const ui *u, const an_lm_progress *p, int width, char *to, size_t n);
 void ui_step(ui *u, const an_lm_progress *p);
 void ui_clear(ui *u); /* before anything else is printed: the line goes away, the next update draws it again */
+void ui_put(ui *u, const char *text); /* a line on standard output, at once: who reads it need not wait for more */
 void ui_end(ui *u);   /* the last state of the line stays */
 
 #endif

@@ -39,10 +39,19 @@ for f in images-idx3 labels-idx1; do ln -s "$tmp/loop" "$tmp/part/train-$f-ubyte
 unseen "train, images" train-[a-z]*-idx[13]-ubyte $anneal train --model mlp --data "mnist:$tmp/part"
 # a run that cannot begin leaves nothing
 for w in "--schedule slow" "--data $tmp/nowhere.u16" "--engine soft:m99" "--model $tmp/nowhere"; do
-    $anneal train $lt --save "$tmp/none/run" --log "$tmp/none.jsonl" --csv "$tmp/none.csv" $w >"$tmp/out" 2>&1
+    $anneal train $lt --save "$tmp/none/run" --log "$tmp/none.jsonl" --csv "$tmp/none.csv" --plot "$tmp/none/run/p.svg" --profile "$tmp/none/run/p.json" $w >"$tmp/out" 2>&1
     t "train tiny $w: refused" 1 test $? -eq 0
     t "train tiny $w: nothing left behind" 1 sh -c "ls '$tmp' | grep '^none'"
 done
+# nobody sees how far it is: it goes on to its end. Nobody reads what it finds, be it by the same pipe: it ends early, and the exit code says so
+un="train --model tiny --engine cpu --threads 1 --batch 2 --seq 16 --steps 200 --every 1 --sample-every 0 --validation 0"
+{ $anneal $un --log "$tmp/un.jsonl" 2>&1 >"$tmp/curve"; echo $? >"$tmp/code"; } | true
+t "train, nobody reads standard error" 0 test "$(cat "$tmp/code")" -eq 0
+t "train, nobody reads standard error, all updates" 0 test "$(grep -c '^{"step":' "$tmp/un.jsonl")" -eq 200
+t "train, nobody reads standard error, the result" 0 test -s "$tmp/curve"
+{ $anneal $un --log "$tmp/un2.jsonl" 2>&1; echo $? >"$tmp/code"; } | true
+t "train, nobody reads either" 0 test "$(cat "$tmp/code")" -eq 3
+t "train, nobody reads either, it ends early" 0 test "$(grep -c '^{"step":' "$tmp/un2.jsonl")" -lt 200
 # which tokenizer: a trained model's own, or the one named; checkpoints hold it
 st="--engine cpu --threads 1 --batch 2 --seq 16 --steps 1"
 t "train on, no tokenizer" 2 $anneal train $st --model "$tmp/a.bin"

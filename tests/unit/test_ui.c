@@ -69,8 +69,40 @@ static void terminals(void **state)
     assert_true(drawn(0, NULL) <= 79 && drawn(0, NULL) > 60);
 }
 
+/* A line on standard output stands alone, wherever that goes: behind the live one on the same terminal it would not.
+ */
+static void lines_between(void **state)
+{
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        char got[1200] = "", want[300];
+        int master = posix_openpt(O_RDWR | O_NOCTTY), kept[3] = { -1, dup(STDOUT_FILENO), dup(STDERR_FILENO) };
+        assert_true(master >= 0 && !grantpt(master) && !unlockpt(master));
+        int slave = open(ptsname(master), O_RDWR | O_NOCTTY), nowhere = open("/dev/null", O_WRONLY);
+        struct winsize w = { .ws_col = 200, .ws_row = 24 };
+        assert_true(slave >= 0 && nowhere >= 0 && !ioctl(slave, TIOCSWINSZ, &w));
+        fflush(stdout), fflush(stderr);
+        assert_true(dup2(shared ? slave : nowhere, STDOUT_FILENO) >= 0 && dup2(slave, STDERR_FILENO) >= 0);
+        ui u;
+        ui_begin(&u, 0);
+        ui_step(&u, &p);
+        ui_put(&u, "{}");
+        const bool cleared = !u.shown;
+        fflush(stderr);
+        assert_true(dup2(kept[1], STDOUT_FILENO) >= 0 && dup2(kept[2], STDERR_FILENO) >= 0);
+        ssize_t n = read(master, got, sizeof got - 1);
+        close(slave), close(nowhere), close(master), close(kept[1]), close(kept[2]);
+        if (shared) snprintf(want, sizeof want, "\r%s\r%*s\r{}\r\n", whole, (int)strlen(whole), "");
+        else snprintf(want, sizeof want, "\r%s", whole);
+        assert_true(n > 0);
+        assert_string_equal(got, want);
+        assert_true(cleared == shared); /* elsewhere it stays, and is not drawn ten times as often */
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(fits), cmocka_unit_test(terminals) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(fits), cmocka_unit_test(terminals),
+                                        cmocka_unit_test(lines_between) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
