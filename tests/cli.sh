@@ -35,7 +35,7 @@ empty() {
     fi
 }
 
-for part in tables check compile run facts generate text convert nets grad lm; do
+for part in tables check compile run facts generate text convert nets grad lm files; do
     # shellcheck source=/dev/null
     . "$(dirname "$0")/cli/$part.sh"
 done

@@ -252,15 +252,17 @@ bool path_folder(const char *path, char *to, size_t room)
     return true;
 }
 
-static bool look_at_folder(const char *path, path_info *out)
+/* The same without the slashes it ends with; yours, NULL: no memory. */
+static char *folder_above(const char *path)
 {
-    char *folder = malloc(strlen(path) + 2);
-    bool there = folder && path_folder(path, folder, strlen(path) + 2) && path_look(folder, out);
-    free(folder);
-    return there;
+    const size_t room = strlen(path) + 2;
+    char *to = malloc(room);
+    if (!to || !path_folder(path, to, room)) return free(to), NULL;
+    for (size_t n = strlen(to); n > 1 && to[n - 1] == '/'; n--) to[n - 1] = 0;
+    return to;
 }
 
-/* What is not there yet: the same name in the same folder. */
+/* What is not there yet: the same name in the same folder, which need not be there either. */
 bool path_same(const char *a, const char *b)
 {
     path_info x, y;
@@ -268,7 +270,11 @@ bool path_same(const char *a, const char *b)
     if (a_is && b_is) return is_same(&x, &y) && (x.plain || x.folder);
     const char *in_a = strrchr(a, '/'), *in_b = strrchr(b, '/');
     if (a_is || b_is || strcmp(in_a ? in_a + 1 : a, in_b ? in_b + 1 : b)) return false;
-    return !strcmp(a, b) || (look_at_folder(a, &x) && look_at_folder(b, &y) && is_same(&x, &y));
+    if (!strcmp(a, b)) return true;
+    char *above_a = folder_above(a), *above_b = folder_above(b);
+    const bool same = above_a && above_b && path_same(above_a, above_b);
+    free(above_a), free(above_b);
+    return same;
 }
 
 static an_status write_all(int fd, const char *path, const unsigned char *p, size_t n, diag *d)

@@ -55,12 +55,9 @@ int pair_name(const char *pair, const char *option_name, const char *form, char 
  * caller frees *n of them either way */
 int read_arrays(const args *a, const char *option_name, an_array **out, size_t *n);
 
-typedef struct {
-    const char *option, *name; /* --out, and which of several; name NULL: the option has one */
-    const char *file;          /* NULL: not asked for */
-} output;
-/* 0, or the exit code after naming two that go to one file, however it is spelt */
-int outputs_apart(const output *o, size_t n);
+/* 0, or the exit code after naming a file that would be lost: one that is read and written, or written twice,
+ * however it is spelt. files.def has the options. */
+int outputs_apart(const args *a);
 
 int usage(FILE *to);                   /* 2, the exit code of a command line that asks for nothing */
 int help(const command *c, FILE *to);

@@ -20,7 +20,6 @@ typedef struct {
     an_array **in;
     char **want;
     const char **out_file;
-    output *outputs; /* the same, to be told apart */
     an_array **got;
     char **limit_name;
     an_limit *limit;
@@ -51,11 +50,9 @@ static int read_pairs(const args *a, job *j)
         char *name;
         int code = pair_name(a->list[i].value, "out", "NAME=FILE.npy", &name, &j->out_file[j->n_out]);
         if (code) return code;
-        j->outputs[j->n_out] = (output){ .option = "out", .name = name, .file = j->out_file[j->n_out] };
         j->want[j->n_out++] = name;
     }
-    int code = outputs_apart(j->outputs, j->n_out);
-    if (!code) code = read_limits(a, j);
+    int code = read_limits(a, j);
     return code ? code : read_arrays(a, "in", j->in, &j->n_in);
 }
 
@@ -99,12 +96,11 @@ int cmd_run(const args *a)
     job j = { .in = calloc(room, sizeof *j.in),
               .want = calloc(room, sizeof *j.want),
               .out_file = calloc(room, sizeof *j.out_file),
-              .outputs = calloc(room, sizeof *j.outputs),
               .got = calloc(room, sizeof *j.got),
               .limit_name = calloc(room, sizeof *j.limit_name),
               .limit = calloc(room, sizeof *j.limit) };
     file_bytes f = { 0 };
-    bool ok = j.in && j.want && j.out_file && j.outputs && j.got && j.limit_name && j.limit;
+    bool ok = j.in && j.want && j.out_file && j.got && j.limit_name && j.limit;
     code = !ok ? say(AN_NOMEM, "out of memory") : read_pairs(a, &j);
     if (!code && !j.n_out) code = say(AN_USAGE, "run has no --out NAME=FILE.npy: nothing would be kept");
     if (!code) code = read_text(path, &f);
@@ -112,6 +108,6 @@ int cmd_run(const args *a)
     file_drop(&f);
     for (size_t i = 0; i < room && ok; i++)
         an_array_free(j.in[i]), an_array_free(j.got[i]), free(j.want[i]), free(j.limit_name[i]);
-    free(j.in), free(j.want), free(j.out_file), free(j.outputs), free(j.got), free(j.limit_name), free(j.limit);
+    free(j.in), free(j.want), free(j.out_file), free(j.got), free(j.limit_name), free(j.limit);
     return code;
 }

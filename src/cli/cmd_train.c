@@ -288,26 +288,24 @@ static int unknown_model(const char *name)
     return say(AN_INPUT, "%s: no such file or folder, and no model preset of that name; %s", name, e.message);
 }
 
-/* What a run writes: files, each in a place of its own. Standard output has lines of its own here: "-" would be a
- * file of that name. */
-static int outputs_right(const args *a)
+/* What a run writes are files. Standard output has lines of its own here: "-" would be a file of that name. */
+static int outputs_named(const args *a)
 {
     static const char *const options[] = { "save", "log", "csv", "plot", "profile" };
-    output o[COUNT(options)];
     for (size_t i = 0; i < COUNT(options); i++) {
-        o[i] = (output){ .option = options[i], .file = arg_of(a, options[i]) };
-        if (o[i].file && !*o[i].file) return say(AN_USAGE, "--%s wants a name, got \"\"", options[i]);
-        if (o[i].file && !strcmp(o[i].file, "-"))
+        const char *file = arg_of(a, options[i]);
+        if (file && !*file) return say(AN_USAGE, "--%s wants a name, got \"\"", options[i]);
+        if (file && !strcmp(file, "-"))
             return say(AN_USAGE, "--%s wants a name, got \"-\"; for standard output there is --json", options[i]);
     }
-    return outputs_apart(o, COUNT(options));
+    return 0;
 }
 
 int cmd_train(const args *a)
 {
     if (a->n_files) return say(AN_USAGE, "train takes options only, got \"%s\"", a->files[0]);
     int code = engine_computes(a);
-    if (!code) code = outputs_right(a);
+    if (!code) code = outputs_named(a);
     if (code) return code;
     const char *model = arg_of(a, "model");
     if (an_net_known(model)) return train_net(a);

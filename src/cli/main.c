@@ -81,6 +81,7 @@ static int run(int argc, char **argv)
     args a;
     int code = args_read(c, argc - 2, argv + 2, &a);
     a.argv = argv;
+    if (!code) code = outputs_apart(&a);
     if (!code) code = c->run(&a);
     args_free(&a);
     return code;

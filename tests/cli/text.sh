@@ -67,7 +67,7 @@ has "data prepare, a folder" err 'texts is a folder; text is wanted: name its fi
 rm "$tmp/e.u16"
 for p in "$tmp/e.u16" "$tmp/./e.u16" "$tmp/texts/../e.u16"; do
     t "data prepare, one file for both" 2 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/e.u16" --validation "$p" --validation-tokens 100
-    has "data prepare, one file for both" err 'are one file: ids for training and for validation go into two'
+    has "data prepare, one file for both" err '^anneal: --out and --validation both go to '
     t "data prepare, one file for both: nothing is written" 1 test -e "$tmp/e.u16"
 done
 t "data prepare, two files of one name" 0 $anneal data prepare --tokenizer "$tmp/t.json" --data "$tmp/stories.txt" --out "$tmp/e.u16" --validation "$tmp/texts/e.u16" --validation-tokens 100

@@ -370,6 +370,8 @@ static void names_of_one_file(void **state)
     for (int i = 0; i < 3; i++) snprintf(path[i], sizeof path[i], "%s/%s", dir, names[i]);
     assert_true(path_same("no such file", "./no such file") && path_same("no/such/folder", "no/such/folder") &&
                 path_same("-", "-"));
+    assert_true(path_same("no/such/folder", "./no//such/./../such/folder") == false &&
+                path_same("no/such/folder", "./no//such/folder") && !path_same("no/such/folder", "no/other/folder"));
     assert_false(path_same("no such file", "no such thing") || path_same(path[0], "f") ||
                  path_same("/dev/null", "/dev/null"));
     char again[100];
