@@ -141,11 +141,12 @@ static an_status read_state(void *way, const char *name, dtype dt, void *data, d
     return train_read(((resident *)way)->t, name, dt, data, d);
 }
 
-/* One minibatch at a loss scale of its own; the trainer has a dynamic one, which is sent. */
+/* One minibatch at a loss scale of its own; the trainer has a dynamic one, which is sent. It is what somebody looks
+ * with: it does not look itself. */
 an_status resident_at(void *way, const int32_t *tokens, double loss_scale, train_report *out, diag *d)
 {
     resident *r = way;
-    r->t->scale.scale = loss_scale;
+    r->t->scale.scale = loss_scale, r->t->look = NULL;
     TRY(put_tokens(r, tokens, d));
     return train_step(r->t, 0, out, d);
 }

@@ -463,8 +463,11 @@ an_status train_step(trainer *t, double lr, train_report *r, diag *d)
     double S = t->scale.scale * t->accum;
     *r = (train_report){ .lr = lr, .loss_scale = t->scale.scale, .loss = NAN, .grad_norm = NAN };
     if (!isfinite(lr)) return diag_fail(d, AN_INPUT, NOWHERE, "the learning rate is %g; a finite number is wanted", lr);
-    if (!t->group) TRY(run_minibatch(t, last, lr, S, r, d));
-    else r->verdict = t->group; /* the rest of a group that overflowed is not worth a dispatch */
+    if (t->group) r->verdict = t->group; /* the rest of a group that overflowed is not worth a dispatch */
+    else {
+        TRY(run_minibatch(t, last, lr, S, r, d));
+        TRY(scale_look_behind(t, r, d));
+    }
     t->minibatches++;
     an_status st = AN_OK;
     /* a sample that is right already adds 0 to its group */

@@ -11,10 +11,13 @@
  * down as far as half of what the row began at, which need not have been its fault, else until one overflows. Where
  * none is found the scale is again what it was, and is looked for anew after a long row.
  *
+ * Who trains a language model can look behind such a gradient. Where that finds infinities the update was not finite:
+ * it is skipped as any other that was not, the scale is halved, and a row of them ends the training. What a smaller
+ * scale cures is cured on the way down; infinities of the forward pass no scale cures.
+ *
  * A scale that was fixed is not searched: it is compiled in. A row of updates without a gradient at a loss that is
- * not 0 ends the training, since nothing is learnt from it. Who trains a language model can look at other scales
- * first: where one gives the minibatch a gradient it is named, where none does there is nothing to learn, and the
- * training goes on. */
+ * not 0 ends the training, since nothing is learnt from it. Who can look looks at other scales first: where one gives
+ * the minibatch a gradient it is named, where none does there is nothing to learn, and the training goes on. */
 #include <math.h>
 
 #include "train/train_int.h"
@@ -46,7 +49,8 @@ train_verdict scale_verdict(const trainer *t, double loss, double peak, double p
 const char *train_verdict_text(train_verdict v)
 {
     static const char *const text[] = { [VERDICT_LOSS] = "the loss", [VERDICT_GRADIENT] = "a gradient", [VERDICT_SQUARE] = "the square of the largest gradient",
-                                        [VERDICT_NOTHING] = "no gradient", [VERDICT_STATE] = "a weight or moment after the update" };
+                                        [VERDICT_NOTHING] = "no gradient", [VERDICT_STATE] = "a weight or moment after the update",
+                                        [VERDICT_CANCELLED] = "what cancelled to a gradient of 0" };
     return v == VERDICT_FINE ? "nothing" : text[v];
 }
 
@@ -155,6 +159,41 @@ static an_status after_nothing(trainer *t, int64_t most, double loss, diag *d)
     return AN_OK;
 }
 
+/* A loss of 0 has no infinities behind it. A look that fails finds none, and is no reason to lose the training. */
+an_status scale_look_behind(trainer *t, train_report *r, diag *d)
+{
+    train_verdict seen = VERDICT_NOTHING;
+    if (r->verdict != VERDICT_NOTHING || r->loss == 0 || !t->look) return AN_OK;
+    an_status st = t->look(t->look_user, t->scale.scale, &seen, &(diag){ 0 });
+    if (st == AN_NOMEM) return diag_nomem(d);
+    if (!st && seen == VERDICT_GRADIENT) r->verdict = VERDICT_CANCELLED, r->finite = false;
+    return AN_OK;
+}
+
+/* A fixed scale may be why, and where somebody could look another one has a gradient or it is not. */
+static an_status diverged(trainer *t, train_verdict v, diag *d)
+{
+    const long long n = (long long)t->scale.skipped_row;
+    const char *what = train_verdict_text(v);
+    bool fixed = is_half(t) && !t->o.dynamic_scale,
+         by_scale = fixed && (v == VERDICT_GRADIENT || v == VERDICT_SQUARE || v == VERDICT_CANCELLED);
+    double other = 0, now = t->scale.scale;
+    if (fixed && v == VERDICT_CANCELLED) {
+        an_status st = other_scale(t, &other, &(diag){ 0 });
+        if (st == AN_NOMEM) return diag_nomem(d);
+        if (!st) by_scale = false;
+    }
+    if (other > 0)
+        return diag_fail(
+            d, AN_MISMATCH, NOWHERE,
+            "%lld updates were not finite, and none between them counted (%s): a loss scale of %g is too large; at %g there is a gradient: take that, or a dynamic one",
+            n, what, now, other);
+    return diag_fail(
+        d, AN_MISMATCH, NOWHERE,
+        "%lld updates were not finite, and none between them counted (%s; loss scale now %g): %sthe training has diverged, or its data is out of range",
+        n, what, now, by_scale ? "the scale is too large, which a dynamic one finds out, or " : "");
+}
+
 an_status scale_after(trainer *t, train_verdict v, double loss, diag *d)
 {
     scaler *s = &t->scale;
@@ -164,11 +203,5 @@ an_status scale_after(trainer *t, train_verdict v, double loss, diag *d)
     s->good = s->zero_row = 0, s->search = SEARCH_NONE;
     s->skipped_row++;
     if (t->o.dynamic_scale && s->scale / 2 >= SCALE_LEAST) s->scale /= 2;
-    if (s->skipped_row < most) return AN_OK;
-    bool by_scale = is_half(t) && !t->o.dynamic_scale && (v == VERDICT_GRADIENT || v == VERDICT_SQUARE);
-    return diag_fail(
-        d, AN_MISMATCH, NOWHERE,
-        "%lld updates in a row were not finite (%s; loss scale now %g): %sthe training has diverged, or its data is out of range",
-        (long long)s->skipped_row, train_verdict_text(v), s->scale,
-        by_scale ? "the scale is too large, which a dynamic one finds out, or " : "");
+    return s->skipped_row < most ? AN_OK : diverged(t, v, d);
 }

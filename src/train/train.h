@@ -84,7 +84,8 @@ typedef struct {               /* zero means default */
      * where they are not */
     bool dynamic_scale;
     int grow_after;            /* 0: 200 */
-    /* skipped updates in a row that end the training, also those without a gradient at a fixed scale; 0: 32 */
+    /* updates that end the training where none between them counts: skipped ones; those without a gradient, at a fixed
+     * scale; 0: 32 */
     int max_skipped;
     /* n_keep values of the graph in the order in which they are made: what lies between them is computed again in the
      * backward pass instead of being held for it (grad.h). Same bits, less memory, more work */
@@ -101,9 +102,9 @@ typedef struct {               /* zero means default */
 } train_options;
 
 /* Why a step was not taken over. NOTHING: on a chip the gradient is 0 everywhere: infinities that cancelled, numbers
- * too small for fp16, or no more to learn. */
-typedef enum { VERDICT_FINE, VERDICT_LOSS, VERDICT_GRADIENT, VERDICT_SQUARE, VERDICT_NOTHING,
-               VERDICT_STATE } train_verdict;
+ * too small for fp16, or no more to learn. CANCELLED: the same, and somebody who could look found the infinities. */
+typedef enum { VERDICT_FINE, VERDICT_LOSS, VERDICT_GRADIENT, VERDICT_SQUARE, VERDICT_NOTHING, VERDICT_STATE,
+               VERDICT_CANCELLED } train_verdict;
 const char *train_verdict_text(train_verdict v); /* what is not finite: "the loss" …; of NOTHING "no gradient" */
 
 /* What one call of train_step did. */
@@ -148,7 +149,7 @@ const char *train_program_text(const trainer *t);
  * again. Numbers that are not finite are refused with their index: on a chip they would come out as something else. */
 an_status train_put(trainer *t, const char *name, dtype dt, const void *data, diag *d) MUST_CHECK;
 /* One minibatch: accumulates, or updates when it is the last of a group. lr is the plain learning rate. AN_MISMATCH:
- * max_skipped updates in a row were not finite; gradients of 0 do not count among those, nor do they end such a row.
+ * max_skipped updates were not finite, and none between them was taken over: gradients of 0 may lie there.
  * Or as many in a row were without a gradient at a fixed loss scale and a loss that is not 0. */
 an_status train_step(trainer *t, double lr, train_report *r, diag *d) MUST_CHECK;
 /* The fetched values for the batch inputs as they are. Inputs the fetched values do not need may stay unset. */

@@ -95,7 +95,7 @@ typedef struct {
     double scale, largest; /* largest: it may grow to */
     double applied;        /* S of the last update; 0: none yet */
     int64_t good;          /* updates since the scale changed */
-    int64_t skipped_row;   /* skipped in a row */
+    int64_t skipped_row;   /* skipped since one was taken over */
     int64_t zero_row;      /* with gradients of 0 everywhere in a row */
     int64_t search;        /* SEARCH_* */
     double from;           /* the scale a search goes back to: where it began, or where it found something */
@@ -235,6 +235,8 @@ train_verdict scale_verdict(const trainer *t, double loss, double peak, double p
 /* An update was taken over (FINE), or was not; may change the scale. loss: of the minibatch it failed at.
  * AN_MISMATCH: too many skipped, or a fixed scale at which nothing is learnt. */
 an_status scale_after(trainer *t, train_verdict v, double loss, diag *d) MUST_CHECK;
+/* The report of a minibatch whose gradient is 0 everywhere, with another verdict where infinities are behind it. */
+an_status scale_look_behind(trainer *t, train_report *r, diag *d) MUST_CHECK;
 
 /* ---- resident.c ---- */
 an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, const void *data, bool finite,

@@ -734,6 +734,30 @@ static void saved_first(void **state)
     }
 }
 
+/* ---- what is not finite ---- */
+
+/* Activations that no loss scale makes finite, where a chip shows a gradient of 0 and a loss that is a number: every
+ * such update is counted as what it was, and the run ends by name, as the ways that see activations do. */
+static void activations_beyond_recovery(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "resident", "delta" };
+    for (size_t i = 0; i < COUNT(ways); i++) {
+        small_run r;
+        lm_run_result q;
+        diag d = { 0 };
+        small_begin(&r);
+        lm_run_options o = small_options(&r, "soft:m4");
+        o.pipeline = ways[i], o.steps = 400, o.lr = 3, o.save = NULL;
+        an_status st = lm_run(&o, &q, &d);
+        if (st != AN_MISMATCH || q.stats.train.skipped < 32 || q.stats.train.zeros)
+            fail_msg("%s: status %d, %d skipped, %d zero: %s", o.pipeline, (int)st, (int)q.stats.train.skipped,
+                     (int)q.stats.train.zeros, d.msg);
+        if (!strstr(d.msg, "the first tensor that went bad is x of l0")) fail_msg("%s: %s", o.pipeline, d.msg);
+        small_end(&r);
+    }
+}
+
 /* ---- gradients ---- */
 
 enum { GB = 2, GT = 5 };
@@ -934,6 +958,7 @@ int main(void)
         cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
         cmocka_unit_test(no_samples),             cmocka_unit_test(nothing_kept), cmocka_unit_test(any_batch), cmocka_unit_test(gradients_as_named),
         cmocka_unit_test(gradients_of_many_tokens), cmocka_unit_test(smoothing),
+        cmocka_unit_test(activations_beyond_recovery),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,8 +54,38 @@ static void scales_beside_a_fixed_one(void **unused)
     }
 }
 
+/* The same where infinities were found behind the gradient of 0: where no scale has a gradient the training has
+ * diverged, and it is not said that another one would help. */
+static void a_fixed_one_with_infinities(void **unused)
+{
+    (void)unused;
+    static const struct {
+        glance g;
+        const char *said;
+    } rows_[] = {
+        { { 4, 32, 16, AN_OK, 0 }, "a loss scale of 1024 is too large; at 16 there is a gradient" },
+        { { 0, 0, 0, AN_OK, 0 }, "now 1024): the training has diverged" },
+        { { 0, 0, 0, AN_UNSUPPORTED, 0 }, "the scale is too large, which a dynamic one finds out, or the training" },
+        { { 0, 0, 0, AN_NOMEM, 0 }, "memory" },
+    };
+    for (size_t i = 0; i < COUNT(rows_); i++) {
+        glance g = rows_[i].g;
+        diag d = { 0 };
+        trainer t = { .o.max_skipped = 2,
+                      .state_dt = DT_F16,
+                      .scale = { .scale = 1024, .largest = 0x1p15 },
+                      .look = look_at,
+                      .look_user = &g };
+        assert_ok(scale_after(&t, VERDICT_CANCELLED, 1, &d), d);
+        assert_int_equal(g.looks, 0);
+        assert_int_equal(scale_after(&t, VERDICT_CANCELLED, 1, &d), g.st == AN_NOMEM ? AN_NOMEM : AN_MISMATCH);
+        if (!strstr(d.msg, rows_[i].said)) fail_msg("row %zu: %s", i, d.msg);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(scales_beside_a_fixed_one) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(scales_beside_a_fixed_one),
+                                        cmocka_unit_test(a_fixed_one_with_infinities) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

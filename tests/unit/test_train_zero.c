@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "train/train_int.h"
 #include "train_t.h"
 
 /* Gradients that fp16 does not hold below a scale of about 64; ones whose two infinities cancel above 1024. */
@@ -13,9 +14,9 @@ static const char cancel_text[] = "graph \"cancel\"\nx = input fp16[4, 2]\nw = i
                                   "l = const fp16[] {20000}\nq = mul(m, l)\nd = sub(p, q)\ns = reduce_mean(d)\nn = const fp16[] {0.0009765625}\nloss = mul(s, n)\nreturn loss\n";
 
 /* What is right already ends no run, and a scale that worked is there when something is wrong again. */
-static void nothing_left_to_learn(void **state)
+static void nothing_left_to_learn(void **unused)
 {
-    (void)state;
+    (void)unused;
     for (int dynamic = 0; dynamic < 2; dynamic++) {
         trainer *t = open_text(hinge_text, (train_options){ .dynamic_scale = dynamic });
         float w[2] = { 1, 1 }, after[2];
@@ -45,9 +46,9 @@ static void nothing_left_to_learn(void **state)
 
 /* What was found on the way up is where a search that finds no more goes back to; that nothing is learnt is said
  * once. */
-static void found_on_the_way_up(void **state)
+static void found_on_the_way_up(void **unused)
 {
-    (void)state;
+    (void)unused;
     int said = 0;
     trainer *t = open_text(hinge_text, (train_options){ .dynamic_scale = true, .warn = count_lines, .user = &said });
     train_report r;
@@ -73,9 +74,9 @@ static void found_on_the_way_up(void **state)
 }
 
 /* A minibatch that is right adds nothing to its group, and takes nothing from it. */
-static void right_in_a_group(void **state)
+static void right_in_a_group(void **unused)
 {
-    (void)state;
+    (void)unused;
     double w[2][2];
     for (int k = 0; k < 2; k++) {
         trainer *t = open_text(hinge_text, (train_options){ .accum = 3 });
@@ -93,9 +94,9 @@ static void right_in_a_group(void **state)
 }
 
 /* A larger scale is found for what vanished, the same one after going on from a file at any point of the way. */
-static void numbers_too_small(void **state)
+static void numbers_too_small(void **unused)
 {
-    (void)state;
+    (void)unused;
     enum { STEPS = 40 };
     char path[] = "/tmp/an_search_XXXXXX";
     int fd = mkstemp(path);
@@ -135,9 +136,9 @@ static const char clamp_text[] =
     "l = reduce_mean(h)\nloss = add(l, one)\nreturn loss\n";
 
 /* A row that the scale had no part in: it is half of what it was a few updates after there is a gradient again. */
-static void back_after_a_row(void **state)
+static void back_after_a_row(void **unused)
 {
-    (void)state;
+    (void)unused;
     trainer *t = open_text(clamp_text, (train_options){ .dynamic_scale = true });
     train_report r;
     diag d = { 0 };
@@ -156,9 +157,9 @@ static void back_after_a_row(void **state)
 }
 
 /* Updates are counted from the last change of the scale; and on the way back up a gradient of 0 ends the way. */
-static void counted_anew(void **state)
+static void counted_anew(void **unused)
 {
-    (void)state;
+    (void)unused;
     static const struct {
         char x; /* right: no gradient */
         double scale;
@@ -178,9 +179,9 @@ static void counted_anew(void **state)
 }
 
 /* A smaller scale is found for what cancelled. */
-static void infinities_that_cancel(void **state)
+static void infinities_that_cancel(void **unused)
 {
-    (void)state;
+    (void)unused;
     trainer *t = open_text(cancel_text, (train_options){ .loss_scale = 0x1p14, .dynamic_scale = true });
     train_report r;
     diag d = { 0 };
@@ -195,10 +196,95 @@ static void infinities_that_cancel(void **state)
     train_close(t);
 }
 
-/* A fixed scale at which nothing is learnt ends the training; a loss of 0 does not. */
-static void fixed_scales(void **state)
+typedef struct {
+    double most; /* scales above it have infinities behind a gradient of 0 */
+    int every;   /* and so has one in `every` looks; 0: none */
+    an_status st;
+    int looks;
+} glance;
+
+static an_status look_behind(void *user, double scale, train_verdict *out, diag *d)
 {
-    (void)state;
+    glance *g = user;
+    g->looks++;
+    *out = scale > g->most || (g->every && g->looks % g->every == 0) ? VERDICT_GRADIENT : VERDICT_NOTHING;
+    return g->st ? diag_fail(d, g->st, NOWHERE, "looked away") : AN_OK;
+}
+
+static trainer *open_looked_at(const char *text, train_options o, const float *w, glance *g)
+{
+    trainer *t = open_text(text, o);
+    diag d = { 0 };
+    assert_ok(train_write(t, "w", DT_F32, w, &d), d);
+    t->look = look_behind, t->look_user = g;
+    return t;
+}
+
+/* Where somebody can look, infinities that cancelled are an update that was not finite: a smaller scale cures them,
+ * and is not searched for above. */
+static void infinities_that_are_found(void **unused)
+{
+    (void)unused;
+    glance g = { .most = 1024 };
+    trainer *t = open_looked_at(cancel_text, (train_options){ .loss_scale = 0x1p14, .dynamic_scale = true },
+                                (float[]){ 0.3f, -0.2f }, &g);
+    train_report r;
+    int n = 0;
+    for (bool cured = false; n < 20 && !cured; n++) {
+        step_on(t, right, 1e-6, &r);
+        cured = r.applied;
+        if (n == 0) assert_int_equal(r.verdict, VERDICT_CANCELLED);
+        assert_true(r.finite == cured && r.loss_scale == ldexp(0x1p14, -n));
+    }
+    assert_true(r.applied && n > 1 && r.zeros == 0 && r.skipped == (uint64_t)n - 1);
+    for (int i = 0; i < 3; i++) step_on(t, right, 1e-6, &r);
+    assert_true(r.applied && r.loss_scale == ldexp(0x1p14, 1 - n));
+    train_close(t);
+}
+
+/* Those that no scale cures end the training, also where gradients of 0 without any lie between; a look that fails
+ * finds none, and a loss of 0 is not looked behind. */
+static void infinities_that_stay(void **unused)
+{
+    (void)unused;
+    static const struct {
+        glance g;
+        int accum, ends; /* updates; 0: it does not */
+        const char *text;
+    } rows_[] = { { { .most = 0 }, 1, 32, clamp_text },
+                  { { .most = 0 }, 2, 32, clamp_text },
+                  { { .most = 1e9, .every = 2 }, 1, 64, clamp_text },
+                  { { .most = 1e9 }, 1, 0, clamp_text },
+                  { { .most = 0, .st = AN_UNSUPPORTED }, 1, 0, clamp_text },
+                  { { .most = 0 }, 1, 0, hinge_text } };
+    for (size_t i = 0; i < COUNT(rows_); i++) {
+        glance g = rows_[i].g;
+        const int accum = rows_[i].accum;
+        trainer *t = open_looked_at(rows_[i].text, (train_options){ .dynamic_scale = true, .accum = accum },
+                                    (float[]){ 1, 1 }, &g);
+        train_report r = { 0 };
+        diag d = { 0 };
+        an_status st = AN_OK;
+        int n = 0;
+        for (; n < 100 * accum && !st; n++) {
+            assert_ok(train_put(t, "x", DT_F32, right, &d), d);
+            st = train_step(t, 0.125, &r, &d);
+        }
+        if (st != (rows_[i].ends ? AN_MISMATCH : AN_OK) || n != (rows_[i].ends ? rows_[i].ends : 100) * accum)
+            fail_msg("row %zu: %d minibatches, %s", i, n, d.msg);
+        assert_true(r.step == 0 && r.skipped + r.zeros == (uint64_t)(n / accum));
+        assert_int_equal(r.skipped, rows_[i].ends ? 32 : 0);
+        if (st && !strstr(d.msg, "32 updates were not finite, and none between them counted (what cancelled to"))
+            fail_msg("row %zu: %s", i, d.msg);
+        if (rows_[i].text == hinge_text) assert_int_equal(g.looks, 0);
+        train_close(t);
+    }
+}
+
+/* A fixed scale at which nothing is learnt ends the training; a loss of 0 does not. */
+static void fixed_scales(void **unused)
+{
+    (void)unused;
     static const float tiny[8] = { 6e-5f, 6e-5f, 6e-5f, 6e-5f, 6e-5f, 6e-5f, 6e-5f, 6e-5f };
     static const struct {
         const float *x;
@@ -231,9 +317,9 @@ static void fixed_scales(void **state)
 }
 
 /* Files from before rows of 0 were kept open, and what is no search does not. */
-static void files_of_before(void **state)
+static void files_of_before(void **unused)
 {
-    (void)state;
+    (void)unused;
     static const struct {
         const char *from, *to;
         an_status st;
@@ -273,6 +359,8 @@ int main(void)
         cmocka_unit_test(back_after_a_row),
         cmocka_unit_test(counted_anew),
         cmocka_unit_test(infinities_that_cancel),
+        cmocka_unit_test(infinities_that_are_found),
+        cmocka_unit_test(infinities_that_stay),
         cmocka_unit_test(fixed_scales),
         cmocka_unit_test(files_of_before),
     };
