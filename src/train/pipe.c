@@ -116,6 +116,7 @@ an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report 
 an_status pipe_loss(pipeline *p, const int32_t *tokens, double *loss, diag *d)
 {
     TRY(check_ids(p, tokens, d));
+    p->last = VERDICT_FINE; /* who asks what was not finite now means this */
     return p->ops->loss(p->way, tokens, loss, d);
 }
 

@@ -63,7 +63,8 @@ bool pipe_whole_vocabulary(device *dev, const model_config *c);
  * restart: r->applied may come with *again set: the state must be saved and the process started anew before the next
  * step; so may r->put_off, where a device that took no reload has no compiles left for this one. */
 an_status pipe_step(pipeline *p, const int32_t *tokens, double lr, train_report *r, bool *again, diag *d) MUST_CHECK;
-/* Mean loss in nats with the weights as they are; nothing moves. */
+/* Mean loss in nats with the weights as they are; nothing moves. Not finite: pipe_inspect of the same tokens names the
+ * first tensor that was not. */
 an_status pipe_loss(pipeline *p, const int32_t *tokens, double *loss, diag *d) MUST_CHECK;
 
 /* ---- looking ---- */
@@ -81,9 +82,10 @@ typedef struct {
     double weight_norm[MW_COUNT], grad_norm[MW_COUNT];
 } pipe_seen;
 /* Weights as they are and the gradients of this minibatch at this loss scale, a forward and a backward pass on the
- * side. Between two calls of pipe_step, and nothing moves. What the last step itself found is counted as well: a
- * fault need not come a second time. */
+ * side. Between two calls of pipe_step, and nothing moves. What the last step or loss itself found is counted as well:
+ * a fault need not come a second time. */
 an_status pipe_inspect(pipeline *p, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK;
+an_status pipe_weights_finite(pipeline *p, diag *d) MUST_CHECK; /* AN_MISMATCH: no, so no update ever will be */
 /* Lines for a log, without their end. */
 void pipe_bad_json(strbuf *b, int64_t step, double loss, const pipe_seen *s);
 /* the gradient is 0 everywhere, and all is finite */

@@ -38,7 +38,6 @@ const chip *pipe_chip(const pipeline *p); /* pipe.c: whose rules the device has;
 
 /* pipe_look.c */
 void pipe_count(pipe_bad *b, const float *x, int64_t n);
-an_status pipe_weights_finite(pipeline *p, diag *d) MUST_CHECK; /* AN_MISMATCH: no, so no update ever will be */
 /* pipe_host.c */
 an_status host_look(void *way, const int32_t *tokens, double loss_scale, pipe_seen *out, diag *d) MUST_CHECK;
 /* a minibatch with a rate of 0 */

@@ -763,6 +763,39 @@ static void faults(void **state)
     close_rig(&s);
 }
 
+/* One NaN on the way up is not made a loss of by what comes after it: there is none, and it has a name. What training
+ * makes of a scale that is too large is no matter of the loss. */
+static void faults_on_the_way_up(void **state)
+{
+    (void)state;
+    static const char *const ways[] = { "delta", "dynamic", "restart" };
+    static const struct {
+        int after;
+        const char *first;
+    } rows[] = { { 0, "x of l00_fwd_attn" }, { 3, "x of l01_fwd_ffn" }, { 6, "x of l00_fwd_ffn" } };
+    for (size_t i = 0; i < COUNT(ways) * COUNT(rows); i++) {
+        rig r = { 0 };
+        diag d = { 0 };
+        double good, loss;
+        pipe_seen seen;
+        int32_t ids[B * (T + 1)];
+        batch(0, ids);
+        open_rig(&r, &(setup){ .engine = "soft:m4", .way = ways[i / COUNT(rows)], .fixed = 65504 });
+        fill_with(r.p, start, 1); /* so that gradients do overflow */
+        assert_ok(pipe_loss(r.p, ids, &good, &d), d);
+        r.t.what = "output", r.t.after = rows[i % COUNT(rows)].after, r.t.times = 1;
+        assert_ok(pipe_loss(r.p, ids, &loss, &d), d);
+        assert_int_equal(r.t.times, 0);
+        if (!isfinite(good) || isfinite(loss)) fail_msg("row %zu: %g, and %g with a fault", i, good, loss);
+        assert_ok(pipe_inspect(r.p, ids, 1, &seen, &d), d);
+        assert_string_equal(seen.first, rows[i % COUNT(rows)].first);
+        assert_true(seen.activations.nan > 0);
+        assert_ok(pipe_loss(r.p, ids, &loss, &d), d);
+        assert_true(loss == good);
+        close_rig(&r);
+    }
+}
+
 /* One minibatch of every group goes bad and the last one, which ends the run, does not: the tensor is that of the
  * first. */
 static void bad_within_a_group(void **state)
@@ -933,7 +966,8 @@ int main(void)
                                         cmocka_unit_test(one_curve_of_gemma), cmocka_unit_test(restarts),
                                         cmocka_unit_test(accumulation), cmocka_unit_test(exchange),
                                         cmocka_unit_test(weights_from_outside),  cmocka_unit_test(surfaces),
-                                        cmocka_unit_test(faults),       cmocka_unit_test(bad_within_a_group),
+                                        cmocka_unit_test(faults),       cmocka_unit_test(faults_on_the_way_up),
+                                        cmocka_unit_test(bad_within_a_group),
                                         cmocka_unit_test(those_of_the_command), cmocka_unit_test(beside_the_device),
                                         cmocka_unit_test(without_a_gradient), cmocka_unit_test(a_gradient_no_more),
                                         cmocka_unit_test(scales), cmocka_unit_test(scales_of_chips) };
