@@ -584,10 +584,10 @@ typedef struct {                  /* zero means default */
     int64_t stop_after;           /* updates of this call; 0: to the end */
     int profile;                  /* fill in result.lanes and result.trace */
     void (*on_progress)(void *user, const an_lm_progress *p);
-    void (*on_eval)(void *user, int64_t step, double loss);
+    void (*on_eval)(void *user, int64_t step, double loss); /* finite; else it is a note and a warning */
     void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
-    /* a JSON object: "kind":"nonfinite" (what was not, counted by kind, and where it began), "zero" (no gradient) or
-     * "statistics" */
+    /* a JSON object: "kind":"nonfinite" (what was not, counted by kind, and where it began), "zero" (no gradient),
+     * "statistics", or "validation" (a loss on text kept back that is not finite) */
     void (*on_note)(void *user, const char *line);
     void (*on_warning)(void *user, const char *line);
     /* asked after every update, and during looks and samples: true ends the run there, with a checkpoint */

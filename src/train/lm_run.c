@@ -45,6 +45,7 @@ typedef struct {
     bool building;          /* the pipeline is made, and no update was done yet */
     bool settled;           /* the state is that behind note.step updates, none begun */
     bool idle;              /* it ends because nothing is learnt any more: what was learnt before is good */
+    char kept_bad[96];      /* the first tensor of text kept back that was not finite; "": all were */
     _Atomic uint64_t spent[LANE_COUNT]; /* ns in each lane since the update began; lanes are threads */
     diag *d;
 } run;
@@ -486,6 +487,18 @@ static void save(run *r)
              (long long)r->note.step, why.msg);
 }
 
+/* Of r->ids. At a scale of 1, since the way up is what is asked about. A look that fails leaves the loss itself to be
+ * named. */
+static an_status kept_loss(run *r, double *mean)
+{
+    pipe_seen seen;
+    TRY(pipe_loss(r->p, r->ids, mean, r->d));
+    if (isfinite(*mean) || r->kept_bad[0]) return AN_OK;
+    an_status st = pipe_inspect(r->p, r->ids, 1, &seen, &(diag){ 0 });
+    snprintf(r->kept_bad, sizeof r->kept_bad, "%s", !st && seen.first[0] ? seen.first : "the loss");
+    return AN_OK;
+}
+
 /* The losses of the first n windows of r->ids together, n at most a minibatch. Fewer are repeated until it is full;
  * those that then stand in it once more than the others are found the same way, and taken off. */
 static an_status sum_losses(run *r, int64_t n, double *sum)
@@ -493,7 +506,7 @@ static an_status sum_losses(run *r, int64_t n, double *sum)
     const int64_t row = r->seq + 1, more = r->batch % n;
     double mean, twice = 0;
     for (int64_t i = n; i < r->batch; i++) memcpy(r->ids + i * row, r->ids + i % n * row, (size_t)row * sizeof *r->ids);
-    TRY(pipe_loss(r->p, r->ids, &mean, r->d));
+    TRY(kept_loss(r, &mean));
     if (more) TRY(sum_losses(r, more, &twice));
     *sum = (mean * (double)r->batch - twice) / (double)(r->batch / n);
     return AN_OK;
@@ -508,13 +521,14 @@ static void save_if_asked(run *r)
 }
 
 /* Each of the first windows kept back counts once: the figure is the same for any batch, and at every step of the
- * same text. */
+ * same text. One that is not finite makes the figure none, and the others are not looked at. */
 static an_status validate(run *r, double *loss)
 {
     corpus_pos pos = { 0 };
     int64_t all = MIN((int64_t)corpus_samples(r->data, CORPUS_VALIDATION), EVAL_WINDOWS);
     *loss = all ? 0 : (double)NAN;
-    for (int64_t at = 0, n; at < all; at += n) {
+    r->kept_bad[0] = 0;
+    for (int64_t at = 0, n; at < all && isfinite(*loss); at += n) {
         double sum;
         n = MIN(r->batch, all - at);
         TRY(corpus_batch(r->data, CORPUS_VALIDATION, n, &pos, r->ids, r->d));
@@ -678,13 +692,29 @@ static an_status update(run *r, lm_progress *q, bool *put_off)
     return AN_OK;
 }
 
+/* A loss on text kept back that is not finite is none of a curve, but a line of the log. */
+static void tell_of_kept(run *r, double loss)
+{
+    const lm_run_options *o = r->o;
+    strbuf b = { 0 };
+    sb_printf(&b, "{\"kind\":\"validation\",\"step\":%lld,\"loss\":null,\"first\":", (long long)r->note.step);
+    sb_json(&b, r->kept_bad, strlen(r->kept_bad));
+    sb_putc(&b, '}');
+    if (!b.oom && o->on_note) o->on_note(o->user, b.at);
+    sb_free(&b);
+    WARN(r, "the loss on text kept back after step %lld is %g: %s is not finite", (long long)r->note.step, loss,
+         r->kept_bad);
+}
+
 static an_status evaluate(run *r, double *loss)
 {
     uint64_t t0 = clock_ns();
     TRY(validate(r, loss));
-    if (corpus_samples(r->data, CORPUS_VALIDATION)) event(r, "text kept back", t0);
     r->note.owed = false;
-    if (r->o->on_eval && isfinite(*loss)) r->o->on_eval(r->o->user, r->note.step, *loss);
+    if (!corpus_samples(r->data, CORPUS_VALIDATION)) return AN_OK;
+    event(r, "text kept back", t0);
+    if (!isfinite(*loss)) tell_of_kept(r, *loss);
+    else if (r->o->on_eval) r->o->on_eval(r->o->user, r->note.step, *loss);
     return AN_OK;
 }
 
@@ -776,17 +806,21 @@ static an_status digest(run *r)
     return AN_OK;
 }
 
+/* The last update may have left weights that are no numbers: no other one follows that would show it. */
 static an_status finish(run *r)
 {
     const lm_run_options *o = r->o;
+    diag why = { 0 };
     TRY(digest(r));
+    an_status finite = pipe_weights_finite(r->p, &why);
+    if (finite == AN_NOMEM) return diag_nomem(r->d);
     if (!r->out->again && !r->out->stopped) { /* who asked it to stop wants it to end */
         TRY(evaluate(r, &r->out->validation));
         if (o->sample_every >= 0) sample(r);
     }
     if (r->unsaved.st)
         return diag_fail(r->d, r->unsaved.st, NOWHERE, "the last checkpoint could not be written: %s", r->unsaved.msg);
-    return AN_OK;
+    return finite ? diag_fail(r->d, finite, why.at, "after step %lld %s", (long long)r->note.step, why.msg) : AN_OK;
 }
 
 /* Memory of the machine, or what the device can address. */

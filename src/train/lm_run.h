@@ -68,10 +68,10 @@ typedef struct {             /* zero means default */
     bool resume;             /* go on from the newest checkpoint in save. Without it a folder that has one is refused */
     bool must_resume;        /* and there must be one: where there is none, the run does not begin */
     void (*on_progress)(void *user, const lm_progress *p);
-    void (*on_eval)(void *user, int64_t step, double loss);
+    void (*on_eval)(void *user, int64_t step, double loss); /* one that is not finite is a note and a warning instead */
     void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
     /* JSON: "kind":"nonfinite" for an update that was, "zero" for one without a gradient, "statistics" every
-     * stats_every */
+     * stats_every, "validation" for a loss on text kept back that is not finite */
     void (*on_note)(void *user, const char *line);
     void (*on_event)(void *user, const pipe_event *e);
     /* asked between updates: true ends the run as if it were whole, with a checkpoint. Asked as well while text kept
@@ -92,8 +92,8 @@ typedef struct {
     pipe_stats stats;
 } lm_run_result;
 
-/* AN_MISMATCH: it diverged; the newest checkpoint is from before the row of skipped updates it ended with. What
- * cannot be saved is a warning until the end, and then AN_INPUT. */
+/* AN_MISMATCH: it diverged; the newest checkpoint is from before the row of skipped updates it ended with. Or the
+ * last update left a weight that is not finite. What cannot be saved is a warning until the end, and then AN_INPUT. */
 an_status lm_run(const lm_run_options *o, lm_run_result *out, diag *d) MUST_CHECK;
 
 #endif
