@@ -315,10 +315,33 @@ static void spoilt_sums(void **state)
     close_rig(&r);
 }
 
+/* A second program that is looked with does not look behind gradients of 0 itself: it would open a third. */
+static void nothing_by_sums(void **state)
+{
+    (void)state;
+    model_config c = small(2);
+    int32_t ids[B * (T + 1)];
+    train_report rep;
+    bool again;
+    diag d = { 0 };
+    c.vocab = 16384, c.tied = true;
+    rig r = open_rig("soft:m3", "resident", &c, false, "sgd");
+    float *none = calloc((size_t)c.vocab * 32, sizeof *none);
+    assert_non_null(none);
+    assert_ok(pipe_write(r.p, "embed", DT_F32, none, &d), d);
+    assert_ok(pipe_write(r.p, "norm_f", DT_F32, none, &d), d);
+    batch(0, ids);
+    assert_ok(pipe_step(r.p, ids, 0.003, &rep, &again, &d), d);
+    assert_true(rep.verdict == VERDICT_NOTHING && rep.zeros == 1 && rep.loss > 1);
+    assert_true(r.p->probe->kind == PIPE_RESIDENT && !r.p->probe->probe);
+    free(none);
+    close_rig(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(recompute), cmocka_unit_test(recompute_memory),
                                         cmocka_unit_test(packed), cmocka_unit_test(too_wide), cmocka_unit_test(sum_of_squares), cmocka_unit_test(spoilt_sums),
-                                        cmocka_unit_test(looked_at) };
+                                        cmocka_unit_test(looked_at), cmocka_unit_test(nothing_by_sums) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
