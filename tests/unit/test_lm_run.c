@@ -748,7 +748,7 @@ static void activations_beyond_recovery(void **state)
         diag d = { 0 };
         small_begin(&r);
         lm_run_options o = small_options(&r, "soft:m4");
-        o.pipeline = ways[i], o.steps = 400, o.lr = 3, o.save = NULL;
+        o.pipeline = ways[i], o.steps = 400, o.lr = 20, o.save = NULL;
         an_status st = lm_run(&o, &q, &d);
         if (st != AN_MISMATCH || q.stats.train.skipped < 32 || q.stats.train.zeros)
             fail_msg("%s: status %d, %d skipped, %d zero: %s", o.pipeline, (int)st, (int)q.stats.train.skipped,
