@@ -1,4 +1,5 @@
 /* str.c: text building, JSON quoting, and an open-addressing string map. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/str.h"
@@ -68,6 +69,12 @@ size_t utf8_shown(const unsigned char *s, size_t n)
 {
     size_t len = utf8_len(s, n);
     return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && len && s[1] < 0xa0) ? 0 : len; /* C0, delete, C1 */
+}
+
+void sb_number(strbuf *b, double x)
+{
+    if (isfinite(x)) sb_printf(b, "%.9g", x);
+    else sb_puts(b, "null");
 }
 
 void sb_json(strbuf *b, const char *s, size_t n)

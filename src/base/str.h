@@ -16,6 +16,7 @@ void sb_puts(strbuf *b, const char *s);
 void sb_putc(strbuf *b, char c);
 void sb_printf(strbuf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void sb_json(strbuf *b, const char *s, size_t n); /* a quoted JSON string; bytes that are not UTF-8 become U+FFFD */
+void sb_number(strbuf *b, double x); /* as JSON has it: null where it is none or infinite */
 void sb_free(strbuf *b);
 /* bytes of the character at s, n is not 0; 0: a control character, or no UTF-8 */
 size_t utf8_shown(const unsigned char *s, size_t n);

@@ -1,5 +1,6 @@
 /* cmd_convert.c: a model as another kind of file. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/pool.h"
@@ -21,12 +22,12 @@ const option convert_options[] = {
     { NULL, NULL, NULL, NULL },
 };
 
-/* Perplexity of a model as its file has it. */
+/* Perplexity of what is in a file: in fp32, so that nothing but the numbers themselves changes from one to the other. */
 static int score(const args *a, const char *model, uint64_t seed, int threads, an_score *s)
 {
     an_lm *m = NULL;
     an_error e = { 0 };
-    an_lm_options o = { .model = model, .tokenizer = arg_of(a, "tokenizer"), .engine = "cpu", .weights = "file",
+    an_lm_options o = { .model = model, .tokenizer = arg_of(a, "tokenizer"), .engine = "cpu", .weights = "fp32",
                         .no_cache = true, .seed = seed, .threads = threads };
     o.no_tokenizer = !o.tokenizer && an_is_token_file(arg_of(a, "data"));
     int code = an_lm_open(&m, &o, &e) || an_lm_eval(m, arg_of(a, "data"), NULL, NULL, s, &e) ? say_error(NULL, &e) : 0;
@@ -102,7 +103,7 @@ int cmd_convert(const args *a)
         if (done.lost[0]) fprintf(stderr, "not kept: %s\n", done.lost);
         if (scored)
             fprintf(stderr, "perplexity of %zu tokens: %.4f before, %.4f after, %+.2f %% (%+.5f nats a token)\n",
-                    after.tokens, before.ppl, after.ppl, 100 * (after.ppl / before.ppl - 1),
+                    after.tokens, before.ppl, after.ppl, 100 * expm1(after.nats_per_token - before.nats_per_token),
                     after.nats_per_token - before.nats_per_token);
         return 0;
     }
@@ -116,8 +117,12 @@ int cmd_convert(const args *a)
         (unsigned long long)done.bytes_out, done.worst);
     sb_printf(&b, ",\"shards\":%d,\"vocabulary\":%s,\"lost\":", done.shards, done.vocabulary ? "true" : "false");
     sb_json(&b, done.lost, strlen(done.lost));
-    if (scored)
-        sb_printf(&b, ",\"tokens\":%zu,\"ppl_before\":%.9g,\"ppl_after\":%.9g", after.tokens, before.ppl, after.ppl);
+    if (scored) {
+        sb_printf(&b, ",\"tokens\":%zu,\"ppl_before\":", after.tokens);
+        sb_number(&b, before.ppl);
+        sb_puts(&b, ",\"ppl_after\":");
+        sb_number(&b, after.ppl);
+    }
     sb_puts(&b, "}\n");
     if (b.oom) return sb_free(&b), say(AN_NOMEM, "out of memory");
     fputs(b.at, stdout);

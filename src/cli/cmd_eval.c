@@ -16,6 +16,20 @@ static void progress(void *user, const an_score *s)
     if (isatty(2)) fprintf(stderr, "\r%zu tokens, %.4f nats, perplexity %.3f ", s->tokens, s->nats_per_token, s->ppl);
 }
 
+static int put_json(const an_score *s)
+{
+    strbuf b = { 0 };
+    sb_printf(&b, "{\"tokens\":%zu,\"nats_per_token\":", s->tokens);
+    sb_number(&b, s->nats_per_token);
+    sb_puts(&b, ",\"ppl\":");
+    sb_number(&b, s->ppl);
+    sb_puts(&b, "}\n");
+    int code = b.oom ? say(AN_NOMEM, "out of memory") : 0;
+    if (!code) fputs(b.at, stdout);
+    sb_free(&b);
+    return code;
+}
+
 int cmd_eval(const args *a)
 {
     an_lm *m = NULL;
@@ -27,8 +41,7 @@ int cmd_eval(const args *a)
     int code = lm_open_args(a, &m);
     if (!code && an_lm_eval(m, data, progress, NULL, &s, &e)) code = say_error(NULL, &e);
     if (isatty(2)) fputc('\n', stderr);
-    if (!code && arg_on(a, "json"))
-        printf("{\"tokens\":%zu,\"nats_per_token\":%.9g,\"ppl\":%.9g}\n", s.tokens, s.nats_per_token, s.ppl);
+    if (!code && arg_on(a, "json")) code = put_json(&s);
     else if (!code) printf("tokens %zu\nnats_per_token %.6f\nppl %.6f\n", s.tokens, s.nats_per_token, s.ppl);
     an_lm_close(m);
     return code;

@@ -151,6 +151,20 @@ static an_status declare(sheet *h, model_weight_id id, int layer, diag *d)
     return VEC_PUSH(&h->mem, &h->items, it) ? AN_OK : diag_nomem(d);
 }
 
+/* Blocks were asked for, and some matrices have none. */
+static void tell_of_others(sheet *h)
+{
+    int all = 0, others = 0;
+    for (size_t i = 0; i < h->items.n; i++) {
+        const item *it = &h->items.at[i];
+        if (!weight_is_matrix(it->id) || it->id == MW_POS) continue;
+        all++, others += it->type->elems == 1;
+    }
+    if (h->v->form != LM_DENSE && others)
+        conversion_loses(h->v, "%d of %d matrices are not quantised, for their rows are no whole blocks of %d", others, all,
+                         (int)h->v->block->elems);
+}
+
 static an_status put_factors(sheet *h, diag *d)
 {
     model_config c = h->v->m->c;
@@ -184,6 +198,7 @@ static an_status fill(sheet *h, diag *d)
             const store *s = store_at(m, (model_weight_id)id, l);
             if (s && s->kind != STORE_NONE) TRY(declare(h, (model_weight_id)id, l, d));
         }
+    tell_of_others(h);
     if (h->factors != SIZE_MAX) TRY(put_factors(h, d));
     for (size_t i = 0; i < h->items.n; i++) {
         const item *it = &h->items.at[i];

@@ -49,6 +49,17 @@ has "convert, shards of no size" err '500MB or 5GB, got "5TB"'
 t "convert, shards of one file" 2 $anneal convert --model tiny --out "$tmp/x.gguf" --shard-size 5GB
 t "convert, a vocabulary of another model" 3 $anneal convert --model tiny --out "$tmp/x.gguf" --tokenizer builtin:stories
 has "convert, a vocabulary of another model" err 'builtin:stories has [0-9]* entries, the embedding 512 rows'
+echo '{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":48,"intermediate_size":64,"num_hidden_layers":2,"num_attention_heads":2,"vocab_size":40,"max_position_embeddings":64}' >"$tmp/narrow.json"
+t "convert, rows of no whole blocks" 0 $anneal convert --model "$tmp/narrow.json" --out "$tmp/narrow.gguf" --quantize q8_0
+has "convert, rows of no whole blocks" err 'not kept: 14 of 16 matrices are not quantised, for their rows are no whole blocks of 32$'
+printf '\1\0\2\0\3\0\4\0\5\0\6\0\7\0\1\0' >"$tmp/eight.u16"
+t "convert, both in fp32" 0 $anneal convert --model "$tmp/narrow.json" --out "$tmp/narrow16.gguf" --dtype f16 --data "$tmp/eight.u16" --json
+cp "$tmp/out" "$tmp/both"
+for w in narrow.json narrow16.gguf; do
+    t "eval, $w" 0 $anneal eval --model "$tmp/$w" --data "$tmp/eight.u16" --engine cpu --weights fp32 --json
+    ppl=$(sed 's/.*"ppl":\([0-9.]*\)}/\1/' "$tmp/out") && cp "$tmp/both" "$tmp/out"
+    has "convert, both in fp32: $w" out "\"ppl_[a-z]*\":$ppl[,}]"
+done
 if [ -r $stories/stories260K.bin ]; then
     t "convert, perplexity" 0 $anneal convert --model $stories/stories260K.bin --out "$tmp/q4.gguf" --quantize q4_0 --tokenizer $stories/tok512.bin \
         --data $stories/stories260K_greedy_n200.txt

@@ -95,6 +95,10 @@ static void json_strings_are_valid(void **state)
     sb_json(&b, "a\"\\\n\x01\xff\xc3\xa9", 8);
     assert_string_equal(b.at, "\"a\\\"\\\\\\n\\u0001\\ufffd\xc3\xa9\"");
     sb_free(&b);
+    static const double numbers[] = { 1.5, -0.0, 1e300, INFINITY, -INFINITY, NAN };
+    for (size_t i = 0; i < COUNT(numbers); i++) sb_number(&b, numbers[i]), sb_putc(&b, ' ');
+    assert_string_equal(b.at, "1.5 -0 1e+300 null null null ");
+    sb_free(&b);
 }
 
 static void map_finds_what_was_put(void **state)
