@@ -144,12 +144,43 @@ static void run_mixed(const run_ctx *x, const gemv_part *part, int64_t i0, int64
 
 static int64_t tasks_of(const run_ctx *x, const gemv_weight *w) { return (w->m + x->each - 1) / x->each; }
 
+/* An element of a weight of codes. What was taken off a code comes back as it was: a code that means 0 is 0. */
+static double weight_at(const gemv_weight *w, int64_t i, int64_t k)
+{
+    const unsigned char *row = (const unsigned char *)w->w + i * w->row_bytes;
+    const int64_t b = w->block ? i * (w->k / w->block) + k / w->block : 0;
+    const double q = w->form == GEMV_I8   ? (int8_t)row[k]
+                     : w->form == GEMV_U8 ? row[k]
+                                          : (double)w->table[i / w->table_rows * 16 + (row[k / 2] >> k % 2 * 4 & 15)];
+    double scale = w->block ? dtype_load(w->scale_type, w->scale, b) : w->row_scale ? (double)w->row_scale[i] : 1,
+           shift = w->block ? w->shift ? (double)w->shift[b] : 0 : w->row_shift ? (double)w->row_shift[i] : 0;
+    if (shift == 0 || scale == 0) return scale * q + shift;
+    double off = -shift / scale, whole = nearbyint(off);
+    return scale * (q - (fabs(off - whole) <= 0x1p-20 * fabs(whole) ? whole : off));
+}
+
+/* Sums of codes leave fp32, or meet an infinity with both signs, where the sum of products does not: one that is not
+ * finite is made again from those. */
+static float by_products(const gemv_call *c, const gemv_weight *w, int64_t i, int64_t j)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < w->k; k++)
+        sum += weight_at(w, i, k) * dtype_load(c->x.type, c->x.at, k * c->x.row + j * c->x.col);
+    return (float)sum;
+}
+
 /* Of two NaN a sum keeps one, by the order of its operands, and rows that go side by side are folded in another: all
  * are made the same. */
-static void same_nan(float *y, int64_t m, int64_t n, int64_t ldy)
+static void look_again(const gemv_call *c, const gemv_part *part, int64_t i0, int64_t i1)
 {
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) y[i * ldy + j] = y[i * ldy + j] == y[i * ldy + j] ? y[i * ldy + j] : NAN;
+    const gemv_weight *w = part->w;
+    const bool codes = w->form != GEMV_F16 && w->form != GEMV_BF16 && w->w;
+    for (int64_t i = i0; i < i1; i++)
+        for (int64_t j = 0; j < c->n; j++) {
+            float *y = &part->y[i * c->ldy + j];
+            if (!isfinite(*y) && codes) *y = by_products(c, w, i, j);
+            if (isnan(*y)) *y = NAN;
+        }
 }
 
 static void run_task(void *ctx, int64_t task, int thread)
@@ -162,7 +193,7 @@ static void run_task(void *ctx, int64_t task, int thread)
     int64_t i0 = task * x->each, i1 = MIN(i0 + x->each, part->w->m);
     if (x->mixed) run_mixed(x, part, i0, i1);
     else x->rows(part->w, &x->x, c->n, i0, i1, part->y, c->ldy);
-    same_nan(part->y + i0 * c->ldy, i1 - i0, c->n, c->ldy);
+    look_again(c, part, i0, i1);
 }
 
 static an_status refuse(const gemv_call *c, const gemv_weight *w, diag *d)

@@ -13,7 +13,8 @@
  * of integers, exact. Then an element may be off by another 2^-15 · sum over them of (largest |x|) · (sum|W|), and
  * those whose largest is below 2^-100 count as zero. Bytes with a scale per row likewise, where a kernel can: x in
  * units of 2^-20 of the largest of its column, off by another 2^-21 · (largest |x|) · (sum|W|). Columns with an
- * infinity or NaN go the other way.
+ * infinity or NaN go the other way, and a sum of codes that is not finite is made again, product by product (not of
+ * panels).
  *
  * What a weight is, exactly: the stored number; int8: row_scale · q + row_shift, or its block's scale · q; nibbles:
  * the table's value, times its block's scale, plus its block's shift. Scales are applied to sums in fp32: an element

@@ -318,6 +318,35 @@ static void same_nan(void **state)
     pool_free(many);
 }
 
+/* An infinity, or numbers near the end of fp32: what the sum of products is, whatever sums of codes would be. */
+static void past_the_end(void **state)
+{
+    enum { M = 37, K = 256, N = 4 };
+    rng r = { test_seed("gemv past the end") };
+    static const float odd[N] = { INFINITY, -INFINITY, 3e38f, NAN };
+    (void)state;
+    for (size_t k = 0; k < COUNT(forms); k++) {
+        if (forms[k].f == GEMV_F16 || forms[k].f == GEMV_BF16 || (forms[k].block && K % forms[k].block)) continue;
+        weight w = weight_make(&r, forms[k].f, M, K, forms[k].block, forms[k].scale, forms[k].shifted, forms[k].numbers);
+        float x[N][K], y[M * N];
+        for (int i = 0; i < N * K; i++) x[i / K][i % K] = (float)rng_normal(&r);
+        for (int j = 0; j < N; j++) x[j][rng_below(&r, K)] = odd[j];
+        for (size_t i = 0; gemv_row(i); i++) {
+            if (gemv_need(gemv_row(i)) & ~have()) continue;
+            run(gemv_row(i), NULL, &w.w, N, (gemm_view){ .at = x, .type = DT_F32, .row = 1, .col = K }, y, N);
+            for (int a = 0; a < M * N; a++) {
+                double want = 0;
+                for (int l = 0; l < K; l++) want += w.value[a / N * K + l] * (double)x[a % N][l];
+                const bool same = isnan(want)             ? isnan(y[a])
+                                  : fabs(want) > 3.41e38 ? y[a] == (want > 0 ? INFINITY : -INFINITY)
+                                  : fabs(want) > 3.39e38 || fabs((double)y[a] - want) <= 1e-4 * fabs(want) + 1e34;
+                if (!same) fail_msg("gemv_%s form %zu, row %d, column of %g: %g, wanted %g", gemv_name(gemv_row(i)), k, a / N, (double)odd[a % N], (double)y[a], want);
+            }
+        }
+        weight_free(&w);
+    }
+}
+
 /* The largest bytes and digits there are, along a row as long as a model's: integers must not run over. */
 static void extremes(void **state)
 {
@@ -418,7 +447,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double),
                                         cmocka_unit_test(odd_columns),
-                                        cmocka_unit_test(same_nan),
+                                        cmocka_unit_test(same_nan), cmocka_unit_test(past_the_end),
                                         cmocka_unit_test(extremes),
                                         cmocka_unit_test(one_query),
                                         cmocka_unit_test(refusals) };
