@@ -1,5 +1,7 @@
 /* gemm_few.c: few columns: rows are the lanes, and A passes by once, at memory speed. In: packed As, a view of B.
  * Out: their Cs. */
+#include <math.h>
+
 #include "kernel/gemm_run_int.h"
 
 bool gemm_few(const gemm_kernel *g, int64_t n)
@@ -81,6 +83,9 @@ static void few_task(void *ctx, int64_t task, int thread)
                   .x = f->b,
                   .acc = (float *)(void *)mine };
     g->vec->few(&j);
+    /* which of two NaN a sum of plain C keeps is the compiler's choice, one for each number of panels */
+    for (int64_t i = 0; i < j.panels * c->n * lanes; i++)
+        if (isnan(j.acc[i])) j.acc[i] = NAN;
     if (c->n == 1 && c->ldc == 1 && (!c->epi.residual || c->epi.ld_residual == 1) &&
         (!c->epi.gate || c->epi.ld_gate == 1)) {
         for (int64_t p = 0; p < j.panels; p++) finish_column(c, p0 + p, j.acc + p * lanes);

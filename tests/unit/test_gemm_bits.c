@@ -179,6 +179,44 @@ static void first_pass(void **state)
     for (int t = 1; t < 4; t++) pool_free(pools[t]);
 }
 
+/* NaN of both signs: whichever of them a sum keeps, results are the same bits on one thread and on eight, which cut
+ * the rows otherwise. */
+static void few_columns_of_nan(void **state)
+{
+    (void)state;
+    enum { M = 300, K = 700, N = 3 };
+    rng r = { test_seed("few columns of NaN") };
+    uint32_t isa = have();
+    diag d = { 0 };
+    pool *pl;
+    assert_ok(pool_make(&pl, 8, &d), d);
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if ((gemm_need(g) & ~isa) || !gemm_few(g, N)) continue;
+        matrix a = matrix_make(&r, DT_F32, M, K, 0), b = matrix_make(&r, DT_F32, K, N, 0);
+        static const float odd[] = { NAN, -NAN, INFINITY, -INFINITY };
+        static float one[M * N], many[M * N];
+        for (int k = 0; k < M * K; k++)
+            if (!rng_below(&r, 300)) dtype_store(DT_F32, a.at, k, (double)odd[rng_below(&r, COUNT(odd))]);
+        for (int64_t m = 20; m <= M; m += 28)
+            for (int64_t n = 1; n <= N; n++) {
+                gemm_call c = { .kernel = g, .m = m, .n = n, .k = K, .b = { b.at, b.type, b.row, b.col }, .c = one,
+                                .c_type = DT_F32, .ldc = n };
+                void *pa = pack(g, NULL, m, K, &a);
+                c.a = pa;
+                run(&c, 0);
+                c.pool = pl, c.c = many;
+                run(&c, 0);
+                if (memcmp(one, many, (size_t)(m * n) * sizeof *one))
+                    fail_msg("%s: %lld x %lld: eight threads give another NaN", gemm_name(g), (long long)m, (long long)n);
+                free(pa);
+            }
+        free(a.at);
+        free(b.at);
+    }
+    pool_free(pl);
+}
+
 /* Few columns of one or several packed A in one region, any number of panels left over: the bits each has alone
  * among many columns. */
 static void few_columns(void **state)
@@ -326,7 +364,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(thin_columns),
         cmocka_unit_test(first_pass),
-        cmocka_unit_test(few_columns),
+        cmocka_unit_test(few_columns), cmocka_unit_test(few_columns_of_nan),
         cmocka_unit_test(int8_side_by_side),
         cmocka_unit_test(as_it_lies),
     };
