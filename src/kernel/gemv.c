@@ -178,7 +178,8 @@ static void look_again(const gemv_call *c, const gemv_part *part, int64_t i0, in
     for (int64_t i = i0; i < i1; i++)
         for (int64_t j = 0; j < c->n; j++) {
             float *y = &part->y[i * c->ldy + j];
-            if (!isfinite(*y) && codes) *y = by_products(c, w, i, j);
+            if (isfinite(*y)) continue;
+            if (codes) *y = by_products(c, w, i, j);
             if (isnan(*y)) *y = NAN;
         }
 }
