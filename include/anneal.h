@@ -508,8 +508,10 @@ typedef struct {
     int64_t layers, dim, vocab, context, parameters;
     uint64_t compiles, cache_hits, programs, weight_bytes, cache_bytes;
     double open_ms, build_ms;
-    /* what did not go as usual when it was opened: programs, or newly compiled ones, are kept in memory only, and why. "": nothing */
+    /* what did not go as usual when it was opened: programs, or newly compiled ones, are kept in memory only, and why.
+     * "": nothing */
     char remark[360];
+    uint64_t cache_bad; /* compiled programs in the cache so far that were damaged, and were made again */
 } an_lm_info;
 AN_API void an_lm_get(const an_lm *m, an_lm_info *info);
 

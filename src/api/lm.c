@@ -157,7 +157,8 @@ void an_lm_get(const an_lm *m, an_lm_info *info)
                           .weight_bytes = st.weight_bytes,
                           .cache_bytes = st.cache_bytes,
                           .open_ms = m->open_ms,
-                          .build_ms = st.build_ms };
+                          .build_ms = st.build_ms,
+                          .cache_bad = st.cache_bad };
     snprintf(info->engine, sizeof info->engine, "%s", device_name(lm_session_device(m->s)));
     snprintf(info->weights, sizeof info->weights, "%s", m->weights);
     snprintf(info->family, sizeof info->family, "%s", lm_family(m->model));

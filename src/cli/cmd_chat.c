@@ -85,6 +85,6 @@ int cmd_chat(const args *a)
     if (!code) lm_sampling_rest(a, m, &choice);
     if (!code) code = talk(a, m, &choice, &w);
     lm_choice_free(&choice);
-    an_lm_close(m);
+    lm_leave(m);
     return code;
 }

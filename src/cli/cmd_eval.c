@@ -43,6 +43,6 @@ int cmd_eval(const args *a)
     if (isatty(2)) fputc('\n', stderr);
     if (!code && arg_on(a, "json")) code = put_json(&s);
     else if (!code) printf("tokens %zu\nnats_per_token %.6f\nppl %.6f\n", s.tokens, s.nats_per_token, s.ppl);
-    an_lm_close(m);
+    lm_leave(m);
     return code;
 }

@@ -90,6 +90,6 @@ int cmd_generate(const args *a)
                     : generate(a, m, &choice, NULL, prompt, strlen(prompt), start_ns);
     lm_choice_free(&choice);
     if (file) file_drop(&f);
-    an_lm_close(m);
+    lm_leave(m);
     return code;
 }

@@ -54,6 +54,16 @@ int lm_open_args(const args *a, an_lm **out)
     return 0;
 }
 
+void lm_leave(an_lm *m)
+{
+    an_lm_info info = { .cache_bad = 0 };
+    if (m) an_lm_get(m, &info);
+    if (info.cache_bad)
+        fprintf(stderr, "anneal: warning: %llu compiled program%s in the cache %s damaged: made again\n",
+                (unsigned long long)info.cache_bad, info.cache_bad > 1 ? "s" : "", info.cache_bad > 1 ? "were" : "was");
+    an_lm_close(m);
+}
+
 int lm_sampling_args(const args *a, lm_choice *c)
 {
     long max, top_k = 0, lookup, guesses = 0;

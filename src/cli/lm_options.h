@@ -35,6 +35,7 @@ typedef struct {
 
 /* Each: 0, or the exit code after saying what is wrong. */
 int lm_open_args(const args *a, an_lm **out);
+void lm_leave(an_lm *m); /* closes it, and says of what its cache had to be made again; NULL is fine */
 int lm_sampling_args(const args *a, lm_choice *out); /* keeps on_token and user */
 /* what the command line left to the model; told on stderr */
 void lm_sampling_rest(const args *a, const an_lm *m, lm_choice *c);

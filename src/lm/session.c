@@ -140,6 +140,9 @@ void lm_session_get_stats(const lm_session *s, lm_session_stats *out)
     *out = s->st;
     out->compiles = st.compiles, out->cache_hits = st.cache_hits;
     out->weight_bytes = st.image_bytes, out->cache_bytes = s->cache_bytes;
+    dev_cache_stats kept = { 0 };
+    if (s->cache) dev_cache_get_stats(s->cache, &kept);
+    out->cache_bad = kept.bad;
 }
 
 /* ---- inputs of a step ---- */

@@ -60,6 +60,7 @@ typedef struct {
     uint64_t compiles, cache_hits;         /* of the device */
     uint64_t weight_bytes, cache_bytes;    /* as the device holds them */
     double build_ms;                       /* text, compiling, loading */
+    uint64_t cache_bad; /* compiled programs in the cache that were damaged, or somebody else's, and were made again */
 } lm_session_stats;
 void lm_session_get_stats(const lm_session *s, lm_session_stats *out);
 

@@ -41,6 +41,12 @@ if [ -r $stories/stories260K.bin ]; then
     t "generate, nothing was kept" 1 sh -c "ls '$tmp/bound' | grep prog"
     t "generate, kept" 0 env ANNEAL_CACHE="$tmp/bound" ANNEAL_CACHE_BYTES=1M $anneal generate $g
     t "generate, was kept" 0 sh -c "ls '$tmp/bound' | grep prog"
+    t "generate, into a cache" 0 $anneal generate $g --cache "$tmp/spoilt"
+    for p in "$tmp"/spoilt/*.prog; do printf x | dd of="$p" bs=1 seek=100 conv=notrunc 2>/dev/null; done
+    t "generate, a cache that is damaged" 0 $anneal generate $g --cache "$tmp/spoilt"
+    has "generate, a cache that is damaged" err '^anneal: warning: [0-9]* compiled programs* in the cache w[a-z]* damaged: made again$'
+    t "generate, a cache that was damaged" 0 $anneal generate $g --cache "$tmp/spoilt"
+    t "generate, it is whole again" 1 grep damaged "$tmp/err"
     t "generate, no usual cache" 0 env ANNEAL_CACHE=tests/cli.sh/programs $anneal generate $g
     has "generate, no usual cache" err '^anneal: warning: compiled programs are kept in memory only: .*Not a directory'
     t "generate, too many threads" 2 $anneal generate $g --threads 1025
