@@ -113,7 +113,8 @@ static void put_cache(page *p)
         put_size(now, sizeof now, c.bytes);
         put_size(most, sizeof most, c.max_bytes);
         snprintf(what, sizeof what, "%llu programs, %s%s%s%s%s", (unsigned long long)c.programs, now,
-                 st ? "" : " of at most ", st ? "" : most, *c.why_not ? "; new ones are kept in memory only: " : "", c.why_not);
+                 st ? "" : " of at most ", st ? "" : most, *c.why_not ? "; new ones are kept in memory only: " : "",
+                 c.why_not);
         line(p, dir, "", what);
     }
     free(c.dir);

@@ -272,7 +272,8 @@ typedef struct {
 an_status dev_cache_open(dev_cache **out, const dev_cache_options *o, diag *d) MUST_CHECK;
 void dev_cache_close(dev_cache *c); /* NULL is fine */
 const char *dev_cache_dir(const dev_cache *c); /* NULL: memory only */
-/* The bytes stored under the key, appended to *out; false: none, or not intact (then it is counted, and removed where it can be). */
+/* The bytes stored under the key, appended to *out; false: none, or not intact (then it is counted, and removed where
+ * it can be). */
 bool dev_cache_get(dev_cache *c, dev_key key, strbuf *out);
 void dev_cache_put(dev_cache *c, dev_key key, const void *bytes, size_t n); /* best effort */
 void dev_cache_drop(dev_cache *c, dev_key key); /* what was stored turned out to be bad */
