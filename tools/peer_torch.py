@@ -3,7 +3,7 @@ In: batch, sequence length, steps, threads.  Out: one JSON line with the least a
 With --beside anneal: both in one run, at B 1 and 4, and how many times as long PyTorch takes.
 
 A plain decoder as the field writes it: RMS norms, rotary positions, causal attention, SwiGLU, tied classifier, cross-entropy, clipping
-to a norm of 1, AdamW. fp32 throughout. Debian's OpenBLAS does not know newer machines by name and takes narrow vectors there, hence the hint."""
+to a norm of 1, AdamW. fp32 throughout, or with --math bf16 what autocast makes of it: weights and moments stay fp32. Debian's OpenBLAS does not know newer machines by name and takes narrow vectors there, hence the hint."""
 import argparse
 import json
 import math
@@ -83,12 +83,12 @@ def one_line(*command):
     return [json.loads(line) for line in subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()]
 
 
-def beside(anneal, seq, steps, threads):
+def beside(anneal, seq, steps, threads, products):
     """Each in a process of its own, so that neither has the other's memory or threads."""
     ours = one_line(anneal, "bench", "train", "--json")
     for batch in (1, 4):
-        peer = one_line(sys.executable, __file__, "--batch", str(batch), "--seq", str(seq), "--steps", str(steps), "--threads", str(threads))[0]
-        print("B %d T %d  %s, fp32: %.3f s, %d MB" % (batch, seq, peer["peer"], peer["min_s"], peer["peak_mb"]))
+        peer = one_line(sys.executable, __file__, "--batch", str(batch), "--seq", str(seq), "--steps", str(steps), "--threads", str(threads), "--math", products)[0]
+        print("B %d T %d  %s, %s: %.3f s, %d MB" % (batch, seq, peer["peer"], products, peer["min_s"], peer["peak_mb"]))
         for row in ours:
             if "B %d T %d," % (batch, seq) in row["case"]:
                 seconds = row["min_us"] / 1e6
@@ -101,10 +101,11 @@ def main():
     a.add_argument("--seq", type=int, default=256)
     a.add_argument("--steps", type=int, default=3)
     a.add_argument("--threads", type=int, default=2)
+    a.add_argument("--math", choices=("fp32", "bf16"), default="fp32")
     a.add_argument("--beside", metavar="ANNEAL", help="path of the anneal command: its bench in the same run")
     o = a.parse_args()
     if o.beside:
-        beside(o.beside, o.seq, o.steps, o.threads)
+        beside(o.beside, o.seq, o.steps, o.threads, o.math)
         return
     torch.manual_seed(1)
     torch.set_num_threads(o.threads)
@@ -115,13 +116,14 @@ def main():
     for _ in range(o.steps + 1):
         start = time.perf_counter()
         update.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(model(ids[:, :-1]).view(-1, VOCAB), ids[:, 1:].reshape(-1))
+        with torch.autocast("cpu", torch.bfloat16, enabled=o.math == "bf16"):
+            loss = F.cross_entropy(model(ids[:, :-1]).reshape(-1, VOCAB), ids[:, 1:].reshape(-1))
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         update.step()
         seconds.append(time.perf_counter() - start)
     seconds = sorted(seconds[1:])  # the first allocates the moments
-    print(json.dumps({"peer": "pytorch " + torch.__version__, "batch": o.batch, "seq": o.seq, "threads": o.threads, "min_s": round(seconds[0], 4),
+    print(json.dumps({"peer": "pytorch " + torch.__version__, "batch": o.batch, "seq": o.seq, "threads": o.threads, "math": o.math, "min_s": round(seconds[0], 4),
                       "med_s": round(seconds[len(seconds) // 2], 4), "loss": round(loss.item(), 4),
                       "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
 
