@@ -208,10 +208,7 @@ static an_status take_numbers(run *r)
                                               : o->warmup > 0 ? o->warmup
                                                               : MIN(WARMUP, steps / 10) };
     TRY(train_schedule_find(o->schedule, &r->schedule.kind, r->d));
-    if (o->lr_end != 0 && r->schedule.kind == SCHEDULE_CONSTANT)
-        return diag_fail(r->d, AN_USAGE, NOWHERE,
-                         "%g of the learning rate is to be left at the end, but the schedule is constant",
-                         r->schedule.lr_end);
+    TRY(train_schedule_end(r->schedule.kind, o->lr_end, r->d));
     int64_t n;
     if (!mul_i64(r->batch, r->seq + 1, &n) || !mul_i64(n, r->accum, &n)) return diag_nomem(r->d);
     r->ids = r->now = calloc((size_t)n, sizeof *r->ids);

@@ -32,16 +32,9 @@ static an_status check_names(run *r)
 static an_status check_numbers(run *r)
 {
     const train_run_options *o = r->o;
-    bool constant = r->schedule.kind == SCHEDULE_CONSTANT;
     if (!(o->lr >= 0) || !isfinite(o->lr))
         return diag_fail(r->d, AN_USAGE, NOWHERE, "the learning rate is %g, wanted a positive number", o->lr);
-    if (!(o->lr_end <= 1))
-        return diag_fail(r->d, AN_USAGE, NOWHERE,
-                         "%g of the learning rate is left at the end, wanted a fraction from 0 to 1", o->lr_end);
-    if (o->lr_end != 0 && constant)
-        return diag_fail(r->d, AN_USAGE, NOWHERE,
-                         "%g of the learning rate is to be left at the end, but the schedule is constant",
-                         MAX(o->lr_end, 0.0));
+    TRY(train_schedule_end(r->schedule.kind, o->lr_end, r->d));
     if (o->seq > 0 && r->spec->task != NET_TEXT)
         return diag_fail(r->d, AN_USAGE, NOWHERE, "sequences of %lld for the network %s, which takes images",
                          (long long)o->seq, r->spec->name);

@@ -22,6 +22,18 @@ an_status train_schedule_find(const char *name, train_schedule_kind *out, diag *
     return sb_free(&known), d->st;
 }
 
+an_status train_schedule_end(train_schedule_kind kind, double end, diag *d)
+{
+    if (!(end <= 1))
+        return diag_fail(d, AN_USAGE, NOWHERE,
+                         "%g of the learning rate is left at the end, wanted a fraction from 0 to 1", end);
+    if (end != 0 && kind == SCHEDULE_CONSTANT)
+        return diag_fail(d, AN_USAGE, NOWHERE,
+                         "%g of the learning rate is to be left at the end, but the schedule is constant",
+                         MAX(end, 0.0));
+    return AN_OK;
+}
+
 const char *train_schedule_at(size_t i) { return i < SCHEDULE_COUNT ? names[i] : NULL; }
 
 double train_schedule_lr(const train_schedule *s, int64_t step)

@@ -205,6 +205,9 @@ typedef struct {
 double train_schedule_lr(const train_schedule *s, int64_t step); /* of update number `step`, from 0 */
 /* NULL: cosine; AN_USAGE lists those that are known */
 an_status train_schedule_find(const char *name, train_schedule_kind *out, diag *d) MUST_CHECK;
+/* what was asked to be left of the rate; 0: nothing was asked for, below: nothing is to be left. AN_USAGE: it is no
+ * fraction, or the rate never falls */
+an_status train_schedule_end(train_schedule_kind kind, double end, diag *d) MUST_CHECK;
 bool train_optimizer_find(const char *name, train_optimizer *out);
 double train_optimizer_lr(train_optimizer k); /* a rate to start from */
 const char *train_schedule_at(size_t i);

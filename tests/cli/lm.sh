@@ -78,6 +78,8 @@ t "train, no rate at the end" 0 $anneal train $lt --json --sample-every 0 --sche
 t "train, no rate at the end, logged" 0 test "$(sed -n 's/^{"step":.*"lr":\([0-9.]*\),.*/\1/p' "$tmp/out" | tr '\n' ' ')" = "0.01 0.0075 0.005 0.0025 "
 t "train, a rate of 0" 2 $anneal train $lt --lr 0
 has "train, a rate of 0" err 'lr wants a rate above 0, got "0"'
+t "train, more left of the rate than there was" 2 $anneal train $lt --lr-end 2
+has "train, more left of the rate than there was" err '2 of the learning rate is left at the end, wanted a fraction from 0 to 1'
 # options that would change nothing, and a range
 t "train, norms and nowhere to put them" 2 $anneal train $lt --stats 2
 has "train, norms and nowhere to put them" err '\-\-log'

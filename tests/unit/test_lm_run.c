@@ -521,12 +521,18 @@ static void unheeded(void **state)
         assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
         assert_true(strstr(d.msg, o.pipeline) && strstr(d.msg, "a state of halves is for resident"));
     }
-    static const double ends[] = { 0.5, -1 };
+    static const double ends[] = { 0.5, -1 }, more[] = { 1.5, INFINITY, NAN };
     for (size_t i = 0; i < COUNT(ends); i++) {
         o = small_options(&r, "cpu"), d = (diag){ 0 };
         o.schedule = "constant", o.lr_end = ends[i];
         assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
         assert_non_null(strstr(d.msg, "the schedule is constant"));
+    }
+    for (size_t i = 0; i < COUNT(more); i++) { /* the rate would rise */
+        o = small_options(&r, "cpu"), d = (diag){ 0 };
+        o.lr_end = more[i];
+        assert_int_equal(lm_run(&o, &q, &d), AN_USAGE);
+        assert_non_null(strstr(d.msg, "wanted a fraction from 0 to 1"));
     }
     small_end(&r);
 }
