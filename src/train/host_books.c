@@ -45,7 +45,7 @@ static an_status build(host *h, graph *g, train_param *list, val *out, diag *d)
 static an_status check(const host *h, diag *d)
 {
     if (h->p->o.train.state != TRAIN_F16) return AN_OK;
-    return diag_fail(d, AN_UNSUPPORTED, NOWHERE,
+    return diag_fail(d, AN_USAGE, NOWHERE,
                      "pipeline %s keeps weights and moments on the host in fp32; a state of fp16 is for %s",
                      pipe_name(h->p->kind), pipe_name(PIPE_RESIDENT));
 }

@@ -101,6 +101,8 @@ for p in prompt sample-tokens sample-every; do
 done
 t "train, halves on the host" 2 $anneal train $lt --engine soft:m4 --pipeline dynamic --state halves
 has "train, halves on the host" err 'pipeline dynamic keeps .* in fp32: a state of halves is for resident'
+t "train, fp16 on the host" 2 $anneal train $lt --engine soft:m4 --pipeline dynamic --state fp16
+has "train, fp16 on the host" err 'pipeline dynamic keeps .* in fp32; a state of fp16 is for resident'
 head -c 34 "$tmp/once.u16" >"$tmp/window.u16"
 t "train, losses on what cannot be kept back" 2 $anneal train $lt --data "$tmp/window.u16" --eval-every 1
 has "train, losses on what cannot be kept back" err 'window.u16 is kept back (1 window of 16 ids'
