@@ -197,7 +197,7 @@ static bool folder_of_run(const args *a, an_lm_train_options *o)
     const char *from = arg_of(a, "resume");
     o->save = arg_of(a, "save"), o->resume = from != NULL;
     if (!from) return true;
-    if (*from && o->save && strcmp(from, o->save))
+    if (*from && o->save && strcmp(from, o->save) && !path_same(from, o->save))
         return say(AN_USAGE,
                    "--resume %s and --save %s are two folders; a run goes on in its own (a model trained elsewhere is continued with --model)",
                    from, o->save),

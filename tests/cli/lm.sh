@@ -197,6 +197,9 @@ for x in bare empty /dev/null noise.bin; do
 done
 t "train tiny, all of it done before" 0 $anneal train $lt --save "$tmp/lt" --resume
 has "train tiny, all of it done before" err 'step 4 of 4, smoothed loss [0-9.]*,'
+t "train tiny, its folder spelt another way" 0 $anneal train $lt --save "$tmp/lt" --resume "$tmp/lt/"
+t "train tiny, on in another folder" 2 $anneal train $lt --save "$tmp/lt" --resume "$tmp/bare"
+has "train tiny, on in another folder" err 'are two folders; a run goes on in its own'
 t "train a language model, option of networks" 2 $anneal train $lt --final-test 3
 t "train a network, option of language models" 2 $anneal train --model mlp --prompt x
 t "train a network, another option of language models" 2 $anneal train --model mlp --compact-vocab
