@@ -10,7 +10,8 @@
  *
  * Handles are opaque; options zeroed mean defaults. Pointers may be NULL only where it says so, an_error always may.
  * A call that fails fills it and leaves its result NULL, except where a declaration says otherwise. Nothing here prints
- * or exits. Handles may be used from one thread at a time. */
+ * or exits. Handles may be used from one thread at a time. Numbers in texts and files are written with a point, whatever
+ * locale the program has. */
 #ifndef ANNEAL_H
 #define ANNEAL_H
 

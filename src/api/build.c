@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "api/api_int.h"
+#include "base/plain.h"
 
 an_status an_program_new(an_program **out, const char *name, an_error *e)
 {
@@ -118,7 +119,7 @@ static bool quoted(reader *r, char *text, const char **out)
 static bool real(reader *r, double *x)
 {
     char *end;
-    *x = strtod(r->at, &end);
+    *x = plain_real(r->at, &end);
     if (end == r->at) return bad(r, "a number is wanted");
     return r->at = end, true;
 }

@@ -6,6 +6,7 @@
 
 #include "api/api_int.h"
 #include "base/lines.h"
+#include "base/plain.h"
 #include "model/net.h"
 #include "train/lm_grad.h"
 #include "train/lm_run.h"
@@ -80,8 +81,8 @@ static void keep(watch *w, const char *kind, int64_t step, double loss, double s
 {
     char line[160];
     if (!w->losses || !isfinite(loss)) return;
-    int n = snprintf(line, sizeof line, "{%s\"step\":%lld,\"loss\":%.7g", kind, (long long)step, loss);
-    if (isfinite(smooth)) n += snprintf(line + n, sizeof line - (size_t)n, ",\"smooth\":%.7g", smooth);
+    int n = plain_printf(line, sizeof line, "{%s\"step\":%lld,\"loss\":%.7g", kind, (long long)step, loss);
+    if (isfinite(smooth)) n += plain_printf(line + n, sizeof line - (size_t)n, ",\"smooth\":%.7g", smooth);
     snprintf(line + n, sizeof line - (size_t)n, "}");
     if (!lines_add(w->losses, line)) tell_of_gap(w, step, errno);
 }

@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "api/api_int.h"
+#include "base/plain.h"
 #include "base/pool.h"
 #include "bench/bench.h"
 #include "device/device.h"
@@ -90,7 +91,7 @@ static void put_threads(page *p)
 static void put_size(char *to, size_t n, uint64_t bytes)
 {
     if (bytes < 1 << 20) snprintf(to, n, "%llu bytes", (unsigned long long)bytes);
-    else snprintf(to, n, "%.1f MiB", (double)bytes / (1 << 20));
+    else plain_printf(to, n, "%.1f MiB", (double)bytes / (1 << 20));
 }
 
 static void put_cache(page *p)

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/big.h"
+#include "base/plain.h"
 
 struct arena_chunk {
     arena_chunk *prev;
@@ -47,13 +48,13 @@ char *arena_printf(arena *a, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    int n = plain_vprintf(NULL, 0, fmt, ap);
     va_end(ap);
     if (n < 0) return NULL;
     char *p = TAKE(a, char, (size_t)n + 1);
     if (!p) return NULL;
     va_start(ap, fmt);
-    vsnprintf(p, (size_t)n + 1, fmt, ap);
+    plain_vprintf(p, (size_t)n + 1, fmt, ap);
     va_end(ap);
     return p;
 }

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <time.h>
 
+#include "base/plain.h"
 #include "base/str.h"
 
 static const struct {
@@ -30,7 +31,7 @@ an_status diag_fail(diag *d, an_status st, loc at, const char *fmt, ...)
     if (d->st) return d->st;
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(d->msg, sizeof d->msg, fmt, ap);
+    plain_vprintf(d->msg, sizeof d->msg, fmt, ap);
     va_end(ap);
     make_plain(d->msg);
     d->at = at;

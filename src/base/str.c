@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "base/str.h"
 
 static bool room(strbuf *b, size_t more)
@@ -36,7 +37,7 @@ void sb_printf(strbuf *b, const char *fmt, ...)
     char small[256];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(small, sizeof small, fmt, ap);
+    int n = plain_vprintf(small, sizeof small, fmt, ap);
     va_end(ap);
     if (n < 0) return;
     if ((size_t)n < sizeof small) {
@@ -45,7 +46,7 @@ void sb_printf(strbuf *b, const char *fmt, ...)
     }
     if (!room(b, (size_t)n)) return;
     va_start(ap, fmt);
-    vsnprintf(b->at + b->n, (size_t)n + 1, fmt, ap);
+    plain_vprintf(b->at + b->n, (size_t)n + 1, fmt, ap);
     va_end(ap);
     b->n += (size_t)n;
 }

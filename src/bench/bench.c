@@ -1,4 +1,5 @@
 /* bench.c: the table of benchmarks, timing, rows, and programs under test. */
+#include "base/plain.h"
 #include "bench/bench_int.h"
 #include "kernel/vector.h"
 
@@ -136,9 +137,9 @@ const char *bench_vectors(const bench *b) { return vec_pick(b->isa)->name; }
 /* A time as a person would say it. */
 static const char *spoken(char *at, size_t n, double seconds)
 {
-    if (seconds < 1e-2) snprintf(at, n, "%.1f µs", seconds * 1e6);
-    else if (seconds < 10) snprintf(at, n, "%.1f ms", seconds * 1e3);
-    else snprintf(at, n, "%.1f s", seconds);
+    if (seconds < 1e-2) plain_printf(at, n, "%.1f µs", seconds * 1e6);
+    else if (seconds < 10) plain_printf(at, n, "%.1f ms", seconds * 1e3);
+    else plain_printf(at, n, "%.1f s", seconds);
     return at;
 }
 

@@ -3,6 +3,7 @@
  * ms, and beside a copy of the weights. */
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "bench/bench_int.h"
 #include "device/device.h"
 #include "model/model.h"
@@ -105,8 +106,8 @@ static an_status one_kernel(bench *b, const model_config *c, model_kind kind, co
         char label[96];
         x.load = i;
         st = bench_beside(b, compile, &x, (ruler){ allowed, &x }, &t);
-        snprintf(label, sizeof label, "%s %s on %s, %.2f ms, %.1f MB", how[i], model_kernel_name(kind), name,
-                 t.least * 1e3, x.bytes * 1e-6);
+        plain_printf(label, sizeof label, "%s %s on %s, %.2f ms, %.1f MB", how[i], model_kernel_name(kind), name,
+                     t.least * 1e3, x.bytes * 1e-6);
         if (!st) bench_row(b, "dispatch", label, bench_kernel(b, GEMM_F16), t, 1e9, "/s", t.limit, limit[i]);
     }
     device_close(x.dev);

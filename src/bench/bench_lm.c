@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/big.h"
+#include "base/plain.h"
 #include "bench/bench_int.h"
 #include "kernel/gemv.h"
 #include "lm/session.h"
@@ -130,8 +131,8 @@ an_status bench_decode(bench *b)
             if (!st) st = bench_beside(b, feed, &x, (ruler){ tokens_rate, &w }, &t);
             if (!st) {
                 char label[96];
-                snprintf(label, sizeof label, "%s %s, token 129; %.0f MB a token, peak memory %.0f MB", models[k],
-                         forms[f].name, w.bytes / 1e6, mb);
+                plain_printf(label, sizeof label, "%s %s, token 129; %.0f MB a token, peak memory %.0f MB", models[k],
+                             forms[f].name, w.bytes / 1e6, mb);
                 bench_row(b, "decode", label,
                           forms[f].form == LM_DENSE && forms[f].dt == DT_F16 ? bench_kernel(b, GEMM_F16)
                                                                              : gemv_name(gemv_pick(b->isa)),

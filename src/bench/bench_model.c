@@ -1,5 +1,6 @@
 /* bench_model.c: whole programs: a layer, the software chips against the plain processor, starting a program,
  * changing weights. */
+#include "base/plain.h"
 #include "bench/bench_int.h"
 #include "model/model.h"
 
@@ -160,9 +161,9 @@ an_status bench_soft(bench *b)
         if (!st) st = subject_beside(b, &s, (ruler){ cpu_rate, &x }, &t);
         char label[64], limit[64];
         if (!st) {
-            snprintf(label, sizeof label, "soft:%s %dx%dx%d, %.2f x cpu", chips[i].chip, M, N, K,
-                     chips[i].times * t.could * 1e9 / flops);
-            snprintf(limit, sizeof limit, "cpu fp16 / %g", chips[i].times);
+            plain_printf(label, sizeof label, "soft:%s %dx%dx%d, %.2f x cpu", chips[i].chip, M, N, K,
+                         chips[i].times * t.could * 1e9 / flops);
+            plain_printf(limit, sizeof limit, "cpu fp16 / %g", chips[i].times);
             bench_row(b, "soft", label, num.window_bits ? bench_vectors(b) : bench_kernel(b, GEMM_F16), t, flops,
                       "GFLOP/s", t.limit, limit);
         }

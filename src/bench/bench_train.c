@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/big.h"
+#include "base/plain.h"
 #include "bench/bench_int.h"
 #include "model/net.h"
 #include "train/train.h"
@@ -260,12 +261,12 @@ an_status bench_train_mlp(bench *b)
         if (!st) st = alone.st;
         if (!st) {
             char label[128];
-            snprintf(label, sizeof label, "%s, %s, %.0f steps/s, %.1f MFLOP (%.1f %% by the usual %.1f)",
-                     rows[i].optimizer, rows[i].math, 1 / t.least, flops * 1e-6, 100 * usual * 1e-9 / t.could,
-                     usual * 1e-6);
+            plain_printf(label, sizeof label, "%s, %s, %.0f steps/s, %.1f MFLOP (%.1f %% by the usual %.1f)",
+                         rows[i].optimizer, rows[i].math, 1 / t.least, flops * 1e-6, 100 * usual * 1e-9 / t.could,
+                         usual * 1e-6);
             bench_row(b, "train_mlp", label, gemm_name(g), t, flops, "GFLOP/s", t.limit, gemm_name(g));
-            snprintf(label, sizeof label, "%s, %s, beside %.1f MB in cache as well", rows[i].optimizer, rows[i].math,
-                     x.bytes * 1e-6);
+            plain_printf(label, sizeof label, "%s, %s, beside %.1f MB in cache as well", rows[i].optimizer,
+                         rows[i].math, x.bytes * 1e-6);
             bench_row(b, "train_mlp", label, gemm_name(g), beside, flops, "GFLOP/s", beside.limit,
                       "products, then these bytes copied");
             snprintf(label, sizeof label, "%s, %s, beside its products", rows[i].optimizer, rows[i].math);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/big.h"
+#include "base/plain.h"
 #include "bench/bench_int.h"
 #include "model/decoder.h"
 #include "train/train.h"
@@ -324,10 +325,10 @@ an_status bench_train(bench *b)
         char label[128];
         TRY(check(b, small, rows[i].fast));
         TRY(measure(b, c, rows[i].batch, T, rows[i].fast, rows[i].floor, &o));
-        snprintf(label, sizeof label,
-                 "%s, B %lld T %lld, %.2f of the floor %.3f + %.3f s, %.2f by the kernel in L1, peak memory %.0f MB",
-                 rows[i].math, (long long)rows[i].batch, (long long)T, o.of_floor, o.products, o.update, o.by_kernel,
-                 o.mb);
+        plain_printf(
+            label, sizeof label,
+            "%s, B %lld T %lld, %.2f of the floor %.3f + %.3f s, %.2f by the kernel in L1, peak memory %.0f MB",
+            rows[i].math, (long long)rows[i].batch, (long long)T, o.of_floor, o.products, o.update, o.by_kernel, o.mb);
         bench_row(b, "train", label, bench_kernel(b, rows[i].floor), o.t, (double)(rows[i].batch * T) * 1e9, "tok/s",
                   o.t.limit, "its products packed, and the update's bytes, in turns");
     }

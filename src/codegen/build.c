@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 
+#include "base/plain.h"
 #include "codegen/codegen_int.h"
 
 void cg_fail(cg *c, an_status st, const char *fmt, ...)
@@ -10,7 +11,7 @@ void cg_fail(cg *c, an_status st, const char *fmt, ...)
     char msg[300];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    plain_vprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
     if (st == AN_NOMEM) diag_nomem(&c->err);
     else if (!c->at) diag_fail(&c->err, st, NOWHERE, "%s", msg);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "device/device_int.h"
 
 /* Best first: an empty device string takes the first that is present and needs no argument. */
@@ -55,7 +56,7 @@ an_status dev_refuse(device *dev, dev_error e, loc at, diag *d, const char *fmt,
     char msg[300];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    plain_vprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
     return refuse(dev, e, errors[e].outcome, at, msg, d);
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/plain.h"
 #include "engine/engine_int.h"
 #include "engine/program_int.h"
 
@@ -13,7 +14,7 @@ static an_status bad(diag *d, const char *fmt, ...)
     char msg[300];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    plain_vprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
     return diag_fail(d, AN_INPUT, NOWHERE, "program: %s", msg);
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/plain.h"
 #include "engine/engine_int.h"
 
 typedef struct {
@@ -20,7 +21,7 @@ static an_status fail(const ck *c, const char *fmt, ...)
     char msg[260];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    plain_vprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
     return diag_fail(c->d, AN_INPUT, NOWHERE, "program: instruction %zu (%s): %s", c->index, insn_name(c->in->op), msg);
 }

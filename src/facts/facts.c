@@ -1,5 +1,6 @@
 /* facts.c: the table, one row run, all rows printed.
  * In: rows.def.  Out: results, as text for people, JSON lines, or the table of docs/numerics.md. */
+#include "base/plain.h"
 #include "facts/facts_int.h"
 
 static const fact_row rows[] = {
@@ -21,7 +22,7 @@ const char *fact_status_name(fact_status s)
 
 /* ---- verdicts ---- */
 
-static void put_got(fact_result *r, const char *fmt, va_list ap) { vsnprintf(r->got, sizeof r->got, fmt, ap); }
+static void put_got(fact_result *r, const char *fmt, va_list ap) { plain_vprintf(r->got, sizeof r->got, fmt, ap); }
 
 an_status fx_verdict(fx *f, bool ok, const char *got, ...)
 {
@@ -53,8 +54,8 @@ an_status fx_error(fx *f, double percent, double fidelity, const char *got, ...)
     f->r->status = fabs(percent) > fidelity ? FACT_OFF : FACT_PASS; /* the model ranks, it does not promise */
     if (f->r->status == FACT_PASS) return AN_OK;
     size_t at = strlen(f->r->why);
-    snprintf(f->r->why + at, sizeof f->r->why - at, "%sthe cost model is off by more than its stated fidelity of %g %%",
-             at ? "; " : "", fidelity);
+    plain_printf(f->r->why + at, sizeof f->r->why - at,
+                 "%sthe cost model is off by more than its stated fidelity of %g %%", at ? "; " : "", fidelity);
     return AN_OK;
 }
 

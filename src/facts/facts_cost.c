@@ -3,6 +3,7 @@
  * and 31 %, its median, elsewhere; the figure is there either way. */
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "check/check.h"
 #include "facts/facts_int.h"
 #include "target/target.h"
@@ -56,7 +57,7 @@ an_status fact_latency(fx *f)
         char ours[64];
         if (!cost_measured_at(i, &m)) return sb_free(&t.b), diag_nomem(f->d);
         if (!belongs(m.id, f->row->id)) continue;
-        snprintf(ours, sizeof ours, "%.3f ms for %.3f", m.ours_ms, m.published_ms);
+        plain_printf(ours, sizeof ours, "%.3f ms for %.3f", m.ours_ms, m.published_ms);
         count_row(f, &t, m.setup, m.error_percent, m.fitted, ours);
     }
     return judge(f, &t);
@@ -72,7 +73,7 @@ an_status fact_power(fx *f)
         char ours[64];
         if (!cost_power_at(i, &p)) return sb_free(&t.b), diag_nomem(f->d);
         if (!belongs(p.id, f->row->id)) continue;
-        snprintf(ours, sizeof ours, "%.3g %s for %.4g", p.ours, p.unit, p.published);
+        plain_printf(ours, sizeof ours, "%.3g %s for %.4g", p.ours, p.unit, p.published);
         count_row(f, &t, p.setup, p.error_percent, p.fitted, ours);
     }
     return judge(f, &t);
@@ -187,8 +188,8 @@ an_status fact_other_anchors(fx *f)
     }
     double excess = 100 * sum / n, error = ((100 + excess) / (100 + fx_arg(f, 1)) - 1) * 100;
     char got[160];
-    snprintf(got, sizeof got, "over by %.0f %% for %.0f on %d convolutions (%+.0f %% of the ratio)", excess,
-             fx_arg(f, 1), n, error);
+    plain_printf(got, sizeof got, "over by %.0f %% for %.0f on %d convolutions (%+.0f %% of the ratio)", excess,
+                 fx_arg(f, 1), n, error);
     return fx_error(f, error, fx_arg(f, 0), "%s", got);
 }
 
@@ -209,8 +210,10 @@ an_status fact_after_idle(fx *f)
     double error = ours < lo ? (ours / lo - 1) * 100 : ours > hi ? (ours / hi - 1) * 100 : 0;
     char got[120];
     if (lo == hi)
-        snprintf(got, sizeof got, "%.3g%s for %.3g (%+.0f %%)%s", ours, how == 1 ? "x" : " ms", lo, error,
-                 how == 1 ? "" : " fitted");
-    else snprintf(got, sizeof got, "%.3g%s for %.3g to %.3g (%+.0f %%)", ours, how == 1 ? "x" : " ms", lo, hi, error);
+        plain_printf(got, sizeof got, "%.3g%s for %.3g (%+.0f %%)%s", ours, how == 1 ? "x" : " ms", lo, error,
+                     how == 1 ? "" : " fitted");
+    else
+        plain_printf(got, sizeof got, "%.3g%s for %.3g to %.3g (%+.0f %%)", ours, how == 1 ? "x" : " ms", lo, hi,
+                     error);
     return fx_error(f, error, fx_arg(f, 0), "%s", got);
 }

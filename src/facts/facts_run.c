@@ -1,5 +1,6 @@
 /* facts_run.c: programs of the checkers: text, device, values in, values out; and a little arithmetic on results.
  * In: MIL bodies and doubles.  Out: doubles that hold exactly what the device stored. */
+#include "base/plain.h"
 #include "facts/facts_int.h"
 
 const char *fx_text(fx *f, const char *params, const char *results, const char *body, ...)
@@ -9,11 +10,11 @@ const char *fx_text(fx *f, const char *params, const char *results, const char *
     char small[1], *text = NULL;
     va_list again;
     va_copy(again, ap);
-    int n = vsnprintf(small, sizeof small, body, again);
+    int n = plain_vprintf(small, sizeof small, body, again);
     va_end(again);
     char *b = n < 0 ? NULL : TAKE(&f->mem, char, (size_t)n + 1);
     if (b) {
-        vsnprintf(b, (size_t)n + 1, body, ap);
+        plain_vprintf(b, (size_t)n + 1, body, ap);
         text = arena_printf(&f->mem,
                             "program(1.3)\n[buildInfo = dict<string, string>({{\"coremlc-version\", \"3505.4.1\"}})]\n{\n"
                             "func main<ios18>(%s) {\n%s\n} -> (%s);\n}\n",

@@ -11,6 +11,7 @@
  * not here only matters when it is used. */
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "graph/eval_int.h"
 
 typedef an_status (*eval_fn)(eval_ctx *c);
@@ -25,7 +26,7 @@ an_status eval_fail(const eval_ctx *c, const char *fmt, ...)
     char msg[300];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    plain_vprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
     const char *mil = op_get(c->op)->mil;
     if (!strcmp(mil, c->name)) return diag_fail(c->d, AN_INPUT, c->at, "%s: %s", mil, msg);

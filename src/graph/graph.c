@@ -2,6 +2,7 @@
  * In: calls with handles.  Out: nodes in topological order whose types were inferred by the op table's rules. */
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "graph/graph.h"
 
 enum { MAX_RESULTS = 1024 }; /* of one operation: split is the only op with many */
@@ -11,7 +12,7 @@ static val poison(graph *g, an_status st, const char *fmt, ...) PRINTF_LIKE(3, 4
 static void set_error(graph *g, an_status st, const char *fmt, va_list ap)
 {
     if (g->err.st) return;
-    vsnprintf(g->err.msg, sizeof g->err.msg, fmt, ap);
+    plain_vprintf(g->err.msg, sizeof g->err.msg, fmt, ap);
     g->err.at = g->here;
     g->err.st = st;
 }

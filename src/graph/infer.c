@@ -4,6 +4,7 @@
  * may be, the least value an integer may have, and the size of the result. */
 #include <math.h>
 
+#include "base/plain.h"
 #include "graph/infer_int.h"
 
 static infer_fn *const shape_rule[OP_COUNT] = {
@@ -63,7 +64,7 @@ an_status infer_fail(infer *c, const char *fmt, ...)
     char text[sizeof c->d->msg];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    plain_vprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     return diag_fail(c->d, AN_INPUT, NOWHERE, "%s: %s", c->info->mil, text);
 }

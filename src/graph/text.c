@@ -19,6 +19,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "graph/text_int.h"
 
 /* ---- words ---- */
@@ -74,8 +75,8 @@ void text_number(strbuf *b, dtype dt, double x)
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(t, sizeof t, "%.*g", digits, x);
-        if (dtype_round(dt, strtod(t, NULL)) == x) break;
+        plain_printf(t, sizeof t, "%.*g", digits, x);
+        if (dtype_round(dt, plain_real(t, NULL)) == x) break;
     }
     sb_puts(b, t);
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "graph/text_int.h"
 
 enum { MAX_NAME = 4096, MAX_RETURNS = 4096 };
@@ -38,7 +39,7 @@ static an_status bad(reader *r, const char *fmt, ...)
     char msg[sizeof r->d->msg];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    plain_vprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
     return diag_fail(r->d, AN_INPUT, place(r), "%s", msg);
 }
@@ -207,7 +208,7 @@ static an_status read_number(reader *r, number *out)
     bool word = !strcmp(digits, "inf") || !strcmp(digits, "nan");
     if (!word && strspn(t, "0123456789.+-eE") != n) return bad(r, "\"%s\" is not a number", t);
     char *stop;
-    *out = (number){ .is_int = !word && strspn(digits, "0123456789") == strlen(digits), .f = strtod(t, &stop) };
+    *out = (number){ .is_int = !word && strspn(digits, "0123456789") == strlen(digits), .f = plain_real(t, &stop) };
     if (stop != t + n || !*digits) return bad(r, "\"%s\" is not a number", t);
     if (out->is_int) {
         uint64_t u = 0, most = (uint64_t)INT64_MAX + (*t == '-');

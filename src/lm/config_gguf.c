@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "lm/lm_int.h"
 
 typedef enum { KEY_USED, KEY_HARMLESS, KEY_ZERO, KEY_GEMMA2 /* used there, unknown elsewhere */ } key_what;
@@ -70,8 +71,8 @@ static double as_written(double x)
 {
     char text[40];
     for (int digits = 5; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, x);
-        double y = strtod(text, NULL);
+        plain_printf(text, sizeof text, "%.*g", digits, x);
+        double y = plain_real(text, NULL);
         if ((float)y == (float)x) return y;
     }
     return x;

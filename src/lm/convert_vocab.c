@@ -2,6 +2,7 @@
  * from.  Out: the tokenizer.* values of a GGUF file, so that it needs no other beside it, or the files of a folder. */
 #include <stdarg.h>
 
+#include "base/plain.h"
 #include "lm/convert_int.h"
 #include "lm/generate.h"
 
@@ -11,7 +12,7 @@ void conversion_loses(conversion *v, const char *fmt, ...)
     va_list ap;
     if (n && n + 3 < sizeof v->done.lost) memcpy(v->done.lost + n, "; ", 3), n += 2;
     va_start(ap, fmt);
-    vsnprintf(v->done.lost + n, sizeof v->done.lost - n, fmt, ap);
+    plain_vprintf(v->done.lost + n, sizeof v->done.lost - n, fmt, ap);
     va_end(ap);
 }
 

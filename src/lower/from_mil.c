@@ -2,6 +2,7 @@
  * each with the place of its statement. Strict reading stops at the first problem. Lenient reading (opt->issues)
  * records it, keeps the statement as OP_OPAQUE with its declared types and goes on, so one run shows every problem
  * without echoes of the first. */
+#include "base/plain.h"
 #include "lower/read_int.h"
 
 enum { MAX_ISSUES = 200, MAX_REMARKS = 100, MAX_RETURNED = 4096 };
@@ -11,7 +12,7 @@ an_status reader_complain(reader *r, an_status st, const char *rule, loc at, con
     char msg[sizeof((diag *)0)->msg];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    plain_vprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
     lower_issues *list = r->opt->issues;
     if (!list) return st ? diag_fail(r->d, st, at, "%s", msg) : AN_OK;

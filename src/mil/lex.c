@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "mil/mil_int.h"
 
 enum { SHOW_BYTES = 40, INTERN_BYTES = 255 };
@@ -40,7 +41,7 @@ an_status fail_at(reader *p, loc at, const char *fmt, ...)
     char msg[sizeof p->d->msg];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    plain_vprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
     return diag_fail(p->d, AN_INPUT, at, "%s", msg);
 }

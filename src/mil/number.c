@@ -2,10 +2,10 @@
  * bits of the declared type, and back to text that reads to the same bits. Short plain decimals are preferred;
  * values that would need an exponent or more than six digits print as hex floats, the form Apple's own writer uses
  * and every reader of the dialect takes. */
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "mil/mil_int.h"
 
 enum { DECIMAL_DIGITS = 6 };
@@ -18,19 +18,12 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* strtod and printf obey the host program's locale; MIL text does not. */
-static char locale_point(void)
-{
-    const char *p = localeconv()->decimal_point;
-    return p && p[0] && !p[1] ? p[0] : '.';
-}
-
 static double by_strtod(const char *s, size_t n)
 {
-    char buf[MIL_MAX_NUMBER + 1], point = locale_point();
-    for (size_t i = 0; i < n; i++) buf[i] = s[i] == '.' ? point : s[i];
+    char buf[MIL_MAX_NUMBER + 1];
+    memcpy(buf, s, n);
     buf[n] = 0;
-    return strtod(buf, NULL);
+    return plain_real(buf, NULL);
 }
 
 static bool word(const char *s, size_t n, const char *w) { return strlen(w) == n && !memcmp(s, w, n); }
@@ -193,11 +186,10 @@ static void print_float(strbuf *b, dtype dt, const void *base, int64_t i)
         dtype_store(dt, want, 0, a);
         char buf[40];
         for (int digits = 1; a >= 1e-4 && a < 1e6 && digits <= DECIMAL_DIGITS; digits++) {
-            int n = snprintf(buf, sizeof buf, "%.*g", digits, a);
-            char point = locale_point(), *at = memchr(buf, point, (size_t)n);
-            if (at) *at = '.';
+            int n = plain_printf(buf, sizeof buf, "%.*g", digits, a);
             mil_num back;
-            if (at && !memchr(buf, 'e', (size_t)n) && num_read(buf, (size_t)n, &back) && same_bits(dt, back.f, want)) {
+            if (memchr(buf, '.', (size_t)n) && !memchr(buf, 'e', (size_t)n) && num_read(buf, (size_t)n, &back) &&
+                same_bits(dt, back.f, want)) {
                 sb_putn(b, buf, (size_t)n);
                 return;
             }

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "op/op.h"
 
 static const char *const attr_names[A_COUNT] = {
@@ -80,7 +81,7 @@ static void read_attr(op_info *o, const char *p, size_t n)
     s->def = (attr){ .id = s->id, .kind = s->kind };
     int64_t i = !strcmp(text, "true") ? 1 : strtoll(text, NULL, 10);
     switch (s->kind) {
-    case ATTR_FLOAT: s->def.u.f = strtod(text, NULL); break;
+    case ATTR_FLOAT: s->def.u.f = plain_real(text, NULL); break;
     case ATTR_STR: s->def.u.s = text; break;
     case ATTR_INTS:
     case ATTR_BOOLS:

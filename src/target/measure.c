@@ -1,5 +1,6 @@
 /* measure.c: the questions of measures.def that shapes, types and attributes answer.
  * In: one operation on one chip.  Out: a number, or NAN when the question does not apply. */
+#include "base/plain.h"
 #include "target/target_int.h"
 
 static double yes(bool b) { return b ? 1 : 0; }
@@ -277,7 +278,7 @@ static double room(look *l, const ttype *x, int n, const int64_t *size, const in
         double r = (double)(x->sh.d[2 + i] + p[2 * i] + p[2 * i + 1]) - (double)((size[i] - 1) * dil[i] + 1);
         least = fmin(least, r);
     }
-    snprintf(l->detail, sizeof l->detail, "%g", -least);
+    plain_printf(l->detail, sizeof l->detail, "%g", -least);
     return least;
 }
 

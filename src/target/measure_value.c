@@ -1,6 +1,7 @@
 /* measure_value.c: the questions of measures.def about values: what ranges and constants prove, or fail to prove. A
  * range is what graph analysis knows; infinite ends mean "nothing known", and then only rows that warn about the
  * unknown speak. */
+#include "base/plain.h"
 #include "target/target_int.h"
 
 static double magnitude(const operand *x) { return fmax(fabs(x->range.lo), fabs(x->range.hi)); }
@@ -81,7 +82,7 @@ static double epsilon(look *l)
         const attr *a = attr_get(op->attrs, op->n_attr, A_EPSILON);
         if (a && a->kind == ATTR_FLOAT) e = fabs(a->u.f);
     }
-    snprintf(l->detail, sizeof l->detail, "%.6g", e);
+    plain_printf(l->detail, sizeof l->detail, "%.6g", e);
     return e;
 }
 
@@ -124,7 +125,7 @@ double m_square_sum(look *l)
     double n = reduced(l->op);
     if (!sums_squares(l) || isnan(n) || n < 2) return NAN;
     double m = magnitude(x), top = l->op->op == OP_REDUCE_SUM_SQUARE ? n * m * m : n * m;
-    snprintf(l->detail, sizeof l->detail, "%.3g", sqrt(65504 / n));
+    plain_printf(l->detail, sizeof l->detail, "%.3g", sqrt(65504 / n));
     return top <= 65504 ? 0 : n;
 }
 
@@ -150,7 +151,7 @@ double m_sum_terms(look *l)
     const operand *x = inst_arg(l->op, 0);
     double n = reduced(l->op);
     if (!x || x->is_const || sums_squares(l) || isnan(n) || isfinite(magnitude(x))) return NAN;
-    snprintf(l->detail, sizeof l->detail, "%.4g", 65504 / n);
+    plain_printf(l->detail, sizeof l->detail, "%.4g", 65504 / n);
     return n;
 }
 

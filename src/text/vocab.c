@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "text/text_int.h"
 
 tokenizer *tok_new(const char *name, diag *d)
@@ -34,7 +35,7 @@ an_status tok_bad(diag *d, const tokenizer *t, const char *fmt, ...)
     char msg[300];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    plain_vprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
     return diag_fail(d, AN_INPUT, NOWHERE, "%.90s: %s", t->name, msg);
 }

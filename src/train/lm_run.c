@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "lm/generate.h"
 #include "text/story.h"
 #include "train/ckpt.h"
@@ -244,17 +245,20 @@ static an_status open_pipeline(run *r)
 static void fill_setting(run *r)
 {
     const lm_run_options *o = r->o;
-    snprintf(r->note.setting, sizeof r->note.setting,
-             "layers %lld, width %lld, hidden %lld, heads %lld/%lld, vocabulary %lld, batch %lld x %lld x %lld, %s, lr %g to %g over %lld, %lld of warm-up, %s, decay %g, clip %g, engine %s%s, "
-             "pipeline %s",
-             (long long)r->c.n_layers, (long long)r->c.dim, (long long)r->c.hidden, (long long)r->c.n_heads, (long long)r->c.n_kv_heads, (long long)r->c.vocab, (long long)r->accum,
-             (long long)r->batch, (long long)r->seq, o->optimizer ? o->optimizer : "adamw", r->schedule.lr, r->schedule.lr_end, (long long)r->schedule.steps,
-             (long long)r->schedule.warmup, train_schedule_at((size_t)r->schedule.kind), given(o->decay, 0.1), given(o->clip, 1), device_name(r->dev), o->device.fast_math ? " in bf16" : "", pipe_name(pipe_kind_of(r->p)));
+    plain_printf(
+        r->note.setting, sizeof r->note.setting,
+        "layers %lld, width %lld, hidden %lld, heads %lld/%lld, vocabulary %lld, batch %lld x %lld x %lld, %s, lr %g to %g over %lld, %lld of warm-up, %s, decay %g, clip %g, engine %s%s, "
+        "pipeline %s",
+        (long long)r->c.n_layers, (long long)r->c.dim, (long long)r->c.hidden, (long long)r->c.n_heads,
+        (long long)r->c.n_kv_heads, (long long)r->c.vocab, (long long)r->accum, (long long)r->batch, (long long)r->seq,
+        o->optimizer ? o->optimizer : "adamw", r->schedule.lr, r->schedule.lr_end, (long long)r->schedule.steps,
+        (long long)r->schedule.warmup, train_schedule_at((size_t)r->schedule.kind), given(o->decay, 0.1),
+        given(o->clip, 1), device_name(r->dev), o->device.fast_math ? " in bf16" : "", pipe_name(pipe_kind_of(r->p)));
     char *end = r->note.setting + strlen(r->note.setting);
     size_t left = sizeof r->note.setting - strlen(r->note.setting);
     int n = 0; /* only what was asked for, so that a run from before there were such options goes on */
-    if (r->c.alpha != 1) n += snprintf(end + n, left - (size_t)n, ", residuals times %.9g", r->c.alpha);
-    if (r->c.softcap != 0) n += snprintf(end + n, left - (size_t)n, ", logits capped at %.9g", r->c.softcap);
+    if (r->c.alpha != 1) n += plain_printf(end + n, left - (size_t)n, ", residuals times %.9g", r->c.alpha);
+    if (r->c.softcap != 0) n += plain_printf(end + n, left - (size_t)n, ", logits capped at %.9g", r->c.softcap);
     if (o->zero_init) n += snprintf(end + n, left - (size_t)n, ", output projections from 0");
     if (r->shape.ids) snprintf(end + n, left - (size_t)n, ", out of %lld tokens", (long long)r->shape.file.vocab);
 }
@@ -279,7 +283,7 @@ static void put_exact(const run *r, uint64_t config, uint64_t words, uint64_t re
 {
     const lm_run_options *o = r->o;
     const model_config *c = &r->shape.file;
-    int n = snprintf(
+    int n = plain_printf(
         to, room,
         "lr %.17g to %.17g, decay %.17g, clip %.17g, loss scale %.17g%s, rope base %.17g, norm epsilon %.17g, context %lld",
         r->schedule.lr, r->schedule.lr_end, given(o->decay, 0.1), given(o->clip, 1), r->scale,

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "format/json.h"
 #include "train/log.h"
 
@@ -139,7 +140,7 @@ void log_say(void (*to)(void *user, const char *line), void *user, const char *f
     char line[600];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
+    plain_vprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     if (to) to(user, line);
 }

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "train/pipe_host.h"
 
 void host_event(const host *h, const char *lane, const char *what, int layer, uint64_t begin)
@@ -21,7 +22,7 @@ void host_warn(const host *h, const char *fmt, ...)
     char line[600];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
+    plain_vprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     if (h->p->o.train.warn) h->p->o.train.warn(h->p->o.train.user, line);
 }

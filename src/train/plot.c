@@ -1,6 +1,7 @@
 /* plot.c: curves for terminals and as SVG. */
 #include <math.h>
 
+#include "base/plain.h"
 #include "train/plot.h"
 
 void plot_add(plot_series *s, double x, double y)
@@ -71,7 +72,7 @@ typedef struct {
 
 static int put_label(char *to, size_t n, const label_form *l, double y)
 {
-    return snprintf(to, n, l->power ? "%.*e" : "%.*f", l->digits, y + 0.0);
+    return plain_printf(to, n, l->power ? "%.*e" : "%.*f", l->digits, y + 0.0);
 }
 
 /* least: places behind the point where there is room for them. */
@@ -147,8 +148,8 @@ void plot_text(strbuf *b, const plot_losses *p, int cols, int rows, bool ascii)
     sb_printf(b, "%*s %s", before, "", ascii ? "+" : "└");
     for (int k = 0; k < cols; k++) sb_puts(b, ascii ? "-" : "─");
     char left[24], right[24];
-    snprintf(left, sizeof left, "%.0f", f.x0);
-    snprintf(right, sizeof right, "%.0f", f.x1);
+    plain_printf(left, sizeof left, "%.0f", f.x0);
+    plain_printf(right, sizeof right, "%.0f", f.x1);
     int gap = cols - (int)strlen(left) - (int)strlen(right);
     sb_printf(b, "\n%*s%s%*s%s\n", before + 2, "", left, MAX(gap, 1), "", right);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "format/safetensors.h"
 #include "train/log.h"
 #include "train/run_int.h"
@@ -49,8 +50,8 @@ typedef struct {
 static void put_real(char out[200], double x)
 {
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(out, 200, "%.*g", digits, x);
-        if (!(strtod(out, NULL) != x)) return;
+        plain_printf(out, 200, "%.*g", digits, x);
+        if (!(plain_real(out, NULL) != x)) return;
     }
 }
 
@@ -182,7 +183,7 @@ an_status run_resume(run *r)
     if (!r->o->resume) return AN_OK;
     TRY(safetensors_open(r->o->resume, &f, r->d));
     an_status st = check(r, f, &done, &drawn);
-    if (!st) r->smooth = strtod(safetensors_meta(f, key_of[NOTE_SMOOTH]), NULL);
+    if (!st) r->smooth = plain_real(safetensors_meta(f, key_of[NOTE_SMOOTH]), NULL);
     safetensors_close(f);
     if (!st) st = train_load(r->t, r->o->resume, NULL, 0, NULL, r->d);
     if (st) return st;

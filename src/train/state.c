@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "format/safetensors.h"
 #include "train/train_int.h"
 
@@ -176,7 +177,7 @@ static an_status put_whole(safetensors_out *w, const char *key, uint64_t n, diag
 static an_status put_real(safetensors_out *w, const char *key, double x, diag *d)
 {
     char text[32];
-    snprintf(text, sizeof text, "%.17g", x);
+    plain_printf(text, sizeof text, "%.17g", x);
     return safetensors_put_meta(w, key, text, d);
 }
 
@@ -279,7 +280,7 @@ static an_status get_number(const safetensors *f, const char *path, const char *
     const char *s = safetensors_meta(f, key);
     char *end;
     if (!s) return diag_fail(d, AN_INPUT, NOWHERE, "%s: no metadata %s: not a training checkpoint", path, key);
-    *x = strtod(s, &end);
+    *x = plain_real(s, &end);
     if (end == s || *end || !(*x >= 0 && *x < 0x1p63))
         return diag_fail(d, AN_INPUT, NOWHERE, "%s: %s is \"%.40s\"; a number is wanted", path, key, s);
     return AN_OK;
