@@ -142,10 +142,22 @@ fuzz:
 format: # lines that are not committed yet: tables and texts are laid out by hand
 	git clang-format --force --extensions c,h,inc
 
-install: all
+# The installed library is one object in which names that are not in the header are local: programs have an arena_free or a
+# pool_run of their own, and in one that calls accept() the system's has to be found, not the parser's. ld of macOS makes them local by itself.
+OBJCOPY ?= $(shell $(CC) -print-prog-name=objcopy)
+$(BUILD)/install/libanneal.a: $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(call say,ar $@)
+	@rm -f $@
+	$(Q)$(CC) -r -nostdlib -o $(@D)/anneal.o $^
+	$(Q)[ "$$(uname)" = Darwin ] || $(OBJCOPY) --localize-hidden $(@D)/anneal.o
+	$(Q)$(AR) rcs $@ $(@D)/anneal.o
+	@rm -f $(@D)/anneal.o
+
+install: all $(BUILD)/install/libanneal.a
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BUILD)/anneal $(DESTDIR)$(PREFIX)/bin/anneal
-	install -m 644 $(BUILD)/libanneal.a $(DESTDIR)$(PREFIX)/lib/libanneal.a
+	install -m 644 $(BUILD)/install/libanneal.a $(DESTDIR)$(PREFIX)/lib/libanneal.a
 	install -m 644 include/anneal.h $(DESTDIR)$(PREFIX)/include/anneal.h
 	install -m 644 docs/anneal.1 $(DESTDIR)$(PREFIX)/share/man/man1/anneal.1
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/anneal.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/anneal.pc

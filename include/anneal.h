@@ -40,11 +40,9 @@ extern "C" {
     X(NOMEM, 70, "no memory")                                                                                         \
     X(BUG, 70, "internal invariant broken")
 
-typedef enum {
-#define X(name, code, text) AN_##name,
-    AN_STATUS(X)
-#undef X
-} an_status;
+#define AN_STATUS_NAME(name, code, text) AN_##name,
+typedef enum { AN_STATUS(AN_STATUS_NAME) } an_status;
+#undef AN_STATUS_NAME
 
 typedef struct {
     an_status status;

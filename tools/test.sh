@@ -42,6 +42,7 @@ done
 if [ -x "$build/anneal" ]; then
     one docs sh tools/docs.sh "$RUNNER $build/anneal"
     one kill sh tests/kill.sh "$RUNNER $build/anneal"
+    one install sh tests/install.sh "$build" "$RUNNER"
     one fault sh tests/fault.sh "$RUNNER $build/anneal"
     out=$(sh tools/golden.sh "$RUNNER $build/anneal")
     printf '%s\n' "$out" | grep -v '^[0-9]* [0-9]*$'
