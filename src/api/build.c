@@ -2,6 +2,7 @@
  * finish. */
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "api/api_int.h"
@@ -121,6 +122,7 @@ static bool real(reader *r, double *x)
     char *end;
     *x = plain_real(r->at, &end);
     if (end == r->at) return bad(r, "a number is wanted");
+    if (isinf(*x) && end[-1] >= '0' && end[-1] <= '9') return bad(r, "too large; write inf to mean it:");
     return r->at = end, true;
 }
 

@@ -251,6 +251,7 @@ static void calls(void **state)
         { "reduce_sum", "axes=1", "'[' is wanted" },
         { "reduce_sum", "axes=[x]", "whole number" },
         { "reduce_sum", "axes=[7]", "axes" },
+        { "leaky_relu", "alpha=1e999", "too large; write inf to mean it: at \"1e999\"" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         OK(an_program_new(&p, "bad", &error));
