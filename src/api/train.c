@@ -243,10 +243,10 @@ an_status an_program_differentiate(an_program *p, const an_grad_options *o, char
 {
     diag d = { 0 };
     graph *g = api_graph(p);
-    size_t before = g->outputs.n;
+    graph_mark before = graph_save(g);
     if (hazards) *hazards = NULL;
     if (!differentiate(g, o, hazards, f, &d)) return AN_OK;
-    g->outputs.n = before; /* it returns what it did, and may be tried again */
+    graph_back(g, before); /* it is what it was, and may be tried again */
     return api_error(e, &d);
 }
 

@@ -159,6 +159,8 @@ static struct str_slot *find(struct str_slot *slots, size_t cap, const char *key
 
 bool str_map_put(arena *a, str_map *m, const char *key, size_t n, uint32_t value)
 {
+    struct str_slot *s = m->cap ? find(m->slots, m->cap, key, n) : NULL;
+    if (s && s->key) return *s = (struct str_slot){ key, n, value }, true;
     if ((m->n + 1) * 3 > m->cap * 2) {
         size_t cap = m->cap ? m->cap * 2 : 16;
         struct str_slot *fresh = TAKE(a, struct str_slot, cap);
@@ -168,9 +170,8 @@ bool str_map_put(arena *a, str_map *m, const char *key, size_t n, uint32_t value
         m->slots = fresh;
         m->cap = cap;
     }
-    struct str_slot *s = find(m->slots, m->cap, key, n);
-    if (!s->key) m->n++;
-    *s = (struct str_slot){ key, n, value };
+    m->n++;
+    *find(m->slots, m->cap, key, n) = (struct str_slot){ key, n, value };
     return true;
 }
 

@@ -30,7 +30,8 @@ typedef struct {
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 /* another one, nearly as fast as memory: for much, and for numbers that must not be taken for others */
 uint64_t hash_many(const void *p, size_t n, uint64_t seed);
-bool str_map_put(arena *a, str_map *m, const char *key, size_t n, uint32_t value) MUST_CHECK; /* false: no memory */
+/* false: no memory; not for a key that is there */
+bool str_map_put(arena *a, str_map *m, const char *key, size_t n, uint32_t value) MUST_CHECK;
 bool str_map_get(const str_map *m, const char *key, size_t n, uint32_t *value);
 
 #endif

@@ -245,6 +245,21 @@ val graph_fill_const(graph *g, const char *name, ttype t, double x)
 
 val graph_scalar(graph *g, dtype dt, double x) { return graph_fill_const(g, NULL, (ttype){ .dt = dt }, x); }
 
+graph_mark graph_save(const graph *g)
+{
+    return (graph_mark){ g->nodes.n, g->values.n, g->inputs.n, g->outputs.n, g->err.st };
+}
+
+void graph_back(graph *g, graph_mark m)
+{
+    for (size_t i = m.values; i < g->values.n; i++) {
+        const char *name = g->values.at[i].name; /* NULL: memory ended before it had one */
+        if (name && !str_map_put(&g->mem, &g->names, name, strlen(name), 0)) return; /* never: the name is there */
+    }
+    g->nodes.n = m.nodes, g->values.n = m.values, g->inputs.n = m.inputs, g->outputs.n = m.outputs;
+    if (!m.st) g->err = (diag){ 0 };
+}
+
 /* ---- operations ---- */
 
 static bool copy_operands(graph *g, node *n, const op_info *info, const val *in, int n_in)

@@ -98,6 +98,14 @@ val graph_opaque(graph *g, const char *name, const char *mil, const val *in, int
 val graph_out(val first, int k);                                             /* the k-th result of the same node */
 void graph_rename(graph *g, val v, const char *name);                        /* a result's own name; must be free */
 void graph_output(graph *g, const char *name, val v);
+/* Where building was: graph_back gives up all that came after, with the error it ended in. Nothing may have been
+ * renamed or rewritten in between. */
+typedef struct {
+    size_t nodes, values, inputs, outputs;
+    an_status st;
+} graph_mark;
+graph_mark graph_save(const graph *g);
+void graph_back(graph *g, graph_mark m);
 void graph_fail(graph *g, an_status st, const char *fmt, ...) PRINTF_LIKE(3, 4);
 an_status graph_finish(graph *g, diag *d);                                   /* first error, or OK after graph_verify */
 
