@@ -116,7 +116,7 @@ an_status an_run_mil(an_array **results, size_t *n_results, const char *text, si
     diag d = { 0 };
     arena mem = { 0 };
     dev_tensors out = { 0 };
-    size_t room = o->n_want ? o->n_want : *n_results, n = 0;
+    size_t n_want = o->want ? o->n_want : 0, room = n_want ? n_want : *n_results, n = 0;
     dev_tensor *t = TAKE(&mem, dev_tensor, n_in);
     *n_results = 0;
     if (!t) diag_nomem(&d);
@@ -131,7 +131,7 @@ an_status an_run_mil(an_array **results, size_t *n_results, const char *text, si
     dev_source src = {
         .text = text, .n_text = size, .file = o->file, .weights = { .model_dir = o->model_dir, .stable = true }
     };
-    dev_once once = { .in = t, .n_in = n_in, .want = o->want, .n_want = o->n_want, .fill = o->fill, .seed = o->seed };
+    dev_once once = { .in = t, .n_in = n_in, .want = o->want, .n_want = n_want, .fill = o->fill, .seed = o->seed };
     if (!d.st && device_run_once(o->engine, &dopt, &src, &once, &mem, &out, &said, &d)) { /* d says why */
     }
     if (!d.st && out.n > room)

@@ -143,6 +143,18 @@ static void wrong_words_are_named(void **state)
     an_report_free(NULL);
 }
 
+static void no_list_of_wanted_results_means_all(void **state)
+{
+    (void)state;
+    an_error e = { 0 };
+    an_array *out[2];
+    size_t n = 2;
+    an_run_options o = { .engine = "soft:m4", .fill = 1, .n_want = 7 };
+    if (an_run_mil(out, &n, sine, sizeof sine - 1, NULL, 0, &o, &e)) fail_msg("%s", e.message);
+    assert_int_equal(n, 1);
+    an_array_free(out[0]);
+}
+
 static void every_table_prints_in_every_format(void **state)
 {
     (void)state;
@@ -164,6 +176,7 @@ int main(void)
         cmocka_unit_test(a_report_says_who_refuses),   cmocka_unit_test(bad_text_is_a_report_too),
         cmocka_unit_test(programs_go_through_passes_to_text_and_back), cmocka_unit_test(graph_text_round_trips),
         cmocka_unit_test(wrong_words_are_named),       cmocka_unit_test(every_table_prints_in_every_format),
+        cmocka_unit_test(no_list_of_wanted_results_means_all),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }
