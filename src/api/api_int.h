@@ -24,6 +24,13 @@ char *api_take(strbuf *b);                       /* the text, now the caller's; 
 an_status api_state_form(const char *word, train_state_form *out, diag *d) MUST_CHECK;
 an_status api_math_form(const char *word, int *out, diag *d) MUST_CHECK;                 /* "fp32", "bf16", NULL */
 
+/* An option that is a number: 0 or more, and where least is -1 that as well. AN_USAGE names the first that is not. */
+typedef struct {
+    const char *what;
+    double is, least;
+} api_bound;
+an_status api_bounds(const api_bound *rows, size_t n, diag *d) MUST_CHECK;
+
 graph *api_graph(an_program *p);
 const char *api_array_file(const an_array *a); /* it was read from; NULL: none */
 an_program *api_program(graph *g); /* takes g over; NULL: no memory, and g is still the caller's */

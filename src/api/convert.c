@@ -33,6 +33,7 @@ static an_status read_options(const char *out, const an_convert_options *o, lm_c
         if (!strcmp(types[i].name, o->dtype)) c->dt = types[i].dt;
     if (o->dtype && !c->dt)
         return diag_fail(d, AN_USAGE, NOWHERE, "unknown type \"%.40s\"; f32, f16 and bf16 are known", o->dtype);
+    if (o->version < 0) return diag_fail(d, AN_USAGE, NOWHERE, "version is %d, wanted 0 or more", o->version);
     if (o->version && c->to != LM_TO_LLAMA2C)
         return diag_fail(d, AN_USAGE, NOWHERE, "%s files have no version to choose", *to);
     if (o->tokenizer && c->to != LM_TO_GGUF && c->to != LM_TO_HF)

@@ -229,6 +229,16 @@ static void take_result(const lm_run_result *q, an_lm_train_result *r)
     r->stopped = q->stopped, r->again = q->again, r->digest = q->digest;
 }
 
+/* 0 is the default of each; -1 is what the header says of those that have it. */
+static an_status check_numbers(const an_lm_train_options *o, diag *d)
+{
+    const api_bound rows[] = { { "steps", (double)o->steps, 0 }, { "batch", (double)o->batch, 0 }, { "seq", (double)o->seq, 0 }, { "accum", o->accum, 0 }, { "lr", o->lr, 0 }, { "lr_end", o->lr_end, -1 },
+                               { "warmup", (double)o->warmup, -1 }, { "decay", o->decay, -1 }, { "clip", o->clip, -1 }, { "validation", o->validation, -1 }, { "eval_every", (double)o->eval_every, 0 },
+                               { "sample_every", (double)o->sample_every, -1 }, { "sample_tokens", (double)o->sample_tokens, 0 }, { "save_every", (double)o->save_every, 0 }, { "keep", o->keep, 0 },
+                               { "stats_every", (double)o->stats_every, 0 }, { "stop_after", (double)o->stop_after, 0 }, { "compile_limit", o->compile_limit, 0 } };
+    return api_bounds(rows, COUNT(rows), d);
+}
+
 static an_status run_it(const an_lm_train_options *o, watch *w, an_lm_train_result *r, diag *d)
 {
     lm_run_result q;
@@ -249,6 +259,7 @@ static an_status run_it(const an_lm_train_options *o, watch *w, an_lm_train_resu
                          .stop = stop, .warn = o->on_warning ? on_warning : NULL, .user = w };
     t.device.threads = o->threads;
     if (o->compile_limit > 0) t.device.limit = &limit, t.device.n_limit = 1;
+    TRY(check_numbers(o, d));
     TRY(api_math_form(o->math, &t.device.fast_math, d));
     TRY(api_state_form(o->state, &t.state, d));
     if (o->documents && !docs_find(o->documents, &t.docs))
@@ -291,6 +302,15 @@ int an_net_known(const char *name)
 
 /* ---- gradients ---- */
 
+static void wrong_ids(const an_array_info *a, const char *called, diag *d)
+{
+    strbuf dims = { 0 };
+    for (int i = 0; i < a->rank; i++) sb_printf(&dims, "%s%lld", i ? ", " : "", (long long)a->dim[i]);
+    diag_fail(d, AN_INPUT, NOWHERE, "%.200s%sthe ids are %s [%s]; int32 [B, T + 1], B and T at least 1, is wanted",
+              called, *called ? ": " : "", a->dtype, dims.at ? dims.at : "");
+    sb_free(&dims);
+}
+
 an_status an_lm_grad(const char *model, const char *engine, int threads, const an_array *ids, const char *out,
                      an_lm_gradients *r, an_error *e)
 {
@@ -301,9 +321,7 @@ an_status an_lm_grad(const char *model, const char *engine, int threads, const a
     an_array_get(ids, &a);
     *r = (an_lm_gradients){ .loss = (double)NAN };
     if (strcmp(a.dtype, "int32") || a.rank != 2 || a.dim[0] < 1 || a.dim[1] < 2)
-        return diag_fail(&d, AN_INPUT, NOWHERE, "%.200s%sthe ids are %s of rank %d; int32 [B, T + 1] is wanted",
-                         called, *called ? ": " : "", a.dtype, a.rank),
-               api_error(e, &d);
+        return wrong_ids(&a, called, &d), api_error(e, &d);
     lm_grad_options o = { .model = model, .engine = engine, .tokens = a.data, .named = called,
                           .batch = a.dim[0], .seq = a.dim[1] - 1, .out = out };
     o.device.threads = threads;

@@ -57,7 +57,8 @@ an_status an_array_new(an_array **out, const char *name, const char *type, int r
         diag_fail(&d, AN_INPUT, NOWHERE, "array %s: rank %d, at most %d can be held", name, rank, DEV_MAX_RANK);
     for (int i = 0; i < rank && !d.st; i++)
         if (dim[i] < 0 || !mul_i64(n, dim[i], &n))
-            diag_fail(&d, AN_INPUT, NOWHERE, "array %s: extent %lld", name, (long long)dim[i]);
+            diag_fail(&d, AN_INPUT, NOWHERE, "array %s: extent %lld of dimension %d%s", name, (long long)dim[i], i,
+                      dim[i] < 0 ? "; 0 or more is wanted" : " makes it larger than can be counted");
     if (!d.st && !dtype_bytes(dt, n, &bytes)) diag_fail(&d, AN_INPUT, NOWHERE, "array %s: its size overflows", name);
     if (d.st) return api_error(e, &d);
     *out = array_make(name, dt, rank, dim, data, bytes);

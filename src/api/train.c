@@ -387,19 +387,21 @@ const char *an_trainer_program(const an_trainer *t) { return train_program_text(
 
 /* ---- networks by name ---- */
 
+an_status api_bounds(const api_bound *rows, size_t n, diag *d)
+{
+    for (const api_bound *r = rows; r < rows + n; r++)
+        if (!(r->is >= 0) && r->is != r->least)
+            return diag_fail(d, AN_USAGE, NOWHERE, "%s is %g, wanted 0 or more%s", r->what, r->is,
+                             r->least < 0 ? ", or -1" : "");
+    return AN_OK;
+}
+
 /* 0 is the default of each; -1 is none of what every and final_test say. */
 static an_status check_counts(const an_train_run_options *o, diag *d)
 {
-    const struct {
-        const char *what;
-        double is, least;
-    } rows[] = { { "steps", (double)o->steps, 0 }, { "seq", (double)o->seq, 0 }, { "warmup", (double)o->warmup, 0 }, { "lr_end", o->lr_end, 0 }, { "decay", o->decay, 0 },
-                 { "stop_after", (double)o->stop_after, 0 }, { "every", (double)o->every, -1 }, { "test", (double)o->test, 0 }, { "final_test", (double)o->final_test, -1 } };
-    for (size_t i = 0; i < COUNT(rows); i++)
-        if (!(rows[i].is >= rows[i].least))
-            return diag_fail(d, AN_USAGE, NOWHERE, "%s is %g, wanted %g or more", rows[i].what, rows[i].is,
-                             rows[i].least);
-    return AN_OK;
+    const api_bound rows[] = { { "steps", (double)o->steps, 0 }, { "seq", (double)o->seq, 0 }, { "warmup", (double)o->warmup, 0 }, { "lr_end", o->lr_end, 0 }, { "decay", o->decay, 0 }, { "loss_scale", o->loss_scale, 0 },
+                               { "stop_after", (double)o->stop_after, 0 }, { "every", (double)o->every, -1 }, { "test", (double)o->test, 0 }, { "final_test", (double)o->final_test, -1 } };
+    return api_bounds(rows, COUNT(rows), d);
 }
 
 an_status an_train(const an_train_run_options *o, an_train_result *r, an_error *e)

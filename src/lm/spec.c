@@ -13,6 +13,9 @@ bool draft_on(const lm_draft *o) { return o->model || o->lookup > 0; }
 
 an_status draft_check(const lm_draft *o, const lm_session *s, diag *d)
 {
+    if (o->lookup < 0 || o->tokens < 0)
+        return diag_fail(d, AN_USAGE, NOWHERE, "%s is %d, wanted 0 or more", o->lookup < 0 ? "lookup" : "draft-tokens",
+                         o->lookup < 0 ? o->lookup : o->tokens);
     if (o->model && lm_session_config(o->model)->vocab != lm_session_config(s)->vocab)
         return diag_fail(d, AN_INPUT, NOWHERE, "the draft model has a vocabulary of %lld, the model one of %lld",
                          (long long)lm_session_config(o->model)->vocab, (long long)lm_session_config(s)->vocab);

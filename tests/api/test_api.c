@@ -143,6 +143,23 @@ static void wrong_words_are_named(void **state)
     an_report_free(NULL);
 }
 
+static void arrays_that_cannot_be_say_which_extent(void **state)
+{
+    (void)state;
+    an_error e = { 0 };
+    an_array *a;
+    assert_int_equal(an_array_new(&a, "x", "fp32", 2, (const int64_t[]){ 4, -3 }, NULL, &e), AN_INPUT);
+    assert_string_equal(e.message, "array x: extent -3 of dimension 1; 0 or more is wanted");
+    assert_int_equal(an_array_new(&a, "x", "fp32", 2, (const int64_t[]){ INT64_MAX, 3 }, NULL, &e), AN_INPUT);
+    assert_string_equal(e.message, "array x: extent 3 of dimension 1 makes it larger than can be counted");
+    assert_null(a);
+    an_lm_gradients g; /* an array that can be, and is no ids */
+    assert_int_equal(an_array_new(&a, "ids", "int32", 2, (const int64_t[]){ 2, 1 }, (const int32_t[]){ 1, 2 }, &e), AN_OK);
+    assert_int_equal(an_lm_grad("tiny", "cpu", 1, a, "/tmp/none.safetensors", &g, &e), AN_INPUT);
+    assert_non_null(strstr(e.message, "ids: the ids are int32 [2, 1]; int32 [B, T + 1]"));
+    an_array_free(a);
+}
+
 static void no_list_of_wanted_results_means_all(void **state)
 {
     (void)state;
@@ -176,7 +193,7 @@ int main(void)
         cmocka_unit_test(a_report_says_who_refuses),   cmocka_unit_test(bad_text_is_a_report_too),
         cmocka_unit_test(programs_go_through_passes_to_text_and_back), cmocka_unit_test(graph_text_round_trips),
         cmocka_unit_test(wrong_words_are_named),       cmocka_unit_test(every_table_prints_in_every_format),
-        cmocka_unit_test(no_list_of_wanted_results_means_all),
+        cmocka_unit_test(no_list_of_wanted_results_means_all), cmocka_unit_test(arrays_that_cannot_be_say_which_extent),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }

@@ -414,7 +414,8 @@ static void nothing_given(void **state)
     an_trainer_close(t);
     static const an_train_run_options below[] = { { .steps = -1 },    { .seq = -1 },     { .warmup = -5 },
                                                   { .lr_end = -0.5 }, { .decay = -0.1 }, { .stop_after = -2 },
-                                                  { .every = -2 },    { .test = -1 },    { .final_test = -2 } };
+                                                  { .every = -2 },    { .test = -1 },    { .final_test = -2 },
+                                                  { .loss_scale = -1 } };
     for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
         an_train_run_options o = below[i];
         an_train_result r;
@@ -422,6 +423,22 @@ static void nothing_given(void **state)
         if (!o.steps) o.steps = 1;
         WRONG(an_train(&o, &r, &e));
     }
+    static const an_lm_train_options less[] = {
+        { .steps = -1 },   { .batch = -1 },         { .seq = -1 },           { .accum = -1 },          { .lr = -1 },
+        { .lr = NAN },     { .lr_end = -0.5 },      { .warmup = -2 },        { .decay = -2 },          { .clip = NAN },
+        { .clip = -0.5 },  { .validation = -0.5 },  { .eval_every = -1 },    { .sample_every = -2 },   { .sample_tokens = -1 },
+        { .keep = -1 },    { .save_every = -1 },    { .stats_every = -1 },   { .stop_after = -1 },     { .compile_limit = -1 },
+    };
+    for (size_t i = 0; i < sizeof less / sizeof *less; i++) {
+        an_lm_train_options o = less[i];
+        an_lm_train_result r;
+        o.model = "tiny", o.engine = "cpu";
+        if (!o.steps) o.steps = 1;
+        WRONG(an_lm_train(&o, &r, &e));
+        an_lm_train_result_free(&r);
+    }
+    an_converted done;
+    WRONG(an_convert("tiny", "/tmp/none.bin", &(an_convert_options){ .version = -1 }, &done, &e));
 #undef WRONG
 }
 
