@@ -61,7 +61,9 @@ an_status an_check_mil(an_report **out, const char *text, size_t size, const an_
 
 an_status an_program_check(an_report **out, an_program *p, const an_check_options *o, an_error *e)
 {
-    return report(out, api_graph(p), NULL, 0, o, e);
+    diag d = { 0 };
+    *out = NULL; /* a mistake in building it leaves less than was meant, of which nothing is told */
+    return graph_finish(api_graph(p), &d) ? api_error(e, &d) : report(out, api_graph(p), NULL, 0, o, e);
 }
 
 void an_report_free(an_report *r)
