@@ -150,6 +150,7 @@ an_status an_run_mil(an_array **results, size_t *n_results, const char *text, si
     }
     arena_free(&mem);
     if (!d.st) return *n_results = n, AN_OK;
-    for (size_t i = 0; i < n; i++) an_array_free(results[i]), results[i] = NULL;
+    while (n > 0) an_array_free(results[--n]);
+    for (size_t i = 0; i < room; i++) results[i] = NULL;
     return api_error(e, &d);
 }

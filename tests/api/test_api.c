@@ -170,6 +170,25 @@ static void no_list_of_wanted_results_means_all(void **state)
     if (an_run_mil(out, &n, sine, sizeof sine - 1, NULL, 0, &o, &e)) fail_msg("%s", e.message);
     assert_int_equal(n, 1);
     an_array_free(out[0]);
+    n = 2, o.engine = "soft:m1"; /* which has no sine */
+    assert_int_equal(an_run_mil(out, &n, sine, sizeof sine - 1, NULL, 0, &o, &e), AN_UNSUPPORTED);
+    assert_true(!n && !out[0] && !out[1]);
+}
+
+static void a_mistaken_program_is_not_checked(void **state)
+{
+    (void)state;
+    an_error e = { 0 };
+    an_program *p;
+    an_report *r;
+    assert_int_equal(an_program_new(&p, "p", &e), AN_OK);
+    an_value x = an_input(p, "x", "fp16", 1, (const int64_t[]){ 4 });
+    an_output(p, "y", an_op(p, "y", "relu", &x, 1, NULL));
+    an_output(p, "z", an_op(p, "z", "frobnicate", &x, 1, NULL));
+    assert_int_equal(an_program_check(&r, p, NULL, &e), AN_INPUT);
+    assert_null(r);
+    assert_non_null(strstr(e.message, "frobnicate"));
+    an_program_free(p);
 }
 
 static void every_table_prints_in_every_format(void **state)
@@ -193,7 +212,8 @@ int main(void)
         cmocka_unit_test(a_report_says_who_refuses),   cmocka_unit_test(bad_text_is_a_report_too),
         cmocka_unit_test(programs_go_through_passes_to_text_and_back), cmocka_unit_test(graph_text_round_trips),
         cmocka_unit_test(wrong_words_are_named),       cmocka_unit_test(every_table_prints_in_every_format),
-        cmocka_unit_test(no_list_of_wanted_results_means_all), cmocka_unit_test(arrays_that_cannot_be_say_which_extent),
+        cmocka_unit_test(no_list_of_wanted_results_means_all), cmocka_unit_test(a_mistaken_program_is_not_checked),
+        cmocka_unit_test(arrays_that_cannot_be_say_which_extent),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }
