@@ -10,8 +10,11 @@
  *
  * Handles are opaque; options zeroed mean defaults. Pointers may be NULL only where it says so, an_error always may.
  * A call that fails fills it and leaves its result NULL, except where a declaration says otherwise. Nothing here prints
- * or exits. Handles may be used from one thread at a time. Numbers in texts and files are written with a point, whatever
- * locale the program has. */
+ * or exits.
+ *
+ * A handle may be used from one thread at a time, several from several. After fork() handles are the parent's, to close
+ * too: the child opens its own. Numbers in texts and files have a point under every locale. Arithmetic is done in the
+ * rounding mode of the thread that calls; what the documents say holds for the nearest. */
 #ifndef ANNEAL_H
 #define ANNEAL_H
 
@@ -147,6 +150,7 @@ AN_API an_status an_program_weight_file(an_program *p, const char *path, an_erro
 AN_API int an_program_reads(const an_program *p, const char *file);
 /* Bytes of that file for the last MIL text; NULL and 0 when it needs none. Valid until the next call on p. */
 AN_API const void *an_program_weights(const an_program *p, size_t *size);
+/* As an_check_mil; a mistake in building the program fails too, as an_program_finish tells it. */
 AN_API an_status an_program_check(an_report **out, an_program *p, const an_check_options *o, an_error *e);
 
 /* The program compiled for an engine ("soft:m1" …, "cpu"): the file that `an_run_mil` takes instead of text, and
@@ -185,7 +189,7 @@ typedef struct {
 } an_limit;
 typedef struct {
     const char *engine;       /* "soft:m1" … "soft:m5", "cpu", "null"; NULL: the best one present */
-    const char *file;         /* name used in messages */
+    const char *file;         /* of the text, for the caller: messages give the place in it, not the name */
     const char *model_dir;    /* what @model_path stands for */
     int threads;              /* 0: the CPUs */
     int reference;            /* the slow, obvious executor */
@@ -201,8 +205,9 @@ typedef struct {
 } an_run_options;
 /* Compile (text may also be the bytes of a compiled program; a chip takes such from outside with the limit
  * open_images at 1), bind by name, run once. results has room for n_want entries, or for n_results (set on return;
- * pass the room in) when all are wanted; each is yours. AN_UNSUPPORTED: the engine refuses, in its own words after
- * ours. */
+ * pass the room in) when all are wanted; each is yours, after a failure all are NULL. AN_UNSUPPORTED: the engine
+ * refuses, in its own words before ours. As on silicon, a chip compiles no more programs in a process than its limit
+ * `compiles` says; 0 lifts it. */
 AN_API an_status an_run_mil(an_array **results, size_t *n_results, const char *text, size_t size,
                             const an_array *const *in, size_t n_in, const an_run_options *o, an_error *e);
 AN_API int an_engine_known(const char *name);
@@ -479,8 +484,8 @@ typedef struct {
     double prompt_ms, decode_ms;
     char why[12];               /* "length", "eos", "stop", "context", "caller" */
 } an_generated;
-/* Continues a text. BOS is put in front when the model has one; BOS and EOS end it. What an earlier call left in the
- * cache is used. */
+/* Continues a text. BOS is put in front where the tokenizer's file says so, and of an empty text where there is one;
+ * BOS and EOS end it. What an earlier call left in the cache is used. */
 AN_API an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an_generate_options *o, an_generated *r,
                                 an_error *e);
 
@@ -497,8 +502,8 @@ typedef struct {
     size_t tokens;              /* predictions */
     double nats_per_token, ppl;
 } an_score;
-/* A text file (BOS in front), or ids as .u16, .u32 or in llm.c's form, which need no tokenizer. Windows of the
- * context, back to back, each token predicted once. */
+/* A text file (BOS in front where the tokenizer's file says so), or ids as .u16, .u32 or in llm.c's form, which need
+ * no tokenizer. Windows of the context, back to back, each token predicted once. */
 AN_API an_status an_lm_eval(an_lm *m, const char *path, void (*progress)(void *user, const an_score *so_far),
                             void *user, an_score *r, an_error *e);
 
