@@ -144,7 +144,7 @@ AN_API an_status an_program_optimize(an_program *p, const an_pass_options *o, an
 /* "graph", "dot", "mil", "mil-ios16". yours. For MIL, an_program_weights gives the file the text refers to. */
 AN_API char *an_program_text(an_program *p, const char *as, an_error *e);
 /* Where under @model_path the text says its weights are; NULL: "weights/weight.bin". Programs that share a folder
- * need their own. */
+ * need their own. AN_INPUT: a path that names nothing there, or climbs out; the one before stays. */
 AN_API an_status an_program_weight_file(an_program *p, const char *path, an_error *e);
 /* Whether the program's source has weights in this file: writing over it would spoil the source. */
 AN_API int an_program_reads(const an_program *p, const char *file);

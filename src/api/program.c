@@ -222,8 +222,13 @@ char *an_program_text(an_program *p, const char *as, an_error *e)
 an_status an_program_weight_file(an_program *p, const char *path, an_error *e)
 {
     strbuf b = { 0 };
-    if (path) sb_printf(&b, "@model_path/%s", path);
     diag d = { 0 };
+    if (path && !lower_path_inside(path)) {
+        diag_fail(&d, AN_INPUT, NOWHERE,
+                  "weight file \"%.80s\": a path below the model folder, without climbing out, is wanted", path);
+        return api_error(e, &d);
+    }
+    if (path) sb_printf(&b, "@model_path/%s", path);
     if (b.oom) return sb_free(&b), diag_nomem(&d), api_error(e, &d);
     free(p->weight_path);
     p->weight_path = b.at;

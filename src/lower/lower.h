@@ -24,6 +24,8 @@ void lower_weights_close(lower_weights *w); /* after graph_free: constants look 
 an_status lower_weights_give(lower_weights *w, const char *path, const void *bytes, size_t n, diag *d) MUST_CHECK;
 /* Whether this is one of the files it looked into, under whatever name. NULL for w is fine. */
 bool lower_weights_reads(const lower_weights *w, const char *file);
+/* The words of the relative path never climb above where they start, and name something. */
+bool lower_path_inside(const char *path);
 /* The data of one record: a view until closed. */
 an_status lower_weights_record(lower_weights *w, const char *path, uint64_t offset, dtype dt, uint64_t bytes,
                                const void **data, diag *d) MUST_CHECK;

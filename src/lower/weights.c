@@ -44,8 +44,7 @@ void lower_weights_close(lower_weights *w)
     free(w);
 }
 
-/* True when the words of the relative path p never climb above where they start, and name something. */
-static bool stays_inside(const char *p)
+bool lower_path_inside(const char *p)
 {
     int depth = 0;
     while (*p) {
@@ -74,7 +73,7 @@ static const char *below_model(const lower_weights *w, const char *path)
         rest = path + n_dir;
     }
     while (*rest == '/') rest++;
-    return stays_inside(rest) ? rest : NULL;
+    return lower_path_inside(rest) ? rest : NULL;
 }
 
 /* False: no memory, which is no answer. */

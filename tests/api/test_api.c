@@ -175,6 +175,29 @@ static void no_list_of_wanted_results_means_all(void **state)
     assert_true(!n && !out[0] && !out[1]);
 }
 
+static void weights_are_said_to_be_where_they_can_be_read(void **state)
+{
+    (void)state;
+    an_error e = { 0 };
+    an_program *p, *again;
+    static const uint16_t w[32 * 32];
+    assert_int_equal(an_program_new(&p, "p", &e), AN_OK);
+    an_value x = an_input(p, "x", "fp16", 2, (const int64_t[]){ 1, 32 });
+    an_value c = an_constant(p, "w", "fp16", 2, (const int64_t[]){ 32, 32 }, w);
+    an_output(p, "y", an_op(p, "y", "matmul", (an_value[]){ x, c }, 2, NULL));
+    assert_int_equal(an_program_finish(p, &e), AN_OK);
+    static const char *const out[] = { "", ".", "../w.bin", "a/../../w.bin" };
+    assert_int_equal(an_program_weight_file(p, "a\"b/w.bin", &e), AN_OK);
+    for (size_t i = 0; i < sizeof out / sizeof *out; i++) {
+        assert_int_equal(an_program_weight_file(p, out[i], &e), AN_INPUT);
+        assert_non_null(strstr(e.message, "below the model folder"));
+    }
+    char *mil = an_program_text(p, "mil", &e);
+    assert_non_null(strstr(mil, "@model_path/a\\\"b/w.bin"));
+    assert_int_equal(an_program_from_mil(&again, mil, strlen(mil), &(an_read_options){ .model_dir = "/tmp" }, &e), AN_OK);
+    an_free(mil), an_program_free(p), an_program_free(again);
+}
+
 static void a_mistaken_program_is_not_checked(void **state)
 {
     (void)state;
@@ -213,6 +236,7 @@ int main(void)
         cmocka_unit_test(programs_go_through_passes_to_text_and_back), cmocka_unit_test(graph_text_round_trips),
         cmocka_unit_test(wrong_words_are_named),       cmocka_unit_test(every_table_prints_in_every_format),
         cmocka_unit_test(no_list_of_wanted_results_means_all), cmocka_unit_test(a_mistaken_program_is_not_checked),
+        cmocka_unit_test(weights_are_said_to_be_where_they_can_be_read),
         cmocka_unit_test(arrays_that_cannot_be_say_which_extent),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
