@@ -490,7 +490,7 @@ AN_API an_status an_lm_generate(an_lm *m, const char *prompt, size_t n, const an
                                 an_error *e);
 
 /* A conversation in the model's own form. name: "chatml", "llama2", "llama3", "mistral", "gemma", "plain"; NULL: the
- * model's template. */
+ * model's template. AN_INPUT: a form that is not known; the conversation before goes on. */
 AN_API an_status an_lm_chat_begin(an_lm *m, const char *name, const char *system, an_error *e);
 AN_API const char *an_lm_chat_form(const an_lm *m);
 /* One turn: the user's text in, the answer through on_token and kept as the assistant's turn. After a failure the

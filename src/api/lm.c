@@ -258,15 +258,13 @@ an_status an_lm_chat_begin(an_lm *m, const char *name, const char *system, an_er
 {
     diag d = { 0 };
     tok_info info;
-    an_status st = need_tokenizer(m, &d);
-    if (!st) {
-        tok_get(m->t, &info);
-        m->template = name ? NULL : info.chat_template;
-        st = lm_chat_find(name ? name : info.chat_template, &m->form, &d);
-    }
+    lm_chat form;
+    if (need_tokenizer(m, &d)) return api_error(e, &d);
+    tok_get(m->t, &info);
+    if (lm_chat_find(name ? name : info.chat_template, &form, &d)) return api_error(e, &d); /* that before goes on */
+    m->form = form, m->template = name ? NULL : info.chat_template;
     drop_turns(m, 0);
-    if (!st && system) st = add_turn(m, CHAT_SYSTEM, system, strlen(system), &d);
-    return st ? api_error(e, &d) : AN_OK;
+    return system && add_turn(m, CHAT_SYSTEM, system, strlen(system), &d) ? api_error(e, &d) : AN_OK;
 }
 
 const char *an_lm_chat_form(const an_lm *m) { return lm_chat_name(m->form); }

@@ -198,6 +198,25 @@ static void weights_are_said_to_be_where_they_can_be_read(void **state)
     an_free(mil), an_program_free(p), an_program_free(again);
 }
 
+/* A conversation that cannot be begun does not end the one before. */
+static void a_wrong_form_leaves_the_conversation(void **state)
+{
+    (void)state;
+    an_error e = { 0 };
+    an_lm *m;
+    an_generated first, second;
+    an_generate_options o = { .max_tokens = 1 };
+    an_lm_options lo = { .model = "stories1m", .tokenizer = "builtin:stories", .engine = "cpu", .threads = 1, .no_cache = 1 };
+    assert_int_equal(an_lm_open(&m, &lo, &e), AN_OK);
+    assert_int_equal(an_lm_chat_begin(m, "plain", "be kind", &e), AN_OK);
+    assert_int_equal(an_lm_chat(m, "hello", 5, &o, &first, &e), AN_OK);
+    assert_int_equal(an_lm_chat_begin(m, "nope", NULL, &e), AN_INPUT);
+    assert_string_equal(an_lm_chat_form(m), "plain");
+    assert_int_equal(an_lm_chat(m, "hello", 5, &o, &second, &e), AN_OK);
+    assert_true(second.prompt_tokens > first.prompt_tokens);
+    an_lm_close(m);
+}
+
 static void a_mistaken_program_is_not_checked(void **state)
 {
     (void)state;
@@ -236,7 +255,7 @@ int main(void)
         cmocka_unit_test(programs_go_through_passes_to_text_and_back), cmocka_unit_test(graph_text_round_trips),
         cmocka_unit_test(wrong_words_are_named),       cmocka_unit_test(every_table_prints_in_every_format),
         cmocka_unit_test(no_list_of_wanted_results_means_all), cmocka_unit_test(a_mistaken_program_is_not_checked),
-        cmocka_unit_test(weights_are_said_to_be_where_they_can_be_read),
+        cmocka_unit_test(weights_are_said_to_be_where_they_can_be_read), cmocka_unit_test(a_wrong_form_leaves_the_conversation),
         cmocka_unit_test(arrays_that_cannot_be_say_which_extent),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
