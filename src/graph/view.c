@@ -72,6 +72,7 @@ an_status graph_insts(const graph *g, arena *mem, op_inst **out, diag *d)
             .attrs = n->attrs,
             .flags = n->flags,
             .out_value = n->out.i,
+            .out_range = &ranges[n->out.i],
         };
     }
     *out = inst;

@@ -119,6 +119,7 @@ typedef struct {
     const attr *attrs;
     unsigned flags;
     uint32_t out_value; /* identity of the first result, as in operand.value; the others follow. 0: not known */
+    const vrange *out_range; /* of the first result. NULL: not known */
 } op_inst;
 
 #endif

@@ -122,7 +122,7 @@ double m_mac_unbounded(look *l)
     double n = 0;
     for (size_t i = 1; i < l->p->n_ops; i++) {
         look one = { .c = l->c, .op = &l->p->ops[i], .p = l->p };
-        if (!is_mac(one.op->op)) continue;
+        if (!is_mac(one.op->op) && !sums_products(&one)) continue;
         bool exempt = is_conv(one.op->op) && mac_depth(one.op) == 1;
         n += !exempt && isnan(m_mac_bound(&one));
     }

@@ -15,7 +15,7 @@ static bool known_const(const operand *x)
 static const op_inst *maker(const look *l, const operand *x)
 {
     if (!l->p || !x->value) return NULL;
-    for (size_t i = l->p->n_ops; i-- > 1;) {
+    for (size_t i = (size_t)(l->op - l->p->ops); i-- > 1;) { /* mostly right before */
         const op_inst *o = &l->p->ops[i];
         if (o->out_value && x->value >= o->out_value && x->value < o->out_value + (uint32_t)o->n_out) return o;
     }
@@ -108,6 +108,27 @@ static double reduced(const op_inst *op) /* elements per sum */
     return in > 0 && out > 0 ? in / out : NAN;
 }
 
+/* A sum over a multiplication that nothing else reads is one pass of the multiply array, like any product (facts 3.2,
+ * N67), where both factors vary along what is summed. */
+bool sums_products(const look *l)
+{
+    const operand *x = l->op->op == OP_REDUCE_SUM ? inst_arg(l->op, 0) : NULL;
+    const op_inst *m = x && x->from == OP_MUL && x->n_uses == 1 && dtype_is_float(x->type.dt) ? maker(l, x) : NULL;
+    if (!m || same_value(m)) return false;
+    const attr *a = attr_get(l->op->attrs, l->op->n_attr, A_AXES);
+    int rank = x->type.sh.rank;
+    bool any = false;
+    for (int i = 0; i < (a ? a->n : rank); i++) {
+        int ax = i;
+        if (a && !axis_norm(a->u.is[i], rank, &ax)) return false;
+        if (x->type.sh.d[ax] == 1) continue;
+        for (int k = 0; k < 2; k++)
+            if (dim_back(&m->in[k].type.sh, rank - 1 - ax) == 1) return false;
+        any = true;
+    }
+    return any;
+}
+
 static bool sums_squares(const look *l)
 {
     const operand *x = inst_arg(l->op, 0);
@@ -141,7 +162,7 @@ double m_sum_bound(look *l)
 {
     const operand *x = inst_arg(l->op, 0);
     double n = reduced(l->op);
-    if (!x || x->is_const || sums_squares(l) || isnan(n)) return NAN;
+    if (!x || x->is_const || sums_squares(l) || sums_products(l) || isnan(n)) return NAN;
     double m = magnitude(x);
     return isfinite(m) ? n * m : NAN;
 }
@@ -150,7 +171,7 @@ double m_sum_terms(look *l)
 {
     const operand *x = inst_arg(l->op, 0);
     double n = reduced(l->op);
-    if (!x || x->is_const || sums_squares(l) || isnan(n) || isfinite(magnitude(x))) return NAN;
+    if (!x || x->is_const || sums_squares(l) || sums_products(l) || isnan(n) || isfinite(magnitude(x))) return NAN;
     plain_printf(l->detail, sizeof l->detail, "%.4g", 65504 / n);
     return n;
 }
@@ -173,13 +194,91 @@ double m_nan_test(look *l) { return same_value(l->op); }
 
 /* ---- the output port ---- */
 
+/* The one path without the ceiling. */
+static bool is_exempt(const op_inst *op) { return is_conv(op->op) && mac_depth(op) == 1; }
+
+/* Of attention the scores: what follows them are means of values. */
 double m_mac_bound(look *l)
 {
-    const operand *x = inst_arg(l->op, 0), *w = inst_arg(l->op, 1);
-    double k = mac_depth(l->op);
-    if (!x || !w || (x->is_const && w->is_const) || isnan(k)) return NAN;
-    if (k == 1 && is_conv(l->op->op)) return NAN; /* the one path without the ceiling */
-    double top = k * magnitude(x) * magnitude(w);
+    const op_inst *op = l->op;
+    const operand *x = inst_arg(op, 0), *w = inst_arg(op, 1), *bias = is_mac(op->op) ? inst_arg(op, 2) : NULL;
+    double top;
+    if (sums_products(l)) top = reduced(op) * magnitude(x);
+    else {
+        double k = op->op == OP_SDPA && x ? (double)dim_back(&x->type.sh, 0) : mac_depth(op);
+        if (!x || !w || (x->is_const && w->is_const) || isnan(k) || is_exempt(op)) return NAN;
+        top = k * magnitude(x) * magnitude(w);
+        if (bias && op->op != OP_SDPA && op->op != OP_EINSUM) top += magnitude(bias);
+    }
+    return isfinite(top) ? top : NAN;
+}
+
+/* Gain and offset by constants, then an activation, in this order and each once, are steps of the pass whose sum they
+ * take (facts 3.1, 5.4). 0: no such step. */
+static int step_stage(const op_inst *op)
+{
+    switch (op->op) {
+    case OP_MUL: return 1;
+    case OP_ADD:
+    case OP_SUB: return 2;
+    case OP_EXP:
+    case OP_EXP2:
+    case OP_SQUARE:
+    case OP_INVERSE:
+    case OP_RSQRT: return 3;
+    default: return 0;
+    }
+}
+
+/* What a step works on, beside a constant if it has two operands: *by. NULL: it stands alone. */
+static const operand *stepped(const op_inst *op, const operand **by)
+{
+    const operand *x = inst_arg(op, 0), *y = inst_arg(op, 1);
+    if (!x || (y && x->is_const == y->is_const) || (op->op == OP_SUB && x->is_const)) return NULL;
+    const operand *on = x->is_const ? y : x;
+    *by = on == x ? y : x;
+    return on && on->n_uses == 1 ? on : NULL;
+}
+
+/* The product whose pass the step is part of; NULL: none. */
+static const op_inst *product_before(const look *l)
+{
+    const op_inst *op = l->op;
+    for (int stage = step_stage(op); stage; stage = step_stage(op)) {
+        const operand *by, *x = stepped(op, &by);
+        const look here = { .c = l->c, .op = op, .p = l->p };
+        const op_inst *m = x ? maker(&here, x) : NULL;
+        if (!m) return NULL;
+        look before = { .c = l->c, .op = m, .p = l->p };
+        if (sums_products(&before) || (is_mac(m->op) && m->op != OP_SDPA)) return m;
+        if (step_stage(m) >= stage) return NULL;
+        op = m;
+    }
+    return NULL;
+}
+
+/* Constants of the steps from the product on are one number, or one a channel. */
+static bool steps_by_channel(const look *l, const op_inst *product)
+{
+    const op_inst *op = l->op;
+    const bool first = kind_of(product->op) == KIND_gemm && product->in[0].is_const && !product->in[1].is_const;
+    const int channel = kind_of(product->op) == KIND_conv ? product->out[0].sh.rank - 2 : first; /* from the end */
+    while (op != product) {
+        const operand *by, *x = stepped(op, &by);
+        for (int i = 0; by && i < by->type.sh.rank; i++)
+            if (dim_back(&by->type.sh, i) != 1 && i != channel) return false;
+        op = maker(&(look){ .c = l->c, .op = op, .p = l->p }, x);
+    }
+    return true;
+}
+
+/* The result of a step that shares the pass of a product. */
+double m_step_bound(look *l)
+{
+    const op_inst *m = l->op->out_range ? product_before(l) : NULL;
+    if (!m || is_exempt(m) || !steps_by_channel(l, m)) return NAN;
+    double top = fmax(fabs(l->op->out_range->lo), fabs(l->op->out_range->hi));
+    snprintf(l->detail, sizeof l->detail, "%s", m->mil);
     return isfinite(top) ? top : NAN;
 }
 

@@ -130,6 +130,7 @@ bool is_conv(op_id op);                                              /* conv, ne
 bool is_mac(op_id op);
 bool is_constexpr(op_id op);
 double mac_depth(const op_inst *op);                                 /* terms summed per output; NAN when unknown */
+bool sums_products(const look *l);                                   /* reduce_sum of a multiplication: a product */
 
 void md_cell(strbuf *b, const char *s); /* a table cell: pipes escaped */
 

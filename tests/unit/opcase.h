@@ -2,7 +2,8 @@
  *
  *   line     op | op ; op ; … with items:  in NAME type, out NAME type, live=N, funcs=N, text, noversion, version=V, opset=O
  *   op       NAME operand … > type … | attr=value … ! inline dyn blob ret
- *   operand  type, with c in front of a constant, i of a program input; then @lo:hi range, =NAME maker, #N identity; - absent
+ *   operand  type, with c in front of a constant, i of a program input; then @lo:hi range, =NAME maker, #N identity, *N uses; - absent.
+ *            A result may have #N and @lo:hi too.
  *   type     [1,8,1,32] (fp16) or int8[…]; ? an unknown extent.   Lists are 1,2,3; an unknown op name is opaque. */
 #ifndef TESTS_OPCASE_H
 #define TESTS_OPCASE_H
@@ -53,6 +54,15 @@ static inline ttype read_type(const char **p)
     return t;
 }
 
+static inline const char *read_range(const char *w, vrange *r) /* behind the @ */
+{
+    char *end;
+    r->lo = strtod(w, &end);
+    if (*end != ':') fail_msg("bad range in a test: %s", w);
+    r->hi = strtod(end + 1, &end);
+    return end;
+}
+
 static inline operand read_operand(const char *w)
 {
     operand x = { .range = { -INFINITY, INFINITY }, .from = OP_RELU, .n_uses = 1 };
@@ -65,13 +75,11 @@ static inline operand read_operand(const char *w)
     while (*w) {
         char *end;
         if (*w == '@') {
-            x.range.lo = strtod(w + 1, &end);
-            if (*end != ':') fail_msg("bad range in a test: %s", w);
-            x.range.hi = strtod(end + 1, &end);
-            w = end;
-        } else if (*w == '#') x.value = (uint32_t)strtoul(w + 1, &end, 10), w = end;
+            w = read_range(w + 1, &x.range);
+        } else if (*w == '*') x.n_uses = (int)strtol(w + 1, &end, 10), w = end;
+        else if (*w == '#') x.value = (uint32_t)strtoul(w + 1, &end, 10), w = end;
         else if (*w == '=') {
-            size_t n = strcspn(++w, "#@");
+            size_t n = strcspn(++w, "#@*");
             if (!op_find(w, n, &x.from)) fail_msg("unknown maker in a test: %s", w);
             w += n;
         } else fail_msg("bad operand in a test: %s", w);
@@ -115,7 +123,12 @@ static inline void read_op(opcase *c, const char *name, const char **p)
         else if (part == 1) {
             const char *q = w;
             out[o.n_out++] = read_type(&q);
-            if (*q == '#') o.out_value = (uint32_t)strtoul(q + 1, NULL, 10);
+            char *end = NULL;
+            if (*q == '#') o.out_value = (uint32_t)strtoul(q + 1, &end, 10), q = end;
+            if (*q != '@') continue;
+            vrange *r = need(TAKE(&c->mem, vrange, 1));
+            read_range(q + 1, r);
+            o.out_range = r;
         } else if (part == 2) at[o.n_attr++] = read_attr_text(c, o.op, w);
         else if (!strcmp(w, "ret")) ret[0] = true;
         else
