@@ -51,7 +51,11 @@ void select_nodes(cg *c)
             if (!shape_known(&cg_out_type(c, k)->sh))
                 cg_fail(c, AN_UNSUPPORTED, "result %d has an extent that is not known", k);
         if (n->op == OP_CONST) select_const(c, n);
-        else if (n->op == OP_OPAQUE) cg_fail(c, AN_UNSUPPORTED, "an operation outside the table has no instructions");
+        else if (n->op == OP_OPAQUE)
+            cg_fail(c, AN_UNSUPPORTED,
+                    n->flags & INST_DYNAMIC_ATTR
+                        ? "an argument that says where or how much is computed at run time: no device here does that"
+                        : "an operation outside the table has no instructions");
         else if (n->op != OP_INPUT && !match_node(c)) selectors[n->op](c);
     }
     c->at = NULL;

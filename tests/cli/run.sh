@@ -28,6 +28,11 @@ t "run, what is given is not filled" 0 cmp "$tmp/y.npy" "$tmp/want.npy"
 sed 's/y = relu(x = x)/y = gather(x = x, indices = int32(99), axis = int32(0))/; s/tensor<fp16, \[[^]]*\]> x/tensor<fp16, [2, 1]> x/; s/tensor<fp16, \[[^]]*\]> y/tensor<fp16, [1]> y/' "$tmp/relu.mil" >"$tmp/far.mil"
 t "run, a place outside" 3 $anneal run "$tmp/far.mil" --engine cpu --fill 1 --out y="$tmp/y.npy"
 has "run, a place outside, its line" err 'far.mil:[0-9]*: gather: index 99 is outside an extent of 2$'
+printf 'program(1.3)\n[buildInfo = dict<string, string>({{"coremlc-version", "1"}})]\n{\nfunc main<ios18>(tensor<fp16, [8]> x, tensor<fp16, [1]> a) {\ntensor<int32, [1]> b = cast(x = a, dtype = string("int32"))[name = string("b")];\ntensor<fp16, [4]> y = slice_by_size(x = x, begin = b, size = tensor<int32, [1]>([4]))[name = string("y")];\n} -> (y);\n}\n' >"$tmp/at.mil"
+t "run, a slice at a computed place" 4 $anneal run "$tmp/at.mil" --engine soft:m2 --fill 1 --out y="$tmp/y.npy"
+has "run, a slice at a computed place" err 'at.mil:6:[0-9]*: .*slice_by_size y: .*computed at run time: no device here does that$'
+t "check, a slice at a computed place" 0 $anneal check "$tmp/at.mil" --target m2
+has "check, a slice at a computed place" out 'the software engine does not run it'
 sed 's/\[[^]]*\]> x/[?]> x/; s/\[[^]]*\]> y/[?]> y/' "$tmp/relu.mil" >"$tmp/open.mil"
 t "run, filled without a size" 4 $anneal run "$tmp/open.mil" --engine cpu --fill 1 --out y="$tmp/y.npy"
 has "run, filled without a size" err 'open.mil:[0-9]*:[0-9]*: input x: a tensor fp16 of \[?\] is too large, or has an extent that is not known$'

@@ -83,6 +83,7 @@ static const struct {
     { "concat", "m4", "concat [1,8] [1,8] > [1,16] | axis=1", "add [1,8] [1,8] > [1,8]", NULL },
     { "pad-channel", "m1", "pad [1,8,4,4] > [1,10,4,4] | pad=1,1,0,0,0,0", "pad [1,8,4,4] > [1,8,6,6] | pad=1,1,1,1", NULL },
     { "pad-mode", "m1", "pad [1,8,4,4] > [1,8,6,6] | pad=1,1,1,1 mode=reflect", "pad [1,8,4,4] > [1,8,6,6] | pad=1,1,1,1 mode=constant", "m2" },
+    { "slice-dynamic-unrun", "m2", "slice_by_size [1,8] > [1,4] | size=1,4 ! dyn", "slice_by_size [1,8] > [1,4] | begin=0,0 size=1,4", "m1" },
     { "slice-dynamic", "m1", "slice_by_size [1,8] > [1,4] | size=1,4 ! dyn", "slice_by_size [1,8] > [1,4] | begin=0,0 size=1,4", "m2" },
     { "reshape-rank", "m1", "reshape [1,2,2,2,2,2] > [2,16] | shape=2,16", "reshape [2,2,2,2,2] > [2,16] | shape=2,16", NULL },
     { "shuffle-factor", "m1", "pixel_shuffle [1,50,4,4] > [1,2,20,20] | upscale_factor=5", "pixel_shuffle [1,64,4,4] > [1,1,32,32] | upscale_factor=8", NULL },
