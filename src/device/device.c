@@ -140,6 +140,12 @@ void device_limits_print(strbuf *b, const char *format)
             sb_printf(b, markdown ? "| `%s` | %s | %s | %s | %s |\n" : "%-14s %-20s %-4s %s (%s)\n", limit_rows[i].name,
                       limit_rows[i].soft, limit_rows[i].plain, limit_rows[i].what, limit_rows[i].evidence);
     }
+    if (markdown)
+        sb_puts(b, "\nNot modelled: no call of a device reaches them. Events that are waited for or signalled, with their counts, priorities, "
+                   "the weights of queues and the 2 s after which a dispatch is aborted; ids of programs, processes and networks; partitions, "
+                   "custom buffers and orders of execution (facts 2.3, 2.4, 10). A second stream that never completes, an engine shared with "
+                   "other processes, and a process that fails after a program with `tile` are rows of `anneal rules` or said under P4. What "
+                   "compiles failed too soon cost the later ones is counted (`pace_ms`), not waited for.\n");
 }
 
 /* ---- opening ---- */
