@@ -99,6 +99,45 @@ static void one_rounding(void **state)
     }
 }
 
+/* Every operation that cuts the last axis behind its beginning goes through the limit of m1 and m2; what begins at 0,
+ * or cuts another axis, does not. */
+static void cuts_of_the_width(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int over; /* which results lose what is past 4094: bits */
+    } rows[] = {
+        { "y = slice_by_size(x) {begin=[0, 0, 0, 1], size=[1, 2, 4, 2]}\nreturn y\n", 1 },
+        { "y = slice_by_size(x) {begin=[0, 1, 2, 0], size=[1, 1, 2, 8]}\nreturn y\n", 0 },
+        { "y = slice_by_index(x) {begin=[0, 0, 0, 3], end=[1, 2, 4, 8]}\nreturn y\n", 1 },
+        { "y = slice_by_index(x) {begin=[0, 0, 0, -2], end=[1, 2, 4, 8]}\nreturn y\n", 1 },
+        { "y = slice_by_index(x) {begin=[0, 0, 0, 7], end=[1, 2, 4, 0], stride=[1, 1, 1, -1]}\nreturn y\n", 1 },
+        { "y = slice_by_index(x) {begin=[0, 0, 0, -8], end=[1, 2, 4, 4]}\nreturn y\n", 0 },
+        { "y = slice_by_index(x) {begin=[0, 1, 1, 5], end=[1, 2, 4, 8], begin_mask=[false, false, false, true]}\nreturn y\n", 0 },
+        { "y, z = split(x) {axis=-1, num_splits=2}\nreturn y, z\n", 2 },
+        { "y, z = split(x) {axis=2, num_splits=2}\nreturn y, z\n", 0 },
+        { "y = crop(x) {crop_height=[0, 0], crop_width=[1, 0]}\nreturn y\n", 1 },
+        { "y = crop(x) {crop_height=[1, 0], crop_width=[0, 1]}\nreturn y\n", 0 },
+    };
+    static const char *const chips[] = { "m1", "m2", "m3", "m4", "m5" };
+    uint16_t x[64], y[2][64];
+    for (int i = 0; i < 64; i++) x[i] = f16_from_f64(4100);
+    for (size_t i = 0; i < 2 * COUNT(rows) * COUNT(chips); i++) {
+        const size_t r = i / 2 % COUNT(rows), c = i / 2 / COUNT(rows);
+        char text[200];
+        numerics num = rules_of(chips[c]);
+        snprintf(text, sizeof text, "graph \"p\"\nx = input fp16[1, 2, 4, 8]\n%s", rows[r].text);
+        program *p = compiled(text, &(codegen_options){ .num = &num, .level = 1 });
+        cgt_run(p, (const void *const[]){ x }, (void *const[]){ y[0], y[1] }, i % 2);
+        for (size_t k = 0; k < p->outputs.n; k++)
+            for (uint64_t j = 0; j < p->outputs.at[k].bytes / 2; j++)
+                if (y[k][j] != (c < 2 && rows[r].over >> k & 1 ? 0x7c00 : x[0]))
+                    fail_msg("%s: %s: result %zu has %g", chips[c], rows[r].text, k, f16_to_f64(y[k][j]));
+        program_free(p);
+    }
+}
+
 /* A dot product written either way gives the same bytes, the four-lane window included. */
 static void dot_is_product(void **state)
 {
@@ -718,6 +757,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_passes),
         cmocka_unit_test(one_rounding),
+        cmocka_unit_test(cuts_of_the_width),
         cmocka_unit_test(dot_is_product),
         cmocka_unit_test(narrow_inside),
         cmocka_unit_test(models),
