@@ -209,12 +209,12 @@ static void epilogue_has_a_ceiling(void **s)
 
 /* ---- exempt paths ---- */
 
-static double reduce_sum(const numerics *num, const double *x, int64_t n)
+static double reduced(const numerics *num, red_kind kind, const double *x, int64_t n)
 {
     prog g;
     prog_open(&g, num);
     int64_t tx = prog_in(&g, DT_F16, DIMS(n), x), y = prog_out(&g, DT_F16, DIMS(1));
-    prog_insn(&g, IN_REDUCE, INTS(y, tx), INTS(1, 0, RED_SUM), NO_REALS);
+    prog_insn(&g, IN_REDUCE, INTS(y, tx), INTS(1, 0, kind), NO_REALS);
     prog_run(&g, true);
     double r = g.out[0][0];
     prog_close(&g);
@@ -224,8 +224,12 @@ static double reduce_sum(const numerics *num, const double *x, int64_t n)
 static void limits_of_other_paths(void **s)
 {
     (void)s;
-    SAME(reduce_sum(&NUM_M1, VALUES(32752, 32752), 2), 65504);
-    SAME(reduce_sum(&NUM_M1, VALUES(32752, 32768), 2), INF);
+    SAME(reduced(&NUM_M1, RED_SUM, VALUES(32752, 32752), 2), 65504);
+    SAME(reduced(&NUM_M1, RED_SUM, VALUES(32752, 32768), 2), INF);
+    /* 2030.63 is 2031 before the 0.5625 comes to it: squares are rounded, then summed, on every chip */
+    SAME(reduced(&NUM_M1, RED_SUM_SQUARE, VALUES(45.0625, 0.75), 2), 2032);
+    SAME(reduced(&NUM_M5, RED_SUM_SQUARE, VALUES(45.0625, 0.75), 2), 2032);
+    SAME(reduced(&numerics_cpu, RED_SUM_SQUARE, VALUES(45.0625, 0.75), 2), 2031);
     SAME(run_fn(&NUM_M1, FN_MUL, VALUES(32752, 2), NULL), 65504);
     SAME(run_fn(&NUM_M1, FN_MUL, VALUES(32768, 2), NULL), INF);
     SAME(run_fn(&NUM_M1, FN_SQUARE, VALUES(256), NULL), INF);
