@@ -240,6 +240,17 @@ static void published_limits(void **state)
     assert_int_equal(lim->loaded, plain ? 0 : 128);
     assert_int_equal(lim->queue_depth, plain ? 0 : 127);
     assert_int_equal(lim->window_bytes, plain ? 0 : 0xE0000000);
+    assert_int_equal(lim->page_bytes, plain ? 0 : 16384);
+    /* what other tests take as it comes: 768 * 16 * 4 bytes at least, one size a side, packed, one pair, paced */
+    assert_int_equal(lim->surface_min, plain ? 0 : 49152);
+    assert_int_equal(lim->uniform, plain ? 0 : 1);
+    assert_int_equal(lim->alias_pairs, plain ? 0 : 1);
+    assert_int_equal(lim->qos_max, plain ? 0 : 63);
+    assert_int_equal(lim->pace_ms, plain ? 0 : 15000);
+    assert_int_equal(lim->reclaim, plain);
+    assert_int_equal(lim->open_images, plain);
+    assert_int_equal(lim->chaining, 1);
+    assert_true(!lim->row_bytes && !lim->inputs && !lim->stats);
     dev_program *p[140];
     diag d = { 0 };
     int n = 0;
