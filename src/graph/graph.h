@@ -130,6 +130,15 @@ val graph_find(const graph *g, const char *name);                   /* NO_VAL wh
 void graph_uses(const graph *g, uint32_t *n_uses);
 an_status graph_verify(const graph *g, const char *after, diag *d); /* invariants; `after` names the pass to blame */
 
+/* What nodes compute, by op, types, attributes and operands; constants by type and bytes. */
+bool graph_may_share(op_id op);  /* the same from the same operands, every time */
+bool graph_commutes(op_id op);   /* operands may be swapped without a bit changing */
+bool graph_const_bytes(const graph *g, const node *n, size_t *bytes); /* of a constant; false: they are not known */
+/* number: of operands; NULL: each is itself alone */
+uint64_t graph_hash_node(const graph *g, const node *n, const uint64_t *number);
+/* values.n entries: the same for values that are computed the same way from the same inputs */
+void graph_numbers(const graph *g, uint64_t *number);
+
 /* Shape and type of the results of an op, by the table's rules. in[i].dt == DT_NONE: an optional operand left out.
  * *n_out is what the op yields; never more than max_out are written. Messages name the op and the values seen. */
 an_status graph_infer(op_id op, const ttype *in, int n_in, const attr *attrs, int n_attr, ttype *out, int *n_out,

@@ -110,6 +110,8 @@ const op_info *op_get(op_id id)
     return &table[id];
 }
 
+bool op_has_effect(op_id op) { return op == OP_WRITE_STATE; }
+
 bool op_find(const char *mil, size_t n, op_id *id)
 {
     for (int i = 0; i < OP_COUNT; i++)

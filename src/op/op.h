@@ -66,6 +66,7 @@ typedef struct {
 } op_info;
 
 const op_info *op_get(op_id id);
+bool op_has_effect(op_id op); /* must stay even when unused, and never merges */
 bool op_find(const char *mil, size_t n, op_id *id); /* by MIL spelling */
 const char *attr_name(attr_id id);
 attr_id attr_find(const char *name, size_t n); /* A_NONE when unknown */

@@ -65,7 +65,6 @@ static inline const ttype *out_type(const graph *g, const node *n) { return grap
 bool op_is_reshape(op_id op);                        /* keeps the elements in row-major order */
 bool has_elements(const shape *sh);                  /* every extent known and above 0: may be spelled in a reshape */
 bool op_is_mac(op_id op);                            /* conv, matmul and their relatives */
-bool op_has_effect(op_id op);                        /* must stay even when unused, and never merges */
 bool const_is(const graph *g, val v, double x);      /* every element is exactly x, the sign of zero included */
 bool node_list(const node *n, attr_id a, int want, int64_t *out); /* attr_list on a node */
 

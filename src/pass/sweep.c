@@ -22,8 +22,6 @@ bool op_is_mac(op_id op)
            op == OP_NE_MATMUL || op == OP_EINSUM || op == OP_SDPA;
 }
 
-bool op_has_effect(op_id op) { return op == OP_WRITE_STATE; }
-
 bool const_is(const graph *g, val v, double x)
 {
     double c;
