@@ -88,6 +88,8 @@ typedef struct {
     const node *at;     /* being selected */
     int *of;            /* value -> tensor, NONE before it is selected */
     uint32_t *n_uses;   /* of a value, outputs counted */
+    const bool *one;    /* of n_one roots: one node reads what it holds; NULL: not asked */
+    size_t n_one;
     VEC(tens) t;
     VEC(ins) ins;
     VEC(cst) consts;
@@ -193,7 +195,9 @@ void order_reductions(cg *c); /* to where their operands are still in a cache */
 void alias_copies(cg *c);  /* tensors that lie inside others instead of being copied */
 void narrow_reads(cg *c);  /* products read bf16 where they find it widened */
 void narrow_operands(cg *c); /* what only products read, in the type they multiply */
-bool narrow_to_operand(const cg *c, int t); /* nothing is done with t but to multiply it as bf16 */
+bool *between_products(cg *c); /* between.c: per root whether it holds what lies between products; NULL: no memory */
+/* per root whether one node reads what it holds, and what is the same; NULL: no memory */
+bool *read_by_one(cg *c);
 void plan_memory(cg *c);
 program *emit_program(cg *c, diag *d);
 bool cg_can_share(const cg *c, const ins *n, int in, int y); /* may the result lie where this input was */

@@ -357,6 +357,18 @@ void cg_trim(ins *n)
     n->n_step = kept;
 }
 
+/* Programs that must have the same bits: do others read what r holds, or would in such a program? */
+static bool others_read(const cg *c, int r) { return c->one && (size_t)r < c->n_one && !c->one[r]; }
+
+static bool is_behind_product(const cg *c, const int *by, const ins *a)
+{
+    for (int k = 0; k < a->n_ext; k++) {
+        const int m = by[cg_root(c, a->ext[k])];
+        if (m >= 0 && insn_is_product(c->ins.at[m].op)) return true;
+    }
+    return false;
+}
+
 static void merge_chains(cg *c)
 {
     int *by = cg_makers(c);
@@ -367,7 +379,9 @@ static void merge_chains(cg *c)
             int t = b->ext[k], r = cg_root(c, t);
             if (by[r] < 0 || c->t.at[r].n_use != 1 || !shape_eq(cg_sh(c, t), cg_sh(c, b->y[0]))) continue;
             ins *a = &c->ins.at[by[r]];
-            if (a->op != IN_EW || a->dead || !shape_eq(cg_sh(c, a->y[0]), cg_sh(c, t)) || !absorb(c, b, a, k)) continue;
+            /* what others read is stored: it goes with its product */
+            if (a->op != IN_EW || a->dead || (others_read(c, r) && is_behind_product(c, by, a))) continue;
+            if (!shape_eq(cg_sh(c, a->y[0]), cg_sh(c, t)) || !absorb(c, b, a, k)) continue;
             a->dead = true;
             k = -1; /* its inputs may be next */
         }
@@ -389,22 +403,22 @@ static bool adds_products(const cg *c, const int *by, const ins *b)
 
 /* A chain behind the product that feeds it. Of two products the later one takes it: the other's result is stored by
  * then. Sums of many products are taken one by one (`sums`, before chains are merged), each by one that has nothing
- * behind it yet: adding one tensor costs a product little, adding several a pass. What lies between products of bf16
- * is rounded when it is stored (narrow.c): it is, then, in every program that must have the same bits. */
+ * behind it yet: adding one tensor costs a product little, adding several a pass. What is stored may be rounded
+ * (narrow.c): in programs that must have the same bits it is where a value has several readers, some of which may be
+ * those of the same value computed again. */
 static void merge_epilogues(cg *c, bool sums)
 {
     int *by = cg_makers(c);
     for (size_t i = 0; i < c->ins.n && by && !c->err.st; i++) {
         ins *b = &c->ins.at[i];
         int on = NONE;
-        if (b->op != IN_EW || b->dead || (c->o.separate && narrow_to_operand(c, b->y[0])) ||
-            (sums && !adds_products(c, by, b)))
-            continue;
+        if (b->op != IN_EW || b->dead || (sums && !adds_products(c, by, b))) continue;
         for (int k = 0; k < b->n_ext; k++) {
             int t = b->ext[k], r = cg_root(c, t);
             if ((size_t)r >= c->t.n || by[r] < 0 || c->t.at[r].n_use != 1 || !shape_eq(cg_sh(c, t), cg_sh(c, b->y[0])))
                 continue;
             const ins *m = &c->ins.at[by[r]];
+            if (others_read(c, r)) continue;
             if (m->dead || !insn_is_product(m->op) || m->n_step + b->n_step > CHAIN_MAX_STEPS ||
                 m->n_ext + b->n_ext > CHAIN_MAX_IN || (sums && m->n_step))
                 continue;
@@ -605,6 +619,7 @@ static void merge_squares(cg *c)
 void fuse_chains(cg *c)
 {
     if (c->err.st || !c->o.level) return;
+    if (c->o.separate && c->o.bf16) c->one = read_by_one(c), c->n_one = c->t.n;
     if (!c->soft) merge_epilogues(c, true);
     cg_drop_dead(c);
     merge_chains(c);
@@ -612,10 +627,10 @@ void fuse_chains(cg *c)
     if (c->soft) return;
     merge_epilogues(c, false);
     cg_drop_dead(c);
+    sum_products(c); /* before chains that happen to stand close take the products in */
     merge_results(c);
     cg_drop_dead(c);
     remake_results(c);
-    sum_products(c);
     merge_squares(c);
     cg_drop_dead(c);
 }

@@ -8,8 +8,8 @@
  * round (exec_mac_turn.c, exec_mac_vec.c).
  *
  * What lies between products, made by one and on its way through elementwise steps to nothing but operands of
- * others, is kept as bf16 too: the two products a gate joins, and the gradient of what it gives. It is rounded once
- * more than it would be, by as much as the operands it goes into are. */
+ * others, is kept as bf16 too (between.c): the two products a gate joins, and the gradient of what it gives. It is
+ * rounded once more than it would be, by as much as the operands it goes into are. */
 #include "codegen/codegen_int.h"
 
 /* Does n write a result by way of a store that rounds to any float type? Sums over several queries of a key are not
@@ -34,18 +34,6 @@ static bool multiplies(const cg *c, const ins *n, int k)
 }
 
 static bool rounds(const cg *c) { return !c->err.st && c->o.bf16 && !c->soft && c->o.level; }
-
-bool narrow_to_operand(const cg *c, int t)
-{
-    int reads = 0;
-    if (!rounds(c)) return false;
-    for (size_t i = 0; i < c->ins.n; i++)
-        for (int k = 0; k < c->ins.at[i].n_opnd && !c->ins.at[i].dead; k++)
-            if (c->ins.at[i].opnd[k] >= 0 && cg_root(c, c->ins.at[i].opnd[k]) == cg_root(c, t) &&
-                multiplies(c, &c->ins.at[i], k))
-                reads++;
-    return reads && reads == c->t.at[cg_root(c, t)].n_use;
-}
 
 /* What t is made of where it is a bf16 made wider, whole; NONE: anything else. maker: per root, the one instruction
  * that writes it. */
@@ -106,39 +94,28 @@ static bool *candidates(cg *c)
 /* Elementwise, or nearly so. */
 static bool passes_on(const ins *n) { return n->op == IN_EW || n->op == IN_EWS || n->op == IN_ROPE; }
 
-/* Is all that n makes of what it passes on an operand? */
-static bool makes_operands(const cg *c, const ins *n, const bool *opnds)
-{
-    for (int k = 0; k < n->n_y; k++)
-        if (!opnds[cg_root(c, n->y[k])]) return false;
-    return passes_on(n);
-}
-
 void narrow_operands(cg *c)
 {
-    bool *opnds, *between;
-    if (!rounds(c) || !(opnds = candidates(c)) || !(between = candidates(c))) return;
+    bool *opnds, *between, *stored;
+    if (!rounds(c) || !(opnds = candidates(c)) || !(between = candidates(c)) || !(stored = between_products(c))) return;
     for (size_t i = 0; i < c->ins.n; i++) {
         const ins *n = &c->ins.at[i];
-        for (int k = 0; k < n->n_y; k++)
+        for (int k = 0; k < n->n_y; k++) {
             if (!rounds_result(c, n)) refuse(c, opnds, n->y[k]);
-        for (int k = 0; k < n->n_opnd; k++)
-            if (!multiplies(c, n, k)) refuse(c, opnds, n->opnd[k]);
-        for (int k = 0; k < n->n_ext; k++) refuse(c, opnds, n->ext[k]);
-    }
-    for (size_t i = 0; i < c->ins.n; i++) {
-        const ins *n = &c->ins.at[i];
-        for (int k = 0; k < n->n_y; k++)
             if (!rounds_result(c, n) || passes_on(n)) refuse(c, between, n->y[k]);
-        for (int k = 0; k < n->n_opnd; k++)
-            if (!multiplies(c, n, k) && (n->op != IN_ROPE || k || !makes_operands(c, n, opnds)))
-                refuse(c, between, n->opnd[k]);
-        for (int k = 0; k < n->n_ext; k++)
-            if (!makes_operands(c, n, opnds)) refuse(c, between, n->ext[k]);
+        }
+        for (int k = 0; k < n->n_opnd; k++) {
+            if (!multiplies(c, n, k)) refuse(c, opnds, n->opnd[k]);
+            if (!multiplies(c, n, k) && (n->op != IN_ROPE || k)) refuse(c, between, n->opnd[k]);
+        }
+        for (int k = 0; k < n->n_ext; k++) {
+            refuse(c, opnds, n->ext[k]);
+            if (!passes_on(n)) refuse(c, between, n->ext[k]);
+        }
     }
-    for (size_t i = 0; i < c->t.n; i++) {
+    for (size_t i = 0; i < c->t.n && !c->err.st; i++) {
         tens *t = &c->t.at[i];
-        if (!opnds[t->root] && !between[t->root]) continue;
+        if (!opnds[t->root] && !(between[t->root] && stored[t->root])) continue;
         t->dt = DT_BF16;
         if (t->root == (int)i) t->bytes /= 2;
     }

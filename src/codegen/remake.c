@@ -5,7 +5,7 @@
  * it, and the reader then reads no more tensors of that size than before (what it is made of in its place, or that
  * is read there already), the reader takes those steps instead, and nobody stores it: silu(x) is made twice, and
  * with x * r the normed x is no tensor at all. A chain computes in fp32 and such a result is fp32: the numbers are
- * the same, but for a product that a sum then takes unrounded. */
+ * the same. */
 #include "codegen/codegen_int.h"
 
 enum { MOST_STEPS = 4 };

@@ -31,8 +31,35 @@ static bool is_vector(const shape *t, const shape *full, int axis)
     return at >= 0 && t->d[at] == full->d[axis] && cg_elems(t) == full->d[axis];
 }
 
+/* The step that makes t, and its chain; NULL: no chain does. */
+static const step *step_of(const cg *c, const int *maker, int t, const ins **chain)
+{
+    const int m = maker[cg_root(c, t)];
+    const ins *n = *chain = m < 0 ? NULL : &c->ins.at[m];
+    if (!n || n->dead || (n->op != IN_EW && n->op != IN_EWS)) return NULL;
+    for (int k = 0; k < n->n_y; k++)
+        if (n->y[k] == t) return &n->steps[k ? n->from[k] : n->n_step - 1];
+    return NULL;
+}
+
+/* Is t, which others may read, a tensor of that shape times one that varies along `axis`? The sum takes those two: its
+ * bits do not depend on who else reads t, and t may not have to be stored. */
+static bool is_scaled(const cg *c, const int *maker, int t, const shape *full, int axis, int *of, int *by)
+{
+    const ins *n;
+    const step *p = step_of(c, maker, t, &n);
+    if (!p || p->fn != FN_MUL || p->arg[0] >= n->n_ext || p->arg[1] >= n->n_ext) return false;
+    for (int k = 0; k < 2; k++) {
+        *of = n->ext[p->arg[k]], *by = n->ext[p->arg[1 - k]];
+        if (c->t.at[*of].dt == DT_F32 && c->t.at[*by].dt == DT_F32 && shape_eq(cg_sh(c, *of), full) &&
+            is_vector(cg_sh(c, *by), full, axis))
+            return true;
+    }
+    return false;
+}
+
 /* What a chain of products multiplies: two tensors of its shape, and perhaps one that varies along `axis`. */
-static bool factors(const cg *c, const ins *e, int axis, sum *s)
+static bool factors(const cg *c, const int *maker, const ins *e, int axis, sum *s)
 {
     enum { TOO_OFTEN = 3 };
     int times[CHAIN_MAX_IN + CHAIN_MAX_STEPS] = { 0 };
@@ -48,9 +75,12 @@ static bool factors(const cg *c, const ins *e, int axis, sum *s)
         for (int n = 0; n < times[k]; n++) {
             const int t = e->ext[k];
             const shape *full = cg_sh(c, e->y[0]);
+            int of = t, by = NONE;
             if (c->t.at[t].dt != DT_F32) return false;
-            if (shape_eq(cg_sh(c, t), full) && s->a < 0) s->a = t;
-            else if (shape_eq(cg_sh(c, t), full) && s->b < 0) s->b = t;
+            if (s->by < 0 && shape_eq(cg_sh(c, t), full) && is_scaled(c, maker, t, full, axis, &of, &by)) s->by = by;
+            else of = t;
+            if (shape_eq(cg_sh(c, t), full) && s->a < 0) s->a = of;
+            else if (shape_eq(cg_sh(c, t), full) && s->b < 0) s->b = of;
             else if (is_vector(cg_sh(c, t), full, axis) && s->by < 0) s->by = t;
             else return false;
         }
@@ -73,7 +103,7 @@ static bool read_sum(const cg *c, const int *maker, size_t at, sum *s)
     bool down = false;
     for (int64_t k = 1; k <= r->i.at[0]; k++)
         s->along = s->along || r->i.at[k] == col, down = down || r->i.at[k] == row;
-    return s->along != down && factors(c, e, s->along ? col : row, s);
+    return s->along != down && factors(c, maker, e, s->along ? col : row, s);
 }
 
 static bool same_products(const sum *a, const sum *b)

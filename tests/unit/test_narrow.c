@@ -132,19 +132,25 @@ static void sums_of_groups(void **state)
         }
 }
 
-/* Where the same bits are wanted whoever else reads them, what products alone read is stored before them; what
- * others read too is part of the product. */
+/* Where the same bits are wanted, a value that is computed twice is stored in both places if others read it in one of
+ * them, and is narrow in both or in none. */
 static void stored_apart(void **state)
 {
     (void)state;
+#define T "t = matmul(x, w)\nb = tanh(t)\ny = matmul(b, w)\n"
     static const struct {
         const char *text;
         int n[2]; /* instructions; with `separate` */
+        int narrow; /* then */
     } rows[] = {
-        { "t = matmul(x, w)\nb = tanh(t)\ny = matmul(b, w)\nreturn y\n", { 2, 3 } },
-        { "t = matmul(x, w)\nb = tanh(t)\ny = matmul(b, w)\nz = reduce_max(b) {axes=[1]}\nreturn y, z\n", { 3, 3 } },
-        { "t = matmul(x, w)\nb = tanh(t)\nz = reduce_max(b) {axes=[1]}\nreturn z\n", { 2, 2 } },
+        { T "return y\n", { 2, 2 }, 1 },
+        { T "u = matmul(x, w)\nv = tanh(u)\nz = matmul(v, w)\nreturn y, z\n", { 4, 4 }, 2 },
+        { T "u = matmul(x, w)\nv = abs(u)\nz = matmul(v, w)\nreturn y, z\n", { 4, 6 }, 4 },
+        { T "u = matmul(x, w)\nz = reduce_max(u) {axes=[1]}\nreturn y, z\n", { 4, 5 }, 1 },
+        { "t = matmul(x, w)\nb = add(t, x)\nd = tanh(b)\ny = matmul(d, w)\nu = matmul(x, w)\nv = add(u, x)\nz = reduce_max(v) {axes=[1]}\nreturn y, z\n", { 4, 5 }, 1 },
+        { T "z = reduce_max(b) {axes=[1]}\nreturn y, z\n", { 3, 3 }, 0 },
     };
+#undef T
     for (size_t i = 0; i < COUNT(rows); i++)
         for (int how = 0; how < 4; how++) {
             char text[400];
@@ -153,6 +159,8 @@ static void stored_apart(void **state)
             program *p = compiled(text, &(codegen_options){ .level = 1, .separate = separate, .bf16 = bf16 });
             if ((int)p->insns.n != rows[i].n[separate && bf16])
                 fail_msg("row %zu, separate %d, bf16 %d: %zu instructions", i, separate, bf16, p->insns.n);
+            if (separate && bf16 && narrow_tensors(p) != rows[i].narrow)
+                fail_msg("row %zu: %d narrow tensors", i, (int)narrow_tensors(p));
             program_free(p);
         }
 }

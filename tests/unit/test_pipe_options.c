@@ -83,10 +83,25 @@ static void same_state(pipeline *a, pipeline *b, const char *who)
 
 /* ---- layers computed again ---- */
 
+static void same_again(const char *engine, const char *way, const model_config *c, int math, const char *who)
+{
+    enum { N = 4 };
+    const device_options with = { .threads = 2, .own_budget = true, .fast_math = math };
+    double a[N], b[N];
+    rig p = open_with(engine, way, c, false, "adamw", &with), q = open_with(engine, way, c, true, "adamw", &with);
+    run(&p, N, a);
+    run(&q, N, b);
+    for (int k = 0; k < N; k++)
+        if (memcmp(&a[k], &b[k], sizeof a[k]))
+            fail_msg("%s: loss %d is %.17g, %.17g when layers are computed again", who, k, a[k], b[k]);
+    same_state(p.p, q.p, who);
+    close_rig(&p);
+    close_rig(&q);
+}
+
 static void recompute(void **state)
 {
     (void)state;
-    enum { N = 4 };
     static const struct {
         const char *engine, *way;
         int math;
@@ -94,21 +109,38 @@ static void recompute(void **state)
                  { "cpu", "dynamic", 0 },     { "soft:m4", "resident", 0 },     { "soft:m4", "delta", 0 },
                  { "soft:m4", "dynamic", 0 }, { "soft:m1", "resident", 0 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        const device_options with = { .threads = 2, .own_budget = true, .fast_math = rows[i].math };
-        model_config c = small(6);
-        double a[N], b[N];
+        const model_config c = small(6);
         char who[40];
         snprintf(who, sizeof who, "%s on %s%s", rows[i].way, rows[i].engine, rows[i].math ? " in bf16" : "");
-        rig p = open_with(rows[i].engine, rows[i].way, &c, false, "adamw", &with),
-            q = open_with(rows[i].engine, rows[i].way, &c, true, "adamw", &with);
-        run(&p, N, a);
-        run(&q, N, b);
-        for (int k = 0; k < N; k++)
-            if (memcmp(&a[k], &b[k], sizeof a[k]))
-                fail_msg("%s: loss %d is %.17g, %.17g when layers are computed again", who, k, a[k], b[k]);
-        same_state(p.p, q.p, who);
-        close_rig(&p);
-        close_rig(&q);
+        same_again(rows[i].engine, rows[i].way, &c, rows[i].math, who);
+    }
+}
+
+/* On the plain processor what is stored, summed and rounded follows from who reads it, and a value computed again has
+ * other readers: in models with biases, with an activation of several pieces, with branches that are normed. */
+static void recompute_models(void **state)
+{
+    (void)state;
+    model_config bias = small(2), gelu = small(2), gated = small(2), post = small(2), heads = small(2);
+    bias.bias_qkv = bias.bias_o = bias.bias_mlp = true;
+    gelu.act = MODEL_ACT_GELU, gelu.norm = MODEL_NORM_LAYER, gelu.rope = MODEL_ROPE_NONE, gelu.bias = true,
+    gelu.n_kv_heads = gelu.n_heads;
+    gated.act = MODEL_ACT_GEGLU, gated.embed_scale = 5;
+    post.act = MODEL_ACT_GEGLU, post.post_norm = true, post.attn_softcap = 4, post.softcap = 5, post.window = 8,
+    post.window_every = 2;
+    heads.qk_norm = true, heads.bias_qkv = true;
+    const struct {
+        const char *name;
+        const model_config *c;
+    } rows[] = { { "biases", &bias },
+                 { "gelu", &gelu },
+                 { "a gate of gelu", &gated },
+                 { "normed branches", &post },
+                 { "normed heads", &heads } };
+    for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+        char who[60];
+        snprintf(who, sizeof who, "%s in %s", rows[i / 2].name, i % 2 ? "bf16" : "fp32");
+        same_again("cpu", "resident", rows[i / 2].c, i % 2 ? FAST_BF16 : 0, who);
     }
 }
 
@@ -340,8 +372,8 @@ static void nothing_by_sums(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(recompute), cmocka_unit_test(recompute_memory),
-                                        cmocka_unit_test(packed), cmocka_unit_test(too_wide), cmocka_unit_test(sum_of_squares), cmocka_unit_test(spoilt_sums),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(recompute), cmocka_unit_test(recompute_models),
+                                        cmocka_unit_test(recompute_memory), cmocka_unit_test(packed), cmocka_unit_test(too_wide), cmocka_unit_test(sum_of_squares), cmocka_unit_test(spoilt_sums),
                                         cmocka_unit_test(looked_at), cmocka_unit_test(nothing_by_sums) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
