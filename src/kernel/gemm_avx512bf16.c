@@ -4,6 +4,7 @@
 #include "kernel/vec_avx512.inc"
 
 #define VEC_HAS_BF16 1
+#define VEC_ROUNDS_BF16 1
 static inline vi v_to_bf16(vf x) { return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)); }
 static inline vi v_to_bf16_pair(vf low, vf high)
 {

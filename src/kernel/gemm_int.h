@@ -185,7 +185,7 @@ void row_sum_14_vnni(int64_t k, const void *panel, int32_t *out);
 void amx_begin(void);
 void amx_end(void);
 #elif defined(__aarch64__)
-extern const gemm_vec vec_neon;
+extern const gemm_vec vec_neon, vec_bf16;
 #endif
 
 #endif
