@@ -324,3 +324,11 @@ const char *safetensors_meta(const safetensors *f, const char *key)
         if (!strcmp(f->metas.at[i].key, key)) return f->metas.at[i].value;
     return NULL;
 }
+
+uint64_t safetensors_meta_sum(const safetensors *f, const char *but)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < f->metas.n; i++)
+        if (strcmp(f->metas.at[i].key, but)) sum += meta_hash(f->metas.at[i].key, f->metas.at[i].value);
+    return sum;
+}

@@ -37,6 +37,7 @@ const safetensor *safetensors_at(const safetensors *f, size_t i); /* shard by sh
 const safetensor *safetensors_find(const safetensors *f, const char *name); /* NULL: no such tensor */
 /* __metadata__ of the first shard. NULL: no such key. */
 const char *safetensors_meta(const safetensors *f, const char *key);
+uint64_t safetensors_meta_sum(const safetensors *f, const char *but); /* a checksum of all of it but one key */
 
 const char *safetensors_dtype(dtype dt); /* "F16" …; NULL: the format has no such type */
 
@@ -47,6 +48,7 @@ typedef struct safetensors_out safetensors_out;
 an_status safetensors_create(const char *path, safetensors_out **out, diag *d) MUST_CHECK;
 /* before any bytes */
 an_status safetensors_put_meta(safetensors_out *w, const char *key, const char *value, diag *d) MUST_CHECK;
+uint64_t safetensors_put_sum(const safetensors_out *w); /* safetensors_meta_sum of what was put so far */
 /* Before any bytes. *index counts from 0 in the order of the calls. A name given twice is refused. */
 an_status safetensors_declare(safetensors_out *w, const char *name, dtype dt, int rank, const int64_t *dim,
                               size_t *index, diag *d) MUST_CHECK;

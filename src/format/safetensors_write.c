@@ -23,6 +23,7 @@ struct safetensors_out {
     VEC(slot) slots;
     str_map names;
     strbuf meta; /* the members of __metadata__ */
+    uint64_t meta_sum;
     bool sealed; /* the header is written: nothing more can be declared */
 };
 
@@ -77,8 +78,11 @@ an_status safetensors_put_meta(safetensors_out *w, const char *key, const char *
     sb_json(&w->meta, key, strlen(key));
     sb_putc(&w->meta, ':');
     sb_json(&w->meta, value, strlen(value));
+    w->meta_sum += meta_hash(key, value);
     return w->meta.oom ? diag_nomem(d) : AN_OK;
 }
+
+uint64_t safetensors_put_sum(const safetensors_out *w) { return w->meta_sum; }
 
 an_status safetensors_declare(safetensors_out *w, const char *name, dtype dt, int rank, const int64_t *dim,
                               size_t *index, diag *d)

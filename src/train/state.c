@@ -143,7 +143,7 @@ static an_status check_count(trainer *t, diag *d)
     X("anneal.zero_from", scale.from)
 
 static const char KEY_FORM[] = "anneal.train", KEY_GOOD[] = "anneal.good", KEY_ROW[] = "anneal.skipped_row",
-                  KEY_SUM[] = "anneal.checksum2";
+                  KEY_SUM[] = "anneal.checksum2", KEY_SEAL[] = "anneal.metadata"; /* of what else the metadata says */
 /* of earlier files: signs that change together may leave it as it was */
 static const char KEY_SUM1[] = "anneal.checksum";
 
@@ -260,6 +260,23 @@ static an_status check_checksum(const trainer *t, const safetensors *f, const ch
                      "%s: its tensors have the checksum %s; %.20s was written: the file is damaged", path, text, have);
 }
 
+static an_status put_seal(safetensors_out *w, diag *d)
+{
+    char text[20];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)safetensors_put_sum(w));
+    return safetensors_put_meta(w, KEY_SEAL, text, d);
+}
+
+static an_status check_seal(const safetensors *f, const char *path, diag *d)
+{
+    const char *have = safetensors_meta(f, KEY_SEAL);
+    char text[20];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)safetensors_meta_sum(f, KEY_SEAL));
+    if (!have || !strcmp(have, text)) return AN_OK;
+    return diag_fail(d, AN_INPUT, NOWHERE,
+                     "%s: its metadata has the checksum %s; %.20s was written: the file is damaged", path, text, have);
+}
+
 an_status train_save(trainer *t, const char *path, const train_note *note, size_t n_note, diag *d)
 {
     safetensors_out *w;
@@ -269,6 +286,7 @@ an_status train_save(trainer *t, const char *path, const train_note *note, size_
     an_status st = put_host(t, w, d);
     if (!st) st = put_checksum(t, w, d);
     for (size_t i = 0; i < n_note && !st; i++) st = safetensors_put_meta(w, note[i].key, note[i].value, d);
+    if (!st) st = put_seal(w, d);
     if (!st) st = put_states(t, w, d);
     if (!st) return safetensors_finish(w, d);
     safetensors_abandon(w);
@@ -384,6 +402,7 @@ static an_status load(trainer *t, const safetensors *f, const char *path, train_
     TRY(check_tensors(t, f, path, d));
     TRY(check_checksum(t, f, path, d));
     TRY(check_counted(t, f, path, &m, d));
+    TRY(check_seal(f, path, d));
     for (size_t i = 0; i < n_note; i++) {
         const char *v = safetensors_meta(f, note[i].key);
         note[i].value = v ? arena_str(mem, v) : NULL;

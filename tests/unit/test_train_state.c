@@ -287,6 +287,8 @@ static void checksums_of_files(void **state)
             assert_non_null(key);
             snprintf(sum, sizeof sum, "\"anneal.checksum\": \"%016llx\"", (unsigned long long)h);
             if (old) memcpy(key, sum, strlen(sum));
+            for (char *k = text + 8; old && k < text + f.n - 40; k++) /* nor had they this */
+                if (!memcmp(k, "\"anneal.metadata\"", 17)) k[8] = 'M';
             unsigned char *at = (unsigned char *)f.at + ((const unsigned char *)safetensors_find(v, "w1")->data - f.at);
             if (damage == 1) at[7] ^= 128, at[11] ^= 128, at[15] ^= 128;
             if (damage == 2) at[5] ^= 1;
@@ -307,12 +309,44 @@ static void checksums_of_files(void **state)
     close(fd), unlink(path);
 }
 
+/* Any digit of a checkpoint's numbers that is not what was written: nothing is loaded. */
+static void digits_of_files(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/an_state_XXXXXX";
+    int fd = mkstemp(path), changed = 0;
+    assert_true(fd >= 0);
+    diag d = { 0 };
+    train_note note[] = { { "net.place", "17" } };
+    trainer *t = open_trainer("fp32", (train_options){ .engine = "cpu", .optimizer = "adam", .dynamic_scale = true });
+    assert_ok(train_save(t, path, note, COUNT(note), &d), d);
+    file_bytes f;
+    assert_ok(file_read(path, 1 << 20, &f, &d), d);
+    char *text = (char *)f.at, *from = strstr(text + 8, "__metadata__"), *to = from ? strchr(from, '}') : NULL;
+    assert_non_null(to);
+    for (char *at = from; at < to; at++) {
+        if (*at < '0' || *at > '9') continue;
+        const char was = *at;
+        *at = was == '1' ? '2' : '1', changed++;
+        assert_ok(file_write(path, f.at, f.n, &d), d);
+        diag why = { 0 };
+        if (train_load(t, path, note, COUNT(note), NULL, &why) != AN_INPUT)
+            fail_msg("a file with %.40s was loaded", at - 20);
+        *at = was;
+    }
+    assert_true(changed > 20);
+    file_drop(&f);
+    train_close(t);
+    close(fd), unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(going_on_bit_for_bit),
         cmocka_unit_test(bad_checkpoints),
         cmocka_unit_test(checksums_of_files),
+        cmocka_unit_test(digits_of_files),
         cmocka_unit_test(headers_of_others),
         cmocka_unit_test(a_row_goes_on),
         cmocka_unit_test(pairs_hold_more),
