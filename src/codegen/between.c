@@ -39,10 +39,11 @@ static int by_number(const void *a, const void *b)
                                   : (x->value > y->value) - (x->value < y->value);
 }
 
-/* Per value the first that is the same. */
-static uint32_t *first_of_same(cg *c)
+/* Per value the first that is the same; found once. */
+static const uint32_t *first_of_same(cg *c)
 {
     const size_t n = c->g->values.n;
+    if (c->first) return c->first;
     uint64_t *number = TAKE(&c->mem, uint64_t, n);
     numbered *all = TAKE(&c->mem, numbered, n);
     uint32_t *first = TAKE(&c->mem, uint32_t, n);
@@ -52,7 +53,7 @@ static uint32_t *first_of_same(cg *c)
     qsort(all, n, sizeof *all, by_number);
     for (size_t i = 0; i < n; i++)
         first[all[i].value] = i && all[i].number == all[i - 1].number ? first[all[i - 1].value] : all[i].value;
-    return first;
+    return c->first = first;
 }
 
 /* Does n do with operand k nothing that needs more than a bf16? */

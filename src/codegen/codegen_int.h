@@ -88,6 +88,7 @@ typedef struct {
     const node *at;     /* being selected */
     int *of;            /* value -> tensor, NONE before it is selected */
     uint32_t *n_uses;   /* of a value, outputs counted */
+    const uint32_t *first; /* value -> the first that is computed the same way; NULL: not asked */
     const bool *one;    /* of n_one roots: one node reads what it holds; NULL: not asked */
     size_t n_one;
     VEC(tens) t;
