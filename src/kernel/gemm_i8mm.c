@@ -3,7 +3,7 @@
 #include "kernel/gemm_a64.inc"
 
 #define A64_MMLA(c, a, b) "smmla v" #c ".4s, v" #a ".16b, v" #b ".16b\n"
-A64_TILE(tile_i8_8x12_i8mm, EACH_PAIR, LOAD_PAIR, STORE_PAIR, MMLA_STEP, 8, 1)
+A64_TILE(tile_i8_8x12_i8mm, EACH_PAIR, LOAD_PAIR, STORE_PAIR, MMLA_STEP, MMLA_FIRST, MMLA_PAIR, 8, 1, 96, false)
 #else
 typedef int gemm_i8mm_other_architecture;
 #endif

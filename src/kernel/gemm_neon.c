@@ -13,12 +13,11 @@
 GEMM_VEC_TABLE(vec_neon);
 
 #define A64_UNIT(c, b, a, lane) "fmla v" #c ".4s, v" #b ".4s, v" #a ".s[" #lane "]\n"
-#define TWO_STEPS(nv) UNIT_STEP(nv) UNIT_STEP(nv)
-A64_TILE(tile_f32_8x12_neon, EACH_ROW, LOAD_ROW, STORE_ROW, TWO_STEPS, 2, 2)
+A64_TILE(tile_f32_8x12_neon, EACH_ROW, LOAD_ROW, STORE_ROW, UNIT_STEP, ROWS_FIRST, UNIT_PAIR, 1, 1, 48, t->b_step != 48)
 
 #define A64_HALF(c, b, a, lane) "smlal v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
 #define A64_HALF2(c, b, a, lane) "smlal2 v" #c ".4s, v" #b ".8h, v" #a ".h[" #lane "]\n"
-A64_TILE(tile_i8_8x12_neon, EACH_ROW, LOAD_ROW, STORE_ROW, HALF_STEP, 2, 2)
+A64_TILE(tile_i8_8x12_neon, EACH_ROW, LOAD_ROW, STORE_ROW, HALF_STEP, ROWS_FIRST, HALF_PAIR, 2, 2, 48, false)
 #else
 typedef int gemm_neon_other_architecture;
 #endif
