@@ -28,7 +28,7 @@ static inline vi v_bf16_run(vf low, vf high)
 GEMM_VEC_TABLE(vec_bf16);
 
 #define A64_MMLA(c, a, b) "bfmmla v" #c ".4s, v" #a ".8h, v" #b ".8h\n"
-A64_TILE(tile_bf16_8x12_bf16, EACH_PAIR, LOAD_PAIR, STORE_PAIR, MMLA_STEP, MMLA_FIRST, MMLA_PAIR, 4, 1, 96, false)
+A64_TILE(tile_bf16_8x12_bf16, EACH_PAIR, LOAD_PAIR, STORE_PAIR, MMLA_STEP, MMLA_FIRST, MMLA_PAIR, 4, 1, 96, tile_bf16_8x12_bf16_pairs)
 #else
 typedef int gemm_bf16_other_architecture;
 #endif

@@ -4,7 +4,7 @@
 
 #define A64_HALF(c, b, a, lane) "fmlal v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
 #define A64_HALF2(c, b, a, lane) "fmlal2 v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
-A64_TILE(tile_f16_8x12_fp16, EACH_ROW, LOAD_ROW, STORE_ROW, HALF_STEP, ROWS_FIRST, HALF_PAIR, 2, 2, 48, false)
+A64_TILE(tile_f16_8x12_fp16, EACH_ROW, LOAD_ROW, STORE_ROW, HALF_STEP, ROWS_FIRST, HALF_PAIR, 2, 2, 48, tile_f16_8x12_fp16_pairs)
 #else
 typedef int gemm_fp16_other_architecture;
 #endif
