@@ -67,13 +67,12 @@ static void triples_survive(void **s)
         }
 }
 
-/* The vector form of the window, C = 1.5 * 2^(e + 12), q(x) = (x + C) - C in fp32, is the definition. */
+/* The vector form of the window, C = 1.5 * 2^(e + 12), q(a) + q(b) = (a + C) + (b - C) in fp32, is the definition. */
 static float window_vector(float a, float b)
 {
     float large = fabsf(a) > fabsf(b) ? fabsf(a) : fabsf(b);
     if (large == 0) return 0;
-    volatile float c = ldexpf(1.5f, ilogbf(large) + 12), qa = a + c, qb = b + c;
-    qa = qa - c, qb = qb - c;
+    volatile float c = ldexpf(1.5f, ilogbf(large) + 12), qa = a + c, qb = b - c;
     return qa + qb;
 }
 
