@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "gemm_t.h"
+#include "kernel/gemm_pack_int.h"
 
 /* Whatever way a matrix lies in memory, and whether the packed one goes past the caches: the same bytes. */
 static void packed_bytes(void **state)
@@ -44,6 +45,54 @@ static void packed_bytes(void **state)
             }
     }
     pool_free(pl);
+}
+
+/* Element by element where gemm_int.h says, rounded once, zeros behind the last; from every type, however it lies. */
+static void places(const gemm_kernel *g, rng *r, bool is_a, dtype t, int64_t lanes, int64_t k, int layout)
+{
+    packed_layout l;
+    diag d = { 0 };
+    assert_true(pack_layout(g, is_a, lanes, k, &l));
+    const dtype as = l.pk == PK_F32 ? DT_F32 : l.pk == PK_I8 ? DT_I8 : math_type(g->math);
+    const bool widened = l.pk == PK_F32_OF_F16 || l.pk == PK_F32_OF_BF16;
+    matrix x = matrix_make(r, t, is_a ? lanes : k, is_a ? k : lanes, layout);
+    const gemm_view v = { x.at, x.type, x.row, x.col };
+    unsigned char *out = aligned(l.bytes);
+    memset(out, 0xff, l.bytes);
+    assert_ok(is_a ? gemm_pack_a(g, NULL, lanes, k, v, out, &d) : gemm_pack_b(g, NULL, lanes, k, v, out, &d), d);
+    for (int64_t lane = 0; lane < l.panels * l.width; lane++)
+        for (int64_t i = 0; i < l.k_pad; i++) {
+            const int64_t n = (i / l.kr * l.width + lane % l.width) * l.kr + i % l.kr;
+            const double have = dtype_load(widened ? DT_F32 : as, out + lane / l.width * l.panel_bytes, n);
+            double want = 0;
+            if (lane < lanes && i < k) want = dtype_round(as, is_a ? at(&x, lane, i) : at(&x, i, lane));
+            if (have != want)
+                fail_msg("%s: %c of %s, %lld by %lld, layout %d: lane %lld, k %lld is %g, %g wanted", gemm_name(g),
+                         is_a ? 'A' : 'B', dtype_name(t), (long long)lanes, (long long)k, layout, (long long)lane,
+                         (long long)i, have, want);
+        }
+    free(out), free(x.at);
+}
+
+static void packed_places(void **state)
+{
+    (void)state;
+    static const dtype types[] = { DT_F32, DT_F16, DT_BF16 };
+    static const int64_t some_k[] = { 1, 3, 8, 15, 16, 17, 31, 40, 64, 100, 136, 600 };
+    rng r = { test_seed("gemm packed places") };
+    const uint32_t isa = have();
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        const bool i8 = gemm_math_of(g) == GEMM_I8;
+        if ((gemm_need(g) & ~isa) || (i8 && g->a_pk != PK_I8)) continue;
+        for (size_t k = 0; k < COUNT(some_k); k++)
+            for (int layout = 0; layout < 3; layout++)
+                for (size_t t = 0; t < (i8 ? 1 : COUNT(types)); t++)
+                    for (int64_t more = -1; more < 2; more++) {
+                        places(g, &r, true, i8 ? DT_I8 : types[t], 2 * g->mr + more, some_k[k], layout);
+                        if (!i8) places(g, &r, false, types[t], 2 * g->nr + more, some_k[k], layout);
+                    }
+    }
 }
 
 /* An A packed with more k: the product over its beginning has the bits of one packed with that k alone, whatever
@@ -197,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_bytes),
+        cmocka_unit_test(packed_places),
         cmocka_unit_test(beginning_of_packed),
         cmocka_unit_test(both_packed),
         cmocka_unit_test(packed_weights),
