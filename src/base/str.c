@@ -133,21 +133,29 @@ static uint64_t stir(uint64_t h, uint64_t w)
     return h ^ (h >> 32);
 }
 
-/* hash_bytes waits for each product before the next; eight rows of them side by side go nearly as fast as memory. */
+static uint64_t word_at(const unsigned char *s)
+{
+    uint64_t w;
+    memcpy(&w, s, sizeof w);
+    return w;
+}
+
+/* hash_bytes waits for each product before the next; eight rows of them side by side go nearly as fast as memory. Each
+ * has a name: rows of an array would be written and read again at every step. */
 uint64_t hash_many(const void *p, size_t n, uint64_t seed)
 {
-    enum { ROWS = 8 };
+    enum { ROWS = 8, STEP = 8 * ROWS };
     const unsigned char *s = p;
-    uint64_t row[ROWS] = { 1, 2, 3, 4, 5, 6, 7, 8 }, w[ROWS] = { 0 };
-    size_t left = n;
-    for (; left >= sizeof w; left -= sizeof w, s += sizeof w) {
-        memcpy(w, s, sizeof w);
-        for (int i = 0; i < ROWS; i++) row[i] = stir(row[i], w[i]);
+    unsigned char last[STEP] = { 0 };
+    uint64_t a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8;
+    for (size_t left = n; left; s += STEP, left -= MIN(left, (size_t)STEP)) {
+        if (left < STEP) s = memcpy(last, s, left);
+        a = stir(a, word_at(s)), b = stir(b, word_at(s + 8));
+        c = stir(c, word_at(s + 16)), d = stir(d, word_at(s + 24));
+        e = stir(e, word_at(s + 32)), f = stir(f, word_at(s + 40));
+        g = stir(g, word_at(s + 48)), h = stir(h, word_at(s + 56));
     }
-    memset(w, 0, sizeof w);
-    if (left) memcpy(w, s, left);
-    for (int i = 0; left && i < ROWS; i++) row[i] = stir(row[i], w[i]);
-    return hash_bytes(row, sizeof row, seed ^ n);
+    return hash_bytes((const uint64_t[ROWS]){ a, b, c, d, e, f, g, h }, 8 * ROWS, seed ^ n);
 }
 
 static struct str_slot *find(struct str_slot *slots, size_t cap, const char *key, size_t n)
