@@ -23,9 +23,23 @@ typedef struct {
     float own[2];
 } tape_act;
 
+/* A number an act has. */
+typedef struct {
+    int value;
+    float own;
+} number;
+
+/* Where an update by Adam finds what vec_adam wants: operands, results, numbers. */
+typedef enum { ADAM_NOTHING, ADAM_G, ADAM_G_CLIPPED, ADAM_M, ADAM_V, ADAM_W, ADAM_SQUARE, ADAM_STEP, ADAM_ROLES } adam_role;
+typedef struct {
+    int in[ADAM_ROLES], out[ADAM_ROLES], copy; /* inputs and results; NONE */
+    bool clips, sizes, decays, shrinks;
+    number clip, take_1, keep_1, take_2, keep_2, eps, rate, decay;
+} tape_adam;
+
 struct exec_tape {
     int n_acts, n_slots, tile;
-    bool adam; /* it is ADAM_ACTS, behind what it asks for */
+    const tape_adam *adam; /* NULL: it is none */
     tape_act *acts;
     int n_values;
     struct {
@@ -318,7 +332,7 @@ static void make_acts(maker *m, int (*of)[3])
     for (int k = 0; k < ch->n_out; k++) m->values[made[k] = reg[ch->out[k].reg]].uses++;
     find_products(m, (const int(*)[3])of);
     /* a processor by itself looks no further than the end of a page */
-    for (int i = 0; i < ch->n_in && !ch->env->near; i++)
+    for (int i = 0; i < ch->n_in && !ch->env->near && ch->env->v->asks; i++)
         if (ch->in[i].same && ch->in[i].rank && !ch->in[i].idle)
             put(m, (int)codes[ch->in[i].t].ask, (place){ AT_INPUT, i }, (int)exec_size(ch->in[i].t));
     for (int k = 0; k < ch->n_ops && !m->hard; k++)
@@ -333,36 +347,135 @@ static void make_acts(maker *m, int (*of)[3])
 
 /* ---- an update by Adam ---- */
 
-static bool same_place(place a, place b) { return a.kind == b.kind && a.which == b.which; }
+/* Reads a tape from its beginning, act by act; what slots hold is followed. */
+typedef struct {
+    const exec_tape *t;
+    int at;
+    adam_role slot[SLOTS];
+    bool ok;
+} reader;
 
-static void swap_acts(tape_act *a, tape_act *b)
+static const tape_act *peek(const reader *r) { return r->at < r->t->n_acts ? &r->t->acts[r->at] : NULL; }
+static bool comes(const reader *r, int code) { return peek(r) && peek(r)->act.code == code; }
+static const tape_act *next(reader *r, int code)
 {
-    tape_act t = *a;
-    *a = *b, *b = t;
+    static const tape_act none = { .value = { NONE, NONE } };
+    r->ok = r->ok && comes(r, code);
+    return r->ok ? &r->t->acts[r->at++] : &none;
+}
+static number next_number(reader *r, int code)
+{
+    const tape_act *a = next(r, code);
+    return (number){ a->value[0], a->own[0] };
+}
+/* An operand that is a new one, or the one that it was before. */
+static void from_input(reader *r, place p, int *input)
+{
+    r->ok = r->ok && p.kind == AT_INPUT && (*input == NONE || *input == p.which);
+    if (r->ok) *input = p.which;
+}
+static void from_slot(reader *r, place p, adam_role what)
+{
+    r->ok = r->ok && p.kind == AT_SLOT && r->slot[p.which] == what;
+}
+static void keep_as(reader *r, adam_role what)
+{
+    place p = next(r, VA_PUT_F32)->at;
+    r->ok = r->ok && p.kind == AT_SLOT;
+    if (r->ok) r->slot[p.which] = what;
 }
 
-/* The last acts of a tape that are Adam's, one by one and each with the places of those it belongs to; the moments
- * may be stored in either order. */
-static bool find_adam(exec_tape *t)
+/* One number in all lanes of a slot. */
+static number filled(reader *r, place p)
 {
-    static const int code[VEC_ADAM_ACTS] = {
-#define ADAM_CODE(id, c) (int)(c),
-        ADAM_ACTS(ADAM_CODE)
-#undef ADAM_CODE
-    };
-    tape_act *a = t->acts + t->n_acts - VEC_ADAM_ACTS;
-    if (t->n_acts < VEC_ADAM_ACTS) return false;
-    for (int i = 0; i < t->n_acts - VEC_ADAM_ACTS; i++)
-        if (t->acts[i].act.code != VA_ASK_4) return false;
-    for (int i = 0; i < VEC_ADAM_ACTS; i++)
-        if (a[i].act.code != code[i]) return false;
-    if (same_place(a[ADAM_V_LAST].at, a[ADAM_KEEP_M].at))
-        swap_acts(&a[ADAM_V_LAST], &a[ADAM_M_LAST]), swap_acts(&a[ADAM_PUT_V], &a[ADAM_PUT_M]);
-    return a[ADAM_KEEP_M].at.kind == AT_SLOT && a[ADAM_KEEP_V].at.kind == AT_SLOT &&
-           same_place(a[ADAM_G].at, a[ADAM_G_AGAIN].at) && same_place(a[ADAM_M_AGAIN].at, a[ADAM_KEEP_M].at) &&
-           same_place(a[ADAM_M_LAST].at, a[ADAM_KEEP_M].at) && same_place(a[ADAM_STEP].at, a[ADAM_KEEP_V].at) &&
-           same_place(a[ADAM_V_LAST].at, a[ADAM_KEEP_V].at) && a[ADAM_PUT_W].at.kind == AT_RESULT &&
-           a[ADAM_PUT_V].at.kind == AT_RESULT && a[ADAM_PUT_M].at.kind == AT_RESULT && a[ADAM_STEP].z.kind != AT_RESULT;
+    const exec_tape *t = r->t;
+    for (int i = 0; r->ok && p.kind == AT_SLOT && i < t->n_fills; i++)
+        if (t->fill[i].slot == p.which) return (number){ t->fill[i].value, 0 };
+    r->ok = false;
+    return (number){ NONE, 0 };
+}
+
+static void read_moments(reader *r, tape_adam *a)
+{
+    from_input(r, next(r, VA_X_F32)->at, &a->in[ADAM_G]);
+    a->clips = r->ok && r->at + 1 < r->t->n_acts && r->t->acts[r->at + 1].act.code == VA_PUT_F32;
+    if (a->clips) a->clip = next_number(r, VF_MUL_P), keep_as(r, ADAM_G_CLIPPED);
+    a->take_1 = next_number(r, VF_MUL_P);
+    if (peek(r)) from_input(r, peek(r)->at, &a->in[ADAM_M]);
+    a->keep_1 = next_number(r, VF_ADD_MUL_P);
+    keep_as(r, ADAM_M);
+    place again = next(r, VA_X_F32)->at;
+    if (a->clips) from_slot(r, again, ADAM_G_CLIPPED);
+    else from_input(r, again, &a->in[ADAM_G]);
+    (void)next(r, VF_SQUARE);
+    a->take_2 = next_number(r, VF_MUL_P);
+    a->sizes = comes(r, VA_PUT_F32);
+    if (a->sizes) {
+        keep_as(r, ADAM_SQUARE);
+        from_input(r, next(r, VA_X_F32)->at, &a->in[ADAM_V]);
+        (void)next(r, VF_ABS);
+        a->keep_2 = next_number(r, VF_MUL_P);
+        from_slot(r, next(r, VF_ADD)->at, ADAM_SQUARE);
+    } else {
+        if (peek(r)) from_input(r, peek(r)->at, &a->in[ADAM_V]);
+        a->keep_2 = next_number(r, VF_ADD_MUL_P);
+    }
+    keep_as(r, ADAM_V);
+}
+
+static void read_step(reader *r, tape_adam *a)
+{
+    from_slot(r, next(r, VA_X_F32)->at, ADAM_M);
+    const tape_act *root = next(r, VF_ROOT_DIV);
+    from_slot(r, root->at, ADAM_V);
+    a->eps = filled(r, root->z);
+    a->rate = next_number(r, VF_MUL_P);
+    a->decays = comes(r, VF_ADD_MUL_P), a->shrinks = comes(r, VA_PUT_F32);
+    if (a->shrinks) {
+        keep_as(r, ADAM_STEP);
+        from_input(r, next(r, VA_X_F32)->at, &a->in[ADAM_W]);
+        a->decay = next_number(r, VF_MUL_P);
+        from_slot(r, next(r, VF_SUB)->at, ADAM_STEP);
+        return;
+    }
+    if (a->decays) {
+        from_input(r, peek(r)->at, &a->in[ADAM_W]);
+        a->decay = next_number(r, VF_ADD_MUL_P);
+    }
+    from_input(r, next(r, VF_SUB_FROM)->at, &a->in[ADAM_W]);
+}
+
+/* What the tile holds goes to results, in any order. */
+static void read_results(reader *r, tape_adam *a)
+{
+    adam_role x = ADAM_W;
+    for (; r->ok && peek(r); r->at++) {
+        const tape_act *act = peek(r);
+        const bool slot = act->at.kind == AT_SLOT, half = act->act.code == VA_PUT_F16 || act->act.code == VA_PUT_BF16;
+        if (act->act.code == VF_COPY) continue;
+        if (act->act.code == VA_X_F32 && slot) x = r->slot[act->at.which];
+        else if (act->act.code == VA_PUT_F32 && slot) r->slot[act->at.which] = x;
+        else if (act->act.code == VA_PUT_F32 && act->at.kind == AT_RESULT && a->out[x] == NONE) a->out[x] = act->at.which;
+        else if (half && x == ADAM_W && a->copy == NONE) a->copy = act->at.which;
+        else r->ok = false;
+    }
+}
+
+static bool find_adam(const exec_chain *ch, const exec_tape *t, tape_adam *a)
+{
+    reader r = { .t = t, .ok = true };
+    *a = (tape_adam){ .copy = NONE, .clip = { NONE, 0 }, .decay = { NONE, 0 } };
+    for (int i = 0; i < ADAM_ROLES; i++) a->in[i] = a->out[i] = NONE;
+    while (comes(&r, VA_ASK_4)) r.at++;
+    read_moments(&r, a);
+    if (r.ok) read_step(&r, a);
+    if (r.ok) read_results(&r, a);
+    for (int i = 0; r.ok && i < ADAM_ROLES; i++) {
+        r.ok = (a->out[i] != NONE) == (i == ADAM_M || i == ADAM_V || i == ADAM_W);
+        if (a->in[i] != NONE) r.ok = r.ok && ch->in[a->in[i]].t == DT_F32 && ch->in[a->in[i]].same && ch->in[a->in[i]].rank;
+    }
+    for (int i = 0; i < ch->n_in; i++) r.ok = r.ok && (ch->in[i].same || !ch->in[i].rank);
+    return r.ok;
 }
 
 an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
@@ -381,7 +494,9 @@ an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
         t->acts = TAKE(&im->prepared, tape_act, (size_t)t->n_acts);
         if (!t->acts) return diag_nomem(d);
         memcpy(t->acts, acts, (size_t)t->n_acts * sizeof *acts);
-        t->adam = find_adam(t);
+        tape_adam *adam = TAKE(&im->prepared, tape_adam, 1);
+        if (!adam) return diag_nomem(d);
+        t->adam = find_adam(ch, t, adam) ? adam : NULL;
         ch->tape = t;
     }
     arena_back(&im->tmp, mark);
@@ -425,7 +540,6 @@ static char *mem_of(const stretch *s, place p, int64_t *row)
 static void bind(const stretch *s, vec_act *to)
 {
     const exec_tape *t = s->ch->tape;
-    bool past = false;
     for (int i = 0; i < t->n_acts; i++) {
         const tape_act *a = &t->acts[i];
         to[i] = a->act;
@@ -435,9 +549,34 @@ static void bind(const stretch *s, vec_act *to)
             to[i].p[k] = given ? s->one[a->value[k]] : &a->own[k];
             to[i].p_row[k] = given ? s->one_row[a->value[k]] : 0;
         }
-        if (a->at.kind == AT_RESULT && s->past[a->at.which]) to[i].code += VA_PAST_F32 - VA_PUT_F32, past = true;
+        if (a->at.kind == AT_RESULT && s->past[a->at.which]) to[i].code += VA_PAST_F32 - VA_PUT_F32;
     }
-    if (t->adam && !past) to[t->n_acts - VEC_ADAM_ACTS].code = VA_ADAM;
+}
+
+static float number_of(const stretch *s, number n) { return n.value == NONE ? n.own : s->one[n.value][0]; }
+
+static void run_adam(const stretch *s, int64_t n)
+{
+    const exec_chain *ch = s->ch;
+    const tape_adam *a = ch->tape->adam;
+    const int *in = a->in, *out = a->out;
+#define IN(role) (const float *)(const void *)s->in[in[role]]
+#define OUT(role) (float *)(void *)s->result[out[role]]
+    const vec_adam p = { .g = IN(ADAM_G), .m = IN(ADAM_M), .v = IN(ADAM_V), .w = IN(ADAM_W),
+                         .to_m = OUT(ADAM_M), .to_v = OUT(ADAM_V), .to_w = OUT(ADAM_W),
+                         .copy = a->copy == NONE ? NULL : s->result[a->copy],
+                         .type = a->copy == NONE ? DT_F32 : ch->out[a->copy].t,
+                         .clip = number_of(s, a->clip), .take_1 = number_of(s, a->take_1),
+                         .keep_1 = number_of(s, a->keep_1), .take_2 = number_of(s, a->take_2),
+                         .keep_2 = number_of(s, a->keep_2), .eps = number_of(s, a->eps),
+                         .rate = number_of(s, a->rate), .decay = number_of(s, a->decay),
+                         .clips = a->clips, .sizes = a->sizes, .decays = a->decays, .shrinks = a->shrinks,
+                         .past_m = s->past[out[ADAM_M]], .past_v = s->past[out[ADAM_V]],
+                         .past_w = s->past[out[ADAM_W]], .past_copy = a->copy != NONE && s->past[a->copy],
+                         .asks = ch->env->v->asks && !ch->env->near };
+#undef IN
+#undef OUT
+    ch->env->v->adam(&p, n);
 }
 
 /* Where a broadcast operand stands: the place of the stretch along each of its axes, and in its memory. Moved on
@@ -593,6 +732,10 @@ void exec_tape_run(const exec_chain *ch, const run_ctx *c, const float *acc, int
             s.result[k] = g.result[k] + (at + done) * g.result_size[k], s.result_row[k] = len * g.result_size[k];
             s.past[k] =
                 g.past[k] && (uintptr_t)s.result[k] % VEC_LINE == 0 && (s.rows == 1 || s.result_row[k] % VEC_LINE == 0);
+        }
+        if (t->adam) {
+            run_adam(&s, len);
+            continue;
         }
         for (int i = 0; i < t->n_fills; i++)
             v->fill((float *)(void *)slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].value][0], t->tile);

@@ -91,10 +91,7 @@ typedef enum {
     VA_ADD_F16, VA_SUB_F16, VA_MUL_F16,
     VA_MOVE_F16, VA_MOVE_BF16, VA_MOVE_BOOL,
     VA_PUT_F32, VA_PUT_F16, VA_PUT_BF16, VA_PUT_BOOL,
-    VA_PAST_F32, VA_PAST_F16, VA_PAST_BF16,
-    /* the act it stands for and the VEC_ADAM_ACTS - 1 behind it, the same bits with nothing kept in between; they are
-     * ADAM_ACTS */
-    VA_ADAM
+    VA_PAST_F32, VA_PAST_F16, VA_PAST_BF16
 } vec_code;
 typedef struct vec_act {
     int code;
@@ -106,18 +103,20 @@ typedef struct vec_act {
     struct vec_act *moved; /* of a tape at work: the next of those that do not go on by themselves where a row ends */
 } vec_act;
 
-/* The acts of an update by Adam: gradient and moments, the step, what becomes of the weight and of the moments. */
-#define ADAM_ACTS(X)                                                                                                  \
-    X(G, VA_X_F32) X(TAKE_1, VF_MUL_P) X(M, VF_ADD_MUL_P) X(KEEP_M, VA_PUT_F32)                                       \
-    X(G_AGAIN, VA_X_F32) X(SQUARE, VF_SQUARE) X(TAKE_2, VF_MUL_P) X(V, VF_ADD_MUL_P) X(KEEP_V, VA_PUT_F32)            \
-    X(M_AGAIN, VA_X_F32) X(STEP, VF_ROOT_DIV) X(RATE, VF_MUL_P) X(W, VF_SUB_FROM) X(PUT_W, VA_PUT_F32)                \
-    X(V_LAST, VA_X_F32) X(PUT_V, VA_PUT_F32) X(M_LAST, VA_X_F32) X(PUT_M, VA_PUT_F32)
-enum {
-#define ADAM_NAME(id, code) ADAM_##id,
-    ADAM_ACTS(ADAM_NAME)
-#undef ADAM_NAME
-    VEC_ADAM_ACTS
-};
+/* An update by Adam, over its operands or beside them:
+ *   g = clip * g (clips);  m = take_1 * g + keep_1 * m;  v = take_2 * g * g + keep_2 * v, or |v| (sizes)
+ *   step = rate * ROOT_DIV(m, v, eps), and decay * w more of it (decays)
+ *   w = w - step, or decay * w - step (shrinks)
+ * and w once more as `type`, F16 or BF16, at `copy` (NULL: it is not wanted). Every operation rounds. past_*: as of
+ * the acts. asks: for operands ahead, as VA_ASK_4. */
+typedef struct {
+    const float *g, *m, *v, *w;
+    float *to_m, *to_v, *to_w;
+    void *copy;
+    dtype type;
+    float clip, take_1, keep_1, take_2, keep_2, eps, rate, decay;
+    bool clips, sizes, decays, shrinks, past_m, past_v, past_w, past_copy, asks;
+} vec_adam;
 
 /* Lines of a softmax, one behind the other: soft_three. */
 typedef struct {
@@ -155,6 +154,8 @@ typedef struct {
     int tile;        /* elements of a tile */
     /* len: elements of a row; acts go along from row to row */
     void (*tape)(vec_act *acts, int n, int64_t rows, int64_t len);
+    bool asks;       /* tapes gain by VA_ASK: this processor does not look far enough ahead by itself */
+    void (*adam)(const vec_adam *p, int64_t n);
     void (*table)(float *y, const float *x, const vec_table *t, int64_t n);
     void (*round)(float *x, int how, int64_t n);
     /* The end of a multiply-accumulate pass: magnitudes below `least` become 0 (0: none do). */

@@ -636,48 +636,61 @@ static void tape_rows(const vec_kernels *v, const vec_kernels *plain)
     }
 }
 
-/* An update by Adam as one act gives the bits of its acts, over its operands or beside them. */
-static void adam_tapes(const vec_kernels *v, const vec_kernels *plain)
+/* An update by Adam gives the bits of its operations one by one, over its operands or beside them, past the caches or
+ * not; nothing is touched beside them. */
+static void adam_of(const vec_kernels *v, int form, int64_t n)
 {
-    enum { TILES = 3, MOST_TILE = 256, N = TILES * MOST_TILE, W = 0, M, V, G, STREAMS };
-    static float start[STREAMS][N], x[2][STREAMS][N], made[2][STREAMS][N], slot[3][MOST_TILE];
-    static const float p[] = { 0.1f, 0.9f, 0.001f, 0.999f, 1e-2f };
-    const int64_t n = TILES * (int64_t)v->tile - (int64_t)rng_below(&R, (uint32_t)v->tile);
-    (void)plain;
-    for (int beside = 0; beside < 2; beside++) {
-        for (int64_t i = 0; i < n; i++)
-            start[W][i] = number(), start[M][i] = number(), start[V][i] = i % 7 ? fabsf(number()) : 0,
-            start[G][i] = i % 5 ? number() : 0;
-        for (int whole = 0; whole < 2; whole++) {
-            float(*in)[N] = x[whole], (*out)[N] = beside ? made[whole] : in;
-            memcpy(in, start, sizeof start);
-            v->fill(slot[2], 1e-8f, v->tile);
-            vec_act acts[VEC_ADAM_ACTS] = { { 0 } };
-#define ADAM_SET(id, c) acts[ADAM_##id] = (vec_act){ .code = (int)(c), .at = slot[0], .z = slot[0], .p = { p, p } };
-            ADAM_ACTS(ADAM_SET)
-#undef ADAM_SET
-            const struct {
-                int act;
-                float *at;
-                int value;
-            } set[] = { { ADAM_G, in[G], 0 },      { ADAM_G_AGAIN, in[G], 0 }, { ADAM_M, in[M], 1 },
-                        { ADAM_V, in[V], 3 },      { ADAM_W, in[W], 0 },       { ADAM_PUT_W, out[W], 0 },
-                        { ADAM_PUT_V, out[V], 0 }, { ADAM_PUT_M, out[M], 0 } };
-            for (size_t i = 0; i < COUNT(set); i++)
-                acts[set[i].act].at = set[i].at, acts[set[i].act].size = 4, acts[set[i].act].p[0] = &p[set[i].value];
-            acts[ADAM_TAKE_2].p[0] = &p[2], acts[ADAM_RATE].p[0] = &p[4];
-            acts[ADAM_KEEP_V].at = acts[ADAM_STEP].at = acts[ADAM_V_LAST].at = slot[1], acts[ADAM_STEP].z = slot[2];
-            if (whole) acts[0].code = VA_ADAM;
-            v->tape(acts, COUNT(acts), 1, n);
-        }
-        for (int s = W; s <= V; s++)
-            for (int64_t i = 0; i < n; i++) {
-                float one = beside ? made[1][s][i] : x[1][s][i], acts = beside ? made[0][s][i] : x[0][s][i];
-                if (!same(one, acts))
-                    fail_msg("%s: Adam's stream %d at %lld is %.9g as one act, %.9g by acts", v->name, s, (long long)i,
-                             (double)one, (double)acts);
-            }
+    enum { N = 300, GUARD = 16, ROOM = N + GUARD, W = 0, M, V, G, STREAMS, T = STREAMS, U };
+    static _Alignas(VEC_LINE) float in[STREAMS][ROOM], out[STREAMS][ROOM], want[U + 1][ROOM];
+    static _Alignas(VEC_LINE) uint16_t copy[ROOM], copy_want[ROOM];
+    const bool beside = form & 1, clips = form & 2, by_size = form & 4, past = form & 8;
+    const int decays = form >> 4 & 3, type = form >> 6 & 3; /* none, one way, the other */
+    const float p[] = { 0.1f, 0.9f, 0.001f, 0.999f, 1e-2f, 0.25f, 0.01f };
+    vec_adam a = { .g = in[G], .m = in[M], .v = in[V], .w = in[W], .copy = type ? copy : NULL,
+                   .type = type == 2 ? DT_BF16 : DT_F16, .take_1 = p[0], .keep_1 = p[1], .take_2 = p[2],
+                   .keep_2 = p[3], .rate = p[4], .clip = p[5], .decay = p[6], .eps = 1e-8f, .clips = clips,
+                   .sizes = by_size, .decays = decays == 1, .shrinks = decays == 2, .past_m = past, .past_v = past,
+                   .past_w = past, .past_copy = past, .asks = form & 1 };
+    float(*to)[ROOM] = beside ? out : in;
+    a.to_w = to[W], a.to_m = to[M], a.to_v = to[V];
+    for (int64_t i = 0; i < ROOM; i++) {
+        in[W][i] = number(), in[M][i] = number(), in[G][i] = i % 5 ? number() : 0;
+        in[V][i] = i % 7 ? by_size ? number() : fabsf(number()) : 0;
+        copy[i] = copy_want[i] = 0xa5a5;
+        for (int s = 0; s < STREAMS; s++) want[s][i] = in[s][i], out[s][i] = in[s][i];
     }
+    if (clips) v->fn[VF_MUL_P](want[G], want[G], NULL, NULL, &p[5], n);
+    v->fn[VF_MUL_P](want[T], want[G], NULL, NULL, &p[0], n);
+    v->fn[VF_ADD_MUL_P](want[M], want[T], want[M], NULL, &p[1], n);
+    if (by_size) v->fn[VF_ABS](want[V], want[V], NULL, NULL, NULL, n);
+    v->fn[VF_SQUARE](want[T], want[G], NULL, NULL, NULL, n);
+    v->fn[VF_MUL_P](want[T], want[T], NULL, NULL, &p[2], n);
+    v->fn[VF_ADD_MUL_P](want[V], want[T], want[V], NULL, &p[3], n);
+    v->fill(want[U], 1e-8f, n);
+    v->fn[VF_ROOT_DIV](want[T], want[M], want[V], want[U], NULL, n);
+    v->fn[VF_MUL_P](want[T], want[T], NULL, NULL, &p[4], n);
+    if (decays == 1) v->fn[VF_ADD_MUL_P](want[T], want[T], want[W], NULL, &p[6], n);
+    if (decays == 2) v->fn[VF_MUL_P](want[W], want[W], NULL, NULL, &p[6], n);
+    v->fn[VF_SUB](want[W], want[W], want[T], NULL, NULL, n);
+    if (type) v->store(copy_want, a.type, want[W], n);
+    v->adam(&a, n);
+    v->fence();
+    for (int s = W; s <= V; s++)
+        for (int64_t i = 0; i < ROOM; i++)
+            if (!same(to[s][i], want[s][i]))
+                fail_msg("%s: form %d of Adam's stream %d at %lld is %.9g, by operations %.9g", v->name, form, s,
+                         (long long)i, (double)to[s][i], (double)want[s][i]);
+    for (int64_t i = 0; i < ROOM; i++)
+        if (!same((float)dtype_load(a.type, copy, i), (float)dtype_load(a.type, copy_want, i)))
+            fail_msg("%s: form %d of Adam's copy at %lld", v->name, form, (long long)i);
+}
+
+static void adams(const vec_kernels *v, const vec_kernels *plain)
+{
+    (void)plain;
+    for (int form = 0; form < 256; form++)
+        if ((form >> 4 & 3) < 3 && form >> 6 < 3)
+            for (int64_t n = 0; n < 300; n += n < 10 ? 1 : 29) adam_of(v, form, n);
 }
 
 static void test_tapes(void **state)
@@ -685,7 +698,7 @@ static void test_tapes(void **state)
     (void)state;
     each_row(tapes);
     each_row(tape_rows);
-    each_row(adam_tapes);
+    each_row(adams);
 }
 
 static void test_gains(void **state)
