@@ -57,7 +57,7 @@ ISA_x86_64_amx        := -mprfchw -mamx-tile -mamx-bf16 -mamx-int8 $(KOPT)
 ISA_aarch64_neon      := $(KOPT)
 ISA_aarch64_fp16      := -march=armv8.2-a+fp16+fp16fml $(KOPT)
 ISA_aarch64_dot       := -march=armv8.2-a+dotprod $(KOPT)
-ISA_aarch64_bf16      := -march=armv8.2-a+bf16 $(KOPT)
+ISA_aarch64_bf16      := -march=armv8.2-a+fp16+fp16fml+bf16 $(KOPT)
 ISA_aarch64_i8mm      := -march=armv8.2-a+i8mm $(KOPT)
 isa_flags = $(ISA_$(ARCH)_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 

@@ -1,10 +1,13 @@
-/* vector_bf16.c: the loops of vector.h for neon that rounds to bf16 in one instruction: the same bits. */
+/* vector_bf16.c: the loops of vector.h for NEON with fp16 arithmetic that rounds to bf16 in one instruction: the same
+ * bits as vector_fp16.c. */
 #if defined(__aarch64__)
 #include "kernel/vec_neon.inc"
 
 #include <math.h>
 
 #include "kernel/more_neon.inc"
+
+#include "kernel/lines_neon.inc"
 
 #define V_HIGH_BF16(x) v_bits(vcvt_f32_bf16(vcvt_bf16_f32(x)))
 #define V_STN_BF16(p, x, n) stn_bytes((p), vreinterpret_u8_bf16(vcvt_bf16_f32(x)), 2 * (n))
@@ -17,7 +20,7 @@ static inline void store_bf16_pair(void *p, vf a, vf b)
 
 #include "kernel/vector.inc"
 
-VECTOR_TABLE(vector_bf16, "bf16", ISA_NEON | ISA_BF16);
+VECTOR_TABLE(vector_bf16, "bf16", ISA_FP16 | ISA_BF16);
 #else
 typedef int vector_bf16_other_architecture;
 #endif

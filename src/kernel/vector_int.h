@@ -8,7 +8,7 @@ extern const vec_kernels vector_scalar;
 #if defined(__x86_64__)
 extern const vec_kernels vector_avx2, vector_avx512;
 #elif defined(__aarch64__)
-extern const vec_kernels vector_neon, vector_bf16;
+extern const vec_kernels vector_neon, vector_fp16, vector_bf16;
 #endif
 
 #endif

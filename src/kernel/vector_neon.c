@@ -6,6 +6,8 @@
 
 #include "kernel/more_neon.inc"
 
+#include "kernel/lines_neon.inc"
+
 #include "kernel/vector.inc"
 
 VECTOR_TABLE(vector_neon, "neon", ISA_NEON);
