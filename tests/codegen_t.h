@@ -197,7 +197,7 @@ static inline size_t cgt_spoil_each(image *im, const char *what)
     bool holds;
     for (; image_panel(im, n, &at, &bytes); n++)
         for (size_t part = 0; part < PARTS; part++) {
-            const size_t k = bytes * part / PARTS; /* the end may be room that is never read */
+            const size_t k = bytes * part / (PARTS + 1); /* the end may be room that is never read */
             ((unsigned char *)at)[k] ^= 1;
             assert_ok(image_holds(im, NULL, &holds, &d), d);
             if (holds) fail_msg("%s: panel %zu is another at %zu of %zu, and nobody saw", what, n, k, bytes);

@@ -640,7 +640,7 @@ static void tape_rows(const vec_kernels *v, const vec_kernels *plain)
  * not; nothing is touched beside them. */
 static void adam_of(const vec_kernels *v, int form, int64_t n)
 {
-    enum { N = 300, GUARD = 16, ROOM = N + GUARD, W = 0, M, V, G, STREAMS, T = STREAMS, U };
+    enum { N = 300, GUARD = 20, ROOM = N + GUARD /* whole lines */, W = 0, M, V, G, STREAMS, T = STREAMS, U };
     static _Alignas(VEC_LINE) float in[STREAMS][ROOM], out[STREAMS][ROOM], want[U + 1][ROOM];
     static _Alignas(VEC_LINE) uint16_t copy[ROOM], copy_want[ROOM];
     const bool beside = form & 1, clips = form & 2, by_size = form & 4, past = form & 8;
