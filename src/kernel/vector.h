@@ -181,8 +181,8 @@ typedef struct {
      * alone. along: of one row; acc is where it starts. down: of n columns, rows `ld` bytes apart; rows ascending. */
     float (*along)(dtype t, const void *x, vec_stat s, float mean, float acc, int64_t n);
     void (*down)(float *acc, dtype t, const void *x, vec_stat s, int64_t rows, int64_t ld, int64_t n);
-    /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x), 0 below exp(-86.99); returns their sum. NaN
-     * stays. What lies `ahead` bytes behind x is asked for. */
+    /* y = exp(x - most) for x <= most, within 2^-23 * (2 + most - x), 0 below exp(-86.99) (NEON: exp(-87.7)); returns
+     * their sum. NaN stays. What lies `ahead` bytes behind x is asked for. */
     float (*exps)(float *y, dtype t, const void *x, float most, int64_t n, int64_t ahead);
     /* For softmax from fp16 to fp16: 2^(x log2(e) - b), b the whole number nearest most * log2(e); relative error
      * 1e-4. */
