@@ -117,9 +117,10 @@ accept: all
 bench: all
 	@$(RUNNER) $(BUILD)/anneal bench
 
-# The benchmark page of this machine.
+# The benchmark page of this machine: make speed PAGE=docs/speed_amx.md MACHINE="two Xeon cores with AMX"; README.md has a table of all.
+PAGE ?= $(BUILD)/speed.md
 speed: all
-	@sh tools/speed.sh $(BUILD)/anneal >docs/speed.md.tmp && mv docs/speed.md.tmp docs/speed.md
+	@sh tools/speed.sh $(BUILD)/anneal "$(MACHINE)" >$(PAGE).tmp && mv $(PAGE).tmp $(PAGE) && echo $(PAGE)
 
 # Matrix products beside OpenBLAS and BLIS, where they can be loaded (AN_BLAS=dir:dir adds places to look).
 bench-peers: all

@@ -35,4 +35,15 @@ elif ! man | cmp -s - docs/anneal.1; then
     echo "the OPTIONS of docs/anneal.1 are not what \`anneal help --man\` prints: run make accept and read the diff"
     bad=1
 fi
+# README.md has a table of the benchmark pages between two marks. It stands beside docs.
+readme() {
+    sed '/^<!-- tools\/speed_table.sh -->$/q' README.md && sh tools/speed_table.sh docs/speed_*.md &&
+        sed -n '/^<!-- end -->$/,$p' README.md
+}
+if [ -n "$to" ]; then
+    new=$(readme) && printf '%s\n' "$new" >"$to/../README.md" || exit 1
+elif ! readme | cmp -s - README.md; then
+    echo "the table of README.md is not what tools/speed_table.sh prints of docs/speed_*.md: run make accept and read the diff"
+    bad=1
+fi
 exit $bad
