@@ -161,12 +161,17 @@ enum { W = 800, H = 450, LEFT = 64, RIGHT = 16, TOP = 40, BOTTOM = 48 };
 static double at_x(const frame *f, double x) { return f->left + (x - f->x0) / (f->x1 - f->x0) * (W - f->left - RIGHT); }
 static double at_y(const frame *f, double y) { return TOP + (f->y1 - y) / (f->y1 - f->y0) * (H - TOP - BOTTOM); }
 
+/* Names of files are bytes; what is no text, or none that XML takes, is shown as U+FFFD. */
 static void put_xml(strbuf *b, const char *s)
 {
-    for (; *s; s++) {
+    static const char unknown[] = "\xef\xbf\xbd", none[] = "\xef\xbf\xbe", neither[] = "\xef\xbf\xbf";
+    for (size_t left = strlen(s), n; left; s += n, left -= n) {
         const char *name = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : NULL;
+        const size_t shown = utf8_shown((const unsigned char *)s, left);
+        n = MAX(shown, 1);
         if (name) sb_puts(b, name);
-        else if ((unsigned char)*s >= 32) sb_putc(b, *s);
+        else if (!shown || (n == 3 && (!memcmp(s, none, 3) || !memcmp(s, neither, 3)))) sb_puts(b, unknown);
+        else sb_putn(b, s, n);
     }
 }
 

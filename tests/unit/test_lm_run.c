@@ -303,6 +303,9 @@ static void curves(void **state)
                 strstr(svg.at, "<circle") && strstr(svg.at, "</svg>"));
     plot_text(&none, &(plot_losses){ .title = "t" }, 40, 8, true);
     assert_true(none.n == 0);
+    /* names of files may be any bytes, and a title may be cut in the middle of a character: XML takes neither */
+    plot_svg(&none, &(plot_losses){ .title = "caf\xe9 \xc3\xa9 \xef\xbf\xbf\t\xc3", .raw = &s });
+    assert_non_null(strstr(none.at, ">caf\xef\xbf\xbd \xc3\xa9 \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd<"));
     sb_free(&text), sb_free(&svg), sb_free(&none);
 }
 
