@@ -210,6 +210,7 @@ static an_status take_numbers(run *r)
                                                               : MIN(WARMUP, steps / 10) };
     TRY(train_schedule_find(o->schedule, &r->schedule.kind, r->d));
     TRY(train_schedule_end(r->schedule.kind, o->lr_end, r->d));
+    train_schedule_warn(&r->schedule, o->warn, o->user);
     int64_t n;
     if (!mul_i64(r->batch, r->seq + 1, &n) || !mul_i64(n, r->accum, &n)) return diag_nomem(r->d);
     r->ids = r->now = calloc((size_t)n, sizeof *r->ids);

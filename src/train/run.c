@@ -170,6 +170,7 @@ static an_status set_up(run *r)
     r->schedule.lr_end = given(o->lr_end, r->spec->lr_end);
     r->schedule.warmup = o->warmup < 0 ? 0 : o->warmup > 0 ? o->warmup : r->spec->warmup;
     r->schedule.steps = o->steps > 0 ? o->steps : r->spec->steps;
+    train_schedule_warn(&r->schedule, o->warn, o->user);
     train_run_result *q = r->out;
     snprintf(q->model, sizeof q->model, "%s", r->spec->name);
     snprintf(q->data, sizeof q->data, "%s", r->data.name);

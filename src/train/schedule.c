@@ -1,6 +1,7 @@
 /* schedule.c: the learning rate of each update. */
 #include <math.h>
 
+#include "train/log.h"
 #include "train/train.h"
 
 static const char *const names[SCHEDULE_COUNT] = {
@@ -32,6 +33,15 @@ an_status train_schedule_end(train_schedule_kind kind, double end, diag *d)
                          "%g of the learning rate is to be left at the end, but the schedule is constant",
                          MAX(end, 0.0));
     return AN_OK;
+}
+
+void train_schedule_warn(const train_schedule *s, void (*warn)(void *user, const char *line), void *user)
+{
+    const bool falls = s->kind != SCHEDULE_CONSTANT;
+    if (s->warmup < s->steps + !falls) return;
+    log_say(warn, user, "a warm-up of %lld updates in a run of %lld: the rate rises to %g%s%s%s", (long long)s->warmup,
+            (long long)s->steps, train_schedule_lr(s, s->steps - 1), falls ? ", and " : ", below its peak",
+            falls ? names[s->kind] : "", falls ? " never begins" : "");
 }
 
 const char *train_schedule_at(size_t i) { return i < SCHEDULE_COUNT ? names[i] : NULL; }

@@ -208,6 +208,8 @@ an_status train_schedule_find(const char *name, train_schedule_kind *out, diag *
 /* what was asked to be left of the rate; 0: nothing was asked for, below: nothing is to be left. AN_USAGE: it is no
  * fraction, or the rate never falls */
 an_status train_schedule_end(train_schedule_kind kind, double end, diag *d) MUST_CHECK;
+/* of a warm-up that lasts as long as the run: the rate never falls, or does not get to its peak */
+void train_schedule_warn(const train_schedule *s, void (*warn)(void *user, const char *line), void *user);
 bool train_optimizer_find(const char *name, train_optimizer *out);
 double train_optimizer_lr(train_optimizer k); /* a rate to start from */
 const char *train_schedule_at(size_t i);

@@ -8,6 +8,7 @@
 #include "format/safetensors.h"
 #include "model/net.h"
 #include "t.h"
+#include "train/lm_run.h"
 #include "train/run.h"
 
 typedef struct {
@@ -606,6 +607,40 @@ static void schedules(void **state)
     assert_true(train_schedule_lr(&s, 0) == 1 && fabs(train_schedule_lr(&s, 5) - 0.5) < 1e-12);
 }
 
+static void take_text(void *user, const char *line) { snprintf(user, 200, "%s", line); }
+
+/* A warm-up as long as the run leaves nothing for the schedule, a longer one does not get to the rate that was asked
+ * for: both are told, by networks as by language models. */
+static void long_warm_ups(void **state)
+{
+    (void)state;
+    static const struct {
+        train_schedule_kind kind;
+        int64_t warmup;
+        const char *says;
+    } rows[] = { { SCHEDULE_COSINE, 9, "" },    { SCHEDULE_COSINE, 10, "warm-up of 10 updates in a run of 10: the rate rises to 2, and cosine never begins" },
+                 { SCHEDULE_CONSTANT, 10, "" }, { SCHEDULE_LINEAR, 40, "40 updates in a run of 10: the rate rises to 0.5, and linear never begins" },
+                 { SCHEDULE_CONSTANT, 40, "the rate rises to 0.5, below its peak" } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char said[200] = "";
+        train_schedule s = { .kind = rows[i].kind, .lr = 2, .warmup = rows[i].warmup, .steps = 10 };
+        train_schedule_warn(&s, take_text, said);
+        if (!strstr(said, rows[i].says) || !*said != !*rows[i].says) fail_msg("row %zu: \"%s\"", i, said);
+    }
+    char said[200] = "";
+    train_run_result r;
+    lm_run_result q;
+    diag d = { 0 };
+    train_run_options o = { .model = "mlp", .engine = "cpu", .steps = 2, .warmup = 2, .batch = 4, .every = -1,
+                            .final_test = -1, .warn = take_text, .user = said };
+    assert_ok(train_run(&o, &r, NULL, &d), d);
+    assert_non_null(strstr(said, "a warm-up of 2 updates in a run of 2"));
+    lm_run_options l = { .model = "tiny", .engine = "cpu", .steps = 1, .warmup = 3, .batch = 1, .seq = 8, .validation = -1,
+                         .warn = take_text, .user = said };
+    assert_ok(lm_run(&l, &q, &d), d);
+    assert_non_null(strstr(said, "a warm-up of 3 updates in a run of 1"));
+}
+
 #define MNIST "../shared/data/mnist"
 static const char *const data = "mnist:" MNIST;
 
@@ -657,7 +692,7 @@ int main(void)
         cmocka_unit_test(loss_of_a_group),    cmocka_unit_test(short_last_batch),
         cmocka_unit_test(the_last_overflow_is_logged),
         cmocka_unit_test(refusals),
-        cmocka_unit_test(schedules),          cmocka_unit_test(digits_on_mnist),
+        cmocka_unit_test(schedules), cmocka_unit_test(long_warm_ups), cmocka_unit_test(digits_on_mnist),
         cmocka_unit_test(mlp_on_mnist),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
