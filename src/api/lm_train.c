@@ -21,7 +21,7 @@ typedef struct {
     plot_lanes *lanes;
     int64_t updates, first; /* of this call; the last update before it */
     int64_t known;          /* the first update of the curve; 0: none */
-    bool begun, last;       /* a loss was told of; the last update was done */
+    bool begun;             /* a loss was told of */
     lines *losses;          /* the curve, beside the checkpoints */
     bool told;              /* that it has gaps */
 } watch;
@@ -133,7 +133,7 @@ static void on_progress(void *user, const lm_progress *p)
     watch *w = user;
     an_lm_progress q = outside(p);
     begin(w, p->step - 1);
-    w->updates++, w->last = p->step == p->steps;
+    w->updates++;
     plot_add(&w->raw, (double)p->step, p->loss);
     plot_add(&w->smooth, (double)p->step, p->smooth);
     keep(w, "", p->step, p->loss, p->smooth);
@@ -148,6 +148,26 @@ static void on_eval(void *user, int64_t step, double loss)
     plot_add(&w->kept, (double)step, loss);
     keep(w, "\"kind\":\"validation\",", step, loss, (double)NAN);
     if (w->o->on_eval) w->o->on_eval(w->o->user, step, loss);
+}
+
+typedef struct {
+    int64_t step;
+    bool kept;
+} told_of;
+
+static void look_for(void *user, const log_past *l)
+{
+    told_of *t = user;
+    t->kept |= l->kept && l->step == t->step;
+}
+
+static bool is_told(void *user, int64_t step)
+{
+    told_of t = { .step = step };
+    char *path = losses_path(user);
+    if (path) log_read(path, look_for, &t);
+    free(path);
+    return t.kept;
 }
 
 static void on_sample(void *user, int64_t step, const char *text, size_t n)
@@ -174,11 +194,10 @@ static void on_warning(void *user, const char *line)
     w->o->on_warning(w->o->user, line);
 }
 
-/* A run that comes to its end with as many updates as it may do is whole, and is not stopped. */
 static bool stop(void *user)
 {
     watch *w = user;
-    if (w->o->stop_after > 0 && w->updates >= w->o->stop_after && !w->last) return true;
+    if (w->o->stop_after > 0 && w->updates >= w->o->stop_after) return true;
     return w->o->stop && w->o->stop(w->o->user);
 }
 
@@ -255,6 +274,7 @@ static an_status run_it(const an_lm_train_options *o, watch *w, an_lm_train_resu
                          .zero_init = o->zero_init != 0, .compact_vocab = o->compact_vocab != 0,
                          .recompute = o->recompute != 0, .stats_every = o->stats_every,
                          .on_note = o->on_note ? on_note : NULL, .on_progress = on_progress, .on_eval = on_eval,
+                         .is_told = is_told,
                          .on_sample = o->on_sample ? on_sample : NULL, .on_event = o->profile ? on_event : NULL,
                          .stop = stop, .warn = o->on_warning ? on_warning : NULL, .user = w };
     t.device.threads = o->threads;

@@ -29,7 +29,7 @@ typedef struct {
     uint64_t seed;
     double validation;        /* share of the data kept back */
     double smooth;            /* smoothed loss; NAN: none yet */
-    /* the loss on text kept back was due after this step, and the process had no compiles left for it */
+    /* the loss on text kept back is due after this step, and was not found yet when this was saved */
     bool owed;
     /* what must be the same for the run to go on: model, batch, pipeline's state form, schedule … */
     char setting[600];

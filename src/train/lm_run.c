@@ -727,7 +727,7 @@ static an_status look_around(run *r)
 {
     const lm_run_options *o = r->o;
     double loss;
-    if (is_look_due(r) && !r->note.owed) TRY(evaluate(r, &loss));
+    if (r->note.owed && !r->out->again) TRY(evaluate(r, &loss));
     if (o->sample_every > 0 && r->note.step % o->sample_every == 0) sample(r);
     return AN_OK;
 }
@@ -754,7 +754,10 @@ static an_status loop(run *r)
     r->out->smooth = r->note.smooth;
     r->settled = true, r->saved = first;
     double owed;
-    an_status st = r->note.owed ? evaluate(r, &owed) : AN_OK;
+    an_status st = AN_OK;
+    /* who saved and looked afterwards has told of it */
+    if (r->note.owed && o->is_told && o->is_told(o->user, r->note.step)) r->note.owed = false;
+    if (r->note.owed) st = evaluate(r, &owed);
     while (!st && r->note.step < r->schedule.steps && !r->out->stopped && !r->out->again) {
         lm_progress q = { .steps = r->schedule.steps, .lr = train_schedule_lr(&r->schedule, r->note.step) };
         bool put_off = false;
@@ -768,9 +771,10 @@ static an_status loop(run *r)
         r->out->loss = q.loss, r->out->smooth = q.smooth, r->out->seconds += q.ms / 1e3;
         if (o->on_progress) o->on_progress(o->user, &q);
         const bool last = q.step == q.steps;
-        r->out->stopped = is_asked(r);
-        /* where the process has no compiles left, the next one looks at the text kept back */
-        r->note.owed = !last && is_look_due(r) && r->out->again;
+        r->out->stopped = !last && is_asked(r); /* behind the last one the run is whole */
+        /* until the text kept back was looked at: by the next process, where this one dies before or has no compiles
+         * left */
+        r->note.owed = !last && is_look_due(r);
         due |= q.step % save_every == 0;
         /* before looks and samples, which may take long. One of a row of skipped updates may be one of a run that
          * diverged: its save waits */

@@ -69,6 +69,9 @@ typedef struct {             /* zero means default */
     bool must_resume;        /* and there must be one: where there is none, the run does not begin */
     void (*on_progress)(void *user, const lm_progress *p);
     void (*on_eval)(void *user, int64_t step, double loss); /* one that is not finite is a note and a warning instead */
+    /* whether on_eval was called with the loss of an update before this process, which then is not looked for again;
+     * NULL: what a checkpoint cannot say is not known */
+    bool (*is_told)(void *user, int64_t step);
     void (*on_sample)(void *user, int64_t step, const char *text, size_t n);
     /* JSON: "kind":"nonfinite" for an update that was, "zero" for one without a gradient, "statistics" every
      * stats_every, "validation" for a loss on text kept back that is not finite */

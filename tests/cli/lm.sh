@@ -156,6 +156,14 @@ t "train by restarts, the whole curve" 0 test "$(sed -n 's/<polyline points="\([
 t "train by restarts, two updates of four" 0 $anneal train --model tiny --engine soft:m4 --threads 1 --batch 1 --seq 16 --steps 4 --sample-every 0 --validation 0 --pipeline restart --compile-limit 20 \
     --save "$tmp/lr2" --stop-after 2
 has "train by restarts, two updates of four" err 'stopped after step 2 and saved'
+# a loss on text kept back that was due after a save is told of once: by the process that saved, or by the next one if that was killed between the two
+t "train, a look after a save" 0 $anneal train $lt --sample-every 0 --json --eval-every 2 --save "$tmp/look" --stop-after 2
+cp "$tmp/out" "$tmp/look.out" && cp -r "$tmp/look" "$tmp/look2" && grep -v validation "$tmp/look/losses.jsonl" >"$tmp/look2/losses.jsonl"
+has "train, a look after a save" out '"validation","step":2'
+t "train, a look that was told of" 0 $anneal train $lt --sample-every 0 --json --eval-every 2 --save "$tmp/look" --resume
+t "train, a look that was told of: once" 1 grep -q '"validation","step":2' "$tmp/out"
+t "train, a look that is owed" 0 $anneal train $lt --sample-every 0 --json --eval-every 2 --save "$tmp/look2" --resume
+t "train, a look that is owed: the same" 0 test "$(grep '"validation","step":2' "$tmp/out")" = "$(grep '"validation","step":2' "$tmp/look.out")"
 t "train tiny again" 2 $anneal train $lt --save "$tmp/lt"
 has "train tiny again" err 'has checkpoints already: go on from them with --resume'
 t "generate from the newest checkpoint of a folder" 0 $anneal generate --model "$tmp/lt" --max-tokens 4 --no-cache --engine cpu

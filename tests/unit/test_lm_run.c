@@ -716,6 +716,7 @@ static void saved_first(void **state)
         { 100, 3, 3, 3, 0, 1, 1, 3 }, /* asked for while it trained */
         { 100, 2, -1, 0, 2, 1, 0, 2 }, /* while it looked at text kept back */
         { 100, 4, 2, 0, 2, 0, 1, 2 }, /* while it wrote a sample */
+        { 2, 2, 2, 6, 0, 3, 3, 6 },   /* in the last update: nothing is left to stop */
     };
     uint64_t digest[COUNT(rows)];
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -732,6 +733,7 @@ static void saved_first(void **state)
         if (p.early || p.looks != rows[i].looks || p.samples != rows[i].samples || q.done != rows[i].done)
             fail_msg("row %zu: %d looks, %d samples, %d before the save; %d updates", i, p.looks, p.samples, p.early,
                      (int)q.done);
+        assert_true(q.stopped == (q.done < 6));
         if (q.done < 6) { /* and gone on from there it is what it would have been */
             p = (patient){ .r = p.r };
             p.r.stop_at = 0, o.resume = true, o.stop = NULL;
@@ -740,6 +742,45 @@ static void saved_first(void **state)
         digest[i] = q.digest;
         assert_true(digest[i] == digest[0]);
         small_end(&p.r);
+    }
+}
+
+typedef struct {
+    small_run r;
+    int64_t at[4];
+    double loss[4];
+    int n;
+    bool told;
+} looker;
+
+static void keep_look(void *user, int64_t step, double loss)
+{
+    looker *l = user;
+    l->at[l->n] = step, l->loss[l->n++] = loss;
+}
+
+static bool was_told(void *user, int64_t step) { return ((looker *)user)->told && step == 3; }
+
+/* A process that dies between a save and the look at text kept back that is due after the same update owes it to the
+ * next one, which begins with it unless it was told of. */
+static void owed_looks(void **state)
+{
+    (void)state;
+    looker l = { .n = 0 };
+    lm_run_result q;
+    diag d = { 0 };
+    for (int told = 0; told < 2; told++) {
+        small_begin(&l.r);
+        lm_run_options o = small_options(&l.r, "cpu");
+        o.steps = 6, o.save_every = 3, o.eval_every = 3, o.on_eval = keep_look, o.is_told = was_told, l.r.stop_at = 3;
+        l.n = 0, l.told = told;
+        assert_ok(lm_run(&o, &q, &d), d);
+        assert_true(l.n == 1 && l.at[0] == 3); /* behind the save, which is of before */
+        o.resume = true, l.r.stop_at = 0;
+        assert_ok(lm_run(&o, &q, &d), d);
+        assert_int_equal(l.n, 3 - told);
+        assert_true(l.at[l.n - 1] == 6 && (told || (l.at[1] == 3 && l.loss[1] == l.loss[0])));
+        small_end(&l.r);
     }
 }
 
@@ -939,7 +980,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_equal_the_whole), cmocka_unit_test(chains), cmocka_unit_test(ids_in_other_files), cmocka_unit_test(refusals), cmocka_unit_test(refusals_to_the_bit), cmocka_unit_test(other_start), cmocka_unit_test(little_memory), cmocka_unit_test(lines),
-        cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events), cmocka_unit_test(saved_first),  cmocka_unit_test(gradients),
+        cmocka_unit_test(curves),                 cmocka_unit_test(lanes), cmocka_unit_test(events), cmocka_unit_test(saved_first), cmocka_unit_test(owed_looks), cmocka_unit_test(gradients),
         cmocka_unit_test(labels),                 cmocka_unit_test(rates), cmocka_unit_test(split),   cmocka_unit_test(unheeded),
         cmocka_unit_test(no_samples),             cmocka_unit_test(nothing_kept), cmocka_unit_test(any_batch), cmocka_unit_test(gradients_as_named),
         cmocka_unit_test(gradients_of_many_tokens), cmocka_unit_test(smoothing),
