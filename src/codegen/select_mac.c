@@ -436,13 +436,16 @@ void select_sdpa(cg *c)
     int q = cg_in(c, 0), k = cg_in(c, 1), v = cg_in(c, 2), mask = cg_in(c, 3);
     dtype dt = cg_dt(c, cg_out_type(c, 0)->dt);
     if (c->err.st) return;
-    bool causal = mask >= 0 && match_causal(c, c->at->in[3], cg_in_type(c, 0)->sh.d[cg_in_type(c, 0)->sh.rank - 2]);
+    const shape *qs = &cg_in_type(c, 0)->sh, *ks = &cg_in_type(c, 1)->sh;
+    /* one number for one query is for all its keys, and not the first row of a triangle */
+    bool causal = mask >= 0 && ks->d[ks->rank - 2] == qs->d[qs->rank - 2] &&
+                  match_causal(c, c->at->in[3], qs->d[qs->rank - 2]);
     if (causal) match_take_causal(c, c->at->in[3]), mask = NONE;
     /* a chip adds: what is admitted adds nothing, the rest ends it. attend reads it as it is */
     if (mask >= 0 && c->soft && c->t.at[mask].dt == DT_BOOL) {
         shape s = *cg_sh(c, mask);
         mask = cg_ew(c, dt, &s, FN_SELECT, OPS(mask, cg_scalar(c, dt, 0), cg_scalar(c, dt, -INFINITY)), NULL);
     }
-    int64_t width = cg_in_type(c, 0)->sh.d[cg_in_type(c, 0)->sh.rank - 1];
-    cg_set(c, 0, cg_attend(c, dt, q, k, v, mask, causal, 1 / sqrt((double)width), &cg_out_type(c, 0)->sh));
+    const double width = (double)qs->d[qs->rank - 1];
+    cg_set(c, 0, cg_attend(c, dt, q, k, v, mask, causal, 1 / sqrt(width), &cg_out_type(c, 0)->sh));
 }

@@ -275,6 +275,34 @@ static void causal(void **state)
     arena_free(&m.mem);
 }
 
+/* One number is a triangle of one row, and one that a single query has for all its keys: nothing is hidden from it. */
+static void one_number_for_all_keys(void **state)
+{
+    (void)state;
+    static const char *const masks[] = { "bool[1, 1] {1}", "fp32[1, 1] {0}", "fp32[1, 1, 1] {0}" };
+    rng r = { test_seed("one number for all keys") };
+    for (size_t i = 0; i < 2 * COUNT(masks); i++) {
+        char text[400];
+        const int keys = i % 2 ? 4 : 1;
+        snprintf(text, sizeof text, "graph \"a\"\nq = input fp32[2, 1, 3]\nk = input fp32[2, %d, 3]\nv = input fp32[2, %d, 5]\nm = const %s\n"
+                 "a = scaled_dot_product_attention(q, k, v, m)\ny = add(a, a)\nreturn y\n", keys, keys, masks[i / 2]);
+        graph *g = cgt_parse(text);
+        arena mem = { 0 };
+        diag d = { 0 };
+        tensor64 *in = cgt_random(g, &r, &mem), want;
+        assert_ok(graph_eval(g, in, &want, &mem, &d), d);
+        for (int level = 0; level < 2; level++) {
+            program *p = cgt_compile(g, &(codegen_options){ .level = level });
+            void **out = cgt_outputs(p, &mem);
+            cgt_run(p, cgt_inputs(p, g, in, &mem), out, true);
+            cgt_close(p, out, g, &want, 1e-5, text);
+            program_free(p);
+        }
+        arena_free(&mem);
+        graph_free(g);
+    }
+}
+
 static void compile_time(void **state)
 {
     (void)state;
@@ -762,6 +790,7 @@ int main(void)
         cmocka_unit_test(narrow_inside),
         cmocka_unit_test(models),
         cmocka_unit_test(causal),
+        cmocka_unit_test(one_number_for_all_keys),
         cmocka_unit_test(causal_outside),
         cmocka_unit_test(held_weights),
         cmocka_unit_test(held_panels),
