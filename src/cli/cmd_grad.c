@@ -11,7 +11,7 @@ const option grad_options[] = {
     { "out", "FILE", NULL, "where the program goes, weights beside it as compile puts them (default -); with --model: a safetensors file of gradients under the names and in the shapes of the model's own tensors" },
     { "threads", "N", NULL, "with --model; default: one per CPU" },
     { "loss", "NAME", NULL, "the value to differentiate: one float" },
-    { "wrt", "A,B,…", NULL, "by these values; without it by every float input" },
+    { "wrt", "A,B,…", NULL, "by these values, or --wrt again; without it by every float input" },
     { "loss-scale", "X", "1", "gradient of the loss: finite, above 0" },
     { "conv-form", "FORM", "patches", "weight gradient of convolutions: patches, input-patches, no-width-offset" },
     { "check", NULL, NULL, "slices that can pass the range of m1 and m2 (or of --engine alone), and what --engine refuses, instead of the program" },
@@ -62,9 +62,12 @@ static int differentiate(const args *a, an_program *p, const char *file, const a
     if (end == scale || *end || !(o.loss_scale > 0) || o.loss_scale - o.loss_scale != 0)
         return say(AN_USAGE, "--loss-scale wants a finite number above 0, got \"%s\"", scale);
     if (!o.loss) return say(AN_USAGE, "grad wants --loss NAME: the value to differentiate");
+    if (arg_count(a, "loss") > 1)
+        return say(AN_USAGE, "grad differentiates one loss, got --loss %zu times: add them up in the program",
+                   arg_count(a, "loss"));
     if (wrt) {
-        copy = malloc(strlen(wrt) + 1);
-        if (copy) o.n_wrt = split(strcpy(copy, wrt), &names);
+        copy = args_join(a, "wrt");
+        if (copy) o.n_wrt = split(copy, &names);
         if (!names) return free(copy), say(AN_NOMEM, "out of memory");
         o.wrt = names;
     }

@@ -17,6 +17,12 @@ t "grad --check" 0 $anneal grad "$tmp/g.ann" --loss loss --wrt w,x --check --eng
 has "grad --check" out 'no slice can pass'
 t "grad, a name twice" 3 $anneal grad "$tmp/g.ann" --loss loss --wrt w,x,w
 has "grad, a name twice" err 'w is named twice'
+t "grad, --wrt again" 0 $anneal grad "$tmp/g.ann" --loss loss --wrt w --wrt x
+has "grad, --wrt again" out '^return loss, grad_w=.*, grad_x='
+t "grad, --wrt again, a name twice" 3 $anneal grad "$tmp/g.ann" --loss loss --wrt w --wrt x,w
+t "grad, two losses" 2 $anneal grad "$tmp/g.ann" --loss loss --loss bad --wrt w
+has "grad, two losses" err 'one loss, got --loss 2 times'
+empty "grad, two losses" out
 t "grad, a loss of several numbers" 3 $anneal grad "$tmp/g.ann" --loss s --wrt w
 has "grad, a loss of several numbers" err 'the loss s is '
 t "grad, an operation without one" 4 $anneal grad "$tmp/g.ann" --loss bad --wrt w
