@@ -417,6 +417,9 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
             /* and bands far above others */
             for (int64_t r = VEC_BAND; mix & 4 && t != DT_BF16 && r < rows; r++)
                 x[r * PITCH + 1] += 40.0f * (float)(r / VEC_BAND);
+            /* or a little, and then so far that nothing is left of them */
+            for (int64_t r = 0; mix & 4 && t != DT_BF16 && r < rows; r++)
+                x[r * PITCH + 2] = (float[]){ 0, 8.5f, 26 }[r / VEC_BAND] + (mix & 8 ? 300.0f : 0);
             v->store(raw, t, x, ROWS * PITCH), v->load(x, t, raw, ROWS * PITCH);
             if (t != DT_BF16) {
                 for (int kept_ = 0; kept_ <= (t == ty); kept_++) {
