@@ -150,7 +150,7 @@ static void test_arithmetic(void **state)
     }
 }
 
-/* An update by Adam is one act of a tape; what only looks like one is not. */
+/* An update by Adam is a function of its own, not a tape; what only looks like one is a tape. */
 static void test_adam(void **state)
 {
     (void)state;
